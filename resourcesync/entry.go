@@ -1,0 +1,38 @@
+package resourcesync
+
+// An Entry is one <url> or <sitemap> of a document.
+type Entry struct {
+	Loc        string   // absolute URI, as it stands in the document, trimmed (RS-AMB-23)
+	Lastmod    Datetime // last modification of the resource, not of the event (RS-EM-05)
+	ChangeFreq string   // a hint; empty when absent (RS-XML-14)
+	Metadata            // the entry's rs:md
+	Links      []Link   // the entry's rs:ln, in document order
+}
+
+// EventTime returns when the change happened: the entry's datetime, else its
+// lastmod (RS-EM-07). Whether lastmod may stand in is the caller's to know: it
+// may only where no entry of the document has a datetime.
+func (e *Entry) EventTime() Datetime {
+	if !e.Datetime.IsZero() {
+		return e.Datetime
+	}
+	return e.Lastmod
+}
+
+// Metadata is what an rs:md element says of a resource, a package or a
+// document. Absent attributes have the zero value.
+type Metadata struct {
+	Capability Capability // in Source Descriptions and Capability Lists only
+	Change     Change     // in change documents only
+	Datetime   Datetime   // instant of the change
+	At         Datetime   // snapshot started
+	Completed  Datetime   // snapshot ended
+	From       Datetime   // interval starts
+	Until      Datetime   // interval ends; absent: open
+	Hashes     Hashes     // of the representation at Loc (RS-HASH-05)
+	Length     int64      // in bytes; meaningful only if HasLength
+	HasLength  bool       // the document states a length, perhaps 0
+	Type       string     // media type
+	Encoding   string     // content coding, as in the header of that name
+	Path       string     // place in a package; manifests only
+}
