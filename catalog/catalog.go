@@ -50,7 +50,7 @@ type Change struct {
 // Applied counts what an Apply came to.
 type Applied struct {
 	Created, Updated, Deleted int
-	Unchanged                 int // same content: the Record was refreshed, no change numbered
+	Unchanged                 int // no change numbered: same content, the Record was refreshed; or a deletion of what is not there
 }
 
 // A Range bounds a reading of Resources: From <= URI < To in byte order; an
@@ -78,7 +78,7 @@ type Status struct {
 //
 // Every method is one transaction, durable when it returns. All are safe for
 // concurrent use; one Apply at a time makes progress, readers are not blocked by
-// it. Slices and strings handed in may be kept; those handed out are the
+// it. Names of sets and URIs are any bytes but NUL, and not empty. Slices and strings handed in may be kept; those handed out are the
 // caller's. Iterators stop after the first error, which they yield with a zero
 // value, and see one state of the catalog from begin to end.
 type Catalog interface {
@@ -109,7 +109,8 @@ type Catalog interface {
 
 	// Forget drops the changes up to and including m.Seq, which a reader can
 	// no longer ask for; Status.Kept becomes m. Forgetting what is forgotten
-	// does nothing.
+	// does nothing. m is a Mark of this set, or the Seq and EventTime of a
+	// change it keeps; anything else is refused with [ErrMark].
 	Forget(ctx context.Context, set string, m Mark) error
 
 	// Status describes the set; a set that was never used has the zero Status.
