@@ -1,0 +1,76 @@
+// Package sqldb is the SQL behind the stores: catalog and journal, written once
+// for every engine.
+//
+// The text keeps to what SQLite and PostgreSQL both run: $1 parameters, TEXT,
+// BIGINT (times are microseconds since 1970), SMALLINT, BYTEA; multi-row VALUES,
+// ON CONFLICT … DO UPDATE, RETURNING; prefixes as ranges; ids given out by us.
+// What cannot be the same is a method of [Dialect].
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A Dialect is what an engine does its own way.
+type Dialect interface {
+	// Schema returns the text of a migration, which is PostgreSQL's, as the
+	// engine wants it.
+	Schema(text string) string
+}
+
+// Options configures a [DB]. The zero value is ready to use.
+type Options struct {
+	Clock func() time.Time // default: time.Now
+}
+
+// A DB is an open database with the schema this program knows.
+type DB struct {
+	write   *sql.DB
+	read    *sql.DB
+	dialect Dialect
+	clock   func() time.Time
+}
+
+// New checks the schema of an open database, brings it up to date where it is
+// older, and refuses it where it is newer ([ErrNewer]). Writes go to write and
+// readings to read; they may be the same. Close closes both.
+func New(ctx context.Context, write, read *sql.DB, d Dialect, o Options) (*DB, error) {
+	db := &DB{write: write, read: read, dialect: d, clock: o.Clock}
+	if db.clock == nil {
+		db.clock = time.Now
+	}
+	if err := db.migrate(ctx); err != nil {
+		return nil, err
+	}
+	return db, nil
+}
+
+// Close closes the database.
+func (db *DB) Close() error {
+	if db.read == db.write {
+		return db.write.Close()
+	}
+	// The writer goes last: SQLite tidies up when the last connection closes,
+	// and readers may not write.
+	return errors.Join(db.read.Close(), db.write.Close())
+}
+
+// update runs f in a write transaction, which is durable when update returns nil.
+func (db *DB) update(ctx context.Context, f func(tx *sql.Tx) error) error {
+	tx, err := db.write.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("begin transaction: %w", err)
+	}
+	if err := f(tx); err != nil {
+		_ = tx.Rollback() // err says more
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("commit transaction: %w", err)
+	}
+	return nil
+}

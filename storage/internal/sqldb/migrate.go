@@ -1,0 +1,139 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+)
+
+// ErrNewer reports a database that a later version of the program has written.
+var ErrNewer = errors.New("written by a newer version of lockstep")
+
+// Each folder below migrations is a schema of its own, named like the folder,
+// with its own version: the number of its last file. The files are numbered
+// 0001, 0002, … and never edited after release.
+//
+//go:embed migrations
+var migrations embed.FS
+
+// The versions stand in one table:
+//
+//	schema_version(name, version)	one row for each schema
+const createVersions = `CREATE TABLE IF NOT EXISTS schema_version (
+	name    TEXT   NOT NULL PRIMARY KEY,
+	version BIGINT NOT NULL
+)`
+
+// migrate brings every schema up to date. A database that is up to date is
+// only read.
+func (db *DB) migrate(ctx context.Context) error {
+	schemas, err := fs.ReadDir(migrations, "migrations")
+	if err != nil {
+		return fmt.Errorf("read migrations: %w", err)
+	}
+	if _, err := db.write.ExecContext(ctx, createVersions); err != nil {
+		return fmt.Errorf("read schema version: %w", err)
+	}
+	have, err := versions(ctx, db.write)
+	if err != nil {
+		return err
+	}
+	behind := false
+	for _, s := range schemas {
+		files, err := steps(s.Name())
+		if err != nil {
+			return err
+		}
+		if have[s.Name()] > len(files) {
+			return newer(s.Name(), have[s.Name()], len(files))
+		}
+		behind = behind || have[s.Name()] < len(files)
+	}
+	if !behind {
+		return nil
+	}
+	return db.update(ctx, func(tx *sql.Tx) error { return db.advance(ctx, tx, schemas) })
+}
+
+// advance runs the migrations that are missing. The versions are read again:
+// another process may have been faster.
+func (db *DB) advance(ctx context.Context, tx *sql.Tx, schemas []fs.DirEntry) error {
+	have, err := versions(ctx, tx)
+	if err != nil {
+		return err
+	}
+	for _, s := range schemas {
+		name := s.Name()
+		files, err := steps(name)
+		if err != nil {
+			return err
+		}
+		if have[name] > len(files) {
+			return newer(name, have[name], len(files))
+		}
+		for _, file := range files[have[name]:] {
+			text, err := migrations.ReadFile(file)
+			if err != nil {
+				return fmt.Errorf("read migration: %w", err)
+			}
+			if _, err := tx.ExecContext(ctx, db.dialect.Schema(string(text))); err != nil {
+				return fmt.Errorf("run migration %s: %w", file, err)
+			}
+		}
+		const set = `INSERT INTO schema_version (name, version) VALUES ($1, $2)
+			ON CONFLICT (name) DO UPDATE SET version = excluded.version`
+		if _, err := tx.ExecContext(ctx, set, name, len(files)); err != nil {
+			return fmt.Errorf("record schema version: %w", err)
+		}
+	}
+	return nil
+}
+
+// steps returns the files of a schema in the order of their numbers.
+func steps(schema string) ([]string, error) {
+	dir := path.Join("migrations", schema)
+	entries, err := fs.ReadDir(migrations, dir) // sorted by name
+	if err != nil {
+		return nil, fmt.Errorf("read migrations: %w", err)
+	}
+	var files []string
+	for _, e := range entries {
+		if want := fmt.Sprintf("%04d", len(files)+1); !strings.HasPrefix(e.Name(), want) {
+			return nil, fmt.Errorf("migration %s/%s: want number %s", dir, e.Name(), want)
+		}
+		files = append(files, path.Join(dir, e.Name()))
+	}
+	return files, nil
+}
+
+func versions(ctx context.Context, q interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}) (map[string]int, error) {
+	rows, err := q.QueryContext(ctx, `SELECT name, version FROM schema_version`)
+	if err != nil {
+		return nil, fmt.Errorf("read schema version: %w", err)
+	}
+	defer rows.Close()
+	have := make(map[string]int)
+	for rows.Next() {
+		var name string
+		var version int
+		if err := rows.Scan(&name, &version); err != nil {
+			return nil, fmt.Errorf("read schema version: %w", err)
+		}
+		have[name] = version
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("read schema version: %w", err)
+	}
+	return have, nil
+}
+
+func newer(schema string, have, known int) error {
+	return fmt.Errorf("%s schema has version %d, this program knows versions up to %d: %w", schema, have, known, ErrNewer)
+}

@@ -1,0 +1,100 @@
+// Package sqlite opens the embedded engine: one file, nothing to install.
+//
+// The stores of package sqldb work on it. The database is in WAL mode and every
+// transaction is synced before it returns (synchronous=FULL). One connection
+// writes; several read, each a state of its own choosing, without waiting for
+// the writer.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"time"
+
+	_ "modernc.org/sqlite" // the driver "sqlite"
+
+	"lockstep/storage/internal/sqldb"
+)
+
+// Options configures a [DB]. The zero value is ready to use.
+type Options struct {
+	Clock func() time.Time // default: time.Now
+}
+
+// A DB is an open database.
+type DB struct {
+	*sqldb.DB
+}
+
+const (
+	// Readers are opened when they are needed. More than these wait for one.
+	maxReaders = 8
+
+	// Caches in KiB. Pages not here are in the operating system's cache, which
+	// costs little; what is here counts for each connection.
+	writerCache = 16 << 10
+	readerCache = 2 << 10
+
+	// busyTimeout is how long we wait for another process that writes.
+	busyTimeout = 10 * time.Second
+)
+
+// Open opens the database in the file path, and makes it where there is none.
+func Open(path string) (*DB, error) { return Options{}.Open(path) }
+
+// Open is [Open] with options.
+func (o Options) Open(path string) (*DB, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("open database %s: %w", path, err)
+	}
+	write, err := pool(abs, 1, writerCache, "_txlock=immediate")
+	if err != nil {
+		return nil, fmt.Errorf("open database %s: %w", path, err)
+	}
+	read, err := pool(abs, maxReaders, readerCache, "_pragma=query_only(1)")
+	if err != nil {
+		_ = write.Close() // err says more
+		return nil, fmt.Errorf("open database %s: %w", path, err)
+	}
+	db, err := sqldb.New(context.Background(), write, read, dialect{}, sqldb.Options{Clock: o.Clock})
+	if err != nil {
+		_ = read.Close() // err says more
+		_ = write.Close()
+		return nil, fmt.Errorf("open database %s: %w", path, err)
+	}
+	return &DB{db}, nil
+}
+
+// pool returns up to n connections, none of which is open yet.
+func pool(abs string, n, cache int, more string) (*sql.DB, error) {
+	// As a URI, so that no byte of the path means something to the driver.
+	file := url.URL{Scheme: "file", Path: filepath.ToSlash(abs)}
+	file.RawQuery = strings.Join([]string{
+		fmt.Sprintf("_pragma=busy_timeout(%d)", busyTimeout.Milliseconds()),
+		"_pragma=journal_mode(WAL)",
+		"_pragma=synchronous(FULL)",
+		fmt.Sprintf("_pragma=cache_size(-%d)", cache),
+		more,
+	}, "&")
+	db, err := sql.Open("sqlite", file.String())
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(n)
+	db.SetMaxIdleConns(n)
+	return db, nil
+}
+
+// dialect is SQLite's.
+type dialect struct{}
+
+// Schema implements [sqldb.Dialect]. SQLite compares TEXT by bytes unless told
+// otherwise, and keeps the rows of a table without rowid in the order of its key.
+func (dialect) Schema(text string) string {
+	return strings.NewReplacer(`COLLATE "C"`, "COLLATE BINARY", "/* WITHOUT ROWID */", "WITHOUT ROWID").Replace(text)
+}
