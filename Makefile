@@ -1,0 +1,33 @@
+# The commands of the house. `make check` is the gate, here and in CI.
+GO      ?= go
+TOOLS   := $(GO) tool -modfile=tools/go.mod
+FUZZ    ?= 5s
+
+.PHONY: check build test race lint fuzz bench
+
+check: lint race fuzz ## everything CI asks, short of its cross-builds
+	$(GO) test ./...
+
+build: ## the static binary
+	CGO_ENABLED=0 $(GO) build -trimpath -o lockstep ./cmd/lockstep
+
+test:
+	$(GO) test ./...
+
+race: ## needs a C compiler
+	$(GO) test -race ./...
+
+lint: ## gofmt, vet, staticcheck, errorlint, bodyclose, sloglint
+	@out=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
+	  test -z "$$out" || { echo "not gofmt-ed: $$out"; exit 1; }
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+	$(TOOLS) go-errorlint ./...
+	$(TOOLS) bodyclose ./...
+	$(TOOLS) sloglint ./...
+
+fuzz: ## every fuzz target, FUZZ each
+	FUZZ=$(FUZZ) ./tools/fuzz.sh
+
+bench: ## figures with ratios, into docs/performance.md
+	$(GO) run ./bench

@@ -1,0 +1,185 @@
+// Package lockstep_test holds the house to its plan: the root directory has no
+// code, only this test of what the packages below it may import.
+package lockstep_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A room is one package, or one folder of packages where path ends in "/...".
+type room struct {
+	path string
+	ours string // packages of this module it may import, without tests
+	mods string // modules of others it may import; "" is the standard library only
+}
+
+// rooms is the import table of docs/architecture.md, ground floor first. A
+// package that is not in it, and an import that it does not allow, are changes
+// of the design: edit both in one commit and say why.
+var rooms = []room{
+	// ground
+	{"resourcesync", "", "golang.org/x/net"},
+	{"blob", "", "golang.org/x/sys"},
+	{"blob/blobtest", "blob", ""},
+	{"internal/fetch", "", "golang.org/x/net github.com/klauspost/compress golang.org/x/sync"},
+	// services
+	{"catalog", "resourcesync", ""},
+	{"catalog/catalogtest", "catalog resourcesync", "github.com/google/go-cmp"},
+	{"discover", "resourcesync internal/fetch", "golang.org/x/net github.com/klauspost/compress"},
+	// roles
+	{"intake", "catalog resourcesync blob internal/fetch",
+		"github.com/bmatcuk/doublestar/v4 github.com/fsnotify/fsnotify github.com/gabriel-vasile/mimetype golang.org/x/sync golang.org/x/sys"},
+	{"source", "catalog resourcesync blob", "github.com/klauspost/compress golang.org/x/sync"},
+	{"destination", "discover resourcesync blob internal/fetch",
+		"github.com/bmatcuk/doublestar/v4 github.com/gofrs/flock golang.org/x/sync golang.org/x/sys golang.org/x/text"},
+	{"destination/journaltest", "destination resourcesync", "github.com/google/go-cmp"},
+	// joinery
+	{"storage/internal/sqldb", "catalog destination resourcesync", ""},
+	{"storage/sqlite", "storage/internal/sqldb catalog destination", "modernc.org/sqlite"},
+	// front door
+	{"cmd/lockstep", "*", "github.com/spf13/cobra github.com/spf13/pflag go.yaml.in/yaml/v3 golang.org/x/term github.com/gofrs/flock golang.org/x/sync"},
+	// benchmarks: they measure everything
+	{"bench/...", "*", "*"},
+}
+
+// A goPackage is what `go list` says of one package.
+type goPackage struct {
+	ImportPath string
+	GoFiles    []string
+	Imports    []string
+}
+
+const module = "lockstep"
+
+func TestLayout(t *testing.T) {
+	packages := list(t, "./...")
+	foreign := modules(t)
+	seen := map[string]bool{}
+	for _, p := range packages {
+		name := strings.TrimPrefix(p.ImportPath, module+"/")
+		if p.ImportPath == module {
+			if len(p.GoFiles) > 0 {
+				t.Errorf("the root holds code: %s", strings.Join(p.GoFiles, ", "))
+			}
+			continue
+		}
+		r := roomOf(name)
+		if r == nil {
+			t.Errorf("package %s stands in no room of the import table", name)
+			continue
+		}
+		seen[r.path] = true
+		for _, imp := range p.Imports {
+			checkImport(t, name, r, imp, foreign)
+		}
+	}
+	for _, r := range rooms {
+		if !seen[r.path] {
+			t.Errorf("the import table names %s, which holds no package", r.path)
+		}
+	}
+}
+
+// checkImport reports an import of package name that its room does not allow.
+func checkImport(t *testing.T, name string, r *room, imp string, foreign []string) {
+	t.Helper()
+	if ours, ok := strings.CutPrefix(imp, module+"/"); ok {
+		if !allows(r.ours, ours) && !inside(r, ours) {
+			t.Errorf("%s imports %s: the import table does not allow it", name, ours)
+		}
+		return
+	}
+	for _, m := range foreign {
+		if (imp == m || strings.HasPrefix(imp, m+"/")) && !allows(r.mods, m) {
+			t.Errorf("%s imports %s: the import table does not allow that module", name, imp)
+		}
+	}
+}
+
+// inside reports whether ours stands in the same folder of packages as r.
+func inside(r *room, ours string) bool {
+	folder, ok := strings.CutSuffix(r.path, "/...")
+	return ok && (ours == folder || strings.HasPrefix(ours, folder+"/"))
+}
+
+func allows(list, name string) bool {
+	return list == "*" || slices.Contains(strings.Fields(list), name)
+}
+
+// roomOf returns the room a package stands in, or nil.
+func roomOf(name string) *room {
+	for i := range rooms {
+		if rooms[i].path == name || inside(&rooms[i], name) {
+			return &rooms[i]
+		}
+	}
+	return nil
+}
+
+// TestLayoutRooms sees to it that the table itself points downwards: a room
+// imports only rooms that stand above it in the list.
+func TestLayoutRooms(t *testing.T) {
+	t.Parallel()
+	var below []string
+	for _, r := range rooms {
+		for _, o := range strings.Fields(r.ours) {
+			if o != "*" && !slices.Contains(below, o) {
+				t.Errorf("%s may import %s, which does not stand below it", r.path, o)
+			}
+		}
+		below = append(below, path.Clean(r.path))
+	}
+}
+
+// list runs `go list` on the patterns.
+func list(t *testing.T, patterns ...string) []goPackage {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"list", "-json=ImportPath,GoFiles,Imports"}, patterns...)...)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", withStderr(err))
+	}
+	var ps []goPackage
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p goPackage
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return ps
+		} else if err != nil {
+			t.Fatalf("go list: %v", err)
+		}
+		ps = append(ps, p)
+	}
+}
+
+// modules returns the paths of the modules go.mod requires.
+func modules(t *testing.T) []string {
+	t.Helper()
+	out, err := exec.Command("go", "mod", "edit", "-json").Output()
+	if err != nil {
+		t.Fatalf("go mod edit: %v", withStderr(err))
+	}
+	var mod struct{ Require []struct{ Path string } }
+	if err := json.Unmarshal(out, &mod); err != nil {
+		t.Fatalf("go mod edit: %v", err)
+	}
+	var paths []string
+	for _, r := range mod.Require {
+		paths = append(paths, r.Path)
+	}
+	return paths
+}
+
+// withStderr adds what the program said to an error of exec.
+func withStderr(err error) error {
+	if ee, ok := errors.AsType[*exec.ExitError](err); ok && len(ee.Stderr) > 0 {
+		return errors.New(strings.TrimSpace(string(ee.Stderr)))
+	}
+	return err
+}
