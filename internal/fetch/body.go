@@ -1,0 +1,200 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+)
+
+const (
+	// FloorRate is the fewest bytes that must come in a FloorWindow, once
+	// FloorAfter was spent waiting for the body: who drips holds a connection
+	// and a place among Jobs for next to nothing. Only time spent waiting
+	// counts, so a slow reader, or a Bandwidth, does no harm; and there is no
+	// other limit on the time a transfer that moves may take.
+	FloorRate   = 1024
+	FloorWindow = 30 * time.Second
+	FloorAfter  = time.Minute
+
+	drainBytes = 16 << 10 // of an answer nobody reads: cheaper than a new connection
+	drainTime  = time.Second
+	leastChunk = 4 << 10 // read at a time under a Bandwidth
+)
+
+// An answer is a Response and its Body: it counts, keeps the time, and gives
+// the place among Jobs back when the body is read or closed.
+type answer struct {
+	Response
+	client *Client
+	host   *host
+	parent context.Context // ends what is read; kept, for a Reader has no other way to know
+	cancel context.CancelCauseFunc
+	timer  *time.Timer
+	uri    string
+	doc    bool
+
+	src   io.ReadCloser
+	zip   *gzip.Reader
+	want  int64 // bytes announced
+	wire  int64 // bytes that came
+	given int64 // bytes handed on
+	max   int64
+	err   error // sticks
+	floor floor
+	done  atomic.Bool
+}
+
+func (a *answer) expire() {
+	a.cancel(fmt.Errorf("%w for %s", ErrTimeout, a.client.opts.Timeout))
+}
+
+// finish gives back what the request held. It may be called again.
+func (a *answer) finish() {
+	if a.done.Swap(true) {
+		return
+	}
+	a.timer.Stop()
+	a.cancel(context.Canceled)
+	a.host.slots.release(a.doc)
+}
+
+// Read implements [io.Reader]. Errors other than io.EOF are a [*BodyError].
+func (a *answer) Read(p []byte) (int, error) {
+	if a.err != nil {
+		return 0, a.err
+	}
+	var n int
+	var err error
+	if a.zip != nil {
+		n, err = a.zip.Read(p)
+	} else {
+		n, err = a.read(p)
+	}
+	if a.given += int64(n); a.max > 0 && a.given > a.max {
+		n -= int(a.given - a.max)
+		err = fmt.Errorf("%w of %d", ErrTooLarge, a.max)
+	}
+	if err == nil {
+		return n, nil
+	}
+	if err != io.EOF {
+		err = &BodyError{URI: a.uri, Got: a.wire, Want: a.want, Err: err}
+	}
+	a.err = err
+	a.finish()
+	return n, err
+}
+
+// Close implements [io.Closer].
+func (a *answer) Close() error {
+	a.finish()
+	err := a.src.Close()
+	if a.zip != nil {
+		zippers.Put(a.zip)
+		a.zip = nil
+	}
+	if a.err == nil {
+		a.err = errors.New("read after close")
+	}
+	return err
+}
+
+// read reads from the wire.
+func (a *answer) read(p []byte) (int, error) {
+	c := a.client
+	if b := c.opts.Bandwidth; b > 0 {
+		p = p[:min(len(p), max(int(b/8), leastChunk))]
+	}
+	a.timer.Reset(c.opts.Timeout)
+	start := time.Now()
+	n, err := a.src.Read(p)
+	a.timer.Stop()
+	a.wire += int64(n)
+	c.bytes.Add(int64(n))
+	switch {
+	case err == io.EOF:
+		return n, err
+	case err != nil:
+		return n, a.cause(err)
+	}
+	if err := a.floor.pass(n, time.Since(start)); err != nil {
+		return n, err
+	}
+	if c.opts.Bandwidth > 0 {
+		return n, c.bandwidth.wait(a.parent, n)
+	}
+	return n, nil
+}
+
+// cause finds why the transport gave up.
+func (a *answer) cause(err error) error {
+	if a.parent.Err() != nil {
+		return context.Cause(a.parent)
+	}
+	if errors.Is(err, context.Canceled) {
+		return fmt.Errorf("%w for %s", ErrTimeout, a.client.opts.Timeout)
+	}
+	return plain(err)
+}
+
+// discard ends an answer nobody wants to read, keeping its connection if
+// that is cheap.
+func (a *answer) discard() {
+	if a.done.Load() {
+		return
+	}
+	a.timer.Reset(drainTime)
+	_, _ = io.CopyN(io.Discard, a.src, drainBytes) // best effort: what fails is closed
+	_ = a.Close()
+}
+
+// decode undoes a content coding that was asked for.
+func (a *answer) decode() error {
+	switch coding := strings.ToLower(strings.TrimSpace(a.Header.Get("Content-Encoding"))); coding {
+	case "", "identity":
+		return nil
+	case "gzip", "x-gzip":
+		a.Length = -1
+		a.zip = zippers.Get().(*gzip.Reader)
+		if err := a.zip.Reset(wire{a}); err != nil {
+			return fmt.Errorf("read gzip: %w", err)
+		}
+		return nil
+	default:
+		return fmt.Errorf("%w: %s", ErrEncoding, Printable(coding))
+	}
+}
+
+// zippers are kept: each holds 40 KB and takes longer to make than to use.
+var zippers = sync.Pool{New: func() any { return new(gzip.Reader) }}
+
+// wire is the answer as it comes, before decompression.
+type wire struct{ a *answer }
+
+func (w wire) Read(p []byte) (int, error) { return w.a.read(p) }
+
+// A floor measures what comes in the time spent waiting for it.
+type floor struct {
+	window time.Duration
+	spent  time.Duration
+	bytes  int
+}
+
+func (f *floor) pass(n int, d time.Duration) error {
+	f.bytes += n
+	if f.spent += d; f.spent < f.window {
+		return nil
+	}
+	if f.bytes < FloorRate {
+		return fmt.Errorf("%w of %d bytes in %s", ErrTooSlow, FloorRate, FloorWindow)
+	}
+	*f = floor{window: FloorWindow}
+	return nil
+}

@@ -1,0 +1,220 @@
+package fetch
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+)
+
+// An origin is what credentials belong to.
+type origin struct{ scheme, host, port string }
+
+func originOf(u *url.URL) origin {
+	if u == nil {
+		return origin{}
+	}
+	o := origin{strings.ToLower(u.Scheme), strings.ToLower(strings.TrimSuffix(u.Hostname(), ".")), u.Port()}
+	if o.port == "" {
+		o.port = defaultPort(o.scheme)
+	}
+	return o
+}
+
+func defaultPort(scheme string) string {
+	switch scheme {
+	case "http":
+		return "80"
+	case "https":
+		return "443"
+	}
+	return ""
+}
+
+// trusts reports whether what belongs to o may be shown to t: to the same
+// origin, or to the same host over TLS where o said http and no port of its
+// own. An o without a scheme, an address as people type it, trusts https; and
+// http only on the machine itself, lest a broken https uncover a password.
+func (o origin) trusts(t origin) bool {
+	if o.host == "" || o.host != t.host {
+		return false
+	}
+	switch o.scheme {
+	case t.scheme:
+		return o.port == t.port
+	case "http":
+		return t.scheme == "https" && o.port == "80" && t.port == "443"
+	case "":
+		port := o.port == t.port || o.port == "" && t.port == defaultPort(t.scheme)
+		return port && (t.scheme == "https" || loopbackName(t.host))
+	}
+	return false
+}
+
+func loopbackName(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// prepareHeaders builds the two headers nearly every request shares.
+// Precedence of credentials: Header, BearerToken, the address itself, Netrc.
+func (c *Client) prepareHeaders() error {
+	c.plainHead = http.Header{
+		"User-Agent":      {c.opts.UserAgent},
+		"Accept-Encoding": {"identity"}, // RS-HASH-07
+	}
+	c.homeHead = c.plainHead.Clone()
+	auth, err := c.authorization()
+	if err != nil {
+		return err
+	}
+	if auth != "" {
+		c.homeHead["Authorization"] = []string{auth}
+	}
+	for k, vs := range c.opts.Header {
+		k = http.CanonicalHeaderKey(k)
+		switch k {
+		case "Accept-Encoding", "Range", "If-Range", "Connection", "Content-Length", "Transfer-Encoding", "Host":
+			return fmt.Errorf("header %s cannot be set: it is Lockstep's own", k)
+		}
+		for _, v := range vs {
+			if !validName(k) || !validValue(v) {
+				return fmt.Errorf("header %s: not a valid HTTP header", Printable(k))
+			}
+		}
+		c.homeHead[k] = append([]string(nil), vs...)
+	}
+	if !validValue(c.opts.UserAgent) || !validValue(auth) {
+		return errors.New("user agent or token: not valid in an HTTP header")
+	}
+	if c.home.host == "" && (c.opts.BearerToken != "" || len(c.opts.Header) > 0) {
+		return errors.New("credentials are given, but the Source is not at an http address")
+	}
+	return nil
+}
+
+func (c *Client) authorization() (string, error) {
+	if t := strings.TrimSpace(c.opts.BearerToken); t != "" {
+		return "Bearer " + t, nil
+	}
+	if h := c.opts.Home; h != nil && h.User != nil {
+		password, _ := h.User.Password()
+		return basic(h.User.Username(), password), nil
+	}
+	if c.opts.Netrc == "" {
+		return "", nil
+	}
+	data, err := os.ReadFile(c.opts.Netrc)
+	if err != nil {
+		return "", fmt.Errorf("read netrc: %w", err)
+	}
+	if login, password, ok := netrcEntry(string(data), c.home.host); ok {
+		return basic(login, password), nil
+	}
+	return "", nil
+}
+
+func basic(user, password string) string {
+	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
+}
+
+// netrcEntry finds the login for host: its machine entry, else the default
+// that follows all of them.
+func netrcEntry(text, host string) (login, password string, ok bool) {
+	var here, found bool
+	tokens := netrcTokens(text)
+	for i := 0; i < len(tokens); i++ {
+		value := ""
+		if i+1 < len(tokens) {
+			value = tokens[i+1]
+		}
+		switch tokens[i] {
+		case "machine", "default":
+			if found {
+				return login, password, true
+			}
+			here = tokens[i] == "default" || strings.EqualFold(value, host)
+			found = here
+			if tokens[i] == "machine" {
+				i++
+			}
+		case "login", "account", "password":
+			if here && tokens[i] == "login" {
+				login = value
+			}
+			if here && tokens[i] == "password" {
+				password = value
+			}
+			i++
+		}
+	}
+	return login, password, found
+}
+
+// netrcTokens splits by blanks, without comments and without macros, which
+// reach to the next empty line. A quoted token may hold blanks.
+func netrcTokens(text string) []string {
+	var tokens []string
+	macro := false
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if macro {
+			macro = line != ""
+			continue
+		}
+		for line != "" && line[0] != '#' {
+			var token string
+			token, line = netrcToken(line)
+			if token == "macdef" {
+				macro = true
+				break
+			}
+			tokens = append(tokens, token)
+		}
+	}
+	return tokens
+}
+
+func netrcToken(line string) (token, rest string) {
+	if line[0] == '"' {
+		var b strings.Builder
+		for i := 1; i < len(line); i++ {
+			switch {
+			case line[i] == '\\' && i+1 < len(line):
+				i++
+				b.WriteByte(line[i])
+			case line[i] == '"':
+				return b.String(), strings.TrimLeft(line[i+1:], " \t")
+			default:
+				b.WriteByte(line[i])
+			}
+		}
+		return b.String(), ""
+	}
+	if i := strings.IndexAny(line, " \t"); i >= 0 {
+		return line[:i], strings.TrimLeft(line[i:], " \t")
+	}
+	return line, ""
+}
+
+func validName(k string) bool {
+	for i := 0; i < len(k); i++ {
+		if c := k[i]; c <= ' ' || c >= 0x7f || strings.IndexByte("()<>@,;:\\\"/[]?={}", c) >= 0 {
+			return false
+		}
+	}
+	return k != ""
+}
+
+func validValue(v string) bool {
+	for i := 0; i < len(v); i++ {
+		if c := v[i]; c < ' ' && c != '\t' || c == 0x7f {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,186 @@
+package fetch
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Causes callers branch on.
+var (
+	// ErrTooLarge reports a body beyond [Request.MaxBytes].
+	ErrTooLarge = errors.New("larger than the limit")
+	// ErrTooSlow reports a body that trickles below the floor; see [FloorRate].
+	ErrTooSlow = errors.New("slower than the floor")
+	// ErrTimeout reports that nothing came for [Options.Timeout].
+	ErrTimeout = errors.New("no data")
+	// ErrEncoding reports a content coding that was not asked for.
+	ErrEncoding = errors.New("content coding not asked for")
+)
+
+// An Error says which request failed and why.
+type Error struct {
+	URI   string   // as asked for
+	Chain []string // where redirects led, in order
+	Tries int
+	Err   error
+}
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString("get ")
+	b.WriteString(Printable(e.URI))
+	b.WriteString(": ")
+	for i, uri := range e.Chain {
+		if i == 0 {
+			b.WriteString("redirected to ")
+		} else {
+			b.WriteString(", then ")
+		}
+		b.WriteString(Printable(uri))
+		if i == len(e.Chain)-1 {
+			b.WriteString(": ")
+		}
+	}
+	b.WriteString(Printable(e.Err.Error()))
+	if e.Tries > 1 {
+		fmt.Fprintf(&b, " (%d tries)", e.Tries)
+	}
+	return b.String()
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// A StatusError is a final answer other than the one asked for.
+type StatusError struct {
+	URI        string // that gave it
+	Status     int
+	Want       string        // what was expected, where that is not plain
+	RetryAfter time.Duration // as the Source asked; zero if it did not
+	Header     http.Header
+}
+
+func (e *StatusError) Error() string {
+	s := fmt.Sprintf("status %d", e.Status)
+	if text := http.StatusText(e.Status); text != "" {
+		s += " " + text
+	}
+	if e.Want != "" {
+		s += ", " + e.Want
+	}
+	return s
+}
+
+// A RedirectError is a redirect that was not followed.
+type RedirectError struct {
+	To     string // as the Location header has it
+	Reason string
+}
+
+func (e *RedirectError) Error() string {
+	if e.To == "" {
+		return e.Reason
+	}
+	return "redirect to " + Printable(e.To) + " not followed: " + e.Reason
+}
+
+// A RangeError is an answer to a range request that does not fit it.
+type RangeError struct {
+	From         int64  // asked for
+	ContentRange string // answered
+	Reason       string
+}
+
+func (e *RangeError) Error() string {
+	return fmt.Sprintf("asked for bytes from %d, answered with range %q: %s", e.From, Printable(e.ContentRange), e.Reason)
+}
+
+// A BodyError reports a body that could not be read to its end.
+type BodyError struct {
+	URI  string // as asked for
+	Got  int64  // bytes of the body that came, as sent
+	Want int64  // bytes announced; -1 if none were
+	Err  error
+}
+
+func (e *BodyError) Error() string {
+	cause := e.Err.Error()
+	if errors.Is(e.Err, io.ErrUnexpectedEOF) {
+		cause = "body ended early"
+	}
+	of := ""
+	if e.Want >= 0 {
+		of = fmt.Sprintf(" of %d", e.Want)
+	}
+	return fmt.Sprintf("get %s: %s after %d%s bytes", Printable(e.URI), Printable(cause), e.Got, of)
+}
+
+func (e *BodyError) Unwrap() error { return e.Err }
+
+// Retryable reports whether reading the body may succeed when tried again.
+func (e *BodyError) Retryable() bool {
+	return !errors.Is(e.Err, ErrTooLarge) && !errors.Is(e.Err, ErrEncoding) &&
+		!errors.Is(e.Err, context.Canceled) && !errors.Is(e.Err, context.DeadlineExceeded)
+}
+
+// retryable reports whether a request that ended in err may be sent again.
+func retryable(err error) bool {
+	var (
+		status    *StatusError
+		address   *AddressError
+		redirect  *RedirectError
+		rng       *RangeError
+		dns       *net.DNSError
+		record    tls.RecordHeaderError
+		verify    *tls.CertificateVerificationError
+		malformed *uriError
+	)
+	switch {
+	case errors.As(err, &status):
+		return status.Want == "" && retryStatus(status.Status)
+	case errors.As(err, &address), errors.As(err, &redirect), errors.As(err, &rng), errors.As(err, &malformed),
+		errors.As(err, &record), errors.As(err, &verify):
+		return false
+	case errors.As(err, &dns):
+		return !dns.IsNotFound
+	case errors.Is(err, ErrEncoding), errors.Is(err, errHeaderSize), errors.Is(err, errNotTLS):
+		return false
+	}
+	return true
+}
+
+func retryStatus(status int) bool {
+	switch status {
+	case http.StatusTooManyRequests:
+		return true
+	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported:
+		return false
+	}
+	return status >= 500 && status <= 599
+}
+
+var (
+	errHeaderSize = fmt.Errorf("header larger than %d bytes", MaxHeader)
+	errNotTLS     = errors.New("the server does not speak HTTPS there")
+	errClosed     = errors.New("connection closed without an answer")
+)
+
+// plain gives the transport's errors words for people.
+func plain(err error) error {
+	var record tls.RecordHeaderError
+	switch {
+	case strings.Contains(err.Error(), "server response headers exceeded"):
+		return errHeaderSize
+	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"), errors.As(err, &record):
+		return errNotTLS
+	case errors.Is(err, io.EOF), strings.HasSuffix(err.Error(), "server closed idle connection"):
+		return errClosed
+	}
+	return err
+}

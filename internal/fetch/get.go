@@ -1,0 +1,272 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// A Request is a GET. Only URI is required.
+type Request struct {
+	URI             string
+	IfNoneMatch     string // an entity tag, or several, as in the header
+	IfModifiedSince string // an HTTP date, as in the header
+	RangeFrom       int64  // ask for the bytes from here on, if above zero
+	IfRange         string // ask for the range only if this validator still holds
+	NoCache         bool   // ask caches on the way to look again
+	AcceptGzip      bool   // take the body compressed for the way, and undo it
+	MaxBytes        int64  // cap on the body, after decompression; zero: none
+	Header          http.Header
+
+	// Document says that what is asked for may be read while other requests
+	// are sent on account of it. It does not wait for one of Jobs, but counts.
+	Document bool
+	// Once says not to try again.
+	Once bool
+	// Redirect, if set, is asked before a redirect is followed and may refuse.
+	Redirect func(from, to *url.URL) error
+}
+
+// A Response is an answer of status 200, 203, 206 or 304. Its Body is never
+// nil, and has to be closed.
+type Response struct {
+	Status int
+	URI    string // that answered, after redirects
+	Chain  []string
+	Header http.Header
+	Length int64 // of Body; -1 if not known
+	Range  Range // of Body within the whole, for status 206
+	Body   io.ReadCloser
+}
+
+// Range is the part of a whole that an answer of status 206 holds.
+type Range struct {
+	First, Last int64
+	Total       int64 // -1 if not known
+}
+
+// Get sends r and returns the answer, if it is one to r: 200 or 203; 206 only
+// if a range was asked for and just that range came; 304 only if r was
+// conditional. All else is an error, an [*Error]. What may pass is tried again.
+func (c *Client) Get(ctx context.Context, r Request) (*Response, error) {
+	return c.get(ctx, &r, new(int))
+}
+
+// Fetch gets *r and hands the answer to use, which reads the body and returns
+// the error of reading it, as it is or wrapped. If the body broke off and can
+// be had again, *r is sent again; use may change *r for that, to ask for the
+// rest. The tries count together with those of Get. The Body is closed when
+// use returns.
+func (c *Client) Fetch(ctx context.Context, r *Request, use func(*Response) error) error {
+	tries := 0
+	for {
+		resp, err := c.get(ctx, r, &tries)
+		if err != nil {
+			return err
+		}
+		err = use(resp)
+		_ = resp.Body.Close() // errors of reading are what counts, and use has them
+		var body *BodyError
+		if err == nil || !errors.As(err, &body) || !body.Retryable() || r.Once || tries > c.opts.Retries {
+			return err
+		}
+		if werr := c.pauseBefore(ctx, tries, err); werr != nil {
+			return err
+		}
+	}
+}
+
+func (c *Client) get(ctx context.Context, r *Request, tries *int) (*Response, error) {
+	u, err := parse(r.URI)
+	if err != nil {
+		return nil, &Error{URI: r.URI, Err: err}
+	}
+	for {
+		*tries++
+		resp, chain, err := c.follow(ctx, r, u)
+		if err == nil {
+			return resp, nil
+		}
+		final := &Error{URI: r.URI, Chain: chain, Tries: *tries, Err: err}
+		if ctx.Err() != nil {
+			final.Err = context.Cause(ctx)
+			return nil, final
+		}
+		if r.Once || *tries > c.opts.Retries || !retryable(err) {
+			return nil, final
+		}
+		if err := c.pauseBefore(ctx, *tries, final); err != nil {
+			final.Err = err
+			return nil, final
+		}
+	}
+}
+
+// follow sends r to u and on along redirects, to the first answer that is none.
+func (c *Client) follow(ctx context.Context, r *Request, u *url.URL) (*Response, []string, error) {
+	var chain []string
+	for {
+		a, err := c.send(ctx, r, u)
+		if err != nil {
+			return nil, chain, err
+		}
+		if !redirects(a.Status) {
+			if err := a.accept(r); err != nil {
+				a.discard()
+				return nil, chain, err
+			}
+			a.Chain = chain
+			return &a.Response, chain, nil
+		}
+		to, err := next(r, u, chain, a.Status, a.Header.Get("Location"))
+		a.discard()
+		if err != nil {
+			return nil, chain, err
+		}
+		chain = append(chain, to.String())
+		u = to
+	}
+}
+
+// send sends one request to u and returns its answer, whatever it is.
+func (c *Client) send(ctx context.Context, r *Request, u *url.URL) (*answer, error) {
+	h := c.hosts.get(u.Host)
+	if err := h.rate.wait(ctx, 1); err != nil {
+		return nil, err
+	}
+	if err := h.slots.acquire(ctx, r.Document); err != nil {
+		return nil, err
+	}
+	a := &answer{client: c, host: h, parent: ctx, uri: r.URI, doc: r.Document, floor: floor{window: FloorAfter}}
+	var own context.Context
+	own, a.cancel = context.WithCancelCause(ctx)
+	a.timer = time.AfterFunc(c.opts.Timeout, a.expire)
+	resp, err := c.roundTrip(own, r, u)
+	if err != nil {
+		if cause := context.Cause(own); cause != nil {
+			err = cause
+		}
+		a.finish()
+		return nil, plain(err)
+	}
+	a.timer.Stop()
+	a.src = resp.Body
+	a.Status, a.URI, a.Header, a.Length = resp.StatusCode, u.String(), resp.Header, resp.ContentLength
+	a.want = resp.ContentLength
+	a.Body = a
+	return a, nil
+}
+
+func (c *Client) roundTrip(ctx context.Context, r *Request, u *url.URL) (*http.Response, error) {
+	if c.guard.proxied {
+		if err := c.guard.checkLiteral(ctx, u.Hostname()); err != nil {
+			return nil, err
+		}
+	}
+	req := (&http.Request{
+		Method: http.MethodGet, URL: u, Host: u.Host, Header: c.header(r, u),
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}).WithContext(ctx)
+	c.requests.Add(1)
+	return c.transport.RoundTrip(req)
+}
+
+// header returns the header of r for u. Where r adds nothing, it is shared:
+// the transport does not write to it.
+func (c *Client) header(r *Request, u *url.URL) http.Header {
+	h := c.plainHead
+	if c.home.host != "" && c.home.trusts(originOf(u)) {
+		h = c.homeHead
+	}
+	if r.IfNoneMatch == "" && r.IfModifiedSince == "" && r.RangeFrom <= 0 && !r.NoCache && !r.AcceptGzip && len(r.Header) == 0 {
+		return h
+	}
+	own := make(http.Header, len(h)+len(r.Header)+3)
+	for k, v := range h {
+		own[k] = v
+	}
+	for k, v := range r.Header {
+		own[http.CanonicalHeaderKey(k)] = v
+	}
+	if r.IfNoneMatch != "" {
+		own["If-None-Match"] = []string{r.IfNoneMatch}
+	}
+	if r.IfModifiedSince != "" {
+		own["If-Modified-Since"] = []string{r.IfModifiedSince}
+	}
+	if r.RangeFrom > 0 {
+		own["Range"] = []string{"bytes=" + strconv.FormatInt(r.RangeFrom, 10) + "-"}
+		if r.IfRange != "" {
+			own["If-Range"] = []string{r.IfRange}
+		}
+	} else if r.AcceptGzip {
+		own["Accept-Encoding"] = []string{"gzip"}
+	}
+	if r.NoCache {
+		own["Cache-Control"] = []string{"no-cache"}
+	}
+	return own
+}
+
+// pauseBefore waits before the next try.
+func (c *Client) pauseBefore(ctx context.Context, tries int, err error) error {
+	d := backoff(tries)
+	var status *StatusError
+	if errors.As(err, &status) && status.RetryAfter > 0 {
+		d = max(d, min(status.RetryAfter, MaxRetryAfter))
+		if status.Status == http.StatusTooManyRequests {
+			if u, err := url.Parse(status.URI); err == nil { // all who ask that host are meant
+				c.hosts.get(u.Host).rate.pause(time.Now().Add(d))
+			}
+		}
+	}
+	if lg := c.opts.Logger; lg.Enabled(ctx, slog.LevelDebug) {
+		lg.DebugContext(ctx, "try again", slog.Int("attempt", tries), slog.Duration("dur", d), slog.String("err", err.Error()))
+	}
+	return sleep(ctx, d)
+}
+
+func (r *Request) conditional() bool { return r.IfNoneMatch != "" || r.IfModifiedSince != "" }
+
+// accept checks that a answers r, and makes its Body what r asked for.
+func (a *answer) accept(r *Request) error {
+	unwanted := func(want string) error {
+		return &StatusError{URI: a.URI, Status: a.Status, Want: want, Header: a.Header}
+	}
+	switch a.Status {
+	case http.StatusOK, http.StatusNonAuthoritativeInfo:
+	case http.StatusPartialContent:
+		if r.RangeFrom <= 0 {
+			return unwanted("but no range was asked for")
+		}
+		if err := a.acceptRange(r); err != nil {
+			return err
+		}
+	case http.StatusNotModified:
+		if !r.conditional() {
+			return unwanted("but the request was not conditional")
+		}
+		return a.Close()
+	default:
+		if a.Status >= 100 && a.Status <= 299 {
+			return unwanted("but content was expected")
+		}
+		return &StatusError{URI: a.URI, Status: a.Status, RetryAfter: retryAfter(a.Header.Get("Retry-After"), time.Now()), Header: a.Header}
+	}
+	if r.AcceptGzip && r.RangeFrom <= 0 {
+		if err := a.decode(); err != nil {
+			return err
+		}
+	}
+	a.max = r.MaxBytes
+	if a.max > 0 && a.Length > a.max {
+		return fmt.Errorf("body of %d bytes: %w of %d", a.Length, ErrTooLarge, a.max)
+	}
+	return nil
+}

@@ -1,0 +1,216 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// An AddressError reports a connection that was not made because a stranger
+// has no business to name that address.
+type AddressError struct {
+	Host  string // as the URI has it
+	Addr  netip.Addr
+	Class string // "loopback", "private", "link-local", "multicast", "unspecified", "reserved"
+}
+
+func (e *AddressError) Error() string {
+	s := fmt.Sprintf("%s is at %s, a %s address: not contacted", Printable(e.Host), e.Addr, e.Class)
+	if e.Host == e.Addr.String() {
+		s = fmt.Sprintf("%s is a %s address: not contacted", e.Addr, e.Class)
+	}
+	if e.Class == "loopback" || e.Class == "private" {
+		s += " (--allow-private permits it)"
+	}
+	return s
+}
+
+// class is how far an address is from the open internet.
+type class uint8
+
+const (
+	public class = iota
+	private
+	loopback
+	never
+)
+
+// Ranges net/netip has no method for.
+var (
+	thisNetwork = netip.MustParsePrefix("0.0.0.0/8")      // RFC 1122: this host
+	sharedNAT   = netip.MustParsePrefix("100.64.0.0/10")  // RFC 6598: behind a carrier's NAT
+	ietf        = netip.MustParsePrefix("192.0.0.0/24")   // RFC 6890
+	benchmark   = netip.MustParsePrefix("198.18.0.0/15")  // RFC 2544
+	reserved    = netip.MustParsePrefix("240.0.0.0/4")    // RFC 1112, with broadcast
+	nat64       = netip.MustParsePrefix("64:ff9b::/96")   // RFC 6052: IPv4 in the last four bytes
+	nat64local  = netip.MustParsePrefix("64:ff9b:1::/48") // RFC 8215
+	sixToFour   = netip.MustParsePrefix("2002::/16")      // RFC 3056: IPv4 in bytes 2 to 5
+	teredo      = netip.MustParsePrefix("2001::/32")      // RFC 4380: IPv4 inverted in the last four
+	compatible  = netip.MustParsePrefix("::/96")          // RFC 4291: IPv4 in the last four, obsolete
+	siteLocal   = netip.MustParsePrefix("fec0::/10")      // RFC 3879, obsolete
+)
+
+// classify says what kind of address a is, IPv4 within IPv6 taken as IPv4.
+func classify(a netip.Addr) (class, string) {
+	a = a.Unmap().WithZone("")
+	switch {
+	case !a.IsValid() || a.IsUnspecified():
+		return never, "unspecified"
+	case a.IsLoopback():
+		return loopback, "loopback"
+	case a.IsMulticast():
+		return never, "multicast"
+	case a.IsLinkLocalUnicast():
+		return never, "link-local"
+	case thisNetwork.Contains(a):
+		return never, "unspecified"
+	case reserved.Contains(a):
+		return never, "reserved"
+	case a.IsPrivate(), sharedNAT.Contains(a), ietf.Contains(a), benchmark.Contains(a),
+		siteLocal.Contains(a), nat64local.Contains(a):
+		return private, "private"
+	}
+	if v4, ok := embedded(a); ok {
+		return classify(v4)
+	}
+	return public, ""
+}
+
+// embedded returns the IPv4 address a translator would send a's packets to.
+func embedded(a netip.Addr) (netip.Addr, bool) {
+	b := a.As16()
+	switch {
+	case !a.Is6():
+		return netip.Addr{}, false
+	case nat64.Contains(a), compatible.Contains(a):
+		return netip.AddrFrom4([4]byte(b[12:])), true
+	case sixToFour.Contains(a):
+		return netip.AddrFrom4([4]byte(b[2:6])), true
+	case teredo.Contains(a):
+		return netip.AddrFrom4([4]byte{^b[12], ^b[13], ^b[14], ^b[15]}), true
+	}
+	return netip.Addr{}, false
+}
+
+// A guard checks every address at the moment of dialling, after the resolver
+// has spoken, so that no name and no spelling gets around it. Link-local,
+// multicast and unspecified addresses are refused always. Private ones pass if
+// the user's own address of the Source is private, loopback ones if it is on
+// loopback (which lets private ones pass, too), all with AllowPrivate.
+type guard struct {
+	home    string // host of the Source
+	allow   class  // the farthest class that passes, whatever Home is
+	proxied bool   // what is dialled is the user's proxy
+	dialer  net.Dialer
+	lookup  func(ctx context.Context, network, host string) ([]netip.Addr, error)
+
+	mu      sync.Mutex // guards settled and homeIs
+	settled bool
+	homeIs  class
+}
+
+func newGuard(home *url.URL, allowPrivate, proxied bool) *guard {
+	g := &guard{proxied: proxied, lookup: net.DefaultResolver.LookupNetIP}
+	if home != nil {
+		g.home = strings.TrimSuffix(home.Hostname(), ".")
+	}
+	if allowPrivate {
+		g.allow = loopback
+	}
+	g.dialer = net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}
+	return g
+}
+
+func (g *guard) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	limit := g.allow
+	if g.proxied {
+		limit = loopback // the user's own choice of proxy
+	}
+	if limit < loopback {
+		is, err := g.homeClass(ctx)
+		if err != nil && strings.EqualFold(host, g.home) {
+			return nil, err
+		}
+		limit = max(limit, is)
+	}
+	d := g.dialer
+	d.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
+		return check(host, address, limit)
+	}
+	return d.DialContext(ctx, network, address)
+}
+
+// check refuses address unless its class is at most limit.
+func check(host, address string, limit class) error {
+	ap, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("dial %s: not an internet address", Printable(address))
+	}
+	if c, name := classify(ap.Addr()); c > limit {
+		return &AddressError{Host: host, Addr: ap.Addr().Unmap(), Class: name}
+	}
+	return nil
+}
+
+// checkLiteral refuses a URI whose host is written as a forbidden address. It
+// is all that can be checked where a proxy does the dialling.
+func (g *guard) checkLiteral(ctx context.Context, host string) error {
+	a, err := netip.ParseAddr(host)
+	if err != nil {
+		return nil
+	}
+	limit := g.allow
+	if is, err := g.homeClass(ctx); err == nil {
+		limit = max(limit, is)
+	}
+	if c, name := classify(a); c > limit {
+		return &AddressError{Host: host, Addr: a.Unmap(), Class: name}
+	}
+	return nil
+}
+
+// homeClass settles once what kind of address Home is at: before the first
+// connection, so that a name cannot turn inward later. A name with any public
+// address is public.
+func (g *guard) homeClass(ctx context.Context) (class, error) {
+	g.mu.Lock()
+	settled, is := g.settled, g.homeIs
+	g.mu.Unlock()
+	if settled || g.home == "" {
+		return is, nil
+	}
+	addrs := []netip.Addr{}
+	if a, err := netip.ParseAddr(g.home); err == nil {
+		addrs = append(addrs, a)
+	} else if addrs, err = g.lookup(ctx, "ip", g.home); err != nil {
+		return public, err
+	}
+	is = loopback
+	for _, a := range addrs {
+		c, _ := classify(a)
+		if c == never {
+			c = public // opens nothing
+		}
+		is = min(is, c)
+	}
+	if len(addrs) == 0 {
+		return public, errors.New("no address")
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.settled {
+		g.settled, g.homeIs = true, is
+	}
+	return g.homeIs, nil
+}

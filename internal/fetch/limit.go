@@ -1,0 +1,183 @@
+package fetch
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// maxHosts caps the hosts remembered at a time: what a Source names must not
+// fill memory. Beyond it those at rest are forgotten.
+const maxHosts = 256
+
+// hosts hold the limits of each host.
+type hosts struct {
+	jobs int
+	rate float64
+
+	mu sync.RWMutex // guards m
+	m  map[string]*host
+}
+
+// A host is what is known of one host and port.
+type host struct {
+	slots slots
+	rate  pace
+}
+
+func (hs *hosts) get(name string) *host {
+	hs.mu.RLock()
+	h := hs.m[name]
+	hs.mu.RUnlock()
+	if h != nil {
+		return h
+	}
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	if h = hs.m[name]; h != nil {
+		return h
+	}
+	if hs.m == nil {
+		hs.m = make(map[string]*host)
+	}
+	if len(hs.m) >= maxHosts {
+		for name, h := range hs.m {
+			if h.slots.idle() && h.rate.idle() {
+				delete(hs.m, name)
+			}
+		}
+	}
+	h = &host{slots: slots{jobs: hs.jobs}, rate: pace{rate: hs.rate}}
+	hs.m[name] = h
+	return h
+}
+
+// slots count the requests under way at one host. A document is read while
+// what it names is fetched, so it never waits for a slot, for the holders
+// could be waiting for it; but it counts, and the others leave it room. One
+// request that is not for a document is always let through.
+type slots struct {
+	jobs int
+
+	mu      sync.Mutex // guards the rest
+	held    int
+	docs    int
+	waiting []chan struct{} // first come, first served
+}
+
+func (s *slots) acquire(ctx context.Context, doc bool) error {
+	s.mu.Lock()
+	if doc {
+		s.docs++
+		s.mu.Unlock()
+		return nil
+	}
+	if len(s.waiting) == 0 && s.free() {
+		s.held++
+		s.mu.Unlock()
+		return nil
+	}
+	turn := make(chan struct{})
+	s.waiting = append(s.waiting, turn)
+	s.mu.Unlock()
+	select {
+	case <-turn:
+		return nil
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, w := range s.waiting {
+		if w == turn {
+			s.waiting = append(s.waiting[:i], s.waiting[i+1:]...)
+			return context.Cause(ctx)
+		}
+	}
+	s.held-- // it was our turn after all
+	s.wake()
+	return context.Cause(ctx)
+}
+
+func (s *slots) release(doc bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if doc {
+		s.docs--
+	} else {
+		s.held--
+	}
+	s.wake()
+}
+
+func (s *slots) free() bool { return s.held < max(s.jobs-s.docs, 1) }
+
+func (s *slots) wake() {
+	for len(s.waiting) > 0 && s.free() {
+		s.held++
+		close(s.waiting[0])
+		s.waiting = s.waiting[1:]
+	}
+}
+
+func (s *slots) idle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held == 0 && s.docs == 0 && len(s.waiting) == 0
+}
+
+// A pace spreads units evenly over time, rate per second; zero is no limit.
+type pace struct {
+	rate float64
+
+	mu   sync.Mutex // guards next
+	next time.Time  // when the next unit may be had
+}
+
+// wait takes n units: it returns when those taken before have had their time.
+func (p *pace) wait(ctx context.Context, n int) error {
+	p.mu.Lock()
+	if p.rate == 0 && p.next.IsZero() {
+		p.mu.Unlock()
+		return nil
+	}
+	now := time.Now()
+	at := p.next
+	if at.Before(now) {
+		at = now
+	}
+	if p.rate > 0 {
+		p.next = at.Add(time.Duration(float64(n) / p.rate * float64(time.Second)))
+	}
+	p.mu.Unlock()
+	return sleep(ctx, at.Sub(now))
+}
+
+// pause lets nobody have a unit before t.
+func (p *pace) pause(t time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if t.After(p.next) {
+		p.next = t
+	}
+}
+
+func (p *pace) idle() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.next.Before(time.Now())
+}
+
+// sleep waits for d, or less if ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

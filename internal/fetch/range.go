@@ -1,0 +1,57 @@
+package fetch
+
+import (
+	"strconv"
+	"strings"
+)
+
+// acceptRange checks that a holds the range r asked for.
+func (a *answer) acceptRange(r *Request) error {
+	text := a.Header.Get("Content-Range")
+	wrong := func(reason string) error {
+		return &RangeError{From: r.RangeFrom, ContentRange: text, Reason: reason}
+	}
+	rg, ok := parseContentRange(text)
+	switch {
+	case !ok:
+		return wrong("not a byte range")
+	case rg.First != r.RangeFrom:
+		return wrong("another range")
+	case a.Length >= 0 && a.Length != rg.Last-rg.First+1:
+		return wrong("body of " + strconv.FormatInt(a.Length, 10) + " bytes")
+	}
+	a.Range = rg
+	return nil
+}
+
+// parseContentRange reads "bytes 5-9/10" or "bytes 5-9/*".
+func parseContentRange(s string) (Range, bool) {
+	unit, rest, _ := strings.Cut(strings.TrimSpace(s), " ")
+	span, total, ok := strings.Cut(strings.TrimSpace(rest), "/")
+	if !ok || !strings.EqualFold(unit, "bytes") {
+		return Range{}, false
+	}
+	first, last, ok := strings.Cut(span, "-")
+	if !ok {
+		return Range{}, false
+	}
+	r := Range{Total: -1}
+	var ok1, ok2, ok3 bool
+	r.First, ok1 = digits(first)
+	r.Last, ok2 = digits(last)
+	if ok3 = total == "*"; !ok3 {
+		r.Total, ok3 = digits(total)
+	}
+	if !ok1 || !ok2 || !ok3 || r.First > r.Last || r.Total >= 0 && r.Last >= r.Total {
+		return Range{}, false
+	}
+	return r, true
+}
+
+func digits(s string) (int64, bool) {
+	if s == "" || s[0] < '0' || s[0] > '9' {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	return n, err == nil
+}
