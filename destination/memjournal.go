@@ -1,0 +1,166 @@
+package destination
+
+import (
+	"bytes"
+	"context"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// MemJournal is a [Journal] in memory, for mirrors that live no longer than
+// the process. The zero value is empty and ready to use.
+type MemJournal struct {
+	mu     sync.Mutex // guards what follows
+	docs   map[string][]byte
+	held   map[string]Held
+	owed   map[owedKey]Owed
+	staged map[int][]Staged
+}
+
+type owedKey struct {
+	set int
+	uri string
+}
+
+// Load implements [Journal].
+func (j *MemJournal) Load(ctx context.Context, name string) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return bytes.Clone(j.docs[name]), nil
+}
+
+// Lookup implements [Journal].
+func (j *MemJournal) Lookup(ctx context.Context, uris []string) ([]Held, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	hs := make([]Held, len(uris))
+	for i, uri := range uris {
+		hs[i] = j.held[uri].clone()
+	}
+	return hs, nil
+}
+
+// Held implements [Journal].
+func (j *MemJournal) Held(ctx context.Context, after string) iter.Seq2[Held, error] {
+	return func(yield func(Held, error) bool) {
+		j.mu.Lock()
+		hs := slices.Collect(maps.Values(j.held))
+		j.mu.Unlock()
+		slices.SortFunc(hs, func(a, b Held) int { return strings.Compare(a.URI, b.URI) })
+		for _, h := range hs {
+			if err := ctx.Err(); err != nil {
+				yield(Held{}, err)
+				return
+			}
+			if (h.URI > after || after == "") && !yield(h.clone(), nil) {
+				return
+			}
+		}
+	}
+}
+
+// Owed implements [Journal].
+func (j *MemJournal) Owed(ctx context.Context, set int) iter.Seq2[Owed, error] {
+	return func(yield func(Owed, error) bool) {
+		j.mu.Lock()
+		var os []Owed
+		for k, o := range j.owed {
+			if k.set == set {
+				os = append(os, o)
+			}
+		}
+		j.mu.Unlock()
+		slices.SortFunc(os, func(a, b Owed) int { return strings.Compare(a.URI, b.URI) })
+		for _, o := range os {
+			if err := ctx.Err(); err != nil {
+				yield(Owed{}, err)
+				return
+			}
+			o.Entry = bytes.Clone(o.Entry)
+			if !yield(o, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Record implements [Journal].
+func (j *MemJournal) Record(ctx context.Context, b Batch) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.docs == nil {
+		j.docs, j.held, j.owed = map[string][]byte{}, map[string]Held{}, map[owedKey]Owed{}
+	}
+	for _, h := range b.Put {
+		j.held[h.URI] = h.clone()
+	}
+	for _, uri := range b.Drop {
+		delete(j.held, uri)
+	}
+	for _, o := range b.Owe {
+		o.Entry = bytes.Clone(o.Entry)
+		j.owed[owedKey{o.Set, o.URI}] = o
+	}
+	for _, o := range b.Settle {
+		delete(j.owed, owedKey{o.Set, o.URI})
+	}
+	for name, doc := range b.Save {
+		if doc == nil {
+			delete(j.docs, name)
+		} else {
+			j.docs[name] = bytes.Clone(doc)
+		}
+	}
+	return nil
+}
+
+// Stage implements [Journal].
+func (j *MemJournal) Stage(ctx context.Context, run int, rows []Staged) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if run == 0 && len(rows) == 0 || j.staged == nil {
+		j.staged = map[int][]Staged{}
+	}
+	for _, r := range rows {
+		j.staged[run] = append(j.staged[run], Staged{r.URI, bytes.Clone(r.Data)})
+	}
+	return nil
+}
+
+// Staged implements [Journal].
+func (j *MemJournal) Staged(ctx context.Context, run int) iter.Seq2[Staged, error] {
+	return func(yield func(Staged, error) bool) {
+		j.mu.Lock()
+		rows := j.staged[run]
+		j.mu.Unlock()
+		for _, r := range rows {
+			if err := ctx.Err(); err != nil {
+				yield(Staged{}, err)
+				return
+			}
+			if !yield(Staged{r.URI, bytes.Clone(r.Data)}, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (h Held) clone() Held {
+	h.Hashes, h.Sets = slices.Clone(h.Hashes), slices.Clone(h.Sets)
+	return h
+}

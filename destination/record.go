@@ -1,0 +1,83 @@
+package destination
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"lockstep/resourcesync"
+)
+
+// Held is one resource we hold: what its file is called and what is known of
+// its bytes.
+type Held struct {
+	URI      string
+	Path     string              // of the file, a name in the blob.Store; never changes while held
+	Length   int64               // of the file
+	Lastmod  time.Time           // as the Source stated it last, to the microsecond; zero when it did not
+	Hashes   resourcesync.Hashes // of the file as it was written; empty when it has to be fetched again
+	ETag     string              // validators of the answer the file came from
+	Modified string              // its Last-Modified header, verbatim
+	Sets     []int               // the sets that contain it, ascending, by their numbers in the Journal
+}
+
+// Owed is work that could not be done: it is tried again in every run until it
+// is done or no longer wanted.
+type Owed struct {
+	Set   int    // number of the set that asked for it
+	URI   string // of the resource
+	Entry []byte // what is to be done, opaque to the Journal
+	Cause string // why it was not, in words
+}
+
+// Staged is one row of the scratch space in which long documents are sorted.
+type Staged struct {
+	URI  string
+	Data []byte // opaque to the Journal
+}
+
+// A Batch is what one transaction of the Journal changes. No URI occurs twice
+// in Put and Drop together, nor a (Set, URI) in Owe and Settle together.
+type Batch struct {
+	Put    []Held            // now held, in place of what was known of the URI
+	Drop   []string          // URIs no longer held
+	Owe    []Owed            // in place of what was owed for the Set and URI
+	Settle []Owed            // no longer owed; only Set and URI count
+	Save   map[string][]byte // documents by name; nil removes one
+}
+
+// A Journal is a Destination's memory: what it holds, what it owes and how far
+// it has come. It belongs to one mirror and one run at a time.
+//
+// Every method is one transaction, durable when it returns. Methods may be
+// called concurrently. What is handed in belongs to the Journal for the call
+// only; what is handed out is the caller's. Iterators yield in the byte order
+// of the URIs, stop after the first error, which they yield with a zero value,
+// and may be interleaved with other calls: they yield what was there when they
+// began, and may or may not yield what comes and goes behind their position.
+// They hold nothing that has to be released when abandoned.
+type Journal interface {
+	// Load returns the document saved under name, or nil.
+	Load(ctx context.Context, name string) ([]byte, error)
+
+	// Lookup returns what is held for each of the URIs, in their order; a URI
+	// that is not held has the zero Held.
+	Lookup(ctx context.Context, uris []string) ([]Held, error)
+
+	// Held yields what is held, from the first URI after after.
+	Held(ctx context.Context, after string) iter.Seq2[Held, error]
+
+	// Owed yields what is owed to a set.
+	Owed(ctx context.Context, set int) iter.Seq2[Owed, error]
+
+	// Record makes the batch true, all or nothing.
+	Record(ctx context.Context, b Batch) error
+
+	// Stage appends rows to a run of the scratch space: ascending by URI, and
+	// above every row the run has. Run numbers are the caller's; Stage of no
+	// rows to run 0 empties the whole space, which need not survive a crash.
+	Stage(ctx context.Context, run int, rows []Staged) error
+
+	// Staged yields the rows of a run.
+	Staged(ctx context.Context, run int) iter.Seq2[Staged, error]
+}
