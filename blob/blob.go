@@ -1,16 +1,64 @@
 // Package blob keeps named bytes that become visible only when committed.
+//
+// A blob is written under no name, or a temporary one, and takes its place in
+// one step: whoever opens a name sees all of one version or all of the next.
+//
+//	w, err := store.Create(ctx, "docs/a.xml")
+//	if err != nil { … }
+//	defer w.Close() // drops it, unless committed
+//	if _, err := io.Copy(w, r); err != nil { … }
+//	return store.Commit(ctx, w) // whole, visible and durable, or an error
+//
+// [Mem] keeps blobs in memory, [Dir] in a directory of plain files. The suite
+// every Store passes is blob/blobtest.
 package blob
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"iter"
+	"strings"
 	"time"
 )
 
-// ErrNotExist reports a name that holds nothing. Use errors.Is.
-var ErrNotExist = errors.New("blob does not exist")
+var (
+	// ErrNotExist reports a name that holds nothing. Use errors.Is.
+	ErrNotExist = errors.New("blob does not exist")
+
+	// ErrDirectory reports a name under which other blobs are kept, in a
+	// store where a name cannot be both, or an empty directory.
+	ErrDirectory = errors.New("a directory has this name")
+
+	// ErrNotDirectory reports a name that cannot be, because a part of it is
+	// itself a blob.
+	ErrNotDirectory = errors.New("a file stands where a directory is needed")
+
+	// ErrForeign reports something at a name, or on the way to it, that no
+	// store makes: a symbolic link, a device, a pipe. It is never followed,
+	// read, replaced or removed.
+	ErrForeign = errors.New("neither a regular file nor a directory")
+
+	// ErrName reports a name no blob can have; see [ValidName].
+	ErrName = errors.New("not a name for a blob")
+)
+
+// ValidName reports whether a blob can be called name: segments joined by
+// single slashes, none of them empty, "." or "..", and no NUL. Unlike in
+// [fs.ValidPath] any other byte may occur: file names need not be UTF-8.
+func ValidName(name string) bool {
+	if strings.IndexByte(name, 0) >= 0 {
+		return false
+	}
+	for seg := range strings.SplitSeq(name, "/") {
+		if seg == "" || seg == "." || seg == ".." {
+			return false
+		}
+	}
+	return true
+}
 
 // Info describes a committed blob.
 type Info struct {
@@ -28,15 +76,15 @@ type Reader interface {
 
 // A Writer takes the bytes of a blob to be. Nothing is visible until it is
 // handed to [Store.Commit]; Close without Commit drops it, Close after Commit
-// does nothing.
+// does nothing. It is used by one goroutine at a time.
 type Writer interface {
 	io.WriteCloser
 	Name() string
 	SetModTime(time.Time) // of the blob once committed; stores without times ignore it
 }
 
-// A Store keeps blobs under slash-separated names, which obey [fs.ValidPath].
-// All methods are safe for concurrent use.
+// A Store keeps blobs under slash-separated names, which obey [ValidName].
+// All methods are safe for concurrent use. Errors name the blob.
 type Store interface {
 	// Create begins a blob under name. The name may hold a blob already; it
 	// stays until the new one is committed.
@@ -44,8 +92,10 @@ type Store interface {
 
 	// Commit makes every blob visible, in the order given, and returns when all
 	// are durable: bytes first, then names, then directories. Each replaces
-	// what its name held atomically. After an error some may be visible, each
-	// of them whole; those that are not stay open.
+	// what its name held atomically. The order holds for who reads while it
+	// happens; what must also hold across a power cut takes two Commits.
+	// After an error, a [CommitError], some may be visible, each of them
+	// whole; those that are not stay open.
 	Commit(ctx context.Context, ws ...Writer) error
 
 	// Open opens a committed blob, or fails with ErrNotExist.
@@ -54,9 +104,78 @@ type Store interface {
 	// Stat describes a committed blob, or fails with ErrNotExist.
 	Stat(ctx context.Context, name string) (Info, error)
 
-	// Remove removes blobs; a name that holds nothing is no error.
+	// Remove removes blobs; a name that holds nothing is no error. It tries
+	// all of them and joins what went wrong.
 	Remove(ctx context.Context, names ...string) error
 
 	// List yields the blobs whose names begin with prefix, in byte order.
 	List(ctx context.Context, prefix string) iter.Seq2[Info, error]
+}
+
+// A Resumer is a Store that can go on with a blob that was begun and neither
+// committed nor dropped, perhaps by an earlier process.
+type Resumer interface {
+	// Resume opens the unfinished blob of that name for appending, with a view
+	// of what is there (its size does not grow), or fails with ErrNotExist.
+	// If its process was killed, or the machine lost power, the bytes may be
+	// fewer or other than were written: verify them. Closing the Writer drops
+	// them, as ever.
+	Resume(ctx context.Context, name string) (Writer, *io.SectionReader, error)
+}
+
+// A Keeper is a Writer whose bytes can be left for [Resumer.Resume].
+type Keeper interface {
+	// Keep closes the Writer and leaves its bytes, synced. They replace what
+	// was left under the same name before.
+	Keep() error
+}
+
+// A Sweeper is a Store that can remove what earlier processes left unfinished.
+type Sweeper interface {
+	// Sweep removes unfinished blobs whose names keep does not yield, except
+	// those being written now, and returns how many.
+	Sweep(ctx context.Context, keep iter.Seq[string]) (int, error)
+}
+
+// A CommitError tells how far a Commit came. The first Done Writers are
+// visible. When Done is less than their number, the Writer at that index is
+// what went wrong, it and all after it are still open; otherwise all are
+// visible, but may not survive a power cut.
+type CommitError struct {
+	Done int
+	Name string // of the blob, or directory, that failed
+	Err  error
+}
+
+func (e *CommitError) Error() string { return fmt.Sprintf("commit %q: %v", e.Name, e.Err) }
+func (e *CommitError) Unwrap() error { return e.Err }
+
+// nameError says what was done, to which name, and why it failed. The inner
+// name a system call was given tells a reader nothing, so it is stripped.
+func nameError(op, name string, err error) error {
+	return &fs.PathError{Op: op, Path: name, Err: cause(err)}
+}
+
+// cause unwraps the errors of package os down to what the system said.
+func cause(err error) error {
+	for {
+		switch e := err.(type) {
+		case *fs.PathError:
+			err = e.Err
+		case interface {
+			Unwrap() error
+			Error() string
+		}:
+			if _, ok := err.(*CommitError); ok {
+				return err
+			}
+			inner := e.Unwrap()
+			if inner == nil {
+				return err
+			}
+			err = inner
+		default:
+			return err
+		}
+	}
 }

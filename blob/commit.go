@@ -1,0 +1,223 @@
+package blob
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+)
+
+// syncEach is up to how many files, or directories, are synced one by one.
+// Beyond it the file system is asked once to write all it has, where it can be
+// asked: one flush instead of hundreds.
+const syncEach = 8
+
+// Commit makes the blobs visible: the bytes of all are synced, then each is
+// renamed into place, then the directories are synced in which a name changed.
+// A kill between any two steps leaves temporary files, which Create and Sweep
+// remove, and whole blobs.
+func (d *Dir) Commit(ctx context.Context, ws ...Writer) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if len(ws) == 0 {
+		return nil
+	}
+	batch, err := d.batch(ws)
+	if err != nil {
+		return err
+	}
+	top, err := d.root(false)
+	if err != nil {
+		return &CommitError{Name: batch[0].name, Err: cause(err)}
+	}
+	if err := d.syncBytes(top, batch); err != nil {
+		return err
+	}
+	w := newWalker(top)
+	defer w.forget()
+	done := 0
+	for _, t := range batch {
+		if err = place(w, t); err != nil {
+			err = &CommitError{Done: done, Name: t.name, Err: cause(err)}
+			unmake(w)
+			break
+		}
+		d.release(t.base)
+		done++
+	}
+	// What is visible shall last, also when not all of it is.
+	if err1 := d.syncNames(top, w, batch[:done]); err == nil {
+		err = err1
+	}
+	return err
+}
+
+// batch returns the Writers as ours, all of them open and none given twice.
+func (d *Dir) batch(ws []Writer) ([]*dirWriter, error) {
+	batch := make([]*dirWriter, len(ws))
+	seen := make(map[*dirWriter]struct{}, len(ws))
+	for i, w := range ws {
+		t, ok := w.(*dirWriter)
+		if !ok || t.store != d {
+			return nil, &CommitError{Name: w.Name(), Err: errStranger}
+		}
+		if _, twice := seen[t]; twice || t.state != writerOpen {
+			return nil, &CommitError{Name: t.name, Err: fs.ErrClosed}
+		}
+		seen[t] = struct{}{}
+		batch[i] = t
+	}
+	return batch, nil
+}
+
+// syncBytes makes the temporary files durable.
+func (d *Dir) syncBytes(top *folder, batch []*dirWriter) error {
+	for _, t := range batch {
+		if t.mod.IsZero() {
+			continue
+		}
+		if err := setModTime(t.file, t.tmp.root, t.base, t.mod); err != nil {
+			return &CommitError{Name: t.name, Err: cause(err)}
+		}
+	}
+	if len(batch) > syncEach && d.syncAll(top) {
+		return nil
+	}
+	// One after the other would be one flush of the disk each; together they
+	// often share one.
+	errs := make([]error, len(batch))
+	var wg sync.WaitGroup
+	for part := range slices.Chunk(indices(len(batch)), (len(batch)+syncEach-1)/syncEach) {
+		wg.Go(func() {
+			for _, i := range part {
+				errs[i] = batch[i].file.Sync()
+			}
+		})
+	}
+	wg.Wait()
+	for i, err := range errs {
+		if err != nil {
+			return &CommitError{Name: batch[i].name, Err: cause(err)}
+		}
+	}
+	return nil
+}
+
+func indices(n int) []int {
+	s := make([]int, n)
+	for i := range s {
+		s[i] = i
+	}
+	return s
+}
+
+// syncAll asks the file system to write everything, and reports whether that
+// has been done for sure. An error is told to whoever asks first and to nobody
+// after; so once there was one, every file is asked for itself, for good: its
+// own open handle was not told yet.
+func (d *Dir) syncAll(top *folder) bool {
+	d.syncMu.Lock()
+	defer d.syncMu.Unlock()
+	if d.noSyncfs {
+		return false
+	}
+	f, err := top.handle()
+	if err == nil {
+		err = syncfs(f)
+	}
+	d.noSyncfs = err != nil
+	return err == nil
+}
+
+// place renames a temporary file to its final name.
+func place(w *walker, t *dirWriter) error {
+	dir, base := split(t.name)
+	for try := 1; ; try++ {
+		in, err := w.folder(dir, true)
+		if err == nil {
+			err = placeIn(in, base, t)
+		}
+		if err == nil {
+			t.state = writerCommitted
+			_ = t.file.Close() // it has been synced
+			return nil
+		}
+		// The directory may have been removed as empty since it was opened.
+		if try >= maxTries || !errors.Is(err, fs.ErrNotExist) || !t.there() {
+			return err
+		}
+		w.forget()
+	}
+}
+
+// placeIn never replaces what is no blob: the look before costs less than a
+// stranger's link.
+func placeIn(in *folder, base string, t *dirWriter) error {
+	if _, err := in.lstat(base); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	err := rename(t.tmp, t.base, in, base)
+	if errors.Is(err, syscall.EISDIR) {
+		return ErrDirectory
+	}
+	return err
+}
+
+// there reports whether the temporary file still exists.
+func (w *dirWriter) there() bool {
+	_, err := w.tmp.root.Lstat(w.base)
+	return err == nil
+}
+
+// unmake removes the directories a batch has made and not used.
+func unmake(w *walker) {
+	for _, dir := range slices.Backward(w.made) {
+		parent, base := split(dir)
+		if in, err := w.folder(parent, false); err == nil {
+			_ = removeDir(in, base) // in use, then
+		}
+	}
+}
+
+// syncNames makes the names of a batch durable.
+func (d *Dir) syncNames(top *folder, w *walker, batch []*dirWriter) error {
+	dirs := make(map[string]struct{})
+	for _, t := range batch {
+		dir, _ := split(t.name)
+		dirs[dir] = struct{}{}
+	}
+	for _, made := range w.made {
+		dir, _ := split(made)
+		dirs[dir] = struct{}{}
+	}
+	if name, err := d.syncDirs(top, w, dirs); err != nil {
+		return &CommitError{Done: len(batch), Name: name, Err: cause(err)}
+	}
+	return nil
+}
+
+// syncDirs syncs directories, and returns the name of the one that failed. One
+// that has been removed since needs none.
+func (d *Dir) syncDirs(top *folder, w *walker, dirs map[string]struct{}) (string, error) {
+	if len(dirs) > syncEach && d.syncAll(top) {
+		return "", nil
+	}
+	for dir := range dirs {
+		in, err := w.folder(dir, false)
+		var f *os.File
+		if err == nil {
+			f, err = in.handle()
+		}
+		if err == nil {
+			err = syncDir(f)
+		}
+		if err != nil && !absent(err) {
+			return dir, err
+		}
+	}
+	return "", nil
+}

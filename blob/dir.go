@@ -1,0 +1,253 @@
+package blob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+)
+
+// DirOptions configures a [Dir]. The zero value is ready to use.
+type DirOptions struct {
+	// Tmp is the directory for unfinished blobs, a slash-separated path below
+	// the root, on the same file system; default ".lockstep/tmp". No blob can
+	// be called Tmp or lie below it.
+	Tmp string
+
+	// KeepEmpty keeps directories that Remove leaves empty.
+	KeepEmpty bool
+}
+
+const (
+	defaultTmp = ".lockstep/tmp"
+
+	// The process's umask applies to both, so that a mirror is as open or as
+	// closed as anything else its owner makes.
+	dirMode  = 0o777
+	fileMode = 0o666
+)
+
+// Dir is a [Store] of plain files below one directory: the blob "a/b" is the
+// file root/a/b. It never follows a symbolic link below the root, never writes
+// through a hard link, and touches no file but those it is told to commit or
+// remove. Files may be read, and removed, by others at any time; two processes
+// that write should not share a directory, but do no harm if they do, as long
+// as neither calls Resume or Sweep.
+//
+// It is also a [Resumer] and a [Sweeper], and its Writers are Keepers.
+type Dir struct {
+	path string
+	opts DirOptions
+
+	mu     sync.Mutex          // guards what follows
+	top    *folder             // nil until the root exists
+	tmp    *folder             // nil until first needed
+	active map[string]struct{} // names of temporary files in use
+	closed bool
+
+	next atomic.Uint64 // for names of temporary files
+
+	syncMu   sync.Mutex // one syncfs at a time, see syncAll
+	noSyncfs bool       // guarded by syncMu
+}
+
+// NewDir returns a store in the directory root. If root does not exist it is
+// made by the first Create; until then the store is empty.
+func NewDir(root string, o DirOptions) (*Dir, error) {
+	if o.Tmp == "" {
+		o.Tmp = defaultTmp
+	}
+	if !ValidName(o.Tmp) {
+		return nil, fmt.Errorf("directory %s: temporary directory %q: %w", root, o.Tmp, ErrName)
+	}
+	abs, err := filepath.Abs(root)
+	if err != nil {
+		return nil, fmt.Errorf("directory %s: %w", root, err)
+	}
+	d := &Dir{path: abs, opts: o, active: make(map[string]struct{})}
+	if _, err := d.root(false); err != nil && !errors.Is(err, ErrNotExist) {
+		return nil, fmt.Errorf("directory %s: %w", root, cause(err))
+	}
+	return d, nil
+}
+
+// Close releases the directory. Unfinished blobs stay as they are; Writers and
+// Readers that are open can still be closed.
+func (d *Dir) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+	for _, f := range []*folder{d.tmp, d.top} {
+		if f != nil {
+			f.close()
+		}
+	}
+	d.top, d.tmp = nil, nil
+	return nil
+}
+
+// root returns the folder of the root, which it makes if create is set.
+func (d *Dir) root(create bool) (*folder, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.rootLocked(create)
+}
+
+func (d *Dir) rootLocked(create bool) (*folder, error) {
+	if d.closed {
+		return nil, fs.ErrClosed
+	}
+	if d.top != nil {
+		return d.top, nil
+	}
+	if create {
+		if err := makeRoot(d.path); err != nil {
+			return nil, err
+		}
+	}
+	r, err := os.OpenRoot(d.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrNotExist
+	}
+	if err != nil {
+		return nil, err
+	}
+	d.top = &folder{root: r, top: r}
+	return d.top, nil
+}
+
+// makeRoot makes the directory and its parents, and syncs the directories in
+// which one was made: a blob is not durable in a root that is not.
+func makeRoot(path string) error {
+	info, err := os.Stat(path)
+	if err == nil && !info.IsDir() {
+		return ErrNotDirectory
+	}
+	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	parent := filepath.Dir(path)
+	if parent != path {
+		if err := makeRoot(parent); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(path, dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	f, err := os.Open(parent)
+	if err != nil {
+		return err
+	}
+	err = syncDir(f)
+	_ = f.Close() // opened for reading only
+	return err
+}
+
+// check refuses names that are not ours to give.
+func (d *Dir) check(name string) error {
+	if !ValidName(name) {
+		return ErrName
+	}
+	if name == d.opts.Tmp || strings.HasPrefix(name, d.opts.Tmp+"/") {
+		return fmt.Errorf("%w: reserved for unfinished blobs", ErrName)
+	}
+	return nil
+}
+
+// in calls f with the folder that holds, or would hold, name, and the last
+// segment. What is not there is ErrNotExist.
+func (d *Dir) in(ctx context.Context, op, name string, f func(in *folder, base string) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	err := d.check(name)
+	if err == nil {
+		err = d.walkTo(name, f)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case absent(err):
+		err = ErrNotExist
+	}
+	return nameError(op, name, err)
+}
+
+func (d *Dir) walkTo(name string, f func(in *folder, base string) error) error {
+	top, err := d.root(false)
+	if err != nil {
+		return err
+	}
+	w := newWalker(top)
+	defer w.forget()
+	dir, base := split(name)
+	in, err := w.folder(dir, false)
+	if err != nil {
+		return err
+	}
+	return f(in, base)
+}
+
+// absent reports whether err means that nothing has the name: below a file, or
+// with a segment longer than the file system has, there is nothing either.
+func absent(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrNotExist) ||
+		errors.Is(err, ErrNotDirectory) || errors.Is(err, syscall.ENAMETOOLONG)
+}
+
+// Open opens a committed blob.
+func (d *Dir) Open(ctx context.Context, name string) (Reader, error) {
+	var r *dirReader
+	err := d.in(ctx, "open", name, func(in *folder, base string) error {
+		var err error
+		for range maxTries {
+			var file *os.File
+			var info fs.FileInfo
+			file, info, err = in.open(base, os.O_RDONLY)
+			if err == nil {
+				r = &dirReader{file, Info{Name: name, Size: info.Size(), ModTime: info.ModTime()}}
+				return nil
+			}
+			if !errors.Is(err, errMoved) {
+				return err
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// maxTries bounds how often a step is repeated because another one came
+// between: a blob replaced while it is opened, a directory removed as empty
+// while a blob is moved there.
+const maxTries = 100
+
+// Stat describes a committed blob.
+func (d *Dir) Stat(ctx context.Context, name string) (Info, error) {
+	var info Info
+	err := d.in(ctx, "stat", name, func(in *folder, base string) error {
+		fi, err := in.lstat(base)
+		if err == nil {
+			info = Info{Name: name, Size: fi.Size(), ModTime: fi.ModTime()}
+		}
+		return err
+	})
+	return info, err
+}
+
+type dirReader struct {
+	*os.File
+	info Info
+}
+
+func (r *dirReader) Info() Info { return r.info }

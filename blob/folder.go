@@ -1,0 +1,234 @@
+package blob
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+)
+
+// A folder is an open directory at or below a store's root. Its operations
+// take one name, not a path, and never follow a symbolic link: os.Root would,
+// as long as the link stays inside the root, and a link from one place of the
+// root to another is as bad for us as one that leads out. What has been opened
+// is compared with what stood there, so that a swap in between is noticed.
+type folder struct {
+	root *os.Root
+	top  *os.Root // the store's
+	path string   // from top to root, "" if they are the same
+
+	once sync.Once // opens self
+	self *os.File
+	err  error
+}
+
+// sub opens the directory of that name.
+func (f *folder) sub(name string) (*folder, error) {
+	if !localName(name) {
+		return nil, ErrName
+	}
+	before, err := f.root.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case before.Mode().IsRegular():
+		return nil, ErrNotDirectory
+	case !before.IsDir():
+		return nil, ErrForeign
+	}
+	r, err := f.root.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	after, err := r.Stat(".")
+	if err == nil && !os.SameFile(before, after) {
+		err = ErrForeign
+	}
+	if err != nil {
+		_ = r.Close() // opened for reading only
+		return nil, err
+	}
+	path := name
+	if f.path != "" {
+		path = f.path + "/" + name
+	}
+	return &folder{root: r, top: f.top, path: path}, nil
+}
+
+// open opens the regular file of that name for reading.
+func (f *folder) open(name string, flag int) (*os.File, fs.FileInfo, error) {
+	before, err := f.lstat(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	// Not to wait for a writer, should it have become a pipe just now.
+	file, err := f.root.OpenFile(name, flag|nonblock, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	after, err := file.Stat()
+	if err == nil && !os.SameFile(before, after) {
+		err = errMoved
+	}
+	if err != nil {
+		_ = file.Close() // nothing was written
+		return nil, nil, err
+	}
+	return file, after, nil
+}
+
+// errMoved reports a name that came to mean another file while it was opened:
+// another version was committed, so try again.
+var errMoved = errors.New("file was replaced while being opened")
+
+// lstat describes the regular file of that name.
+func (f *folder) lstat(name string) (fs.FileInfo, error) {
+	if !localName(name) {
+		return nil, ErrName
+	}
+	info, err := f.root.Lstat(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case info.IsDir():
+		return nil, ErrDirectory
+	case !info.Mode().IsRegular():
+		return nil, ErrForeign
+	}
+	return info, nil
+}
+
+// handle is the directory itself as a file: to be read, synced, and to be
+// named in system calls.
+func (f *folder) handle() (*os.File, error) {
+	f.once.Do(func() { f.self, f.err = f.root.Open(".") })
+	return f.self, f.err
+}
+
+func (f *folder) close() {
+	f.once.Do(func() { f.err = fs.ErrClosed })
+	if f.self != nil {
+		_ = f.self.Close() // opened for reading only
+	}
+	_ = f.root.Close() // as above
+}
+
+// localName reports whether the file system takes name for one plain segment.
+// On Windows a backslash separates too, and some names mean devices.
+func localName(name string) bool {
+	if runtime.GOOS != "windows" {
+		return true
+	}
+	return filepath.IsLocal(name) && !strings.ContainsAny(name, `\/:`)
+}
+
+// A walker opens the directories on the way to blobs. It remembers those it
+// has opened, up to walkerFolders, so that many blobs in one directory cost
+// one walk. It is made for one batch and trusts what it has seen for as long
+// as the batch takes. It is not safe for concurrent use.
+type walker struct {
+	top  *folder // not the walker's to close
+	open map[string]*folder
+	made []string // directories that were not there, parents first
+}
+
+const (
+	// walkerFolders bounds the open files of one batch.
+	walkerFolders = 256
+
+	// walkerDepth is how deep directories are remembered on the way; a name of
+	// thousands of segments must not take as many open files.
+	walkerDepth = 16
+)
+
+func newWalker(top *folder) *walker {
+	return &walker{top: top, open: make(map[string]*folder)}
+}
+
+// folder opens the directory dir, "" being the root. If create is set, it is
+// made if missing. The folder is valid until the next call.
+func (w *walker) folder(dir string, create bool) (*folder, error) {
+	if dir == "" {
+		return w.top, nil
+	}
+	if f := w.open[dir]; f != nil {
+		return f, nil
+	}
+	if len(w.open) >= walkerFolders-walkerDepth {
+		w.forget()
+	}
+	at, f := w.nearest(dir)
+	depth := strings.Count(dir[:at], "/")
+	for at < len(dir) {
+		if at > 0 {
+			at++ // the slash
+			depth++
+		}
+		end := len(dir)
+		if i := strings.IndexByte(dir[at:], '/'); i >= 0 {
+			end = at + i
+		}
+		next, err := w.step(f, dir[:end], dir[at:end], create)
+		if f != w.top && w.open[dir[:max(at-1, 0)]] != f {
+			f.close()
+		}
+		if err != nil {
+			return nil, err
+		}
+		f, at = next, end
+		if depth < walkerDepth || end == len(dir) {
+			w.open[dir[:end]] = f
+		}
+	}
+	return f, nil
+}
+
+// nearest returns the longest remembered beginning of dir and its folder.
+func (w *walker) nearest(dir string) (int, *folder) {
+	for at := len(dir); ; {
+		at = strings.LastIndexByte(dir[:at], '/')
+		if at < 0 {
+			return 0, w.top
+		}
+		if f := w.open[dir[:at]]; f != nil {
+			return at, f
+		}
+	}
+}
+
+// step opens the directory name in f; its whole name is dir.
+func (w *walker) step(f *folder, dir, name string, create bool) (*folder, error) {
+	next, err := f.sub(name)
+	if !create || !errors.Is(err, fs.ErrNotExist) {
+		return next, err
+	}
+	// Another batch may make it at the same moment; then it is as good as ours.
+	switch err := f.root.Mkdir(name, dirMode); {
+	case err == nil:
+		w.made = append(w.made, dir)
+	case !errors.Is(err, fs.ErrExist):
+		return nil, err
+	}
+	return f.sub(name)
+}
+
+// forget closes what is remembered.
+func (w *walker) forget() {
+	for dir, f := range w.open {
+		f.close()
+		delete(w.open, dir)
+	}
+}
+
+// split cuts a name into its directory, "" being the root, and its last segment.
+func split(name string) (dir, base string) {
+	i := strings.LastIndexByte(name, '/')
+	if i < 0 {
+		return "", name
+	}
+	return name[:i], name[i+1:]
+}

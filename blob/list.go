@@ -1,0 +1,141 @@
+package blob
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"iter"
+	"slices"
+	"strings"
+)
+
+// An item is one name in a directory. A directory's ends in a slash: in the
+// byte order of whole names "a-b" stands before what lies in "a", and "a0"
+// behind it.
+type item struct{ name string }
+
+// list returns the names in a folder that can be, or lead to, blobs.
+func (f *folder) list() ([]item, error) {
+	// Not handle: reading moves a position, and two may read at once.
+	self, err := f.root.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer self.Close() // opened for reading only
+	var items []item
+	for {
+		entries, err := self.ReadDir(listChunk)
+		for _, e := range entries {
+			switch {
+			case e.IsDir():
+				items = append(items, item{e.Name() + "/"})
+			case e.Type().IsRegular():
+				items = append(items, item{e.Name()})
+			}
+		}
+		if len(entries) == 0 {
+			if err == io.EOF {
+				err = nil
+			}
+			slices.SortFunc(items, func(a, b item) int { return strings.Compare(a.name, b.name) })
+			return items, err
+		}
+	}
+}
+
+// listChunk is how many entries of a directory are described at a time.
+const listChunk = 1024
+
+// List yields the blobs whose names begin with prefix. It holds the names of
+// one directory per level in memory. What is committed or removed meanwhile
+// may or may not be seen; links, devices and what is below them are not.
+func (d *Dir) List(ctx context.Context, prefix string) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		top, err := d.root(false)
+		if errors.Is(err, ErrNotExist) {
+			return
+		}
+		if err != nil {
+			yield(Info{}, nameError("list", prefix, err))
+			return
+		}
+		l := lister{ctx: ctx, tmp: d.opts.Tmp, prefix: prefix, yield: yield}
+		l.folder(top, "")
+	}
+}
+
+type lister struct {
+	ctx    context.Context // of the one call of List
+	tmp    string
+	prefix string
+	yield  func(Info, error) bool
+}
+
+// folder yields what lies in f, the directory called dir (empty or ending in a
+// slash), and reports whether to go on.
+func (l *lister) folder(f *folder, dir string) bool {
+	items, err := f.list()
+	if errors.Is(err, fs.ErrNotExist) {
+		return true
+	}
+	if err != nil {
+		return l.fail(dir, err)
+	}
+	for _, it := range items {
+		if err := l.ctx.Err(); err != nil {
+			l.yield(Info{}, err)
+			return false
+		}
+		name := dir + it.name
+		sub, isDir := strings.CutSuffix(it.name, "/")
+		switch {
+		case isDir && dir+sub == l.tmp:
+		case isDir && (strings.HasPrefix(name, l.prefix) || strings.HasPrefix(l.prefix, name)):
+			if !l.below(f, sub, name) {
+				return false
+			}
+		case !isDir && strings.HasPrefix(name, l.prefix):
+			if !l.file(f, it.name, name) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (l *lister) below(f *folder, sub, name string) bool {
+	next, err := f.sub(sub)
+	if err != nil {
+		return passing(err) || l.fail(name, err)
+	}
+	defer next.close()
+	return l.folder(next, name)
+}
+
+func (l *lister) file(f *folder, base, name string) bool {
+	info, err := f.lstat(base)
+	if err != nil {
+		return passing(err) || l.fail(name, err)
+	}
+	return l.yield(Info{Name: name, Size: info.Size(), ModTime: info.ModTime()}, nil)
+}
+
+// passing reports whether err only means that the name has gone, or become
+// something else, since the directory was read.
+func passing(err error) bool {
+	return absent(err) || errors.Is(err, ErrForeign) || errors.Is(err, ErrDirectory)
+}
+
+func (l *lister) fail(name string, err error) bool {
+	l.yield(Info{}, nameError("list", strings.TrimSuffix(name, "/"), err))
+	return false
+}
+
+// remove removes the file of that name; one that is not there is no error.
+func (f *folder) remove(name string) error {
+	if _, err := f.lstat(name); err != nil {
+		return err
+	}
+	return f.root.Remove(name)
+}

@@ -1,0 +1,90 @@
+package blob
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+)
+
+// Remove removes blobs, then the directories this leaves empty, up to but not
+// including the root, and syncs the directories that changed.
+func (d *Dir) Remove(ctx context.Context, names ...string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	top, err := d.root(false)
+	if errors.Is(err, ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return nameError("remove", strings.Join(names[:min(1, len(names))], ""), err)
+	}
+	w := newWalker(top)
+	defer w.forget()
+	changed := make(map[string]struct{})
+	var errs []error
+	for _, name := range names {
+		if err := d.remove(w, name, changed); err != nil {
+			errs = append(errs, nameError("remove", name, err))
+		}
+	}
+	if !d.opts.KeepEmpty {
+		d.prune(w, changed)
+	}
+	w.forget() // some of it may be gone
+	if name, err := d.syncDirs(top, w, changed); err != nil {
+		errs = append(errs, nameError("sync", name, err))
+	}
+	return errors.Join(errs...)
+}
+
+func (d *Dir) remove(w *walker, name string, changed map[string]struct{}) error {
+	if err := d.check(name); err != nil {
+		return err
+	}
+	dir, base := split(name)
+	in, err := w.folder(dir, false)
+	if err == nil {
+		err = in.remove(base)
+	}
+	if err != nil && !absent(err) {
+		return err
+	}
+	// Also if nothing was there: an earlier Remove may have come only so far.
+	changed[dir] = struct{}{}
+	return nil
+}
+
+// prune removes those of the directories that are empty, and their parents as
+// far as they become so. The system refuses to remove one that is not.
+func (d *Dir) prune(w *walker, dirs map[string]struct{}) {
+	for dir := range dirs {
+		for dir != "" && dir != d.opts.Tmp && !strings.HasPrefix(d.opts.Tmp, dir+"/") {
+			parent, base := split(dir)
+			in, err := w.folder(parent, false)
+			if err == nil {
+				err = removeDir(in, base)
+			}
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				break
+			}
+			delete(dirs, dir)
+			dirs[parent] = struct{}{}
+			dir = parent
+		}
+	}
+}
+
+// removeDir removes an empty directory, and nothing else: Root.Remove would
+// also remove a file or link that has come to stand there.
+func removeDir(in *folder, base string) error {
+	info, err := in.root.Lstat(base)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return fs.ErrInvalid
+	}
+	return in.root.Remove(base)
+}

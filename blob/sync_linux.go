@@ -1,0 +1,119 @@
+package blob
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// syncfsNumber is the system call's number, which package syscall does not
+// have for every architecture; 0 if unknown.
+func syncfsNumber() uintptr {
+	switch runtime.GOARCH {
+	case "amd64":
+		return 306
+	case "386":
+		return 344
+	case "arm":
+		return 373
+	case "arm64", "riscv64", "loong64":
+		return 267
+	case "ppc64", "ppc64le":
+		return 348
+	case "s390x":
+		return 338
+	}
+	return 0
+}
+
+// syncfs writes everything the file system of f holds back.
+func syncfs(f *os.File) error {
+	if syncfsNumber() == 0 || !syncfsTells() {
+		return errors.ErrUnsupported
+	}
+	return control(f, func(fd uintptr) error {
+		_, _, errno := syscall.Syscall(syncfsNumber(), fd, 0, 0)
+		return failed(errno)
+	})
+}
+
+// syncfsTells reports whether syncfs reports write errors: Linux 5.8 on.
+func syncfsTells() bool {
+	var u syscall.Utsname
+	if err := syscall.Uname(&u); err != nil {
+		return false
+	}
+	var b strings.Builder
+	for _, c := range u.Release {
+		if c == 0 {
+			break
+		}
+		b.WriteByte(byte(c))
+	}
+	parts := strings.SplitN(b.String(), ".", 3)
+	if len(parts) < 2 {
+		return false
+	}
+	major, err := strconv.Atoi(parts[0])
+	minor, err1 := strconv.Atoi(parts[1])
+	return err == nil && err1 == nil && (major > 5 || major == 5 && minor >= 8)
+}
+
+// rename moves a file between two folders. Both are held by handle, so that no
+// link put on the way since can lead it elsewhere.
+func rename(from *folder, name string, to *folder, toName string) error {
+	src, err := from.handle()
+	if err != nil {
+		return err
+	}
+	dst, err := to.handle()
+	if err != nil {
+		return err
+	}
+	return control(src, func(srcFD uintptr) error {
+		return control(dst, func(dstFD uintptr) error {
+			for {
+				err := syscall.Renameat(int(srcFD), name, int(dstFD), toName)
+				if err != syscall.EINTR {
+					return err
+				}
+			}
+		})
+	})
+}
+
+// utimeOmit leaves a time as it is.
+const utimeOmit = 0x3ffffffe
+
+// setModTime sets the time of an open file.
+func setModTime(f *os.File, _ *os.Root, _ string, mod time.Time) error {
+	ts := [2]syscall.Timespec{{Nsec: utimeOmit}, syscall.NsecToTimespec(mod.UnixNano())}
+	return control(f, func(fd uintptr) error {
+		_, _, errno := syscall.Syscall6(syscall.SYS_UTIMENSAT, fd, 0, uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
+		return failed(errno)
+	})
+}
+
+func failed(errno syscall.Errno) error {
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// control calls f with the descriptor, which stays open meanwhile.
+func control(f *os.File, do func(fd uintptr) error) error {
+	c, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	if err1 := c.Control(func(fd uintptr) { err = do(fd) }); err1 != nil {
+		return err1
+	}
+	return err
+}

@@ -1,0 +1,27 @@
+//go:build !linux
+
+package blob
+
+import (
+	"errors"
+	"os"
+	"time"
+)
+
+func syncfs(*os.File) error { return errors.ErrUnsupported }
+
+// rename moves a file between two folders of one root, by their paths: a link
+// put on the way since can lead it elsewhere in the root, but not out of it.
+func rename(from *folder, name string, to *folder, toName string) error {
+	if from.path != "" {
+		name = from.path + "/" + name
+	}
+	if to.path != "" {
+		toName = to.path + "/" + toName
+	}
+	return from.top.Rename(name, toName)
+}
+
+func setModTime(_ *os.File, in *os.Root, base string, mod time.Time) error {
+	return in.Chtimes(base, time.Time{}, mod)
+}

@@ -1,0 +1,294 @@
+package blob
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A temporary file is called by a hash of the name its blob will have, so that
+// a later process finds it again. A second Writer of a name appends a number.
+
+// tmpBase returns the name of the temporary file for the blob name.
+func tmpBase(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return hex.EncodeToString(sum[:16])
+}
+
+// dirWriter writes one temporary file.
+type dirWriter struct {
+	store *Dir
+	name  string
+	tmp   *folder // where file lies
+	base  string  // and what it is called there; reserved in store.active
+	file  *os.File
+	mod   time.Time
+	state writerState
+}
+
+type writerState int
+
+const (
+	writerOpen writerState = iota
+	writerCommitted
+	writerClosed
+)
+
+// Create begins a blob under name. What an earlier process left unfinished
+// under it is dropped.
+func (d *Dir) Create(ctx context.Context, name string) (Writer, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := d.check(name); err != nil {
+		return nil, nameError("create", name, err)
+	}
+	w := &dirWriter{store: d, name: name}
+	var err error
+	for range maxTries {
+		if w.tmp, err = d.tmpFolder(true); err != nil {
+			break
+		}
+		w.base = d.reserve(tmpBase(name))
+		if w.file, err = createTmp(w.tmp, w.base); err == nil {
+			return w, nil
+		}
+		d.release(w.base)
+		if !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		d.forgetTmp(w.tmp) // somebody has removed the directory
+	}
+	return nil, nameError("create", name, err)
+}
+
+// createTmp makes a new file, in place of what was left there.
+func createTmp(tmp *folder, base string) (*os.File, error) {
+	const flag = os.O_RDWR | os.O_CREATE | os.O_EXCL
+	f, err := tmp.root.OpenFile(base, flag, fileMode)
+	if errors.Is(err, fs.ErrExist) {
+		if err = tmp.root.Remove(base); err == nil || errors.Is(err, fs.ErrNotExist) {
+			f, err = tmp.root.OpenFile(base, flag, fileMode)
+		}
+	}
+	return f, err
+}
+
+// tmpFolder returns the folder for temporary files.
+func (d *Dir) tmpFolder(create bool) (*folder, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.tmp != nil {
+		return d.tmp, nil
+	}
+	top, err := d.rootLocked(create)
+	if err != nil {
+		return nil, err
+	}
+	w := newWalker(top)
+	defer w.forget()
+	f, err := w.folder(d.opts.Tmp, create)
+	if err != nil {
+		return nil, err
+	}
+	delete(w.open, d.opts.Tmp) // keep this one
+	d.tmp = f
+	return f, nil
+}
+
+// forgetTmp makes the next tmpFolder look again. The old one stays open for
+// the Writers that use it; the garbage collector closes it.
+func (d *Dir) forgetTmp(f *folder) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.tmp == f {
+		d.tmp = nil
+	}
+}
+
+// reserve takes base for a Writer, or if another one of this process has it a
+// name like it.
+func (d *Dir) reserve(base string) string {
+	for first := base; !d.tryReserve(base); {
+		base = first + "-" + strconv.FormatUint(d.next.Add(1), 36)
+	}
+	return base
+}
+
+// tryReserve takes base, unless it is taken.
+func (d *Dir) tryReserve(base string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	_, taken := d.active[base]
+	if !taken {
+		d.active[base] = struct{}{}
+	}
+	return !taken
+}
+
+func (d *Dir) release(base string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.active, base)
+}
+
+// Resume opens the unfinished blob of that name. While a Writer of this
+// process is at it, there is none to resume.
+func (d *Dir) Resume(ctx context.Context, name string) (Writer, *io.SectionReader, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	err := d.check(name)
+	if err == nil {
+		var w *dirWriter
+		var size int64
+		if w, size, err = d.resume(name); err == nil {
+			return w, io.NewSectionReader(w.file, 0, size), nil
+		}
+	}
+	if absent(err) {
+		err = ErrNotExist
+	}
+	return nil, nil, nameError("resume", name, err)
+}
+
+func (d *Dir) resume(name string) (*dirWriter, int64, error) {
+	tmp, err := d.tmpFolder(false)
+	if err != nil {
+		return nil, 0, err
+	}
+	w := &dirWriter{store: d, name: name, tmp: tmp, base: tmpBase(name)}
+	if !d.tryReserve(w.base) {
+		return nil, 0, ErrNotExist
+	}
+	file, info, err := tmp.open(w.base, os.O_RDWR)
+	if err == nil && linked(info) {
+		// Appending would write through a second name that is not ours.
+		_ = file.Close() // nothing was written
+		err = ErrNotExist
+	}
+	if err != nil {
+		d.release(w.base)
+		return nil, 0, err
+	}
+	if _, err := file.Seek(info.Size(), io.SeekStart); err != nil {
+		_ = file.Close() // nothing was written
+		d.release(w.base)
+		return nil, 0, err
+	}
+	w.file = file
+	return w, info.Size(), nil
+}
+
+// Sweep removes unfinished blobs.
+func (d *Dir) Sweep(ctx context.Context, keep iter.Seq[string]) (int, error) {
+	tmp, err := d.tmpFolder(false)
+	if absent(err) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, nameError("sweep", d.opts.Tmp, err)
+	}
+	left, err := tmp.list()
+	if err != nil {
+		return 0, nameError("sweep", d.opts.Tmp, err)
+	}
+	drop := make(map[string]struct{}, len(left))
+	for _, e := range left {
+		drop[e.name] = struct{}{}
+	}
+	for name := range keep {
+		if len(drop) == 0 {
+			break
+		}
+		delete(drop, tmpBase(name))
+	}
+	return d.sweep(ctx, tmp, drop)
+}
+
+func (d *Dir) sweep(ctx context.Context, tmp *folder, drop map[string]struct{}) (int, error) {
+	n := 0
+	var errs []error
+	for base := range drop {
+		if err := ctx.Err(); err != nil {
+			return n, err
+		}
+		// While the name is reserved no Writer can take it.
+		if !d.tryReserve(base) {
+			continue
+		}
+		err := tmp.root.Remove(base)
+		d.release(base)
+		switch {
+		case err == nil:
+			n++
+		case !errors.Is(err, fs.ErrNotExist):
+			errs = append(errs, nameError("sweep", d.opts.Tmp+"/"+base, err))
+		}
+	}
+	return n, errors.Join(errs...)
+}
+
+func (w *dirWriter) Name() string           { return w.name }
+func (w *dirWriter) SetModTime(t time.Time) { w.mod = t }
+
+func (w *dirWriter) Write(p []byte) (int, error) {
+	if w.state != writerOpen {
+		return 0, nameError("write", w.name, fs.ErrClosed)
+	}
+	n, err := w.file.Write(p)
+	if err != nil {
+		return n, nameError("write", w.name, err)
+	}
+	return n, nil
+}
+
+// Close drops the blob, unless it is committed or kept.
+func (w *dirWriter) Close() error {
+	if w.state != writerOpen {
+		return nil
+	}
+	w.state = writerClosed
+	_ = w.file.Close() // the bytes are not wanted
+	err := w.tmp.root.Remove(w.base)
+	w.store.release(w.base)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nameError("drop", w.name, err)
+	}
+	return nil
+}
+
+// Keep closes the Writer and leaves its bytes for Resume.
+func (w *dirWriter) Keep() error {
+	if w.state != writerOpen {
+		return nameError("keep", w.name, fs.ErrClosed)
+	}
+	err := w.file.Sync()
+	w.state = writerClosed
+	if err1 := w.file.Close(); err == nil {
+		err = err1
+	}
+	defer w.store.release(w.base)
+	if first, _, second := strings.Cut(w.base, "-"); second && err == nil {
+		// The first Writer of the name may still be at work: then these bytes
+		// are the ones to go.
+		if w.store.tryReserve(first) {
+			err = w.tmp.root.Rename(w.base, first)
+			w.store.release(first)
+		} else {
+			err = w.tmp.root.Remove(w.base)
+		}
+	}
+	if err != nil {
+		return nameError("keep", w.name, err)
+	}
+	return nil
+}
