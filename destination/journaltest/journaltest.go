@@ -1,0 +1,319 @@
+// Package journaltest is what every [destination.Journal] passes.
+package journaltest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"lockstep/destination"
+	"lockstep/resourcesync"
+)
+
+// Run tests the Journals that open returns, each of them empty.
+func Run(t *testing.T, open func(t *testing.T) destination.Journal) {
+	tests := []struct {
+		name string
+		test func(*testing.T, destination.Journal)
+	}{
+		{"documents", testDocuments},
+		{"held", testHeld},
+		{"held in order", testHeldOrder},
+		{"held changes while it is read", testHeldMoving},
+		{"owed", testOwed},
+		{"all or nothing", testAtomic},
+		{"staged", testStaged},
+		{"canceled", testCanceled},
+		{"concurrent", testConcurrent},
+		{"ownership", testOwnership},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			tt.test(t, open(t))
+		})
+	}
+}
+
+// Reopen tests that a Journal remembers across Close: open opens the same one
+// each time, after the one before was closed by close.
+func Reopen(t *testing.T, open func() destination.Journal, close func()) {
+	b := destination.Batch{
+		Put:  []destination.Held{held("http://a/1", 1), {URI: "http://a/2", Path: "2"}},
+		Owe:  []destination.Owed{{Set: 1, URI: "http://a/3", Entry: []byte("e"), Cause: "status 500"}},
+		Save: map[string][]byte{"set/1": []byte("state")},
+	}
+	record(t, open(), b)
+	close()
+	j := open()
+	defer close()
+	same(t, "Held", collect(t, j.Held(t.Context(), "")), b.Put)
+	same(t, "Owed", collect(t, j.Owed(t.Context(), 1)), b.Owe)
+	same(t, "Load", load(t, j, "set/1"), []byte("state"))
+}
+
+// held returns a Held with every field set.
+func held(uri string, sets ...int) destination.Held {
+	return destination.Held{
+		URI:     uri,
+		Path:    "a/ü\xff/" + uri[len(uri)-1:],
+		Length:  1 << 40,
+		Lastmod: time.Date(2024, 5, 1, 2, 3, 4, 567891000, time.UTC),
+		Hashes: resourcesync.Hashes{
+			{Algorithm: resourcesync.MD5, Digest: "0123456789abcde\x00"},
+			{Algorithm: resourcesync.SHA256, Digest: "\xff123456789abcdef0123456789abcdef"},
+		},
+		ETag:     `W/"x"`,
+		Modified: "Wed, 01 May 2024 02:03:04 GMT",
+		Sets:     sets,
+	}
+}
+
+func testDocuments(t *testing.T, j destination.Journal) {
+	same(t, "Load of an unknown name", load(t, j, "a"), nil)
+	record(t, j, destination.Batch{Save: map[string][]byte{"a": []byte("1"), "b": []byte("\x00\xff"), "": []byte("root")}})
+	same(t, "Load", load(t, j, "a"), []byte("1"))
+	same(t, "Load", load(t, j, "b"), []byte("\x00\xff"))
+	same(t, "Load", load(t, j, ""), []byte("root"))
+	record(t, j, destination.Batch{Save: map[string][]byte{"a": nil, "b": []byte("2"), "never": nil}})
+	same(t, "Load of a removed name", load(t, j, "a"), nil)
+	same(t, "Load of a replaced name", load(t, j, "b"), []byte("2"))
+}
+
+func testHeld(t *testing.T, j destination.Journal) {
+	a, b := held("http://a/1", 1), destination.Held{URI: "http://a/2", Path: "2"}
+	record(t, j, destination.Batch{Put: []destination.Held{a, b}})
+	same(t, "Lookup", lookup(t, j, "http://a/2", "http://a/none", "http://a/1", "http://a/2"),
+		[]destination.Held{b, {}, a, b})
+	a.Sets, a.Hashes, a.Lastmod, a.Length = []int{1, 300}, nil, time.Time{}, 0
+	record(t, j, destination.Batch{Put: []destination.Held{a}, Drop: []string{"http://a/2", "http://a/none"}})
+	same(t, "Lookup", lookup(t, j, "http://a/1", "http://a/2"), []destination.Held{a, {}})
+	same(t, "Lookup of nothing", lookup(t, j), []destination.Held{})
+}
+
+func testHeldOrder(t *testing.T, j destination.Journal) {
+	var want []destination.Held
+	for i := range 2500 {
+		want = append(want, held(fmt.Sprintf("http://a/%05d", i), 1))
+	}
+	for _, odd := range []string{"http://a/", "http://a/A", "http://a/a", "http://a/a b", "http://a/a/b", "http://a/é", "http://a/\U00010000", "http://a/\uffff"} {
+		want = append(want, held(odd))
+	}
+	shuffled := slices.Clone(want)
+	for i := range shuffled { // a fixed disorder
+		k := i * 7919 % len(shuffled)
+		shuffled[i], shuffled[k] = shuffled[k], shuffled[i]
+	}
+	for chunk := range slices.Chunk(shuffled, 333) {
+		record(t, j, destination.Batch{Put: chunk})
+	}
+	slices.SortFunc(want, func(a, b destination.Held) int { return strings.Compare(a.URI, b.URI) })
+	same(t, "Held", collect(t, j.Held(t.Context(), "")), want)
+	same(t, "Held after", collect(t, j.Held(t.Context(), want[1200].URI)), want[1201:])
+	same(t, "Held after the last", collect(t, j.Held(t.Context(), "i")), nil)
+	uris := make([]string, len(want))
+	for i := range want {
+		uris[i] = want[i].URI
+	}
+	same(t, "Lookup of all", lookup(t, j, uris...), want)
+	record(t, j, destination.Batch{Drop: uris[1:]})
+	same(t, "Held after Drop", collect(t, j.Held(t.Context(), "")), want[:1])
+}
+
+func testHeldMoving(t *testing.T, j destination.Journal) {
+	var b destination.Batch
+	for i := range 3000 {
+		b.Put = append(b.Put, destination.Held{URI: fmt.Sprintf("http://a/%05d", i), Path: "p"})
+	}
+	record(t, j, b)
+	n, last := 0, ""
+	for h, err := range j.Held(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.URI <= last {
+			t.Fatalf("Held yields %q after %q", h.URI, last)
+		}
+		last = h.URI
+		n++
+		if n%500 == 0 { // behind the position
+			record(t, j, destination.Batch{Drop: []string{h.URI}, Put: []destination.Held{{URI: "http://a/" + fmt.Sprint(n), Path: "q"}}})
+		}
+	}
+	if n < 3000 {
+		t.Errorf("Held yielded %d, want at least 3000", n)
+	}
+}
+
+func testOwed(t *testing.T, j destination.Journal) {
+	var all []destination.Owed
+	for i := range 1500 {
+		all = append(all, destination.Owed{Set: 1, URI: fmt.Sprintf("http://a/%04d", i), Entry: []byte{byte(i), 0}, Cause: "status 500"})
+	}
+	other := destination.Owed{Set: 2, URI: "http://a/0001", Entry: []byte("2"), Cause: "hash differs"}
+	record(t, j, destination.Batch{Owe: append(slices.Clone(all), other)})
+	same(t, "Owed", collect(t, j.Owed(t.Context(), 1)), all)
+	all[7].Cause, all[7].Entry = "status 404", []byte("new")
+	record(t, j, destination.Batch{Owe: all[7:8], Settle: []destination.Owed{{Set: 1, URI: "http://a/0001"}, {Set: 9, URI: "none"}}})
+	same(t, "Owed", collect(t, j.Owed(t.Context(), 1)), append(all[:1:1], all[2:]...))
+	same(t, "Owed to another set", collect(t, j.Owed(t.Context(), 2)), []destination.Owed{other})
+	same(t, "Owed to no set", collect(t, j.Owed(t.Context(), 3)), nil)
+}
+
+func testAtomic(t *testing.T, j destination.Journal) {
+	a := held("http://a/1", 1)
+	record(t, j, destination.Batch{
+		Put:  []destination.Held{a},
+		Owe:  []destination.Owed{{Set: 1, URI: "http://a/2", Cause: "x"}},
+		Save: map[string][]byte{"d": []byte("1")},
+	})
+	record(t, j, destination.Batch{}) // nothing is no error
+	record(t, j, destination.Batch{
+		Drop:   []string{a.URI},
+		Settle: []destination.Owed{{Set: 1, URI: "http://a/2"}},
+		Save:   map[string][]byte{"d": []byte("2")},
+	})
+	same(t, "Held", collect(t, j.Held(t.Context(), "")), nil)
+	same(t, "Owed", collect(t, j.Owed(t.Context(), 1)), nil)
+	same(t, "Load", load(t, j, "d"), []byte("2"))
+}
+
+func testStaged(t *testing.T, j destination.Journal) {
+	rows := func(from, n int) (rs []destination.Staged) {
+		for i := range n {
+			rs = append(rs, destination.Staged{URI: fmt.Sprintf("http://a/%05d", from+i), Data: []byte{byte(i), 0xff}})
+		}
+		return rs
+	}
+	stage := func(run int, rs []destination.Staged) {
+		t.Helper()
+		if err := j.Stage(t.Context(), run, rs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stage(0, nil)
+	stage(1, rows(0, 1500))
+	stage(2, rows(100, 10))
+	stage(1, rows(1500, 700))
+	same(t, "Staged", collect(t, j.Staged(t.Context(), 1)), append(rows(0, 1500), rows(1500, 700)...))
+	same(t, "Staged", collect(t, j.Staged(t.Context(), 2)), rows(100, 10))
+	stage(0, nil)
+	same(t, "Staged after clearing", collect(t, j.Staged(t.Context(), 1)), nil)
+	stage(1, rows(0, 3))
+	same(t, "Staged again", collect(t, j.Staged(t.Context(), 1)), rows(0, 3))
+}
+
+func testCanceled(t *testing.T, j destination.Journal) {
+	record(t, j, destination.Batch{Put: []destination.Held{held("http://a/1")}})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := j.Record(ctx, destination.Batch{Drop: []string{"http://a/1"}}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Record with a canceled context = %v, want %v", err, context.Canceled)
+	}
+	for _, err := range j.Held(ctx, "") {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("Held with a canceled context yields %v, want %v", err, context.Canceled)
+		}
+	}
+	same(t, "Held after that", collect(t, j.Held(t.Context(), "")), []destination.Held{held("http://a/1")})
+}
+
+func testConcurrent(t *testing.T, j destination.Journal) {
+	var wg sync.WaitGroup
+	for w := range 4 {
+		wg.Go(func() {
+			for i := range 20 {
+				uri := fmt.Sprintf("http://a/%d/%02d", w, i)
+				if err := j.Record(t.Context(), destination.Batch{Put: []destination.Held{held(uri, 1)}}); err != nil {
+					t.Error(err)
+				}
+				hs, err := j.Lookup(t.Context(), []string{uri})
+				if err != nil || hs[0].URI != uri {
+					t.Errorf("Lookup(%s) = %v, %v", uri, hs, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := len(collect(t, j.Held(t.Context(), ""))); n != 80 {
+		t.Errorf("%d held, want 80", n)
+	}
+}
+
+func testOwnership(t *testing.T, j destination.Journal) {
+	h, entry, doc := held("http://a/1", 1), []byte("entry"), []byte("doc")
+	row := destination.Staged{URI: "http://a/1", Data: []byte("data")}
+	record(t, j, destination.Batch{
+		Put:  []destination.Held{h},
+		Owe:  []destination.Owed{{Set: 1, URI: "u", Entry: entry}},
+		Save: map[string][]byte{"d": doc},
+	})
+	if err := j.Stage(t.Context(), 1, []destination.Staged{row}); err != nil {
+		t.Fatal(err)
+	}
+	h.Sets[0], h.Hashes[0].Digest, entry[0], doc[0], row.Data[0] = 9, "x", 'X', 'X', 'X'
+	for range 2 { // the second time: what the first got was its own, too
+		hs := lookup(t, j, "http://a/1")
+		same(t, "Lookup", hs[0], held("http://a/1", 1))
+		d := load(t, j, "d")
+		same(t, "Load", d, []byte("doc"))
+		o := collect(t, j.Owed(t.Context(), 1))
+		same(t, "Owed", o[0].Entry, []byte("entry"))
+		s := collect(t, j.Staged(t.Context(), 1))
+		same(t, "Staged", s[0].Data, []byte("data"))
+		hs[0].Sets[0], d[0], o[0].Entry[0], s[0].Data[0] = 9, 'X', 'X', 'X'
+	}
+}
+
+func record(t *testing.T, j destination.Journal, b destination.Batch) {
+	t.Helper()
+	if err := j.Record(t.Context(), b); err != nil {
+		t.Fatalf("Record: %v", err)
+	}
+}
+
+func load(t *testing.T, j destination.Journal, name string) []byte {
+	t.Helper()
+	doc, err := j.Load(t.Context(), name)
+	if err != nil {
+		t.Fatalf("Load(%q): %v", name, err)
+	}
+	return doc
+}
+
+func lookup(t *testing.T, j destination.Journal, uris ...string) []destination.Held {
+	t.Helper()
+	hs, err := j.Lookup(t.Context(), uris)
+	if err != nil {
+		t.Fatalf("Lookup: %v", err)
+	}
+	return hs
+}
+
+func collect[T any](t *testing.T, seq iter.Seq2[T, error]) []T {
+	t.Helper()
+	var ts []T
+	for v, err := range seq {
+		if err != nil {
+			t.Fatal(err)
+		}
+		ts = append(ts, v)
+	}
+	return ts
+}
+
+func same[T any](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if d := cmp.Diff(want, got, cmpopts.EquateEmpty()); d != "" {
+		t.Fatalf("%s: (-want +got)\n%.2000s", what, d)
+	}
+}

@@ -1,0 +1,196 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+
+	"lockstep/destination"
+)
+
+// Journal is a [destination.Journal].
+//
+//	journal_document(name, value)              state of the run and of each set
+//	journal_held(uri, path, length, …)         one row for each resource we hold
+//	journal_owed(set_no, uri, entry, cause)    one row for each thing that failed
+//	journal_staged(run, uri, data)             scratch space for sorting, empty between runs
+//
+// Only a Destination writes them. The rows of held and staged stand in the
+// order of their URIs, which is how a baseline writes and reads them: sorted
+// keys cost a fifth of random ones. There are no other indexes: what is asked
+// by path is answered from the URI the path stands for. Readings go by pages,
+// so that a long one neither stops the log from being reused nor occupies a
+// connection.
+type Journal struct{ db *DB }
+
+// Journal returns the Journal the database holds.
+func (db *DB) Journal() *Journal { return &Journal{db} }
+
+const (
+	journalRows = 50   // rows of one INSERT: more gain nothing
+	journalPage = 1000 // rows of one page
+	journalKeys = 250  // keys of one SELECT … IN
+)
+
+const heldColumns = `uri, path, length, lastmod, hashes, etag, modified, sets`
+
+// Load implements [destination.Journal].
+func (j *Journal) Load(ctx context.Context, name string) ([]byte, error) {
+	var value []byte
+	err := j.db.read.QueryRowContext(ctx, `SELECT value FROM journal_document WHERE name = $1`, name).Scan(&value)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("load %s from journal: %w", name, err)
+	}
+	return value, nil
+}
+
+// Lookup implements [destination.Journal].
+func (j *Journal) Lookup(ctx context.Context, uris []string) ([]destination.Held, error) {
+	held := make([]destination.Held, len(uris))
+	at := make(map[string]int, len(uris))
+	for i, uri := range uris {
+		at[uri] = i
+	}
+	for rest := uris; len(rest) > 0; {
+		n := min(len(rest), journalKeys)
+		args := make([]any, n)
+		for i, uri := range rest[:n] {
+			args[i] = uri
+		}
+		rest = rest[n:]
+		query := `SELECT ` + heldColumns + ` FROM journal_held WHERE uri IN (` + placeholders(1, n) + `)`
+		hs, err := j.queryHeld(ctx, query, args...)
+		if err != nil {
+			return nil, err
+		}
+		for _, h := range hs {
+			held[at[h.URI]] = h
+		}
+	}
+	for i, uri := range uris { // a URI may be asked for twice
+		if first := at[uri]; first != i {
+			held[i] = held[first]
+		}
+	}
+	return held, nil
+}
+
+// Held implements [destination.Journal].
+func (j *Journal) Held(ctx context.Context, after string) iter.Seq2[destination.Held, error] {
+	const query = `SELECT ` + heldColumns + ` FROM journal_held WHERE uri > $1 ORDER BY uri LIMIT $2`
+	return pages(after, func(h destination.Held) string { return h.URI },
+		func(after string) ([]destination.Held, error) {
+			return j.queryHeld(ctx, query, after, journalPage)
+		})
+}
+
+// Owed implements [destination.Journal].
+func (j *Journal) Owed(ctx context.Context, set int) iter.Seq2[destination.Owed, error] {
+	const query = `SELECT uri, entry, cause FROM journal_owed
+		WHERE set_no = $1 AND uri > $2 ORDER BY uri LIMIT $3`
+	return pages("", func(o destination.Owed) string { return o.URI },
+		func(after string) ([]destination.Owed, error) {
+			rows, err := j.db.read.QueryContext(ctx, query, set, after, journalPage)
+			return collect(rows, err, "owed", func(o *destination.Owed) error {
+				o.Set = set
+				return rows.Scan(&o.URI, &o.Entry, &o.Cause)
+			})
+		})
+}
+
+// Staged implements [destination.Journal].
+func (j *Journal) Staged(ctx context.Context, run int) iter.Seq2[destination.Staged, error] {
+	const query = `SELECT uri, data FROM journal_staged
+		WHERE run = $1 AND uri > $2 ORDER BY uri LIMIT $3`
+	return pages("", func(s destination.Staged) string { return s.URI },
+		func(after string) ([]destination.Staged, error) {
+			rows, err := j.db.read.QueryContext(ctx, query, run, after, journalPage)
+			return collect(rows, err, "staged", func(s *destination.Staged) error {
+				return rows.Scan(&s.URI, &s.Data)
+			})
+		})
+}
+
+func (j *Journal) queryHeld(ctx context.Context, query string, args ...any) ([]destination.Held, error) {
+	rows, err := j.db.read.QueryContext(ctx, query, args...)
+	return collect(rows, err, "held", func(h *destination.Held) error {
+		var lastmod sql.NullInt64
+		var hashes, sets sql.RawBytes
+		if err := rows.Scan(&h.URI, &h.Path, &h.Length, &lastmod, &hashes, &h.ETag, &h.Modified, &sets); err != nil {
+			return err
+		}
+		h.Lastmod = timeOf(lastmod)
+		var err error
+		if h.Hashes, err = decodeHashes(hashes); err != nil {
+			return fmt.Errorf("%s: %w", h.URI, err)
+		}
+		if h.Sets, err = decodeSets(sets); err != nil {
+			return fmt.Errorf("%s: %w", h.URI, err)
+		}
+		return nil
+	})
+}
+
+// collect reads the rows of a query and closes it.
+func collect[T any](rows *sql.Rows, err error, what string, scan func(*T) error) ([]T, error) {
+	if err != nil {
+		return nil, fmt.Errorf("read %s from journal: %w", what, err)
+	}
+	defer rows.Close()
+	var ts []T
+	for rows.Next() {
+		var t T
+		if err := scan(&t); err != nil {
+			return nil, fmt.Errorf("read %s from journal: %w", what, err)
+		}
+		ts = append(ts, t)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("read %s from journal: %w", what, err)
+	}
+	return ts, nil
+}
+
+// pages yields what page returns, again and again from the last key on, until
+// a page is not full.
+func pages[T any](after string, key func(T) string, page func(after string) ([]T, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for {
+			ts, err := page(after)
+			if err != nil {
+				var zero T
+				yield(zero, err)
+				return
+			}
+			for _, t := range ts {
+				after = key(t)
+				if !yield(t, nil) {
+					return
+				}
+			}
+			if len(ts) < journalPage {
+				return
+			}
+		}
+	}
+}
+
+// placeholders returns "$from,$from+1,…", n of them.
+func placeholders(from, n int) string {
+	var b strings.Builder
+	for i := range n {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteByte('$')
+		b.WriteString(strconv.Itoa(from + i))
+	}
+	return b.String()
+}
