@@ -56,31 +56,28 @@ func (m *Mem) Apply(ctx context.Context, set string, updates []Update) (Applied,
 	applied, changes, now := s.plan(updates)
 	event := FirstEvent(m.clock(), s.floor, len(changes))
 	for i := range changes {
+		c := &changes[i]
 		s.last++
 		s.floor, s.lastEvent = event+int64(i), event+int64(i)
-		r := changes[i].Record
-		r.Seq, r.EventTime = s.last, time.UnixMicro(s.floor).UTC()
-		if s.marked {
-			s.changes = append(s.changes, Change{Record: *r, Change: changes[i].Change})
+		c.Seq, c.EventTime = s.last, time.UnixMicro(s.floor).UTC()
+		if r := now[c.URI]; r != nil {
+			r.Seq, r.EventTime = c.Seq, c.EventTime // the last change of the URI is what stays
 		}
+	}
+	if s.marked {
+		s.changes = append(s.changes, changes...)
 	}
 	s.merge(now)
 	m.sets[set] = &s
 	return applied, nil
 }
 
-// A memChange is a change that has no number yet. The Record is the one that
-// will stand in the set, or of a deletion one that only names the URI.
-type memChange struct {
-	*Record
-	Change resourcesync.Change
-}
-
 // plan compares the updates with what is there. It returns the changes they
-// come to, and for every URI they touch what holds in the end; nil is gone.
-func (s *memSet) plan(updates []Update) (Applied, []memChange, map[string]*Record) {
+// come to, yet without numbers, and for every URI they touch what holds in the
+// end; nil is gone.
+func (s *memSet) plan(updates []Update) (Applied, []Change, map[string]*Record) {
 	var a Applied
-	var changes []memChange
+	var changes []Change
 	now := make(map[string]*Record, len(updates))
 	for i := range updates {
 		u := &updates[i]
@@ -95,7 +92,7 @@ func (s *memSet) plan(updates []Update) (Applied, []memChange, map[string]*Recor
 			}
 			a.Deleted++
 			now[u.URI] = nil
-			changes = append(changes, memChange{&Record{URI: u.URI}, resourcesync.Deleted})
+			changes = append(changes, Change{Record{URI: u.URI}, resourcesync.Deleted})
 			continue
 		}
 		r := u.Record
@@ -104,7 +101,7 @@ func (s *memSet) plan(updates []Update) (Applied, []memChange, map[string]*Recor
 		switch {
 		case old == nil:
 			a.Created++
-			changes = append(changes, memChange{&r, resourcesync.Created})
+			changes = append(changes, Change{r, resourcesync.Created})
 		case SameContent(old, &r):
 			a.Unchanged++
 			fresh := *old
@@ -112,7 +109,7 @@ func (s *memSet) plan(updates []Update) (Applied, []memChange, map[string]*Recor
 			now[u.URI] = &fresh
 		default:
 			a.Updated++
-			changes = append(changes, memChange{&r, resourcesync.Updated})
+			changes = append(changes, Change{r, resourcesync.Updated})
 		}
 	}
 	return a, changes, now

@@ -31,8 +31,9 @@ type DB struct {
 }
 
 const (
-	// Readers are opened when they are needed. More than these wait for one.
-	maxReaders = 8
+	// Readers are opened when they are needed, and this many are kept open. There
+	// is no limit: who reads within a reading must not wait for its end.
+	idleReaders = 8
 
 	// Caches in KiB. Pages not here are in the operating system's cache, which
 	// costs little; what is here counts for each connection.
@@ -52,15 +53,17 @@ func (o Options) Open(path string) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", path, err)
 	}
-	write, err := pool(abs, 1, writerCache, "_txlock=immediate")
+	write, err := pool(abs, writerCache, "_txlock=immediate")
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", path, err)
 	}
-	read, err := pool(abs, maxReaders, readerCache, "_pragma=query_only(1)")
+	read, err := pool(abs, readerCache, "_pragma=query_only(1)")
 	if err != nil {
 		_ = write.Close() // err says more
 		return nil, fmt.Errorf("open database %s: %w", path, err)
 	}
+	write.SetMaxOpenConns(1)
+	read.SetMaxIdleConns(idleReaders)
 	db, err := sqldb.New(context.Background(), write, read, dialect{}, sqldb.Options{Clock: o.Clock})
 	if err != nil {
 		_ = read.Close() // err says more
@@ -70,8 +73,8 @@ func (o Options) Open(path string) (*DB, error) {
 	return &DB{db}, nil
 }
 
-// pool returns up to n connections, none of which is open yet.
-func pool(abs string, n, cache int, more string) (*sql.DB, error) {
+// pool returns connections, none of which is open yet.
+func pool(abs string, cache int, more string) (*sql.DB, error) {
 	// As a URI, so that no byte of the path means something to the driver.
 	file := url.URL{Scheme: "file", Path: filepath.ToSlash(abs)}
 	file.RawQuery = strings.Join([]string{
@@ -85,8 +88,6 @@ func pool(abs string, n, cache int, more string) (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db.SetMaxOpenConns(n)
-	db.SetMaxIdleConns(n)
 	return db, nil
 }
 
@@ -98,3 +99,10 @@ type dialect struct{}
 func (dialect) Schema(text string) string {
 	return strings.NewReplacer(`COLLATE "C"`, "COLLATE BINARY", "/* WITHOUT ROWID */", "WITHOUT ROWID").Replace(text)
 }
+
+// Param implements [sqldb.Dialect]. To SQLite $1 is a name, and names are looked
+// up one by one: with many of them that takes longer than the work itself.
+func (dialect) Param(int) string { return "?" }
+
+// ForUpdate implements [sqldb.Dialect]. There is one writer at a time.
+func (dialect) ForUpdate() string { return "" }

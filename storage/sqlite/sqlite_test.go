@@ -5,23 +5,35 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/catalog"
+	"lockstep/catalog/catalogtest"
 	"lockstep/storage/sqlite"
 )
 
-func TestOpen(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "a?b%41#c.db")
-	for range 3 {
-		start := time.Now()
-		db, err := sqlite.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		o := time.Since(start)
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
-		t.Log(o, time.Since(start))
+func TestCatalog(t *testing.T) {
+	t.Parallel()
+	catalogtest.Run(t, func(t *testing.T) catalog.Catalog {
+		return open(t, sqlite.Options{}, filepath.Join(t.TempDir(), "catalog.db")).Catalog()
+	})
+}
+
+func TestCatalogClock(t *testing.T) {
+	t.Parallel()
+	catalogtest.RunClock(t, func(t *testing.T, clock func() time.Time) catalog.Catalog {
+		return open(t, sqlite.Options{Clock: clock}, filepath.Join(t.TempDir(), "catalog.db")).Catalog()
+	})
+}
+
+func open(t testing.TB, o sqlite.Options, path string) *sqlite.DB {
+	t.Helper()
+	db, err := o.Open(path)
+	if err != nil {
+		t.Fatal(err)
 	}
-	m, _ := filepath.Glob(filepath.Dir(path) + "/*")
-	t.Log(m)
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
 }

@@ -20,6 +20,14 @@ type Dialect interface {
 	// Schema returns the text of a migration, which is PostgreSQL's, as the
 	// engine wants it.
 	Schema(text string) string
+
+	// Param is the n-th parameter, counted from 1, of a statement in which
+	// every one stands once and in order.
+	Param(n int) string
+
+	// ForUpdate ends a SELECT by key in a write transaction which will change
+	// the row, so that no other transaction does.
+	ForUpdate() string
 }
 
 // Options configures a [DB]. The zero value is ready to use.
@@ -73,4 +81,23 @@ func (db *DB) update(ctx context.Context, f func(tx *sql.Tx) error) error {
 		return fmt.Errorf("commit transaction: %w", err)
 	}
 	return nil
+}
+
+// snapshot asks for a transaction whose queries all see one state.
+var snapshot = &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead}
+
+// each runs a query, which sees one state, and calls row for every row until it
+// returns false.
+func (db *DB) each(ctx context.Context, query string, args []any, row func(*sql.Rows) (bool, error)) error {
+	rows, err := db.read.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if more, err := row(rows); err != nil || !more {
+			return err
+		}
+	}
+	return rows.Err()
 }

@@ -1,0 +1,266 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"lockstep/catalog"
+	"lockstep/resourcesync"
+)
+
+// applyChunk is how many updates of an Apply are worked on at once. It bounds
+// memory; the transaction spans them all.
+const applyChunk = 10_000
+
+// Apply implements [catalog.Catalog].
+func (c *Catalog) Apply(ctx context.Context, set string, updates []catalog.Update) (catalog.Applied, error) {
+	if err := catalog.Check(set, updates); err != nil {
+		return catalog.Applied{}, err
+	}
+	var done catalog.Applied
+	err := c.change(ctx, set, func(tx *sql.Tx, s *setRow) error {
+		a := c.newApply(tx, s, len(updates))
+		if err := a.highest(ctx); err != nil {
+			return fmt.Errorf("look up resources: %w", err)
+		}
+		for chunk := range slices.Chunk(updates, applyChunk) {
+			a.rest -= len(chunk)
+			if err := a.chunk(ctx, chunk); err != nil {
+				return err
+			}
+		}
+		done = a.done
+		if done.Created+done.Updated+done.Deleted == 0 {
+			return nil
+		}
+		return s.save(ctx, tx)
+	})
+	if err != nil {
+		return catalog.Applied{}, fmt.Errorf("apply %d updates to %s: %w", len(updates), set, err)
+	}
+	return done, nil
+}
+
+// An apply is the state of one Apply.
+type apply struct {
+	set  *setRow
+	tx   *sql.Tx
+	now  time.Time
+	rest int    // number of updates after this chunk
+	last string // no URI of the set is beyond it
+	done catalog.Applied
+
+	find, put, remove, record *bulk
+
+	// Of the chunk that is worked on:
+	touched []touched // ordered by URI
+	index   []int32   // where in touched the i-th update's URI is
+	changes []change  // in the order of the updates
+	packed  []byte    // records, packed
+}
+
+// A touched is one URI of a chunk.
+type touched struct {
+	uri    string
+	before bool           // it was in the set
+	is     bool           // it is in the set now
+	write  bool           // its row is not as it should be
+	now    catalog.Record // valid if is
+}
+
+// A change is one that the updates come to.
+type change struct {
+	change  resourcesync.Change
+	touched int32
+	record  *catalog.Record // of the update
+}
+
+func (c *Catalog) newApply(tx *sql.Tx, s *setRow, n int) *apply {
+	return &apply{
+		set: s, tx: tx, now: c.db.clock(), rest: n,
+		find: c.db.bulk(tx, `SELECT uri, record FROM catalog_resource WHERE (set_id, uri) IN (VALUES`, 2, `)`),
+		put: c.db.bulk(tx, `INSERT INTO catalog_resource (set_id, uri, record) VALUES`, 3,
+			` ON CONFLICT (set_id, uri) DO UPDATE SET record = excluded.record`),
+		remove: c.db.bulk(tx, `DELETE FROM catalog_resource WHERE (set_id, uri) IN (VALUES`, 2, `)`),
+		record: c.db.bulk(tx, `INSERT INTO catalog_change (set_id, seq, event, change, uri, record) VALUES`, 6, ``),
+	}
+}
+
+// highest finds the last URI of the set: what is beyond need not be looked up.
+func (a *apply) highest(ctx context.Context) error {
+	const query = `SELECT uri FROM catalog_resource WHERE set_id = $1 ORDER BY uri DESC LIMIT 1`
+	err := a.tx.QueryRowContext(ctx, query, a.set.id).Scan(&a.last)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	return err
+}
+
+// chunk applies some of the updates.
+func (a *apply) chunk(ctx context.Context, updates []catalog.Update) error {
+	a.sort(updates)
+	if err := a.lookUp(ctx); err != nil {
+		return fmt.Errorf("look up resources: %w", err)
+	}
+	a.compare(updates)
+	a.number()
+	if err := a.store(ctx); err != nil {
+		return fmt.Errorf("write resources: %w", err)
+	}
+	return nil
+}
+
+// sort fills touched and index.
+func (a *apply) sort(updates []catalog.Update) {
+	order := make([]int32, len(updates))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	byURI := func(i, j int32) int { return strings.Compare(updates[i].URI, updates[j].URI) }
+	if !slices.IsSortedFunc(order, byURI) {
+		slices.SortFunc(order, byURI)
+	}
+	clear(a.touched)
+	a.touched = a.touched[:0]
+	a.index = slices.Grow(a.index[:0], len(updates))[:len(updates)]
+	for _, i := range order {
+		if n := len(a.touched); n == 0 || a.touched[n-1].uri != updates[i].URI {
+			a.touched = append(a.touched, touched{uri: updates[i].URI})
+		}
+		a.index[i] = int32(len(a.touched) - 1)
+	}
+}
+
+// lookUp finds which of the URIs are in the set, and as what.
+func (a *apply) lookUp(ctx context.Context) error {
+	var uri string
+	var packed sql.RawBytes
+	row := func(rows *sql.Rows) error {
+		if err := rows.Scan(&uri, &packed); err != nil {
+			return err
+		}
+		i, ok := slices.BinarySearchFunc(a.touched, uri, func(t touched, uri string) int { return strings.Compare(t.uri, uri) })
+		if !ok {
+			return fmt.Errorf("%q was not asked for", uri) // unreachable: the engine compares by bytes
+		}
+		t := &a.touched[i]
+		t.before, t.is, t.now.URI = true, true, t.uri
+		if err := parseRecord(packed, &t.now); err != nil {
+			return fmt.Errorf("resource %q: %w", uri, err)
+		}
+		return nil
+	}
+	for i := range a.touched {
+		if a.touched[i].uri > a.last {
+			a.last = a.touched[len(a.touched)-1].uri
+			break
+		}
+		if err := a.find.query(ctx, row, a.set.id, a.touched[i].uri); err != nil {
+			return err
+		}
+	}
+	return a.find.flushQuery(ctx, row)
+}
+
+// compare finds the changes the updates come to, and makes them in touched.
+func (a *apply) compare(updates []catalog.Update) {
+	a.changes = a.changes[:0]
+	for i := range updates {
+		u, t := &updates[i], &a.touched[a.index[i]]
+		var kind resourcesync.Change
+		switch {
+		case u.Deleted && !t.is:
+			a.done.Unchanged++
+			continue
+		case u.Deleted:
+			a.done.Deleted++
+			kind = resourcesync.Deleted
+		case !t.is:
+			a.done.Created++
+			kind = resourcesync.Created
+		case catalog.SameContent(&t.now, &u.Record):
+			a.done.Unchanged++
+			if t.now.Token != u.Token || t.now.Lastmod.UnixMicro() != u.Lastmod.UnixMicro() {
+				t.now.Token, t.now.Lastmod = u.Token, u.Lastmod
+				t.write = true
+			}
+			continue
+		default:
+			a.done.Updated++
+			kind = resourcesync.Updated
+		}
+		t.is, t.write, t.now = !u.Deleted, true, u.Record
+		a.changes = append(a.changes, change{change: kind, touched: a.index[i], record: &u.Record})
+	}
+}
+
+// number gives each change its Seq and event time.
+func (a *apply) number() {
+	event := catalog.FirstEvent(a.now, a.set.floor, len(a.changes)+a.rest)
+	for i := range a.changes {
+		a.set.lastSeq++
+		a.set.lastEvent, a.set.floor = event+int64(i), event+int64(i)
+		// A later change of the same URI overwrites this.
+		now := &a.touched[a.changes[i].touched].now
+		now.Seq, now.EventTime = a.set.lastSeq, time.UnixMicro(event+int64(i))
+	}
+}
+
+// store writes the rows that are not as they should be, in the order of their
+// keys, and the changes if the set's history has begun.
+func (a *apply) store(ctx context.Context) error {
+	a.packed = a.packed[:0]
+	for i := range a.touched {
+		t := &a.touched[i]
+		var err error
+		switch {
+		case t.write && t.is:
+			err = a.put.exec(ctx, a.set.id, t.uri, a.pack(&t.now))
+		case t.write && t.before:
+			err = a.remove.exec(ctx, a.set.id, t.uri)
+		}
+		if err != nil {
+			return err
+		}
+		if t.is && !t.before {
+			a.set.resources++
+		} else if t.before && !t.is {
+			a.set.resources--
+		}
+	}
+	if err := errors.Join(a.put.flush(ctx), a.remove.flush(ctx)); err != nil {
+		return err
+	}
+	if !a.set.keptAt.Valid || len(a.changes) == 0 {
+		return nil
+	}
+	seq := a.set.lastSeq - catalog.Seq(len(a.changes))
+	event := a.set.lastEvent - int64(len(a.changes))
+	for i := range a.changes {
+		c := &a.changes[i]
+		seq++
+		event++
+		var after catalog.Record // of a deletion
+		if c.change != resourcesync.Deleted {
+			after = *c.record
+		}
+		after.Seq, after.EventTime = seq, time.UnixMicro(event)
+		err := a.record.exec(ctx, a.set.id, int64(seq), event, int64(c.change), a.touched[c.touched].uri, a.pack(&after))
+		if err != nil {
+			return err
+		}
+	}
+	return a.record.flush(ctx)
+}
+
+// pack returns the record packed, in memory that holds until the next chunk.
+func (a *apply) pack(r *catalog.Record) []byte {
+	start := len(a.packed)
+	a.packed = appendRecord(a.packed, r)
+	return a.packed[start:len(a.packed):len(a.packed)]
+}

@@ -1,0 +1,120 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+)
+
+// A bulk runs one statement over many rows of values: as few times as
+// possible, since running it costs as much as a dozen rows.
+//
+//	INSERT INTO t (a, b) VALUES $1, …           head, then rows of cols values, then tail
+//	DELETE FROM t WHERE (a, b) IN (VALUES …)
+//
+// It belongs to one transaction and is used by one goroutine.
+type bulk struct {
+	tx         *sql.Tx
+	dialect    Dialect
+	head, tail string
+	cols       int
+	args       []any
+	stmts      [len(bulkRows)]*sql.Stmt
+}
+
+// bulkRows are the numbers of rows there are statements for. More than 50 rows
+// gain nothing.
+var bulkRows = [...]int{50, 10, 1}
+
+func (db *DB) bulk(tx *sql.Tx, head string, cols int, tail string) *bulk {
+	return &bulk{tx: tx, dialect: db.dialect, head: head, tail: tail, cols: cols}
+}
+
+// exec adds a row of values and runs the statement when enough have come
+// together. What is left is run by [bulk.flush]. A []byte must not be changed
+// before that.
+func (b *bulk) exec(ctx context.Context, values ...any) error {
+	b.args = append(b.args, values...)
+	if len(b.args) < bulkRows[0]*b.cols {
+		return nil
+	}
+	return b.flush(ctx)
+}
+
+// flush runs the statement over the rows there are.
+func (b *bulk) flush(ctx context.Context) error {
+	return b.each(ctx, func(s *sql.Stmt, args []any) error {
+		_, err := s.ExecContext(ctx, args...)
+		return err
+	})
+}
+
+// query adds a row of values and yields the result to row, in no order, when
+// enough have come together. What is left is run by [bulk.flushQuery].
+func (b *bulk) query(ctx context.Context, row func(*sql.Rows) error, values ...any) error {
+	b.args = append(b.args, values...)
+	if len(b.args) < bulkRows[0]*b.cols {
+		return nil
+	}
+	return b.flushQuery(ctx, row)
+}
+
+// flushQuery queries for the rows there are.
+func (b *bulk) flushQuery(ctx context.Context, row func(*sql.Rows) error) error {
+	return b.each(ctx, func(s *sql.Stmt, args []any) error {
+		rows, err := s.QueryContext(ctx, args...)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			if err := row(rows); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	})
+}
+
+func (b *bulk) each(ctx context.Context, run func(*sql.Stmt, []any) error) error {
+	args := b.args
+	for i, n := range bulkRows {
+		for len(args) >= n*b.cols {
+			if b.stmts[i] == nil {
+				s, err := b.tx.PrepareContext(ctx, b.text(n)) // closed with the transaction
+				if err != nil {
+					return fmt.Errorf("prepare statement: %w", err)
+				}
+				b.stmts[i] = s
+			}
+			if err := run(b.stmts[i], args[:n*b.cols]); err != nil {
+				return err
+			}
+			args = args[n*b.cols:]
+		}
+	}
+	clear(b.args) // hold on to nobody's strings
+	b.args = b.args[:0]
+	return nil
+}
+
+// text is the statement for n rows.
+func (b *bulk) text(n int) string {
+	var t strings.Builder
+	t.WriteString(b.head)
+	for i := range n * b.cols {
+		switch {
+		case i == 0:
+			t.WriteString(" (")
+		case i%b.cols == 0:
+			t.WriteString("), (")
+		default:
+			t.WriteString(", ")
+		}
+		t.WriteString(b.dialect.Param(i + 1))
+	}
+	t.WriteString(")")
+	t.WriteString(b.tail)
+	return t.String()
+}

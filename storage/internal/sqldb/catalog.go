@@ -1,0 +1,263 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"lockstep/catalog"
+)
+
+// The catalog's tables (migrations/catalog). Everything is written in the
+// transaction of a method of Catalog, by nobody else.
+//
+//	catalog_set		one row for each set, made at its first use
+//		id			names the set in the other tables, which saves its long name in each row
+//		name			the caller's
+//		resources		count of rows in catalog_resource, which would take long to count
+//		last_seq		number of the newest change; 0: none yet
+//		last_event	its event time
+//		floor		latest time given out, by an event or a Mark: the next event is later
+//		kept_seq, kept_at	Status.Kept; kept_at is NULL before the first Mark
+//
+//	catalog_resource	what is now, one row for each resource
+//		set_id, uri	the key. Rows stand in its order, so that a Resource List is read
+//				from end to end, and sorted updates are written side by side
+//		record		the rest (record.go)
+//
+//	catalog_change	what happened, from the first Mark on, until forgotten
+//		set_id, seq	the key, and the order of the rows
+//		event		event time, as in record
+//		change		1 created, 2 updated, 3 deleted
+//		uri, record	the Record after the change
+//
+// Times are microseconds since 1970. URIs are TEXT compared by bytes. SQLite
+// takes any bytes for TEXT; for an engine that insists on UTF-8, a dialect can
+// write each byte as the code point of the same number: ASCII stays as it is,
+// and so does the order.
+
+// A Catalog is a [catalog.Catalog] in a [DB].
+type Catalog struct {
+	db *DB
+}
+
+var _ catalog.Catalog = (*Catalog)(nil)
+
+// Catalog returns the catalog in the database.
+func (db *DB) Catalog() *Catalog { return &Catalog{db} }
+
+// A setRow is a row of catalog_set.
+type setRow struct {
+	id        int64
+	resources int64
+	lastSeq   catalog.Seq
+	lastEvent int64
+	floor     int64
+	keptSeq   catalog.Seq
+	keptAt    sql.NullInt64
+}
+
+const selectSet = `SELECT id, resources, last_seq, last_event, floor, kept_seq, kept_at FROM catalog_set WHERE name = $1`
+
+func (s *setRow) scan(row *sql.Row) error {
+	return row.Scan(&s.id, &s.resources, &s.lastSeq, &s.lastEvent, &s.floor, &s.keptSeq, &s.keptAt)
+}
+
+// lock reads the row of the set, makes it where there is none, and keeps other
+// transactions from changing the set until this one ends.
+func (c *Catalog) lock(ctx context.Context, tx *sql.Tx, set string) (*setRow, error) {
+	s := new(setRow)
+	err := s.scan(tx.QueryRowContext(ctx, selectSet+c.db.dialect.ForUpdate(), set))
+	if !errors.Is(err, sql.ErrNoRows) {
+		return s, err
+	}
+	const insert = `INSERT INTO catalog_set (id, name, resources, last_seq, last_event, floor, kept_seq)
+		SELECT COALESCE(MAX(id), 0) + 1, $1, 0, 0, $2, $2, 0 FROM catalog_set`
+	if _, err := tx.ExecContext(ctx, insert, set, time.Time{}.UnixMicro()); err != nil {
+		return nil, err
+	}
+	return s, s.scan(tx.QueryRowContext(ctx, selectSet, set))
+}
+
+// save writes back what may change of the row.
+func (s *setRow) save(ctx context.Context, tx *sql.Tx) error {
+	const update = `UPDATE catalog_set SET resources = $2, last_seq = $3, last_event = $4, floor = $5, kept_seq = $6, kept_at = $7
+		WHERE id = $1`
+	_, err := tx.ExecContext(ctx, update, s.id, s.resources, int64(s.lastSeq), s.lastEvent, s.floor, int64(s.keptSeq), s.keptAt)
+	return err
+}
+
+// Resources implements [catalog.Catalog].
+func (c *Catalog) Resources(ctx context.Context, set string, r catalog.Range) iter.Seq2[catalog.Record, error] {
+	const selectFrom = `SELECT r.uri, r.record FROM catalog_set s JOIN catalog_resource r ON r.set_id = s.id
+		WHERE s.name = $1 AND r.uri >= $2`
+	const to, order = ` AND r.uri < $3`, ` ORDER BY r.uri`
+	return func(yield func(catalog.Record, error) bool) {
+		text, args := selectFrom+order, []any{set, r.From}
+		if r.To != "" {
+			text, args = selectFrom+to+order, append(args, r.To)
+		}
+		var rec catalog.Record
+		var packed sql.RawBytes
+		err := c.db.each(ctx, text, args, func(rows *sql.Rows) (bool, error) {
+			if err := rows.Scan(&rec.URI, &packed); err != nil {
+				return false, err
+			}
+			if err := parseRecord(packed, &rec); err != nil {
+				return false, fmt.Errorf("resource %q: %w", rec.URI, err)
+			}
+			return yield(rec, nil), nil
+		})
+		if err != nil {
+			yield(catalog.Record{}, fmt.Errorf("read resources of %s: %w", set, err))
+		}
+	}
+}
+
+// Split implements [catalog.Catalog].
+func (c *Catalog) Split(ctx context.Context, set string, n int) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		err := c.split(ctx, set, n, func(uri string) bool { return yield(uri, nil) })
+		if err != nil {
+			yield("", fmt.Errorf("split %s into runs of %d: %w", set, n, err))
+		}
+	}
+}
+
+func (c *Catalog) split(ctx context.Context, set string, n int, yield func(string) bool) error {
+	if n < 1 {
+		return errors.New("want runs of at least 1")
+	}
+	tx, err := c.db.read.BeginTx(ctx, snapshot)
+	if err != nil {
+		return fmt.Errorf("begin transaction: %w", err)
+	}
+	defer tx.Rollback() // nothing was written
+	// Stepping over rows of the key is all the work there is.
+	const selectNth = `SELECT r.uri FROM catalog_set s JOIN catalog_resource r ON r.set_id = s.id
+		WHERE s.name = $1 AND r.uri >= $2 ORDER BY r.uri LIMIT 1 OFFSET $3`
+	nth, err := tx.PrepareContext(ctx, selectNth)
+	if err != nil {
+		return err
+	}
+	defer nth.Close()
+	for uri := ""; ; {
+		err := nth.QueryRowContext(ctx, set, uri, n).Scan(&uri)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if !yield(uri) {
+			return nil
+		}
+	}
+}
+
+// Changes implements [catalog.Catalog].
+func (c *Catalog) Changes(ctx context.Context, set string, after catalog.Seq) iter.Seq2[catalog.Change, error] {
+	const selectAfter = `SELECT c.change, c.uri, c.record FROM catalog_set s JOIN catalog_change c ON c.set_id = s.id
+		WHERE s.name = $1 AND c.seq > $2 ORDER BY c.seq`
+	return func(yield func(catalog.Change, error) bool) {
+		var ch catalog.Change
+		var packed sql.RawBytes
+		err := c.db.each(ctx, selectAfter, []any{set, int64(after)}, func(rows *sql.Rows) (bool, error) {
+			if err := rows.Scan(&ch.Change, &ch.URI, &packed); err != nil {
+				return false, err
+			}
+			if err := parseRecord(packed, &ch.Record); err != nil {
+				return false, fmt.Errorf("change of %q: %w", ch.URI, err)
+			}
+			return yield(ch, nil), nil
+		})
+		if err != nil {
+			yield(catalog.Change{}, fmt.Errorf("read changes of %s: %w", set, err))
+		}
+	}
+}
+
+// Mark implements [catalog.Catalog].
+func (c *Catalog) Mark(ctx context.Context, set string) (catalog.Mark, error) {
+	var mark catalog.Mark
+	err := c.change(ctx, set, func(tx *sql.Tx, s *setRow) error {
+		s.floor = max(s.floor, c.db.clock().UnixMicro())
+		mark = catalog.Mark{Seq: s.lastSeq, At: time.UnixMicro(s.floor).UTC()}
+		if !s.keptAt.Valid {
+			s.keptSeq, s.keptAt = s.lastSeq, sql.NullInt64{Int64: s.floor, Valid: true}
+		}
+		return s.save(ctx, tx)
+	})
+	if err != nil {
+		return catalog.Mark{}, fmt.Errorf("mark %s: %w", set, err)
+	}
+	return mark, nil
+}
+
+// Forget implements [catalog.Catalog].
+func (c *Catalog) Forget(ctx context.Context, set string, m catalog.Mark) error {
+	err := c.change(ctx, set, func(tx *sql.Tx, s *setRow) error {
+		if s.keptAt.Valid && m.Seq <= s.keptSeq {
+			return nil
+		}
+		at := m.At.UnixMicro()
+		if !s.keptAt.Valid || m.Seq > s.lastSeq || at > s.floor {
+			return catalog.ErrMark
+		}
+		const between = `SELECT COUNT(*) FROM catalog_change
+			WHERE set_id = $1 AND (seq = $2 AND event > $4 OR seq = $3 AND event <= $4)`
+		var wrong int
+		if err := tx.QueryRowContext(ctx, between, s.id, int64(m.Seq), int64(m.Seq)+1, at).Scan(&wrong); err != nil {
+			return err
+		}
+		if wrong > 0 {
+			return catalog.ErrMark
+		}
+		if _, err := tx.ExecContext(ctx, `DELETE FROM catalog_change WHERE set_id = $1 AND seq <= $2`, s.id, int64(m.Seq)); err != nil {
+			return err
+		}
+		s.keptSeq, s.keptAt.Int64 = m.Seq, at
+		return s.save(ctx, tx)
+	})
+	if err != nil {
+		return fmt.Errorf("forget changes of %s up to %d at %s: %w", set, m.Seq, m.At.Format(time.RFC3339Nano), err)
+	}
+	return nil
+}
+
+// Status implements [catalog.Catalog].
+func (c *Catalog) Status(ctx context.Context, set string) (catalog.Status, error) {
+	var s setRow
+	err := s.scan(c.db.read.QueryRowContext(ctx, selectSet, set))
+	if errors.Is(err, sql.ErrNoRows) {
+		return catalog.Status{}, nil
+	}
+	if err != nil {
+		return catalog.Status{}, fmt.Errorf("read status of %s: %w", set, err)
+	}
+	st := catalog.Status{Resources: s.resources, Last: s.lastSeq}
+	if s.lastSeq > 0 {
+		st.LastTime = time.UnixMicro(s.lastEvent).UTC()
+	}
+	if s.keptAt.Valid {
+		st.Kept = catalog.Mark{Seq: s.keptSeq, At: time.UnixMicro(s.keptAt.Int64).UTC()}
+	}
+	return st, nil
+}
+
+// change runs f in a write transaction that has the set to itself.
+func (c *Catalog) change(ctx context.Context, set string, f func(*sql.Tx, *setRow) error) error {
+	if err := catalog.Check(set, nil); err != nil {
+		return err
+	}
+	return c.db.update(ctx, func(tx *sql.Tx) error {
+		s, err := c.lock(ctx, tx, set)
+		if err != nil {
+			return fmt.Errorf("lock set: %w", err)
+		}
+		return f(tx, s)
+	})
+}
