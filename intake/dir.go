@@ -1,0 +1,186 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"lockstep/catalog"
+	"lockstep/resourcesync"
+)
+
+// DirOptions configures a [Dir]. Only BaseURI is required.
+type DirOptions struct {
+	// BaseURI is the URI under which the root is published; a slash is added
+	// if it does not end in one.
+	BaseURI string
+
+	// Algorithms are the hashes to record; default MD5 and SHA-256, which
+	// Destinations of any age know.
+	Algorithms []resourcesync.Algorithm
+
+	// Include and Exclude are globs (with ** for any number of directories) on
+	// relative paths; without a slash, on the last element; with one at the
+	// end, on directories only. An excluded directory is not entered. With any
+	// Include only what matches one, or lies in a directory that does, is
+	// listed. Exclude wins.
+	Include, Exclude []string
+
+	// AllowEmpty lets a scan delete everything if the directory is empty.
+	AllowEmpty bool
+
+	// TempDir is for a file without a name that a scan which finds very many
+	// deletions needs; default the system's.
+	TempDir string
+
+	// ScanInterval is how often Watch scans everything for what no event told;
+	// default one hour, negative never.
+	ScanInterval time.Duration
+
+	// OnEvent is told what happens, never concurrently; may be nil. It must not
+	// call the Dir.
+	OnEvent func(Event)
+}
+
+// DefaultScanInterval is short enough for what events cannot tell (changes made
+// on another machine that shares the disk, lost events) and costs nothing.
+const DefaultScanInterval = time.Hour
+
+// A Dir keeps a set of a catalog in step with a directory. Only one Dir may
+// fill a set. Its methods are safe for concurrent use; scans take turns.
+type Dir struct {
+	root   string
+	base   string
+	cat    catalog.Catalog
+	set    string
+	o      DirOptions
+	filter *filter
+	prefix string // of Tokens
+
+	scanning sync.Mutex // held by a scan
+
+	events sync.Mutex // held while OnEvent runs
+
+	mu      sync.Mutex        // guards what follows
+	tree    *sharedTree       // the root as last opened
+	aliases map[string]string // files with further names (links, hard links): path to token
+	enter   func(rel string)  // Watch's: called before a directory is read
+}
+
+// NewDir returns a Dir that fills the set of cat from the directory root.
+func NewDir(root string, cat catalog.Catalog, set string, o DirOptions) (*Dir, error) {
+	abs, err := filepath.Abs(root)
+	if err != nil {
+		return nil, fmt.Errorf("directory %s: %w", root, err)
+	}
+	d := &Dir{root: abs, cat: cat, set: set}
+	if d.base, err = parseBase(o.BaseURI); err != nil {
+		return nil, err
+	}
+	if d.filter, err = newFilter(o.Include, o.Exclude); err != nil {
+		return nil, err
+	}
+	if len(o.Algorithms) == 0 {
+		o.Algorithms = []resourcesync.Algorithm{resourcesync.MD5, resourcesync.SHA256}
+	}
+	if o.ScanInterval == 0 {
+		o.ScanInterval = DefaultScanInterval
+	}
+	o.Algorithms = slices.Clone(o.Algorithms)
+	d.o = o
+	d.prefix = tokenPrefix(o.Algorithms)
+	return d, nil
+}
+
+// Root returns the absolute path of the directory.
+func (d *Dir) Root() string { return d.root }
+
+// Scan brings the catalog in step with the directory. The Report is right, as
+// far as the scan came, with an error too; then nothing has been deleted,
+// though what is new may have been put in.
+func (d *Dir) Scan(ctx context.Context) (Report, error) {
+	d.scanning.Lock()
+	defer d.scanning.Unlock()
+	return d.scan(ctx, nil)
+}
+
+// ScanPaths does the same for the files and directories at the relative
+// paths, with all that is below them, and leaves the rest alone: its cost does
+// not depend on the size of the collection. If the root is no longer the
+// directory it was at the last scan, everything is scanned.
+func (d *Dir) ScanPaths(ctx context.Context, rels ...string) (Report, error) {
+	d.scanning.Lock()
+	defer d.scanning.Unlock()
+	var paths []string
+	for _, rel := range rels {
+		rel = path.Clean(filepath.ToSlash(rel))
+		if rel == "." {
+			return d.scan(ctx, nil)
+		}
+		if !validRel(rel) {
+			return Report{}, fmt.Errorf("scan %q: is not below the directory", rel)
+		}
+		paths = append(paths, rel)
+	}
+	return d.scan(ctx, topmost(paths))
+}
+
+// topmost sorts paths and drops those below another.
+func topmost(paths []string) []string {
+	// By elements: what is below a path follows it directly.
+	slices.SortFunc(paths, func(a, b string) int { return slices.Compare(elements(a), elements(b)) })
+	out := paths[:0:0]
+	for _, p := range paths {
+		if len(out) == 0 || !within(p, out[len(out)-1]) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// scan scans everything, or the given paths.
+func (d *Dir) scan(ctx context.Context, paths []string) (Report, error) {
+	start := time.Now()
+	t, same, err := d.reopen()
+	if err != nil {
+		return Report{Elapsed: time.Since(start)}, fmt.Errorf("scan %s: %w", d.root, err)
+	}
+	defer t.release()
+	if paths != nil && !same {
+		paths = nil
+	}
+	s := newScan(d, t)
+	defer s.gone.close()
+	if paths == nil {
+		d.forgetAliases()
+	}
+	err = s.run(ctx, paths)
+	r := s.snapshot()
+	r.Elapsed = time.Since(start)
+	if err != nil {
+		return r, fmt.Errorf("scan %s: %w", d.root, cause(ctx, err))
+	}
+	return r, nil
+}
+
+// cause prefers the reason why ctx ended to what broke because it did.
+func cause(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+func (d *Dir) emit(e Event) {
+	if d.o.OnEvent == nil {
+		return
+	}
+	d.events.Lock()
+	defer d.events.Unlock()
+	d.o.OnEvent(e)
+}

@@ -1,0 +1,246 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path"
+	"runtime"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"lockstep/catalog"
+)
+
+// A job is a file to be read, and what came of it.
+type job struct {
+	uri, rel string
+	link     bool  // it is a symbolic link to the file
+	known    bool  // the catalog has the resource
+	size     int64 // as the walk saw it
+
+	outcome outcome
+	err     error // of readFailed
+	record  catalog.Record
+}
+
+type outcome uint8
+
+const (
+	readWhole outcome = iota + 1
+	readVanished
+	readFailed
+)
+
+// A block is a run of jobs for one hasher: handing over single small files
+// would cost as much as reading them.
+type block struct {
+	jobs  []job
+	bytes int64
+}
+
+var blockPool = sync.Pool{New: func() any { return &block{jobs: make([]job, 0, blockFiles)} }}
+
+func (b *block) free() {
+	clear(b.jobs)
+	b.jobs, b.bytes = b.jobs[:0], 0
+	blockPool.Put(b)
+}
+
+// enqueue hands a file to the hashers.
+func (s *scan) enqueue(ctx context.Context, j job) error {
+	if s.open == nil {
+		s.open = blockPool.Get().(*block)
+	}
+	b := s.open
+	b.jobs = append(b.jobs, j)
+	b.bytes += j.size
+	if len(b.jobs) < blockFiles && b.bytes < blockBytes {
+		return nil
+	}
+	return s.flush(ctx)
+}
+
+// flush hands over the block being filled.
+func (s *scan) flush(ctx context.Context) error {
+	b := s.open
+	s.open = nil
+	if b == nil {
+		return nil
+	}
+	select {
+	case s.jobs <- b:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// hashAll reads the files of all blocks, as many at a time as there are
+// processors.
+func (s *scan) hashAll(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for range runtime.GOMAXPROCS(0) {
+		g.Go(func() error {
+			h := newHasher(s)
+			for b := range s.jobs {
+				for i := range b.jobs {
+					if err := h.read(ctx, &b.jobs[i]); err != nil {
+						return err
+					}
+				}
+				select {
+				case s.hashed <- b:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// readBuffer holds most files whole: one read call then does.
+const readBuffer = 128 << 10
+
+// readTries are the pauses before a file that changed while it was read is read
+// again. A writer that takes longer is met by a later scan.
+var readTries = [...]time.Duration{0, 5 * time.Millisecond, 50 * time.Millisecond}
+
+// hasher reads files, one at a time.
+type hasher struct {
+	s    *scan
+	sum  *digester
+	buf  []byte
+	head []byte // scratch for the first bytes of a file
+}
+
+func newHasher(s *scan) *hasher {
+	return &hasher{
+		s:    s,
+		sum:  newDigester(s.d.o.Algorithms...),
+		buf:  make([]byte, readBuffer),
+		head: make([]byte, 0, maxSniff),
+	}
+}
+
+// read reads the file of j until it has seen it at rest. The error is that of
+// ctx; what happens to the file is the job's outcome.
+func (h *hasher) read(ctx context.Context, j *job) error {
+	for _, pause := range readTries {
+		if err := sleep(ctx, pause); err != nil {
+			return err
+		}
+		done, err := h.readOnce(ctx, j)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		switch {
+		case err == nil && done:
+			return nil
+		case err == nil:
+			j.outcome, j.err = readFailed, ErrChanging
+			continue
+		case vanished(err), j.link && escaped(err):
+			j.outcome = readVanished
+		default:
+			j.outcome, j.err = readFailed, err
+		}
+		return nil
+	}
+	return nil
+}
+
+// readOnce reads the file and reports whether it stood still meanwhile; then
+// the outcome is set.
+func (h *hasher) readOnce(ctx context.Context, j *job) (done bool, err error) {
+	f, err := h.s.t.openFile(j.rel, j.link)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = f.Close() }() // only read from
+	before, err := f.stat()
+	if err != nil {
+		return false, err
+	}
+	if before.kind != kindFile {
+		j.outcome = readVanished
+		return true, nil
+	}
+	now := time.Now()
+	head, err := h.content(ctx, f, before.size)
+	if err != nil {
+		return false, err
+	}
+	after, err := f.stat()
+	if err != nil {
+		return false, err
+	}
+	if h.sum.Size() != before.size || !before.unchanged(&after) {
+		return false, nil
+	}
+	token := make([]byte, 0, 48)
+	token = after.appendToken(token, h.s.d.prefix)
+	if after.racy(now) {
+		token = append(token, racyMark)
+	}
+	j.outcome = readWhole
+	j.record = catalog.Record{
+		URI:     j.uri,
+		Lastmod: after.lastmod(),
+		Length:  after.size,
+		Type:    MediaType(path.Base(j.rel), head),
+		Hashes:  h.sum.Sum(),
+		Token:   string(token),
+	}
+	h.s.read.Add(1)
+	return true, nil
+}
+
+// content hashes what can be read from f, up to a little more than size bytes,
+// and returns its first bytes, valid until the next call.
+func (h *hasher) content(ctx context.Context, f treeFile, size int64) (head []byte, err error) {
+	h.sum.Reset()
+	head = h.head[:0]
+	for h.sum.Size() <= size {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		// One byte more than there should be: a shorter read has seen the end.
+		want := h.buf[:min(size+1-h.sum.Size(), int64(len(h.buf)))]
+		n, err := f.Read(want)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		if n == 0 {
+			break
+		}
+		if room := cap(head) - len(head); room > 0 {
+			head = append(head, want[:min(n, room)]...)
+		}
+		_, _ = h.sum.Write(want[:n])
+		h.s.bytes.Add(int64(n))
+		if n < len(want) && h.sum.Size() == size {
+			break
+		}
+	}
+	return head, nil
+}
+
+// sleep waits for d or the end of ctx, whose error it returns.
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,200 @@
+package intake
+
+import (
+	"context"
+	"path"
+	"strings"
+
+	"lockstep/catalog"
+)
+
+// mergeAll walks the whole directory beside the whole set.
+func (s *scan) mergeAll(ctx context.Context) error {
+	if err := s.merge(ctx, newNode("", ""), catalog.Range{}); err != nil {
+		return err
+	}
+	return s.flush(ctx)
+}
+
+// mergePaths walks only what is at and below the paths, beside the resources
+// that are, or were, there.
+func (s *scan) mergePaths(ctx context.Context, rels []string) error {
+	for _, rel := range rels {
+		uri := s.d.URI(rel)
+		at := catalog.Range{From: uri, To: uri + "\x00"}
+		below := catalog.Range{From: uri + "/", To: uri + "0"} // "0" follows "/"
+		if err := s.merge(ctx, s.only(rel), at, below); err != nil {
+			return err
+		}
+	}
+	return s.flush(ctx)
+}
+
+// only returns the directory rel is in as if there were nothing else in it.
+func (s *scan) only(rel string) *node {
+	dir, name := path.Split(rel)
+	n := newNode(dir, EscapePath(dir))
+	n.taken.Store(true)
+	st, err := s.t.lstat(rel)
+	switch {
+	case err != nil && vanished(err):
+	case err != nil:
+		s.unreadable(rel, err)
+		n.append([]byte(name), kindUnreadable, false)
+		n.append([]byte(name), kindUnreadable, true)
+		n.stats = []fileStat{{kind: kindUnreadable}, {kind: kindUnreadable}}
+	case st.kind == kindDir:
+		if s.d.filter.passesDir(rel) {
+			n.append([]byte(name), kindDir, true)
+			n.stats = []fileStat{st}
+			n.dirs = []int32{0}
+		}
+	case s.d.filter.passes(rel):
+		n.append([]byte(name), st.kind, false)
+		n.stats = []fileStat{s.walker().judge(dir, []byte(name), st, nil)}
+	}
+	return n
+}
+
+func (s *scan) walker() *walker {
+	return &walker{t: s.t, obs: s, f: s.d.filter, base: s.d.base}
+}
+
+// merge walks from start beside the resources in the ranges, both in the order
+// of URIs.
+func (s *scan) merge(ctx context.Context, start *node, ranges ...catalog.Range) error {
+	rows := readRows(ctx, s.d.cat, s.d.set, ranges)
+	defer rows.stop()
+	err := s.walker().walk(ctx, start, func(it *item) error { return s.meet(ctx, rows, it) })
+	if err != nil {
+		return err
+	}
+	for rows.more() {
+		if err := s.gone.add(rows.row().uri); err != nil {
+			return err
+		}
+		rows.next()
+	}
+	return rows.err
+}
+
+// meet compares an item of the walk with the row that stands at its place.
+func (s *scan) meet(ctx context.Context, rows *rows, it *item) error {
+	for rows.more() && rows.row().uri < string(it.uri) {
+		if err := s.gone.add(rows.row().uri); err != nil {
+			return err
+		}
+		rows.next()
+	}
+	if rows.err != nil {
+		return rows.err
+	}
+	if it.kind == kindDir { // unreadable: nobody knows what is below
+		for rows.more() && strings.HasPrefix(rows.row().uri, string(it.uri)) {
+			rows.next()
+		}
+		return rows.err
+	}
+	s.files.Add(1)
+	known := rows.more() && rows.row().uri == string(it.uri)
+	if !known && it.kind == kindUnreadable {
+		return nil
+	}
+	if known {
+		old := rows.row().token
+		rows.next()
+		if it.kind == kindUnreadable {
+			return nil
+		}
+		s.token = it.st.appendToken(s.token[:0], s.d.prefix)
+		if string(s.token) == old {
+			s.unchanged.Add(1)
+			return nil
+		}
+	}
+	return s.enqueue(ctx, job{
+		uri: string(it.uri), rel: it.rel(), link: it.link, known: known, size: it.st.size,
+	})
+}
+
+// A row is what the merge needs of a Record.
+type row struct{ uri, token string }
+
+// rows reads ahead in the catalog, a page to a transaction: what is applied
+// meanwhile lies behind.
+type rows struct {
+	pages  chan page
+	cancel context.CancelFunc
+	page   []row
+	err    error
+}
+
+type page struct {
+	rows []row
+	err  error
+}
+
+func readRows(ctx context.Context, cat catalog.Catalog, set string, ranges []catalog.Range) *rows {
+	ctx, cancel := context.WithCancel(ctx)
+	r := &rows{pages: make(chan page, 2), cancel: cancel}
+	go func() {
+		defer close(r.pages)
+		for _, rg := range ranges {
+			for more := true; more; {
+				var p page
+				p, more = readPage(ctx, cat, set, &rg)
+				select {
+				case r.pages <- p:
+				case <-ctx.Done():
+					return
+				}
+				if p.err != nil {
+					return
+				}
+			}
+		}
+	}()
+	return r
+}
+
+// readPage reads the next rows of rg, moves rg behind them and reports whether
+// there may be more.
+func readPage(ctx context.Context, cat catalog.Catalog, set string, rg *catalog.Range) (page, bool) {
+	p := page{rows: make([]row, 0, 64)}
+	for rec, err := range cat.Resources(ctx, set, *rg) {
+		if err != nil {
+			return page{err: err}, false
+		}
+		p.rows = append(p.rows, row{rec.URI, rec.Token})
+		if len(p.rows) == pageRows {
+			rg.From = rec.URI + "\x00"
+			return p, true
+		}
+	}
+	return p, false
+}
+
+// more reports whether there is a row.
+func (r *rows) more() bool {
+	for len(r.page) == 0 {
+		p, ok := <-r.pages
+		if !ok {
+			return false
+		}
+		if p.err != nil {
+			r.err = p.err
+		}
+		r.page = p.rows
+	}
+	return true
+}
+
+func (r *rows) row() *row { return &r.page[0] }
+func (r *rows) next()     { r.page = r.page[1:] }
+
+// stop ends the reading and waits for its end.
+func (r *rows) stop() {
+	r.cancel()
+	for range r.pages {
+	}
+}

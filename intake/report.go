@@ -1,0 +1,103 @@
+package intake
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// ErrEmpty reports that a directory in which there were resources has none:
+// more likely a disk is not mounted than that somebody deleted everything.
+// Errors that match it are of type *EmptyError.
+var ErrEmpty = errors.New("directory is empty")
+
+// An EmptyError refuses to delete everything a catalog holds.
+type EmptyError struct {
+	Root      string
+	Resources int64 // in the catalog
+}
+
+func (e *EmptyError) Error() string {
+	return fmt.Sprintf("%s has no files to publish, but the catalog holds %d resources", e.Root, e.Resources)
+}
+
+// Is reports whether target is [ErrEmpty].
+func (e *EmptyError) Is(target error) bool { return target == ErrEmpty }
+
+// Hint says what to do about it.
+func (e *EmptyError) Hint() string {
+	return "see that the directory is mounted and the patterns are right; if all is to be deleted, run again with --allow-empty"
+}
+
+// ErrChanging reports a file that did not come to rest while it was read.
+var ErrChanging = errors.New("kept changing while it was read")
+
+// A Report is what a scan came to.
+type Report struct {
+	Created   int64 // resources
+	Updated   int64
+	Deleted   int64
+	Unchanged int64 // of the same content as before, read again or not
+
+	Files      int64    // files that are resources, whether they could be read or not
+	Hashed     int64    // files read
+	Bytes      int64    // bytes read
+	Unreadable Problems // left in the catalog as they were
+	Skipped    Problems // not resources by rule; names left out by patterns do not count
+	Elapsed    time.Duration
+}
+
+// Changed reports whether the catalog has new changes.
+func (r *Report) Changed() bool { return r.Created+r.Updated+r.Deleted > 0 }
+
+// maxProblems bounds how many Problems of a kind a Report names.
+const maxProblems = 100
+
+// Problems are files of which something is to be said. However many there are,
+// only so many are named; all are told to [DirOptions.OnEvent].
+type Problems struct {
+	Count int64
+	First []Problem // the first of them by path, at most 100
+}
+
+// A Problem is a file and what is the matter with it.
+type Problem struct {
+	Path string // relative to the root, slash-separated
+	Err  error
+}
+
+func (p Problem) String() string { return fmt.Sprintf("%q: %v", p.Path, p.Err) }
+
+func (ps *Problems) add(p Problem) {
+	ps.Count++
+	i, found := slices.BinarySearchFunc(ps.First, p, func(a, b Problem) int { return strings.Compare(a.Path, b.Path) })
+	if found || i == maxProblems {
+		return
+	}
+	if len(ps.First) == maxProblems {
+		ps.First = ps.First[:maxProblems-1]
+	}
+	ps.First = slices.Insert(ps.First, i, p)
+}
+
+// EventKind says what an [Event] is about.
+type EventKind uint8
+
+// The kinds of Event.
+const (
+	EventProgress   EventKind = iota + 1 // a scan goes on: Report
+	EventUnreadable                      // Path could not be read: Err
+	EventSkipped                         // Path is no resource: Err
+	EventScanned                         // Watch: a scan has ended: Report, and Err if it did not reach its end
+	EventDegraded                        // Watch: changes may be seen late from now on: Err
+)
+
+// An Event is news of a [Dir] at work.
+type Event struct {
+	Kind   EventKind
+	Path   string // relative to the root
+	Err    error
+	Report Report // of a progress, the counts so far
+}

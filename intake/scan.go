@@ -1,0 +1,233 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"lockstep/catalog"
+)
+
+// Sizes of a scan's pipeline. They bound its memory, whatever the tree.
+const (
+	pageRows    = 4 << 10   // catalog rows read in one transaction
+	batchRows   = 4 << 10   // updates applied in one transaction
+	blockFiles  = 32        // files handed to a hasher at a time,
+	blockBytes  = 256 << 10 // or so many bytes
+	blocksReady = 64        // hashed and waiting to be applied
+)
+
+// progressGap is the time between two EventProgress.
+const progressGap = 250 * time.Millisecond
+
+// maxEmptied is how many resources a directory found empty may have had: as
+// with a mirror, so few are not worth a question.
+const maxEmptied = 5
+
+// scan is one run of a Dir: the merge of walk and catalog, the hashing of what
+// the merge finds new or touched, and the updates that come of it.
+type scan struct {
+	d      *Dir
+	t      *sharedTree
+	enter  func(rel string)
+	gone   spill
+	jobs   chan *block
+	hashed chan *block
+	open   *block // being filled by the merge
+	token  []byte // scratch of the merge
+
+	files, unchanged, read, bytes atomic.Int64
+
+	mu sync.Mutex // guards r
+	r  Report     // but for the counters above
+}
+
+func newScan(d *Dir, t *sharedTree) *scan {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return &scan{
+		d: d, t: t, enter: d.enter,
+		gone:   spill{dir: d.o.TempDir},
+		jobs:   make(chan *block, 2*runtime.GOMAXPROCS(0)),
+		hashed: make(chan *block, blocksReady),
+	}
+}
+
+// run scans the paths, or everything if they are nil.
+//
+// Order of writes: updates as they come, each batch sorted; deletions when all
+// else has succeeded. A scan killed at any point leaves a catalog from which
+// the next one goes on.
+func (s *scan) run(ctx context.Context, paths []string) error {
+	stop := s.progress()
+	defer stop()
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		defer close(s.jobs)
+		if paths == nil {
+			return s.mergeAll(gctx)
+		}
+		return s.mergePaths(gctx, paths)
+	})
+	g.Go(func() error {
+		defer close(s.hashed)
+		return s.hashAll(gctx)
+	})
+	g.Go(func() error { return s.applyAll(gctx) })
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return s.deleteGone(ctx, paths == nil)
+}
+
+// deleteGone deletes the resources that the scan did not come by.
+func (s *scan) deleteGone(ctx context.Context, whole bool) error {
+	if s.gone.count == 0 {
+		return nil
+	}
+	// What the catalog was compared with must still be the directory.
+	fi, err := os.Stat(s.d.root)
+	if err != nil {
+		return err
+	}
+	if !os.SameFile(fi, s.t.rootInfo) {
+		return errors.New("the directory was replaced while it was scanned")
+	}
+	if whole && s.files.Load() == 0 && !s.d.o.AllowEmpty {
+		st, err := s.d.cat.Status(ctx, s.d.set)
+		if err != nil {
+			return err
+		}
+		if st.Resources > maxEmptied {
+			return &EmptyError{Root: s.d.root, Resources: st.Resources}
+		}
+	}
+	var batch []catalog.Update
+	for uri, err := range s.gone.all() {
+		if err != nil {
+			return err
+		}
+		if !s.absent(uri) {
+			continue
+		}
+		batch = append(batch, catalog.Update{Record: catalog.Record{URI: uri}, Deleted: true})
+		if len(batch) == batchRows {
+			if err := s.apply(ctx, batch); err != nil {
+				return err
+			}
+			batch = nil
+		}
+	}
+	return s.apply(ctx, batch)
+}
+
+// absent looks once more whether there is nothing where the scan came by
+// nothing: readdir(3) may miss a file that is renamed over while it reads, and
+// much may have come back since.
+func (s *scan) absent(uri string) bool {
+	rel, ok := s.d.RelPath(uri)
+	if !ok || !s.d.filter.passes(rel) {
+		return true
+	}
+	st, err := s.t.lstat(rel)
+	if err == nil && st.kind == kindLink {
+		st, err = s.t.stat(rel)
+		if err != nil && escaped(err) {
+			return true
+		}
+	}
+	if err != nil {
+		return vanished(err)
+	}
+	return st.kind != kindFile
+}
+
+func (s *scan) apply(ctx context.Context, batch []catalog.Update) error {
+	if len(batch) == 0 {
+		return nil
+	}
+	a, err := s.d.cat.Apply(ctx, s.d.set, batch)
+	if err != nil {
+		return err
+	}
+	s.unchanged.Add(int64(a.Unchanged))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.r.Created += int64(a.Created)
+	s.r.Updated += int64(a.Updated)
+	s.r.Deleted += int64(a.Deleted)
+	return nil
+}
+
+func (s *scan) snapshot() Report {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.r
+	r.Files, r.Unchanged = s.files.Load(), s.unchanged.Load()
+	r.Hashed, r.Bytes = s.read.Load(), s.bytes.Load()
+	return r
+}
+
+// progress tells OnEvent now and then how far the scan is, until stopped.
+func (s *scan) progress() (stop func()) {
+	if s.d.o.OnEvent == nil {
+		return func() {}
+	}
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(progressGap)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				r := s.snapshot()
+				r.Unreadable.First, r.Skipped.First = nil, nil // still being written to
+				s.d.emit(Event{Kind: EventProgress, Report: r})
+			case <-done:
+				return
+			}
+		}
+	})
+	return func() {
+		close(done)
+		wg.Wait()
+	}
+}
+
+// The scan is the walk's observer.
+
+func (s *scan) entering(rel string) {
+	if s.enter != nil {
+		s.enter(rel)
+	}
+}
+
+func (s *scan) skipped(rel string, why error) {
+	s.mu.Lock()
+	s.r.Skipped.add(Problem{rel, why})
+	s.mu.Unlock()
+	s.d.emit(Event{Kind: EventSkipped, Path: rel, Err: why})
+}
+
+func (s *scan) unreadable(rel string, err error) {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		err = pe.Err // the path stands beside it
+	}
+	s.mu.Lock()
+	s.r.Unreadable.add(Problem{rel, err})
+	s.mu.Unlock()
+	s.d.emit(Event{Kind: EventUnreadable, Path: rel, Err: err})
+}
+
+func (s *scan) aliased(rel string, st *fileStat) {
+	s.d.addAlias(rel, string(st.appendToken(nil, "")))
+}

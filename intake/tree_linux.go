@@ -1,0 +1,254 @@
+package intake
+
+import (
+	"encoding/binary"
+	"errors"
+	"io/fs"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// openTree opens root: with openat2(2), by which the kernel itself keeps us
+// inside the root in one call, or where a kernel or a sandbox has none, with
+// os.Root.
+func openTree(root string) (tree, error) {
+	r, err := os.OpenRoot(root)
+	if err != nil {
+		return nil, err
+	}
+	f, err := r.Open(".")
+	if err != nil {
+		_ = r.Close() // nothing was done with it
+		return nil, err
+	}
+	t := &linuxTree{rootTree: rootTree{root: r}, f: f, fd: int(f.Fd())}
+	h, err := t.openDir(".")
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
+		_ = f.Close() // likewise
+		return &rootTree{root: r}, nil
+	}
+	if err != nil {
+		_ = t.close() // likewise
+		return nil, err
+	}
+	_ = h.close() // likewise
+	return t, nil
+}
+
+// linuxTree is a tree by openat2. The embedded rootTree takes the paths that
+// are too long for one call.
+type linuxTree struct {
+	rootTree
+	f  *os.File
+	fd int
+}
+
+// maxOneCall is the longest path handed to the kernel whole; PATH_MAX is 4096.
+const maxOneCall = 4000
+
+func (t *linuxTree) close() error { return errors.Join(t.f.Close(), t.rootTree.close()) }
+
+const resolveSame = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS
+
+// openat2 opens rel below the root. EAGAIN means that something was renamed
+// while the kernel looked: it is asked again.
+func (t *linuxTree) openat2(rel string, flags, resolve uint64) (int, error) {
+	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: resolve}
+	const tries = 64
+	for i := 1; ; i++ {
+		fd, err := unix.Openat2(t.fd, rel, &how)
+		if err == nil {
+			return fd, nil
+		}
+		if err != unix.EINTR && (err != unix.EAGAIN || i > tries) {
+			return -1, &fs.PathError{Op: "open", Path: rel, Err: err}
+		}
+	}
+}
+
+func (t *linuxTree) openDir(rel string) (dirHandle, error) {
+	if len(rel) > maxOneCall {
+		return t.rootTree.openDir(rel)
+	}
+	fd, err := t.openat2(rel, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, resolveSame)
+	if err != nil {
+		return nil, err
+	}
+	return linuxDir(fd), nil
+}
+
+func fileFlags(follow bool) (flags, resolve uint64) {
+	if follow {
+		return unix.O_RDONLY | unix.O_NONBLOCK, unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS
+	}
+	return unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOFOLLOW, resolveSame
+}
+
+func (t *linuxTree) openFile(rel string, follow bool) (treeFile, error) {
+	if len(rel) > maxOneCall {
+		return t.rootTree.openFile(rel, follow)
+	}
+	flags, resolve := fileFlags(follow)
+	fd, err := t.openat2(rel, flags, resolve)
+	if err != nil {
+		return nil, err
+	}
+	return linuxFile(fd), nil
+}
+
+func (t *linuxTree) openOS(rel string, follow bool) (*os.File, error) {
+	if len(rel) > maxOneCall {
+		return t.rootTree.openOS(rel, follow)
+	}
+	flags, resolve := fileFlags(follow)
+	fd, err := t.openat2(rel, flags, resolve)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), rel), nil
+}
+
+func (t *linuxTree) lstat(rel string) (fileStat, error) {
+	if len(rel) > maxOneCall {
+		return t.rootTree.lstat(rel)
+	}
+	return t.statPath(rel, unix.O_PATH|unix.O_NOFOLLOW, resolveSame)
+}
+
+func (t *linuxTree) stat(rel string) (fileStat, error) {
+	if len(rel) > maxOneCall {
+		return t.rootTree.stat(rel)
+	}
+	return t.statPath(rel, unix.O_PATH, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_MAGICLINKS)
+}
+
+func (t *linuxTree) statPath(rel string, flags, resolve uint64) (fileStat, error) {
+	fd, err := t.openat2(rel, flags, resolve)
+	if err != nil {
+		return fileStat{}, err
+	}
+	defer unix.Close(fd)
+	return linuxFile(fd).stat()
+}
+
+// linuxDir is an open directory: a bare descriptor.
+type linuxDir int
+
+func (h linuxDir) close() error { return unix.Close(int(h)) }
+
+var direntBufs = sync.Pool{New: func() any { return new([32 << 10]byte) }}
+
+func (h linuxDir) read(add func(name []byte, k kind)) error {
+	buf := direntBufs.Get().(*[32 << 10]byte)
+	defer direntBufs.Put(buf)
+	for {
+		n, err := unix.Getdents(int(h), buf[:])
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return &fs.PathError{Op: "readdir", Err: err}
+		}
+		if n == 0 {
+			return nil
+		}
+		for b := buf[:n]; len(b) > 0; {
+			// struct linux_dirent64: inode 8, offset 8, length 2, type 1, name
+			size := binary.NativeEndian.Uint16(b[16:])
+			name := b[19:size]
+			for i, c := range name {
+				if c == 0 {
+					name = name[:i]
+					break
+				}
+			}
+			if s := string(name); s != "." && s != ".." {
+				add(name, direntKind(b[18]))
+			}
+			b = b[size:]
+		}
+	}
+}
+
+func direntKind(t byte) kind {
+	switch t {
+	case unix.DT_REG:
+		return kindFile
+	case unix.DT_DIR:
+		return kindDir
+	case unix.DT_LNK:
+		return kindLink
+	case unix.DT_UNKNOWN:
+		return kindUnknown
+	}
+	return kindSpecial
+}
+
+func (h linuxDir) lstat(name []byte) (fileStat, error) {
+	var st unix.Stat_t
+	for {
+		switch err := unix.Fstatat(int(h), string(name), &st, unix.AT_SYMLINK_NOFOLLOW); err {
+		case nil:
+			return linuxStat(&st), nil
+		case unix.EINTR:
+		default:
+			return fileStat{}, &fs.PathError{Op: "lstat", Path: string(name), Err: err}
+		}
+	}
+}
+
+// linuxFile is an open regular file: a bare descriptor.
+type linuxFile int
+
+func (f linuxFile) Close() error { return unix.Close(int(f)) }
+
+// Read returns 0, nil at the end, as read(2) does.
+func (f linuxFile) Read(p []byte) (int, error) {
+	for {
+		n, err := unix.Read(int(f), p)
+		if err == nil {
+			return n, nil
+		}
+		if err != unix.EINTR {
+			return 0, &fs.PathError{Op: "read", Err: err}
+		}
+	}
+}
+
+func (f linuxFile) stat() (fileStat, error) {
+	var st unix.Stat_t
+	for {
+		switch err := unix.Fstat(int(f), &st); err {
+		case nil:
+			return linuxStat(&st), nil
+		case unix.EINTR:
+		default:
+			return fileStat{}, &fs.PathError{Op: "fstat", Err: err}
+		}
+	}
+}
+
+func linuxStat(st *unix.Stat_t) fileStat {
+	s := fileStat{
+		size:   st.Size,
+		mtime:  nanos(time.Unix(st.Mtim.Unix())),
+		ctime:  nanos(time.Unix(st.Ctim.Unix())),
+		dev:    uint64(st.Dev),
+		ino:    st.Ino,
+		shared: st.Nlink > 1,
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		s.kind = kindFile
+	case unix.S_IFDIR:
+		s.kind = kindDir
+	case unix.S_IFLNK:
+		s.kind = kindLink
+	default:
+		s.kind = kindSpecial
+	}
+	return s
+}

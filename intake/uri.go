@@ -1,0 +1,110 @@
+package intake
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+)
+
+const upperHex = "0123456789ABCDEF"
+
+// literal holds the bytes that stand for themselves in a path segment:
+// unreserved, sub-delims, ":" and "@" of RFC 3986.
+var literal = func() (t [256]bool) {
+	const alphanumeric = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+	for _, c := range []byte(alphanumeric + "-._~" + "!$&'()*+,;=" + ":@") {
+		t[c] = true
+	}
+	return t
+}()
+
+// EscapePath returns the path, relative to the base URI, of the file at the
+// slash-separated relative path rel. Any bytes may stand in rel. Every byte
+// that is not literal in a segment is %XX, so that the result is canonical:
+// no other path means the same file.
+func EscapePath(rel string) string {
+	for i := range len(rel) {
+		if c := rel[i]; !literal[c] && c != '/' {
+			return string(appendEscaped(make([]byte, 0, len(rel)+16), rel))
+		}
+	}
+	return rel
+}
+
+// UnescapePath undoes [EscapePath]. It reports false for what EscapePath does
+// not write for any file: other spellings, empty or dot segments, NUL.
+func UnescapePath(path string) (rel string, ok bool) {
+	out := make([]byte, 0, len(path))
+	for i := 0; i < len(path); i++ {
+		c := path[i]
+		switch {
+		case literal[c] || c == '/':
+		case c == '%' && i+2 < len(path):
+			hi, lo := strings.IndexByte(upperHex, path[i+1]), strings.IndexByte(upperHex, path[i+2])
+			if hi < 0 || lo < 0 {
+				return "", false
+			}
+			c = byte(hi<<4 | lo)
+			if literal[c] || c == '/' || c == 0 {
+				return "", false
+			}
+			i += 2
+		default:
+			return "", false
+		}
+		out = append(out, c)
+	}
+	rel = string(out)
+	return rel, validRel(rel)
+}
+
+// validRel reports whether rel can be the path of a file below a root.
+func validRel(rel string) bool {
+	for seg := range strings.SplitSeq(rel, "/") {
+		if seg == "" || seg == "." || seg == ".." || strings.IndexByte(seg, 0) >= 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// appendEscaped appends s escaped; slashes stay.
+func appendEscaped[T string | []byte](dst []byte, s T) []byte {
+	for i := range len(s) {
+		if c := s[i]; literal[c] || c == '/' {
+			dst = append(dst, c)
+		} else {
+			dst = append(dst, '%', upperHex[c>>4], upperHex[c&15])
+		}
+	}
+	return dst
+}
+
+// parseBase checks the URI under which a directory is published.
+func parseBase(base string) (string, error) {
+	u, err := url.Parse(base)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("base URI %q: %w", base, err)
+	case u.Scheme == "" || u.Host == "":
+		return "", fmt.Errorf("base URI %q: is not absolute", base)
+	case strings.ContainsAny(base, "?#"):
+		return "", fmt.Errorf("base URI %q: has a query or fragment", base)
+	}
+	if !strings.HasSuffix(base, "/") {
+		base += "/"
+	}
+	return base, nil
+}
+
+// URI returns the URI of the file at the slash-separated relative path rel.
+func (d *Dir) URI(rel string) string { return d.base + EscapePath(rel) }
+
+// RelPath undoes [Dir.URI]. It reports false for a URI that no file here has.
+func (d *Dir) RelPath(uri string) (rel string, ok bool) {
+	path, ok := strings.CutPrefix(uri, d.base)
+	if !ok {
+		return "", false
+	}
+	return UnescapePath(path)
+}

@@ -1,0 +1,361 @@
+package intake
+
+import (
+	"bytes"
+	"container/heap"
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// The walk reads directories with several workers and yields files in the byte
+// order of their URIs.
+//
+// That order is what a depth-first walk gives if the names in a directory are
+// sorted as they stand in URIs, escaped, directories with the slash that
+// follows them. The workers read ahead of the consumer: always the unread
+// directory that comes next. They stop when lookahead entries wait. The
+// consumer reads itself what no worker has begun, so that it never waits in
+// vain.
+const (
+	walkers   = 8         // directories read at a time; more gains nothing on local disks
+	lookahead = 32 << 10  // entries read and not yet yielded; about 150 bytes each
+	statRun   = 1 << 10   // of a large directory so many files are looked at in one go,
+	statRuns  = 4         // so many goes at a time
+	maxArena  = 256 << 10 // a larger buffer of names is not kept for the next directory
+)
+
+// An item is one thing the walk comes by.
+type item struct {
+	uri  []byte   // URI; of a directory with the slash at the end. Valid until the next item
+	node *node    // the directory it is in
+	name []byte   // its name there, as valid
+	kind kind     // kindFile, kindUnreadable, or kindDir: an unreadable directory
+	link bool     // it is a symbolic link to the file
+	st   fileStat // of the file; of kindFile only
+}
+
+// rel returns the relative path of a file.
+func (it *item) rel() string { return it.node.rel + string(it.name) }
+
+// walker is one walk.
+type walker struct {
+	t    tree
+	obs  observer
+	f    *filter
+	base string
+
+	mu      sync.Mutex // guards what follows, and the guarded fields of nodes
+	more    *sync.Cond
+	queue   nodeQueue
+	ahead   int // entries read and not yet yielded
+	stopped bool
+}
+
+// observer is told what the walk passes over. Its methods are called from
+// several goroutines.
+type observer interface {
+	entering(rel string) // before a directory is read
+	skipped(rel string, why error)
+	unreadable(rel string, err error)
+	aliased(rel string, st *fileStat) // a file with a further name somewhere
+}
+
+// node is one directory.
+type node struct {
+	rel, uri string // from the root: raw, escaped; with a slash at the end, or ""
+	taken    atomic.Bool
+	done     chan struct{} // closed when it has been read
+	err      error         // why it could not be read
+	arena    []byte        // names
+	ents     []dirent      // sorted
+	stats    []fileStat    // of ents, unless there are runs
+	h        dirHandle     // open while there are runs to make
+	runs     []chan []fileStat
+	looks    sync.WaitGroup // the runs being made
+
+	dirs     []int32 // the subdirectories: places in ents
+	kids     []*node // guarded by walker.mu; made when wanted, nil again when visited
+	nextKid  int     // guarded; the first nobody has been sent to
+	nextURI  string  // guarded; its place in the walk, or of one before it
+	released bool    // guarded; all of it has been yielded
+}
+
+// dirent is one name in a directory.
+type dirent struct {
+	seg, name       uint32 // where in the arena the escaped and the raw name stand
+	segLen, nameLen uint16 // segLen counts the slash after a directory
+	kind            kind
+}
+
+func (n *node) segment(e *dirent) []byte { return n.arena[e.seg : e.seg+uint32(e.segLen)] }
+func (n *node) rawName(e *dirent) []byte { return n.arena[e.name : e.name+uint32(e.nameLen)] }
+
+// dirRel is the path of the directory without the slash.
+func (n *node) dirRel() string {
+	if n.rel == "" {
+		return "."
+	}
+	return n.rel[:len(n.rel)-1]
+}
+
+func newNode(rel, uri string) *node { return &node{rel: rel, uri: uri, done: make(chan struct{})} }
+
+// walk yields the files below start: the root, or a directory taken already
+// that holds what is to be yielded.
+func (w *walker) walk(ctx context.Context, start *node, yield func(*item) error) error {
+	w.more = sync.NewCond(&w.mu)
+	if start.taken.Load() {
+		w.publish(start)
+	}
+	if len(start.ents) == 0 || len(start.dirs) > 0 {
+		var wg sync.WaitGroup
+		for range walkers {
+			wg.Go(w.work)
+		}
+		defer wg.Wait()
+		defer w.stop()
+	}
+	v := &visitor{w: w, ctx: ctx, yield: yield, buf: []byte(w.base)}
+	return v.visit(start)
+}
+
+func (w *walker) stop() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopped = true
+	w.more.Broadcast()
+}
+
+// work reads directories ahead until the walk stops.
+func (w *walker) work() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for {
+		for !w.stopped && (len(w.queue) == 0 || w.ahead >= lookahead) {
+			w.more.Wait()
+		}
+		if w.stopped {
+			return
+		}
+		if n := w.next(); n != nil && n.taken.CompareAndSwap(false, true) {
+			w.mu.Unlock()
+			w.read(n)
+			w.mu.Lock()
+		}
+	}
+}
+
+// next takes the first unread directory off the queue, or a stale place in it.
+func (w *walker) next() *node {
+	n := w.queue[0]
+	if n.released || n.nextKid >= len(n.dirs) {
+		heap.Pop(&w.queue)
+		return nil
+	}
+	kid := w.kid(n, n.nextKid)
+	n.nextKid++
+	if n.nextKid < len(n.dirs) {
+		n.nextURI = w.kid(n, n.nextKid).uri
+		heap.Fix(&w.queue, 0)
+	} else {
+		heap.Pop(&w.queue)
+	}
+	return kid
+}
+
+// kid returns the k-th subdirectory of n, which is read and not released.
+func (w *walker) kid(n *node, k int) *node {
+	if n.kids[k] == nil {
+		e := &n.ents[n.dirs[k]]
+		n.kids[k] = newNode(n.rel+string(n.rawName(e))+"/", n.uri+string(n.segment(e)))
+	}
+	return n.kids[k]
+}
+
+// publish makes a read directory known to the workers and to who waits for it.
+func (w *walker) publish(n *node) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ahead += len(n.ents)
+	if len(n.dirs) > 0 {
+		n.kids = make([]*node, len(n.dirs))
+		n.nextURI = w.kid(n, 0).uri
+		heap.Push(&w.queue, n)
+		w.more.Broadcast()
+	}
+	close(n.done)
+}
+
+// release forgets a directory that has been yielded.
+func (w *walker) release(n *node) {
+	n.looks.Wait()
+	w.mu.Lock()
+	n.released = true
+	w.ahead -= len(n.ents)
+	w.more.Broadcast()
+	w.mu.Unlock()
+	if n.h != nil {
+		_ = n.h.close() // only read from
+	}
+	if cap(n.arena) <= maxArena {
+		nodeParts.Put(&parts{n.arena[:0], n.ents[:0], n.stats[:0]})
+	}
+	n.arena, n.ents, n.stats = nil, nil, nil
+}
+
+// parts are the buffers of a node, for the next one.
+type parts struct {
+	arena []byte
+	ents  []dirent
+	stats []fileStat
+}
+
+var nodeParts = sync.Pool{New: func() any { return new(parts) }}
+
+// read reads the directory n: names, sorted, and what stands under them.
+func (w *walker) read(n *node) {
+	defer w.publish(n)
+	w.obs.entering(n.dirRel())
+	h, err := w.t.openDir(n.dirRel())
+	if err != nil {
+		n.err = err
+		return
+	}
+	p := nodeParts.Get().(*parts)
+	n.arena, n.ents, n.stats = p.arena, p.ents, p.stats
+	if err := h.read(func(name []byte, k kind) { w.add(n, h, name, k) }); err != nil {
+		n.err, n.ents = err, n.ents[:0]
+		_ = h.close() // only read from
+		return
+	}
+	slices.SortFunc(n.ents, func(a, b dirent) int { return bytes.Compare(n.segment(&a), n.segment(&b)) })
+	for i := range n.ents {
+		if n.ents[i].kind == kindDir {
+			n.dirs = append(n.dirs, int32(i))
+		}
+	}
+	if len(n.ents)-len(n.dirs) > 2*statRun {
+		n.h = h
+		n.runs = make([]chan []fileStat, (len(n.ents)+statRun-1)/statRun)
+		return
+	}
+	n.stats = w.look(n, h, n.stats, 0, len(n.ents))
+	_ = h.close() // only read from
+}
+
+// add adds a name to n unless it is passed over.
+func (w *walker) add(n *node, h dirHandle, name []byte, k kind) {
+	if k == kindUnknown { // some file systems do not tell
+		st, err := h.lstat(name)
+		if err != nil && !vanished(err) {
+			// File or directory: protect both.
+			w.obs.unreadable(n.rel+string(name), err)
+			n.append(name, kindUnreadable, false)
+			n.append(name, kindUnreadable, true)
+			return
+		}
+		k = st.kind
+	}
+	if k == kindUnknown {
+		return // vanished
+	}
+	if n.rel == "" || n.rel == ".well-known/" {
+		if rel := n.rel + string(name); reserved(rel, k) {
+			w.obs.skipped(rel, errReserved)
+			return
+		}
+	}
+	if !w.f.idle() {
+		rel := n.rel + string(name)
+		if k == kindDir && !w.f.dir(rel) || k != kindDir && !w.f.file(rel) {
+			return
+		}
+	}
+	n.append(name, k, k == kindDir)
+}
+
+func (n *node) append(name []byte, k kind, dir bool) {
+	e := dirent{seg: uint32(len(n.arena)), nameLen: uint16(len(name)), kind: k}
+	n.arena = appendEscaped(n.arena, name)
+	escaped := len(n.arena)-int(e.seg) != len(name)
+	if dir {
+		n.arena = append(n.arena, '/')
+	}
+	e.segLen = uint16(len(n.arena) - int(e.seg))
+	e.name = e.seg
+	if escaped {
+		e.name = uint32(len(n.arena))
+		n.arena = append(n.arena, name...)
+	}
+	n.ents = append(n.ents, e)
+}
+
+// look appends what stands under the names n.ents[from:to].
+func (w *walker) look(n *node, h dirHandle, stats []fileStat, from, to int) []fileStat {
+	for i := from; i < to; i++ {
+		e := &n.ents[i]
+		switch e.kind {
+		case kindFile, kindLink:
+			st, err := h.lstat(n.rawName(e))
+			stats = append(stats, w.judge(n.rel, n.rawName(e), st, err))
+		case kindSpecial:
+			w.obs.skipped(n.rel+string(n.rawName(e)), errSpecial)
+			stats = append(stats, fileStat{kind: kindNone})
+		default:
+			stats = append(stats, fileStat{kind: e.kind})
+		}
+	}
+	return stats
+}
+
+// judge decides, from what lstat said of a name, what it is to the catalog:
+// kindFile with the stat of the file, kindUnreadable, or kindNone.
+func (w *walker) judge(dir string, name []byte, st fileStat, err error) fileStat {
+	none := fileStat{kind: kindNone}
+	link := err == nil && st.kind == kindLink
+	if link {
+		st, err = w.t.stat(dir + string(name))
+	}
+	switch {
+	case err == nil && st.kind == kindFile:
+		if link || st.shared {
+			w.obs.aliased(dir+string(name), &st)
+		}
+		if link {
+			st.kind = kindLink
+		}
+		return st
+	case err == nil && !link && st.kind == kindDir: // was a file a moment ago
+	case err == nil && st.kind == kindDir:
+		w.obs.skipped(dir+string(name), errLinkDir)
+	case err == nil:
+		w.obs.skipped(dir+string(name), errSpecial)
+	case link && vanished(err):
+		w.obs.skipped(dir+string(name), errLinkGone)
+	case vanished(err):
+	case link && escaped(err):
+		w.obs.skipped(dir+string(name), errLinkOut)
+	default:
+		w.obs.unreadable(dir+string(name), err)
+		return fileStat{kind: kindUnreadable}
+	}
+	return none
+}
+
+// nodeQueue is a heap of directories with unread subdirectories, the one whose
+// next comes first in the walk in front.
+type nodeQueue []*node
+
+func (q nodeQueue) Len() int           { return len(q) }
+func (q nodeQueue) Less(i, j int) bool { return q[i].nextURI < q[j].nextURI }
+func (q nodeQueue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+func (q *nodeQueue) Push(x any)        { *q = append(*q, x.(*node)) }
+func (q *nodeQueue) Pop() any {
+	old := *q
+	n := old[len(old)-1]
+	old[len(old)-1] = nil
+	*q = old[:len(old)-1]
+	return n
+}
