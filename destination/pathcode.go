@@ -1,0 +1,380 @@
+package destination
+
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// A form is a way to spell a name; a name of any form decodes the same way.
+type form struct {
+	portable bool // escapes what some file system refuses or changes
+	exact    bool // also escapes what some file system takes for something else
+}
+
+// A component of a path. It is cut if its segment goes on in the next one.
+type component struct {
+	name string
+	cut  bool
+}
+
+func join(comps []component) string {
+	names := make([]string, len(comps))
+	for i, c := range comps {
+		names[i] = c.name
+	}
+	return strings.Join(names, "/")
+}
+
+// maxScheme bounds a URI's scheme; the longest registered has 36 letters.
+const maxScheme = 64
+
+// components spells the path of a URI.
+func (p *Paths) components(uri string, f form) ([]component, error) {
+	scheme, rest, ok := cutScheme(uri)
+	if !ok || len(scheme) > maxScheme {
+		return nil, ErrURI
+	}
+	e := encoder{form: f, out: make([]component, 0, 8)}
+	for _, b := range p.bases {
+		if rest, ok := b.cut(uri); ok {
+			for _, name := range b.dir {
+				e.out = append(e.out, component{name: name})
+			}
+			if len(b.dir) == 0 {
+				e.reserved = p.reserved
+			}
+			e.path(rest, b.direct(), b.query())
+			return e.out, nil
+		}
+	}
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	e.out = append(e.out, component{name: otherDir})
+	authority := e.units(nil, rest[:end])
+	for i := range authority {
+		if authority[i].text == ":" {
+			authority[i].natural = false // also where it could be
+		}
+	}
+	if scheme != p.scheme {
+		authority = append(append(e.units(nil, scheme), mark("%~;")), authority...)
+	}
+	e.segment(authority)
+	e.path(rest[end:], false, false)
+	return e.out, nil
+}
+
+// cut returns what follows the prefix. After a bare authority this has to
+// begin something new: example.org is not the beginning of example.org.evil.
+func (b base) cut(uri string) (string, bool) {
+	rest, ok := strings.CutPrefix(uri, b.prefix)
+	if ok && rest != "" && strings.IndexByte("/?#", rest[0]) < 0 {
+		_, tail, _ := cutScheme(b.prefix)
+		ok = strings.ContainsAny(tail, "/?#")
+	}
+	return rest, ok
+}
+
+// reserved reports whether a path at the root of DEST would be, or enter, a
+// place with another use.
+func (p *Paths) reserved(before []component, name string) bool {
+	if len(before) == 0 {
+		if n := fold(name); n == stateDir || n == otherDir {
+			return true
+		}
+	}
+	for _, b := range p.bases {
+		if len(b.dir) != len(before)+1 || fold(name) != fold(b.dir[len(before)]) {
+			continue
+		}
+		if !slices.ContainsFunc(indexed(before), func(i int) bool { return fold(before[i].name) != fold(b.dir[i]) }) {
+			return true
+		}
+	}
+	return false
+}
+
+func indexed[T any](s []T) []int {
+	is := make([]int, len(s))
+	for i := range is {
+		is[i] = i
+	}
+	return is
+}
+
+// An encoder appends components to out.
+type encoder struct {
+	form
+	out      []component
+	reserved func(before []component, name string) bool // may be nil
+}
+
+// path encodes what follows a prefix.
+func (e *encoder) path(rest string, direct, query bool) {
+	var lead []unit
+	if !direct {
+		after, slash := strings.CutPrefix(rest, "/")
+		if !slash {
+			lead = []unit{mark("%~,")}
+		}
+		rest = after
+	}
+	slashes := len(rest)
+	if i := strings.IndexAny(rest, "?#"); i >= 0 {
+		slashes = i
+	}
+	if query {
+		slashes = 0
+	}
+	for {
+		i := strings.IndexByte(rest[:slashes], '/')
+		if i < 0 {
+			break
+		}
+		e.text(lead, rest[:i])
+		lead, rest, slashes = nil, rest[i+1:], slashes-i-1
+	}
+	e.text(lead, rest)
+}
+
+// text encodes one segment.
+func (e *encoder) text(lead []unit, seg string) {
+	if lead == nil && !e.portable && plain(seg) && (e.reserved == nil || !e.reserved(e.out, seg)) {
+		e.out = append(e.out, component{name: seg})
+		return
+	}
+	e.segment(e.units(lead, seg))
+}
+
+// plain reports whether a segment is its own name, as most are.
+func plain(seg string) bool {
+	for i := range len(seg) {
+		if !literal[seg[i]] {
+			return false
+		}
+	}
+	return len(seg) > 0 && len(seg) <= maxComponent && seg != "." && seg != ".."
+}
+
+// segment encodes units, to one component or more.
+func (e *encoder) segment(units []unit) {
+	if len(units) == 0 {
+		units = []unit{mark("%~@")}
+	}
+	start := len(e.out)
+	if e.emit(units); e.portable && !natural(e.out[start:]) {
+		for i := range units {
+			units[i].natural = units[i].natural && units[i].b < utf8.RuneSelf
+		}
+		e.out = e.out[:start]
+		e.emit(units)
+	}
+}
+
+// emit cuts units to components.
+func (e *encoder) emit(units []unit) {
+	for {
+		n, size := 0, 0
+		for n < len(units) && size+len(units[n].spell(e.form)) <= maxComponent {
+			size += len(units[n].spell(e.form))
+			n++
+		}
+		for n < len(units) && n > 1 && units[n].natural && !utf8.RuneStart(units[n].b) && size > maxComponent-utf8.UTFMax {
+			n, size = n-1, size-1 // not within a character
+		}
+		part := slices.Clone(units[:n])
+		e.adjust(part)
+		c := component{name: e.spell(part), cut: n < len(units)}
+		if e.exact {
+			c.name += "%~!"
+		}
+		if c.cut {
+			c.name += "%~_"
+		}
+		e.out = append(e.out, c)
+		if units = units[n:]; len(units) == 0 {
+			return
+		}
+	}
+}
+
+// adjust escapes the ends of what would be a name with a meaning of its own.
+func (e *encoder) adjust(part []unit) {
+	name := e.spell(part)
+	if name == "." || name == ".." || e.reserved != nil && e.reserved(e.out, name) || e.portable && device(name) {
+		part[0].natural = false
+	}
+	if last := &part[len(part)-1]; e.portable && (last.b == '.' || last.b == ' ') {
+		last.natural = false
+	}
+}
+
+func (e *encoder) spell(part []unit) string {
+	var b strings.Builder
+	for _, u := range part {
+		b.WriteString(u.spell(e.form))
+	}
+	return b.String()
+}
+
+// A unit is what a name spells at a time: a byte of the URI, or an escape.
+type unit struct {
+	text    string // in the URI; for a mark, in the name
+	b       byte   // what it stands for
+	natural bool   // may be spelled as b
+	kind    unitKind
+}
+
+type unitKind int
+
+const (
+	unitByte   unitKind = iota // a byte as it is
+	unitEscape                 // %XX, where our Source would have written it
+	unitOdd                    // any other escape
+	unitMark
+)
+
+func mark(s string) unit { return unit{text: s, kind: unitMark} }
+
+// units reads a segment.
+func (e *encoder) units(us []unit, seg string) []unit {
+	us = slices.Grow(us, len(seg))
+	for i := 0; i < len(seg); {
+		u := unit{text: seg[i : i+1], b: seg[i], natural: literal[seg[i]]}
+		if seg[i] == '%' && i+2 < len(seg) && unhex(seg[i+1]) >= 0 && unhex(seg[i+2]) >= 0 {
+			u.text = seg[i : i+3]
+			u.b = byte(unhex(seg[i+1])<<4 | unhex(seg[i+2]))
+			u.kind = unitOdd
+			if !literal[u.b] && u.text == escape(u.b) {
+				u.kind = unitEscape
+			}
+			tilde := i+3 < len(seg) && seg[i+3] == '~'
+			u.natural = u.kind == unitEscape && u.b != 0 && u.b != '/' && !(u.b == '%' && tilde)
+		}
+		u.natural = u.natural && !(e.portable && refused(u.b)) && !(e.exact && ambiguous(u.b))
+		i += len(u.text)
+		// LOCKST~1 is another name of .lockstep on some disks.
+		if e.portable && u.text == "~" && i < len(seg) && '0' <= seg[i] && seg[i] <= '9' {
+			u.natural = false
+		}
+		us = append(us, u)
+	}
+	return us
+}
+
+// spell returns what stands for the unit in a name.
+func (u unit) spell(f form) string {
+	switch {
+	case u.kind == unitMark:
+		return u.text
+	case u.natural && u.kind == unitByte:
+		return u.text
+	case u.natural:
+		return byteNames[u.b]
+	case u.kind == unitByte:
+		return "%~=" + escape(u.b)[1:]
+	case !f.exact || u.text == strings.ToUpper(u.text):
+		return "%~" + u.text[1:]
+	}
+	// Names must differ otherwise than %~2f and %~2F do.
+	s := "%~=25"
+	for i := 1; i < len(u.text); i++ {
+		if c := u.text[i]; ambiguous(c) {
+			s += "%~=" + escape(c)[1:]
+		} else {
+			s += string(c)
+		}
+	}
+	return s
+}
+
+// decodeSegments undoes encoder.path. Bare reports that there was no slash.
+func decodeSegments(names []string) (text string, bare, ok bool) {
+	var b strings.Builder
+	for i, name := range names {
+		name, cut := strings.CutSuffix(name, "%~_")
+		name = strings.TrimSuffix(name, "%~!")
+		if i == 0 {
+			name, bare = strings.CutPrefix(name, "%~,")
+		}
+		if name != "%~@" && !decodeName(&b, name) {
+			return "", false, false
+		}
+		if !cut && i < len(names)-1 {
+			b.WriteByte('/')
+		}
+	}
+	return b.String(), bare, true
+}
+
+// decodeName undoes encoder.spell.
+func decodeName(b *strings.Builder, name string) bool {
+	for i := 0; i < len(name); {
+		esc, special := strings.CutPrefix(name[i:], "%~")
+		literalByte := special && strings.HasPrefix(esc, "=")
+		if literalByte {
+			esc, i = esc[1:], i+1
+		}
+		switch {
+		case !special && literal[name[i]]:
+			b.WriteByte(name[i])
+			i++
+			continue
+		case !special:
+			b.WriteString(escape(name[i]))
+			i++
+			continue
+		case len(esc) < 2 || unhex(esc[0]) < 0 || unhex(esc[1]) < 0:
+			return false
+		case literalByte:
+			b.WriteByte(byte(unhex(esc[0])<<4 | unhex(esc[1])))
+		default:
+			b.WriteString("%" + esc[:2])
+		}
+		i += len("%~XX")
+	}
+	return true
+}
+
+// decode undoes components, and accepts more than that makes.
+func (p *Paths) decode(names []string) (string, bool) {
+	if names[0] == otherDir {
+		return p.decodeOther(names[1:])
+	}
+	var found base
+	for _, b := range p.bases {
+		if len(b.dir) >= len(found.dir) && len(names) > len(b.dir) && slices.Equal(names[:len(b.dir)], b.dir) {
+			found = b
+		}
+	}
+	rest, bare, ok := decodeSegments(names[len(found.dir):])
+	if !bare && !found.direct() {
+		rest = "/" + rest
+	}
+	return found.prefix + rest, ok
+}
+
+func (p *Paths) decodeOther(names []string) (string, bool) {
+	n := slices.IndexFunc(names, func(name string) bool { return !strings.HasSuffix(name, "%~_") }) + 1
+	if n == 0 || n == len(names) {
+		return "", false
+	}
+	scheme := p.scheme
+	host := slices.Clone(names[:n])
+	if before, after, other := strings.Cut(host[0], "%~;"); other {
+		var b strings.Builder
+		if !decodeName(&b, before) {
+			return "", false
+		}
+		scheme, host[0] = b.String(), after
+	}
+	authority, _, ok := decodeSegments(host)
+	rest, bare, ok1 := decodeSegments(names[n:])
+	if !bare {
+		rest = "/" + rest
+	}
+	return scheme + "://" + authority + rest, ok && ok1
+}
