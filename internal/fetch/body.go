@@ -119,6 +119,8 @@ func (a *answer) read(p []byte) (int, error) {
 	a.wire += int64(n)
 	c.bytes.Add(int64(n))
 	switch {
+	case err == io.EOF && a.want >= 0 && a.wire < a.want:
+		return n, io.ErrUnexpectedEOF // of a range of unknown length
 	case err == io.EOF:
 		return n, err
 	case err != nil:

@@ -125,7 +125,7 @@ func (e *BodyError) Unwrap() error { return e.Err }
 
 // Retryable reports whether reading the body may succeed when tried again.
 func (e *BodyError) Retryable() bool {
-	return !errors.Is(e.Err, ErrTooLarge) && !errors.Is(e.Err, ErrEncoding) &&
+	return !errors.Is(e.Err, ErrTooLarge) && !errors.Is(e.Err, ErrEncoding) && !errors.Is(e.Err, ErrChanged) &&
 		!errors.Is(e.Err, context.Canceled) && !errors.Is(e.Err, context.DeadlineExceeded)
 }
 

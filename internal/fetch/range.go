@@ -20,7 +20,7 @@ func (a *answer) acceptRange(r *Request) error {
 	case a.Length >= 0 && a.Length != rg.Last-rg.First+1:
 		return wrong("body of " + strconv.FormatInt(a.Length, 10) + " bytes")
 	}
-	a.Range = rg
+	a.Range, a.want = rg, rg.Last-rg.First+1
 	return nil
 }
 

@@ -1,0 +1,96 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+	"io"
+)
+
+// ErrChanged reports a body that broke off and, when asked for again, was
+// another one.
+var ErrChanged = errors.New("changed while it was read")
+
+// GetWhole is Get with a Body that mends itself: where it breaks off it is
+// asked for again, what was already read is compared and skipped, and reading
+// goes on. It suits documents, which are read as a stream; the tries count
+// together with those of Get.
+func (c *Client) GetWhole(ctx context.Context, r Request) (*Response, error) {
+	w := &whole{ctx: ctx, client: c, request: r, seed: maphash.MakeSeed()}
+	resp, err := c.get(ctx, &w.request, &w.tries)
+	if err != nil {
+		return nil, err
+	}
+	w.request.IfNoneMatch, w.request.IfModifiedSince = "", ""
+	w.sum.SetSeed(w.seed)
+	w.body = resp.Body
+	out := *resp
+	out.Body = w
+	return &out, nil
+}
+
+// A whole is the Body of GetWhole.
+type whole struct {
+	ctx     context.Context // of GetWhole: a Reader has no other way to know
+	client  *Client
+	request Request
+	tries   int
+	body    io.ReadCloser
+	seed    maphash.Seed
+	sum     maphash.Hash // of what was given
+	given   int64
+}
+
+func (w *whole) Read(p []byte) (int, error) {
+	n, err := w.body.Read(p)
+	if n > 0 || err == nil || err == io.EOF {
+		_, _ = w.sum.Write(p[:n]) // never fails
+		w.given += int64(n)
+		if n > 0 && err != io.EOF {
+			err = nil // comes again with the next Read
+		}
+		return n, err
+	}
+	if err := w.mend(err); err != nil {
+		return 0, err
+	}
+	return 0, nil
+}
+
+func (w *whole) Close() error { return w.body.Close() }
+
+// mend replaces the body after err, so that the next Read goes on behind what
+// was given; or returns why it cannot.
+func (w *whole) mend(err error) error {
+	for {
+		var body *BodyError
+		if !errors.As(err, &body) || !body.Retryable() || w.request.Once || w.tries > w.client.opts.Retries {
+			return err
+		}
+		if w.client.pauseBefore(w.ctx, w.tries, err) != nil {
+			return err
+		}
+		_ = w.body.Close() // of no use any more
+		resp, gerr := w.client.get(w.ctx, &w.request, &w.tries)
+		if gerr != nil {
+			return gerr
+		}
+		w.body = resp.Body
+		if err = w.skip(); err == nil {
+			return nil
+		}
+	}
+}
+
+// skip reads over what was given before, and makes sure that it is the same.
+func (w *whole) skip() error {
+	var sum maphash.Hash
+	sum.SetSeed(w.seed)
+	if _, err := io.CopyN(&sum, w.body, w.given); err != nil && err != io.EOF {
+		return err
+	}
+	if sum.Sum64() != w.sum.Sum64() {
+		return &BodyError{URI: w.request.URI, Got: w.given, Want: -1, Err: ErrChanged}
+	}
+	return nil
+}
