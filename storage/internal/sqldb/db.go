@@ -95,6 +95,9 @@ func (db *DB) each(ctx context.Context, query string, args []any, row func(*sql.
 	}
 	defer rows.Close()
 	for rows.Next() {
+		if err := ctx.Err(); err != nil { // rows.Next notices in its own time
+			return err
+		}
 		if more, err := row(rows); err != nil || !more {
 			return err
 		}
