@@ -61,7 +61,8 @@ type apply struct {
 	touched []touched // ordered by URI
 	index   []int32   // where in touched the i-th update's URI is
 	changes []change  // in the order of the updates
-	packed  []byte    // records, packed
+
+	packed []byte // records packed, which a bulk holds
 }
 
 // A touched is one URI of a chunk.
@@ -125,8 +126,7 @@ func (a *apply) sort(updates []catalog.Update) {
 	if !slices.IsSortedFunc(order, byURI) {
 		slices.SortFunc(order, byURI)
 	}
-	clear(a.touched)
-	a.touched = a.touched[:0]
+	a.touched = slices.Grow(a.touched[:0], len(updates))
 	a.index = slices.Grow(a.index[:0], len(updates))[:len(updates)]
 	for _, i := range order {
 		if n := len(a.touched); n == 0 || a.touched[n-1].uri != updates[i].URI {
@@ -214,13 +214,12 @@ func (a *apply) number() {
 // store writes the rows that are not as they should be, in the order of their
 // keys, and the changes if the set's history has begun.
 func (a *apply) store(ctx context.Context) error {
-	a.packed = a.packed[:0]
 	for i := range a.touched {
 		t := &a.touched[i]
 		var err error
 		switch {
 		case t.write && t.is:
-			err = a.put.exec(ctx, a.set.id, t.uri, a.pack(&t.now))
+			err = a.put.exec(ctx, a.set.id, t.uri, a.pack(a.put, &t.now))
 		case t.write && t.before:
 			err = a.remove.exec(ctx, a.set.id, t.uri)
 		}
@@ -250,7 +249,7 @@ func (a *apply) store(ctx context.Context) error {
 			after = *c.record
 		}
 		after.Seq, after.EventTime = seq, time.UnixMicro(event)
-		err := a.record.exec(ctx, a.set.id, int64(seq), event, int64(c.change), a.touched[c.touched].uri, a.pack(&after))
+		err := a.record.exec(ctx, a.set.id, int64(seq), event, int64(c.change), a.touched[c.touched].uri, a.pack(a.record, &after))
 		if err != nil {
 			return err
 		}
@@ -258,8 +257,11 @@ func (a *apply) store(ctx context.Context) error {
 	return a.record.flush(ctx)
 }
 
-// pack returns the record packed, in memory that holds until the next chunk.
-func (a *apply) pack(r *catalog.Record) []byte {
+// pack returns the record packed, in memory that holds until b has run.
+func (a *apply) pack(b *bulk, r *catalog.Record) []byte {
+	if b.empty() {
+		a.packed = a.packed[:0]
+	}
 	start := len(a.packed)
 	a.packed = appendRecord(a.packed, r)
 	return a.packed[start:len(a.packed):len(a.packed)]

@@ -42,6 +42,9 @@ func (b *bulk) exec(ctx context.Context, values ...any) error {
 	return b.flush(ctx)
 }
 
+// empty reports whether no row waits for the statement.
+func (b *bulk) empty() bool { return len(b.args) == 0 }
+
 // flush runs the statement over the rows there are.
 func (b *bulk) flush(ctx context.Context) error {
 	return b.each(ctx, func(s *sql.Stmt, args []any) error {
