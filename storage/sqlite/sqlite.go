@@ -37,7 +37,7 @@ const (
 
 	// Caches in KiB. Pages not here are in the operating system's cache, which
 	// costs little; what is here counts for each connection.
-	writerCache = 16 << 10
+	writerCache = 8 << 10
 	readerCache = 2 << 10
 
 	// The log is copied into the database when it has this many pages. Pages
