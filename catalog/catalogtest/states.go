@@ -14,7 +14,7 @@ import (
 
 // testBatches applies more at once than an implementation may want to.
 func testBatches(t *testing.T, c catalog.Catalog) {
-	const n = 12_345
+	const n = 5_145
 	updates := make([]catalog.Update, 0, n)
 	for i := range n {
 		updates = append(updates, put(fmt.Sprintf("u%06d", i), "1"))

@@ -1,12 +1,20 @@
 package sqlite_test
 
 import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"lockstep/catalog"
 	"lockstep/catalog/catalogtest"
+	"lockstep/storage/internal/sqldb"
 	"lockstep/storage/sqlite"
 )
 
@@ -36,4 +44,127 @@ func open(t testing.TB, o sqlite.Options, path string) *sqlite.DB {
 		}
 	})
 	return db
+}
+
+func TestCatalogReopen(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "a?b%41#c é\xff.db")
+	var db *sqlite.DB
+	catalogtest.RunReopen(t, func() catalog.Catalog {
+		var err error
+		if db, err = sqlite.Open(path); err != nil {
+			t.Fatal(err)
+		}
+		return db.Catalog()
+	}, func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if left, err := filepath.Glob(filepath.Join(filepath.Dir(path), "*")); err != nil || !slices.Equal(left, []string{path}) {
+		t.Errorf("files after Close: %q, %v", left, err)
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
+	write := func(content string) string {
+		path := filepath.Join(t.TempDir(), "catalog.db")
+		if err := os.WriteFile(path, []byte(content), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	newer := filepath.Join(t.TempDir(), "catalog.db")
+	if err := open(t, sqlite.Options{}, newer).Close(); err != nil {
+		t.Fatal(err)
+	}
+	tamper(t, newer, `UPDATE schema_version SET version = 99 WHERE name = 'catalog'`)
+	for name, tt := range map[string]struct{ path, want string }{
+		"newer":     {newer, "catalog schema has version 99, this program knows versions up to 1"},
+		"no folder": {filepath.Join(t.TempDir(), "none", "catalog.db"), "unable to open database file"},
+		"folder":    {t.TempDir(), "unable to open database file"},
+		"other":     {write(strings.Repeat("This is a text. ", 100)), "not a database"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := sqlite.Open(tt.path)
+			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), tt.path) {
+				t.Errorf("Open = %v, want %q and the path", err, tt.want)
+			}
+			if errors.Is(err, sqldb.ErrNewer) != (name == "newer") {
+				t.Errorf("Open = %v", err)
+			}
+		})
+	}
+}
+
+func TestDamagedRecord(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "catalog.db")
+	c := open(t, sqlite.Options{}, path).Catalog()
+	const set = "set"
+	for _, uri := range []string{"a", "b", "c"} {
+		if _, err := c.Apply(t.Context(), set, []catalog.Update{{Record: catalog.Record{URI: uri}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tamper(t, path, `UPDATE catalog_resource SET record = x'01ff' WHERE uri = 'b'`)
+	var got []string
+	for r, err := range c.Resources(t.Context(), set, catalog.Range{}) {
+		if err != nil {
+			got = append(got, err.Error())
+		} else {
+			got = append(got, r.URI)
+		}
+	}
+	want := []string{"a", `read resources of set: resource "b": damaged record`}
+	if !slices.Equal(got, want) {
+		t.Errorf("Resources = %q, want %q", got, want)
+	}
+	if _, err := c.Apply(t.Context(), set, []catalog.Update{{Record: catalog.Record{URI: "b"}}}); err == nil || !strings.Contains(err.Error(), "damaged") {
+		t.Errorf("Apply = %v, want that the record is damaged", err)
+	}
+}
+
+// TestOpenAtOnce opens a new database from several handles: each is a process
+// to the others.
+func TestOpenAtOnce(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "catalog.db")
+	const n = 4
+	var g sync.WaitGroup
+	for i := range n {
+		g.Go(func() {
+			db, err := sqlite.Open(path)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer db.Close()
+			for j := range 5 {
+				u := catalog.Update{Record: catalog.Record{URI: fmt.Sprint(i, j)}}
+				if _, err := db.Catalog().Apply(t.Context(), "set", []catalog.Update{u}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	g.Wait()
+	s, err := open(t, sqlite.Options{}, path).Catalog().Status(t.Context(), "set")
+	if err != nil || s.Resources != 5*n || s.Last != 5*n {
+		t.Errorf("Status = %+v, %v, want %d resources", s, err, 5*n)
+	}
+}
+
+// tamper runs a statement behind the back of the store.
+func tamper(t testing.TB, path, statement string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(statement); err != nil {
+		t.Fatal(err)
+	}
 }

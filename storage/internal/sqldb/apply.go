@@ -15,7 +15,7 @@ import (
 
 // applyChunk is how many updates of an Apply are worked on at once. It bounds
 // memory; the transaction spans them all.
-const applyChunk = 10_000
+const applyChunk = 4_000
 
 // Apply implements [catalog.Catalog].
 func (c *Catalog) Apply(ctx context.Context, set string, updates []catalog.Update) (catalog.Applied, error) {
