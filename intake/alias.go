@@ -54,6 +54,26 @@ func (d *Dir) touchedAliases() []string {
 	return touched
 }
 
+// maxAgain bounds the files remembered for a further look.
+const maxAgain = 1000
+
+// addAgain remembers a file that changed under a scan's eyes.
+func (d *Dir) addAgain(rel string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.again) < maxAgain {
+		d.again = append(d.again, rel)
+	}
+}
+
+func (d *Dir) takeAgain() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	again := d.again
+	d.again = nil
+	return again
+}
+
 // elements splits a relative path.
 func elements(rel string) []string { return strings.Split(rel, "/") }
 

@@ -2,6 +2,7 @@ package intake
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -66,6 +67,9 @@ func (s *scan) settle(batch []catalog.Update, b *block) ([]catalog.Update, error
 			}
 		case readFailed:
 			s.unreadable(j.rel, j.err)
+			if errors.Is(j.err, ErrChanging) {
+				s.d.addAgain(j.rel)
+			}
 		}
 	}
 	b.free()

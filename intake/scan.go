@@ -146,6 +146,9 @@ func (s *scan) absent(uri string) bool {
 	if err != nil {
 		return vanished(err)
 	}
+	if st.kind == kindFile {
+		s.d.addAgain(rel)
+	}
 	return st.kind != kindFile
 }
 

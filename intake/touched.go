@@ -1,0 +1,158 @@
+package intake
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// maxTouched is how many paths are scanned one by one; when more are touched a
+// full scan costs less.
+const maxTouched = 512
+
+// againAfter is the pause before a file is looked at again that a scan could
+// not settle and no event tells of.
+const againAfter = time.Second
+
+// touched collects what events tell until it is time to scan. The zero value
+// but for wake is empty. Safe for concurrent use.
+type touched struct {
+	wake chan struct{} // has an element when there is something new; capacity 1
+
+	mu      sync.Mutex // guards what follows
+	paths   map[string]touch
+	all     bool  // everything is to be scanned
+	allSpan touch // when that came up and was last confirmed
+	isLost  bool  // events are missing: watches cannot be relied on
+	renamed []string
+}
+
+// touch is when something first and last happened to a path.
+type touch struct{ first, last time.Time }
+
+func (t touch) due() time.Time {
+	at := t.last.Add(quiet)
+	if most := t.first.Add(patience); most.Before(at) {
+		return most
+	}
+	return at
+}
+
+// path notes that something happened at rel.
+func (t *touched) path(rel string) { t.note(rel, time.Now()) }
+
+// later notes that rel is to be looked at once more, in a while.
+func (t *touched) later(rel string) { t.note(rel, time.Now().Add(againAfter)) }
+
+func (t *touched) note(rel string, at time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.all {
+		t.allSpan.last = at
+		return
+	}
+	p, known := t.paths[rel]
+	switch {
+	case known:
+		t.paths[rel] = touch{p.first, at} // not sooner than before: nobody need wake
+		return
+	case len(t.paths) == maxTouched:
+		t.paths = nil
+		t.all, t.allSpan = true, touch{at, at}
+	case t.paths == nil:
+		t.paths = map[string]touch{rel: {at, at}}
+	default:
+		t.paths[rel] = touch{at, at}
+	}
+	t.signal()
+}
+
+// rename notes that what was at rel is elsewhere, and its watches with it.
+func (t *touched) rename(rel string) {
+	t.mu.Lock()
+	t.renamed = append(t.renamed, rel)
+	most := len(t.renamed) > maxTouched
+	t.mu.Unlock()
+	if most {
+		t.lost()
+	}
+	t.path(rel)
+}
+
+// everything asks for a full scan now.
+func (t *touched) everything() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.all, t.allSpan = true, touch{}
+	t.signal()
+}
+
+// lost asks for a full scan with new watches, when the storm is over.
+func (t *touched) lost() {
+	now := time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.all {
+		t.all, t.allSpan.first = true, now
+	}
+	t.isLost, t.allSpan.last = true, now
+	t.signal()
+}
+
+func (t *touched) signal() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// due takes the paths whose time has come, or says that everything's has.
+func (t *touched) due(now time.Time) (paths []string, all bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.all {
+		if t.allSpan.due().After(now) {
+			return nil, false
+		}
+		t.all, t.paths = false, nil
+		return nil, true
+	}
+	for _, rel := range slices.Sorted(maps.Keys(t.paths)) {
+		if !t.paths[rel].due().After(now) {
+			paths = append(paths, rel)
+			delete(t.paths, rel)
+		}
+	}
+	return paths, false
+}
+
+// next returns how long until something is due, at most an hour.
+func (t *touched) next(now time.Time) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.all {
+		return t.allSpan.due().Sub(now)
+	}
+	d := time.Hour
+	for _, p := range t.paths {
+		d = min(d, p.due().Sub(now))
+	}
+	return d
+}
+
+func (t *touched) takeLost() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	lost := t.isLost
+	t.isLost = false
+	return lost
+}
+
+func (t *touched) takeRenamed() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.renamed
+	t.renamed = nil
+	return r
+}
