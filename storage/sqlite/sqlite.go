@@ -44,7 +44,7 @@ const (
 	// written again and again are copied once; a longer log is slower to read.
 	// After a large transaction it is cut back to this size.
 	walPages = 4000
-	pageSize = 4096
+	pageSize = 4096 // SQLite's default
 
 	// busyTimeout is how long we wait for another process that writes.
 	busyTimeout = 10 * time.Second
@@ -85,7 +85,6 @@ func pool(abs string, cache int, more string) (*sql.DB, error) {
 	file := url.URL{Scheme: "file", Path: filepath.ToSlash(abs)}
 	file.RawQuery = strings.Join([]string{
 		fmt.Sprintf("_pragma=busy_timeout(%d)", busyTimeout.Milliseconds()),
-		fmt.Sprintf("_pragma=page_size(%d)", pageSize),
 		"_pragma=journal_mode(WAL)",
 		"_pragma=synchronous(FULL)",
 		fmt.Sprintf("_pragma=wal_autocheckpoint(%d)", walPages),

@@ -84,10 +84,10 @@ type change struct {
 func (c *Catalog) newApply(tx *sql.Tx, s *setRow, n int) *apply {
 	return &apply{
 		set: s, tx: tx, now: c.db.clock(), rest: n,
-		find: c.db.bulk(tx, `SELECT uri, record FROM catalog_resource WHERE (set_id, uri) IN (VALUES`, 2, `)`),
+		find: c.db.bulkIn(tx, fmt.Sprintf(`SELECT uri, record FROM catalog_resource WHERE set_id = %d AND uri IN`, s.id)),
 		put: c.db.bulk(tx, `INSERT INTO catalog_resource (set_id, uri, record) VALUES`, 3,
 			` ON CONFLICT (set_id, uri) DO UPDATE SET record = excluded.record`),
-		remove: c.db.bulk(tx, `DELETE FROM catalog_resource WHERE (set_id, uri) IN (VALUES`, 2, `)`),
+		remove: c.db.bulkIn(tx, fmt.Sprintf(`DELETE FROM catalog_resource WHERE set_id = %d AND uri IN`, s.id)),
 		record: c.db.bulk(tx, `INSERT INTO catalog_change (set_id, seq, event, change, uri, record) VALUES`, 6, ``),
 	}
 }
@@ -160,7 +160,7 @@ func (a *apply) lookUp(ctx context.Context) error {
 			a.last = a.touched[len(a.touched)-1].uri
 			break
 		}
-		if err := a.find.query(ctx, row, a.set.id, a.touched[i].uri); err != nil {
+		if err := a.find.query(ctx, row, a.touched[i].uri); err != nil {
 			return err
 		}
 	}
@@ -221,7 +221,7 @@ func (a *apply) store(ctx context.Context) error {
 		case t.write && t.is:
 			err = a.put.exec(ctx, a.set.id, t.uri, a.pack(a.put, &t.now))
 		case t.write && t.before:
-			err = a.remove.exec(ctx, a.set.id, t.uri)
+			err = a.remove.exec(ctx, t.uri)
 		}
 		if err != nil {
 			return err

@@ -10,15 +10,16 @@ import (
 // A bulk runs one statement over many rows of values: as few times as
 // possible, since running it costs as much as a dozen rows.
 //
-//	INSERT INTO t (a, b) VALUES $1, …           head, then rows of cols values, then tail
-//	DELETE FROM t WHERE (a, b) IN (VALUES …)
+//	INSERT INTO t (a, b) VALUES ($1, $2), ($3, $4), …
+//	DELETE FROM t WHERE a IN ($1, $2, …)
 //
 // It belongs to one transaction and is used by one goroutine.
 type bulk struct {
 	tx         *sql.Tx
 	dialect    Dialect
-	head, tail string
-	cols       int
+	head, tail string // before and after the rows
+	cols       int    // of a row
+	between    string // two rows
 	args       []any
 	stmts      [len(bulkRows)]*sql.Stmt
 }
@@ -27,8 +28,15 @@ type bulk struct {
 // gain nothing.
 var bulkRows = [...]int{50, 10, 1}
 
+// bulk returns a statement that takes rows of cols values.
 func (db *DB) bulk(tx *sql.Tx, head string, cols int, tail string) *bulk {
-	return &bulk{tx: tx, dialect: db.dialect, head: head, tail: tail, cols: cols}
+	return &bulk{tx: tx, dialect: db.dialect, head: head, tail: tail, cols: cols, between: "), ("}
+}
+
+// bulkIn returns a statement that ends in a list of values. What else it is
+// about stands in head: to PostgreSQL, values in a row have no type of their own.
+func (db *DB) bulkIn(tx *sql.Tx, head string) *bulk {
+	return &bulk{tx: tx, dialect: db.dialect, head: head, cols: 1, between: ", "}
 }
 
 // exec adds a row of values and runs the statement when enough have come
@@ -111,7 +119,7 @@ func (b *bulk) text(n int) string {
 		case i == 0:
 			t.WriteString(" (")
 		case i%b.cols == 0:
-			t.WriteString("), (")
+			t.WriteString(b.between)
 		default:
 			t.WriteString(", ")
 		}

@@ -74,12 +74,14 @@ func (c *Catalog) lock(ctx context.Context, tx *sql.Tx, set string) (*setRow, er
 	if !errors.Is(err, sql.ErrNoRows) {
 		return s, err
 	}
-	const insert = `INSERT INTO catalog_set (id, name, resources, last_seq, last_event, floor, kept_seq)
-		SELECT COALESCE(MAX(id), 0) + 1, $1, 0, 0, $2, $2, 0 FROM catalog_set`
-	if _, err := tx.ExecContext(ctx, insert, set, time.Time{}.UnixMicro()); err != nil {
+	if err := tx.QueryRowContext(ctx, `SELECT COALESCE(MAX(id), 0) + 1 FROM catalog_set`).Scan(&s.id); err != nil {
 		return nil, err
 	}
-	return s, s.scan(tx.QueryRowContext(ctx, selectSet, set))
+	s.floor = time.Time{}.UnixMicro()
+	const insert = `INSERT INTO catalog_set (id, name, resources, last_seq, last_event, floor, kept_seq)
+		VALUES ($1, $2, 0, 0, 0, $3, 0)`
+	_, err = tx.ExecContext(ctx, insert, s.id, set, s.floor)
+	return s, err
 }
 
 // save writes back what may change of the row.
@@ -207,8 +209,9 @@ func (c *Catalog) Forget(ctx context.Context, set string, m catalog.Mark) error 
 		if !s.keptAt.Valid || m.Seq > s.lastSeq || at > s.floor {
 			return catalog.ErrMark
 		}
+		// The last change to forget is not after the Mark, the first to stay is.
 		const between = `SELECT COUNT(*) FROM catalog_change
-			WHERE set_id = $1 AND (seq = $2 AND event > $4 OR seq = $3 AND event <= $4)`
+			WHERE set_id = $1 AND seq IN ($2, $3) AND (seq = $2) = (event > $4)`
 		var wrong int
 		if err := tx.QueryRowContext(ctx, between, s.id, int64(m.Seq), int64(m.Seq)+1, at).Scan(&wrong); err != nil {
 			return err

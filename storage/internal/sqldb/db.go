@@ -75,6 +75,9 @@ func (db *DB) update(ctx context.Context, f func(tx *sql.Tx) error) error {
 	}
 	if err := f(tx); err != nil {
 		_ = tx.Rollback() // err says more
+		if ctx.Err() != nil {
+			return ctx.Err() // err is how it showed
+		}
 		return err
 	}
 	if err := tx.Commit(); err != nil {
