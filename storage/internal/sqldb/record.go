@@ -20,8 +20,8 @@ import (
 //	           each uvarint n, n bytes
 //	hashes     for each to the end: byte algorithm, uvarint n, n bytes
 //
-// SQL never looks into it, and reading a row costs by the column: as columns
-// of their own the fields would make a reading of the set three times as slow.
+// SQL never looks into it, and reading a row costs by the column: with a column
+// for each field a reading of the set takes twice as long.
 const recordFormat = 1
 
 var errRecord = errors.New("damaged record")
