@@ -47,6 +47,10 @@ const (
 	// MaxHeader caps the header of an answer, which is held in memory.
 	MaxHeader = 256 << 10
 
+	// leastConns is how many connections a host may have however few the Jobs:
+	// one for every document held open at a time, and one beside them.
+	leastConns = 8
+
 	idleConnTimeout = 60 * time.Second
 	dialTimeout     = 20 * time.Second // for one address; a dead one must not eat the whole Timeout
 	readBuffer      = 16 << 10         // a small resource and its header in one read
@@ -124,7 +128,7 @@ func New(o Options) (*Client, error) {
 		// The default keeps two: thousands of connections for one sync.
 		MaxIdleConns:           4 * o.Jobs,
 		MaxIdleConnsPerHost:    o.Jobs,
-		MaxConnsPerHost:        max(o.Jobs, DefaultJobs), // above Jobs, for documents held open; see slots
+		MaxConnsPerHost:        max(o.Jobs, leastConns),
 		IdleConnTimeout:        idleConnTimeout,
 		MaxResponseHeaderBytes: MaxHeader,
 		ReadBufferSize:         readBuffer,

@@ -252,6 +252,7 @@ func (a *answer) accept(r *Request) error {
 		if !r.conditional() {
 			return unwanted("but the request was not conditional")
 		}
+		a.err = io.EOF // it has no body
 		return a.Close()
 	default:
 		if a.Status >= 100 && a.Status <= 299 {

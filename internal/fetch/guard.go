@@ -133,22 +133,30 @@ func (g *guard) dial(ctx context.Context, network, address string) (net.Conn, er
 	if err != nil {
 		return nil, err
 	}
-	limit := g.allow
-	if g.proxied {
-		limit = loopback // the user's own choice of proxy
-	}
-	if limit < loopback {
-		is, err := g.homeClass(ctx)
-		if err != nil && strings.EqualFold(host, g.home) {
-			return nil, err
-		}
-		limit = max(limit, is)
+	limit, err := g.limit(ctx, host)
+	if err != nil {
+		return nil, err
 	}
 	d := g.dialer
 	d.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
 		return check(host, address, limit)
 	}
 	return d.DialContext(ctx, network, address)
+}
+
+// limit returns the farthest class host may be dialled at.
+func (g *guard) limit(ctx context.Context, host string) (class, error) {
+	if g.proxied {
+		return loopback, nil // the user's own choice of proxy
+	}
+	if g.allow == loopback {
+		return loopback, nil
+	}
+	is, err := g.homeClass(ctx)
+	if err != nil && strings.EqualFold(host, g.home) {
+		return public, err
+	}
+	return is, nil
 }
 
 // check refuses address unless its class is at most limit.
@@ -172,7 +180,7 @@ func (g *guard) checkLiteral(ctx context.Context, host string) error {
 	}
 	limit := g.allow
 	if is, err := g.homeClass(ctx); err == nil {
-		limit = max(limit, is)
+		limit = max(limit, is) // else Home is a name only the proxy knows
 	}
 	if c, name := classify(a); c > limit {
 		return &AddressError{Host: host, Addr: a.Unmap(), Class: name}

@@ -1,0 +1,173 @@
+package fetch_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"lockstep/internal/fetch"
+)
+
+func zip(t testing.TB, s string) string {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := io.WriteString(z, s); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// Answers that do not fit the request, or end in another way than they said.
+func TestMisbehaviour(t *testing.T) {
+	t.Parallel()
+	type answer struct {
+		status       int
+		header, body string
+	}
+	gzipped := zip(t, strings.Repeat("lockstep ", 1000))
+	zipped := "Content-Encoding: gzip\r\n"
+	tests := []struct {
+		name    string
+		request fetch.Request
+		answer  answer
+		raw     string // instead of answer
+		want    string // the body; or, with a leading "!", what is in the error
+	}{
+		{name: "204", answer: answer{204, "", ""}, want: "!get http://source.example/a: status 204 No Content, but content was expected"},
+		{name: "205", answer: answer{205, "", ""}, want: "!status 205 Reset Content, but content was expected"},
+		{name: "202", answer: answer{202, "", "later"}, want: "!status 202 Accepted, but content was expected"},
+		{name: "206 unasked", answer: answer{206, "Content-Range: bytes 0-1/9\r\n", "ab"}, want: "!status 206 Partial Content, but no range was asked for"},
+		{name: "304 unasked", answer: answer{304, "", ""}, want: "!status 304 Not Modified, but the request was not conditional"},
+		{name: "304", request: fetch.Request{IfNoneMatch: `"1"`}, answer: answer{304, "", ""}, want: ""},
+		{name: "206", request: fetch.Request{RangeFrom: 5}, answer: answer{206, "Content-Range: bytes 5-9/10\r\n", "56789"}, want: "56789"},
+		{name: "200 to a range", request: fetch.Request{RangeFrom: 5}, answer: answer{200, "", "0123456789"}, want: "0123456789"},
+		{name: "another range", request: fetch.Request{RangeFrom: 5}, answer: answer{206, "Content-Range: bytes 0-4/10\r\n", "01234"}, want: "!another range"},
+		{name: "no range", request: fetch.Request{RangeFrom: 5}, answer: answer{206, "", "01234"}, want: "!not a byte range"},
+		{name: "range of another length", request: fetch.Request{RangeFrom: 5}, answer: answer{206, "Content-Range: bytes 5-9/10\r\n", "01"}, want: "!body of 2 bytes"},
+		{name: "range cut short", request: fetch.Request{RangeFrom: 5}, raw: "HTTP/1.1 206 x\r\nContent-Range: bytes 5-9/10\r\n\r\n56", want: "!body ended early after 2 of 5 bytes"},
+		{name: "416", request: fetch.Request{RangeFrom: 5}, answer: answer{416, "Content-Range: bytes */3\r\n", ""}, want: "!status 416"},
+		{name: "cut short", raw: "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc", want: "!get http://source.example/a: body ended early after 3 of 10 bytes"},
+		{name: "chunks cut short", raw: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", want: "!body ended early after 3 bytes"},
+		{name: "bad chunk", raw: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzz\r\n", want: "!after 3 bytes"},
+		{name: "more than announced", raw: "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcdef", want: "abc"},
+		{name: "two lengths", raw: "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd", want: "!Content-Length"},
+		{name: "early hints", raw: "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc", want: "abc"},
+		{name: "hints for ever", raw: strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n", 20000), want: "!get http"},
+		{name: "101", raw: "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n", want: "!status 101 Switching Protocols, but content was expected"},
+		{name: "too large, announced", request: fetch.Request{MaxBytes: 3}, answer: answer{200, "", "abcd"}, want: "!body of 4 bytes: larger than the limit of 3"},
+		{name: "too large", request: fetch.Request{MaxBytes: 3}, raw: "HTTP/1.1 200 OK\r\n\r\nabcd", want: "!larger than the limit of 3 after 4 bytes"},
+		{name: "as large as may be", request: fetch.Request{MaxBytes: 3}, raw: "HTTP/1.1 200 OK\r\n\r\nabc", want: "abc"},
+		{name: "gzip", request: fetch.Request{AcceptGzip: true, MaxBytes: 9000}, answer: answer{200, zipped, gzipped}, want: strings.Repeat("lockstep ", 1000)},
+		{name: "gzip in two members", request: fetch.Request{AcceptGzip: true}, answer: answer{200, zipped, zip(t, "ab") + zip(t, "cd")}, want: "abcd"},
+		{name: "gzip not unpacked", answer: answer{200, zipped, gzipped}, want: gzipped},
+		{name: "identity where gzip was allowed", request: fetch.Request{AcceptGzip: true}, answer: answer{200, "", "plain"}, want: "plain"},
+		{name: "gzip bomb", request: fetch.Request{AcceptGzip: true, MaxBytes: 8999}, answer: answer{200, zipped, gzipped}, want: "!larger than the limit of 8999"},
+		{name: "gzip cut", request: fetch.Request{AcceptGzip: true}, answer: answer{200, zipped, gzipped[:20]}, want: "!body ended early after 20 of 20 bytes"},
+		{name: "gzip that is none", request: fetch.Request{AcceptGzip: true, Once: true}, answer: answer{200, zipped, strings.Repeat("x", 99)}, want: "!gzip: invalid header"},
+		{name: "gzip with more behind it", request: fetch.Request{AcceptGzip: true}, answer: answer{200, zipped, gzipped + strings.Repeat("x", 99)}, want: "!gzip: invalid header"},
+		{name: "another coding", request: fetch.Request{AcceptGzip: true}, answer: answer{200, "Content-Encoding: br\r\n", "x"}, want: "!content coding not asked for: br"},
+		{name: "control characters", raw: "HTTP/1.1 200 \x1b[31m\r\n\x1b]0;x\x07\r\n\r\n", request: fetch.Request{Once: true}, want: "!malformed"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := wired(t, fetch.Options{}, func(w *wire, r *http.Request, _ int) {
+					if tt.raw != "" {
+						w.say("%s", tt.raw)
+						return
+					}
+					w.answer(tt.answer.status, tt.answer.header, tt.answer.body)
+				})
+				tt.request.URI = "/a"
+				got, err := get(t.Context(), c, tt.request)
+				if want, fails := strings.CutPrefix(tt.want, "!"); fails {
+					if err == nil || !strings.Contains(err.Error(), want) {
+						t.Fatalf("Get = %.20q, %v, want %s", got, err, want)
+					}
+					if strings.ContainsAny(err.Error(), "\x1b\x07\r\n") {
+						t.Errorf("Get: %q has control characters", err)
+					}
+				} else if err != nil || got != want {
+					t.Errorf("Get = %.20q, %v, want %.20q", got, err, want)
+				}
+			})
+		})
+	}
+}
+
+func TestPauses(t *testing.T) {
+	t.Parallel()
+	const long = "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n"
+	tests := []struct {
+		name string
+		on   func(w *wire)
+		want error
+		took time.Duration // at most
+	}{
+		{"stalls", func(w *wire) { w.say("%sabc", long); w.request() }, fetch.ErrTimeout, time.Minute},
+		{"drips", func(w *wire) { w.say(long); w.drip(strings.Repeat("x", 1000), 20*time.Second) }, fetch.ErrTooSlow, fetch.FloorAfter + 20*time.Second},
+		{"slows down", func(w *wire) {
+			w.say("%s", long+strings.Repeat("x", 5000))
+			w.drip(strings.Repeat("x", 1000), 20*time.Second)
+		}, fetch.ErrTooSlow, fetch.FloorAfter + fetch.FloorWindow + 40*time.Second},
+		{"moves", func(w *wire) {
+			w.say(long)
+			for range 1000 {
+				time.Sleep(10 * time.Second)
+				w.say("%s", strings.Repeat("x", 1000))
+			}
+		}, nil, 3 * time.Hour},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := wired(t, fetch.Options{}, func(w *wire, _ *http.Request, _ int) { tt.on(w) })
+				start := time.Now()
+				got, err := get(t.Context(), c, fetch.Request{URI: "/a"})
+				if took := time.Since(start); !errors.Is(err, tt.want) || took > tt.took || err == nil && len(got) != 1e6 {
+					t.Errorf("Get = %d bytes, %v after %s; want %v within %s", len(got), err, took, tt.want, tt.took)
+				}
+			})
+		})
+	}
+}
+
+// A caller that takes its time is no reason to give up.
+func TestSlowReader(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := wired(t, fetch.Options{}, func(w *wire, _ *http.Request, _ int) {
+			w.answer(200, "", strings.Repeat("x", 100<<10))
+		})
+		resp, err := c.Get(t.Context(), fetch.Request{URI: source + "/a"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		buf, total := make([]byte, 100), 0
+		for err == nil {
+			var n int
+			n, err = resp.Body.Read(buf)
+			total += n
+			time.Sleep(20 * time.Second)
+		}
+		if err != io.EOF || total != 100<<10 {
+			t.Errorf("read %d bytes, %v", total, err)
+		}
+		if _, err := resp.Body.Read(buf); err != io.EOF {
+			t.Errorf("Read at the end = %v, want io.EOF again", err)
+		}
+	})
+}

@@ -1,0 +1,40 @@
+package fetch
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"net/url"
+)
+
+// What tests rule: the network below the guard, and the resolver.
+
+func (c *Client) SetDial(dial func(ctx context.Context, network, address string) (net.Conn, error)) {
+	c.transport.DialContext = dial
+}
+
+func (c *Client) SetLookup(lookup func(host string) []netip.Addr) {
+	c.guard.lookup = func(_ context.Context, _, host string) ([]netip.Addr, error) { return lookup(host), nil }
+}
+
+func (c *Client) CheckAddress(ctx context.Context, host, address string) error {
+	limit, err := c.guard.limit(ctx, host)
+	if err != nil {
+		return err
+	}
+	return check(host, address, limit)
+}
+
+func Trusts(home, uri string) bool {
+	h, _ := url.Parse(home)
+	u, _ := url.Parse(uri)
+	return originOf(h).trusts(originOf(u))
+}
+
+var (
+	NetrcEntry        = netrcEntry
+	RetryAfter        = retryAfter
+	ParseContentRange = parseContentRange
+	ParseURI          = parse
+	Backoff           = backoff
+)
