@@ -136,14 +136,13 @@ type walker struct {
 	made []string // directories that were not there, parents first
 }
 
-const (
-	// walkerFolders bounds the open files of one batch.
-	walkerFolders = 256
+// walkerFolders bounds the open files of one batch.
+const walkerFolders = 256
 
-	// walkerDepth is how deep directories are remembered on the way; a name of
-	// thousands of segments must not take as many open files.
-	walkerDepth = 16
-)
+// remembered reports whether directories this deep are remembered on the way.
+// A name of thousands of segments must not take as many open files, nor a walk
+// from the root for each of its directories.
+func remembered(depth int) bool { return depth < 16 || depth%64 == 0 }
 
 func newWalker(top *folder) *walker {
 	return &walker{top: top, open: make(map[string]*folder)}
@@ -158,7 +157,7 @@ func (w *walker) folder(dir string, create bool) (*folder, error) {
 	if f := w.open[dir]; f != nil {
 		return f, nil
 	}
-	if len(w.open) >= walkerFolders-walkerDepth {
+	if len(w.open) >= walkerFolders {
 		w.forget()
 	}
 	at, f := w.nearest(dir)
@@ -180,7 +179,7 @@ func (w *walker) folder(dir string, create bool) (*folder, error) {
 			return nil, err
 		}
 		f, at = next, end
-		if depth < walkerDepth || end == len(dir) {
+		if end == len(dir) || remembered(depth) && len(w.open) < walkerFolders-1 {
 			w.open[dir[:end]] = f
 		}
 	}
@@ -189,15 +188,16 @@ func (w *walker) folder(dir string, create bool) (*folder, error) {
 
 // nearest returns the longest remembered beginning of dir and its folder.
 func (w *walker) nearest(dir string) (int, *folder) {
-	for at := len(dir); ; {
-		at = strings.LastIndexByte(dir[:at], '/')
-		if at < 0 {
-			return 0, w.top
+	depth := strings.Count(dir, "/")
+	for at := strings.LastIndexByte(dir, '/'); at > 0; at = strings.LastIndexByte(dir[:at], '/') {
+		if depth--; !remembered(depth) {
+			continue
 		}
 		if f := w.open[dir[:at]]; f != nil {
 			return at, f
 		}
 	}
+	return 0, w.top
 }
 
 // step opens the directory name in f; its whole name is dir.

@@ -13,9 +13,12 @@ import (
 // An item is one name in a directory. A directory's ends in a slash: in the
 // byte order of whole names "a-b" stands before what lies in "a", and "a0"
 // behind it.
-type item struct{ name string }
+type item struct {
+	name string
+	kind fs.FileMode
+}
 
-// list returns the names in a folder that can be, or lead to, blobs.
+// list returns the names in a folder, in the order of the names they lead to.
 func (f *folder) list() ([]item, error) {
 	// Not handle: reading moves a position, and two may read at once.
 	self, err := f.root.Open(".")
@@ -27,12 +30,11 @@ func (f *folder) list() ([]item, error) {
 	for {
 		entries, err := self.ReadDir(listChunk)
 		for _, e := range entries {
-			switch {
-			case e.IsDir():
-				items = append(items, item{e.Name() + "/"})
-			case e.Type().IsRegular():
-				items = append(items, item{e.Name()})
+			it := item{name: e.Name(), kind: e.Type()}
+			if e.IsDir() {
+				it.name += "/"
 			}
+			items = append(items, it)
 		}
 		if len(entries) == 0 {
 			if err == io.EOF {
@@ -95,7 +97,7 @@ func (l *lister) folder(f *folder, dir string) bool {
 			if !l.below(f, sub, name) {
 				return false
 			}
-		case !isDir && strings.HasPrefix(name, l.prefix):
+		case it.kind.IsRegular() && strings.HasPrefix(name, l.prefix):
 			if !l.file(f, it.name, name) {
 				return false
 			}

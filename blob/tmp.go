@@ -203,7 +203,9 @@ func (d *Dir) Sweep(ctx context.Context, keep iter.Seq[string]) (int, error) {
 	}
 	drop := make(map[string]struct{}, len(left))
 	for _, e := range left {
-		drop[e.name] = struct{}{}
+		if !e.kind.IsDir() {
+			drop[e.name] = struct{}{}
+		}
 	}
 	for name := range keep {
 		if len(drop) == 0 {
