@@ -1,5 +1,11 @@
 package resourcesync
 
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
 // A Capability says what a document offers (RS-GEN-04).
 // The zero value is that of a plain Sitemap, which says nothing of itself.
 type Capability string
@@ -16,6 +22,39 @@ const (
 	ChangeDumpManifest   Capability = "changedump-manifest"
 )
 
+// The capabilities of Archives and of Change Notification.
+const (
+	ResourceListArchive Capability = "resourcelist-archive"
+	ResourceDumpArchive Capability = "resourcedump-archive"
+	ChangeListArchive   Capability = "changelist-archive"
+	ChangeDumpArchive   Capability = "changedump-archive"
+	ChangeNotification  Capability = "change-notification"
+)
+
+// ErrUnknownCapability reports a capability this package does not know: an
+// extension (RS-GEN-06) or a mistake.
+var ErrUnknownCapability = errors.New("unknown capability")
+
+// ParseCapability returns the Capability spelt s, exactly as the standard
+// spells it.
+func ParseCapability(s string) (Capability, error) {
+	c := Capability(s)
+	if documentKind(c, false) == kindUnknown {
+		return "", fmt.Errorf("%w %q", ErrUnknownCapability, clip(s))
+	}
+	return c, nil
+}
+
+// Changes reports whether documents of capability c tell what changed in an
+// interval; those of the others tell what is.
+func (c Capability) Changes() bool {
+	switch c {
+	case ChangeList, ChangeDump, ChangeDumpManifest, ChangeNotification:
+		return true
+	}
+	return false
+}
+
 // A Change says what happened to a resource (RS-EM-02).
 // The zero value means that no change is stated.
 type Change uint8
@@ -26,3 +65,39 @@ const (
 	Updated
 	Deleted
 )
+
+// ParseChange returns the Change spelt s in any case, also in the legacy
+// spellings "create", "update" and "delete" (RS-EM-02).
+func ParseChange(s string) (Change, error) {
+	switch strings.ToLower(s) {
+	case "created", "create":
+		return Created, nil
+	case "updated", "update":
+		return Updated, nil
+	case "deleted", "delete":
+		return Deleted, nil
+	}
+	return 0, fmt.Errorf("unknown change %q", clip(s))
+}
+
+// String returns the standard's word for c, or "" for none.
+func (c Change) String() string {
+	switch c {
+	case Created:
+		return "created"
+	case Updated:
+		return "updated"
+	case Deleted:
+		return "deleted"
+	}
+	return ""
+}
+
+// clip shortens what a stranger wrote to what fits into a message.
+func clip(s string) string {
+	const most = 60
+	if len(s) > most {
+		return s[:most] + "…"
+	}
+	return s
+}

@@ -1,9 +1,15 @@
 package resourcesync
 
-import "time"
+import (
+	"errors"
+	"fmt"
+	"time"
+)
 
 // A Datetime is an instant as a document states it: with the granularity it
 // was written in (RS-DT-02, RS-DT-04). The zero value means absent.
+//
+// Compare instants with [Datetime.Compare]: == also looks at the granularity.
 type Datetime struct {
 	sec         int64 // seconds since the year 1, so that zero means absent
 	nsec        int32
@@ -25,6 +31,9 @@ const (
 
 const secondsToUnix = 62135596800 // from the year 1 to 1970
 
+// ErrDatetime reports a text that is no datetime.
+var ErrDatetime = errors.New("invalid datetime")
+
 // NewDatetime returns the Datetime of t, which has the finest granularity.
 func NewDatetime(t time.Time) Datetime {
 	if t.IsZero() {
@@ -33,8 +42,33 @@ func NewDatetime(t time.Time) Datetime {
 	return Datetime{sec: t.Unix() + secondsToUnix, nsec: int32(t.Nanosecond())}
 }
 
+// ParseDatetime returns the Datetime written as s in one of the six forms of
+// the W3C Datetime profile (RS-DT-02). An instant of coarse granularity is the
+// first of its unit, in UTC.
+func ParseDatetime(s string) (Datetime, error) {
+	d, liberty, ok := parseDatetime(s)
+	if !ok || liberty != "" {
+		return Datetime{}, fmt.Errorf("%w %q", ErrDatetime, clip(s))
+	}
+	return d, nil
+}
+
+// ParseDatetimeLenient is like ParseDatetime, and also takes what is commonly
+// written instead (RS-DT-05). The liberty taken is told in words; it is empty
+// if there was no need of one.
+func ParseDatetimeLenient(s string) (d Datetime, liberty string, err error) {
+	d, liberty, ok := parseDatetime(s)
+	if !ok {
+		return Datetime{}, "", fmt.Errorf("%w %q", ErrDatetime, clip(s))
+	}
+	return d, liberty, nil
+}
+
 // IsZero reports whether d is absent.
 func (d Datetime) IsZero() bool { return d.sec == 0 && d.nsec == 0 }
+
+// Granularity returns the unit down to which d is stated.
+func (d Datetime) Granularity() Granularity { return d.granularity }
 
 // Time returns the first instant d denotes, in UTC.
 func (d Datetime) Time() time.Time {
@@ -47,10 +81,92 @@ func (d Datetime) Time() time.Time {
 // Compare orders instants; granularity is not looked at.
 func (d Datetime) Compare(o Datetime) int {
 	switch {
-	case d.sec != o.sec && d.sec < o.sec, d.sec == o.sec && d.nsec < o.nsec:
+	case d.sec < o.sec, d.sec == o.sec && d.nsec < o.nsec:
 		return -1
-	case d == o, d.sec == o.sec && d.nsec == o.nsec:
+	case d.sec == o.sec && d.nsec == o.nsec:
 		return 0
 	}
 	return 1
+}
+
+// String returns d as the Writer writes it, or "" if d is absent.
+func (d Datetime) String() string { return string(d.AppendTo(nil)) }
+
+// AppendTo appends d to b: in UTC, in full, with as many digits of a fraction
+// as it needs (RS-DT-01). An absent d appends nothing.
+func (d Datetime) AppendTo(b []byte) []byte {
+	if d.IsZero() {
+		return b
+	}
+	days, rest := d.sec/86400, d.sec%86400
+	if rest < 0 {
+		days, rest = days-1, rest+86400
+	}
+	y, m, day := civil(days)
+	h, min, s := rest/3600, rest/60%60, rest%60
+	b = append(b, digit(y/1000), digit(y/100), digit(y/10), digit(y), '-', digit(m/10), digit(m), '-',
+		digit(day/10), digit(day), 'T', digit(h/10), digit(h), ':', digit(min/10), digit(min), ':', digit(s/10), digit(s))
+	if d.nsec != 0 {
+		b = append(b, '.')
+		for n, unit := d.nsec, int32(100_000_000); n != 0; n, unit = n%unit, unit/10 {
+			b = append(b, '0'+byte(n/unit))
+		}
+	}
+	return append(b, 'Z')
+}
+
+// printable reports whether d has a year of four digits.
+func (d Datetime) printable() bool {
+	const yearZero, yearTenThousand = -366 * 86400, 315537897600
+	return d.sec >= yearZero && d.sec < yearTenThousand
+}
+
+func digit(n int64) byte { return '0' + byte(n%10) }
+
+// civil returns the date that lies days after the first of January of year 1,
+// in the Gregorian calendar.
+func civil(days int64) (y, m, d int64) {
+	days += 306 // from the first of March of year 0
+	era := days / 146097
+	if days < 0 {
+		era = (days - 146096) / 146097
+	}
+	doe := days - era*146097
+	yoe := (doe - doe/1460 + doe/36524 - doe/146096) / 365
+	doy := doe - (365*yoe + yoe/4 - yoe/100)
+	mp := (5*doy + 2) / 153
+	y, m, d = yoe+era*400, mp+3, doy-(153*mp+2)/5+1
+	if m > 12 {
+		y, m = y+1, m-12
+	}
+	return y, m, d
+}
+
+// daysBefore returns the number of days from the first of January of year 1 to
+// the date given.
+func daysBefore(y, m, d int64) int64 {
+	if m <= 2 {
+		y, m = y-1, m+12
+	}
+	era := y / 400
+	if y < 0 {
+		era = (y - 399) / 400
+	}
+	yoe := y - era*400
+	doy := (153*(m-3)+2)/5 + d - 1
+	return era*146097 + yoe*365 + yoe/4 - yoe/100 + doy - 306
+}
+
+// daysIn returns the number of days of a month.
+func daysIn(y, m int64) int64 {
+	switch m {
+	case 2:
+		if y%4 == 0 && (y%100 != 0 || y%400 == 0) {
+			return 29
+		}
+		return 28
+	case 4, 6, 9, 11:
+		return 30
+	}
+	return 31
 }

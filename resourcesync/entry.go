@@ -9,6 +9,9 @@ type Entry struct {
 	Links      []Link   // the entry's rs:ln, in document order
 }
 
+// Link returns the target of the entry's first link with relation rel, or "".
+func (e *Entry) Link(rel string) string { return linkTo(e.Links, rel) }
+
 // EventTime returns when the change happened: the entry's datetime, else its
 // lastmod (RS-EM-07). Whether lastmod may stand in is the caller's to know: it
 // may only where no entry of the document has a datetime.
@@ -35,4 +38,5 @@ type Metadata struct {
 	Type       string     // media type
 	Encoding   string     // content coding, as in the header of that name
 	Path       string     // place in a package; manifests only
+	ETag       string     // of pre-beta documents: may serve as a validator (RS-VER-13); never written
 }

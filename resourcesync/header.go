@@ -10,14 +10,21 @@ type Header struct {
 	From       Datetime
 	Until      Datetime
 	Links      []Link
+
+	// What only a Reader sets, of documents older than the standard or faulty;
+	// the Writer takes no notice of it.
+
+	Modified     Datetime // time of the document, before version 0.9
+	Approximate  bool     // At is Modified: changes made meanwhile may be missing (RS-VER-08)
+	FromUnproven bool     // From was not stated; that nothing is missing cannot be shown (RS-MD-14, RS-VER-09)
+	Living       bool     // Until does not close the document (RS-VER-10)
+	Dialect      string   // oldest version whose features were seen, such as "0.9"; empty for the standard's own
 }
 
 // Link returns the target of the header's first link with relation rel, or "".
-func (h *Header) Link(rel string) string {
-	for i := range h.Links {
-		if h.Links[i].Rel == rel {
-			return h.Links[i].Href
-		}
-	}
-	return ""
+func (h *Header) Link(rel string) string { return linkTo(h.Links, rel) }
+
+// Open reports whether a change document may still grow (RS-MD-09).
+func (h *Header) Open() bool {
+	return h.Capability.Changes() && h.Capability != ChangeDumpManifest && (h.Until.IsZero() || h.Living)
 }

@@ -1,5 +1,19 @@
 package resourcesync
 
+import "strings"
+
+// The relations between documents, and of a resource to the description of its
+// last difference. Further ones are those registered with IANA.
+const (
+	RelUp          = "up"
+	RelIndex       = "index"
+	RelArchives    = "archives"
+	RelDescribedBy = "describedby"
+	RelContents    = "contents"
+	RelHub         = "hub"
+	RelPatch       = "http://www.openarchives.org/rs/terms/patch"
+)
+
 // A Link is an rs:ln: a typed link from a document or resource to another.
 type Link struct {
 	Rel       string // one relation: a registered name in lower case, or a URI
@@ -12,4 +26,75 @@ type Link struct {
 	Length    int64 // meaningful only if HasLength
 	HasLength bool
 	Pri       int // 1 to 999999, smaller is preferred; 0 when absent (RS-PRI-01)
+}
+
+const maxPri = 999_999
+
+// linkTo returns the target of the first link with relation rel, or "".
+func linkTo(links []Link, rel string) string {
+	for i := range links {
+		if links[i].Rel == rel {
+			return links[i].Href
+		}
+	}
+	return ""
+}
+
+// relationItem returns the row of the table of attributes that rel stands in,
+// or 0 for a relation the table does not name, which may stand anywhere.
+func relationItem(rel string) item {
+	switch rel {
+	case RelUp:
+		return relUp
+	case RelIndex:
+		return relIndex
+	case RelArchives:
+		return relArchives
+	case RelDescribedBy:
+		return relDescribedBy
+	case RelContents:
+		return relContents
+	case RelHub:
+		return relHub
+	case RelPatch:
+		return relPatch
+	case "duplicate", "alternate", "canonical", "describes", "profile", "memento", "timegate", "timemap", "collection", "via":
+		return relRelated
+	}
+	return 0
+}
+
+// validRel reports whether rel is one relation as it is to be written: a name
+// in lower case or an absolute URI (RS-LN-03).
+func validRel(rel string) bool {
+	if strings.Contains(rel, ":") {
+		return validURI(rel)
+	}
+	for i := range len(rel) {
+		c := rel[i]
+		if !(c >= 'a' && c <= 'z' || i > 0 && (c >= '0' && c <= '9' || c == '-' || c == '.')) {
+			return false
+		}
+	}
+	return rel != ""
+}
+
+// validPath reports whether s can be the place of a file in a package: it
+// begins with a slash and no segment is empty or leads elsewhere (RS-PATH-01,
+// RS-ZIP-03).
+func validPath(s string) bool {
+	return strings.HasPrefix(s, "/") && closedPath(s)
+}
+
+// closedPath is validPath without the slash in front.
+func closedPath(s string) bool {
+	if strings.IndexByte(s, 0) >= 0 {
+		return false
+	}
+	for seg := range strings.SplitSeq(strings.TrimPrefix(s, "/"), "/") {
+		if seg == "" || seg == "." || seg == ".." {
+			return false
+		}
+	}
+	return true
 }

@@ -1,0 +1,114 @@
+package resourcesync
+
+// The form of August 2012 and the drafts around it, as far as entries are
+// concerned: best effort (RS-VER-14, RS-VER-15, RS-VER-21).
+
+// alphaChange takes the change from rs:type of the lastmod at hand.
+func (r *Reader) alphaChange(e *Entry) {
+	for i := range r.s.attrs {
+		a := &r.s.attrs[i]
+		if !r.isRS(a.space) || string(a.local) != "type" || r.draft.seen&itemChange != 0 {
+			continue
+		}
+		r.warn("RS-VER-15", "rs:type of lastmod, which is change now")
+		r.dialect(dialectAlpha)
+		if r.change(&e.Metadata, a.value, false) {
+			r.draft.seen |= itemChange
+		}
+	}
+}
+
+// alphaExpires takes the time of a deletion.
+func (r *Reader) alphaExpires(e *Entry) error {
+	text, err := r.textOf()
+	if err != nil {
+		return err
+	}
+	if r.draft.seen&itemChange != 0 || !r.kind.events() {
+		return nil // the Sitemap extension of that name, which is none of ours
+	}
+	r.warn("RS-VER-15", "expires, which is change deleted now")
+	r.dialect(dialectAlpha)
+	e.Change = Deleted
+	r.draft.seen |= itemChange
+	if d, ok := r.datetime(text, "expires"); ok {
+		e.Lastmod = d
+		r.draft.has |= itemLastmod
+	}
+	return nil
+}
+
+// alphaFixity takes a hash: rs:fixity type="md5" with base64 text.
+func (r *Reader) alphaFixity() error {
+	token := ""
+	for i := range r.s.attrs {
+		if a := &r.s.attrs[i]; string(a.local) == "type" {
+			token = string(trim(a.value))
+		}
+	}
+	text, err := r.textOf()
+	if err != nil {
+		return err
+	}
+	r.warn("RS-VER-14", "rs:fixity, which is hash now")
+	r.dialect(dialectAlpha)
+	r.alphaHash(token, text)
+	return nil
+}
+
+// alphaText takes what later became an attribute.
+func (r *Reader) alphaText(e *Entry, name string) error {
+	text, err := r.textOf()
+	if err != nil {
+		return err
+	}
+	r.warn("RS-VER-14", "rs:"+name+", which is an attribute now")
+	r.dialect(dialectAlpha)
+	if name == "md5" {
+		r.alphaHash(name, text)
+		return nil
+	}
+	if r.draft.seen&itemLength == 0 {
+		if e.Length, e.HasLength = r.length(text); e.HasLength {
+			r.draft.seen |= itemLength
+		}
+	}
+	return nil
+}
+
+func (r *Reader) alphaHash(token string, text []byte) {
+	a, _ := parseAlgorithm(token)
+	if a == 0 {
+		return
+	}
+	d := &r.draft
+	for _, h := range d.hashes {
+		if h.owner < 0 && h.algorithm == a {
+			return
+		}
+	}
+	digest, _ := parseDigest(a, string(text))
+	if digest == nil {
+		r.warn("RS-HASH-04", a.String()+" digest is neither hex nor base64 of the right length")
+		return
+	}
+	d.hashes = append(d.hashes, draftHash{a, -1, d.keep(digest)})
+	d.seen |= itemHash
+}
+
+// legacyMetadata takes the attributes rs:md has lost.
+func (r *Reader) legacyMetadata(e *Entry) {
+	d := &r.draft
+	if d.seen&itemModified != 0 {
+		r.warn("RS-VER-13", "modified of an entry, which is lastmod now")
+		r.dialect(dialectBeta)
+		if d.has&itemLastmod == 0 {
+			e.Lastmod = d.modified
+			d.has |= itemLastmod
+		}
+	}
+	if d.seen&itemETag != 0 {
+		r.warn("RS-VER-13", "etag of an entry, which has no place any more")
+		r.dialect(dialectPreBeta)
+	}
+}

@@ -1,0 +1,94 @@
+package resourcesync
+
+// A class is a set of bytes that some grammar names.
+type class uint8
+
+const (
+	classToken     class = 1 << iota // token of RFC 9110: media types, relations
+	classURI                         // may stand in a URI
+	classNameStart                   // may begin an XML name (ASCII)
+	className                        // may stand in an XML name (ASCII)
+	classSpace                       // XML white space
+	classPlain                       // may be written in an attribute as it is
+)
+
+// classes tells the classes of every byte.
+var classes = func() (t [256]class) {
+	for c := range 128 {
+		b := byte(c)
+		letter := b|0x20 >= 'a' && b|0x20 <= 'z'
+		digit := b >= '0' && b <= '9'
+		if letter || digit {
+			t[c] |= classToken | classURI | className
+		}
+		if letter || b == '_' || b == ':' {
+			t[c] |= classNameStart | className
+		}
+		if b == '-' || b == '.' {
+			t[c] |= className
+		}
+		if b >= ' ' && b < 127 && b != '&' && b != '<' && b != '>' && b != '"' && b != '\'' {
+			t[c] |= classPlain
+		}
+	}
+	for _, b := range []byte("!#$%&'*+-.^_`|~") {
+		t[b] |= classToken
+	}
+	for _, b := range []byte("-._~:/?#[]@!$&'()*+,;=%") {
+		t[b] |= classURI
+	}
+	for _, b := range []byte(" \t\r\n") {
+		t[b] |= classSpace
+	}
+	return t
+}()
+
+// validURI reports whether s is an absolute URI of allowed characters; more
+// than that is the business of who follows it.
+func validURI(s string) bool {
+	if !hasScheme(s) {
+		return false
+	}
+	for i := range len(s) {
+		if classes[s[i]]&classURI == 0 {
+			return false
+		}
+		if s[i] == '%' && (i+2 >= len(s) || unhex[s[i+1]] > 15 || unhex[s[i+2]] > 15) {
+			return false
+		}
+	}
+	return true
+}
+
+// hasScheme reports whether s begins with a scheme and goes on behind it.
+func hasScheme[T string | []byte](s T) bool {
+	if len(s) == 0 || s[0]|0x20 < 'a' || s[0]|0x20 > 'z' {
+		return false
+	}
+	for i := 1; i < len(s); i++ {
+		c := s[i]
+		switch {
+		case c == ':':
+			return i+1 < len(s)
+		case c|0x20 >= 'a' && c|0x20 <= 'z', c >= '0' && c <= '9', c == '+', c == '-', c == '.':
+		default:
+			return false
+		}
+	}
+	return false
+}
+
+// unhex holds the value of each hex digit, and 0xff for other bytes.
+var unhex = func() (t [256]byte) {
+	for i := range t {
+		switch c := byte(i); {
+		case c >= '0' && c <= '9':
+			t[i] = c - '0'
+		case c|0x20 >= 'a' && c|0x20 <= 'f':
+			t[i] = c | 0x20 - 'a' + 10
+		default:
+			t[i] = 0xff
+		}
+	}
+	return t
+}()

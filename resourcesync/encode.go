@@ -1,0 +1,253 @@
+package resourcesync
+
+import (
+	"strconv"
+	"unicode/utf8"
+)
+
+// The namespaces (RS-GEN-01).
+const (
+	nsSitemap = "http://www.sitemaps.org/schemas/sitemap/0.9"
+	nsRS      = "http://www.openarchives.org/rs/terms/"
+)
+
+// appendHeader appends everything in front of the first entry, in the order of
+// RS-XML-03.
+func appendHeader(b []byte, h *Header) ([]byte, error) {
+	root := "urlset"
+	if h.Index {
+		root = "sitemapindex"
+	}
+	b = append(b, `<?xml version="1.0" encoding="UTF-8"?>`+"\n<"...)
+	b = append(b, root...)
+	b = append(b, ` xmlns="`+nsSitemap+`" xmlns:rs="`+nsRS+`">`+"\n"...)
+	var err error
+	for i := range h.Links {
+		if b, err = appendLink(b, &h.Links[i]); err != nil {
+			return nil, err
+		}
+		b = append(b, '\n')
+	}
+	b = append(b, `<rs:md capability="`...)
+	b = append(b, h.Capability...)
+	b = append(b, '"')
+	b = appendDatetime(b, ` at="`, h.At)
+	b = appendDatetime(b, ` completed="`, h.Completed)
+	b = appendDatetime(b, ` from="`, h.From)
+	b = appendDatetime(b, ` until="`, h.Until)
+	return append(b, "/>\n"...), nil
+}
+
+// appendEntry appends e, which has been checked but for the characters of its
+// texts.
+func (w *Writer) appendEntry(b []byte, e *Entry) ([]byte, error) {
+	if w.header.Index {
+		b = append(b, "<sitemap><loc>"...)
+	} else {
+		b = append(b, "<url><loc>"...)
+	}
+	b, ok := appendURI(b, e.Loc)
+	if !ok {
+		return nil, broken("RS-XML-09", "loc is no absolute URI of the characters allowed in one")
+	}
+	b = append(b, "</loc>"...)
+	if !e.Lastmod.IsZero() {
+		b = append(b, "<lastmod>"...)
+		b = e.Lastmod.AppendTo(b)
+		b = append(b, "</lastmod>"...)
+	}
+	if e.ChangeFreq != "" {
+		b = append(b, "<changefreq>"...)
+		b = append(b, e.ChangeFreq...)
+		b = append(b, "</changefreq>"...)
+	}
+	b, err := appendMetadata(b, &e.Metadata)
+	if err != nil {
+		return nil, err
+	}
+	for i := range e.Links {
+		if b, err = appendLink(b, &e.Links[i]); err != nil {
+			return nil, err
+		}
+	}
+	if w.header.Index {
+		return append(b, "</sitemap>\n"...), nil
+	}
+	return append(b, "</url>\n"...), nil
+}
+
+// appendMetadata appends the rs:md of an entry, or nothing if it is empty.
+func appendMetadata(b []byte, m *Metadata) ([]byte, error) {
+	start := len(b)
+	b = append(b, "<rs:md"...)
+	empty := len(b)
+	if m.Capability != "" {
+		b = append(b, ` capability="`...)
+		b = append(b, m.Capability...)
+		b = append(b, '"')
+	}
+	if m.Change != 0 {
+		b = append(b, ` change="`...)
+		b = append(b, m.Change.String()...)
+		b = append(b, '"')
+	}
+	b = appendDatetime(b, ` datetime="`, m.Datetime)
+	b = appendDatetime(b, ` at="`, m.At)
+	b = appendDatetime(b, ` completed="`, m.Completed)
+	b = appendDatetime(b, ` from="`, m.From)
+	b = appendDatetime(b, ` until="`, m.Until)
+	b, err := appendContent(b, m.Hashes, m.Length, m.HasLength, m.Type, m.Encoding, m.Path)
+	if err != nil {
+		return nil, err
+	}
+	if len(b) == empty {
+		return b[:start], nil
+	}
+	return append(b, "/>"...), nil
+}
+
+// appendContent appends the attributes that rs:md and rs:ln share.
+func appendContent(b []byte, hs Hashes, length int64, hasLength bool, typ, encoding, path string) ([]byte, error) {
+	if len(hs) > 0 {
+		b = append(b, ` hash="`...)
+		b = hs.AppendTo(b)
+		b = append(b, '"')
+	}
+	if hasLength {
+		b = append(b, ` length="`...)
+		b = strconv.AppendInt(b, length, 10)
+		b = append(b, '"')
+	}
+	ok := true
+	if typ != "" {
+		b = append(b, ` type="`...)
+		if b, ok = appendEscaped(b, typ); !ok {
+			return nil, broken("RS-TYPE-01", "type %q is no media type", clip(typ))
+		}
+		b = append(b, '"')
+	}
+	if encoding != "" {
+		b = append(b, ` encoding="`...)
+		if b, ok = appendEscaped(b, encoding); !ok {
+			return nil, broken("RS-ENC-01", "encoding %q is no content coding", clip(encoding))
+		}
+		b = append(b, '"')
+	}
+	if path != "" {
+		b = append(b, ` path="`...)
+		if b, ok = appendEscaped(b, path); !ok {
+			return nil, broken("RS-PATH-01", "path %q has characters XML does not allow", clip(path))
+		}
+		b = append(b, '"')
+	}
+	return b, nil
+}
+
+// appendLink appends l, which has been checked but for its characters.
+func appendLink(b []byte, l *Link) ([]byte, error) {
+	b = append(b, `<rs:ln rel="`...)
+	b, ok := appendEscaped(b, l.Rel)
+	b = append(b, `" href="`...)
+	if ok {
+		b, ok = appendURI(b, l.Href)
+	}
+	if !ok {
+		return nil, broken("RS-LN-01", "link %s: href %q is no absolute URI of the characters allowed in one", clip(l.Rel), clip(l.Href))
+	}
+	b = append(b, '"')
+	b = appendDatetime(b, ` modified="`, l.Modified)
+	if l.Pri != 0 {
+		b = append(b, ` pri="`...)
+		b = strconv.AppendInt(b, int64(l.Pri), 10)
+		b = append(b, '"')
+	}
+	b, err := appendContent(b, l.Hashes, l.Length, l.HasLength, l.Type, l.Encoding, l.Path)
+	if err != nil {
+		return nil, err
+	}
+	return append(b, "/>"...), nil
+}
+
+// appendDatetime appends an attribute, or nothing if d is absent.
+func appendDatetime(b []byte, name string, d Datetime) []byte {
+	if d.IsZero() {
+		return b
+	}
+	b = append(b, name...)
+	b = d.AppendTo(b)
+	return append(b, '"')
+}
+
+// appendURI appends an absolute URI, escaped for XML; ok is false if s is none
+// (RS-XML-02, RS-AMB-24).
+func appendURI(b []byte, s string) (_ []byte, ok bool) {
+	if !hasScheme(s) {
+		return b, false
+	}
+	done := 0
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if classes[c]&(classURI|classPlain) == classURI|classPlain && c != '%' {
+			continue
+		}
+		switch {
+		case classes[c]&classURI == 0:
+			return b, false
+		case c == '%':
+			if i+2 >= len(s) || unhex[s[i+1]] > 15 || unhex[s[i+2]] > 15 {
+				return b, false
+			}
+		default: // & or '
+			b = append(b, s[done:i]...)
+			b = appendEntity(b, c)
+			done = i + 1
+		}
+	}
+	return append(b, s[done:]...), true
+}
+
+// appendEscaped appends s so that it can stand in an attribute and is read
+// back unchanged; ok is false if XML has no way to say s.
+func appendEscaped(b []byte, s string) (_ []byte, ok bool) {
+	done := 0
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if classes[c]&classPlain != 0 {
+			continue
+		}
+		if c >= utf8.RuneSelf {
+			r, n := utf8.DecodeRuneInString(s[i:])
+			if r == utf8.RuneError && n == 1 || r == 0xFFFE || r == 0xFFFF {
+				return b, false
+			}
+			i += n - 1
+			continue
+		}
+		if c < ' ' && c != '\t' && c != '\n' && c != '\r' {
+			return b, false
+		}
+		b = append(b, s[done:i]...)
+		b = appendEntity(b, c)
+		done = i + 1
+	}
+	return append(b, s[done:]...), true
+}
+
+// appendEntity appends the reference that stands for c.
+func appendEntity(b []byte, c byte) []byte {
+	switch c {
+	case '&':
+		return append(b, "&amp;"...)
+	case '<':
+		return append(b, "&lt;"...)
+	case '>':
+		return append(b, "&gt;"...)
+	case '"':
+		return append(b, "&quot;"...)
+	case '\'':
+		return append(b, "&apos;"...)
+	}
+	b = append(b, "&#"...)
+	b = strconv.AppendInt(b, int64(c), 10)
+	return append(b, ';')
+}

@@ -1,0 +1,104 @@
+package resourcesync
+
+import (
+	"crypto/md5"
+	"crypto/sha1"
+	"crypto/sha256"
+	"crypto/sha512"
+	"hash"
+)
+
+// A Hasher computes several digests in one pass over the bytes written to it.
+type Hasher struct {
+	states [algorithms]hash.Hash
+	size   int64
+}
+
+// NewHasher returns a Hasher for the given algorithms; those it does not know
+// and repetitions are left out.
+func NewHasher(algs ...Algorithm) *Hasher {
+	h := new(Hasher)
+	for _, a := range algs {
+		switch a {
+		case MD5:
+			h.states[a] = md5.New()
+		case SHA1:
+			h.states[a] = sha1.New()
+		case SHA256:
+			h.states[a] = sha256.New()
+		case SHA384:
+			h.states[a] = sha512.New384()
+		case SHA512:
+			h.states[a] = sha512.New()
+		}
+	}
+	return h
+}
+
+// NewHasher returns a Hasher for the algorithms of hs: what it takes to check
+// content against hs.
+func (hs Hashes) NewHasher() *Hasher {
+	var algs [algorithms]Algorithm
+	n := 0
+	for i := range hs {
+		if n < len(algs) {
+			algs[n] = hs[i].Algorithm
+			n++
+		}
+	}
+	return NewHasher(algs[:n]...)
+}
+
+// Write adds p to what is hashed. It never fails.
+func (h *Hasher) Write(p []byte) (int, error) {
+	h.size += int64(len(p))
+	// In pieces that stay in the processor's cache from one algorithm to the next.
+	const piece = 16 << 10
+	for rest := p; len(rest) > 0; {
+		n := min(piece, len(rest))
+		for _, s := range h.states {
+			if s != nil {
+				s.Write(rest[:n]) // a hash.Hash never fails
+			}
+		}
+		rest = rest[n:]
+	}
+	return len(p), nil
+}
+
+// Size returns the number of bytes written.
+func (h *Hasher) Size() int64 { return h.size }
+
+// Sum returns the digests of what was written so far, in the order of the
+// algorithms' constants.
+func (h *Hasher) Sum() Hashes {
+	var buf [256]byte
+	all, n := buf[:0], 0
+	for _, s := range h.states {
+		if s != nil {
+			all, n = s.Sum(all), n+1
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	hs, text := make(Hashes, 0, n), string(all)
+	for a, s := range h.states {
+		if s != nil {
+			size := Algorithm(a).Size()
+			hs = append(hs, Hash{Algorithm(a), text[:size]})
+			text = text[size:]
+		}
+	}
+	return hs
+}
+
+// Reset begins anew with the same algorithms.
+func (h *Hasher) Reset() {
+	h.size = 0
+	for _, s := range h.states {
+		if s != nil {
+			s.Reset()
+		}
+	}
+}

@@ -1,0 +1,254 @@
+package resourcesync
+
+import "slices"
+
+// The dialects the Reader tells apart, the oldest first (RS-VER-19).
+const (
+	dialectAlpha   = "0.1"      // August 2012 and the drafts around it
+	dialectPreBeta = "pre-beta" // as printed in D-Lib, November 2012 to January 2013
+	dialectBeta    = "0.5"      // February to May 2013
+	dialect09      = "0.9"      // June 2013
+)
+
+var dialects = []string{dialectAlpha, dialectPreBeta, dialectBeta, dialect09}
+
+// dialect notes that a feature of a dialect was seen.
+func (r *Reader) dialect(d string) {
+	if r.root.dialect == "" || slices.Index(dialects, d) < slices.Index(dialects, r.root.dialect) {
+		r.root.dialect = d
+	}
+}
+
+// A root is what the document's root says, before the older versions of the
+// standard are brought to the form of today.
+type root struct {
+	index     bool
+	space     namespace
+	preBeta   bool
+	draft     bool
+	alphaType string // rs:type of the root
+	dialect   string
+
+	seenMD     bool
+	capability string
+	times      Metadata // only its times
+	modified   Datetime
+	has        item
+	links      []Link
+
+	told map[string]bool // what normalize has warned of
+}
+
+// normalize makes r.header of r.root: table 25.3. It runs at the first entry
+// and, since more may follow the entries, at the end.
+func (r *Reader) normalize(atEnd bool) {
+	in := &r.root
+	h := Header{Index: in.index, Modified: in.modified}
+	r.normalizeCapability(&h)
+	r.kind = documentKind(h.Capability, h.Index)
+	r.rule = rules[r.kind]
+	legacyUp := r.normalizeLinks(&h)
+	switch {
+	case r.kind.snapshot():
+		r.normalizeSnapshot(&h)
+	case r.kind.interval():
+		r.normalizeInterval(&h, legacyUp)
+	case r.kind == kindUnknown:
+		h.At, h.Completed, h.From, h.Until = in.times.At, in.times.Completed, in.times.From, in.times.Until
+	default:
+		r.forbiddenTimes(in.has & (itemAt | itemCompleted | itemFrom | itemUntil))
+	}
+	if !h.Completed.IsZero() && h.Completed.Compare(h.At) < 0 {
+		r.rootWarn("RS-MD-05", "completed is before at, and ignored")
+		h.Completed = Datetime{}
+	}
+	if !h.Until.IsZero() && h.Until.Compare(h.From) < 0 {
+		r.rootWarn("RS-MD-10", "until is before from, and taken to be the same")
+		h.Until = h.From
+	}
+	if atEnd {
+		r.normalizeEnd(&h)
+	}
+	h.Dialect = in.dialect
+	r.header = h
+}
+
+// normalizeCapability finds what kind of document it is.
+func (r *Reader) normalizeCapability(h *Header) {
+	in := &r.root
+	h.Capability = Capability(in.capability)
+	switch {
+	case in.capability == "resourcesync":
+		r.rootWarn("RS-VER-02", "capability resourcesync, which is description now")
+		h.Capability = Description
+		r.dialect(dialect09)
+	case in.capability == string(CapabilityList) && in.index:
+		r.rootWarn("RS-VER-16", "an index of Capability Lists, read as a Source Description")
+		h.Capability, h.Index = Description, false
+	case in.capability == "" && in.alphaType == "changeset":
+		r.rootWarn("RS-VER-15", "rs:type changeset, which is capability changelist now")
+		h.Capability = ChangeList
+	case in.capability == "" && in.alphaType != "":
+		r.rootWarn("RS-VER-15", "rs:type at the root, where capability is expected now")
+	case in.capability == "" && in.seenMD:
+		r.rootWarn("RS-MD-01", "the rs:md of the document has no capability")
+	}
+	if h.Capability != "" && documentKind(h.Capability, h.Index) == kindUnknown {
+		r.rootNote("RS-GEN-06", "unknown capability "+clip(string(h.Capability)))
+	}
+}
+
+// normalizeLinks brings the root's links to the relations of today. It reports
+// whether one of them had to be renamed.
+func (r *Reader) normalizeLinks(h *Header) (legacyUp bool) {
+	for _, l := range r.root.links {
+		switch l.Rel {
+		case "top":
+			r.rootWarn("RS-VER-03", "link top, which is up now")
+			r.dialect(dialectPreBeta)
+			legacyUp = true
+		case "resourcesync":
+			r.rootWarn("RS-VER-04", "link resourcesync, which is up now")
+			r.dialect(dialect09)
+			legacyUp = true
+		}
+	}
+	allowed, up := r.rule.rootMust|r.rule.rootMay, false
+	for _, l := range r.root.links {
+		switch {
+		case l.Rel == "top", l.Rel == "resourcesync":
+			l.Rel = RelUp
+		case l.Rel == RelUp && legacyUp:
+			r.rootWarn("RS-VER-05", "link up beside top or resourcesync, which is index now")
+			l.Rel = RelIndex
+		}
+		if bad := relationItem(l.Rel) &^ (allowed | relUp | relIndex); bad != 0 {
+			r.rootWarn("RS-LN-04", "a "+bad.String()+" at the root of a document of this kind, ignored")
+			continue
+		}
+		up = up || l.Rel == RelUp
+		h.Links = append(h.Links, l)
+	}
+	if !up && r.rule.rootMust&relUp != 0 {
+		r.rootWarn("RS-AMB-03", "the document has no link up")
+	}
+	return legacyUp
+}
+
+// normalizeSnapshot finds at and completed.
+func (r *Reader) normalizeSnapshot(h *Header) {
+	in := &r.root
+	h.At, h.Completed = in.times.At, in.times.Completed
+	switch {
+	case in.has&itemAt != 0:
+		r.forbiddenTimes(in.has & (itemFrom | itemUntil))
+	case in.has&itemFrom != 0:
+		r.rootWarn("RS-VER-07", "no at, but from, which is taken for it")
+		r.dialect(dialect09)
+		h.At = in.times.From
+		if h.Completed.IsZero() {
+			h.Completed = in.times.Until
+		}
+	case in.has&itemModified != 0:
+		r.rootWarn("RS-VER-08", "no at, but modified, which is taken for it")
+		r.dialect(dialectBeta)
+		h.At, h.Approximate = in.modified, true
+	default:
+		r.rootWarn("RS-MD-13", "the document does not say at what time it was true")
+	}
+}
+
+// normalizeInterval finds from and until.
+func (r *Reader) normalizeInterval(h *Header, legacyUp bool) {
+	in := &r.root
+	h.From, h.Until = in.times.From, in.times.Until
+	r.forbiddenTimes(in.has & (itemAt | itemCompleted))
+	switch {
+	case in.has&itemFrom != 0:
+		if !h.Until.IsZero() && legacyUp {
+			r.rootWarn("RS-VER-10", "until in a document of version 0.9, which may still grow")
+			h.Living = true
+		}
+	case in.has&itemModified != 0:
+		r.rootWarn("RS-VER-09", "no from, but modified: from when on it is complete is not known")
+		r.dialect(dialectBeta)
+		h.From, h.Until, h.FromUnproven = r.firstTime, Datetime{}, true
+	default:
+		r.rootWarn("RS-MD-14", "the document does not say from when on it is complete")
+		h.From, h.FromUnproven = r.firstTime, true
+	}
+}
+
+func (r *Reader) forbiddenTimes(bad item) {
+	for _, n := range itemNames {
+		if bad&n.item != 0 {
+			r.rootWarn("RS-MD-12", n.name+" at the root of a document of this kind, ignored")
+		}
+	}
+}
+
+// normalizeEnd looks at what only the whole document shows.
+func (r *Reader) normalizeEnd(h *Header) {
+	if r.kind.events() && r.stats.Entries > 0 && r.stats.Datetimes == 0 && !r.firstTime.IsZero() {
+		r.rootNote("RS-VER-11", "no entry has a datetime: lastmod is the time of the events")
+	}
+	if r.s.offset() > warnBytes {
+		r.rootWarn("RS-IDX-01", "more than 50 MB")
+	}
+	if h.FromUnproven && h.From.IsZero() {
+		h.From = r.firstTime
+	}
+}
+
+// rootWarn warns once.
+func (r *Reader) rootWarn(rule, message string) {
+	if r.first(rule + message) {
+		r.warn(rule, message)
+	}
+}
+
+// rootNote tells once of what is no fault.
+func (r *Reader) rootNote(rule, message string) {
+	if r.first(rule + message) {
+		r.note(rule, message)
+	}
+}
+
+func (r *Reader) first(key string) bool {
+	if r.root.told[key] {
+		return false
+	}
+	if r.root.told == nil {
+		r.root.told = make(map[string]bool)
+	}
+	r.root.told[key] = true
+	return true
+}
+
+// SortChanges puts changes into the order in which they happened, for
+// documents that tell the newest first or none: by datetime, or by lastmod if
+// no entry has a datetime. Entries that state no time stay behind the one they
+// followed, and equal times in the order of the document (RS-CHL-11).
+func SortChanges(entries []Entry) {
+	dated := slices.ContainsFunc(entries, func(e Entry) bool { return !e.Datetime.IsZero() })
+	type timed struct {
+		at Datetime
+		e  Entry
+	}
+	list := make([]timed, len(entries))
+	var last Datetime
+	for i, e := range entries {
+		t := e.Datetime
+		if !dated {
+			t = e.Lastmod
+		}
+		if !t.IsZero() {
+			last = t
+		}
+		list[i] = timed{last, e}
+	}
+	slices.SortStableFunc(list, func(a, b timed) int { return a.at.Compare(b.at) })
+	for i := range list {
+		entries[i] = list[i].e
+	}
+}

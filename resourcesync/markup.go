@@ -1,0 +1,474 @@
+package resourcesync
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"unicode/utf8"
+)
+
+// A mark is what next stopped at.
+type mark uint8
+
+const (
+	markStart mark = iota
+	markEnd
+	markEOF
+)
+
+// next goes on to the next start or end tag, or to the end of the document. Of
+// the text on the way it keeps what stands directly in the element at depth
+// collect.
+func (s *scanner) next() (mark, error) {
+	if s.empty {
+		s.empty = false
+		s.pop()
+		return markEnd, nil
+	}
+	for {
+		m, found, err := s.token()
+		if err == errMore {
+			if err = s.more(); err == nil {
+				continue
+			}
+			if err == io.EOF && len(s.stack) == 0 {
+				return markEOF, s.ending()
+			}
+			return 0, s.eof(err)
+		}
+		if err != nil || found {
+			return m, err
+		}
+	}
+}
+
+// ending reports what is wrong with a document that ends where no element is
+// open.
+func (s *scanner) ending() error {
+	b := s.buf[:s.end]
+	p := skipSpace(b, s.pos)
+	switch {
+	case p < len(b) && b[p] == '<':
+		return s.eof(io.EOF)
+	case p < len(b) && s.begun:
+		return s.errorAt(p, "text after the root element")
+	case p < len(b):
+		return s.errorAt(p, "%w: it begins with %q", ErrNotDocument, clip(string(b[p:])))
+	case !s.begun:
+		return s.errorf("%w: it has no element at all", ErrNotDocument)
+	}
+	return nil
+}
+
+// token deals with the next piece of the document: text, or markup. It tells
+// whether that was a tag.
+func (s *scanner) token() (mark, bool, error) {
+	b := s.buf[:s.end]
+	if s.pos >= len(b) {
+		return 0, false, errMore
+	}
+	if b[s.pos] != '<' {
+		n := bytes.IndexByte(b[s.pos:], '<')
+		if n < 0 {
+			return 0, false, errMore
+		}
+		if err := s.chars(b[s.pos : s.pos+n]); err != nil {
+			return 0, false, err
+		}
+		s.pos += n
+	}
+	if s.pos+1 >= len(b) {
+		return 0, false, errMore
+	}
+	switch b[s.pos+1] {
+	case '/':
+		return markEnd, true, s.endTag()
+	case '!':
+		return 0, false, s.declaration()
+	case '?':
+		return 0, false, s.instruction()
+	}
+	if len(s.stack) == 0 {
+		if s.begun {
+			return 0, false, s.errorf("a second root element")
+		}
+		if isHTML(b[s.pos+1:]) {
+			return 0, false, s.errorf("%w", ErrHTML)
+		}
+	}
+	if err := s.startTag(); err != nil {
+		return 0, false, err
+	}
+	s.begun = true
+	return markStart, true, nil
+}
+
+// isHTML reports whether b begins as the name of an element that begins a page.
+func isHTML(b []byte) bool {
+	for _, name := range []string{"html", "head", "body"} {
+		if len(b) > len(name) && bytes.EqualFold(b[:len(name)], []byte(name)) && classes[b[len(name)]]&className == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// chars deals with text between markup.
+func (s *scanner) chars(text []byte) error {
+	i := skipSpace(text, 0)
+	if i == len(text) && s.collect == 0 {
+		return nil
+	}
+	if len(s.stack) == 0 && i < len(text) {
+		switch {
+		case s.begun:
+			return s.errorAt(s.pos+i, "text after the root element")
+		case s.offset() == 0 && !s.doctype:
+			return s.errorAt(s.pos+i, "%w: it begins with %q", ErrNotDocument, clip(string(text[i:])))
+		}
+		return s.errorAt(s.pos+i, "text in front of the root element")
+	}
+	if j := bytes.Index(text, []byte("]]>")); j >= 0 {
+		return s.errorAt(s.pos+j, "]]> in text")
+	}
+	keep := s.collect > 0 && s.collect == len(s.stack)
+	if bytes.IndexByte(text, '&') < 0 && bytes.IndexByte(text, '\r') < 0 {
+		if keep {
+			s.text = append(s.text, text...)
+		}
+		return s.checkText()
+	}
+	kept := len(s.text)
+	var err error
+	if s.text, err = appendDecoded(s.text, text, false); err != nil {
+		return s.errorf("%w", err)
+	}
+	if !keep {
+		s.text = s.text[:kept]
+	}
+	return s.checkText()
+}
+
+func (s *scanner) checkText() error {
+	if len(s.text) > maxToken {
+		return s.errorf("%w: an element with more than %d bytes of text", ErrLimit, maxToken)
+	}
+	return nil
+}
+
+// declaration deals with what begins with <! at pos.
+func (s *scanner) declaration() error {
+	b := s.buf[s.pos:s.end]
+	switch {
+	case len(b) < 3:
+		return errMore
+	case b[2] == '-':
+		return s.comment(b)
+	case b[2] == '[':
+		return s.cdata(b)
+	case b[2]|0x20 == 'd':
+		return s.documentType(b)
+	}
+	return s.errorf("markup that begins with <!%c", b[2])
+}
+
+func (s *scanner) comment(b []byte) error {
+	if len(b) < 4 {
+		return errMore
+	}
+	if b[3] != '-' {
+		return s.errorf("a comment that begins with <!- only")
+	}
+	n := bytes.Index(b[4:], []byte("--"))
+	if n < 0 || 4+n+2 >= len(b) {
+		return errMore
+	}
+	if b[4+n+2] != '>' {
+		return s.errorAt(s.pos+4+n, "two hyphens inside a comment")
+	}
+	s.pos += 4 + n + 3
+	return nil
+}
+
+func (s *scanner) cdata(b []byte) error {
+	const begin = "<![CDATA["
+	if n := min(len(b), len(begin)); string(b[:n]) != begin[:n] {
+		return s.errorf("markup that begins with <![ but is no CDATA section")
+	}
+	if len(s.stack) == 0 {
+		return s.errorf("a CDATA section outside the root element")
+	}
+	n := bytes.Index(b, []byte("]]>"))
+	if n < 0 {
+		return errMore
+	}
+	if s.collect > 0 && s.collect == len(s.stack) {
+		s.text = appendLines(s.text, b[len(begin):n])
+	}
+	s.pos += n + 3
+	return s.checkText()
+}
+
+// documentType deals with a document type declaration: a bare one passes, one
+// that declares anything is refused (RS-XML-13).
+func (s *scanner) documentType(b []byte) error {
+	const begin = "<!DOCTYPE"
+	n := min(len(b), len(begin))
+	switch {
+	case !bytes.EqualFold(b[:n], []byte(begin[:n])):
+		return s.errorf("a declaration outside a document type")
+	case n < len(begin):
+		return errMore
+	case s.begun || s.doctype:
+		return s.errorf("a document type declaration out of place")
+	}
+	p := skipSpace(b, n)
+	if p+5 > len(b) {
+		return errMore
+	}
+	if bytes.EqualFold(b[p:p+4], []byte("html")) && classes[b[p+4]]&className == 0 {
+		return s.errorf("%w", ErrHTML)
+	}
+	if string(b[:n]) != begin || p == n {
+		return s.errorf("a document type declaration that is none")
+	}
+	_, _, p, err := s.name(s.buf[:s.end], s.pos+p)
+	if err != nil {
+		return err
+	}
+	if p, err = s.externalID(b, p-s.pos); err != nil {
+		return err
+	}
+	if p = skipSpace(b, p); p >= len(b) {
+		return errMore
+	}
+	switch b[p] {
+	case '[':
+		return s.errorf("a document type with declarations is not accepted")
+	case '>':
+		s.pos, s.doctype = s.pos+p+1, true
+		return nil
+	}
+	return s.errorf("a document type declaration that is none")
+}
+
+// externalID reads the SYSTEM or PUBLIC part that may stand at b[p]; nothing is
+// ever fetched.
+func (s *scanner) externalID(b []byte, p int) (int, error) {
+	q := skipSpace(b, p)
+	literals := 0
+	switch {
+	case q+6 > len(b):
+		if q < len(b) && (b[q] == '>' || b[q] == '[') {
+			return q, nil
+		}
+		return 0, errMore
+	case q == p:
+		return p, nil
+	case string(b[q:q+6]) == "SYSTEM":
+		literals = 1
+	case string(b[q:q+6]) == "PUBLIC":
+		literals = 2
+	default:
+		return q, nil
+	}
+	p = q + 6
+	for range literals {
+		q = skipSpace(b, p)
+		if q >= len(b) {
+			return 0, errMore
+		}
+		if q == p || b[q] != '"' && b[q] != '\'' {
+			return 0, s.errorf("a document type declaration that is none")
+		}
+		n := bytes.IndexByte(b[q+1:], b[q])
+		if n < 0 {
+			return 0, errMore
+		}
+		p = q + 1 + n + 1
+	}
+	return p, nil
+}
+
+// instruction deals with a processing instruction, or the XML declaration.
+func (s *scanner) instruction() error {
+	b := s.buf[:s.end]
+	target, colon, p, err := s.name(b, s.pos+2)
+	if err != nil {
+		return err
+	}
+	n := bytes.Index(b[p:], []byte("?>"))
+	if n < 0 {
+		return errMore
+	}
+	body := b[p : p+n]
+	switch {
+	case string(target) == "xml" && s.offset() == 0:
+		if err := s.xmlDeclaration(body); err != nil {
+			return err
+		}
+	case bytes.EqualFold(target, []byte("xml")):
+		return s.errorf("an XML declaration that is not at the very beginning")
+	case colon > 0:
+		return s.errorf("a processing instruction with a colon in its target")
+	case len(body) > 0 && classes[body[0]]&classSpace == 0:
+		return s.errorf("a processing instruction without white space behind its target")
+	}
+	s.pos = p + n + 2
+	return nil
+}
+
+// xmlDeclaration checks what stands between <?xml and ?>.
+func (s *scanner) xmlDeclaration(body []byte) error {
+	fields := []string{"version", "encoding", "standalone"}
+	for first := true; ; first = false {
+		rest := bytes.TrimLeft(body, " \t\r\n")
+		if len(rest) == 0 && !first {
+			return nil
+		}
+		name, value, after, ok := pseudoAttribute(rest)
+		if !ok || len(rest) == len(body) {
+			return s.errorf("an XML declaration that is none")
+		}
+		for len(fields) > 0 && fields[0] != name && !first {
+			fields = fields[1:]
+		}
+		if len(fields) == 0 || fields[0] != name {
+			return s.errorf("an XML declaration with %q out of place", clip(name))
+		}
+		fields = fields[1:]
+		switch {
+		case name == "version" && (len(value) < 3 || value[:2] != "1." || !allDigits(value[2:])):
+			return s.errorf("version %q of XML", clip(value))
+		case name == "encoding" && !encodingAgrees(s.encoding, value):
+			return s.errorf("%w: declared %q, but the bytes are %s", errEncoding, clip(value), s.encoding)
+		case name == "standalone" && value != "yes" && value != "no":
+			return s.errorf("an XML declaration with standalone %q", clip(value))
+		}
+		body = after
+	}
+}
+
+// pseudoAttribute reads name="value" at the beginning of b.
+func pseudoAttribute(b []byte) (name, value string, rest []byte, ok bool) {
+	i := 0
+	for i < len(b) && b[i] >= 'a' && b[i] <= 'z' {
+		i++
+	}
+	name = string(b[:i])
+	b = bytes.TrimLeft(b[i:], " \t\r\n")
+	if len(b) == 0 || b[0] != '=' {
+		return "", "", nil, false
+	}
+	b = bytes.TrimLeft(b[1:], " \t\r\n")
+	if len(b) == 0 || b[0] != '"' && b[0] != '\'' {
+		return "", "", nil, false
+	}
+	n := bytes.IndexByte(b[1:], b[0])
+	if n < 0 {
+		return "", "", nil, false
+	}
+	return name, string(b[1 : 1+n]), b[n+2:], true
+}
+
+func allDigits(s string) bool {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// needsDecoding reports whether an attribute's value is not what it stands for.
+func needsDecoding(value []byte) bool {
+	return bytes.IndexByte(value, '&') >= 0 || bytes.IndexByte(value, '\n') >= 0 ||
+		bytes.IndexByte(value, '\t') >= 0 || bytes.IndexByte(value, '\r') >= 0
+}
+
+var errEntity = errors.New("an & that begins no reference known")
+
+// appendDecoded appends what text stands for: references resolved, line ends
+// unified and, in an attribute, white space made blanks.
+func appendDecoded(dst, text []byte, attribute bool) ([]byte, error) {
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		switch {
+		case c == '&':
+			n := bytes.IndexByte(text[i:], ';')
+			if n < 0 {
+				return dst, errEntity
+			}
+			var ok bool
+			if dst, ok = appendReference(dst, text[i+1:i+n]); !ok {
+				return dst, fmt.Errorf("%w: &%s;", errEntity, clip(string(text[i+1:i+n])))
+			}
+			i += n
+			continue
+		case c == '\r':
+			if i+1 < len(text) && text[i+1] == '\n' {
+				i++
+			}
+			c = '\n'
+		}
+		if attribute && classes[c]&classSpace != 0 {
+			c = ' '
+		}
+		dst = append(dst, c)
+	}
+	return dst, nil
+}
+
+// appendLines appends text with its line ends unified.
+func appendLines(dst, text []byte) []byte {
+	if bytes.IndexByte(text, '\r') < 0 {
+		return append(dst, text...)
+	}
+	for i, c := range text {
+		switch {
+		case c == '\n' && i > 0 && text[i-1] == '\r':
+		case c == '\r':
+			dst = append(dst, '\n')
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return dst
+}
+
+// appendReference appends the character that &name; stands for. There are the
+// five names of XML and numbers; a document cannot declare more.
+func appendReference(dst, name []byte) ([]byte, bool) {
+	switch string(name) {
+	case "amp":
+		return append(dst, '&'), true
+	case "lt":
+		return append(dst, '<'), true
+	case "gt":
+		return append(dst, '>'), true
+	case "quot":
+		return append(dst, '"'), true
+	case "apos":
+		return append(dst, '\''), true
+	}
+	if len(name) < 2 || name[0] != '#' {
+		return dst, false
+	}
+	digits, base := name[1:], rune(10)
+	if digits[0] == 'x' {
+		digits, base = digits[1:], 16
+	}
+	r := rune(0)
+	for _, c := range digits {
+		d := rune(unhex[c])
+		if d >= base {
+			return dst, false
+		}
+		if r = r*base + d; r > utf8.MaxRune {
+			return dst, false
+		}
+	}
+	ok := r == '\t' || r == '\n' || r == '\r' || r >= ' ' && utf8.ValidRune(r) && r != 0xFFFE && r != 0xFFFF
+	return utf8.AppendRune(dst, r), ok && len(digits) > 0
+}

@@ -1,0 +1,70 @@
+package resourcesync
+
+// ValidMediaType reports whether s is a media type, with or without parameters
+// (RS-TYPE-01). Of the parameters only the form is looked at.
+func ValidMediaType(s string) bool { return validMediaType(s) }
+
+func validMediaType[T string | []byte](s T) bool {
+	i := tokenEnd(s, 0)
+	if i == 0 || i >= len(s) || s[i] != '/' {
+		return false
+	}
+	end := tokenEnd(s, i+1)
+	if end == i+1 {
+		return false
+	}
+	if end == len(s) {
+		return true
+	}
+	return validParameters(s, end)
+}
+
+// validParameters reports whether s from i on is a list of ;name=value.
+func validParameters[T string | []byte](s T, i int) bool {
+	for i = skipBlanks(s, i); i < len(s); i = skipBlanks(s, i) {
+		if s[i] != ';' {
+			return false
+		}
+		i = skipBlanks(s, i+1)
+		if i == len(s) {
+			return true // a last semicolon does no harm
+		}
+		end := tokenEnd(s, i)
+		if end == i || end == len(s) || s[end] != '=' {
+			return false
+		}
+		i = end + 1
+		if i < len(s) && s[i] == '"' {
+			for i++; i < len(s) && s[i] != '"'; i++ {
+				if s[i] == '\\' {
+					i++
+				}
+			}
+			if i >= len(s) {
+				return false
+			}
+			i++
+			continue
+		}
+		if end = tokenEnd(s, i); end == i {
+			return false
+		}
+		i = end
+	}
+	return true
+}
+
+func skipBlanks[T string | []byte](s T, i int) int {
+	for i < len(s) && (s[i] == ' ' || s[i] == '\t') {
+		i++
+	}
+	return i
+}
+
+// tokenEnd returns where the token of RFC 9110 that begins at s[i] ends.
+func tokenEnd[T string | []byte](s T, i int) int {
+	for i < len(s) && classes[s[i]]&classToken != 0 {
+		i++
+	}
+	return i
+}

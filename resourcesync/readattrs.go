@@ -1,0 +1,294 @@
+package resourcesync
+
+import (
+	"bytes"
+	"strings"
+)
+
+// metadata takes the attributes of the rs:md at hand into m; of the root's only
+// some count. The first value of an attribute wins (RS-XML-05), an unprefixed
+// one over a prefixed one (RS-XML-06).
+func (r *Reader) metadata(m *Metadata, root bool) {
+	prefixed := false
+	for i := range r.s.attrs {
+		a := &r.s.attrs[i]
+		if a.prefix != nil {
+			prefixed = prefixed || r.isRS(a.space)
+			continue
+		}
+		r.metadataAttr(m, a, root)
+	}
+	if !prefixed {
+		return
+	}
+	r.warn("RS-XML-06", "attributes of ResourceSync with a prefix")
+	for i := range r.s.attrs {
+		if a := &r.s.attrs[i]; a.prefix != nil && r.isRS(a.space) {
+			r.metadataAttr(m, a, root)
+		}
+	}
+}
+
+// metadataAttr takes one attribute of an rs:md.
+func (r *Reader) metadataAttr(m *Metadata, a *attr, root bool) {
+	d, v := &r.draft, a.value
+	it := attrItem(a.local)
+	seen := &d.seen
+	if root {
+		seen = &r.root.has
+	}
+	if it == 0 || *seen&it != 0 {
+		return
+	}
+	ok := true
+	switch it {
+	case itemCapability:
+		ok = r.capability(m, v, root)
+	case itemChange:
+		ok = r.change(m, v, root)
+	case itemDatetime:
+		m.Datetime, ok = r.datetime(v, "datetime")
+	case itemAt:
+		m.At, ok = r.datetime(v, "at")
+	case itemCompleted:
+		m.Completed, ok = r.datetime(v, "completed")
+	case itemFrom:
+		m.From, ok = r.datetime(v, "from")
+	case itemUntil:
+		m.Until, ok = r.datetime(v, "until")
+	case itemModified:
+		d.modified, ok = r.datetime(v, "modified")
+	case itemHash:
+		ok = r.hash(v, -1)
+	case itemLength:
+		m.Length, ok = r.length(v)
+		m.HasLength = ok
+	case itemType:
+		m.Type, ok = r.mediaType(v)
+	case itemEncoding:
+		m.Encoding, ok = r.encoding(v)
+	case itemPath:
+		d.path, ok = r.path(v)
+	case itemETag:
+		d.etag = d.keep(v)
+	}
+	if ok {
+		*seen |= it
+	}
+}
+
+// attrItem returns what an attribute of rs:md is, or 0.
+func attrItem(name []byte) item {
+	switch string(name) {
+	case "hash":
+		return itemHash
+	case "length":
+		return itemLength
+	case "type":
+		return itemType
+	case "change":
+		return itemChange
+	case "datetime":
+		return itemDatetime
+	case "path":
+		return itemPath
+	case "encoding":
+		return itemEncoding
+	case "capability":
+		return itemCapability
+	case "at":
+		return itemAt
+	case "completed":
+		return itemCompleted
+	case "from":
+		return itemFrom
+	case "until":
+		return itemUntil
+	case "modified":
+		return itemModified
+	case "etag":
+		return itemETag
+	}
+	return 0
+}
+
+// datetime reads the value of a datetime called name.
+func (r *Reader) datetime(v []byte, name string) (Datetime, bool) {
+	d, liberty, ok := parseDatetime(trim(v))
+	if !ok {
+		r.warn("RS-DT-02", name+" \""+clip(string(v))+"\" is no datetime, ignored")
+		return Datetime{}, false
+	}
+	if liberty != "" {
+		r.warn("RS-DT-05", name+": a "+liberty)
+	}
+	return d, true
+}
+
+// capability reads a capability; unknown ones are kept as they are (RS-GEN-06).
+func (r *Reader) capability(m *Metadata, v []byte, root bool) bool {
+	v = trim(v)
+	c := Capability(r.strings.get(v))
+	if documentKind(c, false) == kindUnknown {
+		if folded := Capability(strings.ToLower(string(c))); documentKind(folded, false) != kindUnknown {
+			r.warn("RS-GEN-04", "capability \""+clip(string(c))+"\" in upper case")
+			c = folded
+		} else if !root {
+			r.note("RS-GEN-06", "unknown capability \""+clip(string(c))+"\" in an entry")
+		}
+	}
+	m.Capability = c
+	return c != ""
+}
+
+// change reads a change; an entry with another one cannot be used (RS-EM-02).
+func (r *Reader) change(m *Metadata, v []byte, root bool) bool {
+	switch string(v) {
+	case "updated":
+		m.Change = Updated
+	case "created":
+		m.Change = Created
+	case "deleted":
+		m.Change = Deleted
+	default:
+		c, err := ParseChange(string(trim(v)))
+		if err != nil {
+			r.warn("RS-EM-02", err.Error())
+			r.draft.bad = r.draft.bad || !root && r.rule.must&itemChange != 0
+			return false
+		}
+		r.warn("RS-EM-02", "change \""+string(v)+"\", which is spelt "+c.String())
+		m.Change = c
+	}
+	return true
+}
+
+// length reads a number of bytes (RS-LEN-02).
+func (r *Reader) length(v []byte) (int64, bool) {
+	v = trim(v)
+	n, ok := int64(0), len(v) > 0
+	for _, c := range v {
+		c -= '0'
+		if c > 9 || n > (1<<63-1-int64(c))/10 {
+			ok = false
+			break
+		}
+		n = n*10 + int64(c)
+	}
+	if !ok {
+		r.warn("RS-LEN-02", "length \""+clip(string(v))+"\" is no number of bytes, ignored")
+		return 0, false
+	}
+	return n, true
+}
+
+// mediaType reads a media type (RS-TYPE-01).
+func (r *Reader) mediaType(v []byte) (string, bool) {
+	if string(v) == r.lastType && len(v) > 0 {
+		return r.lastType, true
+	}
+	v = trim(v)
+	if !validMediaType(v) {
+		r.warn("RS-TYPE-01", "type \""+clip(string(v))+"\" is no media type, ignored")
+		return "", false
+	}
+	r.lastType = r.strings.get(v)
+	return r.lastType, true
+}
+
+// encoding reads a content coding.
+func (r *Reader) encoding(v []byte) (string, bool) {
+	v = trim(v)
+	return r.strings.get(v), len(v) > 0
+}
+
+// path reads a place in a package. One that leads out of it is dropped
+// (RS-ZIP-06); a missing slash in front is left for who opens the package.
+func (r *Reader) path(v []byte) (span, bool) {
+	p := string(v)
+	switch {
+	case p == "" || !closedPath(p):
+		r.warn("RS-ZIP-06", "path \""+clip(p)+"\" is no place in a package, ignored")
+		return span{}, false
+	case p[0] != '/':
+		r.warn("RS-PATH-01", "path without a slash in front")
+	}
+	return r.draft.keep(v), true
+}
+
+// hash reads a hash attribute for the entry or one of its links.
+func (r *Reader) hash(v []byte, owner int32) bool {
+	d := &r.draft
+	first, text := len(d.hashes), len(d.text)
+	if r.plainHashes(v, owner) {
+		return true
+	}
+	d.hashes, d.text = d.hashes[:first], d.text[:text]
+	parseHashes(string(v), func(a Algorithm, digest []byte) bool {
+		for _, h := range d.hashes[first:] {
+			if h.algorithm == a {
+				return false
+			}
+		}
+		d.hashes = append(d.hashes, draftHash{a, owner, d.keep(digest)})
+		return true
+	}, func(liberty string) { r.warn("RS-HASH-04", liberty) })
+	return len(d.hashes) > first
+}
+
+// plainHashes is hash for the form the Writer gives; it reports whether v has
+// that form.
+func (r *Reader) plainHashes(v []byte, owner int32) bool {
+	d := &r.draft
+	seen := 0
+	for len(v) > 0 {
+		i := bytes.IndexByte(v, ':')
+		if i < 0 {
+			return false
+		}
+		var a Algorithm
+		switch string(v[:i]) {
+		case "md5":
+			a = MD5
+		case "sha-256":
+			a = SHA256
+		case "sha-1":
+			a = SHA1
+		case "sha-512":
+			a = SHA512
+		case "sha-384":
+			a = SHA384
+		default:
+			return false
+		}
+		v = v[i+1:]
+		n := 2 * algorithmInfo[a].size
+		if len(v) < n || len(v) > n && v[n] != ' ' || seen&(1<<a) != 0 {
+			return false
+		}
+		seen |= 1 << a
+		from := len(d.text)
+		var ok bool
+		if d.text, ok = appendUnhex(d.text, v[:n]); !ok {
+			return false
+		}
+		d.hashes = append(d.hashes, draftHash{a, owner, span{int32(from), int32(len(d.text))}})
+		if v = v[n:]; len(v) == 1 {
+			return false
+		} else if len(v) > 0 {
+			v = v[1:]
+		}
+	}
+	return seen != 0
+}
+
+// appendUnhex appends the bytes that an even number of hex digits stands for.
+func appendUnhex(dst, digits []byte) ([]byte, bool) {
+	bad := byte(0)
+	for i := 1; i < len(digits); i += 2 {
+		hi, lo := unhex[digits[i-1]], unhex[digits[i]]
+		bad |= hi | lo
+		dst = append(dst, hi<<4|lo)
+	}
+	return dst, bad <= 15
+}

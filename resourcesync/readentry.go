@@ -1,0 +1,373 @@
+package resourcesync
+
+// A span is a piece of a draft's text.
+type span struct{ from, to int32 }
+
+// A draft is what is known of the entry at hand. Its texts are gathered in one
+// buffer, so that a finished entry costs one string, of which its fields are
+// pieces.
+type draft struct {
+	text   []byte
+	loc    span
+	path   span
+	etag   span
+	hashes []draftHash
+	links  []draftLink
+	seen   item // what its rs:md stated
+	has    item // what it has, in terms of the table of attributes
+	md     int  // elements rs:md
+	bad    bool // the entry cannot be used
+	hasLoc bool
+
+	modified Datetime // before 0.9
+}
+
+// A draftHash is a digest, of the entry (owner -1) or of one of its links.
+type draftHash struct {
+	algorithm Algorithm
+	owner     int32
+	digest    span
+}
+
+// A draftLink is a link whose texts are not cut yet.
+type draftLink struct {
+	Link
+	href, path span
+}
+
+func (d *draft) reset() {
+	*d = draft{text: d.text[:0], hashes: d.hashes[:0], links: d.links[:0]}
+}
+
+// keep adds b to the draft's text.
+func (d *draft) keep(b []byte) span {
+	from := len(d.text)
+	d.text = append(d.text, b...)
+	return span{int32(from), int32(len(d.text))}
+}
+
+// entry reads the entry whose start tag is at hand. It reports whether it can
+// be used; a document survives entries that cannot.
+func (r *Reader) entry(e *Entry) (ok bool, err error) {
+	*e = Entry{}
+	d := &r.draft
+	d.reset()
+	for {
+		m, err := r.s.next()
+		if err != nil {
+			return false, err
+		}
+		if m == markEnd {
+			break
+		}
+		name := r.s.local
+		switch {
+		case r.inSitemap():
+			err = r.sitemapChild(e, name)
+		case r.isRS(r.s.space):
+			err = r.rsChild(e, name)
+		default:
+			err = r.skip() // RS-XML-07
+		}
+		if err != nil {
+			return false, err
+		}
+		if len(d.text) > maxEntryText {
+			return false, r.s.errorf("%w: an entry with more than %d bytes", ErrLimit, maxEntryText)
+		}
+	}
+	if !d.hasLoc {
+		r.warn("RS-XML-09", "an entry without loc, skipped")
+		return false, nil
+	}
+	if d.bad {
+		return false, nil
+	}
+	r.normalizeEntry(e)
+	if d.bad {
+		return false, nil
+	}
+	r.finish(e)
+	return true, nil
+}
+
+// sitemapChild reads a child of the Sitemap's own.
+func (r *Reader) sitemapChild(e *Entry, name []byte) error {
+	switch string(name) {
+	case "loc":
+		text, err := r.textOf()
+		if err == nil {
+			r.loc(text)
+		}
+		return err
+	case "lastmod":
+		if len(r.s.attrs) > 0 {
+			r.alphaChange(e)
+		}
+		text, err := r.textOf()
+		if err != nil || len(text) == 0 {
+			return err
+		}
+		d, ok := r.datetime(text, "lastmod")
+		switch {
+		case !ok:
+		case r.draft.has&itemLastmod != 0:
+			r.warn("RS-XML-09", "a second lastmod, ignored")
+		default:
+			e.Lastmod = d
+			r.draft.has |= itemLastmod
+		}
+		return nil
+	case "changefreq":
+		text, err := r.textOf()
+		switch {
+		case err != nil || len(text) == 0:
+			return err
+		case !validChangeFreq(text):
+			r.warn("RS-XML-14", "changefreq is none of the seven words, ignored")
+		case e.ChangeFreq == "":
+			e.ChangeFreq = r.strings.get(text)
+			r.draft.has |= itemChangeFreq
+		}
+		return nil
+	case "expires":
+		return r.alphaExpires(e)
+	}
+	return r.skip()
+}
+
+// rsChild reads a child of ResourceSync's.
+func (r *Reader) rsChild(e *Entry, name []byte) error {
+	switch string(name) {
+	case "md":
+		r.draft.md++
+		if r.draft.md == 2 {
+			r.warn("RS-XML-05", "more than one rs:md in an entry, taken together")
+		}
+		r.metadata(&e.Metadata, false)
+	case "ln":
+		r.link()
+	case "fixity":
+		return r.alphaFixity()
+	case "size", "md5":
+		return r.alphaText(e, string(name))
+	}
+	return r.skip()
+}
+
+// loc takes the text of loc (RS-XML-09).
+func (r *Reader) loc(text []byte) {
+	d := &r.draft
+	switch {
+	case len(text) == 0:
+		return
+	case d.hasLoc:
+		r.warn("RS-XML-09", "a second loc in an entry, ignored")
+		return
+	}
+	d.hasLoc = true
+	if !hasScheme(text) {
+		abs, err := r.resolve(string(text))
+		if err != nil {
+			r.warn("RS-XML-09", "loc is "+err.Error()+"; the entry is skipped")
+			d.bad = true
+			return
+		}
+		r.warn("RS-XML-09", "loc is a relative URI")
+		d.loc = d.keep([]byte(abs))
+		return
+	}
+	for _, c := range text {
+		if classes[c]&classURI == 0 {
+			r.warn("RS-AMB-24", "loc has characters that a URI has not")
+			break
+		}
+	}
+	d.loc = d.keep(text)
+}
+
+// normalizeEntry brings an entry to what may stand in a document of its kind,
+// and marks it as bad if it cannot be used.
+func (r *Reader) normalizeEntry(e *Entry) {
+	d := &r.draft
+	if d.seen&(itemModified|itemETag) != 0 {
+		r.legacyMetadata(e)
+	}
+	d.has |= d.seen &^ (itemModified | itemETag)
+	if bad := d.has &^ (r.rule.must | r.rule.may); bad != 0 {
+		r.forbidden(e, bad)
+	}
+	if lacks := r.rule.must &^ d.has; lacks != 0 {
+		r.lacking(lacks)
+	}
+	if e.Change == Deleted && d.has&(itemContent|itemPath) != 0 {
+		r.warn("RS-CHL-08", "a deleted resource with "+(d.has&(itemContent|itemPath)).String()+", ignored")
+		r.drop(e, itemContent|itemPath)
+	}
+	if !e.Completed.IsZero() && e.Completed.Compare(e.At) < 0 {
+		r.warn("RS-MD-05", "completed is before at in an entry, and ignored")
+		e.Completed = Datetime{}
+	}
+	if !e.Until.IsZero() && e.Until.Compare(e.From) < 0 {
+		r.warn("RS-MD-10", "until is before from in an entry, and taken to be the same")
+		e.Until = e.From
+	}
+	if len(d.links) > 0 {
+		r.normalizeEntryLinks()
+	}
+}
+
+// forbidden removes what may not stand in an entry of this kind of document,
+// unless an older version gave it a meaning.
+func (r *Reader) forbidden(e *Entry, bad item) {
+	if r.rule.may&itemAt != 0 && bad&itemFrom != 0 { // RS-VER-07, of a part
+		r.warn("RS-VER-07", "from of a part, which is at now")
+		if e.At.IsZero() {
+			e.At = e.From
+		}
+		if e.Completed.IsZero() {
+			e.Completed = e.Until
+		}
+		r.draft.has |= itemAt
+		r.drop(e, itemFrom|itemUntil)
+		bad &^= itemFrom | itemUntil
+	}
+	for _, n := range itemNames {
+		if bad&n.item != 0 {
+			r.warn("RS-MD-12", n.name+" in an entry of a document of this kind, ignored")
+		}
+	}
+	r.drop(e, bad)
+}
+
+// lacking tells what an entry must have and has not.
+func (r *Reader) lacking(lacks item) {
+	switch {
+	case lacks&itemChange != 0:
+		r.warn("RS-EM-02", "an entry that does not say what changed, skipped")
+		r.draft.bad = true
+	case lacks&itemCapability != 0 && r.kind == kindDescription:
+		r.warn("RS-AMB-01", "an entry of a Source Description without capability")
+	case lacks&itemCapability != 0:
+		r.warn("RS-CL-06", "an entry of a Capability List without capability")
+	case lacks&itemPath != 0:
+		r.warn("RS-RDM-03", "an entry of a manifest without path")
+	}
+}
+
+// drop takes items out of an entry.
+func (r *Reader) drop(e *Entry, items item) {
+	d := &r.draft
+	m := &e.Metadata
+	d.has &^= items
+	if items&itemLastmod != 0 {
+		e.Lastmod = Datetime{}
+	}
+	if items&itemChangeFreq != 0 {
+		e.ChangeFreq = ""
+	}
+	if items&itemCapability != 0 {
+		m.Capability = ""
+	}
+	if items&itemChange != 0 {
+		m.Change = 0
+	}
+	for _, t := range []struct {
+		item item
+		at   *Datetime
+	}{{itemDatetime, &m.Datetime}, {itemAt, &m.At}, {itemCompleted, &m.Completed}, {itemFrom, &m.From}, {itemUntil, &m.Until}} {
+		if items&t.item != 0 {
+			*t.at = Datetime{}
+		}
+	}
+	if items&itemHash != 0 {
+		for i := range d.hashes {
+			if d.hashes[i].owner < 0 {
+				d.hashes[i].algorithm = 0
+			}
+		}
+	}
+	if items&itemLength != 0 {
+		m.Length, m.HasLength = 0, false
+	}
+	if items&itemType != 0 {
+		m.Type = ""
+	}
+	if items&itemEncoding != 0 {
+		m.Encoding = ""
+	}
+	if items&itemPath != 0 {
+		d.path = span{}
+	}
+}
+
+// normalizeEntryLinks removes links that may not stand in this kind of document.
+func (r *Reader) normalizeEntryLinks() {
+	d := &r.draft
+	allowed := r.rule.must | r.rule.may
+	manifest := r.kind == kindResourceManifest || r.kind == kindChangeManifest || r.kind == kindUnknown
+	for i := range d.links {
+		l := &d.links[i]
+		// up, index and archives belong to the root; of a plain entry nothing is said.
+		if bad := relationItem(l.Rel) &^ allowed; bad != 0 {
+			r.warn("RS-LN-04", "a "+bad.String()+" in an entry of a document of this kind, ignored")
+			l.Rel = ""
+		}
+		if l.path != (span{}) && !manifest {
+			r.warn("RS-PATH-01", "a link with path outside a manifest; the path is ignored")
+			l.path = span{}
+		}
+	}
+}
+
+// finish cuts the texts of the entry.
+func (r *Reader) finish(e *Entry) {
+	d := &r.draft
+	text := string(d.text)
+	e.Loc = text[d.loc.from:d.loc.to]
+	e.Path = text[d.path.from:d.path.to]
+	e.ETag = text[d.etag.from:d.etag.to]
+	e.Hashes = r.cutHashes(text, -1)
+	if len(d.links) == 0 {
+		return
+	}
+	links := make([]Link, 0, len(d.links))
+	for i := range d.links {
+		l := &d.links[i]
+		if l.Rel != "" {
+			links = append(links, l.cut(r, text, int32(i)))
+		}
+	}
+	if len(links) > 0 {
+		e.Links = links
+	}
+}
+
+// cut returns the finished link.
+func (l *draftLink) cut(r *Reader, text string, owner int32) Link {
+	out := l.Link
+	out.Href = text[l.href.from:l.href.to]
+	out.Path = text[l.path.from:l.path.to]
+	out.Hashes = r.cutHashes(text, owner)
+	return out
+}
+
+// cutHashes returns the hashes of the entry or one of its links. They are cut
+// from a chunk that is shared with a few dozen neighbours.
+func (r *Reader) cutHashes(text string, owner int32) Hashes {
+	const chunk = 64
+	if cap(r.hashes)-len(r.hashes) < len(r.draft.hashes) {
+		r.hashes = make([]Hash, 0, max(chunk, len(r.draft.hashes)))
+	}
+	from := len(r.hashes)
+	for i := range r.draft.hashes {
+		if h := &r.draft.hashes[i]; h.owner == owner && h.algorithm != 0 {
+			r.hashes = append(r.hashes, Hash{h.algorithm, text[h.digest.from:h.digest.to]})
+		}
+	}
+	to := len(r.hashes)
+	if from == to {
+		return nil
+	}
+	return r.hashes[from:to:to]
+}

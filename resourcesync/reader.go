@@ -1,0 +1,415 @@
+package resourcesync
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/url"
+)
+
+// ReaderOptions configures a [Reader]. The zero value is ready to use.
+type ReaderOptions struct {
+	Base      string        // URI of the document; relative URIs in it are resolved against it
+	Strict    bool          // a Warning is an error
+	OnWarning func(Warning) // called for each, at most 20 times for one rule; may be nil
+	MaxBytes  int64         // of the document, uncompressed; default DefaultReadBytes
+}
+
+// Stats are what a Reader counted.
+type Stats struct {
+	Entries   int   // returned
+	Skipped   int   // not returned, since something in them was wrong
+	Warnings  int   // also those OnWarning was not called for
+	Bytes     int64 // of the document, uncompressed
+	Datetimes int   // entries with a datetime; if none has one, lastmod is the event time (RS-VER-11)
+	Disorder  int   // entries whose event time is before that of their predecessor (RS-CHL-11)
+}
+
+// A Reader reads one document, entry by entry: its memory does not grow with
+// their number. The document may be a gzip file, and in UTF-8, UTF-16, US-ASCII
+// or ISO-8859-1.
+//
+// What the standard does not allow but older versions or common mistakes have
+// made usual is understood, with a [Warning]; a strict Reader makes it an
+// error. What is not well formed is always an error. Errors stick. They are
+// *[SyntaxError], or what the reader below returned.
+type Reader struct {
+	s     scanner
+	opts  ReaderOptions
+	base  *url.URL
+	err   error // sticks
+	stats Stats
+
+	begun   bool // the root was seen
+	pending bool // the scanner stands at the start of an entry
+	root    root
+	header  Header
+	kind    kind
+	rule    rule
+
+	draft     draft
+	strings   interner
+	lastType  string // the media type checked last
+	hashes    []Hash // chunk the entries' hashes are cut from
+	lastEvent Datetime
+	firstTime Datetime // earliest event time
+	told      map[string]int
+	violation error // of a strict Reader
+}
+
+// NewReader returns a Reader for the document in r.
+func NewReader(r io.Reader, o ReaderOptions) *Reader {
+	if o.MaxBytes <= 0 {
+		o.MaxBytes = DefaultReadBytes
+	}
+	return &Reader{s: scanner{src: r, maxBytes: o.MaxBytes}, opts: o, rule: rules[kindUnknown]}
+}
+
+// Header returns what the document says of itself, as far as it comes in front
+// of the first entry; after the last entry was read, all of it (RS-XML-03).
+func (r *Reader) Header() (Header, error) {
+	if err := r.begin(); err != nil && err != io.EOF {
+		return Header{}, err
+	}
+	h := r.header
+	h.Links = append([]Link(nil), h.Links...)
+	return h, nil
+}
+
+// Read reads the next entry into e, of which nothing stays as it was. At the
+// end of the document it returns io.EOF. What e then holds is the caller's.
+func (r *Reader) Read(e *Entry) error {
+	if err := r.begin(); err != nil {
+		return err
+	}
+	for {
+		if !r.pending {
+			if err := r.fail(r.rootChildren()); err != nil {
+				return err
+			}
+		}
+		r.pending = false
+		ok, err := r.entry(e)
+		if err = r.fail(err); err != nil {
+			return err
+		}
+		if ok {
+			r.count(e)
+			return r.fail(nil)
+		}
+		r.stats.Skipped++
+	}
+}
+
+// Entries yields the document's entries in order. It stops after the first
+// error, which it yields with a zero Entry.
+func (r *Reader) Entries() iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		for {
+			var e Entry
+			switch err := r.Read(&e); {
+			case err == io.EOF:
+				return
+			case err != nil:
+				yield(Entry{}, err)
+				return
+			}
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Stats returns the counts so far.
+func (r *Reader) Stats() Stats {
+	st := r.stats
+	st.Bytes = r.s.offset()
+	return st
+}
+
+// fail makes err stick, and what a strict Reader does not accept an error.
+func (r *Reader) fail(err error) error {
+	if err == nil {
+		err = r.violation
+	}
+	if err != nil {
+		r.err = err
+	}
+	return err
+}
+
+// begin reads up to the first entry, once.
+func (r *Reader) begin() error {
+	if r.err != nil || r.begun {
+		return r.err
+	}
+	r.begun = true
+	if r.opts.Base != "" {
+		base, err := url.Parse(r.opts.Base)
+		if err != nil {
+			return r.fail(fmt.Errorf("read document: base: %w", err))
+		}
+		r.base = base
+	}
+	err := r.s.open()
+	if err == nil {
+		err = r.rootStart()
+	}
+	if err == nil {
+		err = r.rootChildren()
+	}
+	if err == nil {
+		r.normalize(false)
+		r.pending = true
+	}
+	return r.fail(err)
+}
+
+// rootStart reads the root's start tag.
+func (r *Reader) rootStart() error {
+	m, err := r.s.next()
+	if err != nil {
+		return err
+	}
+	name := string(r.s.local)
+	switch {
+	case m != markStart:
+		return r.s.errorf("%w: it has no element at all", ErrNotDocument)
+	case r.s.space == spaceDraft && name == "changeset":
+		return r.s.errorf("%w: a changeset of a draft of 2012, which tells of changes in a way given up since (RS-VER-21)", ErrNotDocument)
+	case name == "sitemapindex":
+		r.root.index = true
+	case name != "urlset":
+		return r.s.errorf("%w: its root element is <%s>, not <urlset> or <sitemapindex>", ErrNotDocument, clip(name))
+	}
+	r.root.space = r.s.space
+	if r.s.space != spaceSitemap {
+		r.warn("RS-GEN-01", "the root element is not in the namespace of Sitemaps")
+	}
+	for i := range r.s.attrs {
+		a := &r.s.attrs[i]
+		if r.isRS(a.space) && string(a.local) == "type" { // RS-VER-15
+			r.root.alphaType = string(a.value)
+			r.dialect(dialectAlpha)
+		}
+	}
+	return nil
+}
+
+// isRS reports whether space is that of ResourceSync, in any of its forms.
+func (r *Reader) isRS(space namespace) bool {
+	switch space {
+	case spaceRS:
+		return true
+	case spacePreBeta:
+		if !r.root.preBeta {
+			r.root.preBeta = true
+			r.warn("RS-VER-01", "the namespace of ResourceSync is that of the time before the beta")
+			r.dialect(dialectPreBeta)
+		}
+		return true
+	case spaceDraft:
+		if !r.root.draft {
+			r.root.draft = true
+			r.warn("RS-VER-21", "the namespace of ResourceSync is that of a draft of 2012")
+			r.dialect(dialectAlpha)
+		}
+		return true
+	}
+	return false
+}
+
+// inSitemap reports whether the tag at hand is in the namespace of the root.
+func (r *Reader) inSitemap() bool {
+	return r.s.space == spaceSitemap || r.s.space == r.root.space
+}
+
+// rootChildren reads what stands directly in the root up to the start of the
+// next entry; at the end of the document it returns io.EOF.
+func (r *Reader) rootChildren() error {
+	for {
+		m, err := r.s.next()
+		if err != nil {
+			return err
+		}
+		if m == markEnd {
+			return r.end()
+		}
+		switch name := string(r.s.local); {
+		case r.inSitemap() && (name == "url" || name == "sitemap"):
+			if (name == "sitemap") != r.root.index {
+				r.warn("RS-GEN-05", "<"+name+"> does not belong into this root element; it is read all the same")
+			}
+			return nil
+		case r.isRS(r.s.space) && name == "md":
+			r.rootMetadata()
+		case r.isRS(r.s.space) && name == "ln":
+			r.rootLink()
+		case r.s.space == spaceXHTML && name == "meta":
+			r.rootMeta()
+		}
+		if err := r.skip(); err != nil {
+			return err
+		}
+	}
+}
+
+// end reads what may come behind the root.
+func (r *Reader) end() error {
+	if m, err := r.s.next(); err != nil {
+		return err
+	} else if m != markEOF {
+		return r.s.errorf("a tag after the root element") // unreachable: the scanner refuses it
+	}
+	r.normalize(true)
+	if r.violation != nil {
+		return r.violation
+	}
+	return io.EOF
+}
+
+// skip reads up to the end of the element whose start tag is at hand.
+func (r *Reader) skip() error {
+	for depth := 1; depth > 0; {
+		m, err := r.s.next()
+		if err != nil {
+			return err
+		}
+		if m == markStart {
+			depth++
+		} else {
+			depth--
+		}
+	}
+	return nil
+}
+
+// textOf reads the text of the element whose start tag is at hand, up to its
+// end, without white space around it. What it returns is good until the next
+// one.
+func (r *Reader) textOf() ([]byte, error) {
+	s := &r.s
+	s.text, s.collect = s.text[:0], len(s.stack)
+	depth := s.collect
+	for {
+		m, err := s.next()
+		if err != nil {
+			return nil, err
+		}
+		if m == markEnd && len(s.stack) < depth {
+			s.collect = 0
+			return trim(s.text), nil
+		}
+	}
+}
+
+// trim returns b without XML white space around it.
+func trim(b []byte) []byte {
+	for len(b) > 0 && classes[b[0]]&classSpace != 0 {
+		b = b[1:]
+	}
+	for len(b) > 0 && classes[b[len(b)-1]]&classSpace != 0 {
+		b = b[:len(b)-1]
+	}
+	return b
+}
+
+// count keeps the statistics, and warns of what they show.
+func (r *Reader) count(e *Entry) {
+	r.stats.Entries++
+	if r.stats.Entries == MaxEntries+1 {
+		r.warn("RS-IDX-01", "more than 50,000 entries")
+	}
+	if !r.kind.events() {
+		return
+	}
+	if !e.Datetime.IsZero() {
+		r.stats.Datetimes++
+		if !r.header.From.IsZero() && !r.header.FromUnproven && e.Datetime.Compare(r.header.From) < 0 ||
+			!r.header.Until.IsZero() && !r.header.Living && e.Datetime.Compare(r.header.Until) > 0 {
+			r.warn("RS-EM-04", "datetime outside the interval of the document")
+		}
+	}
+	t := e.EventTime()
+	if t.IsZero() {
+		return
+	}
+	if t.Compare(r.lastEvent) < 0 {
+		r.stats.Disorder++
+		if r.stats.Datetimes == 0 || !e.Datetime.IsZero() {
+			r.warn("RS-VER-12", "an event is older than the one in front of it")
+		}
+	}
+	r.lastEvent = t
+	if r.firstTime.IsZero() || t.Compare(r.firstTime) < 0 {
+		r.firstTime = t
+	}
+}
+
+// warn tells of a liberty taken; a strict Reader fails by it.
+func (r *Reader) warn(rule, message string) {
+	r.note(rule, message)
+	if r.opts.Strict && r.violation == nil {
+		r.violation = r.s.errorf("%w", &RuleError{rule, message})
+	}
+}
+
+// note tells of something that is no fault.
+func (r *Reader) note(rule, message string) {
+	r.stats.Warnings++
+	if r.opts.OnWarning == nil {
+		return
+	}
+	if r.told == nil {
+		r.told = make(map[string]int)
+	}
+	if r.told[rule]++; r.told[rule] > maxWarnings {
+		return
+	}
+	line, column := r.s.position()
+	r.opts.OnWarning(Warning{Rule: rule, Line: line, Column: column, Message: message})
+}
+
+// resolve returns ref as an absolute URI.
+func (r *Reader) resolve(ref string) (string, error) {
+	if r.base == nil {
+		return "", errors.New("a relative URI in a document whose own URI is not known")
+	}
+	u, err := r.base.Parse(ref)
+	if err != nil {
+		return "", errors.New("a URI that is none")
+	}
+	if !u.IsAbs() {
+		return "", errors.New("a relative URI in a document whose own URI is not absolute")
+	}
+	return u.String(), nil
+}
+
+// An interner keeps the few texts that nearly every entry repeats, so that they
+// are allocated once.
+type interner struct {
+	last  string
+	texts map[string]string
+}
+
+// get returns b as a string.
+func (in *interner) get(b []byte) string {
+	const maxTexts, maxLength = 256, 128
+	if string(b) == in.last {
+		return in.last
+	}
+	s, ok := in.texts[string(b)]
+	if !ok {
+		s = string(b)
+		if in.texts == nil {
+			in.texts = make(map[string]string)
+		}
+		if len(in.texts) < maxTexts && len(b) <= maxLength {
+			in.texts[s] = s
+		}
+	}
+	in.last = s
+	return s
+}

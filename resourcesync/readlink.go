@@ -1,0 +1,208 @@
+package resourcesync
+
+import (
+	"bytes"
+	"strings"
+)
+
+// rootMetadata takes the rs:md of the root.
+func (r *Reader) rootMetadata() {
+	in := &r.root
+	if in.seenMD {
+		r.warn("RS-XML-05", "more than one rs:md at the root, taken together")
+	}
+	in.seenMD = true
+	r.draft.reset()
+	r.metadata(&in.times, true)
+	if in.capability == "" {
+		in.capability = string(in.times.Capability)
+	}
+	if in.modified.IsZero() {
+		in.modified = r.draft.modified
+	}
+	const known = itemCapability | itemAt | itemCompleted | itemFrom | itemUntil | itemModified
+	for _, n := range itemNames {
+		if in.has&^known&n.item != 0 {
+			r.rootWarn("RS-MD-12", n.name+" at the root, ignored")
+		}
+	}
+}
+
+// rootLink takes an rs:ln of the root.
+func (r *Reader) rootLink() {
+	r.draft.reset()
+	r.link()
+	text := string(r.draft.text)
+	for i := range r.draft.links {
+		if len(r.root.links) == maxLinks {
+			r.warn("RS-LN-01", "too many links at the root; the rest is ignored")
+			return
+		}
+		r.root.links = append(r.root.links, r.draft.links[i].cut(r, text, int32(i)))
+	}
+}
+
+// rootMeta takes an xhtml:meta, by which the alpha told the time of the
+// document (RS-VER-15).
+func (r *Reader) rootMeta() {
+	var name, content []byte
+	for i := range r.s.attrs {
+		switch a := &r.s.attrs[i]; string(a.local) {
+		case "name":
+			name = a.value
+		case "content":
+			content = a.value
+		}
+	}
+	if !strings.EqualFold(string(name), "DCTERMS.modified") || !r.root.modified.IsZero() {
+		return
+	}
+	r.warn("RS-VER-15", "xhtml:meta with the time of the document")
+	r.dialect(dialectAlpha)
+	if d, ok := r.datetime(content, "DCTERMS.modified"); ok {
+		r.root.modified = d
+		r.root.has |= itemModified
+	}
+}
+
+// link takes the rs:ln at hand: as many links as it has relations. One that
+// lacks what it must have is skipped, and the entry survives (RS-LN-01).
+func (r *Reader) link() {
+	d := &r.draft
+	if len(d.links) >= maxLinks {
+		r.warn("RS-LN-01", "too many links in one entry; the rest is ignored")
+		return
+	}
+	var l draftLink
+	var rel, href []byte
+	first, seen := len(d.hashes), [2]bool{}
+	take := func(a *attr) {
+		switch string(a.local) {
+		case "rel":
+			if !seen[0] {
+				rel, seen[0] = a.value, true
+			}
+		case "href":
+			if !seen[1] {
+				href, seen[1] = a.value, true
+			}
+		default:
+			r.linkAttr(&l, a)
+		}
+	}
+	prefixed := false
+	for i := range r.s.attrs {
+		if a := &r.s.attrs[i]; a.prefix == nil {
+			take(a)
+		} else {
+			prefixed = prefixed || r.isRS(a.space)
+		}
+	}
+	if prefixed {
+		r.warn("RS-XML-06", "attributes of ResourceSync with a prefix")
+		for i := range r.s.attrs {
+			if a := &r.s.attrs[i]; a.prefix != nil && r.isRS(a.space) {
+				take(a)
+			}
+		}
+	}
+	href = trim(href)
+	if len(trim(rel)) == 0 || len(href) == 0 {
+		r.warn("RS-LN-01", "a link without rel or href, ignored")
+		d.hashes = d.hashes[:first]
+		return
+	}
+	if !hasScheme(href) {
+		abs, err := r.resolve(string(href))
+		if err != nil {
+			r.warn("RS-LN-01", "the href of a link is "+err.Error()+"; the link is ignored")
+			d.hashes = d.hashes[:first]
+			return
+		}
+		r.warn("RS-LN-01", "the href of a link is a relative URI")
+		href = []byte(abs)
+	}
+	l.href = d.keep(href)
+	r.addLinks(l, rel, first)
+}
+
+// addLinks adds l once for each relation (RS-LN-03); the hashes from first on
+// belong to it.
+func (r *Reader) addLinks(l draftLink, rel []byte, first int) {
+	d := &r.draft
+	hashes := len(d.hashes)
+	for n, name := range bytes.Fields(rel) {
+		if len(d.links) >= maxLinks {
+			return
+		}
+		if n == 1 {
+			r.warn("RS-LN-03", "a link with several relations")
+		}
+		l.Rel = r.relation(name)
+		owner := int32(len(d.links))
+		for i := first; i < hashes; i++ {
+			if n == 0 {
+				d.hashes[i].owner = owner
+			} else {
+				h := d.hashes[i]
+				h.owner = owner
+				d.hashes = append(d.hashes, h)
+			}
+		}
+		d.links = append(d.links, l)
+	}
+}
+
+// relation returns a relation in its usual spelling.
+func (r *Reader) relation(name []byte) string {
+	rel := r.strings.get(name)
+	if strings.EqualFold(rel, RelPatch) {
+		return RelPatch
+	}
+	if bytes.IndexByte(name, ':') >= 0 {
+		return rel
+	}
+	return strings.ToLower(rel)
+}
+
+// linkAttr takes a further attribute of a link; the first value wins.
+func (r *Reader) linkAttr(l *draftLink, a *attr) {
+	v := a.value
+	switch string(a.local) {
+	case "type":
+		if l.Type == "" {
+			l.Type, _ = r.mediaType(v)
+		}
+	case "encoding":
+		if l.Encoding == "" {
+			l.Encoding, _ = r.encoding(v)
+		}
+	case "path":
+		if l.path == (span{}) {
+			l.path, _ = r.path(v)
+		}
+	case "modified":
+		if l.Modified.IsZero() {
+			l.Modified, _ = r.datetime(v, "modified of a link")
+		}
+	case "hash":
+		if len(r.draft.hashes) == 0 || r.draft.hashes[len(r.draft.hashes)-1].owner != int32(len(r.draft.links)) {
+			r.hash(v, int32(len(r.draft.links)))
+		}
+	case "length":
+		if !l.HasLength {
+			l.Length, l.HasLength = r.length(v)
+		}
+	case "pri":
+		n, ok := int64(0), len(v) > 0 && len(v) <= 9
+		for _, c := range v {
+			ok = ok && c >= '0' && c <= '9'
+			n = n*10 + int64(c-'0')
+		}
+		if !ok || n < 1 || n > maxPri {
+			r.warn("RS-PRI-01", "pri \""+clip(string(v))+"\" is not between 1 and 999999, ignored")
+		} else if l.Pri == 0 {
+			l.Pri = int(n)
+		}
+	}
+}

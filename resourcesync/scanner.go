@@ -1,0 +1,224 @@
+package resourcesync
+
+import (
+	"bytes"
+	"compress/flate"
+	"compress/gzip"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"unicode/utf8"
+)
+
+// bufferBytes is the window through which a document is read. It grows, up to
+// maxToken, only for a token that does not fit.
+const bufferBytes = 128 << 10
+
+// A scanner cuts a document into tags. It holds a window of the document in
+// which all bytes up to end are known to be characters XML allows, so that
+// what comes after can search in bulk for the few bytes that matter.
+//
+// A token is looked at as a whole: if the window ends inside it, more is read
+// and it is looked at again, each time with at least twice as much.
+type scanner struct {
+	src      io.Reader
+	in       io.Reader // src as UTF-8
+	encoding string
+	maxBytes int64
+
+	buf  []byte
+	pos  int   // what is in front has been dealt with
+	end  int   // what is in front has been checked for its characters
+	raw  int   // what is in front has been read
+	bad  error // why the byte at end cannot be
+	last error // why there is nothing behind raw
+
+	dropped   int64 // bytes that have left the window
+	lines     int   // line ends among them
+	lineStart int64 // where the line begins that the window begins in
+
+	names    []byte // names of the open elements, one after the other
+	stack    []frame
+	bindings []binding
+	nsText   []byte // prefixes and namespaces of the bindings
+
+	// The tag next stopped at.
+	local []byte
+	space namespace
+	attrs []attr
+	abuf  []byte // decoded values of attrs
+	empty bool   // an empty-element tag: its end follows
+
+	collect int // depth at which text is kept; 0 for none
+	text    []byte
+	begun   bool // the root was seen
+	doctype bool
+}
+
+// A frame is an open element.
+type frame struct {
+	name     int32 // where its name begins in names
+	bindings int32 // how many there were before it
+	nsText   int32
+}
+
+// open fills the window for the first time.
+func (s *scanner) open() error {
+	in, encoding, err := openInput(s.src)
+	if err != nil {
+		return s.inputError(err)
+	}
+	s.in, s.encoding = in, encoding
+	s.buf = make([]byte, bufferBytes)
+	return nil
+}
+
+// more reads on, so that the token at pos can be looked at again.
+func (s *scanner) more() error {
+	have := s.end - s.pos
+	switch {
+	case s.bad != nil:
+		s.pos = s.end
+		return s.errorf("%w", s.bad)
+	case s.last == io.EOF && s.end == s.raw:
+		return io.EOF
+	case s.last == io.EOF:
+		s.pos = s.end
+		return s.errorf("a character of UTF-8 is cut off: %w", io.ErrUnexpectedEOF)
+	case s.last != nil:
+		return s.inputError(s.last)
+	case have > maxToken:
+		return s.errorf("%w: a tag, text or comment of more than %d bytes", ErrLimit, maxToken)
+	}
+	s.slide()
+	if 2*have > len(s.buf)-utf8.UTFMax {
+		s.buf = append(s.buf, make([]byte, len(s.buf))...)
+	}
+	for empty := 0; s.end <= 2*have && s.last == nil && s.bad == nil; {
+		n, err := s.in.Read(s.buf[s.raw:])
+		s.raw, s.last = s.raw+n, err
+		if s.dropped+int64(s.raw) > s.maxBytes {
+			return s.errorf("%w: a document of more than %d bytes", ErrLimit, s.maxBytes)
+		}
+		if n == 0 && err == nil {
+			if empty++; empty > 100 {
+				s.last = io.ErrNoProgress
+			}
+		}
+		n, s.bad = checkChars(s.buf[s.end:s.raw])
+		s.end += n
+	}
+	return nil
+}
+
+// slide moves what is not dealt with to the front of the window.
+func (s *scanner) slide() {
+	done := s.buf[:s.pos]
+	if i := bytes.LastIndexByte(done, '\n'); i >= 0 {
+		s.lines += bytes.Count(done, []byte{'\n'})
+		s.lineStart = s.dropped + int64(i) + 1
+	}
+	s.dropped += int64(s.pos)
+	copy(s.buf, s.buf[s.pos:s.raw])
+	s.end, s.raw, s.pos = s.end-s.pos, s.raw-s.pos, 0
+}
+
+// offset returns how many bytes of the document have been dealt with.
+func (s *scanner) offset() int64 { return s.dropped + int64(s.pos) }
+
+// position returns the place of pos.
+func (s *scanner) position() (line, column int) {
+	done := s.buf[:s.pos]
+	start := s.lineStart
+	if i := bytes.LastIndexByte(done, '\n'); i >= 0 {
+		start = s.dropped + int64(i) + 1
+	}
+	return 1 + s.lines + bytes.Count(done, []byte{'\n'}), int(s.offset()-start) + 1
+}
+
+// errorf returns a SyntaxError at pos.
+func (s *scanner) errorf(format string, args ...any) error {
+	line, column := s.position()
+	return &SyntaxError{line, column, fmt.Errorf(format, args...)}
+}
+
+// errorAt returns a SyntaxError at p.
+func (s *scanner) errorAt(p int, format string, args ...any) error {
+	s.pos = p
+	return s.errorf(format, args...)
+}
+
+// eof returns err, or what stands for it where the document may not end.
+func (s *scanner) eof(err error) error {
+	if err == io.EOF {
+		s.pos = s.end
+		return s.errorf("the document is cut off: %w", io.ErrUnexpectedEOF)
+	}
+	return err
+}
+
+// inputError returns err as it is if it came from the reader below, and as a
+// SyntaxError if the bytes themselves are at fault.
+func (s *scanner) inputError(err error) error {
+	var corrupt flate.CorruptInputError
+	for _, fault := range []error{gzip.ErrHeader, gzip.ErrChecksum, io.ErrUnexpectedEOF, errEncoding, ErrNotDocument} {
+		if errors.Is(err, fault) {
+			return s.errorf("%w", err)
+		}
+	}
+	if errors.As(err, &corrupt) {
+		return s.errorf("decompress: %w", err)
+	}
+	return err
+}
+
+// checkChars returns how many bytes at the beginning of b are whole characters
+// that XML allows, and what is wrong with the next one, if it is not just
+// incomplete.
+func checkChars(b []byte) (n int, bad error) {
+	const low, high = 0x0101010101010101, 0x8080808080808080
+	for n < len(b) {
+		for n+8 <= len(b) {
+			w := binary.LittleEndian.Uint64(b[n:])
+			// A byte below 0x20, or above 0x7f: look closer.
+			if (w-low*0x20)&^w&high != 0 && !blanks(b[n:n+8]) || w&high != 0 {
+				break
+			}
+			n += 8
+		}
+		for stop := min(n+8, len(b)); n < stop; {
+			c := b[n]
+			if c < utf8.RuneSelf {
+				if c < ' ' && c != '\t' && c != '\n' && c != '\r' {
+					return n, fmt.Errorf("character %#x is not allowed in XML", c)
+				}
+				n++
+				continue
+			}
+			if !utf8.FullRune(b[n:]) {
+				return n, nil
+			}
+			r, size := utf8.DecodeRune(b[n:])
+			if r == utf8.RuneError && size == 1 {
+				return n, fmt.Errorf("byte %#x is not UTF-8", c)
+			}
+			if r == 0xFFFE || r == 0xFFFF {
+				return n, fmt.Errorf("character U+%04X is not allowed in XML", r)
+			}
+			n += size
+		}
+	}
+	return n, nil
+}
+
+// blanks reports whether the control characters among the ASCII bytes of b are
+// all white space.
+func blanks(b []byte) bool {
+	for _, c := range b {
+		if c < ' ' && c != '\n' && c != '\t' && c != '\r' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,307 @@
+package resourcesync
+
+import (
+	"bytes"
+	"errors"
+	"unicode/utf8"
+)
+
+// errMore is what the readers of one token return if the window ends inside it.
+var errMore = errors.New("the window ends here")
+
+// An attr is an attribute of the tag at hand, namespace declarations aside.
+type attr struct {
+	prefix, local []byte
+	value         []byte
+	space         namespace
+	uri           []byte // of an other namespace
+}
+
+// startTag reads the start tag at pos.
+func (s *scanner) startTag() error {
+	b, at := s.buf[:s.end], s.pos
+	name, colon, p, err := s.name(b, at+1)
+	if err != nil {
+		return err
+	}
+	s.attrs, s.abuf = s.attrs[:0], s.abuf[:0]
+	bindings, nsText, prefixed := len(s.bindings), len(s.nsText), false
+	undo := func() { s.bindings, s.nsText = s.bindings[:bindings], s.nsText[:nsText] }
+	for {
+		q := skipSpace(b, p)
+		if q >= len(b) {
+			undo()
+			return errMore
+		}
+		if b[q] == '>' {
+			s.empty, p = false, q+1
+			break
+		}
+		if b[q] == '/' {
+			if q+1 >= len(b) {
+				undo()
+				return errMore
+			}
+			if b[q+1] != '>' {
+				return s.errorAt(q, "a slash inside a tag")
+			}
+			s.empty, p = true, q+2
+			break
+		}
+		if q == p {
+			return s.errorAt(q, "no white space in front of an attribute")
+		}
+		var declares bool
+		if p, declares, err = s.attribute(b, q); err != nil {
+			undo()
+			return err
+		}
+		prefixed = prefixed || !declares && s.attrs[len(s.attrs)-1].prefix != nil
+	}
+	s.pos = p
+	if err := s.resolve(name, colon, prefixed); err != nil {
+		return err
+	}
+	return s.push(name, bindings, nsText)
+}
+
+// push opens an element.
+func (s *scanner) push(name []byte, bindings, nsText int) error {
+	if len(s.stack) == maxDepth {
+		return s.errorf("%w: elements nested more than %d deep", ErrLimit, maxDepth)
+	}
+	s.stack = append(s.stack, frame{int32(len(s.names)), int32(bindings), int32(nsText)})
+	s.names = append(s.names, name...)
+	return nil
+}
+
+// pop closes the innermost element.
+func (s *scanner) pop() {
+	f := s.stack[len(s.stack)-1]
+	s.stack = s.stack[:len(s.stack)-1]
+	s.names = s.names[:f.name]
+	s.bindings, s.nsText = s.bindings[:f.bindings], s.nsText[:f.nsText]
+}
+
+// attribute reads the attribute at b[p] and returns where it ends. A namespace
+// declaration takes effect and is not kept in attrs.
+func (s *scanner) attribute(b []byte, p int) (end int, declares bool, err error) {
+	start := p
+	name, colon, p, err := s.name(b, p)
+	if err != nil {
+		return 0, false, err
+	}
+	p = skipSpace(b, p)
+	if p < len(b) && b[p] != '=' {
+		return 0, false, s.errorAt(p, "attribute %s has no value", clip(string(name)))
+	}
+	p = skipSpace(b, p+1)
+	if p >= len(b) {
+		return 0, false, errMore
+	}
+	quote := b[p]
+	if quote != '"' && quote != '\'' {
+		return 0, false, s.errorAt(p, "the value of attribute %s is not in quotes", clip(string(name)))
+	}
+	p++
+	n := bytes.IndexByte(b[p:], quote)
+	if n < 0 {
+		return 0, false, errMore
+	}
+	value := b[p : p+n]
+	if i := bytes.IndexByte(value, '<'); i >= 0 {
+		return 0, false, s.errorAt(p+i, "a < in the value of attribute %s", clip(string(name)))
+	}
+	if needsDecoding(value) {
+		from := len(s.abuf)
+		if s.abuf, err = appendDecoded(s.abuf, value, true); err != nil {
+			return 0, false, s.errorAt(p, "attribute %s: %w", clip(string(name)), err)
+		}
+		value = s.abuf[from:len(s.abuf):len(s.abuf)]
+	}
+	a := attr{local: name, value: value}
+	if colon > 0 {
+		a.prefix, a.local = name[:colon], name[colon+1:]
+	}
+	return p + n + 1, s.declares(&a), s.keep(&a, start)
+}
+
+// declares reports whether a declares a namespace.
+func (s *scanner) declares(a *attr) bool {
+	if a.prefix == nil {
+		return string(a.local) == "xmlns"
+	}
+	return string(a.prefix) == "xmlns"
+}
+
+// keep files a, which begins at p.
+func (s *scanner) keep(a *attr, p int) error {
+	if s.declares(a) {
+		prefix := a.local
+		if a.prefix == nil {
+			prefix = nil
+		}
+		return s.bind(prefix, a.value)
+	}
+	if len(s.attrs) == maxAttributes {
+		return s.errorAt(p, "%w: a tag with more than %d attributes", ErrLimit, maxAttributes)
+	}
+	for i := range s.attrs {
+		o := &s.attrs[i]
+		if len(o.local) == len(a.local) && bytes.Equal(o.local, a.local) && bytes.Equal(o.prefix, a.prefix) {
+			return s.errorAt(p, "a second attribute %s", clip(string(a.local)))
+		}
+	}
+	s.attrs = append(s.attrs, *a)
+	return nil
+}
+
+// resolve finds the namespaces of the tag just read and of its attributes.
+func (s *scanner) resolve(name []byte, colon int, prefixed bool) error {
+	var prefix []byte
+	s.local = name
+	if colon > 0 {
+		prefix, s.local = name[:colon], name[colon+1:]
+	}
+	if s.space, _ = s.lookup(prefix); s.space == spaceUnbound || string(prefix) == "xmlns" {
+		return s.errorf("prefix %q is not declared", clip(string(prefix)))
+	}
+	if !prefixed {
+		return nil
+	}
+	for i := range s.attrs {
+		a := &s.attrs[i]
+		if a.prefix == nil {
+			continue
+		}
+		if a.space, a.uri = s.lookup(a.prefix); a.space == spaceUnbound {
+			return s.errorf("prefix %q is not declared", clip(string(a.prefix)))
+		}
+		for j := range s.attrs[:i] {
+			o := &s.attrs[j]
+			if o.prefix != nil && o.space == a.space && bytes.Equal(o.local, a.local) && bytes.Equal(o.uri, a.uri) {
+				return s.errorf("a second attribute %s", clip(string(a.local)))
+			}
+		}
+	}
+	return nil
+}
+
+// endTag reads the end tag at pos.
+func (s *scanner) endTag() error {
+	b := s.buf[:s.end]
+	if len(s.stack) == 0 {
+		return s.errorf("an end tag without a start tag")
+	}
+	open := s.names[s.stack[len(s.stack)-1].name:]
+	p := s.pos + 2
+	q := p + len(open)
+	if q >= len(b) {
+		if n := min(len(b)-p, len(open)); n >= 0 && !bytes.Equal(b[p:p+n], open[:n]) {
+			return s.errorf("the end tag does not match <%s>", clip(string(open)))
+		}
+		return errMore
+	}
+	if !bytes.Equal(b[p:q], open) {
+		return s.errorf("the end tag does not match <%s>", clip(string(open)))
+	}
+	if b[q] != '>' {
+		if q = skipSpace(b, q); q >= len(b) {
+			return errMore
+		}
+		if b[q] != '>' {
+			return s.errorf("the end tag does not match <%s>", clip(string(open)))
+		}
+	}
+	s.pos = q + 1
+	s.pop()
+	return nil
+}
+
+// name reads a qualified name at b[p]: where its colon is, if it has one, and
+// where it ends.
+func (s *scanner) name(b []byte, p int) (name []byte, colon, end int, err error) {
+	start := p
+	for p < len(b) && classes[b[p]]&className != 0 {
+		if b[p] == ':' {
+			if colon > 0 || p == start {
+				return nil, 0, 0, s.errorAt(p, "a name with a colon out of place")
+			}
+			colon = p - start
+		}
+		p++
+	}
+	if p < len(b) && b[p] >= utf8.RuneSelf {
+		return s.wideName(b, start)
+	}
+	switch {
+	case p >= len(b):
+		return nil, 0, 0, errMore
+	case p == start, classes[b[start]]&classNameStart == 0:
+		return nil, 0, 0, s.errorAt(start, "%q where a name should begin", rune(b[start]))
+	case colon > 0 && (start+colon+1 == p || classes[b[start+colon+1]]&classNameStart == 0):
+		return nil, 0, 0, s.errorAt(p, "a name with a colon out of place")
+	}
+	return b[start:p], colon, p, nil
+}
+
+// wideName is name for those with characters beyond ASCII.
+func (s *scanner) wideName(b []byte, start int) (name []byte, colon, end int, err error) {
+	p, first := start, true
+	for p < len(b) {
+		r, n := utf8.DecodeRune(b[p:])
+		if r == ':' {
+			if colon > 0 || first {
+				return nil, 0, 0, s.errorAt(p, "a name with a colon out of place")
+			}
+			colon, first = p-start, true
+			p++
+			continue
+		}
+		if !nameRune(r, first) {
+			break
+		}
+		p, first = p+n, false
+	}
+	switch {
+	case p >= len(b):
+		return nil, 0, 0, errMore
+	case first:
+		r, _ := utf8.DecodeRune(b[p:])
+		return nil, 0, 0, s.errorAt(p, "%q where a name should begin", r)
+	}
+	return b[start:p], colon, p, nil
+}
+
+// nameRune reports whether r may stand in a name, or begin one (XML 1.0, fifth
+// edition, productions 4 and 4a).
+func nameRune(r rune, first bool) bool {
+	if r < utf8.RuneSelf {
+		want := className
+		if first {
+			want = classNameStart
+		}
+		return classes[r]&want != 0
+	}
+	if !first && (r == 0xB7 || r >= 0x300 && r <= 0x36F || r == 0x203F || r == 0x2040) {
+		return true
+	}
+	for _, span := range nameRunes {
+		if r >= span[0] && r <= span[1] {
+			return true
+		}
+	}
+	return false
+}
+
+// nameRunes are the characters beyond ASCII that may begin a name.
+var nameRunes = [...][2]rune{{0xC0, 0xD6}, {0xD8, 0xF6}, {0xF8, 0x2FF}, {0x370, 0x37D}, {0x37F, 0x1FFF},
+	{0x200C, 0x200D}, {0x2070, 0x218F}, {0x2C00, 0x2FEF}, {0x3001, 0xD7FF}, {0xF900, 0xFDCF}, {0xFDF0, 0xFFFD}, {0x10000, 0xEFFFF}}
+
+// skipSpace returns where the white space that may begin at b[p] ends.
+func skipSpace(b []byte, p int) int {
+	for p < len(b) && classes[b[p]]&classSpace != 0 {
+		p++
+	}
+	return p
+}
