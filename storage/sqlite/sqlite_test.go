@@ -42,6 +42,9 @@ func open(t testing.TB, o sqlite.Options, path string) *sqlite.DB {
 		if err := db.Close(); err != nil {
 			t.Error(err)
 		}
+		if _, err := os.Stat(path + "-wal"); err == nil {
+			t.Error("the log is still there after Close: a reading was not ended")
+		}
 	})
 	return db
 }
