@@ -75,4 +75,9 @@ func RunClock(t *testing.T, open func(*testing.T, func() time.Time) catalog.Cata
 	if _, l := events(); !l.Equal(micro.Add(time.Hour)) {
 		t.Errorf("change at %v, want %v", l, micro.Add(time.Hour))
 	}
+	set(2 * time.Hour)
+	apply(t, c, catalog.Applied{Created: 8995, Updated: 5}, next(9000)...) // perhaps too many for one go
+	if f, l := events(); !l.Equal(micro.Add(2*time.Hour)) || l.Sub(f) != 8999*time.Microsecond {
+		t.Errorf("9000 changes at %v from %v to %v", micro.Add(2*time.Hour), f, l)
+	}
 }
