@@ -1,0 +1,183 @@
+package intake_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"lockstep/catalog"
+	"lockstep/intake"
+)
+
+// watched is a directory under watch.
+type watched struct {
+	root    string
+	cat     catalog.Catalog
+	changes atomic.Int64 // calls of onChange
+	scans   atomic.Int64 // full or failed scans, and those that changed something
+}
+
+func watchDir(t *testing.T, root string, o intake.DirOptions) *watched {
+	t.Helper()
+	w := &watched{root: root, cat: catalog.NewMem(nil)}
+	ready := make(chan struct{}, 1)
+	o.OnEvent = func(e intake.Event) {
+		if e.Kind == intake.EventScanned {
+			w.scans.Add(1)
+			select {
+			case ready <- struct{}{}:
+			default:
+			}
+		}
+	}
+	d := newDir(t, root, w.cat, o)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- d.Watch(ctx, func(intake.Report) { w.changes.Add(1) }) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("Watch ended with %v", err)
+		}
+	})
+	<-ready
+	return w
+}
+
+// settles waits until the catalog is the tree, and returns how long it took.
+func (w *watched) settles(t *testing.T) time.Duration {
+	t.Helper()
+	start := time.Now()
+	const deadline = 15 * time.Second // machines under test are busy
+	for {
+		want, got := look(t, w.root).want(nil), holds(t, w.cat)
+		diff := cmp.Diff(want, got)
+		if diff == "" {
+			return time.Since(start)
+		}
+		if time.Since(start) > deadline {
+			t.Fatalf("after %v the catalog differs from the tree (-want +got):\n%s", deadline, diff)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	write(t, root, "d/e/f.txt", "one")
+	write(t, root, "d/g.txt", "one")
+	must(t, os.Symlink("d/g.txt", filepath.Join(root, "link")))
+	must(t, os.Link(filepath.Join(root, "d/g.txt"), filepath.Join(root, "hard")))
+	w := watchDir(t, root, intake.DirOptions{})
+	w.settles(t)
+	at := func(rel string) string { return filepath.Join(root, rel) }
+	steps := []struct {
+		name string
+		do   func()
+	}{
+		{"write", func() { write(t, root, "d/e/f.txt", "two") }},
+		{"create", func() { write(t, root, "d/e/new.txt", "new") }},
+		{"write through links", func() { write(t, root, "d/g.txt", "two") }},
+		{"remove", func() { must(t, os.Remove(at("d/e/new.txt"))) }},
+		{"new directories at once", func() { write(t, root, "n1/n2/n3/n4/x.txt", "deep") }},
+		{"in the new directory", func() { write(t, root, "n1/n2/n3/n4/y.txt", "deep") }},
+		{"replace", func() {
+			write(t, root, "tmp", "three")
+			must(t, os.Rename(at("tmp"), at("d/e/f.txt")))
+		}},
+		{"rename a directory", func() { must(t, os.Rename(at("n1"), at("m1"))) }},
+		{"below the renamed directory", func() { write(t, root, "m1/n2/n3/n4/y.txt", "changed") }},
+		{"in the renamed directory", func() { write(t, root, "m1/z.txt", "z") }},
+		{"another takes the old name", func() { write(t, root, "n1/n2/x.txt", "other") }},
+		{"in that one", func() { write(t, root, "n1/n2/y.txt", "other") }},
+		{"swap", func() {
+			must(t, os.Rename(at("n1"), at("tmp")))
+			must(t, os.Rename(at("m1"), at("n1")))
+			must(t, os.Rename(at("tmp"), at("m1")))
+		}},
+		{"after the swap", func() {
+			write(t, root, "n1/n2/n3/n4/x.txt", "swapped")
+			write(t, root, "m1/n2/x.txt", "swapped")
+		}},
+		{"remove a directory", func() { must(t, os.RemoveAll(at("d"))) }},
+		{"make it again", func() { write(t, root, "d/e/f.txt", "again") }},
+		{"many at once", func() {
+			for i := range 1500 {
+				write(t, root, fmt.Sprintf("many/%d/%d", i%7, i), "x")
+			}
+		}},
+		{"move out of the tree", func() { must(t, os.Rename(at("many"), filepath.Join(t.TempDir(), "out"))) }},
+	}
+	for _, s := range steps {
+		s.do()
+		t.Logf("%s: %v", s.name, w.settles(t))
+	}
+}
+
+// TestWatchQuiet: what is none of our business does not wake anybody,
+// and what changes nothing is no change.
+func TestWatchQuiet(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	write(t, root, "a", "one")
+	w := watchDir(t, root, intake.DirOptions{Exclude: []string{"*.tmp"}})
+	w.settles(t)
+	changes, scans := w.changes.Load(), w.scans.Load()
+	write(t, root, "x.tmp", "excluded")
+	write(t, root, "resourcesync/main/changelist.xml", "our own")
+	must(t, os.Chtimes(filepath.Join(root, "a"), time.Time{}, time.Now()))
+	time.Sleep(time.Second)
+	if n := w.changes.Load(); n != changes {
+		t.Errorf("onChange was called %d times, nothing changed", n-changes)
+	}
+	if n := w.scans.Load(); n != scans {
+		t.Errorf("%d full scans, nothing changed", n-scans)
+	}
+}
+
+// TestWatchRoot: the root may be replaced, be away and come back.
+func TestWatchRoot(t *testing.T) {
+	t.Parallel()
+	parent := t.TempDir()
+	root := filepath.Join(parent, "current")
+	write(t, parent, "one/a", "1")
+	write(t, parent, "two/a", "2")
+	write(t, parent, "two/b/c", "2")
+	must(t, os.Symlink("one", root))
+	w := watchDir(t, root, intake.DirOptions{})
+	got := func(want string) {
+		t.Helper()
+		for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+			h := holds(t, w.cat)
+			if h[base+"b/c"] == of([]byte(want)) {
+				return
+			}
+			if time.Since(start) > 20*time.Second {
+				t.Fatalf("catalog holds %v, want b/c of %q", h, want)
+			}
+		}
+	}
+	must(t, os.Remove(root))
+	must(t, os.Symlink("two", root))
+	got("2")
+	write(t, parent, "two/b/c", "3")
+	got("3")
+	must(t, os.Rename(filepath.Join(parent, "two"), filepath.Join(parent, "away")))
+	time.Sleep(2500 * time.Millisecond)
+	if n := len(holds(t, w.cat)); n != 2 {
+		t.Fatalf("%d resources while the root is away, want 2", n)
+	}
+	write(t, parent, "away/b/c", "4")
+	must(t, os.Rename(filepath.Join(parent, "away"), filepath.Join(parent, "two")))
+	got("4")
+	write(t, parent, "two/b/c", "5")
+	got("5")
+}
