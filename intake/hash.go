@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/catalog"
+	"lockstep/resourcesync"
 )
 
 // A job is a file to be read, and what came of it.
@@ -113,7 +114,7 @@ var readTries = [...]time.Duration{0, 5 * time.Millisecond, 50 * time.Millisecon
 // hasher reads files, one at a time.
 type hasher struct {
 	s    *scan
-	sum  *digester
+	sum  *resourcesync.Hasher
 	buf  []byte
 	head []byte // scratch for the first bytes of a file
 }
@@ -121,7 +122,7 @@ type hasher struct {
 func newHasher(s *scan) *hasher {
 	return &hasher{
 		s:    s,
-		sum:  newDigester(s.d.o.Algorithms...),
+		sum:  resourcesync.NewHasher(s.d.o.Algorithms...),
 		buf:  make([]byte, readBuffer),
 		head: make([]byte, 0, maxSniff),
 	}
