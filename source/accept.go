@@ -1,0 +1,52 @@
+package source
+
+import (
+	"strconv"
+	"strings"
+)
+
+// acceptsGzip reports whether a client asks for the content coding gzip, and
+// does not like the document as it is better (RFC 9110, 12.5.3).
+func acceptsGzip(headers []string) bool {
+	gzip, identity, other := -1.0, -1.0, -1.0 // -1: not mentioned
+	for _, header := range headers {
+		for item := range strings.SplitSeq(header, ",") {
+			coding, params, _ := strings.Cut(item, ";")
+			q, ok := quality(params)
+			if !ok {
+				continue
+			}
+			switch strings.ToLower(strings.Trim(coding, " \t")) {
+			case "gzip", "x-gzip":
+				gzip = max(gzip, q)
+			case "identity":
+				identity = q
+			case "*":
+				other = q
+			}
+		}
+	}
+	if gzip < 0 {
+		gzip = other
+	}
+	return gzip > 0 && gzip >= identity
+}
+
+// quality returns the weight that follows a coding; 1 if there is none. What
+// is no weight is not ok.
+func quality(params string) (q float64, ok bool) {
+	params = strings.Trim(params, " \t")
+	if params == "" {
+		return 1, true
+	}
+	name, value, found := strings.Cut(params, "=")
+	if !found || !strings.EqualFold(strings.TrimRight(name, " \t"), "q") {
+		return 0, false
+	}
+	value = strings.TrimLeft(value, " \t")
+	if value == "" || len(value) > 5 || value[0] != '0' && value[0] != '1' || strings.Trim(value, "0123456789.") != "" {
+		return 0, false
+	}
+	q, err := strconv.ParseFloat(value, 64)
+	return q, err == nil && q <= 1
+}

@@ -1,0 +1,341 @@
+package source
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"lockstep/blob"
+	"lockstep/catalog"
+	"lockstep/resourcesync"
+)
+
+// commitParts is how many parts are committed at once: few enough that a store
+// of files does not run out of descriptors, many enough that it seldom waits
+// for the disk.
+const commitParts = 128
+
+func defaultWorkers() int { return min(runtime.GOMAXPROCS(0), 8) }
+
+// A document is one that is being written, and the blob it goes to.
+type document struct {
+	*resourcesync.Writer
+	blob    blob.Writer
+	max     int   // entries
+	full    int64 // bytes
+	refused int64 // entries that no document can state
+	log     *slog.Logger
+}
+
+// begin begins the document h under name. What was begun is either committed
+// or discarded.
+func (s *Source) begin(ctx context.Context, name string, h resourcesync.Header, mod time.Time) (*document, error) {
+	b, err := s.docs.Create(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	b.SetModTime(mod)
+	w, err := resourcesync.NewWriter(b, h)
+	if err != nil {
+		_ = b.Close() // nothing was written
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return &document{Writer: w, blob: b, max: s.opts.MaxEntries, full: s.opts.MaxBytes, log: s.opts.Logger}, nil
+}
+
+// add writes an entry, or returns resourcesync.ErrTooLarge. An entry the
+// standard has no words for is left out and counted: one bad record must not
+// keep all others from being published.
+func (d *document) add(e *resourcesync.Entry) error {
+	if d.Entries() >= d.max || d.Bytes() >= d.full {
+		return resourcesync.ErrTooLarge
+	}
+	err := d.Write(e)
+	if _, refused := errors.AsType[*resourcesync.RuleError](err); !refused {
+		return err
+	}
+	plain := *e
+	plain.Lastmod, plain.Type, plain.Encoding, plain.Hashes = resourcesync.Datetime{}, "", "", nil
+	retry := d.Write(&plain)
+	if rule, refused := errors.AsType[*resourcesync.RuleError](retry); refused && rule.Rule == "RS-XML-09" {
+		d.refused++
+		retry = nil
+	}
+	if retry == nil {
+		d.log.Warn("resource cannot be published as it is catalogued", slog.String("uri", e.Loc), slog.Any("err", err))
+	}
+	return retry
+}
+
+func (d *document) discard() { _ = d.blob.Close() } // nothing of it is wanted
+
+// describe makes e the entry of a resource in a Resource List (RS-RL-06).
+func describe(e *resourcesync.Entry, r *catalog.Record) {
+	e.Loc = r.URI
+	e.Lastmod = resourcesync.NewDatetime(r.Lastmod)
+	e.Hashes = r.Hashes
+	e.Length, e.HasLength = max(r.Length, 0), r.Length >= 0
+	e.Type, e.Encoding = r.Type, r.Encoding
+}
+
+// A listBuild takes a Resource List off the catalog.
+type listBuild struct {
+	*Source
+	set     string
+	mark    catalog.Mark
+	gen     string
+	stamp   time.Time
+	entries atomic.Int64
+	refused atomic.Int64
+	bytes   atomic.Int64
+	number  atomic.Int64 // highest part number given out
+
+	mu    sync.Mutex // guards what follows
+	open  []blob.Writer
+	names []string
+}
+
+// run writes the list of all resources as of the mark (RS-RL-08): parts, which
+// it commits, and the entry document, which it leaves to be committed last.
+// Entries are ordered by URI, so the order is the same every time (RS-RL-09).
+//
+// Changes made while it runs may be in it or not; they are in the Change List
+// (RS-MD-02). No completed is given in lists, whose header is written first.
+func (b *listBuild) run(ctx context.Context) (*listState, blob.Writer, error) {
+	var bounds []string
+	for bound, err := range b.catalog.Split(ctx, b.capabilityList(b.set), b.opts.MaxEntries) {
+		if err != nil {
+			return nil, nil, fmt.Errorf("build resource list: %w", err)
+		}
+		bounds = append(bounds, bound)
+	}
+	entry, err := b.single(ctx, bounds)
+	if errors.Is(err, resourcesync.ErrTooLarge) {
+		entry, err = b.split(ctx, bounds)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("build resource list: %w", err)
+	}
+	return &listState{At: b.mark.At, Seq: b.mark.Seq, Resources: b.entries.Load(), Parts: b.names}, entry, nil
+}
+
+// single writes the list as one document, if the resources fit it.
+func (b *listBuild) single(ctx context.Context, bounds []string) (blob.Writer, error) {
+	if len(bounds) > 0 {
+		return nil, resourcesync.ErrTooLarge
+	}
+	d, err := b.begin(ctx, resourceListName(b.set), b.header(false), b.stamp)
+	if err != nil {
+		return nil, err
+	}
+	for r, err := range b.catalog.Resources(ctx, b.capabilityList(b.set), catalog.Range{}) {
+		var e resourcesync.Entry
+		if err == nil {
+			describe(&e, &r)
+			err = d.add(&e)
+		}
+		if err != nil {
+			d.discard()
+			return nil, err
+		}
+	}
+	return b.finish(d)
+}
+
+// split writes the list as parts, in parallel, and an index over them
+// (RS-IDX-02).
+func (b *listBuild) split(ctx context.Context, bounds []string) (blob.Writer, error) {
+	defer func() {
+		for _, w := range b.open {
+			_ = w.Close() // does nothing where it was committed
+		}
+	}()
+	b.number.Store(int64(len(bounds)) + 1)
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(b.opts.Workers)
+	from := ""
+	for i, to := range append(bounds, "") {
+		r := catalog.Range{From: from, To: to}
+		g.Go(func() error { return b.writeRange(gctx, r, int64(i)+1) })
+		from = to
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	if err := b.docs.Commit(ctx, b.open...); err != nil {
+		return nil, err
+	}
+	slices.Sort(b.names)
+	return b.index(ctx)
+}
+
+// writeRange writes the resources in r as part number. Should they not fit,
+// for their bytes or because there are more by now, more parts are begun.
+func (b *listBuild) writeRange(ctx context.Context, r catalog.Range, number int64) error {
+	var d *document
+	var e resourcesync.Entry
+	for rec, err := range b.catalog.Resources(ctx, b.capabilityList(b.set), r) {
+		if err == nil && d == nil {
+			d, err = b.begin(ctx, resourceListPartName(b.set, b.gen, int(number)), b.header(true), b.stamp)
+		}
+		if err == nil {
+			describe(&e, &rec)
+			err = d.add(&e)
+		}
+		if errors.Is(err, resourcesync.ErrTooLarge) && d.Entries() > 0 {
+			if err = b.part(ctx, d); err == nil {
+				number = b.number.Add(1)
+				d, err = b.begin(ctx, resourceListPartName(b.set, b.gen, int(number)), b.header(true), b.stamp)
+			}
+			if err == nil {
+				err = d.add(&e)
+			}
+		}
+		if err != nil {
+			if d != nil {
+				d.discard()
+			}
+			return err
+		}
+	}
+	if d == nil {
+		return nil // all that was here is gone
+	}
+	return b.part(ctx, d)
+}
+
+// part finishes a part; commits those gathered when there are enough.
+func (b *listBuild) part(ctx context.Context, d *document) error {
+	w, err := b.finish(d)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	b.names = append(b.names, w.Name())
+	b.open = append(b.open, w)
+	var full []blob.Writer
+	if len(b.open) >= commitParts {
+		full, b.open = b.open, nil
+	}
+	b.mu.Unlock()
+	if full == nil {
+		return nil
+	}
+	defer func() {
+		for _, w := range full {
+			_ = w.Close() // does nothing where it was committed
+		}
+	}()
+	return b.docs.Commit(ctx, full...)
+}
+
+func (b *listBuild) finish(d *document) (blob.Writer, error) {
+	if err := d.Close(); err != nil {
+		d.discard()
+		return nil, err
+	}
+	b.entries.Add(int64(d.Entries()))
+	b.refused.Add(d.refused)
+	b.bytes.Add(d.Bytes())
+	return d.blob, nil
+}
+
+func (b *listBuild) index(ctx context.Context) (blob.Writer, error) {
+	h := b.header(false)
+	h.Index = true
+	d, err := b.begin(ctx, resourceListName(b.set), h, b.stamp)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range b.names {
+		e := resourcesync.Entry{Loc: b.base.uri(name), Metadata: resourcesync.Metadata{At: h.At}} // RS-RLI-03
+		if err := d.Write(&e); err != nil {
+			d.discard()
+			return nil, fmt.Errorf("%d parts: %w", len(b.names), err) // RS-IDX-04: one level is all there is
+		}
+	}
+	if err := d.Close(); err != nil {
+		d.discard()
+		return nil, err
+	}
+	b.bytes.Add(d.Bytes())
+	return d.blob, nil
+}
+
+func (b *listBuild) header(part bool) resourcesync.Header {
+	h := resourcesync.Header{
+		Capability: resourcesync.ResourceList,
+		At:         resourcesync.NewDatetime(b.mark.At),
+		Links:      []resourcesync.Link{{Rel: "up", Href: b.capabilityList(b.set)}}, // RS-RL-02
+	}
+	if part {
+		h.Links = append(h.Links, resourcesync.Link{Rel: "index", Href: b.base.uri(resourceListName(b.set))}) // RS-IDX-05
+	}
+	return h
+}
+
+// capabilityList returns the URI of the set's Capability List, which is also
+// the set's name in the catalog.
+func (s *Source) capabilityList(set string) string { return s.base.uri(capabilityListName(set)) }
+
+// encodeCapabilityList returns the Capability List of a set whose Resource
+// List and Change List exist.
+func (s *Source) encodeCapabilityList(set Set) ([]byte, error) {
+	h := resourcesync.Header{
+		Capability: resourcesync.CapabilityList,
+		Links:      []resourcesync.Link{{Rel: "up", Href: s.base.uri(wellKnownName)}}, // RS-CL-04
+	}
+	if set.Description != "" {
+		h.Links = append(h.Links, resourcesync.Link{Rel: "describedby", Href: set.Description})
+	}
+	return encode(h,
+		capability(s.base.uri(resourceListName(set.Name)), resourcesync.ResourceList),
+		capability(s.base.uri(changeListName(set.Name)), resourcesync.ChangeList))
+}
+
+// encodeDescription returns the Source Description.
+func (s *Source) encodeDescription() ([]byte, error) {
+	h := resourcesync.Header{Capability: resourcesync.Description}
+	if s.opts.Description != "" {
+		h.Links = append(h.Links, resourcesync.Link{Rel: "describedby", Href: s.opts.Description})
+	}
+	var entries []resourcesync.Entry
+	for _, set := range s.opts.Sets { // RS-SD-04
+		e := capability(s.capabilityList(set.Name), resourcesync.CapabilityList)
+		if set.Description != "" {
+			e.Links = []resourcesync.Link{{Rel: "describedby", Href: set.Description}} // RS-SD-07
+		}
+		entries = append(entries, e)
+	}
+	return encode(h, entries...)
+}
+
+// capability returns an entry that names a document. It has no lastmod, which
+// would have to follow the document's (RS-EM-06).
+func capability(uri string, c resourcesync.Capability) resourcesync.Entry {
+	return resourcesync.Entry{Loc: uri, Metadata: resourcesync.Metadata{Capability: c}}
+}
+
+func encode(h resourcesync.Header, entries ...resourcesync.Entry) ([]byte, error) {
+	var buf bytes.Buffer
+	w, err := resourcesync.NewWriter(&buf, h)
+	if err != nil {
+		return nil, err
+	}
+	for i := range entries {
+		if err := w.Write(&entries[i]); err != nil {
+			return nil, err
+		}
+	}
+	err = w.Close()
+	return buf.Bytes(), err
+}

@@ -1,0 +1,111 @@
+package source
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// This is the only file that knows addresses of documents. A document's name
+// is its blob's name and, below the base URL, its address.
+const (
+	wellKnownName = ".well-known/resourcesync" // Source Description (RS-SD-09)
+	robotsName    = "robots.txt"
+	homeName      = ""          // the page at the base URL itself
+	healthName    = "-/healthz" // says that the process answers
+	documentsDir  = "resourcesync/"
+	pagesDir      = "-/"         // pages about the Source, for people and monitors
+	privateDir    = ".lockstep/" // what we keep for ourselves; never served
+)
+
+func capabilityListName(set string) string { return documentsDir + set + "/capabilitylist.xml" }
+func resourceListName(set string) string   { return documentsDir + set + "/resourcelist.xml" }
+func changeListName(set string) string     { return documentsDir + set + "/changelist.xml" }
+
+// stateName is where a set's publishing state is kept, beside the documents it
+// describes.
+func stateName(set string) string { return privateDir + set + ".json" }
+
+// stampLayout writes an instant so that names sort by it. Part addresses hold
+// instants, not counters: a catalog that was lost and filled again counts from
+// 1 once more, and its parts must not meet readers of the old ones.
+const stampLayout = "20060102T150405.0000000Z"
+
+// resourceListPartName names a part of the generation gen, see generation.
+func resourceListPartName(set, gen string, part int) string {
+	return fmt.Sprintf("%s%s/resourcelist-%s-%05d.xml", documentsDir, set, gen, part)
+}
+
+// changeListPartName names the part whose interval begins at from. An interval
+// belongs to one part for ever, which only ever grows until it is closed.
+func changeListPartName(set string, from time.Time) string {
+	return documentsDir + set + "/changelist-" + from.UTC().Format(stampLayout) + ".xml"
+}
+
+// generation names a Resource List whose snapshot was taken at. Should the
+// clock stand still, a suffix keeps it apart from those taken before it.
+func generation(set string, at time.Time, taken func(name string) bool) string {
+	stamp := at.UTC().Format(stampLayout)
+	gen := stamp
+	for n := 2; taken(resourceListPartName(set, gen, 1)); n++ {
+		gen = fmt.Sprintf("%s.%d", stamp, n)
+	}
+	return gen
+}
+
+// isPart reports whether name is that of a part, of whatever generation.
+func isPart(set, name string) bool {
+	rest, ok := strings.CutPrefix(name, documentsDir+set+"/")
+	return ok && strings.HasSuffix(rest, ".xml") &&
+		(strings.HasPrefix(rest, "resourcelist-") || strings.HasPrefix(rest, "changelist-"))
+}
+
+// immutable reports whether the bytes under name never change: those of parts
+// of Resource Lists (RS-IDX-06).
+func immutable(name string) bool {
+	rest, ok := strings.CutPrefix(name, documentsDir)
+	return ok && strings.Contains(rest, "/resourcelist-")
+}
+
+// served reports whether name is that of a document we may hand out.
+func served(name string) bool {
+	return name == wellKnownName || name == robotsName || strings.HasPrefix(name, documentsDir)
+}
+
+// Reserved reports whether rel, a slash-separated path below the base URL, is
+// an address of ours. No resource can be published there.
+func Reserved(rel string) bool {
+	if rel == wellKnownName || rel == robotsName {
+		return true
+	}
+	for _, dir := range []string{documentsDir, pagesDir, privateDir} {
+		if strings.HasPrefix(rel, dir) || rel+"/" == dir {
+			return true
+		}
+	}
+	return false
+}
+
+// setName is what a set may be called: it stands in addresses as it is.
+var setName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$`)
+
+// BaseURL returns the base URL as addresses begin with it: checked, in the
+// characters of a URI, with a slash at the end.
+func BaseURL(s string) (string, error) {
+	b, err := parseBase(s)
+	return b.prefix, err
+}
+
+// CapabilityListURI returns the URI of the set's Capability List below baseURL,
+// which is also the set's name in the catalog.
+func CapabilityListURI(baseURL, set string) (string, error) {
+	base, err := parseBase(baseURL)
+	if err != nil {
+		return "", err
+	}
+	if !setName.MatchString(set) {
+		return "", fmt.Errorf("set %q: a name is made of letters, digits, '_', '-' and '.', at most 100, and does not begin with '-' or '.'", set)
+	}
+	return base.uri(capabilityListName(set)), nil
+}

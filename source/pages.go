@@ -1,0 +1,147 @@
+package source
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"encoding/hex"
+	"html/template"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+//go:embed page.html
+var pageHTML string
+
+//go:embed page.css
+var pageCSS string
+
+var pageTemplate = template.Must(template.New("page").Parse(pageHTML))
+
+// pagePolicy allows our pages their own style and nothing else: no script, no
+// frame, no request to anywhere.
+var pagePolicy = func() string {
+	sum := sha256.Sum256([]byte(pageCSS))
+	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
+		"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+}()
+
+// A page is what page.html shows.
+type page struct {
+	Title       string
+	Message     string // what went wrong; empty on the home page
+	Home        string
+	Description string // URI of the Source Description
+	Style       template.CSS
+	Sets        []pageSet
+}
+
+// A pageSet is a set as a page tells of it.
+type pageSet struct {
+	Name           string
+	CapabilityList string
+	ResourceList   string
+	ChangeList     string
+	About          string
+	Resources      string // how many; empty when not known
+	At             string
+	Changed        string
+}
+
+// A summary is what the last Publish found, by set.
+type summary map[string]pageSet
+
+// summarize keeps for the home page what was published. The caller holds
+// publishing.
+func (s *Source) summarize() {
+	all := make(summary)
+	for name, st := range s.states {
+		if st.List == nil || st.Changes == nil {
+			continue
+		}
+		p := pageSet{Resources: strconv.FormatInt(st.List.Resources, 10), At: st.List.At.Format(time.RFC3339)}
+		if !st.Changes.ThroughTime.IsZero() {
+			p.Changed = st.Changes.ThroughTime.Format(time.RFC3339)
+		}
+		all[name] = p
+	}
+	s.page.Store(&all)
+}
+
+// home serves the page at the base URL, for those who come with a browser.
+func (h *handler) home(w http.ResponseWriter, r *http.Request) {
+	body, err := h.render("A ResourceSync Source", "")
+	if err != nil {
+		h.refuse(w, r, "home page", err)
+		return
+	}
+	header := w.Header()
+	h.pageHeader(header)
+	sum := sha256.Sum256(body)
+	header.Set("ETag", `"`+hex.EncodeToString(sum[:16])+`"`)
+	header["Cache-Control"] = revalidate
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
+}
+
+// fail answers with an error status and a page that says what there is.
+func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int) {
+	message := map[int]string{
+		http.StatusNotFound:            "There is nothing at this address.",
+		http.StatusForbidden:           "What is at this address cannot be read.",
+		http.StatusMethodNotAllowed:    "Only GET and HEAD are possible here.",
+		http.StatusInternalServerError: "This cannot be answered just now.",
+	}[status]
+	body, err := h.render(http.StatusText(status), message)
+	if err != nil {
+		body = []byte(message) // unreachable: the template is executed by tests
+	}
+	header := w.Header()
+	h.pageHeader(header)
+	header.Set("Cache-Control", "no-store")
+	header.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(body) // the client is gone: nobody to tell
+	}
+}
+
+func (h *handler) pageHeader(header http.Header) {
+	var links []string
+	for _, c := range h.links {
+		links = append(links, c.link...)
+	}
+	header["Link"] = links
+	header.Set("Content-Type", "text/html; charset=utf-8")
+	header.Set("Content-Security-Policy", pagePolicy)
+	header.Set("Referrer-Policy", "no-referrer")
+}
+
+func (h *handler) render(title, message string) ([]byte, error) {
+	p := page{
+		Title:       title,
+		Message:     message,
+		Home:        h.base.uri(homeName),
+		Description: h.base.uri(wellKnownName),
+		Style:       template.CSS(pageCSS),
+	}
+	known := h.page.Load()
+	for _, set := range h.opts.Sets {
+		var ps pageSet
+		if known != nil {
+			ps = (*known)[set.Name]
+		}
+		ps.Name, ps.About = set.Name, set.Description
+		ps.CapabilityList = h.capabilityList(set.Name)
+		ps.ResourceList = h.base.uri(resourceListName(set.Name))
+		ps.ChangeList = h.base.uri(changeListName(set.Name))
+		p.Sets = append(p.Sets, ps)
+	}
+	var b strings.Builder
+	if err := pageTemplate.Execute(&b, p); err != nil {
+		return nil, err
+	}
+	return []byte(b.String()), nil
+}

@@ -1,0 +1,415 @@
+package source_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"lockstep/source"
+)
+
+func TestPublishFirstThenChanges(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, source.Options{})
+	w.put("a=1", "b=22", "gone=1")
+	w.put("gone")
+	s := w.source()
+	if r := w.publish(s); !r.Written || !r.Sets[0].List || r.Sets[0].Resources != 2 || r.Sets[0].Changes != 0 {
+		t.Errorf("first Publish = %+v", r)
+	}
+	c := w.upToDate()
+	if len(c.events) != 0 || !c.from.Equal(c.at) {
+		t.Errorf("first Change List: events %q, from %s, at %s; want none, since at", c.events, c.from, c.at)
+	}
+	w.pass(time.Minute)
+	w.put("a=new!", "b", "c=x")
+	if r := w.publish(s); r.Sets[0].Changes != 3 || r.Sets[0].Seq != 7 {
+		t.Errorf("second Publish = %+v, want 3 changes through 7", r.Sets[0])
+	}
+	c = w.upToDate()
+	want := []string{"updated a 2026-05-01T02:01:00Z", "deleted b 2026-05-01T02:01:00.000001Z", "created c 2026-05-01T02:01:00.000002Z"}
+	if !slices.Equal(c.events, want) {
+		t.Errorf("events %q, want %q", c.events, want)
+	}
+}
+
+func TestPublishWritesNothingWhenNothingChanged(t *testing.T) {
+	t.Parallel()
+	for _, restart := range []bool{false, true} {
+		w := newWorld(t, source.Options{MaxEntries: 3})
+		s := w.source()
+		for i := range 10 {
+			w.put(fmt.Sprintf("r%d=x", i))
+			w.publish(s)
+		}
+		before := w.files()
+		w.pass(time.Hour)
+		if restart {
+			s = w.source()
+		}
+		if r := w.publish(s); r.Written {
+			t.Errorf("Publish = %+v, want nothing written", r)
+		}
+		if after := w.files(); !maps.Equal(before, after) {
+			t.Errorf("restart %v: files changed", restart)
+		}
+	}
+}
+
+func TestPublishSplitsResourceList(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, source.Options{MaxEntries: 10})
+	for i := range 95 {
+		w.put(fmt.Sprintf("r%02d=x", i))
+	}
+	s := w.source()
+	if r := w.publish(s); r.Sets[0].Parts != 10 || r.Sets[0].Resources != 95 {
+		t.Errorf("Publish = %+v, want 10 parts", r.Sets[0])
+	}
+	if c := w.upToDate(); c.parts != 10 {
+		t.Errorf("%d parts, want 10", c.parts)
+	}
+	first := w.names("resourcesync/main/resourcelist-")
+	w.pass(time.Minute)
+	w.put("r00")
+	w.publish(s)
+	w.upToDate()
+	for _, name := range first {
+		if !slices.Contains(w.names(""), name) {
+			t.Errorf("%s is gone within the grace period", name)
+		}
+	}
+	w.pass(25 * time.Hour)
+	if r := w.publish(s); r.Sets[0].Removed != 10 || r.Written {
+		t.Errorf("Publish after the grace period = %+v, want 10 removed and nothing written", r)
+	}
+	w.upToDate()
+	if got := w.names("resourcesync/main/resourcelist-"); len(got) != 10 {
+		t.Errorf("%d parts are left, want 10", len(got))
+	}
+}
+
+// A part is full by its bytes before it is by its entries.
+func TestPublishSplitsByBytes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, source.Options{MaxBytes: 20_000})
+	s := w.source()
+	w.publish(s)
+	w.fill(strings.Repeat("long", 100)+"/%05d", 100)
+	w.publish(s)
+	c := w.upToDate()
+	if c.parts < 3 || c.closed < 3 {
+		t.Errorf("%d parts of the Resource List, %d closed ones of the Change List; want 3 or more", c.parts, c.closed)
+	}
+	for _, name := range c.names {
+		data, err := reader(w.docs)(name)
+		if err != nil || len(data) > 20_700 {
+			t.Errorf("%s has %d bytes, %v", name, len(data), err)
+		}
+	}
+}
+
+func TestChangeListRotates(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, source.Options{MaxEntries: 4})
+	s := w.source()
+	w.publish(s)
+	closed := make(map[string]string)
+	open := ""
+	for i := range 23 {
+		w.pass(time.Second)
+		w.put(fmt.Sprintf("r%d=%d", i%3, i), fmt.Sprintf("s%d=%d", i%3, i))
+		w.publish(s)
+		c := w.upToDate()
+		if len(c.events) == 0 {
+			t.Fatal("no events")
+		}
+		parts := w.names("resourcesync/main/changelist-")
+		files := w.files()
+		for i, name := range parts {
+			if was, ok := closed[name]; ok && was != files[name] {
+				t.Errorf("closed part %s has changed", name)
+			}
+			if i < len(parts)-1 {
+				closed[name] = files[name]
+			} else if open = name; strings.Contains(files[name], "until=") {
+				t.Errorf("last part %s is closed", name)
+			}
+		}
+	}
+	if len(closed) < 5 || open == "" {
+		t.Errorf("%d closed parts, open %q", len(closed), open)
+	}
+}
+
+func TestOldChangesAreForgotten(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []int{4, 1000} {
+		w := newWorld(t, source.Options{MaxEntries: limit, Keep: 48 * time.Hour, Grace: time.Hour})
+		s := w.source()
+		w.publish(s)
+		for i := range 100 {
+			w.pass(2 * time.Hour)
+			w.put(fmt.Sprintf("r=%d", i*100))
+			w.put(fmt.Sprintf("r%d=x", i))
+			if i%3 == 0 {
+				s = w.source()
+			}
+			w.publish(s)
+			if c := w.upToDate(); len(c.events) > 60 {
+				t.Fatalf("%d events are kept, want 2 days' or few more", len(c.events))
+			}
+		}
+		st, err := w.cat.Status(context.Background(), w.set)
+		if err != nil || st.Kept.Seq < st.Last-60 {
+			t.Errorf("catalog keeps changes since %+v of %d, %v", st.Kept, st.Last, err)
+		}
+		if parts := w.names("resourcesync/main/changelist-"); len(parts) > 20 {
+			t.Errorf("%d parts are left", len(parts))
+		}
+	}
+}
+
+// Older clients read no Index: once the changes kept fit one document again,
+// it is one again, and who follows the open part is told that it ended.
+func TestChangeListBecomesOneDocumentAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, source.Options{MaxEntries: 5, Keep: 24 * time.Hour, Grace: time.Hour})
+	s := w.source()
+	w.publish(s)
+	for i := range 8 {
+		w.put(fmt.Sprintf("r%d=x", i))
+	}
+	w.publish(s)
+	c := w.upToDate()
+	if c.closed != 1 {
+		t.Fatalf("%d closed parts, want 1", c.closed)
+	}
+	open := c.names[len(c.names)-1]
+	w.pass(25 * time.Hour)
+	w.put("r0=now")
+	w.publish(s)
+	if c := w.upToDate(); c.closed != 0 || !strings.HasSuffix(c.names[len(c.names)-1], "/changelist.xml") {
+		t.Errorf("documents %q, want one Change List", c.names)
+	}
+	data, err := reader(w.docs)(open)
+	if err != nil || !strings.Contains(string(data), "until=") || strings.Count(string(data), "<url>") != 3 {
+		t.Errorf("open part %s, %v:\n%s", open, err, data)
+	}
+}
+
+func TestRestoredCatalogBreaksHistory(t *testing.T) {
+	t.Parallel()
+	for _, more := range []int{0, 3, 20} { // changes after the restoration
+		old := newWorld(t, source.Options{})
+		old.publish(old.source())
+		for i := range 5 {
+			old.put(fmt.Sprintf("r%d=x", i))
+		}
+		old.publish(old.source())
+
+		w := newWorld(t, source.Options{})
+		w.docs = old.docs
+		w.put("other=1")
+		if _, err := w.cat.Mark(context.Background(), w.set); err != nil {
+			t.Fatal(err)
+		}
+		w.pass(time.Hour)
+		for i := range more {
+			w.put(fmt.Sprintf("new%d=x", i))
+		}
+		w.pass(time.Hour)
+		w.publish(w.source())
+		c := w.upToDate()
+		if c.from.Before(w.now()) || len(c.events) > 0 {
+			t.Errorf("after %d changes: Change List from %s with %d events, want a history that begins now, %s", more, c.from, len(c.events), w.now())
+		}
+		w.put("again=1")
+		w.publish(w.source())
+		w.upToDate()
+	}
+}
+
+func TestLostStateIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	for _, damage := range []string{"", "not JSON", `{"version":1}`} {
+		w := newWorld(t, source.Options{MaxEntries: 4})
+		s := w.source()
+		w.publish(s)
+		for i := range 11 {
+			w.put(fmt.Sprintf("r%d=x", i))
+			w.publish(s)
+		}
+		want := w.crawl().events
+		w.remove(".lockstep/main.json")
+		if damage != "" {
+			w.write(".lockstep/main.json", damage)
+		}
+		w.publish(w.source())
+		c := w.upToDate()
+		if !slices.Equal(c.events, want) {
+			t.Errorf("events %q, want %q", c.events, want)
+		}
+	}
+}
+
+func TestNewerStateIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, source.Options{})
+	w.write(".lockstep/main.json", `{"version":99}`)
+	_, err := w.source().Publish(context.Background())
+	if err == nil || !strings.Contains(err.Error(), "newer version") {
+		t.Errorf("Publish = %v, want a refusal", err)
+	}
+	if got := w.names(""); len(got) != 1 {
+		t.Errorf("files %q", got)
+	}
+}
+
+func TestMissingDocumentsAreWrittenAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, source.Options{MaxEntries: 4})
+	s := w.source()
+	w.publish(s)
+	for i := range 11 {
+		w.put(fmt.Sprintf("r%d=x", i))
+		w.publish(s)
+	}
+	for _, name := range w.crawl().names {
+		w.remove(name)
+		w.publish(w.source())
+		w.upToDate()
+	}
+}
+
+func TestClockSteppingBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, source.Options{MaxEntries: 4})
+	s := w.source()
+	w.publish(s)
+	var at, last, stamp time.Time
+	for i := range 30 {
+		if i%5 == 4 {
+			w.pass(-3 * time.Hour)
+		} else {
+			w.pass(time.Minute)
+		}
+		w.put(fmt.Sprintf("r%d=x", i))
+		if i%4 == 0 {
+			s = w.source()
+		}
+		w.publish(s)
+		c := w.upToDate()
+		info, err := w.docs.Stat(context.Background(), "resourcesync/main/resourcelist.xml")
+		if err != nil || c.at.Before(at) || !c.last.After(last) || !info.ModTime.After(stamp) {
+			t.Fatalf("step %d: at %s after %s, last event %s after %s, modified %s after %s, %v", i, c.at, at, c.last, last, info.ModTime, stamp, err)
+		}
+		at, last, stamp = c.at, c.last, info.ModTime
+	}
+}
+
+func TestForeignRobotsStays(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, source.Options{})
+	const mine = "User-agent: *\nDisallow: /private\n"
+	w.write("robots.txt", mine)
+	if r := w.publish(w.source()); !slices.Equal(r.Kept, []string{"robots.txt"}) {
+		t.Errorf("Publish = %+v, want robots.txt kept", r)
+	}
+	if data, err := reader(w.docs)("robots.txt"); err != nil || string(data) != mine {
+		t.Errorf("robots.txt is %q, %v", data, err)
+	}
+}
+
+// The Resource List of a large set is not taken anew for every change.
+func TestLargeSetsKeepTheirResourceList(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, source.Options{})
+	w.fill("r%05d", 10_500)
+	s := w.source()
+	at := w.now()
+	w.publish(s)
+	step := func(d time.Duration, list bool, words ...string) {
+		t.Helper()
+		w.pass(d)
+		w.put(words...)
+		if r := w.publish(s); r.Sets[0].List != list {
+			t.Errorf("Publish = %+v, want a Resource List: %v", r.Sets[0], list)
+		}
+		if list {
+			at = w.now()
+		}
+		if c := w.upToDate(); !c.at.Equal(at) {
+			t.Errorf("Resource List at %s, want %s", c.at, at)
+		}
+	}
+	step(time.Hour, false, "r00000")
+	step(23*time.Hour, true, "r00001=yy")
+	step(time.Hour, false, "r00002=yy")
+	w.fill("s%05d", 1200)
+	step(time.Hour, true)
+}
+
+func TestUnpublishableRecordsAreLeftOut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, source.Options{})
+	s := w.source()
+	w.publish(s)
+	w.put("a b=x", "good=1")
+	delete(w.live, baseURL+"a b")
+	w.remember()
+	if r := w.publish(s); r.Sets[0].Refused != 2 {
+		t.Errorf("Publish = %+v, want 2 refused", r.Sets[0])
+	}
+	c, err := crawlAll(reader(w.docs))
+	if err != nil || len(c.state) != 1 {
+		t.Errorf("crawl: %v, %v", c, err)
+	}
+}
+
+func TestNewRefusesOptions(t *testing.T) {
+	t.Parallel()
+	for _, o := range []source.Options{
+		{},
+		{BaseURL: "data.example.org"},
+		{BaseURL: "ftp://data.example.org/"},
+		{BaseURL: "https://user@data.example.org/"},
+		{BaseURL: "https://data.example.org/?x"},
+		{BaseURL: "https://data.example.org/#x"},
+		{BaseURL: "https://data.example.org/a//b/"},
+		{BaseURL: "https://data.example.org/a/../b/"},
+		{BaseURL: "https://data.example.org/%zz"},
+		{BaseURL: baseURL, Sets: []source.Set{{Name: "../x"}}},
+		{BaseURL: baseURL, Sets: []source.Set{{Name: "x"}, {Name: "x"}}},
+	} {
+		if _, err := source.New(nil, nil, o); err == nil {
+			t.Errorf("New(%+v) succeeded", o)
+		}
+	}
+}
+
+func (w *world) remove(name string) {
+	w.Helper()
+	if err := w.docs.Remove(context.Background(), name); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) write(name, content string) {
+	w.Helper()
+	ctx := context.Background()
+	bw, err := w.docs.Create(ctx, name)
+	if err == nil {
+		_, err = bw.Write([]byte(content))
+	}
+	if err == nil {
+		err = w.docs.Commit(ctx, bw)
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+}

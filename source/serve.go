@@ -1,0 +1,255 @@
+package source
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"lockstep/blob"
+)
+
+// A handler answers requests for documents, resources and pages.
+type handler struct {
+	*Source
+	cache *cache
+	links []coverage
+}
+
+// A coverage is the Link header value of a set.
+type coverage struct {
+	path string // decoded, without slashes at the ends; "" covers all
+	link []string
+}
+
+// Handler returns what serves the Source below its base URL:
+//
+//   - documents, with entity tags, ranges, and compressed for those who ask;
+//   - resources, if there is Options.Content, always as they are (RS-HASH-07);
+//   - a home page at the base URL, robots.txt and /-/healthz.
+//
+// Only GET and HEAD are allowed. It must see requests as they were sent: do
+// not put it behind an [http.ServeMux] pattern that cleans paths.
+func (s *Source) Handler() http.Handler {
+	h := &handler{Source: s, cache: newCache()}
+	for _, set := range s.opts.Sets {
+		h.links = append(h.links, coverage{
+			path: strings.Trim(set.Path, "/"),
+			link: []string{"<" + s.capabilityList(set.Name) + `>; rel="resourcesync"`},
+		})
+	}
+	return h
+}
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	header := w.Header()
+	header["X-Content-Type-Options"] = nosniff
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		header.Set("Allow", "GET, HEAD")
+		h.fail(w, r, http.StatusMethodNotAllowed)
+		return
+	}
+	rel, ok := h.base.locate(r.URL.EscapedPath())
+	switch {
+	case !ok:
+		h.fail(w, r, http.StatusNotFound)
+	case rel == homeName:
+		h.home(w, r)
+	case rel == healthName:
+		header.Set("Content-Type", "text/plain; charset=utf-8")
+		header.Set("Cache-Control", "no-store")
+		http.ServeContent(w, r, "", time.Time{}, strings.NewReader("ok\n"))
+	case served(rel):
+		h.document(w, r, rel)
+	case Reserved(rel) || h.opts.Content == nil:
+		h.fail(w, r, http.StatusNotFound)
+	default:
+		h.resource(w, r, rel)
+	}
+}
+
+var (
+	nosniff    = []string{"nosniff"}
+	revalidate = []string{"no-cache"} // keep, but ask: a stale copy fails verification
+)
+
+// document serves a document, which stays the same while it is read.
+func (h *handler) document(w http.ResponseWriter, r *http.Request, name string) {
+	doc, err := h.docs.Open(r.Context(), name)
+	if err != nil {
+		h.refuse(w, r, name, err)
+		return
+	}
+	defer doc.Close() // opened for reading only
+	zip := acceptsGzip(r.Header["Accept-Encoding"])
+	known, err := h.cache.get(doc, zip)
+	if err != nil {
+		h.refuse(w, r, name, err)
+		return
+	}
+	header := w.Header()
+	header.Set("Content-Type", documentType(name))
+	header.Set("Vary", "Accept-Encoding")
+	if immutable(name) {
+		header.Set("Cache-Control", "public, max-age=31536000, immutable")
+	} else {
+		header["Cache-Control"] = revalidate
+	}
+	mod := lastModified(known.mod, h.opts.Now())
+	if !zip {
+		header.Set("ETag", `"`+known.etag+`"`)
+		http.ServeContent(w, r, "", mod, doc)
+		return
+	}
+	header.Set("ETag", `"`+known.etag+`-gzip"`)
+	header.Set("Content-Encoding", "gzip")
+	http.ServeContent(&sizedWriter{w, len(known.gzip)}, r, "", mod, bytes.NewReader(known.gzip))
+}
+
+func documentType(name string) string {
+	if name == robotsName {
+		return "text/plain; charset=utf-8"
+	}
+	return "application/xml; charset=utf-8" // RS-DISC-13
+}
+
+// A sizedWriter states the length of a compressed document, which ServeContent
+// leaves out lest someone compress after it.
+type sizedWriter struct {
+	http.ResponseWriter
+	size int
+}
+
+func (w *sizedWriter) WriteHeader(status int) {
+	if status == http.StatusOK {
+		w.Header().Set("Content-Length", strconv.Itoa(w.size))
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *sizedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// resource serves a resource (RS-HTTP-01), never coded: the hash and length we
+// publish are those of the bytes as they are served (RS-HASH-07).
+func (h *handler) resource(w http.ResponseWriter, r *http.Request, rel string) {
+	f, info, err := h.opts.Content(rel)
+	if err != nil {
+		h.refuse(w, r, rel, err)
+		return
+	}
+	defer f.Close() // opened for reading only
+	if !info.Mode().IsRegular() {
+		h.fail(w, r, http.StatusNotFound)
+		return
+	}
+	buf := heads.Get().(*[]byte)
+	defer heads.Put(buf)
+	n, err := f.ReadAt(*buf, 0)
+	if err != nil && err != io.EOF {
+		h.refuse(w, r, rel, err)
+		return
+	}
+	head := (*buf)[:n]
+	typ := h.opts.Type(rel, head[:min(n, maxHead)])
+	if typ == "" {
+		typ = "application/octet-stream"
+	}
+	now := h.opts.Now()
+	header := w.Header()
+	header["Link"] = h.coverage(rel)
+	header["Cache-Control"] = revalidate
+	header["Content-Type"] = []string{typ}
+	if err == nil || int64(n) == info.Size() { // else it has just been cut short
+		header["Etag"] = []string{entityTag(info, now)}
+	}
+	var content io.ReadSeeker = f
+	if err == io.EOF {
+		content = bytes.NewReader(head) // all of it: one reading instead of two
+	}
+	http.ServeContent(w, r, "", lastModified(info.ModTime(), now), content)
+}
+
+const (
+	maxHead    = 3 << 10  // what Options.Type is shown
+	smallBytes = 32 << 10 // files below this are read at once
+)
+
+var heads = sync.Pool{New: func() any { return new(make([]byte, smallBytes)) }}
+
+// coverage returns the Link header values for a resource: the Capability Lists
+// of the sets it is in (RS-DISC-04).
+func (h *handler) coverage(rel string) []string {
+	if len(h.links) == 1 && h.links[0].path == "" {
+		return h.links[0].link
+	}
+	var links []string
+	for _, c := range h.links {
+		if rest, ok := strings.CutPrefix(rel, c.path); c.path == "" || ok && (rest == "" || rest[0] == '/') {
+			links = append(links, c.link...)
+		}
+	}
+	return links
+}
+
+// racy is how old a change must be for the times of a file to tell it from the
+// next one: file systems count in ticks of up to 10 ms.
+const racy = 50 * time.Millisecond
+
+// entityTag returns a strong entity tag from all that changes with a file's
+// content. While the file is so young that it could change once more without
+// that showing, the tag is for this response only.
+func entityTag(info fs.FileInfo, now time.Time) string {
+	mod := info.ModTime().UnixNano()
+	changed, inode := changeTime(info)
+	b := make([]byte, 0, 96)
+	b = append(b, '"')
+	b = strconv.AppendInt(b, info.Size(), 36)
+	b = append(b, '-')
+	b = strconv.AppendInt(b, mod, 36)
+	b = append(b, '-')
+	b = strconv.AppendInt(b, changed, 36)
+	b = append(b, '-')
+	b = strconv.AppendUint(b, inode, 36)
+	if changed == 0 {
+		changed = mod
+	}
+	if age := now.UnixNano() - changed; -int64(racy) < age && age < int64(racy) {
+		b = append(b, '-')
+		b = strconv.AppendInt(b, now.UnixNano(), 36)
+	}
+	return string(append(b, '"'))
+}
+
+// lastModified returns what to state as the time of a modification at mod. The
+// header counts in seconds; until the second of a modification is over, another
+// may follow in it, so the second before is stated. Whoever asks later whether
+// there is anything newer is then told.
+func lastModified(mod, now time.Time) time.Time {
+	mod = mod.Truncate(time.Second)
+	if over := now.Truncate(time.Second).Add(-time.Second); mod.After(over) {
+		return over
+	}
+	return mod
+}
+
+// refuse answers a request for what could not be opened. This is the one table
+// from errors to statuses.
+func (h *handler) refuse(w http.ResponseWriter, r *http.Request, name string, err error) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, blob.ErrNotExist), errors.Is(err, blob.ErrName),
+		errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, syscall.EISDIR):
+		h.fail(w, r, http.StatusNotFound)
+	case errors.Is(err, fs.ErrPermission):
+		h.fail(w, r, http.StatusForbidden)
+	default:
+		h.opts.Logger.ErrorContext(r.Context(), "cannot serve", slog.String("doc", name), slog.Any("err", err))
+		h.fail(w, r, http.StatusInternalServerError)
+	}
+}

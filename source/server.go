@@ -1,0 +1,97 @@
+package source
+
+import (
+	"io"
+	"net/http"
+	"time"
+)
+
+// What a server grants its clients; each says what it prevents.
+const (
+	headerTimeout  = 10 * time.Second // to send a request's header: slow or silent senders
+	bodyTimeout    = 30 * time.Second // to send a request's body: the same
+	idleTimeout    = 2 * time.Minute  // between requests: connections nobody needs
+	writeTimeout   = 30 * time.Second // to take writeChunk bytes: readers that have stopped
+	maxHeaderBytes = 64 << 10         // memory filled by headers
+
+	// writeChunk is what must get through within writeTimeout. Together they
+	// are a floor of 2 kB/s, without any limit on how long a transfer takes
+	// that moves.
+	writeChunk = 64 << 10
+)
+
+// NewServer returns a server for h that no client can hold up: each part of an
+// exchange has its time, and a response may take as long as it moves. Listening
+// and shutting down are the caller's.
+func NewServer(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler:           patient(h),
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		WriteTimeout:      writeTimeout, // until the first write, and after the last
+		MaxHeaderBytes:    maxHeaderBytes,
+	}
+}
+
+// patient gives each write of a response a time of its own.
+func patient(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := http.NewResponseController(w)
+		if r.ContentLength != 0 {
+			_ = c.SetReadDeadline(time.Now().Add(bodyTimeout)) // not every ResponseWriter can; net/http's does
+		}
+		next.ServeHTTP(&patientWriter{w, c}, r)
+	})
+}
+
+// A patientWriter moves the connection's deadline on as long as bytes get
+// through.
+type patientWriter struct {
+	http.ResponseWriter
+	control *http.ResponseController
+}
+
+func (w *patientWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *patientWriter) extend() {
+	_ = w.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // not every ResponseWriter can; net/http's does
+}
+
+func (w *patientWriter) Write(p []byte) (n int, err error) {
+	for len(p) > writeChunk {
+		w.extend()
+		m, err := w.ResponseWriter.Write(p[:writeChunk])
+		if n += m; err != nil {
+			return n, err
+		}
+		p = p[writeChunk:]
+	}
+	w.extend()
+	m, err := w.ResponseWriter.Write(p)
+	return n + m, err
+}
+
+// ReadFrom hands files to the system in chunks, so that it can send them
+// without copying.
+func (w *patientWriter) ReadFrom(src io.Reader) (n int64, err error) {
+	to, ok := w.ResponseWriter.(io.ReaderFrom)
+	if !ok {
+		return io.Copy(struct{ io.Writer }{w}, src)
+	}
+	chunk := &io.LimitedReader{}
+	limited, ok := src.(*io.LimitedReader)
+	if !ok {
+		limited = &io.LimitedReader{R: src, N: 1<<63 - 1}
+	}
+	for limited.N > 0 {
+		w.extend()
+		chunk.R, chunk.N = limited.R, min(writeChunk, limited.N)
+		m, err := to.ReadFrom(chunk)
+		limited.N -= m
+		n += m
+		if err != nil || chunk.N > 0 {
+			return n, err
+		}
+	}
+	return n, nil
+}

@@ -1,0 +1,197 @@
+// Package source is the Source: all it says is read off the catalog.
+//
+// [Source.Publish] brings the documents in step with the catalog: the Resource
+// List (what each set holds), the Change List (what changed since), the
+// Capability List that names both, and the Source Description that names the
+// sets. It writes to a [blob.Store], in an order that leaves a valid published
+// state wherever it is cut short, and writes nothing when nothing changed.
+// [Source.Handler] serves the documents, and the resources beside them; any
+// web server can do the same with a directory that Publish has filled.
+//
+//	docs, err := blob.NewDir("/var/www", blob.DirOptions{})
+//	src, err := source.New(cat, docs, source.Options{BaseURL: "https://data.example.org/"})
+//	report, err := src.Publish(ctx)
+package source
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"lockstep/blob"
+	"lockstep/catalog"
+	"lockstep/resourcesync"
+)
+
+// What a Source does unless told otherwise.
+const (
+	DefaultSet = "main"
+
+	// defaultKeep is how long changes stay in the Change List: a reader that
+	// comes once a month finds all it missed.
+	defaultKeep = 720 * time.Hour
+
+	// defaultGrace is how long replaced parts stay: a reader half way through
+	// the old generation can finish it (RS-IDX-06).
+	defaultGrace = 24 * time.Hour
+
+	// A Resource List is taken anew with every publication of a set this
+	// small, ...
+	smallSet = 10_000
+	// ... or once changes since the last amount to a part of the set such that
+	// reading the old list and them costs noticeably more than a new list, ...
+	listShare = 10 // one tenth
+	// ... or once, there being changes, the last one is this old.
+	listAge = 24 * time.Hour
+)
+
+// A Set is resources that share a Capability List (RS-SET-01).
+type Set struct {
+	Name        string // stands in addresses; default DefaultSet
+	Path        string // its resources are those at and below this path relative to the base URL; default all
+	Description string // URI of information about the set (RS-CL-05); optional
+}
+
+// Options configures a [Source]. Only BaseURL is required.
+type Options struct {
+	BaseURL     string // http or https; all addresses are below it
+	Sets        []Set  // default: one set of all resources
+	Description string // URI of information about the Source (RS-SD-03); default BaseURL if Content is given, whose page tells
+
+	// Content opens the resource at the slash-separated path rel below the base
+	// URL, in any bytes; it fails with fs.ErrNotExist if there is none. It must
+	// itself refuse what is not to be served and stay within its bounds. Without
+	// it, only documents are served.
+	Content func(rel string) (*os.File, fs.FileInfo, error)
+
+	// Type returns the media type of a resource, or "", by its path and its
+	// first bytes, up to 3 KiB. It should say what the catalog says. Default:
+	// by the name's extension.
+	Type func(rel string, head []byte) string
+
+	Keep       time.Duration // how long changes are kept; default 720 h, never less than Grace
+	Grace      time.Duration // how long replaced parts are kept; default 24 h
+	MaxEntries int           // entries of one document; default and limit resourcesync.MaxEntries
+	MaxBytes   int64         // size from which a document is full; default and limit resourcesync.MaxBytes
+	Workers    int           // parts written at once; default: as there are processors, at most 8
+	Now        func() time.Time
+	Logger     *slog.Logger // default: discards
+}
+
+// A Source publishes the sets of a catalog and serves them. All methods are
+// safe for concurrent use.
+type Source struct {
+	catalog catalog.Catalog
+	docs    blob.Store
+	opts    Options
+	base    base
+	page    atomic.Pointer[summary] // what the home page tells; nil before the first Publish
+
+	publishing sync.Mutex        // one Publish at a time; held across IO, for that is its purpose
+	states     map[string]*state // guarded by publishing; what is known of each set's documents
+}
+
+// New returns a Source of what c holds that keeps its documents in docs. It
+// reads and writes nothing yet.
+func New(c catalog.Catalog, docs blob.Store, o Options) (*Source, error) {
+	b, err := parseBase(o.BaseURL)
+	if err != nil {
+		return nil, err
+	}
+	o, err = o.withDefaults(b)
+	if err != nil {
+		return nil, err
+	}
+	return &Source{catalog: c, docs: docs, opts: o, base: b, states: make(map[string]*state)}, nil
+}
+
+func (o Options) withDefaults(b base) (Options, error) {
+	o.Sets = append([]Set(nil), o.Sets...)
+	if len(o.Sets) == 0 {
+		o.Sets = []Set{{}}
+	}
+	seen := make(map[string]bool)
+	for i := range o.Sets {
+		set := &o.Sets[i]
+		if set.Name == "" {
+			set.Name = DefaultSet
+		}
+		if _, err := CapabilityListURI(o.BaseURL, set.Name); err != nil {
+			return o, err
+		}
+		if seen[set.Name] {
+			return o, fmt.Errorf("set %q is configured twice", set.Name)
+		}
+		seen[set.Name] = true
+	}
+	if o.Description == "" && o.Content != nil {
+		o.Description = b.uri(homeName)
+	}
+	if o.Type == nil {
+		o.Type = typeByExtension
+	}
+	if o.Grace <= 0 {
+		o.Grace = defaultGrace
+	}
+	if o.Keep <= 0 {
+		o.Keep = defaultKeep
+	}
+	o.Keep = max(o.Keep, o.Grace)
+	if o.MaxEntries <= 0 || o.MaxEntries > resourcesync.MaxEntries {
+		o.MaxEntries = resourcesync.MaxEntries
+	}
+	if o.MaxBytes <= 0 || o.MaxBytes > resourcesync.MaxBytes {
+		o.MaxBytes = resourcesync.MaxBytes
+	}
+	if o.Workers <= 0 {
+		o.Workers = defaultWorkers()
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o, nil
+}
+
+// A base is the URL below which all addresses of a Source lie.
+type base struct {
+	prefix string // with a slash at the end
+	path   string // of it, decoded, without the first slash: "" or "a/b/"
+}
+
+func (b base) uri(name string) string { return b.prefix + name }
+
+func parseBase(s string) (base, error) {
+	u, err := url.Parse(s)
+	if err != nil {
+		if syntax, ok := errors.AsType[*url.Error](err); ok {
+			err = syntax.Err
+		}
+		return base{}, fmt.Errorf("base URL %q: %w", s, err)
+	}
+	switch {
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return base{}, fmt.Errorf("base URL %q: want http://HOST/ or https://HOST/, with any path", s)
+	case u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return base{}, fmt.Errorf("base URL %q: must have no user, query or fragment", s)
+	}
+	b := base{prefix: u.Scheme + "://" + u.Host + "/"}
+	path := strings.Trim(u.EscapedPath(), "/")
+	if path == "" {
+		return b, nil
+	}
+	decoded, ok := decodePath(path)
+	if !ok {
+		return base{}, fmt.Errorf("base URL %q: the path must have no empty segments, dots or encoded slashes", s)
+	}
+	return base{prefix: b.prefix + path + "/", path: decoded + "/"}, nil
+}
