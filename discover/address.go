@@ -1,0 +1,116 @@
+package discover
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"lockstep/internal/fetch"
+)
+
+// An address is what a person gave: URIs to try in turn, or a file.
+type address struct {
+	uris []string
+	file string
+}
+
+// Home returns the part of an address that [fetch.Options] wants to know: nil
+// if it is a file. The scheme is empty where the address has none.
+func Home(addr string) *url.URL {
+	a, err := parseAddress(addr)
+	if err != nil || a.file != "" {
+		return nil
+	}
+	u, err := url.Parse(a.uris[0])
+	if err != nil {
+		return nil
+	}
+	if len(a.uris) > 1 {
+		u.Scheme = ""
+	}
+	return u
+}
+
+// parseAddress understands URIs, names of files, and what people type: a host,
+// perhaps with a port and a path. A name of a file that exists is that file.
+func parseAddress(addr string) (address, error) {
+	addr = strings.TrimSpace(addr)
+	bad := func(reason string) (address, error) {
+		return address{}, fmt.Errorf("%s: %s", fetch.Printable(addr), reason)
+	}
+	if addr == "" {
+		return address{}, fmt.Errorf("no address")
+	}
+	if scheme, rest, ok := strings.Cut(addr, "://"); ok {
+		switch strings.ToLower(scheme) {
+		case "http", "https":
+			u, err := url.Parse(addr)
+			if err != nil || u.Hostname() == "" {
+				return bad("not a valid URI")
+			}
+			return address{uris: []string{addr}}, nil
+		case "file":
+			file, ok := filePath("file://" + rest)
+			if !ok {
+				return bad("not a local file: URI")
+			}
+			return address{file: file}, nil
+		}
+		return bad("scheme " + fetch.Printable(scheme) + " is not one of http, https and file")
+	}
+	if strings.HasPrefix(strings.ToLower(addr), "file:/") {
+		if file, ok := filePath(addr); ok {
+			return address{file: file}, nil
+		}
+		return bad("not a local file: URI")
+	}
+	if info, err := os.Stat(addr); err == nil {
+		if info.IsDir() {
+			return bad("a directory; give the document in it to start from")
+		}
+		return address{file: addr}, nil
+	} else if filepath.IsAbs(addr) || strings.HasPrefix(addr, ".") || strings.Contains(addr, `\`) {
+		return address{}, fmt.Errorf("read file: %w", err)
+	}
+	u, err := url.Parse("https://" + addr)
+	if err != nil || !plausibleHost(u.Hostname()) {
+		return bad("neither a file nor an address on the web")
+	}
+	if ip := net.ParseIP(u.Hostname()); u.Hostname() == "localhost" || ip != nil && ip.IsLoopback() {
+		return address{uris: []string{"http://" + addr, "https://" + addr}}, nil
+	}
+	return address{uris: []string{"https://" + addr, "http://" + addr}}, nil
+}
+
+func plausibleHost(host string) bool {
+	return host != "" && !strings.ContainsAny(host, " _%$!*'(),;=&") &&
+		(host == "localhost" || strings.Contains(host, ".") || strings.Contains(host, ":") || len(host) > 1)
+}
+
+// filePath returns the path a file: URI names.
+func filePath(uri string) (string, bool) {
+	u, err := url.Parse(uri)
+	if err != nil || !strings.EqualFold(u.Scheme, "file") || u.Host != "" && u.Host != "localhost" || u.Path == "" {
+		return "", false
+	}
+	path := u.Path
+	if len(path) > 2 && path[0] == '/' && path[2] == ':' && filepath.Separator == '\\' {
+		path = path[1:] // file:///C:/x
+	}
+	return filepath.FromSlash(path), true
+}
+
+// fileURI is the inverse of filePath, of an absolute path.
+func fileURI(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		path = abs
+	}
+	path = filepath.ToSlash(path)
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path
+	}
+	return (&url.URL{Scheme: "file", Path: path}).String()
+}

@@ -1,0 +1,418 @@
+// Package discover finds the way from whatever address a person has to the
+// documents of a Source, and opens them.
+//
+// [Find] takes the address and answers with the Source's sets and what each
+// offers, and tells which way it took. [Open] opens one document. [Read] opens
+// a list and walks it whether it is one document or an index of many:
+//
+//	found, err := discover.Find(ctx, client, "example.org")
+//	list, err := discover.Read(ctx, client, found.Sets[0].URI(resourcesync.ResourceList), resourcesync.ResourceList, discover.ReadOptions{})
+//	for part, err := range list.Parts(ctx) {
+//		for entry, err := range part.Entries() {
+package discover
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+
+	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
+)
+
+// WellKnown is where a Source Description is to be found (RS-DISC-02).
+const WellKnown = "/.well-known/resourcesync"
+
+// relation of links from a resource to the Capability List that covers it.
+const relation = "resourcesync"
+
+const (
+	maxHops  = 5    // of up and index, from one document to the next (RS-DISC-10)
+	maxPages = 2000 // opened by one Find: what a Source names must not make us go on for ever
+)
+
+// Found is what an address led to.
+type Found struct {
+	Address           string // as it was given
+	Origin            string // scheme, host and port where the way began; empty for a file
+	SourceDescription string // URI, if known
+	Validators               // of the Source Description, if it was read
+	All               bool   // Sets are all that the Source Description lists
+	Sets              []Set
+	Way               []Step
+}
+
+// A Step is one thing that was tried on the way, in words for people.
+type Step struct {
+	URI  string
+	What string
+}
+
+// String returns the step in one line.
+func (s Step) String() string { return s.URI + ": " + s.What }
+
+// ErrNoSource reports an address from which no document could be found.
+var ErrNoSource = errors.New("no ResourceSync document or Sitemap found")
+
+// Find goes from addr to the documents behind it: a URI of anything of a
+// Source or of a page that links to one, a host, or a file (RS-DISC-11). From
+// a Capability List or anything below it only that set is meant, from anything
+// above it all sets (RS-SD-10). A set whose Capability List could not be read
+// has its Err set; Find fails if there is none that could.
+func Find(ctx context.Context, c *fetch.Client, addr string) (*Found, error) {
+	a, err := parseAddress(addr)
+	if err != nil {
+		return nil, err
+	}
+	if a.file != "" {
+		f := newFinder(ctx, c, addr)
+		return f.finish(f.fromFile(a.file))
+	}
+	var way []Step
+	for i, uri := range a.uris {
+		f := newFinder(ctx, c, addr)
+		f.found.Way = way
+		f.once = i < len(a.uris)-1
+		err := f.start(uri)
+		if err == nil || !f.once || !elsewhere(err) {
+			return f.finish(err)
+		}
+		way = f.found.Way
+	}
+	return nil, ErrNoSource // unreachable: the last of the URIs returns
+}
+
+// elsewhere reports whether err leaves hope for the other scheme: nobody
+// answered, or not in this one. A certificate that is wrong leaves none.
+func elsewhere(err error) bool {
+	var (
+		failed  *fetch.Error
+		status  *fetch.StatusError
+		address *fetch.AddressError
+		verify  *tls.CertificateVerificationError
+	)
+	switch {
+	case !errors.As(err, &failed), errors.As(err, &address), errors.As(err, &verify), errors.Is(err, context.Canceled):
+		return false
+	case errors.As(err, &status):
+		return status.Status == http.StatusBadRequest
+	}
+	return true
+}
+
+// A finder is one Find under way.
+type finder struct {
+	ctx    context.Context // of Find, in which the finder lives
+	client *fetch.Client
+	found  *Found
+	once   bool // do not insist: another scheme is still to be tried, or the way is a mere courtesy
+	seen   map[string]bool
+	pages  int
+	circle error // the first circle met
+}
+
+func newFinder(ctx context.Context, c *fetch.Client, addr string) *finder {
+	return &finder{ctx: ctx, client: c, found: &Found{Address: addr}, seen: map[string]bool{}}
+}
+
+func (f *finder) step(uri, format string, args ...any) {
+	f.found.Way = append(f.found.Way, Step{fetch.Printable(uri), fetch.Printable(fmt.Sprintf(format, args...))})
+}
+
+func (f *finder) finish(err error) (*Found, error) {
+	if err != nil {
+		return nil, err
+	}
+	usable := 0
+	for i := range f.found.Sets {
+		if err == nil {
+			err = f.found.Sets[i].Err
+		}
+		if f.found.Sets[i].Err == nil {
+			usable++
+		}
+	}
+	switch {
+	case usable > 0:
+		nameSets(f.found.Sets)
+		return f.found, nil
+	case f.circle != nil:
+		return nil, f.circle
+	case err != nil:
+		return nil, err
+	}
+	return nil, fmt.Errorf("%s: %w", fetch.Printable(f.found.Address), ErrNoSource)
+}
+
+// errCircle reports a document met again on the way it led to.
+type circleError struct{ uri string }
+
+func (e *circleError) Error() string {
+	return fmt.Sprintf("read %s: the documents name each other in a circle", fetch.Printable(e.uri))
+}
+
+// open opens uri, once per Find.
+func (f *finder) open(uri string) (*page, error) {
+	key, _, _ := strings.Cut(uri, "#")
+	if f.seen[key] {
+		err := &circleError{uri}
+		if f.circle == nil {
+			f.circle = err
+		}
+		return nil, err
+	}
+	if f.pages++; f.pages > maxPages {
+		return nil, fmt.Errorf("read %s: more than %d documents on the way", fetch.Printable(uri), maxPages)
+	}
+	f.seen[key] = true
+	p, err := openPage(f.ctx, f.client, fetch.Request{URI: uri, Once: f.once})
+	if err == nil {
+		f.seen[p.final] = true
+	}
+	return p, err
+}
+
+// openDocument opens uri, which should be a document.
+func (f *finder) openDocument(uri string) (*Document, error) {
+	p, err := f.open(uri)
+	if err != nil {
+		return nil, err
+	}
+	d, err := p.document()
+	if err != nil {
+		_ = p.close() // the error of reading is what counts
+		return nil, err
+	}
+	return d, nil
+}
+
+func (f *finder) fromFile(file string) error {
+	d, err := f.openDocument(fileURI(file))
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	f.once = true // what it names may be long gone
+	return f.visit(d, false)
+}
+
+// start begins at uri, whatever is there.
+func (f *finder) start(uri string) error {
+	u, err := url.Parse(uri)
+	if err != nil {
+		return fmt.Errorf("%s: not a valid URI", fetch.Printable(uri))
+	}
+	f.found.Origin = u.Scheme + "://" + u.Host
+	p, err := f.open(uri)
+	var status *fetch.StatusError
+	if errors.As(err, &status) && siteLike(u.Path) && status.Status != http.StatusBadRequest {
+		f.step(uri, "answered with %v", status)
+		f.once = false
+		return f.search(u)
+	}
+	if err != nil {
+		return err
+	}
+	f.once = false
+	done, err := f.page(p, isRoot(u.Path))
+	if cerr := p.close(); err == nil && cerr != nil {
+		err = cerr
+	}
+	if done || err != nil {
+		return err
+	}
+	if final, err := url.Parse(p.final); err == nil {
+		u = final
+	}
+	return f.search(u)
+}
+
+// page uses p, a document or something that links to one. It reports whether
+// that led anywhere.
+func (f *finder) page(p *page, all bool) (done bool, err error) {
+	html := p.looksLikeHTML()
+	if !html {
+		d, err := p.document()
+		if err == nil {
+			return true, f.visit(d, all)
+		}
+		if !errors.Is(err, resourcesync.ErrNotDocument) && !errors.Is(err, resourcesync.ErrHTML) {
+			return false, err
+		}
+	}
+	var targets []string
+	for _, l := range p.links() {
+		if l.has(relation) {
+			targets = append(targets, l.target)
+		}
+	}
+	how := "its Link header names"
+	if base, err := url.Parse(p.final); err == nil && html && len(targets) == 0 {
+		targets = parseHTML(p.text, base)
+		how = "a page with a link to"
+	}
+	for _, target := range targets {
+		f.step(p.uri, "%s %s", how, target)
+		d, err := f.openDocument(target)
+		if err != nil {
+			f.failed(target, err)
+			continue
+		}
+		err = f.visit(d, all)
+		_ = d.Close() // read as far as it was of use
+		if err != nil {
+			f.failed(target, err)
+		}
+	}
+	if len(targets) == 0 {
+		f.step(p.uri, "%s, without a link to a ResourceSync document", map[bool]string{true: "an HTML page", false: "no ResourceSync document or Sitemap"}[html])
+	}
+	return f.usable(), nil
+}
+
+// failed notes a way that led nowhere.
+func (f *finder) failed(uri string, err error) { f.step(uri, "of no use: %v", err) }
+
+func (f *finder) usable() bool {
+	for i := range f.found.Sets {
+		if f.found.Sets[i].Err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// search looks where documents are by custom, for a site of which u is a page.
+func (f *finder) search(u *url.URL) error {
+	root := &url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/"}
+	if err := f.try(root.JoinPath(WellKnown).String()); err != nil || f.usable() {
+		return err
+	}
+	if err := f.robots(root.JoinPath("robots.txt")); err != nil || f.usable() {
+		return err
+	}
+	here := &url.URL{Scheme: u.Scheme, Host: u.Host, Path: path.Dir(u.Path + "x")}
+	for _, dir := range []*url.URL{here, root} {
+		for _, name := range []string{"resourcelist.xml", "sitemap.xml"} {
+			guess := dir.JoinPath(name).String()
+			if f.seen[guess] {
+				continue
+			}
+			if err := f.try(guess); err != nil || f.usable() {
+				return err
+			}
+		}
+	}
+	return f.nothing()
+}
+
+// nothing is the sentence for an address that leads nowhere.
+func (f *finder) nothing() error {
+	tried := make([]string, 0, len(f.found.Way))
+	for _, s := range f.found.Way {
+		tried = append(tried, s.String())
+	}
+	return fmt.Errorf("%s: %w (%s)", fetch.Printable(f.found.Address), ErrNoSource, strings.Join(tried, "; "))
+}
+
+// try visits uri, if there is a document. It fails only if nobody answers.
+func (f *finder) try(uri string) error {
+	d, err := f.openDocument(uri)
+	if err != nil {
+		return f.unanswered(uri, err)
+	}
+	err = f.visit(d, true)
+	_ = d.Close() // read as far as it was of use
+	if err != nil {
+		return f.unanswered(uri, err)
+	}
+	return nil
+}
+
+// unanswered returns err if there is no sense in asking that host for more,
+// and notes it otherwise.
+func (f *finder) unanswered(uri string, err error) error {
+	var (
+		failed *fetch.Error
+		status *fetch.StatusError
+	)
+	if f.ctx.Err() != nil || errors.As(err, &failed) && !errors.As(err, &status) && !errors.Is(err, fetch.ErrTooLarge) {
+		return err
+	}
+	if status != nil {
+		f.step(uri, "answered with %v", status)
+	} else {
+		f.failed(uri, err)
+	}
+	return nil
+}
+
+// robots follows the Sitemap lines of robots.txt: first to Resource Lists
+// (RS-DISC-09); plain Sitemaps serve where there is none.
+func (f *finder) robots(at *url.URL) error {
+	p, err := f.open(at.String())
+	if err != nil {
+		return f.unanswered(at.String(), err)
+	}
+	sitemaps := parseRobots(p.text, at)
+	_ = p.close() // read as far as it was of use
+	if len(sitemaps) == 0 {
+		f.step(at.String(), "names no Sitemap")
+		return nil
+	}
+	var plain []*Document
+	defer func() {
+		for _, d := range plain {
+			_ = d.Close() // only its header was of use
+		}
+	}()
+	for _, uri := range sitemaps {
+		if f.seen[uri] {
+			continue // its Source was reached from another one
+		}
+		f.step(at.String(), "names %s", uri)
+		d, err := f.openDocument(uri)
+		switch {
+		case err != nil:
+			if err := f.unanswered(uri, err); err != nil {
+				return err
+			}
+		case d.Header.Capability == "":
+			plain = append(plain, d)
+		default:
+			err := f.visit(d, true)
+			_ = d.Close() // read as far as it was of use
+			if err != nil {
+				f.failed(uri, err)
+			}
+		}
+	}
+	if !f.usable() {
+		for _, d := range plain {
+			f.alone(d)
+		}
+	}
+	return nil
+}
+
+func isRoot(p string) bool { return p == "" || p == "/" }
+
+// siteLike reports whether p looks like a part of a site rather than a
+// document that should be there.
+func siteLike(p string) bool {
+	return isRoot(p) || strings.HasSuffix(p, "/") || path.Ext(p) == "" && !strings.HasPrefix(p, "/.well-known/")
+}
+
+// links returns the links of p's Link headers.
+func (p *page) links() []link {
+	base, err := url.Parse(p.final)
+	if err != nil || p.header == nil {
+		return nil
+	}
+	return parseLinks(p.header.Values("Link"), base)
+}

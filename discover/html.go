@@ -1,0 +1,71 @@
+package discover
+
+import (
+	"io"
+	"net/url"
+	"strings"
+
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
+)
+
+const (
+	maxHTML    = 2 << 20   // bytes of a page that are looked at
+	maxHTMLTag = 256 << 10 // bytes of one tag: an endless attribute must not fill memory
+)
+
+// parseHTML returns the targets of a page's links with relation resourcesync,
+// in order, each once (RS-DISC-06).
+func parseHTML(r io.Reader, base *url.URL) []string {
+	var found []string
+	seen := map[string]bool{}
+	based := false
+	z := html.NewTokenizer(io.LimitReader(r, maxHTML))
+	z.SetMaxBuf(maxHTMLTag)
+	for len(found) < maxLinks {
+		switch z.Next() {
+		case html.ErrorToken:
+			return found
+		case html.StartTagToken, html.SelfClosingTagToken:
+		default:
+			continue
+		}
+		name, more := z.TagName()
+		tag := atom.Lookup(name)
+		if tag != atom.Base && tag != atom.Link {
+			continue
+		}
+		href, rel := "", ""
+		for more {
+			var k, v []byte
+			k, v, more = z.TagAttr()
+			switch string(k) {
+			case "href":
+				href = strings.TrimSpace(string(v))
+			case "rel":
+				rel = string(v)
+			}
+		}
+		u, err := base.Parse(href)
+		if href == "" || err != nil {
+			continue
+		}
+		switch {
+		case tag == atom.Base && !based: // the first counts
+			base, based = u, true
+		case tag == atom.Link && hasToken(rel, "resourcesync") && !seen[u.String()]:
+			seen[u.String()] = true
+			found = append(found, u.String())
+		}
+	}
+	return found
+}
+
+func hasToken(list, token string) bool {
+	for t := range strings.FieldsSeq(list) {
+		if strings.EqualFold(t, token) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,236 @@
+package discover
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
+)
+
+const (
+	// maxDocument caps a document: it bounds what an endless one costs in time
+	// and in the space a caller keeps entries in.
+	maxDocument = resourcesync.DefaultReadBytes
+	// maxWarned caps the warnings kept of one document.
+	maxWarned = 100
+
+	documentBuffer = 32 << 10
+)
+
+// ErrNotModified reports a document that is as the validators say.
+var ErrNotModified = errors.New("not modified")
+
+// Validators tell one state of a document from another.
+type Validators struct {
+	ETag         string // of the answer
+	LastModified string // likewise, verbatim
+}
+
+// A Document is being read. It has to be closed.
+type Document struct {
+	URI   string // as it was asked for: its identity (RS-HTTP-02)
+	Final string // after redirects: what it says is relative to it
+	Validators
+	Modified time.Time           // of the answer or file; zero if not known
+	Header   resourcesync.Header // what the document says of itself before its first entry; all of it once read to the end
+
+	links    []link // of the answer's Link headers
+	reader   *resourcesync.Reader
+	warnings []resourcesync.Warning
+	close    func() error
+}
+
+// Open opens the document at uri: an http or https URI, a file: URI, or the
+// path of a file. With validators of an http document it may fail with
+// [ErrNotModified]. Documents compressed for the way, and documents that are
+// gzip files (RS-IDX-08), are unpacked.
+//
+// Errors name the address and the cause: an [*fetch.Error] when it could not
+// be had; [resourcesync.ErrHTML], [resourcesync.ErrNotDocument] or a
+// [*resourcesync.SyntaxError] when it is not what it should be.
+func Open(ctx context.Context, c *fetch.Client, uri string, v Validators) (*Document, error) {
+	p, err := openPage(ctx, c, fetch.Request{URI: uri, IfNoneMatch: v.ETag, IfModifiedSince: v.LastModified})
+	if err != nil {
+		return nil, err
+	}
+	d, err := p.document()
+	if err != nil {
+		_ = p.close() // the error of reading is what counts
+		return nil, err
+	}
+	return d, nil
+}
+
+// Read reads the next entry into e; at the end it returns io.EOF.
+func (d *Document) Read(e *resourcesync.Entry) error {
+	err := d.reader.Read(e)
+	switch {
+	case err == nil:
+		return nil
+	case err != io.EOF:
+		return d.readError(err)
+	}
+	if h, err := d.reader.Header(); err == nil {
+		d.Header = h // RS-XML-03: some of it may stand behind the entries
+	}
+	return io.EOF
+}
+
+// Entries yields the document's entries in order. It stops after the first
+// error, which it yields with a zero Entry.
+func (d *Document) Entries() iter.Seq2[resourcesync.Entry, error] {
+	return func(yield func(resourcesync.Entry, error) bool) {
+		for {
+			var e resourcesync.Entry
+			switch err := d.Read(&e); {
+			case err == io.EOF:
+				return
+			case err != nil:
+				yield(resourcesync.Entry{}, err)
+				return
+			}
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Stats returns what was counted so far.
+func (d *Document) Stats() resourcesync.Stats { return d.reader.Stats() }
+
+// Warnings returns the liberties taken with the document so far, the first
+// hundred.
+func (d *Document) Warnings() []resourcesync.Warning { return d.warnings }
+
+// Close ends the reading.
+func (d *Document) Close() error { return d.close() }
+
+func (d *Document) readError(err error) error {
+	return readError(d.URI, err)
+}
+
+// readError adds the address, unless err is one of fetch, which has it.
+func readError(uri string, err error) error {
+	var body *fetch.BodyError
+	if errors.As(err, &body) {
+		return err
+	}
+	return fmt.Errorf("read %s: %w", fetch.Printable(uri), printable{err})
+}
+
+// printable shows an error that may quote a stranger.
+type printable struct{ err error }
+
+func (p printable) Error() string { return fetch.Printable(p.err.Error()) }
+func (p printable) Unwrap() error { return p.err }
+
+// A page is something opened, of which it is not known yet what it is.
+type page struct {
+	uri, final string
+	header     http.Header // of an answer; nil for a file
+	modified   time.Time
+	body       io.ReadCloser
+	text       *bufio.Reader // of body
+}
+
+// openPage opens r.URI, which may be a file.
+func openPage(ctx context.Context, c *fetch.Client, r fetch.Request) (*page, error) {
+	p := &page{uri: r.URI, final: r.URI}
+	var err error
+	if p.body, err = p.open(ctx, c, r); err != nil {
+		return nil, err
+	}
+	p.text = bufio.NewReaderSize(p.body, documentBuffer)
+	return p, nil
+}
+
+func (p *page) open(ctx context.Context, c *fetch.Client, r fetch.Request) (io.ReadCloser, error) {
+	path, isFile := filePath(r.URI)
+	if !isFile && !strings.Contains(r.URI, "://") {
+		path, isFile = r.URI, true
+	}
+	if isFile {
+		return p.openFile(path)
+	}
+	r.AcceptGzip, r.Document, r.MaxBytes = true, true, maxDocument
+	resp, err := c.GetWhole(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	p.final, p.header = resp.URI, resp.Header
+	if t, err := http.ParseTime(resp.Header.Get("Last-Modified")); err == nil {
+		p.modified = t
+	}
+	if resp.Status == http.StatusNotModified {
+		_ = resp.Body.Close() // empty
+		return nil, fmt.Errorf("%s: %w", fetch.Printable(r.URI), ErrNotModified)
+	}
+	return resp.Body, nil
+}
+
+func (p *page) openFile(path string) (io.ReadCloser, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("read %s: not a regular file", path)
+	}
+	if err != nil {
+		_ = f.Close() // nothing was read
+		return nil, err
+	}
+	p.final, p.modified = fileURI(path), info.ModTime()
+	return f, nil
+}
+
+func (p *page) close() error { return p.body.Close() }
+
+// document reads p as a document, up to its first entry.
+func (p *page) document() (*Document, error) {
+	d := &Document{URI: p.uri, Final: p.final, Modified: p.modified, close: p.close}
+	if p.header != nil {
+		d.Validators = Validators{p.header.Get("ETag"), p.header.Get("Last-Modified")}
+		d.links = p.links()
+	}
+	d.reader = resourcesync.NewReader(p.text, resourcesync.ReaderOptions{
+		Base:     p.final,
+		MaxBytes: maxDocument,
+		OnWarning: func(w resourcesync.Warning) {
+			if len(d.warnings) < maxWarned {
+				d.warnings = append(d.warnings, w)
+			}
+		},
+	})
+	var err error
+	if d.Header, err = d.reader.Header(); err != nil {
+		return nil, d.readError(err)
+	}
+	return d, nil
+}
+
+// looksLikeHTML reports whether p begins as a page for people does.
+func (p *page) looksLikeHTML() bool {
+	head, _ := p.text.Peek(1024)
+	head = bytes.ToLower(bytes.TrimLeft(bytes.TrimPrefix(head, []byte("\xef\xbb\xbf")), " \t\r\n"))
+	for bytes.HasPrefix(head, []byte("<!--")) || bytes.HasPrefix(head, []byte("<?xml")) {
+		_, rest, ok := bytes.Cut(head, []byte(">"))
+		if !ok {
+			return false
+		}
+		head = bytes.TrimLeft(rest, " \t\r\n")
+	}
+	return bytes.HasPrefix(head, []byte("<!doctype html")) || bytes.HasPrefix(head, []byte("<html"))
+}

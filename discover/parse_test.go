@@ -1,0 +1,146 @@
+package discover_test
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"lockstep/discover"
+)
+
+func base(t testing.TB, uri string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(uri)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func TestLinkHeader(t *testing.T) {
+	t.Parallel()
+	type links = []discover.Link
+	tests := []struct {
+		name   string
+		values []string
+		want   links
+	}{
+		{"one", []string{`<c.xml>; rel="resourcesync"`}, links{{"resourcesync", "http://h/d/c.xml"}}},
+		{"token", []string{`<c.xml>;rel=resourcesync`}, links{{"resourcesync", "http://h/d/c.xml"}}},
+		{"several relations", []string{`<c.xml>; rel="Self  RESOURCESYNC"`}, links{{"self resourcesync", "http://h/d/c.xml"}}},
+		{"several links", []string{`<a>; rel=next, <b>; rel=prev`, `<c>; rel=up`}, links{{"next", "http://h/d/a"}, {"prev", "http://h/d/b"}, {"up", "http://h/d/c"}}},
+		{"comma in URI", []string{`<a,b;c>; rel=x, <d>; rel=y`}, links{{"x", "http://h/d/a,b;c"}, {"y", "http://h/d/d"}}},
+		{"comma in quotes", []string{`<a>; title="x, <no>; rel=\"z\""; rel=x, <b>; rel=y`}, links{{"x", "http://h/d/a"}, {"y", "http://h/d/b"}}},
+		{"first rel counts", []string{`<a>; rel=x; rel=y`}, links{{"x", "http://h/d/a"}}},
+		{"blanks", []string{" \t<a> ;\trel = \"x\" , , <b>;rel=y,"}, links{{"x", "http://h/d/a"}, {"y", "http://h/d/b"}}},
+		{"no value", []string{`<a>; crossorigin; rel=x`}, links{{"x", "http://h/d/a"}}},
+		{"empty parameter", []string{`<a>;; rel=x;`}, links{{"x", "http://h/d/a"}}},
+		{"extended parameter", []string{`<a>; rel*=utf-8''y; title*=UTF-8'de'n%c3%a4chstes; rel=x`}, links{{"x", "http://h/d/a"}}},
+		{"anchor elsewhere", []string{`<a>; rel=x; anchor="/other", <b>; rel=y`}, links{{"y", "http://h/d/b"}}},
+		{"anchor here", []string{`<a>; rel=x; anchor="", <b>; rel=y; anchor="http://h/d/page"`}, links{{"x", "http://h/d/a"}, {"y", "http://h/d/b"}}},
+		{"anchor at a fragment", []string{`<a>; rel=x; anchor="#part"`}, nil},
+		{"other host", []string{`<//i/a>; rel=x, <https://j/b>; rel=y`}, links{{"x", "http://i/a"}, {"y", "https://j/b"}}},
+		{"empty target", []string{`<>; rel=x`}, links{{"x", "http://h/d/page"}}},
+		{"upper case name", []string{`<a>; REL=x`}, links{{"x", "http://h/d/a"}}},
+		{"no rel", []string{`<a>; type=b`}, links{{"", "http://h/d/a"}}},
+		{"not closed", []string{`<a; rel=x`, `<b>; rel="y`}, links{{"y", "http://h/d/b"}}},
+		{"no bracket", []string{`a; rel=x, <b>; rel=y`}, nil},
+		{"garbage behind", []string{`<a>; rel=x garbage, <b>; rel=y`}, links{{"x garbage", "http://h/d/a"}, {"y", "http://h/d/b"}}},
+		{"bad URI", []string{`<http://[::1>; rel=x, <b>; rel=y`}, links{{"y", "http://h/d/b"}}},
+	}
+	for _, tt := range tests {
+		if got := discover.ParseLinks(tt.values, base(t, "http://h/d/page")); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %q = %v, want %v", tt.name, tt.values, got, tt.want)
+		}
+	}
+}
+
+func TestRobots(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, text string
+		want       []string
+	}{
+		{"one", "Sitemap: http://h/a.xml\n", []string{"http://h/a.xml"}},
+		{"any case, blanks", "  siteMAP \t:\thttp://h/a.xml  ", []string{"http://h/a.xml"}},
+		{"in groups", "User-agent: x\nDisallow: /\nSitemap: http://h/a\n\nUser-agent: *\nSitemap: http://h/b\nSitemap: http://h/a", []string{"http://h/a", "http://h/b"}},
+		{"comments", "# Sitemap: http://h/no\nSitemap: http://h/a#x # note\nSitemap: http://h/b\t#note", []string{"http://h/a#x", "http://h/b"}},
+		{"byte order mark", "\ufeffSitemap: http://h/a", []string{"http://h/a"}},
+		{"line ends", "Sitemap: http://h/a\rSitemap: http://h/b\r\nSitemap: http://h/c", []string{"http://h/a", "http://h/b", "http://h/c"}},
+		{"relative", "Sitemap: /a.xml", []string{"http://h/a.xml"}},
+		{"not UTF-8", "Sitemap: http://h/\xff\nSitemap: http://h/a", []string{"http://h/a"}},
+		{"other fields", "Sitemaps: http://h/a\nSitemap http://h/b\nX-Sitemap: http://h/c", nil},
+		{"a page", "<html>Sitemap: http://h/a</html>", nil},
+		{"empty value", "Sitemap:\nSitemap: #", nil},
+		{"long line", strings.Repeat("x", 100000) + "\nSitemap: http://h/a", []string{"http://h/a"}},
+	}
+	for _, tt := range tests {
+		if got := discover.ParseRobots(strings.NewReader(tt.text), base(t, "http://h/robots.txt")); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestHTML(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, text string
+		want       []string
+	}{
+		{"head", `<head><link rel="resourcesync" href="c.xml"></head>`, []string{"http://h/d/c.xml"}},
+		{"case and tokens", `<LINK HREF=' /c.xml ' REL="alternate RESOURCESYNC">`, []string{"http://h/c.xml"}},
+		{"body, several, each once", `<body><link rel=resourcesync href=a><link rel=resourcesync href=b /><link rel=resourcesync href=a>`, []string{"http://h/d/a", "http://h/d/b"}},
+		{"base", `<base href="/other/"><base href="/no/"><link rel=resourcesync href=a>`, []string{"http://h/other/a"}},
+		{"base of another host", `<base target=x><base href="//i/"><link rel=resourcesync href=a>`, []string{"http://i/a"}},
+		{"entities", `<link rel=resourcesync href="a?b=1&amp;c=2">`, []string{"http://h/d/a?b=1&c=2"}},
+		{"in a comment or script", `<!-- <link rel=resourcesync href=a> --><script>"<link rel=resourcesync href=b>"</script><title><link rel=resourcesync href=c></title>`, nil},
+		{"other relations", `<link rel=resourcesync2 href=a><a rel=resourcesync href=b><link href=c>`, nil},
+		{"no target", `<link rel=resourcesync><link rel=resourcesync href="">`, nil},
+		{"endless tag", `<link rel=resourcesync href=a><link x="` + strings.Repeat("y", 1<<20) + `"><link rel=resourcesync href=b>`, []string{"http://h/d/a"}},
+	}
+	for _, tt := range tests {
+		if got := discover.ParseHTML(strings.NewReader(tt.text), base(t, "http://h/d/page")); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// Whatever a stranger writes, what comes out are absolute URIs, not too many.
+func check(t *testing.T, in string, targets []string) {
+	t.Helper()
+	if len(targets) > 100 {
+		t.Errorf("%q: %d links", in, len(targets))
+	}
+	for _, target := range targets {
+		if u, err := url.Parse(target); err != nil || !u.IsAbs() {
+			t.Errorf("%q: link to %q, %v", in, target, err)
+		}
+	}
+}
+
+func FuzzLinkHeader(f *testing.F) {
+	f.Add(`<c.xml>; rel="resourcesync"; anchor="#x", <a,b>; title*=UTF-8''x; rel=up`)
+	f.Add(`<a>; rel="x\"y" , ,<`)
+	f.Fuzz(func(t *testing.T, s string) {
+		var targets []string
+		for _, l := range discover.ParseLinks([]string{s}, base(t, "http://h/d/page")) {
+			targets = append(targets, l.Target)
+		}
+		check(t, s, targets)
+	})
+}
+
+func FuzzRobots(f *testing.F) {
+	f.Add("\ufeffUser-agent: *\r\nSitemap: http://h/a # b\rsitemap:c")
+	f.Fuzz(func(t *testing.T, s string) {
+		check(t, s, discover.ParseRobots(strings.NewReader(s), base(t, "http://h/robots.txt")))
+	})
+}
+
+func FuzzHTML(f *testing.F) {
+	f.Add(`<!doctype html><base href="//x/"><link rel="a ResourceSync" href="c?d&amp;e"><script><link`)
+	f.Fuzz(func(t *testing.T, s string) {
+		check(t, s, discover.ParseHTML(strings.NewReader(s), base(t, "http://h/d/page")))
+	})
+}

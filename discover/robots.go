@@ -1,0 +1,68 @@
+package discover
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	// maxRobots caps how much of a robots.txt is read; RFC 9309 asks for half a
+	// megabyte at least.
+	maxRobots = 1 << 20
+	// maxSitemaps caps the Sitemaps taken from it: each costs a request.
+	maxSitemaps = 20
+)
+
+// parseRobots returns the Sitemaps a robots.txt names, in order, each once.
+// Sitemap lines stand outside the groups of user agents (RS-DISC-08).
+func parseRobots(r io.Reader, base *url.URL) []string {
+	var found []string
+	seen := map[string]bool{}
+	lines := bufio.NewScanner(io.LimitReader(r, maxRobots))
+	lines.Buffer(nil, maxRobots+1)
+	lines.Split(scanLines)
+	for first := true; lines.Scan() && len(found) < maxSitemaps; first = false {
+		line := lines.Bytes()
+		if first {
+			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
+		}
+		name, value, ok := bytes.Cut(withoutComment(line), []byte(":"))
+		if !ok || !strings.EqualFold(string(bytes.TrimSpace(name)), "sitemap") || !utf8.Valid(value) {
+			continue
+		}
+		value = bytes.TrimSpace(value)
+		u, err := base.Parse(string(value))
+		if len(value) == 0 || err != nil || u.Host == "" || seen[u.String()] {
+			continue
+		}
+		seen[u.String()] = true
+		found = append(found, u.String())
+	}
+	return found
+}
+
+// withoutComment cuts a comment, which begins at a "#" at the start of the
+// line or after a blank: elsewhere it belongs to a URI.
+func withoutComment(line []byte) []byte {
+	for i, c := range line {
+		if c == '#' && (i == 0 || line[i-1] == ' ' || line[i-1] == '\t') {
+			return line[:i]
+		}
+	}
+	return line
+}
+
+// scanLines is a bufio.SplitFunc for lines that end in CR, LF or both.
+func scanLines(data []byte, atEOF bool) (advance int, token []byte, err error) {
+	if i := bytes.IndexAny(data, "\r\n"); i >= 0 {
+		return i + 1, data[:i], nil
+	}
+	if atEOF && len(data) > 0 {
+		return len(data), data, nil
+	}
+	return 0, nil, nil
+}

@@ -1,0 +1,156 @@
+package discover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"path"
+	"strings"
+
+	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
+)
+
+// A Capability is a document a set offers.
+type Capability struct {
+	Capability resourcesync.Capability
+	URI        string
+}
+
+// A Set is what one Capability List offers.
+type Set struct {
+	Name           string // last element of the path before capabilitylist.xml, or "main"; differs from set to set
+	CapabilityList string // URI; empty when only a list is known
+	Validators            // of the Capability List
+	Capabilities   []Capability
+	Err            error `json:"-"` // why the Capability List could not be read
+}
+
+// URI returns the address of the document of capability c, or "".
+func (s *Set) URI(c resourcesync.Capability) string {
+	for _, o := range s.Capabilities {
+		if o.Capability == c {
+			return o.URI
+		}
+	}
+	return ""
+}
+
+func (s *Set) offers() string {
+	if len(s.Capabilities) == 0 {
+		return "offers nothing"
+	}
+	names := make([]string, len(s.Capabilities))
+	for i, c := range s.Capabilities {
+		names[i] = kind(&resourcesync.Header{Capability: c.Capability})
+	}
+	return strings.Join(names, ", ")
+}
+
+// readSet reads a Capability List.
+func readSet(d *Document) (Set, error) {
+	s := Set{CapabilityList: d.URI, Validators: d.Validators}
+	for e, err := range d.Entries() {
+		if err != nil {
+			return Set{}, err
+		}
+		switch {
+		case e.Loc == d.URI || e.Loc == d.Final:
+			return Set{}, &circleError{d.URI}
+		case e.Capability == "" || s.URI(e.Capability) != "": // RS-CL-02: the first counts
+			continue
+		case len(s.Capabilities) == maxCapabilities:
+			return Set{}, fmt.Errorf("read %s: more than %d capabilities", fetch.Printable(d.URI), maxCapabilities)
+		}
+		s.Capabilities = append(s.Capabilities, Capability{e.Capability, e.Loc})
+	}
+	return s, nil
+}
+
+// nameSets gives every set a name of its own.
+func nameSets(sets []Set) {
+	taken := map[string]bool{}
+	for i := range sets {
+		uri := sets[i].CapabilityList
+		if uri == "" && len(sets[i].Capabilities) > 0 {
+			uri = sets[i].Capabilities[0].URI
+		}
+		name := setName(uri)
+		unique := name
+		for n := 2; taken[unique]; n++ {
+			unique = fmt.Sprintf("%s-%d", name, n)
+		}
+		taken[unique] = true
+		sets[i].Name = unique
+	}
+}
+
+func setName(uri string) string {
+	u, err := url.Parse(uri)
+	if err != nil {
+		return "main"
+	}
+	dir, file := path.Split(u.Path)
+	name := strings.TrimSuffix(strings.TrimSuffix(file, ".gz"), ".xml")
+	switch strings.ToLower(name) {
+	case "capabilitylist", "resourcelist", "changelist", "resourcedump", "changedump", "sitemap", "":
+		name = path.Base(dir)
+	}
+	if name == "." || name == "/" || name == "resourcesync" || name == "" {
+		return "main"
+	}
+	return fetch.Printable(name)
+}
+
+// Refresh looks whether the documents behind found are as they were, asking
+// with their validators: the Source Description, if it was what said which
+// sets there are, and each Capability List. It returns what is found now, and
+// whether that differs.
+func Refresh(ctx context.Context, c *fetch.Client, found *Found) (*Found, bool, error) {
+	now := *found
+	now.Sets = append([]Set(nil), found.Sets...)
+	changed := false
+	if found.All && found.SourceDescription != "" {
+		d, err := Open(ctx, c, found.SourceDescription, found.Validators)
+		switch {
+		case errors.Is(err, ErrNotModified):
+		case err != nil:
+			return nil, false, err
+		default:
+			f := newFinder(ctx, c, found.Address)
+			f.found.Origin = found.Origin
+			err := f.visit(d, false)
+			_ = d.Close() // read as far as it was of use
+			again, err := f.finish(err)
+			if err != nil {
+				return nil, false, err
+			}
+			again.SourceDescription = found.SourceDescription
+			return again, true, nil
+		}
+	}
+	for i, s := range found.Sets {
+		if s.CapabilityList == "" {
+			continue
+		}
+		d, err := Open(ctx, c, s.CapabilityList, s.Validators)
+		switch {
+		case errors.Is(err, ErrNotModified):
+			continue
+		case err == nil && (d.Header.Capability != resourcesync.CapabilityList || d.Header.Index):
+			err = fmt.Errorf("read %s: %s, where a Capability List was expected", fetch.Printable(s.CapabilityList), kind(&d.Header))
+			_ = d.Close() // not what it was
+		case err == nil:
+			now.Sets[i], err = readSet(d)
+			_ = d.Close() // read to its end, or err says why not
+			now.Sets[i].Name = s.Name
+		}
+		if err != nil {
+			now.Sets[i] = s
+			now.Sets[i].Err = err
+		}
+		changed = true
+	}
+	return &now, changed, nil
+}

@@ -1,0 +1,301 @@
+package discover
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+
+	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
+)
+
+const (
+	maxSets         = 1000 // of one Source: each costs a request
+	maxCapabilities = 100  // of one set
+	maxDescriptions = 3    // Source Descriptions within each other
+)
+
+// visit goes on from d, whatever it is (RS-DISC-12): down from what stands
+// above the sets, up from what stands in one. With all, it goes up to the
+// Source Description.
+func (f *finder) visit(d *Document, all bool) error { return f.visitAt(d, all, 0) }
+
+func (f *finder) visitAt(d *Document, all bool, hops int) error {
+	h := &d.Header
+	switch {
+	case h.Capability == resourcesync.Description, h.Capability == resourcesync.CapabilityList && h.Index:
+		return f.description(d, 0)
+	case h.Capability == resourcesync.CapabilityList:
+		return f.capabilityList(d, all)
+	}
+	up, index := h.Link(resourcesync.RelUp), h.Link(resourcesync.RelIndex)
+	if up == "" {
+		for _, l := range d.links {
+			if l.has(relation) {
+				up = l.target
+				break
+			}
+		}
+	}
+	var failed error
+	for _, next := range []string{up, index} {
+		if next == "" || hops >= maxHops {
+			continue
+		}
+		f.step(d.URI, "%s; its link leads up to %s", kind(h), next)
+		switch done, err := f.climb(d, next, all, hops+1); {
+		case f.ctx.Err() != nil:
+			return context.Cause(f.ctx)
+		case err != nil:
+			failed = err
+			f.failed(next, err)
+		case done:
+			return nil
+		}
+	}
+	if !listed(h.Capability) && failed != nil {
+		return fmt.Errorf("read %s: %s, from which no list could be reached: %w", fetch.Printable(d.URI), kind(h), failed)
+	}
+	if !listed(h.Capability) {
+		return fmt.Errorf("read %s: %s, from which no list could be reached", fetch.Printable(d.URI), kind(h))
+	}
+	f.alone(d)
+	return nil
+}
+
+// climb goes from d to next, which should stand above it.
+func (f *finder) climb(d *Document, next string, all bool, hops int) (done bool, err error) {
+	above, err := f.openDocument(next)
+	if err != nil {
+		return false, err
+	}
+	defer above.Close()
+	h := &above.Header
+	switch {
+	case h.Capability == resourcesync.CapabilityList && !h.Index:
+		before := len(f.found.Sets)
+		if err := f.capabilityList(above, all); err != nil {
+			return false, err
+		}
+		if !f.found.All && len(f.found.Sets) > before {
+			f.prefer(&f.found.Sets[before], d)
+		}
+		return true, nil
+	case h.Capability == resourcesync.Description, h.Capability == resourcesync.CapabilityList:
+		return f.fromAbove(d, above, all)
+	case h.Capability == d.Header.Capability && h.Index: // RS-VER-06
+		return true, f.visitAt(above, all, hops)
+	}
+	return false, fmt.Errorf("read %s: %s, where a Capability List was expected", fetch.Printable(next), kind(h))
+}
+
+// fromAbove takes the sets of a Source Description that a list names as what
+// stands above it: the one that offers the list, if one does.
+func (f *finder) fromAbove(d, above *Document, all bool) (bool, error) {
+	if err := f.description(above, 0); err != nil {
+		return false, err
+	}
+	if all {
+		return f.usable(), nil
+	}
+	for _, s := range f.found.Sets {
+		if s.URI(d.Header.Capability) == d.URI {
+			f.found.Sets, f.found.All = []Set{s}, false
+			return true, nil
+		}
+	}
+	if len(f.found.Sets) != 1 {
+		f.found.Sets, f.found.All = nil, false
+	}
+	return f.usable(), nil
+}
+
+// prefer makes the list the user named the set's, unless it is a part of what
+// the Capability List names.
+func (f *finder) prefer(s *Set, d *Document) {
+	if !listed(d.Header.Capability) {
+		return
+	}
+	c := d.Header.Capability
+	if c == "" {
+		c = resourcesync.ResourceList
+	}
+	named := s.URI(c)
+	if named == "" {
+		s.Capabilities = append(s.Capabilities, Capability{c, d.URI})
+		return
+	}
+	index := d.Header.Link(resourcesync.RelIndex)
+	if named == d.URI || named == d.Final || index != "" || sameDocument(named, d.URI) {
+		return
+	}
+	f.step(d.URI, "used in place of %s, which the Capability List names", named)
+	for i := range s.Capabilities {
+		if s.Capabilities[i].Capability == c {
+			s.Capabilities[i].URI = d.URI
+		}
+	}
+}
+
+// sameDocument reports whether two URIs differ in scheme and host only: one
+// server under two names.
+func sameDocument(a, b string) bool {
+	u, err := url.Parse(a)
+	v, verr := url.Parse(b)
+	return err == nil && verr == nil && u.Path == v.Path && u.RawQuery == v.RawQuery
+}
+
+// alone makes a set of a list with nothing above it.
+func (f *finder) alone(d *Document) {
+	c := d.Header.Capability
+	if c == "" { // RS-RL-12
+		c = resourcesync.ResourceList
+	}
+	f.step(d.URI, "%s, used by itself", kind(&d.Header))
+	f.found.Sets = append(f.found.Sets, Set{Capabilities: []Capability{{c, d.URI}}})
+}
+
+// listed reports whether c is a capability that can serve by itself.
+func listed(c resourcesync.Capability) bool {
+	switch c {
+	case "", resourcesync.ResourceList, resourcesync.ResourceDump, resourcesync.ChangeList, resourcesync.ChangeDump:
+		return true
+	}
+	return false
+}
+
+// capabilityList adds the set d describes; with all, those beside it, too.
+func (f *finder) capabilityList(d *Document, all bool) error {
+	up := d.Header.Link(resourcesync.RelUp)
+	if all && up != "" {
+		above, err := f.openDocument(up)
+		if err == nil {
+			defer above.Close()
+			if above.Header.Capability == resourcesync.Description || above.Header.Index {
+				delete(f.seen, d.URI) // it is named there again
+				delete(f.seen, d.Final)
+				f.step(d.URI, "Capability List; its link leads up to %s", up)
+				err = f.description(above, 0)
+				if err == nil && f.usable() {
+					return nil
+				}
+			}
+		}
+		if f.ctx.Err() != nil {
+			return context.Cause(f.ctx)
+		}
+		if err != nil {
+			f.failed(up, err)
+		}
+	}
+	s, err := readSet(d)
+	if err != nil {
+		return err
+	}
+	f.step(d.URI, "Capability List: %s", s.offers())
+	f.found.Sets = append(f.found.Sets, s)
+	if f.found.SourceDescription == "" {
+		f.found.SourceDescription = up
+	}
+	return nil
+}
+
+// description adds every set d lists.
+func (f *finder) description(d *Document, depth int) error {
+	locs, err := readLocs(d, maxSets)
+	if err != nil {
+		return err
+	}
+	f.step(d.URI, "%s of %d", kind(&d.Header), len(locs))
+	if depth == 0 {
+		f.found.SourceDescription, f.found.Validators, f.found.All = d.URI, d.Validators, true
+	}
+	for _, loc := range locs {
+		if err := f.set(loc, depth); err != nil {
+			if f.ctx.Err() != nil {
+				return err
+			}
+			f.failed(loc, err)
+			f.found.Sets = append(f.found.Sets, Set{CapabilityList: loc, Err: err})
+		}
+	}
+	if len(locs) == 0 {
+		return fmt.Errorf("read %s: it lists no set", fetch.Printable(d.URI))
+	}
+	return nil
+}
+
+// set adds the set or sets at loc, which a Source Description names.
+func (f *finder) set(loc string, depth int) error {
+	d, err := f.openDocument(loc)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	h := &d.Header
+	switch {
+	case h.Capability == resourcesync.Description, h.Capability == resourcesync.CapabilityList && h.Index:
+		if depth+1 >= maxDescriptions {
+			return fmt.Errorf("read %s: more than %d Source Descriptions within each other", fetch.Printable(loc), maxDescriptions)
+		}
+		return f.description(d, depth+1)
+	case h.Capability == resourcesync.CapabilityList:
+		s, err := readSet(d)
+		if err == nil {
+			f.step(loc, "Capability List: %s", s.offers())
+			f.found.Sets = append(f.found.Sets, s)
+		}
+		return err
+	case listed(h.Capability):
+		f.alone(d)
+		return nil
+	}
+	return fmt.Errorf("read %s: %s, where a Capability List was expected", fetch.Printable(loc), kind(h))
+}
+
+// readLocs returns what the entries of d name, each once.
+func readLocs(d *Document, most int) ([]string, error) {
+	var locs []string
+	seen := map[string]bool{}
+	for e, err := range d.Entries() {
+		if err != nil {
+			return nil, err
+		}
+		if seen[e.Loc] {
+			continue
+		}
+		if len(locs) == most {
+			return nil, fmt.Errorf("read %s: more than %d entries", fetch.Printable(d.URI), most)
+		}
+		seen[e.Loc] = true
+		locs = append(locs, e.Loc)
+	}
+	return locs, nil
+}
+
+// kind names a document for people.
+func kind(h *resourcesync.Header) string {
+	name := map[resourcesync.Capability]string{
+		"":                                "plain Sitemap",
+		resourcesync.Description:          "Source Description",
+		resourcesync.CapabilityList:       "Capability List",
+		resourcesync.ResourceList:         "Resource List",
+		resourcesync.ResourceDump:         "Resource Dump",
+		resourcesync.ResourceDumpManifest: "Resource Dump Manifest",
+		resourcesync.ChangeList:           "Change List",
+		resourcesync.ChangeDump:           "Change Dump",
+		resourcesync.ChangeDumpManifest:   "Change Dump Manifest",
+		resourcesync.ResourceListArchive:  "Resource List Archive",
+		resourcesync.ResourceDumpArchive:  "Resource Dump Archive",
+		resourcesync.ChangeListArchive:    "Change List Archive",
+		resourcesync.ChangeDumpArchive:    "Change Dump Archive",
+		resourcesync.ChangeNotification:   "Change Notification",
+	}[h.Capability]
+	if name == "" {
+		name = fmt.Sprintf("document of capability %q", fetch.Printable(string(h.Capability)))
+	}
+	if h.Index {
+		name += " Index"
+	}
+	return name
+}
