@@ -1,0 +1,115 @@
+package destination
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"lockstep/blob"
+	"lockstep/internal/fetch"
+)
+
+// Delete says what happens to resources the Source no longer has.
+type Delete string
+
+// What Options.Delete can be. Without a word, DeleteApply holds for documents
+// that say what they cover, and DeleteKeep for plain Sitemaps, which do not
+// (RS-RL-12).
+const (
+	DeleteApply Delete = "apply"
+	DeleteKeep  Delete = "keep"
+)
+
+// DefaultMaxDelete is the share of a set, in percent, up to which a run
+// deletes without being asked twice.
+const DefaultMaxDelete = 50
+
+// freeDeletes is how many resources a run may delete whatever their share:
+// a set of ten that loses six is no accident worth stopping for.
+const freeDeletes = 5
+
+// Options configures a [Destination]. The zero value is ready to use.
+type Options struct {
+	Sets       []string  // names or URIs of the sets to follow; default: all
+	Include    []string  // globs on the URI; default: all
+	Exclude    []string  // globs on the URI, stronger than Include
+	Types      []string  // globs on the media type; default: all
+	Maps       []PathMap // where resources go that should not go by their URI
+	AllowHosts []string  // hosts whose resources the Source may name besides its own; "*" is any (RS-SEC-01)
+	Delete     Delete
+	MaxDelete  int  // in percent; default DefaultMaxDelete; 100 consents to everything
+	Baseline   bool // ignore saved progress: compare all, and go where the Source is, even back
+	DryRun     bool // plan and report only
+	Adopt      bool // take files over that we did not make, if their content is right
+	Jobs       int  // concurrent fetches; default: those of the Client
+
+	Portable bool // name files for file systems that fold case or refuse characters, see [ProbePortable]
+
+	Dest    string       // what the mirror is called in reports
+	OnEvent func(Event)  // called in order, never concurrently; may be nil
+	Logger  *slog.Logger // default: discards
+}
+
+// A Destination keeps the blobs of a store in step with a Source.
+type Destination struct {
+	store   blob.Store
+	journal Journal
+	client  *fetch.Client
+	opts    Options
+	selects *selection
+	log     *slog.Logger
+
+	eventMu sync.Mutex // one event at a time
+}
+
+// New returns a Destination that keeps resources in store and its memory in j.
+// It fails, in words a user can act on, if the options cannot be used.
+func New(store blob.Store, j Journal, c *fetch.Client, o Options) (*Destination, error) {
+	if o.MaxDelete == 0 {
+		o.MaxDelete = DefaultMaxDelete
+	}
+	if o.MaxDelete < 0 || o.MaxDelete > 100 {
+		return nil, fmt.Errorf("max-delete %d: want a share of 1 to 100 percent", o.MaxDelete)
+	}
+	switch o.Delete {
+	case "", DeleteApply, DeleteKeep:
+	default:
+		return nil, fmt.Errorf("delete %q: want %s or %s", o.Delete, DeleteApply, DeleteKeep)
+	}
+	if o.Jobs <= 0 {
+		o.Jobs = c.Jobs()
+	}
+	o.Jobs = min(o.Jobs, fetch.MaxJobs)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	sel, err := newSelection(o)
+	if err != nil {
+		return nil, err
+	}
+	return &Destination{store: store, journal: j, client: c, opts: o, selects: sel, log: o.Logger}, nil
+}
+
+// Causes callers branch on.
+var (
+	// ErrRefused reports that a run stopped for safety: it would delete too
+	// much, or the Source went back in time. Nothing was deleted or replaced.
+	ErrRefused = errors.New("refused")
+
+	// ErrIncomplete reports a run after which the mirror is not in step:
+	// resources failed, were refused, or a document could not be read. All
+	// else was done. The Report tells what.
+	ErrIncomplete = errors.New("not in step")
+)
+
+// A RefusedError says what was refused and how to consent.
+type RefusedError struct {
+	Reason string
+	Hint   string
+}
+
+func (e *RefusedError) Error() string { return e.Reason }
+
+// Is makes a RefusedError an [ErrRefused].
+func (e *RefusedError) Is(target error) bool { return target == ErrRefused }

@@ -1,0 +1,117 @@
+package destination
+
+import (
+	"encoding/json"
+	"time"
+
+	"lockstep/resourcesync"
+)
+
+// An EventKind says what an [Event] tells.
+type EventKind string
+
+// The kinds of events.
+const (
+	EventDocument EventKind = "document" // a document is being read: URI
+	EventPlan     EventKind = "plan"     // what a set's run is going to do: Progress.Total, Bytes
+	EventProgress EventKind = "progress" // how far it is
+	EventApplied  EventKind = "applied"  // a change is on disk and will stay: --events shows these
+	EventFailed   EventKind = "failed"   // a resource could not be brought into step: Err
+	EventRefused  EventKind = "refused"  // a resource must not be fetched: Err
+	EventWarning  EventKind = "warning"  // something a person should know: URI, Err
+	EventFinding  EventKind = "finding"  // an audit found a difference: Finding
+	EventDone     EventKind = "done"     // a set's run is over
+)
+
+// An Event is one step of a run.
+type Event struct {
+	Kind     EventKind
+	Set      string // name of the set
+	URI      string // of the resource or document
+	Change   resourcesync.Change
+	Path     string // of the file
+	Length   int64
+	Hashes   resourcesync.Hashes
+	Datetime time.Time // of the change, as the Source states it; zero if it does not
+	Lastmod  time.Time
+	Err      error
+	Finding  Finding
+	Progress Progress
+}
+
+// Progress is how far a set's run is.
+type Progress struct {
+	Done, Total       int64 // resources looked at or changed, and to be
+	Bytes, TotalBytes int64 // of content fetched and to be fetched, as far as it is known
+	Applied, Failed   int64
+}
+
+// MarshalJSON gives the line that --events writes for an applied change, and
+// what corresponds to it for other kinds.
+func (e Event) MarshalJSON() ([]byte, error) {
+	line := struct {
+		Event    EventKind `json:"event"`
+		Set      string    `json:"set,omitempty"`
+		URI      string    `json:"uri,omitempty"`
+		Change   string    `json:"change,omitempty"`
+		Path     string    `json:"path,omitempty"`
+		Length   *int64    `json:"length,omitempty"`
+		Hash     string    `json:"hash,omitempty"`
+		Datetime string    `json:"datetime,omitempty"`
+		Lastmod  string    `json:"lastmod,omitempty"`
+		Cause    string    `json:"cause,omitempty"`
+		Finding  *Finding  `json:"finding,omitempty"`
+	}{Event: e.Kind, Set: e.Set, URI: e.URI, Change: changeName(e.Change), Path: e.Path, Hash: hashText(e.Hashes)}
+	if e.Kind == EventApplied && e.Change != resourcesync.Deleted {
+		line.Length = &e.Length
+	}
+	line.Datetime, line.Lastmod = timeText(e.Datetime), timeText(e.Lastmod)
+	if e.Err != nil {
+		line.Cause = e.Err.Error()
+	}
+	if e.Kind == EventFinding {
+		line.Finding = &e.Finding
+	}
+	return json.Marshal(line)
+}
+
+func changeName(c resourcesync.Change) string {
+	switch c {
+	case resourcesync.Created:
+		return "created"
+	case resourcesync.Updated:
+		return "updated"
+	case resourcesync.Deleted:
+		return "deleted"
+	}
+	return ""
+}
+
+func timeText(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// emit hands an event to the callback.
+func (d *Destination) emit(e Event) {
+	if d.opts.OnEvent == nil {
+		return
+	}
+	d.eventMu.Lock()
+	defer d.eventMu.Unlock()
+	d.opts.OnEvent(e)
+}
+
+// hashText returns hs as it stands in documents.
+func hashText(hs resourcesync.Hashes) string {
+	var b []byte
+	for i, h := range hs {
+		if i > 0 {
+			b = append(b, ' ')
+		}
+		b = h.AppendTo(b)
+	}
+	return string(b)
+}

@@ -1,0 +1,253 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"lockstep/discover"
+	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
+)
+
+const (
+	// maxDepth is how deep indexes may be nested (RS-IDX-04).
+	maxDepth = 3
+	// maxParts caps the parts of all indexes of one reading: each costs a
+	// request.
+	maxParts = 200_000
+)
+
+// A reader of a set's documents stages what they say.
+type setReader struct {
+	d     *Destination
+	set   *setState
+	home  *url.URL // the Source as the user named it
+	stage *stage
+	warn  func(uri, text string)
+	fail  func(uri string, err error) // a document that could not be read
+
+	visited map[string]bool
+	parts   int
+}
+
+// errAgain says that an index has to be read again: a part is not what the
+// index says (RS-IDX-07).
+var errAgain = errors.New("a part does not fit its index")
+
+// A snapshot is what a Resource List says of itself.
+type snapshot struct {
+	at         resourcesync.Datetime
+	validators validators
+	sitemap    bool // it is a plain Sitemap, which does not say what it covers
+	complete   bool // all of it was read
+	entries    int64
+}
+
+// readList stages the entries of the Resource List, or index, at uri. With
+// validators it may fail with [discover.ErrNotModified]. What could not be
+// read is told by fail and leaves the snapshot incomplete.
+func (r *setReader) readList(ctx context.Context, uri string, v validators) (snapshot, error) {
+	for again := false; ; again = true {
+		r.visited, r.parts = map[string]bool{}, 0
+		r.stage.reset()
+		var s snapshot
+		s.complete = true
+		err := r.readListAt(ctx, uri, v, &s, 0, resourcesync.Metadata{}, again)
+		if errors.Is(err, errAgain) {
+			v = validators{}
+			continue
+		}
+		return s, err
+	}
+}
+
+// readListAt reads one document and what is below it. said is what the index
+// above says of it.
+func (r *setReader) readListAt(ctx context.Context, uri string, v validators, s *snapshot, depth int, said resourcesync.Metadata, again bool) error {
+	if err := r.enter(uri, depth); err != nil {
+		r.fail(uri, err)
+		s.complete = false
+		return nil
+	}
+	doc, err := r.open(ctx, uri, v)
+	if err != nil {
+		return r.broken(ctx, uri, err, &s.complete, depth, again)
+	}
+	defer doc.Close()
+	h := &doc.Header
+	if err := expect(doc, resourcesync.ResourceList, depth); err != nil {
+		return r.broken(ctx, uri, err, &s.complete, depth, again)
+	}
+	at := h.At
+	if at.IsZero() && h.Capability != "" && depth == 0 && !doc.Modified.IsZero() {
+		at = resourcesync.NewDatetime(doc.Modified) // RS-MD-13
+	}
+	if depth == 0 {
+		s.at, s.validators, s.sitemap = at, validators{doc.ETag, doc.LastModified}, h.Capability == ""
+	} else if !at.IsZero() {
+		if !said.At.IsZero() && at.Compare(said.At) < 0 && !again {
+			return errAgain
+		}
+		if at.Compare(s.at) < 0 {
+			s.at = at // RS-RLI-04
+		}
+	}
+	if h.Index {
+		return r.readListParts(ctx, doc, s, depth, again)
+	}
+	n := r.stage.addDoc()
+	var pos int64
+	for e, err := range doc.Entries() {
+		if err != nil {
+			return r.broken(ctx, uri, err, &s.complete, depth, again)
+		}
+		w := r.wantOf(&e)
+		w.rank = rank{class: wantListed, doc: n, pos: pos}
+		pos++
+		s.entries++
+		if err := r.stage.add(ctx, w); err != nil {
+			return err
+		}
+	}
+	r.tellWarnings(doc)
+	return nil
+}
+
+func (r *setReader) readListParts(ctx context.Context, doc *discover.Document, s *snapshot, depth int, again bool) error {
+	parts, err := r.partsOf(doc)
+	if err != nil {
+		if ferr := r.broken(ctx, doc.URI, err, &s.complete, depth, again); ferr != nil {
+			return ferr
+		}
+	}
+	for _, p := range parts {
+		if err := r.readListAt(ctx, p.Loc, validators{}, s, depth+1, p.Metadata, again); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// partsOf reads an index to its end and closes it: its parts may take long.
+func (r *setReader) partsOf(doc *discover.Document) ([]resourcesync.Entry, error) {
+	defer doc.Close()
+	var parts []resourcesync.Entry
+	for e, err := range doc.Entries() {
+		if err != nil {
+			return parts, err
+		}
+		if r.parts++; r.parts > maxParts {
+			return parts, fmt.Errorf("read %s: more than %d parts", fetch.Printable(doc.URI), maxParts)
+		}
+		parts = append(parts, e)
+	}
+	r.tellWarnings(doc)
+	return parts, nil
+}
+
+// enter guards against documents that lead back to themselves.
+func (r *setReader) enter(uri string, depth int) error {
+	if r.visited[uri] {
+		return fmt.Errorf("read %s: the document is listed below itself, or twice", fetch.Printable(uri))
+	}
+	r.visited[uri] = true
+	if depth > maxDepth {
+		return fmt.Errorf("read %s: indexes are nested more than %d deep", fetch.Printable(uri), maxDepth)
+	}
+	return nil
+}
+
+// broken deals with a document that could not be read. The rest can: only the
+// reading as a whole is incomplete. Part of an index it is tried once more.
+func (r *setReader) broken(ctx context.Context, uri string, err error, complete *bool, depth int, again bool) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, discover.ErrNotModified):
+		return err
+	case depth > 0 && !again && isGone(err):
+		return errAgain
+	}
+	r.fail(uri, err)
+	*complete = false
+	return nil
+}
+
+// isGone reports whether err says that there is no such document.
+func isGone(err error) bool {
+	var status *fetch.StatusError
+	var wrong *capabilityError
+	return errors.As(err, &wrong) || errors.As(err, &status) && (status.Status == http.StatusNotFound || status.Status == http.StatusGone)
+}
+
+func (r *setReader) open(ctx context.Context, uri string, v validators) (*discover.Document, error) {
+	r.d.emit(Event{Kind: EventDocument, Set: r.set.Name, URI: uri})
+	return discover.Open(ctx, r.d.client, uri, discover.Validators{ETag: v.ETag, LastModified: v.Modified})
+}
+
+// A capabilityError is a document of another kind than expected.
+type capabilityError struct {
+	uri       string
+	got, want resourcesync.Capability
+}
+
+func (e *capabilityError) Error() string {
+	got := "a " + fetch.Printable(string(e.got))
+	if e.got == "" {
+		got = "a plain Sitemap"
+	}
+	return fmt.Sprintf("read %s: it is %s, not a %s", fetch.Printable(e.uri), got, e.want)
+}
+
+// expect checks that doc is what is wanted. A document that does not say what
+// it is, or a plain Sitemap, passes for a Resource List (RS-CL-11).
+func expect(doc *discover.Document, want resourcesync.Capability, depth int) error {
+	got := doc.Header.Capability
+	if got == want || got == "" && want == resourcesync.ResourceList {
+		return nil
+	}
+	return &capabilityError{doc.URI, got, want}
+}
+
+// wantOf is what an entry says of its resource.
+func (r *setReader) wantOf(e *resourcesync.Entry) want {
+	w := want{
+		URI: e.Loc, Gone: e.Change == resourcesync.Deleted, Change: e.Change, Lastmod: e.Lastmod,
+		Length: -1, Hashes: e.Hashes, Type: e.Type, Coding: e.Encoding,
+	}
+	if e.HasLength {
+		w.Length = e.Length
+	}
+	if !w.Gone {
+		w.Refused = r.refuse(e.Loc)
+	}
+	return w
+}
+
+// refuse applies the policy on whose resources may be named (RS-SEC-01): those
+// of the Source as the user named it, and of the set's own document.
+func (r *setReader) refuse(uri string) string {
+	reason := ""
+	doc, err := url.Parse(r.set.URI)
+	if err == nil {
+		if reason = r.d.selects.refuse(uri, doc); reason == "" {
+			return ""
+		}
+	}
+	if r.home != nil && r.home.Host != "" && (doc == nil || !strings.EqualFold(doc.Host, r.home.Host)) {
+		if other := r.d.selects.refuse(uri, r.home); other == "" {
+			return ""
+		}
+	}
+	return reason
+}
+
+func (r *setReader) tellWarnings(doc *discover.Document) {
+	for _, w := range doc.Warnings() {
+		r.warn(doc.URI, fmt.Sprintf("read %s: %v", fetch.Printable(doc.URI), w))
+	}
+}

@@ -1,0 +1,377 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"lockstep/blob"
+	"lockstep/resourcesync"
+)
+
+// A verb is what an action does.
+type verb uint8
+
+const (
+	verbSkip    verb = iota // no concern of this set
+	verbNone                // in step
+	verbTouch               // the content is right, what we know of it is not
+	verbFetch               // get the content
+	verbRefuse              // must not be fetched
+	verbRelease             // this set no longer contains it, another does
+	verbRemove              // no set contains it any longer
+)
+
+// An action closes the gap between what the Source says of one URI and what we
+// hold.
+type action struct {
+	want
+	verb        verb
+	held        Held // zero when it is not held
+	conditional bool // the content may be what we hold: ask with its validators
+	gone        bool // verbFetch: the file is not there any more, whatever the Journal says
+}
+
+// isHeld reports whether there is a row for the action's resource.
+func (a *action) isHeld() bool { return a.held.URI != "" }
+
+// A planner compares wants with what is held by one set.
+type planner struct {
+	d     *Destination
+	set   int
+	files bool // also look whether the files are there
+	prune bool // what is not wanted at all is to go: the wants are all there is
+}
+
+// decide says what to do about one resource: w is what the Source says, nil
+// when it does not list it; h is what we hold, zero when nothing.
+func (p *planner) decide(ctx context.Context, w *want, h Held) (action, error) {
+	held := h.URI != ""
+	a := action{held: h}
+	ours := held && contains(h.Sets, p.set)
+	if w != nil {
+		a.want = *w
+	} else {
+		a.want = want{URI: h.URI, Gone: true, Length: -1}
+	}
+	if a.Gone || !p.d.selects.wants(&a.want, ours) {
+		switch {
+		case !ours:
+		case len(h.Sets) > 1:
+			a.verb = verbRelease
+		default:
+			a.verb = verbRemove
+		}
+		return a, nil
+	}
+	if a.Refused != "" {
+		a.verb = verbRefuse
+		return a, nil
+	}
+	a.verb = verbFetch
+	if !held {
+		return a, nil
+	}
+	if p.files {
+		there, err := p.d.onDisk(ctx, &h)
+		if err != nil {
+			return a, err
+		}
+		if !there {
+			a.gone = true
+			return a, nil
+		}
+	}
+	switch compare(&h, &a.want) {
+	case same:
+		a.verb = verbNone
+		if !ours || !a.Lastmod.IsZero() && !sameLastmod(h.Lastmod, a.Lastmod) {
+			a.verb = verbTouch
+		}
+	case unknown:
+		a.conditional = true
+	}
+	return a, nil
+}
+
+// onDisk reports whether the file of h is there, as long as it was. What
+// stands in its way is not our file.
+func (d *Destination) onDisk(ctx context.Context, h *Held) (bool, error) {
+	info, err := d.store.Stat(ctx, h.Path)
+	switch {
+	case err == nil:
+		return info.Size == h.Length, nil
+	case ctx.Err() != nil:
+		return false, err
+	}
+	return false, nil // fetching it again will tell what is wrong
+}
+
+// A likeness is whether two descriptions are of the same content.
+type likeness uint8
+
+const (
+	unknown likeness = iota
+	same
+	different
+)
+
+// compare says whether what we hold is what the Source describes: by hash
+// where both sides know the same algorithm, else by length and lastmod
+// (RS-DST-02, RS-DST-05).
+func compare(h *Held, w *want) likeness {
+	common := false
+	for _, stated := range w.Hashes {
+		if digest := h.Hashes.Get(stated.Algorithm); digest != "" {
+			if digest != stated.Digest {
+				return different
+			}
+			common = true
+		}
+	}
+	switch {
+	case common:
+		return same
+	case len(h.Hashes) == 0: // in doubt since a crash
+		return different
+	case w.Length >= 0 && w.Length != h.Length:
+		return different
+	case w.Lastmod.IsZero() || h.Lastmod.IsZero():
+		return unknown
+	case !sameLastmod(h.Lastmod, w.Lastmod):
+		return different
+	case w.Length >= 0:
+		return same
+	}
+	return unknown
+}
+
+// regressed reports whether following w would put older content in the place
+// of newer.
+func regressed(a *action) bool {
+	return a.verb == verbFetch && a.isHeld() && !a.gone && !a.conditional &&
+		!a.Lastmod.IsZero() && !a.held.Lastmod.IsZero() && a.Lastmod.Time().Before(a.held.Lastmod.Truncate(time.Second))
+}
+
+// actions yields what is to be done, verbNone included, by URI.
+func (p *planner) actions(ctx context.Context, s *stage) iter.Seq2[action, error] {
+	if p.prune {
+		return p.joined(ctx, s)
+	}
+	return p.looked(ctx, s)
+}
+
+// joined walks all of the wants and all that the set holds side by side.
+func (p *planner) joined(ctx context.Context, s *stage) iter.Seq2[action, error] {
+	return func(yield func(action, error) bool) {
+		type side struct {
+			uri  string
+			want *want
+			held Held
+		}
+		wants := func(yield func(side, error) bool) {
+			for w, err := range s.wants(ctx) {
+				if !yield(side{uri: w.URI, want: &w}, err) {
+					return
+				}
+			}
+		}
+		held := func(yield func(side, error) bool) {
+			for h, err := range p.d.journal.Held(ctx, "") {
+				if !yield(side{uri: h.URI, held: h}, err) {
+					return
+				}
+			}
+		}
+		var pending side
+		flush := func() bool {
+			if pending.uri == "" && pending.want == nil {
+				return true
+			}
+			a, err := p.decide(ctx, pending.want, pending.held)
+			return yield(a, err) && err == nil
+		}
+		sources := []iter.Seq2[side, error]{wants, held}
+		for s, err := range merge(sources, func(a, b *side) int { return compareStrings(a.uri, b.uri) }) {
+			if err != nil {
+				yield(action{}, err)
+				return
+			}
+			if s.uri == pending.uri && (s.want == nil) != (pending.want == nil) {
+				if s.want != nil {
+					pending.want = s.want
+				} else {
+					pending.held = s.held
+				}
+				continue
+			}
+			if !flush() {
+				return
+			}
+			pending = s
+		}
+		flush()
+	}
+}
+
+// lookups is how many URIs are looked up in the Journal at a time.
+const lookups = 250
+
+// looked walks the wants and looks each of them up: what is not wanted stays.
+func (p *planner) looked(ctx context.Context, s *stage) iter.Seq2[action, error] {
+	return func(yield func(action, error) bool) {
+		var batch []want
+		var uris []string
+		flush := func() bool {
+			held, err := p.d.journal.Lookup(ctx, uris)
+			if err != nil {
+				yield(action{}, err)
+				return false
+			}
+			for i := range batch {
+				a, err := p.decide(ctx, &batch[i], held[i])
+				if !yield(a, err) || err != nil {
+					return false
+				}
+			}
+			batch, uris = batch[:0], uris[:0]
+			return true
+		}
+		for w, err := range s.wants(ctx) {
+			if err != nil {
+				yield(action{}, err)
+				return
+			}
+			batch, uris = append(batch, w), append(uris, w.URI)
+			if len(batch) == lookups && !flush() {
+				return
+			}
+		}
+		if len(batch) > 0 {
+			flush()
+		}
+	}
+}
+
+// A tally is what a plan comes to.
+type tally struct {
+	created, updated, deleted, released, unchanged, refused, touched int64
+	bytes                                                            int64 // to be fetched, as far as it is stated
+	regressed                                                        int64
+	unexplained                                                      int64 // deletions that no Change List tells of
+	example                                                          string
+}
+
+// todo is how many actions there are.
+func (t *tally) todo() int64 {
+	return t.created + t.updated + t.deleted + t.released + t.refused + t.touched
+}
+
+func (t *tally) add(a *action) {
+	switch a.verb {
+	case verbNone:
+		t.unchanged++
+	case verbTouch:
+		t.touched++
+	case verbRefuse:
+		t.refused++
+	case verbRelease:
+		t.released++
+	case verbRemove:
+		t.deleted++
+		if a.class != wantChange {
+			t.unexplained++
+		}
+	case verbFetch:
+		if a.isHeld() {
+			t.updated++
+		} else {
+			t.created++
+		}
+		t.bytes += max(a.Length, 0)
+		if regressed(a) {
+			t.regressed++
+			if t.example == "" {
+				t.example = a.URI
+			}
+		}
+	}
+}
+
+// count walks the plan without doing anything.
+func count(actions iter.Seq2[action, error], each func(*action)) (tally, error) {
+	var t tally
+	for a, err := range actions {
+		if err != nil {
+			return t, err
+		}
+		t.add(&a)
+		if each != nil {
+			each(&a)
+		}
+	}
+	return t, nil
+}
+
+// guard refuses to delete more than was agreed to (RS-DST-04): deleted out of
+// the total that a set holds.
+func (d *Destination) guard(set string, deleted, total int64) error {
+	if deleted == 0 || d.opts.MaxDelete >= 100 {
+		return nil
+	}
+	if deleted < total && (deleted <= freeDeletes || deleted*100 <= total*int64(d.opts.MaxDelete)) {
+		return nil
+	}
+	percent := int64(100)
+	if total > 0 {
+		percent = (deleted*100 + total - 1) / total
+	}
+	return &RefusedError{
+		Reason: fmt.Sprintf("set %s: would delete %d%% of the mirror (%d of %d resources)", set, percent, deleted, total),
+		Hint:   fmt.Sprintf("if that is right, run again with --max-delete %d", min(max(percent, 1), 100)),
+	}
+}
+
+func contains(sets []int, n int) bool {
+	for _, s := range sets {
+		if s == n {
+			return true
+		}
+	}
+	return false
+}
+
+func compareStrings(a, b string) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// heldFrom returns the row for content that was fetched for a.
+func heldFrom(a *action, set int, path string) Held {
+	h := Held{URI: a.URI, Path: path, Lastmod: a.Lastmod.Time().Truncate(time.Microsecond), Sets: with(a.held.Sets, set)}
+	if a.Lastmod.IsZero() {
+		h.Lastmod = time.Time{}
+	}
+	return h
+}
+
+// missing reports whether err says that there is no such blob.
+func missing(err error) bool { return errors.Is(err, blob.ErrNotExist) }
+
+// changeOf is what an event calls the action.
+func changeOf(a *action) resourcesync.Change {
+	switch {
+	case a.verb == verbRemove:
+		return resourcesync.Deleted
+	case a.isHeld():
+		return resourcesync.Updated
+	}
+	return resourcesync.Created
+}

@@ -1,0 +1,75 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"lockstep/blob"
+)
+
+// settleIntent puts right what a run that was killed left between the files
+// and the Journal: its last batch may have been committed in part. Each file
+// the intent names is looked at. Committed: it is held. Not there, or still
+// the version before: nothing happened. Anything else: it is held, and has to
+// be fetched again; it is never taken for somebody else's file.
+func (d *Destination) settleIntent(ctx context.Context, n counts) error {
+	rest, err := d.journal.Load(ctx, docIntent)
+	if err != nil || rest == nil {
+		return err
+	}
+	var b Batch
+	var sums hashers
+	for len(rest) > 0 {
+		var want Held
+		if want, rest, err = decodeHeld(rest); err != nil {
+			return fmt.Errorf("read intent from journal: %w", err)
+		}
+		before, err := d.journal.Lookup(ctx, []string{want.URI})
+		if err != nil {
+			return err
+		}
+		row, changed, err := d.settleOne(ctx, &sums, want, before[0])
+		if err != nil {
+			return err
+		}
+		if !changed {
+			continue
+		}
+		b.Put = append(b.Put, row)
+		for _, set := range row.Sets {
+			if !contains(before[0].Sets, set) {
+				n[set]++
+			}
+		}
+	}
+	b.Save = map[string][]byte{docIntent: nil, docCounts: encode(n)}
+	if err := d.journal.Record(ctx, b); err != nil {
+		return fmt.Errorf("settle intent: %w", err)
+	}
+	return nil
+}
+
+// settleOne returns the row for a file that was to become want, and was before
+// (zero: not held), and whether it is another row than before.
+func (d *Destination) settleOne(ctx context.Context, sums *hashers, want, before Held) (Held, bool, error) {
+	length, got, err := sums.hashBlob(ctx, d.store, want.Path, algorithmsOf(want.Hashes)|algorithmsOf(before.Hashes))
+	switch {
+	case errors.Is(err, blob.ErrNotExist):
+		return Held{}, false, nil
+	case ctx.Err() != nil:
+		return Held{}, false, ctx.Err()
+	case err != nil:
+		// It cannot be read: in doubt, like other content.
+	case sameContent(&want, &Held{Length: length, Hashes: got}):
+		return want, true, nil
+	case before.URI != "" && sameContent(&before, &Held{Length: length, Hashes: got}):
+		return before, false, nil
+	}
+	row := want
+	if before.URI != "" {
+		row = before
+	}
+	row.Hashes, row.ETag, row.Modified = nil, "", ""
+	return row, true, nil
+}

@@ -1,0 +1,129 @@
+package destination
+
+import (
+	"slices"
+	"time"
+
+	"lockstep/internal/fetch"
+)
+
+// Modes of a run.
+const (
+	ModeBaseline    = "baseline"    // all of a set was compared
+	ModeIncremental = "incremental" // changes were applied
+	ModeNone        = "none"        // there was nothing to do
+)
+
+// Ways a run learned of what to do.
+const (
+	ViaList       = "list"
+	ViaChangeList = "change-list"
+)
+
+// maxListed caps the failures and findings a report lists by name; all of them
+// pass through the events.
+const maxListed = 1000
+
+// A Report is what a run came to. Its JSON is what `sync --json` prints.
+type Report struct {
+	Source      string    `json:"source"`
+	Destination string    `json:"destination"`
+	Sets        []string  `json:"sets"` // URIs of the sets followed
+	Mode        string    `json:"mode"`
+	Via         string    `json:"via"`
+	DryRun      bool      `json:"dry_run,omitempty"`
+	Created     int64     `json:"created"`
+	Updated     int64     `json:"updated"`
+	Deleted     int64     `json:"deleted"`
+	Unchanged   int64     `json:"unchanged"` // looked at and found in step; an incremental run does not look at all
+	Failed      int64     `json:"failed"`
+	Refused     int64     `json:"refused"`
+	Bytes       int64     `json:"bytes"`    // that came over the network
+	Requests    int64     `json:"requests"` // that were sent
+	Elapsed     float64   `json:"elapsed_seconds"`
+	SyncedUntil time.Time `json:"synced_until,omitzero"` // on the Source's clock: all changes before are here
+
+	Failures []Failure `json:"failures,omitempty"` // the first of them, documents included
+	Warnings []string  `json:"warnings,omitempty"`
+}
+
+// A Failure is one resource or document that could not be dealt with.
+type Failure struct {
+	URI   string `json:"uri"`
+	Cause string `json:"cause"` // a sentence with the address in it
+}
+
+// A FindingKind says how the mirror differs from what it should be.
+type FindingKind string
+
+// The kinds of findings. Foreign and Unverifiable do not put the mirror out of
+// step: a file we did not make is nobody's copy, and where the Source states
+// nothing there is nothing to differ from.
+const (
+	Missing      FindingKind = "missing"      // listed, not here
+	Stale        FindingKind = "stale"        // here, but not as listed
+	Corrupt      FindingKind = "corrupt"      // here, but the file is not what was written
+	Extra        FindingKind = "extra"        // here, not listed
+	Foreign      FindingKind = "foreign"      // a file in the mirror that we did not make
+	Unverifiable FindingKind = "unverifiable" // here; the Source states neither hash, nor length and lastmod
+)
+
+// A Finding is one difference.
+type Finding struct {
+	Kind  FindingKind `json:"kind"`
+	URI   string      `json:"uri,omitempty"`
+	Path  string      `json:"path,omitempty"`
+	Cause string      `json:"cause"`
+}
+
+// An AuditReport is what an audit found. Its JSON is what `audit --json` prints.
+type AuditReport struct {
+	Source       string    `json:"source"`
+	Destination  string    `json:"destination"`
+	Sets         []string  `json:"sets"`
+	InSync       bool      `json:"in_sync"`
+	Resources    int64     `json:"resources"` // listed
+	Missing      int64     `json:"missing"`
+	Stale        int64     `json:"stale"`
+	Corrupt      int64     `json:"corrupt"`
+	Extra        int64     `json:"extra"`
+	Foreign      int64     `json:"foreign"`
+	Unverifiable int64     `json:"unverifiable"`
+	Verified     int64     `json:"verified"` // files whose bytes were read and found right
+	Requests     int64     `json:"requests"`
+	Elapsed      float64   `json:"elapsed_seconds"`
+	Findings     []Finding `json:"findings,omitempty"` // the first of them
+	Failures     []Failure `json:"failures,omitempty"` // documents that could not be read
+	Warnings     []string  `json:"warnings,omitempty"`
+}
+
+// fail notes a failure, with a cause that names the address.
+func (r *Report) fail(uri, cause string) {
+	if len(r.Failures) < maxListed {
+		r.Failures = append(r.Failures, Failure{fetch.Printable(uri), fetch.Printable(cause)})
+	}
+}
+
+// unfail takes a failure back: it was mended within the run.
+func (r *Report) unfail(uri, cause string) {
+	f := Failure{fetch.Printable(uri), fetch.Printable(cause)}
+	if i := slices.Index(r.Failures, f); i >= 0 {
+		r.Failures = slices.Delete(r.Failures, i, i+1)
+	}
+}
+
+// warn notes something a person should know.
+func (r *Report) warn(text string) {
+	if len(r.Warnings) < maxListed {
+		r.Warnings = append(r.Warnings, fetch.Printable(text))
+	}
+}
+
+// effort notes how a set was brought into step: the Report tells the greatest
+// effort made.
+func (r *Report) effort(mode, via string) {
+	rank := map[string]int{"": 0, ModeNone: 1, ModeIncremental: 2, ModeBaseline: 3}
+	if rank[mode] > rank[r.Mode] {
+		r.Mode, r.Via = mode, via
+	}
+}

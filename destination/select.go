@@ -1,0 +1,112 @@
+package destination
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"mime"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"lockstep/internal/fetch"
+)
+
+// A selection says which of the Source's resources are wanted, and which of
+// those may be fetched.
+type selection struct {
+	include, exclude, types []string
+	hosts                   []string
+	key                     string // differs when another selection might select differently
+}
+
+func newSelection(o Options) (*selection, error) {
+	s := &selection{include: o.Include, exclude: o.Exclude, types: o.Types, hosts: o.AllowHosts}
+	for _, list := range [][]string{s.include, s.exclude, s.types} {
+		for _, glob := range list {
+			if !doublestar.ValidatePattern(glob) {
+				return nil, fmt.Errorf("pattern %q: not a valid glob", glob)
+			}
+		}
+	}
+	h := sha256.New()
+	for _, list := range [][]string{s.include, s.exclude, s.types, s.hosts} {
+		list = slices.Clone(list)
+		slices.Sort(list)
+		fmt.Fprintf(h, "%q;", list)
+	}
+	s.key = hex.EncodeToString(h.Sum(nil)[:8])
+	return s, nil
+}
+
+// wants reports whether the resource w is selected. A held resource of which
+// the Source no longer states a type stays.
+func (s *selection) wants(w *want, held bool) bool {
+	if len(s.include) > 0 && !matchAny(s.include, w.URI) || matchAny(s.exclude, w.URI) {
+		return false
+	}
+	if len(s.types) == 0 || w.Gone {
+		return true
+	}
+	t := mediaType(w)
+	return t == "" && held || t != "" && matchAny(s.types, t)
+}
+
+// mediaType is the type the Source states, else the one the URI looks like.
+func mediaType(w *want) string {
+	t := w.Type
+	if t == "" {
+		p := w.URI
+		if u, err := url.Parse(w.URI); err == nil {
+			p = u.Path
+		}
+		t = mime.TypeByExtension(path.Ext(p))
+	}
+	t, _, _ = strings.Cut(t, ";")
+	return strings.ToLower(strings.TrimSpace(t))
+}
+
+// matchAny matches globs in which * and ** cross slashes alike: what people
+// write for a URI does not count its segments.
+func matchAny(globs []string, s string) bool {
+	for _, g := range globs {
+		if ok, _ := doublestar.Match(flat.Replace(g), flat.Replace(s)); ok { // patterns were validated
+			return true
+		}
+	}
+	return false
+}
+
+// flat takes the slashes out of sight of the globs.
+var flat = strings.NewReplacer("/", "\x01")
+
+// refuse says why the resource at uri must not be fetched on the word of the
+// document at doc, or returns "" (RS-SEC-01).
+func (s *selection) refuse(uri string, doc *url.URL) string {
+	u, err := url.Parse(uri)
+	if err != nil || u.Host == "" {
+		return "not an absolute http or https URI"
+	}
+	switch scheme := strings.ToLower(u.Scheme); {
+	case scheme != "http" && scheme != "https":
+		return "scheme " + fetch.Printable(u.Scheme) + " is neither http nor https"
+	case scheme == "http" && doc.Scheme == "https":
+		return "http, although the list came by https"
+	}
+	host, own := strings.ToLower(u.Hostname()), strings.ToLower(doc.Hostname())
+	if host == own || own != "" && strings.HasSuffix(host, "."+own) {
+		return ""
+	}
+	if doc.Scheme == "file" {
+		return "" // the user's own file names whom the user likes
+	}
+	for _, h := range s.hosts {
+		if h == "*" || strings.EqualFold(h, host) || strings.EqualFold(h, u.Host) {
+			return ""
+		}
+	}
+	return fmt.Sprintf("outside the Source's host %s; allow it with --allow-host %s", fetch.Printable(doc.Hostname()), fetch.Printable(host))
+}

@@ -1,0 +1,491 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"lockstep/discover"
+	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
+)
+
+// A setRun brings one set into step.
+type setRun struct {
+	*session
+	set    *setState
+	stage  *stage
+	reader *setReader
+
+	compared bool              // all was compared in this run
+	failed   int               // documents that could not be read
+	stale    map[string]string // resources that failed for what may be an old description
+}
+
+// maxStale caps the failures for which it is remembered that a newer
+// description may mend them within the run. What is beyond stays owed.
+const maxStale = 10_000
+
+// maxRounds is how often the changes are read in one run.
+const maxRounds = 3
+
+// syncSet brings a set into step: by its changes if that can be, else by
+// comparing all of it.
+func (s *session) syncSet(ctx context.Context, set *setState) error {
+	r := &setRun{session: s, set: set, stage: newStage(s.d.journal), stale: map[string]string{}}
+	r.reader = &setReader{d: s.d, set: set, home: s.home, stage: r.stage, warn: s.warn,
+		fail: func(uri string, err error) { r.failed++; s.problem(uri, err) }}
+	err := r.run(ctx)
+	if cerr := r.stage.clear(context.WithoutCancel(ctx)); err == nil {
+		err = cerr
+	}
+	if err == nil && r.failed > 0 {
+		err = fmt.Errorf("set %s: %w: documents could not be read", set.Name, ErrIncomplete)
+	}
+	s.d.emit(Event{Kind: EventDone, Set: set.Name})
+	return err
+}
+
+func (r *setRun) run(ctx context.Context) error {
+	st, o := r.set, &r.d.opts
+	switch {
+	case st.Lists == "" && st.Changes == "":
+		if o.Baseline && r.counts[st.Number] > 0 {
+			return r.dissolve(ctx)
+		}
+		r.reader.fail(st.URI, fmt.Errorf("read %s: the set offers neither a Resource List nor a Change List", fetch.Printable(st.URI)))
+		return nil
+	case o.Baseline:
+		return r.baseline(ctx, false)
+	case !st.Complete && st.Lists != "", st.Selection != r.d.selects.key && st.Lists != "":
+		return r.baseline(ctx, false)
+	case st.Changes == "":
+		return r.compareAgain(ctx)
+	}
+	return r.incremental(ctx)
+}
+
+// compareAgain is for Sources without a Change List: all is compared again
+// when the list has changed.
+func (r *setRun) compareAgain(ctx context.Context) error {
+	err := r.baseline(ctx, false)
+	if errors.Is(err, discover.ErrNotModified) {
+		r.report.effort(ModeNone, ViaList)
+		return r.retry(ctx)
+	}
+	return err
+}
+
+// retry tries again what is owed, where nothing new is known.
+func (r *setRun) retry(ctx context.Context) error {
+	r.stage.reset()
+	owed, err := r.stageOwed(ctx)
+	if err != nil || owed == 0 {
+		return err
+	}
+	_, err = r.carryOut(ctx, work{mode: ModeNone, via: ViaList, complete: true})
+	return err
+}
+
+// dissolve removes what a set held that is no more.
+func (r *setRun) dissolve(ctx context.Context) error {
+	r.report.effort(ModeBaseline, ViaList)
+	_, err := r.carryOut(ctx, work{mode: ModeBaseline, via: ViaList, prune: true, complete: true, done: func() {
+		*r.set = setState{URI: r.set.URI, Name: r.set.Name, Number: r.set.Number}
+	}})
+	return err
+}
+
+// incremental applies what changed since the watermark (RS-DST-20). A gap, or
+// a history that was rewritten, leads to a comparison of all.
+func (r *setRun) incremental(ctx context.Context) error {
+	st := r.set
+	since := resourcesync.NewDatetime(st.Watermark)
+	for round := 1; ; round++ {
+		r.stage.reset()
+		failed := r.failed
+		c, err := r.reader.readChanges(ctx, since, st, true)
+		if err != nil {
+			return err
+		}
+		if round > 1 && (c.unchanged || r.failed > failed) {
+			return nil
+		}
+		if r.compared && (c.lost || r.gap(&c, since) != "") {
+			return nil // it is as well as it can be
+		}
+		switch gap := r.gap(&c, since); {
+		case c.lost && c.newest.Time().Before(st.SeenTime):
+			return backInTime(st, fmt.Sprintf("its changes end at %s, those applied here at %s", show(c.newest.Time()), show(st.SeenTime)))
+		case (c.lost || gap != "") && st.Lists != "":
+			if c.lost {
+				gap = "changes that were applied here are gone from its history"
+			}
+			r.warn(st.Changes, fmt.Sprintf("set %s: %s: comparing all of it", st.Name, gap))
+			return r.baseline(ctx, c.lost)
+		case gap != "":
+			r.reader.fail(st.Changes, fmt.Errorf("read %s: %s, and there is no Resource List to compare with", fetch.Printable(st.Changes), gap))
+		}
+		owed := 0
+		if round == 1 {
+			if owed, err = r.stageOwed(ctx); err != nil {
+				return err
+			}
+		}
+		if c.unchanged && owed == 0 {
+			r.report.effort(ModeNone, ViaChangeList)
+			return nil
+		}
+		mode := ModeIncremental
+		if c.unchanged || r.stage.empty() {
+			mode = ModeNone
+		}
+		again, err := r.carryOut(ctx, work{mode: mode, via: ViaChangeList, complete: c.complete, done: func() { r.advance(&c, since) }})
+		if err != nil || !again || round == maxRounds {
+			return err
+		}
+		since = resourcesync.NewDatetime(st.Watermark)
+	}
+}
+
+// gap says why changes may be missing between the watermark and what was
+// read, or returns "" (RS-CHI-09, RS-DST-21).
+func (r *setRun) gap(c *chain, since resourcesync.Datetime) string {
+	switch {
+	case c.unchanged || c.lists == 0 || !c.complete:
+		return ""
+	case c.gap:
+		return "its Change Lists leave a gap between them"
+	case c.resumed || since.IsZero() || c.from.IsZero() || c.from.Compare(since) <= 0:
+		return ""
+	}
+	return fmt.Sprintf("its changes are told from %s on, we know it as of %s", show(c.from.Time()), show(since.Time()))
+}
+
+// advance moves the watermark to the end of what was read. It is never taken
+// from the local clock (RS-DST-27).
+func (r *setRun) advance(c *chain, since resourcesync.Datetime) {
+	st := r.set
+	w := since
+	later := func(d resourcesync.Datetime) {
+		if d.Compare(w) > 0 {
+			w = d
+		}
+	}
+	later(c.newest)
+	if c.until.Time().Before(time.Now()) { // RS-AMB-25: an end to come is looked at again
+		later(c.until) // RS-DST-24
+	}
+	if w.IsZero() {
+		later(c.from)
+	}
+	st.Watermark = stateTime(w)
+	if c.unchanged {
+		return
+	}
+	st.Polled, st.Open = c.polled, c.open
+	if c.cursor.Prefix != "" {
+		st.Cursor = c.cursor
+	}
+	if !c.newest.IsZero() && !stateTime(c.newest).Before(st.SeenTime) || c.lost {
+		st.SeenTime, st.Seen = stateTime(c.newest), c.seen
+	}
+	if st.Lists == "" {
+		st.Complete, st.Selection = true, r.d.selects.key
+	}
+}
+
+// baseline compares all of the set (RS-DST-02). The Change List is read right
+// after the Resource List, so that the plan is what the Source has now. With
+// suspect, the history was rewritten: then nothing newer may be lost by it.
+func (r *setRun) baseline(ctx context.Context, suspect bool) error {
+	st, o := r.set, &r.d.opts
+	r.compared = true
+	var v validators
+	if st.Complete && st.Changes == "" && st.Selection == r.d.selects.key && !o.Baseline {
+		v = st.ListTag
+	}
+	if st.Lists == "" {
+		r.compared = false
+		st.Watermark, st.SeenTime, st.Seen, st.Cursor = time.Time{}, time.Time{}, nil, cursor{}
+		return r.incremental(ctx)
+	}
+	snap, err := r.reader.readList(ctx, st.Lists, v)
+	if err != nil {
+		return err
+	}
+	c := chain{complete: true}
+	fresh := *st
+	fresh.Cursor, fresh.Seen, fresh.SeenTime = cursor{}, nil, time.Time{}
+	if st.Changes != "" {
+		if c, err = r.reader.readChanges(ctx, snap.at, &fresh, false); err != nil {
+			return err
+		}
+		if gap := r.gap(&c, snap.at); gap != "" {
+			r.warn(st.Changes, fmt.Sprintf("set %s: %s: changes may be missed until its next Resource List", st.Name, gap))
+		}
+	}
+	if !o.Baseline {
+		if err := r.wentBack(&snap, &c); err != nil {
+			return err
+		}
+	}
+	complete := snap.complete && c.complete
+	_, err = r.carryOut(ctx, work{
+		mode: ModeBaseline, via: ViaList, complete: complete, files: true, suspect: suspect,
+		prune: complete && (!snap.sitemap || o.Delete == DeleteApply),
+		done: func() {
+			st.Complete, st.Selection = true, r.d.selects.key
+			st.ListAt, st.ListTag = stateTime(snap.at), snap.validators
+			st.Watermark, st.SeenTime, st.Seen, st.Cursor = time.Time{}, time.Time{}, nil, cursor{}
+			st.Polled, st.Open = nil, nil
+			r.advance(&c, snap.at)
+		},
+	})
+	if err != nil || len(r.stale) == 0 || !complete || o.DryRun {
+		return err
+	}
+	if st.Changes == "" {
+		return nil
+	}
+	// RS-HASH-08: the description may have changed since it was read.
+	return r.incremental(ctx)
+}
+
+// wentBack refuses a Source that knows less of time than we do (a list, or a
+// history, that ends before what was applied here).
+func (r *setRun) wentBack(s *snapshot, c *chain) error {
+	st := r.set
+	if !st.Complete || !s.complete || !c.complete || s.at.IsZero() {
+		return nil
+	}
+	at := stateTime(s.at)
+	if c.lists == 0 {
+		if at.Before(st.ListAt) {
+			return backInTime(st, fmt.Sprintf("its Resource List is as of %s, the one applied here as of %s", show(at), show(st.ListAt)))
+		}
+		return nil
+	}
+	reached := at
+	for _, d := range []resourcesync.Datetime{c.newest, c.until, c.from} {
+		if t := stateTime(d); t.After(reached) {
+			reached = t
+		}
+	}
+	if reached.Before(st.Watermark) {
+		return backInTime(st, fmt.Sprintf("it tells of %s at most, we know it as of %s", show(reached), show(st.Watermark)))
+	}
+	return nil
+}
+
+func backInTime(st *setState, how string) error {
+	return &RefusedError{
+		Reason: fmt.Sprintf("set %s: the Source went back in time: %s; the newer copies were kept", st.Name, how),
+		Hint:   "if the mirror is to go back too, run again with --baseline",
+	}
+}
+
+func show(t time.Time) string {
+	if t.IsZero() {
+		return "no time"
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// stageOwed stages what is owed to the set, and returns how much it is.
+func (r *setRun) stageOwed(ctx context.Context) (int, error) {
+	n := 0
+	for o, err := range r.d.journal.Owed(ctx, r.set.Number) {
+		if err != nil {
+			return n, err
+		}
+		w, _, err := decodeWant(o.URI, o.Entry)
+		if err != nil {
+			return n, err
+		}
+		w.class, w.Refused = wantOwed, ""
+		if !w.Gone {
+			w.Refused = r.reader.refuse(w.URI)
+		}
+		n++
+		if err := r.stage.add(ctx, w); err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// work is what carryOut is to do with what is staged.
+type work struct {
+	mode, via string
+	complete  bool   // all was read: what is to go may go
+	prune     bool   // and what is not staged is to go, too
+	files     bool   // look whether the files are there
+	suspect   bool   // refuse if anything newer would be lost
+	done      func() // all was carried out: move on
+}
+
+// carryOut plans and applies what is staged. It reports whether reading the
+// description again may mend failures.
+func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
+	if err := r.findOrigin(ctx); err != nil {
+		return false, err
+	}
+	paths, err := r.paths()
+	if err != nil {
+		return false, err
+	}
+	p := &planner{d: r.d, set: r.set.Number, prune: w.prune, files: w.files}
+	total, err := count(p.actions(ctx, r.stage), nil)
+	if err != nil {
+		return false, err
+	}
+	r.report.effort(w.mode, w.via)
+	deletes := w.complete && r.d.opts.Delete != DeleteKeep
+	if deletes {
+		if err := r.consent(&total, w.suspect); err != nil {
+			return false, err
+		}
+	} else {
+		total.deleted = 0
+	}
+	r.d.emit(Event{Kind: EventPlan, Set: r.set.Name, Progress: Progress{Total: total.todo() + total.unchanged, TotalBytes: total.bytes}})
+	if r.d.opts.DryRun {
+		r.predict(&total)
+		return false, nil
+	}
+	a := r.applier(ctx, paths)
+	if total.todo() > 0 || w.prune || a.owing {
+		if err := r.execute(ctx, a, p, &w, &total, deletes); err != nil {
+			return false, err
+		}
+	}
+	if w.complete && w.done != nil {
+		w.done()
+		save := map[string][]byte{fmt.Sprint(docSet, r.set.Number): encode(r.set)}
+		if err := r.d.journal.Record(ctx, Batch{Save: save}); err != nil {
+			return false, fmt.Errorf("record progress: %w", err)
+		}
+	}
+	return len(r.stale) > 0, nil
+}
+
+// consent checks a plan against what was agreed to.
+func (r *setRun) consent(t *tally, suspect bool) error {
+	if suspect && (t.regressed > 0 || t.unexplained > 0) {
+		how := fmt.Sprintf("its history was rewritten, and %d resources are older there than here", t.regressed)
+		if t.regressed == 0 {
+			how = fmt.Sprintf("its history was rewritten, and %d resources are gone without a word", t.unexplained)
+		}
+		return backInTime(r.set, how)
+	}
+	return r.d.guard(r.set.Name, t.deleted, r.counts[r.set.Number])
+}
+
+// predict books what a run would have done.
+func (r *setRun) predict(t *tally) {
+	r.report.Created += t.created
+	r.report.Updated += t.updated
+	r.report.Deleted += t.deleted
+	r.report.Unchanged += t.unchanged + t.touched + t.released
+	r.report.Refused += t.refused
+}
+
+func (r *setRun) applier(ctx context.Context, paths *Paths) *applier {
+	a := &applier{d: r.d, set: r.set, report: &r.report, counts: r.counts, stale: r.stale}
+	a.fetch = &fetcher{d: r.d, set: r.set.Number, names: newNames(ctx, paths, r.d.store), resume: r.resume, first: true}
+	for range r.d.journal.Owed(ctx, r.set.Number) {
+		a.owing = true
+		break
+	}
+	return a
+}
+
+// execute carries out a plan: what is new and changed, then deletions, then
+// what they made room for.
+func (r *setRun) execute(ctx context.Context, a *applier, p *planner, w *work, total *tally, deletes bool) error {
+	if err := r.begin(ctx); err != nil {
+		return err
+	}
+	if w.prune && w.mode == ModeBaseline {
+		if err := r.restart(ctx, a); err != nil {
+			return err
+		}
+	}
+	a.progress.Total, a.progress.TotalBytes = total.todo()+total.unchanged, total.bytes
+	a.fetch.first = deletes && total.deleted > 0
+	err := a.run(ctx, p.actions(ctx, r.stage))
+	if err != nil && !isFull(err) || a.broken {
+		return err
+	}
+	if deletes && total.deleted > 0 {
+		// Also when the disk is full: it is what makes room.
+		if rerr := a.remove(ctx, p.actions(ctx, r.stage)); rerr != nil && err == nil {
+			err = rerr
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if len(a.later) > 0 {
+		later := a.later
+		a.later, a.fetch.first = nil, false
+		a.fetch.names.look()
+		err = a.run(ctx, sliceOf(later))
+	}
+	r.d.emit(Event{Kind: EventProgress, Set: r.set.Name, Progress: a.progress})
+	return err
+}
+
+// restart notes that the set is being compared as a whole: what was owed so
+// far is either found again, or no longer wanted.
+func (r *setRun) restart(ctx context.Context, a *applier) error {
+	if !a.owing && !r.set.Complete {
+		return nil
+	}
+	undone := *r.set
+	undone.Complete = false
+	b := Batch{Save: map[string][]byte{fmt.Sprint(docSet, r.set.Number): encode(&undone)}}
+	for o, err := range r.d.journal.Owed(ctx, r.set.Number) {
+		if err != nil {
+			return err
+		}
+		b.Settle = append(b.Settle, Owed{Set: o.Set, URI: o.URI})
+		if len(b.Settle) == 1000 {
+			if err := r.d.journal.Record(ctx, b); err != nil {
+				return err
+			}
+			b.Settle = nil
+		}
+	}
+	a.owing = false
+	return r.d.journal.Record(ctx, b)
+}
+
+// findOrigin lets the first resource tell the origin, where the Source is a
+// file.
+func (r *setRun) findOrigin(ctx context.Context) error {
+	if r.mirror.Origin != "" {
+		return nil
+	}
+	for w, err := range r.stage.wants(ctx) {
+		if err != nil {
+			return err
+		}
+		scheme, rest, ok := cutScheme(w.URI)
+		if !ok {
+			continue
+		}
+		if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+			rest = rest[:i]
+		}
+		r.mirror.Origin = scheme + "://" + rest
+		if r.d.opts.DryRun {
+			return nil
+		}
+		return r.d.journal.Record(ctx, Batch{Save: map[string][]byte{docMirror: encode(r.mirror)}})
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+package destination
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"lockstep/discover"
+	"lockstep/resourcesync"
+)
+
+// The documents in the Journal. They are JSON; fields are only ever added.
+const (
+	docMirror = "mirror"  // a mirrorState
+	docIntent = "intent"  // the batch being committed; absent when none is
+	docCounts = "counts"  // how many resources each set has here, by number
+	docOpen   = "running" // present while a run is under way, or was killed
+	docSet    = "set/"    // and the number of a set: a setState
+)
+
+// mirrorState is what is known of the Source as a whole.
+type mirrorState struct {
+	Origin  string          `json:"origin"`  // whose resources have their files at the root of the mirror
+	Found   *discover.Found `json:"found"`   // the way to the documents
+	Numbers map[string]int  `json:"numbers"` // of the sets, by their URIs
+}
+
+// setState is how far we have come with one set.
+type setState struct {
+	URI     string `json:"uri"` // of the Capability List, or of the only list known
+	Name    string `json:"name"`
+	Number  int    `json:"number"`
+	Lists   string `json:"lists"`   // URI of the Resource List, if there is one
+	Changes string `json:"changes"` // URI of the Change List, if there is one
+
+	Complete  bool       `json:"complete"`  // a baseline was finished
+	Selection string     `json:"selection"` // what was selected then
+	Watermark time.Time  `json:"watermark"` // all changes before are here (RS-DST-23)
+	SeenTime  time.Time  `json:"seen_time"` // of the newest events read
+	Seen      []string   `json:"seen"`      // fingerprints of those events
+	ListAt    time.Time  `json:"list_at"`   // of the newest Resource List read
+	ListTag   validators `json:"list_tag"`  // its validators
+
+	Cursor cursor                `json:"cursor"` // in the newest Change List
+	Polled map[string]validators `json:"polled"` // change documents that can change, read to their end
+	Open   []string              `json:"open"`   // the open lists of an index, to be polled
+}
+
+// A validators pair makes a request conditional.
+type validators struct {
+	ETag     string `json:"etag,omitempty"`
+	Modified string `json:"modified,omitempty"`
+}
+
+// A cursor is a place in a Change List that grows: behind it all is new, if
+// what stands before it is what was there when it was set (RS-CHL-14).
+type cursor struct {
+	URI    string    `json:"uri"`
+	From   time.Time `json:"from"`
+	Count  int64     `json:"count"`  // entries before it
+	Prefix string    `json:"prefix"` // running hash over them
+}
+
+// load reads a state document into v, and reports whether there was one.
+func load(ctx context.Context, j Journal, name string, v any) (bool, error) {
+	b, err := j.Load(ctx, name)
+	if err != nil || b == nil {
+		return false, err
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return false, fmt.Errorf("read %s from journal: %w", name, err)
+	}
+	return true, nil
+}
+
+// encode is the inverse of load.
+func encode(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // unreachable: states hold nothing JSON cannot, see stateTime
+	}
+	return b
+}
+
+// stateTime is d as a state holds it.
+func stateTime(d resourcesync.Datetime) time.Time {
+	t := d.Time()
+	if y := t.Year(); y < 1 || y > 9999 {
+		return time.Time{} // JSON has no such year
+	}
+	return t
+}
+
+// maxSeen caps the events remembered at one instant: a Source that gives all
+// its changes one time costs no more than this. What is beyond is looked at
+// again, which does no harm.
+const maxSeen = 20_000
+
+// fingerprint names the event w at t. Two events that say the same at one
+// instant differ in their number within the document.
+func fingerprint(w *want, t resourcesync.Datetime) string {
+	var buf [256]byte
+	b := appendString(buf[:0], w.URI)
+	b = appendDatetime(b, t)
+	b = append(b, byte(w.Change))
+	b = appendDatetime(b, w.Lastmod)
+	b = binary.AppendVarint(b, w.Length)
+	for _, h := range w.Hashes {
+		b = append(b, h.Digest...)
+	}
+	b = binary.AppendUvarint(b, uint64(w.nth))
+	event, resource := sha256.Sum256(b), sha256.Sum256([]byte(w.URI))
+	return base64.RawStdEncoding.EncodeToString(append(event[:12:12], resource[:6]...))
+}
+
+// resourceMark is the part of a fingerprint that names the resource.
+func resourceMark(fingerprint string) string { return fingerprint[len(fingerprint)-8:] }
+
+func markOf(uri string) string {
+	sum := sha256.Sum256([]byte(uri))
+	return base64.RawStdEncoding.EncodeToString(sum[:6])
+}
+
+// counts is how many resources of each set are held.
+type counts map[int]int64
+
+// with returns the row that set n also contains, and without the one it no
+// longer does.
+func with(sets []int, n int) []int {
+	if i, found := slices.BinarySearch(sets, n); !found {
+		return slices.Insert(slices.Clone(sets), i, n)
+	}
+	return sets
+}
+
+func without(sets []int, n int) []int {
+	if i, found := slices.BinarySearch(sets, n); found {
+		return slices.Delete(slices.Clone(sets), i, i+1)
+	}
+	return sets
+}

@@ -1,0 +1,376 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"lockstep/blob"
+	"lockstep/discover"
+	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
+)
+
+// A session is one run over all sets.
+type session struct {
+	d      *Destination
+	mirror mirrorState
+	counts counts
+	home   *url.URL // the Source as the user named it
+	report Report
+	resume bool // an earlier run may have left unfinished downloads
+	marked bool // the Journal knows that a run is under way
+}
+
+// Sync brings the mirror into step with the Source at address, which may be
+// anything that leads to its documents. Each set is compared in full the first
+// time, and when its history has a gap; otherwise its changes are applied.
+//
+// The Report is of use whatever the error. An error is an [ErrRefused] when a
+// set was left alone for safety, an [ErrIncomplete] when something could not
+// be done and all else was, the context's when it ended, in which case what
+// was finished is kept; any other stopped the run.
+func (d *Destination) Sync(ctx context.Context, address string) (Report, error) {
+	start, requests, bytes := time.Now(), d.client.Requests(), d.client.Bytes()
+	s := &session{d: d, report: Report{Source: address, Destination: d.opts.Dest, Sets: []string{}, DryRun: d.opts.DryRun}}
+	err := s.run(ctx, address)
+	r := s.report
+	r.Requests, r.Bytes = d.client.Requests()-requests, d.client.Bytes()-bytes
+	r.Elapsed = time.Since(start).Seconds()
+	if r.Mode == "" {
+		r.Mode = ModeNone
+	}
+	return r, err
+}
+
+func (s *session) run(ctx context.Context, address string) error {
+	if err := s.open(ctx); err != nil {
+		return err
+	}
+	sets, err := s.locate(ctx, address)
+	if err != nil {
+		return err
+	}
+	var refused error
+	incomplete := false
+	for _, set := range sets {
+		err := s.syncSet(ctx, set)
+		switch {
+		case err == nil:
+		case errors.Is(err, ErrRefused):
+			s.report.fail(set.URI, err.Error())
+			if refused == nil {
+				refused = err
+			}
+		case errors.Is(err, ErrIncomplete):
+			incomplete = true
+		default:
+			return err
+		}
+		s.until(set)
+	}
+	if err := s.close(ctx); err != nil {
+		return err
+	}
+	switch {
+	case refused != nil:
+		return refused
+	case incomplete || s.report.Failed > 0 || s.report.Refused > 0:
+		return fmt.Errorf("%w: %d resources failed, %d were refused, %d problems in all", ErrIncomplete,
+			s.report.Failed, s.report.Refused, max(int64(len(s.report.Failures)), s.report.Failed+s.report.Refused))
+	}
+	return nil
+}
+
+// open reads the state, and puts right what a killed run left.
+func (s *session) open(ctx context.Context) error {
+	j := s.d.journal
+	if _, err := load(ctx, j, docMirror, &s.mirror); err != nil {
+		return err
+	}
+	if s.mirror.Numbers == nil {
+		s.mirror.Numbers = map[string]int{}
+	}
+	s.counts = counts{}
+	if _, err := load(ctx, j, docCounts, &s.counts); err != nil {
+		return err
+	}
+	running, err := j.Load(ctx, docOpen)
+	if err != nil {
+		return err
+	}
+	s.resume, s.marked = running != nil, running != nil
+	if !s.resume {
+		return nil // no intent either
+	}
+	return s.d.settleIntent(ctx, s.counts)
+}
+
+// begin notes that files are going to be written.
+func (s *session) begin(ctx context.Context) error {
+	if s.marked {
+		return nil
+	}
+	s.marked = true
+	return s.d.journal.Record(ctx, Batch{Save: map[string][]byte{docOpen: []byte("{}"), docMirror: encode(s.mirror)}})
+}
+
+// close tidies up after a run that came to its end.
+func (s *session) close(ctx context.Context) error {
+	if s.d.opts.DryRun {
+		return nil
+	}
+	if !s.marked {
+		return nil
+	}
+	if sweeper, ok := s.d.store.(blob.Sweeper); ok {
+		if err := s.sweep(ctx, sweeper); err != nil {
+			return err
+		}
+	}
+	return s.d.journal.Record(ctx, Batch{Save: map[string][]byte{docOpen: nil}})
+}
+
+// sweep removes unfinished downloads of what is not wanted any more.
+func (s *session) sweep(ctx context.Context, sweeper blob.Sweeper) error {
+	paths, err := s.paths()
+	if err != nil {
+		return err
+	}
+	var oerr error
+	_, err = sweeper.Sweep(ctx, func(yield func(string) bool) {
+		for _, n := range s.mirror.Numbers {
+			for o, err := range s.d.journal.Owed(ctx, n) {
+				if err != nil {
+					oerr = err
+					return
+				}
+				if path, err := paths.Path(o.URI); err == nil && !yield(path) {
+					return
+				}
+			}
+		}
+	})
+	return errors.Join(oerr, err)
+}
+
+// paths returns the mapping of this mirror.
+func (s *session) paths() (*Paths, error) {
+	origin := s.mirror.Origin
+	if origin == "" {
+		origin = "file://"
+	}
+	return NewPaths(PathOptions{Origin: origin, Portable: s.d.opts.Portable, Map: s.d.opts.Maps})
+}
+
+// locate finds the Source's sets, and returns the states of those to follow.
+func (s *session) locate(ctx context.Context, address string) ([]*setState, error) {
+	found, changed, err := s.find(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	if s.home = discover.Home(address); s.home != nil && s.home.Scheme == "" {
+		s.home.Scheme = "http"
+	}
+	known := len(s.mirror.Numbers) == 0
+	for i := range found.Sets {
+		_, ok := s.mirror.Numbers[setURI(&found.Sets[i])]
+		known = known || ok
+	}
+	if !known && !s.d.opts.Baseline {
+		return nil, &RefusedError{
+			Reason: fmt.Sprintf("%s is another Source than the one mirrored here (%s)", fetch.Printable(address), s.mirrored()),
+			Hint:   "if the mirror is to become one of the other Source, run again with --baseline",
+		}
+	}
+	chosen, err := s.choose(found)
+	if err != nil {
+		return nil, err
+	}
+	sets := make([]*setState, 0, len(chosen))
+	for _, f := range chosen {
+		if f.Err != nil {
+			s.problem(f.CapabilityList, f.Err)
+			continue
+		}
+		st, err := s.loadSet(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		sets = append(sets, st)
+	}
+	if len(sets) == 0 {
+		return nil, fmt.Errorf("%w: no set could be read: %w", ErrIncomplete, chosen[0].Err)
+	}
+	gone, err := s.vanished(ctx, found)
+	if err != nil {
+		return nil, err
+	}
+	s.mirror.Found = found
+	if changed && !s.d.opts.DryRun {
+		err = s.d.journal.Record(ctx, Batch{Save: map[string][]byte{docMirror: encode(s.mirror)}})
+	}
+	return append(sets, gone...), err
+}
+
+// find goes the way to the documents, or looks whether it is as it was.
+func (s *session) find(ctx context.Context, address string) (found *discover.Found, changed bool, err error) {
+	s.d.emit(Event{Kind: EventDocument, URI: address})
+	if was := s.mirror.Found; was != nil && was.Address == address && !s.d.opts.Baseline {
+		if found, changed, err = discover.Refresh(ctx, s.d.client, was); err == nil || ctx.Err() != nil {
+			return found, changed, err
+		}
+	}
+	if found, err = discover.Find(ctx, s.d.client, address); err != nil {
+		return nil, false, err
+	}
+	if s.mirror.Origin == "" {
+		s.mirror.Origin = originOf(found)
+	}
+	return found, true, nil
+}
+
+// originOf returns scheme and authority of the Source.
+func originOf(found *discover.Found) string {
+	if found.Origin != "" {
+		return found.Origin
+	}
+	for i := range found.Sets {
+		if u, err := url.Parse(setURI(&found.Sets[i])); err == nil && u.Host != "" {
+			return u.Scheme + "://" + u.Host
+		}
+	}
+	return "" // a file; the first resource will tell
+}
+
+// setURI names a set: by its Capability List, else by the only list known.
+func setURI(f *discover.Set) string {
+	if f.CapabilityList != "" {
+		return f.CapabilityList
+	}
+	for _, c := range f.Capabilities {
+		return c.URI
+	}
+	return f.Name
+}
+
+func (s *session) mirrored() string {
+	if s.mirror.Found != nil {
+		return fetch.Printable(s.mirror.Found.Address)
+	}
+	return "unknown"
+}
+
+// choose returns the sets the user selected.
+func (s *session) choose(found *discover.Found) ([]*discover.Set, error) {
+	var chosen []*discover.Set
+	var names []string
+	matched := make([]bool, len(s.d.opts.Sets))
+	for i := range found.Sets {
+		f := &found.Sets[i]
+		names = append(names, fetch.Printable(f.Name))
+		wanted := len(s.d.opts.Sets) == 0
+		for k, sel := range s.d.opts.Sets {
+			if sel == f.Name || sel == setURI(f) {
+				matched[k], wanted = true, true
+			}
+		}
+		if wanted {
+			chosen = append(chosen, f)
+		}
+	}
+	if k := slices.Index(matched, false); k >= 0 {
+		return nil, &SetError{Name: s.d.opts.Sets[k], Offered: names}
+	}
+	return chosen, nil
+}
+
+// A SetError reports a set that was asked for and that the Source does not offer.
+type SetError struct {
+	Name    string
+	Offered []string
+}
+
+func (e *SetError) Error() string {
+	return fmt.Sprintf("set %q: the Source offers %s", e.Name, strings.Join(e.Offered, ", "))
+}
+
+// loadSet reads the state of a set, and takes over where its documents are now.
+func (s *session) loadSet(ctx context.Context, f *discover.Set) (*setState, error) {
+	uri := setURI(f)
+	n, ok := s.mirror.Numbers[uri]
+	if !ok {
+		for _, used := range s.mirror.Numbers {
+			n = max(n, used)
+		}
+		n++
+		s.mirror.Numbers[uri] = n
+	}
+	st := &setState{}
+	if _, err := load(ctx, s.d.journal, fmt.Sprint(docSet, n), st); err != nil {
+		return nil, err
+	}
+	st.URI, st.Name, st.Number = uri, f.Name, n
+	st.Lists = f.URI(resourcesync.ResourceList)
+	if st.Lists == "" {
+		st.Lists = f.URI("") // a plain Sitemap
+	}
+	st.Changes = f.URI(resourcesync.ChangeList)
+	s.report.Sets = append(s.report.Sets, uri)
+	return st, nil
+}
+
+// vanished returns the sets the Source no longer has. Their resources stay,
+// unless the user wants the mirror to go where the Source is.
+func (s *session) vanished(ctx context.Context, found *discover.Found) ([]*setState, error) {
+	if len(s.d.opts.Sets) > 0 || !found.All && !s.d.opts.Baseline {
+		return nil, nil // we were pointed at some, the others may well exist
+	}
+	offered := map[string]bool{}
+	for i := range found.Sets {
+		offered[setURI(&found.Sets[i])] = true
+	}
+	var gone []*setState
+	for uri, n := range s.mirror.Numbers {
+		if offered[uri] || s.counts[n] == 0 {
+			continue
+		}
+		if !s.d.opts.Baseline {
+			s.report.warn(fmt.Sprintf("set %s: the Source no longer offers it; its resources were kept", fetch.Printable(uri)))
+			continue
+		}
+		st := &setState{}
+		if _, err := load(ctx, s.d.journal, fmt.Sprint(docSet, n), st); err != nil {
+			return nil, err
+		}
+		st.URI, st.Number, st.Lists, st.Changes = uri, n, "", ""
+		gone = append(gone, st)
+	}
+	return gone, nil
+}
+
+// until books how far a set is: the Report tells of the one least far.
+func (s *session) until(set *setState) {
+	w := set.Watermark
+	if w.IsZero() {
+		return
+	}
+	if s.report.SyncedUntil.IsZero() || w.Before(s.report.SyncedUntil) {
+		s.report.SyncedUntil = w
+	}
+}
+
+// problem books a document that could not be read.
+func (s *session) problem(uri string, err error) {
+	s.report.fail(uri, err.Error())
+	s.d.emit(Event{Kind: EventFailed, URI: uri, Err: err})
+}
+
+func (s *session) warn(uri, text string) {
+	s.report.warn(text)
+	s.d.emit(Event{Kind: EventWarning, URI: uri, Err: errors.New(text)})
+}

@@ -1,0 +1,245 @@
+package destination
+
+import (
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"lockstep/resourcesync"
+)
+
+// A want is what the Source last said of one URI: how it should be here.
+type want struct {
+	URI     string
+	Gone    bool // the last thing that happened is a deletion
+	Change  resourcesync.Change
+	Lastmod resourcesync.Datetime
+	Length  int64 // -1 when not stated
+	Hashes  resourcesync.Hashes
+	Type    string
+	Coding  string // content coding
+	Refused string // why it must not be fetched; empty: it may
+	rank
+}
+
+// A rank says which of several wants of one URI is the last word.
+type rank struct {
+	class wantClass
+	doc   int   // number of the document within this reading
+	pos   int64 // of the entry in it
+	nth   int   // of the entries of that document that say the same
+	event resourcesync.Datetime
+	mod   resourcesync.Datetime
+}
+
+// event and mod are the two candidates for the time of an event: datetime, and
+// lastmod for documents without a single datetime. Which of them counts is
+// only known at the end of the document (RS-EM-07), so both are kept. Entries
+// without a time have that of their predecessor (RS-CHL-11).
+
+// A wantClass is where a want comes from. Higher classes say more of now.
+type wantClass uint8
+
+const (
+	wantOwed   wantClass = iota + 1 // from an earlier run
+	wantListed                      // from a Resource List
+	wantChange                      // from a Change List
+)
+
+// sameLastmod reports whether the Source states the time we know, as finely as
+// it states it.
+func sameLastmod(held time.Time, stated resourcesync.Datetime) bool {
+	if held.IsZero() || stated.IsZero() {
+		return false
+	}
+	t := stated.Time()
+	if held.Equal(t.Truncate(time.Microsecond)) {
+		return true
+	}
+	switch held = held.UTC(); stated.Granularity() {
+	case resourcesync.Minute:
+		return held.Truncate(time.Minute).Equal(t)
+	case resourcesync.Day:
+		return held.Truncate(24 * time.Hour).Equal(t)
+	case resourcesync.Month:
+		return held.Year() == t.Year() && held.Month() == t.Month()
+	case resourcesync.Year:
+		return held.Year() == t.Year()
+	}
+	return false
+}
+
+// The encoding of wants, for rows of the scratch space and what is owed. Its
+// first byte is a version: what is owed outlives the program that wrote it.
+const wantVersion = 1
+
+var errWant = errors.New("damaged entry in the journal")
+
+func (w *want) appendTo(b []byte) []byte {
+	var flags byte
+	if w.Gone {
+		flags = 1
+	}
+	b = append(b, wantVersion, flags, byte(w.Change), byte(w.class))
+	b = appendDatetime(b, w.Lastmod)
+	b = binary.AppendVarint(b, w.Length)
+	b = binary.AppendUvarint(b, uint64(len(w.Hashes)))
+	for _, h := range w.Hashes {
+		b = append(b, byte(h.Algorithm))
+		b = appendString(b, h.Digest)
+	}
+	b = appendString(b, w.Type)
+	b = appendString(b, w.Coding)
+	b = appendString(b, w.Refused)
+	b = binary.AppendUvarint(b, uint64(w.doc))
+	b = binary.AppendUvarint(b, uint64(w.pos))
+	b = binary.AppendUvarint(b, uint64(w.nth))
+	b = appendDatetime(b, w.event)
+	return appendDatetime(b, w.mod)
+}
+
+// decodeWant reads one want from the front of b and returns the rest.
+func decodeWant(uri string, b []byte) (want, []byte, error) {
+	d := decoder{b: b}
+	if d.byte() != wantVersion {
+		return want{}, nil, errWant
+	}
+	w := want{URI: uri}
+	w.Gone = d.byte()&1 != 0
+	w.Change = resourcesync.Change(d.byte())
+	w.class = wantClass(d.byte())
+	w.Lastmod = d.datetime()
+	w.Length = d.varint()
+	for n := d.uvarint(); n > 0 && d.ok(); n-- {
+		alg := resourcesync.Algorithm(d.byte())
+		w.Hashes = append(w.Hashes, resourcesync.Hash{Algorithm: alg, Digest: d.string()})
+	}
+	w.Type, w.Coding, w.Refused = d.string(), d.string(), d.string()
+	w.doc, w.pos, w.nth = int(d.uvarint()), int64(d.uvarint()), int(d.uvarint())
+	w.event, w.mod = d.datetime(), d.datetime()
+	if !d.ok() {
+		return want{}, nil, errWant
+	}
+	return w, d.b, nil
+}
+
+// The intent of a batch: rows of Held, one after the other.
+
+func appendHeld(b []byte, h *Held) []byte {
+	b = append(b, wantVersion)
+	b = appendString(b, h.URI)
+	b = appendString(b, h.Path)
+	b = binary.AppendVarint(b, h.Length)
+	b = appendDatetime(b, resourcesync.NewDatetime(h.Lastmod))
+	b = binary.AppendUvarint(b, uint64(len(h.Hashes)))
+	for _, x := range h.Hashes {
+		b = append(b, byte(x.Algorithm))
+		b = appendString(b, x.Digest)
+	}
+	b = appendString(b, h.ETag)
+	b = appendString(b, h.Modified)
+	b = binary.AppendUvarint(b, uint64(len(h.Sets)))
+	for _, n := range h.Sets {
+		b = binary.AppendUvarint(b, uint64(n))
+	}
+	return b
+}
+
+func decodeHeld(b []byte) (Held, []byte, error) {
+	d := decoder{b: b}
+	if d.byte() != wantVersion {
+		return Held{}, nil, errWant
+	}
+	h := Held{URI: d.string(), Path: d.string(), Length: d.varint(), Lastmod: d.datetime().Time()}
+	for n := d.uvarint(); n > 0 && d.ok(); n-- {
+		alg := resourcesync.Algorithm(d.byte())
+		h.Hashes = append(h.Hashes, resourcesync.Hash{Algorithm: alg, Digest: d.string()})
+	}
+	h.ETag, h.Modified = d.string(), d.string()
+	for n := d.uvarint(); n > 0 && d.ok(); n-- {
+		h.Sets = append(h.Sets, int(d.uvarint()))
+	}
+	if !d.ok() {
+		return Held{}, nil, errWant
+	}
+	return h, d.b, nil
+}
+
+func appendString(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+func appendDatetime(b []byte, d resourcesync.Datetime) []byte {
+	if d.IsZero() {
+		return append(b, 0)
+	}
+	t := d.Time()
+	b = append(b, 1) // the granularity is not kept: equal texts stay equal
+	b = binary.AppendVarint(b, t.Unix())
+	return binary.AppendUvarint(b, uint64(t.Nanosecond()))
+}
+
+// A decoder takes values off the front of b; after one that is not there all
+// are zero and ok is false.
+type decoder struct {
+	b   []byte
+	bad bool
+}
+
+func (d *decoder) ok() bool { return !d.bad }
+
+func (d *decoder) fail() { d.b, d.bad = nil, true }
+
+func (d *decoder) byte() byte {
+	if len(d.b) == 0 {
+		d.fail()
+		return 0
+	}
+	c := d.b[0]
+	d.b = d.b[1:]
+	return c
+}
+
+func (d *decoder) uvarint() uint64 {
+	v, n := binary.Uvarint(d.b)
+	if n <= 0 {
+		d.fail()
+		return 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *decoder) varint() int64 {
+	v, n := binary.Varint(d.b)
+	if n <= 0 {
+		d.fail()
+		return 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *decoder) string() string {
+	n := d.uvarint()
+	if n > uint64(len(d.b)) {
+		d.fail()
+		return ""
+	}
+	s := string(d.b[:n])
+	d.b = d.b[n:]
+	return s
+}
+
+func (d *decoder) datetime() resourcesync.Datetime {
+	c := d.byte()
+	if c == 0 {
+		return resourcesync.Datetime{}
+	}
+	sec, nsec := d.varint(), d.uvarint()
+	if !d.ok() || nsec > 999_999_999 {
+		d.fail()
+		return resourcesync.Datetime{}
+	}
+	return resourcesync.NewDatetime(time.Unix(sec, int64(nsec)))
+}
