@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"strconv"
 	"strings"
 
 	"lockstep/destination"
@@ -31,7 +30,6 @@ type Journal struct{ db *DB }
 func (db *DB) Journal() *Journal { return &Journal{db} }
 
 const (
-	journalRows = 50   // rows of one INSERT: more gain nothing
 	journalPage = 1000 // rows of one page
 	journalKeys = 250  // keys of one SELECT … IN
 )
@@ -65,7 +63,7 @@ func (j *Journal) Lookup(ctx context.Context, uris []string) ([]destination.Held
 			args[i] = uri
 		}
 		rest = rest[n:]
-		query := `SELECT ` + heldColumns + ` FROM journal_held WHERE uri IN (` + placeholders(1, n) + `)`
+		query := `SELECT ` + heldColumns + ` FROM journal_held WHERE uri IN (` + j.placeholders(n) + `)`
 		hs, err := j.queryHeld(ctx, query, args...)
 		if err != nil {
 			return nil, err
@@ -182,15 +180,14 @@ func pages[T any](after string, key func(T) string, page func(after string) ([]T
 	}
 }
 
-// placeholders returns "$from,$from+1,…", n of them.
-func placeholders(from, n int) string {
+// placeholders returns the first n parameters of a statement.
+func (j *Journal) placeholders(n int) string {
 	var b strings.Builder
 	for i := range n {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		b.WriteByte('$')
-		b.WriteString(strconv.Itoa(from + i))
+		b.WriteString(j.db.dialect.Param(i + 1))
 	}
 	return b.String()
 }

@@ -6,8 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"lockstep/destination"
@@ -17,13 +15,13 @@ import (
 // Record implements [destination.Journal].
 func (j *Journal) Record(ctx context.Context, b destination.Batch) error {
 	return j.db.update(ctx, func(tx *sql.Tx) error {
-		if err := putHeld(ctx, tx, b.Put); err != nil {
+		if err := j.putHeld(ctx, tx, b.Put); err != nil {
 			return fmt.Errorf("record held: %w", err)
 		}
-		if err := dropHeld(ctx, tx, b.Drop); err != nil {
+		if err := j.dropHeld(ctx, tx, b.Drop); err != nil {
 			return fmt.Errorf("drop held: %w", err)
 		}
-		if err := putOwed(ctx, tx, b.Owe); err != nil {
+		if err := j.putOwed(ctx, tx, b.Owe); err != nil {
 			return fmt.Errorf("record owed: %w", err)
 		}
 		for _, o := range b.Settle {
@@ -41,39 +39,42 @@ func (j *Journal) Record(ctx context.Context, b destination.Batch) error {
 	})
 }
 
-func putHeld(ctx context.Context, tx *sql.Tx, held []destination.Held) error {
-	const insert = `INSERT INTO journal_held (` + heldColumns + `) VALUES `
-	const conflict = ` ON CONFLICT (uri) DO UPDATE SET path = excluded.path, length = excluded.length,
+func (j *Journal) putHeld(ctx context.Context, tx *sql.Tx, held []destination.Held) error {
+	put := j.db.bulk(tx, `INSERT INTO journal_held (`+heldColumns+`) VALUES`, 8,
+		` ON CONFLICT (uri) DO UPDATE SET path = excluded.path, length = excluded.length,
 		lastmod = excluded.lastmod, hashes = excluded.hashes, etag = excluded.etag,
-		modified = excluded.modified, sets = excluded.sets`
-	return insertRows(ctx, tx, insert, conflict, 8, len(held), func(args []any, i int) []any {
+		modified = excluded.modified, sets = excluded.sets`)
+	for i := range held {
 		h := &held[i]
-		return append(args, h.URI, h.Path, h.Length, micros(h.Lastmod),
+		err := put.exec(ctx, h.URI, h.Path, h.Length, micros(h.Lastmod),
 			encodeHashes(h.Hashes), h.ETag, h.Modified, encodeSets(h.Sets))
-	})
-}
-
-func dropHeld(ctx context.Context, tx *sql.Tx, uris []string) error {
-	for chunk := range slices.Chunk(uris, journalKeys) {
-		args := make([]any, len(chunk))
-		for i, uri := range chunk {
-			args[i] = uri
-		}
-		query := `DELETE FROM journal_held WHERE uri IN (` + placeholders(1, len(chunk)) + `)`
-		if _, err := tx.ExecContext(ctx, query, args...); err != nil {
+		if err != nil {
 			return err
 		}
 	}
-	return nil
+	return put.flush(ctx)
 }
 
-func putOwed(ctx context.Context, tx *sql.Tx, owed []destination.Owed) error {
-	const insert = `INSERT INTO journal_owed (set_no, uri, entry, cause) VALUES `
-	const conflict = ` ON CONFLICT (set_no, uri) DO UPDATE SET entry = excluded.entry, cause = excluded.cause`
-	return insertRows(ctx, tx, insert, conflict, 4, len(owed), func(args []any, i int) []any {
+func (j *Journal) dropHeld(ctx context.Context, tx *sql.Tx, uris []string) error {
+	drop := j.db.bulkIn(tx, `DELETE FROM journal_held WHERE uri IN`)
+	for _, uri := range uris {
+		if err := drop.exec(ctx, uri); err != nil {
+			return err
+		}
+	}
+	return drop.flush(ctx)
+}
+
+func (j *Journal) putOwed(ctx context.Context, tx *sql.Tx, owed []destination.Owed) error {
+	put := j.db.bulk(tx, `INSERT INTO journal_owed (set_no, uri, entry, cause) VALUES`, 4,
+		` ON CONFLICT (set_no, uri) DO UPDATE SET entry = excluded.entry, cause = excluded.cause`)
+	for i := range owed {
 		o := &owed[i]
-		return append(args, o.Set, o.URI, o.Entry, o.Cause)
-	})
+		if err := put.exec(ctx, o.Set, o.URI, o.Entry, o.Cause); err != nil {
+			return err
+		}
+	}
+	return put.flush(ctx)
 }
 
 func saveDocument(ctx context.Context, tx *sql.Tx, name string, value []byte) error {
@@ -96,62 +97,17 @@ func (j *Journal) Stage(ctx context.Context, run int, rows []destination.Staged)
 			}
 			return nil
 		}
-		const insert = `INSERT INTO journal_staged (run, uri, data) VALUES `
-		err := insertRows(ctx, tx, insert, "", 3, len(rows), func(args []any, i int) []any {
-			return append(args, run, rows[i].URI, rows[i].Data)
-		})
-		if err != nil {
+		put := j.db.bulk(tx, `INSERT INTO journal_staged (run, uri, data) VALUES`, 3, "")
+		for i := range rows {
+			if err := put.exec(ctx, run, rows[i].URI, rows[i].Data); err != nil {
+				return fmt.Errorf("stage: %w", err)
+			}
+		}
+		if err := put.flush(ctx); err != nil {
 			return fmt.Errorf("stage: %w", err)
 		}
 		return nil
 	})
-}
-
-// insertRows runs INSERTs of many rows each. add appends the columns of row i.
-func insertRows(ctx context.Context, tx *sql.Tx, insert, conflict string, columns, n int, add func(args []any, i int) []any) error {
-	if n == 0 {
-		return nil
-	}
-	var full *sql.Stmt
-	if n >= 2*journalRows {
-		var err error
-		if full, err = tx.PrepareContext(ctx, insert+values(columns, journalRows)+conflict); err != nil {
-			return err
-		}
-		defer full.Close()
-	}
-	args := make([]any, 0, columns*min(n, journalRows))
-	for i := 0; i < n; {
-		args = args[:0]
-		end := min(n, i+journalRows)
-		for ; i < end; i++ {
-			args = add(args, i)
-		}
-		var err error
-		if full != nil && len(args) == columns*journalRows {
-			_, err = full.ExecContext(ctx, args...)
-		} else {
-			_, err = tx.ExecContext(ctx, insert+values(columns, len(args)/columns)+conflict, args...)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// values returns "($1,$2),($3,$4),…" for so many rows.
-func values(columns, rows int) string {
-	var b strings.Builder
-	for i := range rows {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteByte('(')
-		b.WriteString(placeholders(1+i*columns, columns))
-		b.WriteByte(')')
-	}
-	return b.String()
 }
 
 // Encodings of the columns that hold several values.
