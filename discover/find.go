@@ -341,7 +341,8 @@ func (f *finder) unanswered(uri string, err error) error {
 		failed *fetch.Error
 		status *fetch.StatusError
 	)
-	if f.ctx.Err() != nil || errors.As(err, &failed) && !errors.As(err, &status) && !errors.Is(err, fetch.ErrTooLarge) {
+	answered := errors.As(err, &status) || errors.Is(err, fetch.ErrTooLarge)
+	if f.ctx.Err() != nil || errors.As(err, &failed) && (!answered || failed.Tries >= fetch.MaxTries) {
 		return err
 	}
 	if status != nil {

@@ -77,7 +77,7 @@ func (d *Document) Read(e *resourcesync.Entry) error {
 	switch {
 	case err == nil:
 		return nil
-	case err != io.EOF:
+	case !errors.Is(err, io.EOF):
 		return d.readError(err)
 	}
 	if h, err := d.reader.Header(); err == nil {
@@ -93,7 +93,7 @@ func (d *Document) Entries() iter.Seq2[resourcesync.Entry, error] {
 		for {
 			var e resourcesync.Entry
 			switch err := d.Read(&e); {
-			case err == io.EOF:
+			case errors.Is(err, io.EOF):
 				return
 			case err != nil:
 				yield(resourcesync.Entry{}, err)

@@ -51,17 +51,19 @@ func (s *Set) offers() string {
 // readSet reads a Capability List.
 func readSet(d *Document) (Set, error) {
 	s := Set{CapabilityList: d.URI, Validators: d.Validators}
+	n := 0
 	for e, err := range d.Entries() {
 		if err != nil {
 			return Set{}, err
 		}
+		n++
 		switch {
 		case e.Loc == d.URI || e.Loc == d.Final:
 			return Set{}, &circleError{d.URI}
+		case n > maxCapabilities:
+			return Set{}, fmt.Errorf("read %s: more than %d capabilities", fetch.Printable(d.URI), maxCapabilities)
 		case e.Capability == "" || s.URI(e.Capability) != "": // RS-CL-02: the first counts
 			continue
-		case len(s.Capabilities) == maxCapabilities:
-			return Set{}, fmt.Errorf("read %s: more than %d capabilities", fetch.Printable(d.URI), maxCapabilities)
 		}
 		s.Capabilities = append(s.Capabilities, Capability{e.Capability, e.Loc})
 	}

@@ -84,7 +84,7 @@ func (a *answer) Read(p []byte) (int, error) {
 	if err == nil {
 		return n, nil
 	}
-	if err != io.EOF {
+	if !errors.Is(err, io.EOF) {
 		err = &BodyError{URI: a.uri, Got: a.wire, Want: a.want, Err: err}
 	}
 	a.err = err
@@ -96,7 +96,7 @@ func (a *answer) Read(p []byte) (int, error) {
 func (a *answer) Close() error {
 	a.finish()
 	err := a.src.Close()
-	if a.zip != nil {
+	if a.zip != nil && a.err != nil { // else somebody might still be reading
 		zippers.Put(a.zip)
 		a.zip = nil
 	}
@@ -165,10 +165,15 @@ func (a *answer) decode() error {
 	case "gzip", "x-gzip":
 		a.Length = -1
 		a.zip = zippers.Get().(*gzip.Reader)
-		if err := a.zip.Reset(wire{a}); err != nil {
+		switch err := a.zip.Reset(wire{a}); {
+		case err == nil:
+			return nil
+		case errors.Is(err, io.EOF) && a.wire == 0: // nothing, which some send as nothing
+			a.zip = nil
+			return nil
+		default:
 			return fmt.Errorf("read gzip: %w", err)
 		}
-		return nil
 	default:
 		return fmt.Errorf("%w: %s", ErrEncoding, Printable(coding))
 	}

@@ -69,6 +69,7 @@ func TestMisbehaviour(t *testing.T) {
 		{name: "as large as may be", request: fetch.Request{MaxBytes: 3}, raw: "HTTP/1.1 200 OK\r\n\r\nabc", want: "abc"},
 		{name: "gzip", request: fetch.Request{AcceptGzip: true, MaxBytes: 9000}, answer: answer{200, zipped, gzipped}, want: strings.Repeat("lockstep ", 1000)},
 		{name: "gzip in two members", request: fetch.Request{AcceptGzip: true}, answer: answer{200, zipped, zip(t, "ab") + zip(t, "cd")}, want: "abcd"},
+		{name: "gzip of nothing", request: fetch.Request{AcceptGzip: true}, answer: answer{200, zipped, ""}, want: ""},
 		{name: "gzip not unpacked", answer: answer{200, zipped, gzipped}, want: gzipped},
 		{name: "identity where gzip was allowed", request: fetch.Request{AcceptGzip: true}, answer: answer{200, "", "plain"}, want: "plain"},
 		{name: "gzip bomb", request: fetch.Request{AcceptGzip: true, MaxBytes: 8999}, answer: answer{200, zipped, gzipped}, want: "!larger than the limit of 8999"},
@@ -163,7 +164,7 @@ func TestSlowReader(t *testing.T) {
 			total += n
 			time.Sleep(20 * time.Second)
 		}
-		if err != io.EOF || total != 100<<10 {
+		if !errors.Is(err, io.EOF) || total != 100<<10 {
 			t.Errorf("read %d bytes, %v", total, err)
 		}
 		if _, err := resp.Body.Read(buf); err != io.EOF {

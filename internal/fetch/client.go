@@ -16,13 +16,11 @@
 package fetch
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -207,6 +205,3 @@ func proxyFunc(proxy string) (func(*http.Request) (*url.URL, error), error) {
 	}
 	return nil, fmt.Errorf("proxy %s: scheme %s is not http, https or socks5", Printable(u.Redacted()), u.Scheme)
 }
-
-// dialFunc is what the Transport dials by.
-type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)

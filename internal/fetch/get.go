@@ -156,13 +156,15 @@ func (c *Client) send(ctx context.Context, r *Request, u *url.URL) (*answer, err
 		return nil, plain(err)
 	}
 	a.timer.Stop()
-	a.src = resp.Body
 	a.Status, a.URI, a.Header, a.Length = resp.StatusCode, u.String(), resp.Header, resp.ContentLength
-	a.want = resp.ContentLength
-	a.Body = a
+	a.src, a.want, a.Body = resp.Body, a.Length, a
 	return a, nil
 }
 
+// roundTrip sends r to u. The body of the answer is closed by the [answer]
+// that holds it.
+//
+//bodyclose:handled
 func (c *Client) roundTrip(ctx context.Context, r *Request, u *url.URL) (*http.Response, error) {
 	if c.guard.proxied {
 		if err := c.guard.checkLiteral(ctx, u.Hostname()); err != nil {

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"lockstep/internal/fetch"
 )
@@ -141,6 +142,38 @@ func TestTLS(t *testing.T) {
 	uri := strings.Replace(plain.URL, "http:", "https:", 1)
 	if _, err := get(t.Context(), client(t, uri, fetch.Options{}), fetch.Request{URI: uri}); err == nil || !strings.Contains(err.Error(), "does not speak HTTPS") {
 		t.Errorf("Get by https from a plain server = %v", err)
+	}
+}
+
+// A stream that stalls is given up; the others on its connection are not.
+func TestHTTP2Stall(t *testing.T) {
+	t.Parallel()
+	quit := make(chan struct{})
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write(make([]byte, 100))
+		if r.URL.Path == "/stall" {
+			_ = http.NewResponseController(w).Flush()
+			<-quit
+		}
+	}))
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	t.Cleanup(func() { close(quit) })
+	c := client(t, s.URL, fetch.Options{CAFile: certificateFile(t, s), Timeout: 200 * time.Millisecond})
+	done := make(chan error)
+	go func() {
+		_, err := get(t.Context(), c, fetch.Request{URI: s.URL + "/stall"})
+		done <- err
+	}()
+	for range 20 {
+		if got, err := get(t.Context(), c, fetch.Request{URI: s.URL}); err != nil || len(got) != 100 {
+			t.Errorf("Get beside a stalled stream = %d bytes, %v", len(got), err)
+		}
+	}
+	var body *fetch.BodyError
+	if err := <-done; !errors.Is(err, fetch.ErrTimeout) || !errors.As(err, &body) || body.Got != 100 {
+		t.Errorf("Get of a stalled stream = %v, want ErrTimeout after 100 bytes", err)
 	}
 }
 

@@ -197,7 +197,7 @@ func TestFetchGivesUp(t *testing.T) {
 			t.Errorf("Fetch = %v, want %s", err, want)
 		}
 		own := errors.New("disk full")
-		if err := c.Fetch(t.Context(), &r, func(*fetch.Response) error { return own }); err != own {
+		if err := c.Fetch(t.Context(), &r, func(*fetch.Response) error { return own }); !errors.Is(err, own) {
 			t.Errorf("Fetch = %v, want the caller's own error", err)
 		}
 	})

@@ -86,7 +86,7 @@ func (w *whole) mend(err error) error {
 func (w *whole) skip() error {
 	var sum maphash.Hash
 	sum.SetSeed(w.seed)
-	if _, err := io.CopyN(&sum, w.body, w.given); err != nil && err != io.EOF {
+	if _, err := io.CopyN(&sum, w.body, w.given); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
 	if sum.Sum64() != w.sum.Sum64() {
