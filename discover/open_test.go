@@ -115,6 +115,36 @@ func TestOpenConditional(t *testing.T) {
 	}
 }
 
+// TestOpenFresh: a document may change within the second it was read in, so
+// its Last-Modified is no validator yet.
+func TestOpenFresh(t *testing.T) {
+	t.Parallel()
+	list := doc(`capability="resourcelist"`+at, nil)
+	now := time.Now().Truncate(time.Second)
+	for _, tt := range []struct {
+		name     string
+		modified time.Time
+		want     bool
+	}{{"this second", now, false}, {"a second ago", now.Add(-time.Second), true}} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Date", now.UTC().Format(http.TimeFormat))
+				http.ServeContent(w, r, "x.xml", tt.modified, strings.NewReader(list))
+			}))
+			t.Cleanup(s.Close)
+			d, err := discover.Open(t.Context(), newClient(t, s.URL), s.URL, discover.Validators{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = d.Close() // only the validators are wanted
+			if got := d.LastModified != ""; got != tt.want {
+				t.Errorf("Last-Modified %q kept: %t, want %t", d.LastModified, got, tt.want)
+			}
+		})
+	}
+}
+
 func TestOpenFails(t *testing.T) {
 	t.Parallel()
 	whole := doc(`capability="resourcelist"`+at, nil, "http://h/a")
