@@ -1,0 +1,328 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"lockstep/destination"
+	"lockstep/resourcesync"
+	"lockstep/source"
+)
+
+// demoOptions are the flags of demo.
+type demoOptions struct {
+	out  *outputOptions
+	dir  string
+	keep bool
+}
+
+func newDemo(io stdio, out *outputOptions) *cobra.Command {
+	o := &demoOptions{out: out}
+	cmd := &cobra.Command{
+		Use:   "demo [DIR] [flags]",
+		Short: "See all of it: a Source and a mirror in one process",
+		Long: `Publish some sample files, or a copy of DIR, mirror them, then edit, add and
+delete a file at the Source and see each change arrive in the mirror. After every
+step Source and mirror are compared byte by byte; an audit ends it.
+
+Everything happens in a temporary directory on 127.0.0.1 and is removed at the
+end. DIR is only read. The exit code is 0 only if all of it was true.`,
+		Example: `  lockstep demo
+  lockstep demo --keep`,
+		Args: arguments(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				o.dir = args[0]
+			}
+			return runDemo(cmd.Context(), o, io)
+		},
+	}
+	cmd.Flags().BoolVar(&o.keep, "keep", false, "leave both running until Ctrl-C, the mirror following")
+	return cmd
+}
+
+// publishLimit is how long a change may take until it is published before the
+// demo says that it failed: generous, for the machine may be busy.
+const publishLimit = 30 * time.Second
+
+// A demo is the Source, the mirror and the story told of them.
+type demo struct {
+	o         *demoOptions
+	io        stdio
+	files     string // directory the Source publishes
+	mirror    string
+	base      string             // URL
+	published chan source.Report // every publication with changes
+	run       *destinationRun
+	result    demoResult
+}
+
+// A demoResult is what demo prints with --json.
+type demoResult struct {
+	Steps []demoStep `json:"steps"`
+	True  bool       `json:"all_true"`
+}
+
+// A demoStep is one step of the story.
+type demoStep struct {
+	Step    string  `json:"step"`
+	True    bool    `json:"true"`
+	Said    string  `json:"said"`
+	Elapsed float64 `json:"elapsed_seconds"`
+}
+
+// runDemo tells the story.
+func runDemo(ctx context.Context, o *demoOptions, io stdio) (err error) {
+	d := &demo{o: o, io: io, published: make(chan source.Report, 16)}
+	room, err := os.MkdirTemp("", "lockstep-demo-")
+	if err != nil {
+		return fmt.Errorf("make a place for the demo: %w", err)
+	}
+	defer func() {
+		if rerr := os.RemoveAll(room); err == nil && rerr != nil {
+			err = fmt.Errorf("tidy up: %w", rerr)
+		}
+	}()
+	d.files, d.mirror = filepath.Join(room, "source"), filepath.Join(room, "mirror")
+	n, err := d.fill(ctx)
+	if err != nil {
+		return err
+	}
+	what := "sample files"
+	if o.dir != "" {
+		what = "files copied from " + o.dir
+	}
+	d.say("A Source and a mirror on this machine, with %s %s.\n\n", thousands(int64(n)), what)
+
+	serving, stop := context.WithCancel(ctx)
+	defer stop()
+	ended, err := d.serve(serving, filepath.Join(room, "state"))
+	if err != nil {
+		return err
+	}
+	err = d.tell(ctx)
+	if perr := d.conclude(err); err == nil {
+		err = perr
+	}
+	if err == nil && o.keep {
+		err = d.stay(ctx)
+	}
+	if d.run != nil {
+		d.run.Close()
+	}
+	stop()
+	return errors.Join(err, <-ended)
+}
+
+// say tells people, who do not want to hear it with --json.
+func (d *demo) say(format string, args ...any) {
+	if !d.o.out.json {
+		d.io.printf(format, args...)
+	}
+}
+
+// serve starts the Source. The channel tells when it has ended.
+func (d *demo) serve(ctx context.Context, state string) (<-chan error, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	d.base = baseURLOf(l.Addr(), d.io)
+	n := &newsroom{io: d.io, quiet: true, onPublished: func(r source.Report) {
+		select {
+		case d.published <- r:
+		default: // nobody waits for it any more
+		}
+	}}
+	s, err := openSite(siteOptions{
+		baseURL: d.base, sets: []setConfig{{From: "dir:" + d.files}}, state: state, documents: filepath.Join(state, "documents"),
+		scanInterval: -1, content: true, command: "demo", log: d.o.out.logger(d.io), onEvent: n.event,
+		hashes: []resourcesync.Algorithm{resourcesync.MD5, resourcesync.SHA256},
+	})
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	start := time.Now()
+	_, report, err := s.publishOnce(ctx, n)
+	if err != nil {
+		s.Close()
+		return nil, errors.Join(err, l.Close())
+	}
+	d.tick("publish", start, true, "the Source has %s at %s", count(report.Sets[0].Resources, "resource"), d.base)
+	ended := make(chan error, 1)
+	go func() {
+		err := s.serveUntil(ctx, l, true, n)
+		s.Close()
+		if ctx.Err() != nil {
+			err = nil
+		}
+		ended <- err
+	}()
+	return ended, nil
+}
+
+// errUntrue reports that the demo's story did not come true.
+var errUntrue = errors.New("the demo failed: not all of it was true")
+
+// tell tells the story, up to the first thing that does not come true.
+func (d *demo) tell(ctx context.Context) error {
+	sel := selectOptions{source: d.base, dest: d.mirror}
+	network := networkOptions{proxy: noProxy, timeout: publishLimit, retries: 1}
+	var err error
+	d.run, err = openRun(&sel, &network, destination.Options{Dest: d.mirror, Logger: d.o.out.logger(d.io)}, false, d.io)
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	r, err := d.run.dest.Sync(ctx, d.base)
+	if err != nil {
+		return err
+	}
+	if err := d.check("first sync", start, r, -1, 0, 0, "everything fetched and verified"); err != nil {
+		return err
+	}
+	for _, change := range d.changes() {
+		if err := d.change(ctx, change); err != nil {
+			return err
+		}
+	}
+	start = time.Now()
+	audit, err := d.run.dest.Audit(ctx, d.base, destination.AuditOptions{})
+	if err != nil {
+		return err
+	}
+	said := "in step: " + count(audit.Verified, "file") + " verified byte by byte"
+	if !audit.InSync {
+		said = "not in step: " + differences(audit)
+	}
+	return d.tick("audit", start, audit.InSync, "%s", said)
+}
+
+// A demoChange is something that happens to the Source's files.
+type demoChange struct {
+	step                      string
+	what                      string
+	do                        func() error
+	created, updated, deleted int64
+}
+
+// change lets one change happen and follows it to the mirror.
+func (d *demo) change(ctx context.Context, c demoChange) error {
+	start := time.Now()
+	if err := c.do(); err != nil {
+		return fmt.Errorf("%s: %w", c.step, err)
+	}
+	if err := d.awaitPublication(ctx); err != nil {
+		return d.tick(c.step, start, false, "%s: %v", c.what, err)
+	}
+	noticed := time.Since(start)
+	r, err := d.run.dest.Sync(ctx, d.base)
+	if err != nil {
+		return err
+	}
+	return d.check(c.step, start, r, c.created, c.updated, c.deleted,
+		fmt.Sprintf("%s; in the Change List after %s, in the mirror after %s", c.what, elapsed(noticed), elapsed(time.Since(start))))
+}
+
+// awaitPublication waits until the Source has published a change.
+func (d *demo) awaitPublication(ctx context.Context) error {
+	limit := time.NewTimer(publishLimit)
+	defer limit.Stop()
+	for {
+		select {
+		case r := <-d.published:
+			if len(r.Sets) > 0 && r.Sets[0].Changes > 0 {
+				return nil
+			}
+		case <-limit.C:
+			return fmt.Errorf("not published within %s", publishLimit)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// check compares what a sync says with what was done (created below 0: as
+// many as there are), and then the files themselves: what counts is not what
+// the program says of itself.
+func (d *demo) check(step string, start time.Time, r destination.Report, created, updated, deleted int64, said string) error {
+	n, difference, err := compare(d.files, d.mirror)
+	if err != nil {
+		return fmt.Errorf("compare: %w", err)
+	}
+	if created < 0 {
+		created = int64(n)
+	}
+	switch {
+	case difference != "":
+		said = "the mirror differs: " + difference
+	case r.Created != created || r.Updated != updated || r.Deleted != deleted:
+		difference = "counts"
+		said = fmt.Sprintf("sync says %d created, %d updated, %d deleted; it should be %d, %d, %d", r.Created, r.Updated, r.Deleted, created, updated, deleted)
+	default:
+		said += "; " + count(n, "file") + " identical"
+	}
+	return d.tick(step, start, difference == "", "%s", said)
+}
+
+// tick tells one step and whether it was true; if it was not, the story ends.
+func (d *demo) tick(step string, start time.Time, ok bool, format string, args ...any) error {
+	said := fmt.Sprintf(format, args...)
+	d.result.Steps = append(d.result.Steps, demoStep{Step: step, True: ok, Said: said, Elapsed: time.Since(start).Seconds()})
+	mark := "✓"
+	if !ok {
+		mark = "✗"
+	}
+	d.say("%s %-11s %s\n", mark, step, said)
+	if !ok {
+		return errUntrue
+	}
+	return nil
+}
+
+// conclude prints how the story ended.
+func (d *demo) conclude(err error) error {
+	d.result.True = err == nil
+	if d.o.out.json {
+		return d.io.printJSON(d.result)
+	}
+	if err == nil && !d.o.keep {
+		d.say("\nAll of it was true. Now with your own files:\n  lockstep serve DIR\n  lockstep sync http://127.0.0.1:8080/ MIRROR\n")
+	}
+	return nil
+}
+
+// followInterval is how often the mirror of a demo that stays looks for changes.
+const followInterval = time.Second
+
+// stay keeps the mirror in step until the user has seen enough.
+func (d *demo) stay(ctx context.Context) error {
+	d.say("\nAll of it was true. Both go on; change a file and see it arrive:\n")
+	d.say("  source  %s\n          %s\n  mirror  %s\n", d.files, d.base, d.mirror)
+	d.say("Ctrl-C ends it and removes these directories.\n%s%s\n", readyPrefix, d.base)
+	tick := time.NewTicker(followInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil // this is how it is meant to end
+		case <-d.published: // the next tick sees to it
+		case <-tick.C:
+			r, err := d.run.dest.Sync(ctx, d.base)
+			switch {
+			case ctx.Err() != nil:
+			case err != nil:
+				d.io.errorf("warning: sync: %v\n", err)
+			case r.Created+r.Updated+r.Deleted > 0:
+				d.say("%s  mirrored %d created, %d updated, %d deleted\n", time.Now().Format(time.TimeOnly), r.Created, r.Updated, r.Deleted)
+			}
+		}
+	}
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// envName returns the environment variable that stands in for a flag.
+func envName(flag string) string {
+	return "LOCKSTEP_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// flagsFromEnvironment sets the flags that the command line does not from the
+// environment. A flag that may be repeated takes one value per line.
+func flagsFromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
+	var first error
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Changed || f.Name == "help" || first != nil {
+			return
+		}
+		value, ok := lookup(envName(f.Name))
+		if !ok || value == "" {
+			return
+		}
+		values := []string{value}
+		if f.Value.Type() == "stringArray" {
+			values = strings.Split(strings.TrimRight(value, "\n"), "\n")
+		}
+		for _, v := range values {
+			if err := flags.Set(f.Name, v); err != nil {
+				first = usageError{err: fmt.Errorf("read %s: %w", envName(f.Name), err), hint: "it stands for the flag --" + f.Name}
+				return
+			}
+		}
+	})
+	return first
+}
+
+// flagsFromFile sets the flags that neither command line nor environment set
+// from a configuration file, given as values per flag name.
+func flagsFromFile(flags *pflag.FlagSet, file string, values map[string][]string) error {
+	for name, vs := range values {
+		f := flags.Lookup(name)
+		if f == nil || f.Changed {
+			continue
+		}
+		for _, v := range vs {
+			if err := f.Value.Set(v); err != nil {
+				return usagef("read %s: %s: %w", file, strings.ReplaceAll(name, "-", "_"), err)
+			}
+		}
+		f.Changed = true
+	}
+	return nil
+}

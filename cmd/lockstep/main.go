@@ -1,0 +1,220 @@
+// Command lockstep keeps collections of web resources in step: it publishes a
+// directory as a ResourceSync Source, and keeps and checks copies of Sources.
+//
+// This package is the front door: flags, configuration, wiring, output. What
+// the commands do is done by the packages below it.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"lockstep/destination"
+	"lockstep/intake"
+)
+
+func main() {
+	os.Exit(run(os.Args[1:], stdio{
+		Out: os.Stdout, Err: os.Stderr, LookupEnv: os.LookupEnv,
+	}))
+}
+
+// shutdownLimit is how long a command may take to end in good order after a
+// signal; then it is left as after a kill, which loses nothing either.
+const shutdownLimit = 9 * time.Second
+
+// errInterrupted is the cause of a context that a signal ended.
+var errInterrupted = errors.New("interrupted")
+
+// run executes one command line and returns the exit code.
+func run(args []string, io stdio) int {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	defer watchSignals(cancel, io)()
+
+	io = io.safe()
+	root := newRoot(io)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err != nil && errors.Is(context.Cause(ctx), errInterrupted) && !errors.Is(err, errInterrupted) {
+		err = errInterrupted // whatever broke, it broke because of the signal
+	}
+	reportError(io, err)
+	return exitCode(err)
+}
+
+// watchSignals ends the command at the first SIGINT or SIGTERM: in good order
+// if it can within shutdownLimit, at once at the second signal. The function
+// returned stops the watching.
+func watchSignals(cancel context.CancelCauseFunc, io stdio) (stop func()) {
+	signals := make(chan os.Signal, 2)
+	done := make(chan struct{})
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		select {
+		case <-done:
+			return
+		case <-signals:
+			cancel(errInterrupted)
+		}
+		timer := time.NewTimer(shutdownLimit)
+		defer timer.Stop()
+		select {
+		case <-done:
+		case <-signals:
+			os.Exit(exitInterrupted)
+		case <-timer.C:
+			_, _ = fmt.Fprintln(io.Err, "error: still busy; stopping as after a kill, which loses nothing")
+			os.Exit(exitInterrupted)
+		}
+	}()
+	return func() {
+		signal.Stop(signals)
+		close(done)
+	}
+}
+
+// The exit codes of every command.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitDifferences = 3
+	exitRefused     = 4
+	exitInterrupted = 130
+)
+
+// exitCode is the one place where an error becomes an exit code.
+func exitCode(err error) int {
+	_, usage := errors.AsType[usageError](err)
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errInterrupted):
+		return exitInterrupted
+	case usage:
+		return exitUsage
+	case errors.Is(err, errDifferences):
+		return exitDifferences
+	case errors.Is(err, destination.ErrRefused), errors.Is(err, intake.ErrEmpty):
+		return exitRefused
+	}
+	return exitFailed
+}
+
+// exitCodes is shown with every command's help.
+const exitCodes = `Exit codes:
+  0    in step, nothing wrong
+  1    could not finish, or some resources failed (each is named on stderr)
+  2    wrong usage or configuration
+  3    audit found differences
+  4    refused for safety: nothing was deleted
+  130  interrupted; progress is kept`
+
+// newRoot returns the command tree.
+func newRoot(io stdio) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "lockstep",
+		Short: "Keep collections of web resources in step",
+		Long: `Lockstep publishes a directory so that others can keep an exact copy of it, and
+keeps and checks such copies. It speaks ResourceSync (ANSI/NISO Z39.99-2017) and
+reads plain Sitemaps too.
+
+See all of it in a few seconds:  lockstep demo`,
+		Args:                       cobra.ArbitraryArgs,
+		SilenceErrors:              true,
+		SilenceUsage:               true,
+		SuggestionsMinimumDistance: 2,
+		CompletionOptions:          cobra.CompletionOptions{DisableDefaultCmd: true},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknownCommand(cmd, args[0])
+			}
+			return cmd.Help()
+		},
+	}
+	root.SetOut(io.Out)
+	root.SetErr(io.Err)
+	root.SetUsageTemplate(usageTemplate)
+	root.SetHelpTemplate(helpTemplate)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError{err: err, hint: "lockstep " + cmd.Name() + " --help lists the flags"}
+	})
+	out := &outputOptions{}
+	out.declare(root.PersistentFlags())
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if err := flagsFromEnvironment(cmd.Flags(), io.LookupEnv); err != nil {
+			return err
+		}
+		return out.check()
+	}
+	root.AddCommand(
+		newServe(io, out),
+		newPublish(io, out),
+		newSync(io, out),
+		newAudit(io, out),
+		newDemo(io, out),
+		newMap(io, out),
+		newVersion(io, out),
+	)
+	return root
+}
+
+// unknownCommand is the error for a first word that is no command.
+func unknownCommand(root *cobra.Command, word string) error {
+	err := usageError{err: fmt.Errorf("unknown command %q", word), hint: "lockstep --help lists the commands"}
+	if near := root.SuggestionsFor(word); len(near) > 0 {
+		err.hint = "did you mean lockstep " + near[0] + "?"
+	}
+	return err
+}
+
+// arguments returns a check that there are between min and max arguments; use
+// is said when there are not.
+func arguments(min, max int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < min:
+			return usageError{err: fmt.Errorf("%s: too few arguments", cmd.Name()), hint: "usage: " + cmd.UseLine()}
+		case len(args) > max:
+			return usageError{err: fmt.Errorf("%s: too many arguments, from %q on", cmd.Name(), args[max]), hint: "usage: " + cmd.UseLine()}
+		}
+		return nil
+	}
+}
+
+const usageTemplate = `Usage:
+  {{if .HasAvailableSubCommands}}lockstep COMMAND [flags]{{else}}{{.UseLine}}{{end}}
+{{- if .HasAvailableSubCommands}}
+
+Commands:
+{{- range .Commands}}{{if .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}
+{{- if .HasExample}}
+
+Examples:
+{{.Example}}{{end}}
+{{- if .HasAvailableLocalFlags}}
+
+Flags:
+{{.LocalFlags.FlagUsagesWrapped 100 | trimTrailingWhitespaces}}{{end}}
+{{- if .HasAvailableInheritedFlags}}
+
+Flags of every command:
+{{.InheritedFlags.FlagUsagesWrapped 100 | trimTrailingWhitespaces}}{{end}}
+
+Each flag can also be set in the environment: --some-flag as LOCKSTEP_SOME_FLAG.
+
+` + exitCodes + `
+`
+
+const helpTemplate = `{{with (or .Long .Short)}}{{. | trimTrailingWhitespaces}}
+
+{{end}}{{.UsageString}}`

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"flag"
+	"path/filepath"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden parts of scripts from what the commands print")
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"lockstep": main})
+}
+
+// TestScript runs the binary as a user does, by the scripts in testdata/script.
+// Besides the commands of testscript they may use those of [world].
+func TestScript(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		UpdateScripts:       *update,
+		RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
+			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "home", "state"))
+			env.Values[worldKey{}] = &world{running: map[string]*process{}}
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"source":     func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).source(ts, args) },
+			"halt":       func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).halt(ts, args) },
+			"static":     func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).static(ts, args) },
+			"exit":       func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).exit(ts, args) },
+			"same":       func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).same(ts, args) },
+			"flip":       func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).flip(ts, args) },
+			"eventually": func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).eventually(ts, args) },
+		},
+	})
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"lockstep/destination"
+)
+
+// mapOptions are the flags of map.
+type mapOptions struct {
+	out      *outputOptions
+	source   string
+	maps     []string
+	portable bool
+}
+
+func newMap(io stdio, out *outputOptions) *cobra.Command {
+	o := &mapOptions{out: out}
+	cmd := &cobra.Command{
+		Use:   "map URI|PATH... [flags]",
+		Short: "Say which file of a mirror belongs to a URI, and the other way round",
+		Long: `Print for each URI the file it gets in a mirror, and for each path below DEST the
+URI it stands for. The mapping is one-to-one and asks nobody.
+
+Where a file and a directory of one name meet, the mirror marks the later one;
+the path given for a URI is the one it gets when nothing is in its way.`,
+		Example: `  lockstep map https://example.org/a%20file.txt
+  lockstep map --source https://example.org/ 'a file.txt'`,
+		Args: arguments(1, 1<<20),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runMap(cmd.Context(), o, args, io)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.source, "source", "", "the mirror is one of the Source at `URL` (default: that of the URI itself)")
+	flags.StringArrayVar(&o.maps, "map", nil, "the mirror was made with --map `PREFIX=DIR` (repeatable)")
+	flags.BoolVar(&o.portable, "portable", false, "the mirror is on a file system that folds case or forbids characters")
+	return cmd
+}
+
+// A mapping is one line of what map prints.
+type mapping struct {
+	URI  string `json:"uri"`
+	Path string `json:"path"`
+}
+
+// runMap prints the other side of each argument.
+func runMap(_ context.Context, o *mapOptions, args []string, io stdio) error {
+	maps, err := parseMaps(o.maps)
+	if err != nil {
+		return err
+	}
+	var all []mapping
+	for _, arg := range args {
+		m, err := o.mapOne(arg, maps)
+		if err != nil {
+			return err
+		}
+		all = append(all, m)
+		switch {
+		case o.out.json:
+		case strings.Contains(arg, "://"):
+			io.printf("%s\n", m.Path)
+		default:
+			io.printf("%s\n", m.URI)
+		}
+	}
+	if o.out.json {
+		return io.printJSON(map[string]any{"mappings": all})
+	}
+	return nil
+}
+
+// mapOne maps one argument.
+func (o *mapOptions) mapOne(arg string, maps []destination.PathMap) (mapping, error) {
+	source, isURI := o.source, strings.Contains(arg, "://")
+	if source == "" {
+		if !isURI {
+			return mapping{}, usageError{errors.New(arg + ": a path stands for a URI of some Source"), "say which: --source https://example.org/"}
+		}
+		source = arg
+	}
+	origin, err := originOf(source)
+	if err != nil {
+		return mapping{}, err
+	}
+	p, err := destination.NewPaths(destination.PathOptions{Origin: origin, Portable: o.portable, Map: maps})
+	if err != nil {
+		return mapping{}, usageError{err: err}
+	}
+	m := mapping{URI: arg, Path: arg}
+	if isURI {
+		m.Path, err = p.Path(arg)
+	} else {
+		m.Path = filepath.ToSlash(strings.TrimPrefix(arg, "./"))
+		m.URI, err = p.URI(m.Path)
+	}
+	return m, err
+}
+
+// originOf returns scheme and authority of an address, as they stand in it.
+func originOf(address string) (string, error) {
+	scheme, rest, ok := strings.Cut(address, "://")
+	if !ok {
+		scheme, rest = "https", address // as people write addresses
+	}
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		rest = rest[:i]
+	}
+	if scheme == "" || rest == "" {
+		return "", usagef("%q is no address of a Source", address)
+	}
+	return scheme + "://" + rest, nil
+}

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"lockstep/blob"
+	"lockstep/destination"
+	"lockstep/internal/fetch"
+	"lockstep/storage/sqlite"
+)
+
+// selectOptions are the flags that say which resources of which Source a
+// mirror is made of, and where they go: sync and audit share them.
+type selectOptions struct {
+	source, dest string // the arguments
+	sets         []string
+	include      []string
+	exclude      []string
+	types        []string
+	maps         []string
+	allowHosts   []string
+}
+
+func (o *selectOptions) declare(flags *pflag.FlagSet) {
+	flags.StringArrayVar(&o.sets, "set", nil, "only the set with this `NAME` or URL (repeatable; default all)")
+	flags.StringArrayVar(&o.include, "include", nil, "only resources whose URI matches `GLOB` (repeatable)")
+	flags.StringArrayVar(&o.exclude, "exclude", nil, "no resources whose URI matches `GLOB` (repeatable; wins over --include)")
+	flags.StringArrayVar(&o.types, "type", nil, "only resources of a media type that matches `GLOB`, as image/* (repeatable)")
+	flags.StringArrayVar(&o.maps, "map", nil, "put resources whose URIs begin with `PREFIX=DIR` into DIR below DEST (repeatable)")
+	flags.StringArrayVar(&o.allowHosts, "allow-host", nil, "let the Source name resources on `HOST` besides its own; * is any (repeatable)")
+}
+
+// options returns what the flags mean to a Destination.
+func (o *selectOptions) options() (destination.Options, error) {
+	do := destination.Options{
+		Sets: o.sets, Include: o.include, Exclude: o.exclude, Types: o.types, AllowHosts: o.allowHosts, Dest: o.dest,
+	}
+	var err error
+	do.Maps, err = parseMaps(o.maps)
+	return do, err
+}
+
+// parseMaps reads the values of --map.
+func parseMaps(values []string) ([]destination.PathMap, error) {
+	var maps []destination.PathMap
+	for _, v := range values {
+		i := strings.LastIndexByte(v, '=') // a URI may hold one, the directory rarely does
+		if i <= 0 || i == len(v)-1 {
+			return nil, usagef("--map %q: want PREFIX=DIR, as https://example.org/articles/=articles", v)
+		}
+		maps = append(maps, destination.PathMap{Prefix: v[:i], Dir: v[i+1:]})
+	}
+	return maps, nil
+}
+
+// A mirror is an open DEST: its files and its Journal.
+type mirror struct {
+	store   blob.Store
+	journal destination.Journal
+	close   func()
+}
+
+// openMirror opens DEST and locks it. With readOnly nothing is made in a DEST
+// that is no mirror yet.
+func openMirror(dest string, readOnly bool, log *slog.Logger) (*mirror, error) {
+	if strings.Contains(dest, "://") {
+		return nil, usagef("%s: this version keeps mirrors in directories", dest)
+	}
+	switch info, err := os.Stat(dest); {
+	case err == nil && !info.IsDir():
+		return nil, usagef("%s is not a directory", dest)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("open the mirror: %w", err)
+	}
+	store, err := blob.NewDir(dest, blob.DirOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("open the mirror: %w", err)
+	}
+	database := filepath.Join(dest, filepath.FromSlash(destination.StateFile))
+	if _, err := os.Stat(database); readOnly && errors.Is(err, fs.ErrNotExist) {
+		return &mirror{store: store, journal: &destination.MemJournal{}, close: func() {}}, nil
+	}
+	lock, err := destination.LockDir(dest)
+	if err != nil {
+		if _, used := errors.AsType[*destination.InUseError](err); used {
+			err = withHint(err, "wait for it to end, or stop it: its progress is kept")
+		}
+		return nil, err
+	}
+	db, err := sqlite.Open(database)
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return &mirror{store: store, journal: db.Journal(), close: func() {
+		if err := errors.Join(db.Close(), lock.Close()); err != nil {
+			log.Warn("close the mirror", slog.Any("err", err))
+		}
+	}}, nil
+}
+
+// A destinationRun is what sync, audit and demo have in common: one Destination at work
+// on one mirror.
+type destinationRun struct {
+	mirror *mirror
+	client *fetch.Client
+	dest   *destination.Destination
+}
+
+// openRun opens the mirror and makes the Destination.
+func openRun(sel *selectOptions, net *networkOptions, do destination.Options, readOnly bool, io stdio) (*destinationRun, error) {
+	client, err := net.client(sel.source, io.LookupEnv, do.Logger)
+	if err != nil {
+		return nil, err
+	}
+	do.Jobs = net.jobs
+	// With a store in memory first: nothing is made for options that cannot be used.
+	if _, err := destination.New(&blob.Mem{}, &destination.MemJournal{}, client, do); err != nil {
+		client.Close()
+		return nil, usageError{err: err}
+	}
+	m, err := openMirror(sel.dest, readOnly, do.Logger)
+	if err != nil {
+		client.Close()
+		return nil, err
+	}
+	r := &destinationRun{mirror: m, client: client}
+	if r.dest, err = destination.New(m.store, m.journal, client, do); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// Close gives everything back.
+func (r *destinationRun) Close() {
+	r.mirror.close()
+	r.client.Close()
+}
+
+// A watcher turns the events of a run into what stderr shows.
+type watcher struct {
+	io     stdio
+	meter  meter
+	stream func(destination.Event) // for --events; may be nil
+}
+
+// event is the callback of a Destination.
+func (w *watcher) event(e destination.Event) {
+	switch e.Kind {
+	case destination.EventFailed:
+		w.io.errorf("failed: %v\n", e.Err)
+	case destination.EventRefused:
+		w.io.errorf("refused: %v\n", e.Err)
+	case destination.EventWarning:
+		w.io.errorf("warning: %v\n", e.Err)
+	}
+	w.meter.event(e)
+	if w.stream != nil && e.Kind == destination.EventApplied {
+		w.stream(e)
+	}
+}
+
+// differences says in words what an audit counted.
+func differences(r destination.AuditReport) string {
+	var parts []string
+	for _, p := range []struct {
+		n    int64
+		what string
+	}{{r.Missing, "missing"}, {r.Stale, "stale"}, {r.Corrupt, "corrupt"}, {r.Extra, "extra"}} {
+		if p.n > 0 {
+			parts = append(parts, thousands(p.n)+" "+p.what)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// interrupted reports whether err is there only because ctx ended.
+func interrupted(ctx context.Context, err error) bool {
+	return err != nil && ctx.Err() != nil
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"lockstep/internal/fetch"
+)
+
+// networkOptions are the flags every command shares that asks others for
+// something over the network.
+type networkOptions struct {
+	headers      []string
+	bearerFile   string
+	netrc        string
+	proxy        string
+	caFile       string
+	timeout      time.Duration
+	retries      int
+	jobs         int
+	rate         float64
+	bandwidth    string
+	userAgent    string
+	allowPrivate bool
+}
+
+// noProxy as --proxy goes to no proxy, whatever the environment says.
+const noProxy = "none"
+
+// proxyOption returns what --proxy means to a client. The environment is only
+// looked at where it names a proxy: who connects through one leaves the
+// checking of addresses to it.
+func (o *networkOptions) proxyOption(lookup func(string) (string, bool)) string {
+	switch o.proxy {
+	case noProxy:
+		return ""
+	case "":
+		for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
+			if v, ok := lookup(name); ok && v != "" {
+				return fetch.ProxyEnvironment
+			}
+		}
+	}
+	return o.proxy
+}
+
+// netrcDefault stands for the netrc file at its usual place.
+const netrcDefault = "true"
+
+// A netrcValue is a flag that may be given with and without a value.
+type netrcValue string
+
+func (v *netrcValue) String() string     { return string(*v) }
+func (v *netrcValue) Set(s string) error { *v = netrcValue(s); return nil }
+func (v *netrcValue) Type() string       { return "bool" } // help then shows no value
+
+func (o *networkOptions) declare(flags *pflag.FlagSet) {
+	flags.StringArrayVar(&o.headers, "header", nil, "send the header `'K: V'` to the Source, and to nobody else (repeatable)")
+	flags.StringVar(&o.bearerFile, "bearer-token-file", "", "send the token in `FILE` to the Source, and to nobody else")
+	flags.Var((*netrcValue)(&o.netrc), "netrc", "take user and password for the Source from $NETRC or ~/.netrc; --netrc=`FILE` from FILE")
+	flags.Lookup("netrc").NoOptDefVal = netrcDefault
+	flags.StringVar(&o.proxy, "proxy", "", "go through the proxy at `URL`, or none (default: what HTTP_PROXY, HTTPS_PROXY and NO_PROXY say)")
+	flags.StringVar(&o.caFile, "ca-file", "", "trust the certificates in `FILE` (PEM) besides the system's")
+	flags.DurationVar(&o.timeout, "timeout", fetch.DefaultTimeout, "give up on a request after this `DURATION` without a byte; a transfer that moves has no limit")
+	flags.IntVar(&o.retries, "retries", fetch.MaxTries-1, "try a request that failed for a passing reason `N` times more")
+	flags.IntVar(&o.jobs, "jobs", 0, "have at most `N` requests under way; 0 adapts")
+	flags.Float64Var(&o.rate, "rate", 0, "make at most `R` requests a second to one host; 0 is no limit")
+	flags.StringVar(&o.bandwidth, "bandwidth", "", "read at most `BYTES` a second, as 500k, 2M; empty is no limit")
+	flags.StringVar(&o.userAgent, "user-agent", "", "call ourselves `NAME`")
+	flags.BoolVar(&o.allowPrivate, "allow-private", false, "let documents name private and loopback addresses; without it only a Source that is itself at one may")
+}
+
+// client returns a client for the Source at home, an address as the user gave
+// it.
+func (o *networkOptions) client(home string, lookup func(string) (string, bool), log *slog.Logger) (*fetch.Client, error) {
+	opts := fetch.Options{
+		Header: http.Header{}, Proxy: o.proxyOption(lookup), CAFile: o.caFile, Timeout: o.timeout, Retries: o.retries, Jobs: o.jobs,
+		Rate: o.rate, UserAgent: o.userAgent, AllowPrivate: o.allowPrivate, Logger: log,
+	}
+	if opts.UserAgent == "" {
+		opts.UserAgent = "lockstep/" + version()
+	}
+	if o.retries == 0 {
+		opts.Retries = -1 // zero asks for the default there
+	}
+	if o.timeout <= 0 || o.retries < 0 || o.jobs < 0 || o.rate < 0 {
+		return nil, usagef("--timeout must be above 0; --retries, --jobs and --rate must not be below 0")
+	}
+	if u, err := url.Parse(home); err == nil && u.Host != "" {
+		opts.Home = u
+	}
+	for _, h := range o.headers {
+		name, value, ok := strings.Cut(h, ":")
+		if !ok || strings.TrimSpace(name) == "" {
+			return nil, usagef("--header %q: want 'Name: value'", h)
+		}
+		opts.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+	}
+	var err error
+	if opts.Bandwidth, err = parseSize(o.bandwidth); err != nil {
+		return nil, usagef("--bandwidth %q: %w", o.bandwidth, err)
+	}
+	if o.bearerFile != "" {
+		token, err := os.ReadFile(o.bearerFile)
+		if err != nil {
+			return nil, usagef("read the bearer token: %w", err)
+		}
+		opts.BearerToken = strings.TrimSpace(string(token))
+	}
+	opts.Netrc = netrcPath(o.netrc, lookup)
+	c, err := fetch.New(opts)
+	if err != nil {
+		return nil, usageError{err: err}
+	}
+	return c, nil
+}
+
+// netrcPath resolves --netrc without a value to the usual place of the file.
+func netrcPath(netrc string, lookup func(string) (string, bool)) string {
+	if netrc != netrcDefault {
+		return netrc
+	}
+	if path, ok := lookup("NETRC"); ok && path != "" {
+		return path
+	}
+	home, _ := lookup("HOME")
+	return filepath.Join(home, ".netrc")
+}
+
+var errBadSize = errors.New("want a number of bytes, as 500k or 2M")
+
+// parseSize reads a number of bytes: 1500, 500k, 2M, 1.5G, each optionally
+// with a B; multiples are of 1000, with i (Ki, Mi, Gi) of 1024.
+func parseSize(s string) (int64, error) {
+	if s == "" {
+		return 0, nil
+	}
+	text := strings.TrimSuffix(strings.ToLower(strings.TrimSpace(s)), "b")
+	base := 1000.0
+	if t, ok := strings.CutSuffix(text, "i"); ok {
+		text, base = t, 1024
+	}
+	unit := 1.0
+	for i, suffix := range []string{"k", "m", "g", "t"} {
+		if t, ok := strings.CutSuffix(text, suffix); ok {
+			text = t
+			for range i + 1 {
+				unit *= base
+			}
+			break
+		}
+	}
+	f, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+	if err != nil || f < 0 || f*unit > 1<<62 || f != f {
+		return 0, errBadSize
+	}
+	return int64(f * unit), nil
+}

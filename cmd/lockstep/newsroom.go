@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"lockstep/intake"
+	"lockstep/source"
+)
+
+// A newsroom tells people what becomes of the files of a site: progress while
+// a scan runs, files that cannot be published, changes as they are published.
+type newsroom struct {
+	io     stdio
+	quiet  bool
+	beside bool // our documents stand beside the files, as they should: nothing to tell
+
+	onPublished func(source.Report) // called after each publication; may be nil
+
+	mu  sync.Mutex // guards now and set
+	set string
+	now intake.Report
+}
+
+// event is the callback of an intake.
+func (n *newsroom) event(set string, e intake.Event) {
+	switch e.Kind {
+	case intake.EventProgress:
+		n.mu.Lock()
+		n.set, n.now = set, e.Report
+		n.mu.Unlock()
+	case intake.EventUnreadable:
+		n.io.errorf("warning: not published as it is now: %q: %v\n", e.Path, e.Err)
+	case intake.EventScanned:
+		if e.Err != nil {
+			n.io.errorf("warning: %v\n", e.Err)
+			if hint := hintOf(e.Err); hint != "" {
+				n.io.errorf("hint: %s\n", hint)
+			}
+		}
+	case intake.EventDegraded:
+		n.io.errorf("warning: changes may be seen late: %v\n", e.Err)
+	}
+}
+
+// line describes a scan under way.
+func (n *newsroom) line() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.now.Files == 0 {
+		return "scanning"
+	}
+	return "scanning  " + count(n.now.Files, "file") + "  " + size(n.now.Bytes) + " read"
+}
+
+// scanned says what a scan passed over.
+func (n *newsroom) scanned(r intake.Report) {
+	passed, names := r.Skipped.Count, []string{}
+	for _, p := range r.Skipped.First {
+		if n.beside && (source.Reserved(p.Path) || source.Reserved(p.Path+"/")) {
+			passed--
+			continue
+		}
+		names = append(names, p.String())
+	}
+	if passed == 0 || n.quiet {
+		return
+	}
+	if len(names) > maxNamed {
+		names = append(names[:maxNamed], "…")
+	}
+	n.io.errorf("note: %s passed over: %s\n", count(passed, "name"), strings.Join(names, ", "))
+}
+
+// maxNamed is how many names a note lists.
+const maxNamed = 5
+
+// published says what was published, if anything.
+func (n *newsroom) published(r source.Report) {
+	if n.onPublished != nil {
+		n.onPublished(r)
+	}
+	if !r.Written || n.quiet {
+		return
+	}
+	for _, set := range r.Sets {
+		if set.Changes > 0 {
+			n.io.errorf("%s  published %s, %s in all\n", time.Now().Format(time.TimeOnly), count(set.Changes, "change"), count(set.Resources, "resource"))
+		}
+	}
+}
+
+// publishOnce scans and publishes once.
+func (s *site) publishOnce(ctx context.Context, n *newsroom) ([]intake.Report, source.Report, error) {
+	reports, err := s.scan(ctx)
+	if err != nil {
+		return reports, source.Report{}, err
+	}
+	for _, r := range reports {
+		n.scanned(r)
+	}
+	report, err := s.src.Publish(ctx)
+	if err != nil {
+		return reports, report, err
+	}
+	for _, name := range report.Kept {
+		n.io.errorf("note: %s is somebody else's and stays as it is\n", name)
+	}
+	for _, set := range report.Sets {
+		if set.Refused > 0 {
+			n.io.errorf("warning: %s cannot be stated in a document and left out; --log-level info names them\n", count(set.Refused, "resource"))
+		}
+	}
+	return reports, report, nil
+}

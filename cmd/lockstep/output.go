@@ -1,0 +1,143 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// stdio is what a command knows of the world outside besides its arguments.
+type stdio struct {
+	Out, Err  io.Writer
+	LookupEnv func(string) (string, bool)
+
+	screen *screen // what Err is once safe
+}
+
+// safe returns io with writers through which nothing a stranger sent can reach
+// a terminal as a command to it.
+func (io stdio) safe() stdio {
+	io.screen = newScreen(io.Err)
+	io.Out, io.Err = cleaner{io.Out}, io.screen
+	return io
+}
+
+func (io stdio) printf(format string, args ...any) { _, _ = fmt.Fprintf(io.Out, format, args...) } // nobody to tell
+
+func (io stdio) errorf(format string, args ...any) { _, _ = fmt.Fprintf(io.Err, format, args...) } // nobody to tell
+
+// outputOptions are the flags of every command.
+type outputOptions struct {
+	quiet     bool
+	json      bool
+	logLevel  string
+	logFormat string
+}
+
+func (o *outputOptions) declare(flags *pflag.FlagSet) {
+	flags.BoolVarP(&o.quiet, "quiet", "q", false, "no progress on stderr")
+	flags.BoolVar(&o.json, "json", false, "the result as exactly one JSON object on stdout")
+	flags.StringVar(&o.logLevel, "log-level", "warn", "log from this `LEVEL` on: debug, info, warn, error")
+	flags.StringVar(&o.logFormat, "log-format", "text", "`FORM` of the log on stderr: text, json")
+}
+
+func (o *outputOptions) check() error {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
+		return usagef("--log-level %q: want debug, info, warn or error", o.logLevel)
+	}
+	if o.logFormat != "text" && o.logFormat != "json" {
+		return usagef("--log-format %q: want text or json", o.logFormat)
+	}
+	return nil
+}
+
+// logger returns the log of a command, which goes to stderr.
+func (o *outputOptions) logger(io stdio) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(o.logLevel)) // check has seen it
+	opts := &slog.HandlerOptions{Level: level}
+	if o.logFormat == "json" {
+		return slog.New(slog.NewJSONHandler(io.Err, opts))
+	}
+	return slog.New(slog.NewTextHandler(io.Err, opts))
+}
+
+// printJSON writes v as one JSON object on one line.
+func (io stdio) printJSON(v any) error {
+	enc := json.NewEncoder(io.Out)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return fmt.Errorf("write result: %w", err)
+	}
+	return nil
+}
+
+// count writes n with separators and its noun, in the plural unless n is 1.
+func count[N int | int64](n N, noun string) string {
+	s := thousands(int64(n)) + " " + noun
+	if n == 1 {
+		return s
+	}
+	if stem, ok := strings.CutSuffix(s, "y"); ok {
+		return stem + "ies"
+	}
+	return s + "s"
+}
+
+// thousands writes n with a comma between groups of three digits.
+func thousands(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	start := len(s) % 3
+	if n < 0 {
+		start = 1 + (len(s)-1)%3
+	}
+	var b strings.Builder
+	b.WriteString(s[:start])
+	for i := start; i < len(s); i += 3 {
+		if i > 0 && s[i-1] != '-' {
+			b.WriteByte(',')
+		}
+		b.WriteString(s[i : i+3])
+	}
+	return b.String()
+}
+
+// size writes a number of bytes for people.
+func size(n int64) string {
+	if n < 1000 {
+		return strconv.FormatInt(n, 10) + " B"
+	}
+	f, unit := float64(n)/1000, 0
+	for f >= 999.95 && unit < 4 {
+		f, unit = f/1000, unit+1
+	}
+	return strconv.FormatFloat(f, 'f', 1, 64) + " " + string("kMGTP"[unit]) + "B"
+}
+
+// elapsed writes how long something took for people.
+func elapsed(d time.Duration) string {
+	switch {
+	case d < 10*time.Second:
+		return strconv.FormatFloat(d.Seconds(), 'f', 2, 64) + " s"
+	case d < 2*time.Minute:
+		return strconv.FormatFloat(d.Seconds(), 'f', 0, 64) + " s"
+	}
+	return d.Round(time.Second).String()
+}
+
+// isTerminal reports whether w is a terminal that understands cursor movement.
+func isTerminal(w io.Writer) (*os.File, bool) {
+	f, ok := w.(*os.File)
+	if !ok || !termIs(f) || os.Getenv("TERM") == "dumb" {
+		return nil, false
+	}
+	return f, true
+}

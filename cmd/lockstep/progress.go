@@ -1,0 +1,67 @@
+package main
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	barInterval  = 100 * time.Millisecond // smooth for the eye, nothing for the machine
+	lineInterval = 5 * time.Second        // few enough lines in a log file
+)
+
+// showProgress shows what describe says on stderr until the function it
+// returns is called: as a live bar on a terminal, as a line every few seconds
+// otherwise, not at all if quiet. Describe is called from another goroutine.
+func showProgress(io stdio, quiet bool, describe func() string) (stop func()) {
+	if quiet {
+		return func() {}
+	}
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if io.screen.live() {
+			liveBar(io.screen, done, describe)
+		} else {
+			lines(io, done, describe)
+		}
+	})
+	var once sync.Once
+	return func() {
+		once.Do(func() { close(done) })
+		wg.Wait()
+	}
+}
+
+// liveBar redraws the bar until done, then removes it.
+func liveBar(s *screen, done <-chan struct{}, describe func() string) {
+	defer s.show("")
+	tick := time.NewTicker(barInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-tick.C:
+			s.show(describe())
+		}
+	}
+}
+
+// lines prints what has changed since the last line.
+func lines(io stdio, done <-chan struct{}, describe func() string) {
+	tick := time.NewTicker(lineInterval)
+	defer tick.Stop()
+	last := ""
+	for {
+		select {
+		case <-done:
+			return
+		case <-tick.C:
+			if line := describe(); line != "" && line != last {
+				io.errorf("%s\n", line)
+				last = line
+			}
+		}
+	}
+}

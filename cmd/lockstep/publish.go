@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"lockstep/intake"
+	"lockstep/source"
+)
+
+// publishOptions are the flags of publish.
+type publishOptions struct {
+	sourceFlags
+	result *outputOptions
+	out    string
+}
+
+func newPublish(io stdio, out *outputOptions) *cobra.Command {
+	o := &publishOptions{result: out}
+	cmd := &cobra.Command{
+		Use:   "publish DIR --out OUT --base-url URL [flags]",
+		Short: "Write the documents as static files for any web server",
+		Long: `Find out what is in DIR and write the ResourceSync documents about it to the
+directory OUT, as static files for whatever web server serves DIR already. OUT
+may be DIR itself: the documents stand beside the files and are never taken for
+some of them. Run it again after changes, or leave it running with --watch.
+
+The web server must serve what is in OUT below the base URL, and DIR too.`,
+		Example: `  lockstep publish /var/www --out /var/www --base-url https://data.example.org/
+  lockstep publish files --out documents --base-url https://data.example.org/ --watch`,
+		Args: arguments(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 && o.config == "" {
+				return usageError{errors.New("publish: DIR is missing"), "usage: " + cmd.UseLine()}
+			}
+			if err := o.settle(cmd.Flags(), args, io.LookupEnv); err != nil {
+				return err
+			}
+			return runPublish(cmd.Context(), o, io)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.out, "out", "", "write the documents to the directory `OUT`")
+	flags.StringVar(&o.baseURL, "base-url", "", "the `URL` below which the web server serves the files")
+	o.declare(flags)
+	flags.BoolVar(&o.watch, "watch", false, "go on: watch for changes and publish them at once")
+	return cmd
+}
+
+// check refuses what cannot work before anything is written.
+func (o *publishOptions) check() error {
+	if o.out == "" {
+		return usageError{errors.New("--out is missing"), "say where to write the documents: the directory your web server serves, --out " + o.places()}
+	}
+	if strings.Contains(o.out, "://") {
+		return usagef("--out %s: this version writes to directories", o.out)
+	}
+	if o.baseURL == "" {
+		return usageError{errors.New("--base-url is missing"),
+			"the documents name every file by its URL: say where your web server serves them, as --base-url https://data.example.org/"}
+	}
+	if u, err := url.Parse(o.baseURL); err != nil || u.Host == "" {
+		return usageError{usagef("--base-url %q is no URL", o.baseURL), "as --base-url https://data.example.org/"}
+	}
+	return nil
+}
+
+// runPublish publishes once, or with --watch until ctx ends.
+func runPublish(ctx context.Context, o *publishOptions, io stdio) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	so, err := o.site()
+	if err != nil {
+		return err
+	}
+	so.documents, so.command, so.log = o.out, "publish", o.result.logger(io)
+	n := &newsroom{io: io, quiet: o.result.quiet}
+	for _, set := range o.sets {
+		if rel, ok := inside(dirOf(set), o.out); ok && rel == "." {
+			n.beside = true
+		}
+	}
+	so.onEvent = n.event
+	start := time.Now()
+	s, err := openSite(so)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	stop := showProgress(io, o.result.quiet, n.line)
+	reports, report, err := s.publishOnce(ctx, n)
+	stop()
+	if err != nil {
+		return err
+	}
+	if err := printPublish(io, o, s, reports, report, time.Since(start)); err != nil {
+		return err
+	}
+	if o.watch && !o.noWatch {
+		if err := s.watch(ctx, n); err != nil && ctx.Err() == nil {
+			return err
+		}
+		return context.Cause(ctx)
+	}
+	return unreadable(reports)
+}
+
+// A publication is what publish prints with --json.
+type publication struct {
+	BaseURL        string   `json:"base_url"`
+	Out            string   `json:"out"`
+	CapabilityList []string `json:"capability_lists"`
+	Resources      int64    `json:"resources"`
+	Created        int64    `json:"created"`
+	Updated        int64    `json:"updated"`
+	Deleted        int64    `json:"deleted"`
+	Unreadable     int64    `json:"unreadable"`
+	Written        bool     `json:"written"`
+	Elapsed        float64  `json:"elapsed_seconds"`
+}
+
+// printPublish prints what a publication came to.
+func printPublish(io stdio, o *publishOptions, s *site, scans []intake.Report, r source.Report, took time.Duration) error {
+	p := publication{BaseURL: o.baseURL, Out: o.out, Written: r.Written, Elapsed: took.Seconds()}
+	for _, set := range s.sets {
+		p.CapabilityList = append(p.CapabilityList, set.list)
+	}
+	for _, set := range r.Sets {
+		p.Resources += set.Resources
+	}
+	for _, scan := range scans {
+		p.Created, p.Updated, p.Deleted = p.Created+scan.Created, p.Updated+scan.Updated, p.Deleted+scan.Deleted
+		p.Unreadable += scan.Unreadable.Count
+	}
+	if o.result.json {
+		return io.printJSON(p)
+	}
+	if !r.Written {
+		io.printf("nothing changed: the documents in %s are up to date\n", o.out)
+	} else {
+		io.printf("published %s in %s\n", count(p.Resources, "resource"), o.out)
+		io.printf("  %s created, %s updated, %s deleted, %s\n", thousands(p.Created), thousands(p.Updated), thousands(p.Deleted), elapsed(took))
+	}
+	for _, list := range p.CapabilityList {
+		io.printf("  capability list  %s\n", list)
+	}
+	io.printf("  mirror it with   lockstep sync %s DEST\n", o.baseURL)
+	return nil
+}
+
+// errUnreadable reports files that could not be published.
+var errUnreadable = errors.New("some files could not be read and are published as they were")
+
+// unreadable returns an error if a scan could not read everything.
+func unreadable(scans []intake.Report) error {
+	for _, r := range scans {
+		if r.Unreadable.Count > 0 {
+			return withHint(errUnreadable, "they are named above; see that this user may read them")
+		}
+	}
+	return nil
+}

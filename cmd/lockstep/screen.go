@@ -1,0 +1,123 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+)
+
+// A cleaner passes text on with every control character but newline and tab
+// spelt out (\x1b), so that names and messages from the network cannot move
+// the cursor, recolour or retitle a terminal, or hide what they say.
+type cleaner struct{ w io.Writer }
+
+func (c cleaner) Write(p []byte) (int, error) {
+	if _, err := c.w.Write(clean(p)); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// clean returns p with control characters spelt out, or p itself.
+func clean(p []byte) []byte {
+	var out []byte // nil as long as nothing had to be replaced
+	for i := 0; i < len(p); {
+		r, n := utf8.DecodeRune(p[i:])
+		bad := r == utf8.RuneError && n == 1 || r != '\n' && r != '\t' && unsafeRune(r)
+		if bad && out == nil {
+			out = append(make([]byte, 0, len(p)+16), p[:i]...)
+		}
+		switch {
+		case bad && (n == 1 || r < 0x100):
+			out = fmt.Appendf(out, `\x%02x`, byteOf(p[i], r, n))
+		case bad:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		case out != nil:
+			out = append(out, p[i:i+n]...)
+		}
+		i += n
+	}
+	if out == nil {
+		return p
+	}
+	return out
+}
+
+// byteOf returns what to show of a rune below 0x100 or of a byte that is none.
+func byteOf(b byte, r rune, n int) rune {
+	if n == 1 {
+		return rune(b)
+	}
+	return r
+}
+
+// unsafeRune reports runes that command a terminal or reorder the text around
+// them: controls, line separators, and the bidirectional controls.
+func unsafeRune(r rune) bool {
+	return unicode.IsControl(r) || r == 0x2028 || r == 0x2029 || unicode.Is(unicode.Bidi_Control, r)
+}
+
+// A screen is stderr: lines, and below them on a terminal one live bar.
+type screen struct {
+	mu  sync.Mutex // guards w, bar
+	w   io.Writer
+	bar string // shown now
+
+	terminal *os.File // nil when w is none
+}
+
+func newScreen(w io.Writer) *screen {
+	s := &screen{w: w}
+	if f, ok := isTerminal(w); ok {
+		s.terminal = f
+	}
+	return s
+}
+
+// live reports whether the screen can show a bar.
+func (s *screen) live() bool { return s.terminal != nil }
+
+const (
+	eraseLine = "\r\x1b[K"
+	fallback  = 80 // columns, when the terminal does not tell
+)
+
+// Write writes whole lines above the bar.
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text := clean(p)
+	if s.bar != "" {
+		text = append(append([]byte(eraseLine), text...), s.bar...)
+	}
+	if _, err := s.w.Write(text); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// show replaces the bar; an empty one removes it.
+func (s *screen) show(bar string) {
+	bar = string(clean([]byte(bar)))
+	columns, _, err := term.GetSize(int(s.terminal.Fd()))
+	if err != nil || columns <= 0 {
+		columns = fallback
+	}
+	if runes := []rune(bar); len(runes) >= columns {
+		bar = string(runes[:columns-1])
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if bar == s.bar {
+		return
+	}
+	s.bar = bar
+	_, _ = io.WriteString(s.w, eraseLine+bar) // a bar that cannot be drawn is not missed
+}
+
+func termIs(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }

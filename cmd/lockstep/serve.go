@@ -1,0 +1,261 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"lockstep/intake"
+	"lockstep/source"
+)
+
+// Limits of our HTTP server. There is none on how long an answer may take: a
+// large file over a slow line is legitimate.
+const (
+	headerLimit = 10 * time.Second  // for a request's header: a client that drips it holds a connection no longer
+	bodyLimit   = 30 * time.Second  // for a request's body, which nobody has to send us
+	idleLimit   = 120 * time.Second // for the next request on a connection
+	headerBytes = 64 << 10          // of a request's header
+	drainLimit  = 5 * time.Second   // for requests under way when we are told to stop
+)
+
+// readyPrefix begins the line that tells scripts that a Source serves, and
+// where.
+const readyPrefix = "ready: "
+
+// serveOptions are the flags of serve.
+type serveOptions struct {
+	sourceFlags
+	out    *outputOptions
+	listen string
+}
+
+func newServe(io stdio, out *outputOptions) *cobra.Command {
+	o := &serveOptions{out: out}
+	cmd := &cobra.Command{
+		Use:   "serve [DIR] [flags]",
+		Short: "Be a Source: publish DIR and serve it, watch for changes",
+		Long: `Be a Source: find out what is in DIR (default: the working directory), publish
+that as ResourceSync documents, serve documents and files, and keep the documents
+up to date while the files change.
+
+The line "ready: URL" on stdout says that everything is served.`,
+		Example: `  lockstep serve files
+  lockstep serve files --listen 0.0.0.0:80 --base-url http://data.example.org/
+  lockstep serve --config lockstep.yaml`,
+		Args: arguments(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.settle(cmd.Flags(), args, io.LookupEnv); err != nil {
+				return err
+			}
+			return runServe(cmd.Context(), o, io)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.listen, "listen", "127.0.0.1:8080", "serve at `HOST:PORT`; port 0 takes a free one")
+	flags.StringVar(&o.baseURL, "base-url", "", "the `URL` others reach us by (default: that of --listen)")
+	o.declare(flags)
+	flags.BoolVar(&o.watch, "watch", true, "watch for changes and publish them at once")
+	return cmd
+}
+
+// runServe serves until ctx ends.
+func runServe(ctx context.Context, o *serveOptions, io stdio) error {
+	so, err := o.site()
+	if err != nil {
+		return err
+	}
+	l, err := listen(ctx, o.listen)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = l.Close() }() // the server closes it as well
+	if so.baseURL == "" {
+		so.baseURL = baseURLOf(l.Addr(), io)
+	}
+	so.content, so.command, so.log = true, "serve", o.out.logger(io)
+	so.documents = filepath.Join(o.state, "documents")
+	if o.file.Documents != "" {
+		so.documents = o.file.Documents
+	}
+	n := &newsroom{io: io, quiet: o.out.quiet}
+	so.onEvent = n.event
+	s, err := openSite(so)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	stop := showProgress(io, o.out.quiet, n.line)
+	_, found, err := s.publishOnce(ctx, n)
+	stop()
+	if err != nil {
+		return err
+	}
+	if err := o.announce(s, so, found, io); err != nil {
+		return err
+	}
+	return s.serveUntil(ctx, l, o.watch && !o.noWatch, n)
+}
+
+// listen opens the address of --listen.
+func listen(ctx context.Context, address string) (net.Listener, error) {
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return nil, usageError{fmt.Errorf("--listen %q: want HOST:PORT", address), "as 127.0.0.1:8080, or :8080 for every address of this machine"}
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, withHint(fmt.Errorf("listen on %s: %w", address, errors.Unwrap(err)), "choose another address with --listen; port 0 takes a free one")
+	}
+	return l, nil
+}
+
+// baseURLOf returns the base URL of a Source that was not given one.
+func baseURLOf(addr net.Addr, io stdio) string {
+	host, port, err := net.SplitHostPort(addr.String())
+	if err != nil {
+		return "http://" + addr.String() + "/"
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+		io.errorf("warning: others cannot use the addresses in our documents: they name %s\nhint: give the name others know this machine by: --base-url http://NAME:%s/\n", host, port)
+	}
+	u := url.URL{Scheme: "http", Host: net.JoinHostPort(host, port), Path: "/"}
+	return u.String()
+}
+
+// A serving is what serve prints with --json.
+type serving struct {
+	BaseURL        string   `json:"base_url"`
+	Listen         string   `json:"listen"`
+	CapabilityList []string `json:"capability_lists"`
+	Resources      int64    `json:"resources"`
+	State          string   `json:"state"`
+}
+
+// announce says on stdout what is served, and where.
+func (o *serveOptions) announce(s *site, so siteOptions, found source.Report, io stdio) error {
+	var n int64
+	for _, r := range found.Sets {
+		n += r.Resources
+	}
+	if o.out.json {
+		v := serving{BaseURL: so.baseURL, Listen: o.listen, Resources: n, State: so.state}
+		for _, set := range s.sets {
+			v.CapabilityList = append(v.CapabilityList, set.list)
+		}
+		return io.printJSON(v)
+	}
+	io.printf("serving %s from %s\n", count(n, "resource"), o.places())
+	for _, set := range s.sets {
+		io.printf("  capability list  %s\n", set.list)
+	}
+	io.printf("  mirror it with   lockstep sync %s DEST\n", so.baseURL)
+	if o.watch && !o.noWatch {
+		io.printf("  watching for changes; Ctrl-C stops\n")
+	}
+	io.printf("%s%s\n", readyPrefix, so.baseURL)
+	return nil
+}
+
+// serveUntil serves on l, and publishes changes if watch, until ctx ends; then
+// requests under way are finished, if they are quick about it.
+func (s *site) serveUntil(ctx context.Context, l net.Listener, watch bool, n *newsroom) error {
+	srv := &http.Server{
+		Handler:           s.src.Handler(),
+		ReadHeaderTimeout: headerLimit,
+		ReadTimeout:       bodyLimit,
+		IdleTimeout:       idleLimit,
+		MaxHeaderBytes:    headerBytes,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve: %w", err)
+		}
+		return nil
+	})
+	g.Go(func() error {
+		<-gctx.Done()
+		drain, cancel := context.WithTimeout(context.WithoutCancel(gctx), drainLimit)
+		defer cancel()
+		if err := srv.Shutdown(drain); err != nil {
+			_ = srv.Close() // who is still reading has had its time
+		}
+		return nil
+	})
+	if watch {
+		g.Go(func() error { return s.watch(gctx, n) })
+	}
+	if err := g.Wait(); err != nil && ctx.Err() == nil {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+// publishDelay lets a burst of changes become one publication: a second or two
+// until a change is published is promised, so this little is free.
+const publishDelay = 100 * time.Millisecond
+
+// watch publishes what changes in the directories until ctx ends.
+func (s *site) watch(ctx context.Context, n *newsroom) error {
+	changed := make(chan struct{}, 1)
+	g, ctx := errgroup.WithContext(ctx)
+	for _, set := range s.sets {
+		g.Go(func() error {
+			return set.dir.Watch(ctx, func(intake.Report) {
+				select {
+				case changed <- struct{}{}:
+				default: // already told
+				}
+			})
+		})
+	}
+	g.Go(func() error {
+		for {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-changed:
+			}
+			if err := s.publishSoon(ctx, n); err != nil {
+				return err
+			}
+		}
+	})
+	return g.Wait()
+}
+
+// publishRetry is how long a publication that failed, on a full disk say,
+// waits for better times.
+const publishRetry = 10 * time.Second
+
+// publishSoon publishes after a moment, and again and again if it fails.
+func (s *site) publishSoon(ctx context.Context, n *newsroom) error {
+	wait := publishDelay
+	for {
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C:
+		}
+		r, err := s.src.Publish(ctx)
+		if err == nil || ctx.Err() != nil {
+			n.published(r)
+			return nil
+		}
+		n.io.errorf("warning: publish: %v; trying again in %s\n", err, publishRetry)
+		wait = publishRetry
+	}
+}

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"lockstep/destination"
+)
+
+// syncOptions are the flags of sync.
+type syncOptions struct {
+	selectOptions
+	network   networkOptions
+	out       *outputOptions
+	via       string
+	delete    string
+	maxDelete int
+	dryRun    bool
+	baseline  bool
+	adopt     bool
+	events    string
+}
+
+func newSync(io stdio, out *outputOptions) *cobra.Command {
+	o := &syncOptions{out: out}
+	cmd := &cobra.Command{
+		Use:   "sync SOURCE DEST [flags]",
+		Short: "Bring DEST into step with SOURCE once, then exit",
+		Long: `Bring the directory DEST into step with SOURCE: everything the first time, only
+what changed from then on. Every file is verified before it gets its final name.
+An interrupted run is continued by the next.
+
+SOURCE is whatever you have at hand: the address of a site, of a page of it, of
+its Source Description, a Capability List, Resource List or Change List, a plain
+Sitemap, or a local file that is one of these.`,
+		Example: `  lockstep sync https://example.org/ mirror
+  lockstep sync https://example.org/sitemap.xml mirror --include '*.pdf'
+  lockstep sync example.org mirror --dry-run`,
+		Args: arguments(2, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.source, o.dest = args[0], args[1]
+			return runSync(cmd.Context(), o, io)
+		},
+	}
+	flags := cmd.Flags()
+	o.selectOptions.declare(flags)
+	flags.StringVar(&o.via, "via", "auto", "learn of resources by this `WAY`: auto, list")
+	flags.StringVar(&o.delete, "delete", "", "`WHAT` to do about resources the Source no longer has: apply deletes them, keep keeps them (default apply; for plain Sitemaps keep)")
+	flags.IntVar(&o.maxDelete, "max-delete", destination.DefaultMaxDelete, "stop before deleting more than this `PERCENT` of the mirror; 100 consents")
+	flags.BoolVarP(&o.dryRun, "dry-run", "n", false, "say what would be done, and do nothing")
+	flags.BoolVar(&o.baseline, "baseline", false, "ignore saved progress: compare everything")
+	flags.BoolVar(&o.adopt, "adopt", false, "take over files that are there already, where their content is right")
+	flags.StringVar(&o.events, "events", "", "write one JSON line per applied change to `FILE`, or to stdout if -")
+	o.network.declare(flags)
+	return cmd
+}
+
+// options returns what the flags mean to a Destination.
+func (o *syncOptions) options() (destination.Options, error) {
+	do, err := o.selectOptions.options()
+	if err != nil {
+		return do, err
+	}
+	switch {
+	case o.via != "auto" && o.via != "list":
+		return do, usagef("--via %q: want auto or list", o.via)
+	case o.delete != "" && o.delete != string(destination.DeleteApply) && o.delete != string(destination.DeleteKeep):
+		return do, usagef("--delete %q: want apply or keep", o.delete)
+	case o.maxDelete < 1 || o.maxDelete > 100:
+		return do, usagef("--max-delete %d: want a share of 1 to 100 percent; to delete nothing, --delete keep", o.maxDelete)
+	case o.events == "-" && o.out.json:
+		return do, usageError{errors.New("--json and --events - both write to stdout"), "give --events a file"}
+	}
+	do.Delete, do.MaxDelete = destination.Delete(o.delete), o.maxDelete
+	do.DryRun, do.Baseline, do.Adopt = o.dryRun, o.baseline, o.adopt
+	return do, nil
+}
+
+// runSync brings a mirror into step and prints what it came to.
+func runSync(ctx context.Context, o *syncOptions, io stdio) error {
+	do, err := o.options()
+	if err != nil {
+		return err
+	}
+	do.Logger = o.out.logger(io)
+	w := &watcher{io: io}
+	do.OnEvent = w.event
+	closeEvents, err := o.openEvents(w)
+	if err != nil {
+		return err
+	}
+	r, err := openRun(&o.selectOptions, &o.network, do, o.dryRun, io)
+	if err != nil {
+		return errors.Join(err, closeEvents())
+	}
+	defer r.Close()
+	stop := showProgress(io, o.out.quiet, w.meter.line)
+	report, err := r.dest.Sync(ctx, o.source)
+	stop()
+	if cerr := closeEvents(); err == nil {
+		err = cerr
+	}
+	if interrupted(ctx, err) {
+		err = withHint(errInterrupted, "progress is kept; run the same command again to go on")
+	}
+	if perr := printSync(io, o.out, report, err); err == nil {
+		err = perr
+	}
+	return err
+}
+
+// openEvents opens what --events names, and has the watcher write to it.
+func (o *syncOptions) openEvents(w *watcher) (closeEvents func() error, err error) {
+	var out io.Writer
+	closeEvents = func() error { return nil }
+	switch o.events {
+	case "":
+		return closeEvents, nil
+	case "-":
+		out = w.io.Out
+	default:
+		f, err := os.OpenFile(o.events, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+		if err != nil {
+			return nil, usagef("open --events: %w", err)
+		}
+		out, closeEvents = f, f.Close
+	}
+	var failed error
+	enc := json.NewEncoder(out)
+	enc.SetEscapeHTML(false)
+	w.stream = func(e destination.Event) {
+		if failed == nil {
+			failed = enc.Encode(e)
+		}
+	}
+	closeFile := closeEvents
+	return func() error {
+		if err := errors.Join(failed, closeFile()); err != nil {
+			return fmt.Errorf("write events: %w", err)
+		}
+		return nil
+	}, nil
+}
+
+// printSync prints what a run came to.
+func printSync(io stdio, out *outputOptions, r destination.Report, err error) error {
+	if out.json {
+		return io.printJSON(struct {
+			destination.Report
+			Error string `json:"error,omitempty"`
+		}{r, errorText(err)})
+	}
+	if err != nil && !errors.Is(err, destination.ErrIncomplete) {
+		return nil // the error says it
+	}
+	state := "in step with"
+	switch {
+	case r.DryRun:
+		state = "dry run, nothing was done: to be in step with"
+	case err != nil:
+		state = "not yet in step with"
+	}
+	io.printf("%s %s", state, r.Source)
+	if !r.SyncedUntil.IsZero() && !r.DryRun {
+		io.printf(", as of %s", r.SyncedUntil.UTC().Format(time.RFC3339))
+	}
+	io.printf("\n  %s created, %s updated, %s deleted", thousands(r.Created), thousands(r.Updated), thousands(r.Deleted))
+	if r.Mode == destination.ModeBaseline {
+		io.printf(", %s unchanged", thousands(r.Unchanged))
+	}
+	if r.Failed > 0 {
+		io.printf(", %s failed", thousands(r.Failed))
+	}
+	if r.Refused > 0 {
+		io.printf(", %s refused", thousands(r.Refused))
+	}
+	how := map[string]string{
+		destination.ModeBaseline: "everything compared", destination.ModeIncremental: "only changes read", destination.ModeNone: "nothing to do",
+	}[r.Mode]
+	io.printf("\n  %s, %s, %s", count(r.Requests, "request"), size(r.Bytes), elapsed(time.Duration(r.Elapsed*float64(time.Second))))
+	if how != "" {
+		io.printf("; %s", how)
+	}
+	io.printf("\n")
+	return nil
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

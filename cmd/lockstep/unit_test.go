@@ -1,0 +1,214 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"lockstep/destination"
+	"lockstep/intake"
+)
+
+func TestClean(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"plain\ttext\n":            "plain\ttext\n",
+		"Ünïcode ✓":                "Ünïcode ✓",
+		"\x1b[31mred\x1b[0m":       `\x1b[31mred\x1b[0m`,
+		"\x1b]0;title\a":           `\x1b]0;title\x07`,
+		"over\rwritten":            `over\x0dwritten`,
+		"c1 \u009b31m":             `c1 \x9b31m`,
+		"bad \xff utf-8":           `bad \xff utf-8`,
+		"right \u202e to left":     `right \u202e to left`,
+		"del \x7f, nul \x00":       `del \x7f, nul \x00`,
+		"line\u2028separator":      `line\u2028separator`,
+		"replacement \ufffd stays": "replacement \ufffd stays",
+	} {
+		if got := string(clean([]byte(in))); got != want {
+			t.Errorf("clean(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func FuzzClean(f *testing.F) {
+	f.Add([]byte("a\x1b[2Jb\xc2\x9b\u202e\n"))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		out := clean(in)
+		for _, r := range string(out) {
+			if r != '\n' && r != '\t' && unsafeRune(r) {
+				t.Fatalf("clean(%q) = %q holds %q", in, out, r)
+			}
+		}
+		if again := clean(out); !bytes.Equal(again, out) {
+			t.Fatalf("clean(clean(%q)) = %q, want %q", in, again, out)
+		}
+	})
+}
+
+func TestNumbers(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ got, want string }{
+		{thousands(0), "0"}, {thousands(999), "999"}, {thousands(1000), "1,000"}, {thousands(1234567), "1,234,567"},
+		{thousands(-1000), "-1,000"}, {thousands(-999999), "-999,999"},
+		{count(1, "file"), "1 file"}, {count(2, "entry"), "2 entries"}, {count(1, "entry"), "1 entry"}, {count(0, "file"), "0 files"},
+		{size(999), "999 B"}, {size(1000), "1.0 kB"}, {size(999_949), "999.9 kB"}, {size(999_950), "1.0 MB"}, {size(5e12), "5.0 TB"},
+		{elapsed(1234 * time.Millisecond), "1.23 s"}, {elapsed(75 * time.Second), "75 s"}, {elapsed(10 * time.Minute), "10m0s"},
+	} {
+		if tt.got != tt.want {
+			t.Errorf("got %q, want %q", tt.got, tt.want)
+		}
+	}
+}
+
+func TestParseSize(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]int64{
+		"": 0, "1500": 1500, "500k": 500_000, "2M": 2_000_000, "1.5G": 1_500_000_000, "4KiB": 4096, "1MB": 1_000_000, "1 Mi": 1 << 20,
+	} {
+		if got, err := parseSize(in); got != want || err != nil {
+			t.Errorf("parseSize(%q) = %d, %v, want %d", in, got, err, want)
+		}
+	}
+	for _, in := range []string{"x", "-1", "1x", "k", "NaN", "1e30", "inf"} {
+		if got, err := parseSize(in); err == nil {
+			t.Errorf("parseSize(%q) = %d, want an error", in, got)
+		}
+	}
+}
+
+func TestParseConfig(t *testing.T) {
+	t.Parallel()
+	c, err := parseConfig([]byte("base_url: https://x.org/\nhash: sha-256\nwatch: false\nsets:\n- {name: a, from: 'dir:/a', change_list: {keep: 72h}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := time.Duration(c.Sets[0].ChangeList.Keep), 72*time.Hour; got != want {
+		t.Errorf("keep = %s, want %s", got, want)
+	}
+	values := c.flagValues()
+	if got := fmt.Sprint(values["base-url"], values["hash"], values["watch"], values["listen"]); got != "[https://x.org/] [sha-256] [false] []" {
+		t.Errorf("flag values = %s", got)
+	}
+	for _, tt := range []struct{ name, text, err, hint string }{
+		{"misspelt", "base_ulr: x\n", `line 1: unknown key "base_ulr"`, "did you mean base_url?"},
+		{"misspelt below", "sets:\n- from: dir:/a\n  form: x\n", `line 3: unknown key "form"`, "did you mean from?"},
+		{"far from all", "zzzzzzzzzzzz: 1\n", `line 1: unknown key "zzzzzzzzzzzz"`, "known keys: "},
+		{"bad duration", "sets:\n- from: dir:/a\n  change_list: {keep: soon}\n", `"soon" is no duration`, ""},
+		{"no from", "sets:\n- name: a\n", "set 1: from is missing", ""},
+		{"other origin", "sets:\n- from: s3://bucket\n", "this version reads directories", ""},
+		{"two documents", "listen: a:1\n---\nlisten: b:2\n", "more than one document", ""},
+		{"no yaml", "a: [", "line 1", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := parseConfig([]byte(tt.text))
+			if err == nil || !strings.Contains(err.Error(), tt.err) || !strings.Contains(hintOf(err), tt.hint) {
+				t.Errorf("error %v, hint %q; want %q, %q", err, hintOf(err), tt.err, tt.hint)
+			}
+		})
+	}
+}
+
+func FuzzParseConfig(f *testing.F) {
+	f.Add([]byte("base_url: https://x.org/\nsets:\n- {name: a, from: 'dir:/a'}\n"))
+	f.Add([]byte("hash: [md5, sha-256]\nwatch: yes\nlisten: 1\n"))
+	f.Fuzz(func(_ *testing.T, text []byte) {
+		if c, err := parseConfig(text); err == nil {
+			_ = c.flagValues()
+		}
+	})
+}
+
+// TestPrecedence: a flag wins over the environment, that over the file, that
+// over the default.
+func TestPrecedence(t *testing.T) {
+	t.Parallel()
+	flags := pflag.NewFlagSet("x", pflag.ContinueOnError)
+	for _, name := range []string{"in-flag", "in-env", "in-file", "nowhere"} {
+		flags.String(name, "default", "")
+	}
+	many := flags.StringArray("many", nil, "")
+	if err := flags.Parse([]string{"--in-flag=flag"}); err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{"LOCKSTEP_IN_FLAG": "env", "LOCKSTEP_IN_ENV": "env", "LOCKSTEP_MANY": "a\nb\n"}
+	lookup := func(k string) (string, bool) { v, ok := env[k]; return v, ok }
+	if err := flagsFromEnvironment(flags, lookup); err != nil {
+		t.Fatal(err)
+	}
+	file := map[string][]string{"in-flag": {"file"}, "in-env": {"file"}, "in-file": {"file"}, "many": {"c"}}
+	if err := flagsFromFile(flags, "f", file); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"in-flag": "flag", "in-env": "env", "in-file": "file", "nowhere": "default"} {
+		if got, _ := flags.GetString(name); got != want {
+			t.Errorf("--%s = %q, want %q", name, got, want)
+		}
+	}
+	if got := fmt.Sprint(*many); got != "[a b]" {
+		t.Errorf("--many = %s, want [a b]", got)
+	}
+}
+
+func TestExitCode(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		err  error
+		want int
+	}{
+		{nil, 0},
+		{errors.New("x"), 1},
+		{fmt.Errorf("x: %w", destination.ErrIncomplete), 1},
+		{errUnreadable, 1},
+		{usagef("x"), 2},
+		{fmt.Errorf("x: %w", errDifferences), 3},
+		{fmt.Errorf("x: %w", destination.ErrRefused), 4},
+		{&destination.RefusedError{Reason: "x"}, 4},
+		{fmt.Errorf("scan: %w", &intake.EmptyError{}), 4},
+		{withHint(errInterrupted, "x"), 130},
+	} {
+		if got := exitCode(tt.err); got != tt.want {
+			t.Errorf("exitCode(%v) = %d, want %d", tt.err, got, tt.want)
+		}
+	}
+}
+
+// TestScreen: lines stand above the bar, and what a stranger says in either
+// stays text.
+func TestScreen(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	io := stdio{Out: &out, Err: &out}.safe()
+	io.screen.bar = "[==  ]"
+	io.errorf("warning: %s\n", "\x1b[2J")
+	if got, want := out.String(), eraseLine+"warning: \\x1b[2J\n[==  ]"; got != want {
+		t.Errorf("wrote %q, want %q", got, want)
+	}
+	out.Reset()
+	io.printf("%s\n", "a\x07b")
+	if got, want := out.String(), "a\\x07b\n"; got != want {
+		t.Errorf("wrote %q, want %q", got, want)
+	}
+}
+
+func TestMeter(t *testing.T) {
+	t.Parallel()
+	var m meter
+	if got := m.line(); got != "" {
+		t.Errorf("before the first event: %q", got)
+	}
+	m.event(destination.Event{Kind: destination.EventDocument, URI: "http://x.org/list.xml"})
+	if got, want := m.line(), "reading http://x.org/list.xml"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	m.event(destination.Event{Kind: destination.EventPlan, Set: "main", Progress: destination.Progress{Total: 4000}})
+	m.event(destination.Event{Kind: destination.EventProgress, Progress: destination.Progress{Done: 1000, Total: 4000, Bytes: 5e6, Failed: 2}})
+	if got, want := m.line(), "main  [=====               ] 25%  1,000 of 4,000  5.0 MB  2 failed"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

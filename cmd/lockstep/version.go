@@ -1,0 +1,42 @@
+package main
+
+import (
+	"context"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// release is what the next release will be called; `go install` of a tagged
+// version tells its own.
+const release = "0.1.0-dev"
+
+// version returns the version of this binary.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		return info.Main.Version
+	}
+	return release
+}
+
+func newVersion(io stdio, out *outputOptions) *cobra.Command {
+	return &cobra.Command{
+		Use:   "version [flags]",
+		Short: "Say which version this is",
+		Args:  arguments(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runVersion(cmd.Context(), out, io)
+		},
+	}
+}
+
+func runVersion(_ context.Context, out *outputOptions, io stdio) error {
+	if out.json {
+		return io.printJSON(map[string]string{
+			"version": version(), "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,
+		})
+	}
+	io.printf("lockstep %s (%s, %s/%s)\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return nil
+}

@@ -1,0 +1,316 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// readyLimit is how long a Source in the tests may take until it serves, and
+// a change until it is noticed: plenty, for machines that are busy.
+const readyLimit = 60 * time.Second
+
+// A world is what the scripts' own commands share within one script.
+type world struct {
+	running map[string]*process
+}
+
+type worldKey struct{}
+
+func worldOf(ts *testscript.TestScript) *world { return ts.Value(worldKey{}).(*world) }
+
+// A process is a lockstep that runs in the background and has said that it is
+// ready.
+type process struct {
+	cmd     *exec.Cmd
+	address string
+	out     *syncBuffer
+	stderr  *syncBuffer
+	done    chan error
+}
+
+// startReady runs the program with arguments that make it serve, and returns
+// once its line "ready: ADDRESS" has come.
+func startReady(cmd *exec.Cmd) (*process, error) {
+	p := &process{cmd: cmd, out: &syncBuffer{}, stderr: &syncBuffer{}, done: make(chan error, 1)}
+	cmd.Stderr = p.stderr
+	r, w := io.Pipe()
+	cmd.Stdout = io.MultiWriter(w, p.out)
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		p.done <- cmd.Wait()
+		_ = w.Close()
+	}()
+	ready := make(chan string, 1)
+	go func() {
+		for s := bufio.NewScanner(r); s.Scan(); {
+			if address, ok := strings.CutPrefix(s.Text(), readyPrefix); ok {
+				ready <- address
+			}
+		}
+		close(ready)
+	}()
+	select {
+	case address, ok := <-ready:
+		if ok {
+			p.address = address
+			return p, nil
+		}
+	case <-time.After(readyLimit):
+	}
+	_ = cmd.Process.Kill()
+	return nil, fmt.Errorf("%s: not ready\n%s%s", strings.Join(cmd.Args, " "), p.out, p.stderr)
+}
+
+// end asks the process to end and returns its exit code.
+func (p *process) end(sig os.Signal) (int, error) {
+	if err := p.cmd.Process.Signal(sig); err != nil {
+		return 0, err
+	}
+	select {
+	case err := <-p.done:
+		p.done <- err
+		return exitCodeOf(err)
+	case <-time.After(10 * time.Second): // what the program promises
+		return 0, errors.New("still running 10 s after the signal")
+	}
+}
+
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill() // may have ended
+	p.done <- <-p.done
+}
+
+func exitCodeOf(err error) (int, error) {
+	if ee, ok := errors.AsType[*exec.ExitError](err); ok {
+		return ee.ExitCode(), nil
+	}
+	return 0, err
+}
+
+// source: `source VAR ARG...` runs `lockstep ARG...` in the background until
+// the end of the script, waits until it is ready, and sets VAR to the address
+// it serves at.
+func (w *world) source(ts *testscript.TestScript, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: source VAR ARG...")
+	}
+	path, err := exec.LookPath("lockstep")
+	ts.Check(err)
+	cmd := exec.Command(path, args[1:]...)
+	cmd.Dir = ts.MkAbs(".")
+	cmd.Env = append(os.Environ(), "HOME="+ts.Getenv("HOME"), "XDG_STATE_HOME="+ts.Getenv("XDG_STATE_HOME"))
+	p, err := startReady(cmd)
+	ts.Check(err)
+	ts.Defer(p.kill)
+	w.running[args[0]] = p
+	ts.Setenv(args[0], p.address)
+	ts.Logf("%s is %s", args[0], p.address)
+}
+
+// halt: `halt VAR CODE` ends what `source VAR` began by SIGTERM and checks its
+// exit code.
+func (w *world) halt(ts *testscript.TestScript, args []string) {
+	if len(args) != 2 || w.running[args[0]] == nil {
+		ts.Fatalf("usage: halt VAR CODE")
+	}
+	p := w.running[args[0]]
+	code, err := p.end(syscall.SIGTERM)
+	ts.Logf("%s%s", p.out, p.stderr)
+	ts.Check(err)
+	if strconv.Itoa(code) != args[1] {
+		ts.Fatalf("%s ended with exit code %d, want %s", args[0], code, args[1])
+	}
+}
+
+// static: `static VAR DIR [PREFIX]` serves DIR as any plain web server would,
+// below /PREFIX/ if given, and sets VAR to the address. `static VAR DIR` with a
+// file DIR/.status holding "CODE PATH" lines answers those paths with CODE.
+func (w *world) static(ts *testscript.TestScript, args []string) {
+	if len(args) != 2 && len(args) != 3 {
+		ts.Fatalf("usage: static VAR DIR [ADDRESS]")
+	}
+	address := "127.0.0.1:0"
+	if len(args) == 3 {
+		address = strings.TrimSuffix(strings.TrimPrefix(args[2], "http://"), "/")
+	}
+	l, err := net.Listen("tcp", address)
+	ts.Check(err)
+	dir := ts.MkAbs(args[1])
+	files := http.FileServer(http.Dir(dir))
+	srv := &http.Server{ReadHeaderTimeout: readyLimit, Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		text, _ := os.ReadFile(filepath.Join(dir, ".status")) // none: no faults
+		for line := range strings.Lines(string(text)) {
+			if code, path, ok := strings.Cut(strings.TrimSpace(line), " "); ok && path == r.URL.Path {
+				n, _ := strconv.Atoi(code)
+				http.Error(rw, http.StatusText(n), n)
+				return
+			}
+		}
+		files.ServeHTTP(rw, r)
+	})}
+	go func() { _ = srv.Serve(l) }() // until the script ends
+	ts.Defer(func() { _ = srv.Close() })
+	ts.Setenv(args[0], "http://"+l.Addr().String()+"/")
+}
+
+// exit: `exit CODE PROGRAM ARG...` runs a program and checks its exit code;
+// stdout and stderr are there for the commands of these names.
+func (w *world) exit(ts *testscript.TestScript, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: exit CODE PROGRAM ARG...")
+	}
+	got, err := exitCodeOf(ts.Exec(args[1], args[2:]...))
+	ts.Check(err)
+	if strconv.Itoa(got) != args[0] {
+		ts.Fatalf("exit code %d, want %s", got, args[0])
+	}
+}
+
+// same: `same DIR MIRROR` checks that two directories hold the same files with
+// the same bytes; what Lockstep keeps for itself is left out.
+func (w *world) same(ts *testscript.TestScript, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: same DIR MIRROR")
+	}
+	a, err := contents(ts.MkAbs(args[0]))
+	ts.Check(err)
+	b, err := contents(ts.MkAbs(args[1]))
+	ts.Check(err)
+	for path, text := range a {
+		if other, ok := b[path]; !ok {
+			ts.Fatalf("%s is not in %s", path, args[1])
+		} else if other != text {
+			ts.Fatalf("%s differs", path)
+		}
+	}
+	for path := range b {
+		if _, ok := a[path]; !ok {
+			ts.Fatalf("%s is only in %s", path, args[1])
+		}
+	}
+}
+
+// contents reads all files below dir, without .lockstep.
+func contents(dir string) (map[string]string, error) {
+	files := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			if d != nil && d.Name() == ".lockstep" {
+				return filepath.SkipDir
+			}
+			return err
+		}
+		rel, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		files[rel] = string(text)
+		return err
+	})
+	return files, err
+}
+
+// flip: `flip FILE` changes one byte in the middle of a file and nothing else
+// about it, as a bad disk would.
+func (w *world) flip(ts *testscript.TestScript, args []string) {
+	if len(args) != 1 {
+		ts.Fatalf("usage: flip FILE")
+	}
+	ts.Check(flip(ts.MkAbs(args[0])))
+}
+
+func flip(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	text[len(text)/2] ^= 1
+	if err := os.WriteFile(path, text, info.Mode()); err != nil {
+		return err
+	}
+	return os.Chtimes(path, time.Time{}, info.ModTime())
+}
+
+// eventually: `eventually URL TEXT` asks for URL until TEXT is in the answer.
+func (w *world) eventually(ts *testscript.TestScript, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: eventually URL TEXT")
+	}
+	deadline := time.Now().Add(readyLimit)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		text, err := get(args[0])
+		if err == nil && strings.Contains(text, args[1]) {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("%s never held %q: %v\n%s", args[0], args[1], err, text)
+		}
+		<-tick.C
+	}
+}
+
+func get(url string) (string, error) {
+	resp, err := http.Get(url)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	return string(text), err
+}
+
+// A syncBuffer is a buffer that may be read while it is written.
+type syncBuffer struct {
+	mu sync.Mutex // guards b
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// write puts a file with its directories below dir.
+func write(t *testing.T, dir, name, text string) {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
