@@ -90,7 +90,7 @@ func TestDirKilled(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	seen, left := 0, 0
-	for i := range 15 {
+	for i := range 12 {
 		var stderr bytes.Buffer
 		child := exec.Command(os.Args[0])
 		child.Env = append(os.Environ(), crashRoot+"="+root)

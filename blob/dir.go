@@ -161,15 +161,15 @@ func (d *Dir) check(name string) error {
 	return nil
 }
 
-// in calls f with the folder that holds, or would hold, name, and the last
-// segment. What is not there is ErrNotExist.
-func (d *Dir) in(ctx context.Context, op, name string, f func(in *folder, base string) error) error {
+// find calls short with the root and, if that fails other than for want of the
+// blob, long with the folder that holds it and the last segment of its name.
+func (d *Dir) find(ctx context.Context, op, name string, short func(top *folder) error, long func(in *folder, base string) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	err := d.check(name)
 	if err == nil {
-		err = d.walkTo(name, f)
+		err = d.walkTo(name, short, long)
 	}
 	switch {
 	case err == nil:
@@ -180,9 +180,12 @@ func (d *Dir) in(ctx context.Context, op, name string, f func(in *folder, base s
 	return nameError(op, name, err)
 }
 
-func (d *Dir) walkTo(name string, f func(in *folder, base string) error) error {
+func (d *Dir) walkTo(name string, short func(top *folder) error, long func(in *folder, base string) error) error {
 	top, err := d.root(false)
 	if err != nil {
+		return err
+	}
+	if err := short(top); err == nil || errors.Is(err, ErrNotExist) {
 		return err
 	}
 	w := newWalker(top)
@@ -192,7 +195,7 @@ func (d *Dir) walkTo(name string, f func(in *folder, base string) error) error {
 	if err != nil {
 		return err
 	}
-	return f(in, base)
+	return long(in, base)
 }
 
 // absent reports whether err means that nothing has the name: below a file, or
@@ -204,19 +207,15 @@ func absent(err error) bool {
 
 // Open opens a committed blob.
 func (d *Dir) Open(ctx context.Context, name string) (Reader, error) {
-	var r *dirReader
-	err := d.in(ctx, "open", name, func(in *folder, base string) error {
-		var err error
+	var file *os.File
+	var info fs.FileInfo
+	err := d.find(ctx, "open", name, func(top *folder) (err error) {
+		file, info, err = lookInto(top, name)
+		return err
+	}, func(in *folder, base string) (err error) {
 		for range maxTries {
-			var file *os.File
-			var info fs.FileInfo
-			file, info, err = in.open(base, os.O_RDONLY)
-			if err == nil {
-				r = &dirReader{file, Info{Name: name, Size: info.Size(), ModTime: info.ModTime()}}
-				return nil
-			}
-			if !errors.Is(err, errMoved) {
-				return err
+			if file, info, err = in.open(base, os.O_RDONLY); !errors.Is(err, errMoved) {
+				break
 			}
 		}
 		return err
@@ -224,7 +223,7 @@ func (d *Dir) Open(ctx context.Context, name string) (Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r, nil
+	return &dirReader{file, Info{Name: name, Size: info.Size(), ModTime: info.ModTime()}}, nil
 }
 
 // maxTries bounds how often a step is repeated because another one came
@@ -235,14 +234,20 @@ const maxTries = 100
 // Stat describes a committed blob.
 func (d *Dir) Stat(ctx context.Context, name string) (Info, error) {
 	var info Info
-	err := d.in(ctx, "stat", name, func(in *folder, base string) error {
+	err := d.find(ctx, "stat", name, func(top *folder) (err error) {
+		info, err = look(top, name)
+		return err
+	}, func(in *folder, base string) error {
 		fi, err := in.lstat(base)
 		if err == nil {
 			info = Info{Name: name, Size: fi.Size(), ModTime: fi.ModTime()}
 		}
 		return err
 	})
-	return info, err
+	if err != nil {
+		return Info{}, err
+	}
+	return info, nil
 }
 
 type dirReader struct {

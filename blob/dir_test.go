@@ -233,8 +233,8 @@ func TestDirDeep(t *testing.T) {
 	d := newDir(t, root, blob.DirOptions{})
 	names := []string{
 		strings.Repeat(strings.Repeat("x", 255)+"/", 40) + strings.Repeat("y", 255),
-		strings.Repeat("s/", 1000) + "f",
-		strings.Repeat("s/", 1000) + "g",
+		strings.Repeat("s/", 300) + "f",
+		strings.Repeat("s/", 300) + "g",
 		strings.Repeat("s/", 12) + "f",
 	}
 	var ws []blob.Writer
@@ -352,4 +352,37 @@ func BenchmarkDirCommit(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "files/s")
+}
+
+// What a Destination asks before it names a file, and an audit reads.
+func BenchmarkDirLook(b *testing.B) {
+	d := newDir(b, b.TempDir(), blob.DirOptions{})
+	put(b, d, "a/b/c/file", "content")
+	b.Run("Stat", func(b *testing.B) {
+		b.ReportAllocs()
+		for range b.N {
+			if _, err := d.Stat(b.Context(), "a/b/c/file"); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("StatAbsent", func(b *testing.B) {
+		for range b.N {
+			if _, err := d.Stat(b.Context(), "a/b/c/none"); err == nil {
+				b.Fatal("is there")
+			}
+		}
+	})
+	b.Run("Open", func(b *testing.B) {
+		b.ReportAllocs()
+		for range b.N {
+			r, err := d.Open(b.Context(), "a/b/c/file")
+			if err != nil {
+				b.Fatal(err)
+			}
+			if err := r.Close(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }

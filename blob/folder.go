@@ -26,10 +26,20 @@ type folder struct {
 }
 
 // sub opens the directory of that name.
-func (f *folder) sub(name string) (*folder, error) {
+func (f *folder) sub(name string) (next *folder, err error) {
 	if !localName(name) {
 		return nil, ErrName
 	}
+	for range maxTries {
+		// Directories come and go: another one of the name may be there by now.
+		if next, err = f.trySub(name); !errors.Is(err, errMoved) {
+			break
+		}
+	}
+	return next, err
+}
+
+func (f *folder) trySub(name string) (*folder, error) {
 	before, err := f.root.Lstat(name)
 	if err != nil {
 		return nil, err
@@ -46,7 +56,7 @@ func (f *folder) sub(name string) (*folder, error) {
 	}
 	after, err := r.Stat(".")
 	if err == nil && !os.SameFile(before, after) {
-		err = ErrForeign
+		err = errMoved
 	}
 	if err != nil {
 		_ = r.Close() // opened for reading only
@@ -81,9 +91,9 @@ func (f *folder) open(name string, flag int) (*os.File, fs.FileInfo, error) {
 	return file, after, nil
 }
 
-// errMoved reports a name that came to mean another file while it was opened:
-// another version was committed, so try again.
-var errMoved = errors.New("file was replaced while being opened")
+// errMoved reports a name that came to mean another file, or directory, while
+// it was opened: another version was committed, so try again.
+var errMoved = errors.New("replaced while being opened")
 
 // lstat describes the regular file of that name.
 func (f *folder) lstat(name string) (fs.FileInfo, error) {

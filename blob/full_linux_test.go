@@ -20,7 +20,8 @@ func mount(t *testing.T, options string) (root string) {
 	if err := syscall.Mount("tmpfs", root, "tmpfs", 0, options); err != nil {
 		t.Skipf("cannot mount a tmpfs to fill (%v): run as root, as CI does", err)
 	}
-	t.Cleanup(func() { must(t, syscall.Unmount(root, 0)) })
+	// Detached: the child of another test may hold it open until it has started.
+	t.Cleanup(func() { must(t, syscall.Unmount(root, syscall.MNT_DETACH)) })
 	return root
 }
 

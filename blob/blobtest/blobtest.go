@@ -41,6 +41,7 @@ func Run(t *testing.T, open func(t *testing.T) blob.Store) {
 		{"TwoWriters", testTwoWriters},
 		{"Atomic", testAtomic},
 		{"Concurrent", testConcurrent},
+		{"ComeAndGo", testComeAndGo},
 		{"Resume", testResume},
 		{"Keep", testKeep},
 		{"Sweep", testSweep},

@@ -163,6 +163,34 @@ func testConcurrent(t *testing.T, s blob.Store) {
 	wantList(t, s, "")
 }
 
+// A directory made for one blob is removed with another, at any moment.
+func testComeAndGo(t *testing.T, s blob.Store) {
+	var wg sync.WaitGroup
+	for n := range 4 {
+		wg.Go(func() {
+			name := fmt.Sprintf("a/b/c/%d", n)
+			for range 100 {
+				w, err := s.Create(t.Context(), name)
+				if err == nil {
+					err = s.Commit(t.Context(), w)
+				}
+				if err == nil {
+					_, err = s.Stat(t.Context(), name)
+				}
+				if err == nil {
+					err = s.Remove(t.Context(), name)
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	wantList(t, s, "")
+}
+
 // resumable returns the abilities, or ends the test: a store need not have
 // them, but has all or none.
 func resumable(t *testing.T, s blob.Store) (blob.Resumer, blob.Sweeper) {

@@ -1,0 +1,17 @@
+//go:build !linux || portable
+
+package blob
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+)
+
+// look and lookInto are short cuts some systems have. Without them one walks.
+
+func look(*folder, string) (Info, error) { return Info{}, errors.ErrUnsupported }
+
+func lookInto(*folder, string) (*os.File, fs.FileInfo, error) {
+	return nil, nil, errors.ErrUnsupported
+}
