@@ -13,12 +13,14 @@ import (
 
 // An address is what a person gave: URIs to try in turn, or a file.
 type address struct {
-	uris []string
+	uris []string      // without user and password: they end up in messages and files
+	user *url.Userinfo // which only Home tells
 	file string
 }
 
 // Home returns the part of an address that [fetch.Options] wants to know: nil
-// if it is a file. The scheme is empty where the address has none.
+// if it is a file. The scheme is empty where the address has none. A user and
+// password in an address are told here and nowhere else.
 func Home(addr string) *url.URL {
 	a, err := parseAddress(addr)
 	if err != nil || a.file != "" {
@@ -28,6 +30,7 @@ func Home(addr string) *url.URL {
 	if err != nil {
 		return nil
 	}
+	u.User = a.user
 	if len(a.uris) > 1 {
 		u.Scheme = ""
 	}
@@ -51,7 +54,12 @@ func parseAddress(addr string) (address, error) {
 			if err != nil || u.Hostname() == "" {
 				return bad("not a valid URI")
 			}
-			return address{uris: []string{addr}}, nil
+			user := u.User
+			u.User = nil
+			if user == nil {
+				return address{uris: []string{addr}}, nil
+			}
+			return address{uris: []string{u.String()}, user: user}, nil
 		case "file":
 			file, ok := filePath("file://" + rest)
 			if !ok {
@@ -79,10 +87,14 @@ func parseAddress(addr string) (address, error) {
 	if err != nil || !plausibleHost(u.Hostname()) {
 		return bad("neither a file nor an address on the web")
 	}
-	if ip := net.ParseIP(u.Hostname()); u.Hostname() == "localhost" || ip != nil && ip.IsLoopback() {
-		return address{uris: []string{"http://" + addr, "https://" + addr}}, nil
+	user := u.User
+	if u.User = nil; user != nil {
+		addr = strings.TrimPrefix(u.String(), "https://")
 	}
-	return address{uris: []string{"https://" + addr, "http://" + addr}}, nil
+	if ip := net.ParseIP(u.Hostname()); u.Hostname() == "localhost" || ip != nil && ip.IsLoopback() {
+		return address{uris: []string{"http://" + addr, "https://" + addr}, user: user}, nil
+	}
+	return address{uris: []string{"https://" + addr, "http://" + addr}, user: user}, nil
 }
 
 func plausibleHost(host string) bool {

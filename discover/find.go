@@ -38,7 +38,7 @@ const (
 
 // Found is what an address led to.
 type Found struct {
-	Address           string // as it was given
+	Address           string // as it was given, without user and password
 	Origin            string // scheme, host and port where the way began; empty for a file
 	SourceDescription string // URI, if known
 	Validators               // of the Source Description, if it was read
@@ -70,8 +70,11 @@ func Find(ctx context.Context, c *fetch.Client, addr string) (*Found, error) {
 		return nil, err
 	}
 	if a.file != "" {
-		f := newFinder(ctx, c, addr)
+		f := newFinder(ctx, c, a.file)
 		return f.finish(f.fromFile(a.file))
+	}
+	if a.user != nil {
+		addr = a.uris[0]
 	}
 	var way []Step
 	for i, uri := range a.uris {

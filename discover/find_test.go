@@ -1,6 +1,7 @@
 package discover_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -145,6 +146,17 @@ func TestFindFails(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestFindKeepsPasswords(t *testing.T) {
+	t.Parallel()
+	srv := usual().serve(t)
+	for _, address := range []string{"http://me:secret@NAME", "me:secret@NAME"} {
+		found, err := discover.Find(t.Context(), srv.client, srv.fill(address))
+		if err != nil || strings.Contains(fmt.Sprintf("%+v", found), "secret") {
+			t.Errorf("Find(%s) = %+v, %v, want no password in it", address, found, err)
+		}
 	}
 }
 

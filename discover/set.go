@@ -6,11 +6,16 @@ import (
 	"fmt"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
+	"sync"
 
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
+
+// maxRefreshes caps the Capability Lists looked at at a time.
+const maxRefreshes = 4
 
 // A Capability is a document a set offers.
 type Capability struct {
@@ -112,7 +117,6 @@ func setName(uri string) string {
 func Refresh(ctx context.Context, c *fetch.Client, found *Found) (*Found, bool, error) {
 	now := *found
 	now.Sets = append([]Set(nil), found.Sets...)
-	changed := false
 	if found.All && found.SourceDescription != "" {
 		d, err := Open(ctx, c, found.SourceDescription, found.Validators)
 		switch {
@@ -132,27 +136,49 @@ func Refresh(ctx context.Context, c *fetch.Client, found *Found) (*Found, bool, 
 			return again, true, nil
 		}
 	}
-	for i, s := range found.Sets {
-		if s.CapabilityList == "" {
+	var (
+		wg    sync.WaitGroup
+		slots = make(chan struct{}, maxRefreshes)
+		moved = make([]bool, len(now.Sets))
+	)
+	for i := range now.Sets {
+		if now.Sets[i].CapabilityList == "" {
 			continue
 		}
-		d, err := Open(ctx, c, s.CapabilityList, s.Validators)
-		switch {
-		case errors.Is(err, ErrNotModified):
-			continue
-		case err == nil && (d.Header.Capability != resourcesync.CapabilityList || d.Header.Index):
-			err = fmt.Errorf("read %s: %s, where a Capability List was expected", fetch.Printable(s.CapabilityList), kind(&d.Header))
-			_ = d.Close() // not what it was
-		case err == nil:
-			now.Sets[i], err = readSet(d)
-			_ = d.Close() // read to its end, or err says why not
-			now.Sets[i].Name = s.Name
-		}
-		if err != nil {
-			now.Sets[i] = s
-			now.Sets[i].Err = err
-		}
-		changed = true
+		slots <- struct{}{}
+		wg.Go(func() {
+			moved[i] = refresh(ctx, c, &now.Sets[i])
+			<-slots
+		})
 	}
-	return &now, changed, nil
+	wg.Wait()
+	if ctx.Err() != nil {
+		return nil, false, context.Cause(ctx)
+	}
+	return &now, slices.Contains(moved, true), nil
+}
+
+// refresh reads the Capability List of s again, if it changed, and reports
+// whether it did.
+func refresh(ctx context.Context, c *fetch.Client, s *Set) bool {
+	d, err := Open(ctx, c, s.CapabilityList, s.Validators)
+	if errors.Is(err, ErrNotModified) {
+		return false
+	}
+	now := *s
+	if err == nil {
+		if d.Header.Capability == resourcesync.CapabilityList && !d.Header.Index {
+			now, err = readSet(d)
+			now.Name = s.Name
+		} else {
+			err = fmt.Errorf("read %s: %s, where a Capability List was expected", fetch.Printable(d.URI), kind(&d.Header))
+		}
+		_ = d.Close() // read to its end, or err says why not
+	}
+	if err != nil {
+		s.Err = err
+		return true
+	}
+	*s = now
+	return true
 }

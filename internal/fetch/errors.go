@@ -35,7 +35,7 @@ type Error struct {
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString("get ")
-	b.WriteString(Printable(e.URI))
+	b.WriteString(Printable(withoutUser(e.URI)))
 	b.WriteString(": ")
 	for i, uri := range e.Chain {
 		if i == 0 {
@@ -87,7 +87,7 @@ func (e *RedirectError) Error() string {
 	if e.To == "" {
 		return e.Reason
 	}
-	return "redirect to " + Printable(e.To) + " not followed: " + e.Reason
+	return "redirect to " + Printable(withoutUser(e.To)) + " not followed: " + e.Reason
 }
 
 // A RangeError is an answer to a range request that does not fit it.
@@ -118,7 +118,7 @@ func (e *BodyError) Error() string {
 	if e.Want >= 0 {
 		of = fmt.Sprintf(" of %d", e.Want)
 	}
-	return fmt.Sprintf("get %s: %s after %d%s bytes", Printable(e.URI), Printable(cause), e.Got, of)
+	return fmt.Sprintf("get %s: %s after %d%s bytes", Printable(withoutUser(e.URI)), Printable(cause), e.Got, of)
 }
 
 func (e *BodyError) Unwrap() error { return e.Err }

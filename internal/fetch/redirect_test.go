@@ -132,6 +132,31 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
+// A password in an address is for its host, not for messages.
+func TestNoPasswordsInErrors(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/loop" {
+			w.Header().Set("Location", "http://me:secret@"+r.Host+"/loop")
+			w.WriteHeader(http.StatusFound)
+			return
+		}
+		w.Header().Set("Content-Length", "10")
+		if r.URL.Path == "/none" {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		_, _ = w.Write([]byte("x"))
+		panic(http.ErrAbortHandler)
+	})
+	c := client(t, s.URL, fetch.Options{})
+	for _, path := range []string{"/none", "/loop", "/short", ""} {
+		_, err := get(t.Context(), c, fetch.Request{URI: strings.Replace(s.URL, "://", "://me:secret@", 1) + path, Once: true})
+		if err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), s.URL) {
+			t.Errorf("Get(%s) = %v, want an error without the password", path, err)
+		}
+	}
+}
+
 func TestTrusts(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -44,3 +44,19 @@ func Printable(s string) string {
 	}
 	return b.String()
 }
+
+// withoutUser cuts user and password from a URI: messages are for everybody.
+func withoutUser(uri string) string {
+	head, rest, ok := strings.Cut(uri, "://")
+	if !ok {
+		return uri
+	}
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	if at := strings.LastIndexByte(rest[:end], '@'); at >= 0 {
+		return head + "://" + rest[at+1:]
+	}
+	return uri
+}
