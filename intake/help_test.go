@@ -115,6 +115,10 @@ func look(t tb, dir string) found {
 			}
 			return nil
 		case e.IsDir():
+			// One may be allowed to read the names, but not to look behind them.
+			if _, err := os.Lstat(filepath.Join(name, "any")); errors.Is(err, fs.ErrPermission) {
+				f.unknown = append(f.unknown, rel+"/")
+			}
 			return nil
 		case e.Type() == fs.ModeSymlink:
 			if fi, err := root.Stat(rel); err == nil && !fi.Mode().IsRegular() || err != nil && !errors.Is(err, fs.ErrPermission) {

@@ -162,6 +162,9 @@ func TestHistory(t *testing.T) {
 				h.cat.failAfter.Store(int64(rapid.IntRange(1, 20).Draw(t, "rows")))
 				_, err := h.dir.Scan(context.Background())
 				h.cat.failAfter.Store(0)
+				if hit := h.cat.hit.Swap(false); hit != errors.Is(err, errFault) {
+					t.Fatalf("scan of a catalog that failed (%v): %v", hit, err)
+				}
 				if err == nil {
 					return
 				}
@@ -209,11 +212,11 @@ func TestHistoryInParts(t *testing.T) {
 	})
 }
 
-// faultyCatalog breaks off a reading after so many rows, or refuses an Apply
-// that comes later; 0 is never.
+// faultyCatalog breaks off a reading after so many rows; 0 is never.
 type faultyCatalog struct {
 	catalog.Catalog
 	failAfter atomic.Int64
+	hit       atomic.Bool
 }
 
 var errFault = errors.New("catalog out of order")
@@ -223,6 +226,7 @@ func (c *faultyCatalog) Resources(ctx context.Context, set string, r catalog.Ran
 		for rec, err := range c.Catalog.Resources(ctx, set, r) {
 			if c.failAfter.Load() > 0 && c.failAfter.Add(-1) == 0 {
 				c.failAfter.Store(1)
+				c.hit.Store(true)
 				yield(catalog.Record{}, errFault)
 				return
 			}

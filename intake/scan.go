@@ -129,8 +129,8 @@ func (s *scan) deleteGone(ctx context.Context, whole bool) error {
 }
 
 // absent looks once more whether there is nothing where the scan came by
-// nothing: readdir(3) may miss a file that is renamed over while it reads, and
-// much may have come back since.
+// nothing: readdir(3) may miss a file that is renamed over while it reads, much
+// may have come back since, and who may not look does not know.
 func (s *scan) absent(uri string) bool {
 	rel, ok := s.d.RelPath(uri)
 	if !ok || !s.d.filter.passes(rel) {
@@ -144,6 +144,9 @@ func (s *scan) absent(uri string) bool {
 		}
 	}
 	if err != nil {
+		if !vanished(err) {
+			s.unreadable(rel, err)
+		}
 		return vanished(err)
 	}
 	if st.kind == kindFile {

@@ -143,6 +143,29 @@ func TestBrokenOff(t *testing.T) {
 	}
 }
 
+// TestBackAgain: what comes back while the scan goes on is not deleted.
+func TestBackAgain(t *testing.T) {
+	t.Parallel()
+	root, cat := t.TempDir(), catalog.NewMem(nil)
+	write(t, root, "a", "one")
+	write(t, root, "b", "one")
+	d := newDir(t, root, cat, intake.DirOptions{OnEvent: func(e intake.Event) {
+		if e.Kind == intake.EventSkipped {
+			write(t, root, "a", "two")
+		}
+	}})
+	scan(t, d)
+	must(t, os.Remove(filepath.Join(root, "a")))
+	must(t, os.Remove(filepath.Join(root, "b")))
+	must(t, os.Symlink("nowhere", filepath.Join(root, "link"))) // its event comes when the names have been read
+	if r := scan(t, d); r.Deleted != 1 {
+		t.Errorf("scan: %+v, want b alone deleted", r)
+	}
+	if r := scan(t, d); r.Updated != 1 || r.Created != 0 {
+		t.Errorf("next scan: %+v, want a updated", r)
+	}
+}
+
 func TestEmpty(t *testing.T) {
 	t.Parallel()
 	root, cat := t.TempDir(), catalog.NewMem(nil)
