@@ -1,6 +1,7 @@
 package destination
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -26,11 +27,20 @@ func join(comps []component) string {
 	return strings.Join(names, "/")
 }
 
-// maxScheme bounds a URI's scheme; the longest registered has 36 letters.
-const maxScheme = 64
+const (
+	// maxURI bounds how deep a Source can nest directories, and what each costs
+	// to find. Sitemaps allow 2,048 characters, web servers about 8,000.
+	maxURI = 16 << 10
+
+	// maxScheme bounds a URI's scheme; the longest registered has 36 letters.
+	maxScheme = 64
+)
 
 // components spells the path of a URI.
 func (p *Paths) components(uri string, f form) ([]component, error) {
+	if len(uri) > maxURI {
+		return nil, fmt.Errorf("%w of at most %d bytes", ErrURI, maxURI)
+	}
 	scheme, rest, ok := cutScheme(uri)
 	if !ok || len(scheme) > maxScheme {
 		return nil, ErrURI

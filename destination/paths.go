@@ -50,7 +50,8 @@ const (
 const maxComponent = 240
 
 var (
-	// ErrURI reports a string that is not an absolute URI with an authority.
+	// ErrURI reports a string that is not an absolute URI with an authority,
+	// or longer than 16 KiB.
 	ErrURI = errors.New("not an absolute URI")
 
 	// ErrPath reports a file name that stands for no URI.
@@ -193,9 +194,17 @@ func cutScheme(uri string) (scheme, rest string, ok bool) {
 func (p *Paths) Path(uri string) (string, error) {
 	comps, err := p.components(uri, form{portable: p.portable})
 	if err != nil {
-		return "", fmt.Errorf("path of %q: %w", uri, err)
+		return "", pathError(uri, err)
 	}
 	return join(comps), nil
+}
+
+// pathError names the URI, or its beginning.
+func pathError(uri string, err error) error {
+	if len(uri) > maxURI {
+		uri = uri[:200] + "…"
+	}
+	return fmt.Errorf("path of %q: %w", uri, err)
 }
 
 // A Standing is what has a name.
@@ -216,7 +225,7 @@ func (p *Paths) Place(uri string, at func(path string) (Standing, error)) (strin
 	for _, f := range p.forms() {
 		comps, err := p.components(uri, f)
 		if err != nil {
-			return "", fmt.Errorf("path of %q: %w", uri, err)
+			return "", pathError(uri, err)
 		}
 		path, err := place(comps, at)
 		if path != "" || err != nil {

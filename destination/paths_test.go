@@ -116,7 +116,7 @@ func TestPathOtherOrigins(t *testing.T) {
 			t.Errorf("URI(%q) = %q, %v, want %q", want, got, err, uri)
 		}
 	}
-	for _, uri := range []string{"", "a", "/a", "urn:x", "://h/", "1http://h/", "ht tp://h", strings.Repeat("a", 65) + "://h"} {
+	for _, uri := range []string{"", "a", "/a", "urn:x", "://h/", "1http://h/", "ht tp://h", strings.Repeat("a", 65) + "://h", origin + strings.Repeat("/a", 8192)} {
 		if got, err := p.Path(uri); !errors.Is(err, destination.ErrURI) {
 			t.Errorf("Path(%q) = %q, %v, want ErrURI", uri, got, err)
 		}

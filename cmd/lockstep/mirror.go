@@ -64,9 +64,10 @@ func parseMaps(values []string) ([]destination.PathMap, error) {
 
 // A mirror is an open DEST: its files and its Journal.
 type mirror struct {
-	store   blob.Store
-	journal destination.Journal
-	close   func()
+	store    blob.Store
+	journal  destination.Journal
+	portable bool // its file system folds or refuses names
+	close    func()
 }
 
 // openMirror opens DEST and locks it. With readOnly nothing is made in a DEST
@@ -96,11 +97,15 @@ func openMirror(dest string, readOnly bool, log *slog.Logger) (*mirror, error) {
 		}
 		return nil, err
 	}
+	portable, err := destination.ProbePortable(filepath.Dir(database))
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
 	db, err := sqlite.Open(database)
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	return &mirror{store: store, journal: db.Journal(), close: func() {
+	return &mirror{store: store, journal: db.Journal(), portable: portable, close: func() {
 		if err := errors.Join(db.Close(), lock.Close()); err != nil {
 			log.Warn("close the mirror", slog.Any("err", err))
 		}
@@ -132,6 +137,7 @@ func openRun(sel *selectOptions, net *networkOptions, do destination.Options, re
 		client.Close()
 		return nil, err
 	}
+	do.Portable = m.portable
 	r := &destinationRun{mirror: m, client: client}
 	if r.dest, err = destination.New(m.store, m.journal, client, do); err != nil {
 		r.Close()
