@@ -31,7 +31,7 @@ var rooms = []room{
 	{"internal/fetch", "", "golang.org/x/net github.com/klauspost/compress golang.org/x/sync"},
 	// services
 	{"catalog", "resourcesync", ""},
-	{"catalog/catalogtest", "catalog resourcesync", "github.com/google/go-cmp"},
+	{"catalog/catalogtest", "catalog resourcesync", "github.com/google/go-cmp pgregory.net/rapid"},
 	{"discover", "resourcesync internal/fetch", "golang.org/x/net github.com/klauspost/compress"},
 	// roles
 	{"intake", "catalog resourcesync blob internal/fetch",

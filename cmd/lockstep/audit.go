@@ -49,7 +49,7 @@ func runAudit(ctx context.Context, o *auditOptions, io stdio) error {
 		return err
 	}
 	do.Logger = o.out.logger(io)
-	w := &watcher{io: io}
+	w := &watcher{ctx: ctx, io: io}
 	do.OnEvent = func(e destination.Event) {
 		if e.Kind == destination.EventFinding && !o.out.json {
 			printFinding(io, e.Finding)
@@ -67,6 +67,7 @@ func runAudit(ctx context.Context, o *auditOptions, io stdio) error {
 	if err == nil && !report.InSync {
 		err = fmt.Errorf("%w: %s", errDifferences, differences(report))
 	}
+	err = explain(err)
 	if interrupted(ctx, err) {
 		err = errInterrupted
 	}

@@ -14,6 +14,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination"
+	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/storage/sqlite"
 )
@@ -154,6 +155,7 @@ func (r *destinationRun) Close() {
 
 // A watcher turns the events of a run into what stderr shows.
 type watcher struct {
+	ctx    context.Context // of the run, for as long as it lasts
 	io     stdio
 	meter  meter
 	stream func(destination.Event) // for --events; may be nil
@@ -163,6 +165,9 @@ type watcher struct {
 func (w *watcher) event(e destination.Event) {
 	switch e.Kind {
 	case destination.EventFailed:
+		if w.ctx.Err() != nil {
+			break // all that is under way when a run is interrupted breaks off
+		}
 		w.io.errorf("failed: %v\n", e.Err)
 	case destination.EventRefused:
 		w.io.errorf("refused: %v\n", e.Err)
@@ -187,6 +192,14 @@ func differences(r destination.AuditReport) string {
 		}
 	}
 	return strings.Join(parts, ", ")
+}
+
+// explain adds ways out to errors of a run that have none.
+func explain(err error) error {
+	if errors.Is(err, discover.ErrNoSource) {
+		return withHint(err, "try the address of its Source Description, of a Capability List, Resource List or Sitemap")
+	}
+	return err
 }
 
 // interrupted reports whether err is there only because ctx ended.

@@ -90,7 +90,7 @@ func runSync(ctx context.Context, o *syncOptions, io stdio) error {
 		return err
 	}
 	do.Logger = o.out.logger(io)
-	w := &watcher{io: io}
+	w := &watcher{ctx: ctx, io: io}
 	do.OnEvent = w.event
 	closeEvents, err := o.openEvents(w)
 	if err != nil {
@@ -107,6 +107,7 @@ func runSync(ctx context.Context, o *syncOptions, io stdio) error {
 	if cerr := closeEvents(); err == nil {
 		err = cerr
 	}
+	err = explain(err)
 	if interrupted(ctx, err) {
 		err = withHint(errInterrupted, "progress is kept; run the same command again to go on")
 	}
@@ -172,7 +173,7 @@ func printSync(io stdio, out *outputOptions, r destination.Report, err error) er
 		io.printf(", as of %s", r.SyncedUntil.UTC().Format(time.RFC3339))
 	}
 	io.printf("\n  %s created, %s updated, %s deleted", thousands(r.Created), thousands(r.Updated), thousands(r.Deleted))
-	if r.Mode == destination.ModeBaseline {
+	if r.Unchanged > 0 {
 		io.printf(", %s unchanged", thousands(r.Unchanged))
 	}
 	if r.Failed > 0 {
