@@ -4,7 +4,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"lockstep/discover"
 	"lockstep/internal/fetch"
 )
 
@@ -95,9 +95,7 @@ func (o *networkOptions) client(home string, lookup func(string) (string, bool),
 	if o.timeout <= 0 || o.retries < 0 || o.jobs < 0 || o.rate < 0 {
 		return nil, usagef("--timeout must be above 0; --retries, --jobs and --rate must not be below 0")
 	}
-	if u, err := url.Parse(home); err == nil && u.Host != "" {
-		opts.Home = u
-	}
+	opts.Home = discover.Home(home)
 	for _, h := range o.headers {
 		name, value, ok := strings.Cut(h, ":")
 		if !ok || strings.TrimSpace(name) == "" {

@@ -107,14 +107,14 @@ func New(o Options) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{opts: o, home: originOf(o.Home)}
-	c.guard = newGuard(o.Home, o.AllowPrivate, o.Proxy != "")
+	c.guard = newGuard(o.Home, o.AllowPrivate)
 	if err := c.prepareHeaders(); err != nil {
 		return nil, err
 	}
 	c.hosts.jobs, c.hosts.rate = o.Jobs, o.Rate
 	c.bandwidth.rate = float64(o.Bandwidth)
 	c.transport = &http.Transport{
-		Proxy:       proxy,
+		Proxy:       c.guard.behind(proxy),
 		DialContext: c.guard.dial,
 		TLSClientConfig: &tls.Config{
 			RootCAs:            roots,

@@ -31,6 +31,8 @@ func defaultPort(scheme string) string {
 		return "80"
 	case "https":
 		return "443"
+	case "socks5", "socks5h":
+		return "1080"
 	}
 	return ""
 }

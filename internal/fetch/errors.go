@@ -173,8 +173,13 @@ var (
 
 // plain gives the transport's errors words for people.
 func plain(err error) error {
-	var record tls.RecordHeaderError
+	var (
+		record  tls.RecordHeaderError
+		address *AddressError
+	)
 	switch {
+	case errors.As(err, &address):
+		return address // without the dialler's words, which say the address again
 	case strings.Contains(err.Error(), "server response headers exceeded"):
 		return errHeaderSize
 	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"), errors.As(err, &record):

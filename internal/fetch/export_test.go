@@ -3,6 +3,7 @@ package fetch
 import (
 	"context"
 	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
 )
@@ -18,11 +19,16 @@ func (c *Client) SetLookup(lookup func(host string) []netip.Addr) {
 }
 
 func (c *Client) CheckAddress(ctx context.Context, host, address string) error {
-	limit, err := c.guard.limit(ctx, host)
+	limit, err := c.guard.limit(ctx, host, address)
 	if err != nil {
 		return err
 	}
 	return check(host, address, limit)
+}
+
+// SetProxy lets proxy choose, as the environment would.
+func (c *Client) SetProxy(proxy func(*http.Request) (*url.URL, error)) {
+	c.transport.Proxy = c.guard.behind(proxy)
 }
 
 func Trusts(home, uri string) bool {

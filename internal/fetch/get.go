@@ -166,11 +166,6 @@ func (c *Client) send(ctx context.Context, r *Request, u *url.URL) (*answer, err
 //
 //bodyclose:handled
 func (c *Client) roundTrip(ctx context.Context, r *Request, u *url.URL) (*http.Response, error) {
-	if c.guard.proxied {
-		if err := c.guard.checkLiteral(ctx, u.Hostname()); err != nil {
-			return nil, err
-		}
-	}
 	req := (&http.Request{
 		Method: http.MethodGet, URL: u, Host: u.Host, Header: c.header(r, u),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,

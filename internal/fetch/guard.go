@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"strings"
@@ -105,9 +106,9 @@ func embedded(a netip.Addr) (netip.Addr, bool) {
 // the user's own address of the Source is private, loopback ones if it is on
 // loopback (which lets private ones pass, too), all with AllowPrivate.
 type guard struct {
-	home    string // host of the Source
-	allow   class  // the farthest class that passes, whatever Home is
-	proxied bool   // what is dialled is the user's proxy
+	home    string   // host of the Source
+	allow   class    // the farthest class that passes, whatever Home is
+	proxies sync.Map // host:port of the user's proxies
 	dialer  net.Dialer
 	lookup  func(ctx context.Context, network, host string) ([]netip.Addr, error)
 
@@ -116,8 +117,8 @@ type guard struct {
 	homeIs  class
 }
 
-func newGuard(home *url.URL, allowPrivate, proxied bool) *guard {
-	g := &guard{proxied: proxied, lookup: net.DefaultResolver.LookupNetIP}
+func newGuard(home *url.URL, allowPrivate bool) *guard {
+	g := &guard{lookup: net.DefaultResolver.LookupNetIP}
 	if home != nil {
 		g.home = strings.TrimSuffix(home.Hostname(), ".")
 	}
@@ -133,7 +134,7 @@ func (g *guard) dial(ctx context.Context, network, address string) (net.Conn, er
 	if err != nil {
 		return nil, err
 	}
-	limit, err := g.limit(ctx, host)
+	limit, err := g.limit(ctx, host, address)
 	if err != nil {
 		return nil, err
 	}
@@ -145,8 +146,8 @@ func (g *guard) dial(ctx context.Context, network, address string) (net.Conn, er
 }
 
 // limit returns the farthest class host may be dialled at.
-func (g *guard) limit(ctx context.Context, host string) (class, error) {
-	if g.proxied {
+func (g *guard) limit(ctx context.Context, host, address string) (class, error) {
+	if _, ok := g.proxies.Load(address); ok {
 		return loopback, nil // the user's own choice of proxy
 	}
 	if g.allow == loopback {
@@ -171,8 +172,27 @@ func check(host, address string, limit class) error {
 	return nil
 }
 
-// checkLiteral refuses a URI whose host is written as a forbidden address. It
-// is all that can be checked where a proxy does the dialling.
+// behind returns proxy, a choice of proxies, with what the guard has to know
+// of it: which addresses are proxies, and that a URI whose host is written as a
+// forbidden address is refused. More cannot be checked where a proxy dials.
+func (g *guard) behind(proxy func(*http.Request) (*url.URL, error)) func(*http.Request) (*url.URL, error) {
+	if proxy == nil {
+		return nil
+	}
+	return func(r *http.Request) (*url.URL, error) {
+		u, err := proxy(r)
+		if u == nil || err != nil {
+			return u, err
+		}
+		port := u.Port()
+		if port == "" {
+			port = defaultPort(u.Scheme)
+		}
+		g.proxies.Store(net.JoinHostPort(u.Hostname(), port), nil)
+		return u, g.checkLiteral(r.Context(), r.URL.Hostname())
+	}
+}
+
 func (g *guard) checkLiteral(ctx context.Context, host string) error {
 	a, err := netip.ParseAddr(host)
 	if err != nil {

@@ -124,6 +124,29 @@ func TestGuardBehindProxy(t *testing.T) {
 	}
 }
 
+// What goes past the proxy is guarded like any other connection.
+func TestGuardBesideProxy(t *testing.T) {
+	t.Parallel()
+	proxy := serve(t, func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("proxied")) })
+	inner := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the guard let a request through") })
+	c := client(t, "http://93.184.216.34", fetch.Options{})
+	via := parseURL(t, proxy.URL)
+	c.SetProxy(func(r *http.Request) (*url.URL, error) {
+		if r.URL.Hostname() == "localhost" {
+			return nil, nil
+		}
+		return via, nil
+	})
+	if got, err := get(t.Context(), c, fetch.Request{URI: "http://93.184.216.34/"}); err != nil || got != "proxied" {
+		t.Errorf("Get by the proxy = %q, %v", got, err)
+	}
+	var refused *fetch.AddressError
+	uri := "http://localhost:" + parseURL(t, inner.URL).Port()
+	if _, err := get(t.Context(), c, fetch.Request{URI: uri}); !errors.As(err, &refused) {
+		t.Errorf("Get past the proxy = %v, want an AddressError", err)
+	}
+}
+
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte(r.Proto)) }))
