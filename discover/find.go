@@ -18,7 +18,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"path"
 	"strings"
 
 	"lockstep/internal/fetch"
@@ -152,7 +151,7 @@ func (f *finder) finish(err error) (*Found, error) {
 	return nil, fmt.Errorf("%s: %w", fetch.Printable(f.found.Address), ErrNoSource)
 }
 
-// errCircle reports a document met again on the way it led to.
+// A circleError reports a document met again on the way it led to.
 type circleError struct{ uri string }
 
 func (e *circleError) Error() string {
@@ -288,128 +287,6 @@ func (f *finder) usable() bool {
 		}
 	}
 	return false
-}
-
-// search looks where documents are by custom, for a site of which u is a page.
-func (f *finder) search(u *url.URL) error {
-	root := &url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/"}
-	if err := f.try(root.JoinPath(WellKnown).String()); err != nil || f.usable() {
-		return err
-	}
-	if err := f.robots(root.JoinPath("robots.txt")); err != nil || f.usable() {
-		return err
-	}
-	here := &url.URL{Scheme: u.Scheme, Host: u.Host, Path: path.Dir(u.Path + "x")}
-	for _, dir := range []*url.URL{here, root} {
-		for _, name := range []string{"resourcelist.xml", "sitemap.xml"} {
-			guess := dir.JoinPath(name).String()
-			if f.seen[guess] {
-				continue
-			}
-			if err := f.try(guess); err != nil || f.usable() {
-				return err
-			}
-		}
-	}
-	return f.nothing()
-}
-
-// nothing is the sentence for an address that leads nowhere.
-func (f *finder) nothing() error {
-	tried := make([]string, 0, len(f.found.Way))
-	for _, s := range f.found.Way {
-		tried = append(tried, s.String())
-	}
-	return fmt.Errorf("%s: %w (%s)", fetch.Printable(f.found.Address), ErrNoSource, strings.Join(tried, "; "))
-}
-
-// try visits uri, if there is a document. It fails only if nobody answers.
-func (f *finder) try(uri string) error {
-	d, err := f.openDocument(uri)
-	if err != nil {
-		return f.unanswered(uri, err)
-	}
-	err = f.visit(d, true)
-	_ = d.Close() // read as far as it was of use
-	if err != nil {
-		return f.unanswered(uri, err)
-	}
-	return nil
-}
-
-// unanswered returns err if there is no sense in asking that host for more,
-// and notes it otherwise.
-func (f *finder) unanswered(uri string, err error) error {
-	var (
-		failed *fetch.Error
-		status *fetch.StatusError
-	)
-	answered := errors.As(err, &status) || errors.Is(err, fetch.ErrTooLarge)
-	if f.ctx.Err() != nil || errors.As(err, &failed) && (!answered || failed.Tries >= fetch.MaxTries) {
-		return err
-	}
-	if status != nil {
-		f.step(uri, "answered with %v", status)
-	} else {
-		f.failed(uri, err)
-	}
-	return nil
-}
-
-// robots follows the Sitemap lines of robots.txt: first to Resource Lists
-// (RS-DISC-09); plain Sitemaps serve where there is none.
-func (f *finder) robots(at *url.URL) error {
-	p, err := f.open(at.String())
-	if err != nil {
-		return f.unanswered(at.String(), err)
-	}
-	sitemaps := parseRobots(p.text, at)
-	_ = p.close() // read as far as it was of use
-	if len(sitemaps) == 0 {
-		f.step(at.String(), "names no Sitemap")
-		return nil
-	}
-	var plain []*Document
-	defer func() {
-		for _, d := range plain {
-			_ = d.Close() // only its header was of use
-		}
-	}()
-	for _, uri := range sitemaps {
-		if f.seen[uri] {
-			continue // its Source was reached from another one
-		}
-		f.step(at.String(), "names %s", uri)
-		d, err := f.openDocument(uri)
-		switch {
-		case err != nil:
-			if err := f.unanswered(uri, err); err != nil {
-				return err
-			}
-		case d.Header.Capability == "":
-			plain = append(plain, d)
-		default:
-			err := f.visit(d, true)
-			_ = d.Close() // read as far as it was of use
-			if err != nil {
-				f.failed(uri, err)
-			}
-		}
-	}
-	if !f.usable() {
-		for _, d := range plain {
-			f.alone(d)
-		}
-	}
-	return nil
-}
-
-func isRoot(p string) bool { return p == "" || p == "/" }
-
-// siteLike reports whether p looks like a part of a site rather than a
-// document that should be there.
-func siteLike(p string) bool {
-	return isRoot(p) || strings.HasSuffix(p, "/") || path.Ext(p) == "" && !strings.HasPrefix(p, "/.well-known/")
 }
 
 // links returns the links of p's Link headers.
