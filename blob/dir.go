@@ -107,7 +107,7 @@ func (d *Dir) rootLocked(create bool) (*folder, error) {
 		return d.top, nil
 	}
 	if create {
-		if err := makeRoot(d.path); err != nil {
+		if err := MakeDir(d.path); err != nil {
 			return nil, err
 		}
 	}
@@ -122,19 +122,20 @@ func (d *Dir) rootLocked(create bool) (*folder, error) {
 	return d.top, nil
 }
 
-// makeRoot makes the directory and its parents, and syncs the directories in
-// which one was made: a blob is not durable in a root that is not.
-func makeRoot(path string) error {
+// MakeDir makes a directory and its parents, as os.MkdirAll does, and syncs
+// the directories in which one was made: nothing is durable in a directory
+// that is not.
+func MakeDir(path string) error {
 	info, err := os.Stat(path)
 	if err == nil && !info.IsDir() {
-		return ErrNotDirectory
+		return nameError("mkdir", path, ErrNotDirectory)
 	}
 	if err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	parent := filepath.Dir(path)
 	if parent != path {
-		if err := makeRoot(parent); err != nil {
+		if err := MakeDir(parent); err != nil {
 			return err
 		}
 	}

@@ -273,6 +273,26 @@ func TestDirTmpVanishes(t *testing.T) {
 	wantFile(t, filepath.Join(root, "b"), "y")
 }
 
+func TestMakeDir(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	for range 2 {
+		if err := blob.MakeDir(filepath.Join(root, "a/b/c")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantTree(t, root, "a/", "a/b/", "a/b/c/")
+	file := filepath.Join(root, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{file, filepath.Join(file, "x")} {
+		if err := blob.MakeDir(path); err == nil || !strings.Contains(err.Error(), file) {
+			t.Errorf("MakeDir(%s) = %v, want an error that names it", path, err)
+		}
+	}
+}
+
 func TestDirClosed(t *testing.T) {
 	t.Parallel()
 	d, err := blob.NewDir(t.TempDir(), blob.DirOptions{})

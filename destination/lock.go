@@ -12,6 +12,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"lockstep/blob"
 	"lockstep/internal/fetch"
 )
 
@@ -87,7 +88,7 @@ const lockPatience = 200 * time.Millisecond
 // somewhere else.
 func makeOwn(dest string) error {
 	own := filepath.Join(dest, stateDir)
-	if err := os.MkdirAll(own, 0o777); err != nil {
+	if err := blob.MakeDir(own); err != nil { // durable, as all below it shall be
 		return err
 	}
 	for _, p := range []string{own, filepath.Join(dest, filepath.FromSlash(lockFile))} {
