@@ -137,7 +137,7 @@ func (a *auditor) auditSet(ctx context.Context, set *setState, before []*setStat
 func (r *setRun) expected(ctx context.Context) error {
 	var at resourcesync.Datetime
 	if r.set.Lists != "" {
-		snap, err := r.reader.readList(ctx, r.set.Lists, validators{})
+		snap, err := r.reader.readList(ctx, r.set.Lists)
 		if err != nil {
 			return err
 		}

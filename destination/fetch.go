@@ -223,7 +223,7 @@ func (t *transfer) condition(ctx context.Context, r *fetch.Request) error {
 	etag := t.a.held.ETag
 	// A change was announced: then only a validator that tells all contents
 	// apart can deny it.
-	announced := t.a.class == wantChange
+	announced := t.a.Change != 0
 	if there && etag != "" && !(announced && strings.HasPrefix(etag, "W/")) {
 		r.IfNoneMatch = etag
 	}

@@ -16,6 +16,9 @@ import (
 const (
 	// maxDepth is how deep indexes may be nested (RS-IDX-04).
 	maxDepth = 3
+	// maxPolledParts is up to how many parts of an index are asked whether they
+	// changed; where there are more, the whole is read.
+	maxPolledParts = 500
 	// maxParts caps the parts of all indexes of one reading: each costs a
 	// request.
 	maxParts = 200_000
@@ -44,36 +47,35 @@ type snapshot struct {
 	validators validators
 	sitemap    bool // it is a plain Sitemap, which does not say what it covers
 	complete   bool // all of it was read
+	index      bool
+	parts      map[string]validators // of an index, unless they are many
 	entries    int64
 }
 
-// readList stages the entries of the Resource List, or index, at uri. With
-// validators it may fail with [discover.ErrNotModified]. What could not be
-// read is told by fail and leaves the snapshot incomplete.
-func (r *setReader) readList(ctx context.Context, uri string, v validators) (snapshot, error) {
+// readList stages the entries of the Resource List, or index, at uri. What
+// could not be read is told by fail and leaves the snapshot incomplete.
+func (r *setReader) readList(ctx context.Context, uri string) (snapshot, error) {
 	for again := false; ; again = true {
 		r.visited, r.parts = map[string]bool{}, 0
 		r.stage.reset()
 		var s snapshot
 		s.complete = true
-		err := r.readListAt(ctx, uri, v, &s, 0, resourcesync.Metadata{}, again)
-		if errors.Is(err, errAgain) {
-			v = validators{}
-			continue
+		err := r.readListAt(ctx, uri, &s, 0, resourcesync.Metadata{}, again)
+		if !errors.Is(err, errAgain) {
+			return s, err
 		}
-		return s, err
 	}
 }
 
 // readListAt reads one document and what is below it. said is what the index
 // above says of it.
-func (r *setReader) readListAt(ctx context.Context, uri string, v validators, s *snapshot, depth int, said resourcesync.Metadata, again bool) error {
+func (r *setReader) readListAt(ctx context.Context, uri string, s *snapshot, depth int, said resourcesync.Metadata, again bool) error {
 	if err := r.enter(uri, depth); err != nil {
 		r.fail(uri, err)
 		s.complete = false
 		return nil
 	}
-	doc, err := r.open(ctx, uri, v)
+	doc, err := r.open(ctx, uri, validators{})
 	if err != nil {
 		return r.broken(ctx, uri, err, &s.complete, depth, again)
 	}
@@ -88,6 +90,7 @@ func (r *setReader) readListAt(ctx context.Context, uri string, v validators, s 
 	}
 	if depth == 0 {
 		s.at, s.validators, s.sitemap = at, validators{doc.ETag, doc.LastModified}, h.Capability == ""
+		s.index, s.parts = h.Index, map[string]validators{}
 	} else if !at.IsZero() {
 		if !said.At.IsZero() && at.Compare(said.At) < 0 && !again {
 			return errAgain
@@ -113,8 +116,38 @@ func (r *setReader) readListAt(ctx context.Context, uri string, v validators, s 
 			return err
 		}
 	}
+	if depth > 0 && len(s.parts) <= maxPolledParts {
+		s.parts[uri] = validators{doc.ETag, doc.LastModified}
+	}
 	r.tellWarnings(doc)
 	return nil
+}
+
+// listUnchanged reports whether the Resource List is as it was when st was
+// saved. An index says nothing of its parts, which some Sources rewrite in
+// place: they are asked, too.
+func (r *setReader) listUnchanged(ctx context.Context, st *setState) (bool, error) {
+	asIs := func(uri string, v validators) (bool, error) {
+		if v == (validators{}) {
+			return false, nil
+		}
+		doc, err := r.open(ctx, uri, v)
+		switch {
+		case err == nil:
+			return false, doc.Close()
+		case ctx.Err() != nil:
+			return false, context.Cause(ctx)
+		}
+		return errors.Is(err, discover.ErrNotModified), nil
+	}
+	same, err := asIs(st.Lists, st.ListTag)
+	for uri, v := range st.ListParts {
+		if err != nil || !same {
+			break
+		}
+		same, err = asIs(uri, v)
+	}
+	return same && err == nil && len(st.ListParts) <= maxPolledParts, err
 }
 
 func (r *setReader) readListParts(ctx context.Context, doc *discover.Document, s *snapshot, depth int, again bool) error {
@@ -125,7 +158,7 @@ func (r *setReader) readListParts(ctx context.Context, doc *discover.Document, s
 		}
 	}
 	for _, p := range parts {
-		if err := r.readListAt(ctx, p.Loc, validators{}, s, depth+1, p.Metadata, again); err != nil {
+		if err := r.readListAt(ctx, p.Loc, s, depth+1, p.Metadata, again); err != nil {
 			return err
 		}
 	}

@@ -142,9 +142,11 @@ func compare(h *Held, w *want) likeness {
 		return unknown
 	case !sameLastmod(h.Lastmod, w.Lastmod):
 		return different
-	case w.Length >= 0:
+	case w.Length >= 0 && (w.Change == 0 || w.Lastmod.Time().Nanosecond() != 0):
 		return same
 	}
+	// Of a change we were told of, a lastmod in whole seconds proves nothing:
+	// it may be the second one of that second.
 	return unknown
 }
 

@@ -2,12 +2,11 @@ package destination
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
-	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -70,12 +69,15 @@ func (r *setRun) run(ctx context.Context) error {
 // compareAgain is for Sources without a Change List: all is compared again
 // when the list has changed.
 func (r *setRun) compareAgain(ctx context.Context) error {
-	err := r.baseline(ctx, false)
-	if errors.Is(err, discover.ErrNotModified) {
-		r.report.effort(ModeNone, ViaList)
-		return r.retry(ctx)
+	same, err := r.reader.listUnchanged(ctx, r.set)
+	switch {
+	case err != nil:
+		return err
+	case !same:
+		return r.baseline(ctx, false)
 	}
-	return err
+	r.report.effort(ModeNone, ViaList)
+	return r.retry(ctx)
 }
 
 // retry tries again what is owed, where nothing new is known.
@@ -189,12 +191,23 @@ func (r *setRun) advance(c *chain, since resourcesync.Datetime) {
 	if c.cursor.Prefix != "" {
 		st.Cursor = c.cursor
 	}
-	if !c.newest.IsZero() && !stateTime(c.newest).Before(st.SeenTime) || c.lost {
-		st.SeenTime, st.Seen = stateTime(c.newest), c.seen
+	switch newest := stateTime(c.newest); {
+	case newest.IsZero() && !c.lost, newest.Before(st.SeenTime) && !c.lost:
+	case newest.Equal(st.SeenTime) && !c.lost:
+		st.Seen = union(st.Seen, c.seen) // not all lists were read again
+	default:
+		st.SeenTime, st.Seen = newest, c.seen
 	}
 	if st.Lists == "" {
 		st.Complete, st.Selection = true, r.d.selects.key
 	}
+}
+
+func union(a, b []string) []string {
+	a = slices.Concat(a, b)
+	slices.Sort(a)
+	a = slices.Compact(a)
+	return a[:min(len(a), maxSeen)]
 }
 
 // baseline compares all of the set (RS-DST-02). The Change List is read right
@@ -203,16 +216,12 @@ func (r *setRun) advance(c *chain, since resourcesync.Datetime) {
 func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 	st, o := r.set, &r.d.opts
 	r.compared = true
-	var v validators
-	if st.Complete && st.Changes == "" && st.Selection == r.d.selects.key && !o.Baseline {
-		v = st.ListTag
-	}
 	if st.Lists == "" {
 		r.compared = false
 		st.Watermark, st.SeenTime, st.Seen, st.Cursor = time.Time{}, time.Time{}, nil, cursor{}
 		return r.incremental(ctx)
 	}
-	snap, err := r.reader.readList(ctx, st.Lists, v)
+	snap, err := r.reader.readList(ctx, st.Lists)
 	if err != nil {
 		return err
 	}
@@ -238,7 +247,7 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 		prune: complete && (!snap.sitemap || o.Delete == DeleteApply),
 		done: func() {
 			st.Complete, st.Selection = true, r.d.selects.key
-			st.ListAt, st.ListTag = stateTime(snap.at), snap.validators
+			st.ListAt, st.ListTag, st.ListParts = stateTime(snap.at), snap.validators, snap.parts
 			st.Watermark, st.SeenTime, st.Seen, st.Cursor = time.Time{}, time.Time{}, nil, cursor{}
 			st.Polled, st.Open = nil, nil
 			r.advance(&c, snap.at)

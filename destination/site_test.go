@@ -11,7 +11,6 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -99,6 +98,9 @@ func (s *site) put(path, data string) {
 	}
 	now := s.tick()
 	f := siteFile{[]byte(data), now.Truncate(time.Second)}
+	if s.style.noHash {
+		f.mod = now // else nothing tells two versions of one second apart
+	}
 	s.files[path] = f
 	s.log = append(s.log, siteEvent{path, change, f, now})
 }
@@ -117,10 +119,28 @@ func (s *site) forget(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n = min(n, len(s.log))
-	if n > 0 {
-		s.from = s.log[n-1].at.Add(time.Microsecond)
-		s.log = slices.Clone(s.log[n:])
+	if k := s.style.parts; k > 0 {
+		n -= n % k // closed lists go as a whole
 	}
+	if n == 0 {
+		return
+	}
+	if s.style.parts > 0 && s.style.seconds {
+		return // lists would have to end with a second
+	}
+	s.from = s.log[n-1].at.Add(time.Microsecond)
+	if s.style.seconds { // it must be true as it is written
+		s.from = s.log[n-1].at.Add(time.Second).Truncate(time.Second)
+	}
+	s.log = slices.DeleteFunc(slices.Clone(s.log), func(e siteEvent) bool { return e.at.Before(s.from) })
+	s.now = maxTime(s.now, s.from)
+}
+
+func maxTime(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 func (s *site) setFault(f func(w http.ResponseWriter, r *http.Request) bool) {
@@ -446,17 +466,24 @@ func (m *mirror) audit() destination.AuditReport {
 // nothing else lies about.
 func (m *mirror) same() {
 	m.t.Helper()
-	want := map[string]string{}
+	paths, err := destination.NewPaths(destination.PathOptions{Origin: m.site.srv.URL})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	want, got := map[string]string{}, map[string]string{}
 	m.site.mu.Lock()
 	for path, f := range m.site.files {
-		name, err := url.PathUnescape(strings.TrimPrefix(path, "/"))
+		want[m.site.url(path)] = string(f.data)
+	}
+	m.site.mu.Unlock()
+	for path, data := range m.files() {
+		uri, err := paths.URI(path)
 		if err != nil {
 			m.t.Fatal(err)
 		}
-		want[name] = string(f.data)
+		got[uri] = data
 	}
-	m.site.mu.Unlock()
-	if d := cmp.Diff(want, m.files()); d != "" {
+	if d := cmp.Diff(want, got); d != "" {
 		m.t.Fatalf("mirror: (-want +got)\n%.2000s", d)
 	}
 	if left, _ := os.ReadDir(filepath.Join(m.dir, ".lockstep", "tmp")); len(left) > 0 {

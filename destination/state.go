@@ -38,13 +38,14 @@ type setState struct {
 	Lists   string `json:"lists"`   // URI of the Resource List, if there is one
 	Changes string `json:"changes"` // URI of the Change List, if there is one
 
-	Complete  bool       `json:"complete"`  // a baseline was finished
-	Selection string     `json:"selection"` // what was selected then
-	Watermark time.Time  `json:"watermark"` // all changes before are here (RS-DST-23)
-	SeenTime  time.Time  `json:"seen_time"` // of the newest events read
-	Seen      []string   `json:"seen"`      // fingerprints of those events
-	ListAt    time.Time  `json:"list_at"`   // of the newest Resource List read
-	ListTag   validators `json:"list_tag"`  // its validators
+	Complete  bool                  `json:"complete"`   // a baseline was finished
+	Selection string                `json:"selection"`  // what was selected then
+	Watermark time.Time             `json:"watermark"`  // all changes before are here (RS-DST-23)
+	SeenTime  time.Time             `json:"seen_time"`  // of the newest events read
+	Seen      []string              `json:"seen"`       // fingerprints of those events
+	ListAt    time.Time             `json:"list_at"`    // of the newest Resource List read
+	ListTag   validators            `json:"list_tag"`   // its validators
+	ListParts map[string]validators `json:"list_parts"` // of its parts, if it is an index
 
 	Cursor cursor                `json:"cursor"` // in the newest Change List
 	Polled map[string]validators `json:"polled"` // change documents that can change, read to their end
