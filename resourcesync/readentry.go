@@ -1,5 +1,7 @@
 package resourcesync
 
+import "bytes"
+
 // A span is a piece of a draft's text.
 type span struct{ from, to int32 }
 
@@ -180,10 +182,34 @@ func (r *Reader) loc(text []byte) {
 	for _, c := range text {
 		if classes[c]&classURI == 0 {
 			r.warn("RS-AMB-24", "loc has characters that a URI has not")
+			text = encodeIRI(text)
 			break
 		}
 	}
 	d.loc = d.keep(text)
+}
+
+// encodeIRI returns the URI of an IRI, or of a URI that someone forgot to
+// encode: what cannot stand in one is percent-encoded (RS-AMB-24). The host
+// stays, for hosts are not written so.
+func encodeIRI(text []byte) []byte {
+	const hex = "0123456789ABCDEF"
+	host := 0
+	if i := bytes.Index(text, []byte("://")); i >= 0 {
+		host = len(text)
+		if j := bytes.IndexAny(text[i+3:], "/?#"); j >= 0 {
+			host = i + 3 + j
+		}
+	}
+	b := append(make([]byte, 0, len(text)+32), text[:host]...)
+	for _, c := range text[host:] {
+		if classes[c]&classURI != 0 {
+			b = append(b, c)
+		} else {
+			b = append(b, '%', hex[c>>4], hex[c&15])
+		}
+	}
+	return b
 }
 
 // normalizeEntry brings an entry to what may stand in a document of its kind,
