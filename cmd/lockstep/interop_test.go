@@ -175,3 +175,15 @@ func TestResyncBuild(t *testing.T) {
 	rename("changelist-after.xml", "changelist.xml")
 	step("sync")
 }
+
+// write puts a file with its directories below dir.
+func write(t *testing.T, dir, name, text string) {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
