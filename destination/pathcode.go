@@ -28,9 +28,13 @@ func join(comps []component) string {
 }
 
 const (
-	// maxURI bounds how deep a Source can nest directories, and what each costs
-	// to find. Sitemaps allow 2,048 characters, web servers about 8,000.
+	// maxURI bounds names. Sitemaps allow 2,048 characters, web servers about
+	// 8,000.
 	maxURI = 16 << 10
+
+	// maxFolders bounds how deep a Source can nest directories: each is looked
+	// for, made, synced and removed.
+	maxFolders = 256
 
 	// maxScheme bounds a URI's scheme; the longest registered has 36 letters.
 	maxScheme = 64
@@ -38,12 +42,12 @@ const (
 
 // components spells the path of a URI.
 func (p *Paths) components(uri string, f form) ([]component, error) {
-	if len(uri) > maxURI {
-		return nil, fmt.Errorf("%w of at most %d bytes", ErrURI, maxURI)
-	}
 	scheme, rest, ok := cutScheme(uri)
-	if !ok || len(scheme) > maxScheme {
+	switch {
+	case !ok || len(scheme) > maxScheme:
 		return nil, ErrURI
+	case len(uri) > maxURI || strings.Count(uri, "/") > maxFolders:
+		return nil, fmt.Errorf("%w of at most %d bytes and %d segments", ErrURI, maxURI, maxFolders)
 	}
 	e := encoder{form: f, out: make([]component, 0, 8)}
 	for _, b := range p.bases {

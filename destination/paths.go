@@ -51,7 +51,7 @@ const maxComponent = 240
 
 var (
 	// ErrURI reports a string that is not an absolute URI with an authority,
-	// or longer than 16 KiB.
+	// or longer than 16 KiB, or of more than 256 segments.
 	ErrURI = errors.New("not an absolute URI")
 
 	// ErrPath reports a file name that stands for no URI.
@@ -211,7 +211,7 @@ func pathError(uri string, err error) error {
 type Standing int
 
 const (
-	Vacant   Standing = iota // nothing
+	Vacant   Standing = iota // nothing, and nothing below it
 	Folder                   // a directory, spelled this way
 	Occupied                 // anything else: a file, a link, a directory spelled otherwise
 )
@@ -248,11 +248,15 @@ func (p *Paths) forms() []form {
 
 // place marks components as needed, and returns "" if that does not help.
 func place(comps []component, at func(string) (Standing, error)) (string, error) {
-	path, last := "", len(comps)-1
+	path, last, vacant := "", len(comps)-1, false
 	for i, c := range comps {
 		name, mark, wanted := c.name, "%~+", Folder
 		if i == last {
 			mark, wanted = "%~-", Vacant
+		}
+		if vacant && i < last {
+			path += name + "/"
+			continue
 		}
 		s, err := at(path + name)
 		if err == nil && s != Vacant && s != wanted && !c.cut && (i < last || s == Folder) {
@@ -265,6 +269,7 @@ func place(comps []component, at func(string) (Standing, error)) (string, error)
 		if s != Vacant && s != wanted {
 			return "", nil
 		}
+		vacant = s == Vacant
 		if path += name; i < last {
 			path += "/"
 		}

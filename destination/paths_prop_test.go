@@ -42,6 +42,7 @@ var testMap = []destination.PathMap{
 }
 
 func TestPathsProperties(t *testing.T) {
+	t.Parallel()
 	for _, o := range []destination.PathOptions{{}, {Portable: true}, {Map: testMap}, {Portable: true, Map: testMap}} {
 		p := newPaths(t, o)
 		rapid.Check(t, func(t *rapid.T) {
@@ -91,6 +92,7 @@ func checkName(t failer, portable bool, uri, name string) {
 
 // Any URIs in any order find a place each, and it tells which is whose.
 func TestPlaceProperties(t *testing.T) {
+	t.Parallel()
 	for _, o := range []destination.PathOptions{{}, {Portable: true}, {Map: testMap}, {Portable: true, Map: testMap}} {
 		p := newPaths(t, o)
 		rapid.Check(t, func(t *rapid.T) {
@@ -114,6 +116,7 @@ func TestPlaceProperties(t *testing.T) {
 
 // Names that differ little are the ones that meet.
 func TestPlaceAlike(t *testing.T) {
+	t.Parallel()
 	alike := []string{"a", "A", "%61", "%41", "é", "É", "%C3%A9", "%C3%89", "%c3%a9", "e%CC%81", "E%CC%81", "k", "K", "%E2%84%AA", "ß", "%C3%9F", "ss",
 		"SS", "%E2%80%8D", "a%E2%80%8D", ".", "%2E", "%2e", " ", "%20", "/", "%2F", "%2f", "~", "%7E", "%", "%25", "!", "%21", "con", "CON"}
 	for _, portable := range []bool{false, true} {

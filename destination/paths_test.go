@@ -26,6 +26,7 @@ func newPaths(t testing.TB, o destination.PathOptions) *destination.Paths {
 }
 
 func TestPath(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("x", 300)
 	for _, tt := range []struct{ uri, posix, portable string }{
 		// what files are called at a Source of ours
@@ -93,6 +94,7 @@ func TestPath(t *testing.T) {
 }
 
 func TestPathOtherOrigins(t *testing.T) {
+	t.Parallel()
 	p := newPaths(t, destination.PathOptions{})
 	for uri, want := range map[string]string{
 		"https://cdn.example.org/a":       "_other/cdn.example.org/a",
@@ -116,7 +118,7 @@ func TestPathOtherOrigins(t *testing.T) {
 			t.Errorf("URI(%q) = %q, %v, want %q", want, got, err, uri)
 		}
 	}
-	for _, uri := range []string{"", "a", "/a", "urn:x", "://h/", "1http://h/", "ht tp://h", strings.Repeat("a", 65) + "://h", origin + strings.Repeat("/a", 8192)} {
+	for _, uri := range []string{"", "a", "/a", "urn:x", "://h/", "1http://h/", "ht tp://h", strings.Repeat("a", 65) + "://h", origin + strings.Repeat("/a", 300), origin + "/" + strings.Repeat("a", 16<<10)} {
 		if got, err := p.Path(uri); !errors.Is(err, destination.ErrURI) {
 			t.Errorf("Path(%q) = %q, %v, want ErrURI", uri, got, err)
 		}
@@ -124,6 +126,7 @@ func TestPathOtherOrigins(t *testing.T) {
 }
 
 func TestPathMap(t *testing.T) {
+	t.Parallel()
 	p := newPaths(t, destination.PathOptions{Map: []destination.PathMap{
 		{Prefix: "https://cdn.example.org/img/", Dir: "images"},
 		{Prefix: origin + "/deep/", Dir: "a/b"},
@@ -177,6 +180,7 @@ func TestPathMap(t *testing.T) {
 }
 
 func TestPathMapOrigin(t *testing.T) {
+	t.Parallel()
 	p := newPaths(t, destination.PathOptions{Map: []destination.PathMap{{Prefix: origin, Dir: "d"}}})
 	if got, err := p.Path(origin + "/d/x"); got != "d/d/x" || err != nil {
 		t.Errorf("Path = %q, %v", got, err)
@@ -190,6 +194,7 @@ func TestPathMapOrigin(t *testing.T) {
 }
 
 func TestNewPathsRefuses(t *testing.T) {
+	t.Parallel()
 	for _, o := range []destination.PathOptions{
 		{},
 		{Origin: "example.org"},
@@ -213,6 +218,7 @@ func TestNewPathsRefuses(t *testing.T) {
 
 // What is not exactly what we would write stands for nothing.
 func TestURIRefuses(t *testing.T) {
+	t.Parallel()
 	p := newPaths(t, destination.PathOptions{Map: []destination.PathMap{{Prefix: origin + "/m/", Dir: "d"}}})
 	for _, name := range []string{
 		"", "/", "/a", "a/", "a//b", ".", "a/../b", "a\x00b",
@@ -271,6 +277,7 @@ func (d *disk) put(t interface{ Fatalf(string, ...any) }, uri string) string {
 }
 
 func TestPlace(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name     string
 		portable bool
@@ -314,6 +321,7 @@ func TestPlace(t *testing.T) {
 }
 
 func TestPlaceTaken(t *testing.T) {
+	t.Parallel()
 	p := newPaths(t, destination.PathOptions{})
 	_, err := p.Place(origin+"/a/b", func(string) (destination.Standing, error) { return destination.Occupied, nil })
 	var taken *destination.TakenError
@@ -330,6 +338,7 @@ func TestPlaceTaken(t *testing.T) {
 // Every file name, as our Source escapes it, comes back as it was: `diff -r`
 // of source and mirror finds nothing.
 func TestPathIsFileName(t *testing.T) {
+	t.Parallel()
 	p := newPaths(t, destination.PathOptions{})
 	var names []string
 	for c := range 256 {
