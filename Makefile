@@ -1,6 +1,5 @@
 # The commands of the house. `make check` is the gate, here and in CI.
 GO      ?= go
-TOOLS   := $(GO) tool -modfile=tools/go.mod
 FUZZ    ?= 5s
 
 .PHONY: check build test race lint fuzz bench
@@ -18,13 +17,7 @@ race: ## needs a C compiler
 	$(GO) test -race ./...
 
 lint: ## gofmt, vet, staticcheck, errorlint, bodyclose, sloglint
-	@out=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go')); \
-	  test -z "$$out" || { echo "not gofmt-ed: $$out"; exit 1; }
-	$(GO) vet ./...
-	$(GO) tool staticcheck ./...
-	$(TOOLS) go-errorlint ./...
-	$(TOOLS) bodyclose -test=false ./...
-	$(TOOLS) sloglint ./...
+	./tools/lint.sh
 
 fuzz: ## every fuzz target, FUZZ each
 	FUZZ=$(FUZZ) ./tools/fuzz.sh

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -210,5 +211,39 @@ func TestOpenMends(t *testing.T) {
 	defer d.Close()
 	if got, err := locs(t, d); err != nil || got != strings.Join(entries, " ") {
 		t.Errorf("read %d bytes of URIs, %v", len(got), err)
+	}
+}
+
+// A server that goes silent in the middle of a document ("EOF" is all that the
+// network says of it) has not come to the end of the document.
+func TestOpenSilenced(t *testing.T) {
+	t.Parallel()
+	var entries []string
+	for i := range 2000 {
+		entries = append(entries, fmt.Sprintf("http://h/%d", i))
+	}
+	list := doc(`capability="resourcelist"`+at, nil, entries...)
+	var n atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if n.Add(1) == 1 {
+			w.Header().Set("Content-Length", fmt.Sprint(len(list)))
+			_, _ = io.WriteString(w, list[:len(list)/2])
+			return
+		}
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err == nil {
+			_ = conn.Close()
+		}
+	}))
+	t.Cleanup(s.Close)
+	d, err := discover.Open(t.Context(), newClient(t, s.URL), s.URL, discover.Validators{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if got, err := locs(t, d); err == nil {
+		t.Errorf("read %d of %d bytes of URIs and no error", len(got), len(strings.Join(entries, " ")))
+	} else {
+		t.Log(err)
 	}
 }
