@@ -22,5 +22,5 @@ lint: ## gofmt, vet, staticcheck, errorlint, bodyclose, sloglint
 fuzz: ## every fuzz target, FUZZ each
 	FUZZ=$(FUZZ) ./tools/fuzz.sh
 
-bench: ## figures with ratios, into docs/performance.md
-	$(GO) run ./bench
+bench: ## figures beside yardsticks, in turn on this machine; see docs/performance.md
+	$(GO) test -run "^$$" -bench . -benchtime 1x -timeout 2h ./bench/...

@@ -28,7 +28,7 @@ func (s *scanner) next() (mark, error) {
 	}
 	for {
 		m, found, err := s.token()
-		if err == errMore {
+		if err != nil && errors.Is(err, errMore) {
 			if err = s.more(); err == nil {
 				continue
 			}
