@@ -1,23 +1,43 @@
 package intake
 
-import "strings"
+import (
+	"maps"
+	"strings"
+)
 
 // maxAliases bounds how many files with further names are remembered. Beyond
 // it a write through another name is seen by the next full scan.
 const maxAliases = 10_000
 
 // addAlias remembers a file that can be written through another name than its
-// own (a symbolic link, a hard link): no event tells of that.
-func (d *Dir) addAlias(rel, token string) {
+// own (a symbolic link, a hard link): no event tells of that. token is how it
+// stands, or "" for a link that leads to no file.
+func (d *Dir) addAlias(rel, token string, hard bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if _, ok := d.aliases[rel]; !ok && len(d.aliases) >= maxAliases {
-		return
+	if _, ok := d.aliases[rel]; !ok {
+		if len(d.aliases) >= maxAliases {
+			return
+		}
+		if hard {
+			d.newHard = true
+		}
 	}
 	if d.aliases == nil {
 		d.aliases = make(map[string]string)
 	}
 	d.aliases[rel] = token
+}
+
+// takeNewHard reports whether a file with several names was met that had not
+// been remembered. Nothing tells what its other names are: only a full scan
+// comes by them.
+func (d *Dir) takeNewHard() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	hard := d.newHard
+	d.newHard = false
+	return hard
 }
 
 func (d *Dir) forgetAliases() {
@@ -34,21 +54,25 @@ func (d *Dir) touchedAliases() []string {
 	}
 	defer t.release()
 	d.mu.Lock()
-	aliases := make(map[string]string, len(d.aliases))
-	for rel, token := range d.aliases {
-		aliases[rel] = token
-	}
+	aliases := maps.Clone(d.aliases)
 	d.mu.Unlock()
 	var touched []string
 	for rel, token := range aliases {
+		now := ""
 		st, err := t.stat(rel)
-		if err != nil || string(st.appendToken(nil, "")) != token {
-			touched = append(touched, rel)
+		if err == nil && st.kind == kindFile {
+			now = st.mark()
 		}
-		if err != nil {
+		if now == token {
+			continue
+		}
+		touched = append(touched, rel)
+		if _, err := t.lstat(rel); err != nil && vanished(err) {
 			d.mu.Lock()
 			delete(d.aliases, rel)
 			d.mu.Unlock()
+		} else {
+			d.addAlias(rel, now, false)
 		}
 	}
 	return touched

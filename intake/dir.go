@@ -69,6 +69,7 @@ type Dir struct {
 	mu      sync.Mutex        // guards what follows
 	tree    *sharedTree       // the root as last opened
 	aliases map[string]string // files with further names (links, hard links): path to token
+	newHard bool              // a hard link was met that is not among them before
 	again   []string          // files the last scan could not settle
 	enter   func(rel string)  // Watch's: called before a directory is read
 }

@@ -234,6 +234,10 @@ func (s *scan) unreadable(rel string, err error) {
 	s.d.emit(Event{Kind: EventUnreadable, Path: rel, Err: err})
 }
 
-func (s *scan) aliased(rel string, st *fileStat) {
-	s.d.addAlias(rel, string(st.appendToken(nil, "")))
+func (s *scan) aliased(rel string, st *fileStat, link bool) {
+	token := ""
+	if st.kind == kindFile {
+		token = st.mark()
+	}
+	s.d.addAlias(rel, token, !link)
 }

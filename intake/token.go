@@ -104,3 +104,6 @@ func (s *fileStat) appendToken(dst []byte, prefix string) []byte {
 	}
 	return dst
 }
+
+// mark is a Token by itself.
+func (s *fileStat) mark() string { return string(s.appendToken(nil, "")) }

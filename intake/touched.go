@@ -15,6 +15,10 @@ const maxTouched = 512
 // not settle and no event tells of.
 const againAfter = time.Second
 
+// together is how much sooner a path is scanned for the company of one that is
+// due: a burst of changes is one scan, and one publication.
+const together = quiet / 4
+
 // touched collects what events tell until it is time to scan. The zero value
 // but for wake is empty. Safe for concurrent use.
 type touched struct {
@@ -118,13 +122,27 @@ func (t *touched) due(now time.Time) (paths []string, all bool) {
 		t.all, t.paths = false, nil
 		return nil, true
 	}
+	if t.soonest().After(now) {
+		return nil, false
+	}
 	for _, rel := range slices.Sorted(maps.Keys(t.paths)) {
-		if !t.paths[rel].due().After(now) {
+		if !t.paths[rel].due().After(now.Add(together)) {
 			paths = append(paths, rel)
 			delete(t.paths, rel)
 		}
 	}
 	return paths, false
+}
+
+// soonest returns when the first path is due; in an hour if there is none.
+func (t *touched) soonest() time.Time {
+	at := time.Now().Add(time.Hour)
+	for _, p := range t.paths {
+		if due := p.due(); due.Before(at) {
+			at = due
+		}
+	}
+	return at
 }
 
 // next returns how long until something is due, at most an hour.
@@ -134,11 +152,7 @@ func (t *touched) next(now time.Time) time.Duration {
 	if t.all {
 		return t.allSpan.due().Sub(now)
 	}
-	d := time.Hour
-	for _, p := range t.paths {
-		d = min(d, p.due().Sub(now))
-	}
-	return d
+	return t.soonest().Sub(now)
 }
 
 func (t *touched) takeLost() bool {

@@ -59,7 +59,10 @@ type observer interface {
 	entering(rel string) // before a directory is read
 	skipped(rel string, why error)
 	unreadable(rel string, err error)
-	aliased(rel string, st *fileStat) // a file with a further name somewhere
+	// aliased is told of a file that can be written under another name: because
+	// it is reached by a symbolic link, which may lead nowhere yet, or because
+	// it has several names.
+	aliased(rel string, st *fileStat, link bool)
 }
 
 // node is one directory.
@@ -318,11 +321,11 @@ func (w *walker) judge(dir string, name []byte, st fileStat, err error) fileStat
 	if link {
 		st, err = w.t.stat(dir + string(name))
 	}
+	if link || err == nil && st.kind == kindFile && st.shared {
+		w.obs.aliased(dir+string(name), &st, link)
+	}
 	switch {
 	case err == nil && st.kind == kindFile:
-		if link || st.shared {
-			w.obs.aliased(dir+string(name), &st)
-		}
 		if link {
 			st.kind = kindLink
 		}

@@ -17,6 +17,7 @@ const (
 	retryMost    = time.Minute
 	pollLeast    = 10 * time.Second // between full scans where events cannot be had,
 	pollShare    = 20               // or so many times what a scan takes
+	hardAfter    = time.Second      // before the names of a new hard link are looked for; or as many times a scan
 )
 
 // Watch scans everything, and from then on what the system says has been
@@ -60,6 +61,7 @@ type watch struct {
 	root     os.FileInfo   // what notify watches; nil: nothing
 	nextRoot time.Time     // when to see whether it is still there
 	nextFull time.Time     // zero: never
+	took     time.Duration // the last full scan
 	retry    time.Duration // pause after the last failure
 	retryAt  time.Time     // zero: nothing to retry
 }
@@ -157,9 +159,14 @@ func (w *watch) plan(all bool, took time.Duration, err error) {
 	if degraded != nil {
 		w.d.emit(Event{Kind: EventDegraded, Err: degraded})
 	}
+	hard := w.d.takeNewHard()
 	if !all {
+		if soon := now.Add(max(hardAfter, pollShare*w.took)); hard && (w.nextFull.IsZero() || soon.Before(w.nextFull)) {
+			w.nextFull = soon
+		}
 		return
 	}
+	w.took = took
 	every := w.d.o.ScanInterval
 	if w.notify.limited() {
 		poll := max(pollLeast, pollShare*took)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -86,6 +87,15 @@ func TestWatch(t *testing.T) {
 		{"write", func() { write(t, root, "d/e/f.txt", "two") }},
 		{"create", func() { write(t, root, "d/e/new.txt", "new") }},
 		{"write through links", func() { write(t, root, "d/g.txt", "two") }},
+		{"link", func() { must(t, os.Link(at("d/e/new.txt"), at("second"))) }},
+		{"write through the new link", func() { write(t, root, "second", "through the link") }},
+		{"link to nothing", func() {
+			must(t, os.Symlink("late/target", at("tolate")))
+			time.Sleep(500 * time.Millisecond) // it changes nothing to wait for
+		}},
+		{"its target comes", func() { write(t, root, "late/target", "late") }},
+		{"and goes", func() { must(t, os.Rename(at("late/target"), at("late/else"))) }},
+		{"and is another", func() { must(t, os.Rename(at("late/else"), at("late/target"))) }},
 		{"remove", func() { must(t, os.Remove(at("d/e/new.txt"))) }},
 		{"new directories at once", func() { write(t, root, "n1/n2/n3/n4/x.txt", "deep") }},
 		{"in the new directory", func() { write(t, root, "n1/n2/n3/n4/y.txt", "deep") }},
@@ -119,6 +129,44 @@ func TestWatch(t *testing.T) {
 	for _, s := range steps {
 		s.do()
 		t.Logf("%s: %v", s.name, w.settles(t))
+	}
+}
+
+// TestWatchStorm: files and directories come, go and change places at random;
+// when the storm is over the catalog is the tree.
+func TestWatchStorm(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	write(t, root, "a", "first")
+	w := watchDir(t, root, intake.DirOptions{AllowEmpty: true})
+	rnd := rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano())))
+	at := func() string {
+		names := []string{"a", "b", "c d", "e"}
+		rel := root
+		for range 1 + rnd.IntN(4) {
+			rel = filepath.Join(rel, names[rnd.IntN(len(names))])
+		}
+		return rel
+	}
+	for range 3 {
+		for i := range 400 {
+			switch rnd.IntN(8) {
+			case 0:
+				_ = os.RemoveAll(at())
+			case 1, 2:
+				_ = os.Rename(at(), at())
+			case 3:
+				_ = os.Symlink([]string{"a", "../b", "b/a"}[rnd.IntN(3)], at())
+			case 4:
+				_ = os.Link(at(), at())
+			default:
+				name := at()
+				_ = os.MkdirAll(filepath.Dir(name), 0o755)
+				_ = os.WriteFile(name, fmt.Append(nil, i%10), 0o644)
+			}
+			time.Sleep(time.Duration(rnd.IntN(2000)) * time.Microsecond)
+		}
+		w.settles(t)
 	}
 }
 
