@@ -15,6 +15,7 @@ test:
 
 race: ## needs a C compiler
 	$(GO) test -race ./...
+	$(GO) test -race -tags portable ./blob # what other systems than Linux do
 
 lint: ## gofmt, vet, staticcheck, errorlint, bodyclose, sloglint
 	./tools/lint.sh
