@@ -69,6 +69,11 @@ func (s *scanner) bind(prefix, uri []byte) error {
 	case len(s.bindings) == maxBindings:
 		return s.errorf("%w: more than %d namespace declarations", ErrLimit, maxBindings)
 	}
+	for _, o := range s.bindings[s.own:] {
+		if bytes.Equal(s.nsText[o.prefix:o.uri], prefix) {
+			return s.errorf("prefix %q is declared twice", clip(string(prefix)))
+		}
+	}
 	b := binding{space: space, prefix: int32(len(s.nsText))}
 	s.nsText = append(s.nsText, prefix...)
 	b.uri = int32(len(s.nsText))

@@ -15,6 +15,10 @@ import (
 // maxToken, only for a token that does not fit.
 const bufferBytes = 128 << 10
 
+// minRead is the least room in the window that is read into, beside what is
+// still to be looked at: a decoder may need that of a few characters.
+const minRead = 64
+
 // A scanner cuts a document into tags. It holds a window of the document in
 // which all bytes up to end are known to be characters XML allows, so that
 // what comes after can search in bulk for the few bytes that matter.
@@ -41,6 +45,7 @@ type scanner struct {
 	names    []byte // names of the open elements, one after the other
 	stack    []frame
 	bindings []binding
+	own      int    // where the bindings of the tag at hand begin
 	nsText   []byte // prefixes and namespaces of the bindings
 
 	// The tag next stopped at.
@@ -92,7 +97,7 @@ func (s *scanner) more() error {
 		return s.errorf("%w: a tag, text or comment of more than %d bytes", ErrLimit, maxToken)
 	}
 	s.slide()
-	if 2*have > len(s.buf)-utf8.UTFMax {
+	if 2*have > len(s.buf)-minRead {
 		s.buf = append(s.buf, make([]byte, len(s.buf))...)
 	}
 	for empty := 0; s.end <= 2*have && s.last == nil && s.bad == nil; {

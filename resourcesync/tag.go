@@ -26,6 +26,7 @@ func (s *scanner) startTag() error {
 	}
 	s.attrs, s.abuf = s.attrs[:0], s.abuf[:0]
 	bindings, nsText, prefixed := len(s.bindings), len(s.nsText), false
+	s.own = bindings
 	undo := func() { s.bindings, s.nsText = s.bindings[:bindings], s.nsText[:nsText] }
 	for {
 		q := skipSpace(b, p)
