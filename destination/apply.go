@@ -107,6 +107,10 @@ func (p *applier) hand(ctx context.Context, actions iter.Seq2[action, error], to
 			case <-ctx.Done():
 				return ctx.Err()
 			}
+		case verbSkip:
+			if a.class != 0 { // nothing to do, but it may have been owed
+				done <- outcome{action: &a}
+			}
 		case verbNone, verbRefuse:
 			done <- outcome{action: &a}
 		case verbTouch, verbRelease:
@@ -195,6 +199,9 @@ func (p *applier) take(ctx context.Context, o outcome) error {
 			return p.commit(ctx)
 		}
 		return nil
+	case a.verb == verbSkip:
+		p.paid(a)
+		return p.relieve(ctx)
 	case a.verb == verbNone:
 		p.report.Unchanged++
 		p.paid(a)
@@ -469,7 +476,7 @@ func (p *applier) removeBatch(ctx context.Context, batch []action) error {
 	for i := range batch {
 		a := &batch[i]
 		if all != nil {
-			if err := p.d.store.Remove(ctx, a.held.Path); err != nil {
+			if err := p.d.store.Remove(ctx, a.held.Path); err != nil && !inPlaceOf(err) {
 				if ctx.Err() != nil || isFatal(err) {
 					return err
 				}
@@ -485,6 +492,12 @@ func (p *applier) removeBatch(ctx context.Context, batch []action) error {
 		p.step(a, 0)
 	}
 	return p.record(ctx, nil, true)
+}
+
+// inPlaceOf reports whether err says that something else stands where our file
+// was: the file is gone, and what stands there is not ours to remove.
+func inPlaceOf(err error) bool {
+	return errors.Is(err, blob.ErrDirectory) || errors.Is(err, blob.ErrNotDirectory) || errors.Is(err, blob.ErrForeign)
 }
 
 // isCanceled reports whether err says only that we were told to stop.

@@ -58,7 +58,7 @@ type site struct {
 	log   []siteEvent
 	from  time.Time // of the log
 	gets  map[string]int
-	sent  int64
+	sent  int64                                             // bytes of resources
 	fault func(w http.ResponseWriter, r *http.Request) bool // may answer instead
 	doc   map[string]string                                 // documents that replace those made
 }
@@ -66,6 +66,7 @@ type site struct {
 type siteFile struct {
 	data []byte
 	mod  time.Time
+	doc  bool
 }
 
 type siteEvent struct {
@@ -97,7 +98,7 @@ func (s *site) put(path, data string) {
 		change = "updated"
 	}
 	now := s.tick()
-	f := siteFile{[]byte(data), now.Truncate(time.Second)}
+	f := siteFile{data: []byte(data), mod: now.Truncate(time.Second)}
 	if s.style.noHash {
 		f.mod = now // else nothing tells two versions of one second apart
 	}
@@ -201,7 +202,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case isDoc:
 		w.Header().Set("Content-Type", "application/xml")
-		s.serve(w, r, siteFile{data: []byte(text)})
+		s.serve(w, r, siteFile{data: []byte(text), doc: true})
 	case isFile:
 		s.serve(w, r, f)
 	default:
@@ -217,7 +218,9 @@ func (s *site) serve(w http.ResponseWriter, r *http.Request, f siteFile) {
 	cw := &counting{ResponseWriter: w}
 	http.ServeContent(cw, r, "", f.mod, bytes.NewReader(f.data))
 	s.mu.Lock()
-	s.sent += cw.n
+	if !f.doc {
+		s.sent += cw.n
+	}
 	s.mu.Unlock()
 }
 
