@@ -6,15 +6,12 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
-	"syscall"
 	"testing"
 	"time"
 
@@ -100,26 +97,6 @@ func scanCommand(root, state string) *exec.Cmd {
 	c.Env = append(os.Environ(),
 		"LOCKSTEP_BENCH_ROOT="+root, "LOCKSTEP_BENCH_STATE="+state, fmt.Sprintf("LOCKSTEP_BENCH_FILES=%d", *scanFiles))
 	return c
-}
-
-// timed runs c and returns its seconds and its peak memory.
-func timed(b *testing.B, c *exec.Cmd) (seconds float64, rss int64) {
-	b.Helper()
-	c.Stdout, c.Stderr = io.Discard, os.Stderr
-	start := time.Now()
-	if err := c.Run(); err != nil {
-		b.Fatal(err)
-	}
-	seconds = time.Since(start).Seconds()
-	if u, ok := c.ProcessState.SysUsage().(*syscall.Rusage); ok {
-		rss = u.Maxrss << 10
-	}
-	return seconds, rss
-}
-
-func median(s []float64) float64 {
-	s = slices.Sorted(slices.Values(s))
-	return s[len(s)/2]
 }
 
 // scanTree makes the files, a hundred to a directory, and waits until they are

@@ -62,7 +62,7 @@ func BenchmarkSyncBaseline(b *testing.B) {
 
 			src.control(b, "reset")
 			out := benchDir(b, "lockstep-curl-")
-			c := exec.Command("curl", "--silent", "--fail", "--parallel", "--parallel-max", "64", "--create-dirs",
+			c := exec.Command("curl", "--silent", "--no-progress-meter", "--fail", "--parallel", "--parallel-max", "64", "--create-dirs",
 				"--output-dir", out, "--config", list)
 			s, _ = timed(b, c)
 			curls = append(curls, s)

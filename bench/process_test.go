@@ -1,0 +1,74 @@
+//go:build linux
+
+package bench
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// memoryPoll is how often a process is asked for its peak memory.
+const memoryPoll = 4 * time.Millisecond
+
+// timed runs c and returns its seconds and its peak memory in bytes. The peak
+// is what the kernel says of the running process: what it says of an ended one
+// counts the memory of whoever started it, too.
+func timed(b *testing.B, c *exec.Cmd) (seconds float64, peak int64) {
+	b.Helper()
+	c.Stdout = io.Discard
+	if c.Stderr == nil {
+		c.Stderr = os.Stderr
+	}
+	start := time.Now()
+	if err := c.Start(); err != nil {
+		b.Fatal(err)
+	}
+	done, peaks := make(chan struct{}), make(chan int64)
+	go func() {
+		tick := time.NewTicker(memoryPoll)
+		defer tick.Stop()
+		var most int64
+		for {
+			select {
+			case <-done:
+				peaks <- most
+				return
+			case <-tick.C:
+				most = max(most, peakMemory(c.Process.Pid))
+			}
+		}
+	}()
+	err := c.Wait()
+	seconds = time.Since(start).Seconds()
+	close(done)
+	peak = <-peaks
+	if err != nil {
+		b.Fatal(err)
+	}
+	return seconds, peak
+}
+
+// peakMemory returns the peak resident memory of a running process in bytes; 0
+// if it has ended.
+func peakMemory(pid int) int64 {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := bytes.Cut(status, []byte("VmHWM:"))
+	line, _, _ := bytes.Cut(rest, []byte(" kB"))
+	kb, _ := strconv.ParseInt(string(bytes.TrimSpace(line)), 10, 64) // absent in a process that is ending
+	return kb << 10
+}
+
+func median(s []float64) float64 {
+	s = slices.Sorted(slices.Values(s))
+	return s[len(s)/2]
+}
