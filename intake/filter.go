@@ -10,12 +10,11 @@ import (
 
 // Why a name is passed over; the Err of a [Problem] among the skipped.
 var (
-	errReserved  = errors.New("hidden by our own documents")
-	errLinkDir   = errors.New("symbolic link to a directory")
-	errLinkOut   = errors.New("symbolic link leads outside the directory")
-	errLinkGone  = errors.New("symbolic link to nothing")
-	errSpecial   = errors.New("neither file nor directory")
-	errNotListed = errors.New("is no resource")
+	errReserved = errors.New("hidden by our own documents")
+	errLinkDir  = errors.New("symbolic link to a directory")
+	errLinkOut  = errors.New("symbolic link leads outside the directory")
+	errLinkGone = errors.New("symbolic link to nothing")
+	errSpecial  = errors.New("neither file nor directory")
 )
 
 // A glob is one include or exclude pattern.

@@ -109,7 +109,7 @@ const readBuffer = 128 << 10
 
 // readTries are the pauses before a file that changed while it was read is read
 // again. A writer that takes longer is met by a later scan.
-var readTries = [...]time.Duration{0, 5 * time.Millisecond, 50 * time.Millisecond}
+var readTries = [...]time.Duration{0, kernelTick, 4 * kernelTick}
 
 // hasher reads files, one at a time.
 type hasher struct {
@@ -131,11 +131,11 @@ func newHasher(s *scan) *hasher {
 // read reads the file of j until it has seen it at rest. The error is that of
 // ctx; what happens to the file is the job's outcome.
 func (h *hasher) read(ctx context.Context, j *job) error {
-	for _, pause := range readTries {
+	for i, pause := range readTries {
 		if err := sleep(ctx, pause); err != nil {
 			return err
 		}
-		done, err := h.readOnce(ctx, j)
+		done, err := h.readOnce(ctx, j, i == len(readTries)-1)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -156,8 +156,9 @@ func (h *hasher) read(ctx context.Context, j *job) error {
 }
 
 // readOnce reads the file and reports whether it stood still meanwhile; then
-// the outcome is set.
-func (h *hasher) readOnce(ctx context.Context, j *job) (done bool, err error) {
+// the outcome is set. Of a file written just before, that is not certain: it
+// takes the last try.
+func (h *hasher) readOnce(ctx context.Context, j *job, last bool) (done bool, err error) {
 	f, err := h.s.t.openFile(j.rel, j.link)
 	if err != nil {
 		return false, err
@@ -180,7 +181,7 @@ func (h *hasher) readOnce(ctx context.Context, j *job) (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if h.sum.Size() != before.size || !before.unchanged(&after) {
+	if h.sum.Size() != before.size || !before.unchanged(&after) || after.fresh(now) && !last {
 		return false, nil
 	}
 	token := make([]byte, 0, 48)

@@ -26,12 +26,12 @@ func TestKilled(t *testing.T) {
 		return
 	}
 	root, state := t.TempDir(), t.TempDir()
-	for i := range 3000 {
+	for i := range 1500 {
 		write(t, root, fmt.Sprintf("%d/%d", i%30, i), fmt.Sprint(i))
 	}
-	for round := range 10 {
+	for round := range 6 {
 		for range 100 {
-			i := rand.IntN(3000)
+			i := rand.IntN(1500)
 			rel := fmt.Sprintf("%d/%d", i%30, i)
 			if rand.IntN(2) == 0 {
 				must(t, os.RemoveAll(filepath.Join(root, rel)))

@@ -60,7 +60,7 @@ func TestSameTick(t *testing.T) {
 	t.Parallel()
 	root, cat := t.TempDir(), catalog.NewMem(nil)
 	d := newDir(t, root, cat, intake.DirOptions{})
-	for i := range 300 {
+	for i := range 20 {
 		text := fmt.Sprintf("%04d", i)
 		write(t, root, "a", text)
 		scan(t, d)
@@ -76,7 +76,6 @@ func TestChanging(t *testing.T) {
 	root, cat := t.TempDir(), catalog.NewMem(nil)
 	name := filepath.Join(root, "busy")
 	const size = 4 << 20
-	whole := func(c byte) content { return of(bytes.Repeat([]byte{c}, size)) }
 	write(t, root, "busy", strings.Repeat("A", size))
 	write(t, root, "calm", "calm")
 	d := newDir(t, root, cat, intake.DirOptions{})
@@ -94,14 +93,23 @@ func TestChanging(t *testing.T) {
 			}
 		}
 	}()
-	for i := range 3 {
-		write(t, root, "calm", fmt.Sprint(i))
+	// The writer may be kept waiting, and the file be at rest half way: that is
+	// what it holds, then.
+	for caught := 0; caught < 3; {
+		before := holds(t, cat)[base+"busy"]
 		r := scan(t, d)
-		if len(r.Unreadable.First) != 1 || !errors.Is(r.Unreadable.First[0].Err, intake.ErrChanging) || r.Updated != 1 || r.Deleted != 0 {
-			t.Errorf("scan of a busy file: %+v", r)
+		if r.Deleted != 0 || r.Created != 0 {
+			t.Fatalf("scan of a busy file: %+v", r)
 		}
-		if got := holds(t, cat)[base+"busy"]; got != whole('A') {
-			t.Errorf("the busy file is recorded with content it never had")
+		if r.Unreadable.Count == 0 {
+			continue
+		}
+		caught++
+		if p := r.Unreadable.First[0]; p.Path != "busy" || !errors.Is(p.Err, intake.ErrChanging) {
+			t.Errorf("unreadable: %v", p)
+		}
+		if got := holds(t, cat)[base+"busy"]; got != before {
+			t.Errorf("a file that kept changing was recorded")
 		}
 	}
 	stop.Store(true)
@@ -227,7 +235,7 @@ func TestManyGone(t *testing.T) {
 func TestLargeDirectory(t *testing.T) {
 	t.Parallel()
 	root, cat := t.TempDir(), catalog.NewMem(nil)
-	for i := range 5000 {
+	for i := range 3500 {
 		switch {
 		case i%700 == 3:
 			write(t, root, fmt.Sprintf("d/%d/x", i), fmt.Sprint(i))
@@ -245,8 +253,8 @@ func TestLargeDirectory(t *testing.T) {
 		t.Error(diff)
 	}
 	for i := range 50 {
-		must(t, os.RemoveAll(filepath.Join(root, "d", fmt.Sprint(i*97))))
-		write(t, root, fmt.Sprintf("d/%d+", i*89), "new")
+		must(t, os.RemoveAll(filepath.Join(root, "d", fmt.Sprint(i*61))))
+		write(t, root, fmt.Sprintf("d/%d+", i*59), "new")
 	}
 	r := scan(t, d)
 	if diff := cmp.Diff(look(t, root).want(nil), holds(t, cat)); diff != "" {

@@ -60,15 +60,27 @@ func (s *fileStat) lastmod() time.Time {
 const (
 	coarseTick = 2 * time.Second        // file systems that keep whole (FAT: even) seconds
 	fineTick   = 100 * time.Millisecond // the others; kernels tick at 10 ms or less, exFAT too
+	kernelTick = 10 * time.Millisecond  // the slowest clock a kernel stamps files by
 	racyMark   = '~'
 )
 
+// changed returns when the file changed last.
+func (s *fileStat) changed() int64 {
+	if s.ctime != 0 {
+		return s.ctime // unlike mtime nobody can set it
+	}
+	return s.mtime
+}
+
+// fresh reports whether the file, whose reading began at now, may have been
+// written since without a change of its times.
+func (s *fileStat) fresh(now time.Time) bool {
+	return s.changed() > now.Add(-kernelTick).UnixNano()
+}
+
 // racy reports whether the file, read at now, may yet be written without a trace.
 func (s *fileStat) racy(now time.Time) bool {
-	last := s.ctime // unlike mtime nobody can set it
-	if last == 0 {
-		last = s.mtime
-	}
+	last := s.changed()
 	tick := fineTick
 	if last%int64(time.Second) == 0 {
 		tick = coarseTick
