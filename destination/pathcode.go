@@ -11,6 +11,7 @@ import (
 type form struct {
 	portable bool // escapes what some file system refuses or changes
 	exact    bool // also escapes what some file system takes for something else
+	long     bool // cuts no segment that just fits
 }
 
 // A component of a path. It is cut if its segment goes on in the next one.
@@ -156,7 +157,7 @@ func (e *encoder) path(rest string, direct, query bool) {
 
 // text encodes one segment.
 func (e *encoder) text(lead []unit, seg string) {
-	if lead == nil && !e.portable && plain(seg) && (e.reserved == nil || !e.reserved(e.out, seg)) {
+	if lead == nil && !e.portable && plain(seg) && (len(seg) <= maxComponent || e.long && len(seg) <= maxName) && (e.reserved == nil || !e.reserved(e.out, seg)) {
 		e.out = append(e.out, component{name: seg})
 		return
 	}
@@ -170,7 +171,7 @@ func plain(seg string) bool {
 			return false
 		}
 	}
-	return len(seg) > 0 && len(seg) <= maxComponent && seg != "." && seg != ".."
+	return seg != "" && seg != "." && seg != ".."
 }
 
 // segment encodes units, to one component or more.
@@ -190,6 +191,14 @@ func (e *encoder) segment(units []unit) {
 
 // emit cuts units to components.
 func (e *encoder) emit(units []unit) {
+	if e.long {
+		whole := slices.Clone(units)
+		e.adjust(whole)
+		if name := e.spell(whole); len(name) <= maxName {
+			e.out = append(e.out, component{name: name})
+			return
+		}
+	}
 	for {
 		n, size := 0, 0
 		for n < len(units) && size+len(units[n].spell(e.form)) <= maxComponent {

@@ -45,9 +45,15 @@ const (
 	otherDir = "_other"
 )
 
-// maxComponent is the length at which a segment goes on in the next component.
-// Escaping its ends and the marks add up to 14 bytes, file systems take 255.
-const maxComponent = 240
+const (
+	// maxName is what file systems take.
+	maxName = 255
+
+	// maxComponent is the length at which a segment that is longer than
+	// maxName, or has to be marked, goes on in the next component. Escaping its
+	// ends and the marks add up to 14 bytes.
+	maxComponent = 240
+)
 
 var (
 	// ErrURI reports a string that is not an absolute URI with an authority,
@@ -192,7 +198,7 @@ func cutScheme(uri string) (scheme, rest string, ok bool) {
 // Path returns the file of a URI, relative to DEST and slash-separated, if
 // nothing stands in the way there. [Paths.Place] looks.
 func (p *Paths) Path(uri string) (string, error) {
-	comps, err := p.components(uri, form{portable: p.portable})
+	comps, err := p.components(uri, p.forms()[0])
 	if err != nil {
 		return "", pathError(uri, err)
 	}
@@ -241,9 +247,9 @@ func (p *Paths) Place(uri string, at func(path string) (Standing, error)) (strin
 // forms are the spellings this mirror may use, the first choice first.
 func (p *Paths) forms() []form {
 	if p.portable {
-		return []form{{portable: true}, {portable: true, exact: true}}
+		return []form{{portable: true, long: true}, {portable: true}, {portable: true, exact: true}}
 	}
-	return []form{{}}
+	return []form{{long: true}, {}}
 }
 
 // place marks components as needed, and returns "" if that does not help.
@@ -259,7 +265,7 @@ func place(comps []component, at func(string) (Standing, error)) (string, error)
 			continue
 		}
 		s, err := at(path + name)
-		if err == nil && s != Vacant && s != wanted && !c.cut && (i < last || s == Folder) {
+		if err == nil && s != Vacant && s != wanted && !c.cut && (i < last || s == Folder) && len(name+mark) <= maxName {
 			name += mark
 			s, err = at(path + name)
 		}
@@ -299,7 +305,7 @@ func (p *Paths) URI(path string) (string, error) {
 	if !ok {
 		return "", fail
 	}
-	forms := []form{{}, {portable: true}}
+	forms := []form{{long: true}, {}, {portable: true, long: true}, {portable: true}}
 	if exact {
 		forms = []form{{portable: true, exact: true}}
 	}

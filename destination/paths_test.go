@@ -76,7 +76,13 @@ func TestPath(t *testing.T) {
 		{"/a/NUL.txt", "a/NUL.txt", "a/%~=4EUL.txt"},
 		{"/a/console", "a/console", ""},
 		{"/" + long + "/y", strings.Repeat("x", 240) + "%~_/" + strings.Repeat("x", 60) + "/y", ""},
-		{"/" + strings.Repeat("x", 240) + "..", strings.Repeat("x", 240) + "%~_/%~=2E.", strings.Repeat("x", 240) + "%~_/%~=2E%~=2E"},
+		{"/" + strings.Repeat("x", 255), strings.Repeat("x", 255), ""},
+		{"/" + strings.Repeat("%C3%A9", 127), strings.Repeat("é", 127), ""},
+		{"/" + strings.Repeat("x", 253) + "%20", strings.Repeat("x", 253) + " ", strings.Repeat("x", 240) + "%~_/xxxxxxxxxxxxx%~20"},
+		{"/" + strings.Repeat("x", 255) + "..", strings.Repeat("x", 240) + "%~_/" + strings.Repeat("x", 15) + "..", strings.Repeat("x", 240) + "%~_/" + strings.Repeat("x", 15) + ".%~=2E"},
+		{"/" + strings.Repeat("%2f", 80) + "..", strings.Repeat("%~2f", 60) + "%~_/" + strings.Repeat("%~2f", 20) + "..", strings.Repeat("%~2f", 60) + "%~_/" + strings.Repeat("%~2f", 20) + ".%~=2E"},
+		{"/" + strings.Repeat("%2f", 60) + "..", strings.Repeat("%~2f", 60) + "..", strings.Repeat("%~2f", 60) + ".%~=2E"},
+		{"/" + strings.Repeat("%2f", 120) + "..", strings.Repeat("%~2f", 60) + "%~_/" + strings.Repeat("%~2f", 60) + "%~_/%~=2E.", strings.Repeat("%~2f", 60) + "%~_/" + strings.Repeat("%~2f", 60) + "%~_/%~=2E%~=2E"},
 	} {
 		for flavour, want := range []string{tt.posix, tt.portable} {
 			p := newPaths(t, destination.PathOptions{Portable: flavour == 1})
@@ -225,7 +231,7 @@ func TestURIRefuses(t *testing.T) {
 		".lockstep", ".lockstep/state.db", ".LOCKSTEP/x", "_other", "_other/h", "_OTHER/h/x", "d", "m/x",
 		"%~", "a%~", "%~2", "%~zz", "%~=", "%~=4", "a%~@", "a%~,b", "%~,/a", "a%~;b", "a%~_", "a%~_/b",
 		"%~+", "%~-", "a%~+", "a%~-/b", "a%~-%~-", "%~=61", "%~25", "%~=2F", "a%~=2fb", "%~=41", "x%~!%~!",
-		"%~,a", "%~@/%~,", "_other/https%~;h/x", "_other/h:1/x", "_other/h%~_/%~@", "a%~", strings.Repeat("x", 241),
+		"%~,a", "%~@/%~,", "_other/https%~;h/x", "_other/h:1/x", "_other/h%~_/%~@", "a%~", strings.Repeat("x", 256), strings.Repeat("x", 250) + "%~_/a",
 	} {
 		if uri, err := p.URI(name); !errors.Is(err, destination.ErrPath) {
 			t.Errorf("URI(%q) = %q, %v, want ErrPath", name, uri, err)
@@ -278,6 +284,7 @@ func (d *disk) put(t interface{ Fatalf(string, ...any) }, uri string) string {
 
 func TestPlace(t *testing.T) {
 	t.Parallel()
+	n253 := strings.Repeat("n", 253)
 	for _, tt := range []struct {
 		name     string
 		portable bool
@@ -290,6 +297,9 @@ func TestPlace(t *testing.T) {
 		{"directory then file", false,
 			[]string{"/a/b/c", "/a/b", "/a", "/a/b/"},
 			[]string{"a/b/c", "a/b%~-", "a%~-", "a/b/%~@"}},
+		{"no room for a mark", false,
+			[]string{"/" + n253, "/" + n253 + "/a", "/d/" + n253 + "/a", "/d/" + n253, "/d/" + n253 + "/b"},
+			[]string{n253, n253[:240] + "%~_/nnnnnnnnnnnnn/a", "d/" + n253 + "/a", "d/" + n253[:240] + "%~_/nnnnnnnnnnnnn", "d/" + n253 + "/b"}},
 		{"case matters", false,
 			[]string{"/a", "/A"}, []string{"a", "A"}},
 		{"case does not matter", true,
