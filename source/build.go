@@ -302,14 +302,14 @@ func (s *Source) encodeCapabilityList(set Set) ([]byte, error) {
 		capability(s.base.uri(changeListName(set.Name)), resourcesync.ChangeList))
 }
 
-// encodeDescription returns the Source Description.
-func (s *Source) encodeDescription() ([]byte, error) {
+// encodeDescription returns the Source Description that names the sets.
+func (s *Source) encodeDescription(sets []Set) ([]byte, error) {
 	h := resourcesync.Header{Capability: resourcesync.Description}
 	if s.opts.Description != "" {
 		h.Links = append(h.Links, resourcesync.Link{Rel: "describedby", Href: s.opts.Description})
 	}
 	var entries []resourcesync.Entry
-	for _, set := range s.opts.Sets { // RS-SD-04
+	for _, set := range sets { // RS-SD-04
 		e := capability(s.capabilityList(set.Name), resourcesync.CapabilityList)
 		if set.Description != "" {
 			e.Links = []resourcesync.Link{{Rel: "describedby", Href: set.Description}} // RS-SD-07

@@ -22,6 +22,7 @@ type changeBuild struct {
 	*Source
 	set     string
 	stamp   time.Time
+	ended   []blob.Writer // parts to be committed after the entry document
 	refused int64
 	bytes   int64
 }
@@ -31,51 +32,50 @@ type changeBuild struct {
 // parts and an open one. Closed parts that are published are left as they are
 // (RS-CHL-06).
 //
-// The blobs returned are to be committed in their order, that of RS-CHI-06:
-// first the part that is now open, then those that are now closed, then the
-// entry document. A reader sees at worst an overlap, never a gap.
-func (b *changeBuild) run(ctx context.Context, st *changeState) ([]blob.Writer, error) {
-	ws, err := b.single(ctx, st)
+// The parts returned are to be committed in their order, that of RS-CHI-06:
+// first the one that is now open, then those that are now closed; after them
+// the entry document. A reader sees at worst an overlap, never a gap.
+func (b *changeBuild) run(ctx context.Context, st *changeState) (parts []blob.Writer, entry blob.Writer, err error) {
+	entry, err = b.single(ctx, st)
 	if errors.Is(err, resourcesync.ErrTooLarge) {
-		ws, err = b.split(ctx, st)
+		parts, entry, err = b.split(ctx, st)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("build change list: %w", err)
+		return nil, nil, fmt.Errorf("build change list: %w", err)
 	}
-	return ws, nil
+	return parts, entry, nil
 }
 
 // single writes all changes into one open document, if they fit it. Older
 // readers know no other form.
-func (b *changeBuild) single(ctx context.Context, st *changeState) ([]blob.Writer, error) {
+func (b *changeBuild) single(ctx context.Context, st *changeState) (blob.Writer, error) {
 	if len(st.Closed) > 0 {
 		return nil, resourcesync.ErrTooLarge
 	}
-	w, last, err := b.list(ctx, changeListName(b.set), b.header(st.Open.From, time.Time{}, false), st.Open.After, 0)
+	entry, last, err := b.list(ctx, changeListName(b.set), b.header(st.Open.From, time.Time{}, false), st.Open.After, 0)
 	if err != nil {
 		return nil, err
 	}
-	ws := []blob.Writer{w}
 	if st.Open.Name != "" { // There was an index. Who follows its open part must learn that it ends, as it is.
 		w, _, err := b.close(ctx, st.Open, catalog.Mark{Seq: st.Through, At: st.ThroughTime})
 		if err != nil {
-			discard(ws)
+			_ = entry.Close() // nothing of it is wanted
 			return nil, err
 		}
-		ws = append(ws, w)
+		b.ended = append(b.ended, w)
 		st.Open.Name = ""
 	}
 	st.Through, st.ThroughTime = last.Seq, last.At
-	return ws, nil
+	return entry, nil
 }
 
 // split goes on writing the open part, closes it when it is full and begins
 // the next one, and writes the index (RS-CHI-01).
-func (b *changeBuild) split(ctx context.Context, st *changeState) (_ []blob.Writer, err error) {
-	var ws []blob.Writer // oldest part first
+func (b *changeBuild) split(ctx context.Context, st *changeState) (_ []blob.Writer, _ blob.Writer, err error) {
+	var parts []blob.Writer // oldest first
 	defer func() {
 		if err != nil {
-			discard(ws)
+			discard(parts)
 		}
 	}()
 	if st.Open.Name == "" {
@@ -84,27 +84,24 @@ func (b *changeBuild) split(ctx context.Context, st *changeState) (_ []blob.Writ
 	for {
 		w, last, err := b.list(ctx, st.Open.Name, b.header(st.Open.From, time.Time{}, true), st.Open.After, 0)
 		if err == nil {
-			ws = append(ws, w)
+			parts = append(parts, w)
 			st.Through, st.ThroughTime = last.Seq, last.At
 			break
 		}
 		if !errors.Is(err, resourcesync.ErrTooLarge) || last.Seq == st.Open.After {
-			return nil, err
+			return nil, nil, err
 		}
 		w, part, err := b.close(ctx, st.Open, last)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		ws = append(ws, w)
+		parts = append(parts, w)
 		st.Closed = append(st.Closed, part)
 		st.Open = openPart{Name: changeListPartName(b.set, part.Until), From: part.Until, After: part.Last} // RS-CHI-05
 	}
-	slices.Reverse(ws)
+	slices.Reverse(parts)
 	index, err := b.index(ctx, st)
-	if err != nil {
-		return nil, err
-	}
-	return append(ws, index), nil
+	return parts, index, err
 }
 
 // close writes the final form of a part that ends with last. Should that not

@@ -54,11 +54,14 @@ func generation(set string, at time.Time, taken func(name string) bool) string {
 	return gen
 }
 
+// partName is what parts of ours are called within a set's directory. Whatever
+// else is there is not ours to remove.
+var partName = regexp.MustCompile(`^(resourcelist-[0-9]{8}T[0-9]{6}\.[0-9]{7}Z(\.[0-9]+)?-[0-9]{5,}|changelist-[0-9]{8}T[0-9]{6}\.[0-9]{7}Z)\.xml$`)
+
 // isPart reports whether name is that of a part, of whatever generation.
 func isPart(set, name string) bool {
 	rest, ok := strings.CutPrefix(name, documentsDir+set+"/")
-	return ok && strings.HasSuffix(rest, ".xml") &&
-		(strings.HasPrefix(rest, "resourcelist-") || strings.HasPrefix(rest, "changelist-"))
+	return ok && partName.MatchString(rest)
 }
 
 // immutable reports whether the bytes under name never change: those of parts

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -39,11 +40,14 @@ type SetReport struct {
 // of each set the lists and its Capability List, see publishSet; then the
 // Source Description, which names those; then robots.txt. It may be repeated at
 // any time, after any failure: while the catalog stays as it is, nothing is
-// written. One runs at a time; others wait.
+// written. One runs at a time; others wait. A set that fails does not keep the
+// others from being published.
 func (s *Source) Publish(ctx context.Context) (Report, error) {
 	s.publishing.Lock()
 	defer s.publishing.Unlock()
 	var report Report
+	var errs []error
+	var sets []Set // whose Capability List is there
 	for _, set := range s.opts.Sets {
 		if err := ctx.Err(); err != nil {
 			return report, err
@@ -52,28 +56,39 @@ func (s *Source) Publish(ctx context.Context) (Report, error) {
 		report.Sets = append(report.Sets, r)
 		report.Written = report.Written || written
 		if err != nil {
-			return report, fmt.Errorf("publish set %s: %w", set.Name, err)
+			errs = append(errs, fmt.Errorf("publish set %s: %w", set.Name, err))
+		}
+		if _, err := s.docs.Stat(ctx, capabilityListName(set.Name)); err == nil {
+			sets = append(sets, set)
 		}
 	}
-	description, err := s.encodeDescription()
+	if len(sets) > 0 {
+		errs = append(errs, s.publishSource(ctx, sets, &report))
+	}
+	s.summarize()
+	return report, errors.Join(errs...)
+}
+
+// publishSource writes the documents about the Source as a whole.
+func (s *Source) publishSource(ctx context.Context, sets []Set, report *Report) error {
+	description, err := s.encodeDescription(sets)
 	if err != nil {
-		return report, fmt.Errorf("build source description: %w", err)
+		return fmt.Errorf("build source description: %w", err)
 	}
 	for _, d := range []struct {
 		name string
 		data []byte
-	}{{wellKnownName, description}, {robotsName, s.robots()}} {
+	}{{wellKnownName, description}, {robotsName, s.robots(sets)}} {
 		written, kept, err := s.publishSmall(ctx, d.name, d.data)
 		if err != nil {
-			return report, fmt.Errorf("publish %s: %w", d.name, err)
+			return fmt.Errorf("publish %s: %w", d.name, err)
 		}
 		report.Written = report.Written || written
 		if kept {
 			report.Kept = append(report.Kept, d.name)
 		}
 	}
-	s.summarize()
-	return report, nil
+	return nil
 }
 
 // publishSmall writes a document that depends on the Options only, if it is
@@ -104,18 +119,20 @@ func (s *Source) after(t time.Time) time.Time {
 //
 //  1. parts of a new Resource List, under new names;
 //  2. the state, saying that entry documents are about to be switched;
-//  3. the Change List: open part, closed parts, entry document (RS-CHI-06);
-//  4. the Resource List's entry document, then the Capability List;
-//  5. the state, describing what is now published;
-//  6. what the state no longer needs: the catalog's oldest changes, and parts
+//  3. parts of the Change List: the open one, then those now closed (RS-CHI-06);
+//  4. the entry documents, the Change List's before the Resource List's; then,
+//     if there is no index any more, the part that was open, now closed;
+//  5. the Capability List, if it is not there yet;
+//  6. the state, describing what is now published;
+//  7. what the state no longer needs: the catalog's oldest changes, and parts
 //     replaced more than the grace period ago.
 //
 // Cut short anywhere, every entry document names only parts that are there
-// (RS-IDX-06), and the Change List covers from the Resource List's at: it is
-// switched first, and never begins after the at of a list someone may still be
-// reading. A run that finds step 2 without step 5 writes all entry documents
-// anew. Closed parts come out as they were, for where one ends depends on its
-// beginning and the catalog alone.
+// (RS-IDX-06), and the Change List covers from the Resource List's at: it never
+// begins after the at of a list someone may still be reading. A run that finds
+// step 2 without step 6 writes all entry documents anew. Closed parts come out
+// as they were, for where one ends depends on its beginning and the catalog
+// alone.
 func (s *Source) publishSet(ctx context.Context, set Set) (r SetReport, written bool, err error) {
 	start := time.Now()
 	p := &publication{Source: s, set: set, report: SetReport{Set: set.Name}}
@@ -123,29 +140,41 @@ func (s *Source) publishSet(ctx context.Context, set Set) (r SetReport, written 
 	if err := p.look(ctx); err != nil {
 		return r, false, err
 	}
-	defer func() { discard(p.entries) }()
+	published := p.state
 	if p.due() {
-		if err := p.build(ctx); err != nil { // step 1
+		if err := p.write(ctx); err != nil {
 			return r, false, err
 		}
-		if err := p.announce(ctx); err != nil { // step 2
-			return r, false, err
-		}
-		if err := s.docs.Commit(ctx, p.entries...); err != nil { // steps 3 and 4
-			return r, false, err
-		}
-		if err := s.save(ctx, set.Name, p.next); err != nil { // step 5
-			return r, true, err
-		}
-		written = true
-		s.opts.Logger.InfoContext(ctx, "published", slog.String("set", set.Name), slog.Int64("resources", p.report.Resources),
+		published, written = p.next, true
+		s.opts.Logger.InfoContext(ctx, "published", slog.String("set", set.Name), slog.Int64("entries", p.report.Resources),
 			slog.Int64("seq", int64(p.report.Seq)), slog.Int64("changes", p.report.Changes), slog.Bool("list", p.report.List))
 	}
-	published := p.state
-	if written {
-		published = p.next
+	return r, written, p.tidy(ctx, published) // step 7
+}
+
+// write takes steps 1 to 6 of publishSet.
+func (p *publication) write(ctx context.Context) error {
+	defer func() { discard(p.parts); discard(p.entries) }() // does nothing to what was committed
+	if err := p.build(ctx); err != nil {                    // step 1
+		return err
 	}
-	return r, written, p.tidy(ctx, published) // step 6
+	if err := p.announce(ctx); err != nil { // step 2
+		return err
+	}
+	for _, ws := range [][]blob.Writer{p.parts, p.entries, p.ended} { // steps 3 and 4
+		if len(ws) == 0 {
+			continue
+		}
+		if err := p.docs.Commit(ctx, ws...); err != nil {
+			return err
+		}
+	}
+	if !p.smallOK {
+		if err := p.commit(ctx, capabilityListName(p.set.Name), p.small, p.next.Stamp); err != nil { // step 5
+			return err
+		}
+	}
+	return p.save(ctx, p.set.Name, p.next) // step 6
 }
 
 // A publication is one set on its way from one published state to the next.
@@ -161,7 +190,9 @@ type publication struct {
 	changes bool            // a Change List is due
 	small   []byte          // the Capability List
 	smallOK bool            // it is there
-	entries []blob.Writer   // entry documents, in the order of their commit
+	parts   []blob.Writer   // of the Change List, in the order of their commit
+	entries []blob.Writer   // entry documents, likewise
+	ended   []blob.Writer   // a part of an index that is no more
 }
 
 // look finds out what is published and what the catalog holds.
@@ -268,11 +299,11 @@ func (p *publication) decide() {
 	p.list = news && p.listDue() || !p.there[resourceListName(p.set.Name)] || !p.have(st.List.Parts)
 }
 
-// listDue says whether changes call for a new Resource List, see smallSet.
+// listDue says whether changes call for a new Resource List, see defaultSmallSet.
 func (p *publication) listDue() bool {
 	list := p.state.List
 	changes := int64(p.status.Last - list.Seq)
-	return p.status.Resources <= smallSet ||
+	return p.status.Resources <= int64(p.opts.SmallSet) ||
 		changes >= p.status.Resources/listShare ||
 		p.opts.Now().Sub(list.At) >= listAge
 }
@@ -288,7 +319,7 @@ func (p *publication) due() bool { return p.list || p.changes || !p.smallOK }
 func (p *publication) build(ctx context.Context) error {
 	p.next.Stamp = p.after(p.state.Stamp)
 	var list blob.Writer
-	if p.list {
+	if p.list { // before the changes, so that these reach beyond what it holds
 		w, err := p.buildList(ctx)
 		if err != nil {
 			return err
@@ -306,14 +337,7 @@ func (p *publication) build(ctx context.Context) error {
 	if list != nil {
 		p.entries = append(p.entries, list)
 	}
-	if p.smallOK {
-		return nil
-	}
-	w, err := p.create(ctx, capabilityListName(p.set.Name), p.small, p.next.Stamp)
-	if err == nil {
-		p.entries = append(p.entries, w)
-	}
-	return err
+	return nil
 }
 
 func (p *publication) buildList(ctx context.Context) (blob.Writer, error) {
@@ -342,11 +366,11 @@ func (p *publication) buildChanges(ctx context.Context) error {
 	if err := b.trim(ctx, &st, p.cutoff()); err != nil {
 		return err
 	}
-	ws, err := b.run(ctx, &st)
+	parts, entry, err := b.run(ctx, &st)
 	if err != nil {
 		return err
 	}
-	p.entries = append(p.entries, ws...)
+	p.parts, p.entries, p.ended = parts, append(p.entries, entry), b.ended
 	p.report.Changes = int64(st.Through - p.next.Changes.Through)
 	p.report.Seq = st.Through
 	p.report.Bytes += b.bytes

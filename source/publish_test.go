@@ -2,8 +2,10 @@ package source_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -152,7 +154,7 @@ func TestOldChangesAreForgotten(t *testing.T) {
 		w := newWorld(t, source.Options{MaxEntries: limit, Keep: 48 * time.Hour, Grace: time.Hour})
 		s := w.source()
 		w.publish(s)
-		for i := range 100 {
+		for i := range 60 {
 			w.pass(2 * time.Hour)
 			w.put(fmt.Sprintf("r=%d", i*100))
 			w.put(fmt.Sprintf("r%d=x", i))
@@ -328,8 +330,8 @@ func TestForeignRobotsStays(t *testing.T) {
 // The Resource List of a large set is not taken anew for every change.
 func TestLargeSetsKeepTheirResourceList(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, source.Options{})
-	w.fill("r%05d", 10_500)
+	w := newWorld(t, source.Options{SmallSet: 100})
+	w.fill("r%05d", 105)
 	s := w.source()
 	at := w.now()
 	w.publish(s)
@@ -350,7 +352,7 @@ func TestLargeSetsKeepTheirResourceList(t *testing.T) {
 	step(time.Hour, false, "r00000")
 	step(23*time.Hour, true, "r00001=yy")
 	step(time.Hour, false, "r00002=yy")
-	w.fill("s%05d", 1200)
+	w.fill("s%05d", 12)
 	step(time.Hour, true)
 }
 
@@ -388,6 +390,97 @@ func TestNewRefusesOptions(t *testing.T) {
 	} {
 		if _, err := source.New(nil, nil, o); err == nil {
 			t.Errorf("New(%+v) succeeded", o)
+		}
+	}
+}
+
+// What stands in a set's directory and is not ours stays there.
+func TestForeignFilesStay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, source.Options{MaxEntries: 2, Grace: time.Hour})
+	foreign := []string{"resourcelist-old.xml", "changelist-2012.xml", "notes.txt", "resourcelist-20260501T070000.0000000Z-00001.xml.bak"}
+	for _, name := range foreign {
+		w.write("resourcesync/main/"+name, "mine")
+	}
+	s := w.source()
+	for i := range 10 {
+		w.put(fmt.Sprintf("r%d=x", i))
+		w.publish(s)
+		w.pass(2 * time.Hour)
+	}
+	for _, name := range foreign {
+		if _, err := w.docs.Stat(context.Background(), "resourcesync/main/"+name); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A set that cannot be published is no reason not to publish the others.
+func TestOneSetFails(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, source.Options{Sets: []source.Set{{Name: "bad"}, {Name: "main"}}})
+	w.write(".lockstep/bad.json", `{"version":99}`)
+	w.put("a=1")
+	if _, err := w.source().Publish(context.Background()); err == nil || !strings.Contains(err.Error(), "set bad") {
+		t.Errorf("Publish = %v, want the failure of set bad", err)
+	}
+	w.upToDate()
+}
+
+// TestRandomHistories plays random changes, jumps of the clock, publications
+// that fail, restarts and settings: whenever a publication is done, a reader
+// of the Resource List and the Change List has the catalog's present.
+func TestRandomHistories(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(6) {
+		random := rand.New(rand.NewPCG(seed, 7))
+		o := source.Options{
+			MaxEntries: 1 + random.IntN(12), Workers: 1 + random.IntN(3),
+			Keep: time.Duration(random.IntN(50)) * time.Hour, Grace: time.Duration(1+random.IntN(20)) * time.Hour,
+		}
+		w := newWorld(t, o)
+		store := &faultyStore{Store: w.docs, after: func() {}}
+		faulty := *w
+		faulty.docs = store
+		s := faulty.source()
+		for step := range 80 {
+			for range random.IntN(6) {
+				word := fmt.Sprintf("r%d", random.IntN(25))
+				if random.IntN(3) > 0 {
+					word += fmt.Sprintf("=%d", random.IntN(3))
+				}
+				w.put(word)
+			}
+			switch random.IntN(6) {
+			case 0:
+				w.pass(-time.Duration(random.IntN(100)) * time.Minute)
+			case 1:
+				w.pass(time.Duration(random.IntN(30)) * time.Hour)
+			case 2:
+				w.pass(time.Duration(random.IntN(1000)))
+			}
+			if random.IntN(4) == 0 {
+				store.failAt, store.crash = store.step+1+random.IntN(30), random.IntN(2) == 0
+				if _, err := s.Publish(context.Background()); err != nil {
+					store.crashed = false
+					if c, err := crawlAll(reader(w.docs)); err == nil {
+						if err := c.check(w.past); err != nil {
+							t.Fatalf("seed %d, step %d, after a fault: %v", seed, step, err)
+						}
+					} else if !errors.Is(err, errNothing) {
+						t.Fatalf("seed %d, step %d, after a fault: %v", seed, step, err)
+					}
+				}
+				store.failAt = 0
+			}
+			if random.IntN(4) == 0 {
+				s = faulty.source()
+			}
+			w.publish(s)
+			c, err := crawlAll(reader(w.docs))
+			if err != nil || !maps.Equal(c.state, w.live) {
+				t.Fatalf("seed %d, %+v, step %d: %v", seed, o, step, err)
+			}
 		}
 	}
 }

@@ -8,12 +8,12 @@ import (
 // robotsMark is how a robots.txt of ours begins. Any other is its owner's.
 const robotsMark = "# Written by lockstep.\n"
 
-// robots returns a robots.txt that names the Resource Lists (RS-DISC-07), and
-// only those: other documents are no Sitemaps (RS-SMC-01).
-func (s *Source) robots() []byte {
+// robots returns a robots.txt that names the Resource Lists of the sets
+// (RS-DISC-07), and only those: other documents are no Sitemaps (RS-SMC-01).
+func (s *Source) robots(sets []Set) []byte {
 	var b strings.Builder
 	b.WriteString(robotsMark + "User-agent: *\nAllow: /\n\n")
-	for _, set := range s.opts.Sets {
+	for _, set := range sets {
 		b.WriteString("Sitemap: " + s.base.uri(resourceListName(set.Name)) + "\n")
 	}
 	return []byte(b.String())

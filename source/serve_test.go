@@ -574,7 +574,7 @@ func TestHomePage(t *testing.T) {
 func TestDocumentReplacedWhileRead(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, source.Options{}, nil)
-	s.fill("x/%06d", 9000)
+	s.fill("x/%06d", 6000)
 	s.publish(s.src)
 	_, want := s.do("GET", list)
 	resp, err := s.server.Client().Get(s.server.URL + list)

@@ -44,7 +44,7 @@ const (
 
 	// A Resource List is taken anew with every publication of a set this
 	// small, ...
-	smallSet = 10_000
+	defaultSmallSet = 10_000
 	// ... or once changes since the last amount to a part of the set such that
 	// reading the old list and them costs noticeably more than a new list, ...
 	listShare = 10 // one tenth
@@ -78,6 +78,7 @@ type Options struct {
 
 	Keep       time.Duration // how long changes are kept; default 720 h, never less than Grace
 	Grace      time.Duration // how long replaced parts are kept; default 24 h
+	SmallSet   int           // sets up to this size get a new Resource List with every change, larger ones when it pays; default 10,000
 	MaxEntries int           // entries of one document; default and limit resourcesync.MaxEntries
 	MaxBytes   int64         // size from which a document is full; default and limit resourcesync.MaxBytes
 	Workers    int           // parts written at once; default: as there are processors, at most 8
@@ -144,6 +145,9 @@ func (o Options) withDefaults(b base) (Options, error) {
 		o.Keep = defaultKeep
 	}
 	o.Keep = max(o.Keep, o.Grace)
+	if o.SmallSet <= 0 {
+		o.SmallSet = defaultSmallSet
+	}
 	if o.MaxEntries <= 0 || o.MaxEntries > resourcesync.MaxEntries {
 		o.MaxEntries = resourcesync.MaxEntries
 	}
