@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 )
 
 // A Capability says what a document offers (RS-GEN-04).
@@ -93,11 +94,27 @@ func (c Change) String() string {
 	return ""
 }
 
-// clip shortens what a stranger wrote to what fits into a message.
+// clip makes what a stranger wrote fit for a message: short, and without
+// characters that would do something to a terminal.
 func clip(s string) string {
 	const most = 60
-	if len(s) > most {
-		return s[:most] + "…"
+	n := 0
+	for i, r := range s {
+		if n++; n > most {
+			s = s[:i] + "…"
+			break
+		}
+		if !unicode.IsPrint(r) {
+			return clip(strings.Map(printed, s))
+		}
 	}
 	return s
+}
+
+// printed returns r, or what stands for a character that cannot be seen.
+func printed(r rune) rune {
+	if unicode.IsPrint(r) {
+		return r
+	}
+	return unicode.ReplacementChar
 }

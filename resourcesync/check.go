@@ -16,6 +16,9 @@ func checkHeader(h *Header, k kind) error {
 		if err := checkLink(l); err != nil {
 			return err
 		}
+		if l.Rel == "top" || l.Rel == "resourcesync" {
+			return broken("RS-VER-04", "link %s at the root, which is up now", l.Rel)
+		}
 		if !l.Modified.IsZero() || len(l.Hashes) > 0 || l.HasLength || l.Encoding != "" || l.Pri != 0 || l.Path != "" {
 			return broken("RS-LN-02", "link %s at the root has more than rel, href and type", clip(l.Rel))
 		}
@@ -76,7 +79,7 @@ func (w *Writer) check(e *Entry) error {
 	case kindCapabilityList, kindDescription, kindDescriptionIndex:
 		return w.checkCapability(e)
 	}
-	if has&(itemAt|itemCompleted|itemFrom|itemUntil) != 0 {
+	if has&(itemAt|itemCompleted|itemFrom|itemUntil) != 0 || w.openPart {
 		return w.checkPart(e)
 	}
 	return nil
@@ -88,10 +91,13 @@ func (w *Writer) checkContent(e *Entry) error {
 		return broken("RS-DT-01", "lastmod has a year that four digits cannot say")
 	}
 	if e.Type != "" && e.Type != w.goodType {
-		if !validMediaType(e.Type) {
+		if !validMediaType(e.Type) || endsBlank(e.Type) {
 			return broken("RS-TYPE-01", "type %q is no media type", clip(e.Type))
 		}
 		w.goodType = e.Type
+	}
+	if e.Encoding != "" && !validEncoding(e.Encoding) {
+		return broken("RS-ENC-01", "encoding %q is no list of content codings", clip(e.Encoding))
 	}
 	return checkHashes(e.Hashes, e.Length, e.HasLength)
 }
@@ -160,6 +166,8 @@ func (w *Writer) checkCapability(e *Entry) error {
 		return broken("RS-CL-06", "unknown capability %q", clip(string(c)))
 	case slices.Contains(w.listed, c):
 		return broken("RS-CL-02", "capability %s is listed already", c)
+	case c == ChangeNotification && e.Link(RelHub) == "":
+		return broken("RS-CL-06", "capability %s without a link hub", c)
 	}
 	return nil
 }
@@ -180,6 +188,10 @@ func (w *Writer) checkPart(e *Entry) error {
 		return broken("RS-RLI-03", "the part's at %s is before the document's, %s", e.At, h.At)
 	case !h.Completed.IsZero() && e.Completed.Compare(h.Completed) > 0:
 		return broken("RS-RLI-03", "the part's completed %s is after the document's, %s", e.Completed, h.Completed)
+	case !e.From.IsZero() && e.From.Compare(h.From) < 0:
+		return broken("RS-CHI-05", "the part's from %s is before the document's, %s", e.From, h.From)
+	case !h.Until.IsZero() && e.Until.Compare(h.Until) > 0:
+		return broken("RS-CHI-05", "the part's until %s is after the document's, %s", e.Until, h.Until)
 	case w.kind != kindChangeListIndex && w.kind != kindChangeDumpIndex:
 		return nil
 	case w.openPart:
@@ -210,7 +222,9 @@ func checkLink(l *Link) error {
 	switch {
 	case !validRel(l.Rel):
 		return broken("RS-LN-03", "relation %q is neither one name in lower case nor a URI", clip(l.Rel))
-	case l.Type != "" && !validMediaType(l.Type):
+	case l.Encoding != "" && !validEncoding(l.Encoding):
+		return broken("RS-ENC-01", "encoding %q of link %s is no list of content codings", clip(l.Encoding), clip(l.Rel))
+	case l.Type != "" && (!validMediaType(l.Type) || endsBlank(l.Type)):
 		return broken("RS-TYPE-01", "type %q of link %s is no media type", clip(l.Type), clip(l.Rel))
 	case l.Pri < 0 || l.Pri > maxPri:
 		return broken("RS-PRI-01", "pri %d of link %s is not between 1 and 999999", l.Pri, clip(l.Rel))

@@ -29,6 +29,7 @@ type root struct {
 	alphaType string // rs:type of the root
 	dialect   string
 
+	manifests  bool // an index of manifests within a package (RS-RDM-06)
 	seenMD     bool
 	capability string
 	times      Metadata // only its times
@@ -85,6 +86,13 @@ func (r *Reader) normalizeCapability(h *Header) {
 	case in.capability == string(CapabilityList) && in.index:
 		r.rootWarn("RS-VER-16", "an index of Capability Lists, read as a Source Description")
 		h.Capability, h.Index = Description, false
+		r.dialect(dialectBeta)
+	case in.index && (in.capability == string(ResourceDumpManifest) || in.capability == string(ChangeDumpManifest)):
+		r.rootWarn("RS-VER-18", "a manifest in parts, as in version 0.5")
+		r.dialect(dialectBeta)
+		h.Capability = Capability(in.capability)
+		in.manifests = true
+		return
 	case in.capability == "" && in.alphaType == "changeset":
 		r.rootWarn("RS-VER-15", "rs:type changeset, which is capability changelist now")
 		h.Capability = ChangeList

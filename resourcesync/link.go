@@ -68,7 +68,7 @@ func relationItem(rel string) item {
 // in lower case or an absolute URI (RS-LN-03).
 func validRel(rel string) bool {
 	if strings.Contains(rel, ":") {
-		return validURI(rel)
+		return validURI(rel) && (rel == RelPatch || !strings.EqualFold(rel, RelPatch))
 	}
 	for i := range len(rel) {
 		c := rel[i]

@@ -1,5 +1,7 @@
 package resourcesync
 
+import "strings"
+
 // ValidMediaType reports whether s is a media type, with or without parameters
 // (RS-TYPE-01). Of the parameters only the form is looked at.
 func ValidMediaType(s string) bool { return validMediaType(s) }
@@ -52,6 +54,22 @@ func validParameters[T string | []byte](s T, i int) bool {
 		i = end
 	}
 	return true
+}
+
+// endsBlank reports whether s ends with white space, which a Reader would not
+// give back.
+func endsBlank(s string) bool { return s != "" && classes[s[len(s)-1]]&classSpace != 0 }
+
+// validEncoding reports whether s is a content coding, or several with commas
+// between them (RS-ENC-01).
+func validEncoding(s string) bool {
+	for coding := range strings.SplitSeq(s, ",") {
+		coding = strings.Trim(coding, " ")
+		if coding == "" || tokenEnd(coding, 0) != len(coding) {
+			return false
+		}
+	}
+	return !endsBlank(s) && s[0] != ' '
 }
 
 func skipBlanks[T string | []byte](s T, i int) int {

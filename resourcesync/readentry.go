@@ -18,6 +18,7 @@ type draft struct {
 	seen   item // what its rs:md stated
 	has    item // what it has, in terms of the table of attributes
 	md     int  // elements rs:md
+	last   rank // of its children so far
 	bad    bool // the entry cannot be used
 	hasLoc bool
 
@@ -93,16 +94,37 @@ func (r *Reader) entry(e *Entry) (ok bool, err error) {
 	return true, nil
 }
 
+// A rank is the place of a child in an entry (RS-XML-03).
+type rank uint8
+
+const (
+	rankLoc rank = iota + 1
+	rankLastmod
+	rankChangeFreq
+	rankMetadata
+	rankLink
+)
+
+// comes notes the next child of an entry, and warns if it comes too late.
+func (r *Reader) comes(k rank) {
+	if k < r.draft.last {
+		r.rootWarn("RS-XML-03", "the children of an entry in another order than that of the schema")
+	}
+	r.draft.last = k
+}
+
 // sitemapChild reads a child of the Sitemap's own.
 func (r *Reader) sitemapChild(e *Entry, name []byte) error {
 	switch string(name) {
 	case "loc":
+		r.comes(rankLoc)
 		text, err := r.textOf()
 		if err == nil {
 			r.loc(text)
 		}
 		return err
 	case "lastmod":
+		r.comes(rankLastmod)
 		if len(r.s.attrs) > 0 {
 			r.alphaChange(e)
 		}
@@ -121,6 +143,7 @@ func (r *Reader) sitemapChild(e *Entry, name []byte) error {
 		}
 		return nil
 	case "changefreq":
+		r.comes(rankChangeFreq)
 		text, err := r.textOf()
 		switch {
 		case err != nil || len(text) == 0:
@@ -142,12 +165,14 @@ func (r *Reader) sitemapChild(e *Entry, name []byte) error {
 func (r *Reader) rsChild(e *Entry, name []byte) error {
 	switch string(name) {
 	case "md":
+		r.comes(rankMetadata)
 		r.draft.md++
 		if r.draft.md == 2 {
 			r.warn("RS-XML-05", "more than one rs:md in an entry, taken together")
 		}
 		r.metadata(&e.Metadata, false)
 	case "ln":
+		r.comes(rankLink)
 		r.link()
 	case "fixity":
 		return r.alphaFixity()
@@ -168,6 +193,13 @@ func (r *Reader) loc(text []byte) {
 		return
 	}
 	d.hasLoc = true
+	if r.root.manifests && text[0] == '/' { // RS-RDM-06: a place in the package
+		d.loc = d.keep(text)
+		if p, ok := r.path(text); ok && d.path == (span{}) {
+			d.path = p
+		}
+		return
+	}
 	if !hasScheme(text) {
 		abs, err := r.resolve(string(text))
 		if err != nil {
@@ -210,140 +242,6 @@ func encodeIRI(text []byte) []byte {
 		}
 	}
 	return b
-}
-
-// normalizeEntry brings an entry to what may stand in a document of its kind,
-// and marks it as bad if it cannot be used.
-func (r *Reader) normalizeEntry(e *Entry) {
-	d := &r.draft
-	if d.seen&(itemModified|itemETag) != 0 {
-		r.legacyMetadata(e)
-	}
-	d.has |= d.seen &^ (itemModified | itemETag)
-	if bad := d.has &^ (r.rule.must | r.rule.may); bad != 0 {
-		r.forbidden(e, bad)
-	}
-	if lacks := r.rule.must &^ d.has; lacks != 0 {
-		r.lacking(lacks)
-	}
-	if e.Change == Deleted && d.has&(itemContent|itemPath) != 0 {
-		r.warn("RS-CHL-08", "a deleted resource with "+(d.has&(itemContent|itemPath)).String()+", ignored")
-		r.drop(e, itemContent|itemPath)
-	}
-	if !e.Completed.IsZero() && e.Completed.Compare(e.At) < 0 {
-		r.warn("RS-MD-05", "completed is before at in an entry, and ignored")
-		e.Completed = Datetime{}
-	}
-	if !e.Until.IsZero() && e.Until.Compare(e.From) < 0 {
-		r.warn("RS-MD-10", "until is before from in an entry, and taken to be the same")
-		e.Until = e.From
-	}
-	if len(d.links) > 0 {
-		r.normalizeEntryLinks()
-	}
-}
-
-// forbidden removes what may not stand in an entry of this kind of document,
-// unless an older version gave it a meaning.
-func (r *Reader) forbidden(e *Entry, bad item) {
-	if r.rule.may&itemAt != 0 && bad&itemFrom != 0 { // RS-VER-07, of a part
-		r.warn("RS-VER-07", "from of a part, which is at now")
-		if e.At.IsZero() {
-			e.At = e.From
-		}
-		if e.Completed.IsZero() {
-			e.Completed = e.Until
-		}
-		r.draft.has |= itemAt
-		r.drop(e, itemFrom|itemUntil)
-		bad &^= itemFrom | itemUntil
-	}
-	for _, n := range itemNames {
-		if bad&n.item != 0 {
-			r.warn("RS-MD-12", n.name+" in an entry of a document of this kind, ignored")
-		}
-	}
-	r.drop(e, bad)
-}
-
-// lacking tells what an entry must have and has not.
-func (r *Reader) lacking(lacks item) {
-	switch {
-	case lacks&itemChange != 0:
-		r.warn("RS-EM-02", "an entry that does not say what changed, skipped")
-		r.draft.bad = true
-	case lacks&itemCapability != 0 && r.kind == kindDescription:
-		r.warn("RS-AMB-01", "an entry of a Source Description without capability")
-	case lacks&itemCapability != 0:
-		r.warn("RS-CL-06", "an entry of a Capability List without capability")
-	case lacks&itemPath != 0:
-		r.warn("RS-RDM-03", "an entry of a manifest without path")
-	}
-}
-
-// drop takes items out of an entry.
-func (r *Reader) drop(e *Entry, items item) {
-	d := &r.draft
-	m := &e.Metadata
-	d.has &^= items
-	if items&itemLastmod != 0 {
-		e.Lastmod = Datetime{}
-	}
-	if items&itemChangeFreq != 0 {
-		e.ChangeFreq = ""
-	}
-	if items&itemCapability != 0 {
-		m.Capability = ""
-	}
-	if items&itemChange != 0 {
-		m.Change = 0
-	}
-	for _, t := range []struct {
-		item item
-		at   *Datetime
-	}{{itemDatetime, &m.Datetime}, {itemAt, &m.At}, {itemCompleted, &m.Completed}, {itemFrom, &m.From}, {itemUntil, &m.Until}} {
-		if items&t.item != 0 {
-			*t.at = Datetime{}
-		}
-	}
-	if items&itemHash != 0 {
-		for i := range d.hashes {
-			if d.hashes[i].owner < 0 {
-				d.hashes[i].algorithm = 0
-			}
-		}
-	}
-	if items&itemLength != 0 {
-		m.Length, m.HasLength = 0, false
-	}
-	if items&itemType != 0 {
-		m.Type = ""
-	}
-	if items&itemEncoding != 0 {
-		m.Encoding = ""
-	}
-	if items&itemPath != 0 {
-		d.path = span{}
-	}
-}
-
-// normalizeEntryLinks removes links that may not stand in this kind of document.
-func (r *Reader) normalizeEntryLinks() {
-	d := &r.draft
-	allowed := r.rule.must | r.rule.may
-	manifest := r.kind == kindResourceManifest || r.kind == kindChangeManifest || r.kind == kindUnknown
-	for i := range d.links {
-		l := &d.links[i]
-		// up, index and archives belong to the root; of a plain entry nothing is said.
-		if bad := relationItem(l.Rel) &^ allowed; bad != 0 {
-			r.warn("RS-LN-04", "a "+bad.String()+" in an entry of a document of this kind, ignored")
-			l.Rel = ""
-		}
-		if l.path != (span{}) && !manifest {
-			r.warn("RS-PATH-01", "a link with path outside a manifest; the path is ignored")
-			l.path = span{}
-		}
-	}
 }
 
 // finish cuts the texts of the entry.

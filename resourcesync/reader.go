@@ -53,7 +53,8 @@ type Reader struct {
 	lastType  string // the media type checked last
 	hashes    []Hash // chunk the entries' hashes are cut from
 	lastEvent Datetime
-	firstTime Datetime // earliest event time
+	firstTime Datetime     // earliest event time
+	listed    []Capability // in a Capability List
 	told      map[string]int
 	violation error // of a strict Reader
 }
@@ -243,10 +244,15 @@ func (r *Reader) rootChildren() error {
 				r.warn("RS-GEN-05", "<"+name+"> does not belong into this root element; it is read all the same")
 			}
 			return nil
-		case r.isRS(r.s.space) && name == "md":
-			r.rootMetadata()
-		case r.isRS(r.s.space) && name == "ln":
-			r.rootLink()
+		case r.isRS(r.s.space) && (name == "md" || name == "ln"):
+			if r.stats.Entries+r.stats.Skipped > 0 {
+				r.rootWarn("RS-XML-03", "rs:md or rs:ln of the document behind its first entry")
+			}
+			if name == "md" {
+				r.rootMetadata()
+			} else {
+				r.rootLink()
+			}
 		case r.s.space == spaceXHTML && name == "meta":
 			r.rootMeta()
 		}
@@ -286,36 +292,6 @@ func (r *Reader) skip() error {
 	return nil
 }
 
-// textOf reads the text of the element whose start tag is at hand, up to its
-// end, without white space around it. What it returns is good until the next
-// one.
-func (r *Reader) textOf() ([]byte, error) {
-	s := &r.s
-	s.text, s.collect = s.text[:0], len(s.stack)
-	depth := s.collect
-	for {
-		m, err := s.next()
-		if err != nil {
-			return nil, err
-		}
-		if m == markEnd && len(s.stack) < depth {
-			s.collect = 0
-			return trim(s.text), nil
-		}
-	}
-}
-
-// trim returns b without XML white space around it.
-func trim(b []byte) []byte {
-	for len(b) > 0 && classes[b[0]]&classSpace != 0 {
-		b = b[1:]
-	}
-	for len(b) > 0 && classes[b[len(b)-1]]&classSpace != 0 {
-		b = b[:len(b)-1]
-	}
-	return b
-}
-
 // count keeps the statistics, and warns of what they show.
 func (r *Reader) count(e *Entry) {
 	r.stats.Entries++
@@ -333,14 +309,16 @@ func (r *Reader) count(e *Entry) {
 		}
 	}
 	t := e.EventTime()
-	if t.IsZero() {
+	switch {
+	case t.IsZero() || e.Datetime.IsZero() && r.stats.Datetimes > 0:
 		return
+	case r.stats.Datetimes == 1 && r.stats.Entries > 1 && !e.Datetime.IsZero():
+		// RS-EM-07: the lastmod of those in front did not tell when they happened.
+		r.stats.Disorder, r.lastEvent, r.firstTime = 0, Datetime{}, Datetime{}
 	}
-	if t.Compare(r.lastEvent) < 0 {
+	if t.Compare(r.lastEvent) < 0 && !r.lastEvent.IsZero() {
 		r.stats.Disorder++
-		if r.stats.Datetimes == 0 || !e.Datetime.IsZero() {
-			r.warn("RS-VER-12", "an event is older than the one in front of it")
-		}
+		r.warn("RS-VER-12", "an event is older than the one in front of it")
 	}
 	r.lastEvent = t
 	if r.firstTime.IsZero() || t.Compare(r.firstTime) < 0 {
@@ -385,31 +363,4 @@ func (r *Reader) resolve(ref string) (string, error) {
 		return "", errors.New("a relative URI in a document whose own URI is not absolute")
 	}
 	return u.String(), nil
-}
-
-// An interner keeps the few texts that nearly every entry repeats, so that they
-// are allocated once.
-type interner struct {
-	last  string
-	texts map[string]string
-}
-
-// get returns b as a string.
-func (in *interner) get(b []byte) string {
-	const maxTexts, maxLength = 256, 128
-	if string(b) == in.last {
-		return in.last
-	}
-	s, ok := in.texts[string(b)]
-	if !ok {
-		s = string(b)
-		if in.texts == nil {
-			in.texts = make(map[string]string)
-		}
-		if len(in.texts) < maxTexts && len(b) <= maxLength {
-			in.texts[s] = s
-		}
-	}
-	in.last = s
-	return s
 }

@@ -156,13 +156,16 @@ func (r *Reader) addLinks(l draftLink, rel []byte, first int) {
 // relation returns a relation in its usual spelling.
 func (r *Reader) relation(name []byte) string {
 	rel := r.strings.get(name)
+	usual := rel
 	if strings.EqualFold(rel, RelPatch) {
-		return RelPatch
+		usual = RelPatch
+	} else if bytes.IndexByte(name, ':') < 0 {
+		usual = strings.ToLower(rel)
 	}
-	if bytes.IndexByte(name, ':') >= 0 {
-		return rel
+	if usual != rel {
+		r.warn("RS-LN-03", "relation \""+clip(rel)+"\", which is spelt "+clip(usual))
 	}
-	return strings.ToLower(rel)
+	return usual
 }
 
 // linkAttr takes a further attribute of a link; the first value wins.
