@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -209,7 +210,7 @@ func TestHostilePaths(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
 	for i, path := range []string{"/../../etc/passwd", "/a/../../b", "/%2e%2e/c", "/%2E%2E/%2E%2E/d", "/.lockstep/state.db",
-		"/.LOCKSTEP/lock", "/_other/x/y", "/a%2F..%2F..%2Fe", "/a%00b", "//", "/a//b", "/a\\..\\b", "/%7E~", "/" + strings.Repeat("x", 300), "/?q=../../x", "/CON", "/a.", "/x/"} {
+		"/.LOCKSTEP/lock", "/_other/x/y", "/a%2F..%2F..%2Fe", "/a%00b", "//", "/a//b", "/a%5C..%5Cb", "/%7E~", "/" + strings.Repeat("x", 300), "/?q=../../x", "/CON", "/a.", "/x/"} {
 		s.put(path, fmt.Sprint("hostile ", i))
 	}
 	s.setFault(func(w http.ResponseWriter, r *http.Request) bool {
@@ -355,9 +356,10 @@ func TestOtherSource(t *testing.T) {
 
 func TestNoSource(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, style{})
-	m := newMirror(t, s)
-	for _, address := range []string{s.url("/nothing/here"), "http://127.0.0.1:1/", ""} {
+	m := newMirror(t, newSite(t, style{}))
+	empty := httptest.NewServer(http.NotFoundHandler())
+	defer empty.Close()
+	for _, address := range []string{empty.URL + "/nothing/here", "http://127.0.0.1:1/", ""} {
 		_, err := m.destination().Sync(context.Background(), address)
 		if err == nil || strings.Contains(err.Error(), "\n") {
 			t.Errorf("Sync(%q) = %v", address, err)

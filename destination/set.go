@@ -131,7 +131,7 @@ func (r *setRun) incremental(ctx context.Context) error {
 			r.reader.fail(st.Changes, fmt.Errorf("read %s: %s, and there is no Resource List to compare with", fetch.Printable(st.Changes), gap))
 		}
 		owed := 0
-		if round == 1 {
+		if round == 1 && !r.compared { // else all was tried just now
 			if owed, err = r.stageOwed(ctx); err != nil {
 				return err
 			}

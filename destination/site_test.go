@@ -504,7 +504,7 @@ func (m *mirror) files() map[string]string {
 			return err
 		case d.Name() == ".lockstep" && d.IsDir():
 			return fs.SkipDir
-		case d.IsDir():
+		case !d.Type().IsRegular():
 			return nil
 		}
 		data, err := os.ReadFile(path)
