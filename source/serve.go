@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -56,7 +57,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, http.StatusMethodNotAllowed)
 		return
 	}
-	rel, ok := h.base.locate(r.URL.EscapedPath())
+	rel, ok := h.base.locate(sentPath(r.URL))
 	switch {
 	case !ok:
 		h.fail(w, r, http.StatusNotFound)
@@ -73,6 +74,16 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		h.resource(w, r, rel)
 	}
+}
+
+// sentPath returns the path as it was sent. EscapedPath would make up another
+// one where that has bytes that should have been encoded, and lose an encoded
+// slash.
+func sentPath(u *url.URL) string {
+	if u.RawPath != "" {
+		return u.RawPath
+	}
+	return u.EscapedPath()
 }
 
 var (

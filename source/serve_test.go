@@ -113,7 +113,7 @@ const (
 func TestServeStatuses(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, source.Options{}, map[string]string{
-		"a.txt": "hello", "dir/b.txt": "b", "empty": "", "sp ace.txt": "space", "q?x": "question", "p%41": "percent",
+		"a.txt": "hello", "dir/b.txt": "b", "dir/\"b.txt": "q", "empty": "", "sp ace.txt": "space", "q?x": "question", "p%41": "percent",
 		"\xff\xfe": "bytes", "é": "composed", "e\u0301": "decomposed", "new\nline": "newline", "a+b&c;d=e,f@g:h": "sub-delims",
 		"robots.txt": "hidden", "resourcesync/x": "hidden", "-/x": "hidden", ".lockstep/x": "hidden", ".well-known/other": "shown",
 		"index.html": "<p>mine",
@@ -162,6 +162,7 @@ func TestServeStatuses(t *testing.T) {
 		{"/dir//b.txt", 404, ""},
 		{"/dir%2Fb.txt", 404, ""},
 		{"/dir%2fb.txt", 404, ""},
+		{"/dir%2F\"b.txt", 404, ""}, // a byte that should be encoded, and a slash that must not be decoded
 		{"/a.txt/", 404, ""},
 		{"/a.txt%00", 404, ""},
 		{"/a.txt/b", 404, ""},

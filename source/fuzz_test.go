@@ -1,0 +1,91 @@
+package source_test
+
+import (
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"lockstep/blob"
+	"lockstep/catalog"
+	"lockstep/source"
+)
+
+// FuzzPath holds that a path leads to exactly the resource it names, once
+// decoded, or nowhere.
+func FuzzPath(f *testing.F) {
+	for _, path := range []string{
+		"/a", "/a/b", "/a%2Fb", "/%61", "/a%00", "/..", "/%2e%2E/a", "/a//b", "/a/", "/", "/%FF%fe", "/a%", "/a%2", "/%252e", "/a?b",
+		"/.lockstep/main.json", "/-/x", "/resourcesync/../a", "/robots.txt", "/a;b=c&d", "//host/a", "/\\..\\a",
+	} {
+		f.Add(path)
+	}
+	asked := ""
+	src, err := source.New(catalog.NewMem(nil), new(blob.Mem), source.Options{
+		BaseURL: baseURL,
+		Content: func(rel string) (*os.File, fs.FileInfo, error) {
+			asked = rel
+			return nil, nil, fs.ErrNotExist
+		},
+	})
+	if err != nil {
+		f.Fatal(err)
+	}
+	h := src.Handler()
+	f.Fuzz(func(t *testing.T, target string) {
+		u, err := url.ParseRequestURI(target)
+		if err != nil || u.Host != "" {
+			return
+		}
+		asked = ""
+		h.ServeHTTP(httptest.NewRecorder(), &http.Request{Method: "GET", URL: u, Header: http.Header{}})
+		if asked == "" {
+			return
+		}
+		path, _, _ := strings.Cut(target, "?")
+		want, err := url.PathUnescape(strings.TrimPrefix(path, "/"))
+		if err != nil || asked != want {
+			t.Errorf("%q leads to %q, want %q, %v", target, asked, want, err)
+		}
+		segments := strings.Split(asked, "/")
+		if len(segments) != strings.Count(path, "/") || source.Reserved(asked) || strings.ContainsRune(asked, 0) ||
+			slices.ContainsFunc(segments, func(s string) bool { return s == "" || s == "." || s == ".." }) {
+			t.Errorf("%q leads to %q", target, asked)
+		}
+	})
+}
+
+// FuzzRequestHeaders has a document asked for with any headers: what comes is
+// the document, a part of it, or a refusal.
+func FuzzRequestHeaders(f *testing.F) {
+	w := newWorld(f, source.Options{})
+	w.put("a=1")
+	s := w.source()
+	w.publish(s)
+	h := s.Handler()
+	f.Add("gzip;q=0.5, *;q=0", "bytes=0-1,5-", `"x"`, `W/"y"`)
+	f.Add("gzip", "bytes=-5", "", "*")
+	f.Add("identity;q=0, x-gzip ; q = 1.000", "bytes=9-2", "Sat, 01 Jan 2000 00:00:00 GMT", "")
+	f.Fuzz(func(t *testing.T, accept, ranges, ifRange, ifNoneMatch string) {
+		r := httptest.NewRequest("GET", "/resourcesync/main/resourcelist.xml", nil)
+		for name, value := range map[string]string{"Accept-Encoding": accept, "Range": ranges, "If-Range": ifRange, "If-None-Match": ifNoneMatch} {
+			if value != "" {
+				r.Header.Set(name, value)
+			}
+		}
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, r)
+		switch rec.Code {
+		case 200, 206, 304, 416:
+		default:
+			t.Errorf("status %d", rec.Code)
+		}
+		if asks := strings.Contains(strings.ToLower(accept), "gzip") || strings.Contains(accept, "*"); !asks && rec.Header().Get("Content-Encoding") != "" {
+			t.Errorf("Accept-Encoding %q: compressed", accept)
+		}
+	})
+}
