@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -15,14 +16,19 @@ import (
 // A fuse counts the calls that write, and fails from one of them on: once, or
 // for good, as if the process had died there.
 type fuse struct {
-	at, n int
-	err   error
-	once  bool
+	at   int
+	err  error
+	once bool
+
+	mu sync.Mutex // guards n
+	n  int
 }
 
 var errCrash = errors.New("crashed")
 
 func (f *fuse) blow() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.n++
 	if f.at > 0 && (f.n == f.at || f.n > f.at && !f.once) {
 		return f.err
@@ -122,7 +128,7 @@ func TestFault(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			for at := 1; ; at++ {
-				if done := faultAt(t, fuse{at: at, err: tt.err, once: tt.once}); done {
+				if done := faultAt(t, &fuse{at: at, err: tt.err, once: tt.once}); done {
 					t.Logf("%d writes", at-1)
 					return
 				}
@@ -133,7 +139,7 @@ func TestFault(t *testing.T) {
 
 // faultAt lives a short life with one fault in it, and reports whether it
 // never came to that.
-func faultAt(t *testing.T, f fuse) (done bool) {
+func faultAt(t *testing.T, f *fuse) (done bool) {
 	t.Helper()
 	s := newSite(t, style{})
 	defer s.srv.Close()
@@ -145,7 +151,7 @@ func faultAt(t *testing.T, f fuse) (done bool) {
 	defer dir.Close()
 	m.opts.MaxDelete, m.opts.Jobs = 100, 2
 	plain, mem := m.store, m.journal
-	m.store, m.journal = &fusedStore{dir, &f}, &fusedJournal{mem, &f}
+	m.store, m.journal = &fusedStore{dir, f}, &fusedJournal{mem, f}
 
 	for i := range 6 {
 		s.put(fmt.Sprintf("/d/f%d", i), fmt.Sprint("one ", i))
