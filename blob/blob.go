@@ -158,24 +158,14 @@ func nameError(op, name string, err error) error {
 
 // cause unwraps the errors of package os down to what the system said.
 func cause(err error) error {
+	if c, ok := errors.AsType[*CommitError](err); ok {
+		return c
+	}
 	for {
-		switch e := err.(type) {
-		case *fs.PathError:
-			err = e.Err
-		case interface {
-			Unwrap() error
-			Error() string
-		}:
-			if _, ok := err.(*CommitError); ok {
-				return err
-			}
-			inner := e.Unwrap()
-			if inner == nil {
-				return err
-			}
-			err = inner
-		default:
+		inner := errors.Unwrap(err)
+		if inner == nil {
 			return err
 		}
+		err = inner
 	}
 }
