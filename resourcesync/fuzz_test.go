@@ -3,9 +3,7 @@ package resourcesync_test
 import (
 	"bytes"
 	"errors"
-	"io"
 	"reflect"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -231,31 +229,4 @@ func FuzzHashes(f *testing.F) {
 			t.Errorf("ParseHash: error %v", err)
 		}
 	})
-}
-
-// heapBytes returns how much memory is in use.
-func heapBytes() uint64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
-}
-
-// endless returns a stream of prefix, then body over and over until total
-// bytes have come, then suffix.
-func endless(prefix, body string, total int64, suffix string) io.Reader {
-	return io.MultiReader(strings.NewReader(prefix), io.LimitReader(&repeater{text: body}, total), strings.NewReader(suffix))
-}
-
-type repeater struct {
-	text string
-	at   int
-}
-
-func (r *repeater) Read(p []byte) (n int, err error) {
-	for n < len(p) {
-		c := copy(p[n:], r.text[r.at:])
-		n, r.at = n+c, (r.at+c)%len(r.text)
-	}
-	return n, nil
 }

@@ -103,7 +103,10 @@ func declaredEncoding(head []byte) string {
 	if !found || len(rest) == 0 || rest[0] != '"' && rest[0] != '\'' {
 		return "utf-8"
 	}
-	name, _, _ := bytes.Cut(rest[1:], rest[:1])
+	name, _, found := bytes.Cut(rest[1:], rest[:1])
+	if !found {
+		return "utf-8" // the scanner will find what is wrong with it
+	}
 	return canonicalEncoding(string(name))
 }
 

@@ -97,8 +97,11 @@ func (s *scanner) more() error {
 		return s.errorf("%w: a tag, text or comment of more than %d bytes", ErrLimit, maxToken)
 	}
 	s.slide()
-	if 2*have > len(s.buf)-minRead {
-		s.buf = append(s.buf, make([]byte, len(s.buf))...)
+	if size := len(s.buf); 2*have+minRead > size {
+		for 2*have+minRead > size {
+			size *= 2
+		}
+		s.buf = append(make([]byte, 0, size), s.buf[:s.raw]...)[:size]
 	}
 	for empty := 0; s.end <= 2*have && s.last == nil && s.bad == nil; {
 		n, err := s.in.Read(s.buf[s.raw:])
@@ -106,10 +109,10 @@ func (s *scanner) more() error {
 		if s.dropped+int64(s.raw) > s.maxBytes {
 			return s.errorf("%w: a document of more than %d bytes", ErrLimit, s.maxBytes)
 		}
-		if n == 0 && err == nil {
-			if empty++; empty > 100 {
-				s.last = io.ErrNoProgress
-			}
+		if n > 0 {
+			empty = 0
+		} else if empty++; empty > 100 && err == nil {
+			s.last = io.ErrNoProgress
 		}
 		n, s.bad = checkChars(s.buf[s.end:s.raw])
 		s.end += n
