@@ -140,8 +140,15 @@ func FuzzRewrite(f *testing.F) {
 	})
 }
 
+// A reporter is a test, or a property that is being checked.
+type reporter interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // wantRule fails unless err says which rule was broken.
-func wantRule(t testing.TB, err error) {
+func wantRule(t reporter, err error) {
 	t.Helper()
 	var rule *resourcesync.RuleError
 	if !errors.As(err, &rule) || !strings.HasPrefix(rule.Rule, "RS-") {
@@ -151,7 +158,7 @@ func wantRule(t testing.TB, err error) {
 
 // wantDocument fails unless doc is well formed and says, strictly read, just h
 // and entries.
-func wantDocument(t testing.TB, doc []byte, h resourcesync.Header, entries []resourcesync.Entry) {
+func wantDocument(t reporter, doc []byte, h resourcesync.Header, entries []resourcesync.Entry) {
 	t.Helper()
 	got, err := readFrom(bytes.NewReader(doc), resourcesync.ReaderOptions{Strict: true})
 	if err != nil {
