@@ -141,7 +141,7 @@ func (d *demo) serve(ctx context.Context, state string) (<-chan error, error) {
 		default: // nobody waits for it any more
 		}
 	}}
-	s, err := openSite(siteOptions{
+	s, err := openSite(ctx, siteOptions{
 		baseURL: d.base, sets: []setConfig{{From: "dir:" + d.files}}, state: state, documents: filepath.Join(state, "documents"),
 		scanInterval: -1, content: true, command: "demo", log: d.o.out.logger(d.io), onEvent: n.event,
 		hashes: []resourcesync.Algorithm{resourcesync.MD5, resourcesync.SHA256},

@@ -88,7 +88,7 @@ func runPublish(ctx context.Context, o *publishOptions, io stdio) error {
 	}
 	so.onEvent = n.event
 	start := time.Now()
-	s, err := openSite(so)
+	s, err := openSite(ctx, so)
 	if err != nil {
 		return err
 	}

@@ -89,7 +89,7 @@ func runServe(ctx context.Context, o *serveOptions, io stdio) error {
 	}
 	n := &newsroom{io: io, quiet: o.out.quiet}
 	so.onEvent = n.event
-	s, err := openSite(so)
+	s, err := openSite(ctx, so)
 	if err != nil {
 		return err
 	}

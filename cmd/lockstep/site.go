@@ -26,6 +26,7 @@ import (
 type site struct {
 	sets    []siteSet
 	db      *sqlite.DB
+	docs    *blob.Dir
 	src     *source.Source
 	log     *slog.Logger
 	release func() // of the state's lock
@@ -57,7 +58,7 @@ type siteOptions struct {
 }
 
 // openSite opens the state of a site and locks it. Nothing is scanned yet.
-func openSite(o siteOptions) (_ *site, err error) {
+func openSite(ctx context.Context, o siteOptions) (_ *site, err error) {
 	if err := checkPlaces(o); err != nil {
 		return nil, err
 	}
@@ -76,8 +77,7 @@ func openSite(o siteOptions) (_ *site, err error) {
 	if s.db, err = sqlite.Open(filepath.Join(o.state, "catalog.db")); err != nil {
 		return nil, err
 	}
-	docs, err := blob.NewDir(o.documents, blob.DirOptions{})
-	if err != nil {
+	if s.docs, err = openDocuments(ctx, o); err != nil {
 		return nil, err
 	}
 	so := source.Options{BaseURL: o.baseURL, Logger: o.log}
@@ -93,7 +93,7 @@ func openSite(o siteOptions) (_ *site, err error) {
 		so.Sets = append(so.Sets, source.Set{Name: set.name, Path: set.path, Description: c.Description})
 		so.Keep = max(so.Keep, keep)
 	}
-	if s.src, err = source.New(s.db.Catalog(), docs, so); err != nil {
+	if s.src, err = source.New(s.db.Catalog(), s.docs, so); err != nil {
 		return nil, usageError{err: err}
 	}
 	return s, nil
@@ -136,6 +136,9 @@ func (s *site) newSet(c setConfig, o siteOptions) (set siteSet, keep time.Durati
 
 // Close gives everything back. It may be called on a site half opened.
 func (s *site) Close() {
+	if s.docs != nil {
+		_ = s.docs.Close() // all it wrote was committed before
+	}
 	if s.db != nil {
 		if err := s.db.Close(); err != nil {
 			s.log.Warn("close catalog", slog.Any("err", err))
