@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -153,7 +154,15 @@ See all of it in a few seconds:  lockstep demo`,
 		if err := flagsFromEnvironment(cmd.Flags(), io.LookupEnv); err != nil {
 			return err
 		}
-		return out.check()
+		if err := out.check(); err != nil {
+			return err
+		}
+		// net/http tells the standard logger what peers do wrong ("Unsolicited
+		// response…"): nothing people must act on, and where it matters the
+		// request fails and says so.
+		slog.SetLogLoggerLevel(slog.LevelDebug)
+		slog.SetDefault(out.logger(io))
+		return nil
 	}
 	root.AddCommand(
 		newServe(io, out),
