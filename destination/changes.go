@@ -5,12 +5,10 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
-	"fmt"
 	"hash"
 	"slices"
 
 	"lockstep/discover"
-	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
 
@@ -423,9 +421,4 @@ func (c *changeReader) judge() bool {
 		}
 	}
 	return false
-}
-
-// describe names the list a cursor stands in, for people.
-func (k *cursor) describe() string {
-	return fmt.Sprintf("%s, %d entries", fetch.Printable(k.URI), k.Count)
 }

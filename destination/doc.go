@@ -2,14 +2,17 @@
 //
 // A run flows through the files of this package, top to bottom:
 //
-//	sync.go      which sets, baseline or incremental, in which order
-//	origin.go    documents in, Entries out: Resource Lists and Change Lists
+//	sync.go      a run: the way to the Source, its sets one after the other
+//	set.go       one set: baseline or incremental
+//	origin.go    documents in, Entries out: Resource Lists; changes.go: Change Lists
 //	stage.go     what the Source says now, sorted by URI, in bounded memory
 //	plan.go      compared with the Journal: Actions; a dry run stops here
 //	fetch.go     one resource over the network, resumed where it was left
 //	verify.go    length and every known hash
-//	apply.go     batches committed to the blob.Store, deletions last
+//	apply.go     outcomes booked, deletions last
+//	commit.go    batches committed to the blob.Store
 //	record.go    the Journal: what is held, what is owed, how far we are
+//	recover.go   what a run that was killed left between the two
 //	audit.go     the same plan against the files; changes nothing
 //
 // The order of writes is: verify, note the intent, commit the files, record

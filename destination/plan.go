@@ -2,12 +2,10 @@ package destination
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"time"
 
-	"lockstep/blob"
 	"lockstep/resourcesync"
 )
 
@@ -363,9 +361,6 @@ func heldFrom(a *action, set int, path string) Held {
 	}
 	return h
 }
-
-// missing reports whether err says that there is no such blob.
-func missing(err error) bool { return errors.Is(err, blob.ErrNotExist) }
 
 // changeOf is what an event calls the action.
 func changeOf(a *action) resourcesync.Change {

@@ -1,0 +1,36 @@
+package destination
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"lockstep/resourcesync"
+)
+
+// FuzzState reads state that is damaged: no panic, and what can be read is
+// written back equal.
+func FuzzState(f *testing.F) {
+	w := want{URI: "u", Gone: true, Change: resourcesync.Updated, Length: -1, Type: "text/plain", Refused: "no",
+		Hashes: resourcesync.Hashes{{Algorithm: resourcesync.MD5, Digest: "0123456789abcdef"}},
+		rank:   rank{class: wantChange, doc: 3, pos: 4, nth: 1, event: resourcesync.NewDatetime(time.Unix(1, 5))}}
+	h := Held{URI: "u", Path: "p", Length: 1 << 40, Lastmod: time.Unix(5, 1000).UTC(), Hashes: w.Hashes, ETag: `"e"`, Sets: []int{1, 300}}
+	f.Add(w.appendTo(nil))
+	f.Add(appendHeld(nil, &h))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if w, rest, err := decodeWant("u", b); err == nil {
+			text := w.appendTo(nil)
+			again, _, err := decodeWant("u", text)
+			if err != nil || !bytes.Equal(again.appendTo(nil), text) || len(rest) > len(b) {
+				t.Errorf("decodeWant(%q) = %+v, then %+v, %v", text, w, again, err)
+			}
+		}
+		if h, _, err := decodeHeld(b); err == nil {
+			text := appendHeld(nil, &h)
+			again, _, err := decodeHeld(text)
+			if err != nil || !bytes.Equal(appendHeld(nil, &again), text) {
+				t.Errorf("decodeHeld(%q) = %+v, then %+v, %v", text, h, again, err)
+			}
+		}
+	})
+}
