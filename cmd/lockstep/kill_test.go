@@ -35,7 +35,11 @@ func TestKillAnywhere(t *testing.T) {
 		for {
 			finished := readMirror(t, dest)
 			before := src.counts()
-			done := runAndKill(t, src.URL, dest, time.Duration(rand.IntN(400))*time.Millisecond)
+			limit := time.Duration(rand.IntN(400)) * time.Millisecond
+			if killed >= kills {
+				limit = time.Minute // enough; a slow machine must come to an end, too
+			}
+			done := runAndKill(t, src.URL, dest, limit)
 			for path := range finished {
 				if got, was := src.count("/"+path), before["/"+path]; got != was {
 					t.Fatalf("%s was finished, yet fetched again (%d requests, then %d)", path, was, got)
