@@ -88,7 +88,8 @@ func newCountingSource(t *testing.T, n int) *countingSource {
 	for i := range n {
 		s.files[fmt.Sprintf("/d%02d/file-%04d.txt", i%23, i)] = fmt.Appendf(nil, "%d:%s", i, strings.Repeat("x", rand.IntN(3000)))
 	}
-	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
+	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
+	s.Start() // only now: requests may come at once, and serve looks at the Server
 	t.Cleanup(s.Close)
 	return s
 }
