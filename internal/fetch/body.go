@@ -48,6 +48,7 @@ type answer struct {
 	max   int64
 	err   error // sticks
 	floor floor
+	good  bool // what was asked for came
 	done  atomic.Bool
 }
 
@@ -62,7 +63,7 @@ func (a *answer) finish() {
 	}
 	a.timer.Stop()
 	a.cancel(context.Canceled)
-	a.host.slots.release(a.doc)
+	a.host.slots.release(a.doc, a.good)
 }
 
 // Read implements [io.Reader]. Errors other than io.EOF are a [*BodyError].

@@ -29,8 +29,8 @@ import (
 )
 
 const (
-	// DefaultJobs is the number of requests under way per host at a time:
-	// enough to fill a link with latency, few enough for a small server.
+	// DefaultJobs is the number of requests under way per host at a time with
+	// which a Client that adapts begins: few enough for a small server.
 	DefaultJobs = 16
 	// MaxJobs caps what can be asked for: more gains nothing and looks like an attack.
 	MaxJobs = 64
@@ -68,7 +68,7 @@ type Options struct {
 	CAFile       string        // path of PEM certificates to trust besides the system's
 	Timeout      time.Duration // for the header of an answer, and for each pause within its body; default DefaultTimeout
 	Retries      int           // further tries after the first; default and most MaxTries-1, negative: none
-	Jobs         int           // requests under way per host; default DefaultJobs, most MaxJobs
+	Jobs         int           // requests under way per host, most MaxJobs; default: from DefaultJobs up to MaxJobs, as the host keeps up
 	Rate         float64       // requests per second and host; default: no limit
 	Bandwidth    int64         // bytes per second for all bodies together; default: no limit
 	UserAgent    string        // default "lockstep"
@@ -112,6 +112,9 @@ func New(o Options) (*Client, error) {
 		return nil, err
 	}
 	c.hosts.jobs, c.hosts.rate = o.Jobs, o.Rate
+	if o.Jobs == 0 {
+		c.hosts.jobs, c.hosts.most = DefaultJobs, MaxJobs
+	}
 	c.bandwidth.rate = float64(o.Bandwidth)
 	c.transport = &http.Transport{
 		Proxy:       c.guard.behind(proxy),
@@ -124,9 +127,9 @@ func New(o Options) (*Client, error) {
 		ForceAttemptHTTP2:  true,
 		DisableCompression: true, // our own, counted
 		// The default keeps two: thousands of connections for one sync.
-		MaxIdleConns:           4 * o.Jobs,
-		MaxIdleConnsPerHost:    o.Jobs,
-		MaxConnsPerHost:        max(o.Jobs, leastConns),
+		MaxIdleConns:           4 * c.Jobs(),
+		MaxIdleConnsPerHost:    c.Jobs(),
+		MaxConnsPerHost:        max(c.Jobs(), leastConns),
 		IdleConnTimeout:        idleConnTimeout,
 		MaxResponseHeaderBytes: MaxHeader,
 		ReadBufferSize:         readBuffer,
@@ -140,9 +143,6 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Timeout == 0 {
 		o.Timeout = DefaultTimeout
-	}
-	if o.Jobs == 0 {
-		o.Jobs = DefaultJobs
 	}
 	o.Jobs = min(o.Jobs, MaxJobs)
 	if o.Retries == 0 {
@@ -165,7 +165,7 @@ func (c *Client) Requests() int64 { return c.requests.Load() }
 func (c *Client) Bytes() int64 { return c.bytes.Load() }
 
 // Jobs returns how many requests the Client has under way per host at most.
-func (c *Client) Jobs() int { return c.opts.Jobs }
+func (c *Client) Jobs() int { return max(c.hosts.jobs, c.hosts.most) }
 
 // Close closes the connections nobody uses. The Client can still be used.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }

@@ -98,7 +98,13 @@ func (c *Client) get(ctx context.Context, r *Request, tries *int) (*Response, er
 			final.Err = context.Cause(ctx)
 			return nil, final
 		}
-		if r.Once || *tries > c.opts.Retries || !retryable(err) {
+		if !retryable(err) {
+			return nil, final
+		}
+		if strains(err) {
+			c.hosts.get(u.Host).slots.strained(time.Now())
+		}
+		if r.Once || *tries > c.opts.Retries {
 			return nil, final
 		}
 		if err := c.pauseBefore(ctx, *tries, final); err != nil {
@@ -106,6 +112,13 @@ func (c *Client) get(ctx context.Context, r *Request, tries *int) (*Response, er
 			return nil, final
 		}
 	}
+}
+
+// strains reports whether err tells of a host that has too much to do; a
+// connection that broke does not.
+func strains(err error) bool {
+	var status *StatusError
+	return errors.As(err, &status) || errors.Is(err, ErrTimeout)
 }
 
 // follow sends r to u and on along redirects, to the first answer that is none.
@@ -236,6 +249,7 @@ func (a *answer) accept(r *Request) error {
 	unwanted := func(want string) error {
 		return &StatusError{URI: a.URI, Status: a.Status, Want: want, Header: a.Header}
 	}
+	a.good = a.Status < 400
 	switch a.Status {
 	case http.StatusOK, http.StatusNonAuthoritativeInfo:
 	case http.StatusPartialContent:

@@ -10,10 +10,18 @@ import (
 // fill memory. Beyond it those at rest are forgotten.
 const maxHosts = 256
 
+// How the number of requests under way adapts to a host, where nobody fixed it.
+const (
+	growAfter   = 256         // answers before it grows: a short run gains nothing by more connections
+	growEvery   = 16          // answers for one request more
+	strainPause = time.Second // in which failures count as one: they come in bunches
+	strainLeast = 2
+)
+
 // hosts hold the limits of each host.
 type hosts struct {
-	jobs int
-	rate float64
+	jobs, most int // requests under way at first, and where they adapt at most
+	rate       float64
 
 	mu sync.RWMutex // guards m
 	m  map[string]*host
@@ -47,7 +55,7 @@ func (hs *hosts) get(name string) *host {
 			}
 		}
 	}
-	h = &host{slots: slots{jobs: hs.jobs}, rate: pace{rate: hs.rate}}
+	h = &host{slots: slots{jobs: hs.jobs, most: hs.most}, rate: pace{rate: hs.rate}}
 	hs.m[name] = h
 	return h
 }
@@ -56,10 +64,16 @@ func (hs *hosts) get(name string) *host {
 // what it names is fetched, so it never waits for a slot, for the holders
 // could be waiting for it; but it counts, and the others leave it room. One
 // request that is not for a document is always let through.
+//
+// Up to most their number adapts: it grows while answers come, and is halved
+// when the host is strained.
 type slots struct {
-	jobs int
+	most int // 0: jobs is fixed
 
 	mu      sync.Mutex // guards the rest
+	jobs    int
+	good    int       // answers since the last strain
+	strain  time.Time // the last
 	held    int
 	docs    int
 	waiting []chan struct{} // first come, first served
@@ -98,7 +112,8 @@ func (s *slots) acquire(ctx context.Context, doc bool) error {
 	return context.Cause(ctx)
 }
 
-func (s *slots) release(doc bool) {
+// release gives back what acquire gave; good says that a usable answer came.
+func (s *slots) release(doc, good bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if doc {
@@ -106,7 +121,22 @@ func (s *slots) release(doc bool) {
 	} else {
 		s.held--
 	}
+	if good && s.jobs < s.most {
+		if s.good++; s.good >= growAfter && s.good%growEvery == 0 {
+			s.jobs++
+		}
+	}
 	s.wake()
+}
+
+// strained notes that the host could not, or would not, answer.
+func (s *slots) strained(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.most > 0 && now.Sub(s.strain) >= strainPause {
+		s.strain, s.good = now, 0
+		s.jobs = max(s.jobs/2, strainLeast)
+	}
 }
 
 func (s *slots) free() bool { return s.held < max(s.jobs-s.docs, 1) }

@@ -248,3 +248,54 @@ func FuzzParsers(f *testing.F) {
 		}
 	})
 }
+
+// TestJobsAdapt: where nobody fixed their number, requests under way begin
+// with DefaultJobs, grow up to MaxJobs while answers come, and are halved when
+// the host asks for a rest.
+func TestJobsAdapt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var now, most int
+		strained := false
+		c := wired(t, fetch.Options{}, func(w *wire, _ *http.Request, _ int) {
+			mu.Lock()
+			now++
+			most = max(most, now)
+			rest := strained
+			mu.Unlock()
+			time.Sleep(10 * time.Millisecond)
+			mu.Lock()
+			now--
+			mu.Unlock()
+			if rest {
+				w.answer(503, "Connection: close\r\n", "")
+				return
+			}
+			w.answer(200, "Connection: close\r\n", "ok")
+		})
+		round := func(n int) int {
+			most = 0
+			var wg sync.WaitGroup
+			for range n {
+				wg.Go(func() {
+					_, _ = get(t.Context(), c, fetch.Request{URI: "/a", Once: true}) // a 503 is what the test is about
+				})
+			}
+			wg.Wait()
+			return most
+		}
+		if got := round(200); got != fetch.DefaultJobs {
+			t.Errorf("a short run had %d requests under way, want %d", got, fetch.DefaultJobs)
+		}
+		if got := round(3000); got != fetch.MaxJobs {
+			t.Errorf("a long run had %d requests under way, want %d", got, fetch.MaxJobs)
+		}
+		strained = true
+		round(1)
+		strained = false
+		if got := round(200); got != fetch.MaxJobs/2 {
+			t.Errorf("after a 503 there were %d requests under way, want %d", got, fetch.MaxJobs/2)
+		}
+	})
+}
