@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -41,7 +42,7 @@ func timed(b *testing.B, c *exec.Cmd) (seconds float64, peak int64) {
 				peaks <- most
 				return
 			case <-tick.C:
-				most = max(most, peakMemory(c.Process.Pid))
+				most = max(most, peakMemory(c.Process.Pid, c.Args))
 			}
 		}
 	}()
@@ -56,15 +57,20 @@ func timed(b *testing.B, c *exec.Cmd) (seconds float64, peak int64) {
 }
 
 // peakMemory returns the peak resident memory of a running process in bytes; 0
-// if it has ended.
-func peakMemory(pid int) int64 {
+// if it has ended, or is not what args started yet: until then its memory is
+// that of whoever starts it.
+func peakMemory(pid int, args []string) int64 {
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil || string(line) != strings.Join(args, "\x00")+"\x00" {
+		return 0
+	}
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0
 	}
 	_, rest, _ := bytes.Cut(status, []byte("VmHWM:"))
-	line, _, _ := bytes.Cut(rest, []byte(" kB"))
-	kb, _ := strconv.ParseInt(string(bytes.TrimSpace(line)), 10, 64) // absent in a process that is ending
+	size, _, _ := bytes.Cut(rest, []byte(" kB"))
+	kb, _ := strconv.ParseInt(string(bytes.TrimSpace(size)), 10, 64) // absent in a process that is ending
 	return kb << 10
 }
 

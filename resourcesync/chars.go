@@ -10,6 +10,8 @@ const (
 	className                        // may stand in an XML name (ASCII)
 	classSpace                       // XML white space
 	classPlain                       // may be written in an attribute as it is
+	classURIPlain                    // may be written in a URI in an attribute as it is, in any place
+	classMarkup                      // in an attribute's value: something to decode, or an error
 )
 
 // classes tells the classes of every byte.
@@ -40,8 +42,28 @@ var classes = func() (t [256]class) {
 	for _, b := range []byte(" \t\r\n") {
 		t[b] |= classSpace
 	}
+	for c := range t {
+		if t[c]&classURI != 0 && t[c]&classPlain != 0 && c != '%' {
+			t[c] |= classURIPlain
+		}
+	}
+	for _, b := range []byte("&<\t\r\n") {
+		t[b] |= classMarkup
+	}
 	return t
 }()
+
+// allOf reports whether all bytes of b are of a class.
+func allOf(b []byte, c class) bool {
+	all := c
+	for ; len(b) >= 8; b = b[8:] {
+		all &= classes[b[0]] & classes[b[1]] & classes[b[2]] & classes[b[3]] & classes[b[4]] & classes[b[5]] & classes[b[6]] & classes[b[7]]
+	}
+	for _, x := range b {
+		all &= classes[x]
+	}
+	return all == c
+}
 
 // validURI reports whether s is an absolute URI of allowed characters; more
 // than that is the business of who follows it.

@@ -98,14 +98,21 @@ func (d Datetime) AppendTo(b []byte) []byte {
 	if d.IsZero() {
 		return b
 	}
-	days, rest := d.sec/86400, d.sec%86400
-	if rest < 0 {
-		days, rest = days-1, rest+86400
+	if !d.printable() {
+		return d.Time().AppendFormat(b, time.RFC3339Nano)
 	}
-	y, m, day := civil(days)
-	h, min, s := rest/3600, rest/60%60, rest%60
-	b = append(b, digit(y/1000), digit(y/100), digit(y/10), digit(y), '-', digit(m/10), digit(m), '-',
-		digit(day/10), digit(day), 'T', digit(h/10), digit(h), ':', digit(min/10), digit(min), ':', digit(s/10), digit(s))
+	since := uint64(d.sec - yearZero)
+	y, m, day := civil(uint32(since / 86400))
+	s := uint32(since % 86400)
+	b = append(b, "0000-00-00T00:00:00"...)
+	text := b[len(b)-19:]
+	put2(text[0:], y/100)
+	put2(text[2:], y%100)
+	put2(text[5:], m)
+	put2(text[8:], day)
+	put2(text[11:], s/3600)
+	put2(text[14:], s/60%60)
+	put2(text[17:], s%60)
 	if d.nsec != 0 {
 		b = append(b, '.')
 		for n, unit := d.nsec, int32(100_000_000); n != 0; n, unit = n%unit, unit/10 {
@@ -115,28 +122,26 @@ func (d Datetime) AppendTo(b []byte) []byte {
 	return append(b, 'Z')
 }
 
+// The years that four digits can say, in seconds since the year 1.
+const yearZero, yearTenThousand = -366 * 86400, 315537897600
+
 // printable reports whether d has a year of four digits.
-func (d Datetime) printable() bool {
-	const yearZero, yearTenThousand = -366 * 86400, 315537897600
-	return d.sec >= yearZero && d.sec < yearTenThousand
-}
+func (d Datetime) printable() bool { return d.sec >= yearZero && d.sec < yearTenThousand }
 
-func digit(n int64) byte { return '0' + byte(n%10) }
+// put2 writes n, below 100, as two digits.
+func put2(b []byte, n uint32) { b[0], b[1] = '0'+byte(n/10), '0'+byte(n%10) }
 
-// civil returns the date that lies days after the first of January of year 1,
-// in the Gregorian calendar.
-func civil(days int64) (y, m, d int64) {
-	days += 306 // from the first of March of year 0
-	era := days / 146097
-	if days < 0 {
-		era = (days - 146096) / 146097
-	}
-	doe := days - era*146097
-	yoe := (doe - doe/1460 + doe/36524 - doe/146096) / 365
-	doy := doe - (365*yoe + yoe/4 - yoe/100)
-	mp := (5*doy + 2) / 153
-	y, m, d = yoe+era*400, mp+3, doy-(153*mp+2)/5+1
-	if m > 12 {
+// civil returns the date that lies days after the first of January of year 0,
+// in the Gregorian calendar (Neri and Schneider, Euclidean affine functions and
+// their application to calendar algorithms, 2023). Years begin in March within.
+func civil(days uint32) (y, m, d uint32) {
+	n := 4*(days-60+146097) + 3 // from the first of March of year -400
+	century, n := n/146097, n%146097/4
+	p := 2939745 * uint64(4*n+3)
+	year, day := uint32(p>>32), uint32(p)/2939745/4
+	q := 2141*day + 197913
+	y, m, d = 100*century+year-400, q>>16, q&0xffff/2141+1
+	if day >= 306 {
 		y, m = y+1, m-12
 	}
 	return y, m, d

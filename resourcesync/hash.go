@@ -2,9 +2,11 @@ package resourcesync
 
 import (
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -95,8 +97,15 @@ func (h Hash) String() string { return string(h.AppendTo(nil)) }
 func (h Hash) AppendTo(b []byte) []byte {
 	b = append(b, h.Algorithm.String()...)
 	b = append(b, ':')
-	for i := range len(h.Digest) {
-		b = append(b, hexPairs[h.Digest[i]][:]...)
+	at := len(b)
+	b = slices.Grow(b, 2*len(h.Digest))[:at+2*len(h.Digest)]
+	hex, digest := b[at:], h.Digest
+	for len(digest) >= 4 && len(hex) >= 8 {
+		binary.LittleEndian.PutUint64(hex, hexPairs[digest[0]]|hexPairs[digest[1]]<<16|hexPairs[digest[2]]<<32|hexPairs[digest[3]]<<48)
+		hex, digest = hex[8:], digest[4:]
+	}
+	for i := range len(digest) {
+		binary.LittleEndian.PutUint16(hex[2*i:], uint16(hexPairs[digest[i]]))
 	}
 	return b
 }
@@ -106,11 +115,11 @@ func (h Hash) valid() bool {
 	return h.Algorithm > 0 && h.Algorithm < algorithms && len(h.Digest) == h.Algorithm.Size()
 }
 
-// hexPairs holds the two digits of each byte.
-var hexPairs = func() (t [256][2]byte) {
+// hexPairs holds the two digits of each byte, the first in the lowest bits.
+var hexPairs = func() (t [256]uint64) {
 	const digits = "0123456789abcdef"
 	for i := range t {
-		t[i] = [2]byte{digits[i>>4], digits[i&15]}
+		t[i] = uint64(digits[i>>4]) | uint64(digits[i&15])<<8
 	}
 	return t
 }()

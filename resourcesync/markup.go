@@ -194,9 +194,18 @@ func (s *scanner) cdata(b []byte) error {
 	return s.checkText()
 }
 
-// needsDecoding reports whether an attribute's value is not what it stands for.
-func needsDecoding(value []byte) bool {
-	return bytes.IndexByte(value, '&') >= 0 || bytes.IndexByte(value, '\n') >= 0 ||
+// hasMarkup reports whether an attribute's value is not what it stands for, or
+// has a < in it.
+func hasMarkup(value []byte) bool {
+	const short = 48 // below this looking at each byte is faster
+	if len(value) < short {
+		all := class(0)
+		for _, c := range value {
+			all |= classes[c]
+		}
+		return all&classMarkup != 0
+	}
+	return bytes.IndexByte(value, '&') >= 0 || bytes.IndexByte(value, '<') >= 0 || bytes.IndexByte(value, '\n') >= 0 ||
 		bytes.IndexByte(value, '\t') >= 0 || bytes.IndexByte(value, '\r') >= 0
 }
 

@@ -2,6 +2,7 @@ package resourcesync
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 )
 
@@ -284,11 +285,14 @@ func (r *Reader) plainHashes(v []byte, owner int32) bool {
 
 // appendUnhex appends the bytes that an even number of hex digits stands for.
 func appendUnhex(dst, digits []byte) ([]byte, bool) {
-	bad := byte(0)
-	for i := 1; i < len(digits); i += 2 {
-		hi, lo := unhex[digits[i-1]], unhex[digits[i]]
+	bad, at := byte(0), len(dst)
+	dst = slices.Grow(dst, len(digits)/2)[:at+len(digits)/2]
+	out := dst[at:]
+	for i := range out {
+		pair := digits[2*i : 2*i+2]
+		hi, lo := unhex[pair[0]], unhex[pair[1]]
 		bad |= hi | lo
-		dst = append(dst, hi<<4|lo)
+		out[i] = hi<<4 | lo
 	}
 	return dst, bad <= 15
 }

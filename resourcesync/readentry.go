@@ -211,12 +211,9 @@ func (r *Reader) loc(text []byte) {
 		d.loc = d.keep([]byte(abs))
 		return
 	}
-	for _, c := range text {
-		if classes[c]&classURI == 0 {
-			r.warn("RS-AMB-24", "loc has characters that a URI has not")
-			text = encodeIRI(text)
-			break
-		}
+	if !allOf(text, classURI) {
+		r.warn("RS-AMB-24", "loc has characters that a URI has not")
+		text = encodeIRI(text)
 	}
 	d.loc = d.keep(text)
 }

@@ -110,40 +110,32 @@ func (s *scanner) attribute(b []byte, p int) (end int, declares bool, err error)
 		return 0, false, errMore
 	}
 	value := b[p : p+n]
-	if i := bytes.IndexByte(value, '<'); i >= 0 {
-		return 0, false, s.errorAt(p+i, "a < in the value of attribute %s", clip(string(name)))
-	}
-	if needsDecoding(value) {
+	if hasMarkup(value) {
+		if i := bytes.IndexByte(value, '<'); i >= 0 {
+			return 0, false, s.errorAt(p+i, "a < in the value of attribute %s", clip(string(name)))
+		}
 		from := len(s.abuf)
 		if s.abuf, err = appendDecoded(s.abuf, value, true); err != nil {
 			return 0, false, s.errorAt(p, "attribute %s: %w", clip(string(name)), err)
 		}
 		value = s.abuf[from:len(s.abuf):len(s.abuf)]
 	}
-	a := attr{local: name, value: value}
+	p += n + 1
+	var prefix []byte
 	if colon > 0 {
-		a.prefix, a.local = name[:colon], name[colon+1:]
+		prefix, name = name[:colon], name[colon+1:]
 	}
-	return p + n + 1, s.declares(&a), s.keep(&a, start)
-}
-
-// declares reports whether a declares a namespace.
-func (s *scanner) declares(a *attr) bool {
-	if a.prefix == nil {
-		return string(a.local) == "xmlns"
+	switch {
+	case prefix == nil && string(name) == "xmlns":
+		return p, true, s.bind(nil, value)
+	case string(prefix) == "xmlns":
+		return p, true, s.bind(name, value)
 	}
-	return string(a.prefix) == "xmlns"
+	return p, false, s.keep(attr{prefix: prefix, local: name, value: value}, start)
 }
 
 // keep files a, which begins at p.
-func (s *scanner) keep(a *attr, p int) error {
-	if s.declares(a) {
-		prefix := a.local
-		if a.prefix == nil {
-			prefix = nil
-		}
-		return s.bind(prefix, a.value)
-	}
+func (s *scanner) keep(a attr, p int) error {
 	if len(s.attrs) == maxAttributes {
 		return s.errorAt(p, "%w: a tag with more than %d attributes", ErrLimit, maxAttributes)
 	}
@@ -153,7 +145,7 @@ func (s *scanner) keep(a *attr, p int) error {
 			return s.errorAt(p, "a second attribute %s", clip(string(a.local)))
 		}
 	}
-	s.attrs = append(s.attrs, *a)
+	s.attrs = append(s.attrs, a)
 	return nil
 }
 
