@@ -48,7 +48,7 @@ func TestUnfinishedDocuments(t *testing.T) {
 }
 
 // checkEmpty fails if anything is in dir.
-func checkEmpty(t *testing.T, dir string) {
+func checkEmpty(t testing.TB, dir string) {
 	t.Helper()
 	left, err := os.ReadDir(dir)
 	if err != nil && !os.IsNotExist(err) {

@@ -34,7 +34,9 @@ func TestServeKilled(t *testing.T) {
 
 	stop := make(chan struct{})
 	var busy sync.WaitGroup
-	busy.Go(func() { files.change(stop) })
+	// Each reading reads all changes there were: in a long test, make fewer.
+	every := 3 * time.Millisecond * time.Duration(1+*serveKills/16)
+	busy.Go(func() { files.change(every, stop) })
 	busy.Go(func() { reader.run(stop) })
 	for range *serveKills {
 		time.Sleep(time.Duration(rand.IntN(800)) * time.Millisecond)
@@ -118,9 +120,9 @@ func (f *restlessFiles) random() string {
 	return fmt.Sprintf("d%d/file %d.txt", i%7, i)
 }
 
-// change makes changes until it is told to stop.
-func (f *restlessFiles) change(stop <-chan struct{}) {
-	for tick := time.NewTicker(3 * time.Millisecond); ; {
+// change makes changes until it is told to stop, one every so often.
+func (f *restlessFiles) change(every time.Duration, stop <-chan struct{}) {
+	for tick := time.NewTicker(every); ; {
 		select {
 		case <-stop:
 			tick.Stop()
