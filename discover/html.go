@@ -46,7 +46,7 @@ func parseHTML(r io.Reader, base *url.URL) []string {
 				rel = string(v)
 			}
 		}
-		u, err := base.Parse(href)
+		u, err := resolve(base, href)
 		if href == "" || err != nil {
 			continue
 		}

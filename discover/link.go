@@ -37,7 +37,7 @@ func parseLinks(values []string, base *url.URL) []link {
 			if !ok {
 				break
 			}
-			target, err := base.Parse(strings.TrimSpace(raw.target))
+			target, err := resolve(base, strings.TrimSpace(raw.target))
 			if err != nil || raw.anchored && !sameResource(base, raw.anchor) {
 				continue
 			}
@@ -150,4 +150,14 @@ func (p *linkParser) quoted() string {
 		}
 	}
 	return b.String()
+}
+
+// resolve returns ref as it is seen from base. What can be read once but not
+// again ("//::" would become "http://::") is no URI.
+func resolve(base *url.URL, ref string) (*url.URL, error) {
+	u, err := base.Parse(ref)
+	if err != nil {
+		return nil, err
+	}
+	return url.Parse(u.String())
 }

@@ -122,6 +122,7 @@ func check(t *testing.T, in string, targets []string) {
 func FuzzLinkHeader(f *testing.F) {
 	f.Add(`<c.xml>; rel="resourcesync"; anchor="#x", <a,b>; title*=UTF-8''x; rel=up`)
 	f.Add(`<a>; rel="x\"y" , ,<`)
+	f.Add(`<//::>; rel=resourcesync`)
 	f.Fuzz(func(t *testing.T, s string) {
 		var targets []string
 		for _, l := range discover.ParseLinks([]string{s}, base(t, "http://h/d/page")) {
@@ -133,6 +134,7 @@ func FuzzLinkHeader(f *testing.F) {
 
 func FuzzRobots(f *testing.F) {
 	f.Add("\ufeffUser-agent: *\r\nSitemap: http://h/a # b\rsitemap:c")
+	f.Add("Sitemap://::")
 	f.Fuzz(func(t *testing.T, s string) {
 		check(t, s, discover.ParseRobots(strings.NewReader(s), base(t, "http://h/robots.txt")))
 	})
@@ -140,6 +142,7 @@ func FuzzRobots(f *testing.F) {
 
 func FuzzHTML(f *testing.F) {
 	f.Add(`<!doctype html><base href="//x/"><link rel="a ResourceSync" href="c?d&amp;e"><script><link`)
+	f.Add(`<link rel=resourcesync href="//::">`)
 	f.Fuzz(func(t *testing.T, s string) {
 		check(t, s, discover.ParseHTML(strings.NewReader(s), base(t, "http://h/d/page")))
 	})

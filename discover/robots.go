@@ -35,7 +35,7 @@ func parseRobots(r io.Reader, base *url.URL) []string {
 			continue
 		}
 		value = bytes.TrimSpace(value)
-		u, err := base.Parse(string(value))
+		u, err := resolve(base, string(value))
 		if len(value) == 0 || err != nil || u.Host == "" || seen[u.String()] {
 			continue
 		}
