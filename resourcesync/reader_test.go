@@ -130,7 +130,7 @@ func TestErrorsStick(t *testing.T) {
 	if err := r.Read(&e); !errors.As(err, &first) || first.Line != 3 || first.Column != 18 {
 		t.Errorf("error %v, want one at line 3, column 18", err)
 	}
-	if err := r.Read(&e); err != error(first) {
+	if err := r.Read(&e); !errors.Is(err, first) {
 		t.Errorf("error %v, then %v", first, err)
 	}
 	n := 0
