@@ -62,7 +62,10 @@ func TestAllocations(t *testing.T) {
 // Memory does not grow with the number of entries: 10^6 of them, a document
 // made up as it is read.
 func TestFlatMemory(t *testing.T) {
-	const n = 1_000_000
+	n := 1_000_000
+	if raceEnabled { // which makes everything many times slower, and has a heap of its own
+		n = 120_000
+	}
 	entry := `<url><loc>https://data.example.org/collection/resource</loc><rs:md hash="` + testMD5 + `" length="4" type="text/plain"/></url>` + "\n"
 	var warned int
 	r := resourcesync.NewReader(endless(openRoot+upLink+listMD, entry, int64(n*len(entry)), closeRoot),
@@ -86,20 +89,20 @@ func TestFlatMemory(t *testing.T) {
 	if err := r.Read(&e); err != io.EOF {
 		t.Fatalf("error %v behind the last entry", err)
 	}
-	if st := r.Stats(); st.Entries != n || warned != 2 { // of entries and of bytes
+	if st := r.Stats(); st.Entries != n || warned < 1 || warned > 2 { // of entries, and of bytes
 		t.Errorf("%+v with %d warnings", st, warned)
 	}
 	if now > first+1<<20 {
 		t.Errorf("%d bytes in use after a thousand entries, %d after a million", first, now)
 	}
 
-	parts, err := resourcesync.WriteParts(listHeader, numbered(n, 0), func(part int, write func(io.Writer) error) error {
-		if part%10 == 0 {
+	parts, err := resourcesync.WriteParts(listHeader, numbered(n/4, 0), func(part int, write func(io.Writer) error) error {
+		if part%2 == 0 {
 			now = max(now, heap())
 		}
 		return write(io.Discard)
 	})
-	if err != nil || parts != n/resourcesync.MaxEntries || now > first+1<<20 {
+	if err != nil || parts != (n/4+resourcesync.MaxEntries-1)/resourcesync.MaxEntries || now > first+1<<20 {
 		t.Errorf("wrote %d parts, %v, with %d bytes in use", parts, err, now)
 	}
 }

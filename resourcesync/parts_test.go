@@ -70,9 +70,9 @@ func TestWritePartsEntries(t *testing.T) {
 // RS-IDX-01: 50,000,000 bytes.
 func TestWritePartsBytes(t *testing.T) {
 	t.Parallel()
-	counts, locs := parts(t, listHeader, numbered(1200, 100_000))
-	if !slices.Equal(counts, []int{499, 499, 202}) || !slices.IsSorted(locs) || len(locs) != 1200 {
-		t.Errorf("1200 entries of 100 kB became parts of %v", counts)
+	counts, locs := parts(t, listHeader, numbered(600, 100_000))
+	if !slices.Equal(counts, []int{499, 101}) || !slices.IsSorted(locs) || len(locs) != 600 {
+		t.Errorf("600 entries of 100 kB became parts of %v", counts)
 	}
 }
 
