@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -337,6 +338,29 @@ func TestBackInTime(t *testing.T) {
 		}
 		m.opts.Baseline = true
 		m.mustSync()
+	}
+}
+
+// TestHistoryReachesBack notices a restored Source also where its history had
+// been emptied meanwhile: no event is missed in it, but it begins earlier.
+func TestHistoryReachesBack(t *testing.T) {
+	t.Parallel()
+	s, m := seeded(t, style{})
+	s.mu.Lock()
+	log, now, from := s.log, s.now, s.from
+	files := maps.Clone(s.files)
+	s.now = s.now.Add(time.Hour)
+	s.mu.Unlock()
+	s.put("/d/f1", "newer")
+	s.forget(1 << 30)
+	m.mustSync()
+	s.mu.Lock()
+	s.files, s.log, s.now, s.from = files, log, now, from
+	s.mu.Unlock()
+	r, err := m.sync()
+	wantErr(t, r, err, destination.ErrRefused, "went back in time")
+	if f := m.files(); f["d/f1"] != "newer" {
+		t.Errorf("files %v", f)
 	}
 }
 

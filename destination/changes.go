@@ -17,6 +17,7 @@ type chain struct {
 	unchanged bool                  // nothing was written since the last reading
 	complete  bool                  // all that had to be read was
 	lists     int                   // read
+	history   resourcesync.Datetime // from as the first document read states it, list or index
 	from      resourcesync.Datetime // what is covered begins here; zero if not known
 	proven    bool                  // from was stated, not guessed from the events
 	gap       bool                  // between two lists
@@ -125,6 +126,9 @@ func (c *changeReader) readDoc(ctx context.Context, doc *discover.Document, said
 	defer doc.Close()
 	if err := expect(doc, resourcesync.ChangeList, depth); err != nil {
 		return c.broken(ctx, doc.URI, err, &c.chain.complete, depth, again)
+	}
+	if depth == 0 {
+		c.chain.history = doc.Header.From
 	}
 	if doc.Header.Index {
 		return c.readIndex(ctx, doc, depth, again)
@@ -400,12 +404,19 @@ func (d *docReading) end(doc *discover.Document, said resourcesync.Metadata) {
 	c.cursor = cursor{URI: doc.URI, From: stateTime(h.From), Count: d.pos, Prefix: d.sum()}
 }
 
-// judge reports whether events that were read before are gone from a history
-// that claims to reach back to them: it was rewritten. Events whose resource
-// has a later one may have been dropped for it.
+// judge reports whether the history was rewritten: events that were read before
+// are gone though it claims to reach back to them, or its beginning, which only
+// moves forward, is earlier than it was (RS-CHI-07). Events whose resource has
+// a later one may have been dropped for it.
 func (c *changeReader) judge() bool {
 	k := &c.chain
-	if k.unchanged || k.resumed || !k.complete || k.lists == 0 || len(c.want) == 0 {
+	if k.unchanged || k.resumed || !k.complete || k.lists == 0 {
+		return false
+	}
+	if t := stateTime(k.history); !t.IsZero() && t.Before(c.state.History) {
+		return true
+	}
+	if len(c.want) == 0 {
 		return false
 	}
 	seenTime := resourcesync.NewDatetime(c.state.SeenTime)

@@ -188,6 +188,9 @@ func (r *setRun) advance(c *chain, since resourcesync.Datetime) {
 		return
 	}
 	st.Polled, st.Open = c.polled, c.open
+	if t := stateTime(c.history); !t.IsZero() {
+		st.History = t
+	}
 	if c.cursor.Prefix != "" {
 		st.Cursor = c.cursor
 	}
@@ -227,7 +230,7 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 	}
 	c := chain{complete: true}
 	fresh := *st
-	fresh.Cursor, fresh.Seen, fresh.SeenTime = cursor{}, nil, time.Time{}
+	fresh.Cursor, fresh.Seen, fresh.SeenTime, fresh.History = cursor{}, nil, time.Time{}, time.Time{}
 	if st.Changes != "" {
 		if c, err = r.reader.readChanges(ctx, snap.at, &fresh, false); err != nil {
 			return err

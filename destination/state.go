@@ -47,9 +47,10 @@ type setState struct {
 	ListTag   validators            `json:"list_tag"`   // its validators
 	ListParts map[string]validators `json:"list_parts"` // of its parts, if it is an index
 
-	Cursor cursor                `json:"cursor"` // in the newest Change List
-	Polled map[string]validators `json:"polled"` // change documents that can change, read to their end
-	Open   []string              `json:"open"`   // the open lists of an index, to be polled
+	History time.Time             `json:"history"` // where the Change List, or its index, said to begin
+	Cursor  cursor                `json:"cursor"`  // in the newest Change List
+	Polled  map[string]validators `json:"polled"`  // change documents that can change, read to their end
+	Open    []string              `json:"open"`    // the open lists of an index, to be polled
 }
 
 // A validators pair makes a request conditional.

@@ -2,13 +2,11 @@
 // documents of a Source, and opens them.
 //
 // [Find] takes the address and answers with the Source's sets and what each
-// offers, and tells which way it took. [Open] opens one document. [Read] opens
-// a list and walks it whether it is one document or an index of many:
+// offers, and tells which way it took. [Open] opens one document:
 //
 //	found, err := discover.Find(ctx, client, "example.org")
-//	list, err := discover.Read(ctx, client, found.Sets[0].URI(resourcesync.ResourceList), resourcesync.ResourceList, discover.ReadOptions{})
-//	for part, err := range list.Parts(ctx) {
-//		for entry, err := range part.Entries() {
+//	doc, err := discover.Open(ctx, client, found.Sets[0].URI(resourcesync.ResourceList), discover.Validators{})
+//	for entry, err := range doc.Entries() {
 package discover
 
 import (
