@@ -149,11 +149,12 @@ func (w *watch) scan(ctx context.Context, paths []string, all bool) {
 // plan sets when everything is scanned next.
 func (w *watch) plan(all bool, took time.Duration, err error) {
 	now := time.Now()
-	if err != nil {
+	switch {
+	case err == nil:
+		w.retry = 0
+	case all || w.retryAt.IsZero(): // else a retry is near; what fails meanwhile does not put it off
 		w.retry = min(max(2*w.retry, retryFirst), retryMost)
 		w.retryAt = now.Add(w.retry)
-	} else {
-		w.retry = 0
 	}
 	degraded := w.notify.failure()
 	if degraded != nil {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,7 +28,12 @@ type watched struct {
 
 func watchDir(t *testing.T, root string, o intake.DirOptions) *watched {
 	t.Helper()
-	w := &watched{root: root, cat: catalog.NewMem(nil)}
+	return watchInto(t, root, catalog.NewMem(nil), o)
+}
+
+func watchInto(t *testing.T, root string, cat catalog.Catalog, o intake.DirOptions) *watched {
+	t.Helper()
+	w := &watched{root: root, cat: cat}
 	ready := make(chan struct{}, 1)
 	o.OnEvent = func(e intake.Event) {
 		if e.Kind == intake.EventScanned {
@@ -228,4 +234,37 @@ func TestWatchRoot(t *testing.T) {
 	got("4")
 	write(t, parent, "two/b/c", "5")
 	got("5")
+}
+
+// fullCatalog takes nothing while it is full.
+type fullCatalog struct {
+	catalog.Catalog
+	full atomic.Bool
+}
+
+func (c *fullCatalog) Apply(ctx context.Context, set string, us []catalog.Update) (catalog.Applied, error) {
+	if c.full.Load() {
+		return catalog.Applied{}, syscall.ENOSPC
+	}
+	return c.Catalog.Apply(ctx, set, us)
+}
+
+// However many changes could not be recorded, the next try is near.
+func TestWatchRetry(t *testing.T) {
+	t.Parallel()
+	cat := &fullCatalog{Catalog: catalog.NewMem(nil)}
+	root := t.TempDir()
+	w := watchInto(t, root, cat, intake.DirOptions{ScanInterval: -1})
+	cat.full.Store(true)
+	for i := range 8 {
+		before := w.scans.Load()
+		if err := os.WriteFile(filepath.Join(root, fmt.Sprint(i)), []byte("text"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		for w.scans.Load() == before {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	cat.full.Store(false)
+	w.settles(t)
 }
