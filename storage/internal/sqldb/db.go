@@ -33,6 +33,7 @@ type Dialect interface {
 // Options configures a [DB]. The zero value is ready to use.
 type Options struct {
 	Clock func() time.Time // default: time.Now
+	Name  string           // of the database, which errors of writing name too; may be empty
 }
 
 // A DB is an open database with the schema this program knows.
@@ -41,6 +42,7 @@ type DB struct {
 	read    *sql.DB
 	dialect Dialect
 	clock   func() time.Time
+	name    string // empty until the database is open: whoever opens it names it
 }
 
 // New checks the schema of an open database, brings it up to date where it is
@@ -54,6 +56,7 @@ func New(ctx context.Context, write, read *sql.DB, d Dialect, o Options) (*DB, e
 	if err := db.migrate(ctx); err != nil {
 		return nil, err
 	}
+	db.name = o.Name
 	return db, nil
 }
 
@@ -71,19 +74,27 @@ func (db *DB) Close() error {
 func (db *DB) update(ctx context.Context, f func(tx *sql.Tx) error) error {
 	tx, err := db.write.BeginTx(ctx, nil)
 	if err != nil {
-		return fmt.Errorf("begin transaction: %w", err)
+		return db.named(fmt.Errorf("begin transaction: %w", err))
 	}
 	if err := f(tx); err != nil {
 		_ = tx.Rollback() // err says more
 		if ctx.Err() != nil {
 			return ctx.Err() // err is how it showed
 		}
-		return err
+		return db.named(err)
 	}
 	if err := tx.Commit(); err != nil {
-		return fmt.Errorf("commit transaction: %w", err)
+		return db.named(fmt.Errorf("commit transaction: %w", err))
 	}
 	return nil
+}
+
+// named says which database it is that is full, or cannot be written.
+func (db *DB) named(err error) error {
+	if db.name == "" {
+		return err
+	}
+	return fmt.Errorf("database %s: %w", db.name, err)
 }
 
 // snapshot asks for a transaction whose queries all see one state.
