@@ -224,7 +224,7 @@ func (l *life) change() {
 	name, other := l.name(), l.name()
 	path, to := filepath.Join(l.dir, name), filepath.Join(l.dir, other)
 	info, err := os.Stat(path)
-	isFile := err == nil && info.Mode().IsRegular()
+	isFile := isRegular(path)
 	switch n := l.IntN(20); {
 	case n < 4 && isFile: // same size, and the time of old
 		text := bytes.Repeat([]byte{byte('a' + l.IntN(26))}, int(info.Size()))
@@ -233,14 +233,12 @@ func (l *life) change() {
 	case n < 7 && err == nil:
 		l.must(os.RemoveAll(path))
 	case n < 10 && isFile && name != other:
-		l.room(other)
-		if _, err := os.Stat(path); err == nil { // unless it stood in the way
+		if l.room(other); isRegular(path) { // unless it stood in the way
 			l.must(os.Rename(path, to))
 		}
 	case n < 11 && isFile && name != other:
-		l.room(other)
-		if err := os.Link(path, to); !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrExist) {
-			l.must(err)
+		if l.room(other); isRegular(path) && !isRegular(to) {
+			l.must(os.Link(path, to))
 		}
 	case n < 12:
 		from, to := filepath.Join(l.dir, filepath.Dir(name)), filepath.Join(l.dir, fmt.Sprintf("d%d", l.IntN(6)))
@@ -252,6 +250,11 @@ func (l *life) change() {
 		text := fmt.Appendf(nil, "%d %d %s", l.step, l.Uint64(), strings.Repeat("x", l.IntN(5000)))
 		l.must(os.WriteFile(path, text, 0o644))
 	}
+}
+
+func isRegular(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
 }
 
 // room makes room for a file: directories above it, and nothing in its place.

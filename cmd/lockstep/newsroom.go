@@ -101,7 +101,7 @@ func (s *site) publishOnce(ctx context.Context, n *newsroom) ([]intake.Report, s
 	for _, r := range reports {
 		n.scanned(r)
 	}
-	report, err := s.src.Publish(ctx)
+	report, err := s.publish(ctx)
 	if err != nil {
 		return reports, report, err
 	}

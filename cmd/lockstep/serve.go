@@ -235,13 +235,16 @@ func (s *site) watch(ctx context.Context, n *newsroom) error {
 	return g.Wait()
 }
 
-// publishRetry is how long a publication that failed, on a full disk say,
-// waits for better times.
-const publishRetry = 10 * time.Second
+// How long a publication that failed, on a full disk say, waits for better
+// times: twice as long each time.
+const (
+	publishRetryFirst = time.Second
+	publishRetryMost  = time.Minute
+)
 
 // publishSoon publishes after a moment, and again and again if it fails.
 func (s *site) publishSoon(ctx context.Context, n *newsroom) error {
-	wait := publishDelay
+	wait, retry := publishDelay, publishRetryFirst
 	for {
 		timer := time.NewTimer(wait)
 		select {
@@ -250,12 +253,12 @@ func (s *site) publishSoon(ctx context.Context, n *newsroom) error {
 			return nil
 		case <-timer.C:
 		}
-		r, err := s.src.Publish(ctx)
+		r, err := s.publish(ctx)
 		if err == nil || ctx.Err() != nil {
 			n.published(r)
 			return nil
 		}
-		n.io.errorf("warning: publish: %v; trying again in %s\n", err, publishRetry)
-		wait = publishRetry
+		n.io.errorf("warning: %v; trying again in %s\n", err, retry)
+		wait, retry = retry, min(2*retry, publishRetryMost)
 	}
 }

@@ -30,6 +30,8 @@ type site struct {
 	src     *source.Source
 	log     *slog.Logger
 	release func() // of the state's lock
+
+	documents string // where docs is
 }
 
 // A siteSet is one set of a site.
@@ -65,7 +67,7 @@ func openSite(ctx context.Context, o siteOptions) (_ *site, err error) {
 	if err := os.MkdirAll(o.state, 0o700); err != nil {
 		return nil, withHint(fmt.Errorf("make the state directory: %w", err), "choose another one with --state")
 	}
-	s := &site{log: o.log}
+	s := &site{log: o.log, documents: o.documents}
 	defer func() {
 		if err != nil {
 			s.Close()
@@ -174,6 +176,15 @@ func (s *site) scan(ctx context.Context) ([]intake.Report, error) {
 		}
 	}
 	return reports, nil
+}
+
+// publish brings the documents in step with the catalog.
+func (s *site) publish(ctx context.Context) (source.Report, error) {
+	r, err := s.src.Publish(ctx)
+	if err != nil {
+		err = fmt.Errorf("write documents to %s: %w", s.documents, err)
+	}
+	return r, err
 }
 
 // dirOf returns the directory a set is made from.
