@@ -27,7 +27,7 @@ import (
 
 var (
 	kills     = flag.Int("kills", 20, "how often a sync is killed")
-	killFiles = flag.Int("kill.files", 400, "resources it syncs")
+	killFiles = flag.Int("kill.files", 1000, "resources it syncs")
 )
 
 // TestKillProcess is the sync that TestKill kills.
@@ -80,7 +80,7 @@ func TestKill(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1))
 	var ideal int64
 	for i := range *killFiles {
-		data := strings.Repeat(fmt.Sprintf("%08d", i), 1+rnd.IntN(10_000))
+		data := strings.Repeat(fmt.Sprintf("%08d", i), 1+rnd.IntN(4_000))
 		ideal += int64(len(data))
 		s.put(fmt.Sprintf("/d%d/f%03d", i%7, i), data)
 	}
@@ -107,7 +107,7 @@ func TestKill(t *testing.T) {
 					s.del(path)
 					continue
 				}
-				data := strings.Repeat(fmt.Sprintf("%08d", k+1_000_000), 1+rnd.IntN(10_000))
+				data := strings.Repeat(fmt.Sprintf("%08d", k+1_000_000), 1+rnd.IntN(4_000))
 				ideal += int64(len(data))
 				s.put(path, data)
 			}
