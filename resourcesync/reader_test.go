@@ -60,6 +60,25 @@ func TestEventOrder(t *testing.T) {
 	}
 }
 
+// RS-CHL-11: changes of one instant keep their order, however many there are.
+func TestSortIsStable(t *testing.T) {
+	t.Parallel()
+	var entries []resourcesync.Entry
+	for i := range 200 {
+		at := day2
+		if i%3 == 0 {
+			at = day1
+		}
+		entries = append(entries, resourcesync.Entry{Metadata: resourcesync.Metadata{Datetime: at, Length: int64(i)}})
+	}
+	resourcesync.SortChanges(entries)
+	for i := 1; i < len(entries); i++ {
+		if a, b := entries[i-1], entries[i]; a.Datetime.Compare(b.Datetime) > 0 || a.Datetime == b.Datetime && a.Length > b.Length {
+			t.Fatalf("entry %d comes behind %d", b.Length, a.Length)
+		}
+	}
+}
+
 // RS-MD-14: a Change List that does not say from when on it is complete begins
 // with its earliest event, whichever comes first.
 func TestFromOfEarliestEvent(t *testing.T) {

@@ -125,6 +125,8 @@ func TestWriterRefusesEntry(t *testing.T) {
 		{"type with a blank behind", "resource list", "RS-TYPE-01", func(e *entry) { e.Type = "text/plain; " }},
 		{"type with a control", "resource list", "RS-TYPE-01", func(e *entry) { e.Type = "text/plain;a=\"\x01\"" }},
 		{"encoding", "resource list", "RS-ENC-01", func(e *entry) { e.Encoding = "g zip" }},
+		{"encoding with a blank in front", "resource list", "RS-ENC-01", func(e *entry) { e.Encoding = " gzip" }},
+		{"encoding with a blank behind", "resource list", "RS-ENC-01", func(e *entry) { e.Encoding = "gzip " }},
 		{"encoding with a comma too many", "resource list", "RS-ENC-01", func(e *entry) { e.Encoding = "gzip, " }},
 		{"lastmod without a year", "resource list", "RS-DT-01", func(e *entry) {
 			e.Lastmod = resourcesync.NewDatetime(time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC))
