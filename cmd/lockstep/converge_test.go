@@ -23,9 +23,10 @@ var (
 )
 
 // TestConverge lets a directory live any life under a Source that is killed,
-// started again, and once in a while robbed of all it knew, with a mirror
-// brought up to date now and then by runs of which some are killed: once all is
-// quiet, one run more and the mirror is the directory.
+// started again, and once in a while robbed of all it knew or set back to what
+// it knew long ago, with a mirror brought up to date now and then by runs of
+// which some are killed: once all is quiet, one run more and the mirror is the
+// directory.
 func TestConverge(t *testing.T) {
 	t.Parallel()
 	seed := *convergeSeed
@@ -41,8 +42,8 @@ func TestConverge(t *testing.T) {
 		}
 	}
 	l.settle()
-	t.Logf("%d runs came to their end, %d were killed; the Source was killed %d times, and lost its state %d times",
-		l.done, l.killed, l.deaths, l.losses)
+	t.Logf("%d runs came to their end, %d were killed; the Source was killed %d times, lost its state %d times, had it restored %d times",
+		l.done, l.killed, l.deaths, l.losses, l.restores)
 }
 
 // A life is a directory, its Source and its mirror.
@@ -53,12 +54,15 @@ type life struct {
 	src         *livingSource
 	step        int
 
-	done, killed, deaths, losses int
+	backup string // of the Source's state, taken some time ago
+
+	done, killed, deaths, losses, restores int
 }
 
 func newLife(t *testing.T, seed uint64) *life {
 	t.Helper()
-	l := &life{TB: t, Rand: rand.New(rand.NewPCG(seed, 0)), dir: t.TempDir(), mirror: filepath.Join(t.TempDir(), "mirror")}
+	l := &life{TB: t, Rand: rand.New(rand.NewPCG(seed, 0)), dir: t.TempDir(), mirror: filepath.Join(t.TempDir(), "mirror"),
+		backup: filepath.Join(t.TempDir(), "state")}
 	l.must(os.WriteFile(filepath.Join(l.dir, "stays"), []byte("so that the directory is never empty"), 0o644))
 	for range 10 {
 		l.change()
@@ -89,15 +93,30 @@ func (l *life) live() {
 		l.sync(time.Duration(l.IntN(120)) * time.Millisecond)
 	case l.src.p == nil:
 		l.src.start()
-	case n < 98:
+	case n < 97:
 		l.deaths++
 		l.src.kill()
+		if l.IntN(3) == 0 {
+			l.copyState(l.src.state, l.backup)
+		}
 	default:
-		l.losses++
 		l.src.kill()
-		l.must(os.RemoveAll(l.src.state))
+		if _, err := os.Stat(l.backup); err == nil && l.IntN(2) == 0 {
+			l.restores++
+			l.copyState(l.backup, l.src.state)
+		} else {
+			l.losses++
+			l.must(os.RemoveAll(l.src.state))
+		}
 		l.src.start()
 	}
+}
+
+// copyState makes one directory what another is.
+func (l *life) copyState(from, to string) {
+	l.Helper()
+	l.must(os.RemoveAll(to))
+	l.must(os.CopyFS(to, os.DirFS(from)))
 }
 
 // sync runs a sync, which may be over or killed after d. While the directory
@@ -110,9 +129,17 @@ func (l *life) sync(d time.Duration) {
 		l.killed++
 	case code == exitOK || code == exitFailed:
 		l.done++
+	case l.wentBack(code, out):
+		// Told, and for people to decide; nothing may be lost by it.
 	default:
 		l.Fatalf("step %d: sync ended with %d\n%s", l.step, code, out)
 	}
+}
+
+// wentBack reports whether a sync was refused because the Source had its state
+// restored and, in what it tells, went back in time.
+func (l *life) wentBack(code int, out string) bool {
+	return code == exitRefused && l.restores > 0 && strings.Contains(out, "went back in time")
 }
 
 // run runs the program on Source and mirror; the code is -1 if it was killed
@@ -151,7 +178,11 @@ func (l *life) settle() {
 		digests[name] = digest(text)
 	}
 	l.published(digests)
-	if code, out := l.run(time.Minute, "sync", "--max-delete", "100"); code != exitOK {
+	code, out := l.run(time.Minute, "sync", "--max-delete", "100")
+	if l.wentBack(code, out) {
+		code, out = l.run(time.Minute, "sync", "--max-delete", "100", "--baseline") // as the hint says
+	}
+	if code != exitOK {
 		l.Fatalf("the last sync ended with %d\n%s", code, out)
 	}
 	if diff := difference(l.mirrored(), want); diff != "" {
