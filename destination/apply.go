@@ -49,7 +49,10 @@ type applier struct {
 	pending Batch    // to be recorded with the next transaction
 	intent  bool     // the Journal holds an intent
 	broken  bool     // the intent must stay: nobody knows what became of the batch
-	later   []action // wait for deletions: something is in their way that may go
+	later   []action // wait for deletions: something is in their way that may go, or there is no room
+	tight   bool     // some of them for want of room
+	last    bool     // nothing waits any more
+	full    int      // how many in a row there was no room for
 }
 
 // run carries out everything but deletions. It returns an error only when
@@ -58,10 +61,14 @@ func (p *applier) run(ctx context.Context, actions iter.Seq2[action, error]) err
 	var g errgroup.Group
 	gctx, stop := context.WithCancel(ctx)
 	defer stop()
-	todo := make(chan *action, 2*p.d.opts.Jobs)
+	jobs := p.d.opts.Jobs
+	if p.last && p.tight {
+		jobs = 1 // several would take each other's room
+	}
+	todo := make(chan *action, 2*jobs)
 	done := make(chan outcome, batchCount)
 	var senders sync.WaitGroup
-	senders.Add(1 + p.d.opts.Jobs)
+	senders.Add(1 + jobs)
 	g.Go(func() error {
 		defer senders.Done()
 		defer close(todo)
@@ -71,7 +78,7 @@ func (p *applier) run(ctx context.Context, actions iter.Seq2[action, error]) err
 		}
 		return nil
 	})
-	for range p.d.opts.Jobs {
+	for range jobs {
 		g.Go(func() error {
 			defer senders.Done()
 			for a := range todo {
@@ -182,8 +189,8 @@ func (p *applier) take(ctx context.Context, o outcome) error {
 		p.refused(a)
 	case isCanceled(o.err):
 		return nil // neither done nor failed: the next run finds it as it was
-	case o.err != nil && isFatal(o.err):
-		return o.err
+	case o.err != nil && isLocal(o.err):
+		return p.unkept(a, o.err)
 	case o.err != nil:
 		p.failed(a, o)
 	case o.later:
@@ -397,16 +404,18 @@ func isFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// isFatal reports whether err concerns the place where resources are kept, not
-// one of them.
-func isFatal(err error) bool {
+// isLocal reports whether err is one of the store, not of the Source.
+func isLocal(err error) bool {
 	var local *localError
 	var commit *blob.CommitError
-	if !errors.As(err, &local) && !errors.As(err, &commit) {
+	return errors.As(err, &local) || errors.As(err, &commit)
+}
+
+// isFatal reports whether err concerns the place where resources are kept, not
+// one of them. Where there is no room for one, there may be for another.
+func isFatal(err error) bool {
+	if !isLocal(err) {
 		return false
-	}
-	if isFull(err) {
-		return true
 	}
 	for _, e := range []error{syscall.EROFS, syscall.EIO, syscall.EMFILE, syscall.ENFILE, syscall.ENODEV} {
 		if errors.Is(err, e) {

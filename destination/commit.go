@@ -1,11 +1,14 @@
 package destination
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"lockstep/blob"
+	"lockstep/internal/fetch"
 )
 
 // relieve records what is pending when it has become much.
@@ -31,11 +34,41 @@ func (p *applier) record(ctx context.Context, intent []byte, keep bool) error {
 		return nil
 	}
 	if err := p.d.journal.Record(ctx, b); err != nil {
-		return fmt.Errorf("record what is held: %w", err)
+		return fmt.Errorf("record what is held%s: %w", p.d.inDest(), err)
 	}
 	p.intent = intent != nil || p.intent && keep
 	p.pending = Batch{}
 	return nil
+}
+
+// recordIntent writes the intent of the batch. When there is no room for it the
+// larger half of the batch gives up its own, and so on.
+func (p *applier) recordIntent(ctx context.Context) error {
+	for {
+		var intent []byte
+		for i := range p.batch {
+			intent = appendHeld(intent, &p.batch[i].held)
+		}
+		err := p.record(ctx, intent, false)
+		if err == nil || !isFull(err) || len(p.batch) == 0 {
+			return err
+		}
+		slices.SortFunc(p.batch, func(a, b outcome) int { return cmp.Compare(a.held.Length, b.held.Length) })
+		half := len(p.batch) / 2
+		drop := p.batch[half:]
+		p.batch = p.batch[:half]
+		for i := range drop {
+			_ = drop[i].writer.Close() // there is no room to keep it
+			p.fetch.names.release(drop[i].held.Path)
+		}
+		p.full = 0
+		for i := range drop {
+			p.full = min(p.full, maxFull-1) // they failed together, not in a row
+			if err := p.unkept(drop[i].action, err); err != nil {
+				return err
+			}
+		}
+	}
 }
 
 // commit makes a batch visible and durable.
@@ -43,18 +76,16 @@ func (p *applier) commit(ctx context.Context) error {
 	if len(p.batch) == 0 {
 		return nil
 	}
-	var intent []byte
-	ws := make([]blob.Writer, len(p.batch))
-	for i := range p.batch {
-		intent = appendHeld(intent, &p.batch[i].held)
-		ws[i] = p.batch[i].writer
-	}
-	if err := p.record(ctx, intent, false); err != nil {
+	if err := p.recordIntent(ctx); err != nil {
 		p.abandon()
 		return err
 	}
 	batch := p.batch
 	p.batch, p.bytes = nil, 0
+	ws := make([]blob.Writer, len(batch))
+	for i := range batch {
+		ws[i] = batch[i].writer
+	}
 	for len(batch) > 0 {
 		err := p.d.store.Commit(ctx, ws...)
 		var ce *blob.CommitError
@@ -64,25 +95,74 @@ func (p *applier) commit(ctx context.Context) error {
 			for i := range batch {
 				p.discard(&batch[i])
 			}
-			return err
+			return fmt.Errorf("store resources%s: %w", p.d.inDest(), err)
 		}
 		n := len(ws)
 		if err != nil {
 			n = ce.Done
 		}
 		for i := range batch[:n] {
+			p.full = 0
 			p.settled(&batch[i])
 			p.step(batch[i].action, batch[i].held.Length)
 		}
-		if err != nil { // this one cannot be; the others may
-			p.discard(&batch[n])
-			p.fail(batch[n].action, err)
-			p.step(batch[n].action, 0)
-			n++
-		}
 		batch, ws = batch[n:], ws[n:]
+		if err == nil {
+			break
+		}
+		// One cannot be; the others may.
+		bad := max(slices.IndexFunc(ws, func(w blob.Writer) bool { return w.Name() == ce.Name }), 0)
+		o := batch[bad]
+		batch, ws = slices.Delete(batch, bad, bad+1), slices.Delete(ws, bad, bad+1)
+		_ = o.writer.Close() // it takes room, and would fail again
+		p.fetch.names.release(o.held.Path)
+		if err := p.unkept(o.action, err); err != nil {
+			p.broken = true
+			for i := range batch {
+				p.discard(&batch[i])
+			}
+			return err
+		}
 	}
 	return nil
+}
+
+const (
+	// maxFull is how many resources in a row may find no room, smaller ones
+	// perhaps, before no more are asked for in vain.
+	maxFull = 64
+
+	// maxLater caps those that are tried once more when there may be room.
+	maxLater = 10_000
+)
+
+// unkept books content that the store would not take. It returns an error
+// when it will take nothing else either.
+func (p *applier) unkept(a *action, err error) error {
+	err = fmt.Errorf("store %s%s: %w", fetch.Printable(a.URI), p.d.inDest(), err)
+	if isFatal(err) {
+		return err
+	}
+	if isFull(err) {
+		if p.full++; p.full > maxFull {
+			return err
+		}
+		if !p.last && len(p.later) < maxLater {
+			p.later, p.tight = append(p.later, *a), true
+			return nil
+		}
+	}
+	p.fail(a, err)
+	p.step(a, 0)
+	return nil
+}
+
+// inDest names the mirror in the middle of a sentence.
+func (d *Destination) inDest() string {
+	if d.opts.Dest == "" {
+		return ""
+	}
+	return " in " + d.opts.Dest
 }
 
 // flush commits and records all there is.

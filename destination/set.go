@@ -438,14 +438,16 @@ func (r *setRun) execute(ctx context.Context, a *applier, p *planner, w *work, t
 			err = rerr
 		}
 	}
+	if len(a.later) > 0 && (err == nil || isFull(err) && !a.broken) {
+		later := a.later
+		a.later, a.last, a.full, a.fetch.first = nil, true, 0, false
+		a.fetch.names.look()
+		if lerr := a.run(ctx, sliceOf(later)); err == nil {
+			err = lerr
+		}
+	}
 	if err != nil {
 		return err
-	}
-	if len(a.later) > 0 {
-		later := a.later
-		a.later, a.fetch.first = nil, false
-		a.fetch.names.look()
-		err = a.run(ctx, sliceOf(later))
 	}
 	r.d.emit(Event{Kind: EventProgress, Set: r.set.Name, Progress: a.progress})
 	return err

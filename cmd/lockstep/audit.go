@@ -67,7 +67,7 @@ func runAudit(ctx context.Context, o *auditOptions, io stdio) error {
 	if err == nil && !report.InSync {
 		err = fmt.Errorf("%w: %s", errDifferences, differences(report))
 	}
-	err = explain(err)
+	err = explain(err, o.dest)
 	if interrupted(ctx, err) {
 		err = errInterrupted
 	}

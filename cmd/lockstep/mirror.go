@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/pflag"
 
@@ -195,9 +196,12 @@ func differences(r destination.AuditReport) string {
 }
 
 // explain adds ways out to errors of a run that have none.
-func explain(err error) error {
-	if errors.Is(err, discover.ErrNoSource) {
+func explain(err error, dest string) error {
+	switch {
+	case errors.Is(err, discover.ErrNoSource):
 		return withHint(err, "try the address of its Source Description, of a Capability List, Resource List or Sitemap")
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return withHint(err, "make room in "+dest+" and run the same command again: what is there is kept")
 	}
 	return err
 }

@@ -98,7 +98,7 @@ func runSync(ctx context.Context, o *syncOptions, io stdio) error {
 	}
 	r, err := openRun(&o.selectOptions, &o.network, do, o.dryRun, io)
 	if err != nil {
-		return errors.Join(err, closeEvents())
+		return errors.Join(explain(err, o.dest), closeEvents())
 	}
 	defer r.Close()
 	stop := showProgress(io, o.out.quiet, w.meter.line)
@@ -107,7 +107,7 @@ func runSync(ctx context.Context, o *syncOptions, io stdio) error {
 	if cerr := closeEvents(); err == nil {
 		err = cerr
 	}
-	err = explain(err)
+	err = explain(err, o.dest)
 	if interrupted(ctx, err) {
 		err = withHint(errInterrupted, "progress is kept; run the same command again to go on")
 	}
@@ -158,7 +158,8 @@ func printSync(io stdio, out *outputOptions, r destination.Report, err error) er
 			Error string `json:"error,omitempty"`
 		}{r, errorText(err)})
 	}
-	if err != nil && !errors.Is(err, destination.ErrIncomplete) {
+	begun := r.Created+r.Updated+r.Deleted+r.Failed+r.Refused > 0
+	if err != nil && !errors.Is(err, destination.ErrIncomplete) && (!begun || errors.Is(err, errInterrupted)) {
 		return nil // the error says it
 	}
 	state := "in step with"

@@ -9,13 +9,16 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"net/url"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
-	_ "modernc.org/sqlite" // the driver "sqlite"
+	driver "modernc.org/sqlite" // it is called "sqlite"
+	lib "modernc.org/sqlite/lib"
 
 	"lockstep/storage/internal/sqldb"
 )
@@ -114,3 +117,18 @@ func (dialect) Param(int) string { return "?" }
 
 // ForUpdate implements [sqldb.Dialect]. There is one writer at a time.
 func (dialect) ForUpdate() string { return "" }
+
+// Explain implements [sqldb.Dialect].
+func (dialect) Explain(err error) error {
+	e, ok := errors.AsType[*driver.Error](err)
+	if !ok {
+		return err
+	}
+	switch e.Code() {
+	case lib.SQLITE_FULL, lib.SQLITE_IOERR_SHMSIZE:
+		return fmt.Errorf("%w: %w", err, syscall.ENOSPC)
+	case lib.SQLITE_READONLY:
+		return fmt.Errorf("%w: %w", err, syscall.EROFS)
+	}
+	return err
+}

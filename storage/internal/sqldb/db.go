@@ -28,6 +28,10 @@ type Dialect interface {
 	// ForUpdate ends a SELECT by key in a write transaction which will change
 	// the row, so that no other transaction does.
 	ForUpdate() string
+
+	// Explain returns err with what the operating system said behind it, as
+	// far as others branch on it: syscall.ENOSPC where there is no more room.
+	Explain(err error) error
 }
 
 // Options configures a [DB]. The zero value is ready to use.
@@ -89,8 +93,9 @@ func (db *DB) update(ctx context.Context, f func(tx *sql.Tx) error) error {
 	return nil
 }
 
-// named says which database it is that is full, or cannot be written.
+// named says which database it is that is full, or cannot be written, and why.
 func (db *DB) named(err error) error {
+	err = db.dialect.Explain(err)
 	if db.name == "" {
 		return err
 	}
