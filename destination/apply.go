@@ -72,11 +72,14 @@ func (p *applier) run(ctx context.Context, actions iter.Seq2[action, error]) err
 	g.Go(func() error {
 		defer senders.Done()
 		defer close(todo)
-		if err := p.hand(gctx, actions, todo, done); err != nil {
-			stop()
-			return err
+		err := p.hand(gctx, actions, todo, done)
+		if gctx.Err() != nil {
+			return nil // who stopped it says why
 		}
-		return nil
+		if err != nil {
+			stop()
+		}
+		return err
 	})
 	for range jobs {
 		g.Go(func() error {

@@ -77,7 +77,7 @@ func (o Options) Open(path string) (*DB, error) {
 	if err != nil {
 		_ = read.Close() // err says more
 		_ = write.Close()
-		return nil, fmt.Errorf("open database %s: %w", path, err)
+		return nil, fmt.Errorf("open database %s: %w", path, dialect{}.Explain(err))
 	}
 	return &DB{db}, nil
 }
@@ -121,7 +121,7 @@ func (dialect) ForUpdate() string { return "" }
 // Explain implements [sqldb.Dialect].
 func (dialect) Explain(err error) error {
 	e, ok := errors.AsType[*driver.Error](err)
-	if !ok {
+	if !ok || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EROFS) {
 		return err
 	}
 	switch e.Code() {

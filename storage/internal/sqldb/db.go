@@ -110,7 +110,7 @@ var snapshot = &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead
 func (db *DB) each(ctx context.Context, query string, args []any, row func(*sql.Rows) (bool, error)) error {
 	rows, err := db.read.QueryContext(ctx, query, args...)
 	if err != nil {
-		return err
+		return db.dialect.Explain(err)
 	}
 	defer rows.Close()
 	for rows.Next() {
@@ -121,5 +121,8 @@ func (db *DB) each(ctx context.Context, query string, args []any, row func(*sql.
 			return err
 		}
 	}
-	return rows.Err()
+	if err := rows.Err(); err != nil {
+		return db.dialect.Explain(err)
+	}
+	return nil
 }
