@@ -34,7 +34,7 @@ func (p *applier) record(ctx context.Context, intent []byte, keep bool) error {
 		return nil
 	}
 	if err := p.d.journal.Record(ctx, b); err != nil {
-		return fmt.Errorf("record what is held%s: %w", p.d.inDest(), err)
+		return fmt.Errorf("record what is held: %w", err)
 	}
 	p.intent = intent != nil || p.intent && keep
 	p.pending = Batch{}

@@ -240,7 +240,13 @@ func (d *disk) eject(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	must(t, "umount", d.dir)
+	// A process that is just being started holds for a moment what we had open.
+	for try := 0; exec.Command("umount", d.dir).Run() != nil; try++ {
+		if try == 100 {
+			must(t, "umount", d.dir)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 	must(t, "losetup", "--detach", d.device)
 	d.device = ""
 	if err := errors.Join(os.Remove(d.image), os.Remove(d.dir)); err != nil {

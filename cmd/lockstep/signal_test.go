@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestSignal interrupts a sync from a Source that stalls: some resources send
+// nothing at all, a large one stops half way. The program ends in time with
+// exit code 130; the next run fetches nothing again that was finished, and of
+// the large one only what is missing.
+func TestSignal(t *testing.T) {
+	t.Parallel()
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		t.Run(sig.String(), func(t *testing.T) {
+			t.Parallel()
+			interrupt(t, sig)
+		})
+	}
+}
+
+const largeSize = 8_000_000
+
+func interrupt(t *testing.T, sig os.Signal) {
+	src := newLiveSource(t)
+	src.churn(0, 0, 300)
+	src.put("large", largeSize)
+	src.put("silent", 100)
+	stalled := stall(t, src)
+	dest := filepath.Join(t.TempDir(), "mirror")
+	cmd := exec.Command("lockstep", "sync", "-q", "--jobs", "8", src.address(), dest)
+	var stderr syncBuffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	t.Cleanup(func() { _ = cmd.Process.Kill() }) // has ended, unless the test has failed
+	deadline := time.After(readyLimit)
+	for len(readMirror(t, dest)) < 300 {
+		select {
+		case <-deadline:
+			t.Fatalf("only %d files arrived\n%s", len(readMirror(t, dest)), &stderr)
+		case err := <-done:
+			t.Fatalf("ended: %v\n%s", err, &stderr)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	stalled.Wait()
+	if err := cmd.Process.Signal(sig); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-done:
+		if code, err := exitCodeOf(err); code != 130 || err != nil {
+			t.Fatalf("exit code %d, %v, want 130\n%s", code, err, &stderr)
+		}
+	case <-time.After(10 * time.Second): // what is promised
+		t.Fatal("still running 10 s after the signal")
+	}
+	if said := stderr.String(); strings.Contains(said, "failed:") || !strings.Contains(said, "interrupted") {
+		t.Errorf("stderr: %s", said)
+	}
+	before := src.requests()
+	var sent atomic.Int64
+	src.before = func(_ http.ResponseWriter, r *http.Request, path string) bool {
+		if path == "large" {
+			from, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimPrefix(r.Header.Get("Range"), "bytes="), "-"), 10, 64)
+			sent.Add(largeSize - from)
+		}
+		return true
+	}
+	checkGoesOn(t, src, dest)
+	for path, n := range src.requests() {
+		if n != before[path] && path != "large" && path != "silent" {
+			t.Errorf("%s was finished, yet fetched again", path)
+		}
+	}
+	if sent.Load() > largeSize/2+largeSize/10 {
+		t.Errorf("the large resource was half here; %d of %d bytes were fetched", sent.Load(), largeSize)
+	}
+}
+
+// stall has the Source serve half of "large" and nothing of "silent", and
+// neither go on nor end. Wait returns when both have come so far.
+func stall(t *testing.T, src *liveSource) *sync.WaitGroup {
+	var reached sync.WaitGroup
+	reached.Add(2)
+	release := make(chan struct{})
+	t.Cleanup(func() { close(release) })
+	var once [2]sync.Once
+	src.before = func(w http.ResponseWriter, r *http.Request, path string) bool {
+		switch path {
+		case "large":
+			w.Header().Set("Content-Length", fmt.Sprint(largeSize))
+			_, _ = w.Write([]byte(src.contents()["large"])[:largeSize/2])
+			_ = http.NewResponseController(w).Flush()
+			once[0].Do(reached.Done)
+		case "silent":
+			once[1].Do(reached.Done)
+		default:
+			return true
+		}
+		select {
+		case <-release:
+		case <-r.Context().Done():
+		}
+		return false
+	}
+	return &reached
+}
+
+// TestSignalEarly interrupts a sync while the Source has not answered anything
+// yet.
+func TestSignalEarly(t *testing.T) {
+	t.Parallel()
+	asked := make(chan struct{})
+	release := make(chan struct{})
+	var once sync.Once
+	src := newLiveSource(t)
+	t.Cleanup(func() { close(release) })
+	src.Config.Handler = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		once.Do(func() { close(asked) })
+		select {
+		case <-release:
+		case <-r.Context().Done():
+		}
+	})
+	cmd := exec.Command("lockstep", "sync", "-q", src.address(), filepath.Join(t.TempDir(), "mirror"))
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	<-asked
+	start := time.Now()
+	_ = cmd.Process.Signal(syscall.SIGTERM) // it runs, or Wait tells
+	code, err := exitCodeOf(cmd.Wait())
+	if code != 130 || err != nil || time.Since(start) > 10*time.Second {
+		t.Fatalf("exit code %d, %v after %v, want 130\n%s", code, err, time.Since(start), &stderr)
+	}
+}
