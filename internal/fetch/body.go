@@ -38,7 +38,7 @@ type answer struct {
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
 	uri    string
-	doc    bool
+	lane   lane
 
 	src   io.ReadCloser
 	zip   *gzip.Reader
@@ -63,7 +63,7 @@ func (a *answer) finish() {
 	}
 	a.timer.Stop()
 	a.cancel(context.Canceled)
-	a.host.slots.release(a.doc, a.good)
+	a.host.slots.release(a.lane, a.good)
 }
 
 // Read implements [io.Reader]. Errors other than io.EOF are a [*BodyError].

@@ -80,7 +80,8 @@ type Options struct {
 // A Client sends requests. It is safe for concurrent use.
 type Client struct {
 	opts      Options
-	transport *http.Transport
+	narrow    *http.Transport // connections for the requests a host begins with
+	wide      *http.Transport // and for those it grows to have, where it adapts
 	guard     *guard
 	home      origin
 	homeHead  http.Header // for Home: with credentials
@@ -116,7 +117,7 @@ func New(o Options) (*Client, error) {
 		c.hosts.jobs, c.hosts.most = DefaultJobs, MaxJobs
 	}
 	c.bandwidth.rate = float64(o.Bandwidth)
-	c.transport = &http.Transport{
+	c.narrow = &http.Transport{
 		Proxy:       c.guard.behind(proxy),
 		DialContext: c.guard.dial,
 		TLSClientConfig: &tls.Config{
@@ -127,13 +128,18 @@ func New(o Options) (*Client, error) {
 		ForceAttemptHTTP2:  true,
 		DisableCompression: true, // our own, counted
 		// The default keeps two: thousands of connections for one sync.
-		MaxIdleConns:           4 * c.Jobs(),
-		MaxIdleConnsPerHost:    c.Jobs(),
-		MaxConnsPerHost:        max(c.Jobs(), leastConns),
+		MaxIdleConns:           4 * c.hosts.jobs,
+		MaxIdleConnsPerHost:    c.hosts.jobs,
+		MaxConnsPerHost:        max(c.hosts.jobs, leastConns),
 		IdleConnTimeout:        idleConnTimeout,
 		MaxResponseHeaderBytes: MaxHeader,
 		ReadBufferSize:         readBuffer,
 	}
+	// A Transport that may open more connections does, whether they are needed
+	// or not; so those a short run can do without are another's to open.
+	c.wide = c.narrow.Clone()
+	c.wide.MaxIdleConns = 4 * (MaxJobs - DefaultJobs)
+	c.wide.MaxIdleConnsPerHost, c.wide.MaxConnsPerHost = MaxJobs-DefaultJobs, MaxJobs-DefaultJobs
 	return c, nil
 }
 
@@ -168,7 +174,10 @@ func (c *Client) Bytes() int64 { return c.bytes.Load() }
 func (c *Client) Jobs() int { return max(c.hosts.jobs, c.hosts.most) }
 
 // Close closes the connections nobody uses. The Client can still be used.
-func (c *Client) Close() { c.transport.CloseIdleConnections() }
+func (c *Client) Close() {
+	c.narrow.CloseIdleConnections()
+	c.wide.CloseIdleConnections()
+}
 
 func certificates(file string) (*x509.CertPool, error) {
 	if file == "" {

@@ -11,7 +11,7 @@ import (
 // What tests rule: the network below the guard, and the resolver.
 
 func (c *Client) SetDial(dial func(ctx context.Context, network, address string) (net.Conn, error)) {
-	c.transport.DialContext = dial
+	c.narrow.DialContext, c.wide.DialContext = dial, dial
 }
 
 func (c *Client) SetLookup(lookup func(host string) []netip.Addr) {
@@ -28,7 +28,8 @@ func (c *Client) CheckAddress(ctx context.Context, host, address string) error {
 
 // SetProxy lets proxy choose, as the environment would.
 func (c *Client) SetProxy(proxy func(*http.Request) (*url.URL, error)) {
-	c.transport.Proxy = c.guard.behind(proxy)
+	c.narrow.Proxy = c.guard.behind(proxy)
+	c.wide.Proxy = c.narrow.Proxy
 }
 
 func Trusts(home, uri string) bool {

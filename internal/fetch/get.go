@@ -153,14 +153,15 @@ func (c *Client) send(ctx context.Context, r *Request, u *url.URL) (*answer, err
 	if err := h.rate.wait(ctx, 1); err != nil {
 		return nil, err
 	}
-	if err := h.slots.acquire(ctx, r.Document); err != nil {
+	lane, err := h.slots.acquire(ctx, r.Document)
+	if err != nil {
 		return nil, err
 	}
-	a := &answer{client: c, host: h, parent: ctx, uri: r.URI, doc: r.Document, floor: floor{window: FloorAfter}}
+	a := &answer{client: c, host: h, parent: ctx, uri: r.URI, lane: lane, floor: floor{window: FloorAfter}}
 	var own context.Context
 	own, a.cancel = context.WithCancelCause(ctx)
 	a.timer = time.AfterFunc(c.opts.Timeout, a.expire)
-	resp, err := c.roundTrip(own, r, u)
+	resp, err := c.roundTrip(own, r, u, lane)
 	if err != nil {
 		if cause := context.Cause(own); cause != nil {
 			err = cause
@@ -178,13 +179,16 @@ func (c *Client) send(ctx context.Context, r *Request, u *url.URL) (*answer, err
 // that holds it.
 //
 //bodyclose:handled
-func (c *Client) roundTrip(ctx context.Context, r *Request, u *url.URL) (*http.Response, error) {
+func (c *Client) roundTrip(ctx context.Context, r *Request, u *url.URL, lane lane) (*http.Response, error) {
 	req := (&http.Request{
 		Method: http.MethodGet, URL: u, Host: u.Host, Header: c.header(r, u),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}).WithContext(ctx)
 	c.requests.Add(1)
-	return c.transport.RoundTrip(req)
+	if lane == laneWide {
+		return c.wide.RoundTrip(req)
+	}
+	return c.narrow.RoundTrip(req)
 }
 
 // header returns the header of r for u. Where r adds nothing, it is shared:

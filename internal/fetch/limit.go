@@ -68,35 +68,44 @@ func (hs *hosts) get(name string) *host {
 // Up to most their number adapts: it grows while answers come, and is halved
 // when the host is strained.
 type slots struct {
-	most int // 0: jobs is fixed
+	most int // 0: jobs is fixed, and all take the narrow lane
 
 	mu      sync.Mutex // guards the rest
 	jobs    int
 	good    int       // answers since the last strain
 	strain  time.Time // the last
-	held    int
+	held    int       // all but documents
+	wide    int       // of them those in the wide lane
 	docs    int
-	waiting []chan struct{} // first come, first served
+	waiting []chan lane // first come, first served
 }
 
-func (s *slots) acquire(ctx context.Context, doc bool) error {
+// A lane says whose connection a request takes.
+type lane uint8
+
+const (
+	laneNarrow lane = iota
+	laneWide
+	laneDocument // narrow, too
+)
+
+func (s *slots) acquire(ctx context.Context, doc bool) (lane, error) {
 	s.mu.Lock()
 	if doc {
 		s.docs++
 		s.mu.Unlock()
-		return nil
+		return laneDocument, nil
 	}
 	if len(s.waiting) == 0 && s.free() {
-		s.held++
-		s.mu.Unlock()
-		return nil
+		defer s.mu.Unlock()
+		return s.take(), nil
 	}
-	turn := make(chan struct{})
+	turn := make(chan lane, 1)
 	s.waiting = append(s.waiting, turn)
 	s.mu.Unlock()
 	select {
-	case <-turn:
-		return nil
+	case l := <-turn:
+		return l, nil
 	case <-ctx.Done():
 	}
 	s.mu.Lock()
@@ -104,23 +113,40 @@ func (s *slots) acquire(ctx context.Context, doc bool) error {
 	for i, w := range s.waiting {
 		if w == turn {
 			s.waiting = append(s.waiting[:i], s.waiting[i+1:]...)
-			return context.Cause(ctx)
+			return 0, context.Cause(ctx)
 		}
 	}
-	s.held-- // it was our turn after all
+	s.give(<-turn) // it was our turn after all
 	s.wake()
-	return context.Cause(ctx)
+	return 0, context.Cause(ctx)
+}
+
+// take takes a free slot.
+func (s *slots) take() lane {
+	s.held++
+	if s.most > 0 && s.held-s.wide > max(DefaultJobs-s.docs, 1) {
+		s.wide++
+		return laneWide
+	}
+	return laneNarrow
+}
+
+func (s *slots) give(l lane) {
+	switch l {
+	case laneDocument:
+		s.docs--
+		return
+	case laneWide:
+		s.wide--
+	}
+	s.held--
 }
 
 // release gives back what acquire gave; good says that a usable answer came.
-func (s *slots) release(doc, good bool) {
+func (s *slots) release(l lane, good bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if doc {
-		s.docs--
-	} else {
-		s.held--
-	}
+	s.give(l)
 	if good && s.jobs < s.most {
 		if s.good++; s.good >= growAfter && s.good%growEvery == 0 {
 			s.jobs++
@@ -143,8 +169,7 @@ func (s *slots) free() bool { return s.held < max(s.jobs-s.docs, 1) }
 
 func (s *slots) wake() {
 	for len(s.waiting) > 0 && s.free() {
-		s.held++
-		close(s.waiting[0])
+		s.waiting[0] <- s.take()
 		s.waiting = s.waiting[1:]
 	}
 }
