@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	convergeSteps = flag.Int("converge-steps", 150, "how many steps TestConverge takes")
+	convergeSteps = flag.Int("converge-steps", 120, "how many steps TestConverge takes")
 	convergeSeed  = flag.Uint64("converge-seed", 0, "the steps TestConverge takes; 0 for others each time")
 )
 

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // smallDisk gives a test a file system of its own, of a few megabytes.
@@ -91,15 +90,6 @@ func TestServeDiskFull(t *testing.T) {
 				return err == nil && len(c.state) == 1600
 			})
 		})
-	}
-}
-
-func waitFor(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(readyLimit); !ok(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s never came", what)
-		}
 	}
 }
 
