@@ -162,16 +162,16 @@ func TestDiskTurnsReadOnly(t *testing.T) {
 		before := readMirror(t, dest)
 		var n atomic.Int64
 		trigger := filepath.Join("/sys/fs/ext4", filepath.Base(d.device), "trigger_fs_error")
-		src.before = func(http.ResponseWriter, *http.Request, string) bool {
+		src.before(func(http.ResponseWriter, *http.Request, string) bool {
 			if n.Add(1) == at {
 				if err := os.WriteFile(trigger, []byte("test"), 0); err != nil {
 					t.Error(err)
 				}
 			}
 			return true
-		}
+		})
 		code, said := tryRun(t, src, dest)
-		src.before = nil
+		src.before(nil)
 		if n.Load() < at {
 			t.Fatalf("only %d requests", n.Load())
 		}

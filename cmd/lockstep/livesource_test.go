@@ -22,11 +22,8 @@ import (
 type liveSource struct {
 	*httptest.Server
 
-	// before is called before a resource is served, if it is set. It returns
-	// false if it has answered itself.
-	before func(w http.ResponseWriter, r *http.Request, path string) bool
-
 	mu      sync.Mutex // guards what follows
+	hook    func(w http.ResponseWriter, r *http.Request, path string) bool
 	now     map[string][]byte
 	ever    map[string]map[string]bool // contents by path
 	changes strings.Builder            // entries of the Change List
@@ -40,9 +37,18 @@ func newLiveSource(t *testing.T) *liveSource {
 	t.Helper()
 	start := time.Now().Add(-time.Hour).Truncate(time.Microsecond)
 	s := &liveSource{now: map[string][]byte{}, ever: map[string]map[string]bool{}, hits: map[string]int{}, began: start, last: start}
-	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
+	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
+	s.Start() // only now: requests may come at once, and serve looks at the Server
 	t.Cleanup(s.Close)
 	return s
+}
+
+// before sets what is called before a resource is served; nil is nothing. It
+// returns false if it has answered itself.
+func (s *liveSource) before(hook func(w http.ResponseWriter, r *http.Request, path string) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hook = hook
 }
 
 func (s *liveSource) address() string { return s.URL + "/capabilitylist.xml" }
@@ -115,7 +121,10 @@ const liveRoot = `<?xml version="1.0" encoding="UTF-8"?>
 
 func (s *liveSource) serve(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.Path[1:]
-	if !strings.HasSuffix(path, ".xml") && s.before != nil && !s.before(w, r, path) {
+	s.mu.Lock()
+	hook := s.hook
+	s.mu.Unlock()
+	if !strings.HasSuffix(path, ".xml") && hook != nil && !hook(w, r, path) {
 		return
 	}
 	s.mu.Lock()

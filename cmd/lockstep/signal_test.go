@@ -75,13 +75,13 @@ func interrupt(t *testing.T, sig os.Signal) {
 	}
 	before := src.requests()
 	var sent atomic.Int64
-	src.before = func(_ http.ResponseWriter, r *http.Request, path string) bool {
+	src.before(func(_ http.ResponseWriter, r *http.Request, path string) bool {
 		if path == "large" {
 			from, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimPrefix(r.Header.Get("Range"), "bytes="), "-"), 10, 64)
 			sent.Add(largeSize - from)
 		}
 		return true
-	}
+	})
 	checkGoesOn(t, src, dest)
 	for path, n := range src.requests() {
 		if n != before[path] && path != "large" && path != "silent" {
@@ -101,7 +101,7 @@ func stall(t *testing.T, src *liveSource) *sync.WaitGroup {
 	release := make(chan struct{})
 	t.Cleanup(func() { close(release) })
 	var once [2]sync.Once
-	src.before = func(w http.ResponseWriter, r *http.Request, path string) bool {
+	src.before(func(w http.ResponseWriter, r *http.Request, path string) bool {
 		switch path {
 		case "large":
 			w.Header().Set("Content-Length", fmt.Sprint(largeSize))
@@ -118,7 +118,7 @@ func stall(t *testing.T, src *liveSource) *sync.WaitGroup {
 		case <-r.Context().Done():
 		}
 		return false
-	}
+	})
 	return &reached
 }
 
