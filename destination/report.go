@@ -43,6 +43,7 @@ type Report struct {
 	Elapsed     float64   `json:"elapsed_seconds"`
 	SyncedUntil time.Time `json:"synced_until,omitzero"` // on the Source's clock: all changes before are here
 
+	Way      []string  `json:"way,omitempty"`      // from the address to the documents, when it had to be found
 	Failures []Failure `json:"failures,omitempty"` // the first of them, documents included
 	Warnings []string  `json:"warnings,omitempty"`
 }

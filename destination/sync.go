@@ -228,6 +228,9 @@ func (s *session) find(ctx context.Context, address string) (found *discover.Fou
 	if found, err = discover.Find(ctx, s.d.client, address); err != nil {
 		return nil, false, err
 	}
+	for _, step := range found.Way[:min(len(found.Way), maxListed)] {
+		s.report.Way = append(s.report.Way, step.String())
+	}
 	if s.mirror.Origin == "" {
 		s.mirror.Origin = originOf(found)
 	}

@@ -191,6 +191,9 @@ func printSync(io stdio, out *outputOptions, r destination.Report, err error) er
 		io.printf("; %s", how)
 	}
 	io.printf("\n")
+	for _, step := range r.Way {
+		io.printf("  by way of %s\n", step)
+	}
 	return nil
 }
 
