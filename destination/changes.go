@@ -26,6 +26,7 @@ type chain struct {
 	seen      []string              // fingerprints of the newest events
 	cursor    cursor
 	resumed   bool // the cursor of the last reading was found: nothing is missing behind it
+	rewritten bool // the list the cursor was set in does not begin as it did
 	lost      bool // events that were read then are gone
 	polled    map[string]validators
 	open      []string
@@ -135,6 +136,7 @@ func (c *changeReader) readDoc(ctx context.Context, doc *discover.Document, said
 	}
 	err := c.readEntries(ctx, doc, said, c.mayResume(doc))
 	if errors.Is(err, errRewritten) {
+		c.chain.rewritten = true
 		// It is not what the cursor was set in: read it by the times.
 		doc.Close()
 		fresh, oerr := c.open(ctx, doc.URI, validators{})
@@ -405,15 +407,16 @@ func (d *docReading) end(doc *discover.Document, said resourcesync.Metadata) {
 }
 
 // judge reports whether the history was rewritten: events that were read before
-// are gone though it claims to reach back to them, or its beginning, which only
-// moves forward, is earlier than it was (RS-CHI-07). Events whose resource has
+// are gone though it claims to reach back to them, its beginning, which only
+// moves forward, is earlier than it was (RS-CHI-07), or a Source that only ever
+// appended did something else (RS-CHL-06). Of others, events whose resource has
 // a later one may have been dropped for it.
 func (c *changeReader) judge() bool {
 	k := &c.chain
 	if k.unchanged || k.resumed || !k.complete || k.lists == 0 {
 		return false
 	}
-	if t := stateTime(k.history); !t.IsZero() && t.Before(c.state.History) {
+	if t := stateTime(k.history); !t.IsZero() && t.Before(c.state.History) || k.rewritten && c.state.Appends {
 		return true
 	}
 	if len(c.want) == 0 {

@@ -188,6 +188,7 @@ func (r *setRun) advance(c *chain, since resourcesync.Datetime) {
 		return
 	}
 	st.Polled, st.Open = c.polled, c.open
+	st.Appends = st.Appends || c.resumed
 	if t := stateTime(c.history); !t.IsZero() {
 		st.History = t
 	}
@@ -252,7 +253,7 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 			st.Complete, st.Selection = true, r.d.selects.key
 			st.ListAt, st.ListTag, st.ListParts = stateTime(snap.at), snap.validators, snap.parts
 			st.Watermark, st.SeenTime, st.Seen, st.Cursor = time.Time{}, time.Time{}, nil, cursor{}
-			st.Polled, st.Open = nil, nil
+			st.Polled, st.Open, st.Appends = nil, nil, false
 			r.advance(&c, snap.at)
 		},
 	})

@@ -48,6 +48,7 @@ type setState struct {
 	ListParts map[string]validators `json:"list_parts"` // of its parts, if it is an index
 
 	History time.Time             `json:"history"` // where the Change List, or its index, said to begin
+	Appends bool                  `json:"appends"` // the Change List was seen to grow at its end only
 	Cursor  cursor                `json:"cursor"`  // in the newest Change List
 	Polled  map[string]validators `json:"polled"`  // change documents that can change, read to their end
 	Open    []string              `json:"open"`    // the open lists of an index, to be polled
