@@ -70,6 +70,9 @@ func highWater(pid int) int64 {
 
 // TestMemory mirrors many small resources and a large one.
 func TestMemory(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector takes several times the memory")
+	}
 	t.Parallel()
 	large := int64(sized(400<<20, 60<<20))
 	sum := sha256.New()
@@ -97,7 +100,7 @@ func TestMemory(t *testing.T) {
 		t.Fatalf("exit code %d, %v\n%s", code, err, said)
 	}
 	t.Logf("peak memory %d MiB", peak>>20)
-	if peak > 128<<20 && !raceDetector {
+	if peak > 128<<20 {
 		t.Errorf("peak memory %d MiB, want at most 128", peak>>20)
 	}
 }
@@ -129,6 +132,9 @@ func sendText(head string, tail endless) http.HandlerFunc {
 
 // TestMemoryHostile mirrors from Sources that send as much as they can.
 func TestMemoryHostile(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector takes several times the memory")
+	}
 	t.Parallel()
 	entry := endless(`<url><loc>http://HOST/a/` + strings.Repeat("long/", 200) + `</loc></url>` + "\n")
 	known := newLiveSource(t)
@@ -172,7 +178,7 @@ func TestMemoryHostile(t *testing.T) {
 				t.Errorf("a panic: %.2000s", said)
 			}
 			t.Logf("peak memory %d MiB, %v; %.300s", peak>>20, time.Since(start).Round(time.Millisecond), said)
-			if peak > 256<<20 && !raceDetector {
+			if peak > 256<<20 {
 				t.Errorf("peak memory %d MiB, want at most 256", peak>>20)
 			}
 		})

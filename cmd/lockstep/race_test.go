@@ -2,5 +2,5 @@
 
 package main
 
-// raceDetector says that the program takes several times its memory.
+// raceDetector says that the program takes several times the memory and time.
 const raceDetector = true
