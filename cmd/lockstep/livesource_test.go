@@ -24,6 +24,7 @@ type liveSource struct {
 
 	mu      sync.Mutex // guards what follows
 	hook    func(w http.ResponseWriter, r *http.Request, path string) bool
+	handler http.Handler // answers in place of serve; may be nil
 	now     map[string][]byte
 	ever    map[string]map[string]bool // contents by path
 	changes strings.Builder            // entries of the Change List
@@ -37,7 +38,7 @@ func newLiveSource(t *testing.T) *liveSource {
 	t.Helper()
 	start := time.Now().Add(-time.Hour).Truncate(time.Microsecond)
 	s := &liveSource{now: map[string][]byte{}, ever: map[string]map[string]bool{}, hits: map[string]int{}, began: start, last: start}
-	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
+	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(s.dispatch))
 	s.Start() // only now: requests may come at once, and serve looks at the Server
 	t.Cleanup(s.Close)
 	return s
@@ -49,6 +50,23 @@ func (s *liveSource) before(hook func(w http.ResponseWriter, r *http.Request, pa
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.hook = hook
+}
+
+// handle has h answer all requests from now on.
+func (s *liveSource) handle(h http.Handler) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.handler = h
+}
+
+func (s *liveSource) dispatch(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	h := s.handler
+	s.mu.Unlock()
+	if h == nil {
+		h = http.HandlerFunc(s.serve)
+	}
+	h.ServeHTTP(w, r)
 }
 
 func (s *liveSource) address() string { return s.URL + "/capabilitylist.xml" }

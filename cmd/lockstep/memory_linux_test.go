@@ -79,8 +79,8 @@ func TestMemory(t *testing.T) {
 	_, _ = io.CopyN(sum, blank, large) // neither fails
 	src := newLiveSource(t)
 	src.churn(0, 0, sized(10_000, 1500))
-	inner := src.Config.Handler
-	src.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	inner := http.HandlerFunc(src.serve)
+	src.handle(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/large":
 			w.Header().Set("Content-Length", fmt.Sprint(large))
@@ -93,7 +93,7 @@ func TestMemory(t *testing.T) {
 		default:
 			inner.ServeHTTP(w, r)
 		}
-	})
+	}))
 	dest := filepath.Join(t.TempDir(), "mirror")
 	code, said, peak := peakOf(t, src.address(), dest)
 	if info, err := os.Stat(filepath.Join(dest, "large")); code != 0 || err != nil || info.Size() != large {

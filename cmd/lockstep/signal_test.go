@@ -131,13 +131,13 @@ func TestSignalEarly(t *testing.T) {
 	var once sync.Once
 	src := newLiveSource(t)
 	t.Cleanup(func() { close(release) })
-	src.Config.Handler = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	src.handle(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		once.Do(func() { close(asked) })
 		select {
 		case <-release:
 		case <-r.Context().Done():
 		}
-	})
+	}))
 	cmd := exec.Command("lockstep", "sync", "-q", src.address(), filepath.Join(t.TempDir(), "mirror"))
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
