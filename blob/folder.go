@@ -146,8 +146,11 @@ type walker struct {
 	made []string // directories that were not there, parents first
 }
 
-// walkerFolders bounds the open files of one batch.
-const walkerFolders = 256
+// walkerFolders bounds the open files of one batch. Blobs of one directory tend
+// to come together, so that few are enough; and beyond 256 open files Linux
+// enlarges a process's table of them, for which it waits some 20 ms when there
+// are threads.
+const walkerFolders = 32
 
 // remembered reports whether directories this deep are remembered on the way.
 // A name of thousands of segments must not take as many open files, nor a walk
