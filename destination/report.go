@@ -1,6 +1,9 @@
 package destination
 
 import (
+	"fmt"
+	"strings"
+
 	"slices"
 	"time"
 
@@ -103,6 +106,23 @@ func (r *Report) fail(uri, cause string) {
 	if len(r.Failures) < maxListed {
 		r.Failures = append(r.Failures, Failure{fetch.Printable(uri), fetch.Printable(cause)})
 	}
+}
+
+// shortfall says in words how much could not be done.
+func (r *Report) shortfall() string {
+	var parts []string
+	add := func(n int64, what string) {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, what))
+		}
+	}
+	add(r.Failed, "failed")
+	add(r.Refused, "refused")
+	// What failed besides resources are documents, or places in the mirror.
+	if other := int64(len(r.Failures)) - r.Failed - r.Refused; other > 0 || len(parts) == 0 {
+		add(max(other, 1), "could not be read or written")
+	}
+	return strings.Join(parts, ", ")
 }
 
 // unfail takes a failure back: it was mended within the run.

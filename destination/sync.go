@@ -80,8 +80,7 @@ func (s *session) run(ctx context.Context, address string) error {
 	case refused != nil:
 		return refused
 	case incomplete || s.report.Failed > 0 || s.report.Refused > 0:
-		return fmt.Errorf("%w: %d resources failed, %d were refused, %d problems in all", ErrIncomplete,
-			s.report.Failed, s.report.Refused, max(int64(len(s.report.Failures)), s.report.Failed+s.report.Refused))
+		return fmt.Errorf("%w: %s", ErrIncomplete, s.report.shortfall())
 	}
 	return nil
 }
