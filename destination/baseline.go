@@ -1,0 +1,102 @@
+package destination
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"lockstep/resourcesync"
+)
+
+// baseline compares all of the set (RS-DST-02). The Change List is read right
+// after the Resource List, so that the plan is what the Source has now. With
+// suspect, the history was rewritten: then nothing newer may be lost by it.
+func (r *setRun) baseline(ctx context.Context, suspect bool) error {
+	st, o := r.set, &r.d.opts
+	r.compared = true
+	if st.Lists == "" {
+		r.compared = false
+		st.Watermark, st.SeenTime, st.Seen, st.Cursor = time.Time{}, time.Time{}, nil, cursor{}
+		return r.incremental(ctx)
+	}
+	snap, err := r.reader.readList(ctx, st.Lists)
+	if err != nil {
+		return err
+	}
+	c := chain{complete: true}
+	fresh := *st
+	fresh.Cursor, fresh.Seen, fresh.SeenTime, fresh.History = cursor{}, nil, time.Time{}, time.Time{}
+	if st.Changes != "" {
+		if c, err = r.reader.readChanges(ctx, snap.at, &fresh, false); err != nil {
+			return err
+		}
+		if gap := r.gap(&c, snap.at); gap != "" {
+			r.warn(st.Changes, fmt.Sprintf("set %s: %s: changes may be missed until its next Resource List", st.Name, gap))
+		}
+	}
+	if !o.Baseline {
+		if err := r.wentBack(&snap, &c); err != nil {
+			return err
+		}
+	}
+	complete := snap.complete && c.complete
+	_, err = r.carryOut(ctx, work{
+		mode: ModeBaseline, via: ViaList, complete: complete, files: true, suspect: suspect,
+		prune: complete && (!snap.sitemap || o.Delete == DeleteApply),
+		done: func() {
+			st.Complete, st.Selection = true, r.d.selects.key
+			st.ListAt, st.ListTag, st.ListParts = stateTime(snap.at), snap.validators, snap.parts
+			st.Watermark, st.SeenTime, st.Seen, st.Cursor = time.Time{}, time.Time{}, nil, cursor{}
+			st.Polled, st.Open, st.Appends = nil, nil, false
+			r.advance(&c, snap.at)
+		},
+	})
+	if err != nil || len(r.stale) == 0 || !complete || o.DryRun {
+		return err
+	}
+	if st.Changes == "" {
+		return nil
+	}
+	// RS-HASH-08: the description may have changed since it was read.
+	return r.incremental(ctx)
+}
+
+// wentBack refuses a Source that knows less of time than we do (a list, or a
+// history, that ends before what was applied here).
+func (r *setRun) wentBack(s *snapshot, c *chain) error {
+	st := r.set
+	if !st.Complete || !s.complete || !c.complete || s.at.IsZero() {
+		return nil
+	}
+	at := stateTime(s.at)
+	if c.lists == 0 {
+		if at.Before(st.ListAt) {
+			return backInTime(st, fmt.Sprintf("its Resource List is as of %s, the one applied here as of %s", show(at), show(st.ListAt)))
+		}
+		return nil
+	}
+	reached := at
+	for _, d := range []resourcesync.Datetime{c.newest, c.until, c.from} {
+		if t := stateTime(d); t.After(reached) {
+			reached = t
+		}
+	}
+	if reached.Before(st.Watermark) {
+		return backInTime(st, fmt.Sprintf("it tells of %s at most, we know it as of %s", show(reached), show(st.Watermark)))
+	}
+	return nil
+}
+
+func backInTime(st *setState, how string) error {
+	return &RefusedError{
+		Reason: fmt.Sprintf("set %s: the Source went back in time: %s; the newer copies were kept", st.Name, how),
+		Hint:   "if the mirror is to go back too, run again with --baseline",
+	}
+}
+
+func show(t time.Time) string {
+	if t.IsZero() {
+		return "no time"
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
