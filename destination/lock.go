@@ -69,7 +69,9 @@ func LockDir(dest string) (*Lock, error) {
 		return nil, fmt.Errorf("lock %s: %w", dest, err)
 	}
 	host, _ := os.Hostname() // only to be shown
-	h := Holder{os.Getpid(), host, strings.Join(os.Args, " "), time.Now().UTC().Truncate(time.Second)}
+	// No more of the command line than its first word: flags and addresses hold secrets.
+	command := strings.Join(os.Args[:min(len(os.Args), 2)], " ")
+	h := Holder{os.Getpid(), host, command, time.Now().UTC().Truncate(time.Second)}
 	text, err := json.Marshal(h)
 	if err == nil {
 		err = os.WriteFile(path, append(text, '\n'), 0o666)
