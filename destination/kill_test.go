@@ -180,12 +180,6 @@ func (s *site) counts() map[string]int {
 	return maps.Clone(s.gets)
 }
 
-func (s *site) file(path string) siteFile {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.files[path]
-}
-
 // paced writes slowly, so that little is on its way when the reader dies.
 type paced struct {
 	http.ResponseWriter

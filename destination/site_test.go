@@ -530,3 +530,9 @@ func wantCounts(t testing.TB, r destination.Report, want string) {
 		t.Fatalf("report\n got %s\nwant %s\n%+v", got, want, r)
 	}
 }
+
+func (s *site) file(path string) siteFile {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.files[path]
+}

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,17 +12,6 @@ import (
 	"syscall"
 	"testing"
 )
-
-// tryRun runs a sync and returns its exit code and what it said.
-func tryRun(t *testing.T, src *liveSource, dest string) (code int, said string) {
-	t.Helper()
-	out, err := exec.Command("lockstep", "sync", "-q", src.address(), dest).CombinedOutput()
-	code, err = exitCodeOf(err)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return code, string(out)
-}
 
 // checkFailed checks a run that could not write: it said where and why, every
 // file is whole, and what was there before still is, unless it was to go.
@@ -45,18 +33,6 @@ func checkFailed(t *testing.T, src *liveSource, dest string, before map[string]s
 			t.Fatalf("%s was there before and is not any more\n%s", path, said)
 		}
 	}
-}
-
-// checkGoesOn runs once more, with nothing in the way.
-func checkGoesOn(t *testing.T, src *liveSource, dest string) {
-	t.Helper()
-	if code, said := tryRun(t, src, dest); code != 0 {
-		t.Fatalf("exit code %d once there is room\n%s", code, said)
-	}
-	if diff := src.differ(readMirror(t, dest)); diff != "" {
-		t.Fatal(diff)
-	}
-	checkNoLitter(t, dest)
 }
 
 // TestFullDisk leaves a mirror ever less room, of bytes and of files, so that

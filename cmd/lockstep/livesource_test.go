@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -231,4 +232,27 @@ func (s *liveSource) notWhole(files map[string]string) string {
 		}
 	}
 	return ""
+}
+
+// checkGoesOn runs once more, with nothing in the way.
+func checkGoesOn(t *testing.T, src *liveSource, dest string) {
+	t.Helper()
+	if code, said := tryRun(t, src, dest); code != 0 {
+		t.Fatalf("exit code %d once there is room\n%s", code, said)
+	}
+	if diff := src.differ(readMirror(t, dest)); diff != "" {
+		t.Fatal(diff)
+	}
+	checkNoLitter(t, dest)
+}
+
+// tryRun runs a sync and returns its exit code and what it said.
+func tryRun(t *testing.T, src *liveSource, dest string) (code int, said string) {
+	t.Helper()
+	out, err := exec.Command("lockstep", "sync", "-q", src.address(), dest).CombinedOutput()
+	code, err = exitCodeOf(err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return code, string(out)
 }
