@@ -192,8 +192,12 @@ func diskRoom(t *testing.T) string {
 // need not do as late as it may. Where that cannot be, the test is skipped.
 func newDisk(t *testing.T, room string, size int64) *disk {
 	t.Helper()
-	d := &disk{image: filepath.Join(room, "disk.img")}
-	if err := errors.Join(os.WriteFile(d.image, nil, 0o600), os.Truncate(d.image, size)); err != nil {
+	image, err := os.CreateTemp(room, "disk-*.img") // a name of its own: one ejected may take a while to go
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &disk{image: image.Name()}
+	if err := errors.Join(image.Truncate(size), image.Close()); err != nil {
 		t.Fatal(err)
 	}
 	must(t, "mkfs.ext4", "-q", "-F", "-N", "16384", "-J", "size=8", "-E", "lazy_itable_init=0,lazy_journal_init=0", d.image)

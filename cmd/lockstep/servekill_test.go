@@ -66,6 +66,12 @@ func TestServeKilled(t *testing.T) {
 		reader.crawl()
 		return t.Failed() || maps.Equal(reader.state, files.now)
 	})
+	waitFor(t, "quiet documents", func() bool { // the Change List is switched first, the rest in a moment
+		was := reader.last.documents
+		time.Sleep(time.Second)
+		reader.crawl()
+		return t.Failed() || maps.Equal(reader.last.documents, was)
+	})
 	t.Logf("%d crawls, %d changes made, %d published", reader.crawls.Load(), files.count, len(reader.last.events))
 	checkRestart(t, src, reader)
 }
