@@ -35,6 +35,7 @@ func TestScript(t *testing.T) {
 			"exit":       func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).exit(ts, args) },
 			"same":       func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).same(ts, args) },
 			"flip":       func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).flip(ts, args) },
+			"save":       func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).save(ts, args) },
 			"eventually": func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).eventually(ts, args) },
 		},
 	})

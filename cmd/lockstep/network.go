@@ -76,7 +76,7 @@ func (o *networkOptions) declare(flags *pflag.FlagSet) {
 	flags.Float64Var(&o.rate, "rate", 0, "make at most `R` requests a second to one host; 0 is no limit")
 	flags.StringVar(&o.bandwidth, "bandwidth", "", "read at most `BYTES` a second, as 500k, 2M; empty is no limit")
 	flags.StringVar(&o.userAgent, "user-agent", "", "call ourselves `NAME`")
-	flags.BoolVar(&o.allowPrivate, "allow-private", false, "let documents name private and loopback addresses; without it only a Source that is itself at one may")
+	flags.BoolVar(&o.allowPrivate, "allow-private", false, "let documents name private and loopback addresses; without it only a Source that is itself at one, or a file, may")
 }
 
 // client returns a client for the Source at home, an address as the user gave
@@ -95,7 +95,9 @@ func (o *networkOptions) client(home string, lookup func(string) (string, bool),
 	if o.timeout <= 0 || o.retries < 0 || o.jobs < 0 || o.rate < 0 {
 		return nil, usagef("--timeout must be above 0; --retries, --jobs and --rate must not be below 0")
 	}
-	opts.Home = discover.Home(home)
+	if opts.Home = discover.Home(home); opts.Home == nil {
+		opts.AllowPrivate = true // a file on this machine may name what only this machine can reach
+	}
 	for _, h := range o.headers {
 		name, value, ok := strings.Cut(h, ":")
 		if !ok || strings.TrimSpace(name) == "" {

@@ -254,6 +254,16 @@ func flip(path string) error {
 	return os.Chtimes(path, time.Time{}, info.ModTime())
 }
 
+// save: `save URL FILE` writes what is at URL to a file.
+func (w *world) save(ts *testscript.TestScript, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: save URL FILE")
+	}
+	text, err := get(args[0])
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(text), 0o666))
+}
+
 // eventually: `eventually URL TEXT` asks for URL until TEXT is in the answer.
 func (w *world) eventually(ts *testscript.TestScript, args []string) {
 	if len(args) != 2 {
