@@ -26,6 +26,7 @@ type chain struct {
 	seen      []string              // fingerprints of the newest events
 	cursor    cursor
 	resumed   bool // the cursor of the last reading was found: nothing is missing behind it
+	grew      bool // there was something before it, and there was more behind it
 	rewritten bool // the list the cursor was set in does not begin as it did
 	lost      bool // events that were read then are gone
 	polled    map[string]validators
@@ -244,6 +245,7 @@ func (c *changeReader) readEntries(ctx context.Context, doc *discover.Document, 
 		}
 		c.chain.resumed = true
 	}
+	c.chain.grew = c.chain.grew || resume && k.Count > 0 && d.pos > k.Count
 	d.end(doc, said)
 	return nil
 }

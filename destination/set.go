@@ -188,7 +188,7 @@ func (r *setRun) advance(c *chain, since resourcesync.Datetime) {
 		return
 	}
 	st.Polled, st.Open = c.polled, c.open
-	st.Appends = st.Appends || c.resumed
+	st.Appends = st.Appends || c.grew
 	if t := stateTime(c.history); !t.IsZero() {
 		st.History = t
 	}
