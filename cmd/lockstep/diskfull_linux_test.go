@@ -154,7 +154,7 @@ func TestDiskTurnsReadOnly(t *testing.T) {
 		if n.Load() < at {
 			t.Fatalf("only %d requests", n.Load())
 		}
-		checkFailed(t, src, dest, before, code, said, "read-only file system", "input/output error")
+		checkFailed(t, src, dest, before, code, said, "read-only file system", "input/output error", "disk I/O error")
 		after := d.cut(t)
 		checkGoesOn(t, src, filepath.Join(after.dir, "mirror"))
 		after.eject(t)
