@@ -28,9 +28,10 @@ type Record struct {
 	Type      string    // media type, or ""
 	Encoding  string    // content coding, or ""
 	Hashes    resourcesync.Hashes
-	Token     string    // the intake's own mark, by which it sees that nothing changed; opaque here
-	Seq       Seq       // of the resource's last change; assigned by the catalog
-	EventTime time.Time // of that change; assigned by the catalog
+	Links     []resourcesync.Link // to related resources (RS-REL-01), in order; Path is not kept
+	Token     string              // the intake's own mark, by which it sees that nothing changed; opaque here
+	Seq       Seq                 // of the resource's last change; assigned by the catalog
+	EventTime time.Time           // of that change; assigned by the catalog
 }
 
 // An Update asks for one resource to be put or, with Deleted, to be gone.
@@ -83,9 +84,9 @@ type Status struct {
 // value, and see one state of the catalog from begin to end.
 type Catalog interface {
 	// Apply makes the updates true, in order, all or none. An update equal in
-	// content (Length, Type, Encoding, Hashes; without hashes on either side
-	// also Lastmod) to what is there refreshes Lastmod and Token but is no
-	// change; nor is the deletion of an unknown URI. Event times are
+	// content (Length, Type, Encoding, Hashes, and Links but for patches; without
+	// hashes on either side also Lastmod) to what is there refreshes Lastmod and
+	// Token but is no change; nor is the deletion of an unknown URI. Event times are
 	// microseconds, strictly rising within a set, never before those given out
 	// or marked earlier (RS-CHL-07).
 	//

@@ -297,5 +297,6 @@ func (s *memSet) after(seq Seq) int {
 func (r *Record) clone() Record {
 	c := *r
 	c.Hashes = slices.Clone(r.Hashes)
+	c.Links = slices.Clone(r.Links)
 	return c
 }

@@ -32,7 +32,7 @@ func Check(set string, updates []Update) error {
 // by which Apply tells a change from a refreshment.
 func SameContent(a, b *Record) bool {
 	return a.Length == b.Length && a.Type == b.Type && a.Encoding == b.Encoding &&
-		sameHashes(a.Hashes, b.Hashes) &&
+		sameHashes(a.Hashes, b.Hashes) && sameLinks(a.Links, b.Links) &&
 		(len(a.Hashes) > 0 || a.Lastmod.UnixMicro() == b.Lastmod.UnixMicro())
 }
 
@@ -46,6 +46,30 @@ func sameHashes(a, b resourcesync.Hashes) bool {
 		}
 	}
 	return true
+}
+
+// sameLinks compares links in their order. Patches do not count: each belongs to
+// the change that brought it, not to the resource.
+func sameLinks(a, b []resourcesync.Link) bool {
+	for {
+		a, b = skipPatches(a), skipPatches(b)
+		if len(a) == 0 || len(b) == 0 {
+			return len(a) == len(b)
+		}
+		x, y := &a[0], &b[0]
+		if x.Rel != y.Rel || x.Href != y.Href || x.Type != y.Type || x.Encoding != y.Encoding || x.Pri != y.Pri ||
+			x.Length != y.Length || x.HasLength != y.HasLength || x.Modified.Compare(y.Modified) != 0 || !sameHashes(x.Hashes, y.Hashes) {
+			return false
+		}
+		a, b = a[1:], b[1:]
+	}
+}
+
+func skipPatches(links []resourcesync.Link) []resourcesync.Link {
+	for len(links) > 0 && links[0].Rel == resourcesync.RelPatch {
+		links = links[1:]
+	}
+	return links
 }
 
 // FirstEvent returns the event time of the first of n changes made now, in

@@ -14,8 +14,10 @@
 package source
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net/url"
@@ -57,6 +59,50 @@ type Set struct {
 	Name        string // stands in addresses; default DefaultSet
 	Path        string // its resources are those at and below this path relative to the base URL; default all
 	Description string // URI of information about the set (RS-CL-05); optional
+
+	ChangeList   ChangeList    // how its Change List is cut into parts
+	ResourceDump *ResourceDump // nil: the set has none
+	ChangeDump   *ChangeDump   // nil: the set has none
+	Links        []LinkRule    // links every entry gets, beside those in the catalog
+
+	// Bitstream opens the present representation of a resource; it fails with
+	// fs.ErrNotExist if it is gone. Dumps need it. What it yields may differ
+	// from what r says, if the resource has changed since.
+	Bitstream func(ctx context.Context, r *catalog.Record) (io.ReadCloser, error)
+
+	// Past opens the representation a change brought, the very bytes of its
+	// hash, however often the resource has changed since; it fails with
+	// fs.ErrNotExist if they were not kept. A Change Dump needs it.
+	Past func(ctx context.Context, c *catalog.Change) (io.ReadCloser, error)
+}
+
+// A ChangeList says how a set's Change List is cut and kept. The zero value is
+// one open document while the changes fit it, kept for Options.Keep.
+type ChangeList struct {
+	Rotate  time.Duration // close the open part when it is this old; 0 never by age
+	Entries int           // and when it has so many; 0 and at most Options.MaxEntries
+	Keep    time.Duration // how long its changes are kept; default Options.Keep
+}
+
+// A ResourceDump says when a set's Resource Dump is built, and how it is cut.
+type ResourceDump struct {
+	Every          time.Duration // build a new one, there being changes, when the last is this old; default 24 h
+	PackageBytes   int64         // of content in one package; default 1 GiB; a larger resource is a package of its own
+	PackageEntries int           // resources in one package; default and limit 50,000
+}
+
+// A ChangeDump says when packages are added to a set's Change Dump.
+type ChangeDump struct {
+	Every          time.Duration // add a package, there being changes, when the last is this old; default 1 h
+	PackageBytes   int64         // as of a ResourceDump
+	PackageEntries int
+}
+
+// A LinkRule gives entries of a set a link to a related resource (RS-REL-01).
+type LinkRule struct {
+	Match string            // glob on the path below the set's own, ** for any number of directories; default all
+	Href  string            // with {path}, the encoded path below the set's own, and {uri}
+	Link  resourcesync.Link // its Href is taken from the rule
 }
 
 // Options configures a [Source]. Only BaseURL is required.

@@ -39,6 +39,12 @@ func testOutcomes(t *testing.T, c catalog.Catalog) {
 		{"lastmod without hash", unhashed, func(r *catalog.Record) { r.Lastmod = time.Unix(2, 0) }, false},
 		{"lastmod below a microsecond", unhashed, func(r *catalog.Record) { r.Lastmod = r.Lastmod.Add(999) }, true},
 		{"lastmod unknown", unhashed, func(r *catalog.Record) { r.Lastmod = time.Time{} }, false},
+		{"links", base, func(r *catalog.Record) {
+			r.Links = []resourcesync.Link{{Rel: "collection", Href: "https://example.org/c"}}
+		}, false},
+		{"a patch", base, func(r *catalog.Record) {
+			r.Links = []resourcesync.Link{{Rel: resourcesync.RelPatch, Href: "https://example.org/p", Type: "application/json-patch+json"}}
+		}, true},
 		{"token", unhashed, func(r *catalog.Record) { r.Token = "t" }, true},
 		{"seq and event time", unhashed, func(r *catalog.Record) { r.Seq, r.EventTime = 99, time.Now() }, true},
 	}

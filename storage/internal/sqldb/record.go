@@ -3,6 +3,7 @@ package sqldb
 import (
 	"encoding/binary"
 	"errors"
+	"math"
 	"time"
 
 	"lockstep/catalog"
@@ -20,15 +21,29 @@ import (
 //	           each uvarint n, n bytes
 //	hashes     for each to the end: byte algorithm, uvarint n, n bytes
 //
+// A record with links has recordLinked instead of recordFormat; the hashes and
+// then the links are each preceded by their number, as uvarint:
+//
+//	link       rel, href, type, encoding, modified: each uvarint n, n bytes;
+//	           varint length, -1 when unknown; uvarint pri;
+//	           uvarint number of hashes, hashes
+//
 // SQL never looks into it, and reading a row costs by the column: with a column
 // for each field a reading of the set takes twice as long.
-const recordFormat = 1
+const (
+	recordFormat = 1
+	recordLinked = 2
+)
 
 var errRecord = errors.New("damaged record")
 
 // appendRecord appends r to b.
 func appendRecord(b []byte, r *catalog.Record) []byte {
-	b = append(b, recordFormat)
+	if len(r.Links) > 0 {
+		b = append(b, recordLinked)
+	} else {
+		b = append(b, recordFormat)
+	}
 	b = binary.AppendUvarint(b, uint64(r.Seq))
 	b = binary.AppendVarint(b, r.EventTime.UnixMicro())
 	b = binary.AppendVarint(b, r.Lastmod.UnixMicro())
@@ -37,7 +52,20 @@ func appendRecord(b []byte, r *catalog.Record) []byte {
 		b = binary.AppendUvarint(b, uint64(len(s)))
 		b = append(b, s...)
 	}
-	for _, h := range r.Hashes {
+	if len(r.Links) == 0 {
+		return appendHashes(b, r.Hashes)
+	}
+	b = binary.AppendUvarint(b, uint64(len(r.Hashes)))
+	b = appendHashes(b, r.Hashes)
+	b = binary.AppendUvarint(b, uint64(len(r.Links)))
+	for i := range r.Links {
+		b = appendLink(b, &r.Links[i])
+	}
+	return b
+}
+
+func appendHashes(b []byte, hs resourcesync.Hashes) []byte {
+	for _, h := range hs {
 		b = append(b, byte(h.Algorithm))
 		b = binary.AppendUvarint(b, uint64(len(h.Digest)))
 		b = append(b, h.Digest...)
@@ -45,9 +73,28 @@ func appendRecord(b []byte, r *catalog.Record) []byte {
 	return b
 }
 
+func appendLink(b []byte, l *resourcesync.Link) []byte {
+	modified := ""
+	if !l.Modified.IsZero() {
+		modified = l.Modified.String()
+	}
+	for _, s := range [...]string{l.Rel, l.Href, l.Type, l.Encoding, modified} {
+		b = binary.AppendUvarint(b, uint64(len(s)))
+		b = append(b, s...)
+	}
+	length := int64(-1)
+	if l.HasLength {
+		length = l.Length
+	}
+	b = binary.AppendVarint(b, length)
+	b = binary.AppendUvarint(b, uint64(l.Pri))
+	b = binary.AppendUvarint(b, uint64(len(l.Hashes)))
+	return appendHashes(b, l.Hashes)
+}
+
 // parseRecord sets all of r but its URI. The strings of r share one copy of b.
 func parseRecord(b []byte, r *catalog.Record) error {
-	if len(b) == 0 || b[0] != recordFormat {
+	if len(b) == 0 || b[0] != recordFormat && b[0] != recordLinked {
 		return errRecord
 	}
 	p := recordParser{s: string(b), i: 1}
@@ -56,19 +103,49 @@ func parseRecord(b []byte, r *catalog.Record) error {
 	r.Lastmod = time.UnixMicro(p.varint()).UTC()
 	r.Length = p.varint()
 	r.Type, r.Encoding, r.Token = p.string(), p.string(), p.string()
-	r.Hashes = nil
-	if p.i < len(p.s) && !p.bad {
-		r.Hashes = make(resourcesync.Hashes, 0, 2)
-	}
-	for p.i < len(p.s) && !p.bad {
-		algorithm := resourcesync.Algorithm(p.s[p.i])
-		p.i++
-		r.Hashes = append(r.Hashes, resourcesync.Hash{Algorithm: algorithm, Digest: p.string()})
+	r.Hashes, r.Links = nil, nil
+	if b[0] == recordLinked {
+		r.Hashes = p.hashes(p.uvarint())
+		for n := p.uvarint(); n > 0 && !p.bad; n-- {
+			r.Links = append(r.Links, p.link())
+		}
+		p.bad = p.bad || p.i < len(p.s)
+	} else if p.i < len(p.s) {
+		r.Hashes = p.hashes(math.MaxUint64)
 	}
 	if p.bad {
 		return errRecord
 	}
 	return nil
+}
+
+// hashes reads up to n hashes; fewer only where the record ends.
+func (p *recordParser) hashes(n uint64) resourcesync.Hashes {
+	if n == 0 {
+		return nil
+	}
+	hs := make(resourcesync.Hashes, 0, 2)
+	for ; n > 0 && p.i < len(p.s) && !p.bad; n-- {
+		algorithm := resourcesync.Algorithm(p.s[p.i])
+		p.i++
+		hs = append(hs, resourcesync.Hash{Algorithm: algorithm, Digest: p.string()})
+	}
+	return hs
+}
+
+func (p *recordParser) link() resourcesync.Link {
+	l := resourcesync.Link{Rel: p.string(), Href: p.string(), Type: p.string(), Encoding: p.string()}
+	if s := p.string(); s != "" {
+		modified, err := resourcesync.ParseDatetime(s)
+		p.bad = p.bad || err != nil
+		l.Modified = modified
+	}
+	if n := p.varint(); n >= 0 {
+		l.Length, l.HasLength = n, true
+	}
+	l.Pri = int(p.uvarint())
+	l.Hashes = p.hashes(p.uvarint())
+	return l
 }
 
 // A recordParser reads the fields of s from i on. Damage sticks.
