@@ -1,7 +1,6 @@
 package source
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -64,8 +63,12 @@ func (d *document) add(e *resourcesync.Entry) error {
 		return err
 	}
 	plain := *e
-	plain.Lastmod, plain.Type, plain.Encoding, plain.Hashes = resourcesync.Datetime{}, "", "", nil
+	plain.Links = goodLinks(e.Links)
 	retry := d.Write(&plain)
+	if _, refused := errors.AsType[*resourcesync.RuleError](retry); refused {
+		plain.Lastmod, plain.Type, plain.Encoding, plain.Hashes = resourcesync.Datetime{}, "", "", nil
+		retry = d.Write(&plain)
+	}
 	if rule, refused := errors.AsType[*resourcesync.RuleError](retry); refused && rule.Rule == "RS-XML-09" {
 		d.refused++
 		retry = nil
@@ -77,15 +80,6 @@ func (d *document) add(e *resourcesync.Entry) error {
 }
 
 func (d *document) discard() { _ = d.blob.Close() } // nothing of it is wanted
-
-// describe makes e the entry of a resource in a Resource List (RS-RL-06).
-func describe(e *resourcesync.Entry, r *catalog.Record) {
-	e.Loc = r.URI
-	e.Lastmod = resourcesync.NewDatetime(r.Lastmod)
-	e.Hashes = r.Hashes
-	e.Length, e.HasLength = max(r.Length, 0), r.Length >= 0
-	e.Type, e.Encoding = r.Type, r.Encoding
-}
 
 // A listBuild takes a Resource List off the catalog.
 type listBuild struct {
@@ -137,10 +131,11 @@ func (b *listBuild) single(ctx context.Context, bounds []string) (blob.Writer, e
 	if err != nil {
 		return nil, err
 	}
+	describe := b.describer(b.set)
+	var e resourcesync.Entry
 	for r, err := range b.catalog.Resources(ctx, b.capabilityList(b.set), catalog.Range{}) {
-		var e resourcesync.Entry
 		if err == nil {
-			describe(&e, &r)
+			describe.resource(&e, &r)
 			err = d.add(&e)
 		}
 		if err != nil {
@@ -183,12 +178,13 @@ func (b *listBuild) split(ctx context.Context, bounds []string) (blob.Writer, er
 func (b *listBuild) writeRange(ctx context.Context, r catalog.Range, number int64) error {
 	var d *document
 	var e resourcesync.Entry
+	describe := b.describer(b.set)
 	for rec, err := range b.catalog.Resources(ctx, b.capabilityList(b.set), r) {
 		if err == nil && d == nil {
 			d, err = b.begin(ctx, resourceListPartName(b.set, b.gen, int(number)), b.header(true), b.stamp)
 		}
 		if err == nil {
-			describe(&e, &rec)
+			describe.resource(&e, &rec)
 			err = d.add(&e)
 		}
 		if errors.Is(err, resourcesync.ErrTooLarge) && d.Entries() > 0 {
@@ -283,25 +279,6 @@ func (b *listBuild) header(part bool) resourcesync.Header {
 	return h
 }
 
-// capabilityList returns the URI of the set's Capability List, which is also
-// the set's name in the catalog.
-func (s *Source) capabilityList(set string) string { return s.base.uri(capabilityListName(set)) }
-
-// encodeCapabilityList returns the Capability List of a set whose Resource
-// List and Change List exist.
-func (s *Source) encodeCapabilityList(set Set) ([]byte, error) {
-	h := resourcesync.Header{
-		Capability: resourcesync.CapabilityList,
-		Links:      []resourcesync.Link{{Rel: "up", Href: s.base.uri(wellKnownName)}}, // RS-CL-04
-	}
-	if set.Description != "" {
-		h.Links = append(h.Links, resourcesync.Link{Rel: "describedby", Href: set.Description})
-	}
-	return encode(h,
-		capability(s.base.uri(resourceListName(set.Name)), resourcesync.ResourceList),
-		capability(s.base.uri(changeListName(set.Name)), resourcesync.ChangeList))
-}
-
 // encodeDescription returns the Source Description that names the sets.
 func (s *Source) encodeDescription(sets []Set) ([]byte, error) {
 	h := resourcesync.Header{Capability: resourcesync.Description}
@@ -317,25 +294,4 @@ func (s *Source) encodeDescription(sets []Set) ([]byte, error) {
 		entries = append(entries, e)
 	}
 	return encode(h, entries...)
-}
-
-// capability returns an entry that names a document. It has no lastmod, which
-// would have to follow the document's (RS-EM-06).
-func capability(uri string, c resourcesync.Capability) resourcesync.Entry {
-	return resourcesync.Entry{Loc: uri, Metadata: resourcesync.Metadata{Capability: c}}
-}
-
-func encode(h resourcesync.Header, entries ...resourcesync.Entry) ([]byte, error) {
-	var buf bytes.Buffer
-	w, err := resourcesync.NewWriter(&buf, h)
-	if err != nil {
-		return nil, err
-	}
-	for i := range entries {
-		if err := w.Write(&entries[i]); err != nil {
-			return nil, err
-		}
-	}
-	err = w.Close()
-	return buf.Bytes(), err
 }

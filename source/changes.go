@@ -131,13 +131,14 @@ func (b *changeBuild) list(ctx context.Context, name string, h resourcesync.Head
 	if err != nil {
 		return nil, last, err
 	}
+	describe := b.describer(b.set)
+	var e resourcesync.Entry
 	for c, err := range b.catalog.Changes(ctx, b.capabilityList(b.set), after) {
 		if err == nil && upto > 0 && c.Seq > upto {
 			break
 		}
-		var e resourcesync.Entry
 		if err == nil {
-			event(&e, &c)
+			describe.event(&e, &c)
 			err = d.add(&e)
 		}
 		if err != nil {
@@ -153,18 +154,6 @@ func (b *changeBuild) list(ctx context.Context, name string, h resourcesync.Head
 	b.refused += d.refused
 	b.bytes += d.Bytes()
 	return d.blob, last, nil
-}
-
-// event makes e the entry of a change (RS-CHL-04). Of a deletion nothing more
-// is said (RS-CHL-08).
-func event(e *resourcesync.Entry, c *catalog.Change) {
-	if c.Change == resourcesync.Deleted {
-		e.Loc = c.URI
-	} else {
-		describe(e, &c.Record)
-	}
-	e.Change = c.Change
-	e.Datetime = resourcesync.NewDatetime(c.EventTime)
 }
 
 func (b *changeBuild) index(ctx context.Context, st *changeState) (blob.Writer, error) {

@@ -17,11 +17,14 @@ const (
 	documentsDir  = "resourcesync/"
 	pagesDir      = "-/"         // pages about the Source, for people and monitors
 	privateDir    = ".lockstep/" // what we keep for ourselves; never served
+	gzipSuffix    = ".gz"        // of a document's compressed variant, see Compressed
 )
 
 func capabilityListName(set string) string { return documentsDir + set + "/capabilitylist.xml" }
 func resourceListName(set string) string   { return documentsDir + set + "/resourcelist.xml" }
 func changeListName(set string) string     { return documentsDir + set + "/changelist.xml" }
+func resourceDumpName(set string) string   { return documentsDir + set + "/resourcedump.xml" }
+func changeDumpName(set string) string     { return documentsDir + set + "/changedump.xml" }
 
 // stateName is where a set's publishing state is kept, beside the documents it
 // describes.
@@ -64,13 +67,6 @@ func isPart(set, name string) bool {
 	return ok && partName.MatchString(rest)
 }
 
-// immutable reports whether the bytes under name never change: those of parts
-// of Resource Lists (RS-IDX-06).
-func immutable(name string) bool {
-	rest, ok := strings.CutPrefix(name, documentsDir)
-	return ok && strings.Contains(rest, "/resourcelist-")
-}
-
 // served reports whether name is that of a document we may hand out.
 func served(name string) bool {
 	return name == wellKnownName || name == robotsName || strings.HasPrefix(name, documentsDir)
@@ -90,8 +86,16 @@ func Reserved(rel string) bool {
 	return false
 }
 
+// descriptionPart is what the parts of an index of Source Descriptions are
+// called, in documentsDir.
+var descriptionPart = regexp.MustCompile(`^description-[0-9a-f]{16}\.xml$`)
+
 // setName is what a set may be called: it stands in addresses as it is.
 var setName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$`)
+
+// notSetName is what none may be called, for we have such names ourselves
+// beside the directories of sets, or beside their states.
+var notSetName = regexp.MustCompile(`\.(xml|html|gz|tail|dumps)$`)
 
 // BaseURL returns the base URL as addresses begin with it: checked, in the
 // characters of a URI, with a slash at the end.
@@ -109,6 +113,9 @@ func CapabilityListURI(baseURL, set string) (string, error) {
 	}
 	if !setName.MatchString(set) {
 		return "", fmt.Errorf("set %q: a name is made of letters, digits, '_', '-' and '.', at most 100, and does not begin with '-' or '.'", set)
+	}
+	if notSetName.MatchString(set) {
+		return "", fmt.Errorf("set %q: a name must not end in .xml, .html, .gz, .tail or .dumps", set)
 	}
 	return base.uri(capabilityListName(set)), nil
 }

@@ -148,6 +148,8 @@ func (s *Source) publishSet(ctx context.Context, set Set) (r SetReport, written 
 		published, written = p.next, true
 		s.opts.Logger.InfoContext(ctx, "published", slog.String("set", set.Name), slog.Int64("entries", p.report.Resources),
 			slog.Int64("seq", int64(p.report.Seq)), slog.Int64("changes", p.report.Changes), slog.Bool("list", p.report.List))
+	} else if written, err = p.publishCapabilityList(ctx, set); err != nil { // step 5 for itself
+		return r, false, err
 	}
 	return r, written, p.tidy(ctx, published) // step 7
 }
@@ -169,10 +171,8 @@ func (p *publication) write(ctx context.Context) error {
 			return err
 		}
 	}
-	if !p.smallOK {
-		if err := p.commit(ctx, capabilityListName(p.set.Name), p.small, p.next.Stamp); err != nil { // step 5
-			return err
-		}
+	if _, err := p.publishCapabilityList(ctx, p.set); err != nil { // step 5
+		return err
 	}
 	return p.save(ctx, p.set.Name, p.next) // step 6
 }
@@ -188,8 +188,6 @@ type publication struct {
 	there   map[string]bool // blobs there are
 	list    bool            // a Resource List is due
 	changes bool            // a Change List is due
-	small   []byte          // the Capability List
-	smallOK bool            // it is there
 	parts   []blob.Writer   // of the Change List, in the order of their commit
 	entries []blob.Writer   // entry documents, likewise
 	ended   []blob.Writer   // a part of an index that is no more
@@ -208,14 +206,6 @@ func (p *publication) look(ctx context.Context) (err error) {
 		}
 		p.there[info.Name] = true
 	}
-	if p.small, err = p.encodeCapabilityList(p.set); err != nil {
-		return fmt.Errorf("build capability list: %w", err)
-	}
-	old, _, err := p.read(ctx, capabilityListName(p.set.Name))
-	if err != nil {
-		return err
-	}
-	p.smallOK = bytes.Equal(old, p.small)
 	p.next = new(*p.state)
 	if err := p.reconcile(ctx, name); err != nil {
 		return fmt.Errorf("read catalog: %w", err)
@@ -313,7 +303,7 @@ func (p *publication) have(names []string) bool {
 }
 
 // due reports whether there is anything to write.
-func (p *publication) due() bool { return p.list || p.changes || !p.smallOK }
+func (p *publication) due() bool { return p.list || p.changes }
 
 // build writes what is due. Nothing that a document names changes by it.
 func (p *publication) build(ctx context.Context) error {

@@ -88,7 +88,7 @@ func sentPath(u *url.URL) string {
 
 var (
 	nosniff    = []string{"nosniff"}
-	revalidate = []string{"no-cache"} // keep, but ask: a stale copy fails verification
+	revalidate = []string{cacheRevalidate}
 )
 
 // document serves a document, which stays the same while it is read.
@@ -106,13 +106,10 @@ func (h *handler) document(w http.ResponseWriter, r *http.Request, name string) 
 		return
 	}
 	header := w.Header()
-	header.Set("Content-Type", documentType(name))
+	typ, caching := Attributes(name)
+	header.Set("Content-Type", typ)
+	header.Set("Cache-Control", caching)
 	header.Set("Vary", "Accept-Encoding")
-	if immutable(name) {
-		header.Set("Cache-Control", "public, max-age=31536000, immutable")
-	} else {
-		header["Cache-Control"] = revalidate
-	}
 	mod := lastModified(known.mod, h.opts.Now())
 	if !zip {
 		header.Set("ETag", `"`+known.etag+`"`)
@@ -122,13 +119,6 @@ func (h *handler) document(w http.ResponseWriter, r *http.Request, name string) 
 	header.Set("ETag", `"`+known.etag+`-gzip"`)
 	header.Set("Content-Encoding", "gzip")
 	http.ServeContent(&sizedWriter{w, len(known.gzip)}, r, "", mod, bytes.NewReader(known.gzip))
-}
-
-func documentType(name string) string {
-	if name == robotsName {
-		return "text/plain; charset=utf-8"
-	}
-	return "application/xml; charset=utf-8" // RS-DISC-13
 }
 
 // A sizedWriter states the length of a compressed document, which ServeContent

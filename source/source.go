@@ -58,6 +58,8 @@ const (
 type Set struct {
 	Name        string // stands in addresses; default DefaultSet
 	Path        string // its resources are those at and below this path relative to the base URL; default all
+	Elsewhere   bool   // its resources do not lie below the base URL; Path says nothing then
+	URI         string // what the URIs of its resources begin with, for Links; default the base URL and Path
 	Description string // URI of information about the set (RS-CL-05); optional
 
 	ChangeList   ChangeList    // how its Change List is cut into parts
@@ -99,9 +101,13 @@ type ChangeDump struct {
 }
 
 // A LinkRule gives entries of a set a link to a related resource (RS-REL-01).
+//
+// What a record says of itself goes before: a link it has already is not added
+// again, nor a second one of a relation that may stand once. A link to the
+// resource itself is left out.
 type LinkRule struct {
-	Match string            // glob on the path below the set's own, ** for any number of directories; default all
-	Href  string            // with {path}, the encoded path below the set's own, and {uri}
+	Match string            // glob on the decoded path below the set's own, ** for any number of directories; default all
+	Href  string            // with {path}, the encoded path below the set's own, and {uri}; behind a ? both are encoded once more
 	Link  resourcesync.Link // its Href is taken from the rule
 }
 
@@ -139,10 +145,13 @@ type Source struct {
 	docs    blob.Store
 	opts    Options
 	base    base
+	rules   map[string]setRules     // of each set
 	page    atomic.Pointer[summary] // what the home page tells; nil before the first Publish
 
 	publishing sync.Mutex        // one Publish at a time; held across IO, for that is its purpose
 	states     map[string]*state // guarded by publishing; what is known of each set's documents
+
+	naming sync.Mutex // one writer of Capability Lists at a time; held across IO, for that is its purpose
 }
 
 // New returns a Source of what c holds that keeps its documents in docs. It
@@ -156,7 +165,13 @@ func New(c catalog.Catalog, docs blob.Store, o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Source{catalog: c, docs: docs, opts: o, base: b, states: make(map[string]*state)}, nil
+	s := &Source{catalog: c, docs: docs, opts: o, base: b, states: make(map[string]*state), rules: make(map[string]setRules)}
+	for i := range o.Sets {
+		if s.rules[o.Sets[i].Name], err = compileRules(&o.Sets[i], b); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
 }
 
 func (o Options) withDefaults(b base) (Options, error) {

@@ -1,0 +1,59 @@
+package source
+
+import (
+	"path"
+	"regexp"
+	"strings"
+)
+
+// Cache-Control values. A document that changes is kept, but asked for: a stale
+// copy fails verification.
+const (
+	cacheForever    = "public, max-age=31536000, immutable"
+	cacheRevalidate = "no-cache"
+	cacheNever      = "no-store"
+)
+
+// Attributes returns what a server is to state of the blob called name: its
+// media type and its Cache-Control. It knows every name a Source writes; a
+// compressed variant has the attributes of what is in it, but for the type.
+func Attributes(name string) (contentType, cacheControl string) {
+	cacheControl = cacheRevalidate
+	plain := strings.TrimSuffix(name, gzipSuffix)
+	switch {
+	case strings.HasPrefix(name, privateDir):
+		return "application/json", cacheNever
+	case immutable(plain):
+		cacheControl = cacheForever
+	}
+	if plain != name {
+		return "application/gzip", cacheControl
+	}
+	switch path.Ext(name) {
+	case ".txt":
+		contentType = "text/plain; charset=utf-8"
+	case ".html":
+		contentType = "text/html; charset=utf-8"
+	case ".zip":
+		contentType = "application/zip"
+	default:
+		contentType = "application/xml; charset=utf-8" // RS-DISC-13
+	}
+	return contentType, cacheControl
+}
+
+// immutableName is what names within a set's directory begin with whose bytes
+// never change: those of the parts of Resource Lists, and of packages and
+// documents of dumps, which all carry an instant. Parts of the Change List
+// grow until they are closed.
+var immutableName = regexp.MustCompile(`^(resourcelist|resourcedump|changedump)-[0-9]`)
+
+// immutable reports whether the bytes under name never change (RS-IDX-06).
+func immutable(name string) bool {
+	rest, ok := strings.CutPrefix(name, documentsDir)
+	if !ok {
+		return false
+	}
+	set, file, inSet := strings.Cut(rest, "/")
+	return inSet && immutableName.MatchString(file) || !inSet && descriptionPart.MatchString(set)
+}

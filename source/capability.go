@@ -1,0 +1,106 @@
+package source
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"lockstep/blob"
+	"lockstep/resourcesync"
+)
+
+// A capable is a document that a Capability List names if it is there.
+type capable struct {
+	name       string
+	capability resourcesync.Capability
+}
+
+func capabilities(set string) []capable {
+	return []capable{
+		{resourceListName(set), resourcesync.ResourceList},
+		{resourceDumpName(set), resourcesync.ResourceDump},
+		{changeListName(set), resourcesync.ChangeList},
+		{changeDumpName(set), resourcesync.ChangeDump},
+	}
+}
+
+// publishCapabilityList makes the Capability List of a set name exactly the
+// documents that are there (RS-AMB-21), except those in without: they are about
+// to be removed. It is called whenever an entry document came into being, and
+// before one goes. While it has nothing to change, nothing is written.
+//
+// Publish and PublishDumps both call it: it looks and writes with a lock of its
+// own.
+func (s *Source) publishCapabilityList(ctx context.Context, set Set, without ...string) (written bool, err error) {
+	s.naming.Lock()
+	defer s.naming.Unlock()
+	var there []capable
+	for _, c := range capabilities(set.Name) {
+		_, err := s.docs.Stat(ctx, c.name)
+		switch {
+		case errors.Is(err, blob.ErrNotExist):
+		case err != nil:
+			return false, fmt.Errorf("publish capability list: %w", err)
+		case !slices.Contains(without, c.name):
+			there = append(there, c)
+		}
+	}
+	data, err := s.encodeCapabilityList(set, there)
+	if err != nil {
+		return false, fmt.Errorf("build capability list: %w", err)
+	}
+	name := capabilityListName(set.Name)
+	old, mod, err := s.read(ctx, name)
+	if err == nil && bytes.Equal(old, data) {
+		return false, nil
+	}
+	if err == nil {
+		err = s.commit(ctx, name, data, s.after(mod))
+	}
+	if err != nil {
+		return false, fmt.Errorf("publish capability list: %w", err)
+	}
+	return true, nil
+}
+
+func (s *Source) encodeCapabilityList(set Set, there []capable) ([]byte, error) {
+	h := resourcesync.Header{
+		Capability: resourcesync.CapabilityList,
+		Links:      []resourcesync.Link{{Rel: "up", Href: s.base.uri(wellKnownName)}}, // RS-CL-04
+	}
+	if set.Description != "" {
+		h.Links = append(h.Links, resourcesync.Link{Rel: "describedby", Href: set.Description})
+	}
+	entries := make([]resourcesync.Entry, len(there))
+	for i, c := range there {
+		entries[i] = capability(s.base.uri(c.name), c.capability)
+	}
+	return encode(h, entries...)
+}
+
+// capability returns an entry that names a document. It has no lastmod, which
+// would have to follow the document's (RS-EM-06).
+func capability(uri string, c resourcesync.Capability) resourcesync.Entry {
+	return resourcesync.Entry{Loc: uri, Metadata: resourcesync.Metadata{Capability: c}}
+}
+
+// capabilityList returns the URI of the set's Capability List, which is also
+// the set's name in the catalog.
+func (s *Source) capabilityList(set string) string { return s.base.uri(capabilityListName(set)) }
+
+func encode(h resourcesync.Header, entries ...resourcesync.Entry) ([]byte, error) {
+	var buf bytes.Buffer
+	w, err := resourcesync.NewWriter(&buf, h)
+	if err != nil {
+		return nil, err
+	}
+	for i := range entries {
+		if err := w.Write(&entries[i]); err != nil {
+			return nil, err
+		}
+	}
+	err = w.Close()
+	return buf.Bytes(), err
+}

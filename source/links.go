@@ -1,0 +1,276 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"lockstep/catalog"
+	"lockstep/resourcesync"
+)
+
+// A describer makes entries of what the catalog knows of a set's resources,
+// with the links the set's rules add. One goroutine uses it at a time; an entry
+// it made holds until it makes the next.
+type describer struct {
+	rules []linkRule
+	below placeOf
+	links []resourcesync.Link // those of the entry at hand
+}
+
+// describer returns what describes the resources of set.
+func (s *Source) describer(set string) *describer {
+	return &describer{rules: s.rules[set].links, below: s.rules[set].below}
+}
+
+// resource makes e the entry of a resource in a Resource List (RS-RL-06) or a
+// Resource Dump Manifest (RS-RDM-03). Patches belong to changes (RS-REL-30).
+func (d *describer) resource(e *resourcesync.Entry, r *catalog.Record) { d.state(e, r, false) }
+
+// event makes e the entry of a change in a Change List (RS-CHL-04) or a Change
+// Dump Manifest (RS-CDM-04). Of a deletion nothing more is said (RS-CHL-08).
+func (d *describer) event(e *resourcesync.Entry, c *catalog.Change) {
+	if c.Change == resourcesync.Deleted {
+		*e = resourcesync.Entry{Loc: c.URI}
+	} else {
+		d.state(e, &c.Record, c.Change == resourcesync.Updated)
+	}
+	e.Change = c.Change
+	e.Datetime = resourcesync.NewDatetime(c.EventTime)
+}
+
+func (d *describer) state(e *resourcesync.Entry, r *catalog.Record, patches bool) {
+	e.Loc = r.URI
+	e.Lastmod = resourcesync.NewDatetime(r.Lastmod)
+	e.Hashes = r.Hashes
+	e.Length, e.HasLength = max(r.Length, 0), r.Length >= 0
+	e.Type, e.Encoding = r.Type, r.Encoding
+	e.Links = nil
+	if len(r.Links) == 0 && len(d.rules) == 0 {
+		return
+	}
+	d.links = d.links[:0]
+	for i := range r.Links {
+		if patches || r.Links[i].Rel != resourcesync.RelPatch {
+			d.links = append(d.links, r.Links[i])
+		}
+	}
+	if len(d.rules) > 0 {
+		d.follow(r)
+	}
+	e.Links = d.links
+}
+
+// follow adds the links of the rules that apply to r. What the record says of
+// itself goes before what a rule says of many.
+func (d *describer) follow(r *catalog.Record) {
+	path, plain, inside := d.below.find(r.URI)
+	for i := range d.rules {
+		rule := &d.rules[i]
+		if rule.match != "" && (!inside || !doublestar.MatchUnvalidated(rule.match, plain)) || rule.href.path && !inside {
+			continue
+		}
+		link := rule.link
+		link.Href = rule.href.expand(path, r.URI)
+		if link.Href == r.URI || d.has(&link) {
+			continue
+		}
+		d.links = append(d.links, link)
+	}
+}
+
+// has reports whether the entry has l, or another link of its relation where
+// there can be only one.
+func (d *describer) has(l *resourcesync.Link) bool {
+	single := l.Rel == "canonical" || l.Rel == "memento" // RS-REL-22, RS-REL-51
+	return slices.ContainsFunc(d.links, func(o resourcesync.Link) bool {
+		return o.Rel == l.Rel && (single || o.Href == l.Href)
+	})
+}
+
+// setRules are what New made of a Set's Links.
+type setRules struct {
+	links []linkRule
+	below placeOf
+	mark  string // changes when the rules do; empty if there are none
+}
+
+// A linkRule is a LinkRule that has been checked.
+type linkRule struct {
+	match string // glob on the decoded path; empty: all
+	href  hrefTemplate
+	link  resourcesync.Link
+}
+
+// compileRules checks the link rules of a set: each must make links that
+// documents can hold.
+func compileRules(set *Set, b base) (setRules, error) {
+	rules := setRules{below: placeOf{prefix: set.URI}}
+	if set.URI == "" {
+		rules.below = placeOf{prefix: b.prefix, path: strings.Trim(set.Path, "/"), nowhere: set.Elsewhere}
+	}
+	for i, l := range set.Links {
+		rule, err := compileRule(&l)
+		if err != nil {
+			return rules, fmt.Errorf("set %q, link rule %d (%s %s): %w", set.Name, i+1, l.Link.Rel, l.Href, err)
+		}
+		rules.links = append(rules.links, rule)
+	}
+	if len(set.Links) > 0 {
+		rules.mark = fmt.Sprintf("%+v %s", set.Links, set.URI)
+	}
+	return rules, nil
+}
+
+func compileRule(l *LinkRule) (linkRule, error) {
+	rule := linkRule{match: l.Match, link: l.Link}
+	if l.Match == "**" {
+		rule.match = ""
+	}
+	if !doublestar.ValidatePattern(rule.match) {
+		return rule, fmt.Errorf("the pattern %q is no glob", l.Match)
+	}
+	var err error
+	if rule.href, err = parseTemplate(l.Href); err != nil {
+		return rule, err
+	}
+	rule.link.Href = rule.href.expand("a/b%20c", "https://example.org/a/b%20c")
+	if rule.link.Rel == resourcesync.RelPatch {
+		return rule, errors.New("a patch belongs to one change, so no rule can give it")
+	}
+	if err := checkLinks(rule.link); err != nil {
+		return rule, err
+	}
+	return rule, nil
+}
+
+// checkLinks reports what keeps an entry of a Resource List from having links.
+func checkLinks(links ...resourcesync.Link) error {
+	now := resourcesync.Header{
+		Capability: resourcesync.ChangeList, From: anyTime,
+		Links: []resourcesync.Link{{Rel: resourcesync.RelUp, Href: "https://example.org/"}},
+	}
+	w, err := resourcesync.NewWriter(io.Discard, now)
+	if err != nil {
+		return err // unreachable: the header is right
+	}
+	e := resourcesync.Entry{Loc: "https://example.org/", Links: links}
+	e.Change, e.Datetime = resourcesync.Updated, anyTime
+	if rule, ok := errors.AsType[*resourcesync.RuleError](w.Write(&e)); ok {
+		return rule
+	}
+	return nil
+}
+
+var anyTime = func() resourcesync.Datetime {
+	t, _ := resourcesync.ParseDatetime("2000-01-01T00:00:00Z") // it is one
+	return t
+}()
+
+// goodLinks returns the links an entry can have.
+func goodLinks(links []resourcesync.Link) []resourcesync.Link {
+	var good []resourcesync.Link
+	for _, l := range links {
+		if checkLinks(l) == nil {
+			good = append(good, l)
+		}
+	}
+	return good
+}
+
+// An hrefTemplate is the Href of a LinkRule. Behind a question mark it takes values
+// encoded as those of a query.
+type hrefTemplate struct {
+	parts []templatePart
+	path  bool // it has {path}
+}
+
+type templatePart struct {
+	text  string // as it is, or
+	name  string // "path" or "uri"
+	query bool
+}
+
+func parseTemplate(s string) (hrefTemplate, error) {
+	var t hrefTemplate
+	query := false
+	for s != "" {
+		text, rest, found := strings.Cut(s, "{")
+		if text != "" {
+			t.parts = append(t.parts, templatePart{text: text})
+			query = query || strings.Contains(text, "?")
+		}
+		if !found {
+			break
+		}
+		name, after, closed := strings.Cut(rest, "}")
+		if !closed || name != "path" && name != "uri" {
+			return t, fmt.Errorf("the address has {%s: want {path} or {uri}", name)
+		}
+		t.parts = append(t.parts, templatePart{name: name, query: query})
+		t.path = t.path || name == "path"
+		s = after
+	}
+	if len(t.parts) == 0 {
+		return t, errors.New("the address is missing")
+	}
+	return t, nil
+}
+
+func (t *hrefTemplate) expand(path, uri string) string {
+	var b strings.Builder
+	for _, p := range t.parts {
+		value := p.text
+		switch p.name {
+		case "path":
+			value = path
+		case "uri":
+			value = uri
+		}
+		if p.query {
+			value = url.QueryEscape(value)
+		}
+		b.WriteString(value)
+	}
+	return b.String()
+}
+
+// A placeOf knows the place below which the resources of a set lie.
+type placeOf struct {
+	prefix  string // what their URIs begin with
+	path    string // decoded segments behind it, without slashes at the ends
+	nowhere bool   // there is no such place
+}
+
+// find returns the path of a URI below the place, as it stands there and
+// decoded; ok is false if it lies elsewhere.
+func (p *placeOf) find(uri string) (encoded, decoded string, ok bool) {
+	rest, ok := strings.CutPrefix(uri, p.prefix)
+	if !ok || p.nowhere {
+		return "", "", false
+	}
+	if p.path != "" {
+		n := 0 // of the segments of p.path
+		for range strings.Count(p.path, "/") + 1 {
+			i := strings.IndexByte(rest[n:], '/')
+			if i < 0 {
+				return "", "", false
+			}
+			n += i + 1
+		}
+		if dir, ok := decodePath(rest[:n-1]); !ok || dir != p.path {
+			return "", "", false
+		}
+		rest = rest[n:]
+	}
+	plain, _, _ := strings.Cut(rest, "?")
+	if s, err := url.PathUnescape(plain); err == nil {
+		plain = s
+	}
+	return rest, plain, true
+}
