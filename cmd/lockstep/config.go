@@ -7,11 +7,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -19,63 +18,36 @@ import (
 // maxConfig caps a configuration file: what is larger is some other file.
 const maxConfig = 1 << 20
 
-// A fileConfig is the configuration file of serve and publish. What it says is
-// overruled by the environment, and that by flags.
+// A fileConfig is the configuration file of serve and publish. But for the sets
+// each key stands for the flag of its name and is overruled by the environment,
+// and that by the flag itself. Flag values are kept as they are written: the
+// flag reads them.
 type fileConfig struct {
-	BaseURL      string      `yaml:"base_url"`
-	Listen       string      `yaml:"listen"`
-	State        string      `yaml:"state"`
-	Documents    string      `yaml:"documents"` // directory the documents are written to
+	BaseURL      flagValue   `yaml:"base_url"`
+	Listen       flagValue   `yaml:"listen"`
+	State        flagValue   `yaml:"state"`
+	Documents    flagValue   `yaml:"documents" flag:"out"` // directory or bucket the documents are written to
+	Gzip         flagValue   `yaml:"gzip"`
 	Hash         stringList  `yaml:"hash"`
 	Include      stringList  `yaml:"include"`
 	Exclude      stringList  `yaml:"exclude"`
-	ScanInterval string      `yaml:"scan_interval"`
-	Watch        *bool       `yaml:"watch"`
+	ScanInterval flagValue   `yaml:"scan_interval"`
+	Watch        flagValue   `yaml:"watch"`
+	Dump         flagValue   `yaml:"dump"`
+	APITokenFile flagValue   `yaml:"api_token_file"`
+	Header       stringList  `yaml:"header"`
+	BearerFile   flagValue   `yaml:"bearer_token_file"`
+	Netrc        flagValue   `yaml:"netrc"`
+	Proxy        flagValue   `yaml:"proxy"`
+	CAFile       flagValue   `yaml:"ca_file"`
+	Timeout      flagValue   `yaml:"timeout"`
+	Retries      flagValue   `yaml:"retries"`
+	Jobs         flagValue   `yaml:"jobs"`
+	Rate         flagValue   `yaml:"rate"`
+	Bandwidth    flagValue   `yaml:"bandwidth"`
+	UserAgent    flagValue   `yaml:"user_agent"`
+	AllowPrivate flagValue   `yaml:"allow_private"`
 	Sets         []setConfig `yaml:"sets"`
-}
-
-// A setConfig is one set of resources.
-type setConfig struct {
-	Name        string           `yaml:"name"`
-	Description string           `yaml:"description"` // URI of information about the set
-	From        string           `yaml:"from"`        // dir:PATH
-	URI         string           `yaml:"uri"`         // what the URIs of its resources begin with
-	ChangeList  changeListConfig `yaml:"change_list"`
-}
-
-type changeListConfig struct {
-	Keep duration `yaml:"keep"`
-}
-
-// A stringList is written as a YAML list, or as one string.
-type stringList []string
-
-// UnmarshalYAML implements [yaml.Unmarshaler].
-func (l *stringList) UnmarshalYAML(n *yaml.Node) error {
-	if n.Kind == yaml.ScalarNode {
-		*l = []string{n.Value}
-		return nil
-	}
-	return n.Decode((*[]string)(l))
-}
-
-// A duration is written as Go does: 720h, 90s.
-type duration time.Duration
-
-// UnmarshalYAML implements [yaml.Unmarshaler].
-func (d *duration) UnmarshalYAML(n *yaml.Node) error {
-	v, err := time.ParseDuration(n.Value)
-	if err != nil || v < 0 {
-		return fmt.Errorf("line %d: %q is no duration; write 720h or 90s", n.Line, n.Value)
-	}
-	*d = duration(v)
-	return nil
-}
-
-// configKeys are all keys the file can have, for hints.
-var configKeys = []string{
-	"base_url", "listen", "state", "documents", "hash", "include", "exclude", "scan_interval", "watch", "sets",
-	"name", "description", "from", "uri", "change_list", "keep",
 }
 
 // readConfig reads a configuration file. Relative paths in it are relative to
@@ -97,16 +69,18 @@ func readConfig(path string) (fileConfig, error) {
 	if err != nil {
 		return c, usageError{err: fmt.Errorf("read configuration %s: %w", path, err), hint: hintOf(err)}
 	}
-	dir := filepath.Dir(path)
-	for _, p := range []*string{&c.State, &c.Documents} {
-		*p = besideConfig(dir, *p)
+	c.resolve(filepath.Dir(path))
+	return c, nil
+}
+
+// resolve makes relative paths begin at dir.
+func (c *fileConfig) resolve(dir string) {
+	for _, p := range []*flagValue{&c.State, &c.Documents, &c.APITokenFile, &c.BearerFile, &c.CAFile} {
+		*p = flagValue(besideConfig(dir, string(*p)))
 	}
 	for i := range c.Sets {
-		if p, ok := strings.CutPrefix(c.Sets[i].From, "dir:"); ok {
-			c.Sets[i].From = "dir:" + besideConfig(dir, p)
-		}
+		c.Sets[i].from.resolve(dir)
 	}
-	return c, nil
 }
 
 func besideConfig(dir, path string) string {
@@ -127,98 +101,108 @@ func parseConfig(text []byte) (fileConfig, error) {
 	if err := dec.Decode(&fileConfig{}); !errors.Is(err, io.EOF) {
 		return c, errors.New("holds more than one document")
 	}
-	for i, s := range c.Sets {
-		if err := s.check(); err != nil {
-			return c, fmt.Errorf("set %d: %w", i+1, err)
+	for i := range c.Sets {
+		if err := c.Sets[i].check(); err != nil {
+			return c, fmt.Errorf("set %s: %w", c.Sets[i].label(i), err)
 		}
 	}
 	return c, nil
 }
 
-func (s setConfig) check() error {
-	switch dir, ok := strings.CutPrefix(s.From, "dir:"); {
-	case s.From == "":
-		return errors.New("from is missing; write from: dir:/path/of/the/files")
-	case !ok:
-		return fmt.Errorf("from %q: this version reads directories; write from: dir:/path/of/the/files", s.From)
-	case dir == "":
-		return errors.New("from names no directory")
+// flagValues returns what the file says as values of flags, by flag name.
+func (c fileConfig) flagValues() map[string][]string {
+	values := map[string][]string{}
+	for v, i := reflect.ValueOf(c), 0; i < v.NumField(); i++ {
+		f := v.Type().Field(i)
+		name := f.Tag.Get("flag")
+		if name == "" {
+			name = strings.ReplaceAll(f.Tag.Get("yaml"), "_", "-")
+		}
+		switch v := v.Field(i).Interface().(type) {
+		case flagValue:
+			if v != "" {
+				values[name] = []string{string(v)}
+			}
+		case stringList:
+			if len(v) > 0 && !slices.Contains(v, "") {
+				values[name] = v
+			}
+		}
+	}
+	return values
+}
+
+// configKeys returns the keys of each kind of mapping the file can have, by
+// the name of the type it is read into.
+func configKeys() map[string][]string {
+	keys := map[string][]string{}
+	var visit func(t reflect.Type)
+	visit = func(t reflect.Type) {
+		for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+			t = t.Elem()
+		}
+		if t.Kind() != reflect.Struct || keys[t.String()] != nil {
+			return
+		}
+		for i := range t.NumField() {
+			if key := t.Field(i).Tag.Get("yaml"); key != "" {
+				keys[t.String()] = append(keys[t.String()], key)
+				visit(t.Field(i).Type)
+			}
+		}
+	}
+	visit(reflect.TypeFor[fileConfig]())
+	return keys
+}
+
+// A flagValue is one value, as a flag would be given it.
+type flagValue string
+
+// UnmarshalYAML implements [yaml.Unmarshaler].
+func (v *flagValue) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind != yaml.ScalarNode {
+		return fmt.Errorf("line %d: want one value", n.Line)
+	}
+	if n.Tag != "!!null" {
+		*v = flagValue(n.Value)
 	}
 	return nil
 }
 
-var unknownField = regexp.MustCompile(`^line (\d+): field (.*) not found in type `)
+// A stringList is written as a YAML list, or as one string.
+type stringList []string
 
-// explainYAML puts what the YAML library says of the first mistake into our
-// words: unknown keys name the nearest known one.
-func explainYAML(err error) error {
-	te, ok := errors.AsType[*yaml.TypeError](err)
-	if !ok || len(te.Errors) == 0 {
-		return errors.New(strings.TrimPrefix(err.Error(), "yaml: "))
+// UnmarshalYAML implements [yaml.Unmarshaler].
+func (l *stringList) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind == yaml.ScalarNode && n.Tag != "!!null" {
+		*l = []string{n.Value}
+		return nil
 	}
-	m := unknownField.FindStringSubmatch(te.Errors[0])
-	if m == nil {
-		return errors.New(te.Errors[0])
-	}
-	line, _ := strconv.Atoi(m[1]) // \d+
-	err = fmt.Errorf("line %d: unknown key %q", line, m[2])
-	if near := nearest(m[2], configKeys); near != "" {
-		return withHint(err, "did you mean "+near+"?")
-	}
-	return withHint(err, "known keys: "+strings.Join(configKeys, ", "))
+	return n.Decode((*[]string)(l))
 }
 
-// nearest returns the word most like s, or "" if none is much like it.
-func nearest(s string, words []string) string {
-	best, distance := "", 1+max(2, len(s)/3)
-	for _, w := range words {
-		if d := editDistance(strings.ToLower(s), w); d < distance {
-			best, distance = w, d
-		}
+// A count is a number of things, above 0.
+type countValue int
+
+// UnmarshalYAML implements [yaml.Unmarshaler].
+func (c *countValue) UnmarshalYAML(n *yaml.Node) error {
+	v, err := strconv.Atoi(n.Value)
+	if err != nil || v <= 0 {
+		return fmt.Errorf("line %d: %q is no number above 0", n.Line, n.Value)
 	}
-	return best
+	*c = countValue(v)
+	return nil
 }
 
-// editDistance counts the insertions, deletions and replacements that turn a
-// into b.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
-}
+// A byteSize is written as 1500, 500k, 1GiB.
+type byteSize int64
 
-// flagValues returns what the file says as values of flags, by flag name.
-func (c fileConfig) flagValues() map[string][]string {
-	values := map[string][]string{}
-	put := func(name string, vs ...string) {
-		if len(vs) > 0 && !slices.Contains(vs, "") {
-			values[name] = vs
-		}
+// UnmarshalYAML implements [yaml.Unmarshaler].
+func (b *byteSize) UnmarshalYAML(n *yaml.Node) error {
+	v, err := parseSize(n.Value)
+	if err != nil || v <= 0 {
+		return fmt.Errorf("line %d: %q is no size; write 1GiB or 500M", n.Line, n.Value)
 	}
-	put("base-url", c.BaseURL)
-	put("listen", c.Listen)
-	put("state", c.State)
-	put("out", c.Documents)
-	put("hash", strings.Join(c.Hash, ","))
-	put("include", c.Include...)
-	put("exclude", c.Exclude...)
-	put("scan-interval", c.ScanInterval)
-	if c.Watch != nil {
-		put("watch", strconv.FormatBool(*c.Watch))
-	}
-	return values
+	*b = byteSize(v)
+	return nil
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"lockstep/destination"
-	"lockstep/resourcesync"
 	"lockstep/source"
 )
 
@@ -142,9 +141,8 @@ func (d *demo) serve(ctx context.Context, state string) (<-chan error, error) {
 		}
 	}}
 	s, err := openSite(ctx, siteOptions{
-		baseURL: d.base, sets: []setConfig{{From: "dir:" + d.files}}, state: state, documents: filepath.Join(state, "documents"),
+		baseURL: d.base, sets: []setConfig{{from: address{kindOf("dir"), d.files}, Hash: []string{"sha-256", "md5"}}}, state: state, documents: filepath.Join(state, "documents"),
 		scanInterval: -1, content: true, command: "demo", log: d.o.out.logger(d.io), onEvent: n.event,
-		hashes: []resourcesync.Algorithm{resourcesync.MD5, resourcesync.SHA256},
 	})
 	if err != nil {
 		return nil, errors.Join(err, l.Close())

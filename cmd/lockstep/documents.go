@@ -17,7 +17,7 @@ import (
 // with publications from another state, with a mirror that keeps unfinished
 // downloads to go on with. There unfinished documents get a directory that is
 // named for our state, so that nobody else's are ever removed.
-func openDocuments(ctx context.Context, o siteOptions) (*blob.Dir, error) {
+func openDocuments(ctx context.Context, o siteOptions) (documentStore, error) {
 	var do blob.DirOptions
 	if _, ours := inside(o.state, o.documents); !ours {
 		state, err := realPath(o.state)

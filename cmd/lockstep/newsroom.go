@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"time"
@@ -92,11 +93,11 @@ func (n *newsroom) published(r source.Report) {
 	}
 }
 
-// publishOnce scans and publishes once.
+// publishOnce scans and publishes once. With a partialError it has published.
 func (s *site) publishOnce(ctx context.Context, n *newsroom) ([]intake.Report, source.Report, error) {
-	reports, err := s.scan(ctx)
-	if err != nil {
-		return reports, source.Report{}, err
+	reports, scanErr := s.scan(ctx)
+	if _, partial := errors.AsType[partialError](scanErr); scanErr != nil && !partial {
+		return reports, source.Report{}, scanErr
 	}
 	for _, r := range reports {
 		n.scanned(r)
@@ -113,5 +114,5 @@ func (s *site) publishOnce(ctx context.Context, n *newsroom) ([]intake.Report, s
 			n.io.errorf("warning: %s cannot be stated in a document and left out; --log-level info names them\n", count(set.Refused, "resource"))
 		}
 	}
-	return reports, report, nil
+	return reports, report, scanErr
 }

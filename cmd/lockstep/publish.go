@@ -44,11 +44,8 @@ The web server must serve what is in OUT below the base URL, and DIR too.`,
 			return runPublish(cmd.Context(), o, io)
 		},
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&o.out, "out", "", "write the documents to the directory `OUT`")
-	flags.StringVar(&o.baseURL, "base-url", "", "the `URL` below which the web server serves the files")
-	o.declare(flags)
-	flags.BoolVar(&o.watch, "watch", false, "go on: watch for changes and publish them at once")
+	cmd.Flags().StringVar(&o.out, "out", "", "write the documents to the directory or bucket `OUT`")
+	o.declare(cmd.Flags(), "the `URL` below which the web server serves the documents, and the files", false)
 	return cmd
 }
 
@@ -75,14 +72,11 @@ func runPublish(ctx context.Context, o *publishOptions, io stdio) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	so, err := o.site()
-	if err != nil {
-		return err
-	}
-	so.documents, so.command, so.log = o.out, "publish", o.result.logger(io)
+	so := o.site("publish", o.result, io)
+	so.documents = o.out
 	n := &newsroom{io: io, quiet: o.result.quiet}
 	for _, set := range o.sets {
-		if rel, ok := inside(dirOf(set), o.out); ok && rel == "." {
+		if dir := set.from.dir(); dir != "" && same(dir, o.out) {
 			n.beside = true
 		}
 	}
@@ -96,17 +90,21 @@ func runPublish(ctx context.Context, o *publishOptions, io stdio) error {
 	stop := showProgress(io, o.result.quiet, n.line)
 	reports, report, err := s.publishOnce(ctx, n)
 	stop()
-	if err != nil {
+	_, partial := errors.AsType[partialError](err)
+	if err != nil && !partial {
 		return err
 	}
-	if err := printPublish(io, o, s, reports, report, time.Since(start)); err != nil {
-		return err
+	if perr := printPublish(io, o, s, reports, report, time.Since(start)); perr != nil {
+		return perr
 	}
-	if o.watch && !o.noWatch {
+	if o.watching() {
 		if err := s.watch(ctx, n); err != nil && ctx.Err() == nil {
 			return err
 		}
 		return context.Cause(ctx)
+	}
+	if partial {
+		return err
 	}
 	return unreadable(reports)
 }

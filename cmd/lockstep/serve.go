@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"lockstep/intake"
 	"lockstep/source"
 )
 
@@ -60,20 +59,14 @@ The line "ready: URL" on stdout says that everything is served.`,
 			return runServe(cmd.Context(), o, io)
 		},
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&o.listen, "listen", "127.0.0.1:8080", "serve at `HOST:PORT`; port 0 takes a free one")
-	flags.StringVar(&o.baseURL, "base-url", "", "the `URL` others reach us by (default: that of --listen)")
-	o.declare(flags)
-	flags.BoolVar(&o.watch, "watch", true, "watch for changes and publish them at once")
+	cmd.Flags().StringVar(&o.listen, "listen", "127.0.0.1:8080", "serve at `HOST:PORT`; port 0 takes a free one")
+	o.declare(cmd.Flags(), "the `URL` others reach us by (default: that of --listen)", true)
 	return cmd
 }
 
 // runServe serves until ctx ends.
 func runServe(ctx context.Context, o *serveOptions, io stdio) error {
-	so, err := o.site()
-	if err != nil {
-		return err
-	}
+	so := o.site("serve", o.out, io)
 	l, err := listen(ctx, o.listen)
 	if err != nil {
 		return err
@@ -82,10 +75,9 @@ func runServe(ctx context.Context, o *serveOptions, io stdio) error {
 	if so.baseURL == "" {
 		so.baseURL = baseURLOf(l.Addr(), io)
 	}
-	so.content, so.command, so.log = true, "serve", o.out.logger(io)
-	so.documents = filepath.Join(o.state, "documents")
-	if o.file.Documents != "" {
-		so.documents = o.file.Documents
+	so.content = true
+	if so.documents = string(o.file.Documents); so.documents == "" {
+		so.documents = filepath.Join(o.state, "documents")
 	}
 	n := &newsroom{io: io, quiet: o.out.quiet}
 	so.onEvent = n.event
@@ -97,13 +89,13 @@ func runServe(ctx context.Context, o *serveOptions, io stdio) error {
 	stop := showProgress(io, o.out.quiet, n.line)
 	_, found, err := s.publishOnce(ctx, n)
 	stop()
-	if err != nil {
+	if _, partial := errors.AsType[partialError](err); err != nil && !partial {
 		return err
 	}
 	if err := o.announce(s, so, found, io); err != nil {
 		return err
 	}
-	return s.serveUntil(ctx, l, o.watch && !o.noWatch, n)
+	return s.serveUntil(ctx, l, o.watching(), n)
 }
 
 // listen opens the address of --listen.
@@ -159,7 +151,7 @@ func (o *serveOptions) announce(s *site, so siteOptions, found source.Report, io
 		io.printf("  capability list  %s\n", set.list)
 	}
 	io.printf("  mirror it with   lockstep sync %s DEST\n", so.baseURL)
-	if o.watch && !o.noWatch {
+	if o.watching() {
 		io.printf("  watching for changes; Ctrl-C stops\n")
 	}
 	io.printf("%s%s\n", readyPrefix, so.baseURL)
@@ -200,65 +192,4 @@ func (s *site) serveUntil(ctx context.Context, l net.Listener, watch bool, n *ne
 		return err
 	}
 	return context.Cause(ctx)
-}
-
-// publishDelay lets a burst of changes become one publication: a second or two
-// until a change is published is promised, so this little is free.
-const publishDelay = 100 * time.Millisecond
-
-// watch publishes what changes in the directories until ctx ends.
-func (s *site) watch(ctx context.Context, n *newsroom) error {
-	changed := make(chan struct{}, 1)
-	g, ctx := errgroup.WithContext(ctx)
-	for _, set := range s.sets {
-		g.Go(func() error {
-			return set.dir.Watch(ctx, func(intake.Report) {
-				select {
-				case changed <- struct{}{}:
-				default: // already told
-				}
-			})
-		})
-	}
-	g.Go(func() error {
-		for {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-changed:
-			}
-			if err := s.publishSoon(ctx, n); err != nil {
-				return err
-			}
-		}
-	})
-	return g.Wait()
-}
-
-// How long a publication that failed, on a full disk say, waits for better
-// times: twice as long each time.
-const (
-	publishRetryFirst = time.Second
-	publishRetryMost  = time.Minute
-)
-
-// publishSoon publishes after a moment, and again and again if it fails.
-func (s *site) publishSoon(ctx context.Context, n *newsroom) error {
-	wait, retry := publishDelay, publishRetryFirst
-	for {
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		case <-timer.C:
-		}
-		r, err := s.publish(ctx)
-		if err == nil || ctx.Err() != nil {
-			n.published(r)
-			return nil
-		}
-		n.io.errorf("warning: %v; trying again in %s\n", err, retry)
-		wait, retry = retry, min(2*retry, publishRetryMost)
-	}
 }

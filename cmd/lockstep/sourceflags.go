@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"strings"
 	"time"
 
@@ -12,7 +11,7 @@ import (
 
 // sourceFlags are the flags serve and publish share.
 type sourceFlags struct {
-	dir          string // the argument
+	networkOptions
 	baseURL      string
 	state        string
 	config       string
@@ -24,24 +23,33 @@ type sourceFlags struct {
 	watch        bool
 	noWatch      bool
 
-	sets []setConfig // from the configuration file, or the one that is dir
+	sets []setConfig // from the configuration file, or the one that is the argument
 	file fileConfig
 }
 
-func (o *sourceFlags) declare(flags *pflag.FlagSet) {
-	flags.StringVar(&o.state, "state", "", "keep what is known of the files in `DIR` (default one per directory below ~/.local/state/lockstep)")
+// declare declares the flags; what differs between the commands is given.
+func (o *sourceFlags) declare(flags *pflag.FlagSet, baseURL string, watch bool) {
+	flags.StringVar(&o.baseURL, "base-url", "", baseURL)
+	flags.StringVar(&o.state, "state", "", "keep what is known of the resources in `DIR` (default one per directory below ~/.local/state/lockstep)")
 	flags.StringVar(&o.config, "config", "", "read configuration from `FILE` (YAML); flags overrule it")
 	flags.StringSliceVar(&o.hash, "hash", []string{"sha-256", "md5"}, "`NAMES` of the hashes to publish")
 	flags.StringArrayVar(&o.include, "include", nil, "publish only files that match `GLOB` (repeatable; ** is any number of directories)")
 	flags.StringArrayVar(&o.exclude, "exclude", nil, "leave out files and directories that match `GLOB` (repeatable; wins over --include)")
 	flags.BoolVar(&o.allowEmpty, "allow-empty", false, "believe a directory that is suddenly empty: everything was deleted")
 	flags.DurationVar(&o.scanInterval, "scan-interval", intake.DefaultScanInterval, "look at everything again after this `DURATION`, for changes nobody told of; 0 never")
+	flags.BoolVar(&o.watch, "watch", watch, "watch for changes and publish them at once")
 	flags.BoolVar(&o.noWatch, "no-watch", false, "do not watch for changes")
+	o.networkOptions.declare(flags)
 }
+
+// watching reports whether the command goes on after the first publication.
+func (o *sourceFlags) watching() bool { return o.watch && !o.noWatch }
 
 // settle fills in what flags and environment leave open: from the
 // configuration file, then from defaults.
 func (o *sourceFlags) settle(flags *pflag.FlagSet, args []string, lookup func(string) (string, bool)) error {
+	given := func(name string) bool { return flags.Changed(name) } // by the file, too, once it is read
+	overrule := overruled{hash: given("hash"), include: given("include"), exclude: given("exclude")}
 	if o.config != "" {
 		var err error
 		if o.file, err = readConfig(o.config); err != nil {
@@ -51,62 +59,92 @@ func (o *sourceFlags) settle(flags *pflag.FlagSet, args []string, lookup func(st
 			return err
 		}
 	}
-	o.sets = o.file.Sets
-	switch {
-	case len(args) > 0 && len(o.sets) > 0:
-		return usageError{usagef("%s: %s has sets of its own", args[0], o.config), "give either DIR or sets in the configuration"}
-	case len(args) > 0:
-		o.dir = args[0]
-	case len(o.sets) == 0:
-		o.dir = "."
-	}
-	if o.dir != "" {
-		o.sets = []setConfig{{From: "dir:" + o.dir}}
+	if err := o.settleSets(args, overrule); err != nil {
+		return err
 	}
 	if strings.Contains(o.state, "://") {
 		return usagef("--state %s: this version keeps its state in a directory", o.state)
 	}
 	if o.state == "" {
-		dir := o.dir
-		if dir == "" {
-			dir = o.config
-		}
-		var err error
-		if o.state, err = defaultState(dir, lookup); err != nil {
+		if err := o.settleState(args, lookup); err != nil {
 			return err
 		}
 	}
 	if o.scanInterval < 0 {
 		return usagef("--scan-interval must not be below 0")
 	}
+	if !given("scan-interval") {
+		o.scanInterval = 0
+	} else {
+		o.scanInterval = intervalOf(o.scanInterval)
+	}
 	return nil
 }
 
-// site returns what openSite needs to know.
-func (o *sourceFlags) site() (siteOptions, error) {
-	hashes, err := algorithms(o.hash)
-	if err != nil {
-		return siteOptions{}, err
+// overruled tells which keys of a set are overruled by a flag or a variable.
+type overruled struct{ hash, include, exclude bool }
+
+// settleSets finds out which sets there are, and fills in what they leave open.
+func (o *sourceFlags) settleSets(args []string, by overruled) error {
+	o.sets = o.file.Sets
+	switch {
+	case len(args) > 0 && len(o.sets) > 0:
+		return usageError{usagef("%s: %s has sets of its own", args[0], o.config), "give either DIR or sets in the configuration"}
+	case len(o.sets) == 0:
+		place := "."
+		if len(args) > 0 {
+			place = args[0]
+		}
+		from, err := parseArgument(place)
+		if err != nil {
+			return err
+		}
+		o.sets = []setConfig{{From: from.String(), from: from}}
 	}
-	interval := o.scanInterval
-	if interval == 0 {
-		interval = -1
+	for i := range o.sets {
+		s := &o.sets[i]
+		for _, l := range []struct {
+			own    *stringList
+			common []string
+			win    bool
+		}{{&s.Hash, o.hash, by.hash}, {&s.Include, o.include, by.include}, {&s.Exclude, o.exclude, by.exclude}} {
+			if l.win || len(*l.own) == 0 {
+				*l.own = l.common
+			}
+		}
 	}
-	return siteOptions{
-		baseURL: o.baseURL, sets: o.sets, state: o.state, hashes: hashes, include: o.include, exclude: o.exclude,
-		allowEmpty: o.allowEmpty, scanInterval: interval,
-	}, nil
+	return nil
 }
 
-// places names the directories a site is made from, for people.
-func (o *sourceFlags) places() string {
-	var dirs []string
-	for _, s := range o.sets {
-		dir := dirOf(s)
-		if wd, err := os.Getwd(); dir == "." && err == nil {
-			dir = wd
-		}
-		dirs = append(dirs, dir)
+// settleState chooses the state directory: one per argument, or per
+// configuration file that has sets.
+func (o *sourceFlags) settleState(args []string, lookup func(string) (string, bool)) (err error) {
+	if len(o.file.Sets) > 0 {
+		o.state, err = defaultState(o.config, true, lookup)
+		return err
 	}
-	return strings.Join(dirs, ", ")
+	from := o.sets[0].from
+	if dir := from.dir(); dir != "" {
+		o.state, err = defaultState(dir, true, lookup)
+	} else {
+		o.state, err = defaultState(from.String(), false, lookup)
+	}
+	return err
+}
+
+// site returns what openSite needs to know.
+func (o *sourceFlags) site(command string, out *outputOptions, io stdio) siteOptions {
+	return siteOptions{
+		baseURL: o.baseURL, sets: o.sets, state: o.state, allowEmpty: o.allowEmpty, scanInterval: o.scanInterval,
+		network: &o.networkOptions, io: io, command: command, log: out.logger(io),
+	}
+}
+
+// places names where the resources of a site come from, for people.
+func (o *sourceFlags) places() string {
+	var names []string
+	for _, s := range o.sets {
+		names = append(names, s.from.name())
+	}
+	return strings.Join(names, ", ")
 }

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"lockstep/resourcesync"
+	"lockstep/source"
+)
+
+// A setConfig is one set of resources, as the configuration file describes it.
+type setConfig struct {
+	Name         string              `yaml:"name"`
+	Description  string              `yaml:"description"` // URI of information about the set
+	From         string              `yaml:"from"`        // where its resources come from, see originKinds
+	URI          string              `yaml:"uri"`         // what the URIs of its resources begin with
+	Hash         stringList          `yaml:"hash"`
+	Include      stringList          `yaml:"include"`
+	Exclude      stringList          `yaml:"exclude"`
+	ScanInterval *duration           `yaml:"scan_interval"`
+	Complete     bool                `yaml:"complete"`
+	AllowRemote  bool                `yaml:"allow_remote"`
+	Sidecar      string              `yaml:"sidecar"`
+	ChangeList   changeListConfig    `yaml:"change_list"`
+	ResourceDump *resourceDumpConfig `yaml:"resource_dump"`
+	ChangeDump   *changeDumpConfig   `yaml:"change_dump"`
+	Patches      bool                `yaml:"patches"`
+	Links        []linkConfig        `yaml:"links"`
+	Mirrors      stringList          `yaml:"mirrors"`
+
+	from address // From, understood
+}
+
+type changeListConfig struct {
+	Rotate  duration   `yaml:"rotate"`
+	Entries countValue `yaml:"entries"`
+	Keep    duration   `yaml:"keep"`
+}
+
+type resourceDumpConfig struct {
+	Every        duration   `yaml:"every"`
+	Keep         countValue `yaml:"keep"`
+	PackageSize  byteSize   `yaml:"package_size"`
+	PackageCount countValue `yaml:"package_count"`
+}
+
+type changeDumpConfig struct {
+	Every        duration   `yaml:"every"`
+	Keep         duration   `yaml:"keep"`
+	PackageSize  byteSize   `yaml:"package_size"`
+	PackageCount countValue `yaml:"package_count"`
+}
+
+// A linkConfig is a rule that gives resources a link.
+type linkConfig struct {
+	Match string     `yaml:"match"`
+	Rel   string     `yaml:"rel"`
+	Href  string     `yaml:"href"`
+	Type  string     `yaml:"type"`
+	Pri   countValue `yaml:"pri"`
+}
+
+// A duration is written as Go does: 720h, 90s.
+type duration time.Duration
+
+// UnmarshalYAML implements [yaml.Unmarshaler].
+func (d *duration) UnmarshalYAML(n *yaml.Node) error {
+	v, err := time.ParseDuration(n.Value)
+	if err != nil || v < 0 {
+		return fmt.Errorf("line %d: %q is no duration; write 720h or 90s", n.Line, n.Value)
+	}
+	*d = duration(v)
+	return nil
+}
+
+// label says which set of the file it is: by its name, or else its number.
+func (s *setConfig) label(i int) string {
+	if s.Name != "" {
+		return s.Name
+	}
+	return strconv.Itoa(i + 1)
+}
+
+// check refuses what cannot be meant and understands From.
+func (s *setConfig) check() (err error) {
+	if s.From == "" {
+		return withHint(errors.New("from is missing"), "say where its resources come from, as from: dir:/path/of/the/files")
+	}
+	if s.from, err = parseAddress(s.From); err != nil {
+		return err
+	}
+	if err := s.from.allows(s); err != nil {
+		return err
+	}
+	_, err = s.linkRules()
+	return err
+}
+
+// particular lists the keys that do not mean something for every way in.
+func (s *setConfig) particular() []struct {
+	key   string
+	given bool
+} {
+	return []struct {
+		key   string
+		given bool
+	}{
+		{"hash", len(s.Hash) > 0},
+		{"include", len(s.Include) > 0},
+		{"exclude", len(s.Exclude) > 0},
+		{"scan_interval", s.ScanInterval != nil},
+		{"complete", s.Complete},
+		{"allow_remote", s.AllowRemote},
+		{"sidecar", s.Sidecar != ""},
+	}
+}
+
+// linkRules returns the rules that give its resources links.
+func (s *setConfig) linkRules() ([]source.LinkRule, error) {
+	var rules []source.LinkRule
+	for i, l := range s.Links {
+		switch {
+		case l.Rel == "":
+			return nil, fmt.Errorf("link %d: rel is missing; write rel: alternate, or another relation", i+1)
+		case l.Href == "":
+			return nil, fmt.Errorf("link %d: href is missing; write href: https://example.org/{path}", i+1)
+		}
+		rules = append(rules, source.LinkRule{
+			Match: l.Match, Href: l.Href,
+			Link: resourcesync.Link{Rel: l.Rel, Type: l.Type, Pri: int(l.Pri)},
+		})
+	}
+	for i, href := range s.Mirrors {
+		if !strings.Contains(href, "{path}") {
+			return nil, withHint(fmt.Errorf("mirror %s does not say where in it a resource is", href),
+				"write "+strings.TrimSuffix(href, "/")+"/{path}")
+		}
+		rules = append(rules, source.LinkRule{Href: href, Link: resourcesync.Link{Rel: relDuplicate, Pri: i + 1}}) // RS-REL-10
+	}
+	return rules, nil
+}
+
+// relDuplicate is the relation of a resource to its copy on a mirror.
+const relDuplicate = "duplicate"

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"net/url"
+	"strings"
+	"time"
+
+	"lockstep/intake"
+	"lockstep/source"
+)
+
+// A siteSet is one set of a site.
+type siteSet struct {
+	name      string
+	list      string // URI of its Capability List, and its name in the catalog
+	elsewhere bool   // its resources are not below our base URL
+	origin    origin
+	source    source.Set
+}
+
+// newSet makes the set a configuration describes.
+func (s *site) newSet(c *setConfig) (*siteSet, error) {
+	set := &siteSet{name: c.Name}
+	if set.name == "" {
+		set.name = source.DefaultSet
+	}
+	var err error
+	if set.list, err = source.CapabilityListURI(s.opts.baseURL, set.name); err != nil {
+		return nil, usageError{err: err}
+	}
+	set.source = source.Set{
+		Name: set.name, Description: c.Description,
+		ChangeList: source.ChangeList{
+			Rotate: time.Duration(c.ChangeList.Rotate), Entries: int(c.ChangeList.Entries), Keep: time.Duration(c.ChangeList.Keep),
+		},
+	}
+	uri, err := set.locate(c.URI, s.opts.baseURL)
+	if err != nil {
+		return nil, err
+	}
+	if set.source.Links, err = c.linkRules(); err != nil {
+		return nil, usagef("set %s: %w", set.name, err)
+	}
+	way := &wayIn{
+		address: c.from, site: s, config: c, uri: uri, set: set.list, catalog: s.db.Catalog(),
+		interval: s.opts.scanInterval, allowEmpty: s.opts.allowEmpty,
+	}
+	if c.ScanInterval != nil {
+		way.interval = intervalOf(time.Duration(*c.ScanInterval))
+	}
+	if way.hashes, err = algorithms(c.Hash); err != nil {
+		return nil, err
+	}
+	if s.opts.onEvent != nil {
+		way.onEvent = func(e intake.Event) { s.opts.onEvent(set.name, e) }
+	}
+	if set.origin, err = c.from.kind.open(way); err != nil {
+		return nil, usageError{err: err, hint: hintOf(err)}
+	}
+	return set, nil
+}
+
+// locate finds out what the URIs of the set begin with, and where that is below
+// the base URL, if it is.
+func (set *siteSet) locate(uri, baseURL string) (string, error) {
+	base := strings.TrimSuffix(baseURL, "/") + "/"
+	if uri == "" {
+		return base, nil
+	}
+	uri = strings.TrimSuffix(uri, "/") + "/"
+	rest, ok := strings.CutPrefix(uri, base)
+	if !ok {
+		set.elsewhere = true
+		return uri, nil
+	}
+	var err error
+	if set.source.Path, err = url.PathUnescape(rest); err != nil {
+		return "", usagef("set %s: uri %s: %w", set.name, uri, err)
+	}
+	return uri, nil
+}
+
+// intervalOf turns a time between scans as people write it, 0 for never, into
+// one as the ways in read it.
+func intervalOf(d time.Duration) time.Duration {
+	if d == 0 {
+		return -1
+	}
+	return d
+}
