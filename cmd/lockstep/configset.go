@@ -136,7 +136,7 @@ func (s *setConfig) linkRules() ([]source.LinkRule, error) {
 		})
 	}
 	for i, href := range s.Mirrors {
-		if !strings.Contains(href, "{path}") {
+		if !strings.Contains(href, "{") {
 			return nil, withHint(fmt.Errorf("mirror %s does not say where in it a resource is", href),
 				"write "+strings.TrimSuffix(href, "/")+"/{path}")
 		}

@@ -110,15 +110,6 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// exitCodes is shown with every command's help.
-const exitCodes = `Exit codes:
-  0    in step, nothing wrong
-  1    could not finish, or some resources failed (each is named on stderr)
-  2    wrong usage or configuration
-  3    audit found differences
-  4    refused for safety: nothing was deleted
-  130  interrupted; progress is kept`
-
 // newRoot returns the command tree.
 func newRoot(io stdio) *cobra.Command {
 	root := &cobra.Command{
@@ -143,7 +134,7 @@ See all of it in a few seconds:  lockstep demo`,
 	}
 	root.SetOut(io.Out)
 	root.SetErr(io.Err)
-	root.SetUsageTemplate(usageTemplate)
+	root.SetUsageFunc(printUsage)
 	root.SetHelpTemplate(helpTemplate)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{err: err, hint: "lockstep " + cmd.Name() + " --help lists the flags"}
@@ -198,32 +189,3 @@ func arguments(min, max int) cobra.PositionalArgs {
 		return nil
 	}
 }
-
-const usageTemplate = `Usage:
-  {{if .HasAvailableSubCommands}}lockstep COMMAND [flags]{{else}}{{.UseLine}}{{end}}
-{{- if .HasAvailableSubCommands}}
-
-Commands:
-{{- range .Commands}}{{if .IsAvailableCommand}}
-  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}
-{{- if .HasExample}}
-
-Examples:
-{{.Example}}{{end}}
-{{- if .HasAvailableLocalFlags}}
-
-Flags:
-{{.LocalFlags.FlagUsagesWrapped 100 | trimTrailingWhitespaces}}{{end}}
-{{- if .HasAvailableInheritedFlags}}
-
-Flags of every command:
-{{.InheritedFlags.FlagUsagesWrapped 100 | trimTrailingWhitespaces}}{{end}}
-
-Each flag can also be set in the environment: --some-flag as LOCKSTEP_SOME_FLAG.
-
-` + exitCodes + `
-`
-
-const helpTemplate = `{{with (or .Long .Short)}}{{. | trimTrailingWhitespaces}}
-
-{{end}}{{.UsageString}}`

@@ -63,7 +63,12 @@ func (v *netrcValue) String() string     { return string(*v) }
 func (v *netrcValue) Set(s string) error { *v = netrcValue(s); return nil }
 func (v *netrcValue) Type() string       { return "bool" } // help then shows no value
 
-func (o *networkOptions) declare(flags *pflag.FlagSet) {
+func (o *networkOptions) declare(all *pflag.FlagSet) {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	defer func() {
+		flags.VisitAll(func(f *pflag.Flag) { f.Annotations = map[string][]string{groupKey: {networkGroup}} })
+		all.AddFlagSet(flags)
+	}()
 	flags.StringArrayVar(&o.headers, "header", nil, "send the header `'K: V'` to the Source, and to nobody else (repeatable)")
 	flags.StringVar(&o.bearerFile, "bearer-token-file", "", "send the token in `FILE` to the Source, and to nobody else")
 	flags.Var((*netrcValue)(&o.netrc), "netrc", "take user and password for the Source from $NETRC or ~/.netrc; --netrc=`FILE` from FILE")

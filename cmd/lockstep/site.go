@@ -117,7 +117,7 @@ type documentStore interface {
 func (s *site) open(rel string) (*os.File, fs.FileInfo, error) {
 	for _, set := range s.sets {
 		files, ok := set.origin.(opener)
-		if !ok || set.elsewhere {
+		if !ok || set.source.Elsewhere {
 			continue
 		}
 		if inner, ok := strings.CutPrefix(rel, set.source.Path); ok {

@@ -11,11 +11,10 @@ import (
 
 // A siteSet is one set of a site.
 type siteSet struct {
-	name      string
-	list      string // URI of its Capability List, and its name in the catalog
-	elsewhere bool   // its resources are not below our base URL
-	origin    origin
-	source    source.Set
+	name   string
+	list   string // URI of its Capability List, and its name in the catalog
+	origin origin
+	source source.Set
 }
 
 // newSet makes the set a configuration describes.
@@ -70,7 +69,7 @@ func (set *siteSet) locate(uri, baseURL string) (string, error) {
 	uri = strings.TrimSuffix(uri, "/") + "/"
 	rest, ok := strings.CutPrefix(uri, base)
 	if !ok {
-		set.elsewhere = true
+		set.source.Elsewhere, set.source.URI = true, uri
 		return uri, nil
 	}
 	var err error

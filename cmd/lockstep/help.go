@@ -1,0 +1,83 @@
+package main
+
+import (
+	"strings"
+	"text/template"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// exitCodes is shown with every command's help.
+const exitCodes = `Exit codes:
+  0    in step, nothing wrong
+  1    could not finish, or some resources failed (each is named on stderr)
+  2    wrong usage or configuration
+  3    audit found differences
+  4    refused for safety: nothing was deleted
+  130  interrupted; progress is kept`
+
+// groupKey is the annotation that puts a flag under a heading of its own in help
+// texts.
+const groupKey = "group"
+
+// networkGroup is the heading of the flags of networkOptions.
+const networkGroup = "Network flags"
+
+// helpWidth is where flag usages are wrapped.
+const helpWidth = 100
+
+// printUsage writes how a command is used to where its help goes.
+func printUsage(cmd *cobra.Command) error {
+	t, err := template.New("usage").Funcs(template.FuncMap{"flags": groupUsages, "rpad": rpad}).Parse(usageTemplate)
+	if err != nil {
+		return err // unreachable: it parses
+	}
+	return t.Execute(cmd.OutOrStderr(), cmd)
+}
+
+// groupUsages describes the flags of one group; "" has those of none.
+func groupUsages(flags *pflag.FlagSet, group string) string {
+	some := pflag.NewFlagSet("", pflag.ContinueOnError)
+	flags.VisitAll(func(f *pflag.Flag) {
+		if strings.Join(f.Annotations[groupKey], "") == group {
+			some.AddFlag(f)
+		}
+	})
+	return strings.TrimRight(some.FlagUsagesWrapped(helpWidth), "\n")
+}
+
+func rpad(s string, width int) string { return s + strings.Repeat(" ", max(0, width-len(s))) }
+
+const usageTemplate = `Usage:
+  {{if .HasAvailableSubCommands}}lockstep COMMAND [flags]{{else}}{{.UseLine}}{{end}}
+{{- if .HasAvailableSubCommands}}
+
+Commands:
+{{- range .Commands}}{{if .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}
+{{- if .HasExample}}
+
+Examples:
+{{.Example}}{{end}}
+{{- if .HasAvailableLocalFlags}}
+
+Flags:
+{{flags .LocalFlags ""}}{{end}}
+{{- with flags .LocalFlags "` + networkGroup + `"}}
+
+` + networkGroup + `:
+{{.}}{{end}}
+{{- if .HasAvailableInheritedFlags}}
+
+Flags of every command:
+{{flags .InheritedFlags ""}}{{end}}
+
+Each flag can also be set in the environment: --some-flag as LOCKSTEP_SOME_FLAG.
+
+` + exitCodes + `
+`
+
+const helpTemplate = `{{with (or .Long .Short)}}{{.}}
+
+{{end}}{{.UsageString}}`
