@@ -85,6 +85,17 @@ func (w *Writer) check(e *Entry) error {
 	return nil
 }
 
+// CheckEntry reports, as a [*RuleError], what keeps e from standing alone in a
+// document of capability c: the Writer of such a document would refuse it.
+func CheckEntry(c Capability, e *Entry) error {
+	w := Writer{header: Header{Capability: c}, kind: documentKind(c, false)}
+	if err := w.check(e); err != nil {
+		return err
+	}
+	_, err := w.appendEntry(nil, e)
+	return err
+}
+
 // checkContent checks what is said of a representation.
 func (w *Writer) checkContent(e *Entry) error {
 	if !e.Lastmod.printable() {
