@@ -148,12 +148,12 @@ func (d *demo) serve(ctx context.Context, state string) (<-chan error, error) {
 		return nil, errors.Join(err, l.Close())
 	}
 	start := time.Now()
-	_, report, err := s.publishOnce(ctx, n)
+	p, err := s.publishOnce(ctx, n)
 	if err != nil {
 		s.Close()
 		return nil, errors.Join(err, l.Close())
 	}
-	d.tick("publish", start, true, "the Source has %s at %s", count(report.Sets[0].Resources, "resource"), d.base)
+	d.tick("publish", start, true, "the Source has %s at %s", count(p.resources(), "resource"), d.base)
 	ended := make(chan error, 1)
 	go func() {
 		err := s.serveUntil(ctx, l, true, n)

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"strings"
 	"sync"
 	"time"
@@ -36,13 +34,18 @@ func (n *newsroom) event(set string, e intake.Event) {
 		n.io.errorf("warning: not published as it is now: %q: %v\n", e.Path, e.Err)
 	case intake.EventScanned:
 		if e.Err != nil {
-			n.io.errorf("warning: %v\n", e.Err)
-			if hint := hintOf(e.Err); hint != "" {
-				n.io.errorf("hint: %s\n", hint)
-			}
+			n.warn(e.Err)
 		}
 	case intake.EventDegraded:
 		n.io.errorf("warning: changes may be seen late: %v\n", e.Err)
+	}
+}
+
+// warn says what went wrong and is not the end.
+func (n *newsroom) warn(err error) {
+	n.io.errorf("warning: %s\n", strings.ReplaceAll(err.Error(), "\n", "\n  "))
+	if hint := hintOf(err); hint != "" {
+		n.io.errorf("hint: %s\n", hint)
 	}
 }
 
@@ -93,26 +96,14 @@ func (n *newsroom) published(r source.Report) {
 	}
 }
 
-// publishOnce scans and publishes once. With a partialError it has published.
-func (s *site) publishOnce(ctx context.Context, n *newsroom) ([]intake.Report, source.Report, error) {
-	reports, scanErr := s.scan(ctx)
-	if _, partial := errors.AsType[partialError](scanErr); scanErr != nil && !partial {
-		return reports, source.Report{}, scanErr
-	}
-	for _, r := range reports {
-		n.scanned(r)
-	}
-	report, err := s.publish(ctx)
-	if err != nil {
-		return reports, report, err
-	}
-	for _, name := range report.Kept {
+// told says what else a publication came to, if anything.
+func (n *newsroom) told(r source.Report) {
+	for _, name := range r.Kept {
 		n.io.errorf("note: %s is somebody else's and stays as it is\n", name)
 	}
-	for _, set := range report.Sets {
+	for _, set := range r.Sets {
 		if set.Refused > 0 {
 			n.io.errorf("warning: %s cannot be stated in a document and left out; --log-level info names them\n", count(set.Refused, "resource"))
 		}
 	}
-	return reports, report, scanErr
 }

@@ -8,9 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"lockstep/intake"
-	"lockstep/source"
 )
 
 // publishOptions are the flags of publish.
@@ -88,14 +85,13 @@ func runPublish(ctx context.Context, o *publishOptions, io stdio) error {
 	}
 	defer s.Close()
 	stop := showProgress(io, o.result.quiet, n.line)
-	reports, report, err := s.publishOnce(ctx, n)
+	p, err := s.publishOnce(ctx, n)
 	stop()
-	_, partial := errors.AsType[partialError](err)
-	if err != nil && !partial {
+	if err != nil {
 		return err
 	}
-	if perr := printPublish(io, o, s, reports, report, time.Since(start)); perr != nil {
-		return perr
+	if err := printPublish(io, o, s, &p, time.Since(start)); err != nil {
+		return err
 	}
 	if o.watching() {
 		if err := s.watch(ctx, n); err != nil && ctx.Err() == nil {
@@ -103,51 +99,71 @@ func runPublish(ctx context.Context, o *publishOptions, io stdio) error {
 		}
 		return context.Cause(ctx)
 	}
-	if partial {
-		return err
-	}
-	return unreadable(reports)
+	return errors.Join(p.failed(), unreadable(p.scans))
 }
 
-// A publication is what publish prints with --json.
-type publication struct {
-	BaseURL        string   `json:"base_url"`
-	Out            string   `json:"out"`
-	CapabilityList []string `json:"capability_lists"`
-	Resources      int64    `json:"resources"`
-	Created        int64    `json:"created"`
-	Updated        int64    `json:"updated"`
-	Deleted        int64    `json:"deleted"`
-	Unreadable     int64    `json:"unreadable"`
-	Written        bool     `json:"written"`
-	Elapsed        float64  `json:"elapsed_seconds"`
+// A published is what publish prints with --json.
+type published struct {
+	BaseURL        string         `json:"base_url"`
+	Out            string         `json:"out"`
+	CapabilityList []string       `json:"capability_lists"`
+	Resources      int64          `json:"resources"`
+	Created        int64          `json:"created"`
+	Updated        int64          `json:"updated"`
+	Deleted        int64          `json:"deleted"`
+	Unreadable     int64          `json:"unreadable"`
+	Written        bool           `json:"written"`
+	Sets           []publishedSet `json:"sets"`
+	Elapsed        float64        `json:"elapsed_seconds"`
+}
+
+// A publishedSet is one set of it.
+type publishedSet struct {
+	Set            string `json:"set"`
+	CapabilityList string `json:"capability_list"`
+	Resources      int64  `json:"resources"`
+	Created        int64  `json:"created"`
+	Updated        int64  `json:"updated"`
+	Deleted        int64  `json:"deleted"`
+	Unreadable     int64  `json:"unreadable"`
+	Error          string `json:"error,omitempty"`
+}
+
+// summary sums up a publication.
+func (o *publishOptions) summary(p *publication, took time.Duration) published {
+	sum := published{BaseURL: o.baseURL, Out: o.out, Written: p.report.Written, Resources: p.resources(), Elapsed: took.Seconds()}
+	for i, scan := range p.scans {
+		set := publishedSet{
+			Set: scan.set.name, CapabilityList: scan.set.list, Created: scan.Created, Updated: scan.Updated, Deleted: scan.Deleted,
+			Unreadable: scan.Unreadable.Count,
+		}
+		if i < len(p.report.Sets) {
+			set.Resources = p.report.Sets[i].Resources
+		}
+		if scan.err != nil {
+			set.Error = scan.err.Error()
+		}
+		sum.Sets = append(sum.Sets, set)
+		sum.CapabilityList = append(sum.CapabilityList, set.CapabilityList)
+		sum.Created, sum.Updated, sum.Deleted = sum.Created+set.Created, sum.Updated+set.Updated, sum.Deleted+set.Deleted
+		sum.Unreadable += set.Unreadable
+	}
+	return sum
 }
 
 // printPublish prints what a publication came to.
-func printPublish(io stdio, o *publishOptions, s *site, scans []intake.Report, r source.Report, took time.Duration) error {
-	p := publication{BaseURL: o.baseURL, Out: o.out, Written: r.Written, Elapsed: took.Seconds()}
-	for _, set := range s.sets {
-		p.CapabilityList = append(p.CapabilityList, set.list)
-	}
-	for _, set := range r.Sets {
-		p.Resources += set.Resources
-	}
-	for _, scan := range scans {
-		p.Created, p.Updated, p.Deleted = p.Created+scan.Created, p.Updated+scan.Updated, p.Deleted+scan.Deleted
-		p.Unreadable += scan.Unreadable.Count
-	}
+func printPublish(io stdio, o *publishOptions, s *site, p *publication, took time.Duration) error {
+	sum := o.summary(p, took)
 	if o.result.json {
-		return io.printJSON(p)
+		return io.printJSON(sum)
 	}
-	if !r.Written {
+	if !sum.Written {
 		io.printf("nothing changed: the documents in %s are up to date\n", o.out)
 	} else {
-		io.printf("published %s in %s\n", count(p.Resources, "resource"), o.out)
-		io.printf("  %s created, %s updated, %s deleted, %s\n", thousands(p.Created), thousands(p.Updated), thousands(p.Deleted), elapsed(took))
+		io.printf("published %s in %s\n", count(sum.Resources, "resource"), o.out)
+		io.printf("  %s created, %s updated, %s deleted, %s\n", thousands(sum.Created), thousands(sum.Updated), thousands(sum.Deleted), elapsed(took))
 	}
-	for _, list := range p.CapabilityList {
-		io.printf("  capability list  %s\n", list)
-	}
+	s.printSets(io)
 	io.printf("  mirror it with   lockstep sync %s DEST\n", o.baseURL)
 	return nil
 }
@@ -156,7 +172,7 @@ func printPublish(io stdio, o *publishOptions, s *site, scans []intake.Report, r
 var errUnreadable = errors.New("some files could not be read and are published as they were")
 
 // unreadable returns an error if a scan could not read everything.
-func unreadable(scans []intake.Report) error {
+func unreadable(scans []scanned) error {
 	for _, r := range scans {
 		if r.Unreadable.Count > 0 {
 			return withHint(errUnreadable, "they are named above; see that this user may read them")

@@ -17,15 +17,8 @@ import (
 	"lockstep/source"
 )
 
-// Limits of our HTTP server. There is none on how long an answer may take: a
-// large file over a slow line is legitimate.
-const (
-	headerLimit = 10 * time.Second  // for a request's header: a client that drips it holds a connection no longer
-	bodyLimit   = 30 * time.Second  // for a request's body, which nobody has to send us
-	idleLimit   = 120 * time.Second // for the next request on a connection
-	headerBytes = 64 << 10          // of a request's header
-	drainLimit  = 5 * time.Second   // for requests under way when we are told to stop
-)
+// drainLimit is how long requests under way may go on when we are told to stop.
+const drainLimit = 5 * time.Second
 
 // readyPrefix begins the line that tells scripts that a Source serves, and
 // where.
@@ -87,12 +80,15 @@ func runServe(ctx context.Context, o *serveOptions, io stdio) error {
 	}
 	defer s.Close()
 	stop := showProgress(io, o.out.quiet, n.line)
-	_, found, err := s.publishOnce(ctx, n)
+	p, err := s.publishOnce(ctx, n)
 	stop()
-	if _, partial := errors.AsType[partialError](err); err != nil && !partial {
+	if err != nil {
 		return err
 	}
-	if err := o.announce(s, so, found, io); err != nil {
+	if err := p.failed(); err != nil {
+		n.warn(err)
+	}
+	if err := o.announce(s, &p, io); err != nil {
 		return err
 	}
 	return s.serveUntil(ctx, l, o.watching(), n)
@@ -134,41 +130,37 @@ type serving struct {
 }
 
 // announce says on stdout what is served, and where.
-func (o *serveOptions) announce(s *site, so siteOptions, found source.Report, io stdio) error {
-	var n int64
-	for _, r := range found.Sets {
-		n += r.Resources
-	}
+func (o *serveOptions) announce(s *site, p *publication, io stdio) error {
+	base := s.opts.baseURL
 	if o.out.json {
-		v := serving{BaseURL: so.baseURL, Listen: o.listen, Resources: n, State: so.state}
+		v := serving{BaseURL: base, Listen: o.listen, Resources: p.resources(), State: o.state}
 		for _, set := range s.sets {
 			v.CapabilityList = append(v.CapabilityList, set.list)
 		}
 		return io.printJSON(v)
 	}
-	io.printf("serving %s from %s\n", count(n, "resource"), o.places())
-	for _, set := range s.sets {
-		io.printf("  capability list  %s\n", set.list)
-	}
-	io.printf("  mirror it with   lockstep sync %s DEST\n", so.baseURL)
+	io.printf("serving %s from %s\n", count(p.resources(), "resource"), o.places())
+	s.printSets(io)
+	io.printf("  mirror it with   lockstep sync %s DEST\n", base)
 	if o.watching() {
 		io.printf("  watching for changes; Ctrl-C stops\n")
 	}
-	io.printf("%s%s\n", readyPrefix, so.baseURL)
+	io.printf("%s%s\n", readyPrefix, base)
 	return nil
+}
+
+// printSets says where each set begins.
+func (s *site) printSets(io stdio) {
+	for _, set := range s.sets {
+		io.printf("  capability list  %s\n", set.list)
+	}
 }
 
 // serveUntil serves on l, and publishes changes if watch, until ctx ends; then
 // requests under way are finished, if they are quick about it.
 func (s *site) serveUntil(ctx context.Context, l net.Listener, watch bool, n *newsroom) error {
-	srv := &http.Server{
-		Handler:           s.src.Handler(),
-		ReadHeaderTimeout: headerLimit,
-		ReadTimeout:       bodyLimit,
-		IdleTimeout:       idleLimit,
-		MaxHeaderBytes:    headerBytes,
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
-	}
+	srv := source.NewServer(s.handler())
+	srv.ErrorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -193,3 +185,6 @@ func (s *site) serveUntil(ctx context.Context, l net.Listener, watch bool, n *ne
 	}
 	return context.Cause(ctx)
 }
+
+// handler serves all there is at our addresses.
+func (s *site) handler() http.Handler { return s.src.Handler() }

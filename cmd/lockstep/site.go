@@ -130,40 +130,40 @@ func (s *site) open(rel string) (*os.File, fs.FileInfo, error) {
 	return nil, nil, fs.ErrNotExist
 }
 
+// A scanned is what the scan of a set came to.
+type scanned struct {
+	set *siteSet
+	intake.Report
+	err error
+}
+
 // scan brings the catalog in step with where the sets come from, one after the
-// other. One that cannot be read does not keep the others from it, unless
-// nothing is known of it yet: then there is nothing that could be published.
-func (s *site) scan(ctx context.Context) ([]intake.Report, error) {
-	var reports []intake.Report
+// other. One that cannot be read keeps the others from it only if nothing is
+// known of it yet, or if all fail: then there is nothing that could be
+// published. Otherwise its error is among what is returned.
+func (s *site) scan(ctx context.Context) ([]scanned, error) {
+	var scans []scanned
 	var errs []error
 	for _, set := range s.sets {
 		r, err := set.origin.Scan(ctx)
-		reports = append(reports, r)
 		if ctx.Err() != nil {
-			return reports, context.Cause(ctx)
+			return scans, context.Cause(ctx)
 		}
+		scans = append(scans, scanned{set, r, err})
 		if err == nil {
 			continue
 		}
 		errs = append(errs, err)
 		known, serr := s.db.Catalog().Status(ctx, set.list)
-		if len(s.sets) == 1 || serr != nil || known.Last == 0 {
-			return reports, errors.Join(append(errs, serr)...)
+		if serr != nil || known.Last == 0 {
+			return scans, errors.Join(err, serr)
 		}
 	}
 	if len(errs) == len(s.sets) {
-		return reports, errors.Join(errs...)
+		return scans, errors.Join(errs...)
 	}
-	if len(errs) > 0 {
-		return reports, partialError{errors.Join(errs...)}
-	}
-	return reports, nil
+	return scans, nil
 }
-
-// A partialError tells of some sets that could not be read while others were.
-type partialError struct{ error }
-
-func (e partialError) Unwrap() error { return e.error }
 
 // publish brings the documents in step with the catalog.
 func (s *site) publish(ctx context.Context) (source.Report, error) {
@@ -172,4 +172,42 @@ func (s *site) publish(ctx context.Context) (source.Report, error) {
 		err = fmt.Errorf("write documents to %s: %w", s.opts.documents, err)
 	}
 	return r, err
+}
+
+// A publication is what publishOnce came to.
+type publication struct {
+	scans  []scanned
+	report source.Report
+}
+
+// failed returns why sets could not be read that are published as they were.
+func (p *publication) failed() error {
+	var errs []error
+	for _, scan := range p.scans {
+		errs = append(errs, scan.err)
+	}
+	return errors.Join(errs...)
+}
+
+// resources returns how many are published, in all sets together.
+func (p *publication) resources() (n int64) {
+	for _, set := range p.report.Sets {
+		n += set.Resources
+	}
+	return n
+}
+
+// publishOnce scans and publishes once.
+func (s *site) publishOnce(ctx context.Context, n *newsroom) (p publication, err error) {
+	if p.scans, err = s.scan(ctx); err != nil {
+		return p, err
+	}
+	for _, scan := range p.scans {
+		n.scanned(scan.Report)
+	}
+	if p.report, err = s.publish(ctx); err != nil {
+		return p, err
+	}
+	n.told(p.report)
+	return p, nil
 }
