@@ -32,6 +32,7 @@ var rooms = []room{
 	// services
 	{"catalog", "resourcesync", ""},
 	{"catalog/catalogtest", "catalog resourcesync", "github.com/google/go-cmp pgregory.net/rapid"},
+	{"bitstream", "catalog resourcesync blob", "github.com/klauspost/compress github.com/wI2L/jsondiff golang.org/x/sync"},
 	{"discover", "resourcesync internal/fetch", "golang.org/x/net"},
 	// roles
 	{"intake", "catalog resourcesync blob internal/fetch",

@@ -1,0 +1,294 @@
+package bitstream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	"lockstep/blob"
+	"lockstep/catalog"
+	"lockstep/resourcesync"
+)
+
+// maxReads is how often a representation is read that is not what it should be:
+// once or twice to find out its hash, once to keep it, once more for luck.
+const maxReads = 4
+
+// smallBytes is up to how many bytes a representation is read into memory, and
+// so once only.
+const smallBytes = 128 << 10
+
+var (
+	errVanished = errors.New("is gone")
+	errUnsteady = errors.New("does not come to rest")
+	errOversize = errors.New("is larger than was known, too large for patches")
+)
+
+// A worker keeps one representation after the other.
+type worker struct {
+	*batch
+	buf []byte // of smallBytes and one more
+}
+
+// held is a representation that was read.
+type held struct {
+	sum    digest
+	hashes resourcesync.Hashes // sum, and what else was computed
+	size   int64
+	data   []byte // valid until the next reading; nil if it is not in memory
+}
+
+// follow keeps the bytes of the updates of one resource, in their order.
+func (w *worker) follow(ctx context.Context, indices []int) error {
+	now, err := w.present(ctx, w.updates[indices[0]].URI)
+	if err != nil {
+		return err
+	}
+	for _, i := range indices {
+		u := &w.updates[i]
+		if u.Deleted {
+			now = nil
+			continue
+		}
+		err := w.keep(ctx, u, now)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case u.Token != "" && (errors.Is(err, errVanished) || errors.Is(err, errUnsteady)):
+			w.withheld[i] = true
+			continue
+		case errors.Is(err, errOversize): // nobody asked for it
+		case err != nil:
+			w.problem(fmt.Errorf("%s: %w", u.URI, err))
+		}
+		now = &u.Record
+	}
+	return nil
+}
+
+// keep keeps the bytes of an update to a resource that is now so, or new.
+func (w *worker) keep(ctx context.Context, u *catalog.Update, now *catalog.Record) error {
+	complete(&u.Record, now)
+	if now != nil && catalog.SameContent(now, &u.Record) || !w.wanted(u.Length) {
+		return nil
+	}
+	h, err := w.take(ctx, u)
+	if err != nil {
+		return err
+	}
+	if !h.agrees(&u.Record) {
+		u.Token = ""
+	}
+	u.Length, u.Hashes = h.size, h.hashes
+	if w.opts.Patches != nil && w.begun && now != nil {
+		return w.patch(ctx, u, now, h)
+	}
+	return nil
+}
+
+// wanted reports whether a representation of that length, -1 if unknown, is to
+// be kept.
+func (w *worker) wanted(length int64) bool {
+	return w.past || w.opts.Patches != nil && length <= w.opts.Patches.MaxBytes
+}
+
+// complete adds to u what an earlier update of the same content was given by us:
+// the intake may not know the length, or another hash.
+func complete(u, now *catalog.Record) {
+	if now == nil || u.Length >= 0 && now.Length != u.Length {
+		return
+	}
+	common, differs := u.Hashes.Compare(now.Hashes)
+	if differs != 0 || common < len(u.Hashes) || len(u.Hashes) == 0 && !u.Lastmod.Equal(now.Lastmod) {
+		return
+	}
+	if len(now.Hashes) > len(u.Hashes) {
+		u.Hashes = now.Hashes
+	}
+	u.Length = now.Length
+}
+
+// take sees to it that the representation u speaks of, or if there is another by
+// now that one, is in the store.
+func (w *worker) take(ctx context.Context, u *catalog.Update) (h held, err error) {
+	var x expected
+	x.sum, x.known = digestOf(u.Hashes)
+	if x.told = x.known; x.told {
+		if err := w.pin(ctx, x.sum); err != nil {
+			return h, err
+		}
+		info, err := w.keeper.store.Stat(ctx, x.sum.name())
+		if err == nil && (u.Length < 0 || info.Size == u.Length) {
+			return held{sum: x.sum, hashes: u.Hashes, size: info.Size}, nil
+		}
+	}
+	for range maxReads {
+		h, steady, err := w.read(ctx, u, x)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return h, fmt.Errorf("%w: %w", errVanished, err)
+		case err != nil:
+			return h, err
+		case steady:
+			return h, nil
+		}
+		x = expected{sum: h.sum, known: true}
+	}
+	return h, errUnsteady
+}
+
+// expected is what a reading should yield.
+type expected struct {
+	sum   digest
+	known bool
+	told  bool // the update tells, else the last reading
+}
+
+// read reads the representation. It is steady, and in the store, if it is what
+// the update says, or the same as the last time it was read.
+func (w *worker) read(ctx context.Context, u *catalog.Update, x expected) (h held, steady bool, err error) {
+	record := u.Record // the callee's to look at
+	r, err := w.opts.Open(ctx, &record)
+	if err != nil {
+		return h, false, err
+	}
+	defer func() { _ = r.Close() }() // only read from
+	if w.buf == nil {
+		w.buf = make([]byte, smallBytes+1)
+	}
+	n, err := readFull(ctx, r, w.buf)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return h, false, err
+	}
+	hash := hasher(u.Hashes, x)
+	if err == nil {
+		rest := io.MultiReader(bytes.NewReader(w.buf[:n]), &endingReader{ctx, r})
+		h, steady, err = w.readLarge(ctx, rest, hash, x)
+	} else {
+		_, _ = hash.Write(w.buf[:n]) // never fails
+		h, err = finish(hash), nil
+		h.data = w.buf[:n]
+		if steady = x.known && h.sum == x.sum || !x.told && h.agrees(&u.Record); steady {
+			err = w.keepBytes(ctx, h)
+		}
+	}
+	if steady && x.told {
+		h.hashes = u.Hashes // not all of them were computed again
+	}
+	return h, steady, err
+}
+
+// readLarge reads a representation that does not fit the buffer. It is kept
+// while it is read, if it is known which it should be.
+func (w *worker) readLarge(ctx context.Context, r io.Reader, hash *resourcesync.Hasher, x expected) (h held, steady bool, err error) {
+	if !w.past {
+		r = io.LimitReader(r, w.opts.Patches.MaxBytes+1)
+	}
+	var out blob.Writer
+	to := io.Writer(hash)
+	if x.known {
+		if err := w.pin(ctx, x.sum); err != nil {
+			return h, false, err
+		}
+		if out, err = w.keeper.store.Create(ctx, x.sum.name()); err != nil {
+			return h, false, err
+		}
+		defer func() {
+			if !steady {
+				_ = out.Close() // nothing of it is wanted
+			}
+		}()
+		to = io.MultiWriter(out, hash)
+	}
+	if _, err := io.CopyBuffer(to, r, make([]byte, smallBytes)); err != nil {
+		return h, false, err
+	}
+	h = finish(hash)
+	if !w.past && h.size > w.opts.Patches.MaxBytes {
+		return h, false, errOversize
+	}
+	if !x.known || h.sum != x.sum {
+		return h, false, nil
+	}
+	if w.opts.Patches != nil { // it will be read at once
+		w.keeper.staged.Add(1)
+		w.commit(ctx, []blob.Writer{out})
+	} else {
+		w.stage(ctx, out)
+	}
+	return h, true, nil
+}
+
+// keepBytes puts a representation that is in memory into the store.
+func (w *worker) keepBytes(ctx context.Context, h held) error {
+	if err := w.pin(ctx, h.sum); err != nil {
+		return err
+	}
+	name := h.sum.name()
+	if info, err := w.keeper.store.Stat(ctx, name); err == nil && info.Size == h.size {
+		return nil
+	}
+	out, err := w.keeper.store.Create(ctx, name)
+	if err != nil {
+		return err
+	}
+	if _, err := out.Write(h.data); err != nil {
+		_ = out.Close() // nothing of it is wanted
+		return err
+	}
+	w.stage(ctx, out)
+	return nil
+}
+
+// hasher computes the hashes an update has, and ours. Where the update tells
+// ours, it decides alone.
+func hasher(hs resourcesync.Hashes, x expected) *resourcesync.Hasher {
+	algs := []resourcesync.Algorithm{resourcesync.SHA256}
+	for i := 0; i < len(hs) && !x.told; i++ {
+		algs = append(algs, hs[i].Algorithm)
+	}
+	return resourcesync.NewHasher(algs...)
+}
+
+func finish(hash *resourcesync.Hasher) held {
+	h := held{hashes: hash.Sum(), size: hash.Size()}
+	h.sum, _ = digestOf(h.hashes)
+	return h
+}
+
+// agrees reports whether h is what r says, as far as it says anything.
+func (h *held) agrees(r *catalog.Record) bool {
+	_, differs := h.hashes.Compare(r.Hashes)
+	return differs == 0 && (r.Length < 0 || r.Length == h.size)
+}
+
+// readFull fills buf; io.EOF means that everything was read.
+func readFull(ctx context.Context, r io.Reader, buf []byte) (n int, err error) {
+	for n < len(buf) && err == nil {
+		if err = ctx.Err(); err == nil {
+			var m int
+			m, err = r.Read(buf[n:])
+			n += m
+		}
+	}
+	if n == len(buf) {
+		err = nil
+	}
+	return n, err
+}
+
+// endingReader ends with ctx.
+type endingReader struct {
+	ctx context.Context // of the one reading
+	r   io.Reader
+}
+
+func (e *endingReader) Read(p []byte) (int, error) {
+	if err := e.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return e.r.Read(p)
+}

@@ -1,0 +1,138 @@
+package bitstream
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// The media types of the patches a Keeper makes (RS-REL-31).
+const (
+	// TypeDelta is our own name for "dictionary-compressed Zstandard"
+	// (RFC 9842): the previous bytes are the dictionary.
+	TypeDelta = "application/vnd.lockstep.dcz"
+
+	// TypeJSON is RFC 6902's.
+	TypeJSON = "application/json-patch+json"
+)
+
+var (
+	// ErrPatch reports bytes that are no patch of that type, or none that
+	// applies to what it was applied to.
+	ErrPatch = errors.New("not a patch of these bytes")
+
+	// ErrTooLarge reports a patch whose result, or whose work, exceeds the
+	// limit.
+	ErrTooLarge = errors.New("patch exceeds the limit")
+)
+
+// deltaMagic begins a delta: a skippable frame's header, so that tools which
+// know only plain Zstandard pass over it, and the dictionary's SHA-256 follows
+// (RFC 9842, section 5).
+var deltaMagic = [8]byte{0x5e, 0x2a, 0x4d, 0x18, 0x20, 0, 0, 0}
+
+const deltaHeader = len(deltaMagic) + sha256.Size
+
+// A reader of RFC 9842 need not accept a window, here the length of the new
+// bytes, above 8 MiB or 1.25 times the dictionary, whichever is more.
+const deltaWindow = 8 << 20
+
+// deltaFits reports whether a delta between bytes of these lengths can be read
+// by any reader of RFC 9842.
+func deltaFits(before, after int64) bool { return after <= max(deltaWindow, before+before/4) }
+
+// smallDelta is up to how many bytes, old and new together, are compressed by
+// the encoder that is kept at hand and takes a millisecond. Beyond them it loses
+// sight of what is far back, and one is made that takes ten times as long.
+const smallDelta = 512 << 10
+
+// deltas makes deltas. Its methods are safe for concurrent use.
+type deltas struct{ small sync.Pool }
+
+// diff returns the delta that turns before into after.
+func (d *deltas) diff(before, after []byte) ([]byte, error) {
+	sum := sha256.Sum256(before)
+	out := append(make([]byte, 0, deltaHeader+1<<10), deltaMagic[:]...)
+	out = append(out, sum[:]...)
+	if len(before)+len(after) > smallDelta {
+		window := 1 << bits.Len(uint(len(before)+len(after)-1))
+		e, err := zstd.NewWriter(nil, zstd.WithEncoderDictRaw(0, before), zstd.WithWindowSize(window), zstd.WithSingleSegment(true),
+			zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true))
+		if err != nil {
+			return nil, fmt.Errorf("make delta: %w", err)
+		}
+		return e.EncodeAll(after, out), nil
+	}
+	e, _ := d.small.Get().(*zstd.Encoder)
+	var err error
+	if e == nil {
+		e, err = zstd.NewWriter(nil, zstd.WithEncoderDictRaw(0, before), zstd.WithWindowSize(smallDelta), zstd.WithSingleSegment(true),
+			zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true))
+	} else {
+		err = e.ResetWithOptions(nil, zstd.WithEncoderDictRaw(0, before))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make delta: %w", err)
+	}
+	defer d.small.Put(e)
+	return e.EncodeAll(after, out), nil
+}
+
+// ApplyDelta returns what patch, of type [TypeDelta], makes of old: at most
+// limit bytes, else [ErrTooLarge]. A patch of other bytes than old is refused
+// with [ErrPatch] before anything is unpacked, and so is one that is damaged.
+// Memory is bounded by limit, whatever patch claims. The caller verifies the
+// result against the hash that was announced (RS-REL-34).
+func ApplyDelta(old, patch []byte, limit int64) ([]byte, error) {
+	if len(patch) < deltaHeader || !bytes.Equal(patch[:len(deltaMagic)], deltaMagic[:]) {
+		return nil, fmt.Errorf("apply delta: does not begin like one: %w", ErrPatch)
+	}
+	if sum := sha256.Sum256(old); !bytes.Equal(patch[len(deltaMagic):deltaHeader], sum[:]) {
+		return nil, fmt.Errorf("apply delta: made for other bytes: %w", ErrPatch)
+	}
+	frame := patch[deltaHeader:]
+	var h zstd.Header
+	if err := h.Decode(frame); err != nil || h.Skippable || h.DictionaryID != 0 {
+		return nil, fmt.Errorf("apply delta: no frame follows the header: %w", ErrPatch)
+	}
+	limit = max(limit, 0)
+	if h.HasFCS && h.FrameContentSize > uint64(limit) {
+		return nil, fmt.Errorf("apply delta: result of %d bytes: %w", h.FrameContentSize, ErrTooLarge)
+	}
+	d, err := zstd.NewReader(nil, zstd.WithDecoderDictRaw(0, old), zstd.WithDecoderConcurrency(1),
+		zstd.WithDecoderMaxMemory(uint64(limit)+1), zstd.WithDecoderMaxWindow(decoderWindow(limit)))
+	if err != nil {
+		return nil, fmt.Errorf("apply delta: %w", err)
+	}
+	defer d.Close()
+	out, err := d.DecodeAll(frame, make([]byte, 0, sizeHint(&h, limit)))
+	switch {
+	case errors.Is(err, zstd.ErrDecoderSizeExceeded), errors.Is(err, zstd.ErrWindowSizeExceeded), err == nil && int64(len(out)) > limit:
+		return nil, fmt.Errorf("apply delta: result above %d bytes: %w", limit, ErrTooLarge)
+	case err != nil:
+		return nil, fmt.Errorf("apply delta: %w: %w", ErrPatch, err)
+	}
+	return out, nil
+}
+
+// decoderWindow returns the largest window accepted for results up to limit:
+// a frame may claim more than it fills, up to the next power of two.
+func decoderWindow(limit int64) uint64 {
+	return max(deltaWindow, min(uint64(limit)*2, math.MaxInt32))
+}
+
+// sizeHint returns what to allocate at once: what a frame claims is believed
+// only as far as it is common.
+func sizeHint(h *zstd.Header, limit int64) int64 {
+	const most = 1 << 20
+	if !h.HasFCS {
+		return 0
+	}
+	return min(int64(h.FrameContentSize), limit, most)
+}

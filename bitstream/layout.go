@@ -1,0 +1,108 @@
+package bitstream
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+)
+
+// A layout is a way to write JSON: what stands between its tokens.
+type layout struct {
+	lines   bool   // each member on a line of its own, ...
+	indent  string // ... with this before it for each level
+	comma   string // else, what follows a comma
+	colon   string // what follows a colon
+	newline bool   // at the end of the document
+}
+
+// layouts are the ways programs write JSON: without any blanks; as Python does;
+// in lines, indented by two blanks, four, or a tab.
+var layouts = [...]layout{
+	{},
+	{comma: " ", colon: " "},
+	{lines: true, indent: "  ", colon: " "},
+	{lines: true, indent: "    ", colon: " "},
+	{lines: true, indent: "\t", colon: " "},
+}
+
+// readJSON returns a document without blanks between tokens, and its layout.
+func readJSON(doc []byte) (compact []byte, _ layout, err error) {
+	body, newline := bytes.CutSuffix(doc, []byte("\n"))
+	var buf bytes.Buffer
+	buf.Grow(len(body))
+	if err := json.Compact(&buf, body); err != nil {
+		return nil, layout{}, fmt.Errorf("%w: %w", ErrPatch, err)
+	}
+	for _, l := range layouts {
+		if got, ok := l.render(buf.Bytes(), len(body)); ok && bytes.Equal(got, body) {
+			l.newline = newline
+			return buf.Bytes(), l, nil
+		}
+	}
+	return nil, layout{}, fmt.Errorf("%w: the document is in no common layout", ErrPatch)
+}
+
+// render writes a compact JSON document in the layout, unless that takes more
+// than limit bytes. Indentation can make much of little, so it never writes
+// noticeably more.
+func (l layout) render(compact []byte, limit int) (_ []byte, ok bool) {
+	if len(compact) > limit {
+		return nil, false
+	}
+	out := make([]byte, 0, min(limit, len(compact)+len(compact)/2)+1)
+	depth := 0
+	line := func() {
+		if l.lines {
+			out = append(out, '\n')
+			for i := 0; i < depth && len(out) <= limit; i++ {
+				out = append(out, l.indent...)
+			}
+		}
+	}
+	for i := 0; i < len(compact) && len(out) <= limit; i++ {
+		switch c := compact[i]; c {
+		case '"':
+			end := i + stringLen(compact[i:])
+			out = append(out, compact[i:end]...)
+			i = end - 1
+		case '{', '[':
+			out = append(out, c)
+			if next := compact[i+1]; next == '}' || next == ']' { // empty
+				out = append(out, next)
+				i++
+				continue
+			}
+			depth++
+			line()
+		case '}', ']':
+			depth--
+			line()
+			out = append(out, c)
+		case ',':
+			out = append(out, c)
+			out = append(out, l.comma...)
+			line()
+		case ':':
+			out = append(out, c)
+			out = append(out, l.colon...)
+		default:
+			out = append(out, c)
+		}
+	}
+	if l.newline {
+		out = append(out, '\n')
+	}
+	return out, len(out) <= limit
+}
+
+// stringLen returns the length of the JSON string that valid JSON begins with.
+func stringLen(b []byte) int {
+	for i := 1; ; i++ {
+		switch b[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1
+		}
+	}
+}

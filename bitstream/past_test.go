@@ -1,0 +1,232 @@
+package bitstream_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"lockstep/bitstream"
+	"lockstep/catalog"
+	"lockstep/resourcesync"
+)
+
+// patches is where a test's patches go.
+type patches struct {
+	mu  sync.Mutex // guards all
+	all map[string][]byte
+}
+
+func (p *patches) put(_ context.Context, _ string, patch []byte) (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.all == nil {
+		p.all = make(map[string][]byte)
+	}
+	href := fmt.Sprintf("https://example.org/patch/%d", len(p.all))
+	p.all[href] = append([]byte(nil), patch...)
+	return href, nil
+}
+
+func TestPast(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, t.TempDir(), nil, nil, bitstream.SetOptions{Past: true})
+	write(t, w.root, "a", "first")
+	write(t, w.root, "b", "stays")
+	w.scan(t)
+	if n := w.blobs(t); n != 0 {
+		t.Errorf("%d representations kept before the first Mark, want none", n)
+	}
+	w.mark(t)
+	for _, text := range []string{"second", "third, and longer", ""} {
+		write(t, w.root, "a", text)
+		w.scan(t)
+	}
+	must(t, os.Remove(filepath.Join(w.root, "a")))
+	w.scan(t)
+	write(t, w.root, "a", "back")
+	w.scan(t)
+
+	var got []string
+	for _, c := range w.changes(t) {
+		text, kept := w.past(t, &c)
+		if kept == (c.Change == resourcesync.Deleted) {
+			t.Errorf("change %d, %v: kept is %v", c.Seq, c.Change, kept)
+		}
+		got = append(got, c.Change.String()+" "+text)
+	}
+	want := "updated second|updated third, and longer|updated |deleted |created back"
+	if s := strings.Join(got, "|"); s != want {
+		t.Errorf("got %s, want %s", s, want)
+	}
+}
+
+// TestUnchanged: what is touched, and only that, costs nothing.
+func TestUnchanged(t *testing.T) {
+	t.Parallel()
+	opened := 0
+	var w *world
+	w = newWorld(t, t.TempDir(), nil, nil, bitstream.SetOptions{Past: true,
+		Open: func(_ context.Context, r *catalog.Record) (io.ReadCloser, error) { opened++; return w.open(r.URI) }})
+	write(t, w.root, "a", "same")
+	w.scan(t)
+	w.mark(t)
+	must(t, os.Remove(filepath.Join(w.root, "a")))
+	write(t, w.root, "a", "same") // a new inode
+	w.scan(t)
+	if n := w.blobs(t); n != 0 || opened != 0 {
+		t.Errorf("%d kept, %d opened; want none", n, opened)
+	}
+}
+
+// apply applies one put of text with a Token.
+func (w *world) apply(t tb, name, token, claim string) catalog.Applied {
+	t.Helper()
+	h := resourcesync.NewHasher(resourcesync.MD5, resourcesync.SHA256)
+	_, _ = io.WriteString(h, claim)
+	a, err := w.cat.Apply(context.Background(), set, []catalog.Update{{Record: catalog.Record{
+		URI: base + name, Length: int64(len(claim)), Hashes: h.Sum(), Token: token}}})
+	must(t, err)
+	return a
+}
+
+// TestChanged: a file that has changed since it was hashed is catalogued as it
+// was kept.
+func TestChanged(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{10, 1 << 20} {
+		w := newWorld(t, t.TempDir(), nil, nil, bitstream.SetOptions{Past: true})
+		w.mark(t)
+		now := strings.Repeat("x", size)
+		write(t, w.root, "a", now)
+		w.apply(t, "a", "token", strings.Repeat("y", size+1))
+		cs := w.changes(t)
+		if got, kept := w.past(t, &cs[0]); !kept || got != now {
+			t.Errorf("size %d: kept %v, %d bytes; want what is there", size, kept, len(got))
+		}
+		if cs[0].Token != "" || cs[0].Hashes.Get(resourcesync.MD5) == "" {
+			t.Errorf("size %d: token %q, hashes %v; want a token that makes a scan look again, and all hashes", size, cs[0].Token, cs[0].Hashes)
+		}
+	}
+}
+
+// TestVanished: what is gone before it was kept is left to the next scan, or if
+// there is none applied as it was told.
+func TestVanished(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, t.TempDir(), nil, nil, bitstream.SetOptions{Past: true})
+	w.mark(t)
+	if a := w.apply(t, "a", "token", "text"); a.Created != 0 {
+		t.Errorf("a scan's update was applied: %+v", a)
+	}
+	if a := w.apply(t, "a", "", "text"); a.Created != 1 {
+		t.Errorf("an update that will not come again was not applied: %+v", a)
+	}
+	cs := w.changes(t)
+	if _, kept := w.past(t, &cs[0]); kept {
+		t.Error("kept what was never there")
+	}
+}
+
+// TestUnsteady: a representation that is never the same twice is not invented.
+func TestUnsteady(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{1, 1 << 20} {
+		n := 0
+		w := newWorld(t, t.TempDir(), nil, nil, bitstream.SetOptions{Past: true,
+			Open: func(context.Context, *catalog.Record) (io.ReadCloser, error) {
+				n++
+				return io.NopCloser(strings.NewReader(strings.Repeat(string(rune('a'+n)), size))), nil
+			}})
+		w.mark(t)
+		if a := w.apply(t, "a", "token", "text"); a.Created != 0 {
+			t.Errorf("applied: %+v", a)
+		}
+		a := w.apply(t, "a", "", "text")
+		cs := w.changes(t)
+		if _, kept := w.past(t, &cs[0]); kept || a.Created != 1 {
+			t.Errorf("kept %v, applied %+v; want it as it was told, without bytes", kept, a)
+		}
+		if n := w.blobs(t); n != 0 {
+			t.Errorf("%d left in the store", n)
+		}
+	}
+}
+
+// TestUnreadable: a change that cannot be kept is catalogued all the same.
+func TestUnreadable(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, t.TempDir(), nil, nil, bitstream.SetOptions{Past: true,
+		Open: func(context.Context, *catalog.Record) (io.ReadCloser, error) { return nil, fs.ErrPermission }})
+	w.mark(t)
+	if a := w.apply(t, "a", "token", "text"); a.Created != 1 {
+		t.Errorf("applied %+v, want one created", a)
+	}
+	cs := w.changes(t)
+	if _, kept := w.past(t, &cs[0]); kept {
+		t.Error("kept what cannot be read")
+	}
+}
+
+// TestBatch: several updates of one URI in one Apply.
+func TestBatch(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, t.TempDir(), nil, nil, bitstream.SetOptions{Past: true})
+	w.mark(t)
+	write(t, w.root, "a", "now")
+	put := func(text string) catalog.Update {
+		h := resourcesync.NewHasher(resourcesync.SHA256)
+		_, _ = io.WriteString(h, text)
+		return catalog.Update{Record: catalog.Record{URI: base + "a", Length: int64(len(text)), Hashes: h.Sum()}}
+	}
+	gone := catalog.Update{Record: catalog.Record{URI: base + "a"}, Deleted: true}
+	a, err := w.cat.Apply(context.Background(), set, []catalog.Update{put("then"), put("now"), gone, put("now"), gone})
+	must(t, err)
+	if want := (catalog.Applied{Created: 2, Deleted: 2, Unchanged: 1}); a != want {
+		t.Errorf("applied %+v, want %+v", a, want)
+	}
+	for _, c := range w.changes(t) {
+		if got, kept := w.past(t, &c); c.Change == resourcesync.Created && (!kept || got != "now") {
+			t.Errorf("change %d: kept %v, %q", c.Seq, kept, got)
+		}
+	}
+}
+
+// TestNoHashes: an intake that knows no hashes, or other ones, sees no changes
+// where there are none, though we add our own.
+func TestNoHashes(t *testing.T) {
+	t.Parallel()
+	for name, hashes := range map[string]func(string) resourcesync.Hashes{
+		"none": func(string) resourcesync.Hashes { return nil },
+		"md5": func(s string) resourcesync.Hashes {
+			h := resourcesync.NewHasher(resourcesync.MD5)
+			_, _ = io.WriteString(h, s)
+			return h.Sum()
+		},
+	} {
+		for _, size := range []int{5, 1 << 20} {
+			w := newWorld(t, t.TempDir(), nil, nil, bitstream.SetOptions{Past: true})
+			w.mark(t)
+			text := strings.Repeat("z", size)
+			write(t, w.root, "a", text)
+			u := catalog.Update{Record: catalog.Record{URI: base + "a", Length: -1, Hashes: hashes(text), Token: "1"}}
+			for i := range 2 {
+				u.Token = fmt.Sprint(i)
+				a, err := w.cat.Apply(context.Background(), set, []catalog.Update{u})
+				must(t, err)
+				if a.Unchanged != i {
+					t.Errorf("%s, size %d: applied %+v the %d. time", name, size, a, i+1)
+				}
+			}
+			cs := w.changes(t)
+			if got, kept := w.past(t, &cs[0]); !kept || got != text || cs[0].Token != "0" {
+				t.Errorf("%s, size %d: kept %v, %d bytes, token %q", name, size, kept, len(got), cs[0].Token)
+			}
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package bitstream
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"lockstep/blob"
+	"lockstep/catalog"
+	"lockstep/resourcesync"
+)
+
+// A patch is announced if it is at most half of what it makes, and so many bytes
+// less: each is one more file for us, and one more request that may fail for
+// those who read.
+const (
+	patchSaves = 1 << 10
+	patchShare = 2
+)
+
+// patch makes patches of what the resource was, now, into what it will be, h,
+// and has u name them. The lack of one is no error.
+func (w *worker) patch(ctx context.Context, u *catalog.Update, now *catalog.Record, h held) error {
+	most := w.opts.Patches.MaxBytes
+	was, ok := digestOf(now.Hashes)
+	if !ok || was == h.sum || h.size <= patchSaves || h.size > most || now.Length <= 0 || now.Length > most {
+		return nil
+	}
+	if max(h.size, now.Length) > smallBytes {
+		select {
+		case w.keeper.large <- struct{}{}:
+			defer func() { <-w.keeper.large }()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	before, err := w.load(ctx, was, now.Length)
+	after := h.data
+	if err == nil && after == nil {
+		after, err = w.load(ctx, h.sum, h.size)
+	}
+	if errors.Is(err, blob.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = w.publish(ctx, u, before, after)
+	}
+	if err != nil && ctx.Err() == nil {
+		w.keeper.opts.Logger.WarnContext(ctx, "patch cannot be made", slog.String("set", w.set), slog.String("uri", u.URI), slog.Any("err", err))
+		return nil
+	}
+	return err
+}
+
+// load returns kept bytes.
+func (w *worker) load(ctx context.Context, d digest, length int64) ([]byte, error) {
+	r, err := w.keeper.open(ctx, d, length)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close() // opened for reading only
+	data := make([]byte, length, length+1)
+	if _, err := io.ReadFull(r, data); err != nil {
+		return nil, err
+	}
+	_, err = io.ReadFull(r, data[length:length+1]) // the end, where bytes are verified
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return data, err
+}
+
+// publish makes the patches that pay and gives u their links: alternatives, of
+// which a reader applies one (RS-REL-37).
+func (w *worker) publish(ctx context.Context, u *catalog.Update, before, after []byte) error {
+	if isJSON(u.Type) {
+		if p := diffJSON(before, after); p != nil && pays(p, after) {
+			if err := w.link(ctx, u, TypeJSON, p); err != nil {
+				return err
+			}
+		}
+	}
+	if !deltaFits(int64(len(before)), int64(len(after))) {
+		return nil
+	}
+	p, err := w.keeper.deltas.diff(before, after)
+	if err != nil || !pays(p, after) {
+		return err
+	}
+	if got, err := ApplyDelta(before, p, int64(len(after))); err != nil || !bytes.Equal(got, after) {
+		return errors.Join(errors.New("a delta does not yield what it was made of"), err)
+	}
+	return w.link(ctx, u, TypeDelta, p)
+}
+
+func pays(patch, after []byte) bool {
+	return len(patch) <= len(after)/patchShare && len(patch)+patchSaves <= len(after)
+}
+
+func isJSON(mediaType string) bool {
+	t, _, _ := strings.Cut(mediaType, ";")
+	t = strings.ToLower(strings.TrimSpace(t))
+	return t == "application/json" || strings.HasSuffix(t, "+json")
+}
+
+// link publishes a patch and has u name it, with its own length and hash
+// (RS-REL-33).
+func (w *worker) link(ctx context.Context, u *catalog.Update, mediaType string, patch []byte) error {
+	href, err := w.opts.Patches.Put(ctx, mediaType, patch)
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(patch)
+	u.Links = append(slices.Clip(u.Links), resourcesync.Link{
+		Rel: resourcesync.RelPatch, Href: href, Type: mediaType, Length: int64(len(patch)), HasLength: true,
+		Hashes: resourcesync.Hashes{{Algorithm: resourcesync.SHA256, Digest: string(sum[:])}},
+	})
+	return nil
+}

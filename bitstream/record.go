@@ -1,0 +1,267 @@
+package bitstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"lockstep/blob"
+	"lockstep/catalog"
+)
+
+// A recorder is a catalog.Catalog that keeps the bytes behind one set's changes.
+type recorder struct {
+	catalog.Catalog
+	keeper *Keeper
+	set    string
+	opts   SetOptions
+	marked atomic.Bool // the set's history has begun
+
+	beginning sync.RWMutex // held by the first Mark, and shared by an Apply that relies on there being none; across IO, for that is its purpose
+}
+
+// Mark implements [catalog.Catalog].
+func (r *recorder) Mark(ctx context.Context, set string) (catalog.Mark, error) {
+	if set == r.set && !r.marked.Load() {
+		r.beginning.Lock()
+		defer r.beginning.Unlock()
+	}
+	return r.Catalog.Mark(ctx, set)
+}
+
+// Apply implements [catalog.Catalog]. All bytes are kept, and durable, before
+// the updates are applied; see [SetOptions.Open] for how these may differ from
+// what was handed in.
+func (r *recorder) Apply(ctx context.Context, set string, updates []catalog.Update) (catalog.Applied, error) {
+	if set != r.set || !r.opts.Past && r.opts.Patches == nil {
+		return r.Catalog.Apply(ctx, set, updates)
+	}
+	if err := catalog.Check(set, updates); err != nil {
+		return catalog.Applied{}, err
+	}
+	for {
+		begun, err := r.hasBegun(ctx)
+		if err != nil {
+			return catalog.Applied{}, err
+		}
+		b := &batch{recorder: r, begun: begun, past: begun && r.opts.Past, updates: updates}
+		applied, done, err := b.apply(ctx)
+		if done || err != nil {
+			return applied, err
+		}
+	}
+}
+
+// hasBegun reports whether the set's history has: it does with the first Mark.
+// Nobody can ask for an earlier change.
+func (r *recorder) hasBegun(ctx context.Context) (bool, error) {
+	if !r.marked.Load() {
+		st, err := r.Catalog.Status(ctx, r.set)
+		if err != nil {
+			return false, err
+		}
+		if !st.Kept.At.IsZero() {
+			r.marked.Store(true)
+		}
+	}
+	return r.marked.Load(), nil
+}
+
+// A batch is one Apply on its way.
+type batch struct {
+	*recorder
+	begun   bool // the set's history has
+	past    bool // the bytes of all changes are to be kept
+	updates []catalog.Update
+
+	mu       sync.Mutex // guards what follows
+	withheld []bool     // by index of updates
+	pinned   []digest
+	ready    []blob.Writer // to be committed
+	problems problems
+}
+
+// problems counts what could not be kept.
+type problems struct {
+	count int
+	first error
+}
+
+func (p *problems) add(err error) {
+	if p.count++; p.count == 1 {
+		p.first = err
+	}
+}
+
+// apply keeps what is to be kept, then applies. It is not done if the set's
+// history has begun meanwhile: then more is to be kept.
+func (b *batch) apply(ctx context.Context) (a catalog.Applied, done bool, err error) {
+	defer func() {
+		for _, w := range b.ready {
+			_ = w.Close() // does nothing to what was committed
+		}
+		b.keeper.pins.unpin(b.pinned)
+	}()
+	if b.past || b.opts.Patches != nil {
+		b.updates = slices.Clone(b.updates)
+		b.withheld = make([]bool, len(b.updates))
+		if err := b.keepAll(ctx); err != nil {
+			return a, false, err
+		}
+	}
+	if b.opts.Past && !b.past {
+		b.beginning.RLock()
+		defer b.beginning.RUnlock()
+		if begun, err := b.hasBegun(ctx); err != nil || begun {
+			return a, false, err
+		}
+	}
+	a, err = b.Catalog.Apply(ctx, b.set, b.remaining())
+	return a, true, err
+}
+
+// keepAll keeps the bytes of all updates, those of one URI in their order.
+func (b *batch) keepAll(ctx context.Context) error {
+	g, gctx := errgroup.WithContext(ctx)
+	jobs := make(chan []int)
+	g.Go(func() error {
+		defer close(jobs)
+		for _, indices := range byURI(b.updates) {
+			select {
+			case jobs <- indices:
+			case <-gctx.Done():
+				return gctx.Err()
+			}
+		}
+		return nil
+	})
+	for range min(b.keeper.opts.Workers, len(b.updates)) {
+		g.Go(func() error {
+			w := &worker{batch: b}
+			for indices := range jobs {
+				if err := w.follow(gctx, indices); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	b.commit(ctx, b.ready)
+	if b.problems.count > 0 {
+		b.keeper.opts.Logger.WarnContext(ctx, "some changes are catalogued without their bytes", slog.String("set", b.set),
+			slog.Int("entries", b.problems.count), slog.Any("err", b.problems.first))
+	}
+	return ctx.Err()
+}
+
+// byURI returns the indices of updates that are no mere deletions, grouped.
+func byURI(updates []catalog.Update) [][]int {
+	groups := make([][]int, 0, len(updates))
+	all := make([]int, len(updates)) // backs groups of one
+	at := make(map[string]int, len(updates))
+	for i := range updates {
+		all[i] = i
+		if g, again := at[updates[i].URI]; again {
+			groups[g] = append(groups[g], i)
+			continue
+		}
+		at[updates[i].URI] = len(groups)
+		groups = append(groups, all[i:i+1:i+1])
+	}
+	return slices.DeleteFunc(groups, func(g []int) bool {
+		return !slices.ContainsFunc(g, func(i int) bool { return !updates[i].Deleted })
+	})
+}
+
+// remaining returns the updates but those withheld.
+func (b *batch) remaining() []catalog.Update {
+	if !slices.Contains(b.withheld, true) {
+		return b.updates
+	}
+	rest := b.updates[:0:0]
+	for i := range b.updates {
+		if !b.withheld[i] {
+			rest = append(rest, b.updates[i])
+		}
+	}
+	b.keeper.opts.Logger.Debug("changes withheld until they come to rest", slog.String("set", b.set), slog.Int("entries", len(b.updates)-len(rest)))
+	return rest
+}
+
+// commitEach is how many representations are committed at once: few enough that
+// a store of files does not run out of descriptors, many enough that it seldom
+// waits for the disk.
+const commitEach = 128
+
+// stage takes a finished representation, and commits those gathered when there
+// are enough.
+func (b *batch) stage(ctx context.Context, w blob.Writer) {
+	b.keeper.staged.Add(1)
+	b.mu.Lock()
+	b.ready = append(b.ready, w)
+	var full []blob.Writer
+	if len(b.ready) >= commitEach {
+		full, b.ready = b.ready, nil
+	}
+	b.mu.Unlock()
+	b.commit(ctx, full)
+}
+
+// commit makes representations durable. One that cannot be is told of, and does
+// not keep the others from it.
+func (b *batch) commit(ctx context.Context, ws []blob.Writer) {
+	defer func() {
+		for _, w := range ws {
+			_ = w.Close() // does nothing to what was committed
+		}
+	}()
+	for rest := ws; len(rest) > 0; {
+		err := b.keeper.store.Commit(ctx, rest...)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		b.problem(fmt.Errorf("keep bytes: %w", err))
+		done := 0
+		if c, ok := errors.AsType[*blob.CommitError](err); ok {
+			done = c.Done
+		}
+		rest = rest[min(done+1, len(rest)):]
+	}
+}
+
+func (b *batch) problem(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.problems.add(err)
+}
+
+func (b *batch) pin(ctx context.Context, d digest) error {
+	if err := b.keeper.pins.pin(ctx, d); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pinned = append(b.pinned, d)
+	return nil
+}
+
+// present returns what the catalog holds of a resource, or nil.
+func (r *recorder) present(ctx context.Context, uri string) (*catalog.Record, error) {
+	// No URI has a NUL in it, so there is none but uri itself in between.
+	for rec, err := range r.Catalog.Resources(ctx, r.set, catalog.Range{From: uri, To: uri + "\x01"}) {
+		if err != nil {
+			return nil, err
+		}
+		return &rec, nil
+	}
+	return nil, nil
+}
