@@ -70,6 +70,9 @@ func (s *Source) encodeCapabilityList(set Set, there []capable) ([]byte, error) 
 		Capability: resourcesync.CapabilityList,
 		Links:      []resourcesync.Link{{Rel: "up", Href: s.base.uri(wellKnownName)}}, // RS-CL-04
 	}
+	if s.demandable(set) {
+		h.Links = append(h.Links, resourcesync.Link{Rel: RelDemand, Href: s.base.uri(demandName(set.Name))})
+	}
 	if set.Description != "" {
 		h.Links = append(h.Links, resourcesync.Link{Rel: "describedby", Href: set.Description})
 	}

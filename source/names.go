@@ -2,6 +2,7 @@ package source
 
 import (
 	"fmt"
+	"path"
 	"regexp"
 	"strings"
 	"time"
@@ -45,6 +46,61 @@ func resourceListPartName(set, gen string, part int) string {
 func changeListPartName(set string, from time.Time) string {
 	return documentsDir + set + "/changelist-" + from.UTC().Format(stampLayout) + ".xml"
 }
+
+// dumpStateName is where the state of a set's dumps is kept.
+func dumpStateName(set string) string { return privateDir + set + ".dumps.json" }
+
+// resourceDumpPackageName names a package of the generation gen; its manifest's
+// copy has the same name with another extension, see manifestName.
+func resourceDumpPackageName(set, gen string, part int) string {
+	return fmt.Sprintf("%s%s/resourcedump-%s-%05d.zip", documentsDir, set, gen, part)
+}
+
+// resourceDumpListName names a part of the index of the generation gen.
+func resourceDumpListName(set, gen string, part int) string {
+	return fmt.Sprintf("%s%s/resourcedump-%s-list-%05d.xml", documentsDir, set, gen, part)
+}
+
+// changeDumpPackageName names the package whose interval begins at from.
+func changeDumpPackageName(set string, from time.Time) string {
+	return documentsDir + set + "/changedump-" + from.UTC().Format(stampLayout) + ".zip"
+}
+
+// changeDumpListName names the part of a Change Dump's index whose interval
+// begins at from. It grows until it is closed.
+func changeDumpListName(set string, from time.Time) string {
+	return documentsDir + set + "/changedump-list-" + from.UTC().Format(stampLayout) + ".xml"
+}
+
+// manifestName names the copy of a package's manifest.
+func manifestName(pkg string) string { return strings.TrimSuffix(pkg, packageSuffix) + ".xml" }
+
+// numbered returns name with a number in front of its extension: another name
+// where the first is taken.
+func numbered(name string, n int) string {
+	ext := path.Ext(name)
+	return fmt.Sprintf("%s.%d%s", strings.TrimSuffix(name, ext), n, ext)
+}
+
+const packageSuffix = ".zip"
+
+// isPackage reports whether name is that of a package we may hand out.
+func isPackage(name string) bool {
+	return strings.HasPrefix(name, documentsDir) && strings.HasSuffix(name, packageSuffix) && immutable(name)
+}
+
+// dumpPart is what dumps consist of, but for their entry documents.
+var dumpPart = regexp.MustCompile(`^(resourcedump-[0-9]{8}T[0-9]{6}\.[0-9]{7}Z(\.[0-9]+)?(-list)?-[0-9]{5,}|changedump(-list)?-[0-9]{8}T[0-9]{6}\.[0-9]{7}Z(\.[0-9]+)?)\.(zip|xml)$`)
+
+// isDumpPart reports whether name is that of a package, a manifest's copy or a
+// part of an index of dumps, of whatever generation.
+func isDumpPart(set, name string) bool {
+	rest, ok := strings.CutPrefix(name, documentsDir+set+"/")
+	return ok && dumpPart.MatchString(rest)
+}
+
+// demandName is where packages are asked for.
+func demandName(set string) string { return documentsDir + set + "/dump" }
 
 // generation names a Resource List whose snapshot was taken at. Should the
 // clock stand still, a suffix keeps it apart from those taken before it.

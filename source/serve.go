@@ -52,6 +52,9 @@ func (s *Source) Handler() http.Handler {
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header["X-Content-Type-Options"] = nosniff
+	if h.demand(w, r) {
+		return
+	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		header.Set("Allow", "GET, HEAD")
 		h.fail(w, r, http.StatusMethodNotAllowed)
@@ -67,6 +70,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		header.Set("Content-Type", "text/plain; charset=utf-8")
 		header.Set("Cache-Control", "no-store")
 		http.ServeContent(w, r, "", time.Time{}, strings.NewReader("ok\n"))
+	case isPackage(rel):
+		h.parcel(w, r, rel)
 	case served(rel):
 		h.document(w, r, rel)
 	case Reserved(rel) || h.opts.Content == nil:

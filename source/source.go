@@ -134,6 +134,8 @@ type Options struct {
 	MaxEntries int           // entries of one document; default and limit resourcesync.MaxEntries
 	MaxBytes   int64         // size from which a document is full; default and limit resourcesync.MaxBytes
 	Workers    int           // parts written at once; default: as there are processors, at most 8
+	OnDemand   *OnDemand     // dumps of what a client asks for; nil: none. Only the Handler gives them
+	Temp       string        // directory for temporary files, which have no name there; default os.TempDir
 	Now        func() time.Time
 	Logger     *slog.Logger // default: discards
 }
@@ -152,6 +154,9 @@ type Source struct {
 	states     map[string]*state // guarded by publishing; what is known of each set's documents
 
 	naming sync.Mutex // one writer of Capability Lists at a time; held across IO, for that is its purpose
+
+	dumping sync.Mutex // one PublishDumps at a time; held across IO, for that is its purpose
+	dumps   dumpMemory
 }
 
 // New returns a Source of what c holds that keeps its documents in docs. It
@@ -192,6 +197,9 @@ func (o Options) withDefaults(b base) (Options, error) {
 			return o, fmt.Errorf("set %q is configured twice", set.Name)
 		}
 		seen[set.Name] = true
+	}
+	if err := o.dumpDefaults(); err != nil {
+		return o, err
 	}
 	if o.Description == "" && o.Content != nil {
 		o.Description = b.uri(homeName)

