@@ -37,7 +37,9 @@ func Attributes(name string) (contentType, cacheControl string) {
 	case ".zip":
 		contentType = "application/zip"
 	default:
-		contentType = "application/xml; charset=utf-8" // RS-DISC-13
+		if contentType = patchTypeOf(path.Ext(name)); contentType == "" {
+			contentType = "application/xml; charset=utf-8" // RS-DISC-13
+		}
 	}
 	return contentType, cacheControl
 }
@@ -55,5 +57,8 @@ func immutable(name string) bool {
 		return false
 	}
 	set, file, inSet := strings.Cut(rest, "/")
+	if strings.HasSuffix(set, ".patches") {
+		return true // each is named for its content
+	}
 	return inSet && immutableName.MatchString(file) || !inSet && descriptionPart.MatchString(set)
 }
