@@ -37,9 +37,7 @@ func Attributes(name string) (contentType, cacheControl string) {
 	case ".zip":
 		contentType = "application/zip"
 	default:
-		if contentType = patchTypeOf(path.Ext(name)); contentType == "" {
-			contentType = "application/xml; charset=utf-8" // RS-DISC-13
-		}
+		contentType = "application/xml; charset=utf-8" // RS-DISC-13
 	}
 	return contentType, cacheControl
 }
@@ -57,8 +55,5 @@ func immutable(name string) bool {
 		return false
 	}
 	set, file, inSet := strings.Cut(rest, "/")
-	if strings.HasSuffix(set, ".patches") {
-		return true // each is named for its content
-	}
 	return inSet && immutableName.MatchString(file) || !inSet && descriptionPart.MatchString(set)
 }

@@ -99,10 +99,6 @@ func isDumpPart(set, name string) bool {
 	return ok && dumpPart.MatchString(rest)
 }
 
-// patchesDir is where the patches of a set are, beside its own directory: there
-// may be very many.
-func patchesDir(set string) string { return documentsDir + set + ".patches/" }
-
 // demandName is where packages are asked for.
 func demandName(set string) string { return documentsDir + set + "/dump" }
 
@@ -155,7 +151,7 @@ var setName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$`)
 
 // notSetName is what none may be called, for we have such names ourselves
 // beside the directories of sets, or beside their states.
-var notSetName = regexp.MustCompile(`\.(xml|html|gz|tail|dumps|patches)$`)
+var notSetName = regexp.MustCompile(`\.(xml|html|gz|tail|dumps)$`)
 
 // BaseURL returns the base URL as addresses begin with it: checked, in the
 // characters of a URI, with a slash at the end.
@@ -175,7 +171,7 @@ func CapabilityListURI(baseURL, set string) (string, error) {
 		return "", fmt.Errorf("set %q: a name is made of letters, digits, '_', '-' and '.', at most 100, and does not begin with '-' or '.'", set)
 	}
 	if notSetName.MatchString(set) {
-		return "", fmt.Errorf("set %q: a name must not end in .xml, .html, .gz, .tail, .dumps or .patches", set)
+		return "", fmt.Errorf("set %q: a name must not end in .xml, .html, .gz, .tail or .dumps", set)
 	}
 	return base.uri(capabilityListName(set)), nil
 }

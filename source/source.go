@@ -155,8 +155,6 @@ type Source struct {
 
 	naming sync.Mutex // one writer of Capability Lists at a time; held across IO, for that is its purpose
 
-	patching sync.RWMutex // shared by those who publish a patch, held by who removes one; across IO, for that is its purpose
-
 	dumping sync.Mutex // one PublishDumps at a time; held across IO, for that is its purpose
 	dumps   dumpMemory
 }
