@@ -28,6 +28,7 @@ var rooms = []room{
 	{"resourcesync", "", ""},
 	{"blob", "", ""},
 	{"blob/blobtest", "blob", ""},
+	{"blob/s3", "blob", "github.com/minio/minio-go/v7 golang.org/x/sync"},
 	{"internal/fetch", "", "github.com/klauspost/compress"},
 	// services
 	{"catalog", "resourcesync", ""},

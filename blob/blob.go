@@ -65,6 +65,7 @@ type Info struct {
 	Name    string
 	Size    int64
 	ModTime time.Time
+	Version string // another one whenever the bytes are others; "" where a store keeps none
 }
 
 // A Reader reads one committed blob, which does not change under it.

@@ -14,9 +14,10 @@ import (
 	"lockstep/blob"
 )
 
-func testList(t *testing.T, s blob.Store) {
+func testList(t *testing.T, s blob.Store, l Limits) {
 	// In byte order "-" stands before "/" and "0" behind it.
 	names := []string{"a-b", "a/b", "a/b-c/x", "a/b0", "a0", "b/c/d", "b/cc", "b/d", "Z", "\xff/x", "é"}
+	names = slices.DeleteFunc(names, func(n string) bool { return l.refuses(t, s, n) })
 	for _, i := range rand.Perm(len(names)) {
 		put(t, s, names[i], "x")
 	}
@@ -191,15 +192,18 @@ func testComeAndGo(t *testing.T, s blob.Store) {
 	wantList(t, s, "")
 }
 
-// resumable returns the abilities, or ends the test: a store need not have
-// them, but has all or none.
-func resumable(t *testing.T, s blob.Store) (blob.Resumer, blob.Sweeper) {
+// resumable returns the abilities: a store need not have them, but has all or
+// none, unless it is limited to sweeping.
+func resumable(t *testing.T, s blob.Store, l Limits) (blob.Resumer, blob.Sweeper) {
 	t.Helper()
 	r, ok := s.(blob.Resumer)
 	sw, ok1 := s.(blob.Sweeper)
 	w := create(t, s, "probe", "")
 	defer w.Close()
 	_, ok2 := w.(blob.Keeper)
+	if l.NoResume && !ok && !ok2 {
+		return nil, nil
+	}
 	if ok != ok1 || ok != ok2 {
 		t.Fatalf("Resumer %v, Sweeper %v, Keeper %v: want all or none", ok, ok1, ok2)
 	}
@@ -234,8 +238,8 @@ func wantUnfinished(t *testing.T, r blob.Resumer, name, want string) {
 	}
 }
 
-func testResume(t *testing.T, s blob.Store) {
-	r, _ := resumable(t, s)
+func testResume(t *testing.T, s blob.Store, l Limits) {
+	r, _ := resumable(t, s, l)
 	if r == nil {
 		return
 	}
@@ -281,8 +285,8 @@ func testResume(t *testing.T, s blob.Store) {
 	wantContent(t, s, "c", "anew")
 }
 
-func testKeep(t *testing.T, s blob.Store) {
-	r, _ := resumable(t, s)
+func testKeep(t *testing.T, s blob.Store, l Limits) {
+	r, _ := resumable(t, s, l)
 	if r == nil {
 		return
 	}
@@ -324,8 +328,8 @@ func testKeep(t *testing.T, s blob.Store) {
 	wantUnfinished(t, r, "c", "two")
 }
 
-func testSweep(t *testing.T, s blob.Store) {
-	r, sw := resumable(t, s)
+func testSweep(t *testing.T, s blob.Store, l Limits) {
+	r, sw := resumable(t, s, l)
 	if r == nil {
 		return
 	}

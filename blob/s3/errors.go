@@ -1,0 +1,160 @@
+package s3
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/minio/minio-go/v7"
+
+	"lockstep/blob"
+)
+
+var (
+	// ErrChanged reports a blob that was replaced while it was read.
+	ErrChanged = errors.New("replaced while it was read")
+
+	// ErrNoBucket reports that there is no bucket of the name.
+	ErrNoBucket = errors.New("the bucket does not exist")
+)
+
+// An Error says what was done to which key of which bucket, and why it failed.
+type Error struct {
+	Op     string
+	Bucket string
+	Key    string // or the prefix of a listing; may be empty
+	Err    error
+	hint   string
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("%s s3://%s/%s: %v", e.Op, e.Bucket, printable(e.Key), e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Hint says what to do about it, or "".
+func (e *Error) Hint() string { return e.hint }
+
+// printable returns a key as one can read it in a line.
+func printable(key string) string {
+	if q := fmt.Sprintf("%q", key); q[1:len(q)-1] != key {
+		return q
+	}
+	return key
+}
+
+// fail returns the error of what was done to key, in words.
+func (b *Bucket) fail(op, key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*Error](err); ok {
+		return err
+	}
+	err, hint := b.explain(err)
+	return &Error{Op: op, Bucket: b.opts.Bucket, Key: key, Err: err, hint: hint}
+}
+
+// A serviceError is what the service said, with the sentinel it amounts to.
+type serviceError struct {
+	text string
+	is   error // may be nil
+}
+
+func (e *serviceError) Error() string { return e.text }
+func (e *serviceError) Unwrap() error { return e.is }
+
+// explain returns the cause in words, and what to do about it.
+func (b *Bucket) explain(err error) (error, string) {
+	if ctx := errors.Join(is(err, context.Canceled), is(err, context.DeadlineExceeded)); ctx != nil {
+		return err, ""
+	}
+	if resp, ok := errors.AsType[minio.ErrorResponse](err); ok {
+		return b.explainResponse(resp)
+	}
+	if syntax, ok := errors.AsType[*xml.SyntaxError](err); ok {
+		return fmt.Errorf("the answer is not of an S3 service: %w", syntax), "see that the endpoint is right: " + b.where
+	}
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err // the address stands beside it, and its query tells nobody anything
+	}
+	hint := ""
+	var dns *net.DNSError
+	var op *net.OpError
+	var unknown x509.UnknownAuthorityError
+	switch {
+	case errors.As(err, &dns), errors.As(err, &op) && op.Op == "dial":
+		hint = "the service is looked for at " + b.where + "; set AWS_ENDPOINT_URL if it is elsewhere"
+	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
+		hint = "the service speaks plain HTTP: write http:// before the endpoint"
+	case errors.As(err, &unknown):
+		hint = "name the authority's certificate in SSL_CERT_FILE"
+	}
+	return err, hint
+}
+
+// is returns target if err is one.
+func is(err, target error) error {
+	if errors.Is(err, target) {
+		return target
+	}
+	return nil
+}
+
+// explainResponse does so for what the service answered.
+func (b *Bucket) explainResponse(r minio.ErrorResponse) (error, string) {
+	text := strings.TrimRight(r.Error(), ".\n ")
+	if r.Code != "" && !strings.Contains(text, r.Code) {
+		text += " (" + r.Code + ")"
+	}
+	said := &serviceError{text: text}
+	switch r.Code {
+	case minio.NoSuchKey:
+		return blob.ErrNotExist, ""
+	case minio.NoSuchBucket:
+		return ErrNoBucket, "see the name; the service is " + b.where + ", set AWS_ENDPOINT_URL if the bucket is elsewhere"
+	case minio.PreconditionFailed:
+		return ErrChanged, ""
+	case "AccessDenied", "AllAccessDisabled", "Forbidden":
+		said.is = fs.ErrPermission
+		if !b.signed {
+			return said, "no credentials were given: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+		}
+		return said, "the credentials are known, but lack a permission: a Source needs s3:ListBucket and s3:GetObject; to publish, s3:PutObject, s3:DeleteObject and s3:AbortMultipartUpload too"
+	case "InvalidAccessKeyId":
+		said.is = fs.ErrPermission
+		return said, "see AWS_ACCESS_KEY_ID, and that the service is the right one: " + b.where
+	case "SignatureDoesNotMatch":
+		said.is = fs.ErrPermission
+		return said, "see AWS_SECRET_ACCESS_KEY"
+	case "ExpiredToken", "ExpiredTokenException", "InvalidToken":
+		said.is = fs.ErrPermission
+		return said, "the session has ended: get new credentials"
+	case "RequestTimeTooSkewed":
+		return said, "set the clock of this machine"
+	case "AuthorizationHeaderMalformed", "InvalidRegion", "PermanentRedirect", "TemporaryRedirect", "IllegalLocationConstraintException":
+		if r.Region != "" {
+			return said, "the bucket is in region " + r.Region + ": set AWS_REGION=" + r.Region
+		}
+		return said, "set AWS_REGION to the region of the bucket"
+	}
+	if r.StatusCode == http.StatusNotFound && r.Code == "" {
+		return blob.ErrNotExist, ""
+	}
+	return said, ""
+}
+
+// coded reports whether the service answered with that code.
+func coded(err error, code string) bool {
+	r, ok := errors.AsType[minio.ErrorResponse](err)
+	return ok && r.Code == code
+}

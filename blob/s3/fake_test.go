@@ -1,0 +1,61 @@
+package s3_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
+
+	"lockstep/blob"
+	"lockstep/blob/blobtest"
+	"lockstep/blob/s3"
+)
+
+const bucket = "bucket"
+
+// limits is what no bucket can do.
+var limits = blobtest.Limits{UTF8: true, NoResume: true}
+
+// fake starts an S3 service in memory, with one bucket, and returns its address.
+func fake(t testing.TB, wrap ...func(http.Handler) http.Handler) string {
+	t.Helper()
+	backend := s3mem.New()
+	if err := backend.CreateBucket(bucket); err != nil {
+		t.Fatal(err)
+	}
+	h := gofakes3.New(backend).Server()
+	for _, w := range wrap {
+		h = w(h)
+	}
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func open(t testing.TB, o s3.Options) *s3.Bucket {
+	t.Helper()
+	o.Bucket = bucket
+	if o.AccessKey == "" {
+		o.AccessKey, o.SecretKey = "key", "secret"
+	}
+	b, err := s3.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestFake(t *testing.T) {
+	t.Parallel()
+	for _, prefix := range []string{"", "some/where"} {
+		t.Run("prefix="+strings.ReplaceAll(prefix, "/", "_"), func(t *testing.T) {
+			t.Parallel()
+			blobtest.RunLimits(t, limits, func(t *testing.T) blob.Store {
+				return open(t, s3.Options{Endpoint: fake(t), Prefix: prefix})
+			})
+		})
+	}
+}

@@ -1,0 +1,64 @@
+package s3
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"net/http"
+	"strings"
+
+	"github.com/minio/minio-go/v7"
+
+	"lockstep/blob"
+)
+
+// Objects yields the objects below the prefix as the service lists them: Name is
+// the key without the prefix, any bytes; Version the entity tag without its
+// quotes. Nothing is left out, put in order or looked at twice. The error that
+// ends a listing before its end comes last.
+func (b *Bucket) Objects(ctx context.Context) iter.Seq2[blob.Info, error] {
+	return func(yield func(blob.Info, error) bool) {
+		for info, err := range b.objects(ctx, b.prefix) {
+			if err == nil {
+				var ok bool
+				if info.Name, ok = strings.CutPrefix(info.Name, b.prefix); !ok {
+					err = b.fail("list", b.prefix, errors.New("the service lists a key that does not begin with what was asked for: "+printable(info.Name)))
+				}
+			}
+			if err != nil {
+				yield(blob.Info{}, err)
+				return
+			}
+			if strings.HasPrefix(info.Name, notesDir) {
+				continue
+			}
+			if !yield(info, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Head returns the header of the object of a key, with checksums where the
+// service keeps some, or fails with [blob.ErrNotExist].
+func (b *Bucket) Head(ctx context.Context, key string) (http.Header, error) {
+	key = b.prefix + key
+	o, err := b.core.StatObject(ctx, b.opts.Bucket, key, minio.StatObjectOptions{Checksum: true})
+	if err != nil {
+		return nil, b.fail("head", key, err)
+	}
+	return o.Headers, nil
+}
+
+// Get opens the object of a key, as it is now, and returns its header too. It
+// fails with [blob.ErrNotExist] if there is none. Of a body that breaks off the
+// last Read fails.
+func (b *Bucket) Get(ctx context.Context, key string) (io.ReadCloser, http.Header, error) {
+	key = b.prefix + key
+	body, _, header, err := b.core.GetObject(ctx, b.opts.Bucket, key, minio.GetObjectOptions{Checksum: true})
+	if err != nil {
+		return nil, nil, b.fail("get", key, err)
+	}
+	return body, header, nil
+}

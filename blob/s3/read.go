@@ -1,0 +1,245 @@
+package s3
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/minio/minio-go/v7"
+
+	"lockstep/blob"
+)
+
+// Open opens a committed blob. ctx holds for all that is read from it. A blob of
+// up to [Options.Memory] bytes is read at once, and stays what it is whatever
+// happens to the object.
+func (b *Bucket) Open(ctx context.Context, name string) (blob.Reader, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	key, err := b.key(name)
+	if err != nil {
+		return nil, b.fail("open", b.prefix+name, err)
+	}
+	r := &reader{b: b, ctx: ctx, key: key}
+	err = b.again(ctx, func() error { return r.first(name) })
+	if err != nil {
+		return nil, b.fail("open", key, err)
+	}
+	return r, nil
+}
+
+// Stat describes a committed blob.
+func (b *Bucket) Stat(ctx context.Context, name string) (blob.Info, error) {
+	if err := ctx.Err(); err != nil {
+		return blob.Info{}, err
+	}
+	key, err := b.key(name)
+	if err != nil {
+		return blob.Info{}, b.fail("stat", b.prefix+name, err)
+	}
+	o, err := b.core.StatObject(ctx, b.opts.Bucket, key, minio.StatObjectOptions{})
+	if err != nil {
+		return blob.Info{}, b.fail("stat", key, err)
+	}
+	return describe(name, o), nil
+}
+
+func describe(name string, o minio.ObjectInfo) blob.Info {
+	return blob.Info{Name: name, Size: o.Size, ModTime: modTime(o.Headers), Version: o.ETag}
+}
+
+// again repeats a reading whose answer broke off, a few times. Requests that
+// got no answer have been repeated already.
+func (b *Bucket) again(ctx context.Context, read func() error) (err error) {
+	for range b.opts.Attempts {
+		err = read()
+		broken, ok := errors.AsType[*brokenError](err)
+		if !ok || ctx.Err() != nil {
+			return err
+		}
+		err = broken.err
+	}
+	return err
+}
+
+// A brokenError reports an answer that ended before its end.
+type brokenError struct{ err error }
+
+func (e *brokenError) Error() string { return e.err.Error() }
+func (e *brokenError) Unwrap() error { return e.err }
+
+// A reader reads one version of an object, a block at a time. The blocks are
+// as large as Options.Memory allows; what reads in sequence, by Read or ReadAt,
+// asks the service once for each.
+type reader struct {
+	b    *Bucket
+	ctx  context.Context // Open's: its methods have none, and go to the bucket
+	key  string
+	info blob.Info
+
+	mu     sync.Mutex // guards what follows; held while a block is fetched, so that who waits for the same one gets it
+	pos    int64
+	at     int64 // of block
+	block  []byte
+	closed bool
+}
+
+func (r *reader) Info() blob.Info { return r.info }
+
+// first reads what there is, if it is not too much.
+func (r *reader) first(name string) error {
+	body, o, _, err := r.b.core.GetObject(r.ctx, r.b.opts.Bucket, r.key, minio.GetObjectOptions{})
+	if err != nil {
+		return err
+	}
+	defer body.Close() // only read from
+	r.info = describe(name, o)
+	if o.Size > int64(r.b.opts.Memory) {
+		return nil
+	}
+	r.block, err = readBody(body, o.Size)
+	return err
+}
+
+// readBody reads the size bytes there should be.
+func readBody(body io.Reader, size int64) ([]byte, error) {
+	data := make([]byte, size)
+	n, err := io.ReadFull(body, data)
+	if err != nil {
+		return nil, &brokenError{fmt.Errorf("the answer broke off after %d of %d bytes: %w", n, size, err)}
+	}
+	return data, nil
+}
+
+func (r *reader) Read(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n, err := r.readAt(p, r.pos)
+	r.pos += int64(n)
+	return n, err
+}
+
+func (r *reader) ReadAt(p []byte, off int64) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if off < 0 {
+		return 0, r.b.fail("read", r.key, errors.New("negative offset"))
+	}
+	n := 0
+	for n < len(p) {
+		m, err := r.readAt(p[n:], off+int64(n))
+		n += m
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+func (r *reader) Seek(offset int64, whence int) (int64, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch whence {
+	case io.SeekCurrent:
+		offset += r.pos
+	case io.SeekEnd:
+		offset += r.info.Size
+	}
+	if offset < 0 || whence < io.SeekStart || whence > io.SeekEnd {
+		return 0, r.b.fail("seek", r.key, errors.New("negative position"))
+	}
+	r.pos = offset
+	return offset, nil
+}
+
+func (r *reader) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed, r.block = true, nil
+	return nil
+}
+
+// readAt reads what the block at off has, fetching it if need be.
+func (r *reader) readAt(p []byte, off int64) (int, error) {
+	switch {
+	case r.closed:
+		return 0, r.b.fail("read", r.key, fs.ErrClosed)
+	case len(p) == 0:
+		return 0, nil
+	case off >= r.info.Size:
+		return 0, io.EOF
+	}
+	if off < r.at || off >= r.at+int64(len(r.block)) {
+		if err := r.fetch(off, len(p)); err != nil {
+			return 0, r.b.fail("read", r.key, err)
+		}
+	}
+	return copy(p, r.block[off-r.at:]), nil
+}
+
+// randomBlock is what is fetched for a reading that does not go on where the
+// last one ended, as of a directory at the end of a package.
+const randomBlock = 256 << 10
+
+// fetch makes block the bytes at off, of this version.
+func (r *reader) fetch(off int64, want int) error {
+	size := max(want, randomBlock)
+	if off == r.at+int64(len(r.block)) {
+		size = r.b.opts.Memory
+	}
+	size = int(min(int64(min(size, r.b.opts.Memory)), r.info.Size-off))
+	return r.b.again(r.ctx, func() error {
+		block, err := r.b.get(r.ctx, r.key, r.info, off, size)
+		if err == nil {
+			r.at, r.block = off, block
+		}
+		return err
+	})
+}
+
+// get reads n bytes at off of the version info describes.
+func (b *Bucket) get(ctx context.Context, key string, info blob.Info, off int64, n int) ([]byte, error) {
+	var o minio.GetObjectOptions
+	last := off + int64(n) - 1
+	if err := errors.Join(o.SetRange(off, last), setMatch(&o, info.Version)); err != nil {
+		return nil, err
+	}
+	body, got, header, err := b.core.GetObject(ctx, b.opts.Bucket, key, o)
+	if coded(err, minio.NoSuchKey) {
+		return nil, fmt.Errorf("removed while it was read: %w", blob.ErrNotExist)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close() // only read from
+	if got.ETag != info.Version || info.Version == "" && !modTime(header).Equal(info.ModTime) {
+		return nil, ErrChanged // a service that knows no If-Match
+	}
+	if want := fmt.Sprintf("bytes %d-%d/%d", off, last, info.Size); header.Get("Content-Range") != want {
+		return nil, fmt.Errorf("the service was asked for %s and gave %q", want, contentRange(header))
+	}
+	return readBody(body, int64(n))
+}
+
+func setMatch(o *minio.GetObjectOptions, etag string) error {
+	if etag == "" {
+		return nil
+	}
+	return o.SetMatchETag(etag)
+}
+
+// contentRange says for a message which bytes an answer has.
+func contentRange(h http.Header) string {
+	if r := h.Get("Content-Range"); r != "" {
+		return r
+	}
+	n, _ := strconv.ParseInt(h.Get("Content-Length"), 10, 64) // 0 when it does not say
+	return strings.TrimSpace(fmt.Sprintf("all %d bytes", n))
+}

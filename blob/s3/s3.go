@@ -1,0 +1,216 @@
+// Package s3 keeps blobs in a bucket of Amazon S3 or of a service that speaks
+// the same protocol.
+//
+//	b, err := s3.New(s3.Options{Bucket: "data", Prefix: "www", Region: "eu-central-1", AccessKey: …, SecretKey: …})
+//	err = blob.Put…
+//
+// A [Bucket] is a [blob.Store]. A blob is the object whose key is the prefix
+// and the name, so that a web server, or the bucket itself, hands it out under
+// that path. What is written stays in memory up to a bound; what is larger goes
+// to the bucket meanwhile as the parts of a multipart upload. An object appears
+// whole, with Commit, or not at all.
+//
+// # What differs from a directory
+//
+//   - A name must be UTF-8, and with the prefix at most 1,024 bytes; any other
+//     is refused with [blob.ErrName].
+//   - A name may be a blob and the beginning of other names at once, unless the
+//     service itself keeps objects as files.
+//   - A Reader of a blob larger than [Options.Memory] reads it piece by piece.
+//     Each piece is asked for by entity tag: once the blob is replaced or
+//     removed, the Reader fails ([ErrChanged]) instead of mixing two versions.
+//   - Modification times set by the writer are kept in the metadata mtime, in
+//     the form other tools use (seconds since 1970, with a fraction). List does
+//     not see metadata and gives the time at which the bucket took the object.
+//   - Nothing can be left for [blob.Resumer]: an unfinished upload cannot be
+//     read. [Bucket.Sweep] removes those of processes that died.
+//   - After an error of Commit the blob at fault may be visible, whole: the
+//     answer may have been lost, not the request.
+//
+// A Bucket also shows the objects as they are, for package intake:
+// [Bucket.Objects], [Bucket.Head], [Bucket.Get].
+package s3
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"lockstep/blob"
+)
+
+// Options configures a [Bucket]. Only Bucket is required.
+type Options struct {
+	// Endpoint is the address of the service, such as http://127.0.0.1:9000;
+	// without a scheme it is https. Default Amazon's.
+	Endpoint string
+
+	Bucket string
+	Prefix string // begins every key; a slash is added if it does not end in one
+	Region string // default: found out by asking, where the service is Amazon's; else us-east-1
+
+	// AccessKey and SecretKey sign requests, with the SessionToken of temporary
+	// ones. Without them requests are not signed: such buckets are public.
+	AccessKey, SecretKey, SessionToken string
+
+	// Attributes returns the media type and the Cache-Control a blob is given,
+	// each "" for none. May be nil.
+	Attributes func(name string) (contentType, cacheControl string)
+
+	// Memory is how many bytes of a blob are kept in memory, while it is written
+	// and while it is read; default DefaultMemory, at least 5 MiB, which is the
+	// smallest part there may be.
+	Memory int
+
+	Attempts  int               // of each request, with growing pauses; default DefaultAttempts
+	Abandoned time.Duration     // age from which Sweep takes an upload for unfinished; default DefaultAbandoned
+	Transport http.RoundTripper // default: one with sane timeouts
+}
+
+// Defaults of [Options].
+const (
+	DefaultMemory    = 8 << 20        // a part that is worth a request
+	DefaultAttempts  = 6              // about three seconds of pauses
+	DefaultAbandoned = 24 * time.Hour // no blob takes so long to write; other processes may be at it
+
+	minMemory       = 5 << 20
+	defaultEndpoint = "https://s3.amazonaws.com"
+)
+
+// A Bucket is a [blob.Store] of the objects below a prefix. Its methods are safe
+// for concurrent use.
+type Bucket struct {
+	opts   Options
+	core   minio.Core
+	secure bool
+	signed bool
+	where  string // endpoint, for messages
+	prefix string
+
+	mu      sync.Mutex // guards writing
+	writing map[string]struct{}
+}
+
+var (
+	_ blob.Store   = (*Bucket)(nil)
+	_ blob.Sweeper = (*Bucket)(nil)
+)
+
+// New returns a Bucket. It asks the service nothing yet.
+func New(o Options) (*Bucket, error) {
+	endpoint, err := parseEndpoint(o.Endpoint)
+	if err != nil {
+		return nil, err
+	}
+	if o.Bucket == "" || strings.ContainsRune(o.Bucket, '/') {
+		return nil, fmt.Errorf("bucket %q: not a name for a bucket", o.Bucket)
+	}
+	if (o.AccessKey == "") != (o.SecretKey == "") {
+		return nil, fmt.Errorf("bucket %s: an access key and a secret key go together, one is missing", o.Bucket)
+	}
+	if o.Prefix != "" && !strings.HasSuffix(o.Prefix, "/") {
+		o.Prefix += "/"
+	}
+	if !utf8.ValidString(o.Prefix) || len(o.Prefix) >= maxKey {
+		return nil, fmt.Errorf("bucket %s: prefix %q: must be UTF-8 and shorter than %d bytes", o.Bucket, o.Prefix, maxKey)
+	}
+	o = o.withDefaults(endpoint)
+	creds := credentials.New(&credentials.Static{Value: credentials.Value{SignerType: credentials.SignatureAnonymous}})
+	if o.AccessKey != "" {
+		creds = credentials.NewStaticV4(o.AccessKey, o.SecretKey, o.SessionToken)
+	}
+	client, err := minio.New(endpoint.Host, &minio.Options{
+		Creds: creds, Secure: endpoint.Scheme == "https", Region: o.Region,
+		Transport: guard{o.Transport}, MaxRetries: o.Attempts,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("bucket %s: endpoint %s: %w", o.Bucket, endpoint, err)
+	}
+	return &Bucket{
+		opts: o, core: minio.Core{Client: client}, secure: endpoint.Scheme == "https", signed: o.AccessKey != "",
+		where: endpoint.String(), prefix: o.Prefix, writing: make(map[string]struct{}),
+	}, nil
+}
+
+func (o Options) withDefaults(endpoint *url.URL) Options {
+	if o.Region == "" && !strings.HasSuffix(endpoint.Hostname(), ".amazonaws.com") {
+		o.Region = "us-east-1" // others do not care, and need not be asked
+	}
+	if o.Memory <= 0 {
+		o.Memory = DefaultMemory
+	}
+	o.Memory = max(o.Memory, minMemory)
+	if o.Attempts <= 0 {
+		o.Attempts = DefaultAttempts
+	}
+	if o.Abandoned <= 0 {
+		o.Abandoned = DefaultAbandoned
+	}
+	if o.Transport == nil {
+		o.Transport = newTransport()
+	}
+	return o
+}
+
+// parseEndpoint returns the scheme and host of an endpoint.
+func parseEndpoint(s string) (*url.URL, error) {
+	if s == "" {
+		s = defaultEndpoint
+	}
+	if !strings.Contains(s, "://") {
+		s = "https://" + s
+	}
+	u, err := url.Parse(s)
+	if err != nil {
+		return nil, fmt.Errorf("endpoint %q: %w", s, err)
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
+		return nil, fmt.Errorf("endpoint %q: want http://HOST[:PORT] or https://HOST[:PORT]", s)
+	}
+	u.Path = ""
+	return u, nil
+}
+
+// ParseURL returns the bucket and the prefix, without a slash at its end, that
+// an address such as s3://bucket/prefix names.
+func ParseURL(s string) (bucket, prefix string, err error) {
+	rest, ok := strings.CutPrefix(s, "s3://")
+	bucket, prefix, _ = strings.Cut(rest, "/")
+	if !ok || bucket == "" {
+		return "", "", fmt.Errorf("%q: want s3://BUCKET or s3://BUCKET/PREFIX", s)
+	}
+	return bucket, strings.TrimSuffix(prefix, "/"), nil
+}
+
+// String returns the address of the bucket: s3://bucket/prefix/.
+func (b *Bucket) String() string { return "s3://" + b.opts.Bucket + "/" + b.prefix }
+
+// maxKey is the longest key there is, in bytes.
+const maxKey = 1024
+
+// errUTF8 reports a name that is no key.
+var errUTF8 = errors.New("a key is UTF-8, not blank, and at most 1,024 bytes long")
+
+// key returns the key of the blob called name.
+func (b *Bucket) key(name string) (string, error) {
+	if !blob.ValidName(name) {
+		return "", blob.ErrName
+	}
+	key := b.prefix + name
+	if !validKey(key) {
+		return "", fmt.Errorf("%w: %w", blob.ErrName, errUTF8)
+	}
+	return key, nil
+}
+
+func validKey(key string) bool {
+	return len(key) <= maxKey && utf8.ValidString(key) && strings.TrimSpace(key) != ""
+}

@@ -1,0 +1,82 @@
+package s3
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+)
+
+// Timeouts and bounds of the default transport.
+const (
+	dialTimeout   = 15 * time.Second
+	answerTimeout = time.Minute // completing a large upload takes services a while
+	stallTimeout  = time.Minute // without one byte: a peer that keeps a connection open for nothing
+	idlePerHost   = 64          // kept for the next request: a handshake costs more than a small object
+)
+
+func newTransport() http.RoundTripper {
+	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}
+	return &http.Transport{
+		Proxy: http.ProxyFromEnvironment,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			c, err := dialer.DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			return &stallConn{Conn: c}, nil
+		},
+		MaxIdleConns:          2 * idlePerHost,
+		MaxIdleConnsPerHost:   idlePerHost,
+		IdleConnTimeout:       stallTimeout / 2, // before stallConn ends it
+		TLSHandshakeTimeout:   dialTimeout,
+		ResponseHeaderTimeout: answerTimeout,
+		ExpectContinueTimeout: 5 * time.Second,
+		DisableCompression:    true, // bytes as they are kept
+	}
+}
+
+// A stallConn fails when nothing moves for stallTimeout.
+type stallConn struct{ net.Conn }
+
+func (c *stallConn) Read(p []byte) (int, error) {
+	if err := c.SetReadDeadline(time.Now().Add(stallTimeout + answerTimeout)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Read(p)
+}
+
+func (c *stallConn) Write(p []byte) (int, error) {
+	if err := c.SetWriteDeadline(time.Now().Add(stallTimeout)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(p)
+}
+
+// maxIdlePages is how many pages of a listing may come without a key. Services
+// that pass over what was deleted send some; one that goes on like that would
+// keep us for ever.
+const maxIdlePages = 1000
+
+var errIdlePages = errors.New("the service answers with one page of the listing after another, all without a key")
+
+// A guard counts the pages of a listing, whose context carries a *pages.
+type guard struct{ next http.RoundTripper }
+
+type pages struct{ idle atomic.Int64 } // asked for since the last key
+
+type pagesKey struct{}
+
+func withPages(ctx context.Context) (context.Context, *pages) {
+	p := new(pages)
+	return context.WithValue(ctx, pagesKey{}, p), p
+}
+
+func (g guard) RoundTrip(r *http.Request) (*http.Response, error) {
+	if p, ok := r.Context().Value(pagesKey{}).(*pages); ok && p.idle.Add(1) > maxIdlePages {
+		return nil, errIdlePages
+	}
+	return g.next.RoundTrip(r)
+}

@@ -1,0 +1,203 @@
+package s3
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+
+	"lockstep/blob"
+)
+
+// An upload is a multipart upload under way.
+//
+// What tells our unfinished uploads from those of others is a note in the
+// bucket, written when the upload begins and removed when it has ended. A kill
+// between the two requests leaves an upload without parts, which costs nothing
+// and is not found again; at any other point, what Sweep removes.
+type upload struct {
+	key   string
+	id    string // the service's
+	note  string // key of the note
+	mark  string // in the object's metadata: that it is this upload's
+	parts []minio.CompletePart
+}
+
+// A note is the content of the object beside an upload.
+type note struct {
+	Name   string `json:"name"`   // of the blob
+	Key    string `json:"key"`    // of the object to be
+	Upload string `json:"upload"` // the service's number
+}
+
+// notesDir holds the notes, below the prefix. It is not listed.
+const notesDir = ".lockstep/uploads/"
+
+// markKey is the metadata by which an object is known to be an upload's.
+const markKey = "Lockstep-Upload"
+
+// begin begins the upload of w.
+func (b *Bucket) begin(ctx context.Context, w *writer) (*upload, error) {
+	u := &upload{key: w.key, mark: rand.Text()}
+	u.note = b.prefix + notesDir + u.mark
+	o := w.attributes()
+	o.UserMetadata[markKey] = u.mark
+	var err error
+	if u.id, err = b.core.NewMultipartUpload(ctx, b.opts.Bucket, u.key, o); err != nil {
+		return nil, b.fail("begin upload of", u.key, err)
+	}
+	b.mu.Lock()
+	b.writing[u.note] = struct{}{}
+	b.mu.Unlock()
+	data, err := json.Marshal(note{Name: w.name, Key: u.key, Upload: u.id})
+	if err == nil {
+		err = b.put(ctx, u.note, data, minio.PutObjectOptions{ContentType: "application/json"})
+	}
+	if err != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
+		defer cancel()
+		return nil, errors.Join(err, b.abort(ctx, u))
+	}
+	return u, nil
+}
+
+// send sends part number n; parts are sent one at a time.
+func (b *Bucket) send(ctx context.Context, u *upload, n int, data []byte) error {
+	md5Base64, sha256Hex := b.sums(data)
+	part, err := b.core.PutObjectPart(ctx, b.opts.Bucket, u.key, u.id, n, bytes.NewReader(data), int64(len(data)),
+		minio.PutObjectPartOptions{Md5Base64: md5Base64, Sha256Hex: sha256Hex, DisableContentSha256: true})
+	if err != nil {
+		return b.fail("upload part of", u.key, err)
+	}
+	u.parts = append(u.parts[:n-1], minio.CompletePart{PartNumber: n, ETag: part.ETag})
+	return nil
+}
+
+// complete makes the object appear.
+func (b *Bucket) complete(ctx context.Context, u *upload) error {
+	_, err := b.core.CompleteMultipartUpload(ctx, b.opts.Bucket, u.key, u.id, u.parts, minio.PutObjectOptions{})
+	if err != nil && coded(err, minio.NoSuchUpload) && b.completed(ctx, u) {
+		err = nil // a first try succeeded, and its answer was lost
+	}
+	return b.fail("complete upload of", u.key, err)
+}
+
+// completed reports whether the object is what u was to make.
+func (b *Bucket) completed(ctx context.Context, u *upload) bool {
+	info, err := b.core.StatObject(ctx, b.opts.Bucket, u.key, minio.StatObjectOptions{})
+	return err == nil && info.Headers.Get("X-Amz-Meta-"+markKey) == u.mark
+}
+
+// abort drops the upload and its note.
+func (b *Bucket) abort(ctx context.Context, u *upload) error {
+	err := b.core.AbortMultipartUpload(ctx, b.opts.Bucket, u.key, u.id)
+	if err != nil && !coded(err, minio.NoSuchUpload) {
+		b.forget(u)
+		return b.fail("abort upload of", u.key, err) // the note stays, for Sweep
+	}
+	return b.ended(ctx, u)
+}
+
+// ended removes the notes of uploads that have come to their end.
+func (b *Bucket) ended(ctx context.Context, us ...*upload) error {
+	var notes []string
+	for _, u := range us {
+		notes = append(notes, u.note)
+		defer b.forget(u)
+	}
+	return b.remove(ctx, notes)
+}
+
+func (b *Bucket) forget(u *upload) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.writing, u.note)
+}
+
+// Sweep aborts the uploads that processes of ours have left unfinished, except
+// those of the names keep yields, those this Bucket is writing, and those begun
+// less than [Options.Abandoned] ago, which another process may be writing. It
+// returns how many. Uploads of other programs are left alone.
+func (b *Bucket) Sweep(ctx context.Context, keep iter.Seq[string]) (int, error) {
+	kept := make(map[string]struct{})
+	for name := range keep {
+		kept[name] = struct{}{}
+	}
+	n := 0
+	var errs []error
+	var notes []string
+	for info, err := range b.objects(ctx, b.prefix+notesDir) {
+		if err != nil {
+			return n, err
+		}
+		b.mu.Lock()
+		_, writing := b.writing[info.Name]
+		b.mu.Unlock()
+		if writing || time.Since(info.ModTime) < b.opts.Abandoned {
+			continue
+		}
+		notes = append(notes, info.Name)
+	}
+	for _, key := range notes {
+		swept, err := b.sweep(ctx, key, kept)
+		if swept {
+			n++
+		}
+		errs = append(errs, err)
+	}
+	return n, errors.Join(errs...)
+}
+
+// maxNote bounds a note: what is longer, none of us wrote.
+const maxNote = 16 << 10
+
+// sweep aborts the upload of one note.
+func (b *Bucket) sweep(ctx context.Context, key string, kept map[string]struct{}) (bool, error) {
+	body, _, _, err := b.core.GetObject(ctx, b.opts.Bucket, key, minio.GetObjectOptions{})
+	if coded(err, minio.NoSuchKey) {
+		return false, nil // another process was faster
+	}
+	if err != nil {
+		return false, b.fail("get", key, err)
+	}
+	data, err := io.ReadAll(io.LimitReader(body, maxNote))
+	_ = body.Close() // only read from
+	if err != nil {
+		return false, b.fail("get", key, err)
+	}
+	var n note
+	if err := json.Unmarshal(data, &n); err != nil || n.Upload == "" || !strings.HasPrefix(n.Key, b.prefix) {
+		return false, b.fail("sweep", key, errors.New("not a note of an upload"))
+	}
+	if _, ok := kept[n.Name]; ok {
+		return false, nil
+	}
+	return true, b.abort(ctx, &upload{key: n.Key, id: n.Upload, note: key})
+}
+
+var errStranger = errors.New("writer belongs to another store")
+
+// writers returns the Writers as ours, all of them open and none given twice.
+func (b *Bucket) writers(ws []blob.Writer) ([]*writer, error) {
+	ours := make([]*writer, len(ws))
+	for i, bw := range ws {
+		w, ok := bw.(*writer)
+		if !ok || w.b != b {
+			return nil, &blob.CommitError{Name: bw.Name(), Err: errStranger}
+		}
+		if w.closed || slices.Contains(ours[:i], w) {
+			return nil, &blob.CommitError{Name: w.name, Err: fs.ErrClosed}
+		}
+		ours[i] = w
+	}
+	return ours, nil
+}

@@ -1,0 +1,174 @@
+package s3
+
+import (
+	"bytes"
+	"context"
+	"crypto/md5"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"io/fs"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+
+	"lockstep/blob"
+)
+
+// Create begins a blob under name. ctx holds for all that is written to it, but
+// not for its Commit.
+func (b *Bucket) Create(ctx context.Context, name string) (blob.Writer, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	key, err := b.key(name)
+	if err != nil {
+		return nil, b.fail("create", b.prefix+name, err)
+	}
+	return &writer{b: b, ctx: ctx, name: name, key: key}, nil
+}
+
+// A writer keeps what is written until it is as much as a part, then sends it
+// while the next part is written.
+type writer struct {
+	b         *Bucket
+	ctx       context.Context // Create's: Write has none, and goes to the bucket
+	name, key string
+	mod       time.Time
+	closed    bool
+	broken    error // a Write failed: bytes are missing
+
+	buf     []byte     // written after part
+	upload  *upload    // nil while all of it is in buf
+	part    []byte     // the part being sent, or that could not be sent; empty when it was
+	sent    int        // parts
+	sending chan error // of part; nil when nothing is being sent
+}
+
+func (w *writer) Name() string           { return w.name }
+func (w *writer) SetModTime(t time.Time) { w.mod = t }
+
+func (w *writer) Write(p []byte) (int, error) {
+	if w.closed {
+		return 0, w.b.fail("write", w.key, fs.ErrClosed)
+	}
+	n := 0
+	for w.broken == nil {
+		room := w.partSize() - len(w.buf)
+		if len(p) <= room {
+			w.buf = append(w.buf, p...)
+			return n + len(p), nil
+		}
+		w.buf = append(w.buf, p[:room]...)
+		n, p = n+room, p[room:]
+		w.broken = w.flush()
+	}
+	return n, w.broken
+}
+
+// partSize is how much makes the next part. It doubles with every thousand
+// parts, of which there may be ten: however large a blob is, they suffice.
+func (w *writer) partSize() int { return w.b.opts.Memory << (w.sent / 1000) }
+
+// flush has buf sent as the next part, when the one before it has been.
+func (w *writer) flush() (err error) {
+	if err = w.wait(); err != nil {
+		return err
+	}
+	if w.upload == nil {
+		if w.upload, err = w.b.begin(w.ctx, w); err != nil {
+			return err
+		}
+	}
+	w.buf, w.part = w.part[:0], w.buf
+	done := make(chan error, 1)
+	w.sending = done
+	go func(u *upload, n int, data []byte) { done <- w.b.send(w.ctx, u, n, data) }(w.upload, w.sent+1, w.part)
+	return nil
+}
+
+// wait waits until the part being sent has been.
+func (w *writer) wait() error {
+	if w.sending == nil {
+		return nil
+	}
+	err := <-w.sending
+	w.sending = nil
+	if err == nil {
+		w.sent++
+		w.part = w.part[:0]
+	}
+	return err
+}
+
+// finish sends what is left of a blob that is an upload. It may be repeated.
+func (w *writer) finish(ctx context.Context) error {
+	if w.broken != nil || w.upload == nil {
+		return w.broken
+	}
+	_ = w.wait() // if the part was not sent, it is now
+	for _, data := range []*[]byte{&w.part, &w.buf} {
+		if len(*data) == 0 {
+			continue
+		}
+		if err := w.b.send(ctx, w.upload, w.sent+1, *data); err != nil {
+			return err
+		}
+		w.sent++
+		*data = (*data)[:0]
+	}
+	return nil
+}
+
+// Close drops the blob unless it was committed.
+func (w *writer) Close() error {
+	if w.closed {
+		return nil
+	}
+	_ = w.wait() // it makes no difference
+	w.close()
+	if w.upload == nil {
+		return nil
+	}
+	// The caller's ctx may be why the blob is dropped.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), abortTimeout)
+	defer cancel()
+	return w.b.abort(ctx, w.upload)
+}
+
+func (w *writer) close() { w.closed, w.buf, w.part = true, nil, nil }
+
+// abortTimeout bounds how long a Writer that is dropped clears up behind it.
+const abortTimeout = 10 * time.Second
+
+// attributes are the headers of the object a writer makes.
+func (w *writer) attributes() minio.PutObjectOptions {
+	o := minio.PutObjectOptions{UserMetadata: make(map[string]string)}
+	if w.b.opts.Attributes != nil {
+		o.ContentType, o.CacheControl = w.b.opts.Attributes(w.name)
+	}
+	if !w.mod.IsZero() {
+		o.UserMetadata["Mtime"] = formatModTime(w.mod)
+	}
+	return o
+}
+
+// sums returns the digests that go with bytes: MD5, by which the service sees
+// that it got what we sent, and where no TLS protects them SHA-256, signed.
+func (b *Bucket) sums(data []byte) (md5Base64, sha256Hex string) {
+	sum := md5.Sum(data)
+	md5Base64 = base64.StdEncoding.EncodeToString(sum[:])
+	if !b.secure {
+		sum := sha256.Sum256(data)
+		sha256Hex = hex.EncodeToString(sum[:])
+	}
+	return md5Base64, sha256Hex
+}
+
+// put makes the whole object at once.
+func (b *Bucket) put(ctx context.Context, key string, data []byte, o minio.PutObjectOptions) error {
+	md5Base64, sha256Hex := b.sums(data)
+	o.DisableContentSha256 = true // in chunks: it is in sha256Hex, of the whole
+	_, err := b.core.PutObject(ctx, b.opts.Bucket, key, bytes.NewReader(data), int64(len(data)), md5Base64, sha256Hex, o)
+	return b.fail("put", key, err)
+}
