@@ -23,6 +23,13 @@ func Attributes(name string) (contentType, cacheControl string) {
 	switch {
 	case strings.HasPrefix(name, privateDir):
 		return "application/json", cacheNever
+	case isPatch(name):
+		for mediaType, ext := range patchTypes {
+			if path.Ext(name) == ext {
+				contentType = mediaType
+			}
+		}
+		return contentType, cacheForever
 	case immutable(plain):
 		cacheControl = cacheForever
 	}

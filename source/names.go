@@ -102,6 +102,49 @@ func isDumpPart(set, name string) bool {
 // demandName is where packages are asked for.
 func demandName(set string) string { return documentsDir + set + "/dump" }
 
+// patchTypes are the media types of patches, each with the extension of their
+// names.
+var patchTypes = map[string]string{
+	"application/json-patch+json":  ".json",
+	"application/vnd.lockstep.dcz": ".dcz",
+}
+
+// patchDir is where the patches of a set are: in a directory of their own, and
+// there in one for each day, for they are many.
+func patchDir(set string) string { return documentsDir + set + "/patches/" }
+
+// patchLayout writes an instant as a day and a time of it.
+const patchLayout = "20060102/T150405.0000000Z"
+
+// patchName names a patch published at now; unique tells it from others of that
+// instant. Nobody knows yet when the change will be that names it.
+func patchName(set, mediaType string, now time.Time, unique string) (name string, ok bool) {
+	ext, ok := patchTypes[mediaType]
+	return patchDir(set) + now.UTC().Format(patchLayout) + "-" + unique + ext, ok
+}
+
+// patchFile is what patches are called within patchDir.
+var patchFile = regexp.MustCompile(`^([0-9]{8}/T[0-9]{6}\.[0-9]{7}Z)-[0-9a-f]+(\.json|\.dcz)$`)
+
+// parsePatchName returns when the patch of that name was published.
+func parsePatchName(set, name string) (at time.Time, ok bool) {
+	rest, ok := strings.CutPrefix(name, patchDir(set))
+	m := patchFile.FindStringSubmatch(rest)
+	if !ok || m == nil {
+		return time.Time{}, false
+	}
+	at, err := time.Parse(patchLayout, m[1])
+	return at, err == nil
+}
+
+// isPatch reports whether name is that of a patch of any set.
+func isPatch(name string) bool {
+	rest, ok := strings.CutPrefix(name, documentsDir)
+	set, _, _ := strings.Cut(rest, "/")
+	_, named := parsePatchName(set, name)
+	return ok && named
+}
+
 // generation names a Resource List whose snapshot was taken at. Should the
 // clock stand still, a suffix keeps it apart from those taken before it.
 func generation(set string, at time.Time, taken func(name string) bool) string {

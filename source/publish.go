@@ -200,11 +200,13 @@ func (p *publication) look(ctx context.Context) (err error) {
 		return err
 	}
 	p.there = make(map[string]bool)
-	for info, err := range p.docs.List(ctx, documentsDir+p.set.Name+"/") {
-		if err != nil {
-			return err
+	for _, lists := range []string{"resourcelist", "changelist"} { // not the patches, which are many
+		for info, err := range p.docs.List(ctx, documentsDir+p.set.Name+"/"+lists) {
+			if err != nil {
+				return err
+			}
+			p.there[info.Name] = true
 		}
-		p.there[info.Name] = true
 	}
 	p.next = new(*p.state)
 	if err := p.reconcile(ctx, name); err != nil {
@@ -439,6 +441,9 @@ func (p *publication) tidy(ctx context.Context, st *state) error {
 		if err := p.catalog.Forget(ctx, p.capabilityList(p.set.Name), mark); err != nil {
 			return fmt.Errorf("forget changes up to %d: %w", c.After, err)
 		}
+	}
+	if err := p.tidyPatches(ctx); err != nil {
+		return err
 	}
 	var old []string
 	for _, r := range st.Retired {

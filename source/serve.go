@@ -70,7 +70,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		header.Set("Content-Type", "text/plain; charset=utf-8")
 		header.Set("Cache-Control", "no-store")
 		http.ServeContent(w, r, "", time.Time{}, strings.NewReader("ok\n"))
-	case isPackage(rel):
+	case isPackage(rel), isPatch(rel):
 		h.parcel(w, r, rel)
 	case served(rel):
 		h.document(w, r, rel)

@@ -153,6 +153,8 @@ type Source struct {
 	publishing sync.Mutex        // one Publish at a time; held across IO, for that is its purpose
 	states     map[string]*state // guarded by publishing; what is known of each set's documents
 
+	patchesTidied map[string]time.Time // guarded by publishing; when each set's patches were looked through
+
 	naming sync.Mutex // one writer of Capability Lists at a time; held across IO, for that is its purpose
 
 	dumping sync.Mutex // one PublishDumps at a time; held across IO, for that is its purpose
@@ -170,7 +172,7 @@ func New(c catalog.Catalog, docs blob.Store, o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Source{catalog: c, docs: docs, opts: o, base: b, states: make(map[string]*state), rules: make(map[string]setRules)}
+	s := &Source{catalog: c, docs: docs, opts: o, base: b, states: make(map[string]*state), patchesTidied: make(map[string]time.Time), rules: make(map[string]setRules)}
 	for i := range o.Sets {
 		if s.rules[o.Sets[i].Name], err = compileRules(&o.Sets[i], b); err != nil {
 			return nil, err
