@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"runtime"
 	"slices"
@@ -31,6 +32,7 @@ type document struct {
 	blob    blob.Writer
 	max     int   // entries
 	full    int64 // bytes
+	before  int64 // bytes that are there already, see changeBuild.extend
 	refused int64 // entries that no document can state
 	log     *slog.Logger
 }
@@ -38,12 +40,17 @@ type document struct {
 // begin begins the document h under name. What was begun is either committed
 // or discarded.
 func (s *Source) begin(ctx context.Context, name string, h resourcesync.Header, mod time.Time) (*document, error) {
+	return s.beginTo(ctx, name, h, mod, func(w io.Writer) io.Writer { return w })
+}
+
+// beginTo begins a document that goes to its blob through something else.
+func (s *Source) beginTo(ctx context.Context, name string, h resourcesync.Header, mod time.Time, through func(io.Writer) io.Writer) (*document, error) {
 	b, err := s.docs.Create(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	b.SetModTime(mod)
-	w, err := resourcesync.NewWriter(b, h)
+	w, err := resourcesync.NewWriter(through(b), h)
 	if err != nil {
 		_ = b.Close() // nothing was written
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -55,8 +62,11 @@ func (s *Source) begin(ctx context.Context, name string, h resourcesync.Header, 
 // standard has no words for is left out and counted: one bad record must not
 // keep all others from being published.
 func (d *document) add(e *resourcesync.Entry) error {
-	if d.Entries() >= d.max || d.Bytes() >= d.full {
+	if d.Entries() >= d.max || d.before+d.Bytes() >= d.full {
 		return resourcesync.ErrTooLarge
+	}
+	if d.before > 0 && d.before+d.Bytes()+atMost(e) > resourcesync.MaxBytes {
+		return resourcesync.ErrTooLarge // the Writer does not know of those before
 	}
 	err := d.Write(e)
 	if _, refused := errors.AsType[*resourcesync.RuleError](err); !refused {
@@ -77,6 +87,17 @@ func (d *document) add(e *resourcesync.Entry) error {
 		d.log.Warn("resource cannot be published as it is catalogued", slog.String("uri", e.Loc), slog.Any("err", err))
 	}
 	return retry
+}
+
+// atMost returns a size, in bytes, that an entry does not exceed.
+func atMost(e *resourcesync.Entry) int64 {
+	const rest, escaped = 1500, 6 // the attributes of bounded length; an escaped character
+	n := rest + escaped*(len(e.Loc)+len(e.Type)+len(e.Encoding))
+	for i := range e.Links {
+		l := &e.Links[i]
+		n += rest + escaped*(len(l.Rel)+len(l.Href)+len(l.Type)+len(l.Encoding))
+	}
+	return int64(n)
 }
 
 func (d *document) discard() { _ = d.blob.Close() } // nothing of it is wanted
@@ -277,21 +298,4 @@ func (b *listBuild) header(part bool) resourcesync.Header {
 		h.Links = append(h.Links, resourcesync.Link{Rel: "index", Href: b.base.uri(resourceListName(b.set))}) // RS-IDX-05
 	}
 	return h
-}
-
-// encodeDescription returns the Source Description that names the sets.
-func (s *Source) encodeDescription(sets []Set) ([]byte, error) {
-	h := resourcesync.Header{Capability: resourcesync.Description}
-	if s.opts.Description != "" {
-		h.Links = append(h.Links, resourcesync.Link{Rel: "describedby", Href: s.opts.Description})
-	}
-	var entries []resourcesync.Entry
-	for _, set := range sets { // RS-SD-04
-		e := capability(s.capabilityList(set.Name), resourcesync.CapabilityList)
-		if set.Description != "" {
-			e.Links = []resourcesync.Link{{Rel: "describedby", Href: set.Description}} // RS-SD-07
-		}
-		entries = append(entries, e)
-	}
-	return encode(h, entries...)
 }

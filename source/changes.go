@@ -17,124 +17,249 @@ import (
 // ends of intervals as open or closed makes no difference (RS-AMB-05).
 const boundary = 500 * time.Nanosecond
 
-// A changeBuild takes a Change List off the catalog.
+// A changeBuild takes the Change List of a set off the catalog: one open
+// document while the changes fit, else an index over closed parts and an open
+// one (RS-CHI-01). It writes what is new and leaves all else as it is; nothing
+// it writes is visible yet.
 type changeBuild struct {
 	*Source
-	set     string
-	stamp   time.Time
-	ended   []blob.Writer // parts to be committed after the entry document
+	set    Set
+	stamp  time.Time
+	prev   *changeState // what readers may be reading; nil: nothing of ours
+	unsure bool         // what is there may be that, or what a publication cut short was to make of it
+	there  sizes
+
+	closed  []blob.Writer // parts that are now closed, oldest first
+	open    blob.Writer   // the part that is open, or the one document; nil: it is as it should be
+	index   blob.Writer   // nil: likewise
+	ended   blob.Writer   // the part that was open in an index that is no more
 	refused int64
 	bytes   int64
 }
 
-// run brings st, the Change List as it is published, up to the catalog's
-// present: one open document while the changes fit, else an index over closed
-// parts and an open one. Closed parts that are published are left as they are
-// (RS-CHL-06).
-//
-// The parts returned are to be committed in their order, that of RS-CHI-06:
-// first the one that is now open, then those that are now closed; after them
-// the entry document. A reader sees at worst an overlap, never a gap.
-func (b *changeBuild) run(ctx context.Context, st *changeState) (parts []blob.Writer, entry blob.Writer, err error) {
-	entry, err = b.single(ctx, st)
-	if errors.Is(err, resourcesync.ErrTooLarge) {
-		parts, entry, err = b.split(ctx, st)
+// run brings st, the Change List as it is published, up to the change numbered
+// last. Closed parts that are published are left as they are (RS-CHL-06).
+func (b *changeBuild) run(ctx context.Context, st *changeState, last catalog.Seq) error {
+	err := b.restore(ctx, st)
+	for err == nil {
+		upto := b.cut(st, last)
+		if upto == 0 {
+			upto, err = b.writeOpen(ctx, st, last)
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, resourcesync.ErrTooLarge) || upto == st.Open.After {
+				break
+			}
+		}
+		if err = errLook; b.there != nil {
+			err = b.close(ctx, st, upto)
+		}
+	}
+	if err == nil {
+		err = b.finish(ctx, st)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("build change list: %w", err)
+		b.discard()
+		return fmt.Errorf("build change list: %w", err)
 	}
-	return parts, entry, nil
+	return nil
 }
 
-// single writes all changes into one open document, if they fit it. Older
-// readers know no other form.
-func (b *changeBuild) single(ctx context.Context, st *changeState) (blob.Writer, error) {
-	if len(st.Closed) > 0 {
-		return nil, resourcesync.ErrTooLarge
+// discard drops what was not committed.
+func (b *changeBuild) discard() {
+	for _, w := range slices.Concat(b.closed, []blob.Writer{b.open, b.index, b.ended}) {
+		if w != nil {
+			_ = w.Close() // nothing of it is wanted
+		}
 	}
-	entry, last, err := b.list(ctx, changeListName(b.set), b.header(st.Open.From, time.Time{}, false), st.Open.After, 0)
+}
+
+// restore writes again the closed parts that are not there, and those of which
+// that is not known. Where each ends stands in st.
+func (b *changeBuild) restore(ctx context.Context, st *changeState) error {
+	after := st.After
+	for _, p := range st.Closed {
+		known := b.prev != nil && slices.ContainsFunc(b.prev.Closed, func(o closedPart) bool { return o.Name == p.Name })
+		if !b.there.has(p.Name) || b.unsure && !known {
+			w, _, _, err := b.list(ctx, p.Name, b.header(p.From, p.Until, true), after, p.Last)
+			if err != nil {
+				return fmt.Errorf("part %s: %w", p.Name, err)
+			}
+			b.closed = append(b.closed, w)
+		}
+		after = p.Last
+	}
+	return nil
+}
+
+// cut returns the change with which the open part is to end: it holds as many
+// as it may, or is as old as it may get; 0 if it can go on.
+func (b *changeBuild) cut(st *changeState, last catalog.Seq) catalog.Seq {
+	if limit := catalog.Seq(b.partEntries(b.set)); last-st.Open.After > limit {
+		return st.Open.After + limit
+	}
+	if last > st.Open.After && b.old(b.set, st) {
+		return last
+	}
+	return 0
+}
+
+// partEntries returns how many changes a part of the set's Change List holds.
+func (s *Source) partEntries(set Set) int {
+	if n := set.ChangeList.Entries; n > 0 {
+		return min(n, s.opts.MaxEntries)
+	}
+	return s.opts.MaxEntries
+}
+
+// old reports whether the open part is to be closed for its age, that of the
+// first change in it.
+func (s *Source) old(set Set, st *changeState) bool {
+	rotate, first := set.ChangeList.Rotate, st.Open.First
+	return rotate > 0 && !first.IsZero() && s.opts.Now().Sub(first) >= rotate
+}
+
+// close ends the open part with the change numbered upto, and begins the next
+// one (RS-CHI-05). Should the part not fit the document, which is known when it
+// is written, it ends earlier.
+func (b *changeBuild) close(ctx context.Context, st *changeState, upto catalog.Seq) error {
+	at, err := b.eventTime(ctx, upto)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if st.Open.Name != "" { // There was an index. Who follows its open part must learn that it ends, as it is.
-		w, _, err := b.close(ctx, st.Open, catalog.Mark{Seq: st.Through, At: st.ThroughTime})
-		if err != nil {
-			_ = entry.Close() // nothing of it is wanted
-			return nil, err
-		}
-		b.ended = append(b.ended, w)
-		st.Open.Name = ""
-	}
-	st.Through, st.ThroughTime = last.Seq, last.At
-	return entry, nil
-}
-
-// split goes on writing the open part, closes it when it is full and begins
-// the next one, and writes the index (RS-CHI-01).
-func (b *changeBuild) split(ctx context.Context, st *changeState) (_ []blob.Writer, _ blob.Writer, err error) {
-	var parts []blob.Writer // oldest first
-	defer func() {
-		if err != nil {
-			discard(parts)
-		}
-	}()
 	if st.Open.Name == "" {
-		st.Open.Name = changeListPartName(b.set, st.Open.From)
+		st.Open.Name = b.partName(st.Open.From)
 	}
+	last := catalog.Mark{Seq: upto, At: at}
 	for {
-		w, last, err := b.list(ctx, st.Open.Name, b.header(st.Open.From, time.Time{}, true), st.Open.After, 0)
-		if err == nil {
-			parts = append(parts, w)
-			st.Through, st.ThroughTime = last.Seq, last.At
-			break
-		}
-		if !errors.Is(err, resourcesync.ErrTooLarge) || last.Seq == st.Open.After {
-			return nil, nil, err
-		}
-		w, part, err := b.close(ctx, st.Open, last)
-		if err != nil {
-			return nil, nil, err
-		}
-		parts = append(parts, w)
-		st.Closed = append(st.Closed, part)
-		st.Open = openPart{Name: changeListPartName(b.set, part.Until), From: part.Until, After: part.Last} // RS-CHI-05
-	}
-	slices.Reverse(parts)
-	index, err := b.index(ctx, st)
-	return parts, index, err
-}
-
-// close writes the final form of a part that ends with last. Should that not
-// fit, for until takes some bytes, the part ends earlier.
-func (b *changeBuild) close(ctx context.Context, p openPart, last catalog.Mark) (blob.Writer, closedPart, error) {
-	for {
-		until := p.From
-		if last.Seq > p.After {
-			until = last.At.Add(boundary)
-		}
-		w, got, err := b.list(ctx, p.Name, b.header(p.From, until, true), p.After, last.Seq)
-		if errors.Is(err, resourcesync.ErrTooLarge) && got.Seq > p.After {
+		until := last.At.Add(boundary)
+		w, _, got, err := b.list(ctx, st.Open.Name, b.header(st.Open.From, until, true), st.Open.After, last.Seq)
+		if errors.Is(err, resourcesync.ErrTooLarge) && got.Seq > st.Open.After {
 			last = got
 			continue
 		}
-		return w, closedPart{Name: p.Name, From: p.From, Until: until, Last: last.Seq}, err
+		if err != nil {
+			return err
+		}
+		b.closed = append(b.closed, w)
+		st.Closed = append(st.Closed, closedPart{Name: st.Open.Name, From: st.Open.From, Until: until, Last: last.Seq})
+		st.Open = openPart{Name: b.partName(until), From: until, After: last.Seq}
+		st.Through, st.ThroughTime = last.Seq, last.At
+		return nil
 	}
 }
 
-// list writes the changes above after, up to upto or, if that is 0, all. It
-// returns the last one written, also with ErrTooLarge: what comes next belongs
-// in another document. Event times rise, so the order is right (RS-CHL-03) and
-// no two entries are of the same instant (RS-CHL-07).
-func (b *changeBuild) list(ctx context.Context, name string, h resourcesync.Header, after, upto catalog.Seq) (blob.Writer, catalog.Mark, error) {
-	last := catalog.Mark{Seq: after}
+// eventTime returns when the change numbered seq happened.
+func (b *changeBuild) eventTime(ctx context.Context, seq catalog.Seq) (time.Time, error) {
+	for c, err := range b.catalog.Changes(ctx, b.capabilityList(b.set.Name), seq-1) {
+		if err == nil && c.Seq != seq {
+			break
+		}
+		return c.EventTime, err
+	}
+	return time.Time{}, fmt.Errorf("change %d is not in the catalog", seq)
+}
+
+// partName returns a name for the part that begins at from: none that was used
+// before for other bytes.
+func (b *changeBuild) partName(from time.Time) string {
+	name := changeListPartName(b.set.Name, from, 1)
+	for n := 2; b.there.taken(name); n++ {
+		name = changeListPartName(b.set.Name, from, n)
+	}
+	return name
+}
+
+// writeOpen writes the part that is open, or the one document, if it is not
+// what it should be. With ErrTooLarge it returns the last change that fits.
+func (b *changeBuild) writeOpen(ctx context.Context, st *changeState, last catalog.Seq) (catalog.Seq, error) {
+	part := len(st.Closed) > 0
+	name := changeListName(b.set.Name)
+	if part {
+		name = st.Open.Name
+	}
+	h := b.header(st.Open.From, time.Time{}, part)
+	if b.continues(st, name) {
+		if last == st.Through && b.there.is(name, st.Open.Size+int64(len(closingTag))) {
+			return st.Through, nil
+		}
+		got, err := b.extend(ctx, st, name, h, last)
+		if !errors.Is(err, errForeign) {
+			return got, err
+		}
+		b.opts.Logger.WarnContext(ctx, "open change list is not as it was left, and is written anew", "doc", name)
+	}
+	return b.write(ctx, st, name, h, last)
+}
+
+// continues reports whether the document at name is the open list of st, so
+// that its bytes can stay.
+func (b *changeBuild) continues(st *changeState, name string) bool {
+	return st.Open.Size > 0 && !b.unsure && b.prev != nil && b.prev.Open.From.Equal(st.Open.From) && b.prev.Open.document(b.set.Name) == name
+}
+
+// finish settles the form: the index, if there are parts; else what becomes of
+// the part that was open.
+func (b *changeBuild) finish(ctx context.Context, st *changeState) (err error) {
+	if len(st.Closed) > 0 {
+		same := b.prev != nil && !b.unsure && b.prev.From.Equal(st.From) && slices.Equal(b.prev.names(), st.names())
+		if !same || !b.there.has(changeListName(b.set.Name)) {
+			b.index, err = b.writeIndex(ctx, st)
+		}
+		return err
+	}
+	st.Open.Name = ""
+	if b.prev == nil || b.prev.Open.Name == "" {
+		return nil
+	}
+	// There was an index. Who follows its open part must learn that it ends. It
+	// holds all there is: readers have seen no more.
+	p := b.prev.Open
+	if !b.unsure || st.Ended == nil {
+		st.Ended = &closedPart{Name: p.Name, From: p.From, Until: p.From, Last: st.Through}
+		if st.Through > p.After {
+			st.Ended.Until = st.ThroughTime.Add(boundary)
+		}
+	}
+	b.ended, _, _, err = b.list(ctx, p.Name, b.header(p.From, st.Ended.Until, true), p.After, st.Ended.Last)
+	return err
+}
+
+// errLook reports that a publication has to know what documents there are.
+var errLook = errors.New("look first")
+
+// list writes the changes above after, through upto, as a document. It returns
+// the first and the last of them, the last also with ErrTooLarge: what comes
+// next belongs in another document. Event times rise, so the order is right
+// (RS-CHL-03) and no two entries are of the same instant (RS-CHL-07).
+func (b *changeBuild) list(ctx context.Context, name string, h resourcesync.Header, after, upto catalog.Seq) (w blob.Writer, first, last catalog.Mark, err error) {
 	d, err := b.begin(ctx, name, h, b.stamp)
 	if err != nil {
-		return nil, last, err
+		return nil, first, last, err
 	}
-	describe := b.describer(b.set)
+	if first, last, err = b.fill(ctx, d, after, upto); err == nil {
+		err = d.Close()
+	}
+	if err != nil {
+		d.discard()
+		return nil, first, last, err
+	}
+	b.refused += d.refused
+	b.bytes += d.Bytes()
+	return d.blob, first, last, nil
+}
+
+// fill writes the changes above after, through upto, to d.
+func (b *changeBuild) fill(ctx context.Context, d *document, after, upto catalog.Seq) (first, last catalog.Mark, err error) {
+	last.Seq = after
+	if after == upto {
+		return first, last, nil
+	}
+	describe := b.describer(b.set.Name)
 	var e resourcesync.Entry
-	for c, err := range b.catalog.Changes(ctx, b.capabilityList(b.set), after) {
-		if err == nil && upto > 0 && c.Seq > upto {
+	for c, err := range b.catalog.Changes(ctx, b.capabilityList(b.set.Name), after) {
+		if err == nil && c.Seq > upto {
 			break
 		}
 		if err == nil {
@@ -142,24 +267,20 @@ func (b *changeBuild) list(ctx context.Context, name string, h resourcesync.Head
 			err = d.add(&e)
 		}
 		if err != nil {
-			d.discard()
-			return nil, last, err
+			return first, last, err
 		}
 		last = catalog.Mark{Seq: c.Seq, At: c.EventTime}
+		if first.Seq == 0 {
+			first = last
+		}
 	}
-	if err := d.Close(); err != nil {
-		d.discard()
-		return nil, last, err
-	}
-	b.refused += d.refused
-	b.bytes += d.Bytes()
-	return d.blob, last, nil
+	return first, last, nil
 }
 
-func (b *changeBuild) index(ctx context.Context, st *changeState) (blob.Writer, error) {
+func (b *changeBuild) writeIndex(ctx context.Context, st *changeState) (blob.Writer, error) {
 	h := b.header(st.From, time.Time{}, false)
 	h.Index = true
-	d, err := b.begin(ctx, changeListName(b.set), h, b.stamp)
+	d, err := b.begin(ctx, changeListName(b.set.Name), h, b.stamp)
 	if err != nil {
 		return nil, err
 	}
@@ -190,37 +311,12 @@ func (b *changeBuild) header(from, until time.Time, part bool) resourcesync.Head
 		Capability: resourcesync.ChangeList,
 		From:       resourcesync.NewDatetime(from),
 		Until:      resourcesync.NewDatetime(until),
-		Links:      []resourcesync.Link{{Rel: "up", Href: b.capabilityList(b.set)}}, // RS-CHL-01
+		Links:      []resourcesync.Link{{Rel: "up", Href: b.capabilityList(b.set.Name)}}, // RS-CHL-01
 	}
 	if part {
-		h.Links = append(h.Links, resourcesync.Link{Rel: "index", Href: b.base.uri(changeListName(b.set))})
+		h.Links = append(h.Links, resourcesync.Link{Rel: "index", Href: b.base.uri(changeListName(b.set.Name))})
 	}
 	return h
-}
-
-// trim moves the beginning of st forward over changes that nobody needs any
-// more, those before cutoff: whole parts, or single changes of a document that
-// has no parts (RS-CHI-07).
-func (b *changeBuild) trim(ctx context.Context, st *changeState, cutoff time.Time) error {
-	for len(st.Closed) > 0 && !st.Closed[0].Until.After(cutoff) {
-		st.After, st.From = st.Closed[0].Last, st.Closed[0].Until
-		st.Closed = st.Closed[1:]
-	}
-	if st.Open.Name != "" {
-		return nil
-	}
-	for c, err := range b.catalog.Changes(ctx, b.capabilityList(b.set), st.After) {
-		if err != nil {
-			return fmt.Errorf("build change list: %w", err)
-		}
-		until := c.EventTime.Add(boundary)
-		if until.After(cutoff) {
-			break
-		}
-		st.After, st.From = c.Seq, until
-	}
-	st.Open.After, st.Open.From = st.After, st.From
-	return nil
 }
 
 // names returns the parts of the list.
@@ -235,18 +331,29 @@ func (st *changeState) names() []string {
 	return append(names, st.Open.Name)
 }
 
-// uncut returns a list of the same changes that is to be cut into parts anew.
-// They come out as they were, for where a part ends depends on its beginning
-// and the catalog alone.
-func (st *changeState) uncut() *changeState {
-	c := *st
-	c.Closed = nil
-	c.Open = openPart{From: st.From, After: st.After}
-	return &c
+// document returns the name of the document that grows.
+func (p *openPart) document(set string) string {
+	if p.Name == "" {
+		return changeListName(set)
+	}
+	return p.Name
 }
 
-func discard(ws []blob.Writer) {
-	for _, w := range ws {
-		_ = w.Close() // nothing of it is wanted
-	}
+// sizes are the documents there are in a set's directory, by name; nil if
+// nobody looked, for nothing is known to be amiss.
+type sizes map[string]int64
+
+// has reports whether there is a document of that name, as far as known.
+func (s sizes) has(name string) bool {
+	_, ok := s[name]
+	return ok || s == nil
+}
+
+// is reports whether the document has that size, as far as known.
+func (s sizes) is(name string, size int64) bool { return s == nil || s[name] == size }
+
+// taken reports whether there is a document of that name for sure.
+func (s sizes) taken(name string) bool {
+	_, ok := s[name]
+	return ok
 }

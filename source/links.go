@@ -1,6 +1,8 @@
 package source
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -122,7 +124,8 @@ func compileRules(set *Set, b base) (setRules, error) {
 		rules.links = append(rules.links, rule)
 	}
 	if len(set.Links) > 0 {
-		rules.mark = fmt.Sprintf("%+v %s", set.Links, set.URI)
+		sum := sha256.Sum256(fmt.Appendf(nil, "%+v %q %q", set.Links, set.URI, set.Path))
+		rules.mark = hex.EncodeToString(sum[:8])
 	}
 	return rules, nil
 }

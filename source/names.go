@@ -1,6 +1,7 @@
 package source
 
 import (
+	"encoding/hex"
 	"fmt"
 	"path"
 	"regexp"
@@ -13,8 +14,9 @@ import (
 const (
 	wellKnownName = ".well-known/resourcesync" // Source Description (RS-SD-09)
 	robotsName    = "robots.txt"
-	homeName      = ""          // the page at the base URL itself
-	healthName    = "-/healthz" // says that the process answers
+	hintName      = documentsDir + "index.html" // the page that points to the Capability Lists
+	homeName      = ""                          // the page at the base URL itself
+	healthName    = "-/healthz"                 // says that the process answers
 	documentsDir  = "resourcesync/"
 	pagesDir      = "-/"         // pages about the Source, for people and monitors
 	privateDir    = ".lockstep/" // what we keep for ourselves; never served
@@ -31,6 +33,9 @@ func changeDumpName(set string) string     { return documentsDir + set + "/chang
 // describes.
 func stateName(set string) string { return privateDir + set + ".json" }
 
+// tailName is where the end of it is kept which changes most, see tail.
+func tailName(set string) string { return privateDir + set + ".tail.json" }
+
 // stampLayout writes an instant so that names sort by it. Part addresses hold
 // instants, not counters: a catalog that was lost and filled again counts from
 // 1 once more, and its parts must not meet readers of the old ones.
@@ -41,10 +46,20 @@ func resourceListPartName(set, gen string, part int) string {
 	return fmt.Sprintf("%s%s/resourcelist-%s-%05d.xml", documentsDir, set, gen, part)
 }
 
-// changeListPartName names the part whose interval begins at from. An interval
-// belongs to one part for ever, which only ever grows until it is closed.
-func changeListPartName(set string, from time.Time) string {
-	return documentsDir + set + "/changelist-" + from.UTC().Format(stampLayout) + ".xml"
+// changeListPartName names the part whose interval begins at from, which only
+// ever grows until it is closed. A second one that begins then, with other
+// bytes, has another number.
+func changeListPartName(set string, from time.Time, number int) string {
+	stamp := from.UTC().Format(stampLayout)
+	if number > 1 {
+		stamp = fmt.Sprintf("%s.%d", stamp, number)
+	}
+	return documentsDir + set + "/changelist-" + stamp + ".xml"
+}
+
+// descriptionPartName names a part of an index of Source Descriptions.
+func descriptionPartName(sum []byte) string {
+	return documentsDir + descriptionPrefix + hex.EncodeToString(sum) + ".xml"
 }
 
 // dumpStateName is where the state of a set's dumps is kept.
@@ -158,7 +173,7 @@ func generation(set string, at time.Time, taken func(name string) bool) string {
 
 // partName is what parts of ours are called within a set's directory. Whatever
 // else is there is not ours to remove.
-var partName = regexp.MustCompile(`^(resourcelist-[0-9]{8}T[0-9]{6}\.[0-9]{7}Z(\.[0-9]+)?-[0-9]{5,}|changelist-[0-9]{8}T[0-9]{6}\.[0-9]{7}Z)\.xml$`)
+var partName = regexp.MustCompile(`^(resourcelist-[0-9]{8}T[0-9]{6}\.[0-9]{7}Z(\.[0-9]+)?-[0-9]{5,}|changelist-[0-9]{8}T[0-9]{6}\.[0-9]{7}Z(\.[0-9]+)?)\.xml$`)
 
 // isPart reports whether name is that of a part, of whatever generation.
 func isPart(set, name string) bool {
@@ -185,9 +200,16 @@ func Reserved(rel string) bool {
 	return false
 }
 
+// isChangePart reports whether name is that of a part of the set's Change List.
+func isChangePart(set, name string) bool {
+	return isPart(set, name) && strings.HasPrefix(name, documentsDir+set+"/changelist-")
+}
+
 // descriptionPart is what the parts of an index of Source Descriptions are
 // called, in documentsDir.
-var descriptionPart = regexp.MustCompile(`^description-[0-9a-f]{16}\.xml$`)
+var descriptionPart = regexp.MustCompile(`^` + descriptionPrefix + `[0-9a-f]{16}\.xml$`)
+
+const descriptionPrefix = "description-"
 
 // setName is what a set may be called: it stands in addresses as it is.
 var setName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$`)

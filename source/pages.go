@@ -31,13 +31,19 @@ var pagePolicy = func() string {
 
 // A page is what page.html shows.
 type page struct {
+	Mark        template.HTML // that we wrote it
 	Title       string
 	Message     string // what went wrong; empty on the home page
 	Home        string
 	Description string // URI of the Source Description
 	Style       template.CSS
 	Sets        []pageSet
+	More        int // sets that are not shown
 }
+
+// maxPageSets is how many sets a page shows, and how many its header names:
+// many more, and nobody reads it.
+const maxPageSets = 50
 
 // A pageSet is a set as a page tells of it.
 type pageSet struct {
@@ -110,33 +116,45 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int) {
 
 func (h *handler) pageHeader(header http.Header) {
 	var links []string
-	for _, c := range h.links {
+	for _, c := range h.links[:min(len(h.links), maxPageSets)] {
 		links = append(links, c.link...)
 	}
 	header["Link"] = links
 	header.Set("Content-Type", "text/html; charset=utf-8")
+	securePage(header)
+}
+
+// securePage allows a page what it needs.
+func securePage(header http.Header) {
 	header.Set("Content-Security-Policy", pagePolicy)
 	header.Set("Referrer-Policy", "no-referrer")
 }
 
 func (h *handler) render(title, message string) ([]byte, error) {
+	return h.Source.render(h.opts.Sets, h.page.Load(), title, message)
+}
+
+// render returns a page about the sets, with what is known of them.
+func (s *Source) render(sets []Set, known *summary, title, message string) ([]byte, error) {
 	p := page{
+		Mark:        hintMark,
 		Title:       title,
 		Message:     message,
-		Home:        h.base.uri(homeName),
-		Description: h.base.uri(wellKnownName),
+		Home:        s.base.uri(homeName),
+		Description: s.base.uri(wellKnownName),
 		Style:       template.CSS(pageCSS),
 	}
-	known := h.page.Load()
-	for _, set := range h.opts.Sets {
+	shown := sets[:min(len(sets), maxPageSets)]
+	p.More = len(sets) - len(shown)
+	for _, set := range shown {
 		var ps pageSet
 		if known != nil {
 			ps = (*known)[set.Name]
 		}
 		ps.Name, ps.About = set.Name, set.Description
-		ps.CapabilityList = h.capabilityList(set.Name)
-		ps.ResourceList = h.base.uri(resourceListName(set.Name))
-		ps.ChangeList = h.base.uri(changeListName(set.Name))
+		ps.CapabilityList = s.capabilityList(set.Name)
+		ps.ResourceList = s.base.uri(resourceListName(set.Name))
+		ps.ChangeList = s.base.uri(changeListName(set.Name))
 		p.Sets = append(p.Sets, ps)
 	}
 	var b strings.Builder

@@ -65,7 +65,7 @@ func TestPatches(t *testing.T) {
 			t.Errorf("GET %s: %d, %v", p.uri, rec.Code, rec.Header())
 		}
 	}
-	w.pass(25 * time.Hour) // the first change is older than 48 h, the second is not
+	w.pass(31 * time.Hour) // the first change is older than 48 h and an eighth, the second is not
 	w.put("b=1")
 	w.publish(s)
 	w.pass(2 * time.Hour)

@@ -9,7 +9,8 @@ import (
 // locate returns the path below the base URL that a request asks for: "" is
 // the base URL itself. It takes the path as it was sent, and decodes it once.
 // What cannot be the address of anything here is refused, never made into one:
-// empty segments, dots, encoded slashes and NUL bytes. The well-known address
+// empty segments, dots, encoded slashes and NUL bytes. The directory of the
+// documents is the page in it, as static servers have it. The well-known address
 // and robots.txt are looked for at the origin (RS-DISC-02) and answer there
 // too, whatever the base URL's path.
 func (b base) locate(escaped string) (rel string, ok bool) {
@@ -19,6 +20,9 @@ func (b base) locate(escaped string) (rel string, ok bool) {
 	}
 	if dir, isDir := strings.CutSuffix(p, "/"); isDir || p == "" {
 		dir, ok := decodePath(dir)
+		if ok && dir+"/" == b.path+documentsDir {
+			return hintName, true
+		}
 		return "", (ok || p == "") && (p == "" && b.path == "" || p != "" && dir+"/" == b.path)
 	}
 	if p, ok = decodePath(p); !ok {

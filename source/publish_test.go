@@ -199,7 +199,7 @@ func TestChangeListBecomesOneDocumentAgain(t *testing.T) {
 		t.Errorf("documents %q, want one Change List", c.names)
 	}
 	data, err := reader(w.docs)(open)
-	if err != nil || !strings.Contains(string(data), "until=") || strings.Count(string(data), "<url>") != 3 {
+	if err != nil || !strings.Contains(string(data), "until=") || strings.Count(string(data), "<url>") != 4 {
 		t.Errorf("open part %s, %v:\n%s", open, err, data)
 	}
 }

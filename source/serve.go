@@ -115,6 +115,9 @@ func (h *handler) document(w http.ResponseWriter, r *http.Request, name string) 
 	header.Set("Content-Type", typ)
 	header.Set("Cache-Control", caching)
 	header.Set("Vary", "Accept-Encoding")
+	if name == hintName {
+		securePage(header)
+	}
 	mod := lastModified(known.mod, h.opts.Now())
 	if !zip {
 		header.Set("ETag", `"`+known.etag+`"`)

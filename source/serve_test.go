@@ -173,7 +173,7 @@ func TestServeStatuses(t *testing.T) {
 		{"/a.txt%zz", 400, ""},
 		{"/resourcesync/x", 404, ""},
 		{"/resourcesync", 404, ""},
-		{"/resourcesync/", 404, ""},
+		{"/resourcesync/", 200, `rel="resourcesync"`},
 		{"/-/x", 404, ""},
 		{"/-/", 404, ""},
 		{"/.lockstep/x", 404, ""},

@@ -81,9 +81,24 @@ type Set struct {
 // A ChangeList says how a set's Change List is cut and kept. The zero value is
 // one open document while the changes fit it, kept for Options.Keep.
 type ChangeList struct {
-	Rotate  time.Duration // close the open part when it is this old; 0 never by age
+	Rotate  time.Duration // close the open part when its first change is this old; 0 never by age
 	Entries int           // and when it has so many; 0 and at most Options.MaxEntries
-	Keep    time.Duration // how long its changes are kept; default Options.Keep
+	Keep    time.Duration // how long its changes are kept at least; default Options.Keep, never less than Options.Grace
+
+	// Leaving, if set, is told of changes before they leave the Change List,
+	// and of nothing twice that has left. They are still in the catalog, and
+	// their document, if they have one of their own, is still there. If it
+	// fails, they stay, and Publish, having published, returns its error.
+	Leaving func(context.Context, Leaving) error
+}
+
+// A Leaving is a stretch of the history of a set that is about to leave its
+// Change List for good: all changes above After, through Last.
+type Leaving struct {
+	Set         string
+	From, Until time.Time // its interval, half open (RS-MD-11)
+	After, Last catalog.Seq
+	Document    string // blob that is a closed Change List of just these changes; empty if there is none
 }
 
 // A ResourceDump says when a set's Resource Dump is built, and how it is cut.
@@ -151,7 +166,10 @@ type Source struct {
 	page    atomic.Pointer[summary] // what the home page tells; nil before the first Publish
 
 	publishing sync.Mutex        // one Publish at a time; held across IO, for that is its purpose
-	states     map[string]*state // guarded by publishing; what is known of each set's documents
+	states     map[string]*state // what is known of each set's documents; this and what follows is guarded by publishing
+	looked     time.Time         // when all documents were last found where they belong; zero: look
+	small      map[string][]byte // documents found then that depend on the Options only
+	tidied     bool              // nothing is left of older Source Descriptions
 
 	patchesTidied map[string]time.Time // guarded by publishing; when each set's patches were looked through
 

@@ -14,18 +14,27 @@ import (
 )
 
 // stateVersion numbers the layout of state. Older ones are read, newer refused.
-const stateVersion = 1
+//
+//  1. the first
+//  2. with what is known of the open list's bytes, and a tail
+const stateVersion = 2
 
 // A state is what a Source remembers of a set's published documents, kept in
-// one JSON blob beside them. It is written twice by each publication: before
-// the entry documents are switched, with Switching set and all else as it was,
-// and after. A state that is lost, or left Switching by a crash, is made anew
-// from the catalog: then more is written than need be, never anything wrong.
+// one JSON blob beside them. A publication that switches several documents
+// writes it twice: before, with Switching set, what is planned of the Change
+// List, and all else as it was; and after. One that only appends to the open
+// list writes the tail instead. A state that is lost is made anew from the
+// catalog and the index of the Change List: then more is written than need be,
+// never anything wrong.
 type state struct {
 	Version        int          `json:"version"`
 	CapabilityList string       `json:"capability_list"` // the set; documents of another base URL are not ours to continue
 	Switching      bool         `json:"switching,omitempty"`
-	Stamp          time.Time    `json:"stamp"` // modification time of the documents written last; rises
+	Planned        *changeState `json:"planned,omitempty"` // while Switching: what Changes is to be; readers may have seen any of it
+	Anew           bool         `json:"anew,omitempty"`    // while Switching: the history begins anew
+	Stamp          time.Time    `json:"stamp"`             // modification time of the documents written last; rises
+	Saved          time.Time    `json:"saved,omitzero"`    // Stamp when this was written, by which its tail is known
+	Compressed     bool         `json:"compressed,omitempty"`
 	List           *listState   `json:"resource_list,omitempty"`
 	Changes        *changeState `json:"change_list,omitempty"`
 	Retired        []retired    `json:"retired,omitempty"`
@@ -36,6 +45,7 @@ type listState struct {
 	At        time.Time   `json:"at"`
 	Seq       catalog.Seq `json:"seq"` // newest change that At is known to cover
 	Resources int64       `json:"resources"`
+	Rules     string      `json:"rules,omitempty"` // digest of those its links are from
 	Parts     []string    `json:"parts,omitempty"` // names; none when the list is one document
 }
 
@@ -46,6 +56,7 @@ type changeState struct {
 	From        time.Time    `json:"from"`
 	Closed      []closedPart `json:"closed,omitempty"`
 	Open        openPart     `json:"open"`
+	Ended       *closedPart  `json:"ended,omitempty"` // the part that was open in an index that is no more, while that is planned
 	Through     catalog.Seq  `json:"through"`
 	ThroughTime time.Time    `json:"through_time,omitzero"` // of that change; zero if it is not ours to know
 }
@@ -63,6 +74,19 @@ type openPart struct {
 	Name  string      `json:"name,omitempty"` // empty: the entry document itself
 	From  time.Time   `json:"from"`
 	After catalog.Seq `json:"after"`
+	First time.Time   `json:"first,omitzero"` // event time of the first change in it
+	Size  int64       `json:"size,omitempty"` // bytes before its end; 0: not known
+	Sum   string      `json:"sum,omitempty"`  // sha-256 of them
+}
+
+// A tail is what changes in a state when the open list grows and nothing else
+// does. It is small however long lists have become.
+type tail struct {
+	Saved       time.Time   `json:"saved"` // of the state it belongs to
+	Stamp       time.Time   `json:"stamp"`
+	Open        openPart    `json:"open"`
+	Through     catalog.Seq `json:"through"`
+	ThroughTime time.Time   `json:"through_time"`
 }
 
 // retired is a part that no document names any more.
@@ -73,7 +97,7 @@ type retired struct {
 }
 
 // load returns the state of the set's documents; a new one where there is none
-// to continue from.
+// to continue from. It is not to be changed.
 func (s *Source) load(ctx context.Context, set, capabilityList string) (*state, error) {
 	if st := s.states[set]; st != nil {
 		return st, nil
@@ -94,17 +118,64 @@ func (s *Source) load(ctx context.Context, set, capabilityList string) (*state, 
 	if st.CapabilityList != capabilityList {
 		return fresh, nil
 	}
-	return st, nil
+	st.Version = stateVersion
+	return st, s.loadTail(ctx, set, st)
+}
+
+// loadTail brings st up to the documents, if only the open list has grown since.
+func (s *Source) loadTail(ctx context.Context, set string, st *state) error {
+	data, _, err := s.read(ctx, tailName(set))
+	if err != nil || data == nil || st.Changes == nil || st.Saved.IsZero() {
+		return err
+	}
+	var t tail
+	if err := json.Unmarshal(data, &t); err != nil {
+		s.opts.Logger.WarnContext(ctx, "end of the publishing state is unreadable and will be made anew", slog.String("set", set), slog.Any("err", err))
+		return nil
+	}
+	if t.Saved.Equal(st.Saved) {
+		st.grow(&t)
+	}
+	return nil
+}
+
+// grow makes t true of st.
+func (st *state) grow(t *tail) {
+	c := *st.Changes
+	c.Open, c.Through, c.ThroughTime = t.Open, t.Through, t.ThroughTime
+	st.Changes, st.Stamp = &c, t.Stamp
 }
 
 // save makes st what is remembered.
 func (s *Source) save(ctx context.Context, set string, st *state) error {
+	st.Saved = st.Stamp
 	data, err := json.MarshalIndent(st, "", "\t")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", stateName(set), err)
 	}
 	delete(s.states, set) // should the commit fail, what holds is in the blob
 	if err := s.commit(ctx, stateName(set), append(data, '\n'), time.Time{}); err != nil {
+		return err
+	}
+	s.states[set] = st
+	return nil
+}
+
+// saveGrown commits the open list that has grown, and remembers that. Should
+// only one of both be there after a crash, that shows in the list's size.
+func (s *Source) saveGrown(ctx context.Context, set string, list blob.Writer, st *state) error {
+	t := &tail{Saved: st.Saved, Stamp: st.Stamp, Open: st.Changes.Open, Through: st.Changes.Through, ThroughTime: st.Changes.ThroughTime}
+	data, err := json.Marshal(t)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", tailName(set), err)
+	}
+	w, err := s.create(ctx, tailName(set), append(data, '\n'), time.Time{})
+	if err != nil {
+		return err
+	}
+	defer w.Close()       // does nothing after Commit
+	delete(s.states, set) // should the commit fail, what holds is in the blobs
+	if err := s.docs.Commit(ctx, list, w); err != nil {
 		return err
 	}
 	s.states[set] = st

@@ -1,0 +1,187 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+
+	"lockstep/blob"
+)
+
+// Compressed returns a Store that keeps a compressed variant NAME.xml.gz beside
+// every document NAME.xml, for web servers that serve such files to those who
+// ask for gzip. Whatever else is written to it goes to docs as it is.
+//
+// A variant is visible before its document, so that a document that is up to
+// date has one that is. It goes with its document. A Source that is given such
+// a Store also sees to variants that are missing, and one that is not given one
+// any more removes those it made, before they can grow stale.
+//
+// Bytes are compressed as they are written; nothing is held.
+func Compressed(docs blob.Store) blob.Store { return &gzipStore{docs} }
+
+type gzipStore struct{ blob.Store }
+
+// A gzipWriter is a document and its variant.
+type gzipWriter struct {
+	blob.Writer
+	variant blob.Writer
+	zip     *gzip.Writer
+}
+
+// Create begins a document, and its variant.
+func (s *gzipStore) Create(ctx context.Context, name string) (blob.Writer, error) {
+	w, err := s.Store.Create(ctx, name)
+	if err != nil || !hasVariant(name) {
+		return w, err
+	}
+	variant, zip, err := s.createVariant(ctx, name)
+	if err != nil {
+		_ = w.Close() // nothing was written
+		return nil, err
+	}
+	return &gzipWriter{w, variant, zip}, nil
+}
+
+func (s *gzipStore) createVariant(ctx context.Context, name string) (blob.Writer, *gzip.Writer, error) {
+	level := gzip.BestSpeed // it will soon be written again
+	if immutable(name) {
+		level = gzip.DefaultCompression
+	}
+	w, err := s.Store.Create(ctx, name+gzipSuffix)
+	if err != nil {
+		return nil, nil, err
+	}
+	zip, err := gzip.NewWriterLevel(w, level)
+	if err != nil { // unreachable: the levels are right
+		_ = w.Close()
+		return nil, nil, err
+	}
+	return w, zip, nil
+}
+
+func hasVariant(name string) bool {
+	return strings.HasSuffix(name, ".xml") && strings.HasPrefix(name, documentsDir)
+}
+
+// SetModTime is that of both: servers compare them.
+func (w *gzipWriter) SetModTime(t time.Time) {
+	w.Writer.SetModTime(t)
+	w.variant.SetModTime(t)
+}
+
+// Write writes to both.
+func (w *gzipWriter) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	if err == nil {
+		_, err = w.zip.Write(p)
+	}
+	return n, err
+}
+
+// Close drops both, unless committed.
+func (w *gzipWriter) Close() error {
+	return errors.Join(w.Writer.Close(), w.variant.Close())
+}
+
+// Commit commits each variant before its document.
+func (s *gzipStore) Commit(ctx context.Context, ws ...blob.Writer) error {
+	inner := make([]blob.Writer, 0, 2*len(ws))
+	ends := make([]int, len(ws)) // of what belongs to each of ws in inner
+	for i, w := range ws {
+		if z, ok := w.(*gzipWriter); ok {
+			if err := z.zip.Close(); err != nil {
+				return &blob.CommitError{Name: z.variant.Name(), Err: err}
+			}
+			inner = append(inner, z.variant)
+			w = z.Writer
+		}
+		inner = append(inner, w)
+		ends[i] = len(inner)
+	}
+	err := s.Store.Commit(ctx, inner...)
+	if c, ok := errors.AsType[*blob.CommitError](err); ok {
+		done, _ := slices.BinarySearchFunc(ends, c.Done, func(end, done int) int { return end - done - 1 })
+		return &blob.CommitError{Done: done, Name: c.Name, Err: c.Err}
+	}
+	return err
+}
+
+// Remove removes documents with their variants, which go first.
+func (s *gzipStore) Remove(ctx context.Context, names ...string) error {
+	var all []string
+	for _, name := range names {
+		if hasVariant(name) {
+			all = append(all, name+gzipSuffix)
+		}
+		all = append(all, name)
+	}
+	return s.Store.Remove(ctx, all...)
+}
+
+// fill writes the variant of a document that is there without.
+func (s *gzipStore) fill(ctx context.Context, name string) error {
+	r, err := s.Open(ctx, name)
+	if errors.Is(err, blob.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer r.Close() // opened for reading only
+	w, zip, err := s.createVariant(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer w.Close() // does nothing after Commit
+	if _, err := io.Copy(zip, r); err != nil {
+		return fmt.Errorf("compress %s: %w", name, err)
+	}
+	if err := zip.Close(); err != nil {
+		return fmt.Errorf("compress %s: %w", name, err)
+	}
+	w.SetModTime(r.Info().ModTime)
+	return s.Store.Commit(ctx, w)
+}
+
+// variants makes up for compressed variants that are missing, and removes those
+// of a time when there were some: they would grow stale.
+func (p *publication) variants(ctx context.Context) error {
+	store, compressing := p.docs.(*gzipStore)
+	var stale []string
+	for name := range p.there {
+		_, there := p.there[name+gzipSuffix]
+		if !hasVariant(name) || there == compressing {
+			continue
+		}
+		switch {
+		case compressing:
+			if err := store.fill(ctx, name); err != nil {
+				return err
+			}
+		case p.state.Compressed:
+			stale = append(stale, name+gzipSuffix)
+		}
+	}
+	if len(stale) > 0 {
+		if err := p.docs.Remove(ctx, stale...); err != nil {
+			return fmt.Errorf("remove compressed documents: %w", err)
+		}
+	}
+	if p.state.Compressed == compressing || p.state.Changes == nil {
+		return nil
+	}
+	st := *p.state
+	st.Compressed = compressing
+	if err := p.save(ctx, p.set.Name, &st); err != nil {
+		return err
+	}
+	p.state = &st
+	return nil
+}

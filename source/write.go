@@ -1,0 +1,254 @@
+package source
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"lockstep/blob"
+	"lockstep/catalog"
+)
+
+// write takes steps 1 to 6 of publishSet. It reports whether it wrote anything
+// a reader can see.
+func (p *publication) write(ctx context.Context) (written bool, err error) {
+	defer p.discard() // does nothing to what was committed
+	err = p.take(ctx) // step 1
+	if errors.Is(err, errLook) {
+		if err = p.prepare(ctx, true); err == nil {
+			err = p.take(ctx)
+		}
+	}
+	if err != nil {
+		return false, err
+	}
+	b := p.build
+	if p.grown() {
+		if b.open == nil {
+			p.next = p.state
+			return false, nil
+		}
+		return true, p.saveGrown(ctx, p.set.Name, b.open, p.next)
+	}
+	if err := p.announce(ctx); err != nil { // step 2
+		return false, err
+	}
+	if p.anew {
+		if err := p.withdrawDumps(ctx); err != nil {
+			return true, err
+		}
+	}
+	for _, ws := range p.switches() { // steps 3 and 4
+		if err := p.docs.Commit(ctx, ws...); err != nil {
+			return true, err
+		}
+	}
+	if _, err := p.publishCapabilityList(ctx, p.set); err != nil { // step 5
+		return true, err
+	}
+	return true, p.save(ctx, p.set.Name, p.next) // step 6
+}
+
+// grown reports whether at most the open list has become longer.
+func (p *publication) grown() bool {
+	b, c := p.build, p.next.Changes
+	return !p.list && !p.unsure && !p.anew && len(b.closed) == 0 && b.index == nil && b.ended == nil &&
+		!p.state.Saved.IsZero() && p.state.Changes.After == c.After && p.state.Changes.Open.Name == c.Open.Name
+}
+
+// switches returns what is to be committed, in the order of publishSet.
+func (p *publication) switches() [][]blob.Writer {
+	b := p.build
+	var parts, entries []blob.Writer
+	if b.open != nil && p.next.Changes.Open.Name != "" {
+		parts = append(parts, b.open)
+	} else if b.open != nil {
+		entries = append(entries, b.open)
+	}
+	for _, w := range slices.Backward(b.closed) {
+		parts = append(parts, w)
+	}
+	if b.index != nil {
+		entries = append(entries, b.index)
+	}
+	if p.entry != nil {
+		entries = append(entries, p.entry)
+	}
+	var all [][]blob.Writer
+	for _, ws := range [][]blob.Writer{parts, entries, {b.ended}} {
+		if len(ws) > 0 && ws[0] != nil {
+			all = append(all, ws)
+		}
+	}
+	return all
+}
+
+func (p *publication) discard() {
+	if p.entry != nil {
+		_ = p.entry.Close() // nothing of it is wanted
+	}
+	if p.build != nil {
+		p.build.discard()
+	}
+}
+
+// take writes what is due. Nothing that a document names changes by it.
+func (p *publication) take(ctx context.Context) error {
+	p.discard() // of an attempt before
+	p.entry, p.build = nil, nil
+	p.next.Stamp = p.after(p.state.Stamp)
+	if p.list { // before the changes, so that these reach beyond what it holds
+		if err := p.takeList(ctx); err != nil {
+			return err
+		}
+	}
+	return p.takeChanges(ctx)
+}
+
+func (p *publication) takeList(ctx context.Context) error {
+	mark, err := p.catalog.Mark(ctx, p.capabilityList(p.set.Name))
+	if err != nil {
+		return fmt.Errorf("build resource list: %w", err)
+	}
+	b := &listBuild{Source: p.Source, set: p.set.Name, mark: mark, stamp: p.next.Stamp,
+		gen: generation(p.set.Name, mark.At, p.there.taken)}
+	list, w, err := b.run(ctx)
+	if err != nil {
+		return err
+	}
+	p.entry = w
+	list.Rules = p.rules[p.set.Name].mark
+	p.next.List = list
+	p.report.List, p.report.Parts = true, len(list.Parts)
+	p.report.Resources = list.Resources
+	p.report.Bytes += b.bytes.Load()
+	p.report.Refused += b.refused.Load()
+	if p.status, err = p.catalog.Status(ctx, p.capabilityList(p.set.Name)); err != nil {
+		return fmt.Errorf("read catalog: %w", err)
+	}
+	return nil
+}
+
+func (p *publication) takeChanges(ctx context.Context) error {
+	st := *p.next.Changes
+	st.Closed = slices.Clone(st.Closed)
+	if !p.unsure {
+		st.Ended = nil
+	}
+	if p.there != nil {
+		if err := p.trim(ctx, &st); err != nil {
+			return err
+		}
+	}
+	b := &changeBuild{Source: p.Source, set: p.set, stamp: p.next.Stamp, prev: p.state.Changes, unsure: p.unsure, there: p.there}
+	if p.anew {
+		b.prev = nil
+	}
+	if err := b.run(ctx, &st, p.status.Last); err != nil {
+		return err
+	}
+	p.build = b
+	p.report.Changes = int64(st.Through - p.next.Changes.Through)
+	p.report.Seq = st.Through
+	p.report.Bytes += b.bytes
+	p.report.Refused += b.refused
+	p.next.Changes = &st
+	return nil
+}
+
+// announce says in the state that the entry documents are about to be
+// switched, and completes the state that is to be saved when they are.
+func (p *publication) announce(ctx context.Context) error {
+	p.next.Switching, p.next.Planned, p.next.Anew = false, nil, false
+	p.next.Retired = p.retire(p.opts.Now())
+	switching := *p.state
+	switching.Switching, switching.Planned, switching.Anew, switching.Stamp = true, p.next.Changes, p.anew, p.next.Stamp
+	if p.anew {
+		switching.Changes = nil
+	}
+	return p.save(ctx, p.set.Name, &switching)
+}
+
+// withdrawDumps takes dumps back that belong to a history which the Change
+// List does not continue: from their at on, changes could not be followed
+// (RS-CL-03). They will be built anew.
+func (p *publication) withdrawDumps(ctx context.Context) error {
+	dumps := []string{resourceDumpName(p.set.Name), changeDumpName(p.set.Name)}
+	if !p.there.taken(dumps[0]) && !p.there.taken(dumps[1]) {
+		return nil
+	}
+	if _, err := p.publishCapabilityList(ctx, p.set, dumps...); err != nil {
+		return err
+	}
+	if err := p.docs.Remove(ctx, dumps...); err != nil {
+		return fmt.Errorf("withdraw dumps: %w", err)
+	}
+	return nil
+}
+
+// retire returns the parts there are that no entry document will name.
+func (p *publication) retire(now time.Time) []retired {
+	named := make(map[string]bool)
+	for _, names := range [][]string{p.next.List.Parts, p.next.Changes.names()} {
+		for _, name := range names {
+			named[name] = true
+		}
+	}
+	var all []retired
+	known := make(map[string]bool)
+	for _, r := range p.state.Retired {
+		if !named[r.Name] && p.there.taken(r.Name) {
+			all = append(all, r)
+			known[r.Name] = true
+		}
+	}
+	var at time.Time
+	if p.state.List != nil {
+		at = p.state.List.At
+	}
+	for name := range p.there {
+		if isPart(p.set.Name, name) && !named[name] && !known[name] {
+			r := retired{Name: name, Gone: now, At: at}
+			if p.anew && isChangePart(p.set.Name, name) {
+				r.Gone = time.Time{} // at once: who follows it must not take it for the present
+			}
+			all = append(all, r)
+		}
+	}
+	slices.SortFunc(all, func(a, b retired) int {
+		return cmp.Or(a.Gone.Compare(b.Gone), strings.Compare(a.Name, b.Name))
+	})
+	return all
+}
+
+// tidy lets go of what nobody needs, according to st, which is published. All
+// of it can be done again.
+func (p *publication) tidy(ctx context.Context, st *state) error {
+	if c := st.Changes; c.After > p.status.Kept.Seq {
+		mark := catalog.Mark{Seq: c.After, At: c.From.Truncate(time.Microsecond)} // see boundary
+		if err := p.catalog.Forget(ctx, p.capabilityList(p.set.Name), mark); err != nil {
+			return fmt.Errorf("forget changes up to %d: %w", c.After, err)
+		}
+	}
+	if err := p.tidyPatches(ctx); err != nil {
+		return err
+	}
+	var old []string
+	for _, r := range st.Retired {
+		if p.there.taken(r.Name) && p.opts.Now().Sub(r.Gone) >= p.opts.Grace {
+			old = append(old, r.Name)
+		}
+	}
+	if len(old) == 0 {
+		return nil
+	}
+	if err := p.docs.Remove(ctx, old...); err != nil {
+		return fmt.Errorf("remove replaced parts: %w", err)
+	}
+	p.report.Removed = len(old)
+	return nil
+}
