@@ -120,6 +120,22 @@ func (s *setConfig) particular() []struct {
 	}
 }
 
+// settleDumps fills in dumps with their defaults if there are to be some and
+// the set does not describe its own; a flag that forbids them takes them away.
+func (s *setConfig) settleDumps(wanted, overruled bool) {
+	switch {
+	case wanted:
+		if s.ResourceDump == nil {
+			s.ResourceDump = &resourceDumpConfig{}
+		}
+		if s.ChangeDump == nil {
+			s.ChangeDump = &changeDumpConfig{}
+		}
+	case overruled:
+		s.ResourceDump, s.ChangeDump = nil, nil
+	}
+}
+
 // linkRules returns the rules that give its resources links.
 func (s *setConfig) linkRules() ([]source.LinkRule, error) {
 	var rules []source.LinkRule

@@ -88,6 +88,14 @@ func runGuide(t *testing.T, commands []string) {
 	address := freeAddress(t)
 	env := append(os.Environ(), "HOME="+filepath.Join(dir, "home"), "XDG_STATE_HOME="+filepath.Join(dir, "state-home"),
 		"PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	endpoint, stop, err := startBuckets()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	for name, value := range bucketEnv(endpoint) {
+		env = append(env, name+"="+value)
+	}
 	var server *process
 	for _, text := range commands {
 		code := 0

@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 
 	"lockstep/blob"
+	"lockstep/blob/s3"
 )
 
 // openDocuments opens the store of a site's documents, whose state is locked,
@@ -18,16 +20,7 @@ import (
 // downloads to go on with. There unfinished documents get a directory that is
 // named for our state, so that nobody else's are ever removed.
 func openDocuments(ctx context.Context, o siteOptions) (documentStore, error) {
-	var do blob.DirOptions
-	if _, ours := inside(o.state, o.documents); !ours {
-		state, err := realPath(o.state)
-		if err != nil {
-			return nil, fmt.Errorf("find the state directory: %w", err)
-		}
-		sum := sha256.Sum256([]byte(state))
-		do.Tmp = fmt.Sprintf(".lockstep/tmp-%x", sum[:4])
-	}
-	docs, err := blob.NewDir(o.documents, do)
+	docs, err := openDocumentStore(o)
 	if err != nil {
 		return nil, err
 	}
@@ -40,4 +33,34 @@ func openDocuments(ctx context.Context, o siteOptions) (documentStore, error) {
 		o.log.InfoContext(ctx, "removed unfinished documents", slog.Int("entries", n))
 	}
 	return docs, nil
+}
+
+// A documentStore keeps the documents of a site.
+type documentStore interface {
+	blob.Store
+	blob.Sweeper
+	io.Closer
+}
+
+// A bucketStore is a bucket as a documentStore.
+type bucketStore struct{ *s3.Bucket }
+
+// Close does nothing: there is nothing to give back.
+func (bucketStore) Close() error { return nil }
+
+func openDocumentStore(o siteOptions) (documentStore, error) {
+	if isBucket(o.documents) {
+		b, err := openBucket(o.documents, o.io.LookupEnv)
+		return bucketStore{b}, err
+	}
+	var do blob.DirOptions
+	if _, ours := inside(o.state, o.documents); !ours {
+		state, err := realPath(o.state)
+		if err != nil {
+			return nil, fmt.Errorf("find the state directory: %w", err)
+		}
+		sum := sha256.Sum256([]byte(state))
+		do.Tmp = fmt.Sprintf(".lockstep/tmp-%x", sum[:4])
+	}
+	return blob.NewDir(o.documents, do)
 }

@@ -36,6 +36,8 @@ func TestScript(t *testing.T) {
 			"same":       func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).same(ts, args) },
 			"flip":       func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).flip(ts, args) },
 			"save":       func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).save(ts, args) },
+			"buckets":    func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).buckets(ts, args) },
+			"object":     func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).object(ts, args) },
 			"eventually": func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).eventually(ts, args) },
 		},
 	})

@@ -18,9 +18,10 @@ type newsroom struct {
 
 	onPublished func(source.Report) // called after each publication; may be nil
 
-	mu  sync.Mutex // guards now and set
-	set string
-	now intake.Report
+	mu      sync.Mutex // guards what follows
+	set     string
+	now     intake.Report
+	packing bool // the scan is over, dumps are being built
 }
 
 // event is the callback of an intake.
@@ -53,6 +54,9 @@ func (n *newsroom) warn(err error) {
 func (n *newsroom) line() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.packing {
+		return "building dumps"
+	}
 	if n.now.Files == 0 {
 		return "scanning"
 	}
@@ -104,6 +108,30 @@ func (n *newsroom) told(r source.Report) {
 	for _, set := range r.Sets {
 		if set.Refused > 0 {
 			n.io.errorf("warning: %s cannot be stated in a document and left out; --log-level info names them\n", count(set.Refused, "resource"))
+		}
+	}
+}
+
+// dumping says that dumps are built from now on.
+func (n *newsroom) dumping() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.packing = true
+}
+
+// dumped says what became of the dumps, if anything.
+func (n *newsroom) dumped(r source.DumpReport) {
+	if n.quiet {
+		return
+	}
+	for _, set := range r.Sets {
+		now := time.Now().Format(time.TimeOnly)
+		if set.Dump {
+			n.io.errorf("%s  resource dump of set %s: %s, %d of them as before, %s written\n",
+				now, set.Set, count(set.Packages, "package"), set.Reused, size(set.Bytes))
+		}
+		if set.Added > 0 {
+			n.io.errorf("%s  change dump of set %s: %s added with %s\n", now, set.Set, count(set.Added, "package"), count(set.Changes, "change"))
 		}
 	}
 }

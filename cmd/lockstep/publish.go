@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 )
 
 // publishOptions are the flags of publish.
@@ -51,8 +52,8 @@ func (o *publishOptions) check() error {
 	if o.out == "" {
 		return usageError{errors.New("--out is missing"), "say where to write the documents: the directory your web server serves, --out " + o.places()}
 	}
-	if strings.Contains(o.out, "://") {
-		return usagef("--out %s: this version writes to directories", o.out)
+	if strings.Contains(o.out, "://") && !isBucket(o.out) {
+		return usagef("--out %s: want a directory or s3://BUCKET/PREFIX", o.out)
 	}
 	if o.baseURL == "" {
 		return usageError{errors.New("--base-url is missing"),
@@ -86,6 +87,11 @@ func runPublish(ctx context.Context, o *publishOptions, io stdio) error {
 	defer s.Close()
 	stop := showProgress(io, o.result.quiet, n.line)
 	p, err := s.publishOnce(ctx, n)
+	var dumpErr error
+	if err == nil {
+		n.dumping()
+		p.dumps, dumpErr = s.dump(ctx, n)
+	}
 	stop()
 	if err != nil {
 		return err
@@ -94,12 +100,23 @@ func runPublish(ctx context.Context, o *publishOptions, io stdio) error {
 		return err
 	}
 	if o.watching() {
-		if err := s.watch(ctx, n); err != nil && ctx.Err() == nil {
-			return err
+		if dumpErr != nil {
+			n.warn(dumpErr)
 		}
-		return context.Cause(ctx)
+		return s.goOn(ctx, n)
 	}
-	return errors.Join(p.failed(), unreadable(p.scans))
+	return errors.Join(p.failed(), dumpErr, unreadable(p.scans))
+}
+
+// goOn publishes changes and builds dumps as they fall due until ctx ends.
+func (s *site) goOn(ctx context.Context, n *newsroom) error {
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.watch(gctx, n) })
+	g.Go(func() error { return s.upkeep(gctx, n) })
+	if err := g.Wait(); err != nil && ctx.Err() == nil {
+		return err
+	}
+	return context.Cause(ctx)
 }
 
 // A published is what publish prints with --json.
@@ -113,6 +130,7 @@ type published struct {
 	Deleted        int64          `json:"deleted"`
 	Unreadable     int64          `json:"unreadable"`
 	Written        bool           `json:"written"`
+	DumpPackages   int            `json:"dump_packages"` // made now
 	Sets           []publishedSet `json:"sets"`
 	Elapsed        float64        `json:"elapsed_seconds"`
 }
@@ -131,7 +149,7 @@ type publishedSet struct {
 
 // summary sums up a publication.
 func (o *publishOptions) summary(p *publication, took time.Duration) published {
-	sum := published{BaseURL: o.baseURL, Out: o.out, Written: p.report.Written, Resources: p.resources(), Elapsed: took.Seconds()}
+	sum := published{BaseURL: o.baseURL, Out: o.out, Written: p.report.Written || p.dumps.Written, Resources: p.resources(), Elapsed: took.Seconds()}
 	for i, scan := range p.scans {
 		set := publishedSet{
 			Set: scan.set.name, CapabilityList: scan.set.list, Created: scan.Created, Updated: scan.Updated, Deleted: scan.Deleted,
@@ -147,6 +165,9 @@ func (o *publishOptions) summary(p *publication, took time.Duration) published {
 		sum.CapabilityList = append(sum.CapabilityList, set.CapabilityList)
 		sum.Created, sum.Updated, sum.Deleted = sum.Created+set.Created, sum.Updated+set.Updated, sum.Deleted+set.Deleted
 		sum.Unreadable += set.Unreadable
+	}
+	for _, d := range p.dumps.Sets {
+		sum.DumpPackages += d.Packages - d.Reused + d.Added
 	}
 	return sum
 }
@@ -164,8 +185,17 @@ func printPublish(io stdio, o *publishOptions, s *site, p *publication, took tim
 		io.printf("  %s created, %s updated, %s deleted, %s\n", thousands(sum.Created), thousands(sum.Updated), thousands(sum.Deleted), elapsed(took))
 	}
 	s.printSets(io)
-	io.printf("  mirror it with   lockstep sync %s DEST\n", o.baseURL)
+	io.printf("  mirror it with   lockstep sync %s DEST\n", mirrorAddress(o.baseURL))
 	return nil
+}
+
+// mirrorAddress returns what to give to sync for a site that others serve: where
+// it is not at the root of its host, nothing is found from the base URL alone.
+func mirrorAddress(baseURL string) string {
+	if u, err := url.Parse(baseURL); err != nil || strings.Trim(u.Path, "/") == "" {
+		return baseURL
+	}
+	return strings.TrimSuffix(baseURL, "/") + "/.well-known/resourcesync"
 }
 
 // errUnreadable reports files that could not be published.

@@ -180,6 +180,7 @@ func (s *site) serveUntil(ctx context.Context, l net.Listener, watch bool, n *ne
 	if watch {
 		g.Go(func() error { return s.watch(gctx, n) })
 	}
+	g.Go(func() error { return s.upkeep(gctx, n) })
 	if err := g.Wait(); err != nil && ctx.Err() == nil {
 		return err
 	}

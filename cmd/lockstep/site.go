@@ -11,7 +11,9 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/bitstream"
 	"lockstep/blob"
+	"lockstep/catalog"
 	"lockstep/intake"
 	"lockstep/internal/fetch"
 	"lockstep/source"
@@ -27,6 +29,8 @@ type site struct {
 	docs    documentStore
 	src     *source.Source
 	clients []*fetch.Client
+	bytes   *blob.Dir         // of past representations; nil if nobody needs them
+	keeper  *bitstream.Keeper // of those
 	log     *slog.Logger
 	release func() // of the state's lock
 }
@@ -36,7 +40,9 @@ type siteOptions struct {
 	baseURL      string
 	sets         []setConfig // settled: what flags and defaults say is filled in
 	state        string      // directory for what is kept from run to run
-	documents    string      // directory for the documents
+	documents    string      // directory or bucket for the documents
+	gzip         bool        // with compressed variants
+	apiTokenFile string      // who has the token in it may fill sets; "" nobody
 	allowEmpty   bool
 	scanInterval time.Duration // of sets that do not say; 0 the default of the way in, negative never
 	content      bool          // serve the resources too, where we have them
@@ -70,22 +76,31 @@ func openSite(ctx context.Context, o siteOptions) (_ *site, err error) {
 	if s.docs, err = openDocuments(ctx, o); err != nil {
 		return nil, err
 	}
-	so := source.Options{BaseURL: o.baseURL, Logger: o.log}
-	if o.content {
-		so.Content = s.open
+	if err := s.keepBytes(); err != nil {
+		return nil, err
 	}
-	for i := range o.sets {
-		set, err := s.newSet(&o.sets[i])
-		if err != nil {
-			return nil, err
+	return s, s.newSource()
+}
+
+// newSource makes the sets and the Source that publishes them.
+func (s *site) newSource() (err error) {
+	so := source.Options{BaseURL: s.opts.baseURL, Temp: s.opts.state, Logger: s.log}
+	if s.opts.content {
+		so.Content, so.OnDemand = s.open, &source.OnDemand{}
+	}
+	cat := catalog.Catalog(s.db.Catalog())
+	for i := range s.opts.sets {
+		var set *siteSet
+		if set, cat, err = s.newSet(&s.opts.sets[i], cat); err != nil {
+			return err
 		}
 		s.sets = append(s.sets, set)
 		so.Sets = append(so.Sets, set.source)
 	}
-	if s.src, err = source.New(s.db.Catalog(), s.docs, so); err != nil {
-		return nil, usageError{err: err}
+	if s.src, err = source.New(cat, s.docs, so); err != nil {
+		return usageError{err: err}
 	}
-	return s, nil
+	return nil
 }
 
 // Close gives everything back. It may be called on a site half opened.
@@ -96,6 +111,9 @@ func (s *site) Close() {
 	if s.docs != nil {
 		_ = s.docs.Close() // all it wrote was committed before
 	}
+	if s.bytes != nil {
+		_ = s.bytes.Close() // the same
+	}
 	if s.db != nil {
 		if err := s.db.Close(); err != nil {
 			s.log.Warn("close catalog", slog.Any("err", err))
@@ -104,12 +122,6 @@ func (s *site) Close() {
 	if s.release != nil {
 		s.release()
 	}
-}
-
-// A documentStore keeps the documents of a site.
-type documentStore interface {
-	blob.Store
-	Close() error
 }
 
 // open opens the file behind the path rel below the base URL, if it is a
@@ -178,6 +190,7 @@ func (s *site) publish(ctx context.Context) (source.Report, error) {
 type publication struct {
 	scans  []scanned
 	report source.Report
+	dumps  source.DumpReport
 }
 
 // failed returns why sets could not be read that are published as they were.

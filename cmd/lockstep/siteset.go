@@ -1,10 +1,12 @@
 package main
 
 import (
+	"fmt"
 	"net/url"
 	"strings"
 	"time"
 
+	"lockstep/catalog"
 	"lockstep/intake"
 	"lockstep/source"
 )
@@ -17,15 +19,16 @@ type siteSet struct {
 	source source.Set
 }
 
-// newSet makes the set a configuration describes.
-func (s *site) newSet(c *setConfig) (*siteSet, error) {
+// newSet makes the set a configuration describes, which fills inner, and returns
+// the catalog as those after it are to see it.
+func (s *site) newSet(c *setConfig, inner catalog.Catalog) (*siteSet, catalog.Catalog, error) {
 	set := &siteSet{name: c.Name}
 	if set.name == "" {
 		set.name = source.DefaultSet
 	}
 	var err error
 	if set.list, err = source.CapabilityListURI(s.opts.baseURL, set.name); err != nil {
-		return nil, usageError{err: err}
+		return nil, nil, usageError{err: err}
 	}
 	set.source = source.Set{
 		Name: set.name, Description: c.Description,
@@ -33,30 +36,41 @@ func (s *site) newSet(c *setConfig) (*siteSet, error) {
 			Rotate: time.Duration(c.ChangeList.Rotate), Entries: int(c.ChangeList.Entries), Keep: time.Duration(c.ChangeList.Keep),
 		},
 	}
+	if d := c.ResourceDump; d != nil {
+		set.source.ResourceDump = &source.ResourceDump{
+			Every: time.Duration(d.Every), PackageBytes: int64(d.PackageSize), PackageEntries: int(d.PackageCount),
+		}
+	}
+	if d := c.ChangeDump; d != nil {
+		set.source.ChangeDump = &source.ChangeDump{
+			Every: time.Duration(d.Every), PackageBytes: int64(d.PackageSize), PackageEntries: int(d.PackageCount),
+		}
+	}
 	uri, err := set.locate(c.URI, s.opts.baseURL)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if set.source.Links, err = c.linkRules(); err != nil {
-		return nil, usagef("set %s: %w", set.name, err)
+		return nil, nil, usagef("set %s: %w", set.name, err)
 	}
+	cat := s.keeping(inner, set, c)
 	way := &wayIn{
-		address: c.from, site: s, config: c, uri: uri, set: set.list, catalog: s.db.Catalog(),
+		address: c.from, site: s, config: c, uri: uri, set: set.list, catalog: cat,
 		interval: s.opts.scanInterval, allowEmpty: s.opts.allowEmpty,
 	}
 	if c.ScanInterval != nil {
 		way.interval = intervalOf(time.Duration(*c.ScanInterval))
 	}
 	if way.hashes, err = algorithms(c.Hash); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if s.opts.onEvent != nil {
 		way.onEvent = func(e intake.Event) { s.opts.onEvent(set.name, e) }
 	}
 	if set.origin, err = c.from.kind.open(way); err != nil {
-		return nil, usageError{err: err, hint: hintOf(err)}
+		return nil, nil, usageError{err: fmt.Errorf("set %s: %w", set.name, err), hint: hintOf(err)}
 	}
-	return set, nil
+	return set, cat, s.openBytes(set, way)
 }
 
 // locate finds out what the URIs of the set begin with, and where that is below

@@ -18,6 +18,10 @@ type sourceFlags struct {
 	hash         []string
 	include      []string
 	exclude      []string
+	uri          string
+	dump         bool
+	gzip         bool
+	apiTokenFile string
 	allowEmpty   bool
 	scanInterval time.Duration
 	watch        bool
@@ -35,7 +39,11 @@ func (o *sourceFlags) declare(flags *pflag.FlagSet, baseURL string, watch bool) 
 	flags.StringSliceVar(&o.hash, "hash", []string{"sha-256", "md5"}, "`NAMES` of the hashes to publish")
 	flags.StringArrayVar(&o.include, "include", nil, "publish only files that match `GLOB` (repeatable; ** is any number of directories)")
 	flags.StringArrayVar(&o.exclude, "exclude", nil, "leave out files and directories that match `GLOB` (repeatable; wins over --include)")
-	flags.BoolVar(&o.allowEmpty, "allow-empty", false, "believe a directory that is suddenly empty: everything was deleted")
+	flags.StringVar(&o.uri, "uri", "", "the `URL` the URIs of the resources begin with, where that is not the base URL")
+	flags.BoolVar(&o.dump, "dump", false, "publish dumps, too: all resources, and all changes, as ZIP files")
+	flags.BoolVar(&o.gzip, "gzip", false, "keep a compressed variant beside every document, for web servers that serve such")
+	flags.StringVar(&o.apiTokenFile, "api-token-file", "", "who has the token in `FILE` may fill sets from api:")
+	flags.BoolVar(&o.allowEmpty, "allow-empty", false, "believe a place that is suddenly empty: everything was deleted")
 	flags.DurationVar(&o.scanInterval, "scan-interval", intake.DefaultScanInterval, "look at everything again after this `DURATION`, for changes nobody told of; 0 never")
 	flags.BoolVar(&o.watch, "watch", watch, "watch for changes and publish them at once")
 	flags.BoolVar(&o.noWatch, "no-watch", false, "do not watch for changes")
@@ -49,7 +57,7 @@ func (o *sourceFlags) watching() bool { return o.watch && !o.noWatch }
 // configuration file, then from defaults.
 func (o *sourceFlags) settle(flags *pflag.FlagSet, args []string, lookup func(string) (string, bool)) error {
 	given := func(name string) bool { return flags.Changed(name) } // by the file, too, once it is read
-	overrule := overruled{hash: given("hash"), include: given("include"), exclude: given("exclude")}
+	overrule := overruled{hash: given("hash"), include: given("include"), exclude: given("exclude"), dump: given("dump")}
 	if o.config != "" {
 		var err error
 		if o.file, err = readConfig(o.config); err != nil {
@@ -82,7 +90,7 @@ func (o *sourceFlags) settle(flags *pflag.FlagSet, args []string, lookup func(st
 }
 
 // overruled tells which keys of a set are overruled by a flag or a variable.
-type overruled struct{ hash, include, exclude bool }
+type overruled struct{ hash, include, exclude, dump bool }
 
 // settleSets finds out which sets there are, and fills in what they leave open.
 func (o *sourceFlags) settleSets(args []string, by overruled) error {
@@ -90,6 +98,8 @@ func (o *sourceFlags) settleSets(args []string, by overruled) error {
 	switch {
 	case len(args) > 0 && len(o.sets) > 0:
 		return usageError{usagef("%s: %s has sets of its own", args[0], o.config), "give either DIR or sets in the configuration"}
+	case len(o.sets) > 0 && o.uri != "":
+		return usageError{usagef("--uri: %s has sets of its own", o.config), "write uri: " + o.uri + " into the set it is for"}
 	case len(o.sets) == 0:
 		place := "."
 		if len(args) > 0 {
@@ -99,7 +109,7 @@ func (o *sourceFlags) settleSets(args []string, by overruled) error {
 		if err != nil {
 			return err
 		}
-		o.sets = []setConfig{{From: from.String(), from: from}}
+		o.sets = []setConfig{{From: from.String(), URI: o.uri, from: from}}
 	}
 	for i := range o.sets {
 		s := &o.sets[i]
@@ -112,6 +122,7 @@ func (o *sourceFlags) settleSets(args []string, by overruled) error {
 				*l.own = l.common
 			}
 		}
+		s.settleDumps(o.dump, by.dump)
 	}
 	return nil
 }
@@ -136,7 +147,7 @@ func (o *sourceFlags) settleState(args []string, lookup func(string) (string, bo
 func (o *sourceFlags) site(command string, out *outputOptions, io stdio) siteOptions {
 	return siteOptions{
 		baseURL: o.baseURL, sets: o.sets, state: o.state, allowEmpty: o.allowEmpty, scanInterval: o.scanInterval,
-		network: &o.networkOptions, io: io, command: command, log: out.logger(io),
+		gzip: o.gzip, apiTokenFile: o.apiTokenFile, network: &o.networkOptions, io: io, command: command, log: out.logger(io),
 	}
 }
 

@@ -116,7 +116,7 @@ func (w *world) source(ts *testscript.TestScript, args []string) {
 	ts.Check(err)
 	cmd := exec.Command(path, args[1:]...)
 	cmd.Dir = ts.MkAbs(".")
-	cmd.Env = append(os.Environ(), "HOME="+ts.Getenv("HOME"), "XDG_STATE_HOME="+ts.Getenv("XDG_STATE_HOME"))
+	cmd.Env = environment(ts)
 	p, err := startReady(cmd)
 	ts.Check(err)
 	ts.Defer(p.kill)

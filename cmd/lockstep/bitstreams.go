@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"lockstep/bitstream"
+	"lockstep/blob"
+	"lockstep/catalog"
+	"lockstep/internal/fetch"
+)
+
+// keepsBytes reports whether the bytes of past representations are needed: for
+// the Change Dump, or to make patches of.
+func (c *setConfig) keepsBytes() bool { return c.ChangeDump != nil || c.Patches }
+
+// opensBytes reports whether representations have to be opened at all.
+func (c *setConfig) opensBytes() bool { return c.ResourceDump != nil || c.keepsBytes() }
+
+// keepBytes opens the place where the bytes of past representations are kept,
+// if a set needs it.
+func (s *site) keepBytes() error {
+	for i := range s.opts.sets {
+		if !s.opts.sets[i].keepsBytes() {
+			continue
+		}
+		dir, err := blob.NewDir(filepath.Join(s.opts.state, "bitstreams"), blob.DirOptions{})
+		if err != nil {
+			return fmt.Errorf("open the place for bytes of changes: %w", err)
+		}
+		s.bytes, s.keeper = dir, bitstream.New(dir, bitstream.Options{Logger: s.log})
+		return nil
+	}
+	return nil
+}
+
+// keeping returns the catalog to fill set from: cat, or if the bytes of its
+// changes are needed, one that keeps them.
+func (s *site) keeping(cat catalog.Catalog, set *siteSet, c *setConfig) catalog.Catalog {
+	if !c.keepsBytes() {
+		return cat
+	}
+	o := bitstream.SetOptions{
+		Open: func(ctx context.Context, r *catalog.Record) (io.ReadCloser, error) {
+			return set.source.Bitstream(ctx, r)
+		},
+		Past: c.ChangeDump != nil,
+	}
+	if c.Patches {
+		o.Patches = &bitstream.PatchOptions{Put: func(ctx context.Context, mediaType string, patch []byte) (string, error) {
+			return s.src.PutPatch(ctx, set.name, mediaType, patch)
+		}}
+	}
+	if o.Past {
+		set.source.Past = s.keeper.Open
+	}
+	return s.keeper.Catalog(cat, set.list, o)
+}
+
+// openBytes finds out how representations of the set are opened: by where they
+// come from if that has them, else by asking whoever serves them.
+func (s *site) openBytes(set *siteSet, way *wayIn) error {
+	if b, ok := set.origin.(bitstreams); ok {
+		set.source.Bitstream = b.Bitstream
+		return nil
+	}
+	if !way.config.opensBytes() {
+		return nil
+	}
+	return usagef("set %s: resources from %s: cannot be opened, so there can be no dumps and no patches", set.name, way.kind.scheme)
+}
+
+// client returns a client for what is at home, as the network flags describe
+// it. It is closed with the site.
+func (s *site) client(home string) (*fetch.Client, error) {
+	c, err := s.opts.network.client(home, s.opts.io.LookupEnv, s.log)
+	if err == nil {
+		s.clients = append(s.clients, c)
+	}
+	return c, err
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"strings"
+
+	"lockstep/blob/s3"
+	"lockstep/source"
+)
+
+// bucketScheme begins the address of a bucket.
+const bucketScheme = "s3://"
+
+// isBucket reports whether an address is that of a bucket.
+func isBucket(address string) bool { return strings.HasPrefix(address, bucketScheme) }
+
+// openBucket returns the bucket at an address, with the credentials every
+// program for buckets takes from the environment.
+func openBucket(address string, lookup func(string) (string, bool)) (*s3.Bucket, error) {
+	bucket, prefix, err := s3.ParseURL(address)
+	if err != nil {
+		return nil, usageError{err: err}
+	}
+	first := func(names ...string) string {
+		for _, name := range names {
+			if v, ok := lookup(name); ok && v != "" {
+				return v
+			}
+		}
+		return ""
+	}
+	b, err := s3.New(s3.Options{
+		Endpoint: first("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
+		Bucket:   bucket, Prefix: prefix,
+		Region:    first("AWS_REGION", "AWS_DEFAULT_REGION"),
+		AccessKey: first("AWS_ACCESS_KEY_ID"), SecretKey: first("AWS_SECRET_ACCESS_KEY"), SessionToken: first("AWS_SESSION_TOKEN"),
+		Attributes: source.Attributes,
+	})
+	if err != nil {
+		return nil, usageError{err, "credentials are taken from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, the service from AWS_ENDPOINT_URL"}
+	}
+	return b, nil
+}
