@@ -97,7 +97,11 @@ func (s *site) newSource() (err error) {
 		s.sets = append(s.sets, set)
 		so.Sets = append(so.Sets, set.source)
 	}
-	if s.src, err = source.New(cat, s.docs, so); err != nil {
+	docs := blob.Store(s.docs)
+	if s.opts.gzip {
+		docs = source.Compressed(docs)
+	}
+	if s.src, err = source.New(cat, docs, so); err != nil {
 		return usageError{err: err}
 	}
 	return nil
