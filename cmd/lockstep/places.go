@@ -20,6 +20,8 @@ func checkPlaces(o siteOptions) error {
 			continue
 		}
 		switch info, err := os.Stat(dir); {
+		case errors.Is(err, fs.ErrNotExist) && len(o.sets) > 1:
+			// Scanning will tell; it need not keep the other sets from anything.
 		case errors.Is(err, fs.ErrNotExist):
 			return usagef("%s does not exist", dir)
 		case err != nil:
