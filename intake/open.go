@@ -1,8 +1,12 @@
 package intake
 
 import (
+	"context"
+	"io"
 	"io/fs"
 	"os"
+
+	"lockstep/catalog"
 )
 
 // Open opens the file at the slash-separated relative path rel if a scan would
@@ -22,6 +26,21 @@ func (d *Dir) Open(rel string) (*os.File, fs.FileInfo, error) {
 		err = notListed(rel)
 	}
 	return f, fi, err
+}
+
+// Bitstream opens the present representation of r; if a scan would not list it
+// any more, the error matches [fs.ErrNotExist]. The file may change while it is
+// read.
+func (d *Dir) Bitstream(_ context.Context, r *catalog.Record) (io.ReadCloser, error) {
+	rel, ok := d.RelPath(r.URI)
+	if !ok {
+		return nil, notListed(r.URI)
+	}
+	f, _, err := d.Open(rel)
+	if err != nil {
+		return nil, err // not f, which is nil
+	}
+	return f, nil
 }
 
 func notListed(rel string) error {

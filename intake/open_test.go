@@ -118,3 +118,22 @@ func BenchmarkOpen(b *testing.B) {
 		_ = f.Close()
 	}
 }
+
+func TestBitstream(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	write(t, root, "d/a file", "there")
+	write(t, root, "d/x.key", "hidden")
+	d := newDir(t, root, catalog.NewMem(nil), intake.DirOptions{Exclude: []string{"*.key"}})
+	r, err := d.Bitstream(t.Context(), &catalog.Record{URI: d.URI("d/a file")})
+	must(t, err)
+	if b, err := io.ReadAll(r); string(b) != "there" || err != nil {
+		t.Errorf("Bitstream reads %q, %v", b, err)
+	}
+	must(t, r.Close())
+	for _, uri := range []string{d.URI("d/x.key"), d.URI("none"), d.URI("d"), d.URI("") + "d/a file", "http://other.example/d/a%20file", ""} {
+		if r, err := d.Bitstream(t.Context(), &catalog.Record{URI: uri}); !errors.Is(err, fs.ErrNotExist) || r != nil {
+			t.Errorf("Bitstream(%q) = %v, %v, want not exist", uri, r, err)
+		}
+	}
+}
