@@ -24,7 +24,8 @@ import (
 //	links     [{rel, href, type, encoding, modified, length, hash, pri}, …]
 //
 // All but the URI may be missing or null, which says that it is not known. An
-// unknown field is an error, lest one that is misspelt be lost.
+// unknown field is an error, lest one that is misspelt be lost; in JSON Lines,
+// which often have more columns, it is passed over and told of.
 type entry struct {
 	update catalog.Update
 	change resourcesync.Change // as stated; 0 if nothing is
@@ -157,9 +158,18 @@ func (t *jsonText) entryField(e *entry, name string) (err error) {
 	case "links":
 		r.Links, err = t.links()
 	default:
-		return errField
+		return t.unknown(name, entryFields)
 	}
 	return err
+}
+
+// unknown deals with a field that is none of the known.
+func (t *jsonText) unknown(name, known string) error {
+	if t.extra == nil {
+		return errField
+	}
+	t.extra(name, known)
+	return t.skip(0)
 }
 
 // links reads the links of an entry.
@@ -228,7 +238,7 @@ func (t *jsonText) linkField(l *resourcesync.Link, name string) (err error) {
 		}
 		l.Pri = int(n)
 	default:
-		return errField
+		return t.unknown(name, linkFields)
 	}
 	return err
 }

@@ -1,6 +1,8 @@
 package intake
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -13,8 +15,9 @@ import (
 // application means is to be published and not what we make of it: names are
 // compared exactly, text must be UTF-8, and half a surrogate pair is an error.
 type jsonText struct {
-	text []byte
-	at   int // what is before is read
+	text  []byte
+	at    int                      // what is before is read
+	extra func(name, known string) // told of fields nobody knows, which are then passed over; nil: they are errors
 }
 
 // errJSON is what all texts that are not JSON have in common.
@@ -277,4 +280,48 @@ func (t *jsonText) unit(i int) (rune, bool) {
 	}
 	n, err := strconv.ParseUint(string(t.text[i+2:i+6]), 16, 32)
 	return rune(n), err == nil
+}
+
+// maxJSONDepth is how deep a value that is passed over may be nested.
+const maxJSONDepth = 64
+
+// skip passes over a value.
+func (t *jsonText) skip(depth int) error {
+	if depth == maxJSONDepth {
+		return t.malformed("more than %d levels", maxJSONDepth)
+	}
+	switch c := t.peek(); c {
+	case '"':
+		_, err := t.string()
+		return err
+	case '{':
+		return t.object(func(string, int) error { return t.skip(depth + 1) })
+	case '[':
+		return t.array(func(int) error { return t.skip(depth + 1) })
+	case 't', 'f', 'n':
+		for _, word := range [...]string{"true", "false", "null"} {
+			if bytes.HasPrefix(t.text[t.at:], []byte(word)) {
+				t.at += len(word)
+				return nil
+			}
+		}
+		return t.malformed("a word other than true, false and null")
+	}
+	return t.number()
+}
+
+// number passes over a number.
+func (t *jsonText) number() error {
+	start := t.at
+	for t.at < len(t.text) && numeric(t.text[t.at]) {
+		t.at++
+	}
+	if t.at == start {
+		return t.unexpected("a value")
+	}
+	if !json.Valid(t.text[start:t.at]) {
+		t.at = start
+		return t.malformed("a number that is none")
+	}
+	return nil
 }

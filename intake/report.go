@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,13 +14,23 @@ import (
 // Errors that match it are of type *EmptyError.
 var ErrEmpty = errors.New("directory is empty")
 
-// An EmptyError refuses to delete everything a catalog holds.
+// An EmptyError refuses to delete everything a catalog holds; or, where an
+// origin lists what there is, most of it.
 type EmptyError struct {
 	Root      string
 	Resources int64 // in the catalog
+	Gone      int64 // of these; 0: all
+
+	listing bool // Root is no directory
 }
 
 func (e *EmptyError) Error() string {
+	switch {
+	case e.Gone > 0:
+		return fmt.Sprintf("%s no longer lists %d of the %d resources in the catalog", e.Root, e.Gone, e.Resources)
+	case e.listing:
+		return fmt.Sprintf("%s lists nothing to publish, but the catalog holds %d resources", e.Root, e.Resources)
+	}
 	return fmt.Sprintf("%s has no files to publish, but the catalog holds %d resources", e.Root, e.Resources)
 }
 
@@ -28,6 +39,9 @@ func (e *EmptyError) Is(target error) bool { return target == ErrEmpty }
 
 // Hint says what to do about it.
 func (e *EmptyError) Hint() string {
+	if e.listing {
+		return "see that the list is whole; if so much is to be deleted, run again with --allow-empty"
+	}
 	return "see that the directory is mounted and the patterns are right; if all is to be deleted, run again with --allow-empty"
 }
 
@@ -59,7 +73,7 @@ const maxProblems = 100
 // only so many are named; all are told to [DirOptions.OnEvent].
 type Problems struct {
 	Count int64
-	First []Problem // the first of them by path, at most 100
+	First []Problem // the first of them by path and line, at most 100
 }
 
 // A Problem is a file and what is the matter with it.
@@ -72,7 +86,7 @@ func (p Problem) String() string { return fmt.Sprintf("%q: %v", p.Path, p.Err) }
 
 func (ps *Problems) add(p Problem) {
 	ps.Count++
-	i, found := slices.BinarySearchFunc(ps.First, p, func(a, b Problem) int { return strings.Compare(a.Path, b.Path) })
+	i, found := slices.BinarySearchFunc(ps.First, p, compareProblems)
 	if found || i == maxProblems {
 		return
 	}
@@ -80,6 +94,19 @@ func (ps *Problems) add(p Problem) {
 		ps.First = ps.First[:maxProblems-1]
 	}
 	ps.First = slices.Insert(ps.First, i, p)
+}
+
+// compareProblems orders by path; those of the lines of one file by line.
+func compareProblems(a, b Problem) int {
+	if c := strings.Compare(a.Path, b.Path); c != 0 {
+		return c
+	}
+	x, xok := errors.AsType[*LineError](a.Err)
+	y, yok := errors.AsType[*LineError](b.Err)
+	if !xok || !yok {
+		return 0
+	}
+	return cmp.Or(cmp.Compare(x.Line, y.Line), strings.Compare(x.Error(), y.Error()))
 }
 
 // EventKind says what an [Event] is about.

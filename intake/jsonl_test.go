@@ -1,0 +1,411 @@
+package intake_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"lockstep/catalog"
+	"lockstep/intake"
+)
+
+// list writes lines to a file that has been left alone for a while.
+func list(t tb, path string, lines ...string) {
+	t.Helper()
+	must(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o644))
+	rest(t, path)
+}
+
+// rest makes a file look as if nobody had touched it for an hour.
+func rest(t tb, path string) {
+	t.Helper()
+	old := time.Now().Add(-time.Hour)
+	must(t, os.Chtimes(path, old, old))
+}
+
+func newJSONL(t tb, path string, cat catalog.Catalog, o intake.JSONLOptions) *intake.JSONL {
+	t.Helper()
+	j, err := intake.NewJSONL(path, cat, set, o)
+	must(t, err)
+	return j
+}
+
+// said returns what the catalog holds: URI and length.
+func said(t tb, cat catalog.Catalog) map[string]int64 {
+	t.Helper()
+	m := make(map[string]int64)
+	for r, err := range cat.Resources(context.Background(), set, catalog.Range{}) {
+		must(t, err)
+		m[r.URI] = r.Length
+	}
+	return m
+}
+
+func counts(r intake.Report) string {
+	return fmt.Sprintf("%d created, %d updated, %d deleted, %d unchanged, %d listed, %d unreadable",
+		r.Created, r.Updated, r.Deleted, r.Unchanged, r.Files, r.Unreadable.Count)
+}
+
+func TestJSONLWhole(t *testing.T) {
+	t.Parallel()
+	cat, path := catalog.NewMem(nil), filepath.Join(t.TempDir(), "list.jsonl")
+	j := newJSONL(t, path, cat, intake.JSONLOptions{})
+	steps := []struct {
+		lines []string
+		want  string
+		holds map[string]int64
+	}{
+		{
+			[]string{"\xef\xbb\xbf" + `{"uri":"http://x.example/b","length":1}` + "\r", "", `  {"uri":"http://x.example/a","length":2}`},
+			"2 created, 0 updated, 0 deleted, 0 unchanged, 2 listed, 0 unreadable",
+			map[string]int64{"http://x.example/a": 2, "http://x.example/b": 1},
+		},
+		{ // nothing new
+			[]string{`{"uri":"http://x.example/a","length":2}`, `{"uri":"http://x.example/b","length":1}`},
+			"0 created, 0 updated, 0 deleted, 2 unchanged, 2 listed, 0 unreadable",
+			map[string]int64{"http://x.example/a": 2, "http://x.example/b": 1},
+		},
+		{ // the last of several counts; what is not named is gone
+			[]string{`{"uri":"http://x.example/a","length":3}`, `{"uri":"http://x.example/c"}`, `{"uri":"http://x.example/a","length":4}`},
+			"1 created, 1 updated, 1 deleted, 0 unchanged, 2 listed, 0 unreadable",
+			map[string]int64{"http://x.example/a": 4, "http://x.example/c": -1},
+		},
+		{ // a bad line: the rest goes on, nothing is gone
+			[]string{`{"uri":"http://x.example/d","length":-4}`, `{"uri":"http://x.example/e"}`},
+			"1 created, 0 updated, 0 deleted, 0 unchanged, 1 listed, 1 unreadable",
+			map[string]int64{"http://x.example/a": 4, "http://x.example/c": -1, "http://x.example/e": -1},
+		},
+		{ // a list of changes: nothing is gone but what is deleted
+			[]string{`{"uri":"http://x.example/a","change":"deleted"}`, `{"uri":"http://x.example/c","length":7}`, `{"uri":"http://x.example/nobody","change":"deleted"}`},
+			"0 created, 1 updated, 1 deleted, 1 unchanged, 3 listed, 0 unreadable",
+			map[string]int64{"http://x.example/c": 7, "http://x.example/e": -1},
+		},
+	}
+	for i, s := range steps {
+		list(t, path, s.lines...)
+		r, err := j.Scan(t.Context())
+		must(t, err)
+		if got := counts(r); got != s.want {
+			t.Errorf("step %d: %s, want %s; %v", i, got, s.want, r.Unreadable.First)
+		}
+		if diff := cmp.Diff(s.holds, said(t, cat)); diff != "" {
+			t.Errorf("step %d: (-want +got)\n%s", i, diff)
+		}
+	}
+}
+
+// TestJSONLProblems sees to the words.
+func TestJSONLProblems(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "list.jsonl")
+	list(t, path,
+		`{"uri":"http://x.example/a","title":"A","url":"x","more":{"deep":[1,-2.5e3,null,true,"x"]}}`,
+		`{"title":"no name"}`,
+		`[{"uri":"http://x.example/a"}]`,
+		`{"uri":"`+strings.Repeat("a", 1<<20)+`"}`,
+		`{"uri":"http://x.example/b","lastModified":"2024-05-17","links":[{"rel":"via","href":"urn:x","title":"x"}]}`,
+		`{"uri":"http://x.example/`+"\xff"+`"}`,
+		`{"uri":"http://x.example/c"`,
+	)
+	b, err := os.ReadFile(path)
+	must(t, err)
+	must(t, os.WriteFile(path, b[:len(b)-1], 0o644)) // the last line has no end
+	rest(t, path)
+	cat := catalog.NewMem(nil)
+	r, err := newJSONL(t, path, cat, intake.JSONLOptions{}).Scan(t.Context())
+	must(t, err)
+	var got []string
+	for _, p := range slices.Concat(r.Unreadable.First, r.Skipped.First) {
+		got = append(got, strings.TrimPrefix(p.String(), fmt.Sprintf("%q: ", path)))
+	}
+	want := []string{
+		`line 2, byte 0: uri: is missing`,
+		`line 3, byte 0: is an array, want an object`,
+		`line 4: longer than 1048576 bytes`,
+		`line 6, byte 8: malformed JSON: a string that is not UTF-8`,
+		`line 7: the last line has no end: the list broke off, or is still being written`,
+		`line 1: the field "more" is unknown and passed over`,
+		`line 1: the field "title" is unknown and passed over`,
+		`line 1: the field "url" is unknown and passed over (did you mean uri?)`,
+		`line 5: the field "lastModified" is unknown and passed over (did you mean lastmod?)`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if n := len(said(t, cat)); n != 2 {
+		t.Errorf("the catalog holds %d resources, want 2", n)
+	}
+}
+
+func TestJSONLForeign(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, tt := range []struct{ name, text, want string }{
+		{"gzip", "\x1f\x8b\x08x", "gzip"},
+		{"utf16", "\xff\xfe{\x00", "UTF-16"},
+	} {
+		path := filepath.Join(dir, tt.name)
+		must(t, os.WriteFile(path, []byte(tt.text), 0o644))
+		_, err := newJSONL(t, path, catalog.NewMem(nil), intake.JSONLOptions{}).Scan(t.Context())
+		if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v, want one about %s", tt.name, err, tt.want)
+		}
+	}
+	for _, path := range []string{dir, filepath.Join(dir, "nothing")} {
+		if _, err := newJSONL(t, path, catalog.NewMem(nil), intake.JSONLOptions{}).Scan(t.Context()); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v, want an error that names it", path, err)
+		}
+	}
+}
+
+// TestJSONLMassDeletion deletes neither all nor most without consent.
+func TestJSONLMassDeletion(t *testing.T) {
+	t.Parallel()
+	lines := func(n int) (ls []string) {
+		for i := range n {
+			ls = append(ls, fmt.Sprintf(`{"uri":"http://x.example/%d"}`, i))
+		}
+		return ls
+	}
+	for _, tt := range []struct {
+		before, after int
+		refused       bool
+	}{{5, 0, false}, {6, 0, true}, {100, 1, false}, {202, 101, false}, {202, 100, true}, {300, 0, true}} {
+		cat, path := catalog.NewMem(nil), filepath.Join(t.TempDir(), "list.jsonl")
+		list(t, path, lines(tt.before)...)
+		_, err := newJSONL(t, path, cat, intake.JSONLOptions{}).Scan(t.Context())
+		must(t, err)
+		list(t, path, lines(tt.after)...)
+		_, err = newJSONL(t, path, cat, intake.JSONLOptions{}).Scan(t.Context())
+		if got := errors.Is(err, intake.ErrEmpty); got != tt.refused || err != nil != tt.refused {
+			t.Errorf("%d to %d: %v, refused should be %t", tt.before, tt.after, err, tt.refused)
+		}
+		want := tt.after
+		if tt.refused {
+			want = tt.before
+		}
+		if got := len(said(t, cat)); got != want {
+			t.Errorf("%d to %d: %d are left, want %d", tt.before, tt.after, got, want)
+		}
+		_, err = newJSONL(t, path, cat, intake.JSONLOptions{AllowEmpty: true}).Scan(t.Context())
+		must(t, err)
+		if got := len(said(t, cat)); got != tt.after {
+			t.Errorf("%d to %d, agreed to: %d are left", tt.before, tt.after, got)
+		}
+	}
+}
+
+// TestJSONLRestart reads nothing again that stands as it did, also in the next
+// life, unless the catalog is another.
+func TestJSONLRestart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path, state := filepath.Join(dir, "list.jsonl"), filepath.Join(dir, "state.json")
+	list(t, path, `{"uri":"http://x.example/a"}`, `{"uri":"http://x.example/b","length":1}`)
+	cat := catalog.NewMem(nil)
+	scan := func(cat catalog.Catalog) intake.Report {
+		t.Helper()
+		r, err := newJSONL(t, path, cat, intake.JSONLOptions{State: state}).Scan(t.Context())
+		must(t, err)
+		return r
+	}
+	time.Sleep(150 * time.Millisecond) // the change time cannot be set
+	scan(cat)
+	if r := scan(cat); r.Bytes != 0 || r.Unchanged != 2 || r.Files != 2 {
+		t.Errorf("the second life read %d bytes: %s", r.Bytes, counts(r))
+	}
+	if r := scan(catalog.NewMem(nil)); r.Created != 2 {
+		t.Errorf("with another catalog: %s", counts(r))
+	}
+	scan(cat) // what is remembered is of the other
+	must(t, os.WriteFile(state, []byte("not ours"), 0o600))
+	if r := scan(cat); r.Bytes == 0 || r.Unchanged != 2 {
+		t.Errorf("without memory: %s", counts(r))
+	}
+}
+
+// TestJSONLGrowing reads of a list of changes that grows what is new.
+func TestJSONLGrowing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path, state := filepath.Join(dir, "list.jsonl"), filepath.Join(dir, "state.json")
+	cat := catalog.NewMem(nil)
+	var lines []string
+	for i := range 50 {
+		lines = append(lines, fmt.Sprintf(`{"uri":"http://x.example/%d","change":"created"}`, i))
+		list(t, path, lines...)
+		r, err := newJSONL(t, path, cat, intake.JSONLOptions{State: state}).Scan(t.Context())
+		must(t, err)
+		if r.Files != 1 || r.Created != 1 {
+			t.Fatalf("%d lines: %s", i+1, counts(r))
+		}
+	}
+	lines[3] = `{"uri":"http://x.example/other"}`
+	list(t, path, append(lines, `{"uri":`)...)
+	r, err := newJSONL(t, path, cat, intake.JSONLOptions{State: state}).Scan(t.Context())
+	must(t, err)
+	if r.Files != 50 || r.Created != 1 || r.Unreadable.Count != 1 || r.Unreadable.First[0].Err.Error() != "line 51, byte 7: malformed JSON: ends where a string should be" {
+		t.Errorf("rewritten: %s, %v", counts(r), r.Unreadable.First)
+	}
+}
+
+// TestJSONLOrder sorts what does not fit in memory, with repetitions.
+func TestJSONLOrder(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "list.jsonl")
+	f, err := os.Create(path)
+	must(t, err)
+	const n, of = 120_000, 7919 * 11
+	pad := strings.Repeat("x", 150)
+	want := make(map[string]int64)
+	for i := range int64(n) {
+		uri := fmt.Sprintf("http://x.example/%s/%d", pad, i*7919%of)
+		want[uri] = i
+		fmt.Fprintf(f, "{\"uri\":%q,\"length\":%d}\n", uri, i)
+	}
+	must(t, f.Close())
+	rest(t, path)
+	cat := catalog.NewMem(nil)
+	j := newJSONL(t, path, cat, intake.JSONLOptions{TempDir: t.TempDir()})
+	if _, err := j.Scan(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := said(t, cat); !maps.Equal(got, want) {
+		t.Errorf("the catalog holds %d resources, want %d, or of other lengths", len(got), len(want))
+	}
+}
+
+// TestJSONLWatch sees changes, waits for the end of writing, and survives that
+// the file is away.
+func TestJSONLWatch(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "list.jsonl")
+	cat := catalog.NewMem(nil)
+	j := newJSONL(t, path, cat, intake.JSONLOptions{ScanInterval: 10 * time.Millisecond})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	told := make(chan intake.Report, 10)
+	done := make(chan error)
+	go func() { done <- j.Watch(ctx, func(r intake.Report) { told <- r }) }()
+	for i, n := range []int{1, 3, 2} {
+		if i == 2 {
+			must(t, os.Remove(path))
+			time.Sleep(50 * time.Millisecond)
+		}
+		var ls []string
+		for k := range n {
+			ls = append(ls, fmt.Sprintf(`{"uri":"http://x.example/%d"}`, k))
+		}
+		list(t, path+"~", ls...)
+		must(t, os.Rename(path+"~", path))
+		select {
+		case <-told:
+		case <-time.After(10 * time.Second):
+			t.Fatalf("nobody told of list %d", i)
+		}
+		if got := len(said(t, cat)); got != n {
+			t.Errorf("list %d: the catalog holds %d, want %d", i, got, n)
+		}
+	}
+	end := errors.New("enough")
+	cancel(end)
+	if err := <-done; !errors.Is(err, end) {
+		t.Errorf("Watch = %v, want the cause", err)
+	}
+}
+
+// TestJSONLStream takes in what comes while it comes.
+func TestJSONLStream(t *testing.T) {
+	t.Parallel()
+	cat := catalog.NewMem(nil)
+	in, out := io.Pipe()
+	defer out.Close()
+	var problems []string
+	j := intake.NewJSONLStream(in, "standard input", cat, set, intake.JSONLOptions{OnEvent: func(e intake.Event) {
+		if e.Kind == intake.EventUnreadable {
+			problems = append(problems, e.Path+": "+e.Err.Error())
+		}
+	}})
+	ctx, cancel := context.WithCancel(t.Context())
+	told, done := make(chan intake.Report, 10), make(chan error)
+	go func() { done <- j.Watch(ctx, func(r intake.Report) { told <- r }) }()
+	for _, tt := range []struct {
+		text string
+		want string
+	}{
+		{`{"uri":"urn:a","length":1}`, "1 created, 0 updated, 0 deleted, 0 unchanged, 1 listed, 0 unreadable"},
+		{`{"uri":"urn:a","length":2}` + "\n" + `{"uri":"urn:b"}`, "1 created, 1 updated, 0 deleted, 0 unchanged, 2 listed, 0 unreadable"},
+		{"x\n" + `{"uri":"urn:a","change":"deleted"}`, "0 created, 0 updated, 1 deleted, 0 unchanged, 1 listed, 1 unreadable"},
+	} {
+		begin := time.Now()
+		if _, err := io.WriteString(out, tt.text+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case r := <-told:
+			if got := counts(r); got != tt.want {
+				t.Errorf("%s: %s, want %s", tt.text, got, tt.want)
+			}
+			if d := time.Since(begin); d > time.Second {
+				t.Errorf("%s: told after %s, want within a second", tt.text, d)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s: nobody told", tt.text)
+		}
+	}
+	must(t, out.Close())
+	time.Sleep(20 * time.Millisecond) // the end of the stream is not that of the watch
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("Watch = %v, want context.Canceled", err)
+	}
+	if want := []string{"standard input: line 4, byte 0: malformed JSON: 'x' where an object should be"}; !slices.Equal(problems, want) {
+		t.Errorf("problems %q, want %q", problems, want)
+	}
+}
+
+func TestJSONLStreamComplete(t *testing.T) {
+	t.Parallel()
+	cat := catalog.NewMem(nil)
+	for _, tt := range []struct {
+		text, want string
+	}{
+		{"{\"uri\":\"urn:a\"}\n{\"uri\":\"urn:b\"}", "2 created, 0 updated, 0 deleted, 0 unchanged, 2 listed, 0 unreadable"},
+		{"{\"uri\":\"urn:a\"}\n{\"uri\":\"urn:c\"}\nx\n", "1 created, 0 updated, 0 deleted, 1 unchanged, 2 listed, 1 unreadable"},
+		{"{\"uri\":\"urn:c\"}\n", "0 created, 0 updated, 2 deleted, 1 unchanged, 1 listed, 0 unreadable"},
+	} {
+		j := intake.NewJSONLStream(strings.NewReader(tt.text), "-", cat, set, intake.JSONLOptions{Complete: true})
+		r, err := j.Scan(t.Context())
+		must(t, err)
+		if got := counts(r); got != tt.want {
+			t.Errorf("%q: %s, want %s", tt.text, got, tt.want)
+		}
+		if r, err := j.Scan(t.Context()); err != nil || r.Files != 0 || r.Changed() {
+			t.Errorf("%q: read again: %s, %v", tt.text, counts(r), err)
+		}
+	}
+	broken := io.MultiReader(strings.NewReader("{\"uri\":\"urn:x\"}\n"), brokenReader{})
+	_, err := intake.NewJSONLStream(broken, "-", cat, set, intake.JSONLOptions{Complete: true}).Scan(t.Context())
+	if !errors.Is(err, errBroken) {
+		t.Errorf("a stream that breaks: %v, want %v", err, errBroken)
+	}
+	if got := said(t, cat); len(got) != 1 {
+		t.Errorf("a stream that breaks left %v", got)
+	}
+}
+
+var errBroken = errors.New("broken")
+
+type brokenReader struct{}
+
+func (brokenReader) Read([]byte) (int, error) { return 0, errBroken }

@@ -1,0 +1,339 @@
+package intake
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"lockstep/catalog"
+)
+
+// settled is how long a file that lists the whole set must have been left alone
+// before what it does not name is gone: it might be halfway written.
+const settled = 2 * time.Second
+
+// jsonlMemory is how a file stood when all of it had been taken in.
+type jsonlMemory struct {
+	Rules int    `json:"rules"` // how it was read
+	File  string `json:"file"`
+	Mark  string `json:"mark"` // size and times; empty: it may yet change without a trace
+	Point point  `json:"point"`
+
+	// Of a list of changes, which grows at its end:
+	Changes bool   `json:"changes"`
+	Read    int64  `json:"read"`  // bytes, up to the end of a line
+	Lines   int64  `json:"lines"` // in these
+	Sum     string `json:"sum"`   // of these, SHA-256
+}
+
+// jsonlRules changes when the same lines would make other records.
+const jsonlRules = 1
+
+// A jsonlFile is one reading of a file.
+type jsonlFile struct {
+	*listing
+	j       *JSONL
+	f       *os.File
+	before  fileStat
+	began   time.Time
+	lines   *lines
+	changes bool  // a line had a change
+	last    error // of a last line without line end
+}
+
+// scanFile brings the catalog in step with the file.
+func (j *JSONL) scanFile(ctx context.Context, l *listing) (err error) {
+	j.seen = lookAt(j.path)
+	defer func() {
+		if err != nil && !errors.Is(err, ErrEmpty) {
+			j.seen = "" // to be looked at again
+		}
+	}()
+	r := &jsonlFile{j: j, listing: l, began: time.Now()}
+	if err := r.open(); err != nil {
+		return err
+	}
+	defer func() { _ = r.f.Close() }() // only read from
+	at, err := j.point(ctx)
+	if err != nil {
+		return err
+	}
+	same, err := r.resume(ctx, at)
+	if err != nil {
+		return err
+	}
+	if same {
+		l.files.Store(at.Resources)
+		l.unchanged.Store(at.Resources)
+		return nil
+	}
+	if err := r.read(); err != nil {
+		return err
+	}
+	return r.take(ctx)
+}
+
+func (r *jsonlFile) open() error {
+	f, err := os.OpenFile(r.j.path, os.O_RDONLY|openFlags, 0)
+	if err != nil {
+		return err
+	}
+	fi, err := f.Stat()
+	if err == nil && !fi.Mode().IsRegular() {
+		err = errors.New("is no regular file; what comes through a pipe is read from standard input")
+	}
+	if err != nil {
+		_ = f.Close() // nothing was read
+		return err
+	}
+	r.f, r.before = f, statOf(fi)
+	return nil
+}
+
+// resume finds out whether the file is as it was; or, if it is a list of
+// changes that has grown since, goes to where it ended. at is where the set
+// stands.
+func (r *jsonlFile) resume(ctx context.Context, at point) (same bool, err error) {
+	r.j.recall()
+	m := &r.j.memory
+	known := m.Rules == jsonlRules && m.File == r.j.path && m.Point == at
+	if known && m.Mark != "" && m.Mark == r.before.mark() {
+		return true, nil
+	}
+	r.lines = newLines(&reader{ctx, r.f})
+	r.lines.sum = sha256.New()
+	if !known || !m.Changes || m.Read > r.before.size {
+		return false, nil
+	}
+	n, err := io.CopyN(r.lines.sum, &reader{ctx, r.f}, m.Read)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return false, err
+	}
+	if n == m.Read && hex.EncodeToString(r.lines.sum.Sum(nil)) == m.Sum {
+		r.changes, r.lines.at, r.lines.line = true, m.Read, m.Lines
+		return false, nil
+	}
+	r.lines.sum.Reset()
+	_, err = r.f.Seek(0, io.SeekStart)
+	return false, err
+}
+
+// recall reads, once, what State holds.
+func (j *JSONL) recall() {
+	if !j.recalled {
+		j.recalled = true
+		if !recall(j.o.State, &j.memory) {
+			j.memory = jsonlMemory{}
+		}
+	}
+}
+
+// reader reads until ctx ends.
+type reader struct {
+	ctx context.Context // a Reader has no other way to know
+	r   io.Reader
+}
+
+func (r *reader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.r.Read(p)
+}
+
+// read reads all lines and puts them into order.
+func (r *jsonlFile) read() error {
+	p := r.newLineParser()
+	var said []byte
+	for {
+		text, ended, err := r.lines.next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil && !errors.Is(err, errLongLine) {
+			return err
+		}
+		r.bytes.Store(r.lines.at)
+		e, ok, err := p.take(r.lines.line, text, err)
+		switch _, ofLine := errors.AsType[*LineError](err); {
+		case err != nil && !ofLine:
+			return err
+		case err != nil && !ended:
+			r.last = &LineError{r.lines.line, errCutOff}
+		case err != nil:
+			r.unreadable(r.name, err)
+		case ok:
+			r.changes = r.changes || e.change != 0
+			said = appendRecord(said[:0], &e.update.Record)
+			if err := r.sorter.add(e.update.URI, 0, e.update.Deleted, said); err != nil {
+				return err
+			}
+			r.files.Add(1)
+		}
+	}
+}
+
+// take is parse of a line that may have been too long.
+func (p *lineParser) take(line int64, text []byte, err error) (entry, bool, error) {
+	if err != nil {
+		return entry{}, false, &LineError{line, err}
+	}
+	return p.parse(line, text)
+}
+
+// take brings the set in step with what was read.
+func (r *jsonlFile) take(ctx context.Context) error {
+	still, err := r.still()
+	if err != nil {
+		return err
+	}
+	if r.last != nil && (still || !r.changes) {
+		r.unreadable(r.name, r.last)
+	}
+	r.files.Store(0)
+	if r.changes {
+		err = r.takeChanges(ctx)
+	} else {
+		err = r.takeWhole(ctx, still)
+	}
+	if err != nil {
+		return err
+	}
+	return r.remember(ctx, still)
+}
+
+// still reports whether the file, and what is at its path, is as it was.
+func (r *jsonlFile) still() (bool, error) {
+	fi, err := r.f.Stat()
+	if err != nil {
+		return false, err
+	}
+	st := statOf(fi)
+	return r.before.unchanged(&st) && lookAt(r.j.path) == r.before.mark(), nil
+}
+
+// takeChanges does what the lines say, the last for each resource.
+func (r *jsonlFile) takeChanges(ctx context.Context) error {
+	err := r.sorter.all(func(it *listed) error {
+		r.files.Add(1)
+		u, err := it.update()
+		if err != nil {
+			return err
+		}
+		return r.put(ctx, u)
+	})
+	if err != nil {
+		return err
+	}
+	return r.flush(ctx)
+}
+
+// takeWhole makes the set what the file lists.
+func (r *jsonlFile) takeWhole(ctx context.Context, still bool) error {
+	if err := r.takeListed(ctx); err != nil || r.gone.count == 0 {
+		return err
+	}
+	if still && r.problems() == 0 {
+		if err := r.settle(ctx); err != nil {
+			return err
+		}
+		var err error
+		if still, err = r.still(); err != nil {
+			return err
+		}
+	}
+	if !still {
+		r.unreadable(r.name, ErrChanging)
+		return nil
+	}
+	return r.finish(ctx)
+}
+
+// settle waits until the file has not been written for long enough. (A rename
+// into its place is no writing.)
+func (r *jsonlFile) settle(ctx context.Context) error {
+	now := time.Now()
+	wait := min(time.Unix(0, r.before.mtime).Add(settled).Sub(now), r.began.Add(settled).Sub(now))
+	return sleep(ctx, wait)
+}
+
+// remember keeps how the file stands, if all of it was taken.
+func (r *jsonlFile) remember(ctx context.Context, still bool) error {
+	if r.problems() > 0 || r.last != nil && !still {
+		still = false
+	}
+	at, err := r.point(ctx)
+	if err != nil {
+		return err
+	}
+	m := jsonlMemory{Rules: jsonlRules, File: r.j.path, Point: at, Changes: r.changes}
+	racy := r.before.racy(r.began)
+	if still && !racy {
+		m.Mark = r.before.mark()
+	}
+	if racy {
+		r.j.seen += string(racyMark) // look again
+	}
+	if r.changes && r.problems() == 0 && r.lines.whole {
+		m.Read, m.Lines = r.lines.at, r.lines.line
+		m.Sum = hex.EncodeToString(r.lines.sum.Sum(nil))
+	}
+	r.j.memory = m
+	if err := remember(r.j.o.State, m); err != nil {
+		return fmt.Errorf("keep how far it was read: %w", err)
+	}
+	return nil
+}
+
+// update is what the catalog has to be told.
+func (it *listed) update() (catalog.Update, error) {
+	if it.gone {
+		return catalog.Update{Record: catalog.Record{URI: string(it.uri)}, Deleted: true}, nil
+	}
+	r, err := parseRecord(it.said)
+	r.URI = string(it.uri)
+	r.Token = string(appendFingerprint(nil, it.said))
+	return catalog.Update{Record: r}, err
+}
+
+// takeListed takes in what is listed, and puts aside what is not.
+func (l *listing) takeListed(ctx context.Context) error {
+	var token []byte
+	err := l.compare(ctx, func(it *listed, old string, known bool) error {
+		if it.gone {
+			if known {
+				return l.gone.add(string(it.uri))
+			}
+			return nil
+		}
+		l.files.Add(1)
+		token = appendFingerprint(token[:0], it.said)
+		if known && string(token) == old {
+			l.unchanged.Add(1)
+			return nil
+		}
+		u, err := it.update()
+		if err != nil {
+			return err
+		}
+		return l.put(ctx, u)
+	}, func(r *row) error { return l.gone.add(r.uri) })
+	if err != nil {
+		return err
+	}
+	return l.flush(ctx)
+}
+
+// finish deletes what was put aside, unless something could not be read.
+func (l *listing) finish(ctx context.Context) error {
+	if n := l.problems(); n > 0 {
+		l.skipped(l.name, fmt.Errorf("%d resources that are not listed stay, for not all of the list could be read", l.gone.count))
+		return nil
+	}
+	return l.deleteGone(ctx)
+}

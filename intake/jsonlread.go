@@ -1,0 +1,198 @@
+package intake
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"strings"
+)
+
+// maxLine is the longest line that is read: a list without line ends must not
+// fill the memory.
+const maxLine = 1 << 20
+
+// A LineError says what is the matter with a line.
+type LineError struct {
+	Line int64 // from 1
+	Err  error // an [*EntryError] where the line is no entry
+}
+
+// Error names the line, the place in it, and the cause.
+func (e *LineError) Error() string {
+	if _, ok := errors.AsType[*EntryError](e.Err); ok {
+		return fmt.Sprintf("line %d, %v", e.Line, e.Err)
+	}
+	return fmt.Sprintf("line %d: %v", e.Line, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *LineError) Unwrap() error { return e.Err }
+
+var (
+	errLongLine = fmt.Errorf("longer than %d bytes", maxLine)
+	errCutOff   = errors.New("the last line has no end: the list broke off, or is still being written")
+)
+
+// lines reads lines, however they end.
+type lines struct {
+	r     *bufio.Reader
+	buf   []byte
+	line  int64     // number of the last line read
+	at    int64     // where it ended; what has no line end does not count
+	whole bool      // it had an end; true before the first
+	sum   hash.Hash // of what was read; nil: nobody asks
+}
+
+func newLines(r io.Reader) *lines { return &lines{r: bufio.NewReaderSize(r, 64<<10), whole: true} }
+
+// next returns the next line, valid until the one after, and whether there is a
+// line end behind it. Of a line that is too long it returns errLongLine, and can
+// go on; at the end io.EOF.
+func (s *lines) next() (text []byte, ended bool, err error) {
+	s.buf = s.buf[:0]
+	size, long := int64(0), false
+	for !ended {
+		part, err := s.r.ReadSlice('\n')
+		if s.sum != nil {
+			_, _ = s.sum.Write(part) // never fails
+		}
+		size += int64(len(part))
+		ended = err == nil
+		if long = long || len(s.buf)+len(part) > maxLine+2; !long {
+			if ended && len(s.buf) == 0 {
+				text = part
+			} else {
+				s.buf = append(s.buf, part...)
+				text = s.buf
+			}
+		}
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			if size == 0 || !errors.Is(err, io.EOF) {
+				return nil, false, err
+			}
+			break
+		}
+	}
+	s.line++
+	if s.whole = ended; ended {
+		s.at += size
+	}
+	if text = trimEnd(text); long || len(text) > maxLine {
+		return nil, ended, errLongLine
+	}
+	return text, ended, nil
+}
+
+// trimEnd cuts off the line end.
+func trimEnd(b []byte) []byte {
+	b = bytes.TrimSuffix(b, []byte("\n"))
+	return bytes.TrimSuffix(b, []byte("\r"))
+}
+
+// A lineParser makes entries of lines, and tells of what it cannot take.
+type lineParser struct {
+	l     *listing
+	text  jsonText
+	line  int64
+	known map[string]bool // the unknown fields that were told of
+}
+
+// maxUnknown is how many unknown fields are told of.
+const maxUnknown = 100
+
+func (l *listing) newLineParser() *lineParser {
+	p := &lineParser{l: l, known: make(map[string]bool)}
+	p.text.extra = p.unknown
+	return p
+}
+
+// parse makes an entry of a line, if there is one in it. A blank line has none.
+func (p *lineParser) parse(line int64, text []byte) (e entry, ok bool, err error) {
+	if line == 1 {
+		if err := foreign(text); err != nil {
+			return entry{}, false, err
+		}
+		text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
+	}
+	if len(bytes.TrimLeft(text, " \t\r")) == 0 {
+		return entry{}, false, nil
+	}
+	p.text.text, p.text.at, p.line = text, 0, line
+	e, err = p.text.entry()
+	if err == nil {
+		err = p.text.end()
+	}
+	if err == nil && e.update.URI == "" {
+		err = &EntryError{Field: "uri", Err: errMissing}
+	}
+	if err != nil {
+		return entry{}, false, &LineError{line, err}
+	}
+	return e, true, nil
+}
+
+// foreign recognizes what is no JSON Lines by its first bytes.
+func foreign(head []byte) error {
+	switch {
+	case bytes.HasPrefix(head, []byte("\x1f\x8b")):
+		return errors.New("this is a gzip file, not JSON Lines: unpack it first")
+	case bytes.HasPrefix(head, []byte("\xff\xfe")), bytes.HasPrefix(head, []byte("\xfe\xff")):
+		return errors.New("this is UTF-16, and JSON Lines are UTF-8")
+	}
+	return nil
+}
+
+// unknown tells, once, of a field nobody knows.
+func (p *lineParser) unknown(name, known string) {
+	if p.known[name] || len(p.known) == maxUnknown {
+		return
+	}
+	p.known[name] = true
+	text := fmt.Sprintf("the field %.40q is unknown and passed over", name)
+	if near := nearest(name, strings.Split(known, ", ")); near != "" {
+		text += fmt.Sprintf(" (did you mean %s?)", near)
+	}
+	p.l.skipped(p.l.name, &LineError{p.line, errors.New(text)})
+}
+
+// nearest returns the one of words that name may have been meant for, or "".
+func nearest(name string, words []string) string {
+	plain := strings.ToLower(strings.NewReplacer("_", "", "-", "", " ", "").Replace(name))
+	best, least := "", 3 // edits beyond which it is another word
+	for _, w := range words {
+		d := edits(plain, w)
+		if strings.HasPrefix(plain, w) && len(w) > 2 || plain+"s" == w {
+			d = min(d, 1)
+		}
+		if d < least && d < len(w) {
+			best, least = w, d
+		}
+	}
+	return best
+}
+
+// edits counts the letters to change, add or leave out that make a of b.
+func edits(a, b string) int {
+	if len(a) > 40 {
+		return len(a)
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(diagonal+cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

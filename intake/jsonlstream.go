@@ -1,0 +1,162 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"lockstep/catalog"
+)
+
+// flushAfter is how long a line of a stream waits for others.
+const flushAfter = 250 * time.Millisecond
+
+// streamAhead is how many lines of a stream are read ahead.
+const streamAhead = 1024
+
+// lineStream is a stream that is read once.
+type lineStream struct {
+	r    io.Reader
+	used bool
+}
+
+// streamed is what came of one line: an entry, or with err the end.
+type streamed struct {
+	update catalog.Update
+	err    error
+}
+
+// read reads lines until the stream or ctx ends. It does so on a goroutine of
+// its own: nothing else interrupts a read from a pipe, and who waits for the
+// next line could not apply the last. The goroutine ends with the read that is
+// under way.
+func (s *lineStream) read(ctx context.Context, l *listing) <-chan streamed {
+	out := make(chan streamed, streamAhead)
+	if s.used {
+		close(out)
+		return out
+	}
+	s.used = true
+	go func() {
+		defer close(out)
+		send := func(v streamed) bool {
+			select {
+			case out <- v:
+				return true
+			case <-ctx.Done():
+				return false
+			}
+		}
+		p, in := l.newLineParser(), newLines(s.r)
+		for ctx.Err() == nil {
+			text, ended, err := in.next()
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if err != nil && !errors.Is(err, errLongLine) {
+				send(streamed{err: err})
+				return
+			}
+			l.bytes.Store(in.at)
+			e, ok, err := p.take(in.line, text, err)
+			switch _, ofLine := errors.AsType[*LineError](err); {
+			case err != nil && !ofLine:
+				send(streamed{err: err})
+				return
+			case err != nil && !ended:
+				l.unreadable(l.name, &LineError{in.line, errCutOff})
+			case err != nil:
+				l.unreadable(l.name, err)
+			case ok:
+				send(streamed{update: e.update})
+			}
+		}
+	}()
+	return out
+}
+
+// follow applies the lines of the stream as they come, in their order. onChange,
+// which may be nil, is told of each batch that changed the catalog.
+func (j *JSONL) follow(ctx context.Context, l *listing, onChange func(Report)) error {
+	in := j.stream.read(ctx, l)
+	tick := time.NewTicker(flushAfter)
+	defer tick.Stop()
+	var said []byte
+	told := l.report()
+	for {
+		end, full := false, false
+		select {
+		case v, ok := <-in:
+			if v.err != nil {
+				if err := l.flush(ctx); err != nil {
+					return err
+				}
+				return v.err
+			}
+			end = !ok
+			if ok {
+				l.files.Add(1)
+				said = appendRecord(said[:0], &v.update.Record)
+				v.update.Token = string(appendFingerprint(nil, said))
+				l.batch = append(l.batch, v.update)
+				full = len(l.batch) == batchRows
+			}
+		case <-tick.C:
+			full = len(l.batch) > 0
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if !end && !full {
+			continue
+		}
+		if err := l.flush(ctx); err != nil {
+			return err
+		}
+		if now := l.report(); onChange != nil && now.Changed() {
+			if d := now.since(told); d.Changed() {
+				onChange(d)
+			}
+			told = now
+		}
+		if end {
+			return ctx.Err()
+		}
+	}
+}
+
+// since is what r counts beyond o, an earlier state of the same Report.
+func (r Report) since(o Report) Report {
+	r.Created -= o.Created
+	r.Updated -= o.Updated
+	r.Deleted -= o.Deleted
+	r.Unchanged -= o.Unchanged
+	r.Files -= o.Files
+	r.Bytes -= o.Bytes
+	r.Elapsed -= o.Elapsed
+	return r
+}
+
+// takeStream makes the set what the stream lists, once it has come to its end.
+func (j *JSONL) takeStream(ctx context.Context, l *listing) error {
+	if j.stream.used {
+		return nil
+	}
+	var said []byte
+	for v := range j.stream.read(ctx, l) {
+		if v.err != nil {
+			return v.err
+		}
+		said = appendRecord(said[:0], &v.update.Record)
+		if err := l.sorter.add(v.update.URI, 0, v.update.Deleted, said); err != nil {
+			return err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := l.takeListed(ctx); err != nil || l.gone.count == 0 {
+		return err
+	}
+	return l.finish(ctx)
+}

@@ -1,0 +1,257 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"lockstep/catalog"
+)
+
+// A lister keeps a set in step with an origin that lists its resources in any
+// order: what is common to JSON Lines and Sitemaps.
+type lister struct {
+	name       string // of the origin, for people
+	cat        catalog.Catalog
+	set        string
+	dir        string // for temporary files
+	allowEmpty bool
+	onEvent    func(Event)
+
+	events sync.Mutex // held while onEvent runs
+}
+
+func (l *lister) emit(e Event) {
+	if l.onEvent == nil {
+		return
+	}
+	l.events.Lock()
+	defer l.events.Unlock()
+	l.onEvent(e)
+}
+
+// A listing is one reading of an origin: what it lists, and what came of it.
+//
+// Order of writes: what is new and what has changed as it is met, in the order
+// of URIs; then, if the origin was read to its end without a problem, what it no
+// longer lists is deleted. A listing killed at any point leaves a catalog from
+// which the next one goes on.
+type listing struct {
+	*lister
+	sorter sorter
+	gone   spill
+	batch  []catalog.Update
+	start  time.Time
+
+	files, unchanged, read, bytes atomic.Int64
+
+	mu sync.Mutex // guards r
+	r  Report     // but for the counters above
+}
+
+func (l *lister) newListing() *listing {
+	return &listing{lister: l, sorter: sorter{dir: l.dir}, gone: spill{dir: l.dir}, start: time.Now()}
+}
+
+func (l *listing) close() {
+	l.sorter.close()
+	l.gone.close()
+}
+
+// skipped tells of what is passed over by rule.
+func (l *listing) skipped(path string, err error) {
+	l.mu.Lock()
+	l.r.Skipped.add(Problem{path, err})
+	l.mu.Unlock()
+	l.emit(Event{Kind: EventSkipped, Path: path, Err: err})
+}
+
+// unreadable tells of what could not be taken, and stays as it was.
+func (l *listing) unreadable(path string, err error) {
+	l.mu.Lock()
+	l.r.Unreadable.add(Problem{path, err})
+	l.mu.Unlock()
+	l.emit(Event{Kind: EventUnreadable, Path: path, Err: err})
+}
+
+func (l *listing) problems() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.r.Unreadable.Count
+}
+
+// report is what the listing came to so far.
+func (l *listing) report() Report {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := l.r
+	r.Files, r.Unchanged = l.files.Load(), l.unchanged.Load()
+	r.Hashed, r.Bytes = l.read.Load(), l.bytes.Load()
+	r.Elapsed = time.Since(l.start)
+	return r
+}
+
+// progress tells onEvent now and then how far the listing is, until stopped.
+func (l *listing) progress() (stop func()) {
+	if l.onEvent == nil {
+		return func() {}
+	}
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(progressGap)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				r := l.report()
+				r.Unreadable.First, r.Skipped.First = nil, nil // still being written to
+				l.emit(Event{Kind: EventProgress, Report: r})
+			case <-done:
+				return
+			}
+		}
+	})
+	return func() {
+		close(done)
+		wg.Wait()
+	}
+}
+
+// compare walks what is listed beside the set. met is called for everything
+// listed, with the Token of its row if there is one; left for every row that is
+// not listed.
+func (l *listing) compare(ctx context.Context, met func(it *listed, token string, known bool) error, left func(r *row) error) error {
+	rows := readRows(ctx, l.cat, l.set, []catalog.Range{{}})
+	defer rows.stop()
+	err := l.sorter.all(func(it *listed) error {
+		for rows.more() && rows.row().uri < string(it.uri) {
+			if err := left(rows.row()); err != nil {
+				return err
+			}
+			rows.next()
+		}
+		if rows.err != nil {
+			return rows.err
+		}
+		token, known := "", rows.more() && rows.row().uri == string(it.uri)
+		if known {
+			token = rows.row().token
+			rows.next()
+		}
+		return met(it, token, known)
+	})
+	for err == nil && rows.more() {
+		err = left(rows.row())
+		rows.next()
+	}
+	if err == nil {
+		err = rows.err
+	}
+	return err
+}
+
+// put adds an update to the batch, which is applied when it is full.
+func (l *listing) put(ctx context.Context, u catalog.Update) error {
+	l.batch = append(l.batch, u)
+	if len(l.batch) < batchRows {
+		return nil
+	}
+	return l.flush(ctx)
+}
+
+// flush applies what is in the batch.
+func (l *listing) flush(ctx context.Context) error {
+	if len(l.batch) == 0 {
+		return nil
+	}
+	a, err := l.cat.Apply(ctx, l.set, l.batch)
+	l.batch = nil // the catalog may keep it
+	if err != nil {
+		return err
+	}
+	l.unchanged.Add(int64(a.Unchanged))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.r.Created += int64(a.Created)
+	l.r.Updated += int64(a.Updated)
+	l.r.Deleted += int64(a.Deleted)
+	return nil
+}
+
+// minShrink is how many resources may be gone at once without a question,
+// however many there were.
+const minShrink = 100
+
+// mayDelete refuses to delete all of a set, or most of it, unless that was
+// agreed to: more likely an export broke off than that somebody deleted so much.
+func (l *listing) mayDelete(ctx context.Context) error {
+	if l.gone.count == 0 || l.allowEmpty {
+		return nil
+	}
+	st, err := l.cat.Status(ctx, l.set)
+	if err != nil {
+		return err
+	}
+	empty := l.files.Load() == 0 && st.Resources > maxEmptied
+	if !empty && (l.gone.count <= minShrink || l.gone.count <= st.Resources/2) {
+		return nil
+	}
+	e := &EmptyError{Root: l.name, Resources: st.Resources, listing: true}
+	if !empty {
+		e.Gone = l.gone.count
+	}
+	return e
+}
+
+// deleteGone deletes what has been put aside as gone.
+func (l *listing) deleteGone(ctx context.Context) error {
+	if err := l.mayDelete(ctx); err != nil {
+		return err
+	}
+	for uri, err := range l.gone.all() {
+		if err == nil {
+			err = l.put(ctx, catalog.Update{Record: catalog.Record{URI: uri}, Deleted: true})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return l.flush(ctx)
+}
+
+// watch scans at once and then whenever due says so, which waits, until ctx
+// ends; then it returns the cause.
+func (l *lister) watch(ctx context.Context, scan func(context.Context) (Report, error), due func(context.Context) error, onChange func(Report)) error {
+	said, retry := "", time.Duration(0)
+	for {
+		r, err := scan(ctx)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		// A trouble that stays is told once.
+		if text := errorText(err); text == "" || text != said {
+			l.emit(Event{Kind: EventScanned, Err: err, Report: r})
+			said = text
+		}
+		if r.Changed() && onChange != nil {
+			onChange(r)
+		}
+		retry = min(max(2*retry, retryFirst), retryMost)
+		if err == nil || errors.Is(err, ErrEmpty) { // trying again does not help
+			retry = 0
+		}
+		if sleep(ctx, retry) != nil || due(ctx) != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

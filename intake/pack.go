@@ -1,0 +1,148 @@
+package intake
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"time"
+
+	"lockstep/catalog"
+	"lockstep/resourcesync"
+)
+
+// What an origin says of a resource is packed while it waits for its place in
+// the order of URIs; and since equal records pack equally, the hash of it tells
+// whether the origin says the same as before.
+
+// appendRecord appends what r says of a representation and its links.
+func appendRecord(b []byte, r *catalog.Record) []byte {
+	if r.Lastmod.IsZero() {
+		b = append(b, 0)
+	} else {
+		b = binary.AppendVarint(append(b, 1), r.Lastmod.UnixMicro())
+	}
+	b = binary.AppendVarint(b, r.Length)
+	b = appendText(b, r.Type)
+	b = appendText(b, r.Encoding)
+	b = appendHashes(b, r.Hashes)
+	b = binary.AppendUvarint(b, uint64(len(r.Links)))
+	for i := range r.Links {
+		l := &r.Links[i]
+		b = appendText(b, l.Rel)
+		b = appendText(b, l.Href)
+		b = appendText(b, l.Type)
+		b = appendText(b, l.Encoding)
+		b = appendText(b, l.Modified.String())
+		b = appendHashes(b, l.Hashes)
+		length := int64(-1)
+		if l.HasLength {
+			length = l.Length
+		}
+		b = binary.AppendVarint(b, length)
+		b = binary.AppendUvarint(b, uint64(l.Pri))
+	}
+	return b
+}
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+func appendHashes(b []byte, hs resourcesync.Hashes) []byte {
+	b = append(b, byte(len(hs)))
+	for _, h := range hs {
+		b = appendText(append(b, byte(h.Algorithm)), h.Digest)
+	}
+	return b
+}
+
+// errPacked reports a record that was not packed by [appendRecord].
+var errPacked = errors.New("a record that was put aside is damaged")
+
+// parseRecord undoes [appendRecord].
+func parseRecord(b []byte) (catalog.Record, error) {
+	p := packed{b: b}
+	var r catalog.Record
+	if p.byte() != 0 {
+		r.Lastmod = time.UnixMicro(p.varint()).UTC()
+	}
+	r.Length = p.varint()
+	r.Type, r.Encoding = p.text(), p.text()
+	r.Hashes = p.hashes()
+	for n := p.uvarint(); n > 0 && !p.bad; n-- {
+		l := resourcesync.Link{Rel: p.text(), Href: p.text(), Type: p.text(), Encoding: p.text()}
+		if s := p.text(); s != "" {
+			var err error
+			l.Modified, err = resourcesync.ParseDatetime(s)
+			p.bad = p.bad || err != nil
+		}
+		l.Hashes = p.hashes()
+		if n := p.varint(); n >= 0 {
+			l.Length, l.HasLength = n, true
+		}
+		l.Pri = int(p.uvarint())
+		r.Links = append(r.Links, l)
+	}
+	if p.bad || len(p.b) > 0 {
+		return catalog.Record{}, errPacked
+	}
+	return r, nil
+}
+
+// packed is what is left to read of a packed record.
+type packed struct {
+	b   []byte
+	bad bool
+}
+
+func (p *packed) take(n uint64) []byte {
+	if n > uint64(len(p.b)) {
+		p.bad, p.b = true, nil
+		return nil
+	}
+	t := p.b[:n]
+	p.b = p.b[n:]
+	return t
+}
+
+func (p *packed) byte() byte {
+	if t := p.take(1); t != nil {
+		return t[0]
+	}
+	return 0
+}
+
+func (p *packed) uvarint() uint64 {
+	v, n := binary.Uvarint(p.b)
+	p.bad = p.bad || n <= 0
+	p.take(uint64(max(n, 0)))
+	return v
+}
+
+func (p *packed) varint() int64 {
+	v, n := binary.Varint(p.b)
+	p.bad = p.bad || n <= 0
+	p.take(uint64(max(n, 0)))
+	return v
+}
+
+func (p *packed) text() string { return string(p.take(p.uvarint())) }
+
+func (p *packed) hashes() (hs resourcesync.Hashes) {
+	for n := p.byte(); n > 0 && !p.bad; n-- {
+		hs = append(hs, resourcesync.Hash{Algorithm: resourcesync.Algorithm(p.byte()), Digest: p.text()})
+	}
+	return hs
+}
+
+// appendFingerprint appends 16 characters that differ where packed records do.
+func appendFingerprint(b, packed []byte) []byte {
+	sum := sha256.Sum256(packed)
+	return base64.RawURLEncoding.AppendEncode(b, sum[:fingerprintBytes])
+}
+
+const (
+	fingerprintBytes = 12 // by accident no two of 10^9 records are alike
+	fingerprintSize  = 16 // characters
+)

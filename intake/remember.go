@@ -1,0 +1,63 @@
+package intake
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+
+	"lockstep/catalog"
+)
+
+// A point is where a set stood when an origin had been taken in to its end.
+// What was remembered then holds only as long as the set stands there: a catalog
+// that was lost, or filled by others, is compared anew.
+type point struct {
+	Last      catalog.Seq `json:"last"`
+	Resources int64       `json:"resources"`
+}
+
+func (l *lister) point(ctx context.Context) (point, error) {
+	st, err := l.cat.Status(ctx, l.set)
+	return point{st.Last, st.Resources}, err
+}
+
+// recall reads what was remembered in the file at path. What cannot be read is
+// not remembered: that costs a comparison.
+func recall(path string, v any) bool {
+	if path == "" {
+		return false
+	}
+	b, err := os.ReadFile(path)
+	return err == nil && json.Unmarshal(b, v) == nil
+}
+
+// remember writes v to the file at path, which holds the old or the new
+// whatever happens.
+func remember(path string, v any) error {
+	if path == "" {
+		return nil
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err // unreachable: our own types can be stated
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name()) // of no use
+	}
+	return err
+}
