@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -33,7 +34,8 @@ type coverage struct {
 // Handler returns what serves the Source below its base URL:
 //
 //   - documents, with entity tags, ranges, and compressed for those who ask;
-//   - resources, if there is Options.Content, always as they are (RS-HASH-07);
+//   - resources, if there is Options.Content or Set.Serve, always as they are
+//     (RS-HASH-07);
 //   - a home page at the base URL, robots.txt and /-/healthz.
 //
 // Only GET and HEAD are allowed. It must see requests as they were sent: do
@@ -74,7 +76,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.parcel(w, r, rel)
 	case served(rel):
 		h.document(w, r, rel)
-	case Reserved(rel) || h.opts.Content == nil:
+	case Reserved(rel):
 		h.fail(w, r, http.StatusNotFound)
 	default:
 		h.resource(w, r, rel)
@@ -148,7 +150,13 @@ func (w *sizedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // resource serves a resource (RS-HTTP-01), never coded: the hash and length we
 // publish are those of the bytes as they are served (RS-HASH-07).
 func (h *handler) resource(w http.ResponseWriter, r *http.Request, rel string) {
-	f, info, err := h.opts.Content(rel)
+	f, info, err := (*os.File)(nil), fs.FileInfo(nil), fs.ErrNotExist
+	if h.opts.Content != nil {
+		f, info, err = h.opts.Content(rel)
+	}
+	if errors.Is(err, fs.ErrNotExist) && h.stream(w, r, rel) {
+		return
+	}
 	if err != nil {
 		h.refuse(w, r, rel, err)
 		return

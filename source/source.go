@@ -72,6 +72,10 @@ type Set struct {
 	// from what r says, if the resource has changed since.
 	Bitstream func(ctx context.Context, r *catalog.Record) (io.ReadCloser, error)
 
+	// Serve has the Handler serve the set's resources by Bitstream, where they
+	// lie below the base URL and Options.Content has none there.
+	Serve bool
+
 	// Past opens the representation a change brought, the very bytes of its
 	// hash, however often the resource has changed since; it fails with
 	// fs.ErrNotExist if they were not kept. A Change Dump needs it.
@@ -262,6 +266,12 @@ type base struct {
 }
 
 func (b base) uri(name string) string { return b.prefix + name }
+
+// origin returns scheme and host.
+func (b base) origin() string {
+	_, host, _ := strings.Cut(b.prefix, "://")
+	return b.prefix[:len(b.prefix)-len(host)] + host[:strings.IndexByte(host, '/')]
+}
 
 func parseBase(s string) (base, error) {
 	u, err := url.Parse(s)

@@ -1,0 +1,140 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"lockstep/catalog"
+	"lockstep/resourcesync"
+)
+
+// stream serves a resource that is no file of ours, but whose bytes we can open,
+// as the catalog describes it (RS-HTTP-01). It reports false if the request is
+// for none of that kind.
+func (h *handler) stream(w http.ResponseWriter, r *http.Request, rel string) bool {
+	for i := range h.opts.Sets {
+		set := &h.opts.Sets[i]
+		if !set.Serve || set.Bitstream == nil || !covers(set, rel) {
+			continue
+		}
+		record, err := h.lookup(r.Context(), set, h.base.origin()+sentPath(r.URL))
+		if err == nil {
+			err = h.streamRecord(w, r, set, record, rel)
+		}
+		switch {
+		case err == nil:
+			return true
+		case !errors.Is(err, fs.ErrNotExist):
+			h.refuse(w, r, rel, err)
+			return true
+		}
+	}
+	return false
+}
+
+// covers reports whether the resources of set are where rel is.
+func covers(set *Set, rel string) bool {
+	path := strings.Trim(set.Path, "/")
+	rest, ok := strings.CutPrefix(rel, path)
+	return ok && !set.Elsewhere && (path == "" || rest != "" && rest[0] == '/')
+}
+
+// lookup returns what the catalog knows of a resource; fs.ErrNotExist if that is
+// nothing.
+func (h *handler) lookup(ctx context.Context, set *Set, uri string) (*catalog.Record, error) {
+	one := catalog.Range{From: uri, To: uri + "\x00"}
+	for record, err := range h.catalog.Resources(ctx, h.capabilityList(set.Name), one) {
+		if err != nil {
+			return nil, err
+		}
+		return &record, nil
+	}
+	return nil, fs.ErrNotExist
+}
+
+// streamRecord answers with the bytes of a record, or returns why it cannot.
+// Once the answer has begun, bytes that are not those it described break it off,
+// so that nobody takes them for whole.
+func (h *handler) streamRecord(w http.ResponseWriter, r *http.Request, set *Set, record *catalog.Record, rel string) error {
+	etag := recordTag(record)
+	if unchanged(r, etag) {
+		h.describe(w, record, rel, etag)
+		w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	if r.Method == http.MethodHead {
+		h.describe(w, record, rel, etag)
+		if record.Length >= 0 {
+			w.Header().Set("Content-Length", strconv.FormatInt(record.Length, 10))
+		}
+		return nil
+	}
+	body, err := set.Bitstream(r.Context(), record)
+	if err != nil {
+		return err
+	}
+	defer body.Close() // opened for reading only
+	h.describe(w, record, rel, etag)
+	if seeker, ok := body.(io.ReadSeeker); ok {
+		http.ServeContent(w, r, "", lastModified(record.Lastmod, h.opts.Now()), seeker)
+		return nil
+	}
+	if record.Length >= 0 {
+		w.Header().Set("Content-Length", strconv.FormatInt(record.Length, 10))
+	}
+	if _, err := io.Copy(w, body); err != nil {
+		h.opts.Logger.InfoContext(r.Context(), "broke off a resource", "uri", record.URI, "err", err)
+		panic(http.ErrAbortHandler) // how net/http is told
+	}
+	return nil
+}
+
+// describe states what is known of a resource.
+func (h *handler) describe(w http.ResponseWriter, record *catalog.Record, rel, etag string) {
+	header := w.Header()
+	header["Link"] = h.coverage(rel)
+	header["Cache-Control"] = revalidate
+	typ := record.Type
+	if typ == "" {
+		typ = "application/octet-stream"
+	}
+	header.Set("Content-Type", typ)
+	if record.Encoding != "" {
+		header.Set("Content-Encoding", record.Encoding)
+	}
+	if etag != "" {
+		header.Set("ETag", etag)
+	}
+	if !record.Lastmod.IsZero() {
+		header.Set("Last-Modified", lastModified(record.Lastmod, h.opts.Now()).UTC().Format(http.TimeFormat))
+	}
+}
+
+// recordTag returns a strong entity tag, or "" if no hash is known.
+func recordTag(record *catalog.Record) string {
+	for _, a := range []resourcesync.Algorithm{resourcesync.SHA256, resourcesync.SHA512, resourcesync.MD5} {
+		if digest := record.Hashes.Get(a); digest != "" {
+			return fmt.Sprintf("\"%x\"", digest[:min(len(digest), 16)])
+		}
+	}
+	return ""
+}
+
+// unchanged reports whether a request says that its sender has the bytes of
+// etag.
+func unchanged(r *http.Request, etag string) bool {
+	for _, header := range r.Header["If-None-Match"] {
+		for tag := range strings.SplitSeq(header, ",") {
+			if tag = strings.TrimPrefix(strings.TrimSpace(tag), "W/"); etag != "" && (tag == etag || tag == "*") {
+				return true
+			}
+		}
+	}
+	return false
+}
