@@ -38,7 +38,7 @@ var rooms = []room{
 	// roles
 	{"intake", "catalog resourcesync blob internal/fetch",
 		"github.com/bmatcuk/doublestar/v4 github.com/fsnotify/fsnotify github.com/gabriel-vasile/mimetype golang.org/x/sync golang.org/x/sys"},
-	{"source", "catalog resourcesync blob", "github.com/bmatcuk/doublestar/v4 github.com/klauspost/compress golang.org/x/sync"},
+	{"source", "catalog resourcesync blob", "github.com/bmatcuk/doublestar/v4 github.com/klauspost/compress golang.org/x/sync golang.org/x/text"},
 	{"destination", "discover resourcesync blob internal/fetch",
 		"github.com/bmatcuk/doublestar/v4 github.com/gofrs/flock golang.org/x/sync golang.org/x/text"},
 	{"destination/journaltest", "destination resourcesync", "github.com/google/go-cmp"},

@@ -196,13 +196,17 @@ func crawlAll(read func(name string) ([]byte, error)) (*crawl, error) {
 	if err != nil {
 		return nil, err
 	}
-	if h.Link("up") != baseURL+".well-known/resourcesync" || len(entries) != 2 {
+	if h.Link("up") != baseURL+".well-known/resourcesync" || len(entries) < 2 {
 		return nil, fmt.Errorf("capability list: up %q, %d entries", h.Link("up"), len(entries))
 	}
-	if err := c.resources(name(entries[0].Loc)); err != nil {
+	docs := make(map[resourcesync.Capability]string)
+	for _, e := range entries {
+		docs[e.Capability] = name(e.Loc)
+	}
+	if err := c.resources(docs[resourcesync.ResourceList]); err != nil {
 		return nil, err
 	}
-	return c, c.changes(name(entries[1].Loc))
+	return c, c.changes(docs[resourcesync.ChangeList])
 }
 
 func name(uri string) string { return strings.TrimPrefix(uri, baseURL) }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"lockstep/blob"
 	"lockstep/resourcesync"
 )
 
@@ -103,6 +105,292 @@ func dumpLimits(every, usual time.Duration, bytes int64, entries int) (time.Dura
 	return every, bytes, entries
 }
 
-func (s *Source) publishSetDumps(ctx context.Context, set Set) (SetDumpReport, bool, error) {
-	return SetDumpReport{Set: set.Name}, false, nil
+// A dumping is the dumps of one set on their way from one published state to
+// the next.
+type dumping struct {
+	*Source
+	set     Set
+	report  SetDumpReport
+	state   dumpState       // what is published, and remembered once it is saved
+	there   map[string]bool // blobs of dumps there are
+	written bool
+}
+
+// publishSetDumps brings the dumps of one set in step with the catalog.
+//
+// The order of writes, each step durable before the next begins:
+//
+//  1. the state, saying by what names that nobody knows yet will begin;
+//  2. packages and copies of their manifests, under those names, then parts of
+//     an index;
+//  3. the state, saying what is about to be published;
+//  4. the entry document;
+//  5. the Capability List, if it does not name that yet;
+//  6. the state, saying that it is published, and what it replaced;
+//  7. what was replaced more than the grace period ago is removed.
+//
+// Cut short anywhere, the entry document names only packages that are there
+// (RS-IDX-06). A later run removes what step 2 has left, or goes on with step 4.
+func (s *Source) publishSetDumps(ctx context.Context, set Set) (r SetDumpReport, written bool, err error) {
+	start := time.Now()
+	d := &dumping{Source: s, set: set, report: SetDumpReport{Set: set.Name}, there: make(map[string]bool)}
+	defer func() { d.report.Elapsed = time.Since(start); r, written = d.report, d.written }()
+	if err := d.look(ctx); err != nil {
+		return r, false, err
+	}
+	if set.ResourceDump == nil && set.ChangeDump == nil && len(d.there) == 0 {
+		return r, false, nil
+	}
+	errs := []error{d.resume(ctx)}
+	if errs[0] == nil {
+		errs = append(errs, d.resources(ctx), d.changes(ctx), d.tidy(ctx))
+	}
+	if st := d.state.Resources; st != nil {
+		d.report.Packages = len(st.Packages)
+	}
+	return r, d.written, errors.Join(errs...)
+}
+
+// look finds out what is published.
+func (d *dumping) look(ctx context.Context) error {
+	st, err := d.loadDumps(ctx, d.set.Name)
+	if err != nil {
+		return err
+	}
+	d.state = *st
+	for info, err := range d.docs.List(ctx, documentsDir+d.set.Name+"/") {
+		if err != nil {
+			return err
+		}
+		if name := info.Name; isDumpPart(d.set.Name, name) || name == resourceDumpName(d.set.Name) || name == changeDumpName(d.set.Name) {
+			d.there[name] = true
+		}
+	}
+	return nil
+}
+
+// resume brings to an end what an earlier run has left unfinished.
+func (d *dumping) resume(ctx context.Context) error {
+	known := d.known()
+	var left []string
+	for name := range d.there {
+		if d.state.unpublished(name) && !known[name] {
+			left = append(left, name)
+		}
+	}
+	if len(left) > 0 {
+		if err := d.remove(ctx, left); err != nil {
+			return err
+		}
+	}
+	if next := d.state.Next; next != nil {
+		if d.have(next.names()) {
+			if err := d.switchResources(ctx, next); err != nil {
+				return err
+			}
+		}
+		d.state.Next = nil
+	}
+	if next := d.state.NextChanges; next != nil {
+		if d.have(next.names()) {
+			if err := d.switchChanges(ctx, next); err != nil {
+				return err
+			}
+		}
+		d.state.NextChanges = nil
+	}
+	return nil
+}
+
+// known returns all names the state has a word for.
+func (d *dumping) known() map[string]bool {
+	known := make(map[string]bool)
+	st := &d.state
+	for _, names := range [][]string{st.Resources.names(), st.Next.names(), st.Changes.names(), st.NextChanges.names()} {
+		for _, name := range names {
+			known[name] = true
+		}
+	}
+	for _, r := range st.Retired {
+		known[r.Name] = true
+	}
+	return known
+}
+
+func (d *dumping) have(names []string) bool {
+	for _, name := range names {
+		if !d.there[name] {
+			return false
+		}
+	}
+	return true
+}
+
+func (d *dumping) remove(ctx context.Context, names []string) error {
+	if err := d.docs.Remove(ctx, names...); err != nil {
+		return fmt.Errorf("remove what dumps no longer need: %w", err)
+	}
+	for _, name := range names {
+		delete(d.there, name)
+	}
+	return nil
+}
+
+// save makes the state what is remembered.
+func (d *dumping) save(ctx context.Context) error {
+	st := d.state
+	st.Retired = append([]retired(nil), st.Retired...)
+	return d.saveDumps(ctx, d.set.Name, &st)
+}
+
+// announce takes steps 1 of publishSetDumps.
+func (d *dumping) announce(ctx context.Context, prefix string) error {
+	d.state.Building = []string{prefix}
+	d.state.Stamp = d.after(d.state.Stamp)
+	return d.save(ctx)
+}
+
+// abandon removes what was begun by names with the prefix. What cannot be
+// removed now, say because ctx has ended, is by the next run.
+func (d *dumping) abandon(ctx context.Context, prefix string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTime)
+	defer cancel()
+	var names []string
+	known := d.known()
+	for info, err := range d.docs.List(ctx, prefix) {
+		if err == nil && isDumpPart(d.set.Name, info.Name) && !known[info.Name] {
+			names = append(names, info.Name)
+		}
+	}
+	_ = d.docs.Remove(ctx, names...) // see above
+}
+
+// abandonTime is what removing the packages of a dump that has failed may take.
+const abandonTime = 30 * time.Second
+
+// retire notes that names are not named any more, if nothing else names them.
+// at is that of the Resource Dump they belonged to.
+func (d *dumping) retire(names []string, at time.Time) {
+	named := make(map[string]bool)
+	for _, ns := range [][]string{d.state.Resources.names(), d.state.Changes.names()} {
+		for _, name := range ns {
+			named[name] = true
+		}
+	}
+	for _, name := range names {
+		if !named[name] && d.there[name] {
+			d.state.Retired = append(d.state.Retired, retired{Name: name, Gone: d.opts.Now(), At: at})
+		}
+	}
+}
+
+// tidy removes what was replaced longer ago than the grace period, and sees to
+// it that what nobody knows of will be.
+func (d *dumping) tidy(ctx context.Context) error {
+	known := d.known()
+	var strangers []string
+	for name := range d.there {
+		if isDumpPart(d.set.Name, name) && !known[name] {
+			strangers = append(strangers, name)
+		}
+	}
+	slices.Sort(strangers)
+	d.retire(strangers, time.Time{})
+	var old []string
+	var rest []retired
+	for _, r := range d.state.Retired {
+		switch {
+		case !d.there[r.Name]:
+		case d.opts.Now().Sub(r.Gone) >= d.opts.Grace:
+			old = append(old, r.Name)
+		default:
+			rest = append(rest, r)
+		}
+	}
+	if len(old) > 0 {
+		if err := d.remove(ctx, old); err != nil {
+			return err
+		}
+		d.report.Removed = len(old)
+	}
+	if len(strangers) == 0 && len(rest) == len(d.state.Retired) && len(d.state.Building) == 0 {
+		return nil
+	}
+	d.state.Retired, d.state.Building = rest, nil
+	return d.save(ctx)
+}
+
+// withdraw takes a dump back that is no longer to be offered: first out of the
+// Capability List, then for itself; its packages stay for the grace period.
+func (d *dumping) withdraw(ctx context.Context, name string, forget func()) error {
+	if _, err := d.publishCapabilityList(ctx, d.set, name); err != nil {
+		return err
+	}
+	if err := d.remove(ctx, []string{name}); err != nil {
+		return err
+	}
+	if _, err := d.publishCapabilityList(ctx, d.set); err != nil { // a Publish in between has found it there
+		return err
+	}
+	d.written = true
+	forget()
+	return d.save(ctx)
+}
+
+// put commits an entry document and has the Capability List name it.
+func (d *dumping) put(ctx context.Context, entry blob.Writer) error {
+	defer entry.Close() // does nothing after Commit
+	if err := d.docs.Commit(ctx, entry); err != nil {
+		return err
+	}
+	d.there[entry.Name()], d.written = true, true
+	_, err := d.publishCapabilityList(ctx, d.set)
+	return err
+}
+
+// entryLimit returns how many packages one document can name.
+func (s *Source) entryLimit() int {
+	// Twice an address, escaped at worst, and what is said of the package.
+	entry := int64(12*(len(s.base.prefix)+200) + 600)
+	return int(max(1, min(int64(s.opts.MaxEntries), (s.opts.MaxBytes-entry)/entry)))
+}
+
+// packageEntry returns the entry of a package in a dump, with a link to the
+// copy of its manifest (RS-RD-04, RS-CD-04).
+func (s *Source) packageEntry(name string, m resourcesync.Metadata) resourcesync.Entry {
+	return resourcesync.Entry{Loc: s.base.uri(name), Metadata: m, Links: []resourcesync.Link{
+		{Rel: resourcesync.RelContents, Href: s.base.uri(manifestName(name)), Type: "application/xml"},
+	}}
+}
+
+// dumpDocument writes a document of a dump: entries under name, in a blob that
+// is to be committed or closed.
+func (s *Source) dumpDocument(ctx context.Context, name string, h resourcesync.Header, stamp time.Time, entries []resourcesync.Entry) (blob.Writer, error) {
+	d, err := s.begin(ctx, name, h, stamp)
+	if err != nil {
+		return nil, err
+	}
+	for i := range entries {
+		if err := d.Write(&entries[i]); err != nil {
+			d.discard()
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	if err := d.Close(); err != nil {
+		d.discard()
+		return nil, err
+	}
+	return d.blob, nil
+}
+
+// dumpHeader returns what documents of dumps and manifests begin with; times
+// are the caller's to set.
+func (s *Source) dumpHeader(set string, c resourcesync.Capability) resourcesync.Header {
+	return resourcesync.Header{Capability: c, Links: []resourcesync.Link{{Rel: resourcesync.RelUp, Href: s.capabilityList(set)}}} // RS-AMB-18
+}
+
+func discard(ws []blob.Writer) {
+	for _, w := range ws {
+		_ = w.Close() // nothing of it is wanted
+	}
 }

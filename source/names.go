@@ -65,15 +65,20 @@ func descriptionPartName(sum []byte) string {
 // dumpStateName is where the state of a set's dumps is kept.
 func dumpStateName(set string) string { return privateDir + set + ".dumps.json" }
 
+// resourceDumpPrefix is what all names of the generation gen begin with.
+func resourceDumpPrefix(set, gen string) string {
+	return documentsDir + set + "/resourcedump-" + gen + "-"
+}
+
 // resourceDumpPackageName names a package of the generation gen; its manifest's
 // copy has the same name with another extension, see manifestName.
 func resourceDumpPackageName(set, gen string, part int) string {
-	return fmt.Sprintf("%s%s/resourcedump-%s-%05d.zip", documentsDir, set, gen, part)
+	return fmt.Sprintf("%s%05d.zip", resourceDumpPrefix(set, gen), part)
 }
 
 // resourceDumpListName names a part of the index of the generation gen.
 func resourceDumpListName(set, gen string, part int) string {
-	return fmt.Sprintf("%s%s/resourcedump-%s-list-%05d.xml", documentsDir, set, gen, part)
+	return fmt.Sprintf("%slist-%05d.xml", resourceDumpPrefix(set, gen), part)
 }
 
 // changeDumpPackageName names the package whose interval begins at from.

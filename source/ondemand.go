@@ -1,6 +1,22 @@
 package source
 
-import "net/http"
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"lockstep/catalog"
+	"lockstep/resourcesync"
+)
 
 // RelDemand is the relation by which a Capability List names the address that
 // takes lists of URIs and answers with a package of what is there (an
@@ -12,11 +28,17 @@ const (
 	defaultDemandResources = 10_000
 	defaultDemandBytes     = 1 << 30
 	defaultDemandAtOnce    = 4
+
+	// demandURI is the room for one URI in a request: memory filled by a body
+	// without end. Sitemaps allow 2,048 characters (RS-XML-10).
+	demandURI = 2_100
+
+	demandRetry = "5" // seconds until there may be a place
 )
 
 // OnDemand limits dumps of what a client asks for.
 type OnDemand struct {
-	Resources int   // in one; default 10,000
+	Resources int   // in one; default 10,000, at most 50,000
 	Bytes     int64 // of content in one; default 1 GiB
 	AtOnce    int   // being made at a time, each of which may take Bytes in Options.Temp; default 4
 }
@@ -26,6 +48,7 @@ func (d *OnDemand) withDefaults() *OnDemand {
 	if d.Resources <= 0 {
 		d.Resources = defaultDemandResources
 	}
+	d.Resources = min(d.Resources, resourcesync.MaxEntries)
 	if d.Bytes <= 0 {
 		d.Bytes = defaultDemandBytes
 	}
@@ -38,7 +61,218 @@ func (d *OnDemand) withDefaults() *OnDemand {
 // demandable reports whether packages of the set's resources can be asked for.
 func (s *Source) demandable(set Set) bool { return s.opts.OnDemand != nil && set.Bitstream != nil }
 
-// demand answers a request for a package, if it is one.
+// demand answers a request for a package, if it is one: a POST of URIs, as
+// lines of text or as a JSON array of strings. The answer is a package whose
+// Resource Dump Manifest names what is in it: those of the URIs that are in the
+// set and can be read.
 func (h *handler) demand(w http.ResponseWriter, r *http.Request) bool {
+	if h.opts.OnDemand == nil {
+		return false
+	}
+	rel, ok := h.base.locate(sentPath(r.URL))
+	if !ok {
+		return false
+	}
+	for i := range h.opts.Sets {
+		if set := &h.opts.Sets[i]; rel == demandName(set.Name) && h.demandable(*set) {
+			h.answerDemand(w, r, set)
+			return true
+		}
+	}
 	return false
+}
+
+func (h *handler) answerDemand(w http.ResponseWriter, r *http.Request, set *Set) {
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		demandError(w, http.StatusMethodNotAllowed, "only POST is possible here, of the URIs wanted")
+		return
+	}
+	select {
+	case h.demands <- struct{}{}:
+		defer func() { <-h.demands }()
+	default:
+		w.Header().Set("Retry-After", demandRetry)
+		demandError(w, http.StatusServiceUnavailable, "too many packages are being made at the moment")
+		return
+	}
+	limits := h.opts.OnDemand
+	body := http.MaxBytesReader(w, r.Body, int64(limits.Resources)*demandURI)
+	uris, err := parseDemand(r.Header.Get("Content-Type"), body, limits.Resources)
+	if err != nil {
+		h.refuseDemand(w, r, set, err)
+		return
+	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // until there is something to write; not every ResponseWriter can
+	p, err := h.demanded(r.Context(), set, uris)
+	if err != nil {
+		h.refuseDemand(w, r, set, err)
+		return
+	}
+	z, content, err := p.settle(r.Context(), limits.Bytes)
+	if err != nil {
+		h.refuseDemand(w, r, set, err)
+		return
+	}
+	defer content.close()
+	header := w.Header()
+	header.Set("Content-Type", packageType)
+	header.Set("Content-Disposition", `attachment; filename="`+set.Name+packageSuffix+`"`)
+	header.Set("Cache-Control", cacheNever)
+	out := bufio.NewWriterSize(w, writeChunk)
+	_, err = p.writeTo(&zipOut{w: out}, io.Discard, func(to *zipOut) error { return to.splice(z, content.content()) })
+	if err == nil {
+		err = out.Flush()
+	}
+	if err != nil {
+		panic(http.ErrAbortHandler) // nobody may take it for whole
+	}
+}
+
+// demanded returns a packing of those URIs that are in the set.
+func (h *handler) demanded(ctx context.Context, set *Set, uris []string) (*packing, error) {
+	key := h.capabilityList(set.Name)
+	status, err := h.catalog.Status(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	// All up to the newest event is in what is read from now on (RS-MD-02), and
+	// nothing needs to be written to say so.
+	at := status.LastTime
+	if at.IsZero() {
+		at = h.opts.Now()
+	}
+	head := h.dumpHeader(set.Name, resourcesync.ResourceDumpManifest)
+	head.At = resourcesync.NewDatetime(at)
+	p, err := h.newPacking(set, head, h.opts.OnDemand.Resources, h.opts.OnDemand.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	p.stamp, p.lenient = h.opts.Now(), true
+	names := newNamer(h.rules[set.Name].below)
+	for _, uri := range uris {
+		// No URI has a NUL byte, so none lies between this one and the bound.
+		for rec, err := range h.catalog.Resources(ctx, key, catalog.Range{From: uri, To: uri + "\x01"}) {
+			if err != nil {
+				return nil, err
+			}
+			if err := p.add(&catalog.Change{Record: rec}, names.name(rec.URI)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return p, nil
+}
+
+// A demandProblem is what is wrong with a request.
+type demandProblem struct {
+	status int
+	text   string
+}
+
+func (p *demandProblem) Error() string { return p.text }
+
+func (h *handler) refuseDemand(w http.ResponseWriter, r *http.Request, set *Set, err error) {
+	limits := h.opts.OnDemand
+	if p, ok := errors.AsType[*demandProblem](err); ok {
+		demandError(w, p.status, p.text)
+		return
+	}
+	if _, tooLong := errors.AsType[*http.MaxBytesError](err); tooLong || errors.Is(err, resourcesync.ErrTooLarge) {
+		demandError(w, http.StatusRequestEntityTooLarge,
+			fmt.Sprintf("one package has at most %d resources and %d bytes: ask for less", limits.Resources, limits.Bytes))
+		return
+	}
+	if r.Context().Err() != nil {
+		panic(http.ErrAbortHandler) // nobody is there to be told
+	}
+	h.opts.Logger.ErrorContext(r.Context(), "cannot make a package", slog.String("set", set.Name), slog.Any("err", err))
+	demandError(w, http.StatusInternalServerError, "the package cannot be made just now")
+}
+
+// demandError answers in plain words: programs ask here, not people.
+func demandError(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Cache-Control", cacheNever)
+	http.Error(w, text, status)
+}
+
+// parseDemand reads the URIs a client asks for, up to most of them, and returns
+// them in order, each once. It takes lines of text or a JSON array of strings.
+func parseDemand(contentType string, body io.Reader, most int) ([]string, error) {
+	typ := "text/plain"
+	if contentType != "" {
+		var err error
+		if typ, _, err = mime.ParseMediaType(contentType); err != nil {
+			typ = contentType
+		}
+	}
+	var uris []string
+	add := func(uri string) error {
+		if uri = strings.TrimSpace(uri); uri == "" || strings.IndexByte(uri, 0) >= 0 {
+			return nil // no resource is called so
+		}
+		if len(uris) == most {
+			return &demandProblem{http.StatusRequestEntityTooLarge, fmt.Sprintf("one package has at most %d resources: ask for less", most)}
+		}
+		uris = append(uris, uri)
+		return nil
+	}
+	var err error
+	switch typ {
+	case "text/plain":
+		err = demandLines(body, add)
+	case "application/json":
+		err = demandArray(body, add)
+	default:
+		err = &demandProblem{http.StatusUnsupportedMediaType, "want URIs as lines of text/plain or as an array of strings in application/json"}
+	}
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(uris)
+	return slices.Compact(uris), nil
+}
+
+func demandLines(body io.Reader, add func(string) error) error {
+	lines := bufio.NewScanner(body)
+	lines.Buffer(make([]byte, 0, 4096), 64<<10)
+	for lines.Scan() {
+		if err := add(lines.Text()); err != nil {
+			return err
+		}
+	}
+	if errors.Is(lines.Err(), bufio.ErrTooLong) {
+		return &demandProblem{http.StatusBadRequest, "a line is too long to be a URI"}
+	}
+	return lines.Err()
+}
+
+func demandArray(body io.Reader, add func(string) error) error {
+	malformed := func(err error) error {
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			return err
+		}
+		return &demandProblem{http.StatusBadRequest, "the body is no JSON array of strings"}
+	}
+	d := json.NewDecoder(body)
+	if t, err := d.Token(); err != nil || t != json.Delim('[') {
+		return malformed(err)
+	}
+	for d.More() {
+		t, err := d.Token()
+		uri, ok := t.(string)
+		if err != nil || !ok {
+			return malformed(err)
+		}
+		if err := add(uri); err != nil {
+			return err
+		}
+	}
+	if _, err := d.Token(); err != nil {
+		return malformed(err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return malformed(err)
+	}
+	return nil
 }

@@ -21,8 +21,9 @@ import (
 // A handler answers requests for documents, resources and pages.
 type handler struct {
 	*Source
-	cache *cache
-	links []coverage
+	cache   *cache
+	links   []coverage
+	demands chan struct{} // held while a package that was asked for is made
 }
 
 // A coverage is the Link header value of a set.
@@ -42,6 +43,9 @@ type coverage struct {
 // not put it behind an [http.ServeMux] pattern that cleans paths.
 func (s *Source) Handler() http.Handler {
 	h := &handler{Source: s, cache: newCache()}
+	if s.opts.OnDemand != nil {
+		h.demands = make(chan struct{}, s.opts.OnDemand.AtOnce)
+	}
 	for _, set := range s.opts.Sets {
 		h.links = append(h.links, coverage{
 			path: strings.Trim(set.Path, "/"),

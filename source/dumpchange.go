@@ -1,0 +1,414 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"lockstep/blob"
+	"lockstep/catalog"
+	"lockstep/resourcesync"
+)
+
+// changes adds packages to the Change Dump if they are due.
+func (d *dumping) changes(ctx context.Context) error {
+	entry := changeDumpName(d.set.Name)
+	if d.set.ChangeDump == nil {
+		if d.state.Changes == nil && !d.there[entry] {
+			return nil
+		}
+		return d.withdraw(ctx, entry, func() {
+			old := d.state.Changes
+			d.state.Changes = nil
+			d.retire(old.names(), time.Time{})
+		})
+	}
+	b := &changeDumpBuild{dumping: d, key: d.capabilityList(d.set.Name)}
+	if err := b.run(ctx); err != nil {
+		return fmt.Errorf("build change dump: %w", err)
+	}
+	return nil
+}
+
+// switchChanges takes steps 2 to 6 of publishSetDumps for what is not packages:
+// parts of the index, the one that is now open before those now closed
+// (RS-CHI-06), then the entry document.
+func (d *dumping) switchChanges(ctx context.Context, next *changeDumpState) error {
+	parts, entry, err := d.changeDumpDocuments(ctx, next)
+	if err != nil {
+		return err
+	}
+	defer discard(parts) // does nothing after Commit
+	defer entry.Close()  // the same
+	for _, w := range parts {
+		if err := d.docs.Commit(ctx, w); err != nil {
+			return err
+		}
+		d.there[w.Name()] = true
+	}
+	if err := d.put(ctx, entry); err != nil {
+		return err
+	}
+	old := d.state.Changes
+	d.state.Changes, d.state.NextChanges = next, nil
+	d.retire(old.names(), time.Time{})
+	return d.save(ctx)
+}
+
+// changeDumpDocuments writes the documents of a Change Dump: one, or an index
+// (RS-CDI-01) and those parts that are not there as they should be. The parts
+// are to be committed in their order, the newest first.
+func (d *dumping) changeDumpDocuments(ctx context.Context, st *changeDumpState) (parts []blob.Writer, entry blob.Writer, err error) {
+	h := d.dumpHeader(d.set.Name, resourcesync.ChangeDump)
+	h.From = resourcesync.NewDatetime(st.From)
+	var entries []resourcesync.Entry
+	for _, p := range st.Packages {
+		m := p.metadata()
+		m.From, m.Until = resourcesync.NewDatetime(p.From), resourcesync.NewDatetime(p.Until) // RS-CD-02, RS-CD-06
+		entries = append(entries, d.packageEntry(p.Name, m))
+	}
+	name := changeDumpName(d.set.Name)
+	if len(st.Lists) == 0 {
+		entry, err = d.dumpDocument(ctx, name, h, d.state.Stamp, entries)
+		return nil, entry, err
+	}
+	defer func() {
+		if err != nil {
+			discard(parts)
+		}
+	}()
+	closed := d.closedParts()
+	var index []resourcesync.Entry
+	for i, list := range st.Lists {
+		mine := entries[:list.Packages]
+		entries = entries[list.Packages:]
+		m := resourcesync.Metadata{From: mine[0].From}
+		if i < len(st.Lists)-1 {
+			m.Until = mine[len(mine)-1].Until
+		}
+		index = append(index, resourcesync.Entry{Loc: d.base.uri(list.Name), Metadata: m})
+		if closed[list.Name] && !m.Until.IsZero() {
+			continue
+		}
+		ph := h
+		ph.From, ph.Until = m.From, m.Until
+		ph.Links = append(slices.Clone(h.Links), resourcesync.Link{Rel: resourcesync.RelIndex, Href: d.base.uri(name)})
+		w, err := d.dumpDocument(ctx, list.Name, ph, d.state.Stamp, mine)
+		if err != nil {
+			return parts, nil, err
+		}
+		parts = append(parts, w)
+	}
+	slices.Reverse(parts)
+	h.Index = true
+	entry, err = d.dumpDocument(ctx, name, h, d.state.Stamp, index)
+	return parts, entry, err
+}
+
+// closedParts returns the parts that are published and closed.
+func (d *dumping) closedParts() map[string]bool {
+	closed := make(map[string]bool)
+	if st := d.state.Changes; st != nil {
+		for i, l := range st.Lists {
+			closed[l.Name] = i < len(st.Lists)-1 && d.there[l.Name]
+		}
+	}
+	return closed
+}
+
+// A changeDumpBuild takes a Change Dump off the catalog.
+type changeDumpBuild struct {
+	*dumping
+	key    string // of the set in the catalog
+	status catalog.Status
+}
+
+// run publishes a package after the other until all changes there are are
+// packed, if that is due.
+func (b *changeDumpBuild) run(ctx context.Context) error {
+	st, fresh, err := b.begin(ctx)
+	if err != nil {
+		return err
+	}
+	trimmed := b.trim(st)
+	due := fresh || b.opts.Now().Sub(st.Built) >= b.set.ChangeDump.Every
+	if !due || st.Through >= b.status.Last {
+		if !fresh && !trimmed && b.there[changeDumpName(b.set.Name)] {
+			return nil
+		}
+		return b.publish(ctx, st)
+	}
+	for st.Through < b.status.Last {
+		if err := b.extend(ctx, st); err != nil {
+			return err
+		}
+		if err := b.publish(ctx, st); err != nil {
+			return err
+		}
+		st = st.copy()
+	}
+	return nil
+}
+
+// begin returns the Change Dump as it is published, to be changed, or a new one
+// that begins where the catalog's history does.
+func (b *changeDumpBuild) begin(ctx context.Context) (st *changeDumpState, fresh bool, err error) {
+	if b.status, err = b.catalog.Status(ctx, b.key); err != nil {
+		return nil, false, err
+	}
+	if st := b.state.Changes; st != nil && b.have(st.names()) {
+		back, err := b.wentBack(ctx, st.Through, st.Until)
+		if err != nil || !back {
+			return st.copy(), false, err
+		}
+		b.opts.Logger.WarnContext(ctx, "catalog is not the one the change dump was made from; its history begins anew", slog.String("set", b.set.Name))
+	}
+	kept := b.status.Kept
+	if kept.At.IsZero() {
+		if kept, err = b.catalog.Mark(ctx, b.key); err != nil {
+			return nil, false, err
+		}
+	}
+	return &changeDumpState{After: kept.Seq, From: kept.At, Through: kept.Seq, Until: kept.At}, true, nil
+}
+
+func (st *changeDumpState) copy() *changeDumpState {
+	c := *st
+	c.Packages, c.Lists = slices.Clone(st.Packages), slices.Clone(st.Lists)
+	return &c
+}
+
+// publish makes st, whose packages are there, what is published.
+func (b *changeDumpBuild) publish(ctx context.Context, st *changeDumpState) error {
+	b.cutLists(st)
+	b.state.Stamp = b.after(b.state.Stamp)
+	b.state.NextChanges, b.state.Building = st, nil
+	if err := b.save(ctx); err != nil {
+		return err
+	}
+	return b.switchChanges(ctx, st)
+}
+
+// cutLists assigns packages to parts of an index, if they do not fit one
+// document; once there is an index, it stays.
+func (b *changeDumpBuild) cutLists(st *changeDumpState) {
+	per, listed := b.entryLimit(), 0
+	for _, l := range st.Lists {
+		listed += l.Packages
+	}
+	if len(st.Lists) == 0 && len(st.Packages) <= per {
+		return
+	}
+	for _, p := range st.Packages[listed:] {
+		last := len(st.Lists) - 1
+		if last < 0 || st.Lists[last].Packages >= per {
+			st.Lists = append(st.Lists, changePart{Name: changeDumpListName(b.set.Name, p.From)})
+			last++
+		}
+		st.Lists[last].Packages++
+	}
+}
+
+// trim drops packages from the front that nobody needs any more: whole parts of
+// an index (RS-CHI-07).
+func (b *changeDumpBuild) trim(st *changeDumpState) (trimmed bool) {
+	cutoff := b.cutoff()
+	drop := func(n int) {
+		last := st.Packages[n-1]
+		st.After, st.From = last.Last, last.Until
+		st.Packages = st.Packages[n:]
+		trimmed = true
+	}
+	for len(st.Lists) > 1 && !st.Packages[st.Lists[0].Packages-1].Until.After(cutoff) {
+		drop(st.Lists[0].Packages)
+		st.Lists = st.Lists[1:]
+	}
+	for len(st.Lists) == 0 && len(st.Packages) > 0 && !st.Packages[0].Until.After(cutoff) {
+		drop(1)
+	}
+	return trimmed
+}
+
+// cutoff returns the instant before which nobody needs changes any more: who
+// has a Resource Dump that is there goes on from its at.
+func (b *changeDumpBuild) cutoff() time.Time {
+	keep := b.set.ChangeList.Keep
+	if keep <= 0 {
+		keep = b.opts.Keep
+	}
+	cutoff := b.opts.Now().Add(-max(keep, b.opts.Grace))
+	if r := b.state.Resources; r != nil && r.At.Before(cutoff) {
+		cutoff = r.At
+	}
+	for _, r := range b.state.Retired {
+		if !r.At.IsZero() && r.At.Before(cutoff) {
+			cutoff = r.At
+		}
+	}
+	return cutoff
+}
+
+// A lostChange is one whose bitstream nobody has any more.
+type lostChange struct {
+	uri string
+	seq catalog.Seq
+	at  time.Time
+}
+
+func (l *lostChange) Error() string {
+	return fmt.Sprintf("%s: the bitstream of its change at %s is lost", l.uri, l.at)
+}
+
+// extend makes the next package and adds it to st. If the bitstream of a change
+// is lost, no package can tell of that change (RS-CDM-02): st begins anew after
+// it.
+func (b *changeDumpBuild) extend(ctx context.Context, st *changeDumpState) error {
+	for {
+		pkg, err := b.pack(ctx, st)
+		if lost, ok := errors.AsType[*lostChange](err); ok {
+			b.opts.Logger.WarnContext(ctx, "bitstream of a change is lost; the change dump begins anew after it",
+				slog.String("set", b.set.Name), slog.String("uri", lost.uri), slog.Time("at", lost.at))
+			until := lost.at.Add(boundary)
+			*st = changeDumpState{After: lost.seq, From: until, Through: lost.seq, Until: until, Built: st.Built}
+			if st.Through >= b.status.Last {
+				return nil
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		st.Packages = append(st.Packages, *pkg)
+		st.Through, st.Until, st.Built = pkg.Last, pkg.Until, b.opts.Now()
+		b.report.Added++
+		b.report.Changes += int64(pkg.Changes)
+		b.report.Bytes += pkg.Length
+		return nil
+	}
+}
+
+// pack makes the package that follows those of st, and commits it.
+func (b *changeDumpBuild) pack(ctx context.Context, st *changeDumpState) (*changePackage, error) {
+	h := b.dumpHeader(b.set.Name, resourcesync.ChangeDumpManifest)
+	h.From = resourcesync.NewDatetime(st.Until)
+	p, err := b.newPacking(&b.set, h, b.set.ChangeDump.PackageEntries, b.set.ChangeDump.PackageBytes)
+	if err != nil {
+		return nil, err
+	}
+	p.open = b.open
+	last, err := b.gather(ctx, p, st)
+	if err != nil {
+		return nil, err
+	}
+	until := last.At.Add(boundary)
+	p.header.Until = resourcesync.NewDatetime(until)
+	name := changeDumpPackageName(b.set.Name, st.Until)
+	for n, plain := 2, name; b.there[name] || b.there[manifestName(name)]; n++ {
+		name = numbered(plain, n)
+	}
+	prefix := strings.TrimSuffix(name, packageSuffix) + "."
+	if err := b.announce(ctx, prefix); err != nil {
+		return nil, err
+	}
+	p.stamp = b.state.Stamp
+	done, err := p.build(ctx, name, func() error { return lastLost(p.items) })
+	if err != nil {
+		b.abandon(ctx, prefix)
+		return nil, err
+	}
+	b.there[name], b.there[manifestName(name)] = true, true
+	return &changePackage{Name: name, From: st.Until, Until: until, Last: last.Seq, Changes: p.files, packed: done}, nil
+}
+
+// gather adds to p the changes after st, as many as fit. It returns the last,
+// also if no manifest can state it.
+func (b *changeDumpBuild) gather(ctx context.Context, p *packing, st *changeDumpState) (last catalog.Mark, err error) {
+	for c, err := range b.catalog.Changes(ctx, b.key, st.Through) {
+		if err != nil {
+			return last, err
+		}
+		dir := strconv.FormatInt(int64(c.Seq), 10) + "/" // RS-CDM-05
+		below := b.rules[b.set.Name].below
+		patches, err := b.patches(ctx, &c, dir)
+		if err == nil {
+			err = p.add(&c, dir+newNamer(below).name(c.URI), patches...)
+		}
+		if errors.Is(err, resourcesync.ErrTooLarge) && len(p.items) > 0 {
+			break
+		}
+		if err != nil {
+			return last, fmt.Errorf("%s: %w", c.URI, err)
+		}
+		last = catalog.Mark{Seq: c.Seq, At: c.EventTime}
+	}
+	return last, nil
+}
+
+// patches returns the patches of a change that we keep ourselves, to be packed
+// in dir.
+func (b *changeDumpBuild) patches(ctx context.Context, c *catalog.Change, dir string) ([]item, error) {
+	var items []item
+	for i := range c.Links {
+		l := &c.Links[i]
+		name, ours := strings.CutPrefix(l.Href, b.base.prefix)
+		if l.Rel != resourcesync.RelPatch || c.Change != resourcesync.Updated || !ours || !blob.ValidName(name) {
+			continue
+		}
+		info, err := b.docs.Stat(ctx, name)
+		if errors.Is(err, blob.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		it := item{blob: name, name: dir + clashDir + "patch" + strconv.Itoa(len(items)+1) + "/" + safeName(name[strings.LastIndexByte(name, '/')+1:])}
+		it.URI, it.Hashes, it.Length, it.Type, it.Encoding = l.Href, l.Hashes, info.Size, l.Type, l.Encoding
+		items = append(items, it)
+	}
+	return items, nil
+}
+
+// open opens the bitstream a change brought. If it was not kept, the present
+// one is as good, if it turns out to be the same; without a hash, it is if the
+// resource has not changed since.
+func (b *changeDumpBuild) open(ctx context.Context, it *item) (io.ReadCloser, error) {
+	if it.blob != "" {
+		return b.docs.Open(ctx, it.blob)
+	}
+	if b.set.Past != nil {
+		r, err := b.set.Past(ctx, &it.Change)
+		if err == nil || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, blob.ErrNotExist) {
+			return r, err
+		}
+	}
+	if len(it.Hashes) == 0 {
+		for r, err := range b.catalog.Resources(ctx, b.key, catalog.Range{From: it.URI, To: it.URI + "\x00"}) {
+			if err != nil {
+				return nil, err
+			}
+			if r.Seq == it.Seq {
+				return b.set.Bitstream(ctx, &it.Record)
+			}
+		}
+		return nil, fs.ErrNotExist
+	}
+	return b.set.Bitstream(ctx, &it.Record)
+}
+
+// lastLost returns the last change among the items whose bitstream is lost, as
+// an error.
+func lastLost(items []item) error {
+	for _, it := range slices.Backward(items) {
+		if it.deviant && it.blob == "" {
+			return &lostChange{it.URI, it.Seq, it.EventTime}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,419 @@
+package source
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
+
+	"lockstep/blob"
+	"lockstep/catalog"
+	"lockstep/resourcesync"
+)
+
+// packingItems bounds the resources of packages being made at a time: memory
+// filled by what must be remembered of each until its manifest is written.
+const packingItems = 2 * resourcesync.MaxEntries
+
+// resources publishes a new Resource Dump if one is due.
+func (d *dumping) resources(ctx context.Context) error {
+	entry := resourceDumpName(d.set.Name)
+	if d.set.ResourceDump == nil {
+		if d.state.Resources == nil && !d.there[entry] {
+			return nil
+		}
+		return d.withdraw(ctx, entry, func() {
+			old := d.state.Resources
+			d.state.Resources = nil
+			if old != nil {
+				d.retire(old.names(), old.At)
+			}
+		})
+	}
+	b := &resourceDumpBuild{dumping: d, key: d.capabilityList(d.set.Name)}
+	defer d.dumps.begin(d.set.Name, time.Time{})
+	d.dumps.begin(d.set.Name, d.opts.Now())
+	due, err := b.due(ctx)
+	if err != nil {
+		return fmt.Errorf("read catalog: %w", err)
+	}
+	if !due {
+		if d.there[entry] {
+			return nil
+		}
+		return d.switchResources(ctx, d.state.Resources)
+	}
+	next, err := b.run(ctx)
+	if err != nil {
+		return fmt.Errorf("build resource dump: %w", err)
+	}
+	d.state.Next, d.state.Building = next, nil
+	if err := d.save(ctx); err != nil { // step 3 of publishSetDumps
+		return err
+	}
+	if err := d.switchResources(ctx, next); err != nil {
+		return err
+	}
+	d.report.Dump = true
+	d.opts.Logger.InfoContext(ctx, "published resource dump", slog.String("set", d.set.Name), slog.Int("packages", len(next.Packages)),
+		slog.Int("reused", d.report.Reused), slog.Int64("bytes", d.report.Bytes))
+	return nil
+}
+
+// switchResources takes steps 4 to 6 of publishSetDumps.
+func (d *dumping) switchResources(ctx context.Context, next *resourceDumpState) error {
+	parts, entry, err := d.resourceDumpDocuments(ctx, next)
+	if err != nil {
+		return err
+	}
+	discard(parts) // they are there
+	if err := d.put(ctx, entry); err != nil {
+		return err
+	}
+	old := d.state.Resources
+	d.state.Resources, d.state.Next = next, nil
+	if old != nil {
+		d.retire(old.names(), old.At)
+	}
+	return d.save(ctx)
+}
+
+// resourceDumpDocuments writes the documents of a Resource Dump: one, or parts
+// and an index over them (RS-RDI-01).
+func (d *dumping) resourceDumpDocuments(ctx context.Context, st *resourceDumpState) (parts []blob.Writer, entry blob.Writer, err error) {
+	h := d.dumpHeader(d.set.Name, resourcesync.ResourceDump)
+	h.At = resourcesync.NewDatetime(st.At)
+	var entries []resourcesync.Entry
+	for _, p := range st.Packages { // without at: a package that is reused is as true now as it was then
+		entries = append(entries, d.packageEntry(p.Name, p.metadata()))
+	}
+	name := resourceDumpName(d.set.Name)
+	if len(st.Lists) == 0 {
+		entry, err = d.dumpDocument(ctx, name, h, d.state.Stamp, entries)
+		return nil, entry, err
+	}
+	part := h
+	part.Links = append(slices.Clone(h.Links), resourcesync.Link{Rel: resourcesync.RelIndex, Href: d.base.uri(name)}) // RS-RD-01
+	var index []resourcesync.Entry
+	per := d.entryLimit()
+	for i, list := range st.Lists {
+		w, err := d.dumpDocument(ctx, list, part, d.state.Stamp, entries[i*per:min((i+1)*per, len(entries))])
+		if err != nil {
+			discard(parts)
+			return nil, nil, err
+		}
+		parts = append(parts, w)
+		index = append(index, resourcesync.Entry{Loc: d.base.uri(list), Metadata: resourcesync.Metadata{At: h.At}})
+	}
+	h.Index = true
+	if entry, err = d.dumpDocument(ctx, name, h, d.state.Stamp, index); err != nil {
+		discard(parts)
+	}
+	return parts, entry, err
+}
+
+// A resourceDumpBuild takes a Resource Dump off the catalog.
+type resourceDumpBuild struct {
+	*dumping
+	key    string // of the set in the catalog
+	manner string
+	status catalog.Status
+	all    bool // no package can be reused
+	mark   catalog.Mark
+	gen    string
+	number atomic.Int64 // of packages
+
+	mu    sync.Mutex // guards what follows, and the report
+	built []dumpPackage
+}
+
+// due says whether a new dump is due: there is none, or it is not what it
+// should be, or there were changes and it is old enough.
+func (b *resourceDumpBuild) due(ctx context.Context) (bool, error) {
+	st := b.state.Resources
+	b.manner = b.rules[b.set.Name].mark
+	var err error
+	if b.status, err = b.catalog.Status(ctx, b.key); err != nil {
+		return false, err
+	}
+	if st == nil {
+		b.all = true
+		return true, nil
+	}
+	if b.all, err = b.wentBack(ctx, st.Seq, st.At); err != nil {
+		return false, err
+	}
+	b.all = b.all || st.Manner != b.manner
+	deviant := slices.ContainsFunc(st.Packages, func(p dumpPackage) bool { return p.Deviant > 0 })
+	old := b.opts.Now().Sub(st.At) >= b.set.ResourceDump.Every
+	return b.all || !b.have(st.names()) || old && (deviant || b.status.Last != st.Seq), nil
+}
+
+// wentBack reports whether the catalog is not, or not any more, the one in
+// which every change up to seq had happened by the instant at, and which keeps
+// all later ones: it was restored from an older copy, or filled anew.
+func (d *dumping) wentBack(ctx context.Context, seq catalog.Seq, at time.Time) (bool, error) {
+	set := d.capabilityList(d.set.Name)
+	status, err := d.catalog.Status(ctx, set)
+	if err != nil || status.Last < seq || status.Kept.Seq > seq {
+		return err == nil, err
+	}
+	if seq == status.Kept.Seq {
+		return status.Kept.At.IsZero() || status.Kept.At.After(at), nil // a Mark was there before
+	}
+	for c, err := range d.catalog.Changes(ctx, set, seq-1) {
+		return err == nil && (c.Seq != seq || c.EventTime.After(at)), err
+	}
+	return true, nil
+}
+
+// run makes the packages of a new dump, those that are new, and parts of its
+// index; it commits both.
+func (b *resourceDumpBuild) run(ctx context.Context) (*resourceDumpState, error) {
+	var err error
+	if b.mark, err = b.catalog.Mark(ctx, b.key); err != nil {
+		return nil, err
+	}
+	runs, kept, err := b.stale(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b.gen = b.generation()
+	prefix := resourceDumpPrefix(b.set.Name, b.gen)
+	if err := b.announce(ctx, prefix); err != nil {
+		return nil, err
+	}
+	next, err := b.packages(ctx, runs, kept)
+	if err != nil {
+		b.abandon(ctx, prefix)
+		return nil, err
+	}
+	for _, name := range next.names() {
+		b.there[name] = true
+	}
+	return next, nil
+}
+
+// generation names the dump. Should the clock stand still, a suffix keeps it
+// apart from those before.
+func (b *resourceDumpBuild) generation() string {
+	stamp := b.mark.At.UTC().Format(stampLayout)
+	for n, gen := 2, stamp; ; n++ {
+		prefix, taken := resourceDumpPrefix(b.set.Name, gen), false
+		for name := range b.there {
+			taken = taken || strings.HasPrefix(name, prefix)
+		}
+		if !taken {
+			return gen
+		}
+		gen = fmt.Sprintf("%s.%d", stamp, n)
+	}
+}
+
+// stale returns the ranges whose resources must be packed anew, and the
+// packages that are as they were: those in whose range nothing has changed
+// since the last dump.
+func (b *resourceDumpBuild) stale(ctx context.Context) (runs []catalog.Range, kept []dumpPackage, err error) {
+	if b.all || len(b.state.Resources.Packages) == 0 {
+		return []catalog.Range{{}}, nil, nil
+	}
+	old := b.state.Resources.Packages
+	dirty := make([]bool, len(old))
+	for i, p := range old {
+		dirty[i] = p.Deviant > 0 || !b.have([]string{p.Name, manifestName(p.Name)})
+	}
+	for c, err := range b.catalog.Changes(ctx, b.key, b.state.Resources.Seq) {
+		if err != nil {
+			return nil, nil, err
+		}
+		after := sort.Search(len(old), func(i int) bool { return i > 0 && string(old[i].First) > c.URI })
+		dirty[max(after-1, 0)] = true
+	}
+	for i := 0; i < len(old); i++ {
+		if !dirty[i] {
+			kept = append(kept, old[i])
+			continue
+		}
+		r := catalog.Range{}
+		if i > 0 {
+			r.From = string(old[i].First)
+		}
+		for i+1 < len(old) && dirty[i+1] {
+			i++
+		}
+		if i+1 < len(old) {
+			r.To = string(old[i+1].First)
+		}
+		runs = append(runs, r)
+	}
+	return runs, kept, nil
+}
+
+// packages makes packages of the runs, several at a time, and returns the dump
+// that consists of these and the kept ones.
+func (b *resourceDumpBuild) packages(ctx context.Context, runs []catalog.Range, kept []dumpPackage) (*resourceDumpState, error) {
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(b.opts.Workers + 1)
+	room := semaphore.NewWeighted(packingItems)
+	g.Go(func() error {
+		for _, run := range runs {
+			cuts, err := b.cut(gctx, run)
+			if err != nil {
+				return err
+			}
+			for _, c := range cuts {
+				weight := min(c.resources, packingItems)
+				if err := room.Acquire(gctx, weight); err != nil {
+					return err
+				}
+				g.Go(func() error {
+					defer room.Release(weight)
+					return b.pack(gctx, c.Range)
+				})
+			}
+		}
+		return nil
+	})
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	b.report.Reused = len(kept)
+	next := &resourceDumpState{Gen: b.gen, At: b.mark.At, Seq: b.mark.Seq, Manner: b.manner, Packages: append(kept, b.built...)}
+	slices.SortFunc(next.Packages, func(x, y dumpPackage) int { return cmp.Compare(string(x.First), string(y.First)) })
+	if per := b.entryLimit(); len(next.Packages) > per {
+		for i := range (len(next.Packages) + per - 1) / per {
+			next.Lists = append(next.Lists, resourceDumpListName(b.set.Name, b.gen, i+1))
+		}
+	}
+	if len(next.Lists) == 0 {
+		return next, nil
+	}
+	parts, entry, err := b.resourceDumpDocuments(ctx, next)
+	if err != nil {
+		return nil, err
+	}
+	_ = entry.Close() // switchResources writes it
+	defer discard(parts)
+	return next, b.docs.Commit(ctx, parts...)
+}
+
+// A rangeCut is the range of one package to be.
+type rangeCut struct {
+	catalog.Range
+	resources int64
+}
+
+// cut divides the resources in r into as few packages as they need, all about
+// as full, so that there is room in each for more.
+func (b *resourceDumpBuild) cut(ctx context.Context, r catalog.Range) ([]rangeCut, error) {
+	var total int64
+	for rec, err := range b.catalog.Resources(ctx, b.key, r) {
+		if err != nil {
+			return nil, err
+		}
+		total += b.weight(&rec)
+	}
+	n := (total + fullPackage - 1) / fullPackage
+	if n == 0 {
+		return nil, nil
+	}
+	target := (total + n - 1) / n
+	cuts := []rangeCut{{Range: r}}
+	var weight int64
+	for rec, err := range b.catalog.Resources(ctx, b.key, r) {
+		if err != nil {
+			return nil, err
+		}
+		c := &cuts[len(cuts)-1]
+		w := b.weight(&rec)
+		if c.resources > 0 && (weight >= target || weight+w > fullPackage) {
+			c.To = rec.URI
+			cuts = append(cuts, rangeCut{Range: catalog.Range{From: rec.URI, To: r.To}})
+			c, weight = &cuts[len(cuts)-1], 0
+		}
+		weight += w
+		c.resources++
+	}
+	return cuts, nil
+}
+
+// fullPackage is the weight of what fills a package.
+const fullPackage = 1_000_000_000
+
+// weight returns what a resource takes of the room in a package, by whichever
+// limit it comes nearest to: bytes, entries, or the size of the manifest.
+func (b *resourceDumpBuild) weight(r *catalog.Record) int64 {
+	limits := b.set.ResourceDump
+	entry := 400 + 2*len(r.URI)
+	for i := range r.Links {
+		entry += 200 + len(r.Links[i].Href)
+	}
+	w := max(float64(max(r.Length, 0))/float64(limits.PackageBytes), float64(entry)/float64(b.opts.MaxBytes))
+	return max(int64(min(w, 1)*fullPackage), fullPackage/int64(limits.PackageEntries))
+}
+
+// pack makes packages of the resources in r: one, or, should they not fit any
+// more, several.
+func (b *resourceDumpBuild) pack(ctx context.Context, r catalog.Range) error {
+	for more := true; more; {
+		var first string
+		p, err := b.newPacking(&b.set, b.manifest(), b.set.ResourceDump.PackageEntries, b.set.ResourceDump.PackageBytes)
+		if err != nil {
+			return err
+		}
+		p.stamp = b.state.Stamp
+		if first, more, err = b.gather(ctx, p, &r); err != nil || len(p.items) == 0 {
+			return err
+		}
+		name := resourceDumpPackageName(b.set.Name, b.gen, int(b.number.Add(1)))
+		done, err := p.build(ctx, name, nil)
+		if err != nil {
+			return err
+		}
+		deviant := p.deviant(ctx)
+		b.mu.Lock()
+		b.built = append(b.built, dumpPackage{Name: name, First: []byte(first), Resources: p.files, Deviant: deviant, packed: done})
+		b.report.Deviant += deviant
+		b.report.Bytes += done.Length
+		b.mu.Unlock()
+	}
+	return nil
+}
+
+// gather adds to p the resources in r, as many as fit, and moves r on to those
+// that do not. first is where the range of p begins.
+func (b *resourceDumpBuild) gather(ctx context.Context, p *packing, r *catalog.Range) (first string, more bool, err error) {
+	names := newNamer(b.rules[b.set.Name].below)
+	first = r.From
+	for rec, err := range b.catalog.Resources(ctx, b.key, *r) {
+		if err != nil {
+			return first, false, err
+		}
+		err = p.add(&catalog.Change{Record: rec}, names.name(rec.URI))
+		if errors.Is(err, resourcesync.ErrTooLarge) && len(p.items) > 0 {
+			r.From = rec.URI
+			return first, true, nil
+		}
+		if err != nil {
+			return first, false, fmt.Errorf("%s: %w", rec.URI, err)
+		}
+	}
+	return first, false, nil
+}
+
+// manifest returns what the manifests begin with.
+func (b *resourceDumpBuild) manifest() resourcesync.Header {
+	h := b.dumpHeader(b.set.Name, resourcesync.ResourceDumpManifest)
+	h.At = resourcesync.NewDatetime(b.mark.At)
+	return h
+}

@@ -1,0 +1,411 @@
+package source
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"strings"
+	"sync"
+
+	"github.com/klauspost/compress/flate"
+	"golang.org/x/sync/errgroup"
+
+	"lockstep/blob"
+	"lockstep/catalog"
+	"lockstep/resourcesync"
+)
+
+const (
+	smallItem  = 256 << 10 // up to this size a bitstream is loaded whole, by one of several goroutines
+	batchBytes = 512 << 10 // of bitstreams loaded at a time by one of them
+	batchItems = 128
+	inFlight   = 2 // batches loaded ahead, for each of them
+	streamSize = 256 << 10
+
+	// deflateLevel is where more effort stops to pay: packages are made once and
+	// fetched often, but they are also made anew with every change in them.
+	deflateLevel = 5
+)
+
+// An item is a file of a package to be, or a change that has none. In a
+// settled packing its Hashes and Length become those of what is packed.
+type item struct {
+	catalog.Change        // of a resource: its Record
+	name           string // in the package
+	blob           string // a patch: where it is kept; it has no entry of its own in the manifest
+	gone           bool   // settled: there is nothing to pack
+	deviant        bool   // settled: it is not as catalogued
+}
+
+func (it *item) empty() bool { return it.Change.Change == resourcesync.Deleted }
+
+// known reports whether a manifest can say all of it before it is read.
+func (it *item) known() bool { return it.empty() || len(it.Hashes) > 0 && it.Length >= 0 }
+
+// A deviation is a bitstream that is gone or not as catalogued.
+type deviation struct {
+	uri string
+	how string
+}
+
+func (d *deviation) Error() string { return fmt.Sprintf("%s is not as catalogued: %s", d.uri, d.how) }
+
+// A packer reads bitstreams, verifies and packs them.
+type packer struct {
+	open    func(ctx context.Context, it *item) (io.ReadCloser, error)
+	workers int
+	settled bool // take what is there, and note it in the items, instead of failing with a deviation
+	lenient bool // settled: what cannot be read is not there
+}
+
+// A batch is consecutive items on their way into a package.
+type batch struct {
+	items   []item
+	buf     []byte     // headers and data of those that are loaded
+	entries []zipEntry // of those; offsets are in buf
+	later   []*item    // to be streamed
+	ready   chan struct{}
+	err     error
+}
+
+var batchBuffers = sync.Pool{New: func() any { return new(make([]byte, 0, batchBytes+batchBytes/4)) }}
+
+// pack appends the items to z: small ones loaded by several goroutines, in
+// their order; the others each as it comes.
+func (p *packer) pack(ctx context.Context, items []item, z *zipOut) error {
+	g, ctx := errgroup.WithContext(ctx)
+	queue := make(chan *batch, inFlight*p.workers) // in order
+	work := make(chan *batch)
+	g.Go(func() error {
+		defer close(queue)
+		defer close(work)
+		for rest := items; len(rest) > 0; {
+			b := &batch{ready: make(chan struct{})}
+			b.items, rest = cutBatch(rest)
+			for _, to := range []chan *batch{queue, work} {
+				select {
+				case to <- b:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+		}
+		return nil
+	})
+	for range p.workers {
+		g.Go(func() error {
+			l := &loader{packer: p}
+			for b := range work {
+				b.buf = (*batchBuffers.Get().(*[]byte))[:0]
+				b.err = l.load(ctx, b)
+				close(b.ready)
+			}
+			return nil
+		})
+	}
+	g.Go(func() error {
+		l := &loader{packer: p}
+		for b := range queue {
+			select {
+			case <-b.ready:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			if err := l.place(ctx, b, z); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return g.Wait()
+}
+
+// cutBatch returns the items of the next batch, and the others.
+func cutBatch(items []item) (head, rest []item) {
+	var size int64
+	for i := range items {
+		n := items[i].Length
+		if n < 0 {
+			n = batchBytes / 8 // a guess
+		}
+		if size += min(n, batchBytes); i > 0 && size > batchBytes || i == batchItems {
+			return items[:i], items[i:]
+		}
+	}
+	return items, nil
+}
+
+// place writes what a batch has come to.
+func (l *loader) place(ctx context.Context, b *batch, z *zipOut) error {
+	if b.err != nil {
+		return b.err
+	}
+	if err := z.append(b.buf, b.entries); err != nil {
+		return err
+	}
+	if cap(b.buf) <= 2*batchBytes {
+		batchBuffers.Put(&b.buf)
+	}
+	for _, it := range b.later {
+		if err := l.stream(ctx, it, z); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A loader is what one goroutine needs to read bitstreams.
+type loader struct {
+	*packer
+	hasher  *resourcesync.Hasher
+	algs    []resourcesync.Algorithm
+	deflate *flate.Writer
+	out     bytes.Buffer
+	buf     []byte
+}
+
+// load reads the small items of a batch.
+func (l *loader) load(ctx context.Context, b *batch) error {
+	for i := range b.items {
+		it := &b.items[i]
+		if it.empty() {
+			continue
+		}
+		if it.Length > smallItem {
+			b.later = append(b.later, it)
+			continue
+		}
+		if err := l.small(ctx, it, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// small loads an item that is expected to be small.
+func (l *loader) small(ctx context.Context, it *item, b *batch) error {
+	r, err := l.open(ctx, it)
+	if err != nil {
+		return l.unopened(ctx, it, err)
+	}
+	defer r.Close() // opened for reading only
+	e := zipEntry{name: it.name, mod: it.Lastmod}
+	start := len(b.buf)
+	data := start + e.headerSize()
+	b.buf = append(b.buf, make([]byte, data-start)...)
+	most := int64(smallItem)
+	if !l.settled && it.Length >= 0 {
+		most = it.Length
+	}
+	if b.buf, err = appendRead(b.buf, r, most+1); err != nil {
+		b.buf = b.buf[:start]
+		return l.unread(ctx, it, fmt.Errorf("read %s: %w", it.URI, err))
+	}
+	n := int64(len(b.buf) - data)
+	if n > most && (l.settled || it.Length < 0) {
+		b.buf = b.buf[:start]
+		b.later = append(b.later, it)
+		return nil
+	}
+	h := l.hash(it)
+	_, _ = h.Write(b.buf[data:]) // never fails
+	if err := l.verify(it, h); err != nil {
+		return err
+	}
+	e.size, e.raw, e.crc, e.offset = n, n, crc32.ChecksumIEEE(b.buf[data:]), int64(start)
+	if n > 0 && compressible(it) {
+		if packed := l.compress(b.buf[data:]); len(packed) < int(n) {
+			e.method, e.raw = methodDeflate, int64(len(packed))
+			b.buf = append(b.buf[:data], packed...)
+		}
+	}
+	e.appendLocal(b.buf[start:start]) // into the room left for it
+	b.entries = append(b.entries, e)
+	return nil
+}
+
+// appendRead appends what r has, but at most that many bytes.
+func appendRead(b []byte, r io.Reader, most int64) ([]byte, error) {
+	for end := len(b) + int(most); len(b) < end; {
+		if len(b) == cap(b) {
+			b = append(b, 0)[:len(b)]
+		}
+		n, err := r.Read(b[len(b):min(cap(b), end)])
+		b = b[:len(b)+n]
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return b, err
+		}
+	}
+	return b, nil
+}
+
+func (l *loader) compress(data []byte) []byte {
+	l.out.Reset()
+	w := l.deflater(&l.out)
+	_, _ = w.Write(data) // a buffer never fails
+	_ = w.Close()
+	return l.out.Bytes()
+}
+
+func (l *loader) deflater(w io.Writer) *flate.Writer {
+	if l.deflate == nil {
+		l.deflate, _ = flate.NewWriter(w, deflateLevel) // the level is one
+		return l.deflate
+	}
+	l.deflate.Reset(w)
+	return l.deflate
+}
+
+// stream packs an item of any size.
+func (l *loader) stream(ctx context.Context, it *item, z *zipOut) error {
+	r, err := l.open(ctx, it)
+	if err != nil {
+		return l.unopened(ctx, it, err)
+	}
+	defer r.Close() // opened for reading only
+	if l.buf == nil {
+		l.buf = make([]byte, streamSize)
+	}
+	e := zipEntry{name: it.name, mod: it.Lastmod, streamed: true, long: l.settled || it.Length < 0 || it.Length >= longEntry}
+	if compressible(it) {
+		e.method = methodDeflate
+	}
+	if err := z.begin(&e); err != nil {
+		return err
+	}
+	to, finish := io.Writer(z), func() error { return nil }
+	if e.method == methodDeflate {
+		w := l.deflater(z)
+		to, finish = w, w.Close
+	}
+	h := l.hash(it)
+	for {
+		n, err := r.Read(l.buf)
+		if n > 0 {
+			_, _ = h.Write(l.buf[:n]) // never fails
+			e.crc = crc32.Update(e.crc, crc32.IEEETable, l.buf[:n])
+			e.size += int64(n)
+			if !l.settled && it.Length >= 0 && e.size > it.Length {
+				break // it will not verify
+			}
+			if _, err := to.Write(l.buf[:n]); err != nil {
+				return err
+			}
+		}
+		if err == io.EOF {
+			break
+		}
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return fmt.Errorf("read %s: %w", it.URI, err)
+		}
+	}
+	if err := l.verify(it, h); err != nil {
+		return err
+	}
+	if err := finish(); err != nil {
+		return err
+	}
+	return z.end(&e)
+}
+
+// hash returns a hasher for what is to be known of it.
+func (l *loader) hash(it *item) *resourcesync.Hasher {
+	algs := make([]resourcesync.Algorithm, 0, 5)
+	for _, h := range it.Hashes {
+		algs = append(algs, h.Algorithm)
+	}
+	if l.settled && it.Hashes.Get(resourcesync.SHA256) == "" {
+		algs = append(algs, resourcesync.SHA256)
+	}
+	if l.hasher == nil || string(algsKey(algs)) != string(algsKey(l.algs)) {
+		l.hasher, l.algs = resourcesync.NewHasher(algs...), algs
+	} else {
+		l.hasher.Reset()
+	}
+	return l.hasher
+}
+
+func algsKey(algs []resourcesync.Algorithm) []byte {
+	b := make([]byte, len(algs))
+	for i, a := range algs {
+		b[i] = byte(a)
+	}
+	return b
+}
+
+// verify compares what was read with what is catalogued.
+func (l *loader) verify(it *item, h *resourcesync.Hasher) error {
+	how := ""
+	sum := h.Sum()
+	switch _, differs := it.Hashes.Compare(sum); {
+	case it.Length >= 0 && h.Size() != it.Length:
+		how = fmt.Sprintf("it has %d bytes, not %d", h.Size(), it.Length)
+		if h.Size() > it.Length {
+			how = fmt.Sprintf("it has more than %d bytes", it.Length)
+		}
+	case differs != 0:
+		how = "it has another " + differs.String()
+	}
+	if how != "" && !l.settled {
+		return &deviation{it.URI, how}
+	}
+	if l.settled {
+		it.Hashes, it.Length = sum, h.Size()
+	}
+	if how != "" {
+		it.deviant = true
+	}
+	return nil
+}
+
+// unopened deals with a bitstream that could not be opened.
+func (l *loader) unopened(ctx context.Context, it *item, err error) error {
+	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, blob.ErrNotExist) {
+		return l.unread(ctx, it, fmt.Errorf("open %s: %w", it.URI, err))
+	}
+	if !l.settled {
+		return &deviation{it.URI, "it is gone"}
+	}
+	it.gone, it.deviant = true, true
+	return nil
+}
+
+// unread deals with a bitstream that is there, but cannot be had. A dump
+// without it would say that the resource is gone.
+func (l *loader) unread(ctx context.Context, it *item, err error) error {
+	if !l.lenient || ctx.Err() != nil {
+		return err
+	}
+	it.gone, it.deviant = true, true
+	return nil
+}
+
+// compressible reports whether deflate pays, by media type: what is not known
+// to be text is most likely compressed.
+func compressible(it *item) bool {
+	if it.Encoding != "" {
+		return false
+	}
+	typ, _, _ := strings.Cut(it.Type, ";")
+	typ = strings.ToLower(strings.TrimSpace(typ))
+	if strings.HasPrefix(typ, "text/") || strings.HasSuffix(typ, "+xml") || strings.HasSuffix(typ, "+json") {
+		return true
+	}
+	switch typ {
+	case "application/json", "application/xml", "application/javascript", "application/x-ndjson", "application/yaml",
+		"application/sql", "application/rtf", "application/postscript", "application/x-tex", "application/n-triples",
+		"application/n-quads", "application/sparql-query", "application/wasm", "image/bmp", "image/x-portable-pixmap", "application/x-tar":
+		return true
+	}
+	return false
+}
