@@ -9,6 +9,7 @@ import (
 	"lockstep/bitstream"
 	"lockstep/blob"
 	"lockstep/catalog"
+	"lockstep/intake"
 	"lockstep/internal/fetch"
 )
 
@@ -60,16 +61,23 @@ func (s *site) keeping(cat catalog.Catalog, set *siteSet, c *setConfig) catalog.
 }
 
 // openBytes finds out how representations of the set are opened: by where they
-// come from if that has them, else by asking whoever serves them.
+// come from if that has them, else by asking whoever serves them. The latter is
+// done for dumps and patches only, never because a client of ours likes it.
 func (s *site) openBytes(set *siteSet, way *wayIn) error {
-	if b, ok := set.origin.(bitstreams); ok {
+	b, ok := set.origin.(bitstreams)
+	if way.kind.away && !way.config.opensBytes() {
+		return nil
+	}
+	if ok {
 		set.source.Bitstream = b.Bitstream
 		return nil
 	}
-	if !way.config.opensBytes() {
-		return nil
+	client, err := s.client(way.uri)
+	if err != nil {
+		return err
 	}
-	return usagef("set %s: resources from %s: cannot be opened, so there can be no dumps and no patches", set.name, way.kind.scheme)
+	set.source.Bitstream = intake.NewWeb(client).Bitstream
+	return nil
 }
 
 // client returns a client for what is at home, as the network flags describe

@@ -23,7 +23,7 @@ import (
 
 func main() {
 	os.Exit(run(os.Args[1:], stdio{
-		Out: os.Stdout, Err: os.Stderr, LookupEnv: os.LookupEnv,
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, LookupEnv: os.LookupEnv,
 	}))
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"strings"
 	"sync"
 	"time"
@@ -32,6 +33,10 @@ func (n *newsroom) event(set string, e intake.Event) {
 		n.set, n.now = set, e.Report
 		n.mu.Unlock()
 	case intake.EventUnreadable:
+		if isLine(e.Err) {
+			n.io.errorf("warning: %s: %v\n", e.Path, e.Err)
+			return
+		}
 		n.io.errorf("warning: not published as it is now: %q: %v\n", e.Path, e.Err)
 	case intake.EventScanned:
 		if e.Err != nil {
@@ -64,22 +69,46 @@ func (n *newsroom) line() string {
 }
 
 // scanned says what a scan passed over.
-func (n *newsroom) scanned(r intake.Report) {
-	passed, names := r.Skipped.Count, []string{}
-	for _, p := range r.Skipped.First {
+func (n *newsroom) scanned(scan *scanned) {
+	if n.quiet {
+		return
+	}
+	if scan.set.from.dir() == "" {
+		n.listed(&scan.Skipped)
+		return
+	}
+	passed, names := scan.Skipped.Count, []string{}
+	for _, p := range scan.Skipped.First {
 		if n.beside && (source.Reserved(p.Path) || source.Reserved(p.Path+"/")) {
 			passed--
 			continue
 		}
 		names = append(names, p.String())
 	}
-	if passed == 0 || n.quiet {
+	if passed == 0 {
 		return
 	}
 	if len(names) > maxNamed {
 		names = append(names[:maxNamed], "…")
 	}
 	n.io.errorf("note: %s passed over: %s\n", count(passed, "name"), strings.Join(names, ", "))
+}
+
+// listed says what a list of resources holds that is passed over.
+func (n *newsroom) listed(skipped *intake.Problems) {
+	for i, p := range skipped.First {
+		if i == maxNamed {
+			n.io.errorf("note: and %s more of the kind\n", thousands(skipped.Count-maxNamed))
+			return
+		}
+		n.io.errorf("note: %s: %v\n", p.Path, p.Err)
+	}
+}
+
+// isLine reports whether an error is about a line of a file.
+func isLine(err error) bool {
+	_, ok := errors.AsType[*intake.LineError](err)
+	return ok
 }
 
 // maxNamed is how many names a note lists.

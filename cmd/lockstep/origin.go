@@ -5,12 +5,14 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"lockstep/catalog"
 	"lockstep/intake"
+	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
 
@@ -40,11 +42,12 @@ type bitstreams interface {
 
 // An originKind is a way in.
 type originKind struct {
-	scheme string // of its addresses
-	after  string // what follows scheme and colon in each
-	wants  string // what stands behind that, for people; "" nothing
-	keys   []string
+	scheme string                  // of its addresses
+	after  string                  // what follows scheme and colon in each
+	wants  string                  // what stands behind that, for people; "" nothing
+	keys   []string                // of a set that mean something to it, of those that do not to all
 	path   func(place string) bool // whether a place is a path of this machine; nil never
+	away   bool                    // the resources are wherever their URIs say: to open one is to ask there
 	open   func(w *wayIn) (origin, error)
 }
 
@@ -57,6 +60,7 @@ type wayIn struct {
 	site       *site
 	config     *setConfig
 	uri        string // what the URIs of the set begin with
+	name       string // of the set
 	set        string // its name in the catalog
 	catalog    catalog.Catalog
 	hashes     []resourcesync.Algorithm
@@ -68,8 +72,10 @@ type wayIn struct {
 // originKinds lists the ways in. This is the only place that knows them all.
 func originKinds() []originKind {
 	anyPath := func(string) bool { return true }
+	file := func(place string) bool { return place != stdin }
 	return []originKind{
 		{scheme: "dir", wants: "PATH", keys: []string{"hash", "include", "exclude", "scan_interval"}, path: anyPath, open: openDir},
+		{scheme: "jsonl", wants: "FILE", keys: []string{"scan_interval", "complete"}, path: file, away: true, open: openJSONL},
 	}
 }
 
@@ -79,6 +85,40 @@ func openDir(w *wayIn) (origin, error) {
 		BaseURI: w.uri, Algorithms: w.hashes, Include: w.config.Include, Exclude: w.config.Exclude,
 		AllowEmpty: w.allowEmpty, TempDir: w.site.opts.state, ScanInterval: w.interval, OnEvent: w.onEvent,
 	})
+}
+
+// stdin is the place of JSON lines that come through standard input.
+const stdin = "-"
+
+// openJSONL makes a set from a file of JSON lines, or from standard input.
+func openJSONL(w *wayIn) (origin, error) {
+	client, err := w.bitstreamClient(w.uri)
+	if err != nil {
+		return nil, err
+	}
+	o := intake.JSONLOptions{
+		Complete: w.config.Complete, AllowEmpty: w.allowEmpty, TempDir: w.site.opts.state,
+		State: w.stateFile("jsonl.json"), ScanInterval: w.interval, Client: client, OnEvent: w.onEvent,
+	}
+	if w.place == stdin {
+		return intake.NewJSONLStream(w.site.opts.io.In, "standard input", w.catalog, w.set, o), nil
+	}
+	return intake.NewJSONL(w.place, w.catalog, w.set, o)
+}
+
+// bitstreamClient returns a client for the resources of a set, which are
+// elsewhere, or nil if nobody is going to open them.
+func (w *wayIn) bitstreamClient(home string) (*fetch.Client, error) {
+	if !w.config.opensBytes() {
+		return nil, nil
+	}
+	return w.site.client(home)
+}
+
+// stateFile returns the path of a file in which a way in keeps what it
+// remembers of its set.
+func (w *wayIn) stateFile(name string) string {
+	return filepath.Join(w.site.opts.state, "origin-"+w.name+"-"+name)
 }
 
 // algorithms reads --hash.

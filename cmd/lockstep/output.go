@@ -15,6 +15,7 @@ import (
 
 // stdio is what a command knows of the world outside besides its arguments.
 type stdio struct {
+	In        io.Reader
 	Out, Err  io.Writer
 	LookupEnv func(string) (string, bool)
 

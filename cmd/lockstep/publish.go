@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"strings"
 	"time"
@@ -198,15 +199,22 @@ func mirrorAddress(baseURL string) string {
 	return strings.TrimSuffix(baseURL, "/") + "/.well-known/resourcesync"
 }
 
-// errUnreadable reports files that could not be published.
+// errUnreadable reports resources that could not be published.
 var errUnreadable = errors.New("some files could not be read and are published as they were")
 
 // unreadable returns an error if a scan could not read everything.
 func unreadable(scans []scanned) error {
-	for _, r := range scans {
-		if r.Unreadable.Count > 0 {
-			return withHint(errUnreadable, "they are named above; see that this user may read them")
+	var errs []error
+	for _, scan := range scans {
+		n := scan.Unreadable.Count
+		switch {
+		case n == 0:
+		case isLine(scan.Unreadable.First[0].Err):
+			errs = append(errs, withHint(fmt.Errorf("set %s: %s could not be understood; what the others say is published", scan.set.name, count(n, "line")),
+				"they are named above; as long as there are any, nothing is deleted for not being listed"))
+		default:
+			errs = append(errs, withHint(errUnreadable, "they are named above; see that this user may read them"))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }

@@ -45,6 +45,7 @@ type siteOptions struct {
 	apiTokenFile string      // who has the token in it may fill sets; "" nobody
 	allowEmpty   bool
 	scanInterval time.Duration // of sets that do not say; 0 the default of the way in, negative never
+	watching     bool          // go on after the first publication
 	content      bool          // serve the resources too, where we have them
 	command      string        // what the lock says
 	network      *networkOptions
@@ -161,6 +162,10 @@ func (s *site) scan(ctx context.Context) ([]scanned, error) {
 	var scans []scanned
 	var errs []error
 	for _, set := range s.sets {
+		if set.later {
+			scans = append(scans, scanned{set: set})
+			continue
+		}
 		r, err := set.origin.Scan(ctx)
 		if ctx.Err() != nil {
 			return scans, context.Cause(ctx)
@@ -219,8 +224,8 @@ func (s *site) publishOnce(ctx context.Context, n *newsroom) (p publication, err
 	if p.scans, err = s.scan(ctx); err != nil {
 		return p, err
 	}
-	for _, scan := range p.scans {
-		n.scanned(scan.Report)
+	for i := range p.scans {
+		n.scanned(&p.scans[i])
 	}
 	if p.report, err = s.publish(ctx); err != nil {
 		return p, err

@@ -15,6 +15,8 @@ import (
 type siteSet struct {
 	name   string
 	list   string // URI of its Capability List, and its name in the catalog
+	later  bool   // what it comes from may have no end: it is read while we watch
+	from   address
 	origin origin
 	source source.Set
 }
@@ -22,7 +24,7 @@ type siteSet struct {
 // newSet makes the set a configuration describes, which fills inner, and returns
 // the catalog as those after it are to see it.
 func (s *site) newSet(c *setConfig, inner catalog.Catalog) (*siteSet, catalog.Catalog, error) {
-	set := &siteSet{name: c.Name}
+	set := &siteSet{name: c.Name, from: c.from}
 	if set.name == "" {
 		set.name = source.DefaultSet
 	}
@@ -46,7 +48,8 @@ func (s *site) newSet(c *setConfig, inner catalog.Catalog) (*siteSet, catalog.Ca
 			Every: time.Duration(d.Every), PackageBytes: int64(d.PackageSize), PackageEntries: int(d.PackageCount),
 		}
 	}
-	uri, err := set.locate(c.URI, s.opts.baseURL)
+	set.later = s.opts.watching && c.from.place == stdin
+	uri, err := set.locate(c, s.opts.baseURL)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -55,7 +58,7 @@ func (s *site) newSet(c *setConfig, inner catalog.Catalog) (*siteSet, catalog.Ca
 	}
 	cat := s.keeping(inner, set, c)
 	way := &wayIn{
-		address: c.from, site: s, config: c, uri: uri, set: set.list, catalog: cat,
+		address: c.from, site: s, config: c, uri: uri, name: set.name, set: set.list, catalog: cat,
 		interval: s.opts.scanInterval, allowEmpty: s.opts.allowEmpty,
 	}
 	if c.ScanInterval != nil {
@@ -75,14 +78,14 @@ func (s *site) newSet(c *setConfig, inner catalog.Catalog) (*siteSet, catalog.Ca
 
 // locate finds out what the URIs of the set begin with, and where that is below
 // the base URL, if it is.
-func (set *siteSet) locate(uri, baseURL string) (string, error) {
+func (set *siteSet) locate(c *setConfig, baseURL string) (string, error) {
 	base := strings.TrimSuffix(baseURL, "/") + "/"
-	if uri == "" {
-		return base, nil
+	uri := base
+	if c.URI != "" {
+		uri = strings.TrimSuffix(c.URI, "/") + "/"
 	}
-	uri = strings.TrimSuffix(uri, "/") + "/"
-	rest, ok := strings.CutPrefix(uri, base)
-	if !ok {
+	rest, below := strings.CutPrefix(uri, base)
+	if !below || c.from.kind.away {
 		set.source.Elsewhere, set.source.URI = true, uri
 		return uri, nil
 	}

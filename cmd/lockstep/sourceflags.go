@@ -147,7 +147,7 @@ func (o *sourceFlags) settleState(args []string, lookup func(string) (string, bo
 func (o *sourceFlags) site(command string, out *outputOptions, io stdio) siteOptions {
 	return siteOptions{
 		baseURL: o.baseURL, sets: o.sets, state: o.state, allowEmpty: o.allowEmpty, scanInterval: o.scanInterval,
-		gzip: o.gzip, apiTokenFile: o.apiTokenFile, network: &o.networkOptions, io: io, command: command, log: out.logger(io),
+		watching: o.watching(), gzip: o.gzip, apiTokenFile: o.apiTokenFile, network: &o.networkOptions, io: io, command: command, log: out.logger(io),
 	}
 }
 
