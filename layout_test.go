@@ -35,6 +35,8 @@ var rooms = []room{
 	{"catalog/catalogtest", "catalog resourcesync", "github.com/google/go-cmp pgregory.net/rapid"},
 	{"bitstream", "catalog resourcesync blob", "github.com/klauspost/compress github.com/wI2L/jsondiff golang.org/x/sync"},
 	{"discover", "resourcesync internal/fetch", "golang.org/x/net"},
+	{"validate", "resourcesync", ""},
+	{"validate/validatetest", "validate", ""},
 	// roles
 	{"intake", "catalog resourcesync blob internal/fetch",
 		"github.com/bmatcuk/doublestar/v4 github.com/fsnotify/fsnotify github.com/gabriel-vasile/mimetype golang.org/x/sync golang.org/x/sys"},

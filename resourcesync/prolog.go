@@ -118,6 +118,7 @@ func (s *scanner) instruction() error {
 		if err := s.xmlDeclaration(body); err != nil {
 			return err
 		}
+		s.declared = true
 	case bytes.EqualFold(target, []byte("xml")):
 		return s.errorf("an XML declaration that is not at the very beginning")
 	case colon > 0:

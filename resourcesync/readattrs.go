@@ -38,6 +38,9 @@ func (r *Reader) metadataAttr(m *Metadata, a *attr, root bool) {
 	if root {
 		seen = &r.root.has
 	}
+	if it == 0 {
+		r.exactUnknown("rs:md", a)
+	}
 	if it == 0 || *seen&it != 0 {
 		return
 	}
@@ -122,7 +125,9 @@ func (r *Reader) datetime(v []byte, name string) (Datetime, bool) {
 	}
 	if liberty != "" {
 		r.warn("RS-DT-05", name+": a "+liberty)
+		return d, true
 	}
+	r.exactDatetime(v, name)
 	return d, true
 }
 
@@ -200,6 +205,7 @@ func (r *Reader) mediaType(v []byte) (string, bool) {
 // encoding reads a content coding.
 func (r *Reader) encoding(v []byte) (string, bool) {
 	v = trim(v)
+	r.exactEncoding(v)
 	return r.strings.get(v), len(v) > 0
 }
 
@@ -221,6 +227,7 @@ func (r *Reader) path(v []byte) (span, bool) {
 func (r *Reader) hash(v []byte, owner int32) bool {
 	d := &r.draft
 	first, text := len(d.hashes), len(d.text)
+	r.exactHash(v)
 	if r.plainHashes(v, owner) {
 		return true
 	}

@@ -55,6 +55,9 @@ func (r *Reader) entry(e *Entry) (ok bool, err error) {
 	*e = Entry{}
 	d := &r.draft
 	d.reset()
+	if r.opts.Exact {
+		r.exactAttributes()
+	}
 	for {
 		m, err := r.s.next()
 		if err != nil {
@@ -129,8 +132,12 @@ func (r *Reader) sitemapChild(e *Entry, name []byte) error {
 			r.alphaChange(e)
 		}
 		text, err := r.textOf()
-		if err != nil || len(text) == 0 {
+		if err != nil {
 			return err
+		}
+		if len(text) == 0 {
+			r.exactEmpty("RS-DT-02", "lastmod")
+			return nil
 		}
 		d, ok := r.datetime(text, "lastmod")
 		switch {
@@ -146,8 +153,10 @@ func (r *Reader) sitemapChild(e *Entry, name []byte) error {
 		r.comes(rankChangeFreq)
 		text, err := r.textOf()
 		switch {
-		case err != nil || len(text) == 0:
+		case err != nil:
 			return err
+		case len(text) == 0:
+			r.exactEmpty("RS-XML-14", "changefreq")
 		case !validChangeFreq(text):
 			r.warn("RS-XML-14", "changefreq is none of the seven words, ignored")
 		case e.ChangeFreq == "":
@@ -211,6 +220,7 @@ func (r *Reader) loc(text []byte) {
 		d.loc = d.keep([]byte(abs))
 		return
 	}
+	r.exactLoc(text)
 	if !allOf(text, classURI) {
 		r.warn("RS-AMB-24", "loc has characters that a URI has not")
 		text = encodeIRI(text)

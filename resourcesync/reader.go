@@ -12,6 +12,7 @@ import (
 type ReaderOptions struct {
 	Base      string        // URI of the document; relative URIs in it are resolved against it
 	Strict    bool          // a Warning is an error
+	Exact     bool          // warn also of what every reader understands but a Source should not write
 	OnWarning func(Warning) // called for each, at most 20 times for one rule; may be nil
 	MaxBytes  int64         // of the document, uncompressed; default DefaultReadBytes
 }
@@ -195,6 +196,9 @@ func (r *Reader) rootStart() error {
 			r.root.alphaType = string(a.value)
 			r.dialect(dialectAlpha)
 		}
+	}
+	if r.opts.Exact {
+		r.exactRoot()
 	}
 	return nil
 }

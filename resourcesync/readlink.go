@@ -112,6 +112,7 @@ func (r *Reader) link() {
 		d.hashes = d.hashes[:first]
 		return
 	}
+	r.exactLink(rel, href)
 	if !hasScheme(href) {
 		abs, err := r.resolve(string(href))
 		if err != nil {
@@ -207,5 +208,7 @@ func (r *Reader) linkAttr(l *draftLink, a *attr) {
 		} else if l.Pri == 0 {
 			l.Pri = int(n)
 		}
+	default:
+		r.exactUnknown("rs:ln", a)
 	}
 }

@@ -55,10 +55,11 @@ type scanner struct {
 	abuf  []byte // decoded values of attrs
 	empty bool   // an empty-element tag: its end follows
 
-	collect int // depth at which text is kept; 0 for none
-	text    []byte
-	begun   bool // the root was seen
-	doctype bool
+	collect  int // depth at which text is kept; 0 for none
+	text     []byte
+	begun    bool // the root was seen
+	declared bool // the document begins with an XML declaration
+	doctype  bool
 }
 
 // A frame is an open element.

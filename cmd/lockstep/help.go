@@ -13,7 +13,7 @@ const exitCodes = `Exit codes:
   0    in step, nothing wrong
   1    could not finish, or some resources failed (each is named on stderr)
   2    wrong usage or configuration
-  3    audit found differences
+  3    audit found differences, validate found errors
   4    refused for safety: nothing was deleted
   130  interrupted; progress is kept`
 

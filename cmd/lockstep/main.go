@@ -102,7 +102,7 @@ func exitCode(err error) int {
 		return exitInterrupted
 	case usage:
 		return exitUsage
-	case errors.Is(err, errDifferences):
+	case errors.Is(err, errDifferences), errors.Is(err, errFindings):
 		return exitDifferences
 	case errors.Is(err, destination.ErrRefused), errors.Is(err, intake.ErrEmpty):
 		return exitRefused
@@ -160,6 +160,7 @@ See all of it in a few seconds:  lockstep demo`,
 		newPublish(io, out),
 		newSync(io, out),
 		newAudit(io, out),
+		newValidate(io, out),
 		newDemo(io, out),
 		newMap(io, out),
 		newVersion(io, out),

@@ -18,6 +18,7 @@ type Request struct {
 	IfNoneMatch     string // an entity tag, or several, as in the header
 	IfModifiedSince string // an HTTP date, as in the header
 	RangeFrom       int64  // ask for the bytes from here on, if above zero
+	RangeTo         int64  // up to this one, if above zero
 	IfRange         string // ask for the range only if this validator still holds
 	NoCache         bool   // ask caches on the way to look again
 	AcceptGzip      bool   // take the body compressed for the way, and undo it
@@ -198,7 +199,7 @@ func (c *Client) header(r *Request, u *url.URL) http.Header {
 	if c.home.host != "" && c.home.trusts(originOf(u)) {
 		h = c.homeHead
 	}
-	if r.IfNoneMatch == "" && r.IfModifiedSince == "" && r.RangeFrom <= 0 && !r.NoCache && !r.AcceptGzip && len(r.Header) == 0 {
+	if r.IfNoneMatch == "" && r.IfModifiedSince == "" && !r.ranged() && !r.NoCache && !r.AcceptGzip && len(r.Header) == 0 {
 		return h
 	}
 	own := make(http.Header, len(h)+len(r.Header)+3)
@@ -214,8 +215,12 @@ func (c *Client) header(r *Request, u *url.URL) http.Header {
 	if r.IfModifiedSince != "" {
 		own["If-Modified-Since"] = []string{r.IfModifiedSince}
 	}
-	if r.RangeFrom > 0 {
-		own["Range"] = []string{"bytes=" + strconv.FormatInt(r.RangeFrom, 10) + "-"}
+	if r.ranged() {
+		last := ""
+		if r.RangeTo > 0 {
+			last = strconv.FormatInt(r.RangeTo, 10)
+		}
+		own["Range"] = []string{"bytes=" + strconv.FormatInt(r.RangeFrom, 10) + "-" + last}
 		if r.IfRange != "" {
 			own["If-Range"] = []string{r.IfRange}
 		}
@@ -246,6 +251,9 @@ func (c *Client) pauseBefore(ctx context.Context, tries int, err error) error {
 	return sleep(ctx, d)
 }
 
+// ranged reports whether r asks for a part.
+func (r *Request) ranged() bool { return r.RangeFrom > 0 || r.RangeTo > 0 }
+
 func (r *Request) conditional() bool { return r.IfNoneMatch != "" || r.IfModifiedSince != "" }
 
 // accept checks that a answers r, and makes its Body what r asked for.
@@ -257,7 +265,7 @@ func (a *answer) accept(r *Request) error {
 	switch a.Status {
 	case http.StatusOK, http.StatusNonAuthoritativeInfo:
 	case http.StatusPartialContent:
-		if r.RangeFrom <= 0 {
+		if !r.ranged() {
 			return unwanted("but no range was asked for")
 		}
 		if err := a.acceptRange(r); err != nil {
@@ -275,7 +283,7 @@ func (a *answer) accept(r *Request) error {
 		}
 		return &StatusError{URI: a.URI, Status: a.Status, RetryAfter: retryAfter(a.Header.Get("Retry-After"), time.Now()), Header: a.Header}
 	}
-	if r.AcceptGzip && r.RangeFrom <= 0 {
+	if r.AcceptGzip && !r.ranged() {
 		if err := a.decode(); err != nil {
 			return err
 		}

@@ -15,7 +15,7 @@ func (a *answer) acceptRange(r *Request) error {
 	switch {
 	case !ok:
 		return wrong("not a byte range")
-	case rg.First != r.RangeFrom:
+	case rg.First != r.RangeFrom, r.RangeTo > 0 && rg.Last > r.RangeTo:
 		return wrong("another range")
 	case a.Length >= 0 && a.Length != rg.Last-rg.First+1:
 		return wrong("body of " + strconv.FormatInt(a.Length, 10) + " bytes")

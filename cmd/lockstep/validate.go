@@ -1,0 +1,369 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"lockstep/discover"
+	"lockstep/internal/fetch"
+	"lockstep/validate"
+)
+
+// errFindings reports that documents break rules.
+var errFindings = errors.New("not valid")
+
+// validateOptions are the flags of validate.
+type validateOptions struct {
+	targets []string
+	network networkOptions
+	out     *outputOptions
+	sample  string
+	seed    uint64
+	strict  bool
+	alone   bool
+	rules   bool
+	baseURL string
+}
+
+func newValidate(io stdio, out *outputOptions) *cobra.Command {
+	o := &validateOptions{out: out}
+	cmd := &cobra.Command{
+		Use:   "validate SOURCE|FILE... [flags]",
+		Short: "Check documents, packages and Sources against the specification",
+		Long: `Check what a Source publishes against the requirements of ResourceSync: one line
+per finding, with the ID of the rule, its level, the document, the place in it,
+and what is wrong. A MUST that is broken is an error, a SHOULD a warning.
+
+A SOURCE is whatever you have at hand, as for sync: from there all documents of
+the Source, or of the set, are read and compared with each other, packages are
+looked into, and a sample of resources is compared with what is said of them.
+A FILE is a document or a ZIP package, checked by itself, or a directory that
+publish has written: the whole Source, without a network.`,
+		Example: `  lockstep validate https://example.org/
+  lockstep validate https://example.org/resourcesync/main/changelist.xml --alone
+  lockstep validate resourcelist.xml resourcedump.zip
+  lockstep validate /var/www --sample all
+  lockstep validate --rules`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 && !o.rules {
+				return usageError{errors.New("validate: SOURCE or FILE is missing"), "usage: " + cmd.UseLine()}
+			}
+			o.targets = args
+			return runValidate(cmd.Context(), o, io)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.sample, "sample", strconv.Itoa(validate.DefaultSample), "compare `N` resources, chosen at random, with what is said of them; 0 none, all")
+	flags.Uint64Var(&o.seed, "seed", 0, "choose as the run did that told this `NUMBER`")
+	flags.BoolVar(&o.strict, "strict", false, "count warnings as errors")
+	flags.BoolVar(&o.alone, "alone", false, "check only the documents named, not what they name")
+	flags.BoolVar(&o.rules, "rules", false, "list the rules")
+	flags.StringVar(&o.baseURL, "base-url", "", "the `URL` a directory is served at (default: what its Source Description tells)")
+	o.network.declare(flags)
+	return cmd
+}
+
+// validation is what validate prints with --json.
+type validation struct {
+	Sources []string `json:"sources"`
+	validate.Report
+	Requests int64   `json:"requests"`
+	Elapsed  float64 `json:"elapsed_seconds"`
+	Error    string  `json:"error,omitempty"`
+}
+
+// runValidate checks every target and prints what was found.
+func runValidate(ctx context.Context, o *validateOptions, io stdio) error {
+	if o.rules {
+		return printRules(o, io)
+	}
+	sample, err := parseSample(o.sample)
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	result := validation{Sources: o.targets}
+	result.Findings = validate.Findings{}
+	var current atomic.Pointer[string]
+	vo := validate.Options{
+		Sample: sample, Seed: o.seed, Strict: o.strict, Single: o.alone, Jobs: o.network.jobs,
+		OnDocument: func(uri string) { current.Store(&uri) },
+		OnFinding: func(f validate.Finding) {
+			if !o.out.json {
+				io.printf("%s\n", f)
+			}
+		},
+	}
+	stop := showProgress(io, o.out.quiet, func() string {
+		if uri := current.Load(); uri != nil {
+			return "reading " + *uri
+		}
+		return "looking for documents"
+	})
+	for _, target := range o.targets {
+		var r *validate.Report
+		if r, err = validateTarget(ctx, o, vo, target, &result, io); r != nil {
+			result.add(r)
+			vo.Seed = r.Seed // one for all
+		}
+		if err != nil {
+			break
+		}
+	}
+	stop()
+	if interrupted(ctx, err) {
+		err = errInterrupted
+	}
+	if err == nil && result.Errors > 0 {
+		err = fmt.Errorf("%w: %s", errFindings, count(result.Errors, "error"))
+	}
+	result.Elapsed = time.Since(start).Seconds()
+	if perr := printValidation(io, o.out, &result, err); err == nil {
+		err = perr
+	}
+	return explain(err, "")
+}
+
+// parseSample reads the value of --sample.
+func parseSample(s string) (int, error) {
+	if s == "all" {
+		return validate.SampleAll, nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 {
+		return 0, usagef("--sample %q: want a number, or all", s)
+	}
+	return n, nil
+}
+
+// add adds the report about one target.
+func (v *validation) add(r *validate.Report) {
+	v.Documents += r.Documents
+	v.Entries += r.Entries
+	v.Packages += r.Packages
+	v.Resources += r.Resources
+	v.Unseen += r.Unseen
+	v.Seed = r.Seed
+	v.Errors += r.Errors
+	v.Warnings += r.Warnings
+	v.Omitted += r.Omitted
+	v.Findings = append(v.Findings, r.Findings...)
+}
+
+// validateTarget checks what one argument names.
+func validateTarget(ctx context.Context, o *validateOptions, vo validate.Options, target string, result *validation, io stdio) (*validate.Report, error) {
+	info, err := os.Stat(target)
+	switch {
+	case err == nil && info.IsDir():
+		return validateDir(ctx, o, vo, target)
+	case err == nil:
+		return validateFile(ctx, vo, target)
+	}
+	client, err := o.network.client(target, io.LookupEnv, o.out.logger(io))
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	defer func() { result.Requests += client.Requests() }()
+	open := openerOf(client)
+	starts, err := startsOf(ctx, client, open, target)
+	if err != nil {
+		return nil, err
+	}
+	var all validation
+	for _, uri := range starts {
+		r, err := validate.Source(ctx, open, uri, vo)
+		all.add(r)
+		if err != nil {
+			return &all.Report, fmt.Errorf("validate %s: %w", fetch.Printable(uri), err)
+		}
+	}
+	return &all.Report, nil
+}
+
+// validateDir checks a Source whose files are in a directory.
+func validateDir(ctx context.Context, o *validateOptions, vo validate.Options, dir string) (*validate.Report, error) {
+	base := o.baseURL
+	if base == "" {
+		var err error
+		if base, err = validate.DirBase(dir); err != nil {
+			return nil, withHint(err, "name the documents in it, or say by --base-url at which URL the directory is served")
+		}
+	}
+	base = strings.TrimSuffix(base, "/")
+	return validate.Source(ctx, validate.Dir(base, dir), base+discover.WellKnown, vo)
+}
+
+// validateFile checks a document or a package in a file.
+func validateFile(ctx context.Context, vo validate.Options, name string) (*validate.Report, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // opened for reading only
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("read %s: not a regular file", name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := bufio.NewReader(f)
+	head, _ := r.Peek(4) // what is shorter is no package
+	if bytes.HasPrefix(head, []byte("PK\x03\x04")) || bytes.HasPrefix(head, []byte("PK\x05\x06")) || strings.EqualFold(filepath.Ext(name), ".zip") {
+		return validate.Package(ctx, f, info.Size(), filepath.ToSlash(name), vo)
+	}
+	return validate.Document(ctx, r, filepath.ToSlash(name), vo)
+}
+
+// startsOf returns where to begin for an address: there, if it is a document,
+// or at what can be found from it.
+func startsOf(ctx context.Context, client *fetch.Client, open validate.Opener, address string) ([]string, error) {
+	home := discover.Home(address)
+	if home != nil && home.Scheme != "" {
+		home.User = nil
+		if looksLikeXML(ctx, open, home.String()) {
+			return []string{home.String()}, nil
+		}
+	}
+	found, err := discover.Find(ctx, client, address)
+	if err != nil {
+		if home == nil || home.Scheme == "" || ctx.Err() != nil {
+			return nil, err
+		}
+		// What stands there may be too broken for others to find their way.
+		wellKnown := (&url.URL{Scheme: home.Scheme, Host: home.Host, Path: discover.WellKnown}).String()
+		if looksLikeXML(ctx, open, wellKnown) {
+			return []string{wellKnown}, nil
+		}
+		return nil, err
+	}
+	if found.All && found.SourceDescription != "" {
+		return []string{found.SourceDescription}, nil
+	}
+	var starts []string
+	for i := range found.Sets {
+		set := &found.Sets[i]
+		switch {
+		case set.CapabilityList != "":
+			starts = append(starts, set.CapabilityList)
+		case len(set.Capabilities) > 0:
+			starts = append(starts, set.Capabilities[0].URI)
+		}
+	}
+	if len(starts) == 0 {
+		return nil, fmt.Errorf("%s: %w", fetch.Printable(address), discover.ErrNoSource)
+	}
+	return starts, nil
+}
+
+// looksLikeXML reports whether what is at uri may be meant as a document.
+func looksLikeXML(ctx context.Context, open validate.Opener, uri string) bool {
+	a, err := open(ctx, validate.Request{URI: uri, Document: true})
+	if err != nil {
+		return false
+	}
+	defer a.Body.Close() // only its beginning is wanted
+	head, _ := bufio.NewReaderSize(a.Body, 1024).Peek(1024)
+	if bytes.HasPrefix(head, []byte{0x1f, 0x8b}) {
+		return true
+	}
+	head = bytes.ToLower(bytes.ReplaceAll(bytes.TrimLeft(head, "\xef\xbb\xbf\xfe\xff \t\r\n"), []byte{0}, nil))
+	return bytes.HasPrefix(head, []byte("<")) && !bytes.Contains(head, []byte("<html")) && !bytes.Contains(head, []byte("<!doctype html"))
+}
+
+// openerOf opens what URIs lead to over the network.
+func openerOf(client *fetch.Client) validate.Opener {
+	return func(ctx context.Context, r validate.Request) (*validate.Answer, error) {
+		q := fetch.Request{URI: r.URI, Document: r.Document, AcceptGzip: r.Document, RangeFrom: r.First, RangeTo: r.Last}
+		if !r.Document {
+			q.Header = http.Header{"Accept-Encoding": {"identity"}}
+		}
+		get := client.Get
+		if r.Document {
+			get = client.GetWhole
+		}
+		resp, err := get(ctx, q)
+		if err != nil {
+			if status, ok := errors.AsType[*fetch.StatusError](err); ok && (status.Status == http.StatusNotFound || status.Status == http.StatusGone) {
+				err = fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+			}
+			return nil, err
+		}
+		a := &validate.Answer{URI: resp.URI, Header: resp.Header, Size: resp.Length, Body: resp.Body}
+		if resp.Status == http.StatusPartialContent {
+			a.Partial, a.Size = true, resp.Range.Total
+		}
+		return a, nil
+	}
+}
+
+// printValidation prints what all came to.
+func printValidation(io stdio, out *outputOptions, v *validation, err error) error {
+	if out.json {
+		v.Error = errorText(err)
+		return io.printJSON(v)
+	}
+	if err != nil && !errors.Is(err, errFindings) && v.Documents == 0 {
+		return nil // the error says it
+	}
+	if v.Omitted > 0 {
+		io.printf("and %s more of the same kind\n", count(v.Omitted, "finding"))
+	}
+	verdict := "valid"
+	switch {
+	case v.Errors > 0:
+		verdict = "not valid"
+	case err != nil:
+		verdict = "not finished"
+	}
+	io.printf("%s: %s, %s\n", verdict, count(v.Errors, "error"), count(v.Warnings, "warning"))
+	io.printf("  %s with %s", count(v.Documents, "document"), count(v.Entries, "entry"))
+	if v.Packages > 0 {
+		io.printf(", %s", count(v.Packages, "package"))
+	}
+	if v.Resources > 0 {
+		io.printf("; the bytes of %s compared (--seed %d)", count(v.Resources, "resource"), v.Seed)
+	}
+	if v.Unseen > 0 {
+		io.printf("; %s could not be looked at from here", count(v.Unseen, "address"))
+	}
+	io.printf("\n  %s\n", elapsed(time.Duration(v.Elapsed*float64(time.Second))))
+	return nil
+}
+
+// printRules lists what is checked.
+func printRules(o *validateOptions, io stdio) error {
+	rules := validate.Rules()
+	if o.out.json {
+		type rule struct {
+			validate.Rule
+			AppliesTo string `json:"applies_to"`
+		}
+		all := make([]rule, len(rules))
+		for i, r := range rules {
+			all[i] = rule{r, r.Kinds.String()}
+		}
+		return io.printJSON(struct {
+			Rules []rule `json:"rules"`
+		}{all})
+	}
+	for _, r := range rules {
+		io.printf("%-10s  %-7s  %s\n", r.ID, r.Level, r.Words)
+	}
+	return nil
+}

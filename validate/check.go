@@ -1,0 +1,263 @@
+package validate
+
+import (
+	"time"
+
+	"lockstep/resourcesync"
+)
+
+// A checker looks at a document, entry by entry, for what the Reader has no
+// warning for.
+type checker struct {
+	place
+	doc    *document
+	now    time.Time
+	reader *resourcesync.Reader
+
+	names     map[string]bool // locs, or paths, met so far
+	last      *resourcesync.Entry
+	open      bool // a part without until was met
+	paths     map[string]bool
+	noSHA256  bool // told
+	mediaType string
+}
+
+func newChecker(p place, doc *document, now time.Time, r *resourcesync.Reader) *checker {
+	return &checker{place: p, doc: doc, now: now, reader: r, names: make(map[string]bool), paths: make(map[string]bool)}
+}
+
+// at returns where the entry at hand is.
+func (c *checker) at() string { return position(c.reader.Position()) }
+
+// first reports whether name is met for the first time, as far as that can be
+// told in bounded memory.
+func first(names map[string]bool, name string) bool {
+	if names[name] {
+		return false
+	}
+	if len(names) < maxListed {
+		names[name] = true
+	}
+	return true
+}
+
+// entry checks the next entry.
+func (c *checker) entry(e *resourcesync.Entry) {
+	if n := len(e.Loc); n < 12 || n > 2048 {
+		c.warnf("RS-XML-10", c.at(), "a loc of %d characters", n)
+	}
+	if len(e.Hashes) > 0 && e.Hashes.Get(resourcesync.SHA256) == "" && !c.noSHA256 {
+		c.noSHA256 = true
+		c.warnf("RS-HASH-02", c.at(), "a hash, but not by sha-256")
+	}
+	switch k := c.doc.kind; {
+	case k&(KindDescription|KindDescriptionIndex) != 0:
+		c.description(e)
+	case k == KindCapabilityList:
+		c.capability(e)
+	case k&indexes != 0:
+		c.part(e)
+	case k&(KindResourceDump|KindChangeDump) != 0:
+		c.dumped(e)
+	case k&manifests != 0:
+		c.packed(e)
+	}
+	if c.doc.kind&events != 0 {
+		c.change(e)
+	}
+	if len(e.Links) > 0 {
+		c.links(e)
+	}
+	if c.doc.kind&(indexes|KindChangeDump) != 0 {
+		c.last = &resourcesync.Entry{Loc: e.Loc, Metadata: e.Metadata}
+	}
+}
+
+// description checks an entry of a Source Description.
+func (c *checker) description(e *resourcesync.Entry) {
+	if !first(c.names, e.Loc) {
+		c.errorf("RS-SD-04", c.at(), "%s has a second entry", e.Loc)
+	}
+	if c.doc.kind == KindDescriptionIndex {
+		if e.Capability != "" && e.Capability != resourcesync.Description {
+			c.errorf("RS-IDX-10", c.at(), "capability %s in an index of Source Descriptions", e.Capability)
+		}
+		return
+	}
+	if e.Capability != "" && e.Capability != resourcesync.CapabilityList {
+		c.errorf("RS-SD-06", c.at(), "capability %s, where capabilitylist belongs", e.Capability)
+	}
+	if e.Link(resourcesync.RelDescribedBy) == "" {
+		c.warnf("RS-SD-07", c.at(), "no link describedby to information about the set")
+	}
+}
+
+// capability checks an entry of a Capability List.
+func (c *checker) capability(e *resourcesync.Entry) {
+	switch e.Capability {
+	case resourcesync.ResourceDumpManifest, resourcesync.ChangeDumpManifest, resourcesync.CapabilityList, resourcesync.Description:
+		c.errorf("RS-CL-12", c.at(), "an entry with capability %s", e.Capability)
+	case resourcesync.ChangeNotification:
+		if e.Link(resourcesync.RelHub) == "" {
+			c.errorf("RN-CH-07", c.at(), "an entry for change-notification without a link hub")
+		}
+		return
+	}
+	if e.Link(resourcesync.RelHub) != "" {
+		c.errorf("RS-LN-04", c.at(), "a link hub in an entry for %s", e.Capability)
+	}
+}
+
+// Rules of indexes: the same ones under the names they have for each kind.
+type indexRules struct{ twice, order, times, from string }
+
+var indexRule = map[Kinds]indexRules{
+	KindResourceListIndex: {twice: "RS-RLI-02", times: "RS-RLI-03"},
+	KindResourceDumpIndex: {twice: "RS-RDI-01", times: "RS-RDI-01"},
+	KindChangeListIndex:   {twice: "RS-CHI-03", order: "RS-CHI-02", times: "RS-CHI-05", from: "RS-CHI-03"},
+	KindChangeDumpIndex:   {twice: "RS-CDI-01", order: "RS-CDI-01", times: "RS-CDI-01", from: "RS-CDI-01"},
+}
+
+// part checks an entry of an index.
+func (c *checker) part(e *resourcesync.Entry) {
+	r, h := indexRule[c.doc.kind], &c.doc.header
+	if !first(c.names, e.Loc) {
+		c.errorf(r.twice, c.at(), "%s has a second entry", e.Loc)
+	}
+	if c.doc.kind&snapshots != 0 {
+		c.snapshotPart(e, r, h)
+		return
+	}
+	if e.From.IsZero() {
+		c.warnf(r.from, c.at(), "an entry without from")
+		return
+	}
+	last := c.last
+	switch {
+	case last != nil && !last.From.IsZero() && e.From.Compare(last.From) < 0:
+		c.errorf(r.order, c.at(), "from %s is before that of the part in front, %s", e.From, last.From)
+	case c.open:
+		c.errorf(r.times, c.at(), "the part in front is open: only the last can be")
+	case last != nil && !last.Until.IsZero() && e.From.Compare(last.Until) != 0:
+		c.errorf(r.times, c.at(), "from %s is not the until of the part in front, %s", e.From, last.Until)
+	case last == nil && !h.FromUnproven && e.From.Compare(h.From) != 0:
+		c.errorf(r.times, c.at(), "the first part begins at %s, the index at %s", e.From, h.From)
+	case !h.Until.IsZero() && (e.Until.IsZero() || e.Until.Compare(h.Until) > 0):
+		c.errorf(r.times, c.at(), "a part that does not end by the until of the index, %s", h.Until)
+	}
+	c.open = e.Until.IsZero()
+}
+
+// snapshotPart checks the times of a part of a Resource List or Dump.
+func (c *checker) snapshotPart(e *resourcesync.Entry, r indexRules, h *resourcesync.Header) {
+	switch {
+	case !e.At.IsZero() && !h.At.IsZero() && e.At.Compare(h.At) < 0:
+		c.errorf(r.times, c.at(), "at %s is before that of the index, %s", e.At, h.At)
+	case !h.Completed.IsZero() && e.Completed.Compare(h.Completed) > 0:
+		c.errorf(r.times, c.at(), "completed %s is after that of the index, %s", e.Completed, h.Completed)
+	}
+}
+
+// dumped checks an entry of a dump: a package.
+func (c *checker) dumped(e *resourcesync.Entry) {
+	twice, advised := "RS-RD-02", "RS-RD-03"
+	if c.doc.kind == KindChangeDump {
+		twice, advised = "RS-CD-02", "RS-CD-02"
+	}
+	if !first(c.names, e.Loc) {
+		c.errorf(twice, c.at(), "%s has a second entry", e.Loc)
+	}
+	switch {
+	case e.Type == "":
+		c.warnf(advised, c.at(), "a package without type")
+	case baseType(e.Type) != "application/zip":
+		c.warnf("RS-RD-05", c.at(), "a package of type %s", e.Type)
+	}
+	if !e.HasLength {
+		c.warnf(advised, c.at(), "a package without length")
+	}
+	if c.doc.kind != KindChangeDump {
+		return
+	}
+	if e.From.IsZero() {
+		c.warnf(advised, c.at(), "a package without from")
+	}
+	if e.Until.IsZero() {
+		c.errorf("RS-CD-06", c.at(), "a package without until")
+	}
+	last := c.last
+	switch {
+	case last == nil || last.From.IsZero() || e.From.IsZero():
+	case e.From.Compare(last.From) < 0:
+		c.warnf("RS-CD-03", c.at(), "from %s is before that of the package in front, %s", e.From, last.From)
+	case !last.Until.IsZero() && e.From.Compare(last.Until) != 0:
+		c.errorf("RS-MD-11", c.at(), "from %s is not the until of the package in front, %s", e.From, last.Until)
+	}
+}
+
+// packed checks an entry of a manifest.
+func (c *checker) packed(e *resourcesync.Entry) {
+	changes := c.doc.kind == KindChangeDumpManifest
+	if e.Change == resourcesync.Deleted {
+		return
+	}
+	if changes && e.Path == "" {
+		c.errorf("RS-CDM-04", c.at(), "%s without path", e.Change)
+	}
+	rule := "RS-RDM-03"
+	if changes {
+		rule = "RS-CDM-05"
+	}
+	if e.Path != "" && !first(c.paths, e.Path) {
+		c.errorf(rule, c.at(), "path %s is that of an entry in front, too", e.Path)
+	}
+	if e.Type == "" {
+		if changes {
+			rule = "RS-CDM-04"
+		}
+		c.warnf(rule, c.at(), "an entry without type")
+	}
+}
+
+// change checks an entry that tells of a change.
+func (c *checker) change(e *resourcesync.Entry) {
+	if e.Datetime.IsZero() {
+		c.warnf("RS-EM-03", c.at(), "a change without datetime")
+	}
+	if e.Change == resourcesync.Deleted && !e.Lastmod.IsZero() && !e.Datetime.IsZero() {
+		c.warnf("RS-CHL-08", c.at(), "a deletion with lastmod")
+	}
+}
+
+// end checks what the document says of itself.
+func (c *checker) end(h *resourcesync.Header) {
+	switch k := c.doc.kind; {
+	case k == KindSitemap:
+		if !c.doc.faulted {
+			c.errorf("RS-MD-01", "", "a plain Sitemap: nothing at the root says what kind of document it is")
+		}
+		return
+	case k&(KindDescription|KindDescriptionIndex) != 0 && h.Link(resourcesync.RelUp) != "":
+		c.errorf("RS-SD-02", "", "a Source Description with a link up")
+	case k == KindDescription && h.Link(resourcesync.RelDescribedBy) == "":
+		c.warnf("RS-SD-03", "", "no link describedby to information about the Source")
+	case k == KindCapabilityList && h.Link(resourcesync.RelDescribedBy) == "":
+		c.warnf("RS-CL-05", "", "no link describedby to information about the set")
+	case k&anyIndex != 0 && h.Link(resourcesync.RelIndex) != "":
+		c.errorf("RS-IDX-04", "", "an index that is part of an index")
+	case k == KindChangeDumpManifest && h.Until.IsZero():
+		c.warnf("RS-CDM-01", "", "a manifest without until")
+	}
+	if !h.Until.IsZero() && h.Until.Time().After(c.now.Add(clockSkew)) {
+		c.warnf("RS-AMB-25", "", "until %s lies in the future", h.Until)
+	}
+	if !h.Modified.IsZero() && !h.Approximate && !h.FromUnproven {
+		c.errorf("RS-XML-07", "", "modified at the root, which the standard has given up")
+	}
+	for i := range h.Links {
+		c.rootLink(&h.Links[i])
+	}
+}
+
+// clockSkew is by how much a Source's clock may differ from ours unremarked.
+const clockSkew = 5 * time.Minute

@@ -1,0 +1,251 @@
+package validate
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"lockstep/resourcesync"
+)
+
+// A span is the time a document speaks of, in nanoseconds.
+type span struct{ from, to int64 }
+
+const forever = math.MaxInt64
+
+// facts are what compare needs to know of the documents of a set.
+type facts struct {
+	list, dump       *span // from at to completed, or for ever; nil if there is none that could be read whole
+	changes, repeats *span // from from to until, or for ever; likewise
+	single           bool  // the documents are from one address: nothing else is known
+}
+
+// compare looks at what is said of each resource in all documents of a set.
+func (w *walk) compare(t *tally, f *facts) error {
+	g := &group{walk: w, tally: t, facts: f}
+	err := t.each(func(r *record) error {
+		if g.any && r.key != g.key {
+			g.finish()
+			if w.ctx.Err() != nil {
+				return w.ctx.Err()
+			}
+		}
+		g.add(r)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if g.any {
+		g.finish()
+	}
+	return nil
+}
+
+// A group is what is said of one resource.
+type group struct {
+	*walk
+	tally *tally
+	facts *facts
+
+	any          bool
+	key          [16]byte
+	list, dump   *record
+	events       []record // from Change Lists and Change Dumps
+	overflow     bool     // there were more
+	nameOf       string
+	recordedList record
+	recordedDump record
+}
+
+func (g *group) add(r *record) {
+	if !g.any {
+		g.any, g.key, g.list, g.dump, g.overflow, g.nameOf = true, r.key, nil, nil, false, ""
+		g.events = g.events[:0]
+	}
+	switch r.about {
+	case listed:
+		if g.list != nil {
+			g.find(r, "RS-RL-04", "%s is listed twice: also %s", g.name(r), g.where(g.list))
+			return
+		}
+		g.recordedList = *r
+		g.list = &g.recordedList
+	case dumped:
+		if g.dump != nil {
+			g.find(r, "RS-RD-07", "%s is in the dump twice: also %s", g.name(r), g.where(g.dump))
+			return
+		}
+		g.recordedDump = *r
+		g.dump = &g.recordedDump
+	default:
+		if len(g.events) > 0 && len(g.events) >= maxEvents {
+			g.overflow = true
+			return
+		}
+		g.events = append(g.events, *r)
+	}
+}
+
+func (g *group) name(r *record) string {
+	if g.nameOf == "" {
+		g.nameOf = g.tally.names.get(r.name)
+	}
+	return g.nameOf
+}
+
+// where says where a record is from.
+func (g *group) where(r *record) string {
+	return fmt.Sprintf("entry %d of %s", r.entry, g.tally.docs[r.doc])
+}
+
+func (g *group) find(r *record, rule, format string, args ...any) {
+	g.collector.add(Finding{rule, Error, g.tally.docs[r.doc], fmt.Sprintf("entry %d", r.entry), fmt.Sprintf(format, args...)})
+}
+
+// finish compares what is said of the resource, and begins anew.
+func (g *group) finish() {
+	g.any = false
+	if len(g.events) > 0 {
+		g.eventsOnce()
+	}
+	if g.facts.single || g.overflow {
+		return
+	}
+	if len(g.events) > 0 && g.facts.changes != nil && g.facts.repeats != nil {
+		g.eventsBoth()
+	}
+	inList := g.snapshot(g.facts.list, g.list, "Resource List")
+	inDump := g.snapshot(g.facts.dump, g.dump, "Resource Dump")
+	if inList && inDump {
+		g.snapshots()
+	}
+}
+
+// eventsOnce checks that no two changes have the same time (RS-CHL-07).
+func (g *group) eventsOnce() {
+	var last [repeats + 1]*record
+	for i := range g.events {
+		r := &g.events[i]
+		if l := last[r.about]; l != nil && l.time == r.time {
+			g.find(r, "RS-CHL-07", "%s has two changes at %s: also %s", g.name(r), instant(r.time), g.where(l))
+		}
+		last[r.about] = r
+	}
+}
+
+// eventsBoth compares Change List and Change Dump where both can speak.
+func (g *group) eventsBoth() {
+	from := max(g.facts.changes.from, g.facts.repeats.from)
+	to := min(g.facts.changes.to, g.facts.repeats.to)
+	for i := 0; i < len(g.events); {
+		r := &g.events[i]
+		var said [repeats + 1]*record
+		for ; i < len(g.events) && g.events[i].time == r.time; i++ {
+			said[g.events[i].about] = &g.events[i]
+		}
+		inList, inDump := said[changed], said[repeats]
+		switch {
+		case r.time <= from || r.time >= to:
+		case inDump == nil:
+			g.find(inList, "RS-CDM-02", "the change of %s at %s is not in the Change Dump", g.name(r), instant(r.time))
+		case inList == nil:
+			g.find(inDump, "RS-CHL-05", "the change of %s at %s is not in the Change List", g.name(r), instant(r.time))
+		case inList.change != inDump.change:
+			g.find(inDump, "RS-CL-03", "%s was %s at %s, but %s according to the Change List", g.name(r), inDump.change, instant(r.time), inList.change)
+		case !alike(inList, inDump):
+			g.find(inDump, "RS-CL-03", "%s: hash or length is not that of the Change List for %s", g.name(r), instant(r.time))
+		}
+	}
+}
+
+// snapshot checks what a list or dump taken in the time s says of the resource,
+// nil if it does not name it, against the changes. It reports whether nothing
+// is known but what it says itself.
+func (g *group) snapshot(s *span, r *record, what string) (alone bool) {
+	if s == nil {
+		return false
+	}
+	c := g.facts.changes
+	if c == nil || c.from > s.from {
+		return true
+	}
+	var before *record // the last change that must be in
+	alone = true
+	explained := false // by a change that may or may not be in
+	for i := range g.events {
+		e := &g.events[i]
+		switch {
+		case e.about != changed:
+		case e.time < s.from:
+			before = e
+			alone = false
+		case e.time <= s.to:
+			alone = false
+			explained = explained || agrees(r, e)
+		}
+	}
+	if before == nil || explained || agrees(r, before) {
+		return alone
+	}
+	switch {
+	case r == nil:
+		g.find(before, "RS-CL-03", "%s was %s at %s but is not in the %s", g.name(before), before.change, instant(before.time), what)
+	case before.change == resourcesync.Deleted:
+		g.find(r, "RS-CL-03", "%s is in the %s although it was deleted at %s: %s", g.name(r), what, instant(before.time), g.where(before))
+	default:
+		g.find(r, "RS-CL-03", "%s: hash or length is not that since the change at %s: %s", g.name(r), instant(before.time), g.where(before))
+	}
+	return false
+}
+
+// snapshots compares list and dump, if nothing happened between them.
+func (g *group) snapshots() {
+	l, d := g.facts.list, g.facts.dump
+	if c := g.facts.changes; l.from != d.from && (c == nil || c.from > min(l.from, d.from)) {
+		return // changes between them would not be known
+	}
+	for i := range g.events {
+		if e := &g.events[i]; e.about == changed && e.time >= min(l.from, d.from) {
+			return
+		}
+	}
+	switch {
+	case g.list == nil && g.dump == nil:
+	case g.list == nil:
+		g.find(g.dump, "RS-CL-03", "%s is in the Resource Dump but not in the Resource List", g.name(g.dump))
+	case g.dump == nil:
+		g.find(g.list, "RS-CL-03", "%s is in the Resource List but not in the Resource Dump", g.name(g.list))
+	case !alike(g.list, g.dump):
+		g.find(g.dump, "RS-CL-03", "%s: hash or length is not that of the Resource List: %s", g.name(g.dump), g.where(g.list))
+	}
+}
+
+// agrees reports whether r, nil where a resource is not named, can be its state
+// after e.
+func agrees(r, e *record) bool {
+	if r == nil || e.change == resourcesync.Deleted {
+		return r == nil && e.change == resourcesync.Deleted
+	}
+	return alike(r, e)
+}
+
+// alike reports whether nothing that both state differs.
+func alike(a, b *record) bool {
+	return (a.algorithm != b.algorithm || a.digest == b.digest) && (a.length < 0 || b.length < 0 || a.length == b.length)
+}
+
+func instant(ns int64) string { return resourcesync.NewDatetime(time.Unix(0, ns)).String() }
+
+// spanOf returns the time a document speaks of.
+func spanOf(from, to resourcesync.Datetime) *span {
+	s := &span{to: forever}
+	if from.IsZero() {
+		return nil
+	}
+	s.from = from.Time().UnixNano()
+	if !to.IsZero() {
+		s.to = to.Time().UnixNano()
+	}
+	return s
+}

@@ -1,0 +1,124 @@
+package validate
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// wellKnown checks that the Source Description is where everybody looks for it
+// (RS-SD-09): this one, or one that names the same Capability Lists.
+func (w *walk) wellKnown(doc *document) error {
+	origin, path := originOf(doc.uri)
+	if origin == "" || path == wellKnownPath {
+		return nil
+	}
+	p := place{w.collector, doc.uri}
+	there, err := w.look(origin + wellKnownPath)
+	switch {
+	case errors.Is(err, ErrUnseen):
+		w.report.Unseen++
+	case isMissing(err):
+		p.warnf("RS-SD-09", "", "%s: %v", origin+wellKnownPath, err)
+	case err != nil:
+		return err
+	case there.kind == KindDescriptionIndex || there.kind == KindDescription && sameEntries(there, doc):
+	default:
+		p.warnf("RS-SD-09", "", "%s is another document", origin+wellKnownPath)
+	}
+	return nil
+}
+
+// sameEntries reports whether there names all that doc names.
+func sameEntries(there, doc *document) bool {
+	named := make(map[string]bool, len(there.entries))
+	for i := range there.entries {
+		named[there.entries[i].Loc] = true
+	}
+	for i := range doc.entries {
+		if !named[doc.entries[i].Loc] {
+			return false
+		}
+	}
+	return true
+}
+
+const (
+	// maxRobots caps how much of a robots.txt is read.
+	maxRobots = 1 << 20
+	// maxOrigins caps whose robots.txt are looked at.
+	maxOrigins = 20
+)
+
+// robots checks that robots.txt, where there is one, names the Resource Lists
+// of its origin, and no other documents (RS-DISC-07, RS-SMC-01).
+func (w *walk) robots() error {
+	var origins []string
+	for _, uri := range w.resourceLists {
+		if origin, _ := originOf(uri); origin != "" && !slices.Contains(origins, origin) && len(origins) < maxOrigins {
+			origins = append(origins, origin)
+		}
+	}
+	for _, origin := range origins {
+		a, err := w.ask(Request{URI: origin + "/robots.txt"})
+		if errors.Is(err, ErrUnseen) || isMissing(err) {
+			continue // none, or none for us: it is no duty
+		}
+		if err != nil {
+			return err
+		}
+		text, err := io.ReadAll(io.LimitReader(a.Body, maxRobots))
+		_ = a.Body.Close() // read as far as it is of use
+		if err == nil {
+			w.sitemaps(origin, text)
+		}
+	}
+	return nil
+}
+
+// sitemaps checks the lines of a robots.txt that name Sitemaps.
+func (w *walk) sitemaps(origin string, text []byte) {
+	p := place{w.collector, origin + "/robots.txt"}
+	named := make(map[string]bool)
+	lines := bufio.NewScanner(bytes.NewReader(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))))
+	lines.Buffer(nil, maxRobots+1)
+	for n := 1; lines.Scan(); n++ {
+		name, value, ok := strings.Cut(lines.Text(), ":")
+		if !ok || !strings.EqualFold(strings.TrimSpace(name), "sitemap") {
+			continue
+		}
+		value, _, _ = strings.Cut(value, " #")
+		value = strings.TrimSpace(value)
+		at := position(n, 1)
+		if u, err := url.Parse(value); err != nil || !u.IsAbs() {
+			p.warnf("RS-DISC-07", at, "Sitemap: %s is no absolute URI", value)
+			continue
+		}
+		named[value] = true
+		if k, known := w.kinds[value]; known && k&(KindResourceList|KindResourceListIndex|KindSitemap) == 0 {
+			p.warnf("RS-SMC-01", at, "names %s, a %s, which is nothing for search engines", value, k)
+		}
+	}
+	for _, uri := range w.resourceLists {
+		if own, _ := originOf(uri); own == origin && !named[uri] {
+			p.warnf("RS-DISC-07", "", "does not name the Resource List %s", uri)
+		}
+	}
+}
+
+// resolve returns ref as an absolute URI, or "".
+func resolve(base, ref string) string {
+	b, err := url.Parse(base)
+	if err != nil {
+		return ""
+	}
+	u, err := b.Parse(strings.TrimSpace(ref))
+	if err != nil || !u.IsAbs() {
+		return ""
+	}
+	return u.String()
+}

@@ -1,0 +1,159 @@
+package validate
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"net/http"
+	"time"
+
+	"lockstep/resourcesync"
+)
+
+// A source is a document about to be read.
+type source struct {
+	io.Reader
+	uri    string // by which it goes
+	final  string // against which what it says is resolved
+	header http.Header
+}
+
+// A document is one that was read.
+type document struct {
+	uri, final string
+	kind       Kinds
+	header     resourcesync.Header
+	entries    []resourcesync.Entry // of those whose entries are documents or packages
+	places     []string             // of the entries
+	modified   time.Time            // Last-Modified; zero if not known
+	sum        [sha256.Size]byte    // of its bytes
+	whole      bool                 // it could be read to its end
+	faulted    bool                 // its capability was found to be missing
+}
+
+const (
+	// maxListed caps the entries kept of one document: memory filled by an
+	// index without end.
+	maxListed = 2 * resourcesync.MaxEntries
+
+	// keptKinds are those whose entries are kept.
+	keptKinds = KindDescription | KindDescriptionIndex | KindCapabilityList | KindResourceDump | KindChangeDump | anyIndex
+)
+
+// An eachFunc is called for each entry of a document; at tells where it stands.
+type eachFunc func(doc *document, at func() string, e *resourcesync.Entry)
+
+// A faithful passes bytes on, hashes them, and remembers why there are no more.
+type faithful struct {
+	r   io.Reader
+	sum hash.Hash
+	err error
+}
+
+func (f *faithful) Read(p []byte) (int, error) {
+	n, err := f.r.Read(p)
+	_, _ = f.sum.Write(p[:n]) // never fails
+	if err != nil && !errors.Is(err, io.EOF) {
+		f.err = err
+	}
+	return n, err
+}
+
+// read reads a document and checks all that it shows by itself. Its entries go
+// to each, which may be nil, and into the tally of the set. The error is that
+// of reading, not of what was read.
+func (w *walk) read(src *source, each eachFunc) (*document, error) {
+	body := &faithful{r: src.Reader, sum: sha256.New()}
+	p := place{w.collector, src.uri}
+	doc := &document{uri: src.uri, final: src.final}
+	var early []resourcesync.Warning
+	warn := func(x resourcesync.Warning) {
+		if rule, level := translate(x, doc.kind); rule != "" {
+			doc.faulted = doc.faulted || rule == "RS-MD-01"
+			p.add(Finding{rule, level, p.doc, position(x.Line, x.Column), x.Message})
+		}
+	}
+	r := resourcesync.NewReader(body, resourcesync.ReaderOptions{
+		Base: src.final, Exact: true, MaxBytes: w.opts.DocumentBytes,
+		OnWarning: func(x resourcesync.Warning) {
+			if doc.kind == 0 {
+				early = append(early, x)
+				return
+			}
+			warn(x)
+		},
+	})
+	h, err := r.Header()
+	if err == nil || doc.kind == 0 {
+		doc.kind = kindOf(&h)
+	}
+	for _, x := range early {
+		warn(x)
+	}
+	if err == nil {
+		doc.header = h
+		err = w.entries(doc, p, r, each)
+	}
+	if stop := w.ctx.Err(); stop != nil {
+		return nil, context.Cause(w.ctx)
+	}
+	if err != nil && body.err != nil {
+		return nil, fmt.Errorf("read %s: %w", printable(src.uri), body.err)
+	}
+	if err != nil {
+		location := ""
+		if syntax, ok := errors.AsType[*resourcesync.SyntaxError](err); ok {
+			location, err = position(syntax.Line, syntax.Column), syntax.Err
+		}
+		p.errorf(ruleOfError(err), location, "cannot be read: %v", err)
+	}
+	doc.whole = err == nil
+	w.count(doc.uri)
+	_, _ = io.Copy(io.Discard, io.LimitReader(body, drain)) // what stands behind the root is white space
+	copy(doc.sum[:], body.sum.Sum(nil))
+	return doc, nil
+}
+
+// drain caps what is read of a document that broke a rule early.
+const drain = 1 << 20
+
+// entries reads the entries of doc.
+func (w *walk) entries(doc *document, p place, r *resourcesync.Reader, each eachFunc) error {
+	c := newChecker(p, doc, w.opts.Now(), r)
+	number := w.tally.begin(doc.uri)
+	for n := 1; ; n++ {
+		var e resourcesync.Entry
+		err := r.Read(&e)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		w.report.Entries++
+		c.entry(&e)
+		if err := w.tally.add(number, n, doc, &e); err != nil {
+			return err
+		}
+		if doc.kind&keptKinds != 0 && len(doc.entries) < maxListed {
+			doc.entries = append(doc.entries, e)
+			doc.places = append(doc.places, c.at())
+		}
+		if each != nil {
+			each(doc, c.at, &e)
+		}
+		if n%1024 == 0 && w.ctx.Err() != nil {
+			return context.Cause(w.ctx)
+		}
+	}
+	if h, err := r.Header(); err == nil {
+		doc.header = h // RS-XML-03: some of it may stand behind the entries
+	}
+	c.end(&doc.header)
+	return nil
+}
+
+func position(line, column int) string { return fmt.Sprintf("%d:%d", line, column) }

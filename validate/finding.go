@@ -1,0 +1,185 @@
+package validate
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+)
+
+// A Level says how much a Finding weighs.
+type Level string
+
+// The levels: what a requirement demands (MUST) and what it advises (SHOULD).
+const (
+	Error   Level = "error"
+	Warning Level = "warning"
+)
+
+// A Finding is one place that breaks one rule.
+type Finding struct {
+	Rule     string `json:"rule"`  // ID of the requirement, as in [Rules]
+	Level    Level  `json:"level"` // of the rule
+	Document string `json:"document"`
+	Location string `json:"location"` // line:column, an entry, a name in a package, a header; empty for the whole
+	Message  string `json:"message"`
+}
+
+// String returns the finding in one line.
+func (f Finding) String() string {
+	at := f.Document
+	if f.Location != "" {
+		at += ": " + f.Location
+	}
+	return fmt.Sprintf("%s %s: %s: %s", f.Rule, f.Level, at, f.Message)
+}
+
+// Findings are those of a run, in the order they were found.
+type Findings []Finding
+
+// ErrFindings is what [Findings.Err] wraps.
+var ErrFindings = errors.New("documents break rules")
+
+// Err returns an error if there is a finding of level Error, or nil.
+func (fs Findings) Err() error {
+	n := 0
+	first := ""
+	for _, f := range fs {
+		if f.Level == Error {
+			if n++; n == 1 {
+				first = f.String()
+			}
+		}
+	}
+	switch n {
+	case 0:
+		return nil
+	case 1:
+		return fmt.Errorf("%w: %s", ErrFindings, first)
+	}
+	return fmt.Errorf("%w: %s (and %d more)", ErrFindings, first, n-1)
+}
+
+// A Report is what a run came to.
+type Report struct {
+	Documents int      `json:"documents"` // read, manifests among them
+	Entries   int64    `json:"entries"`   // in them
+	Packages  int      `json:"packages"`  // looked into
+	Resources int      `json:"resources"` // and bitstreams in packages, whose bytes were compared
+	Unseen    int      `json:"unseen"`    // addresses that could not be looked at from here
+	Seed      uint64   `json:"seed"`      // with which the same resources are chosen again
+	Errors    int      `json:"errors"`
+	Warnings  int      `json:"warnings"`
+	Omitted   int      `json:"omitted"` // findings that were counted but are not in Findings
+	Findings  Findings `json:"findings"`
+}
+
+const (
+	// maxAlike caps the findings told of one rule in one document: a list in
+	// which every entry is wrong the same way.
+	maxAlike = 20
+	// maxFindings caps those kept of a run: memory filled by a hostile Source.
+	maxFindings = 10_000
+	// maxMessage caps what of a stranger's words goes into one finding.
+	maxMessage = 1000
+)
+
+// A collector gathers the findings of a run or, buffered, of a part of it.
+type collector struct {
+	report  *Report
+	strict  bool
+	tell    func(Finding) // may be nil
+	alike   map[[2]string]int
+	pending *[]Finding // where findings wait, if it is not yet sure that they count
+}
+
+func newCollector(o *Options) *collector {
+	return &collector{report: &Report{Findings: Findings{}, Seed: o.Seed}, strict: o.Strict, tell: o.OnFinding, alike: make(map[[2]string]int)}
+}
+
+// add files a finding.
+func (c *collector) add(f Finding) {
+	if c.pending != nil {
+		if len(*c.pending) < maxFindings {
+			*c.pending = append(*c.pending, f)
+		}
+		return
+	}
+	if c.strict {
+		f.Level = Error
+	}
+	f.Document, f.Location, f.Message = printable(f.Document), printable(f.Location), printable(f.Message)
+	if f.Level == Error {
+		c.report.Errors++
+	} else {
+		c.report.Warnings++
+	}
+	key := [2]string{f.Rule, f.Document}
+	if c.alike[key]++; c.alike[key] > maxAlike || len(c.report.Findings) >= maxFindings {
+		c.report.Omitted++
+		return
+	}
+	c.report.Findings = append(c.report.Findings, f)
+	if c.tell != nil {
+		c.tell(f)
+	}
+}
+
+// hold makes findings wait until release or drop.
+func (c *collector) hold() {
+	if c.pending == nil {
+		c.pending = new([]Finding)
+	}
+}
+
+// release files what waited.
+func (c *collector) release() {
+	waiting := c.drop()
+	for _, f := range waiting {
+		c.add(f)
+	}
+}
+
+// drop forgets what waited, and returns it.
+func (c *collector) drop() []Finding {
+	if c.pending == nil {
+		return nil
+	}
+	waiting := *c.pending
+	c.pending = nil
+	return waiting
+}
+
+// A place is where findings are made: a document.
+type place struct {
+	*collector
+	doc string
+}
+
+func (p place) errorf(rule, location, format string, args ...any) {
+	p.add(Finding{rule, Error, p.doc, location, fmt.Sprintf(format, args...)})
+}
+
+func (p place) warnf(rule, location, format string, args ...any) {
+	p.add(Finding{rule, Warning, p.doc, location, fmt.Sprintf(format, args...)})
+}
+
+// printable makes what a stranger wrote fit for one line of a message.
+func printable(s string) string {
+	if len(s) > maxMessage {
+		s = s[:maxMessage] + "…"
+	}
+	plain := true
+	for i := 0; plain && i < len(s); i++ {
+		plain = s[i] >= ' ' && s[i] < 0x7f
+	}
+	if plain {
+		return s
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, strings.ToValidUTF8(s, "\uFFFD"))
+}

@@ -1,0 +1,104 @@
+package validate
+
+import (
+	"strings"
+
+	"lockstep/resourcesync"
+)
+
+// Kinds is a set of kinds of things a rule applies to: documents, by capability
+// and root element, and what else a Source shows.
+type Kinds uint32
+
+// The kinds.
+const (
+	KindSitemap Kinds = 1 << iota // a document without capability
+	KindDescription
+	KindDescriptionIndex
+	KindCapabilityList
+	KindResourceList
+	KindResourceListIndex
+	KindResourceDump
+	KindResourceDumpIndex
+	KindResourceDumpManifest
+	KindChangeList
+	KindChangeListIndex
+	KindChangeDump
+	KindChangeDumpIndex
+	KindChangeDumpManifest
+	KindArchive
+	KindArchiveIndex
+	KindNotification
+	KindUnknown // a document of a capability nobody here knows
+
+	KindPackage  // a ZIP file with a manifest
+	KindResource // what a loc leads to
+	KindSource   // what only several documents, or headers, show
+
+	lists     = KindResourceList | KindResourceDump | KindChangeList | KindChangeDump
+	indexes   = KindResourceListIndex | KindResourceDumpIndex | KindChangeListIndex | KindChangeDumpIndex
+	manifests = KindResourceDumpManifest | KindChangeDumpManifest
+	archives  = KindArchive | KindArchiveIndex
+	snapshots = KindResourceList | KindResourceListIndex | KindResourceDump | KindResourceDumpIndex | KindResourceDumpManifest
+	intervals = KindChangeList | KindChangeListIndex | KindChangeDump | KindChangeDumpIndex | KindChangeDumpManifest | KindNotification
+	events    = KindChangeList | KindChangeDumpManifest | KindNotification
+	resources = KindResourceList | KindResourceDumpManifest | events
+	anyIndex  = indexes | KindDescriptionIndex | KindArchiveIndex
+	documents = KindUnknown<<1 - 1
+)
+
+var kindNames = [...]string{
+	"Sitemap", "Source Description", "Source Description Index", "Capability List",
+	"Resource List", "Resource List Index", "Resource Dump", "Resource Dump Index", "Resource Dump Manifest",
+	"Change List", "Change List Index", "Change Dump", "Change Dump Index", "Change Dump Manifest",
+	"archive", "archive index", "Change Notification", "document of an unknown capability",
+	"package", "resource", "Source",
+}
+
+// String names the kinds in k.
+func (k Kinds) String() string {
+	var names []string
+	switch {
+	case k&documents == documents:
+		names, k = append(names, "every document"), k&^documents
+	}
+	for i, name := range kindNames {
+		if k&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// kindOf returns the kind of a document that says h of itself (RS-GEN-05).
+func kindOf(h *resourcesync.Header) Kinds {
+	list, index := KindUnknown, KindUnknown
+	switch h.Capability {
+	case "":
+		return KindSitemap
+	case resourcesync.Description:
+		list, index = KindDescription, KindDescriptionIndex
+	case resourcesync.CapabilityList:
+		list, index = KindCapabilityList, KindCapabilityList
+	case resourcesync.ResourceList:
+		list, index = KindResourceList, KindResourceListIndex
+	case resourcesync.ResourceDump:
+		list, index = KindResourceDump, KindResourceDumpIndex
+	case resourcesync.ResourceDumpManifest:
+		list, index = KindResourceDumpManifest, KindResourceDumpManifest
+	case resourcesync.ChangeList:
+		list, index = KindChangeList, KindChangeListIndex
+	case resourcesync.ChangeDump:
+		list, index = KindChangeDump, KindChangeDumpIndex
+	case resourcesync.ChangeDumpManifest:
+		list, index = KindChangeDumpManifest, KindChangeDumpManifest
+	case resourcesync.ResourceListArchive, resourcesync.ResourceDumpArchive, resourcesync.ChangeListArchive, resourcesync.ChangeDumpArchive:
+		list, index = KindArchive, KindArchiveIndex
+	case resourcesync.ChangeNotification:
+		list = KindNotification
+	}
+	if h.Index {
+		return index
+	}
+	return list
+}

@@ -1,0 +1,139 @@
+package validate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"lockstep/resourcesync"
+)
+
+// Named returns an Opener for what lies below the URL base, by its name: the
+// rest of the path, decoded, such as "resourcesync/main/resourcelist.xml". What
+// lies elsewhere is unseen, and so are resources that are not there: a Source
+// need not keep them beside its documents. If what open returns is an io.Seeker,
+// packages are read by parts.
+func Named(base string, open func(ctx context.Context, name string) (io.ReadCloser, error)) Opener {
+	base = strings.TrimSuffix(base, "/") + "/"
+	return func(ctx context.Context, r Request) (*Answer, error) {
+		name, ok := nameBelow(base, r.URI)
+		if !ok {
+			return nil, fmt.Errorf("%s: %w", printable(r.URI), ErrUnseen)
+		}
+		body, err := open(ctx, name)
+		if err != nil {
+			if r.Resource && errors.Is(err, fs.ErrNotExist) {
+				err = ErrUnseen
+			}
+			return nil, err
+		}
+		return answerOf(body, &r)
+	}
+}
+
+// nameBelow returns the name of what is at uri.
+func nameBelow(base, uri string) (string, bool) {
+	rest, ok := strings.CutPrefix(uri, base)
+	if !ok {
+		return "", false
+	}
+	rest, _, _ = strings.Cut(rest, "#")
+	rest, _, _ = strings.Cut(rest, "?")
+	name, err := url.PathUnescape(rest)
+	if err != nil || name != "" && !fs.ValidPath(strings.TrimSuffix(name, "/")) {
+		return "", false
+	}
+	return name, true
+}
+
+// answerOf returns what body holds, or the part asked for.
+func answerOf(body io.ReadCloser, r *Request) (*Answer, error) {
+	a := &Answer{URI: r.URI, Size: -1, Body: body}
+	seeker, ok := body.(io.Seeker)
+	if !ok {
+		return a, nil
+	}
+	size, err := seeker.Seek(0, io.SeekEnd)
+	if err == nil {
+		_, err = seeker.Seek(r.First, io.SeekStart)
+	}
+	if err != nil {
+		_ = body.Close() // of no use
+		return nil, err
+	}
+	a.Size = size
+	if r.Ranged() {
+		a.Partial = true
+		a.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(body, r.Last-r.First+1), body}
+	}
+	return a, nil
+}
+
+// Dir returns an Opener for the files in a directory that a web server serves
+// below base.
+func Dir(base, dir string) Opener {
+	return Named(base, func(_ context.Context, name string) (io.ReadCloser, error) {
+		f, err := os.OpenInRoot(dir, filepath.FromSlash(name))
+		if err != nil {
+			return nil, err
+		}
+		if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+			_ = f.Close() // of no use
+			return nil, fmt.Errorf("%s is no file: %w", name, fs.ErrNotExist)
+		}
+		return f, nil
+	})
+}
+
+// ErrBase reports a directory of which it cannot be told where it is served.
+var ErrBase = errors.New("cannot tell the URL it is served at")
+
+// maxSniff caps what is read to find the base of a directory.
+const maxSniff = 1 << 20
+
+// DirBase returns the URL a directory with a Source Description is served at:
+// what is left of the URI of a Capability List without the name of its file.
+func DirBase(dir string) (string, error) {
+	name := filepath.Join(dir, filepath.FromSlash(wellKnownPath[1:]))
+	f, err := os.Open(name)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w: %w", dir, ErrBase, err)
+	}
+	defer f.Close() // opened for reading only
+	for _, loc := range locsOf(io.LimitReader(f, maxSniff)) {
+		u, err := url.Parse(loc)
+		if err != nil || u.Host == "" {
+			continue
+		}
+		names := strings.Split(strings.TrimPrefix(u.Path, "/"), "/")
+		for i := range names { // the longest name first: it is the surest
+			rest := path.Join(names[i:]...)
+			if info, err := os.Stat(filepath.Join(dir, filepath.FromSlash(rest))); err == nil && info.Mode().IsRegular() {
+				u.Path, u.RawPath, u.RawQuery, u.Fragment = "/"+strings.Join(append(names[:i:i], ""), "/"), "", "", ""
+				return u.String(), nil
+			}
+		}
+	}
+	return "", fmt.Errorf("%s: %w: no Capability List named in %s is there", dir, ErrBase, name)
+}
+
+// locsOf returns the URIs a document names, as far as it can be read.
+func locsOf(r io.Reader) (locs []string) {
+	for e, err := range resourcesync.NewReader(r, resourcesync.ReaderOptions{MaxBytes: maxSniff}).Entries() {
+		if err != nil || len(locs) == maxAlike {
+			break
+		}
+		locs = append(locs, e.Loc)
+	}
+	return locs
+}

@@ -1,0 +1,343 @@
+package validate
+
+import (
+	"archive/zip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"net/url"
+	"os"
+	"strings"
+	"unicode/utf8"
+
+	"lockstep/resourcesync"
+)
+
+const (
+	manifestName = "manifest.xml"
+
+	// maxDirectory caps the directory of a package, which is held in memory: a
+	// package may have 50,000 files, with names of some length.
+	maxDirectory = 32 << 20
+)
+
+// A packageFile is a ZIP file that is looked into.
+type packageFile struct {
+	*walk
+	place
+	uri        string
+	want       Kinds // of the manifest; 0 takes either
+	bitstreams int   // whose bytes are compared
+	manifest   *document
+
+	files map[string]*packed
+	rnd   *rand.Rand
+	seen  int // bitstreams that could have been chosen
+	drawn []drawn
+}
+
+// A packed is a file in a package.
+type packed struct {
+	*zip.File
+	named bool // by the manifest
+}
+
+// A drawn bitstream is one whose bytes are to be compared.
+type drawn struct {
+	entry    resourcesync.Entry
+	location string
+	file     *zip.File
+}
+
+// A bounded is what the directory of a package is read through.
+type bounded struct {
+	r    io.ReaderAt
+	left int64 // negative: without bound
+	err  error // of reading
+}
+
+var errDirectory = errors.New("the directory of the package is larger than any should be")
+
+func (b *bounded) ReadAt(p []byte, off int64) (int, error) {
+	if b.left >= 0 {
+		if b.left -= int64(len(p)); b.left < 0 {
+			b.left = 0
+			return 0, errDirectory
+		}
+	}
+	n, err := b.r.ReadAt(p, off)
+	if err != nil && !errors.Is(err, io.EOF) {
+		b.err = err
+	}
+	return n, err
+}
+
+// check looks into the package. The error is that of reading it.
+func (f *packageFile) check(r io.ReaderAt, size int64) error {
+	f.walk.report.Packages++
+	f.rnd = rand.New(rand.NewPCG(f.opts.Seed, uint64(len(f.uri))))
+	b := &bounded{r: r, left: maxDirectory}
+	z, err := zip.NewReader(b, size)
+	if b.err != nil {
+		return b.err
+	}
+	if err != nil && !errors.Is(err, zip.ErrInsecurePath) {
+		f.errorf("RS-ZIP-03", "", "cannot be read as a ZIP file: %v", err)
+		return nil
+	}
+	b.left = -1
+	manifest := f.directory(z)
+	if manifest == nil {
+		return nil
+	}
+	if err := f.readManifest(manifest); err != nil {
+		return errors.Join(b.err, err)
+	}
+	if f.manifest.whole {
+		for _, file := range z.File {
+			if p := f.files[file.Name]; p != nil && !p.named && file.Name != manifestName {
+				f.errorf("RS-ZIP-04", file.Name, "the manifest does not name this file")
+			}
+		}
+	}
+	return f.compareBitstreams(b)
+}
+
+// directory looks at the names and returns the manifest.
+func (f *packageFile) directory(z *zip.Reader) (manifest *zip.File) {
+	f.files = make(map[string]*packed, len(z.File))
+	position, like := 0, ""
+	for _, file := range z.File {
+		if strings.HasSuffix(file.Name, "/") && file.UncompressedSize64 == 0 {
+			continue // a directory holds nothing
+		}
+		position++
+		f.name(file)
+		if f.files[file.Name] != nil {
+			f.errorf("RS-ZIP-03", file.Name, "a second file of this name")
+			continue
+		}
+		f.files[file.Name] = &packed{File: file}
+		switch {
+		case file.Name == manifestName:
+			manifest = file
+			if position > 1 {
+				f.warnf("RS-ZIP-01", manifestName, "the manifest is file %d of the package, not the first", position)
+			}
+		case strings.EqualFold(file.Name[strings.LastIndexByte(file.Name, '/')+1:], manifestName) && like == "":
+			like = file.Name
+		}
+	}
+	if manifest == nil {
+		hint := ""
+		if like != "" {
+			hint = fmt.Sprintf(" (there is %s)", like)
+		}
+		f.errorf("RS-ZIP-01", "", "no manifest.xml at the root of the package%s", hint)
+	}
+	return manifest
+}
+
+// name checks how a file is named and kept.
+func (f *packageFile) name(file *zip.File) {
+	name := file.Name
+	wrong := ""
+	switch {
+	case strings.HasPrefix(name, "/"):
+		f.errorf("RS-ZIP-02", name, "a name in a package begins with no slash")
+		return
+	case !utf8.ValidString(name):
+		wrong = "the name is not UTF-8"
+	case file.NonUTF8 && !ascii(name):
+		wrong = "the name is not marked as UTF-8"
+	case strings.Contains(name, `\`):
+		wrong = `the name has a \, where / separates`
+	case len(name) > 1 && name[1] == ':':
+		wrong = "the name begins with a drive"
+	case !closed(name):
+		wrong = "the name has an empty segment, . or .."
+	case file.Method != zip.Store && file.Method != zip.Deflate:
+		wrong = fmt.Sprintf("the file is compressed by method %d; 0 and 8 are understood everywhere", file.Method)
+	case file.Flags&1 != 0:
+		wrong = "the file is encrypted"
+	case file.Mode()&fs.ModeType != 0:
+		wrong = "it is no regular file"
+	}
+	if wrong != "" {
+		f.errorf("RS-ZIP-03", name, "%s", wrong)
+	}
+}
+
+func ascii(s string) bool {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}
+
+// closed reports whether no segment of a name is empty or leads elsewhere.
+func closed(name string) bool {
+	for segment := range strings.SplitSeq(name, "/") {
+		if segment == "" || segment == "." || segment == ".." {
+			return false
+		}
+	}
+	return true
+}
+
+// readManifest reads the manifest and compares it with the directory.
+func (f *packageFile) readManifest(file *zip.File) error {
+	body, err := file.Open()
+	if err != nil {
+		f.errorf("RS-ZIP-03", manifestName, "cannot be read: %v", err)
+		f.manifest = &document{}
+		return nil
+	}
+	defer body.Close() // read whole, or of no use
+	name := f.uri + "!/" + manifestName
+	f.manifest, err = f.read(&source{Reader: body, uri: name, final: f.uri}, f.entry)
+	if errors.Is(err, zip.ErrChecksum) || errors.Is(err, zip.ErrFormat) || errors.Is(err, io.ErrUnexpectedEOF) && !isMissing(err) {
+		f.errorf("RS-ZIP-03", manifestName, "cannot be read: %v", err)
+		f.manifest = &document{}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if k := f.manifest.kind; f.manifest.whole && (k&manifests == 0 || f.want != 0 && k != f.want) {
+		place{f.walk.collector, name}.errorf("RS-GEN-04", "", "a %s, where the manifest of the package belongs", k)
+	}
+	return nil
+}
+
+// entry compares an entry of the manifest with the file it names.
+func (f *packageFile) entry(doc *document, at func() string, e *resourcesync.Entry) {
+	p := place{f.walk.collector, doc.uri}
+	for i := range e.Links {
+		if l := &e.Links[i]; l.Path != "" {
+			f.pathOf(p, at, l.Path, l.Length, l.HasLength)
+		}
+	}
+	if e.Path == "" || e.Change == resourcesync.Deleted {
+		return
+	}
+	file := f.pathOf(p, at, e.Path, e.Length, e.HasLength)
+	if file == nil || f.bitstreams == 0 || len(e.Hashes) == 0 && !e.HasLength {
+		return
+	}
+	f.seen++
+	switch {
+	case f.bitstreams == SampleAll && len(f.drawn) < 2*resourcesync.MaxEntries, len(f.drawn) < f.bitstreams:
+		f.drawn = append(f.drawn, drawn{*e, at(), file})
+	case f.bitstreams > 0:
+		if i := f.rnd.IntN(f.seen); i < len(f.drawn) {
+			f.drawn[i] = drawn{*e, at(), file}
+		}
+	}
+}
+
+// pathOf returns the file at a path, having checked what can be seen of it.
+func (f *packageFile) pathOf(p place, at func() string, path string, length int64, hasLength bool) *zip.File {
+	name := strings.TrimLeft(path, "/")
+	file := f.files[name]
+	if file == nil {
+		if file = f.nearly(name); file == nil {
+			p.errorf("RS-ZIP-04", at(), "path %s: no such file in the package", path)
+			return nil
+		}
+		p.errorf("RS-ZIP-02", at(), "path %s is not a slash and the name of the file, %s", path, file.Name)
+	}
+	if name == manifestName {
+		p.errorf("RS-ZIP-04", at(), "path %s is that of the manifest itself", path)
+		return nil
+	}
+	file.named = true
+	if hasLength && uint64(length) != file.UncompressedSize64 {
+		p.errorf("RS-LEN-01", at(), "length %d, but %s has %d bytes", length, path, file.UncompressedSize64)
+		return nil
+	}
+	return file.File
+}
+
+// nearly finds the file a careless writer may have meant (RS-ZIP-05).
+func (f *packageFile) nearly(name string) *packed {
+	if decoded, err := url.PathUnescape(name); err == nil && f.files[decoded] != nil {
+		return f.files[decoded]
+	}
+	for _, other := range []string{"/" + name, strings.ReplaceAll(name, `\`, "/"), strings.ReplaceAll(name, "/", `\`)} {
+		if f.files[other] != nil {
+			return f.files[other]
+		}
+	}
+	return nil
+}
+
+// compareBitstreams compares the bytes of the files drawn with the manifest.
+func (f *packageFile) compareBitstreams(b *bounded) error {
+	p := place{f.walk.collector, f.uri + "!/" + manifestName}
+	for i := range f.drawn {
+		if f.ctx.Err() != nil {
+			return context.Cause(f.ctx)
+		}
+		d := &f.drawn[i]
+		f.walk.report.Resources++
+		h := d.entry.Hashes.NewHasher()
+		body, err := d.file.Open()
+		if err == nil {
+			_, err = io.Copy(h, io.LimitReader(body, min(f.opts.ResourceBytes, int64(min(d.file.UncompressedSize64, 1<<62))+1)))
+			_ = body.Close() // read as far as it is of use
+		}
+		switch {
+		case b.err != nil:
+			return b.err
+		case err != nil:
+			p.errorf("RS-ZIP-03", d.location, "%s cannot be unpacked: %v", d.entry.Path, err)
+			continue
+		}
+		if _, differs := d.entry.Hashes.Compare(h.Sum()); differs != 0 {
+			p.errorf("RS-HASH-05", d.location, "the %s digest of %s is another one", differs, d.entry.Path)
+		}
+	}
+	return nil
+}
+
+// A localFile is a package that had to be fetched as a whole.
+type localFile struct {
+	*os.File
+	size int64
+}
+
+// download keeps what body yields in a temporary file.
+func download(w *walk, uri string, body io.Reader) (*localFile, error) {
+	f, err := temporary(w.opts.TempDir)
+	if err != nil {
+		return nil, err
+	}
+	n, err := io.Copy(&keeper{f}, io.LimitReader(body, w.opts.ResourceBytes+1))
+	if err == nil && n > w.opts.ResourceBytes {
+		err = fmt.Errorf("longer than %d bytes", w.opts.ResourceBytes)
+	}
+	if err != nil {
+		discardFile(f)
+		return nil, w.broken(uri, err)
+	}
+	return &localFile{f, n}, nil
+}
+
+func (l *localFile) Close() { discardFile(l.File) }
+
+// A keeper is a file whose errors are told from those of what is copied to it.
+type keeper struct{ f *os.File }
+
+func (k *keeper) Write(p []byte) (int, error) {
+	n, err := k.f.Write(p)
+	if err != nil {
+		err = &keepError{err}
+	}
+	return n, err
+}

@@ -1,0 +1,215 @@
+package validate
+
+import "slices"
+
+// A Rule is a requirement that can be seen from outside: one row of the table.
+// Where a requirement demands one thing and advises another, it has two rows.
+type Rule struct {
+	ID     string `json:"id"`
+	Level  Level  `json:"level"`
+	Kinds  Kinds  `json:"-"`     // what it is asked of
+	Words  string `json:"words"` // what it asks
+	Covers string `json:"-"`     // further requirements the same check stands for
+}
+
+// Rules returns the table, in the order of the standard's sections.
+func Rules() []Rule { return slices.Clone(rules[:]) }
+
+var rules = [...]Rule{
+	// names and capabilities
+	{"RS-GEN-01", Error, documents, "the root element is in the namespace of Sitemaps, and what ResourceSync adds in its own", "RS-GEN-02"},
+	{"RS-GEN-04", Error, documents, "the root element and the capability are those the standard has for the document", "RS-SD-01 RS-CL-01"},
+	{"RS-GEN-05", Error, documents, "an index has the capability of its parts; a urlset holds url elements, a sitemapindex sitemap elements", "RS-RLI-02 RS-CHI-03"},
+	{"RS-GEN-06", Warning, documents, "a capability is one the standard knows", ""},
+
+	// form
+	{"RS-XML-01", Error, documents, "the document is well-formed XML in UTF-8 and begins with an XML declaration", ""},
+	{"RS-XML-02", Error, documents, "URIs are percent-encoded", ""},
+	{"RS-XML-03", Error, documents, "children stand in the order of the schema; what is said of the document stands in front of its entries", ""},
+	{"RS-XML-04", Error, documents, "there is one rs:md at the root and at most one in an entry", ""},
+	{"RS-XML-06", Error, documents, "attributes of ResourceSync have no prefix", ""},
+	{"RS-XML-07", Error, documents, "attributes of a community are in a namespace of its own and have a prefix", ""},
+	{"RS-XML-08", Error, documents, "url and sitemap have no attributes", ""},
+	{"RS-XML-09", Error, documents, "each entry has one loc: an absolute URI without white space around it", ""},
+	{"RS-XML-10", Warning, documents, "a loc has 12 to 2048 characters", ""},
+	{"RS-XML-12", Warning, documents, "no xsi:schemaLocation", ""},
+	{"RS-XML-13", Error, documents, "a document needs no declarations of its own and stays within depth and size a reader can grant", ""},
+	{"RS-XML-14", Error, documents, "changefreq is one of its seven words", ""},
+
+	// datetimes, and what a document covers
+	{"RS-DT-01", Error, documents, "a datetime has one of the forms of the W3C profile", ""},
+	{"RS-DT-01", Warning, documents, "a datetime is written in full and in UTC", ""},
+	{"RS-MD-01", Error, documents, "the document says its capability at the root", ""},
+	{"RS-MD-04", Error, intervals, "at and completed stand in resource documents only", ""},
+	{"RS-MD-05", Error, snapshots | archives, "completed is not before at", ""},
+	{"RS-MD-08", Error, snapshots, "from and until stand in change documents only", ""},
+	{"RS-MD-10", Error, intervals | archives, "until is not before from", ""},
+	{"RS-MD-11", Error, KindChangeListIndex | KindChangeDump, "a change is in exactly one of consecutive documents: at or after from, before until", ""},
+	{"RS-MD-12", Error, documents, "an attribute stands only where the standard gives it a meaning", ""},
+	{"RS-AMB-25", Warning, intervals, "until is not in the future", ""},
+
+	// metadata of entries
+	{"RS-EM-01", Error, documents, "capability stands in entries of Source Descriptions and Capability Lists only", ""},
+	{"RS-EM-02", Error, documents, "change is created, updated or deleted, and stands in change documents only", ""},
+	{"RS-EM-03", Warning, documents, "a change says by datetime when it happened, and nothing else has datetime", ""},
+	{"RS-EM-04", Error, events, "the datetime of a change lies in the interval of its document", ""},
+	{"RS-EM-06", Warning, anyIndex, "lastmod of a part keeps up with the part", ""},
+	{"RS-EM-08", Warning, KindResource, "hash and length are not given where the representation is negotiated", ""},
+	{"RS-HASH-01", Error, documents, "hash is a list of algorithm:digest", ""},
+	{"RS-HASH-02", Error, documents, "a digest is one of md5, sha-1, sha-256, sha-384, sha-512, in lower-case hex, each once", ""},
+	{"RS-HASH-02", Warning, documents, "where there is a hash, sha-256 is among the algorithms", ""},
+	{"RS-HASH-05", Error, KindResource | KindPackage, "the hash is that of the bytes", ""},
+	{"RS-LEN-01", Error, documents | KindResource | KindPackage, "length is the number of bytes", ""},
+	{"RS-TYPE-01", Error, documents, "type is a media type", ""},
+	{"RS-TYPE-01", Warning, KindResource, "type is what the header Content-Type says", ""},
+	{"RS-ENC-01", Warning, documents | KindResource, "encoding is what the header Content-Encoding says", ""},
+	{"RS-PATH-01", Error, documents, "path stands in manifests only, begins with a slash and stays in the package", ""},
+	{"RS-PRI-01", Error, documents, "pri is a number from 1 to 999999", ""},
+
+	// links
+	{"RS-LN-01", Error, documents, "a link has rel and, as an absolute URI, href", ""},
+	{"RS-LN-02", Warning, documents, "a link at the root has rel, href and perhaps type, and nothing else", ""},
+	{"RS-LN-03", Error, documents, "rel is one name in lower case or one URI", ""},
+	{"RS-LN-04", Error, documents, "a relation is registered or a URI, and stands where the standard has it", ""},
+
+	// limits and indexes
+	{"RS-IDX-01", Error, documents, "at most 50,000 entries and 50 MB in a document", "RS-RDM-06"},
+	{"RS-IDX-02", Error, KindSource, "a Capability List names the index, not one of its parts", ""},
+	{"RS-IDX-04", Error, KindSource | anyIndex, "indexes are one level deep", ""},
+	{"RS-IDX-05", Error, KindSource, "the link up of a part leads to the Capability List", ""},
+	{"RS-IDX-05", Warning, KindSource, "a part links to its index", "RS-RL-03"},
+	{"RS-IDX-06", Error, KindSource, "the parts an index names are there", ""},
+	{"RS-IDX-10", Error, KindDescriptionIndex, "an index of Source Descriptions names Source Descriptions", ""},
+
+	// Source Description
+	{"RS-SD-02", Error, KindDescription | KindDescriptionIndex, "a Source Description has neither times nor a link up", ""},
+	{"RS-SD-03", Warning, KindDescription, "a Source Description links to information about the Source", ""},
+	{"RS-SD-04", Error, KindDescription, "each Capability List has one entry", ""},
+	{"RS-SD-05", Error, KindSource, "an entry of a Source Description names a Capability List that is there", ""},
+	{"RS-SD-06", Error, KindDescription, "an entry of a Source Description has capability capabilitylist", ""},
+	{"RS-SD-07", Warning, KindDescription, "an entry of a Source Description links to information about the set", ""},
+	{"RS-SD-08", Warning, KindSource, "lastmod in a Source Description keeps up with the Capability List", ""},
+	{"RS-SD-09", Warning, KindSource, "the Source Description is at /.well-known/resourcesync of the origin", "RS-DISC-01 RS-DISC-02"},
+
+	// Capability List
+	{"RS-CL-02", Error, KindCapabilityList, "a Capability List has one entry for a capability", "RA-ADV-01 RN-CH-08"},
+	{"RS-CL-03", Error, KindSource, "all documents of a Capability List speak of the same resources", "RS-SET-02 RS-RL-08 RS-RD-07 RS-DST-26"},
+	{"RS-CL-04", Error, KindCapabilityList | KindSource, "a Capability List links up to the Source Description", ""},
+	{"RS-CL-05", Warning, KindCapabilityList, "a Capability List links to information about the set", ""},
+	{"RS-CL-06", Error, KindCapabilityList | KindSource, "an entry of a Capability List names a document that is there and has the entry's capability", "RS-CL-11 RS-AMB-21"},
+	{"RS-CL-07", Warning, KindSource, "lastmod in a Capability List keeps up with the document", ""},
+	{"RS-CL-08", Warning, KindCapabilityList, "there is no index of Capability Lists", "RS-IDX-09"},
+	{"RS-CL-09", Error, KindCapabilityList, "a Capability List has no times", ""},
+	{"RS-CL-12", Error, KindCapabilityList, "a Capability List names no manifest, Capability List or Source Description", ""},
+	{"RN-CH-07", Error, KindCapabilityList, "an entry for change-notification links to its hub", ""},
+
+	// Resource List and its index
+	{"RS-RL-01", Error, KindResourceList, "a Resource List has at", ""},
+	{"RS-RL-02", Error, KindResourceList | KindSource, "a Resource List links up to the Capability List", ""},
+	{"RS-RL-04", Error, KindResourceList | KindSource, "a URI is listed once, in all parts together", "RS-AMB-19"},
+	{"RS-RL-06", Error, KindResourceList, "an entry of a Resource List has no times of a snapshot", ""},
+	{"RS-RL-07", Error, KindResourceList, "an entry of a Resource List has no change, datetime, path, from, until, capability or patch", ""},
+	{"RS-RL-08", Error, KindResource, "a resource that is listed is there", ""},
+	{"RS-RLI-01", Error, KindResourceListIndex | KindSource, "a Resource List Index has at and links up to the Capability List", ""},
+	{"RS-RLI-02", Error, KindResourceListIndex, "a Resource List Index names each part once", ""},
+	{"RS-RLI-03", Error, KindResourceListIndex | KindSource, "at and completed of the parts lie within those of the index, and its entries repeat them", ""},
+
+	// Resource Dump, its index and manifest
+	{"RS-RD-01", Error, KindResourceDump | KindSource, "a Resource Dump has at and links up to the Capability List", ""},
+	{"RS-RD-02", Error, KindResourceDump | KindSource, "a Resource Dump names each package once, and it is there", ""},
+	{"RS-RD-03", Warning, KindResourceDump, "an entry for a package has type and length", ""},
+	{"RS-RD-04", Error, KindSource, "what contents links to is equal to the manifest in the package", ""},
+	{"RS-RD-05", Warning, KindResourceDump | KindChangeDump, "packages are ZIP files", "RS-CD-05"},
+	{"RS-RD-07", Error, KindResourceDumpManifest | KindSource, "a resource is in one package of a Resource Dump, once", ""},
+	{"RS-RD-08", Error, KindResourceDump, "an entry for a package has no from, until, change, datetime, path or capability", ""},
+	{"RS-RDI-01", Error, KindResourceDumpIndex | KindSource, "a Resource Dump Index keeps to the rules of a Resource List Index", ""},
+	{"RS-RDM-01", Error, KindResourceDumpManifest | KindSource, "a Resource Dump Manifest has at and links up to the Capability List", "RS-AMB-18"},
+	{"RS-RDM-03", Error, KindResourceDumpManifest, "an entry of a Resource Dump Manifest has a path of its own, and no patch", ""},
+	{"RS-RDM-03", Warning, KindResourceDumpManifest, "an entry of a Resource Dump Manifest has a type", ""},
+	{"RS-RDM-04", Error, KindResourceDumpManifest, "an entry of a Resource Dump Manifest has no change, datetime or times", ""},
+
+	// Change List and its index
+	{"RS-CHL-01", Error, KindChangeList | KindSource, "a Change List has from and links up to the Capability List", ""},
+	{"RS-CHL-03", Error, KindChangeList, "changes are told oldest first", "RS-CHL-11"},
+	{"RS-CHL-04", Error, KindChangeList, "an entry of a Change List says what changed", "RS-CHL-02"},
+	{"RS-CHL-05", Error, KindSource, "a Change List tells every change of its interval", "RS-MD-06 RS-MD-07"},
+	{"RS-CHL-07", Error, KindChangeList | KindSource, "no two changes of one resource have the same datetime", ""},
+	{"RS-CHL-08", Error, KindChangeList | KindChangeDumpManifest, "a deletion has no hash, length, type, encoding or path", ""},
+	{"RS-CHL-08", Warning, KindChangeList | KindChangeDumpManifest, "a deletion has no lastmod", ""},
+	{"RS-CHL-09", Error, KindChangeList, "an entry of a Change List has no path, no times of a document and no capability", ""},
+	{"RS-CHL-10", Warning, KindSource, "the Change List reaches back to the moment of the Resource List, so that one who has read that can go on", "RS-RLI-04"},
+	{"RS-CHI-01", Error, KindChangeListIndex | KindSource, "a Change List Index has from and links up to the Capability List", ""},
+	{"RS-CHI-02", Error, KindChangeListIndex, "parts are named oldest first", ""},
+	{"RS-CHI-03", Error, KindChangeListIndex, "a Change List Index names each part once", ""},
+	{"RS-CHI-03", Warning, KindChangeListIndex, "an entry for a part has from", ""},
+	{"RS-CHI-04", Error, KindSource, "the entry for a part has until if, and only if, the part is closed", "RS-CHI-10"},
+	{"RS-CHI-05", Error, KindChangeListIndex | KindSource, "at most one part is open, the last; intervals follow each other without gap, within that of the index", ""},
+
+	// Change Dump, its index and manifest
+	{"RS-CD-01", Error, KindChangeDump | KindSource, "a Change Dump has from and links up to the Capability List", ""},
+	{"RS-CD-02", Error, KindChangeDump | KindSource, "a Change Dump names each package once, and it is there", ""},
+	{"RS-CD-02", Warning, KindChangeDump, "an entry for a package has type, length and from", ""},
+	{"RS-CD-03", Warning, KindChangeDump, "packages are named oldest first", ""},
+	{"RS-CD-04", Error, KindSource, "what contents links to is equal to the manifest in the package", ""},
+	{"RS-CD-06", Error, KindChangeDump, "an entry for a package has until", ""},
+	{"RS-CDI-01", Error, KindChangeDumpIndex | KindSource, "a Change Dump Index keeps to the rules of a Change List Index", ""},
+	{"RS-CDI-01", Warning, KindChangeDumpIndex, "an entry for a part has from", ""},
+	{"RS-CDM-01", Error, KindChangeDumpManifest | KindSource, "a Change Dump Manifest has from and links up to the Capability List", ""},
+	{"RS-CDM-01", Warning, KindChangeDumpManifest, "a Change Dump Manifest has until", "RS-AMB-08"},
+	{"RS-CDM-02", Error, KindSource, "the manifests of a Change Dump tell every change of their intervals", "RS-CD-07"},
+	{"RS-CDM-03", Error, KindChangeDumpManifest, "changes are told oldest first", ""},
+	{"RS-CDM-04", Error, KindChangeDumpManifest, "an entry of a Change Dump Manifest says what changed and, unless deleted, has a path", ""},
+	{"RS-CDM-04", Warning, KindChangeDumpManifest, "an entry of a Change Dump Manifest has a type, unless deleted", ""},
+	{"RS-CDM-05", Error, KindChangeDumpManifest, "each change has a path of its own", ""},
+	{"RS-CDM-06", Error, KindChangeDumpManifest, "a patch in a manifest has a path", ""},
+
+	// packages
+	{"RS-ZIP-01", Error, KindPackage, "manifest.xml stands at the root of the package", "RS-RDM-02"},
+	{"RS-ZIP-01", Warning, KindPackage, "manifest.xml is the first file in the package", ""},
+	{"RS-ZIP-02", Error, KindPackage, "a path is a slash and the name of a file in the package, which itself begins with none", "RS-ZIP-05"},
+	{"RS-ZIP-03", Error, KindPackage, "the package is a ZIP file; names are UTF-8, closed and plain; files are stored or deflated and not encrypted", "RS-ZIP-06"},
+	{"RS-ZIP-04", Error, KindPackage, "the files in the package are those the manifest names", "RS-ZIP-08"},
+
+	// related resources
+	{"RS-REL-11", Warning, resources, "a link to a mirror repeats no hash, length, type or encoding", ""},
+	{"RS-REL-20", Warning, resources, "a link to an alternate representation has a type", "RS-REL-21"},
+	{"RS-REL-22", Warning, resources, "there is at most one canonical link", ""},
+	{"RS-REL-30", Error, resources, "patches stand in change documents, on updates", ""},
+	{"RS-REL-31", Error, events, "a link to a patch has a type", ""},
+	{"RS-REL-32", Error, events, "a patch has none of the media types that were printed by mistake", "RS-AMB-12"},
+	{"RS-REL-33", Warning, events, "hash and length are given of the patch and of the whole new version", ""},
+	{"RS-REL-51", Warning, resources, "there is one memento link, and it repeats hash, length and type", ""},
+	{"RS-REL-52", Warning, resources, "a timegate link has href only", ""},
+	{"RS-REL-53", Warning, resources, "a timemap link has a type", ""},
+	{"RS-REL-71", Warning, resources, "there is one via link, to the origin", ""},
+
+	// discovery and transport
+	{"RS-DISC-04", Warning, KindResource, "a Link header resourcesync leads to a Capability List that covers the resource", ""},
+	{"RS-DISC-07", Warning, KindSource, "where there is a robots.txt, it names the Resource List, by its absolute URI", ""},
+	{"RS-DISC-13", Warning, KindSource, "documents are served as application/xml", ""},
+	{"RS-SMC-01", Warning, KindSource, "robots.txt names no other documents of ResourceSync", "RA-ADV-05"},
+	{"RS-HTTP-01", Warning, KindSource | KindResource, "answers have ETag and Last-Modified", ""},
+
+	// archives and notifications, as far as core documents show them
+	{"RA-ADV-06", Error, documents, "links to archives stand in lists, dumps and their indexes only", "RA-ADV-03"},
+	{"RA-DOC-02", Error, archives, "an archive has no times at its root", ""},
+	{"RA-DOC-03", Error, archives | KindSource, "an archive links up to the Capability List", ""},
+	{"RA-DOC-08", Error, archives, "an entry of an archive has the times of the archived document and nothing else", ""},
+	{"RN-PL-02", Error, KindNotification, "a notification has from and until", ""},
+	{"RN-PL-03", Error, KindNotification, "a notification links up to the Capability List", ""},
+	{"RN-PL-04", Error, KindNotification, "changes are told oldest first", ""},
+	{"RN-PL-05", Error, KindNotification, "an entry of a notification says what changed", ""},
+}
+
+// unseen says of the requirements for a Source that have no rule why that is.
+var unseen = [...]struct{ ids, why string }{
+	{"RS-GEN-03 RS-GEN-07 RS-XML-11 RS-XML-15 RS-RL-09 RS-RL-11 RS-CHI-07 RS-REL-01 RS-REL-10 RS-REL-37 RS-REL-40 RS-REL-60 RS-DISC-03",
+		"it allows something, or says what a word means"},
+	{"RS-MD-02 RS-MD-03 RS-EM-05 RS-EM-07 RS-HASH-07 RS-LN-06 RS-REL-50",
+		"it says what a value means; what follows from that is checked where values meet"},
+	{"RS-DT-06 RS-DT-07 RS-MD-09 RS-CHL-06 RS-RL-13 RS-CHI-06",
+		"it shows only to one who was there before: look twice, or mirror the Source"},
+	{"RS-SET-01 RS-CHL-17 RS-RDM-05 RS-REL-42 RS-REL-70 RS-REL-73 RS-REL-74 RS-SMC-02",
+		"it is about what the Source means by its resources, which documents do not show"},
+	{"RS-IDX-08 RS-VER-20 RS-AMB-23", "it is a choice of the writer"},
+}

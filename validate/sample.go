@@ -1,0 +1,367 @@
+package validate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"lockstep/resourcesync"
+)
+
+// A sampled resource is one whose bytes are to be compared with what is said of
+// them.
+type sampled struct {
+	entry resourcesync.Entry
+	doc   string // the Resource List that lists it
+	at    string
+}
+
+// A sampler chooses resources at random while the lists are read, each with the
+// same chance (Vitter's algorithm R).
+type sampler struct {
+	want   int
+	rnd    *rand.Rand
+	seen   int
+	chosen []sampled
+}
+
+// maxSample caps a sample: it is held in memory.
+const maxSample = 100_000
+
+func (s *sampler) begin(o *Options, set string) {
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, set) // never fails
+	s.want, s.rnd = min(o.Sample, maxSample), rand.New(rand.NewPCG(o.Seed, h.Sum64()))
+}
+
+// offer shows the sampler a resource.
+func (s *sampler) offer(doc string, at func() string, e *resourcesync.Entry) {
+	if s.want <= 0 {
+		return
+	}
+	s.seen++
+	if len(s.chosen) < s.want {
+		s.chosen = append(s.chosen, sampled{*e, doc, at()})
+	} else if i := s.rnd.IntN(s.seen); i < s.want {
+		s.chosen[i] = sampled{*e, doc, at()}
+	}
+}
+
+// A doubt is a resource that is not as the Resource List says: perhaps because
+// it has changed since.
+type doubt struct {
+	sampled
+	findings []Finding
+}
+
+// maxDoubts caps the doubts that are kept until the Change List was asked.
+const maxDoubts = 10_000
+
+// sample compares resources with what is said of them. What does not agree is
+// looked up in the Change List, once now and once a little later: a resource may
+// change at any time, and the Change List may take a moment to tell.
+func (s *set) sample() error {
+	if s.opts.Sample == 0 || len(s.listDocs) == 0 {
+		return nil
+	}
+	doubts, err := s.compareAll()
+	if err != nil {
+		return err
+	}
+	for round := 0; len(doubts) > 0 && len(s.changeDocs) > 0 && round < 2; round++ {
+		if round > 0 {
+			if err := pause(s.ctx, s.opts.Settle); err != nil {
+				return err
+			}
+		}
+		if doubts, err = s.reconsider(doubts); err != nil {
+			return err
+		}
+	}
+	for _, d := range doubts {
+		for _, f := range d.findings {
+			s.add(f)
+		}
+	}
+	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// compareAll looks at every resource of the sample, several at once.
+func (s *set) compareAll() (doubts []doubt, err error) {
+	work := make(chan sampled)
+	var (
+		wg sync.WaitGroup
+		mu sync.Mutex // guards doubts, and the collector
+	)
+	for range s.opts.Jobs {
+		wg.Go(func() {
+			for one := range work {
+				found := s.resource(&one, &mu)
+				mu.Lock()
+				s.report.Resources++
+				if len(found) > 0 && len(doubts) < maxDoubts {
+					doubts = append(doubts, doubt{one, found})
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	err = s.feed(work)
+	close(work)
+	wg.Wait()
+	if s.ctx.Err() != nil {
+		return nil, context.Cause(s.ctx)
+	}
+	return doubts, err
+}
+
+// feed sends the sample: what was chosen or, if all is wanted, all there is.
+func (s *set) feed(work chan<- sampled) error {
+	send := func(one sampled) {
+		select {
+		case work <- one:
+		case <-s.ctx.Done():
+		}
+	}
+	if s.opts.Sample != SampleAll {
+		for _, one := range s.sampler.chosen {
+			send(one)
+		}
+		return nil
+	}
+	for _, uri := range s.listDocs {
+		err := s.again(uri, func(doc *document, at func() string, e *resourcesync.Entry) {
+			send(sampled{*e, doc.uri, at()})
+		})
+		if err != nil && !isMissing(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// again reads a document once more, without findings.
+func (s *set) again(uri string, each eachFunc) error {
+	_, err := s.quiet(uri).document(uri, each)
+	return err
+}
+
+// reconsider returns the doubts that the Change List does not resolve.
+func (s *set) reconsider(doubts []doubt) (left []doubt, err error) {
+	newest := make(map[string]*resourcesync.Entry, len(doubts))
+	for _, d := range doubts {
+		newest[d.entry.Loc] = nil
+	}
+	docs := s.changeDocs
+	if doc, err := s.look(s.changeURI); err == nil && doc.kind == KindChangeListIndex {
+		docs = nil
+		for i := range doc.entries {
+			docs = append(docs, doc.entries[i].Loc)
+		}
+	}
+	for _, uri := range docs {
+		err := s.again(uri, func(_ *document, _ func() string, e *resourcesync.Entry) {
+			if last, ok := newest[e.Loc]; ok && (last == nil || e.EventTime().Compare(last.EventTime()) >= 0) {
+				newest[e.Loc] = new(*e)
+			}
+		})
+		if err != nil && !isMissing(err) {
+			return nil, err
+		}
+	}
+	var mu sync.Mutex
+	for _, d := range doubts {
+		now := d.sampled
+		if e := newest[d.entry.Loc]; e != nil && (s.facts.list == nil || e.EventTime().Time().UnixNano() >= s.facts.list.from) {
+			now.entry = *e
+		}
+		if found := s.resource(&now, &mu); len(found) > 0 {
+			left = append(left, doubt{d.sampled, found})
+		}
+	}
+	return left, nil
+}
+
+// resource compares one resource with what is said of it. It returns what a
+// change of the resource may explain; the rest are findings at once, filed
+// while mu is held.
+func (s *set) resource(one *sampled, mu *sync.Mutex) (doubts []Finding) {
+	e := &one.entry
+	doubtful := func(rule, format string, args ...any) {
+		doubts = append(doubts, Finding{rule, Error, one.doc, one.at, e.Loc + ": " + fmt.Sprintf(format, args...)})
+	}
+	a, err := s.ask(Request{URI: e.Loc, Resource: true})
+	switch {
+	case errors.Is(err, ErrUnseen):
+		mu.Lock()
+		s.report.Unseen++
+		mu.Unlock()
+		return nil
+	case s.ctx.Err() != nil:
+		return nil
+	case e.Change == resourcesync.Deleted:
+		if err == nil {
+			discard(a.Body)
+			doubtful("RS-RL-08", "deleted at %s according to the Change List, but still there", e.Datetime)
+		}
+		return doubts
+	case errors.Is(err, fs.ErrNotExist):
+		doubtful("RS-RL-08", "listed, but nothing is there")
+		return doubts
+	case err != nil:
+		doubtful("RS-RL-08", "listed, but %v", err)
+		return doubts
+	}
+	defer a.Body.Close() // read as far as it is of use
+	h := e.Hashes.NewHasher()
+	limit := s.opts.ResourceBytes
+	if e.HasLength {
+		limit = min(limit, e.Length)
+	} else if len(e.Hashes) == 0 {
+		limit = 0
+	}
+	n, err := io.Copy(h, io.LimitReader(a.Body, limit+1))
+	_, differs := e.Hashes.Compare(h.Sum())
+	switch {
+	case err != nil:
+		doubtful("RS-RL-08", "breaks off after %d bytes: %v", n, err)
+	case e.HasLength && n > e.Length:
+		doubtful("RS-LEN-01", "longer than its length, %d", e.Length)
+	case e.HasLength && n < e.Length:
+		doubtful("RS-LEN-01", "%d bytes, not %d", n, e.Length)
+	case differs != 0 && n <= limit:
+		doubtful("RS-HASH-05", "the %s digest is another one", differs)
+	}
+	if a.Header != nil {
+		mu.Lock()
+		defer mu.Unlock()
+		s.answered(one, a)
+	}
+	return doubts
+}
+
+// answered compares the headers of an answer with what is said of a resource.
+func (s *set) answered(one *sampled, a *Answer) {
+	e, p := &one.entry, place{s.collector, one.entry.Loc}
+	validators(p, a.Header)
+	if t := a.Header.Get("Content-Type"); e.Type != "" && t != "" && baseType(t) != baseType(e.Type) {
+		p.warnf("RS-TYPE-01", "Content-Type", "served as %s, listed as %s", t, e.Type)
+	}
+	coding := a.Header.Get("Content-Encoding")
+	if strings.EqualFold(coding, "identity") {
+		coding = ""
+	}
+	if !strings.EqualFold(coding, e.Encoding) {
+		p.warnf("RS-ENC-01", "Content-Encoding", "served with coding %q, listed with %q", coding, e.Encoding)
+	}
+	if len(e.Hashes) > 0 || e.HasLength {
+		for _, vary := range a.Header.Values("Vary") {
+			for name := range strings.SplitSeq(vary, ",") {
+				if n := strings.TrimSpace(name); strings.EqualFold(n, "Accept") || strings.EqualFold(n, "Accept-Language") {
+					p.warnf("RS-EM-08", "Vary", "what is served depends on the header %s, but the list states hash or length of one representation", n)
+				}
+			}
+		}
+	}
+	s.coverage(p, a)
+}
+
+// coverage looks where Link headers of a resource lead (RS-DISC-04).
+func (s *set) coverage(p place, a *Answer) {
+	targets := linkTargets(a.Header, "resourcesync", a.URI)
+	for _, to := range targets {
+		if to == s.uri || s.uri == "" {
+			return
+		}
+	}
+	for _, to := range targets {
+		good, known := s.linked[to]
+		if !known {
+			doc, err := s.look(to)
+			good = errors.Is(err, ErrUnseen) || err == nil && doc.kind == KindCapabilityList
+			if len(s.linked) < maxAlike {
+				s.linked[to] = good
+			}
+		}
+		if !good {
+			p.warnf("RS-DISC-04", "Link", "leads to %s, which is no Capability List", to)
+		}
+	}
+}
+
+// linkTargets returns where the Link headers with relation rel lead. What is
+// not well formed is left out: it says nothing.
+func linkTargets(h http.Header, rel, base string) (targets []string) {
+	for _, value := range h.Values("Link") {
+		for {
+			_, rest, ok := strings.Cut(value, "<")
+			if !ok {
+				break
+			}
+			target, parameters, ok := strings.Cut(rest, ">")
+			if !ok {
+				break
+			}
+			end := linkEnd(parameters)
+			value, parameters = parameters[end:], parameters[:end]
+			if hasRel(parameters, rel) {
+				if to := resolve(base, target); to != "" {
+					targets = append(targets, to)
+				}
+			}
+		}
+	}
+	return targets
+}
+
+// linkEnd returns where the parameters of one link end: at a comma outside quotes.
+func linkEnd(s string) int {
+	quoted := false
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '\\' && quoted:
+			i++
+		case c == '"':
+			quoted = !quoted
+		case c == ',' && !quoted:
+			return i
+		}
+	}
+	return len(s)
+}
+
+// hasRel reports whether parameters of a link name a relation, and no anchor:
+// that would make the link speak of another resource.
+func hasRel(parameters, rel string) (found bool) {
+	for parameter := range strings.SplitSeq(parameters, ";") {
+		name, value, _ := strings.Cut(parameter, "=")
+		switch strings.ToLower(strings.TrimSpace(name)) {
+		case "anchor":
+			return false
+		case "rel":
+			for word := range strings.FieldsSeq(strings.Trim(strings.TrimSpace(value), `"`)) {
+				found = found || strings.EqualFold(word, rel)
+			}
+		}
+	}
+	return found
+}

@@ -1,0 +1,244 @@
+package validate
+
+import (
+	"crypto/sha256"
+	"errors"
+	"maps"
+
+	"lockstep/resourcesync"
+)
+
+// maxAttempts is how often a set is read that changes while it is read.
+const maxAttempts = 3
+
+// A set is one Capability List and what stands below it.
+type set struct {
+	*walk
+	uri         string // of the Capability List; empty if there is none
+	description string // of the Source Description; empty if not known
+	heads       map[string][sha256.Size]byte
+	facts       facts
+	sampler     sampler
+	listURI     string   // document the Resource List begins with
+	listDocs    []string // documents with its entries
+	changeURI   string   // document the Change List begins with
+	changeDocs  []string // documents with its entries
+	changeFrom  resourcesync.Datetime
+	linked      map[string]bool // whether what a Link header led to is a Capability List
+}
+
+// set checks the set whose Capability List is at uri; or, without one, the
+// document of capability c at uri and its parts. If the documents were replaced
+// while they were read, what does not fit together is no finding, and they are
+// read again.
+func (w *walk) set(uri, description string, c resourcesync.Capability) error {
+	for attempt := 1; ; attempt++ {
+		before, served := *w.report, maps.Clone(w.served)
+		w.hold()
+		s := &set{walk: w, uri: uri, description: description, heads: make(map[string][sha256.Size]byte), linked: make(map[string]bool)}
+		s.sampler.begin(w.opts, uri)
+		w.tally = newTally(w.opts.TempDir)
+		err := s.visit(c)
+		w.tally.Close()
+		w.tally = nil
+		if err != nil || len(*w.pending) == 0 || attempt == maxAttempts || !s.replaced() {
+			w.release()
+			return err
+		}
+		w.drop()
+		*w.report, w.served = before, served
+	}
+}
+
+// replaced reports whether an entry document is another one by now.
+func (s *set) replaced() bool {
+	for uri, sum := range s.heads {
+		if doc, err := s.look(uri); err == nil && doc.sum != sum {
+			return true
+		}
+	}
+	return false
+}
+
+// visit goes through the documents of the set.
+func (s *set) visit(c resourcesync.Capability) error {
+	if c != resourcesync.CapabilityList {
+		uri := s.uri
+		s.uri = ""
+		doc, err := s.document(uri, s.each)
+		if err != nil {
+			return err
+		}
+		if err := s.capability(doc); err != nil {
+			return err
+		}
+		return s.finish()
+	}
+	list, err := s.document(s.uri, nil)
+	if err != nil {
+		return err
+	}
+	s.heads[s.uri] = list.sum
+	if err := s.checkUp(list); err != nil {
+		return err
+	}
+	// The Change List comes last: it then tells of all that the others show.
+	order := []resourcesync.Capability{resourcesync.ResourceList, resourcesync.ResourceDump, resourcesync.ChangeDump, resourcesync.ChangeList,
+		resourcesync.ResourceListArchive, resourcesync.ResourceDumpArchive, resourcesync.ChangeListArchive, resourcesync.ChangeDumpArchive}
+	for _, c := range order {
+		for i := range list.entries {
+			if list.entries[i].Capability != c {
+				continue
+			}
+			if err := s.target(list, i); err != nil {
+				return err
+			}
+			break // RS-CL-02: the first counts
+		}
+	}
+	return s.finish()
+}
+
+// finish does what needs all documents.
+func (s *set) finish() error {
+	if l, c := s.facts.list, s.facts.changes; l != nil && c != nil && c.from > l.from {
+		place{s.collector, s.changeURI}.warnf("RS-CHL-10", "", "it begins at %s, the Resource List was taken at %s: what changed between them is told nowhere",
+			s.changeFrom, instant(l.from))
+	}
+	if err := s.compare(s.tally, &s.facts); err != nil {
+		return err
+	}
+	return s.sample()
+}
+
+// checkUp checks that the Capability List leads back to the Source Description
+// that led to it (RS-CL-04).
+func (s *set) checkUp(list *document) error {
+	up := list.header.Link(resourcesync.RelUp)
+	if s.description == "" || up == "" || up == s.description {
+		return nil
+	}
+	p := place{s.collector, s.uri}
+	there, err := s.look(up)
+	switch {
+	case errors.Is(err, ErrUnseen):
+		s.report.Unseen++
+	case isMissing(err):
+		p.errorf("RS-CL-04", "", "the link up leads to %s: %v", up, err)
+	case err != nil:
+		return err
+	case !names(there, list) && there.kind != KindDescriptionIndex:
+		p.errorf("RS-CL-04", "", "the link up leads to %s, which does not name this Capability List", up)
+	}
+	return nil
+}
+
+// each is called for each entry of the documents of the set: the Resource List
+// is what the sample is taken from.
+func (s *set) each(doc *document, at func() string, e *resourcesync.Entry) {
+	if doc.kind == KindResourceList {
+		s.sampler.offer(doc.uri, at, e)
+	}
+}
+
+// target checks the document that entry i of the Capability List names.
+func (s *set) target(list *document, i int) error {
+	e, at, p := &list.entries[i], list.places[i], place{s.collector, list.uri}
+	doc, err := s.document(e.Loc, s.each)
+	switch {
+	case errors.Is(err, ErrUnseen):
+		s.report.Unseen++
+		return nil
+	case isMissing(err):
+		p.errorf("RS-CL-06", at, "%s: %v", e.Loc, err)
+		return nil
+	case err != nil:
+		return err
+	case !doc.whole:
+		return nil // told where it is
+	case doc.header.Capability != e.Capability:
+		p.errorf("RS-CL-06", at, "%s is a %s, not what capability %s says", e.Loc, doc.kind, e.Capability)
+		return nil
+	}
+	s.heads[doc.uri] = doc.sum
+	s.stale(p, "RS-CL-07", at, e, doc)
+	if s.upElsewhere(doc) {
+		place{s.collector, doc.uri}.errorf(lacksUp[doc.kind], "", "the link up leads to %s, not to the Capability List", doc.header.Link(resourcesync.RelUp))
+	}
+	if index := doc.header.Link(resourcesync.RelIndex); doc.kind&lists != 0 && index != "" {
+		p.errorf("RS-IDX-02", at, "%s is a part: its index is %s", e.Loc, index)
+	}
+	return s.capability(doc)
+}
+
+// upElsewhere reports whether the link up of a document of the set, if it has
+// one, does not lead to the Capability List.
+func (s *set) upElsewhere(doc *document) bool {
+	up := doc.header.Link(resourcesync.RelUp)
+	return s.uri != "" && up != "" && up != s.uri
+}
+
+// capability goes on below the document a capability begins with, and notes
+// what is known from it.
+func (s *set) capability(doc *document) error {
+	docs, sound := []*document{doc}, doc.whole
+	if doc.kind&indexes != 0 {
+		var err error
+		if docs, sound, err = s.parts(doc); err != nil {
+			return err
+		}
+	}
+	h := &doc.header
+	switch h.Capability {
+	case resourcesync.ResourceList:
+		s.listURI, s.listDocs = doc.uri, addresses(docs)
+		s.resourceLists = append(s.resourceLists, doc.uri)
+		if sound {
+			s.facts.list = spanOf(h.At, h.Completed)
+		}
+	case resourcesync.ChangeList:
+		s.changeURI, s.changeDocs, s.changeFrom = doc.uri, addresses(docs), h.From
+		if sound && !h.FromUnproven {
+			s.facts.changes = spanOf(h.From, h.Until)
+		}
+	case resourcesync.ResourceDump:
+		packed, err := s.dumps(docs)
+		if err != nil {
+			return err
+		}
+		if sound && packed {
+			s.facts.dump = spanOf(h.At, h.Completed)
+		}
+	case resourcesync.ChangeDump:
+		packed, err := s.dumps(docs)
+		if err != nil {
+			return err
+		}
+		if last := lastPackage(docs); sound && packed && last != nil && !h.FromUnproven {
+			s.facts.repeats = spanOf(h.From, last.Until)
+		}
+	}
+	return nil
+}
+
+func addresses(docs []*document) []string {
+	uris := make([]string, len(docs))
+	for i, d := range docs {
+		uris[i] = d.uri
+	}
+	return uris
+}
+
+// lastPackage returns the entry of the last package of a Change Dump, or nil if
+// it does not say until when it tells of changes.
+func lastPackage(docs []*document) *resourcesync.Entry {
+	for i := len(docs) - 1; i >= 0; i-- {
+		if n := len(docs[i].entries); n > 0 {
+			if e := &docs[i].entries[n-1]; !e.Until.IsZero() {
+				return e
+			}
+			return nil
+		}
+	}
+	return nil
+}

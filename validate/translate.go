@@ -1,0 +1,196 @@
+package validate
+
+import (
+	"errors"
+	"strings"
+
+	"lockstep/resourcesync"
+)
+
+// What a Reader warns of is named for what it did; a rule is named for what a
+// Source should have done. This file leads from the one to the other.
+
+// renamed holds the rules of warnings that mean one thing wherever they occur.
+// An empty name is that of a consequence of something else that is told.
+var renamed = map[string]string{
+	"RS-VER-01": "RS-GEN-01", "RS-VER-21": "RS-GEN-01",
+	"RS-VER-02": "RS-GEN-04", "RS-VER-18": "RS-GEN-04",
+	"RS-VER-05": "", "RS-VER-10": "", "RS-VER-11": "",
+	"RS-VER-13": "RS-XML-07", "RS-VER-16": "RS-CL-08",
+	"RS-XML-05": "RS-XML-04", "RS-AMB-24": "RS-XML-02", "RS-AMB-01": "RS-SD-06",
+	"RS-DT-02": "RS-DT-01", "RS-DT-05": "RS-DT-01", "RS-LEN-02": "RS-LEN-01", "RS-ZIP-06": "RS-PATH-01",
+}
+
+// advice are the warnings whose rule is of level Warning.
+var advice = map[string]bool{"RS-GEN-06": true, "RS-XML-12": true, "RS-DT-01": true, "RS-ENC-01": true, "RS-VER-16": true}
+
+// lacksUp, lacksTime, disorder and lacksChange name the rules for what a
+// document of a kind must have.
+var (
+	lacksUp = map[Kinds]string{
+		KindCapabilityList: "RS-CL-04", KindResourceList: "RS-RL-02", KindResourceListIndex: "RS-RLI-01",
+		KindResourceDump: "RS-RD-01", KindResourceDumpIndex: "RS-RDI-01", KindResourceDumpManifest: "RS-RDM-01",
+		KindChangeList: "RS-CHL-01", KindChangeListIndex: "RS-CHI-01", KindChangeDump: "RS-CD-01",
+		KindChangeDumpIndex: "RS-CDI-01", KindChangeDumpManifest: "RS-CDM-01",
+		KindArchive: "RA-DOC-03", KindArchiveIndex: "RA-DOC-03", KindNotification: "RN-PL-03",
+	}
+	lacksTime = map[Kinds]string{
+		KindResourceList: "RS-RL-01", KindResourceListIndex: "RS-RLI-01",
+		KindResourceDump: "RS-RD-01", KindResourceDumpIndex: "RS-RDI-01", KindResourceDumpManifest: "RS-RDM-01",
+		KindChangeList: "RS-CHL-01", KindChangeListIndex: "RS-CHI-01", KindChangeDump: "RS-CD-01",
+		KindChangeDumpIndex: "RS-CDI-01", KindChangeDumpManifest: "RS-CDM-01", KindNotification: "RN-PL-02",
+	}
+	disorder    = map[Kinds]string{KindChangeList: "RS-CHL-03", KindChangeDumpManifest: "RS-CDM-03", KindNotification: "RN-PL-04"}
+	lacksChange = map[Kinds]string{KindChangeList: "RS-CHL-04", KindChangeDumpManifest: "RS-CDM-04", KindNotification: "RN-PL-05"}
+)
+
+// translate returns the rule, and its level, that a warning about a document
+// of kind k stands for; no rule if another warning tells of the same.
+func translate(w resourcesync.Warning, k Kinds) (rule string, level Level) {
+	level = Error
+	if advice[w.Rule] {
+		level = Warning
+	}
+	if rule, ok := renamed[w.Rule]; ok {
+		return rule, level
+	}
+	about := func(word string) bool { return strings.Contains(w.Message, word) }
+	switch w.Rule {
+	case "RS-AMB-03", "RS-VER-03", "RS-VER-04":
+		return lacksUp[k], level
+	case "RS-MD-13", "RS-MD-14", "RS-VER-08", "RS-VER-09":
+		return lacksTime[k], level
+	case "RS-VER-07":
+		if about("of a part") {
+			return "RS-MD-08", level
+		}
+		return lacksTime[k], level
+	case "RS-VER-12":
+		return disorder[k], level
+	case "RS-EM-02":
+		if about("does not say what changed") && lacksChange[k] != "" {
+			return lacksChange[k], level
+		}
+	case "RS-VER-14":
+		if about("size") {
+			return "RS-LEN-01", level
+		}
+		return "RS-HASH-01", level
+	case "RS-VER-15":
+		if about("lastmod") || about("expires") {
+			return "RS-EM-02", level
+		}
+		return "RS-GEN-04", level
+	case "RS-HASH-04":
+		if about("no algorithm") || about("too many") {
+			return "RS-HASH-01", level
+		}
+		return "RS-HASH-02", level
+	case "RS-MD-12":
+		item, _, _ := strings.Cut(w.Message, " ")
+		if about("in an entry") {
+			rule = misplacedInEntry(item, k)
+		} else {
+			rule = misplacedAtRoot(item, k)
+		}
+		if rule == "RS-EM-03" {
+			level = Warning
+		}
+		return rule, level
+	case "RS-LN-04":
+		return misplacedLink(w.Message, k), level
+	}
+	return w.Rule, level
+}
+
+func isTime(item string) bool {
+	switch item {
+	case "at", "completed", "from", "until":
+		return true
+	}
+	return false
+}
+
+// misplacedAtRoot returns the rule against an attribute of the root's rs:md.
+func misplacedAtRoot(item string, k Kinds) string {
+	switch {
+	case !isTime(item):
+		return "RS-MD-12"
+	case k&(KindDescription|KindDescriptionIndex) != 0:
+		return "RS-SD-02"
+	case k == KindCapabilityList:
+		return "RS-CL-09"
+	case k&archives != 0:
+		return "RA-DOC-02"
+	case k&intervals != 0:
+		return "RS-MD-04"
+	}
+	return "RS-MD-08"
+}
+
+// misplacedInEntry returns the rule against an attribute of an entry's rs:md,
+// or against a child of the entry: that of the document, if it has one.
+func misplacedInEntry(item string, k Kinds) string {
+	word := item == "change" || item == "datetime" || item == "path" || item == "capability"
+	switch {
+	case k == KindResourceList && (item == "at" || item == "completed"):
+		return "RS-RL-06"
+	case k == KindResourceList && (word || isTime(item)):
+		return "RS-RL-07"
+	case k == KindResourceDump && (word || item == "from" || item == "until"):
+		return "RS-RD-08"
+	case k == KindResourceDumpManifest && (item == "change" || item == "datetime" || isTime(item)):
+		return "RS-RDM-04"
+	case k == KindChangeList && (item == "path" || item == "capability" || isTime(item)):
+		return "RS-CHL-09"
+	case k&archives != 0:
+		return "RA-DOC-08"
+	case k&(KindDescription|KindDescriptionIndex) != 0 && isTime(item):
+		return "RS-SD-02"
+	case k == KindCapabilityList && isTime(item):
+		return "RS-CL-09"
+	case k&intervals != 0 && (item == "at" || item == "completed"):
+		return "RS-MD-04"
+	}
+	switch item {
+	case "capability":
+		return "RS-EM-01"
+	case "change":
+		return "RS-EM-02"
+	case "datetime":
+		return "RS-EM-03"
+	case "path":
+		return "RS-PATH-01"
+	}
+	return "RS-MD-12"
+}
+
+// misplacedLink returns the rule against a link that has no place there.
+func misplacedLink(message string, k Kinds) string {
+	switch {
+	case strings.Contains(message, "patch link") && k == KindResourceList:
+		return "RS-RL-07"
+	case strings.Contains(message, "patch link") && k == KindResourceDumpManifest:
+		return "RS-RDM-03"
+	case strings.Contains(message, "patch link"):
+		return "RS-REL-30"
+	case strings.Contains(message, "link archives"):
+		return "RA-ADV-06"
+	case k&archives != 0 && strings.Contains(message, "entry"):
+		return "RA-DOC-08"
+	}
+	return "RS-LN-04"
+}
+
+// ruleOfError returns the rule against a document that cannot be read for err.
+func ruleOfError(err error) string {
+	switch text := err.Error(); {
+	case errors.Is(err, resourcesync.ErrHTML), errors.Is(err, resourcesync.ErrNotDocument):
+		return "RS-GEN-04"
+	case errors.Is(err, resourcesync.ErrLimit) && strings.Contains(text, "a document of more than"):
+		return "RS-IDX-01"
+	case errors.Is(err, resourcesync.ErrLimit), strings.Contains(text, "document type"):
+		return "RS-XML-13"
+	}
+	return "RS-XML-01"
+}

@@ -1,0 +1,155 @@
+// Package validate checks documents of ResourceSync against the requirements of
+// the standard, and a Source against what its documents promise.
+//
+// The rules are data: [Rules] lists each with the ID of its requirement, its
+// level, and what it asks. What breaks one is a [Finding], which is data too,
+// not an error: errors mean that something could not be looked at.
+//
+//	report, err := validate.Document(ctx, r, "https://example.org/resourcelist.xml", validate.Options{})
+//	report, err := validate.Package(ctx, readerAt, size, uri, validate.Options{})
+//	report, err := validate.Source(ctx, open, "https://example.org/.well-known/resourcesync", validate.Options{})
+//
+// Document looks at one document. Package looks at one ZIP file and its
+// manifest. Source begins at any document, walks up to the Source Description
+// and down to every part, manifest and package, compares what the documents of
+// a set say with each other, and a sample of resources with what they say.
+//
+// The package opens nothing by itself: an [Opener] brings what a URI leads to,
+// from the network, a directory, or memory.
+package validate
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"time"
+)
+
+// A Request asks an [Opener] for what is at a URI.
+type Request struct {
+	URI      string
+	Document bool  // for reading as a document: may come compressed for the way if the Opener undoes that
+	Resource bool  // one that is listed: it may well be kept where documents are not
+	First    int64 // with Last: only these bytes
+	Last     int64 // of the last byte; 0: all there is, if First is 0
+}
+
+// Ranged reports whether r asks for a part.
+func (r *Request) Ranged() bool { return r.First > 0 || r.Last > 0 }
+
+// An Answer is what a URI leads to.
+type Answer struct {
+	URI     string      // after redirects; empty: as asked for
+	Header  http.Header // nil where there are no headers, as of a file
+	Size    int64       // of the whole; -1 if not known
+	Partial bool        // Body holds the bytes asked for, not the whole
+	Body    io.ReadCloser
+}
+
+// An Opener opens what r asks for. It may be called concurrently. It fails with
+// an error that is fs.ErrNotExist if it is known that nothing is there, and
+// [ErrUnseen] if that cannot be known from here. It may answer a request for a
+// part with the whole.
+type Opener func(ctx context.Context, r Request) (*Answer, error)
+
+// ErrUnseen reports an address an Opener cannot look at: no fault of the Source.
+var ErrUnseen = errors.New("cannot be looked at from here")
+
+// SampleAll as [Options.Sample] means every resource.
+const SampleAll = -1
+
+const (
+	// DefaultSample is how many resources, and how many bitstreams of packages,
+	// are compared with what is said of them.
+	DefaultSample = 20
+	// defaultDocumentBytes caps a document: an endless one, or a bomb. The
+	// standard's own limit is 50 MB.
+	defaultDocumentBytes = 128 << 20
+	// defaultDocuments caps the documents of one run: a Source without end.
+	defaultDocuments = 100_000
+	// defaultResourceBytes caps what is read of a resource.
+	defaultResourceBytes = 16 << 30
+	// defaultSettle is how long a Source may take to tell of a change.
+	defaultSettle = 3 * time.Second
+	// defaultJobs is how many resources are looked at at once.
+	defaultJobs = 8
+)
+
+// Options configures a run. The zero value looks at documents, packages and no
+// resources.
+type Options struct {
+	Sample        int           // resources to compare with what is said of them, chosen at random; SampleAll; 0 none
+	Seed          uint64        // of the choice; 0 takes one that the Report tells
+	Strict        bool          // warnings count as errors
+	Single        bool          // only the document at the address
+	Jobs          int           // resources looked at at once; default 8
+	DocumentBytes int64         // of one document, uncompressed; default 128 MiB
+	Documents     int           // of one run; default 100,000
+	ResourceBytes int64         // read of one resource; default 16 GiB
+	Settle        time.Duration // how long a Source may take to tell of a change; default 3 s
+	TempDir       string        // for what does not fit into memory; default os.TempDir
+	OnFinding     func(Finding) // called in order, never concurrently; may be nil
+	OnDocument    func(uri string)
+	Now           func() time.Time
+}
+
+func (o Options) withDefaults() Options {
+	if o.Jobs <= 0 {
+		o.Jobs = defaultJobs
+	}
+	if o.DocumentBytes <= 0 {
+		o.DocumentBytes = defaultDocumentBytes
+	}
+	if o.Documents <= 0 {
+		o.Documents = defaultDocuments
+	}
+	if o.ResourceBytes <= 0 {
+		o.ResourceBytes = defaultResourceBytes
+	}
+	if o.Settle <= 0 {
+		o.Settle = defaultSettle
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	for o.Seed == 0 {
+		o.Seed = rand.Uint64() >> 33 // short enough to be typed
+	}
+	return o
+}
+
+// Document checks the document in r, whose address is uri: relative URIs in it
+// are resolved against it. The error is that of reading r, or of ctx.
+func Document(ctx context.Context, r io.Reader, uri string, o Options) (*Report, error) {
+	o = o.withDefaults()
+	c := newCollector(&o)
+	w := &walk{ctx: ctx, opts: &o, collector: c}
+	return c.report, w.alone(func() error {
+		_, err := w.read(&source{Reader: r, uri: uri, final: uri}, nil)
+		return err
+	})
+}
+
+// alone runs check, which reads one document, and compares what that says with
+// itself.
+func (w *walk) alone(check func() error) error {
+	w.tally = newTally(w.opts.TempDir)
+	defer w.tally.Close()
+	if err := check(); err != nil {
+		return err
+	}
+	return w.compare(w.tally, &facts{single: true})
+}
+
+// Package checks the ZIP file in r and the manifest in it. Bytes of bitstreams
+// are compared with what the manifest says: of as many as o.Sample says. The
+// error is that of reading r, or of ctx.
+func Package(ctx context.Context, r io.ReaderAt, size int64, uri string, o Options) (*Report, error) {
+	o = o.withDefaults()
+	c := newCollector(&o)
+	w := &walk{ctx: ctx, opts: &o, collector: c}
+	p := &packageFile{walk: w, place: place{c, uri}, uri: uri, bitstreams: o.Sample}
+	return c.report, w.alone(func() error { return p.check(r, size) })
+}

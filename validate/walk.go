@@ -1,0 +1,360 @@
+package validate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"time"
+
+	"lockstep/resourcesync"
+)
+
+// wellKnownPath is where a Source Description is to be found (RS-DISC-02).
+const wellKnownPath = "/.well-known/resourcesync"
+
+// clockTick is the unit in which HTTP tells the time.
+const clockTick = time.Second
+
+// A walk is one run over a Source.
+type walk struct {
+	*collector
+	ctx   context.Context
+	opts  *Options
+	opn   Opener
+	tally *tally // of the set at hand; nil where none is wanted
+
+	counted map[string]bool  // documents, by URI; nil if there is but one
+	served  map[string]bool  // documents whose headers were looked at
+	kinds   map[string]Kinds // of the documents met
+
+	resourceLists []string // or their indexes, where they have one
+}
+
+// Source checks the Source one of whose documents is at address. From a Source
+// Description all sets are checked, from a Capability List or anything below it
+// that set, and the way up to the Source Description.
+//
+// An error means that the run could not be finished: nothing is at address, ctx
+// has ended, or what is to be compared could not be kept. The Report tells what
+// was found until then. All else is a Finding.
+func Source(ctx context.Context, open Opener, address string, o Options) (*Report, error) {
+	o = o.withDefaults()
+	c := newCollector(&o)
+	w := &walk{collector: c, ctx: ctx, opts: &o, opn: open,
+		counted: make(map[string]bool), served: make(map[string]bool), kinds: make(map[string]Kinds)}
+	err := w.start(address)
+	c.release()
+	return c.report, err
+}
+
+// start begins at address, whatever is there.
+func (w *walk) start(address string) error {
+	doc, err := w.look(address)
+	if err != nil {
+		return err
+	}
+	up := doc.header.Link(resourcesync.RelUp)
+	switch k := doc.kind; {
+	case w.opts.Single, !doc.whole, k&(KindSitemap|KindUnknown|manifests|KindNotification|archives) != 0:
+		return w.single(address)
+	case k == KindDescription, k == KindDescriptionIndex:
+		if doc, err = w.document(address, nil); err != nil {
+			return err
+		}
+		if k == KindDescription {
+			err = w.description(doc)
+		} else {
+			err = w.descriptions(doc)
+		}
+	case k == KindCapabilityList:
+		err = w.fromBelow(doc)
+	case up == "":
+		err = w.set(doc.uri, "", doc.header.Capability)
+	default:
+		err = w.fromPart(doc, up)
+	}
+	if err != nil {
+		return err
+	}
+	return w.robots()
+}
+
+// single checks the document at address, and nothing else.
+func (w *walk) single(address string) error {
+	return w.alone(func() error {
+		_, err := w.document(address, nil)
+		return err
+	})
+}
+
+// fromPart goes up from a document of a set to its Capability List. Where that
+// cannot be had, only what stands below the document is checked.
+func (w *walk) fromPart(doc *document, up string) error {
+	p := place{w.collector, doc.uri}
+	above, err := w.look(up)
+	switch {
+	case errors.Is(err, ErrUnseen):
+		w.report.Unseen++
+	case isMissing(err):
+		p.errorf(lacksUp[doc.kind], "", "the link up leads to %s: %v", up, err)
+	case err != nil:
+		return err
+	case above.kind != KindCapabilityList:
+		p.errorf(lacksUp[doc.kind], "", "the link up leads to a %s, not to a Capability List", above.kind)
+	default:
+		return w.fromBelow(above)
+	}
+	return w.set(doc.uri, "", doc.header.Capability)
+}
+
+// fromBelow checks the set of a Capability List, and the way up from it.
+func (w *walk) fromBelow(list *document) error {
+	up := list.header.Link(resourcesync.RelUp)
+	description := ""
+	if up != "" {
+		above, err := w.document(up, nil)
+		p := place{w.collector, list.uri}
+		switch {
+		case errors.Is(err, ErrUnseen):
+			w.report.Unseen++
+		case isMissing(err):
+			p.errorf("RS-CL-04", "", "the link up leads to %s: %v", up, err)
+		case err != nil:
+			return err
+		case above.kind&(KindDescription|KindDescriptionIndex) == 0:
+			p.errorf("RS-CL-04", "", "the link up leads to a %s, not to a Source Description", above.kind)
+		default:
+			description = above.uri
+			if above.kind == KindDescription && !names(above, list) {
+				p.errorf("RS-CL-04", "", "the link up leads to %s, which does not name this Capability List", up)
+			}
+			if err := w.wellKnown(above); err != nil {
+				return err
+			}
+		}
+	}
+	return w.set(list.uri, description, resourcesync.CapabilityList)
+}
+
+// names reports whether an entry of d names what.
+func names(d, what *document) bool {
+	for i := range d.entries {
+		if d.entries[i].Loc == what.uri || d.entries[i].Loc == what.final {
+			return true
+		}
+	}
+	return false
+}
+
+// descriptions goes through an index of Source Descriptions.
+func (w *walk) descriptions(index *document) error {
+	for i := range index.entries {
+		e, p := &index.entries[i], place{w.collector, index.uri}
+		doc, err := w.document(e.Loc, nil)
+		switch {
+		case errors.Is(err, ErrUnseen):
+			w.report.Unseen++
+		case isMissing(err):
+			p.errorf("RS-IDX-06", index.places[i], "%s: %v", e.Loc, err)
+		case err != nil:
+			return err
+		case doc.kind == KindDescriptionIndex:
+			p.errorf("RS-IDX-04", index.places[i], "%s is an index within an index", e.Loc)
+		case doc.kind != KindDescription:
+			p.errorf("RS-IDX-10", index.places[i], "%s is a %s, not a Source Description", e.Loc, doc.kind)
+		default:
+			w.stale(p, "RS-EM-06", index.places[i], e, doc)
+			if err := w.description(doc); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// description goes through the sets of a Source Description.
+func (w *walk) description(doc *document) error {
+	if err := w.wellKnown(doc); err != nil {
+		return err
+	}
+	done := make(map[string]bool)
+	for i := range doc.entries {
+		e, p := &doc.entries[i], place{w.collector, doc.uri}
+		if done[e.Loc] {
+			continue
+		}
+		done[e.Loc] = true
+		list, err := w.look(e.Loc)
+		switch {
+		case errors.Is(err, ErrUnseen):
+			w.report.Unseen++
+			continue
+		case isMissing(err):
+			p.errorf("RS-SD-05", doc.places[i], "%s: %v", e.Loc, err)
+			continue
+		case err != nil:
+			return err
+		case list.kind != KindCapabilityList || list.header.Index:
+			p.errorf("RS-SD-05", doc.places[i], "%s is a %s, not a Capability List", e.Loc, list.kind)
+			continue
+		}
+		w.stale(p, "RS-SD-08", doc.places[i], e, list)
+		if err := w.set(e.Loc, doc.uri, resourcesync.CapabilityList); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// document opens the document at uri and reads it. An error that isMissing is
+// to be told where the document was named.
+func (w *walk) document(uri string, each eachFunc) (*document, error) {
+	if len(w.counted) >= w.opts.Documents {
+		return nil, fmt.Errorf("stopped at %s: %d documents are enough", printable(uri), w.opts.Documents)
+	}
+	if w.opts.OnDocument != nil {
+		w.opts.OnDocument(uri)
+	}
+	a, err := w.ask(Request{URI: uri, Document: true})
+	if err != nil {
+		return nil, err
+	}
+	defer a.Body.Close() // read as far as it is of use
+	doc, err := w.read(&source{a.Body, uri, a.URI, a.Header}, each)
+	if err != nil {
+		return nil, w.broken(uri, err)
+	}
+	w.kinds[uri] = doc.kind
+	w.headers(doc, a.Header)
+	return doc, nil
+}
+
+// look is document without findings, and without what the set tallies.
+func (w *walk) look(uri string) (*document, error) { return w.quiet(uri).document(uri, nil) }
+
+// quiet returns a walk of its own that keeps nothing it finds.
+func (w *walk) quiet(uri string) *walk {
+	q := *w
+	q.tally, q.counted, q.served, q.kinds = nil, make(map[string]bool), map[string]bool{uri: true}, make(map[string]Kinds)
+	q.collector = &collector{report: &Report{}, alike: make(map[[2]string]int)}
+	return &q
+}
+
+// ask opens what r asks for.
+func (w *walk) ask(r Request) (*Answer, error) {
+	if err := w.ctx.Err(); err != nil {
+		return nil, context.Cause(w.ctx)
+	}
+	a, err := w.opn(w.ctx, r)
+	if err != nil {
+		return nil, w.broken(r.URI, err)
+	}
+	if a.URI == "" {
+		a.URI = r.URI
+	}
+	return a, nil
+}
+
+// broken makes of what hindered the reading of uri an error that isMissing,
+// unless the run itself is at its end.
+func (w *walk) broken(uri string, err error) error {
+	if w.ctx.Err() != nil {
+		return context.Cause(w.ctx)
+	}
+	if _, ok := errors.AsType[*keepError](err); ok || errors.Is(err, ErrUnseen) {
+		return err
+	}
+	return &missingError{uri, err}
+}
+
+// A missingError reports something that was named and cannot be had.
+type missingError struct {
+	uri string
+	err error
+}
+
+func (e *missingError) Error() string {
+	if errors.Is(e.err, fs.ErrNotExist) {
+		return "nothing is there"
+	}
+	return "it cannot be had: " + e.err.Error()
+}
+
+func (e *missingError) Unwrap() error { return e.err }
+
+// isMissing reports whether err is about something named that cannot be had.
+func isMissing(err error) bool {
+	_, ok := errors.AsType[*missingError](err)
+	return ok
+}
+
+// count counts a document once.
+func (w *walk) count(uri string) {
+	if w.counted == nil {
+		w.report.Documents++
+		return
+	}
+	if !w.counted[uri] {
+		w.counted[uri] = true
+		w.report.Documents++
+	}
+}
+
+// headers looks at how a document is served.
+func (w *walk) headers(doc *document, h http.Header) {
+	if h == nil {
+		return
+	}
+	doc.modified, _ = http.ParseTime(h.Get("Last-Modified")) // zero if there is none
+	if w.served[doc.uri] {
+		return
+	}
+	w.served[doc.uri] = true
+	p := place{w.collector, doc.uri}
+	switch t := baseType(h.Get("Content-Type")); t {
+	case "application/xml", "application/gzip", "application/x-gzip":
+	default:
+		p.warnf("RS-DISC-13", "Content-Type", "served as %q, not as application/xml", t)
+	}
+	validators(p, h)
+}
+
+// validators checks that an answer can be asked for again in a cheap way.
+func validators(p place, h http.Header) {
+	for _, name := range []string{"ETag", "Last-Modified"} {
+		if h.Get(name) == "" {
+			p.warnf("RS-HTTP-01", name, "the answer has no %s", name)
+		}
+	}
+}
+
+// stale checks that the lastmod an entry gives for a document is not older than
+// the document.
+func (w *walk) stale(p place, rule, at string, e *resourcesync.Entry, doc *document) {
+	if e.Lastmod.IsZero() || doc.modified.IsZero() {
+		return
+	}
+	if mod := e.Lastmod.Time(); mod.Before(doc.modified.Add(-clockTick)) {
+		p.warnf(rule, at, "lastmod %s, but %s was modified at %s", e.Lastmod, e.Loc, resourcesync.NewDatetime(doc.modified))
+	}
+}
+
+// originOf returns scheme and host of a URI, and its path.
+func originOf(uri string) (origin, path string) {
+	u, err := url.Parse(uri)
+	if err != nil || u.Host == "" {
+		return "", ""
+	}
+	return u.Scheme + "://" + u.Host, u.Path
+}
+
+// discard reads what is left of a small answer, so that its connection can be
+// used again, and closes it.
+func discard(body io.ReadCloser) {
+	_, _ = io.CopyN(io.Discard, body, 4<<10)
+	_ = body.Close() // nothing of it is wanted
+}
