@@ -1,0 +1,307 @@
+package intake
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"lockstep/catalog"
+	"lockstep/resourcesync"
+)
+
+// Media types of bodies.
+const typeJSON = "application/json"
+
+// typesJSONLines are the names JSON Lines goes by; none is registered.
+var typesJSONLines = []string{"application/jsonl", "application/x-ndjson", "application/x-jsonlines", "application/jsonlines"}
+
+// What requests may be; each says what it prevents.
+const (
+	minBody       = 64 << 10 // bytes of a single resource that are always allowed
+	smallBody     = 64 << 10 // bytes up to which a request is not large
+	largeRequests = 8        // large ones at a time: memory filled by bodies and what they say
+	maxKeyBytes   = 255      // of an Idempotency-Key: nobody needs more
+	maxPlaces     = 100      // errors told of one body: an answer larger than the question
+)
+
+// uriOf returns the URI a request is about.
+func uriOf(r *http.Request) (string, error) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return "", refuse(http.StatusBadRequest, "malformed query: %v", err)
+	}
+	for name := range query {
+		if name != "uri" {
+			return "", refuse(http.StatusBadRequest, "unknown parameter %.100q; want ?uri=, with the URI percent-encoded: %%26 for &, %%2B for +, %%25 for %%", name)
+		}
+	}
+	if n := len(query["uri"]); n != 1 {
+		return "", refuse(http.StatusBadRequest, "want the parameter uri once, as ?uri=https%%3A%%2F%%2Fdata.example.org%%2Fa; it is there %d times", n)
+	}
+	uri := query["uri"][0]
+	if err := checkURI(uri); err != nil {
+		return "", refuse(http.StatusUnprocessableEntity, "parameter uri: %v", err)
+	}
+	return uri, nil
+}
+
+// noQuery refuses parameters where there are none.
+func noQuery(r *http.Request) error {
+	if r.URL.RawQuery != "" {
+		return refuse(http.StatusBadRequest, "there are no parameters at this address")
+	}
+	return nil
+}
+
+// keyOf returns the idempotency key of a request, or "". Quotation marks, which
+// a draft of the IETF wants around it, are no part of it.
+func keyOf(r *http.Request) (string, error) {
+	values := r.Header["Idempotency-Key"]
+	if len(values) == 0 {
+		return "", nil
+	}
+	key := values[0]
+	if n := len(key); n >= 2 && key[0] == '"' && key[n-1] == '"' {
+		key = key[1 : n-1]
+	}
+	bad := strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r > '~' })
+	if len(values) > 1 || key == "" || len(key) > maxKeyBytes || bad {
+		return "", refuse(http.StatusBadRequest, "want one Idempotency-Key of 1 to %d printable ASCII characters, such as a UUID", maxKeyBytes)
+	}
+	return key, nil
+}
+
+// contentType returns which of the types the body has.
+func contentType(r *http.Request, types ...string) (string, error) {
+	text := r.Header.Get("Content-Type")
+	typ, params, err := mime.ParseMediaType(text)
+	charset := params["charset"]
+	if err != nil || !slices.Contains(types, typ) || charset != "" && !strings.EqualFold(charset, "utf-8") {
+		return "", &problem{Title: http.StatusText(http.StatusUnsupportedMediaType), Status: http.StatusUnsupportedMediaType,
+			Detail: fmt.Sprintf("Content-Type %.100q: want %s, in UTF-8", text, strings.Join(types, " or ")), header: http.Header{"Accept": {strings.Join(types, ", ")}}}
+	}
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		return "", &problem{Title: http.StatusText(http.StatusUnsupportedMediaType), Status: http.StatusUnsupportedMediaType,
+			Detail: fmt.Sprintf("Content-Encoding %.100q: want none", coding), header: http.Header{"Accept-Encoding": {"identity"}}}
+	}
+	return typ, nil
+}
+
+// read reads the body, up to limit bytes, for as long as a client may take.
+// Only so many large ones are in memory at a time; release gives the place to
+// another.
+func (a *API) read(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, release func(), err error) {
+	tooLarge := refuse(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", limit)
+	if r.ContentLength > limit {
+		return nil, nil, tooLarge
+	}
+	free := func() {}
+	if r.ContentLength < 0 || r.ContentLength > smallBody {
+		select {
+		case a.large <- struct{}{}:
+			free = func() { <-a.large }
+		case <-r.Context().Done():
+			return nil, nil, r.Context().Err()
+		}
+	}
+	defer func() {
+		if err != nil {
+			free()
+		}
+	}()
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(a.o.BodyTime)) // not every ResponseWriter can; net/http's does
+	var buf bytes.Buffer
+	if r.ContentLength > 0 {
+		buf.Grow(int(min(r.ContentLength, smallBody)) + bytes.MinRead)
+	}
+	_, err = buf.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
+	_, large := errors.AsType[*http.MaxBytesError](err)
+	switch {
+	case large:
+		return nil, nil, tooLarge
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, nil, refuse(http.StatusRequestTimeout, "the body did not come within %s", a.o.BodyTime)
+	case err != nil:
+		return nil, nil, refuse(http.StatusBadRequest, "read the body: %v", err)
+	}
+	_ = control.SetReadDeadline(time.Time{}) // as above
+	return buf.Bytes(), free, nil
+}
+
+// newCall returns a call for what a request asks.
+func newCall(r *http.Request, key string, body []byte, batch bool, updates ...catalog.Update) *apiCall {
+	c := &apiCall{updates: updates, batch: batch, key: key}
+	if key != "" {
+		h := sha256.New()
+		for _, s := range []string{r.Method, r.URL.EscapedPath(), r.URL.RawQuery, r.Header.Get("Content-Type")} {
+			fmt.Fprintf(h, "%d %s ", len(s), s)
+		}
+		h.Write(body)
+		h.Sum(c.request[:0])
+	}
+	return c
+}
+
+// decodePut reads the body of a PUT to uri.
+func decodePut(body []byte, uri string) (catalog.Update, error) {
+	e, err := decodeEntry(body)
+	if err == nil {
+		switch {
+		case e.update.URI != "" && e.update.URI != uri:
+			err = &EntryError{Field: "uri", Err: fmt.Errorf("is another one than that of the address, %s", uri)}
+		case e.change == resourcesync.Deleted:
+			err = &EntryError{Field: "change", Err: errors.New("is deleted; that is what DELETE is for")}
+		}
+	}
+	if err != nil {
+		return catalog.Update{}, entryProblem(err)
+	}
+	e.update.URI = uri
+	return e.update, nil
+}
+
+// entryProblem is the problem with a body that is one entry.
+func entryProblem(err error) error {
+	var f faults
+	f.add(err, problemPlace{})
+	return f.problem("the body")
+}
+
+// decodeBatch reads a batch: an array, or objects in lines.
+func decodeBatch(body []byte, lines bool, most int) ([]catalog.Update, error) {
+	var b batch
+	var err error
+	if lines {
+		err = b.lines(body, most)
+	} else {
+		err = b.array(body, most)
+	}
+	if err == nil && b.faults.count > 0 {
+		err = b.faults.problem("the batch")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return b.updates, nil
+}
+
+// A batch is one that is being read.
+type batch struct {
+	updates []catalog.Update
+	faults  faults
+}
+
+// add reads one change, which begins at byte start of the body.
+func (b *batch) add(text []byte, start, line int) {
+	i := len(b.updates)
+	e, err := decodeEntry(text)
+	if err == nil && e.update.URI == "" {
+		err = &EntryError{Field: "uri", Err: errMissing}
+	}
+	if err != nil {
+		b.faults.add(err, problemPlace{Index: &i, Line: line, Byte: start})
+	}
+	b.updates = append(b.updates, e.update)
+}
+
+func tooMany(most int) error {
+	return refuse(http.StatusRequestEntityTooLarge, "the batch has more than %d changes", most)
+}
+
+func (b *batch) lines(body []byte, most int) error {
+	line, start := 0, 0
+	for text := range bytes.Lines(body) {
+		line++
+		if len(bytes.TrimSpace(text)) > 0 {
+			if len(b.updates) == most {
+				return tooMany(most)
+			}
+			b.add(text, start, line)
+		}
+		start += len(text)
+	}
+	return nil
+}
+
+func (b *batch) array(body []byte, most int) error {
+	t := jsonText{text: body}
+	full := errors.New("full")
+	err := t.array(func(i int) error {
+		if i == most {
+			return full
+		}
+		start := t.at
+		if err := t.skip(0); err != nil {
+			return err
+		}
+		b.add(body[start:t.at], start, 0)
+		return nil
+	})
+	if errors.Is(err, full) {
+		return tooMany(most)
+	}
+	if err == nil {
+		err = t.end()
+	}
+	if err != nil {
+		return entryProblem(err)
+	}
+	return nil
+}
+
+// faults gathers what is wrong with a body.
+type faults struct {
+	places    []problemPlace
+	count     int
+	malformed bool // some of it is no JSON
+}
+
+// add adds an error of decodeEntry; at says where the entry is.
+func (f *faults) add(err error, at problemPlace) {
+	f.count++
+	f.malformed = f.malformed || errors.Is(err, errJSON)
+	if len(f.places) == maxPlaces {
+		return
+	}
+	at.Detail = err.Error()
+	if e, ok := errors.AsType[*EntryError](err); ok {
+		at.Byte += e.Offset
+		at.Field, at.Detail = e.Field, e.Err.Error()
+	}
+	f.places = append(f.places, at)
+}
+
+// problem returns the answer: 400 for what cannot be read, 422 for what cannot
+// be meant.
+func (f *faults) problem(what string) error {
+	status := http.StatusUnprocessableEntity
+	if f.malformed {
+		status = http.StatusBadRequest
+	}
+	p := &problem{Title: http.StatusText(status), Status: status, Errors: f.places, Count: f.count}
+	first := f.places[0]
+	place := fmt.Sprintf("byte %d", first.Byte)
+	if first.Line > 0 {
+		place = fmt.Sprintf("line %d, %s", first.Line, place)
+	}
+	if first.Index != nil {
+		place = fmt.Sprintf("change %d, %s", *first.Index, place)
+	}
+	if first.Field != "" {
+		place += ", " + first.Field
+	}
+	p.Detail = fmt.Sprintf("%s cannot be taken, and nothing was changed: %s: %s", what, place, first.Detail)
+	if f.count > 1 {
+		p.Detail += fmt.Sprintf(" (and %d more)", f.count-1)
+	}
+	return p
+}

@@ -1,0 +1,253 @@
+package intake
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+//go:embed openapi.json
+var openAPI []byte
+
+//go:embed apipage.html
+var apiPageHTML string
+
+//go:embed apipage.css
+var apiPageCSS string
+
+var apiPageTemplate = template.Must(template.New("api").Parse(apiPageHTML))
+
+// apiPagePolicy allows the page its own style and nothing else.
+var apiPagePolicy = func() string {
+	sum := sha256.Sum256([]byte(apiPageCSS))
+	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
+		"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+}()
+
+// description serves openapi.json.
+func (a *API) description(_ *APISet, w http.ResponseWriter, r *http.Request) (*apiReply, error) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-cache")
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(openAPI))
+	return nil, nil
+}
+
+// page serves what openapi.json says as a page for people.
+func (a *API) page(_ *APISet, w http.ResponseWriter, r *http.Request) (*apiReply, error) {
+	p, err := describeAPI(a.routes)
+	if err != nil {
+		return nil, err
+	}
+	p.Tokens, p.Path = a.tokens != nil, a.o.Path
+	var b bytes.Buffer
+	if err := apiPageTemplate.Execute(&b, p); err != nil {
+		return nil, fmt.Errorf("show the page of the API: %w", err)
+	}
+	header := w.Header()
+	header.Set("Content-Type", "text/html; charset=utf-8")
+	header.Set("Content-Security-Policy", apiPagePolicy)
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("Cache-Control", "no-cache")
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(b.Bytes()))
+	return nil, nil
+}
+
+// An apiPage is what apipage.html shows.
+type apiPage struct {
+	Title, Summary string
+	Description    []string // paragraphs
+	Path           string
+	Tokens         bool // a token is needed
+	Operations     []apiOperation
+	Objects        []apiObject
+	Responses      []apiResponse // what can go wrong
+	Style          template.CSS
+}
+
+// An apiOperation is one thing that can be done.
+type apiOperation struct {
+	ID, Method, Path     string
+	Summary, Description string
+	Parameters           []apiField
+	Bodies               []apiBody
+	Responses            []apiResponse
+}
+
+// An apiBody is a body that can be sent or comes.
+type apiBody struct{ Type, Example string }
+
+// An apiResponse is an answer.
+type apiResponse struct {
+	Status, Description string
+	Bodies              []apiBody
+}
+
+// An apiObject is an object in a body.
+type apiObject struct {
+	Name, Description string
+	Fields            []apiField
+}
+
+// An apiField is a field or parameter.
+type apiField struct {
+	Name, In, Description string
+	Required              bool
+}
+
+// describeAPI reads openapi.json.
+func describeAPI(routes []apiRoute) (*apiPage, error) {
+	var doc openAPIDocument
+	if err := json.Unmarshal(openAPI, &doc); err != nil {
+		return nil, fmt.Errorf("read openapi.json: %w", err) // unreachable: a test reads it
+	}
+	p := &apiPage{Title: doc.Info.Title, Summary: doc.Info.Summary, Description: strings.Split(doc.Info.Description, "\n\n"), Style: template.CSS(apiPageCSS)}
+	for i := range routes { // in their order, which a JSON object does not have
+		r := &routes[i]
+		item := doc.Paths["/"+r.path]
+		op := item.operation(r.method)
+		if op == nil || r.open {
+			continue
+		}
+		o := apiOperation{ID: op.OperationID, Method: r.method, Path: r.path, Summary: op.Summary, Description: op.Description}
+		for _, param := range append(slices.Clone(item.Parameters), op.Parameters...) {
+			param := doc.Components.Parameters[param.name()]
+			o.Parameters = append(o.Parameters, apiField{param.Name, param.In, param.Description, param.Required})
+		}
+		o.Bodies = bodies(op.RequestBody.Content)
+		for _, status := range sortedKeys(op.Responses) {
+			if resp := op.Responses[status]; resp.Ref == "" {
+				o.Responses = append(o.Responses, apiResponse{status, resp.Description, bodies(resp.Content)})
+			} else {
+				o.Responses = append(o.Responses, apiResponse{Status: status})
+				p.fails(status, doc.Components.Responses[resp.name()].Description)
+			}
+		}
+		p.Operations = append(p.Operations, o)
+	}
+	for _, name := range []string{"Entry", "Link", "Problem"} {
+		p.Objects = append(p.Objects, doc.object(name))
+	}
+	return p, nil
+}
+
+// fails notes what a status means, once.
+func (p *apiPage) fails(status, description string) {
+	i, found := slices.BinarySearchFunc(p.Responses, status, func(r apiResponse, s string) int { return strings.Compare(r.Status, s) })
+	if !found {
+		p.Responses = slices.Insert(p.Responses, i, apiResponse{Status: status, Description: description})
+	}
+}
+
+// An openAPIDocument is of an OpenAPI document what the page shows.
+type openAPIDocument struct {
+	Info struct {
+		Title, Summary, Description string
+	}
+	Paths      map[string]openAPIPath
+	Components struct {
+		Parameters map[string]openAPIParameter
+		Responses  map[string]openAPIResponse
+		Schemas    map[string]openAPISchema
+	}
+}
+
+type openAPIPath struct {
+	Parameters             []openAPIRef
+	Get, Put, Post, Delete *openAPIOperation
+}
+
+// operation returns what is done for a method, or nil.
+func (p *openAPIPath) operation(method string) *openAPIOperation {
+	return map[string]*openAPIOperation{"GET": p.Get, "PUT": p.Put, "POST": p.Post, "DELETE": p.Delete}[method]
+}
+
+type openAPIOperation struct {
+	OperationID, Summary, Description string
+	Parameters                        []openAPIRef
+	RequestBody                       struct{ Content map[string]openAPIMedia }
+	Responses                         map[string]openAPIResponse
+}
+
+type openAPIRef struct {
+	Ref string `json:"$ref"`
+}
+
+// name returns what is referred to.
+func (r openAPIRef) name() string { return r.Ref[strings.LastIndexByte(r.Ref, '/')+1:] }
+
+type openAPIParameter struct {
+	Name, In, Description string
+	Required              bool
+}
+
+type openAPIResponse struct {
+	openAPIRef
+	Description string
+	Content     map[string]openAPIMedia
+}
+
+type openAPIMedia struct {
+	Example json.RawMessage
+}
+
+type openAPISchema struct {
+	Description string
+	Required    []string
+	Properties  map[string]struct{ Description string }
+}
+
+// object returns a schema as the page shows it; its fields in the order they
+// have in messages.
+func (d *openAPIDocument) object(name string) apiObject {
+	s := d.Components.Schemas[name]
+	o := apiObject{Name: name, Description: s.Description}
+	order := map[string]string{"Entry": entryFields, "Link": linkFields}[name]
+	names := strings.Split(order, ", ")
+	if order == "" {
+		names = sortedKeys(s.Properties)
+	}
+	for _, n := range names {
+		o.Fields = append(o.Fields, apiField{Name: n, Description: s.Properties[n].Description, Required: slices.Contains(s.Required, n)})
+	}
+	return o
+}
+
+// bodies returns the bodies of a request or answer. Types with one example
+// share it.
+func bodies(content map[string]openAPIMedia) []apiBody {
+	var all []apiBody
+	for _, typ := range sortedKeys(content) {
+		example := content[typ].Example
+		var text string
+		if len(example) > 0 && example[0] == '"' {
+			_ = json.Unmarshal(example, &text) // a string, as its first byte says
+		} else if len(example) > 0 {
+			var b bytes.Buffer
+			_ = json.Indent(&b, example, "", "  ") // it came out of a JSON document
+			text = b.String()
+		}
+		if i := slices.IndexFunc(all, func(b apiBody) bool { return text != "" && b.Example == text }); i >= 0 {
+			all[i].Type += ", " + typ
+			continue
+		}
+		all = append(all, apiBody{typ, text})
+	}
+	return all
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
