@@ -205,12 +205,12 @@ func (l *keyLog) ask(rs []keyRecord) error {
 	if len(rs) == 0 {
 		return l.sync()
 	}
-	n := len(l.recent) + len(rs)
-	for _, s := range l.segments {
-		n += len(s.at)
-	}
-	if n > l.max {
-		return errManyKeys
+	if l.count()+len(rs) > l.max {
+		l.rotate()
+		l.expire()
+		if l.count()+len(rs) > l.max {
+			return errManyKeys
+		}
 	}
 	for _, r := range rs {
 		l.add(r)
@@ -223,6 +223,22 @@ func (l *keyLog) ask(rs []keyRecord) error {
 		}
 	}
 	return err
+}
+
+// count returns how many keys are in memory. One that is asked in one segment
+// and answered in the next counts twice.
+func (l *keyLog) count() (n int) {
+	for _, s := range l.segments {
+		n += len(s.at)
+	}
+	return n
+}
+
+// rotate sees to it that a segment is begun when the present one is old.
+func (l *keyLog) rotate() {
+	if l.current != nil && l.now().Sub(l.current.begun) >= segmentTime {
+		l.current = nil
+	}
 }
 
 // drop says that what was asked is not done.
@@ -247,9 +263,7 @@ func (l *keyLog) sync() error {
 	if len(l.unsynced) == 0 {
 		return nil
 	}
-	if l.current != nil && l.now().Sub(l.current.begun) >= segmentTime {
-		l.current = nil
-	}
+	l.rotate()
 	if l.current == nil {
 		l.expire()
 		if err := l.begin(); err != nil {
