@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
+	"slices"
 
 	"lockstep/bitstream"
 	"lockstep/blob"
@@ -21,19 +23,18 @@ func (c *setConfig) keepsBytes() bool { return c.ChangeDump != nil || c.Patches 
 func (c *setConfig) opensBytes() bool { return c.ResourceDump != nil || c.keepsBytes() }
 
 // keepBytes opens the place where the bytes of past representations are kept,
-// if a set needs it.
+// if a set needs it, or one did and what it left is to be removed.
 func (s *site) keepBytes() error {
-	for i := range s.opts.sets {
-		if !s.opts.sets[i].keepsBytes() {
-			continue
-		}
-		dir, err := blob.NewDir(filepath.Join(s.opts.state, "bitstreams"), blob.DirOptions{})
-		if err != nil {
-			return fmt.Errorf("open the place for bytes of changes: %w", err)
-		}
-		s.bytes, s.keeper = dir, bitstream.New(dir, bitstream.Options{Logger: s.log})
+	path := filepath.Join(s.opts.state, "bitstreams")
+	_, err := os.Stat(path)
+	if err != nil && !slices.ContainsFunc(s.opts.sets, func(c setConfig) bool { return c.keepsBytes() }) {
 		return nil
 	}
+	dir, err := blob.NewDir(path, blob.DirOptions{})
+	if err != nil {
+		return fmt.Errorf("open the place for bytes of changes: %w", err)
+	}
+	s.bytes, s.keeper = dir, bitstream.New(dir, bitstream.Options{Logger: s.log})
 	return nil
 }
 

@@ -38,6 +38,7 @@ func TestScript(t *testing.T) {
 			"save":       func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).save(ts, args) },
 			"buckets":    func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).buckets(ts, args) },
 			"object":     func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).object(ts, args) },
+			"post":       func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).post(ts, args) },
 			"eventually": func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).eventually(ts, args) },
 		},
 	})

@@ -156,8 +156,7 @@ func (n *newsroom) dumped(r source.DumpReport) {
 	for _, set := range r.Sets {
 		now := time.Now().Format(time.TimeOnly)
 		if set.Dump {
-			n.io.errorf("%s  resource dump of set %s: %s, %d of them as before, %s written\n",
-				now, set.Set, count(set.Packages, "package"), set.Reused, size(set.Bytes))
+			n.io.errorf("%s  resource dump of set %s: %s, of which %d new\n", now, set.Set, count(set.Packages, "package"), set.Packages-set.Reused)
 		}
 		if set.Added > 0 {
 			n.io.errorf("%s  change dump of set %s: %s added with %s\n", now, set.Set, count(set.Added, "package"), count(set.Changes, "change"))

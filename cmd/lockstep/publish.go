@@ -168,7 +168,10 @@ func (o *publishOptions) summary(p *publication, took time.Duration) published {
 		sum.Unreadable += set.Unreadable
 	}
 	for _, d := range p.dumps.Sets {
-		sum.DumpPackages += d.Packages - d.Reused + d.Added
+		if d.Dump {
+			sum.DumpPackages += d.Packages - d.Reused
+		}
+		sum.DumpPackages += d.Added
 	}
 	return sum
 }

@@ -26,55 +26,42 @@ const (
 // sweepEvery is how often it is looked for bytes that nobody needs any more.
 const sweepEvery = time.Hour
 
-// dumping reports whether a set has dumps.
-func (s *site) dumping() bool {
-	for _, c := range s.opts.sets {
-		if c.ResourceDump != nil || c.ChangeDump != nil {
-			return true
-		}
-	}
-	return false
+// dump brings the dumps in step once, and removes bytes that nobody needs any
+// more. Without dumps those that were published before are taken back.
+func (s *site) dump(ctx context.Context, n *newsroom) (source.DumpReport, error) {
+	r, err := s.src.PublishDumps(ctx)
+	n.dumped(r)
+	return r, errors.Join(err, s.sweep(ctx))
 }
 
-// dump brings the dumps in step once, if there are any, and removes bytes that
-// nobody needs any more.
-func (s *site) dump(ctx context.Context, n *newsroom) (r source.DumpReport, err error) {
-	if s.dumping() {
-		r, err = s.src.PublishDumps(ctx)
-		n.dumped(r)
+func (s *site) sweep(ctx context.Context) error {
+	if s.keeper == nil {
+		return nil
 	}
-	if s.keeper != nil {
-		_, swept := s.keeper.Sweep(ctx)
-		err = errors.Join(err, swept)
-	}
-	return r, err
+	_, err := s.keeper.Sweep(ctx)
+	return err
 }
 
 // upkeep does in the background, until ctx ends, what takes its time: it builds
 // dumps as they fall due, and removes bytes that nobody needs any more.
 func (s *site) upkeep(ctx context.Context, n *newsroom) error {
-	if !s.dumping() && s.keeper == nil {
-		return nil
-	}
 	check, retry := s.dumpCheck(), dumpRetryFirst
 	var swept time.Time
 	for {
 		wait := check
-		if s.dumping() {
-			r, err := s.src.PublishDumps(ctx)
-			if ctx.Err() != nil {
-				return nil
-			}
-			n.dumped(r)
-			if err != nil {
-				n.io.errorf("warning: %v; trying again in %s\n", err, retry)
-				wait, retry = retry, min(2*retry, dumpRetryMost)
-			} else {
-				retry = dumpRetryFirst
-			}
+		r, err := s.src.PublishDumps(ctx)
+		if ctx.Err() != nil {
+			return nil
 		}
-		if s.keeper != nil && time.Since(swept) >= sweepEvery {
-			if _, err := s.keeper.Sweep(ctx); err != nil && ctx.Err() == nil {
+		n.dumped(r)
+		if err != nil {
+			n.io.errorf("warning: %v; trying again in %s\n", err, retry)
+			wait, retry = retry, min(2*retry, dumpRetryMost)
+		} else {
+			retry = dumpRetryFirst
+		}
+		if time.Since(swept) >= sweepEvery {
+			if err := s.sweep(ctx); err != nil && ctx.Err() == nil {
 				n.warn(err)
 			}
 			swept = time.Now()

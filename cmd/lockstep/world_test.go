@@ -264,6 +264,25 @@ func (w *world) save(ts *testscript.TestScript, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(text), 0o666))
 }
 
+// post: `post URL FILE ANSWER` posts the text of FILE and writes what is answered
+// to ANSWER; the status goes to stdout.
+func (w *world) post(ts *testscript.TestScript, args []string) {
+	if len(args) != 3 {
+		ts.Fatalf("usage: post URL FILE ANSWER")
+	}
+	f, err := os.Open(ts.MkAbs(args[1]))
+	ts.Check(err)
+	defer func() { _ = f.Close() }() // read only
+	resp, err := http.Post(args[0], "text/plain", f)
+	ts.Check(err)
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(resp.Body)
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[2]), text, 0o666))
+	_, err = fmt.Fprintln(ts.Stdout(), resp.Status)
+	ts.Check(err)
+}
+
 // eventually: `eventually URL TEXT` asks for URL until TEXT is in the answer.
 func (w *world) eventually(ts *testscript.TestScript, args []string) {
 	if len(args) != 2 {
