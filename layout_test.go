@@ -38,7 +38,7 @@ var rooms = []room{
 	{"validate", "resourcesync", ""},
 	{"validate/validatetest", "validate", ""},
 	// roles
-	{"intake", "catalog resourcesync blob internal/fetch",
+	{"intake", "catalog resourcesync blob discover internal/fetch",
 		"github.com/bmatcuk/doublestar/v4 github.com/fsnotify/fsnotify github.com/gabriel-vasile/mimetype golang.org/x/sync golang.org/x/sys"},
 	{"source", "catalog resourcesync blob", "github.com/bmatcuk/doublestar/v4 github.com/klauspost/compress golang.org/x/sync golang.org/x/text"},
 	{"destination", "discover resourcesync blob internal/fetch",

@@ -166,7 +166,7 @@ func (r *jsonlFile) read() error {
 		case err != nil && !ended:
 			r.last = &LineError{r.lines.line, errCutOff}
 		case err != nil:
-			r.unreadable(r.name, err)
+			r.illegible(r.name, err)
 		case ok:
 			r.changes = r.changes || e.change != 0
 			said = appendRecord(said[:0], &e.update.Record)
@@ -193,7 +193,7 @@ func (r *jsonlFile) take(ctx context.Context) error {
 		return err
 	}
 	if r.last != nil && (still || !r.changes) {
-		r.unreadable(r.name, r.last)
+		r.illegible(r.name, r.last)
 	}
 	r.files.Store(0)
 	if r.changes {
@@ -238,7 +238,7 @@ func (r *jsonlFile) takeWhole(ctx context.Context, still bool) error {
 	if err := r.takeListed(ctx); err != nil || r.gone.count == 0 {
 		return err
 	}
-	if still && r.problems() == 0 {
+	if still && !r.incomplete.Load() {
 		if err := r.settle(ctx); err != nil {
 			return err
 		}
@@ -248,7 +248,7 @@ func (r *jsonlFile) takeWhole(ctx context.Context, still bool) error {
 		}
 	}
 	if !still {
-		r.unreadable(r.name, ErrChanging)
+		r.illegible(r.name, ErrChanging)
 		return nil
 	}
 	return r.finish(ctx)
@@ -264,7 +264,7 @@ func (r *jsonlFile) settle(ctx context.Context) error {
 
 // remember keeps how the file stands, if all of it was taken.
 func (r *jsonlFile) remember(ctx context.Context, still bool) error {
-	if r.problems() > 0 || r.last != nil && !still {
+	if r.incomplete.Load() || r.last != nil && !still {
 		still = false
 	}
 	at, err := r.point(ctx)
@@ -279,7 +279,7 @@ func (r *jsonlFile) remember(ctx context.Context, still bool) error {
 	if racy {
 		r.j.seen += string(racyMark) // look again
 	}
-	if r.changes && r.problems() == 0 && r.lines.whole {
+	if r.changes && !r.incomplete.Load() && r.lines.whole {
 		m.Read, m.Lines = r.lines.at, r.lines.line
 		m.Sum = hex.EncodeToString(r.lines.sum.Sum(nil))
 	}
@@ -327,13 +327,4 @@ func (l *listing) takeListed(ctx context.Context) error {
 		return err
 	}
 	return l.flush(ctx)
-}
-
-// finish deletes what was put aside, unless something could not be read.
-func (l *listing) finish(ctx context.Context) error {
-	if n := l.problems(); n > 0 {
-		l.skipped(l.name, fmt.Errorf("%d resources that are not listed stay, for not all of the list could be read", l.gone.count))
-		return nil
-	}
-	return l.deleteGone(ctx)
 }

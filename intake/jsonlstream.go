@@ -65,9 +65,9 @@ func (s *lineStream) read(ctx context.Context, l *listing) <-chan streamed {
 				send(streamed{err: err})
 				return
 			case err != nil && !ended:
-				l.unreadable(l.name, &LineError{in.line, errCutOff})
+				l.illegible(l.name, &LineError{in.line, errCutOff})
 			case err != nil:
-				l.unreadable(l.name, err)
+				l.illegible(l.name, err)
 			case ok:
 				send(streamed{update: e.update})
 			}
@@ -155,7 +155,7 @@ func (j *JSONL) takeStream(ctx context.Context, l *listing) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := l.takeListed(ctx); err != nil || l.gone.count == 0 {
+	if err := l.takeListed(ctx); err != nil {
 		return err
 	}
 	return l.finish(ctx)

@@ -3,6 +3,7 @@ package intake
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,6 +47,7 @@ type listing struct {
 	start  time.Time
 
 	files, unchanged, read, bytes atomic.Int64
+	incomplete                    atomic.Bool // not all of the list could be read
 
 	mu sync.Mutex // guards r
 	r  Report     // but for the counters above
@@ -76,10 +78,11 @@ func (l *listing) unreadable(path string, err error) {
 	l.emit(Event{Kind: EventUnreadable, Path: path, Err: err})
 }
 
-func (l *listing) problems() int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.r.Unreadable.Count
+// illegible tells of a piece of the list that could not be read: nobody knows
+// what it names.
+func (l *listing) illegible(path string, err error) {
+	l.incomplete.Store(true)
+	l.unreadable(path, err)
 }
 
 // report is what the listing came to so far.
@@ -204,6 +207,18 @@ func (l *listing) mayDelete(ctx context.Context) error {
 		e.Gone = l.gone.count
 	}
 	return e
+}
+
+// finish deletes what was put aside as gone, if all of the list could be read.
+func (l *listing) finish(ctx context.Context) error {
+	if l.gone.count == 0 {
+		return nil
+	}
+	if l.incomplete.Load() {
+		l.skipped(l.name, fmt.Errorf("%d resources that are not listed stay, for not all of the list could be read", l.gone.count))
+		return nil
+	}
+	return l.deleteGone(ctx)
 }
 
 // deleteGone deletes what has been put aside as gone.

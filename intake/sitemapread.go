@@ -1,0 +1,342 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"lockstep/catalog"
+	"lockstep/discover"
+	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
+)
+
+// What an index may cost.
+const (
+	maxIndexDepth = 3       // an index in an index in an index (RS-IDX-04)
+	maxIndexParts = 200_000 // each is a request
+)
+
+// A sitemapReading is one reading of the documents.
+type sitemapReading struct {
+	*listing
+	s     *Sitemap
+	whole bool // everything is read, whatever is remembered
+	began time.Time
+
+	old     sitemapMemory
+	now     sitemapMemory
+	ids     []string            // of the documents that were read
+	docs    []string            // their URIs
+	asIs    map[string]struct{} // ids of those that stand as they did,
+	lost    map[string]struct{} // and that could not be read
+	visited map[string]bool
+	fresh   bool // some document was read
+	undated int64
+	strayed bool // something is gone that stood in a document which could be read
+	said    []byte
+	rules   []byte          // hashed with what is said, so that with others it is said anew
+	failed  map[uint32]bool // documents with resources that could not be fetched
+}
+
+func (s *Sitemap) newReading(whole bool) *sitemapReading {
+	var rules []byte
+	if s.o.Content {
+		rules = []byte(s.rules())
+	}
+	return &sitemapReading{
+		rules:   rules,
+		listing: s.newListing(), s: s, whole: whole, began: time.Now(),
+		now:     sitemapMemory{Rules: s.rules(), Address: s.name, Docs: make(map[string]sitemapDoc)},
+		asIs:    make(map[string]struct{}),
+		lost:    make(map[string]struct{}),
+		visited: make(map[string]bool),
+		failed:  make(map[uint32]bool),
+	}
+}
+
+// run reads and takes in. It asks for another, whole reading if it could not
+// tell what is gone.
+func (r *sitemapReading) run(ctx context.Context) (again bool, err error) {
+	stop := r.progress()
+	defer stop()
+	at, err := r.point(ctx)
+	if err != nil {
+		return false, err
+	}
+	if !r.s.recalled {
+		r.s.recalled = true
+		if !recall(r.s.o.State, &r.s.memory) {
+			r.s.memory = sitemapMemory{}
+		}
+	}
+	if m := r.s.memory; !r.whole && m.Rules == r.now.Rules && m.Address == r.now.Address && m.Point == at {
+		r.old = m
+	}
+	if err := r.visit(ctx, r.name, 0); err != nil {
+		return false, err
+	}
+	if !r.fresh && !r.old.Undated {
+		r.files.Store(at.Resources)
+		r.unchanged.Store(at.Resources)
+		return false, nil
+	}
+	if r.undated > 0 && !r.s.o.Content {
+		r.skipped(r.name, fmt.Errorf("%d entries state neither lastmod nor hash: that their resources change cannot be seen", r.undated))
+	}
+	if again, err = r.take(ctx); err != nil || again {
+		return again, err
+	}
+	if err := r.finish(ctx); err != nil {
+		return false, err
+	}
+	return false, r.remember(ctx)
+}
+
+// visit reads the document at uri and what is below it. What goes wrong with it
+// is told, and leaves the reading incomplete.
+func (r *sitemapReading) visit(ctx context.Context, uri string, depth int) error {
+	err := r.enter(uri, depth)
+	var parts []string
+	if err == nil {
+		parts, err = r.readDoc(ctx, uri)
+	}
+	switch _, stop := errors.AsType[*stopError](err); {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case stop:
+		return err
+	case err != nil && depth == 0:
+		return plainError(uri, err)
+	case err != nil:
+		r.lost[partID(uri)] = struct{}{}
+		r.illegible(uri, plainError(uri, err))
+	}
+	for _, part := range parts {
+		if err := r.visit(ctx, part, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A stopError is one of ours: no other document would fare better.
+type stopError struct{ err error }
+
+func (e *stopError) Error() string { return e.err.Error() }
+func (e *stopError) Unwrap() error { return e.err }
+
+// plainError leaves the address, beside which it will stand, out of err.
+func plainError(uri string, err error) error {
+	if e, ok := errors.AsType[*fetch.Error](err); ok && len(e.Chain) == 0 {
+		return &wordedError{strings.TrimPrefix(err.Error(), "get "+fetch.Printable(uri)+": "), err}
+	}
+	if text, ok := strings.CutPrefix(err.Error(), "read "+fetch.Printable(uri)+": "); ok {
+		return &wordedError{text, err}
+	}
+	return err
+}
+
+// A wordedError says the same in other words.
+type wordedError struct {
+	text string
+	err  error
+}
+
+func (e *wordedError) Error() string { return e.text }
+func (e *wordedError) Unwrap() error { return e.err }
+
+// enter guards against documents that lead back to themselves.
+func (r *sitemapReading) enter(uri string, depth int) error {
+	switch {
+	case r.visited[uri]:
+		return errors.New("the document is listed below itself, or twice")
+	case depth > maxIndexDepth:
+		return fmt.Errorf("indexes are nested more than %d deep", maxIndexDepth)
+	case len(r.visited) > maxIndexParts:
+		return fmt.Errorf("more than %d documents", maxIndexParts)
+	}
+	r.visited[uri] = true
+	if _, local := localPath(uri); local && r.s.file == "" {
+		return errors.New("a document from the web cannot name a file of this machine")
+	}
+	return nil
+}
+
+// readDoc reads the entries of the document at uri, or returns the parts of an
+// index.
+func (r *sitemapReading) readDoc(ctx context.Context, uri string) (parts []string, err error) {
+	known, remembered := r.old.Docs[uri]
+	path, local := localPath(uri)
+	now := sitemapDoc{}
+	if local {
+		now.Mark = lookAt(path)
+		if remembered && known.Mark == now.Mark {
+			return r.keep(uri, known), nil
+		}
+	}
+	doc, err := discover.Open(ctx, r.s.client, uri, discover.Validators{ETag: known.ETag, LastModified: known.Modified})
+	if errors.Is(err, discover.ErrNotModified) {
+		return r.keep(uri, known), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = doc.Close() }() // only read from
+	r.fresh = true
+	if c := doc.Header.Capability; c != "" && c != resourcesync.ResourceList {
+		return nil, fmt.Errorf("it is a %s, not a Sitemap or Resource List", fetch.Printable(string(c)))
+	}
+	now.ETag, now.Modified, now.Index = doc.ETag, doc.LastModified, doc.Header.Index
+	if local && r.began.Sub(doc.Modified) < coarseTick {
+		now.Mark = "" // it may yet change without a trace
+	}
+	if now.Index {
+		if parts, err = indexParts(doc); err != nil {
+			return parts, err
+		}
+		now.Parts = parts
+	} else if err := r.entries(uri, doc); err != nil {
+		return nil, err
+	}
+	if n := doc.Stats().Skipped; n > 0 {
+		r.lost[partID(uri)] = struct{}{}
+		r.illegible(uri, fmt.Errorf("%d entries could not be read: %s", n, firstWarning(doc)))
+		return parts, nil
+	}
+	if now.ETag != "" || now.Modified != "" || now.Mark != "" {
+		r.now.Docs[uri] = now
+	}
+	return parts, nil
+}
+
+// keep notes that a document stands as it did, and returns its parts.
+func (r *sitemapReading) keep(uri string, known sitemapDoc) []string {
+	r.now.Docs[uri] = known
+	if !known.Index {
+		r.asIs[partID(uri)] = struct{}{}
+	}
+	return known.Parts
+}
+
+// indexParts returns what an index lists, as far as it can be read.
+func indexParts(doc *discover.Document) (parts []string, err error) {
+	for e, err := range doc.Entries() {
+		if err != nil {
+			return parts, err
+		}
+		if len(parts) == maxIndexParts {
+			return parts, fmt.Errorf("more than %d parts", maxIndexParts)
+		}
+		parts = append(parts, e.Loc)
+	}
+	return parts, nil
+}
+
+// firstWarning says what was the matter with a document, first of all.
+func firstWarning(doc *discover.Document) string {
+	if ws := doc.Warnings(); len(ws) > 0 {
+		return fetch.Printable(ws[0].String())
+	}
+	return "they name no resource"
+}
+
+// entries puts the entries of a document into order.
+func (r *sitemapReading) entries(uri string, doc *discover.Document) error {
+	part := uint32(len(r.docs))
+	r.docs, r.ids = append(r.docs, uri), append(r.ids, partID(uri))
+	var e resourcesync.Entry
+	for {
+		switch err := doc.Read(&e); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		rec, err := r.record(&e)
+		if err != nil {
+			r.skipped(fetch.Printable(e.Loc), err)
+			continue
+		}
+		if undated(&rec) {
+			r.undated++
+		}
+		r.said = appendRecord(r.said[:0], &rec)
+		if err := r.sorter.add(rec.URI, part, false, r.said); err != nil {
+			return &stopError{err}
+		}
+	}
+}
+
+// record is what an entry says of its resource, as we can say it.
+func (r *sitemapReading) record(e *resourcesync.Entry) (catalog.Record, error) {
+	rec := catalog.Record{URI: e.Loc, Length: -1, Type: e.Type, Encoding: e.Encoding, Hashes: e.Hashes}
+	if !e.Lastmod.IsZero() {
+		rec.Lastmod = e.Lastmod.Time().Truncate(time.Microsecond)
+	}
+	if e.HasLength {
+		rec.Length = e.Length
+	}
+	bare := resourcesync.Entry{Loc: e.Loc, Metadata: resourcesync.Metadata{Type: e.Type, Encoding: e.Encoding}}
+	if err := checkListed(&bare); err != nil {
+		return rec, err
+	}
+	for i := range e.Links {
+		l := e.Links[i]
+		l.Path = ""
+		bare.Links = []resourcesync.Link{l}
+		if err := checkListed(&bare); err != nil {
+			r.skipped(fetch.Printable(e.Loc), err)
+			continue
+		}
+		rec.Links = append(rec.Links, l)
+	}
+	return rec, nil
+}
+
+// checkListed asks those who write the documents whether they can state e.
+func checkListed(e *resourcesync.Entry) error {
+	return resourcesync.CheckEntry(resourcesync.ResourceList, e)
+}
+
+// undated reports whether nothing said of a resource changes when it does.
+func undated(r *catalog.Record) bool { return r.Lastmod.IsZero() && len(r.Hashes) == 0 }
+
+// remember keeps how the documents stand.
+func (r *sitemapReading) remember(ctx context.Context) error {
+	at, err := r.point(ctx)
+	if err != nil {
+		return err
+	}
+	for part := range r.failed {
+		delete(r.now.Docs, r.docs[part])
+	}
+	r.now.Point = at
+	r.now.Shared = r.now.Shared || r.sorter.doubled || len(r.asIs) > 0 && r.old.Shared
+	r.now.Undated = r.s.o.Content && (r.now.Undated || len(r.asIs) > 0 && r.old.Undated)
+	if r.incomplete.Load() && r.strayed { // it was not deleted: it has to be met again
+		r.now = sitemapMemory{}
+	}
+	r.s.memory = r.now
+	if err := remember(r.s.o.State, r.now); err != nil {
+		return fmt.Errorf("keep how the documents stand: %w", err)
+	}
+	return nil
+}
+
+// localPath returns the path that an address names on this machine.
+func localPath(address string) (string, bool) {
+	if !strings.Contains(address, "://") {
+		return address, !strings.HasPrefix(strings.ToLower(address), "file:")
+	}
+	u, err := url.Parse(address)
+	if err != nil || !strings.EqualFold(u.Scheme, "file") {
+		return "", false
+	}
+	return filepath.FromSlash(u.Path), true
+}

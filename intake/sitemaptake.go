@@ -1,0 +1,189 @@
+package intake
+
+import (
+	"context"
+
+	"golang.org/x/sync/errgroup"
+
+	"lockstep/catalog"
+)
+
+// An ask is a resource whose own server has to be asked for its content, and
+// what came of it.
+type ask struct {
+	part  uint32
+	token sitemapToken
+	said  catalog.Record // by the Sitemap
+	known bool           // the catalog has the resource
+
+	update  bool // the catalog is to be told said
+	failure error
+}
+
+// take brings the set in step with what was read. It asks for another, whole
+// reading if it cannot tell what is gone.
+func (r *sitemapReading) take(ctx context.Context) (again bool, err error) {
+	g, gctx := errgroup.WithContext(ctx)
+	asks, answers := make(chan *ask), make(chan *ask, r.s.client.Jobs())
+	g.Go(func() error {
+		defer close(asks)
+		return r.compare(gctx, func(it *listed, token string, known bool) error {
+			return r.met(gctx, it, token, known, asks)
+		}, func(row *row) error {
+			return r.left(gctx, row, asks, &again)
+		})
+	})
+	g.Go(func() error {
+		defer close(answers)
+		return r.fetchAll(gctx, asks, answers)
+	})
+	g.Go(func() error { return r.applyAll(gctx, answers) })
+	if err := g.Wait(); err != nil {
+		return false, err
+	}
+	return again && !r.incomplete.Load(), nil
+}
+
+// met compares what a document says of a resource with what the catalog holds.
+func (r *sitemapReading) met(ctx context.Context, it *listed, token string, known bool, asks chan<- *ask) error {
+	r.files.Add(1)
+	r.said = append(append(r.said[:0], it.said...), r.rules...)
+	said := string(appendFingerprint(nil, r.said))
+	id := r.ids[it.part]
+	old, ours := parseSitemapToken(token)
+	known = known && ours
+	if known && old.part != id {
+		if _, ok := r.asIs[old.part]; ok {
+			r.now.Shared = true
+		}
+	}
+	same := known && old.said == said
+	if same && !old.ask && old.part == id {
+		r.unchanged.Add(1)
+		return nil
+	}
+	rec, err := parseRecord(it.said)
+	if err != nil {
+		return err
+	}
+	rec.URI = string(it.uri)
+	a := &ask{part: it.part, said: rec, known: known, token: sitemapToken{part: id, said: said}, update: true}
+	switch {
+	case !r.s.o.Content || len(rec.Hashes) > 0 && rec.Length >= 0:
+	case same:
+		// What was found out holds; the document is another, or has to be asked.
+		held, ok, err := r.held(ctx, rec.URI)
+		if err != nil {
+			return err
+		}
+		a.token.ask, a.update = undated(&rec), old.part != id
+		if ok && len(held.Hashes) > 0 {
+			a.said, a.token.etag, a.token.modified = held, old.etag, old.modified
+			if !a.token.ask {
+				break
+			}
+		}
+		return r.send(ctx, asks, a)
+	default:
+		a.token.ask = undated(&rec)
+		return r.send(ctx, asks, a)
+	}
+	a.said.Token = a.token.String()
+	return r.send(ctx, asks, a)
+}
+
+// left deals with a resource that no document which was read lists.
+func (r *sitemapReading) left(ctx context.Context, row *row, asks chan<- *ask, again *bool) error {
+	old, ours := parseSitemapToken(row.token)
+	if _, ok := r.asIs[old.part]; ok {
+		r.files.Add(1)
+		if !old.ask || !r.s.o.Content {
+			r.unchanged.Add(1)
+			return nil
+		}
+		held, ok, err := r.held(ctx, row.uri)
+		if err != nil || !ok {
+			return err
+		}
+		r.now.Undated = true
+		return r.send(ctx, asks, &ask{part: noPart, token: old, said: held, known: true})
+	}
+	if len(r.asIs) > 0 && (!ours || r.old.Shared) {
+		*again = true // some document that stands as it did may list it
+	}
+	if _, ok := r.lost[old.part]; !ok {
+		r.strayed = true
+	}
+	return r.gone.add(row.uri)
+}
+
+// noPart is the part of a resource whose document was not read.
+const noPart = ^uint32(0)
+
+func (r *sitemapReading) send(ctx context.Context, asks chan<- *ask, a *ask) error {
+	if a.token.ask {
+		r.now.Undated = true
+	}
+	select {
+	case asks <- a:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// held returns what the catalog holds of one resource.
+func (r *sitemapReading) held(ctx context.Context, uri string) (catalog.Record, bool, error) {
+	for rec, err := range r.cat.Resources(ctx, r.set, catalog.Range{From: uri, To: uri + "\x00"}) {
+		return rec, err == nil, err
+	}
+	return catalog.Record{}, false, nil
+}
+
+// fetchAll finds out what is asked, as much at a time as the client does.
+func (r *sitemapReading) fetchAll(ctx context.Context, asks <-chan *ask, answers chan<- *ask) error {
+	g, ctx := errgroup.WithContext(ctx)
+	workers := 1
+	if r.s.o.Content {
+		workers = r.s.client.Jobs()
+	}
+	for range workers {
+		g.Go(func() error {
+			f := r.newFetcher()
+			for a := range asks {
+				if a.said.Token == "" || a.part == noPart {
+					if err := f.fetch(ctx, a); err != nil {
+						return err
+					}
+				}
+				select {
+				case answers <- a:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// applyAll puts the answers into the catalog.
+func (r *sitemapReading) applyAll(ctx context.Context, answers <-chan *ask) error {
+	for a := range answers {
+		switch {
+		case a.failure != nil:
+			r.unreadable(a.said.URI, a.failure)
+			if a.part != noPart {
+				r.failed[a.part] = true
+			}
+		case a.update:
+			if err := r.put(ctx, catalog.Update{Record: a.said}); err != nil {
+				return err
+			}
+		default:
+			r.unchanged.Add(1)
+		}
+	}
+	return r.flush(ctx)
+}
