@@ -119,8 +119,7 @@ func (l *keyLog) load(path string) (*keySegment, error) {
 	}
 	s := &keySegment{path: path, file: f, begun: info.ModTime(), at: make(map[keyID]int64)}
 	s.size, err = readKeyRecords(f, func(offset int64, r keyRecord) {
-		s.at[r.id] = offset
-		s.saw(r)
+		l.put(s, r, offset)
 		if r.kind == keyAsked {
 			l.asked[r.id] = r
 		} else {
@@ -137,7 +136,12 @@ func (l *keyLog) load(path string) (*keySegment, error) {
 	return s, nil
 }
 
-func (s *keySegment) saw(r keyRecord) {
+// put notes where in s the newest record of a key is.
+func (l *keyLog) put(s *keySegment, r keyRecord, offset int64) {
+	for _, old := range l.segments {
+		delete(old.at, r.id)
+	}
+	s.at[r.id] = offset
 	if r.at.After(s.last) {
 		s.last = r.at
 	}
@@ -225,8 +229,7 @@ func (l *keyLog) ask(rs []keyRecord) error {
 	return err
 }
 
-// count returns how many keys are in memory. One that is asked in one segment
-// and answered in the next counts twice.
+// count returns how many keys there are on disk.
 func (l *keyLog) count() (n int) {
 	for _, s := range l.segments {
 		n += len(s.at)
@@ -286,8 +289,7 @@ func (l *keyLog) sync() error {
 		return fmt.Errorf("keep idempotency keys: %w", err)
 	}
 	for i, r := range l.unsynced {
-		s.at[r.id] = offsets[i]
-		s.saw(r)
+		l.put(s, r, offsets[i])
 	}
 	s.size += int64(len(text))
 	l.unsynced = l.unsynced[:0]

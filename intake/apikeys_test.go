@@ -60,7 +60,7 @@ func TestAPIKeyLife(t *testing.T) {
 	var now atomic.Int64
 	now.Store(time.Now().UnixNano())
 	state := t.TempDir()
-	a := newAPI(t, nil, intake.APIOptions{State: state, MaxKeys: 4, Now: func() time.Time { return time.Unix(0, now.Load()) }})
+	a := newAPI(t, nil, intake.APIOptions{State: state, MaxKeys: 3, Now: func() time.Time { return time.Unix(0, now.Load()) }})
 	pass := func(d time.Duration) { now.Add(int64(d)) }
 	a.want(put("urn:x", `{"length":1}`).key("A"), 201)
 	pass(2 * time.Hour)
@@ -73,7 +73,7 @@ func TestAPIKeyLife(t *testing.T) {
 	a.want(put("urn:x", `{"length":3}`).key("C"), 200, "updated")
 	a.want(put("urn:x", `{"length":4}`), 200, "updated")
 	pass(90 * time.Minute)
-	a.want(put("urn:x", `{"length":5}`).key("D"), 200, "updated") // A is forgotten
+	a.want(put("urn:x", `{"length":5}`).key("D"), 503) // A is forgotten, but goes with what was asked beside its answer
 	pass(time.Hour)
 	a.want(put("urn:x", `{"length":1}`).key("A"), 200, "updated")
 	files, err := filepath.Glob(filepath.Join(state, "papers", "*"))
