@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"math/bits"
 	"sync"
@@ -105,24 +106,24 @@ func ApplyDelta(old, patch []byte, limit int64) ([]byte, error) {
 	if h.HasFCS && h.FrameContentSize > uint64(limit) {
 		return nil, fmt.Errorf("apply delta: result of %d bytes: %w", h.FrameContentSize, ErrTooLarge)
 	}
-	d, err := zstd.NewReader(nil, zstd.WithDecoderDictRaw(0, old), zstd.WithDecoderConcurrency(1),
-		zstd.WithDecoderMaxMemory(uint64(limit)+1), zstd.WithDecoderMaxWindow(decoderWindow(limit)))
+	d, err := zstd.NewReader(bytes.NewReader(frame), zstd.WithDecoderDictRaw(0, old), zstd.WithDecoderConcurrency(1),
+		zstd.WithDecoderMaxWindow(decoderWindow(limit)))
 	if err != nil {
-		return nil, fmt.Errorf("apply delta: %w", err)
+		return nil, fmt.Errorf("apply delta: %w: %w", ErrPatch, err)
 	}
 	defer d.Close()
-	out, err := d.DecodeAll(frame, make([]byte, 0, sizeHint(&h, limit)))
-	switch {
-	case errors.Is(err, zstd.ErrDecoderSizeExceeded), errors.Is(err, zstd.ErrWindowSizeExceeded), err == nil && int64(len(out)) > limit:
+	out := bytes.NewBuffer(make([]byte, 0, sizeHint(&h, limit)))
+	switch _, err := io.Copy(out, io.LimitReader(d, limit+1)); {
+	case errors.Is(err, zstd.ErrDecoderSizeExceeded), errors.Is(err, zstd.ErrWindowSizeExceeded), err == nil && int64(out.Len()) > limit:
 		return nil, fmt.Errorf("apply delta: result above %d bytes: %w", limit, ErrTooLarge)
 	case err != nil:
 		return nil, fmt.Errorf("apply delta: %w: %w", ErrPatch, err)
 	}
-	return out, nil
+	return out.Bytes(), nil
 }
 
 // decoderWindow returns the largest window accepted for results up to limit:
-// a frame may claim more than it fills, up to the next power of two.
+// one that is no single segment may claim more than it fills.
 func decoderWindow(limit int64) uint64 {
 	return max(deltaWindow, min(uint64(limit)*2, math.MaxInt32))
 }

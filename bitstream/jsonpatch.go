@@ -121,6 +121,9 @@ func ApplyJSON(old, patch []byte, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("apply JSON patch: %w", err)
 	}
+	if !json.Valid(compact) {
+		return nil, fmt.Errorf("apply JSON patch: result nested too deep: %w", ErrTooLarge)
+	}
 	out, ok := l.render(compact, int(limit))
 	if !ok {
 		return nil, fmt.Errorf("apply JSON patch: result above %d bytes: %w", limit, ErrTooLarge)
