@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -38,6 +39,11 @@ func noise(seed uint64) string {
 		b[i] = byte(r.Uint32())
 	}
 	return string(b)
+}
+
+// jsonNoise returns a document that has nothing in common with another.
+func jsonNoise(seed uint64) string {
+	return fmt.Sprintf(`{"a":"%s"}`, base64.StdEncoding.EncodeToString([]byte(noise(seed))))
 }
 
 // edit returns doc with n short insertions.
@@ -151,13 +157,15 @@ func TestPatches(t *testing.T) {
 		"large.txt":  {string(prose(2, 1<<20)), string(edit(prose(2, 1<<20), 1)), string(edit(prose(2, 1<<20), 2))},
 		"huge.txt":   {string(prose(3, 3<<20)), string(edit(prose(3, 3<<20), 1)), string(edit(prose(3, 3<<20), 2))},
 		"tiny.txt":   {"a", "b", "c"},
+		"tiny.json":  {`{"a":1}`, `{"a":2}`, strings.Repeat(" ", 2000) + `{"a":2}`},
 		"other.txt":  {noise(4), noise(5), noise(6)},
+		"new.json":   {jsonNoise(1), jsonNoise(2), jsonNoise(3)},
 		"data.json":  {object(1, "  ", 1), object(1, "  ", 2), object(1, "  ", 3)},
 		"touch.json": {object(2, "", 1), object(2, "", 2), object(3, "\t", 2)},
 	}
 	want := map[string][]string{ // media types, per change
 		"small.txt": {bitstream.TypeDelta, bitstream.TypeDelta}, "large.txt": {bitstream.TypeDelta, bitstream.TypeDelta},
-		"huge.txt": {"", ""}, "tiny.txt": {"", ""}, "other.txt": {"", ""},
+		"huge.txt": {"", ""}, "tiny.txt": {"", ""}, "tiny.json": {"", bitstream.TypeDelta}, "new.json": {"", ""}, "other.txt": {"", ""},
 		"data.json":  {bitstream.TypeJSON + " " + bitstream.TypeDelta, bitstream.TypeJSON + " " + bitstream.TypeDelta},
 		"touch.json": {bitstream.TypeJSON + " " + bitstream.TypeDelta, bitstream.TypeDelta},
 	}
@@ -167,6 +175,13 @@ func TestPatches(t *testing.T) {
 		}
 		w.scan(t)
 		if i == 0 {
+			write(t, w.root, "small.txt", versions["small.txt"][1])
+			w.scan(t)
+			write(t, w.root, "small.txt", versions["small.txt"][0])
+			w.scan(t)
+			if len(w.puts.all) != 0 {
+				t.Errorf("%d patches made before anybody could know what they apply to", len(w.puts.all))
+			}
 			w.mark(t)
 		}
 	}
@@ -190,8 +205,8 @@ func TestPatches(t *testing.T) {
 		}
 	}
 	w.sweep(t)
-	if n := w.blobs(t); n != 14 {
-		t.Errorf("%d representations kept, want those of 14 changes", n)
+	if n := w.blobs(t); n != 18 {
+		t.Errorf("%d representations kept, want those of 18 changes", n)
 	}
 }
 

@@ -157,6 +157,7 @@ func TestJSONPatchHostile(t *testing.T) {
 		"tests":          {wide, ops(20_000, `{"op":"test","path":"","value":1}`)},
 		"depth":          {`{"a":` + deep + `}`, ops(1, `{"op":"copy","from":"","path":"/a`+strings.Repeat("/0", 8999)+`/-"}`)},
 		"indentation":    {"[\n\t0\n]", `[{"op":"add","path":"/0","value":` + strings.Repeat("[", 9000) + strings.Repeat("0,", 100_000) + "0" + strings.Repeat("]", 9000) + `}]`},
+		"copies removed": {`["` + strings.Repeat("x", 200<<10) + `"]`, ops(10, `{"op":"copy","from":"/0","path":"/1"},{"op":"remove","path":"/1"}`)},
 		"large document": {strings.Repeat(" ", 2<<20), `[]`},
 	} {
 		start := time.Now()

@@ -54,7 +54,7 @@ func (l layout) render(compact []byte, limit int) (_ []byte, ok bool) {
 	line := func() {
 		if l.lines {
 			out = append(out, '\n')
-			for i := 0; i < depth && len(out) <= limit; i++ {
+			for range depth { // at most maxDepth
 				out = append(out, l.indent...)
 			}
 		}

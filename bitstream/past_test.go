@@ -210,17 +210,21 @@ func TestNoHashes(t *testing.T) {
 		},
 	} {
 		for _, size := range []int{5, 1 << 20} {
-			w := newWorld(t, t.TempDir(), nil, nil, bitstream.SetOptions{Past: true})
+			opened := 0
+			var w *world
+			w = newWorld(t, t.TempDir(), nil, nil, bitstream.SetOptions{Past: true,
+				Open: func(_ context.Context, r *catalog.Record) (io.ReadCloser, error) { opened++; return w.open(r.URI) }})
 			w.mark(t)
 			text := strings.Repeat("z", size)
 			write(t, w.root, "a", text)
 			u := catalog.Update{Record: catalog.Record{URI: base + "a", Length: -1, Hashes: hashes(text), Token: "1"}}
 			for i := range 2 {
 				u.Token = fmt.Sprint(i)
+				before := opened
 				a, err := w.cat.Apply(context.Background(), set, []catalog.Update{u})
 				must(t, err)
-				if a.Unchanged != i {
-					t.Errorf("%s, size %d: applied %+v the %d. time", name, size, a, i+1)
+				if a.Unchanged != i || i > 0 && opened > before {
+					t.Errorf("%s, size %d: applied %+v, opened %d times, at time %d", name, size, a, opened, i+1)
 				}
 			}
 			cs := w.changes(t)

@@ -66,7 +66,6 @@ func (k *Keeper) Sweep(ctx context.Context) (Swept, error) {
 			return s, fmt.Errorf("sweep kept bytes: %w", err)
 		}
 	}
-	k.swept = nil
 	for part := range parts(total) {
 		if err := k.sweepPart(ctx, sets, part, &s); err != nil {
 			return s, fmt.Errorf("sweep kept bytes: %w", err)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"lockstep/bitstream"
 	"lockstep/blob"
@@ -272,26 +273,135 @@ func TestHuge(t *testing.T) {
 	}
 }
 
+// TestSweepPatches: the present bytes are needed to make the next patch of.
+func TestSweepPatches(t *testing.T) {
+	t.Parallel()
+	const large = 200_000
+	w := newWorld(t, t.TempDir(), nil, nil, bitstream.SetOptions{Patches: &bitstream.PatchOptions{MaxBytes: large - 1}})
+	write(t, w.root, "a", "first")
+	write(t, w.root, "large", strings.Repeat("x", large))
+	w.scan(t)
+	w.mark(t)
+	if s := w.sweep(t); s.Kept != 1 || s.Removed != 0 {
+		t.Errorf("swept %+v, want 1 kept", s)
+	}
+	write(t, w.root, "a", "second")
+	w.scan(t)
+	if s := w.sweep(t); s.Kept != 1 || s.Removed != 1 {
+		t.Errorf("swept %+v, want the present kept, the past removed", s)
+	}
+	unknown := catalog.Update{Record: catalog.Record{URI: base + "large", Length: -1}}
+	_, err := w.cat.Apply(context.Background(), set, []catalog.Update{unknown})
+	must(t, err)
+	if n := w.blobs(t); n != 1 {
+		t.Errorf("%d kept, want nothing that is too large", n)
+	}
+	w = newWorld(t, w.root, w.inner, w.store, bitstream.SetOptions{Patches: &bitstream.PatchOptions{MaxBytes: 5}})
+	if s := w.sweep(t); s.Removed != 1 {
+		t.Errorf("swept %+v, want removed what has become too large", s)
+	}
+}
+
+// slow is a store that does something while it removes.
+type slow struct {
+	blob.Store
+	removing func()
+}
+
+func (s *slow) Remove(ctx context.Context, names ...string) error {
+	if s.removing != nil && len(names) > 0 {
+		s.removing()
+	}
+	return s.Store.Remove(ctx, names...)
+}
+
+// TestSweepBack: bytes that are needed again while they are being removed.
+func TestSweepBack(t *testing.T) {
+	t.Parallel()
+	store := &slow{Store: new(blob.Mem)}
+	w := newWorld(t, t.TempDir(), nil, store, bitstream.SetOptions{Past: true})
+	w.mark(t)
+	write(t, w.root, "a", "text")
+	w.apply(t, "a", "token", "text")
+	c := w.changes(t)[0]
+	must(t, w.inner.Forget(context.Background(), set, catalog.Mark{Seq: c.Seq, At: c.EventTime}))
+	done := make(chan struct{})
+	store.removing = func() {
+		go func() {
+			defer close(done)
+			write(t, w.root, "b", "text")
+			w.apply(t, "b", "token", "text")
+		}()
+		select {
+		case <-done: // it did not wait
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	w.sweep(t)
+	<-done
+	for _, c := range w.changes(t) {
+		if _, kept := w.past(t, &c); !kept {
+			t.Errorf("change %d is not kept", c.Seq)
+		}
+	}
+}
+
+// meddling is a catalog to which something happens at a given moment.
+type meddling struct {
+	catalog.Catalog
+	afterStatus, beforeApply func()
+}
+
+func (m *meddling) Status(ctx context.Context, set string) (catalog.Status, error) {
+	st, err := m.Catalog.Status(ctx, set)
+	if f := m.afterStatus; f != nil {
+		m.afterStatus = nil
+		f()
+	}
+	return st, err
+}
+
+func (m *meddling) Apply(ctx context.Context, set string, us []catalog.Update) (catalog.Applied, error) {
+	if f := m.beforeApply; f != nil {
+		m.beforeApply = nil
+		f()
+	}
+	return m.Catalog.Apply(ctx, set, us)
+}
+
 // TestFirstMark: no change after the first Mark is missed, even if that is taken
 // while updates are on their way.
 func TestFirstMark(t *testing.T) {
 	t.Parallel()
-	for range 50 {
-		w := newWorld(t, t.TempDir(), nil, nil, bitstream.SetOptions{Past: true})
-		var wg sync.WaitGroup
-		for i := range 10 {
-			write(t, w.root, fmt.Sprint(i), fmt.Sprint(i))
-		}
-		wg.Go(func() {
-			for i := range 10 {
-				w.apply(t, fmt.Sprint(i), "token", fmt.Sprint(i))
+	for _, late := range []bool{false, true} {
+		cat := &meddling{Catalog: catalog.NewMem(nil)}
+		w := newWorld(t, t.TempDir(), cat, nil, bitstream.SetOptions{Past: true})
+		write(t, w.root, "a", "a")
+		done := make(chan struct{})
+		mark := func() {
+			go func() {
+				defer close(done)
+				w.mark(t)
+			}()
+			select {
+			case <-done: // before the Apply
+			case <-time.After(50 * time.Millisecond): // it waits, as it must
 			}
-		})
-		wg.Go(func() { w.mark(t) })
-		wg.Wait()
-		for _, c := range w.changes(t) {
+		}
+		if late {
+			cat.beforeApply = mark
+		} else {
+			cat.afterStatus = mark
+		}
+		w.apply(t, "a", "token", "a")
+		<-done
+		cs := w.changes(t)
+		if len(cs) != 1 && !late || late && len(cs) != 0 {
+			t.Errorf("late %v: %d changes", late, len(cs))
+		}
+		for _, c := range cs {
 			if _, kept := w.past(t, &c); !kept {
-				t.Fatalf("change %d is not kept", c.Seq)
+				t.Errorf("late %v: change %d is not kept", late, c.Seq)
 			}
 		}
 	}

@@ -83,3 +83,24 @@ func TestPatches(t *testing.T) {
 	}
 	w.upToDate()
 }
+
+// TestPatchesClock: a clock that was set back does not make a patch old that a
+// kept change names.
+func TestPatchesClock(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, source.Options{Keep: time.Hour, Grace: time.Hour})
+	s := w.source()
+	w.pass(1000 * time.Hour)
+	w.put("a=1")
+	w.publish(s) // takes a Mark, which no event precedes any more
+	w.pass(-1000 * time.Hour)
+	uri := w.patched(s, "a", "22")
+	for range 3 {
+		w.publish(s)
+		w.pass(2 * time.Hour)
+	}
+	if got := w.names("resourcesync/main/patches/"); !slices.Contains(got, strings.TrimPrefix(uri, baseURL)) {
+		t.Errorf("patches are %q, want %s, which a kept change names", got, uri)
+	}
+	w.upToDate()
+}
