@@ -19,10 +19,12 @@ func parseAddress(s string) (address, error) {
 	scheme, place, ok := strings.Cut(s, ":")
 	kind := kindOf(scheme)
 	switch {
+	case !ok && kind != nil && kind.wants == "": // YAML takes a colon at the end for another thing
+		return address{kind: kind}, nil
 	case ok && kind != nil:
 		a := address{kind, strings.TrimPrefix(place, kind.after)}
-		if !strings.HasPrefix(place, kind.after) || a.place == "" && kind.wants != "" {
-			return address{}, withHint(fmt.Errorf("from %q says nothing usable behind %s:", s, scheme), "write "+kind.form())
+		if !strings.HasPrefix(place, kind.after) || (a.place == "") != (kind.wants == "") {
+			return address{}, withHint(fmt.Errorf("from %q does not say where", s), "write "+kind.form())
 		}
 		return a, nil
 	case ok && !strings.HasPrefix(place, `\`) && scheme != "": // C:\ is a directory

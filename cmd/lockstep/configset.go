@@ -24,7 +24,6 @@ type setConfig struct {
 	Exclude      stringList          `yaml:"exclude"`
 	ScanInterval *duration           `yaml:"scan_interval"`
 	Complete     bool                `yaml:"complete"`
-	AllowRemote  bool                `yaml:"allow_remote"`
 	Sidecar      string              `yaml:"sidecar"`
 	ChangeList   changeListConfig    `yaml:"change_list"`
 	ResourceDump *resourceDumpConfig `yaml:"resource_dump"`
@@ -115,7 +114,6 @@ func (s *setConfig) particular() []struct {
 		{"exclude", len(s.Exclude) > 0},
 		{"scan_interval", s.ScanInterval != nil},
 		{"complete", s.Complete},
-		{"allow_remote", s.AllowRemote},
 		{"sidecar", s.Sidecar != ""},
 	}
 }

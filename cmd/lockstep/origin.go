@@ -14,6 +14,7 @@ import (
 	"lockstep/intake"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
+	"lockstep/source"
 )
 
 // An origin is where the resources of a set come from. It keeps its set of the
@@ -76,6 +77,7 @@ func originKinds() []originKind {
 	return []originKind{
 		{scheme: "dir", wants: "PATH", keys: []string{"hash", "include", "exclude", "scan_interval"}, path: anyPath, open: openDir},
 		{scheme: "jsonl", wants: "FILE", keys: []string{"scan_interval", "complete"}, path: file, away: true, open: openJSONL},
+		{scheme: "api", keys: nil, away: true, open: openAPI},
 	}
 }
 
@@ -105,6 +107,29 @@ func openJSONL(w *wayIn) (origin, error) {
 	}
 	return intake.NewJSONL(w.place, w.catalog, w.set, o)
 }
+
+// openAPI makes a set that applications fill.
+func openAPI(w *wayIn) (origin, error) {
+	if w.site.api == nil {
+		base, err := source.BaseURL(w.site.opts.baseURL)
+		if err != nil {
+			return nil, err
+		}
+		_, host, _ := strings.Cut(base, "://")
+		_, path, _ := strings.Cut(host, "/")
+		w.site.apiPath = "/" + path + apiDir
+		w.site.api, err = intake.NewAPI(w.catalog, intake.APIOptions{
+			State: filepath.Join(w.site.opts.state, "api"), TokenFile: w.site.opts.apiTokenFile, Path: w.site.apiPath, Logger: w.site.log,
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return w.site.api.Add(w.name, w.catalog, w.set)
+}
+
+// apiDir is where the API is, below the base URL.
+const apiDir = "-/api/"
 
 // bitstreamClient returns a client for the resources of a set, which are
 // elsewhere, or nil if nobody is going to open them.

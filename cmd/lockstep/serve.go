@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -142,6 +143,9 @@ func (o *serveOptions) announce(s *site, p *publication, io stdio) error {
 	io.printf("serving %s from %s\n", count(p.resources(), "resource"), o.places())
 	s.printSets(io)
 	io.printf("  mirror it with   lockstep sync %s DEST\n", base)
+	if s.api != nil {
+		io.printf("  fill it through  %s%s\n", strings.TrimSuffix(base, "/")+"/", apiDir)
+	}
 	if o.watching() {
 		io.printf("  watching for changes; Ctrl-C stops\n")
 	}
@@ -188,4 +192,16 @@ func (s *site) serveUntil(ctx context.Context, l net.Listener, watch bool, n *ne
 }
 
 // handler serves all there is at our addresses.
-func (s *site) handler() http.Handler { return s.src.Handler() }
+func (s *site) handler() http.Handler {
+	rest := s.src.Handler()
+	if s.api == nil {
+		return rest
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.EscapedPath(), s.apiPath) {
+			s.api.ServeHTTP(w, r)
+			return
+		}
+		rest.ServeHTTP(w, r)
+	})
+}

@@ -29,6 +29,8 @@ type site struct {
 	docs    documentStore
 	src     *source.Source
 	clients []*fetch.Client
+	api     *intake.API       // nil: no set is filled through it
+	apiPath string            // where it is
 	bytes   *blob.Dir         // of past representations; nil if nobody needs them
 	keeper  *bitstream.Keeper // of those
 	log     *slog.Logger
@@ -80,7 +82,10 @@ func openSite(ctx context.Context, o siteOptions) (_ *site, err error) {
 	if err := s.keepBytes(); err != nil {
 		return nil, err
 	}
-	return s, s.newSource()
+	if err := s.newSource(); err != nil {
+		return nil, err
+	}
+	return s, s.adopt(ctx)
 }
 
 // newSource makes the sets and the Source that publishes them.
@@ -110,6 +115,11 @@ func (s *site) newSource() (err error) {
 
 // Close gives everything back. It may be called on a site half opened.
 func (s *site) Close() {
+	if s.api != nil {
+		if err := s.api.Close(); err != nil {
+			s.log.Warn("close the API", slog.Any("err", err))
+		}
+	}
 	for _, c := range s.clients {
 		c.Close()
 	}

@@ -102,7 +102,7 @@ func TestParseConfig(t *testing.T) {
 		{"no from", "sets:\n- name: a\n", "set a: from is missing", ""},
 		{"no scheme", "sets:\n- from: files\n", `"files" does not say what kind of place`, "write dir:files"},
 		{"unknown scheme", "sets:\n- from: dri:files\n", `unknown way in "dri"`, "did you mean dir:?"},
-		{"no place", "sets:\n- from: 'dir:'\n", "nothing usable behind dir:", "write dir:PATH"},
+		{"no place", "sets:\n- from: 'dir:'\n", `from "dir:" does not say where`, "write dir:PATH"},
 		{"key of a set", "change_list: {keep: 1h}\n", `line 1: unknown key "change_list"`, "a key of a set"},
 		{"not for it", "sets:\n- from: dir:/a\n  complete: true\n", "complete means nothing for a set from dir:", ""},
 		{"no relation", "sets:\n- from: dir:/a\n  links: [{href: 'http://x.org/'}]\n", "link 1: rel is missing", ""},
