@@ -96,7 +96,7 @@ func (b *changeBuild) restore(ctx context.Context, st *changeState) error {
 // cut returns the change with which the open part is to end: it holds as many
 // as it may, or is as old as it may get; 0 if it can go on.
 func (b *changeBuild) cut(st *changeState, last catalog.Seq) catalog.Seq {
-	if limit := catalog.Seq(b.partEntries(b.set)); last-st.Open.After > limit {
+	if limit := catalog.Seq(b.partEntries(b.set, st)); last-st.Open.After > limit {
 		return st.Open.After + limit
 	}
 	if last > st.Open.After && b.old(b.set, st) {
@@ -105,10 +105,19 @@ func (b *changeBuild) cut(st *changeState, last catalog.Seq) catalog.Seq {
 	return 0
 }
 
-// partEntries returns how many changes a part of the set's Change List holds.
-func (s *Source) partEntries(set Set) int {
-	if n := set.ChangeList.Entries; n > 0 {
+// indexedPart is how many changes a part holds, unless told otherwise, once
+// there is an index: what grows is written, and read, from its beginning each
+// time. Without an index as many as may stand in one document, for older
+// clients read nothing else.
+const indexedPart = 10_000
+
+// partEntries returns how many changes the open part may hold.
+func (s *Source) partEntries(set Set, st *changeState) int {
+	switch n := set.ChangeList.Entries; {
+	case n > 0:
 		return min(n, s.opts.MaxEntries)
+	case len(st.Closed) > 0:
+		return min(indexedPart, s.opts.MaxEntries)
 	}
 	return s.opts.MaxEntries
 }

@@ -171,6 +171,7 @@ type crawl struct {
 	last     time.Time // event time of the newest change
 	state    map[string]string
 	events   []string
+	all      []resourcesync.Entry // all changes
 	parts    int
 	closed   int
 }
@@ -192,21 +193,88 @@ func crawlAll(read func(name string) ([]byte, error)) (*crawl, error) {
 	if h.Index || len(entries) != 1 {
 		return nil, fmt.Errorf("source description: index %v, %d entries", h.Index, len(entries))
 	}
-	h, entries, err = c.document(name(entries[0].Loc), resourcesync.CapabilityList)
+	return c, c.set(name(entries[0].Loc))
+}
+
+// crawlSet walks the documents of one set.
+func crawlSet(read func(name string) ([]byte, error), set string) (*crawl, error) {
+	c := &crawl{read: read, state: make(map[string]string)}
+	list, err := source.CapabilityListURI(baseURL, set)
 	if err != nil {
 		return nil, err
 	}
-	if h.Link("up") != baseURL+".well-known/resourcesync" || len(entries) < 2 {
-		return nil, fmt.Errorf("capability list: up %q, %d entries", h.Link("up"), len(entries))
+	if _, err := read(name(list)); errors.Is(err, blob.ErrNotExist) {
+		return nil, errNothing
 	}
-	docs := make(map[resourcesync.Capability]string)
+	return c, c.set(name(list))
+}
+
+// set walks from a Capability List down. What it names must be there, and all
+// of it must tell of the same resources (RS-CL-03).
+func (c *crawl) set(list string) error {
+	h, entries, err := c.document(list, resourcesync.CapabilityList)
+	if err != nil {
+		return err
+	}
+	named := make(map[resourcesync.Capability]string)
 	for _, e := range entries {
-		docs[e.Capability] = name(e.Loc)
+		named[e.Capability] = name(e.Loc)
 	}
-	if err := c.resources(docs[resourcesync.ResourceList]); err != nil {
-		return nil, err
+	lists, changes := named[resourcesync.ResourceList], named[resourcesync.ChangeList]
+	if h.Link("up") != baseURL+".well-known/resourcesync" || lists == "" || changes == "" {
+		return fmt.Errorf("capability list: up %q, %d entries", h.Link("up"), len(entries))
 	}
-	return c, c.changes(docs[resourcesync.ChangeList])
+	if err := c.resources(lists); err != nil {
+		return err
+	}
+	if err := c.changes(changes); err != nil {
+		return err
+	}
+	if dump := named[resourcesync.ResourceDump]; dump != "" {
+		return c.dump(dump)
+	}
+	return nil
+}
+
+// dump reads the manifests of a Resource Dump: with the changes since, they
+// tell what the Resource List tells.
+func (c *crawl) dump(list string) error {
+	h, entries, err := c.document(list, resourcesync.ResourceDump)
+	if err != nil {
+		return err
+	}
+	d := crawl{at: h.At.Time(), state: make(map[string]string), all: c.all}
+	if h.Index {
+		var packages []resourcesync.Entry
+		for _, part := range entries {
+			_, pe, err := c.document(name(part.Loc), resourcesync.ResourceDump)
+			if err != nil {
+				return err
+			}
+			packages = append(packages, pe...)
+		}
+		entries = packages
+	}
+	if c.from.After(d.at) {
+		return fmt.Errorf("change list from %s does not cover the resource dump's at %s", c.from, d.at)
+	}
+	for _, p := range entries {
+		if _, err := c.read(name(p.Loc)); err != nil {
+			return fmt.Errorf("package %s: %w", p.Loc, err)
+		}
+		ph, pe, err := c.document(name(p.Link("contents")), resourcesync.ResourceDumpManifest)
+		if err != nil {
+			return err
+		}
+		if err := d.list(p.Loc, ph, pe); err != nil {
+			return err
+		}
+	}
+	d.apply(c.all)
+	if !maps.Equal(c.state, d.state) {
+		return fmt.Errorf("the resource dump of %s tells of %d resources, the resource list of %d", h.At, len(d.state), len(c.state))
+	}
+	return nil
 }
 
 func name(uri string) string { return strings.TrimPrefix(uri, baseURL) }
@@ -316,16 +384,23 @@ func (c *crawl) replay(name string, h resourcesync.Header, entries []resourcesyn
 		}
 		c.last = at
 		c.events = append(c.events, fmt.Sprintf("%s %s %s", e.Change, strings.TrimPrefix(e.Loc, baseURL), e.Datetime))
-		if at.Before(c.at) {
-			continue
-		}
-		if e.Change == resourcesync.Deleted {
+	}
+	c.all = append(c.all, entries...)
+	c.apply(entries)
+	return nil
+}
+
+// apply makes those of the changes true that the list does not tell of.
+func (c *crawl) apply(changes []resourcesync.Entry) {
+	for _, e := range changes {
+		switch {
+		case e.Datetime.Time().Before(c.at):
+		case e.Change == resourcesync.Deleted:
 			delete(c.state, e.Loc)
-		} else {
+		default:
 			c.state[e.Loc] = digest(e.Length, e.Hashes)
 		}
 	}
-	return nil
 }
 
 // check compares what a crawl found with the past.

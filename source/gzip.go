@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/klauspost/compress/gzip"
@@ -24,15 +26,33 @@ import (
 // any more removes those it made, before they can grow stale.
 //
 // Bytes are compressed as they are written; nothing is held.
-func Compressed(docs blob.Store) blob.Store { return &gzipStore{docs} }
+func Compressed(docs blob.Store) blob.Store { return &gzipStore{Store: docs} }
 
-type gzipStore struct{ blob.Store }
+type gzipStore struct {
+	blob.Store
+	spare [2]sync.Pool // of *gzip.Writer, which are large, by manner
+}
+
+// The manners of compressing: of what will soon be written again, and of what
+// stays.
+const (
+	fleeting = iota
+	lasting
+)
+
+var gzipLevels = [2]int{fleeting: gzip.BestSpeed, lasting: gzip.DefaultCompression}
 
 // A gzipWriter is a document and its variant.
 type gzipWriter struct {
 	blob.Writer
-	variant blob.Writer
-	zip     *gzip.Writer
+	variant *variant
+}
+
+// A variant is a compressed document on its way.
+type variant struct {
+	blob.Writer
+	zip  *gzip.Writer // nil once all is written
+	pool *sync.Pool
 }
 
 // Create begins a document, and its variant.
@@ -41,29 +61,62 @@ func (s *gzipStore) Create(ctx context.Context, name string) (blob.Writer, error
 	if err != nil || !hasVariant(name) {
 		return w, err
 	}
-	variant, zip, err := s.createVariant(ctx, name)
+	v, err := s.createVariant(ctx, name)
 	if err != nil {
 		_ = w.Close() // nothing was written
 		return nil, err
 	}
-	return &gzipWriter{w, variant, zip}, nil
+	return &gzipWriter{w, v}, nil
 }
 
-func (s *gzipStore) createVariant(ctx context.Context, name string) (blob.Writer, *gzip.Writer, error) {
-	level := gzip.BestSpeed // it will soon be written again
+func (s *gzipStore) createVariant(ctx context.Context, name string) (*variant, error) {
+	manner := fleeting
 	if immutable(name) {
-		level = gzip.DefaultCompression
+		manner = lasting
 	}
 	w, err := s.Store.Create(ctx, name+gzipSuffix)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	zip, err := gzip.NewWriterLevel(w, level)
-	if err != nil { // unreachable: the levels are right
+	v := &variant{Writer: w, pool: &s.spare[manner]}
+	if zip, ok := v.pool.Get().(*gzip.Writer); ok {
+		zip.Reset(w)
+		v.zip = zip
+		return v, nil
+	}
+	if v.zip, err = gzip.NewWriterLevel(w, gzipLevels[manner]); err != nil { // unreachable: the levels are right
 		_ = w.Close()
-		return nil, nil, err
+		return nil, err
 	}
-	return w, zip, nil
+	return v, nil
+}
+
+// Write takes bytes of the document.
+func (v *variant) Write(p []byte) (int, error) {
+	if v.zip == nil {
+		return 0, fs.ErrClosed
+	}
+	return v.zip.Write(p)
+}
+
+// end writes what is left; nothing can be written after it.
+func (v *variant) end() error {
+	if v.zip == nil {
+		return nil
+	}
+	err := v.zip.Close()
+	v.pool.Put(v.zip)
+	v.zip = nil
+	return err
+}
+
+// Close drops the variant, unless committed.
+func (v *variant) Close() error {
+	if v.zip != nil {
+		v.pool.Put(v.zip)
+		v.zip = nil
+	}
+	return v.Writer.Close()
 }
 
 func hasVariant(name string) bool {
@@ -80,7 +133,7 @@ func (w *gzipWriter) SetModTime(t time.Time) {
 func (w *gzipWriter) Write(p []byte) (int, error) {
 	n, err := w.Writer.Write(p)
 	if err == nil {
-		_, err = w.zip.Write(p)
+		_, err = w.variant.Write(p)
 	}
 	return n, err
 }
@@ -96,10 +149,10 @@ func (s *gzipStore) Commit(ctx context.Context, ws ...blob.Writer) error {
 	ends := make([]int, len(ws)) // of what belongs to each of ws in inner
 	for i, w := range ws {
 		if z, ok := w.(*gzipWriter); ok {
-			if err := z.zip.Close(); err != nil {
+			if err := z.variant.end(); err != nil {
 				return &blob.CommitError{Name: z.variant.Name(), Err: err}
 			}
-			inner = append(inner, z.variant)
+			inner = append(inner, z.variant.Writer)
 			w = z.Writer
 		}
 		inner = append(inner, w)
@@ -135,19 +188,20 @@ func (s *gzipStore) fill(ctx context.Context, name string) error {
 		return err
 	}
 	defer r.Close() // opened for reading only
-	w, zip, err := s.createVariant(ctx, name)
+	v, err := s.createVariant(ctx, name)
 	if err != nil {
 		return err
 	}
-	defer w.Close() // does nothing after Commit
-	if _, err := io.Copy(zip, r); err != nil {
+	defer v.Close() // does nothing after Commit
+	_, err = io.Copy(v, r)
+	if err == nil {
+		err = v.end()
+	}
+	if err != nil {
 		return fmt.Errorf("compress %s: %w", name, err)
 	}
-	if err := zip.Close(); err != nil {
-		return fmt.Errorf("compress %s: %w", name, err)
-	}
-	w.SetModTime(r.Info().ModTime)
-	return s.Store.Commit(ctx, w)
+	v.SetModTime(r.Info().ModTime)
+	return s.Store.Commit(ctx, v.Writer)
 }
 
 // variants makes up for compressed variants that are missing, and removes those

@@ -284,7 +284,7 @@ func (p *publication) decide(ctx context.Context) (look bool, err error) {
 		p.report.Parts = len(st.List.Parts)
 	}
 	trim, err := p.trimDue(ctx, c)
-	cut := c.Open.Size == 0 || !p.have(c.names()) || p.status.Last-c.Open.After > catalog.Seq(p.partEntries(p.set)) ||
+	cut := c.Open.Size == 0 || !p.have(c.names()) || p.status.Last-c.Open.After > catalog.Seq(p.partEntries(p.set, c)) ||
 		p.status.Last > c.Open.After && p.old(p.set, c) || trim
 	p.changes = p.list || news || cut || !p.there.has(changeListName(p.set.Name)) ||
 		!p.there.is(c.Open.document(p.set.Name), c.Open.Size+int64(len(closingTag)))

@@ -28,8 +28,9 @@ type handler struct {
 
 // A coverage is the Link header value of a set.
 type coverage struct {
-	path string // decoded, without slashes at the ends; "" covers all
-	link []string
+	path      string // decoded, without slashes at the ends; "" covers all
+	elsewhere bool   // it covers nothing we serve
+	link      []string
 }
 
 // Handler returns what serves the Source below its base URL:
@@ -48,8 +49,9 @@ func (s *Source) Handler() http.Handler {
 	}
 	for _, set := range s.opts.Sets {
 		h.links = append(h.links, coverage{
-			path: strings.Trim(set.Path, "/"),
-			link: []string{"<" + s.capabilityList(set.Name) + `>; rel="resourcesync"`},
+			path:      strings.Trim(set.Path, "/"),
+			elsewhere: set.Elsewhere,
+			link:      []string{"<" + s.capabilityList(set.Name) + `>; rel="resourcesync"`},
 		})
 	}
 	return h
@@ -207,11 +209,14 @@ var heads = sync.Pool{New: func() any { return new(make([]byte, smallBytes)) }}
 // coverage returns the Link header values for a resource: the Capability Lists
 // of the sets it is in (RS-DISC-04).
 func (h *handler) coverage(rel string) []string {
-	if len(h.links) == 1 && h.links[0].path == "" {
+	if len(h.links) == 1 && h.links[0].path == "" && !h.links[0].elsewhere {
 		return h.links[0].link
 	}
 	var links []string
 	for _, c := range h.links {
+		if c.elsewhere {
+			continue
+		}
 		if rest, ok := strings.CutPrefix(rel, c.path); c.path == "" || ok && (rest == "" || rest[0] == '/') {
 			links = append(links, c.link...)
 		}

@@ -86,7 +86,7 @@ type Set struct {
 // one open document while the changes fit it, kept for Options.Keep.
 type ChangeList struct {
 	Rotate  time.Duration // close the open part when its first change is this old; 0 never by age
-	Entries int           // and when it has so many; 0 and at most Options.MaxEntries
+	Entries int           // and when it has so many; 0: as many as a document may have, or 10,000 once there are parts
 	Keep    time.Duration // how long its changes are kept at least; default Options.Keep, never less than Options.Grace
 
 	// Leaving, if set, is told of changes before they leave the Change List,
