@@ -138,7 +138,7 @@ func (b *changeBuild) close(ctx context.Context, st *changeState, upto catalog.S
 		return err
 	}
 	if st.Open.Name == "" {
-		st.Open.Name = b.partName(st.Open.From)
+		b.name(&st.Open)
 	}
 	last := catalog.Mark{Seq: upto, At: at}
 	for {
@@ -153,7 +153,8 @@ func (b *changeBuild) close(ctx context.Context, st *changeState, upto catalog.S
 		}
 		b.closed = append(b.closed, w)
 		st.Closed = append(st.Closed, closedPart{Name: st.Open.Name, From: st.Open.From, Until: until, Last: last.Seq})
-		st.Open = openPart{Name: b.partName(until), From: until, After: last.Seq}
+		st.Open = openPart{From: until, After: last.Seq}
+		b.name(&st.Open)
 		st.Through, st.ThroughTime = last.Seq, last.At
 		return nil
 	}
@@ -170,14 +171,15 @@ func (b *changeBuild) eventTime(ctx context.Context, seq catalog.Seq) (time.Time
 	return time.Time{}, fmt.Errorf("change %d is not in the catalog", seq)
 }
 
-// partName returns a name for the part that begins at from: none that was used
-// before for other bytes.
-func (b *changeBuild) partName(from time.Time) string {
-	name := changeListPartName(b.set.Name, from, 1)
-	for n := 2; b.there.taken(name); n++ {
-		name = changeListPartName(b.set.Name, from, n)
+// name names a part: as none was before that had other bytes.
+func (b *changeBuild) name(p *openPart) {
+	for {
+		p.Used++
+		p.Name = changeListPartName(b.set.Name, p.From, p.Used)
+		if !b.there.taken(p.Name) {
+			return
+		}
 	}
-	return name
 }
 
 // writeOpen writes the part that is open, or the one document, if it is not
@@ -208,22 +210,22 @@ func (b *changeBuild) continues(st *changeState, name string) bool {
 	return st.Open.Size > 0 && !b.unsure && b.prev != nil && b.prev.Open.From.Equal(st.Open.From) && b.prev.Open.document(b.set.Name) == name
 }
 
-// finish settles the form: the index, if there are parts; else what becomes of
-// the part that was open.
+// finish settles the form: the index, if there are parts, and what becomes of
+// the part that was open, if there is no place for it any more.
 func (b *changeBuild) finish(ctx context.Context, st *changeState) (err error) {
-	if len(st.Closed) > 0 {
-		same := b.prev != nil && !b.unsure && b.prev.From.Equal(st.From) && slices.Equal(b.prev.names(), st.names())
-		if !same || !b.there.has(changeListName(b.set.Name)) {
-			b.index, err = b.writeIndex(ctx, st)
+	if len(st.Closed) == 0 {
+		st.Open.Name = ""
+	} else if same := b.prev != nil && !b.unsure && b.prev.From.Equal(st.From) && slices.Equal(b.prev.names(), st.names()); !same ||
+		!b.there.has(changeListName(b.set.Name)) {
+		if b.index, err = b.writeIndex(ctx, st); err != nil {
+			return err
 		}
-		return err
 	}
-	st.Open.Name = ""
-	if b.prev == nil || b.prev.Open.Name == "" {
+	if b.prev == nil || b.prev.Open.Name == "" || slices.Contains(st.names(), b.prev.Open.Name) {
 		return nil
 	}
-	// There was an index. Who follows its open part must learn that it ends. It
-	// holds all there is: readers have seen no more.
+	// Who follows that part must learn that it ends. It gets all there is:
+	// readers have seen no more.
 	p := b.prev.Open
 	if !b.unsure || st.Ended == nil {
 		st.Ended = &closedPart{Name: p.Name, From: p.From, Until: p.From, Last: st.Through}

@@ -166,7 +166,8 @@ func (w *world) publish(s *source.Source) source.Report {
 // A crawl is all that a reader finds.
 type crawl struct {
 	read     func(name string) ([]byte, error)
-	names    []string // documents read
+	known    map[string]known // by name and content; nil: none
+	names    []string         // documents read
 	at, from time.Time
 	last     time.Time // event time of the newest change
 	state    map[string]string
@@ -196,9 +197,9 @@ func crawlAll(read func(name string) ([]byte, error)) (*crawl, error) {
 	return c, c.set(name(entries[0].Loc))
 }
 
-// crawlSet walks the documents of one set.
-func crawlSet(read func(name string) ([]byte, error), set string) (*crawl, error) {
-	c := &crawl{read: read, state: make(map[string]string)}
+// crawlSet walks the documents of one set. known may be nil.
+func crawlSet(read func(name string) ([]byte, error), set string, known map[string]known) (*crawl, error) {
+	c := &crawl{read: read, known: known, state: make(map[string]string)}
 	list, err := source.CapabilityListURI(baseURL, set)
 	if err != nil {
 		return nil, err
@@ -285,6 +286,9 @@ func (c *crawl) document(name string, capability resourcesync.Capability) (resou
 		return resourcesync.Header{}, nil, fmt.Errorf("%s: %w", name, err)
 	}
 	c.names = append(c.names, name)
+	if known, ok := c.known[name+string(data)]; ok && known.h.Capability == capability {
+		return known.h, known.entries, nil
+	}
 	r := resourcesync.NewReader(bytes.NewReader(data), resourcesync.ReaderOptions{Base: baseURL + name, Strict: true})
 	h, err := r.Header()
 	if err != nil {
@@ -300,7 +304,16 @@ func (c *crawl) document(name string, capability resourcesync.Capability) (resou
 		}
 		entries = append(entries, e)
 	}
+	if c.known != nil {
+		c.known[name+string(data)] = known{h, entries}
+	}
 	return h, entries, nil
+}
+
+// known is a document that was read before, and found to be right.
+type known struct {
+	h       resourcesync.Header
+	entries []resourcesync.Entry
 }
 
 func (c *crawl) resources(list string) error {

@@ -428,17 +428,24 @@ func TestOneSetFails(t *testing.T) {
 }
 
 // TestRandomHistories plays random changes, jumps of the clock, publications
-// that fail, restarts and settings: whenever a publication is done, a reader
-// of the Resource List and the Change List has the catalog's present.
+// that fail, restarts, lost states and settings: whenever a publication is done,
+// a reader of the Resource List and the Change List has the catalog's present,
+// and nothing has changed that was not to change any more.
 func TestRandomHistories(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(6) {
+	for seed := range uint64(8) {
 		random := rand.New(rand.NewPCG(seed, 7))
 		o := source.Options{
 			MaxEntries: 1 + random.IntN(12), Workers: 1 + random.IntN(3),
 			Keep: time.Duration(random.IntN(50)) * time.Hour, Grace: time.Duration(1+random.IntN(20)) * time.Hour,
 		}
+		if seed%2 == 1 {
+			o.Sets = []source.Set{{ChangeList: source.ChangeList{
+				Rotate: time.Duration(random.IntN(30)) * time.Hour, Entries: random.IntN(6), Keep: time.Duration(random.IntN(50)) * time.Hour,
+			}}}
+		}
 		w := newWorld(t, o)
+		seen := &immutability{TB: t, seen: make(map[string]string)}
 		store := &faultyStore{Store: w.docs, after: func() {}}
 		faulty := *w
 		faulty.docs = store
@@ -463,6 +470,7 @@ func TestRandomHistories(t *testing.T) {
 				store.failAt, store.crash = store.step+1+random.IntN(30), random.IntN(2) == 0
 				if _, err := s.Publish(context.Background()); err != nil {
 					store.crashed = false
+					seen.check(w.files())
 					if c, err := crawlAll(reader(w.docs)); err == nil {
 						if err := c.check(w.past); err != nil {
 							t.Fatalf("seed %d, step %d, after a fault: %v", seed, step, err)
@@ -475,8 +483,12 @@ func TestRandomHistories(t *testing.T) {
 			}
 			if random.IntN(4) == 0 {
 				s = faulty.source()
+				if random.IntN(4) == 0 {
+					w.remove(".lockstep/main.json")
+				}
 			}
 			w.publish(s)
+			seen.check(w.files())
 			c, err := crawlAll(reader(w.docs))
 			if err != nil || !maps.Equal(c.state, w.live) {
 				t.Fatalf("seed %d, %+v, step %d: %v", seed, o, step, err)

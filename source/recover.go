@@ -49,7 +49,10 @@ func (p *publication) recoverChanges(ctx context.Context, kept catalog.Mark) (*c
 			c.Closed[next-1].Last = last
 		}
 	}
-	c.Open = openPart{Name: open.Name, From: open.From, After: c.After}
+	c.Open = openPart{Name: open.Name, From: open.From, After: c.After, Used: 1}
+	for changeListPartName(p.set.Name, open.From, c.Open.Used) != open.Name && c.Open.Used < len(p.there) {
+		c.Open.Used++
+	}
 	if n := len(c.Closed); n > 0 {
 		c.Open.After = c.Closed[n-1].Last
 	}
@@ -61,6 +64,9 @@ func (p *publication) recoverChanges(ctx context.Context, kept catalog.Mark) (*c
 // none if there is no index, or none of ours.
 func (p *publication) readIndex(ctx context.Context) ([]closedPart, error) {
 	name := changeListName(p.set.Name)
+	if !p.there.taken(name) {
+		return nil, nil
+	}
 	r, err := p.docs.Open(ctx, name)
 	if errors.Is(err, blob.ErrNotExist) {
 		return nil, nil
@@ -87,5 +93,44 @@ func (p *publication) readIndex(ctx context.Context) ([]closedPart, error) {
 	if until != (time.Time{}) {
 		return nil, nil
 	}
-	return parts, nil
+	return p.followParts(ctx, parts)
+}
+
+// followParts goes on from the part that an index takes for open, if that has
+// been closed since: what the part says of itself holds (RS-CHI-10).
+func (p *publication) followParts(ctx context.Context, parts []closedPart) ([]closedPart, error) {
+	for {
+		last := &parts[len(parts)-1]
+		h, err := p.readHeader(ctx, last.Name)
+		if err != nil || h.Until.IsZero() {
+			return parts, err
+		}
+		last.Until = h.Until.Time()
+		next := closedPart{From: last.Until}
+		for n := 1; ; n++ {
+			name := changeListPartName(p.set.Name, next.From, n)
+			if !p.there.taken(name) {
+				break
+			}
+			next.Name = name
+		}
+		if next.Name == "" {
+			return nil, nil // not as we wrote it
+		}
+		parts = append(parts, next)
+	}
+}
+
+// readHeader returns what a document says of itself; nothing if it is none.
+func (p *publication) readHeader(ctx context.Context, name string) (resourcesync.Header, error) {
+	r, err := p.docs.Open(ctx, name)
+	if err != nil {
+		return resourcesync.Header{}, err
+	}
+	defer r.Close() // opened for reading only
+	h, err := resourcesync.NewReader(r, resourcesync.ReaderOptions{Base: p.base.uri(name), Strict: true}).Header()
+	if err != nil {
+		return resourcesync.Header{}, nil // whatever it is, it is written anew
+	}
+	return h, nil
 }

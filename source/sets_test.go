@@ -25,6 +25,7 @@ type family struct {
 	*world
 	sets     map[string]*world // by name
 	contents map[string]string // of all sets, by URI
+	known    map[string]known
 }
 
 // newFamily returns a Source of three sets: "all"; "some", which shares
@@ -82,7 +83,7 @@ func (f *family) put(words ...string) {
 // check crawls every set, and compares what it finds with the set's past.
 func (f *family) check(read func(name string) ([]byte, error)) error {
 	for name, w := range f.sets {
-		c, err := crawlSet(read, name)
+		c, err := crawlSet(read, name, f.known)
 		if err == nil {
 			err = c.check(w.past)
 		}
@@ -97,7 +98,7 @@ func (f *family) check(read func(name string) ([]byte, error)) error {
 func (f *family) upToDate() {
 	f.Helper()
 	for name, w := range f.sets {
-		c, err := crawlSet(reader(f.docs), name)
+		c, err := crawlSet(reader(f.docs), name, f.known)
 		if err == nil && !maps.Equal(c.state, w.live) {
 			err = fmt.Errorf("documents say %v, want %v", c.state, w.live)
 		}
@@ -140,8 +141,9 @@ func TestSameSetAtEveryMoment(t *testing.T) {
 		}
 		t.Run(fmt.Sprintf("lane=%d", lane), func(t *testing.T) {
 			t.Parallel()
+			known := make(map[string]known)
 			for failAt := lane + 1; ; failAt += stride {
-				if reached := playFamily(t, failAt, compressed); !reached {
+				if reached := playFamily(t, failAt, compressed, known); !reached {
 					if failAt < 300 {
 						t.Errorf("only %d steps", failAt)
 					}
@@ -155,9 +157,10 @@ func TestSameSetAtEveryMoment(t *testing.T) {
 	}
 }
 
-func playFamily(t *testing.T, failAt int, compressed bool) (reached bool) {
+func playFamily(t *testing.T, failAt int, compressed bool, known map[string]known) (reached bool) {
 	t.Helper()
 	f := newFamily(t, source.Options{MaxEntries: 4, Keep: 10 * time.Hour, Grace: 2 * time.Hour})
+	f.known = known
 	seen := &immutability{TB: t, seen: make(map[string]string)}
 	store := &faultyStore{Store: f.docs, failAt: failAt, crash: true}
 	recovered := false

@@ -72,6 +72,7 @@ type closedPart struct {
 // An openPart is the Change List that grows.
 type openPart struct {
 	Name  string      `json:"name,omitempty"` // empty: the entry document itself
+	Used  int         `json:"used,omitempty"` // how many parts of this beginning there have been
 	From  time.Time   `json:"from"`
 	After catalog.Seq `json:"after"`
 	First time.Time   `json:"first,omitzero"` // event time of the first change in it
