@@ -54,9 +54,10 @@ func (r *Reader) exactHash(v []byte) {
 		r.warn("RS-HASH-01", "an empty hash")
 	}
 	for _, value := range values {
-		token, digest, _ := bytes.Cut(value, []byte(":"))
+		token, digest, found := bytes.Cut(value, []byte(":"))
 		a, alias := parseAlgorithm(string(token))
 		switch {
+		case !found: // told by the Reader
 		case a == 0:
 			r.warn("RS-HASH-02", "unknown hash algorithm \""+clip(string(token))+"\"")
 		case !alias && string(token) != a.String():

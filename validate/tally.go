@@ -22,10 +22,11 @@ import (
 type tally struct {
 	dir   string
 	seeds [2]maphash.Seed
-	docs  []string // URIs of the documents, by number
-	recs  []record // not yet in a run
-	file  *os.File // the runs; nil while all fits into memory
-	runs  []int64  // where each ends
+	docs  []string        // URIs of the documents, by number
+	known map[string]bool // the same
+	recs  []record        // not yet in a run
+	file  *os.File        // the runs; nil while all fits into memory
+	runs  []int64         // where each ends
 	size  int64
 	names textFile
 	err   error // sticks
@@ -76,21 +77,23 @@ func (e *keepError) Error() string {
 func (e *keepError) Unwrap() error { return e.err }
 
 func newTally(dir string) *tally {
-	return &tally{dir: dir, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, names: textFile{dir: dir}}
+	return &tally{dir: dir, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, known: make(map[string]bool), names: textFile{dir: dir}}
 }
 
-// begin returns the number of a document.
+// begin returns the number of a document; negative, if there is nothing to
+// remember of it, or if it was read before.
 func (t *tally) begin(uri string) int {
-	if t == nil {
-		return 0
+	if t == nil || t.known[uri] {
+		return -1
 	}
+	t.known[uri] = true
 	t.docs = append(t.docs, uri)
 	return len(t.docs) - 1
 }
 
 // add remembers entry n of a document.
 func (t *tally) add(number, n int, doc *document, e *resourcesync.Entry) error {
-	if t == nil {
+	if number < 0 {
 		return nil
 	}
 	r := record{change: e.Change, length: -1, doc: uint32(number), entry: uint32(n)}
