@@ -53,13 +53,17 @@ type SetOptions struct {
 	//
 	// What it yields may differ from what the update says. Then it is read
 	// again, and once it has been the same twice the update is corrected to it
-	// (Length, Hashes), and its Token emptied, so that the next scan looks
-	// again. What is gone, or does not come to rest, is left out of the Apply if
-	// the update has a Token: then a scan compares, and will offer what there is
-	// once more. Otherwise, and where something cannot be read or kept, the
-	// update is applied as it is, and [Keeper.Open] will say that there is
-	// nothing: a Change List must not wait for what a dump would like to have.
+	// (Length, Hashes), and its Token emptied, so that a scan looks again. What
+	// is gone, or does not come to rest, is applied as the update says, and so is
+	// what cannot be read or kept; then [Keeper.Open] will say that there is
+	// nothing. A Change List must not wait for what a dump would like to have.
 	Open func(ctx context.Context, r *catalog.Record) (io.ReadCloser, error)
+
+	// Rescans says that what fills the set compares it with its origin again
+	// and again, by Tokens, and so will offer once more whatever was left out of
+	// an Apply. Then what is gone, or does not come to rest, is left out: no
+	// change is catalogued of a file that only passed by.
+	Rescans bool
 
 	Past    bool          // keep the bytes of every change the catalog keeps
 	Patches *PatchOptions // make patches; nil: none

@@ -40,7 +40,7 @@ func onDisk(t *testing.T, root, state string) *world {
 	must(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	return newWorld(t, root, db.Catalog(), newDirStore(t, filepath.Join(state, "bitstreams")),
-		bitstream.SetOptions{Past: true, Patches: &bitstream.PatchOptions{}})
+		bitstream.SetOptions{Past: true, Rescans: true, Patches: &bitstream.PatchOptions{}})
 }
 
 // TestKilled: a process that scans, forgets and sweeps while files change, and

@@ -178,7 +178,7 @@ func TestLives(t *testing.T) {
 		defer store.Close() // all was committed
 		l := &life{T: rt, world: &world{root: filepath.Join(root, "files")}, store: store, cat: catalog.NewMem(nil)}
 		must(rt, os.Mkdir(l.root, 0o755))
-		l.opts.Past = true
+		l.opts.Past, l.opts.Rescans = true, true
 		if rapid.Bool().Draw(rt, "patches") {
 			l.opts.Patches = &bitstream.PatchOptions{}
 		}

@@ -119,17 +119,19 @@ func TestChanged(t *testing.T) {
 // there is none applied as it was told.
 func TestVanished(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, t.TempDir(), nil, nil, bitstream.SetOptions{Past: true})
-	w.mark(t)
-	if a := w.apply(t, "a", "token", "text"); a.Created != 0 {
-		t.Errorf("a scan's update was applied: %+v", a)
-	}
-	if a := w.apply(t, "a", "", "text"); a.Created != 1 {
-		t.Errorf("an update that will not come again was not applied: %+v", a)
-	}
-	cs := w.changes(t)
-	if _, kept := w.past(t, &cs[0]); kept {
-		t.Error("kept what was never there")
+	for _, rescans := range []bool{true, false} {
+		w := newWorld(t, t.TempDir(), nil, nil, bitstream.SetOptions{Past: true, Rescans: rescans})
+		w.mark(t)
+		a := w.apply(t, "a", "token", "text")
+		cs := w.changes(t)
+		if rescans && len(cs) != 0 || !rescans && (len(cs) != 1 || a.Created != 1) {
+			t.Errorf("rescans %v: applied %+v", rescans, a)
+		}
+		for _, c := range cs {
+			if _, kept := w.past(t, &c); kept {
+				t.Error("kept what was never there")
+			}
+		}
 	}
 }
 
@@ -137,23 +139,27 @@ func TestVanished(t *testing.T) {
 func TestUnsteady(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{1, 1 << 20} {
-		n := 0
-		w := newWorld(t, t.TempDir(), nil, nil, bitstream.SetOptions{Past: true,
-			Open: func(context.Context, *catalog.Record) (io.ReadCloser, error) {
-				n++
-				return io.NopCloser(strings.NewReader(strings.Repeat(string(rune('a'+n)), size))), nil
-			}})
-		w.mark(t)
-		if a := w.apply(t, "a", "token", "text"); a.Created != 0 {
-			t.Errorf("applied: %+v", a)
-		}
-		a := w.apply(t, "a", "", "text")
-		cs := w.changes(t)
-		if _, kept := w.past(t, &cs[0]); kept || a.Created != 1 {
-			t.Errorf("kept %v, applied %+v; want it as it was told, without bytes", kept, a)
-		}
-		if n := w.blobs(t); n != 0 {
-			t.Errorf("%d left in the store", n)
+		for _, rescans := range []bool{true, false} {
+			n := 0
+			w := newWorld(t, t.TempDir(), nil, nil, bitstream.SetOptions{Past: true, Rescans: rescans,
+				Open: func(context.Context, *catalog.Record) (io.ReadCloser, error) {
+					n++
+					return io.NopCloser(strings.NewReader(strings.Repeat(string(rune('a'+n)), size))), nil
+				}})
+			w.mark(t)
+			a := w.apply(t, "a", "token", "text")
+			cs := w.changes(t)
+			if rescans && len(cs) != 0 || !rescans && (len(cs) != 1 || a.Created != 1 || cs[0].Token != "token") {
+				t.Errorf("size %d, rescans %v: applied %+v; want it as it was told, or left out", size, rescans, a)
+			}
+			for _, c := range cs {
+				if _, kept := w.past(t, &c); kept {
+					t.Error("kept what was never there twice")
+				}
+			}
+			if n := w.blobs(t); n != 0 {
+				t.Errorf("%d left in the store", n)
+			}
 		}
 	}
 }

@@ -50,9 +50,6 @@ func (k *Keeper) Sweep(ctx context.Context) (Swept, error) {
 	defer k.sweeping.Unlock()
 	var s Swept
 	sets := k.all()
-	if len(sets) == 0 {
-		return s, nil // it cannot be meant
-	}
 	marks, total, err := k.look(ctx, sets)
 	if err != nil {
 		return s, fmt.Errorf("sweep kept bytes: %w", err)

@@ -97,11 +97,20 @@ func TestSweepUnsure(t *testing.T) {
 	if _, err := w.keeper.Sweep(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("Sweep = %v, want it cancelled", err)
 	}
-	if s, err := bitstream.New(w.store, bitstream.Options{}).Sweep(context.Background()); err != nil || s.Removed != 0 {
-		t.Errorf("a Keeper that knows no set swept %+v, %v", s, err)
-	}
 	if n := w.blobs(t); n != 1 {
 		t.Errorf("%d kept, want 1", n)
+	}
+}
+
+// TestSweepOthers: bytes of a set that is no more.
+func TestSweepOthers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, t.TempDir(), nil, nil, bitstream.SetOptions{Past: true})
+	w.mark(t)
+	write(t, w.root, "a", "text")
+	w.scan(t)
+	if s, err := bitstream.New(w.store, bitstream.Options{}).Sweep(context.Background()); err != nil || s.Removed != 1 {
+		t.Errorf("swept %+v, %v; want 1 removed", s, err)
 	}
 }
 

@@ -48,7 +48,8 @@ func (s *site) keeping(cat catalog.Catalog, set *siteSet, c *setConfig) catalog.
 		Open: func(ctx context.Context, r *catalog.Record) (io.ReadCloser, error) {
 			return set.source.Bitstream(ctx, r)
 		},
-		Past: c.ChangeDump != nil,
+		Rescans: c.from.kind.rescans,
+		Past:    c.ChangeDump != nil,
 	}
 	if c.Patches {
 		o.Patches = &bitstream.PatchOptions{Put: func(ctx context.Context, mediaType string, patch []byte) (string, error) {

@@ -50,6 +50,8 @@ type originKind struct {
 	path   func(place string) bool // whether a place is a path of this machine; nil never
 	away   bool                    // the resources are wherever their URIs say: to open one is to ask there
 	open   func(w *wayIn) (origin, error)
+
+	rescans bool // each scan compares, so that what an Apply left out is offered again
 }
 
 // form shows what an address of this kind looks like.
@@ -75,7 +77,7 @@ func originKinds() []originKind {
 	anyPath := func(string) bool { return true }
 	file := func(place string) bool { return place != stdin }
 	return []originKind{
-		{scheme: "dir", wants: "PATH", keys: []string{"hash", "include", "exclude", "scan_interval"}, path: anyPath, open: openDir},
+		{scheme: "dir", wants: "PATH", keys: []string{"hash", "include", "exclude", "scan_interval"}, path: anyPath, open: openDir, rescans: true},
 		{scheme: "jsonl", wants: "FILE", keys: []string{"scan_interval", "complete"}, path: file, away: true, open: openJSONL},
 		{scheme: "api", keys: nil, away: true, open: openAPI},
 	}
