@@ -32,7 +32,8 @@ type setConfig struct {
 	Links        []linkConfig        `yaml:"links"`
 	Mirrors      stringList          `yaml:"mirrors"`
 
-	from address // From, understood
+	from    address // From, understood
+	hashing bool    // hashes are asked for, not just to be had by default
 }
 
 type changeListConfig struct {

@@ -33,7 +33,7 @@ func (n *newsroom) event(set string, e intake.Event) {
 		n.set, n.now = set, e.Report
 		n.mu.Unlock()
 	case intake.EventUnreadable:
-		if isLine(e.Err) {
+		if isLine(e.Err) || strings.Contains(e.Path, "://") {
 			n.io.errorf("warning: %s: %v\n", e.Path, e.Err)
 			return
 		}

@@ -48,6 +48,7 @@ type originKind struct {
 	wants  string                  // what stands behind that, for people; "" nothing
 	keys   []string                // of a set that mean something to it, of those that do not to all
 	path   func(place string) bool // whether a place is a path of this machine; nil never
+	part   string                  // what it consists of, for people
 	away   bool                    // the resources are wherever their URIs say: to open one is to ask there
 	open   func(w *wayIn) (origin, error)
 
@@ -76,9 +77,11 @@ type wayIn struct {
 func originKinds() []originKind {
 	anyPath := func(string) bool { return true }
 	file := func(place string) bool { return place != stdin }
+	notURL := func(place string) bool { return !strings.Contains(place, "://") }
 	return []originKind{
 		{scheme: "dir", wants: "PATH", keys: []string{"hash", "include", "exclude", "scan_interval"}, path: anyPath, open: openDir, rescans: true},
-		{scheme: "jsonl", wants: "FILE", keys: []string{"scan_interval", "complete"}, path: file, away: true, open: openJSONL},
+		{scheme: "jsonl", wants: "FILE", keys: []string{"scan_interval", "complete"}, path: file, part: "line", away: true, open: openJSONL},
+		{scheme: "sitemap", wants: "URL-OR-FILE", keys: []string{"hash", "scan_interval"}, path: notURL, part: "document", away: true, open: openSitemap},
 		{scheme: "api", keys: nil, away: true, open: openAPI},
 	}
 }
@@ -108,6 +111,18 @@ func openJSONL(w *wayIn) (origin, error) {
 		return intake.NewJSONLStream(w.site.opts.io.In, "standard input", w.catalog, w.set, o), nil
 	}
 	return intake.NewJSONL(w.place, w.catalog, w.set, o)
+}
+
+// openSitemap makes a set from a sitemap at a URL or in a file.
+func openSitemap(w *wayIn) (origin, error) {
+	client, err := w.site.client(w.place)
+	if err != nil {
+		return nil, err
+	}
+	return intake.NewSitemap(w.place, client, w.catalog, w.set, intake.SitemapOptions{
+		Content: w.config.hashing, Algorithms: w.hashes, AllowEmpty: w.allowEmpty, TempDir: w.site.opts.state,
+		State: w.stateFile("sitemap.json"), ScanInterval: w.interval, OnEvent: w.onEvent,
+	})
 }
 
 // openAPI makes a set that applications fill.

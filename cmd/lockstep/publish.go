@@ -209,11 +209,10 @@ var errUnreadable = errors.New("some files could not be read and are published a
 func unreadable(scans []scanned) error {
 	var errs []error
 	for _, scan := range scans {
-		n := scan.Unreadable.Count
-		switch {
+		switch n, kind := scan.Unreadable.Count, scan.set.from.kind; {
 		case n == 0:
-		case isLine(scan.Unreadable.First[0].Err):
-			errs = append(errs, withHint(fmt.Errorf("set %s: %s could not be understood; what the others say is published", scan.set.name, count(n, "line")),
+		case kind.away:
+			errs = append(errs, withHint(fmt.Errorf("set %s: %s could not be read; what the others say is published", scan.set.name, count(n, kind.part)),
 				"they are named above; as long as there are any, nothing is deleted for not being listed"))
 		default:
 			errs = append(errs, withHint(errUnreadable, "they are named above; see that this user may read them"))

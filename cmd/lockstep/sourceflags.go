@@ -113,6 +113,7 @@ func (o *sourceFlags) settleSets(args []string, by overruled) error {
 	}
 	for i := range o.sets {
 		s := &o.sets[i]
+		s.hashing = by.hash || o.file.Hash != nil || len(s.Hash) > 0
 		for _, l := range []struct {
 			own    *stringList
 			common []string
