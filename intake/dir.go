@@ -31,6 +31,12 @@ type DirOptions struct {
 	// listed. Exclude wins.
 	Include, Exclude []string
 
+	// Sidecar is what the name of a file ends in that says to what the file
+	// beside it is linked, such as ".links.json": paper.pdf.links.json then holds
+	// {"links":[{"rel":…,"href":…}]} for paper.pdf, and is no resource itself.
+	// Default: none does.
+	Sidecar string
+
 	// AllowEmpty lets a scan delete everything if the directory is empty.
 	AllowEmpty bool
 
@@ -87,6 +93,9 @@ func NewDir(root string, cat catalog.Catalog, set string, o DirOptions) (*Dir, e
 	if d.filter, err = newFilter(o.Include, o.Exclude); err != nil {
 		return nil, err
 	}
+	if d.filter.sidecar, err = parseSuffix(o.Sidecar); err != nil {
+		return nil, err
+	}
 	if len(o.Algorithms) == 0 {
 		o.Algorithms = []resourcesync.Algorithm{resourcesync.MD5, resourcesync.SHA256}
 	}
@@ -128,6 +137,9 @@ func (d *Dir) ScanPaths(ctx context.Context, rels ...string) (Report, error) {
 			return Report{}, fmt.Errorf("scan %q: is not below the directory", rel)
 		}
 		paths = append(paths, rel)
+		if of, ok := d.filter.sidecarOf(rel); ok {
+			paths = append(paths, of)
+		}
 	}
 	return d.scan(ctx, topmost(paths))
 }

@@ -28,6 +28,7 @@ type glob struct {
 // filter decides by name alone what is looked at.
 type filter struct {
 	include, exclude []glob
+	sidecar          string // what the names of sidecars end in; empty: there are none
 }
 
 func newFilter(include, exclude []string) (*filter, error) {
@@ -118,6 +119,9 @@ func (f *filter) dir(rel string) bool {
 // passes reports whether a walk would come to the file at rel.
 func (f *filter) passes(rel string) bool {
 	if reserved(rel, kindFile) || !f.file(rel) {
+		return false
+	}
+	if _, ok := f.sidecarOf(rel); ok {
 		return false
 	}
 	i := strings.LastIndexByte(rel, '/')

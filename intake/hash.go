@@ -19,8 +19,10 @@ import (
 type job struct {
 	uri, rel string
 	link     bool  // it is a symbolic link to the file
-	known    bool  // the catalog has the resource
+	known    bool  // the catalog has the resource,
+	same     bool  // and nothing but its links can be another
 	size     int64 // as the walk saw it
+	car      sidecar
 
 	outcome outcome
 	err     error // of readFailed
@@ -131,6 +133,11 @@ func newHasher(s *scan) *hasher {
 // read reads the file of j until it has seen it at rest. The error is that of
 // ctx; what happens to the file is the job's outcome.
 func (h *hasher) read(ctx context.Context, j *job) error {
+	if j.same {
+		if done, err := h.readLinks(ctx, j); done || err != nil {
+			return err
+		}
+	}
 	for i, pause := range readTries {
 		if err := sleep(ctx, pause); err != nil {
 			return err
@@ -140,6 +147,8 @@ func (h *hasher) read(ctx context.Context, j *job) error {
 			return ctx.Err()
 		}
 		switch {
+		case err == nil && done && j.outcome == readWhole:
+			return h.addLinks(ctx, j)
 		case err == nil && done:
 			return nil
 		case err == nil:

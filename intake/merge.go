@@ -52,6 +52,7 @@ func (s *scan) only(rel string) *node {
 	case s.d.filter.passes(rel):
 		n.append([]byte(name), st.kind, false)
 		n.stats = []fileStat{s.walker().judge(dir, []byte(name), st, nil)}
+		s.walker().onlyCar(n, name)
 	}
 	return n
 }
@@ -97,6 +98,7 @@ func (s *scan) meet(ctx context.Context, rows *rows, it *item) error {
 	}
 	s.files.Add(1)
 	known := rows.more() && rows.row().uri == string(it.uri)
+	j := job{}
 	if !known && it.kind == kindUnreadable {
 		return nil
 	}
@@ -107,14 +109,19 @@ func (s *scan) meet(ctx context.Context, rows *rows, it *item) error {
 			return nil
 		}
 		s.token = it.st.appendToken(s.token[:0], s.d.prefix)
+		file := len(s.token)
+		s.token = it.car.appendToken(s.token)
 		if string(s.token) == old {
 			s.unchanged.Add(1)
 			return nil
 		}
+		j.same = fileToken(old) == string(s.token[:file])
 	}
-	return s.enqueue(ctx, job{
-		uri: string(it.uri), rel: it.rel(), link: it.link, known: known, size: it.st.size,
-	})
+	j.uri, j.rel, j.link, j.known, j.size = string(it.uri), it.rel(), it.link, known, it.st.size
+	if it.car != nil {
+		j.car = *it.car
+	}
+	return s.enqueue(ctx, j)
 }
 
 // A row is what the merge needs of a Record.

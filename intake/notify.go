@@ -144,6 +144,9 @@ func passEvent(ev fsnotify.Event, root string, to *touched, f *filter) {
 		}
 		rel = filepath.ToSlash(under)
 	}
+	if of, ok := f.sidecarOf(rel); ok && f.passes(of) {
+		to.path(of)
+	}
 	switch {
 	case rel == "." && ev.Op&^fsnotify.Chmod != 0:
 		to.lost()

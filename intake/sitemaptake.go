@@ -72,13 +72,13 @@ func (r *sitemapReading) met(ctx context.Context, it *listed, token string, know
 	case !r.s.o.Content || len(rec.Hashes) > 0 && rec.Length >= 0:
 	case same:
 		// What was found out holds; the document is another, or has to be asked.
-		held, ok, err := r.held(ctx, rec.URI)
+		kept, ok, err := held(ctx, r.cat, r.set, rec.URI)
 		if err != nil {
 			return err
 		}
 		a.token.ask, a.update = undated(&rec), old.part != id
-		if ok && len(held.Hashes) > 0 {
-			a.said, a.token.etag, a.token.modified = held, old.etag, old.modified
+		if ok && len(kept.Hashes) > 0 {
+			a.said, a.token.etag, a.token.modified = kept, old.etag, old.modified
 			if !a.token.ask {
 				break
 			}
@@ -101,12 +101,12 @@ func (r *sitemapReading) left(ctx context.Context, row *row, asks chan<- *ask, a
 			r.unchanged.Add(1)
 			return nil
 		}
-		held, ok, err := r.held(ctx, row.uri)
+		rec, ok, err := held(ctx, r.cat, r.set, row.uri)
 		if err != nil || !ok {
 			return err
 		}
 		r.now.Undated = true
-		return r.send(ctx, asks, &ask{part: noPart, token: old, said: held, known: true})
+		return r.send(ctx, asks, &ask{part: noPart, token: old, said: rec, known: true})
 	}
 	if len(r.asIs) > 0 && (!ours || r.old.Shared) {
 		*again = true // some document that stands as it did may list it
@@ -130,14 +130,6 @@ func (r *sitemapReading) send(ctx context.Context, asks chan<- *ask, a *ask) err
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// held returns what the catalog holds of one resource.
-func (r *sitemapReading) held(ctx context.Context, uri string) (catalog.Record, bool, error) {
-	for rec, err := range r.cat.Resources(ctx, r.set, catalog.Range{From: uri, To: uri + "\x00"}) {
-		return rec, err == nil, err
-	}
-	return catalog.Record{}, false, nil
 }
 
 // fetchAll finds out what is asked, as much at a time as the client does.

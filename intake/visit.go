@@ -26,7 +26,7 @@ func (v *visitor) visit(n *node) error {
 		return v.failed(n)
 	}
 	prefix := len(v.buf)
-	kid := 0
+	kid, car := 0, 0
 	run, from := n.stats, 0
 	for i := range n.ents {
 		if len(n.runs) > 0 && i%statRun == 0 {
@@ -42,6 +42,11 @@ func (v *visitor) visit(n *node) error {
 			continue
 		}
 		v.buf = append(v.buf[:prefix], n.segment(e)...)
+		v.it.car = nil
+		if car < len(n.cars) && n.cars[car].ent == i {
+			v.it.car = &n.cars[car]
+			car++
+		}
 		if err := v.file(n, e, &run[i-from]); err != nil {
 			return err
 		}
@@ -76,7 +81,7 @@ func (v *visitor) visitKid(n *node, k int) error {
 }
 
 func (v *visitor) file(n *node, e *dirent, st *fileStat) error {
-	v.it = item{uri: v.buf, node: n, name: n.rawName(e), kind: st.kind, st: *st}
+	v.it = item{uri: v.buf, node: n, name: n.rawName(e), car: v.it.car, kind: st.kind, st: *st}
 	switch st.kind {
 	case kindNone:
 		return nil

@@ -29,6 +29,7 @@ const (
 // An item is one thing the walk comes by.
 type item struct {
 	uri  []byte   // URI; of a directory with the slash at the end. Valid until the next item
+	car  *sidecar // of the file, or nil
 	node *node    // the directory it is in
 	name []byte   // its name there, as valid
 	kind kind     // kindFile, kindUnreadable, or kindDir: an unreadable directory
@@ -74,6 +75,7 @@ type node struct {
 	arena    []byte        // names
 	ents     []dirent      // sorted
 	stats    []fileStat    // of ents, unless there are runs
+	cars     []sidecar     // of files among ents, in their order
 	h        dirHandle     // open while there are runs to make
 	runs     []chan []fileStat
 	looks    sync.WaitGroup // the runs being made
@@ -239,6 +241,7 @@ func (w *walker) read(n *node) {
 			n.dirs = append(n.dirs, int32(i))
 		}
 	}
+	w.matchCars(n, h)
 	if len(n.ents)-len(n.dirs) > 2*statRun {
 		n.h = h
 		n.runs = make([]chan []fileStat, (len(n.ents)+statRun-1)/statRun)
@@ -263,6 +266,9 @@ func (w *walker) add(n *node, h dirHandle, name []byte, k kind) {
 	}
 	if k == kindUnknown {
 		return // vanished
+	}
+	if w.f.sidecar != "" && (k == kindFile || k == kindLink) && w.addCar(n, name) {
+		return
 	}
 	if n.rel == "" || n.rel == ".well-known/" {
 		if rel := n.rel + string(name); reserved(rel, k) {

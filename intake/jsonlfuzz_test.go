@@ -1,0 +1,117 @@
+package intake
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"lockstep/catalog"
+	"lockstep/resourcesync"
+)
+
+var byInstant = cmp.Comparer(func(a, b resourcesync.Datetime) bool { return a.Compare(b) == 0 })
+
+// FuzzJSONL sees to it that lists of any bytes are read to their end, line by
+// line, and that what is taken survives being put aside.
+func FuzzJSONL(f *testing.F) {
+	f.Add([]byte("\xef\xbb\xbf{\"uri\":\"urn:a\"}\r\n\n{\"uri\":\"http://x.example/\",\"title\":[{}],\"lastmod\":\"2024-05-17T09:30:00.5Z\",\"length\":7}"))
+	f.Add([]byte(`{"uri":"urn:x","hash":"md5:` + emptyMD5 + `","type":"a/b","encoding":"gzip","links":[{"rel":"via","href":"urn:y","modified":"2024","length":0,"pri":9,"x":null}]}` + "\nx\n"))
+	f.Add([]byte("\x1f\x8b"))
+	f.Fuzz(func(t *testing.T, list []byte) {
+		l := (&lister{name: "list"}).newListing()
+		defer l.close()
+		p, in := l.newLineParser(), newLines(bytes.NewReader(list))
+		var n int64
+		for {
+			text, ended, err := in.next()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			n++
+			if err != nil && !errors.Is(err, errLongLine) || in.line != n || !ended && in.at+int64(len(text)) > int64(len(list)) {
+				t.Fatalf("line %d of %q: %q at %d, %v", in.line, list, text, in.at, err)
+			}
+			e, ok, err := p.take(in.line, text, err)
+			if _, ofLine := errors.AsType[*LineError](err); err != nil && !ofLine && n > 1 {
+				t.Fatalf("line %q: %v", text, err)
+			}
+			if ok {
+				roundTrip(t, &e.update.Record)
+			}
+		}
+		if want := int64(bytes.Count(list, []byte("\n"))); n != want && (n != want+1 || bytes.HasSuffix(list, []byte("\n"))) {
+			t.Fatalf("%d lines in %q", n, list)
+		}
+	})
+}
+
+// roundTrip packs r and unpacks it.
+func roundTrip(t *testing.T, r *catalog.Record) {
+	t.Helper()
+	b := appendRecord(nil, r)
+	got, err := parseRecord(b)
+	got.URI = r.URI
+	if diff := cmp.Diff(*r, got, byInstant); diff != "" || err != nil {
+		t.Fatalf("parseRecord(appendRecord(%+v)): %v (-want +got)\n%s", *r, err, diff)
+	}
+	if got, err := parseRecord(b[:len(b)-1]); err == nil {
+		t.Fatalf("a record cut short is %+v", got)
+	}
+}
+
+// FuzzSidecar sees to it that the links that are taken can be published.
+func FuzzSidecar(f *testing.F) {
+	f.Add([]byte(`{"links":[{"rel":"Via","href":"urn:x","modified":"2024","length":0,"pri":9},{"rel":"urn:y","href":"urn:z"}]}`))
+	f.Add([]byte(`{"links":null}`))
+	f.Add([]byte(`{"links":[],"links":[]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		links, err := parseSidecar(text)
+		if err != nil {
+			place, ok := errors.AsType[*EntryError](err)
+			if !ok || place.Offset < 0 || place.Offset > len(text) {
+				t.Fatalf("parseSidecar(%q): %#v", text, err)
+			}
+			return
+		}
+		if err := checkListed(&resourcesync.Entry{Loc: "urn:x", Links: links}); err != nil {
+			t.Fatalf("parseSidecar(%q) takes what no Resource List can state: %v", text, err)
+		}
+		roundTrip(t, &catalog.Record{URI: "urn:x", Links: links})
+	})
+}
+
+// FuzzParseRecord sees to it that damage is noticed, not followed.
+func FuzzParseRecord(f *testing.F) {
+	f.Add(appendRecord(nil, &catalog.Record{Length: -1, Links: []resourcesync.Link{{Rel: "via", Href: "urn:x"}}}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, err := parseRecord(b)
+		if err == nil {
+			roundTripLoose(t, &r)
+		}
+	})
+}
+
+func roundTripLoose(t *testing.T, r *catalog.Record) {
+	t.Helper()
+	got, err := parseRecord(appendRecord(nil, r))
+	if diff := cmp.Diff(*r, got, byInstant); diff != "" || err != nil {
+		t.Fatalf("parseRecord(appendRecord(%+v)): %v (-want +got)\n%s", *r, err, diff)
+	}
+}
+
+func TestNearest(t *testing.T) {
+	t.Parallel()
+	words := strings.Split(entryFields, ", ")
+	for name, want := range map[string]string{
+		"URI": "uri", "url": "uri", "last_mod": "lastmod", "lastModified": "lastmod", "Length": "length", "lenght": "length",
+		"hashes": "hash", "link": "links", "title": "", "id": "", "size": "", "created": "", strings.Repeat("x", 1000): "",
+	} {
+		if got := nearest(name, words); got != want {
+			t.Errorf("nearest(%.40q) = %q, want %q", name, got, want)
+		}
+	}
+}
