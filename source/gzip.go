@@ -53,6 +53,7 @@ type variant struct {
 	blob.Writer
 	zip  *gzip.Writer // nil once all is written
 	pool *sync.Pool
+	done bool // committed
 }
 
 // Create begins a document, and its variant.
@@ -152,18 +153,24 @@ func (s *gzipStore) Commit(ctx context.Context, ws ...blob.Writer) error {
 			if err := z.variant.end(); err != nil {
 				return &blob.CommitError{Name: z.variant.Name(), Err: err}
 			}
-			inner = append(inner, z.variant.Writer)
+			if !z.variant.done {
+				inner = append(inner, z.variant.Writer)
+			}
 			w = z.Writer
 		}
 		inner = append(inner, w)
 		ends[i] = len(inner)
 	}
 	err := s.Store.Commit(ctx, inner...)
-	if c, ok := errors.AsType[*blob.CommitError](err); ok {
-		done, _ := slices.BinarySearchFunc(ends, c.Done, func(end, done int) int { return end - done - 1 })
-		return &blob.CommitError{Done: done, Name: c.Name, Err: c.Err}
+	c, halted := errors.AsType[*blob.CommitError](err)
+	if !halted {
+		return err
 	}
-	return err
+	done, _ := slices.BinarySearchFunc(ends, c.Done, func(end, done int) int { return end - done - 1 })
+	if done < len(ws) && c.Done > 0 && inner[c.Done-1].Name() == ws[done].Name()+gzipSuffix {
+		ws[done].(*gzipWriter).variant.done = true
+	}
+	return &blob.CommitError{Done: done, Name: c.Name, Err: c.Err}
 }
 
 // Remove removes documents with their variants, which go first.
@@ -211,15 +218,13 @@ func (p *publication) variants(ctx context.Context) error {
 	var stale []string
 	for name := range p.there {
 		_, there := p.there[name+gzipSuffix]
-		if !hasVariant(name) || there == compressing {
-			continue
-		}
 		switch {
-		case compressing:
+		case !hasVariant(name) || !isDocument(p.set.Name, name):
+		case compressing && (!there || !p.state.Compressed):
 			if err := store.fill(ctx, name); err != nil {
 				return err
 			}
-		case p.state.Compressed:
+		case !compressing && there && p.state.Compressed:
 			stale = append(stale, name+gzipSuffix)
 		}
 	}

@@ -205,6 +205,15 @@ func Reserved(rel string) bool {
 	return false
 }
 
+// isDocument reports whether name is that of a document of the set.
+func isDocument(set, name string) bool {
+	switch name {
+	case capabilityListName(set), resourceListName(set), changeListName(set), resourceDumpName(set), changeDumpName(set):
+		return true
+	}
+	return isPart(set, name) || isDumpPart(set, name)
+}
+
 // isChangePart reports whether name is that of a part of the set's Change List.
 func isChangePart(set, name string) bool {
 	return isPart(set, name) && strings.HasPrefix(name, documentsDir+set+"/changelist-")
