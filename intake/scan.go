@@ -66,8 +66,7 @@ func newScan(d *Dir, t *sharedTree) *scan {
 // else has succeeded. A scan killed at any point leaves a catalog from which
 // the next one goes on.
 func (s *scan) run(ctx context.Context, paths []string) error {
-	stop := s.progress()
-	defer stop()
+	defer progress(s.d.o.OnEvent, s.d.emit, s.snapshot)()
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		defer close(s.jobs)
@@ -181,9 +180,10 @@ func (s *scan) snapshot() Report {
 	return r
 }
 
-// progress tells OnEvent now and then how far the scan is, until stopped.
-func (s *scan) progress() (stop func()) {
-	if s.d.o.OnEvent == nil {
+// progress tells now and then how far a scan is, until stopped, if anybody wants
+// to know.
+func progress(wanted func(Event), emit func(Event), snapshot func() Report) (stop func()) {
+	if wanted == nil {
 		return func() {}
 	}
 	done := make(chan struct{})
@@ -194,9 +194,9 @@ func (s *scan) progress() (stop func()) {
 		for {
 			select {
 			case <-tick.C:
-				r := s.snapshot()
+				r := snapshot()
 				r.Unreadable.First, r.Skipped.First = nil, nil // still being written to
-				s.d.emit(Event{Kind: EventProgress, Report: r})
+				emit(Event{Kind: EventProgress, Report: r})
 			case <-done:
 				return
 			}

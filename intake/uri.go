@@ -34,6 +34,12 @@ func EscapePath(rel string) string {
 // UnescapePath undoes [EscapePath]. It reports false for what EscapePath does
 // not write for any file: other spellings, empty or dot segments, NUL.
 func UnescapePath(path string) (rel string, ok bool) {
+	rel, ok = unescape(path)
+	return rel, ok && validRel(rel)
+}
+
+// unescape undoes EscapePath for any segments.
+func unescape(path string) (rel string, ok bool) {
 	out := make([]byte, 0, len(path))
 	for i := 0; i < len(path); i++ {
 		c := path[i]
@@ -54,8 +60,7 @@ func UnescapePath(path string) (rel string, ok bool) {
 		}
 		out = append(out, c)
 	}
-	rel = string(out)
-	return rel, validRel(rel)
+	return string(out), true
 }
 
 // validRel reports whether rel can be the path of a file below a root.

@@ -1,0 +1,160 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"lockstep/blob"
+)
+
+// ErrListing reports a bucket whose listing cannot be relied on. Errors that
+// match it are of type *ListingError.
+var ErrListing = errors.New("the listing cannot be relied on")
+
+// A ListingError says how a listing contradicts itself or the objects. Nothing
+// was deleted.
+type ListingError struct {
+	Lies Problems // keys, and what is the matter
+}
+
+func (e *ListingError) Error() string {
+	s := fmt.Sprintf("%v, so nothing was deleted: ", ErrListing)
+	if len(e.Lies.First) > 0 {
+		s += e.Lies.First[0].String()
+	}
+	if e.Lies.Count > 1 {
+		s += fmt.Sprintf(" (and %d more)", e.Lies.Count-1)
+	}
+	return s
+}
+
+// Is reports whether target is [ErrListing].
+func (e *ListingError) Is(target error) bool { return target == ErrListing }
+
+// How a listing lies.
+var (
+	errTwice    = errors.New("is listed twice")
+	errUnlisted = errors.New("is there, and was before the listing began, but is not listed")
+)
+
+// maxLies is how many lies a listing may tell. A service that repeats itself for
+// ever is not listened to any longer.
+const maxLies = 10_000
+
+// Why an object is no resource; the Err of a [Problem] among the skipped.
+var (
+	errMarker   = errors.New("stands for a directory")
+	errNoKey    = errors.New("the key is empty below the prefix")
+	errDots     = errors.New(`a segment of the key is "." or "..", to which no URI leads`)
+	errNUL      = errors.New("the key has a NUL byte, to which no URI leads")
+	errNotUTF8  = errors.New("the key is not UTF-8 and cannot be asked for")
+	errNoObject = errors.New("is listed, but not there: left to the next scan")
+	errNegative = errors.New("has a negative size in the listing")
+)
+
+// addressable returns why no resource can have that key, or nil.
+func addressable(key string) error {
+	switch {
+	case key == "":
+		return errNoKey
+	case strings.IndexByte(key, 0) >= 0:
+		return errNUL
+	case !utf8.ValidString(key):
+		return errNotUTF8
+	}
+	for seg := range strings.SplitSeq(key, "/") {
+		if seg == "." || seg == ".." {
+			return errDots
+		}
+	}
+	return nil
+}
+
+// list takes down the whole listing before anything is made of it. A bucket
+// lists keys in the order of their bytes, a catalog URIs in the order of theirs,
+// in which some bytes are escaped: it has to be sorted anew. A key that comes
+// twice is always out of order.
+func (s *bucketScan) list(ctx context.Context) error {
+	last, first := "", true
+	for info, err := range s.b.objects.Objects(ctx) {
+		if err != nil {
+			return err
+		}
+		switch key := info.Name; {
+		case first || key > last:
+			last = key
+		case key == last:
+			err = s.lie(key, errTwice)
+		default:
+			err = s.lie(key, fmt.Errorf("is listed after %q: not in order", last))
+		}
+		first = false
+		if err == nil {
+			err = s.take(info)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// take keeps an object that is a resource.
+func (s *bucketScan) take(info blob.Info) error {
+	key := info.Name
+	why := addressable(key)
+	switch {
+	case strings.HasSuffix(key, "/") && info.Size == 0:
+		why = errMarker
+	case info.Size < 0:
+		s.unreadable(key, errNegative) // what is known of it stays
+		return s.lie(key, errNegative)
+	}
+	if why != nil {
+		s.skipped(key, why)
+		return nil
+	}
+	if !s.b.filter.passes(key) {
+		if reservedPath(key) {
+			s.skipped(key, errReserved)
+		}
+		return nil
+	}
+	o := object{path: EscapePath(key), size: info.Size, modTime: info.ModTime.UTC().Truncate(time.Microsecond), etag: info.Version}
+	s.files.Add(1)
+	s.proof.offer(o)
+	s.packed = o.pack(s.packed[:0])
+	return s.sorted.add(o.path, 0, false, s.packed)
+}
+
+// reservedPath reports whether a Source's own documents hide what is at rel, or
+// a directory above it.
+func reservedPath(rel string) bool {
+	top, _, below := strings.Cut(rel, "/")
+	return reserved(rel, kindFile) || below && reserved(top, kindDir)
+}
+
+// lie takes down how the listing contradicts itself. Its error ends the scan.
+func (s *bucketScan) lie(key string, how error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lies.add(Problem{key, how})
+	if s.lies.Count >= maxLies {
+		return &ListingError{Lies: s.lies}
+	}
+	return nil
+}
+
+// listingError returns what is wrong with the listing, or nil.
+func (s *bucketScan) listingError() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lies.Count == 0 {
+		return nil
+	}
+	return &ListingError{Lies: s.lies}
+}

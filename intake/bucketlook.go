@@ -1,0 +1,282 @@
+package intake
+
+import (
+	"context"
+	"crypto/md5"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"lockstep/catalog"
+	"lockstep/resourcesync"
+)
+
+// bucketTokenRules changes when a Record derived from the same object would
+// differ: the next scan then looks at every object again.
+const bucketTokenRules = "b1"
+
+// bucketTokenPrefix begins the Tokens of records made like that.
+func bucketTokenPrefix(content Reading, algs []resourcesync.Algorithm) string {
+	p := strconv.AppendUint([]byte(bucketTokenRules+"."), uint64(content), 36)
+	if content != ReadNever {
+		for _, a := range algs {
+			p = strconv.AppendUint(p, uint64(a), 36)
+		}
+	}
+	return string(append(p, '.'))
+}
+
+// maxETag is how much of an entity tag counts: a stranger decides how long it is.
+const maxETag = 256
+
+// token is the Token of an object that stands as it is listed: size, time of
+// modification in microseconds, entity tag. Without an entity tag one that was
+// just written cannot be told from one written again.
+func (b *Bucket) token(o *object) string {
+	t := append(make([]byte, 0, 80), b.prefix...)
+	t = strconv.AppendInt(t, o.size, 36)
+	t = append(t, '.')
+	t = strconv.AppendInt(t, o.modTime.UnixMicro(), 36)
+	t = append(t, '.')
+	return string(append(t, o.etag[:min(len(o.etag), maxETag)]...))
+}
+
+// A looker looks at objects, one at a time.
+type looker struct {
+	s    *bucketScan
+	sum  *resourcesync.Hasher
+	buf  []byte
+	head []byte // the first bytes of an object
+}
+
+func newLooker(s *bucketScan) *looker {
+	l := &looker{s: s}
+	if s.b.o.Content != ReadNever {
+		l.sum = resourcesync.NewHasher(s.b.o.Algorithms...)
+		l.buf = make([]byte, readBuffer)
+		l.head = make([]byte, 0, maxSniff)
+	}
+	return l
+}
+
+// errLie is matched by what contradicts the listing.
+var errLie = errors.New("contradicts the listing")
+
+// A sizeError reports an object that is not as long as its listing, or its own
+// header, says.
+type sizeError struct {
+	listed int64
+	found  int64
+	by     string // who says so
+}
+
+func (e *sizeError) Error() string {
+	return fmt.Sprintf("is listed with %d bytes; %s has %d", e.listed, e.by, e.found)
+}
+
+func (e *sizeError) Is(target error) bool { return target == errLie }
+
+// look returns the Record of an object.
+func (l *looker) look(ctx context.Context, j *bucketJob) (catalog.Record, error) {
+	if l.s.b.o.Content == ReadAlways {
+		return l.read(ctx, j)
+	}
+	h, err := l.s.b.objects.Head(ctx, j.key)
+	if err != nil {
+		return catalog.Record{}, err
+	}
+	rec, err := l.describe(ctx, j, h)
+	if err == nil && len(rec.Hashes) == 0 && l.s.b.o.Content == ReadMissing {
+		return l.read(ctx, j)
+	}
+	return rec, err
+}
+
+// describe returns what the header h says of the object.
+func (l *looker) describe(ctx context.Context, j *bucketJob, h http.Header) (catalog.Record, error) {
+	etag := strings.Trim(strings.TrimPrefix(h.Get("ETag"), "W/"), `"`)
+	size, err := strconv.ParseInt(h.Get("Content-Length"), 10, 64)
+	if err != nil {
+		size = -1
+	}
+	listedVersion := etag == "" || j.etag == "" || etag == j.etag
+	if listedVersion && size >= 0 && size != j.size {
+		return catalog.Record{}, &sizeError{j.size, size, "its header"}
+	}
+	rec := catalog.Record{
+		URI: j.uri, Lastmod: j.modTime, Length: j.size,
+		Type: objectType(j.key, h.Get("Content-Type")), Encoding: contentCoding(h.Get("Content-Encoding")),
+	}
+	if listedVersion {
+		rec.Token = l.s.b.token(&j.object)
+		if j.etag == "" && j.modTime.After(l.s.start.Add(-coarseTick)) {
+			rec.Token += string(racyMark)
+		}
+	} else {
+		// It was replaced since it was listed. Without a Token the next scan,
+		// which knows its exact time, looks again.
+		rec.Length = size
+		if rec.Lastmod, err = http.ParseTime(h.Get("Last-Modified")); err != nil {
+			rec.Lastmod = time.Time{}
+		}
+	}
+	rec.Hashes, err = l.s.knownHashes(ctx, etag, h)
+	return rec, err
+}
+
+// read returns what the object's header and content say.
+func (l *looker) read(ctx context.Context, j *bucketJob) (catalog.Record, error) {
+	body, h, err := l.s.b.objects.Get(ctx, j.key)
+	if err != nil {
+		return catalog.Record{}, err
+	}
+	defer body.Close() // only read from
+	rec, err := l.describe(ctx, j, h)
+	if err != nil {
+		return catalog.Record{}, err
+	}
+	l.sum.Reset()
+	l.head = l.head[:0]
+	for {
+		n, err := body.Read(l.buf)
+		if room := cap(l.head) - len(l.head); room > 0 {
+			l.head = append(l.head, l.buf[:min(n, room)]...)
+		}
+		_, _ = l.sum.Write(l.buf[:n])
+		l.s.bytes.Add(int64(n))
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return catalog.Record{}, fmt.Errorf("read: %w", err)
+		}
+		if err := ctx.Err(); err != nil {
+			return catalog.Record{}, err
+		}
+	}
+	if rec.Length < 0 {
+		rec.Length = l.sum.Size()
+	}
+	if rec.Length != l.sum.Size() {
+		return catalog.Record{}, &sizeError{rec.Length, l.sum.Size(), "its content"}
+	}
+	sums := l.sum.Sum()
+	if _, differs := sums.Compare(checksums(h)); differs != 0 {
+		return catalog.Record{}, fmt.Errorf("its content does not have the %s the service has for it", differs)
+	}
+	rec.Hashes = sums
+	if rec.Type == "" || rec.Type == octets {
+		rec.Type = MediaType(path.Base(j.key), l.head)
+	}
+	l.s.read.Add(1)
+	return rec, nil
+}
+
+// octets is the type of what nobody has said the type of.
+const octets = "application/octet-stream"
+
+// objectType returns the media type of an object: its Content-Type or, where
+// that is what services and tools give to everything, the type for its name.
+func objectType(key, contentType string) string {
+	t, _, err := mime.ParseMediaType(contentType)
+	if err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) || !strings.Contains(t, "/") {
+		t = ""
+	}
+	switch t {
+	case octets, "binary/octet-stream", "application/x-www-form-urlencoded", "":
+		if named := typeByName(path.Base(key)); named != "" {
+			return named
+		}
+		if t != "" {
+			return octets
+		}
+	}
+	return t
+}
+
+// contentCoding returns the codings of a Content-Encoding (RS-ENC-01). Some
+// services also tell how the upload came.
+func contentCoding(header string) string {
+	var codings []string
+	for c := range strings.SplitSeq(strings.ToLower(header), ",") {
+		if c = strings.TrimSpace(c); c != "" && c != "identity" && c != "aws-chunked" {
+			codings = append(codings, c)
+		}
+	}
+	return strings.Join(codings, ", ")
+}
+
+// checksumHeaders are the algorithms of which a service may tell the hash.
+var checksumHeaders = []struct {
+	header string
+	alg    resourcesync.Algorithm
+}{
+	{"X-Amz-Checksum-Md5", resourcesync.MD5},
+	{"X-Amz-Checksum-Sha1", resourcesync.SHA1},
+	{"X-Amz-Checksum-Sha256", resourcesync.SHA256},
+	{"X-Amz-Checksum-Sha512", resourcesync.SHA512},
+}
+
+// checksums returns the hashes of the whole object that h tells.
+func checksums(h http.Header) resourcesync.Hashes {
+	var hs resourcesync.Hashes
+	kind := h.Get("X-Amz-Checksum-Type")
+	if kind != "" && kind != "FULL_OBJECT" || kind == "" && inParts(h) {
+		return nil
+	}
+	for _, c := range checksumHeaders {
+		// A hash of hashes has "-" and the number of parts behind it.
+		digest, err := base64.StdEncoding.DecodeString(h.Get(c.header))
+		if err == nil && len(digest) == c.alg.Size() {
+			hs = append(hs, resourcesync.Hash{Algorithm: c.alg, Digest: string(digest)})
+		}
+	}
+	return hs
+}
+
+// inParts reports whether an object was uploaded in parts.
+func inParts(h http.Header) bool {
+	return h.Get("X-Amz-Mp-Parts-Count") != "" || strings.Contains(h.Get("ETag"), "-")
+}
+
+// md5Form returns the MD5 an entity tag would be, or "".
+func md5Form(etag string) string {
+	if len(etag) != 2*md5.Size {
+		return ""
+	}
+	digest, err := hex.DecodeString(etag)
+	if err != nil {
+		return ""
+	}
+	return string(digest)
+}
+
+// plain reports whether an object is of the kind whose entity tag is its MD5
+// with Amazon and those who follow: sent whole, and not encrypted with a key of
+// a key service or of the customer's.
+func plain(h http.Header) bool {
+	return !inParts(h) && h.Get("X-Amz-Server-Side-Encryption-Customer-Algorithm") == "" &&
+		!strings.HasPrefix(h.Get("X-Amz-Server-Side-Encryption"), "aws:")
+}
+
+// knownHashes returns the hashes the service has of an object.
+func (s *bucketScan) knownHashes(ctx context.Context, etag string, h http.Header) (resourcesync.Hashes, error) {
+	hs := checksums(h)
+	digest := md5Form(etag)
+	if digest == "" || !plain(h) || hs.Get(resourcesync.MD5) != "" {
+		return hs, nil
+	}
+	sure, err := s.proof.proven(ctx, s)
+	if sure {
+		hs = append(resourcesync.Hashes{{Algorithm: resourcesync.MD5, Digest: digest}}, hs...)
+	}
+	return hs, err
+}

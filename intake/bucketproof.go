@@ -1,0 +1,82 @@
+package intake
+
+import (
+	"cmp"
+	"context"
+	"crypto/md5"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+
+	"lockstep/blob"
+)
+
+const (
+	maxCandidates = 4        // objects that may be read to prove a bucket's entity tags: some may have gone, or be of another kind
+	maxProof      = 64 << 20 // bytes of one; a bucket without a smaller object is not believed
+)
+
+// A proof finds out whether the entity tags of a bucket that look like an MD5
+// are one, by reading one of the smallest objects. It is made once in a scan,
+// when it is first needed.
+type proof struct {
+	candidates []object // the smallest objects whose entity tags have the form
+
+	once   sync.Once
+	proved bool
+	err    error
+}
+
+// offer takes an object into account; before proven is asked for the first time.
+func (p *proof) offer(o object) {
+	if o.size == 0 || o.size > maxProof || md5Form(o.etag) == "" {
+		return
+	}
+	full := len(p.candidates) == maxCandidates
+	if full && o.size >= p.candidates[maxCandidates-1].size {
+		return
+	}
+	i, _ := slices.BinarySearchFunc(p.candidates, o, func(a, b object) int { return cmp.Compare(a.size, b.size) })
+	p.candidates = slices.Insert(p.candidates, i, o)
+	p.candidates = p.candidates[:min(len(p.candidates), maxCandidates)]
+}
+
+// proven reports whether such entity tags can be believed. Its error is one that
+// keeps from finding out.
+func (p *proof) proven(ctx context.Context, s *bucketScan) (bool, error) {
+	p.once.Do(func() {
+		for i := range p.candidates {
+			var done bool
+			if done, p.proved, p.err = s.prove(ctx, &p.candidates[i]); done || p.err != nil {
+				return
+			}
+		}
+	})
+	return p.proved, p.err
+}
+
+// prove compares an object with its entity tag; it is not done if the object is
+// not what it was listed as.
+func (s *bucketScan) prove(ctx context.Context, o *object) (done, proved bool, err error) {
+	body, h, err := s.b.objects.Get(ctx, o.key())
+	if errors.Is(err, blob.ErrNotExist) {
+		return false, false, nil
+	}
+	if err != nil {
+		return false, false, fmt.Errorf("see whether entity tags are hashes: %w", err)
+	}
+	defer body.Close() // only read from
+	if strings.Trim(h.Get("ETag"), `"`) != o.etag || !plain(h) {
+		return false, false, nil
+	}
+	sum := md5.New()
+	n, err := io.Copy(sum, io.LimitReader(body, o.size+1))
+	s.bytes.Add(n)
+	if err != nil {
+		return false, false, fmt.Errorf("see whether entity tags are hashes: read %q: %w", o.key(), err)
+	}
+	return true, string(sum.Sum(nil)) == md5Form(o.etag), nil
+}

@@ -1,0 +1,45 @@
+package intake
+
+import (
+	"context"
+	"time"
+)
+
+// Watch scans, and scans again whenever [BucketOptions.ScanInterval] has passed,
+// until ctx ends; then it returns the cause. A bucket tells nobody of changes:
+// they are seen by the next scan.
+//
+// onChange is told of every scan that changed the catalog; the next one waits
+// until it returns. What goes wrong is told to [BucketOptions.OnEvent] and tried
+// again, sooner than a scan that went well.
+func (b *Bucket) Watch(ctx context.Context, onChange func(Report)) error {
+	var retry time.Duration // pause after the last failure
+	for {
+		r, err := b.Scan(ctx)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		b.emit(Event{Kind: EventScanned, Err: err, Report: r})
+		if r.Changed() && onChange != nil {
+			onChange(r)
+		}
+		every := b.o.ScanInterval
+		pause := max(every, r.Elapsed)
+		switch {
+		case err != nil:
+			retry = min(max(2*retry, retryFirst), retryMost)
+			pause = retry
+			if every > 0 {
+				pause = min(retry, max(every, r.Elapsed))
+			}
+		case every < 0:
+			<-ctx.Done()
+			return context.Cause(ctx)
+		default:
+			retry = 0
+		}
+		if sleep(ctx, pause) != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
