@@ -91,49 +91,65 @@ func (d *deltas) diff(before, after []byte) ([]byte, error) {
 // Memory is bounded by limit, whatever patch claims. The caller verifies the
 // result against the hash that was announced (RS-REL-34).
 func ApplyDelta(old, patch []byte, limit int64) ([]byte, error) {
+	var out bytes.Buffer
+	if err := unpack(&out, old, patch, max(limit, 0)); err != nil {
+		return nil, fmt.Errorf("apply delta: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// yields reports whether patch makes of old the bytes of after, without holding
+// them a second time.
+func yields(old, patch, after []byte) bool {
+	c := &comparer{after}
+	return unpack(c, old, patch, int64(len(after))) == nil && len(c.rest) == 0
+}
+
+// A comparer refuses all but the bytes that are left.
+type comparer struct{ rest []byte }
+
+func (c *comparer) Write(p []byte) (int, error) {
+	if !bytes.HasPrefix(c.rest, p) {
+		return 0, ErrPatch
+	}
+	c.rest = c.rest[len(p):]
+	return len(p), nil
+}
+
+// unpack writes to w what patch makes of old.
+func unpack(w io.Writer, old, patch []byte, limit int64) error {
 	if len(patch) < deltaHeader || !bytes.Equal(patch[:len(deltaMagic)], deltaMagic[:]) {
-		return nil, fmt.Errorf("apply delta: does not begin like one: %w", ErrPatch)
+		return fmt.Errorf("does not begin like one: %w", ErrPatch)
 	}
 	if sum := sha256.Sum256(old); !bytes.Equal(patch[len(deltaMagic):deltaHeader], sum[:]) {
-		return nil, fmt.Errorf("apply delta: made for other bytes: %w", ErrPatch)
+		return fmt.Errorf("made for other bytes: %w", ErrPatch)
 	}
 	frame := patch[deltaHeader:]
 	var h zstd.Header
 	if err := h.Decode(frame); err != nil || h.Skippable || h.DictionaryID != 0 {
-		return nil, fmt.Errorf("apply delta: no frame follows the header: %w", ErrPatch)
+		return fmt.Errorf("no frame follows the header: %w", ErrPatch)
 	}
-	limit = max(limit, 0)
 	if h.HasFCS && h.FrameContentSize > uint64(limit) {
-		return nil, fmt.Errorf("apply delta: result of %d bytes: %w", h.FrameContentSize, ErrTooLarge)
+		return fmt.Errorf("result of %d bytes: %w", h.FrameContentSize, ErrTooLarge)
 	}
 	d, err := zstd.NewReader(bytes.NewReader(frame), zstd.WithDecoderDictRaw(0, old), zstd.WithDecoderConcurrency(1),
 		zstd.WithDecoderMaxWindow(decoderWindow(limit)))
 	if err != nil {
-		return nil, fmt.Errorf("apply delta: %w: %w", ErrPatch, err)
+		return fmt.Errorf("%w: %w", ErrPatch, err)
 	}
 	defer d.Close()
-	out := bytes.NewBuffer(make([]byte, 0, sizeHint(&h, limit)))
-	switch _, err := io.Copy(out, io.LimitReader(d, limit+1)); {
-	case errors.Is(err, zstd.ErrDecoderSizeExceeded), errors.Is(err, zstd.ErrWindowSizeExceeded), err == nil && int64(out.Len()) > limit:
-		return nil, fmt.Errorf("apply delta: result above %d bytes: %w", limit, ErrTooLarge)
+	n, err := io.Copy(w, io.LimitReader(d, limit+1))
+	switch {
+	case errors.Is(err, zstd.ErrDecoderSizeExceeded), errors.Is(err, zstd.ErrWindowSizeExceeded), err == nil && n > limit:
+		return fmt.Errorf("result above %d bytes: %w", limit, ErrTooLarge)
 	case err != nil:
-		return nil, fmt.Errorf("apply delta: %w: %w", ErrPatch, err)
+		return fmt.Errorf("%w: %w", ErrPatch, err)
 	}
-	return out.Bytes(), nil
+	return nil
 }
 
 // decoderWindow returns the largest window accepted for results up to limit:
 // one that is no single segment may claim more than it fills.
 func decoderWindow(limit int64) uint64 {
 	return max(deltaWindow, min(uint64(limit)*2, math.MaxInt32))
-}
-
-// sizeHint returns what to allocate at once: what a frame claims is believed
-// only as far as it is common.
-func sizeHint(h *zstd.Header, limit int64) int64 {
-	const most = 1 << 20
-	if !h.HasFCS {
-		return 0
-	}
-	return min(int64(h.FrameContentSize), limit, most)
 }
