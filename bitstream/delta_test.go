@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -102,6 +104,23 @@ func TestDelta(t *testing.T) {
 		if _, err := bitstream.ApplyDelta(append([]byte("x"), tt.before...), p, 1<<30); !errors.Is(err, bitstream.ErrPatch) {
 			t.Errorf("%s: applied to other bytes: %v, want ErrPatch", tt.name, err)
 		}
+	}
+}
+
+// TestDeltaZstd: the program everybody has applies a delta, header and all.
+func TestDeltaZstd(t *testing.T) {
+	t.Parallel()
+	program, err := exec.LookPath("zstd")
+	if err != nil {
+		t.Skip("zstd is not installed")
+	}
+	dir := t.TempDir()
+	before, after := prose(11, 3<<20), edit(prose(11, 3<<20), 5)
+	write(t, dir, "before", string(before))
+	write(t, dir, "patch", string(delta(t, before, after)))
+	got, err := exec.Command(program, "-q", "-d", "--long=27", "-c", "-D", filepath.Join(dir, "before"), filepath.Join(dir, "patch")).Output()
+	if err != nil || !bytes.Equal(got, after) {
+		t.Errorf("zstd yields %d bytes, %v", len(got), err)
 	}
 }
 
