@@ -228,7 +228,10 @@ func (d *dumpCrawl) changeDump(doc string) error {
 			}
 			until = e.Until
 			for _, it := range items {
-				c := dumpChange{it.Loc, files[it.Path], it.Change, it.Datetime.Time(), ""}
+				c := dumpChange{uri: it.Loc, change: it.Change, at: it.Datetime.Time()}
+				if it.Change != resourcesync.Deleted {
+					c.content = files[it.Path]
+				}
 				for _, l := range it.Links {
 					if l.Rel == resourcesync.RelPatch {
 						c.patch = files[l.Path]

@@ -21,9 +21,9 @@ import (
 	"lockstep/resourcesync"
 )
 
-// packingItems bounds the resources of packages being made at a time: memory
-// filled by what must be remembered of each until its manifest is written.
-const packingItems = 2 * resourcesync.MaxEntries
+// packingMemory bounds what is remembered of the resources in packages being
+// made at a time, until each is packed: two packages of 50,000 with usual URIs.
+const packingMemory = 50 << 20
 
 // resources publishes a new Resource Dump if one is due.
 func (d *dumping) resources(ctx context.Context) error {
@@ -264,7 +264,7 @@ func (b *resourceDumpBuild) stale(ctx context.Context) (runs []catalog.Range, ke
 func (b *resourceDumpBuild) packages(ctx context.Context, runs []catalog.Range, kept []dumpPackage) (*resourceDumpState, error) {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(b.opts.Workers + 1)
-	room := semaphore.NewWeighted(packingItems)
+	room := semaphore.NewWeighted(packingMemory)
 	g.Go(func() error {
 		for _, run := range runs {
 			cuts, err := b.cut(gctx, run)
@@ -272,13 +272,14 @@ func (b *resourceDumpBuild) packages(ctx context.Context, runs []catalog.Range, 
 				return err
 			}
 			for _, c := range cuts {
-				weight := min(c.resources, packingItems)
+				weight := min(c.memory, packingMemory)
 				if err := room.Acquire(gctx, weight); err != nil {
 					return err
 				}
+				number := b.number.Add(1)
 				g.Go(func() error {
 					defer room.Release(weight)
-					return b.pack(gctx, c.Range)
+					return b.pack(gctx, c.Range, number)
 				})
 			}
 		}
@@ -311,6 +312,7 @@ func (b *resourceDumpBuild) packages(ctx context.Context, runs []catalog.Range, 
 type rangeCut struct {
 	catalog.Range
 	resources int64
+	memory    int64 // about what they take while they are packed
 }
 
 // cut divides the resources in r into as few packages as they need, all about
@@ -343,9 +345,17 @@ func (b *resourceDumpBuild) cut(ctx context.Context, r catalog.Range) ([]rangeCu
 		}
 		weight += w
 		c.resources++
+		c.memory += int64(itemMemory + 2*len(rec.URI) + len(rec.Token))
+		for i := range rec.Links {
+			c.memory += int64(itemMemory + len(rec.Links[i].Href))
+		}
 	}
 	return cuts, nil
 }
+
+// itemMemory is about what a resource takes while it is packed, but for its
+// URI, and what a link of its own takes.
+const itemMemory = 400
 
 // fullPackage is the weight of what fills a package.
 const fullPackage = 1_000_000_000
@@ -362,10 +372,10 @@ func (b *resourceDumpBuild) weight(r *catalog.Record) int64 {
 	return max(int64(min(w, 1)*fullPackage), fullPackage/int64(limits.PackageEntries))
 }
 
-// pack makes packages of the resources in r: one, or, should they not fit any
-// more, several.
-func (b *resourceDumpBuild) pack(ctx context.Context, r catalog.Range) error {
-	for more := true; more; {
+// pack makes packages of the resources in r: one, of that number, or, should
+// they not fit any more, several.
+func (b *resourceDumpBuild) pack(ctx context.Context, r catalog.Range, number int64) error {
+	for more := true; more; number = b.number.Add(1) {
 		var first string
 		p, err := b.newPacking(&b.set, b.manifest(), b.set.ResourceDump.PackageEntries, b.set.ResourceDump.PackageBytes)
 		if err != nil {
@@ -375,7 +385,7 @@ func (b *resourceDumpBuild) pack(ctx context.Context, r catalog.Range) error {
 		if first, more, err = b.gather(ctx, p, &r); err != nil || len(p.items) == 0 {
 			return err
 		}
-		name := resourceDumpPackageName(b.set.Name, b.gen, int(b.number.Add(1)))
+		name := resourceDumpPackageName(b.set.Name, b.gen, int(number))
 		done, err := p.build(ctx, name, nil)
 		if err != nil {
 			return err

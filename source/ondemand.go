@@ -161,6 +161,9 @@ func (h *handler) demanded(ctx context.Context, set *Set, uris []string) (*packi
 			}
 		}
 	}
+	if p.content > h.opts.OnDemand.Bytes {
+		return nil, resourcesync.ErrTooLarge
+	}
 	return p, nil
 }
 
@@ -227,6 +230,11 @@ func parseDemand(contentType string, body io.Reader, most int) ([]string, error)
 		err = &demandProblem{http.StatusUnsupportedMediaType, "want URIs as lines of text/plain or as an array of strings in application/json"}
 	}
 	if err != nil {
+		_, known := errors.AsType[*demandProblem](err)
+		_, tooLong := errors.AsType[*http.MaxBytesError](err)
+		if !known && !tooLong {
+			err = &demandProblem{http.StatusBadRequest, "the body cannot be read to its end"}
+		}
 		return nil, err
 	}
 	slices.Sort(uris)

@@ -99,6 +99,7 @@ func (p *packer) pack(ctx context.Context, items []item, z *zipOut) error {
 	for range p.workers {
 		g.Go(func() error {
 			l := &loader{packer: p}
+			defer l.close()
 			for b := range work {
 				b.buf = (*batchBuffers.Get().(*[]byte))[:0]
 				b.err = l.load(ctx, b)
@@ -109,6 +110,7 @@ func (p *packer) pack(ctx context.Context, items []item, z *zipOut) error {
 	}
 	g.Go(func() error {
 		l := &loader{packer: p}
+		defer l.close()
 		for b := range queue {
 			select {
 			case <-b.ready:
@@ -246,6 +248,13 @@ func appendRead(b []byte, r io.Reader, most int64) ([]byte, error) {
 	return b, nil
 }
 
+// close hands back what others can use.
+func (l *loader) close() {
+	if l.deflate != nil {
+		deflaters.Put(l.deflate)
+	}
+}
+
 func (l *loader) compress(data []byte) []byte {
 	l.out.Reset()
 	w := l.deflater(&l.out)
@@ -256,8 +265,7 @@ func (l *loader) compress(data []byte) []byte {
 
 func (l *loader) deflater(w io.Writer) *flate.Writer {
 	if l.deflate == nil {
-		l.deflate, _ = flate.NewWriter(w, deflateLevel) // the level is one
-		return l.deflate
+		l.deflate = deflaters.Get().(*flate.Writer)
 	}
 	l.deflate.Reset(w)
 	return l.deflate

@@ -3,6 +3,7 @@ package source
 import (
 	"hash/crc32"
 	"io"
+	"sync"
 
 	"github.com/klauspost/compress/flate"
 )
@@ -87,10 +88,16 @@ func (z *zipOut) create(e zipEntry) (*fileWriter, error) {
 	if err := z.begin(&f.e); err != nil {
 		return nil, err
 	}
-	var err error
-	f.deflate, err = flate.NewWriter(z, deflateLevel)
-	return f, err
+	f.deflate = deflaters.Get().(*flate.Writer)
+	f.deflate.Reset(z)
+	return f, nil
 }
+
+// deflaters are used again: making one costs as much as deflating 50 files.
+var deflaters = sync.Pool{New: func() any {
+	w, _ := flate.NewWriter(nil, deflateLevel) // the level is one
+	return w
+}}
 
 func (f *fileWriter) Write(p []byte) (int, error) {
 	f.e.crc = crc32.Update(f.e.crc, crc32.IEEETable, p)
@@ -102,5 +109,6 @@ func (f *fileWriter) close() error {
 	if err := f.deflate.Close(); err != nil {
 		return err
 	}
+	deflaters.Put(f.deflate)
 	return f.z.end(&f.e)
 }

@@ -29,15 +29,17 @@ type sink struct {
 	err    error
 }
 
+var sinkPool = sync.Pool{New: func() any { return new([sinkBuffer]byte) }}
+
 func newSink(w io.Writer) *sink {
 	s := &sink{
-		buf:    make([]byte, 0, sinkBuffer),
+		buf:    sinkPool.Get().(*[sinkBuffer]byte)[:0],
 		free:   make(chan []byte, sinkBuffers),
 		full:   make(chan []byte, sinkBuffers),
 		hashed: make(chan []byte, sinkBuffers),
 	}
 	for range sinkBuffers - 1 {
-		s.free <- make([]byte, 0, sinkBuffer)
+		s.free <- sinkPool.Get().(*[sinkBuffer]byte)[:0]
 	}
 	s.done.Go(func() {
 		defer close(s.hashed)
@@ -103,8 +105,15 @@ func (s *sink) close() (string, error) {
 		if len(s.buf) > 0 {
 			s.full <- s.buf
 		}
+		sent := len(s.buf) > 0
 		close(s.full)
 		s.done.Wait()
+		if !sent {
+			s.free <- s.buf
+		}
+		for range sinkBuffers {
+			sinkPool.Put((*[sinkBuffer]byte)((<-s.free)[:sinkBuffer]))
+		}
 		s.full = nil
 	}
 	return s.sum, s.failed()
