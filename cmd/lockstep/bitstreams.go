@@ -71,7 +71,7 @@ func (s *site) openBytes(set *siteSet, way *wayIn) error {
 		return nil
 	}
 	if ok {
-		set.source.Bitstream = b.Bitstream
+		set.source.Bitstream, set.source.Serve = b.Bitstream, !way.kind.away
 		return nil
 	}
 	client, err := s.client(way.uri)

@@ -79,7 +79,8 @@ func originKinds() []originKind {
 	file := func(place string) bool { return place != stdin }
 	notURL := func(place string) bool { return !strings.Contains(place, "://") }
 	return []originKind{
-		{scheme: "dir", wants: "PATH", keys: []string{"hash", "include", "exclude", "scan_interval"}, path: anyPath, open: openDir, rescans: true},
+		{scheme: "dir", wants: "PATH", keys: []string{"hash", "include", "exclude", "scan_interval", "sidecar"}, path: anyPath, open: openDir, rescans: true},
+		{scheme: "s3", after: "//", wants: "BUCKET/PREFIX", keys: []string{"hash", "include", "exclude", "scan_interval"}, open: openBucketOrigin, rescans: true},
 		{scheme: "jsonl", wants: "FILE", keys: []string{"scan_interval", "complete"}, path: file, part: "line", away: true, open: openJSONL},
 		{scheme: "sitemap", wants: "URL-OR-FILE", keys: []string{"hash", "scan_interval"}, path: notURL, part: "document", away: true, open: openSitemap},
 		{scheme: "api", keys: nil, away: true, open: openAPI},
@@ -90,6 +91,22 @@ func originKinds() []originKind {
 func openDir(w *wayIn) (origin, error) {
 	return intake.NewDir(w.place, w.catalog, w.set, intake.DirOptions{
 		BaseURI: w.uri, Algorithms: w.hashes, Include: w.config.Include, Exclude: w.config.Exclude,
+		Sidecar: w.config.Sidecar, AllowEmpty: w.allowEmpty, TempDir: w.site.opts.state, ScanInterval: w.interval, OnEvent: w.onEvent,
+	})
+}
+
+// openBucketOrigin makes a set from the objects of a bucket.
+func openBucketOrigin(w *wayIn) (origin, error) {
+	bucket, err := openBucket(w.address.String(), w.site.opts.io.LookupEnv)
+	if err != nil {
+		return nil, err
+	}
+	content := intake.ReadNever
+	if w.config.hashing {
+		content = intake.ReadAlways
+	}
+	return intake.NewBucket(bucket, w.catalog, w.set, intake.BucketOptions{
+		BaseURI: w.uri, Content: content, Algorithms: w.hashes, Include: w.config.Include, Exclude: w.config.Exclude,
 		AllowEmpty: w.allowEmpty, TempDir: w.site.opts.state, ScanInterval: w.interval, OnEvent: w.onEvent,
 	})
 }
