@@ -73,7 +73,7 @@ func (n *newsroom) scanned(scan *scanned) {
 	if n.quiet {
 		return
 	}
-	if scan.set.from.dir() == "" {
+	if scan.set.from.kind.away {
 		n.listed(&scan.Skipped)
 		return
 	}

@@ -80,7 +80,7 @@ func originKinds() []originKind {
 	notURL := func(place string) bool { return !strings.Contains(place, "://") }
 	return []originKind{
 		{scheme: "dir", wants: "PATH", keys: []string{"hash", "include", "exclude", "scan_interval", "sidecar"}, path: anyPath, open: openDir, rescans: true},
-		{scheme: "s3", after: "//", wants: "BUCKET/PREFIX", keys: []string{"hash", "include", "exclude", "scan_interval"}, open: openBucketOrigin, rescans: true},
+		{scheme: "s3", after: "//", wants: "BUCKET/PREFIX", keys: []string{"hash", "include", "exclude", "scan_interval"}, part: "object", open: openBucketOrigin, rescans: true},
 		{scheme: "jsonl", wants: "FILE", keys: []string{"scan_interval", "complete"}, path: file, part: "line", away: true, open: openJSONL},
 		{scheme: "sitemap", wants: "URL-OR-FILE", keys: []string{"hash", "scan_interval"}, path: notURL, part: "document", away: true, open: openSitemap},
 		{scheme: "api", keys: nil, away: true, open: openAPI},

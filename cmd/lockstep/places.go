@@ -15,6 +15,10 @@ import (
 // we write must not come out as a resource.
 func checkPlaces(o siteOptions) error {
 	for _, c := range o.sets {
+		if from := c.from.String(); isBucket(from) && bucketBelow(from, o.documents) {
+			return usageError{fmt.Errorf("the documents in %s would lie inside %s and be published as resources", o.documents, from),
+				"write them elsewhere, or to " + from + " itself"}
+		}
 		dir := c.from.dir()
 		if dir == "" {
 			continue
@@ -39,6 +43,21 @@ func checkPlaces(o siteOptions) error {
 		}
 	}
 	return nil
+}
+
+// bucketBelow reports whether an address is that of a place in a bucket below
+// another, and not the same.
+func bucketBelow(bucket, address string) bool {
+	rest, ok := strings.CutPrefix(strings.TrimSuffix(address, "/"), strings.TrimSuffix(bucket, "/")+"/")
+	return ok && rest != ""
+}
+
+// beside reports whether the documents stand where the resources of a set are.
+func beside(from address, documents string) bool {
+	if dir := from.dir(); dir != "" {
+		return same(dir, documents)
+	}
+	return isBucket(documents) && strings.TrimSuffix(from.String(), "/") == strings.TrimSuffix(documents, "/")
 }
 
 // inside reports whether path is dir or below it, and where.

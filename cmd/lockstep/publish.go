@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,11 +75,7 @@ func runPublish(ctx context.Context, o *publishOptions, io stdio) error {
 	so := o.site("publish", o.result, io)
 	so.documents = o.out
 	n := &newsroom{io: io, quiet: o.result.quiet}
-	for _, set := range o.sets {
-		if dir := set.from.dir(); dir != "" && same(dir, o.out) {
-			n.beside = true
-		}
-	}
+	n.beside = slices.ContainsFunc(o.sets, func(c setConfig) bool { return beside(c.from, o.out) })
 	so.onEvent = n.event
 	start := time.Now()
 	s, err := openSite(ctx, so)
@@ -214,6 +211,9 @@ func unreadable(scans []scanned) error {
 		case kind.away:
 			errs = append(errs, withHint(fmt.Errorf("set %s: %s could not be read; what the others say is published", scan.set.name, count(n, kind.part)),
 				"they are named above; as long as there are any, nothing is deleted for not being listed"))
+		case kind.part != "":
+			errs = append(errs, withHint(fmt.Errorf("set %s: %s could not be read and are published as they were", scan.set.name, count(n, kind.part)),
+				"they are named above; see that these credentials may read them"))
 		default:
 			errs = append(errs, withHint(errUnreadable, "they are named above; see that this user may read them"))
 		}
