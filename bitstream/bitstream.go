@@ -61,8 +61,9 @@ type SetOptions struct {
 
 	// Rescans says that what fills the set compares it with its origin again
 	// and again, by Tokens, and so will offer once more whatever was left out of
-	// an Apply. Then what is gone, or does not come to rest, is left out: no
-	// change is catalogued of a file that only passed by.
+	// an Apply. Then what is gone, or does not come to rest, is left out, unless
+	// it is offered again just the same: no change is catalogued of a file that
+	// only passed by.
 	Rescans bool
 
 	Past    bool          // keep the bytes of every change the catalog keeps
@@ -127,7 +128,7 @@ func (k *Keeper) Catalog(inner catalog.Catalog, set string, o SetOptions) catalo
 	if o.Open == nil {
 		o.Past, o.Patches = false, nil
 	}
-	r := &recorder{Catalog: inner, keeper: k, set: set, opts: o}
+	r := &recorder{Catalog: inner, keeper: k, set: set, opts: o, turn: make(chan struct{}, 1)}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.sets[set] = r

@@ -57,7 +57,7 @@ func (w *worker) follow(ctx context.Context, indices []int) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case w.opts.Rescans && (errors.Is(err, errVanished) || errors.Is(err, errUnsteady)):
+		case (errors.Is(err, errVanished) || errors.Is(err, errUnsteady)) && w.leaveOut(u):
 			w.withheld[i] = true
 			continue
 		case errors.Is(err, errOversize): // nobody asked for it

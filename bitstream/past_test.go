@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"lockstep/bitstream"
 	"lockstep/catalog"
@@ -131,6 +132,58 @@ func TestVanished(t *testing.T) {
 			if _, kept := w.past(t, &c); kept {
 				t.Error("kept what was never there")
 			}
+		}
+	}
+}
+
+// TestVanishedAgain: what is offered again just the same is not left out for
+// ever.
+func TestVanishedAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, t.TempDir(), nil, nil, bitstream.SetOptions{Past: true, Rescans: true})
+	w.mark(t)
+	for i, token := range []string{"1", "2", "2", "2"} {
+		a := w.apply(t, "a", token, "text")
+		if a.Created != b2i(i == 2) {
+			t.Errorf("time %d, token %s: applied %+v", i, token, a)
+		}
+	}
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// TestTurns: two Applies at once, of which one takes its time.
+func TestTurns(t *testing.T) {
+	t.Parallel()
+	texts := make(chan string, 10)
+	entered := make(chan struct{}, 10)
+	w := newWorld(t, t.TempDir(), nil, nil, bitstream.SetOptions{Past: true, Open: func(context.Context, *catalog.Record) (io.ReadCloser, error) {
+		entered <- struct{}{}
+		return io.NopCloser(strings.NewReader(<-texts)), nil
+	}})
+	texts <- "one"
+	w.mark(t)
+	w.apply(t, "a", "", "one")
+	<-entered
+	c := w.changes(t)[0]
+	must(t, w.inner.Forget(context.Background(), set, catalog.Mark{Seq: c.Seq, At: c.EventTime}))
+	w.sweep(t)
+	var wg sync.WaitGroup
+	wg.Go(func() { w.apply(t, "a", "", "two") })
+	<-entered
+	wg.Go(func() { w.apply(t, "a", "", "one") }) // what is there now, but not after the other
+	time.Sleep(50 * time.Millisecond)
+	texts <- "two"
+	texts <- "one"
+	wg.Wait()
+	for _, c := range w.changes(t) {
+		if _, kept := w.past(t, &c); !kept {
+			t.Errorf("change %d is not kept", c.Seq)
 		}
 	}
 }

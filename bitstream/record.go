@@ -21,7 +21,11 @@ type recorder struct {
 	keeper *Keeper
 	set    string
 	opts   SetOptions
-	marked atomic.Bool // the set's history has begun
+	marked atomic.Bool   // the set's history has begun
+	turn   chan struct{} // capacity 1: held by an Apply, for what it compares with must not change under it
+
+	mu    sync.Mutex        // guards again
+	again map[string]string // URIs of what was left out, and with which Token
 
 	beginning sync.RWMutex // held by the first Mark, and shared by an Apply that relies on there being none; across IO, for that is its purpose
 }
@@ -44,6 +48,12 @@ func (r *recorder) Apply(ctx context.Context, set string, updates []catalog.Upda
 	}
 	if err := catalog.Check(set, updates); err != nil {
 		return catalog.Applied{}, err
+	}
+	select {
+	case r.turn <- struct{}{}:
+		defer func() { <-r.turn }()
+	case <-ctx.Done():
+		return catalog.Applied{}, ctx.Err()
 	}
 	for {
 		begun, err := r.hasBegun(ctx)
@@ -122,7 +132,7 @@ func (b *batch) apply(ctx context.Context) (a catalog.Applied, done bool, err er
 			return a, false, err
 		}
 	}
-	a, err = b.Catalog.Apply(ctx, b.set, b.remaining())
+	a, err = b.Catalog.Apply(ctx, b.set, b.remaining(ctx))
 	return a, true, err
 }
 
@@ -182,8 +192,32 @@ func byURI(updates []catalog.Update) [][]int {
 	})
 }
 
+// maxAgain bounds what is remembered of what was left out.
+const maxAgain = 10_000
+
+// leaveOut reports whether an update is to be left out. One that comes again
+// as it was is not: what opens resources may be at odds with what lists them,
+// and a resource must not be missing for the sake of its past.
+func (r *recorder) leaveOut(u *catalog.Update) bool {
+	if !r.opts.Rescans {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	token, twice := r.again[u.URI]
+	delete(r.again, u.URI)
+	if twice && token == u.Token {
+		return false
+	}
+	if r.again == nil || len(r.again) >= maxAgain {
+		r.again = make(map[string]string)
+	}
+	r.again[u.URI] = u.Token
+	return true
+}
+
 // remaining returns the updates but those withheld.
-func (b *batch) remaining() []catalog.Update {
+func (b *batch) remaining(ctx context.Context) []catalog.Update {
 	if !slices.Contains(b.withheld, true) {
 		return b.updates
 	}
@@ -193,7 +227,7 @@ func (b *batch) remaining() []catalog.Update {
 			rest = append(rest, b.updates[i])
 		}
 	}
-	b.keeper.opts.Logger.Debug("changes withheld until they come to rest", slog.String("set", b.set), slog.Int("entries", len(b.updates)-len(rest)))
+	b.keeper.opts.Logger.DebugContext(ctx, "changes left out until they come to rest", slog.String("set", b.set), slog.Int("entries", len(b.updates)-len(rest)))
 	return rest
 }
 
