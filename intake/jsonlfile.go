@@ -55,7 +55,7 @@ func (j *JSONL) scanFile(ctx context.Context, l *listing) (err error) {
 		}
 	}()
 	r := &jsonlFile{j: j, listing: l, began: time.Now()}
-	if err := r.open(); err != nil {
+	if err := r.open(ctx); err != nil {
 		return err
 	}
 	defer func() { _ = r.f.Close() }() // only read from
@@ -78,7 +78,9 @@ func (j *JSONL) scanFile(ctx context.Context, l *listing) (err error) {
 	return r.take(ctx)
 }
 
-func (r *jsonlFile) open() error {
+// open opens the file. One written just now it leaves alone for a moment, so
+// that by its times it can be told from one that is written yet.
+func (r *jsonlFile) open(ctx context.Context) error {
 	f, err := os.OpenFile(r.j.path, os.O_RDONLY|openFlags, 0)
 	if err != nil {
 		return err
@@ -86,6 +88,15 @@ func (r *jsonlFile) open() error {
 	fi, err := f.Stat()
 	if err == nil && !fi.Mode().IsRegular() {
 		err = errors.New("is no regular file; what comes through a pipe is read from standard input")
+	}
+	if err == nil {
+		if st := statOf(fi); st.racy(r.began) {
+			err = sleep(ctx, fineTick)
+			r.began = time.Now()
+		}
+	}
+	if err == nil {
+		fi, err = f.Stat()
 	}
 	if err != nil {
 		_ = f.Close() // nothing was read

@@ -15,8 +15,8 @@ import (
 
 // Sizes of a sorter. They bound its memory, however much is sorted.
 const (
-	sorterMemory = 8 << 20  // bytes sorted in memory
-	sorterReads  = 16 << 20 // of buffers when the runs are merged, all together,
+	sorterMemory = 4 << 20  // bytes sorted in memory
+	sorterReads  = 8 << 20  // of buffers when the runs are merged, all together,
 	sorterRead   = 64 << 10 // and at most for one
 	sorterLeast  = 512      // and at least
 )
