@@ -85,13 +85,18 @@ func TestUnchanged(t *testing.T) {
 	}
 }
 
+// hashes returns those of text.
+func hashes(text string) resourcesync.Hashes {
+	h := resourcesync.NewHasher(resourcesync.MD5, resourcesync.SHA256)
+	_, _ = io.WriteString(h, text)
+	return h.Sum()
+}
+
 // apply applies one put of text with a Token.
 func (w *world) apply(t tb, name, token, claim string) catalog.Applied {
 	t.Helper()
-	h := resourcesync.NewHasher(resourcesync.MD5, resourcesync.SHA256)
-	_, _ = io.WriteString(h, claim)
 	a, err := w.cat.Apply(context.Background(), set, []catalog.Update{{Record: catalog.Record{
-		URI: base + name, Length: int64(len(claim)), Hashes: h.Sum(), Token: token}}})
+		URI: base + name, Length: int64(len(claim)), Hashes: hashes(claim), Token: token}}})
 	must(t, err)
 	return a
 }
@@ -157,33 +162,38 @@ func b2i(b bool) int {
 	return 0
 }
 
-// TestTurns: two Applies at once, of which one takes its time.
+// TestTurns: what an update was found to be equal to does not change before it
+// is applied.
 func TestTurns(t *testing.T) {
 	t.Parallel()
-	texts := make(chan string, 10)
-	entered := make(chan struct{}, 10)
-	w := newWorld(t, t.TempDir(), nil, nil, bitstream.SetOptions{Past: true, Open: func(context.Context, *catalog.Record) (io.ReadCloser, error) {
-		entered <- struct{}{}
-		return io.NopCloser(strings.NewReader(<-texts)), nil
+	entered, release := make(chan struct{}), make(chan struct{})
+	w := newWorld(t, t.TempDir(), nil, nil, bitstream.SetOptions{Past: true, Open: func(_ context.Context, r *catalog.Record) (io.ReadCloser, error) {
+		if r.URI == base+"slow" {
+			close(entered)
+			<-release
+			return io.NopCloser(strings.NewReader("slow")), nil
+		}
+		return io.NopCloser(strings.NewReader("two")), nil
 	}})
-	texts <- "one"
+	w.apply(t, "a", "", "one") // before the Mark: not kept
 	w.mark(t)
-	w.apply(t, "a", "", "one")
-	<-entered
-	c := w.changes(t)[0]
-	must(t, w.inner.Forget(context.Background(), set, catalog.Mark{Seq: c.Seq, At: c.EventTime}))
-	w.sweep(t)
 	var wg sync.WaitGroup
-	wg.Go(func() { w.apply(t, "a", "", "two") })
+	wg.Go(func() {
+		_, err := w.cat.Apply(context.Background(), set, []catalog.Update{
+			{Record: catalog.Record{URI: base + "a", Length: 3, Hashes: hashes("one")}}, // as it is
+			{Record: catalog.Record{URI: base + "slow", Length: 4, Hashes: hashes("slow")}},
+		})
+		must(t, err)
+	})
 	<-entered
-	wg.Go(func() { w.apply(t, "a", "", "one") }) // what is there now, but not after the other
-	time.Sleep(50 * time.Millisecond)
-	texts <- "two"
-	texts <- "one"
+	time.Sleep(20 * time.Millisecond) // the first was compared by now
+	wg.Go(func() { w.apply(t, "a", "", "two") })
+	time.Sleep(20 * time.Millisecond) // and the second applied, if it does not wait
+	close(release)
 	wg.Wait()
 	for _, c := range w.changes(t) {
 		if _, kept := w.past(t, &c); !kept {
-			t.Errorf("change %d is not kept", c.Seq)
+			t.Errorf("change %d, %v of %s, is not kept", c.Seq, c.Change, c.URI)
 		}
 	}
 }
@@ -260,7 +270,7 @@ func TestBatch(t *testing.T) {
 // where there are none, though we add our own.
 func TestNoHashes(t *testing.T) {
 	t.Parallel()
-	for name, hashes := range map[string]func(string) resourcesync.Hashes{
+	for name, some := range map[string]func(string) resourcesync.Hashes{
 		"none": func(string) resourcesync.Hashes { return nil },
 		"md5": func(s string) resourcesync.Hashes {
 			h := resourcesync.NewHasher(resourcesync.MD5)
@@ -276,7 +286,7 @@ func TestNoHashes(t *testing.T) {
 			w.mark(t)
 			text := strings.Repeat("z", size)
 			write(t, w.root, "a", text)
-			u := catalog.Update{Record: catalog.Record{URI: base + "a", Length: -1, Hashes: hashes(text), Token: "1"}}
+			u := catalog.Update{Record: catalog.Record{URI: base + "a", Length: -1, Hashes: some(text), Token: "1"}}
 			for i := range 2 {
 				u.Token = fmt.Sprint(i)
 				before := opened
