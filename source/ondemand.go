@@ -222,7 +222,7 @@ func parseDemand(contentType string, body io.Reader, most int) ([]string, error)
 	}
 	var err error
 	switch typ {
-	case "text/plain":
+	case "text/plain", "application/x-www-form-urlencoded": // the latter is what curl says of anything
 		err = demandLines(body, add)
 	case "application/json":
 		err = demandArray(body, add)

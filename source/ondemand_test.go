@@ -121,7 +121,7 @@ func TestOnDemandRefuses(t *testing.T) {
 		{"no string", "application/json", `[1]`, 400},
 		{"something behind", "application/json", `["a"] ["b"]`, 400},
 		{"another type", "application/xml", `<a/>`, 415},
-		{"a form", "application/x-www-form-urlencoded", `a=b`, 415},
+		{"a form", "multipart/form-data; boundary=x", `--x`, 415},
 	} {
 		resp, data := ask(t, server, tt.typ, tt.body)
 		if resp.StatusCode != tt.status {
