@@ -284,7 +284,7 @@ func (d *dumping) retire(names []string, at time.Time) {
 	}
 }
 
-// tidy removes what was replaced longer ago than the grace period, and sees to
+// tidy removes what was replaced longer ago than it is to stay, and sees to
 // it that what nobody knows of will be.
 func (d *dumping) tidy(ctx context.Context) error {
 	known := d.known()
@@ -301,7 +301,7 @@ func (d *dumping) tidy(ctx context.Context) error {
 	for _, r := range d.state.Retired {
 		switch {
 		case !d.there[r.Name]:
-		case d.opts.Now().Sub(r.Gone) >= d.opts.Grace:
+		case d.opts.Now().Sub(r.Gone) >= d.grace():
 			old = append(old, r.Name)
 		default:
 			rest = append(rest, r)
@@ -318,6 +318,15 @@ func (d *dumping) tidy(ctx context.Context) error {
 	}
 	d.state.Retired, d.state.Building = rest, nil
 	return d.save(ctx)
+}
+
+// grace is how long what was replaced stays.
+func (d *dumping) grace() time.Duration {
+	grace := d.opts.Grace
+	if r := d.set.ResourceDump; r != nil {
+		grace = max(grace, time.Duration(r.Keep-1)*r.Every)
+	}
+	return grace
 }
 
 // withdraw takes a dump back that is no longer to be offered: first out of the

@@ -56,6 +56,29 @@ func TestDumpFirstThenChanges(t *testing.T) {
 	d.upToDate()
 }
 
+func TestDumpKeepsAsManyAsAskedFor(t *testing.T) {
+	t.Parallel()
+	d := newDumpWorld(t, source.Options{Grace: time.Hour}, source.Set{ResourceDump: &source.ResourceDump{Every: 10 * time.Hour, Keep: 3}})
+	s := d.source()
+	var packages []string
+	for i := range 5 {
+		d.pass(10*time.Hour + time.Second)
+		d.put(fmt.Sprintf("r=%d", i))
+		d.publish(s)
+		if r := d.dump(s); !r.Dump {
+			t.Fatalf("PublishDumps %d = %+v, want a new dump", i, r)
+		}
+		packages = append(packages, d.dumps().packages...)
+	}
+	d.dump(s) // what is too old goes at the latest now
+	files := d.files()
+	for i, name := range packages {
+		if _, there := files[name]; there != (i >= 2) {
+			t.Errorf("of 5 dumps package %d is there: %v", i, there)
+		}
+	}
+}
+
 func TestDumpReusesPackages(t *testing.T) {
 	t.Parallel()
 	set := bothDumps

@@ -108,6 +108,7 @@ type Leaving struct {
 // A ResourceDump says when a set's Resource Dump is built, and how it is cut.
 type ResourceDump struct {
 	Every          time.Duration // build a new one, there being changes, when the last is this old; default 24 h
+	Keep           int           // so many stay, the newest included, if each is built when it is due; replaced ones never less than Options.Grace
 	PackageBytes   int64         // of content in one package; default 1 GiB; a larger resource is a package of its own
 	PackageEntries int           // resources in one package; default and limit 50,000
 }

@@ -51,7 +51,6 @@ type resourceDumpConfig struct {
 
 type changeDumpConfig struct {
 	Every        duration   `yaml:"every"`
-	Keep         duration   `yaml:"keep"`
 	PackageSize  byteSize   `yaml:"package_size"`
 	PackageCount countValue `yaml:"package_count"`
 }

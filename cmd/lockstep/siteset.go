@@ -40,7 +40,7 @@ func (s *site) newSet(c *setConfig, inner catalog.Catalog) (*siteSet, catalog.Ca
 	}
 	if d := c.ResourceDump; d != nil {
 		set.source.ResourceDump = &source.ResourceDump{
-			Every: time.Duration(d.Every), PackageBytes: int64(d.PackageSize), PackageEntries: int(d.PackageCount),
+			Every: time.Duration(d.Every), Keep: int(d.Keep), PackageBytes: int64(d.PackageSize), PackageEntries: int(d.PackageCount),
 		}
 	}
 	if d := c.ChangeDump; d != nil {
