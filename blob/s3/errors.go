@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/minio/minio-go/v7"
@@ -122,6 +123,13 @@ func (b *Bucket) explainResponse(r minio.ErrorResponse) (error, string) {
 		return blob.ErrNotExist, ""
 	case minio.NoSuchBucket:
 		return ErrNoBucket, "see the name; the service is " + b.where + ", set AWS_ENDPOINT_URL if the bucket is elsewhere"
+	case codeDirectory, codeBelowFile:
+		// Services that keep objects as files have the limits of files.
+		said.is = blob.ErrDirectory
+		if r.Code == codeBelowFile {
+			said.is = blob.ErrNotDirectory
+		}
+		return said, ""
 	case minio.PreconditionFailed:
 		return ErrChanged, ""
 	case "AccessDenied", "AllAccessDisabled", "Forbidden":
@@ -153,8 +161,26 @@ func (b *Bucket) explainResponse(r minio.ErrorResponse) (error, string) {
 	return said, ""
 }
 
-// coded reports whether the service answered with that code.
-func coded(err error, code string) bool {
+// What services say that keep objects as files.
+const (
+	codeDirectory = "ExistingObjectIsDirectory"
+	codeBelowFile = "ObjectParentIsFile"
+	codeTooLong   = "KeyTooLongError"
+)
+
+// coded reports whether the service answered with one of the codes.
+func coded(err error, codes ...string) bool {
 	r, ok := errors.AsType[minio.ErrorResponse](err)
-	return ok && r.Code == code
+	return ok && slices.Contains(codes, r.Code)
+}
+
+// absent reports whether err says that nothing has that key, or could have it.
+func absent(err error) bool { return coded(err, minio.NoSuchKey, codeTooLong, codeBelowFile) }
+
+// missing makes err [blob.ErrNotExist] if it says that.
+func missing(err error) error {
+	if absent(err) {
+		return blob.ErrNotExist
+	}
+	return err
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"lockstep/blob"
 	"lockstep/blob/blobtest"
@@ -58,4 +60,18 @@ func TestFake(t *testing.T) {
 			})
 		})
 	}
+}
+
+// putOptions and coreOf are what another program would use.
+var putOptions = minio.PutObjectOptions{}
+
+func coreOf(t testing.TB, o s3.Options) *minio.Core {
+	t.Helper()
+	core, err := minio.NewCore(strings.TrimPrefix(o.Endpoint, "http://"), &minio.Options{
+		Creds: credentials.NewStaticV4(o.AccessKey, o.SecretKey, ""), Region: "us-east-1",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return core
 }

@@ -142,6 +142,3 @@ func joined(errs []error) error {
 	}
 	return errors.Join(errs...)
 }
-
-// absent reports whether err says that nothing has that key.
-func absent(err error) bool { return coded(err, minio.NoSuchKey) }

@@ -44,9 +44,9 @@ func (b *Bucket) Objects(ctx context.Context) iter.Seq2[blob.Info, error] {
 // service keeps some, or fails with [blob.ErrNotExist].
 func (b *Bucket) Head(ctx context.Context, key string) (http.Header, error) {
 	key = b.prefix + key
-	o, err := b.core.StatObject(ctx, b.opts.Bucket, key, minio.StatObjectOptions{Checksum: true})
+	o, err := b.stat(ctx, key, minio.StatObjectOptions{Checksum: true})
 	if err != nil {
-		return nil, b.fail("head", key, err)
+		return nil, b.fail("head", key, missing(err))
 	}
 	return o.Headers, nil
 }
@@ -58,7 +58,7 @@ func (b *Bucket) Get(ctx context.Context, key string) (io.ReadCloser, http.Heade
 	key = b.prefix + key
 	body, _, header, err := b.core.GetObject(ctx, b.opts.Bucket, key, minio.GetObjectOptions{Checksum: true})
 	if err != nil {
-		return nil, nil, b.fail("get", key, err)
+		return nil, nil, b.fail("get", key, missing(err))
 	}
 	return body, header, nil
 }

@@ -30,7 +30,7 @@ func (b *Bucket) Open(ctx context.Context, name string) (blob.Reader, error) {
 	r := &reader{b: b, ctx: ctx, key: key}
 	err = b.again(ctx, func() error { return r.first(name) })
 	if err != nil {
-		return nil, b.fail("open", key, err)
+		return nil, b.fail("open", key, missing(err))
 	}
 	return r, nil
 }
@@ -44,11 +44,30 @@ func (b *Bucket) Stat(ctx context.Context, name string) (blob.Info, error) {
 	if err != nil {
 		return blob.Info{}, b.fail("stat", b.prefix+name, err)
 	}
-	o, err := b.core.StatObject(ctx, b.opts.Bucket, key, minio.StatObjectOptions{})
+	o, err := b.stat(ctx, key, minio.StatObjectOptions{})
 	if err != nil {
-		return blob.Info{}, b.fail("stat", key, err)
+		return blob.Info{}, b.fail("stat", key, missing(err))
 	}
 	return describe(name, o), nil
+}
+
+// stat asks for the header of an object. An answer to that has no body to say
+// what is wrong, so that unless there is no object the question is put again in
+// a way that has.
+func (b *Bucket) stat(ctx context.Context, key string, o minio.StatObjectOptions) (minio.ObjectInfo, error) {
+	info, err := b.core.StatObject(ctx, b.opts.Bucket, key, o)
+	if _, answered := errors.AsType[minio.ErrorResponse](err); !answered || coded(err, minio.NoSuchKey) {
+		return info, err
+	}
+	if rerr := o.SetRange(0, 0); rerr != nil {
+		return info, err
+	}
+	body, _, _, gerr := b.core.GetObject(ctx, b.opts.Bucket, key, o)
+	if gerr != nil {
+		return info, gerr
+	}
+	_ = body.Close() // only its absence would have told something
+	return info, err
 }
 
 func describe(name string, o minio.ObjectInfo) blob.Info {

@@ -2,7 +2,7 @@
 // the same protocol.
 //
 //	b, err := s3.New(s3.Options{Bucket: "data", Prefix: "www", Region: "eu-central-1", AccessKey: …, SecretKey: …})
-//	err = blob.Put…
+//	w, err := b.Create(ctx, "docs/a.xml") // s3://data/www/docs/a.xml
 //
 // A [Bucket] is a [blob.Store]. A blob is the object whose key is the prefix
 // and the name, so that a web server, or the bucket itself, hands it out under
@@ -20,8 +20,9 @@
 //     Each piece is asked for by entity tag: once the blob is replaced or
 //     removed, the Reader fails ([ErrChanged]) instead of mixing two versions.
 //   - Modification times set by the writer are kept in the metadata mtime, in
-//     the form other tools use (seconds since 1970, with a fraction). List does
-//     not see metadata and gives the time at which the bucket took the object.
+//     the form other tools use (seconds since 1970, with a fraction). That of a
+//     large blob counts if it is set before the first part goes. List does not
+//     see metadata and gives the time at which the bucket took the object.
 //   - Nothing can be left for [blob.Resumer]: an unfinished upload cannot be
 //     read. [Bucket.Sweep] removes those of processes that died.
 //   - After an error of Commit the blob at fault may be visible, whole: the

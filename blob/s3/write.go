@@ -165,10 +165,28 @@ func (b *Bucket) sums(data []byte) (md5Base64, sha256Hex string) {
 	return md5Base64, sha256Hex
 }
 
+// putTries and putPause say how often, and after what first pause, an object is
+// put that a service which keeps files has no directory for: another process
+// may just have removed the last object there, and the directory with it.
+const (
+	putTries = 5
+	putPause = 5 * time.Millisecond
+)
+
 // put makes the whole object at once.
-func (b *Bucket) put(ctx context.Context, key string, data []byte, o minio.PutObjectOptions) error {
+func (b *Bucket) put(ctx context.Context, key string, data []byte, o minio.PutObjectOptions) (err error) {
 	md5Base64, sha256Hex := b.sums(data)
 	o.DisableContentSha256 = true // in chunks: it is in sha256Hex, of the whole
-	_, err := b.core.PutObject(ctx, b.opts.Bucket, key, bytes.NewReader(data), int64(len(data)), md5Base64, sha256Hex, o)
+	for try := range putTries {
+		_, err = b.core.PutObject(ctx, b.opts.Bucket, key, bytes.NewReader(data), int64(len(data)), md5Base64, sha256Hex, o)
+		if !coded(err, codeDirectory, codeBelowFile) {
+			break
+		}
+		select {
+		case <-time.After(putPause << try):
+		case <-ctx.Done():
+			return b.fail("put", key, context.Cause(ctx))
+		}
+	}
 	return b.fail("put", key, err)
 }
