@@ -121,7 +121,7 @@ func TestForeignEditIsNoticed(t *testing.T) {
 		{"</urlset>", "</urlset><!-- seen -->", true},
 	} {
 		w := newWorld(t, source.Options{SmallSet: 1})
-		w.fill("r%05d", 20)
+		w.fill("r%05d", 200)
 		s := w.source()
 		w.publish(s)
 		w.pass(time.Second)
@@ -140,7 +140,9 @@ func TestForeignEditIsNoticed(t *testing.T) {
 		w.pass(time.Second)
 		w.put("b=1")
 		w.publish(s)
-		w.upToDate()
+		if c := w.upToDate(); len(c.events) != 2 {
+			t.Errorf("events %q", c.events)
+		}
 	}
 }
 
@@ -378,4 +380,61 @@ func TestOlderStateIsRead(t *testing.T) {
 func (m *immutability) compare(before, after map[string]string) {
 	m.check(before)
 	m.check(after)
+}
+
+// TestCrashWhileFormChanges has a publication die at each step of turning an
+// index into one document, and of closing parts; changes go on, and the state
+// may be lost as well. What was closed stays as it is, and what was followed
+// ends.
+func TestCrashWhileFormChanges(t *testing.T) {
+	t.Parallel()
+	for variant := range 4 {
+		ends, lost := variant%2 == 0, variant >= 2
+		for failAt, reached := 1, true; reached; failAt++ {
+			w := newWorld(t, rotating(source.Options{Grace: 100 * time.Hour}, source.ChangeList{Rotate: time.Hour}))
+			if ends {
+				w.opts.Sets[0].ChangeList = source.ChangeList{Entries: 5, Keep: 24 * time.Hour}
+				w.opts.Grace = time.Hour
+			}
+			w.publish(w.source())
+			w.fill("r%d", 8)
+			w.publish(w.source())
+			if !ends {
+				w.pass(61 * time.Minute)
+				w.publish(w.source())
+				w.fill("q%d", 3)
+				w.publish(w.source())
+			}
+			open := w.names("resourcesync/main/changelist-")[1]
+			w.pass(25 * time.Hour)
+			if ends {
+				w.fill("s%d", 1)
+			} else {
+				w.fill("s%d", 9)
+			}
+			seen := &immutability{TB: t, seen: make(map[string]string)}
+			store := &faultyStore{Store: w.docs, after: func() { seen.check(w.files()) }, failAt: failAt, crash: true}
+			faulty := *w
+			faulty.docs = store
+			_, err := faulty.source().Publish(context.Background())
+			reached = err != nil
+			if lost {
+				w.remove(".lockstep/main.json")
+			}
+			w.fill("t%d", 2)
+			w.publish(w.source())
+			seen.check(w.files())
+			if slices.Contains(w.upToDate().names, open) {
+				continue // it still grows, or is one of those that are closed
+			}
+			if data, err := reader(w.docs)(open); err == nil && !strings.Contains(string(data), " until=") {
+				t.Errorf("%s goes on for who follows it:\n%s", open, data)
+			} else if err != nil && !lost {
+				t.Error(err)
+			}
+			if t.Failed() {
+				t.Fatalf("variant %d, with a fault at step %d", variant, failAt)
+			}
+		}
+	}
 }

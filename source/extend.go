@@ -48,7 +48,6 @@ func (b *changeBuild) extend(ctx context.Context, st *changeState, name string, 
 	}
 	to.skip = int(d.Bytes()) - len(closingTag) // the header
 	d.before = st.Open.Size - int64(to.skip)
-	d.max -= int(st.Through - st.Open.After)
 	return b.finishOpen(ctx, st, d, to, st.Through, upto)
 }
 

@@ -113,6 +113,16 @@ func TestPublishSplitsByBytes(t *testing.T) {
 			t.Errorf("%s has %d bytes, %v", name, len(data), err)
 		}
 	}
+	for i := range 60 { // and grows so
+		w.put(fmt.Sprintf("%s/a=%d", strings.Repeat("long", 100), i))
+		w.publish(s)
+	}
+	for _, name := range w.upToDate().names {
+		data, err := reader(w.docs)(name)
+		if err != nil || len(data) > 20_700 {
+			t.Errorf("%s has grown to %d bytes, %v", name, len(data), err)
+		}
+	}
 }
 
 func TestChangeListRotates(t *testing.T) {
@@ -207,12 +217,13 @@ func TestChangeListBecomesOneDocumentAgain(t *testing.T) {
 func TestRestoredCatalogBreaksHistory(t *testing.T) {
 	t.Parallel()
 	for _, more := range []int{0, 3, 20} { // changes after the restoration
-		old := newWorld(t, source.Options{})
+		old := newWorld(t, source.Options{MaxEntries: 4})
 		old.publish(old.source())
 		for i := range 5 {
 			old.put(fmt.Sprintf("r%d=x", i))
 		}
 		old.publish(old.source())
+		old.write("resourcesync/main/resourcedump.xml", "of that history")
 
 		w := newWorld(t, source.Options{})
 		w.docs = old.docs
@@ -229,6 +240,12 @@ func TestRestoredCatalogBreaksHistory(t *testing.T) {
 		c := w.upToDate()
 		if c.from.Before(w.now()) || len(c.events) > 0 {
 			t.Errorf("after %d changes: Change List from %s with %d events, want a history that begins now, %s", more, c.from, len(c.events), w.now())
+		}
+		if parts := w.names("resourcesync/main/change"); len(parts) != 1 {
+			t.Errorf("%q are there: who follows a part of the old history must not wait for more", parts)
+		}
+		if dumps := w.names("resourcesync/main/resourcedump"); len(dumps) != 0 {
+			t.Errorf("%q are there: who takes a dump of the old history could not go on from it", dumps)
 		}
 		w.put("again=1")
 		w.publish(w.source())

@@ -28,6 +28,7 @@ func (p *publication) recoverChanges(ctx context.Context, kept catalog.Mark) (*c
 	c := &changeState{After: kept.Seq, From: first.From, Closed: parts[:len(parts)-1], Through: p.status.Last, ThroughTime: p.status.LastTime}
 	next := 0 // of the parts, whose first change was not met yet
 	last := kept.Seq
+	var began time.Time // the open part
 	for change, err := range p.catalog.Changes(ctx, p.capabilityList(p.set.Name), kept.Seq) {
 		if err != nil {
 			return nil, err
@@ -38,7 +39,9 @@ func (p *publication) recoverChanges(ctx context.Context, kept catalog.Mark) (*c
 			} else {
 				c.Closed[next-1].Last = last
 			}
-			next++
+			if next++; next == len(parts) {
+				began = change.EventTime
+			}
 		}
 		last = change.Seq
 	}
@@ -49,7 +52,7 @@ func (p *publication) recoverChanges(ctx context.Context, kept catalog.Mark) (*c
 			c.Closed[next-1].Last = last
 		}
 	}
-	c.Open = openPart{Name: open.Name, From: open.From, After: c.After, Used: 1}
+	c.Open = openPart{Name: open.Name, From: open.From, After: c.After, First: began, Used: 1}
 	for changeListPartName(p.set.Name, open.From, c.Open.Used) != open.Name && c.Open.Used < len(p.there) {
 		c.Open.Used++
 	}
