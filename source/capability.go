@@ -73,9 +73,7 @@ func (s *Source) encodeCapabilityList(set Set, there []capable) ([]byte, error) 
 	if s.demandable(set) {
 		h.Links = append(h.Links, resourcesync.Link{Rel: RelDemand, Href: s.base.uri(demandName(set.Name))})
 	}
-	if set.Description != "" {
-		h.Links = append(h.Links, resourcesync.Link{Rel: "describedby", Href: set.Description})
-	}
+	h.Links = append(h.Links, resourcesync.Link{Rel: "describedby", Href: s.about(set)}) // RS-CL-05
 	entries := make([]resourcesync.Entry, len(there))
 	for i, c := range there {
 		entries[i] = capability(s.base.uri(c.name), c.capability)

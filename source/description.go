@@ -75,9 +75,9 @@ func (s *Source) publishSmall(ctx context.Context, d smallDocument) (written, ke
 // they do not fit one document, its parts, and the index over them. Parts are
 // called after their content: a name never changes its meaning (RS-IDX-06).
 func (s *Source) encodeDescription(sets []Set) (parts []smallDocument, description []byte, err error) {
-	h := resourcesync.Header{Capability: resourcesync.Description}
-	if s.opts.Description != "" {
-		h.Links = append(h.Links, resourcesync.Link{Rel: "describedby", Href: s.opts.Description})
+	h := resourcesync.Header{
+		Capability: resourcesync.Description,
+		Links:      []resourcesync.Link{{Rel: "describedby", Href: s.opts.Description}}, // RS-SD-03
 	}
 	description, rest, err := s.encodeSets(h, sets)
 	if err != nil || len(rest) == 0 {
@@ -101,6 +101,15 @@ func (s *Source) encodeDescription(sets []Set) (parts []smallDocument, descripti
 	return parts, description, err
 }
 
+// about returns the URI of information about a set: its own or, since our page
+// tells of every set, that about the Source.
+func (s *Source) about(set Set) string {
+	if set.Description != "" {
+		return set.Description
+	}
+	return s.opts.Description
+}
+
 // encodeSets returns a document with as many of the sets as fit it, and those
 // left over (RS-SD-04).
 func (s *Source) encodeSets(h resourcesync.Header, sets []Set) (_ []byte, rest []Set, err error) {
@@ -111,9 +120,7 @@ func (s *Source) encodeSets(h resourcesync.Header, sets []Set) (_ []byte, rest [
 	}
 	for len(sets) > 0 {
 		e := capability(s.capabilityList(sets[0].Name), resourcesync.CapabilityList)
-		if d := sets[0].Description; d != "" {
-			e.Links = []resourcesync.Link{{Rel: "describedby", Href: d}} // RS-SD-07
-		}
+		e.Links = []resourcesync.Link{{Rel: "describedby", Href: s.about(sets[0])}} // RS-SD-07
 		if w.Entries() >= s.opts.MaxEntries || w.Bytes() >= s.opts.MaxBytes {
 			break
 		}

@@ -60,7 +60,7 @@ type Set struct {
 	Path        string // its resources are those at and below this path relative to the base URL; default all
 	Elsewhere   bool   // its resources do not lie below the base URL; Path says nothing then
 	URI         string // what the URIs of its resources begin with, for Links; default the base URL and Path
-	Description string // URI of information about the set (RS-CL-05); optional
+	Description string // URI of information about the set (RS-CL-05); default Options.Description
 
 	ChangeList   ChangeList    // how its Change List is cut into parts
 	ResourceDump *ResourceDump // nil: the set has none
@@ -135,7 +135,7 @@ type LinkRule struct {
 type Options struct {
 	BaseURL     string // http or https; all addresses are below it
 	Sets        []Set  // default: one set of all resources
-	Description string // URI of information about the Source (RS-SD-03); default BaseURL if Content is given, whose page tells
+	Description string // URI of information about the Source (RS-SD-03); default the page at BaseURL if Content is given, else the page beside the documents
 
 	// Content opens the resource at the slash-separated path rel below the base
 	// URL, in any bytes; it fails with fs.ErrNotExist if there is none. It must
@@ -226,8 +226,12 @@ func (o Options) withDefaults(b base) (Options, error) {
 	if err := o.dumpDefaults(); err != nil {
 		return o, err
 	}
-	if o.Description == "" && o.Content != nil {
+	switch {
+	case o.Description != "":
+	case o.Content != nil:
 		o.Description = b.uri(homeName)
+	default:
+		o.Description = b.uri(hintName) // is there whoever serves the documents
 	}
 	if o.Type == nil {
 		o.Type = typeByExtension
