@@ -39,8 +39,9 @@ type scanner struct {
 	last error // why there is nothing behind raw
 
 	dropped   int64 // bytes that have left the window
-	lines     int   // line ends among them
-	lineStart int64 // where the line begins that the window begins in
+	counted   int   // bytes in the window whose line ends are counted
+	lines     int   // line ends in front of counted
+	lineStart int64 // where the line begins that counted is in
 
 	names    []byte // names of the open elements, one after the other
 	stack    []frame
@@ -123,11 +124,8 @@ func (s *scanner) more() error {
 
 // slide moves what is not dealt with to the front of the window.
 func (s *scanner) slide() {
-	done := s.buf[:s.pos]
-	if i := bytes.LastIndexByte(done, '\n'); i >= 0 {
-		s.lines += bytes.Count(done, []byte{'\n'})
-		s.lineStart = s.dropped + int64(i) + 1
-	}
+	s.countLines()
+	s.counted = 0
 	s.dropped += int64(s.pos)
 	copy(s.buf, s.buf[s.pos:s.raw])
 	s.end, s.raw, s.pos = s.end-s.pos, s.raw-s.pos, 0
@@ -138,12 +136,22 @@ func (s *scanner) offset() int64 { return s.dropped + int64(s.pos) }
 
 // position returns the place of pos.
 func (s *scanner) position() (line, column int) {
-	done := s.buf[:s.pos]
-	start := s.lineStart
-	if i := bytes.LastIndexByte(done, '\n'); i >= 0 {
-		start = s.dropped + int64(i) + 1
+	s.countLines()
+	return 1 + s.lines, int(s.offset()-s.lineStart) + 1
+}
+
+// countLines counts the line ends in front of pos, each once: who asks for the
+// place of every entry must not pay for the whole window each time.
+func (s *scanner) countLines() {
+	if s.pos <= s.counted {
+		return
 	}
-	return 1 + s.lines + bytes.Count(done, []byte{'\n'}), int(s.offset()-start) + 1
+	fresh := s.buf[s.counted:s.pos]
+	if i := bytes.LastIndexByte(fresh, '\n'); i >= 0 {
+		s.lines += bytes.Count(fresh, []byte{'\n'})
+		s.lineStart = s.dropped + int64(s.counted+i) + 1
+	}
+	s.counted = s.pos
 }
 
 // errorf returns a SyntaxError at pos.

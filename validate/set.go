@@ -46,6 +46,7 @@ func (w *walk) set(uri, description string, c resourcesync.Capability) error {
 			return err
 		}
 		w.drop()
+		before.Documents = w.report.Documents // each counts once
 		*w.report, w.served = before, served
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
@@ -33,6 +34,7 @@ type site struct {
 	order   []string          // of the files in packages
 	headers map[string]http.Header
 	built   map[string][]byte
+	mu      sync.Mutex // held by open
 }
 
 // goodSite returns the Source without a fault.
@@ -120,6 +122,8 @@ func (s *site) open(_ context.Context, r validate.Request) (*validate.Answer, er
 	if !ok {
 		return nil, validate.ErrUnseen
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	b := s.file(name)
 	if b == nil {
 		return nil, fs.ErrNotExist

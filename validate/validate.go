@@ -80,18 +80,18 @@ const (
 // Options configures a run. The zero value looks at documents, packages and no
 // resources.
 type Options struct {
-	Sample        int           // resources to compare with what is said of them, chosen at random; SampleAll; 0 none
-	Seed          uint64        // of the choice; 0 takes one that the Report tells
-	Strict        bool          // warnings count as errors
-	Single        bool          // only the document at the address
-	Jobs          int           // resources looked at at once; default 8
-	DocumentBytes int64         // of one document, uncompressed; default 128 MiB
-	Documents     int           // of one run; default 100,000
-	ResourceBytes int64         // read of one resource; default 16 GiB
-	Settle        time.Duration // how long a Source may take to tell of a change; default 3 s
-	TempDir       string        // for what does not fit into memory; default os.TempDir
-	OnFinding     func(Finding) // called in order, never concurrently; may be nil
-	OnDocument    func(uri string)
+	Sample        int              // resources to compare with what is said of them, chosen at random; SampleAll; 0 none
+	Seed          uint64           // of the choice; 0 takes one that the Report tells
+	Strict        bool             // warnings count as errors
+	Single        bool             // only the document at the address
+	Jobs          int              // resources looked at at once; default 8
+	DocumentBytes int64            // of one document, uncompressed; default 128 MiB
+	Documents     int              // of one run; default 100,000
+	ResourceBytes int64            // read of one resource; default 16 GiB
+	Settle        time.Duration    // how long a Source may take to tell of a change; default 3 s
+	TempDir       string           // for what does not fit into memory; default os.TempDir
+	OnFinding     func(Finding)    // called in order, never concurrently; may be nil
+	OnDocument    func(uri string) // called when one is opened, perhaps concurrently; may be nil
 	Now           func() time.Time
 }
 

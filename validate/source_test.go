@@ -1,0 +1,244 @@
+package validate_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"lockstep/validate"
+	"lockstep/validate/validatetest"
+)
+
+// TestReplacedWhileRead: a Source that publishes while it is read is read again.
+func TestReplacedWhileRead(t *testing.T) {
+	t.Parallel()
+	s := goodSite(t)
+	reads := 0
+	open := func(ctx context.Context, r validate.Request) (*validate.Answer, error) {
+		if strings.HasSuffix(r.URI, "resourcelist.xml") {
+			if reads++; reads == 1 { // the parts come next: they are of the next generation
+				old := s.file("rs/maps/resourcelist.xml")
+				defer func() {
+					for _, name := range []string{"resourcelist.xml", "list-1.xml", "list-2.xml"} {
+						name = "rs/maps/" + name
+						s.texts[name] = strings.ReplaceAll(s.texts[name], "02:00:00Z", "02:30:00Z")
+						delete(s.built, name)
+					}
+				}()
+				return &validate.Answer{Size: -1, Body: io.NopCloser(bytes.NewReader(old))}, nil
+			}
+		}
+		return s.open(ctx, r)
+	}
+	r, err := validate.Source(t.Context(), open, base+"rs/maps/list-1.xml", validate.Options{TempDir: t.TempDir()})
+	if err != nil || reads < 2 {
+		t.Fatalf("read %d times, error %v", reads, err)
+	}
+	for _, f := range r.Findings {
+		t.Error(f)
+	}
+	if r.Documents != 13 || r.Packages != 2 {
+		t.Errorf("%d documents, %d packages", r.Documents, r.Packages)
+	}
+}
+
+// TestChangedResource: a resource that is not as it is listed is no finding if
+// the Change List tells, even if it does so a moment later; it is one otherwise.
+func TestChangedResource(t *testing.T) {
+	t.Parallel()
+	event := `<url><loc>https://lib.example.net/maps/2.txt</loc><rs:md change="updated" datetime="2024-05-03T00:00:00Z" hash="sha-256:{sha256:maps/new.txt}" length="3" type="text/plain"/></url>` + "\n"
+	deletion := `<url><loc>https://lib.example.net/maps/2.txt</loc><rs:md change="deleted" datetime="2024-05-03T00:00:00Z"/></url>` + "\n"
+	for _, tt := range []struct {
+		name, content, event string
+		rule                 string
+	}{
+		{"told later", "new", event, ""},
+		{"not told", "new", "", "RS-LEN-01"},
+		{"told otherwise", "NEW", event, "RS-HASH-05"},
+		{"deleted and told", "", deletion, ""},
+		{"deleted and not told", "", "", "RS-RL-08"},
+		{"told as deleted, but there", "new", deletion, "RS-RL-08"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := goodSite(t)
+			s.texts["maps/new.txt"] = "new"
+			s.file("rs/maps/dump-1.zip") // packed with what was there before
+			s.file("rs/maps/list-1.xml")
+			s.texts["maps/2.txt"] = tt.content
+			if tt.content == "" {
+				delete(s.texts, "maps/2.txt")
+			}
+			delete(s.built, "maps/2.txt")
+			var mu sync.Mutex
+			asked := 0
+			open := func(ctx context.Context, r validate.Request) (*validate.Answer, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				if strings.HasSuffix(r.URI, "changes-2.xml") {
+					if asked++; asked == 3 {
+						s.texts["rs/maps/changes-2.xml"] = strings.Replace(s.texts["rs/maps/changes-2.xml"], "</urlset>", tt.event+"</urlset>", 1)
+						delete(s.built, "rs/maps/changes-2.xml")
+					}
+				}
+				return s.open(ctx, r)
+			}
+			r, err := validate.Source(t.Context(), open, base+".well-known/resourcesync", validate.Options{Sample: validate.SampleAll, Settle: time.Millisecond, TempDir: t.TempDir()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var rules []string
+			for _, f := range r.Findings {
+				rules = append(rules, f.Rule)
+			}
+			if got := strings.Join(rules, " "); got != tt.rule {
+				t.Errorf("rules %q, want %q: %v", got, tt.rule, r.Findings)
+			}
+		})
+	}
+}
+
+// TestSample: of many resources as many are looked at as asked for, and the
+// same ones for the same seed.
+func TestSample(t *testing.T) {
+	t.Parallel()
+	s := goodSite(t)
+	s.texts["rs/maps/resourcelist.xml"] = manyEntries("1000")
+	choose := func(seed uint64) string {
+		var mu sync.Mutex
+		var chosen []string
+		open := func(ctx context.Context, r validate.Request) (*validate.Answer, error) {
+			if r.Resource {
+				mu.Lock()
+				chosen = append(chosen, r.URI)
+				mu.Unlock()
+				return nil, validate.ErrUnseen
+			}
+			if strings.HasSuffix(r.URI, "capabilitylist.xml") {
+				return nil, fs.ErrNotExist
+			}
+			return s.open(ctx, r)
+		}
+		r, err := validate.Source(t.Context(), open, base+"rs/maps/resourcelist.xml", validate.Options{Sample: 10, Seed: seed, Jobs: 1, TempDir: t.TempDir()})
+		if err != nil || len(chosen) != 10 || r.Unseen != 10 || seed != 0 && r.Seed != seed || r.Seed == 0 {
+			t.Fatalf("%d chosen, error %v, report %+v", len(chosen), err, *r)
+		}
+		return strings.Join(chosen, " ")
+	}
+	if a, b := choose(7), choose(7); a != b {
+		t.Errorf("seed 7 chooses %s, then %s", a, b)
+	}
+	if choose(7) == choose(8) || choose(0) == choose(0) {
+		t.Error("other seeds choose the same")
+	}
+}
+
+// TestStrict: warnings count as errors if asked.
+func TestStrict(t *testing.T) {
+	t.Parallel()
+	f := readFault(t, filepath.Join(rulesDir, "RS-SD-07.warning"))
+	r, err := validate.Source(t.Context(), f.site.open, base+f.start, validate.Options{Single: true, Strict: true, TempDir: t.TempDir()})
+	if err != nil || r.Errors != 1 || r.Warnings != 0 || !errors.Is(r.Findings.Err(), validate.ErrFindings) {
+		t.Errorf("%d errors, %d warnings, %v, %v", r.Errors, r.Warnings, r.Findings.Err(), err)
+	}
+}
+
+// write writes the site into a directory.
+func (s *site) write(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name := range s.texts {
+		if i := strings.Index(name, ".zip/"); i > 0 {
+			name = name[:i+4]
+		}
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, s.file(name), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// TestDir: a directory is a Source, too; what is not in it is unseen.
+func TestDir(t *testing.T) {
+	t.Parallel()
+	s := goodSite(t)
+	dir := s.write(t)
+	at, err := validate.DirBase(dir)
+	if err != nil || at != base {
+		t.Fatalf("DirBase = %q, %v, want %q", at, err, base)
+	}
+	r := validatetest.NoFindings(t, validate.Dir(at, dir), at+".well-known/resourcesync")
+	if r.Documents != 13 || r.Packages != 2 || r.Resources != 8 || r.Unseen != 0 {
+		t.Errorf("%+v", *r)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "maps")); err != nil {
+		t.Fatal(err)
+	}
+	if r = validatetest.NoFindings(t, validate.Dir(at, dir), at+".well-known/resourcesync"); r.Unseen != 3 {
+		t.Errorf("%d unseen, want the three resources", r.Unseen)
+	}
+	if _, err := validate.DirBase(t.TempDir()); !errors.Is(err, validate.ErrBase) {
+		t.Errorf("DirBase of an empty directory: %v", err)
+	}
+	if err := os.Remove(filepath.Join(dir, "rs", "maps", "list-2.xml")); err != nil {
+		t.Fatal(err)
+	}
+	bad, err := validate.Source(t.Context(), validate.Dir(at, dir), at+".well-known/resourcesync", validate.Options{})
+	if err != nil || len(bad.Findings) != 1 || bad.Findings[0].Rule != "RS-IDX-06" {
+		t.Errorf("without a part: %v, %v", bad.Findings, err)
+	}
+}
+
+// TestHTTP: over a real connection, with and without ranges.
+func TestHTTP(t *testing.T) {
+	t.Parallel()
+	for _, ranges := range []bool{true, false} {
+		s := goodSite(t)
+		var server *httptest.Server
+		var mu sync.Mutex
+		parts := 0
+		server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			b := s.file(strings.TrimPrefix(r.URL.Path, "/"))
+			if b == nil {
+				http.NotFound(w, r)
+				return
+			}
+			if r.Header.Get("Range") != "" {
+				parts++
+			}
+			if !ranges {
+				r.Header.Del("Range")
+			}
+			w.Header().Set("ETag", `"x"`)
+			w.Header().Set("Content-Type", "text/plain")
+			if strings.HasPrefix(string(b), "<?xml") {
+				w.Header().Set("Content-Type", "application/xml; charset=utf-8")
+			}
+			http.ServeContent(w, r, "", time.Date(2024, 5, 1, 3, 0, 0, 0, time.UTC), bytes.NewReader(b))
+		}))
+		t.Cleanup(server.Close)
+		for name, text := range s.texts {
+			s.texts[name] = strings.ReplaceAll(text, base, server.URL+"/")
+		}
+		r := validatetest.NoFindings(t, validatetest.HTTP(server.Client()), server.URL+"/.well-known/resourcesync")
+		if r.Documents != 13 || r.Packages != 2 || r.Resources != 8 || parts < 2 {
+			t.Errorf("ranges %v: %+v, %d parts", ranges, *r, parts)
+		}
+	}
+}
