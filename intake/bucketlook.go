@@ -207,11 +207,21 @@ func objectType(key, contentType string) string {
 func contentCoding(header string) string {
 	var codings []string
 	for c := range strings.SplitSeq(strings.ToLower(header), ",") {
-		if c = strings.TrimSpace(c); c != "" && c != "identity" && c != "aws-chunked" {
+		if c = strings.TrimSpace(c); token(c) && c != "identity" && c != "aws-chunked" {
 			codings = append(codings, c)
 		}
 	}
 	return strings.Join(codings, ", ")
+}
+
+// token reports whether s is one, as HTTP has it (RFC 9110, 5.6.2).
+func token(s string) bool {
+	for _, c := range []byte(s) {
+		if c <= ' ' || c >= 0x7f || strings.IndexByte(`"(),/:;<=>?@[\]{}`, c) >= 0 {
+			return false
+		}
+	}
+	return s != ""
 }
 
 // checksumHeaders are the algorithms of which a service may tell the hash.
