@@ -88,6 +88,9 @@ func (b *Bucket) explain(err error) (error, string) {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err // the address stands beside it, and its query tells nobody anything
 	}
+	if strings.HasPrefix(err.Error(), "Connection closed by foreign host") {
+		err = errors.New("the service closed the connection without an answer")
+	}
 	hint := ""
 	var dns *net.DNSError
 	var op *net.OpError
@@ -138,7 +141,7 @@ func (b *Bucket) explainResponse(r minio.ErrorResponse) (error, string) {
 			return said, "no credentials were given: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 		}
 		return said, "the credentials are known, but lack a permission: a Source needs s3:ListBucket and s3:GetObject; to publish, s3:PutObject, s3:DeleteObject and s3:AbortMultipartUpload too"
-	case "InvalidAccessKeyId":
+	case "InvalidAccessKeyId", "XAdminUserNotFound":
 		said.is = fs.ErrPermission
 		return said, "see AWS_ACCESS_KEY_ID, and that the service is the right one: " + b.where
 	case "SignatureDoesNotMatch":

@@ -52,22 +52,24 @@ func (b *Bucket) Stat(ctx context.Context, name string) (blob.Info, error) {
 }
 
 // stat asks for the header of an object. An answer to that has no body to say
-// what is wrong, so that unless there is no object the question is put again in
-// a way that has.
+// what is wrong: also a bucket that is not there, or credentials nobody knows,
+// can be a mere 404. The question is then put again in a way that has.
 func (b *Bucket) stat(ctx context.Context, key string, o minio.StatObjectOptions) (minio.ObjectInfo, error) {
 	info, err := b.core.StatObject(ctx, b.opts.Bucket, key, o)
-	if _, answered := errors.AsType[minio.ErrorResponse](err); !answered || coded(err, minio.NoSuchKey) {
+	if _, answered := errors.AsType[minio.ErrorResponse](err); !answered {
 		return info, err
 	}
 	if rerr := o.SetRange(0, 0); rerr != nil {
 		return info, err
 	}
 	body, _, _, gerr := b.core.GetObject(ctx, b.opts.Bucket, key, o)
-	if gerr != nil {
+	if gerr != nil && !coded(gerr, minio.InvalidRange) {
 		return info, gerr
 	}
-	_ = body.Close() // only its absence would have told something
-	return info, err
+	if gerr == nil {
+		_ = body.Close() // only read from
+	}
+	return b.core.StatObject(ctx, b.opts.Bucket, key, minio.StatObjectOptions{Checksum: o.Checksum}) // it has come meanwhile
 }
 
 func describe(name string, o minio.ObjectInfo) blob.Info {
