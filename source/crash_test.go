@@ -122,6 +122,9 @@ func TestCrashAnywhere(t *testing.T) {
 			if !crash {
 				stride = 3 // what a crash leaves behind is the harder case
 			}
+			if underRace {
+				stride *= 7
+			}
 			for failAt := 1; ; failAt += stride {
 				if reached := playFault(t, failAt, crash); !reached {
 					if failAt < 100 {
