@@ -270,6 +270,32 @@ func TestDumpOfAnotherCatalog(t *testing.T) {
 	}
 }
 
+// The same, where nothing but time tells one history from the other.
+func TestDumpOfAnotherCatalogOfTheSameLength(t *testing.T) {
+	t.Parallel()
+	d := newDumpWorld(t, source.Options{}, bothDumps)
+	d.put("a=1", "b=1")
+	s := d.source()
+	d.publish(s)
+	d.dump(s)
+	d.pass(time.Minute)
+	d.cat = catalog.NewMem(d.clock.now)
+	clear(d.now)
+	clear(d.live)
+	d.put("x=1", "y=1")
+	s = d.source()
+	d.publish(s)
+	d.dump(s)
+	c := d.dumps()
+	d.holds(c)
+	d.pass(time.Minute)
+	d.put("a=2")
+	d.publish(s)
+	d.pass(25 * time.Hour)
+	d.dump(s)
+	d.holds(d.dumps())
+}
+
 // A dump that is no longer configured leaves the Capability List first.
 func TestDumpWithdrawn(t *testing.T) {
 	t.Parallel()
@@ -294,6 +320,33 @@ func TestDumpWithdrawn(t *testing.T) {
 	}
 	d.publish(s)
 	d.upToDate()
+}
+
+// Wherever it is cut short, the Capability List names only what is there.
+func TestDumpWithdrawnWithFaults(t *testing.T) {
+	t.Parallel()
+	for failAt, reached := 1, true; reached; failAt++ {
+		d := newDumpWorld(t, source.Options{}, bothDumps)
+		d.put("a=1")
+		s := d.source()
+		d.publish(s)
+		d.dump(s)
+		d.opts.Sets[0].ResourceDump, d.opts.Sets[0].ChangeDump = nil, nil
+		store := &faultyStore{Store: d.docs, failAt: failAt, crash: true}
+		store.after = func() {
+			if _, err := crawlDumps(reader(d.docs)); err != nil {
+				t.Errorf("fault at step %d, step %d: %v", failAt, store.step, err)
+			}
+		}
+		faulty := *d.world
+		faulty.docs = store
+		_, err := faulty.source().PublishDumps(context.Background())
+		reached = err != nil
+		d.dump(d.source())
+		if c := d.dumps(); len(c.packages) != 0 {
+			t.Errorf("fault at step %d: %q are still named", failAt, c.packages)
+		}
+	}
 }
 
 func TestDumpOfEmptySet(t *testing.T) {
@@ -344,24 +397,111 @@ func TestChangeDumpRetention(t *testing.T) {
 	}
 }
 
-// Changes are kept for the sake of dumps: for who reads one, and until they
-// are packed.
-func TestChangeListReachesBackToDump(t *testing.T) {
+// Changes are kept for the sake of dumps: for who reads one, also one that has
+// just been replaced, and until they are packed.
+func TestHistoryReachesBackToDumps(t *testing.T) {
 	t.Parallel()
-	d := newDumpWorld(t, source.Options{Keep: 2 * time.Hour, Grace: time.Hour, SmallSet: 1},
-		source.Set{ResourceDump: &source.ResourceDump{Every: 100 * time.Hour}})
+	d := newDumpWorld(t, source.Options{Keep: 2 * time.Hour, Grace: time.Hour, SmallSet: 1}, source.Set{
+		ResourceDump: &source.ResourceDump{Every: 10 * time.Hour},
+		ChangeDump:   &source.ChangeDump{Every: 5 * time.Hour},
+	})
+	d.put("a=0", "b=0")
+	s := d.source()
+	var at, before time.Time // of the dump, and of the one it replaced less than the grace period ago
+	var replaced time.Time
+	for i := range 50 {
+		d.publish(s)
+		d.dump(s)
+		d.publish(s)
+		list, dump := d.crawl(), d.dumps()
+		if !dump.at.Equal(at) {
+			at, before, replaced = dump.at, at, d.clock.now()
+		}
+		oldest := at
+		if d.clock.now().Sub(replaced) < time.Hour && !before.IsZero() {
+			oldest = before
+		}
+		if list.from.After(oldest) || dump.from.After(oldest) {
+			t.Fatalf("change list from %s, change dump from %s do not cover the resource dump at %s", list.from, dump.from, oldest)
+		}
+		if i > 20 && d.clock.now().Sub(dump.from) > 21*time.Hour {
+			t.Fatalf("change dump from %s is never trimmed", dump.from)
+		}
+		d.put(fmt.Sprintf("a=%d", i))
+		d.pass(30 * time.Minute)
+	}
+}
+
+// Changes that are not packed yet are kept for it, however long that takes.
+func TestHistoryWaitsForChangeDump(t *testing.T) {
+	t.Parallel()
+	d := newDumpWorld(t, source.Options{Keep: 2 * time.Hour, Grace: time.Hour, SmallSet: 1}, source.Set{ChangeDump: &source.ChangeDump{Every: 10 * time.Hour}})
+	s := d.source()
+	d.publish(s)
+	d.put("a=0")
+	d.publish(s)
+	d.dump(s)
+	from := d.dumps().until
+	for i := range 25 {
+		d.put(fmt.Sprintf("a=x%d", i))
+		d.pass(30 * time.Minute)
+		d.publish(s)
+	}
+	d.dump(s)
+	c := d.dumps()
+	if n := len(c.changes); n != 25 || !c.from.Equal(from) {
+		t.Errorf("%d changes since %s, want 25 since %s", n, c.from, from)
+	}
+}
+
+// While a dump is being built, time passes and changes are published: the
+// Change List still reaches back to where the dump began.
+func TestChangeListWaitsForDumpBeingBuilt(t *testing.T) {
+	t.Parallel()
+	d := newDumpWorld(t, source.Options{Keep: 2 * time.Hour, Grace: time.Hour}, source.Set{ResourceDump: &source.ResourceDump{}})
 	d.put("a=0", "b=0")
 	s := d.source()
 	d.publish(s)
-	d.dump(s)
-	for i := range 20 {
-		d.pass(time.Hour)
-		d.put(fmt.Sprintf("a=%d", i))
-		d.publish(s)
-		d.dump(s)
-		list, dump := d.crawl(), d.dumps()
-		if list.from.After(dump.at) {
-			t.Fatalf("change list from %s does not cover the resource dump at %s", list.from, dump.at)
+	hooked := false
+	d.onOpen = func(string) {
+		d.mu.Lock()
+		done := hooked
+		hooked = true
+		d.mu.Unlock()
+		if done {
+			return
+		}
+		for i := range 5 {
+			d.pass(time.Hour)
+			d.put(fmt.Sprintf("c%d=x", i))
+			d.publish(s)
 		}
 	}
+	d.opts.Workers = 1
+	d.dump(s)
+	list, dump := d.crawl(), d.dumps()
+	if list.from.After(dump.at) || !hooked {
+		t.Errorf("change list from %s does not cover the resource dump at %s", list.from, dump.at)
+	}
+}
+
+// A length that is wrong is found for itself, and not handed on.
+func TestDumpOfWrongLengths(t *testing.T) {
+	t.Parallel()
+	d := newDumpWorld(t, source.Options{}, source.Set{ResourceDump: &source.ResourceDump{PackageEntries: 1}})
+	for i, length := range []int64{1, 7, 100, 400_000} {
+		r := record(fmt.Sprintf("%sr%d", baseURL, i), "content")
+		r.Length = length
+		if i == 0 {
+			r.Hashes = nil
+		}
+		d.write(r.URI, "content", true)
+		d.apply(catalog.Update{Record: r})
+	}
+	s := d.source()
+	d.publish(s)
+	if r := d.dump(s); r.Deviant != 3 {
+		t.Errorf("PublishDumps = %+v, want 3 deviant resources", r)
+	}
+	d.holds(d.dumps())
 }
