@@ -1,6 +1,10 @@
 // Package intake keeps a catalog in step with what lies outside: the step of a
 // Source before everything else.
 //
+// Each way in is a type with the methods Scan, which compares once, and Watch,
+// which goes on; one whose representations can be had has Bitstream, too. What
+// is said of problems and deletions below holds for all of them.
+//
 // A [Dir] watches over a directory. [Dir.Scan] walks it in the order of the
 // URIs its files get, beside the catalog's resources in the same order, and so
 // sees in one pass, with memory that does not grow with the tree, what is new,
@@ -13,6 +17,11 @@
 //
 // [Dir.Watch] scans, and scans again what the system says has been touched.
 // [Dir.Open] opens a file if, and only if, a scan lists it.
+//
+// A [JSONL] and a [Sitemap] list what lies elsewhere, in any order: what they
+// say is sorted, on disk if it is much, and then merged with the catalog in the
+// same way. The Token of a record is the hash of what was said. A [Web] opens
+// representations where their URIs say they are.
 //
 // # Which files are resources
 //
@@ -34,6 +43,7 @@
 // A file that cannot be read is reported and stays in the catalog as it was; so
 // does everything below a directory that cannot be read. Nothing is deleted by
 // a scan that did not reach its end, nor when the directory is suddenly empty
-// ([ErrEmpty]). A file that changes while it is read is read again, and left as
-// it was when it does not come to rest ([ErrChanging]).
+// ([ErrEmpty]), or a list names less than half of what it did. A file that
+// changes while it is read is read again, and left as it was when it does not
+// come to rest ([ErrChanging]).
 package intake

@@ -29,6 +29,7 @@ type jsonlMemory struct {
 	Read    int64  `json:"read"`  // bytes, up to the end of a line
 	Lines   int64  `json:"lines"` // in these
 	Sum     string `json:"sum"`   // of these, SHA-256
+	Flawed  bool   `json:"-"`     // some of these could not be taken
 }
 
 // jsonlRules changes when the same lines would make other records.
@@ -43,6 +44,7 @@ type jsonlFile struct {
 	began   time.Time
 	lines   *lines
 	changes bool  // a line had a change
+	flawed  bool  // a line that was passed over, being known, could not be taken
 	last    error // of a last line without line end
 }
 
@@ -126,7 +128,7 @@ func (r *jsonlFile) resume(ctx context.Context, at point) (same bool, err error)
 		return false, err
 	}
 	if n == m.Read && hex.EncodeToString(r.lines.sum.Sum(nil)) == m.Sum {
-		r.changes, r.lines.at, r.lines.line = true, m.Read, m.Lines
+		r.changes, r.flawed, r.lines.at, r.lines.line = true, m.Flawed, m.Read, m.Lines
 		return false, nil
 	}
 	r.lines.sum.Reset()
@@ -275,7 +277,7 @@ func (r *jsonlFile) settle(ctx context.Context) error {
 
 // remember keeps how the file stands, if all of it was taken.
 func (r *jsonlFile) remember(ctx context.Context, still bool) error {
-	if r.incomplete.Load() || r.last != nil && !still {
+	if r.flawed = r.flawed || r.incomplete.Load(); r.flawed || r.last != nil && !still {
 		still = false
 	}
 	at, err := r.point(ctx)
@@ -290,11 +292,14 @@ func (r *jsonlFile) remember(ctx context.Context, still bool) error {
 	if racy {
 		r.j.seen += string(racyMark) // look again
 	}
-	if r.changes && !r.incomplete.Load() && r.lines.whole {
-		m.Read, m.Lines = r.lines.at, r.lines.line
+	if r.changes && r.lines.whole {
+		m.Read, m.Lines, m.Flawed = r.lines.at, r.lines.line, r.flawed
 		m.Sum = hex.EncodeToString(r.lines.sum.Sum(nil))
 	}
 	r.j.memory = m
+	if m.Flawed { // what could not be taken is told again in the next life
+		m.Read, m.Lines, m.Sum = 0, 0, ""
+	}
 	if err := remember(r.j.o.State, m); err != nil {
 		return fmt.Errorf("keep how far it was read: %w", err)
 	}

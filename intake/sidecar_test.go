@@ -195,7 +195,7 @@ func TestSidecarLife(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	names := []string{"a", "a-", "a.b", "d/a", "d/\xff", "d/e/%"}
 	files, cars := make(map[string]bool), make(map[string]string)
-	for range 150 {
+	for range 80 {
 		for range 1 + rnd.IntN(4) {
 			name := names[rnd.IntN(len(names))]
 			switch rnd.IntN(4) {

@@ -259,6 +259,31 @@ func TestSitemapContent(t *testing.T) {
 	}
 }
 
+// TestSitemapContentMoves does not fetch again what only moved to another part.
+func TestSitemapContentMoves(t *testing.T) {
+	t.Parallel()
+	w, cat := newWebSite(t), catalog.NewMem(nil)
+	s := newSitemap(t, w, cat, intake.SitemapOptions{Content: true})
+	undated := "<url><loc>BASE/u</loc></url>"
+	for i, pages := range []map[string]string{
+		{"/sitemap.xml": mapIndex("BASE/1.xml", "BASE/2.xml"), "/1.xml": urlset(dated("/a", "2024"), undated), "/2.xml": urlset(), "/a": "A", "/u": "U"},
+		{"/1.xml": urlset(), "/2.xml": urlset(dated("/a", "2024"), undated)},
+		{"/1.xml": urlset(dated("/b", "2024")), "/b": "B"},
+		{"/sitemap.xml": mapIndex("BASE/2.xml")},
+	} {
+		w.put(pages)
+		r, err := s.Scan(t.Context())
+		must(t, err)
+		want := []string{"/a /u", "/a /u", "/a /b /u", "/a /u"}[i]
+		if got := paths(t, w, cat); got != want || r.Unreadable.Count > 0 || r.Updated > 0 {
+			t.Errorf("step %d: %s, want %s; %s", i, got, want, counts(r))
+		}
+		if got := w.took(); i > 0 && got["/a"]+got["/u"] > 0 {
+			t.Errorf("step %d: fetched again: %v", i, got)
+		}
+	}
+}
+
 // TestSitemapFile reads a file that lists what lies elsewhere, and sees it change.
 func TestSitemapFile(t *testing.T) {
 	t.Parallel()

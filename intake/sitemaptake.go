@@ -8,13 +8,14 @@ import (
 	"lockstep/catalog"
 )
 
-// An ask is a resource whose own server has to be asked for its content, and
-// what came of it.
+// An ask is a resource of which the catalog may have to be told, perhaps after
+// its own server was asked for its content.
 type ask struct {
 	part  uint32
 	token sitemapToken
 	said  catalog.Record // by the Sitemap
 	known bool           // the catalog has the resource
+	fetch bool           // its server has to be asked
 
 	update  bool // the catalog is to be told said
 	failure error
@@ -79,14 +80,12 @@ func (r *sitemapReading) met(ctx context.Context, it *listed, token string, know
 		a.token.ask, a.update = undated(&rec), old.part != id
 		if ok && len(kept.Hashes) > 0 {
 			a.said, a.token.etag, a.token.modified = kept, old.etag, old.modified
-			if !a.token.ask {
-				break
-			}
+			a.fetch = a.token.ask
+		} else {
+			a.fetch = true
 		}
-		return r.send(ctx, asks, a)
 	default:
-		a.token.ask = undated(&rec)
-		return r.send(ctx, asks, a)
+		a.token.ask, a.fetch = undated(&rec), true
 	}
 	a.said.Token = a.token.String()
 	return r.send(ctx, asks, a)
@@ -106,7 +105,7 @@ func (r *sitemapReading) left(ctx context.Context, row *row, asks chan<- *ask, a
 			return err
 		}
 		r.now.Undated = true
-		return r.send(ctx, asks, &ask{part: noPart, token: old, said: rec, known: true})
+		return r.send(ctx, asks, &ask{part: noPart, token: old, said: rec, known: true, fetch: true})
 	}
 	if len(r.asIs) > 0 && (!ours || r.old.Shared) {
 		*again = true // some document that stands as it did may list it
@@ -143,7 +142,7 @@ func (r *sitemapReading) fetchAll(ctx context.Context, asks <-chan *ask, answers
 		g.Go(func() error {
 			f := r.newFetcher()
 			for a := range asks {
-				if a.said.Token == "" || a.part == noPart {
+				if a.fetch {
 					if err := f.fetch(ctx, a); err != nil {
 						return err
 					}
