@@ -39,6 +39,7 @@ func TestScript(t *testing.T) {
 			"buckets":    func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).buckets(ts, args) },
 			"object":     func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).object(ts, args) },
 			"post":       func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).post(ts, args) },
+			"newer":      func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).newer(ts, args) },
 			"eventually": func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).eventually(ts, args) },
 		},
 	})

@@ -123,9 +123,14 @@ func (n *newsroom) published(r source.Report) {
 		return
 	}
 	for _, set := range r.Sets {
-		if set.Changes > 0 {
-			n.io.errorf("%s  published %s, %s in all\n", time.Now().Format(time.TimeOnly), count(set.Changes, "change"), count(set.Resources, "resource"))
+		if set.Changes == 0 {
+			continue
 		}
+		where := ""
+		if len(r.Sets) > 1 {
+			where = " of set " + set.Set
+		}
+		n.io.errorf("%s  published %s%s, %s in all\n", time.Now().Format(time.TimeOnly), count(set.Changes, "change"), where, count(set.Resources, "resource"))
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	_ "modernc.org/sqlite" // the driver
 )
 
 // readyLimit is how long a Source in the tests may take until it serves, and
@@ -262,6 +264,17 @@ func (w *world) save(ts *testscript.TestScript, args []string) {
 	text, err := get(args[0])
 	ts.Check(err)
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(text), 0o666))
+}
+
+// newer: `newer DATABASE` makes a database one of a later version.
+func (w *world) newer(ts *testscript.TestScript, args []string) {
+	if len(args) != 1 {
+		ts.Fatalf("usage: newer DATABASE")
+	}
+	db, err := sql.Open("sqlite", ts.MkAbs(args[0]))
+	ts.Check(err)
+	_, err = db.Exec(`UPDATE schema_version SET version = 99`)
+	ts.Check(errors.Join(err, db.Close()))
 }
 
 // post: `post URL FILE ANSWER` posts the text of FILE and writes what is answered
