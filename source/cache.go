@@ -97,7 +97,14 @@ func (c *cache) digest(d *cached, r io.ReaderAt, zip bool) error {
 	c.slots <- struct{}{}
 	defer func() { <-c.slots }()
 	var buf bytes.Buffer
-	zw := gzip.NewWriter(&buf)
+	level := gzip.DefaultCompression
+	if !immutable(d.name) {
+		level = gzip.BestSpeed // the next version may come in a moment
+	}
+	zw, err := gzip.NewWriterLevel(&buf, level)
+	if err != nil {
+		return err // unreachable: the levels are right
+	}
 	if _, err := io.Copy(io.MultiWriter(sum, zw), src); err != nil {
 		return err
 	}
