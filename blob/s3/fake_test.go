@@ -1,6 +1,8 @@
 package s3_test
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -74,4 +76,9 @@ func coreOf(t testing.TB, o s3.Options) *minio.Core {
 		t.Fatal(err)
 	}
 	return core
+}
+
+func checksumOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return base64.StdEncoding.EncodeToString(sum[:])
 }

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/minio/minio-go/v7"
+
 	"lockstep/blob"
 	"lockstep/blob/blobtest"
 	"lockstep/blob/s3"
@@ -30,6 +32,7 @@ var versity struct {
 }
 
 func TestMain(m *testing.M) {
+	minio.DefaultRetryUnit = time.Millisecond // so that faults by the hundred take no time
 	code := m.Run()
 	if versity.stop != nil {
 		versity.stop()
