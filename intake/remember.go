@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"os"
-	"path/filepath"
 
 	"lockstep/catalog"
 )
@@ -42,7 +41,8 @@ func remember(path string, v any) error {
 	if err != nil {
 		return err // unreachable: our own types can be stated
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	next := path + ".new" // always the same: what a crash leaves is overwritten
+	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
@@ -54,10 +54,10 @@ func remember(path string, v any) error {
 		err = cerr
 	}
 	if err == nil {
-		err = os.Rename(f.Name(), path)
+		err = os.Rename(next, path)
 	}
 	if err != nil {
-		_ = os.Remove(f.Name()) // of no use
+		_ = os.Remove(next) // of no use
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package intake_test
 
 import (
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -281,6 +282,24 @@ func TestSitemapContentMoves(t *testing.T) {
 		if got := w.took(); i > 0 && got["/a"]+got["/u"] > 0 {
 			t.Errorf("step %d: fetched again: %v", i, got)
 		}
+	}
+}
+
+// TestSitemapGzip reads documents that are gzip files.
+func TestSitemapGzip(t *testing.T) {
+	t.Parallel()
+	w, cat := newWebSite(t), catalog.NewMem(nil)
+	var b strings.Builder
+	z := gzip.NewWriter(&b)
+	if _, err := io.WriteString(z, strings.ReplaceAll(urlset(dated("/a", "2024")), "BASE", w.URL)); err != nil {
+		t.Fatal(err)
+	}
+	must(t, z.Close())
+	w.put(map[string]string{"/sitemap.xml": mapIndex("BASE/1.xml.gz"), "/1.xml.gz": b.String()})
+	r, err := newSitemap(t, w, cat, intake.SitemapOptions{}).Scan(t.Context())
+	must(t, err)
+	if got := paths(t, w, cat); got != "/a" {
+		t.Errorf("the catalog holds %s, want /a; %v", got, r.Unreadable.First)
 	}
 }
 
