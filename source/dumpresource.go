@@ -279,7 +279,7 @@ func (b *resourceDumpBuild) packages(ctx context.Context, runs []catalog.Range, 
 				number := b.number.Add(1)
 				g.Go(func() error {
 					defer room.Release(weight)
-					return b.pack(gctx, c.Range, number)
+					return b.pack(gctx, c, number)
 				})
 			}
 		}
@@ -372,16 +372,17 @@ func (b *resourceDumpBuild) weight(r *catalog.Record) int64 {
 	return max(int64(min(w, 1)*fullPackage), fullPackage/int64(limits.PackageEntries))
 }
 
-// pack makes packages of the resources in r: one, of that number, or, should
+// pack makes packages of the resources in c: one, of that number, or, should
 // they not fit any more, several.
-func (b *resourceDumpBuild) pack(ctx context.Context, r catalog.Range, number int64) error {
-	for more := true; more; number = b.number.Add(1) {
+func (b *resourceDumpBuild) pack(ctx context.Context, c rangeCut, number int64) error {
+	for r, more := c.Range, true; more; number = b.number.Add(1) {
 		var first string
 		p, err := b.newPacking(&b.set, b.manifest(), b.set.ResourceDump.PackageEntries, b.set.ResourceDump.PackageBytes)
 		if err != nil {
 			return err
 		}
 		p.stamp = b.state.Stamp
+		p.items = make([]item, 0, c.resources)
 		if first, more, err = b.gather(ctx, p, &r); err != nil || len(p.items) == 0 {
 			return err
 		}

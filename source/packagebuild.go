@@ -183,7 +183,7 @@ func (p *packing) commitPackage(ctx context.Context, name string, files func(*zi
 	pkg.SetModTime(p.stamp)
 	copied.SetModTime(p.stamp)
 	out := newSink(pkg)
-	z := &zipOut{w: out}
+	z := &zipOut{w: out, entries: make([]zipEntry, 0, len(p.items)+1)}
 	manifest, err := p.writeTo(z, copied, files)
 	sum, err1 := out.close()
 	if err == nil {
