@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"lockstep/catalog"
 	"lockstep/intake"
@@ -320,13 +321,20 @@ func TestAPIToken(t *testing.T) {
 		a.want(apiRequest{method: "GET", path: path}, 401)
 	}
 	a.want(apiRequest{method: "GET", path: "/-/api/openapi.json"}, 200)
-	write("third\n") // of the same age
+	info, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write("first 3ecret\n  third! \n") // neither size nor time tell of it
+	if err := os.Chtimes(file, time.Time{}, info.ModTime()); err != nil {
+		t.Fatal(err)
+	}
 	a.want(token("Bearer second"), 403)
-	a.want(token("Bearer third"), 200)
+	a.want(token("Bearer third!"), 200)
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	a.want(token("Bearer third"), 503)
+	a.want(token("Bearer third!"), 503)
 }
 
 func TestAPILocal(t *testing.T) {

@@ -186,6 +186,9 @@ func (s *APISet) apply(ctx context.Context, group []*apiCall) error {
 	applied, err := s.cat.Apply(ctx, s.set, updates)
 	if err != nil {
 		// Nobody knows. What the catalog says now is what happened.
+		if now, e := s.cat.Status(ctx, s.set); e == nil && now.Last > before.Last {
+			s.applied(catalog.Applied{Updated: int(now.Last - before.Last)})
+		}
 		return errors.Join(err, s.settle(ctx))
 	}
 	s.applied(applied)

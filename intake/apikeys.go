@@ -204,7 +204,7 @@ func (l *keyLog) newest(id keyID) (keyRecord, bool, error) {
 }
 
 // ask puts down, durably, what is about to be done. After an error it must not
-// be.
+// be; some of it may be on disk, and is to be dropped before anything else is.
 func (l *keyLog) ask(rs []keyRecord) error {
 	if len(rs) == 0 {
 		return l.sync()
@@ -220,13 +220,7 @@ func (l *keyLog) ask(rs []keyRecord) error {
 		l.add(r)
 		l.asked[r.id] = r
 	}
-	err := l.sync()
-	if err != nil { // perhaps some of it is on disk
-		for _, r := range rs {
-			l.drop(r)
-		}
-	}
-	return err
+	return l.sync()
 }
 
 // count returns how many keys there are on disk.
@@ -318,7 +312,7 @@ func (l *keyLog) begin() error {
 // expire removes the segments of which nothing is to be remembered any more.
 func (l *keyLog) expire() {
 	l.segments = slices.DeleteFunc(l.segments, func(s *keySegment) bool {
-		if s == l.current || l.now().Sub(s.last) < KeyLife && len(s.at) > 0 || l.awaits(s) {
+		if s == l.current || l.now().Sub(s.last) < KeyLife && len(s.at) > 0 {
 			return false
 		}
 		_ = s.file.Close() // nobody needs it
@@ -327,16 +321,6 @@ func (l *keyLog) expire() {
 		}
 		return true
 	})
-}
-
-// awaits reports whether something in s was asked and is not answered.
-func (l *keyLog) awaits(s *keySegment) bool {
-	for id := range l.asked {
-		if _, ok := s.at[id]; ok {
-			return true
-		}
-	}
-	return false
 }
 
 // highest returns the highest change number that something was asked after.

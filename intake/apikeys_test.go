@@ -164,6 +164,31 @@ func TestAPIGroups(t *testing.T) {
 	wg.Wait()
 }
 
+// TestAPIBatchAlone sees to it that a batch with a key is applied alone: what
+// came of it can then be told after a crash.
+func TestAPIBatchAlone(t *testing.T) {
+	t.Parallel()
+	g := newGate()
+	a := newAPI(t, g, intake.APIOptions{})
+	var wg sync.WaitGroup
+	batch := apiRequest{method: "POST", path: "/-/api/v1/sets/papers/changes", body: `[{"uri":"urn:a"},{"uri":"urn:b"}]`}
+	for i, r := range []apiRequest{put("urn:hold", "{}"), put("urn:c", "{}"), batch.key("b"), put("urn:d", "{}"), put("urn:e", "{}").key("e")} {
+		wg.Go(func() { a.do(r) })
+		if i == 0 {
+			<-g.arrived
+		}
+		time.Sleep(30 * time.Millisecond) // for it to take its place in the queue
+	}
+	for _, want := range []int{1, 2, 2} {
+		g.orders <- gateOrder{apply: true}
+		if us := <-g.arrived; len(us) != want {
+			t.Errorf("%d updates applied together, want %d", len(us), want)
+		}
+	}
+	g.orders <- gateOrder{apply: true}
+	wg.Wait()
+}
+
 // TestAPIApplyFails sees to it that after an error it is found out whether the
 // changes were made, and that a request is carried out once in any case.
 func TestAPIApplyFails(t *testing.T) {
@@ -319,7 +344,7 @@ func TestAPICatalogRestored(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := newAPI(t, nil, intake.APIOptions{State: state})
-	b.want(put("urn:x", `{"length":0}`).key("0"), 201, `"created","seq":1`)
+	b.want(put("urn:x", `{"length":2}`).key("2"), 201, `"created","seq":1`)
 }
 
 // TestAPIKeysUnwritable sees to it that nothing is changed if a key cannot be
