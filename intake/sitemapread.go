@@ -101,6 +101,10 @@ func (r *sitemapReading) run(ctx context.Context) (again bool, err error) {
 // visit reads the document at uri and what is below it. What goes wrong with it
 // is told, and leaves the reading incomplete.
 func (r *sitemapReading) visit(ctx context.Context, uri string, depth int) error {
+	if r.visited[uri] { // an index that leads back to itself, or has a part twice
+		r.skipped(uri, errListedTwice)
+		return nil
+	}
 	err := r.enter(uri, depth)
 	var parts []string
 	if err == nil {
@@ -151,11 +155,11 @@ type wordedError struct {
 func (e *wordedError) Error() string { return e.text }
 func (e *wordedError) Unwrap() error { return e.err }
 
-// enter guards against documents that lead back to themselves.
+var errListedTwice = errors.New("the document is listed below itself, or twice")
+
+// enter guards against what reading could cost.
 func (r *sitemapReading) enter(uri string, depth int) error {
 	switch {
-	case r.visited[uri]:
-		return errors.New("the document is listed below itself, or twice")
 	case depth > maxIndexDepth:
 		return fmt.Errorf("indexes are nested more than %d deep", maxIndexDepth)
 	case len(r.visited) > maxIndexParts:
