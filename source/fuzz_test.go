@@ -1,6 +1,8 @@
 package source_test
 
 import (
+	"bytes"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -9,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"lockstep/blob"
 	"lockstep/catalog"
@@ -86,6 +89,47 @@ func FuzzRequestHeaders(f *testing.F) {
 		}
 		if asks := strings.Contains(strings.ToLower(accept), "gzip") || strings.Contains(accept, "*"); !asks && rec.Header().Get("Content-Encoding") != "" {
 			t.Errorf("Accept-Encoding %q: compressed", accept)
+		}
+	})
+}
+
+// FuzzState has a Source find any state beside its documents: it goes on from
+// it, makes a new one or refuses it, and touches nothing that is not a document.
+func FuzzState(f *testing.F) {
+	w := newWorld(f, source.Options{MaxEntries: 4})
+	s := w.source()
+	w.publish(s)
+	for i := range 9 {
+		w.put(fmt.Sprintf("r%d=x", i))
+		w.publish(s)
+	}
+	w.pass(time.Minute)
+	w.put("r1=y")
+	w.publish(s)
+	read := reader(w.docs)
+	state, err := read(".lockstep/main.json")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(state, []byte(`{"saved":"2026-05-01T02:01:00Z","open":{"size":-1},"through":-5}`))
+	f.Add(bytes.Replace(state, []byte(`"version"`), []byte(`"switching": true, "version"`), 1), []byte("{}"))
+	f.Add(bytes.Replace(state, []byte("resourcesync/main/resourcelist-"), []byte("files/../x-"), 1), []byte("null"))
+	f.Add([]byte(`{"version":2}`), []byte(""))
+	f.Add([]byte(`{"version":99}`), []byte(""))
+	files := w.files()
+	f.Fuzz(func(t *testing.T, state, tail []byte) {
+		v := *w
+		v.TB, v.docs = t, new(blob.Mem)
+		for name, content := range files {
+			_, content, _ = strings.Cut(content, "\n")
+			v.write(name, content)
+		}
+		v.write("mine/file.xml", "mine")
+		v.write(".lockstep/main.json", string(state))
+		v.write(".lockstep/main.tail.json", string(tail))
+		_, _ = v.source().Publish(t.Context()) // whatever it makes of it
+		if _, err := v.docs.Stat(t.Context(), "mine/file.xml"); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"time"
 
 	"lockstep/blob"
@@ -120,7 +121,53 @@ func (s *Source) load(ctx context.Context, set, capabilityList string) (*state, 
 		return fresh, nil
 	}
 	st.Version = stateVersion
-	return st, s.loadTail(ctx, set, st)
+	if err := s.loadTail(ctx, set, st); err != nil {
+		return fresh, err
+	}
+	if !st.sound(set) {
+		s.opts.Logger.WarnContext(ctx, "publishing state contradicts itself and will be made anew", slog.String("set", set))
+		return fresh, nil
+	}
+	return st, nil
+}
+
+// sound reports whether st can be the state of the set's documents: whatever
+// happened to the blob, only parts of ours are ever read or removed for it, and
+// changes are looked for in their order.
+func (st *state) sound(set string) bool {
+	part := func(name string) bool { return isPart(set, name) }
+	if st.List != nil && (st.List.Seq < 0 || !all(st.List.Parts, part)) {
+		return false
+	}
+	for _, r := range st.Retired {
+		if !part(r.Name) {
+			return false
+		}
+	}
+	for _, c := range []*changeState{st.Changes, st.Planned} {
+		if c != nil && !c.sound(set) {
+			return false
+		}
+	}
+	return true
+}
+
+func (st *changeState) sound(set string) bool {
+	after, from := st.After, st.From
+	for _, p := range st.Closed {
+		if !isChangePart(set, p.Name) || !p.From.Equal(from) || p.Last < after || p.Until.Before(p.From) {
+			return false
+		}
+		after, from = p.Last, p.Until
+	}
+	o := &st.Open
+	named := o.Name == "" || isChangePart(set, o.Name)
+	return st.After >= 0 && named && (len(st.Closed) == 0 || o.Name != "") && o.After == after && o.From.Equal(from) && !from.IsZero() &&
+		o.Size >= 0 && o.Used >= 0 && st.Through >= after && (st.Ended == nil || isChangePart(set, st.Ended.Name))
+}
+
+func all(names []string, ok func(string) bool) bool {
+	return !slices.ContainsFunc(names, func(name string) bool { return !ok(name) })
 }
 
 // loadTail brings st up to the documents, if only the open list has grown since.
