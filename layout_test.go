@@ -45,6 +45,7 @@ var rooms = []room{
 		"github.com/bmatcuk/doublestar/v4 github.com/gofrs/flock golang.org/x/sync golang.org/x/text"},
 	{"destination/journaltest", "destination resourcesync", "github.com/google/go-cmp"},
 	// joinery
+	{"internal/simulate", "source catalog resourcesync blob", "golang.org/x/sync"},
 	{"storage/internal/sqldb", "catalog destination resourcesync", ""},
 	{"storage/sqlite", "storage/internal/sqldb catalog destination", "modernc.org/sqlite"},
 	// front door

@@ -165,6 +165,16 @@ func (s *site) printSets(io stdio) {
 func (s *site) serveUntil(ctx context.Context, l net.Listener, watch bool, n *newsroom) error {
 	srv := source.NewServer(s.handler())
 	srv.ErrorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
+	tasks := []func(context.Context) error{func(ctx context.Context) error { return s.upkeep(ctx, n) }}
+	if watch {
+		tasks = append(tasks, func(ctx context.Context) error { return s.watch(ctx, n) })
+	}
+	return serveBeside(ctx, srv, l, tasks...)
+}
+
+// serveBeside serves on l while the tasks run, until ctx ends or one of them
+// fails; then requests under way are finished, if they are quick about it.
+func serveBeside(ctx context.Context, srv *http.Server, l net.Listener, tasks ...func(context.Context) error) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -181,10 +191,9 @@ func (s *site) serveUntil(ctx context.Context, l net.Listener, watch bool, n *ne
 		}
 		return nil
 	})
-	if watch {
-		g.Go(func() error { return s.watch(gctx, n) })
+	for _, task := range tasks {
+		g.Go(func() error { return task(gctx) })
 	}
-	g.Go(func() error { return s.upkeep(gctx, n) })
 	if err := g.Wait(); err != nil && ctx.Err() == nil {
 		return err
 	}
