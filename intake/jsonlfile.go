@@ -74,7 +74,7 @@ func (j *JSONL) scanFile(ctx context.Context, l *listing) (err error) {
 		l.unchanged.Store(at.Resources)
 		return nil
 	}
-	if err := r.read(); err != nil {
+	if err := r.read(ctx); err != nil {
 		return err
 	}
 	return r.take(ctx)
@@ -160,35 +160,22 @@ func (r *reader) Read(p []byte) (int, error) {
 }
 
 // read reads all lines and puts them into order.
-func (r *jsonlFile) read() error {
-	p := r.newLineParser()
-	var said []byte
-	for {
-		text, ended, err := r.lines.next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil && !errors.Is(err, errLongLine) {
-			return err
-		}
-		r.bytes.Store(r.lines.at)
-		e, ok, err := p.take(r.lines.line, text, err)
-		switch _, ofLine := errors.AsType[*LineError](err); {
-		case err != nil && !ofLine:
-			return err
-		case err != nil && !ended:
-			r.last = &LineError{r.lines.line, errCutOff}
-		case err != nil:
-			r.illegible(r.name, err)
-		case ok:
-			r.changes = r.changes || e.change != 0
-			said = appendRecord(said[:0], &e.update.Record)
-			if err := r.sorter.add(e.update.URI, 0, e.update.Deleted, said); err != nil {
-				return err
-			}
+func (r *jsonlFile) read(ctx context.Context) error {
+	return r.eachLine(ctx, func(l *blockLine, said []byte) error {
+		switch _, ofLine := errors.AsType[*LineError](l.err); {
+		case l.err != nil && !ofLine:
+			return l.err
+		case l.err != nil && !l.ended:
+			r.last = &LineError{l.number, errCutOff}
+		case l.err != nil:
+			r.illegible(r.name, l.err)
+		case l.uri != "":
+			r.changes = r.changes || l.change != 0
 			r.files.Add(1)
+			return r.sorter.add(l.uri, 0, l.gone, said)
 		}
-	}
+		return nil
+	})
 }
 
 // take is parse of a line that may have been too long.

@@ -92,21 +92,62 @@ func trimEnd(b []byte) []byte {
 	return bytes.TrimSuffix(b, []byte("\r"))
 }
 
-// A lineParser makes entries of lines, and tells of what it cannot take.
+// A lineParser makes entries of lines. Several may work for one listing.
 type lineParser struct {
-	l     *listing
 	text  jsonText
 	line  int64
-	known map[string]bool // the unknown fields that were told of
+	known map[string]bool // the unknown fields that were met
+	found []unknownField  // of these, those not told of yet
+}
+
+// An unknownField is one nobody knows.
+type unknownField struct {
+	line  int64
+	name  string
+	known string // what could stand in its place
 }
 
 // maxUnknown is how many unknown fields are told of.
 const maxUnknown = 100
 
 func (l *listing) newLineParser() *lineParser {
-	p := &lineParser{l: l, known: make(map[string]bool)}
+	p := &lineParser{known: make(map[string]bool)}
 	p.text.extra = p.unknown
 	return p
+}
+
+// unknown notes a field nobody knows, the first time it is met.
+func (p *lineParser) unknown(name, known string) {
+	if p.known[name] || len(p.known) == maxUnknown {
+		return
+	}
+	p.known[name] = true
+	p.found = append(p.found, unknownField{p.line, name, known})
+}
+
+// takeFound returns what was noted since the last time.
+func (p *lineParser) takeFound() []unknownField {
+	found := p.found
+	p.found = nil
+	return found
+}
+
+// tellUnknown tells of fields nobody knows, of each once.
+func (l *listing) tellUnknown(found []unknownField) {
+	for _, f := range found {
+		if l.unknown[f.name] || len(l.unknown) == maxUnknown {
+			continue
+		}
+		if l.unknown == nil {
+			l.unknown = make(map[string]bool)
+		}
+		l.unknown[f.name] = true
+		text := fmt.Sprintf("the field %.40q is unknown and passed over", f.name)
+		if near := nearest(f.name, strings.Split(f.known, ", ")); near != "" {
+			text += fmt.Sprintf(" (did you mean %s?)", near)
+		}
+		l.skipped(l.name, &LineError{f.line, errors.New(text)})
+	}
 }
 
 // parse makes an entry of a line, if there is one in it. A blank line has none.
@@ -143,19 +184,6 @@ func foreign(head []byte) error {
 		return errors.New("this is UTF-16, and JSON Lines are UTF-8")
 	}
 	return nil
-}
-
-// unknown tells, once, of a field nobody knows.
-func (p *lineParser) unknown(name, known string) {
-	if p.known[name] || len(p.known) == maxUnknown {
-		return
-	}
-	p.known[name] = true
-	text := fmt.Sprintf("the field %.40q is unknown and passed over", name)
-	if near := nearest(name, strings.Split(known, ", ")); near != "" {
-		text += fmt.Sprintf(" (did you mean %s?)", near)
-	}
-	p.l.skipped(p.l.name, &LineError{p.line, errors.New(text)})
 }
 
 // nearest returns the one of words that name may have been meant for, or "".

@@ -60,6 +60,7 @@ func (s *lineStream) read(ctx context.Context, l *listing) <-chan streamed {
 			}
 			l.bytes.Store(in.at)
 			e, ok, err := p.take(in.line, text, err)
+			l.tellUnknown(p.takeFound())
 			switch _, ofLine := errors.AsType[*LineError](err); {
 			case err != nil && !ofLine:
 				send(streamed{err: err})

@@ -41,10 +41,11 @@ func (l *lister) emit(e Event) {
 // which the next one goes on.
 type listing struct {
 	*lister
-	sorter sorter
-	gone   spill
-	batch  []catalog.Update
-	start  time.Time
+	sorter  sorter
+	gone    spill
+	batch   []catalog.Update
+	unknown map[string]bool // fields that were told of
+	start   time.Time
 
 	files, unchanged, read, bytes atomic.Int64
 	incomplete                    atomic.Bool // not all of the list could be read

@@ -1,0 +1,129 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"io"
+	"runtime"
+
+	"golang.org/x/sync/errgroup"
+
+	"lockstep/resourcesync"
+)
+
+// Sizes of the blocks in which the lines of a file are handed to the parsers.
+// They bound the memory of a reading.
+const (
+	lineBlockBytes = 128 << 10
+	lineBlockLines = 1 << 10
+)
+
+// A lineBlock is a run of lines, and what came of them.
+type lineBlock struct {
+	text  []byte
+	said  []byte // packed
+	lines []blockLine
+	found []unknownField
+	at    int64         // where the run ends in the file
+	done  chan struct{} // closed when it has been parsed
+}
+
+// A blockLine is one line of a block.
+type blockLine struct {
+	number   int64
+	from, to int // in text
+	ended    bool
+	err      error  // why it could not be taken
+	uri      string // empty: there is no entry in it
+	saidTo   int    // in said; it begins where the one before ends
+	change   resourcesync.Change
+	gone     bool
+}
+
+// eachLine reads all lines and calls take with each in turn; they are parsed by
+// as many as there are processors.
+func (r *jsonlFile) eachLine(ctx context.Context, take func(l *blockLine, said []byte) error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	n := runtime.GOMAXPROCS(0)
+	work, order := make(chan *lineBlock, n), make(chan *lineBlock, 2*n)
+	g.Go(func() error {
+		defer close(work)
+		defer close(order)
+		return r.readBlocks(ctx, work, order)
+	})
+	for range n {
+		g.Go(func() error {
+			p := r.newLineParser()
+			for b := range work {
+				b.parse(p)
+				close(b.done)
+			}
+			return nil
+		})
+	}
+	g.Go(func() error {
+		for b := range order {
+			select {
+			case <-b.done:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			r.tellUnknown(b.found)
+			from := 0
+			for i := range b.lines {
+				l := &b.lines[i]
+				if err := take(l, b.said[from:l.saidTo]); err != nil {
+					return err
+				}
+				from = l.saidTo
+			}
+			r.bytes.Store(b.at)
+		}
+		return nil
+	})
+	return g.Wait()
+}
+
+// readBlocks reads the lines in blocks, each of which goes to who parses it and,
+// in turn, to who takes it.
+func (r *jsonlFile) readBlocks(ctx context.Context, work, order chan<- *lineBlock) error {
+	for end := false; !end; {
+		b := &lineBlock{done: make(chan struct{})}
+		for len(b.text) < lineBlockBytes && len(b.lines) < lineBlockLines {
+			text, ended, err := r.lines.next()
+			if errors.Is(err, io.EOF) {
+				end = true
+				break
+			}
+			if err != nil && !errors.Is(err, errLongLine) {
+				return err
+			}
+			from := len(b.text)
+			b.text = append(b.text, text...)
+			b.lines = append(b.lines, blockLine{number: r.lines.line, from: from, to: len(b.text), ended: ended, err: err})
+		}
+		b.at = r.lines.at
+		for _, to := range [...]chan<- *lineBlock{work, order} {
+			select {
+			case to <- b:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+	return nil
+}
+
+// parse parses the lines of b.
+func (b *lineBlock) parse(p *lineParser) {
+	for i := range b.lines {
+		l := &b.lines[i]
+		e, ok, err := p.take(l.number, b.text[l.from:l.to], l.err)
+		if l.err = err; ok {
+			l.uri, l.change, l.gone = e.update.URI, e.change, e.update.Deleted
+			b.said = appendRecord(b.said, &e.update.Record)
+		}
+		l.saidTo = len(b.said)
+	}
+	b.found = p.takeFound()
+}
