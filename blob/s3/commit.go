@@ -28,7 +28,7 @@ func (b *Bucket) Commit(ctx context.Context, ws ...blob.Writer) error {
 	var ended []*upload
 	for i, w := range batch {
 		if w.upload == nil {
-			err = b.put(ctx, w.key, w.buf, w.attributes())
+			err = b.put(ctx, w.key, w.buf.content(), w.attributes())
 		} else if err = b.complete(ctx, w.upload); err == nil {
 			ended = append(ended, w.upload)
 		}

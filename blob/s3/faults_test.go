@@ -327,7 +327,7 @@ func TestListLies(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "list s3://bucket/p/: ") {
 				t.Errorf("List = %v, want %q", err, tt.want)
 			}
-			if tt.raw {
+			if tt.raw || tt.name == "empty pages" { // once is enough of those
 				return
 			}
 			err = nil

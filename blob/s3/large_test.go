@@ -285,3 +285,45 @@ func TestAttributes(t *testing.T) {
 		}
 	})
 }
+
+// Many blobs written at a time do not fill memory: what is too much goes to
+// files, and from there to the bucket.
+func TestManyWriters(t *testing.T) {
+	t.Parallel()
+	address := fake(t)
+	b := open(t, s3.Options{Endpoint: address, Memory: part, TempDir: t.TempDir()})
+	var ws []blob.Writer
+	want := map[string][]byte{}
+	data := random(1, 3*part)
+	for i := range 16 {
+		name := fmt.Sprintf("n%02d", i)
+		want[name] = data[i*1000:][:9<<19] // 4.5 MB; one is several parts
+		if i == 9 {
+			want[name] = data
+		}
+		w := must[blob.Writer](t)(b.Create(t.Context(), name))
+		for chunk := range slices.Chunk(want[name], 100_000) {
+			must[int](t)(w.Write(chunk))
+		}
+		ws = append(ws, w)
+	}
+	if err := b.Commit(t.Context(), ws...); err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range want {
+		r := must[blob.Reader](t)(b.Open(t.Context(), name))
+		if got := must[[]byte](t)(io.ReadAll(r)); !bytes.Equal(got, data) {
+			t.Errorf("%s has %d other bytes", name, len(got))
+		}
+	}
+	b = open(t, s3.Options{Endpoint: address, Memory: part, TempDir: "/nonexistent/dir"})
+	var err error
+	for i := 0; i < 20 && err == nil; i++ {
+		w := must[blob.Writer](t)(b.Create(t.Context(), "x"))
+		defer w.Close()
+		_, err = w.Write(want["n00"])
+	}
+	if err == nil || !strings.Contains(err.Error(), "write s3://bucket/x: keep what is to be sent: ") {
+		t.Errorf("with no room for files: %v", err)
+	}
+}

@@ -39,6 +39,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -71,6 +72,10 @@ type Options struct {
 	// smallest part there may be.
 	Memory int
 
+	// TempDir is for files without names that take over when many blobs are
+	// written at a time; default the system's.
+	TempDir string
+
 	Attempts  int               // of each request, with growing pauses; default DefaultAttempts
 	Abandoned time.Duration     // age from which Sweep takes an upload for unfinished; default DefaultAbandoned
 	Transport http.RoundTripper // default: one with sane timeouts
@@ -95,6 +100,7 @@ type Bucket struct {
 	signed bool
 	where  string // endpoint, for messages
 	prefix string
+	held   atomic.Int64 // bytes in buffers
 
 	mu      sync.Mutex // guards writing
 	writing map[string]struct{}

@@ -60,7 +60,7 @@ func (b *Bucket) begin(ctx context.Context, w *writer) (*upload, error) {
 	b.mu.Unlock()
 	data, err := json.Marshal(note{Name: w.name, Key: u.key, Upload: u.id})
 	if err == nil {
-		err = b.put(ctx, u.note, data, minio.PutObjectOptions{ContentType: "application/json"})
+		err = b.put(ctx, u.note, content{bytes.NewReader(data), int64(len(data))}, minio.PutObjectOptions{ContentType: "application/json"})
 	}
 	if err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
@@ -71,9 +71,12 @@ func (b *Bucket) begin(ctx context.Context, w *writer) (*upload, error) {
 }
 
 // send sends part number n; parts are sent one at a time.
-func (b *Bucket) send(ctx context.Context, u *upload, n int, data []byte) error {
-	md5Base64, sha256Hex := b.sums(data)
-	part, err := b.core.PutObjectPart(ctx, b.opts.Bucket, u.key, u.id, n, bytes.NewReader(data), int64(len(data)),
+func (b *Bucket) send(ctx context.Context, u *upload, n int, body content) error {
+	md5Base64, sha256Hex, err := b.sums(body)
+	if err != nil {
+		return b.fail("upload part of", u.key, err)
+	}
+	part, err := b.core.PutObjectPart(ctx, b.opts.Bucket, u.key, u.id, n, body.ReadSeeker, body.size,
 		minio.PutObjectPartOptions{Md5Base64: md5Base64, Sha256Hex: sha256Hex, DisableContentSha256: true})
 	if err != nil {
 		return b.fail("upload part of", u.key, err)

@@ -1,12 +1,7 @@
 package s3
 
 import (
-	"bytes"
 	"context"
-	"crypto/md5"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
 	"io/fs"
 	"time"
 
@@ -25,7 +20,7 @@ func (b *Bucket) Create(ctx context.Context, name string) (blob.Writer, error) {
 	if err != nil {
 		return nil, b.fail("create", b.prefix+name, err)
 	}
-	return &writer{b: b, ctx: ctx, name: name, key: key}, nil
+	return &writer{b: b, ctx: ctx, name: name, key: key, buf: buffer{b: b}, part: buffer{b: b}}, nil
 }
 
 // A writer keeps what is written until it is as much as a part, then sends it
@@ -38,9 +33,9 @@ type writer struct {
 	closed    bool
 	broken    error // a Write failed: bytes are missing
 
-	buf     []byte     // written after part
+	buf     buffer     // written after part
 	upload  *upload    // nil while all of it is in buf
-	part    []byte     // the part being sent, or that could not be sent; empty when it was
+	part    buffer     // the part being sent, or that could not be sent; empty when it was
 	sent    int        // parts
 	sending chan error // of part; nil when nothing is being sent
 }
@@ -54,13 +49,16 @@ func (w *writer) Write(p []byte) (int, error) {
 	}
 	n := 0
 	for w.broken == nil {
-		room := w.partSize() - len(w.buf)
-		if len(p) <= room {
-			w.buf = append(w.buf, p...)
-			return n + len(p), nil
+		room := w.partSize() - w.buf.size
+		fits := p[:min(int64(len(p)), room)]
+		if err := w.buf.write(fits); err != nil {
+			w.broken = w.b.fail("write", w.key, err)
+			break
 		}
-		w.buf = append(w.buf, p[:room]...)
-		n, p = n+room, p[room:]
+		n, p = n+len(fits), p[len(fits):]
+		if len(p) == 0 {
+			return n, nil
+		}
 		w.broken = w.flush()
 	}
 	return n, w.broken
@@ -68,7 +66,7 @@ func (w *writer) Write(p []byte) (int, error) {
 
 // partSize is how much makes the next part. It doubles with every thousand
 // parts, of which there may be ten: however large a blob is, they suffice.
-func (w *writer) partSize() int { return w.b.opts.Memory << (w.sent / 1000) }
+func (w *writer) partSize() int64 { return int64(w.b.opts.Memory) << (w.sent / 1000) }
 
 // flush has buf sent as the next part, when the one before it has been.
 func (w *writer) flush() (err error) {
@@ -80,10 +78,10 @@ func (w *writer) flush() (err error) {
 			return err
 		}
 	}
-	w.buf, w.part = w.part[:0], w.buf
+	w.buf, w.part = w.part, w.buf
 	done := make(chan error, 1)
 	w.sending = done
-	go func(u *upload, n int, data []byte) { done <- w.b.send(w.ctx, u, n, data) }(w.upload, w.sent+1, w.part)
+	go func(u *upload, n int, data content) { done <- w.b.send(w.ctx, u, n, data) }(w.upload, w.sent+1, w.part.content())
 	return nil
 }
 
@@ -96,7 +94,7 @@ func (w *writer) wait() error {
 	w.sending = nil
 	if err == nil {
 		w.sent++
-		w.part = w.part[:0]
+		w.part.reset()
 	}
 	return err
 }
@@ -107,15 +105,15 @@ func (w *writer) finish(ctx context.Context) error {
 		return w.broken
 	}
 	_ = w.wait() // if the part was not sent, it is now
-	for _, data := range []*[]byte{&w.part, &w.buf} {
-		if len(*data) == 0 {
+	for _, data := range []*buffer{&w.part, &w.buf} {
+		if data.size == 0 {
 			continue
 		}
-		if err := w.b.send(ctx, w.upload, w.sent+1, *data); err != nil {
+		if err := w.b.send(ctx, w.upload, w.sent+1, data.content()); err != nil {
 			return err
 		}
 		w.sent++
-		*data = (*data)[:0]
+		data.reset()
 	}
 	return nil
 }
@@ -136,7 +134,11 @@ func (w *writer) Close() error {
 	return w.b.abort(ctx, w.upload)
 }
 
-func (w *writer) close() { w.closed, w.buf, w.part = true, nil, nil }
+func (w *writer) close() {
+	w.closed = true
+	w.buf.reset()
+	w.part.reset()
+}
 
 // abortTimeout bounds how long a Writer that is dropped clears up behind it.
 const abortTimeout = 10 * time.Second
@@ -153,18 +155,6 @@ func (w *writer) attributes() minio.PutObjectOptions {
 	return o
 }
 
-// sums returns the digests that go with bytes: MD5, by which the service sees
-// that it got what we sent, and where no TLS protects them SHA-256, signed.
-func (b *Bucket) sums(data []byte) (md5Base64, sha256Hex string) {
-	sum := md5.Sum(data)
-	md5Base64 = base64.StdEncoding.EncodeToString(sum[:])
-	if !b.secure {
-		sum := sha256.Sum256(data)
-		sha256Hex = hex.EncodeToString(sum[:])
-	}
-	return md5Base64, sha256Hex
-}
-
 // putTries and putPause say how often, and after what first pause, an object is
 // put that a service which keeps files has no directory for: another process
 // may just have removed the last object there, and the directory with it.
@@ -174,11 +164,14 @@ const (
 )
 
 // put makes the whole object at once.
-func (b *Bucket) put(ctx context.Context, key string, data []byte, o minio.PutObjectOptions) (err error) {
-	md5Base64, sha256Hex := b.sums(data)
+func (b *Bucket) put(ctx context.Context, key string, body content, o minio.PutObjectOptions) error {
+	md5Base64, sha256Hex, err := b.sums(body)
+	if err != nil {
+		return b.fail("put", key, err)
+	}
 	o.DisableContentSha256 = true // in chunks: it is in sha256Hex, of the whole
 	for try := range putTries {
-		_, err = b.core.PutObject(ctx, b.opts.Bucket, key, bytes.NewReader(data), int64(len(data)), md5Base64, sha256Hex, o)
+		_, err = b.core.PutObject(ctx, b.opts.Bucket, key, body.ReadSeeker, body.size, md5Base64, sha256Hex, o)
 		if !coded(err, codeDirectory, codeBelowFile) {
 			break
 		}
