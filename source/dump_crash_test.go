@@ -83,9 +83,9 @@ func TestDumpCrashAnywhere(t *testing.T) {
 	for _, crash := range []bool{false, true} { // a full disk, a dead process
 		t.Run(fmt.Sprintf("crash=%v", crash), func(t *testing.T) {
 			t.Parallel()
-			stride := 29 // the more often, the longer: each play is a history of its own
+			stride := 41 // the more often, the longer: each play is a history of its own
 			if crash {
-				stride = 13 // what a crash leaves behind is the harder case
+				stride = 17 // what a crash leaves behind is the harder case
 			}
 			for failAt := 1; ; failAt += stride {
 				if reached := playDumpFault(t, failAt, crash); !reached {
@@ -192,7 +192,7 @@ func playDumpFault(t *testing.T, failAt int, crash bool) (reached bool) {
 // dumps tell the same (RS-CL-03).
 func TestDumpRandomLives(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(12) {
+	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			randomLife(t, rand.New(rand.NewPCG(seed, 7)))

@@ -43,7 +43,7 @@ func (s *Source) newPacking(set *Set, h resourcesync.Header, entries int, bytes 
 	return &packing{
 		Source: s,
 		set:    set,
-		packer: packer{workers: s.opts.Workers, open: func(ctx context.Context, it *item) (io.ReadCloser, error) {
+		packer: packer{workers: s.opts.Workers, log: s.opts.Logger, open: func(ctx context.Context, it *item) (io.ReadCloser, error) {
 			return set.Bitstream(ctx, &it.Record)
 		}},
 		header:   h,

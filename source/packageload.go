@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"log/slog"
 	"strings"
 	"sync"
 
@@ -60,6 +61,7 @@ type packer struct {
 	workers int
 	settled bool // take what is there, and note it in the items, instead of failing with a deviation
 	lenient bool // settled: what cannot be read is not there
+	log     *slog.Logger
 }
 
 // A batch is consecutive items on their way into a package.
@@ -394,6 +396,7 @@ func (l *loader) unread(ctx context.Context, it *item, err error) error {
 	if !l.lenient || ctx.Err() != nil {
 		return err
 	}
+	l.log.WarnContext(ctx, "resource cannot be read: left out of a package that was asked for", slog.String("uri", it.URI), slog.Any("err", err))
 	it.gone, it.deviant = true, true
 	return nil
 }

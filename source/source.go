@@ -5,6 +5,8 @@
 // Capability List that names both, and the Source Description that names the
 // sets. It writes to a [blob.Store], in an order that leaves a valid published
 // state wherever it is cut short, and writes nothing when nothing changed.
+// [Source.PublishDumps] does the same for dumps: packages of content, which take
+// their time and are therefore apart.
 // [Source.Handler] serves the documents, and the resources beside them; any
 // web server can do the same with a directory that Publish has filled.
 //
