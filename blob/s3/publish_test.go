@@ -312,7 +312,7 @@ func TestPublishKilled(t *testing.T) {
 			t.Fatalf("killed at request %d", failAt)
 		}
 		if f.step < failAt {
-			if failAt < 30 {
+			if failAt < 20 {
 				t.Errorf("only %d requests", failAt)
 			}
 			return
