@@ -23,6 +23,8 @@
 // same way. The Token of a record is the hash of what was said. A [Web] opens
 // representations where their URIs say they are.
 //
+// An [API] is told by applications, over HTTP, and compares nothing.
+//
 // # Which files are resources
 //
 // Every regular file below the root is, hidden ones included, whatever bytes
