@@ -101,12 +101,39 @@ func parseConfig(text []byte) (fileConfig, error) {
 	if err := dec.Decode(&fileConfig{}); !errors.Is(err, io.EOF) {
 		return c, errors.New("holds more than one document")
 	}
+	if err := checkSets(text); err != nil {
+		return c, err
+	}
 	for i := range c.Sets {
 		if err := c.Sets[i].check(); err != nil {
 			return c, fmt.Errorf("set %s: %w", c.Sets[i].label(i), err)
 		}
 	}
 	return c, nil
+}
+
+// checkSets refuses sets of which nothing is said: the library passes them over
+// in silence, and without any set the working directory would be published.
+func checkSets(text []byte) error {
+	var file struct {
+		Sets yaml.Node `yaml:"sets"`
+	}
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		return explainYAML(err)
+	}
+	if file.Sets.Kind == yaml.AliasNode {
+		file.Sets = *file.Sets.Alias
+	}
+	const hint = "write a set as - from: dir:/srv/files"
+	if file.Sets.Kind != 0 && len(file.Sets.Content) == 0 {
+		return withHint(fmt.Errorf("line %d: there are no sets", file.Sets.Line), hint)
+	}
+	for _, set := range file.Sets.Content {
+		if set.Tag == "!!null" {
+			return withHint(fmt.Errorf("line %d: nothing is said of the set", set.Line), hint)
+		}
+	}
+	return nil
 }
 
 // flagValues returns what the file says as values of flags, by flag name.

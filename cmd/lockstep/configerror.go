@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -18,14 +17,49 @@ var unknownField = regexp.MustCompile(`^line (\d+): field (.*) not found in type
 func explainYAML(err error) error {
 	te, ok := errors.AsType[*yaml.TypeError](err)
 	if !ok || len(te.Errors) == 0 {
-		return errors.New(strings.TrimPrefix(err.Error(), "yaml: "))
+		text := strings.TrimPrefix(err.Error(), "yaml: ")
+		for _, h := range syntaxHints {
+			if strings.Contains(text, h.says) {
+				return withHint(errors.New(text), h.hint)
+			}
+		}
+		return errors.New(text)
 	}
-	m := unknownField.FindStringSubmatch(te.Errors[0])
-	if m == nil {
-		return errors.New(strings.NewReplacer(" into main.setConfig", ", want the keys of a set", " into main.", ", want ").Replace(te.Errors[0]))
+	if m := unknownField.FindStringSubmatch(te.Errors[0]); m != nil {
+		return withHint(fmt.Errorf("line %s: unknown key %q", m[1], m[2]), hintForKey(m[2], m[3]))
 	}
-	line, _ := strconv.Atoi(m[1]) // \d+
-	return withHint(fmt.Errorf("line %d: unknown key %q", line, m[2]), hintForKey(m[2], m[3]))
+	if m := wrongType.FindStringSubmatch(te.Errors[0]); m != nil {
+		for _, t := range typeNames {
+			if t.typ == m[2] {
+				return fmt.Errorf("line %s: want %s", m[1], t.want)
+			}
+		}
+	}
+	return errors.New(te.Errors[0])
+}
+
+// wrongType is what the library says of a value of the wrong kind.
+var wrongType = regexp.MustCompile(`^line (\d+): cannot unmarshal .* into (\S+)$`)
+
+// typeNames says what is to be written where a value is read into a type.
+var typeNames = [...]struct{ typ, want string }{
+	{"bool", "true or false"},
+	{"string", "one value"},
+	{"[]string", "one value, or a list of values"},
+	{"main.fileConfig", "keys, such as base_url: https://data.example.org/"},
+	{"[]main.setConfig", "a list of sets, each of which begins with a dash: - from: dir:/srv/files"},
+	{"main.setConfig", "a set, such as - from: dir:/srv/files"},
+	{"[]main.linkConfig", "a list of links, such as [{rel: alternate, href: 'https://example.org/{path}'}]"},
+	{"main.linkConfig", "a link, such as {rel: alternate, href: 'https://example.org/{path}'}"},
+	{"main.changeListConfig", "keys, such as {rotate: 24h, keep: 720h}"},
+	{"main.resourceDumpConfig", "{} or keys, such as {every: 24h}"},
+	{"main.changeDumpConfig", "{} or keys, such as {every: 1h}"},
+}
+
+// syntaxHints are ways out of what the library says of text that is no YAML.
+var syntaxHints = [...]struct{ says, hint string }{
+	{"cannot start any token", "indent with blanks, not tabs, and put text in quotes that begins with @, % or `"},
+	{"mapping values are not allowed", "put text in quotes that ends in a colon, or has one before a blank"},
 }
 
 // hintForKey says what may be meant by a key that is not one of the mapping

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -96,8 +97,19 @@ func (s *setConfig) check() (err error) {
 	if err := s.from.allows(s); err != nil {
 		return err
 	}
+	for _, u := range []struct{ key, value string }{{"uri", s.URI}, {"description", s.Description}} {
+		if u.value != "" && !absolute(u.value) {
+			return withHint(fmt.Errorf("%s %q is no absolute URI", u.key, u.value), "write it whole, as "+u.key+": https://data.example.org/articles/")
+		}
+	}
 	_, err = s.linkRules()
 	return err
+}
+
+// absolute reports whether s is a URI with a scheme and a host.
+func absolute(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && u.Scheme != "" && u.Host != "" && !strings.ContainsAny(s, " <>\"{}")
 }
 
 // particular lists the keys that do not mean something for every way in.

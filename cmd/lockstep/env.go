@@ -48,10 +48,23 @@ func flagsFromFile(flags *pflag.FlagSet, file string, values map[string][]string
 		}
 		for _, v := range vs {
 			if err := f.Value.Set(v); err != nil {
-				return usagef("read %s: %s: %w", file, strings.ReplaceAll(name, "-", "_"), err)
+				return usagef("read configuration %s: %s: %w", file, strings.ReplaceAll(name, "-", "_"), plainValueError(f, v, err))
 			}
 		}
 		f.Changed = true
 	}
 	return nil
+}
+
+// plainValueError says in words what a flag wants that does not take v.
+func plainValueError(f *pflag.Flag, v string, err error) error {
+	switch f.Value.Type() {
+	case "bool":
+		return fmt.Errorf("%q: want true or false", v)
+	case "duration":
+		return fmt.Errorf("%q is no duration; write 720h or 90s", v)
+	case "int", "float64":
+		return fmt.Errorf("%q is no number", v)
+	}
+	return err
 }

@@ -35,11 +35,11 @@ The web server must serve what is in OUT below the base URL, and DIR too.`,
   lockstep publish files --out documents --base-url https://data.example.org/ --watch`,
 		Args: arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 && o.config == "" {
-				return usageError{errors.New("publish: DIR is missing"), "usage: " + cmd.UseLine()}
-			}
 			if err := o.settle(cmd.Flags(), args, io.LookupEnv); err != nil {
 				return err
+			}
+			if len(args) == 0 && len(o.file.Sets) == 0 {
+				return usageError{errors.New("publish: DIR is missing"), "usage: " + cmd.UseLine() + "; or name sets in the configuration"}
 			}
 			return runPublish(cmd.Context(), o, io)
 		},
