@@ -41,16 +41,63 @@ func TestSidecar(t *testing.T) {
 	t.Parallel()
 	root, cat := t.TempDir(), catalog.NewMem(nil)
 	d := newDir(t, root, cat, intake.DirOptions{Sidecar: carSuffix, Include: []string{"*.pdf", "dir/"}, Exclude: []string{"secret.pdf"}})
+	for _, s := range sidecarSteps(t, root) {
+		s.do()
+		time.Sleep(120 * time.Millisecond) // or files would be read again to be sure
+		scan := func(how string, r intake.Report, err error) {
+			must(t, err)
+			if got := linked(t, cat); got != s.want {
+				t.Errorf("%s, %s: the catalog holds %s, want %s", s.name, how, got, s.want)
+			}
+			var got []string
+			for _, p := range r.Unreadable.First {
+				got = append(got, p.String())
+			}
+			if diff := cmp.Diff(s.problems, got); diff != "" {
+				t.Errorf("%s, %s: problems (-want +got)\n%s", s.name, how, diff)
+			}
+		}
+		var hashed int64
+		if s.path != "" {
+			r, err := d.ScanPaths(t.Context(), s.path)
+			scan("alone", r, err)
+			hashed += r.Hashed
+		}
+		r, err := d.Scan(t.Context())
+		scan("whole", r, err)
+		if hashed += r.Hashed; hashed != s.hashed {
+			t.Errorf("%s: %d files were read, want %d", s.name, hashed, s.hashed)
+		}
+	}
+	if _, _, err := d.Open("c.pdf" + carSuffix); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("open a sidecar: %v, want fs.ErrNotExist", err)
+	}
+	r := scan(t, newDir(t, root, cat, intake.DirOptions{Sidecar: carSuffix}))
+	orphans := 0
+	for _, p := range r.Skipped.First {
+		if strings.Contains(p.String(), "no resource beside it") {
+			orphans++
+		}
+	}
+	if orphans != 2 { // of text.txt, which is not there, and of c.pdf, now a directory
+		t.Errorf("%d orphans, want 2: %v", orphans, r.Skipped.First)
+	}
+}
+
+// A sidecarStep changes files and says what then holds.
+type sidecarStep struct {
+	name     string
+	do       func()
+	path     string // scanned alone, too
+	want     string
+	hashed   int64
+	problems []string
+}
+
+func sidecarSteps(t *testing.T, root string) []sidecarStep {
 	remove := func(rel string) func() { return func() { must(t, os.Remove(filepath.Join(root, rel))) } }
 	put := func(rel, text string) func() { return func() { write(t, root, rel, text) } }
-	for _, s := range []struct {
-		name     string
-		do       func()
-		path     string // scanned alone, too
-		want     string
-		hashed   int64
-		problems []string
-	}{
+	return []sidecarStep{
 		{"without", func() {
 			write(t, root, "a.pdf", "A")
 			write(t, root, "a-b.pdf", "B")
@@ -91,46 +138,6 @@ func TestSidecar(t *testing.T) {
 			must(t, os.Remove(filepath.Join(root, "c.pdf")))
 			must(t, os.Mkdir(filepath.Join(root, "c.pdf"), 0o755))
 		}, "", "a-b.pdf, dir/x%20y", 0, nil},
-	} {
-		s.do()
-		time.Sleep(120 * time.Millisecond) // or files would be read again to be sure
-		scan := func(how string, r intake.Report, err error) {
-			must(t, err)
-			if got := linked(t, cat); got != s.want {
-				t.Errorf("%s, %s: the catalog holds %s, want %s", s.name, how, got, s.want)
-			}
-			var got []string
-			for _, p := range r.Unreadable.First {
-				got = append(got, p.String())
-			}
-			if diff := cmp.Diff(s.problems, got); diff != "" {
-				t.Errorf("%s, %s: problems (-want +got)\n%s", s.name, how, diff)
-			}
-		}
-		var hashed int64
-		if s.path != "" {
-			r, err := d.ScanPaths(t.Context(), s.path)
-			scan("alone", r, err)
-			hashed += r.Hashed
-		}
-		r, err := d.Scan(t.Context())
-		scan("whole", r, err)
-		if hashed += r.Hashed; hashed != s.hashed {
-			t.Errorf("%s: %d files were read, want %d", s.name, hashed, s.hashed)
-		}
-	}
-	if _, _, err := d.Open("c.pdf" + carSuffix); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("open a sidecar: %v, want fs.ErrNotExist", err)
-	}
-	r := scan(t, newDir(t, root, cat, intake.DirOptions{Sidecar: carSuffix}))
-	orphans := 0
-	for _, p := range r.Skipped.First {
-		if strings.Contains(p.String(), "no resource beside it") {
-			orphans++
-		}
-	}
-	if orphans != 2 { // of text.txt, which is not there, and of c.pdf, now a directory
-		t.Errorf("%d orphans, want 2: %v", orphans, r.Skipped.First)
 	}
 }
 
