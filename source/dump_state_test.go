@@ -2,6 +2,7 @@ package source_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -158,5 +159,28 @@ func TestDumpOfOddRecords(t *testing.T) {
 	delete(want, "not a URI")
 	if !maps.Equal(c.state, want) || len(c.changes) != 1 {
 		t.Errorf("dump has %d resources, %d changes", len(c.state), len(c.changes))
+	}
+}
+
+// Dumps that were cut into parts under other limits are gone on with.
+func TestDumpLimitsChange(t *testing.T) {
+	t.Parallel()
+	set := bothDumps
+	set.ResourceDump = &source.ResourceDump{PackageEntries: 1}
+	set.ChangeDump = &source.ChangeDump{PackageEntries: 1}
+	d := newDumpWorld(t, source.Options{MaxEntries: 2}, set)
+	for _, most := range []int{2, 50_000, 3, 1} {
+		d.opts.MaxEntries = most
+		s := d.source()
+		d.put("a=1", "b=2", "c=3", "d=4", "e=5", fmt.Sprintf("f=%d", most))
+		d.publish(s)
+		d.dump(s)
+		d.holds(d.dumps())
+		for _, doc := range []string{"resourcesync/main/resourcedump.xml", "resourcesync/main/changedump.xml"} {
+			d.remove(doc)
+		}
+		d.dump(d.source())
+		d.holds(d.dumps())
+		d.pass(25 * time.Hour)
 	}
 }

@@ -72,11 +72,10 @@ func (d *dumping) resources(ctx context.Context) error {
 
 // switchResources takes steps 4 to 6 of publishSetDumps.
 func (d *dumping) switchResources(ctx context.Context, next *resourceDumpState) error {
-	parts, entry, err := d.resourceDumpDocuments(ctx, next)
+	entry, err := d.resourceDumpEntry(ctx, next)
 	if err != nil {
 		return err
 	}
-	discard(parts) // they are there
 	if err := d.put(ctx, entry); err != nil {
 		return err
 	}
@@ -88,38 +87,58 @@ func (d *dumping) switchResources(ctx context.Context, next *resourceDumpState) 
 	return d.save(ctx)
 }
 
-// resourceDumpDocuments writes the documents of a Resource Dump: one, or parts
-// and an index over them (RS-RDI-01).
-func (d *dumping) resourceDumpDocuments(ctx context.Context, st *resourceDumpState) (parts []blob.Writer, entry blob.Writer, err error) {
-	h := d.dumpHeader(d.set.Name, resourcesync.ResourceDump)
-	h.At = resourcesync.NewDatetime(st.At)
-	var entries []resourcesync.Entry
-	for _, p := range st.Packages { // without at: a package that is reused is as true now as it was then
-		entries = append(entries, d.packageEntry(p.Name, p.metadata()))
-	}
-	name := resourceDumpName(d.set.Name)
+// resourceDumpEntry writes the entry document of a Resource Dump: itself, or the
+// index over its parts (RS-RDI-01).
+func (d *dumping) resourceDumpEntry(ctx context.Context, st *resourceDumpState) (blob.Writer, error) {
+	name, h := resourceDumpName(d.set.Name), d.resourceDumpHeader(st)
 	if len(st.Lists) == 0 {
-		entry, err = d.dumpDocument(ctx, name, h, d.state.Stamp, entries)
-		return nil, entry, err
+		return d.dumpDocument(ctx, name, h, d.state.Stamp, d.packageEntries(st.Packages))
 	}
-	part := h
-	part.Links = append(slices.Clone(h.Links), resourcesync.Link{Rel: resourcesync.RelIndex, Href: d.base.uri(name)}) // RS-RD-01
 	var index []resourcesync.Entry
-	per := d.entryLimit()
-	for i, list := range st.Lists {
-		w, err := d.dumpDocument(ctx, list, part, d.state.Stamp, entries[i*per:min((i+1)*per, len(entries))])
-		if err != nil {
-			discard(parts)
-			return nil, nil, err
-		}
-		parts = append(parts, w)
-		index = append(index, resourcesync.Entry{Loc: d.base.uri(list), Metadata: resourcesync.Metadata{At: h.At}})
+	for _, list := range st.Lists {
+		index = append(index, resourcesync.Entry{Loc: d.base.uri(list), Metadata: resourcesync.Metadata{At: h.At}}) // RS-RLI-03
 	}
 	h.Index = true
-	if entry, err = d.dumpDocument(ctx, name, h, d.state.Stamp, index); err != nil {
-		discard(parts)
+	return d.dumpDocument(ctx, name, h, d.state.Stamp, index)
+}
+
+// resourceDumpParts cuts a Resource Dump into parts, if one document cannot
+// name its packages, and commits them.
+func (d *dumping) resourceDumpParts(ctx context.Context, st *resourceDumpState) error {
+	per := d.entryLimit()
+	if len(st.Packages) <= per {
+		return nil
 	}
-	return parts, entry, err
+	h := d.resourceDumpHeader(st)
+	h.Links = append(h.Links, resourcesync.Link{Rel: resourcesync.RelIndex, Href: d.base.uri(resourceDumpName(d.set.Name))}) // RS-RD-01
+	var parts []blob.Writer
+	defer func() { discard(parts) }() // does nothing after Commit
+	for packages := range slices.Chunk(st.Packages, per) {
+		name := resourceDumpListName(d.set.Name, st.Gen, len(parts)+1)
+		w, err := d.dumpDocument(ctx, name, h, d.state.Stamp, d.packageEntries(packages))
+		if err != nil {
+			return err
+		}
+		parts = append(parts, w)
+		st.Lists = append(st.Lists, name)
+	}
+	return d.docs.Commit(ctx, parts...)
+}
+
+func (d *dumping) resourceDumpHeader(st *resourceDumpState) resourcesync.Header {
+	h := d.dumpHeader(d.set.Name, resourcesync.ResourceDump)
+	h.At = resourcesync.NewDatetime(st.At)
+	return h
+}
+
+// packageEntries returns the entries of packages, without at: one that is
+// reused is as true now as it was then.
+func (d *dumping) packageEntries(packages []dumpPackage) []resourcesync.Entry {
+	entries := make([]resourcesync.Entry, len(packages))
+	for i, p := range packages {
+		entries[i] = d.packageEntry(p.Name, p.metadata())
+	}
+	return entries
 }
 
 // A resourceDumpBuild takes a Resource Dump off the catalog.
@@ -291,21 +310,7 @@ func (b *resourceDumpBuild) packages(ctx context.Context, runs []catalog.Range, 
 	b.report.Reused = len(kept)
 	next := &resourceDumpState{Gen: b.gen, At: b.mark.At, Seq: b.mark.Seq, Manner: b.manner, Packages: append(kept, b.built...)}
 	slices.SortFunc(next.Packages, func(x, y dumpPackage) int { return cmp.Compare(string(x.First), string(y.First)) })
-	if per := b.entryLimit(); len(next.Packages) > per {
-		for i := range (len(next.Packages) + per - 1) / per {
-			next.Lists = append(next.Lists, resourceDumpListName(b.set.Name, b.gen, i+1))
-		}
-	}
-	if len(next.Lists) == 0 {
-		return next, nil
-	}
-	parts, entry, err := b.resourceDumpDocuments(ctx, next)
-	if err != nil {
-		return nil, err
-	}
-	_ = entry.Close() // switchResources writes it
-	defer discard(parts)
-	return next, b.docs.Commit(ctx, parts...)
+	return next, b.resourceDumpParts(ctx, next)
 }
 
 // A rangeCut is the range of one package to be.
