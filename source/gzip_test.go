@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -100,6 +101,23 @@ func TestCompressedVariants(t *testing.T) {
 	w.docs = source.Compressed(plain) // and again it is
 	w.publish(w.source())
 	w.variants(true)
+}
+
+// Who asks for a variant by its name gets it as it is.
+func TestVariantsAreServed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, source.Options{})
+	w.docs = source.Compressed(w.docs)
+	s := w.source()
+	w.publish(s)
+	r := httptest.NewRequest("GET", "/resourcesync/main/resourcelist.xml.gz", nil)
+	r.Header.Set("Accept-Encoding", "gzip")
+	rec := httptest.NewRecorder()
+	s.Handler().ServeHTTP(rec, r)
+	want, err := reader(w.docs)("resourcesync/main/resourcelist.xml.gz")
+	if err != nil || rec.Body.String() != string(want) || rec.Header().Get("Content-Encoding") != "" || rec.Header().Get("Content-Type") != "application/gzip" {
+		t.Errorf("GET: %d, %v, %v", rec.Code, rec.Header(), err)
+	}
 }
 
 // A commit that comes to a halt says how many documents are visible.

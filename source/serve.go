@@ -112,7 +112,7 @@ func (h *handler) document(w http.ResponseWriter, r *http.Request, name string) 
 		return
 	}
 	defer doc.Close() // opened for reading only
-	zip := acceptsGzip(r.Header["Accept-Encoding"])
+	zip := acceptsGzip(r.Header["Accept-Encoding"]) && !strings.HasSuffix(name, gzipSuffix)
 	known, err := h.cache.get(doc, zip)
 	if err != nil {
 		h.refuse(w, r, name, err)
