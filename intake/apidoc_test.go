@@ -8,16 +8,13 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"log/slog"
 	"maps"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -103,128 +100,124 @@ func (f *failing) Resources(ctx context.Context, set string, r catalog.Range) it
 // answers with openapi.json: each is described there, and nothing else is.
 func TestAPIDescribed(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	token := filepath.Join(dir, "token")
+	token := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cat := &failing{Catalog: catalog.NewMem(nil)}
 	a := newAPI(t, cat, intake.APIOptions{TokenFile: token, MaxBatch: 2, MaxBody: 1 << 17, BodyTime: 50 * time.Millisecond})
 	doc, text := readOpenAPI(a)
-	described := doc.operations(t)
-	seen := make(map[string]bool)
-	make1 := func(op string, status int, r apiRequest) {
-		t.Helper()
-		if r.header["Authorization"] == "" {
-			r = r.with("Authorization", "Bearer secret")
-		}
-		resp, body := a.do(r)
-		if resp.StatusCode != status {
-			t.Errorf("%s: status %d, want %d: %s", op, resp.StatusCode, status, body)
-		}
-		doc.check(t, text, op, described[op], resp, body)
-		seen[fmt.Sprint(op, " ", status)] = true
-	}
+	d := &describedTest{apiTest: a, token: token, cat: cat, doc: doc, text: text, operations: doc.operations(t), seen: make(map[string]bool)}
 	const set = "/v1/sets/{set}"
-	make1("GET /", 200, apiRequest{method: "GET", path: "/-/api/"})
-	make1("GET /openapi.json", 200, apiRequest{method: "GET", path: "/-/api/openapi.json"})
-	for op, r := range map[string]apiRequest{
-		"GET /v1/sets":                 {method: "GET", path: "/-/api/v1/sets"},
-		"GET " + set:                   {method: "GET", path: "/-/api/v1/sets/papers"},
-		"PUT " + set + "/resources":    put("urn:x", `{"length":1,"links":[{"rel":"via","href":"urn:y","length":7}]}`),
-		"GET " + set + "/resources":    {method: "GET", path: resource("urn:x")},
-		"POST " + set + "/changes":     {method: "POST", path: "/-/api/v1/sets/papers/changes", body: `[{"uri":"urn:x"}]`},
-		"DELETE " + set + "/resources": del("urn:x"),
-	} {
-		_, resource := strings.CutSuffix(op, "/resources")
-		write := !strings.HasPrefix(op, "GET")
-		if r.method == "PUT" {
-			make1(op, 201, put("urn:new", "{}"))
-		}
-		if resource && !write {
-			if _, err := cat.Apply(t.Context(), papers, []catalog.Update{{Record: catalog.Record{URI: "urn:x", Length: 7}}}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if write {
-			resp, body := a.do(r.with("Authorization", "Bearer secret")) // that it is no news
-			doc.check(t, text, op, described[op], resp, body)
-		}
-		make1(op, 200, r)
-		if r.method == "PUT" {
-			make1(op, 200, put("urn:x", `{"length":2}`))
-		}
-		make1(op, 401, r.with("Authorization", "Basic x"))
-		make1(op, 403, r.with("Authorization", "Bearer wrong"))
-		if strings.Contains(op, "{set}") {
-			none := r
-			none.path = strings.Replace(none.path, "papers", "books", 1)
-			make1(op, 404, none)
-			cat.err = errors.New("disk on fire")
-			make1(op, 500, r)
-			if write {
-				cat.err = fmt.Errorf("write: %w", syscall.ENOSPC)
-				make1(op, 507, r)
-			}
-			cat.err = nil
-		}
-		if write {
-			make1(op, 200, r.key(op))
-			make1(op, 200, r.key(op))
-			other := r
-			other.path, other.body = strings.Replace(other.path, "urn%3Ax", "urn%3Az", 1), strings.Replace(other.body, "urn:x", "urn:z", 1)
-			make1(op, 422, other.key(op))
-		}
-		if resource {
-			bad := r
-			bad.path = strings.Replace(bad.path, "urn%3Ax", "x", 1)
-			make1(op, 422, bad)
-		}
-		if resource || write {
-			bad := r
-			bad.path += map[bool]string{true: "&x=y", false: "?x=y"}[resource]
-			make1(op, 400, bad)
-		}
-		if r.body != "" {
-			make1(op, 415, r.with("Content-Type", "text/plain"))
-			large := r
-			large.body = strings.Repeat(" ", 1<<17) + r.body
-			make1(op, 413, large)
-			resp, body := a.slow(r.method, r.path)
-			doc.check(t, text, op, described[op], resp, body)
-			seen[fmt.Sprint(op, " ", resp.StatusCode)] = true
-		}
-		if err := os.Rename(token, token+"~"); err != nil {
-			t.Fatal(err)
-		}
-		make1(op, 503, r)
-		if err := os.Rename(token+"~", token); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for op, r := range map[string]apiRequest{
-		"PUT " + set + "/resources":    put("urn:g", `{}`),
-		"DELETE " + set + "/resources": del("urn:g"),
-		"POST " + set + "/changes":     {method: "POST", path: "/-/api/v1/sets/papers/changes", body: `[{"uri":"urn:g"}]`},
-	} {
-		g := newGate()
-		b := newAPI(t, g, intake.APIOptions{})
-		done := make(chan struct{})
-		go func() { b.do(r.key("K")); close(done) }()
-		<-g.arrived
-		resp, body := b.do(r.key("K"))
-		doc.check(t, text, op, described[op], resp, body)
-		seen[fmt.Sprint(op, " ", resp.StatusCode)] = true
-		g.orders <- gateOrder{apply: true}
-		<-done
-	}
-	for _, op := range slices.Sorted(maps.Keys(described)) {
-		for _, status := range slices.Sorted(maps.Keys(described[op])) {
-			if !seen[op+" "+status] {
+	d.request("GET /", 200, apiRequest{method: "GET", path: "/-/api/"})
+	d.request("GET /openapi.json", 200, apiRequest{method: "GET", path: "/-/api/openapi.json"})
+	d.operation("GET /v1/sets", apiRequest{method: "GET", path: "/-/api/v1/sets"})
+	d.operation("GET "+set, apiRequest{method: "GET", path: "/-/api/v1/sets/papers"})
+	d.request("PUT "+set+"/resources", 201, put("urn:x", "{}"))
+	d.operation("GET "+set+"/resources", apiRequest{method: "GET", path: resource("urn:x")})
+	d.write("PUT "+set+"/resources", put("urn:x", `{"length":1,"links":[{"rel":"via","href":"urn:y","length":7}]}`))
+	d.write("DELETE "+set+"/resources", del("urn:x"))
+	d.write("POST "+set+"/changes", apiRequest{method: "POST", path: "/-/api/v1/sets/papers/changes", body: `[{"uri":"urn:x"}]`})
+	for _, op := range slices.Sorted(maps.Keys(d.operations)) {
+		for _, status := range slices.Sorted(maps.Keys(d.operations[op])) {
+			if !d.seen[op+" "+status] {
 				t.Errorf("openapi.json describes %s of %s, which no request came to", status, op)
 			}
 		}
 	}
+}
+
+// A describedTest makes requests and notes what they came to.
+type describedTest struct {
+	*apiTest
+	token      string // the file
+	cat        *failing
+	doc        openAPI
+	text       string
+	operations map[string]map[string]json.RawMessage
+	seen       map[string]bool
+}
+
+// request makes a request for an operation, which must come to a status.
+func (d *describedTest) request(op string, status int, r apiRequest) {
+	d.t.Helper()
+	if r.header["Authorization"] == "" {
+		r = r.with("Authorization", "Bearer secret")
+	}
+	resp, body := d.do(r)
+	d.answer(op, status, resp, body)
+}
+
+// answer notes an answer.
+func (d *describedTest) answer(op string, status int, resp *http.Response, body string) {
+	d.t.Helper()
+	if resp.StatusCode != status {
+		d.t.Errorf("%s: status %d, want %d: %s", op, resp.StatusCode, status, body)
+	}
+	d.doc.check(d.t, d.text, op, d.operations[op], resp, body)
+	d.seen[fmt.Sprint(op, " ", status)] = true
+}
+
+// operation makes r, which is right, and in all ways that can be wrong.
+func (d *describedTest) operation(op string, r apiRequest) {
+	d.t.Helper()
+	d.request(op, 200, r)
+	d.request(op, 401, r.with("Authorization", "Basic x"))
+	d.request(op, 403, r.with("Authorization", "Bearer wrong"))
+	if strings.Contains(op, "{set}") {
+		none := r
+		none.path = strings.Replace(none.path, "papers", "books", 1)
+		d.request(op, 404, none)
+		d.cat.err = errors.New("disk on fire")
+		d.request(op, 500, r)
+		d.cat.err = nil
+	}
+	if strings.HasSuffix(op, "/resources") {
+		bad := r
+		bad.path = strings.Replace(bad.path, "urn%3Ax", "x", 1)
+		d.request(op, 422, bad)
+		bad.path = r.path + "&x=y"
+		d.request(op, 400, bad)
+	}
+	if err := os.Rename(d.token, d.token+"~"); err != nil {
+		d.t.Fatal(err)
+	}
+	d.request(op, 503, r)
+	if err := os.Rename(d.token+"~", d.token); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// write does the same for an operation that changes something.
+func (d *describedTest) write(op string, r apiRequest) {
+	d.t.Helper()
+	d.operation(op, r)
+	d.cat.err = fmt.Errorf("write: %w", syscall.ENOSPC)
+	d.request(op, 507, r)
+	d.cat.err = nil
+	d.request(op, 200, r.key(op))
+	d.request(op, 200, r.key(op))
+	other := r
+	other.path, other.body = strings.Replace(other.path, "urn%3Ax", "urn%3Az", 1), strings.Replace(other.body, "urn:x", "urn:z", 1)
+	d.request(op, 422, other.key(op))
+	d.request(op, 400, r.key(strings.Repeat("k", 256)))
+	if r.body != "" {
+		d.request(op, 415, r.with("Content-Type", "text/plain"))
+		large := r
+		large.body = strings.Repeat(" ", 1<<17) + r.body
+		d.request(op, 413, large)
+		resp, body := d.slow(r.method, r.path)
+		d.answer(op, 408, resp, body)
+	}
+	g := newGate()
+	b := newAPI(d.t, g, intake.APIOptions{})
+	done := make(chan struct{})
+	go func() { b.do(r.key("K")); close(done) }()
+	<-g.arrived
+	resp, body := b.do(r.key("K"))
+	d.answer(op, 409, resp, body)
+	g.orders <- gateOrder{apply: true}
+	<-done
 }
 
 // slow begins a request, and waits for its answer without sending all of it.
@@ -448,91 +441,4 @@ func TestAPIPage(t *testing.T) {
 			}
 		}
 	}
-}
-
-// TestAPISlowBodies sees to it that clients which send slowly keep nobody out.
-func TestAPISlowBodies(t *testing.T) {
-	t.Parallel()
-	a := newAPI(t, nil, intake.APIOptions{BodyTime: 200 * time.Millisecond})
-	for range 50 {
-		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(a.url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = conn.Close() }) // it is of no use to anybody
-		fmt.Fprintf(conn, "POST /-/api/v1/sets/papers/changes HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n[")
-	}
-	start := time.Now()
-	a.want(put("urn:x", "{}"), 201)
-	if took := time.Since(start); took > time.Second {
-		t.Errorf("a small request took %s beside slow large ones", took)
-	}
-}
-
-// TestAPILogs sees to it that no token gets into the log.
-func TestAPILogs(t *testing.T) {
-	t.Parallel()
-	var log syncBuffer
-	token := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(token, []byte("s3cret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cat := &failing{Catalog: catalog.NewMem(nil), err: errors.New("disk on fire")}
-	a := newAPI(t, cat, intake.APIOptions{TokenFile: token, Logger: log.logger()})
-	a.want(put("urn:x", "{}").with("Authorization", "Bearer s3cret"), 500, "disk on fire")
-	a.want(put("urn:x", "{}").with("Authorization", "Bearer wr0ng"), 403)
-	if got := log.String(); !strings.Contains(got, "disk on fire") || strings.Contains(got, "s3cret") || strings.Contains(got, "wr0ng") {
-		t.Errorf("log:\n%s", got)
-	}
-}
-
-// TestAPIClientGone sees to it that what was begun for a client is finished,
-// and the next one served, when it goes away.
-func TestAPIClientGone(t *testing.T) {
-	t.Parallel()
-	g := newGate()
-	a := newAPI(t, g, intake.APIOptions{})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan int)
-	go func() {
-		r := httptest.NewRequestWithContext(ctx, "PUT", "http://127.0.0.1"+resource("urn:x"), strings.NewReader("{}"))
-		r.Header.Set("Content-Type", "application/json")
-		r.RemoteAddr = "127.0.0.1:1"
-		w := httptest.NewRecorder()
-		a.api.ServeHTTP(w, r)
-		done <- w.Code
-	}()
-	<-g.arrived
-	cancel()
-	g.orders <- gateOrder{apply: true}
-	if status := <-done; status != 201 {
-		t.Errorf("status %d", status)
-	}
-	go func() {
-		<-g.arrived
-		g.orders <- gateOrder{apply: true}
-	}()
-	a.want(put("urn:x", `{"length":1}`), 200, "updated")
-}
-
-// A syncBuffer is a log that is read while it is written.
-type syncBuffer struct {
-	mu  sync.Mutex
-	buf strings.Builder
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
-
-func (b *syncBuffer) logger() *slog.Logger {
-	return slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }

@@ -118,8 +118,7 @@ func describeAPI(routes []apiRoute) (*apiPage, error) {
 		}
 		o := apiOperation{ID: op.OperationID, Method: r.method, Path: r.path, Summary: op.Summary, Description: op.Description}
 		for _, param := range append(slices.Clone(item.Parameters), op.Parameters...) {
-			param := doc.Components.Parameters[param.name()]
-			o.Parameters = append(o.Parameters, apiField{param.Name, param.In, param.Description, param.Required})
+			o.Parameters = append(o.Parameters, doc.Components.Parameters[param.name()])
 		}
 		o.Bodies = bodies(op.RequestBody.Content)
 		for _, status := range sortedKeys(op.Responses) {
@@ -153,7 +152,7 @@ type openAPIDocument struct {
 	}
 	Paths      map[string]openAPIPath
 	Components struct {
-		Parameters map[string]openAPIParameter
+		Parameters map[string]apiField
 		Responses  map[string]openAPIResponse
 		Schemas    map[string]openAPISchema
 	}
@@ -182,11 +181,6 @@ type openAPIRef struct {
 
 // name returns what is referred to.
 func (r openAPIRef) name() string { return r.Ref[strings.LastIndexByte(r.Ref, '/')+1:] }
-
-type openAPIParameter struct {
-	Name, In, Description string
-	Required              bool
-}
 
 type openAPIResponse struct {
 	openAPIRef
