@@ -59,9 +59,15 @@ type bounded struct {
 	err  error // of reading
 }
 
-var errDirectory = errors.New("the directory of the package is larger than any should be")
+var (
+	errDirectory = errors.New("the directory of the package is larger than any should be")
+	errOffset    = errors.New("a file in it begins before the package")
+)
 
 func (b *bounded) ReadAt(p []byte, off int64) (int, error) {
+	if off < 0 {
+		return 0, errOffset // a directory that lies
+	}
 	if b.left >= 0 {
 		if b.left -= int64(len(p)); b.left < 0 {
 			b.left = 0
@@ -93,8 +99,8 @@ func (f *packageFile) check(r io.ReaderAt, size int64) error {
 	if manifest == nil {
 		return nil
 	}
-	if err := f.readManifest(manifest); err != nil {
-		return errors.Join(b.err, err)
+	if err := f.readManifest(manifest, b); err != nil {
+		return err
 	}
 	if f.manifest.whole {
 		for _, file := range z.File {
@@ -191,23 +197,23 @@ func closed(name string) bool {
 }
 
 // readManifest reads the manifest and compares it with the directory.
-func (f *packageFile) readManifest(file *zip.File) error {
-	body, err := file.Open()
-	if err != nil {
-		f.errorf("RS-ZIP-03", manifestName, "cannot be read: %v", err)
-		f.manifest = &document{}
-		return nil
-	}
-	defer body.Close() // read whole, or of no use
+func (f *packageFile) readManifest(file *zip.File, b *bounded) error {
 	name := f.uri + "!/" + manifestName
-	f.manifest, err = f.read(&source{Reader: body, uri: name, final: f.uri}, f.entry)
-	if errors.Is(err, zip.ErrChecksum) || errors.Is(err, zip.ErrFormat) || errors.Is(err, io.ErrUnexpectedEOF) && !isMissing(err) {
-		f.errorf("RS-ZIP-03", manifestName, "cannot be read: %v", err)
-		f.manifest = &document{}
-		return nil
+	body, err := file.Open()
+	if err == nil {
+		defer body.Close() // read whole, or of no use
+		f.manifest, err = f.read(&source{Reader: body, uri: name, final: f.uri}, f.entry)
+	}
+	if b.err != nil {
+		return b.err
+	}
+	if _, ours := errors.AsType[*keepError](err); ours || f.ctx.Err() != nil {
+		return err
 	}
 	if err != nil {
-		return err
+		f.errorf("RS-ZIP-03", manifestName, "cannot be unpacked: %v", err)
+		f.manifest = &document{}
+		return nil
 	}
 	if k := f.manifest.kind; f.manifest.whole && (k&manifests == 0 || f.want != 0 && k != f.want) {
 		place{f.walk.collector, name}.errorf("RS-GEN-04", "", "a %s, where the manifest of the package belongs", k)

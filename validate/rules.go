@@ -1,15 +1,33 @@
 package validate
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // A Rule is a requirement that can be seen from outside: one row of the table.
 // Where a requirement demands one thing and advises another, it has two rows.
 type Rule struct {
 	ID     string `json:"id"`
 	Level  Level  `json:"level"`
-	Kinds  Kinds  `json:"-"`     // what it is asked of
-	Words  string `json:"words"` // what it asks
-	Covers string `json:"-"`     // further requirements the same check stands for
+	Kinds  Kinds  `json:"-"`                // what it is asked of
+	Words  string `json:"words"`            // what it asks
+	Covers string `json:"covers,omitempty"` // further requirements the same check stands for
+}
+
+// An Unseeable names requirements for a Source that have no rule, and says why.
+type Unseeable struct {
+	IDs []string
+	Why string
+}
+
+// Unseen returns the requirements that cannot be checked from outside.
+func Unseen() []Unseeable {
+	list := make([]Unseeable, len(unseen))
+	for i, u := range unseen {
+		list[i] = Unseeable{strings.Fields(u.ids), u.why}
+	}
+	return list
 }
 
 // Rules returns the table, in the order of the standard's sections.
@@ -44,7 +62,7 @@ var rules = [...]Rule{
 	{"RS-MD-05", Error, snapshots | archives, "completed is not before at", ""},
 	{"RS-MD-08", Error, snapshots, "from and until stand in change documents only", ""},
 	{"RS-MD-10", Error, intervals | archives, "until is not before from", ""},
-	{"RS-MD-11", Error, KindChangeListIndex | KindChangeDump, "a change is in exactly one of consecutive documents: at or after from, before until", ""},
+	{"RS-MD-11", Error, KindChangeDump, "packages cover consecutive intervals, so that each change is in exactly one", "RS-AMB-05"},
 	{"RS-MD-12", Error, documents, "an attribute stands only where the standard gives it a meaning", ""},
 	{"RS-AMB-25", Warning, intervals, "until is not in the future", ""},
 

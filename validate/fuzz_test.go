@@ -1,0 +1,114 @@
+package validate_test
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"lockstep/validate"
+)
+
+// FuzzDocument: whatever a document is, there is a report, every finding is of
+// a rule, and nothing takes long.
+func FuzzDocument(f *testing.F) {
+	paths, _ := filepath.Glob(filepath.Join("..", "testdata", "vectors", "*.xml")) // none is no harm
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		_, doc, _ := bytes.Cut(text, []byte("-->\n"))
+		f.Add(doc)
+	}
+	s := goodSite(f)
+	for name := range s.texts {
+		f.Add(s.file(name))
+	}
+	f.Fuzz(func(t *testing.T, doc []byte) {
+		r, err := validate.Document(t.Context(), bytes.NewReader(doc), "https://vectors.example/rs/document.xml", validate.Options{DocumentBytes: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		inTable(t, r)
+	})
+}
+
+// FuzzPackage: whatever a package is, there is a report.
+func FuzzPackage(f *testing.F) {
+	s := goodSite(f)
+	f.Add(s.file("rs/maps/dump-1.zip"), []byte(nil))
+	f.Add(s.file("rs/maps/changes-1.zip"), []byte(nil))
+	f.Add([]byte("PK\x05\x06"), s.file("rs/maps/dump-1.xml"))
+	f.Fuzz(func(t *testing.T, data, manifest []byte) {
+		if len(manifest) > 0 { // a sound package of a wild manifest
+			var b bytes.Buffer
+			w := zip.NewWriter(&b)
+			m, err := w.Create("manifest.xml")
+			if err == nil {
+				_, err = m.Write(manifest)
+			}
+			if err == nil {
+				_, err = w.Create("b/1.txt")
+			}
+			if err == nil {
+				err = w.Close()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			data = b.Bytes()
+		}
+		r, err := validate.Package(t.Context(), bytes.NewReader(data), int64(len(data)), "https://lib.example.net/p.zip", validate.Options{DocumentBytes: 1 << 20, Sample: validate.SampleAll, ResourceBytes: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		inTable(t, r)
+	})
+}
+
+// FuzzSource: whatever documents, robots.txt and Link headers of a Source are,
+// the run comes to its end.
+func FuzzSource(f *testing.F) {
+	s := goodSite(f)
+	f.Add(s.file(".well-known/resourcesync"), s.file("rs/maps/capabilitylist.xml"), s.file("robots.txt"), `<a>; rel="resourcesync", <b>;rel=x`)
+	f.Add(s.file("rs/maps/resourcelist.xml"), s.file("rs/maps/list-1.xml"), []byte("Sitemap:\nsitemap: x"), `<<>;rel=resourcesync;anchor="x"`)
+	f.Add(s.file("rs/maps/changelist.xml"), s.file("rs/maps/changes-1.xml"), []byte{}, `"`)
+	f.Add(s.file("rs/maps/changedump.xml"), s.file("rs/maps/changes-1.zip"), []byte{}, "")
+	f.Fuzz(func(t *testing.T, top, below, robots []byte, link string) {
+		asked := 0
+		open := func(_ context.Context, r validate.Request) (*validate.Answer, error) {
+			if asked++; asked > 10_000 {
+				t.Fatal("asks for ever")
+			}
+			b := below
+			switch name := strings.TrimPrefix(r.URI, base); {
+			case name == ".well-known/resourcesync":
+				b = top
+			case name == "robots.txt":
+				b = robots
+			case len(name)%5 == 0:
+				return nil, fs.ErrNotExist
+			}
+			a := &validate.Answer{Size: int64(len(b)), Header: http.Header{"Link": {link}, "Vary": {link}}}
+			if r.Ranged() {
+				a.Partial = true
+				b = b[min(r.First, a.Size):min(r.Last+1, a.Size)]
+			}
+			a.Body = io.NopCloser(bytes.NewReader(b))
+			return a, nil
+		}
+		r, err := validate.Source(t.Context(), open, base+".well-known/resourcesync",
+			validate.Options{DocumentBytes: 1 << 20, Documents: 100, Sample: 5, Jobs: 1, Settle: 1, ResourceBytes: 1 << 20})
+		if err != nil && !strings.Contains(err.Error(), "documents are enough") {
+			t.Fatal(err)
+		}
+		inTable(t, r)
+	})
+}
