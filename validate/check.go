@@ -234,25 +234,25 @@ func (c *checker) end(h *resourcesync.Header) {
 	switch k := c.doc.kind; {
 	case k == KindSitemap:
 		if !c.doc.faulted {
-			c.errorf("RS-MD-01", "", "a plain Sitemap: nothing at the root says what kind of document it is")
+			c.errorf("RS-MD-01", "root", "a plain Sitemap: nothing at the root says what kind of document it is")
 		}
 		return
 	case k&(KindDescription|KindDescriptionIndex) != 0 && h.Link(resourcesync.RelUp) != "":
-		c.errorf("RS-SD-02", "", "a Source Description with a link up")
+		c.errorf("RS-SD-02", "root", "a Source Description with a link up")
 	case k == KindDescription && h.Link(resourcesync.RelDescribedBy) == "":
-		c.warnf("RS-SD-03", "", "no link describedby to information about the Source")
+		c.warnf("RS-SD-03", "root", "no link describedby to information about the Source")
 	case k == KindCapabilityList && h.Link(resourcesync.RelDescribedBy) == "":
-		c.warnf("RS-CL-05", "", "no link describedby to information about the set")
+		c.warnf("RS-CL-05", "root", "no link describedby to information about the set")
 	case k&anyIndex != 0 && h.Link(resourcesync.RelIndex) != "":
-		c.errorf("RS-IDX-04", "", "an index that is part of an index")
+		c.errorf("RS-IDX-04", "root", "an index that is part of an index")
 	case k == KindChangeDumpManifest && h.Until.IsZero():
-		c.warnf("RS-CDM-01", "", "a manifest without until")
+		c.warnf("RS-CDM-01", "root", "a manifest without until")
 	}
 	if !h.Until.IsZero() && h.Until.Time().After(c.now.Add(clockSkew)) {
-		c.warnf("RS-AMB-25", "", "until %s lies in the future", h.Until)
+		c.warnf("RS-AMB-25", "root", "until %s lies in the future", h.Until)
 	}
 	if !h.Modified.IsZero() && !h.Approximate && !h.FromUnproven {
-		c.errorf("RS-XML-07", "", "modified at the root, which the standard has given up")
+		c.errorf("RS-XML-07", "root", "modified at the root, which the standard has given up")
 	}
 	for i := range h.Links {
 		c.rootLink(&h.Links[i])

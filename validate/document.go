@@ -70,10 +70,15 @@ func (w *walk) read(src *source, each eachFunc) (*document, error) {
 	p := place{w.collector, src.uri}
 	doc := &document{uri: src.uri, final: src.final}
 	var early []resourcesync.Warning
+	root := "" // where the Reader stands when it looks at the root as a whole
 	warn := func(x resourcesync.Warning) {
+		at := position(x.Line, x.Column)
+		if at == root {
+			at = "root"
+		}
 		if rule, level := translate(x, doc.kind); rule != "" {
 			doc.faulted = doc.faulted || rule == "RS-MD-01"
-			p.add(Finding{rule, level, p.doc, position(x.Line, x.Column), x.Message})
+			p.add(Finding{rule, level, p.doc, at, x.Message})
 		}
 	}
 	r := resourcesync.NewReader(body, resourcesync.ReaderOptions{
@@ -90,9 +95,11 @@ func (w *walk) read(src *source, each eachFunc) (*document, error) {
 	if err == nil || doc.kind == 0 {
 		doc.kind = kindOf(&h)
 	}
+	root = position(r.Position())
 	for _, x := range early {
 		warn(x)
 	}
+	root = ""
 	if err == nil {
 		doc.header = h
 		err = w.entries(doc, p, r, each)

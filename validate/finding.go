@@ -21,7 +21,7 @@ type Finding struct {
 	Rule     string `json:"rule"`  // ID of the requirement, as in [Rules]
 	Level    Level  `json:"level"` // of the rule
 	Document string `json:"document"`
-	Location string `json:"location"` // line:column, an entry, a name in a package, a header; empty for the whole
+	Location string `json:"location"` // line:column, "root", an entry, a name in a package, a header; empty for the whole
 	Message  string `json:"message"`
 }
 

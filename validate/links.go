@@ -10,9 +10,9 @@ import (
 // rootLink checks a link of a document.
 func (c *checker) rootLink(l *resourcesync.Link) {
 	if !l.Modified.IsZero() || len(l.Hashes) > 0 || l.HasLength || l.Encoding != "" || l.Pri != 0 || l.Path != "" {
-		c.warnf("RS-LN-02", "", "the link %s at the root has more than rel, href and type", l.Rel)
+		c.warnf("RS-LN-02", "root", "the link %s at the root has more than rel, href and type", l.Rel)
 	}
-	c.relation(l, "")
+	c.relation(l, "root")
 }
 
 // relation checks that a relation is one that others can know.

@@ -205,6 +205,7 @@ func validateDir(ctx context.Context, o *validateOptions, vo validate.Options, d
 		}
 	}
 	base = strings.TrimSuffix(base, "/")
+	vo.Settle = time.Nanosecond // files do not tell later what they do not tell now
 	return validate.Source(ctx, validate.Dir(base, dir), base+discover.WellKnown, vo)
 }
 
