@@ -1,11 +1,10 @@
 package main
 
 import (
-	"bytes"
-	"crypto/sha256"
+	"errors"
 	"flag"
 	"fmt"
-	"maps"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -20,162 +19,192 @@ import (
 // publishKills is what a release is tested with a larger number of.
 var publishKills = flag.Int("publish-kills", 25, "how often TestPublishKilled kills a publication")
 
-// TestPublishKilled kills `lockstep publish` at random moments. What it leaves
-// is whole: whatever a document names is there, to those who take compressed
-// ones too; closed parts stay as they are; and the Resource List with the
-// changes since is the present in the end.
+const killedSite = `base_url: http://x.org/
+documents: documents
+state: state
+gzip: true
+sets:
+  - name: files
+    from: dir:files
+    uri: http://x.org/files/
+    mirrors: https://m.example.org/{path}
+    patches: true
+    resource_dump: {every: 1ms, package_count: 20}
+    change_dump: {every: 1ms, package_count: 10}
+    change_list: {entries: 15}
+  - name: again
+    from: dir:files
+    uri: http://x.org/files/
+  - name: items
+    from: jsonl:items.jsonl
+`
+
+// TestPublishKilled kills publications of several sets with dumps at random
+// moments, while what they publish changes: after each kill every document that
+// can be found names only what is there, and in the end all of it is valid.
 func TestPublishKilled(t *testing.T) {
 	t.Parallel()
+	program, err := exec.LookPath("lockstep")
+	if err != nil {
+		t.Fatal(err)
+	}
 	dir := t.TempDir()
-	const base = "https://data.example.org/"
-	config := filepath.Join(dir, "lockstep.yaml")
-	text := "base_url: " + base + "\nstate: state\nsets:\n" +
-		"  - {name: all, from: dir:files, change_list: {rotate: 150ms, entries: 7}, mirrors: 'https://m1.example.org/{path}'}\n" +
-		"  - {name: some, from: dir:files/some, uri: '" + base + "some/', change_list: {entries: 4}}\n"
-	if err := os.WriteFile(config, []byte(text), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(filepath.Join(dir, "files", "some"), 0o777); err != nil {
-		t.Fatal(err)
-	}
-	files := make(map[string]string) // URI to digest
-	change := func(n int) {
-		for i := range 3 {
-			name, content := fmt.Sprintf("f%d", rand.IntN(12)), fmt.Sprint(n, i)
-			if rand.IntN(2) == 0 {
-				name = "some/" + name
-			}
-			path := filepath.Join(dir, "files", name)
-			if rand.IntN(4) == 0 {
-				_ = os.Remove(path) // it may not be there
-				delete(files, base+name)
-				continue
-			}
-			if err := os.WriteFile(path, []byte(content), 0o666); err != nil {
-				t.Fatal(err)
-			}
-			files[base+name] = fmt.Sprintf("%x", sha256.Sum256([]byte(content)))
-		}
-	}
-	published := &publishedFiles{TB: t, dir: filepath.Join(dir, "out"), base: base, closed: make(map[string]string)}
-	run := func(limit time.Duration) {
+	write := func(name, text string) {
 		t.Helper()
-		cmd := exec.Command("lockstep", "publish", "--config", config, "--out", published.dir, "--gzip", "--allow-empty", "-q")
-		var out bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &out, &out
-		if err := cmd.Start(); err != nil {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o777), os.WriteFile(path, []byte(text), 0o666)); err != nil {
 			t.Fatal(err)
 		}
-		killer := time.AfterFunc(limit, func() { _ = cmd.Process.Kill() })
-		if err := cmd.Wait(); err != nil && killer.Stop() {
-			t.Fatalf("publish: %v\n%s", err, &out)
+	}
+	write("site.yaml", killedSite)
+	change := func(round int) {
+		for range 8 {
+			write(fmt.Sprintf("files/%d/%d.json", rand.IntN(4), rand.IntN(15)), fmt.Sprintf("{%q: %d, %q: %q}\n", "round", round, "pad", strings.Repeat("x", 4000)))
+		}
+		_ = os.Remove(filepath.Join(dir, fmt.Sprintf("files/%d/%d.json", rand.IntN(4), rand.IntN(15)))) // if it is there
+		write("items.jsonl", fmt.Sprintf("{\"uri\":\"http://x.org/files/0/0.json\",\"length\":%d}\n{\"uri\":\"http://x.org/i/%d\"}\n", round, round%3))
+		// A list that has just been written is looked at twice, which takes its time.
+		old := time.Now().Add(time.Duration(round-1000) * time.Second)
+		if err := os.Chtimes(filepath.Join(dir, "items.jsonl"), old, old); err != nil {
+			t.Fatal(err)
 		}
 	}
-	change(0)
-	run(time.Minute)
-	for n := range *publishKills {
-		change(n + 1)
-		run(time.Duration(rand.IntN(120)) * time.Millisecond)
-		published.check()
+	publish := func() *exec.Cmd {
+		cmd := exec.Command(program, "publish", "--config", "site.yaml")
+		cmd.Dir = dir
+		return cmd
 	}
-	run(time.Minute)
-	published.check()
-	for set, want := range map[string]map[string]string{"all": files, "some": below(files, base+"some/")} {
-		if got := published.states[set]; !maps.Equal(got, want) {
-			t.Errorf("set %s: published are %v, want %v", set, got, want)
+	took := time.Second
+	for round := range *publishKills {
+		change(round)
+		cmd := publish()
+		if round%8 == 0 { // one that comes to its end
+			start := time.Now()
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			took = time.Since(start)
+		} else {
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Duration(rand.Int64N(int64(took))))
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait() // it was killed, or had just ended
+		}
+		checkNothingDangles(t, filepath.Join(dir, "documents"), "http://x.org/")
+		if t.Failed() {
+			t.Fatalf("after round %d", round)
 		}
 	}
-	if len(published.closed) < 3 {
-		t.Errorf("only %d parts were ever closed", len(published.closed))
+	if out, err := publish().CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	checkNothingDangles(t, filepath.Join(dir, "documents"), "http://x.org/")
+	checkEmpty(t, filepath.Join(dir, "state", "tmp"))
+	validated(t, program, filepath.Join(dir, "documents"))
+}
+
+// validated checks all documents in a directory by our own rules, each for
+// itself.
+func validated(t *testing.T, program, dir string) {
+	t.Helper()
+	var files []string
+	err := filepath.WalkDir(filepath.Join(dir, "resourcesync"), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && (strings.HasSuffix(path, ".xml") || strings.HasSuffix(path, ".zip")) {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d documents, %v", len(files), err)
+	}
+	if out, err := exec.Command(program, append([]string{"validate"}, files...)...).CombinedOutput(); err != nil {
+		t.Errorf("validate: %v\n%s", err, out)
 	}
 }
 
-func below(files map[string]string, prefix string) map[string]string {
-	some := maps.Clone(files)
-	maps.DeleteFunc(some, func(uri, _ string) bool { return !strings.HasPrefix(uri, prefix) })
-	return some
+// checkNothingDangles walks the documents below base that lie in dir, from the
+// Source Description on, and reports every one that is named and not there.
+func checkNothingDangles(t *testing.T, dir, base string) {
+	t.Helper()
+	w := &documentWalk{TB: t, dir: dir, base: base, seen: map[string]bool{}}
+	if w.there(".well-known/resourcesync") { // else it was killed before anything was published
+		w.visit(".well-known/resourcesync")
+	}
 }
 
-// publishedFiles reads what was published.
-type publishedFiles struct {
+// A documentWalk goes from document to document in a directory.
+type documentWalk struct {
 	testing.TB
 	dir, base string
-	closed    map[string]string            // closed Change Lists, by address
-	states    map[string]map[string]string // of each set; URI to digest
+	seen      map[string]bool
 }
 
-func (p *publishedFiles) check() {
-	p.Helper()
-	p.states = make(map[string]map[string]string)
-	_, sets := p.document(p.base + ".well-known/resourcesync")
-	for _, set := range sets {
-		state := make(map[string]string)
-		name, _, _ := strings.Cut(strings.TrimPrefix(set.Loc, p.base+"resourcesync/"), "/")
-		p.states[name] = state
-		_, documents := p.document(set.Loc)
-		var at resourcesync.Datetime
-		for _, d := range documents { // the Resource List stands first
-			p.walk(d.Loc, state, &at)
-		}
-	}
+func (w *documentWalk) there(name string) bool {
+	_, err := os.Stat(filepath.Join(w.dir, filepath.FromSlash(name)))
+	return err == nil
 }
 
-// walk reads a list, or the parts of an index, and applies it to state.
-func (p *publishedFiles) walk(uri string, state map[string]string, at *resourcesync.Datetime) {
-	p.Helper()
-	h, entries := p.document(uri)
-	if h.Capability == resourcesync.ResourceList {
-		*at = h.At
+// visit reads the document called name and goes on to those it names.
+func (w *documentWalk) visit(name string) {
+	w.Helper()
+	if w.seen[name] {
+		return
 	}
-	for _, e := range entries {
-		switch {
-		case h.Index:
-			p.walk(e.Loc, state, at)
-		case h.Capability == resourcesync.ChangeList && e.Datetime.Compare(*at) < 0:
-		case e.Change == resourcesync.Deleted:
-			delete(state, e.Loc)
-		default:
-			state[e.Loc] = fmt.Sprintf("%x", e.Hashes.Get(resourcesync.SHA256))
-		}
+	w.seen[name] = true
+	f, err := os.Open(filepath.Join(w.dir, filepath.FromSlash(name)))
+	if err != nil {
+		w.Errorf("named, but not there: %v", err)
+		return
 	}
-	if h.Capability == resourcesync.ChangeList && !h.Index && !h.Until.IsZero() {
-		data, _ := os.ReadFile(p.path(uri)) // it was read
-		if was, ok := p.closed[uri]; ok && was != string(data) {
-			p.Errorf("%s was closed as\n%s\nand is\n%s", uri, was, data)
-		}
-		p.closed[uri] = string(data)
+	defer func() { _ = f.Close() }() // read only
+	if !strings.HasSuffix(name, ".xml") && name != ".well-known/resourcesync" {
+		return
 	}
-}
-
-func (p *publishedFiles) path(uri string) string {
-	return filepath.Join(p.dir, filepath.FromSlash(strings.TrimPrefix(uri, p.base)))
-}
-
-// document reads a document, and its compressed variant if it has one.
-func (p *publishedFiles) document(uri string) (h resourcesync.Header, entries []resourcesync.Entry) {
-	p.Helper()
-	for _, name := range []string{p.path(uri) + ".gz", p.path(uri)} {
-		f, err := os.Open(name)
+	r := resourcesync.NewReader(f, resourcesync.ReaderOptions{})
+	header, err := r.Header()
+	if err != nil {
+		w.Errorf("read %s: %v", name, err)
+		return
+	}
+	for e, err := range r.Entries() {
 		if err != nil {
-			if strings.HasSuffix(uri, ".xml") || !strings.HasSuffix(name, ".gz") {
-				p.Fatal(err)
-			}
-			continue
+			w.Errorf("read %s: %v", name, err)
+			return
 		}
-		r := resourcesync.NewReader(f, resourcesync.ReaderOptions{Base: uri, Strict: !strings.HasSuffix(name, ".gz")}) // a compressed document is a liberty
-		h, err = r.Header()
-		entries = nil
-		for e, err1 := range r.Entries() {
-			if err1 == nil {
-				entries = append(entries, e)
-			} else if err == nil {
-				err = err1
+		w.follow(name, &header, &e)
+	}
+}
+
+// follow visits what an entry of a document names, unless it names a resource.
+func (w *documentWalk) follow(name string, header *resourcesync.Header, e *resourcesync.Entry) {
+	w.Helper()
+	switch header.Capability {
+	case resourcesync.ResourceList, resourcesync.ChangeList, resourcesync.ResourceDumpManifest, resourcesync.ChangeDumpManifest:
+		if header.Index {
+			w.visitURI(e.Loc)
+		}
+	default:
+		w.visitURI(e.Loc)
+	}
+	for _, l := range e.Links {
+		switch l.Rel {
+		case resourcesync.RelContents:
+			w.visitURI(l.Href)
+		case resourcesync.RelPatch:
+			if rest := strings.TrimPrefix(l.Href, w.base); !w.there(rest) {
+				w.Errorf("%s names a patch that is not there: %s", name, rest)
 			}
 		}
-		_ = f.Close()
-		if err != nil {
-			p.Fatalf("%s: %v", name, err)
-		}
 	}
-	return h, entries
+}
+
+func (w *documentWalk) visitURI(uri string) {
+	w.Helper()
+	if rest, ok := strings.CutPrefix(uri, w.base); ok {
+		w.visit(rest)
+	} else {
+		w.Errorf("%s does not lie below %s", uri, w.base)
+	}
 }
