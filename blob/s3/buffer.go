@@ -7,15 +7,18 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
-	"hash"
 	"io"
 	"os"
 )
 
-// maxHeld bounds what all Writers of a Bucket together keep in memory: those
-// that wait for their Commit are many at times, each with the end of its blob.
-// What is beyond goes to files.
-const maxHeld = 64 << 20
+// What Writers keep in memory. All together they keep no more than maxHeld:
+// those that wait for their Commit are many at times, each with the end of its
+// blob. What is beyond goes to files.
+const (
+	maxHeld     = 96 << 20
+	firstGrowth = 64 << 10 // of a buffer; it doubles,
+	lastGrowth  = 1 << 20  // and beyond this takes all it may need
+)
 
 // A buffer holds bytes that wait to be sent: in memory or, where that is short,
 // in a file without a name.
@@ -28,8 +31,7 @@ type buffer struct {
 }
 
 func (f *buffer) write(p []byte) error {
-	if f.file == nil && f.b.held.Add(int64(len(p))) > maxHeld {
-		f.b.held.Add(-int64(len(p)))
+	if f.file == nil && !f.grow(len(f.mem)+len(p)) {
 		if err := f.spill(); err != nil {
 			return err
 		}
@@ -43,6 +45,28 @@ func (f *buffer) write(p []byte) error {
 	return nil
 }
 
+// grow makes room for size bytes in memory, if there may be so much.
+func (f *buffer) grow(size int) bool {
+	have := cap(f.mem)
+	if size <= have {
+		return true
+	}
+	want := max(size, 2*have, firstGrowth)
+	if want > lastGrowth {
+		want = f.b.opts.Memory
+	}
+	if size > want || f.b.held.Add(int64(want)) > maxHeld {
+		if size <= want {
+			f.b.held.Add(-int64(want))
+		}
+		return false
+	}
+	// Not from a pool: a request that failed may still be reading its body.
+	f.mem = append(make([]byte, 0, want), f.mem...)
+	f.b.held.Add(-int64(have))
+	return true
+}
+
 // spill moves what is in memory to a file.
 func (f *buffer) spill() error {
 	file, err := os.CreateTemp(f.b.opts.TempDir, "lockstep-part-*")
@@ -54,7 +78,7 @@ func (f *buffer) spill() error {
 	if _, err := file.Write(f.mem); err != nil {
 		return fmt.Errorf("keep what is to be sent: %w", err)
 	}
-	f.b.held.Add(-int64(len(f.mem)))
+	f.b.held.Add(-int64(cap(f.mem)))
 	f.mem = nil
 	return nil
 }
@@ -69,7 +93,7 @@ func (f *buffer) content() content {
 
 // reset empties f.
 func (f *buffer) reset() {
-	f.b.held.Add(-int64(len(f.mem)))
+	f.b.held.Add(-int64(cap(f.mem)))
 	if f.file != nil {
 		_ = f.file.Close() // nobody reads it again
 		if f.named {
@@ -85,26 +109,21 @@ type content struct {
 	size int64
 }
 
-// sums returns the digests that go with a body: MD5, by which the service sees
-// that it got what we sent, and where no TLS protects it SHA-256, signed.
+// sums returns the digest that goes with a body, by which the service sees that
+// it got what we sent: a SHA-256, which is signed, or MD5 where nothing is.
 func (b *Bucket) sums(c content) (md5Base64, sha256Hex string, err error) {
-	sum, signed := md5.New(), sha256.New()
-	hashes := []hash.Hash{sum, signed}
-	if b.secure {
-		hashes = hashes[:1]
+	h := md5.New()
+	if b.signed {
+		h = sha256.New()
 	}
-	ws := make([]io.Writer, len(hashes))
-	for i, h := range hashes {
-		ws[i] = h
-	}
-	if _, err = io.Copy(io.MultiWriter(ws...), c.ReadSeeker); err == nil {
+	if _, err = io.Copy(h, c.ReadSeeker); err == nil {
 		_, err = c.Seek(0, io.SeekStart)
 	}
 	if err != nil {
 		return "", "", fmt.Errorf("read what is to be sent: %w", err)
 	}
-	if !b.secure {
-		sha256Hex = hex.EncodeToString(signed.Sum(nil))
+	if b.signed {
+		return "", hex.EncodeToString(h.Sum(nil)), nil
 	}
-	return base64.StdEncoding.EncodeToString(sum.Sum(nil)), sha256Hex, nil
+	return base64.StdEncoding.EncodeToString(h.Sum(nil)), "", nil
 }

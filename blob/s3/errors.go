@@ -61,7 +61,7 @@ func (b *Bucket) fail(op, key string, err error) error {
 	if _, ok := errors.AsType[*Error](err); ok {
 		return err
 	}
-	err, hint := b.explain(err)
+	hint, err := b.explain(err)
 	return &Error{Op: op, Bucket: b.opts.Bucket, Key: key, Err: err, hint: hint}
 }
 
@@ -75,23 +75,22 @@ func (e *serviceError) Error() string { return e.text }
 func (e *serviceError) Unwrap() error { return e.is }
 
 // explain returns the cause in words, and what to do about it.
-func (b *Bucket) explain(err error) (error, string) {
-	if ctx := errors.Join(is(err, context.Canceled), is(err, context.DeadlineExceeded)); ctx != nil {
-		return err, ""
-	}
+func (b *Bucket) explain(err error) (hint string, cause error) {
 	if resp, ok := errors.AsType[minio.ErrorResponse](err); ok {
 		return b.explainResponse(resp)
 	}
 	if syntax, ok := errors.AsType[*xml.SyntaxError](err); ok {
-		return fmt.Errorf("the answer is not of an S3 service: %w", syntax), "see that the endpoint is right: " + b.where
+		return "see that the endpoint is right: " + b.where, fmt.Errorf("the answer is not of an S3 service: %w", syntax)
 	}
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err // the address stands beside it, and its query tells nobody anything
 	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return "", err
+	}
 	if strings.HasPrefix(err.Error(), "Connection closed by foreign host") {
 		err = errors.New("the service closed the connection without an answer")
 	}
-	hint := ""
 	var dns *net.DNSError
 	var op *net.OpError
 	var unknown x509.UnknownAuthorityError
@@ -103,19 +102,11 @@ func (b *Bucket) explain(err error) (error, string) {
 	case errors.As(err, &unknown):
 		hint = "name the authority's certificate in SSL_CERT_FILE"
 	}
-	return err, hint
-}
-
-// is returns target if err is one.
-func is(err, target error) error {
-	if errors.Is(err, target) {
-		return target
-	}
-	return nil
+	return hint, err
 }
 
 // explainResponse does so for what the service answered.
-func (b *Bucket) explainResponse(r minio.ErrorResponse) (error, string) {
+func (b *Bucket) explainResponse(r minio.ErrorResponse) (hint string, cause error) {
 	text := strings.TrimRight(r.Error(), ".\n ")
 	if r.Code != "" && !strings.Contains(text, r.Code) {
 		text += " (" + r.Code + ")"
@@ -123,45 +114,45 @@ func (b *Bucket) explainResponse(r minio.ErrorResponse) (error, string) {
 	said := &serviceError{text: text}
 	switch r.Code {
 	case minio.NoSuchKey:
-		return blob.ErrNotExist, ""
+		return "", blob.ErrNotExist
 	case minio.NoSuchBucket:
-		return ErrNoBucket, "see the name; the service is " + b.where + ", set AWS_ENDPOINT_URL if the bucket is elsewhere"
+		return "see the name; the service is " + b.where + ", set AWS_ENDPOINT_URL if the bucket is elsewhere", ErrNoBucket
 	case codeDirectory, codeBelowFile:
 		// Services that keep objects as files have the limits of files.
 		said.is = blob.ErrDirectory
 		if r.Code == codeBelowFile {
 			said.is = blob.ErrNotDirectory
 		}
-		return said, ""
+		return "", said
 	case minio.PreconditionFailed:
-		return ErrChanged, ""
+		return "", ErrChanged
 	case "AccessDenied", "AllAccessDisabled", "Forbidden":
 		said.is = fs.ErrPermission
 		if !b.signed {
-			return said, "no credentials were given: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+			return "no credentials were given: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY", said
 		}
-		return said, "the credentials are known, but lack a permission: a Source needs s3:ListBucket and s3:GetObject; to publish, s3:PutObject, s3:DeleteObject and s3:AbortMultipartUpload too"
+		return "the credentials are known, but lack a permission: a Source needs s3:ListBucket and s3:GetObject; to publish, s3:PutObject, s3:DeleteObject and s3:AbortMultipartUpload too", said
 	case "InvalidAccessKeyId", "XAdminUserNotFound":
 		said.is = fs.ErrPermission
-		return said, "see AWS_ACCESS_KEY_ID, and that the service is the right one: " + b.where
+		return "see AWS_ACCESS_KEY_ID, and that the service is the right one: " + b.where, said
 	case "SignatureDoesNotMatch":
 		said.is = fs.ErrPermission
-		return said, "see AWS_SECRET_ACCESS_KEY"
+		return "see AWS_SECRET_ACCESS_KEY", said
 	case "ExpiredToken", "ExpiredTokenException", "InvalidToken":
 		said.is = fs.ErrPermission
-		return said, "the session has ended: get new credentials"
+		return "the session has ended: get new credentials", said
 	case "RequestTimeTooSkewed":
-		return said, "set the clock of this machine"
+		return "set the clock of this machine", said
 	case "AuthorizationHeaderMalformed", "InvalidRegion", "PermanentRedirect", "TemporaryRedirect", "IllegalLocationConstraintException":
 		if r.Region != "" {
-			return said, "the bucket is in region " + r.Region + ": set AWS_REGION=" + r.Region
+			return "the bucket is in region " + r.Region + ": set AWS_REGION=" + r.Region, said
 		}
-		return said, "set AWS_REGION to the region of the bucket"
+		return "set AWS_REGION to the region of the bucket", said
 	}
 	if r.StatusCode == http.StatusNotFound && r.Code == "" {
-		return blob.ErrNotExist, ""
+		return "", blob.ErrNotExist
 	}
-	return said, ""
+	return "", said
 }
 
 // What services say that keep objects as files.

@@ -96,11 +96,10 @@ const (
 type Bucket struct {
 	opts   Options
 	core   minio.Core
-	secure bool
 	signed bool
 	where  string // endpoint, for messages
 	prefix string
-	held   atomic.Int64 // bytes in buffers
+	held   atomic.Int64 // bytes of memory that buffers have
 
 	mu      sync.Mutex // guards writing
 	writing map[string]struct{}
@@ -142,7 +141,7 @@ func New(o Options) (*Bucket, error) {
 		return nil, fmt.Errorf("bucket %s: endpoint %s: %w", o.Bucket, endpoint, err)
 	}
 	return &Bucket{
-		opts: o, core: minio.Core{Client: client}, secure: endpoint.Scheme == "https", signed: o.AccessKey != "",
+		opts: o, core: minio.Core{Client: client}, signed: o.AccessKey != "",
 		where: endpoint.String(), prefix: o.Prefix, writing: make(map[string]struct{}),
 	}, nil
 }
