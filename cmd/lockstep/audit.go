@@ -38,7 +38,7 @@ is changed, neither files nor saved progress.`,
 		},
 	}
 	o.selectOptions.declare(cmd.Flags())
-	o.network.declare(cmd.Flags())
+	o.network.declare(cmd.Flags(), theSource)
 	return cmd
 }
 

@@ -115,8 +115,9 @@ func newRoot(io stdio) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "lockstep",
 		Short: "Keep collections of web resources in step",
-		Long: `Lockstep publishes a directory so that others can keep an exact copy of it, and
-keeps and checks such copies. It speaks ResourceSync (ANSI/NISO Z39.99-2017) and
+		Long: `Lockstep publishes a collection of resources (files, objects in a bucket, records
+of an application) so that others can keep an exact copy of it, and keeps and
+checks such copies. It speaks ResourceSync (ANSI/NISO Z39.99-2017) and
 reads plain Sitemaps too.
 
 See all of it in a few seconds:  lockstep demo`,

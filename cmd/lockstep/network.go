@@ -63,15 +63,19 @@ func (v *netrcValue) String() string     { return string(*v) }
 func (v *netrcValue) Set(s string) error { *v = netrcValue(s); return nil }
 func (v *netrcValue) Type() string       { return "bool" } // help then shows no value
 
-func (o *networkOptions) declare(all *pflag.FlagSet) {
+// theSource is who is asked by commands that are given a Source.
+const theSource = "the Source"
+
+// declare declares the flags; whom says for people who is sent what is secret.
+func (o *networkOptions) declare(all *pflag.FlagSet, whom string) {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	defer func() {
 		flags.VisitAll(func(f *pflag.Flag) { f.Annotations = map[string][]string{groupKey: {networkGroup}} })
 		all.AddFlagSet(flags)
 	}()
-	flags.StringArrayVar(&o.headers, "header", nil, "send the header `'K: V'` to the Source, and to nobody else (repeatable)")
-	flags.StringVar(&o.bearerFile, "bearer-token-file", "", "send the token in `FILE` to the Source, and to nobody else")
-	flags.Var((*netrcValue)(&o.netrc), "netrc", "take user and password for the Source from $NETRC or ~/.netrc; --netrc=`FILE` from FILE")
+	flags.StringArrayVar(&o.headers, "header", nil, "send the header `'K: V'` to "+whom+", and to nobody else (repeatable)")
+	flags.StringVar(&o.bearerFile, "bearer-token-file", "", "send the token in `FILE` to "+whom+", and to nobody else")
+	flags.Var((*netrcValue)(&o.netrc), "netrc", "take user and password for "+whom+" from $NETRC or ~/.netrc; --netrc=`FILE` from FILE")
 	flags.Lookup("netrc").NoOptDefVal = netrcDefault
 	flags.StringVar(&o.proxy, "proxy", "", "go through the proxy at `URL`, or none (default: what HTTP_PROXY, HTTPS_PROXY and NO_PROXY say)")
 	flags.StringVar(&o.caFile, "ca-file", "", "trust the certificates in `FILE` (PEM) besides the system's")

@@ -26,13 +26,19 @@ func newPublish(io stdio, out *outputOptions) *cobra.Command {
 		Use:   "publish DIR --out OUT --base-url URL [flags]",
 		Short: "Write the documents as static files for any web server",
 		Long: `Find out what is in DIR and write the ResourceSync documents about it to the
-directory OUT, as static files for whatever web server serves DIR already. OUT
-may be DIR itself: the documents stand beside the files and are never taken for
-some of them. Run it again after changes, or leave it running with --watch.
+directory or bucket OUT, as static files for whatever web server serves DIR
+already. OUT may be DIR itself: the documents stand beside the files and are never
+taken for some of them. Run it again after changes, or leave it running with
+--watch.
+
+In place of DIR there can be a bucket (s3://BUCKET/PREFIX), JSON lines
+(jsonl:FILE, jsonl:- for standard input) or a sitemap (sitemap:URL). Several sets
+stand in a configuration file.
 
 The web server must serve what is in OUT below the base URL, and DIR too.`,
 		Example: `  lockstep publish /var/www --out /var/www --base-url https://data.example.org/
-  lockstep publish files --out documents --base-url https://data.example.org/ --watch`,
+  lockstep publish files --out documents --base-url https://data.example.org/ --watch
+  lockstep publish jsonl:export.jsonl --out s3://bucket/docs --base-url https://data.example.org/`,
 		Args: arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.settle(cmd.Flags(), args, io.LookupEnv); err != nil {

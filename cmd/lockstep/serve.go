@@ -36,14 +36,19 @@ func newServe(io stdio, out *outputOptions) *cobra.Command {
 	o := &serveOptions{out: out}
 	cmd := &cobra.Command{
 		Use:   "serve [DIR] [flags]",
-		Short: "Be a Source: publish DIR and serve it, watch for changes",
+		Short: "Be a Source: publish what is in DIR and serve it, watch for changes",
 		Long: `Be a Source: find out what is in DIR (default: the working directory), publish
 that as ResourceSync documents, serve documents and files, and keep the documents
 up to date while the files change.
 
+In place of DIR there can be a bucket (s3://BUCKET/PREFIX), JSON lines
+(jsonl:FILE, jsonl:- for standard input), a sitemap (sitemap:URL), or api: for what
+applications tell by HTTP. Several sets stand in a configuration file.
+
 The line "ready: URL" on stdout says that everything is served.`,
 		Example: `  lockstep serve files
   lockstep serve files --listen 0.0.0.0:80 --base-url http://data.example.org/
+  lockstep serve s3://bucket/articles --dump
   lockstep serve --config lockstep.yaml`,
 		Args: arguments(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {

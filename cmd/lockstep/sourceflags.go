@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -36,18 +37,18 @@ func (o *sourceFlags) declare(flags *pflag.FlagSet, baseURL string, watch bool) 
 	flags.StringVar(&o.baseURL, "base-url", "", baseURL)
 	flags.StringVar(&o.state, "state", "", "keep what is known of the resources in `DIR` (default one per directory below ~/.local/state/lockstep)")
 	flags.StringVar(&o.config, "config", "", "read configuration from `FILE` (YAML); flags overrule it")
-	flags.StringSliceVar(&o.hash, "hash", []string{"sha-256", "md5"}, "`NAMES` of the hashes to publish")
-	flags.StringArrayVar(&o.include, "include", nil, "publish only files that match `GLOB` (repeatable; ** is any number of directories)")
-	flags.StringArrayVar(&o.exclude, "exclude", nil, "leave out files and directories that match `GLOB` (repeatable; wins over --include)")
+	flags.StringSliceVar(&o.hash, "hash", []string{"sha-256", "md5"}, "`NAMES` of the hashes to publish; of what is not a file, read it for them")
+	flags.StringArrayVar(&o.include, "include", nil, "publish only files and objects that match `GLOB` (repeatable; ** is any number of directories)")
+	flags.StringArrayVar(&o.exclude, "exclude", nil, "leave out files, directories and objects that match `GLOB` (repeatable; wins over --include)")
 	flags.StringVar(&o.uri, "uri", "", "the `URL` the URIs of the resources begin with, where that is not the base URL")
 	flags.BoolVar(&o.dump, "dump", false, "publish dumps, too: all resources, and all changes, as ZIP files")
 	flags.BoolVar(&o.gzip, "gzip", false, "keep a compressed variant beside every document, for web servers that serve such")
 	flags.StringVar(&o.apiTokenFile, "api-token-file", "", "who has the token in `FILE` may fill sets from api:")
 	flags.BoolVar(&o.allowEmpty, "allow-empty", false, "believe a place that is suddenly empty: everything was deleted")
-	flags.DurationVar(&o.scanInterval, "scan-interval", intake.DefaultScanInterval, "look at everything again after this `DURATION`, for changes nobody told of; 0 never")
+	flags.DurationVar(&o.scanInterval, "scan-interval", intake.DefaultScanInterval, "look at everything again after this `DURATION`, for changes nobody told of; 0 never; buckets and sitemaps more often unless told")
 	flags.BoolVar(&o.watch, "watch", watch, "watch for changes and publish them at once")
 	flags.BoolVar(&o.noWatch, "no-watch", false, "do not watch for changes")
-	o.networkOptions.declare(flags)
+	o.networkOptions.declare(flags, "the sitemap's host, or that of the set's URIs")
 }
 
 // watching reports whether the command goes on after the first publication.
@@ -108,6 +109,14 @@ func (o *sourceFlags) settleSets(args []string, by overruled) error {
 		from, err := parseArgument(place)
 		if err != nil {
 			return err
+		}
+		for _, f := range []struct {
+			name  string
+			given bool
+		}{{"hash", by.hash}, {"include", by.include}, {"exclude", by.exclude}} {
+			if f.given && !slices.Contains(from.kind.keys, f.name) {
+				return usagef("--%s means nothing for resources from %s", f.name, from)
+			}
 		}
 		o.sets = []setConfig{{From: from.String(), URI: o.uri, from: from}}
 	}

@@ -58,7 +58,7 @@ Sitemap, or a local file that is one of these.`,
 	flags.BoolVar(&o.baseline, "baseline", false, "ignore saved progress: compare everything")
 	flags.BoolVar(&o.adopt, "adopt", false, "take over files that are there already, where their content is right")
 	flags.StringVar(&o.events, "events", "", "write one JSON line per applied change to `FILE`, or to stdout if -")
-	o.network.declare(flags)
+	o.network.declare(flags, theSource)
 	return cmd
 }
 

@@ -73,7 +73,7 @@ publish has written: the whole Source, without a network.`,
 	flags.BoolVar(&o.alone, "alone", false, "check only the documents named, not what they name")
 	flags.BoolVar(&o.rules, "rules", false, "list the rules")
 	flags.StringVar(&o.baseURL, "base-url", "", "the `URL` a directory is served at (default: what its Source Description tells)")
-	o.network.declare(flags)
+	o.network.declare(flags, theSource)
 	return cmd
 }
 
