@@ -14,8 +14,8 @@ import (
 )
 
 // TestDocs runs what README and guides tell people to type: every command in
-// a block marked sh, in order, in an empty directory. "lockstep serve" goes to
-// the background until the next one, unless it is to fail; a comment "# exit 3"
+// a block marked sh, in order, in an empty directory. "lockstep serve" and
+// "lockstep simulate" go to the background until the next one, unless it is to fail; a comment "# exit 3"
 // is the exit code that is promised.
 func TestDocs(t *testing.T) {
 	t.Parallel()
@@ -69,6 +69,7 @@ func shellCommands(text string) []string {
 
 var (
 	hereDocument = regexp.MustCompile(`<<'(\w+)'`)
+	serves       = regexp.MustCompile(`^lockstep (serve|simulate)\b`)
 	wantExit     = regexp.MustCompile(`# exit (\d+)$`)
 )
 
@@ -108,7 +109,7 @@ func runGuide(t *testing.T, commands []string) {
 		}
 		cmd := exec.CommandContext(t.Context(), "bash", "-c", command)
 		cmd.Dir, cmd.Env = dir, env
-		if strings.HasPrefix(command, "lockstep serve") && !wantExit.MatchString(command) {
+		if serves.MatchString(command) && !wantExit.MatchString(command) {
 			if server != nil {
 				if got, err := server.end(os.Interrupt); got != exitInterrupted {
 					t.Fatalf("serve ended with %d, %v, want %d", got, err, exitInterrupted)
