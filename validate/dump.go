@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
+	"io/fs"
 	"math"
 
 	"lockstep/resourcesync"
@@ -159,8 +160,21 @@ const (
 	maxBlocks  = 6
 )
 
+// maxTries is how often a block is asked for whose bytes break off: an Opener
+// can only try again what fails before it answers.
+const maxTries = 4
+
 // open learns the size of the package, and whether it can be read by parts.
-func (r *remote) open() error {
+func (r *remote) open() (err error) {
+	for range maxTries {
+		if err = r.begin(); !isMissing(err) || errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	return err
+}
+
+func (r *remote) begin() error {
 	a, err := r.ask(Request{URI: r.uri, Last: blockBytes - 1})
 	if err != nil {
 		return err
@@ -221,26 +235,41 @@ func (r *remote) block(number int64) ([]byte, error) {
 			oldest = i
 		}
 	}
+	b, err := &r.blocks[oldest], error(nil)
+	for range maxTries {
+		if err = r.fill(b, number); !isMissing(err) || errors.Is(err, errWhole) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	b.used = r.uses
+	return b.data, nil
+}
+
+var errWhole = errors.New("it was changed, or is no longer given by parts")
+
+// fill reads a block into b.
+func (r *remote) fill(b *block, number int64) error {
 	first := number * blockBytes
 	want := min(blockBytes, r.size-first)
 	a, err := r.ask(Request{URI: r.uri, First: first, Last: first + want - 1})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer a.Body.Close() // read whole, or of no use
-	if !a.Partial {
-		return nil, &missingError{r.uri, errors.New("it was changed, or is no longer given by parts")}
+	if !a.Partial || a.Size >= 0 && a.Size != r.size {
+		return &missingError{r.uri, errWhole}
 	}
-	b := &r.blocks[oldest]
 	if int64(cap(b.data)) < want {
 		b.data = make([]byte, want)
 	}
 	b.number, b.used, b.data = number, 0, b.data[:want]
 	if _, err := io.ReadFull(a.Body, b.data); err != nil {
-		return nil, r.broken(r.uri, err)
+		return r.broken(r.uri, err)
 	}
-	b.used = r.uses
-	return b.data, nil
+	return nil
 }
 
 func (r *remote) Close() {

@@ -152,17 +152,28 @@ func (s *set) feed(work chan<- sampled) error {
 		err := s.again(uri, func(doc *document, at func() string, e *resourcesync.Entry) {
 			send(sampled{*e, doc.uri, at()})
 		})
-		if err != nil && !isMissing(err) {
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// again reads a document once more, without findings.
+// again reads a document once more, without findings. What breaks off is tried
+// a few times: each entry may come several times then.
 func (s *set) again(uri string, each eachFunc) error {
-	_, err := s.quiet(uri).document(uri, each)
-	return err
+	for range maxAttempts {
+		doc, err := s.quiet(uri).document(uri, each)
+		switch {
+		case errors.Is(err, ErrUnseen):
+			return nil
+		case err != nil && !isMissing(err):
+			return err
+		case errors.Is(err, fs.ErrNotExist), err == nil && doc.whole:
+			return nil
+		}
+	}
+	return nil
 }
 
 // reconsider returns the doubts that the Change List does not resolve.
@@ -184,7 +195,7 @@ func (s *set) reconsider(doubts []doubt) (left []doubt, err error) {
 				newest[e.Loc] = new(*e)
 			}
 		})
-		if err != nil && !isMissing(err) {
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"maps"
+	"slices"
 
 	"lockstep/resourcesync"
 )
@@ -29,19 +30,20 @@ type set struct {
 
 // set checks the set whose Capability List is at uri; or, without one, the
 // document of capability c at uri and its parts. If the documents were replaced
-// while they were read, what does not fit together is no finding, and they are
-// read again.
+// while they were read, or a connection broke off, what does not fit together is
+// no finding yet, and all is read again.
 func (w *walk) set(uri, description string, c resourcesync.Capability) error {
 	for attempt := 1; ; attempt++ {
 		before, served := *w.report, maps.Clone(w.served)
 		w.hold()
+		w.flaky.Store(false)
 		s := &set{walk: w, uri: uri, description: description, heads: make(map[string][sha256.Size]byte), linked: make(map[string]bool)}
 		s.sampler.begin(w.opts, uri)
 		w.tally = newTally(w.opts.TempDir)
 		err := s.visit(c)
 		w.tally.Close()
 		w.tally = nil
-		if err != nil || len(*w.pending) == 0 || attempt == maxAttempts || !s.replaced() {
+		if err != nil || len(*w.pending) == 0 || attempt == maxAttempts || !w.flaky.Load() && !s.replaced() {
 			w.release()
 			return err
 		}
@@ -193,7 +195,9 @@ func (s *set) capability(doc *document) error {
 	switch h.Capability {
 	case resourcesync.ResourceList:
 		s.listURI, s.listDocs = doc.uri, addresses(docs)
-		s.resourceLists = append(s.resourceLists, doc.uri)
+		if !slices.Contains(s.resourceLists, doc.uri) {
+			s.walk.resourceLists = append(s.resourceLists, doc.uri)
+		}
 		if sound {
 			s.facts.list = spanOf(h.At, h.Completed)
 		}

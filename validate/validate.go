@@ -24,6 +24,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"sync/atomic"
 	"time"
 )
 
@@ -125,7 +126,7 @@ func (o Options) withDefaults() Options {
 func Document(ctx context.Context, r io.Reader, uri string, o Options) (*Report, error) {
 	o = o.withDefaults()
 	c := newCollector(&o)
-	w := &walk{ctx: ctx, opts: &o, collector: c}
+	w := &walk{ctx: ctx, opts: &o, collector: c, flaky: new(atomic.Bool)}
 	return c.report, w.alone(func() error {
 		_, err := w.read(&source{Reader: r, uri: uri, final: uri}, nil)
 		return err
@@ -149,7 +150,7 @@ func (w *walk) alone(check func() error) error {
 func Package(ctx context.Context, r io.ReaderAt, size int64, uri string, o Options) (*Report, error) {
 	o = o.withDefaults()
 	c := newCollector(&o)
-	w := &walk{ctx: ctx, opts: &o, collector: c}
+	w := &walk{ctx: ctx, opts: &o, collector: c, flaky: new(atomic.Bool)}
 	p := &packageFile{walk: w, place: place{c, uri}, uri: uri, bitstreams: o.Sample}
 	return c.report, w.alone(func() error { return p.check(r, size) })
 }

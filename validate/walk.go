@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	"lockstep/resourcesync"
@@ -31,7 +32,8 @@ type walk struct {
 	served  map[string]bool  // documents whose headers were looked at
 	kinds   map[string]Kinds // of the documents met
 
-	resourceLists []string // or their indexes, where they have one
+	resourceLists []string     // or their indexes, where they have one
+	flaky         *atomic.Bool // something broke off or could not be reached
 }
 
 // Source checks the Source one of whose documents is at address. From a Source
@@ -45,7 +47,7 @@ func Source(ctx context.Context, open Opener, address string, o Options) (*Repor
 	o = o.withDefaults()
 	c := newCollector(&o)
 	w := &walk{collector: c, ctx: ctx, opts: &o, opn: open,
-		counted: make(map[string]bool), served: make(map[string]bool), kinds: make(map[string]Kinds)}
+		counted: make(map[string]bool), served: make(map[string]bool), kinds: make(map[string]Kinds), flaky: new(atomic.Bool)}
 	err := w.start(address)
 	c.release()
 	return c.report, err
@@ -267,6 +269,9 @@ func (w *walk) broken(uri string, err error) error {
 	}
 	if _, ok := errors.AsType[*keepError](err); ok || errors.Is(err, ErrUnseen) {
 		return err
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		w.flaky.Store(true)
 	}
 	return &missingError{uri, err}
 }
