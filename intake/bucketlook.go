@@ -13,7 +13,6 @@ import (
 	"path"
 	"strconv"
 	"strings"
-	"time"
 
 	"lockstep/catalog"
 	"lockstep/resourcesync"
@@ -115,6 +114,9 @@ func (l *looker) describe(ctx context.Context, j *bucketJob, h http.Header) (cat
 		URI: j.uri, Lastmod: j.modTime, Length: j.size,
 		Type: objectType(j.key, h.Get("Content-Type")), Encoding: contentCoding(h.Get("Content-Encoding")),
 	}
+	if !listedVersion || rec.Lastmod.IsZero() {
+		rec.Lastmod, _ = http.ParseTime(h.Get("Last-Modified")) // zero if it does not say
+	}
 	if listedVersion {
 		rec.Token = l.s.b.token(&j.object)
 		if j.etag == "" && j.modTime.After(l.s.start.Add(-coarseTick)) {
@@ -124,9 +126,6 @@ func (l *looker) describe(ctx context.Context, j *bucketJob, h http.Header) (cat
 		// It was replaced since it was listed. Without a Token the next scan,
 		// which knows its exact time, looks again.
 		rec.Length = size
-		if rec.Lastmod, err = http.ParseTime(h.Get("Last-Modified")); err != nil {
-			rec.Lastmod = time.Time{}
-		}
 	}
 	rec.Hashes, err = l.s.knownHashes(ctx, etag, h)
 	return rec, err
