@@ -165,6 +165,7 @@ See all of it in a few seconds:  lockstep demo`,
 		newSimulate(io, out),
 		newDemo(io, out),
 		newMap(io, out),
+		newSnippet(io, out),
 		newVersion(io, out),
 	)
 	return root

@@ -1,0 +1,55 @@
+package source
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// A Layout says where the documents of a Source are, and what is to be stated of
+// them, to those who configure another web server to serve what Publish wrote.
+// Names are relative to the base URL, and to the directory Publish wrote to.
+type Layout struct {
+	WellKnown   string      // the Source Description, which is also looked for at the root of the origin (RS-SD-09)
+	Description string      // its media type
+	Robots      string      // robots.txt, which is looked for there only
+	Documents   string      // directory of all other documents, with a slash at the end
+	Index       string      // page in it that stands for it
+	Private     string      // directory that is nobody's business, with a slash at the end
+	Variant     string      // what the name of a compressed variant ends in, see Compressed
+	Types       []MediaType // of what is below Documents
+
+	// Immutable matches the path below Documents of what never changes. It is in
+	// the syntax that PCRE and RE2 share, begins with an anchor, and has no
+	// braces or blanks.
+	Immutable string
+
+	Forever    string // Cache-Control of what never changes
+	Revalidate string // and of everything else
+}
+
+// A MediaType is that of names with an extension.
+type MediaType struct {
+	Extension string // without the dot
+	Type      string
+}
+
+// WebLayout returns the Layout of every Source. It agrees with [Attributes].
+func WebLayout() Layout {
+	l := Layout{
+		WellKnown: wellKnownName, Robots: robotsName, Documents: documentsDir, Index: path.Base(hintName), Private: privateDir,
+		Variant:   gzipSuffix,
+		Immutable: `^(` + descriptionPrefix + `[0-9a-f]+\.xml(\.gz)?$|[^/]+/(resourcelist|resourcedump|changedump)-[0-9]|[^/]+/patches/[0-9]+/T)`,
+		Forever:   cacheForever, Revalidate: cacheRevalidate,
+	}
+	l.Description, _ = Attributes(wellKnownName)
+	for _, name := range []string{hintName, capabilityListName(DefaultSet), demandName(DefaultSet) + packageSuffix, hintName + gzipSuffix} {
+		t, _ := Attributes(name)
+		l.Types = append(l.Types, MediaType{path.Ext(name)[1:], t})
+	}
+	for t, ext := range patchTypes {
+		l.Types = append(l.Types, MediaType{ext[1:], t})
+	}
+	slices.SortFunc(l.Types, func(a, b MediaType) int { return strings.Compare(a.Extension, b.Extension) })
+	return l
+}
