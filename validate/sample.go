@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -48,11 +49,15 @@ func (s *sampler) offer(doc string, at func() string, e *resourcesync.Entry) {
 		return
 	}
 	s.seen++
-	if len(s.chosen) < s.want {
-		s.chosen = append(s.chosen, sampled{*e, doc, at()})
-	} else if i := s.rnd.IntN(s.seen); i < s.want {
-		s.chosen[i] = sampled{*e, doc, at()}
+	i := len(s.chosen)
+	if i < s.want {
+		s.chosen = append(s.chosen, sampled{})
+	} else if i = s.rnd.IntN(s.seen); i >= s.want {
+		return
 	}
+	one := sampled{*e, doc, at()}
+	one.entry.Hashes = slices.Clone(e.Hashes) // they are cut from a chunk that many share
+	s.chosen[i] = one
 }
 
 // A doubt is a resource that is not as the Resource List says: perhaps because

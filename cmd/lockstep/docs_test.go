@@ -127,6 +127,7 @@ func runGuide(t *testing.T, commands []string) {
 			t.Fatalf("%s\nexit code %d, want %d; %v\n%s", text, got, code, err, out)
 		}
 	}
+	validDirs(t, dir)
 }
 
 // listenFlag makes serve listen where the translated commands will look.

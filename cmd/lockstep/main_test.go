@@ -26,6 +26,7 @@ func TestScript(t *testing.T) {
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "home", "state"))
 			env.Values[worldKey{}] = &world{running: map[string]*process{}}
+			env.Defer(func() { validDirs(t, env.WorkDir) })
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
