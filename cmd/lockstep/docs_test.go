@@ -15,8 +15,8 @@ import (
 
 // TestDocs runs what README and guides tell people to type: every command in
 // a block marked sh, in order, in an empty directory. "lockstep serve" and
-// "lockstep simulate" go to the background until the next one, unless it is to fail; a comment "# exit 3"
-// is the exit code that is promised.
+// "lockstep simulate" go to the background until the next one, unless they are
+// to fail; a comment "# exit 3" is the exit code that is promised.
 func TestDocs(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("..", "..")

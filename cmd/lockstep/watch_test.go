@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,9 +33,12 @@ func TestPublicationPace(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := &site{src: src}
+		var mu sync.Mutex  // guards what follows
 		var at []time.Time // of each publication
 		published := map[int]time.Time{}
 		n := &newsroom{io: stdio{Err: io.Discard}, quiet: true, onPublished: func(r source.Report) {
+			mu.Lock()
+			defer mu.Unlock()
 			at = append(at, time.Now())
 			for i := len(published); i < int(r.Sets[0].Resources); i++ {
 				published[i] = time.Now()
@@ -57,9 +61,11 @@ func TestPublicationPace(t *testing.T) {
 		}
 		change()
 		time.Sleep(5 * time.Second)
+		mu.Lock()
 		if len(at) != 1 || at[0].Sub(made[0]) != publishDelay {
 			t.Errorf("a change that came alone was published %v after %s, want one publication after %s", at, made[0], publishDelay)
 		}
+		mu.Unlock()
 		const every, long = 70 * time.Millisecond, 20 * time.Second // 14 changes a second
 		for range long / every {
 			change()
