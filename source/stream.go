@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -89,7 +90,7 @@ func (h *handler) streamRecord(w http.ResponseWriter, r *http.Request, set *Set,
 		w.Header().Set("Content-Length", strconv.FormatInt(record.Length, 10))
 	}
 	if _, err := io.Copy(w, body); err != nil {
-		h.opts.Logger.InfoContext(r.Context(), "broke off a resource", "uri", record.URI, "err", err)
+		h.opts.Logger.InfoContext(r.Context(), "broke off a resource", slog.String("uri", record.URI), slog.Any("err", err))
 		panic(http.ErrAbortHandler) // how net/http is told
 	}
 	return nil

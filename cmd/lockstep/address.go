@@ -85,7 +85,7 @@ func (a *address) resolve(dir string) {
 func (a address) allows(s *setConfig) error {
 	for _, k := range s.particular() {
 		if k.given && !slices.Contains(a.kind.keys, k.key) {
-			return fmt.Errorf("%s means nothing for a set from %s:", k.key, a.kind.scheme)
+			return fmt.Errorf("%s means nothing for a set from %s", k.key, a.kind.scheme)
 		}
 	}
 	return nil

@@ -104,7 +104,7 @@ func TestParseConfig(t *testing.T) {
 		{"unknown scheme", "sets:\n- from: dri:files\n", `unknown way in "dri"`, "did you mean dir:?"},
 		{"no place", "sets:\n- from: 'dir:'\n", `from "dir:" does not say where`, "write dir:PATH"},
 		{"key of a set", "change_list: {keep: 1h}\n", `line 1: unknown key "change_list"`, "a key of a set"},
-		{"not for it", "sets:\n- from: dir:/a\n  complete: true\n", "complete means nothing for a set from dir:", ""},
+		{"not for it", "sets:\n- from: dir:/a\n  complete: true\n", "complete means nothing for a set from dir", ""},
 		{"no relation", "sets:\n- from: dir:/a\n  links: [{href: 'http://x.org/'}]\n", "link 1: rel is missing", ""},
 		{"no path", "sets:\n- name: a\n  from: dir:/a\n  mirrors: http://x.org/\n", "set a: mirror http://x.org/ does not say", "write http://x.org/{path}"},
 		{"no list", "sets: yes\n", "line 1: want a list of sets", ""},
