@@ -14,12 +14,11 @@ type checker struct {
 	now    time.Time
 	reader *resourcesync.Reader
 
-	names     map[string]bool // locs, or paths, met so far
-	last      *resourcesync.Entry
-	open      bool // a part without until was met
-	paths     map[string]bool
-	noSHA256  bool // told
-	mediaType string
+	names    map[string]bool // locs, or paths, met so far
+	last     *resourcesync.Entry
+	open     bool // a part without until was met
+	paths    map[string]bool
+	noSHA256 bool // told
 }
 
 func newChecker(p place, doc *document, now time.Time, r *resourcesync.Reader) *checker {

@@ -56,7 +56,7 @@ type faithful struct {
 func (f *faithful) Read(p []byte) (int, error) {
 	n, err := f.r.Read(p)
 	_, _ = f.sum.Write(p[:n]) // never fails
-	if err != nil && !errors.Is(err, io.EOF) {
+	if err != nil && err != io.EOF {
 		f.err = err
 	}
 	return n, err
@@ -134,7 +134,7 @@ func (w *walk) entries(doc *document, p place, r *resourcesync.Reader, each each
 	for n := 1; ; n++ {
 		var e resourcesync.Entry
 		err := r.Read(&e)
-		if errors.Is(err, io.EOF) {
+		if err == io.EOF {
 			break
 		}
 		if err != nil {

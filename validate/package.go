@@ -75,7 +75,7 @@ func (b *bounded) ReadAt(p []byte, off int64) (int, error) {
 		}
 	}
 	n, err := b.r.ReadAt(p, off)
-	if err != nil && !errors.Is(err, io.EOF) {
+	if err != nil && err != io.EOF {
 		b.err = err
 	}
 	return n, err

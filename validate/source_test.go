@@ -138,7 +138,7 @@ func TestSample(t *testing.T) {
 	if a, b := choose(7), choose(7); a != b {
 		t.Errorf("seed 7 chooses %s, then %s", a, b)
 	}
-	if choose(7) == choose(8) || choose(0) == choose(0) {
+	if first := choose(0); choose(7) == choose(8) || first == choose(0) {
 		t.Error("other seeds choose the same")
 	}
 }
@@ -240,5 +240,81 @@ func TestHTTP(t *testing.T) {
 		if r.Documents != 13 || r.Packages != 2 || r.Resources != 8 || parts < 2 {
 			t.Errorf("ranges %v: %+v, %d parts", ranges, *r, parts)
 		}
+	}
+}
+
+// TestSnapshots: what a list and a dump say is what the changes before them make
+// of it; a change after them may be in it or not.
+func TestSnapshots(t *testing.T) {
+	t.Parallel()
+	event := func(at, change, name, of string) string {
+		e := `<url><loc>https://lib.example.net/maps/` + name + `.txt</loc><rs:md change="` + change + `" datetime="` + at + `"`
+		if change != "deleted" {
+			e += ` hash="sha-256:{sha256:maps/` + of + `.txt}" length="6" type="text/plain"`
+		}
+		return e + "/></url>\n"
+	}
+	const before, within, after = "2024-05-01T00:30:00Z", "2024-05-01T02:30:00Z", "2024-05-03T00:00:00Z"
+	tests := []struct {
+		name, event, completed string
+		want                   string // messages, in the order of documents
+	}{
+		{"told as it is", event(before, "updated", "2", "2"), "", ""},
+		{"deleted before, but listed", event(before, "deleted", "2", ""), "", "Resource Dump although it was deleted|Resource List although it was deleted"},
+		{"created before, but not listed", event(before, "created", "8", "1"), "", "not in the Resource Dump|not in the Resource List"},
+		{"updated before, but listed as it was", event(before, "updated", "2", "1"), "", "hash or length is not that since the change|hash or length is not that since the change"},
+		{"deleted after", event(after, "deleted", "2", ""), "", ""},
+		{"deleted after, list completed before", event(after, "deleted", "2", ""), "2024-05-01T02:10:00Z", ""},
+		{"deleted before, created while the list was taken", event(before, "deleted", "2", "") + event(within, "created", "2", "2"), "2024-05-01T03:00:00Z", ""},
+		{"deleted before, created after it was taken", event(before, "deleted", "2", "") + event(after, "created", "2", "2"), "2024-05-01T03:00:00Z",
+			"Resource Dump although it was deleted|Resource List although it was deleted"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := goodSite(t)
+			const changes = "rs/maps/changes-2.xml"
+			first, rest, _ := strings.Cut(s.texts[changes], "<url>")
+			earlier, later, both := tt.event, "", strings.Split(strings.TrimSuffix(tt.event, "\n"), "\n")
+			if len(both) == 2 {
+				earlier, later = both[0]+"\n", both[1]+"\n"
+			}
+			if strings.Contains(earlier, after) {
+				earlier, later = "", earlier
+			}
+			last := ""
+			rest, last, _ = strings.Cut(rest, "<url>") // the change of May the first, and that of the second
+			if strings.Contains(later, within) {
+				last = "\n" + later + "<url>" + last
+			} else {
+				last = "<url>" + strings.Replace(last, "</urlset>", later+"</urlset>", 1)
+			}
+			s.texts[changes] = first + earlier + "<url>" + rest + last
+			if tt.completed != "" {
+				for name, text := range s.texts {
+					s.texts[name] = strings.ReplaceAll(text, `at="2024-05-01T02:00:00Z"`, `at="2024-05-01T02:00:00Z" completed="`+tt.completed+`"`)
+				}
+			}
+			r, err := validate.Source(t.Context(), s.open, base+".well-known/resourcesync", validate.Options{TempDir: t.TempDir()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var want []string
+			if tt.want != "" {
+				want = strings.Split(tt.want, "|")
+			}
+			if len(r.Findings) != len(want) {
+				t.Fatalf("findings %v, want %q", r.Findings, want)
+			}
+			for _, w := range want {
+				found := false
+				for _, f := range r.Findings {
+					found = found || f.Rule == "RS-CL-03" && strings.Contains(f.Message, w)
+				}
+				if !found {
+					t.Errorf("findings %v, want %q", r.Findings, w)
+				}
+			}
+		})
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"container/heap"
 	"encoding/binary"
-	"errors"
 	"hash/maphash"
 	"io"
 	"os"
@@ -188,7 +187,7 @@ func (t *tally) each(f func(r *record) error) error {
 		begin = end
 		if err := r.next(); err == nil {
 			h = append(h, r)
-		} else if !errors.Is(err, io.EOF) {
+		} else if err != io.EOF {
 			return err
 		}
 	}
@@ -200,14 +199,15 @@ func (t *tally) each(f func(r *record) error) error {
 		if err := f(&h[0].head); err != nil {
 			return err
 		}
-		switch err := h[0].next(); {
-		case err == nil:
-			heap.Fix(&h, 0)
-		case errors.Is(err, io.EOF):
+		err := h[0].next()
+		if err == io.EOF {
 			heap.Pop(&h)
-		default:
+			continue
+		}
+		if err != nil {
 			return err
 		}
+		heap.Fix(&h, 0)
 	}
 	return nil
 }
