@@ -268,6 +268,8 @@ func TestSnapshots(t *testing.T) {
 		{"deleted before, created while the list was taken", event(before, "deleted", "2", "") + event(within, "created", "2", "2"), "2024-05-01T03:00:00Z", ""},
 		{"deleted before, created after it was taken", event(before, "deleted", "2", "") + event(after, "created", "2", "2"), "2024-05-01T03:00:00Z",
 			"Resource Dump although it was deleted|Resource List although it was deleted"},
+		{"updated before and while the list was taken, but listed as neither", event(before, "updated", "2", "5") + event(within, "updated", "2", "1"), "2024-05-01T03:00:00Z",
+			"hash or length is not that since the change|hash or length is not that since the change"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
