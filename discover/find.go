@@ -257,6 +257,9 @@ func (f *finder) page(p *page, all bool) (done bool, err error) {
 		how = "a page with a link to"
 	}
 	for _, target := range targets {
+		if f.knows(target) {
+			continue // a page of several sets, whose Source was reached by the first
+		}
 		f.step(p.uri, "%s %s", how, target)
 		d, err := f.openDocument(target)
 		if err != nil {
@@ -277,6 +280,16 @@ func (f *finder) page(p *page, all bool) (done bool, err error) {
 
 // failed notes a way that led nowhere.
 func (f *finder) failed(uri string, err error) { f.step(uri, "of no use: %v", err) }
+
+// knows reports whether the set of that Capability List is found already.
+func (f *finder) knows(capabilityList string) bool {
+	for i := range f.found.Sets {
+		if f.found.Sets[i].CapabilityList == capabilityList {
+			return true
+		}
+	}
+	return false
+}
 
 func (f *finder) usable() bool {
 	for i := range f.found.Sets {

@@ -103,6 +103,20 @@ func way(f *discover.Found) string {
 	return b.String()
 }
 
+// TestFindLinkedSets begins at a page whose header names every set of a Source:
+// the first leads to all of them, and no more is said of the others.
+func TestFindLinkedSets(t *testing.T) {
+	t.Parallel()
+	srv := usual().with(site{"/": "Link: <HOST/rs/main/capabilitylist.xml>; rel=\"resourcesync\", <HOST/rs/maps/capabilitylist.xml>; rel=\"resourcesync\"\n\n<html></html>"}).serve(t)
+	found, err := discover.Find(t.Context(), srv.client, srv.fill("HOST/"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(found.Sets) != 2 || !found.All || srv.requests.Load() != 5 || strings.Contains(way(found), "of no use") {
+		t.Errorf("%d sets, all %v, by %d requests, way: %s", len(found.Sets), found.All, srv.requests.Load(), srv.strip(way(found)))
+	}
+}
+
 func TestFindFails(t *testing.T) {
 	t.Parallel()
 	bare := site{"/.well-known/resourcesync": ""}
