@@ -153,7 +153,7 @@ type Bucket struct {
 	prefix  string // of Tokens
 
 	scanning sync.Mutex // held by a scan
-	events   sync.Mutex // held while OnEvent runs
+	teller
 }
 
 // NewBucket returns a Bucket that fills the set of cat from the objects.
@@ -177,6 +177,7 @@ func NewBucket(objects Objects, cat catalog.Catalog, set string, o BucketOptions
 		o.Requests = DefaultRequests
 	}
 	b.o = o
+	b.onEvent = o.OnEvent
 	b.prefix = bucketTokenPrefix(o.Content, o.Algorithms)
 	return b, nil
 }
@@ -187,12 +188,10 @@ func NewBucket(objects Objects, cat catalog.Catalog, set string, o BucketOptions
 func (b *Bucket) Scan(ctx context.Context) (Report, error) {
 	b.scanning.Lock()
 	defer b.scanning.Unlock()
-	start := time.Now()
 	s := newBucketScan(b)
 	defer s.close()
 	err := s.run(ctx)
-	r := s.snapshot()
-	r.Elapsed = time.Since(start)
+	r := s.report()
 	if err != nil {
 		return r, fmt.Errorf("scan %s: %w", b.objects, cause(ctx, err))
 	}
@@ -224,13 +223,4 @@ func (b *Bucket) Key(uri string) (key string, ok bool) {
 	}
 	key, ok = unescape(path)
 	return key, ok && addressable(key) == nil
-}
-
-func (b *Bucket) emit(e Event) {
-	if b.o.OnEvent == nil {
-		return
-	}
-	b.events.Lock()
-	defer b.events.Unlock()
-	b.o.OnEvent(e)
 }

@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -19,7 +17,6 @@ import (
 // bucketScan is one run of a Bucket.
 type bucketScan struct {
 	b      *Bucket
-	start  time.Time
 	sorted sorter // the listing
 	packed []byte // scratch
 	gone   spill  // URIs no object was listed for
@@ -27,11 +24,8 @@ type bucketScan struct {
 	jobs   chan bucketJob
 	ready  chan catalog.Update
 
-	files, unchanged, read, bytes atomic.Int64
-
-	mu   sync.Mutex // guards what follows
-	r    Report     // but for the counters above
-	lies Problems
+	tally
+	lies Problems // guarded by the tally's mutex
 }
 
 // A bucketJob is an object to be looked at.
@@ -42,7 +36,7 @@ type bucketJob struct {
 
 func newBucketScan(b *Bucket) *bucketScan {
 	return &bucketScan{
-		b: b, start: time.Now(),
+		b: b, tally: tally{teller: &b.teller, start: time.Now()},
 		sorted: sorter{dir: b.o.TempDir},
 		gone:   spill{dir: b.o.TempDir},
 		jobs:   make(chan bucketJob, b.o.Requests),
@@ -61,7 +55,7 @@ func (s *bucketScan) close() {
 // and every one of them has been looked at. A scan killed at any point leaves a
 // catalog from which the next one goes on.
 func (s *bucketScan) run(ctx context.Context) error {
-	defer progress(s.b.o.OnEvent, s.b.emit, s.snapshot)()
+	defer s.progress()()
 	if err := s.list(ctx); err != nil {
 		return err
 	}
@@ -322,34 +316,6 @@ func (s *bucketScan) apply(ctx context.Context, batch []catalog.Update) error {
 	if err != nil {
 		return err
 	}
-	s.unchanged.Add(int64(a.Unchanged))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.r.Created += int64(a.Created)
-	s.r.Updated += int64(a.Updated)
-	s.r.Deleted += int64(a.Deleted)
+	s.applied(a)
 	return nil
-}
-
-func (s *bucketScan) snapshot() Report {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r := s.r
-	r.Files, r.Unchanged = s.files.Load(), s.unchanged.Load()
-	r.Hashed, r.Bytes = s.read.Load(), s.bytes.Load()
-	return r
-}
-
-func (s *bucketScan) skipped(key string, why error) {
-	s.mu.Lock()
-	s.r.Skipped.add(Problem{key, why})
-	s.mu.Unlock()
-	s.b.emit(Event{Kind: EventSkipped, Path: key, Err: why})
-}
-
-func (s *bucketScan) unreadable(key string, err error) {
-	s.mu.Lock()
-	s.r.Unreadable.add(Problem{key, err})
-	s.mu.Unlock()
-	s.b.emit(Event{Kind: EventUnreadable, Path: key, Err: err})
 }

@@ -70,7 +70,7 @@ type Dir struct {
 
 	scanning sync.Mutex // held by a scan
 
-	events sync.Mutex // held while OnEvent runs
+	teller
 
 	mu      sync.Mutex        // guards what follows
 	tree    *sharedTree       // the root as last opened
@@ -104,6 +104,7 @@ func NewDir(root string, cat catalog.Catalog, set string, o DirOptions) (*Dir, e
 	}
 	o.Algorithms = slices.Clone(o.Algorithms)
 	d.o = o
+	d.onEvent = o.OnEvent
 	d.prefix = tokenPrefix(o.Algorithms)
 	return d, nil
 }
@@ -174,8 +175,7 @@ func (d *Dir) scan(ctx context.Context, paths []string) (Report, error) {
 		d.forgetAliases()
 	}
 	err = s.run(ctx, paths)
-	r := s.snapshot()
-	r.Elapsed = time.Since(start)
+	r := s.report()
 	if err != nil {
 		return r, fmt.Errorf("scan %s: %w", d.root, cause(ctx, err))
 	}
@@ -188,13 +188,4 @@ func cause(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	}
 	return err
-}
-
-func (d *Dir) emit(e Event) {
-	if d.o.OnEvent == nil {
-		return
-	}
-	d.events.Lock()
-	defer d.events.Unlock()
-	d.o.OnEvent(e)
 }

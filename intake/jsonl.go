@@ -109,7 +109,7 @@ func newJSONL(name string, cat catalog.Catalog, set string, o JSONLOptions) *JSO
 		o.ScanInterval = DefaultListInterval
 	}
 	return &JSONL{
-		lister: lister{name: name, cat: cat, set: set, dir: o.TempDir, allowEmpty: o.AllowEmpty, onEvent: o.OnEvent},
+		lister: lister{name: name, cat: cat, set: set, dir: o.TempDir, allowEmpty: o.AllowEmpty, told: teller{onEvent: o.OnEvent}},
 		o:      o, web: NewWeb(o.Client),
 	}
 }
@@ -160,7 +160,7 @@ func (j *JSONL) Watch(ctx context.Context, onChange func(Report)) error {
 	if err != nil {
 		err = fmt.Errorf("read %s: %w", j.name, err)
 	}
-	j.emit(Event{Kind: EventScanned, Err: err, Report: l.report()})
+	j.told.emit(Event{Kind: EventScanned, Err: err, Report: l.report()})
 	return forever(ctx)
 }
 

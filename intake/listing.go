@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,18 +18,7 @@ type lister struct {
 	set        string
 	dir        string // for temporary files
 	allowEmpty bool
-	onEvent    func(Event)
-
-	events sync.Mutex // held while onEvent runs
-}
-
-func (l *lister) emit(e Event) {
-	if l.onEvent == nil {
-		return
-	}
-	l.events.Lock()
-	defer l.events.Unlock()
-	l.onEvent(e)
+	told       teller
 }
 
 // A listing is one reading of an origin: what it lists, and what came of it.
@@ -45,17 +33,13 @@ type listing struct {
 	gone    spill
 	batch   []catalog.Update
 	unknown map[string]bool // fields that were told of
-	start   time.Time
 
-	files, unchanged, read, bytes atomic.Int64
-	incomplete                    atomic.Bool // not all of the list could be read
-
-	mu sync.Mutex // guards r
-	r  Report     // but for the counters above
+	tally
+	incomplete atomic.Bool // not all of the list could be read
 }
 
 func (l *lister) newListing() *listing {
-	return &listing{lister: l, sorter: sorter{dir: l.dir}, gone: spill{dir: l.dir}, start: time.Now()}
+	return &listing{lister: l, sorter: sorter{dir: l.dir}, gone: spill{dir: l.dir}, tally: tally{teller: &l.told, start: time.Now()}}
 }
 
 func (l *listing) close() {
@@ -63,65 +47,11 @@ func (l *listing) close() {
 	l.gone.close()
 }
 
-// skipped tells of what is passed over by rule.
-func (l *listing) skipped(path string, err error) {
-	l.mu.Lock()
-	l.r.Skipped.add(Problem{path, err})
-	l.mu.Unlock()
-	l.emit(Event{Kind: EventSkipped, Path: path, Err: err})
-}
-
-// unreadable tells of what could not be taken, and stays as it was.
-func (l *listing) unreadable(path string, err error) {
-	l.mu.Lock()
-	l.r.Unreadable.add(Problem{path, err})
-	l.mu.Unlock()
-	l.emit(Event{Kind: EventUnreadable, Path: path, Err: err})
-}
-
 // illegible tells of a piece of the list that could not be read: nobody knows
 // what it names.
 func (l *listing) illegible(path string, err error) {
 	l.incomplete.Store(true)
 	l.unreadable(path, err)
-}
-
-// report is what the listing came to so far.
-func (l *listing) report() Report {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	r := l.r
-	r.Files, r.Unchanged = l.files.Load(), l.unchanged.Load()
-	r.Hashed, r.Bytes = l.read.Load(), l.bytes.Load()
-	r.Elapsed = time.Since(l.start)
-	return r
-}
-
-// progress tells onEvent now and then how far the listing is, until stopped.
-func (l *listing) progress() (stop func()) {
-	if l.onEvent == nil {
-		return func() {}
-	}
-	done := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		tick := time.NewTicker(progressGap)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				r := l.report()
-				r.Unreadable.First, r.Skipped.First = nil, nil // still being written to
-				l.emit(Event{Kind: EventProgress, Report: r})
-			case <-done:
-				return
-			}
-		}
-	})
-	return func() {
-		close(done)
-		wg.Wait()
-	}
 }
 
 // compare walks what is listed beside the set. met is called for everything
@@ -176,12 +106,7 @@ func (l *listing) flush(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.unchanged.Add(int64(a.Unchanged))
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.r.Created += int64(a.Created)
-	l.r.Updated += int64(a.Updated)
-	l.r.Deleted += int64(a.Deleted)
+	l.applied(a)
 	return nil
 }
 
@@ -249,7 +174,7 @@ func (l *lister) watch(ctx context.Context, scan func(context.Context) (Report, 
 		}
 		// A trouble that stays is told once.
 		if text := errorText(err); text == "" || text != said {
-			l.emit(Event{Kind: EventScanned, Err: err, Report: r})
+			l.told.emit(Event{Kind: EventScanned, Err: err, Report: r})
 			said = text
 		}
 		if r.Changed() && onChange != nil {

@@ -3,11 +3,8 @@ package intake
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"os"
 	"runtime"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -23,9 +20,6 @@ const (
 	blockBytes  = 256 << 10 // or so many bytes
 	blocksReady = 64        // hashed and waiting to be applied
 )
-
-// progressGap is the time between two EventProgress.
-const progressGap = 250 * time.Millisecond
 
 // maxEmptied is how many resources a directory found empty may have had: as
 // with a mirror, so few are not worth a question.
@@ -43,17 +37,14 @@ type scan struct {
 	open   *block // being filled by the merge
 	token  []byte // scratch of the merge
 
-	files, unchanged, read, bytes atomic.Int64
-
-	mu sync.Mutex // guards r
-	r  Report     // but for the counters above
+	tally
 }
 
 func newScan(d *Dir, t *sharedTree) *scan {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return &scan{
-		d: d, t: t, enter: d.enter,
+		d: d, t: t, enter: d.enter, tally: tally{teller: &d.teller, start: time.Now()},
 		gone:   spill{dir: d.o.TempDir},
 		jobs:   make(chan *block, 2*runtime.GOMAXPROCS(0)),
 		hashed: make(chan *block, blocksReady),
@@ -66,7 +57,7 @@ func newScan(d *Dir, t *sharedTree) *scan {
 // else has succeeded. A scan killed at any point leaves a catalog from which
 // the next one goes on.
 func (s *scan) run(ctx context.Context, paths []string) error {
-	defer progress(s.d.o.OnEvent, s.d.emit, s.snapshot)()
+	defer s.progress()()
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		defer close(s.jobs)
@@ -162,76 +153,16 @@ func (s *scan) apply(ctx context.Context, batch []catalog.Update) error {
 	if err != nil {
 		return err
 	}
-	s.unchanged.Add(int64(a.Unchanged))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.r.Created += int64(a.Created)
-	s.r.Updated += int64(a.Updated)
-	s.r.Deleted += int64(a.Deleted)
+	s.applied(a)
 	return nil
 }
 
-func (s *scan) snapshot() Report {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r := s.r
-	r.Files, r.Unchanged = s.files.Load(), s.unchanged.Load()
-	r.Hashed, r.Bytes = s.read.Load(), s.bytes.Load()
-	return r
-}
-
-// progress tells now and then how far a scan is, until stopped, if anybody wants
-// to know.
-func progress(wanted func(Event), emit func(Event), snapshot func() Report) (stop func()) {
-	if wanted == nil {
-		return func() {}
-	}
-	done := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		tick := time.NewTicker(progressGap)
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				r := snapshot()
-				r.Unreadable.First, r.Skipped.First = nil, nil // still being written to
-				emit(Event{Kind: EventProgress, Report: r})
-			case <-done:
-				return
-			}
-		}
-	})
-	return func() {
-		close(done)
-		wg.Wait()
-	}
-}
-
-// The scan is the walk's observer.
+// The scan is the walk's observer, with its tally.
 
 func (s *scan) entering(rel string) {
 	if s.enter != nil {
 		s.enter(rel)
 	}
-}
-
-func (s *scan) skipped(rel string, why error) {
-	s.mu.Lock()
-	s.r.Skipped.add(Problem{rel, why})
-	s.mu.Unlock()
-	s.d.emit(Event{Kind: EventSkipped, Path: rel, Err: why})
-}
-
-func (s *scan) unreadable(rel string, err error) {
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
-		err = pe.Err // the path stands beside it
-	}
-	s.mu.Lock()
-	s.r.Unreadable.add(Problem{rel, err})
-	s.mu.Unlock()
-	s.d.emit(Event{Kind: EventUnreadable, Path: rel, Err: err})
 }
 
 func (s *scan) aliased(rel string, st *fileStat, link bool) {

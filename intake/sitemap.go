@@ -95,7 +95,7 @@ func NewSitemap(address string, c *fetch.Client, cat catalog.Catalog, set string
 		o.ScanInterval = DefaultSitemapInterval
 	}
 	s := &Sitemap{
-		lister: lister{name: address, cat: cat, set: set, dir: o.TempDir, allowEmpty: o.AllowEmpty, onEvent: o.OnEvent},
+		lister: lister{name: address, cat: cat, set: set, dir: o.TempDir, allowEmpty: o.AllowEmpty, told: teller{onEvent: o.OnEvent}},
 		client: c, o: o, web: NewWeb(c),
 	}
 	s.file, _ = localPath(address)

@@ -1,0 +1,110 @@
+package intake
+
+import (
+	"errors"
+	"io/fs"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"lockstep/catalog"
+)
+
+// progressGap is the time between two EventProgress.
+const progressGap = 250 * time.Millisecond
+
+// A teller hands events to whoever wants to know, one at a time.
+type teller struct {
+	onEvent func(Event) // may be nil
+	events  sync.Mutex  // held while onEvent runs
+}
+
+func (t *teller) emit(e Event) {
+	if t.onEvent == nil {
+		return
+	}
+	t.events.Lock()
+	defer t.events.Unlock()
+	t.onEvent(e)
+}
+
+// A tally counts what a scan comes to, and tells of it. Its methods are safe for
+// concurrent use.
+type tally struct {
+	*teller
+	start time.Time
+
+	files, unchanged, read, bytes atomic.Int64
+
+	mu sync.Mutex // guards r
+	r  Report     // but for the counters above
+}
+
+// applied counts what the catalog made of a batch.
+func (t *tally) applied(a catalog.Applied) {
+	t.unchanged.Add(int64(a.Unchanged))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.r.Created += int64(a.Created)
+	t.r.Updated += int64(a.Updated)
+	t.r.Deleted += int64(a.Deleted)
+}
+
+// report is what the scan came to so far.
+func (t *tally) report() Report {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.r
+	r.Files, r.Unchanged = t.files.Load(), t.unchanged.Load()
+	r.Hashed, r.Bytes = t.read.Load(), t.bytes.Load()
+	r.Elapsed = time.Since(t.start)
+	return r
+}
+
+// progress tells now and then how far the scan is, until stopped, if anybody
+// wants to know.
+func (t *tally) progress() (stop func()) {
+	if t.onEvent == nil {
+		return func() {}
+	}
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(progressGap)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				r := t.report()
+				r.Unreadable.First, r.Skipped.First = nil, nil // still being written to
+				t.emit(Event{Kind: EventProgress, Report: r})
+			case <-done:
+				return
+			}
+		}
+	})
+	return func() {
+		close(done)
+		wg.Wait()
+	}
+}
+
+// skipped tells of what is passed over by rule.
+func (t *tally) skipped(path string, why error) {
+	t.mu.Lock()
+	t.r.Skipped.add(Problem{path, why})
+	t.mu.Unlock()
+	t.emit(Event{Kind: EventSkipped, Path: path, Err: why})
+}
+
+// unreadable tells of what could not be taken, and stays as it was.
+func (t *tally) unreadable(path string, err error) {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		err = pe.Err // the path stands beside it
+	}
+	t.mu.Lock()
+	t.r.Unreadable.add(Problem{path, err})
+	t.mu.Unlock()
+	t.emit(Event{Kind: EventUnreadable, Path: path, Err: err})
+}
