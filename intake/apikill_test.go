@@ -1,3 +1,5 @@
+//go:build unix
+
 package intake_test
 
 import (
@@ -14,7 +16,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,6 +26,9 @@ import (
 
 // TestAPIKilled: a process killed at any moment loses no change it answered
 // for, and makes none twice, however often and late clients ask again.
+//
+// All processes accept from one socket, which outlives them: an address nobody
+// listened on for a while could be given to the server of another test.
 func TestAPIKilled(t *testing.T) {
 	t.Parallel()
 	if state := os.Getenv("INTAKE_TEST_API"); state != "" {
@@ -33,22 +37,27 @@ func TestAPIKilled(t *testing.T) {
 	}
 	const clients, changes, kills = 6, 60, 8
 	state := t.TempDir()
-	var address atomic.Pointer[string]
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	socket, err := l.(*net.TCPListener).File()
+	must(t, err)
+	must(t, l.Close())                    // socket is another one
+	defer func() { _ = socket.Close() }() // nothing is written to it
 	ctx, stop := context.WithCancel(t.Context())
 	var killed sync.WaitGroup
 	killed.Go(func() {
 		for n := 0; ctx.Err() == nil; n++ {
-			wait := time.Duration(20+rand.IntN(130)) * time.Millisecond
+			wait := time.Duration(5+rand.IntN(60)) * time.Millisecond
 			if n >= kills {
 				wait = time.Minute
 			}
-			runAndKill(ctx, t, state, wait, &address)
+			runAndKill(ctx, t, state, wait, socket)
 		}
 	})
 	var g sync.WaitGroup
 	for c := range clients {
 		g.Go(func() {
-			client := &apiClient{t: t, address: &address, name: fmt.Sprint("urn:", c)}
+			client := &apiClient{t: t, address: "http://" + l.Addr().String(), name: fmt.Sprint("urn:", c)}
 			for k := range changes {
 				client.change(k)
 			}
@@ -81,7 +90,7 @@ func TestAPIKilled(t *testing.T) {
 // An apiClient tells of changes of its own resources.
 type apiClient struct {
 	t       *testing.T
-	address *atomic.Pointer[string]
+	address string
 	name    string
 	answers []string
 }
@@ -111,11 +120,7 @@ func (c *apiClient) tell(k int) string {
 }
 
 func (c *apiClient) post(body, key string) (string, error) {
-	at := c.address.Load()
-	if at == nil {
-		return "", errors.New("not there yet")
-	}
-	req, err := http.NewRequestWithContext(c.t.Context(), "POST", *at+"/-/api/v1/sets/papers/changes", strings.NewReader(body))
+	req, err := http.NewRequestWithContext(c.t.Context(), "POST", c.address+"/-/api/v1/sets/papers/changes", strings.NewReader(body))
 	if err != nil {
 		return "", err
 	}
@@ -138,10 +143,11 @@ func (c *apiClient) post(body, key string) (string, error) {
 	return "", errors.New(resp.Status)
 }
 
-// runAndKill runs a process with an API, for a while.
-func runAndKill(ctx context.Context, t *testing.T, state string, wait time.Duration, address *atomic.Pointer[string]) {
+// runAndKill runs a process with an API that accepts from socket, for a while.
+func runAndKill(ctx context.Context, t *testing.T, state string, wait time.Duration, socket *os.File) {
 	c := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestAPIKilled$")
 	c.Env = append(os.Environ(), "INTAKE_TEST_API="+state)
+	c.ExtraFiles = []*os.File{socket}
 	out, err := c.StdoutPipe()
 	if err == nil {
 		err = c.Start()
@@ -155,8 +161,7 @@ func runAndKill(ctx context.Context, t *testing.T, state string, wait time.Durat
 	defer func() { _ = c.Wait() }() // it was killed
 	in := bufio.NewScanner(out)
 	for in.Scan() {
-		if at, ok := strings.CutPrefix(in.Text(), "ready: "); ok {
-			address.Store(&at)
+		if in.Text() == "ready" {
 			break
 		}
 	}
@@ -174,8 +179,8 @@ func serveSQLite(t *testing.T, state string) {
 	var cat catalog.Catalog = db.Catalog()
 	api, err := intake.NewAPI(cat, intake.APIOptions{State: filepath.Join(state, "api"), Sets: map[string]string{"papers": papers}})
 	must(t, err)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.FileListener(os.NewFile(3, "socket"))
 	must(t, err)
-	fmt.Printf("ready: http://%s\n", l.Addr())
+	fmt.Println("ready")
 	_ = http.Serve(l, api) // until the end
 }
