@@ -41,7 +41,7 @@ type applier struct {
 
 	progress Progress
 	lastTick time.Time
-	stale    map[string]string // failures that reading the description again may mend, with their causes
+	stale    map[string]error // failures that reading the description again may mend; told if it does not
 
 	batch   []outcome
 	bytes   int64
@@ -251,11 +251,7 @@ func (p *applier) settled(o *outcome) {
 
 // paid strikes what was owed for a, and a failure earlier in this run.
 func (p *applier) paid(a *action) {
-	if cause, ok := p.stale[a.URI]; ok {
-		delete(p.stale, a.URI)
-		p.report.Failed--
-		p.report.unfail(a.URI, cause)
-	}
+	p.mended(a)
 	if p.owing {
 		p.pending.Settle = append(p.pending.Settle, Owed{Set: p.set.Number, URI: a.URI})
 	}
@@ -263,23 +259,35 @@ func (p *applier) paid(a *action) {
 
 // failed books a failure. It stays owed until it is done or no longer wanted.
 func (p *applier) failed(a *action, o outcome) {
-	p.fail(a, o.err)
 	if o.stale && len(p.stale) < maxStale {
-		p.stale[a.URI] = o.err.Error()
+		p.book(a, o.err)
+		p.stale[a.URI] = o.err
+		return
 	}
+	p.fail(a, o.err)
 }
 
+// fail books a failure and tells of it.
 func (p *applier) fail(a *action, err error) {
-	if cause, ok := p.stale[a.URI]; ok { // for the second time
-		delete(p.stale, a.URI)
-		p.report.Failed--
-		p.report.unfail(a.URI, cause)
-	}
+	p.book(a, err)
+	p.progress.Failed++
+	p.d.emit(Event{Kind: EventFailed, Set: p.set.Name, URI: a.URI, Err: err})
+}
+
+func (p *applier) book(a *action, err error) {
+	p.mended(a) // it counts once
 	p.report.Failed++
 	p.report.fail(a.URI, err.Error())
 	p.owe(a, err.Error())
-	p.progress.Failed++
-	p.d.emit(Event{Kind: EventFailed, Set: p.set.Name, URI: a.URI, Err: err})
+}
+
+// mended takes back a failure earlier in this run.
+func (p *applier) mended(a *action) {
+	if err, ok := p.stale[a.URI]; ok {
+		delete(p.stale, a.URI)
+		p.report.Failed--
+		p.report.unfail(a.URI, err.Error())
+	}
 }
 
 // refused books a resource that must not be fetched.

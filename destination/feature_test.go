@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -73,6 +77,49 @@ func TestSitemap(t *testing.T) {
 	m.opts.Delete = destination.DeleteApply
 	s.put("/d/f3", "new content")
 	wantCounts(t, m.mustSync(), "baseline created=0 updated=1 deleted=1 unchanged=8 failed=0 refused=0")
+}
+
+// TestToldOfFailures changes and deletes resources while a baseline fetches
+// them. The Change List explains it, so nothing is said to have failed; what it
+// does not explain is.
+func TestToldOfFailures(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{})
+	for i := range 8 {
+		s.put(fmt.Sprintf("/d/f%d", i), fmt.Sprintf("content %d", i))
+	}
+	var once sync.Once
+	s.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+		if strings.HasPrefix(r.URL.Path, "/d/") {
+			once.Do(func() {
+				for i := range 4 {
+					s.put(fmt.Sprintf("/d/f%d", i), "newer")
+				}
+				s.del("/d/f4")
+			})
+		}
+		if r.URL.Path == "/d/f5" {
+			_, _ = io.WriteString(w, "something else") // the client finds out
+			return true
+		}
+		return false
+	})
+	m := newMirror(t, s)
+	r, err := m.sync()
+	if !errors.Is(err, destination.ErrIncomplete) || r.Failed != 1 {
+		t.Errorf("Sync: %v, %d failed, want 1", err, r.Failed)
+	}
+	var failed []string
+	for _, e := range m.events {
+		if e.Kind == destination.EventFailed {
+			failed = append(failed, strings.TrimPrefix(e.URI, s.srv.URL))
+		}
+	}
+	if !slices.Equal(failed, []string{"/d/f5"}) {
+		t.Errorf("told of the failures of %q, want that of /d/f5 alone", failed)
+	}
+	s.setFault(nil)
+	m.mustSync()
 }
 
 func TestDeleteKeep(t *testing.T) {

@@ -3,6 +3,7 @@ package destination
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -18,9 +19,9 @@ type setRun struct {
 	stage  *stage
 	reader *setReader
 
-	compared bool              // all was compared in this run
-	failed   int               // documents that could not be read
-	stale    map[string]string // resources that failed for what may be an old description
+	compared bool             // all was compared in this run
+	failed   int              // documents that could not be read
+	stale    map[string]error // resources that failed for what may be an old description, yet untold
 }
 
 // maxStale caps the failures for which it is remembered that a newer
@@ -33,10 +34,13 @@ const maxRounds = 3
 // syncSet brings a set into step: by its changes if that can be, else by
 // comparing all of it.
 func (s *session) syncSet(ctx context.Context, set *setState) error {
-	r := &setRun{session: s, set: set, stage: newStage(s.d.journal), stale: map[string]string{}}
+	r := &setRun{session: s, set: set, stage: newStage(s.d.journal), stale: map[string]error{}}
 	r.reader = &setReader{d: s.d, set: set, home: s.home, stage: r.stage, warn: s.warn,
 		fail: func(uri string, err error) { r.failed++; s.problem(uri, err) }}
 	err := r.run(ctx)
+	for _, uri := range slices.Sorted(maps.Keys(r.stale)) { // what no newer description has mended
+		s.d.emit(Event{Kind: EventFailed, Set: set.Name, URI: uri, Err: r.stale[uri]})
+	}
 	if cerr := r.stage.clear(context.WithoutCancel(ctx)); err == nil {
 		err = cerr
 	}
