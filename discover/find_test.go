@@ -20,6 +20,7 @@ const (
 func TestFind(t *testing.T) {
 	t.Parallel()
 	none := site{"/.well-known/resourcesync": "", "/rs/main/capabilitylist.xml": "", "/rs/maps/capabilitylist.xml": ""}
+	below := site{"/.well-known/resourcesync": "", "/data/.well-known/resourcesync": usual()["/.well-known/resourcesync"]}
 	tests := []struct {
 		name, address string
 		changes       site // to the usual site
@@ -61,9 +62,13 @@ func TestFind(t *testing.T) {
 				"/rs/maps/capabilitylist.xml": doc(`capability="capabilitylist"`, []string{"up HOST/sd.xml"}, `HOST/rs/maps/resourcelist.xml capability="resourcelist"`)}},
 		{name: "robots with plain Sitemaps", address: "HOST", want: "news: resourcelist (alone); main: resourcelist (alone)", requests: 5,
 			changes: site{"/.well-known/resourcesync": "", "/robots.txt": "Sitemap: HOST/news.xml\nSitemap: HOST/sitemap.xml", "/news.xml": doc("", nil, "HOST/n"), "/sitemap.xml": doc("", nil, "HOST/o")}},
-		{name: "guess", address: "HOST/deep/", want: "deep: resourcelist (alone)", requests: 5,
+		{name: "guess", address: "HOST/deep/", want: "deep: resourcelist (alone)", requests: 6,
 			changes: site{"/.well-known/resourcesync": "", "/deep/sitemap.xml": doc("", nil, "HOST/n")}},
-		{name: "guess at the root", address: "HOST/deep", want: "main: resourcelist (alone)", requests: 5,
+		{name: "well-known below the path", address: "HOST/data/", want: both, all: true, requests: 5, changes: below},
+		{name: "well-known below the path without slash", address: "HOST/data", want: both, all: true, requests: 5, changes: below},
+		{name: "well-known beside a page", address: "HOST/data/x/", want: both, all: true, requests: 6,
+			changes: site{"/.well-known/resourcesync": "", "/data/x/": "-> HOST/data/start.html", "/data/start.html": "<html></html>", "/data/.well-known/resourcesync": usual()["/.well-known/resourcesync"]}},
+		{name: "guess at the root", address: "HOST/deep", want: "main: resourcelist (alone)", requests: 6,
 			changes: site{"/.well-known/resourcesync": "", "/sitemap.xml": index("", nil, "HOST/n.xml")}},
 		{name: "plain Sitemap", address: "HOST/sitemap.xml", changes: site{"/sitemap.xml": doc("", nil, "HOST/n")}, want: "main: resourcelist (alone)", requests: 1},
 		{name: "dump", address: "HOST/resourcedump.xml", want: "main: resourcedump (alone)", requests: 1,

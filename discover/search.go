@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 
 	"lockstep/internal/fetch"
@@ -15,14 +16,18 @@ const maxTold = 12
 
 // search looks where documents are by custom, for a site of which u is a page.
 func (f *finder) search(u *url.URL) error {
-	root := &url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/"}
-	if err := f.try(root.JoinPath(WellKnown).String()); err != nil || f.usable() {
-		return err
+	for _, uri := range WellKnowns(u) {
+		if f.seen[uri] {
+			continue
+		}
+		if err := f.try(uri); err != nil || f.usable() {
+			return err
+		}
 	}
+	root, here := rootOf(u), directory(u)
 	if err := f.robots(root.JoinPath("robots.txt")); err != nil || f.usable() {
 		return err
 	}
-	here := &url.URL{Scheme: u.Scheme, Host: u.Host, Path: path.Dir(u.Path + "x")}
 	for _, dir := range []*url.URL{here, root} {
 		for _, name := range []string{"resourcelist.xml", "sitemap.xml"} {
 			guess := dir.JoinPath(name).String()
@@ -35,6 +40,30 @@ func (f *finder) search(u *url.URL) error {
 		}
 	}
 	return f.nothing()
+}
+
+// WellKnowns returns where the Source Description of a site may be of which u is
+// a page, likely places first: at the root of the host (RS-DISC-02), and below
+// u, where those put it who have no say in the root.
+func WellKnowns(u *url.URL) []string {
+	dirs := []*url.URL{rootOf(u), directory(u)}
+	if !strings.HasSuffix(u.Path, "/") && siteLike(u.Path) {
+		dirs = append(dirs, &url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath})
+	}
+	var uris []string
+	for _, dir := range dirs {
+		if uri := dir.JoinPath(WellKnown).String(); !slices.Contains(uris, uri) {
+			uris = append(uris, uri)
+		}
+	}
+	return uris
+}
+
+func rootOf(u *url.URL) *url.URL { return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/"} }
+
+// directory returns the directory u is in, or is.
+func directory(u *url.URL) *url.URL {
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).ResolveReference(&url.URL{Path: "./"})
 }
 
 // nothing is the sentence for an address that leads nowhere.

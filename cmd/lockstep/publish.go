@@ -192,17 +192,8 @@ func printPublish(io stdio, o *publishOptions, s *site, p *publication, took tim
 		io.printf("  %s created, %s updated, %s deleted, %s\n", thousands(sum.Created), thousands(sum.Updated), thousands(sum.Deleted), elapsed(took))
 	}
 	s.printSets(io)
-	io.printf("  mirror it with   lockstep sync %s DEST\n", mirrorAddress(o.baseURL))
+	io.printf("  mirror it with   lockstep sync %s DEST\n", o.baseURL)
 	return nil
-}
-
-// mirrorAddress returns what to give to sync for a site that others serve: where
-// it is not at the root of its host, nothing is found from the base URL alone.
-func mirrorAddress(baseURL string) string {
-	if u, err := url.Parse(baseURL); err != nil || strings.Trim(u.Path, "/") == "" {
-		return baseURL
-	}
-	return strings.TrimSuffix(baseURL, "/") + "/.well-known/resourcesync"
 }
 
 // errUnreadable reports resources that could not be published.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -247,9 +246,10 @@ func startsOf(ctx context.Context, client *fetch.Client, open validate.Opener, a
 			return nil, err
 		}
 		// What stands there may be too broken for others to find their way.
-		wellKnown := (&url.URL{Scheme: home.Scheme, Host: home.Host, Path: discover.WellKnown}).String()
-		if looksLikeXML(ctx, open, wellKnown) {
-			return []string{wellKnown}, nil
+		for _, wellKnown := range discover.WellKnowns(home) {
+			if looksLikeXML(ctx, open, wellKnown) {
+				return []string{wellKnown}, nil
+			}
 		}
 		return nil, err
 	}
