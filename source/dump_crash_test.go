@@ -87,6 +87,9 @@ func TestDumpCrashAnywhere(t *testing.T) {
 			if crash {
 				stride = 17 // what a crash leaves behind is the harder case
 			}
+			if underRace {
+				stride *= 5
+			}
 			for failAt := 1; ; failAt += stride {
 				if reached := playDumpFault(t, failAt, crash); !reached {
 					if failAt < 200 {

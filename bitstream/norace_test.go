@@ -1,0 +1,5 @@
+//go:build !race
+
+package bitstream_test
+
+const underRace = false
