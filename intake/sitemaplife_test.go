@@ -21,7 +21,6 @@ import (
 type mapLife struct {
 	w     *webSite
 	rnd   *rand.Rand
-	index bool
 	parts map[string]map[string]string // part to resource to lastmod
 	stamp int
 }
