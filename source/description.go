@@ -27,13 +27,17 @@ func (s *Source) publishSource(ctx context.Context, sets []Set, report *Report) 
 	}
 	for _, d := range append(parts, smallDocument{wellKnownName, description, nil}, smallDocument{robotsName, s.robots(sets), ourRobots},
 		smallDocument{hintName, hint, ourHint}) {
-		written, kept, err := s.publishSmall(ctx, d)
+		written, theirs, err := s.publishSmall(ctx, d)
 		if err != nil {
 			return fmt.Errorf("publish %s: %w", d.name, err)
 		}
 		report.Written = report.Written || written
-		if kept {
-			report.Kept = append(report.Kept, d.name)
+		if theirs == nil {
+			continue
+		}
+		report.Kept = append(report.Kept, d.name)
+		if d.name == robotsName {
+			report.Lacking = s.lacking(theirs, sets)
 		}
 	}
 	if err := s.tidyDescriptions(ctx, parts); err != nil {
@@ -49,17 +53,18 @@ type smallDocument struct {
 	ours func([]byte) bool // whether what is there is of our making; nil: it is
 }
 
-// publishSmall writes d if it is not there already.
-func (s *Source) publishSmall(ctx context.Context, d smallDocument) (written, kept bool, err error) {
+// publishSmall writes d if it is not there already. What is there and not ours
+// is returned.
+func (s *Source) publishSmall(ctx context.Context, d smallDocument) (written bool, theirs []byte, err error) {
 	if bytes.Equal(s.small[d.name], d.data) {
-		return false, false, nil // we looked not long ago
+		return false, nil, nil // we looked not long ago
 	}
 	old, mod, err := s.read(ctx, d.name)
 	switch {
 	case err != nil:
-		return false, false, err
+		return false, nil, err
 	case old != nil && d.ours != nil && !d.ours(old):
-		return false, true, nil
+		return false, old, nil
 	}
 	if !bytes.Equal(old, d.data) || old == nil {
 		written = true
@@ -68,7 +73,7 @@ func (s *Source) publishSmall(ctx context.Context, d smallDocument) (written, ke
 	if err == nil {
 		s.small[d.name] = d.data
 	}
-	return written, false, err
+	return written, nil, err
 }
 
 // encodeDescription returns the Source Description that names the sets; if

@@ -17,6 +17,7 @@ type Report struct {
 	Sets    []SetReport
 	Written bool     // false: all documents were as they should be
 	Kept    []string // documents left alone, because someone else wrote what is there
+	Lacking []string // lines that a robots.txt left alone should have, for others to find the Resource Lists by it
 }
 
 // A SetReport is the part of a Report about one set.

@@ -336,11 +336,16 @@ func TestForeignRobotsStays(t *testing.T) {
 	w := newWorld(t, source.Options{})
 	const mine = "User-agent: *\nDisallow: /private\n"
 	w.write("robots.txt", mine)
-	if r := w.publish(w.source()); !slices.Equal(r.Kept, []string{"robots.txt"}) {
-		t.Errorf("Publish = %+v, want robots.txt kept", r)
+	line := "Sitemap: " + baseURL + "resourcesync/main/resourcelist.xml"
+	if r := w.publish(w.source()); !slices.Equal(r.Kept, []string{"robots.txt"}) || !slices.Equal(r.Lacking, []string{line}) {
+		t.Errorf("Publish = %+v, want robots.txt kept, that lacks %s", r, line)
 	}
 	if data, err := reader(w.docs)("robots.txt"); err != nil || string(data) != mine {
 		t.Errorf("robots.txt is %q, %v", data, err)
+	}
+	w.write("robots.txt", mine+line+"\n")
+	if r := w.publish(w.source()); len(r.Kept) != 1 || len(r.Lacking) != 0 {
+		t.Errorf("Publish = %+v, want robots.txt kept, that lacks nothing", r)
 	}
 }
 

@@ -14,9 +14,23 @@ func (s *Source) robots(sets []Set) []byte {
 	var b strings.Builder
 	b.WriteString(robotsMark + "User-agent: *\nAllow: /\n\n")
 	for _, set := range sets {
-		b.WriteString("Sitemap: " + s.base.uri(resourceListName(set.Name)) + "\n")
+		b.WriteString(s.sitemapLine(set) + "\n")
 	}
 	return []byte(b.String())
+}
+
+func (s *Source) sitemapLine(set Set) string {
+	return "Sitemap: " + s.base.uri(resourceListName(set.Name))
+}
+
+// lacking returns the lines of ours that are not in a robots.txt of others.
+func (s *Source) lacking(robots []byte, sets []Set) (lines []string) {
+	for _, set := range sets {
+		if !bytes.Contains(robots, []byte(s.base.uri(resourceListName(set.Name)))) {
+			lines = append(lines, s.sitemapLine(set))
+		}
+	}
+	return lines
 }
 
 func ourRobots(data []byte) bool { return bytes.HasPrefix(data, []byte(robotsMark)) }

@@ -139,6 +139,9 @@ func (n *newsroom) told(r source.Report) {
 	for _, name := range r.Kept {
 		n.io.errorf("note: %s is somebody else's and stays as it is\n", name)
 	}
+	if len(r.Lacking) > 0 {
+		n.io.errorf("hint: for others to find the Source by robots.txt, add to it\n  %s\n", strings.Join(r.Lacking, "\n  "))
+	}
 	for _, set := range r.Sets {
 		if set.Refused > 0 {
 			n.io.errorf("warning: %s cannot be stated in a document and left out; --log-level info names them\n", count(set.Refused, "resource"))
