@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,6 +75,7 @@ func runServe(ctx context.Context, o *serveOptions, io stdio) error {
 	if so.baseURL == "" {
 		so.baseURL = baseURLOf(l.Addr(), io)
 	}
+	o.warnOfAPI(l.Addr(), so.baseURL, io)
 	so.content = true
 	if so.documents = string(o.file.Documents); so.documents == "" {
 		so.documents = filepath.Join(o.state, "documents")
@@ -124,6 +126,24 @@ func baseURLOf(addr net.Addr, io stdio) string {
 	}
 	u := url.URL{Scheme: "http", Host: net.JoinHostPort(host, port), Path: "/"}
 	return u.String()
+}
+
+// warnOfAPI tells who has opened a set to the world without saying to whom.
+func (o *serveOptions) warnOfAPI(addr net.Addr, baseURL string, io stdio) {
+	if o.apiTokenFile != "" || !slices.ContainsFunc(o.sets, func(c setConfig) bool { return c.from.kind.scheme == "api" }) {
+		return
+	}
+	u, err := url.Parse(baseURL)
+	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsLoopback() && err == nil && isLoopback(u.Hostname()) {
+		return
+	}
+	io.errorf("warning: without a token file only programs on this machine may use the API; behind a proxy, everybody may look like one\nhint: name a file with a token in it: --api-token-file FILE\n")
+}
+
+// isLoopback reports whether a host is this machine, as seen from itself.
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
 // A serving is what serve prints with --json.
