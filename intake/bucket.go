@@ -193,7 +193,10 @@ func (b *Bucket) Scan(ctx context.Context) (Report, error) {
 	err := s.run(ctx)
 	r := s.report()
 	if err != nil {
-		return r, fmt.Errorf("scan %s: %w", b.objects, cause(ctx, err))
+		if err = cause(ctx, err); strings.Contains(err.Error(), fmt.Sprint(b.objects)) {
+			return r, err // once is enough
+		}
+		return r, fmt.Errorf("scan %s: %w", b.objects, err)
 	}
 	return r, nil
 }

@@ -68,6 +68,9 @@ func TestDecodeEntryErrors(t *testing.T) {
 	for _, tt := range []struct{ text, want string }{
 		{``, `byte 0: malformed JSON: ends where an object should be`},
 		{`[]`, `byte 0: is an array, want an object`},
+		{`nonsense`, `byte 0: malformed JSON: "nonsense" where an object should be`},
+		{`null`, `byte 0: is null, want an object`},
+		{`true`, `byte 0: is a boolean, want an object`},
 		{`{"uri":"urn:x"`, `byte 14: malformed JSON: ends where a comma or } should be`},
 		{`{"uri":"urn:x",}`, `byte 15: malformed JSON: '}' where the name of a field should be`},
 		{`{"uri":"urn:x"} x`, `byte 16: malformed JSON: 'x' where the end should be`},

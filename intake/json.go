@@ -52,15 +52,29 @@ func (t *jsonText) mistaken(want string) error {
 		got = "an object"
 	case '[':
 		got = "an array"
-	case 't', 'f':
-		got = "a boolean"
-	case 'n':
-		got = "null"
+	case 't', 'f', 'n':
+		switch word := t.word(); word {
+		case "true", "false":
+			got = "a boolean"
+		case "null":
+			got = word
+		default:
+			return t.malformed("%.40q where %s should be", word, want)
+		}
 	case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
 	default:
 		return t.unexpected(want)
 	}
 	return &EntryError{Offset: t.at, Err: fmt.Errorf("is %s, want %s", got, want)}
+}
+
+// word returns the letters that come.
+func (t *jsonText) word() string {
+	n := t.at
+	for n < len(t.text) && t.text[n] >= 'a' && t.text[n] <= 'z' {
+		n++
+	}
+	return string(t.text[t.at:n])
 }
 
 // peek returns the byte behind white space, or 0 at the end.

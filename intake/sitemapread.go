@@ -87,7 +87,7 @@ func (r *sitemapReading) run(ctx context.Context) (again bool, err error) {
 		return false, nil
 	}
 	if r.undated > 0 && !r.s.o.Content {
-		r.skipped(r.name, fmt.Errorf("%d entries state neither lastmod nor hash: that their resources change cannot be seen", r.undated))
+		r.skipped(r.name, undatedError(r.undated))
 	}
 	if again, err = r.take(ctx); err != nil || again {
 		return again, err
@@ -96,6 +96,17 @@ func (r *sitemapReading) run(ctx context.Context) (again bool, err error) {
 		return false, err
 	}
 	return false, r.remember(ctx)
+}
+
+// An undatedError reports so many entries of which nothing says that their
+// resources have changed.
+type undatedError int64
+
+func (n undatedError) Error() string {
+	if n == 1 {
+		return "1 entry states neither lastmod nor hash: that its resource changes cannot be seen"
+	}
+	return fmt.Sprintf("%d entries state neither lastmod nor hash: that their resources change cannot be seen", int64(n))
 }
 
 // visit reads the document at uri and what is below it. What goes wrong with it

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"slices"
 	"strings"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
+
+	"lockstep/intake"
 )
 
 // publishOptions are the flags of publish.
@@ -192,8 +195,29 @@ func printPublish(io stdio, o *publishOptions, s *site, p *publication, took tim
 		io.printf("  %s created, %s updated, %s deleted, %s\n", thousands(sum.Created), thousands(sum.Updated), thousands(sum.Deleted), elapsed(took))
 	}
 	s.printSets(io)
-	io.printf("  mirror it with   lockstep sync %s DEST\n", o.baseURL)
+	io.printf("  mirror it with   lockstep sync %s/ DEST\n", strings.TrimSuffix(o.baseURL, "/"))
 	return nil
+}
+
+// readable says how to make files readable that are not.
+func readable(files *intake.Problems) string {
+	forbidden, malformed := false, false
+	for _, p := range files.First {
+		if _, ok := errors.AsType[*intake.EntryError](p.Err); ok {
+			malformed = true
+		} else if errors.Is(p.Err, fs.ErrPermission) {
+			forbidden = true
+		}
+	}
+	switch {
+	case forbidden && malformed:
+		return "see that this user may read them, and mend what is malformed"
+	case forbidden:
+		return "see that this user may read them"
+	case malformed:
+		return "mend what is malformed, and run the same command again"
+	}
+	return "run the same command again when that is mended"
 }
 
 // errUnreadable reports resources that could not be published.
@@ -212,7 +236,7 @@ func unreadable(scans []scanned) error {
 			errs = append(errs, withHint(fmt.Errorf("set %s: %s could not be read and are published as they were", scan.set.name, count(n, kind.part)),
 				"they are named above; see that these credentials may read them"))
 		default:
-			errs = append(errs, withHint(errUnreadable, "they are named above; see that this user may read them"))
+			errs = append(errs, withHint(errUnreadable, "they are named above; "+readable(&scan.Unreadable)))
 		}
 	}
 	return errors.Join(errs...)
