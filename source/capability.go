@@ -47,6 +47,11 @@ func (s *Source) publishCapabilityList(ctx context.Context, set Set, without ...
 			there = append(there, c)
 		}
 	}
+	defer func() {
+		if err == nil {
+			s.offer(set.Name, there)
+		}
+	}()
 	data, err := s.encodeCapabilityList(set, there)
 	if err != nil {
 		return false, fmt.Errorf("build capability list: %w", err)
@@ -63,6 +68,28 @@ func (s *Source) publishCapabilityList(ctx context.Context, set Set, without ...
 		return false, fmt.Errorf("publish capability list: %w", err)
 	}
 	return true, nil
+}
+
+// offer keeps for the home page what a set offers.
+func (s *Source) offer(set string, there []capable) {
+	s.telling.Lock()
+	defer s.telling.Unlock()
+	if s.offered == nil {
+		s.offered = make(map[string][]capable)
+	}
+	s.offered[set] = there
+}
+
+// offers returns the address of a set's document for c, or "" if it has none.
+func (s *Source) offers(set string, c resourcesync.Capability) string {
+	s.telling.Lock()
+	defer s.telling.Unlock()
+	for _, d := range s.offered[set] {
+		if d.capability == c {
+			return s.base.uri(d.name)
+		}
+	}
+	return ""
 }
 
 func (s *Source) encodeCapabilityList(set Set, there []capable) ([]byte, error) {

@@ -3,7 +3,10 @@ package source_test
 import (
 	"fmt"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,6 +57,32 @@ func TestDumpFirstThenChanges(t *testing.T) {
 	c = d.dumps()
 	d.holds(c)
 	d.upToDate()
+}
+
+// TestHomePageNamesDumps looks at the page of a Source before and after it has
+// dumps, and after a restart.
+func TestHomePageNamesDumps(t *testing.T) {
+	t.Parallel()
+	d := newDumpWorld(t, source.Options{}, bothDumps)
+	d.put("a=1")
+	s := d.source()
+	d.publish(s)
+	page := func(s *source.Source) string {
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, d.opts.BaseURL, nil))
+		return w.Body.String()
+	}
+	if text := page(s); strings.Contains(text, "dump.xml") {
+		t.Errorf("the page names dumps that are not there:\n%s", text)
+	}
+	d.dump(s)
+	again := d.source()
+	d.publish(again)
+	for when, s := range map[string]*source.Source{"after the dump": s, "after a restart": again} {
+		if text := page(s); !strings.Contains(text, "resourcedump.xml") {
+			t.Errorf("%s the page does not name it:\n%s", when, text)
+		}
+	}
 }
 
 func TestDumpKeepsAsManyAsAskedFor(t *testing.T) {

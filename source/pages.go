@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"lockstep/resourcesync"
 )
 
 //go:embed page.html
@@ -51,8 +53,10 @@ type pageSet struct {
 	CapabilityList string
 	ResourceList   string
 	ChangeList     string
+	ResourceDump   string // empty when there is none, or that is not known; likewise
+	ChangeDump     string
 	About          string
-	Resources      string // how many; empty when not known
+	Resources      string // how many, in words; empty when not known
 	At             string
 	Changed        string
 }
@@ -68,7 +72,10 @@ func (s *Source) summarize() {
 		if st.List == nil || st.Changes == nil {
 			continue
 		}
-		p := pageSet{Resources: strconv.FormatInt(st.List.Resources, 10), At: st.List.At.Format(time.RFC3339)}
+		p := pageSet{Resources: strconv.FormatInt(st.List.Resources, 10) + " resources", At: st.List.At.Format(time.RFC3339)}
+		if st.List.Resources == 1 {
+			p.Resources = "1 resource"
+		}
 		if !st.Changes.ThroughTime.IsZero() {
 			p.Changed = st.Changes.ThroughTime.Format(time.RFC3339)
 		}
@@ -150,6 +157,8 @@ func (s *Source) render(sets []Set, known *summary, title, message string) ([]by
 		var ps pageSet
 		if known != nil {
 			ps = (*known)[set.Name]
+			ps.ResourceDump = s.offers(set.Name, resourcesync.ResourceDump)
+			ps.ChangeDump = s.offers(set.Name, resourcesync.ChangeDump)
 		}
 		ps.Name, ps.About = set.Name, set.Description
 		ps.CapabilityList = s.capabilityList(set.Name)

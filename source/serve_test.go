@@ -550,7 +550,7 @@ func TestHomePage(t *testing.T) {
 		`<link rel="resourcesync" href="https://data.example.org/resourcesync/main/capabilitylist.xml">`,
 		`<a href="https://data.example.org/.well-known/resourcesync">`,
 		`<a href="https://data.example.org/about?a&amp;b">`,
-		"1 resources on <time",
+		"1 resource on <time",
 		"<h1>A ResourceSync Source</h1>",
 		`<html lang="en">`,
 	} {

@@ -180,6 +180,9 @@ type Source struct {
 
 	patchesTidied map[string]time.Time // guarded by publishing; when each set's patches were looked through
 
+	telling sync.Mutex           // guards offered
+	offered map[string][]capable // by set: what its Capability List names, as last published
+
 	naming sync.Mutex // one writer of Capability Lists at a time; held across IO, for that is its purpose
 
 	dumping sync.Mutex // one PublishDumps at a time; held across IO, for that is its purpose
