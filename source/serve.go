@@ -151,6 +151,9 @@ func (w *sizedWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
+// ReadFrom leaves the copying to what is below.
+func (w *sizedWriter) ReadFrom(src io.Reader) (int64, error) { return io.Copy(w.ResponseWriter, src) }
+
 func (w *sizedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // resource serves a resource (RS-HTTP-01), never coded: the hash and length we

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"bytes"
 	"io"
 	"net/http"
 	"time"
@@ -72,8 +73,15 @@ func (w *patientWriter) Write(p []byte) (n int, err error) {
 }
 
 // ReadFrom hands files to the system in chunks, so that it can send them
-// without copying.
+// without copying. What is in memory is written from where it is.
 func (w *patientWriter) ReadFrom(src io.Reader) (n int64, err error) {
+	if part, ok := src.(*io.LimitedReader); ok {
+		if held, ok := part.R.(*bytes.Reader); ok && int64(held.Len()) <= part.N {
+			n, err = held.WriteTo(struct{ io.Writer }{w})
+			part.N -= n
+			return n, err
+		}
+	}
 	to, ok := w.ResponseWriter.(io.ReaderFrom)
 	if !ok {
 		return io.Copy(struct{ io.Writer }{w}, src)
