@@ -111,7 +111,7 @@ func parseRecord(b []byte, r *catalog.Record) error {
 		}
 		p.bad = p.bad || p.i < len(p.s)
 	} else if p.i < len(p.s) {
-		r.Hashes = p.hashes(math.MaxUint64)
+		r.Hashes = p.hashes(toEnd)
 	}
 	if p.bad {
 		return errRecord
@@ -119,17 +119,21 @@ func parseRecord(b []byte, r *catalog.Record) error {
 	return nil
 }
 
-// hashes reads up to n hashes; fewer only where the record ends.
+// toEnd as a number of hashes is as many as there are.
+const toEnd = math.MaxUint64
+
+// hashes reads n hashes.
 func (p *recordParser) hashes(n uint64) resourcesync.Hashes {
 	if n == 0 {
 		return nil
 	}
 	hs := make(resourcesync.Hashes, 0, 2)
-	for ; n > 0 && p.i < len(p.s) && !p.bad; n-- {
+	for i := uint64(0); i < n && p.i < len(p.s) && !p.bad; i++ {
 		algorithm := resourcesync.Algorithm(p.s[p.i])
 		p.i++
 		hs = append(hs, resourcesync.Hash{Algorithm: algorithm, Digest: p.string()})
 	}
+	p.bad = p.bad || n != toEnd && uint64(len(hs)) < n
 	return hs
 }
 
