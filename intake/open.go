@@ -28,6 +28,30 @@ func (d *Dir) Open(rel string) (*os.File, fs.FileInfo, error) {
 	return f, fi, err
 }
 
+// Mark tells the state of the file that Open opens at rel from every other that
+// was or will be there; it fails where Open does.
+func (d *Dir) Mark(rel string) (string, error) {
+	if !validRel(rel) || !d.filter.passes(rel) {
+		return "", notListed(rel)
+	}
+	t, err := d.acquire()
+	if err != nil {
+		return "", err
+	}
+	defer t.release()
+	st, err := t.lstat(rel)
+	if err == nil && st.kind == kindLink {
+		st, err = t.stat(rel)
+	}
+	switch {
+	case err != nil && !vanished(err) && !escaped(err):
+		return "", err
+	case err != nil, st.kind != kindFile:
+		return "", notListed(rel)
+	}
+	return st.mark(), nil
+}
+
 // Bitstream opens the present representation of r; if a scan would not list it
 // any more, the error matches [fs.ErrNotExist]. The file may change while it is
 // read.

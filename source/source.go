@@ -145,6 +145,11 @@ type Options struct {
 	// it, only documents are served.
 	Content func(rel string) (*os.File, fs.FileInfo, error)
 
+	// Mark tells the state of the file that Content opens at rel from every
+	// other state it was or will be in, without opening it; it fails where
+	// Content does. Without it, [Source.Front] answers for documents only.
+	Mark func(rel string) (string, error)
+
 	// Type returns the media type of a resource, or "", by its path and its
 	// first bytes, up to 3 KiB. It should say what the catalog says. Default:
 	// by the name's extension.

@@ -34,6 +34,9 @@ type opener interface {
 	// Open opens the resource at the path rel below the set's URI; it fails with
 	// fs.ErrNotExist if that is none.
 	Open(rel string) (*os.File, fs.FileInfo, error)
+
+	// Mark tells the state of what Open opens from every other.
+	Mark(rel string) (string, error)
 }
 
 // bitstreams is an origin that can open what it lists.

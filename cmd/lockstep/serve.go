@@ -188,13 +188,14 @@ func (s *site) printSets(io stdio) {
 // serveUntil serves on l, and publishes changes if watch, until ctx ends; then
 // requests under way are finished, if they are quick about it.
 func (s *site) serveUntil(ctx context.Context, l net.Listener, watch bool, n *newsroom) error {
-	srv := source.NewServer(s.handler())
+	h := s.handler()
+	srv := source.NewServer(h)
 	srv.ErrorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
 	tasks := []func(context.Context) error{func(ctx context.Context) error { return s.upkeep(ctx, n) }}
 	if watch {
 		tasks = append(tasks, func(ctx context.Context) error { return s.watch(ctx, n) })
 	}
-	return serveBeside(ctx, srv, l, tasks...)
+	return serveBeside(ctx, srv, s.src.Front(l, h), tasks...)
 }
 
 // serveBeside serves on l while the tasks run, until ctx ends or one of them

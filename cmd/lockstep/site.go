@@ -92,7 +92,7 @@ func openSite(ctx context.Context, o siteOptions) (_ *site, err error) {
 func (s *site) newSource() (err error) {
 	so := source.Options{BaseURL: s.opts.baseURL, Temp: s.opts.state, Logger: s.log}
 	if s.opts.content {
-		so.Content, so.OnDemand = s.open, &source.OnDemand{}
+		so.Content, so.Mark, so.OnDemand = s.open, s.mark, &source.OnDemand{}
 	}
 	cat := catalog.Catalog(s.db.Catalog())
 	for i := range s.opts.sets {
@@ -155,6 +155,23 @@ func (s *site) open(rel string) (*os.File, fs.FileInfo, error) {
 		}
 	}
 	return nil, nil, fs.ErrNotExist
+}
+
+// mark tells the state of the file that open opens.
+func (s *site) mark(rel string) (string, error) {
+	for _, set := range s.sets {
+		files, ok := set.origin.(opener)
+		if !ok || set.source.Elsewhere {
+			continue
+		}
+		if inner, ok := strings.CutPrefix(rel, set.source.Path); ok {
+			mark, err := files.Mark(inner)
+			if !errors.Is(err, fs.ErrNotExist) {
+				return set.name + " " + mark, err
+			}
+		}
+	}
+	return "", fs.ErrNotExist
 }
 
 // A scanned is what the scan of a set came to.
