@@ -140,6 +140,7 @@ type frontConn struct {
 	net.Conn
 	front *front
 
+	asked   bool      // a request has been answered
 	readBy  time.Time // deadlines that are set
 	writeBy time.Time
 }
@@ -179,6 +180,7 @@ func (c *frontConn) serve() {
 			return
 		}
 		_, _ = r.Discard(n) // it is there
+		c.asked = true
 		out = a.appendHeader(out[:0], time.Now())
 		if err := c.send(out, a.body); err != nil || c.ended() {
 			return
@@ -190,7 +192,11 @@ func (c *frontConn) serve() {
 // is something else, or more than we look at.
 func (c *frontConn) request(r *bufio.Reader) (int, error) {
 	if r.Buffered() == 0 {
-		c.expect(idleTimeout)
+		wait := headerTimeout // who connects has something to ask
+		if c.asked {
+			wait = idleTimeout
+		}
+		c.expect(wait)
 		if _, err := r.Peek(1); err != nil {
 			return 0, err
 		}

@@ -26,6 +26,7 @@ import (
 type frontWorld struct {
 	t     *testing.T
 	dir   string
+	src   *source.Source
 	front string // HOST:PORT
 	plain string
 	stop  func() error // of the server behind the front
@@ -71,6 +72,7 @@ func newFrontWorld(t *testing.T, files map[string]string) *frontWorld {
 	if _, err := s.Publish(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	w.src = s
 	h := s.Handler()
 	serve := func(l net.Listener) *http.Server {
 		srv := source.NewServer(h)
@@ -296,6 +298,22 @@ func overwrite(path string, text []byte) error {
 		err = cerr
 	}
 	return err
+}
+
+// TestFrontOutlivesPanics has the handler panic: that ends one connection.
+func TestFrontOutlivesPanics(t *testing.T) {
+	t.Parallel()
+	w := newFrontWorld(t, map[string]string{"a.txt": "one"})
+	l := listen(t)
+	h := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	srv := source.NewServer(h)
+	go func() { _ = srv.Serve(w.src.Front(l, h)) }() // ends with Close
+	defer srv.Close()
+	for range 3 {
+		if got := w.exchange(l.Addr().String(), "GET /a.txt"+plainHead+"\r\n"); got[0] != "no answer" {
+			t.Errorf("got %q", got)
+		}
+	}
 }
 
 // TestFrontStops ends a server with connections of every kind.

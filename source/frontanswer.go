@@ -108,8 +108,14 @@ func (s *answers) mark(rel string) (string, error) {
 }
 
 // fresh has the handler make an answer to a; nil if it makes none that is for
-// us.
-func (s *answers) fresh(a *ask) *answer {
+// us. A handler that panics is the server's to deal with, which does so request
+// by request.
+func (s *answers) fresh(a *ask) (made *answer) {
+	defer func() {
+		if recover() != nil {
+			made = nil
+		}
+	}()
 	r := &http.Request{
 		Method: http.MethodGet, URL: &url.URL{Path: a.path}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: make(http.Header, 1), Body: http.NoBody, RequestURI: a.path,
