@@ -36,6 +36,7 @@ type applier struct {
 	set    *setState
 	report *Report
 	fetch  *fetcher
+	ways   ways
 	counts counts
 	owing  bool // something is, or may be, owed to the set
 
@@ -103,6 +104,21 @@ func (p *applier) run(ctx context.Context, actions iter.Seq2[action, error]) err
 
 // hand gives to the workers what takes the network, and passes the rest on.
 func (p *applier) hand(ctx context.Context, actions iter.Seq2[action, error], todo chan<- *action, done chan<- outcome) error {
+	single := func(a *action) {
+		select {
+		case todo <- a:
+		case <-ctx.Done():
+		}
+	}
+	p.ways.start(ctx, p.fetch, func(o outcome) { done <- o }, single)
+	err := p.handEach(ctx, actions, single, done)
+	if ferr := p.ways.finish(ctx.Err() == nil && err == nil); err == nil {
+		err = ferr
+	}
+	return err
+}
+
+func (p *applier) handEach(ctx context.Context, actions iter.Seq2[action, error], single func(*action), done chan<- outcome) error {
 	for a, err := range actions {
 		if err != nil {
 			return err
@@ -112,10 +128,12 @@ func (p *applier) hand(ctx context.Context, actions iter.Seq2[action, error], to
 		}
 		switch a.verb {
 		case verbFetch:
-			select {
-			case todo <- &a:
-			case <-ctx.Done():
-				return ctx.Err()
+			taken, err := p.ways.takes(&a)
+			if err != nil {
+				return err
+			}
+			if !taken {
+				single(&a)
 			}
 		case verbSkip:
 			if a.class != 0 { // nothing to do, but it may have been owed

@@ -37,8 +37,22 @@ type fetcher struct {
 	hashers
 }
 
-// do carries out a verbFetch. The path it settles on stays kept in f.names.
+// do carries out a verbFetch with requests of its own. The path it settles on
+// stays kept in f.names.
 func (f *fetcher) do(ctx context.Context, a *action) outcome {
+	return f.with(ctx, a, func(t *transfer) outcome { return t.run(ctx) })
+}
+
+// take carries out a verbFetch with content that came another way: from a
+// package, or as the result of a patch. It is verified like any other; what is
+// not what was asked for is an outcome whose error is a [ContentError], and
+// can be had another way.
+func (f *fetcher) take(ctx context.Context, a *action, content io.Reader) outcome {
+	return f.with(ctx, a, func(t *transfer) outcome { return t.copy(ctx, content) })
+}
+
+// with gives a its place and lets get fill it.
+func (f *fetcher) with(ctx context.Context, a *action, get func(*transfer) outcome) outcome {
 	path := a.held.Path
 	if a.isHeld() {
 		f.names.take(a.URI, path)
@@ -55,8 +69,7 @@ func (f *fetcher) do(ctx context.Context, a *action) outcome {
 			return f.taken(ctx, a, err)
 		}
 	}
-	t := &transfer{fetcher: f, a: a, path: path}
-	o := t.run(ctx)
+	o := get(&transfer{fetcher: f, a: a, path: path})
 	o.action, o.held.Path = a, path
 	if o.err != nil {
 		f.names.release(path)
@@ -167,6 +180,29 @@ func (t *transfer) run(ctx context.Context) outcome {
 	if err != nil {
 		t.leave(err)
 		return outcome{err: err, stale: isStale(err)}
+	}
+	return t.finish()
+}
+
+// copy takes the content from r.
+func (t *transfer) copy(ctx context.Context, r io.Reader) outcome {
+	t.algs = algorithmsOf(t.a.Hashes)
+	t.hasher = t.hashers.get(t.algs)
+	defer func() { t.hashers.put(t.algs, t.hasher) }()
+	w, err := t.d.store.Create(ctx, t.path)
+	if err != nil {
+		return outcome{err: &localError{err}}
+	}
+	t.w = w
+	if limit := t.limit(); limit > 0 {
+		r = io.LimitReader(r, limit)
+	}
+	if t.n, err = copyHashing(t.w, t.hasher, ctxReader{ctx, r}); err == nil {
+		err = t.check()
+	}
+	if err != nil {
+		t.drop()
+		return outcome{err: err}
 	}
 	return t.finish()
 }

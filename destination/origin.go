@@ -255,6 +255,11 @@ func (r *setReader) wantOf(e *resourcesync.Entry) want {
 	if e.HasLength {
 		w.Length = e.Length
 	}
+	for _, l := range e.Links {
+		if usefulLink(l.Rel) {
+			w.Links = append(w.Links, l)
+		}
+	}
 	if !w.Gone {
 		w.Refused = r.refuse(e.Loc)
 	}

@@ -91,10 +91,8 @@ func (s *stage) spill(ctx context.Context) error {
 		for ; i < len(s.mem) && s.mem[i].URI == uri; i++ {
 			g.add(&s.mem[i])
 		}
-		for _, w := range g.best {
-			if w != nil {
-				row.Data = w.appendTo(row.Data)
-			}
+		for w := range g.all {
+			row.Data = w.appendTo(row.Data)
 		}
 		rows = append(rows, row)
 	}
@@ -224,35 +222,6 @@ func (s *stage) later(a, b *want) bool {
 		return b.pos < a.pos
 	}
 	return b.pos > a.pos
-}
-
-// A group is what was said of one URI.
-type group struct {
-	stage *stage
-	best  [wantChange + 1]*want // by class
-}
-
-func (g *group) add(w *want) {
-	if w.class == wantChange && w.doc < g.stage.void {
-		return
-	}
-	if have := g.best[w.class]; have == nil || g.stage.later(have, w) {
-		own := *w
-		g.best[w.class] = &own
-	}
-}
-
-// last returns the last word.
-func (g *group) last() (want, bool) {
-	if w := g.best[wantChange]; w != nil && !g.stage.done(w) {
-		return *w, true
-	}
-	for _, class := range []wantClass{wantListed, wantOwed} {
-		if w := g.best[class]; w != nil {
-			return *w, true
-		}
-	}
-	return want{}, false
 }
 
 func sliceOf[T any](ts []T) iter.Seq2[T, error] {

@@ -17,9 +17,27 @@ type want struct {
 	Length  int64 // -1 when not stated
 	Hashes  resourcesync.Hashes
 	Type    string
-	Coding  string // content coding
-	Refused string // why it must not be fetched; empty: it may
+	Coding  string              // content coding
+	Refused string              // why it must not be fetched; empty: it may
+	Links   []resourcesync.Link // those of use to a Destination, see usefulLink
+	Member  member              // where its content lies in a package; zero: nobody said
 	rank
+}
+
+// A member is a place in a package.
+type member struct {
+	Package int    // its number in the reading of the dump, from 1; zero: none
+	Path    string // as the manifest has it
+}
+
+// usefulLink reports whether a link of an entry says where or how its content
+// can be had (RS-REL-10, RS-REL-20, RS-REL-22, RS-REL-30, RS-REL-51).
+func usefulLink(rel string) bool {
+	switch rel {
+	case "duplicate", "alternate", "canonical", "memento", resourcesync.RelPatch:
+		return true
+	}
+	return false
 }
 
 // A rank says which of several wants of one URI is the last word.
@@ -42,8 +60,9 @@ type wantClass uint8
 
 const (
 	wantOwed   wantClass = iota + 1 // from an earlier run
-	wantListed                      // from a Resource List
-	wantChange                      // from a Change List
+	wantPacked                      // from a manifest, of content that the last word may turn out to be: never a word itself
+	wantListed                      // from a Resource List, or the manifests of a Resource Dump that stand for one
+	wantChange                      // from a Change List, or the manifests of a Change Dump that stand for one
 )
 
 // sameLastmod reports whether the Source states the time we know, as finely as
@@ -71,7 +90,11 @@ func sameLastmod(held time.Time, stated resourcesync.Datetime) bool {
 
 // The encoding of wants, for rows of the scratch space and what is owed. Its
 // first byte is a version: what is owed outlives the program that wrote it.
-const wantVersion = 1
+// Version 1 had neither links nor members; rows of Held are still of it.
+const (
+	wantVersion = 2
+	heldVersion = 1
+)
 
 var errWant = errors.New("damaged entry in the journal")
 
@@ -83,11 +106,7 @@ func (w *want) appendTo(b []byte) []byte {
 	b = append(b, wantVersion, flags, byte(w.Change), byte(w.class))
 	b = appendDatetime(b, w.Lastmod)
 	b = binary.AppendVarint(b, w.Length)
-	b = binary.AppendUvarint(b, uint64(len(w.Hashes)))
-	for _, h := range w.Hashes {
-		b = append(b, byte(h.Algorithm))
-		b = appendString(b, h.Digest)
-	}
+	b = appendHashes(b, w.Hashes)
 	b = appendString(b, w.Type)
 	b = appendString(b, w.Coding)
 	b = appendString(b, w.Refused)
@@ -95,13 +114,60 @@ func (w *want) appendTo(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(w.pos))
 	b = binary.AppendUvarint(b, uint64(w.nth))
 	b = appendDatetime(b, w.event)
-	return appendDatetime(b, w.mod)
+	b = appendDatetime(b, w.mod)
+	b = binary.AppendUvarint(b, uint64(len(w.Links)))
+	for i := range w.Links {
+		b = appendLink(b, &w.Links[i])
+	}
+	b = binary.AppendUvarint(b, uint64(w.Member.Package))
+	return appendString(b, w.Member.Path)
+}
+
+func appendLink(b []byte, l *resourcesync.Link) []byte {
+	for _, s := range [...]string{l.Rel, l.Href, l.Type, l.Encoding, l.Path} {
+		b = appendString(b, s)
+	}
+	b = appendDatetime(b, l.Modified)
+	length := int64(-1)
+	if l.HasLength {
+		length = l.Length
+	}
+	b = binary.AppendVarint(b, length)
+	b = binary.AppendUvarint(b, uint64(l.Pri))
+	return appendHashes(b, l.Hashes)
+}
+
+func (d *decoder) link() resourcesync.Link {
+	l := resourcesync.Link{Rel: d.string(), Href: d.string(), Type: d.string(), Encoding: d.string(), Path: d.string(), Modified: d.datetime()}
+	if n := d.varint(); n >= 0 {
+		l.Length, l.HasLength = n, true
+	}
+	l.Pri, l.Hashes = int(d.uvarint()), d.hashes()
+	return l
+}
+
+func appendHashes(b []byte, hs resourcesync.Hashes) []byte {
+	b = binary.AppendUvarint(b, uint64(len(hs)))
+	for _, h := range hs {
+		b = append(b, byte(h.Algorithm))
+		b = appendString(b, h.Digest)
+	}
+	return b
+}
+
+func (d *decoder) hashes() (hs resourcesync.Hashes) {
+	for n := d.uvarint(); n > 0 && d.ok(); n-- {
+		alg := resourcesync.Algorithm(d.byte())
+		hs = append(hs, resourcesync.Hash{Algorithm: alg, Digest: d.string()})
+	}
+	return hs
 }
 
 // decodeWant reads one want from the front of b and returns the rest.
 func decodeWant(uri string, b []byte) (want, []byte, error) {
 	d := decoder{b: b}
-	if d.byte() != wantVersion {
+	version := d.byte()
+	if version != 1 && version != wantVersion {
 		return want{}, nil, errWant
 	}
 	w := want{URI: uri}
@@ -109,14 +175,16 @@ func decodeWant(uri string, b []byte) (want, []byte, error) {
 	w.Change = resourcesync.Change(d.byte())
 	w.class = wantClass(d.byte())
 	w.Lastmod = d.datetime()
-	w.Length = d.varint()
-	for n := d.uvarint(); n > 0 && d.ok(); n-- {
-		alg := resourcesync.Algorithm(d.byte())
-		w.Hashes = append(w.Hashes, resourcesync.Hash{Algorithm: alg, Digest: d.string()})
-	}
+	w.Length, w.Hashes = d.varint(), d.hashes()
 	w.Type, w.Coding, w.Refused = d.string(), d.string(), d.string()
 	w.doc, w.pos, w.nth = int(d.uvarint()), int64(d.uvarint()), int(d.uvarint())
 	w.event, w.mod = d.datetime(), d.datetime()
+	if version > 1 {
+		for n := d.uvarint(); n > 0 && d.ok(); n-- {
+			w.Links = append(w.Links, d.link())
+		}
+		w.Member = member{int(d.uvarint()), d.string()}
+	}
 	if !d.ok() {
 		return want{}, nil, errWant
 	}
@@ -126,16 +194,12 @@ func decodeWant(uri string, b []byte) (want, []byte, error) {
 // The intent of a batch: rows of Held, one after the other.
 
 func appendHeld(b []byte, h *Held) []byte {
-	b = append(b, wantVersion)
+	b = append(b, heldVersion)
 	b = appendString(b, h.URI)
 	b = appendString(b, h.Path)
 	b = binary.AppendVarint(b, h.Length)
 	b = appendDatetime(b, resourcesync.NewDatetime(h.Lastmod))
-	b = binary.AppendUvarint(b, uint64(len(h.Hashes)))
-	for _, x := range h.Hashes {
-		b = append(b, byte(x.Algorithm))
-		b = appendString(b, x.Digest)
-	}
+	b = appendHashes(b, h.Hashes)
 	b = appendString(b, h.ETag)
 	b = appendString(b, h.Modified)
 	b = binary.AppendUvarint(b, uint64(len(h.Sets)))
@@ -147,14 +211,10 @@ func appendHeld(b []byte, h *Held) []byte {
 
 func decodeHeld(b []byte) (Held, []byte, error) {
 	d := decoder{b: b}
-	if d.byte() != wantVersion {
+	if d.byte() != heldVersion {
 		return Held{}, nil, errWant
 	}
-	h := Held{URI: d.string(), Path: d.string(), Length: d.varint(), Lastmod: d.datetime().Time()}
-	for n := d.uvarint(); n > 0 && d.ok(); n-- {
-		alg := resourcesync.Algorithm(d.byte())
-		h.Hashes = append(h.Hashes, resourcesync.Hash{Algorithm: alg, Digest: d.string()})
-	}
+	h := Held{URI: d.string(), Path: d.string(), Length: d.varint(), Lastmod: d.datetime().Time(), Hashes: d.hashes()}
 	h.ETag, h.Modified = d.string(), d.string()
 	for n := d.uvarint(); n > 0 && d.ok(); n-- {
 		h.Sets = append(h.Sets, int(d.uvarint()))

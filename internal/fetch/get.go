@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,7 @@ import (
 	"time"
 )
 
-// A Request is a GET. Only URI is required.
+// A Request is a GET, or with a Post a POST. Only URI is required.
 type Request struct {
 	URI             string
 	IfNoneMatch     string // an entity tag, or several, as in the header
@@ -24,6 +25,12 @@ type Request struct {
 	AcceptGzip      bool   // take the body compressed for the way, and undo it
 	MaxBytes        int64  // cap on the body, after decompression; zero: none
 	Header          http.Header
+
+	// Post, if it is not nil, is sent as the body of a POST, with PostType as its
+	// media type. The request must be safe to repeat. A redirect that would make a
+	// GET of it is not followed.
+	Post     []byte
+	PostType string
 
 	// Document says that what is asked for may be read while other requests
 	// are sent on account of it. It does not wait for one of Jobs, but counts.
@@ -185,6 +192,11 @@ func (c *Client) roundTrip(ctx context.Context, r *Request, u *url.URL, lane lan
 		Method: http.MethodGet, URL: u, Host: u.Host, Header: c.header(r, u),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}).WithContext(ctx)
+	if r.Post != nil {
+		req.Method, req.ContentLength = http.MethodPost, int64(len(r.Post))
+		req.Body = io.NopCloser(bytes.NewReader(r.Post))
+		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(r.Post)), nil }
+	}
 	c.requests.Add(1)
 	if lane == laneWide {
 		return c.wide.RoundTrip(req)
@@ -199,7 +211,7 @@ func (c *Client) header(r *Request, u *url.URL) http.Header {
 	if c.home.host != "" && c.home.trusts(originOf(u)) {
 		h = c.homeHead
 	}
-	if r.IfNoneMatch == "" && r.IfModifiedSince == "" && !r.ranged() && !r.NoCache && !r.AcceptGzip && len(r.Header) == 0 {
+	if r.IfNoneMatch == "" && r.IfModifiedSince == "" && !r.ranged() && !r.NoCache && !r.AcceptGzip && r.Post == nil && len(r.Header) == 0 {
 		return h
 	}
 	own := make(http.Header, len(h)+len(r.Header)+3)
@@ -226,6 +238,9 @@ func (c *Client) header(r *Request, u *url.URL) http.Header {
 		}
 	} else if r.AcceptGzip {
 		own["Accept-Encoding"] = []string{"gzip"}
+	}
+	if r.Post != nil && r.PostType != "" {
+		own["Content-Type"] = []string{r.PostType}
 	}
 	if r.NoCache {
 		own["Cache-Control"] = []string{"no-cache"}

@@ -59,6 +59,9 @@ func next(r *Request, u *url.URL, chain []string, status int, location string) (
 	refuse := func(reason string) (*url.URL, error) {
 		return nil, &RedirectError{To: location, Reason: reason}
 	}
+	if r.Post != nil && status != http.StatusTemporaryRedirect && status != http.StatusPermanentRedirect {
+		return refuse("it would make another request of a POST") // RFC 9110, 15.4
+	}
 	ref, err := url.Parse(escape(location))
 	if err != nil {
 		return refuse("not a URI")

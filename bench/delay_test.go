@@ -1,0 +1,124 @@
+//go:build linux
+
+package bench
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+)
+
+// startDelay starts a process that stands for a long way to target, a
+// host:port: what goes through it arrives after half the round trip, and a
+// connection answers nothing before a round trip has passed, as with TCP's
+// handshake. It neither loses nor holds back anything. Its address is returned.
+func startDelay(b *testing.B, target string, roundTrip time.Duration) string {
+	b.Helper()
+	c := exec.Command(os.Args[0], "-test.run=^TestDelayProcess$")
+	c.Env = append(os.Environ(), fmt.Sprintf("LOCKSTEP_BENCH_DELAY=%s %s", target, roundTrip))
+	c.Stderr = os.Stderr
+	in, err := c.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		_ = in.Close() // tells it to end
+		_ = c.Wait()
+	})
+	var address string
+	if _, err := fmt.Fscan(bufio.NewReader(out), &address); err != nil {
+		b.Fatal(err)
+	}
+	return address
+}
+
+// TestDelayProcess is the process of startDelay. It ends with its standard input.
+func TestDelayProcess(t *testing.T) {
+	var target, text string
+	if n, _ := fmt.Sscan(os.Getenv("LOCKSTEP_BENCH_DELAY"), &target, &text); n != 2 {
+		return // only when a benchmark starts it
+	}
+	trip, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println(l.Addr())
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go far(c, target, trip)
+		}
+	}()
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	_ = l.Close()
+}
+
+// far joins a connection with target. The handshake is made up for by holding
+// back what the client says first.
+func far(c net.Conn, target string, trip time.Duration) {
+	open := time.Now().Add(trip + trip/2)
+	s, err := net.Dial("tcp", target)
+	if err != nil {
+		_ = c.Close()
+		return
+	}
+	go late(s, c, trip/2, open)
+	late(c, s, trip/2, open)
+}
+
+// A piece of data on its way.
+type piece struct {
+	data []byte
+	at   time.Time // of arrival
+}
+
+// late copies from src to dst, each piece after so long, none before open.
+func late(dst, src net.Conn, half time.Duration, open time.Time) {
+	line := make(chan piece, 1024)
+	go func() {
+		defer close(line)
+		buf := make([]byte, 64<<10)
+		for {
+			n, err := src.Read(buf)
+			if n > 0 {
+				at := time.Now().Add(half)
+				if at.Before(open) {
+					at = open
+				}
+				line <- piece{append([]byte(nil), buf[:n]...), at}
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	for p := range line {
+		time.Sleep(time.Until(p.at))
+		if _, err := dst.Write(p.data); err != nil {
+			break
+		}
+	}
+	_ = dst.Close()
+	_ = src.Close()
+	for range line { // ends, for src is closed
+	}
+}

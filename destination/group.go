@@ -1,0 +1,132 @@
+package destination
+
+import "lockstep/resourcesync"
+
+// A group is what was said of one URI, in whatever order it comes.
+//
+// Of each class one want is kept, the last word of that class; of changes also
+// the earlier ones, where they are of use: see keeps.
+type group struct {
+	stage   *stage
+	best    [wantChange + 1]*want // by class
+	packed  []*want               // wantPacked, at most maxPacked
+	changes []*want               // wantChange, unordered, where they are kept; nil once they were too many
+	many    bool                  // they were
+}
+
+const (
+	// maxPacked is in how many packages the content of one resource is looked
+	// for.
+	maxPacked = 8
+
+	// maxChanges is how many changes of one resource are kept: a chain of
+	// patches that is longer costs more than it saves.
+	maxChanges = 64
+)
+
+// keeps reports whether w is of use beside a later change of its resource: as
+// a step of a chain of patches (RS-REL-36).
+func (g *group) keeps(w *want) bool {
+	for i := range w.Links {
+		if w.Links[i].Rel == resourcesync.RelPatch {
+			return true
+		}
+	}
+	return false
+}
+
+func (g *group) add(w *want) {
+	if w.class == wantChange && w.doc < g.stage.void {
+		return
+	}
+	own := *w // what is handed in belongs to the caller
+	switch {
+	case w.class == wantPacked:
+		if len(g.packed) < maxPacked {
+			g.packed = append(g.packed, &own)
+		}
+		return
+	case w.class == wantChange && g.keeps(w) && !g.many:
+		if g.changes = append(g.changes, &own); len(g.changes) > maxChanges {
+			g.changes, g.many = nil, true
+		}
+	}
+	if have := g.best[w.class]; have == nil || g.stage.later(have, w) {
+		g.best[w.class] = &own
+	}
+}
+
+// last returns the last word.
+func (g *group) last() (want, bool) {
+	w := g.word()
+	if w == nil {
+		return want{}, false
+	}
+	if w.Member.Package == 0 {
+		for _, p := range g.packed {
+			if sameRepresentation(p, w) {
+				w.Member = p.Member
+				break
+			}
+		}
+	}
+	return *w, true
+}
+
+func (g *group) word() *want {
+	if w := g.best[wantChange]; w != nil && !g.stage.done(w) {
+		return w
+	}
+	for _, class := range []wantClass{wantListed, wantOwed} {
+		if w := g.best[class]; w != nil {
+			return w
+		}
+	}
+	return nil
+}
+
+// sameRepresentation reports whether what a package holds, as its manifest says, is what w
+// asks for: by a common hash, else by lastmod, and length where both state it.
+// The content is verified against w all the same.
+func sameRepresentation(p, w *want) bool {
+	if p.Gone || w.Gone {
+		return false
+	}
+	common := false
+	for _, h := range p.Hashes {
+		if digest := w.Hashes.Get(h.Algorithm); digest != "" {
+			if digest != h.Digest {
+				return false
+			}
+			common = true
+		}
+	}
+	if common {
+		return true
+	}
+	if p.Length >= 0 && w.Length >= 0 && p.Length != w.Length {
+		return false
+	}
+	return !p.Lastmod.IsZero() && !w.Lastmod.IsZero() && p.Lastmod.Compare(w.Lastmod) == 0
+}
+
+// all yields what has to be kept of the group: what another group of the same
+// URI needs to come to the same last word.
+func (g *group) all(yield func(*want) bool) {
+	kept := map[*want]bool{}
+	for _, w := range g.best {
+		if w != nil {
+			kept[w] = true
+			if !yield(w) {
+				return
+			}
+		}
+	}
+	for _, list := range [][]*want{g.packed, g.changes} {
+		for _, w := range list {
+			if !kept[w] && !yield(w) {
+				return
+			}
+		}
+	}
+}
