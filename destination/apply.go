@@ -252,6 +252,7 @@ func (p *applier) settled(o *outcome) {
 		p.counts[p.set.Number]--
 	}
 	p.paid(a)
+	p.report.By.add(o)
 	if a.verb == verbFetch {
 		p.fetch.names.release(o.held.Path)
 	}

@@ -20,6 +20,7 @@ type outcome struct {
 	held    Held        // the row to record once it is
 	same    bool        // the content turned out to be what is held
 	adopted bool        // the file was there, and is right
+	by      byWay       // which way the content came
 	later   bool        // something that may go stands in its way
 	err     error       // it failed; nothing is to be recorded
 	stale   bool        // the description may be out of date: read it again

@@ -2,9 +2,8 @@ package destination
 
 import (
 	"fmt"
-	"strings"
-
 	"slices"
+	"strings"
 	"time"
 
 	"lockstep/internal/fetch"
@@ -20,7 +19,9 @@ const (
 // Ways a run learned of what to do.
 const (
 	ViaList       = "list"
+	ViaDump       = "dump"
 	ViaChangeList = "change-list"
+	ViaChangeDump = "change-dump"
 )
 
 // maxListed caps the failures and findings a report lists by name; all of them
@@ -45,10 +46,62 @@ type Report struct {
 	Requests    int64     `json:"requests"` // that were sent
 	Elapsed     float64   `json:"elapsed_seconds"`
 	SyncedUntil time.Time `json:"synced_until,omitzero"` // on the Source's clock: all changes before are here
+	By          By        `json:"by"`                    // by which ways contents came
 
 	Way      []string  `json:"way,omitempty"`      // from the address to the documents, when it had to be found
+	Plan     []string  `json:"plan,omitempty"`     // sentences that say, set by set, which ways were chosen and why
 	Failures []Failure `json:"failures,omitempty"` // the first of them, documents included
 	Warnings []string  `json:"warnings,omitempty"`
+}
+
+// By counts contents by the ways they came.
+type By struct {
+	Request   int64 `json:"request"`   // with a request for the resource alone
+	Package   int64 `json:"package"`   // out of a package of a Dump
+	OnDemand  int64 `json:"on-demand"` // many with one request, of the Source's on-demand dump
+	Patch     int64 `json:"patch"`     // made from what was held
+	Mirror    int64 `json:"mirror"`    // from another address the Source names
+	Unchanged int64 `json:"unchanged"` // asked for, and found to be what is held
+	Adopted   int64 `json:"adopted"`   // from a file that was there already
+}
+
+// A byWay names a field of [By].
+type byWay uint8
+
+const (
+	byRequest byWay = iota
+	byPackage
+	byOnDemand
+	byPatch
+	byMirror
+)
+
+// add counts the content of an outcome that was booked.
+func (b *By) add(o *outcome) {
+	switch {
+	case o.action.verb != verbFetch:
+	case o.same:
+		b.Unchanged++
+	case o.adopted:
+		b.Adopted++
+	case o.by == byPackage:
+		b.Package++
+	case o.by == byOnDemand:
+		b.OnDemand++
+	case o.by == byPatch:
+		b.Patch++
+	case o.by == byMirror:
+		b.Mirror++
+	default:
+		b.Request++
+	}
+}
+
+// plan notes a sentence about the way chosen for a set, once.
+func (r *Report) plan(sentence string) {
+	if s := fetch.Printable(sentence); len(r.Plan) < maxListed && !slices.Contains(r.Plan, s) {
+		r.Plan = append(r.Plan, s)
+	}
 }
 
 // A Failure is one resource or document that could not be dealt with.
