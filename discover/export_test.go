@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// Link is a link as a test sees it.
-type Link struct{ Rels, Target string }
+// HeaderLink is a link as a test sees it.
+type HeaderLink struct{ Rels, Target string }
 
-func ParseLinks(values []string, base *url.URL) []Link {
-	var out []Link
+func ParseLinks(values []string, base *url.URL) []HeaderLink {
+	var out []HeaderLink
 	for _, l := range parseLinks(values, base) {
-		out = append(out, Link{strings.Join(l.rels, " "), l.target})
+		out = append(out, HeaderLink{strings.Join(l.rels, " "), l.target})
 	}
 	return out
 }

@@ -20,7 +20,7 @@ func base(t testing.TB, uri string) *url.URL {
 
 func TestLinkHeader(t *testing.T) {
 	t.Parallel()
-	type links = []discover.Link
+	type links = []discover.HeaderLink
 	tests := []struct {
 		name   string
 		values []string

@@ -23,13 +23,31 @@ type Capability struct {
 	URI        string
 }
 
+// A Link is a link of a Capability List that is of use beside its entries.
+type Link struct {
+	Rel string
+	URI string
+}
+
 // A Set is what one Capability List offers.
 type Set struct {
 	Name           string // last element of the path before capabilitylist.xml, or "main"; differs from set to set
 	CapabilityList string // URI; empty when only a list is known
 	Validators            // of the Capability List
 	Capabilities   []Capability
-	Err            error `json:"-"` // why the Capability List could not be read
+	Links          []Link `json:",omitempty"` // at the root of the Capability List
+	Err            error  `json:"-"`          // why the Capability List could not be read
+}
+
+// Link returns the target of the Capability List's first link with relation
+// rel, or "" (RS-LN-04: relations may be anybody's).
+func (s *Set) Link(rel string) string {
+	for _, l := range s.Links {
+		if l.Rel == rel {
+			return l.URI
+		}
+	}
+	return ""
 }
 
 // URI returns the address of the document of capability c, or "".
@@ -71,6 +89,11 @@ func readSet(d *Document) (Set, error) {
 			continue
 		}
 		s.Capabilities = append(s.Capabilities, Capability{e.Capability, e.Loc})
+	}
+	for _, l := range d.Header.Links { // all of them, now that it is read to its end
+		if l.Rel != "" && l.Href != "" && len(s.Links) < maxCapabilities {
+			s.Links = append(s.Links, Link{l.Rel, l.Href})
+		}
 	}
 	return s, nil
 }
