@@ -24,16 +24,17 @@ type room struct {
 // package that is not in it, and an import that it does not allow, are changes
 // of the design: edit both in one commit and say why.
 var rooms = []room{
-	// ground: the standard library only, but for gzip in the hot path of a sync
+	// ground: the standard library only, but for compression in the hot path of a sync, and what makes patches
 	{"resourcesync", "", ""},
 	{"blob", "", ""},
 	{"blob/blobtest", "blob", ""},
 	{"blob/s3", "blob", "github.com/minio/minio-go/v7 golang.org/x/sync"},
 	{"internal/fetch", "", "github.com/klauspost/compress"},
+	{"patch", "", "github.com/klauspost/compress github.com/wI2L/jsondiff"},
 	// services
 	{"catalog", "resourcesync", ""},
 	{"catalog/catalogtest", "catalog resourcesync", "github.com/google/go-cmp pgregory.net/rapid"},
-	{"bitstream", "catalog resourcesync blob", "github.com/klauspost/compress github.com/wI2L/jsondiff golang.org/x/sync"},
+	{"bitstream", "catalog resourcesync blob patch", "golang.org/x/sync"},
 	{"discover", "resourcesync internal/fetch", "golang.org/x/net"},
 	{"validate", "resourcesync", ""},
 	{"validate/validatetest", "validate", ""},
@@ -41,7 +42,7 @@ var rooms = []room{
 	{"intake", "catalog resourcesync blob discover internal/fetch",
 		"github.com/bmatcuk/doublestar/v4 github.com/fsnotify/fsnotify github.com/gabriel-vasile/mimetype golang.org/x/sync golang.org/x/sys"},
 	{"source", "catalog resourcesync blob", "github.com/bmatcuk/doublestar/v4 github.com/klauspost/compress golang.org/x/sync golang.org/x/text"},
-	{"destination", "discover resourcesync blob internal/fetch",
+	{"destination", "discover resourcesync blob internal/fetch patch",
 		"github.com/bmatcuk/doublestar/v4 github.com/gofrs/flock golang.org/x/sync golang.org/x/text"},
 	{"destination/journaltest", "destination resourcesync", "github.com/google/go-cmp"},
 	// joinery

@@ -18,6 +18,7 @@ import (
 	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/intake"
+	"lockstep/patch"
 	"lockstep/source"
 	"lockstep/storage/sqlite"
 )
@@ -83,8 +84,8 @@ func newCapture(b *testing.B, mode string, files int) *capture {
 	c.keeper = bitstream.New(store, bitstream.Options{})
 	o := bitstream.SetOptions{Open: c.open, Past: mode == "past"}
 	if mode == "patches" {
-		o.Patches = &bitstream.PatchOptions{Put: func(ctx context.Context, mediaType string, patch []byte) (string, error) {
-			return src.PutPatch(ctx, source.DefaultSet, mediaType, patch)
+		o.Patches = &bitstream.PatchOptions{Put: func(ctx context.Context, mediaType string, p []byte) (string, error) {
+			return src.PutPatch(ctx, source.DefaultSet, mediaType, p)
 		}}
 	}
 	c.cat = c.keeper.Catalog(db.Catalog(), bitstreamSet, o)
@@ -165,14 +166,14 @@ func BenchmarkBitstreamDelta(b *testing.B) {
 		after = append(after[:at:at], append([]byte("<edited>"), after[at:]...)...)
 	}
 	now := before
-	var patch []byte
+	var delta []byte
 	k := bitstream.New(new(blob.Mem), bitstream.Options{})
 	cat := k.Catalog(catalog.NewMem(nil), "set", bitstream.SetOptions{
 		Open: func(context.Context, *catalog.Record) (io.ReadCloser, error) {
 			return io.NopCloser(bytes.NewReader(now)), nil
 		},
 		Patches: &bitstream.PatchOptions{Put: func(_ context.Context, _ string, p []byte) (string, error) {
-			patch = p
+			delta = p
 			return "https://example.org/p", nil
 		}},
 	})
@@ -192,9 +193,9 @@ func BenchmarkBitstreamDelta(b *testing.B) {
 		start := time.Now()
 		put()
 		b.ReportMetric(time.Since(start).Seconds(), "make-s")
-		b.ReportMetric(float64(len(patch)), "delta-bytes")
+		b.ReportMetric(float64(len(delta)), "delta-bytes")
 		start = time.Now()
-		if got, err := bitstream.ApplyDelta(before, patch, int64(len(after))); err != nil || !bytes.Equal(got, after) {
+		if got, err := patch.ApplyDelta(before, delta, int64(len(after))); err != nil || !bytes.Equal(got, after) {
 			b.Fatal("the delta does not apply: ", err)
 		}
 		b.ReportMetric(time.Since(start).Seconds(), "apply-s")

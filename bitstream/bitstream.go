@@ -19,8 +19,8 @@
 // change without its bytes. What is read may differ from what the update says,
 // for a file can change at any time: see [SetOptions].
 //
-// With [PatchOptions] updates also get links to patches: deltas ([ApplyDelta]) of
-// anything, and JSON Patches ([ApplyJSON]), where they are much smaller than what
+// With [PatchOptions] updates also get links to patches: deltas ([patch.TypeDelta]) of
+// anything, and JSON Patches ([patch.TypeJSON]), where they are much smaller than what
 // they make.
 package bitstream
 
@@ -37,6 +37,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/catalog"
+	"lockstep/patch"
 	"lockstep/resourcesync"
 )
 
@@ -91,7 +92,7 @@ type Keeper struct {
 	store  blob.Store
 	opts   Options
 	pins   pins
-	deltas deltas
+	deltas patch.Deltas
 	large  chan struct{} // capacity 1: taken by who has much in memory
 	staged atomic.Int64  // representations written, for Sweep to see that there is something new
 

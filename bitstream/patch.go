@@ -11,6 +11,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/catalog"
+	"lockstep/patch"
 	"lockstep/resourcesync"
 )
 
@@ -78,27 +79,27 @@ func (w *worker) load(ctx context.Context, d digest, length int64) ([]byte, erro
 // which a reader applies one (RS-REL-37).
 func (w *worker) publish(ctx context.Context, u *catalog.Update, before, after []byte) error {
 	if isJSON(u.Type) {
-		if p := diffJSON(before, after); p != nil && pays(p, after) {
-			if err := w.link(ctx, u, TypeJSON, p); err != nil {
+		if p := patch.MakeJSON(before, after); p != nil && pays(p, after) {
+			if err := w.link(ctx, u, patch.TypeJSON, p); err != nil {
 				return err
 			}
 		}
 	}
-	if !deltaFits(int64(len(before)), int64(len(after))) {
+	if !patch.DeltaFits(int64(len(before)), int64(len(after))) {
 		return nil
 	}
-	p, err := w.keeper.deltas.diff(before, after)
+	p, err := w.keeper.deltas.Make(before, after)
 	if err != nil || !pays(p, after) {
 		return err
 	}
-	if !yields(before, p, after) {
+	if !patch.DeltaYields(before, p, after) {
 		return errors.New("a delta does not yield what it was made of")
 	}
-	return w.link(ctx, u, TypeDelta, p)
+	return w.link(ctx, u, patch.TypeDelta, p)
 }
 
-func pays(patch, after []byte) bool {
-	return len(patch) <= len(after)/patchShare && len(patch)+patchSaves <= len(after)
+func pays(p, after []byte) bool {
+	return len(p) <= len(after)/patchShare && len(p)+patchSaves <= len(after)
 }
 
 func isJSON(mediaType string) bool {
@@ -109,14 +110,14 @@ func isJSON(mediaType string) bool {
 
 // link publishes a patch and has u name it, with its own length and hash
 // (RS-REL-33).
-func (w *worker) link(ctx context.Context, u *catalog.Update, mediaType string, patch []byte) error {
-	href, err := w.opts.Patches.Put(ctx, mediaType, patch)
+func (w *worker) link(ctx context.Context, u *catalog.Update, mediaType string, p []byte) error {
+	href, err := w.opts.Patches.Put(ctx, mediaType, p)
 	if err != nil {
 		return err
 	}
-	sum := sha256.Sum256(patch)
+	sum := sha256.Sum256(p)
 	u.Links = append(slices.Clip(u.Links), resourcesync.Link{
-		Rel: resourcesync.RelPatch, Href: href, Type: mediaType, Length: int64(len(patch)), HasLength: true,
+		Rel: resourcesync.RelPatch, Href: href, Type: mediaType, Length: int64(len(p)), HasLength: true,
 		Hashes: resourcesync.Hashes{{Algorithm: resourcesync.SHA256, Digest: string(sum[:])}},
 	})
 	return nil

@@ -1,4 +1,4 @@
-package bitstream
+package patch
 
 import (
 	"bytes"
@@ -31,7 +31,7 @@ func readJSON(doc []byte) (compact []byte, _ layout, err error) {
 	var buf bytes.Buffer
 	buf.Grow(len(body))
 	if err := json.Compact(&buf, body); err != nil {
-		return nil, layout{}, fmt.Errorf("%w: %w", ErrPatch, err)
+		return nil, layout{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	for _, l := range layouts {
 		if got, ok := l.render(buf.Bytes(), len(body)); ok && bytes.Equal(got, body) {
@@ -39,7 +39,7 @@ func readJSON(doc []byte) (compact []byte, _ layout, err error) {
 			return buf.Bytes(), l, nil
 		}
 	}
-	return nil, layout{}, fmt.Errorf("%w: the document is in no common layout", ErrPatch)
+	return nil, layout{}, fmt.Errorf("%w: the document is in no common layout", ErrInvalid)
 }
 
 // render writes a compact JSON document in the layout, unless that takes more

@@ -1,4 +1,4 @@
-package bitstream
+package patch
 
 import (
 	"bytes"
@@ -13,26 +13,6 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// The media types of the patches a Keeper makes (RS-REL-31).
-const (
-	// TypeDelta is our own name for "dictionary-compressed Zstandard"
-	// (RFC 9842): the previous bytes are the dictionary.
-	TypeDelta = "application/vnd.lockstep.dcz"
-
-	// TypeJSON is RFC 6902's.
-	TypeJSON = "application/json-patch+json"
-)
-
-var (
-	// ErrPatch reports bytes that are no patch of that type, or none that
-	// applies to what it was applied to.
-	ErrPatch = errors.New("not a patch of these bytes")
-
-	// ErrTooLarge reports a patch whose result, or whose work, exceeds the
-	// limit.
-	ErrTooLarge = errors.New("patch exceeds the limit")
-)
-
 // deltaMagic begins a delta: a skippable frame's header, so that tools which
 // know only plain Zstandard pass over it, and the dictionary's SHA-256 follows
 // (RFC 9842, section 5).
@@ -40,24 +20,28 @@ var deltaMagic = [8]byte{0x5e, 0x2a, 0x4d, 0x18, 0x20, 0, 0, 0}
 
 const deltaHeader = len(deltaMagic) + sha256.Size
 
+// maxDelta is up to how many bytes deltas are applied to: the old bytes and as
+// much of the new ones are held in memory.
+const maxDelta = 32 << 20
+
 // A reader of RFC 9842 need not accept a window, here the length of the new
 // bytes, above 8 MiB or 1.25 times the dictionary, whichever is more.
 const deltaWindow = 8 << 20
 
-// deltaFits reports whether a delta between bytes of these lengths can be read
+// DeltaFits reports whether a delta between bytes of these lengths can be read
 // by any reader of RFC 9842.
-func deltaFits(before, after int64) bool { return after <= max(deltaWindow, before+before/4) }
+func DeltaFits(before, after int64) bool { return after <= max(deltaWindow, before+before/4) }
 
 // smallDelta is up to how many bytes, old and new together, are compressed by
 // the encoder that is kept at hand and takes a millisecond. Beyond them it loses
 // sight of what is far back, and one is made that takes ten times as long.
 const smallDelta = 512 << 10
 
-// deltas makes deltas. Its methods are safe for concurrent use.
-type deltas struct{ small sync.Pool }
+// Deltas makes deltas. Its methods are safe for concurrent use.
+type Deltas struct{ small sync.Pool }
 
-// diff returns the delta that turns before into after.
-func (d *deltas) diff(before, after []byte) ([]byte, error) {
+// Make returns the delta that turns before into after.
+func (d *Deltas) Make(before, after []byte) ([]byte, error) {
 	sum := sha256.Sum256(before)
 	out := append(make([]byte, 0, deltaHeader+1<<10), deltaMagic[:]...)
 	out = append(out, sum[:]...)
@@ -87,7 +71,7 @@ func (d *deltas) diff(before, after []byte) ([]byte, error) {
 
 // ApplyDelta returns what patch, of type [TypeDelta], makes of old: at most
 // limit bytes, else [ErrTooLarge]. A patch of other bytes than old is refused
-// with [ErrPatch] before anything is unpacked, and so is one that is damaged.
+// with [ErrInvalid] before anything is unpacked, and so is one that is damaged.
 // Memory is bounded by limit, whatever patch claims. The caller verifies the
 // result against the hash that was announced (RS-REL-34).
 func ApplyDelta(old, patch []byte, limit int64) ([]byte, error) {
@@ -98,9 +82,9 @@ func ApplyDelta(old, patch []byte, limit int64) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// yields reports whether patch makes of old the bytes of after, without holding
+// DeltaYields reports whether patch makes of old the bytes of after, without holding
 // them a second time.
-func yields(old, patch, after []byte) bool {
+func DeltaYields(old, patch, after []byte) bool {
 	c := &comparer{after}
 	return unpack(c, old, patch, int64(len(after))) == nil && len(c.rest) == 0
 }
@@ -110,7 +94,7 @@ type comparer struct{ rest []byte }
 
 func (c *comparer) Write(p []byte) (int, error) {
 	if !bytes.HasPrefix(c.rest, p) {
-		return 0, ErrPatch
+		return 0, ErrInvalid
 	}
 	c.rest = c.rest[len(p):]
 	return len(p), nil
@@ -119,15 +103,15 @@ func (c *comparer) Write(p []byte) (int, error) {
 // unpack writes to w what patch makes of old.
 func unpack(w io.Writer, old, patch []byte, limit int64) error {
 	if len(patch) < deltaHeader || !bytes.Equal(patch[:len(deltaMagic)], deltaMagic[:]) {
-		return fmt.Errorf("does not begin like one: %w", ErrPatch)
+		return fmt.Errorf("does not begin like one: %w", ErrInvalid)
 	}
 	if sum := sha256.Sum256(old); !bytes.Equal(patch[len(deltaMagic):deltaHeader], sum[:]) {
-		return fmt.Errorf("made for other bytes: %w", ErrPatch)
+		return fmt.Errorf("made for other bytes: %w", ErrInvalid)
 	}
 	frame := patch[deltaHeader:]
 	var h zstd.Header
 	if err := h.Decode(frame); err != nil || h.Skippable || h.DictionaryID != 0 {
-		return fmt.Errorf("no frame follows the header: %w", ErrPatch)
+		return fmt.Errorf("no frame follows the header: %w", ErrInvalid)
 	}
 	if h.HasFCS && h.FrameContentSize > uint64(limit) {
 		return fmt.Errorf("result of %d bytes: %w", h.FrameContentSize, ErrTooLarge)
@@ -135,7 +119,7 @@ func unpack(w io.Writer, old, patch []byte, limit int64) error {
 	d, err := zstd.NewReader(bytes.NewReader(frame), zstd.WithDecoderDictRaw(0, old), zstd.WithDecoderConcurrency(1),
 		zstd.WithDecoderMaxWindow(decoderWindow(limit)))
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrPatch, err)
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	defer d.Close()
 	n, err := io.Copy(w, io.LimitReader(d, limit+1))
@@ -143,7 +127,7 @@ func unpack(w io.Writer, old, patch []byte, limit int64) error {
 	case errors.Is(err, zstd.ErrDecoderSizeExceeded), errors.Is(err, zstd.ErrWindowSizeExceeded), err == nil && n > limit:
 		return fmt.Errorf("result above %d bytes: %w", limit, ErrTooLarge)
 	case err != nil:
-		return fmt.Errorf("%w: %w", ErrPatch, err)
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package bitstream
+package patch
 
 import (
 	"bytes"
@@ -20,13 +20,13 @@ import (
 // times the memory of their text, and a delta serves large documents better.
 const maxJSON = 1 << 20
 
-// maxPatchWork bounds what a JSON Patch can make ApplyJSON do, counted in
+// maxPatchWork bounds what a JSON Patch can make us do, counted in
 // members and bytes looked at: a second or two.
 const maxPatchWork = 1 << 28
 
-// diffJSON returns a JSON Patch that turns before into after, or nil if there is
+// MakeJSON returns a JSON Patch that turns before into after, or nil if there is
 // none that does, byte for byte.
-func diffJSON(before, after []byte) []byte {
+func MakeJSON(before, after []byte) []byte {
 	if len(before) > maxJSON || len(after) > maxJSON || !hasLayout(before) || !hasLayout(after) {
 		return nil
 	}
@@ -76,7 +76,7 @@ func encodeOperations(ops jsondiff.Patch) ([]byte, error) {
 		case jsondiff.OperationRemove:
 			list = append(list, remove{op.Type, op.Path})
 		default:
-			return nil, fmt.Errorf("operation %q: %w", op.Type, ErrPatch)
+			return nil, fmt.Errorf("operation %q: %w", op.Type, ErrInvalid)
 		}
 	}
 	var buf bytes.Buffer
@@ -92,41 +92,55 @@ func encodeOperations(ops jsondiff.Patch) ([]byte, error) {
 // document old, written in the layout of old: at most limit bytes, and at most
 // 1 MiB, else [ErrTooLarge]. That holds for old and patch, too. A patch that is
 // none, or does not apply, or a document in a layout that is none of ours, is
-// refused with [ErrPatch]. Time and memory are bounded, whatever patch holds.
+// refused with [ErrInvalid]. Time and memory are bounded, whatever patch holds.
 // The caller verifies the result against the hash that was announced
 // (RS-REL-34); one of another Source may well be written in another manner.
 func ApplyJSON(old, patch []byte, limit int64) ([]byte, error) {
+	out, err := applyJSON(old, patch, limit, func(p *patching) error {
+		var ops []operation
+		if err := json.Unmarshal(patch, &ops); err != nil {
+			return fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
+		if ops == nil { // null
+			return fmt.Errorf("%w: no array", ErrInvalid)
+		}
+		for i := range ops {
+			if err := p.apply(&ops[i]); err != nil {
+				return fmt.Errorf("operation %d: %w", i, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("apply JSON patch: %w", err)
+	}
+	return out, nil
+}
+
+// applyJSON has change patch the tree of old, and writes it in old's layout.
+func applyJSON(old, patch []byte, limit int64, change func(*patching) error) ([]byte, error) {
 	limit = min(max(limit, 0), maxJSON)
 	if len(old) > maxJSON || len(patch) > maxJSON {
-		return nil, fmt.Errorf("apply JSON patch: %d bytes to %d: %w", len(patch), len(old), ErrTooLarge)
+		return nil, fmt.Errorf("%d bytes to %d: %w", len(patch), len(old), ErrTooLarge)
 	}
 	doc, l, err := readJSON(old)
 	if err != nil {
-		return nil, fmt.Errorf("apply JSON patch: %w", err)
-	}
-	var ops []operation
-	if err := json.Unmarshal(patch, &ops); err != nil {
-		return nil, fmt.Errorf("apply JSON patch: %w: %w", ErrPatch, err)
-	}
-	if ops == nil { // null
-		return nil, fmt.Errorf("apply JSON patch: %w: no array", ErrPatch)
+		return nil, err
 	}
 	p := &patching{root: &tree{raw: doc}, room: maxJSON}
-	for i := range ops {
-		if err := p.apply(&ops[i]); err != nil {
-			return nil, fmt.Errorf("apply JSON patch: operation %d: %w", i, err)
-		}
+	if err := change(p); err != nil {
+		return nil, err
 	}
 	compact, err := p.compact()
 	if err != nil {
-		return nil, fmt.Errorf("apply JSON patch: %w", err)
+		return nil, err
 	}
 	if !json.Valid(compact) {
-		return nil, fmt.Errorf("apply JSON patch: result nested too deep: %w", ErrTooLarge)
+		return nil, fmt.Errorf("result nested too deep: %w", ErrTooLarge)
 	}
 	out, ok := l.render(compact, int(limit))
 	if !ok {
-		return nil, fmt.Errorf("apply JSON patch: result above %d bytes: %w", limit, ErrTooLarge)
+		return nil, fmt.Errorf("result above %d bytes: %w", limit, ErrTooLarge)
 	}
 	return out, nil
 }

@@ -1,4 +1,4 @@
-package bitstream_test
+package patch_test
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 
-	"lockstep/bitstream"
+	"lockstep/patch"
 )
 
 // object returns a JSON document in a layout, in which version differs.
@@ -74,8 +74,8 @@ func TestJSONPatchVectors(t *testing.T) {
 		{``, `[]`, ``},
 		{`[1,`, `[]`, ``},
 	} {
-		got, err := bitstream.ApplyJSON([]byte(tt.doc), []byte(tt.patch), 1<<20)
-		if string(got) != tt.want || (err == nil) != (tt.want != "") || err != nil && !errors.Is(err, bitstream.ErrPatch) {
+		got, err := patch.ApplyJSON([]byte(tt.doc), []byte(tt.patch), 1<<20)
+		if string(got) != tt.want || (err == nil) != (tt.want != "") || err != nil && !errors.Is(err, patch.ErrInvalid) {
 			t.Errorf("%s with %s: %s, %v; want %s", tt.doc, tt.patch, got, err, tt.want)
 		}
 	}
@@ -113,14 +113,14 @@ func TestJSONPatchLayouts(t *testing.T) {
 		{"no JSON", `{"a":1}`, `{"a":`, false},
 		{"was no JSON", `<a>`, `{"a":1}`, false},
 	} {
-		p := bitstream.DiffJSON([]byte(tt.before), []byte(tt.after))
+		p := patch.MakeJSON([]byte(tt.before), []byte(tt.after))
 		if (p != nil) != tt.patch {
 			t.Errorf("%s: patch %s, want one: %v", tt.name, p, tt.patch)
 		}
 		if p == nil {
 			continue
 		}
-		got, err := bitstream.ApplyJSON([]byte(tt.before), p, int64(len(tt.after)))
+		got, err := patch.ApplyJSON([]byte(tt.before), p, int64(len(tt.after)))
 		if err != nil || string(got) != tt.after {
 			t.Errorf("%s: %v, got\n%s, want\n%s", tt.name, err, got, tt.after)
 		}
@@ -131,9 +131,9 @@ func TestJSONPatchLayouts(t *testing.T) {
 // checkOther applies a patch with another implementation.
 func checkOther(t tb, name, before string, p []byte, after string) {
 	t.Helper()
-	patch, err := jsonpatch.DecodePatch(p)
+	other, err := jsonpatch.DecodePatch(p)
 	must(t, err)
-	got, err := patch.Apply([]byte(before))
+	got, err := other.Apply([]byte(before))
 	if err != nil || !sameJSON(got, []byte(after)) {
 		t.Errorf("%s: another implementation makes %s of %s, %v", name, got, before, err)
 	}
@@ -165,15 +165,15 @@ func TestJSONPatchHostile(t *testing.T) {
 		"large document": {strings.Repeat(" ", 2<<20), `[]`},
 	} {
 		start := time.Now()
-		out, err := bitstream.ApplyJSON([]byte(tt.doc), []byte(tt.patch), 1<<30)
-		if err == nil || out != nil || !errors.Is(err, bitstream.ErrPatch) && !errors.Is(err, bitstream.ErrTooLarge) {
+		out, err := patch.ApplyJSON([]byte(tt.doc), []byte(tt.patch), 1<<30)
+		if err == nil || out != nil || !errors.Is(err, patch.ErrInvalid) && !errors.Is(err, patch.ErrTooLarge) {
 			t.Errorf("%s: %d bytes, %v; want it refused", name, len(out), err)
 		}
 		if took := time.Since(start); took > limit {
 			t.Errorf("%s took %s", name, took)
 		}
 	}
-	if _, err := bitstream.ApplyJSON([]byte(`[1]`), []byte(`[{"op":"add","path":"/0","value":1}]`), 4); !errors.Is(err, bitstream.ErrTooLarge) {
+	if _, err := patch.ApplyJSON([]byte(`[1]`), []byte(`[{"op":"add","path":"/0","value":1}]`), 4); !errors.Is(err, patch.ErrTooLarge) {
 		t.Errorf("above the limit: %v", err)
 	}
 }

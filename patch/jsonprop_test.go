@@ -1,4 +1,4 @@
-package bitstream_test
+package patch_test
 
 import (
 	"encoding/json"
@@ -9,7 +9,7 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"pgregory.net/rapid"
 
-	"lockstep/bitstream"
+	"lockstep/patch"
 )
 
 // value draws a JSON value.
@@ -102,13 +102,13 @@ func TestJSONPatchOther(t *testing.T) {
 			if ops == nil {
 				continue
 			}
-			before, patch := encode(t, doc), encode(t, ops)
-			got, err := bitstream.ApplyJSON(before, patch, 1<<20)
-			p, err2 := jsonpatch.DecodePatch(patch)
+			before, text := encode(t, doc), encode(t, ops)
+			got, err := patch.ApplyJSON(before, text, 1<<20)
+			p, err2 := jsonpatch.DecodePatch(text)
 			must(t, err2)
 			want, err2 := p.Apply(before)
 			if (err == nil) != (err2 == nil) || err == nil && !sameJSON(got, want) {
-				t.Fatalf("%s with %s: %s, %v; the other has %s, %v", before, patch, got, err, want, err2)
+				t.Fatalf("%s with %s: %s, %v; the other has %s, %v", before, text, got, err, want, err2)
 			}
 			if err == nil {
 				applied++
@@ -128,11 +128,11 @@ func TestJSONPatchMade(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		for range 40 {
 			before, after := encode(t, []any{value(t, 3), value(t, 3)}), encode(t, []any{value(t, 3), value(t, 3)})
-			p := bitstream.DiffJSON(before, after)
+			p := patch.MakeJSON(before, after)
 			if p == nil {
 				continue
 			}
-			if got, err := bitstream.ApplyJSON(before, p, 1<<20); err != nil || string(got) != string(after) {
+			if got, err := patch.ApplyJSON(before, p, 1<<20); err != nil || string(got) != string(after) {
 				t.Fatalf("%s with %s: %s, %v; want %s", before, p, got, err, after)
 			}
 			checkOther(t, "made", string(before), p, string(after))

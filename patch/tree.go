@@ -1,4 +1,4 @@
-package bitstream
+package patch
 
 import (
 	"bytes"
@@ -45,7 +45,7 @@ func (p *patching) spend(n int) error {
 // undefined: the patch as a whole has failed (RFC 6902, section 5).
 func (p *patching) apply(o *operation) error {
 	if o.Path == nil {
-		return fmt.Errorf("%w: no path", ErrPatch)
+		return fmt.Errorf("%w: no path", ErrInvalid)
 	}
 	if err := p.spend(1 + len(*o.Path) + len(o.Value)); err != nil {
 		return err
@@ -68,23 +68,23 @@ func (p *patching) apply(o *operation) error {
 		return err
 	case "move", "copy":
 		if o.From == nil {
-			return fmt.Errorf("%w: no from", ErrPatch)
+			return fmt.Errorf("%w: no from", ErrInvalid)
 		}
 		if o.Op == "copy" {
 			return p.copy(*o.From, *o.Path)
 		}
 		return p.move(*o.From, *o.Path)
 	}
-	return fmt.Errorf("%w: operation %q", ErrPatch, clip(o.Op))
+	return fmt.Errorf("%w: operation %q", ErrInvalid, clip(o.Op))
 }
 
 func compactValue(raw json.RawMessage) ([]byte, error) {
 	if raw == nil {
-		return nil, fmt.Errorf("%w: no value", ErrPatch)
+		return nil, fmt.Errorf("%w: no value", ErrInvalid)
 	}
 	var buf bytes.Buffer
 	if err := json.Compact(&buf, raw); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrPatch, err)
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	return buf.Bytes(), nil
 }
@@ -148,7 +148,7 @@ func (p *patching) remove(path string) (*tree, error) {
 
 func (p *patching) move(from, path string) error {
 	if strings.HasPrefix(path, from+"/") {
-		return fmt.Errorf("%w: %q moves into itself", ErrPatch, clip(from))
+		return fmt.Errorf("%w: %q moves into itself", ErrInvalid, clip(from))
 	}
 	if from == path {
 		_, err := p.get(from)
@@ -190,7 +190,7 @@ func (p *patching) test(path string, want []byte) error {
 	}
 	var a, b any
 	if unmarshalExact(raw, &a) != nil || unmarshalExact(want, &b) != nil || !equal(a, b) {
-		return fmt.Errorf("%w: test of %q fails", ErrPatch, clip(path))
+		return fmt.Errorf("%w: test of %q fails", ErrInvalid, clip(path))
 	}
 	return nil
 }
@@ -252,7 +252,7 @@ func (p *patching) find(path string) (in *tree, i int, err error) {
 func (p *patching) parent(path string) (in *tree, last string, err error) {
 	parts, ok := strings.CutPrefix(path, "/")
 	if !ok {
-		return nil, "", fmt.Errorf("%w: path %q", ErrPatch, clip(path))
+		return nil, "", fmt.Errorf("%w: path %q", ErrInvalid, clip(path))
 	}
 	in = p.root
 	for {
@@ -285,14 +285,14 @@ func (p *patching) child(in *tree, name string) (int, error) {
 	if i := in.member(name); i >= 0 {
 		return i, nil
 	}
-	return 0, fmt.Errorf("%w: no such member", ErrPatch)
+	return 0, fmt.Errorf("%w: no such member", ErrInvalid)
 }
 
 // index reads an array index below n.
 func index(s string, n int) (int, error) {
 	i, err := strconv.Atoi(s)
 	if err != nil || i < 0 || i >= n || strconv.Itoa(i) != s {
-		return 0, fmt.Errorf("%w: no element %q", ErrPatch, clip(s))
+		return 0, fmt.Errorf("%w: no element %q", ErrInvalid, clip(s))
 	}
 	return i, nil
 }
@@ -322,7 +322,7 @@ func (p *patching) open(t *tree) error {
 	}
 	b := t.raw
 	if b[0] != '{' && b[0] != '[' {
-		return fmt.Errorf("%w: neither object nor array", ErrPatch)
+		return fmt.Errorf("%w: neither object nor array", ErrInvalid)
 	}
 	if err := p.spend(len(b)); err != nil {
 		return err

@@ -1,0 +1,91 @@
+// Package patch turns one version of a representation into the next.
+//
+// A Source may say of a change, beside the whole new version, how it differs
+// from the one before (RS-REL-30). What it says is a patch, and its media type
+// how to read it:
+//
+//	[TypeDelta]  a binary delta, for bytes of any kind
+//	[TypeJSON]   JSON Patch, RFC 6902
+//	[TypeMerge]  JSON Merge Patch, RFC 7396
+//
+// [Apply] applies any of them; [Deltas] and [MakeJSON] make those a Source of
+// ours announces.
+//
+// A patch comes from a stranger: time and memory are bounded whatever it
+// holds, and none makes Apply panic. All but a delta say what becomes of a
+// value, while what is announced are bytes with a hash. So all of
+// them leave what they do not touch byte for byte as it was, and write the rest
+// as the old version is written; whether that is what the Source has, the
+// caller learns from the hash of the new version (RS-REL-34).
+package patch
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// The media types of patches (RS-REL-31, RS-REL-32).
+const (
+	// TypeDelta is our own name for "dictionary-compressed Zstandard"
+	// (RFC 9842): the previous bytes are the dictionary.
+	TypeDelta = "application/vnd.lockstep.dcz"
+
+	TypeJSON  = "application/json-patch+json"
+	TypeMerge = "application/merge-patch+json"
+)
+
+var (
+	// ErrInvalid reports bytes that are no patch of that type, or none that
+	// applies to what it was applied to.
+	ErrInvalid = errors.New("not a patch of these bytes")
+
+	// ErrTooLarge reports a patch whose result, or whose work, exceeds the
+	// limit.
+	ErrTooLarge = errors.New("patch exceeds the limit")
+
+	// ErrType reports a media type that is none of a patch known here.
+	ErrType = errors.New("unknown type of patch")
+)
+
+// appliers are the functions that apply a patch, by its media type. The second
+// names are printed in the standard by mistake, and read all the same
+// (RS-REL-32).
+var appliers = map[string]func(old, patch []byte, limit int64) ([]byte, error){
+	TypeDelta:                ApplyDelta,
+	TypeJSON:                 ApplyJSON,
+	"application/json-patch": ApplyJSON,
+	TypeMerge:                ApplyMerge,
+}
+
+// Known reports whether [Apply] understands patches of a media type, with or
+// without parameters.
+func Known(mediaType string) bool { return appliers[plainType(mediaType)] != nil }
+
+// MaxOld returns up to how many bytes of an old version a patch of a known type
+// is applied to: trees take many times the memory of their text.
+func MaxOld(mediaType string) int64 {
+	switch plainType(mediaType) {
+	case TypeDelta:
+		return maxDelta
+	}
+	return maxJSON
+}
+
+// Apply returns what a patch of a media type makes of old: at most limit bytes,
+// else [ErrTooLarge]. What is no patch, or none of old, is refused with
+// [ErrInvalid]; a type that is not [Known] with [ErrType]. Neither old nor patch
+// is changed.
+func Apply(mediaType string, old, patch []byte, limit int64) ([]byte, error) {
+	apply := appliers[plainType(mediaType)]
+	if apply == nil {
+		return nil, fmt.Errorf("apply %q: %w", clip(mediaType), ErrType)
+	}
+	return apply(old, patch, limit)
+}
+
+// plainType is a media type without parameters, in lower case.
+func plainType(mediaType string) string {
+	t, _, _ := strings.Cut(mediaType, ";")
+	return strings.ToLower(strings.TrimSpace(t))
+}

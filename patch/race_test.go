@@ -1,0 +1,6 @@
+//go:build race
+
+package patch_test
+
+// underRace says that tests are slow, so that some make fewer rounds.
+const underRace = true
