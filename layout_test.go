@@ -24,12 +24,13 @@ type room struct {
 // package that is not in it, and an import that it does not allow, are changes
 // of the design: edit both in one commit and say why.
 var rooms = []room{
-	// ground: the standard library only, but for compression in the hot path of a sync, and what makes patches
+	// ground: the standard library only, but for compression in the hot path of a sync, what makes patches, and Unicode's normal forms
 	{"resourcesync", "", ""},
 	{"blob", "", ""},
 	{"blob/blobtest", "blob", ""},
 	{"blob/s3", "blob", "github.com/minio/minio-go/v7 golang.org/x/sync"},
 	{"internal/fetch", "", "github.com/klauspost/compress"},
+	{"internal/unpack", "", "github.com/klauspost/compress golang.org/x/text"},
 	{"patch", "", "github.com/klauspost/compress github.com/wI2L/jsondiff"},
 	// services
 	{"catalog", "resourcesync", ""},
@@ -42,7 +43,7 @@ var rooms = []room{
 	{"intake", "catalog resourcesync blob discover internal/fetch",
 		"github.com/bmatcuk/doublestar/v4 github.com/fsnotify/fsnotify github.com/gabriel-vasile/mimetype golang.org/x/sync golang.org/x/sys"},
 	{"source", "catalog resourcesync blob", "github.com/bmatcuk/doublestar/v4 github.com/klauspost/compress golang.org/x/sync golang.org/x/text"},
-	{"destination", "discover resourcesync blob internal/fetch patch",
+	{"destination", "discover resourcesync blob internal/fetch internal/unpack patch",
 		"github.com/bmatcuk/doublestar/v4 github.com/gofrs/flock golang.org/x/sync golang.org/x/text"},
 	{"destination/journaltest", "destination resourcesync", "github.com/google/go-cmp"},
 	// joinery

@@ -1,0 +1,203 @@
+// Package unpack reads the ZIP packages of strangers: their directory first,
+// then members from wherever their bytes are.
+//
+//	d, err := unpack.Read(file, size, unpack.Limits{})
+//	m, ok := d.Find("/b/0001.tif")
+//	if ok && m.Refused() == "" {
+//		r, err := m.Open(io.NewSectionReader(file, m.Offset, m.Extent()))
+//		…
+//	}
+//
+// The directory at the end of a package says where everything is, so it takes
+// two requests to get one member out of a package of any size, and it does not
+// matter whether members have their sizes in front of them or behind.
+//
+// Nothing a package says is believed: what a member claims to be is checked
+// when it is read, members that overlap are refused, memory is bounded by
+// [Limits], and names are only ever compared, never used as names of files.
+// The format is that of APPNOTE.TXT 6.3.
+package unpack
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+)
+
+const (
+	// DefaultMembers is how many members a package may have: four times the
+	// entries a manifest may have. Each is kept in memory.
+	DefaultMembers = 200_000
+	// DefaultDirectory is how long the directory may be, in bytes: room for
+	// DefaultMembers with names of eighty bytes.
+	DefaultDirectory = 24 << 20
+)
+
+// Limits bound what reading a directory may cost. Together with what the
+// format allows they keep a Directory below 50 MB. Zero is the default.
+type Limits struct {
+	Members   int   // most members of a package; default DefaultMembers
+	Directory int64 // most bytes of its directory; default DefaultDirectory
+}
+
+var (
+	// ErrNotZip reports something that is no ZIP package, or the beginning of
+	// one that ends too early.
+	ErrNotZip = errors.New("not a ZIP package, or not all of it")
+	// ErrLimit reports a package beyond the [Limits].
+	ErrLimit = errors.New("ZIP package beyond the limit")
+)
+
+// A FormatError reports a package whose directory contradicts itself.
+type FormatError struct {
+	Offset int64 // of what is wrong
+	Reason string
+}
+
+func (e *FormatError) Error() string {
+	return fmt.Sprintf("ZIP directory, byte %d: %s", e.Offset, e.Reason)
+}
+
+// A MemberError reports a member whose bytes are not what the directory says.
+type MemberError struct {
+	Name   string // as the package has it: print it with care
+	Reason string
+	Err    error // what reading it failed with; may be nil
+}
+
+func (e *MemberError) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("ZIP member %q: %s: %v", e.Name, e.Reason, e.Err)
+	}
+	return fmt.Sprintf("ZIP member %q: %s", e.Name, e.Reason)
+}
+
+func (e *MemberError) Unwrap() error { return e.Err }
+
+// A Directory is what a package says it holds. It does not change, and is safe
+// for concurrent use.
+type Directory struct {
+	Members []Member // by Offset, and those of one Offset as the directory has them
+	Start   int64    // of the directory in the package: the members end here
+
+	byName []int32 // indexes of Members by key
+	below  string  // "folder/", where the manifest is not at the root
+	fold   sync.Once
+	folded map[string]int32 // members by names that are not what they should be; -1: several
+}
+
+// A Member is a file in a package.
+type Member struct {
+	Name   string // as the package has it: to be compared and shown, not used
+	Offset int64  // of its local header
+	Packed int64  // bytes in the package
+	Size   int64  // bytes of its content
+	CRC    uint32
+	Method uint16 // 0 stored, 8 deflated
+	flaw   flaw
+	raw    string // its name in the local header; Name may be another form of it
+	space  int64  // bytes up to what comes next
+}
+
+// Read reads the directory of the package of size bytes at at. It reads the
+// end of the package, then the directory from its beginning to its end. Errors
+// are those of at, or [ErrNotZip], [ErrLimit] and [*FormatError].
+func Read(at io.ReaderAt, size int64, l Limits) (*Directory, error) {
+	if l.Members <= 0 {
+		l.Members = DefaultMembers
+	}
+	if l.Directory <= 0 {
+		l.Directory = DefaultDirectory
+	}
+	ends, err := findEnds(at, size)
+	if err != nil {
+		return nil, err
+	}
+	// The last record that leads to a directory counts; the comment behind it
+	// may have what looks like one. An empty directory is the likeliest to be
+	// found by chance.
+	var empty *Directory
+	first := error(ErrNotZip)
+	for i := range ends {
+		d, err := ends[i].read(at, l)
+		switch {
+		case err == nil && len(d.Members) > 0:
+			return d, nil
+		case err == nil && empty == nil:
+			empty = d
+		case err != nil && !isForm(err):
+			return nil, err
+		case err != nil && errors.Is(first, ErrNotZip):
+			first = err
+		}
+	}
+	if empty != nil {
+		return empty, nil
+	}
+	return nil, first
+}
+
+// isForm reports whether err is about what was read, not about reading it.
+func isForm(err error) bool {
+	var form *FormatError
+	return errors.As(err, &form) || errors.Is(err, ErrLimit) || errors.Is(err, ErrNotZip)
+}
+
+// arrange sorts the members, and finds those that cannot be right together.
+func (d *Directory) arrange() {
+	ms := d.Members
+	slices.SortStableFunc(ms, func(a, b Member) int {
+		switch {
+		case a.Offset < b.Offset:
+			return -1
+		case a.Offset > b.Offset:
+			return 1
+		}
+		return 0
+	})
+	var reach int64 // of the members so far
+	furthest := -1
+	for i := range ms {
+		m := &ms[i]
+		next := d.Start
+		if i+1 < len(ms) {
+			next = ms[i+1].Offset
+		}
+		m.space = next - m.Offset
+		least := m.Offset + localSize + int64(len(m.Name)) + m.Packed
+		if m.Offset < reach {
+			m.blame(flawOverlap)
+			ms[furthest].blame(flawOverlap)
+		}
+		if least > d.Start {
+			m.blame(flawBeyond)
+		}
+		if least > reach {
+			reach, furthest = least, i
+		}
+	}
+	d.byName = make([]int32, len(ms))
+	for i := range ms {
+		d.byName[i] = int32(i)
+	}
+	slices.SortFunc(d.byName, func(a, b int32) int { return strings.Compare(ms[a].key(), ms[b].key()) })
+	for i := 1; i < len(d.byName); i++ {
+		if a, b := &ms[d.byName[i-1]], &ms[d.byName[i]]; a.key() == b.key() {
+			a.blame(flawTwice)
+			b.blame(flawTwice)
+		}
+	}
+	d.findBelow()
+}
+
+// Extent is how many bytes from Offset on hold the member, and perhaps some
+// more: what Open needs.
+func (m *Member) Extent() int64 {
+	return min(m.space, localSize+int64(len(m.Name))+max16+m.Packed)
+}
+
+// IsDir reports whether the member is a directory, which has no content.
+func (m *Member) IsDir() bool { return m.flaw == flawDirectory }
