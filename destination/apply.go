@@ -38,6 +38,7 @@ type applier struct {
 	fetch  *fetcher
 	ways   ways
 	counts counts
+	out    *outbox
 	owing  bool // something is, or may be, owed to the set
 
 	progress Progress
@@ -332,15 +333,10 @@ func (p *applier) warn(uri, text string) {
 
 // applied tells of a change that is on disk.
 func (p *applier) applied(a *action, h *Held) {
-	e := Event{Kind: EventApplied, Set: p.set.Name, URI: a.URI, Change: changeOf(a), Path: h.Path, Lastmod: a.Lastmod.Time()}
-	if a.class == wantChange || !a.event.IsZero() {
-		e.Datetime = a.event.Time()
-	}
-	if a.verb != verbRemove {
-		e.Length, e.Hashes = h.Length, h.Hashes
-	}
+	c := p.change(a, h)
 	p.progress.Applied++
-	p.d.emit(e)
+	p.out.add(&c)
+	p.d.emit(c.event())
 }
 
 // tickEvery is how often progress is told.
@@ -431,7 +427,8 @@ func isCanceled(err error) bool {
 
 // isFull reports whether err says that there is no more room.
 func isFull(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+	var delivery *DeliveryError // whose disk is none of ours
+	return !errors.As(err, &delivery) && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT))
 }
 
 // isLocal reports whether err is one of the store, not of the Source.

@@ -26,7 +26,9 @@ func (p *applier) record(ctx context.Context, intent []byte, keep bool) error {
 	b.Save = map[string][]byte{}
 	if intent != nil || p.intent && !keep {
 		b.Save[docIntent] = intent
+		p.out.note(b.Save, p.changes(intent != nil))
 	}
+	p.out.save(b.Save)
 	if len(b.Put)+len(b.Drop) > 0 {
 		b.Save[docCounts] = encode(p.counts)
 	}
@@ -38,7 +40,18 @@ func (p *applier) record(ctx context.Context, intent []byte, keep bool) error {
 	}
 	p.intent = intent != nil || p.intent && keep
 	p.pending = Batch{}
-	return nil
+	return p.out.saved(ctx)
+}
+
+// changes returns what the batch is going to change, where that is wanted.
+func (p *applier) changes(wanted bool) (changes []Change) {
+	if !wanted || p.out.deliver == nil {
+		return nil
+	}
+	for i := range p.batch {
+		changes = append(changes, p.change(p.batch[i].action, &p.batch[i].held))
+	}
+	return changes
 }
 
 // recordIntent writes the intent of the batch. When there is no room for it the

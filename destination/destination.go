@@ -1,6 +1,7 @@
 package destination
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -45,6 +46,14 @@ type Options struct {
 	Jobs       int  // concurrent fetches; default: those of the Client
 
 	Portable bool // name files for file systems that fold case or refuse characters, see [ProbePortable]
+
+	// Deliver, if not nil, is handed the changes of each batch when they are
+	// durable, in order, one batch at a time, and the run goes on when it has
+	// returned. Each change is handed over at least once: the Journal keeps
+	// them until Deliver has returned nil. When it returns an error the run
+	// stops with a [DeliveryError], and they are handed over again by the next.
+	// The slice is the callee's.
+	Deliver func(ctx context.Context, batch []Change) error
 
 	Dest    string       // what the mirror is called in reports
 	OnEvent func(Event)  // called in order, never concurrently; may be nil

@@ -12,6 +12,7 @@
 //	apply.go     outcomes booked, deletions last
 //	commit.go    batches committed to the blob.Store
 //	record.go    the Journal: what is held, what is owed, how far we are
+//	outbox.go    changes handed over, each at least once; applied.go: as a loop
 //	recover.go   what a run that was killed left between the two
 //	audit.go     the same plan against the files; changes nothing
 //

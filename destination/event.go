@@ -31,6 +31,7 @@ type Event struct {
 	Change   resourcesync.Change
 	Path     string // of the file
 	Length   int64
+	Type     string // media type, as the Source states it
 	Hashes   resourcesync.Hashes
 	Datetime time.Time // of the change, as the Source states it; zero if it does not
 	Lastmod  time.Time
@@ -49,23 +50,12 @@ type Progress struct {
 // MarshalJSON gives the line that --events writes for an applied change, and
 // what corresponds to it for other kinds.
 func (e Event) MarshalJSON() ([]byte, error) {
-	line := struct {
-		Event    EventKind `json:"event"`
-		Set      string    `json:"set,omitempty"`
-		URI      string    `json:"uri,omitempty"`
-		Change   string    `json:"change,omitempty"`
-		Path     string    `json:"path,omitempty"`
-		Length   *int64    `json:"length,omitempty"`
-		Hash     string    `json:"hash,omitempty"`
-		Datetime string    `json:"datetime,omitempty"`
-		Lastmod  string    `json:"lastmod,omitempty"`
-		Cause    string    `json:"cause,omitempty"`
-		Finding  *Finding  `json:"finding,omitempty"`
-	}{Event: e.Kind, Set: e.Set, URI: e.URI, Change: changeName(e.Change), Path: e.Path, Hash: hashText(e.Hashes)}
-	if e.Kind == EventApplied && e.Change != resourcesync.Deleted {
-		line.Length = &e.Length
+	c := Change{e.Set, e.URI, e.Change, e.Path, e.Length, e.Type, e.Hashes, e.Lastmod, e.Datetime}
+	line := c.line()
+	line.Event = e.Kind
+	if e.Kind != EventApplied {
+		line.Length = nil
 	}
-	line.Datetime, line.Lastmod = timeText(e.Datetime), timeText(e.Lastmod)
 	if e.Err != nil {
 		line.Cause = e.Err.Error()
 	}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"lockstep/blob"
+	"lockstep/resourcesync"
 )
 
 // settleIntent puts right what a run that was killed left between the files
@@ -13,9 +15,18 @@ import (
 // the intent names is looked at. Committed: it is held. Not there, or still
 // the version before: nothing happened. Anything else: it is held, and has to
 // be fetched again; it is never taken for somebody else's file.
-func (d *Destination) settleIntent(ctx context.Context, n counts) error {
+func (s *session) settleIntent(ctx context.Context) error {
+	d, n := s.d, s.counts
 	rest, err := d.journal.Load(ctx, docIntent)
 	if err != nil || rest == nil {
+		return err
+	}
+	noted, err := d.journal.Load(ctx, docNews)
+	if err != nil {
+		return err
+	}
+	news, err := parseChanges(noted)
+	if err != nil {
 		return err
 	}
 	var b Batch
@@ -37,17 +48,40 @@ func (d *Destination) settleIntent(ctx context.Context, n counts) error {
 			continue
 		}
 		b.Put = append(b.Put, row)
+		s.settled(news, row, before[0])
 		for _, set := range row.Sets {
 			if !contains(before[0].Sets, set) {
 				n[set]++
 			}
 		}
 	}
-	b.Save = map[string][]byte{docIntent: nil, docCounts: encode(n)}
+	b.Save = map[string][]byte{docIntent: nil, docNews: nil, docCounts: encode(n)}
+	s.out.save(b.Save)
 	if err := d.journal.Record(ctx, b); err != nil {
 		return fmt.Errorf("settle intent: %w", err)
 	}
+	s.out.due, s.out.news = append(s.out.due, s.out.news...), nil
 	return nil
+}
+
+// settled tells of a change that the run before applied and had no time to
+// tell of: row took the place of before. What is in doubt is no change yet.
+func (s *session) settled(news []Change, row, before Held) {
+	if len(row.Hashes) == 0 {
+		return
+	}
+	i := slices.IndexFunc(news, func(c Change) bool { return c.URI == row.URI })
+	c := Change{URI: row.URI, Kind: resourcesync.Created, Path: row.Path, Length: row.Length, Hashes: row.Hashes, Lastmod: row.Lastmod}
+	if before.URI != "" {
+		c.Kind = resourcesync.Updated
+	}
+	if i >= 0 {
+		c = news[i]
+		s.out.news = append(s.out.news, c) // promised, whether or not this run hands over
+	} else {
+		s.out.add(&c)
+	}
+	s.d.emit(c.event())
 }
 
 // settleOne returns the row for a file that was to become want, and was before

@@ -318,7 +318,7 @@ func (r *setRun) predict(t *tally) {
 }
 
 func (r *setRun) applier(ctx context.Context, paths *Paths) *applier {
-	a := &applier{d: r.d, set: r.set, report: &r.report, counts: r.counts, stale: r.stale}
+	a := &applier{d: r.d, set: r.set, report: &r.report, counts: r.counts, out: r.out, stale: r.stale}
 	a.fetch = &fetcher{d: r.d, set: r.set.Number, names: newNames(ctx, paths, r.d.store), resume: r.resume, first: true}
 	for range r.d.journal.Owed(ctx, r.set.Number) {
 		a.owing = true

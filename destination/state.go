@@ -18,6 +18,8 @@ import (
 const (
 	docMirror = "mirror"  // a mirrorState
 	docIntent = "intent"  // the batch being committed; absent when none is
+	docNews   = "news"    // the changes that batch is made of, for an outbox
+	docOutbox = "outbox"  // changes that are to be handed over
 	docCounts = "counts"  // how many resources each set has here, by number
 	docOpen   = "running" // present while a run is under way, or was killed
 	docSet    = "set/"    // and the number of a set: a setState

@@ -22,6 +22,7 @@ type session struct {
 	counts counts
 	home   *url.URL // the Source as the user named it
 	report Report
+	out    *outbox
 	resume bool // an earlier run may have left unfinished downloads
 	marked bool // the Journal knows that a run is under way
 }
@@ -35,8 +36,23 @@ type session struct {
 // be done and all else was, the context's when it ended, in which case what
 // was finished is kept; any other stopped the run.
 func (d *Destination) Sync(ctx context.Context, address string) (Report, error) {
+	if d.opts.Deliver == nil {
+		return d.sync(ctx, address, nil)
+	}
+	return d.sync(ctx, address, func(ctx context.Context, batch []Change) (int, error) {
+		if err := d.opts.Deliver(ctx, slices.Clone(batch)); err != nil {
+			return 0, &DeliveryError{err}
+		}
+		return len(batch), nil
+	})
+}
+
+// sync is Sync with deliver to take the changes, if not nil: it returns how
+// many it took.
+func (d *Destination) sync(ctx context.Context, address string, deliver func(context.Context, []Change) (int, error)) (Report, error) {
 	start, requests, bytes := time.Now(), d.client.Requests(), d.client.Bytes()
 	s := &session{d: d, report: Report{Source: address, Destination: d.opts.Dest, Sets: []string{}, DryRun: d.opts.DryRun}}
+	s.out = &outbox{journal: d.journal, deliver: deliver}
 	err := s.run(ctx, address)
 	r := s.report
 	r.Requests, r.Bytes = d.client.Requests()-requests, d.client.Bytes()-bytes
@@ -102,11 +118,27 @@ func (s *session) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.resume, s.marked = running != nil, running != nil
-	if !s.resume {
-		return nil // no intent either
+	if err := s.out.load(ctx); err != nil {
+		return err
 	}
-	return s.d.settleIntent(ctx, s.counts)
+	if s.resume, s.marked = running != nil, running != nil; s.resume { // else there is no intent either
+		if err := s.settleIntent(ctx); err != nil {
+			return err
+		}
+	}
+	return s.handOver(ctx)
+}
+
+// handOver hands over what an earlier run could not.
+func (s *session) handOver(ctx context.Context) error {
+	switch {
+	case len(s.out.due) == 0 || s.d.opts.DryRun:
+		return nil
+	case s.out.deliver == nil:
+		s.warn("", fmt.Sprintf("%d changes of an earlier run were not handed over yet; the next run that hands over its changes begins with them", len(s.out.due)))
+		return nil
+	}
+	return s.out.send(ctx)
 }
 
 // begin notes that files are going to be written.

@@ -1,0 +1,174 @@
+package destination
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"time"
+
+	"lockstep/resourcesync"
+)
+
+// A Change is one that was applied: what it made is here, durably. Its JSON is
+// a line of `sync --events`.
+type Change struct {
+	Set      string              // name of the set
+	URI      string              // of the resource
+	Kind     resourcesync.Change // Created, Updated or Deleted
+	Path     string              // of the file
+	Length   int64               // of the file; of a deletion zero, like all that follows but Datetime
+	Type     string              // media type, as the Source states it; may be empty
+	Hashes   resourcesync.Hashes // of the file
+	Lastmod  time.Time           // as the Source states it; zero if it does not
+	Datetime time.Time           // of the change at the Source; zero if nobody told of one
+}
+
+// A changeLine is a Change or another event as JSON.
+type changeLine struct {
+	Event    EventKind `json:"event"`
+	Set      string    `json:"set,omitempty"`
+	URI      string    `json:"uri,omitempty"`
+	Change   string    `json:"change,omitempty"`
+	Path     string    `json:"path,omitempty"`
+	Length   *int64    `json:"length,omitempty"`
+	Type     string    `json:"type,omitempty"`
+	Hash     string    `json:"hash,omitempty"`
+	Datetime string    `json:"datetime,omitempty"`
+	Lastmod  string    `json:"lastmod,omitempty"`
+	Cause    string    `json:"cause,omitempty"`
+	Finding  *Finding  `json:"finding,omitempty"`
+}
+
+func (c *Change) line() changeLine {
+	l := changeLine{Event: EventApplied, Set: c.Set, URI: c.URI, Change: changeName(c.Kind), Path: c.Path, Type: c.Type,
+		Hash: hashText(c.Hashes), Datetime: timeText(c.Datetime), Lastmod: timeText(c.Lastmod)}
+	if c.Kind != resourcesync.Deleted {
+		l.Length = &c.Length
+	}
+	return l
+}
+
+// MarshalJSON returns c as one object.
+func (c Change) MarshalJSON() ([]byte, error) { return json.Marshal(c.line()) }
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (c *Change) UnmarshalJSON(b []byte) error {
+	var l changeLine
+	if err := json.Unmarshal(b, &l); err != nil {
+		return err
+	}
+	*c = Change{Set: l.Set, URI: l.URI, Path: l.Path, Type: l.Type, Datetime: parseTime(l.Datetime), Lastmod: parseTime(l.Lastmod)}
+	for _, k := range []resourcesync.Change{resourcesync.Created, resourcesync.Updated, resourcesync.Deleted} {
+		if changeName(k) == l.Change {
+			c.Kind = k
+		}
+	}
+	if l.Length != nil {
+		c.Length = *l.Length
+	}
+	c.Hashes, _ = resourcesync.ParseHashes(l.Hash) // liberties: we wrote it
+	return nil
+}
+
+// parseTime undoes timeText. A time it cannot be is none.
+func parseTime(s string) time.Time {
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}
+
+// change returns the change that an outcome is, once it is applied.
+func (p *applier) change(a *action, h *Held) Change {
+	c := Change{Set: p.set.Name, URI: a.URI, Kind: changeOf(a), Path: h.Path}
+	if a.class == wantChange || !a.event.IsZero() {
+		c.Datetime = a.event.Time()
+	}
+	if a.verb != verbRemove {
+		c.Lastmod = a.Lastmod.Time()
+		c.Length, c.Hashes, c.Type = h.Length, h.Hashes, a.Type
+	}
+	return c
+}
+
+// event is what OnEvent is told of a change.
+func (c *Change) event() Event {
+	return Event{Kind: EventApplied, Set: c.Set, URI: c.URI, Change: c.Kind, Path: c.Path, Length: c.Length, Type: c.Type,
+		Hashes: c.Hashes, Datetime: c.Datetime, Lastmod: c.Lastmod}
+}
+
+// errStopped ends a run whose changes nobody wants any more.
+var errStopped = errors.New("stopped")
+
+// Changes is [Destination.Sync] as a loop over what it does. Each change is
+// yielded when it is durable, in the order in which they were applied. What the
+// run came to is in report, unless that is nil, once the loop has ended. An
+// error is yielded last, with a zero Change; it is Sync's.
+//
+//	var report destination.Report
+//	for c, err := range d.Changes(ctx, "https://example.org/", &report) {
+//		if err != nil {
+//			return err
+//		}
+//		fmt.Println(c.Kind, c.URI)
+//	}
+//
+// A change is done with when the loop comes back for the next. Those that were
+// yielded or not yet yielded when a loop is left, or the process killed, come
+// first in the next run of Changes, or go to [Options.Deliver] of the next
+// Sync: each at least once, perhaps twice, in order. Leaving the loop ends the
+// run in good order; what was fetched is kept. Options.Deliver is not called.
+func (d *Destination) Changes(ctx context.Context, address string, report *Report) iter.Seq2[Change, error] {
+	return func(yield func(Change, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		left := make(chan struct{}) // the loop was left
+		offers, taken := make(chan Change), make(chan struct{})
+		var r Report
+		var err error
+		done := make(chan struct{})
+		defer func() { // also when the loop panics
+			close(left)
+			cancel()
+			<-done
+			if report != nil {
+				*report = r
+			}
+		}()
+		go func() {
+			defer close(done)
+			r, err = d.sync(ctx, address, func(ctx context.Context, batch []Change) (int, error) {
+				for i, c := range batch {
+					select {
+					case offers <- c:
+					case <-left:
+						return i, errStopped
+					case <-ctx.Done():
+						return i, context.Cause(ctx)
+					}
+					select {
+					case <-taken:
+					case <-left:
+						return i, errStopped
+					}
+				}
+				return len(batch), nil
+			})
+		}()
+		for {
+			select {
+			case c := <-offers:
+				if !yield(c, nil) {
+					return
+				}
+				taken <- struct{}{}
+			case <-done:
+				if err != nil {
+					yield(Change{}, err)
+				}
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package destination
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+)
+
+// An outbox hands changes over, each at least once. The changes of a batch are
+// saved in the transaction that records its rows, and removed when they were
+// taken: a crash, or a taker that fails, leaves them for the next run. Changes
+// of a batch that is being committed are noted beside its intent, for the run
+// that may have to settle it.
+//
+// The two documents are JSON lines.
+type outbox struct {
+	journal Journal
+	deliver func(context.Context, []Change) (taken int, err error) // nil: nobody wants them
+
+	news  []Change // applied, to be saved with the next transaction
+	due   []Change // saved
+	err   error    // a delivery failed: none is tried again in this run
+	noted bool     // there is a note beside an intent
+}
+
+// A DeliveryError reports that [Options.Deliver] did not take a batch. The run
+// stopped; what was applied is kept, and handed over again by the next run.
+type DeliveryError struct{ Err error }
+
+func (e *DeliveryError) Error() string { return fmt.Sprintf("hand over changes: %v", e.Err) }
+
+// Unwrap returns what Deliver said.
+func (e *DeliveryError) Unwrap() error { return e.Err }
+
+// load reads what earlier runs left.
+func (o *outbox) load(ctx context.Context) error {
+	b, err := o.journal.Load(ctx, docOutbox)
+	if err != nil {
+		return err
+	}
+	o.due, err = parseChanges(b)
+	return err
+}
+
+// add takes in a change that was applied.
+func (o *outbox) add(c *Change) {
+	if o.deliver != nil {
+		o.news = append(o.news, *c)
+	}
+}
+
+// save adds to a transaction what has to be remembered.
+func (o *outbox) save(docs map[string][]byte) {
+	if len(o.news) > 0 {
+		docs[docOutbox] = changeLines(o.due, o.news)
+	}
+}
+
+// note adds to a transaction what the batch is, whose intent it saves; with
+// none, that there is no such batch any more.
+func (o *outbox) note(docs map[string][]byte, batch []Change) {
+	switch {
+	case len(batch) > 0 && o.deliver != nil:
+		docs[docNews], o.noted = changeLines(batch), true
+	case o.noted:
+		docs[docNews], o.noted = nil, false
+	}
+}
+
+// saved is called after a transaction that save has seen. It hands over all
+// that is due, and blocks while it is taken.
+func (o *outbox) saved(ctx context.Context) error {
+	o.due, o.news = append(o.due, o.news...), nil
+	return o.send(ctx)
+}
+
+// send hands over what is due.
+func (o *outbox) send(ctx context.Context) error {
+	if len(o.due) == 0 || o.deliver == nil || o.err != nil {
+		return o.err
+	}
+	n, err := o.deliver(ctx, o.due)
+	o.err = err
+	if n > 0 {
+		o.due = o.due[n:]
+		save := map[string][]byte{docOutbox: changeLines(o.due)}
+		if rerr := o.journal.Record(context.WithoutCancel(ctx), Batch{Save: save}); rerr != nil && err == nil {
+			return fmt.Errorf("record what was handed over: %w", rerr)
+		}
+	}
+	return err
+}
+
+// changeLines encodes changes; none are nil.
+func changeLines(lists ...[]Change) []byte {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	for _, list := range lists {
+		for i := range list {
+			if err := enc.Encode(list[i].line()); err != nil {
+				panic(err) // unreachable: strings and numbers
+			}
+		}
+	}
+	return b.Bytes()
+}
+
+// parseChanges undoes changeLines.
+func parseChanges(b []byte) ([]Change, error) {
+	var changes []Change
+	for line := range bytes.Lines(b) {
+		var c Change
+		if err := json.Unmarshal(line, &c); err != nil {
+			return nil, fmt.Errorf("read what is to be handed over from journal: %w", err)
+		}
+		changes = append(changes, c)
+	}
+	return changes, nil
+}

@@ -1,0 +1,263 @@
+package destination_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"lockstep/blob"
+	"lockstep/destination"
+	"lockstep/resourcesync"
+)
+
+// A replica is what somebody has who follows the changes handed over.
+type replica map[string]string // digests by URI
+
+func (r replica) apply(c destination.Change) {
+	if c.Kind == resourcesync.Deleted {
+		delete(r, c.URI)
+		return
+	}
+	r[c.URI] = c.Hashes.Get(resourcesync.SHA256)
+}
+
+// of is the replica of a site.
+func replicaOf(s *site) replica {
+	r := replica{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for path, f := range s.files {
+		h := resourcesync.NewHasher(resourcesync.SHA256)
+		_, _ = h.Write(f.data)
+		r[s.url(path)] = h.Sum().Get(resourcesync.SHA256)
+	}
+	return r
+}
+
+func (r replica) same(t *testing.T, s *site) {
+	t.Helper()
+	if d := cmp.Diff(replicaOf(s), r); d != "" {
+		t.Fatalf("replica: (-want +got)\n%.2000s", d)
+	}
+}
+
+var errBusy = errors.New("busy")
+
+// TestDeliver lets a taker of changes fail at every batch in turn. The run
+// stops there, and the next begins with what was not taken.
+func TestDeliver(t *testing.T) {
+	t.Parallel()
+	for at := 1; ; at++ {
+		s := newSite(t, style{})
+		m := newMirror(t, s)
+		m.opts.MaxDelete = 100
+		got, n := replica{}, 0
+		m.opts.Deliver = func(_ context.Context, batch []destination.Change) error {
+			if n++; n == at {
+				return errBusy
+			}
+			for _, c := range batch {
+				got.apply(c)
+			}
+			return nil
+		}
+		failed := 0
+		run := func() {
+			t.Helper()
+			r, err := m.sync()
+			var de *destination.DeliveryError
+			switch {
+			case err == nil:
+				return
+			case !errors.As(err, &de) || !errors.Is(err, errBusy):
+				t.Fatalf("batch %d: %v", at, err)
+			}
+			failed++
+			if r, err = m.sync(); err != nil {
+				t.Fatalf("batch %d: the run after: %v\n%+v", at, err, r)
+			}
+		}
+		shortLife(s, run)
+		got.same(t, s)
+		m.same()
+		s.srv.Close()
+		if n < at {
+			if failed > 0 {
+				t.Fatalf("%d runs failed of themselves", failed)
+			}
+			return
+		}
+		if failed != 1 {
+			t.Fatalf("batch %d: %d runs failed, want one", at, failed)
+		}
+	}
+}
+
+// shortLife is a short life of a site, with run now and then.
+func shortLife(s *site, run func()) {
+	for i := range 6 {
+		s.put(fmt.Sprintf("/d/f%d", i), fmt.Sprint("one ", i))
+	}
+	run()
+	s.put("/d/f0", "two")
+	s.put("/new/f", "new")
+	s.del("/d/f2")
+	s.del("/d/f3")
+	s.put("/d/f3/below", "a directory now")
+	run()
+}
+
+// TestDeliverFault lets every write fail in turn. Whoever follows the changes
+// handed over, or told, ends with what the Source has.
+func TestDeliverFault(t *testing.T) {
+	t.Parallel()
+	for at := 1; ; at++ {
+		f := &fuse{at: at, err: errCrash}
+		s := newSite(t, style{})
+		m := newMirror(t, s)
+		dir, err := blob.NewDir(m.dir, blob.DirOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.opts.MaxDelete, m.opts.Jobs = 100, 2
+		got, told := replica{}, replica{}
+		m.opts.Deliver = func(_ context.Context, batch []destination.Change) error {
+			for _, c := range batch {
+				got.apply(c)
+			}
+			return nil
+		}
+		plain, mem := m.store, m.journal
+		m.store, m.journal = &fusedStore{dir, f}, &fusedJournal{mem, f}
+		run := func() (err error) {
+			_, err = m.sync()
+			for _, e := range m.events {
+				if e.Kind == destination.EventApplied {
+					told.apply(destination.Change{URI: e.URI, Kind: e.Change, Hashes: e.Hashes})
+				}
+			}
+			return err
+		}
+		shortLife(s, func() { _ = run() })
+		m.store, m.journal = plain, mem
+		if err := run(); err != nil {
+			t.Fatalf("fault %d: next run: %v", at, err)
+		}
+		got.same(t, s)
+		told.same(t, s)
+		_ = dir.Close()
+		s.srv.Close()
+		if f.n < f.at {
+			t.Logf("%d writes", at-1)
+			return
+		}
+	}
+}
+
+// TestChanges takes one change of every loop and leaves it at the next: that
+// one comes again, none comes twice.
+func TestChanges(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{})
+	for i := range 5 {
+		s.put(fmt.Sprintf("/d/f%d", i), fmt.Sprint("one ", i))
+	}
+	m := newMirror(t, s)
+	got, taken, runs := replica{}, 0, 0
+	for over := false; !over; runs++ {
+		over = true
+		var r destination.Report
+		n := 0
+		for c, err := range m.destination().Changes(t.Context(), m.address(), &r) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n++; n == 2 {
+				over = false
+				break // c is not done with
+			}
+			got.apply(c)
+			taken++
+		}
+		if over && (r.Failed > 0 || r.Mode == "") || runs > 10 {
+			t.Fatalf("run %d: %+v", runs, r)
+		}
+	}
+	got.same(t, s)
+	if taken != 5 || runs != 5 {
+		t.Fatalf("%d changes were taken in %d runs, want each once, one in every run", taken, runs)
+	}
+}
+
+// TestChangesEnd ends loops in other ways: by an error of the run, by the
+// context, by a panic.
+func TestChangesEnd(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{})
+	for i := range 5 {
+		s.put(fmt.Sprintf("/d/f%d", i), fmt.Sprint("one ", i))
+	}
+	m := newMirror(t, s)
+	func() {
+		defer func() {
+			if p := recover(); p != "mine" {
+				t.Errorf("recovered %v", p)
+			}
+		}()
+		for range m.destination().Changes(t.Context(), m.address(), nil) {
+			panic("mine")
+		}
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	var errs []error
+	for _, err := range m.destination().Changes(ctx, m.address(), nil) {
+		cancel()
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if len(errs) > 1 || len(errs) == 1 && !errors.Is(errs[0], context.Canceled) {
+		t.Fatal(errs)
+	}
+	cancel()
+	s.srv.Close()
+	errs = nil
+	for _, err := range m.destination().Changes(t.Context(), m.address(), nil) {
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if len(errs) != 1 {
+		t.Fatalf("without a Source: %v", errs)
+	}
+}
+
+// TestChangeJSON reads back what --events writes.
+func TestChangeJSON(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2024, 5, 1, 2, 3, 4, 567, time.UTC)
+	h := resourcesync.NewHasher(resourcesync.SHA256, resourcesync.MD5)
+	want := []destination.Change{
+		{Set: "main", URI: "http://x.org/<a>", Kind: resourcesync.Updated, Path: "a \xff", Type: "text/plain", Hashes: h.Sum(), Lastmod: at, Datetime: at},
+		{URI: "http://x.org/b", Kind: resourcesync.Deleted, Path: "b"},
+	}
+	want[0].Path = "a ü" // JSON has no other bytes
+	for _, c := range want {
+		b, err := json.Marshal(c)
+		var got destination.Change
+		if err == nil {
+			err = json.Unmarshal(b, &got)
+		}
+		slices.SortFunc(got.Hashes, func(a, b resourcesync.Hash) int { return int(a.Algorithm) - int(b.Algorithm) })
+		slices.SortFunc(c.Hashes, func(a, b resourcesync.Hash) int { return int(a.Algorithm) - int(b.Algorithm) })
+		if d := cmp.Diff(c, got); err != nil || d != "" {
+			t.Errorf("%s: %v (-want +got)\n%s", b, err, d)
+		}
+	}
+}
