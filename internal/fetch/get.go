@@ -20,6 +20,7 @@ type Request struct {
 	IfModifiedSince string // an HTTP date, as in the header
 	RangeFrom       int64  // ask for the bytes from here on, if above zero
 	RangeTo         int64  // up to this one, if above zero
+	RangeLast       int64  // ask for the last so many bytes instead, if above zero
 	IfRange         string // ask for the range only if this validator still holds
 	NoCache         bool   // ask caches on the way to look again
 	AcceptGzip      bool   // take the body compressed for the way, and undo it
@@ -232,7 +233,11 @@ func (c *Client) header(r *Request, u *url.URL) http.Header {
 		if r.RangeTo > 0 {
 			last = strconv.FormatInt(r.RangeTo, 10)
 		}
-		own["Range"] = []string{"bytes=" + strconv.FormatInt(r.RangeFrom, 10) + "-" + last}
+		first := strconv.FormatInt(r.RangeFrom, 10)
+		if r.RangeLast > 0 {
+			first, last = "", strconv.FormatInt(r.RangeLast, 10)
+		}
+		own["Range"] = []string{"bytes=" + first + "-" + last}
 		if r.IfRange != "" {
 			own["If-Range"] = []string{r.IfRange}
 		}
@@ -267,7 +272,7 @@ func (c *Client) pauseBefore(ctx context.Context, tries int, err error) error {
 }
 
 // ranged reports whether r asks for a part.
-func (r *Request) ranged() bool { return r.RangeFrom > 0 || r.RangeTo > 0 }
+func (r *Request) ranged() bool { return r.RangeFrom > 0 || r.RangeTo > 0 || r.RangeLast > 0 }
 
 func (r *Request) conditional() bool { return r.IfNoneMatch != "" || r.IfModifiedSince != "" }
 

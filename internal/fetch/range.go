@@ -15,7 +15,9 @@ func (a *answer) acceptRange(r *Request) error {
 	switch {
 	case !ok:
 		return wrong("not a byte range")
-	case rg.First != r.RangeFrom, r.RangeTo > 0 && rg.Last > r.RangeTo:
+	case r.RangeLast > 0 && (rg.Total < 0 || rg.First != max(rg.Total-r.RangeLast, 0) || rg.Last != rg.Total-1):
+		return wrong("not the end")
+	case r.RangeLast <= 0 && (rg.First != r.RangeFrom || r.RangeTo > 0 && rg.Last > r.RangeTo):
 		return wrong("another range")
 	case a.Length >= 0 && a.Length != rg.Last-rg.First+1:
 		return wrong("body of " + strconv.FormatInt(a.Length, 10) + " bytes")
