@@ -196,7 +196,15 @@ func (s *scanner) inputError(err error) error {
 func checkChars(b []byte) (n int, bad error) {
 	const low, high = 0x0101010101010101, 0x8080808080808080
 	for n < len(b) {
-		for n+8 <= len(b) {
+		for n+32 <= len(b) {
+			w, x := binary.LittleEndian.Uint64(b[n:]), binary.LittleEndian.Uint64(b[n+8:])
+			y, z := binary.LittleEndian.Uint64(b[n+16:]), binary.LittleEndian.Uint64(b[n+24:])
+			if ((w-low*0x20)|(x-low*0x20)|(y-low*0x20)|(z-low*0x20)|w|x|y|z)&high != 0 {
+				break
+			}
+			n += 32
+		}
+		for near := n + 32; n < near && n+8 <= len(b); {
 			w := binary.LittleEndian.Uint64(b[n:])
 			// A byte below 0x20, or above 0x7f: look closer.
 			if (w-low*0x20)&^w&high != 0 && !blanks(b[n:n+8]) || w&high != 0 {
