@@ -26,6 +26,7 @@ type syncOptions struct {
 	baseline  bool
 	adopt     bool
 	events    string
+	exec      string
 }
 
 func newSync(io stdio, out *outputOptions) *cobra.Command {
@@ -58,6 +59,7 @@ Sitemap, or a local file that is one of these.`,
 	flags.BoolVar(&o.baseline, "baseline", false, "ignore saved progress: compare everything")
 	flags.BoolVar(&o.adopt, "adopt", false, "take over files that are there already, where their content is right")
 	flags.StringVar(&o.events, "events", "", "write one JSON line per applied change to `FILE`, or to stdout if -")
+	flags.StringVar(&o.exec, "exec", "", "run `CMD` by sh for every batch of changes that is on disk, with their JSON lines on its stdin; if it fails the run stops, and the next hands them over again")
 	o.network.declare(flags, theSource)
 	return cmd
 }
@@ -90,6 +92,13 @@ func runSync(ctx context.Context, o *syncOptions, io stdio) error {
 		return err
 	}
 	do.Logger = o.out.logger(io)
+	hook, err := newExecHook(o.exec, o.source, o.dest, io)
+	if err != nil {
+		return err
+	}
+	if hook != nil {
+		do.Deliver = hook.deliver
+	}
 	w := &watcher{ctx: ctx, io: io}
 	do.OnEvent = w.event
 	closeEvents, err := o.openEvents(w)

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"lockstep/destination"
+)
+
+// An execHook runs the command of --exec for the changes of a batch.
+type execHook struct {
+	command      string
+	shell        string // path of sh
+	source, dest string
+	out          io.Writer // for what the command says on stdout and stderr
+}
+
+// execPatience is how long a command that was told to end may take for it, and
+// how long its output is waited for when it has ended and left others behind.
+const execPatience = 2 * time.Second
+
+// newExecHook returns the hook for a command line, or nil for none.
+func newExecHook(command, source, dest string, io stdio) (*execHook, error) {
+	if command == "" {
+		return nil, nil
+	}
+	if strings.TrimSpace(command) == "" {
+		return nil, usagef("--exec %q: want a command", command)
+	}
+	shell, err := exec.LookPath("sh")
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--exec: %w", err), "commands are run by sh -c, so there has to be one"}
+	}
+	if !isBucket(dest) {
+		if dest, err = filepath.Abs(dest); err != nil {
+			return nil, usagef("--exec: %w", err)
+		}
+	}
+	return &execHook{command, shell, source, dest, io.Err}, nil
+}
+
+// deliver is a Destination's Deliver: one run of the command for the changes
+// of each set in the batch.
+func (h *execHook) deliver(ctx context.Context, batch []destination.Change) error {
+	for len(batch) > 0 {
+		n := 1
+		for n < len(batch) && batch[n].Set == batch[0].Set {
+			n++
+		}
+		if err := h.run(ctx, batch[:n]); err != nil {
+			return err
+		}
+		batch = batch[n:]
+	}
+	return nil
+}
+
+// run runs the command with the changes as JSON lines on its stdin.
+func (h *execHook) run(ctx context.Context, changes []destination.Change) error {
+	var lines bytes.Buffer
+	enc := json.NewEncoder(&lines)
+	enc.SetEscapeHTML(false)
+	for _, c := range changes {
+		if err := enc.Encode(c); err != nil {
+			return err // unreachable: strings and numbers
+		}
+	}
+	cmd := exec.CommandContext(ctx, h.shell, "-c", h.command)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = &lines, h.out, h.out
+	cmd.Env = append(os.Environ(), "LOCKSTEP_SOURCE="+h.source, "LOCKSTEP_DEST="+h.dest,
+		"LOCKSTEP_SET="+changes[0].Set, "LOCKSTEP_CHANGES="+strconv.Itoa(len(changes)))
+	cmd.WaitDelay = execPatience
+	defer ownGroup(cmd)()
+	err := cmd.Run()
+	if errors.Is(err, exec.ErrWaitDelay) && cmd.ProcessState != nil && cmd.ProcessState.Success() {
+		err = nil // it left somebody behind who holds its output
+	}
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return hintedError{fmt.Errorf("--exec %q, given %s: %w", h.command, count(len(changes), "change"), err),
+		"the mirror keeps what it has; the next run with --exec hands over these changes again, then goes on"}
+}

@@ -1,0 +1,25 @@
+//go:build unix
+
+package main
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// ownGroup makes cmd the head of a process group of its own: what a terminal
+// sends to us does not end it, and all it starts ends with it when its context
+// does. The function returned ends what is left then.
+func ownGroup(cmd *exec.Cmd) (end func()) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	told := false
+	cmd.Cancel = func() error {
+		told = true
+		return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
+	}
+	return func() {
+		if told {
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // nobody left is what is hoped for
+		}
+	}
+}
