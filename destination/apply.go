@@ -321,7 +321,7 @@ func (p *applier) refused(a *action) {
 
 func (p *applier) owe(a *action, cause string) {
 	p.owing = true
-	w := a.want
+	w := a.asStated()
 	w.class, w.rank.doc, w.rank.pos, w.rank.nth = wantOwed, 0, 0, 0
 	p.pending.Owe = append(p.pending.Owe, Owed{Set: p.set.Number, URI: a.URI, Entry: w.appendTo(nil), Cause: cause})
 }

@@ -109,7 +109,7 @@ func (a *auditor) auditSet(ctx context.Context, set *setState, before []*setStat
 	if err := r.expected(ctx); err != nil {
 		return false, err
 	}
-	p := &planner{d: a.d, set: set.Number, prune: r.failed == 0}
+	p := &planner{d: a.d, set: set.Number, prune: r.failed == 0, refuse: r.reader.refuse}
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(a.d.opts.Jobs, 4))
 	for act, err := range p.actions(gctx, r.stage) {

@@ -38,6 +38,7 @@ type Options struct {
 	Types      []string  // globs on the media type; default: all
 	Maps       []PathMap // where resources go that should not go by their URI
 	AllowHosts []string  // hosts whose resources the Source may name besides its own; "*" is any (RS-SEC-01)
+	Prefer     []string  // globs on the media type, best first: the representation to keep where the Source names several (RS-REL-23); default: the one at the resource's own URI
 	Delete     Delete
 	MaxDelete  int  // in percent; default DefaultMaxDelete; 100 consents to everything
 	Baseline   bool // ignore saved progress: compare all, and go where the Source is, even back

@@ -33,8 +33,9 @@ type fetcher struct {
 	d      *Destination
 	set    int
 	names  *names
-	resume bool // an earlier run may have left unfinished downloads
-	first  bool // deletions are still to come: what stands in the way may go
+	resume bool                    // an earlier run may have left unfinished downloads
+	first  bool                    // deletions are still to come: what stands in the way may go
+	refuse func(uri string) string // says why content must not be fetched from there
 	hashers
 }
 
@@ -218,7 +219,7 @@ func isStale(err error) bool {
 
 // attempt gets the content and verifies it.
 func (t *transfer) attempt(ctx context.Context, r fetch.Request, first bool) error {
-	r.URI, _, _ = strings.Cut(t.a.URI, "#") // RS-AMB-22
+	r.URI, _, _ = strings.Cut(t.a.address(), "#") // RS-AMB-22
 	if t.a.Coding != "" {
 		r.Header = http.Header{"Accept-Encoding": {t.a.Coding}} // RS-HASH-07
 	}

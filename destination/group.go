@@ -1,17 +1,15 @@
 package destination
 
-import "lockstep/resourcesync"
-
 // A group is what was said of one URI, in whatever order it comes.
 //
 // Of each class one want is kept, the last word of that class; of changes also
-// the earlier ones, where they are of use: see keeps.
+// the earlier ones, where they are steps of a chain of patches: see addChange.
 type group struct {
 	stage   *stage
 	best    [wantChange + 1]*want // by class
 	packed  []*want               // wantPacked, at most maxPacked
-	changes []*want               // wantChange, unordered, where they are kept; nil once they were too many
-	many    bool                  // they were
+	patched []*want               // wantChange with patches, unordered, at most maxPatched
+	bare    *want                 // the last wantChange that no chain of patches leads over
 }
 
 const (
@@ -19,37 +17,24 @@ const (
 	// for.
 	maxPacked = 8
 
-	// maxChanges is how many changes of one resource are kept: a chain of
-	// patches that is longer costs more than it saves.
-	maxChanges = 64
+	// maxPatched is how many changes of one resource are kept beside the last: a
+	// chain of patches that is longer costs more than it saves.
+	maxPatched = 64
 )
-
-// keeps reports whether w is of use beside a later change of its resource: as
-// a step of a chain of patches (RS-REL-36).
-func (g *group) keeps(w *want) bool {
-	for i := range w.Links {
-		if w.Links[i].Rel == resourcesync.RelPatch {
-			return true
-		}
-	}
-	return false
-}
 
 func (g *group) add(w *want) {
 	if w.class == wantChange && w.doc < g.stage.void {
 		return
 	}
 	own := *w // what is handed in belongs to the caller
-	switch {
-	case w.class == wantPacked:
+	switch w.class {
+	case wantPacked:
 		if len(g.packed) < maxPacked {
 			g.packed = append(g.packed, &own)
 		}
 		return
-	case w.class == wantChange && g.keeps(w) && !g.many:
-		if g.changes = append(g.changes, &own); len(g.changes) > maxChanges {
-			g.changes, g.many = nil, true
-		}
+	case wantChange:
+		g.addChange(&own)
 	}
 	if have := g.best[w.class]; have == nil || g.stage.later(have, w) {
 		g.best[w.class] = &own
@@ -70,7 +55,9 @@ func (g *group) last() (want, bool) {
 			}
 		}
 	}
-	return *w, true
+	last := *w
+	last.chain = g.chain(w)
+	return last, true
 }
 
 func (g *group) word() *want {
@@ -114,17 +101,13 @@ func sameRepresentation(p, w *want) bool {
 // URI needs to come to the same last word.
 func (g *group) all(yield func(*want) bool) {
 	kept := map[*want]bool{}
-	for _, w := range g.best {
-		if w != nil {
+	for _, list := range [][]*want{g.best[:], {g.bare}, g.packed, g.patched} {
+		for _, w := range list {
+			if w == nil || kept[w] {
+				continue
+			}
 			kept[w] = true
 			if !yield(w) {
-				return
-			}
-		}
-	}
-	for _, list := range [][]*want{g.packed, g.changes} {
-		for _, w := range list {
-			if !kept[w] && !yield(w) {
 				return
 			}
 		}

@@ -255,9 +255,9 @@ func (r *setReader) wantOf(e *resourcesync.Entry) want {
 	if e.HasLength {
 		w.Length = e.Length
 	}
-	for _, l := range e.Links {
-		if usefulLink(l.Rel) {
-			w.Links = append(w.Links, l)
+	for i := range e.Links {
+		if len(w.Links) < maxLinks && r.d.usefulLink(&e.Links[i]) {
+			w.Links = append(w.Links, e.Links[i])
 		}
 	}
 	if !w.Gone {

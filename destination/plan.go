@@ -27,9 +27,11 @@ const (
 type action struct {
 	want
 	verb        verb
-	held        Held // zero when it is not held
-	conditional bool // the content may be what we hold: ask with its validators
-	gone        bool // verbFetch: the file is not there any more, whatever the Journal says
+	held        Held   // zero when it is not held
+	conditional bool   // the content may be what we hold: ask with its validators
+	gone        bool   // verbFetch: the file is not there any more, whatever the Journal says
+	from        string // where the content is, if not at the URI
+	stated      *want  // what the Source said of the URI, if the content is another representation
 }
 
 // isHeld reports whether there is a row for the action's resource.
@@ -41,7 +43,11 @@ type planner struct {
 	set   int
 	files bool // also look whether the files are there
 	prune bool // what is not wanted at all is to go: the wants are all there is
+
+	refuse func(uri string) string // says why content must not be fetched from there
 }
+
+func (p *planner) may(uri string) bool { return p.refuse != nil && p.refuse(uri) == "" }
 
 // decide says what to do about one resource: w is what the Source says, nil
 // when it does not list it; h is what we hold, zero when nothing.
@@ -53,6 +59,9 @@ func (p *planner) decide(ctx context.Context, w *want, h Held) (action, error) {
 		a.want = *w
 	} else {
 		a.want = want{URI: h.URI, Gone: true, Length: -1}
+	}
+	if l := p.d.selects.preferred(&a.want); l != nil && !a.Gone && p.may(l.Href) {
+		a.represent(l)
 	}
 	if a.Gone || !p.d.selects.wants(&a.want, ours) {
 		switch {

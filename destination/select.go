@@ -20,12 +20,13 @@ import (
 type selection struct {
 	include, exclude, types []string
 	hosts                   []string
-	key                     string // differs when another selection might select differently
+	prefer                  []string // in order
+	key                     string   // differs when another selection might select differently
 }
 
 func newSelection(o Options) (*selection, error) {
-	s := &selection{include: o.Include, exclude: o.Exclude, types: o.Types, hosts: o.AllowHosts}
-	for _, list := range [][]string{s.include, s.exclude, s.types} {
+	s := &selection{include: o.Include, exclude: o.Exclude, types: o.Types, hosts: o.AllowHosts, prefer: o.Prefer}
+	for _, list := range [][]string{s.include, s.exclude, s.types, s.prefer} {
 		for _, glob := range list {
 			if !doublestar.ValidatePattern(glob) {
 				return nil, fmt.Errorf("pattern %q: not a valid glob", glob)
@@ -37,6 +38,9 @@ func newSelection(o Options) (*selection, error) {
 		list = slices.Clone(list)
 		slices.Sort(list)
 		fmt.Fprintf(h, "%q;", list)
+	}
+	if len(s.prefer) > 0 { // in this order
+		fmt.Fprintf(h, "prefer %q;", s.prefer)
 	}
 	s.key = hex.EncodeToString(h.Sum(nil)[:8])
 	return s, nil

@@ -261,7 +261,7 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	p := &planner{d: r.d, set: r.set.Number, prune: w.prune, files: w.files}
+	p := &planner{d: r.d, set: r.set.Number, prune: w.prune, files: w.files, refuse: r.reader.refuse}
 	total, err := count(p.actions(ctx, r.stage), nil)
 	if err != nil {
 		return false, err
@@ -319,7 +319,7 @@ func (r *setRun) predict(t *tally) {
 
 func (r *setRun) applier(ctx context.Context, paths *Paths) *applier {
 	a := &applier{d: r.d, set: r.set, report: &r.report, counts: r.counts, out: r.out, stale: r.stale}
-	a.fetch = &fetcher{d: r.d, set: r.set.Number, names: newNames(ctx, paths, r.d.store), resume: r.resume, first: true}
+	a.fetch = &fetcher{d: r.d, set: r.set.Number, names: newNames(ctx, paths, r.d.store), resume: r.resume, first: true, refuse: r.reader.refuse}
 	for range r.d.journal.Owed(ctx, r.set.Number) {
 		a.owing = true
 		break

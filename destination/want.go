@@ -21,6 +21,7 @@ type want struct {
 	Refused string              // why it must not be fetched; empty: it may
 	Links   []resourcesync.Link // those of use to a Destination, see usefulLink
 	Member  member              // where its content lies in a package; zero: nobody said
+	chain   []step              // of patches that lead to it; not encoded
 	rank
 }
 
@@ -28,16 +29,6 @@ type want struct {
 type member struct {
 	Package int    // its number in the reading of the dump, from 1; zero: none
 	Path    string // as the manifest has it
-}
-
-// usefulLink reports whether a link of an entry says where or how its content
-// can be had (RS-REL-10, RS-REL-20, RS-REL-22, RS-REL-30, RS-REL-51).
-func usefulLink(rel string) bool {
-	switch rel {
-	case "duplicate", "alternate", "canonical", "memento", resourcesync.RelPatch:
-		return true
-	}
-	return false
 }
 
 // A rank says which of several wants of one URI is the last word.

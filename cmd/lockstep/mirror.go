@@ -28,6 +28,7 @@ type selectOptions struct {
 	include      []string
 	exclude      []string
 	types        []string
+	prefer       []string
 	maps         []string
 	allowHosts   []string
 }
@@ -37,6 +38,7 @@ func (o *selectOptions) declare(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&o.include, "include", nil, "only resources whose URI matches `GLOB` (repeatable)")
 	flags.StringArrayVar(&o.exclude, "exclude", nil, "no resources whose URI matches `GLOB` (repeatable; wins over --include)")
 	flags.StringArrayVar(&o.types, "type", nil, "only resources of a media type that matches `GLOB`, as image/* (repeatable)")
+	flags.StringArrayVar(&o.prefer, "prefer", nil, "where a resource has several representations, keep the one of media `TYPE`, as application/json or text/* (repeatable, best first)")
 	flags.StringArrayVar(&o.maps, "map", nil, "put resources whose URIs begin with `PREFIX=DIR` into DIR below DEST (repeatable)")
 	flags.StringArrayVar(&o.allowHosts, "allow-host", nil, "let the Source name resources on `HOST` besides its own; * is any (repeatable)")
 }
@@ -44,7 +46,7 @@ func (o *selectOptions) declare(flags *pflag.FlagSet) {
 // options returns what the flags mean to a Destination.
 func (o *selectOptions) options() (destination.Options, error) {
 	do := destination.Options{
-		Sets: o.sets, Include: o.include, Exclude: o.exclude, Types: o.types, AllowHosts: o.allowHosts, Dest: o.dest,
+		Sets: o.sets, Include: o.include, Exclude: o.exclude, Types: o.types, Prefer: o.prefer, AllowHosts: o.allowHosts, Dest: o.dest,
 	}
 	var err error
 	do.Maps, err = parseMaps(o.maps)

@@ -1,0 +1,100 @@
+package destination
+
+import (
+	"strings"
+
+	"lockstep/patch"
+	"lockstep/resourcesync"
+)
+
+// maxLinks caps the links of one entry that are kept.
+const maxLinks = 32
+
+// usefulLink reports whether a link of an entry says where or how its content
+// can be had (RS-REL-10, RS-REL-20, RS-REL-22, RS-REL-30). Alternates are of no
+// use unless one is preferred (RS-REL-23).
+func (d *Destination) usefulLink(l *resourcesync.Link) bool {
+	switch l.Rel {
+	case "duplicate":
+		return true
+	case "alternate", "canonical":
+		return len(d.opts.Prefer) > 0
+	case resourcesync.RelPatch:
+		return patch.Known(l.Type)
+	}
+	return false
+}
+
+// preferred returns the link to the representation of w that is preferred to
+// the one at its own URI, or nil if there is none: the first of Prefer that one
+// of them has the type of decides, the own one before others, then pri, then
+// the order of the links (RS-PRI-02).
+func (s *selection) preferred(w *want) *resourcesync.Link {
+	for _, glob := range s.prefer {
+		if t := typeOnly(w.Type); t != "" && matchAny([]string{glob}, t) {
+			return nil
+		}
+		var best *resourcesync.Link
+		for i := range w.Links {
+			l := &w.Links[i]
+			if l.Rel != "alternate" && l.Rel != "canonical" || l.Href == w.URI || !matchAny([]string{glob}, typeOnly(l.Type)) {
+				continue
+			}
+			if best == nil || priority(l) < priority(best) {
+				best = l
+			}
+		}
+		if best != nil {
+			return best
+		}
+	}
+	return nil
+}
+
+// priority is pri, or what it is when it is absent (RS-PRI-01).
+func priority(l *resourcesync.Link) int {
+	const least = 999_999
+	if l.Pri < 1 || l.Pri > least {
+		return least
+	}
+	return l.Pri
+}
+
+// typeOnly is a media type without parameters, in lower case.
+func typeOnly(t string) string {
+	t, _, _ = strings.Cut(t, ";")
+	return strings.ToLower(strings.TrimSpace(t))
+}
+
+// represent makes a want that of the preferred representation, which is kept
+// in the place of the one at the resource's own URI. What is known of that one
+// says nothing of the other, and it cannot be had from mirrors, packages or by
+// patches.
+func (a *action) represent(l *resourcesync.Link) {
+	stated := a.want
+	a.stated, a.from = &stated, l.Href
+	a.Hashes, a.Length, a.Type, a.Coding = l.Hashes, -1, l.Type, l.Encoding
+	if l.HasLength {
+		a.Length = l.Length
+	}
+	if !l.Modified.IsZero() {
+		a.Lastmod = l.Modified
+	}
+	a.Links, a.chain, a.Member = nil, nil, member{}
+}
+
+// asStated is what the Source said, whatever is made of it here.
+func (a *action) asStated() want {
+	if a.stated != nil {
+		return *a.stated
+	}
+	return a.want
+}
+
+// address is where the content is.
+func (a *action) address() string {
+	if a.from != "" {
+		return a.from
+	}
+	return a.URI
+}
