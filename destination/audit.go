@@ -272,7 +272,7 @@ func (a *auditor) foreign(ctx context.Context) (err error) {
 		}
 	}()
 	names.addDoc()
-	for h, err := range a.d.journal.Held(ctx, "") {
+	for h, err := range a.d.journal.Held(ctx, "", "") {
 		if err == nil {
 			err = names.add(ctx, want{URI: h.Path, rank: rank{class: wantListed}})
 		}

@@ -18,9 +18,9 @@ func FuzzState(f *testing.F) {
 	f.Add(w.appendTo(nil))
 	f.Add(appendHeld(nil, &h))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if w, rest, err := decodeWant("u", b); err == nil {
+		if w, rest, err := decodeWant("u", string(b)); err == nil {
 			text := w.appendTo(nil)
-			again, _, err := decodeWant("u", text)
+			again, _, err := decodeWant("u", string(text))
 			if err != nil || !bytes.Equal(again.appendTo(nil), text) || len(rest) > len(b) {
 				t.Errorf("decodeWant(%q) = %+v, then %+v, %v", text, w, again, err)
 			}

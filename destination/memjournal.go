@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"iter"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -13,11 +12,12 @@ import (
 // MemJournal is a [Journal] in memory, for mirrors that live no longer than
 // the process. The zero value is empty and ready to use.
 type MemJournal struct {
-	mu     sync.Mutex // guards what follows
-	docs   map[string][]byte
-	held   map[string]Held
-	owed   map[owedKey]Owed
-	staged map[int][]Staged
+	Scratch string // directory for scratch files without names; default: none, see [Scratcher]
+
+	mu   sync.Mutex // guards what follows
+	docs map[string][]byte
+	held map[string]Held
+	owed map[owedKey]Owed
 }
 
 type owedKey struct {
@@ -50,18 +50,26 @@ func (j *MemJournal) Lookup(ctx context.Context, uris []string) ([]Held, error) 
 }
 
 // Held implements [Journal].
-func (j *MemJournal) Held(ctx context.Context, after string) iter.Seq2[Held, error] {
+func (j *MemJournal) Held(ctx context.Context, from, to string) iter.Seq2[Held, error] {
 	return func(yield func(Held, error) bool) {
 		j.mu.Lock()
-		hs := slices.Collect(maps.Values(j.held))
+		var uris []string
+		for uri := range j.held {
+			if uri >= from && (uri < to || to == "") {
+				uris = append(uris, uri)
+			}
+		}
 		j.mu.Unlock()
-		slices.SortFunc(hs, func(a, b Held) int { return strings.Compare(a.URI, b.URI) })
-		for _, h := range hs {
+		slices.Sort(uris)
+		for _, uri := range uris {
 			if err := ctx.Err(); err != nil {
 				yield(Held{}, err)
 				return
 			}
-			if (h.URI > after || after == "") && !yield(h.clone(), nil) {
+			j.mu.Lock()
+			h, ok := j.held[uri]
+			j.mu.Unlock()
+			if ok && !yield(h.clone(), nil) {
 				return
 			}
 		}
@@ -126,39 +134,8 @@ func (j *MemJournal) Record(ctx context.Context, b Batch) error {
 	return nil
 }
 
-// Stage implements [Journal].
-func (j *MemJournal) Stage(ctx context.Context, run int, rows []Staged) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if run == 0 && len(rows) == 0 || j.staged == nil {
-		j.staged = map[int][]Staged{}
-	}
-	for _, r := range rows {
-		j.staged[run] = append(j.staged[run], Staged{r.URI, bytes.Clone(r.Data)})
-	}
-	return nil
-}
-
-// Staged implements [Journal].
-func (j *MemJournal) Staged(ctx context.Context, run int) iter.Seq2[Staged, error] {
-	return func(yield func(Staged, error) bool) {
-		j.mu.Lock()
-		rows := j.staged[run]
-		j.mu.Unlock()
-		for _, r := range rows {
-			if err := ctx.Err(); err != nil {
-				yield(Staged{}, err)
-				return
-			}
-			if !yield(Staged{r.URI, bytes.Clone(r.Data)}, nil) {
-				return
-			}
-		}
-	}
-}
+// ScratchDir implements [Scratcher].
+func (j *MemJournal) ScratchDir() (string, bool) { return j.Scratch, false }
 
 func (h Held) clone() Held {
 	h.Hashes, h.Sets = slices.Clone(h.Hashes), slices.Clone(h.Sets)

@@ -1,9 +1,9 @@
 package destination
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"iter"
 	"time"
 
 	"lockstep/resourcesync"
@@ -164,106 +164,6 @@ func regressed(a *action) bool {
 		!a.Lastmod.IsZero() && !a.held.Lastmod.IsZero() && a.Lastmod.Time().Before(a.held.Lastmod.Truncate(time.Second))
 }
 
-// actions yields what is to be done, verbNone included, by URI.
-func (p *planner) actions(ctx context.Context, s *stage) iter.Seq2[action, error] {
-	if p.prune {
-		return p.joined(ctx, s)
-	}
-	return p.looked(ctx, s)
-}
-
-// joined walks all of the wants and all that the set holds side by side.
-func (p *planner) joined(ctx context.Context, s *stage) iter.Seq2[action, error] {
-	return func(yield func(action, error) bool) {
-		type side struct {
-			uri  string
-			want *want
-			held Held
-		}
-		wants := func(yield func(side, error) bool) {
-			for w, err := range s.wants(ctx) {
-				if !yield(side{uri: w.URI, want: &w}, err) {
-					return
-				}
-			}
-		}
-		held := func(yield func(side, error) bool) {
-			for h, err := range p.d.journal.Held(ctx, "") {
-				if !yield(side{uri: h.URI, held: h}, err) {
-					return
-				}
-			}
-		}
-		var pending side
-		flush := func() bool {
-			if pending.uri == "" && pending.want == nil {
-				return true
-			}
-			a, err := p.decide(ctx, pending.want, pending.held)
-			return yield(a, err) && err == nil
-		}
-		sources := []iter.Seq2[side, error]{wants, held}
-		for s, err := range merge(sources, func(a, b *side) int { return compareStrings(a.uri, b.uri) }) {
-			if err != nil {
-				yield(action{}, err)
-				return
-			}
-			if s.uri == pending.uri && (s.want == nil) != (pending.want == nil) {
-				if s.want != nil {
-					pending.want = s.want
-				} else {
-					pending.held = s.held
-				}
-				continue
-			}
-			if !flush() {
-				return
-			}
-			pending = s
-		}
-		flush()
-	}
-}
-
-// lookups is how many URIs are looked up in the Journal at a time.
-const lookups = 250
-
-// looked walks the wants and looks each of them up: what is not wanted stays.
-func (p *planner) looked(ctx context.Context, s *stage) iter.Seq2[action, error] {
-	return func(yield func(action, error) bool) {
-		var batch []want
-		var uris []string
-		flush := func() bool {
-			held, err := p.d.journal.Lookup(ctx, uris)
-			if err != nil {
-				yield(action{}, err)
-				return false
-			}
-			for i := range batch {
-				a, err := p.decide(ctx, &batch[i], held[i])
-				if !yield(a, err) || err != nil {
-					return false
-				}
-			}
-			batch, uris = batch[:0], uris[:0]
-			return true
-		}
-		for w, err := range s.wants(ctx) {
-			if err != nil {
-				yield(action{}, err)
-				return
-			}
-			batch, uris = append(batch, w), append(uris, w.URI)
-			if len(batch) == lookups && !flush() {
-				return
-			}
-		}
-		if len(batch) > 0 {
-			flush()
-		}
-	}
-}
-
 // A tally is what a plan comes to.
 type tally struct {
 	created, updated, deleted, released, unchanged, refused, touched int64
@@ -309,19 +209,19 @@ func (t *tally) add(a *action) {
 	}
 }
 
-// count walks the plan without doing anything.
-func count(actions iter.Seq2[action, error], each func(*action)) (tally, error) {
-	var t tally
-	for a, err := range actions {
-		if err != nil {
-			return t, err
-		}
-		t.add(&a)
-		if each != nil {
-			each(&a)
-		}
-	}
-	return t, nil
+// merge adds what comes after.
+func (t *tally) merge(o *tally) {
+	t.created += o.created
+	t.updated += o.updated
+	t.deleted += o.deleted
+	t.released += o.released
+	t.unchanged += o.unchanged
+	t.refused += o.refused
+	t.touched += o.touched
+	t.bytes += o.bytes
+	t.regressed += o.regressed
+	t.unexplained += o.unexplained
+	t.example = cmp.Or(t.example, o.example)
 }
 
 // guard refuses to delete more than was agreed to (RS-DST-04): deleted out of
@@ -350,16 +250,6 @@ func contains(sets []int, n int) bool {
 		}
 	}
 	return false
-}
-
-func compareStrings(a, b string) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // heldFrom returns the row for content that was fetched for a.

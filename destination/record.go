@@ -30,12 +30,6 @@ type Owed struct {
 	Cause string // why it was not, in words
 }
 
-// Staged is one row of the scratch space in which long documents are sorted.
-type Staged struct {
-	URI  string
-	Data []byte // opaque to the Journal
-}
-
 // A Batch is what one transaction of the Journal changes. No URI occurs twice
 // in Put and Drop together, nor a (Set, URI) in Owe and Settle together.
 type Batch struct {
@@ -56,6 +50,8 @@ type Batch struct {
 // and may be interleaved with other calls: they yield what was there when they
 // began, and may or may not yield what comes and goes behind their position.
 // They hold nothing that has to be released when abandoned.
+//
+// A Journal with a directory for scratch files is a [Scratcher].
 type Journal interface {
 	// Load returns the document saved under name, or nil.
 	Load(ctx context.Context, name string) ([]byte, error)
@@ -64,20 +60,13 @@ type Journal interface {
 	// that is not held has the zero Held.
 	Lookup(ctx context.Context, uris []string) ([]Held, error)
 
-	// Held yields what is held, from the first URI after after.
-	Held(ctx context.Context, after string) iter.Seq2[Held, error]
+	// Held yields what is held from the URI from on, and below to. An empty to
+	// is above all.
+	Held(ctx context.Context, from, to string) iter.Seq2[Held, error]
 
 	// Owed yields what is owed to a set.
 	Owed(ctx context.Context, set int) iter.Seq2[Owed, error]
 
 	// Record makes the batch true, all or nothing.
 	Record(ctx context.Context, b Batch) error
-
-	// Stage appends rows to a run of the scratch space: ascending by URI, and
-	// above every row the run has. Run numbers are the caller's; Stage of no
-	// rows to run 0 empties the whole space, which need not survive a crash.
-	Stage(ctx context.Context, run int, rows []Staged) error
-
-	// Staged yields the rows of a run.
-	Staged(ctx context.Context, run int) iter.Seq2[Staged, error]
 }

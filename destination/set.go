@@ -225,7 +225,7 @@ func (r *setRun) stageOwed(ctx context.Context) (int, error) {
 		if err != nil {
 			return n, err
 		}
-		w, _, err := decodeWant(o.URI, o.Entry)
+		w, _, err := decodeWant(o.URI, string(o.Entry))
 		if err != nil {
 			return n, err
 		}
@@ -262,7 +262,7 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 		return false, err
 	}
 	p := &planner{d: r.d, set: r.set.Number, prune: w.prune, files: w.files, refuse: r.reader.refuse}
-	total, err := count(p.actions(ctx, r.stage), nil)
+	total, err := p.count(ctx, r.stage, nil)
 	if err != nil {
 		return false, err
 	}

@@ -1,50 +1,41 @@
 package destination
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"iter"
-	"slices"
 	"strings"
+	"sync/atomic"
 
 	"lockstep/resourcesync"
 )
 
 // A stage sorts what the Source says by URI and leaves one want of each: the
-// last word. Its memory is bounded: what does not fit goes to the Journal's
-// scratch space in sorted runs, which are merged when read. A list that is
-// sorted already, as most are, makes a single run.
+// last word. Its memory is bounded: see sorter. Documents are numbered in the
+// order in which their entries count, whatever order they are read in.
 type stage struct {
-	journal Journal
-	limit   int // wants kept in memory
-	mem     []want
-	bytes   int
-	last    []string // the greatest URI of each run in the Journal
-	docs    []docInfo
-	since   resourcesync.Datetime // events before are done
-	seen    map[string]bool       // as are these
-	sorted  bool
-	dirty   bool // the Journal's scratch space is not empty
-	void    int  // changes from documents with lower numbers do not count
+	sorter *sorter
+	main   *stageWriter // of add; nil: not used yet
+	count  atomic.Int64 // wants taken
+	docs   []docInfo
+	since  resourcesync.Datetime // events before are done
+	seen   map[string]bool       // as are these
+	void   int                   // changes from documents with lower numbers do not count
 }
 
 // docInfo is what is known of a document that wants came from, at its end.
 type docInfo struct {
-	dated   bool // an entry has a datetime
-	rising  bool // somewhere times rise
-	falling bool // somewhere times fall
-	allNew  bool // no staged entry is done, whatever its time
+	dated   bool   // an entry has a datetime
+	rising  bool   // somewhere times rise
+	falling bool   // somewhere times fall
+	allNew  bool   // no staged entry is done, whatever its time
+	order   string // of Resource Lists: theirs are compared by this first
 }
 
-const (
-	// stageLimit is how many wants are held in memory, and stageBytes how much
-	// they may weigh, before they are written to the Journal: an incremental
-	// run, or a baseline of a small set, writes none.
-	stageLimit = 20_000
-	stageBytes = 8 << 20
-)
-
-func newStage(j Journal) *stage { return &stage{journal: j, limit: stageLimit} }
+// newStage returns an empty stage with its scratch space where the Journal has
+// room.
+func newStage(j Journal) *stage { return &stage{sorter: newSorter(roomOf(j))} }
 
 // addDoc begins a document and returns its number.
 func (s *stage) addDoc() int {
@@ -54,130 +45,186 @@ func (s *stage) addDoc() int {
 
 // reset begins anew.
 func (s *stage) reset() {
-	*s = stage{journal: s.journal, limit: s.limit, dirty: s.dirty}
+	_ = s.sorter.close() // nothing in it counts any more
+	s.sorter, s.main, s.docs = newSorter(s.sorter.room), nil, nil
+	s.since, s.seen, s.void = resourcesync.Datetime{}, nil, 0
+	s.count.Store(0)
 }
+
+// clear gives the scratch space back.
+func (s *stage) clear(context.Context) error { return s.sorter.close() }
 
 // voidChanges forgets the changes taken so far: they are going to be read again.
 func (s *stage) voidChanges() { s.void = len(s.docs) }
 
 // empty reports whether nothing was taken.
-func (s *stage) empty() bool { return len(s.mem) == 0 && len(s.last) == 0 }
+func (s *stage) empty() bool { return s.count.Load() == 0 }
 
 // add takes one want.
-func (s *stage) add(ctx context.Context, w want) error {
-	s.mem = append(s.mem, w)
-	s.sorted = false
-	s.bytes += 160 + len(w.URI) + len(w.Type) + len(w.Refused) + 48*len(w.Hashes)
-	if len(s.mem) >= s.limit || s.bytes >= stageBytes {
-		return s.spill(ctx)
+func (s *stage) add(_ context.Context, w want) error {
+	if s.main == nil {
+		s.main = s.writer()
 	}
-	return nil
+	return s.main.add(&w)
 }
 
-// spill moves what is in memory to the Journal.
-func (s *stage) spill(ctx context.Context) error {
-	if len(s.last) == 0 {
-		s.dirty = true
-		if err := s.journal.Stage(ctx, 0, nil); err != nil {
-			return fmt.Errorf("sort entries: %w", err)
-		}
-	}
-	s.sort()
-	var rows []Staged
-	for i := 0; i < len(s.mem); {
-		uri := s.mem[i].URI
-		row := Staged{URI: uri}
-		g := group{stage: s}
-		for ; i < len(s.mem) && s.mem[i].URI == uri; i++ {
-			g.add(&s.mem[i])
-		}
-		for w := range g.all {
-			row.Data = w.appendTo(row.Data)
-		}
-		rows = append(rows, row)
-	}
-	run := s.runFor(rows[0].URI)
-	if err := s.journal.Stage(ctx, run+1, rows); err != nil {
+// A stageWriter takes wants; several can do so at the same time.
+type stageWriter struct {
+	stage *stage
+	out   *sortWriter
+	buf   []byte
+}
+
+func (s *stage) writer() *stageWriter { return &stageWriter{stage: s, out: s.sorter.writer()} }
+
+func (o *stageWriter) release() { o.stage.sorter.release(o.out) }
+
+func (o *stageWriter) add(w *want) error {
+	o.buf = w.appendTo(o.buf[:0])
+	if err := o.out.add(w.URI, o.buf); err != nil {
 		return fmt.Errorf("sort entries: %w", err)
 	}
-	s.last[run] = rows[len(rows)-1].URI
-	s.mem, s.bytes = s.mem[:0], 0
+	o.stage.count.Add(1)
 	return nil
-}
-
-// runFor returns a run that can go on with uri.
-func (s *stage) runFor(uri string) int {
-	for i, last := range s.last {
-		if last < uri {
-			return i
-		}
-	}
-	s.last = append(s.last, "")
-	return len(s.last) - 1
-}
-
-func (s *stage) sort() {
-	if !s.sorted {
-		slices.SortStableFunc(s.mem, func(a, b want) int { return strings.Compare(a.URI, b.URI) })
-		s.sorted = true
-	}
 }
 
 // wants yields one want for each URI, in byte order of the URIs. Changes that
 // are done already are left out.
 func (s *stage) wants(ctx context.Context) iter.Seq2[want, error] {
 	return func(yield func(want, error) bool) {
-		s.sort()
-		sources := []iter.Seq2[want, error]{sliceOf(s.mem)}
-		for run := range s.last {
-			sources = append(sources, s.run(ctx, run))
-		}
-		g := group{stage: s}
-		uri := ""
-		for w, err := range merge(sources, func(a, b *want) int { return strings.Compare(a.URI, b.URI) }) {
+		for c, err := range s.chunks(ctx) {
 			if err != nil {
 				yield(want{}, err)
 				return
 			}
-			if w.URI != uri {
-				if last, ok := g.last(); ok && !yield(last, nil) {
+			for w, err := range c.wants {
+				if !yield(w, err) || err != nil {
 					return
 				}
-				g, uri = group{stage: s}, w.URI
 			}
-			g.add(&w)
-		}
-		if last, ok := g.last(); ok {
-			yield(last, nil)
 		}
 	}
 }
 
-// clear gives the scratch space back.
-func (s *stage) clear(ctx context.Context) error {
-	if !s.dirty {
-		return nil
-	}
-	s.reset()
-	s.dirty = false
-	return s.journal.Stage(ctx, 0, nil)
+const (
+	// chunkURIs and chunkBytes bound a chunk: what is planned at a time.
+	chunkURIs  = 1000
+	chunkBytes = 256 << 10
+
+	// maxTold is after how many wants of one URI they are reduced to what is of
+	// use.
+	maxTold = 1000
+)
+
+// A chunk is the wants of some URIs, encoded: all there are of each.
+type chunk struct {
+	stage *stage
+	from  string // all URIs from here
+	to    string // up to here, are of this chunk; "": to the end
+	data  []byte
+	refs  []ref // in order of the keys
 }
 
-// run yields the wants of a run in the Journal.
-func (s *stage) run(ctx context.Context, run int) iter.Seq2[want, error] {
-	return func(yield func(want, error) bool) {
-		for row, err := range s.journal.Staged(ctx, run+1) {
-			for b := row.Data; err == nil && len(b) > 0; {
-				var w want
-				if w, b, err = decodeWant(row.URI, b); err == nil && !yield(w, nil) {
-					return
-				}
+// chunks cuts what is staged into chunks: all URIs there can be, ascending.
+// What is yielded is the caller's. Without wants there is one empty chunk.
+func (s *stage) chunks(ctx context.Context) iter.Seq2[*chunk, error] {
+	return func(yield func(*chunk, error) bool) {
+		c := &chunk{stage: s}
+		uris, told := 0, 0
+		for p, err := range s.sorter.sorted() {
+			if err == nil && uris%64 == 0 {
+				err = ctx.Err()
 			}
 			if err != nil {
-				yield(want{}, fmt.Errorf("sort entries: %w", err))
+				yield(nil, fmt.Errorf("sort entries: %w", err))
 				return
 			}
+			if len(c.refs) == 0 || !bytes.Equal(c.key(len(c.refs)-1), p.key) {
+				if uris == chunkURIs || len(c.data) > chunkBytes {
+					next := &chunk{stage: s, from: string(p.key)}
+					c.to = next.from
+					if !yield(c, nil) {
+						return
+					}
+					c, uris = next, 0
+				}
+				uris, told = uris+1, 0
+			}
+			c.add(p.key, p.value)
+			if told++; told == maxTold {
+				told = 0
+				if err := c.reduce(); err != nil {
+					yield(nil, err)
+					return
+				}
+			}
 		}
+		yield(c, nil)
+	}
+}
+
+func (c *chunk) add(key, value []byte) {
+	c.refs = append(c.refs, ref{uint32(len(c.data)), uint32(len(key)), uint32(len(value))})
+	c.data = append(append(c.data, key...), value...)
+}
+
+func (c *chunk) key(i int) []byte { return c.data[c.refs[i].at : c.refs[i].at+c.refs[i].key] }
+
+// decode returns the i-th want. It holds on to nothing of the chunk.
+func (c *chunk) decode(i int) (want, error) {
+	r := c.refs[i]
+	own := string(c.data[r.at : r.at+r.key+r.value])
+	w, _, err := decodeWant(own[:r.key], own[r.key:])
+	if err != nil {
+		return want{}, fmt.Errorf("sort entries: %w", err)
+	}
+	return w, nil
+}
+
+// group returns what was said of the i-th want's URI, and where the next URI
+// begins.
+func (c *chunk) group(i int) (g group, next int, err error) {
+	g.stage = c.stage
+	for next = i; next < len(c.refs) && bytes.Equal(c.key(next), c.key(i)); next++ {
+		w, err := c.decode(next)
+		if err != nil {
+			return g, next, err
+		}
+		g.add(&w)
+	}
+	return g, next, nil
+}
+
+// reduce leaves of the last URI's wants those that are of use.
+func (c *chunk) reduce() error {
+	first := len(c.refs) - 1
+	for first > 0 && bytes.Equal(c.key(first-1), c.key(first)) {
+		first--
+	}
+	g, _, err := c.group(first)
+	if err != nil {
+		return err
+	}
+	key := bytes.Clone(c.key(first))
+	c.data, c.refs = c.data[:c.refs[first].at], c.refs[:first]
+	for w := range g.all {
+		c.add(key, w.appendTo(nil))
+	}
+	return nil
+}
+
+// wants yields the last word on each URI of the chunk.
+func (c *chunk) wants(yield func(want, error) bool) {
+	for i := 0; i < len(c.refs); {
+		g, next, err := c.group(i)
+		if err != nil {
+			yield(want{}, err)
+			return
+		}
+		if last, ok := g.last(); ok && !yield(last, nil) {
+			return
+		}
+		i = next
 	}
 }
 
@@ -216,6 +263,9 @@ func (s *stage) later(a, b *want) bool {
 		return c > 0
 	}
 	if a.doc != b.doc {
+		if c := strings.Compare(s.docs[b.doc].order, s.docs[a.doc].order); c != 0 {
+			return c > 0
+		}
 		return b.doc > a.doc
 	}
 	if d := s.docs[a.doc]; d.falling && !d.rising { // RS-CHL-11: newest first
@@ -229,53 +279,6 @@ func sliceOf[T any](ts []T) iter.Seq2[T, error] {
 		for _, t := range ts {
 			if !yield(t, nil) {
 				return
-			}
-		}
-	}
-}
-
-// merge yields what the sources yield, which are sorted, in order.
-func merge[T any](sources []iter.Seq2[T, error], compare func(a, b *T) int) iter.Seq2[T, error] {
-	if len(sources) == 1 {
-		return sources[0]
-	}
-	return func(yield func(T, error) bool) {
-		type head struct {
-			t    T
-			next func() (T, error, bool)
-		}
-		var heads []*head
-		for _, src := range sources {
-			next, stop := iter.Pull2(src)
-			defer stop()
-			h := &head{next: next}
-			t, err, ok := next()
-			if err != nil {
-				yield(t, err)
-				return
-			}
-			if h.t = t; ok {
-				heads = append(heads, h)
-			}
-		}
-		for len(heads) > 0 {
-			least := 0
-			for i := 1; i < len(heads); i++ {
-				if compare(&heads[i].t, &heads[least].t) < 0 {
-					least = i
-				}
-			}
-			h := heads[least]
-			if !yield(h.t, nil) {
-				return
-			}
-			t, err, ok := h.next()
-			if err != nil {
-				yield(t, err)
-				return
-			}
-			if h.t = t; !ok {
-				heads = slices.Delete(heads, least, least+1)
 			}
 		}
 	}

@@ -147,19 +147,24 @@ func appendHashes(b []byte, hs resourcesync.Hashes) []byte {
 }
 
 func (d *decoder) hashes() (hs resourcesync.Hashes) {
-	for n := d.uvarint(); n > 0 && d.ok(); n-- {
+	n := d.uvarint()
+	if n > 0 && n <= uint64(len(d.b)) {
+		hs = make(resourcesync.Hashes, 0, min(n, 4))
+	}
+	for ; n > 0 && d.ok(); n-- {
 		alg := resourcesync.Algorithm(d.byte())
 		hs = append(hs, resourcesync.Hash{Algorithm: alg, Digest: d.string()})
 	}
 	return hs
 }
 
-// decodeWant reads one want from the front of b and returns the rest.
-func decodeWant(uri string, b []byte) (want, []byte, error) {
+// decodeWant reads one want from the front of b and returns the rest. The want
+// shares the memory of b.
+func decodeWant(uri, b string) (want, string, error) {
 	d := decoder{b: b}
 	version := d.byte()
 	if version != 1 && version != wantVersion {
-		return want{}, nil, errWant
+		return want{}, "", errWant
 	}
 	w := want{URI: uri}
 	w.Gone = d.byte()&1 != 0
@@ -177,7 +182,7 @@ func decodeWant(uri string, b []byte) (want, []byte, error) {
 		w.Member = member{int(d.uvarint()), d.string()}
 	}
 	if !d.ok() {
-		return want{}, nil, errWant
+		return want{}, "", errWant
 	}
 	return w, d.b, nil
 }
@@ -201,7 +206,7 @@ func appendHeld(b []byte, h *Held) []byte {
 }
 
 func decodeHeld(b []byte) (Held, []byte, error) {
-	d := decoder{b: b}
+	d := decoder{b: string(b)}
 	if d.byte() != heldVersion {
 		return Held{}, nil, errWant
 	}
@@ -213,7 +218,7 @@ func decodeHeld(b []byte) (Held, []byte, error) {
 	if !d.ok() {
 		return Held{}, nil, errWant
 	}
-	return h, d.b, nil
+	return h, b[len(b)-len(d.b):], nil
 }
 
 func appendString(b []byte, s string) []byte {
@@ -233,13 +238,13 @@ func appendDatetime(b []byte, d resourcesync.Datetime) []byte {
 // A decoder takes values off the front of b; after one that is not there all
 // are zero and ok is false.
 type decoder struct {
-	b   []byte
+	b   string
 	bad bool
 }
 
 func (d *decoder) ok() bool { return !d.bad }
 
-func (d *decoder) fail() { d.b, d.bad = nil, true }
+func (d *decoder) fail() { d.b, d.bad = "", true }
 
 func (d *decoder) byte() byte {
 	if len(d.b) == 0 {
@@ -252,23 +257,25 @@ func (d *decoder) byte() byte {
 }
 
 func (d *decoder) uvarint() uint64 {
-	v, n := binary.Uvarint(d.b)
-	if n <= 0 {
-		d.fail()
-		return 0
+	var v uint64
+	for i := 0; i < len(d.b) && i < binary.MaxVarintLen64; i++ {
+		c := d.b[i]
+		if i == binary.MaxVarintLen64-1 && c > 1 {
+			break
+		}
+		v |= uint64(c&0x7f) << (7 * i)
+		if c < 0x80 {
+			d.b = d.b[i+1:]
+			return v
+		}
 	}
-	d.b = d.b[n:]
-	return v
+	d.fail()
+	return 0
 }
 
 func (d *decoder) varint() int64 {
-	v, n := binary.Varint(d.b)
-	if n <= 0 {
-		d.fail()
-		return 0
-	}
-	d.b = d.b[n:]
-	return v
+	v := d.uvarint()
+	return int64(v>>1) ^ -int64(v&1)
 }
 
 func (d *decoder) string() string {
@@ -277,7 +284,7 @@ func (d *decoder) string() string {
 		d.fail()
 		return ""
 	}
-	s := string(d.b[:n])
+	s := d.b[:n]
 	d.b = d.b[n:]
 	return s
 }

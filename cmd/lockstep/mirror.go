@@ -92,7 +92,11 @@ func openMirror(dest string, readOnly bool, log *slog.Logger) (*mirror, error) {
 	}
 	database := filepath.Join(dest, filepath.FromSlash(destination.StateFile))
 	if _, err := os.Stat(database); readOnly && errors.Is(err, fs.ErrNotExist) {
-		return &mirror{store: store, journal: &destination.MemJournal{}, close: func() {}}, nil
+		journal := &destination.MemJournal{}
+		if _, err := os.Stat(dest); err == nil {
+			journal.Scratch = dest // nothing is ever seen there of scratch files without names
+		}
+		return &mirror{store: store, journal: journal, close: func() {}}, nil
 	}
 	lock, err := destination.LockDir(dest)
 	if err != nil {
@@ -202,6 +206,8 @@ func explain(err error, dest string) error {
 	switch {
 	case errors.Is(err, discover.ErrNoSource):
 		return withHint(err, "try the address of its Source Description, of a Capability List, Resource List or Sitemap")
+	case errors.Is(err, destination.ErrScratch):
+		return withHint(err, "where "+dest+" is a mirror already, or a directory at least, there is more scratch space")
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return withHint(err, "make room in "+dest+" and run the same command again: what is there is kept")
 	}

@@ -140,7 +140,7 @@ func checkHeld(t *testing.T, dest string, src *liveSource, files map[string]stri
 		t.Fatal(err)
 	}
 	now, held := src.contents(), 0
-	for h, err := range journal.Held(t.Context(), "") {
+	for h, err := range journal.Held(t.Context(), "", "") {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -31,7 +31,6 @@ func Run(t *testing.T, open func(t *testing.T) destination.Journal) {
 		{"held changes while it is read", testHeldMoving},
 		{"owed", testOwed},
 		{"all or nothing", testAtomic},
-		{"staged", testStaged},
 		{"canceled", testCanceled},
 		{"concurrent", testConcurrent},
 		{"ownership", testOwnership},
@@ -56,7 +55,7 @@ func Reopen(t *testing.T, open func() destination.Journal, close func()) {
 	close()
 	j := open()
 	defer close()
-	same(t, "Held", collect(t, j.Held(t.Context(), "")), b.Put)
+	same(t, "Held", collect(t, j.Held(t.Context(), "", "")), b.Put)
 	same(t, "Owed", collect(t, j.Owed(t.Context(), 1)), b.Owe)
 	same(t, "Load", load(t, j, "set/1"), []byte("state"))
 }
@@ -117,16 +116,23 @@ func testHeldOrder(t *testing.T, j destination.Journal) {
 		record(t, j, destination.Batch{Put: chunk})
 	}
 	slices.SortFunc(want, func(a, b destination.Held) int { return strings.Compare(a.URI, b.URI) })
-	same(t, "Held", collect(t, j.Held(t.Context(), "")), want)
-	same(t, "Held after", collect(t, j.Held(t.Context(), want[1200].URI)), want[1201:])
-	same(t, "Held after the last", collect(t, j.Held(t.Context(), "i")), nil)
+	same(t, "Held", collect(t, j.Held(t.Context(), "", "")), want)
+	same(t, "Held from", collect(t, j.Held(t.Context(), want[1200].URI, "")), want[1200:])
+	same(t, "Held from between", collect(t, j.Held(t.Context(), want[1200].URI+"\x00", "")), want[1201:])
+	same(t, "Held from above", collect(t, j.Held(t.Context(), "i", "")), nil)
+	for _, r := range [][2]int{{0, 0}, {0, 1}, {7, 1007}, {3, 1004}, {900, 2400}, {1, len(want) - 1}} {
+		from, to := want[r[0]].URI, want[r[1]].URI
+		same(t, fmt.Sprint("Held in ", r), collect(t, j.Held(t.Context(), from, to)), want[r[0]:r[1]])
+		same(t, fmt.Sprint("Held below ", r[1]), collect(t, j.Held(t.Context(), "", to)), want[:r[1]])
+	}
+	same(t, "Held in a range upside down", collect(t, j.Held(t.Context(), want[9].URI, want[3].URI)), nil)
 	uris := make([]string, len(want))
 	for i := range want {
 		uris[i] = want[i].URI
 	}
 	same(t, "Lookup of all", lookup(t, j, uris...), want)
 	record(t, j, destination.Batch{Drop: uris[1:]})
-	same(t, "Held after Drop", collect(t, j.Held(t.Context(), "")), want[:1])
+	same(t, "Held after Drop", collect(t, j.Held(t.Context(), "", "")), want[:1])
 }
 
 func testHeldMoving(t *testing.T, j destination.Journal) {
@@ -136,7 +142,7 @@ func testHeldMoving(t *testing.T, j destination.Journal) {
 	}
 	record(t, j, b)
 	n, last := 0, ""
-	for h, err := range j.Held(t.Context(), "") {
+	for h, err := range j.Held(t.Context(), "", "") {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,34 +188,9 @@ func testAtomic(t *testing.T, j destination.Journal) {
 		Settle: []destination.Owed{{Set: 1, URI: "http://a/2"}},
 		Save:   map[string][]byte{"d": []byte("2")},
 	})
-	same(t, "Held", collect(t, j.Held(t.Context(), "")), nil)
+	same(t, "Held", collect(t, j.Held(t.Context(), "", "")), nil)
 	same(t, "Owed", collect(t, j.Owed(t.Context(), 1)), nil)
 	same(t, "Load", load(t, j, "d"), []byte("2"))
-}
-
-func testStaged(t *testing.T, j destination.Journal) {
-	rows := func(from, n int) (rs []destination.Staged) {
-		for i := range n {
-			rs = append(rs, destination.Staged{URI: fmt.Sprintf("http://a/%05d", from+i), Data: []byte{byte(i), 0xff}})
-		}
-		return rs
-	}
-	stage := func(run int, rs []destination.Staged) {
-		t.Helper()
-		if err := j.Stage(t.Context(), run, rs); err != nil {
-			t.Fatal(err)
-		}
-	}
-	stage(0, nil)
-	stage(1, rows(0, 1500))
-	stage(2, rows(100, 10))
-	stage(1, rows(1500, 700))
-	same(t, "Staged", collect(t, j.Staged(t.Context(), 1)), append(rows(0, 1500), rows(1500, 700)...))
-	same(t, "Staged", collect(t, j.Staged(t.Context(), 2)), rows(100, 10))
-	stage(0, nil)
-	same(t, "Staged after clearing", collect(t, j.Staged(t.Context(), 1)), nil)
-	stage(1, rows(0, 3))
-	same(t, "Staged again", collect(t, j.Staged(t.Context(), 1)), rows(0, 3))
 }
 
 func testCanceled(t *testing.T, j destination.Journal) {
@@ -219,12 +200,12 @@ func testCanceled(t *testing.T, j destination.Journal) {
 	if err := j.Record(ctx, destination.Batch{Drop: []string{"http://a/1"}}); !errors.Is(err, context.Canceled) {
 		t.Errorf("Record with a canceled context = %v, want %v", err, context.Canceled)
 	}
-	for _, err := range j.Held(ctx, "") {
+	for _, err := range j.Held(ctx, "", "") {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("Held with a canceled context yields %v, want %v", err, context.Canceled)
 		}
 	}
-	same(t, "Held after that", collect(t, j.Held(t.Context(), "")), []destination.Held{held("http://a/1")})
+	same(t, "Held after that", collect(t, j.Held(t.Context(), "", "")), []destination.Held{held("http://a/1")})
 }
 
 func testConcurrent(t *testing.T, j destination.Journal) {
@@ -244,23 +225,19 @@ func testConcurrent(t *testing.T, j destination.Journal) {
 		})
 	}
 	wg.Wait()
-	if n := len(collect(t, j.Held(t.Context(), ""))); n != 80 {
+	if n := len(collect(t, j.Held(t.Context(), "", ""))); n != 80 {
 		t.Errorf("%d held, want 80", n)
 	}
 }
 
 func testOwnership(t *testing.T, j destination.Journal) {
 	h, entry, doc := held("http://a/1", 1), []byte("entry"), []byte("doc")
-	row := destination.Staged{URI: "http://a/1", Data: []byte("data")}
 	record(t, j, destination.Batch{
 		Put:  []destination.Held{h},
 		Owe:  []destination.Owed{{Set: 1, URI: "u", Entry: entry}},
 		Save: map[string][]byte{"d": doc},
 	})
-	if err := j.Stage(t.Context(), 1, []destination.Staged{row}); err != nil {
-		t.Fatal(err)
-	}
-	h.Sets[0], h.Hashes[0].Digest, entry[0], doc[0], row.Data[0] = 9, "x", 'X', 'X', 'X'
+	h.Sets[0], h.Hashes[0].Digest, entry[0], doc[0] = 9, "x", 'X', 'X'
 	for range 2 { // the second time: what the first got was its own, too
 		hs := lookup(t, j, "http://a/1")
 		same(t, "Lookup", hs[0], held("http://a/1", 1))
@@ -268,9 +245,7 @@ func testOwnership(t *testing.T, j destination.Journal) {
 		same(t, "Load", d, []byte("doc"))
 		o := collect(t, j.Owed(t.Context(), 1))
 		same(t, "Owed", o[0].Entry, []byte("entry"))
-		s := collect(t, j.Staged(t.Context(), 1))
-		same(t, "Staged", s[0].Data, []byte("data"))
-		hs[0].Sets[0], d[0], o[0].Entry[0], s[0].Data[0] = 9, 'X', 'X', 'X'
+		hs[0].Sets[0], d[0], o[0].Entry[0] = 9, 'X', 'X'
 	}
 }
 

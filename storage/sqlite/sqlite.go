@@ -73,7 +73,7 @@ func (o Options) Open(path string) (*DB, error) {
 	}
 	write.SetMaxOpenConns(1)
 	read.SetMaxIdleConns(idleReaders)
-	db, err := sqldb.New(context.Background(), write, read, dialect{}, sqldb.Options{Clock: o.Clock, Name: path})
+	db, err := sqldb.New(context.Background(), write, read, dialect{}, sqldb.Options{Clock: o.Clock, Name: path, Scratch: filepath.Dir(abs)})
 	if err != nil {
 		_ = read.Close() // err says more
 		_ = write.Close()

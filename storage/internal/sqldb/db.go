@@ -36,8 +36,9 @@ type Dialect interface {
 
 // Options configures a [DB]. The zero value is ready to use.
 type Options struct {
-	Clock func() time.Time // default: time.Now
-	Name  string           // of the database, which errors of writing name too; may be empty
+	Clock   func() time.Time // default: time.Now
+	Name    string           // of the database, which errors of writing name too; may be empty
+	Scratch string           // directory for scratch files; may be empty
 }
 
 // A DB is an open database with the schema this program knows.
@@ -46,6 +47,7 @@ type DB struct {
 	read    *sql.DB
 	dialect Dialect
 	clock   func() time.Time
+	scratch string
 	name    string // empty until the database is open: whoever opens it names it
 }
 
@@ -53,7 +55,7 @@ type DB struct {
 // older, and refuses it where it is newer ([ErrNewer]). Writes go to write and
 // readings to read; they may be the same. Close closes both.
 func New(ctx context.Context, write, read *sql.DB, d Dialect, o Options) (*DB, error) {
-	db := &DB{write: write, read: read, dialect: d, clock: o.Clock}
+	db := &DB{write: write, read: read, dialect: d, clock: o.Clock, scratch: o.Scratch}
 	if db.clock == nil {
 		db.clock = time.Now
 	}

@@ -16,9 +16,8 @@ import (
 //	journal_document(name, value)              state of the run and of each set
 //	journal_held(uri, path, length, …)         one row for each resource we hold
 //	journal_owed(set_no, uri, entry, cause)    one row for each thing that failed
-//	journal_staged(run, uri, data)             scratch space for sorting, empty between runs
 //
-// Only a Destination writes them. The rows of held and staged stand in the
+// Only a Destination writes them. The rows of held stand in the
 // order of their URIs, which is how a baseline writes and reads them: sorted
 // keys cost a fifth of random ones. There are no other indexes: what is asked
 // by path is answered from the URI the path stands for. Readings go by pages,
@@ -81,11 +80,24 @@ func (j *Journal) Lookup(ctx context.Context, uris []string) ([]destination.Held
 }
 
 // Held implements [destination.Journal].
-func (j *Journal) Held(ctx context.Context, after string) iter.Seq2[destination.Held, error] {
-	const query = `SELECT ` + heldColumns + ` FROM journal_held WHERE uri > $1 ORDER BY uri LIMIT $2`
-	return pages(after, func(h destination.Held) string { return h.URI },
+func (j *Journal) Held(ctx context.Context, from, to string) iter.Seq2[destination.Held, error] {
+	return pages(from, func(h destination.Held) string { return h.URI },
 		func(after string) ([]destination.Held, error) {
-			return j.queryHeld(ctx, query, after, journalPage)
+			// After the first page, from a URI the page ended with.
+			above := ` WHERE uri >= `
+			if after != from {
+				above = ` WHERE uri > `
+			}
+			var b strings.Builder
+			args := []any{after}
+			b.WriteString(`SELECT ` + heldColumns + ` FROM journal_held` + above + j.db.dialect.Param(1))
+			if to != "" {
+				args = append(args, to)
+				b.WriteString(` AND uri < ` + j.db.dialect.Param(2))
+			}
+			args = append(args, journalPage)
+			b.WriteString(` ORDER BY uri LIMIT ` + j.db.dialect.Param(len(args)))
+			return j.queryHeld(ctx, b.String(), args...)
 		})
 }
 
@@ -103,18 +115,9 @@ func (j *Journal) Owed(ctx context.Context, set int) iter.Seq2[destination.Owed,
 		})
 }
 
-// Staged implements [destination.Journal].
-func (j *Journal) Staged(ctx context.Context, run int) iter.Seq2[destination.Staged, error] {
-	const query = `SELECT uri, data FROM journal_staged
-		WHERE run = $1 AND uri > $2 ORDER BY uri LIMIT $3`
-	return pages("", func(s destination.Staged) string { return s.URI },
-		func(after string) ([]destination.Staged, error) {
-			rows, err := j.db.read.QueryContext(ctx, query, run, after, journalPage)
-			return collect(rows, err, "staged", func(s *destination.Staged) error {
-				return rows.Scan(&s.URI, &s.Data)
-			})
-		})
-}
+// ScratchDir implements [destination.Scratcher]: scratch files go beside the
+// database.
+func (j *Journal) ScratchDir() (string, bool) { return j.db.scratch, true }
 
 func (j *Journal) queryHeld(ctx context.Context, query string, args ...any) ([]destination.Held, error) {
 	rows, err := j.db.read.QueryContext(ctx, query, args...)

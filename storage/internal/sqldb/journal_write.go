@@ -88,28 +88,6 @@ func saveDocument(ctx context.Context, tx *sql.Tx, name string, value []byte) er
 	return err
 }
 
-// Stage implements [destination.Journal].
-func (j *Journal) Stage(ctx context.Context, run int, rows []destination.Staged) error {
-	return j.db.update(ctx, func(tx *sql.Tx) error {
-		if run == 0 && len(rows) == 0 {
-			if _, err := tx.ExecContext(ctx, `DELETE FROM journal_staged`); err != nil {
-				return fmt.Errorf("empty scratch space: %w", err)
-			}
-			return nil
-		}
-		put := j.db.bulk(tx, `INSERT INTO journal_staged (run, uri, data) VALUES`, 3, "")
-		for i := range rows {
-			if err := put.exec(ctx, run, rows[i].URI, rows[i].Data); err != nil {
-				return fmt.Errorf("stage: %w", err)
-			}
-		}
-		if err := put.flush(ctx); err != nil {
-			return fmt.Errorf("stage: %w", err)
-		}
-		return nil
-	})
-}
-
 // Encodings of the columns that hold several values.
 
 // encodeHashes returns for each hash a byte for the algorithm, one for the

@@ -1,0 +1,219 @@
+package destination
+
+import (
+	"context"
+	"iter"
+	"runtime"
+	"sync"
+)
+
+// maxPlanners caps the goroutines that plan: what they have planned ahead is
+// held in memory.
+const maxPlanners = 8
+
+// plannedActions is how many actions are handed over at a time.
+const plannedActions = 64
+
+// A stretch is the plan for one chunk.
+type stretch struct {
+	chunk *chunk
+	err   error // there are no more chunks for this reason
+	out   chan planned
+}
+
+// planned is some of the actions of a stretch, or the rest.
+type planned struct {
+	actions []action
+	tally   tally
+	err     error
+}
+
+// actions yields what is to be done, verbNone included, by URI.
+func (p *planner) actions(ctx context.Context, s *stage) iter.Seq2[action, error] {
+	return func(yield func(action, error) bool) {
+		p.walk(ctx, s, true, func(part *planned) bool {
+			for i := range part.actions {
+				if !yield(part.actions[i], nil) {
+					return false
+				}
+			}
+			return part.err == nil || yield(action{}, part.err)
+		})
+	}
+}
+
+// count walks the plan without doing anything. each, which may be nil, sees the
+// actions that are something to do, by URI.
+func (p *planner) count(ctx context.Context, s *stage, each func(*action)) (tally, error) {
+	var t tally
+	var err error
+	p.walk(ctx, s, false, func(part *planned) bool {
+		t.merge(&part.tally)
+		if each != nil {
+			for i := range part.actions {
+				each(&part.actions[i])
+			}
+		}
+		err = part.err
+		return err == nil
+	})
+	return t, err
+}
+
+// walk plans chunks, several at a time, and hands what comes of them to take,
+// in order, until it returns false. An error is the last that is handed over.
+// Without all, actions that are nothing to do are only counted.
+func (p *planner) walk(ctx context.Context, s *stage, all bool, take func(*planned) bool) {
+	ctx, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	workers := min(runtime.GOMAXPROCS(0), maxPlanners)
+	order, todo := make(chan *stretch, 2*workers), make(chan *stretch)
+	wg.Go(func() {
+		defer close(order)
+		defer close(todo)
+		p.cut(ctx, s, order, todo)
+	})
+	for range workers {
+		wg.Go(func() {
+			for st := range todo {
+				p.plan(ctx, st, all)
+			}
+		})
+	}
+	for st := range order {
+		for part := range st.out {
+			if !take(&part) {
+				return
+			}
+		}
+	}
+	if err := context.Cause(ctx); err != nil {
+		take(&planned{err: err})
+	}
+}
+
+// cut hands the chunks out, to those who plan them and to the one who waits.
+func (p *planner) cut(ctx context.Context, s *stage, order, todo chan<- *stretch) {
+	for c, err := range s.chunks(ctx) {
+		st := &stretch{chunk: c, err: err, out: make(chan planned, 1)}
+		for _, ch := range [2]chan<- *stretch{order, todo} {
+			select {
+			case ch <- st:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// plan plans one chunk.
+func (p *planner) plan(ctx context.Context, st *stretch, all bool) {
+	defer close(st.out)
+	var part planned
+	send := func() bool {
+		select {
+		case st.out <- part:
+			part = planned{}
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	part.err = st.err
+	if st.err == nil {
+		next := p.looked
+		if p.prune {
+			next = p.joined
+		}
+		for a, err := range next(ctx, st.chunk) {
+			if err != nil {
+				part.err = err
+				break
+			}
+			part.tally.add(a)
+			if all || a.verb != verbNone && a.verb != verbSkip {
+				part.actions = append(part.actions, *a)
+			}
+			if len(part.actions) == plannedActions && !send() {
+				return
+			}
+		}
+	}
+	send()
+}
+
+// joined walks the wants of a chunk and all that is held beside them. An
+// action belongs to one step of the iteration.
+func (p *planner) joined(ctx context.Context, c *chunk) iter.Seq2[*action, error] {
+	return func(yield func(*action, error) bool) {
+		wants, stop := iter.Pull2(c.wants)
+		defer stop()
+		decide := func(w *want, h Held) bool {
+			a, err := p.decide(ctx, w, h)
+			return yield(&a, err) && err == nil
+		}
+		w, err, more := wants()
+		for h, herr := range p.d.journal.Held(ctx, c.from, c.to) {
+			for err == nil && herr == nil && more && w.URI < h.URI {
+				if !decide(&w, Held{}) {
+					return
+				}
+				w, err, more = wants()
+			}
+			if err == nil {
+				err = herr
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if !more || w.URI != h.URI {
+				if !decide(nil, h) {
+					return
+				}
+				continue
+			}
+			if !decide(&w, h) {
+				return
+			}
+			w, err, more = wants()
+		}
+		for ; err == nil && more; w, err, more = wants() {
+			if !decide(&w, Held{}) {
+				return
+			}
+		}
+		if err != nil {
+			yield(nil, err)
+		}
+	}
+}
+
+// looked walks the wants of a chunk and looks each of them up: what is not
+// wanted stays.
+func (p *planner) looked(ctx context.Context, c *chunk) iter.Seq2[*action, error] {
+	return func(yield func(*action, error) bool) {
+		var wants []want
+		var uris []string
+		for w, err := range c.wants {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			wants, uris = append(wants, w), append(uris, w.URI)
+		}
+		held, err := p.d.journal.Lookup(ctx, uris)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for i := range wants {
+			a, err := p.decide(ctx, &wants[i], held[i])
+			if !yield(&a, err) || err != nil {
+				return
+			}
+		}
+	}
+}
