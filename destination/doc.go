@@ -6,7 +6,9 @@
 //	set.go       one set: baseline or incremental
 //	origin.go    documents in, Entries out: Resource Lists; changes.go: Change Lists
 //	stage.go     what the Source says now, sorted by URI, in bounded memory
+//	             (sorter.go sortread.go scratch.go: how)
 //	plan.go      compared with the Journal: Actions; a dry run stops here
+//	             (join.go: in chunks, several at a time)
 //	fetch.go     one resource over the network, resumed where it was left
 //	verify.go    length and every known hash
 //	apply.go     outcomes booked, deletions last
