@@ -52,6 +52,8 @@ var rooms = []room{
 	{"storage/sqlite", "storage/internal/sqldb catalog destination", "modernc.org/sqlite"},
 	// front door
 	{"cmd/lockstep", "*", "github.com/spf13/cobra github.com/spf13/pflag go.yaml.in/yaml/v3 golang.org/x/term github.com/gofrs/flock golang.org/x/sync"},
+	// examples: what programs of others can import, and nothing else
+	{"examples/...", "destination resourcesync storage/sqlite", "modernc.org/sqlite"},
 	// benchmarks: they measure everything
 	{"bench/...", "*", "*"},
 }

@@ -388,15 +388,14 @@ func (p *applier) removeBatch(ctx context.Context, batch []action) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	paths := make([]string, len(batch))
-	for i := range batch {
-		paths[i] = batch[i].held.Path
+	all := p.withdraw(ctx, batch...)
+	if all != nil && isFatal(all) {
+		return all
 	}
-	all := p.d.store.Remove(ctx, paths...)
 	for i := range batch {
 		a := &batch[i]
 		if all != nil {
-			if err := p.d.store.Remove(ctx, a.held.Path); err != nil && !inPlaceOf(err) {
+			if err := p.withdraw(ctx, *a); err != nil && !inPlaceOf(err) {
 				if ctx.Err() != nil || isFatal(err) {
 					return err
 				}
@@ -427,8 +426,9 @@ func isCanceled(err error) bool {
 
 // isFull reports whether err says that there is no more room.
 func isFull(err error) bool {
-	var delivery *DeliveryError // whose disk is none of ours
-	return !errors.As(err, &delivery) && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT))
+	var delivery *DeliveryError // of others, whose disk is none of ours
+	var sink *SinkError
+	return !errors.As(err, &delivery) && !errors.As(err, &sink) && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT))
 }
 
 // isLocal reports whether err is one of the store, not of the Source.
@@ -441,6 +441,10 @@ func isLocal(err error) bool {
 // isFatal reports whether err concerns the place where resources are kept, not
 // one of them. Where there is no room for one, there may be for another.
 func isFatal(err error) bool {
+	var sink *SinkError
+	if errors.As(err, &sink) {
+		return true
+	}
 	if !isLocal(err) {
 		return false
 	}

@@ -95,6 +95,7 @@ func (p *applier) commit(ctx context.Context) error {
 	}
 	batch := p.batch
 	p.batch, p.bytes = nil, 0
+	p.describe(batch)
 	ws := make([]blob.Writer, len(batch))
 	for i := range batch {
 		ws[i] = batch[i].writer

@@ -15,6 +15,7 @@
 //	commit.go    batches committed to the blob.Store
 //	record.go    the Journal: what is held, what is owed, how far we are
 //	outbox.go    changes handed over, each at least once; applied.go: as a loop
+//	sink.go      for programs that take content in place of files
 //	recover.go   what a run that was killed left between the two
 //	audit.go     the same plan against the files; changes nothing
 //

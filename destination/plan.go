@@ -106,6 +106,9 @@ func (p *planner) decide(ctx context.Context, w *want, h Held) (action, error) {
 // onDisk reports whether the file of h is there, as long as it was. What
 // stands in its way is not our file.
 func (d *Destination) onDisk(ctx context.Context, h *Held) (bool, error) {
+	if d.isForgetful() {
+		return true, nil // where it went is not ours to look
+	}
 	info, err := d.store.Stat(ctx, h.Path)
 	switch {
 	case err == nil:

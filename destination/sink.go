@@ -1,0 +1,106 @@
+package destination
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"lockstep/resourcesync"
+)
+
+// A Sink takes resources in place of files: a search index, a database, a
+// queue. With a [SinkStore] over it a Destination keeps it in step with a
+// Source and keeps no files; the Journal remembers what was delivered, so that
+// the next run brings what changed since.
+type Sink interface {
+	// Apply takes the changes of a batch: what was created or updated with its
+	// content, verified, and what was deleted. They are recorded as delivered
+	// when it returns nil; if it returns an error the run stops with a
+	// [SinkError].
+	//
+	// Each change is delivered at least once: after an error or a crash, all of
+	// a batch may come again in the next run, as updates, or newer content in
+	// its place, or a deletion of what never came. Of one resource, changes come
+	// in order; between resources there is none.
+	// Calls do not overlap. Nothing of the batch may be used after the return.
+	Apply(ctx context.Context, batch []Delivery) error
+}
+
+// A Delivery is one change with its content.
+type Delivery struct {
+	Change  // its Path is the name that a file would have
+	content content
+}
+
+// A content is bytes that can be read from their beginning more than once.
+type content interface {
+	reader() io.ReadSeeker
+}
+
+// Open returns the content of a resource that was created or updated, all of
+// it; of one that was deleted there is none. It may be called repeatedly, and
+// needs no closing.
+func (d *Delivery) Open() io.ReadSeeker {
+	if d.Kind == resourcesync.Deleted || d.content == nil {
+		return io.NewSectionReader(nothing{}, 0, 0)
+	}
+	return d.content.reader()
+}
+
+type nothing struct{}
+
+func (nothing) ReadAt([]byte, int64) (int, error) { return 0, io.EOF }
+
+// A SinkError reports that a [Sink] did not take a batch.
+type SinkError struct{ Err error }
+
+func (e *SinkError) Error() string { return fmt.Sprintf("sink: %v", e.Err) }
+
+// Unwrap returns what the Sink said.
+func (e *SinkError) Unwrap() error { return e.Err }
+
+// What a blob.Store may be able to besides, so that it can do without files.
+type (
+	// A forgetful store keeps nothing of what is committed to it: the Journal
+	// alone knows.
+	forgetful interface{ Forgetful() }
+
+	// A described Writer is told what its content is, before it is committed.
+	described interface{ Describe(Change) }
+
+	// A withdrawer is told which resources are deleted, not only which names.
+	withdrawer interface {
+		Withdraw(context.Context, []Change) error
+	}
+)
+
+// isForgetful reports whether the store keeps nothing.
+func (d *Destination) isForgetful() bool {
+	_, ok := d.store.(forgetful)
+	return ok
+}
+
+// describe tells the Writers of a batch what they write.
+func (p *applier) describe(batch []outcome) {
+	for i := range batch {
+		if w, ok := batch[i].writer.(described); ok {
+			w.Describe(p.change(batch[i].action, &batch[i].held))
+		}
+	}
+}
+
+// withdraw removes what the actions are of from the store.
+func (p *applier) withdraw(ctx context.Context, batch ...action) error {
+	if s, ok := p.d.store.(withdrawer); ok {
+		changes := make([]Change, len(batch))
+		for i := range batch {
+			changes[i] = p.change(&batch[i], &batch[i].held)
+		}
+		return s.Withdraw(ctx, changes)
+	}
+	paths := make([]string, len(batch))
+	for i := range batch {
+		paths[i] = batch[i].held.Path
+	}
+	return p.d.store.Remove(ctx, paths...)
+}
