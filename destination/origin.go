@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"lockstep/discover"
 	"lockstep/internal/fetch"
@@ -33,6 +35,9 @@ type setReader struct {
 	warn  func(uri, text string)
 	fail  func(uri string, err error) // a document that could not be read
 
+	passed atomic.Pointer[string] // scheme and authority of URIs that are not refused
+
+	mu      sync.Mutex // guards what follows, and calls of warn and fail, while parts are read side by side
 	visited map[string]bool
 	parts   int
 }
@@ -40,88 +45,6 @@ type setReader struct {
 // errAgain says that an index has to be read again: a part is not what the
 // index says (RS-IDX-07).
 var errAgain = errors.New("a part does not fit its index")
-
-// A snapshot is what a Resource List says of itself.
-type snapshot struct {
-	at         resourcesync.Datetime
-	validators validators
-	sitemap    bool // it is a plain Sitemap, which does not say what it covers
-	complete   bool // all of it was read
-	index      bool
-	parts      map[string]validators // of an index, unless they are many
-	entries    int64
-}
-
-// readList stages the entries of the Resource List, or index, at uri. What
-// could not be read is told by fail and leaves the snapshot incomplete.
-func (r *setReader) readList(ctx context.Context, uri string) (snapshot, error) {
-	for again := false; ; again = true {
-		r.visited, r.parts = map[string]bool{}, 0
-		r.stage.reset()
-		var s snapshot
-		s.complete = true
-		err := r.readListAt(ctx, uri, &s, 0, resourcesync.Metadata{}, again)
-		if !errors.Is(err, errAgain) {
-			return s, err
-		}
-	}
-}
-
-// readListAt reads one document and what is below it. said is what the index
-// above says of it.
-func (r *setReader) readListAt(ctx context.Context, uri string, s *snapshot, depth int, said resourcesync.Metadata, again bool) error {
-	if err := r.enter(uri, depth); err != nil {
-		r.fail(uri, err)
-		s.complete = false
-		return nil
-	}
-	doc, err := r.open(ctx, uri, validators{})
-	if err != nil {
-		return r.broken(ctx, uri, err, &s.complete, depth, again)
-	}
-	defer doc.Close()
-	h := &doc.Header
-	if err := expect(doc, resourcesync.ResourceList, depth); err != nil {
-		return r.broken(ctx, uri, err, &s.complete, depth, again)
-	}
-	at := h.At
-	if at.IsZero() && h.Capability != "" && depth == 0 && !doc.Modified.IsZero() {
-		at = resourcesync.NewDatetime(doc.Modified) // RS-MD-13
-	}
-	if depth == 0 {
-		s.at, s.validators, s.sitemap = at, validators{doc.ETag, doc.LastModified}, h.Capability == ""
-		s.index, s.parts = h.Index, map[string]validators{}
-	} else if !at.IsZero() {
-		if !said.At.IsZero() && at.Compare(said.At) < 0 && !again {
-			return errAgain
-		}
-		if at.Compare(s.at) < 0 {
-			s.at = at // RS-RLI-04
-		}
-	}
-	if h.Index {
-		return r.readListParts(ctx, doc, s, depth, again)
-	}
-	n := r.stage.addDoc()
-	var pos int64
-	for e, err := range doc.Entries() {
-		if err != nil {
-			return r.broken(ctx, uri, err, &s.complete, depth, again)
-		}
-		w := r.wantOf(&e)
-		w.rank = rank{class: wantListed, doc: n, pos: pos}
-		pos++
-		s.entries++
-		if err := r.stage.add(ctx, w); err != nil {
-			return err
-		}
-	}
-	if depth > 0 && len(s.parts) <= maxPolledParts {
-		s.parts[uri] = validators{doc.ETag, doc.LastModified}
-	}
-	r.tellWarnings(doc)
-	return nil
-}
 
 // listUnchanged reports whether the Resource List is as it was when st was
 // saved. An index says nothing of its parts, which some Sources rewrite in
@@ -150,21 +73,6 @@ func (r *setReader) listUnchanged(ctx context.Context, st *setState) (bool, erro
 	return same && err == nil && len(st.ListParts) <= maxPolledParts, err
 }
 
-func (r *setReader) readListParts(ctx context.Context, doc *discover.Document, s *snapshot, depth int, again bool) error {
-	parts, err := r.partsOf(doc)
-	if err != nil {
-		if ferr := r.broken(ctx, doc.URI, err, &s.complete, depth, again); ferr != nil {
-			return ferr
-		}
-	}
-	for _, p := range parts {
-		if err := r.readListAt(ctx, p.Loc, s, depth+1, p.Metadata, again); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // partsOf reads an index to its end and closes it: its parts may take long.
 func (r *setReader) partsOf(doc *discover.Document) ([]resourcesync.Entry, error) {
 	defer doc.Close()
@@ -173,8 +81,8 @@ func (r *setReader) partsOf(doc *discover.Document) ([]resourcesync.Entry, error
 		if err != nil {
 			return parts, err
 		}
-		if r.parts++; r.parts > maxParts {
-			return parts, fmt.Errorf("read %s: more than %d parts", fetch.Printable(doc.URI), maxParts)
+		if err := r.countPart(doc.URI); err != nil {
+			return parts, err
 		}
 		parts = append(parts, e)
 	}
@@ -182,8 +90,20 @@ func (r *setReader) partsOf(doc *discover.Document) ([]resourcesync.Entry, error
 	return parts, nil
 }
 
+// countPart guards against indexes of more parts than anybody can read.
+func (r *setReader) countPart(index string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.parts++; r.parts > maxParts {
+		return fmt.Errorf("read %s: more than %d parts", fetch.Printable(index), maxParts)
+	}
+	return nil
+}
+
 // enter guards against documents that lead back to themselves.
 func (r *setReader) enter(uri string, depth int) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.visited[uri] {
 		return fmt.Errorf("read %s: the document is listed below itself, or twice", fetch.Printable(uri))
 	}
@@ -205,6 +125,8 @@ func (r *setReader) broken(ctx context.Context, uri string, err error, complete 
 	case depth > 0 && !again && isGone(err):
 		return errAgain
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.fail(uri, err)
 	*complete = false
 	return nil
@@ -267,8 +189,38 @@ func (r *setReader) wantOf(e *resourcesync.Entry) want {
 }
 
 // refuse applies the policy on whose resources may be named (RS-SEC-01): those
-// of the Source as the user named it, and of the set's own document.
+// of the Source as the user named it, and of the set's own document. What it
+// says of one URI holds for all of the same scheme and authority.
 func (r *setReader) refuse(uri string) string {
+	if ok := r.passed.Load(); ok != nil && strings.HasPrefix(uri, *ok) && isPlain(uri[len(*ok):]) {
+		return ""
+	}
+	reason := r.examine(uri)
+	if reason == "" {
+		if _, rest, ok := strings.Cut(uri, "://"); ok {
+			if i := strings.IndexByte(rest, '/'); i >= 0 {
+				prefix := strings.Clone(uri[:len(uri)-len(rest)+i+1])
+				if !strings.ContainsAny(prefix, "?#\\") {
+					r.passed.Store(&prefix)
+				}
+			}
+		}
+	}
+	return reason
+}
+
+// isPlain reports whether s, as the rest of a URI, is nothing a parser has to
+// look at.
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c <= ' ' || c == '%' || c == 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *setReader) examine(uri string) string {
 	reason := ""
 	doc, err := url.Parse(r.set.URI)
 	if err == nil {
@@ -285,6 +237,8 @@ func (r *setReader) refuse(uri string) string {
 }
 
 func (r *setReader) tellWarnings(doc *discover.Document) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, w := range doc.Warnings() {
 		r.warn(doc.URI, fmt.Sprintf("read %s: %v", fetch.Printable(doc.URI), w))
 	}

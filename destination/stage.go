@@ -79,8 +79,30 @@ func (s *stage) writer() *stageWriter { return &stageWriter{stage: s, out: s.sor
 
 func (o *stageWriter) release() { o.stage.sorter.release(o.out) }
 
+// What one entry may take of what memory there is to sort in.
+const (
+	maxURIBytes   = 16 << 10 // no file system has names for more
+	maxEntryBytes = 64 << 10 // all else, encoded
+)
+
 func (o *stageWriter) add(w *want) error {
+	if len(w.URI) > maxURIBytes {
+		if w.Gone {
+			return nil // it was never held
+		}
+		why := fmt.Sprintf("its URI has %d bytes, more than %d", len(w.URI), maxURIBytes)
+		w = &want{URI: strings.Clone(w.URI[:maxURIBytes]), Change: w.Change, Length: -1, Refused: why, rank: w.rank}
+	}
 	o.buf = w.appendTo(o.buf[:0])
+	if len(o.buf) > maxEntryBytes {
+		bare := *w
+		bare.Links = nil // only ways to its content
+		if o.buf = bare.appendTo(o.buf[:0]); len(o.buf) > maxEntryBytes {
+			bare = want{URI: w.URI, Gone: w.Gone, Change: w.Change, Lastmod: w.Lastmod, Length: -1, rank: w.rank,
+				Refused: fmt.Sprintf("what is said of it has %d bytes, more than %d", len(o.buf), maxEntryBytes)}
+			o.buf = bare.appendTo(o.buf[:0])
+		}
+	}
 	if err := o.out.add(w.URI, o.buf); err != nil {
 		return fmt.Errorf("sort entries: %w", err)
 	}

@@ -1,0 +1,197 @@
+package destination
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+
+	"golang.org/x/sync/errgroup"
+
+	"lockstep/discover"
+	"lockstep/resourcesync"
+)
+
+// maxReaders caps how many parts of an index are read side by side: each takes
+// a connection, and memory to sort in.
+const maxReaders = 8
+
+// A snapshot is what a Resource List says of itself.
+type snapshot struct {
+	at         resourcesync.Datetime
+	validators validators
+	sitemap    bool // it is a plain Sitemap, which does not say what it covers
+	complete   bool // all of it was read
+	index      bool
+	parts      map[string]validators // of an index, unless they are many
+	entries    int64
+}
+
+// A listReading is one reading of a Resource List and of what is below it.
+type listReading struct {
+	*setReader
+	again bool     // it is the second: what does not fit is not waited for
+	snap  snapshot // guarded by mu
+}
+
+// A listPart is a part of an index.
+type listPart struct {
+	uri   string
+	at    resourcesync.Datetime // as the index says
+	order string                // of its entries among those of other parts
+}
+
+// readList stages the entries of the Resource List, or index, at uri. What
+// could not be read is told by fail and leaves the snapshot incomplete.
+func (r *setReader) readList(ctx context.Context, uri string) (snapshot, error) {
+	for again := false; ; again = true {
+		r.visited, r.parts = map[string]bool{}, 0
+		r.stage.reset()
+		l := &listReading{setReader: r, again: again}
+		l.snap.complete = true
+		parts, err := l.read(ctx, listPart{uri: uri}, 0, r.stage.addDoc())
+		if err == nil {
+			err = l.readParts(ctx, parts, 1)
+		}
+		if !errors.Is(err, errAgain) {
+			return l.snap, err
+		}
+	}
+}
+
+// readParts reads parts of an index side by side, and then what is below them:
+// in what order is not seen in the outcome.
+func (l *listReading) readParts(ctx context.Context, parts []listPart, depth int) error {
+	if len(parts) == 0 {
+		return nil
+	}
+	below := make([][]listPart, len(parts))
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(min(l.d.opts.Jobs, maxReaders))
+	for i := range parts {
+		if gctx.Err() != nil {
+			break
+		}
+		n := l.stage.addDoc()
+		l.stage.docs[n].order = parts[i].order
+		g.Go(func() (err error) {
+			below[i], err = l.read(gctx, parts[i], depth, n)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	for _, parts := range below {
+		if err := l.readParts(ctx, parts, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read reads one document, the n-th. Of an index it returns the parts.
+func (l *listReading) read(ctx context.Context, p listPart, depth, n int) ([]listPart, error) {
+	if err := l.enter(p.uri, depth); err != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.fail(p.uri, err)
+		l.snap.complete = false
+		return nil, nil
+	}
+	doc, err := l.open(ctx, p.uri, validators{})
+	if err != nil {
+		return nil, l.broken(ctx, p.uri, err, &l.snap.complete, depth, l.again)
+	}
+	defer doc.Close()
+	if err := expect(doc, resourcesync.ResourceList, depth); err != nil {
+		return nil, l.broken(ctx, p.uri, err, &l.snap.complete, depth, l.again)
+	}
+	if err := l.begin(doc, p, depth); err != nil {
+		return nil, err
+	}
+	if doc.Header.Index {
+		parts, err := l.partsOf(doc, p.order)
+		if err != nil {
+			err = l.broken(ctx, p.uri, err, &l.snap.complete, depth, l.again)
+		}
+		return parts, err
+	}
+	entries, err := l.stageEntries(doc, n)
+	if err != nil {
+		if local := (*localError)(nil); errors.As(err, &local) {
+			return nil, local.err
+		}
+		return nil, l.broken(ctx, p.uri, err, &l.snap.complete, depth, l.again)
+	}
+	l.mu.Lock()
+	l.snap.entries += entries
+	if depth > 0 && len(l.snap.parts) <= maxPolledParts {
+		l.snap.parts[p.uri] = validators{doc.ETag, doc.LastModified}
+	}
+	l.mu.Unlock()
+	l.tellWarnings(doc)
+	return nil, nil
+}
+
+// begin books what a document says of itself.
+func (l *listReading) begin(doc *discover.Document, p listPart, depth int) error {
+	h, s := &doc.Header, &l.snap
+	at := h.At
+	if at.IsZero() && h.Capability != "" && depth == 0 && !doc.Modified.IsZero() {
+		at = resourcesync.NewDatetime(doc.Modified) // RS-MD-13
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if depth == 0 {
+		s.at, s.validators, s.sitemap = at, validators{doc.ETag, doc.LastModified}, h.Capability == ""
+		s.index, s.parts = h.Index, map[string]validators{}
+	} else if !at.IsZero() {
+		if !p.at.IsZero() && at.Compare(p.at) < 0 && !l.again {
+			return errAgain
+		}
+		if at.Compare(s.at) < 0 {
+			s.at = at // RS-RLI-04
+		}
+	}
+	return nil
+}
+
+// partsOf reads an index to its end and closes it: its parts may take long.
+func (l *listReading) partsOf(doc *discover.Document, order string) ([]listPart, error) {
+	defer doc.Close()
+	var parts []listPart
+	for e, err := range doc.Entries() {
+		if err == nil {
+			err = l.countPart(doc.URI)
+		}
+		if err != nil {
+			return parts, err
+		}
+		place := string(binary.BigEndian.AppendUint32([]byte(order), uint32(len(parts))))
+		parts = append(parts, listPart{e.Loc, e.At, place})
+	}
+	l.tellWarnings(doc)
+	return parts, nil
+}
+
+// stageEntries stages the entries of the n-th document.
+func (l *listReading) stageEntries(doc *discover.Document, n int) (int64, error) {
+	out := l.stage.writer()
+	defer out.release()
+	var pos int64
+	for e, err := range doc.Entries() {
+		if err != nil {
+			return pos, err
+		}
+		w := l.wantOf(&e)
+		w.rank = rank{class: wantListed, doc: n, pos: pos}
+		pos++
+		if err := out.add(&w); err != nil {
+			return pos, &localError{err}
+		}
+	}
+	return pos, nil
+}
