@@ -129,9 +129,11 @@ func (p *applier) handEach(ctx context.Context, actions iter.Seq2[action, error]
 		}
 		switch a.verb {
 		case verbFetch:
-			taken, err := p.ways.takes(&a)
-			if err != nil {
-				return err
+			taken := false
+			if len(p.fetch.patches(&a)) == 0 { // else nothing is cheaper
+				if taken, err = p.ways.takes(&a); err != nil {
+					return err
+				}
 			}
 			if !taken {
 				single(&a)

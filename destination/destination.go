@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"sync"
 
+	"golang.org/x/sync/semaphore"
+
 	"lockstep/blob"
 	"lockstep/internal/fetch"
 )
@@ -69,6 +71,8 @@ type Destination struct {
 	opts    Options
 	selects *selection
 	log     *slog.Logger
+	mirrors mirrorHosts
+	making  *semaphore.Weighted // bytes of memory that patches being applied may take
 
 	eventMu sync.Mutex // one event at a time
 }
@@ -98,7 +102,7 @@ func New(store blob.Store, j Journal, c *fetch.Client, o Options) (*Destination,
 	if err != nil {
 		return nil, err
 	}
-	return &Destination{store: store, journal: j, client: c, opts: o, selects: sel, log: o.Logger}, nil
+	return &Destination{store: store, journal: j, client: c, opts: o, selects: sel, making: semaphore.NewWeighted(makingBytes), log: o.Logger}, nil
 }
 
 // Causes callers branch on.

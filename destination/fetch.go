@@ -36,13 +36,20 @@ type fetcher struct {
 	resume bool                    // an earlier run may have left unfinished downloads
 	first  bool                    // deletions are still to come: what stands in the way may go
 	refuse func(uri string) string // says why content must not be fetched from there
+	faults patchFaults
 	hashers
 }
 
-// do carries out a verbFetch with requests of its own. The path it settles on
-// stays kept in f.names.
+// do carries out a verbFetch with requests of its own: by patches where they
+// lead from what is held to what is wanted, else for the whole. The path it
+// settles on stays kept in f.names.
 func (f *fetcher) do(ctx context.Context, a *action) outcome {
-	return f.with(ctx, a, func(t *transfer) outcome { return t.run(ctx) })
+	return f.with(ctx, a, func(t *transfer) outcome {
+		if o, ok := t.patched(ctx); ok {
+			return o
+		}
+		return t.run(ctx)
+	})
 }
 
 // take carries out a verbFetch with content that came another way: from a
@@ -156,15 +163,18 @@ type transfer struct {
 	w       blob.Writer
 	hasher  *resourcesync.Hasher
 	algs    uint8
-	n       int64 // bytes in w
-	resumed bool  // some of them are from an earlier run
+	n       int64    // bytes in w
+	resumed bool     // some of them are from an earlier run, or another place
+	picked  bool     // what an earlier run left was looked for
+	at      location // where the content is had
 	header  http.Header
+	undo    bool // undo the content codings that were not asked for
 	kept    bool // the answer was: as we hold it
 }
 
-// run gets the content, and once more past all caches if it is not as stated
-// (RS-HASH-08). What is wrong after that may be so because the description is
-// old: the outcome is stale.
+// run gets the content from the first of its locations that has it. What is wrong
+// at the resource's own may be so because the description is old: the outcome
+// is stale.
 func (t *transfer) run(ctx context.Context) outcome {
 	t.algs = algorithmsOf(t.a.Hashes)
 	if t.a.conditional && len(t.a.held.Hashes) > 0 {
@@ -173,17 +183,52 @@ func (t *transfer) run(ctx context.Context) outcome {
 	t.hasher = t.hashers.get(t.algs)
 	defer func() { t.hashers.put(t.algs, t.hasher) }()
 
-	err := t.attempt(ctx, fetch.Request{}, true)
+	var own, elsewhere error
+	mirrors := 0
+	for _, p := range t.locations() {
+		err := t.from(ctx, p)
+		if err == nil {
+			return t.finish()
+		}
+		if !p.mirror {
+			own = err
+		} else {
+			mirrors, elsewhere = mirrors+1, err
+		}
+		if ctx.Err() != nil || isLocal(err) {
+			t.leave(err)
+			return outcome{err: err}
+		}
+	}
+	t.leave(own)
+	if stale := isStale(own); mirrors > 0 {
+		return outcome{err: fmt.Errorf("%w; nor could it be had from %d mirrors, the last: %v", own, mirrors, elsewhere), stale: stale}
+	}
+	return outcome{err: own, stale: isStale(own)}
+}
+
+// from gets the content from one place; from the resource's own once more past
+// all caches if it is not as stated (RS-HASH-08).
+func (t *transfer) from(ctx context.Context, p location) error {
+	t.at = p
 	var wrong *ContentError
+	if t.n > 0 && len(t.a.Hashes) == 0 {
+		t.drop() // nothing tells that the parts fit
+	}
+	err := t.attempt(ctx, fetch.Request{Once: p.mirror}, true)
+	if p.mirror && ctx.Err() == nil {
+		t.d.mirrors.note(p.host, err)
+	}
 	if errors.As(err, &wrong) && ctx.Err() == nil {
 		t.drop()
-		err = t.attempt(ctx, fetch.Request{NoCache: true}, false)
+		if !p.mirror {
+			err = t.attempt(ctx, fetch.Request{NoCache: true}, false)
+		}
+		if errors.As(err, &wrong) {
+			t.drop()
+		}
 	}
-	if err != nil {
-		t.leave(err)
-		return outcome{err: err, stale: isStale(err)}
-	}
-	return t.finish()
+	return err
 }
 
 // copy takes the content from r.
@@ -219,37 +264,57 @@ func isStale(err error) bool {
 
 // attempt gets the content and verifies it.
 func (t *transfer) attempt(ctx context.Context, r fetch.Request, first bool) error {
-	r.URI, _, _ = strings.Cut(t.a.address(), "#") // RS-AMB-22
-	if t.a.Coding != "" {
-		r.Header = http.Header{"Accept-Encoding": {t.a.Coding}} // RS-HASH-07
+	r.URI, _, _ = strings.Cut(t.at.uri, "#") // RS-AMB-22
+	if accept := acceptable(t.a.Coding); accept != "" {
+		r.Header = http.Header{"Accept-Encoding": {accept}} // RS-HASH-07
 	}
-	if first && t.a.conditional {
+	if first && t.a.conditional && !t.at.mirror {
 		if err := t.condition(ctx, &r); err != nil {
 			return err
 		}
 	}
-	if first && t.resume && !t.a.conditional {
+	if first && t.resume && !t.a.conditional && !t.picked {
+		t.picked = true
 		done, err := t.pickUp(ctx)
 		if done || err != nil {
 			return err
 		}
-		r.RangeFrom = t.n
 	}
-	err := t.get(ctx, &r)
-	if t.resumed && (isRangeError(err) || err == nil && t.check() != nil) {
-		// What an earlier run left does not fit what there is now.
+	if t.n > 0 {
+		r.RangeFrom, t.resumed = t.n, true
+	}
+	err := t.getAll(ctx, &r)
+	if t.n > 0 && isRangeError(err) || t.resumed && err == nil && t.check() != nil {
+		// The rest cannot be had, or what came before does not fit it.
 		t.drop()
 		r.RangeFrom, r.IfRange = 0, ""
-		err = t.get(ctx, &r)
+		err = t.getAll(ctx, &r)
 	}
 	if err != nil || t.kept {
 		return err
 	}
 	err = t.check()
-	if coding := t.coding(); coding != "" && (err != nil || len(t.a.Hashes) == 0) {
-		return t.decoded(ctx, r, coding)
+	if t.isCoded(err) {
+		return t.decoded(ctx, r, err)
 	}
 	return err
+}
+
+// leastProgress is how many bytes a transfer that breaks off has to come further
+// each time to be begun again without end: large resources come in as many parts
+// as it takes.
+const leastProgress = 1 << 20
+
+// getAll gets as long as it helps.
+func (t *transfer) getAll(ctx context.Context, r *fetch.Request) error {
+	for {
+		before := t.n
+		err := t.get(ctx, r)
+		var body *fetch.BodyError
+		if !errors.As(err, &body) || !body.Retryable() || ctx.Err() != nil || r.Once || r.RangeFrom == 0 || t.n-before < leastProgress {
+			return err
+		}
+	}
 }
 
 // condition makes r conditional, if what we hold is still there to be kept.
@@ -288,6 +353,7 @@ func (t *transfer) pickUp(ctx context.Context) (done bool, err error) {
 		return false, ctx.Err()
 	}
 	if t.check() == nil {
+		t.at.mirror = false // who knows where it was from
 		return true, nil
 	}
 	if t.n == 0 || t.a.Length >= 0 && t.n >= t.a.Length {
@@ -303,6 +369,9 @@ func (t *transfer) get(ctx context.Context, r *fetch.Request) error {
 			t.kept = true
 			return nil
 		}
+		if err := t.fits(r, resp); err != nil {
+			return err
+		}
 		t.header = resp.Header
 		if resp.Status != http.StatusPartialContent && t.n > 0 {
 			t.drop()
@@ -314,7 +383,10 @@ func (t *transfer) get(ctx context.Context, r *fetch.Request) error {
 			}
 			t.w = w
 		}
-		body := io.Reader(resp.Body)
+		body, err := t.plain(resp)
+		if err != nil {
+			return err
+		}
 		limit := t.limit()
 		if limit > 0 {
 			body = io.LimitReader(body, limit-t.n)
@@ -324,16 +396,32 @@ func (t *transfer) get(ctx context.Context, r *fetch.Request) error {
 			return &ContentError{t.a.URI, "length", fmt.Sprint(t.a.Length), fmt.Sprintf("more than %d", limit-1)}
 		}
 		if err != nil {
-			r.RangeFrom, r.IfRange = t.n, resp.Header.Get("ETag")
-			if strings.HasPrefix(r.IfRange, "W/") || r.IfRange == "" {
-				r.IfRange = ""
-				if len(t.a.Hashes) == 0 {
-					r.RangeFrom = 0 // nothing tells that the parts fit
-				}
-			}
+			t.goOn(r, resp)
 		}
 		return err
 	})
+}
+
+// fits checks that the part that comes is of what came before.
+func (t *transfer) fits(r *fetch.Request, resp *fetch.Response) error {
+	if resp.Status != http.StatusPartialContent || r.IfRange == "" {
+		return nil
+	}
+	if etag := resp.Header.Get("ETag"); etag != "" && etag != r.IfRange {
+		return &fetch.RangeError{From: r.RangeFrom, ContentRange: resp.Header.Get("Content-Range"), Reason: "it is a part of something else: " + fetch.Printable(etag)}
+	}
+	return nil
+}
+
+// goOn has r ask for what is missing.
+func (t *transfer) goOn(r *fetch.Request, resp *fetch.Response) {
+	r.RangeFrom, r.IfRange = t.n, resp.Header.Get("ETag")
+	if strings.HasPrefix(r.IfRange, "W/") {
+		r.IfRange = ""
+	}
+	if t.undo || r.IfRange == "" && len(t.a.Hashes) == 0 {
+		r.RangeFrom, r.IfRange = 0, "" // nothing tells that the parts fit
+	}
 }
 
 // limit is how many bytes are taken of a body whose length is stated: more
@@ -348,29 +436,6 @@ func (t *transfer) limit() int64 {
 
 func (t *transfer) check() error {
 	_, err := verify(&t.a.want, t.n, t.hasher.Sum())
-	return err
-}
-
-// coding is the content coding of the answer, unless it is the one described.
-func (t *transfer) coding() string {
-	c := strings.ToLower(strings.TrimSpace(t.header.Get("Content-Encoding")))
-	if c == "identity" || strings.EqualFold(c, t.a.Coding) {
-		return ""
-	}
-	return c
-}
-
-// decoded gets the content again, with the coding undone that the Source
-// applied without being asked.
-func (t *transfer) decoded(ctx context.Context, r fetch.Request, coding string) error {
-	if coding != "gzip" && coding != "x-gzip" {
-		return fmt.Errorf("get %s: content coding %s: %w", fetch.Printable(t.a.URI), fetch.Printable(coding), fetch.ErrEncoding)
-	}
-	t.drop()
-	err := t.get(ctx, &fetch.Request{URI: r.URI, NoCache: r.NoCache, AcceptGzip: true})
-	if err == nil && !t.kept {
-		err = t.check()
-	}
 	return err
 }
 
@@ -407,7 +472,7 @@ func (t *transfer) finish() outcome {
 	}
 	h := heldFrom(a, t.set, t.path)
 	h.Length, h.Hashes = t.n, t.hasher.Sum()
-	if t.header != nil {
+	if t.header != nil && !t.at.mirror { // a mirror's are not the resource's
 		h.ETag, h.Modified = t.header.Get("ETag"), t.header.Get("Last-Modified")
 	}
 	warning, _ := verify(&a.want, t.n, h.Hashes) // has no error any more
@@ -422,7 +487,11 @@ func (t *transfer) finish() outcome {
 	}
 	w := t.w
 	t.w = nil
-	return outcome{held: h, writer: w, warning: warning}
+	by := byRequest
+	if t.at.mirror {
+		by = byMirror
+	}
+	return outcome{held: h, writer: w, warning: warning, by: by}
 }
 
 // sameContent reports whether two rows are of the same bytes.

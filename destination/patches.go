@@ -1,8 +1,17 @@
 package destination
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
 	"slices"
+	"strings"
+	"sync"
 
+	"lockstep/internal/fetch"
 	"lockstep/patch"
 	"lockstep/resourcesync"
 )
@@ -132,4 +141,186 @@ func likeHashes(a, b resourcesync.Hashes) likeness {
 		}
 	}
 	return l
+}
+
+const (
+	// patchRequest is what a request for a patch is worth beside its bytes, and
+	// patchShare the share of the whole a chain may cost.
+	patchRequest = 512
+	patchShare   = 2
+
+	// makingBytes is how much memory patches being applied may take together;
+	// makingTree is how much the tree of a text takes, per byte.
+	makingBytes = 96 << 20
+	makingTree  = 40
+
+	// maxPatchFaults is how many patches of a type may fail in a row before the
+	// Source's others of that type are left alone: it writes them in a manner
+	// that is not ours.
+	maxPatchFaults = 3
+)
+
+// patchFaults counts the patches that failed, by type. It is safe for concurrent
+// use; the zero value has seen none.
+type patchFaults struct {
+	mu    sync.Mutex // guards inRow
+	inRow map[string]int
+}
+
+func (f *patchFaults) tooMany(mediaType string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.inRow[mediaType] >= maxPatchFaults
+}
+
+func (f *patchFaults) note(steps []step, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range steps {
+		t := typeOnly(steps[i].link.Type) // one of those known
+		switch {
+		case ok:
+			delete(f.inRow, t)
+		case f.inRow == nil:
+			f.inRow = map[string]int{t: 1}
+		default:
+			f.inRow[t]++
+		}
+	}
+}
+
+// patches returns the patches with which the content of a is to be made, or
+// none if it has to be had whole.
+func (f *fetcher) patches(a *action) []step {
+	steps := a.chainFrom()
+	if len(steps) == 0 || a.Length < 0 {
+		return nil
+	}
+	var cost int64
+	for i := range steps {
+		l := &steps[i].link
+		if l.Length <= 0 || l.Length > a.Length || f.refuse != nil && f.refuse(l.Href) != "" || f.faults.tooMany(typeOnly(l.Type)) {
+			return nil
+		}
+		if most := patch.MaxOld(l.Type); a.held.Length > most || a.Length > most || steps[i].length > most {
+			return nil
+		}
+		cost += l.Length + patchRequest // at most maxPatched times the length
+	}
+	if cost > a.Length/patchShare {
+		return nil
+	}
+	return steps
+}
+
+// patched makes the content from what is held, if patches lead there and it
+// pays. Where that does not come to what was described (RS-REL-34) it reports
+// false, and the whole is to be fetched.
+func (t *transfer) patched(ctx context.Context) (outcome, bool) {
+	steps := t.patches(t.a)
+	if len(steps) == 0 {
+		return outcome{}, false
+	}
+	weight := t.a.held.Length + 2*t.a.Length
+	for i := range steps {
+		weight += steps[i].link.Length + 2*max(steps[i].length, 0)
+		if typeOnly(steps[i].link.Type) != patch.TypeDelta {
+			weight = makingBytes
+		}
+	}
+	weight = min(weight, makingBytes)
+	if err := t.d.making.Acquire(ctx, weight); err != nil {
+		return outcome{err: err}, true
+	}
+	defer t.d.making.Release(weight)
+	content, err := t.make(ctx, steps)
+	if err == nil {
+		o := t.copy(ctx, bytes.NewReader(content))
+		if o.by, err = byPatch, o.err; err == nil || isLocal(err) {
+			t.faults.note(steps, err == nil)
+			return o, true
+		}
+	}
+	if ctx.Err() != nil {
+		return outcome{err: context.Cause(ctx)}, true
+	}
+	if !errors.Is(err, errNotHeld) {
+		t.faults.note(steps, false)
+	}
+	t.d.log.DebugContext(ctx, "patch of no use", slog.String("uri", t.a.URI), slog.Any("err", err))
+	return outcome{}, false
+}
+
+// make applies patches to what is held.
+func (t *transfer) make(ctx context.Context, steps []step) ([]byte, error) {
+	content, err := t.heldBytes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range steps {
+		l := &steps[i].link
+		p, err := t.patchFile(ctx, l)
+		if err != nil {
+			return nil, err
+		}
+		limit := steps[i].length
+		if limit < 0 {
+			limit = patch.MaxOld(l.Type)
+		}
+		if content, err = patch.Apply(l.Type, content, p, limit); err != nil {
+			return nil, fmt.Errorf("apply %s: %w", fetch.Printable(l.Href), err)
+		}
+	}
+	return content, nil
+}
+
+var errNotHeld = errors.New("the file is not what was written")
+
+// heldBytes returns the bytes of the version held, if they are what the Journal
+// says.
+func (t *transfer) heldBytes(ctx context.Context) ([]byte, error) {
+	h := &t.a.held
+	r, err := t.d.store.Open(ctx, h.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close() // opened for reading only
+	if r.Info().Size != h.Length {
+		return nil, errNotHeld
+	}
+	data := make([]byte, h.Length)
+	if _, err := io.ReadFull(ctxReader{ctx, r}, data); err != nil {
+		return nil, err
+	}
+	if !t.hasHashes(data, h.Hashes) {
+		return nil, errNotHeld
+	}
+	return data, nil
+}
+
+// hasHashes reports whether data has all of the hashes.
+func (t *transfer) hasHashes(data []byte, hs resourcesync.Hashes) bool {
+	algs := algorithmsOf(hs)
+	hasher := t.hashers.get(algs)
+	defer t.hashers.put(algs, hasher)
+	_, _ = hasher.Write(data) // never fails
+	return likeHashes(hasher.Sum(), hs) == same
+}
+
+// patchFile gets the bytes of a patch, verified against its link.
+func (t *transfer) patchFile(ctx context.Context, l *resourcesync.Link) ([]byte, error) {
+	uri, _, _ := strings.Cut(l.Href, "#")
+	var data []byte
+	err := t.d.client.Fetch(ctx, &fetch.Request{URI: uri, MaxBytes: l.Length, Once: true}, func(resp *fetch.Response) error {
+		var err error
+		data, err = io.ReadAll(resp.Body) // at most MaxBytes
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(data)) != l.Length || len(l.Hashes) > 0 && !t.hasHashes(data, l.Hashes) {
+		return nil, &ContentError{l.Href, "content", "another", fmt.Sprintf("one of %d bytes", len(data))}
+	}
+	return data, nil
 }

@@ -61,6 +61,7 @@ type site struct {
 	sent  int64                                             // bytes of resources
 	fault func(w http.ResponseWriter, r *http.Request) bool // may answer instead
 	doc   map[string]string                                 // documents that replace those made
+	links func(e siteEvent) string                          // rs:ln of an entry; of a list, its event has no change
 }
 
 type siteFile struct {
@@ -293,9 +294,16 @@ func (s *site) listBody(skip, n int) string {
 		}
 		n--
 		f := s.files[path]
-		fmt.Fprintf(&b, "<url><loc>%s</loc>%s</url>\n", escape(s.url(path)), s.describe(f, f.mod, ""))
+		fmt.Fprintf(&b, "<url><loc>%s</loc>%s</url>\n", escape(s.url(path)), s.describe(f, f.mod, "")+s.linksOf(siteEvent{path: path, file: f}))
 	}
 	return b.String()
+}
+
+func (s *site) linksOf(e siteEvent) string {
+	if s.links == nil {
+		return ""
+	}
+	return s.links(e)
 }
 
 // describe returns the lastmod and rs:md of a file.
@@ -377,7 +385,7 @@ func (s *site) changesBody(log []siteEvent) string {
 		default:
 			more += fmt.Sprintf(` datetime="%s"`, s.time(e.at))
 		}
-		fmt.Fprintf(&b, "<url><loc>%s</loc>%s</url>\n", escape(s.url(e.path)), s.describe(e.file, mod, more))
+		fmt.Fprintf(&b, "<url><loc>%s</loc>%s</url>\n", escape(s.url(e.path)), s.describe(e.file, mod, more)+s.linksOf(e))
 	}
 	return b.String()
 }

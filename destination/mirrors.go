@@ -1,0 +1,130 @@
+package destination
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"lockstep/resourcesync"
+)
+
+// A location is an address at which the content of a resource can be had.
+type location struct {
+	uri    string
+	host   string // of a mirror
+	mirror bool   // not the address of the resource itself
+}
+
+const (
+	// maxMirrors is how many mirrors of one resource are asked.
+	maxMirrors = 8
+
+	// maxMirrorFaults is how often in a row a mirror's host may fail before it is
+	// left alone for mirrorRest: a dead one must not cost every resource a try.
+	maxMirrorFaults = 3
+	mirrorRest      = 10 * time.Minute
+
+	// maxMirrorHosts caps the hosts remembered.
+	maxMirrorHosts = 1000
+)
+
+// locations returns where to look for the content, in this order (RS-REL-12): with
+// a hash, which tells whether it is right, first the mirrors on hosts the Source
+// may name, then the resource's own address, at last, where the hash is one that
+// nobody can meet with other content, mirrors elsewhere; without, the own
+// address and then the mirrors that may be named (RS-REL-13). Mirrors go by pri.
+// Who holds a version already asks the resource itself whether it changed.
+func (t *transfer) locations() []location {
+	own := location{uri: t.a.address()}
+	var near, far []location
+	for _, l := range t.mirrorLinks() {
+		u, err := url.Parse(l.Href)
+		if err != nil || u.Host == "" || !t.d.mirrors.usable(u.Host) {
+			continue
+		}
+		p := location{l.Href, u.Host, true}
+		switch {
+		case t.refuse == nil:
+		case t.refuse(l.Href) == "":
+			near = append(near, p)
+		case farEnough(u, own.uri) && isStrong(t.a.Hashes):
+			far = append(far, p)
+		}
+	}
+	if t.a.conditional || len(t.a.Hashes) == 0 {
+		near, far = nil, append(near, far...)
+	}
+	return slices.Concat(near, []location{own}, far)
+}
+
+// mirrorLinks returns the links to mirrors, the preferred first.
+func (t *transfer) mirrorLinks() []resourcesync.Link {
+	var ls []resourcesync.Link
+	for _, l := range t.a.Links {
+		again := func(o resourcesync.Link) bool { return o.Href == l.Href }
+		if l.Rel == "duplicate" && l.Href != t.a.URI && !slices.ContainsFunc(ls, again) {
+			ls = append(ls, l)
+		}
+	}
+	slices.SortStableFunc(ls, func(a, b resourcesync.Link) int { return cmp.Compare(priority(&a), priority(&b)) })
+	return ls[:min(len(ls), maxMirrors)]
+}
+
+// farEnough reports whether a mirror that is on none of the hosts a Source may
+// name can be asked all the same: over HTTP, and not with less protection.
+func farEnough(u *url.URL, own string) bool {
+	scheme := strings.ToLower(u.Scheme)
+	return scheme == "https" || scheme == "http" && !strings.HasPrefix(strings.ToLower(own), "https:")
+}
+
+// isStrong reports whether content that has these hashes is certainly what was
+// described, whoever it comes from.
+func isStrong(hs resourcesync.Hashes) bool {
+	return slices.ContainsFunc(hs, func(h resourcesync.Hash) bool {
+		return h.Algorithm >= resourcesync.SHA256 && h.Algorithm <= resourcesync.SHA512
+	})
+}
+
+// mirrorHosts remembers which hosts of mirrors fail. The zero value knows of
+// none; it is safe for concurrent use.
+type mirrorHosts struct {
+	mu     sync.Mutex // guards faults
+	faults map[string]mirrorFaults
+}
+
+type mirrorFaults struct {
+	inRow int
+	until time.Time // left alone
+}
+
+func (m *mirrorHosts) usable(host string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return !time.Now().Before(m.faults[host].until)
+}
+
+// note takes down how a request to a mirror went.
+func (m *mirrorHosts) note(host string, err error) {
+	if isLocal(err) || errors.Is(err, context.Canceled) {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err == nil {
+		delete(m.faults, host)
+		return
+	}
+	if m.faults == nil || len(m.faults) >= maxMirrorHosts {
+		m.faults = map[string]mirrorFaults{}
+	}
+	f := m.faults[host]
+	if f.inRow++; f.inRow >= maxMirrorFaults {
+		f.until = time.Now().Add(mirrorRest)
+	}
+	m.faults[host] = f
+}
