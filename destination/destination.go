@@ -58,6 +58,10 @@ type Options struct {
 	// The slice is the callee's.
 	Deliver func(ctx context.Context, batch []Change) error
 
+	// Scratch lends room for packages that have to be held whole; default: the
+	// store, if it can.
+	Scratch blob.Scratcher
+
 	Dest    string       // what the mirror is called in reports
 	OnEvent func(Event)  // called in order, never concurrently; may be nil
 	Logger  *slog.Logger // default: discards

@@ -1,0 +1,200 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
+)
+
+// A packageJob is what is wanted of one package. What is said of the package
+// is a hint: it saves requests, and is checked.
+type packageJob struct {
+	URI     string
+	Length  int64               // as its dump states it; -1: not stated
+	Hashes  resourcesync.Hashes // likewise
+	Members int                 // how many its manifest names; zero: not known
+	Copy    manifestCopy        // of the manifest its entries were read from; zero: none
+
+	// Post and PostType ask for the package, as a Source that makes it on
+	// demand wants to be asked. It has no ranges then.
+	Post     []byte
+	PostType string
+
+	// Trusted says that content is taken which no hash vouches for but the
+	// checksums in the package: where nothing better is to be had.
+	Trusted bool
+
+	By     byWay     // which way the content comes; byPackage if zero
+	Wanted []*action // the member of each is its want's Member.Path
+}
+
+// maxReopen is how often a package is begun anew because it changed.
+const maxReopen = 3
+
+// A packager gets content out of packages. What cannot be had from there, for
+// whatever reason, is handed back: no package makes a run fail.
+//
+// Several goroutines may use one.
+type packager struct {
+	d       *Destination
+	fetch   *fetcher
+	done    func(outcome)
+	single  func(*action)
+	warn    func(uri, text string)
+	streams chan struct{} // bounds the requests that hold a connection while others may have to wait
+}
+
+// newPackager returns a packager that hands outcomes to done, and actions that
+// have to be fetched alone to single. All three may be called concurrently.
+func newPackager(f *fetcher, done func(outcome), single func(*action), warn func(uri, text string)) *packager {
+	return &packager{d: f.d, fetch: f, done: done, single: single, warn: warn, streams: make(chan struct{}, maxStreams)}
+}
+
+// get carries out job. Each of its actions goes either to done or to single,
+// unless ctx ends.
+//
+// The end of the package is asked for first: it says where everything is. Then
+// what is wanted is read in as few passages as make sense, each from its
+// first wanted member to its last, and goes on where it breaks off. Without
+// ranges, or where only the hash of the package vouches for what is in it, all
+// of it is written aside first.
+func (p *packager) get(ctx context.Context, job *packageJob) {
+	u := &unpacking{packager: p, job: job, left: job.Wanted, whole: job.Post != nil}
+	u.vouch()
+	for try := 0; len(u.left) > 0 && ctx.Err() == nil; try++ {
+		err := u.round(ctx)
+		if err == nil || ctx.Err() != nil {
+			break
+		}
+		if errors.Is(err, errNoRanges) {
+			u.whole = true
+		}
+		if !isOther(err) || try == maxReopen {
+			u.refuse(err, u.left...)
+			u.left = nil
+			break
+		}
+	}
+	u.tell()
+}
+
+// isOther reports whether opening the package anew may help.
+func isOther(err error) bool {
+	return errors.Is(err, errPackageChanged) || errors.Is(err, errNoRanges)
+}
+
+// An unpacking is one package being read.
+type unpacking struct {
+	*packager
+	job   *packageJob
+	left  []*action // not had yet
+	whole bool      // the package is to be held whole
+
+	paths     map[*action]string // of those whose path the package has otherwise
+	unvouched map[*action]bool   // have no hash of their own
+
+	mu     sync.Mutex // guards what follows
+	failed int        // given to single
+	first  error      // why the first of them
+	quiet  bool       // they are fetched alone for a good reason
+}
+
+// vouch sees to those for whose content nothing vouches: the hash of the
+// package can, if it is held whole.
+func (u *unpacking) vouch() {
+	u.unvouched = map[*action]bool{}
+	for _, a := range u.left {
+		if !isVouched(&a.want) {
+			u.unvouched[a] = true
+		}
+	}
+	if len(u.unvouched) == 0 {
+		return
+	}
+	if hasKnown(u.job.Hashes) {
+		u.whole = true
+		return
+	}
+	if !u.job.Trusted {
+		u.giveUnvouched(errors.New("no hash vouches for its content"))
+	}
+}
+
+// giveUnvouched hands back what nothing vouches for.
+func (u *unpacking) giveUnvouched(err error) {
+	u.left = slices.DeleteFunc(slices.Clone(u.left), func(a *action) bool {
+		if u.unvouched[a] {
+			u.refuse(err, a)
+		}
+		return u.unvouched[a]
+	})
+}
+
+// isVouched reports whether content can be verified by w itself.
+func isVouched(w *want) bool { return hasKnown(w.Hashes) }
+
+func hasKnown(hs resourcesync.Hashes) bool {
+	for _, h := range hs {
+		if h.Algorithm >= resourcesync.MD5 && h.Algorithm <= resourcesync.SHA512 {
+			return true
+		}
+	}
+	return false
+}
+
+// round opens the package and gets what is left of it. After
+// errPackageChanged there may be more left to be had from what it is now.
+func (u *unpacking) round(ctx context.Context) error {
+	file, err := u.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if len(u.left) == 0 {
+		return nil
+	}
+	dir, err := file.directory()
+	if err != nil {
+		return err
+	}
+	u.compareManifest(ctx, file, dir)
+	lots := u.plan(dir)
+	return u.extract(ctx, file, lots)
+}
+
+// refuse hands actions back.
+func (u *unpacking) refuse(err error, as ...*action) {
+	u.mu.Lock()
+	u.failed += len(as)
+	if u.first == nil {
+		u.first = err
+	}
+	u.mu.Unlock()
+	for _, a := range as {
+		u.single(a)
+	}
+}
+
+// tell warns of what could not be had, once.
+func (u *unpacking) tell() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.failed == 0 || u.quiet || isCanceled(u.first) {
+		return
+	}
+	u.warn(u.job.URI, fmt.Sprintf("package %s: %d of %d wanted from it have to be fetched one by one; the first because %s",
+		fetch.Printable(u.job.URI), u.failed, len(u.job.Wanted), fetch.Printable(u.first.Error())))
+}
+
+// by is which way the content comes.
+func (j *packageJob) by() byWay {
+	if j.By == byRequest {
+		return byPackage
+	}
+	return j.By
+}

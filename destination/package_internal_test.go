@@ -1,0 +1,285 @@
+package destination
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"lockstep/blob"
+	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
+)
+
+// packageRig is a packager between a server of packages and a store.
+type packageRig struct {
+	t    testing.TB
+	srv  *httptest.Server
+	d    *Destination
+	root string
+	p    *packager
+
+	mu       sync.Mutex // guards what follows
+	body     []byte
+	etag     string
+	ranges   []string // asked for
+	answer   func(w http.ResponseWriter, r *http.Request) bool
+	sent     int64
+	outcomes map[string]outcome
+	singles  []string
+	warnings []string
+}
+
+func newPackageRig(t testing.TB, body []byte) *packageRig {
+	t.Helper()
+	g := &packageRig{t: t, body: body, etag: `"1"`, root: t.TempDir(), outcomes: map[string]outcome{}}
+	g.srv = httptest.NewServer(g)
+	t.Cleanup(g.srv.Close)
+	store, err := blob.NewDir(g.root, blob.DirOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	home, err := url.Parse(g.srv.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := fetch.New(fetch.Options{Home: home, Jobs: 1, Timeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	if g.d, err = New(store, &MemJournal{}, c, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	paths, err := NewPaths(PathOptions{Origin: g.srv.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fetcher{d: g.d, set: 1, names: newNames(t.Context(), paths, store)}
+	g.p = newPackager(f, g.done, g.single, func(_, text string) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.warnings = append(g.warnings, text)
+	})
+	return g
+}
+
+func (g *packageRig) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	g.mu.Lock()
+	g.ranges = append(g.ranges, r.Header.Get("Range"))
+	body, answer, etag := g.body, g.answer, g.etag
+	g.mu.Unlock()
+	cw := &countingWriter{ResponseWriter: w, g: g}
+	w.Header().Set("ETag", etag)
+	if answer != nil && answer(cw, r) {
+		return
+	}
+	http.ServeContent(cw, r, "", time.Time{}, bytes.NewReader(body))
+}
+
+type countingWriter struct {
+	http.ResponseWriter
+	g *packageRig
+}
+
+func (c *countingWriter) Write(p []byte) (int, error) {
+	n, err := c.ResponseWriter.Write(p)
+	c.g.mu.Lock()
+	c.g.sent += int64(n)
+	c.g.mu.Unlock()
+	return n, err
+}
+
+func (g *packageRig) done(o outcome) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if _, ok := g.outcomes[o.action.URI]; ok {
+		g.t.Errorf("%s is done twice", o.action.URI)
+	}
+	g.outcomes[o.action.URI] = o
+}
+
+func (g *packageRig) single(a *action) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.singles = append(g.singles, a.Member.Path)
+}
+
+// job wants these files; a hash vouches for each.
+func (g *packageRig) job(files map[string]string) *packageJob {
+	job := &packageJob{URI: g.srv.URL + "/p.zip", Length: -1}
+	for path, data := range files {
+		sum := sha256.Sum256([]byte(data))
+		job.Wanted = append(job.Wanted, &action{verb: verbFetch, want: want{
+			URI: g.srv.URL + "/r/" + path, Length: int64(len(data)),
+			Hashes: resourcesync.Hashes{{Algorithm: resourcesync.SHA256, Digest: string(sum[:])}},
+			Member: member{1, "/" + path},
+		}})
+	}
+	slices.SortFunc(job.Wanted, func(a, b *action) int { return strings.Compare(a.URI, b.URI) })
+	return job
+}
+
+// get carries out a job, and commits what came of it.
+func (g *packageRig) get(job *packageJob) {
+	g.t.Helper()
+	g.p.get(g.t.Context(), job)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if n := len(g.outcomes) + len(g.singles); n != len(job.Wanted) {
+		g.t.Errorf("%d are done and %d handed back, of %d", len(g.outcomes), len(g.singles), len(job.Wanted))
+	}
+	var ws []blob.Writer
+	for uri, o := range g.outcomes {
+		if o.err != nil {
+			g.t.Errorf("%s: %v", uri, o.err)
+			continue
+		}
+		ws = append(ws, o.writer)
+	}
+	if err := g.d.store.Commit(g.t.Context(), ws...); err != nil {
+		g.t.Error(err)
+	}
+	slices.Sort(g.singles)
+	if left, _ := filepath.Glob(filepath.Join(g.root, ".lockstep/tmp/*")); len(left) > 0 {
+		g.t.Errorf("left behind: %q", left)
+	}
+}
+
+// expect checks what is in the store: all of files but those handed back.
+func (g *packageRig) expect(files map[string]string, singles ...string) {
+	g.t.Helper()
+	if !slices.Equal(g.singles, singles) {
+		g.t.Errorf("handed back: %q, want %q; warnings %q", g.singles, singles, g.warnings)
+	}
+	if (len(singles) > 0) != (len(g.warnings) > 0) {
+		g.t.Errorf("warnings: %q", g.warnings)
+	}
+	for path, want := range files {
+		got, err := os.ReadFile(filepath.Join(g.root, "r", path))
+		if slices.Contains(singles, "/"+path) {
+			if err == nil {
+				g.t.Errorf("%s is there", path)
+			}
+		} else if err != nil || string(got) != want {
+			g.t.Errorf("%s: %d bytes, %v, want %d bytes", path, len(got), err, len(want))
+		}
+	}
+}
+
+// packOf makes a package of files.
+func packOf(t testing.TB, files map[string]string, method uint16) []byte {
+	t.Helper()
+	var buf bytes.Buffer
+	w := zip.NewWriter(&buf)
+	names := make([]string, 0, len(files))
+	for name := range files {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		f, err := w.CreateHeader(&zip.FileHeader{Name: name, Method: method})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(f, files[name]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
+// someFiles are small ones, and some that are not.
+func someFiles(small int, large ...int) map[string]string {
+	rnd := rand.NewChaCha8([32]byte{3})
+	files := map[string]string{"manifest.xml": "<urlset/>"}
+	for i := range small {
+		b := make([]byte, 100+i*37%4000)
+		_, _ = rnd.Read(b)
+		files[fmt.Sprintf("d%d/f%04d", i%7, i)] = string(b)
+	}
+	for i, n := range large {
+		b := make([]byte, n)
+		_, _ = rnd.Read(b)
+		files[fmt.Sprintf("large/%d", i)] = string(b)
+	}
+	return files
+}
+
+// TestPackage: what is wanted of a package is had with few requests.
+func TestPackage(t *testing.T) {
+	t.Parallel()
+	files := someFiles(300, 3_000_000, 0, 700_000)
+	for _, method := range []uint16{zip.Store, zip.Deflate} {
+		t.Run(fmt.Sprint("all, method ", method), func(t *testing.T) {
+			t.Parallel()
+			g := newPackageRig(t, packOf(t, files, method))
+			g.get(g.job(files))
+			g.expect(files)
+			if len(g.ranges) > 3 {
+				t.Errorf("%d requests: %q", len(g.ranges), g.ranges)
+			}
+		})
+	}
+	t.Run("few", func(t *testing.T) {
+		t.Parallel()
+		few := map[string]string{}
+		for _, name := range []string{"d0/f0000", "d1/f0001", "d6/f0202", "large/2"} {
+			few[name] = files[name]
+		}
+		g := newPackageRig(t, packOf(t, files, zip.Store))
+		g.get(g.job(few))
+		g.expect(few)
+		if len(g.ranges) > 4 || g.sent > 1_800_000 {
+			t.Errorf("%d requests, %d bytes: %q", len(g.ranges), g.sent, g.ranges)
+		}
+	})
+	t.Run("no ranges", func(t *testing.T) {
+		t.Parallel()
+		g := newPackageRig(t, packOf(t, files, zip.Deflate))
+		g.answer = func(w http.ResponseWriter, r *http.Request) bool {
+			_, _ = w.Write(g.body)
+			return true
+		}
+		g.get(g.job(files))
+		g.expect(files)
+		if len(g.ranges) > 1 {
+			t.Errorf("%d requests", len(g.ranges))
+		}
+	})
+}
+
+// TestPackageCanceled: who is interrupted stops.
+func TestPackageCanceled(t *testing.T) {
+	t.Parallel()
+	files := someFiles(10, 9_000_000)
+	g := newPackageRig(t, packOf(t, files, zip.Store))
+	ctx, cancel := context.WithCancel(t.Context())
+	g.answer = func(w http.ResponseWriter, r *http.Request) bool {
+		if len(g.ranges) > 1 {
+			cancel()
+		}
+		return false
+	}
+	g.p.get(ctx, g.job(files))
+	if len(g.warnings) > 0 {
+		t.Errorf("warnings: %q", g.warnings)
+	}
+}

@@ -1,0 +1,252 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"time"
+
+	"lockstep/internal/fetch"
+	"lockstep/internal/unpack"
+)
+
+var (
+	// errPackageChanged reports a package that is another one than when its
+	// directory was read.
+	errPackageChanged = errors.New("the package changed while it was read")
+	// errNoRanges reports a server that sends a package as a whole only.
+	errNoRanges = errors.New("the server sends no parts of it")
+)
+
+// A packageFile is a package that can be read from anywhere.
+type packageFile interface {
+	// directory reads where everything is.
+	directory() (*unpack.Directory, error)
+	// section reads the bytes from one offset up to another.
+	section(ctx context.Context, from, to int64) io.ReadCloser
+	Close() error
+}
+
+const (
+	// leastProgress is what a connection has to bring before it breaks, to be
+	// worth another one without end.
+	leastProgress = 64 << 10
+	// maxBreaks is how many that brought less are put up with in a row.
+	maxBreaks = fetch.MaxTries
+)
+
+// A remotePackage is read by range requests.
+type remotePackage struct {
+	ctx      context.Context // of the job: a ReaderAt has no other way to know
+	client   *fetch.Client
+	uri      string
+	total    int64
+	etag     string // and what else tells one version from another
+	modified string
+
+	tail  []byte         // the last bytes
+	ahead *sectionReader // for reading the directory where it begins before them
+
+	err error // of reading the directory
+}
+
+// newRemotePackage begins with the answer that held the last bytes.
+func newRemotePackage(ctx context.Context, c *fetch.Client, uri string, resp *fetch.Response, tail []byte) *remotePackage {
+	return &remotePackage{
+		ctx: ctx, client: c, uri: uri, total: resp.Range.Total, tail: tail,
+		etag: resp.Header.Get("ETag"), modified: resp.Header.Get("Last-Modified"),
+	}
+}
+
+func (p *remotePackage) directory() (*unpack.Directory, error) {
+	defer p.stopAhead() // not to hold a connection
+	d, err := unpack.Read(p, p.total, unpack.Limits{})
+	if p.err != nil {
+		return nil, p.err
+	}
+	return d, err
+}
+
+// ReadAt reads from the tail, or along a request that is kept open: a
+// directory is read from its beginning to its end.
+func (p *remotePackage) ReadAt(b []byte, off int64) (int, error) {
+	if off < 0 || off >= p.total {
+		return 0, io.EOF
+	}
+	start := p.total - int64(len(p.tail))
+	if off >= start {
+		n := copy(b, p.tail[off-start:])
+		if n < len(b) {
+			return n, io.EOF
+		}
+		return n, nil
+	}
+	if p.ahead == nil || p.ahead.pos != off {
+		p.stopAhead()
+		p.ahead = p.newSection(p.ctx, off, start)
+	}
+	n, err := io.ReadFull(p.ahead, b[:min(int64(len(b)), start-off)])
+	if err != nil {
+		p.err = err
+		return n, err
+	}
+	if n < len(b) {
+		more, err := p.ReadAt(b[n:], start)
+		return n + more, err
+	}
+	return n, nil
+}
+
+func (p *remotePackage) stopAhead() {
+	if p.ahead != nil {
+		_ = p.ahead.Close() // what was wanted of it was read
+		p.ahead = nil
+	}
+}
+
+func (p *remotePackage) Close() error { return nil }
+
+func (p *remotePackage) section(ctx context.Context, from, to int64) io.ReadCloser {
+	return p.newSection(ctx, from, to)
+}
+
+func (p *remotePackage) newSection(ctx context.Context, from, to int64) *sectionReader {
+	return &sectionReader{p: p, ctx: ctx, pos: from, end: to}
+}
+
+// A sectionReader reads part of a remotePackage. Where the body breaks off it
+// asks for the rest: that two parts fit is seen by the validators, and by the
+// checksums of the members.
+type sectionReader struct {
+	p        *remotePackage
+	ctx      context.Context // of who reads
+	pos, end int64
+	body     io.ReadCloser
+	got      int64 // from body
+	breaks   int   // in a row, after next to nothing
+	err      error // sticks
+}
+
+func (s *sectionReader) Read(b []byte) (int, error) {
+	for s.err == nil {
+		if s.pos >= s.end {
+			s.err = io.EOF
+			break
+		}
+		if s.body == nil {
+			if s.err = s.open(); s.err != nil {
+				break
+			}
+		}
+		n, err := s.body.Read(b[:min(int64(len(b)), s.end-s.pos)])
+		s.pos, s.got = s.pos+int64(n), s.got+int64(n)
+		if err != nil && s.pos < s.end {
+			s.err = s.broken(err)
+		}
+		if n > 0 {
+			return n, nil
+		}
+	}
+	s.stop()
+	return 0, s.err
+}
+
+// broken decides whether the rest is asked for.
+func (s *sectionReader) broken(err error) error {
+	s.stop()
+	var body *fetch.BodyError
+	if !errors.Is(err, io.EOF) && (!errors.As(err, &body) || !body.Retryable()) {
+		return err
+	}
+	if s.breaks++; s.got >= leastProgress {
+		s.breaks = 0
+	}
+	if s.breaks >= maxBreaks {
+		if errors.Is(err, io.EOF) {
+			err = fmt.Errorf("get %s: %w", fetch.Printable(s.p.uri), io.ErrUnexpectedEOF)
+		}
+		return err
+	}
+	return pause(s.ctx, s.breaks)
+}
+
+// pause waits before the next try, longer after each.
+func pause(ctx context.Context, tries int) error {
+	if tries == 0 {
+		return ctx.Err()
+	}
+	d := 50 * time.Millisecond << tries
+	t := time.NewTimer(d/2 + rand.N(d/2))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// open asks for the bytes from pos on.
+//
+//bodyclose:handled
+func (s *sectionReader) open() error {
+	p := s.p
+	r := fetch.Request{URI: p.uri, RangeFrom: s.pos, RangeTo: s.end - 1, Document: true}
+	if p.etag != "" && !strings.HasPrefix(p.etag, "W/") {
+		r.IfRange = p.etag
+	}
+	resp, err := p.client.Get(s.ctx, r)
+	var status *fetch.StatusError
+	switch {
+	case errors.As(err, &status) && status.Status == http.StatusRequestedRangeNotSatisfiable:
+		return errPackageChanged
+	case isRangeError(err):
+		return errNoRanges
+	case err != nil:
+		return err
+	}
+	if !p.isSame(resp) {
+		_ = resp.Body.Close() // of something else
+		return errPackageChanged
+	}
+	if resp.Status != http.StatusPartialContent {
+		_ = resp.Body.Close() // it begins at zero
+		return errNoRanges
+	}
+	s.body, s.got = resp.Body, 0
+	return nil
+}
+
+// isSame reports whether an answer is of the package that was begun with.
+func (p *remotePackage) isSame(resp *fetch.Response) bool {
+	total := resp.Length
+	if resp.Status == http.StatusPartialContent {
+		total = resp.Range.Total
+	}
+	if total >= 0 && total != p.total {
+		return false
+	}
+	if etag := resp.Header.Get("ETag"); etag != "" || p.etag != "" {
+		return etag == p.etag
+	}
+	return resp.Header.Get("Last-Modified") == p.modified
+}
+
+func (s *sectionReader) stop() {
+	if s.body != nil {
+		_ = s.body.Close() // read as far as it is wanted
+		s.body = nil
+	}
+}
+
+func (s *sectionReader) Close() error {
+	s.stop()
+	if s.err == nil {
+		s.err = errors.New("read after close")
+	}
+	return nil
+}

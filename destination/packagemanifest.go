@@ -1,0 +1,387 @@
+package destination
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+	"iter"
+	"net/url"
+
+	"lockstep/internal/fetch"
+	"lockstep/internal/unpack"
+	"lockstep/resourcesync"
+)
+
+const (
+	relContents = "contents"
+
+	// maxManifests caps the manifests an index in a package leads to.
+	maxManifests = 1000
+	// maxManifestWarnings caps the liberties told of one manifest.
+	maxManifestWarnings = 100
+)
+
+// A manifestCopy tells the copy of a manifest that was read from the manifest
+// in the package. The zero value is none.
+type manifestCopy struct {
+	Size int64 // bytes of the document
+	CRC  uint32
+}
+
+// A packedManifest is the manifest of a package being read. It has to be
+// closed.
+type packedManifest struct {
+	URI    string              // the copy, or the package
+	Header resourcesync.Header // what it says of itself before its first entry
+
+	ctx      context.Context
+	d        *Destination
+	reader   *resourcesync.Reader
+	body     io.ReadCloser
+	sum      hash.Hash32
+	size     int64
+	copied   bool // it is the copy beside the package
+	gzipped  bool
+	file     packageFile
+	dir      *unpack.Directory
+	warnings []string
+	ended    bool
+}
+
+// openManifest opens the manifest of the package that entry of a dump
+// describes: the copy beside it, if there is one, else what is in it
+// (RS-RD-04, RS-CD-04).
+func (r *setReader) openManifest(ctx context.Context, entry *resourcesync.Entry) (*packedManifest, error) {
+	var cerr error
+	for _, l := range entry.Links {
+		if l.Rel != relContents {
+			continue
+		}
+		m, err := r.d.openManifestCopy(ctx, l.Href)
+		if err == nil && !m.Header.Index {
+			return m, nil
+		}
+		if err == nil {
+			err = m.Close() // it leads to what is in the package
+		}
+		if cerr == nil {
+			cerr = err
+		}
+		if ctx.Err() != nil {
+			return nil, cerr
+		}
+	}
+	m, err := r.d.openManifestInside(ctx, entry)
+	if err != nil && cerr != nil {
+		return nil, fmt.Errorf("%w; nor in the package: %w", cerr, err)
+	}
+	return m, err
+}
+
+// openManifestCopy opens the copy at uri.
+func (d *Destination) openManifestCopy(ctx context.Context, uri string) (*packedManifest, error) {
+	resp, err := d.client.GetWhole(ctx, fetch.Request{URI: uri, AcceptGzip: true, Document: true, MaxBytes: resourcesync.DefaultReadBytes})
+	if err != nil {
+		return nil, err
+	}
+	m := &packedManifest{URI: uri, ctx: ctx, d: d, body: resp.Body, copied: true}
+	return m.begin(resp.URI)
+}
+
+// openManifestInside opens the one in the package.
+func (d *Destination) openManifestInside(ctx context.Context, entry *resourcesync.Entry) (*packedManifest, error) {
+	job := &packageJob{URI: entry.Loc, Length: -1, Hashes: entry.Hashes}
+	if entry.HasLength {
+		job.Length = entry.Length
+	}
+	for try := 0; ; try++ {
+		m, err := d.tryManifestInside(ctx, job, try > 0)
+		if err == nil || !isOther(err) || try == maxReopen {
+			return m, err
+		}
+	}
+}
+
+func (d *Destination) tryManifestInside(ctx context.Context, job *packageJob, whole bool) (*packedManifest, error) {
+	o := &opening{d: d, job: job, whole: whole}
+	file, err := o.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := file.directory()
+	if err != nil {
+		_ = file.Close() // only read
+		return nil, fmt.Errorf("package %s: %w", fetch.Printable(job.URI), err)
+	}
+	m := &packedManifest{URI: job.URI, ctx: ctx, d: d, file: file, dir: dir}
+	if err := m.enter(); err != nil {
+		_ = m.Close() // the error of reading is what counts
+		return nil, fmt.Errorf("package %s: manifest: %w", fetch.Printable(job.URI), err)
+	}
+	return m, nil
+}
+
+// enter opens the manifest in m.dir.
+func (m *packedManifest) enter() error {
+	member, folder := m.dir.Manifest()
+	if member == nil {
+		return errors.New("there is none")
+	}
+	if folder != "" {
+		m.warn(fmt.Sprintf("its manifest is in the folder %s", fetch.Printable(folder))) // RS-ZIP-07
+	}
+	return m.openMember(member)
+}
+
+func (m *packedManifest) openMember(member *unpack.Member) error {
+	if member.Size > resourcesync.DefaultReadBytes {
+		return fmt.Errorf("it has %d bytes, %d are read", member.Size, int64(resourcesync.DefaultReadBytes))
+	}
+	packed := m.file.section(m.ctx, member.Offset, member.Offset+member.Extent())
+	content, err := member.Open(packed)
+	if err != nil {
+		_ = packed.Close() // only read
+		return packageCause(err)
+	}
+	m.body = bodyOf{content, packed}
+	_, err = m.begin(m.URI)
+	return err
+}
+
+// packageCause is the error of reading a package, where that is why a member cannot be
+// read.
+func packageCause(err error) error {
+	var member *unpack.MemberError
+	if errors.As(err, &member) && isOther(member.Err) {
+		return member.Err
+	}
+	return err
+}
+
+// bodyOf is the content of a member, and the bytes it comes from.
+type bodyOf struct {
+	io.ReadCloser
+	packed io.Closer
+}
+
+func (b bodyOf) Close() error {
+	_ = b.ReadCloser.Close() // only read
+	return b.packed.Close()
+}
+
+// begin reads the document up to its first entry.
+func (m *packedManifest) begin(base string) (*packedManifest, error) {
+	m.sum = crc32.NewIEEE()
+	m.reader = resourcesync.NewReader(manifestBytes{m}, resourcesync.ReaderOptions{
+		Base:     base,
+		MaxBytes: resourcesync.DefaultReadBytes,
+		OnWarning: func(w resourcesync.Warning) {
+			m.warn(w.String())
+		},
+	})
+	var err error
+	if m.Header, err = m.reader.Header(); err != nil {
+		err = m.explain(err)
+		_ = m.Close() // the error of reading is what counts
+		return nil, err
+	}
+	return m, nil
+}
+
+func (m *packedManifest) warn(text string) {
+	if len(m.warnings) < maxManifestWarnings {
+		m.warnings = append(m.warnings, text)
+	}
+}
+
+func (m *packedManifest) explain(err error) error {
+	where := ""
+	if !m.copied {
+		where = "manifest.xml: "
+	}
+	return fmt.Errorf("read %s: %s%w", fetch.Printable(m.URI), where, packageCause(err))
+}
+
+// manifestBytes are the bytes of a manifest, which are counted and summed.
+type manifestBytes struct{ m *packedManifest }
+
+func (b manifestBytes) Read(p []byte) (int, error) {
+	m := b.m
+	n, err := m.body.Read(p)
+	if m.size == 0 && bytes.HasPrefix(p[:n], []byte{0x1f, 0x8b}) {
+		m.gzipped = true
+	}
+	m.size += int64(n)
+	_, _ = m.sum.Write(p[:n]) // never fails
+	return n, err
+}
+
+// Entries yields the entries of the manifest in order, and where it is an index
+// (RS-RDM-06) those of the manifests it leads to. It stops after the first
+// error, which it yields with a zero Entry.
+func (m *packedManifest) Entries() iter.Seq2[resourcesync.Entry, error] {
+	return func(yield func(resourcesync.Entry, error) bool) {
+		if !m.Header.Index {
+			m.entries(yield)
+			return
+		}
+		var parts []*unpack.Member
+		for e, err := range m.reader.Entries() {
+			if err == nil && len(parts) == maxManifests {
+				err = fmt.Errorf("more than %d manifests", maxManifests)
+			}
+			var part *unpack.Member
+			if err == nil {
+				part, err = m.partOf(&e)
+			}
+			if err != nil {
+				yield(resourcesync.Entry{}, m.explain(err))
+				return
+			}
+			parts = append(parts, part)
+		}
+		_ = m.body.Close() // read to its end
+		for _, part := range parts {
+			if err := m.openMember(part); err != nil {
+				yield(resourcesync.Entry{}, err)
+				return
+			}
+			if m.Header.Index {
+				yield(resourcesync.Entry{}, m.explain(errors.New("an index leads to an index")))
+				return
+			}
+			if !m.entries(yield) {
+				return
+			}
+		}
+	}
+}
+
+// partOf finds a manifest an index names: by its path, or by a loc that is one.
+func (m *packedManifest) partOf(e *resourcesync.Entry) (*unpack.Member, error) {
+	path := e.Path
+	if path == "" {
+		if u, err := url.Parse(e.Loc); err == nil {
+			path = u.Path
+		}
+	}
+	if m.dir != nil {
+		if member, ok := m.dir.Find(path); ok {
+			return member, nil
+		}
+	}
+	return nil, fmt.Errorf("the manifest %s is not in the package", fetch.Printable(path))
+}
+
+func (m *packedManifest) entries(yield func(resourcesync.Entry, error) bool) bool {
+	for {
+		var e resourcesync.Entry
+		switch err := m.reader.Read(&e); {
+		case errors.Is(err, io.EOF):
+			if h, err := m.reader.Header(); err == nil {
+				m.Header = h // RS-XML-03: some of it may stand behind the entries
+			}
+			_, err := io.Copy(io.Discard, manifestBytes{m}) // white space behind the root
+			m.ended = err == nil
+			return true
+		case err != nil:
+			yield(resourcesync.Entry{}, m.explain(err))
+			return false
+		}
+		if !yield(e, nil) {
+			return false
+		}
+	}
+}
+
+// Warnings returns the liberties taken with the manifest so far, the first
+// hundred.
+func (m *packedManifest) Warnings() []string { return m.warnings }
+
+// Copy tells the manifest from others, once all its entries were read, if it is
+// a copy of one.
+func (m *packedManifest) Copy() manifestCopy {
+	if !m.ended || !m.copied || m.gzipped {
+		return manifestCopy{}
+	}
+	return manifestCopy{m.size, m.sum.Sum32()}
+}
+
+func (m *packedManifest) Close() error {
+	if m.body != nil {
+		_ = m.body.Close() // only read
+		m.body = nil
+	}
+	if m.file == nil {
+		return nil
+	}
+	f := m.file
+	m.file = nil
+	return f.Close()
+}
+
+// compareManifest looks whether the manifest in the package is the one its
+// entries were read from. If not, the one inside says where things are
+// (RS-ZIP-10).
+func (u *unpacking) compareManifest(ctx context.Context, file packageFile, dir *unpack.Directory) {
+	member, folder := dir.Manifest()
+	if folder != "" {
+		u.warn(u.job.URI, fmt.Sprintf("package %s: its manifest is in the folder %s", fetch.Printable(u.job.URI), fetch.Printable(folder)))
+	}
+	if c := u.job.Copy; c == (manifestCopy{}) || member == nil || member.Refused() != "" || member.Size == c.Size && member.CRC == c.CRC {
+		return
+	}
+	u.warn(u.job.URI, fmt.Sprintf("package %s: its manifest is not the one beside it; the one inside counts", fetch.Printable(u.job.URI)))
+	m := &packedManifest{URI: u.job.URI, ctx: ctx, d: u.d, file: openFile{file}, dir: dir}
+	defer m.Close()
+	if err := m.enter(); err != nil {
+		u.warn(u.job.URI, fmt.Sprintf("package %s: manifest: %v", fetch.Printable(u.job.URI), err))
+		return
+	}
+	wanted := map[string][]*action{}
+	for _, a := range u.left {
+		wanted[a.URI] = append(wanted[a.URI], a)
+	}
+	u.paths = map[*action]string{}
+	for e, err := range m.Entries() {
+		if err != nil {
+			u.warn(u.job.URI, err.Error())
+			return
+		}
+		for _, a := range wanted[e.Loc] {
+			u.place(a, &e)
+		}
+	}
+}
+
+// openFile is a package that stays open.
+type openFile struct{ packageFile }
+
+func (openFile) Close() error { return nil }
+
+// place notes where an entry of the manifest has what a wants, unless it has it
+// where a says, or an entry before fits better.
+func (u *unpacking) place(a *action, e *resourcesync.Entry) {
+	if e.Path == "" {
+		return
+	}
+	p := want{Hashes: e.Hashes, Lastmod: e.Lastmod, Length: -1}
+	if e.HasLength {
+		p.Length = e.Length
+	}
+	if _, ok := u.paths[a]; !ok || e.Path == a.Member.Path || sameRepresentation(&p, &a.want) {
+		u.paths[a] = e.Path
+	}
+}
+
+// path is where a's content lies in the package.
+func (u *unpacking) path(a *action) string {
+	if path, ok := u.paths[a]; ok {
+		return path
+	}
+	return a.Member.Path
+}

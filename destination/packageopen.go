@@ -1,0 +1,266 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"lockstep/blob"
+	"lockstep/internal/fetch"
+	"lockstep/internal/unpack"
+	"lockstep/resourcesync"
+)
+
+const (
+	// perMember is what a member takes in a directory, more or less: how much
+	// of the end of a package is asked for at once.
+	perMember = 160
+	maxTail   = 8 << 20
+
+	// spoolMemory is how much of a package is held in memory, where it has to
+	// be held: what a Source makes on demand is small.
+	spoolMemory = 4 << 20
+	// maxSpool caps a package that has to be held whole, if its dump does not
+	// say how long it is: it may never end.
+	maxSpool = 32 << 30
+)
+
+// errNotWorth reports a package that would have to be fetched whole for little.
+var errNotWorth = errors.New("little is wanted of it, and the server sends no parts of it")
+
+// open opens the package, and holds it whole where that is needed.
+func (u *unpacking) open(ctx context.Context) (packageFile, error) {
+	o := &opening{d: u.d, job: u.job, whole: u.whole, worth: u.worth}
+	if u.job.Post != nil || len(u.unvouched) > 0 {
+		o.worth = nil
+	}
+	file, err := o.open(ctx)
+	if err != nil {
+		if errors.Is(err, errNotWorth) {
+			u.quiet = true
+		}
+		return nil, err
+	}
+	if err := o.verify(); err != nil {
+		if len(u.unvouched) > 0 && !u.job.Trusted {
+			u.giveUnvouched(err)
+		}
+		u.warn(u.job.URI, err.Error())
+	}
+	return file, nil
+}
+
+// worth reports whether a package of so many bytes should be fetched for what
+// is left to be had of it.
+func (u *unpacking) worth(size int64) bool {
+	const each = 16 << 10 // bytes that might come instead of one request
+	var want int64
+	for _, a := range u.left {
+		want += max(a.Length, 0) + each
+	}
+	return size < 0 || size <= 4*want
+}
+
+// An opening opens a package.
+type opening struct {
+	d     *Destination
+	job   *packageJob
+	whole bool
+	worth func(size int64) bool // asked before a package is fetched whole; nil: it always is
+
+	spool *spool
+	total int64 // of the package
+	hash  *resourcesync.Hasher
+	n     int64 // bytes of it that came
+	tail  []byte
+	file  packageFile
+}
+
+// open asks for the end of the package, or for all of it.
+func (o *opening) open(ctx context.Context) (packageFile, error) {
+	r := &fetch.Request{URI: o.job.URI, Document: true, Post: o.job.Post, PostType: o.job.PostType}
+	if !o.whole {
+		r.RangeLast = o.guessTail()
+	}
+	use := func(resp *fetch.Response) error { return o.use(ctx, r, resp) }
+	err := o.d.client.Fetch(ctx, r, use)
+	if !o.whole && (isRangeError(err)) {
+		// An empty package has no last bytes; or the server gets it wrong.
+		r.RangeLast = 0
+		err = o.d.client.Fetch(ctx, r, use)
+	}
+	if err != nil {
+		if o.spool != nil {
+			_ = o.spool.Close() // nothing of it is wanted
+		}
+		return nil, err
+	}
+	return o.file, nil
+}
+
+// guessTail is how much of the end is likely to hold the directory.
+func (o *opening) guessTail() int64 {
+	n := max(o.job.Members, len(o.job.Wanted))
+	return max(unpack.TailSize, min(int64(n)*perMember, maxTail))
+}
+
+func (o *opening) use(ctx context.Context, r *fetch.Request, resp *fetch.Response) error {
+	if resp.Status == http.StatusPartialContent && r.RangeLast > 0 {
+		tail := make([]byte, resp.Range.Last-resp.Range.First+1)
+		if _, err := io.ReadFull(resp.Body, tail); err != nil {
+			return err
+		}
+		o.total = resp.Range.Total
+		o.file = newRemotePackage(ctx, o.d.client, o.job.URI, resp, tail)
+		return nil
+	}
+	if o.worth != nil && !o.worth(resp.Length) {
+		return errNotWorth
+	}
+	return o.fill(ctx, r, resp)
+}
+
+// fill writes the package aside. Where it breaks off, the rest is asked for.
+func (o *opening) fill(ctx context.Context, r *fetch.Request, resp *fetch.Response) error {
+	if o.spool == nil {
+		o.spool, o.hash = &spool{d: o.d}, hasherFor(o.job.Hashes)
+	}
+	if resp.Status != http.StatusPartialContent && o.n > 0 {
+		if err := o.spool.restart(); err != nil {
+			return err
+		}
+		o.n = 0
+		o.hash.Reset()
+	}
+	limit := int64(maxSpool)
+	if n := o.job.Length; n >= 0 && n < maxSpool/2 {
+		limit = 2*n + 16<<20
+	}
+	o.spool.ctx = ctx
+	n, err := copyHashing(o.spool, o.hash, io.LimitReader(resp.Body, limit-o.n))
+	o.n += n
+	switch {
+	case err == nil && o.n >= limit:
+		return &ContentError{o.job.URI, "length", fmt.Sprint(o.job.Length), fmt.Sprintf("more than %d", limit-1)}
+	case err == nil:
+		o.total, o.file = o.n, o.spool
+		return nil
+	}
+	r.RangeLast, r.RangeFrom, r.IfRange = 0, 0, ""
+	if etag := resp.Header.Get("ETag"); etag != "" && !strings.HasPrefix(etag, "W/") && r.Post == nil {
+		r.RangeFrom, r.IfRange = o.n, etag
+	}
+	return err
+}
+
+func hasherFor(hs resourcesync.Hashes) *resourcesync.Hasher {
+	var algs []resourcesync.Algorithm
+	for _, h := range hs {
+		if hasKnown(resourcesync.Hashes{h}) {
+			algs = append(algs, h.Algorithm)
+		}
+	}
+	return resourcesync.NewHasher(algs...)
+}
+
+// verify checks the package as a whole, as far as that can be (RS-ZIP-09).
+func (o *opening) verify() error {
+	w := want{URI: o.job.URI, Length: o.job.Length}
+	var got resourcesync.Hashes
+	if o.spool != nil {
+		w.Hashes, got = o.job.Hashes, o.hash.Sum()
+	}
+	warning, err := verify(&w, o.total, got)
+	if err == nil && warning != "" {
+		err = errors.New(warning)
+	}
+	return err
+}
+
+// A spool is a package that is held whole: in memory, and beyond a few
+// megabytes in a file without a name.
+type spool struct {
+	d    *Destination
+	ctx  context.Context
+	mem  []byte
+	file blob.Scratch
+	n    int64
+}
+
+func (s *spool) Write(p []byte) (int, error) {
+	if s.file == nil && len(s.mem)+len(p) <= spoolMemory {
+		s.mem = append(s.mem, p...)
+		s.n += int64(len(p))
+		return len(p), nil
+	}
+	if s.file == nil {
+		if err := s.spill(); err != nil {
+			return 0, err
+		}
+	}
+	n, err := s.file.Write(p)
+	s.n += int64(n)
+	return n, err
+}
+
+// spill goes on in a file.
+func (s *spool) spill() error {
+	lender := s.d.opts.Scratch
+	if lender == nil {
+		var ok bool
+		if lender, ok = s.d.store.(blob.Scratcher); !ok {
+			return errors.New("there is no room for a package to be held whole")
+		}
+	}
+	f, err := lender.Scratch(s.ctx)
+	if err != nil {
+		return err
+	}
+	s.file = f
+	if _, err := f.Write(s.mem); err != nil {
+		return err
+	}
+	s.mem = nil
+	return nil
+}
+
+func (s *spool) restart() error {
+	s.mem, s.n = s.mem[:0], 0
+	if s.file != nil {
+		return s.file.Restart()
+	}
+	return nil
+}
+
+func (s *spool) ReadAt(b []byte, off int64) (int, error) {
+	if s.file != nil {
+		return s.file.ReadAt(b, off)
+	}
+	if off < 0 || off >= s.n {
+		return 0, io.EOF
+	}
+	n := copy(b, s.mem[off:])
+	if n < len(b) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func (s *spool) directory() (*unpack.Directory, error) { return unpack.Read(s, s.n, unpack.Limits{}) }
+
+func (s *spool) section(ctx context.Context, from, to int64) io.ReadCloser {
+	return io.NopCloser(ctxReader{ctx, io.NewSectionReader(s, from, to-from)})
+}
+
+func (s *spool) Close() error {
+	s.mem = nil
+	if s.file == nil {
+		return nil
+	}
+	f := s.file
+	s.file = nil
+	return f.Close()
+}

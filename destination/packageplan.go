@@ -1,0 +1,131 @@
+package destination
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"lockstep/internal/fetch"
+	"lockstep/internal/unpack"
+)
+
+const (
+	// lotBytes is how much of a package is held in memory at a time by each
+	// worker. Longer members are read as they come.
+	lotBytes = 256 << 10
+
+	// mergeGap is how many bytes that are not wanted are read over rather than
+	// asking again: about what comes in the time of a round trip.
+	mergeGap = 512 << 10
+
+	// passageBytes is from how long on what could come at once is asked for in
+	// several passages: one connection over a distance does not fill the line.
+	passageBytes = 8 << 20
+
+	// maxStreams is how many passages are read at a time.
+	maxStreams = 4
+
+	// A member that nothing says the length of, and that grows more than this
+	// when it is unpacked, is not unpacked if it is large (RS-ZIP-06).
+	maxGrowth   = 200
+	largeGrowth = 16 << 20
+)
+
+// A piece is a member that is wanted, by one resource or more.
+type piece struct {
+	member  *unpack.Member
+	actions []*action
+}
+
+// A lot is a run of pieces that is read at once; or one long piece.
+type lot struct {
+	from, to int64
+	pieces   []piece
+}
+
+// A passage is a run of lots that is read with one request.
+type passage []lot
+
+// plan finds what is left in the directory, and decides how it is read. What is
+// not there, or must not be read, is handed back.
+func (u *unpacking) plan(dir *unpack.Directory) []passage {
+	found := map[*unpack.Member][]*action{}
+	u.left = slices.DeleteFunc(slices.Clone(u.left), func(a *action) bool {
+		m, err := findMember(dir, a, u.path(a))
+		if err != nil {
+			u.refuse(err, a)
+			return true
+		}
+		found[m] = append(found[m], a)
+		return false
+	})
+	pieces := make([]piece, 0, len(found))
+	for m, as := range found {
+		pieces = append(pieces, piece{m, as})
+	}
+	slices.SortFunc(pieces, func(a, b piece) int { return cmp.Compare(a.member.Offset, b.member.Offset) })
+	return passagesOf(lotsOf(pieces))
+}
+
+// findMember returns the member a wants, if it can be had.
+func findMember(dir *unpack.Directory, a *action, path string) (*unpack.Member, error) {
+	refuse := func(reason string) error {
+		return fmt.Errorf("%s is not to be had: %s", fetch.Printable(path), reason)
+	}
+	if path == "" {
+		return nil, errors.New("its manifest gives no path")
+	}
+	m, ok := dir.Find(path)
+	switch {
+	case !ok:
+		return nil, refuse("there is no such member") // RS-ZIP-08
+	case m.Refused() != "":
+		return nil, refuse(m.Refused())
+	case a.Length < 0 && m.Size > largeGrowth && m.Size/maxGrowth > m.Packed:
+		return nil, refuse("it would unpack to a multiple of its length, which nothing states")
+	case a.Length >= 0 && m.Size > 2*a.Length+largeGrowth:
+		return nil, refuse(fmt.Sprintf("it has %d bytes, %d are stated", m.Size, a.Length))
+	}
+	return m, nil
+}
+
+// lotsOf gathers small neighbours.
+func lotsOf(pieces []piece) []lot {
+	var lots []lot
+	for _, p := range pieces {
+		from := p.member.Offset
+		to := from + p.member.Extent()
+		if to-from > lotBytes {
+			for _, a := range p.actions { // its bytes come as a stream: once for each
+				lots = append(lots, lot{from, to, []piece{{p.member, []*action{a}}}})
+			}
+			continue
+		}
+		if n := len(lots) - 1; n >= 0 && to-lots[n].from <= lotBytes {
+			lots[n].to = to
+			lots[n].pieces = append(lots[n].pieces, p)
+			continue
+		}
+		lots = append(lots, lot{from, to, []piece{p}})
+	}
+	return lots
+}
+
+// passagesOf joins lots where what lies between is not worth another
+// request, and parts what is long.
+func passagesOf(lots []lot) []passage {
+	var all []passage
+	for _, c := range lots {
+		if n := len(all) - 1; n >= 0 {
+			last := all[n]
+			end, long := last[len(last)-1].to, c.to-last[0].from
+			if c.from >= end && c.from-end <= mergeGap && long <= passageBytes {
+				all[n] = append(last, c)
+				continue
+			}
+		}
+		all = append(all, passage{c})
+	}
+	return all
+}

@@ -1,0 +1,203 @@
+package destination
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"runtime"
+	"sync"
+
+	"lockstep/internal/unpack"
+)
+
+// extract reads the passages, several at a time, and leaves in u.left what
+// could not be read. What is small is unpacked by other goroutines than those
+// that read.
+func (u *unpacking) extract(ctx context.Context, file packageFile, all []passage) error {
+	work := make(chan loaded)
+	var workers sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), maxUnpackers) {
+		workers.Go(func() {
+			var buf []byte
+			for l := range work {
+				buf = u.unpackLot(ctx, l, buf)
+			}
+		})
+	}
+	todo := make(chan passage)
+	var readers sync.WaitGroup
+	var mu sync.Mutex // guards left and first
+	var left []*action
+	var first error
+	for range min(maxStreams, len(all)) {
+		readers.Go(func() {
+			for s := range todo {
+				u.streams <- struct{}{}
+				rest, err := u.readPassage(ctx, file, s, work)
+				<-u.streams
+				if err != nil {
+					mu.Lock()
+					if left = append(left, rest...); first == nil || isOther(err) {
+						first = err
+					}
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for _, s := range all {
+		todo <- s
+	}
+	close(todo)
+	readers.Wait()
+	close(work)
+	workers.Wait()
+	u.left = left
+	return first
+}
+
+// maxUnpackers is how many goroutines unpack, verify and write members of one
+// package.
+const maxUnpackers = 8
+
+// lotBuffers lends room for lots.
+var lotBuffers = sync.Pool{New: func() any { return new([lotBytes]byte) }}
+
+// loaded is a lot in memory.
+type loaded struct {
+	lot
+	buf *[lotBytes]byte
+}
+
+// readPassage reads a passage. When it cannot be read on, it returns what was
+// not read.
+func (u *unpacking) readPassage(ctx context.Context, file packageFile, s passage, work chan<- loaded) (rest []*action, err error) {
+	r := &counted{r: file.section(ctx, s[0].from, s[len(s)-1].to), at: s[0].from}
+	defer r.close()
+	for i, c := range s {
+		if err := r.skipTo(c.from); err != nil {
+			return actionsOf(s[i:]), err
+		}
+		if c.to-c.from > lotBytes {
+			if err := u.stream(ctx, c, r); err != nil {
+				return actionsOf(s[i:]), err
+			}
+			continue
+		}
+		buf := lotBuffers.Get().(*[lotBytes]byte)
+		if _, err := io.ReadFull(r, buf[:c.to-c.from]); err != nil {
+			lotBuffers.Put(buf)
+			return actionsOf(s[i:]), err
+		}
+		work <- loaded{c, buf}
+	}
+	return nil, nil
+}
+
+func actionsOf(lots []lot) []*action {
+	var as []*action
+	for _, c := range lots {
+		for _, p := range c.pieces {
+			as = append(as, p.actions...)
+		}
+	}
+	return as
+}
+
+// counted is a reader that knows where it is, and how reading ended.
+type counted struct {
+	r   io.ReadCloser
+	at  int64
+	err error // other than io.EOF
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.at += int64(n)
+	if err != nil && !errors.Is(err, io.EOF) {
+		c.err = err
+	}
+	return n, err
+}
+
+func (c *counted) skipTo(at int64) error {
+	_, err := io.CopyN(io.Discard, c, at-c.at)
+	return err
+}
+
+func (c *counted) close() { _ = c.r.Close() } // read as far as it is wanted
+
+// stream unpacks a long piece while it is read. The error is one of reading
+// the package.
+func (u *unpacking) stream(ctx context.Context, c lot, r *counted) error {
+	m, a := c.pieces[0].member, c.pieces[0].actions[0]
+	content, err := m.Open(io.LimitReader(r, c.to-c.from))
+	if err == nil {
+		u.take(ctx, a, content, func() bool { return r.err != nil })
+		_ = content.Close() // only read
+	} else if r.err == nil {
+		u.refuse(err, a)
+	}
+	return r.err
+}
+
+// unpackLot unpacks what is in memory. buf is for what is compressed, and may
+// grow.
+func (u *unpacking) unpackLot(ctx context.Context, l loaded, buf []byte) []byte {
+	defer lotBuffers.Put(l.buf)
+	for _, p := range l.pieces {
+		packed := l.buf[p.member.Offset-l.from:][:p.member.Extent()]
+		for _, a := range p.actions {
+			if ctx.Err() != nil {
+				return buf
+			}
+			buf = u.unpackPiece(ctx, p.member, a, packed, buf)
+		}
+	}
+	return buf
+}
+
+func (u *unpacking) unpackPiece(ctx context.Context, m *unpack.Member, a *action, packed, buf []byte) []byte {
+	if m.Size > lotBytes { // it was small only while it was packed
+		content, err := m.Open(bytes.NewReader(packed))
+		if err != nil {
+			u.refuse(err, a)
+			return buf
+		}
+		u.take(ctx, a, content, nil)
+		_ = content.Close() // only read
+		return buf
+	}
+	if buf == nil {
+		buf = make([]byte, lotBytes)
+	}
+	data, err := m.Bytes(packed, buf)
+	if err != nil {
+		u.refuse(err, a)
+		return buf
+	}
+	u.take(ctx, a, bytes.NewReader(data), nil)
+	return buf
+}
+
+// take hands content to the fetcher. If it is not what was wanted, a is handed
+// back; unless broken says that it is only the way here that broke, and a is
+// tried again.
+func (u *unpacking) take(ctx context.Context, a *action, content io.Reader, broken func() bool) {
+	o := u.fetch.take(ctx, a, content)
+	var wrong *ContentError
+	var member *unpack.MemberError
+	switch {
+	case o.err == nil:
+		o.by = u.job.by()
+		u.done(o)
+	case isLocal(o.err):
+		u.done(o)
+	case broken != nil && broken():
+	case errors.As(o.err, &wrong), errors.As(o.err, &member):
+		u.refuse(o.err, a)
+	default:
+		u.done(o)
+	}
+}
