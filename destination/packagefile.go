@@ -32,9 +32,9 @@ type packageFile interface {
 }
 
 const (
-	// leastProgress is what a connection has to bring before it breaks, to be
+	// worthwhile is what a connection has to bring before it breaks, to be
 	// worth another one without end.
-	leastProgress = 64 << 10
+	worthwhile = 64 << 10
 	// maxBreaks is how many that brought less are put up with in a row.
 	maxBreaks = fetch.MaxTries
 )
@@ -162,7 +162,7 @@ func (s *sectionReader) broken(err error) error {
 	if !errors.Is(err, io.EOF) && (!errors.As(err, &body) || !body.Retryable()) {
 		return err
 	}
-	if s.breaks++; s.got >= leastProgress {
+	if s.breaks++; s.got >= worthwhile {
 		s.breaks = 0
 	}
 	if s.breaks >= maxBreaks {
