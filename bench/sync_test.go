@@ -42,6 +42,7 @@ var (
 	syncLarge  = flag.Int("sync.large", 500_000, "and of the larger")
 	syncRounds = flag.Int("sync.rounds", 3, "measurements of each, in turn")
 	syncDir    = flag.String("sync.dir", "/dev/shm", "where mirrors go")
+	syncCPU    = flag.String("sync.cpuprofile", "", "file for a profile of the last sync")
 )
 
 // BenchmarkSyncBaseline sets the first sync of a collection, a process of its
@@ -153,6 +154,7 @@ func curlList(b *testing.B, src *origin) string {
 // An origin is a process that serves a generated collection.
 type origin struct {
 	base  string
+	list  string // where its documents begin, below base
 	files int
 	cmd   *exec.Cmd
 	in    io.Closer
@@ -160,8 +162,15 @@ type origin struct {
 
 func startSource(b *testing.B, files int, big int64) *origin {
 	b.Helper()
-	c := exec.Command(os.Args[0], "-test.run=^TestSourceProcess$")
-	c.Env = append(os.Environ(), fmt.Sprintf("LOCKSTEP_BENCH_SOURCE=%d %d %d", files, *syncSize, big))
+	return startOrigin(b, "^TestSourceProcess$", files, fmt.Sprintf("LOCKSTEP_BENCH_SOURCE=%d %d %d", files, *syncSize, big))
+}
+
+// startOrigin starts a process of this program that serves files resources, by
+// the test that is the process.
+func startOrigin(b *testing.B, test string, files int, env string) *origin {
+	b.Helper()
+	c := exec.Command(os.Args[0], "-test.run="+test)
+	c.Env = append(os.Environ(), env)
 	c.Stderr = os.Stderr
 	in, err := c.StdinPipe()
 	if err != nil {
@@ -210,8 +219,11 @@ func (s *origin) sync(b *testing.B, dest string) (seconds float64, rss int64, in
 	b.Helper()
 	report := filepath.Join(b.TempDir(), "report")
 	c := exec.Command(os.Args[0], "-test.run=^TestSyncProcess$")
-	c.Env = append(os.Environ(), "LOCKSTEP_BENCH_SYNC="+s.base, "LOCKSTEP_BENCH_DEST="+dest,
+	c.Env = append(os.Environ(), "LOCKSTEP_BENCH_SYNC="+s.base+s.list, "LOCKSTEP_BENCH_DEST="+dest,
 		"LOCKSTEP_BENCH_REPORT="+report, fmt.Sprintf("LOCKSTEP_BENCH_JOBS=%d", *syncJobs))
+	if *syncCPU != "" {
+		c.Args = append(c.Args, "-test.cpuprofile="+*syncCPU)
+	}
 	seconds, rss = timed(b, c)
 	text, err := os.ReadFile(report)
 	if err != nil {
