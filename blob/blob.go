@@ -131,6 +131,15 @@ type Keeper interface {
 	Keep() error
 }
 
+// A Sealer is a Writer that can be told that all of its bytes have come.
+type Sealer interface {
+	// Seal reports whether the Writer now holds no file open until it is
+	// committed, which the store decides. Nothing can be written to it any more,
+	// and its modification time must be set before. Of many sealed Writers a
+	// Commit costs no more than of others.
+	Seal() (closed bool, err error)
+}
+
 // A Sweeper is a Store that can remove what earlier processes left unfinished.
 type Sweeper interface {
 	// Sweep removes unfinished blobs whose names keep does not yield, except

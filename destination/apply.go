@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -13,15 +14,6 @@ import (
 
 	"lockstep/blob"
 	"lockstep/internal/fetch"
-)
-
-// The bounds of a batch. A larger one costs fewer synchronisations of the disk
-// and transactions; all of it is fetched again if we are killed before it is
-// committed, unless the store can resume what was left.
-const (
-	batchCount = 256
-	batchBytes = 64 << 20
-	batchAge   = 200 * time.Millisecond
 )
 
 // graceAfterCancel is how long an interrupted run may take to record what it
@@ -47,14 +39,16 @@ type applier struct {
 
 	batch   []outcome
 	bytes   int64
+	open    int // files of the batch that are open
 	begun   time.Time
-	pending Batch    // to be recorded with the next transaction
-	intent  bool     // the Journal holds an intent
-	broken  bool     // the intent must stay: nobody knows what became of the batch
-	later   []action // wait for deletions: something is in their way that may go, or there is no room
-	tight   bool     // some of them for want of room
-	last    bool     // nothing waits any more
-	full    int      // how many in a row there was no room for
+	many    atomic.Bool // the batch is one for which the store need not have its files open
+	pending Batch       // to be recorded with the next transaction
+	intent  bool        // the Journal holds an intent
+	broken  bool        // the intent must stay: nobody knows what became of the batch
+	later   []action    // wait for deletions: something is in their way that may go, or there is no room
+	tight   bool        // some of them for want of room
+	last    bool        // nothing waits any more
+	full    int         // how many in a row there was no room for
 }
 
 // run carries out everything but deletions. It returns an error only when
@@ -63,18 +57,21 @@ func (p *applier) run(ctx context.Context, actions iter.Seq2[action, error]) err
 	var g errgroup.Group
 	gctx, stop := context.WithCancel(ctx)
 	defer stop()
-	jobs := p.d.opts.Jobs
+	jobs := p.d.jobs
 	if p.last && p.tight {
 		jobs = 1 // several would take each other's room
 	}
-	todo := make(chan *action, 2*jobs)
-	done := make(chan outcome, batchCount)
-	var senders sync.WaitGroup
-	senders.Add(1 + jobs)
+	done := make(chan outcome, doneQueue)
+	send := func(o outcome) { done <- p.seal(o) }
+	work := newDispatcher(jobs, func(a *action) error {
+		o := p.fetch.do(gctx, a)
+		send(o)
+		return o.err
+	}, func(a *action, err error) { done <- outcome{action: a, err: err} })
 	g.Go(func() error {
-		defer senders.Done()
-		defer close(todo)
-		err := p.hand(gctx, actions, todo, done)
+		defer close(done)
+		defer work.wg.Wait()
+		err := p.hand(gctx, actions, work, send)
 		if gctx.Err() != nil {
 			return nil // who stopped it says why
 		}
@@ -83,18 +80,6 @@ func (p *applier) run(ctx context.Context, actions iter.Seq2[action, error]) err
 		}
 		return err
 	})
-	for range jobs {
-		g.Go(func() error {
-			defer senders.Done()
-			for a := range todo {
-				if gctx.Err() == nil {
-					done <- p.fetch.do(gctx, a)
-				}
-			}
-			return nil
-		})
-	}
-	g.Go(func() error { senders.Wait(); close(done); return nil })
 	g.Go(func() error { return p.collect(gctx, stop, done) })
 	err := g.Wait()
 	if cause := context.Cause(ctx); cause != nil {
@@ -103,52 +88,87 @@ func (p *applier) run(ctx context.Context, actions iter.Seq2[action, error]) err
 	return err
 }
 
-// hand gives to the workers what takes the network, and passes the rest on.
-func (p *applier) hand(ctx context.Context, actions iter.Seq2[action, error], todo chan<- *action, done chan<- outcome) error {
-	single := func(a *action) {
-		select {
-		case todo <- a:
-		case <-ctx.Done():
-		}
+// doneQueue is how many outcomes may wait to be booked.
+const doneQueue = 256
+
+// seal lets the store close the file of content that is whole, where many are
+// to be committed together.
+func (p *applier) seal(o outcome) outcome {
+	if o.writer == nil || !p.many.Load() {
+		return o
 	}
-	p.ways.start(ctx, p.fetch, func(o outcome) { done <- o }, single)
-	err := p.handEach(ctx, actions, single, done)
+	s, ok := o.writer.(blob.Sealer)
+	if !ok {
+		return o
+	}
+	sealed, err := s.Seal()
+	if err != nil {
+		_ = o.writer.Close() // err says why it is of no use
+		p.fetch.names.release(o.held.Path)
+		return outcome{action: o.action, err: &localError{err}}
+	}
+	o.sealed = sealed
+	return o
+}
+
+// hand gives to the workers what takes the network, and passes the rest on.
+func (p *applier) hand(ctx context.Context, actions iter.Seq2[action, error], work *dispatcher, send func(outcome)) error {
+	p.ways.start(ctx, p.fetch, send, func(a *action) { work.put(ctx, a, false) })
+	err := p.handEach(ctx, actions, work, send)
 	if ferr := p.ways.finish(ctx.Err() == nil && err == nil); err == nil {
 		err = ferr
 	}
 	return err
 }
 
-func (p *applier) handEach(ctx context.Context, actions iter.Seq2[action, error], single func(*action), done chan<- outcome) error {
-	for a, err := range actions {
-		if err != nil {
-			return err
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		switch a.verb {
-		case verbFetch:
-			taken := false
-			if len(p.fetch.patches(&a)) == 0 { // else nothing is cheaper
-				if taken, err = p.ways.takes(&a); err != nil {
+// handEach goes over the actions, and again for as long as there are some of
+// hosts that were too slow to take them in.
+func (p *applier) handEach(ctx context.Context, actions iter.Seq2[action, error], work *dispatcher, send func(outcome)) error {
+	for round := 1; round == 1 || work.nextRound(ctx); round++ {
+		for a, err := range actions {
+			if err != nil {
+				return err
+			}
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if a.verb == verbFetch {
+				if work.leaves(a.URI, round) {
+					continue
+				}
+				if err := p.handFetch(ctx, &a, work); err != nil {
 					return err
 				}
+			} else if round == 1 {
+				p.handRest(&a, send)
 			}
-			if !taken {
-				single(&a)
-			}
-		case verbSkip:
-			if a.class != 0 { // nothing to do, but it may have been owed
-				done <- outcome{action: &a}
-			}
-		case verbNone, verbRefuse:
-			done <- outcome{action: &a}
-		case verbTouch, verbRelease:
-			done <- p.known(&a)
 		}
 	}
 	return nil
+}
+
+func (p *applier) handFetch(ctx context.Context, a *action, work *dispatcher) error {
+	if len(p.fetch.patches(a)) == 0 { // else nothing is cheaper
+		if taken, err := p.ways.takes(a); err != nil || taken {
+			return err
+		}
+	}
+	work.put(ctx, a, !p.last)
+	return nil
+}
+
+// handRest passes on what takes no network.
+func (p *applier) handRest(a *action, send func(outcome)) {
+	switch a.verb {
+	case verbSkip:
+		if a.class != 0 { // nothing to do, but it may have been owed
+			send(outcome{action: a})
+		}
+	case verbNone, verbRefuse:
+		send(outcome{action: a})
+	case verbTouch, verbRelease:
+		send(p.known(a))
+	}
 }
 
 // known is the outcome of an action that only changes what we know.
@@ -165,45 +185,63 @@ func (p *applier) known(a *action) outcome {
 	return outcome{action: a, held: h, same: true}
 }
 
-// collect gathers outcomes into batches and commits them. It takes outcomes
-// until there are no more, whatever happens, so that nobody waits for it in
-// vain; what is finished is recorded even when we are interrupted.
+// collect gathers outcomes into shipments, of which one at a time is on its way to
+// the disk while the next gathers. It takes outcomes until there are no more,
+// whatever happens, so that nobody waits for it in vain; what is finished is
+// recorded even when we are interrupted.
 func (p *applier) collect(ctx context.Context, stop context.CancelFunc, done <-chan outcome) error {
 	grace, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(graceAfterCancel, cancel) })()
+	shipments, back := make(chan *shipment), make(chan *shipment)
+	var carrier sync.WaitGroup
+	defer carrier.Wait()
+	defer close(shipments)
+	carrier.Go(func() {
+		for l := range shipments {
+			p.carry(grace, l)
+			back <- l
+		}
+	})
 	tick := time.NewTicker(batchAge / 2)
 	defer tick.Stop()
 	var failed error
-	for {
+	for away := false; done != nil || away; {
+		from := done
+		if away && p.isCrowded() {
+			from = nil
+		}
 		var err error
 		select {
-		case o, ok := <-done:
+		case o, ok := <-from:
 			switch {
 			case !ok:
-				if err := p.flush(grace); failed == nil {
-					failed = err
-				}
-				return failed
+				done = nil
 			case failed != nil:
 				p.discard(&o)
 			default:
-				err = p.take(grace, o)
+				err = p.take(o)
 			}
+		case l := <-back:
+			away = false
+			err = p.bookShipment(l)
 		case <-tick.C:
-			if failed == nil && len(p.batch) > 0 && time.Since(p.begun) >= batchAge {
-				err = p.commit(grace)
-			}
 		}
-		if err != nil {
+		if err != nil && failed == nil {
 			failed = err
 			stop()
 		}
+		// After a failure that did not break the disk, what is finished is kept.
+		if !away && !p.broken && (failed == nil || done == nil) && p.isRipe(done == nil) {
+			shipments <- p.nextShipment(false)
+			away = true
+		}
 	}
+	return failed
 }
 
 // take books one outcome.
-func (p *applier) take(ctx context.Context, o outcome) error {
+func (p *applier) take(o outcome) error {
 	a := o.action
 	if o.warning != "" {
 		p.warn(a.URI, o.warning)
@@ -226,13 +264,14 @@ func (p *applier) take(ctx context.Context, o outcome) error {
 		}
 		p.batch = append(p.batch, o)
 		p.bytes += o.held.Length
-		if len(p.batch) >= batchCount || p.bytes >= batchBytes {
-			return p.commit(ctx)
+		if !o.sealed {
+			p.open++
 		}
+		p.many.Store(len(p.batch) > sealAfter)
 		return nil
 	case a.verb == verbSkip:
 		p.paid(a)
-		return p.relieve(ctx)
+		return nil
 	case a.verb == verbNone:
 		p.report.Unchanged++
 		p.paid(a)
@@ -240,8 +279,12 @@ func (p *applier) take(ctx context.Context, o outcome) error {
 		p.settled(&o)
 	}
 	p.step(a, 0)
-	return p.relieve(ctx)
+	return nil
 }
+
+// sealAfter is how many contents of a batch stay open: a batch that small is
+// synced file by file.
+const sealAfter = 8
 
 // settled books an outcome whose content is on disk.
 func (p *applier) settled(o *outcome) {
@@ -355,6 +398,9 @@ func (p *applier) step(_ *action, bytes int64) {
 	p.d.emit(Event{Kind: EventProgress, Set: p.set.Name, Progress: p.progress})
 }
 
+// removeCount is how many files are removed before that is recorded.
+const removeCount = 256
+
 // remove carries out the deletions of a plan.
 func (p *applier) remove(ctx context.Context, actions iter.Seq2[action, error]) error {
 	var batch []action
@@ -369,7 +415,7 @@ func (p *applier) remove(ctx context.Context, actions iter.Seq2[action, error]) 
 		if a.verb != verbRemove {
 			continue
 		}
-		if batch = append(batch, a); len(batch) == batchCount {
+		if batch = append(batch, a); len(batch) == removeCount {
 			if err := flush(); err != nil {
 				return err
 			}
@@ -378,7 +424,7 @@ func (p *applier) remove(ctx context.Context, actions iter.Seq2[action, error]) 
 	if err := flush(); err != nil {
 		return err
 	}
-	return p.record(ctx, nil, true)
+	return p.record(ctx, true)
 }
 
 // removeBatch removes the files first: a row without a file is found again, a
@@ -412,7 +458,7 @@ func (p *applier) removeBatch(ctx context.Context, batch []action) error {
 		p.applied(a, &a.held)
 		p.step(a, 0)
 	}
-	return p.record(ctx, nil, true)
+	return p.record(ctx, true)
 }
 
 // inPlaceOf reports whether err says that something else stands where our file

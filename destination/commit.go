@@ -6,119 +6,154 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"lockstep/blob"
 	"lockstep/internal/fetch"
 )
 
-// relieve records what is pending when it has become much.
-func (p *applier) relieve(ctx context.Context) error {
-	if len(p.pending.Put)+len(p.pending.Owe)+len(p.pending.Settle) < 4*batchCount {
-		return nil
-	}
-	return p.record(ctx, nil, false)
+// The bounds of a batch. A larger one costs fewer synchronisations of the disk
+// and transactions; all of it is fetched again if we are killed before it is
+// committed, unless the store can resume what was left. It is committed when it
+// has one of these; while the batch before is being committed, it grows.
+const (
+	batchCount = 1024
+	batchBytes = 64 << 20
+	batchAge   = 200 * time.Millisecond
+)
+
+// What waits for the batch before is bounded, too: beyond, nothing is taken
+// from who fetches.
+const (
+	mostCount = 4 * batchCount
+	mostBytes = 2 * batchBytes
+	mostOpen  = 256 // files: more may not be allowed to be open
+	mostRows  = 16 * batchCount
+)
+
+// A shipment is what goes to the disk together: rows to be recorded, those of the
+// batch before, and a batch of contents to be committed. What it needs is
+// handed over with it, so that the next one can collect meanwhile.
+type shipment struct {
+	batch  []outcome
+	rows   Batch
+	counts []byte // to be saved with rows; nil: nothing changed
+	news   []Change
+	stands bool // the Journal holds an intent that is of no use any more
+
+	// What became of it.
+	intent bool     // the Journal holds its intent
+	ends   []ending // in the order in which they came about
+	rest   []outcome
+	err    error // nothing more can be done; nobody knows what became of rest
 }
 
-// record writes what is pending, and the intent of the batch to be committed.
-// Without one, keep says whether the intent that stands is still needed.
-func (p *applier) record(ctx context.Context, intent []byte, keep bool) error {
-	b := p.pending
-	b.Save = map[string][]byte{}
-	if intent != nil || p.intent && !keep {
-		b.Save[docIntent] = intent
-		p.out.note(b.Save, p.changes(intent != nil))
-	}
-	p.out.save(b.Save)
-	if len(b.Put)+len(b.Drop) > 0 {
-		b.Save[docCounts] = encode(p.counts)
-	}
-	if len(b.Put)+len(b.Drop)+len(b.Owe)+len(b.Settle)+len(b.Save) == 0 {
-		return nil
-	}
-	if err := p.d.journal.Record(ctx, b); err != nil {
-		return fmt.Errorf("record what is held: %w", err)
-	}
-	p.intent = intent != nil || p.intent && keep
-	p.pending = Batch{}
-	return p.out.saved(ctx)
+// An ending is what became of one content of a shipment: it was committed, or the
+// store would not take it.
+type ending struct {
+	outcome
+	err      error
+	together bool // with others, for one reason
 }
 
-// changes returns what the batch is going to change, where that is wanted.
-func (p *applier) changes(wanted bool) (changes []Change) {
-	if !wanted || p.out.deliver == nil {
-		return nil
+// nextShipment takes what has gathered. Without a batch, keep says that the intent
+// that stands is still needed.
+func (p *applier) nextShipment(keep bool) *shipment {
+	l := &shipment{batch: p.batch, rows: p.pending, news: p.out.take(), stands: p.intent && !keep}
+	if len(l.rows.Put)+len(l.rows.Drop) > 0 {
+		l.counts = encode(p.counts)
 	}
-	for i := range p.batch {
-		changes = append(changes, p.change(p.batch[i].action, &p.batch[i].held))
-	}
-	return changes
+	p.batch, p.bytes, p.open, p.pending = nil, 0, 0, Batch{}
+	p.many.Store(false)
+	return l
 }
 
-// recordIntent writes the intent of the batch. When there is no room for it the
-// larger half of the batch gives up its own, and so on.
-func (p *applier) recordIntent(ctx context.Context) error {
-	for {
-		var intent []byte
-		for i := range p.batch {
-			intent = appendHeld(intent, &p.batch[i].held)
+// isRipe reports whether it is time for the next shipment; end says that nothing
+// more will come.
+func (p *applier) isRipe(end bool) bool {
+	switch n := len(p.batch); {
+	case end && (n > 0 || p.intent || p.rows() > 0 || p.out.waiting()):
+		return true
+	case n >= batchCount || p.bytes >= batchBytes || p.open >= mostOpen || p.rows() >= 4*batchCount:
+		return true
+	default:
+		return n > 0 && time.Since(p.begun) >= batchAge
+	}
+}
+
+// isCrowded reports whether the one before has to come back first.
+func (p *applier) isCrowded() bool {
+	return len(p.batch) >= mostCount || p.bytes >= mostBytes || p.open >= mostOpen || p.rows() >= mostRows
+}
+
+func (p *applier) rows() int {
+	return len(p.pending.Put) + len(p.pending.Drop) + len(p.pending.Owe) + len(p.pending.Settle)
+}
+
+// bookShipment takes in what became of a shipment.
+func (p *applier) bookShipment(l *shipment) error {
+	p.intent = l.intent
+	err := l.err
+	for i := range l.ends {
+		e := &l.ends[i]
+		if e.err == nil {
+			p.full = 0
+			p.settled(&e.outcome)
+			p.step(e.action, e.held.Length)
+			continue
 		}
-		err := p.record(ctx, intent, false)
-		if err == nil || !isFull(err) || len(p.batch) == 0 {
-			return err
-		}
-		slices.SortFunc(p.batch, func(a, b outcome) int { return cmp.Compare(a.held.Length, b.held.Length) })
-		half := len(p.batch) / 2
-		drop := p.batch[half:]
-		p.batch = p.batch[:half]
-		for i := range drop {
-			_ = drop[i].writer.Close() // there is no room to keep it
-			p.fetch.names.release(drop[i].held.Path)
-		}
-		p.full = 0
-		for i := range drop {
+		if e.together {
 			p.full = min(p.full, maxFull-1) // they failed together, not in a row
-			if err := p.unkept(drop[i].action, err); err != nil {
-				return err
-			}
+		}
+		if uerr := p.unkept(e.action, e.err); err == nil {
+			err = uerr
 		}
 	}
+	if l.err != nil {
+		p.broken = true
+		p.abandon(l.rest)
+		p.abandon(p.batch)
+		p.batch, p.bytes, p.open = nil, 0, 0
+	}
+	return err
 }
 
-// commit makes a batch visible and durable.
-func (p *applier) commit(ctx context.Context) error {
-	if len(p.batch) == 0 {
-		return nil
+// record writes what is pending, at once.
+func (p *applier) record(ctx context.Context, keep bool) error {
+	l := p.nextShipment(keep)
+	err := p.save(ctx, l)
+	p.intent = p.intent && !l.stands
+	return err
+}
+
+// carry records and commits a shipment. It is all that happens to it outside of
+// collect, and touches nothing of the applier that changes.
+func (p *applier) carry(ctx context.Context, l *shipment) {
+	if l.err = p.saveIntent(ctx, l); l.err != nil {
+		l.rest = l.batch
+		return
 	}
-	if err := p.recordIntent(ctx); err != nil {
-		p.abandon()
-		return err
-	}
-	batch := p.batch
-	p.batch, p.bytes = nil, 0
+	batch := l.batch
 	p.describe(batch)
 	ws := make([]blob.Writer, len(batch))
 	for i := range batch {
 		ws[i] = batch[i].writer
 	}
-	for len(batch) > 0 {
+	for full := 0; len(batch) > 0; {
 		err := p.d.store.Commit(ctx, ws...)
 		var ce *blob.CommitError
 		if err != nil && (!errors.As(err, &ce) || ce.Done >= len(ws) || isFatal(err) || isCanceled(err)) {
 			// Some may be visible. The intent stays: the next run looks.
-			p.broken = true
-			for i := range batch {
-				p.discard(&batch[i])
-			}
-			return fmt.Errorf("store resources%s: %w", p.d.inDest(), err)
+			l.rest, l.err = batch, fmt.Errorf("store resources%s: %w", p.d.inDest(), err)
+			return
 		}
 		n := len(ws)
 		if err != nil {
 			n = ce.Done
 		}
 		for i := range batch[:n] {
-			p.full = 0
-			p.settled(&batch[i])
-			p.step(batch[i].action, batch[i].held.Length)
+			full = 0
+			l.ends = append(l.ends, ending{outcome: batch[i]})
 		}
 		batch, ws = batch[n:], ws[n:]
 		if err == nil {
@@ -126,19 +161,79 @@ func (p *applier) commit(ctx context.Context) error {
 		}
 		// One cannot be; the others may.
 		bad := max(slices.IndexFunc(ws, func(w blob.Writer) bool { return w.Name() == ce.Name }), 0)
-		o := batch[bad]
+		l.drop(p, batch[bad], err, false)
 		batch, ws = slices.Delete(batch, bad, bad+1), slices.Delete(ws, bad, bad+1)
-		_ = o.writer.Close() // it takes room, and would fail again
-		p.fetch.names.release(o.held.Path)
-		if err := p.unkept(o.action, err); err != nil {
-			p.broken = true
-			for i := range batch {
-				p.discard(&batch[i])
-			}
-			return err
+		if full++; isFull(err) && full > maxFull {
+			l.rest, l.err = batch, fmt.Errorf("store resources%s: %w", p.d.inDest(), err)
+			return
 		}
 	}
-	return nil
+}
+
+// drop gives up a content the store would not take.
+func (s *shipment) drop(p *applier, o outcome, err error, together bool) {
+	_ = o.writer.Close() // it takes room, and would fail again
+	p.fetch.names.release(o.held.Path)
+	s.ends = append(s.ends, ending{outcome: o, err: err, together: together})
+}
+
+// saveIntent records the rows and the intent of a shipment. When there is no room
+// for it the larger half of the batch gives up its own, and so on.
+func (p *applier) saveIntent(ctx context.Context, l *shipment) error {
+	for {
+		err := p.save(ctx, l)
+		if err == nil || !isFull(err) || len(l.batch) == 0 {
+			return err
+		}
+		slices.SortFunc(l.batch, func(a, b outcome) int { return cmp.Compare(a.held.Length, b.held.Length) })
+		half := len(l.batch) / 2
+		for _, o := range l.batch[half:] {
+			l.drop(p, o, err, true)
+		}
+		l.batch = l.batch[:half]
+	}
+}
+
+// save writes the rows and the intent of a shipment in one transaction.
+func (p *applier) save(ctx context.Context, l *shipment) error {
+	b := l.rows
+	b.Save = map[string][]byte{}
+	if len(l.batch) > 0 || l.stands {
+		b.Save[docIntent] = intentOf(l.batch)
+		p.out.note(b.Save, p.changes(l.batch))
+	}
+	p.out.save(b.Save, l.news)
+	if l.counts != nil {
+		b.Save[docCounts] = l.counts
+	}
+	if len(b.Put)+len(b.Drop)+len(b.Owe)+len(b.Settle)+len(b.Save) == 0 {
+		return nil
+	}
+	if err := p.d.journal.Record(ctx, b); err != nil {
+		return fmt.Errorf("record what is held: %w", err)
+	}
+	l.intent = len(l.batch) > 0
+	return p.out.saved(ctx, l.news)
+}
+
+// intentOf returns the document that says what a batch is; nil of none.
+func intentOf(batch []outcome) []byte {
+	var intent []byte
+	for i := range batch {
+		intent = appendHeld(intent, &batch[i].held)
+	}
+	return intent
+}
+
+// changes returns what a batch is going to change, where that is wanted.
+func (p *applier) changes(batch []outcome) (changes []Change) {
+	if p.out.deliver == nil {
+		return nil
+	}
+	for i := range batch {
+		changes = append(changes, p.change(batch[i].action, &batch[i].held))
+	}
+	return changes
 }
 
 const (
@@ -179,24 +274,11 @@ func (d *Destination) inDest() string {
 	return " in " + d.opts.Dest
 }
 
-// flush commits and records all there is.
-func (p *applier) flush(ctx context.Context) error {
-	if err := p.commit(ctx); err != nil {
-		return err
-	}
-	if p.broken {
-		return nil // the next run puts it right
-	}
-	return p.record(ctx, nil, false)
-}
-
 // abandon gives up a batch that nothing was said of yet.
-func (p *applier) abandon() {
-	p.broken = true
-	for i := range p.batch {
-		p.discard(&p.batch[i])
+func (p *applier) abandon(batch []outcome) {
+	for i := range batch {
+		p.discard(&batch[i])
 	}
-	p.batch, p.bytes = nil, 0
 }
 
 // discard gives up content that is right but cannot be committed now. It is

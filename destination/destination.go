@@ -74,6 +74,7 @@ type Destination struct {
 	client  *fetch.Client
 	opts    Options
 	selects *selection
+	jobs    int // resources of one host under way at a time
 	log     *slog.Logger
 	mirrors mirrorHosts
 	making  *semaphore.Weighted // bytes of memory that patches being applied may take
@@ -95,10 +96,11 @@ func New(store blob.Store, j Journal, c *fetch.Client, o Options) (*Destination,
 	default:
 		return nil, fmt.Errorf("delete %q: want %s or %s", o.Delete, DeleteApply, DeleteKeep)
 	}
-	if o.Jobs <= 0 {
-		o.Jobs = c.Jobs()
+	jobs := min(o.Jobs, fetch.MaxJobs)
+	if jobs <= 0 {
+		// Twice what the Client lets through: who waits to try again is not in the way.
+		o.Jobs, jobs = c.Jobs(), 2*c.Jobs()
 	}
-	o.Jobs = min(o.Jobs, fetch.MaxJobs)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -106,7 +108,7 @@ func New(store blob.Store, j Journal, c *fetch.Client, o Options) (*Destination,
 	if err != nil {
 		return nil, err
 	}
-	return &Destination{store: store, journal: j, client: c, opts: o, selects: sel, making: semaphore.NewWeighted(makingBytes), log: o.Logger}, nil
+	return &Destination{store: store, journal: j, client: c, opts: o, jobs: jobs, selects: sel, making: semaphore.NewWeighted(makingBytes), log: o.Logger}, nil
 }
 
 // Causes callers branch on.

@@ -50,10 +50,22 @@ func (o *outbox) add(c *Change) {
 	}
 }
 
+// waiting reports whether there are changes to be saved.
+func (o *outbox) waiting() bool { return len(o.news) > 0 }
+
+// take hands out the changes that are to be saved with the next transaction.
+// What else is done to an outbox may go on meanwhile, but for save, note and
+// saved, which belong to one goroutine at a time.
+func (o *outbox) take() []Change {
+	news := o.news
+	o.news = nil
+	return news
+}
+
 // save adds to a transaction what has to be remembered.
-func (o *outbox) save(docs map[string][]byte) {
-	if len(o.news) > 0 {
-		docs[docOutbox] = changeLines(o.due, o.news)
+func (o *outbox) save(docs map[string][]byte, news []Change) {
+	if len(news) > 0 {
+		docs[docOutbox] = changeLines(o.due, news)
 	}
 }
 
@@ -70,8 +82,8 @@ func (o *outbox) note(docs map[string][]byte, batch []Change) {
 
 // saved is called after a transaction that save has seen. It hands over all
 // that is due, and blocks while it is taken.
-func (o *outbox) saved(ctx context.Context) error {
-	o.due, o.news = append(o.due, o.news...), nil
+func (o *outbox) saved(ctx context.Context, news []Change) error {
+	o.due = append(o.due, news...)
 	return o.send(ctx)
 }
 

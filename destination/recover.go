@@ -56,11 +56,12 @@ func (s *session) settleIntent(ctx context.Context) error {
 		}
 	}
 	b.Save = map[string][]byte{docIntent: nil, docNews: nil, docCounts: encode(n)}
-	s.out.save(b.Save)
+	left := s.out.take()
+	s.out.save(b.Save, left)
 	if err := d.journal.Record(ctx, b); err != nil {
 		return fmt.Errorf("settle intent: %w", err)
 	}
-	s.out.due, s.out.news = append(s.out.due, s.out.news...), nil
+	s.out.due = append(s.out.due, left...)
 	return nil
 }
 
