@@ -75,6 +75,9 @@ func (t *transfer) isCoded(err error) bool {
 // decoded gets the content again, with its codings undone. wrong says what is
 // wrong with it as it is served.
 func (t *transfer) decoded(ctx context.Context, r fetch.Request, wrong error) error {
+	if served := codings(t.header.Get("Content-Encoding")); !undoable(served) {
+		return fmt.Errorf("%w; %w", wrong, t.codingError(strings.Join(served, ", ")))
+	}
 	t.drop()
 	t.undo = true
 	defer func() { t.undo = false }()
@@ -84,10 +87,12 @@ func (t *transfer) decoded(ctx context.Context, r fetch.Request, wrong error) er
 	if err == nil && !t.kept {
 		err = t.check()
 	}
-	if errors.Is(err, fetch.ErrEncoding) {
-		return fmt.Errorf("%w; %w", wrong, err)
-	}
 	return err
+}
+
+// undoable reports whether all of the codings can be undone.
+func undoable(cs []string) bool {
+	return len(cs) <= maxCodings && !slices.ContainsFunc(cs, func(c string) bool { return c != "gzip" && c != "deflate" })
 }
 
 // plain returns the body of an answer, with its codings undone if they are to be
@@ -103,7 +108,7 @@ func (t *transfer) plain(resp *fetch.Response) (io.Reader, error) {
 	case t.a.Length >= 0 && (resp.Length == t.a.Length || resp.Length < 0):
 		return resp.Body, nil // the length may tell
 	}
-	if len(undo) > maxCodings {
+	if !undoable(undo) {
 		return nil, t.codingError(strings.Join(undo, ", "))
 	}
 	wire := &counter{r: resp.Body}
@@ -139,10 +144,8 @@ func (t *transfer) undoOne(body io.Reader, coding string, wire *counter) (io.Rea
 			return peek, nil
 		}
 		plain, err = gzip.NewReader(peek)
-	case "deflate":
+	case "deflate": // see undoable
 		plain, err = zlib.NewReader(peek)
-	default:
-		return nil, t.codingError(coding)
 	}
 	if err != nil {
 		return nil, t.corrupt(coding, err)
