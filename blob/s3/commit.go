@@ -2,6 +2,7 @@ package s3
 
 import (
 	"context"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -25,16 +26,23 @@ func (b *Bucket) Commit(ctx context.Context, ws ...blob.Writer) error {
 	if err := b.sendRest(ctx, batch); err != nil {
 		return err
 	}
-	var ended []*upload
-	for i, w := range batch {
-		if w.upload == nil {
-			err = b.put(ctx, w.key, w.buf.content(), w.attributes())
-		} else if err = b.complete(ctx, w.upload); err == nil {
-			ended = append(ended, w.upload)
+	if b.opts.Parallel > 1 {
+		err = b.appearAll(ctx, batch)
+	} else {
+		for i, w := range batch {
+			if err = b.appear(ctx, w); err != nil {
+				err = &blob.CommitError{Done: i, Name: w.name, Err: err}
+				break
+			}
 		}
-		if err != nil {
-			err = &blob.CommitError{Done: i, Name: w.name, Err: err}
-			break
+	}
+	var ended []*upload
+	for _, w := range batch {
+		if !w.visible {
+			break // what is beyond stays open
+		}
+		if w.upload != nil {
+			ended = append(ended, w.upload)
 		}
 		w.close()
 	}
@@ -43,6 +51,47 @@ func (b *Bucket) Commit(ctx context.Context, ws ...blob.Writer) error {
 		_ = b.ended(context.WithoutCancel(ctx), ended...)
 	}
 	return err
+}
+
+// appear makes one blob visible.
+func (b *Bucket) appear(ctx context.Context, w *writer) (err error) {
+	switch {
+	case w.visible:
+		return nil
+	case w.upload == nil:
+		err = b.put(ctx, w.key, w.buf.content(), w.attributes())
+	default:
+		err = b.complete(ctx, w.upload)
+	}
+	w.visible = err == nil
+	return err
+}
+
+// appearAll makes blobs visible, several at a time. After an error it begins no
+// more of them.
+func (b *Bucket) appearAll(ctx context.Context, batch []*writer) error {
+	errs := make([]error, len(batch))
+	var failed atomic.Bool
+	var g errgroup.Group
+	g.SetLimit(b.opts.Parallel)
+	for i, w := range batch {
+		if failed.Load() {
+			break
+		}
+		g.Go(func() error {
+			if errs[i] = b.appear(ctx, w); errs[i] != nil {
+				failed.Store(true)
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // the errors are in errs
+	for i, err := range errs {
+		if err != nil { // all before it were begun, and are visible
+			return &blob.CommitError{Done: i, Name: batch[i].name, Err: err}
+		}
+	}
+	return nil
 }
 
 // sendRest sends what is left of the blobs that are too large for one request.

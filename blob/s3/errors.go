@@ -33,6 +33,7 @@ type Error struct {
 	Key    string // or the prefix of a listing; may be empty
 	Err    error
 	hint   string
+	down   bool // the fault is the service's, not the key's
 }
 
 func (e *Error) Error() string {
@@ -41,6 +42,10 @@ func (e *Error) Error() string {
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// Is makes an Error that says more of the service than of the key
+// [blob.ErrUnavailable].
+func (e *Error) Is(target error) bool { return e.down && target == blob.ErrUnavailable }
 
 // Hint says what to do about it, or "".
 func (e *Error) Hint() string { return e.hint }
@@ -61,8 +66,21 @@ func (b *Bucket) fail(op, key string, err error) error {
 	if _, ok := errors.AsType[*Error](err); ok {
 		return err
 	}
+	down := isDown(err)
 	hint, err := b.explain(err)
-	return &Error{Op: op, Bucket: b.opts.Bucket, Key: key, Err: err, hint: hint}
+	return &Error{Op: op, Bucket: b.opts.Bucket, Key: key, Err: err, hint: hint, down: down}
+}
+
+// isDown reports whether err says more of the service, or of our standing with
+// it, than of one key: no answer, a failure, a refusal.
+func isDown(err error) bool {
+	if r, ok := errors.AsType[minio.ErrorResponse](err); ok {
+		return r.StatusCode >= http.StatusInternalServerError || r.StatusCode == http.StatusForbidden ||
+			r.StatusCode == http.StatusUnauthorized || r.StatusCode == http.StatusTooManyRequests || r.Code == minio.NoSuchBucket
+	}
+	var u *url.Error
+	var op *net.OpError
+	return (errors.As(err, &u) || errors.As(err, &op)) && !errors.Is(err, context.Canceled)
 }
 
 // A serviceError is what the service said, with the sentinel it amounts to.

@@ -64,6 +64,13 @@ func TestFake(t *testing.T) {
 	}
 }
 
+func TestParallel(t *testing.T) {
+	t.Parallel()
+	blobtest.RunLimits(t, limits, func(t *testing.T) blob.Store {
+		return open(t, s3.Options{Endpoint: fake(t), Parallel: 4})
+	})
+}
+
 // putOptions and coreOf are what another program would use.
 var putOptions = minio.PutObjectOptions{}
 

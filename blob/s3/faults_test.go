@@ -307,3 +307,55 @@ func TestStops(t *testing.T) {
 		t.Errorf("List yields %d errors", n)
 	}
 }
+
+// TestCommitParallel lets one blob of many fail: it is the one that is named,
+// all that can be are visible, and committing the rest again costs nothing for
+// those that are.
+func TestCommitParallel(t *testing.T) {
+	t.Parallel()
+	const n = 40
+	var down atomic.Bool
+	var puts atomic.Int64
+	failing := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPut {
+				puts.Add(1)
+			}
+			if down.Load() && strings.HasSuffix(r.URL.Path, "/blob-05") {
+				w.WriteHeader(http.StatusForbidden)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+	b := open(t, s3.Options{Endpoint: fake(t, failing), Memory: part, Parallel: 8})
+	var ws []blob.Writer
+	for i := range n {
+		w := must[blob.Writer](t)(b.Create(t.Context(), fmt.Sprintf("blob-%02d", i)))
+		w.(blob.Typed).SetType("text/x-test")
+		must[int](t)(fmt.Fprint(w, i))
+		ws = append(ws, w)
+	}
+	down.Store(true)
+	err := b.Commit(t.Context(), ws...)
+	commitErr, ok := errors.AsType[*blob.CommitError](err)
+	if !ok || commitErr.Done != 5 || commitErr.Name != "blob-05" || !errors.Is(err, blob.ErrUnavailable) {
+		t.Fatalf("Commit = %v, want one that names blob-05", err)
+	}
+	down.Store(false)
+	if err := b.Commit(t.Context(), ws[5:]...); err != nil {
+		t.Fatal(err)
+	}
+	if got := puts.Load(); got > n+1 {
+		t.Errorf("%d PUTs for %d blobs, want one more", got, n)
+	}
+	for i := range n {
+		r := must[blob.Reader](t)(b.Open(t.Context(), fmt.Sprintf("blob-%02d", i)))
+		if got := must[[]byte](t)(io.ReadAll(r)); string(got) != fmt.Sprint(i) {
+			t.Errorf("blob %d is %q", i, got)
+		}
+	}
+	if h := must[http.Header](t)(b.Head(t.Context(), "blob-07")); h.Get("Content-Type") != "text/x-test" {
+		t.Errorf("type %q", h.Get("Content-Type"))
+	}
+}

@@ -76,6 +76,12 @@ type Options struct {
 	// written at a time; default the system's.
 	TempDir string
 
+	// Parallel is how many blobs of one Commit are put at a time; default 1: one
+	// after the other, in the order given. With more there is no order, and
+	// after an error more of them may be visible than the error says: those
+	// cost nothing when they are committed again.
+	Parallel int
+
 	Attempts  int               // of each request, with growing pauses; default DefaultAttempts
 	Abandoned time.Duration     // age from which Sweep takes an upload for unfinished; default DefaultAbandoned
 	Transport http.RoundTripper // default: one with sane timeouts

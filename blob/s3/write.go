@@ -30,7 +30,9 @@ type writer struct {
 	ctx       context.Context // Create's: Write has none, and goes to the bucket
 	name, key string
 	mod       time.Time
+	mediaType string
 	closed    bool
+	visible   bool  // a Commit that failed at another blob has put this one
 	broken    error // a Write failed: bytes are missing
 
 	buf     buffer     // written after part
@@ -42,6 +44,7 @@ type writer struct {
 
 func (w *writer) Name() string           { return w.name }
 func (w *writer) SetModTime(t time.Time) { w.mod = t }
+func (w *writer) SetType(t string)       { w.mediaType = t }
 
 func (w *writer) Write(p []byte) (int, error) {
 	if w.closed {
@@ -125,7 +128,7 @@ func (w *writer) Close() error {
 	}
 	_ = w.wait() // it makes no difference
 	w.close()
-	if w.upload == nil {
+	if w.upload == nil || w.visible {
 		return nil
 	}
 	// The caller's ctx may be why the blob is dropped.
@@ -148,6 +151,9 @@ func (w *writer) attributes() minio.PutObjectOptions {
 	o := minio.PutObjectOptions{UserMetadata: make(map[string]string)}
 	if w.b.opts.Attributes != nil {
 		o.ContentType, o.CacheControl = w.b.opts.Attributes(w.name)
+	}
+	if w.mediaType != "" {
+		o.ContentType = w.mediaType
 	}
 	if !w.mod.IsZero() {
 		o.UserMetadata["Mtime"] = formatModTime(w.mod)
