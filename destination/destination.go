@@ -46,6 +46,7 @@ type Options struct {
 	Baseline   bool // ignore saved progress: compare all, and go where the Source is, even back
 	DryRun     bool // plan and report only
 	Adopt      bool // take files over that we did not make, if their content is right
+	Replace    bool // with Adopt: replace those whose content is not right
 	Jobs       int  // concurrent fetches; default: those of the Client
 
 	Portable bool // name files for file systems that fold case or refuse characters, see [ProbePortable]
@@ -78,6 +79,7 @@ type Destination struct {
 	log     *slog.Logger
 	mirrors mirrorHosts
 	making  *semaphore.Weighted // bytes of memory that patches being applied may take
+	compare bool                // runs compare all there is, whatever is known
 
 	eventMu sync.Mutex // one event at a time
 }

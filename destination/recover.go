@@ -29,32 +29,19 @@ func (s *session) settleIntent(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var b Batch
-	var sums hashers
-	for len(rest) > 0 {
-		var want Held
-		if want, rest, err = decodeHeld(rest); err != nil {
-			return fmt.Errorf("read intent from journal: %w", err)
-		}
-		before, err := d.journal.Lookup(ctx, []string{want.URI})
-		if err != nil {
-			return err
-		}
-		row, changed, err := d.settleOne(ctx, &sums, want, before[0])
-		if err != nil {
-			return err
-		}
-		if !changed {
-			continue
-		}
-		b.Put = append(b.Put, row)
-		s.settled(news, row, before[0])
-		for _, set := range row.Sets {
-			if !contains(before[0].Sets, set) {
+	rows, before, err := d.intended(ctx, rest)
+	if err != nil {
+		return err
+	}
+	for i := range rows {
+		s.settled(news, rows[i], before[i])
+		for _, set := range rows[i].Sets {
+			if !contains(before[i].Sets, set) {
 				n[set]++
 			}
 		}
 	}
+	b := Batch{Put: rows}
 	b.Save = map[string][]byte{docIntent: nil, docNews: nil, docCounts: encode(n)}
 	left := s.out.take()
 	s.out.save(b.Save, left)
@@ -63,6 +50,48 @@ func (s *session) settleIntent(ctx context.Context) error {
 	}
 	s.out.due = append(s.out.due, left...)
 	return nil
+}
+
+// intended reads an intent and looks at its files. It returns the rows that are
+// to be others than before, and what they were.
+func (d *Destination) intended(ctx context.Context, intent []byte) (rows, before []Held, err error) {
+	var sums hashers
+	for len(intent) > 0 {
+		var want Held
+		if want, intent, err = decodeHeld(intent); err != nil {
+			return nil, nil, fmt.Errorf("read intent from journal: %w", err)
+		}
+		was, err := d.journal.Lookup(ctx, []string{want.URI})
+		if err != nil {
+			return nil, nil, err
+		}
+		row, changed, err := d.settleOne(ctx, &sums, want, was[0])
+		if err != nil {
+			return nil, nil, err
+		}
+		if changed {
+			rows, before = append(rows, row), append(before, was[0])
+		}
+	}
+	return rows, before, nil
+}
+
+// readIntent returns the rows that settleIntent would change, by their URIs,
+// and changes nothing.
+func (d *Destination) readIntent(ctx context.Context) (map[string]Held, error) {
+	intent, err := d.journal.Load(ctx, docIntent)
+	if err != nil || intent == nil {
+		return nil, err
+	}
+	rows, _, err := d.intended(ctx, intent)
+	if err != nil {
+		return nil, err
+	}
+	m := make(map[string]Held, len(rows))
+	for _, row := range rows {
+		m[row.URI] = row
+	}
+	return m, nil
 }
 
 // settled tells of a change that the run before applied and had no time to

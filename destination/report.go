@@ -110,50 +110,6 @@ type Failure struct {
 	Cause string `json:"cause"` // a sentence with the address in it
 }
 
-// A FindingKind says how the mirror differs from what it should be.
-type FindingKind string
-
-// The kinds of findings. Foreign and Unverifiable do not put the mirror out of
-// step: a file we did not make is nobody's copy, and where the Source states
-// nothing there is nothing to differ from.
-const (
-	Missing      FindingKind = "missing"      // listed, not here
-	Stale        FindingKind = "stale"        // here, but not as listed
-	Corrupt      FindingKind = "corrupt"      // here, but the file is not what was written
-	Extra        FindingKind = "extra"        // here, not listed
-	Foreign      FindingKind = "foreign"      // a file in the mirror that we did not make
-	Unverifiable FindingKind = "unverifiable" // here; the Source states neither hash, nor length and lastmod
-)
-
-// A Finding is one difference.
-type Finding struct {
-	Kind  FindingKind `json:"kind"`
-	URI   string      `json:"uri,omitempty"`
-	Path  string      `json:"path,omitempty"`
-	Cause string      `json:"cause"`
-}
-
-// An AuditReport is what an audit found. Its JSON is what `audit --json` prints.
-type AuditReport struct {
-	Source       string    `json:"source"`
-	Destination  string    `json:"destination"`
-	Sets         []string  `json:"sets"`
-	InSync       bool      `json:"in_sync"`
-	Resources    int64     `json:"resources"` // listed
-	Missing      int64     `json:"missing"`
-	Stale        int64     `json:"stale"`
-	Corrupt      int64     `json:"corrupt"`
-	Extra        int64     `json:"extra"`
-	Foreign      int64     `json:"foreign"`
-	Unverifiable int64     `json:"unverifiable"`
-	Verified     int64     `json:"verified"` // files whose bytes were read and found right
-	Requests     int64     `json:"requests"`
-	Elapsed      float64   `json:"elapsed_seconds"`
-	Findings     []Finding `json:"findings,omitempty"` // the first of them
-	Failures     []Failure `json:"failures,omitempty"` // documents that could not be read
-	Warnings     []string  `json:"warnings,omitempty"`
-}
-
 // fail notes a failure, with a cause that names the address.
 func (r *Report) fail(uri, cause string) {
 	if len(r.Failures) < maxListed {

@@ -60,7 +60,7 @@ func (r *setRun) run(ctx context.Context) error {
 		}
 		r.reader.fail(st.URI, fmt.Errorf("read %s: the set offers neither a Resource List nor a Change List", fetch.Printable(st.URI)))
 		return nil
-	case o.Baseline:
+	case o.Baseline, r.d.compare:
 		return r.baseline(ctx, false)
 	case !st.Complete && st.Lists != "", st.Selection != r.d.selects.key && st.Lists != "":
 		return r.baseline(ctx, false)
@@ -262,6 +262,11 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 		return false, err
 	}
 	p := &planner{d: r.d, set: r.set.Number, prune: w.prune, files: w.files, refuse: r.reader.refuse}
+	if r.d.opts.Adopt && !r.d.opts.DryRun {
+		if err := r.adopt(ctx, p, paths); err != nil {
+			return false, err
+		}
+	}
 	total, err := p.count(ctx, r.stage, nil)
 	if err != nil {
 		return false, err

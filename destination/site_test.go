@@ -466,7 +466,7 @@ func (m *mirror) mustSync() destination.Report {
 
 func (m *mirror) audit() destination.AuditReport {
 	m.t.Helper()
-	r, err := m.destination().Audit(context.Background(), m.address(), destination.AuditOptions{})
+	r, err := m.destination().Audit(context.Background(), m.address(), destination.AuditOptions{Content: true})
 	if err != nil {
 		m.t.Fatalf("Audit: %v\n%+v", err, r)
 	}

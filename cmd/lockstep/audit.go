@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,29 +18,67 @@ var errDifferences = errors.New("not in step")
 // auditOptions are the flags of audit.
 type auditOptions struct {
 	selectOptions
-	network networkOptions
-	out     *outputOptions
+	network   networkOptions
+	out       *outputOptions
+	content   bool
+	fix       bool
+	delete    string
+	maxDelete int
+	report    string
+	format    string
 }
 
 func newAudit(io stdio, out *outputOptions) *cobra.Command {
 	o := &auditOptions{out: out}
 	cmd := &cobra.Command{
 		Use:   "audit SOURCE DEST [flags]",
-		Short: "Compare DEST with SOURCE; report; change nothing",
+		Short: "Compare DEST with SOURCE; report; with --fix, mend",
 		Long: `Compare the mirror in DEST with what SOURCE says it has: what is missing, stale,
-corrupt (not the bytes that were written) or extra. Every file is read; nothing
-is changed, neither files nor saved progress.`,
+corrupt (not the bytes that were written) or extra. Files are read with
+--content; without it, only those that look touched since they were written.
+Nothing is changed, neither files nor saved progress, unless --fix is given.
+
+A DEST that was never synced can be audited, too: its files are compared, by
+their content, with what SOURCE states of the resources they would be.`,
 		Example: `  lockstep audit https://example.org/ mirror
-  lockstep audit https://example.org/ mirror --json`,
+  lockstep audit https://example.org/ mirror --content --fix
+  lockstep audit https://example.org/ mirror --content --report findings.csv`,
 		Args: arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.source, o.dest = args[0], args[1]
 			return runAudit(cmd.Context(), o, io)
 		},
 	}
-	o.selectOptions.declare(cmd.Flags())
-	o.network.declare(cmd.Flags(), theSource)
+	flags := cmd.Flags()
+	o.selectOptions.declare(flags)
+	flags.BoolVar(&o.content, "content", false, "read every file and compare it with what was written")
+	flags.BoolVar(&o.fix, "fix", false, "fetch again what is missing, stale or corrupt; delete what is extra")
+	flags.StringVar(&o.delete, "delete", "", "`WHAT` --fix does about extra resources: apply deletes them, keep keeps them (default apply; for plain Sitemaps keep)")
+	flags.IntVar(&o.maxDelete, "max-delete", destination.DefaultMaxDelete, "stop before --fix deletes more than this `PERCENT` of the mirror; 100 consents")
+	flags.StringVar(&o.report, "report", "", "write all findings to `FILE`, or to stdout if -")
+	flags.StringVar(&o.format, "format", "", "`FORM` of the report: json, jsonl, csv (default: what FILE ends in)")
+	o.network.declare(flags, theSource)
 	return cmd
+}
+
+// options returns what the flags mean to a Destination.
+func (o *auditOptions) options() (destination.Options, error) {
+	do, err := o.selectOptions.options()
+	if err != nil {
+		return do, err
+	}
+	switch {
+	case o.delete != "" && o.delete != string(destination.DeleteApply) && o.delete != string(destination.DeleteKeep):
+		return do, usagef("--delete %q: want apply or keep", o.delete)
+	case o.maxDelete < 1 || o.maxDelete > 100:
+		return do, usagef("--max-delete %d: want a share of 1 to 100 percent; to delete nothing, --delete keep", o.maxDelete)
+	case o.report == "" && o.format != "":
+		return do, usageError{errors.New("--format is that of --report"), "for the result as JSON there is --json"}
+	case o.report == "-" && o.out.json:
+		return do, usageError{errors.New("--json and --report - both write to stdout"), "give --report a file"}
+	}
+	do.Delete, do.MaxDelete = destination.Delete(o.delete), o.maxDelete
+	return do, nil
 }
 
 // runAudit compares a mirror with its Source and prints what differs.
@@ -49,40 +88,46 @@ func runAudit(ctx context.Context, o *auditOptions, io stdio) error {
 		return err
 	}
 	do.Logger = o.out.logger(io)
-	w := &watcher{ctx: ctx, io: io}
-	do.OnEvent = func(e destination.Event) {
-		if e.Kind == destination.EventFinding && !o.out.json {
-			printFinding(io, e.Finding)
-		}
-		w.event(e)
-	}
-	r, err := openRun(&o.selectOptions, &o.network, do, true, io)
+	findings, err := openFindings(o.report, o.format, io)
 	if err != nil {
 		return err
 	}
+	w := &watcher{ctx: ctx, io: io}
+	shown := &shownFindings{io: io, off: o.out.json || o.report == "-"}
+	do.OnEvent = func(e destination.Event) {
+		if e.Kind == destination.EventFinding {
+			shown.add(&e.Finding)
+			findings.add(&e.Finding)
+		}
+		w.event(e)
+	}
+	r, err := openRun(&o.selectOptions, &o.network, do, !o.fix || !isMirror(o.dest), io)
+	if err != nil {
+		return errors.Join(explain(err, o.dest), findings.drop())
+	}
 	defer r.Close()
 	stop := showProgress(io, o.out.quiet, w.meter.line)
-	report, err := r.dest.Audit(ctx, o.source, destination.AuditOptions{})
+	report, err := r.dest.Audit(ctx, o.source, destination.AuditOptions{Content: o.content, Fix: o.fix})
 	stop()
-	if err == nil && !report.InSync {
+	shown.end()
+	if rerr := findings.close(&report, err); err == nil {
+		err = rerr
+	}
+	switch {
+	case err == nil && !report.InSync, report.Mended != nil && errors.Is(err, destination.ErrIncomplete):
 		err = fmt.Errorf("%w: %s", errDifferences, differences(report))
 	}
 	err = explain(err, o.dest)
 	if interrupted(ctx, err) {
 		err = errInterrupted
 	}
+	if o.report == "-" {
+		return err
+	}
 	if perr := printAudit(io, o.out, report, err); err == nil {
 		err = perr
 	}
 	return err
-}
-
-func printFinding(io stdio, f destination.Finding) {
-	name := f.Path
-	if name == "" {
-		name = f.URI
-	}
-	io.printf("%s: %s: %s\n", f.Kind, name, f.Cause)
 }
 
 // printAudit prints what an audit came to.
@@ -96,10 +141,13 @@ func printAudit(io stdio, out *outputOptions, r destination.AuditReport, err err
 	if err != nil && !errors.Is(err, errDifferences) {
 		return nil // the error says it
 	}
-	if err == nil {
-		io.printf("in step with %s\n", r.Source)
-	} else {
+	switch found := found(r); {
+	case err != nil:
 		io.printf("not in step with %s: %s\n", r.Source, differences(r))
+	case found != "":
+		io.printf("in step again with %s: there were %s\n", r.Source, found)
+	default:
+		io.printf("in step with %s\n", r.Source)
 	}
 	io.printf("  %s listed, %s verified byte by byte", count(r.Resources, "resource"), count(r.Verified, "file"))
 	if r.Unverifiable > 0 {
@@ -108,6 +156,63 @@ func printAudit(io stdio, out *outputOptions, r destination.AuditReport, err err
 	if r.Foreign > 0 {
 		io.printf(", %s here that Lockstep did not make", count(r.Foreign, "file"))
 	}
-	io.printf("\n  %s, %s\n", count(r.Requests, "request"), elapsed(time.Duration(r.Elapsed*float64(time.Second))))
+	io.printf("\n")
+	if m := r.Mended; m != nil {
+		io.printf("  mended: %s fetched, %s deleted, %s failed\n", thousands(m.Fetched), thousands(m.Deleted), thousands(m.Failed))
+	}
+	io.printf("  %s, %s\n", count(r.Requests, "request"), elapsed(time.Duration(r.Elapsed*float64(time.Second))))
 	return nil
+}
+
+// maxShown is how many findings are printed for people: who has more wants the
+// report.
+const maxShown = 1000
+
+// A shownFindings prints findings as they come.
+type shownFindings struct {
+	io  stdio
+	off bool
+	n   int64
+}
+
+func (s *shownFindings) add(f *destination.Finding) {
+	if f.Kind == destination.Unverifiable {
+		return // counted at the end
+	}
+	if s.n++; s.off || s.n > maxShown {
+		return
+	}
+	name := f.Path
+	if name == "" {
+		name = f.URI
+	}
+	s.io.printf("%s: %s: %s\n", f.Kind, name, f.Cause)
+}
+
+func (s *shownFindings) end() {
+	if s.n > maxShown && !s.off {
+		s.io.printf("… and %s more; --report FILE has them all\n", thousands(s.n-maxShown))
+	}
+}
+
+// found says in words what an audit counted.
+func found(r destination.AuditReport) string {
+	var parts []string
+	for _, p := range []struct {
+		n    int64
+		what string
+	}{{r.Missing, "missing"}, {r.Stale, "stale"}, {r.Corrupt, "corrupt"}, {r.Extra, "extra"}} {
+		if p.n > 0 {
+			parts = append(parts, thousands(p.n)+" "+p.what)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// differences says in words what is wrong still.
+func differences(r destination.AuditReport) string {
+	if m := r.Mended; m != nil && m.Failed > 0 {
+		return found(r) + "; " + thousands(m.Failed) + " could not be mended"
+	}
+	return found(r)
 }

@@ -191,7 +191,7 @@ func (l *life) settle() {
 	if diff := difference(l.mirrored(), want); diff != "" {
 		l.Errorf("the mirror differs:\n%s", diff)
 	}
-	if code, out := l.run(time.Minute, "audit"); code != exitOK {
+	if code, out := l.run(time.Minute, "audit", "--content"); code != exitOK {
 		l.Errorf("audit ended with %d\n%s", code, out)
 	}
 	if code, out := l.run(time.Minute, "sync", "--json"); code != exitOK || !strings.Contains(out, `"mode":"none"`) {

@@ -192,7 +192,7 @@ func (d *demo) tell(ctx context.Context) error {
 		}
 	}
 	start = time.Now()
-	audit, err := d.run.dest.Audit(ctx, d.base, destination.AuditOptions{})
+	audit, err := d.run.dest.Audit(ctx, d.base, destination.AuditOptions{Content: true})
 	if err != nil {
 		return err
 	}

@@ -165,7 +165,7 @@ func TestResyncBuild(t *testing.T) {
 		}
 	}
 	step("sync")
-	step("audit")
+	step("audit", "--content")
 
 	write(t, site, "res/f2.txt", "file 2, changed\n")
 	write(t, site, "res/new.txt", "new\n")

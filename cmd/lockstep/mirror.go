@@ -120,6 +120,12 @@ func openMirror(dest string, readOnly bool, log *slog.Logger) (*mirror, error) {
 	}}, nil
 }
 
+// isMirror reports whether a mirror was made in dest.
+func isMirror(dest string) bool {
+	_, err := os.Stat(filepath.Join(dest, filepath.FromSlash(destination.StateFile)))
+	return err == nil
+}
+
 // A destinationRun is what sync, audit and demo have in common: one Destination at work
 // on one mirror.
 type destinationRun struct {
@@ -185,20 +191,6 @@ func (w *watcher) event(e destination.Event) {
 	if w.stream != nil && e.Kind == destination.EventApplied {
 		w.stream(e)
 	}
-}
-
-// differences says in words what an audit counted.
-func differences(r destination.AuditReport) string {
-	var parts []string
-	for _, p := range []struct {
-		n    int64
-		what string
-	}{{r.Missing, "missing"}, {r.Stale, "stale"}, {r.Corrupt, "corrupt"}, {r.Extra, "extra"}} {
-		if p.n > 0 {
-			parts = append(parts, thousands(p.n)+" "+p.what)
-		}
-	}
-	return strings.Join(parts, ", ")
 }
 
 // explain adds ways out to errors of a run that have none.

@@ -25,6 +25,7 @@ type syncOptions struct {
 	dryRun    bool
 	baseline  bool
 	adopt     bool
+	replace   bool
 	events    string
 	exec      string
 }
@@ -58,6 +59,7 @@ Sitemap, or a local file that is one of these.`,
 	flags.BoolVarP(&o.dryRun, "dry-run", "n", false, "say what would be done, and do nothing")
 	flags.BoolVar(&o.baseline, "baseline", false, "ignore saved progress: compare everything")
 	flags.BoolVar(&o.adopt, "adopt", false, "take over files that are there already, where their content is right")
+	flags.BoolVar(&o.replace, "replace", false, "with --adopt: replace files that are there and not right")
 	flags.StringVar(&o.events, "events", "", "write one JSON line per applied change to `FILE`, or to stdout if -")
 	flags.StringVar(&o.exec, "exec", "", "run `CMD` by sh for every batch of changes that is on disk, with their JSON lines on its stdin; if it fails the run stops, and the next hands them over again")
 	o.network.declare(flags, theSource)
@@ -77,11 +79,13 @@ func (o *syncOptions) options() (destination.Options, error) {
 		return do, usagef("--delete %q: want apply or keep", o.delete)
 	case o.maxDelete < 1 || o.maxDelete > 100:
 		return do, usagef("--max-delete %d: want a share of 1 to 100 percent; to delete nothing, --delete keep", o.maxDelete)
+	case o.replace && !o.adopt:
+		return do, usageError{errors.New("--replace is about files that --adopt finds"), "give both"}
 	case o.events == "-" && o.out.json:
 		return do, usageError{errors.New("--json and --events - both write to stdout"), "give --events a file"}
 	}
 	do.Delete, do.MaxDelete = destination.Delete(o.delete), o.maxDelete
-	do.DryRun, do.Baseline, do.Adopt = o.dryRun, o.baseline, o.adopt
+	do.DryRun, do.Baseline, do.Adopt, do.Replace = o.dryRun, o.baseline, o.adopt, o.replace
 	return do, nil
 }
 

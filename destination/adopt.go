@@ -1,0 +1,315 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"iter"
+	"strings"
+	"time"
+
+	"lockstep/blob"
+	"lockstep/resourcesync"
+)
+
+// Files that are there already
+//
+// A directory that another program has filled, Python resync perhaps, wget or
+// rsync, holds much of what is to be in the mirror. Which of its files are
+// right is told by a hash, if the Source states one. If it does not, a file is
+// taken to be right that has the length and the modification time the Source
+// states: that is what resync compares, which sets the time of every file it
+// writes, in whole seconds.
+
+// errNoTelling says that nothing tells whether a file is right.
+var errNoTelling = errors.New("the Source states neither a hash nor a length and time by which to tell whether it is right")
+
+// filesOf yields where the file of uri may be that another program has
+// written: under its own name, and under one in which nothing is decoded.
+func (d *Destination) filesOf(paths *Paths, uri string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		own, err := paths.Path(uri)
+		if err == nil && !yield(own) {
+			return
+		}
+		if p := paths.undecoded(uri); p != "" && p != own {
+			yield(p)
+		}
+	}
+}
+
+// undecoded returns the file that programs give to uri which take what follows
+// the prefix for a path as it is, or "" if that is no name here.
+func (p *Paths) undecoded(uri string) string {
+	for _, b := range p.bases {
+		rest, ok := b.cut(uri)
+		if !ok {
+			continue
+		}
+		path := strings.Join(append(b.dir[:len(b.dir):len(b.dir)], strings.TrimPrefix(rest, "/")), "/")
+		first, _, _ := strings.Cut(path, "/")
+		if n := fold(first); len(uri) > maxURI || !blob.ValidName(path) || n == stateDir || n == otherDir {
+			return ""
+		}
+		return path
+	}
+	return ""
+}
+
+// A likely file is one that may hold what w describes.
+type likely struct {
+	length   int64
+	modified time.Time
+	hashes   resourcesync.Hashes
+	verified bool // by a hash
+}
+
+// look reads the file at path and says whether it is what w describes: a
+// [ContentError] says that it is not, errNoTelling that there is no telling.
+func (p *hashers) look(ctx context.Context, s blob.Store, path string, w *want) (likely, error) {
+	r, err := s.Open(ctx, path)
+	if err != nil {
+		return likely{}, err
+	}
+	defer r.Close()
+	info := r.Info()
+	l := likely{length: info.Size, modified: info.ModTime}
+	algs := algorithmsOf(w.Hashes)
+	hashed := algs != algorithmsOf(nil) || w.Hashes.Get(resourcesync.SHA256) != ""
+	if !hashed {
+		if err := resembles(w, &info); err != nil {
+			return l, err
+		}
+	}
+	if l.length, l.hashes, err = p.hash(ctx, r, algs); err != nil {
+		return l, err
+	}
+	if hashed {
+		_, err = verify(w, l.length, l.hashes)
+		l.verified = err == nil
+	}
+	return l, err
+}
+
+// resembles compares what can be told without reading.
+func resembles(w *want, info *blob.Info) error {
+	switch {
+	case w.Length >= 0 && w.Length != info.Size:
+		return &ContentError{w.URI, "length", fmt.Sprint(w.Length), fmt.Sprint(info.Size)}
+	case w.Lastmod.IsZero() || info.Version != "": // such stores do not keep the time
+		return errNoTelling
+	}
+	stated, here := w.Lastmod.Time(), info.ModTime
+	if !here.Equal(stated) && !here.Equal(stated.Truncate(time.Second)) && !sameLastmod(here.Truncate(time.Microsecond), w.Lastmod) {
+		return errNoTelling
+	}
+	if w.Change != 0 && here.Nanosecond() == 0 {
+		return errNoTelling // it may have changed twice in that second
+	}
+	return nil
+}
+
+// An adoption is a run's taking over of files, before anything is fetched: what
+// is right is held from then on, and no way to get content sees it.
+type adoption struct {
+	*setRun
+	paths *Paths
+	sums  hashers
+	taken map[uint64]struct{} // hashes of the names of files that are held
+	seed  maphash.Seed
+	batch Batch
+	ready []copied // not committed yet
+}
+
+// A copied file is one that is right and gets the name it has here.
+type copied struct {
+	action action
+	row    Held
+	writer blob.Writer
+}
+
+// copyBatch is how many copies are committed together.
+const copyBatch = 64
+
+// A found file is what became of looking for one.
+type foundFile struct {
+	row   Held
+	right bool
+	wrong bool   // something else is there, and is to be replaced
+	from  string // another name, under which it was found
+}
+
+// adopt takes over the files that are right of the resources p would fetch and
+// that are not held. With Options.Replace those that are not right become ours,
+// too, to be replaced.
+func (r *setRun) adopt(ctx context.Context, p *planner, paths *Paths) error {
+	d := &adoption{setRun: r, paths: paths, taken: map[uint64]struct{}{}, seed: maphash.MakeSeed()}
+	for h, err := range r.d.journal.Held(ctx, "", "") {
+		if err != nil {
+			return err
+		}
+		d.taken[maphash.String(d.seed, h.Path)] = struct{}{}
+	}
+	fresh := func(yield func(action, error) bool) {
+		for a, err := range p.actions(ctx, r.stage) {
+			if (err != nil || a.verb == verbFetch && !a.isHeld()) && !yield(a, err) {
+				return
+			}
+		}
+	}
+	if err := r.begin(ctx); err != nil {
+		return err
+	}
+	err := inBundles(ctx, fresh, d.look, func(a *action, f *foundFile) error { return d.book(ctx, a, f) })
+	if err == nil {
+		err = d.commit(ctx)
+	}
+	for i := range d.ready {
+		_ = d.ready[i].writer.Close() // not wanted any more
+	}
+	if err != nil {
+		return err
+	}
+	return d.record(ctx, true)
+}
+
+// look looks for a file of a.
+func (d *adoption) look(ctx context.Context, a *action) (foundFile, error) {
+	own, err := d.paths.Path(a.URI)
+	if err != nil {
+		return foundFile{}, nil // fetching it will tell
+	}
+	var f foundFile
+	for path := range d.d.filesOf(d.paths, a.URI) {
+		if _, ours := d.taken[maphash.String(d.seed, path)]; ours {
+			continue
+		}
+		l, err := d.sums.look(ctx, d.d.store, path, &a.want)
+		if ctx.Err() != nil {
+			return foundFile{}, ctx.Err()
+		}
+		h := heldFrom(a, d.set.Number, own)
+		h.Length = l.length
+		switch {
+		case err == nil && path == own:
+			h.Hashes = l.hashes
+			return foundFile{row: h, right: true}, nil
+		case err == nil && !f.wrong:
+			h.Hashes = l.hashes
+			return foundFile{row: h, right: true, from: path}, nil
+		case path == own && d.d.opts.Replace && isWrong(err):
+			f = foundFile{row: h, wrong: true}
+		}
+	}
+	return f, nil
+}
+
+func isWrong(err error) bool {
+	var wrong *ContentError
+	return errors.As(err, &wrong) || errors.Is(err, errNoTelling)
+}
+
+// book notes what is ours from now on.
+func (d *adoption) book(ctx context.Context, a *action, f *foundFile) error {
+	switch {
+	case f.from != "":
+		return d.copy(ctx, a, f)
+	case f.right:
+		d.take(a, &f.row)
+	case f.wrong:
+		d.batch.Put = append(d.batch.Put, f.row)
+		d.counts[d.set.Number]++
+	}
+	return d.record(ctx, false)
+}
+
+// take notes and tells that a file is ours.
+func (d *adoption) take(a *action, row *Held) {
+	d.batch.Put = append(d.batch.Put, *row)
+	d.counts[d.set.Number]++
+	d.report.By.Adopted++
+	c := Change{
+		Set: d.set.Name, URI: a.URI, Kind: changeOf(a), Path: row.Path, Length: row.Length, Type: a.Type,
+		Hashes: row.Hashes, Lastmod: a.Lastmod.Time(), Datetime: a.event.Time(),
+	}
+	d.out.add(&c)
+	d.d.emit(c.event())
+}
+
+// copy copies a file that is right to the name it has here. The copy is
+// compared with what was read before: that file is not ours to trust. What
+// cannot be copied is fetched, which tells what is wrong.
+func (d *adoption) copy(ctx context.Context, a *action, f *foundFile) error {
+	store, h := d.d.store, &f.row
+	if _, err := store.Stat(ctx, h.Path); !errors.Is(err, blob.ErrNotExist) {
+		return ctx.Err()
+	}
+	r, err := store.Open(ctx, f.from)
+	if err != nil {
+		return ctx.Err()
+	}
+	defer r.Close()
+	w, err := store.Create(ctx, h.Path)
+	if err != nil {
+		return ctx.Err()
+	}
+	algs := algorithmsOf(h.Hashes)
+	sums := d.sums.get(algs)
+	defer d.sums.put(algs, sums)
+	n, err := copyHashing(w, sums, ctxReader{ctx, r})
+	if err != nil || !sameContent(h, &Held{Length: n, Hashes: sums.Sum()}) {
+		_ = w.Close() // not wanted
+		return ctx.Err()
+	}
+	if !h.Lastmod.IsZero() {
+		w.SetModTime(h.Lastmod)
+	}
+	if d.ready = append(d.ready, copied{*a, *h, w}); len(d.ready) < copyBatch {
+		return nil
+	}
+	return d.commit(ctx)
+}
+
+// commit makes copies visible. A crash behind it leaves files that are found
+// right by the next run.
+func (d *adoption) commit(ctx context.Context) error {
+	ws := make([]blob.Writer, len(d.ready))
+	for i := range d.ready {
+		ws[i] = d.ready[i].writer
+	}
+	n := len(ws)
+	err := d.d.store.Commit(ctx, ws...)
+	var ce *blob.CommitError
+	if errors.As(err, &ce) && ce.Done < n && !isFatal(err) {
+		n, err = ce.Done, nil // fetching the others tells what is wrong
+	}
+	if err != nil {
+		return fmt.Errorf("store what is taken over%s: %w", d.d.inDest(), err)
+	}
+	for i := range d.ready {
+		if i < n {
+			d.take(&d.ready[i].action, &d.ready[i].row)
+		} else {
+			_ = ws[i].Close() // it would fail again
+		}
+	}
+	d.ready = nil
+	return d.record(ctx, false)
+}
+
+// record writes what is ours, when it is much or all is to be written.
+func (d *adoption) record(ctx context.Context, all bool) error {
+	if n := len(d.batch.Put); n == 0 || !all && n < 4*batchCount {
+		return nil
+	}
+	b := d.batch
+	b.Save = map[string][]byte{docCounts: encode(d.counts)}
+	news := d.out.take()
+	d.out.save(b.Save, news)
+	d.batch = Batch{}
+	if err := d.d.journal.Record(ctx, b); err != nil {
+		return fmt.Errorf("record what is taken over: %w", err)
+	}
+	return d.out.saved(ctx, news)
+}

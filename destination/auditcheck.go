@@ -1,0 +1,161 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"lockstep/blob"
+	"lockstep/resourcesync"
+)
+
+// check looks at one resource.
+func (s *setAudit) check(ctx context.Context, act *action) (verdict, error) {
+	f := Finding{Set: s.set.Name, URI: act.URI, Path: act.held.Path}
+	if act.class != 0 && !act.Gone {
+		f.Expected = act.want.facts()
+	}
+	if act.isHeld() {
+		f.Found = act.held.facts()
+	}
+	unlisted := act.verb == verbRemove || act.verb == verbRelease
+	switch {
+	case unlisted && (s.listed || act.class != 0):
+		f.Kind, f.Cause = Extra, whyExtra(act)
+	case act.verb == verbRefuse && !act.isHeld():
+		f.Kind, f.Cause = Missing, "refused: "+act.Refused
+	case !act.isHeld() && s.plain:
+		return s.compareFile(ctx, act, f)
+	case !act.isHeld():
+		f.Kind, f.Cause = Missing, "it was never fetched, or is owed"
+	case !contains(act.held.Sets, s.set.Number): // another set's
+		return verdict{}, nil
+	case act.verb == verbFetch && !act.conditional:
+		if len(act.held.Hashes) == 0 && s.seen(act) {
+			return verdict{}, nil // it was noted just now, or told of
+		}
+		f.Kind, f.Cause = Stale, describeStale(&act.held, &act.want)
+	case s.seen(act):
+		return verdict{}, nil
+	default:
+		v, err := s.checkFile(ctx, act, f)
+		if v.finding.Kind == "" && err == nil && act.conditional {
+			v.finding = f
+			v.finding.Kind, v.finding.Cause = Unverifiable, "the Source states neither a hash we know, nor length and lastmod"
+		}
+		return v, err
+	}
+	return verdict{finding: f}, nil
+}
+
+// seen reports whether the file was looked at as that of a set before.
+func (s *setAudit) seen(act *action) bool {
+	for _, b := range s.before {
+		if contains(act.held.Sets, b.Number) {
+			return true
+		}
+	}
+	return false
+}
+
+func whyExtra(act *action) string {
+	if act.class != 0 && !act.Gone {
+		return "it is not selected"
+	}
+	return "the Source does not list it"
+}
+
+// checkFile compares the file of a resource that is as the Source says with
+// what we know of its bytes.
+func (s *setAudit) checkFile(ctx context.Context, act *action, f Finding) (verdict, error) {
+	if s.d.isForgetful() {
+		return verdict{}, nil // there are no files
+	}
+	h := &act.held
+	f.Expected = h.facts()
+	broken := func(kind FindingKind, cause string, found *Facts) (verdict, error) {
+		f.Kind, f.Cause, f.Found = kind, cause, found
+		return verdict{finding: f}, nil
+	}
+	r, info, err := s.open(ctx, h)
+	switch {
+	case ctx.Err() != nil:
+		return verdict{}, ctx.Err()
+	case errors.Is(err, blob.ErrNotExist):
+		return broken(Missing, "the file is gone", nil)
+	case errors.Is(err, blob.ErrDirectory):
+		return broken(Corrupt, "a directory stands in its place", nil)
+	case errors.Is(err, blob.ErrForeign):
+		return broken(Corrupt, "something that is no file stands in its place", nil)
+	case isShortage(err):
+		return verdict{}, err
+	case err != nil:
+		return broken(Corrupt, err.Error(), nil)
+	}
+	if r != nil {
+		defer r.Close()
+	}
+	found := &Facts{Length: &info.Size, Lastmod: info.ModTime}
+	if info.Size != h.Length {
+		return broken(Corrupt, fmt.Sprintf("the file has %d bytes, it was written with %d", info.Size, h.Length), found)
+	}
+	if r == nil || len(h.Hashes) == 0 {
+		return verdict{}, nil
+	}
+	n, got, err := s.sums.hash(ctx, r, algorithmsOf(h.Hashes))
+	switch {
+	case ctx.Err() != nil:
+		return verdict{}, ctx.Err()
+	case err != nil:
+		return broken(Corrupt, err.Error(), found)
+	}
+	found.Hash = hashText(got)
+	for _, was := range h.Hashes {
+		if digest := got.Get(was.Algorithm); digest != "" && digest != was.Digest {
+			is := resourcesync.Hash{Algorithm: was.Algorithm, Digest: digest}
+			v, err := broken(Corrupt, fmt.Sprintf("the file has %s, it was written with %s", is, was), found)
+			v.read = n
+			return v, err
+		}
+	}
+	return verdict{verified: true, read: n}, nil
+}
+
+// open opens the file of h if it is to be read; else it only looks at it.
+func (s *setAudit) open(ctx context.Context, h *Held) (blob.Reader, blob.Info, error) {
+	if !s.opts.Content {
+		info, err := s.d.store.Stat(ctx, h.Path)
+		if err != nil || info.Size != h.Length || !touched(h, &info) {
+			return nil, info, err
+		}
+	}
+	r, err := s.d.store.Open(ctx, h.Path)
+	if err != nil {
+		return nil, blob.Info{}, err
+	}
+	return r, r.Info(), nil
+}
+
+// touched reports whether a file has another modification time than it was
+// given. Stores that tell versions apart do not keep such times.
+func touched(h *Held, info *blob.Info) bool {
+	return info.Version == "" && !h.Lastmod.IsZero() && !info.ModTime.Truncate(time.Microsecond).Equal(h.Lastmod)
+}
+
+// isShortage reports whether err tells of this process, not of a file.
+func isShortage(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
+}
+
+// hash reads r to its end.
+func (p *hashers) hash(ctx context.Context, r blob.Reader, algs uint8) (int64, resourcesync.Hashes, error) {
+	h := p.get(algs)
+	defer p.put(algs, h)
+	n, err := copyHashing(nil, h, ctxReader{ctx, r})
+	if err != nil {
+		return n, nil, err
+	}
+	return n, h.Sum(), nil
+}

@@ -1,0 +1,54 @@
+package destination
+
+import (
+	"context"
+	"iter"
+	"strings"
+)
+
+// foreign finds the files that are nobody's: those under whose names nothing
+// is held. The names we gave are sorted like everything else that is long, and
+// walked beside the files.
+func (a *auditor) foreign(ctx context.Context, names *sorter) error {
+	if a.d.isForgetful() {
+		return nil
+	}
+	w := names.writer()
+	for h, err := range a.d.journal.Held(ctx, "", "") {
+		if err == nil {
+			err = w.add(h.Path, nil)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, h := range a.halfway {
+		if err := w.add(h.Path, nil); err != nil {
+			return err
+		}
+	}
+	next, stop := iter.Pull2(names.sorted())
+	defer stop()
+	name, err, more := next()
+	for info, lerr := range a.d.store.List(ctx, "") {
+		if lerr != nil {
+			return lerr
+		}
+		for err == nil && more && string(name.key) < info.Name {
+			name, err, more = next()
+		}
+		if err != nil {
+			return err
+		}
+		if strings.HasPrefix(info.Name, stateDir+"/") || more && string(name.key) == info.Name {
+			continue
+		}
+		cause := "not made by lockstep"
+		if a.plain {
+			cause = "the Source lists no resource with this file"
+		}
+		found := &Facts{Length: &info.Size, Lastmod: info.ModTime}
+		a.find(&Finding{Kind: Foreign, Path: info.Name, Found: found, Cause: cause})
+	}
+	return err
+}

@@ -1,0 +1,103 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"lockstep/internal/fetch"
+)
+
+// Mending goes the way of every run. While the audit looks, what is damaged is
+// noted in the Journal: its row is in doubt, so that any comparison takes it
+// for another version, and it is owed to its set, so that it is fetched by the
+// next run should this one be killed. Then a run compares all there is, under
+// the guards that hold for every run. Nothing is owed that would delete: what
+// is to go, the list read by that run says.
+
+// mayFix refuses what mending would make worse.
+func (a *auditor) mayFix(sets []*setState) error {
+	if a.mirror.Found == nil {
+		return &RefusedError{
+			Reason: fmt.Sprintf("%s is no mirror of ours: there is nothing to mend it by", fetch.Printable(a.d.opts.Dest)),
+			Hint:   "make it one with sync --adopt, which takes over the files that are right",
+		}
+	}
+	for _, set := range sets {
+		if set.Selection != "" && set.Selection != a.d.selects.key {
+			return &RefusedError{
+				Reason: fmt.Sprintf("set %s: the mirror was made with other --include, --exclude, --type or --allow-host flags", fetch.Printable(set.Name)),
+				Hint:   "give the flags that sync was given, or run sync with these first",
+			}
+		}
+	}
+	return nil
+}
+
+// note prepares the mending of a finding.
+func (s *setAudit) note(ctx context.Context, act *action, f *Finding) error {
+	switch f.Kind {
+	case Missing, Stale, Corrupt:
+	default:
+		return nil
+	}
+	w := act.asStated()
+	if w.class == 0 { // nobody says what it should be but the Journal
+		h := &act.held
+		w = want{URI: h.URI, Length: h.Length, Hashes: h.Hashes}
+	}
+	if act.isHeld() {
+		h := act.held
+		h.Hashes, h.ETag, h.Modified = nil, "", ""
+		s.marks.Put = append(s.marks.Put, h)
+	}
+	if s.known[s.set.URI] == s.set.Number { // else the run takes it for new anyway
+		w.rank = rank{class: wantOwed, event: w.event, mod: w.mod}
+		cause := "an audit found it " + string(f.Kind)
+		s.marks.Owe = append(s.marks.Owe, Owed{Set: s.set.Number, URI: w.URI, Entry: w.appendTo(nil), Cause: cause})
+	}
+	return s.mark(ctx, false)
+}
+
+// mark writes notes to the Journal, when they are many or all is to be written.
+func (a *auditor) mark(ctx context.Context, all bool) error {
+	n := len(a.marks.Put) + len(a.marks.Owe)
+	if n == 0 || !all && n < 4*batchCount {
+		return nil
+	}
+	b := a.marks
+	a.marks = Batch{}
+	if err := a.d.journal.Record(ctx, b); err != nil {
+		return fmt.Errorf("note what is to be mended: %w", err)
+	}
+	return nil
+}
+
+// mend brings the mirror into step after an audit found differences.
+func (d *Destination) mend(ctx context.Context, address string, r *AuditReport) error {
+	o := d.opts
+	o.DryRun, o.Baseline = false, false
+	m, err := d.with(o)
+	if err != nil {
+		return err // unreachable: d was made with these options
+	}
+	m.compare = true
+	report, err := m.Sync(ctx, address)
+	r.Mended = &Mended{
+		Fetched: report.Created + report.Updated,
+		Deleted: report.Deleted,
+		Failed:  report.Failed + report.Refused,
+	}
+	r.Failures = append(r.Failures, report.Failures...)
+	r.Failures = r.Failures[:min(len(r.Failures), maxListed)]
+	for _, w := range report.Warnings {
+		if len(r.Warnings) < maxListed {
+			r.Warnings = append(r.Warnings, w)
+		}
+	}
+	r.InSync = err == nil && (o.Delete != DeleteKeep || r.Extra == 0)
+	if errors.Is(err, ErrIncomplete) {
+		err = fmt.Errorf("mend: %w", err)
+	}
+	return err
+}

@@ -1,0 +1,42 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"lockstep/blob"
+)
+
+// compareFile compares the file of a resource in a plain directory with what
+// the Source says.
+func (s *setAudit) compareFile(ctx context.Context, act *action, f Finding) (verdict, error) {
+	f.Kind, f.Cause = Missing, "no file of it is here"
+	if p, err := s.paths.Path(act.URI); err == nil {
+		f.Path = p
+	}
+	for path := range s.d.filesOf(s.paths, act.URI) {
+		l, err := s.sums.look(ctx, s.d.store, path, &act.want)
+		var wrong *ContentError
+		switch {
+		case ctx.Err() != nil:
+			return verdict{}, ctx.Err()
+		case err == nil:
+			return verdict{verified: l.verified, read: l.length}, nil
+		case errors.Is(err, blob.ErrNotExist):
+			continue
+		case isShortage(err):
+			return verdict{}, err
+		}
+		f.Path, f.Found = path, &Facts{Hash: hashText(l.hashes), Length: &l.length, Lastmod: l.modified}
+		switch {
+		case errors.As(err, &wrong):
+			f.Kind, f.Cause = Stale, fmt.Sprintf("its %s is %s, the Source states %s", wrong.What, wrong.Got, wrong.Want)
+		case errors.Is(err, errNoTelling):
+			f.Kind, f.Cause = Unverifiable, err.Error()
+		default:
+			f.Kind, f.Cause, f.Found = Missing, err.Error(), nil
+		}
+	}
+	return verdict{finding: f}, nil
+}

@@ -1,0 +1,94 @@
+package destination
+
+import (
+	"context"
+	"iter"
+)
+
+// A setAudit looks at the resources of one set, many at a time, and tells of
+// them in their order.
+type setAudit struct {
+	*auditor
+	set     *setState
+	before  []*setState // sets that were looked at already
+	listed  bool        // what the Source does not list is not to be here
+	paths   *Paths
+	planner *planner
+}
+
+// A verdict is what was found of one resource. Without a Finding it is right.
+type verdict struct {
+	finding  Finding // Kind is empty if there is none
+	verified bool    // its bytes were read, and are right
+	read     int64   // bytes
+}
+
+// run looks at all that s expects, and all that is held. In a plain directory
+// the names of the files that belong to resources are noted.
+func (s *setAudit) run(ctx context.Context, st *stage, names *sortWriter) error {
+	return inBundles(ctx, s.actions(ctx, st, names), s.check, func(act *action, v *verdict) error {
+		return s.book(ctx, act, v)
+	})
+}
+
+// actions yields what is to be looked at.
+func (s *setAudit) actions(ctx context.Context, st *stage, names *sortWriter) iter.Seq2[action, error] {
+	return func(yield func(action, error) bool) {
+		for act, err := range s.planner.actions(ctx, st) {
+			if row, ok := s.halfway[act.URI]; ok && err == nil {
+				act, err = s.decided(ctx, &act, row)
+			}
+			if s.plain && err == nil {
+				err = s.account(&act, names)
+			}
+			if act.verb == verbSkip && err == nil {
+				continue
+			}
+			if !yield(act, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// account notes the names of the files that belong to a resource.
+func (s *setAudit) account(act *action, names *sortWriter) error {
+	for path := range s.d.filesOf(s.paths, act.URI) {
+		if err := names.add(path, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decided decides anew about a resource of which the Journal will hold row
+// once a killed run has been cleared up after.
+func (s *setAudit) decided(ctx context.Context, act *action, row Held) (action, error) {
+	if act.class == 0 {
+		return s.planner.decide(ctx, nil, row)
+	}
+	w := act.want
+	return s.planner.decide(ctx, &w, row)
+}
+
+// book counts and tells what was found.
+func (s *setAudit) book(ctx context.Context, act *action, v *verdict) error {
+	if act.class != 0 && !act.Gone {
+		s.out.Resources++
+	}
+	s.out.Read += v.read
+	if v.verified {
+		s.out.Verified++
+	}
+	s.step(s.set)
+	if v.finding.Kind == "" {
+		return nil
+	}
+	if s.opts.Fix {
+		if err := s.note(ctx, act, &v.finding); err != nil {
+			return err
+		}
+	}
+	s.find(&v.finding)
+	return nil
+}
