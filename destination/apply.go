@@ -444,7 +444,10 @@ func (p *applier) removeBatch(ctx context.Context, batch []action) error {
 		a := &batch[i]
 		if all != nil {
 			if err := p.withdraw(ctx, *a); err != nil && !inPlaceOf(err) {
-				if ctx.Err() != nil || isFatal(err) {
+				if isDown(err) {
+					p.full++
+				}
+				if ctx.Err() != nil || isFatal(err) || p.full >= maxDown && isDown(err) {
 					return err
 				}
 				p.fail(a, err)

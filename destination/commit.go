@@ -252,10 +252,12 @@ func (p *applier) unkept(a *action, err error) error {
 	if isFatal(err) {
 		return err
 	}
-	if isFull(err) {
-		if p.full++; p.full > maxFull {
+	if down := isDown(err); down || isFull(err) {
+		if p.full++; p.full > maxFull || down && p.full >= maxDown {
 			return err
 		}
+	}
+	if isFull(err) {
 		if !p.last && len(p.later) < maxLater {
 			p.later, p.tight = append(p.later, *a), true
 			return nil

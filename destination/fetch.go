@@ -237,9 +237,9 @@ func (t *transfer) copy(ctx context.Context, r io.Reader) outcome {
 	t.algs = algorithmsOf(t.a.Hashes)
 	t.hasher = t.hashers.get(t.algs)
 	defer func() { t.hashers.put(t.algs, t.hasher) }()
-	w, err := t.d.store.Create(ctx, t.path)
+	w, err := t.create(ctx)
 	if err != nil {
-		return outcome{err: &localError{err}}
+		return outcome{err: err}
 	}
 	t.w = w
 	if limit := t.limit(); limit > 0 {
@@ -378,9 +378,9 @@ func (t *transfer) get(ctx context.Context, r *fetch.Request) error {
 			t.drop()
 		}
 		if t.w == nil {
-			w, err := t.d.store.Create(ctx, t.path)
+			w, err := t.create(ctx)
 			if err != nil {
-				return &localError{err}
+				return err
 			}
 			t.w = w
 		}

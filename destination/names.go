@@ -110,7 +110,7 @@ func (n *names) at(path string) (Standing, error) {
 	case errors.Is(err, blob.ErrNotExist):
 		return Vacant, nil
 	}
-	return Occupied, err
+	return Occupied, &localError{err}
 }
 
 // parents yields the directories above path.

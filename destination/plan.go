@@ -115,6 +115,8 @@ func (d *Destination) onDisk(ctx context.Context, h *Held) (bool, error) {
 		return info.Size == h.Length, nil
 	case ctx.Err() != nil:
 		return false, err
+	case isDown(err): // it tells nothing of the file
+		return false, fmt.Errorf("look at what is held%s: %w", d.inDest(), err)
 	}
 	return false, nil // fetching it again will tell what is wrong
 }

@@ -125,6 +125,8 @@ func (d *Destination) settleOne(ctx context.Context, sums *hashers, want, before
 		return Held{}, false, nil
 	case ctx.Err() != nil:
 		return Held{}, false, ctx.Err()
+	case isDown(err):
+		return Held{}, false, fmt.Errorf("look at what an interrupted run left%s: %w", d.inDest(), err)
 	case err != nil:
 		// It cannot be read: in doubt, like other content.
 	case sameContent(&want, &Held{Length: length, Hashes: got}):

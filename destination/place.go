@@ -1,0 +1,48 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"mime"
+
+	"lockstep/blob"
+)
+
+// maxDown is how many resources in a row a store that lies elsewhere may not
+// take before no more are offered: each has cost it several tries.
+const maxDown = 3
+
+// isDown reports whether err says that the store takes nothing at all, as far
+// as one resource can tell.
+func isDown(err error) bool { return errors.Is(err, blob.ErrUnavailable) }
+
+// create begins the resource's file, with what is known of it before its bytes.
+// Stores that send a large one on while it is written need that then.
+func (t *transfer) create(ctx context.Context) (blob.Writer, error) {
+	w, err := t.d.store.Create(ctx, t.path)
+	if err != nil {
+		return nil, &localError{err}
+	}
+	if !t.a.Lastmod.IsZero() {
+		w.SetModTime(t.a.Lastmod.Time())
+	}
+	if typed, ok := w.(blob.Typed); ok {
+		if mediaType := t.mediaType(); mediaType != "" {
+			typed.SetType(mediaType)
+		}
+	}
+	return w, nil
+}
+
+// mediaType is the type the Source states for the resource, else the one the
+// answer has, else "".
+func (t *transfer) mediaType() string {
+	for _, stated := range []string{t.a.Type, t.header.Get("Content-Type")} {
+		base, params, err := mime.ParseMediaType(stated)
+		if err != nil {
+			continue // it would be no header for anybody else, either
+		}
+		return mime.FormatMediaType(base, params)
+	}
+	return ""
+}
