@@ -28,7 +28,7 @@ type applier struct {
 	set    *setState
 	report *Report
 	fetch  *fetcher
-	ways   ways
+	ways   *ways
 	counts counts
 	out    *outbox
 	owing  bool // something is, or may be, owed to the set

@@ -31,8 +31,17 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 			return err
 		}
 		if gap := r.gap(&c, snap.at); gap != "" {
+			if c.vanished != nil {
+				r.reader.fail(st.Changes, c.vanished)
+			}
 			r.warn(st.Changes, fmt.Sprintf("set %s: %s: changes may be missed until its next Resource List", st.Name, gap))
+			c.gap = true
 		}
+	}
+	// What was told since the list, and applied here, is not told again: the
+	// list would take it back.
+	if st.Complete && !o.Baseline && (st.Changes == "" || c.gap || !c.complete) {
+		suspect = suspect || stateTime(snap.at).Before(st.Watermark) && !snap.at.IsZero()
 	}
 	if !o.Baseline {
 		if err := r.wentBack(&snap, &c); err != nil {
@@ -40,8 +49,12 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 		}
 	}
 	complete := snap.complete && c.complete
+	via := ViaList
+	if snap.dump {
+		via = ViaDump
+	}
 	_, err = r.carryOut(ctx, work{
-		mode: ModeBaseline, via: ViaList, complete: complete, files: true, suspect: suspect,
+		mode: ModeBaseline, via: via, complete: complete, files: true, suspect: suspect,
 		prune: complete && (!snap.sitemap || o.Delete == DeleteApply),
 		done: func() {
 			st.Complete, st.Selection = true, r.d.selects.key

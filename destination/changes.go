@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"hash"
+	"iter"
 	"slices"
 
 	"lockstep/discover"
@@ -15,6 +16,7 @@ import (
 // A chain is what a reading of a set's Change Lists found.
 type chain struct {
 	unchanged bool                  // nothing was written since the last reading
+	dump      bool                  // it was a Change Dump: the manifests of its packages are the lists
 	complete  bool                  // all that had to be read was
 	lists     int                   // read
 	history   resourcesync.Datetime // from as the first document read states it, list or index
@@ -25,10 +27,11 @@ type chain struct {
 	newest    resourcesync.Datetime // event
 	seen      []string              // fingerprints of the newest events
 	cursor    cursor
-	resumed   bool // the cursor of the last reading was found: nothing is missing behind it
-	grew      bool // there was something before it, and there was more behind it
-	rewritten bool // the list the cursor was set in does not begin as it did
-	lost      bool // events that were read then are gone
+	resumed   bool  // the cursor of the last reading was found: nothing is missing behind it
+	grew      bool  // there was something before it, and there was more behind it
+	rewritten bool  // the list the cursor was set in does not begin as it did
+	lost      bool  // events that were read then are gone
+	vanished  error // why a part cannot be had, if there is none any more: what it told may be missing
 	polled    map[string]validators
 	open      []string
 }
@@ -126,45 +129,163 @@ func (c *changeReader) pollOpen(ctx context.Context) error {
 // readDoc reads a Change List or index, and closes it.
 func (c *changeReader) readDoc(ctx context.Context, doc *discover.Document, said resourcesync.Metadata, depth int, again bool) error {
 	defer doc.Close()
-	if err := expect(doc, resourcesync.ChangeList, depth); err != nil {
-		return c.broken(ctx, doc.URI, err, &c.chain.complete, depth, again)
-	}
+	wanted := resourcesync.ChangeList
 	if depth == 0 {
 		c.chain.history = doc.Header.From
+		c.chain.dump = doc.Header.Capability == resourcesync.ChangeDump
 	}
-	if doc.Header.Index {
+	if c.chain.dump {
+		wanted = resourcesync.ChangeDump
+	}
+	if err := expect(doc, wanted, depth); err != nil {
+		return c.missing(ctx, doc.URI, err, depth, again)
+	}
+	switch {
+	case doc.Header.Index:
 		return c.readIndex(ctx, doc, depth, again)
+	case c.chain.dump:
+		return c.readDump(ctx, doc, depth, again)
 	}
-	err := c.readEntries(ctx, doc, said, c.mayResume(doc))
+	return c.readList(ctx, c.tellingOf(doc), said, depth, again)
+}
+
+// A telling is a list of changes being read: a Change List, or the manifest of
+// a package of a Change Dump.
+type telling struct {
+	uri string // of the list, or the package
+	pkg int    // number of the package; zero: it is a list
+	validators
+	doc interface {
+		Entries() iter.Seq2[resourcesync.Entry, error]
+		Close() error
+	}
+	header *resourcesync.Header
+	told   func() // what there is to be told when it was read
+}
+
+func (c *changeReader) tellingOf(doc *discover.Document) *telling {
+	return &telling{uri: doc.URI, validators: validators{doc.ETag, doc.LastModified}, doc: doc, header: &doc.Header,
+		told: func() { c.tellWarnings(doc) }}
+}
+
+func (c *changeReader) tellingOfPackage(pkg int, m *packedManifest) *telling {
+	ref, _ := c.packages.get(pkg)
+	return &telling{uri: ref.entry.Loc, pkg: pkg, doc: m, header: &m.Header, told: func() { c.tellManifest(m) }}
+}
+
+// again opens the list once more.
+func (t *telling) again(ctx context.Context, c *changeReader) (*telling, error) {
+	if t.pkg == 0 {
+		doc, err := c.open(ctx, t.uri, validators{})
+		if err != nil {
+			return nil, err
+		}
+		return c.tellingOf(doc), nil
+	}
+	m, err := c.openNumbered(ctx, t.pkg)
+	if err != nil {
+		return nil, err
+	}
+	return c.tellingOfPackage(t.pkg, m), nil
+}
+
+// readList reads a list of changes.
+func (c *changeReader) readList(ctx context.Context, t *telling, said resourcesync.Metadata, depth int, again bool) error {
+	err := c.readEntries(ctx, t, said, c.mayResume(t))
 	if errors.Is(err, errRewritten) {
 		c.chain.rewritten = true
 		// It is not what the cursor was set in: read it by the times.
-		doc.Close()
-		fresh, oerr := c.open(ctx, doc.URI, validators{})
+		_ = t.doc.Close() // read as far as it was of use
+		fresh, oerr := t.again(ctx, c)
 		if oerr != nil {
-			return c.broken(ctx, doc.URI, oerr, &c.chain.complete, depth, again)
+			return c.missing(ctx, t.uri, oerr, depth, again)
 		}
-		defer fresh.Close()
-		doc, err = fresh, c.readEntries(ctx, fresh, said, false)
+		defer fresh.doc.Close()
+		t, err = fresh, c.readEntries(ctx, fresh, said, false)
 	}
 	if err != nil {
 		var local *localError
 		if errors.As(err, &local) {
 			return local.err
 		}
-		return c.broken(ctx, doc.URI, err, &c.chain.complete, depth, again)
+		return c.missing(ctx, t.uri, err, depth, again)
 	}
-	c.tellWarnings(doc)
+	t.told()
 	return nil
 }
 
-// readIndex reads the lists of an index that may hold changes since the
-// watermark, oldest first.
-func (c *changeReader) readIndex(ctx context.Context, doc *discover.Document, depth int, again bool) error {
+// missing deals with a document that could not be read. Where it is gone for
+// good nothing is told yet: comparing all may make up for it (RS-IDX-07).
+func (c *changeReader) missing(ctx context.Context, uri string, err error, depth int, again bool) error {
+	if depth > 0 && again && isGone(err) && ctx.Err() == nil {
+		c.chain.vanished, c.chain.complete = err, false
+		return nil
+	}
+	return c.broken(ctx, uri, err, &c.chain.complete, depth, again)
+}
+
+// readDump reads the manifests of a Change Dump's packages that may hold
+// changes since the watermark, as if they were Change Lists (RS-DST-26).
+func (c *changeReader) readDump(ctx context.Context, doc *discover.Document, depth int, again bool) error {
+	from := doc.Header.From
+	entries, err := c.partsInOrder(ctx, doc, depth, again)
+	if err != nil {
+		return err
+	}
+	var parts []changePackage
+	var numbers []int
+	var last resourcesync.Datetime // until of the package before, if that is done
+	for i := range entries {
+		e := &entries[i]
+		if c.done(e) {
+			last = e.Until
+			continue
+		}
+		if err := c.enter(e.Loc, depth); err != nil {
+			c.fail(e.Loc, err)
+			c.chain.complete = false
+			continue
+		}
+		ref := c.refOf(e)
+		ref.origin = true
+		numbers = append(numbers, c.packages.add(ref))
+		if i == 0 && !from.IsZero() && !e.From.IsZero() && from.Compare(e.From) < 0 {
+			e.From = from // there was nothing before it
+		}
+		parts, last = append(parts, changePackage{e.Metadata, last}), resourcesync.Datetime{}
+	}
+	if len(entries) == 0 && c.chain.lists == 0 {
+		c.chain.from = from // it covers that, though nothing happened
+	}
+	return c.eachManifest(ctx, numbers, func(i int, m *packedManifest, err error) error {
+		if err == nil {
+			defer m.Close()
+			err = checkManifest(m, resourcesync.ChangeDumpManifest)
+		}
+		if err != nil {
+			ref, _ := c.packages.get(numbers[i])
+			return c.missing(ctx, ref.entry.Loc, err, depth+1, again)
+		}
+		if t := parts[i].last; !t.IsZero() {
+			c.last = t
+		}
+		return c.readList(ctx, c.tellingOfPackage(numbers[i], m), parts[i].said, depth+1, again)
+	})
+}
+
+// A changePackage is what a Change Dump says of a package.
+type changePackage struct {
+	said resourcesync.Metadata
+	last resourcesync.Datetime // until of those before it that were left out; zero if none were
+}
+
+// partsInOrder reads an index, or a Change Dump, to its end, closes it, and
+// returns its parts, oldest first.
+func (c *changeReader) partsInOrder(ctx context.Context, doc *discover.Document, depth int, again bool) ([]resourcesync.Entry, error) {
 	parts, err := c.partsOf(doc)
 	if err != nil {
 		if berr := c.broken(ctx, doc.URI, err, &c.chain.complete, depth, again); berr != nil {
-			return berr
+			return nil, berr
 		}
 	} else {
 		c.chain.polled[doc.URI] = validators{doc.ETag, doc.LastModified}
@@ -173,11 +294,27 @@ func (c *changeReader) readIndex(ctx context.Context, doc *discover.Document, de
 	if !slices.ContainsFunc(parts, func(e resourcesync.Entry) bool { return e.From.IsZero() }) {
 		slices.SortStableFunc(parts, func(a, b resourcesync.Entry) int { return a.From.Compare(b.From) })
 	}
+	return parts, nil
+}
+
+// done reports whether all that a part tells lies before the watermark
+// (RS-CHI-08).
+func (c *changeReader) done(p *resourcesync.Entry) bool {
+	return !p.Until.IsZero() && !c.since.IsZero() && p.Until.Compare(c.since) < 0
+}
+
+// readIndex reads the lists of an index that may hold changes since the
+// watermark, oldest first.
+func (c *changeReader) readIndex(ctx context.Context, doc *discover.Document, depth int, again bool) error {
+	parts, err := c.partsInOrder(ctx, doc, depth, again)
+	if err != nil {
+		return err
+	}
 	for i := range parts {
 		p := &parts[i]
-		if !p.Until.IsZero() && !c.since.IsZero() && p.Until.Compare(c.since) < 0 {
+		if c.done(p) {
 			c.last = p.Until
-			continue // RS-CHI-08
+			continue
 		}
 		if err := c.enter(p.Loc, depth+1); err != nil {
 			c.fail(p.Loc, err)
@@ -186,7 +323,7 @@ func (c *changeReader) readIndex(ctx context.Context, doc *discover.Document, de
 		}
 		part, err := c.open(ctx, p.Loc, validators{})
 		if err != nil {
-			if berr := c.broken(ctx, p.Loc, err, &c.chain.complete, depth+1, again); berr != nil {
+			if berr := c.missing(ctx, p.Loc, err, depth+1, again); berr != nil {
 				return berr
 			}
 			continue
@@ -201,23 +338,23 @@ func (c *changeReader) readIndex(ctx context.Context, doc *discover.Document, de
 // errRewritten says that a list does not begin with what we know of it.
 var errRewritten = errors.New("rewritten")
 
-// mayResume reports whether doc looks like the list the cursor was set in.
-func (c *changeReader) mayResume(doc *discover.Document) bool {
+// mayResume reports whether t looks like the list the cursor was set in.
+func (c *changeReader) mayResume(t *telling) bool {
 	k := &c.state.Cursor
 	if k.Prefix == "" || c.since.IsZero() || c.chain.resumed {
 		return false
 	}
-	if from := stateTime(doc.Header.From); !from.IsZero() || !k.From.IsZero() {
+	if from := stateTime(t.header.From); !from.IsZero() || !k.From.IsZero() {
 		return from.Equal(k.From)
 	}
-	return doc.URI == k.URI
+	return t.uri == k.URI
 }
 
 // readEntries stages the entries of one list that may be new.
-func (c *changeReader) readEntries(ctx context.Context, doc *discover.Document, said resourcesync.Metadata, resume bool) error {
+func (c *changeReader) readEntries(ctx context.Context, t *telling, said resourcesync.Metadata, resume bool) error {
 	d := docReading{changeReader: c, n: c.stage.addDoc(), prefix: sha256.New()}
 	k := c.state.Cursor
-	for e, err := range doc.Entries() {
+	for e, err := range t.doc.Entries() {
 		if err != nil {
 			return err
 		}
@@ -231,6 +368,9 @@ func (c *changeReader) readEntries(ctx context.Context, doc *discover.Document, 
 			continue // not a change; the Reader has warned
 		}
 		w := c.wantOf(&e)
+		if t.pkg > 0 && !w.Gone {
+			w.Member = memberOf(t.pkg, &e)
+		}
 		d.place(&w, &e)
 		if resume && w.pos < k.Count || !c.behind && !c.chain.resumed && d.old(&w) {
 			continue
@@ -246,7 +386,7 @@ func (c *changeReader) readEntries(ctx context.Context, doc *discover.Document, 
 		c.chain.resumed = true
 	}
 	c.chain.grew = c.chain.grew || resume && k.Count > 0 && d.pos > k.Count
-	d.end(doc, said)
+	d.end(t, said)
 	return nil
 }
 
@@ -363,8 +503,8 @@ func (d *docReading) old(w *want) bool {
 }
 
 // end books what the list as a whole tells.
-func (d *docReading) end(doc *discover.Document, said resourcesync.Metadata) {
-	c, h, info := &d.chain, &doc.Header, &d.stage.docs[d.n]
+func (d *docReading) end(t *telling, said resourcesync.Metadata) {
+	c, h, info := &d.chain, t.header, &d.stage.docs[d.n]
 	from, until := h.From, h.Until // RS-CHI-10: the list wins
 	stated := !from.IsZero()
 	if !stated {
@@ -375,24 +515,32 @@ func (d *docReading) end(doc *discover.Document, said resourcesync.Metadata) {
 	}
 	if c.lists++; c.lists == 1 {
 		c.from, c.proven = from, stated
+		if t.pkg > 0 && !said.From.IsZero() && said.From.Compare(from) < 0 {
+			c.from, c.proven = said.From, true
+		}
 	}
 	if !d.last.IsZero() && !from.IsZero() && d.last.Compare(from) < 0 {
 		c.gap = true
+	}
+	if until.IsZero() && t.pkg > 0 {
+		until = said.Until // a package does not grow (RS-CD-06)
 	}
 	d.last = until
 	info.allNew = d.behind || c.resumed
 	if c.resumed {
 		d.behind = true
 	}
-	if until.IsZero() {
-		c.open = append(c.open, doc.URI)
-		c.polled[doc.URI] = validators{doc.ETag, doc.LastModified}
+	if until.IsZero() && t.pkg > 0 {
+		// Nothing is known of how far it goes but its events.
+	} else if until.IsZero() {
+		c.open = append(c.open, t.uri)
+		c.polled[t.uri] = t.validators
 	} else if until.Compare(c.until) > 0 {
 		c.until = until
 	}
-	if doc.URI == d.state.Changes {
+	if t.uri == d.state.Changes {
 		c.open = nil // it is polled anyway
-		c.polled[doc.URI] = validators{doc.ETag, doc.LastModified}
+		c.polled[t.uri] = t.validators
 	}
 	n := d.newest[1]
 	if info.dated {
@@ -405,7 +553,7 @@ func (d *docReading) end(doc *discover.Document, said resourcesync.Metadata) {
 	case cmp == 0:
 		c.seen = append(c.seen, n.seen...)
 	}
-	c.cursor = cursor{URI: doc.URI, From: stateTime(h.From), Count: d.pos, Prefix: d.sum()}
+	c.cursor = cursor{URI: t.uri, From: stateTime(h.From), Count: d.pos, Prefix: d.sum()}
 }
 
 // judge reports whether the history was rewritten: events that were read before

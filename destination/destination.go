@@ -49,6 +49,15 @@ type Options struct {
 	Replace    bool // with Adopt: replace those whose content is not right
 	Jobs       int  // concurrent fetches; default: those of the Client
 
+	// Via says by which ways contents may come: "" or ViaAuto is by the
+	// cheapest, ViaList by none but single requests, ViaDump by packages
+	// wherever there are any.
+	Via string
+
+	// AllVersions says to apply every version of a resource that changed more
+	// than once, in order, where it can be had, instead of the last one.
+	AllVersions bool
+
 	Portable bool // name files for file systems that fold case or refuse characters, see [ProbePortable]
 
 	// Deliver, if not nil, is handed the changes of each batch when they are
@@ -102,6 +111,11 @@ func New(store blob.Store, j Journal, c *fetch.Client, o Options) (*Destination,
 	if jobs <= 0 {
 		// Twice what the Client lets through: who waits to try again is not in the way.
 		o.Jobs, jobs = c.Jobs(), 2*c.Jobs()
+	}
+	switch o.Via {
+	case "", ViaAuto, ViaList, ViaDump:
+	default:
+		return nil, fmt.Errorf("via %q: want %s, %s or %s", o.Via, ViaAuto, ViaList, ViaDump)
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

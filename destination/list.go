@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/discover"
+	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
 
@@ -20,6 +22,8 @@ type snapshot struct {
 	at         resourcesync.Datetime
 	validators validators
 	sitemap    bool // it is a plain Sitemap, which does not say what it covers
+	dump       bool // it is a Resource Dump: the manifests of its packages are the parts
+	undated    bool // and neither it nor its entries say as of when
 	complete   bool // all of it was read
 	index      bool
 	parts      map[string]validators // of an index, unless they are many
@@ -33,9 +37,10 @@ type listReading struct {
 	snap  snapshot // guarded by mu
 }
 
-// A listPart is a part of an index.
+// A listPart is a part of an index, or a package of a dump.
 type listPart struct {
 	uri   string
+	pkg   int                   // number of the package; zero: it is a document
 	at    resourcesync.Datetime // as the index says
 	order string                // of its entries among those of other parts
 }
@@ -101,16 +106,22 @@ func (l *listReading) read(ctx context.Context, p listPart, depth, n int) ([]lis
 		l.snap.complete = false
 		return nil, nil
 	}
+	if p.pkg > 0 {
+		return nil, l.readManifest(ctx, p, depth, n)
+	}
 	doc, err := l.open(ctx, p.uri, validators{})
 	if err != nil {
 		return nil, l.broken(ctx, p.uri, err, &l.snap.complete, depth, l.again)
 	}
 	defer doc.Close()
-	if err := expect(doc, resourcesync.ResourceList, depth); err != nil {
+	if err := expect(doc, l.wanted(doc, depth), depth); err != nil {
 		return nil, l.broken(ctx, p.uri, err, &l.snap.complete, depth, l.again)
 	}
 	if err := l.begin(doc, p, depth); err != nil {
 		return nil, err
+	}
+	if l.snap.dump && !doc.Header.Index {
+		return l.packagesIn(ctx, doc, p, depth)
 	}
 	if doc.Header.Index {
 		parts, err := l.partsOf(doc, p.order)
@@ -163,6 +174,7 @@ func (l *listReading) begin(doc *discover.Document, p listPart, depth int) error
 func (l *listReading) partsOf(doc *discover.Document, order string) ([]listPart, error) {
 	defer doc.Close()
 	var parts []listPart
+	var dumps []resourcesync.Entry
 	for e, err := range doc.Entries() {
 		if err == nil {
 			err = l.countPart(doc.URI)
@@ -170,11 +182,24 @@ func (l *listReading) partsOf(doc *discover.Document, order string) ([]listPart,
 		if err != nil {
 			return parts, err
 		}
-		place := string(binary.BigEndian.AppendUint32([]byte(order), uint32(len(parts))))
-		parts = append(parts, listPart{e.Loc, e.At, place})
+		parts = append(parts, listPart{uri: e.Loc, at: e.At, order: placeOf(order, len(parts))})
+		if l.snap.dump {
+			dumps = append(dumps, resourcesync.Entry{Loc: e.Loc, Lastmod: e.Lastmod, Metadata: resourcesync.Metadata{At: e.At}})
+		}
 	}
 	l.tellWarnings(doc)
+	if i, archive := newestDump(&doc.Header, dumps); archive {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.warn(doc.URI, fmt.Sprintf("read %s: its dumps are of different times; only the newest is used", fetch.Printable(doc.URI)))
+		return parts[i : i+1], nil
+	}
 	return parts, nil
+}
+
+// placeOf is the place of the i-th part of an index whose own is order.
+func placeOf(order string, i int) string {
+	return string(binary.BigEndian.AppendUint32([]byte(order), uint32(i)))
 }
 
 // stageEntries stages the entries of the n-th document.

@@ -35,7 +35,8 @@ type setReader struct {
 	warn  func(uri, text string)
 	fail  func(uri string, err error) // a document that could not be read
 
-	passed atomic.Pointer[string] // scheme and authority of URIs that are not refused
+	packages packageTable           // that were named
+	passed   atomic.Pointer[string] // scheme and authority of URIs that are not refused
 
 	mu      sync.Mutex // guards what follows, and calls of warn and fail, while parts are read side by side
 	visited map[string]bool

@@ -24,6 +24,9 @@ const (
 	ViaChangeDump = "change-dump"
 )
 
+// ViaAuto is to choose the cheapest way: see Options.Via.
+const ViaAuto = "auto"
+
 // maxListed caps the failures and findings a report lists by name; all of them
 // pass through the events.
 const maxListed = 1000

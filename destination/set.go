@@ -58,7 +58,7 @@ func (r *setRun) run(ctx context.Context) error {
 		if o.Baseline && r.counts[st.Number] > 0 {
 			return r.dissolve(ctx)
 		}
-		r.reader.fail(st.URI, fmt.Errorf("read %s: the set offers neither a Resource List nor a Change List", fetch.Printable(st.URI)))
+		r.reader.fail(st.URI, fmt.Errorf("read %s: the set offers none of Resource List, Resource Dump, Change List and Change Dump", fetch.Printable(st.URI)))
 		return nil
 	case o.Baseline, r.d.compare:
 		return r.baseline(ctx, false)
@@ -80,7 +80,7 @@ func (r *setRun) compareAgain(ctx context.Context) error {
 	case !same:
 		return r.baseline(ctx, false)
 	}
-	r.report.effort(ModeNone, ViaList)
+	r.report.effort(ModeNone, r.set.viaList())
 	return r.retry(ctx)
 }
 
@@ -91,7 +91,7 @@ func (r *setRun) retry(ctx context.Context) error {
 	if err != nil || owed == 0 {
 		return err
 	}
-	_, err = r.carryOut(ctx, work{mode: ModeNone, via: ViaList, complete: true})
+	_, err = r.carryOut(ctx, work{mode: ModeNone, via: r.set.viaList(), complete: true})
 	return err
 }
 
@@ -122,6 +122,10 @@ func (r *setRun) incremental(ctx context.Context) error {
 		if r.compared && (c.lost || r.gap(&c, since) != "") {
 			return nil // it is as well as it can be
 		}
+		via := st.viaChanges()
+		if c.dump {
+			via = ViaChangeDump
+		}
 		switch gap := r.gap(&c, since); {
 		case c.lost && c.newest.Time().Before(st.SeenTime):
 			return backInTime(st, fmt.Sprintf("its changes end at %s, those applied here at %s", show(c.newest.Time()), show(st.SeenTime)))
@@ -132,7 +136,7 @@ func (r *setRun) incremental(ctx context.Context) error {
 			r.warn(st.Changes, fmt.Sprintf("set %s: %s: comparing all of it", st.Name, gap))
 			return r.baseline(ctx, c.lost)
 		case gap != "":
-			r.reader.fail(st.Changes, fmt.Errorf("read %s: %s, and there is no Resource List to compare with", fetch.Printable(st.Changes), gap))
+			r.reader.fail(st.Changes, fmt.Errorf("read %s: %s, and there is no Resource List or Resource Dump to compare with", fetch.Printable(st.Changes), gap))
 		}
 		owed := 0
 		if round == 1 && !r.compared { // else all was tried just now
@@ -141,14 +145,14 @@ func (r *setRun) incremental(ctx context.Context) error {
 			}
 		}
 		if c.unchanged && owed == 0 {
-			r.report.effort(ModeNone, ViaChangeList)
+			r.report.effort(ModeNone, via)
 			return nil
 		}
 		mode := ModeIncremental
 		if c.unchanged || r.stage.empty() {
 			mode = ModeNone
 		}
-		again, err := r.carryOut(ctx, work{mode: mode, via: ViaChangeList, complete: c.complete, done: func() { r.advance(&c, since) }})
+		again, err := r.carryOut(ctx, work{mode: mode, via: via, complete: c.complete, done: func() { r.advance(&c, since) }})
 		if err != nil || !again || round == maxRounds {
 			return err
 		}
@@ -160,6 +164,9 @@ func (r *setRun) incremental(ctx context.Context) error {
 // read, or returns "" (RS-CHI-09, RS-DST-21).
 func (r *setRun) gap(c *chain, since resourcesync.Datetime) string {
 	switch {
+	case c.vanished != nil:
+		return fmt.Sprintf("a part of its changes is gone (%v)", c.vanished)
+	case c.lists == 0 && !c.unchanged && c.complete && !since.IsZero() && c.from.Compare(since) > 0:
 	case c.unchanged || c.lists == 0 || !c.complete:
 		return ""
 	case c.gap:
@@ -229,7 +236,7 @@ func (r *setRun) stageOwed(ctx context.Context) (int, error) {
 		if err != nil {
 			return n, err
 		}
-		w.class, w.Refused = wantOwed, ""
+		w.class, w.Refused, w.Member = wantOwed, "", member{} // of a dump of another day
 		if !w.Gone {
 			w.Refused = r.reader.refuse(w.URI)
 		}
@@ -267,11 +274,11 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 			return false, err
 		}
 	}
-	total, err := p.count(ctx, r.stage, nil)
+	var n needs
+	total, err := p.count(ctx, r.stage, n.add)
 	if err != nil {
 		return false, err
 	}
-	r.report.effort(w.mode, w.via)
 	deletes := w.complete && r.d.opts.Delete != DeleteKeep
 	if deletes {
 		if err := r.consent(&total, w.suspect); err != nil {
@@ -280,12 +287,18 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 	} else {
 		total.deleted = 0
 	}
+	by, err := r.chooseWays(ctx, p, &w, &n, &total)
+	if err != nil {
+		return false, err
+	}
+	r.report.effort(w.mode, w.via)
 	r.d.emit(Event{Kind: EventPlan, Set: r.set.Name, Progress: Progress{Total: total.todo() + total.unchanged, TotalBytes: total.bytes}})
 	if r.d.opts.DryRun {
 		r.predict(&total)
 		return false, nil
 	}
 	a := r.applier(ctx, paths)
+	a.ways = by
 	if total.todo() > 0 || w.prune || a.owing {
 		if err := r.execute(ctx, a, p, &w, &total, deletes); err != nil {
 			return false, err
@@ -323,7 +336,7 @@ func (r *setRun) predict(t *tally) {
 }
 
 func (r *setRun) applier(ctx context.Context, paths *Paths) *applier {
-	a := &applier{d: r.d, set: r.set, report: &r.report, counts: r.counts, out: r.out, stale: r.stale}
+	a := &applier{d: r.d, set: r.set, report: &r.report, counts: r.counts, out: r.out, stale: r.stale, ways: &ways{}}
 	a.fetch = &fetcher{d: r.d, set: r.set.Number, names: newNames(ctx, paths, r.d.store), resume: r.resume, first: true, refuse: r.reader.refuse}
 	for range r.d.journal.Owed(ctx, r.set.Number) {
 		a.owing = true
@@ -346,6 +359,7 @@ func (r *setRun) execute(ctx context.Context, a *applier, p *planner, w *work, t
 	a.progress.Total, a.progress.TotalBytes = total.todo()+total.unchanged, total.bytes
 	a.fetch.first = deletes && total.deleted > 0
 	err := a.run(ctx, p.actions(ctx, r.stage))
+	defer a.ways.warnings.tell(r.warn)
 	if err != nil && !isFull(err) || a.broken {
 		return err
 	}

@@ -1,6 +1,7 @@
 package destination
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -37,8 +38,14 @@ type setState struct {
 	URI     string `json:"uri"` // of the Capability List, or of the only list known
 	Name    string `json:"name"`
 	Number  int    `json:"number"`
-	Lists   string `json:"lists"`   // URI of the Resource List, if there is one
-	Changes string `json:"changes"` // URI of the Change List, if there is one
+	Lists   string `json:"lists"`   // URI of what says which resources there are: the Resource List, else the Resource Dump
+	Changes string `json:"changes"` // URI of what says how they change: the Change List, else the Change Dump
+
+	Dump       string `json:"dump,omitempty"`        // URI of the Resource Dump beside a Resource List
+	ChangeDump string `json:"change_dump,omitempty"` // URI of the Change Dump beside a Change List
+	Demand     string `json:"demand,omitempty"`      // URI that makes packages of what it is asked for
+
+	onlyDump, onlyChangeDump bool // Lists is a Resource Dump, Changes a Change Dump, as far as was said
 
 	Complete  bool                  `json:"complete"`   // a baseline was finished
 	Selection string                `json:"selection"`  // what was selected then
@@ -54,6 +61,38 @@ type setState struct {
 	Cursor  cursor                `json:"cursor"`  // in the newest Change List
 	Polled  map[string]validators `json:"polled"`  // change documents that can change, read to their end
 	Open    []string              `json:"open"`    // the open lists of an index, to be polled
+}
+
+// relDemand is the relation by which a Capability List names the address that
+// takes lists of URIs and answers with a package of what is there.
+const relDemand = "urn:x-lockstep:dump"
+
+// locate takes over where the documents of the set are.
+func (st *setState) locate(f *discover.Set) {
+	st.Dump, st.ChangeDump = f.URI(resourcesync.ResourceDump), f.URI(resourcesync.ChangeDump)
+	st.Demand = f.Link(relDemand)
+	st.Lists = cmp.Or(f.URI(resourcesync.ResourceList), f.URI("")) // the latter is a plain Sitemap
+	if st.onlyDump = st.Lists == "" && st.Dump != ""; st.onlyDump {
+		st.Lists, st.Dump = st.Dump, "" // RS-DST-01
+	}
+	st.Changes = f.URI(resourcesync.ChangeList)
+	if st.onlyChangeDump = st.Changes == "" && st.ChangeDump != ""; st.onlyChangeDump {
+		st.Changes, st.ChangeDump = st.ChangeDump, "" // RS-DST-26
+	}
+}
+
+func (st *setState) viaList() string {
+	if st.onlyDump {
+		return ViaDump
+	}
+	return ViaList
+}
+
+func (st *setState) viaChanges() string {
+	if st.onlyChangeDump {
+		return ViaChangeDump
+	}
+	return ViaChangeList
 }
 
 // A validators pair makes a request conditional.

@@ -12,7 +12,6 @@ import (
 	"lockstep/blob"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
-	"lockstep/resourcesync"
 )
 
 // A session is one run over all sets.
@@ -349,11 +348,7 @@ func (s *session) loadSet(ctx context.Context, f *discover.Set) (*setState, erro
 		return nil, err
 	}
 	st.URI, st.Name, st.Number = uri, f.Name, n
-	st.Lists = f.URI(resourcesync.ResourceList)
-	if st.Lists == "" {
-		st.Lists = f.URI("") // a plain Sitemap
-	}
-	st.Changes = f.URI(resourcesync.ChangeList)
+	st.locate(f)
 	s.report.Sets = append(s.report.Sets, uri)
 	return st, nil
 }
@@ -381,7 +376,8 @@ func (s *session) vanished(ctx context.Context, found *discover.Found) ([]*setSt
 		if _, err := load(ctx, s.d.journal, fmt.Sprint(docSet, n), st); err != nil {
 			return nil, err
 		}
-		st.URI, st.Number, st.Lists, st.Changes = uri, n, "", ""
+		st.URI, st.Number = uri, n
+		st.locate(&discover.Set{})
 		gone = append(gone, st)
 	}
 	return gone, nil

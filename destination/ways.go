@@ -1,6 +1,17 @@
 package destination
 
-import "context"
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// packagesAtOnce is how many packages are read at a time: each is one stream
+// of many resources, and costs the memory of its directory.
+const packagesAtOnce = 4
 
 // ways are the ways to get content other than a request for each resource:
 // out of packages, or many with one request. The zero value has none.
@@ -8,19 +19,126 @@ import "context"
 // The applier calls start once, then offers every action with verbFetch by
 // takes, then calls finish; all before it commits the last batch. What cannot be
 // had by any of the ways is given back by single.
-type ways struct{}
+type ways struct {
+	packages *packageTable // nil: members are not taken from packages
+	demand   *demand       // nil: nothing is asked for on demand
+	warnings warnings      // told when nothing is under way
+
+	ctx    context.Context // from start to finish
+	fetch  *fetcher
+	done   func(outcome)
+	single func(*action)
+	packed []*action // have their content in packages
+}
 
 // start begins. done takes outcomes, single takes actions back that have to be
 // fetched alone after all; both may be called concurrently, until finish
 // returns, and both block while much is under way.
-func (w *ways) start(_ context.Context, _ *fetcher, _ func(outcome), _ func(*action)) {}
+func (w *ways) start(ctx context.Context, f *fetcher, done func(outcome), single func(*action)) {
+	w.ctx, w.fetch, w.done, w.single, w.packed = ctx, f, done, single, nil
+	if d := w.demand; d != nil {
+		d.fetch, d.done, d.single, d.warn = f, done, single, w.warnings.add
+		d.start(ctx)
+	}
+}
 
 // takes reports whether the content of a is had by one of the ways. If so, a
 // belongs to them.
-func (w *ways) takes(_ *action) (bool, error) { return false, nil }
+func (w *ways) takes(a *action) (bool, error) {
+	switch {
+	case w.packages != nil && a.Member.Package > 0:
+		w.packed = append(w.packed, a)
+		return true, nil
+	case w.demand != nil && w.demand.wants(a):
+		w.demand.add(a)
+		return true, nil
+	}
+	return false, nil
+}
 
 // finish gets all that was taken and is not had yet, or, if it is not to go
 // on, waits for what is under way. It is always called, and nothing calls done
 // or single after it. It returns only errors after which nothing more can be
 // done.
-func (w *ways) finish(_ bool) error { return nil }
+func (w *ways) finish(goOn bool) error {
+	var wg sync.WaitGroup
+	if w.demand != nil {
+		wg.Go(func() { w.demand.finish(goOn) })
+	}
+	if goOn {
+		w.unpackAll()
+	}
+	wg.Wait()
+	w.packed = nil
+	return nil
+}
+
+// unpackAll reads the packages that something is wanted of, several at a time.
+func (w *ways) unpackAll() {
+	slices.SortStableFunc(w.packed, func(a, b *action) int {
+		if a.Member.Package != b.Member.Package {
+			return a.Member.Package - b.Member.Package
+		}
+		return strings.Compare(a.Member.Path, b.Member.Path)
+	})
+	p := newPackager(w.fetch, w.done, w.single, w.warnings.add)
+	var g errgroup.Group
+	g.SetLimit(packagesAtOnce)
+	for len(w.packed) > 0 && w.ctx.Err() == nil {
+		number := w.packed[0].Member.Package
+		n := slices.IndexFunc(w.packed, func(a *action) bool { return a.Member.Package != number })
+		if n < 0 {
+			n = len(w.packed)
+		}
+		wanted := w.packed[:n:n]
+		w.packed = w.packed[n:]
+		ref, ok := w.packages.get(number)
+		if !ok || ref.refused != "" {
+			for _, a := range wanted {
+				w.single(a)
+			}
+			continue
+		}
+		g.Go(func() error {
+			p.get(w.ctx, ref.job(wanted))
+			return nil
+		})
+	}
+	_ = g.Wait() // nobody fails
+}
+
+// warnings are kept until they can be told.
+type warnings struct {
+	mu   sync.Mutex // guards list
+	list []warning
+}
+
+type warning struct{ uri, text string }
+
+func (w *warnings) add(uri, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.list) < maxListed {
+		w.list = append(w.list, warning{uri, text})
+	}
+}
+
+// tell hands over what there is.
+func (w *warnings) tell(warn func(uri, text string)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, one := range w.list {
+		warn(one.uri, one.text)
+	}
+	w.list = nil
+}
+
+// job is what is wanted of the package.
+func (ref *packageRef) job(wanted []*action) *packageJob {
+	e := &ref.entry
+	job := &packageJob{URI: e.Loc, Length: -1, Hashes: e.Hashes, Members: ref.members, Copy: ref.copy, Trusted: ref.origin, Wanted: wanted}
+	if e.HasLength {
+		job.Length = e.Length
+	}
+	return job
+}

@@ -53,7 +53,7 @@ Sitemap, or a local file that is one of these.`,
 	}
 	flags := cmd.Flags()
 	o.selectOptions.declare(flags)
-	flags.StringVar(&o.via, "via", "auto", "learn of resources by this `WAY`: auto, list")
+	flags.StringVar(&o.via, "via", "auto", "get contents by this `WAY`: list (a request for each), dump (packages wherever there are any), auto (what costs least)")
 	flags.StringVar(&o.delete, "delete", "", "`WHAT` to do about resources the Source no longer has: apply deletes them, keep keeps them (default apply; for plain Sitemaps keep)")
 	flags.IntVar(&o.maxDelete, "max-delete", destination.DefaultMaxDelete, "stop before deleting more than this `PERCENT` of the mirror; 100 consents")
 	flags.BoolVarP(&o.dryRun, "dry-run", "n", false, "say what would be done, and do nothing")
@@ -73,8 +73,8 @@ func (o *syncOptions) options() (destination.Options, error) {
 		return do, err
 	}
 	switch {
-	case o.via != "auto" && o.via != "list":
-		return do, usagef("--via %q: want auto or list", o.via)
+	case o.via != destination.ViaAuto && o.via != destination.ViaList && o.via != destination.ViaDump:
+		return do, usagef("--via %q: want auto, list or dump", o.via)
 	case o.delete != "" && o.delete != string(destination.DeleteApply) && o.delete != string(destination.DeleteKeep):
 		return do, usagef("--delete %q: want apply or keep", o.delete)
 	case o.maxDelete < 1 || o.maxDelete > 100:
@@ -84,6 +84,7 @@ func (o *syncOptions) options() (destination.Options, error) {
 	case o.events == "-" && o.out.json:
 		return do, usageError{errors.New("--json and --events - both write to stdout"), "give --events a file"}
 	}
+	do.Via = o.via
 	do.Delete, do.MaxDelete = destination.Delete(o.delete), o.maxDelete
 	do.DryRun, do.Baseline, do.Adopt, do.Replace = o.dryRun, o.baseline, o.adopt, o.replace
 	return do, nil

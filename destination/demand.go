@@ -1,0 +1,335 @@
+package destination
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+
+	"lockstep/internal/fetch"
+	"lockstep/internal/unpack"
+	"lockstep/resourcesync"
+)
+
+const (
+	// demandCount and demandBytes are how much is asked for at a time: enough
+	// that the round trip counts for little, and an answer fits into memory.
+	demandCount = 2000
+	demandBytes = 4 << 20
+
+	// demandAnswer is the longest answer taken: it is held in memory. Where
+	// lengths are not stated it tells that less has to be asked for.
+	demandAnswer = 8 << 20
+
+	// demandLength is up to which length a resource is small.
+	demandLength = 256 << 10
+
+	// demandAtOnce is how many packages are asked for at a time: a Source makes
+	// them for us. Ours makes four.
+	demandAtOnce = 4
+
+	// demandLeast is from how many resources on asking for a package pays.
+	demandLeast = 32
+)
+
+// A demand asks a Source for packages of many resources, each with one
+// request, and takes their content from there. What cannot be had goes to
+// single: no answer makes a run fail.
+type demand struct {
+	uri    string
+	fetch  *fetcher
+	done   func(outcome)
+	single func(*action)
+	warn   func(uri, text string)
+	insist bool // also where a single request would do
+
+	batch []*action // being gathered
+	bytes int64
+	queue chan []*action
+	wg    sync.WaitGroup
+
+	mu     sync.Mutex // guards what follows
+	most   int        // to ask for at a time
+	off    bool       // for the rest of the run
+	failed int        // answers of no use, in a row
+}
+
+// newDemand returns a demand for about so many resources.
+func newDemand(uri string, expected int64) *demand {
+	waves := max(1, (expected+demandAtOnce*demandCount-1)/(demandAtOnce*demandCount))
+	most := (expected + demandAtOnce*waves - 1) / (demandAtOnce * waves)
+	return &demand{uri: uri, most: int(min(max(most, demandLeast), demandCount))}
+}
+
+// start begins. Until finish, add may be called, by one goroutine.
+func (d *demand) start(ctx context.Context) {
+	d.batch, d.bytes = nil, 0
+	d.queue = make(chan []*action)
+	for range demandAtOnce {
+		d.wg.Go(func() {
+			for batch := range d.queue {
+				d.get(ctx, batch)
+			}
+		})
+	}
+}
+
+// wants reports whether the content of a is asked for this way.
+func (d *demand) wants(a *action) bool {
+	return !a.conditional && a.Length <= demandLength && len(a.URI) < 2048 &&
+		!strings.ContainsAny(a.URI, "\r\n") && d.isOn()
+}
+
+func (d *demand) isOn() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !d.off
+}
+
+// add takes a. It waits while much is under way.
+func (d *demand) add(a *action) {
+	length := max(a.Length, 0)
+	if len(d.batch) > 0 && d.bytes+length > demandBytes {
+		d.send()
+	}
+	d.batch, d.bytes = append(d.batch, a), d.bytes+length
+	d.mu.Lock()
+	most := d.most
+	d.mu.Unlock()
+	if len(d.batch) >= most {
+		d.send()
+	}
+}
+
+func (d *demand) send() {
+	d.queue <- d.batch
+	d.batch, d.bytes = nil, 0
+}
+
+// finish gets what was taken, and returns when nothing is under way.
+func (d *demand) finish(goOn bool) {
+	if goOn && len(d.batch) > 0 {
+		d.send()
+	}
+	close(d.queue)
+	d.wg.Wait()
+}
+
+// get asks for a package of batch.
+func (d *demand) get(ctx context.Context, batch []*action) {
+	if ctx.Err() != nil {
+		return
+	}
+	d.mu.Lock()
+	off, most := d.off, d.most
+	d.mu.Unlock()
+	if off || len(batch) < d.least() {
+		d.alone(batch)
+		return
+	}
+	if len(batch) > most {
+		d.halve(ctx, batch)
+		return
+	}
+	answer, err := d.ask(ctx, batch)
+	if err == nil {
+		err = d.unpack(ctx, batch, answer)
+	}
+	if err != nil && ctx.Err() == nil {
+		d.refused(ctx, batch, err)
+	}
+}
+
+// least is how many resources a package is worth asking for.
+func (d *demand) least() int {
+	if d.insist {
+		return 2
+	}
+	return demandLeast
+}
+
+func (d *demand) alone(batch []*action) {
+	for _, a := range batch {
+		d.single(a)
+	}
+}
+
+func (d *demand) halve(ctx context.Context, batch []*action) {
+	d.get(ctx, batch[:len(batch)/2])
+	d.get(ctx, batch[len(batch)/2:])
+}
+
+// ask returns the Source's answer.
+func (d *demand) ask(ctx context.Context, batch []*action) ([]byte, error) {
+	var body bytes.Buffer
+	for _, a := range batch {
+		uri, _, _ := strings.Cut(a.URI, "#") // RS-AMB-22
+		body.WriteString(uri)
+		body.WriteByte('\n')
+	}
+	var answer bytes.Buffer
+	r := fetch.Request{URI: d.uri, Post: body.Bytes(), PostType: "text/plain; charset=utf-8", MaxBytes: demandAnswer}
+	err := d.fetch.d.client.Fetch(ctx, &r, func(resp *fetch.Response) error {
+		answer.Reset()
+		if resp.Length > 0 {
+			answer.Grow(int(min(resp.Length, demandAnswer)) + bytes.MinRead)
+		}
+		_, err := io.Copy(&answer, resp.Body)
+		return err
+	})
+	return answer.Bytes(), err
+}
+
+// refused deals with a Source that gave no package for batch.
+func (d *demand) refused(ctx context.Context, batch []*action, err error) {
+	var status *fetch.StatusError
+	tooMuch := errors.Is(err, fetch.ErrTooLarge) ||
+		errors.As(err, &status) && status.Status == http.StatusRequestEntityTooLarge
+	if tooMuch && len(batch) > 1 {
+		d.mu.Lock()
+		d.most = max(1, min(d.most, len(batch)/2))
+		d.off = d.off || d.most < d.least() // it is not worth it
+		d.mu.Unlock()
+		d.halve(ctx, batch)
+		return
+	}
+	d.mu.Lock()
+	d.failed++
+	// An answer tells what the next would be; a connection that broke does not.
+	stop := !tooMuch && !d.off && (status != nil || isNoPackage(err) || d.failed > 2)
+	d.off = d.off || stop
+	d.mu.Unlock()
+	if stop {
+		d.warn(d.uri, fmt.Sprintf("no packages on demand: %v; its resources are fetched one by one", err))
+	}
+	d.alone(batch)
+}
+
+// errNoPackage reports an answer that is not what was asked for.
+var errNoPackage = errors.New("the answer is no package with a manifest of what was asked for")
+
+func isNoPackage(err error) bool { return errors.Is(err, errNoPackage) }
+
+// unpack takes the content of batch out of an answer. It fails if there is
+// none in it.
+func (d *demand) unpack(ctx context.Context, batch []*action, answer []byte) error {
+	noPackage := func(err error) error {
+		return fmt.Errorf("post %s: %w: %w", fetch.Printable(d.uri), errNoPackage, err)
+	}
+	dir, err := unpack.Read(bytes.NewReader(answer), int64(len(answer)), unpack.Limits{Members: 2*len(batch) + 100})
+	if err != nil {
+		return noPackage(err)
+	}
+	left := make(map[string][]*action, len(batch))
+	for _, a := range batch {
+		uri, _, _ := strings.Cut(a.URI, "#")
+		left[uri] = append(left[uri], a)
+	}
+	entries, err := manifestOf(dir, answer, d.uri, left)
+	if err != nil {
+		return noPackage(err)
+	}
+	var buf []byte
+	taken := 0
+	for i := range entries {
+		e := &entries[i]
+		as := left[e.Loc]
+		m, ok := dir.Find(e.Path)
+		if len(as) == 0 || !ok || m.Size > maxDemanded(as[0]) || ctx.Err() != nil {
+			continue
+		}
+		delete(left, e.Loc)
+		content, err := m.Bytes(answer[m.Offset:], buf)
+		if m.Method != 0 && cap(content) > cap(buf) {
+			buf = content // where it was inflated to
+		}
+		for _, a := range as {
+			if err == nil && d.take(ctx, a, e, content) {
+				taken++
+			} else if ctx.Err() == nil {
+				d.single(a)
+			}
+		}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if taken > 0 {
+		d.mu.Lock()
+		d.failed = 0
+		d.mu.Unlock()
+	} else if len(entries) == 0 {
+		return noPackage(errors.New("its manifest names none"))
+	}
+	for _, as := range left {
+		d.alone(as)
+	}
+	return nil
+}
+
+// maxDemanded is how long what is packed for a may be: longer is not what was
+// asked for, and might fill the memory.
+func maxDemanded(a *action) int64 {
+	if a.Length < 0 {
+		return demandAnswer
+	}
+	return 2*a.Length + 64<<10
+}
+
+// manifestOf reads the manifest of a package that is in memory, as far as it
+// is of what was wanted.
+func manifestOf[T any](dir *unpack.Directory, b []byte, base string, wanted map[string]T) ([]resourcesync.Entry, error) {
+	m, _ := dir.Manifest()
+	if m == nil {
+		return nil, errors.New("it has no manifest")
+	}
+	if m.Size > 4*demandAnswer {
+		return nil, fmt.Errorf("manifest of %d bytes: %w", m.Size, fetch.ErrTooLarge)
+	}
+	text, err := m.Bytes(b[m.Offset:], nil)
+	if err != nil {
+		return nil, err
+	}
+	r := resourcesync.NewReader(bytes.NewReader(text), resourcesync.ReaderOptions{Base: base, MaxBytes: 4 * demandAnswer})
+	h, err := r.Header()
+	if err != nil {
+		return nil, err
+	}
+	if h.Index || h.Capability != "" && h.Capability != resourcesync.ResourceDumpManifest {
+		return nil, &capabilityError{base, h.Capability, resourcesync.ResourceDumpManifest}
+	}
+	var entries []resourcesync.Entry
+	for e, err := range r.Entries() {
+		if err != nil {
+			return nil, err
+		}
+		if _, ok := wanted[e.Loc]; ok && e.Path != "" && len(entries) < 2*len(wanted) {
+			entries = append(entries, e)
+		}
+	}
+	return entries, nil
+}
+
+// take takes content for a, if something vouches for it: what the Source said
+// of a, else what the manifest says. It reports whether a is dealt with.
+func (d *demand) take(ctx context.Context, a *action, e *resourcesync.Entry, content []byte) bool {
+	if !hasKnown(a.Hashes) {
+		if !hasKnown(e.Hashes) {
+			return false
+		}
+		own := *a
+		own.Hashes = e.Hashes
+		a = &own
+	}
+	o := d.fetch.take(ctx, a, bytes.NewReader(content))
+	o.by = byOnDemand
+	if o.err != nil && !isLocal(o.err) && !isCanceled(o.err) {
+		return false
+	}
+	d.done(o)
+	return true
+}

@@ -1,0 +1,273 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"lockstep/discover"
+	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
+)
+
+// A packageRef is a package as a dump names it.
+type packageRef struct {
+	entry   resourcesync.Entry // of the dump
+	origin  bool               // its manifest says what should be; else only where content lies
+	refused string             // why it must not be fetched; empty: it may
+	copy    manifestCopy       // that was read; zero: none
+	members int                // its manifest names; zero: not known
+}
+
+// packageTable numbers the packages of one run over a set, from 1.
+type packageTable struct {
+	mu    sync.Mutex // guards what follows
+	refs  []packageRef
+	byURI map[string]int
+}
+
+// add returns the number of a package, which it keeps from then on.
+func (t *packageTable) add(ref packageRef) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n, ok := t.byURI[ref.entry.Loc]; ok {
+		ref.origin = ref.origin || t.refs[n-1].origin
+		t.refs[n-1] = ref // the later reading knows better
+		return n
+	}
+	if t.byURI == nil {
+		t.byURI = map[string]int{}
+	}
+	t.refs = append(t.refs, ref)
+	t.byURI[ref.entry.Loc] = len(t.refs)
+	return len(t.refs)
+}
+
+func (t *packageTable) get(n int) (packageRef, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n < 1 || n > len(t.refs) {
+		return packageRef{}, false
+	}
+	return t.refs[n-1], true
+}
+
+// read notes what a reading of the manifest of package n found.
+func (t *packageTable) read(n, members int, c manifestCopy) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.refs[n-1].members, t.refs[n-1].copy = members, c
+}
+
+// refOf is the package an entry of a dump names.
+func (r *setReader) refOf(e *resourcesync.Entry) packageRef {
+	ref := packageRef{entry: resourcesync.Entry{Loc: e.Loc, Metadata: e.Metadata}, refused: r.refuse(e.Loc)}
+	for _, l := range e.Links {
+		if l.Rel == resourcesync.RelContents && r.refuse(l.Href) == "" {
+			ref.entry.Links = append(ref.entry.Links, l)
+		}
+	}
+	return ref
+}
+
+// manifestsAhead is how many manifests are opened before they are read: each
+// takes some round trips, and holds a connection.
+const manifestsAhead = 3
+
+// eachManifest opens the manifests of packages, some ahead, and hands them to
+// use in order, or why one could not be opened. use closes what it is handed.
+func (r *setReader) eachManifest(ctx context.Context, packages []int, use func(i int, m *packedManifest, err error) error) error {
+	type opened struct {
+		m   *packedManifest
+		err error
+	}
+	var wg sync.WaitGroup
+	octx, stop := context.WithCancel(ctx)
+	queue := make(chan chan opened, manifestsAhead-1)
+	wg.Go(func() {
+		defer close(queue)
+		for _, n := range packages {
+			one := make(chan opened, 1)
+			select {
+			case queue <- one:
+			case <-octx.Done():
+				return
+			}
+			wg.Go(func() {
+				m, err := r.openNumbered(octx, n)
+				one <- opened{m, err}
+			})
+		}
+	})
+	defer wg.Wait()
+	defer func() {
+		stop()
+		for one := range queue {
+			if o := <-one; o.err == nil {
+				_ = o.m.Close() // nobody wants to read it
+			}
+		}
+	}()
+	i := 0
+	for one := range queue {
+		o := <-one
+		if err := use(i, o.m, o.err); err != nil {
+			return err
+		}
+		i++
+	}
+	return ctx.Err()
+}
+
+// checkManifest checks that m is a manifest of the kind wanted, or does not say
+// what it is, as those old tools wrote.
+func checkManifest(m *packedManifest, want resourcesync.Capability) error {
+	if got := m.Header.Capability; got != want && got != "" {
+		return &capabilityError{m.URI, got, want}
+	}
+	return nil
+}
+
+// memberOf is where the content an entry of a manifest describes lies.
+func memberOf(pkg int, e *resourcesync.Entry) member {
+	if e.Path == "" {
+		return member{}
+	}
+	return member{Package: pkg, Path: e.Path}
+}
+
+// wanted is what a document of the reading should be: the first says whether it
+// is of a list or of a dump (RS-CL-11).
+func (l *listReading) wanted(doc *discover.Document, depth int) resourcesync.Capability {
+	if depth == 0 {
+		l.snap.dump = doc.Header.Capability == resourcesync.ResourceDump
+	}
+	if l.snap.dump {
+		return resourcesync.ResourceDump
+	}
+	return resourcesync.ResourceList
+}
+
+// packagesIn reads a Resource Dump to its end, closes it, and returns its
+// packages: their manifests are read as the parts of a Resource List
+// (RS-DST-01).
+func (l *listReading) packagesIn(ctx context.Context, doc *discover.Document, p listPart, depth int) ([]listPart, error) {
+	entries, err := l.setReader.partsOf(doc)
+	if err != nil {
+		err = l.broken(ctx, p.uri, err, &l.snap.complete, depth, l.again)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if depth > 0 && len(l.snap.parts) <= maxPolledParts {
+		l.snap.parts[p.uri] = validators{doc.ETag, doc.LastModified}
+	}
+	var parts []listPart
+	for i := range entries {
+		ref := l.refOf(&entries[i])
+		ref.origin = true
+		parts = append(parts, listPart{uri: ref.entry.Loc, pkg: l.packages.add(ref), order: placeOf(p.order, i)})
+		if at := entries[i].At; !at.IsZero() && (l.snap.at.IsZero() || at.Compare(l.snap.at) < 0) {
+			l.snap.at = at // as RS-RLI-04
+		}
+	}
+	l.snap.undated = l.snap.at.IsZero()
+	return parts, err
+}
+
+// readManifest stages what the manifest of a package says, the n-th document.
+func (l *listReading) readManifest(ctx context.Context, p listPart, depth, n int) error {
+	m, err := l.openNumbered(ctx, p.pkg)
+	if err == nil {
+		defer m.Close()
+		err = checkManifest(m, resourcesync.ResourceDumpManifest)
+	}
+	if err == nil {
+		// That of a package taken over from an older dump is older, and as good.
+		l.mu.Lock()
+		if at := m.Header.At; l.snap.undated && !at.IsZero() && (l.snap.at.IsZero() || at.Compare(l.snap.at) < 0) {
+			l.snap.at = at
+		}
+		l.mu.Unlock()
+		var entries int64
+		entries, err = l.stageManifest(m, p.pkg, n, wantListed)
+		l.mu.Lock()
+		l.snap.entries += entries
+		l.mu.Unlock()
+	}
+	if err == nil {
+		return nil
+	}
+	if local := (*localError)(nil); errors.As(err, &local) {
+		return local.err
+	}
+	return l.broken(ctx, p.uri, err, &l.snap.complete, depth, l.again)
+}
+
+// stageManifest stages the entries of a manifest that tells of a state, as the
+// n-th document. An error of the stage is a localError.
+func (r *setReader) stageManifest(m *packedManifest, pkg, n int, class wantClass) (int64, error) {
+	out := r.stage.writer()
+	defer out.release()
+	var pos int64
+	for e, err := range m.Entries() {
+		if err != nil {
+			return pos, err
+		}
+		w := r.wantOf(&e)
+		w.Gone, w.Change = false, 0
+		w.Member = memberOf(pkg, &e)
+		w.rank = rank{class: class, doc: n, pos: pos}
+		pos++
+		if err := out.add(&w); err != nil {
+			return pos, &localError{err}
+		}
+	}
+	r.tellManifest(m)
+	r.packages.read(pkg, int(pos), m.Copy())
+	return pos, nil
+}
+
+func (r *setReader) tellManifest(m *packedManifest) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, w := range m.Warnings() {
+		r.warn(m.URI, fmt.Sprintf("read %s: %s", fetch.Printable(m.URI), w))
+	}
+}
+
+// newestDump returns which entry of an index is the newest, if the index is an
+// archive of dumps of different times, as in drafts of the standard: then only
+// that one counts (RS-RDI-02).
+func newestDump(h *resourcesync.Header, parts []resourcesync.Entry) (newest int, archive bool) {
+	// The parts of one dump are written within a run; this is longer than most.
+	const apart = time.Hour
+	if len(parts) < 2 || !h.At.IsZero() {
+		return 0, false
+	}
+	oldest := parts[0].Lastmod
+	for i := range parts {
+		p := &parts[i]
+		if !p.At.IsZero() || p.Lastmod.IsZero() {
+			return 0, false
+		}
+		if p.Lastmod.Compare(parts[newest].Lastmod) > 0 {
+			newest = i
+		}
+		if p.Lastmod.Compare(oldest) < 0 {
+			oldest = p.Lastmod
+		}
+	}
+	return newest, parts[newest].Lastmod.Time().Sub(oldest.Time()) >= apart
+}
+
+// openNumbered opens the manifest of a package of the table.
+func (r *setReader) openNumbered(ctx context.Context, n int) (*packedManifest, error) {
+	ref, _ := r.packages.get(n) // who asks has the number from the table
+	if ref.refused != "" {
+		return nil, fmt.Errorf("refuse package %s: %s", fetch.Printable(ref.entry.Loc), ref.refused)
+	}
+	r.d.emit(Event{Kind: EventDocument, Set: r.set.Name, URI: ref.entry.Loc})
+	return r.openManifest(ctx, &ref.entry)
+}

@@ -1,0 +1,308 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
+)
+
+const (
+	// requestBytes is what a request costs beside its content, in bytes that
+	// could have come in its time: many are under way at once, each waits for a
+	// round trip. It need not be right: what comes of it is verified anyhow.
+	requestBytes = 8 << 10
+
+	// packageRequests is how many a package takes: its manifest, its end and
+	// directory, its content.
+	packageRequests = 4
+
+	// assumedBytes is the length of resources whose length nobody states.
+	assumedBytes = 8 << 10
+
+	// packedLeast is from how many missing resources on it is looked what the
+	// packages are like: that takes a request, too.
+	packedLeast = 64
+)
+
+// needs is what a plan has to fetch.
+type needs struct {
+	count, bytes, unsized int64         // all of it
+	small, smallBytes     int64         // those a package on demand may bring
+	packages              map[int]int64 // how many have their content in which package
+	packed, packedBytes   int64         // those that have
+}
+
+func (n *needs) add(a *action) {
+	if a.verb != verbFetch {
+		return
+	}
+	n.count++
+	length := a.Length
+	if length < 0 {
+		n.unsized++
+		length = assumedBytes
+	}
+	n.bytes += length
+	switch {
+	case a.Member.Package > 0:
+		if n.packages == nil {
+			n.packages = map[int]int64{}
+		}
+		n.packages[a.Member.Package]++
+		n.packed++
+		n.packedBytes += length
+	case length <= demandLength && !a.conditional:
+		n.small++
+		n.smallBytes += length
+	}
+}
+
+// chooseWays decides by which ways the content of a plan comes, tells it in
+// the Report. A choice that was not wise costs time, nothing else: what a way
+// does not bring is fetched alone.
+func (r *setRun) chooseWays(ctx context.Context, p *planner, w *work, n *needs, total *tally) (*ways, error) {
+	out := &ways{}
+	if n.count == 0 {
+		return out, nil
+	}
+	via := r.d.opts.Via
+	if via != ViaList && n.packed == 0 && r.dumpPays(n) {
+		kind, err := r.stageHints(ctx, w, n)
+		if err != nil {
+			return out, err
+		}
+		if kind != "" {
+			*n = needs{}
+			if _, err = p.count(ctx, r.stage, n.add); err != nil {
+				return out, err
+			}
+			if n.packed > 0 {
+				w.via = kind
+			}
+		}
+	}
+	if via != ViaList {
+		if n.packed > 0 {
+			out.packages = &r.reader.packages
+		}
+		out.demand = r.demandFor(n)
+	}
+	r.report.plan(r.explain(w, total, n, out))
+	return out, nil
+}
+
+// dumpPays reports whether it makes sense to look at the dump beside the list.
+func (r *setRun) dumpPays(n *needs) bool {
+	return r.d.opts.Via == ViaDump || n.count >= packedLeast
+}
+
+// demandFor returns the way on demand, if it pays.
+func (r *setRun) demandFor(n *needs) *demand {
+	st := r.set
+	insist := r.d.opts.Via == ViaDump
+	if st.Demand == "" || n.small == 0 || n.small < demandLeast && !insist {
+		return nil
+	}
+	if reason := r.reader.refuse(st.Demand); reason != "" {
+		r.warn(st.Demand, fmt.Sprintf("refuse packages on demand of %s: %s", fetch.Printable(st.Demand), reason))
+		return nil
+	}
+	d := newDemand(st.Demand, n.small)
+	d.insist = insist
+	return d
+}
+
+// stageHints stages where the content of what is needed lies in packages, if
+// there are any and they pay, and returns how a run by them is called.
+func (r *setRun) stageHints(ctx context.Context, w *work, n *needs) (via string, err error) {
+	st := r.set
+	uri, kind, manifest := st.Dump, resourcesync.ResourceDump, resourcesync.ResourceDumpManifest
+	via = ViaDump
+	var since resourcesync.Datetime
+	if w.mode != ModeBaseline {
+		uri, kind, manifest = st.ChangeDump, resourcesync.ChangeDump, resourcesync.ChangeDumpManifest
+		via, since = ViaChangeDump, resourcesync.NewDatetime(st.Watermark)
+	}
+	if uri == "" {
+		return "", nil
+	}
+	entries, err := r.reader.packagesOf(ctx, uri, kind)
+	if err != nil {
+		if ctx.Err() != nil {
+			return "", context.Cause(ctx)
+		}
+		r.warn(uri, fmt.Sprintf("the packages were not used: %v", err))
+		return "", nil
+	}
+	var refs []packageRef
+	for i := range entries {
+		e := &entries[i]
+		if !e.Until.IsZero() && !since.IsZero() && e.Until.Compare(since) < 0 {
+			continue
+		}
+		if ref := r.reader.refOf(e); ref.refused == "" {
+			refs = append(refs, ref)
+		}
+	}
+	if len(refs) == 0 || r.d.opts.Via != ViaDump && !r.packagesPay(refs, n) {
+		return "", nil
+	}
+	if err := r.reader.readHints(ctx, refs, manifest); err != nil {
+		return "", err
+	}
+	return via, nil
+}
+
+// packagesPay reports whether packages are the cheaper way to what is needed,
+// by what they and single requests are estimated to cost.
+func (r *setRun) packagesPay(refs []packageRef, n *needs) bool {
+	var whole int64
+	for _, ref := range refs {
+		whole += packageRequests * requestBytes
+		if !ref.entry.HasLength {
+			// It has what is needed, and as much again.
+			whole += 2 * n.bytes / int64(len(refs))
+		}
+		whole += ref.entry.Length
+	}
+	alone := n.bytes + n.count*requestBytes
+	if r.set.Demand != "" && n.small >= demandLeast {
+		alone = min(alone, n.bytes+n.small*512+(n.count-n.small+n.small/demandCount+1)*requestBytes)
+	}
+	return whole <= alone+alone/10 // a file costs the Source less than what it has to make
+}
+
+// packagesOf returns the entries of a dump, or of those an index names.
+func (r *setReader) packagesOf(ctx context.Context, uri string, kind resourcesync.Capability) ([]resourcesync.Entry, error) {
+	seen := map[string]bool{}
+	var all []resourcesync.Entry
+	var walk func(uri string, depth int) error
+	walk = func(uri string, depth int) error {
+		if seen[uri] || depth > maxDepth {
+			return nil // what it has is not used twice
+		}
+		seen[uri] = true
+		doc, err := r.open(ctx, uri, validators{})
+		if err != nil {
+			return err
+		}
+		defer doc.Close()
+		if err := expect(doc, kind, depth); err != nil {
+			return err
+		}
+		entries, err := r.partsOf(doc)
+		if err != nil {
+			return err
+		}
+		if !doc.Header.Index {
+			all = append(all, entries...)
+			return nil
+		}
+		if i, archive := newestDump(&doc.Header, entries); archive && kind == resourcesync.ResourceDump {
+			entries = entries[i : i+1]
+		}
+		for i := range entries {
+			if err := walk(entries[i].Loc, depth+1); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return all, walk(uri, 0)
+}
+
+// readHints stages what the manifests of packages say as a hint where content
+// lies. One that cannot be read is done without.
+func (r *setReader) readHints(ctx context.Context, refs []packageRef, want resourcesync.Capability) error {
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(min(r.d.opts.Jobs, maxReaders))
+	for _, ref := range refs {
+		pkg, n := r.packages.add(ref), r.stage.addDoc()
+		g.Go(func() error {
+			m, err := r.openNumbered(gctx, pkg)
+			if err == nil {
+				defer m.Close()
+				err = checkManifest(m, want)
+			}
+			if err == nil {
+				_, err = r.stageManifest(m, pkg, n, wantPacked)
+			}
+			if local := (*localError)(nil); errors.As(err, &local) {
+				return local.err
+			}
+			if err != nil && gctx.Err() == nil {
+				r.mu.Lock()
+				r.warn(ref.entry.Loc, fmt.Sprintf("package %s was not used: %v", fetch.Printable(ref.entry.Loc), err))
+				r.mu.Unlock()
+			}
+			return gctx.Err()
+		})
+	}
+	return g.Wait()
+}
+
+// explain says in a sentence what is going to be fetched by which way.
+func (r *setRun) explain(w *work, t *tally, n *needs, by *ways) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "set %s: ", r.set.Name)
+	if all := t.created + t.updated + t.unchanged + t.touched; w.mode == ModeBaseline {
+		fmt.Fprintf(&b, "%s of %s resources are missing or differ: ", grouped(n.count), grouped(all))
+	} else {
+		fmt.Fprintf(&b, "%s of its resources to be fetched: ", grouped(n.count))
+	}
+	alone := n.count
+	var parts []string
+	if by.packages != nil {
+		alone -= n.packed
+		kind := "Resource Dump"
+		if w.via == ViaChangeDump {
+			kind = "Change Dump"
+		}
+		parts = append(parts, fmt.Sprintf("%s by %s (%s, %s)", grouped(n.packed), kind, plural(int64(len(n.packages)), "package"), sizeText(n.packedBytes)))
+	}
+	if by.demand != nil {
+		alone -= n.small
+		parts = append(parts, fmt.Sprintf("%s by packages on demand (%s at a time, %s)", grouped(n.small), grouped(int64(by.demand.most)), sizeText(n.smallBytes)))
+	}
+	if alone > 0 {
+		parts = append(parts, grouped(alone)+" by single requests")
+	}
+	b.WriteString(strings.Join(parts, "; "))
+	return b.String()
+}
+
+// grouped is n with its thousands apart.
+func grouped(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+func plural(n int64, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return grouped(n) + " " + what
+}
+
+// sizeText is a number of bytes as people say it.
+func sizeText(n int64) string {
+	units := []string{"bytes", "kB", "MB", "GB", "TB"}
+	f, u := float64(n), 0
+	for f >= 1000 && u < len(units)-1 {
+		f, u = f/1000, u+1
+	}
+	if u == 0 || f >= 100 {
+		return fmt.Sprintf("%.0f %s", f, units[u])
+	}
+	return fmt.Sprintf("%.1f %s", f, units[u])
+}
