@@ -44,6 +44,8 @@ type planner struct {
 	files bool // also look whether the files are there
 	prune bool // what is not wanted at all is to go: the wants are all there is
 
+	others bool // what is held may be another representation than the one preferred now
+
 	refuse func(uri string) string // says why content must not be fetched from there
 }
 
@@ -91,13 +93,15 @@ func (p *planner) decide(ctx context.Context, w *want, h Held) (action, error) {
 			return a, nil
 		}
 	}
-	switch compare(&h, &a.want) {
-	case same:
+	switch like := compare(&h, &a.want); {
+	case p.others && likeHashes(h.Hashes, a.Hashes) != same:
+		// Neither times nor validators are of the same thing.
+	case like == same:
 		a.verb = verbNone
 		if !ours || !a.Lastmod.IsZero() && !sameLastmod(h.Lastmod, a.Lastmod) {
 			a.verb = verbTouch
 		}
-	case unknown:
+	case like == unknown:
 		a.conditional = true
 	}
 	return a, nil

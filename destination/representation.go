@@ -37,7 +37,8 @@ func (s *selection) preferred(w *want) *resourcesync.Link {
 		var best *resourcesync.Link
 		for i := range w.Links {
 			l := &w.Links[i]
-			if l.Rel != "alternate" && l.Rel != "canonical" || l.Href == w.URI || !matchAny([]string{glob}, typeOnly(l.Type)) {
+			t := linkType(l)
+			if l.Rel != "alternate" && l.Rel != "canonical" || l.Href == w.URI || t == "" || !matchAny([]string{glob}, t) {
 				continue
 			}
 			if best == nil || priority(l) < priority(best) {
@@ -58,6 +59,11 @@ func priority(l *resourcesync.Link) int {
 		return least
 	}
 	return l.Pri
+}
+
+// linkType is the type a link states, else the one its address looks like.
+func linkType(l *resourcesync.Link) string {
+	return mediaType(&want{URI: l.Href, Type: l.Type})
 }
 
 // typeOnly is a media type without parameters, in lower case.
@@ -97,4 +103,12 @@ func (a *action) address() string {
 		return a.from
 	}
 	return a.URI
+}
+
+// prefersOther reports whether the representations that a set was last complete
+// with may be others than those preferred now.
+func (s *selection) prefersOther(key string) bool {
+	_, was, _ := strings.Cut(key, "+")
+	_, is, _ := strings.Cut(s.key, "+")
+	return key != "" && was != is
 }

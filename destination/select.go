@@ -39,10 +39,11 @@ func newSelection(o Options) (*selection, error) {
 		slices.Sort(list)
 		fmt.Fprintf(h, "%q;", list)
 	}
-	if len(s.prefer) > 0 { // in this order
-		fmt.Fprintf(h, "prefer %q;", s.prefer)
-	}
 	s.key = hex.EncodeToString(h.Sum(nil)[:8])
+	if len(s.prefer) > 0 { // in this order
+		sum := sha256.Sum256(fmt.Appendf(nil, "%q", s.prefer))
+		s.key += "+" + hex.EncodeToString(sum[:8])
+	}
 	return s, nil
 }
 

@@ -268,7 +268,7 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	p := &planner{d: r.d, set: r.set.Number, prune: w.prune, files: w.files, refuse: r.reader.refuse}
+	p := &planner{d: r.d, set: r.set.Number, prune: w.prune, files: w.files, others: r.d.selects.prefersOther(r.set.Selection), refuse: r.reader.refuse}
 	if r.d.opts.Adopt && !r.d.opts.DryRun {
 		if err := r.adopt(ctx, p, paths); err != nil {
 			return false, err
