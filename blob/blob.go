@@ -126,8 +126,8 @@ type Resumer interface {
 
 // A Keeper is a Writer whose bytes can be left for [Resumer.Resume].
 type Keeper interface {
-	// Keep closes the Writer and leaves its bytes, synced. They replace what
-	// was left under the same name before.
+	// Keep closes the Writer and leaves its bytes, synced unless it was sealed.
+	// They replace what was left under the same name before.
 	Keep() error
 }
 

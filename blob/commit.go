@@ -65,7 +65,7 @@ func (d *Dir) batch(ws []Writer) ([]*dirWriter, error) {
 		if !ok || t.store != d {
 			return nil, &CommitError{Name: w.Name(), Err: errStranger}
 		}
-		if _, twice := seen[t]; twice || t.state != writerOpen {
+		if _, twice := seen[t]; twice || !t.isOpen() {
 			return nil, &CommitError{Name: t.name, Err: fs.ErrClosed}
 		}
 		seen[t] = struct{}{}
@@ -76,7 +76,12 @@ func (d *Dir) batch(ws []Writer) ([]*dirWriter, error) {
 
 // syncBytes makes the temporary files durable.
 func (d *Dir) syncBytes(top *folder, batch []*dirWriter) error {
-	for _, t := range batch {
+	sealed := -1
+	for i, t := range batch {
+		if t.state == writerSealed {
+			sealed = i
+			continue // it has its time
+		}
 		if t.mod.IsZero() {
 			continue
 		}
@@ -84,8 +89,18 @@ func (d *Dir) syncBytes(top *folder, batch []*dirWriter) error {
 			return &CommitError{Name: t.name, Err: cause(err)}
 		}
 	}
-	if len(batch) > syncEach && d.syncAll(top) {
-		return nil
+	if len(batch) > syncEach || sealed >= 0 {
+		err := d.syncAll(top)
+		if err == nil {
+			return nil
+		}
+		if sealed >= 0 && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, syscall.EPERM) {
+			// What it did not tell an open handle would: this one has none.
+			return &CommitError{Name: batch[sealed].name, Err: cause(err)}
+		}
+		if err := unseal(batch); err != nil {
+			return err
+		}
 	}
 	// One after the other would be one flush of the disk each; together they
 	// often share one.
@@ -107,6 +122,22 @@ func (d *Dir) syncBytes(top *folder, batch []*dirWriter) error {
 	return nil
 }
 
+// unseal opens what was closed in the belief that the file system can be synced
+// as a whole.
+func unseal(batch []*dirWriter) error {
+	for _, t := range batch {
+		if t.state != writerSealed || t.file != nil {
+			continue
+		}
+		f, _, err := t.tmp.open(t.base, os.O_RDWR)
+		if err != nil {
+			return &CommitError{Name: t.name, Err: cause(err)}
+		}
+		t.file = f
+	}
+	return nil
+}
+
 func indices(n int) []int {
 	s := make([]int, n)
 	for i := range s {
@@ -115,23 +146,29 @@ func indices(n int) []int {
 	return s
 }
 
-// syncAll asks the file system to write everything, and reports whether that
-// has been done for sure. An error is told to whoever asks first and to nobody
+// syncAll asks the file system to write everything; without an error that has
+// been done for sure. An error is told to whoever asks first and to nobody
 // after; so once there was one, every file is asked for itself, for good: its
 // own open handle was not told yet.
-func (d *Dir) syncAll(top *folder) bool {
+func (d *Dir) syncAll(top *folder) error {
 	d.syncMu.Lock()
 	defer d.syncMu.Unlock()
-	if d.noSyncfs {
-		return false
+	if d.syncErr != nil {
+		return d.syncErr
 	}
 	f, err := top.handle()
 	if err == nil {
 		err = syncfs(f)
 	}
-	d.noSyncfs = err != nil
-	return err == nil
+	if err != nil {
+		d.syncErr = err
+		d.noClose.Store(true)
+	}
+	return err
 }
+
+// mayClose reports whether files can be closed before they are synced.
+func (d *Dir) mayClose() bool { return syncfsTells() && !d.noClose.Load() }
 
 // place renames a temporary file to its final name.
 func place(w *walker, t *dirWriter) error {
@@ -143,7 +180,9 @@ func place(w *walker, t *dirWriter) error {
 		}
 		if err == nil {
 			t.state = writerCommitted
-			_ = t.file.Close() // it has been synced
+			if t.file != nil {
+				_ = t.file.Close() // it has been synced
+			}
 			return nil
 		}
 		// The directory may have been removed as empty since it was opened.
@@ -203,7 +242,7 @@ func (d *Dir) syncNames(top *folder, w *walker, batch []*dirWriter) error {
 // syncDirs syncs directories, and returns the name of the one that failed. One
 // that has been removed since needs none.
 func (d *Dir) syncDirs(top *folder, w *walker, dirs map[string]struct{}) (string, error) {
-	if len(dirs) > syncEach && d.syncAll(top) {
+	if len(dirs) > syncEach && d.syncAll(top) == nil {
 		return "", nil
 	}
 	for dir := range dirs {

@@ -53,8 +53,9 @@ type Dir struct {
 
 	next atomic.Uint64 // for names of temporary files
 
-	syncMu   sync.Mutex // one syncfs at a time, see syncAll
-	noSyncfs bool       // guarded by syncMu
+	syncMu  sync.Mutex  // one syncfs at a time, see syncAll
+	syncErr error       // of the first that failed; guarded by syncMu
+	noClose atomic.Bool // there was one
 }
 
 // NewDir returns a store in the directory root. If root does not exist it is

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 	"unsafe"
@@ -35,7 +36,7 @@ func syncfsNumber() uintptr {
 
 // syncfs writes everything the file system of f holds back.
 func syncfs(f *os.File) error {
-	if syncfsNumber() == 0 || !syncfsTells() {
+	if !syncfsTells() {
 		return errors.ErrUnsupported
 	}
 	return control(f, func(fd uintptr) error {
@@ -44,8 +45,12 @@ func syncfs(f *os.File) error {
 	})
 }
 
-// syncfsTells reports whether syncfs reports write errors: Linux 5.8 on.
-func syncfsTells() bool {
+// syncfsTells reports whether there is a syncfs that reports write errors:
+// Linux 5.8 on.
+var syncfsTells = sync.OnceValue(func() bool {
+	if syncfsNumber() == 0 {
+		return false
+	}
 	var u syscall.Utsname
 	if err := syscall.Uname(&u); err != nil {
 		return false
@@ -64,7 +69,7 @@ func syncfsTells() bool {
 	major, err := strconv.Atoi(parts[0])
 	minor, err1 := strconv.Atoi(parts[1])
 	return err == nil && err1 == nil && (major > 5 || major == 5 && minor >= 8)
-}
+})
 
 // rename moves a file between two folders. Both are held by handle, so that no
 // link put on the way since can lead it elsewhere.

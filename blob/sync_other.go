@@ -10,6 +10,8 @@ import (
 
 func syncfs(*os.File) error { return errors.ErrUnsupported }
 
+func syncfsTells() bool { return false }
+
 // rename moves a file between two folders of one root, by their paths: a link
 // put on the way since can lead it elsewhere in the root, but not out of it.
 func rename(from *folder, name string, to *folder, toName string) error {

@@ -27,9 +27,9 @@ func tmpBase(name string) string {
 type dirWriter struct {
 	store *Dir
 	name  string
-	tmp   *folder // where file lies
-	base  string  // and what it is called there; reserved in store.active
-	file  *os.File
+	tmp   *folder  // where file lies
+	base  string   // and what it is called there; reserved in store.active
+	file  *os.File // nil when sealed
 	mod   time.Time
 	state writerState
 }
@@ -37,7 +37,8 @@ type dirWriter struct {
 type writerState int
 
 const (
-	writerOpen writerState = iota
+	writerOpen   writerState = iota
+	writerSealed             // likewise, but file is closed
 	writerCommitted
 	writerClosed
 )
@@ -253,13 +254,38 @@ func (w *dirWriter) Write(p []byte) (int, error) {
 	return n, nil
 }
 
+// Seal implements [Sealer]. The file is closed where the file system can be
+// synced as a whole: errors of writing back, which an open handle would be told
+// of, are then told to syncfs.
+func (w *dirWriter) Seal() (closed bool, err error) {
+	if w.state != writerOpen {
+		return false, nameError("seal", w.name, fs.ErrClosed)
+	}
+	if !w.store.mayClose() {
+		return false, nil
+	}
+	if !w.mod.IsZero() {
+		err = setModTime(w.file, w.tmp.root, w.base, w.mod)
+	}
+	if err1 := w.file.Close(); err == nil {
+		err = err1
+	}
+	w.state, w.file = writerSealed, nil
+	if err != nil {
+		return true, nameError("write", w.name, err)
+	}
+	return true, nil
+}
+
 // Close drops the blob, unless it is committed or kept.
 func (w *dirWriter) Close() error {
-	if w.state != writerOpen {
+	if !w.isOpen() {
 		return nil
 	}
 	w.state = writerClosed
-	_ = w.file.Close() // the bytes are not wanted
+	if w.file != nil {
+		_ = w.file.Close() // the bytes are not wanted
+	}
 	err := w.tmp.root.Remove(w.base)
 	w.store.release(w.base)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -268,16 +294,21 @@ func (w *dirWriter) Close() error {
 	return nil
 }
 
+func (w *dirWriter) isOpen() bool { return w.state == writerOpen || w.state == writerSealed }
+
 // Keep closes the Writer and leaves its bytes for Resume.
 func (w *dirWriter) Keep() error {
-	if w.state != writerOpen {
+	if !w.isOpen() {
 		return nameError("keep", w.name, fs.ErrClosed)
 	}
-	err := w.file.Sync()
-	w.state = writerClosed
-	if err1 := w.file.Close(); err == nil {
-		err = err1
+	var err error
+	if w.file != nil {
+		err = w.file.Sync()
+		if err1 := w.file.Close(); err == nil {
+			err = err1
+		}
 	}
+	w.state = writerClosed
 	defer w.store.release(w.base)
 	if first, _, second := strings.Cut(w.base, "-"); second && err == nil {
 		// The first Writer of the name may still be at work: then these bytes
