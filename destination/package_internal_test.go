@@ -283,3 +283,51 @@ func TestPackageCanceled(t *testing.T) {
 		t.Errorf("warnings: %q", g.warnings)
 	}
 }
+
+// BenchmarkPackage takes 10,000 members of 4 KB out of a package over loopback
+// and commits them, in batches as a run does.
+func BenchmarkPackage(b *testing.B) {
+	files := map[string]string{}
+	rnd := rand.NewChaCha8([32]byte{5})
+	for i := range 10_000 {
+		data := make([]byte, 4096)
+		_, _ = rnd.Read(data)
+		files[fmt.Sprintf("d%d/f%05d", i%100, i)] = string(data)
+	}
+	body := packOf(b, files, zip.Store)
+	b.SetBytes(int64(len(body)))
+	for b.Loop() {
+		b.StopTimer()
+		g := newPackageRig(b, body)
+		if dir, err := os.MkdirTemp("/dev/shm", "lockstep"); err == nil {
+			b.Cleanup(func() { _ = os.RemoveAll(dir) })
+			store, err := blob.NewDir(dir, blob.DirOptions{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			g.d.store, g.p.fetch.names.store = store, store
+		}
+		job := g.job(files)
+		out := make(chan outcome, 256)
+		g.p.done = func(o outcome) { out <- o }
+		b.StartTimer()
+		go func() { g.p.get(b.Context(), job); close(out) }()
+		var ws []blob.Writer
+		n := 0
+		for o := range out {
+			if o.err != nil {
+				b.Fatal(o.err)
+			}
+			n++
+			if ws = append(ws, o.writer); len(ws) == batchCount {
+				if err := g.d.store.Commit(b.Context(), ws...); err != nil {
+					b.Fatal(err)
+				}
+				ws = ws[:0]
+			}
+		}
+		if err := g.d.store.Commit(b.Context(), ws...); err != nil || n != len(files) {
+			b.Fatal(err, n)
+		}
+	}
+}

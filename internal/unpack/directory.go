@@ -165,8 +165,8 @@ func (r *reader) member(m *Member, shift int64) (more bool, err error) {
 		return false, &FormatError{r.pos, "the directory ends within a comment"}
 	}
 	r.pos += int64(comment)
-	if packed > uint64(at) || offset > uint64(at) {
-		packed, offset = 0, 0
+	if packed > uint64(at) || offset > uint64(at-shift) {
+		packed, offset = 0, uint64(at-shift) // behind all that can be right
 		m.blame(flawBeyond)
 	}
 	m.Packed, m.Size, m.Offset = int64(packed), int64(min(size, 1<<62)), int64(offset)+shift

@@ -54,7 +54,7 @@ func (d *Directory) search(path string) int {
 		if p == "" {
 			continue
 		}
-		f := folded(p)
+		f := strings.TrimLeft(folded(p), "/")
 		i := d.exact(f)
 		k, ok := d.folded[f]
 		switch {

@@ -164,9 +164,9 @@ func (d *Directory) arrange() {
 		m := &ms[i]
 		next := d.Start
 		if i+1 < len(ms) {
-			next = ms[i+1].Offset
+			next = min(ms[i+1].Offset, d.Start)
 		}
-		m.space = next - m.Offset
+		m.space = max(next-m.Offset, 0)
 		least := m.Offset + localSize + int64(len(m.Name)) + m.Packed
 		if m.Offset < reach {
 			m.blame(flawOverlap)
