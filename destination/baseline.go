@@ -68,7 +68,7 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 		return err
 	}
 	if st.Changes == "" {
-		return nil
+		return r.relist(ctx, &snap)
 	}
 	// RS-HASH-08: the description may have changed since it was read.
 	return r.incremental(ctx)

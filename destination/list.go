@@ -214,6 +214,9 @@ func (l *listReading) stageEntries(doc *discover.Document, n int) (int64, error)
 		w := l.wantOf(&e)
 		w.rank = rank{class: wantListed, doc: n, pos: pos}
 		pos++
+		if !l.concerns(w.URI) {
+			continue
+		}
 		if err := out.add(&w); err != nil {
 			return pos, &localError{err}
 		}

@@ -38,7 +38,8 @@ type setReader struct {
 	packages packageTable           // that were named
 	passed   atomic.Pointer[string] // scheme and authority of URIs that are not refused
 
-	mu      sync.Mutex // guards what follows, and calls of warn and fail, while parts are read side by side
+	mu      sync.Mutex      // guards what follows, and calls of warn and fail, while parts are read side by side
+	only    map[string]bool // of a list, stage these only; true once they were found; nil: all
 	visited map[string]bool
 	parts   int
 }

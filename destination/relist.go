@@ -1,0 +1,74 @@
+package destination
+
+import (
+	"context"
+
+	"lockstep/resourcesync"
+)
+
+// relist reads the Resource List of a set without a Change List again, for the
+// resources that were not as it described them (RS-HASH-08): they may have
+// changed since it was read, or be gone. snap is the reading before. What else
+// the list says now is for the next run.
+func (r *setRun) relist(ctx context.Context, snap *snapshot) error {
+	known := *r.set
+	for round := 1; round < maxRounds && len(r.stale) > 0 && !snap.dump; round++ {
+		known.ListTag, known.ListParts = snap.validators, snap.parts
+		same, err := r.reader.listUnchanged(ctx, &known)
+		if err != nil || same {
+			return err
+		}
+		only := make(map[string]bool, len(r.stale))
+		for uri := range r.stale {
+			only[uri] = false
+		}
+		r.reader.only = only
+		next, err := r.reader.readList(ctx, r.set.Lists)
+		r.reader.only = nil
+		if err != nil || !next.complete || next.dump {
+			return err
+		}
+		if err := r.stageGone(ctx, only, &next); err != nil {
+			return err
+		}
+		if _, err := r.carryOut(ctx, work{mode: ModeBaseline, via: ViaList, complete: true}); err != nil {
+			return err
+		}
+		snap = &next
+	}
+	return nil
+}
+
+// stageGone stages that what a complete list does not name is no more, unless
+// it is a plain Sitemap, which does not say so (RS-RL-12).
+func (r *setRun) stageGone(ctx context.Context, found map[string]bool, snap *snapshot) error {
+	if snap.sitemap && r.d.opts.Delete != DeleteApply {
+		return nil
+	}
+	n := r.stage.addDoc()
+	for uri, is := range found {
+		if is {
+			continue
+		}
+		w := want{URI: uri, Gone: true, Change: resourcesync.Deleted, Length: -1, rank: rank{class: wantListed, doc: n}}
+		if err := r.stage.add(ctx, w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// concerns reports whether an entry of a list is to be staged, and notes that it
+// is there.
+func (l *listReading) concerns(uri string) bool {
+	if l.only == nil {
+		return true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !hasKey(l.only, uri) {
+		return false
+	}
+	l.only[uri] = true
+	return true
+}
