@@ -226,3 +226,36 @@ func (w *sinkWriter) reader() io.ReadSeeker {
 	}
 	return bytes.NewReader(w.mem)
 }
+
+// Scratch implements [blob.Scratcher].
+func (s *SinkStore) Scratch(ctx context.Context) (blob.Scratch, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	f, err := os.CreateTemp(s.opts.Dir, "lockstep-scratch-*")
+	if err != nil {
+		return nil, err
+	}
+	return &sinkScratch{File: f, named: os.Remove(f.Name()) != nil}, nil
+}
+
+type sinkScratch struct {
+	*os.File
+	named bool
+}
+
+func (f *sinkScratch) Restart() error {
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	_, err := f.Seek(0, io.SeekStart)
+	return err
+}
+
+func (f *sinkScratch) Close() error {
+	err := f.File.Close()
+	if f.named {
+		_ = os.Remove(f.Name()) // of no use to anybody
+	}
+	return err
+}

@@ -14,8 +14,9 @@ const bucketScheme = "s3://"
 func isBucket(address string) bool { return strings.HasPrefix(address, bucketScheme) }
 
 // openBucket returns the bucket at an address, with the credentials every
-// program for buckets takes from the environment.
-func openBucket(address string, lookup func(string) (string, bool)) (*s3.Bucket, error) {
+// program for buckets takes from the environment. Each of adjust may change how
+// it is used.
+func openBucket(address string, lookup func(string) (string, bool), adjust ...func(*s3.Options)) (*s3.Bucket, error) {
 	bucket, prefix, err := s3.ParseURL(address)
 	if err != nil {
 		return nil, usageError{err: err}
@@ -28,13 +29,17 @@ func openBucket(address string, lookup func(string) (string, bool)) (*s3.Bucket,
 		}
 		return ""
 	}
-	b, err := s3.New(s3.Options{
+	o := s3.Options{
 		Endpoint: first("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
 		Bucket:   bucket, Prefix: prefix,
 		Region:    first("AWS_REGION", "AWS_DEFAULT_REGION"),
 		AccessKey: first("AWS_ACCESS_KEY_ID"), SecretKey: first("AWS_SECRET_ACCESS_KEY"), SessionToken: first("AWS_SESSION_TOKEN"),
 		Attributes: source.Attributes,
-	})
+	}
+	for _, f := range adjust {
+		f(&o)
+	}
+	b, err := s3.New(o)
 	if err != nil {
 		return nil, usageError{err, "credentials are taken from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, the service from AWS_ENDPOINT_URL"}
 	}

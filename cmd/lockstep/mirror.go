@@ -24,6 +24,7 @@ import (
 // mirror is made of, and where they go: sync and audit share them.
 type selectOptions struct {
 	source, dest string // the arguments
+	state        string
 	sets         []string
 	include      []string
 	exclude      []string
@@ -34,6 +35,7 @@ type selectOptions struct {
 }
 
 func (o *selectOptions) declare(flags *pflag.FlagSet) {
+	flags.StringVar(&o.state, "state", "", "keep the memory of a mirror in a bucket in `DIR` (that of a directory is in it)")
 	flags.StringArrayVar(&o.sets, "set", nil, "only the set with this `NAME` or URL (repeatable; default all)")
 	flags.StringArrayVar(&o.include, "include", nil, "only resources whose URI matches `GLOB` (repeatable)")
 	flags.StringArrayVar(&o.exclude, "exclude", nil, "no resources whose URI matches `GLOB` (repeatable; wins over --include)")
@@ -70,15 +72,22 @@ func parseMaps(values []string) ([]destination.PathMap, error) {
 type mirror struct {
 	store    blob.Store
 	journal  destination.Journal
-	portable bool // its file system folds or refuses names
+	scratch  blob.Scratcher // room for packages, where the store has none; may be nil
+	portable bool           // its file system folds or refuses names
 	close    func()
 }
 
 // openMirror opens DEST and locks it. With readOnly nothing is made in a DEST
 // that is no mirror yet.
-func openMirror(dest string, readOnly bool, log *slog.Logger) (*mirror, error) {
-	if strings.Contains(dest, "://") {
-		return nil, usagef("%s: this version keeps mirrors in directories", dest)
+func openMirror(sel *selectOptions, readOnly bool, lookup func(string) (string, bool), log *slog.Logger) (*mirror, error) {
+	dest := sel.dest
+	switch {
+	case isBucket(dest):
+		return openBucketMirror(dest, sel.state, readOnly, lookup, log)
+	case strings.Contains(dest, "://"):
+		return nil, usageError{fmt.Errorf("%s: not a place for a mirror", dest), "give a directory, or a bucket as s3://BUCKET/PREFIX"}
+	case sel.state != "":
+		return nil, usageError{errors.New("--state is for mirrors in buckets"), "a mirror in a directory keeps its memory in " + filepath.Join(dest, ".lockstep")}
 	}
 	switch info, err := os.Stat(dest); {
 	case err == nil && !info.IsDir():
@@ -98,11 +107,8 @@ func openMirror(dest string, readOnly bool, log *slog.Logger) (*mirror, error) {
 		}
 		return &mirror{store: store, journal: journal, close: func() {}}, nil
 	}
-	lock, err := destination.LockDir(dest)
+	lock, err := lockMirror(dest)
 	if err != nil {
-		if _, used := errors.AsType[*destination.InUseError](err); used {
-			err = withHint(err, "wait for it to end, or stop it: its progress is kept")
-		}
 		return nil, err
 	}
 	portable, err := destination.ProbePortable(filepath.Dir(database))
@@ -126,6 +132,15 @@ func isMirror(dest string) bool {
 	return err == nil
 }
 
+// lockMirror takes the mirror whose memory is in dir.
+func lockMirror(dir string) (*destination.Lock, error) {
+	lock, err := destination.LockDir(dir)
+	if _, used := errors.AsType[*destination.InUseError](err); used {
+		err = withHint(err, "wait for it to end, or stop it: its progress is kept")
+	}
+	return lock, err
+}
+
 // A destinationRun is what sync, audit and demo have in common: one Destination at work
 // on one mirror.
 type destinationRun struct {
@@ -146,12 +161,12 @@ func openRun(sel *selectOptions, net *networkOptions, do destination.Options, re
 		client.Close()
 		return nil, usageError{err: err}
 	}
-	m, err := openMirror(sel.dest, readOnly, do.Logger)
+	m, err := openMirror(sel, readOnly, io.LookupEnv, do.Logger)
 	if err != nil {
 		client.Close()
 		return nil, err
 	}
-	do.Portable = m.portable
+	do.Portable, do.Scratch = m.portable, m.scratch
 	r := &destinationRun{mirror: m, client: client}
 	if r.dest, err = destination.New(m.store, m.journal, client, do); err != nil {
 		r.Close()

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"lockstep/blob"
+	"lockstep/blob/s3"
+	"lockstep/destination"
+	"lockstep/storage/sqlite"
+)
+
+const (
+	// bucketParallel is how many objects of a batch are put at a time: enough
+	// to hide the way to the service, few enough for a small one.
+	bucketParallel = 32
+
+	// listFrom is how many objects are asked for one by one before a listing,
+	// a thousand to a request, is the cheaper way to know them all.
+	listFrom = 100
+
+	// maxObjects caps the objects that are remembered, 16 bytes each, from a
+	// listing: in a bucket with more they are asked for one by one.
+	maxObjects = 4 << 20
+)
+
+// openBucketMirror opens a mirror in a bucket, with its memory in the directory
+// state.
+func openBucketMirror(dest, state string, readOnly bool, lookup func(string) (string, bool), log *slog.Logger) (*mirror, error) {
+	if state == "" {
+		return nil, usageError{fmt.Errorf("%s: a mirror in a bucket keeps its memory in a directory", dest),
+			"give one with --state DIR; keep it, and use the same one with every command for this mirror"}
+	}
+	switch info, err := os.Stat(state); {
+	case err == nil && !info.IsDir():
+		return nil, usagef("--state %s is not a directory", state)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("open the state: %w", err)
+	}
+	own := filepath.Join(state, filepath.Dir(filepath.FromSlash(destination.StateFile)))
+	bucket, err := openBucket(dest, lookup, func(o *s3.Options) {
+		o.Attributes, o.Parallel, o.TempDir = nil, bucketParallel, own
+	})
+	if err != nil {
+		return nil, err
+	}
+	store := &mirrorBucket{Bucket: bucket, seed: maphash.MakeSeed()}
+	if err := checkStateOf(state, bucket.String()); err != nil {
+		return nil, err
+	}
+	database := filepath.Join(state, filepath.FromSlash(destination.StateFile))
+	if _, err := os.Stat(database); readOnly && errors.Is(err, fs.ErrNotExist) {
+		return &mirror{store: store, journal: &destination.MemJournal{}, close: func() {}}, nil
+	}
+	lock, err := lockMirror(state)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(own, stateOf), []byte(bucket.String()+"\n"), 0o666); err != nil {
+		return nil, errors.Join(fmt.Errorf("open the state: %w", err), lock.Close())
+	}
+	scratch, err := blob.NewDir(state, blob.DirOptions{})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the state: %w", err), lock.Close())
+	}
+	db, err := sqlite.Open(database)
+	if err != nil {
+		return nil, errors.Join(err, scratch.Close(), lock.Close())
+	}
+	return &mirror{store: store, journal: db.Journal(), scratch: scratch, close: func() {
+		if err := errors.Join(db.Close(), scratch.Close(), lock.Close()); err != nil {
+			log.Warn("close the mirror", slog.Any("err", err))
+		}
+	}}, nil
+}
+
+// stateOf is the file in a state directory that says whose it is.
+const stateOf = "destination"
+
+// checkStateOf refuses a state directory that belongs to another mirror: what
+// it says is held would be held against this one.
+func checkStateOf(state, dest string) error {
+	own := filepath.Join(state, filepath.Dir(filepath.FromSlash(destination.StateFile)))
+	text, err := os.ReadFile(filepath.Join(own, stateOf))
+	switch {
+	case err == nil:
+		if whose := strings.TrimSpace(string(text)); whose != dest {
+			return usageError{fmt.Errorf("--state %s is that of %s, not of %s", state, whose, dest), "give every mirror a --state of its own"}
+		}
+		return nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("open the state: %w", err)
+	}
+	if _, err := os.Stat(filepath.Join(state, filepath.FromSlash(destination.StateFile))); err == nil {
+		return usageError{fmt.Errorf("--state %s is a mirror itself", state), "give a directory of its own"}
+	}
+	return nil
+}
+
+// A mirrorBucket is a bucket that is asked for many objects: after the first
+// hundred it is listed, once, and what it is asked then is known. One process
+// at a time writes to a mirror, so that what it knows stays true.
+type mirrorBucket struct {
+	*s3.Bucket
+	seed maphash.Seed
+
+	mu      sync.Mutex // guards what follows; held while the bucket is listed
+	asked   int
+	over    bool                // there are too many to be remembered
+	listed  []listedObject      // by key; nil: not listed
+	touched map[uint64]struct{} // keys of what was written or removed since: the bucket is asked
+}
+
+type listedObject struct {
+	key  uint64 // a hash of the name
+	size int64
+}
+
+// Stat describes an object. Of one that is known from the listing it tells the
+// name and the size.
+func (s *mirrorBucket) Stat(ctx context.Context, name string) (blob.Info, error) {
+	size, there, known, err := s.look(ctx, name)
+	switch {
+	case err != nil:
+		return blob.Info{}, err
+	case !known:
+		return s.Bucket.Stat(ctx, name)
+	case !there:
+		return blob.Info{}, &fs.PathError{Op: "stat", Path: s.String() + name, Err: blob.ErrNotExist}
+	}
+	return blob.Info{Name: name, Size: size}, nil
+}
+
+// look looks a name up in the listing, which it makes when it is time to.
+func (s *mirrorBucket) look(ctx context.Context, name string) (size int64, there, known bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.asked++; s.over || s.listed == nil && s.asked <= listFrom {
+		return 0, false, false, nil
+	}
+	if s.listed == nil {
+		if err := s.list(ctx); err != nil || s.over {
+			return 0, false, false, err
+		}
+	}
+	key := maphash.String(s.seed, name)
+	if _, ok := s.touched[key]; ok {
+		return 0, false, false, nil
+	}
+	i, there := slices.BinarySearchFunc(s.listed, key, func(o listedObject, key uint64) int { return cmp.Compare(o.key, key) })
+	if there {
+		size = s.listed[i].size
+	}
+	return size, there, true, nil
+}
+
+// list reads the listing. The caller holds mu.
+func (s *mirrorBucket) list(ctx context.Context) error {
+	listed := []listedObject{}
+	for info, err := range s.Bucket.List(ctx, "") {
+		if err != nil {
+			return err
+		}
+		if len(listed) == maxObjects {
+			s.over = true
+			return nil
+		}
+		listed = append(listed, listedObject{maphash.String(s.seed, info.Name), info.Size})
+	}
+	slices.SortFunc(listed, func(a, b listedObject) int { return cmp.Compare(a.key, b.key) })
+	s.listed = listed
+	return nil
+}
+
+// touch notes that a name is, or is going to be, another than when it was listed.
+func (s *mirrorBucket) touch(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.touched) == maxObjects {
+		s.over, s.listed, s.touched = true, nil, nil
+	}
+	if s.over {
+		return
+	}
+	if s.touched == nil {
+		s.touched = map[uint64]struct{}{}
+	}
+	s.touched[maphash.String(s.seed, name)] = struct{}{}
+}
+
+// Commit puts objects.
+func (s *mirrorBucket) Commit(ctx context.Context, ws ...blob.Writer) error {
+	for _, w := range ws {
+		s.touch(w.Name())
+	}
+	return s.Bucket.Commit(ctx, ws...)
+}
+
+// Remove removes objects.
+func (s *mirrorBucket) Remove(ctx context.Context, names ...string) error {
+	for _, name := range names {
+		s.touch(name)
+	}
+	return s.Bucket.Remove(ctx, names...)
+}
