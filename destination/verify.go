@@ -3,7 +3,6 @@ package destination
 import (
 	"encoding/hex"
 	"fmt"
-	"io"
 	"sync"
 
 	"lockstep/resourcesync"
@@ -83,41 +82,8 @@ func (p *hashers) get(set uint8) *resourcesync.Hasher {
 
 func (p *hashers) put(set uint8, h *resourcesync.Hasher) { p.pools[set].Put(h) }
 
-// buffers lends buffers for copying.
-var buffers = sync.Pool{New: func() any { return new([copyBuffer]byte) }}
-
-// copyBuffer is large enough to read a small resource at once, and to write a
-// large one in few calls.
-const copyBuffer = 64 << 10
-
 // A localError is one of the store: the fault is here, not at the Source.
 type localError struct{ err error }
 
 func (e *localError) Error() string { return e.err.Error() }
 func (e *localError) Unwrap() error { return e.err }
-
-// copyHashing copies r to w and h, and returns how many bytes came. Errors of
-// w are localErrors.
-func copyHashing(w io.Writer, h *resourcesync.Hasher, r io.Reader) (int64, error) {
-	buf := buffers.Get().(*[copyBuffer]byte)
-	defer buffers.Put(buf)
-	var n int64
-	for {
-		k, err := r.Read(buf[:])
-		if k > 0 {
-			n += int64(k)
-			if w != nil {
-				if _, werr := w.Write(buf[:k]); werr != nil {
-					return n, &localError{werr}
-				}
-			}
-			_, _ = h.Write(buf[:k]) // never fails
-		}
-		if err == io.EOF {
-			return n, nil
-		}
-		if err != nil {
-			return n, err
-		}
-	}
-}

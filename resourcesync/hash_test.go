@@ -141,3 +141,22 @@ func TestHasher(t *testing.T) {
 		}
 	}
 }
+
+func TestHasherSplit(t *testing.T) {
+	t.Parallel()
+	for _, algs := range [][]resourcesync.Algorithm{nil, {resourcesync.MD5}, {resourcesync.SHA256, resourcesync.MD5, resourcesync.SHA512}} {
+		whole, split := resourcesync.NewHasher(algs...), resourcesync.NewHasher(algs...)
+		for range 3 {
+			_, _ = whole.Write([]byte("some bytes"))
+		}
+		_, _ = split.Write([]byte("some bytes"))
+		for _, w := range split.Split() {
+			for range 2 {
+				_, _ = w.Write([]byte("some bytes"))
+			}
+		}
+		if got, want := split.Sum().String(), whole.Sum().String(); got != want || split.Size() != whole.Size() {
+			t.Errorf("Split of %v: %s of %d bytes, want %s of %d", algs, got, split.Size(), want, whole.Size())
+		}
+	}
+}

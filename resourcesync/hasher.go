@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"crypto/sha512"
 	"hash"
+	"io"
 )
 
 // A Hasher computes several digests in one pass over the bytes written to it.
@@ -63,6 +64,31 @@ func (h *Hasher) Write(p []byte) (int, error) {
 		}
 		rest = rest[n:]
 	}
+	return len(p), nil
+}
+
+// Split returns Writers, one for each algorithm and at least one, that may be
+// used concurrently. What is written to all of them is written to h; until
+// they have all had the same, h must not be used. Writing never fails.
+func (h *Hasher) Split() []io.Writer {
+	ws := []io.Writer{(*hasherSize)(&h.size)}
+	for _, s := range h.states {
+		if s != nil {
+			ws = append(ws, s)
+		}
+	}
+	if len(ws) > 1 { // the first algorithm counts, too
+		ws[1] = io.MultiWriter(ws[0], ws[1])
+		ws = ws[1:]
+	}
+	return ws
+}
+
+// A hasherSize counts what is written to it.
+type hasherSize int64
+
+func (n *hasherSize) Write(p []byte) (int, error) {
+	*n += hasherSize(len(p))
 	return len(p), nil
 }
 
