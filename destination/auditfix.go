@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"lockstep/blob"
 	"lockstep/internal/fetch"
 )
 
@@ -47,9 +48,9 @@ func (s *setAudit) note(ctx context.Context, act *action, f *Finding) error {
 		w = want{URI: h.URI, Length: h.Length, Hashes: h.Hashes}
 	}
 	if act.isHeld() {
-		h := act.held
-		h.Hashes, h.ETag, h.Modified = nil, "", ""
-		s.marks.Put = append(s.marks.Put, h)
+		if err := s.doubt(ctx, act.held, f); err != nil {
+			return err
+		}
 	}
 	if s.known[s.set.URI] == s.set.Number { // else the run takes it for new anyway
 		w.rank = rank{class: wantOwed, event: w.event, mod: w.mod}
@@ -59,14 +60,66 @@ func (s *setAudit) note(ctx context.Context, act *action, f *Finding) error {
 	return s.mark(ctx, false)
 }
 
+// doubt makes the row of a damaged file one that has to be fetched. Something in
+// its place that is nobody's file gives way, if that destroys nothing. If it
+// does not, the resource is no longer held, and gets another file beside it.
+func (s *setAudit) doubt(ctx context.Context, h Held, f *Finding) error {
+	if c, ok := s.d.store.(blob.Clearer); ok {
+		moved, err := c.Clear(ctx, h.Path)
+		if err != nil {
+			return err
+		}
+		if moved != "" {
+			f.Cause += "; what stood there was moved to " + moved
+		}
+	}
+	blocked, err := s.d.blocked(ctx, h.Path)
+	if err != nil {
+		return err
+	}
+	if !blocked {
+		h.Hashes, h.ETag, h.Modified = nil, "", ""
+		s.marks.Put = append(s.marks.Put, h)
+		return nil
+	}
+	s.marks.Drop = append(s.marks.Drop, h.URI)
+	for _, n := range h.Sets {
+		s.counts[n]--
+	}
+	return nil
+}
+
+// blocked reports whether something other than a file stands at path, or
+// something other than a directory on the way to it.
+func (d *Destination) blocked(ctx context.Context, path string) (bool, error) {
+	_, err := d.store.Stat(ctx, path)
+	switch {
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case errors.Is(err, blob.ErrDirectory), errors.Is(err, blob.ErrForeign):
+		return true, nil
+	case !errors.Is(err, blob.ErrNotExist):
+		return false, nil // it is there, or fetching it will tell
+	}
+	for dir := range parents(path) {
+		if _, err := d.store.Stat(ctx, dir); err == nil || errors.Is(err, blob.ErrForeign) {
+			return true, nil
+		}
+	}
+	return false, ctx.Err()
+}
+
 // mark writes notes to the Journal, when they are many or all is to be written.
 func (a *auditor) mark(ctx context.Context, all bool) error {
-	n := len(a.marks.Put) + len(a.marks.Owe)
+	n := len(a.marks.Put) + len(a.marks.Drop) + len(a.marks.Owe)
 	if n == 0 || !all && n < 4*batchCount {
 		return nil
 	}
 	b := a.marks
 	a.marks = Batch{}
+	if len(b.Drop) > 0 {
+		b.Save = map[string][]byte{docCounts: encode(a.counts)}
+	}
 	if err := a.d.journal.Record(ctx, b); err != nil {
 		return fmt.Errorf("note what is to be mended: %w", err)
 	}

@@ -1,0 +1,100 @@
+package blob
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+)
+
+// A Clearer is a Store in whose places things can stand that no store makes.
+type Clearer interface {
+	// Clear makes room for a blob, as far as that destroys nothing: what is
+	// neither a regular file nor a directory at name, or where a directory on
+	// the way to it should be, is moved to a place that it returns, relative
+	// to the root, and an empty directory at name is removed. All else stays.
+	// Links are moved, not followed.
+	Clear(ctx context.Context, name string) (moved string, err error)
+}
+
+// asideDir is where Clear moves things, beside the directory of unfinished
+// blobs.
+const asideDir = "aside"
+
+// maxAside bounds the search for a free name there.
+const maxAside = 100_000
+
+// Clear implements [Clearer].
+func (d *Dir) Clear(ctx context.Context, name string) (moved string, err error) {
+	err = ctx.Err()
+	if err == nil {
+		err = d.check(name)
+	}
+	if err == nil {
+		moved, err = d.clear(name)
+	}
+	if err == nil || absent(err) {
+		return moved, nil
+	}
+	return moved, nameError("clear", name, err)
+}
+
+func (d *Dir) clear(name string) (moved string, err error) {
+	top, err := d.root(false)
+	if err != nil {
+		return "", err
+	}
+	w := newWalker(top)
+	defer w.forget()
+	for end := 0; end < len(name); end++ {
+		i := strings.IndexByte(name[end:], '/')
+		last := i < 0
+		if end += i; last {
+			end = len(name)
+		}
+		dir, base := split(name[:end])
+		in, err := w.folder(dir, false)
+		if err != nil {
+			return "", err
+		}
+		info, err := in.root.Lstat(base)
+		switch {
+		case err != nil || info.Mode().IsRegular():
+			return "", err
+		case !info.IsDir():
+			return d.moveAside(w, in, dir, base)
+		case last:
+			if removeDir(in, base) != nil {
+				return "", nil // it is not empty
+			}
+			_, err = d.syncDirs(top, w, map[string]struct{}{dir: {}})
+			return "", err
+		}
+	}
+	return "", nil
+}
+
+// moveAside moves what is called base in a directory of that name.
+func (d *Dir) moveAside(w *walker, in *folder, dir, base string) (string, error) {
+	aside := path.Join(path.Dir(d.opts.Tmp), asideDir)
+	other := newWalker(w.top) // the folders of w are valid only until it is asked for the next
+	defer other.forget()
+	to, err := other.folder(aside, true)
+	if err != nil {
+		return "", err
+	}
+	for n := 1; n <= maxAside; n++ {
+		name := fmt.Sprint(n)
+		if _, err := to.root.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err := rename(in, base, to, name); err != nil {
+			return "", err
+		}
+		_, err := d.syncDirs(w.top, w, map[string]struct{}{dir: {}, aside: {}, path.Dir(aside): {}})
+		return aside + "/" + name, err
+	}
+	return "", fs.ErrExist
+}
