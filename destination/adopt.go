@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"iter"
+	"net/http"
 	"strings"
 	"time"
 
@@ -191,6 +192,9 @@ func (d *adoption) look(ctx context.Context, a *action) (foundFile, error) {
 		}
 		h := heldFrom(a, d.set.Number, own)
 		h.Length = l.length
+		if err == nil && !l.verified && !l.modified.IsZero() {
+			h.Modified = a.Lastmod.Time().UTC().Format(http.TimeFormat) // that is what makes it right
+		}
 		switch {
 		case err == nil && path == own:
 			h.Hashes = l.hashes

@@ -133,6 +133,7 @@ func (a *auditor) read(ctx context.Context) error {
 		if err := a.session.open(ctx); err != nil {
 			return err
 		}
+		a.plain = a.mirror.Found == nil
 		a.known = maps.Clone(a.mirror.Numbers)
 		return nil
 	}

@@ -21,6 +21,8 @@ func (m *mirror) fix() (destination.AuditReport, error) {
 	return m.destination().Audit(context.Background(), m.address(), destination.AuditOptions{Content: true, Fix: true})
 }
 
+func testRand() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
+
 // A damage is something done to the file of a resource; it says whether the
 // file is still right.
 type damage struct {
@@ -30,9 +32,15 @@ type damage struct {
 }
 
 var damages = []damage{
-	{"flip a bit", false, func(r *rand.Rand, path string) error { return rewrite(path, func(b []byte) []byte { b[r.IntN(len(b))] ^= 1 << r.IntN(8); return b }) }},
-	{"truncate", false, func(r *rand.Rand, path string) error { return rewrite(path, func(b []byte) []byte { return b[:r.IntN(len(b))] }) }},
-	{"extend", false, func(r *rand.Rand, path string) error { return rewrite(path, func(b []byte) []byte { return append(b, byte(r.IntN(256))) }) }},
+	{"flip a bit", false, func(r *rand.Rand, path string) error {
+		return rewrite(path, func(b []byte) []byte { b[r.IntN(len(b))] ^= 1 << r.IntN(8); return b })
+	}},
+	{"truncate", false, func(r *rand.Rand, path string) error {
+		return rewrite(path, func(b []byte) []byte { return b[:r.IntN(len(b))] })
+	}},
+	{"extend", false, func(r *rand.Rand, path string) error {
+		return rewrite(path, func(b []byte) []byte { return append(b, byte(r.IntN(256))) })
+	}},
 	{"delete", false, func(_ *rand.Rand, path string) error { return os.Remove(path) }},
 	{"another file", false, func(_ *rand.Rand, path string) error {
 		return errors.Join(os.Remove(path), os.WriteFile(path, []byte("something else"), 0o600))
@@ -41,7 +49,9 @@ var damages = []damage{
 	{"a link", false, func(_ *rand.Rand, path string) error {
 		return errors.Join(os.Rename(path, path+".was"), os.Symlink(filepath.Base(path)+".was", path))
 	}},
-	{"a dead link", false, func(_ *rand.Rand, path string) error { return errors.Join(os.Remove(path), os.Symlink("nowhere", path)) }},
+	{"a dead link", false, func(_ *rand.Rand, path string) error {
+		return errors.Join(os.Remove(path), os.Symlink("nowhere", path))
+	}},
 	{"rename case", false, func(_ *rand.Rand, path string) error {
 		return os.Rename(path, filepath.Join(filepath.Dir(path), strings.ToUpper(filepath.Base(path))))
 	}},
@@ -69,7 +79,7 @@ func TestDamages(t *testing.T) {
 	t.Parallel()
 	const resources, rounds = 60, 12
 	for _, st := range []style{{}, {noHash: true}, {noChanges: true, seconds: true}} {
-		r := rand.New(rand.NewPCG(1, 2))
+		r := testRand()
 		s := newSite(t, st)
 		for i := range resources {
 			s.put(fmt.Sprintf("/d%d/f%02d", i%3, i), fmt.Sprintf("content of %d, which is %x", i, r.Uint64()))

@@ -18,7 +18,7 @@ import (
 
 // mayFix refuses what mending would make worse.
 func (a *auditor) mayFix(sets []*setState) error {
-	if a.mirror.Found == nil {
+	if a.plain {
 		return &RefusedError{
 			Reason: fmt.Sprintf("%s is no mirror of ours: there is nothing to mend it by", fetch.Printable(a.d.opts.Dest)),
 			Hint:   "make it one with sync --adopt, which takes over the files that are right",

@@ -408,6 +408,7 @@ type mirror struct {
 	store   blob.Store
 	journal destination.Journal
 	site    *site
+	at      string // where the mirror is told to go; default: the site
 	opts    destination.Options
 	events  []destination.Event
 }
@@ -424,6 +425,9 @@ func newMirror(t testing.TB, s *site) *mirror {
 }
 
 func (m *mirror) address() string {
+	if m.at != "" {
+		return m.at
+	}
 	if m.site.style.sitemap {
 		return m.site.url("/sitemap.xml")
 	}
