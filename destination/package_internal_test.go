@@ -104,6 +104,8 @@ func (c *countingWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
+func (c *countingWriter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
 func (g *packageRig) done(o outcome) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

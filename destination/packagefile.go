@@ -179,7 +179,7 @@ func pause(ctx context.Context, tries int) error {
 	if tries == 0 {
 		return ctx.Err()
 	}
-	d := 50 * time.Millisecond << tries
+	d := 30 * time.Millisecond << tries
 	t := time.NewTimer(d/2 + rand.N(d/2))
 	defer t.Stop()
 	select {

@@ -44,11 +44,14 @@ func (u *unpacking) open(ctx context.Context) (packageFile, error) {
 		}
 		return nil, err
 	}
-	if err := o.verify(); err != nil {
-		if len(u.unvouched) > 0 && !u.job.Trusted {
-			u.giveUnvouched(err)
-		}
-		u.warn(u.job.URI, err.Error())
+	warning, err := o.verify()
+	if err != nil && len(u.unvouched) > 0 {
+		u.giveUnvouched(err)
+	} else if err != nil {
+		warning = err.Error()
+	}
+	if warning != "" {
+		u.warn(u.job.URI, warning)
 	}
 	return file, nil
 }
@@ -167,17 +170,13 @@ func hasherFor(hs resourcesync.Hashes) *resourcesync.Hasher {
 }
 
 // verify checks the package as a whole, as far as that can be (RS-ZIP-09).
-func (o *opening) verify() error {
+func (o *opening) verify() (warning string, err error) {
 	w := want{URI: o.job.URI, Length: o.job.Length}
 	var got resourcesync.Hashes
 	if o.spool != nil {
 		w.Hashes, got = o.job.Hashes, o.hash.Sum()
 	}
-	warning, err := verify(&w, o.total, got)
-	if err == nil && warning != "" {
-		err = errors.New(warning)
-	}
-	return err
+	return verify(&w, o.total, got)
 }
 
 // A spool is a package that is held whole: in memory, and beyond a few

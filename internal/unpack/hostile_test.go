@@ -296,7 +296,9 @@ func TestMemory(t *testing.T) { // alone: it measures
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			e := entry(tt.name)
-			e.n = tt.n
+			if e.n = tt.n; raced && tt.ok {
+				e.n /= 10
+			}
 			dir := uint64(e.n) * uint64(len(e.record))
 			le.PutUint16(e.end[8:], uint16(e.n))
 			le.PutUint16(e.end[10:], uint16(e.n))

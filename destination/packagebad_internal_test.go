@@ -1,0 +1,428 @@
+package destination
+
+import (
+	"archive/zip"
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
+)
+
+// serveContent answers with body as servers do, and hangs up after most bytes.
+func serveContent(w http.ResponseWriter, r *http.Request, body []byte, most int64) {
+	cut := &cutWriter{ResponseWriter: w, left: most}
+	http.ServeContent(cut, r, "", time.Time{}, bytes.NewReader(body))
+	if cut.left <= 0 {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+type cutWriter struct {
+	http.ResponseWriter
+	left int64
+}
+
+func (c *cutWriter) Write(p []byte) (int, error) {
+	if c.left <= 0 {
+		return 0, io.ErrShortWrite
+	}
+	p = p[:min(int64(len(p)), c.left)]
+	n, err := c.ResponseWriter.Write(p)
+	if c.left -= int64(n); c.left <= 0 {
+		_ = http.NewResponseController(c.ResponseWriter).Flush() // what was written arrives
+		return n, io.ErrShortWrite
+	}
+	return n, err
+}
+
+// TestPackageBroken: what broke off goes on where it was, and costs little.
+func TestPackageBroken(t *testing.T) {
+	t.Parallel()
+	files := someFiles(300, 3_000_000, 700_000)
+	body := packOf(t, files, zip.Store)
+	for _, most := range []int64{100_000, 1_000_000} {
+		t.Run(fmt.Sprint(most), func(t *testing.T) {
+			t.Parallel()
+			g := newPackageRig(t, body)
+			g.answer = func(w http.ResponseWriter, r *http.Request) bool {
+				serveContent(w, r, body, most)
+				return true
+			}
+			g.get(g.job(files))
+			g.expect(files)
+			if g.sent > int64(len(body))*5/4+1<<20 {
+				t.Errorf("%d bytes sent of %d", g.sent, len(body))
+			}
+		})
+	}
+	t.Run("held whole", func(t *testing.T) {
+		t.Parallel()
+		g := newPackageRig(t, body)
+		g.answer = func(w http.ResponseWriter, r *http.Request) bool {
+			serveContent(w, r, body, 2_000_000)
+			return true
+		}
+		g.get(g.bare(files, sumOf(body)))
+		g.expect(files)
+		if g.sent > int64(len(body))*5/4 {
+			t.Errorf("%d bytes sent of %d", g.sent, len(body))
+		}
+	})
+	t.Run("for ever", func(t *testing.T) {
+		t.Parallel()
+		few := someFiles(3)
+		g := newPackageRig(t, packOf(t, few, zip.Store))
+		g.answer = func(w http.ResponseWriter, r *http.Request) bool {
+			most := int64(1 << 20)
+			if len(g.ranges) > 1 {
+				most = 1
+			}
+			serveContent(w, r, body, most)
+			return true
+		}
+		g.get(g.job(few))
+		g.expect(few, pathsOf(few)...)
+		if len(g.ranges) > 1+fetch.MaxTries*fetch.MaxTries {
+			t.Errorf("%d requests", len(g.ranges))
+		}
+	})
+}
+
+// bare wants these files, for which no hash vouches but that of the package.
+func (g *packageRig) bare(files map[string]string, hs resourcesync.Hashes) *packageJob {
+	job := g.job(files)
+	job.Hashes = hs
+	for _, a := range job.Wanted {
+		a.Hashes = nil
+	}
+	return job
+}
+
+// sorted returns what seq yields, in order.
+func sorted(seq iter.Seq[string]) []string { return slices.Sorted(seq) }
+
+func sumOf(b []byte) resourcesync.Hashes {
+	sum := sha256.Sum256(b)
+	return resourcesync.Hashes{{Algorithm: resourcesync.SHA256, Digest: string(sum[:])}}
+}
+
+func pathsOf(files map[string]string) []string {
+	var paths []string
+	for _, name := range sorted(maps.Keys(files)) {
+		paths = append(paths, "/"+name)
+	}
+	return paths
+}
+
+// TestPackageChanged: a package that is replaced while it is read is read anew,
+// and what was had from the old one is kept.
+func TestPackageChanged(t *testing.T) {
+	t.Parallel()
+	old := someFiles(100, 9_000_000)
+	now := maps.Clone(old)
+	now["d0/another"] = strings.Repeat("moves all that is behind it", 1000)
+	g := newPackageRig(t, packOf(t, old, zip.Store))
+	g.answer = func(w http.ResponseWriter, r *http.Request) bool {
+		g.mu.Lock()
+		change := len(g.ranges) == 2
+		body := g.body
+		g.mu.Unlock()
+		if !change {
+			return false
+		}
+		next := packOf(t, now, zip.Store)
+		g.mu.Lock()
+		g.body, g.etag = next, `"2"`
+		g.mu.Unlock()
+		serveContent(w, r, body, 1<<20) // the old one, while it is there
+		return true
+	}
+	g.get(g.job(old))
+	g.expect(old)
+}
+
+// TestPackageServer: whatever a server answers, all is either had or handed
+// back, and told once.
+func TestPackageServer(t *testing.T) {
+	t.Parallel()
+	files := someFiles(40, 600_000)
+	body := packOf(t, files, zip.Deflate)
+	all := pathsOf(files)
+	first := func(f func(w http.ResponseWriter, r *http.Request, nth int)) func(*packageRig) func(http.ResponseWriter, *http.Request) bool {
+		return func(g *packageRig) func(http.ResponseWriter, *http.Request) bool {
+			return func(w http.ResponseWriter, r *http.Request) bool {
+				g.mu.Lock()
+				n := len(g.ranges)
+				g.mu.Unlock()
+				f(w, r, n)
+				return true
+			}
+		}
+	}
+	plain := func(status int, text string) func(*packageRig) func(http.ResponseWriter, *http.Request) bool {
+		return first(func(w http.ResponseWriter, r *http.Request, _ int) {
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, text)
+		})
+	}
+	ranged := func(w http.ResponseWriter, contentRange string, part []byte) {
+		w.Header().Set("Content-Range", contentRange)
+		w.WriteHeader(http.StatusPartialContent)
+		_, _ = w.Write(part)
+	}
+	n := len(body)
+	tests := map[string]struct {
+		answer func(*packageRig) func(http.ResponseWriter, *http.Request) bool
+		want   []string // handed back
+	}{
+		"missing":   {plain(404, "no"), all},
+		"forbidden": {plain(403, "no"), all},
+		"empty":     {plain(200, ""), all},
+		"no range of nothing": {first(func(w http.ResponseWriter, r *http.Request, _ int) {
+			if r.Header.Get("Range") != "" {
+				w.Header().Set("Content-Range", "bytes */0")
+				w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
+			}
+		}), all},
+		"a page":  {plain(200, "<!DOCTYPE html><title>Log in</title>"), all},
+		"a tar":   {plain(200, strings.Repeat("ustar\x00", 1000)), all},
+		"part":    {plain(200, string(body[:n-100])), all},
+		"nothing": {plain(204, ""), all},
+		"whole instead of parts": {first(func(w http.ResponseWriter, r *http.Request, nth int) {
+			if nth == 1 {
+				http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
+			} else {
+				_, _ = w.Write(body)
+			}
+		}), nil},
+		"no last bytes": {first(func(w http.ResponseWriter, r *http.Request, _ int) {
+			if strings.HasPrefix(r.Header.Get("Range"), "bytes=-") {
+				w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
+			} else {
+				_, _ = w.Write(body)
+			}
+		}), nil},
+		"another range": {first(func(w http.ResponseWriter, r *http.Request, nth int) {
+			switch {
+			case nth == 1:
+				http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
+			case r.Header.Get("Range") == "":
+				_, _ = w.Write(body)
+			default:
+				ranged(w, fmt.Sprintf("bytes 5-104/%d", n), body[5:105])
+			}
+		}), nil},
+		"another total": {first(func(w http.ResponseWriter, r *http.Request, nth int) {
+			var from, to int
+			if k, _ := fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-%d", &from, &to); k == 2 && from >= 0 {
+				ranged(w, fmt.Sprintf("bytes %d-%d/%d", from, to, n+5), body[from:to+1])
+			} else {
+				http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
+			}
+		}), all},
+		"a total that lies": {first(func(w http.ResponseWriter, r *http.Request, nth int) {
+			tail := body[n-1000:]
+			if nth == 1 {
+				tail = append(make([]byte, 100_000), tail...)
+				var k int
+				_, _ = fmt.Sscanf(r.Header.Get("Range"), "bytes=-%d", &k)
+				ranged(w, fmt.Sprintf("bytes %d-%d/%d", 1<<40-k, 1<<40-1, 1<<40), tail[len(tail)-k:])
+			} else {
+				w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
+			}
+		}), all},
+		"wrong bytes": {first(func(w http.ResponseWriter, r *http.Request, nth int) {
+			b := body
+			if nth > 1 {
+				b = bytes.Clone(body)
+				for i := range b {
+					b[i] ^= 1
+				}
+			}
+			http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(b))
+		}), all},
+		"another every time": {first(func(w http.ResponseWriter, r *http.Request, nth int) {
+			w.Header().Set("ETag", fmt.Sprintf(`"%d"`, nth))
+			http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
+		}), all},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newPackageRig(t, body)
+			g.answer = tt.answer(g)
+			g.get(g.job(files))
+			g.expect(files, tt.want...)
+			if len(g.warnings) > 1 || len(g.ranges) > 12 {
+				t.Errorf("%d requests, warnings: %q", len(g.ranges), g.warnings)
+			}
+		})
+	}
+}
+
+// TestPackageMembers: what must not be taken is handed back, the rest is had.
+func TestPackageMembers(t *testing.T) {
+	t.Parallel()
+	files := someFiles(20)
+	bad := map[string]string{"link": "../../../etc/passwd", "twice": "1", "wrong": "content", "bomb": ""}
+	var buf bytes.Buffer
+	w := zip.NewWriter(&buf)
+	add := func(h zip.FileHeader, data string) {
+		h.Method = zip.Deflate
+		f, err := w.CreateHeader(&h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(f, data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range sorted(maps.Keys(files)) {
+		add(zip.FileHeader{Name: name}, files[name])
+	}
+	link := zip.FileHeader{Name: "link"}
+	link.SetMode(os.ModeSymlink | 0o777)
+	add(link, bad["link"])
+	add(zip.FileHeader{Name: "twice"}, "1")
+	add(zip.FileHeader{Name: "twice"}, "2")
+	add(zip.FileHeader{Name: "wrong"}, "other!!")
+	add(zip.FileHeader{Name: "bomb"}, strings.Repeat("\x00", 40<<20))
+	add(zip.FileHeader{Name: "../../../escaped"}, "x")
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	g := newPackageRig(t, buf.Bytes())
+	want := maps.Clone(files)
+	maps.Copy(want, bad)
+	want["absent"] = "nowhere"
+	want["../../../escaped"] = "x"
+	job := g.job(want)
+	for _, a := range job.Wanted {
+		if a.Member.Path == "/bomb" {
+			a.Length = -1
+		}
+		if strings.HasSuffix(a.URI, "escaped") {
+			a.URI = g.srv.URL + "/r/fine"
+		}
+	}
+	g.get(job)
+	g.expect(files, "/../../../escaped", "/absent", "/bomb", "/link", "/twice", "/wrong")
+	if len(g.warnings) != 1 || !strings.Contains(g.warnings[0], "6 of 27") {
+		t.Errorf("warnings: %q", g.warnings)
+	}
+}
+
+// TestPackageShared: one member may be the content of several resources.
+func TestPackageShared(t *testing.T) {
+	t.Parallel()
+	files := someFiles(2, 500_000)
+	g := newPackageRig(t, packOf(t, files, zip.Store))
+	job := g.job(files)
+	for _, a := range job.Wanted {
+		if strings.Contains(a.URI, "f0000") || strings.Contains(a.URI, "large") {
+			other := *a
+			other.URI += "-again"
+			job.Wanted = append(job.Wanted, &other)
+		}
+	}
+	g.get(job)
+	files["d0/f0000-again"], files["large/0-again"] = files["d0/f0000"], files["large/0"]
+	g.expect(files)
+}
+
+// TestPackageVouched: content for which no hash of its own vouches is taken if
+// that of the package does, or if there is nothing better (RS-ZIP-09).
+func TestPackageVouched(t *testing.T) {
+	t.Parallel()
+	files := someFiles(30, 5_000_000)
+	body := packOf(t, files, zip.Store)
+	none := resourcesync.Hashes(nil)
+	tests := map[string]struct {
+		hashes  resourcesync.Hashes
+		trusted bool
+		taken   bool
+	}{
+		"by the package":      {sumOf(body), false, true},
+		"by another package":  {sumOf([]byte("x")), false, false},
+		"by nobody":           {none, false, false},
+		"by the members":      {none, true, true},
+		"by an unknown hash":  {resourcesync.Hashes{{Algorithm: 0, Digest: "x"}}, false, false},
+		"wrong, but the only": {sumOf([]byte("x")), true, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newPackageRig(t, body)
+			job := g.bare(files, tt.hashes)
+			job.Trusted = tt.trusted
+			g.get(job)
+			if tt.taken {
+				g.expect(files)
+				return
+			}
+			if len(g.outcomes) > 0 || len(g.singles) != len(files) {
+				t.Errorf("taken: %d, handed back: %d", len(g.outcomes), len(g.singles))
+			}
+		})
+	}
+}
+
+// TestPackageNotWorth: a package that can only be had whole is not, for the
+// sake of little.
+func TestPackageNotWorth(t *testing.T) {
+	t.Parallel()
+	files := someFiles(300, 3_000_000)
+	body := packOf(t, files, zip.Store)
+	g := newPackageRig(t, body)
+	g.answer = func(w http.ResponseWriter, r *http.Request) bool {
+		w.Header().Set("Content-Length", fmt.Sprint(len(body)))
+		_, _ = w.Write(body)
+		return true
+	}
+	few := map[string]string{"d0/f0000": files["d0/f0000"]}
+	job := g.job(few)
+	g.p.get(t.Context(), job)
+	if len(g.singles) != 1 || len(g.warnings) > 0 || len(g.ranges) != 1 {
+		t.Errorf("handed back %q, warnings %q, %d requests", g.singles, g.warnings, len(g.ranges))
+	}
+}
+
+// TestPackagePosted: a package that is made on demand is held whole.
+func TestPackagePosted(t *testing.T) {
+	t.Parallel()
+	files := someFiles(50, 5_000_000)
+	body := packOf(t, files, zip.Deflate)
+	g := newPackageRig(t, body)
+	g.answer = func(w http.ResponseWriter, r *http.Request) bool {
+		asked, _ := io.ReadAll(r.Body)
+		if r.Method != http.MethodPost || string(asked) != "all of it" || r.Header.Get("Content-Type") != "text/uri-list" {
+			t.Errorf("%s %q as %s", r.Method, asked, r.Header.Get("Content-Type"))
+		}
+		_, _ = w.Write(body)
+		return true
+	}
+	job := g.job(files)
+	job.Post, job.PostType, job.By = []byte("all of it"), "text/uri-list", byOnDemand
+	g.get(job)
+	g.expect(files)
+	for _, o := range g.outcomes {
+		if o.by != byOnDemand {
+			t.Fatalf("came by %d", o.by)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(g.root, "r")); err != nil {
+		t.Error(err)
+	}
+}
