@@ -178,7 +178,7 @@ func (a *auditor) auditSet(ctx context.Context, set *setState, before []*setStat
 	if s.paths, err = a.paths(); err != nil {
 		return false, err
 	}
-	s.planner = &planner{d: a.d, set: set.Number, prune: r.failed == 0, refuse: r.reader.refuse}
+	s.planner = &planner{d: a.d, set: set.Number, prune: r.failed == 0, settled: set.Complete && !r.reselects(), refuse: r.reader.refuse}
 	a.total = max(a.done, a.counts[set.Number])
 	a.d.emit(Event{Kind: EventPlan, Set: set.Name, Progress: Progress{Total: a.total}})
 	if err := s.run(ctx, r.stage, names.writer()); err != nil {

@@ -17,6 +17,7 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 	if st.Lists == "" {
 		r.compared = false
 		st.Watermark, st.SeenTime, st.Seen, st.Cursor = time.Time{}, time.Time{}, nil, cursor{}
+		st.Polled, st.Open = nil, nil
 		return r.incremental(ctx)
 	}
 	snap, err := r.reader.readList(ctx, st.Lists)

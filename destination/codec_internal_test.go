@@ -16,6 +16,11 @@ func FuzzState(f *testing.F) {
 		rank:   rank{class: wantChange, doc: 3, pos: 4, nth: 1, event: resourcesync.NewDatetime(time.Unix(1, 5))}}
 	h := Held{URI: "u", Path: "p", Length: 1 << 40, Lastmod: time.Unix(5, 1000).UTC(), Hashes: w.Hashes, ETag: `"e"`, Sets: []int{1, 300}}
 	f.Add(w.appendTo(nil))
+	w.Gone, w.class, w.Lastmod = false, wantPacked, w.event.WithGranularity(resourcesync.Month)
+	w.Member = member{Package: 3, Path: "/resources/a b"}
+	w.Links = []resourcesync.Link{{Rel: "duplicate", Href: "https://m.example/u", Pri: 7}, {Rel: resourcesync.RelPatch, Href: "p", Type: "application/json-patch+json",
+		Encoding: "gzip", Path: "/x", Modified: w.event, Length: 9, HasLength: true, Hashes: w.Hashes}}
+	f.Add(w.appendTo(nil))
 	f.Add(appendHeld(nil, &h))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if w, rest, err := decodeWant("u", string(b)); err == nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/semaphore"
 
@@ -38,6 +39,7 @@ type Options struct {
 	Include    []string  // globs on the URI; default: all
 	Exclude    []string  // globs on the URI, stronger than Include
 	Types      []string  // globs on the media type; default: all
+	Since      time.Time // only resources last modified then or later, or nobody says when; default: all
 	Maps       []PathMap // where resources go that should not go by their URI
 	AllowHosts []string  // hosts whose resources the Source may name besides its own; "*" is any (RS-SEC-01)
 	Prefer     []string  // globs on the media type, best first: the representation to keep where the Source names several (RS-REL-23); default: the one at the resource's own URI

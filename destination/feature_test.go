@@ -347,10 +347,26 @@ func TestSets(t *testing.T) {
 	if r := m.mustSync(); r.Deleted != 1 {
 		t.Errorf("%+v", r)
 	}
-	m.opts.Sets = []string{"two"}
+	m.opts.Sets, m.opts.MaxDelete = []string{"two"}, 0
 	s.put("/z", "new content")
-	sets("05:00:00", nil, []string{"/z"})
-	if r := m.mustSync(); r.Updated != 1 || len(r.Sets) != 1 {
+	sets("05:00:00", []string{"/x"}, []string{"/z"})
+	if r, err := m.sync(); !errors.Is(err, destination.ErrRefused) || !strings.Contains(err.Error(), "selection shrank") || r.Updated != 1 || len(r.Sets) != 1 {
+		t.Errorf("%v, %+v", err, r)
+	}
+	m.same() // what is not selected any more goes with consent only
+	m.opts.Delete = destination.DeleteKeep
+	m.mustSync()
+	m.opts.Delete, m.opts.MaxDelete = "", 100
+	x := s.file("/x")
+	s.del("/x")
+	if r := m.mustSync(); r.Deleted != 1 {
+		t.Errorf("%+v", r)
+	}
+	s.mu.Lock()
+	s.files["/x"] = x
+	s.mu.Unlock()
+	m.opts.Sets = nil
+	if r := m.mustSync(); r.Created != 1 || len(r.Sets) != 2 {
 		t.Errorf("%+v", r)
 	}
 	m.opts.Sets = []string{"three"}

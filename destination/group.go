@@ -56,6 +56,9 @@ func (g *group) last() (want, bool) {
 		}
 	}
 	last := *w
+	if listed := g.best[wantListed]; last.Type == "" && !last.Gone && listed != nil {
+		last.Type = listed.Type // a change need not repeat it
+	}
 	last.chain = g.chain(w)
 	return last, true
 }

@@ -124,7 +124,7 @@ func (p *planner) plan(ctx context.Context, st *stretch, all bool) {
 	part.err = st.err
 	if st.err == nil {
 		next := p.looked
-		if p.prune {
+		if p.prune || p.sift {
 			next = p.joined
 		}
 		for a, err := range next(ctx, st.chunk) {

@@ -29,6 +29,7 @@ type action struct {
 	verb        verb
 	held        Held   // zero when it is not held
 	conditional bool   // the content may be what we hold: ask with its validators
+	unselected  bool   // the Source has it, but it is not selected any more
 	gone        bool   // verbFetch: the file is not there any more, whatever the Journal says
 	from        string // where the content is, if not at the URI
 	stated      *want  // what the Source said of the URI, if the content is another representation
@@ -46,6 +47,9 @@ type planner struct {
 
 	others bool // what is held may be another representation than the one preferred now
 
+	settled bool // what the set holds was selected by this selection
+	sift    bool // what is not wanted at all is to go if it is not selected
+
 	refuse func(uri string) string // says why content must not be fetched from there
 }
 
@@ -57,15 +61,21 @@ func (p *planner) decide(ctx context.Context, w *want, h Held) (action, error) {
 	held := h.URI != ""
 	a := action{held: h}
 	ours := held && contains(h.Sets, p.set)
-	if w != nil {
+	switch {
+	case w != nil:
 		a.want = *w
-	} else {
+	case p.prune:
 		a.want = want{URI: h.URI, Gone: true, Length: -1}
+	case p.d.selects.mayWant(&h):
+		return a, nil
+	default:
+		a.want, a.unselected = want{URI: h.URI, Gone: true, Length: -1}, true
 	}
 	if l := p.d.selects.preferred(&a.want); l != nil && !a.Gone && p.may(l.Href) {
 		a.represent(l)
 	}
-	if a.Gone || !p.d.selects.wants(&a.want, ours) {
+	if a.Gone || !p.d.selects.wants(&a.want, ours && p.settled) {
+		a.unselected = a.unselected || !a.Gone
 		switch {
 		case !ours:
 		case len(h.Sets) > 1:
@@ -178,6 +188,7 @@ type tally struct {
 	created, updated, deleted, released, unchanged, refused, touched int64
 	bytes                                                            int64 // to be fetched, as far as it is stated
 	regressed                                                        int64
+	unselected                                                       int64 // deletions of what the Source has still
 	unexplained                                                      int64 // deletions that no Change List tells of
 	example                                                          string
 }
@@ -199,6 +210,9 @@ func (t *tally) add(a *action) {
 		t.released++
 	case verbRemove:
 		t.deleted++
+		if a.unselected {
+			t.unselected++
+		}
 		if a.class != wantChange {
 			t.unexplained++
 		}
@@ -229,13 +243,14 @@ func (t *tally) merge(o *tally) {
 	t.touched += o.touched
 	t.bytes += o.bytes
 	t.regressed += o.regressed
+	t.unselected += o.unselected
 	t.unexplained += o.unexplained
 	t.example = cmp.Or(t.example, o.example)
 }
 
 // guard refuses to delete more than was agreed to (RS-DST-04): deleted out of
-// the total that a set holds.
-func (d *Destination) guard(set string, deleted, total int64) error {
+// the total that a set holds, some of them for being no longer selected.
+func (d *Destination) guard(set string, deleted, total, unselected int64) error {
 	if deleted == 0 || d.opts.MaxDelete >= 100 {
 		return nil
 	}
@@ -246,9 +261,15 @@ func (d *Destination) guard(set string, deleted, total int64) error {
 	if total > 0 {
 		percent = (deleted*100 + total - 1) / total
 	}
+	why := ""
+	hint := fmt.Sprintf("if that is right, run again with --max-delete %d", min(max(percent, 1), 100))
+	if unselected > 0 {
+		why = fmt.Sprintf("; of these %d because the selection shrank", unselected)
+		hint += "; to keep what is not selected any more, with --delete keep"
+	}
 	return &RefusedError{
-		Reason: fmt.Sprintf("set %s: would delete %d%% of the mirror (%d of %d resources)", set, percent, deleted, total),
-		Hint:   fmt.Sprintf("if that is right, run again with --max-delete %d", min(max(percent, 1), 100)),
+		Reason: fmt.Sprintf("set %s: would delete %d%% of the mirror (%d of %d resources%s)", set, percent, deleted, total, why),
+		Hint:   hint,
 	}
 }
 

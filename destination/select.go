@@ -9,23 +9,26 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/bmatcuk/doublestar/v4"
 
 	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
 )
 
 // A selection says which of the Source's resources are wanted, and which of
 // those may be fetched.
 type selection struct {
 	include, exclude, types []string
+	since                   time.Time
 	hosts                   []string
 	prefer                  []string // in order
 	key                     string   // differs when another selection might select differently
 }
 
 func newSelection(o Options) (*selection, error) {
-	s := &selection{include: o.Include, exclude: o.Exclude, types: o.Types, hosts: o.AllowHosts, prefer: o.Prefer}
+	s := &selection{include: o.Include, exclude: o.Exclude, types: o.Types, since: o.Since, hosts: o.AllowHosts, prefer: o.Prefer}
 	for _, list := range [][]string{s.include, s.exclude, s.types, s.prefer} {
 		for _, glob := range list {
 			if !doublestar.ValidatePattern(glob) {
@@ -39,6 +42,9 @@ func newSelection(o Options) (*selection, error) {
 		slices.Sort(list)
 		fmt.Fprintf(h, "%q;", list)
 	}
+	if !s.since.IsZero() {
+		fmt.Fprintf(h, "since %d;", s.since.UnixNano())
+	}
 	s.key = hex.EncodeToString(h.Sum(nil)[:8])
 	if len(s.prefer) > 0 { // in this order
 		sum := sha256.Sum256(fmt.Appendf(nil, "%q", s.prefer))
@@ -47,17 +53,51 @@ func newSelection(o Options) (*selection, error) {
 	return s, nil
 }
 
-// wants reports whether the resource w is selected. A held resource of which
-// the Source no longer states a type stays.
-func (s *selection) wants(w *want, held bool) bool {
-	if len(s.include) > 0 && !matchAny(s.include, w.URI) || matchAny(s.exclude, w.URI) {
+// wants reports whether the resource w is selected. One that was selected by
+// this selection before, and of which the Source now states no type, stays.
+func (s *selection) wants(w *want, before bool) bool {
+	if !s.wantsURI(w.URI) || s.isOld(w.Lastmod) {
 		return false
 	}
-	if len(s.types) == 0 || w.Gone {
+	if len(s.types) == 0 || w.Gone || w.Type == "" && before {
 		return true
 	}
 	t := mediaType(w)
-	return t == "" && held || t != "" && matchAny(s.types, t)
+	return t != "" && matchAny(s.types, t)
+}
+
+// mayWant reports whether a held resource of which the Source says nothing may
+// be selected, as far as we know.
+func (s *selection) mayWant(h *Held) bool {
+	return s.wantsURI(h.URI) && !s.isOld(resourcesync.NewDatetime(h.Lastmod))
+}
+
+func (s *selection) wantsURI(uri string) bool {
+	return (len(s.include) == 0 || matchAny(s.include, uri)) && !matchAny(s.exclude, uri)
+}
+
+// isOld reports whether all of the time a lastmod denotes, which may be a day
+// or a year, is too long ago. Nobody knows of what has none.
+func (s *selection) isOld(lastmod resourcesync.Datetime) bool {
+	if s.since.IsZero() || lastmod.IsZero() {
+		return false
+	}
+	t := lastmod.Time()
+	switch lastmod.Granularity() {
+	case resourcesync.Nanosecond:
+		return t.Before(s.since)
+	case resourcesync.Second:
+		t = t.Add(time.Second)
+	case resourcesync.Minute:
+		t = t.Add(time.Minute)
+	case resourcesync.Day:
+		t = t.AddDate(0, 0, 1)
+	case resourcesync.Month:
+		t = t.AddDate(0, 1, 0)
+	case resourcesync.Year:
+		t = t.AddDate(1, 0, 0)
+	}
+	return !t.After(s.since)
 }
 
 // mediaType is the type the Source states, else the one the URI looks like.

@@ -54,6 +54,8 @@ func (s *session) syncSet(ctx context.Context, set *setState) error {
 func (r *setRun) run(ctx context.Context) error {
 	st, o := r.set, &r.d.opts
 	switch {
+	case st.unselected:
+		return r.dissolve(ctx)
 	case st.Lists == "" && st.Changes == "":
 		if o.Baseline && r.counts[st.Number] > 0 {
 			return r.dissolve(ctx)
@@ -62,13 +64,17 @@ func (r *setRun) run(ctx context.Context) error {
 		return nil
 	case o.Baseline, r.d.compare:
 		return r.baseline(ctx, false)
-	case !st.Complete && st.Lists != "", st.Selection != r.d.selects.key && st.Lists != "":
+	case !st.Complete && st.Lists != "", r.reselects():
 		return r.baseline(ctx, false)
 	case st.Changes == "":
 		return r.compareAgain(ctx)
 	}
 	return r.incremental(ctx)
 }
+
+// reselects reports whether what the set holds may have been selected by
+// another selection.
+func (r *setRun) reselects() bool { return r.set.Selection != r.d.selects.key }
 
 // compareAgain is for Sources without a Change List: all is compared again
 // when the list has changed.
@@ -268,12 +274,16 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	p := &planner{d: r.d, set: r.set.Number, prune: w.prune, files: w.files, others: r.d.selects.prefersOther(r.set.Selection), refuse: r.reader.refuse}
+	p := &planner{
+		d: r.d, set: r.set.Number, prune: w.prune, files: w.files, settled: r.set.Complete && !r.reselects(),
+		others: r.d.selects.prefersOther(r.set.Selection), refuse: r.reader.refuse,
+	}
 	if r.d.opts.Adopt && !r.d.opts.DryRun {
 		if err := r.adopt(ctx, p, paths); err != nil {
 			return false, err
 		}
 	}
+	p.sift = w.complete && r.reselects() && r.counts[r.set.Number] > 0
 	var n needs
 	total, err := p.count(ctx, r.stage, n.add)
 	if err != nil {
@@ -323,7 +333,10 @@ func (r *setRun) consent(t *tally, suspect bool) error {
 		}
 		return backInTime(r.set, how)
 	}
-	return r.d.guard(r.set.Name, t.deleted, r.counts[r.set.Number])
+	if r.set.unselected {
+		t.unselected = t.deleted
+	}
+	return r.d.guard(r.set.Name, t.deleted, r.counts[r.set.Number], t.unselected)
 }
 
 // predict books what a run would have done.
@@ -351,10 +364,8 @@ func (r *setRun) execute(ctx context.Context, a *applier, p *planner, w *work, t
 	if err := r.begin(ctx); err != nil {
 		return err
 	}
-	if w.prune && w.mode == ModeBaseline {
-		if err := r.restart(ctx, a); err != nil {
-			return err
-		}
+	if err := r.unsettle(ctx, a, w); err != nil {
+		return err
 	}
 	a.progress.Total, a.progress.TotalBytes = total.todo()+total.unchanged, total.bytes
 	a.fetch.first = deletes && total.deleted > 0
@@ -382,6 +393,19 @@ func (r *setRun) execute(ctx context.Context, a *applier, p *planner, w *work, t
 	}
 	r.d.emit(Event{Kind: EventProgress, Set: r.set.Name, Progress: a.progress})
 	return err
+}
+
+// unsettle notes what a run that does not come to its end would leave half done.
+func (r *setRun) unsettle(ctx context.Context, a *applier, w *work) error {
+	switch {
+	case w.prune && w.mode == ModeBaseline:
+		return r.restart(ctx, a)
+	case r.set.Complete && r.reselects():
+		undone := *r.set
+		undone.Complete, undone.Selection = false, ""
+		return r.d.journal.Record(ctx, Batch{Save: map[string][]byte{fmt.Sprint(docSet, r.set.Number): encode(&undone)}})
+	}
+	return nil
 }
 
 // restart notes that the set is being compared as a whole: what was owed so

@@ -47,6 +47,8 @@ type setState struct {
 
 	onlyDump, onlyChangeDump bool // Lists is a Resource Dump, Changes a Change Dump, as far as was said
 
+	unselected bool // it is not to be followed any more
+
 	Complete  bool                  `json:"complete"`   // a baseline was finished
 	Selection string                `json:"selection"`  // what was selected then
 	Watermark time.Time             `json:"watermark"`  // all changes before are here (RS-DST-23)

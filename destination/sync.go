@@ -70,9 +70,13 @@ func (s *session) run(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
+	left, err := s.unselected(ctx, sets)
+	if err != nil {
+		return err
+	}
 	var refused error
 	incomplete := false
-	for _, set := range sets {
+	for _, set := range append(sets, left...) {
 		err := s.syncSet(ctx, set)
 		switch {
 		case err == nil:
@@ -381,6 +385,33 @@ func (s *session) vanished(ctx context.Context, found *discover.Found) ([]*setSt
 		gone = append(gone, st)
 	}
 	return gone, nil
+}
+
+// unselected returns the sets that are offered and held, but no longer among
+// those to follow: what the mirror is of, the selection says.
+func (s *session) unselected(ctx context.Context, followed []*setState) ([]*setState, error) {
+	if len(s.d.opts.Sets) == 0 {
+		return nil, nil
+	}
+	numbers := map[int]bool{}
+	for _, set := range followed {
+		numbers[set.Number] = true
+	}
+	var left []*setState
+	for i := range s.mirror.Found.Sets {
+		f := &s.mirror.Found.Sets[i]
+		n, known := s.mirror.Numbers[setURI(f)]
+		if !known || numbers[n] || s.counts[n] == 0 {
+			continue
+		}
+		st := &setState{}
+		if _, err := load(ctx, s.d.journal, fmt.Sprint(docSet, n), st); err != nil {
+			return nil, err
+		}
+		st.URI, st.Name, st.Number, st.unselected = setURI(f), f.Name, n, true
+		left = append(left, st)
+	}
+	return left, nil
 }
 
 // until books how far a set is: the Report tells of the one least far.

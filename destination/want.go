@@ -230,7 +230,7 @@ func appendDatetime(b []byte, d resourcesync.Datetime) []byte {
 		return append(b, 0)
 	}
 	t := d.Time()
-	b = append(b, 1) // the granularity is not kept: equal texts stay equal
+	b = append(b, 1+byte(d.Granularity())) // programs before read any of them as the finest
 	b = binary.AppendVarint(b, t.Unix())
 	return binary.AppendUvarint(b, uint64(t.Nanosecond()))
 }
@@ -295,9 +295,13 @@ func (d *decoder) datetime() resourcesync.Datetime {
 		return resourcesync.Datetime{}
 	}
 	sec, nsec := d.varint(), d.uvarint()
-	if !d.ok() || nsec > 999_999_999 {
+	if !d.ok() || nsec > 999_999_999 || c-1 > byte(resourcesync.Year) {
 		d.fail()
 		return resourcesync.Datetime{}
 	}
-	return resourcesync.NewDatetime(time.Unix(sec, int64(nsec)))
+	t := resourcesync.NewDatetime(time.Unix(sec, int64(nsec)))
+	if t.IsZero() {
+		d.fail()
+	}
+	return t.WithGranularity(resourcesync.Granularity(c - 1))
 }

@@ -70,6 +70,12 @@ func (d Datetime) IsZero() bool { return d.sec == 0 && d.nsec == 0 }
 // Granularity returns the unit down to which d is stated.
 func (d Datetime) Granularity() Granularity { return d.granularity }
 
+// WithGranularity returns d as stated down to g: the instant is the same.
+func (d Datetime) WithGranularity(g Granularity) Datetime {
+	d.granularity = g
+	return d
+}
+
 // Time returns the first instant d denotes, in UTC.
 func (d Datetime) Time() time.Time {
 	if d.IsZero() {

@@ -17,6 +17,7 @@ import (
 	"lockstep/destination"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
 	"lockstep/storage/sqlite"
 )
 
@@ -29,6 +30,7 @@ type selectOptions struct {
 	include      []string
 	exclude      []string
 	types        []string
+	since        string
 	prefer       []string
 	maps         []string
 	allowHosts   []string
@@ -40,6 +42,7 @@ func (o *selectOptions) declare(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&o.include, "include", nil, "only resources whose URI matches `GLOB` (repeatable)")
 	flags.StringArrayVar(&o.exclude, "exclude", nil, "no resources whose URI matches `GLOB` (repeatable; wins over --include)")
 	flags.StringArrayVar(&o.types, "type", nil, "only resources of a media type that matches `GLOB`, as image/* (repeatable)")
+	flags.StringVar(&o.since, "since", "", "only resources last modified at `TIME` or later, a date or a time as 2026-05-01T12:00:00Z; those of which the Source does not say when, too")
 	flags.StringArrayVar(&o.prefer, "prefer", nil, "where a resource has several representations, keep the one of media `TYPE`, as application/json or text/* (repeatable, best first)")
 	flags.StringArrayVar(&o.maps, "map", nil, "put resources whose URIs begin with `PREFIX=DIR` into DIR below DEST (repeatable)")
 	flags.StringArrayVar(&o.allowHosts, "allow-host", nil, "let the Source name resources on `HOST` besides its own; * is any (repeatable)")
@@ -49,6 +52,13 @@ func (o *selectOptions) declare(flags *pflag.FlagSet) {
 func (o *selectOptions) options() (destination.Options, error) {
 	do := destination.Options{
 		Sets: o.sets, Include: o.include, Exclude: o.exclude, Types: o.types, Prefer: o.prefer, AllowHosts: o.allowHosts, Dest: o.dest,
+	}
+	if o.since != "" {
+		since, err := resourcesync.ParseDatetime(o.since)
+		if err != nil {
+			return do, usagef("--since %q: want a date, as 2026-05-01, or a time, as 2026-05-01T12:00:00Z", o.since)
+		}
+		do.Since = since.Time()
 	}
 	var err error
 	do.Maps, err = parseMaps(o.maps)
