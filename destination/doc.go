@@ -11,7 +11,9 @@
 //	             (join.go: in chunks, several at a time)
 //	fetch.go     one resource over the network, resumed where it was left
 //	verify.go    length and every known hash
+//	copy.go      bytes written and hashed
 //	apply.go     outcomes booked, deletions last
+//	dispatch.go  workers, for each host its own
 //	commit.go    batches committed to the blob.Store
 //	record.go    the Journal: what is held, what is owed, how far we are
 //	outbox.go    changes handed over, each at least once; applied.go: as a loop

@@ -1,0 +1,130 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// offer hands out what plans do, in rounds, as the applier does.
+func offer(ctx context.Context, d *dispatcher, hosts []string, each int) {
+	for round := 1; round == 1 || d.nextRound(ctx); round++ {
+		for _, host := range hosts {
+			for i := range each {
+				uri := fmt.Sprintf("http://%s/%06d", host, i)
+				if !d.leaves(uri, round) {
+					d.put(ctx, &action{want: want{URI: uri}}, true)
+				}
+			}
+		}
+	}
+	d.wg.Wait()
+}
+
+// A host that is slow keeps nobody else waiting, however much is to be got
+// from it, and everything is done once, in order.
+func TestDispatchSlowHost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const each, jobs = 3 * hostQueue, 4
+		start := time.Now()
+		var mu sync.Mutex
+		begun, most := map[string]int{}, map[string]int{}
+		took := map[string]time.Duration{}
+		d := newDispatcher(jobs, func(a *action) error {
+			host := hostOf(a.URI)
+			mu.Lock()
+			begun[host]++
+			most[host]++
+			if most[host] > jobs {
+				t.Errorf("%d at a time of %s, want %d", most[host], host, jobs)
+			}
+			mu.Unlock()
+			switch host {
+			case "a.example":
+				time.Sleep(time.Minute)
+			case "b.example":
+				time.Sleep(40 * time.Second)
+			default:
+				time.Sleep(time.Millisecond)
+			}
+			mu.Lock()
+			most[host]--
+			took[host] = time.Since(start)
+			mu.Unlock()
+			return nil
+		}, func(a *action, err error) { t.Errorf("%s: %v", a.URI, err) })
+		offer(t.Context(), d, []string{"a.example", "b.example", "c.example"}, each)
+		for host, n := range begun {
+			if n != each {
+				t.Errorf("%d of %s were done, want %d", n, host, each)
+			}
+		}
+		if len(begun) != 3 || took["c.example"] > time.Minute {
+			t.Errorf("the fast host took %v beside slow ones", took["c.example"])
+		}
+		if want := each / jobs * time.Minute; took["a.example"] > want+want/10 {
+			t.Errorf("the slow host took %v, want about %v", took["a.example"], want)
+		}
+		if len(d.lanes) > 2 || d.queued != 0 || d.workers != 0 {
+			t.Errorf("left over: %d lanes, %d actions, %d workers", len(d.lanes), d.queued, d.workers)
+		}
+	})
+}
+
+// Of a host that nobody answers at, the rest is not tried, unless it comes
+// back in time.
+func TestDispatchDeadHost(t *testing.T) {
+	t.Parallel()
+	for _, back := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			silence := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+			start := time.Now()
+			var mu sync.Mutex
+			tried, failed := 0, 0
+			d := newDispatcher(8, func(*action) error {
+				mu.Lock()
+				tried++
+				mu.Unlock()
+				time.Sleep(3 * time.Second)
+				if back && time.Since(start) > deadAfter/2 {
+					return nil
+				}
+				return silence
+			}, func(_ *action, err error) {
+				if !errors.Is(err, silence) {
+					t.Errorf("failed with %v", err)
+				}
+				mu.Lock()
+				failed++
+				mu.Unlock()
+			})
+			offer(t.Context(), d, []string{"a.example"}, 1000)
+			if tried+failed != 1000 || back != (failed == 0) || !back && tried > 200 {
+				t.Errorf("back %v: %d tried, %d failed", back, tried, failed)
+			}
+		})
+	}
+}
+
+// A dispatcher whose context ends lets go of all it has.
+func TestDispatchCanceled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		d := newDispatcher(4, func(*action) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}, func(*action, error) {})
+		time.AfterFunc(5*time.Second, cancel)
+		offer(ctx, d, []string{"a.example", "b.example"}, 2*hostQueue)
+		if d.workers != 0 {
+			t.Errorf("%d workers left", d.workers)
+		}
+	})
+}
