@@ -362,7 +362,7 @@ func (c *changeReader) readEntries(ctx context.Context, t *telling, said resourc
 			if d.sum() != k.Prefix {
 				return errRewritten
 			}
-			c.chain.resumed = true
+			c.resume(d.n)
 		}
 		if e.Change == 0 {
 			continue // not a change; the Reader has warned
@@ -383,11 +383,20 @@ func (c *changeReader) readEntries(ctx context.Context, t *telling, said resourc
 		if d.pos != k.Count || d.sum() != k.Prefix {
 			return errRewritten
 		}
-		c.chain.resumed = true
+		c.resume(d.n)
 	}
 	c.chain.grew = c.chain.grew || resume && k.Count > 0 && d.pos > k.Count
 	d.end(t, said)
 	return nil
+}
+
+// resume notes that the cursor was found in the n-th document: those before it
+// were read to their ends.
+func (c *changeReader) resume(n int) {
+	c.chain.resumed = true
+	for i := range n {
+		c.stage.docs[i].passed = true
+	}
 }
 
 // A docReading is one list being read.

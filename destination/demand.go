@@ -32,8 +32,14 @@ const (
 	// them for us. Ours makes four.
 	demandAtOnce = 4
 
-	// demandLeast is from how many resources on asking for a package pays.
+	// demandLeast is from how many resources on asking for packages pays, and
+	// demandRest from how many on it does for what is left over.
 	demandLeast = 32
+	demandRest  = 4
+
+	// demandFew is how much is asked for at least before it is parted for the
+	// sake of doing several at a time.
+	demandFew = 500
 )
 
 // A demand asks a Source for packages of many resources, each with one
@@ -62,7 +68,7 @@ type demand struct {
 func newDemand(uri string, expected int64) *demand {
 	waves := max(1, (expected+demandAtOnce*demandCount-1)/(demandAtOnce*demandCount))
 	most := (expected + demandAtOnce*waves - 1) / (demandAtOnce * waves)
-	return &demand{uri: uri, most: int(min(max(most, demandLeast), demandCount))}
+	return &demand{uri: uri, most: int(min(max(most, demandFew), demandCount))}
 }
 
 // start begins. Until finish, add may be called, by one goroutine.
@@ -127,7 +133,7 @@ func (d *demand) get(ctx context.Context, batch []*action) {
 	d.mu.Lock()
 	off, most := d.off, d.most
 	d.mu.Unlock()
-	if off || len(batch) < d.least() {
+	if off || len(batch) < demandRest && !d.insist {
 		d.alone(batch)
 		return
 	}
@@ -142,14 +148,6 @@ func (d *demand) get(ctx context.Context, batch []*action) {
 	if err != nil && ctx.Err() == nil {
 		d.refused(ctx, batch, err)
 	}
-}
-
-// least is how many resources a package is worth asking for.
-func (d *demand) least() int {
-	if d.insist {
-		return 2
-	}
-	return demandLeast
 }
 
 func (d *demand) alone(batch []*action) {
@@ -192,7 +190,7 @@ func (d *demand) refused(ctx context.Context, batch []*action, err error) {
 	if tooMuch && len(batch) > 1 {
 		d.mu.Lock()
 		d.most = max(1, min(d.most, len(batch)/2))
-		d.off = d.off || d.most < d.least() // it is not worth it
+		d.off = d.off || d.most < demandLeast && !d.insist // it is not worth it
 		d.mu.Unlock()
 		d.halve(ctx, batch)
 		return

@@ -191,7 +191,7 @@ func (l *listReading) readManifest(ctx context.Context, p listPart, depth, n int
 		}
 		l.mu.Unlock()
 		var entries int64
-		entries, err = l.stageManifest(m, p.pkg, n, wantListed)
+		entries, err = l.stageManifest(m, p.pkg, n, wantListed, l.concerns)
 		l.mu.Lock()
 		l.snap.entries += entries
 		l.mu.Unlock()
@@ -206,8 +206,9 @@ func (l *listReading) readManifest(ctx context.Context, p listPart, depth, n int
 }
 
 // stageManifest stages the entries of a manifest that tells of a state, as the
-// n-th document. An error of the stage is a localError.
-func (r *setReader) stageManifest(m *packedManifest, pkg, n int, class wantClass) (int64, error) {
+// n-th document, as far as they concern us. An error of the stage is a
+// localError.
+func (r *setReader) stageManifest(m *packedManifest, pkg, n int, class wantClass, concerns func(uri string) bool) (int64, error) {
 	out := r.stage.writer()
 	defer out.release()
 	var pos int64
@@ -220,6 +221,9 @@ func (r *setReader) stageManifest(m *packedManifest, pkg, n int, class wantClass
 		w.Member = memberOf(pkg, &e)
 		w.rank = rank{class: class, doc: n, pos: pos}
 		pos++
+		if concerns != nil && !concerns(w.URI) {
+			continue
+		}
 		if err := out.add(&w); err != nil {
 			return pos, &localError{err}
 		}

@@ -232,7 +232,7 @@ func (r *setReader) readHints(ctx context.Context, refs []packageRef, want resou
 				err = checkManifest(m, want)
 			}
 			if err == nil {
-				_, err = r.stageManifest(m, pkg, n, wantPacked)
+				_, err = r.stageManifest(m, pkg, n, wantPacked, nil)
 			}
 			if local := (*localError)(nil); errors.As(err, &local) {
 				return local.err

@@ -48,12 +48,7 @@ func (g *group) last() (want, bool) {
 		return want{}, false
 	}
 	if w.Member.Package == 0 {
-		for _, p := range g.packed {
-			if sameRepresentation(p, w) {
-				w.Member = p.Member
-				break
-			}
-		}
+		w.Member = g.place(w)
 	}
 	last := *w
 	if listed := g.best[wantListed]; last.Type == "" && !last.Gone && listed != nil {
@@ -61,6 +56,19 @@ func (g *group) last() (want, bool) {
 	}
 	last.chain = g.chain(w)
 	return last, true
+}
+
+// place returns the place in a package that is said to hold what w asks for.
+func (g *group) place(w *want) member {
+	if l := g.best[wantListed]; l != nil && l.Member.Package > 0 && l != w && sameRepresentation(l, w) {
+		return l.Member
+	}
+	for _, p := range g.packed {
+		if sameRepresentation(p, w) {
+			return p.Member
+		}
+	}
+	return member{}
 }
 
 func (g *group) word() *want {
@@ -76,7 +84,7 @@ func (g *group) word() *want {
 }
 
 // sameRepresentation reports whether what a package holds, as its manifest says, is what w
-// asks for: by a common hash, else by lastmod, and length where both state it.
+// asks for: by a common hash, else by lastmod and length.
 // The content is verified against w all the same.
 func sameRepresentation(p, w *want) bool {
 	if p.Gone || w.Gone {
@@ -94,10 +102,11 @@ func sameRepresentation(p, w *want) bool {
 	if common {
 		return true
 	}
-	if p.Length >= 0 && w.Length >= 0 && p.Length != w.Length {
+	if p.Length < 0 || p.Length != w.Length || p.Lastmod.IsZero() || p.Lastmod.Compare(w.Lastmod) != 0 {
 		return false
 	}
-	return !p.Lastmod.IsZero() && !w.Lastmod.IsZero() && p.Lastmod.Compare(w.Lastmod) == 0
+	// Several changes may lie in one second: see compare.
+	return w.Change == 0 || w.Lastmod.Time().Nanosecond() != 0
 }
 
 // all yields what has to be kept of the group: what another group of the same

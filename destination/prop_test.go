@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"lockstep/destination"
 )
 
 // TestConvergence lets a Source live any life, with any manner of writing, and
@@ -19,6 +21,15 @@ func TestConvergence(t *testing.T) {
 			noTimes: b("noTimes") && b("noTimes2"), noAt: b("noAt") && b("noAt2"), newestFirst: b("newestFirst") && b("newestFirst2"), seconds: b("seconds"),
 			noChanges: b("noChanges") && b("noChanges2"), noETag: b("noETag"),
 			parts: rapid.SampledFrom([]int{0, 0, 3, 7}).Draw(rt, "parts"), listParts: rapid.SampledFrom([]int{0, 4}).Draw(rt, "listParts"),
+		}
+		switch rapid.IntRange(0, 3).Draw(rt, "dumps") {
+		case 0:
+			st.dumpStyle = dumpStyle{
+				dump: b("dump"), changeDump: b("changeDump"), demand: b("demand"), copies: b("copies"), noRanges: b("noRanges") && b("noRanges2"),
+				noPaths: b("noPaths"), each: rapid.IntRange(1, 6).Draw(rt, "each"),
+			}
+			st.noList, st.noChangeList = st.dump && b("noList"), st.changeDump && b("noChangeList")
+			st.noChanges = st.noChanges && !st.noChangeList
 		}
 		st.noETag = st.noETag && !st.noHash // else nothing tells versions apart but the date
 		if st.noDatetime || st.noChanges && st.noHash {
@@ -40,6 +51,7 @@ func live(t *testing.T, rt *rapid.T, st style) {
 	m := newMirror(t, s)
 	m.t = fataler{t, rt}
 	m.opts.MaxDelete = 100
+	m.opts.Via = rapid.SampledFrom([]string{"", destination.ViaList, destination.ViaDump}).Draw(rt, "via")
 	path := rapid.SampledFrom([]string{"/a", "/a/b", "/b", "/c/d/e", "/c/d", "/x%20y", "/q?r=1", "/z0", "/z1", "/z2", "/z3"})
 	n := 0
 	for range rapid.IntRange(1, 5).Draw(rt, "runs") {
@@ -54,6 +66,9 @@ func live(t *testing.T, rt *rapid.T, st style) {
 		}
 		if rapid.IntRange(0, 4).Draw(rt, "forget") == 0 {
 			s.forget(rapid.IntRange(1, 9).Draw(rt, "forgotten"))
+			s.makeDump() // it must not be older than what follows it
+		} else if st.noChanges || rapid.Bool().Draw(rt, "dumped") {
+			s.makeDump()
 		}
 		if rapid.IntRange(0, 2).Draw(rt, "trouble") == 0 {
 			k := rapid.IntRange(1, 4).Draw(rt, "each")
@@ -62,7 +77,8 @@ func live(t *testing.T, rt *rapid.T, st style) {
 			s.setFault(func(w http.ResponseWriter, r *http.Request) bool {
 				s.mu.Lock()
 				c++
-				bad := c%k == 0 && s.files[r.URL.EscapedPath()].data != nil
+				path := r.URL.EscapedPath()
+				bad := c%k == 0 && (s.files[path].data != nil || s.dumps.files[path] != nil)
 				s.mu.Unlock()
 				if !bad {
 					return false

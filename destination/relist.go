@@ -12,7 +12,7 @@ import (
 // the list says now is for the next run.
 func (r *setRun) relist(ctx context.Context, snap *snapshot) error {
 	known := *r.set
-	for round := 1; round < maxRounds && len(r.stale) > 0 && !snap.dump; round++ {
+	for round := 1; round < maxRounds && len(r.stale) > 0; round++ {
 		known.ListTag, known.ListParts = snap.validators, snap.parts
 		same, err := r.reader.listUnchanged(ctx, &known)
 		if err != nil || same {
@@ -25,13 +25,13 @@ func (r *setRun) relist(ctx context.Context, snap *snapshot) error {
 		r.reader.only = only
 		next, err := r.reader.readList(ctx, r.set.Lists)
 		r.reader.only = nil
-		if err != nil || !next.complete || next.dump {
+		if err != nil || !next.complete {
 			return err
 		}
 		if err := r.stageGone(ctx, only, &next); err != nil {
 			return err
 		}
-		if _, err := r.carryOut(ctx, work{mode: ModeBaseline, via: ViaList, complete: true}); err != nil {
+		if _, err := r.carryOut(ctx, work{mode: ModeBaseline, via: r.set.viaList(), complete: true}); err != nil {
 			return err
 		}
 		snap = &next

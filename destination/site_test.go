@@ -43,6 +43,7 @@ type style struct {
 	parts       int  // entries of one Change List; beyond, there is an index
 	listParts   int  // likewise of a Resource List
 	noETag      bool
+	dumpStyle
 }
 
 // A site is a Source under a test's control. Its documents are made from its
@@ -62,6 +63,7 @@ type site struct {
 	fault func(w http.ResponseWriter, r *http.Request) bool // may answer instead
 	doc   map[string]string                                 // documents that replace those made
 	links func(e siteEvent) string                          // rs:ln of an entry; of a list, its event has no change
+	dumps siteDumps
 }
 
 type siteFile struct {
@@ -197,10 +199,13 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.mu.Lock()
+	pack, isPack := s.packed(w, r, uri)
 	text, isDoc := s.document(uri)
 	f, isFile := s.files[uri]
 	s.mu.Unlock()
 	switch {
+	case isPack:
+		s.serve(w, r, siteFile{data: pack, doc: true})
 	case isDoc:
 		w.Header().Set("Content-Type", "application/xml")
 		s.serve(w, r, siteFile{data: []byte(text), doc: true})
@@ -258,11 +263,15 @@ func (s *site) document(path string) (string, bool) {
 		return doc("urlset", `<rs:md capability="description"/>`, fmt.Sprintf(
 			`<url><loc>%s</loc><rs:md capability="capabilitylist"/></url>`, s.url("/rs/capabilitylist.xml"))), true
 	case path == "/rs/capabilitylist.xml":
-		body := fmt.Sprintf(`<url><loc>%s</loc><rs:md capability="resourcelist"/></url>`, s.url("/rs/resourcelist.xml"))
-		if !s.style.noChanges {
-			body += fmt.Sprintf(`<url><loc>%s</loc><rs:md capability="changelist"/></url>`, s.url("/rs/changelist.xml"))
+		head := `<rs:md capability="capabilitylist"/><rs:ln rel="up" href="` + s.url("/.well-known/resourcesync") + `"/>`
+		if s.style.demand {
+			head += fmt.Sprintf(`<rs:ln rel="urn:x-lockstep:dump" href="%s"/>`, s.url("/rs/demand"))
 		}
-		return doc("urlset", `<rs:md capability="capabilitylist"/><rs:ln rel="up" href="`+s.url("/.well-known/resourcesync")+`"/>`, body), true
+		body := ""
+		for _, c := range s.style.capabilities() {
+			body += fmt.Sprintf(`<url><loc>%s</loc><rs:md capability="%s"/></url>`, s.url("/rs/"+c+".xml"), c)
+		}
+		return doc("urlset", head, body), true
 	case path == "/rs/resourcelist.xml" || strings.HasPrefix(path, "/rs/list-"):
 		at := fmt.Sprintf(` at="%s"`, s.time(s.now))
 		if s.style.noAt {
@@ -282,6 +291,10 @@ func (s *site) document(path string) (string, bool) {
 		return doc("urlset", head, s.listBody(0, 1<<30)), true
 	case path == "/rs/changelist.xml" || strings.HasPrefix(path, "/rs/changes-"):
 		return s.changes(path, up)
+	case path == "/rs/resourcedump.xml":
+		return s.resourceDump(up), true
+	case path == "/rs/changedump.xml":
+		return s.changeDump(up), true
 	}
 	return "", false
 }

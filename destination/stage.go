@@ -30,6 +30,7 @@ type docInfo struct {
 	rising  bool   // somewhere times rise
 	falling bool   // somewhere times fall
 	allNew  bool   // no staged entry is done, whatever its time
+	passed  bool   // it lies before what was read last time: entries without a time are done
 	order   string // of Resource Lists: theirs are compared by this first
 }
 
@@ -260,7 +261,7 @@ func (s *stage) done(w *want) bool {
 	}
 	at := s.eventTime(w)
 	if s.since.IsZero() || at.IsZero() {
-		return false
+		return at.IsZero() && s.docs[w.doc].passed
 	}
 	return at.Compare(s.since) < 0 || len(s.seen) > 0 && s.seen[fingerprint(w, at)]
 }

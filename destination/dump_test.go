@@ -1,0 +1,413 @@
+package destination_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"lockstep/destination"
+)
+
+// fill puts n resources on s.
+func fill(s *site, n int) {
+	for i := range n {
+		s.put(fmt.Sprintf("/d/%03d", i), fmt.Sprintf("content %d%0*d", i, i%40, 0))
+	}
+}
+
+// singles is how many requests there were for one resource alone.
+func (s *site) singles() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for path, k := range s.gets {
+		if _, ok := s.files[path]; ok {
+			n += k
+		}
+	}
+	return n
+}
+
+// TestOrigins mirrors Sources that have one description only, or any two.
+func TestOrigins(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name     string
+		style    style
+		via, inc string // of the baseline, and of the run after
+	}{
+		{"list", style{}, destination.ViaList, destination.ViaChangeList},
+		{"dump", style{noChanges: true, dumpStyle: dumpStyle{dump: true, noList: true}}, destination.ViaDump, destination.ViaDump},
+		{"dump with copies", style{noChanges: true, dumpStyle: dumpStyle{dump: true, noList: true, copies: true}}, destination.ViaDump, destination.ViaDump},
+		{"dump without ranges", style{noChanges: true, dumpStyle: dumpStyle{dump: true, noList: true, noRanges: true}}, destination.ViaDump, destination.ViaDump},
+		{"dump without hashes", style{noHash: true, noChanges: true, dumpStyle: dumpStyle{dump: true, noList: true}}, destination.ViaDump, destination.ViaDump},
+		{"dump by old tools", style{noAt: true, noChanges: true, dumpStyle: dumpStyle{dump: true, noList: true, noPaths: true}}, destination.ViaDump, destination.ViaDump},
+		{"dump and change list", style{dumpStyle: dumpStyle{dump: true, noList: true}}, destination.ViaDump, destination.ViaChangeList},
+		{"dump and change dump", style{dumpStyle: dumpStyle{dump: true, noList: true, changeDump: true, noChangeList: true}}, destination.ViaDump, destination.ViaChangeDump},
+		{"list and change dump", style{dumpStyle: dumpStyle{changeDump: true, noChangeList: true}}, destination.ViaList, destination.ViaChangeDump},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, tt.style)
+			m := newMirror(t, s)
+			fill(s, 23)
+			if r := m.mustSync(); r.Via != tt.via || r.Created != 23 {
+				t.Fatalf("baseline: %s via %s, want %s", counts(r), r.Via, tt.via)
+			} else if packed := tt.via == destination.ViaDump; packed != (r.By.Package == 23) || packed != (s.singles() == 0) {
+				t.Fatalf("baseline: by %+v, with %d requests for resources", r.By, s.singles())
+			}
+			s.put("/d/001", "changed")
+			s.put("/d/001", "changed again")
+			s.put("/e", "new")
+			s.del("/d/002")
+			s.makeDump()
+			r := m.mustSync()
+			if r.Via != tt.inc || r.Created != 1 || r.Updated != 1 || r.Deleted != 1 {
+				t.Fatalf("changes: %s via %s, want %s", counts(r), r.Via, tt.inc)
+			}
+			if packed := tt.inc == destination.ViaDump || tt.inc == destination.ViaChangeDump; packed != (r.By.Package == 2) || packed != (s.singles() == 0) {
+				t.Fatalf("changes: by %+v, with %d requests for resources", r.By, s.singles())
+			}
+			if r := m.mustSync(); r.Mode != destination.ModeNone || s.singles() > 0 {
+				t.Fatalf("at rest: %s, %d requests for resources", counts(r), s.singles())
+			}
+		})
+	}
+}
+
+// TestChangeDumpAlone begins with nothing but changes.
+func TestChangeDumpAlone(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{dumpStyle: dumpStyle{changeDump: true, noList: true, noChangeList: true}})
+	m := newMirror(t, s)
+	fill(s, 12)
+	s.del("/d/003")
+	for range 2 {
+		if r := m.mustSync(); r.Via != destination.ViaChangeDump || s.singles() > 0 {
+			t.Fatalf("%s via %s, %d requests for resources", counts(r), r.Via, s.singles())
+		}
+		s.put("/d/004", "other")
+	}
+	m.mustSync()
+}
+
+// TestDumpStart begins at addresses in and around a dump.
+func TestDumpStart(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{dumpStyle: dumpStyle{dump: true, noList: true, changeDump: true, noChangeList: true, copies: true}})
+	fill(s, 7)
+	newMirror(t, s).mustSync() // makes the packages
+	s.mu.Lock()
+	addresses := []string{"/rs/resourcedump.xml", "/rs/changedump.xml", "/rs/capabilitylist.xml", "/.well-known/resourcesync"}
+	alone := doc("urlset", `<rs:md capability="resourcedump" at="`+s.time(s.now)+`"/>`, s.dumps.current)
+	s.mu.Unlock()
+	s.replace("/alone.xml", alone)
+	s.replace("/index.xml", doc("sitemapindex", `<rs:md capability="resourcedump" at="`+s.time(s.now)+`"/>`, "<sitemap><loc>"+s.url("/alone.xml")+"</loc></sitemap>"))
+	s.replace("/robots.txt", "Sitemap: "+s.url("/index.xml")+"\n")
+	s.replace("/page.html", `<!DOCTYPE html><html><head><link rel="resourcesync" href="/rs/capabilitylist.xml"></head></html>`)
+	for _, path := range append(addresses, "/alone.xml", "/index.xml", "/page.html") {
+		m := newMirror(t, s)
+		m.at = s.url(path)
+		if r := m.mustSync(); r.Created != 7 || s.singles() > 0 {
+			t.Errorf("from %s: %s, %d requests for resources", path, counts(r), s.singles())
+		}
+	}
+}
+
+// TestDumpWay has a list say what there is, and packages bring it where that is
+// cheaper.
+func TestDumpWay(t *testing.T) {
+	t.Parallel()
+	both := dumpStyle{dump: true, changeDump: true, each: 40, copies: true}
+	demand := dumpStyle{demand: true}
+	tests := []struct {
+		name   string
+		style  style
+		via    string
+		resync int // resources that change before the second run
+		by     func(r destination.Report) int64
+		want   string // the report's via
+		plan   string // and a piece of its plan
+	}{
+		{"dump", style{dumpStyle: both}, "", 0, byPackage, destination.ViaDump, "120 of 120 resources are missing or differ: 120 by Resource Dump (3 packages, "},
+		{"list asked for", style{dumpStyle: both}, destination.ViaList, 0, byRequest, destination.ViaList, "120 by single requests"},
+		{"on demand", style{dumpStyle: demand}, "", 0, byDemand, destination.ViaList, "120 by packages on demand ("},
+		{"on demand without lengths", style{noLength: true, dumpStyle: demand}, "", 0, byDemand, destination.ViaList, "on demand"},
+		{"few changes", style{dumpStyle: both}, "", 3, byRequest, destination.ViaChangeList, "3 of its resources to be fetched: 3 by single requests"},
+		{"many changes", style{dumpStyle: both}, "", 90, byPackage, destination.ViaChangeDump, "90 by Change Dump ("},
+		{"few changes, dumps asked for", style{dumpStyle: both}, destination.ViaDump, 3, byPackage, destination.ViaChangeDump, "3 by Change Dump (1 package, "},
+		{"few on demand", style{dumpStyle: demand}, "", 3, byRequest, destination.ViaChangeList, "3 by single requests"},
+		{"few on demand, asked for", style{dumpStyle: demand}, destination.ViaDump, 3, byDemand, destination.ViaChangeList, "3 by packages on demand"},
+		{"many on demand", style{dumpStyle: demand}, "", 90, byDemand, destination.ViaChangeList, "90 by packages on demand"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, tt.style)
+			m := newMirror(t, s)
+			fill(s, 120)
+			want := int64(120)
+			if tt.resync > 0 {
+				m.mustSync()
+				want = int64(tt.resync)
+				for i := range tt.resync {
+					s.put(fmt.Sprintf("/d/%03d", i), fmt.Sprintf("an earlier version of %d", i))
+				}
+				for i := range tt.resync {
+					s.put(fmt.Sprintf("/d/%03d", i), fmt.Sprintf("the last version of %d", i))
+				}
+			}
+			m.opts.Via, m.opts.DryRun = tt.via, true
+			dry, err := m.sync()
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.opts.DryRun = false
+			r := m.mustSync()
+			if got := tt.by(r); got != want || r.Via != tt.want {
+				t.Errorf("by %+v via %s, want %d via %s", r.By, r.Via, want, tt.want)
+			}
+			for _, r := range []destination.Report{dry, r} {
+				if got := strings.Join(r.Plan, "; "); !strings.Contains(got, tt.plan) {
+					t.Errorf("plan %q, want %q", got, tt.plan)
+				}
+			}
+		})
+	}
+}
+
+func byPackage(r destination.Report) int64 { return r.By.Package }
+func byRequest(r destination.Report) int64 { return r.By.Request }
+func byDemand(r destination.Report) int64  { return r.By.OnDemand }
+
+// TestDumpOutdated has a dump that is older than the list: what it has of old
+// versions must not come into the mirror.
+func TestDumpOutdated(t *testing.T) {
+	t.Parallel()
+	for _, noHash := range []bool{false, true} {
+		s := newSite(t, style{noHash: noHash, dumpStyle: dumpStyle{dump: true, each: 50}})
+		m := newMirror(t, s)
+		fill(s, 100)
+		s.makeDump()
+		for i := range 30 {
+			s.put(fmt.Sprintf("/d/%03d", i), "newer")
+		}
+		s.del("/d/099")
+		m.opts.Via = destination.ViaDump
+		if r := m.mustSync(); r.By.Package != 69 || r.By.Request != 30 {
+			t.Errorf("without hash %v: by %+v", noHash, r.By)
+		}
+	}
+}
+
+// TestDumpGone takes packages away, or makes them anew, while they are read.
+func TestDumpGone(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name  string
+		style dumpStyle
+		fault func(s *site, w http.ResponseWriter, r *http.Request) bool
+		ok    bool // the mirror is in step in spite of it
+	}{
+		{"gone for good, with a list", dumpStyle{dump: true}, goneZip, true},
+		{"gone for good", dumpStyle{dump: true, noList: true}, goneZip, false},
+		{"gone for good, with copies", dumpStyle{dump: true, noList: true, copies: true}, goneZip, true},
+		{"made anew", dumpStyle{dump: true, noList: true}, anewZip(), true},
+		{"made anew, with copies", dumpStyle{dump: true, noList: true, copies: true}, anewZip(), true},
+		{"made anew, with a list", dumpStyle{dump: true}, anewZip(), true},
+		{"no ZIP, with a list", dumpStyle{dump: true, copies: true}, htmlZip, true},
+		{"no ZIP", dumpStyle{dump: true, noList: true}, htmlZip, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			tt.style.each = 40
+			s := newSite(t, style{noChanges: true, dumpStyle: tt.style})
+			m := newMirror(t, s)
+			m.opts.Via = destination.ViaDump
+			fill(s, 100)
+			s.setFault(func(w http.ResponseWriter, r *http.Request) bool { return tt.fault(s, w, r) })
+			if tt.ok {
+				m.mustSync()
+				return
+			}
+			if r, err := m.sync(); !errors.Is(err, destination.ErrIncomplete) || r.Created != 0 {
+				t.Fatalf("Sync = %v, %s", err, counts(r))
+			}
+			s.setFault(nil)
+			m.mustSync()
+			s.del("/d/001")
+			s.setFault(func(w http.ResponseWriter, r *http.Request) bool { return tt.fault(s, w, r) })
+			s.makeDump()
+			if r, err := m.sync(); !errors.Is(err, destination.ErrIncomplete) || r.Deleted != 0 {
+				t.Fatalf("Sync = %v, %s: nothing may go on the word of packages that were not read", err, counts(r))
+			}
+		})
+	}
+}
+
+func isZip(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, ".zip") }
+
+func goneZip(_ *site, w http.ResponseWriter, r *http.Request) bool {
+	if isZip(r) {
+		http.NotFound(w, r)
+	}
+	return isZip(r)
+}
+
+func htmlZip(_ *site, w http.ResponseWriter, r *http.Request) bool {
+	if isZip(r) {
+		_, _ = w.Write([]byte("<html><body>Please log in.</body></html>"))
+	}
+	return isZip(r)
+}
+
+// anewZip makes the dump anew, with another content, when a package is asked
+// for the second time.
+func anewZip() func(s *site, w http.ResponseWriter, r *http.Request) bool {
+	var asked atomic.Int32
+	return func(s *site, _ http.ResponseWriter, r *http.Request) bool {
+		if isZip(r) && asked.Add(1) == 2 {
+			s.put("/d/000", "other")
+			s.makeDump()
+		}
+		return false
+	}
+}
+
+// TestDemandFails has the Source not make the packages it offers.
+func TestDemandFails(t *testing.T) {
+	t.Parallel()
+	answer := func(status int, text string) func(*site, http.ResponseWriter) {
+		return func(_ *site, w http.ResponseWriter) {
+			w.WriteHeader(status)
+			_, _ = w.Write([]byte(text))
+		}
+	}
+	tests := []struct {
+		name   string
+		answer func(s *site, w http.ResponseWriter)
+		most   int // POSTs
+	}{
+		{"not found", answer(404, ""), 4},
+		{"method not allowed", answer(405, ""), 4},
+		{"HTML", answer(200, "<html></html>"), 4},
+		{"nothing", answer(200, ""), 4},
+		{"too much", answer(413, "ask for less"), 40},
+		{"server error", answer(500, ""), 4},
+		{"empty package", func(s *site, w http.ResponseWriter) { _, _ = w.Write(s.demanded(nil)) }, 4},
+		{"half of it", func(s *site, w http.ResponseWriter) { _, _ = w.Write(s.demanded([]string{s.url("/d/001")})) }, 40},
+		{"without end", func(_ *site, w http.ResponseWriter) {
+			for range 400 {
+				_, _ = w.Write(make([]byte, 64<<10))
+			}
+		}, 40},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, style{dumpStyle: dumpStyle{demand: true}})
+			m := newMirror(t, s)
+			fill(s, 200)
+			var posts atomic.Int32
+			s.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+				if r.Method != http.MethodPost {
+					return false
+				}
+				posts.Add(1)
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				tt.answer(s, w)
+				return true
+			})
+			r := m.mustSync()
+			if n := int(posts.Load()); n == 0 || n > tt.most {
+				t.Errorf("%d packages were asked for, want up to %d; by %+v, warnings %q", n, tt.most, r.By, r.Warnings)
+			}
+		})
+	}
+}
+
+// TestChangesVanish takes a part of the changes away: with a list to compare
+// with that heals, without it is told.
+func TestChangesVanish(t *testing.T) {
+	t.Parallel()
+	for _, st := range []style{
+		{parts: 3},
+		{dumpStyle: dumpStyle{changeDump: true, noChangeList: true}},
+		{dumpStyle: dumpStyle{changeDump: true, noChangeList: true, dump: true, noList: true}},
+		{dumpStyle: dumpStyle{changeDump: true, noChangeList: true, noList: true}},
+	} {
+		s := newSite(t, st)
+		m := newMirror(t, s)
+		fill(s, 4)
+		m.mustSync()
+		fill(s, 10)
+		s.makeDump()
+		gone := ""
+		if st.changeDump {
+			s.mu.Lock()
+			s.changeDump("")
+			gone, _, _ = strings.Cut(strings.TrimPrefix(s.dumps.changes[1].entry, "<url><loc>"+s.srv.URL), "<")
+			s.mu.Unlock()
+		}
+		s.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+			if gone == "" && strings.HasPrefix(r.URL.Path, "/rs/changes-") {
+				gone = r.URL.Path
+			}
+			if r.URL.Path == gone {
+				http.NotFound(w, r)
+			}
+			return r.URL.Path == gone
+		})
+		r, err := m.sync()
+		if healed := !st.noList || st.dump; healed != (err == nil) {
+			t.Fatalf("%+v: Sync = %v, %+v", st, err, r)
+		} else if healed {
+			m.same()
+		}
+		s.setFault(nil)
+		m.mustSync()
+	}
+}
+
+// TestDumpBack has a Source whose dump goes back in time.
+func TestDumpBack(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{dumpStyle: dumpStyle{dump: true, noList: true}})
+	m := newMirror(t, s)
+	fill(s, 5)
+	s.makeDump()
+	s.mu.Lock()
+	old := s.resourceDump("")
+	packages := maps.Clone(s.dumps.files)
+	s.mu.Unlock()
+	m.mustSync()
+	s.now = s.now.Add(time.Minute)
+	s.put("/d/001", "newer")
+	m.mustSync()
+	caps := strings.ReplaceAll(doc("urlset", `<rs:md capability="capabilitylist"/>`, `<url><loc>URL/rs/resourcedump.xml</loc><rs:md capability="resourcedump"/></url>`), "URL", s.srv.URL)
+	s.replace("/rs/capabilitylist.xml", caps) // no changes any more
+	s.replace("/rs/resourcedump.xml", old)
+	s.mu.Lock()
+	s.dumps.files = packages
+	s.mu.Unlock()
+	for range 2 {
+		if r, err := m.sync(); !errors.Is(err, destination.ErrRefused) {
+			t.Fatalf("Sync = %v, %s", err, counts(r))
+		}
+		m.same()
+	}
+	m.opts.Baseline = true
+	if _, err := m.sync(); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.files()["d/001"]; got == "newer" {
+		t.Error("with consent the mirror should go back")
+	}
+}
