@@ -13,6 +13,7 @@ type EventKind string
 // The kinds of events.
 const (
 	EventDocument EventKind = "document" // a document is being read: URI
+	EventSet      EventKind = "set"      // a set's run begins: Progress.Set, Sets
 	EventPlan     EventKind = "plan"     // what a set's run is going to do: Progress.Total, Bytes
 	EventProgress EventKind = "progress" // how far it is
 	EventApplied  EventKind = "applied"  // a change is on disk and will stay: --events shows these
@@ -20,7 +21,7 @@ const (
 	EventRefused  EventKind = "refused"  // a resource must not be fetched: Err
 	EventWarning  EventKind = "warning"  // something a person should know: URI, Err
 	EventFinding  EventKind = "finding"  // an audit found a difference: Finding
-	EventDone     EventKind = "done"     // a set's run is over
+	EventDone     EventKind = "done"     // a set's run is over: Result
 )
 
 // An Event is one step of a run.
@@ -38,6 +39,7 @@ type Event struct {
 	Err      error
 	Finding  Finding
 	Progress Progress
+	Result   SetReport
 }
 
 // Progress is how far a set's run is.
@@ -45,6 +47,7 @@ type Progress struct {
 	Done, Total       int64 // resources looked at or changed, and to be
 	Bytes, TotalBytes int64 // of content fetched and to be fetched, as far as it is known
 	Applied, Failed   int64
+	Set, Sets         int // with EventSet: the how manieth of how many
 }
 
 // MarshalJSON gives the line that --events writes for an applied change, and

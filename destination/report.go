@@ -51,10 +51,39 @@ type Report struct {
 	SyncedUntil time.Time `json:"synced_until,omitzero"` // on the Source's clock: all changes before are here
 	By          By        `json:"by"`                    // by which ways contents came
 
-	Way      []string  `json:"way,omitempty"`      // from the address to the documents, when it had to be found
-	Plan     []string  `json:"plan,omitempty"`     // sentences that say, set by set, which ways were chosen and why
-	Failures []Failure `json:"failures,omitempty"` // the first of them, documents included
-	Warnings []string  `json:"warnings,omitempty"`
+	Expected int64       `json:"expected_bytes,omitempty"` // of a dry run: content to be had, as far as the Source states its length
+	BySet    []SetReport `json:"by_set,omitempty"`
+	Way      []string    `json:"way,omitempty"`      // from the address to the documents, when it had to be found
+	Plan     []string    `json:"plan,omitempty"`     // sentences that say, set by set, which ways were chosen and why
+	Failures []Failure   `json:"failures,omitempty"` // the first of them, documents included
+	Warnings []string    `json:"warnings,omitempty"`
+}
+
+// A SetReport is what a run came to for one set.
+type SetReport struct {
+	URI         string    `json:"uri"`
+	Name        string    `json:"name"`
+	Mode        string    `json:"mode"`
+	Via         string    `json:"via"`
+	Created     int64     `json:"created"`
+	Updated     int64     `json:"updated"`
+	Deleted     int64     `json:"deleted"`
+	Unchanged   int64     `json:"unchanged"`
+	Failed      int64     `json:"failed"`
+	Refused     int64     `json:"refused"`
+	Bytes       int64     `json:"bytes"`
+	Elapsed     float64   `json:"elapsed_seconds"`
+	SyncedUntil time.Time `json:"synced_until,omitzero"`
+	Error       string    `json:"error,omitempty"` // why the set is not in step
+}
+
+// since is what was booked in r for one set after before was.
+func (r *Report) since(before *Report) SetReport {
+	return SetReport{
+		Mode: r.Mode, Via: r.Via,
+		Created: r.Created - before.Created, Updated: r.Updated - before.Updated, Deleted: r.Deleted - before.Deleted,
+		Unchanged: r.Unchanged - before.Unchanged, Failed: r.Failed - before.Failed, Refused: r.Refused - before.Refused,
+	}
 }
 
 // By counts contents by the ways they came.

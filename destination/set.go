@@ -47,7 +47,6 @@ func (s *session) syncSet(ctx context.Context, set *setState) error {
 	if err == nil && r.failed > 0 {
 		err = fmt.Errorf("set %s: %w: documents could not be read", set.Name, ErrIncomplete)
 	}
-	s.d.emit(Event{Kind: EventDone, Set: set.Name})
 	return err
 }
 
@@ -346,6 +345,7 @@ func (r *setRun) predict(t *tally) {
 	r.report.Deleted += t.deleted
 	r.report.Unchanged += t.unchanged + t.touched + t.released
 	r.report.Refused += t.refused
+	r.report.Expected += t.bytes
 }
 
 func (r *setRun) applier(ctx context.Context, paths *Paths) *applier {

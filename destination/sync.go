@@ -76,8 +76,10 @@ func (s *session) run(ctx context.Context, address string) error {
 	}
 	var refused error
 	incomplete := false
-	for _, set := range append(sets, left...) {
-		err := s.syncSet(ctx, set)
+	sets = append(sets, left...)
+	for i, set := range sets {
+		s.d.emit(Event{Kind: EventSet, Set: set.Name, Progress: Progress{Set: i + 1, Sets: len(sets)}})
+		err := s.syncOne(ctx, set)
 		switch {
 		case err == nil:
 		case errors.Is(err, ErrRefused):
@@ -102,6 +104,28 @@ func (s *session) run(ctx context.Context, address string) error {
 		return fmt.Errorf("%w: %s", ErrIncomplete, s.report.shortfall())
 	}
 	return nil
+}
+
+// syncOne brings a set into step, and books what that came to for it alone.
+func (s *session) syncOne(ctx context.Context, set *setState) error {
+	start, bytes := time.Now(), s.d.client.Bytes()
+	before := s.report
+	s.report.Mode, s.report.Via = "", ""
+	err := s.syncSet(ctx, set)
+	r := s.report.since(&before)
+	r.URI, r.Name, r.SyncedUntil = set.URI, fetch.Printable(set.Name), set.Watermark
+	r.Bytes, r.Elapsed = s.d.client.Bytes()-bytes, time.Since(start).Seconds()
+	switch {
+	case err != nil:
+		r.Error = fetch.Printable(err.Error())
+	case r.Failed+r.Refused > 0:
+		r.Error = fmt.Sprintf("%d failed, %d refused", r.Failed, r.Refused)
+	}
+	s.report.BySet = append(s.report.BySet, r)
+	s.report.Mode, s.report.Via = before.Mode, before.Via
+	s.report.effort(r.Mode, r.Via)
+	s.d.emit(Event{Kind: EventDone, Set: set.Name, Result: r})
+	return err
 }
 
 // open reads the state, and puts right what a killed run left.

@@ -21,15 +21,31 @@ const exitCodes = `Exit codes:
 // texts.
 const groupKey = "group"
 
-// networkGroup is the heading of the flags of networkOptions.
-const networkGroup = "Network flags"
+// The headings of flags, in the order in which they are shown below those that
+// have none.
+const (
+	selectGroup  = "Which resources, and where they go"
+	outcomeGroup = "What becomes of changes"
+	networkGroup = "Network flags" // those of networkOptions
+)
+
+// groups are the headings in their order.
+func groups() []string { return []string{selectGroup, outcomeGroup, networkGroup} }
+
+// grouped declares flags under a heading.
+func grouped(all *pflag.FlagSet, group string, declare func(*pflag.FlagSet)) {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	declare(flags)
+	flags.VisitAll(func(f *pflag.Flag) { f.Annotations = map[string][]string{groupKey: {group}} })
+	all.AddFlagSet(flags)
+}
 
 // helpWidth is where flag usages are wrapped.
 const helpWidth = 100
 
 // printUsage writes how a command is used to where its help goes.
 func printUsage(cmd *cobra.Command) error {
-	t, err := template.New("usage").Funcs(template.FuncMap{"flags": groupUsages, "rpad": rpad}).Parse(usageTemplate)
+	t, err := template.New("usage").Funcs(template.FuncMap{"flags": groupUsages, "rpad": rpad, "groups": groups}).Parse(usageTemplate)
 	if err != nil {
 		return err // unreachable: it parses
 	}
@@ -64,10 +80,11 @@ Examples:
 
 Flags:
 {{flags .LocalFlags ""}}{{end}}
-{{- with flags .LocalFlags "` + networkGroup + `"}}
+{{- $local := .LocalFlags}}
+{{- range groups}}{{$group := .}}{{with flags $local $group}}
 
-` + networkGroup + `:
-{{.}}{{end}}
+{{$group}}:
+{{.}}{{end}}{{end}}
 {{- if .HasAvailableInheritedFlags}}
 
 Flags of every command:

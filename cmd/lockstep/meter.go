@@ -5,71 +5,224 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"lockstep/destination"
 )
 
-// A meter sums up the events of a Destination as one line for people. The zero
-// value is ready to use.
+// A meter sums up the events of a Destination: as one line for people, and set
+// by set for whoever counts. The zero value is ready to use.
 type meter struct {
-	mu    sync.Mutex // guards what follows
-	set   string
-	doc   string // being read, before there is a plan
-	now   destination.Progress
-	since time.Time // when fetching began
+	fetched func() int64     // bytes off the network so far; nil: those the events tell
+	clock   func() time.Time // nil: the real one
+
+	mu      sync.Mutex // guards what follows
+	sets    []setMeter // those begun; the last is under way
+	total   int        // sets there are; 0: not known yet
+	doc     string     // being read, before there is a plan
+	samples []sample   // of the set under way, over the last rateSpan
 }
+
+// A setMeter is how far one set is.
+type setMeter struct {
+	name    string
+	now     destination.Progress
+	planned bool
+	base    int64 // of fetched when it was planned
+}
+
+// A sample is where things stood at one moment.
+type sample struct {
+	at          time.Time
+	done, bytes int64
+	part        float64
+}
+
+const (
+	// rateSpan is the time over which rates are taken: long enough to be calm,
+	// short enough to be of now.
+	rateSpan  = 10 * time.Second
+	rateLeast = 2 * time.Second
+
+	// itemBytes is what dealing with one resource costs besides its bytes, as
+	// bytes: what a part of the work is.
+	itemBytes = 50_000
+)
 
 // event takes in what an event says.
 func (m *meter) event(e destination.Event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if e.Set != "" {
-		m.set = e.Set
-	}
 	switch e.Kind {
 	case destination.EventDocument:
 		m.doc = e.URI
+	case destination.EventSet:
+		m.total = e.Progress.Sets
+		m.sets, m.samples = append(m.sets, setMeter{name: e.Set}), nil
 	case destination.EventPlan:
-		m.doc, m.now, m.since = "", e.Progress, time.Now()
+		s := m.current(e.Set)
+		s.now, s.planned, s.base = e.Progress, true, m.bytes()
+		m.doc, m.samples = "", nil
 	case destination.EventProgress:
-		m.now = e.Progress
+		m.current(e.Set).now = e.Progress
 	}
 }
 
-const barWidth = 20
+// current is the set under way, which a run that tells of no sets has, too.
+func (m *meter) current(name string) *setMeter {
+	if len(m.sets) == 0 {
+		m.sets = append(m.sets, setMeter{name: name})
+	}
+	s := &m.sets[len(m.sets)-1]
+	if name != "" {
+		s.name = name
+	}
+	return s
+}
 
-// line describes how far the run is.
-func (m *meter) line() string {
+// several reports whether the run is over more than one set.
+func (m *meter) several() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	p := m.now
-	if m.doc != "" && p.Total == 0 {
+	return m.total > 1
+}
+
+func (m *meter) bytes() int64 {
+	if m.fetched == nil {
+		return 0
+	}
+	return m.fetched()
+}
+
+func (m *meter) time() time.Time {
+	if m.clock != nil {
+		return m.clock()
+	}
+	return time.Now()
+}
+
+// line describes how far the run is, however long that gets.
+func (m *meter) line() string { return m.fit(0) }
+
+// fit describes how far the run is in so many columns; 0 is any number. What
+// matters least is left out first.
+func (m *meter) fit(columns int) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.sets) == 0 || !m.sets[len(m.sets)-1].planned || m.sets[len(m.sets)-1].now.Total == 0 {
+		if m.doc == "" {
+			return ""
+		}
 		return "reading " + m.doc
 	}
-	if p.Total == 0 {
-		return ""
-	}
-	var b strings.Builder
-	if m.set != "" {
-		b.WriteString(m.set + "  ")
-	}
-	done := min(p.Done, p.Total)
-	full := int(done * barWidth / p.Total)
-	fmt.Fprintf(&b, "[%s%s] %d%%  %s of %s", strings.Repeat("=", full), strings.Repeat(" ", barWidth-full),
-		done*100/p.Total, thousands(done), thousands(p.Total))
-	spent := time.Since(m.since)
-	if p.Bytes > 0 {
-		fmt.Fprintf(&b, "  %s", size(p.Bytes))
-		if spent > time.Second {
-			fmt.Fprintf(&b, "  %s/s", size(int64(float64(p.Bytes)/spent.Seconds())))
+	v := m.view()
+	text := ""
+	for frugality := range leastFrugal {
+		if text = v.text(frugality); columns <= 0 || utf8.RuneCountInString(text) < columns {
+			break
 		}
 	}
-	if done > 0 && spent > 2*time.Second && done < p.Total {
-		left := time.Duration(float64(spent) * float64(p.Total-done) / float64(done))
-		fmt.Fprintf(&b, "  %s left", left.Round(time.Second))
+	return text
+}
+
+// A view is what a line shows.
+type view struct {
+	head, name string // which set of how many, and what it is called
+	part       float64
+	p          destination.Progress
+	bytes      int64
+	perSecond  float64 // resources
+	byteRate   float64
+	left       time.Duration // zero: not known
+}
+
+// view looks at the set under way.
+func (m *meter) view() view {
+	s := &m.sets[len(m.sets)-1]
+	v := view{name: s.name, p: s.now, bytes: s.now.Bytes}
+	if m.total > 1 {
+		v.head = fmt.Sprintf("%d/%d", len(m.sets), m.total)
 	}
-	if p.Failed > 0 {
-		fmt.Fprintf(&b, "  %s failed", thousands(p.Failed))
+	if m.fetched != nil {
+		v.bytes = m.bytes() - s.base
 	}
-	return b.String()
+	v.p.Done = min(v.p.Done, v.p.Total)
+	v.part = float64(v.p.Done) / float64(v.p.Total)
+	if all := v.p.TotalBytes; all > 0 {
+		v.part = (float64(v.p.Done)*itemBytes + float64(min(v.bytes, all))) / (float64(v.p.Total)*itemBytes + float64(all))
+	}
+	now := sample{m.time(), v.p.Done, v.bytes, v.part}
+	m.samples = append(m.samples, now)
+	for len(m.samples) > 2 && now.at.Sub(m.samples[1].at) >= rateSpan {
+		m.samples = m.samples[1:]
+	}
+	first := m.samples[0]
+	if span := now.at.Sub(first.at); span >= rateLeast {
+		v.perSecond = float64(now.done-first.done) / span.Seconds()
+		v.byteRate = float64(now.bytes-first.bytes) / span.Seconds()
+		if grown := now.part - first.part; grown > 0 && now.part < 1 {
+			v.left = time.Duration((1 - now.part) / grown * float64(span))
+		}
+	}
+	return v
+}
+
+// leastFrugal is the frugality that leaves nothing more to leave out.
+const leastFrugal = 8
+
+// text writes a view with the less the greater the frugality.
+func (v *view) text(frugality int) string {
+	var parts []string
+	add := func(upTo int, text string) {
+		if frugality <= upTo && text != "" {
+			parts = append(parts, text)
+		}
+	}
+	add(9, v.head)
+	add(4, v.name)
+	add(0, bar(v.part, 20))
+	if frugality > 0 {
+		add(5, bar(v.part, 10))
+	}
+	add(9, fmt.Sprintf("%d%%", int(v.part*100)))
+	add(9, fmt.Sprintf("%s of %s", thousands(v.p.Done), thousands(v.p.Total)))
+	if v.perSecond >= 1 {
+		add(2, thousands(int64(v.perSecond))+"/s")
+	}
+	if v.bytes > 0 {
+		text := size(v.bytes)
+		if v.p.TotalBytes > v.bytes && frugality < 2 {
+			text += " of " + size(v.p.TotalBytes)
+		}
+		add(3, text)
+	}
+	if v.byteRate >= 1 {
+		add(6, size(int64(v.byteRate))+"/s")
+	}
+	if v.left > 0 {
+		add(6, span(v.left)+" left")
+	}
+	if v.p.Failed > 0 {
+		add(9, thousands(v.p.Failed)+" failed")
+	}
+	return strings.Join(parts, "  ")
+}
+
+// bar draws a part of one.
+func bar(part float64, width int) string {
+	full := min(int(part*float64(width)), width)
+	return "[" + strings.Repeat("=", full) + strings.Repeat(" ", width-full) + "]"
+}
+
+// span writes a time to wait, no finer than it can be known.
+func span(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", int(d.Seconds())+1)
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes())+1)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%d days", int(d.Hours()/24))
 }

@@ -36,7 +36,11 @@ type selectOptions struct {
 	allowHosts   []string
 }
 
-func (o *selectOptions) declare(flags *pflag.FlagSet) {
+func (o *selectOptions) declare(all *pflag.FlagSet) {
+	grouped(all, selectGroup, o.declareFlags)
+}
+
+func (o *selectOptions) declareFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.state, "state", "", "keep the memory of a mirror in a bucket in `DIR` (that of a directory is in it)")
 	flags.StringArrayVar(&o.sets, "set", nil, "only the set with this `NAME` or URL (repeatable; default all)")
 	flags.StringArrayVar(&o.include, "include", nil, "only resources whose URI matches `GLOB` (repeatable)")
@@ -195,6 +199,7 @@ func (r *destinationRun) Close() {
 type watcher struct {
 	ctx    context.Context // of the run, for as long as it lasts
 	io     stdio
+	quiet  bool
 	meter  meter
 	stream func(destination.Event) // for --events; may be nil
 }
@@ -213,6 +218,9 @@ func (w *watcher) event(e destination.Event) {
 		w.io.errorf("warning: %v\n", e.Err)
 	}
 	w.meter.event(e)
+	if e.Kind == destination.EventDone && !w.quiet && w.meter.several() {
+		w.io.errorf("%s\n", setText(&e.Result))
+	}
 	if w.stream != nil && e.Kind == destination.EventApplied {
 		w.stream(e)
 	}

@@ -68,11 +68,10 @@ const theSource = "the Source"
 
 // declare declares the flags; whom says for people who is sent what is secret.
 func (o *networkOptions) declare(all *pflag.FlagSet, whom string) {
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	defer func() {
-		flags.VisitAll(func(f *pflag.Flag) { f.Annotations = map[string][]string{groupKey: {networkGroup}} })
-		all.AddFlagSet(flags)
-	}()
+	grouped(all, networkGroup, func(flags *pflag.FlagSet) { o.declareFlags(flags, whom) })
+}
+
+func (o *networkOptions) declareFlags(flags *pflag.FlagSet, whom string) {
 	flags.StringArrayVar(&o.headers, "header", nil, "send the header `'K: V'` to "+whom+", and to nobody else (repeatable)")
 	flags.StringVar(&o.bearerFile, "bearer-token-file", "", "send the token in `FILE` to "+whom+", and to nobody else")
 	flags.Var((*netrcValue)(&o.netrc), "netrc", "take user and password for "+whom+" from $NETRC or ~/.netrc; --netrc=`FILE` from FILE")

@@ -14,6 +14,11 @@ const (
 // returns is called: as a live bar on a terminal, as a line every few seconds
 // otherwise, not at all if quiet. Describe is called from another goroutine.
 func showProgress(io stdio, quiet bool, describe func() string) (stop func()) {
+	return showFitting(io, quiet, func(int) string { return describe() })
+}
+
+// showFitting does so with what fits into so many columns; 0 is any number.
+func showFitting(io stdio, quiet bool, describe func(columns int) string) (stop func()) {
 	if quiet {
 		return func() {}
 	}
@@ -34,7 +39,7 @@ func showProgress(io stdio, quiet bool, describe func() string) (stop func()) {
 }
 
 // liveBar redraws the bar until done, then removes it.
-func liveBar(s *screen, done <-chan struct{}, describe func() string) {
+func liveBar(s *screen, done <-chan struct{}, describe func(int) string) {
 	defer s.show("")
 	tick := time.NewTicker(barInterval)
 	defer tick.Stop()
@@ -43,13 +48,13 @@ func liveBar(s *screen, done <-chan struct{}, describe func() string) {
 		case <-done:
 			return
 		case <-tick.C:
-			s.show(describe())
+			s.show(describe(s.columns()))
 		}
 	}
 }
 
 // lines prints what has changed since the last line.
-func lines(io stdio, done <-chan struct{}, describe func() string) {
+func lines(io stdio, done <-chan struct{}, describe func(int) string) {
 	tick := time.NewTicker(lineInterval)
 	defer tick.Stop()
 	last := ""
@@ -58,7 +63,7 @@ func lines(io stdio, done <-chan struct{}, describe func() string) {
 		case <-done:
 			return
 		case <-tick.C:
-			if line := describe(); line != "" && line != last {
+			if line := describe(0); line != "" && line != last {
 				io.errorf("%s\n", line)
 				last = line
 			}

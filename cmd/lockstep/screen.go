@@ -101,13 +101,19 @@ func (s *screen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// columns is how wide the terminal is now.
+func (s *screen) columns() int {
+	columns, _, err := term.GetSize(int(s.terminal.Fd()))
+	if err != nil || columns <= 0 {
+		return fallback
+	}
+	return columns
+}
+
 // show replaces the bar; an empty one removes it.
 func (s *screen) show(bar string) {
 	bar = string(clean([]byte(bar)))
-	columns, _, err := term.GetSize(int(s.terminal.Fd()))
-	if err != nil || columns <= 0 {
-		columns = fallback
-	}
+	columns := s.columns()
 	if runes := []rune(bar); len(runes) >= columns {
 		bar = string(runes[:columns-1])
 	}

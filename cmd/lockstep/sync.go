@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"lockstep/destination"
 )
@@ -35,16 +35,21 @@ func newSync(io stdio, out *outputOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sync SOURCE DEST [flags]",
 		Short: "Bring DEST into step with SOURCE once, then exit",
-		Long: `Bring the directory DEST into step with SOURCE: everything the first time, only
-what changed from then on. Every file is verified before it gets its final name.
-An interrupted run is continued by the next.
+		Long: `Bring DEST into step with SOURCE: everything the first time, only what changed
+from then on. Every file is verified before it gets its final name. An interrupted
+run is continued by the next.
 
 SOURCE is whatever you have at hand: the address of a site, of a page of it, of
-its Source Description, a Capability List, Resource List or Change List, a plain
-Sitemap, or a local file that is one of these.`,
+its Source Description, a Capability List, a Resource List or Dump, a Change List
+or Dump, a plain Sitemap, or a local file that is one of these.
+
+DEST is a directory, or a bucket (s3://BUCKET/PREFIX) with --state DIR for what
+is known of it.`,
 		Example: `  lockstep sync https://example.org/ mirror
   lockstep sync https://example.org/sitemap.xml mirror --include '*.pdf'
-  lockstep sync example.org mirror --dry-run`,
+  lockstep sync example.org mirror --dry-run
+  lockstep sync example.org mirror --exec ./index-changes
+  lockstep sync example.org s3://bucket/mirror --state ~/mirror-state`,
 		Args: arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.source, o.dest = args[0], args[1]
@@ -60,8 +65,10 @@ Sitemap, or a local file that is one of these.`,
 	flags.BoolVar(&o.baseline, "baseline", false, "ignore saved progress: compare everything")
 	flags.BoolVar(&o.adopt, "adopt", false, "take over files that are there already, where their content is right")
 	flags.BoolVar(&o.replace, "replace", false, "with --adopt: replace files that are there and not right")
-	flags.StringVar(&o.events, "events", "", "write one JSON line per applied change to `FILE`, or to stdout if -")
-	flags.StringVar(&o.exec, "exec", "", "run `CMD` by sh for every batch of changes that is on disk, with their JSON lines on its stdin; if it fails the run stops, and the next hands them over again")
+	grouped(flags, outcomeGroup, func(flags *pflag.FlagSet) {
+		flags.StringVar(&o.events, "events", "", "append one JSON line for every applied change to `FILE`, or write them to stdout if it is -")
+		flags.StringVar(&o.exec, "exec", "", "run `CMD` by sh for every batch of changes that is durable, with their JSON lines on its stdin; if it fails the run stops, and the next hands them over again")
+	})
 	o.network.declare(flags, theSource)
 	return cmd
 }
@@ -104,7 +111,7 @@ func runSync(ctx context.Context, o *syncOptions, io stdio) error {
 	if hook != nil {
 		do.Deliver = hook.deliver
 	}
-	w := &watcher{ctx: ctx, io: io}
+	w := &watcher{ctx: ctx, io: io, quiet: o.out.quiet}
 	do.OnEvent = w.event
 	closeEvents, err := o.openEvents(w)
 	if err != nil {
@@ -115,7 +122,8 @@ func runSync(ctx context.Context, o *syncOptions, io stdio) error {
 		return errors.Join(explain(err, o.dest), closeEvents())
 	}
 	defer r.Close()
-	stop := showProgress(io, o.out.quiet, w.meter.line)
+	w.meter.fetched = r.client.Bytes
+	stop := showFitting(io, o.out.quiet, w.meter.fit)
 	report, err := r.dest.Sync(ctx, o.source)
 	stop()
 	if cerr := closeEvents(); err == nil {
@@ -125,7 +133,10 @@ func runSync(ctx context.Context, o *syncOptions, io stdio) error {
 	if interrupted(ctx, err) {
 		err = withHint(errInterrupted, "progress is kept; run the same command again to go on")
 	}
-	if perr := printSync(io, o.out, report, err); err == nil {
+	if o.events == "-" {
+		io.Out = io.Err // stdout has events, and nothing else
+	}
+	if perr := printSync(io, o.out, &report, err); err == nil {
 		err = perr
 	}
 	return err
@@ -162,58 +173,4 @@ func (o *syncOptions) openEvents(w *watcher) (closeEvents func() error, err erro
 		}
 		return nil
 	}, nil
-}
-
-// printSync prints what a run came to.
-func printSync(io stdio, out *outputOptions, r destination.Report, err error) error {
-	if out.json {
-		return io.printJSON(struct {
-			destination.Report
-			Error string `json:"error,omitempty"`
-		}{r, errorText(err)})
-	}
-	begun := r.Created+r.Updated+r.Deleted+r.Failed+r.Refused > 0
-	if err != nil && !errors.Is(err, destination.ErrIncomplete) && (!begun || errors.Is(err, errInterrupted)) {
-		return nil // the error says it
-	}
-	state := "in step with"
-	switch {
-	case r.DryRun:
-		state = "dry run, nothing was done: to be in step with"
-	case err != nil:
-		state = "not yet in step with"
-	}
-	io.printf("%s %s", state, r.Source)
-	if !r.SyncedUntil.IsZero() && !r.DryRun {
-		io.printf(", as of %s", r.SyncedUntil.UTC().Format(time.RFC3339))
-	}
-	io.printf("\n  %s created, %s updated, %s deleted", thousands(r.Created), thousands(r.Updated), thousands(r.Deleted))
-	if r.Unchanged > 0 {
-		io.printf(", %s unchanged", thousands(r.Unchanged))
-	}
-	if r.Failed > 0 {
-		io.printf(", %s failed", thousands(r.Failed))
-	}
-	if r.Refused > 0 {
-		io.printf(", %s refused", thousands(r.Refused))
-	}
-	how := map[string]string{
-		destination.ModeBaseline: "everything compared", destination.ModeIncremental: "only changes read", destination.ModeNone: "nothing to do",
-	}[r.Mode]
-	io.printf("\n  %s, %s, %s", count(r.Requests, "request"), size(r.Bytes), elapsed(time.Duration(r.Elapsed*float64(time.Second))))
-	if how != "" {
-		io.printf("; %s", how)
-	}
-	io.printf("\n")
-	for _, step := range r.Way {
-		io.printf("  by way of %s\n", step)
-	}
-	return nil
-}
-
-func errorText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
 }

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"lockstep/destination"
+)
+
+// printSync prints what a run came to.
+func printSync(io stdio, out *outputOptions, r *destination.Report, err error) error {
+	if out.json {
+		return io.printJSON(struct {
+			*destination.Report
+			Error string `json:"error,omitempty"`
+		}{r, errorText(err)})
+	}
+	begun := r.Created+r.Updated+r.Deleted+r.Failed+r.Refused > 0
+	if err != nil && !errors.Is(err, destination.ErrIncomplete) && (!begun || errors.Is(err, errInterrupted)) {
+		return nil // the error says it
+	}
+	state := "in step with"
+	switch {
+	case r.DryRun:
+		state = "dry run, nothing was done: to be in step with"
+	case err != nil:
+		state = "not yet in step with"
+	}
+	io.printf("%s %s", state, r.Source)
+	if !r.SyncedUntil.IsZero() && !r.DryRun {
+		io.printf(", as of %s", r.SyncedUntil.UTC().Format(time.RFC3339))
+	}
+	io.printf("\n  %s\n", tallyText(r.Created, r.Updated, r.Deleted, r.Unchanged, r.Failed, r.Refused))
+	if text := waysText(&r.By); text != "" {
+		io.printf("  contents: %s\n", text)
+	}
+	io.printf("  %s, %s, %s", count(r.Requests, "request"), size(r.Bytes), elapsed(time.Duration(r.Elapsed*float64(time.Second))))
+	if how := howText(r.Mode, r.Via); how != "" {
+		io.printf("; %s", how)
+	}
+	io.printf("\n")
+	if r.DryRun && r.Expected > 0 {
+		io.printf("  %s of content to be had, as far as the Source states it\n", size(r.Expected))
+	}
+	if len(r.BySet) > 1 && out.quiet { // else they have been told of
+		for i := range r.BySet {
+			io.printf("  %s\n", setText(&r.BySet[i]))
+		}
+	}
+	for _, sentence := range r.Plan {
+		io.printf("  plan: %s\n", sentence)
+	}
+	for _, step := range r.Way {
+		io.printf("  by way of %s\n", step)
+	}
+	return nil
+}
+
+// tallyText says how many resources were dealt with in which way.
+func tallyText(created, updated, deleted, unchanged, failed, refused int64) string {
+	text := thousands(created) + " created, " + thousands(updated) + " updated, " + thousands(deleted) + " deleted"
+	for _, part := range []struct {
+		n    int64
+		what string
+	}{{unchanged, "unchanged"}, {failed, "failed"}, {refused, "refused"}} {
+		if part.n > 0 {
+			text += ", " + thousands(part.n) + " " + part.what
+		}
+	}
+	return text
+}
+
+// waysText says by which ways contents came, unless each was asked for alone,
+// which needs no words.
+func waysText(by *destination.By) string {
+	var parts []string
+	for _, part := range []struct {
+		n    int64
+		what string
+	}{
+		{by.Package, "out of packages"},
+		{by.OnDemand, "out of packages made for us"},
+		{by.Patch, "by patches"},
+		{by.Mirror, "from other addresses"},
+		{by.Adopted, "from files that were here"},
+		{by.Request, "with a request each"},
+		{by.Unchanged, "asked for and found unchanged"},
+	} {
+		if part.n > 0 {
+			parts = append(parts, thousands(part.n)+" "+part.what)
+		}
+	}
+	if len(parts) == 0 || len(parts) == 1 && by.Request > 0 {
+		return ""
+	}
+	return strings.Join(parts, ", ")
+}
+
+// howText says what was looked at to learn what to do.
+func howText(mode, via string) string {
+	where := map[string]string{
+		destination.ViaList: " by Resource List", destination.ViaDump: " by Resource Dump",
+		destination.ViaChangeList: " by Change List", destination.ViaChangeDump: " by Change Dump",
+	}[via]
+	switch mode {
+	case destination.ModeBaseline:
+		return "everything compared" + where
+	case destination.ModeIncremental:
+		return "only changes read" + where
+	case destination.ModeNone:
+		return "nothing to do"
+	}
+	return ""
+}
+
+// setText is the line of a set that is one of several.
+func setText(r *destination.SetReport) string {
+	text := r.Name + ": "
+	switch {
+	case r.Created+r.Updated+r.Deleted+r.Failed+r.Refused > 0:
+		text += tallyText(r.Created, r.Updated, r.Deleted, r.Unchanged, r.Failed, r.Refused)
+	case r.Error != "":
+		text += r.Error
+	default:
+		text += "in step"
+	}
+	return text + "; " + size(r.Bytes) + ", " + elapsed(time.Duration(r.Elapsed*float64(time.Second)))
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
