@@ -39,6 +39,9 @@ type answer struct {
 	timer  *time.Timer
 	uri    string
 	lane   lane
+	doc    bool
+	reply  reply
+	got    time.Time // when there was a connection
 
 	src   io.ReadCloser
 	zip   *gzip.Reader
@@ -48,7 +51,6 @@ type answer struct {
 	max   int64
 	err   error // sticks
 	floor floor
-	good  bool // what was asked for came
 	done  atomic.Bool
 }
 
@@ -63,7 +65,8 @@ func (a *answer) finish() {
 	}
 	a.timer.Stop()
 	a.cancel(context.Canceled)
-	a.host.slots.release(a.lane, a.good)
+	a.reply.whole = time.Since(a.got)
+	a.host.slots.release(a.lane, a.doc, &a.reply)
 }
 
 // Read implements [io.Reader]. Errors other than io.EOF are a [*BodyError].
@@ -87,6 +90,7 @@ func (a *answer) Read(p []byte) (int, error) {
 	}
 	if !errors.Is(err, io.EOF) {
 		err = &BodyError{URI: a.uri, Got: a.wire, Want: a.want, Err: err}
+		a.reply.good = false
 	}
 	a.err = err
 	a.finish()

@@ -11,7 +11,11 @@ import (
 // What tests rule: the network below the guard, and the resolver.
 
 func (c *Client) SetDial(dial func(ctx context.Context, network, address string) (net.Conn, error)) {
-	c.narrow.DialContext, c.wide.DialContext = dial, dial
+	for _, t := range c.lanes {
+		if t != nil {
+			t.DialContext = dial
+		}
+	}
 }
 
 func (c *Client) SetLookup(lookup func(host string) []netip.Addr) {
@@ -28,8 +32,11 @@ func (c *Client) CheckAddress(ctx context.Context, host, address string) error {
 
 // SetProxy lets proxy choose, as the environment would.
 func (c *Client) SetProxy(proxy func(*http.Request) (*url.URL, error)) {
-	c.narrow.Proxy = c.guard.behind(proxy)
-	c.wide.Proxy = c.narrow.Proxy
+	for _, t := range c.lanes {
+		if t != nil {
+			t.Proxy = c.guard.behind(proxy)
+		}
+	}
 }
 
 func Trusts(home, uri string) bool {

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strconv"
 	"time"
@@ -85,7 +85,7 @@ func (c *Client) Fetch(ctx context.Context, r *Request, use func(*Response) erro
 		if err == nil || !errors.As(err, &body) || !body.Retryable() || r.Once || tries > c.opts.Retries {
 			return err
 		}
-		if werr := c.pauseBefore(ctx, tries, err); werr != nil {
+		if werr := c.pauseBefore(ctx, tries, c.booked(resp.URI, err)); werr != nil {
 			return err
 		}
 	}
@@ -110,24 +110,19 @@ func (c *Client) get(ctx context.Context, r *Request, tries *int) (*Response, er
 		if !retryable(err) {
 			return nil, final
 		}
-		if strains(err) {
-			c.hosts.get(u.Host).slots.strained(time.Now())
+		at := u.String()
+		if len(chain) > 0 {
+			at = chain[len(chain)-1]
 		}
+		f := c.booked(at, final)
 		if r.Once || *tries > c.opts.Retries {
 			return nil, final
 		}
-		if err := c.pauseBefore(ctx, *tries, final); err != nil {
+		if err := c.pauseBefore(ctx, *tries, f); err != nil {
 			final.Err = err
 			return nil, final
 		}
 	}
-}
-
-// strains reports whether err tells of a host that has too much to do; a
-// connection that broke does not.
-func strains(err error) bool {
-	var status *StatusError
-	return errors.As(err, &status) || errors.Is(err, ErrTimeout)
 }
 
 // follow sends r to u and on along redirects, to the first answer that is none.
@@ -158,19 +153,22 @@ func (c *Client) follow(ctx context.Context, r *Request, u *url.URL) (*Response,
 
 // send sends one request to u and returns its answer, whatever it is.
 func (c *Client) send(ctx context.Context, r *Request, u *url.URL) (*answer, error) {
-	h := c.hosts.get(u.Host)
-	if err := h.rate.wait(ctx, 1); err != nil {
-		return nil, err
-	}
-	lane, err := h.slots.acquire(ctx, r.Document)
+	h := c.hosts.get(hostOf(u))
+	lane, err := h.enter(ctx, r.Document)
 	if err != nil {
 		return nil, err
 	}
-	a := &answer{client: c, host: h, parent: ctx, uri: r.URI, lane: lane, floor: floor{window: FloorAfter}}
+	a := &answer{client: c, host: h, parent: ctx, uri: r.URI, lane: lane, doc: r.Document, got: time.Now(), floor: floor{window: FloorAfter}}
 	var own context.Context
 	own, a.cancel = context.WithCancelCause(ctx)
 	a.timer = time.AfterFunc(c.opts.Timeout, a.expire)
-	resp, err := c.roundTrip(own, r, u, lane)
+	sent := own
+	if c.hosts.most > 0 {
+		sent = httptrace.WithClientTrace(own, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
+			a.got, a.reply.reused = time.Now(), i.Reused
+		}})
+	}
+	resp, err := c.roundTrip(sent, r, u, lane)
 	if err != nil {
 		if cause := context.Cause(own); cause != nil {
 			err = cause
@@ -179,6 +177,11 @@ func (c *Client) send(ctx context.Context, r *Request, u *url.URL) (*answer, err
 		return nil, plain(err)
 	}
 	a.timer.Stop()
+	a.reply.wait = time.Since(a.got)
+	a.reply.reused = a.reply.reused || resp.Close // then none ever is
+	if resp.ProtoMajor >= 2 {
+		h.slots.speaks(resp.ProtoMajor)
+	}
 	a.Status, a.URI, a.Header, a.Length = resp.StatusCode, u.String(), resp.Header, resp.ContentLength
 	a.src, a.want, a.Body = resp.Body, a.Length, a
 	return a, nil
@@ -199,10 +202,7 @@ func (c *Client) roundTrip(ctx context.Context, r *Request, u *url.URL, lane lan
 		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(r.Post)), nil }
 	}
 	c.requests.Add(1)
-	if lane == laneWide {
-		return c.wide.RoundTrip(req)
-	}
-	return c.narrow.RoundTrip(req)
+	return c.lanes[lane].RoundTrip(req)
 }
 
 // header returns the header of r for u. Where r adds nothing, it is shared:
@@ -253,24 +253,6 @@ func (c *Client) header(r *Request, u *url.URL) http.Header {
 	return own
 }
 
-// pauseBefore waits before the next try.
-func (c *Client) pauseBefore(ctx context.Context, tries int, err error) error {
-	d := backoff(tries)
-	var status *StatusError
-	if errors.As(err, &status) && status.RetryAfter > 0 {
-		d = max(d, min(status.RetryAfter, MaxRetryAfter))
-		if status.Status == http.StatusTooManyRequests {
-			if u, err := url.Parse(status.URI); err == nil { // all who ask that host are meant
-				c.hosts.get(u.Host).rate.pause(time.Now().Add(d))
-			}
-		}
-	}
-	if lg := c.opts.Logger; lg.Enabled(ctx, slog.LevelDebug) {
-		lg.DebugContext(ctx, "try again", slog.Int("attempt", tries), slog.Duration("dur", d), slog.String("err", err.Error()))
-	}
-	return sleep(ctx, d)
-}
-
 // ranged reports whether r asks for a part.
 func (r *Request) ranged() bool { return r.RangeFrom > 0 || r.RangeTo > 0 || r.RangeLast > 0 }
 
@@ -281,7 +263,7 @@ func (a *answer) accept(r *Request) error {
 	unwanted := func(want string) error {
 		return &StatusError{URI: a.URI, Status: a.Status, Want: want, Header: a.Header}
 	}
-	a.good = a.Status < 400
+	a.reply.good = a.Status < 400
 	switch a.Status {
 	case http.StatusOK, http.StatusNonAuthoritativeInfo:
 	case http.StatusPartialContent:

@@ -2,6 +2,8 @@ package fetch
 
 import (
 	"context"
+	"net/url"
+	"strings"
 	"sync"
 	"time"
 )
@@ -10,17 +12,10 @@ import (
 // fill memory. Beyond it those at rest are forgotten.
 const maxHosts = 256
 
-// How the number of requests under way adapts to a host, where nobody fixed it.
-const (
-	growAfter   = 256         // answers before it grows: a short run gains nothing by more connections
-	growEvery   = 16          // answers for one request more
-	strainPause = time.Second // in which failures count as one: they come in bunches
-	strainLeast = 2
-)
-
 // hosts hold the limits of each host.
 type hosts struct {
-	jobs, most int // requests under way at first, and where they adapt at most
+	lanes      []int // connections in each, but the one for documents
+	jobs, most int   // requests under way at first, and where they adapt at most
 	rate       float64
 
 	mu sync.RWMutex // guards m
@@ -31,6 +26,24 @@ type hosts struct {
 type host struct {
 	slots slots
 	rate  pace
+}
+
+// HostOf returns what the limits of uri go by: the host and port to ask, in one
+// spelling; or "" if there is none.
+func HostOf(uri string) string {
+	u, err := parse(uri)
+	if err != nil {
+		return ""
+	}
+	return hostOf(u)
+}
+
+func hostOf(u *url.URL) string {
+	host := strings.ToLower(u.Host)
+	if port := u.Port(); port != "" && port == defaultPort(u.Scheme) {
+		host = strings.TrimSuffix(host, ":"+port)
+	}
+	return strings.TrimSuffix(host, ".")
 }
 
 func (hs *hosts) get(name string) *host {
@@ -55,46 +68,83 @@ func (hs *hosts) get(name string) *host {
 			}
 		}
 	}
-	h = &host{slots: slots{jobs: hs.jobs, most: hs.most}, rate: pace{rate: hs.rate}}
+	h = &host{slots: slots{lanes: hs.lanes, adapter: adapter{jobs: hs.jobs, most: hs.most}}, rate: pace{rate: hs.rate}}
 	hs.m[name] = h
 	return h
+}
+
+// Limit returns how many requests the Client just now has under way at most at
+// a host, as [HostOf] names it. Where nobody fixed it, it changes.
+func (c *Client) Limit(host string) int {
+	s := &c.hosts.get(host).slots
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.jobs
+}
+
+// Room returns how many more requests a host takes before one has to wait;
+// below zero, how many wait. It is what a caller with work for several hosts
+// goes by, so that a slow one does not keep all its workers. A host that is not
+// to be asked yet, because it said so, has none.
+func (c *Client) Room(host string) int {
+	h := c.hosts.get(host)
+	if h.rate.paused() > 0 {
+		return 0
+	}
+	s := &h.slots
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return max(s.jobs-s.docs, 1) - s.held - len(s.waiting)
 }
 
 // slots count the requests under way at one host. A document is read while
 // what it names is fetched, so it never waits for a slot, for the holders
 // could be waiting for it; but it counts, and the others leave it room. One
 // request that is not for a document is always let through.
-//
-// Up to most their number adapts: it grows while answers come, and is halved
-// when the host is strained.
 type slots struct {
-	most int // 0: jobs is fixed, and all take the narrow lane
+	lanes []int // connections in each, but the one for documents
 
 	mu      sync.Mutex // guards the rest
-	jobs    int
-	good    int       // answers since the last strain
-	strain  time.Time // the last
-	held    int       // all but documents
-	wide    int       // of them those in the wide lane
+	adapter            // says how many there may be
+	streams bool       // the host speaks HTTP/2: all are streams of the first lane
+	held    int        // all but documents
 	docs    int
-	waiting []chan lane // first come, first served
+	in      [maxLanes]int // under way in each lane
+	waiting []chan lane   // first come, first served
 }
 
-// A lane says whose connection a request takes.
+// A lane says whose connection a request takes: each is a transport of its own.
+// An http.Transport that may open more connections does, needed or not; so the
+// first lane has those a host begins with, and every further one is used when
+// those before it are full.
 type lane uint8
 
 const (
-	laneNarrow lane = iota
-	laneWide
-	laneDocument // narrow, too
+	maxLanes          = 8
+	laneDocument lane = maxLanes - 1 // for documents, where the first is full
 )
+
+// lanesOf returns how many connections each lane has for a host.
+func lanesOf(jobs, most int) []int {
+	lanes := []int{jobs}
+	for sum := jobs; sum < most && len(lanes) < int(laneDocument); {
+		n := min(sum, most-sum)
+		lanes = append(lanes, n)
+		sum += n
+	}
+	return lanes
+}
 
 func (s *slots) acquire(ctx context.Context, doc bool) (lane, error) {
 	s.mu.Lock()
 	if doc {
+		defer s.mu.Unlock()
 		s.docs++
-		s.mu.Unlock()
-		return laneDocument, nil
+		if !s.streams && s.in[0] >= s.lanes[0] {
+			return laneDocument, nil
+		}
+		s.in[0]++
+		return 0, nil
 	}
 	if len(s.waiting) == 0 && s.free() {
 		defer s.mu.Unlock()
@@ -116,7 +166,7 @@ func (s *slots) acquire(ctx context.Context, doc bool) (lane, error) {
 			return 0, context.Cause(ctx)
 		}
 	}
-	s.give(<-turn) // it was our turn after all
+	s.give(<-turn, false) // it was our turn after all
 	s.wake()
 	return 0, context.Cause(ctx)
 }
@@ -124,45 +174,74 @@ func (s *slots) acquire(ctx context.Context, doc bool) (lane, error) {
 // take takes a free slot.
 func (s *slots) take() lane {
 	s.held++
-	if s.most > 0 && s.held-s.wide > max(DefaultJobs-s.docs, 1) {
-		s.wide++
-		return laneWide
+	l := lane(0)
+	if !s.streams {
+		for int(l) < len(s.lanes)-1 && s.in[l] >= s.lanes[l] {
+			l++
+		}
 	}
-	return laneNarrow
+	s.in[l]++
+	return l
 }
 
-func (s *slots) give(l lane) {
-	switch l {
-	case laneDocument:
+func (s *slots) give(l lane, doc bool) {
+	if l != laneDocument {
+		s.in[l]--
+	}
+	if doc {
 		s.docs--
-		return
-	case laneWide:
-		s.wide--
+	} else {
+		s.held--
 	}
-	s.held--
 }
 
-// release gives back what acquire gave; good says that a usable answer came.
-func (s *slots) release(l lane, good bool) {
+// enter waits until h may be asked once more, and takes a slot.
+func (h *host) enter(ctx context.Context, doc bool) (lane, error) {
+	if err := h.rate.wait(ctx, 1); err != nil {
+		return 0, err
+	}
+	for {
+		l, err := h.slots.acquire(ctx, doc)
+		if err != nil {
+			return 0, err
+		}
+		pause := h.rate.paused()
+		if pause == 0 {
+			return l, nil
+		}
+		h.slots.release(l, doc, &reply{})
+		if err := sleep(ctx, pause); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// release gives back what acquire gave. r tells how it was answered.
+func (s *slots) release(l lane, doc bool, r *reply) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.give(l)
-	if good && s.jobs < s.most {
-		if s.good++; s.good >= growAfter && s.good%growEvery == 0 {
-			s.jobs++
-		}
+	busy := len(s.waiting) > 0 || !s.free()
+	s.give(l, doc)
+	if r.good {
+		s.answered(time.Now(), r, busy, doc)
 	}
 	s.wake()
 }
 
-// strained notes that the host could not, or would not, answer.
-func (s *slots) strained(now time.Time) {
+// fail notes a failure; see [adapter.failed]. It reports whether the host is
+// strained, and whether it answers nearly everything all the same.
+func (s *slots) fail(cost int, asked bool) (strained, well bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.most > 0 && now.Sub(s.strain) >= strainPause {
-		s.strain, s.good = now, 0
-		s.jobs = max(s.jobs/2, strainLeast)
-	}
+	strained = s.failed(time.Now(), cost, asked)
+	return strained, s.well()
+}
+
+// speaks notes the version of HTTP the host answers in.
+func (s *slots) speaks(major int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.streams = major >= 2
 }
 
 func (s *slots) free() bool { return s.held < max(s.jobs-s.docs, 1) }
@@ -184,14 +263,15 @@ func (s *slots) idle() bool {
 type pace struct {
 	rate float64
 
-	mu   sync.Mutex // guards next
+	mu   sync.Mutex // guards the rest
 	next time.Time  // when the next unit may be had
+	hold time.Time  // until when nobody is to ask
 }
 
 // wait takes n units: it returns when those taken before have had their time.
 func (p *pace) wait(ctx context.Context, n int) error {
 	p.mu.Lock()
-	if p.rate == 0 && p.next.IsZero() {
+	if p.rate == 0 {
 		p.mu.Unlock()
 		return nil
 	}
@@ -200,26 +280,35 @@ func (p *pace) wait(ctx context.Context, n int) error {
 	if at.Before(now) {
 		at = now
 	}
-	if p.rate > 0 {
-		p.next = at.Add(time.Duration(float64(n) / p.rate * float64(time.Second)))
-	}
+	p.next = at.Add(time.Duration(float64(n) / p.rate * float64(time.Second)))
 	p.mu.Unlock()
 	return sleep(ctx, at.Sub(now))
 }
 
-// pause lets nobody have a unit before t.
+// pause asks all to wait until t.
 func (p *pace) pause(t time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if t.After(p.next) {
-		p.next = t
+	if t.After(p.hold) {
+		p.hold = t
 	}
+}
+
+// paused returns for how long nobody is to ask.
+func (p *pace) paused() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.hold.IsZero() {
+		return 0
+	}
+	return max(time.Until(p.hold), 0)
 }
 
 func (p *pace) idle() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.next.Before(time.Now())
+	now := time.Now()
+	return p.next.Before(now) && p.hold.Before(now)
 }
 
 // sleep waits for d, or less if ctx ends.

@@ -1,45 +1,12 @@
 package fetch
 
 import (
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 )
-
-const (
-	// MaxRetryAfter caps how long a Source may put us off.
-	MaxRetryAfter = 5 * time.Minute
-
-	firstBackoff = 250 * time.Millisecond
-	maxBackoff   = 30 * time.Second
-)
-
-// backoff returns how long to wait after try number n: doubling, capped, and
-// less by up to half at random, so that many do not come back at once.
-func backoff(n int) time.Duration {
-	d := min(firstBackoff<<min(n-1, 16), maxBackoff)
-	return d - rand.N(d/2)
-}
-
-// retryAfter reads a Retry-After header, seconds or a date; zero if absent.
-func retryAfter(v string, now time.Time) time.Duration {
-	v = strings.TrimSpace(v)
-	if n, err := strconv.ParseUint(v, 10, 64); err == nil {
-		return time.Duration(min(n, uint64(24*time.Hour/time.Second))) * time.Second
-	} else if errors.Is(err, strconv.ErrRange) {
-		return 24 * time.Hour
-	}
-	if t, err := http.ParseTime(v); err == nil && t.After(now) {
-		return t.Sub(now)
-	}
-	return 0
-}
 
 func redirects(status int) bool {
 	switch status {

@@ -23,7 +23,7 @@ func (c *Client) GetWhole(ctx context.Context, r Request) (*Response, error) {
 	}
 	w.request.IfNoneMatch, w.request.IfModifiedSince = "", ""
 	w.sum.SetSeed(w.seed)
-	w.body = resp.Body
+	w.body, w.at = resp.Body, resp.URI
 	out := *resp
 	out.Body = w
 	return &out, nil
@@ -36,6 +36,7 @@ type whole struct {
 	request Request
 	tries   int
 	body    io.ReadCloser
+	at      string // the URI that answered
 	seed    maphash.Seed
 	sum     maphash.Hash // of what was given
 	given   int64
@@ -67,7 +68,7 @@ func (w *whole) mend(err error) error {
 		if !errors.As(err, &body) || !body.Retryable() || w.request.Once || w.tries > w.client.opts.Retries {
 			return err
 		}
-		if w.client.pauseBefore(w.ctx, w.tries, err) != nil {
+		if w.client.pauseBefore(w.ctx, w.tries, w.client.booked(w.at, err)) != nil {
 			return err
 		}
 		_ = w.body.Close() // of no use any more
@@ -75,7 +76,7 @@ func (w *whole) mend(err error) error {
 		if gerr != nil {
 			return gerr
 		}
-		w.body = resp.Body
+		w.body, w.at = resp.Body, resp.URI
 		if err = w.skip(); err == nil {
 			return nil
 		}

@@ -1,0 +1,14 @@
+//go:build unix
+
+package fetch
+
+import "syscall"
+
+// openFiles returns how many files this process may have open.
+func openFiles() int {
+	var l syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l) != nil {
+		return 1024
+	}
+	return int(min(uint64(l.Cur), 1<<20))
+}

@@ -1,0 +1,93 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// MaxRetryAfter caps how long a Source may put us off.
+	MaxRetryAfter = 5 * time.Minute
+
+	firstBackoff = 250 * time.Millisecond
+	maxBackoff   = 30 * time.Second
+)
+
+// A failure is why something is asked for again.
+type failure struct {
+	err  error
+	host *host
+	well bool // the host answers nearly everything: it was chance
+}
+
+// booked books that the answer of uri failed with err, so that its host is
+// asked less if there is reason to.
+func (c *Client) booked(uri string, err error) failure {
+	f := failure{err: err, host: c.hosts.get(HostOf(uri))}
+	var status *StatusError
+	cost, asked := costBroken, errors.Is(err, ErrTimeout)
+	if errors.As(err, &status) {
+		cost, asked = costStatus, status.Status == http.StatusTooManyRequests
+		if status.RetryAfter > 0 {
+			cost = costAsked
+		}
+	}
+	strained, well := f.host.slots.fail(cost, asked)
+	f.well = well
+	if strained && status != nil && status.RetryAfter > 0 { // all who ask that host are meant
+		f.host.rate.pause(time.Now().Add(min(status.RetryAfter, MaxRetryAfter)))
+	}
+	return f
+}
+
+// pauseBefore waits before the next try.
+func (c *Client) pauseBefore(ctx context.Context, tries int, f failure) error {
+	d := backoff(tries)
+	if f.well {
+		d = soon(tries)
+	}
+	var status *StatusError
+	if errors.As(f.err, &status) && status.RetryAfter > 0 {
+		d = max(d, min(status.RetryAfter, MaxRetryAfter))
+	}
+	if lg := c.opts.Logger; lg.Enabled(ctx, slog.LevelDebug) {
+		lg.DebugContext(ctx, "try again", slog.Int("attempt", tries), slog.Duration("dur", d), slog.String("err", f.err.Error()))
+	}
+	return sleep(ctx, d)
+}
+
+// soon is backoff where what failed was chance; but the last tries are kept
+// for when it was not.
+func soon(n int) time.Duration {
+	d := chanceBackoff[min(n, len(chanceBackoff))-1]
+	return d - rand.N(d/2)
+}
+
+var chanceBackoff = [...]time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 250 * time.Millisecond, 2 * time.Second}
+
+// backoff returns how long to wait after try number n: doubling, capped, and
+// less by up to half at random, so that many do not come back at once.
+func backoff(n int) time.Duration {
+	d := min(firstBackoff<<min(n-1, 16), maxBackoff)
+	return d - rand.N(d/2)
+}
+
+// retryAfter reads a Retry-After header, seconds or a date; zero if absent.
+func retryAfter(v string, now time.Time) time.Duration {
+	v = strings.TrimSpace(v)
+	if n, err := strconv.ParseUint(v, 10, 64); err == nil {
+		return time.Duration(min(n, uint64(24*time.Hour/time.Second))) * time.Second
+	} else if errors.Is(err, strconv.ErrRange) {
+		return 24 * time.Hour
+	}
+	if t, err := http.ParseTime(v); err == nil && t.After(now) {
+		return t.Sub(now)
+	}
+	return 0
+}
