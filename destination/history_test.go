@@ -1,0 +1,399 @@
+package destination_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/md5"
+	"crypto/sha256"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"lockstep/blob"
+	"lockstep/catalog"
+	"lockstep/destination"
+	"lockstep/discover"
+	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
+	"lockstep/source"
+	"lockstep/storage/sqlite"
+)
+
+var (
+	histories   = flag.Int("histories", 100, "how many lives TestHistories leads")
+	historySeed = flag.Uint64("history-seed", 0, "the one life TestHistories leads; 0 for others each time")
+)
+
+// TestHistories leads many lives of a Source of ours, which offers any of
+// lists, dumps, change dumps and dumps on demand, over a network that fails in
+// every way, with a mirror whose runs are broken off at any write. Once all is
+// quiet, one run more and the mirror is the Source.
+func TestHistories(t *testing.T) {
+	t.Parallel()
+	if *historySeed != 0 {
+		newHistory(t, *historySeed).live()
+		return
+	}
+	var by [3]atomic.Int64
+	var wg sync.WaitGroup
+	seeds := make(chan uint64)
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for seed := range seeds {
+				if !t.Failed() {
+					t.Run(fmt.Sprint(seed), func(t *testing.T) {
+						h := newHistory(t, seed)
+						h.live()
+						for i, n := range []int64{h.by.Request, h.by.Package, h.by.OnDemand} {
+							by[i].Add(n)
+						}
+					})
+				}
+			}
+		})
+	}
+	for range *histories {
+		seeds <- rand.Uint64()
+	}
+	close(seeds)
+	wg.Wait()
+	for i, way := range []string{"requests", "packages", "packages on demand"} {
+		if n := by[i].Load(); n == 0 && *histories >= 1000 && !t.Failed() {
+			t.Errorf("nothing came by %s", way)
+		} else {
+			t.Logf("%d contents came by %s", n, way)
+		}
+	}
+}
+
+// A history is a Source, what it holds, and its mirror.
+type history struct {
+	*testing.T
+	*rand.Rand
+	seed  uint64
+	trace []string // what happened, told if it goes wrong
+
+	srv    *httptest.Server
+	cat    catalog.Catalog
+	src    *source.Source
+	set    string
+	hidden []string // capabilities that the Capability List does not name
+
+	mu    sync.Mutex // guards what follows
+	now   map[string]string
+	past  map[string]string // by hash
+	fault func(http.ResponseWriter, *http.Request, http.Handler) bool
+
+	by      destination.By // of all runs
+	dir     string
+	store   blob.Store
+	journal destination.Journal
+}
+
+func newHistory(t *testing.T, seed uint64) *history {
+	h := &history{T: t, Rand: rand.New(rand.NewPCG(seed, 7)), seed: seed, now: map[string]string{}, past: map[string]string{}}
+	h.cat = catalog.NewMem(nil)
+	h.srv = httptest.NewServer(h)
+	t.Cleanup(h.srv.Close)
+	var err error
+	if h.set, err = source.CapabilityListURI(h.srv.URL+"/", source.DefaultSet); err != nil {
+		t.Fatal(err)
+	}
+	lists, changes := h.IntN(2) == 0, h.IntN(2) == 0
+	hide := func(c string) { h.hidden = append(h.hidden, c) }
+	set := source.Set{Bitstream: h.bitstream, Past: h.kept, Serve: true, ChangeList: source.ChangeList{Entries: h.pick(0, 3, 10)}}
+	o := source.Options{BaseURL: h.srv.URL + "/", MaxEntries: h.pick(0, 7), SmallSet: h.pick(0, 1), Temp: t.TempDir()}
+	if lists {
+		set.ResourceDump = &source.ResourceDump{Every: time.Duration(h.pick(1, int(50*time.Millisecond))), PackageEntries: h.pick(0, 4)}
+	}
+	if changes {
+		set.ChangeDump = &source.ChangeDump{Every: time.Duration(h.pick(1, int(20*time.Millisecond))), PackageEntries: h.pick(0, 5)}
+	}
+	if h.IntN(2) == 0 {
+		o.OnDemand = &source.OnDemand{Resources: h.pick(0, 3)}
+	}
+	// Each way is the only one sometimes; then it must tell all at once.
+	if lists && h.IntN(3) == 0 {
+		hide("resourcelist")
+	}
+	switch {
+	case changes && h.IntN(3) == 0:
+		hide("changelist")
+		set.ChangeDump.Every = 1
+	case h.IntN(5) == 0:
+		hide("changelist")
+		hide("changedump")
+		o.SmallSet = 0
+		if lists {
+			set.ResourceDump.Every = 1
+		}
+	}
+	h.tell("dump %v, change dump %v, hidden %v", lists, changes, h.hidden)
+	o.Sets = []source.Set{set}
+	if h.src, err = source.New(h.cat, new(blob.Mem), o); err != nil {
+		t.Fatal(err)
+	}
+	h.openMirror()
+	return h
+}
+
+func (h *history) pick(of ...int) int { return of[h.IntN(len(of))] }
+
+func (h *history) openMirror() {
+	h.dir = h.TempDir()
+	dir, err := blob.NewDir(h.dir, blob.DirOptions{})
+	h.must(err)
+	h.Cleanup(func() { dir.Close() })
+	h.store, h.journal = dir, new(destination.MemJournal)
+	if h.IntN(20) == 0 {
+		h.must(blob.MakeDir(filepath.Join(h.dir, ".lockstep")))
+		db, err := sqlite.Open(filepath.Join(h.dir, destination.StateFile))
+		h.must(err)
+		h.Cleanup(func() { db.Close() })
+		h.journal = db.Journal()
+	}
+}
+
+func (h *history) tell(format string, args ...any) {
+	h.trace = append(h.trace, fmt.Sprintf(format, args...))
+}
+
+func (h *history) fail(format string, args ...any) {
+	h.Helper()
+	h.Fatalf("-history-seed %d\n%s\n%s", h.seed, strings.Join(h.trace, "\n"), fmt.Sprintf(format, args...))
+}
+
+func (h *history) must(err error) {
+	h.Helper()
+	if err != nil {
+		h.fail("%v", err)
+	}
+}
+
+// live is the life.
+func (h *history) live() {
+	ctx := context.Background()
+	h.change(5 + h.IntN(20))
+	h.publish(ctx)
+	for range 1 + h.IntN(5) {
+		switch h.IntN(6) {
+		case 0:
+			h.trouble()
+			h.sync(ctx, nil)
+			h.setFault(nil)
+		case 1, 2:
+			h.sync(ctx, &fuse{at: 1 + h.IntN(60), err: errCrash})
+		case 3:
+			h.sync(ctx, nil)
+		}
+		if h.IntN(4) > 0 {
+			h.change(1 + h.IntN(12))
+			h.publish(ctx)
+		}
+	}
+	if err := h.sync(ctx, nil); err != nil {
+		// Failures that stay owed are tried again; and what was published while
+		// it was read is there the next time.
+		if err = h.sync(ctx, nil); err != nil {
+			h.fail("quiet run: %v", err)
+		}
+	}
+	h.same()
+	if err := h.sync(ctx, nil); err != nil {
+		h.fail("run of nothing: %v", err)
+	}
+	h.same()
+}
+
+// change makes n changes.
+func (h *history) change(n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for range n {
+		path := fmt.Sprintf("res/%c/%d", 'a'+h.IntN(3), h.IntN(12))
+		if h.IntN(8) == 0 {
+			path += "/below"
+		}
+		uri := h.srv.URL + "/" + path
+		if _, there := h.now[uri]; there && h.IntN(4) == 0 {
+			delete(h.now, uri)
+			_, err := h.cat.Apply(context.Background(), h.set, []catalog.Update{{Record: catalog.Record{URI: uri}, Deleted: true}})
+			h.must(err)
+			h.tell("delete %s", path)
+			continue
+		}
+		text := strings.Repeat(fmt.Sprintf("%x.", h.Uint64()), 1+h.IntN(30))
+		h.now[uri] = text
+		s2, s5 := sha256.Sum256([]byte(text)), md5.Sum([]byte(text))
+		h.past[string(s2[:])] = text
+		r := catalog.Record{URI: uri, Lastmod: time.Now().UTC(), Length: int64(len(text)), Type: "text/plain",
+			Hashes: resourcesync.Hashes{{Algorithm: resourcesync.MD5, Digest: string(s5[:])}, {Algorithm: resourcesync.SHA256, Digest: string(s2[:])}}}
+		_, err := h.cat.Apply(context.Background(), h.set, []catalog.Update{{Record: r}})
+		h.must(err)
+		h.tell("put %s %d", path, len(text))
+	}
+}
+
+func (h *history) publish(ctx context.Context) {
+	_, err := h.src.Publish(ctx)
+	h.must(err)
+	_, err = h.src.PublishDumps(ctx)
+	h.must(err)
+	h.tell("publish")
+}
+
+func (h *history) bitstream(_ context.Context, r *catalog.Record) (io.ReadCloser, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return readText(h.now[r.URI])
+}
+
+func (h *history) kept(_ context.Context, c *catalog.Change) (io.ReadCloser, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return readText(h.past[c.Hashes.Get(resourcesync.SHA256)])
+}
+
+func readText(text string) (io.ReadCloser, error) {
+	if text == "" {
+		return nil, fs.ErrNotExist
+	}
+	return io.NopCloser(strings.NewReader(text)), nil
+}
+
+func (h *history) setFault(f func(http.ResponseWriter, *http.Request, http.Handler) bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.fault = f
+}
+
+// trouble has the network fail for one in so many requests.
+func (h *history) trouble() {
+	each, kind, seen := 1+h.IntN(6), h.IntN(5), 0
+	h.tell("trouble of kind %d, each %d", kind, each)
+	h.setFault(func(w http.ResponseWriter, r *http.Request, next http.Handler) bool {
+		h.mu.Lock()
+		seen++
+		bad := seen%each == 0
+		h.mu.Unlock()
+		if !bad {
+			return false
+		}
+		rec := httptest.NewRecorder()
+		switch kind {
+		case 0:
+			http.Error(w, "no", http.StatusInternalServerError)
+		case 1:
+			http.NotFound(w, r)
+		case 2:
+			panic(http.ErrAbortHandler)
+		case 3, 4: // cut short, or a byte wrong
+			next.ServeHTTP(rec, r)
+			b := rec.Body.Bytes()
+			maps.Copy(w.Header(), rec.Header())
+			w.Header().Set("Content-Length", fmt.Sprint(len(b)))
+			w.WriteHeader(rec.Code)
+			if kind == 4 && len(b) > 0 && !strings.HasSuffix(r.URL.Path, ".xml") {
+				b[len(b)/2] ^= 1
+			} else if kind == 3 {
+				b = b[:len(b)/2]
+			}
+			_, _ = w.Write(b)
+		}
+		return true
+	})
+}
+
+var capabilityEntry = regexp.MustCompile(`(?s)<url>.*?</url>\s*`)
+
+func (h *history) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.mu.Lock()
+	fault := h.fault
+	h.mu.Unlock()
+	next := http.Handler(http.HandlerFunc(h.serve))
+	if fault == nil || !fault(w, r, next) {
+		next.ServeHTTP(w, r)
+	}
+}
+
+func (h *history) serve(w http.ResponseWriter, r *http.Request) {
+	if !strings.HasSuffix(r.URL.Path, "/capabilitylist.xml") || len(h.hidden) == 0 {
+		h.src.Handler().ServeHTTP(w, r)
+		return
+	}
+	r = r.Clone(r.Context())
+	r.Header = http.Header{}
+	rec := httptest.NewRecorder()
+	h.src.Handler().ServeHTTP(rec, r)
+	text := capabilityEntry.ReplaceAllFunc(rec.Body.Bytes(), func(e []byte) []byte {
+		if slices.ContainsFunc(h.hidden, func(c string) bool { return bytes.Contains(e, []byte(`capability="`+c+`"`)) }) {
+			return nil
+		}
+		return e
+	})
+	w.Header().Set("Content-Type", "application/xml")
+	w.WriteHeader(rec.Code)
+	_, _ = w.Write(text)
+}
+
+// sync runs the mirror once; with a fuse everything it writes fails from some
+// point on, as if it had been killed there.
+func (h *history) sync(ctx context.Context, f *fuse) error {
+	c, err := fetch.New(fetch.Options{Home: discover.Home(h.srv.URL), Retries: -1, Jobs: h.pick(0, 1, 4)})
+	h.must(err)
+	defer c.Close()
+	store, journal := h.store, h.journal
+	if f != nil {
+		store, journal = &fusedStore{store.(*blob.Dir), f}, &fusedJournal{journal, f}
+	}
+	d, err := destination.New(store, journal, c, destination.Options{MaxDelete: 100, Via: [...]string{"", "list", "dump", "dump"}[h.IntN(4)]})
+	h.must(err)
+	r, err := d.Sync(ctx, h.srv.URL)
+	h.by.Request += r.By.Request
+	h.by.Package += r.By.Package
+	h.by.OnDemand += r.By.OnDemand
+	h.tell("sync: %s via %s, %v", counts(r), r.Via, err)
+	if err == nil && r.Failed > 0 {
+		h.fail("no error, but %+v", r)
+	}
+	if errors.Is(err, destination.ErrRefused) {
+		h.fail("refused: %v", err)
+	}
+	return err
+}
+
+// same compares the mirror's files with what the Source holds.
+func (h *history) same() {
+	h.Helper()
+	paths, err := destination.NewPaths(destination.PathOptions{Origin: h.srv.URL})
+	h.must(err)
+	m := mirror{t: h.T, dir: h.dir}
+	got := map[string]string{}
+	for path, data := range m.files() {
+		uri, err := paths.URI(path)
+		h.must(err)
+		got[uri] = data
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if d := cmp.Diff(h.now, got); d != "" {
+		h.fail("mirror: (-want +got)\n%.2000s", d)
+	}
+}
