@@ -160,6 +160,7 @@ func (a *auditor) auditSet(ctx context.Context, set *setState, before []*setStat
 	r := &setRun{session: a.session, set: set, stage: newStage(a.d.journal)}
 	r.reader = &setReader{d: a.d, set: set, home: a.home, stage: r.stage, warn: a.warn,
 		fail: func(uri string, err error) { r.failed++; a.problem(uri, err) }}
+	defer r.reader.packages.shelf.clear()
 	defer func() {
 		if cerr := r.stage.clear(context.WithoutCancel(ctx)); err == nil {
 			err = cerr

@@ -26,6 +26,8 @@ type packageTable struct {
 	mu    sync.Mutex // guards what follows
 	refs  []packageRef
 	byURI map[string]int
+
+	shelf packageShelf
 }
 
 // add returns the number of a package, which it keeps from then on.

@@ -20,6 +20,8 @@ type packageJob struct {
 	Members int                 // how many its manifest names; zero: not known
 	Copy    manifestCopy        // of the manifest its entries were read from; zero: none
 
+	Shelf *packageShelf // where packages are kept that were fetched whole; may be nil
+
 	// Post and PostType ask for the package, as a Source that makes it on
 	// demand wants to be asked. It has no ranges then.
 	Post     []byte

@@ -253,6 +253,16 @@ func TestPackage(t *testing.T) {
 			t.Errorf("%d requests, %d bytes: %q", len(g.ranges), g.sent, g.ranges)
 		}
 	})
+	t.Run("small", func(t *testing.T) {
+		t.Parallel()
+		small := someFiles(10)
+		g := newPackageRig(t, packOf(t, small, zip.Deflate))
+		g.get(g.job(small))
+		g.expect(small)
+		if len(g.ranges) > 1 {
+			t.Errorf("%d requests: %q", len(g.ranges), g.ranges)
+		}
+	})
 	t.Run("no ranges", func(t *testing.T) {
 		t.Parallel()
 		g := newPackageRig(t, packOf(t, files, zip.Deflate))

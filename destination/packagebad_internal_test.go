@@ -93,7 +93,7 @@ func TestPackageBroken(t *testing.T) {
 			return true
 		}
 		g.get(g.job(few))
-		g.expect(few, pathsOf(few)...)
+		g.expect(few, pathsOf(few)[:3]...) // the manifest is in the last bytes
 		if len(g.ranges) > 1+fetch.MaxTries*fetch.MaxTries {
 			t.Errorf("%d requests", len(g.ranges))
 		}
@@ -159,7 +159,7 @@ func TestPackageServer(t *testing.T) {
 	t.Parallel()
 	files := someFiles(40, 600_000)
 	body := packOf(t, files, zip.Deflate)
-	all := pathsOf(files)
+	all := pathsOf(files) // the manifest last
 	first := func(f func(w http.ResponseWriter, r *http.Request, nth int)) func(*packageRig) func(http.ResponseWriter, *http.Request) bool {
 		return func(g *packageRig) func(http.ResponseWriter, *http.Request) bool {
 			return func(w http.ResponseWriter, r *http.Request) bool {
@@ -252,7 +252,7 @@ func TestPackageServer(t *testing.T) {
 				}
 			}
 			http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(b))
-		}), all},
+		}), all[:len(all)-1]}, // the manifest is in the last bytes
 		"another every time": {first(func(w http.ResponseWriter, r *http.Request, nth int) {
 			w.Header().Set("ETag", fmt.Sprintf(`"%d"`, nth))
 			http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))

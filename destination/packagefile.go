@@ -71,35 +71,28 @@ func (p *remotePackage) directory() (*unpack.Directory, error) {
 	return d, err
 }
 
-// ReadAt reads from the tail, or along a request that is kept open: a
-// directory is read from its beginning to its end.
+// ReadAt reads along a request that is kept open: a directory is read from its
+// beginning to its end.
 func (p *remotePackage) ReadAt(b []byte, off int64) (int, error) {
 	if off < 0 || off >= p.total {
 		return 0, io.EOF
 	}
-	start := p.total - int64(len(p.tail))
-	if off >= start {
-		n := copy(b, p.tail[off-start:])
-		if n < len(b) {
-			return n, io.EOF
-		}
-		return n, nil
-	}
 	if p.ahead == nil || p.ahead.pos != off {
 		p.stopAhead()
-		p.ahead = p.newSection(p.ctx, off, start)
+		p.ahead = p.newSection(p.ctx, off, p.total)
 	}
-	n, err := io.ReadFull(p.ahead, b[:min(int64(len(b)), start-off)])
-	if err != nil {
+	n, err := io.ReadFull(p.ahead, b[:min(int64(len(b)), p.total-off)])
+	switch {
+	case err != nil:
 		p.err = err
-		return n, err
+	case n < len(b):
+		err = io.EOF
 	}
-	if n < len(b) {
-		more, err := p.ReadAt(b[n:], start)
-		return n + more, err
-	}
-	return n, nil
+	return n, err
 }
+
+// tailStart is where the bytes begin that are held.
+func (p *remotePackage) tailStart() int64 { return p.total - int64(len(p.tail)) }
 
 func (p *remotePackage) stopAhead() {
 	if p.ahead != nil {
@@ -137,14 +130,21 @@ func (s *sectionReader) Read(b []byte) (int, error) {
 			s.err = io.EOF
 			break
 		}
+		if from := s.p.tailStart(); s.pos >= from {
+			s.stop()
+			n := copy(b[:min(int64(len(b)), s.end-s.pos)], s.p.tail[s.pos-from:])
+			s.pos += int64(n)
+			return n, nil
+		}
 		if s.body == nil {
 			if s.err = s.open(); s.err != nil {
 				break
 			}
 		}
-		n, err := s.body.Read(b[:min(int64(len(b)), s.end-s.pos)])
+		end := s.bodyEnd()
+		n, err := s.body.Read(b[:min(int64(len(b)), end-s.pos)])
 		s.pos, s.got = s.pos+int64(n), s.got+int64(n)
-		if err != nil && s.pos < s.end {
+		if err != nil && s.pos < end {
 			s.err = s.broken(err)
 		}
 		if n > 0 {
@@ -154,6 +154,9 @@ func (s *sectionReader) Read(b []byte) (int, error) {
 	s.stop()
 	return 0, s.err
 }
+
+// bodyEnd is how far requests have to reach: behind that is what is held.
+func (s *sectionReader) bodyEnd() int64 { return min(s.end, s.p.tailStart()) }
 
 // broken decides whether the rest is asked for.
 func (s *sectionReader) broken(err error) error {
@@ -195,7 +198,7 @@ func pause(ctx context.Context, tries int) error {
 //bodyclose:handled
 func (s *sectionReader) open() error {
 	p := s.p
-	r := fetch.Request{URI: p.uri, RangeFrom: s.pos, RangeTo: s.end - 1, Document: true}
+	r := fetch.Request{URI: p.uri, RangeFrom: s.pos, RangeTo: s.bodyEnd() - 1, Document: true}
 	if p.etag != "" && !strings.HasPrefix(p.etag, "W/") {
 		r.IfRange = p.etag
 	}

@@ -75,7 +75,7 @@ func (r *setReader) openManifest(ctx context.Context, entry *resourcesync.Entry)
 			return nil, cerr
 		}
 	}
-	m, err := r.d.openManifestInside(ctx, entry)
+	m, err := r.d.openManifestInside(ctx, entry, &r.packages.shelf)
 	if err != nil && cerr != nil {
 		return nil, fmt.Errorf("%w; nor in the package: %w", cerr, err)
 	}
@@ -93,8 +93,8 @@ func (d *Destination) openManifestCopy(ctx context.Context, uri string) (*packed
 }
 
 // openManifestInside opens the one in the package.
-func (d *Destination) openManifestInside(ctx context.Context, entry *resourcesync.Entry) (*packedManifest, error) {
-	job := &packageJob{URI: entry.Loc, Length: -1, Hashes: entry.Hashes}
+func (d *Destination) openManifestInside(ctx context.Context, entry *resourcesync.Entry, shelf *packageShelf) (*packedManifest, error) {
+	job := &packageJob{URI: entry.Loc, Length: -1, Hashes: entry.Hashes, Shelf: shelf}
 	if entry.HasLength {
 		job.Length = entry.Length
 	}
@@ -118,11 +118,25 @@ func (d *Destination) tryManifestInside(ctx context.Context, job *packageJob, wh
 		return nil, fmt.Errorf("package %s: %w", fetch.Printable(job.URI), err)
 	}
 	m := &packedManifest{URI: job.URI, ctx: ctx, d: d, file: file, dir: dir}
+	if s, ok := file.(*spool); ok {
+		m.file = shelved{s, job}
+	}
 	if err := m.enter(); err != nil {
 		_ = m.Close() // the error of reading is what counts
 		return nil, fmt.Errorf("package %s: manifest: %w", fetch.Printable(job.URI), err)
 	}
 	return m, nil
+}
+
+// shelved is a package that is kept when it is closed.
+type shelved struct {
+	*spool
+	job *packageJob
+}
+
+func (s shelved) Close() error {
+	s.job.Shelf.put(s.job.URI, s.spool)
+	return nil
 }
 
 // enter opens the manifest in m.dir.

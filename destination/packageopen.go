@@ -18,7 +18,7 @@ const (
 	// perMember is what a member takes in a directory, more or less: how much
 	// of the end of a package is asked for at once.
 	perMember = 160
-	maxTail   = 8 << 20
+	maxTail   = 4 << 20
 
 	// spoolMemory is how much of a package is held in memory, where it has to
 	// be held: what a Source makes on demand is small.
@@ -84,6 +84,9 @@ type opening struct {
 
 // open asks for the end of the package, or for all of it.
 func (o *opening) open(ctx context.Context) (packageFile, error) {
+	if o.spool = o.job.Shelf.take(o.job.URI); o.spool != nil {
+		return o.reuse(ctx)
+	}
 	r := &fetch.Request{URI: o.job.URI, Document: true, Post: o.job.Post, PostType: o.job.PostType}
 	if !o.whole {
 		r.RangeLast = o.guessTail()
@@ -100,6 +103,23 @@ func (o *opening) open(ctx context.Context) (packageFile, error) {
 			_ = o.spool.Close() // nothing of it is wanted
 		}
 		return nil, err
+	}
+	return o.file, nil
+}
+
+// reuse takes a package that was fetched before, to read its manifest.
+func (o *opening) reuse(ctx context.Context) (packageFile, error) {
+	o.hash, o.total, o.file = o.spool.hash, o.spool.n, o.spool
+	for _, h := range o.job.Hashes {
+		if hasKnown(resourcesync.Hashes{h}) && o.hash.Sum().Get(h.Algorithm) == "" {
+			o.hash = hasherFor(o.job.Hashes)
+			all := o.spool.section(ctx, 0, o.total)
+			if _, err := copyHashing(nil, o.hash, all); err != nil {
+				_ = o.spool.Close() // only read
+				return nil, err
+			}
+			break
+		}
 	}
 	return o.file, nil
 }
@@ -129,7 +149,8 @@ func (o *opening) use(ctx context.Context, r *fetch.Request, resp *fetch.Respons
 // fill writes the package aside. Where it breaks off, the rest is asked for.
 func (o *opening) fill(ctx context.Context, r *fetch.Request, resp *fetch.Response) error {
 	if o.spool == nil {
-		o.spool, o.hash = &spool{d: o.d}, hasherFor(o.job.Hashes)
+		o.hash = hasherFor(o.job.Hashes)
+		o.spool = &spool{d: o.d, hash: o.hash}
 	}
 	if resp.Status != http.StatusPartialContent && o.n > 0 {
 		if err := o.spool.restart(); err != nil {
@@ -187,6 +208,7 @@ type spool struct {
 	mem  []byte
 	file blob.Scratch
 	n    int64
+	hash *resourcesync.Hasher // of all of it
 }
 
 func (s *spool) Write(p []byte) (int, error) {

@@ -37,6 +37,7 @@ func (s *session) syncSet(ctx context.Context, set *setState) error {
 	r := &setRun{session: s, set: set, stage: newStage(s.d.journal), stale: map[string]error{}}
 	r.reader = &setReader{d: s.d, set: set, home: s.home, stage: r.stage, warn: s.warn,
 		fail: func(uri string, err error) { r.failed++; s.problem(uri, err) }}
+	defer r.reader.packages.shelf.clear()
 	err := r.run(ctx)
 	for _, uri := range slices.Sorted(maps.Keys(r.stale)) { // what no newer description has mended
 		s.d.emit(Event{Kind: EventFailed, Set: set.Name, URI: uri, Err: r.stale[uri]})

@@ -100,7 +100,9 @@ func (w *ways) unpackAll() {
 			continue
 		}
 		g.Go(func() error {
-			p.get(w.ctx, ref.job(wanted))
+			job := ref.job(wanted)
+			job.Shelf = &w.packages.shelf
+			p.get(w.ctx, job)
 			return nil
 		})
 	}

@@ -12,7 +12,7 @@ import (
 const manifest = "manifest.xml"
 
 // maxFolded caps the names kept in a second form.
-const maxFolded = 50_000
+const maxFolded = 25_000
 
 // key is the name without leading slashes.
 func (m *Member) key() string { return strings.TrimLeft(m.Name, "/") }

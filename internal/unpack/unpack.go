@@ -28,16 +28,16 @@ import (
 )
 
 const (
-	// DefaultMembers is how many members a package may have: four times the
-	// entries a manifest may have. Each is kept in memory.
-	DefaultMembers = 200_000
+	// DefaultMembers is how many members a package may have: twice the entries
+	// a manifest may have. Each is kept in memory.
+	DefaultMembers = 100_000
 	// DefaultDirectory is how long the directory may be, in bytes: room for
-	// DefaultMembers with names of eighty bytes.
-	DefaultDirectory = 24 << 20
+	// 50,000 names of 250 bytes.
+	DefaultDirectory = 16 << 20
 )
 
 // Limits bound what reading a directory may cost. Together with what the
-// format allows they keep a Directory below 50 MB. Zero is the default.
+// format allows they keep a Directory below 32 MB. Zero is the default.
 type Limits struct {
 	Members   int   // most members of a package; default DefaultMembers
 	Directory int64 // most bytes of its directory; default DefaultDirectory
