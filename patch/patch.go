@@ -7,13 +7,14 @@
 //	[TypeDelta]  a binary delta, for bytes of any kind
 //	[TypeJSON]   JSON Patch, RFC 6902
 //	[TypeMerge]  JSON Merge Patch, RFC 7396
+//	[TypeXML]    XML patch, RFC 5261 as in RFC 7351
 //
 // [Apply] applies any of them; [Deltas] and [MakeJSON] make those a Source of
 // ours announces.
 //
 // A patch comes from a stranger: time and memory are bounded whatever it
 // holds, and none makes Apply panic. All but a delta say what becomes of a
-// value, while what is announced are bytes with a hash. So all of
+// value or a tree, while what is announced are bytes with a hash. So all of
 // them leave what they do not touch byte for byte as it was, and write the rest
 // as the old version is written; whether that is what the Source has, the
 // caller learns from the hash of the new version (RS-REL-34).
@@ -33,6 +34,7 @@ const (
 
 	TypeJSON  = "application/json-patch+json"
 	TypeMerge = "application/merge-patch+json"
+	TypeXML   = "application/xml-patch+xml"
 )
 
 var (
@@ -52,10 +54,12 @@ var (
 // names are printed in the standard by mistake, and read all the same
 // (RS-REL-32).
 var appliers = map[string]func(old, patch []byte, limit int64) ([]byte, error){
-	TypeDelta:                ApplyDelta,
-	TypeJSON:                 ApplyJSON,
-	"application/json-patch": ApplyJSON,
-	TypeMerge:                ApplyMerge,
+	TypeDelta:                         ApplyDelta,
+	TypeJSON:                          ApplyJSON,
+	"application/json-patch":          ApplyJSON,
+	TypeMerge:                         ApplyMerge,
+	TypeXML:                           ApplyXML,
+	"application/patch-ops-error+xml": ApplyXML,
 }
 
 // Known reports whether [Apply] understands patches of a media type, with or
@@ -68,6 +72,8 @@ func MaxOld(mediaType string) int64 {
 	switch plainType(mediaType) {
 	case TypeDelta:
 		return maxDelta
+	case TypeXML, "application/patch-ops-error+xml":
+		return maxXML
 	}
 	return maxJSON
 }
