@@ -110,9 +110,7 @@ func runAudit(ctx context.Context, o *auditOptions, io stdio) error {
 	report, err := r.dest.Audit(ctx, o.source, destination.AuditOptions{Content: o.content, Fix: o.fix})
 	stop()
 	shown.end()
-	if rerr := findings.close(&report, err); err == nil {
-		err = rerr
-	}
+	whole := err == nil || errors.Is(err, destination.ErrIncomplete) || errors.Is(err, destination.ErrRefused)
 	switch {
 	case err == nil && !report.InSync, report.Mended != nil && errors.Is(err, destination.ErrIncomplete):
 		err = fmt.Errorf("%w: %s", errDifferences, differences(report))
@@ -120,6 +118,9 @@ func runAudit(ctx context.Context, o *auditOptions, io stdio) error {
 	err = explain(err, o.dest)
 	if interrupted(ctx, err) {
 		err = errInterrupted
+	}
+	if rerr := findings.close(&report, err, whole); rerr != nil {
+		err = rerr
 	}
 	if o.report == "-" {
 		return err

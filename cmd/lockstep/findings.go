@@ -83,12 +83,12 @@ func (f *findings) add(x *destination.Finding) {
 }
 
 // close ends the report of an audit that came to r and err. There is none of
-// an audit that broke off.
-func (f *findings) close(r *destination.AuditReport, err error) error {
+// one that broke off, and so has not found all.
+func (f *findings) close(r *destination.AuditReport, err error, whole bool) error {
 	if f.form == nil {
 		return nil
 	}
-	if err != nil && !errors.Is(err, destination.ErrIncomplete) && !errors.Is(err, destination.ErrRefused) {
+	if !whole {
 		return f.drop()
 	}
 	if f.err == nil {
