@@ -19,7 +19,10 @@
 //	outbox.go    changes handed over, each at least once; applied.go: as a loop
 //	sink.go      for programs that take content in place of files
 //	recover.go   what a run that was killed left between the two
+//	adopt.go     files that other programs left, taken over before the plan
 //	audit.go     the same plan against the files; changes nothing
+//	             (auditset.go auditcheck.go: a set, a file; bundle.go: many at
+//	             a time; auditfix.go: what is found is mended)
 //
 // The order of writes is: verify, note the intent, commit the files, record
 // what is held. Whatever step a crash falls between, the next run finds either
