@@ -163,7 +163,7 @@ func (p *applier) carry(ctx context.Context, l *shipment) {
 		bad := max(slices.IndexFunc(ws, func(w blob.Writer) bool { return w.Name() == ce.Name }), 0)
 		l.drop(p, batch[bad], err, false)
 		batch, ws = slices.Delete(batch, bad, bad+1), slices.Delete(ws, bad, bad+1)
-		if full++; isFull(err) && full > maxFull {
+		if full++; isFull(err) && full > maxFull || isDown(err) && full >= maxDown {
 			l.rest, l.err = batch, fmt.Errorf("store resources%s: %w", p.d.inDest(), err)
 			return
 		}

@@ -149,7 +149,7 @@ func (b *Bucket) explainResponse(r minio.ErrorResponse) (hint string, cause erro
 		if !b.signed {
 			return "no credentials were given: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY", said
 		}
-		return "the credentials are known, but lack a permission: a Source needs s3:ListBucket and s3:GetObject; to publish, s3:PutObject, s3:DeleteObject and s3:AbortMultipartUpload too", said
+		return "the credentials are known, but lack a permission: a Source needs s3:ListBucket and s3:GetObject; publishing and mirrors need s3:PutObject, s3:DeleteObject and s3:AbortMultipartUpload too", said
 	case "InvalidAccessKeyId", "XAdminUserNotFound":
 		said.is = fs.ErrPermission
 		return "see AWS_ACCESS_KEY_ID, and that the service is the right one: " + b.where, said
