@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"strings"
 	"time"
 
 	"lockstep/internal/fetch"
@@ -198,11 +197,9 @@ func pause(ctx context.Context, tries int) error {
 //bodyclose:handled
 func (s *sectionReader) open() error {
 	p := s.p
-	r := fetch.Request{URI: p.uri, RangeFrom: s.pos, RangeTo: s.bodyEnd() - 1, Document: true}
-	if p.etag != "" && !strings.HasPrefix(p.etag, "W/") {
-		r.IfRange = p.etag
-	}
-	resp, err := p.client.Get(s.ctx, r)
+	// Not with If-Range: of a package that changed nothing is wanted, least of
+	// all the whole.
+	resp, err := p.client.Get(s.ctx, fetch.Request{URI: p.uri, RangeFrom: s.pos, RangeTo: s.bodyEnd() - 1, Document: true})
 	var status *fetch.StatusError
 	switch {
 	case errors.As(err, &status) && status.Status == http.StatusRequestedRangeNotSatisfiable:
@@ -224,7 +221,9 @@ func (s *sectionReader) open() error {
 	return nil
 }
 
-// isSame reports whether an answer is of the package that was begun with.
+// isSame reports whether an answer is of the package that was begun with. Its
+// members are verified in any case: that one of the validators holds will do,
+// for several servers behind one name often give one file several entity tags.
 func (p *remotePackage) isSame(resp *fetch.Response) bool {
 	total := resp.Length
 	if resp.Status == http.StatusPartialContent {
@@ -233,10 +232,11 @@ func (p *remotePackage) isSame(resp *fetch.Response) bool {
 	if total >= 0 && total != p.total {
 		return false
 	}
-	if etag := resp.Header.Get("ETag"); etag != "" || p.etag != "" {
-		return etag == p.etag
+	etag, modified := resp.Header.Get("ETag"), resp.Header.Get("Last-Modified")
+	if etag == p.etag && (etag != "" || modified == p.modified) {
+		return true
 	}
-	return resp.Header.Get("Last-Modified") == p.modified
+	return modified != "" && modified == p.modified
 }
 
 func (s *sectionReader) stop() {
