@@ -86,7 +86,7 @@ func (d *demand) start(ctx context.Context) {
 
 // wants reports whether the content of a is asked for this way.
 func (d *demand) wants(a *action) bool {
-	return !a.conditional && a.Length <= demandLength && len(a.URI) < 2048 &&
+	return !a.conditional && a.from == "" && a.Length <= demandLength && len(a.URI) < 2048 &&
 		!strings.ContainsAny(a.URI, "\r\n") && d.isOn()
 }
 

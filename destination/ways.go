@@ -2,16 +2,21 @@ package destination
 
 import (
 	"context"
-	"slices"
-	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 )
 
-// packagesAtOnce is how many packages are read at a time: each is one stream
-// of many resources, and costs the memory of its directory.
-const packagesAtOnce = 4
+const (
+	// packagesAtOnce is how many packages are read at a time: each is one stream
+	// of many resources, and costs the memory of its directory.
+	packagesAtOnce = 4
+
+	// packedAtOnce bounds how many are wanted of the packages read at a time,
+	// unless it is only one.
+	packedAtOnce = 100_000
+)
 
 // ways are the ways to get content other than a request for each resource:
 // out of packages, or many with one request. The zero value has none.
@@ -28,14 +33,15 @@ type ways struct {
 	fetch  *fetcher
 	done   func(outcome)
 	single func(*action)
-	packed []*action // have their content in packages
+	packed *packed // have their content in packages
 }
 
 // start begins. done takes outcomes, single takes actions back that have to be
 // fetched alone after all; both may be called concurrently, until finish
 // returns, and both block while much is under way.
 func (w *ways) start(ctx context.Context, f *fetcher, done func(outcome), single func(*action)) {
-	w.ctx, w.fetch, w.done, w.single, w.packed = ctx, f, done, single, nil
+	w.ctx, w.fetch, w.done, w.single = ctx, f, done, single
+	w.packed = &packed{room: roomOf(f.d.journal)}
 	if d := w.demand; d != nil {
 		d.fetch, d.done, d.single, d.warn = f, done, single, w.warnings.add
 		d.start(ctx)
@@ -46,9 +52,8 @@ func (w *ways) start(ctx context.Context, f *fetcher, done func(outcome), single
 // belongs to them.
 func (w *ways) takes(a *action) (bool, error) {
 	switch {
-	case w.packages != nil && a.Member.Package > 0:
-		w.packed = append(w.packed, a)
-		return true, nil
+	case w.packages != nil && a.Member.Package > 0 && a.from == "":
+		return true, w.packed.add(a)
 	case w.demand != nil && w.demand.wants(a):
 		w.demand.add(a)
 		return true, nil
@@ -65,48 +70,48 @@ func (w *ways) finish(goOn bool) error {
 	if w.demand != nil {
 		wg.Go(func() { w.demand.finish(goOn) })
 	}
+	var err error
 	if goOn {
-		w.unpackAll()
+		err = w.unpackAll()
 	}
 	wg.Wait()
-	w.packed = nil
-	return nil
+	if cerr := w.packed.close(); err == nil {
+		err = cerr
+	}
+	return err
 }
 
 // unpackAll reads the packages that something is wanted of, several at a time.
-func (w *ways) unpackAll() {
-	slices.SortStableFunc(w.packed, func(a, b *action) int {
-		if a.Member.Package != b.Member.Package {
-			return a.Member.Package - b.Member.Package
-		}
-		return strings.Compare(a.Member.Path, b.Member.Path)
-	})
+func (w *ways) unpackAll() error {
 	p := newPackager(w.fetch, w.done, w.single, w.warnings.add)
 	var g errgroup.Group
 	g.SetLimit(packagesAtOnce)
-	for len(w.packed) > 0 && w.ctx.Err() == nil {
-		number := w.packed[0].Member.Package
-		n := slices.IndexFunc(w.packed, func(a *action) bool { return a.Member.Package != number })
-		if n < 0 {
-			n = len(w.packed)
+	room := semaphore.NewWeighted(packedAtOnce)
+	for wanted, err := range w.packed.byPackage() {
+		if err != nil {
+			_ = g.Wait() // nobody fails
+			return err
 		}
-		wanted := w.packed[:n:n]
-		w.packed = w.packed[n:]
-		ref, ok := w.packages.get(number)
+		ref, ok := w.packages.get(wanted[0].Member.Package)
 		if !ok || ref.refused != "" {
 			for _, a := range wanted {
 				w.single(a)
 			}
 			continue
 		}
+		weight := min(int64(len(wanted)), packedAtOnce)
+		if room.Acquire(w.ctx, weight) != nil {
+			break // the run ends
+		}
 		g.Go(func() error {
+			defer room.Release(weight)
 			job := ref.job(wanted)
 			job.Shelf = &w.packages.shelf
 			p.get(w.ctx, job)
 			return nil
 		})
 	}
-	_ = g.Wait() // nobody fails
+	return g.Wait() // nobody fails
 }
 
 // warnings are kept until they can be told.

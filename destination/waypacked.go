@@ -1,0 +1,146 @@
+package destination
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"iter"
+	"slices"
+)
+
+// packedMemory is how many actions wait in memory for their packages; where
+// there are more, they wait in scratch files.
+const packedMemory = 20_000
+
+// packed are actions whose content is in packages, kept until these are read.
+type packed struct {
+	room   scratchRoom
+	list   []*action
+	sorter *sorter // by package, where they are many
+	out    *sortWriter
+	buf    []byte
+}
+
+// add takes an action.
+func (p *packed) add(a *action) error {
+	if p.list = append(p.list, a); len(p.list) < packedMemory {
+		return nil
+	}
+	return p.spill()
+}
+
+func (p *packed) spill() error {
+	if p.sorter == nil {
+		p.sorter = newSorter(p.room)
+		p.out = p.sorter.writer()
+	}
+	var key [8]byte
+	for _, a := range p.list {
+		binary.BigEndian.PutUint64(key[:], uint64(a.Member.Package))
+		p.buf = a.appendTo(p.buf[:0])
+		if err := p.out.add(string(key[:]), p.buf); err != nil {
+			return fmt.Errorf("sort by package: %w", err)
+		}
+	}
+	clear(p.list)
+	p.list = p.list[:0]
+	return nil
+}
+
+// byPackage yields what is wanted of each package. It is called once.
+func (p *packed) byPackage() iter.Seq2[[]*action, error] {
+	return func(yield func([]*action, error) bool) {
+		var same []*action // of one package
+		for a, err := range p.sorted() {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if len(same) > 0 && same[0].Member.Package != a.Member.Package {
+				if !yield(same, nil) {
+					return
+				}
+				same = nil
+			}
+			same = append(same, a)
+		}
+		if len(same) > 0 {
+			yield(same, nil)
+		}
+	}
+}
+
+func (p *packed) sorted() iter.Seq2[*action, error] {
+	return func(yield func(*action, error) bool) {
+		if p.sorter == nil {
+			slices.SortStableFunc(p.list, func(a, b *action) int { return cmp.Compare(a.Member.Package, b.Member.Package) })
+			for i, a := range p.list {
+				p.list[i] = nil // who takes it may drop it
+				if !yield(a, nil) {
+					return
+				}
+			}
+			return
+		}
+		if err := p.spill(); err != nil {
+			yield(nil, err)
+			return
+		}
+		for pair, err := range p.sorter.sorted() {
+			var a *action
+			if err == nil {
+				a, err = decodeAction(pair.value)
+			}
+			if !yield(a, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+func (p *packed) close() error {
+	p.list = nil
+	if p.sorter == nil {
+		return nil
+	}
+	err := p.sorter.close()
+	p.sorter = nil
+	return err
+}
+
+// appendTo encodes an action with verbFetch that is had out of a package, for
+// the scratch space.
+func (a *action) appendTo(b []byte) []byte {
+	b = append(b, flag(a.conditional)|flag(a.gone)<<1|flag(a.isHeld())<<2)
+	b = appendString(b, a.URI)
+	b = a.want.appendTo(b)
+	if a.isHeld() {
+		b = appendHeld(b, &a.held)
+	}
+	return b
+}
+
+func flag(is bool) byte {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+func decodeAction(b []byte) (*action, error) {
+	d := decoder{b: string(b)}
+	flags, uri := d.byte(), d.string()
+	if !d.ok() {
+		return nil, errWant
+	}
+	a := &action{verb: verbFetch, conditional: flags&1 != 0, gone: flags&2 != 0}
+	var err error
+	var rest string
+	if a.want, rest, err = decodeWant(uri, d.b); err != nil {
+		return nil, err
+	}
+	if flags&4 != 0 {
+		a.held, _, err = decodeHeld([]byte(rest))
+	}
+	return a, err
+}
