@@ -193,19 +193,25 @@ func (p *xmlPatching) put(in *xmlNode, i, j int, nodes []*xmlNode) error {
 	if err := p.spend(len(in.kids) + len(nodes)); err != nil {
 		return err
 	}
-	all := slices.Concat(in.kids[:i], nodes, in.kids[j:])
-	in.kids = make([]*xmlNode, 0, len(all))
-	for _, n := range all {
-		if n.kind != xmlText || !in.endsInText() {
-			in.push(n)
-			continue
-		}
-		last := in.kids[len(in.kids)-1]
-		if last.open = slices.Concat(last.open, n.open); p.spend(len(last.open)) != nil {
-			return p.spend(0)
-		}
+	in.kids = slices.Replace(in.kids, i, j, nodes...)
+	for _, n := range nodes {
+		n.parent = in
 	}
-	return nil
+	if err := p.join(in, i+len(nodes)); err != nil {
+		return err
+	}
+	return p.join(in, i)
+}
+
+// join makes one text of two that stand before and at i.
+func (p *xmlPatching) join(in *xmlNode, i int) error {
+	if i <= 0 || i >= len(in.kids) || in.kids[i-1].kind != xmlText || in.kids[i].kind != xmlText {
+		return nil
+	}
+	first := in.kids[i-1]
+	first.open = slices.Concat(first.open, in.kids[i].open)
+	in.kids = slices.Delete(in.kids, i, i+1)
+	return p.spend(len(first.open))
 }
 
 func (p *xmlPatching) addAttr(n, op *xmlNode, kind string) error {

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -178,15 +181,76 @@ func TestXMLPatchNamespaces(t *testing.T) {
 	}
 }
 
+// TestXMLSelectorsOther: a program that knows all of XPath selects as many nodes
+// by the same selectors.
+func TestXMLSelectorsOther(t *testing.T) {
+	t.Parallel()
+	program, err := exec.LookPath("xmllint")
+	if err != nil {
+		t.Skip("xmllint is not installed")
+	}
+	dir := t.TempDir()
+	r := rand.New(rand.NewPCG(5261, 0))
+	pick := func(of ...string) string { return of[r.IntN(len(of))] }
+	var grow func(depth int) string
+	grow = func(depth int) string {
+		if depth == 0 {
+			return pick("x", "y", "x&amp;", "<!--x-->", "<![CDATA[y]]>", "<?p?>", "")
+		}
+		var b strings.Builder
+		for range r.IntN(5) {
+			name := pick("a", "b", "c")
+			fmt.Fprintf(&b, "%s<%s%s>%s</%s>", pick("", "x", " "), name, pick("", ` n="1"`, ` n="2"`, ` m='x' n="1"`), grow(depth-1), name)
+		}
+		return b.String()
+	}
+	same := 0
+	for range 6 {
+		doc := "<a>" + grow(4) + "</a>"
+		write(t, dir, "doc.xml", doc)
+		var selectors []string
+		query := "concat('|'"
+		for range 120 {
+			sel := "a"
+			for range r.IntN(4) {
+				sel += "/" + pick("a", "b", "c", "*", "b")
+				for range r.IntN(3) {
+					sel += pick("", "[1]", "[2]", "[@n='1']", `[@m="x"]`, "[b='x']", "[.='x']", "[c='']")
+				}
+			}
+			sel += pick("", "", "/text()", "/text()[2]", "/comment()", "/processing-instruction('p')", "/@n")
+			selectors, query = append(selectors, sel), query+",count(/"+sel+"),'|'"
+		}
+		out, err := exec.Command(program, "--xpath", query+")", filepath.Join(dir, "doc.xml")).Output()
+		must(t, err)
+		counts := strings.Split(strings.Trim(strings.TrimSpace(string(out)), "|"), "|")
+		for i, sel := range selectors {
+			if sel == "a" {
+				continue
+			}
+			_, err := patch.ApplyXML([]byte(doc), []byte(ops(`<remove sel='`+strings.ReplaceAll(sel, "'", "&apos;")+`'/>`)), 1<<20)
+			if (err == nil) != (counts[i] == "1") {
+				t.Errorf("%s in %s: %v, xmllint selects %s", sel, doc, err, counts[i])
+			}
+			if err == nil {
+				same++
+			}
+		}
+	}
+	if same < 20 {
+		t.Errorf("only %d selectors found something", same)
+	}
+}
+
 // TestXMLPatchHostile: nothing a stranger writes takes long, or much memory.
 func TestXMLPatchHostile(t *testing.T) {
 	many := func(n int, s string) string { return strings.Repeat(s, n) }
 	wide := "<a>" + many(200_000, "<b/>") + "</a>"
-	attrs := "<a"
+	var tag strings.Builder
 	for i := range 60_000 {
-		attrs += fmt.Sprintf(` a%d=""`, i)
+		fmt.Fprintf(&tag, ` a%d=""`, i)
 	}
-	attrs += "/>"
+	attrs := "<a" + tag.String() + "/>"
 	var spaces strings.Builder
 	spaces.WriteString("<a")
 	for i := range 30_000 {
