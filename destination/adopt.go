@@ -121,6 +121,17 @@ type adoption struct {
 	seed  maphash.Seed
 	batch Batch
 	ready []copied // not committed yet
+	found adopted  // in a dry run
+}
+
+// adopted is what a dry run would have taken over.
+type adopted struct{ files, bytes int64 }
+
+// from takes it out of a plan, which knows nothing of it.
+func (n *adopted) from(t *tally) {
+	t.created -= n.files
+	t.unchanged += n.files
+	t.bytes -= n.bytes
 }
 
 // A copied file is one that is right and gets the name it has here.
@@ -143,12 +154,12 @@ type foundFile struct {
 
 // adopt takes over the files that are right of the resources p would fetch and
 // that are not held. With Options.Replace those that are not right become ours,
-// too, to be replaced.
-func (r *setRun) adopt(ctx context.Context, p *planner, paths *Paths) error {
+// too, to be replaced. In a dry run nothing is done, and what is right returned.
+func (r *setRun) adopt(ctx context.Context, p *planner, paths *Paths) (adopted, error) {
 	d := &adoption{setRun: r, paths: paths, taken: map[uint64]struct{}{}, seed: maphash.MakeSeed()}
 	for h, err := range r.d.journal.Held(ctx, "", "") {
 		if err != nil {
-			return err
+			return adopted{}, err
 		}
 		d.taken[maphash.String(d.seed, h.Path)] = struct{}{}
 	}
@@ -159,20 +170,22 @@ func (r *setRun) adopt(ctx context.Context, p *planner, paths *Paths) error {
 			}
 		}
 	}
-	if err := r.begin(ctx); err != nil {
-		return err
+	if !r.d.opts.DryRun {
+		if err := r.begin(ctx); err != nil {
+			return adopted{}, err
+		}
 	}
 	err := inBundles(ctx, fresh, d.look, func(a *action, f *foundFile) error { return d.book(ctx, a, f) })
-	if err == nil {
+	if err == nil && len(d.ready) > 0 {
 		err = d.commit(ctx)
 	}
 	for i := range d.ready {
 		_ = d.ready[i].writer.Close() // not wanted any more
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		err = d.record(ctx, true)
 	}
-	return d.record(ctx, true)
+	return d.found, err
 }
 
 // look looks for a file of a.
@@ -217,6 +230,13 @@ func isWrong(err error) bool {
 // book notes what is ours from now on.
 func (d *adoption) book(ctx context.Context, a *action, f *foundFile) error {
 	switch {
+	case d.d.opts.DryRun:
+		if f.right {
+			d.found.files++
+			d.found.bytes += max(a.Length, 0)
+			d.report.By.Adopted++
+		}
+		return nil
 	case f.from != "":
 		return d.copy(ctx, a, f)
 	case f.right:

@@ -28,7 +28,11 @@ func TestAdopt(t *testing.T) {
 		m.filled("d/a%20b", "/d/a%20b")
 		writeFile(t, m.path("d/f7"), "wrong") // with the time of now
 		writeFile(t, m.path("notes"), "the user's")
-		m.opts.Adopt = true
+		m.opts.Adopt, m.opts.DryRun = true, true
+		if r, err := m.sync(); err != nil || r.Created != 2 || r.Unchanged != 200 || r.By.Adopted != 200 {
+			t.Errorf("%+v: dry run: %v, %+v", st, err, r)
+		}
+		m.opts.DryRun = false
 		r, err := m.sync()
 		if !errors.Is(err, destination.ErrIncomplete) || r.Created != 1 || r.By.Adopted != 200 || r.Failed != 1 || s.bytes() != 3 {
 			t.Errorf("%+v: %v, %+v, %d bytes", st, err, r, s.bytes())

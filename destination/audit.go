@@ -179,10 +179,13 @@ func (a *auditor) auditSet(ctx context.Context, set *setState, before []*setStat
 	if s.paths, err = a.paths(); err != nil {
 		return false, err
 	}
-	s.planner = &planner{d: a.d, set: set.Number, prune: r.failed == 0, settled: set.Complete && !r.reselects(), refuse: r.reader.refuse}
+	s.planner = &planner{d: a.d, set: set.Number, prune: r.failed == 0, settled: set.Complete && !r.reselects(),
+		others: a.d.selects.prefersOther(set.Selection), refuse: r.reader.refuse}
 	a.total = max(a.done, a.counts[set.Number])
 	a.d.emit(Event{Kind: EventPlan, Set: set.Name, Progress: Progress{Total: a.total}})
-	if err := s.run(ctx, r.stage, names.writer()); err != nil {
+	w := names.writer()
+	defer names.release(w)
+	if err := s.run(ctx, r.stage, w); err != nil {
 		return false, err
 	}
 	return r.failed == 0, a.mark(ctx, true)
@@ -192,7 +195,7 @@ func (a *auditor) auditSet(ctx context.Context, set *setState, before []*setStat
 // what its changes tell.
 func (r *setRun) expected(ctx context.Context) (snap snapshot, err error) {
 	if r.set.Lists == "" && r.set.Changes == "" {
-		r.reader.fail(r.set.URI, fmt.Errorf("read %s: the set offers neither a Resource List nor a Change List", fetch.Printable(r.set.URI)))
+		r.reader.fail(r.set.URI, fmt.Errorf("read %s: the set offers none of Resource List, Resource Dump, Change List and Change Dump", fetch.Printable(r.set.URI)))
 		return snap, nil
 	}
 	var at resourcesync.Datetime

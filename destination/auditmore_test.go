@@ -83,6 +83,46 @@ func TestAuditQuick(t *testing.T) {
 	}
 }
 
+// TestAuditQuickLengths finds files of another length, whatever their times.
+func TestAuditQuickLengths(t *testing.T) {
+	t.Parallel()
+	_, m := seeded(t, style{})
+	for i, d := range damages[1:3] {
+		if err := d.do(testRand(), m.path(fmt.Sprint("d/f", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, err := m.auditWith(destination.AuditOptions{})
+	if err != nil || a.Read != 0 {
+		t.Errorf("%v, %+v", err, a)
+	}
+	wantKinds(t, "without Content", a, "corrupt d/f0, corrupt d/f1")
+}
+
+// TestAuditDumps knows from manifests alone what a mirror should be.
+func TestAuditDumps(t *testing.T) {
+	t.Parallel()
+	for _, ds := range []dumpStyle{{dump: true, noList: true}, {dump: true, noList: true, changeDump: true, noChangeList: true}} {
+		s := newSite(t, style{dumpStyle: ds})
+		fill(s, 12)
+		m := newMirror(t, s)
+		m.mustSync()
+		s.put("/d/003", "changed")
+		s.put("/d/012", "created")
+		s.del("/d/004")
+		writeFile(t, m.path("d/000"), "damaged")
+		if err := os.Remove(m.path("d/001")); err != nil {
+			t.Fatal(err)
+		}
+		a, err := m.fix()
+		if err != nil || !a.InSync || a.Resources != 12 {
+			t.Errorf("%+v: %v, %+v", ds, err, a)
+		}
+		wantKinds(t, fmt.Sprintf("%+v", ds), a, "corrupt d/000, extra d/004, missing /d/012, missing d/001, stale d/003")
+		m.same()
+	}
+}
+
 // TestFixAll mends every kind of finding, and tells so.
 func TestFixAll(t *testing.T) {
 	t.Parallel()

@@ -278,8 +278,9 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 		d: r.d, set: r.set.Number, prune: w.prune, files: w.files, settled: r.set.Complete && !r.reselects(),
 		others: r.d.selects.prefersOther(r.set.Selection), refuse: r.reader.refuse,
 	}
-	if r.d.opts.Adopt && !r.d.opts.DryRun {
-		if err := r.adopt(ctx, p, paths); err != nil {
+	var found adopted
+	if r.d.opts.Adopt {
+		if found, err = r.adopt(ctx, p, paths); err != nil {
 			return false, err
 		}
 	}
@@ -289,6 +290,7 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	found.from(&total)
 	deletes := w.complete && r.d.opts.Delete != DeleteKeep
 	if deletes {
 		if err := r.consent(&total, w.suspect); err != nil {

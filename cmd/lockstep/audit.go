@@ -101,7 +101,7 @@ func runAudit(ctx context.Context, o *auditOptions, io stdio) error {
 		}
 		w.event(e)
 	}
-	r, err := openRun(&o.selectOptions, &o.network, do, !o.fix || !isMirror(o.dest), io)
+	r, err := openRun(&o.selectOptions, &o.network, do, !o.fix || !o.isMirror(), io)
 	if err != nil {
 		return errors.Join(explain(err, o.dest), findings.drop())
 	}

@@ -140,9 +140,13 @@ func openMirror(sel *selectOptions, readOnly bool, lookup func(string) (string, 
 	}}, nil
 }
 
-// isMirror reports whether a mirror was made in dest.
-func isMirror(dest string) bool {
-	_, err := os.Stat(filepath.Join(dest, filepath.FromSlash(destination.StateFile)))
+// isMirror reports whether there is a mirror already.
+func (o *selectOptions) isMirror() bool {
+	dir := o.dest
+	if isBucket(dir) {
+		dir = o.state
+	}
+	_, err := os.Stat(filepath.Join(dir, filepath.FromSlash(destination.StateFile)))
 	return err == nil
 }
 
