@@ -509,8 +509,10 @@ func sameContent(a, b *Held) bool {
 	return common && a.Length == b.Length
 }
 
+// isRangeError reports whether err is that of an answer that does not fit the
+// range asked for.
 func isRangeError(err error) bool {
 	var rng *fetch.RangeError
 	var status *fetch.StatusError
-	return errors.As(err, &rng) || errors.As(err, &status) && status.Status == http.StatusRequestedRangeNotSatisfiable
+	return errors.As(err, &rng) || errors.As(err, &status) && (status.Status == http.StatusRequestedRangeNotSatisfiable || status.Want != "")
 }

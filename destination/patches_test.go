@@ -210,18 +210,27 @@ func TestPatchTypes(t *testing.T) {
 	json := func(n int) string {
 		return fmt.Sprintf(`{"n":%d,"text":"%s"}`, n, strings.Repeat("abc ", 1000))
 	}
+	xml := func(n int) string {
+		return fmt.Sprintf("<record xmlns='urn:r'>\n  <n>%d</n>\n  <text>%s</text>\n</record>\n", n, strings.Repeat("abc ", 1000))
+	}
 	for mediaType, body := range map[string]string{
-		patch.TypeJSON:           `[{"op":"replace","path":"/n","value":1}]`,
-		"application/json-patch": `[{"op":"test","path":"/n","value":0},{"op":"replace","path":"/n","value":1}]`,
-		patch.TypeMerge:          `{"n":1}`,
+		patch.TypeXML:                     `<p:patch xmlns:p="urn:ietf:rfc:7351" xmlns="urn:r"><p:replace sel="record/n/text()">1</p:replace></p:patch>`,
+		"application/patch-ops-error+xml": `<diff xmlns:r="urn:r"><replace sel="r:record/r:n/text()">1</replace></diff>`,
+		patch.TypeJSON:                    `[{"op":"replace","path":"/n","value":1}]`,
+		"application/json-patch":          `[{"op":"test","path":"/n","value":0},{"op":"replace","path":"/n","value":1}]`,
+		patch.TypeMerge:                   `{"n":1}`,
 	} {
+		version := json
+		if strings.HasSuffix(mediaType, "+xml") {
+			version = xml
+		}
 		s := newSite(t, style{})
 		p := newPatching(s)
-		s.put("/a.json", json(0))
+		s.put("/a", version(0))
 		m := newMirror(t, s)
 		m.mustSync()
-		s.put("/a.json", json(1))
-		p.add("/a.json", json(1), mediaType, []byte(body))
+		s.put("/a", version(1))
+		p.add("/a", version(1), mediaType, []byte(body))
 		if r := m.mustSync(); r.By.Patch != 1 || s.resourceGets() != 0 {
 			t.Errorf("%s: by %+v with %d requests, want a patch", mediaType, r.By, s.resourceGets())
 		}
