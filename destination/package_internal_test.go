@@ -235,7 +235,7 @@ func TestPackage(t *testing.T) {
 			g := newPackageRig(t, packOf(t, files, method))
 			g.get(g.job(files))
 			g.expect(files)
-			if len(g.ranges) > 3 {
+			if len(g.ranges) > 1+maxStreams {
 				t.Errorf("%d requests: %q", len(g.ranges), g.ranges)
 			}
 		})

@@ -19,9 +19,12 @@ const (
 	// asking again: about what comes in the time of a round trip.
 	mergeGap = 512 << 10
 
-	// passageBytes is from how long on what could come at once is asked for in
-	// several passages: one connection over a distance does not fill the line.
-	passageBytes = 8 << 20
+	// What could come at once is asked for in several passages: one connection
+	// over a distance does not fill the line. They are as long as it takes for
+	// each of the streams to get passagesEach, within these bounds.
+	leastPassage = 1 << 20
+	mostPassage  = 8 << 20
+	passagesEach = 2
 
 	// maxStreams is how many passages are read at a time.
 	maxStreams = 4
@@ -112,15 +115,20 @@ func lotsOf(pieces []piece) []lot {
 	return lots
 }
 
-// passagesOf joins lots where what lies between is not worth another
-// request, and parts what is long.
+// passagesOf joins lots where what lies between is not worth another request,
+// and parts what is long.
 func passagesOf(lots []lot) []passage {
+	var sum int64
+	for _, c := range lots {
+		sum += c.to - c.from
+	}
+	most := min(max(sum/(maxStreams*passagesEach), leastPassage), mostPassage)
 	var all []passage
 	for _, c := range lots {
 		if n := len(all) - 1; n >= 0 {
 			last := all[n]
 			end, long := last[len(last)-1].to, c.to-last[0].from
-			if c.from >= end && c.from-end <= mergeGap && long <= passageBytes {
+			if c.from >= end && c.from-end <= mergeGap && long <= most {
 				all[n] = append(last, c)
 				continue
 			}
