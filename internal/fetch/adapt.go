@@ -88,6 +88,7 @@ type adapter struct {
 // A reply is how a request was answered.
 type reply struct {
 	good   bool          // usably
+	major  int           // version of HTTP
 	reused bool          // over a connection that was there
 	wait   time.Duration // for the header, from when there was a connection
 	whole  time.Duration // to the end of the body

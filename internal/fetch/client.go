@@ -24,6 +24,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -91,6 +92,7 @@ type Options struct {
 type Client struct {
 	opts      Options
 	lanes     [maxLanes]*http.Transport // those in use, and that for documents
+	streams   [maxLanes]*http.Transport // likewise, for hosts that speak HTTP/2
 	guard     *guard
 	home      origin
 	homeHead  http.Header // for Home: with credentials
@@ -134,8 +136,14 @@ func New(o Options) (*Client, error) {
 	}
 	for i, n := range c.hosts.lanes {
 		c.lanes[i] = c.transport(n, proxy, tls)
+		c.streams[i] = c.lanes[i] // the first has a connection already
+		if i > 0 {
+			c.streams[i] = c.transport(n, proxy, tls)
+			c.streams[i].MaxConnsPerHost = 1 // else a burst of requests dials as many
+		}
 	}
 	c.lanes[laneDocument] = c.transport(leastConns, proxy, tls)
+	c.streams[laneDocument] = c.lanes[laneDocument]
 	return c, nil
 }
 
@@ -199,7 +207,7 @@ func (c *Client) Jobs() int { return max(c.hosts.jobs, c.hosts.most) }
 
 // Close closes the connections nobody uses. The Client can still be used.
 func (c *Client) Close() {
-	for _, t := range c.lanes {
+	for _, t := range slices.Concat(c.lanes[:], c.streams[:]) {
 		if t != nil {
 			t.CloseIdleConnections()
 		}

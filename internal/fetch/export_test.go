@@ -6,12 +6,13 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 )
 
 // What tests rule: the network below the guard, and the resolver.
 
 func (c *Client) SetDial(dial func(ctx context.Context, network, address string) (net.Conn, error)) {
-	for _, t := range c.lanes {
+	for _, t := range slices.Concat(c.lanes[:], c.streams[:]) {
 		if t != nil {
 			t.DialContext = dial
 		}
@@ -32,7 +33,7 @@ func (c *Client) CheckAddress(ctx context.Context, host, address string) error {
 
 // SetProxy lets proxy choose, as the environment would.
 func (c *Client) SetProxy(proxy func(*http.Request) (*url.URL, error)) {
-	for _, t := range c.lanes {
+	for _, t := range slices.Concat(c.lanes[:], c.streams[:]) {
 		if t != nil {
 			t.Proxy = c.guard.behind(proxy)
 		}

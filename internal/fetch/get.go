@@ -168,7 +168,7 @@ func (c *Client) send(ctx context.Context, r *Request, u *url.URL) (*answer, err
 			a.got, a.reply.reused = time.Now(), i.Reused
 		}})
 	}
-	resp, err := c.roundTrip(sent, r, u, lane)
+	resp, err := c.roundTrip(sent, r, u, c.transportOf(lane))
 	if err != nil {
 		if cause := context.Cause(own); cause != nil {
 			err = cause
@@ -178,10 +178,8 @@ func (c *Client) send(ctx context.Context, r *Request, u *url.URL) (*answer, err
 	}
 	a.timer.Stop()
 	a.reply.wait = time.Since(a.got)
+	a.reply.major = resp.ProtoMajor
 	a.reply.reused = a.reply.reused || resp.Close // then none ever is
-	if resp.ProtoMajor >= 2 {
-		h.slots.speaks(resp.ProtoMajor)
-	}
 	a.Status, a.URI, a.Header, a.Length = resp.StatusCode, u.String(), resp.Header, resp.ContentLength
 	a.src, a.want, a.Body = resp.Body, a.Length, a
 	return a, nil
@@ -191,7 +189,7 @@ func (c *Client) send(ctx context.Context, r *Request, u *url.URL) (*answer, err
 // that holds it.
 //
 //bodyclose:handled
-func (c *Client) roundTrip(ctx context.Context, r *Request, u *url.URL, lane lane) (*http.Response, error) {
+func (c *Client) roundTrip(ctx context.Context, r *Request, u *url.URL, t *http.Transport) (*http.Response, error) {
 	req := (&http.Request{
 		Method: http.MethodGet, URL: u, Host: u.Host, Header: c.header(r, u),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -202,7 +200,7 @@ func (c *Client) roundTrip(ctx context.Context, r *Request, u *url.URL, lane lan
 		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(r.Post)), nil }
 	}
 	c.requests.Add(1)
-	return c.lanes[lane].RoundTrip(req)
+	return t.RoundTrip(req)
 }
 
 // header returns the header of r for u. Where r adds nothing, it is shared:

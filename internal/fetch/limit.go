@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"context"
+	"net/http"
 	"net/url"
 	"strings"
 	"sync"
@@ -106,7 +107,7 @@ type slots struct {
 
 	mu      sync.Mutex // guards the rest
 	adapter            // says how many there may be
-	streams bool       // the host speaks HTTP/2: all are streams of the first lane
+	streams bool       // the host speaks HTTP/2: a lane is one connection
 	held    int        // all but documents
 	docs    int
 	in      [maxLanes]int // under way in each lane
@@ -122,7 +123,13 @@ type lane uint8
 const (
 	maxLanes          = 8
 	laneDocument lane = maxLanes - 1 // for documents, where the first is full
+	laneStreams  lane = 1 << 7       // set where the host speaks HTTP/2
 )
+
+// streamsPerConn is how many requests share a connection of HTTP/2: what
+// every server should allow (RFC 9113, 6.5.2), less a few that it has not seen
+// the end of. A server that allows fewer gets more connections instead.
+const streamsPerConn = 96
 
 // lanesOf returns how many connections each lane has for a host.
 func lanesOf(jobs, most int) []int {
@@ -140,11 +147,10 @@ func (s *slots) acquire(ctx context.Context, doc bool) (lane, error) {
 	if doc {
 		defer s.mu.Unlock()
 		s.docs++
-		if !s.streams && s.in[0] >= s.lanes[0] {
+		if s.in[0] >= s.room(0) {
 			return laneDocument, nil
 		}
-		s.in[0]++
-		return 0, nil
+		return s.enterLane(0), nil
 	}
 	if len(s.waiting) == 0 && s.free() {
 		defer s.mu.Unlock()
@@ -175,18 +181,31 @@ func (s *slots) acquire(ctx context.Context, doc bool) (lane, error) {
 func (s *slots) take() lane {
 	s.held++
 	l := lane(0)
-	if !s.streams {
-		for int(l) < len(s.lanes)-1 && s.in[l] >= s.lanes[l] {
-			l++
-		}
+	for int(l) < len(s.lanes)-1 && s.in[l] >= s.room(l) {
+		l++
 	}
+	return s.enterLane(l)
+}
+
+func (s *slots) enterLane(l lane) lane {
 	s.in[l]++
+	if s.streams {
+		l |= laneStreams
+	}
 	return l
+}
+
+// room returns how many requests a lane is for.
+func (s *slots) room(l lane) int {
+	if s.streams {
+		return streamsPerConn
+	}
+	return s.lanes[l]
 }
 
 func (s *slots) give(l lane, doc bool) {
 	if l != laneDocument {
-		s.in[l]--
+		s.in[l&^laneStreams]--
 	}
 	if doc {
 		s.docs--
@@ -223,6 +242,7 @@ func (s *slots) release(l lane, doc bool, r *reply) {
 	busy := len(s.waiting) > 0 || !s.free()
 	s.give(l, doc)
 	if r.good {
+		s.streams = r.major >= 2
 		s.answered(time.Now(), r, busy, doc)
 	}
 	s.wake()
@@ -237,11 +257,12 @@ func (s *slots) fail(cost int, asked bool) (strained, well bool) {
 	return strained, s.well()
 }
 
-// speaks notes the version of HTTP the host answers in.
-func (s *slots) speaks(major int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.streams = major >= 2
+// transportOf returns the connections of a lane.
+func (c *Client) transportOf(l lane) *http.Transport {
+	if l&laneStreams != 0 {
+		return c.streams[l&^laneStreams]
+	}
+	return c.lanes[l]
 }
 
 func (s *slots) free() bool { return s.held < max(s.jobs-s.docs, 1) }
