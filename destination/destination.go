@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -89,6 +90,8 @@ type Destination struct {
 	jobs    int // resources of one host under way at a time
 	log     *slog.Logger
 	mirrors mirrorHosts
+	larges  atomic.Int32        // large contents under way
+	wides   atomic.Int32        // of them those got over several connections
 	making  *semaphore.Weighted // bytes of memory that patches being applied may take
 	compare bool                // runs compare all there is, whatever is known
 

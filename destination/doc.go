@@ -11,6 +11,7 @@
 //	             (join.go: in chunks, several at a time)
 //	fetch.go     one resource over the network, resumed where it was left
 //	verify.go    length and every known hash
+//	wide.go      large content over several connections, where that pays
 //	copy.go      bytes written and hashed
 //	apply.go     outcomes booked, deletions last
 //	dispatch.go  workers, for each host its own

@@ -171,6 +171,8 @@ type transfer struct {
 	header  http.Header
 	undo    bool // undo the content codings that were not asked for
 	kept    bool // the answer was: as we hold it
+	narrow  bool // get it over one connection
+	whole   bool // get it from its beginning
 }
 
 // run gets the content from the first of its locations that has it. What is wrong
@@ -388,6 +390,8 @@ func (t *transfer) get(ctx context.Context, r *fetch.Request) error {
 		if err != nil {
 			return err
 		}
+		body, release := t.widen(ctx, r, resp, body)
+		defer release()
 		limit := t.limit()
 		if limit > 0 {
 			body = io.LimitReader(body, limit-t.n)
@@ -420,7 +424,7 @@ func (t *transfer) goOn(r *fetch.Request, resp *fetch.Response) {
 	if strings.HasPrefix(r.IfRange, "W/") {
 		r.IfRange = ""
 	}
-	if t.undo || r.IfRange == "" && len(t.a.Hashes) == 0 {
+	if t.undo || t.whole || r.IfRange == "" && len(t.a.Hashes) == 0 {
 		r.RangeFrom, r.IfRange = 0, "" // nothing tells that the parts fit
 	}
 }

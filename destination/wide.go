@@ -1,0 +1,289 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"lockstep/internal/fetch"
+)
+
+// When large content is got over several connections. It pays where each is
+// held back, by distance or by the server, and nowhere else: so one is
+// measured first, and more are used for as long as they bring more.
+const (
+	wideAfter     = 500 * time.Millisecond // of measuring
+	wideBelow     = 48 << 20               // bytes a second: who is faster is not held back
+	wideLeast     = 8 << 20                // bytes still to come
+	wideTime      = 2 * time.Second        // they would take
+	wideFirst     = 2                      // connections to begin with
+	wideMost      = 8
+	wideGain      = 1.3 // times the rate, that twice the connections must bring
+	wideTransfers = 2   // at a time: each holds up to wideMost segments in memory
+	wideBusy      = 4   // large contents under way at a time that are several connections already
+
+	segmentLeast = 512 << 10
+	segmentMost  = 4 << 20
+)
+
+// errNoGain ends a body for which several connections were no use: the rest is
+// asked for as one.
+var errNoGain = errors.New("several connections brought no more than one")
+
+// A wide is a body whose rest is got in segments over several connections, if
+// that pays. It reads as the body does.
+type wide struct {
+	t       *transfer
+	ctx     context.Context // of get: a Reader has no other way to know
+	request fetch.Request   // for a segment, but for the range
+	body    *fetch.Response
+
+	first int64 // where body begins
+	at    int64 // what is read next
+	end   int64 // of the whole
+	start time.Time
+
+	cut    int64 // where the segments begin; 0: there are none
+	past   bool  // nothing is to be considered any more
+	next   int64 // where the next segment begins
+	size   int64 // of one
+	width  int   // how many are got at a time
+	stop   bool  // no more are begun
+	steady bool  // width stays
+	base   float64
+	mark   time.Time // since when the rate is measured
+	since  int64     // and from which byte on
+
+	cancel   context.CancelFunc
+	work     sync.WaitGroup
+	segments []*segment // in order
+	spare    [][]byte
+}
+
+// A segment is a part of a content, got by a request of its own.
+type segment struct {
+	from int64
+	room []byte
+	buf  []byte // in room; grows up to its capacity, the segment's size
+	read int
+	err  error
+	done chan struct{} // closed when buf and err will not change any more
+}
+
+// widen returns body, that of resp, or what reads like it and may be faster.
+// release must be called when it is not read any more.
+func (t *transfer) widen(ctx context.Context, r *fetch.Request, resp *fetch.Response, body io.Reader) (wider io.Reader, release func()) {
+	nothing := func() {}
+	etag := resp.Header.Get("ETag")
+	if strings.HasPrefix(etag, "W/") {
+		etag = ""
+	}
+	first := int64(0)
+	if resp.Status == http.StatusPartialContent {
+		first = resp.Range.First
+	}
+	switch {
+	case t.narrow || resp.Length < wideLeast || body != io.Reader(resp.Body):
+		return body, nothing
+	case etag == "" && len(t.a.Hashes) == 0: // nothing tells that the parts fit
+		return body, nothing
+	case !strings.Contains(resp.Header.Get("Accept-Ranges"), "bytes") && resp.Status != http.StatusPartialContent:
+		return body, nothing
+	case resp.Header.Get("Content-Encoding") != "" || t.d.client.Jobs() < 2*wideFirst:
+		return body, nothing
+	}
+	w := &wide{t: t, body: resp, first: first, at: first, end: first + resp.Length, start: time.Now()}
+	w.request = fetch.Request{URI: r.URI, IfRange: etag, NoCache: r.NoCache, Header: r.Header, Redirect: r.Redirect}
+	w.ctx, w.cancel = context.WithCancel(ctx)
+	t.d.larges.Add(1)
+	return w, w.release
+}
+
+func (w *wide) release() {
+	w.cancel()
+	w.work.Wait()
+	w.t.d.larges.Add(-1)
+	if w.cut > 0 {
+		w.drop()
+	}
+}
+
+// Read implements [io.Reader].
+func (w *wide) Read(p []byte) (int, error) {
+	if w.cut > 0 && w.at >= w.cut {
+		return w.readSegment(p)
+	}
+	if w.cut > 0 {
+		p = p[:min(int64(len(p)), w.cut-w.at)]
+	}
+	n, err := w.body.Body.Read(p)
+	w.at += int64(n)
+	switch {
+	case w.cut > 0 && w.at == w.cut && err == nil:
+		w.turn()
+	case err == nil && !w.past:
+		w.consider()
+	}
+	return n, err
+}
+
+// turn goes over from the body to the segments, if the first of them is what
+// it should be; else the body is read on.
+func (w *wide) turn() {
+	<-w.segments[0].done // ends with the context
+	if w.segments[0].err != nil {
+		w.drop()
+		return
+	}
+	_ = w.body.Body.Close() // the rest of it comes otherwise
+	w.mark, w.since = time.Now(), w.at
+}
+
+// drop gives up the segments.
+func (w *wide) drop() {
+	w.cancel()
+	w.work.Wait()
+	w.cut, w.segments, w.spare = 0, nil, nil
+	w.t.d.wides.Add(-1)
+}
+
+// consider begins segments if the body turns out to be held back.
+func (w *wide) consider() {
+	took := time.Since(w.start)
+	if took < wideAfter {
+		return
+	}
+	w.past = true
+	rate := float64(w.at-w.first) / took.Seconds()
+	ahead := max(int64(rate/4), 64<<10) // comes while the segments begin
+	left := w.end - w.at - ahead
+	if rate > wideBelow || left < wideLeast || float64(left) < rate*wideTime.Seconds() || w.t.d.larges.Load() >= wideBusy {
+		return
+	}
+	if w.t.d.wides.Add(1) > wideTransfers {
+		w.t.d.wides.Add(-1)
+		return
+	}
+	w.cut = w.at + ahead
+	w.next, w.width, w.base = w.cut, wideFirst, rate
+	w.size = min(max(int64(rate/2), segmentLeast), segmentMost)
+	w.begin()
+}
+
+// begin begins as many segments as there are to be.
+func (w *wide) begin() {
+	for len(w.segments) < w.width && w.next < w.end && !w.stop {
+		size := min(w.size, w.end-w.next)
+		var buf []byte
+		if n := len(w.spare); n > 0 {
+			buf, w.spare = w.spare[n-1], w.spare[:n-1]
+		} else {
+			buf = make([]byte, w.size)
+		}
+		s := &segment{from: w.next, room: buf, buf: buf[:0:size], done: make(chan struct{})}
+		w.next += size
+		w.segments = append(w.segments, s)
+		w.work.Go(func() {
+			defer close(s.done)
+			s.err = w.get(s)
+		})
+	}
+}
+
+// get gets a segment.
+func (w *wide) get(s *segment) error {
+	for len(s.buf) < cap(s.buf) {
+		r, before := w.request, len(s.buf)
+		r.RangeFrom, r.RangeTo = s.from+int64(before), s.from+int64(cap(s.buf))-1
+		err := w.t.d.client.Fetch(w.ctx, &r, func(resp *fetch.Response) error {
+			return w.fill(s, &r, resp)
+		})
+		if err == nil && len(s.buf) == before {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fill reads an answer into s, and has r ask for what is missing then.
+func (w *wide) fill(s *segment, r *fetch.Request, resp *fetch.Response) error {
+	if resp.Status != http.StatusPartialContent || resp.Range.Total >= 0 && resp.Range.Total != w.end {
+		return &fetch.RangeError{From: r.RangeFrom, ContentRange: resp.Header.Get("Content-Range"), Reason: "the content is another one now"}
+	}
+	if err := w.t.fits(r, resp); err != nil {
+		return err
+	}
+	n, err := io.ReadFull(resp.Body, s.buf[len(s.buf):cap(s.buf)])
+	s.buf = s.buf[:len(s.buf)+n]
+	r.RangeFrom = s.from + int64(len(s.buf))
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return nil // less than was asked for
+	}
+	return err
+}
+
+func (w *wide) readSegment(p []byte) (int, error) {
+	if w.at >= w.end {
+		return 0, io.EOF
+	}
+	if len(w.segments) == 0 {
+		return 0, w.fail(errNoGain)
+	}
+	s := w.segments[0]
+	<-s.done // ends with the context
+	n := copy(p, s.buf[s.read:])
+	s.read += n
+	w.at += int64(n)
+	switch {
+	case s.read < len(s.buf):
+	case s.err != nil:
+		return n, w.fail(s.err)
+	default:
+		w.segments = w.segments[1:]
+		w.spare = append(w.spare, s.room)
+		w.adapt()
+		w.begin()
+	}
+	return n, nil
+}
+
+// adapt settles how many segments are got at a time: twice as many for as long
+// as that brings more.
+func (w *wide) adapt() {
+	took := time.Since(w.mark)
+	if w.steady || w.at-w.since < int64(w.width)*w.size || took < wideAfter/2 {
+		return
+	}
+	rate := float64(w.at-w.since) / took.Seconds()
+	switch {
+	case rate < w.base*wideGain:
+		w.stop, w.steady = w.width == wideFirst, true
+		w.width = max(w.width/2, wideFirst)
+	case w.width == wideMost:
+		w.steady = true
+	default:
+		w.width *= 2
+	}
+	w.base, w.mark, w.since = rate, time.Now(), w.at
+}
+
+// fail ends the body such that the rest is asked for as one, or all of it where
+// parts are no longer to be had.
+func (w *wide) fail(err error) error {
+	w.t.narrow = true
+	var body *fetch.BodyError
+	if !errors.Is(err, errNoGain) && !errors.As(err, &body) {
+		w.t.whole = true
+	}
+	if w.ctx.Err() != nil {
+		err = context.Cause(w.ctx)
+	}
+	return &fetch.BodyError{URI: w.t.a.URI, Got: w.at - w.first, Want: w.end - w.first, Err: err}
+}
