@@ -4,11 +4,16 @@
 //
 //	sync.go      a run: the way to the Source, its sets one after the other
 //	set.go       one set: baseline or incremental
-//	origin.go    documents in, Entries out: Resource Lists; changes.go: Change Lists
+//	origin.go    documents in, Entries out: Resource Lists (list.go);
+//	             changes.go: Change Lists
 //	stage.go     what the Source says now, sorted by URI, in bounded memory
 //	             (sorter.go sortread.go scratch.go: how)
+//	dump.go      packages, whose manifests serve as lists; dumpchanges.go: and as
+//	             Change Lists
 //	plan.go      compared with the Journal: Actions; a dry run stops here
 //	             (join.go: in chunks, several at a time)
+//	dumpway.go   by which ways contents come; ways.go: other ways than requests
+//	             for each: package.go and its neighbours, demand.go
 //	fetch.go     one resource over the network, resumed where it was left
 //	verify.go    length and every known hash
 //	wide.go      large content over several connections, where that pays

@@ -1,6 +1,7 @@
 package destination_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -409,5 +410,45 @@ func TestDumpBack(t *testing.T) {
 	}
 	if got := m.files()["d/001"]; got == "newer" {
 		t.Error("with consent the mirror should go back")
+	}
+}
+
+// TestDumpInterrupted stops a run that unpacks, and goes on with the next: what
+// was unpacked is not read again.
+func TestDumpInterrupted(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{noChanges: true, dumpStyle: dumpStyle{dump: true, noList: true, each: 100, copies: true}})
+	for i := range 300 {
+		s.put(fmt.Sprintf("/d/%03d", i), strings.Repeat(fmt.Sprint(i, "x"), 3000))
+	}
+	whole := newMirror(t, s).mustSync()
+
+	m := newMirror(t, s)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	m.on = func(e destination.Event) {
+		if e.Kind == destination.EventApplied {
+			stop()
+		}
+	}
+	var first atomic.Value
+	s.setFault(func(_ http.ResponseWriter, r *http.Request) bool {
+		if isZip(r) && !first.CompareAndSwap(nil, r.URL.Path) && first.Load() != r.URL.Path {
+			<-ctx.Done() // the others take long
+		}
+		return false
+	})
+	before, err := m.destination().Sync(ctx, m.address())
+	s.setFault(nil)
+	if !errors.Is(err, context.Canceled) || before.Created != 100 {
+		t.Fatalf("Sync = %v, %s", err, counts(before))
+	}
+	after := m.mustSync()
+	if after.Created != 200 || after.By.Package != 200 {
+		t.Errorf("%s by %+v", counts(after), after.By)
+	}
+	// The manifests are read again, and the beginnings of what was under way.
+	if sum := before.Bytes + after.Bytes; sum > whole.Bytes*3/2 {
+		t.Errorf("%d bytes in two runs, %d in one", sum, whole.Bytes)
 	}
 }

@@ -424,6 +424,7 @@ type mirror struct {
 	at      string // where the mirror is told to go; default: the site
 	opts    destination.Options
 	events  []destination.Event
+	on      func(destination.Event) // likewise told of all events
 }
 
 func newMirror(t testing.TB, s *site) *mirror {
@@ -456,7 +457,12 @@ func (m *mirror) destination() *destination.Destination {
 	m.t.Cleanup(c.Close)
 	o := m.opts
 	m.events = nil
-	o.OnEvent = func(e destination.Event) { m.events = append(m.events, e) }
+	o.OnEvent = func(e destination.Event) {
+		m.events = append(m.events, e)
+		if m.on != nil {
+			m.on(e)
+		}
+	}
 	d, err := destination.New(m.store, m.journal, c, o)
 	if err != nil {
 		m.t.Fatal(err)

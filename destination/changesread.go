@@ -1,0 +1,283 @@
+package destination
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"hash"
+	"iter"
+
+	"lockstep/discover"
+	"lockstep/resourcesync"
+)
+
+// A telling is a list of changes being read: a Change List, or the manifest of
+// a package of a Change Dump.
+type telling struct {
+	uri string // of the list, or the package
+	pkg int    // number of the package; zero: it is a list
+	validators
+	doc interface {
+		Entries() iter.Seq2[resourcesync.Entry, error]
+		Close() error
+	}
+	header *resourcesync.Header
+	told   func() // what there is to be told when it was read
+}
+
+func (c *changeReader) tellingOf(doc *discover.Document) *telling {
+	return &telling{uri: doc.URI, validators: validators{doc.ETag, doc.LastModified}, doc: doc, header: &doc.Header,
+		told: func() { c.tellWarnings(doc) }}
+}
+
+func (c *changeReader) tellingOfPackage(pkg int, m *packedManifest) *telling {
+	ref, _ := c.packages.get(pkg)
+	return &telling{uri: ref.entry.Loc, pkg: pkg, doc: m, header: &m.Header, told: func() { c.tellManifest(m) }}
+}
+
+// again opens the list once more.
+func (t *telling) again(ctx context.Context, c *changeReader) (*telling, error) {
+	if t.pkg == 0 {
+		doc, err := c.open(ctx, t.uri, validators{})
+		if err != nil {
+			return nil, err
+		}
+		return c.tellingOf(doc), nil
+	}
+	m, err := c.openNumbered(ctx, t.pkg)
+	if err != nil {
+		return nil, err
+	}
+	return c.tellingOfPackage(t.pkg, m), nil
+}
+
+// errRewritten says that a list does not begin with what we know of it.
+var errRewritten = errors.New("rewritten")
+
+// mayResume reports whether t looks like the list the cursor was set in.
+func (c *changeReader) mayResume(t *telling) bool {
+	k := &c.state.Cursor
+	if k.Prefix == "" || c.since.IsZero() || c.chain.resumed {
+		return false
+	}
+	if from := stateTime(t.header.From); !from.IsZero() || !k.From.IsZero() {
+		return from.Equal(k.From)
+	}
+	return t.uri == k.URI
+}
+
+// readEntries stages the entries of one list that may be new.
+func (c *changeReader) readEntries(ctx context.Context, t *telling, said resourcesync.Metadata, resume bool) error {
+	d := docReading{changeReader: c, n: c.stage.addDoc(), prefix: sha256.New()}
+	k := c.state.Cursor
+	for e, err := range t.doc.Entries() {
+		if err != nil {
+			return err
+		}
+		if resume && d.pos == k.Count {
+			if d.sum() != k.Prefix {
+				return errRewritten
+			}
+			c.resume(d.n)
+		}
+		if e.Change == 0 {
+			continue // not a change; the Reader has warned
+		}
+		w := c.wantOf(&e)
+		if t.pkg > 0 && !w.Gone {
+			w.Member = memberOf(t.pkg, &e)
+		}
+		d.place(&w, &e)
+		if resume && w.pos < k.Count || !c.behind && !c.chain.resumed && d.old(&w) {
+			continue
+		}
+		if err := c.stage.add(ctx, w); err != nil {
+			return &localError{err}
+		}
+	}
+	if resume && !c.chain.resumed {
+		if d.pos != k.Count || d.sum() != k.Prefix {
+			return errRewritten
+		}
+		c.resume(d.n)
+	}
+	c.chain.grew = c.chain.grew || resume && k.Count > 0 && d.pos > k.Count
+	d.end(t, said)
+	return nil
+}
+
+// resume notes that the cursor was found in the n-th document: those before it
+// were read to their ends.
+func (c *changeReader) resume(n int) {
+	c.chain.resumed = true
+	for i := range n {
+		c.stage.docs[i].passed = true
+	}
+}
+
+// A docReading is one list being read.
+type docReading struct {
+	*changeReader
+	n          int // number of the document in the stage
+	pos        int64
+	prefix     hash.Hash
+	event, mod resourcesync.Datetime // of the entry before, see rank
+	first      resourcesync.Datetime
+	buf        []byte
+	twins      map[string]int // how often the same was said at d.event
+	newest     [2]newest      // by event, by mod
+}
+
+// newest are the events with the greatest time so far.
+type newest struct {
+	at   resourcesync.Datetime
+	seen []string
+}
+
+func (d *docReading) sum() string {
+	return base64.RawStdEncoding.EncodeToString(d.prefix.Sum(nil)[:18])
+}
+
+// place gives w its place among the changes.
+func (d *docReading) place(w *want, e *resourcesync.Entry) {
+	info := &d.stage.docs[d.n]
+	before, beforeMod := d.event, d.mod
+	if !e.Datetime.IsZero() {
+		d.event = e.Datetime
+		info.dated = true
+	}
+	if !e.Lastmod.IsZero() {
+		d.mod = e.Lastmod
+	}
+	now, then := d.mod, beforeMod
+	if info.dated {
+		now, then = d.event, before
+	}
+	if d.pos > 0 {
+		info.rising = info.rising || now.Compare(then) > 0
+		info.falling = info.falling || now.Compare(then) < 0
+	}
+	if now.Compare(then) != 0 || d.twins == nil {
+		d.twins = map[string]int{}
+	}
+	w.rank = rank{class: wantChange, doc: d.n, pos: d.pos, event: d.event, mod: d.mod}
+	plain := fingerprint(w, now)
+	w.nth = d.twins[plain]
+	d.twins[plain]++
+	d.pos++
+
+	if len(d.marks) > 0 && now.Time().After(d.state.SeenTime) {
+		if m := resourceMark(plain); hasKey(d.marks, m) {
+			d.marks[m] = true
+		}
+	}
+	d.buf = appendString(d.buf[:0], plain)
+	d.prefix.Write(d.buf) // a hash never fails
+	if t := e.EventTime(); !t.IsZero() && (d.first.IsZero() || t.Compare(d.first) < 0) {
+		d.first = t
+	}
+	if w.nth > 0 {
+		plain = fingerprint(w, now)
+	}
+	for i, t := range [2]resourcesync.Datetime{d.event, d.mod} {
+		if t.Compare(now) == 0 {
+			d.note(i, w, t, plain)
+		} else {
+			d.note(i, w, t, "")
+		}
+	}
+}
+
+func hasKey(m map[string]bool, k string) bool {
+	_, ok := m[k]
+	return ok
+}
+
+// note remembers w if it is among the newest events, and looks whether it is
+// one of those seen before. f is its fingerprint at t, if it is known.
+func (d *docReading) note(i int, w *want, t resourcesync.Datetime, f string) {
+	if t.IsZero() {
+		return
+	}
+	n := &d.newest[i]
+	c := t.Compare(n.at)
+	if c > 0 || n.at.IsZero() {
+		n.at, n.seen = t, nil
+	}
+	seen := stateTime(t).Equal(d.state.SeenTime)
+	if c < 0 && !seen {
+		return
+	}
+	if f == "" {
+		f = fingerprint(w, t)
+	}
+	if c >= 0 && len(n.seen) < maxSeen {
+		n.seen = append(n.seen, f)
+	}
+	if seen {
+		delete(d.want, f)
+	}
+}
+
+// old reports whether w was certainly processed before.
+func (d *docReading) old(w *want) bool {
+	if d.since.IsZero() || w.event.IsZero() || w.mod.IsZero() {
+		return false
+	}
+	return w.event.Compare(d.since) < 0 && w.mod.Compare(d.since) < 0
+}
+
+// end books what the list as a whole tells.
+func (d *docReading) end(t *telling, said resourcesync.Metadata) {
+	c, h, info := &d.chain, t.header, &d.stage.docs[d.n]
+	from, until := h.From, h.Until // RS-CHI-10: the list wins
+	stated := !from.IsZero()
+	if !stated {
+		from, stated = said.From, !said.From.IsZero()
+	}
+	if !stated {
+		from = d.first // RS-MD-14
+	}
+	if c.lists++; c.lists == 1 {
+		c.from, c.proven = from, stated
+		if t.pkg > 0 && !said.From.IsZero() && said.From.Compare(from) < 0 {
+			c.from, c.proven = said.From, true
+		}
+	}
+	if !d.last.IsZero() && !from.IsZero() && d.last.Compare(from) < 0 {
+		c.gap = true
+	}
+	if until.IsZero() && t.pkg > 0 {
+		until = said.Until // a package does not grow (RS-CD-06)
+	}
+	d.last = until
+	info.allNew = d.behind || c.resumed
+	if c.resumed {
+		d.behind = true
+	}
+	if until.IsZero() && t.pkg > 0 {
+		// Nothing is known of how far it goes but its events.
+	} else if until.IsZero() {
+		c.open = append(c.open, t.uri)
+		c.polled[t.uri] = t.validators
+	} else if until.Compare(c.until) > 0 {
+		c.until = until
+	}
+	if t.uri == d.state.Changes {
+		c.open = nil // it is polled anyway
+		c.polled[t.uri] = t.validators
+	}
+	n := d.newest[1]
+	if info.dated {
+		n = d.newest[0]
+	}
+	switch cmp := n.at.Compare(c.newest); {
+	case n.at.IsZero():
+	case cmp > 0 || c.newest.IsZero():
+		c.newest, c.seen = n.at, n.seen
+	case cmp == 0:
+		c.seen = append(c.seen, n.seen...)
+	}
+	c.cursor = cursor{URI: t.uri, From: stateTime(h.From), Count: d.pos, Prefix: d.sum()}
+}

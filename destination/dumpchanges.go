@@ -1,0 +1,63 @@
+package destination
+
+import (
+	"context"
+
+	"lockstep/discover"
+	"lockstep/resourcesync"
+)
+
+// readDump reads the manifests of a Change Dump's packages that may hold
+// changes since the watermark, as if they were Change Lists (RS-DST-26).
+func (c *changeReader) readDump(ctx context.Context, doc *discover.Document, depth int, again bool) error {
+	from := doc.Header.From
+	entries, err := c.partsInOrder(ctx, doc, depth, again)
+	if err != nil {
+		return err
+	}
+	var parts []changePackage
+	var numbers []int
+	var last resourcesync.Datetime // until of the package before, if that is done
+	for i := range entries {
+		e := &entries[i]
+		if c.done(e) {
+			last = e.Until
+			continue
+		}
+		if err := c.enter(e.Loc, depth); err != nil {
+			c.fail(e.Loc, err)
+			c.chain.complete = false
+			continue
+		}
+		ref := c.refOf(e)
+		ref.origin = true
+		numbers = append(numbers, c.packages.add(ref))
+		if i == 0 && !from.IsZero() && !e.From.IsZero() && from.Compare(e.From) < 0 {
+			e.From = from // there was nothing before it
+		}
+		parts, last = append(parts, changePackage{e.Metadata, last}), resourcesync.Datetime{}
+	}
+	if len(entries) == 0 && c.chain.lists == 0 {
+		c.chain.from = from // it covers that, though nothing happened
+	}
+	return c.eachManifest(ctx, numbers, func(i int, m *packedManifest, err error) error {
+		if err == nil {
+			defer m.Close()
+			err = checkManifest(m, resourcesync.ChangeDumpManifest)
+		}
+		if err != nil {
+			ref, _ := c.packages.get(numbers[i])
+			return c.missing(ctx, ref.entry.Loc, err, depth+1, again)
+		}
+		if t := parts[i].last; !t.IsZero() {
+			c.last = t
+		}
+		return c.readList(ctx, c.tellingOfPackage(numbers[i], m), parts[i].said, depth+1, again)
+	})
+}
+
+// A changePackage is what a Change Dump says of a package.
+type changePackage struct {
+	said resourcesync.Metadata
+	last resourcesync.Datetime // until of those before it that were left out; zero if none were
+}
