@@ -62,7 +62,7 @@ func (m *meter) event(e destination.Event) {
 	case destination.EventPlan:
 		s := m.current(e.Set)
 		s.now, s.planned, s.base = e.Progress, true, m.bytes()
-		m.doc, m.samples = "", nil
+		m.doc, m.samples = "", []sample{{at: m.time()}}
 	case destination.EventProgress:
 		m.current(e.Set).now = e.Progress
 	}

@@ -49,7 +49,9 @@ func printSync(io stdio, out *outputOptions, r *destination.Report, err error) e
 		}
 	}
 	for _, sentence := range r.Plan {
-		io.printf("  plan: %s\n", sentence)
+		if r.DryRun {
+			io.printf("  plan: %s\n", sentence)
+		}
 	}
 	for _, step := range r.Way {
 		io.printf("  by way of %s\n", step)
