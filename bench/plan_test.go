@@ -73,11 +73,22 @@ func BenchmarkPlan(b *testing.B) {
 	}
 }
 
-// A plannedMirror is a mirror in step with a Source of empty resources.
+// A plannedMirror is a mirror in step with a Source of empty resources, of which
+// hashes are made up, or of resources of a size, of which they are right.
 type plannedMirror struct {
 	base    string
 	entries int
 	at      time.Time
+	size    int
+}
+
+// content is that of a resource, if it is not empty.
+func (p *plannedMirror) content(i int) []byte {
+	b := bytes.Repeat([]byte{byte(i), 1, 2, 3}, p.size/4)
+	if len(b) >= 8 {
+		binary.LittleEndian.PutUint64(b, uint64(i))
+	}
+	return b
 }
 
 // path keeps a thousand files in a directory, and sorts as i does.
@@ -86,6 +97,11 @@ func (p *plannedMirror) path(i int) string {
 }
 
 func (p *plannedMirror) hashes(i int) resourcesync.Hashes {
+	if p.size > 0 {
+		h := resourcesync.NewHasher(resourcesync.MD5, resourcesync.SHA256)
+		_, _ = h.Write(p.content(i)) // never fails
+		return h.Sum()
+	}
 	var d [32]byte
 	for k := range 4 {
 		binary.LittleEndian.PutUint64(d[8*k:], uint64(i+1)*0x9e3779b97f4a7c15>>k)
@@ -122,7 +138,7 @@ func (p *plannedMirror) publish(b *testing.B, dir string) {
 		var es []resourcesync.Entry
 		for i := from; i < min(from+part, p.entries); i++ {
 			e := resourcesync.Entry{Loc: p.base + "/" + p.path(i), Lastmod: at}
-			e.Hashes, e.HasLength, e.Type = p.hashes(i), true, "application/octet-stream"
+			e.Hashes, e.Length, e.HasLength, e.Type = p.hashes(i), int64(len(p.content(i))), true, "application/octet-stream"
 			es = append(es, e)
 		}
 		name := fmt.Sprintf("list-%05d.xml", from/part)
@@ -164,7 +180,7 @@ func (p *plannedMirror) build(b *testing.B, dir string) {
 		g.Go(func() error { return p.touch(dir, from, to) })
 		var rows destination.Batch
 		for i := from; i < to; i++ {
-			rows.Put = append(rows.Put, destination.Held{URI: p.base + "/" + p.path(i), Path: p.path(i), Lastmod: p.at, Hashes: p.hashes(i),
+			rows.Put = append(rows.Put, destination.Held{URI: p.base + "/" + p.path(i), Path: p.path(i), Length: int64(len(p.content(i))), Lastmod: p.at, Hashes: p.hashes(i),
 				ETag: fmt.Sprintf(`"%x"`, i), Modified: p.at.Format(http.TimeFormat), Sets: []int{1}})
 		}
 		if err := record(rows); err != nil {
@@ -184,11 +200,10 @@ func (p *plannedMirror) touch(dir string, from, to int) error {
 				return err
 			}
 		}
-		f, err := os.Create(name)
-		if err != nil {
+		if err := os.WriteFile(name, p.content(i), 0o666); err != nil {
 			return err
 		}
-		if err := f.Close(); err != nil {
+		if err := os.Chtimes(name, time.Time{}, p.at); err != nil {
 			return err
 		}
 	}

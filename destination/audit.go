@@ -80,6 +80,7 @@ type auditor struct {
 	plain   bool            // there is no Journal: the files are all there is
 	known   map[string]int  // numbers of the sets the Journal knows
 	halfway map[string]Held // what a killed run left between files and Journal, by URI
+	named   bool            // the names of all files that are held are noted
 	total   int64           // resources to be looked at, as far as it is known
 	done    int64
 	told    time.Time // when progress was
@@ -154,8 +155,7 @@ func (a *auditor) read(ctx context.Context) error {
 }
 
 // auditSet compares one set. Files that a set before contains have been
-// looked at. In a plain directory the names of the files belonging to the set
-// are noted.
+// looked at.
 func (a *auditor) auditSet(ctx context.Context, set *setState, before []*setState, names *sorter) (complete bool, err error) {
 	r := &setRun{session: a.session, set: set, stage: newStage(a.d.journal)}
 	r.reader = &setReader{d: a.d, set: set, home: a.home, stage: r.stage, warn: a.warn,

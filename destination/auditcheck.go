@@ -13,41 +13,43 @@ import (
 
 // check looks at one resource.
 func (s *setAudit) check(ctx context.Context, act *action) (verdict, error) {
-	f := Finding{Set: s.set.Name, URI: act.URI, Path: act.held.Path}
-	if act.class != 0 && !act.Gone {
-		f.Expected = act.want.facts()
-	}
-	if act.isHeld() {
-		f.Found = act.held.facts()
-	}
 	unlisted := act.verb == verbRemove || act.verb == verbRelease
 	switch {
 	case unlisted && (s.listed || act.class != 0):
-		f.Kind, f.Cause = Extra, whyExtra(act)
+		return s.verdict(act, Extra, whyExtra(act)), nil
 	case act.verb == verbRefuse && !act.isHeld():
-		f.Kind, f.Cause = Missing, "refused: "+act.Refused
+		return s.verdict(act, Missing, "refused: "+act.Refused), nil
 	case !act.isHeld() && s.plain:
-		return s.compareFile(ctx, act, f)
+		return s.compareFile(ctx, act)
 	case !act.isHeld():
-		f.Kind, f.Cause = Missing, "it was never fetched, or is owed"
+		return s.verdict(act, Missing, "it was never fetched, or is owed"), nil
 	case !contains(act.held.Sets, s.set.Number): // another set's
 		return verdict{}, nil
 	case act.verb == verbFetch && !act.conditional:
 		if len(act.held.Hashes) == 0 && s.seen(act) {
 			return verdict{}, nil // it was noted just now, or told of
 		}
-		f.Kind, f.Cause = Stale, describeStale(&act.held, &act.want)
+		return s.verdict(act, Stale, describeStale(&act.held, &act.want)), nil
 	case s.seen(act):
 		return verdict{}, nil
-	default:
-		v, err := s.checkFile(ctx, act, f)
-		if v.finding.Kind == "" && err == nil && act.conditional {
-			v.finding = f
-			v.finding.Kind, v.finding.Cause = Unverifiable, "the Source states neither a hash we know, nor length and lastmod"
-		}
-		return v, err
 	}
-	return verdict{finding: f}, nil
+	v, err := s.checkFile(ctx, act)
+	if v.finding.Kind == "" && err == nil && act.conditional {
+		v.finding = s.verdict(act, Unverifiable, "the Source states neither a hash we know, nor length and lastmod").finding
+	}
+	return v, err
+}
+
+// verdict is that of something found of a resource.
+func (s *setAudit) verdict(act *action, kind FindingKind, cause string) verdict {
+	f := Finding{Kind: kind, Set: s.set.Name, URI: act.URI, Path: act.held.Path, Cause: cause}
+	if act.class != 0 && !act.Gone {
+		f.Expected = act.want.facts()
+	}
+	if act.isHeld() {
+		f.Found = act.held.facts()
+	}
+	return verdict{finding: f}
 }
 
 // seen reports whether the file was looked at as that of a set before.
@@ -69,15 +71,15 @@ func whyExtra(act *action) string {
 
 // checkFile compares the file of a resource that is as the Source says with
 // what we know of its bytes.
-func (s *setAudit) checkFile(ctx context.Context, act *action, f Finding) (verdict, error) {
+func (s *setAudit) checkFile(ctx context.Context, act *action) (verdict, error) {
 	if s.d.isForgetful() {
 		return verdict{}, nil // there are no files
 	}
 	h := &act.held
-	f.Expected = h.facts()
 	broken := func(kind FindingKind, cause string, found *Facts) (verdict, error) {
-		f.Kind, f.Cause, f.Found = kind, cause, found
-		return verdict{finding: f}, nil
+		v := s.verdict(act, kind, cause)
+		v.finding.Expected, v.finding.Found = h.facts(), found
+		return v, nil
 	}
 	r, info, err := s.open(ctx, h)
 	switch {
@@ -111,10 +113,10 @@ func (s *setAudit) checkFile(ctx context.Context, act *action, f Finding) (verdi
 	case err != nil:
 		return broken(Corrupt, err.Error(), found)
 	}
-	found.Hash = hashText(got)
 	for _, was := range h.Hashes {
 		if digest := got.Get(was.Algorithm); digest != "" && digest != was.Digest {
 			is := resourcesync.Hash{Algorithm: was.Algorithm, Digest: digest}
+			found.Hash = hashText(got)
 			v, err := broken(Corrupt, fmt.Sprintf("the file has %s, it was written with %s", is, was), found)
 			v.read = n
 			return v, err

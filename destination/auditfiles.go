@@ -13,19 +13,8 @@ func (a *auditor) foreign(ctx context.Context, names *sorter) error {
 	if a.d.isForgetful() {
 		return nil
 	}
-	w := names.writer()
-	for h, err := range a.d.journal.Held(ctx, "", "") {
-		if err == nil {
-			err = w.add(h.Path, nil)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	for _, h := range a.halfway {
-		if err := w.add(h.Path, nil); err != nil {
-			return err
-		}
+	if err := a.name(ctx, names); err != nil {
+		return err
 	}
 	next, stop := iter.Pull2(names.sorted())
 	defer stop()
@@ -51,4 +40,27 @@ func (a *auditor) foreign(ctx context.Context, names *sorter) error {
 		a.find(&Finding{Kind: Foreign, Path: info.Name, Found: found, Cause: cause})
 	}
 	return err
+}
+
+// name notes the names of all files that are held, unless it was done.
+func (a *auditor) name(ctx context.Context, names *sorter) error {
+	w := names.writer()
+	defer names.release(w)
+	for _, h := range a.halfway {
+		if err := w.add(h.Path, nil); err != nil {
+			return err
+		}
+	}
+	if a.named {
+		return nil
+	}
+	for h, err := range a.d.journal.Held(ctx, "", "") {
+		if err == nil {
+			err = w.add(h.Path, nil)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

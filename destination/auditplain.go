@@ -10,8 +10,8 @@ import (
 
 // compareFile compares the file of a resource in a plain directory with what
 // the Source says.
-func (s *setAudit) compareFile(ctx context.Context, act *action, f Finding) (verdict, error) {
-	f.Kind, f.Cause = Missing, "no file of it is here"
+func (s *setAudit) compareFile(ctx context.Context, act *action) (verdict, error) {
+	f := s.verdict(act, Missing, "no file of it is here").finding
 	if p, err := s.paths.Path(act.URI); err == nil {
 		f.Path = p
 	}

@@ -23,12 +23,14 @@ type verdict struct {
 	read     int64   // bytes
 }
 
-// run looks at all that s expects, and all that is held. In a plain directory
-// the names of the files that belong to resources are noted.
+// run looks at all that s expects, and all that is held, and notes the names of
+// the files that are accounted for.
 func (s *setAudit) run(ctx context.Context, st *stage, names *sortWriter) error {
-	return inBundles(ctx, s.actions(ctx, st, names), s.check, func(act *action, v *verdict) error {
+	err := inBundles(ctx, s.actions(ctx, st, names), s.check, func(act *action, v *verdict) error {
 		return s.book(ctx, act, v)
 	})
+	s.named = s.named || err == nil && s.planner.prune
+	return err
 }
 
 // actions yields what is to be looked at.
@@ -38,7 +40,7 @@ func (s *setAudit) actions(ctx context.Context, st *stage, names *sortWriter) it
 			if row, ok := s.halfway[act.URI]; ok && err == nil {
 				act, err = s.decided(ctx, &act, row)
 			}
-			if s.plain && err == nil {
+			if err == nil {
 				err = s.account(&act, names)
 			}
 			if act.verb == verbSkip && err == nil {
@@ -51,12 +53,19 @@ func (s *setAudit) actions(ctx context.Context, st *stage, names *sortWriter) it
 	}
 }
 
-// account notes the names of the files that belong to a resource.
+// account notes the names of the files that belong to a resource: where all
+// that is held passes by, of all that is held; in a plain directory, of all
+// that is wanted.
 func (s *setAudit) account(act *action, names *sortWriter) error {
-	for path := range s.d.filesOf(s.paths, act.URI) {
-		if err := names.add(path, nil); err != nil {
-			return err
+	switch {
+	case s.plain:
+		for path := range s.d.filesOf(s.paths, act.URI) {
+			if err := names.add(path, nil); err != nil {
+				return err
+			}
 		}
+	case act.isHeld() && s.planner.prune && !s.named:
+		return names.add(act.held.Path, nil)
 	}
 	return nil
 }
