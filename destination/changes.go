@@ -62,7 +62,7 @@ func (r *setReader) readChanges(ctx context.Context, since resourcesync.Datetime
 
 func (c *changeReader) begin() {
 	c.chain = chain{complete: true, polled: map[string]validators{}}
-	c.visited, c.parts = map[string]bool{}, 0
+	c.visited, c.parts, c.named = map[string]bool{}, 0, 0
 	c.want, c.marks = map[string]bool{}, map[string]bool{}
 	for _, f := range c.state.Seen {
 		c.want[f] = true
@@ -183,7 +183,11 @@ func (c *changeReader) missing(ctx context.Context, uri string, err error, depth
 // partsInOrder reads an index, or a Change Dump, to its end, closes it, and
 // returns its parts, oldest first.
 func (c *changeReader) partsInOrder(ctx context.Context, doc *discover.Document, depth int, again bool) ([]resourcesync.Entry, error) {
-	parts, err := c.partsOf(doc)
+	read := c.partsOf
+	if c.chain.dump && !doc.Header.Index {
+		read = c.packagesOfDump
+	}
+	parts, err := read(doc)
 	if err != nil {
 		if berr := c.broken(ctx, doc.URI, err, &c.chain.complete, depth, again); berr != nil {
 			return nil, berr

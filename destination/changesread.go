@@ -33,7 +33,7 @@ func (c *changeReader) tellingOf(doc *discover.Document) *telling {
 
 func (c *changeReader) tellingOfPackage(pkg int, m *packedManifest) *telling {
 	ref, _ := c.packages.get(pkg)
-	return &telling{uri: ref.entry.Loc, pkg: pkg, doc: m, header: &m.Header, told: func() { c.tellManifest(m) }}
+	return &telling{uri: ref.uri, pkg: pkg, doc: m, header: &m.Header, told: func() { c.tellManifest(m) }}
 }
 
 // again opens the list once more.

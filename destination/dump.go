@@ -12,13 +12,20 @@ import (
 	"lockstep/resourcesync"
 )
 
+// maxPackages caps the packages of a dump, or of all that an index names: each
+// is remembered for the run. Ten billion resources would need as many.
+const maxPackages = 100_000
+
 // A packageRef is a package as a dump names it.
 type packageRef struct {
-	entry   resourcesync.Entry // of the dump
-	origin  bool               // its manifest says what should be; else only where content lies
-	refused string             // why it must not be fetched; empty: it may
-	copy    manifestCopy       // that was read; zero: none
-	members int                // its manifest names; zero: not known
+	uri      string
+	length   int64               // as the dump states it; -1: not stated
+	hashes   resourcesync.Hashes // of the package as a whole
+	contents string              // URI of a copy of its manifest; empty: none
+	origin   bool                // its manifest says what should be; else only where content lies
+	refused  string              // why it must not be fetched; empty: it may
+	copy     manifestCopy        // that was read; zero: none
+	members  int                 // its manifest names; zero: not known
 }
 
 // packageTable numbers the packages of one run over a set, from 1.
@@ -34,7 +41,7 @@ type packageTable struct {
 func (t *packageTable) add(ref packageRef) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if n, ok := t.byURI[ref.entry.Loc]; ok {
+	if n, ok := t.byURI[ref.uri]; ok {
 		ref.origin = ref.origin || t.refs[n-1].origin
 		t.refs[n-1] = ref // the later reading knows better
 		return n
@@ -43,7 +50,7 @@ func (t *packageTable) add(ref packageRef) int {
 		t.byURI = map[string]int{}
 	}
 	t.refs = append(t.refs, ref)
-	t.byURI[ref.entry.Loc] = len(t.refs)
+	t.byURI[ref.uri] = len(t.refs)
 	return len(t.refs)
 }
 
@@ -65,13 +72,44 @@ func (t *packageTable) read(n, members int, c manifestCopy) {
 
 // refOf is the package an entry of a dump names.
 func (r *setReader) refOf(e *resourcesync.Entry) packageRef {
-	ref := packageRef{entry: resourcesync.Entry{Loc: e.Loc, Metadata: e.Metadata}, refused: r.refuse(e.Loc)}
-	for _, l := range e.Links {
-		if l.Rel == resourcesync.RelContents && r.refuse(l.Href) == "" {
-			ref.entry.Links = append(ref.entry.Links, l)
-		}
+	ref := packageRef{uri: e.Loc, length: -1, hashes: e.Hashes, refused: r.refuse(e.Loc)}
+	if e.HasLength {
+		ref.length = e.Length
+	}
+	if uri := e.Link(resourcesync.RelContents); uri != "" && r.refuse(uri) == "" {
+		ref.contents = uri
 	}
 	return ref
+}
+
+// entry is the entry of the dump, as far as it is remembered.
+func (ref *packageRef) entry() *resourcesync.Entry {
+	e := resourcesync.Entry{Loc: ref.uri, Metadata: resourcesync.Metadata{Hashes: ref.hashes}}
+	if ref.length >= 0 {
+		e.Length, e.HasLength = ref.length, true
+	}
+	if ref.contents != "" {
+		e.Links = []resourcesync.Link{{Rel: resourcesync.RelContents, Href: ref.contents}}
+	}
+	return &e
+}
+
+// packagesOfDump reads a dump to its end, closes it, and returns its entries.
+func (r *setReader) packagesOfDump(doc *discover.Document) ([]resourcesync.Entry, error) {
+	entries, err := r.partsOf(doc)
+	if r.countPackages(len(entries)) > maxPackages && err == nil {
+		err = fmt.Errorf("read %s: more than %d packages", fetch.Printable(doc.URI), maxPackages)
+		entries = nil
+	}
+	return entries, err
+}
+
+// countPackages returns how many packages were named in this reading.
+func (r *setReader) countPackages(more int) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.named += more
+	return r.named
 }
 
 // manifestsAhead is how many manifests are opened before they are read: each
@@ -156,7 +194,7 @@ func (l *listReading) wanted(doc *discover.Document, depth int) resourcesync.Cap
 // packages: their manifests are read as the parts of a Resource List
 // (RS-DST-01).
 func (l *listReading) packagesIn(ctx context.Context, doc *discover.Document, p listPart, depth int) ([]listPart, error) {
-	entries, err := l.setReader.partsOf(doc)
+	entries, err := l.packagesOfDump(doc)
 	if err != nil {
 		err = l.broken(ctx, p.uri, err, &l.snap.complete, depth, l.again)
 	}
@@ -169,7 +207,7 @@ func (l *listReading) packagesIn(ctx context.Context, doc *discover.Document, p 
 	for i := range entries {
 		ref := l.refOf(&entries[i])
 		ref.origin = true
-		parts = append(parts, listPart{uri: ref.entry.Loc, pkg: l.packages.add(ref), order: placeOf(p.order, i)})
+		parts = append(parts, listPart{uri: ref.uri, pkg: l.packages.add(ref), order: placeOf(p.order, i)})
 		if at := entries[i].At; !at.IsZero() && (l.snap.at.IsZero() || at.Compare(l.snap.at) < 0) {
 			l.snap.at = at // as RS-RLI-04
 		}
@@ -272,8 +310,8 @@ func newestDump(h *resourcesync.Header, parts []resourcesync.Entry) (newest int,
 func (r *setReader) openNumbered(ctx context.Context, n int) (*packedManifest, error) {
 	ref, _ := r.packages.get(n) // who asks has the number from the table
 	if ref.refused != "" {
-		return nil, fmt.Errorf("refuse package %s: %s", fetch.Printable(ref.entry.Loc), ref.refused)
+		return nil, fmt.Errorf("refuse package %s: %s", fetch.Printable(ref.uri), ref.refused)
 	}
-	r.d.emit(Event{Kind: EventDocument, Set: r.set.Name, URI: ref.entry.Loc})
-	return r.openManifest(ctx, &ref.entry)
+	r.d.emit(Event{Kind: EventDocument, Set: r.set.Name, URI: ref.uri})
+	return r.openManifest(ctx, ref.entry())
 }

@@ -452,3 +452,21 @@ func TestDumpInterrupted(t *testing.T) {
 		t.Errorf("%d bytes in two runs, %d in one", sum, whole.Bytes)
 	}
 }
+
+// TestDumpManyVersions changes resources more often than hints are kept.
+func TestDumpManyVersions(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{dumpStyle: dumpStyle{changeDump: true, each: 50}})
+	m := newMirror(t, s)
+	fill(s, 20)
+	m.mustSync()
+	for v := range 12 {
+		for i := range 20 {
+			s.put(fmt.Sprintf("/d/%03d", i), fmt.Sprintf("version %d of %d", v, i))
+		}
+	}
+	m.opts.Via = destination.ViaDump
+	if r := m.mustSync(); r.By.Package != 20 || r.Updated != 20 || r.Via != destination.ViaChangeDump {
+		t.Errorf("%s by %+v via %s", counts(r), r.By, r.Via)
+	}
+}

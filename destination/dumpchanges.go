@@ -47,7 +47,7 @@ func (c *changeReader) readDump(ctx context.Context, doc *discover.Document, dep
 		}
 		if err != nil {
 			ref, _ := c.packages.get(numbers[i])
-			return c.missing(ctx, ref.entry.Loc, err, depth+1, again)
+			return c.missing(ctx, ref.uri, err, depth+1, again)
 		}
 		if t := parts[i].last; !t.IsZero() {
 			c.last = t

@@ -166,11 +166,11 @@ func (r *setRun) packagesPay(refs []packageRef, n *needs) bool {
 	var whole int64
 	for _, ref := range refs {
 		whole += packageRequests * requestBytes
-		if !ref.entry.HasLength {
+		if ref.length < 0 {
 			// It has what is needed, and as much again.
 			whole += 2 * n.bytes / int64(len(refs))
 		}
-		whole += ref.entry.Length
+		whole += max(ref.length, 0)
 	}
 	alone := n.bytes + n.count*requestBytes
 	if r.set.Demand != "" && n.small >= demandLeast {
@@ -197,7 +197,11 @@ func (r *setReader) packagesOf(ctx context.Context, uri string, kind resourcesyn
 		if err := expect(doc, kind, depth); err != nil {
 			return err
 		}
-		entries, err := r.partsOf(doc)
+		read := r.partsOf
+		if !doc.Header.Index {
+			read = r.packagesOfDump
+		}
+		entries, err := read(doc)
 		if err != nil {
 			return err
 		}
@@ -239,7 +243,7 @@ func (r *setReader) readHints(ctx context.Context, refs []packageRef, want resou
 			}
 			if err != nil && gctx.Err() == nil {
 				r.mu.Lock()
-				r.warn(ref.entry.Loc, fmt.Sprintf("package %s was not used: %v", fetch.Printable(ref.entry.Loc), err))
+				r.warn(ref.uri, fmt.Sprintf("package %s was not used: %v", fetch.Printable(ref.uri), err))
 				r.mu.Unlock()
 			}
 			return gctx.Err()

@@ -29,15 +29,31 @@ func (g *group) add(w *want) {
 	own := *w // what is handed in belongs to the caller
 	switch w.class {
 	case wantPacked:
-		if len(g.packed) < maxPacked {
-			g.packed = append(g.packed, &own)
-		}
+		g.addPacked(&own)
 		return
 	case wantChange:
 		g.addChange(&own)
 	}
 	if have := g.best[w.class]; have == nil || g.stage.later(have, w) {
 		g.best[w.class] = &own
+	}
+}
+
+// addPacked keeps a hint: where they are many, those that came last, for the
+// last word is looked for.
+func (g *group) addPacked(w *want) {
+	if len(g.packed) < maxPacked {
+		g.packed = append(g.packed, w)
+		return
+	}
+	first := 0
+	for i, p := range g.packed {
+		if q := g.packed[first]; p.doc < q.doc || p.doc == q.doc && p.pos < q.pos {
+			first = i
+		}
+	}
+	if f := g.packed[first]; w.doc > f.doc || w.doc == f.doc && w.pos > f.pos {
+		g.packed[first] = w
 	}
 }
 

@@ -49,7 +49,7 @@ type listPart struct {
 // could not be read is told by fail and leaves the snapshot incomplete.
 func (r *setReader) readList(ctx context.Context, uri string) (snapshot, error) {
 	for again := false; ; again = true {
-		r.visited, r.parts = map[string]bool{}, 0
+		r.visited, r.parts, r.named = map[string]bool{}, 0, 0
 		r.stage.reset()
 		l := &listReading{setReader: r, again: again}
 		l.snap.complete = true

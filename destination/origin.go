@@ -42,6 +42,7 @@ type setReader struct {
 	only    map[string]bool // of a list, stage these only; true once they were found; nil: all
 	visited map[string]bool
 	parts   int
+	named   int // packages
 }
 
 // errAgain says that an index has to be read again: a part is not what the

@@ -142,10 +142,5 @@ func (w *warnings) tell(warn func(uri, text string)) {
 
 // job is what is wanted of the package.
 func (ref *packageRef) job(wanted []*action) *packageJob {
-	e := &ref.entry
-	job := &packageJob{URI: e.Loc, Length: -1, Hashes: e.Hashes, Members: ref.members, Copy: ref.copy, Trusted: ref.origin, Wanted: wanted}
-	if e.HasLength {
-		job.Length = e.Length
-	}
-	return job
+	return &packageJob{URI: ref.uri, Length: ref.length, Hashes: ref.hashes, Members: ref.members, Copy: ref.copy, Trusted: ref.origin, Wanted: wanted}
 }
