@@ -37,6 +37,7 @@ type needs struct {
 	small, smallBytes     int64         // those a package on demand may bring
 	packages              map[int]int64 // how many have their content in which package
 	packed, packedBytes   int64         // those that have
+	patched, patchBytes   int64         // those that patches make, and the bytes of the patches
 }
 
 func (n *needs) add(a *action) {
@@ -44,6 +45,10 @@ func (n *needs) add(a *action) {
 		return
 	}
 	n.count++
+	if steps, bytes := a.patchesThatPay(); len(steps) > 0 {
+		n.patched, n.patchBytes, n.bytes = n.patched+1, n.patchBytes+bytes, n.bytes+bytes
+		return
+	}
 	length := a.Length
 	if length < 0 {
 		n.unsized++
@@ -274,6 +279,10 @@ func (r *setRun) explain(w *work, t *tally, n *needs, by *ways) string {
 	if by.demand != nil {
 		alone -= n.small
 		parts = append(parts, fmt.Sprintf("%s by packages on demand (%s at a time, %s)", grouped(n.small), grouped(int64(by.demand.most)), sizeText(n.smallBytes)))
+	}
+	if n.patched > 0 {
+		alone -= n.patched
+		parts = append(parts, fmt.Sprintf("%s by patches (%s)", grouped(n.patched), sizeText(n.patchBytes)))
 	}
 	if alone > 0 {
 		parts = append(parts, grouped(alone)+" by single requests")

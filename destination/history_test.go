@@ -31,6 +31,7 @@ import (
 	"lockstep/destination"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
+	"lockstep/patch"
 	"lockstep/resourcesync"
 	"lockstep/source"
 	"lockstep/storage/sqlite"
@@ -51,7 +52,7 @@ func TestHistories(t *testing.T) {
 		newHistory(t, *historySeed).live()
 		return
 	}
-	var by [3]atomic.Int64
+	var by [4]atomic.Int64
 	var wg sync.WaitGroup
 	seeds := make(chan uint64)
 	for range runtime.GOMAXPROCS(0) {
@@ -61,7 +62,7 @@ func TestHistories(t *testing.T) {
 					t.Run(fmt.Sprint(seed), func(t *testing.T) {
 						h := newHistory(t, seed)
 						h.live()
-						for i, n := range []int64{h.by.Request, h.by.Package, h.by.OnDemand} {
+						for i, n := range []int64{h.by.Request, h.by.Package, h.by.OnDemand, h.by.Patch} {
 							by[i].Add(n)
 						}
 					})
@@ -74,7 +75,7 @@ func TestHistories(t *testing.T) {
 	}
 	close(seeds)
 	wg.Wait()
-	for i, way := range []string{"requests", "packages", "packages on demand"} {
+	for i, way := range []string{"requests", "packages", "packages on demand", "patches"} {
 		if n := by[i].Load(); n == 0 && *histories >= 1000 && !t.Failed() {
 			t.Errorf("nothing came by %s", way)
 		} else {
@@ -96,11 +97,13 @@ type history struct {
 	set    string
 	hidden []string // capabilities that the Capability List does not name
 
-	mu    sync.Mutex // guards what follows
-	now   map[string]string
-	past  map[string]string // by hash
-	fault func(http.ResponseWriter, *http.Request, http.Handler) bool
+	mu      sync.Mutex // guards what follows
+	now     map[string]string
+	past    map[string]string // by hash
+	patches map[string][]byte // by path
+	fault   func(http.ResponseWriter, *http.Request, http.Handler) bool
 
+	deltas  patch.Deltas
 	by      destination.By // of all runs
 	dir     string
 	store   blob.Store
@@ -108,7 +111,7 @@ type history struct {
 }
 
 func newHistory(t *testing.T, seed uint64) *history {
-	h := &history{T: t, Rand: rand.New(rand.NewPCG(seed, 7)), seed: seed, now: map[string]string{}, past: map[string]string{}}
+	h := &history{T: t, Rand: rand.New(rand.NewPCG(seed, 7)), seed: seed, now: map[string]string{}, past: map[string]string{}, patches: map[string][]byte{}}
 	h.cat = catalog.NewMem(nil)
 	h.srv = httptest.NewServer(h)
 	t.Cleanup(h.srv.Close)
@@ -239,16 +242,41 @@ func (h *history) change(n int) {
 			h.tell("delete %s", path)
 			continue
 		}
-		text := strings.Repeat(fmt.Sprintf("%x.", h.Uint64()), 1+h.IntN(30))
+		text := strings.Repeat(fmt.Sprintf("%x.", h.Uint64()), h.pick(1+h.IntN(30), 1+h.IntN(30), 200))
+		var links []resourcesync.Link
+		if old := h.now[uri]; len(old) > 2000 && h.IntN(4) > 0 {
+			at := h.IntN(len(old))
+			text = old[:at] + fmt.Sprintf("<%x>", h.Uint32()) + old[at:]
+			if h.IntN(5) > 0 {
+				links = []resourcesync.Link{h.patch(old, text)}
+			}
+		}
 		h.now[uri] = text
 		s2, s5 := sha256.Sum256([]byte(text)), md5.Sum([]byte(text))
 		h.past[string(s2[:])] = text
-		r := catalog.Record{URI: uri, Lastmod: time.Now().UTC(), Length: int64(len(text)), Type: "text/plain",
+		r := catalog.Record{URI: uri, Lastmod: time.Now().UTC(), Length: int64(len(text)), Type: "text/plain", Links: links,
 			Hashes: resourcesync.Hashes{{Algorithm: resourcesync.MD5, Digest: string(s5[:])}, {Algorithm: resourcesync.SHA256, Digest: string(s2[:])}}}
 		_, err := h.cat.Apply(context.Background(), h.set, []catalog.Update{{Record: r}})
 		h.must(err)
-		h.tell("put %s %d", path, len(text))
+		h.tell("put %s %d, %d patches", path, len(text), len(links))
 	}
+}
+
+// patch returns a link to a patch, which may be of no use.
+func (h *history) patch(old, text string) resourcesync.Link {
+	if h.IntN(6) == 0 {
+		old += "?"
+	}
+	body, err := h.deltas.Make([]byte(old), []byte(text))
+	h.must(err)
+	sum := sha256.Sum256(body)
+	if h.IntN(10) == 0 {
+		body = append(bytes.Clone(body[:len(body)-1]), body[len(body)-1]^1)
+	}
+	path := fmt.Sprintf("/patch/%d", len(h.patches))
+	h.patches[path] = body
+	return resourcesync.Link{Rel: resourcesync.RelPatch, Href: h.srv.URL + path, Type: patch.TypeDelta, Length: int64(len(body)), HasLength: true,
+		Hashes: resourcesync.Hashes{{Algorithm: resourcesync.SHA256, Digest: string(sum[:])}}}
 }
 
 func (h *history) publish(ctx context.Context) {
@@ -334,6 +362,13 @@ func (h *history) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h *history) serve(w http.ResponseWriter, r *http.Request) {
+	h.mu.Lock()
+	body, ok := h.patches[r.URL.Path]
+	h.mu.Unlock()
+	if ok {
+		_, _ = w.Write(body) // the client finds out
+		return
+	}
 	if !strings.HasSuffix(r.URL.Path, "/capabilitylist.xml") || len(h.hidden) == 0 {
 		h.src.Handler().ServeHTTP(w, r)
 		return
@@ -369,6 +404,7 @@ func (h *history) sync(ctx context.Context, f *fuse) error {
 	h.by.Request += r.By.Request
 	h.by.Package += r.By.Package
 	h.by.OnDemand += r.By.OnDemand
+	h.by.Patch += r.By.Patch
 	h.tell("sync: %s via %s, %v", counts(r), r.Via, err)
 	if err == nil && r.Failed > 0 {
 		h.fail("no error, but %+v", r)

@@ -192,25 +192,37 @@ func (f *patchFaults) note(steps []step, ok bool) {
 // patches returns the patches with which the content of a is to be made, or
 // none if it has to be had whole.
 func (f *fetcher) patches(a *action) []step {
-	steps := a.chainFrom()
-	if len(steps) == 0 || a.Length < 0 {
-		return nil
-	}
-	var cost int64
+	steps, _ := a.patchesThatPay()
 	for i := range steps {
 		l := &steps[i].link
-		if l.Length <= 0 || l.Length > a.Length || f.refuse != nil && f.refuse(l.Href) != "" || f.faults.tooMany(typeOnly(l.Type)) {
+		if f.refuse != nil && f.refuse(l.Href) != "" || f.faults.tooMany(typeOnly(l.Type)) {
 			return nil
 		}
-		if most := patch.MaxOld(l.Type); a.held.Length > most || a.Length > most || steps[i].length > most {
-			return nil
-		}
-		cost += l.Length + patchRequest // at most maxPatched times the length
-	}
-	if cost > a.Length/patchShare {
-		return nil
 	}
 	return steps
+}
+
+// patchesThatPay returns the patches that lead from what is held to what is
+// wanted, if they are small enough beside the whole, and how many bytes they
+// have.
+func (a *action) patchesThatPay() (steps []step, bytes int64) {
+	if steps = a.chainFrom(); len(steps) == 0 || a.Length < 0 {
+		return nil, 0
+	}
+	for i := range steps {
+		l := &steps[i].link
+		if l.Length <= 0 || l.Length > a.Length {
+			return nil, 0
+		}
+		if most := patch.MaxOld(l.Type); a.held.Length > most || a.Length > most || steps[i].length > most {
+			return nil, 0
+		}
+		bytes += l.Length // at most maxPatched times the length
+	}
+	if bytes+patchRequest*int64(len(steps)) > a.Length/patchShare {
+		return nil, 0
+	}
+	return steps, bytes
 }
 
 // patched makes the content from what is held, if patches lead there and it

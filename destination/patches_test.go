@@ -102,8 +102,8 @@ func TestPatches(t *testing.T) {
 		t.Errorf("by %+v with %d requests and %d for patches; want 2 by patch and 1 by request", r.By, s.resourceGets(), p.gets)
 	}
 	p.put(t, s, "/c", version(4))
-	if r := m.mustSync(); r.By.Patch != 1 || r.Bytes > 8<<10 {
-		t.Errorf("by %+v, %d bytes, want a patch", r.By, r.Bytes)
+	if r := m.mustSync(); r.By.Patch != 1 || r.Bytes > 8<<10 || !strings.Contains(fmt.Sprint(r.Plan), "1 by patches (") {
+		t.Errorf("by %+v, %d bytes, %q, want a patch", r.By, r.Bytes, r.Plan)
 	}
 	s.del("/c")
 	s.put("/c", version(5))
