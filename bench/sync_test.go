@@ -19,6 +19,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -243,6 +244,7 @@ func TestSyncProcess(t *testing.T) {
 		return // only when a benchmark starts it
 	}
 	start := time.Now()
+	debug.SetGCPercent(200) // as the command does
 	lock, err := destination.LockDir(dest)
 	if err != nil {
 		t.Fatal(err)

@@ -193,9 +193,12 @@ func place(w *walker, t *dirWriter) error {
 	}
 }
 
-// placeIn never replaces what is no blob: the look before costs less than a
-// stranger's link.
+// placeIn never replaces what is no blob: where something has the name, the
+// look before costs less than a stranger's link.
 func placeIn(in *folder, base string, t *dirWriter) error {
+	if localName(base) && renameNew(t.tmp, t.base, in, base) == nil {
+		return nil
+	}
 	if _, err := in.lstat(base); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -94,6 +94,79 @@ func rename(from *folder, name string, to *folder, toName string) error {
 	})
 }
 
+// renameNumber is renameat2's number, which package syscall does not have for
+// every architecture; 0 if unknown.
+func renameNumber() uintptr {
+	switch runtime.GOARCH {
+	case "amd64":
+		return 316
+	case "386":
+		return 353
+	case "arm":
+		return 382
+	case "arm64", "riscv64", "loong64":
+		return 276
+	case "ppc64", "ppc64le":
+		return 357
+	case "s390x":
+		return 347
+	}
+	return 0
+}
+
+// renameNew is rename to a name that nothing has; it fails if something does,
+// or where the file system cannot tell.
+func renameNew(from *folder, name string, to *folder, toName string) error {
+	const noReplace = 1
+	number := renameNumber()
+	if number == 0 {
+		return errors.ErrUnsupported
+	}
+	src, err := from.handle()
+	if err != nil {
+		return err
+	}
+	dst, err := to.handle()
+	if err != nil {
+		return err
+	}
+	old, err := syscall.BytePtrFromString(name)
+	if err != nil {
+		return err
+	}
+	new, err := syscall.BytePtrFromString(toName)
+	if err != nil {
+		return err
+	}
+	return control(src, func(srcFD uintptr) error {
+		return control(dst, func(dstFD uintptr) error {
+			_, _, errno := syscall.Syscall6(number, srcFD, uintptr(unsafe.Pointer(old)), dstFD, uintptr(unsafe.Pointer(new)), noReplace, 0)
+			return failed(errno)
+		})
+	})
+}
+
+// createIn makes a new file in a folder.
+func createIn(in *folder, base string) (*os.File, error) {
+	dir, err := in.handle()
+	if err != nil {
+		return nil, err
+	}
+	fd := -1
+	err = control(dir, func(dirFD uintptr) error {
+		for {
+			const flag = syscall.O_RDWR | syscall.O_CREAT | syscall.O_EXCL | syscall.O_NOFOLLOW | syscall.O_CLOEXEC
+			if fd, err = syscall.Openat(int(dirFD), base, flag, fileMode); err != syscall.EINTR {
+				return err
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), base), nil
+}
+
 // utimeOmit leaves a time as it is.
 const utimeOmit = 0x3ffffffe
 

@@ -24,6 +24,13 @@ func rename(from *folder, name string, to *folder, toName string) error {
 	return from.top.Rename(name, toName)
 }
 
+func renameNew(*folder, string, *folder, string) error { return errors.ErrUnsupported }
+
+// createIn makes a new file in a folder.
+func createIn(in *folder, base string) (*os.File, error) {
+	return in.root.OpenFile(base, os.O_RDWR|os.O_CREATE|os.O_EXCL, fileMode)
+}
+
 func setModTime(_ *os.File, in *os.Root, base string, mod time.Time) error {
 	return in.Chtimes(base, time.Time{}, mod)
 }

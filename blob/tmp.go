@@ -73,11 +73,10 @@ func (d *Dir) Create(ctx context.Context, name string) (Writer, error) {
 
 // createTmp makes a new file, in place of what was left there.
 func createTmp(tmp *folder, base string) (*os.File, error) {
-	const flag = os.O_RDWR | os.O_CREATE | os.O_EXCL
-	f, err := tmp.root.OpenFile(base, flag, fileMode)
+	f, err := createIn(tmp, base)
 	if errors.Is(err, fs.ErrExist) {
 		if err = tmp.root.Remove(base); err == nil || errors.Is(err, fs.ErrNotExist) {
-			f, err = tmp.root.OpenFile(base, flag, fileMode)
+			f, err = createIn(tmp, base)
 		}
 	}
 	return f, err

@@ -99,6 +99,7 @@ func (o *syncOptions) options() (destination.Options, error) {
 
 // runSync brings a mirror into step and prints what it came to.
 func runSync(ctx context.Context, o *syncOptions, io stdio) error {
+	tuneGarbage()
 	do, err := o.options()
 	if err != nil {
 		return err
