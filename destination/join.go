@@ -98,12 +98,16 @@ func (p *planner) walk(ctx context.Context, s *stage, all bool, take func(*plann
 func (p *planner) cut(ctx context.Context, s *stage, order, todo chan<- *stretch) {
 	for c, err := range s.chunks(ctx) {
 		st := &stretch{chunk: c, err: err, out: make(chan planned, 1)}
-		for _, ch := range [2]chan<- *stretch{order, todo} {
-			select {
-			case ch <- st:
-			case <-ctx.Done():
-				return
-			}
+		select {
+		case order <- st:
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case todo <- st:
+		case <-ctx.Done():
+			close(st.out) // somebody waits for it, and nobody will plan it
+			return
 		}
 	}
 }

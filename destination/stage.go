@@ -3,6 +3,7 @@ package destination
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"iter"
 	"strings"
@@ -92,7 +93,8 @@ func (o *stageWriter) add(w *want) error {
 			return nil // it was never held
 		}
 		why := fmt.Sprintf("its URI has %d bytes, more than %d", len(w.URI), maxURIBytes)
-		w = &want{URI: strings.Clone(w.URI[:maxURIBytes]), Change: w.Change, Length: -1, Refused: why, rank: w.rank}
+		sum := sha256.Sum256([]byte(w.URI))
+		w = &want{URI: fmt.Sprintf("%.256s…%x", w.URI, sum[:8]), Change: w.Change, Length: -1, Refused: why, rank: w.rank}
 	}
 	o.buf = w.appendTo(o.buf[:0])
 	if len(o.buf) > maxEntryBytes {

@@ -1,0 +1,183 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"lockstep/resourcesync"
+)
+
+// TestJoin plans for random wants and random rows, and compares with the same
+// done one by one.
+func TestJoin(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(12) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		j := &MemJournal{}
+		sizes := []int{0, 1, 50, 5000}
+		n, all := 1+sizes[r.IntN(len(sizes))], r.IntN(2) == 0
+		uri := func() string { return fmt.Sprintf("http://a/%05d", r.IntN(2*n)) }
+		p := &planner{d: &Destination{journal: j, selects: &selection{}}, set: 1, prune: all}
+		s := newStage(j)
+		s.sorter.arena, s.sorter.merge = 3000, 4
+		wants, held := map[string]want{}, map[string]Held{}
+		s.addDoc()
+		for i := range sizes[r.IntN(len(sizes))] {
+			w := want{URI: uri(), Length: int64(r.IntN(3)), Lastmod: resourcesync.NewDatetime(time.Unix(int64(1e9+r.IntN(3)), 0)), rank: rank{class: wantListed, pos: int64(i)}}
+			if was, ok := wants[w.URI]; !ok || was.Lastmod.Compare(w.Lastmod) <= 0 {
+				wants[w.URI] = w
+			}
+			if err := s.add(t.Context(), w); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range sizes[r.IntN(len(sizes))] {
+			h := Held{URI: uri(), Path: "p", Length: int64(r.IntN(3)), Lastmod: time.Unix(int64(1e9+r.IntN(3)), 0).UTC(), Sets: []int{1 + r.IntN(2)},
+				Hashes: resourcesync.Hashes{{Algorithm: resourcesync.MD5, Digest: "0123456789abcdef"}}}
+			held[h.URI] = h
+		}
+		b := Batch{}
+		for _, h := range held {
+			b.Put = append(b.Put, h)
+		}
+		if err := j.Record(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		compareJoin(t, p, s, wants, held)
+		if err := s.clear(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func compareJoin(t *testing.T, p *planner, s *stage, wants map[string]want, held map[string]Held) {
+	t.Helper()
+	var uris []string
+	for uri := range wants {
+		uris = append(uris, uri)
+	}
+	for uri := range held {
+		if _, both := wants[uri]; p.prune && !both {
+			uris = append(uris, uri)
+		}
+	}
+	slices.Sort(uris)
+	var sum tally
+	i := 0
+	for a, err := range p.actions(t.Context(), s) {
+		if err != nil || i == len(uris) || a.URI != uris[i] {
+			t.Fatalf("action %d: %v %v", i, a.URI, err)
+		}
+		var w *want
+		if said, ok := wants[a.URI]; ok {
+			w = &said
+		}
+		want, _ := p.decide(t.Context(), w, held[a.URI])
+		if a.verb != want.verb || a.pos != want.pos || a.held.URI != want.held.URI || a.conditional != want.conditional {
+			t.Errorf("%s: %+v, want %+v", a.URI, a, want)
+		}
+		sum.add(&a)
+		i++
+	}
+	if i != len(uris) {
+		t.Errorf("%d actions, want %d", i, len(uris))
+	}
+	last, seen := "", int64(0)
+	got, err := p.count(t.Context(), s, func(a *action) {
+		if a.URI <= last || a.verb == verbNone {
+			t.Errorf("counted %s after %s, verb %d", a.URI, last, a.verb)
+		}
+		last = a.URI
+		seen++
+	})
+	if err != nil || got != sum || seen != sum.todo() {
+		t.Errorf("count: %+v, %v, %d seen, want %+v", got, err, seen, sum)
+	}
+}
+
+// brokenJournal fails to tell what it holds.
+type brokenJournal struct{ MemJournal }
+
+var errBroken = errors.New("broken")
+
+func (j *brokenJournal) Lookup(context.Context, []string) ([]Held, error) { return nil, errBroken }
+
+// TestJoinEnds leaves a plan half way, by its reader, its context, and its
+// Journal.
+func TestJoinEnds(t *testing.T) {
+	t.Parallel()
+	fill := func(j Journal) (*planner, *stage) {
+		s := newStage(j)
+		s.addDoc()
+		for i := range 20_000 {
+			if err := s.add(t.Context(), want{URI: fmt.Sprintf("http://a/%05d", i), rank: rank{class: wantListed}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return &planner{d: &Destination{journal: j, selects: &selection{}}, set: 1}, s
+	}
+	p, s := fill(&MemJournal{})
+	n := 0
+	for range p.actions(t.Context(), s) {
+		if n++; n == 3000 {
+			break
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	n = 0
+	var last error
+	for _, err := range p.actions(ctx, s) {
+		if n++; n == 3000 {
+			cancel()
+		}
+		last = err
+	}
+	if !errors.Is(last, context.Canceled) || n >= 20_000 {
+		t.Errorf("canceled after 3000: %v after %d", last, n)
+	}
+	p, s = fill(&brokenJournal{})
+	if _, err := p.count(t.Context(), s, nil); !errors.Is(err, errBroken) {
+		t.Errorf("count: %v, want %v", err, errBroken)
+	}
+	for _, err := range p.actions(t.Context(), s) {
+		last = err
+	}
+	if !errors.Is(last, errBroken) {
+		t.Errorf("actions: %v, want %v", last, errBroken)
+	}
+}
+
+// TestOneWord says one thing very often: it costs no memory.
+func TestOneWord(t *testing.T) {
+	t.Parallel()
+	s := newStage(&MemJournal{})
+	s.addDoc()
+	at := resourcesync.NewDatetime(time.Unix(1e9, 0))
+	for i := range 50_000 {
+		w := want{URI: "http://a/one", Change: resourcesync.Updated, Length: int64(i), rank: rank{class: wantChange, pos: int64(i), event: at, mod: at}}
+		if err := s.add(t.Context(), w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	most, n := 0, 0
+	for c, err := range s.chunks(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		most = max(most, cap(c.data))
+		for w, err := range c.wants {
+			if n++; err != nil || w.Length != 49_999 {
+				t.Errorf("%+v, %v", w, err)
+			}
+		}
+	}
+	if n != 1 || most > 1<<20 {
+		t.Errorf("%d wants, %d bytes at a time", n, most)
+	}
+}
