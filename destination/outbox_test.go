@@ -70,7 +70,7 @@ func TestDeliver(t *testing.T) {
 		failed := 0
 		run := func() {
 			t.Helper()
-			r, err := m.sync()
+			_, err := m.sync()
 			var de *destination.DeliveryError
 			switch {
 			case err == nil:
@@ -79,7 +79,7 @@ func TestDeliver(t *testing.T) {
 				t.Fatalf("batch %d: %v", at, err)
 			}
 			failed++
-			if r, err = m.sync(); err != nil {
+			if r, err := m.sync(); err != nil {
 				t.Fatalf("batch %d: the run after: %v\n%+v", at, err, r)
 			}
 		}

@@ -11,13 +11,12 @@ import (
 	"os"
 )
 
-// What Writers keep in memory. All together they keep no more than maxHeld:
-// those that wait for their Commit are many at times, each with the end of its
-// blob. What is beyond goes to files.
+// How the buffers of Writers grow. All together they keep no more in memory
+// than Options.Held: those that wait for their Commit are many at times, each
+// with the end of its blob. What is beyond goes to files.
 const (
-	maxHeld     = 96 << 20
-	firstGrowth = 64 << 10 // of a buffer; it doubles,
-	lastGrowth  = 1 << 20  // and beyond this takes all it may need
+	firstGrowth = 4 << 10 // of a buffer; it doubles,
+	lastGrowth  = 1 << 20 // and beyond this takes all it may need
 )
 
 // A buffer holds bytes that wait to be sent: in memory or, where that is short,
@@ -55,7 +54,7 @@ func (f *buffer) grow(size int) bool {
 	if want > lastGrowth {
 		want = f.b.opts.Memory
 	}
-	if size > want || f.b.held.Add(int64(want)) > maxHeld {
+	if size > want || f.b.held.Add(int64(want)) > f.b.opts.Held {
 		if size <= want {
 			f.b.held.Add(-int64(want))
 		}

@@ -26,7 +26,7 @@ func (b *Bucket) Commit(ctx context.Context, ws ...blob.Writer) error {
 	if err := b.sendRest(ctx, batch); err != nil {
 		return err
 	}
-	if b.opts.Parallel > 1 {
+	if b.opts.Parallel > 1 && distinct(batch) {
 		err = b.appearAll(ctx, batch)
 	} else {
 		for i, w := range batch {
@@ -51,6 +51,16 @@ func (b *Bucket) Commit(ctx context.Context, ws ...blob.Writer) error {
 		_ = b.ended(context.WithoutCancel(ctx), ended...)
 	}
 	return err
+}
+
+// distinct reports whether no two Writers are of one name: of those the last
+// has to win.
+func distinct(batch []*writer) bool {
+	names := make(map[string]struct{}, len(batch))
+	for _, w := range batch {
+		names[w.name] = struct{}{}
+	}
+	return len(names) == len(batch)
 }
 
 // appear makes one blob visible.

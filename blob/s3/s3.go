@@ -72,6 +72,10 @@ type Options struct {
 	// smallest part there may be.
 	Memory int
 
+	// Held is how many bytes of memory all Writers have together; default
+	// DefaultHeld. What is beyond goes to files.
+	Held int64
+
 	// TempDir is for files without names that take over when many blobs are
 	// written at a time; default the system's.
 	TempDir string
@@ -90,6 +94,7 @@ type Options struct {
 // Defaults of [Options].
 const (
 	DefaultMemory    = 8 << 20        // a part that is worth a request
+	DefaultHeld      = 96 << 20       // parts of several blobs at a time
 	DefaultAttempts  = 6              // about three seconds of pauses
 	DefaultAbandoned = 24 * time.Hour // no blob takes so long to write; other processes may be at it
 
@@ -160,6 +165,9 @@ func (o Options) withDefaults(endpoint *url.URL) Options {
 		o.Memory = DefaultMemory
 	}
 	o.Memory = max(o.Memory, minMemory)
+	if o.Held <= 0 {
+		o.Held = DefaultHeld
+	}
 	if o.Attempts <= 0 {
 		o.Attempts = DefaultAttempts
 	}

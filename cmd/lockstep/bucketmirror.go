@@ -25,8 +25,16 @@ const (
 	// to hide the way to the service, few enough for a small one.
 	bucketParallel = 32
 
-	// listFrom is how many objects are asked for one by one before a listing,
-	// a thousand to a request, is the cheaper way to know them all.
+	// bucketHeld is how many bytes wait in memory to be put: two parts of a large
+	// object, and small ones. What is beyond waits in files.
+	bucketHeld = 24 << 20
+
+	// firstList is how many objects may be listed at the first question: a page,
+	// which costs what asking for one of them does.
+	firstList = 1000
+
+	// listFrom is how many objects of a larger bucket are asked for one by one
+	// before a listing is the cheaper way to know them all.
 	listFrom = 100
 
 	// maxObjects caps the objects that are remembered, 16 bytes each, from a
@@ -49,7 +57,7 @@ func openBucketMirror(dest, state string, readOnly bool, lookup func(string) (st
 	}
 	own := filepath.Join(state, filepath.Dir(filepath.FromSlash(destination.StateFile)))
 	bucket, err := openBucket(dest, lookup, func(o *s3.Options) {
-		o.Attributes, o.Parallel, o.TempDir = nil, bucketParallel, own
+		o.Attributes, o.Parallel, o.Held, o.TempDir = nil, bucketParallel, bucketHeld, own
 	})
 	if err != nil {
 		return nil, err
@@ -107,9 +115,10 @@ func checkStateOf(state, dest string) error {
 	return nil
 }
 
-// A mirrorBucket is a bucket that is asked for many objects: after the first
-// hundred it is listed, once, and what it is asked then is known. One process
-// at a time writes to a mirror, so that what it knows stays true.
+// A mirrorBucket is a bucket that is asked for many objects: it is listed, if
+// it is small at the first question, else after the first hundred, and what it
+// is asked then is known. One process at a time writes to a mirror, so that what
+// it knows stays true.
 type mirrorBucket struct {
 	*s3.Bucket
 	seed maphash.Seed
@@ -145,13 +154,20 @@ func (s *mirrorBucket) Stat(ctx context.Context, name string) (blob.Info, error)
 func (s *mirrorBucket) look(ctx context.Context, name string) (size int64, there, known bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.asked++; s.over || s.listed == nil && s.asked <= listFrom {
-		return 0, false, false, nil
-	}
-	if s.listed == nil {
-		if err := s.list(ctx); err != nil || s.over {
+	s.asked++
+	if s.listed == nil && s.asked == 1 {
+		if err := s.list(ctx, firstList); err != nil {
 			return 0, false, false, err
 		}
+	}
+	if s.listed == nil && s.asked > listFrom && !s.over {
+		if err := s.list(ctx, maxObjects); err != nil {
+			return 0, false, false, err
+		}
+		s.over = s.listed == nil
+	}
+	if s.listed == nil {
+		return 0, false, false, nil
 	}
 	key := maphash.String(s.seed, name)
 	if _, ok := s.touched[key]; ok {
@@ -164,15 +180,15 @@ func (s *mirrorBucket) look(ctx context.Context, name string) (size int64, there
 	return size, there, true, nil
 }
 
-// list reads the listing. The caller holds mu.
-func (s *mirrorBucket) list(ctx context.Context) error {
+// list reads the listing, unless it has more than most objects. The caller
+// holds mu.
+func (s *mirrorBucket) list(ctx context.Context, most int) error {
 	listed := []listedObject{}
 	for info, err := range s.Bucket.List(ctx, "") {
 		if err != nil {
 			return err
 		}
-		if len(listed) == maxObjects {
-			s.over = true
+		if len(listed) == most {
 			return nil
 		}
 		listed = append(listed, listedObject{maphash.String(s.seed, info.Name), info.Size})
