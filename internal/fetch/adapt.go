@@ -88,6 +88,7 @@ type adapter struct {
 // A reply is how a request was answered.
 type reply struct {
 	good   bool          // usably
+	alive  bool          // not by a failure that may pass
 	major  int           // version of HTTP
 	reused bool          // over a connection that was there
 	wait   time.Duration // for the header, from when there was a connection
@@ -97,9 +98,6 @@ type reply struct {
 // answered notes a good answer. busy says that all that may be under way were.
 func (a *adapter) answered(now time.Time, r *reply, busy, doc bool) {
 	a.credit = min(a.credit+1, max(2*a.jobs, creditLeast))
-	if a.most == 0 {
-		return
-	}
 	if r.reused && !a.settled && (a.usual == 0 || r.wait < a.usual) {
 		a.usual = r.wait
 	}
@@ -107,7 +105,7 @@ func (a *adapter) answered(now time.Time, r *reply, busy, doc bool) {
 		return // made on demand, perhaps: no measure for the rest
 	}
 	a.good++
-	if busy {
+	if busy && a.most > 0 {
 		a.grow(now, r)
 	}
 	if r.reused && len(a.times) < roundSample {
@@ -169,7 +167,7 @@ func (a *adapter) judge(now time.Time) {
 	switch {
 	case !a.settled:
 		a.settled, a.usual = true, max(median, a.usual)
-	case median > a.late() && a.jobs > DefaultJobs:
+	case median > a.late() && a.jobs > DefaultJobs && a.most > 0:
 		fit := int(float64(a.jobs) * float64(a.usual) / float64(median))
 		a.jobs = max(fit, a.jobs/2, DefaultJobs)
 		a.edge, a.pause = a.jobs, probeEvery

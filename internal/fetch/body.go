@@ -43,6 +43,8 @@ type answer struct {
 	reply  reply
 	got    time.Time // when there was a connection
 
+	patience time.Duration // for a pause
+
 	src   io.ReadCloser
 	zip   *gzip.Reader
 	want  int64 // bytes announced
@@ -55,7 +57,7 @@ type answer struct {
 }
 
 func (a *answer) expire() {
-	a.cancel(fmt.Errorf("%w for %s", ErrTimeout, a.client.opts.Timeout))
+	a.cancel(fmt.Errorf("%w for %s", ErrTimeout, a.patience))
 }
 
 // finish gives back what the request held. It may be called again.
@@ -117,7 +119,7 @@ func (a *answer) read(p []byte) (int, error) {
 	if b := c.opts.Bandwidth; b > 0 {
 		p = p[:min(len(p), max(int(b/8), leastChunk))]
 	}
-	a.timer.Reset(c.opts.Timeout)
+	a.timer.Reset(a.patience)
 	start := time.Now()
 	n, err := a.src.Read(p)
 	a.timer.Stop()
@@ -146,7 +148,7 @@ func (a *answer) cause(err error) error {
 		return context.Cause(a.parent)
 	}
 	if errors.Is(err, context.Canceled) {
-		return fmt.Errorf("%w for %s", ErrTimeout, a.client.opts.Timeout)
+		return fmt.Errorf("%w for %s", ErrTimeout, a.patience)
 	}
 	return plain(err)
 }

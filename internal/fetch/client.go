@@ -45,7 +45,7 @@ const (
 	DefaultTimeout = 60 * time.Second
 
 	// MaxHeader caps the header of an answer, which is held in memory.
-	MaxHeader = 256 << 10
+	MaxHeader = 64 << 10
 
 	// leastConns is how many connections a host may have however few the Jobs,
 	// and how many for documents where all others are taken.
@@ -160,6 +160,7 @@ func (c *Client) transport(conns int, proxy func(*http.Request) (*url.URL, error
 		MaxIdleConnsPerHost:    conns,
 		MaxConnsPerHost:        max(conns, leastConns),
 		IdleConnTimeout:        idleConnTimeout,
+		TLSHandshakeTimeout:    c.opts.Timeout, // of a connection nobody waits for any more, too
 		MaxResponseHeaderBytes: MaxHeader,
 		ReadBufferSize:         readBuffer,
 		HTTP2: &http.HTTP2Config{

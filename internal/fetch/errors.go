@@ -180,7 +180,7 @@ func plain(err error) error {
 	switch {
 	case errors.As(err, &address):
 		return address // without the dialler's words, which say the address again
-	case strings.Contains(err.Error(), "server response headers exceeded"):
+	case strings.Contains(err.Error(), "server response headers exceeded"), strings.Contains(err.Error(), "response header list larger than"):
 		return errHeaderSize
 	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"), errors.As(err, &record):
 		return errNotTLS

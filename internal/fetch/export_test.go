@@ -53,3 +53,14 @@ var (
 	ParseURI          = parse
 	Backoff           = backoff
 )
+
+func AcceptRange(r *Request, contentRange string, length int64) (Range, error) {
+	a := &answer{Response: Response{Header: http.Header{"Content-Range": {contentRange}}, Length: length}}
+	err := a.acceptRange(r)
+	return a.Range, err
+}
+
+// Next is the first redirect from u.
+func Next(r *Request, u *url.URL, location string) (*url.URL, error) {
+	return next(r, u, nil, http.StatusFound, location)
+}

@@ -98,7 +98,7 @@ func (c *Client) get(ctx context.Context, r *Request, tries *int) (*Response, er
 	}
 	for {
 		*tries++
-		resp, chain, err := c.follow(ctx, r, u)
+		resp, chain, err := c.follow(ctx, r, u, *tries)
 		if err == nil {
 			return resp, nil
 		}
@@ -115,7 +115,7 @@ func (c *Client) get(ctx context.Context, r *Request, tries *int) (*Response, er
 			at = chain[len(chain)-1]
 		}
 		f := c.booked(at, final)
-		if r.Once || *tries > c.opts.Retries {
+		if r.Once || *tries > c.opts.Retries || f.over {
 			return nil, final
 		}
 		if err := c.pauseBefore(ctx, *tries, f); err != nil {
@@ -126,10 +126,10 @@ func (c *Client) get(ctx context.Context, r *Request, tries *int) (*Response, er
 }
 
 // follow sends r to u and on along redirects, to the first answer that is none.
-func (c *Client) follow(ctx context.Context, r *Request, u *url.URL) (*Response, []string, error) {
+func (c *Client) follow(ctx context.Context, r *Request, u *url.URL, tries int) (*Response, []string, error) {
 	var chain []string
 	for {
-		a, err := c.send(ctx, r, u)
+		a, err := c.send(ctx, r, u, tries)
 		if err != nil {
 			return nil, chain, err
 		}
@@ -151,8 +151,9 @@ func (c *Client) follow(ctx context.Context, r *Request, u *url.URL) (*Response,
 	}
 }
 
-// send sends one request to u and returns its answer, whatever it is.
-func (c *Client) send(ctx context.Context, r *Request, u *url.URL) (*answer, error) {
+// send sends one request to u and returns its answer, whatever it is. tries is
+// how often it was tried, this time included.
+func (c *Client) send(ctx context.Context, r *Request, u *url.URL, tries int) (*answer, error) {
 	h := c.hosts.get(hostOf(u))
 	lane, err := h.enter(ctx, r.Document)
 	if err != nil {
@@ -161,13 +162,14 @@ func (c *Client) send(ctx context.Context, r *Request, u *url.URL) (*answer, err
 	a := &answer{client: c, host: h, parent: ctx, uri: r.URI, lane: lane, doc: r.Document, got: time.Now(), floor: floor{window: FloorAfter}}
 	var own context.Context
 	own, a.cancel = context.WithCancelCause(ctx)
-	a.timer = time.AfterFunc(c.opts.Timeout, a.expire)
-	sent := own
-	if c.hosts.most > 0 {
-		sent = httptrace.WithClientTrace(own, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
-			a.got, a.reply.reused = time.Now(), i.Reused
-		}})
+	a.patience = c.opts.Timeout
+	if tries == 1 && r.Post == nil && !r.Document {
+		a.patience = min(h.slots.patience(), c.opts.Timeout)
 	}
+	a.timer = time.AfterFunc(a.patience, a.expire)
+	sent := httptrace.WithClientTrace(own, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
+		a.got, a.reply.reused = time.Now(), i.Reused
+	}})
 	resp, err := c.roundTrip(sent, r, u, c.transportOf(lane))
 	if err != nil {
 		if cause := context.Cause(own); cause != nil {
@@ -182,6 +184,9 @@ func (c *Client) send(ctx context.Context, r *Request, u *url.URL) (*answer, err
 	a.reply.reused = a.reply.reused || resp.Close // then none ever is
 	a.Status, a.URI, a.Header, a.Length = resp.StatusCode, u.String(), resp.Header, resp.ContentLength
 	a.src, a.want, a.Body = resp.Body, a.Length, a
+	if a.want < 0 || a.want > smallBody {
+		a.patience = c.opts.Timeout // to begin again costs more than to wait
+	}
 	return a, nil
 }
 
@@ -196,7 +201,9 @@ func (c *Client) roundTrip(ctx context.Context, r *Request, u *url.URL, t *http.
 	}).WithContext(ctx)
 	if r.Post != nil {
 		req.Method, req.ContentLength = http.MethodPost, int64(len(r.Post))
-		req.Body = io.NopCloser(bytes.NewReader(r.Post))
+		if req.Body = http.NoBody; len(r.Post) > 0 {
+			req.Body = io.NopCloser(bytes.NewReader(r.Post))
+		}
 		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(r.Post)), nil }
 	}
 	c.requests.Add(1)
@@ -261,7 +268,7 @@ func (a *answer) accept(r *Request) error {
 	unwanted := func(want string) error {
 		return &StatusError{URI: a.URI, Status: a.Status, Want: want, Header: a.Header}
 	}
-	a.reply.good = a.Status < 400
+	a.reply.good, a.reply.alive = a.Status < 400, !retryStatus(a.Status)
 	switch a.Status {
 	case http.StatusOK, http.StatusNonAuthoritativeInfo:
 	case http.StatusPartialContent:

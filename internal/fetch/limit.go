@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"context"
+	"math"
 	"net/http"
 	"net/url"
 	"strings"
@@ -112,7 +113,22 @@ type slots struct {
 	docs    int
 	in      [maxLanes]int // under way in each lane
 	waiting []chan lane   // first come, first served
+
+	missed time.Time // when the first of misses was
+	misses int       // failures in a row
+	pauses int       // for which it asked, with nothing but failures between
 }
+
+const (
+	patienceFactor = 100
+	patienceLeast  = 5 * time.Second
+	smallBody      = 1 << 20 // from which on a body is waited for
+
+	// A host is given up when it was silent for so many timeouts, and so many
+	// requests; or asked for more pauses in a row than there are tries.
+	givenUpAfter  = 3
+	givenUpMisses = 16
+)
 
 // A lane says whose connection a request takes: each is a transport of its own.
 // An http.Transport that may open more connections does, needed or not; so the
@@ -241,6 +257,9 @@ func (s *slots) release(l lane, doc bool, r *reply) {
 	defer s.mu.Unlock()
 	busy := len(s.waiting) > 0 || !s.free()
 	s.give(l, doc)
+	if r.alive {
+		s.misses, s.pauses = 0, 0
+	}
 	if r.good {
 		s.streams = r.major >= 2
 		s.answered(time.Now(), r, busy, doc)
@@ -248,13 +267,16 @@ func (s *slots) release(l lane, doc bool, r *reply) {
 	s.wake()
 }
 
-// fail notes a failure; see [adapter.failed]. It reports whether the host is
-// strained, and whether it answers nearly everything all the same.
-func (s *slots) fail(cost int, asked bool) (strained, well bool) {
+// patience returns how long to wait for something that is not there at once: a
+// host that answers nearly everything has forgotten a request that takes much
+// longer than others, and answers it when asked again.
+func (s *slots) patience() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	strained = s.failed(time.Now(), cost, asked)
-	return strained, s.well()
+	if !s.settled || !s.well() {
+		return math.MaxInt64
+	}
+	return max(patienceFactor*s.usual, patienceLeast)
 }
 
 // transportOf returns the connections of a lane.

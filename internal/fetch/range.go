@@ -19,11 +19,33 @@ func (a *answer) acceptRange(r *Request) error {
 		return wrong("not the end")
 	case r.RangeLast <= 0 && (rg.First != r.RangeFrom || r.RangeTo > 0 && rg.Last > r.RangeTo):
 		return wrong("another range")
+	case r.RangeLast <= 0 && rg.Last != last(r, rg.Total) && last(r, rg.Total) >= 0:
+		return wrong("less than was asked for") // allowed, but who asked would take it for all
+	case multipart(a.Header.Get("Content-Type")):
+		return wrong("several parts")
 	case a.Length >= 0 && a.Length != rg.Last-rg.First+1:
 		return wrong("body of " + strconv.FormatInt(a.Length, 10) + " bytes")
 	}
 	a.Range, a.want = rg, rg.Last-rg.First+1
 	return nil
+}
+
+// last returns where the range r asks for ends in something of length total; -1
+// if that is not known.
+func last(r *Request, total int64) int64 {
+	switch {
+	case r.RangeTo > 0 && total > 0:
+		return min(r.RangeTo, total-1)
+	case r.RangeTo > 0:
+		return -1
+	}
+	return max(total, 0) - 1
+}
+
+// multipart reports whether a media type is that of several ranges at once.
+func multipart(t string) bool {
+	t, _, _ = strings.Cut(t, ";")
+	return strings.EqualFold(strings.TrimSpace(t), "multipart/byteranges")
 }
 
 // parseContentRange reads "bytes 5-9/10" or "bytes 5-9/*".

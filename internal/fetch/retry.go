@@ -24,25 +24,45 @@ type failure struct {
 	err  error
 	host *host
 	well bool // the host answers nearly everything: it was chance
+	over bool // nothing is to be hoped of the host
 }
 
 // booked books that the answer of uri failed with err, so that its host is
 // asked less if there is reason to.
 func (c *Client) booked(uri string, err error) failure {
 	f := failure{err: err, host: c.hosts.get(HostOf(uri))}
+	s := &f.host.slots
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if s.misses++; s.misses == 1 {
+		s.missed = now
+	}
 	var status *StatusError
-	cost, asked := costBroken, errors.Is(err, ErrTimeout)
-	if errors.As(err, &status) {
-		cost, asked = costStatus, status.Status == http.StatusTooManyRequests
+	switch {
+	case errors.As(err, &status):
+		cost := costStatus
 		if status.RetryAfter > 0 {
 			cost = costAsked
 		}
+		strained := s.failed(now, cost, status.Status == http.StatusTooManyRequests)
+		if strained && status.RetryAfter > 0 { // all who ask that host are meant
+			switch paused := f.host.rate.paused() > 0; {
+			case !paused && s.pauses >= max(c.opts.Retries, 1):
+				f.over = true
+			case !paused:
+				s.pauses++
+				fallthrough
+			default:
+				f.host.rate.pause(now.Add(min(status.RetryAfter, MaxRetryAfter)))
+			}
+		}
+	default:
+		silent := errors.Is(err, ErrTimeout)
+		s.failed(now, costBroken, silent && !s.well())
+		f.over = s.misses >= givenUpMisses && now.Sub(s.missed) >= givenUpAfter*c.opts.Timeout
 	}
-	strained, well := f.host.slots.fail(cost, asked)
-	f.well = well
-	if strained && status != nil && status.RetryAfter > 0 { // all who ask that host are meant
-		f.host.rate.pause(time.Now().Add(min(status.RetryAfter, MaxRetryAfter)))
-	}
+	f.well = s.well()
 	return f
 }
 

@@ -41,7 +41,7 @@ func TestRetries(t *testing.T) {
 		{"501", 1, func(w *wire) { w.answer(501, "", "") }, 1, "status 501", 0, 0},
 		{"505", 1, func(w *wire) { w.answer(505, "", "") }, 1, "status 505", 0, 0},
 		{"no HTTP", 99, func(w *wire) { w.say("SSH-2.0-\x1b[31m\r\n\r\n") }, 5, `malformed HTTP`, time.Second, 5 * time.Second},
-		{"huge header", 1, func(w *wire) { w.say("HTTP/1.1 200 OK\r\nA: %s\r\n\r\n", strings.Repeat("a", 1<<20)) }, 1, "header larger than 262144 bytes", 0, 0},
+		{"huge header", 1, func(w *wire) { w.say("HTTP/1.1 200 OK\r\nA: %s\r\n\r\n", strings.Repeat("a", 1<<20)) }, 1, "header larger than 65536 bytes", 0, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
