@@ -9,7 +9,9 @@ import (
 	"hash/crc32"
 	"io"
 	"iter"
+	"maps"
 	"net/url"
+	"slices"
 
 	"lockstep/internal/fetch"
 	"lockstep/internal/unpack"
@@ -49,6 +51,7 @@ type packedManifest struct {
 	file     packageFile
 	dir      *unpack.Directory
 	warnings []string
+	rules    map[string]int // of which one warning stands for all, and how many there are
 	ended    bool
 }
 
@@ -190,11 +193,14 @@ func (b bodyOf) Close() error {
 // begin reads the document up to its first entry.
 func (m *packedManifest) begin(base string) (*packedManifest, error) {
 	m.sum = crc32.NewIEEE()
+	if m.rules == nil {
+		m.rules = map[string]int{}
+	}
 	m.reader = resourcesync.NewReader(manifestBytes{m}, resourcesync.ReaderOptions{
 		Base:     base,
 		MaxBytes: resourcesync.DefaultReadBytes,
 		OnWarning: func(w resourcesync.Warning) {
-			m.warn(w.String())
+			m.liberty(w)
 		},
 	})
 	var err error
@@ -209,6 +215,14 @@ func (m *packedManifest) begin(base string) (*packedManifest, error) {
 func (m *packedManifest) warn(text string) {
 	if len(m.warnings) < maxManifestWarnings {
 		m.warnings = append(m.warnings, text)
+	}
+}
+
+// liberty tells of the first liberty of a kind, and counts the others: what a
+// program does wrong it does wrong in every entry.
+func (m *packedManifest) liberty(w resourcesync.Warning) {
+	if m.rules[w.Rule]++; m.rules[w.Rule] == 1 {
+		m.warn(w.String())
 	}
 }
 
@@ -312,9 +326,17 @@ func (m *packedManifest) entries(yield func(resourcesync.Entry, error) bool) boo
 	}
 }
 
-// Warnings returns the liberties taken with the manifest so far, the first
-// hundred.
-func (m *packedManifest) Warnings() []string { return m.warnings }
+// Warnings returns the liberties taken with the manifest so far, one of each
+// kind.
+func (m *packedManifest) Warnings() []string {
+	all := slices.Clone(m.warnings)
+	for _, rule := range slices.Sorted(maps.Keys(m.rules)) {
+		if n := m.rules[rule]; n > 1 {
+			all = append(all, fmt.Sprintf("%d more warnings of this kind (%s)", n-1, rule))
+		}
+	}
+	return all
+}
 
 // Copy tells the manifest from others, once all its entries were read, if it is
 // a copy of one.
