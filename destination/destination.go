@@ -95,6 +95,8 @@ type Destination struct {
 	making  *semaphore.Weighted // bytes of memory that patches being applied may take
 	compare bool                // runs compare all there is, whatever is known
 
+	large chan struct{} // held while the directory of a package is large
+
 	eventMu sync.Mutex // one event at a time
 }
 
@@ -129,7 +131,7 @@ func New(store blob.Store, j Journal, c *fetch.Client, o Options) (*Destination,
 	if err != nil {
 		return nil, err
 	}
-	return &Destination{store: store, journal: j, client: c, opts: o, jobs: jobs, selects: sel, making: semaphore.NewWeighted(makingBytes), log: o.Logger}, nil
+	return &Destination{store: store, journal: j, client: c, opts: o, jobs: jobs, selects: sel, making: semaphore.NewWeighted(makingBytes), large: make(chan struct{}, 1), log: o.Logger}, nil
 }
 
 // Causes callers branch on.

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"lockstep/internal/fetch"
+	"lockstep/internal/unpack"
 	"lockstep/resourcesync"
 )
 
@@ -99,10 +101,12 @@ type unpacking struct {
 
 	paths     map[*action]string // of those whose path the package has otherwise
 	unvouched map[*action]bool   // have no hash of their own
+	had       atomic.Bool        // something was taken
 
 	mu     sync.Mutex // guards what follows
 	failed int        // given to single
 	first  error      // why the first of them
+	wrong  int        // of them, were read
 	quiet  bool       // they are fetched alone for a good reason
 }
 
@@ -160,13 +164,10 @@ func (u *unpacking) round(ctx context.Context) error {
 	if len(u.left) == 0 {
 		return nil
 	}
-	dir, err := file.directory()
-	if err != nil {
-		return err
-	}
-	u.compareManifest(ctx, file, dir)
-	lots := u.plan(dir)
-	return u.extract(ctx, file, lots)
+	return u.d.withDirectory(ctx, file, func(dir *unpack.Directory, _ bool) error {
+		u.compareManifest(ctx, file, dir)
+		return u.extract(ctx, file, u.plan(dir))
+	})
 }
 
 // refuse hands actions back.

@@ -426,3 +426,58 @@ func TestPackagePosted(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestPackageHopeless: where nothing is as it should be, not all of it is read.
+func TestPackageHopeless(t *testing.T) {
+	t.Parallel()
+	files := someFiles(5000)
+	body := packOf(t, files, zip.Store)
+	wrong := maps.Clone(files)
+	for name := range wrong {
+		wrong[name] = strings.ToUpper(files[name]) + "!"
+	}
+	g := newPackageRig(t, body)
+	g.get(g.job(wrong))
+	if len(g.singles) != len(files) || len(g.warnings) != 1 {
+		t.Errorf("handed back %d, warnings %q", len(g.singles), g.warnings)
+	}
+	if g.sent > int64(len(body))*3/4 {
+		t.Errorf("%d bytes sent of %d", g.sent, len(body))
+	}
+}
+
+// TestPackageMany: packages with many members are read, one at a time.
+func TestPackageMany(t *testing.T) {
+	t.Parallel()
+	files := someFiles(3)
+	files["manifest.xml"] = manifestText("http://x", "a")
+	var buf bytes.Buffer
+	w := zip.NewWriter(&buf)
+	for i := range manyMembers + 1 {
+		if _, err := w.CreateRaw(&zip.FileHeader{Name: fmt.Sprint("empty", i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range sorted(maps.Keys(files)) {
+		f, err := w.Create(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(f, files[name]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	g := newPackageRig(t, buf.Bytes())
+	for range 2 { // the second holds its directory while it waits to be read
+		m, err := (&setReader{d: g.d}).openManifest(t.Context(), g.entry())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer m.Close()
+	}
+	g.get(g.job(files))
+	g.expect(files)
+}

@@ -24,10 +24,37 @@ var (
 // A packageFile is a package that can be read from anywhere.
 type packageFile interface {
 	// directory reads where everything is.
-	directory() (*unpack.Directory, error)
+	directory(l unpack.Limits) (*unpack.Directory, error)
 	// section reads the bytes from one offset up to another.
 	section(ctx context.Context, from, to int64) io.ReadCloser
 	Close() error
+}
+
+// manyMembers and manyBytes are the directories that may be held by several
+// packages at a time: all that a manifest of 50,000 entries needs. Of larger
+// ones there is one at a time in memory.
+const (
+	manyMembers = 60_000
+	manyBytes   = 8 << 20
+)
+
+// withDirectory hands the directory of a package to use, and does not keep it.
+func (d *Destination) withDirectory(ctx context.Context, file packageFile, use func(dir *unpack.Directory, large bool) error) error {
+	dir, err := file.directory(unpack.Limits{Members: manyMembers, Directory: manyBytes})
+	large := errors.Is(err, unpack.ErrLimit)
+	if large {
+		select {
+		case d.large <- struct{}{}:
+			defer func() { <-d.large }()
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		dir, err = file.directory(unpack.Limits{})
+	}
+	if err != nil {
+		return err
+	}
+	return use(dir, large)
 }
 
 const (
@@ -61,9 +88,9 @@ func newRemotePackage(ctx context.Context, c *fetch.Client, uri string, resp *fe
 	}
 }
 
-func (p *remotePackage) directory() (*unpack.Directory, error) {
+func (p *remotePackage) directory(l unpack.Limits) (*unpack.Directory, error) {
 	defer p.stopAhead() // not to hold a connection
-	d, err := unpack.Read(p, p.total, unpack.Limits{})
+	d, err := unpack.Read(p, p.total, l)
 	if p.err != nil {
 		return nil, p.err
 	}

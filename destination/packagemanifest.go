@@ -115,18 +115,26 @@ func (d *Destination) tryManifestInside(ctx context.Context, job *packageJob, wh
 	if err != nil {
 		return nil, err
 	}
-	dir, err := file.directory()
-	if err != nil {
-		_ = file.Close() // only read
-		return nil, fmt.Errorf("package %s: %w", fetch.Printable(job.URI), err)
-	}
-	m := &packedManifest{URI: job.URI, ctx: ctx, d: d, file: file, dir: dir}
+	m := &packedManifest{URI: job.URI, ctx: ctx, d: d, file: file}
 	if s, ok := file.(*spool); ok {
 		m.file = shelved{s, job}
 	}
-	if err := m.enter(); err != nil {
+	err = d.withDirectory(ctx, file, func(dir *unpack.Directory, large bool) error {
+		m.dir = dir
+		if err := m.enter(); err != nil {
+			return fmt.Errorf("manifest: %w", err)
+		}
+		if m.Header.Index && large {
+			return errors.New("manifest: it is in parts, and the package has too many members")
+		}
+		if !m.Header.Index {
+			m.dir = nil // not to hold it while the manifest is read
+		}
+		return nil
+	})
+	if err != nil {
 		_ = m.Close() // the error of reading is what counts
-		return nil, fmt.Errorf("package %s: manifest: %w", fetch.Printable(job.URI), err)
+		return nil, fmt.Errorf("package %s: %w", fetch.Printable(job.URI), err)
 	}
 	return m, nil
 }
@@ -149,7 +157,7 @@ func (m *packedManifest) enter() error {
 		return errors.New("there is none")
 	}
 	if folder != "" {
-		m.warn(fmt.Sprintf("its manifest is in the folder %s", fetch.Printable(folder))) // RS-ZIP-07
+		m.warn(fmt.Sprintf("its manifest is in the folder %s", fetch.Printable(clip(folder)))) // RS-ZIP-07
 	}
 	return m.openMember(member)
 }
@@ -158,8 +166,9 @@ func (m *packedManifest) openMember(member *unpack.Member) error {
 	if member.Size > resourcesync.DefaultReadBytes {
 		return fmt.Errorf("it has %d bytes, %d are read", member.Size, int64(resourcesync.DefaultReadBytes))
 	}
-	packed := m.file.section(m.ctx, member.Offset, member.Offset+member.Extent())
-	content, err := member.Open(packed)
+	own := *member // alone, without the directory
+	packed := m.file.section(m.ctx, own.Offset, own.Offset+own.Extent())
+	content, err := own.Open(packed)
 	if err != nil {
 		_ = packed.Close() // only read
 		return packageCause(err)
@@ -302,7 +311,7 @@ func (m *packedManifest) partOf(e *resourcesync.Entry) (*unpack.Member, error) {
 			return member, nil
 		}
 	}
-	return nil, fmt.Errorf("the manifest %s is not in the package", fetch.Printable(path))
+	return nil, fmt.Errorf("the manifest %s is not in the package", fetch.Printable(clip(path)))
 }
 
 func (m *packedManifest) entries(yield func(resourcesync.Entry, error) bool) bool {
@@ -366,7 +375,7 @@ func (m *packedManifest) Close() error {
 func (u *unpacking) compareManifest(ctx context.Context, file packageFile, dir *unpack.Directory) {
 	member, folder := dir.Manifest()
 	if folder != "" {
-		u.warn(u.job.URI, fmt.Sprintf("package %s: its manifest is in the folder %s", fetch.Printable(u.job.URI), fetch.Printable(folder)))
+		u.warn(u.job.URI, fmt.Sprintf("package %s: its manifest is in the folder %s", fetch.Printable(u.job.URI), fetch.Printable(clip(folder))))
 	}
 	if c := u.job.Copy; c == (manifestCopy{}) || member == nil || member.Refused() != "" || member.Size == c.Size && member.CRC == c.CRC {
 		return

@@ -270,7 +270,7 @@ func (s *spool) ReadAt(b []byte, off int64) (int, error) {
 	return n, nil
 }
 
-func (s *spool) directory() (*unpack.Directory, error) { return unpack.Read(s, s.n, unpack.Limits{}) }
+func (s *spool) directory(l unpack.Limits) (*unpack.Directory, error) { return unpack.Read(s, s.n, l) }
 
 func (s *spool) section(ctx context.Context, from, to int64) io.ReadCloser {
 	return io.NopCloser(ctxReader{ctx, io.NewSectionReader(s, from, to-from)})

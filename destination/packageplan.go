@@ -74,7 +74,7 @@ func (u *unpacking) plan(dir *unpack.Directory) []passage {
 // findMember returns the member a wants, if it can be had.
 func findMember(dir *unpack.Directory, a *action, path string) (*unpack.Member, error) {
 	refuse := func(reason string) error {
-		return fmt.Errorf("%s is not to be had: %s", fetch.Printable(path), reason)
+		return fmt.Errorf("%s is not to be had: %s", fetch.Printable(clip(path)), reason)
 	}
 	if path == "" {
 		return nil, errors.New("its manifest gives no path")
@@ -91,6 +91,15 @@ func findMember(dir *unpack.Directory, a *action, path string) (*unpack.Member, 
 		return nil, refuse(fmt.Sprintf("it has %d bytes, %d are stated", m.Size, a.Length))
 	}
 	return m, nil
+}
+
+// clip shortens what a stranger wrote, for a message.
+func clip(s string) string {
+	const most = 200
+	if len(s) <= most {
+		return s
+	}
+	return s[:most] + "…"
 }
 
 // lotsOf gathers small neighbours.

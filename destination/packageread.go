@@ -64,6 +64,20 @@ const maxUnpackers = 8
 // lotBuffers lends room for lots.
 var lotBuffers = sync.Pool{New: func() any { return new([lotBytes]byte) }}
 
+// errHopeless reports a package in which nothing is as its directory says.
+var errHopeless = errors.New("nothing in it is what it should be")
+
+// hopeless reports whether reading on is a waste.
+func (u *unpacking) hopeless() bool {
+	const enough = 200
+	if u.had.Load() {
+		return false
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.wrong >= enough
+}
+
 // loaded is a lot in memory.
 type loaded struct {
 	lot
@@ -76,6 +90,9 @@ func (u *unpacking) readPassage(ctx context.Context, file packageFile, s passage
 	r := &counted{r: file.section(ctx, s[0].from, s[len(s)-1].to), at: s[0].from}
 	defer r.close()
 	for i, c := range s {
+		if u.hopeless() {
+			return actionsOf(s[i:]), errHopeless
+		}
 		if err := r.skipTo(c.from); err != nil {
 			return actionsOf(s[i:]), err
 		}
@@ -137,7 +154,7 @@ func (u *unpacking) stream(ctx context.Context, c lot, r *counted) error {
 		u.take(ctx, a, content, func() bool { return r.err != nil })
 		_ = content.Close() // only read
 	} else if r.err == nil {
-		u.refuse(err, a)
+		u.amiss(err, a)
 	}
 	return r.err
 }
@@ -162,7 +179,7 @@ func (u *unpacking) unpackPiece(ctx context.Context, m *unpack.Member, a *action
 	if m.Size > lotBytes { // it was small only while it was packed
 		content, err := m.Open(bytes.NewReader(packed))
 		if err != nil {
-			u.refuse(err, a)
+			u.amiss(err, a)
 			return buf
 		}
 		u.take(ctx, a, content, nil)
@@ -174,7 +191,7 @@ func (u *unpacking) unpackPiece(ctx context.Context, m *unpack.Member, a *action
 	}
 	data, err := m.Bytes(packed, buf)
 	if err != nil {
-		u.refuse(err, a)
+		u.amiss(err, a)
 		return buf
 	}
 	u.take(ctx, a, bytes.NewReader(data), nil)
@@ -191,13 +208,23 @@ func (u *unpacking) take(ctx context.Context, a *action, content io.Reader, brok
 	switch {
 	case o.err == nil:
 		o.by = u.job.by()
+		u.had.Store(true)
 		u.done(o)
 	case isLocal(o.err):
 		u.done(o)
 	case broken != nil && broken():
 	case errors.As(o.err, &wrong), errors.As(o.err, &member):
-		u.refuse(o.err, a)
+		u.amiss(o.err, a)
 	default:
 		u.done(o)
 	}
+}
+
+// amiss hands back a resource whose content was read, and is not what it should
+// be.
+func (u *unpacking) amiss(err error, a *action) {
+	u.mu.Lock()
+	u.wrong++
+	u.mu.Unlock()
+	u.refuse(err, a)
 }

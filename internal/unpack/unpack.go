@@ -69,10 +69,15 @@ type MemberError struct {
 }
 
 func (e *MemberError) Error() string {
-	if e.Err != nil {
-		return fmt.Sprintf("ZIP member %q: %s: %v", e.Name, e.Reason, e.Err)
+	const most = 100 // of a name, which may have 65,535 bytes
+	name := e.Name
+	if len(name) > most {
+		name = name[:most] + "…"
 	}
-	return fmt.Sprintf("ZIP member %q: %s", e.Name, e.Reason)
+	if e.Err != nil {
+		return fmt.Sprintf("ZIP member %q: %s: %v", name, e.Reason, e.Err)
+	}
+	return fmt.Sprintf("ZIP member %q: %s", name, e.Reason)
 }
 
 func (e *MemberError) Unwrap() error { return e.Err }
