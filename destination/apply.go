@@ -24,14 +24,15 @@ const graceAfterCancel = 5 * time.Second
 // intent, with the rows of the batch before, in one transaction; the files;
 // and so on; the rows of the last batch. Deletions come last.
 type applier struct {
-	d      *Destination
-	set    *setState
-	report *Report
-	fetch  *fetcher
-	ways   *ways
-	counts counts
-	out    *outbox
-	owing  bool // something is, or may be, owed to the set
+	d        *Destination
+	set      *setState
+	report   *Report
+	fetch    *fetcher
+	ways     *ways
+	versions *lost // not nil: these are versions other than the last, which do no harm if they cannot be had
+	counts   counts
+	out      *outbox
+	owing    bool // something is, or may be, owed to the set
 
 	progress Progress
 	lastTick time.Time
@@ -247,6 +248,12 @@ func (p *applier) take(o outcome) error {
 		p.warn(a.URI, o.warning)
 	}
 	switch {
+	case p.versions != nil && a.verb == verbRefuse:
+		p.versions.add(a, errNoVersion)
+		return nil
+	case p.versions != nil && o.err != nil && !isCanceled(o.err) && !isLocal(o.err):
+		p.versions.add(a, o.err)
+		return nil
 	case a.verb == verbRefuse:
 		p.refused(a)
 	case isCanceled(o.err):

@@ -79,7 +79,7 @@ func (r *setRun) chooseWays(ctx context.Context, p *planner, w *work, n *needs, 
 	}
 	via := r.d.opts.Via
 	if via != ViaList && n.packed == 0 && r.dumpPays(n) {
-		kind, err := r.stageHints(ctx, w, n)
+		kind, err := r.stageHints(ctx, w, n, via == ViaDump)
 		if err != nil {
 			return out, err
 		}
@@ -125,8 +125,9 @@ func (r *setRun) demandFor(n *needs) *demand {
 }
 
 // stageHints stages where the content of what is needed lies in packages, if
-// there are any and they pay, and returns how a run by them is called.
-func (r *setRun) stageHints(ctx context.Context, w *work, n *needs) (via string, err error) {
+// there are any and they pay, or if insisting, and returns how a run by them is
+// called.
+func (r *setRun) stageHints(ctx context.Context, w *work, n *needs, insist bool) (via string, err error) {
 	st := r.set
 	uri, kind, manifest := st.Dump, resourcesync.ResourceDump, resourcesync.ResourceDumpManifest
 	via = ViaDump
@@ -156,7 +157,7 @@ func (r *setRun) stageHints(ctx context.Context, w *work, n *needs) (via string,
 			refs = append(refs, ref)
 		}
 	}
-	if len(refs) == 0 || r.d.opts.Via != ViaDump && !r.packagesPay(refs, n) {
+	if len(refs) == 0 || !insist && !r.packagesPay(refs, n) {
 		return "", nil
 	}
 	if err := r.reader.readHints(ctx, refs, manifest); err != nil {

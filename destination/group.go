@@ -5,11 +5,12 @@ package destination
 // Of each class one want is kept, the last word of that class; of changes also
 // the earlier ones, where they are steps of a chain of patches: see addChange.
 type group struct {
-	stage   *stage
-	best    [wantChange + 1]*want // by class
-	packed  []*want               // wantPacked, at most maxPacked
-	patched []*want               // wantChange with patches, unordered, at most maxPatched
-	bare    *want                 // the last wantChange that no chain of patches leads over
+	stage    *stage
+	best     [wantChange + 1]*want // by class
+	versions []*want               // wantChange, where every version is wanted
+	packed   []*want               // wantPacked, at most maxPacked
+	patched  []*want               // wantChange with patches, unordered, at most maxPatched
+	bare     *want                 // the last wantChange that no chain of patches leads over
 }
 
 const (
@@ -33,6 +34,9 @@ func (g *group) add(w *want) {
 		return
 	case wantChange:
 		g.addChange(&own)
+		if g.keepsVersion(w) {
+			g.versions = append(g.versions, &own)
+		}
 	}
 	if have := g.best[w.class]; have == nil || g.stage.later(have, w) {
 		g.best[w.class] = &own
@@ -59,6 +63,9 @@ func (g *group) addPacked(w *want) {
 
 // last returns the last word.
 func (g *group) last() (want, bool) {
+	if turn := g.stage.turns.now; turn > 0 {
+		return g.version(turn)
+	}
 	w := g.word()
 	if w == nil {
 		return want{}, false
@@ -129,7 +136,7 @@ func sameRepresentation(p, w *want) bool {
 // URI needs to come to the same last word.
 func (g *group) all(yield func(*want) bool) {
 	kept := map[*want]bool{}
-	for _, list := range [][]*want{g.best[:], {g.bare}, g.packed, g.patched} {
+	for _, list := range [][]*want{g.best[:], {g.bare}, g.packed, g.patched, g.versions} {
 		for _, w := range list {
 			if w == nil || kept[w] {
 				continue

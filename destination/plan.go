@@ -50,6 +50,8 @@ type planner struct {
 	settled bool // what the set holds was selected by this selection
 	sift    bool // what is not wanted at all is to go if it is not selected
 
+	version bool // the wants are versions that are not the last
+
 	refuse func(uri string) string // says why content must not be fetched from there
 }
 
@@ -58,6 +60,14 @@ func (p *planner) may(uri string) bool { return p.refuse != nil && p.refuse(uri)
 // decide says what to do about one resource: w is what the Source says, nil
 // when it does not list it; h is what we hold, zero when nothing.
 func (p *planner) decide(ctx context.Context, w *want, h Held) (action, error) {
+	a, err := p.decideLast(ctx, w, h)
+	if p.version && err == nil {
+		p.becomeVersion(&a)
+	}
+	return a, err
+}
+
+func (p *planner) decideLast(ctx context.Context, w *want, h Held) (action, error) {
 	held := h.URI != ""
 	a := action{held: h}
 	ours := held && contains(h.Sets, p.set)

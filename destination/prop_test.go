@@ -52,6 +52,7 @@ func live(t *testing.T, rt *rapid.T, st style) {
 	m.t = fataler{t, rt}
 	m.opts.MaxDelete = 100
 	m.opts.Via = rapid.SampledFrom([]string{"", destination.ViaList, destination.ViaDump}).Draw(rt, "via")
+	m.opts.AllVersions = rapid.IntRange(0, 3).Draw(rt, "all versions") == 0
 	path := rapid.SampledFrom([]string{"/a", "/a/b", "/b", "/c/d/e", "/c/d", "/x%20y", "/q?r=1", "/z0", "/z1", "/z2", "/z3"})
 	n := 0
 	for range rapid.IntRange(1, 5).Draw(rt, "runs") {

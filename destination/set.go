@@ -35,6 +35,7 @@ const maxRounds = 3
 // comparing all of it.
 func (s *session) syncSet(ctx context.Context, set *setState) error {
 	r := &setRun{session: s, set: set, stage: newStage(s.d.journal), stale: map[string]error{}}
+	r.stage.turns.keep = s.d.opts.AllVersions
 	r.reader = &setReader{d: s.d, set: set, home: s.home, stage: r.stage, warn: s.warn,
 		fail: func(uri string, err error) { r.failed++; s.problem(uri, err) }}
 	defer r.reader.packages.shelf.clear()
@@ -157,6 +158,9 @@ func (r *setRun) incremental(ctx context.Context) error {
 		mode := ModeIncremental
 		if c.unchanged || r.stage.empty() {
 			mode = ModeNone
+		}
+		if err := r.applyVersions(ctx, &c, via); err != nil {
+			return err
 		}
 		again, err := r.carryOut(ctx, work{mode: mode, via: via, complete: c.complete, done: func() { r.advance(&c, since) }})
 		if err != nil || !again || round == maxRounds {

@@ -22,6 +22,7 @@ type stage struct {
 	docs   []docInfo
 	since  resourcesync.Datetime // events before are done
 	seen   map[string]bool       // as are these
+	turns  turns                 // versions other than the last
 	void   int                   // changes from documents with lower numbers do not count
 }
 

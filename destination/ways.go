@@ -27,6 +27,7 @@ const (
 type ways struct {
 	packages *packageTable // nil: members are not taken from packages
 	demand   *demand       // nil: nothing is asked for on demand
+	only     bool          // what cannot be had so cannot be had at all
 	warnings warnings      // told when nothing is under way
 
 	ctx    context.Context // from start to finish
@@ -41,6 +42,9 @@ type ways struct {
 // returns, and both block while much is under way.
 func (w *ways) start(ctx context.Context, f *fetcher, done func(outcome), single func(*action)) {
 	w.ctx, w.fetch, w.done, w.single = ctx, f, done, single
+	if w.only {
+		w.single = func(a *action) { done(outcome{action: a, err: errNoVersion}) }
+	}
 	w.packed = &packed{room: roomOf(f.d.journal)}
 	if d := w.demand; d != nil {
 		d.fetch, d.done, d.single, d.warn = f, done, single, w.warnings.add

@@ -17,17 +17,18 @@ import (
 // syncOptions are the flags of sync.
 type syncOptions struct {
 	selectOptions
-	network   networkOptions
-	out       *outputOptions
-	via       string
-	delete    string
-	maxDelete int
-	dryRun    bool
-	baseline  bool
-	adopt     bool
-	replace   bool
-	events    string
-	exec      string
+	network     networkOptions
+	out         *outputOptions
+	via         string
+	allVersions bool
+	delete      string
+	maxDelete   int
+	dryRun      bool
+	baseline    bool
+	adopt       bool
+	replace     bool
+	events      string
+	exec        string
 }
 
 func newSync(io stdio, out *outputOptions) *cobra.Command {
@@ -59,6 +60,7 @@ is known of it.`,
 	flags := cmd.Flags()
 	o.selectOptions.declare(flags)
 	flags.StringVar(&o.via, "via", "auto", "get contents by this `WAY`: list (a request for each), dump (packages wherever there are any), auto (what costs least)")
+	flags.BoolVar(&o.allVersions, "all-versions", false, "apply every version of what changed more than once, in order, where the Source still has it")
 	flags.StringVar(&o.delete, "delete", "", "`WHAT` to do about resources the Source no longer has: apply deletes them, keep keeps them (default apply; for plain Sitemaps keep)")
 	flags.IntVar(&o.maxDelete, "max-delete", destination.DefaultMaxDelete, "stop before deleting more than this `PERCENT` of the mirror; 100 consents")
 	flags.BoolVarP(&o.dryRun, "dry-run", "n", false, "say what would be done, and do nothing")
@@ -91,7 +93,7 @@ func (o *syncOptions) options() (destination.Options, error) {
 	case o.events == "-" && o.out.json:
 		return do, usageError{errors.New("--json and --events - both write to stdout"), "give --events a file"}
 	}
-	do.Via = o.via
+	do.Via, do.AllVersions = o.via, o.allVersions
 	do.Delete, do.MaxDelete = destination.Delete(o.delete), o.maxDelete
 	do.DryRun, do.Baseline, do.Adopt, do.Replace = o.dryRun, o.baseline, o.adopt, o.replace
 	return do, nil
