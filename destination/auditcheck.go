@@ -29,7 +29,7 @@ func (s *setAudit) check(ctx context.Context, act *action) (verdict, error) {
 		if len(act.held.Hashes) == 0 && s.seen(act) {
 			return verdict{}, nil // it was noted just now, or told of
 		}
-		return s.verdict(act, Stale, describeStale(&act.held, &act.want)), nil
+		return s.stale(ctx, act)
 	case s.seen(act):
 		return verdict{}, nil
 	}
@@ -50,6 +50,19 @@ func (s *setAudit) verdict(act *action, kind FindingKind, cause string) verdict 
 		f.Found = act.held.facts()
 	}
 	return verdict{finding: f}
+}
+
+// stale is the verdict of a resource that is not as the Source says. Where it
+// is to be mended its file is looked at, too: the new version may be the same
+// bytes, and is then not written.
+func (s *setAudit) stale(ctx context.Context, act *action) (verdict, error) {
+	v := s.verdict(act, Stale, describeStale(&act.held, &act.want))
+	if !s.opts.Fix || s.seen(act) {
+		return v, nil
+	}
+	file, err := s.checkFile(ctx, act)
+	v.damaged, v.read = file.damaged, file.read
+	return v, err
 }
 
 // seen reports whether the file was looked at as that of a set before.
@@ -78,7 +91,7 @@ func (s *setAudit) checkFile(ctx context.Context, act *action) (verdict, error) 
 	h := &act.held
 	broken := func(kind FindingKind, cause string, found *Facts) (verdict, error) {
 		v := s.verdict(act, kind, cause)
-		v.finding.Expected, v.finding.Found = h.facts(), found
+		v.finding.Expected, v.finding.Found, v.damaged = h.facts(), found, true
 		return v, nil
 	}
 	r, info, err := s.open(ctx, h)

@@ -27,7 +27,7 @@ func (a *auditor) mayFix(sets []*setState) error {
 	for _, set := range sets {
 		if set.Selection != "" && set.Selection != a.d.selects.key {
 			return &RefusedError{
-				Reason: fmt.Sprintf("set %s: the mirror was made with other --include, --exclude, --type, --since or --allow-host flags", fetch.Printable(set.Name)),
+				Reason: fmt.Sprintf("set %s: the mirror was made with other --include, --exclude, --type, --since, --prefer or --allow-host flags", fetch.Printable(set.Name)),
 				Hint:   "give the flags that sync was given, or run sync with these first",
 			}
 		}
@@ -35,22 +35,15 @@ func (a *auditor) mayFix(sets []*setState) error {
 	return nil
 }
 
-// note prepares the mending of a finding.
+// note prepares the mending of a damaged file.
 func (s *setAudit) note(ctx context.Context, act *action, f *Finding) error {
-	switch f.Kind {
-	case Missing, Stale, Corrupt:
-	default:
-		return nil
-	}
 	w := act.asStated()
 	if w.class == 0 { // nobody says what it should be but the Journal
 		h := &act.held
 		w = want{URI: h.URI, Length: h.Length, Hashes: h.Hashes}
 	}
-	if act.isHeld() {
-		if err := s.doubt(ctx, act.held, f); err != nil {
-			return err
-		}
+	if err := s.doubt(ctx, act.held, f); err != nil {
+		return err
 	}
 	if s.known[s.set.URI] == s.set.Number { // else the run takes it for new anyway
 		w.rank = rank{class: wantOwed, event: w.event, mod: w.mod}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -146,6 +147,23 @@ func TestFixAll(t *testing.T) {
 		t.Errorf("a second time: %v, %+v", err, a)
 	}
 	m.mustSync()
+}
+
+// TestFixStaleAndDamaged writes a version whose bytes are those that were
+// written before, where the file has others.
+func TestFixStaleAndDamaged(t *testing.T) {
+	t.Parallel()
+	s, m := seeded(t, style{noHash: true})
+	s.put("/d/f0", "content 0")
+	if err := damages[0].do(testRand(), m.path("d/f0")); err != nil {
+		t.Fatal(err)
+	}
+	a, err := m.fix()
+	if err != nil || !a.InSync {
+		t.Errorf("%v, %+v", err, a)
+	}
+	wantKinds(t, "fix", a, "stale d/f0")
+	m.same()
 }
 
 // TestFixBeside gives a resource a file beside what stands in its place.
@@ -309,14 +327,7 @@ func TestAuditSitemap(t *testing.T) {
 func TestAuditTwoSets(t *testing.T) {
 	t.Parallel()
 	s, m := seeded(t, style{noChanges: true})
-	s.mu.Lock()
-	list, _ := s.document("/rs/resourcelist.xml")
-	s.mu.Unlock()
-	s.replace("/.well-known/resourcesync", doc("urlset", `<rs:md capability="description"/>`, fmt.Sprintf(
-		`<url><loc>%[1]s/rs/capabilitylist.xml</loc><rs:md capability="capabilitylist"/></url><url><loc>%[1]s/two/capabilitylist.xml</loc><rs:md capability="capabilitylist"/></url>`, s.srv.URL)))
-	s.replace("/two/capabilitylist.xml", doc("urlset", `<rs:md capability="capabilitylist"/>`,
-		fmt.Sprintf(`<url><loc>%s/two/resourcelist.xml</loc><rs:md capability="resourcelist"/></url>`, s.srv.URL)))
-	s.replace("/two/resourcelist.xml", list)
+	s.twoSets()
 	m.mustSync()
 	if a := m.audit(); !a.InSync || a.Verified != 10 || a.Resources != 20 {
 		t.Errorf("%+v", a)
@@ -331,6 +342,80 @@ func TestAuditTwoSets(t *testing.T) {
 	}
 	wantKinds(t, "fix", a, "corrupt d/f0, missing d/f1")
 	m.same()
+}
+
+// twoSets makes the Source one of two sets that have the same resources.
+func (s *site) twoSets() {
+	s.mu.Lock()
+	list, _ := s.document("/rs/resourcelist.xml")
+	s.mu.Unlock()
+	s.replace("/.well-known/resourcesync", doc("urlset", `<rs:md capability="description"/>`, fmt.Sprintf(
+		`<url><loc>%[1]s/rs/capabilitylist.xml</loc><rs:md capability="capabilitylist"/></url><url><loc>%[1]s/two/capabilitylist.xml</loc><rs:md capability="capabilitylist"/></url>`, s.srv.URL)))
+	s.replace("/two/capabilitylist.xml", doc("urlset", `<rs:md capability="capabilitylist"/>`,
+		fmt.Sprintf(`<url><loc>%s/two/resourcelist.xml</loc><rs:md capability="resourcelist"/></url>`, s.srv.URL)))
+	s.replace("/two/resourcelist.xml", list)
+}
+
+// TestFixOneSet leaves the sets alone that were not looked at.
+func TestFixOneSet(t *testing.T) {
+	t.Parallel()
+	s, m := seeded(t, style{noChanges: true})
+	s.twoSets()
+	s.put("/d/only", "in the first set")
+	m.mustSync()
+	writeFile(t, m.path("d/f0"), "content X")
+	m.opts.Sets = []string{s.url("/two/capabilitylist.xml")}
+	m.opts.MaxDelete = 100
+	a, err := m.fix()
+	if err != nil || !a.InSync || a.Mended.Fetched != 1 || a.Mended.Deleted != 0 || a.Resources != 10 {
+		t.Errorf("%v, %+v, %+v", err, a, a.Mended)
+	}
+	m.same()
+}
+
+// TestFixNotBack does not mend a mirror by a Source that went back in time.
+func TestFixNotBack(t *testing.T) {
+	t.Parallel()
+	s, m := seeded(t, style{})
+	s.mu.Lock()
+	log, now, files := s.log, s.now, maps.Clone(s.files)
+	s.now = s.now.Add(time.Hour)
+	s.mu.Unlock()
+	s.put("/d/f1", "newer")
+	m.mustSync()
+	s.mu.Lock()
+	s.files, s.log, s.now = files, log, now
+	s.mu.Unlock()
+	if a, err := m.fix(); !errors.Is(err, destination.ErrRefused) || a.InSync || m.files()["d/f1"] != "newer" {
+		t.Errorf("%v, %+v", err, a)
+	}
+}
+
+// TestBackAfterKill sees that a Source went back in time also when the run
+// before was killed while it compared all there is.
+func TestBackAfterKill(t *testing.T) {
+	t.Parallel()
+	s, m := seeded(t, style{})
+	s.mu.Lock()
+	log, now, from, files := s.log, s.now, s.from, maps.Clone(s.files)
+	s.now = s.now.Add(time.Hour)
+	s.mu.Unlock()
+	s.put("/d/f1", "newer")
+	m.mustSync()
+	s.put("/d/f2", "newer, too")
+	s.forget(1 << 30) // now everything has to be compared
+	dir := m.store
+	m.store = &dying{Dir: dir.(*blob.Dir)}
+	if _, err := m.sync(); !errors.Is(err, errCrash) {
+		t.Fatal(err)
+	}
+	m.store = dir
+	s.mu.Lock()
+	s.files, s.log, s.now, s.from = files, log, now, from
+	s.mu.Unlock()
+	if r, err := m.sync(); !errors.Is(err, destination.ErrRefused) || m.files()["d/f1"] != "newer" || m.files()["d/f2"] != "newer, too" {
+		t.Errorf("%v, %+v, %v", err, r, m.files())
+	}
 }
 
 // TestAuditAfterKill takes what a killed run had committed and not recorded

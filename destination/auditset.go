@@ -19,6 +19,7 @@ type setAudit struct {
 // A verdict is what was found of one resource. Without a Finding it is right.
 type verdict struct {
 	finding  Finding // Kind is empty if there is none
+	damaged  bool    // the file is not there, or not what was written
 	verified bool    // its bytes were read, and are right
 	read     int64   // bytes
 }
@@ -93,7 +94,7 @@ func (s *setAudit) book(ctx context.Context, act *action, v *verdict) error {
 	if v.finding.Kind == "" {
 		return nil
 	}
-	if s.opts.Fix {
+	if s.opts.Fix && v.damaged {
 		if err := s.note(ctx, act, &v.finding); err != nil {
 			return err
 		}

@@ -79,9 +79,10 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 // history, that ends before what was applied here).
 func (r *setRun) wentBack(s *snapshot, c *chain) error {
 	st := r.set
-	if !st.Complete || !s.complete || !c.complete || s.at.IsZero() {
+	if !s.complete || !c.complete || s.at.IsZero() {
 		return nil
 	}
+	// A set that is not complete may have been: its last run was broken off.
 	at := stateTime(s.at)
 	if c.lists == 0 {
 		if at.Before(st.ListAt) {

@@ -414,7 +414,7 @@ func (s *session) vanished(ctx context.Context, found *discover.Found) ([]*setSt
 // unselected returns the sets that are offered and held, but no longer among
 // those to follow: what the mirror is of, the selection says.
 func (s *session) unselected(ctx context.Context, followed []*setState) ([]*setState, error) {
-	if len(s.d.opts.Sets) == 0 {
+	if len(s.d.opts.Sets) == 0 || s.d.compare {
 		return nil, nil
 	}
 	numbers := map[int]bool{}
