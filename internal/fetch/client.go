@@ -10,6 +10,10 @@
 //	defer r.Body.Close()
 //	_, err = io.Copy(dst, r.Body)
 //
+// How many requests are under way at a host adapts to it: to how far away it
+// is, how fast it answers and what it says; see adapt.go. [Client.Room] tells
+// who has work for several hosts which of them takes more.
+//
 // Get repeats a request until there is an answer. What happens while the body
 // is read is the caller's to repeat, for only the caller knows what to do with
 // the bytes that came; [Client.Fetch] helps with it.
