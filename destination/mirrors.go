@@ -31,6 +31,10 @@ const (
 
 	// maxMirrorHosts caps the hosts remembered.
 	maxMirrorHosts = 1000
+
+	// maxMirrorMisses is how many requests to mirrors may fail, more than some
+	// succeed, before all of them rest: each resource could name others.
+	maxMirrorMisses = 64
 )
 
 // locations returns where to look for the content, in this order (RS-REL-12): with
@@ -93,8 +97,10 @@ func isStrong(hs resourcesync.Hashes) bool {
 // mirrorHosts remembers which hosts of mirrors fail. The zero value knows of
 // none; it is safe for concurrent use.
 type mirrorHosts struct {
-	mu     sync.Mutex // guards faults
+	mu     sync.Mutex // guards what follows
 	faults map[string]mirrorFaults
+	misses int       // fewer with each success
+	until  time.Time // all are left alone
 }
 
 type mirrorFaults struct {
@@ -105,7 +111,8 @@ type mirrorFaults struct {
 func (m *mirrorHosts) usable(host string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return !time.Now().Before(m.faults[host].until)
+	now := time.Now()
+	return !now.Before(m.faults[host].until) && !now.Before(m.until)
 }
 
 // note takes down how a request to a mirror went.
@@ -117,7 +124,11 @@ func (m *mirrorHosts) note(host string, err error) {
 	defer m.mu.Unlock()
 	if err == nil {
 		delete(m.faults, host)
+		m.misses = max(m.misses-1, 0)
 		return
+	}
+	if m.misses++; m.misses >= maxMirrorMisses {
+		m.misses, m.until = 0, time.Now().Add(mirrorRest)
 	}
 	if m.faults == nil || len(m.faults) >= maxMirrorHosts {
 		m.faults = map[string]mirrorFaults{}

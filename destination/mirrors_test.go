@@ -157,6 +157,27 @@ func TestMirrorDead(t *testing.T) {
 	}
 }
 
+// TestMirrorsElsewhere: a Source that names another dead mirror for each of its
+// resources does not have us try them all.
+func TestMirrorsElsewhere(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{})
+	n := 0
+	s.links = func(e siteEvent) string {
+		n++ // under the site's lock
+		return duplicate(fmt.Sprintf("http://127.0.0.1:%d", 1+n%700), e.path, 1) + duplicate(fmt.Sprintf("http://127.%d.0.1:1", n%200), e.path, 2)
+	}
+	for i := range 500 {
+		s.put(fmt.Sprintf("/f%d", i), fmt.Sprint("content ", i))
+	}
+	m := newMirror(t, s)
+	m.opts.Jobs = 4
+	m.opts.AllowHosts = []string{"*"}
+	if r := m.mustSync(); r.By.Request != 500 || r.Requests > 500+2*64+20 {
+		t.Errorf("by %+v, %d requests", r.By, r.Requests)
+	}
+}
+
 // TestMirrorBreaksOff: what came of a large resource from a mirror that dies is
 // gone on with elsewhere.
 func TestMirrorBreaksOff(t *testing.T) {

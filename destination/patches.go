@@ -294,7 +294,7 @@ func (t *transfer) heldBytes(ctx context.Context) ([]byte, error) {
 	h := &t.a.held
 	r, err := t.d.store.Open(ctx, h.Path)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errNotHeld, err)
 	}
 	defer r.Close() // opened for reading only
 	if r.Info().Size != h.Length {
@@ -302,7 +302,7 @@ func (t *transfer) heldBytes(ctx context.Context) ([]byte, error) {
 	}
 	data := make([]byte, h.Length)
 	if _, err := io.ReadFull(ctxReader{ctx, r}, data); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errNotHeld, err)
 	}
 	if !t.hasHashes(data, h.Hashes) {
 		return nil, errNotHeld

@@ -20,6 +20,8 @@ type patching struct {
 	types map[string]string
 	link  func(e siteEvent, link string) string // may change a link; nil: it stays
 	gets  int
+
+	deltas patch.Deltas
 }
 
 func newPatching(s *site) *patching {
@@ -59,8 +61,7 @@ func (p *patching) name(path, data string) string {
 // put changes a resource and announces a delta.
 func (p *patching) put(t *testing.T, s *site, path, data string) {
 	t.Helper()
-	var deltas patch.Deltas
-	d, err := deltas.Make(s.file(path).data, []byte(data))
+	d, err := p.deltas.Make(s.file(path).data, []byte(data))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ const deltaHeader = len(deltaMagic) + sha256.Size
 
 // maxDelta is up to how many bytes deltas are applied to: the old bytes and as
 // much of the new ones are held in memory.
-const maxDelta = 32 << 20
+const maxDelta = 16 << 20
 
 // A reader of RFC 9842 need not accept a window, here the length of the new
 // bytes, above 8 MiB or 1.25 times the dictionary, whichever is more.

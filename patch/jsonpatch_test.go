@@ -150,7 +150,7 @@ func TestJSONPatchHostile(t *testing.T) {
 	deep := strings.Repeat("[", 9000) + strings.Repeat("]", 9000)
 	wide := "[" + strings.Repeat("0,", 1<<18) + "0]"
 	ops := func(n int, op string) string { return "[" + strings.Repeat(op+",", n-1) + op + "]" }
-	limit := 5 * time.Second
+	limit := 20 * time.Second
 	if underRace {
 		limit *= 10
 	}

@@ -257,7 +257,7 @@ func TestXMLPatchHostile(t *testing.T) {
 		fmt.Fprintf(&spaces, ` xmlns:n%d="u%d"`, i, i)
 	}
 	spaces.WriteString("><b/></a>")
-	limit := 5 * time.Second
+	limit := 20 * time.Second
 	if underRace {
 		limit *= 10
 	}
