@@ -77,8 +77,9 @@ func (d *demand) start(ctx context.Context) {
 	d.queue = make(chan []*action)
 	for range demandAtOnce {
 		d.wg.Go(func() {
+			var answer bytes.Buffer // used again and again
 			for batch := range d.queue {
-				d.get(ctx, batch)
+				d.get(ctx, batch, &answer)
 			}
 		})
 	}
@@ -126,7 +127,7 @@ func (d *demand) finish(goOn bool) {
 }
 
 // get asks for a package of batch.
-func (d *demand) get(ctx context.Context, batch []*action) {
+func (d *demand) get(ctx context.Context, batch []*action, answer *bytes.Buffer) {
 	if ctx.Err() != nil {
 		return
 	}
@@ -138,15 +139,15 @@ func (d *demand) get(ctx context.Context, batch []*action) {
 		return
 	}
 	if len(batch) > most {
-		d.halve(ctx, batch)
+		d.halve(ctx, batch, answer)
 		return
 	}
-	answer, err := d.ask(ctx, batch)
+	err := d.ask(ctx, batch, answer)
 	if err == nil {
-		err = d.unpack(ctx, batch, answer)
+		err = d.unpack(ctx, batch, answer.Bytes())
 	}
 	if err != nil && ctx.Err() == nil {
-		d.refused(ctx, batch, err)
+		d.refused(ctx, batch, answer, err)
 	}
 }
 
@@ -156,34 +157,32 @@ func (d *demand) alone(batch []*action) {
 	}
 }
 
-func (d *demand) halve(ctx context.Context, batch []*action) {
-	d.get(ctx, batch[:len(batch)/2])
-	d.get(ctx, batch[len(batch)/2:])
+func (d *demand) halve(ctx context.Context, batch []*action, answer *bytes.Buffer) {
+	d.get(ctx, batch[:len(batch)/2], answer)
+	d.get(ctx, batch[len(batch)/2:], answer)
 }
 
-// ask returns the Source's answer.
-func (d *demand) ask(ctx context.Context, batch []*action) ([]byte, error) {
+// ask puts the Source's answer into answer.
+func (d *demand) ask(ctx context.Context, batch []*action, answer *bytes.Buffer) error {
 	var body bytes.Buffer
 	for _, a := range batch {
 		uri, _, _ := strings.Cut(a.URI, "#") // RS-AMB-22
 		body.WriteString(uri)
 		body.WriteByte('\n')
 	}
-	var answer bytes.Buffer
 	r := fetch.Request{URI: d.uri, Post: body.Bytes(), PostType: "text/plain; charset=utf-8", MaxBytes: demandAnswer}
-	err := d.fetch.d.client.Fetch(ctx, &r, func(resp *fetch.Response) error {
+	return d.fetch.d.client.Fetch(ctx, &r, func(resp *fetch.Response) error {
 		answer.Reset()
 		if resp.Length > 0 {
 			answer.Grow(int(min(resp.Length, demandAnswer)) + bytes.MinRead)
 		}
-		_, err := io.Copy(&answer, resp.Body)
+		_, err := io.Copy(answer, resp.Body)
 		return err
 	})
-	return answer.Bytes(), err
 }
 
 // refused deals with a Source that gave no package for batch.
-func (d *demand) refused(ctx context.Context, batch []*action, err error) {
+func (d *demand) refused(ctx context.Context, batch []*action, answer *bytes.Buffer, err error) {
 	var status *fetch.StatusError
 	tooMuch := errors.Is(err, fetch.ErrTooLarge) ||
 		errors.As(err, &status) && status.Status == http.StatusRequestEntityTooLarge
@@ -192,7 +191,7 @@ func (d *demand) refused(ctx context.Context, batch []*action, err error) {
 		d.most = max(1, min(d.most, len(batch)/2))
 		d.off = d.off || d.most < demandLeast && !d.insist // it is not worth it
 		d.mu.Unlock()
-		d.halve(ctx, batch)
+		d.halve(ctx, batch, answer)
 		return
 	}
 	d.mu.Lock()
