@@ -29,8 +29,7 @@ func FuzzCSV(f *testing.F) {
 		if err != nil || len(row) != 3 {
 			t.Fatalf("%q, %q: read back %q, %v", a, b, row, err)
 		}
-		// The reader makes one line end of every kind of them.
-		lines := strings.NewReplacer("\r\n", "\n", "\r", "\n")
+		lines := strings.NewReplacer("\r", "") // there are none in what is fit to be printed
 		for i, want := range []string{a, b} {
 			got := row[i]
 			if got != "" && strings.IndexByte("=+-@\t\r", got[0]) >= 0 {
