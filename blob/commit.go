@@ -185,8 +185,10 @@ func place(w *walker, t *dirWriter) error {
 			}
 			return nil
 		}
-		// The directory may have been removed as empty since it was opened.
-		if try >= maxTries || !errors.Is(err, fs.ErrNotExist) || !t.there() {
+		// The directory may have been removed as empty since it was opened. Or
+		// there are too many open, which we can do without.
+		gone, many := errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.EMFILE) && len(w.open) > 0
+		if try >= maxTries || !many && (!gone || !t.there()) {
 			return err
 		}
 		w.forget()

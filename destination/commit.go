@@ -27,7 +27,7 @@ const (
 const (
 	mostCount = 4 * batchCount
 	mostBytes = 2 * batchBytes
-	mostOpen  = 256 // files: more may not be allowed to be open
+	mostOpen  = 256 // files
 	mostRows  = 16 * batchCount
 )
 
@@ -74,7 +74,7 @@ func (p *applier) isRipe(end bool) bool {
 	switch n := len(p.batch); {
 	case end && (n > 0 || p.intent || p.rows() > 0 || p.out.waiting()):
 		return true
-	case n >= batchCount || p.bytes >= batchBytes || p.open >= mostOpen || p.rows() >= 4*batchCount:
+	case n >= batchCount || p.bytes >= batchBytes || p.open >= p.d.open || p.rows() >= 4*batchCount:
 		return true
 	default:
 		return n > 0 && time.Since(p.begun) >= batchAge
@@ -83,7 +83,7 @@ func (p *applier) isRipe(end bool) bool {
 
 // isCrowded reports whether the one before has to come back first.
 func (p *applier) isCrowded() bool {
-	return len(p.batch) >= mostCount || p.bytes >= mostBytes || p.open >= mostOpen || p.rows() >= mostRows
+	return len(p.batch) >= mostCount || p.bytes >= mostBytes || p.open >= p.d.open || p.rows() >= mostRows
 }
 
 func (p *applier) rows() int {

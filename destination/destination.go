@@ -88,6 +88,7 @@ type Destination struct {
 	opts    Options
 	selects *selection
 	jobs    int // resources of one host under way at a time
+	open    int // files of a batch that may be open
 	log     *slog.Logger
 	mirrors mirrorHosts
 	larges  atomic.Int32        // large contents under way
@@ -119,6 +120,10 @@ func New(store blob.Store, j Journal, c *fetch.Client, o Options) (*Destination,
 		// Twice what the Client lets through: who waits to try again is not in the way.
 		o.Jobs, jobs = c.Jobs(), 2*c.Jobs()
 	}
+	open := mostOpen
+	if n := openFiles(); n > 0 { // a job takes a file and perhaps a connection, and there is more to be open
+		jobs, open = max(min(jobs, n/6), 1), max(min(open, n/4), 1)
+	}
 	switch o.Via {
 	case "", ViaAuto, ViaList, ViaDump:
 	default:
@@ -131,7 +136,8 @@ func New(store blob.Store, j Journal, c *fetch.Client, o Options) (*Destination,
 	if err != nil {
 		return nil, err
 	}
-	return &Destination{store: store, journal: j, client: c, opts: o, jobs: jobs, selects: sel, making: semaphore.NewWeighted(makingBytes), large: make(chan struct{}, 1), log: o.Logger}, nil
+	return &Destination{store: store, journal: j, client: c, opts: o, jobs: jobs, open: open, selects: sel,
+		making: semaphore.NewWeighted(makingBytes), large: make(chan struct{}, 1), log: o.Logger}, nil
 }
 
 // Causes callers branch on.
