@@ -18,7 +18,7 @@ import (
 const (
 	wideAfter     = 500 * time.Millisecond // of measuring
 	wideBelow     = 48 << 20               // bytes a second: who is faster is not held back
-	wideLeast     = 8 << 20                // bytes still to come
+	wideLeast     = 4 << 20                // bytes still to come
 	wideTime      = 2 * time.Second        // they would take
 	wideFirst     = 2                      // connections to begin with
 	wideMost      = 8

