@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -150,9 +151,9 @@ const (
 	patchShare   = 2
 
 	// makingBytes is how much memory patches being applied may take together;
-	// makingTree is how much the tree of a text takes, per byte.
-	makingBytes = 96 << 20
-	makingTree  = 40
+	// what has to be taken apart takes makingTree times its length.
+	makingBytes = 64 << 20
+	makingTree  = 15
 
 	// maxPatchFaults is how many patches of a type may fail in a row before the
 	// Source's others of that type are left alone: it writes them in a manner
@@ -233,18 +234,21 @@ func (t *transfer) patched(ctx context.Context) (outcome, bool) {
 	if len(steps) == 0 {
 		return outcome{}, false
 	}
-	weight := t.a.held.Length + 2*t.a.Length
+	weight := int64(0)
 	for i := range steps {
-		weight += steps[i].link.Length + 2*max(steps[i].length, 0)
+		each := t.a.held.Length + 3*max(t.a.Length, steps[i].length) + steps[i].link.Length
 		if typeOnly(steps[i].link.Type) != patch.TypeDelta {
-			weight = makingBytes
+			each *= makingTree
 		}
+		weight = min(max(weight, each), makingBytes)
 	}
-	weight = min(weight, makingBytes)
 	if err := t.d.making.Acquire(ctx, weight); err != nil {
 		return outcome{err: err}, true
 	}
 	defer t.d.making.Release(weight)
+	if weight > makingBytes/4 {
+		runtime.GC() // what the one before it took would be collected when there is as much again
+	}
 	content, err := t.make(ctx, steps)
 	if err == nil {
 		o := t.copy(ctx, bytes.NewReader(content))

@@ -116,7 +116,10 @@ func unpack(w io.Writer, old, patch []byte, limit int64) error {
 	if h.HasFCS && h.FrameContentSize > uint64(limit) {
 		return fmt.Errorf("result of %d bytes: %w", h.FrameContentSize, ErrTooLarge)
 	}
-	d, err := zstd.NewReader(bytes.NewReader(frame), zstd.WithDecoderDictRaw(0, old), zstd.WithDecoderConcurrency(1),
+	if buf, ok := w.(*bytes.Buffer); ok && h.HasFCS {
+		buf.Grow(int(h.FrameContentSize) + bytes.MinRead) // at most limit
+	}
+	d, err := zstd.NewReader(bytes.NewReader(frame), zstd.WithDecoderDictRaw(0, old), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 		zstd.WithDecoderMaxWindow(decoderWindow(limit)))
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
