@@ -114,7 +114,7 @@ func (c *changeReader) pollOpen(ctx context.Context) error {
 		case err != nil:
 			return context.Cause(ctx)
 		}
-		c.chain.unchanged = false
+		c.chain.unchanged, c.chain.dump = false, doc.Header.Capability == resourcesync.ChangeDump
 		if err := c.readDoc(ctx, doc, resourcesync.Metadata{}, 1, true); err != nil {
 			return err
 		}

@@ -15,6 +15,9 @@ func (c *changeReader) readDump(ctx context.Context, doc *discover.Document, dep
 	if err != nil {
 		return err
 	}
+	if depth > 0 && doc.Header.Until.IsZero() {
+		c.chain.open = append(c.chain.open, doc.URI) // it grows though its index stays
+	}
 	var parts []changePackage
 	var numbers []int
 	var last resourcesync.Datetime // until of the package before, if that is done

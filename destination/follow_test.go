@@ -1,0 +1,183 @@
+package destination_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"lockstep/blob"
+	"lockstep/destination"
+	"lockstep/discover"
+	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
+)
+
+var follows = flag.Int("follows", 60, "how many lives TestFollow leads")
+
+// A follower is who follows a mirror in a history: by what it is handed over,
+// or as a Sink. It fails now and then.
+type follower struct {
+	*history
+	has  map[string]string // contents, or hashes of them, by URI
+	sink bool
+	weak bool // fails at one of three batches
+}
+
+// TestFollow leads lives like those of TestHistories. In the end who followed,
+// over every crash and failure, has what the Source has.
+func TestFollow(t *testing.T) {
+	t.Parallel()
+	if *historySeed != 0 {
+		follow(t, *historySeed)
+		return
+	}
+	seeds := make(chan uint64)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for seed := range seeds {
+				if !t.Failed() {
+					t.Run(fmt.Sprint(seed), func(t *testing.T) { follow(t, seed) })
+				}
+			}
+		})
+	}
+	for range *follows {
+		seeds <- rand.Uint64()
+	}
+	close(seeds)
+	wg.Wait()
+}
+
+func follow(t *testing.T, seed uint64) {
+	f := &follower{history: newHistory(t, seed), has: map[string]string{}}
+	f.sink = f.IntN(2) == 0
+	f.tell("sink: %v", f.sink)
+	f.change(5 + f.IntN(20))
+	f.publish(t.Context())
+	for range 1 + f.IntN(6) {
+		switch f.IntN(6) {
+		case 0:
+			f.trouble()
+			_ = f.run(nil)
+			f.setFault(nil)
+		case 1, 2:
+			_ = f.run(&fuse{at: 1 + f.IntN(60), err: errCrash})
+		case 3, 4:
+			f.weak = true
+			_ = f.run(nil)
+			f.weak = false
+		case 5:
+			_ = f.run(nil)
+		}
+		if f.IntN(4) > 0 {
+			f.change(1 + f.IntN(12))
+			f.publish(t.Context())
+		}
+	}
+	if err := f.run(nil); err != nil {
+		if err = f.run(nil); err != nil {
+			f.fail("quiet run: %v", err)
+		}
+	}
+	if !f.sink {
+		f.same()
+	}
+	f.compare()
+}
+
+// run syncs once.
+func (f *follower) run(fused *fuse) error {
+	c, err := fetch.New(fetch.Options{Home: discover.Home(f.srv.URL), Retries: -1, Jobs: f.pick(0, 1, 4)})
+	f.must(err)
+	defer c.Close()
+	o := destination.Options{MaxDelete: 100, Via: [...]string{"", "list", "dump", "dump"}[f.IntN(4)]}
+	store, journal := f.store, f.journal
+	switch {
+	case f.sink:
+		store = destination.NewSinkStore(f, destination.SinkOptions{Memory: 1000, Dir: f.dir})
+		if fused != nil {
+			fused.at = 1 + fused.at/6 // there are fewer writes
+			journal = &fusedJournal{journal, fused}
+		}
+	case fused != nil:
+		store, journal = &fusedStore{store.(*blob.Dir), fused}, &fusedJournal{journal, fused}
+	}
+	if !f.sink {
+		o.Deliver = f.deliver
+	}
+	d, err := destination.New(store, journal, c, o)
+	f.must(err)
+	r, err := d.Sync(context.Background(), f.srv.URL)
+	f.tell("sync: %s via %s, %+v, %v", counts(r), r.Via, r.By, err)
+	return err
+}
+
+// fails reports, now and then, that the follower does.
+func (f *follower) fails() error {
+	if f.weak && rand.IntN(3) == 0 {
+		f.tell("the follower fails")
+		return errBusy
+	}
+	return nil
+}
+
+func (f *follower) deliver(_ context.Context, batch []destination.Change) error {
+	half := rand.IntN(len(batch) + 1)
+	err := f.fails()
+	for i, c := range batch {
+		if err != nil && i == half {
+			break // it has taken some, and gets them again
+		}
+		if f.has[c.URI] = c.Hashes.Get(resourcesync.SHA256); c.Kind == resourcesync.Deleted {
+			delete(f.has, c.URI)
+		}
+	}
+	return err
+}
+
+// Apply makes a follower a Sink.
+func (f *follower) Apply(_ context.Context, batch []destination.Delivery) error {
+	err := f.fails()
+	half := rand.IntN(len(batch) + 1)
+	for i := range batch {
+		d := &batch[i]
+		if err != nil && i == half {
+			break
+		}
+		if d.Kind == resourcesync.Deleted {
+			delete(f.has, d.URI)
+			continue
+		}
+		data, rerr := io.ReadAll(d.Open())
+		if rerr != nil {
+			return rerr
+		}
+		f.has[d.URI] = string(data)
+	}
+	return err
+}
+
+// compare compares what the follower has with what the Source holds.
+func (f *follower) compare() {
+	f.Helper()
+	want := map[string]string{}
+	f.mu.Lock()
+	for uri, text := range f.now {
+		if want[uri] = text; !f.sink {
+			h := resourcesync.NewHasher(resourcesync.SHA256)
+			_, _ = h.Write([]byte(text))
+			want[uri] = h.Sum().Get(resourcesync.SHA256)
+		}
+	}
+	f.mu.Unlock()
+	if d := cmp.Diff(want, f.has); d != "" {
+		f.fail("the follower has (-want +got)\n%.2000s", d)
+	}
+}
