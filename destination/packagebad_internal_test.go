@@ -298,7 +298,7 @@ func TestPackageMembers(t *testing.T) {
 	add(zip.FileHeader{Name: "twice"}, "1")
 	add(zip.FileHeader{Name: "twice"}, "2")
 	add(zip.FileHeader{Name: "wrong"}, "other!!")
-	add(zip.FileHeader{Name: "bomb"}, strings.Repeat("\x00", 40<<20))
+	add(zip.FileHeader{Name: "bomb"}, strings.Repeat("\x00", 17<<20))
 	add(zip.FileHeader{Name: "../../../escaped"}, "x")
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
@@ -403,7 +403,7 @@ func TestPackageNotWorth(t *testing.T) {
 func TestPackagePosted(t *testing.T) {
 	t.Parallel()
 	files := someFiles(50, 5_000_000)
-	body := packOf(t, files, zip.Deflate)
+	body := packOf(t, files, zip.Store)
 	g := newPackageRig(t, body)
 	g.answer = func(w http.ResponseWriter, r *http.Request) bool {
 		asked, _ := io.ReadAll(r.Body)
@@ -430,13 +430,17 @@ func TestPackagePosted(t *testing.T) {
 // TestPackageHopeless: where nothing is as it should be, not all of it is read.
 func TestPackageHopeless(t *testing.T) {
 	t.Parallel()
-	files := someFiles(5000)
+	files := someFiles(3000)
 	body := packOf(t, files, zip.Store)
 	wrong := maps.Clone(files)
 	for name := range wrong {
 		wrong[name] = strings.ToUpper(files[name]) + "!"
 	}
 	g := newPackageRig(t, body)
+	g.answer = func(w http.ResponseWriter, r *http.Request) bool {
+		http.ServeContent(slowWriter{w}, r, "", time.Time{}, bytes.NewReader(body))
+		return true
+	}
 	g.get(g.job(wrong))
 	if len(g.singles) != len(files) || len(g.warnings) != 1 {
 		t.Errorf("handed back %d, warnings %q", len(g.singles), g.warnings)
@@ -444,6 +448,14 @@ func TestPackageHopeless(t *testing.T) {
 	if g.sent > int64(len(body))*3/4 {
 		t.Errorf("%d bytes sent of %d", g.sent, len(body))
 	}
+}
+
+// slowWriter takes its time, so that what is read is looked at meanwhile.
+type slowWriter struct{ http.ResponseWriter }
+
+func (s slowWriter) Write(p []byte) (int, error) {
+	time.Sleep(5 * time.Millisecond)
+	return s.ResponseWriter.Write(p)
 }
 
 // TestPackageMany: packages with many members are read, one at a time.
