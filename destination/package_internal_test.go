@@ -278,6 +278,40 @@ func TestPackage(t *testing.T) {
 	})
 }
 
+// TestPackageLength: what is stated of a package saves requests, and does no
+// harm if it is wrong. Not all servers know of last bytes.
+func TestPackageLength(t *testing.T) {
+	t.Parallel()
+	files := someFiles(50, 900_000)
+	files["ballast"] = strings.Repeat("x", 17<<20)
+	body := packOf(t, files, zip.Store)
+	n := int64(len(body))
+	delete(files, "ballast")
+	for _, length := range []int64{0, 1000, n - 50_000, n - 1, n, n + 1, n + 50_000, 10 * n, 1 << 60} {
+		t.Run(fmt.Sprint(length), func(t *testing.T) {
+			t.Parallel()
+			g := newPackageRig(t, body)
+			g.answer = func(w http.ResponseWriter, r *http.Request) bool {
+				if length == n && strings.HasPrefix(r.Header.Get("Range"), "bytes=-") {
+					t.Errorf("asked for %s", r.Header.Get("Range"))
+				}
+				return false
+			}
+			job := g.job(files)
+			job.Length = length
+			g.get(job)
+			if (length != n) != (len(g.warnings) > 0) {
+				t.Errorf("warnings: %q", g.warnings)
+			}
+			g.warnings = nil
+			g.expect(files)
+			if g.sent > 3<<20 && length > 1000 || len(g.ranges) > 8 {
+				t.Errorf("%d requests, %d bytes sent of %d", len(g.ranges), g.sent, n)
+			}
+		})
+	}
+}
+
 // TestPackageCanceled: who is interrupted stops.
 func TestPackageCanceled(t *testing.T) {
 	t.Parallel()

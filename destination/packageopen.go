@@ -87,16 +87,12 @@ func (o *opening) open(ctx context.Context) (packageFile, error) {
 	if o.spool = o.job.Shelf.take(o.job.URI); o.spool != nil {
 		return o.reuse(ctx)
 	}
-	r := &fetch.Request{URI: o.job.URI, Document: true, Post: o.job.Post, PostType: o.job.PostType}
-	if !o.whole {
-		r.RangeLast = o.guessTail()
-	}
-	use := func(resp *fetch.Response) error { return o.use(ctx, r, resp) }
-	err := o.d.client.Fetch(ctx, r, use)
-	if !o.whole && (isRangeError(err)) {
-		// An empty package has no last bytes; or the server gets it wrong.
-		r.RangeLast = 0
-		err = o.d.client.Fetch(ctx, r, use)
+	err := errNoEnd
+	for _, r := range o.requests() {
+		err = o.d.client.Fetch(ctx, r, func(resp *fetch.Response) error { return o.use(ctx, r, resp) })
+		if !isRangeError(err) && !errors.Is(err, errNoEnd) {
+			break
+		}
 	}
 	if err != nil {
 		if o.spool != nil {
@@ -105,6 +101,28 @@ func (o *opening) open(ctx context.Context) (packageFile, error) {
 		return nil, err
 	}
 	return o.file, nil
+}
+
+// errNoEnd reports an answer that does not hold the end of the package.
+var errNoEnd = errors.New("the server sends another part of it than was asked for")
+
+// requests are the ways to ask for the end of the package, one after the
+// other: from where it should begin, for there are servers that do not know of
+// last bytes; by its length, where that is not known, or wrong; and for all of
+// it, where it has no last bytes for there are none, or the server gets it
+// wrong.
+func (o *opening) requests() []*fetch.Request {
+	ask := func(from, last int64) *fetch.Request {
+		return &fetch.Request{URI: o.job.URI, RangeFrom: from, RangeLast: last, Document: true, Post: o.job.Post, PostType: o.job.PostType}
+	}
+	all, tail := ask(0, 0), o.guessTail()
+	switch n := o.job.Length; {
+	case o.whole:
+		return []*fetch.Request{all}
+	case n > tail:
+		return []*fetch.Request{ask(n-tail, 0), ask(0, tail), all}
+	}
+	return []*fetch.Request{ask(0, tail), all}
 }
 
 // reuse takes a package that was fetched before, to read its manifest.
@@ -131,19 +149,29 @@ func (o *opening) guessTail() int64 {
 }
 
 func (o *opening) use(ctx context.Context, r *fetch.Request, resp *fetch.Response) error {
-	if resp.Status == http.StatusPartialContent && r.RangeLast > 0 {
-		tail := make([]byte, resp.Range.Last-resp.Range.First+1)
-		if _, err := io.ReadFull(resp.Body, tail); err != nil {
-			return err
-		}
-		o.total = resp.Range.Total
-		o.file = newRemotePackage(ctx, o.d.client, o.job.URI, resp, tail)
-		return nil
+	if resp.Status == http.StatusPartialContent && o.spool == nil {
+		return o.takeTail(ctx, resp)
 	}
 	if o.worth != nil && !o.worth(resp.Length) {
 		return errNotWorth
 	}
 	return o.fill(ctx, r, resp)
+}
+
+// takeTail begins with the last bytes of the package.
+func (o *opening) takeTail(ctx context.Context, resp *fetch.Response) error {
+	rg := resp.Range
+	n := rg.Last - rg.First + 1
+	if rg.Last+1 != rg.Total || n > 2*maxTail {
+		return errNoEnd
+	}
+	tail := make([]byte, n)
+	if _, err := io.ReadFull(resp.Body, tail); err != nil {
+		return err
+	}
+	o.total = rg.Total
+	o.file = newRemotePackage(ctx, o.d.client, o.job.URI, resp, tail)
+	return nil
 }
 
 // fill writes the package aside. Where it breaks off, the rest is asked for.
