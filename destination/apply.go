@@ -149,7 +149,7 @@ func (p *applier) handEach(ctx context.Context, actions iter.Seq2[action, error]
 }
 
 func (p *applier) handFetch(ctx context.Context, a *action, work *dispatcher) error {
-	if len(p.fetch.patches(a)) == 0 { // else nothing is cheaper
+	if a.from == "" && len(p.fetch.patches(a)) == 0 { // else nobody has it, or nothing is cheaper
 		if taken, err := p.ways.takes(a); err != nil || taken {
 			return err
 		}

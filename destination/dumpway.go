@@ -63,7 +63,7 @@ func (n *needs) add(a *action) {
 		n.packages[a.Member.Package]++
 		n.packed++
 		n.packedBytes += length
-	case length <= demandLength && !a.conditional:
+	case length <= demandLength && !a.conditional && a.from == "":
 		n.small++
 		n.smallBytes += length
 	}

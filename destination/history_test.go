@@ -52,7 +52,7 @@ func TestHistories(t *testing.T) {
 		newHistory(t, *historySeed).live()
 		return
 	}
-	var by [4]atomic.Int64
+	var by [5]atomic.Int64
 	var wg sync.WaitGroup
 	seeds := make(chan uint64)
 	for range runtime.GOMAXPROCS(0) {
@@ -62,7 +62,7 @@ func TestHistories(t *testing.T) {
 					t.Run(fmt.Sprint(seed), func(t *testing.T) {
 						h := newHistory(t, seed)
 						h.live()
-						for i, n := range []int64{h.by.Request, h.by.Package, h.by.OnDemand, h.by.Patch} {
+						for i, n := range []int64{h.by.Request, h.by.Package, h.by.OnDemand, h.by.Patch, h.by.Mirror} {
 							by[i].Add(n)
 						}
 					})
@@ -75,7 +75,7 @@ func TestHistories(t *testing.T) {
 	}
 	close(seeds)
 	wg.Wait()
-	for i, way := range []string{"requests", "packages", "packages on demand", "patches"} {
+	for i, way := range []string{"requests", "packages", "packages on demand", "patches", "mirrors"} {
 		if n := by[i].Load(); n == 0 && *histories >= 1000 && !t.Failed() {
 			t.Errorf("nothing came by %s", way)
 		} else {
@@ -101,6 +101,7 @@ type history struct {
 	now     map[string]string
 	past    map[string]string // by hash
 	patches map[string][]byte // by path
+	twins   int               // how often a mirror was asked
 	fault   func(http.ResponseWriter, *http.Request, http.Handler) bool
 
 	deltas  patch.Deltas
@@ -251,6 +252,9 @@ func (h *history) change(n int) {
 				links = []resourcesync.Link{h.patch(old, text)}
 			}
 		}
+		if h.IntN(4) == 0 {
+			links = append(links, resourcesync.Link{Rel: "duplicate", Href: h.srv.URL + "/twin/" + path})
+		}
 		h.now[uri] = text
 		s2, s5 := sha256.Sum256([]byte(text)), md5.Sum([]byte(text))
 		h.past[string(s2[:])] = text
@@ -258,7 +262,7 @@ func (h *history) change(n int) {
 			Hashes: resourcesync.Hashes{{Algorithm: resourcesync.MD5, Digest: string(s5[:])}, {Algorithm: resourcesync.SHA256, Digest: string(s2[:])}}}
 		_, err := h.cat.Apply(context.Background(), h.set, []catalog.Update{{Record: r}})
 		h.must(err)
-		h.tell("put %s %d, %d patches", path, len(text), len(links))
+		h.tell("put %s %d, %d links", path, len(text), len(links))
 	}
 }
 
@@ -364,6 +368,13 @@ func (h *history) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *history) serve(w http.ResponseWriter, r *http.Request) {
 	h.mu.Lock()
 	body, ok := h.patches[r.URL.Path]
+	if path, isTwin := strings.CutPrefix(r.URL.Path, "/twin"); isTwin { // has it, or had it, or something else
+		if h.twins++; h.twins%3 > 0 {
+			body, ok = []byte(h.now[h.srv.URL+path]), true
+		} else if h.twins%2 > 0 {
+			body, ok = []byte(path), true
+		}
+	}
 	h.mu.Unlock()
 	if ok {
 		_, _ = w.Write(body) // the client finds out
@@ -405,6 +416,7 @@ func (h *history) sync(ctx context.Context, f *fuse) error {
 	h.by.Package += r.By.Package
 	h.by.OnDemand += r.By.OnDemand
 	h.by.Patch += r.By.Patch
+	h.by.Mirror += r.By.Mirror
 	h.tell("sync: %s via %s, %v", counts(r), r.Via, err)
 	if err == nil && r.Failed > 0 {
 		h.fail("no error, but %+v", r)

@@ -118,6 +118,8 @@ func TestXMLPatchVectors(t *testing.T) {
 		{"fails half way", note, `<remove sel="doc/foo[1]"/><remove sel="doc/bar"/>`, ``},
 		{"one after the other", note, `<remove sel="doc/foo[1]"/><!-- and --><remove sel="doc/foo[1]" ws="before"/>`, note[:strings.Index(note, "\n  <foo")] + "\n</doc>\n"},
 
+		{"a byte order mark, CRLF", "\ufeff<a>\r\n<b>1</b>\r\n</a>\r\n", `<replace sel="a/b[.='1']/text()">2</replace>`, "\ufeff<a>\r\n<b>2</b>\r\n</a>\r\n"},
+		{"an old document type", "<!DOCTYPE a SYSTEM 'a.dtd'>\n<a><b/></a>", `<remove sel="a/b"/>`, "<!DOCTYPE a SYSTEM 'a.dtd'>\n<a></a>"},
 		{"no XML", `{"a":1}`, ``, ``},
 		{"unclosed", `<a>`, ``, ``},
 		{"overlapping", `<a><b></a></b>`, ``, ``},
