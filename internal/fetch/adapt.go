@@ -13,6 +13,9 @@ const (
 	// perSecond is how many answers a second the requests under way at a far
 	// host are to suffice for; more of them would gain nothing.
 	perSecond = 10_000
+	// firstPerSecond is likewise for the first requests, by the documents that
+	// were read before; at most nearMost.
+	firstPerSecond = 1000
 	// nearMost caps the requests under way at a host that is near, where more
 	// gain little and a short run gains nothing: they grow by one for every
 	// nearEvery answers, after nearAfter.
@@ -59,7 +62,8 @@ const (
 // So at a host far away their number grows by one with every answer that is
 // not late, which doubles it in every round trip, until answers are late; then
 // it falls back to what, by the same rule, makes them come in time, and only
-// now and then a few more are tried. At a host that is near it grows slowly
+// now and then a few more are tried. Where having fewer does not make them
+// faster, the host, or this machine, is busy with something else. At a host that is near it grows slowly
 // and not far. Failures halve it, unless they are few among many answers; a
 // host that says it is too much, or falls silent, is believed at once.
 //
@@ -79,6 +83,9 @@ type adapter struct {
 	strain  time.Time     // the last
 	good    int           // answers since
 	credit  int           // of good answers, against failures
+
+	before judgement // the last, if it made jobs smaller
+	ignore int       // answers still to come to what was asked before it, by which its median is mended
 
 	round  int // answers in it
 	target int // that end it
@@ -101,15 +108,24 @@ func (a *adapter) answered(now time.Time, r *reply, busy, doc bool) {
 	if r.reused && !a.settled && (a.usual == 0 || r.wait < a.usual) {
 		a.usual = r.wait
 	}
-	if doc {
-		return // made on demand, perhaps: no measure for the rest
+	if doc { // made on demand, perhaps: no measure for the rest, but for where to begin
+		if a.most > 0 && a.good == 0 && a.strain.IsZero() {
+			a.jobs = min(max(int(a.usual.Seconds()*firstPerSecond), DefaultJobs), nearMost, a.most)
+		}
+		return
 	}
 	a.good++
-	if busy && a.most > 0 {
-		a.grow(now, r)
-	}
 	if r.reused && len(a.times) < roundSample {
 		a.times = append(a.times, r.wait)
+	}
+	if a.ignore > 0 {
+		if a.ignore--; a.ignore == 0 && len(a.times) > 0 {
+			a.before.median = max(a.before.median, a.median())
+		}
+		return
+	}
+	if busy && a.most > 0 {
+		a.grow(now, r)
 	}
 	if a.round == 0 {
 		a.target = max(a.jobs, roundLeast)
@@ -161,22 +177,50 @@ func (a *adapter) judge(now time.Time) {
 	if len(a.times) == 0 {
 		return
 	}
-	slices.Sort(a.times)
-	median := a.times[len(a.times)/2]
-	a.times = a.times[:0]
+	median := a.median()
 	switch {
 	case !a.settled:
 		a.settled, a.usual = true, max(median, a.usual)
-	case median > a.late() && a.jobs > DefaultJobs && a.most > 0:
+	case median <= a.late():
+		a.before = judgement{}
+		a.usual -= max(a.usual-median, 0) / 4
+	case a.most == 0 || a.jobs <= DefaultJobs:
+		a.usual += (median - a.usual) / 8
+	case a.before.inVain(a.jobs, median):
+		a.usual += (median - a.usual) / 2
+		a.jobs, a.before = a.before.jobs, judgement{}
+	default:
+		a.before = judgement{a.jobs, median}
+		a.ignore = a.jobs // they were sent before, and waited behind each other
 		fit := int(float64(a.jobs) * float64(a.usual) / float64(median))
 		a.jobs = max(fit, a.jobs/2, DefaultJobs)
 		a.edge, a.pause = a.jobs, probeEvery
 		a.probe = now.Add(a.pause)
-	case median > a.late():
-		a.usual += (median - a.usual) / 8
-	case median < a.usual:
-		a.usual -= (a.usual - median) / 4
 	}
+}
+
+// median returns the median of the times, and forgets them.
+func (a *adapter) median() time.Duration {
+	slices.Sort(a.times)
+	m := a.times[len(a.times)/2]
+	a.times = a.times[:0]
+	return m
+}
+
+// A judgement is what was found when the number was made smaller.
+type judgement struct {
+	jobs   int
+	median time.Duration
+}
+
+// inVain reports whether answers got faster by it by less than a quarter of what
+// they should: then it is not for us that they are slow.
+func (j *judgement) inVain(jobs int, median time.Duration) bool {
+	if j.jobs == 0 {
+		return false
+	}
+	hoped := time.Duration(float64(j.median) * float64(jobs) / float64(j.jobs))
+	return median > (hoped+3*j.median)/4
 }
 
 // failed notes a failure of the host, or on the way to it, that costs so much
@@ -197,7 +241,7 @@ func (a *adapter) failed(now time.Time, cost int, asked bool) bool {
 		return true
 	}
 	a.strain, a.good = now, 0
-	a.jobs = max(a.jobs/2, strainLeast)
+	a.jobs, a.before, a.ignore = max(a.jobs/2, strainLeast), judgement{}, 0
 	a.edge = a.jobs
 	return true
 }
