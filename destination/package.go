@@ -24,16 +24,10 @@ type packageJob struct {
 
 	Shelf *packageShelf // where packages are kept that were fetched whole; may be nil
 
-	// Post and PostType ask for the package, as a Source that makes it on
-	// demand wants to be asked. It has no ranges then.
-	Post     []byte
-	PostType string
-
 	// Trusted says that content is taken which no hash vouches for but the
 	// checksums in the package: where nothing better is to be had.
 	Trusted bool
 
-	By     byWay     // which way the content comes; byPackage if zero
 	Wanted []*action // the member of each is its want's Member.Path
 }
 
@@ -68,7 +62,7 @@ func newPackager(f *fetcher, done func(outcome), single func(*action), warn func
 // ranges, or where only the hash of the package vouches for what is in it, all
 // of it is written aside first.
 func (p *packager) get(ctx context.Context, job *packageJob) {
-	u := &unpacking{packager: p, job: job, left: job.Wanted, whole: job.Post != nil}
+	u := &unpacking{packager: p, job: job, left: job.Wanted}
 	u.vouch()
 	for try := 0; len(u.left) > 0 && ctx.Err() == nil; try++ {
 		err := u.round(ctx)
@@ -166,6 +160,7 @@ func (u *unpacking) round(ctx context.Context) error {
 	}
 	return u.d.withDirectory(ctx, file, func(dir *unpack.Directory, _ bool) error {
 		u.compareManifest(ctx, file, dir)
+		u.tellExtra(dir)
 		return u.extract(ctx, file, u.plan(dir))
 	})
 }
@@ -192,12 +187,4 @@ func (u *unpacking) tell() {
 	}
 	u.warn(u.job.URI, fmt.Sprintf("package %s: %d of %d wanted from it have to be fetched one by one; the first because %s",
 		fetch.Printable(u.job.URI), u.failed, len(u.job.Wanted), fetch.Printable(u.first.Error())))
-}
-
-// by is which way the content comes.
-func (j *packageJob) by() byWay {
-	if j.By == byRequest {
-		return byPackage
-	}
-	return j.By
 }

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -399,31 +398,20 @@ func TestPackageNotWorth(t *testing.T) {
 	}
 }
 
-// TestPackagePosted: a package that is made on demand is held whole.
-func TestPackagePosted(t *testing.T) {
+// TestPackageExtra: what no manifest names is ignored, and told.
+func TestPackageExtra(t *testing.T) {
 	t.Parallel()
-	files := someFiles(50, 5_000_000)
-	body := packOf(t, files, zip.Store)
-	g := newPackageRig(t, body)
-	g.answer = func(w http.ResponseWriter, r *http.Request) bool {
-		asked, _ := io.ReadAll(r.Body)
-		if r.Method != http.MethodPost || string(asked) != "all of it" || r.Header.Get("Content-Type") != "text/uri-list" {
-			t.Errorf("%s %q as %s", r.Method, asked, r.Header.Get("Content-Type"))
+	files := someFiles(9)
+	for members, warns := range map[int]bool{0: false, 7: true, 9: false, 10: false} {
+		g := newPackageRig(t, packOf(t, files, zip.Store))
+		job := g.job(files)
+		job.Members = members
+		g.get(job)
+		if (len(g.warnings) > 0) != warns {
+			t.Errorf("%d named: %q", members, g.warnings)
 		}
-		_, _ = w.Write(body)
-		return true
-	}
-	job := g.job(files)
-	job.Post, job.PostType, job.By = []byte("all of it"), "text/uri-list", byOnDemand
-	g.get(job)
-	g.expect(files)
-	for _, o := range g.outcomes {
-		if o.by != byOnDemand {
-			t.Fatalf("came by %d", o.by)
-		}
-	}
-	if _, err := os.Stat(filepath.Join(g.root, "r")); err != nil {
-		t.Error(err)
+		g.warnings = nil
+		g.expect(files)
 	}
 }
 

@@ -403,6 +403,26 @@ func (u *unpacking) compareManifest(ctx context.Context, file packageFile, dir *
 	}
 }
 
+// tellExtra tells of files that no manifest names, which are ignored
+// (RS-ZIP-08).
+func (u *unpacking) tellExtra(dir *unpack.Directory) {
+	if u.job.Members == 0 {
+		return
+	}
+	n := 0
+	for i := range dir.Members {
+		if !dir.Members[i].IsDir() {
+			n++
+		}
+	}
+	if m, _ := dir.Manifest(); m != nil {
+		n--
+	}
+	if n -= u.job.Members; n > 0 {
+		u.warn(u.job.URI, fmt.Sprintf("package %s: %d files in it that its manifest does not name are ignored", fetch.Printable(u.job.URI), n))
+	}
+}
+
 // openFile is a package that stays open.
 type openFile struct{ packageFile }
 

@@ -34,7 +34,7 @@ var errNotWorth = errors.New("little is wanted of it, and the server sends no pa
 // open opens the package, and holds it whole where that is needed.
 func (u *unpacking) open(ctx context.Context) (packageFile, error) {
 	o := &opening{d: u.d, job: u.job, whole: u.whole, worth: u.worth}
-	if u.job.Post != nil || len(u.unvouched) > 0 {
+	if len(u.unvouched) > 0 {
 		o.worth = nil
 	}
 	file, err := o.open(ctx)
@@ -78,7 +78,6 @@ type opening struct {
 	total int64 // of the package
 	hash  *resourcesync.Hasher
 	n     int64 // bytes of it that came
-	tail  []byte
 	file  packageFile
 }
 
@@ -113,7 +112,7 @@ var errNoEnd = errors.New("the server sends another part of it than was asked fo
 // wrong.
 func (o *opening) requests() []*fetch.Request {
 	ask := func(from, last int64) *fetch.Request {
-		return &fetch.Request{URI: o.job.URI, RangeFrom: from, RangeLast: last, Document: true, Post: o.job.Post, PostType: o.job.PostType}
+		return &fetch.Request{URI: o.job.URI, RangeFrom: from, RangeLast: last, Document: true}
 	}
 	all, tail := ask(0, 0), o.guessTail()
 	switch n := o.job.Length; {
@@ -202,7 +201,7 @@ func (o *opening) fill(ctx context.Context, r *fetch.Request, resp *fetch.Respon
 		return nil
 	}
 	r.RangeLast, r.RangeFrom, r.IfRange = 0, 0, ""
-	if etag := resp.Header.Get("ETag"); etag != "" && !strings.HasPrefix(etag, "W/") && r.Post == nil {
+	if etag := resp.Header.Get("ETag"); etag != "" && !strings.HasPrefix(etag, "W/") {
 		r.RangeFrom, r.IfRange = o.n, etag
 	}
 	return err

@@ -207,7 +207,7 @@ func (u *unpacking) take(ctx context.Context, a *action, content io.Reader, brok
 	var member *unpack.MemberError
 	switch {
 	case o.err == nil:
-		o.by = u.job.by()
+		o.by = byPackage
 		u.had.Store(true)
 		u.done(o)
 	case isLocal(o.err):
