@@ -22,7 +22,7 @@ func (s *setAudit) check(ctx context.Context, act *action) (verdict, error) {
 	case !act.isHeld() && s.plain:
 		return s.compareFile(ctx, act)
 	case !act.isHeld():
-		return s.verdict(act, Missing, "it was never fetched, or is owed"), nil
+		return s.verdict(act, Missing, s.whyMissing(ctx, act)), nil
 	case !contains(act.held.Sets, s.set.Number): // another set's
 		return verdict{}, nil
 	case act.verb == verbFetch && !act.conditional:
@@ -73,6 +73,15 @@ func (s *setAudit) seen(act *action) bool {
 		}
 	}
 	return false
+}
+
+func (s *setAudit) whyMissing(ctx context.Context, act *action) string {
+	if path, err := s.paths.Path(act.URI); err == nil {
+		if _, err := s.d.store.Stat(ctx, path); err == nil {
+			return fmt.Sprintf("a file that sync did not make is in its place (%q)", path)
+		}
+	}
+	return "it was never fetched, or is owed"
 }
 
 func whyExtra(act *action) string {

@@ -150,7 +150,12 @@ func printAudit(io stdio, out *outputOptions, r destination.AuditReport, err err
 	default:
 		io.printf("in step with %s\n", r.Source)
 	}
-	io.printf("  %s listed, %s verified byte by byte", count(r.Resources, "resource"), count(r.Verified, "file"))
+	io.printf("  %s listed", count(r.Resources, "resource"))
+	if r.Content || r.Verified > 0 {
+		io.printf(", %s verified byte by byte", count(r.Verified, "file"))
+	} else {
+		io.printf(", no file read (--content reads all)")
+	}
 	if r.Unverifiable > 0 {
 		io.printf(", %s of which the Source states nothing to compare", thousands(r.Unverifiable))
 	}
