@@ -12,6 +12,13 @@ func envName(flag string) string {
 	return "LOCKSTEP_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
+// fromEnvironment reports whether the value of a flag is what the environment
+// says, and perhaps for other commands.
+func fromEnvironment(flag, value string, lookup func(string) (string, bool)) bool {
+	v, ok := lookup(envName(flag))
+	return ok && v == value
+}
+
 // flagsFromEnvironment sets the flags that the command line does not from the
 // environment. A flag that may be repeated takes one value per line.
 func flagsFromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {

@@ -100,7 +100,7 @@ func openMirror(sel *selectOptions, readOnly bool, lookup func(string) (string, 
 		return openBucketMirror(dest, sel.state, readOnly, lookup, log)
 	case strings.Contains(dest, "://"):
 		return nil, usageError{fmt.Errorf("%s: not a place for a mirror", dest), "give a directory, or a bucket as s3://BUCKET/PREFIX"}
-	case sel.state != "":
+	case sel.state != "" && !fromEnvironment("state", sel.state, lookup): // there it may be meant for serve
 		return nil, usageError{errors.New("--state is for mirrors in buckets"), "a mirror in a directory keeps its memory in " + filepath.Join(dest, ".lockstep")}
 	}
 	switch info, err := os.Stat(dest); {
