@@ -109,9 +109,13 @@ func TestDumpStart(t *testing.T) {
 	s.mu.Unlock()
 	s.replace("/alone.xml", alone)
 	s.replace("/index.xml", doc("sitemapindex", `<rs:md capability="resourcedump" at="`+s.time(s.now)+`"/>`, "<sitemap><loc>"+s.url("/alone.xml")+"</loc></sitemap>"))
+	s.replace("/changes.xml", doc("sitemapindex", `<rs:md capability="changedump" from="`+s.time(s.from)+`"/>`, "<sitemap><loc>"+s.url("/calone.xml")+"</loc></sitemap>"))
+	s.mu.Lock()
+	s.doc["/calone.xml"] = strings.ReplaceAll(s.changeDump(""), s.url("/rs/capabilitylist.xml"), "")
+	s.mu.Unlock()
 	s.replace("/robots.txt", "Sitemap: "+s.url("/index.xml")+"\n")
 	s.replace("/page.html", `<!DOCTYPE html><html><head><link rel="resourcesync" href="/rs/capabilitylist.xml"></head></html>`)
-	for _, path := range append(addresses, "/alone.xml", "/index.xml", "/page.html") {
+	for _, path := range append(addresses, "/alone.xml", "/index.xml", "/page.html", "/calone.xml", "/changes.xml") {
 		m := newMirror(t, s)
 		m.at = s.url(path)
 		if r := m.mustSync(); r.Created != 7 || s.singles() > 0 {
@@ -468,5 +472,43 @@ func TestDumpManyVersions(t *testing.T) {
 	m.opts.Via = destination.ViaDump
 	if r := m.mustSync(); r.By.Package != 20 || r.Updated != 20 || r.Via != destination.ViaChangeDump {
 		t.Errorf("%s by %+v via %s", counts(r), r.By, r.Via)
+	}
+}
+
+// TestDumpElsewhere names packages, copies of manifests and packages on demand
+// at a host the Source has no say over.
+func TestDumpElsewhere(t *testing.T) {
+	t.Parallel()
+	other := newSite(t, style{})
+	elsewhere := strings.Replace(other.srv.URL, "127.0.0.1", "localhost", 1)
+	var asked atomic.Int32
+	other.setFault(func(w http.ResponseWriter, _ *http.Request) bool {
+		asked.Add(1)
+		http.NotFound(w, nil)
+		return true
+	})
+	for _, st := range []dumpStyle{{dump: true, copies: true, demand: true}, {dump: true, noList: true, copies: true}} {
+		s := newSite(t, style{noChanges: true, dumpStyle: st})
+		fill(s, 70)
+		s.makeDump()
+		s.mu.Lock()
+		for _, path := range []string{"/rs/resourcedump.xml", "/rs/capabilitylist.xml"} {
+			text, _ := s.document(path)
+			for _, what := range []string{"/rs/r-", "/rs/demand"} {
+				text = strings.ReplaceAll(text, s.url(what), elsewhere+what)
+			}
+			s.doc[path] = text
+		}
+		s.mu.Unlock()
+		m := newMirror(t, s)
+		m.opts.Via = destination.ViaDump
+		if r, err := m.sync(); (err == nil) == st.noList {
+			t.Errorf("%+v: Sync = %v, %s", st, err, counts(r))
+		} else if !st.noList {
+			m.same()
+		}
+	}
+	if n := asked.Load(); n > 0 {
+		t.Errorf("the other host was asked %d times", n)
 	}
 }

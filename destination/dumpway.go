@@ -148,13 +148,18 @@ func (r *setRun) stageHints(ctx context.Context, w *work, n *needs, insist bool)
 		return "", nil
 	}
 	var refs []packageRef
+	told := false
 	for i := range entries {
 		e := &entries[i]
 		if !e.Until.IsZero() && !since.IsZero() && e.Until.Compare(since) < 0 {
 			continue
 		}
-		if ref := r.reader.refOf(e); ref.refused == "" {
+		ref := r.reader.refOf(e)
+		if ref.refused == "" {
 			refs = append(refs, ref)
+		} else if !told {
+			told = true
+			r.warn(ref.uri, fmt.Sprintf("refuse package %s: %s", fetch.Printable(ref.uri), ref.refused))
 		}
 	}
 	if len(refs) == 0 || !insist && !r.packagesPay(refs, n) {

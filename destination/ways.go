@@ -15,7 +15,7 @@ const (
 
 	// packedAtOnce bounds how many are wanted of the packages read at a time,
 	// unless it is only one.
-	packedAtOnce = 100_000
+	packedAtOnce = 50_000
 )
 
 // ways are the ways to get content other than a request for each resource:
