@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 )
 
 // A Scratcher is a [Journal] with a directory in which a run may have scratch
@@ -38,13 +39,14 @@ func roomOf(j Journal) scratchRoom {
 }
 
 const (
-	// maxScratch caps one scratch file: lists without end fill no disk. A
-	// hundred million resources take a sixth of it.
+	// maxScratch caps one scratch file, beside half of the room there is on the
+	// disk: lists without end fill none. A hundred million resources take a
+	// fifth of it.
 	maxScratch = 64 << 30
 
 	// maxScratchMemory caps what is sorted in memory, compressed, for want of a
-	// directory: some five million entries with hashes.
-	maxScratchMemory = 96 << 20
+	// directory: one to two million entries with hashes, more without.
+	maxScratchMemory = 80 << 20
 )
 
 // ErrScratch reports that there was more to sort than there is scratch space.
@@ -80,7 +82,11 @@ func (r scratchRoom) open() (scratch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a scratch file: %w", err)
 	}
-	return &fileScratch{file: f, limit: maxScratch}, nil
+	limit := int64(maxScratch)
+	if free := freeSpace(f); free > 0 { // where there is none, the system says so
+		limit = min(limit, free/2)
+	}
+	return &fileScratch{file: f, limit: limit}, nil
 }
 
 // A fileScratch is a file.
@@ -97,7 +103,11 @@ func (s *fileScratch) write(b []byte) (extent, error) {
 	p := extent{s.end, len(b)}
 	s.end += int64(len(b))
 	s.mu.Unlock()
-	if p.at+int64(p.len) > s.limit {
+	switch {
+	case p.at+int64(p.len) <= s.limit:
+	case s.limit < maxScratch:
+		return extent{}, fmt.Errorf("write a scratch file: more than %d MiB, half of the room there is: %w", s.limit>>20, syscall.ENOSPC)
+	default:
 		return extent{}, fmt.Errorf("%w: more than %d GiB", ErrScratch, s.limit>>30)
 	}
 	if _, err := s.file.WriteAt(b, p.at); err != nil {

@@ -149,13 +149,19 @@ func TestScratchEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := fill(&fileScratch{file: f, limit: 100 << 20}); !errors.Is(err, ErrScratch) {
-		t.Errorf("in a file: %v, want %v", err, ErrScratch)
+	if err := fill(&fileScratch{file: f, limit: 100 << 20}); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("in a file: %v, want %v", err, syscall.ENOSPC)
+	}
+	if free := freeSpace(f); free == 0 {
+		t.Error("a file in the temporary directory has no room")
+	}
+	if err := fill(&fileScratch{file: f, end: maxScratch, limit: maxScratch}); !errors.Is(err, ErrScratch) {
+		t.Errorf("in a large file: %v, want %v", err, ErrScratch)
 	}
 	_ = f.Close() // nothing in it counts
 	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
 	if err == nil {
-		if err := fill(&fileScratch{file: full, limit: 1 << 30}); !errors.Is(err, syscall.ENOSPC) {
+		if err := fill(&fileScratch{file: full, limit: maxScratch}); !errors.Is(err, syscall.ENOSPC) {
 			t.Errorf("on a full disk: %v, want %v", err, syscall.ENOSPC)
 		}
 		_ = full.Close()

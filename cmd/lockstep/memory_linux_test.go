@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"context"
@@ -136,7 +137,6 @@ func TestMemoryHostile(t *testing.T) {
 		t.Skip("the race detector takes several times the memory")
 	}
 	t.Parallel()
-	entry := endless(`<url><loc>http://HOST/a/` + strings.Repeat("long/", 200) + `</loc></url>` + "\n")
 	known := newLiveSource(t)
 	known.put("a", 10)
 	tests := []struct {
@@ -145,7 +145,10 @@ func TestMemoryHostile(t *testing.T) {
 		args   []string // for a mirror there is already
 		ends   bool     // with exit 0
 	}{
-		{"endless entries", sendText(hostileList, entry), nil, false},
+		{"endless entries", endlessEntries(strings.Repeat("long/", 200)), []string{"--dry-run", "--baseline", "--delete", "keep"}, false},
+		{"endless entries, nothing there", endlessEntries(strings.Repeat("long/", 200)), []string{"--dry-run"}, false},
+		{"disorder, nothing there", disorder(sized(3_000_000, 100_000)), []string{"--dry-run"}, true},
+		{"disorder", disorder(sized(10_000_000, 200_000)), []string{"--dry-run", "--baseline", "--delete", "keep"}, true},
 		{"endless comment", sendText(hostileList+"<!--", "for ever and ever "), nil, false},
 		{"endless attribute", sendText(hostileList+`<url a="`, "for ever and ever "), nil, false},
 		{"endless loc", sendText(hostileList+`<url><loc>http://HOST/`, "for/ever/"), nil, false},
@@ -159,6 +162,11 @@ func TestMemoryHostile(t *testing.T) {
 		{"index of many parts", manyParts(sized(50_000, 2000)), nil, false},
 		{"endless resource", endlessResource, nil, false},
 	}
+	if *fullMemory { // ten million entries take a minute
+		tests = append(tests, tests[0], tests[1])
+		tests[len(tests)-2].name, tests[len(tests)-2].handle = "endless short entries", endlessEntries("")
+		tests[len(tests)-1].name, tests[len(tests)-1].handle = "endless short entries, nothing there", endlessEntries("")
+	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -166,7 +174,7 @@ func TestMemoryHostile(t *testing.T) {
 			t.Cleanup(srv.Close)
 			start := time.Now()
 			dest := filepath.Join(t.TempDir(), "mirror")
-			if tt.args != nil {
+			if len(tt.args) > 1 {
 				checkGoesOn(t, known, dest)
 			}
 			args := append([]string{srv.URL + "/resourcelist.xml", dest}, tt.args...)
@@ -182,6 +190,36 @@ func TestMemoryHostile(t *testing.T) {
 				t.Errorf("peak memory %d MiB, want at most 256", peak>>20)
 			}
 		})
+	}
+}
+
+// endlessEntries serves a list without end: the document is cut off when it is
+// longer than any may be, after a million or ten million entries.
+func endlessEntries(long string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		out := bufio.NewWriterSize(w, 64<<10)
+		_, err := io.WriteString(out, hostileList)
+		for i := 0; err == nil; i++ {
+			_, err = fmt.Fprintf(out, "<url><loc>http://%s/%s%09d</loc><rs:md hash=\"md5:%032x\"/></url>\n", r.Host, long, i, uint64(i+1)*0x9e3779b97f4a7c15)
+		}
+	}
+}
+
+// disorder serves a list of n entries with hashes in no order.
+func disorder(n int) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/resourcelist.xml" {
+			http.NotFound(w, r)
+			return
+		}
+		out := bufio.NewWriterSize(w, 64<<10)
+		_, _ = io.WriteString(out, hostileList)
+		for i := range n {
+			h := uint64(i+1) * 0x9e3779b97f4a7c15 // odd: no two are alike
+			fmt.Fprintf(out, "<url><loc>http://%s/%016x</loc><rs:md length=\"10\" hash=\"md5:%016x%016x\"/></url>\n", r.Host, h, h*h, h+uint64(n))
+		}
+		_, _ = io.WriteString(out, "</urlset>")
+		_ = out.Flush() // the client tells
 	}
 }
 

@@ -236,7 +236,7 @@ func explain(err error, dest string) error {
 	case errors.Is(err, discover.ErrNoSource):
 		return withHint(err, "try the address of its Source Description, of a Capability List, Resource List or Sitemap")
 	case errors.Is(err, destination.ErrScratch):
-		return withHint(err, "where "+dest+" is a mirror already, or a directory at least, there is more scratch space")
+		return withHint(err, "where "+dest+" is a mirror already, or a directory at least, there is more scratch space: up to 64 GiB")
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return withHint(err, "make room in "+dest+" and run the same command again: what is there is kept")
 	}
