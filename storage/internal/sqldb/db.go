@@ -66,13 +66,22 @@ func New(ctx context.Context, write, read *sql.DB, d Dialect, o Options) (*DB, e
 	return db, nil
 }
 
+// maxCloseWait is how many milliseconds Close waits for readings to end.
+const maxCloseWait = 1000
+
 // Close closes the database.
 func (db *DB) Close() error {
 	if db.read == db.write {
 		return db.write.Close()
 	}
 	// The writer goes last: SQLite tidies up when the last connection closes,
-	// and readers may not write.
+	// and readers may not write. A reading whose context ended gives its
+	// connection back in its own time, which is soon.
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for i := 0; i < maxCloseWait && db.read.Stats().InUse > 0; i++ {
+		<-tick.C
+	}
 	return errors.Join(db.read.Close(), db.write.Close())
 }
 
