@@ -327,7 +327,7 @@ func (t *transfer) hasHashes(data []byte, hs resourcesync.Hashes) bool {
 func (t *transfer) patchFile(ctx context.Context, l *resourcesync.Link) ([]byte, error) {
 	uri, _, _ := strings.Cut(l.Href, "#")
 	var data []byte
-	err := t.d.client.Fetch(ctx, &fetch.Request{URI: uri, MaxBytes: l.Length, Once: true}, func(resp *fetch.Response) error {
+	err := t.d.client.Fetch(ctx, &fetch.Request{URI: uri, MaxBytes: l.Length}, func(resp *fetch.Response) error {
 		var err error
 		data, err = io.ReadAll(resp.Body) // at most MaxBytes
 		return err

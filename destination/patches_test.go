@@ -205,6 +205,42 @@ func (p *patching) replace(old, with string) {
 	p.link = func(_ siteEvent, link string) string { return strings.ReplaceAll(link, old, with) }
 }
 
+// TestPatchTrouble: a patch that breaks off is asked for again, and of a Source
+// whose patches are of no use only a few are.
+func TestPatchTrouble(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{})
+	p := newPatching(s)
+	for i := range 12 {
+		s.put(fmt.Sprintf("/f%d", i), version(i))
+	}
+	m := newMirror(t, s)
+	m.opts.Jobs = 1
+	m.mustSync()
+	for i := range 12 {
+		p.put(t, s, fmt.Sprintf("/f%d", i), version(i+100))
+	}
+	for name := range p.files {
+		p.files[name] = []byte(strings.Repeat("x", len(p.files[name])))
+	}
+	r := m.mustSync()
+	if r.By.Request != 12 || p.gets > 3 {
+		t.Errorf("by %+v, %d patches were asked for", r.By, p.gets)
+	}
+	p.put(t, s, "/f0", version(1000))
+	serve, broken := s.fault, false
+	s.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+		if body, ok := p.files[r.URL.Path]; ok && !broken {
+			broken = true
+			breakOff(w, "", string(body), len(body)/2)
+		}
+		return serve(w, r)
+	})
+	if r, err := m.syncAgain(2); err != nil || r.By.Patch != 1 {
+		t.Errorf("%v, by %+v, want the patch", err, r.By)
+	}
+}
+
 // TestPatchTypes applies what other Sources announce.
 func TestPatchTypes(t *testing.T) {
 	t.Parallel()
