@@ -181,7 +181,7 @@ func TestAdaptFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		whole := &remote{way: 50 * time.Millisecond}
 		c := wired(t, fetch.Options{}, whole.serve)
-		least := fetchAll(t, c, 5000, 600)
+		least := fetchAll(t, c, 3000, 600)
 		faulty := &remote{way: 50 * time.Millisecond, status: func(n int, _ time.Time) string {
 			switch uint32(n) * 2654435761 >> 16 % 50 { // at random
 			case 7:
@@ -193,13 +193,13 @@ func TestAdaptFaults(t *testing.T) {
 		}}
 		took := time.Hour
 		for range 3 { // one in fifteen has a resource that fails four times
-			if took <= least*3/2 {
+			if took <= least*2 {
 				break
 			}
 			c = wired(t, fetch.Options{}, faulty.serve)
-			took = fetchAll(t, c, 5000, 600)
+			took = fetchAll(t, c, 3000, 600)
 		}
-		if took > least*3/2 || c.Limit(sourceHost) < 400 {
+		if took > least*2 || c.Limit(sourceHost) < 400 {
 			t.Errorf("with 6%% of faults %s, %d under way at last; without %s", took, c.Limit(sourceHost), least)
 		}
 	})

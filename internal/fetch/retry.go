@@ -15,6 +15,10 @@ const (
 	// MaxRetryAfter caps how long a Source may put us off.
 	MaxRetryAfter = 5 * time.Minute
 
+	// unsaidPause is how long a host is left alone that is asked too often and
+	// does not say for how long.
+	unsaidPause = time.Second
+
 	firstBackoff = 250 * time.Millisecond
 	maxBackoff   = 30 * time.Second
 )
@@ -45,17 +49,10 @@ func (c *Client) booked(uri string, err error) failure {
 		if status.RetryAfter > 0 {
 			cost = costAsked
 		}
-		strained := s.failed(now, cost, status.Status == http.StatusTooManyRequests)
-		if strained && status.RetryAfter > 0 { // all who ask that host are meant
-			switch paused := f.host.rate.paused() > 0; {
-			case !paused && s.pauses >= max(c.opts.Retries, 1):
-				f.over = true
-			case !paused:
-				s.pauses++
-				fallthrough
-			default:
-				f.host.rate.pause(now.Add(min(status.RetryAfter, MaxRetryAfter)))
-			}
+		often := status.Status == http.StatusTooManyRequests
+		strained := s.failed(now, cost, often)
+		if strained && (status.RetryAfter > 0 || often) { // all who ask that host are meant
+			f.over = f.host.putOff(now, status.RetryAfter, c.opts.Retries)
 		}
 	default:
 		silent := errors.Is(err, ErrTimeout)
@@ -64,6 +61,26 @@ func (c *Client) booked(uri string, err error) failure {
 	}
 	f.well = s.well()
 	return f
+}
+
+// putOff lets nobody ask h for so long; zero is not said how long, and doubles.
+// It reports whether h did nothing else so often that it is of no use any more.
+// The lock of the slots is held.
+func (h *host) putOff(now time.Time, after time.Duration, retries int) (over bool) {
+	s := &h.slots
+	most := max(retries, 1)
+	if after == 0 {
+		after = min(unsaidPause<<min(s.pauses, 16), maxBackoff)
+		most *= 2
+	}
+	if h.rate.paused() == 0 {
+		if s.pauses >= most {
+			return true
+		}
+		s.pauses++
+	}
+	h.rate.pause(now.Add(min(after, MaxRetryAfter)))
+	return false
 }
 
 // pauseBefore waits before the next try.

@@ -1,0 +1,57 @@
+package fetch_test
+
+import (
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"lockstep/internal/fetch"
+)
+
+// A host that answers only so many requests a second, and 429 to the others,
+// gives everything in about that time: nothing fails for being asked too often.
+func TestHostWithRateLimit(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		way    time.Duration
+		answer string
+	}{
+		{"near, says when", 2 * time.Millisecond, "Retry-After: 1\r\n"},
+		{"far, says when", 50 * time.Millisecond, "Retry-After: 1\r\n"},
+		{"near, says nothing", 2 * time.Millisecond, ""},
+		{"far, says nothing", 50 * time.Millisecond, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				const rate = 50 // a second
+				var mu sync.Mutex
+				tokens, last := float64(rate), time.Now()
+				s := &remote{way: tt.way}
+				c := wired(t, fetch.Options{}, func(w *wire, r *http.Request, n int) {
+					mu.Lock()
+					tokens = min(tokens+time.Since(last).Seconds()*rate, rate)
+					last = time.Now()
+					ok := tokens >= 1
+					if ok {
+						tokens--
+					}
+					mu.Unlock()
+					if !ok {
+						time.Sleep(tt.way)
+						w.answer(429, tt.answer+"Connection: close\r\n", "")
+						return
+					}
+					s.serve(w, r, n)
+				})
+				took := fetchAll(t, c, 1000, 200)
+				if took > 90*time.Second || c.Requests() > 2000 {
+					t.Errorf("1000 resources at %d a second: %s, %d requests", rate, took, c.Requests())
+				}
+			})
+		})
+	}
+}
