@@ -46,7 +46,6 @@ type siteDumps struct {
 	current string            // body of the Resource Dump as it was made last
 	at      time.Time         // and as of when
 	changes []siteParcel      // of the Change Dump
-	posts   int
 }
 
 // A siteParcel is a package of a Change Dump.
@@ -205,7 +204,6 @@ func (s *site) packed(w http.ResponseWriter, r *http.Request, path string) ([]by
 		if err != nil {
 			s.t.Error(err)
 		}
-		s.dumps.posts++
 		return s.demanded(strings.Fields(string(body))), true
 	}
 	data, ok := s.dumps.files[path]
@@ -233,10 +231,4 @@ func (s *site) demanded(uris []string) []byte {
 	})
 	name := entry[strings.Index(entry, "/rs/d-"):strings.Index(entry, ".zip")]
 	return s.dumps.files[name+".zip"]
-}
-
-func (s *site) posts() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.dumps.posts
 }
