@@ -188,14 +188,14 @@ func (s *sectionReader) bodyEnd() int64 { return min(s.end, s.p.tailStart()) }
 func (s *sectionReader) broken(err error) error {
 	s.stop()
 	var body *fetch.BodyError
-	if !errors.Is(err, io.EOF) && (!errors.As(err, &body) || !body.Retryable()) {
+	if err != io.EOF && (!errors.As(err, &body) || !body.Retryable()) {
 		return err
 	}
 	if s.breaks++; s.got >= worthwhile {
 		s.breaks = 0
 	}
 	if s.breaks >= maxBreaks {
-		if errors.Is(err, io.EOF) {
+		if err == io.EOF {
 			err = fmt.Errorf("get %s: %w", fetch.Printable(s.p.uri), io.ErrUnexpectedEOF)
 		}
 		return err

@@ -318,7 +318,7 @@ func (m *packedManifest) entries(yield func(resourcesync.Entry, error) bool) boo
 	for {
 		var e resourcesync.Entry
 		switch err := m.reader.Read(&e); {
-		case errors.Is(err, io.EOF):
+		case err == io.EOF:
 			if h, err := m.reader.Header(); err == nil {
 				m.Header = h // RS-XML-03: some of it may stand behind the entries
 			}

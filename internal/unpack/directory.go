@@ -2,7 +2,6 @@ package unpack
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -107,7 +106,7 @@ func (r *reader) next(n int) ([]byte, error) {
 	}
 	b := r.buf[:n]
 	if _, err := io.ReadFull(r.Reader, b); err != nil {
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		if err == io.EOF || err == io.ErrUnexpectedEOF {
 			return nil, &FormatError{r.pos, "the directory ends within a record"}
 		}
 		return nil, err
@@ -120,7 +119,7 @@ func (r *reader) next(n int) ([]byte, error) {
 // kind of record may follow.
 func (r *reader) member(m *Member, shift int64) (more bool, err error) {
 	sig, err := r.Peek(4)
-	if err != nil && !errors.Is(err, io.EOF) {
+	if err != nil && err != io.EOF {
 		return false, err
 	}
 	if len(sig) < 4 || le.Uint32(sig) != centralSignature {

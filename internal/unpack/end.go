@@ -2,7 +2,6 @@ package unpack
 
 import (
 	"encoding/binary"
-	"errors"
 	"io"
 )
 
@@ -131,7 +130,7 @@ func readAt(at io.ReaderAt, b []byte, off int64) error {
 	switch {
 	case n == len(b):
 		return nil
-	case err == nil, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	case err == nil, err == io.EOF, err == io.ErrUnexpectedEOF:
 		return ErrNotZip
 	}
 	return err

@@ -72,7 +72,7 @@ func (m *Member) inflate(data, buf []byte) ([]byte, error) {
 	_ = f.Reset(bytes.NewReader(data), nil) // fails for a bad dictionary only
 	n, err := io.ReadFull(f, buf)
 	switch {
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	case err == io.EOF, err == io.ErrUnexpectedEOF:
 		return nil, m.shorter(int64(n))
 	case err != nil:
 		return nil, m.broken(err)
@@ -93,7 +93,7 @@ func (m *Member) ended(n int, err error) error {
 	switch {
 	case n > 0:
 		return &MemberError{Name: m.Name, Reason: "it has more content than the directory says"}
-	case !errors.Is(err, io.EOF):
+	case err != io.EOF:
 		return m.broken(err)
 	}
 	return nil
@@ -156,7 +156,7 @@ func (m *Member) broken(err error) error {
 	if errors.As(err, &mine) {
 		return err
 	}
-	if errors.Is(err, io.EOF) {
+	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
 	}
 	return &MemberError{Name: m.Name, Reason: "it cannot be read", Err: err}
@@ -208,9 +208,9 @@ func (c *content) Read(p []byte) (int, error) {
 	c.given += int64(n)
 	c.sum = crc32.Update(c.sum, crc32.IEEETable, p[:n])
 	switch {
-	case err == nil, errors.Is(err, io.EOF) && c.given == c.m.Size:
+	case err == nil, err == io.EOF && c.given == c.m.Size:
 		return n, nil // the next Read tells how it ends
-	case errors.Is(err, io.EOF) && c.packed.N == 0:
+	case err == io.EOF && c.packed.N == 0:
 		c.err = c.m.shorter(c.given)
 	default:
 		c.err = c.m.broken(err)
