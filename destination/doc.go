@@ -14,7 +14,11 @@
 //	             (join.go: in chunks, several at a time)
 //	dumpway.go   by which ways contents come; ways.go: other ways than requests
 //	             for each: package.go and its neighbours, demand.go
-//	fetch.go     one resource over the network, resumed where it was left
+//	fetch.go     one resource over the network: patches.go: made of what is
+//	             held; transfer.go: whole, resumed where it was left;
+//	             mirrors.go: from where; coding.go: coded on the way;
+//	             representation.go: which of several
+//	relist.go    the list again, for what was not as it said
 //	verify.go    length and every known hash
 //	wide.go      large content over several connections, where that pays
 //	copy.go      bytes written and hashed

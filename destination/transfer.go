@@ -1,0 +1,380 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"lockstep/blob"
+	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
+)
+
+// A transfer gets one resource.
+type transfer struct {
+	*fetcher
+	a    *action
+	path string
+
+	w       blob.Writer
+	hasher  *resourcesync.Hasher
+	algs    uint8
+	n       int64    // bytes in w
+	resumed bool     // some of them are from an earlier run, or another place
+	picked  bool     // what an earlier run left was looked for
+	at      location // where the content is had
+	header  http.Header
+	undo    bool // undo the content codings that were not asked for
+	kept    bool // the answer was: as we hold it
+	narrow  bool // get it over one connection
+	whole   bool // get it from its beginning
+}
+
+// run gets the content from the first of its locations that has it. What is wrong
+// at the resource's own may be so because the description is old: the outcome
+// is stale.
+func (t *transfer) run(ctx context.Context) outcome {
+	t.algs = algorithmsOf(t.a.Hashes)
+	if t.a.conditional && len(t.a.held.Hashes) > 0 {
+		t.algs |= algorithmsOf(t.a.held.Hashes) // to see whether it is what we hold
+	}
+	t.hasher = t.hashers.get(t.algs)
+	defer func() { t.hashers.put(t.algs, t.hasher) }()
+
+	var own, elsewhere error
+	mirrors := 0
+	for _, p := range t.locations() {
+		err := t.from(ctx, p)
+		if err == nil {
+			return t.finish()
+		}
+		if !p.mirror {
+			own = err
+		} else {
+			mirrors, elsewhere = mirrors+1, err
+		}
+		if ctx.Err() != nil || isLocal(err) {
+			t.leave(err)
+			return outcome{err: err}
+		}
+	}
+	t.leave(own)
+	if stale := isStale(own); mirrors > 0 {
+		return outcome{err: fmt.Errorf("%w; nor could it be had from %d mirrors, the last: %v", own, mirrors, elsewhere), stale: stale}
+	}
+	return outcome{err: own, stale: isStale(own)}
+}
+
+// from gets the content from one place; from the resource's own once more past
+// all caches if it is not as stated (RS-HASH-08).
+func (t *transfer) from(ctx context.Context, p location) error {
+	t.at = p
+	var wrong *ContentError
+	if t.n > 0 && len(t.a.Hashes) == 0 {
+		t.drop() // nothing tells that the parts fit
+	}
+	err := t.attempt(ctx, fetch.Request{Once: p.mirror}, true)
+	if p.mirror && ctx.Err() == nil {
+		t.d.mirrors.note(p.host, err)
+	}
+	if errors.As(err, &wrong) && ctx.Err() == nil {
+		t.drop()
+		if !p.mirror {
+			err = t.attempt(ctx, fetch.Request{NoCache: true}, false)
+		}
+		if errors.As(err, &wrong) {
+			t.drop()
+		}
+	}
+	return err
+}
+
+// copy takes the content from r.
+func (t *transfer) copy(ctx context.Context, r io.Reader) outcome {
+	t.algs = algorithmsOf(t.a.Hashes)
+	t.hasher = t.hashers.get(t.algs)
+	defer func() { t.hashers.put(t.algs, t.hasher) }()
+	w, err := t.create(ctx)
+	if err != nil {
+		return outcome{err: err}
+	}
+	t.w = w
+	if limit := t.limit(); limit > 0 {
+		r = io.LimitReader(r, limit)
+	}
+	if t.n, err = copyHashing(t.w, t.hasher, ctxReader{ctx, r}); err == nil {
+		err = t.check()
+	}
+	if err != nil {
+		t.drop()
+		return outcome{err: err}
+	}
+	return t.finish()
+}
+
+// isStale reports whether reading the description again may explain err.
+func isStale(err error) bool {
+	var wrong *ContentError
+	var status *fetch.StatusError
+	return errors.As(err, &wrong) ||
+		errors.As(err, &status) && (status.Status == http.StatusNotFound || status.Status == http.StatusGone)
+}
+
+// attempt gets the content and verifies it.
+func (t *transfer) attempt(ctx context.Context, r fetch.Request, first bool) error {
+	r.URI, _, _ = strings.Cut(t.at.uri, "#") // RS-AMB-22
+	if accept := acceptable(t.a.Coding); accept != "" {
+		r.Header = http.Header{"Accept-Encoding": {accept}} // RS-HASH-07
+	}
+	if first && t.a.conditional && !t.at.mirror {
+		if err := t.condition(ctx, &r); err != nil {
+			return err
+		}
+	}
+	if first && t.resume && !t.a.conditional && !t.picked {
+		t.picked = true
+		done, err := t.pickUp(ctx)
+		if done || err != nil {
+			return err
+		}
+	}
+	if t.n > 0 {
+		r.RangeFrom, t.resumed = t.n, true
+	}
+	err := t.getAll(ctx, &r)
+	if t.n > 0 && isRangeError(err) || t.resumed && err == nil && t.check() != nil {
+		// The rest cannot be had, or what came before does not fit it.
+		t.drop()
+		r.RangeFrom, r.IfRange = 0, ""
+		err = t.getAll(ctx, &r)
+	}
+	if err != nil || t.kept {
+		return err
+	}
+	err = t.check()
+	if t.isCoded(err) {
+		return t.decoded(ctx, r, err)
+	}
+	return err
+}
+
+// leastProgress is how many bytes a transfer that breaks off has to come further
+// each time to be begun again without end: large resources come in as many parts
+// as it takes.
+const leastProgress = 1 << 20
+
+// getAll gets as long as it helps.
+func (t *transfer) getAll(ctx context.Context, r *fetch.Request) error {
+	for {
+		before := t.n
+		err := t.get(ctx, r)
+		var body *fetch.BodyError
+		if !errors.As(err, &body) || !body.Retryable() || ctx.Err() != nil || r.Once || r.RangeFrom == 0 || t.n-before < leastProgress {
+			return err
+		}
+	}
+}
+
+// condition makes r conditional, if what we hold is still there to be kept.
+func (t *transfer) condition(ctx context.Context, r *fetch.Request) error {
+	there, err := t.d.onDisk(ctx, &t.a.held)
+	if err != nil {
+		return err
+	}
+	etag := t.a.held.ETag
+	// A change was announced: then only a validator that tells all contents
+	// apart can deny it.
+	announced := t.a.Change != 0
+	if there && etag != "" && !(announced && strings.HasPrefix(etag, "W/")) {
+		r.IfNoneMatch = etag
+	}
+	if there && !announced {
+		r.IfModifiedSince = t.a.held.Modified
+	}
+	return nil
+}
+
+// pickUp goes on with what an earlier run left. It reports whether that is all
+// there is to get.
+func (t *transfer) pickUp(ctx context.Context) (done bool, err error) {
+	store, ok := t.d.store.(blob.Resumer)
+	if !ok || len(t.a.Hashes) == 0 { // without a hash the two parts cannot be known to fit
+		return false, nil
+	}
+	w, part, err := store.Resume(ctx, t.path)
+	if err != nil {
+		return false, nil // there is none, or it cannot be used: begin anew
+	}
+	t.w, t.resumed = w, true
+	if t.n, err = copyHashing(nil, t.hasher, ctxReader{ctx, part}); err != nil {
+		t.drop()
+		return false, ctx.Err()
+	}
+	if t.check() == nil {
+		t.at.mirror = false // who knows where it was from
+		return true, nil
+	}
+	if t.n == 0 || t.a.Length >= 0 && t.n >= t.a.Length {
+		t.drop()
+	}
+	return false, nil
+}
+
+// get sends r and writes the body. Where it breaks off, the rest is asked for.
+func (t *transfer) get(ctx context.Context, r *fetch.Request) error {
+	return t.d.client.Fetch(ctx, r, func(resp *fetch.Response) error {
+		if resp.Status == http.StatusNotModified {
+			t.kept = true
+			return nil
+		}
+		if err := t.fits(r, resp); err != nil {
+			return err
+		}
+		t.header = resp.Header
+		if resp.Status != http.StatusPartialContent && t.n > 0 {
+			t.drop()
+		}
+		if t.w == nil {
+			w, err := t.create(ctx)
+			if err != nil {
+				return err
+			}
+			t.w = w
+		}
+		body, err := t.plain(resp)
+		if err != nil {
+			return err
+		}
+		body, release := t.widen(ctx, r, resp, body)
+		defer release()
+		limit := t.limit()
+		if limit > 0 {
+			body = io.LimitReader(body, limit-t.n)
+		}
+		n, err := copyHashing(t.w, t.hasher, body)
+		if t.n += n; err == nil && limit > 0 && t.n >= limit {
+			return &ContentError{t.a.URI, "length", fmt.Sprint(t.a.Length), fmt.Sprintf("more than %d", limit-1)}
+		}
+		if err != nil {
+			t.goOn(r, resp)
+		}
+		return err
+	})
+}
+
+// fits checks that the part that comes is of what came before.
+func (t *transfer) fits(r *fetch.Request, resp *fetch.Response) error {
+	if resp.Status != http.StatusPartialContent || r.IfRange == "" {
+		return nil
+	}
+	if etag := resp.Header.Get("ETag"); etag != "" && etag != r.IfRange {
+		return &fetch.RangeError{From: r.RangeFrom, ContentRange: resp.Header.Get("Content-Range"), Reason: "it is a part of something else: " + fetch.Printable(etag)}
+	}
+	return nil
+}
+
+// goOn has r ask for what is missing.
+func (t *transfer) goOn(r *fetch.Request, resp *fetch.Response) {
+	r.RangeFrom, r.IfRange = t.n, resp.Header.Get("ETag")
+	if strings.HasPrefix(r.IfRange, "W/") {
+		r.IfRange = ""
+	}
+	if t.undo || t.whole || r.IfRange == "" && len(t.a.Hashes) == 0 {
+		r.RangeFrom, r.IfRange = 0, "" // nothing tells that the parts fit
+	}
+}
+
+// limit is how many bytes are taken of a body whose length is stated: more
+// than that by far is not what was described, and may never end. Zero is none.
+func (t *transfer) limit() int64 {
+	const slack = 16 << 20
+	if t.a.Length < 0 || t.a.Length > 1<<60 {
+		return 0
+	}
+	return 2*t.a.Length + slack
+}
+
+func (t *transfer) check() error {
+	_, err := verify(&t.a.want, t.n, t.hasher.Sum())
+	return err
+}
+
+// drop throws away what was written.
+func (t *transfer) drop() {
+	if t.w != nil {
+		_ = t.w.Close() // not wanted
+	}
+	t.w, t.n, t.resumed = nil, 0, false
+	t.hasher.Reset()
+}
+
+// leave ends a transfer that failed: what came over a network that broke, or
+// before we were interrupted, is left for the next run.
+func (t *transfer) leave(err error) {
+	var wrong *ContentError
+	var local *localError
+	keeper, ok := t.w.(blob.Keeper)
+	if ok && t.n > 0 && len(t.a.Hashes) > 0 && !errors.As(err, &wrong) && !errors.As(err, &local) && keeper.Keep() == nil {
+		t.w = nil
+		return
+	}
+	t.drop()
+}
+
+// finish makes the row for content that is right.
+func (t *transfer) finish() outcome {
+	a := t.a
+	if t.kept {
+		h := heldFrom(a, t.set, t.path)
+		h.Length, h.Hashes, h.ETag, h.Modified = a.held.Length, a.held.Hashes, a.held.ETag, a.held.Modified
+		t.drop()
+		return outcome{held: h, same: true}
+	}
+	h := heldFrom(a, t.set, t.path)
+	h.Length, h.Hashes = t.n, t.hasher.Sum()
+	if t.header != nil && !t.at.mirror { // a mirror's are not the resource's
+		h.ETag, h.Modified = t.header.Get("ETag"), t.header.Get("Last-Modified")
+	}
+	warning, _ := verify(&a.want, t.n, h.Hashes) // has no error any more
+	if a.isHeld() && !a.gone && len(a.held.Hashes) > 0 && sameContent(&a.held, &h) {
+		if there, err := t.d.onDisk(context.Background(), &a.held); err == nil && there {
+			t.drop()
+			return outcome{held: h, same: true, warning: warning}
+		}
+	}
+	if !a.Lastmod.IsZero() {
+		t.w.SetModTime(a.Lastmod.Time())
+	}
+	w := t.w
+	t.w = nil
+	by := byRequest
+	if t.at.mirror {
+		by = byMirror
+	}
+	return outcome{held: h, writer: w, warning: warning, by: by}
+}
+
+// sameContent reports whether two rows are of the same bytes.
+func sameContent(a, b *Held) bool {
+	common := false
+	for _, h := range a.Hashes {
+		if digest := b.Hashes.Get(h.Algorithm); digest != "" {
+			if digest != h.Digest {
+				return false
+			}
+			common = true
+		}
+	}
+	return common && a.Length == b.Length
+}
+
+// isRangeError reports whether err is that of an answer that does not fit the
+// range asked for.
+func isRangeError(err error) bool {
+	var rng *fetch.RangeError
+	var status *fetch.StatusError
+	return errors.As(err, &rng) || errors.As(err, &status) && (status.Status == http.StatusRequestedRangeNotSatisfiable || status.Want != "")
+}
