@@ -1,0 +1,109 @@
+package destination_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"testing"
+
+	"lockstep/blob"
+)
+
+// faults lets every write of what do does fail in turn, for good or once, and
+// hands the mirror to check then.
+func faults(t *testing.T, begin func(t *testing.T) *mirror, do func(m *mirror) error, check func(m *mirror)) {
+	attempt := func(t *testing.T, f *fuse) (*mirror, error) {
+		m := begin(t)
+		dir, journal := m.store, m.journal
+		m.store, m.journal = &fusedStore{dir.(*blob.Dir), f}, &fusedJournal{journal, f}
+		err := do(m)
+		m.store, m.journal = dir, journal
+		return m, err
+	}
+	whole := &fuse{}
+	if _, err := attempt(t, whole); err != nil {
+		t.Fatalf("without a fault: %v", err)
+	}
+	t.Logf("%d writes", whole.n)
+	for at := 1; at <= whole.n; at++ {
+		for _, f := range []*fuse{{at: at, err: errCrash}, {at: at, err: syscall.ENOSPC, once: true}} {
+			t.Run(fmt.Sprintf("%d %v", at, f.err), func(t *testing.T) {
+				t.Parallel()
+				m, err := attempt(t, f)
+				if err == nil && !f.once && f.n >= f.at {
+					t.Error("no error")
+				}
+				check(m)
+			})
+		}
+	}
+}
+
+// TestFixFault breaks mending off at each write: the mirror is no worse for
+// it, and the next mends what is left.
+func TestFixFault(t *testing.T) {
+	t.Parallel()
+	faults(t, func(t *testing.T) *mirror {
+		s := newSite(t, style{})
+		for i := range 7 {
+			s.put(fmt.Sprintf("/d/f%d", i), fmt.Sprint("content ", i))
+		}
+		m := newMirror(t, s)
+		m.opts.Jobs = 1
+		m.mustSync()
+		s.put("/d/f5", "changed")
+		s.del("/d/f6")
+		for i, d := range []damage{damages[0], damages[3], damages[5], damages[7]} {
+			if err := d.do(testRand(), m.path(fmt.Sprint("d/f", i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return m
+	}, func(m *mirror) error {
+		_, err := m.fix()
+		return err
+	}, func(m *mirror) {
+		if r, err := m.sync(); err != nil {
+			m.t.Errorf("sync: %v, %+v", err, r)
+		}
+		a, err := m.fix()
+		if err != nil || !a.InSync || a.Foreign != 0 {
+			m.t.Errorf("%v, %+v", err, a)
+		}
+		m.same()
+	})
+}
+
+// TestAdoptFault breaks taking over off at each write: the next run goes on,
+// and nothing of what is right is fetched.
+func TestAdoptFault(t *testing.T) {
+	t.Parallel()
+	faults(t, func(t *testing.T) *mirror {
+		s := newSite(t, style{})
+		m := newMirror(t, s)
+		m.opts.Jobs = 1
+		for _, path := range []string{"/d/f0", "/d/f1", "/d/a%20b", "/d/c%20d"} {
+			s.put(path, "content of "+path)
+			m.filled(path[1:], path)
+		}
+		s.put("/d/new", "new")
+		m.opts.Adopt = true
+		return m
+	}, func(m *mirror) error {
+		_, err := m.sync()
+		return err
+	}, func(m *mirror) {
+		r, err := m.sync()
+		if err != nil || m.site.bytes() > 3 {
+			m.t.Errorf("%v, %d bytes, %+v", err, m.site.bytes(), r)
+		}
+		if err := errors.Join(os.Remove(m.path("d/a%20b")), os.Remove(m.path("d/c%20d"))); err != nil {
+			m.t.Fatal(err)
+		}
+		m.same()
+		if a := m.audit(); !a.InSync {
+			m.t.Errorf("%+v", a)
+		}
+	})
+}
