@@ -261,3 +261,30 @@ func TestChangeJSON(t *testing.T) {
 		}
 	}
 }
+
+// FuzzChange reads any line as a change; what was read is written and read back
+// the same.
+func FuzzChange(f *testing.F) {
+	f.Add(`{"event":"applied","set":"main","uri":"http://x.org/a","change":"updated","path":"a","length":3,"type":"text/plain","hash":"md5:900150983cd24fb0d6963f7d28e17f72","datetime":"2024-05-01T02:03:04.5Z"}`)
+	f.Add(`{"change":"deleted","uri":"http://x.org/b"}`)
+	f.Add(`{"length":null,"hash":"sha-256:zz crc:1 md5:"}`)
+	f.Fuzz(func(t *testing.T, line string) {
+		var c, again destination.Change
+		if json.Unmarshal([]byte(line), &c) != nil {
+			return
+		}
+		b, err := json.Marshal(c)
+		if err == nil {
+			err = json.Unmarshal(b, &again)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", b, err)
+		}
+		if c.Kind == resourcesync.Deleted {
+			c.Length = 0 // a deletion has none
+		}
+		if d := cmp.Diff(c, again); d != "" {
+			t.Fatalf("%s: (-read +again)\n%s", b, d)
+		}
+	})
+}

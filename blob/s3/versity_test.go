@@ -113,11 +113,18 @@ func startVersity(program string) error {
 
 func TestVersity(t *testing.T) {
 	t.Parallel()
-	blobtest.RunLimits(t, limits, func(t *testing.T) blob.Store {
-		b, err := s3.New(realBucket(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
-	})
+	for _, parallel := range []int{1, 8} {
+		t.Run(fmt.Sprint("parallel=", parallel), func(t *testing.T) {
+			t.Parallel()
+			blobtest.RunLimits(t, limits, func(t *testing.T) blob.Store {
+				o := realBucket(t)
+				o.Parallel = parallel
+				b, err := s3.New(o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return b
+			})
+		})
+	}
 }
