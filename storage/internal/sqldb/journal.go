@@ -63,7 +63,7 @@ func (j *Journal) Lookup(ctx context.Context, uris []string) ([]destination.Held
 		}
 		rest = rest[n:]
 		query := `SELECT ` + heldColumns + ` FROM journal_held WHERE uri IN (` + j.placeholders(n) + `)`
-		hs, err := j.queryHeld(ctx, query, args...)
+		hs, err := j.queryHeld(ctx, nil, query, args...)
 		if err != nil {
 			return nil, err
 		}
@@ -82,7 +82,7 @@ func (j *Journal) Lookup(ctx context.Context, uris []string) ([]destination.Held
 // Held implements [destination.Journal].
 func (j *Journal) Held(ctx context.Context, from, to string) iter.Seq2[destination.Held, error] {
 	return pages(from, func(h destination.Held) string { return h.URI },
-		func(after string) ([]destination.Held, error) {
+		func(after string, page []destination.Held) ([]destination.Held, error) {
 			// After the first page, from a URI the page ended with.
 			above := ` WHERE uri >= `
 			if after != from {
@@ -97,7 +97,7 @@ func (j *Journal) Held(ctx context.Context, from, to string) iter.Seq2[destinati
 			}
 			args = append(args, journalPage)
 			b.WriteString(` ORDER BY uri LIMIT ` + j.db.dialect.Param(len(args)))
-			return j.queryHeld(ctx, b.String(), args...)
+			return j.queryHeld(ctx, page, b.String(), args...)
 		})
 }
 
@@ -106,9 +106,9 @@ func (j *Journal) Owed(ctx context.Context, set int) iter.Seq2[destination.Owed,
 	const query = `SELECT uri, entry, cause FROM journal_owed
 		WHERE set_no = $1 AND uri > $2 ORDER BY uri LIMIT $3`
 	return pages("", func(o destination.Owed) string { return o.URI },
-		func(after string) ([]destination.Owed, error) {
+		func(after string, page []destination.Owed) ([]destination.Owed, error) {
 			rows, err := j.db.read.QueryContext(ctx, query, set, after, journalPage)
-			return collect(rows, err, "owed", func(o *destination.Owed) error {
+			return collect(rows, err, "owed", page, func(o *destination.Owed) error {
 				o.Set = set
 				return rows.Scan(&o.URI, &o.Entry, &o.Cause)
 			})
@@ -119,9 +119,10 @@ func (j *Journal) Owed(ctx context.Context, set int) iter.Seq2[destination.Owed,
 // database.
 func (j *Journal) ScratchDir() (string, bool) { return j.db.scratch, true }
 
-func (j *Journal) queryHeld(ctx context.Context, query string, args ...any) ([]destination.Held, error) {
+// queryHeld appends the rows of a query to hs.
+func (j *Journal) queryHeld(ctx context.Context, hs []destination.Held, query string, args ...any) ([]destination.Held, error) {
 	rows, err := j.db.read.QueryContext(ctx, query, args...)
-	return collect(rows, err, "held", func(h *destination.Held) error {
+	return collect(rows, err, "held", hs, func(h *destination.Held) error {
 		var lastmod sql.NullInt64
 		var hashes, sets sql.RawBytes
 		if err := rows.Scan(&h.URI, &h.Path, &h.Length, &lastmod, &hashes, &h.ETag, &h.Modified, &sets); err != nil {
@@ -139,13 +140,12 @@ func (j *Journal) queryHeld(ctx context.Context, query string, args ...any) ([]d
 	})
 }
 
-// collect reads the rows of a query and closes it.
-func collect[T any](rows *sql.Rows, err error, what string, scan func(*T) error) ([]T, error) {
+// collect appends the rows of a query to ts and closes it.
+func collect[T any](rows *sql.Rows, err error, what string, ts []T, scan func(*T) error) ([]T, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s from journal: %w", what, err)
 	}
 	defer rows.Close()
-	var ts []T
 	for rows.Next() {
 		var t T
 		if err := scan(&t); err != nil {
@@ -160,11 +160,14 @@ func collect[T any](rows *sql.Rows, err error, what string, scan func(*T) error)
 }
 
 // pages yields what page returns, again and again from the last key on, until
-// a page is not full.
-func pages[T any](after string, key func(T) string, page func(after string) ([]T, error)) iter.Seq2[T, error] {
+// a page is not full. A page goes where the one before was.
+func pages[T any](after string, key func(T) string, page func(after string, ts []T) ([]T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
+		after := after // a reading may be repeated
+		var ts []T
 		for {
-			ts, err := page(after)
+			var err error
+			ts, err = page(after, ts[:0])
 			if err != nil {
 				var zero T
 				yield(zero, err)

@@ -108,14 +108,17 @@ func encodeHashes(hs resourcesync.Hashes) []byte {
 var errDamaged = errors.New("damaged value")
 
 func decodeHashes(b []byte) (resourcesync.Hashes, error) {
-	var hs resourcesync.Hashes
-	for len(b) > 0 {
-		if len(b) < 2 || len(b) < 2+int(b[1]) {
+	if len(b) == 0 {
+		return nil, nil
+	}
+	hs := make(resourcesync.Hashes, 0, 2)
+	for s := string(b); len(s) > 0; { // one copy for all digests
+		if len(s) < 2 || len(s) < 2+int(s[1]) {
 			return nil, errDamaged
 		}
-		n := 2 + int(b[1])
-		hs = append(hs, resourcesync.Hash{Algorithm: resourcesync.Algorithm(b[0]), Digest: string(b[2:n])})
-		b = b[n:]
+		n := 2 + int(s[1])
+		hs = append(hs, resourcesync.Hash{Algorithm: resourcesync.Algorithm(s[0]), Digest: s[2:n]})
+		s = s[n:]
 	}
 	return hs, nil
 }
