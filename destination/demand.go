@@ -165,7 +165,11 @@ func (d *demand) halve(ctx context.Context, batch []*action, answer *bytes.Buffe
 // ask puts the Source's answer into answer.
 func (d *demand) ask(ctx context.Context, batch []*action, answer *bytes.Buffer) error {
 	var body bytes.Buffer
+	expected := int64(bytes.MinRead)
 	for _, a := range batch {
+		// Its name is in the package twice, and in the manifest with what is
+		// known of it, which is compressed.
+		expected += max(a.Length, 0) + int64(2*len(a.URI)) + 300
 		uri, _, _ := strings.Cut(a.URI, "#") // RS-AMB-22
 		body.WriteString(uri)
 		body.WriteByte('\n')
@@ -174,8 +178,9 @@ func (d *demand) ask(ctx context.Context, batch []*action, answer *bytes.Buffer)
 	return d.fetch.d.client.Fetch(ctx, &r, func(resp *fetch.Response) error {
 		answer.Reset()
 		if resp.Length > 0 {
-			answer.Grow(int(min(resp.Length, demandAnswer)) + bytes.MinRead)
+			expected = resp.Length + bytes.MinRead
 		}
+		answer.Grow(int(min(expected, demandAnswer+bytes.MinRead))) // growing by and by leaves twice as much
 		_, err := io.Copy(answer, resp.Body)
 		return err
 	})
