@@ -17,7 +17,7 @@ import (
 var simResources = flag.Int("simulate.resources", 20_000, "resources of the simulated Source")
 
 // BenchmarkSyncSimulated mirrors a simulated Source of small resources that
-// keeps changing, as a whole process: first as it is, then with two requests in
+// keeps changing, by single requests, as a whole process: first as it is, then with two requests in
 // a hundred answered by 503, two reset and two cut. The ratio is what such a
 // network costs; nothing may fail.
 func BenchmarkSyncSimulated(b *testing.B) {
@@ -64,6 +64,6 @@ func syncSimulated(b *testing.B, program, faults string) float64 {
 	if base == "" {
 		b.Fatal("simulate is not ready")
 	}
-	seconds, _ := timed(b, exec.Command(program, "sync", "-q", base, benchDir(b, "lockstep-sim-*")))
+	seconds, _ := timed(b, exec.Command(program, "sync", "-q", "--via", "list", base, benchDir(b, "lockstep-sim-*")))
 	return seconds
 }

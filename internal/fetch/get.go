@@ -178,15 +178,14 @@ func (c *Client) send(ctx context.Context, r *Request, u *url.URL, tries int) (*
 		a.finish()
 		return nil, plain(err)
 	}
-	a.timer.Stop()
+	if a.timer.Stop() && (resp.ContentLength < 0 || resp.ContentLength > smallBody) {
+		a.patience = c.opts.Timeout // to begin again costs more than to wait
+	}
 	a.reply.wait = time.Since(a.got)
 	a.reply.major = resp.ProtoMajor
 	a.reply.reused = a.reply.reused || resp.Close // then none ever is
 	a.Status, a.URI, a.Header, a.Length = resp.StatusCode, u.String(), resp.Header, resp.ContentLength
 	a.src, a.want, a.Body = resp.Body, a.Length, a
-	if a.want < 0 || a.want > smallBody {
-		a.patience = c.opts.Timeout // to begin again costs more than to wait
-	}
 	return a, nil
 }
 

@@ -147,7 +147,7 @@ func TestEndlessRedirects(t *testing.T) {
 // Headers beyond the limit are refused by HTTP/2, too.
 func TestHugeHeaderHTTP2(t *testing.T) {
 	t.Parallel()
-	s, c, _ := serveHTTP2(t, 100, func(w http.ResponseWriter, r *http.Request) {
+	s, c, _ := serveHTTP2(t, 100, 0, func(w http.ResponseWriter, r *http.Request) {
 		for i := range 100 {
 			w.Header().Set(fmt.Sprint("X-", i), strings.Repeat("a", 10<<10))
 		}

@@ -19,16 +19,20 @@ import (
 )
 
 // serveHTTP2 starts a server that speaks HTTP/2, with so many streams on a
-// connection, and counts the connections.
-func serveHTTP2(t *testing.T, streams int, h http.HandlerFunc) (s *httptest.Server, c *fetch.Client, conns *atomic.Int64) {
+// connection, and counts the connections open at a time.
+func serveHTTP2(t *testing.T, streams, jobs int, h http.HandlerFunc) (s *httptest.Server, c *fetch.Client, conns *atomic.Int64) {
 	t.Helper()
 	conns = new(atomic.Int64)
 	s = httptest.NewUnstartedServer(h)
 	s.EnableHTTP2 = true
 	s.Config.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: streams}
+	var open atomic.Int64
 	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateNew {
-			conns.Add(1)
+		switch state {
+		case http.StateNew:
+			raise(conns, open.Add(1))
+		case http.StateClosed:
+			open.Add(-1)
 		}
 	}
 	s.StartTLS()
@@ -37,7 +41,13 @@ func serveHTTP2(t *testing.T, streams int, h http.HandlerFunc) (s *httptest.Serv
 	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return s, client(t, s.URL, fetch.Options{CAFile: file}), conns
+	return s, client(t, s.URL, fetch.Options{CAFile: file, Jobs: jobs}), conns
+}
+
+// raise makes most at least n.
+func raise(most *atomic.Int64, n int64) {
+	for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+	}
 }
 
 // Where a host speaks HTTP/2, requests are streams of few connections.
@@ -46,22 +56,22 @@ func TestHTTP2(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		streams int
+		jobs    int
 		conns   int64
 		least   int64 // under way at a time
 	}{
-		{"many streams", 250, 6, 24},
-		{"few streams", 10, 200, 10},
+		{"many streams", 250, 0, 6, 24},
+		{"few streams", 10, 0, 200, 10}, // about as many as requests
+		{"few streams, fixed", 10, 40, 60, 10},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			var now, most, old atomic.Int64
-			s, c, conns := serveHTTP2(t, tt.streams, func(w http.ResponseWriter, r *http.Request) {
+			s, c, conns := serveHTTP2(t, tt.streams, tt.jobs, func(w http.ResponseWriter, r *http.Request) {
 				if r.ProtoMajor != 2 {
 					old.Add(1)
 				}
-				n := now.Add(1)
-				for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
-				}
+				raise(&most, now.Add(1))
 				time.Sleep(20 * time.Millisecond)
 				now.Add(-1)
 				_, _ = io.WriteString(w, r.URL.Path)
@@ -93,7 +103,7 @@ func TestHTTP2Streams(t *testing.T) {
 	t.Parallel()
 	var tries atomic.Int64
 	large := strings.Repeat("x", 8<<20)
-	s, c, _ := serveHTTP2(t, 250, func(w http.ResponseWriter, r *http.Request) {
+	s, c, _ := serveHTTP2(t, 250, 0, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/reset":
 			if tries.Add(1) < 3 {
