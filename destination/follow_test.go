@@ -97,7 +97,7 @@ func (f *follower) run(fused *fuse) error {
 	c, err := fetch.New(fetch.Options{Home: discover.Home(f.srv.URL), Retries: -1, Jobs: f.pick(0, 1, 4)})
 	f.must(err)
 	defer c.Close()
-	o := destination.Options{MaxDelete: 100, Via: [...]string{"", "list", "dump", "dump"}[f.IntN(4)]}
+	o := destination.Options{MaxDelete: 100, AllVersions: f.IntN(3) == 0, Via: [...]string{"", "list", "dump", "dump"}[f.IntN(4)]}
 	store, journal := f.store, f.journal
 	switch {
 	case f.sink:
