@@ -102,9 +102,9 @@ func TestAdaptFar(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &remote{way: 50 * time.Millisecond}
 		c := wired(t, fetch.Options{}, s.serve)
-		took := fetchAll(t, c, 5000, 1000)
+		took := fetchAll(t, c, 4000, 700)
 		if s.most < 450 || s.most > fetch.MaxJobs || took > 1200*time.Millisecond {
-			t.Errorf("5000 fetches at 50ms: up to %d under way, %s; want about 500, 1.2s", s.most, took)
+			t.Errorf("4000 fetches at 50ms: up to %d under way, %s; want about 500, 1.2s", s.most, took)
 		}
 	})
 }

@@ -102,7 +102,7 @@ func TestHTTP2(t *testing.T) {
 func TestHTTP2Streams(t *testing.T) {
 	t.Parallel()
 	var tries atomic.Int64
-	large := strings.Repeat("x", 8<<20)
+	large := strings.Repeat("x", 2<<20)
 	s, c, _ := serveHTTP2(t, 250, 0, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/reset":
