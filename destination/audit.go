@@ -55,6 +55,7 @@ func (d *Destination) Audit(ctx context.Context, address string, o AuditOptions)
 	r.InSync = err == nil && r.differences() == 0
 	if o.Fix && err == nil && !r.InSync {
 		err = d.mend(ctx, address, r)
+		r.InSync = r.InSync && a.orphans == 0
 	}
 	r.Requests, r.Elapsed = d.client.Requests()-requests, time.Since(start).Seconds()
 	return *r, err
@@ -80,6 +81,8 @@ type auditor struct {
 	plain   bool            // there is no Journal: the files are all there is
 	known   map[string]int  // numbers of the sets the Journal knows
 	halfway map[string]Held // what a killed run left between files and Journal, by URI
+	numbers map[int]bool    // of the sets that are audited
+	orphans int64           // damaged, and nobody to mend them by
 	named   bool            // the names of all files that are held are noted
 	total   int64           // resources to be looked at, as far as it is known
 	done    int64
@@ -111,6 +114,10 @@ func (a *auditor) run(ctx context.Context, address string) (err error) {
 		}
 	}()
 	incomplete := len(a.report.Failures) > 0
+	a.numbers = make(map[int]bool, len(sets))
+	for _, set := range sets {
+		a.numbers[set.Number] = true
+	}
 	for i, set := range sets {
 		complete, err := a.auditSet(ctx, set, sets[:i], names)
 		if err != nil {

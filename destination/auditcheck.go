@@ -15,6 +15,8 @@ import (
 func (s *setAudit) check(ctx context.Context, act *action) (verdict, error) {
 	unlisted := act.verb == verbRemove || act.verb == verbRelease
 	switch {
+	case act.verb == verbSkip:
+		return s.checkOrphan(ctx, act)
 	case unlisted && (s.listed || act.class != 0):
 		return s.verdict(act, Extra, whyExtra(act)), nil
 	case act.verb == verbRefuse && !act.isHeld():
@@ -50,6 +52,30 @@ func (s *setAudit) verdict(act *action, kind FindingKind, cause string) verdict 
 		f.Found = act.held.facts()
 	}
 	return verdict{finding: f}
+}
+
+// isOrphan reports whether a resource is held only by sets that are not there
+// any more: what it should be, the Journal alone knows. Each passes by once.
+func (s *setAudit) isOrphan(act *action) bool {
+	if !act.isHeld() || s.named || !s.planner.prune || len(s.d.opts.Sets) > 0 {
+		return false
+	}
+	for _, n := range act.held.Sets {
+		if s.numbers[n] {
+			return false
+		}
+	}
+	return true
+}
+
+// checkOrphan looks at the file of one.
+func (s *setAudit) checkOrphan(ctx context.Context, act *action) (verdict, error) {
+	v, err := s.checkFile(ctx, act)
+	if v.orphan = true; v.finding.Kind != "" {
+		v.finding.Set = ""
+		v.finding.Cause += "; the Source no longer has the set it was in"
+	}
+	return v, err
 }
 
 // stale is the verdict of a resource that is not as the Source says. Where it
@@ -125,7 +151,10 @@ func (s *setAudit) checkFile(ctx context.Context, act *action) (verdict, error) 
 	if info.Size != h.Length {
 		return broken(Corrupt, fmt.Sprintf("the file has %d bytes, it was written with %d", info.Size, h.Length), found)
 	}
-	if r == nil || len(h.Hashes) == 0 {
+	if len(h.Hashes) == 0 {
+		return broken(Stale, describeStale(h, &act.want), found)
+	}
+	if r == nil {
 		return verdict{}, nil
 	}
 	n, got, err := s.sums.hash(ctx, r, algorithmsOf(h.Hashes))

@@ -356,6 +356,29 @@ func (s *site) twoSets() {
 	s.replace("/two/resourcelist.xml", list)
 }
 
+// TestAuditOrphans looks at what is kept of a set that the Source no longer has.
+func TestAuditOrphans(t *testing.T) {
+	t.Parallel()
+	s, m := seeded(t, style{noChanges: true})
+	s.twoSets()
+	s.put("/d/only", "in the first set")
+	m.mustSync()
+	s.replace("/.well-known/resourcesync", doc("urlset", `<rs:md capability="description"/>`, fmt.Sprintf(
+		`<url><loc>%[1]s/two/capabilitylist.xml</loc><rs:md capability="capabilitylist"/></url>`, s.srv.URL)))
+	m.mustSync()
+	if a := m.audit(); !a.InSync || a.Verified != 11 || a.Resources != 10 {
+		t.Errorf("%+v", a)
+	}
+	writeFile(t, m.path("d/only"), "damaged")
+	writeFile(t, m.path("d/f1"), "damaged")
+	a, err := m.fix()
+	if err != nil || a.InSync || a.Mended.Fetched != 1 {
+		t.Errorf("%v, %+v, %+v", err, a, a.Mended)
+	}
+	wantKinds(t, "fix", a, "corrupt d/f1, corrupt d/only")
+	wantKinds(t, "after", m.audit(), "corrupt d/only")
+}
+
 // TestFixOneSet leaves the sets alone that were not looked at.
 func TestFixOneSet(t *testing.T) {
 	t.Parallel()

@@ -19,6 +19,7 @@ type setAudit struct {
 // A verdict is what was found of one resource. Without a Finding it is right.
 type verdict struct {
 	finding  Finding // Kind is empty if there is none
+	orphan   bool    // no set has it any more
 	damaged  bool    // the file is not there, or not what was written
 	verified bool    // its bytes were read, and are right
 	read     int64   // bytes
@@ -44,7 +45,7 @@ func (s *setAudit) actions(ctx context.Context, st *stage, names *sortWriter) it
 			if err == nil {
 				err = s.account(&act, names)
 			}
-			if act.verb == verbSkip && err == nil {
+			if act.verb == verbSkip && err == nil && !s.isOrphan(&act) {
 				continue
 			}
 			if !yield(act, err) || err != nil {
@@ -83,7 +84,7 @@ func (s *setAudit) decided(ctx context.Context, act *action, row Held) (action, 
 
 // book counts and tells what was found.
 func (s *setAudit) book(ctx context.Context, act *action, v *verdict) error {
-	if act.class != 0 && !act.Gone {
+	if act.class != 0 && !act.Gone && !v.orphan {
 		s.out.Resources++
 	}
 	s.out.Read += v.read
@@ -94,7 +95,9 @@ func (s *setAudit) book(ctx context.Context, act *action, v *verdict) error {
 	if v.finding.Kind == "" {
 		return nil
 	}
-	if s.opts.Fix && v.damaged {
+	if v.orphan {
+		s.orphans++
+	} else if s.opts.Fix && v.damaged {
 		if err := s.note(ctx, act, &v.finding); err != nil {
 			return err
 		}
