@@ -15,7 +15,7 @@ import (
 
 // maxReaders caps how many parts of an index are read side by side: each takes
 // a connection, and memory to sort in.
-const maxReaders = 8
+const maxReaders = 4
 
 // A snapshot is what a Resource List says of itself.
 type snapshot struct {

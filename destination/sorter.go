@@ -29,9 +29,9 @@ type sorter struct {
 }
 
 const (
-	// arenaBytes is how much a writer keeps in memory: some ten thousand
-	// entries of a list.
-	arenaBytes = 2 << 20
+	// arenaBytes is how much a writer keeps in memory: some five
+	// thousand entries of a list.
+	arenaBytes = 1 << 20
 
 	// blockBytes is the usual length of a block of a run. Reading holds one of
 	// each run.
