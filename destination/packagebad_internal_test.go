@@ -79,6 +79,21 @@ func TestPackageBroken(t *testing.T) {
 			t.Errorf("%d bytes sent of %d", g.sent, len(body))
 		}
 	})
+	t.Run("for a while", func(t *testing.T) {
+		t.Parallel()
+		few := map[string]string{"d0/f0000": files["d0/f0000"], "large/0": files["large/0"]}
+		g := newPackageRig(t, body)
+		g.answer = func(w http.ResponseWriter, r *http.Request) bool {
+			most := int64(1 << 30)
+			if n := len(g.ranges); n == 2 || n == 3 {
+				most = 50
+			}
+			serveContent(w, r, body, most)
+			return true
+		}
+		g.get(g.job(few))
+		g.expect(few)
+	})
 	t.Run("for ever", func(t *testing.T) {
 		t.Parallel()
 		few := someFiles(3)
@@ -320,6 +335,22 @@ func TestPackageMembers(t *testing.T) {
 	g.expect(files, "/../../../escaped", "/absent", "/bomb", "/link", "/twice", "/wrong")
 	if len(g.warnings) != 1 || !strings.Contains(g.warnings[0], "6 of 27") {
 		t.Errorf("warnings: %q", g.warnings)
+	}
+}
+
+// TestPackageBomb: what would unpack to far more than is stated is not unpacked.
+func TestPackageBomb(t *testing.T) {
+	t.Parallel()
+	zeros := strings.Repeat("\x00", 20<<20)
+	body := packOf(t, map[string]string{"bomb": zeros}, zip.Deflate)
+	for length, want := range map[int64]string{-1: "which nothing states", 1000: "1000 are stated", 20 << 20: ""} {
+		g := newPackageRig(t, body)
+		job := g.job(map[string]string{"bomb": zeros})
+		job.Wanted[0].Length = length
+		g.get(job)
+		if told := strings.Join(g.warnings, ""); !strings.Contains(told, want) || (told == "") != (want == "") {
+			t.Errorf("%d bytes stated: %q", length, told)
+		}
 	}
 }
 

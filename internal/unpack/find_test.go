@@ -34,7 +34,8 @@ func TestFind(t *testing.T) {
 		{[]string{`a\b\c`}, "/a/b/c", `a\b\c`},
 		{[]string{"a/b/c"}, `\a\b\c`, "a/b/c"},
 		{[]string{"a/b/c"}, `a\b\c`, "a/b/c"},
-		{[]string{`a\b/c`, `a/b\c`}, "/a/b/c", ""}, // which?
+		{[]string{`a\b/c`, `a/b\c`}, "/a/b/c", ""},                           // which?
+		{[]string{"x/" + composed, `x\` + composed}, "/x/" + decomposed, ""}, // likewise
 		{[]string{`\a`}, "/a", `\a`},
 		{[]string{"x/manifest.xml", "x/a"}, "/a", "x/a"},
 		{[]string{"x/manifest.xml", "x/a", "a"}, "/a", "x/a"},
