@@ -74,7 +74,7 @@ func openBucketMirror(dest, state string, readOnly bool, lookup func(string) (st
 	if err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(filepath.Join(own, stateOf), []byte(bucket.String()+"\n"), 0o666); err != nil {
+	if err := nameStateOf(own, bucket.String()); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the state: %w", err), lock.Close())
 	}
 	scratch, err := blob.NewDir(state, blob.DirOptions{})
@@ -113,6 +113,19 @@ func checkStateOf(state, dest string) error {
 		return usageError{fmt.Errorf("--state %s is a mirror itself", state), "give a directory of its own"}
 	}
 	return nil
+}
+
+// nameStateOf says whose the state in own is, whole or not at all: a kill must
+// leave no name that is nobody's.
+func nameStateOf(own, dest string) error {
+	path := filepath.Join(own, stateOf)
+	if _, err := os.Stat(path); err == nil {
+		return nil // checkStateOf has read it
+	}
+	if err := os.WriteFile(path+".new", []byte(dest+"\n"), 0o666); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
 }
 
 // A mirrorBucket is a bucket that is asked for many objects: it is listed, if
