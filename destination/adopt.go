@@ -125,7 +125,29 @@ type adoption struct {
 }
 
 // adopted is what a dry run would have taken over.
-type adopted struct{ files, bytes int64 }
+type adopted struct {
+	files, bytes int64
+	uris         map[uint64]struct{} // by their hashes
+	seed         maphash.Seed
+}
+
+func (n *adopted) add(a *action) {
+	if n.uris == nil {
+		n.uris, n.seed = map[uint64]struct{}{}, maphash.MakeSeed()
+	}
+	n.uris[maphash.String(n.seed, a.URI)] = struct{}{}
+	n.files++
+	n.bytes += max(a.Length, 0)
+}
+
+// has reports whether a is among it.
+func (n *adopted) has(a *action) bool {
+	if n.uris == nil {
+		return false
+	}
+	_, ok := n.uris[maphash.String(n.seed, a.URI)]
+	return ok
+}
 
 // from takes it out of a plan, which knows nothing of it.
 func (n *adopted) from(t *tally) {
@@ -232,8 +254,7 @@ func (d *adoption) book(ctx context.Context, a *action, f *foundFile) error {
 	switch {
 	case d.d.opts.DryRun:
 		if f.right {
-			d.found.files++
-			d.found.bytes += max(a.Length, 0)
+			d.found.add(a)
 			d.report.By.Adopted++
 		}
 		return nil

@@ -290,7 +290,11 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 	}
 	p.sift = w.complete && r.reselects() && r.counts[r.set.Number] > 0
 	var n needs
-	total, err := p.count(ctx, r.stage, n.add)
+	total, err := p.count(ctx, r.stage, func(a *action) {
+		if !found.has(a) {
+			n.add(a)
+		}
+	})
 	if err != nil {
 		return false, err
 	}

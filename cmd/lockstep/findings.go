@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -67,6 +68,9 @@ func (f *findings) create(name string) (err error) {
 	} else {
 		f.final = name
 		f.file, err = os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*")
+	}
+	if pe, ok := errors.AsType[*fs.PathError](err); ok {
+		err = fmt.Errorf("%s: %w", name, pe.Err) // the name of the temporary file says nothing
 	}
 	if err != nil {
 		return err
@@ -181,7 +185,7 @@ func (j *jsonFindings) end(w io.Writer, r *destination.AuditReport, err error) e
 	return werr
 }
 
-// csvFindings writes a table for spreadsheets (RFC 4180).
+// csvFindings writes a table for spreadsheets.
 type csvFindings struct{}
 
 func (csvFindings) begin(w io.Writer) error {
@@ -220,7 +224,6 @@ func writeRow(w io.Writer, cells ...string) error {
 		cells[i] = harmless(c)
 	}
 	c := csv.NewWriter(w)
-	c.UseCRLF = true
 	if err := c.Write(cells); err != nil {
 		return err
 	}

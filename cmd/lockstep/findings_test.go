@@ -29,7 +29,7 @@ func FuzzCSV(f *testing.F) {
 		if err != nil || len(row) != 3 {
 			t.Fatalf("%q, %q: read back %q, %v", a, b, row, err)
 		}
-		lines := strings.NewReplacer("\r", "") // there are none in what is fit to be printed
+		lines := strings.NewReplacer("\r", "") // there are none in what is fit to be printed, and the reader drops some
 		for i, want := range []string{a, b} {
 			got := row[i]
 			if got != "" && strings.IndexByte("=+-@\t\r", got[0]) >= 0 {
@@ -90,8 +90,8 @@ func TestFindings(t *testing.T) {
 				got = append(got, x)
 			}
 		case "r.csv":
-			want := "corrupt,main,http://x.org/a,'=a,md5:00,3,1970-01-01T00:00:00Z,,3,,why\r\nforeign,,,b,,,,,,,\"why, indeed\"\r\n"
-			if _, rest, _ := strings.Cut(string(text), "\r\n"); rest != want {
+			want := "corrupt,main,http://x.org/a,'=a,md5:00,3,1970-01-01T00:00:00Z,,3,,why\nforeign,,,b,,,,,,,\"why, indeed\"\n"
+			if _, rest, _ := strings.Cut(string(text), "\n"); rest != want {
 				t.Errorf("%q, want %q", rest, want)
 			}
 			continue
