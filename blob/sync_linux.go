@@ -156,7 +156,7 @@ func createIn(in *folder, base string) (*os.File, error) {
 	err = control(dir, func(dirFD uintptr) error {
 		for {
 			const flag = syscall.O_RDWR | syscall.O_CREAT | syscall.O_EXCL | syscall.O_NOFOLLOW | syscall.O_CLOEXEC
-			if fd, err = syscall.Openat(int(dirFD), base, flag, fileMode); err != syscall.EINTR {
+			if fd, err = syscall.Openat(int(dirFD), base, flag, fileMode); !errors.Is(err, syscall.EINTR) {
 				return err
 			}
 		}

@@ -1,5 +1,0 @@
-//go:build !race
-
-package bitstream_test
-
-const underRace = false
