@@ -19,7 +19,7 @@ const (
 	// demandCount and demandBytes are how much is asked for at a time: enough
 	// that the round trip counts for little, and an answer fits into memory.
 	demandCount = 2000
-	demandBytes = 4 << 20
+	demandBytes = 2 << 20
 
 	// demandAnswer is the longest answer taken: it is held in memory. Where
 	// lengths are not stated it tells that less has to be asked for.
@@ -31,6 +31,9 @@ const (
 	// demandAtOnce is how many packages are asked for at a time: a Source makes
 	// them for us. Ours makes four.
 	demandAtOnce = 4
+
+	// demandUnpacking is how many more may be unpacked meanwhile.
+	demandUnpacking = 2
 
 	// demandLeast is from how many resources on asking for packages pays, and
 	// demandRest from how many on it does for what is left over.
@@ -56,6 +59,7 @@ type demand struct {
 	batch []*action // being gathered
 	bytes int64
 	queue chan []*action
+	asked chan struct{} // holds one for every package asked for
 	wg    sync.WaitGroup
 
 	mu     sync.Mutex // guards what follows
@@ -64,10 +68,13 @@ type demand struct {
 	failed int        // answers of no use, in a row
 }
 
-// newDemand returns a demand for about so many resources.
-func newDemand(uri string, expected int64) *demand {
-	waves := max(1, (expected+demandAtOnce*demandCount-1)/(demandAtOnce*demandCount))
-	most := (expected + demandAtOnce*waves - 1) / (demandAtOnce * waves)
+// newDemand returns a demand for about so many resources, of so many bytes in
+// all. They are parted so that as many packages are asked for at the end as at
+// the beginning.
+func newDemand(uri string, expected, bytes int64) *demand {
+	parts := max((expected+demandCount-1)/demandCount, (bytes+demandBytes-1)/demandBytes)
+	parts = (parts + demandAtOnce - 1) / demandAtOnce * demandAtOnce
+	most := expected/max(parts, 1) + 1
 	return &demand{uri: uri, most: int(min(max(most, demandFew), demandCount))}
 }
 
@@ -75,7 +82,8 @@ func newDemand(uri string, expected int64) *demand {
 func (d *demand) start(ctx context.Context) {
 	d.batch, d.bytes = nil, 0
 	d.queue = make(chan []*action)
-	for range demandAtOnce {
+	d.asked = make(chan struct{}, demandAtOnce)
+	for range demandAtOnce + demandUnpacking {
 		d.wg.Go(func() {
 			var answer bytes.Buffer // used again and again
 			for batch := range d.queue {
@@ -142,7 +150,9 @@ func (d *demand) get(ctx context.Context, batch []*action, answer *bytes.Buffer)
 		d.halve(ctx, batch, answer)
 		return
 	}
+	d.asked <- struct{}{}
 	err := d.ask(ctx, batch, answer)
+	<-d.asked
 	if err == nil {
 		err = d.unpack(ctx, batch, answer.Bytes())
 	}

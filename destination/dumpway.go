@@ -119,7 +119,7 @@ func (r *setRun) demandFor(n *needs) *demand {
 		r.warn(st.Demand, fmt.Sprintf("refuse packages on demand of %s: %s", fetch.Printable(st.Demand), reason))
 		return nil
 	}
-	d := newDemand(st.Demand, n.small)
+	d := newDemand(st.Demand, n.small, n.smallBytes)
 	d.insist = insist
 	return d
 }
