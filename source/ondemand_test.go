@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -72,6 +73,29 @@ func TestOnDemandDump(t *testing.T) {
 	}
 	if resp, data := ask(t, server, "text/plain", ""); resp.StatusCode != 200 || len(demanded(t, data)) != 0 {
 		t.Errorf("nothing asked for: %s", resp.Status)
+	}
+}
+
+// However far apart they lie, just those that are asked for are packed.
+func TestOnDemandSparse(t *testing.T) {
+	t.Parallel()
+	d, server := demandSite(t, source.OnDemand{})
+	var puts []string
+	for i := range 700 {
+		puts = append(puts, fmt.Sprintf("n%03d=%d", i, i))
+	}
+	d.put(puts...)
+	for _, step := range []int{1, 2, 31, 32, 33, 34, 100} {
+		var body strings.Builder
+		want := map[string]string{}
+		for i := 0; i < 700; i += step {
+			fmt.Fprintf(&body, "%sn%03d\n%sn%03d-none\n", baseURL, i, baseURL, i)
+			want[fmt.Sprintf("%sn%03d", baseURL, i)] = fmt.Sprint(i)
+		}
+		_, data := ask(t, server, "text/plain", body.String())
+		if got := demanded(t, data); !maps.Equal(got, want) {
+			t.Errorf("every %d: %d resources, want %d", step, len(got), len(want))
+		}
 	}
 }
 
