@@ -42,7 +42,7 @@ func TestRequirements(t *testing.T) {
 	}
 	err = filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || filepath.Ext(path) != ".go" {
-			if d != nil && d.Name() == ".git" {
+			if d != nil && d.IsDir() && d.Name() == ".git" {
 				return fs.SkipDir
 			}
 			return err
