@@ -109,8 +109,8 @@ func TestBucketMirrorKill(t *testing.T) {
 		}
 		return false
 	})
-	src := newCountingSource(t, 600)
-	src.files["/large"] = bytes.Repeat([]byte("0123456789abcdef"), 1<<20) // in parts
+	large := bytes.Repeat([]byte("0123456789abcdef"), 1<<20) // in parts
+	src := newCountingSource(t, 600, map[string][]byte{"/large": large})
 	for kills, round := 0, 0; kills < 10; round++ {
 		b.dest = fmt.Sprint("here-", round)
 		kills += b.killRound(t, src, 10-kills)

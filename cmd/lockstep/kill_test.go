@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -82,9 +83,14 @@ type countingSource struct {
 	hits  map[string]int
 }
 
-func newCountingSource(t *testing.T, n int) *countingSource {
+// newCountingSource starts a Source of n small files, and of others by their
+// paths.
+func newCountingSource(t *testing.T, n int, others ...map[string][]byte) *countingSource {
 	t.Helper()
 	s := &countingSource{files: map[string][]byte{}, hits: map[string]int{}}
+	for _, o := range others {
+		maps.Copy(s.files, o)
+	}
 	for i := range n {
 		s.files[fmt.Sprintf("/d%02d/file-%04d.txt", i%23, i)] = fmt.Appendf(nil, "%d:%s", i, strings.Repeat("x", rand.IntN(3000)))
 	}

@@ -7,8 +7,8 @@ import (
 
 // How the number of requests under way adapts to a host, where nobody fixed it.
 const (
-	// farAway is the time of an answer from which a host counts as far: what is
-	// spent on the way can be spent by many requests at once.
+	// farAway is the time of the quickest answer from which a host counts as far:
+	// what is spent on the way can be spent by many requests at once.
 	farAway = 5 * time.Millisecond
 	// perSecond is how many answers a second the requests under way at a far
 	// host are to suffice for; more of them would gain nothing.
@@ -63,8 +63,9 @@ const (
 // not late, which doubles it in every round trip, until answers are late; then
 // it falls back to what, by the same rule, makes them come in time, and only
 // now and then a few more are tried. Where having fewer does not make them
-// faster, the host, or this machine, is busy with something else. At a host that is near it grows slowly
-// and not far. Failures halve it, unless they are few among many answers; a
+// faster, the host, or this machine, is busy with something else. At a host that
+// is near, as the quickest answer shows however late the others are, it grows
+// slowly and not far. Failures halve it, unless they are few among many answers; a
 // host that says it is too much, or falls silent, is believed at once.
 //
 // What an answer usually takes is the median of the first round, and follows
@@ -75,6 +76,7 @@ type adapter struct {
 	jobs int // may be under way
 	most int // 0: jobs is fixed
 
+	least   time.Duration // time of the quickest answer: what the way takes, at most; 0 if not known
 	usual   time.Duration // time of an answer; 0 if not known
 	settled bool          // by a whole round; until then it is the least seen
 	edge    int           // more than that strained the host, or came late; 0: not known
@@ -115,6 +117,9 @@ func (a *adapter) answered(now time.Time, r *reply, busy, doc bool) {
 		return
 	}
 	a.good++
+	if a.least == 0 || r.wait < a.least {
+		a.least = r.wait
+	}
 	if r.reused && len(a.times) < roundSample {
 		a.times = append(a.times, r.wait)
 	}
@@ -138,7 +143,7 @@ func (a *adapter) answered(now time.Time, r *reply, busy, doc bool) {
 // grow lets more be under way, if that pays.
 func (a *adapter) grow(now time.Time, r *reply) {
 	limit, more := nearMost, 0
-	if a.usual < farAway {
+	if a.least < farAway { // if others take longer, it is not the way that takes the time
 		if a.jobs < DefaultJobs || a.good >= nearAfter && a.good%nearEvery == 0 {
 			more = 1
 		}

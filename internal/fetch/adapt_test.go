@@ -80,6 +80,19 @@ func fetchAll(t *testing.T, c *fetch.Client, n, workers int) time.Duration {
 	return time.Since(start)
 }
 
+// A host that is near does not become far by having one place only, where most
+// answers have waited for others.
+func TestAdaptNearSlow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &remote{work: time.Millisecond, places: make(chan struct{}, 1)}
+		c := wired(t, fetch.Options{}, s.serve)
+		if fetchAll(t, c, 200, 200); s.most != fetch.DefaultJobs {
+			t.Errorf("%d requests were under way, want %d", s.most, fetch.DefaultJobs)
+		}
+	})
+}
+
 // A short run opens no more connections than it begins with at a host that is
 // near, and a long one few more.
 func TestAdaptNear(t *testing.T) {
