@@ -259,7 +259,9 @@ func (s *session) locate(ctx context.Context, address string) ([]*setState, erro
 		if err != nil {
 			return nil, err
 		}
-		sets = append(sets, st)
+		if !slices.ContainsFunc(sets, func(o *setState) bool { return o.Number == st.Number }) { // named twice
+			sets = append(sets, st)
+		}
 	}
 	if len(sets) == 0 {
 		return nil, fmt.Errorf("%w: no set could be read: %w", ErrIncomplete, chosen[0].Err)

@@ -193,11 +193,24 @@ func (f *finder) capabilityList(d *Document, all bool) error {
 		return err
 	}
 	f.step(d.URI, "Capability List: %s", s.offers())
-	f.found.Sets = append(f.found.Sets, s)
+	f.add(s)
 	if f.found.SourceDescription == "" {
 		f.found.SourceDescription = up
 	}
 	return nil
+}
+
+// add adds a set. Of one that is there already, what could be read counts.
+func (f *finder) add(s Set) {
+	for i := range f.found.Sets {
+		if was := &f.found.Sets[i]; was.CapabilityList == s.CapabilityList && s.CapabilityList != "" {
+			if was.Err != nil {
+				*was = s
+			}
+			return
+		}
+	}
+	f.found.Sets = append(f.found.Sets, s)
 }
 
 // description adds every set d lists.
@@ -216,7 +229,7 @@ func (f *finder) description(d *Document, depth int) error {
 				return err
 			}
 			f.failed(loc, err)
-			f.found.Sets = append(f.found.Sets, Set{CapabilityList: loc, Err: err})
+			f.add(Set{CapabilityList: loc, Err: err})
 		}
 	}
 	if len(locs) == 0 {
@@ -243,7 +256,7 @@ func (f *finder) set(loc string, depth int) error {
 		s, err := readSet(d)
 		if err == nil {
 			f.step(loc, "Capability List: %s", s.offers())
-			f.found.Sets = append(f.found.Sets, s)
+			f.add(s)
 		}
 		return err
 	case listed(h.Capability):
