@@ -3,12 +3,10 @@
 package bench
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"testing"
 	"time"
 )
@@ -19,29 +17,7 @@ import (
 // handshake. It neither loses nor holds back anything. Its address is returned.
 func startDelay(b *testing.B, target string, roundTrip time.Duration) string {
 	b.Helper()
-	c := exec.Command(os.Args[0], "-test.run=^TestDelayProcess$")
-	c.Env = append(os.Environ(), fmt.Sprintf("LOCKSTEP_BENCH_DELAY=%s %s", target, roundTrip))
-	c.Stderr = os.Stderr
-	in, err := c.StdinPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	out, err := c.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		_ = in.Close() // tells it to end
-		_ = c.Wait()
-	})
-	var address string
-	if _, err := fmt.Fscan(bufio.NewReader(out), &address); err != nil {
-		b.Fatal(err)
-	}
-	return address
+	return startOrigin(b, "^TestDelayProcess$", 0, fmt.Sprintf("LOCKSTEP_BENCH_DELAY=%s %s", target, roundTrip)).base
 }
 
 // TestDelayProcess is the process of startDelay. It ends with its standard input.
