@@ -10,6 +10,9 @@ const (
 	// farAway is the time of the quickest answer from which a host counts as far:
 	// what is spent on the way can be spent by many requests at once.
 	farAway = 5 * time.Millisecond
+	// surelyFar is the time of the quickest document from which that holds before
+	// any other answer came: documents may take their time to be made.
+	surelyFar = 20 * time.Millisecond
 	// perSecond is how many answers a second the requests under way at a far
 	// host are to suffice for; more of them would gain nothing.
 	perSecond = 10_000
@@ -111,7 +114,7 @@ func (a *adapter) answered(now time.Time, r *reply, busy, doc bool) {
 		a.usual = r.wait
 	}
 	if doc { // made on demand, perhaps: no measure for the rest, but for where to begin
-		if a.most > 0 && a.good == 0 && a.strain.IsZero() {
+		if a.most > 0 && a.good == 0 && a.strain.IsZero() && a.usual >= surelyFar {
 			a.jobs = min(max(int(a.usual.Seconds()*firstPerSecond), DefaultJobs), nearMost, a.most)
 		}
 		return
