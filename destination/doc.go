@@ -22,7 +22,7 @@
 //	verify.go    length and every known hash
 //	wide.go      large content over several connections, where that pays
 //	copy.go      bytes written and hashed
-//	apply.go     outcomes booked, deletions last
+//	apply.go     outcomes booked; remove.go: deletions, last
 //	dispatch.go  workers, for each host its own
 //	commit.go    batches committed to the blob.Store
 //	record.go    the Journal: what is held, what is owed, how far we are

@@ -1,0 +1,119 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"syscall"
+
+	"lockstep/blob"
+)
+
+// removeCount is how many files are removed before that is recorded.
+const removeCount = 256
+
+// remove carries out the deletions of a plan.
+func (p *applier) remove(ctx context.Context, actions iter.Seq2[action, error]) error {
+	var batch []action
+	flush := func() error {
+		defer func() { batch = batch[:0] }()
+		return p.removeBatch(ctx, batch)
+	}
+	for a, err := range actions {
+		if err != nil {
+			return err
+		}
+		if a.verb != verbRemove {
+			continue
+		}
+		if batch = append(batch, a); len(batch) == removeCount {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	if err := flush(); err != nil {
+		return err
+	}
+	return p.record(ctx, true)
+}
+
+// removeBatch removes the files first: a row without a file is found again, a
+// file without a row would be nobody's.
+func (p *applier) removeBatch(ctx context.Context, batch []action) error {
+	if len(batch) == 0 {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	all := p.withdraw(ctx, batch...)
+	if all != nil && isFatal(all) {
+		return all
+	}
+	for i := range batch {
+		a := &batch[i]
+		if all != nil {
+			if err := p.withdraw(ctx, *a); err != nil && !inPlaceOf(err) {
+				if isDown(err) {
+					p.full++
+				}
+				if ctx.Err() != nil || isFatal(err) || p.full >= maxDown && isDown(err) {
+					return err
+				}
+				p.fail(a, err)
+				continue
+			}
+		}
+		p.pending.Drop = append(p.pending.Drop, a.URI)
+		p.counts[p.set.Number]--
+		p.paid(a)
+		p.report.Deleted++
+		p.applied(a, &a.held)
+		p.step(a, 0)
+	}
+	return p.record(ctx, true)
+}
+
+// inPlaceOf reports whether err says that something else stands where our file
+// was: the file is gone, and what stands there is not ours to remove.
+func inPlaceOf(err error) bool {
+	return errors.Is(err, blob.ErrDirectory) || errors.Is(err, blob.ErrNotDirectory) || errors.Is(err, blob.ErrForeign)
+}
+
+// isCanceled reports whether err says only that we were told to stop.
+func isCanceled(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// isFull reports whether err says that there is no more room.
+func isFull(err error) bool {
+	var delivery *DeliveryError // of others, whose disk is none of ours
+	var sink *SinkError
+	return !errors.As(err, &delivery) && !errors.As(err, &sink) && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT))
+}
+
+// isLocal reports whether err is one of the store, not of the Source.
+func isLocal(err error) bool {
+	var local *localError
+	var commit *blob.CommitError
+	return errors.As(err, &local) || errors.As(err, &commit)
+}
+
+// isFatal reports whether err concerns the place where resources are kept, not
+// one of them. Where there is no room for one, there may be for another.
+func isFatal(err error) bool {
+	var sink *SinkError
+	if errors.As(err, &sink) {
+		return true
+	}
+	if !isLocal(err) {
+		return false
+	}
+	for _, e := range []error{syscall.EROFS, syscall.EIO, syscall.EMFILE, syscall.ENFILE, syscall.ENODEV} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
