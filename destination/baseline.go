@@ -55,7 +55,7 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 		via = ViaDump
 	}
 	_, err = r.carryOut(ctx, work{
-		mode: ModeBaseline, via: via, complete: complete, files: true, suspect: suspect,
+		mode: ModeBaseline, via: via, complete: complete, partial: !c.complete, files: true, suspect: suspect,
 		prune: complete && (!snap.sitemap || o.Delete == DeleteApply),
 		done: func() {
 			st.Complete, st.Selection = true, r.d.selects.key

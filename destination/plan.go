@@ -40,10 +40,11 @@ func (a *action) isHeld() bool { return a.held.URI != "" }
 
 // A planner compares wants with what is held by one set.
 type planner struct {
-	d     *Destination
-	set   int
-	files bool // also look whether the files are there
-	prune bool // what is not wanted at all is to go: the wants are all there is
+	d       *Destination
+	set     int
+	files   bool // also look whether the files are there
+	partial bool // changes may be missing: what is held stays, but for what is surely later
+	prune   bool // what is not wanted at all is to go: the wants are all there is
 
 	others bool // what is held may be another representation than the one preferred now
 
@@ -103,6 +104,10 @@ func (p *planner) decideLast(ctx context.Context, w *want, h Held) (action, erro
 	if !held {
 		return a, nil
 	}
+	if p.partial && a.class != wantOwed && !laterThanHeld(&a.want, &h) {
+		a.verb = verbNone // what could not be read may have made it what it is
+		return a, nil
+	}
 	if p.files {
 		there, err := p.d.onDisk(ctx, &h)
 		if err != nil {
@@ -125,6 +130,11 @@ func (p *planner) decideLast(ctx context.Context, w *want, h Held) (action, erro
 		a.conditional = true
 	}
 	return a, nil
+}
+
+// laterThanHeld reports whether w is surely of a later state than what is held.
+func laterThanHeld(w *want, h *Held) bool {
+	return !w.Lastmod.IsZero() && !h.Lastmod.IsZero() && w.Lastmod.Time().After(h.Lastmod)
 }
 
 // onDisk reports whether the file of h is there, as long as it was. What

@@ -162,7 +162,7 @@ func (r *setRun) incremental(ctx context.Context) error {
 		if err := r.applyVersions(ctx, &c, via); err != nil {
 			return err
 		}
-		again, err := r.carryOut(ctx, work{mode: mode, via: via, complete: c.complete, done: func() { r.advance(&c, since) }})
+		again, err := r.carryOut(ctx, work{mode: mode, via: via, complete: c.complete, partial: !c.complete, done: func() { r.advance(&c, since) }})
 		if err != nil || !again || round == maxRounds {
 			return err
 		}
@@ -262,6 +262,7 @@ func (r *setRun) stageOwed(ctx context.Context) (int, error) {
 type work struct {
 	mode, via string
 	complete  bool   // all was read: what is to go may go
+	partial   bool   // of the changes not all was read
 	prune     bool   // and what is not staged is to go, too
 	files     bool   // look whether the files are there
 	suspect   bool   // refuse if anything newer would be lost
@@ -279,7 +280,8 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 		return false, err
 	}
 	p := &planner{
-		d: r.d, set: r.set.Number, prune: w.prune, files: w.files, settled: r.set.Complete && !r.reselects(),
+		partial: w.partial,
+		d:       r.d, set: r.set.Number, prune: w.prune, files: w.files, settled: r.set.Complete && !r.reselects(),
 		others: r.d.selects.prefersOther(r.set.Selection), refuse: r.reader.refuse,
 	}
 	var found adopted
