@@ -32,6 +32,7 @@ var rooms = []room{
 	{"internal/fetch", "", "github.com/klauspost/compress"},
 	{"internal/unpack", "", "github.com/klauspost/compress golang.org/x/text"},
 	{"patch", "", "github.com/klauspost/compress github.com/wI2L/jsondiff"},
+	{"websub", "", "golang.org/x/net"},
 	// services
 	{"catalog", "resourcesync", ""},
 	{"catalog/catalogtest", "catalog resourcesync", "github.com/google/go-cmp pgregory.net/rapid"},
@@ -39,17 +40,18 @@ var rooms = []room{
 	{"discover", "resourcesync internal/fetch", "golang.org/x/net"},
 	{"validate", "resourcesync", ""},
 	{"validate/validatetest", "validate", ""},
+	{"hub", "websub internal/fetch", "golang.org/x/sync"},
 	// roles
 	{"intake", "catalog resourcesync blob discover internal/fetch",
 		"github.com/bmatcuk/doublestar/v4 github.com/fsnotify/fsnotify github.com/gabriel-vasile/mimetype golang.org/x/sync golang.org/x/sys"},
 	{"source", "catalog resourcesync blob", "github.com/bmatcuk/doublestar/v4 github.com/klauspost/compress golang.org/x/sync golang.org/x/text"},
-	{"destination", "discover resourcesync blob internal/fetch internal/unpack patch",
+	{"destination", "discover resourcesync websub blob internal/fetch internal/unpack patch",
 		"github.com/bmatcuk/doublestar/v4 github.com/gofrs/flock golang.org/x/sync golang.org/x/text"},
 	{"destination/journaltest", "destination resourcesync", "github.com/google/go-cmp"},
 	// joinery
 	{"internal/simulate", "source catalog resourcesync blob", "golang.org/x/sync"},
-	{"storage/internal/sqldb", "catalog destination resourcesync", ""},
-	{"storage/sqlite", "storage/internal/sqldb catalog destination", "modernc.org/sqlite"},
+	{"storage/internal/sqldb", "catalog destination hub resourcesync", ""},
+	{"storage/sqlite", "storage/internal/sqldb catalog destination hub", "modernc.org/sqlite"},
 	// front door
 	{"cmd/lockstep", "*", "github.com/spf13/cobra github.com/spf13/pflag go.yaml.in/yaml/v3 golang.org/x/term github.com/gofrs/flock golang.org/x/sync"},
 	// examples: what programs of others can import, and nothing else

@@ -1,0 +1,64 @@
+// Package websub is the WebSub protocol (W3C Recommendation of 23 January
+// 2018), as publishers and subscribers speak it: how topic and hub of a resource
+// are discovered, how a hub is told of news, how one subscribes, proves that one
+// meant to, renews, and checks what is delivered. A hub uses what both sides
+// share. What is delivered is bytes here: of ResourceSync nothing is known.
+package websub
+
+import "strings"
+
+// The values of hub.mode.
+const (
+	ModeSubscribe   = "subscribe"
+	ModeUnsubscribe = "unsubscribe"
+	ModePublish     = "publish"
+	ModeDenied      = "denied"
+)
+
+// Canonical returns uri with percent-encoded unreserved characters decoded:
+// two URLs that differ only in those are the same topic, or callback
+// (WS-H-09). Nothing else is changed. It is for comparing: what is called or
+// sent back is the URL as it was given.
+func Canonical(uri string) string {
+	i := strings.IndexByte(uri, '%')
+	if i < 0 {
+		return uri
+	}
+	b := make([]byte, 0, len(uri))
+	for ; i >= 0; i = strings.IndexByte(uri, '%') {
+		b = append(b, uri[:i]...)
+		uri = uri[i:]
+		if c, ok := encoded(uri); ok && unreserved(c) {
+			b, uri = append(b, c), uri[3:]
+			continue
+		}
+		b, uri = append(b, '%'), uri[1:]
+	}
+	return string(append(b, uri...))
+}
+
+// encoded returns the byte that s begins with the encoding of.
+func encoded(s string) (byte, bool) {
+	if len(s) < 3 {
+		return 0, false
+	}
+	high, ok := digit(s[1])
+	low, ok2 := digit(s[2])
+	return high<<4 | low, ok && ok2
+}
+
+func digit(c byte) (byte, bool) {
+	switch {
+	case '0' <= c && c <= '9':
+		return c - '0', true
+	case 'a' <= c && c <= 'f':
+		return c - 'a' + 10, true
+	case 'A' <= c && c <= 'F':
+		return c - 'A' + 10, true
+	}
+	return 0, false
+}
+
+func unreserved(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~", c) >= 0
+}
