@@ -3,6 +3,7 @@ package lockstep_test
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,27 +13,27 @@ import (
 )
 
 var (
-	requirementID = regexp.MustCompile(`\bRS-[A-Z]+-[0-9]+\b`)
+	requirementID = regexp.MustCompile(`\b(RS|RN|WS)-[A-Z]+-[0-9]+\b|\bWR-[HSP]-[0-9]+\b`)
 	idRange       = regexp.MustCompile(`\b(RS-[A-Z]+-)([0-9]+) to RS-[A-Z]+-([0-9]+)\b`)
 )
 
-// TestRequirements: every requirement ID in the code is explained in
-// docs/requirements.md.
-func TestRequirements(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile(filepath.Join("docs", "requirements.md"))
+// explainedIDs returns the requirement IDs a page of docs explains.
+func explainedIDs(t *testing.T, page string) map[string]bool {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("docs", page))
 	if err != nil {
 		t.Fatal(err)
 	}
 	explained := map[string]bool{}
 	for line := range strings.Lines(string(text)) {
-		if !strings.HasPrefix(line, "| RS-") {
+		ids, _, ok := strings.Cut(strings.TrimPrefix(line, "| "), " | ")
+		if !ok || !strings.HasPrefix(line, "| R") && !strings.HasPrefix(line, "| W") {
 			continue
 		}
-		for _, id := range requirementID.FindAllString(line, -1) {
+		for _, id := range requirementID.FindAllString(ids, -1) {
 			explained[id] = true
 		}
-		for _, m := range idRange.FindAllStringSubmatch(line, -1) {
+		for _, m := range idRange.FindAllStringSubmatch(ids, -1) {
 			first, _ := strconv.Atoi(m[2]) // digits
 			last, _ := strconv.Atoi(m[3])
 			for n := first; n <= last; n++ {
@@ -40,7 +41,13 @@ func TestRequirements(t *testing.T) {
 			}
 		}
 	}
-	err = filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+	return explained
+}
+
+// eachGoFile calls see with every Go file of the module.
+func eachGoFile(t *testing.T, see func(path, text string)) {
+	t.Helper()
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || filepath.Ext(path) != ".go" {
 			if d != nil && d.IsDir() && d.Name() == ".git" {
 				return fs.SkipDir
@@ -48,15 +55,26 @@ func TestRequirements(t *testing.T) {
 			return err
 		}
 		text, err := os.ReadFile(path)
-		for _, id := range requirementID.FindAllString(string(text), -1) {
-			if !explained[id] {
-				t.Errorf("%s speaks of %s, which docs/requirements.md does not explain", path, id)
-				explained[id] = true // once is enough
-			}
-		}
+		see(path, string(text))
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestRequirements: every requirement ID in the code is explained in
+// docs/requirements.md or docs/requirements-notification.md.
+func TestRequirements(t *testing.T) {
+	t.Parallel()
+	explained := explainedIDs(t, "requirements.md")
+	maps.Copy(explained, explainedIDs(t, "requirements-notification.md"))
+	eachGoFile(t, func(path, text string) {
+		for _, id := range requirementID.FindAllString(text, -1) {
+			if !explained[id] {
+				t.Errorf("%s speaks of %s, which docs/requirements.md does not explain", path, id)
+				explained[id] = true // once is enough
+			}
+		}
+	})
 }
