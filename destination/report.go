@@ -18,10 +18,11 @@ const (
 
 // Ways a run learned of what to do.
 const (
-	ViaList       = "list"
-	ViaDump       = "dump"
-	ViaChangeList = "change-list"
-	ViaChangeDump = "change-dump"
+	ViaList         = "list"
+	ViaDump         = "dump"
+	ViaChangeList   = "change-list"
+	ViaChangeDump   = "change-dump"
+	ViaNotification = "notification"
 )
 
 // ViaAuto is to choose the cheapest way: see Options.Via.
