@@ -53,7 +53,7 @@ var rooms = []room{
 	{"storage/internal/sqldb", "catalog destination hub resourcesync", ""},
 	{"storage/sqlite", "storage/internal/sqldb catalog destination hub", "modernc.org/sqlite"},
 	// front door
-	{"cmd/lockstep", "*", "github.com/spf13/cobra github.com/spf13/pflag go.yaml.in/yaml/v3 golang.org/x/term github.com/gofrs/flock golang.org/x/sync"},
+	{"cmd/lockstep", "*", "github.com/prometheus/client_golang github.com/spf13/cobra github.com/spf13/pflag go.yaml.in/yaml/v3 golang.org/x/term github.com/gofrs/flock golang.org/x/sync"},
 	// examples: what programs of others can import, and nothing else
 	{"examples/...", "destination resourcesync storage/sqlite", "modernc.org/sqlite"},
 	// benchmarks: they measure everything

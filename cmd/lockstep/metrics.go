@@ -1,0 +1,97 @@
+package main
+
+import (
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// metricsPath is where monitors read figures, below the base URL.
+const metricsPath = "-/metrics"
+
+// metrics are the figures one process tells monitors, in the text format of
+// Prometheus. What they are read off is counted where the work is done, which
+// knows nothing of metrics: a function reads it whenever somebody
+// asks.
+type metrics struct{ registry *prometheus.Registry }
+
+// newMetrics returns metrics of the process itself: memory, processor, Go's
+// runtime.
+func newMetrics() *metrics {
+	m := &metrics{prometheus.NewRegistry()}
+	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// register adds figures. collect is called for each request, perhaps several
+// times at once, and must be quick: it reads what is in memory. A name and its
+// labels must come once in all.
+func (m *metrics) register(collect func(*figures)) { m.registry.MustRegister(sampler(collect)) }
+
+// handler serves the figures. Should one of them be wrong, it leaves that out
+// and serves the others.
+func (m *metrics) handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: maxScrapes,
+	})
+}
+
+// maxScrapes bounds how many may read figures at a time: nobody needs more.
+const maxScrapes = 10
+
+// figures collects the figures of one moment. Names follow Prometheus' rules:
+// lockstep_ROLE_WHAT_UNIT, _total at the end of what only grows. Labels are
+// pairs of name and value, with values of which there are few: never a URL that
+// a stranger chose.
+type figures struct{ out chan<- prometheus.Metric }
+
+// gauge adds a figure that goes up and down.
+func (s *figures) gauge(name, help string, value float64, labels ...string) {
+	s.add(name, help, prometheus.GaugeValue, value, labels)
+}
+
+// counter adds a figure that only grows while the process runs.
+func (s *figures) counter(name, help string, value float64, labels ...string) {
+	s.add(name, help, prometheus.CounterValue, value, labels)
+}
+
+// histogram adds how values are distributed: how many there were, their sum,
+// and for each upper bound how many were not above it.
+func (s *figures) histogram(name, help string, count uint64, sum float64, upTo map[float64]uint64, labels ...string) {
+	desc, values := describe(name, help, labels)
+	m, err := prometheus.NewConstHistogram(desc, count, sum, upTo, values...)
+	if err != nil {
+		m = prometheus.NewInvalidMetric(desc, err)
+	}
+	s.out <- m
+}
+
+func (s *figures) add(name, help string, kind prometheus.ValueType, value float64, labels []string) {
+	desc, values := describe(name, help, labels)
+	m, err := prometheus.NewConstMetric(desc, kind, value, values...)
+	if err != nil {
+		m = prometheus.NewInvalidMetric(desc, err)
+	}
+	s.out <- m
+}
+
+// describe turns pairs of labels into what the library wants.
+func describe(name, help string, labels []string) (*prometheus.Desc, []string) {
+	var names, values []string
+	for i := 0; i+1 < len(labels); i += 2 {
+		names, values = append(names, labels[i]), append(values, labels[i+1])
+	}
+	return prometheus.NewDesc(name, help, names, nil), values
+}
+
+// A sampler is a [prometheus.Collector] that does not say beforehand what it
+// collects.
+type sampler func(*figures)
+
+// Describe implements [prometheus.Collector].
+func (sampler) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements [prometheus.Collector].
+func (f sampler) Collect(out chan<- prometheus.Metric) { f(&figures{out}) }
