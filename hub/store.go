@@ -95,7 +95,8 @@ type Request struct {
 	Next        time.Time     // when to try again; zero: at once
 }
 
-// Changes are what Save writes.
+// Changes are what Save writes, field by field in this order. Where a field names
+// something twice, what comes later holds.
 type Changes struct {
 	Topics   []Topic // of these only State is written; a topic that is not there is made
 	Put      []Subscription
@@ -114,7 +115,9 @@ var ErrStore = errors.New("hub store is closed")
 // Every method that writes is one transaction, durable when it returns. All are
 // safe for concurrent use. Slices handed in are not kept; those handed out are
 // the caller's. Iterators stop after the first error, which they yield with a
-// zero value. Times are kept to the microsecond.
+// zero value. Times are kept to the microsecond, and handed out in UTC. Strings
+// hold any bytes, but that keys are made by KeyOf and that topics are not empty
+// and have no NUL byte in them.
 type Store interface {
 	// Append adds messages to the logs of their topics, in order, and returns
 	// the number of each. Seq of what is handed in says nothing. A topic comes

@@ -1,0 +1,58 @@
+package hub
+
+import (
+	"fmt"
+	"strings"
+)
+
+// The rules every Store shares.
+
+// CheckMessages refuses messages no store can hold: a topic that is empty or
+// has a NUL byte in it. Every other byte is allowed.
+func CheckMessages(messages []Message) error {
+	for i := range messages {
+		if err := checkTopic(messages[i].Topic); err != nil {
+			return fmt.Errorf("message %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// Check refuses changes no store can hold: keys that [KeyOf] never makes, and
+// topics like those [CheckMessages] refuses.
+func (c *Changes) Check() error {
+	for i := range c.Topics {
+		if err := checkTopic(c.Topics[i].URL); err != nil {
+			return err
+		}
+	}
+	for i := range c.Put {
+		if err := c.Put[i].Key.check(); err != nil {
+			return err
+		}
+	}
+	for i := range c.Ask {
+		if err := c.Ask[i].Key.check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkTopic(url string) error {
+	if url == "" || strings.IndexByte(url, 0) >= 0 {
+		return fmt.Errorf("topic %q: a topic must not be empty or hold a NUL byte", url)
+	}
+	return nil
+}
+
+// keyLength is that of a Key, in lower-case hexadecimal digits: stores find the
+// keys of a shard by what they begin with.
+const keyLength = 32
+
+func (k Key) check() error {
+	if len(k) != keyLength || strings.Trim(string(k), "0123456789abcdef") != "" {
+		return fmt.Errorf("key %q: want %d hexadecimal digits, see KeyOf", string(k), keyLength)
+	}
+	return nil
+}
