@@ -1,0 +1,136 @@
+package websub
+
+import (
+	"crypto/hmac"
+	"crypto/sha1"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// SignatureHeader is the header field that carries a signature.
+const SignatureHeader = "X-Hub-Signature"
+
+// DefaultMethod is how a hub signs unless it is told otherwise (WS-X-03).
+const DefaultMethod = "sha256"
+
+// maxSignatures caps the signatures of one message that are looked at.
+const maxSignatures = 16
+
+var (
+	// ErrUnsigned reports a message without a signature where one is due.
+	ErrUnsigned = errors.New("there is no signature")
+	// ErrSignature reports a message none of whose signatures holds.
+	ErrSignature = errors.New("the signature does not match")
+)
+
+// Methods returns the names of the methods of signing, weakest first (WS-X-02).
+func Methods() []string { return []string{"sha1", "sha256", "sha384", "sha512"} }
+
+// newHash returns what makes the hashes of a method, or nil.
+func newHash(method string) func() hash.Hash {
+	switch method {
+	case "sha1":
+		return sha1.New
+	case "sha256":
+		return sha256.New
+	case "sha384":
+		return sha512.New384
+	case "sha512":
+		return sha512.New
+	}
+	return nil
+}
+
+// Sign returns the signature of body, as the header field has it:
+// "sha256=<lower-case hex>" (WS-X-01).
+func Sign(method string, secret, body []byte) (string, error) {
+	s, err := NewSigner(method, secret)
+	if err != nil {
+		return "", err
+	}
+	return s.Sign(body), nil
+}
+
+// A Signer signs many messages with one secret. It is safe for concurrent use.
+type Signer struct {
+	method string
+	mu     sync.Mutex // guards mac
+	mac    hash.Hash
+}
+
+// NewSigner returns a Signer, or an error if there is no such method.
+func NewSigner(method string, secret []byte) (*Signer, error) {
+	h := newHash(method)
+	if h == nil {
+		return nil, fmt.Errorf("sign: unknown method %q, not one of %s", method, strings.Join(Methods(), ", "))
+	}
+	return &Signer{method: method, mac: hmac.New(h, secret)}, nil
+}
+
+// Sign returns the signature of body, as [Sign] does.
+func (s *Signer) Sign(body []byte) string {
+	var sum [sha512.Size]byte
+	b := make([]byte, 0, len(s.method)+1+2*sha512.Size)
+	b = append(append(b, s.method...), '=')
+	return string(hex.AppendEncode(b, s.sum(sum[:0], body)))
+}
+
+func (s *Signer) sum(dst, body []byte) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mac.Reset()
+	_, _ = s.mac.Write(body) // never fails
+	return s.mac.Sum(dst)
+}
+
+// Verify checks the values of the signature header of a message with that body
+// and returns the method of the signature that holds (WS-X-04). One that holds
+// is enough (WS-X-07). allowed are the methods that count; default: all. Without
+// a secret nothing is checked: a signature nobody agreed on says nothing
+// (WS-X-10). Otherwise the error is [ErrUnsigned] or [ErrSignature].
+func Verify(values []string, secret, body []byte, allowed ...string) (method string, err error) {
+	if len(secret) == 0 {
+		return "", nil
+	}
+	sums := map[string][]byte{} // each computed once, however many claim it
+	looked := 0
+	for _, v := range values {
+		for part := range strings.SplitSeq(v, ",") {
+			if part = strings.TrimSpace(part); part == "" {
+				continue
+			}
+			if looked++; looked > maxSignatures {
+				return "", ErrSignature
+			}
+			name, digits, _ := strings.Cut(part, "=")
+			name = strings.ToLower(strings.TrimSpace(name))
+			h := newHash(name)
+			if h == nil || len(allowed) > 0 && !slices.Contains(allowed, name) {
+				continue
+			}
+			got, err := hex.DecodeString(strings.TrimSpace(digits))
+			if err != nil {
+				continue
+			}
+			if sums[name] == nil {
+				m := hmac.New(h, secret)
+				_, _ = m.Write(body) // never fails
+				sums[name] = m.Sum(nil)
+			}
+			if hmac.Equal(got, sums[name]) {
+				return name, nil
+			}
+		}
+	}
+	if looked == 0 {
+		return "", ErrUnsigned
+	}
+	return "", ErrSignature
+}
