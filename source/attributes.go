@@ -36,6 +36,9 @@ func Attributes(name string) (contentType, cacheControl string) {
 	if plain != name {
 		return "application/gzip", cacheControl
 	}
+	if isTopic(name) {
+		return notificationType, cacheControl
+	}
 	switch path.Ext(name) {
 	case ".txt":
 		contentType = "text/plain; charset=utf-8"

@@ -122,6 +122,20 @@ func isDumpPart(set, name string) bool {
 // demandName is where packages are asked for.
 func demandName(set string) string { return documentsDir + set + "/dump" }
 
+// topicName is the topic of a set's notifications (RN-CH-03), and what stands
+// there.
+func topicName(set string) string { return documentsDir + set + "/changes" }
+
+// isTopic reports whether name is that of a topic of any set.
+func isTopic(name string) bool {
+	rest, ok := strings.CutPrefix(name, documentsDir)
+	set, rest, _ := strings.Cut(rest, "/")
+	return ok && rest == "changes" && setName.MatchString(set)
+}
+
+// notifyName is where it is kept how far hubs have been told of a set.
+func notifyName(set string) string { return privateDir + set + ".notify.json" }
+
 // patchTypes are the media types of patches, each with the extension of their
 // names.
 var patchTypes = map[string]string{
@@ -230,7 +244,7 @@ var setName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$`)
 
 // notSetName is what none may be called, for we have such names ourselves
 // beside the directories of sets, or beside their states.
-var notSetName = regexp.MustCompile(`\.(xml|html|gz|tail|dumps)$`)
+var notSetName = regexp.MustCompile(`\.(xml|html|gz|tail|dumps|notify)$`)
 
 // BaseURL returns the base URL as addresses begin with it: checked, in the
 // characters of a URI, with a slash at the end.
@@ -250,7 +264,7 @@ func CapabilityListURI(baseURL, set string) (string, error) {
 		return "", fmt.Errorf("set %q: a name is made of letters, digits, '_', '-' and '.', at most 100, and does not begin with '-' or '.'", set)
 	}
 	if notSetName.MatchString(set) {
-		return "", fmt.Errorf("set %q: a name must not end in .xml, .html, .gz, .tail or .dumps", set)
+		return "", fmt.Errorf("set %q: a name must not end in .xml, .html, .gz, .tail, .dumps or .notify", set)
 	}
 	return base.uri(capabilityListName(set)), nil
 }

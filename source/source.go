@@ -24,6 +24,7 @@ import (
 	"log/slog"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -155,14 +156,17 @@ type Options struct {
 	// by the name's extension.
 	Type func(rel string, head []byte) string
 
-	Keep       time.Duration // how long changes are kept; default 720 h, never less than Grace
-	Grace      time.Duration // how long replaced parts are kept; default 24 h
-	SmallSet   int           // sets up to this size get a new Resource List with every change, larger ones when it pays; default 10,000
-	MaxEntries int           // entries of one document; default and limit resourcesync.MaxEntries
-	MaxBytes   int64         // size from which a document is full; default and limit resourcesync.MaxBytes
-	Workers    int           // parts written at once; default: as there are processors, at most 8
-	OnDemand   *OnDemand     // dumps of what a client asks for; nil: none. Only the Handler gives them
-	Temp       string        // directory for temporary files, which have no name there; default os.TempDir
+	Keep       time.Duration      // how long changes are kept; default 720 h, never less than Grace
+	Grace      time.Duration      // how long replaced parts are kept; default 24 h
+	SmallSet   int                // sets up to this size get a new Resource List with every change, larger ones when it pays; default 10,000
+	MaxEntries int                // entries of one document; default and limit resourcesync.MaxEntries
+	MaxBytes   int64              // size from which a document is full; default and limit resourcesync.MaxBytes
+	Workers    int                // parts written at once; default: as there are processors, at most 8
+	Hubs       []Hub              // are told of changes; see Source.Notify
+	OnNotify   func(Notification) // called after each attempt to tell a hub, from several goroutines; may be nil
+	Streams    int                // event streams of notifications at a time (see Source.Handler); 0: none. Only the Handler gives them
+	OnDemand   *OnDemand          // dumps of what a client asks for; nil: none. Only the Handler gives them
+	Temp       string             // directory for temporary files, which have no name there; default os.TempDir
 	Now        func() time.Time
 	Logger     *slog.Logger // default: discards
 }
@@ -236,6 +240,10 @@ func (o Options) withDefaults(b base) (Options, error) {
 	if err := o.dumpDefaults(); err != nil {
 		return o, err
 	}
+	if err := checkHubs(o.Hubs); err != nil {
+		return o, err
+	}
+	o.Hubs = slices.Clone(o.Hubs)
 	switch {
 	case o.Description != "":
 	case o.Content != nil:

@@ -35,6 +35,9 @@ type fileConfig struct {
 	Watch        flagValue   `yaml:"watch"`
 	Dump         flagValue   `yaml:"dump"`
 	APITokenFile flagValue   `yaml:"api_token_file"`
+	Hub          stringList  `yaml:"hub"`
+	HubTokenFile flagValue   `yaml:"hub_token_file"`
+	NotifyDelay  flagValue   `yaml:"notify_delay"`
 	Header       stringList  `yaml:"header"`
 	BearerFile   flagValue   `yaml:"bearer_token_file"`
 	Netrc        flagValue   `yaml:"netrc"`
@@ -75,7 +78,7 @@ func readConfig(path string) (fileConfig, error) {
 
 // resolve makes relative paths begin at dir.
 func (c *fileConfig) resolve(dir string) {
-	for _, p := range []*flagValue{&c.State, &c.Documents, &c.APITokenFile, &c.BearerFile, &c.CAFile} {
+	for _, p := range []*flagValue{&c.State, &c.Documents, &c.APITokenFile, &c.HubTokenFile, &c.BearerFile, &c.CAFile} {
 		*p = flagValue(besideConfig(dir, string(*p)))
 	}
 	for i := range c.Sets {

@@ -48,8 +48,9 @@ type siteOptions struct {
 	allowEmpty   bool
 	scanInterval time.Duration // of sets that do not say; 0 the default of the way in, negative never
 	watching     bool          // go on after the first publication
-	content      bool          // serve the resources too, where we have them
-	command      string        // what the lock says
+	hubs         hubFlags
+	content      bool   // serve the resources too, where we have them
+	command      string // what the lock says
 	network      *networkOptions
 	io           stdio
 	log          *slog.Logger
@@ -93,6 +94,9 @@ func (s *site) newSource() (err error) {
 	so := source.Options{BaseURL: s.opts.baseURL, Temp: s.opts.state, Logger: s.log}
 	if s.opts.content {
 		so.Content, so.Mark, so.OnDemand = s.open, s.mark, &source.OnDemand{}
+	}
+	if so.Hubs, err = s.hubs(); err != nil {
+		return err
 	}
 	cat := catalog.Catalog(s.db.Catalog())
 	for i := range s.opts.sets {

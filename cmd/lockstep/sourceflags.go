@@ -27,6 +27,7 @@ type sourceFlags struct {
 	scanInterval time.Duration
 	watch        bool
 	noWatch      bool
+	hubFlags
 
 	sets []setConfig // from the configuration file, or the one that is the argument
 	file fileConfig
@@ -48,6 +49,7 @@ func (o *sourceFlags) declare(flags *pflag.FlagSet, baseURL string, watch bool) 
 	flags.DurationVar(&o.scanInterval, "scan-interval", intake.DefaultScanInterval, "look at everything again after this `DURATION`, for changes nobody told of; 0 never; buckets and sitemaps more often unless told")
 	flags.BoolVar(&o.watch, "watch", watch, "watch for changes and publish them at once")
 	flags.BoolVar(&o.noWatch, "no-watch", false, "do not watch for changes")
+	o.hubFlags.declare(flags, watch)
 	o.networkOptions.declare(flags, "the sitemap's host, or that of the set's URIs")
 }
 
@@ -78,6 +80,9 @@ func (o *sourceFlags) settle(flags *pflag.FlagSet, args []string, lookup func(st
 		if err := o.settleState(args, lookup); err != nil {
 			return err
 		}
+	}
+	if err := o.hubFlags.settle(); err != nil {
+		return err
 	}
 	if o.scanInterval < 0 {
 		return usagef("--scan-interval must not be below 0")
@@ -157,7 +162,7 @@ func (o *sourceFlags) settleState(args []string, lookup func(string) (string, bo
 func (o *sourceFlags) site(command string, out *outputOptions, io stdio) siteOptions {
 	return siteOptions{
 		baseURL: o.baseURL, sets: o.sets, state: o.state, allowEmpty: o.allowEmpty, scanInterval: o.scanInterval,
-		watching: o.watching(), gzip: o.gzip, apiTokenFile: o.apiTokenFile, network: &o.networkOptions, io: io, command: command, log: out.logger(io),
+		watching: o.watching(), gzip: o.gzip, apiTokenFile: o.apiTokenFile, hubs: o.hubFlags, network: &o.networkOptions, io: io, command: command, log: out.logger(io),
 	}
 }
 
