@@ -49,6 +49,7 @@ type Hub struct {
 	appends  *group[*appending]
 	saves    *group[*saving]
 	ready    chan struct{}
+	tally    tally
 
 	mu       sync.Mutex // guards what follows
 	registry registry
