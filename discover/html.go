@@ -7,14 +7,11 @@ import (
 
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
-
-	"lockstep/websub"
 )
 
 const (
 	maxHTML    = 2 << 20   // bytes of a page that are looked at
 	maxHTMLTag = 256 << 10 // bytes of one tag: an endless attribute must not fill memory
-	maxLinks   = 100       // of one page: each may cost requests
 )
 
 // parseHTML returns the targets of a page's links with relation resourcesync,
@@ -49,7 +46,7 @@ func parseHTML(r io.Reader, base *url.URL) []string {
 				rel = string(v)
 			}
 		}
-		u, err := websub.Resolve(base, href)
+		u, err := resolve(base, href)
 		if href == "" || err != nil {
 			continue
 		}

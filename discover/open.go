@@ -15,7 +15,6 @@ import (
 
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
-	"lockstep/websub"
 )
 
 const (
@@ -45,7 +44,7 @@ type Document struct {
 	Modified time.Time           // of the answer or file; zero if not known
 	Header   resourcesync.Header // what the document says of itself before its first entry; all of it once read to the end
 
-	links    []websub.Link // of the answer's Link headers
+	links    []link // of the answer's Link headers
 	reader   *resourcesync.Reader
 	warnings []resourcesync.Warning
 	close    func() error

@@ -24,13 +24,14 @@ const groupKey = "group"
 // The headings of flags, in the order in which they are shown below those that
 // have none.
 const (
+	newsGroup    = "How news come"
 	selectGroup  = "Which resources, and where they go"
 	outcomeGroup = "What becomes of changes"
 	networkGroup = "Network flags" // those of networkOptions
 )
 
 // groups are the headings in their order.
-func groups() []string { return []string{selectGroup, outcomeGroup, networkGroup} }
+func groups() []string { return []string{newsGroup, selectGroup, outcomeGroup, networkGroup} }
 
 // grouped declares flags under a heading.
 func grouped(all *pflag.FlagSet, group string, declare func(*pflag.FlagSet)) {

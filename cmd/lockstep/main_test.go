@@ -32,6 +32,7 @@ func TestScript(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"source":     func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).source(ts, args) },
 			"halt":       func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).halt(ts, args) },
+			"told":       func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).told(ts, args) },
 			"static":     func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).static(ts, args) },
 			"exit":       func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).exit(ts, args) },
 			"same":       func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).same(ts, args) },

@@ -206,27 +206,40 @@ type watcher struct {
 	quiet  bool
 	meter  meter
 	stream func(destination.Event) // for --events; may be nil
+	once   *saidBefore             // what need not be said again; nil: everything is said
 }
 
 // event is the callback of a Destination.
 func (w *watcher) event(e destination.Event) {
-	switch e.Kind {
-	case destination.EventFailed:
-		if w.ctx.Err() != nil {
-			break // all that is under way when a run is interrupted breaks off
-		}
-		w.io.errorf("failed: %v\n", e.Err)
-	case destination.EventRefused:
-		w.io.errorf("refused: %v\n", e.Err)
-	case destination.EventWarning:
-		w.io.errorf("warning: %v\n", e.Err)
-	}
+	w.tell(e)
 	w.meter.event(e)
 	if e.Kind == destination.EventDone && !w.quiet && w.meter.several() {
 		w.io.errorf("%s\n", setText(&e.Result))
 	}
-	if w.stream != nil && e.Kind == destination.EventApplied {
-		w.stream(e)
+}
+
+// tell tells people what they should know, and --events what is applied.
+func (w *watcher) tell(e destination.Event) {
+	switch e.Kind {
+	case destination.EventFailed:
+		if w.ctx.Err() == nil { // all that is under way when a run is interrupted breaks off
+			w.say("failed: ", e.Err)
+		}
+	case destination.EventRefused:
+		w.say("refused: ", e.Err)
+	case destination.EventWarning:
+		w.say("warning: ", e.Err)
+	case destination.EventApplied:
+		if w.stream != nil {
+			w.stream(e)
+		}
+	}
+}
+
+// say writes a line, unless it has been said.
+func (w *watcher) say(head string, err error) {
+	if text := head + errorText(err) + "\n"; w.once == nil || w.once.first(text) {
+		w.io.errorf("%s", text)
 	}
 }
 

@@ -104,6 +104,7 @@ func howText(mode, via string) string {
 	where := map[string]string{
 		destination.ViaList: " by Resource List", destination.ViaDump: " by Resource Dump",
 		destination.ViaChangeList: " by Change List", destination.ViaChangeDump: " by Change Dump",
+		destination.ViaNotification: " by notification",
 	}[via]
 	switch mode {
 	case destination.ModeBaseline:

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"database/sql"
 	"errors"
@@ -10,9 +9,11 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -47,38 +48,52 @@ type process struct {
 }
 
 // startReady runs the program with arguments that make it serve, and returns
-// once its line "ready: ADDRESS" has come.
+// once its line "ready: ADDRESS" has come: on stdout, or where that has
+// something else, on stderr.
 func startReady(cmd *exec.Cmd) (*process, error) {
 	p := &process{cmd: cmd, out: &syncBuffer{}, stderr: &syncBuffer{}, done: make(chan error, 1)}
-	cmd.Stderr = p.stderr
-	r, w := io.Pipe()
-	cmd.Stdout = io.MultiWriter(w, p.out)
+	ready := make(chan string, 2)
+	cmd.Stdout, cmd.Stderr = io.MultiWriter(p.out, &readyLine{ready: ready}), io.MultiWriter(p.stderr, &readyLine{ready: ready})
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	go func() {
-		p.done <- cmd.Wait()
-		_ = w.Close()
-	}()
-	ready := make(chan string, 1)
-	go func() {
-		for s := bufio.NewScanner(r); s.Scan(); {
-			if address, ok := strings.CutPrefix(s.Text(), readyPrefix); ok {
-				ready <- address
-			}
-		}
-		close(ready)
-	}()
+	go func() { p.done <- cmd.Wait() }()
 	select {
-	case address, ok := <-ready:
-		if ok {
-			p.address = address
-			return p, nil
-		}
+	case p.address = <-ready:
+		return p, nil
+	case err := <-p.done:
+		p.done <- err
 	case <-time.After(readyLimit):
 	}
-	_ = cmd.Process.Kill()
+	_ = cmd.Process.Kill() // may have ended
 	return nil, fmt.Errorf("%s: not ready\n%s%s", strings.Join(cmd.Args, " "), p.out, p.stderr)
+}
+
+// A readyLine looks for the first line that says that a process is ready in
+// what is written to it.
+type readyLine struct {
+	ready chan<- string
+	line  []byte
+	found bool
+}
+
+func (r *readyLine) Write(p []byte) (int, error) {
+	if r.found {
+		return len(p), nil
+	}
+	r.line = append(r.line, p...)
+	for !r.found {
+		line, rest, whole := bytes.Cut(r.line, []byte("\n"))
+		if !whole {
+			break
+		}
+		if address, ok := strings.CutPrefix(string(line), readyPrefix); ok {
+			r.found = true
+			r.ready <- address
+		}
+		r.line = rest
+	}
+	return len(p), nil
 }
 
 // end asks the process to end and returns its exit code.
@@ -109,7 +124,7 @@ func exitCodeOf(err error) (int, error) {
 
 // source: `source VAR ARG...` runs `lockstep ARG...` in the background until
 // the end of the script, waits until it is ready, and sets VAR to the address
-// it serves at.
+// it serves at, VAR_HOST to host and port of it.
 func (w *world) source(ts *testscript.TestScript, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: source VAR ARG...")
@@ -124,6 +139,9 @@ func (w *world) source(ts *testscript.TestScript, args []string) {
 	ts.Defer(p.kill)
 	w.running[args[0]] = p
 	ts.Setenv(args[0], p.address)
+	if u, err := url.Parse(p.address); err == nil {
+		ts.Setenv(args[0]+"_HOST", u.Host)
+	}
 	ts.Logf("%s is %s", args[0], p.address)
 }
 
@@ -139,6 +157,22 @@ func (w *world) halt(ts *testscript.TestScript, args []string) {
 	ts.Check(err)
 	if strconv.Itoa(code) != args[1] {
 		ts.Fatalf("%s ended with exit code %d, want %s", args[0], code, args[1])
+	}
+}
+
+// told: `told VAR REGEXP` waits until what `source VAR` began has written a line
+// that matches, to stdout or stderr.
+func (w *world) told(ts *testscript.TestScript, args []string) {
+	if len(args) != 2 || w.running[args[0]] == nil {
+		ts.Fatalf("usage: told VAR REGEXP")
+	}
+	want, err := regexp.Compile("(?m)" + args[1])
+	ts.Check(err)
+	p := w.running[args[0]]
+	for deadline := time.Now().Add(readyLimit); !want.MatchString(p.out.String() + p.stderr.String()); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			ts.Fatalf("%s never wrote %q:\n%s%s", args[0], args[1], p.out, p.stderr)
+		}
 	}
 }
 

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"lockstep/destination"
+)
+
+// followOptions are the flags of follow.
+type followOptions struct {
+	syncOptions
+	callback string
+	listen   string
+	channel  string
+	poll     time.Duration
+	check    time.Duration
+	lease    time.Duration
+}
+
+func newFollow(io stdio, out *outputOptions) *cobra.Command {
+	o := &followOptions{syncOptions: syncOptions{out: out}}
+	cmd := &cobra.Command{
+		Use:   "follow SOURCE DEST [flags]",
+		Short: "Bring DEST into step with SOURCE, and keep it there",
+		Long: `Bring DEST into step with SOURCE as sync does, then stay: what changes at the
+Source is here a moment later, and goes on until Ctrl-C. SOURCE and DEST are
+what they are for sync, and one can go on where the other has ended.
+
+How news come is chosen for each set, and said. With --callback URL a hub that
+the Source names is subscribed to, and calls us at that URL. Without, or should
+no hub be there, a stream of events is read, which Lockstep's own Sources offer
+to everybody. From Sources that have neither, the Change List is asked for
+every --poll; the others' is looked at every --check, for news may be lost.
+
+What fails is tried again; a Source that is down for a while is no reason to
+end. The line "ready: ..." on stdout says that the first sync is done.`,
+		Example: `  lockstep follow https://example.org/ mirror
+  lockstep follow example.org mirror --callback http://mirror.example.net:8090/
+  lockstep follow example.org mirror --callback https://mirror.example.net/hook/ --listen 127.0.0.1:8090
+  lockstep follow example.org mirror --poll 10s --exec ./index-changes`,
+		Args: arguments(2, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.source, o.dest = args[0], args[1]
+			return runFollow(cmd.Context(), o, io)
+		},
+	}
+	flags := cmd.Flags()
+	o.syncOptions.declare(flags)
+	grouped(flags, newsGroup, func(flags *pflag.FlagSet) {
+		flags.StringVar(&o.callback, "callback", "", "the `URL` by which a hub reaches us; what comes for it, and below it, has to arrive at --listen (default: no hub is used)")
+		flags.StringVar(&o.listen, "listen", "", "listen at `HOST:PORT` for hubs, and for who asks how it goes: /-/metrics, /-/healthz, /-/readyz, /-/api/v1/follow (default: the port that --callback names, if any)")
+		flags.StringVar(&o.channel, "channel", "", "learn of news only by this `WAY`: hub, events, or poll (default the best there is)")
+		flags.DurationVar(&o.poll, "poll", destination.DefaultPoll, "ask a Source that tells nothing every `DURATION`")
+		flags.DurationVar(&o.check, "check", destination.DefaultCheck, "ask a Source that tells us its news all the same every `DURATION`")
+		flags.DurationVar(&o.lease, "lease", 0, "ask hubs for a subscription of this `DURATION`, which is renewed in time (default: the hub decides)")
+	})
+	return cmd
+}
+
+// options returns what the flags mean to a Destination and its Follower.
+func (o *followOptions) options() (do destination.Options, fo destination.FollowOptions, err error) {
+	if do, err = o.syncOptions.options(); err != nil {
+		return do, fo, err
+	}
+	switch o.channel {
+	case "", destination.ChannelHub, destination.ChannelEvents, destination.ChannelPoll:
+	default:
+		return do, fo, usagef("--channel %q: want hub, events or poll", o.channel)
+	}
+	switch {
+	case o.channel == destination.ChannelHub && o.callback == "":
+		return do, fo, usageError{errors.New("--channel hub: no hub can reach us"), "say by which address it can: --callback URL"}
+	case o.poll <= 0 || o.check <= 0:
+		return do, fo, usagef("--poll and --check must be above 0")
+	case o.lease < 0 || o.lease > 0 && o.lease < time.Second:
+		return do, fo, usagef("--lease %s: want at least 1s", o.lease)
+	}
+	fo = destination.FollowOptions{Channel: o.channel, Poll: o.poll, Check: max(o.check, o.poll), Lease: o.lease}
+	return do, fo, nil
+}
+
+// runFollow follows until ctx ends, or it is refused.
+func runFollow(ctx context.Context, o *followOptions, io stdio) error {
+	tuneGarbage()
+	do, fo, err := o.options()
+	if err != nil {
+		return err
+	}
+	do.Logger = o.out.logger(io)
+	hook, err := newExecHook(o.exec, o.source, o.dest, io)
+	if err != nil {
+		return err
+	}
+	if hook != nil {
+		do.Deliver = hook.deliver
+	}
+	l, callback, err := o.reachable(ctx)
+	if err != nil {
+		return err
+	}
+	if l != nil {
+		defer func() { _ = l.Close() }() // the server closes it as well
+	}
+	f := newFollowing(ctx, o, io)
+	closeEvents, err := o.openEvents(&f.watcher)
+	if err != nil {
+		return err
+	}
+	do.OnEvent = f.event
+	r, err := openRun(&o.selectOptions, &o.network, do, false, io)
+	if err != nil {
+		return errors.Join(explain(err, o.dest), closeEvents())
+	}
+	defer r.Close()
+	fo.Callback, fo.OnSync = callback, f.passed
+	if f.follower, err = r.dest.Follow(o.source, fo); err != nil {
+		return errors.Join(usageError{err: err}, closeEvents())
+	}
+	f.client = r.client
+	err = f.follow(ctx, l)
+	if cerr := closeEvents(); err == nil {
+		err = cerr
+	}
+	err = explain(err, o.dest)
+	if interrupted(ctx, err) {
+		err = withHint(errInterrupted, "progress is kept; run the same command again to go on")
+	}
+	if perr := f.conclude(err); err == nil {
+		err = perr
+	}
+	return err
+}
+
+// follow follows while it serves on l, if that is not nil.
+func (f *following) follow(ctx context.Context, l net.Listener) error {
+	if l == nil {
+		return together(ctx, f.run, f.watch)
+	}
+	f.address = baseURLOf(l.Addr(), f.quietly())
+	return serveBeside(ctx, f.server(), l, f.run, f.watch)
+}

@@ -1,0 +1,294 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"lockstep/destination"
+	"lockstep/internal/fetch"
+)
+
+// A following is a Follower at work, and what is told of it: to people, to
+// scripts, to monitors.
+type following struct {
+	o        *followOptions
+	io       stdio
+	watcher  watcher
+	follower *destination.Follower
+	client   *fetch.Client
+	address  string // URL of what we serve; "" if we do not
+	started  time.Time
+	stopBar  func() // ends the bar of the first sync
+
+	mu       sync.Mutex // guards what follows
+	tally    followTally
+	progress map[string]destination.Progress // by set, of the pass under way or the last
+	begun    bool                            // a pass has come to its end, if not to a good one
+	ready    bool                            // said so
+	failing  int                             // passes that failed since one that did not
+	last     error                           // why the last of them did
+	said     map[string]string               // by set: how it is followed
+	line     passLine
+}
+
+func newFollowing(ctx context.Context, o *followOptions, io stdio) *following {
+	return &following{
+		o: o, io: io, started: time.Now(), stopBar: func() {},
+		watcher:  watcher{ctx: ctx, io: io, quiet: o.out.quiet, once: &saidBefore{}},
+		progress: map[string]destination.Progress{}, said: map[string]string{},
+	}
+}
+
+// quietly is an io nobody hears.
+func (f *following) quietly() stdio { return stdio{Out: io.Discard, Err: io.Discard} }
+
+// event is the callback of the Destination.
+func (f *following) event(e destination.Event) {
+	f.mu.Lock()
+	if e.Kind == destination.EventPlan || e.Kind == destination.EventProgress {
+		f.progress[e.Set] = e.Progress
+	}
+	ready := f.ready
+	f.mu.Unlock()
+	if ready {
+		f.watcher.tell(e) // the meter is that of the first sync
+	} else {
+		f.watcher.event(e)
+	}
+}
+
+// run follows until ctx ends or the Follower gives up.
+func (f *following) run(ctx context.Context) error {
+	f.watcher.meter.fetched = f.client.Bytes
+	stop := showFitting(f.io, f.o.out.quiet, f.watcher.meter.fit)
+	defer stop()
+	f.mu.Lock()
+	f.stopBar = stop
+	f.mu.Unlock()
+	return f.follower.Run(ctx)
+}
+
+// passed is told of each pass that did something or failed.
+func (f *following) passed(r destination.Report, err error) {
+	f.mu.Lock()
+	f.tally.add(&r, err)
+	f.begun = f.begun || err == nil || errors.Is(err, destination.ErrIncomplete)
+	if err != nil {
+		f.failing++
+	}
+	f.last = err
+	ready := f.ready
+	f.mu.Unlock()
+	if err != nil && !errors.Is(err, destination.ErrRefused) { // which ends it all
+		err = explain(err, f.o.dest)
+		f.watcher.say("warning: ", fmt.Errorf("%w; trying again", err))
+		if hint := hintOf(err); hint != "" {
+			f.watcher.say("hint: ", errors.New(hint))
+		}
+	}
+	if ready {
+		f.tellPass(&r)
+	}
+}
+
+// lookInterval is how often the Follower is asked how it goes, to tell people:
+// they do not notice such a delay.
+const lookInterval = 50 * time.Millisecond
+
+// watch tells how it goes until ctx ends.
+func (f *following) watch(ctx context.Context) error {
+	tick := time.NewTicker(lookInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		s := f.follower.Status()
+		if !f.isReady() {
+			if !f.mayBeReady(&s) {
+				continue
+			}
+			if err := f.announce(&s); err != nil {
+				return err
+			}
+			continue
+		}
+		f.tellChannels(&s)
+		f.tellRecovered(&s)
+		f.flushPasses(time.Now())
+	}
+}
+
+func (f *following) isReady() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ready
+}
+
+// mayBeReady reports whether the first sync is done: the channels stand before
+// it begins. What it could not do is tried again, and no reason to wait.
+func (f *following) mayBeReady(s *destination.FollowStatus) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return s.Synced || f.begun
+}
+
+// announce says what the first sync came to and how each set is followed, and
+// that we are ready.
+func (f *following) announce(s *destination.FollowStatus) error {
+	f.mu.Lock()
+	stop := f.stopBar
+	report, err := f.tally.Report, f.last
+	f.mu.Unlock()
+	stop()
+	out := f.io
+	if f.o.out.json || f.o.events == "-" {
+		out.Out = f.io.Err // stdout has the result, or the events, and nothing else
+	}
+	report.Source, report.Elapsed = s.Source, time.Since(f.started).Seconds()
+	report.Requests, report.Bytes = f.client.Requests(), f.client.Bytes()
+	if report.Mode == "" {
+		report.Mode = destination.ModeNone
+	}
+	report.SyncedUntil = syncedUntil(s)
+	if err := printSync(out, &outputOptions{quiet: f.o.out.quiet}, &report, err); err != nil {
+		return err
+	}
+	for i := range s.Sets {
+		set := &s.Sets[i]
+		f.said[set.URI] = f.how(set)
+		out.printf("  %s: %s\n", nameOf(set), f.said[set.URI])
+	}
+	where := f.o.dest
+	if f.address != "" {
+		where = f.address
+		out.printf("  how it goes      %s\n", f.address+strings.TrimPrefix(followStatusPath, "/"))
+	}
+	out.printf("  Ctrl-C stops; progress is kept\n%s%s\n", readyPrefix, where)
+	f.mu.Lock()
+	f.ready = true
+	f.mu.Unlock()
+	return nil
+}
+
+// syncedUntil is up to when all sets are in step; zero if it is not known of
+// one.
+func syncedUntil(s *destination.FollowStatus) time.Time {
+	var until time.Time
+	for i := range s.Sets {
+		switch w := s.Sets[i].Watermark; {
+		case w.IsZero():
+			return w
+		case until.IsZero() || w.Before(until):
+			until = w
+		}
+	}
+	return until
+}
+
+func nameOf(s *destination.SetStatus) string {
+	if s.Name == "" {
+		return s.URI
+	}
+	return s.Name
+}
+
+// how says how a set is followed.
+func (f *following) how(s *destination.SetStatus) string {
+	switch s.Channel {
+	case destination.ChannelHub:
+		return "told of changes by the hub " + fetch.Printable(s.Hub)
+	case destination.ChannelEvents:
+		return "told of changes by a stream of events from the Source"
+	}
+	return "asked for changes every " + f.o.poll.String()
+}
+
+// tellChannels tells when a set is followed in another way than before. It is
+// called by watch alone, as is announce.
+func (f *following) tellChannels(s *destination.FollowStatus) {
+	for i := range s.Sets {
+		set := &s.Sets[i]
+		if how := f.how(set); f.said[set.URI] != how {
+			f.said[set.URI] = how
+			f.io.errorf("note: %s: %s from now on\n", nameOf(set), how)
+		}
+	}
+	if len(f.said) > len(s.Sets) {
+		clear(f.said) // of sets that are gone
+		for i := range s.Sets {
+			f.said[s.Sets[i].URI] = f.how(&s.Sets[i])
+		}
+	}
+}
+
+// tellRecovered tells when what failed has not failed again.
+func (f *following) tellRecovered(s *destination.FollowStatus) {
+	if s.Error != "" {
+		return
+	}
+	for i := range s.Sets {
+		if s.Sets[i].Error != "" {
+			return
+		}
+	}
+	f.mu.Lock()
+	n := f.failing
+	f.failing = 0
+	f.mu.Unlock()
+	if n > 0 {
+		f.watcher.once.forget()
+		f.io.errorf("%s  in step again, after %s\n", time.Now().Format(time.TimeOnly), count(n, "failed pass"))
+	}
+}
+
+// conclude says what it all came to.
+func (f *following) conclude(err error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stopBar()
+	out := f.io
+	if f.o.events == "-" {
+		out.Out = f.io.Err
+	}
+	status := f.follower.Status()
+	r := f.result(&status, err)
+	if f.o.out.json {
+		return out.printJSON(r)
+	}
+	if f.flush(); f.ready {
+		out.printf("followed %s for %s: %s\n", r.Source, elapsed(time.Since(f.started)), tallyText(r.Created, r.Updated, r.Deleted, 0, r.Failed, r.Refused))
+	}
+	return nil
+}
+
+// A followResult is what follow prints with --json.
+type followResult struct {
+	*destination.Report                          // summed up over all passes
+	Passes              int64                    `json:"passes"`
+	PassesFailed        int64                    `json:"passes_failed"`
+	Followed            float64                  `json:"followed_seconds"`
+	Follow              destination.FollowStatus `json:"follow"`
+	Error               string                   `json:"error,omitempty"`
+}
+
+// together runs tasks until ctx ends or one of them fails.
+func together(ctx context.Context, tasks ...func(context.Context) error) error {
+	g, gctx := errgroup.WithContext(ctx)
+	for _, task := range tasks {
+		g.Go(func() error { return task(gctx) })
+	}
+	if err := g.Wait(); err != nil && ctx.Err() == nil {
+		return err
+	}
+	return context.Cause(ctx)
+}

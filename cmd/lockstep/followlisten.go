@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+)
+
+// reachable listens where --listen and --callback say, if they say anything,
+// and returns the URL by which hubs reach us, if they can.
+func (o *followOptions) reachable(ctx context.Context) (l net.Listener, callback string, err error) {
+	var u *url.URL
+	if o.callback != "" {
+		if u, err = parseCallback(o.callback); err != nil {
+			return nil, "", err
+		}
+	}
+	address := o.listen
+	if address == "" {
+		if u == nil {
+			return nil, "", nil
+		}
+		if address, err = listenFor(u); err != nil {
+			return nil, "", err
+		}
+	}
+	if l, err = listen(ctx, address); err != nil {
+		return nil, "", err
+	}
+	if u == nil {
+		return l, "", nil
+	}
+	if _, port, err := net.SplitHostPort(l.Addr().String()); err == nil && anyPort(u, o.listen != "") {
+		u.Host = net.JoinHostPort(u.Hostname(), port)
+	}
+	return l, u.String(), nil
+}
+
+// parseCallback reads the value of --callback.
+func parseCallback(s string) (*url.URL, error) {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		return nil, usageError{fmt.Errorf("--callback %q: want a URL by which hubs reach us", s), "as http://mirror.example.net:8090/"}
+	case u.Fragment != "" || u.User != nil || u.RawQuery != "":
+		return nil, usagef("--callback %q: want a URL without user, query and fragment", s)
+	}
+	if u.Path == "" {
+		u.Path = "/"
+	}
+	return u, nil
+}
+
+// listenFor returns the address to listen at for what is sent to a callback,
+// if it can be told.
+func listenFor(u *url.URL) (string, error) {
+	switch host, port := u.Hostname(), u.Port(); {
+	case u.Scheme != "http": // whoever ends TLS for us passes on to another port
+	case port != "" && !isLoopback(host):
+		return net.JoinHostPort("", port), nil
+	case isLoopback(host):
+		if port == "" {
+			port = "0"
+		}
+		return net.JoinHostPort(host, port), nil
+	}
+	return "", usageError{errors.New("--callback does not say at which port of this machine to listen"),
+		"say where what is sent to " + u.String() + " arrives: --listen HOST:PORT, as 127.0.0.1:8090 behind a web server that passes it on"}
+}
+
+// anyPort reports whether a callback leaves the port to us.
+func anyPort(u *url.URL, listenGiven bool) bool {
+	return u.Port() == "0" || u.Port() == "" && u.Scheme == "http" && isLoopback(u.Hostname()) && !listenGiven
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"time"
+
+	"lockstep/destination"
+)
+
+// sample tells monitors all that is known of how it goes: what passes came to,
+// how far the one under way is, how each set is followed.
+func (f *following) figures(s *figures) {
+	state := f.state()
+	ready := 0.0
+	if state.Ready {
+		ready = 1
+	}
+	s.gauge("lockstep_follow_ready", "Whether the first sync is done.", ready)
+	r := &state.Result
+	s.counter("lockstep_follow_passes_total", "Passes that did something or failed.", float64(r.Passes))
+	s.counter("lockstep_follow_passes_failed_total", "Passes after which not everything was in step.", float64(r.PassesFailed))
+	s.counter("lockstep_follow_pass_seconds_total", "Time spent in passes.", r.Elapsed)
+	s.counter("lockstep_destination_requests_total", "Requests sent.", float64(f.client.Requests()))
+	s.counter("lockstep_destination_received_bytes_total", "Bytes that came over the network.", float64(f.client.Bytes()))
+	sampleBy(s, &r.By)
+	failing := 0.0
+	if r.Follow.Error != "" {
+		failing = 1
+	}
+	s.gauge("lockstep_follow_failing", "Whether the last look at the Source failed as a whole.", failing)
+
+	names := setLabels(&r.Follow)
+	for i := range r.BySet {
+		if name, ok := names[r.BySet[i].URI]; ok {
+			sampleSet(s, name, &r.BySet[i])
+		}
+	}
+	for i := range r.Follow.Sets {
+		set := &r.Follow.Sets[i]
+		sampleFollowed(s, names[set.URI], set)
+		if p, ok := state.Progress[set.Name]; ok {
+			sampleProgress(s, names[set.URI], &p)
+		}
+	}
+}
+
+// setLabels names the sets: by their names, where no two have the same.
+func setLabels(f *destination.FollowStatus) map[string]string {
+	count := map[string]int{}
+	for i := range f.Sets {
+		count[f.Sets[i].Name]++
+	}
+	labels := map[string]string{}
+	for i := range f.Sets {
+		set := &f.Sets[i]
+		if labels[set.URI] = set.Name; set.Name == "" || count[set.Name] > 1 {
+			labels[set.URI] = set.URI
+		}
+	}
+	return labels
+}
+
+// sampleBy tells by which ways contents came.
+func sampleBy(s *figures, by *destination.By) {
+	for _, way := range []struct {
+		name string
+		n    int64
+	}{
+		{"request", by.Request}, {"package", by.Package}, {"on-demand", by.OnDemand}, {"patch", by.Patch},
+		{"mirror", by.Mirror}, {"unchanged", by.Unchanged}, {"adopted", by.Adopted},
+	} {
+		s.counter("lockstep_destination_contents_total", "Contents by the way they came.", float64(way.n), "by", way.name)
+	}
+}
+
+// sampleSet tells what all passes came to for a set.
+func sampleSet(s *figures, name string, r *destination.SetReport) {
+	for _, outcome := range []struct {
+		name string
+		n    int64
+	}{
+		{"created", r.Created}, {"updated", r.Updated}, {"deleted", r.Deleted},
+		{"unchanged", r.Unchanged}, {"failed", r.Failed}, {"refused", r.Refused},
+	} {
+		s.counter("lockstep_destination_resources_total", "Resources dealt with, by what became of them.", float64(outcome.n), "set", name, "outcome", outcome.name)
+	}
+	s.counter("lockstep_destination_set_bytes_total", "Bytes that came over the network for a set.", float64(r.Bytes), "set", name)
+	s.counter("lockstep_destination_set_seconds_total", "Time spent in passes of a set.", r.Elapsed, "set", name)
+}
+
+// sampleProgress tells how far the pass under way is, or how far the last came.
+func sampleProgress(s *figures, name string, p *destination.Progress) {
+	for _, figure := range []struct {
+		name, help string
+		n          int64
+	}{
+		{"resources_done", "Resources dealt with in the current pass.", p.Done},
+		{"resources_planned", "Resources to be dealt with in the current pass.", p.Total},
+		{"content_bytes_done", "Bytes of content fetched in the current pass.", p.Bytes},
+		{"content_bytes_planned", "Bytes of content to be fetched in the current pass, as far as is known.", p.TotalBytes},
+		{"applied", "Changes applied in the current pass.", p.Applied},
+		{"failed", "Resources that failed in the current pass.", p.Failed},
+	} {
+		s.gauge("lockstep_destination_pass_"+figure.name, figure.help, float64(figure.n), "set", name)
+	}
+}
+
+// sampleFollowed tells how a set is followed, and how far we are.
+func sampleFollowed(s *figures, name string, set *destination.SetStatus) {
+	for _, channel := range []string{destination.ChannelHub, destination.ChannelEvents, destination.ChannelPoll} {
+		is := 0.0
+		if set.Channel == channel {
+			is = 1
+		}
+		s.gauge("lockstep_follow_channel", "How news of a set come.", is, "set", name, "channel", channel)
+	}
+	failing := 0.0
+	if set.Error != "" {
+		failing = 1
+	}
+	s.gauge("lockstep_follow_set_failing", "Whether the set was not in step after its last pass.", failing, "set", name)
+	s.gauge("lockstep_follow_waiting", "Notifications taken and not yet processed.", float64(set.Waiting), "set", name)
+	s.gauge("lockstep_follow_lag_seconds", "From the newest change applied by a notification, at the Source, to its file here.", set.Lag.Seconds(), "set", name)
+	for _, at := range []struct {
+		name, help string
+		time       time.Time
+	}{
+		{"synced_until", "On the Source's clock: all changes before are here.", set.Watermark},
+		{"last_notification", "When the last notification came.", set.Notified},
+		{"last_pull", "When the set was last looked at.", set.Pulled},
+		{"next_pull", "When the set is looked at next.", set.NextPull},
+		{"lease_end", "When the subscription at the hub ends, if it is not renewed.", set.LeaseEnd},
+	} {
+		if !at.time.IsZero() {
+			s.gauge("lockstep_follow_"+at.name+"_timestamp_seconds", at.help, float64(at.time.UnixMicro())/1e6, "set", name)
+		}
+	}
+	for _, c := range []struct {
+		name, help string
+		n          int64
+	}{
+		{"notifications", "Notifications taken.", set.Notifications},
+		{"changes_applied", "Changes of notifications that were applied.", set.Applied},
+		{"forged", "Deliveries whose signature was wrong or missing.", set.Forged},
+		{"gaps", "Notifications that did not continue from what is here.", set.Gaps},
+		{"duplicates", "Notifications that brought nothing new.", set.Duplicates},
+		{"quarantined", "Notifications that were put aside.", set.Quarantined},
+		{"pulls", "Looks at the set.", set.Pulls},
+	} {
+		s.counter("lockstep_follow_"+c.name+"_total", c.help, float64(c.n), "set", name)
+	}
+}
