@@ -37,7 +37,7 @@ var rooms = []room{
 	{"catalog", "resourcesync", ""},
 	{"catalog/catalogtest", "catalog resourcesync", "github.com/google/go-cmp pgregory.net/rapid"},
 	{"bitstream", "catalog resourcesync blob patch", "golang.org/x/sync"},
-	{"discover", "resourcesync internal/fetch", "golang.org/x/net"},
+	{"discover", "resourcesync internal/fetch websub", "golang.org/x/net"},
 	{"validate", "resourcesync", ""},
 	{"validate/validatetest", "validate", ""},
 	{"hub", "websub internal/fetch", "golang.org/x/sync"},

@@ -20,6 +20,7 @@ import (
 
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
+	"lockstep/websub"
 )
 
 // WellKnown is where a Source Description is to be found (RS-DISC-02).
@@ -247,8 +248,8 @@ func (f *finder) page(p *page, all bool) (done bool, err error) {
 	}
 	var targets []string
 	for _, l := range p.links() {
-		if l.has(relation) {
-			targets = append(targets, l.target)
+		if l.Has(relation) {
+			targets = append(targets, l.Target)
 		}
 	}
 	how := "its Link header names"
@@ -301,10 +302,10 @@ func (f *finder) usable() bool {
 }
 
 // links returns the links of p's Link headers.
-func (p *page) links() []link {
+func (p *page) links() []websub.Link {
 	base, err := url.Parse(p.final)
 	if err != nil || p.header == nil {
 		return nil
 	}
-	return parseLinks(p.header.Values("Link"), base)
+	return websub.ParseLinks(p.header.Values("Link"), base)
 }

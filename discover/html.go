@@ -7,11 +7,14 @@ import (
 
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
+
+	"lockstep/websub"
 )
 
 const (
 	maxHTML    = 2 << 20   // bytes of a page that are looked at
 	maxHTMLTag = 256 << 10 // bytes of one tag: an endless attribute must not fill memory
+	maxLinks   = 100       // of one page: each may cost requests
 )
 
 // parseHTML returns the targets of a page's links with relation resourcesync,
@@ -46,7 +49,7 @@ func parseHTML(r io.Reader, base *url.URL) []string {
 				rel = string(v)
 			}
 		}
-		u, err := resolve(base, href)
+		u, err := websub.Resolve(base, href)
 		if href == "" || err != nil {
 			continue
 		}

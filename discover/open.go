@@ -15,6 +15,7 @@ import (
 
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
+	"lockstep/websub"
 )
 
 const (
@@ -44,7 +45,7 @@ type Document struct {
 	Modified time.Time           // of the answer or file; zero if not known
 	Header   resourcesync.Header // what the document says of itself before its first entry; all of it once read to the end
 
-	links    []link // of the answer's Link headers
+	links    []websub.Link // of the answer's Link headers
 	reader   *resourcesync.Reader
 	warnings []resourcesync.Warning
 	close    func() error

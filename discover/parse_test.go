@@ -18,44 +18,6 @@ func base(t testing.TB, uri string) *url.URL {
 	return u
 }
 
-func TestLinkHeader(t *testing.T) {
-	t.Parallel()
-	type links = []discover.HeaderLink
-	tests := []struct {
-		name   string
-		values []string
-		want   links
-	}{
-		{"one", []string{`<c.xml>; rel="resourcesync"`}, links{{"resourcesync", "http://h/d/c.xml"}}},
-		{"token", []string{`<c.xml>;rel=resourcesync`}, links{{"resourcesync", "http://h/d/c.xml"}}},
-		{"several relations", []string{`<c.xml>; rel="Self  RESOURCESYNC"`}, links{{"self resourcesync", "http://h/d/c.xml"}}},
-		{"several links", []string{`<a>; rel=next, <b>; rel=prev`, `<c>; rel=up`}, links{{"next", "http://h/d/a"}, {"prev", "http://h/d/b"}, {"up", "http://h/d/c"}}},
-		{"comma in URI", []string{`<a,b;c>; rel=x, <d>; rel=y`}, links{{"x", "http://h/d/a,b;c"}, {"y", "http://h/d/d"}}},
-		{"comma in quotes", []string{`<a>; title="x, <no>; rel=\"z\""; rel=x, <b>; rel=y`}, links{{"x", "http://h/d/a"}, {"y", "http://h/d/b"}}},
-		{"first rel counts", []string{`<a>; rel=x; rel=y`}, links{{"x", "http://h/d/a"}}},
-		{"blanks", []string{" \t<a> ;\trel = \"x\" , , <b>;rel=y,"}, links{{"x", "http://h/d/a"}, {"y", "http://h/d/b"}}},
-		{"no value", []string{`<a>; crossorigin; rel=x`}, links{{"x", "http://h/d/a"}}},
-		{"empty parameter", []string{`<a>;; rel=x;`}, links{{"x", "http://h/d/a"}}},
-		{"extended parameter", []string{`<a>; rel*=utf-8''y; title*=UTF-8'de'n%c3%a4chstes; rel=x`}, links{{"x", "http://h/d/a"}}},
-		{"anchor elsewhere", []string{`<a>; rel=x; anchor="/other", <b>; rel=y`}, links{{"y", "http://h/d/b"}}},
-		{"anchor here", []string{`<a>; rel=x; anchor="", <b>; rel=y; anchor="http://h/d/page"`}, links{{"x", "http://h/d/a"}, {"y", "http://h/d/b"}}},
-		{"anchor at a fragment", []string{`<a>; rel=x; anchor="#part"`}, nil},
-		{"other host", []string{`<//i/a>; rel=x, <https://j/b>; rel=y`}, links{{"x", "http://i/a"}, {"y", "https://j/b"}}},
-		{"empty target", []string{`<>; rel=x`}, links{{"x", "http://h/d/page"}}},
-		{"upper case name", []string{`<a>; REL=x`}, links{{"x", "http://h/d/a"}}},
-		{"no rel", []string{`<a>; type=b`}, links{{"", "http://h/d/a"}}},
-		{"not closed", []string{`<a; rel=x`, `<b>; rel="y`}, links{{"y", "http://h/d/b"}}},
-		{"no bracket", []string{`a; rel=x, <b>; rel=y`}, nil},
-		{"garbage behind", []string{`<a>; rel=x garbage, <b>; rel=y`}, links{{"x garbage", "http://h/d/a"}, {"y", "http://h/d/b"}}},
-		{"bad URI", []string{`<http://[::1>; rel=x, <b>; rel=y`}, links{{"y", "http://h/d/b"}}},
-	}
-	for _, tt := range tests {
-		if got := discover.ParseLinks(tt.values, base(t, "http://h/d/page")); !slices.Equal(got, tt.want) {
-			t.Errorf("%s: %q = %v, want %v", tt.name, tt.values, got, tt.want)
-		}
-	}
-}
-
 func TestRobots(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -117,19 +79,6 @@ func check(t *testing.T, in string, targets []string) {
 			t.Errorf("%q: link to %q, %v", in, target, err)
 		}
 	}
-}
-
-func FuzzLinkHeader(f *testing.F) {
-	f.Add(`<c.xml>; rel="resourcesync"; anchor="#x", <a,b>; title*=UTF-8''x; rel=up`)
-	f.Add(`<a>; rel="x\"y" , ,<`)
-	f.Add(`<//::>; rel=resourcesync`)
-	f.Fuzz(func(t *testing.T, s string) {
-		var targets []string
-		for _, l := range discover.ParseLinks([]string{s}, base(t, "http://h/d/page")) {
-			targets = append(targets, l.Target)
-		}
-		check(t, s, targets)
-	})
 }
 
 func FuzzRobots(f *testing.F) {

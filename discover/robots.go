@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strings"
 	"unicode/utf8"
+
+	"lockstep/websub"
 )
 
 const (
@@ -35,7 +37,7 @@ func parseRobots(r io.Reader, base *url.URL) []string {
 			continue
 		}
 		value = bytes.TrimSpace(value)
-		u, err := resolve(base, string(value))
+		u, err := websub.Resolve(base, string(value))
 		if len(value) == 0 || err != nil || u.Host == "" || seen[u.String()] {
 			continue
 		}

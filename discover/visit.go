@@ -31,8 +31,8 @@ func (f *finder) visitAt(d *Document, all bool, hops int) error {
 	up, index := h.Link(resourcesync.RelUp), h.Link(resourcesync.RelIndex)
 	if up == "" {
 		for _, l := range d.links {
-			if l.has(relation) {
-				up = l.target
+			if l.Has(relation) {
+				up = l.Target
 				break
 			}
 		}

@@ -40,7 +40,7 @@ func ParseLinks(values []string, base *url.URL) []Link {
 			}
 			l := Link{Rels: strings.Fields(strings.ToLower(raw.rel)), Target: strings.TrimSpace(raw.target), Anchor: raw.anchor, Raw: raw.text}
 			if base != nil {
-				target, err := resolve(base, l.Target)
+				target, err := Resolve(base, l.Target)
 				if err != nil || raw.anchored && !sameResource(base, raw.anchor) {
 					continue
 				}
@@ -192,9 +192,9 @@ func (p *linkParser) quoted() string {
 	return b.String()
 }
 
-// resolve returns ref as it is seen from base. What can be read once but not
+// Resolve returns ref as it is seen from base. What can be read once but not
 // again ("//::" would become "http://::") is no URI.
-func resolve(base *url.URL, ref string) (*url.URL, error) {
+func Resolve(base *url.URL, ref string) (*url.URL, error) {
 	u, err := base.Parse(ref)
 	if err != nil {
 		return nil, err

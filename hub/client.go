@@ -1,0 +1,56 @@
+package hub
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"time"
+
+	"lockstep/internal/fetch"
+)
+
+const (
+	idleConns    = 1024             // kept open when there is nothing to send, in all
+	idleFor      = 90 * time.Second // as long as servers commonly keep them
+	maxHeader    = 64 << 10         // of an answer
+	writeBuffer  = 8 << 10          // a message of ordinary size and its header in one write
+	tlsResumable = 1024             // sessions remembered
+)
+
+// A dialError reports an endpoint that no connection could be made to: whatever
+// was to be sent, it would have fared the same.
+type dialError struct{ error }
+
+func (e *dialError) Unwrap() error { return e.error }
+
+// newClient returns the client for callbacks. It follows no redirects (WS-C-08)
+// and connects to no address that is not allowed (WS-SEC-02).
+func newClient(o Options) *http.Client {
+	dial := fetch.Dialer(o.AllowPrivate)
+	return &http.Client{
+		Transport: &http.Transport{
+			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+				c, err := dial(ctx, network, address)
+				if err != nil && !errors.Is(err, context.Canceled) {
+					err = &dialError{err}
+				}
+				return c, err
+			},
+			TLSClientConfig: &tls.Config{
+				MinVersion:         tls.VersionTLS12,
+				ClientSessionCache: tls.NewLRUClientSessionCache(tlsResumable),
+			},
+			TLSHandshakeTimeout:    o.Timeout,
+			ResponseHeaderTimeout:  o.Timeout,
+			DisableCompression:     true, // WS-X-12, and answers are not read
+			MaxIdleConns:           idleConns,
+			MaxIdleConnsPerHost:    fastPerHost,
+			IdleConnTimeout:        idleFor,
+			MaxResponseHeaderBytes: maxHeader,
+			WriteBufferSize:        writeBuffer,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}

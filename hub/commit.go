@@ -1,0 +1,253 @@
+package hub
+
+import (
+	"context"
+	"crypto/rand"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	commitPace  = 5 * time.Millisecond // between the starts of two commits: what comes meanwhile shares the second
+	commitCount = 1000                 // items of one commit
+	commitBytes = 16 << 20             // of messages in one commit, unless one alone has more
+)
+
+// A group commits items together: those that come while a commit is under way,
+// or within commitPace of its start, share the next. An item that comes alone is
+// committed at once.
+type group[T sized] struct {
+	commit func([]T)
+
+	mu      sync.Mutex // guards what follows
+	items   []T
+	busy    bool // run is running
+	closed  bool
+	workers sync.WaitGroup
+}
+
+type sized interface{ size() int }
+
+func newGroup[T sized](commit func([]T)) *group[T] { return &group[T]{commit: commit} }
+
+// add hands in an item. It returns false if the group is closed.
+func (g *group[T]) add(item T) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return false
+	}
+	g.items = append(g.items, item)
+	if !g.busy {
+		g.busy = true
+		g.workers.Go(g.run)
+	}
+	return true
+}
+
+// run commits until there is nothing left.
+func (g *group[T]) run() {
+	for {
+		start := time.Now()
+		batch := g.take()
+		if batch == nil {
+			return
+		}
+		g.commit(batch)
+		if wait := commitPace - time.Since(start); wait > 0 {
+			<-time.After(wait)
+		}
+	}
+}
+
+// take returns what the next commit is of.
+func (g *group[T]) take() []T {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n, bytes := 0, 0
+	for n < len(g.items) && n < commitCount {
+		if bytes += g.items[n].size(); n > 0 && bytes > commitBytes {
+			break
+		}
+		n++
+	}
+	if n == 0 {
+		g.busy, g.items = false, nil
+		return nil
+	}
+	batch := g.items[:n:n]
+	g.items = g.items[n:]
+	return batch
+}
+
+// close refuses further items and waits until those that were taken are
+// committed.
+func (g *group[T]) close() {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	g.workers.Wait()
+}
+
+// An appending is a message on its way into the log.
+type appending struct {
+	message Message
+	seq     int64
+	err     error
+	done    chan struct{}
+}
+
+func (a *appending) size() int { return len(a.message.Body) }
+
+// append writes a message to the log of its topic, and wakes who has subscribed
+// to it. ID and At are given to it if it has none. When append returns without an
+// error the message is durable; with one of ctx it may be. It returns
+// [ErrNotReady], [ErrFull], or what the store says. The hub keeps what the
+// message refers to: it is not to be changed.
+func (h *Hub) append(ctx context.Context, m Message) (seq int64, err error) {
+	if m.ID == "" {
+		m.ID = rand.Text()
+	}
+	if m.At.IsZero() {
+		m.At = h.now()
+	}
+	if err := h.admit(m); err != nil {
+		return 0, err
+	}
+	a := &appending{message: m, done: make(chan struct{})}
+	if !h.appends.add(a) {
+		return 0, ErrNotReady
+	}
+	select {
+	case <-a.done:
+		return a.seq, a.err
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+// admit says whether a message can be accepted now.
+func (h *Hub) admit(m Message) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.running {
+		return ErrNotReady
+	}
+	if t := h.registry.topics[m.Topic]; t != nil && t.bytes+int64(len(m.Body)) > h.opts.MaxLog {
+		return ErrFull
+	}
+	return nil
+}
+
+// commitMessages appends a batch to the store, then to what is in memory.
+func (h *Hub) commitMessages(batch []*appending) {
+	messages := make([]Message, len(batch))
+	for i, a := range batch {
+		messages[i] = a.message
+	}
+	seqs, err := h.store.Append(context.Background(), messages) // of many callers, none of whom may end it
+	h.mu.Lock()
+	for i, a := range batch {
+		if a.err = err; err != nil {
+			continue
+		}
+		a.seq, messages[i].Seq = seqs[i], seqs[i]
+		h.accepted(messages[i])
+	}
+	h.mu.Unlock()
+	for _, a := range batch {
+		close(a.done)
+	}
+}
+
+// A saving is a set of changes on its way into the store.
+type saving struct {
+	changes Changes
+	err     error
+	done    chan struct{}
+}
+
+func (s *saving) size() int { return 0 }
+
+// save writes changes, together with those of others. Of subscriptions that are
+// put or removed the hub learns nothing by it: that is what subscribe and end are
+// for. When it returns with an error of ctx they may still be written.
+func (h *Hub) save(ctx context.Context, c Changes) error {
+	s := &saving{changes: c, done: make(chan struct{})}
+	if !h.saves.add(s) {
+		return ErrNotReady
+	}
+	select {
+	case <-s.done:
+		return s.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// commitChanges saves a batch as one.
+func (h *Hub) commitChanges(batch []*saving) {
+	all := make([]Changes, len(batch))
+	for i, s := range batch {
+		all[i] = s.changes
+	}
+	c := merge(all)
+	err := h.store.Save(context.Background(), c) // of many callers, none of whom may end it
+	if err == nil {
+		h.mu.Lock()
+		for _, t := range c.Topics {
+			known := h.registry.topic(t.URL)
+			known.row, known.state = true, t.State
+		}
+		h.mu.Unlock()
+	}
+	for _, s := range batch {
+		s.err = err
+		close(s.done)
+	}
+}
+
+// merge returns changes that do what all of them do one after the other.
+func merge(all []Changes) Changes {
+	if len(all) == 1 {
+		return all[0]
+	}
+	topics, put, ask := map[string]Topic{}, map[Key]Subscription{}, map[Key]Request{}
+	remove, settle, progress := map[Key]bool{}, map[Key]bool{}, map[Key]Progress{}
+	for _, c := range all {
+		for _, t := range c.Topics {
+			topics[t.URL] = t
+		}
+		for _, s := range c.Put {
+			put[s.Key] = s
+			delete(remove, s.Key)
+			delete(progress, s.Key)
+		}
+		for _, k := range c.Remove {
+			remove[k] = true
+			delete(put, k)
+		}
+		for k, p := range c.Progress {
+			if s, ok := put[k]; ok {
+				s.Progress = p
+				put[k] = s
+				continue
+			}
+			progress[k] = p
+		}
+		for _, r := range c.Ask {
+			ask[r.Key] = r
+			delete(settle, r.Key)
+		}
+		for _, k := range c.Settle {
+			settle[k] = true
+			delete(ask, k)
+		}
+	}
+	return Changes{
+		Topics: slices.Collect(maps.Values(topics)), Put: slices.Collect(maps.Values(put)), Remove: slices.Collect(maps.Keys(remove)),
+		Progress: progress, Ask: slices.Collect(maps.Values(ask)), Settle: slices.Collect(maps.Keys(settle)),
+	}
+}

@@ -1,0 +1,125 @@
+package hub
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"time"
+)
+
+// Defaults of [Options].
+const (
+	DefaultLeaseMin = time.Minute         // shorter ones cost more verifications than deliveries
+	DefaultLease    = 10 * 24 * time.Hour // the Recommendation's advice
+	DefaultLeaseMax = 30 * 24 * time.Hour // who has gone for good is forgotten after that
+
+	DefaultRetryFirst = time.Second
+	DefaultRetryMost  = time.Hour
+	DefaultRetryFor   = 24 * time.Hour
+
+	DefaultKeep    = time.Hour
+	DefaultForget  = 7 * 24 * time.Hour
+	DefaultTimeout = 10 * time.Second
+	DefaultMaxBody = 5 << 20
+	DefaultMaxLog  = 4 << 30
+
+	DefaultMaxSubscriptions = 1_000_000
+	DefaultMaxPerHost       = 10_000
+)
+
+// Options configures a [Hub].
+type Options struct {
+	// PublicURL is the hub's address as subscribers know it, for Link headers.
+	// It is required.
+	PublicURL string
+
+	// A lease is LeaseDefault long if the subscriber wishes nothing, and within
+	// LeaseMin and LeaseMax whatever it wishes (WS-L-01).
+	LeaseMin, LeaseDefault, LeaseMax time.Duration
+
+	// After a delivery in vain the next attempt waits RetryFirst, then twice as
+	// long each time, up to RetryMost. A message that an endpoint has refused for
+	// RetryFor is given up, and counted.
+	RetryFirst, RetryMost, RetryFor time.Duration
+
+	Keep    time.Duration // messages everybody has are kept for so long, to be replayed
+	Forget  time.Duration // messages of this age are forgotten, whoever lacks them; counted as given up
+	Timeout time.Duration // of one delivery
+	MaxBody int64         // bytes of a message
+	MaxLog  int64         // bytes of a topic's messages that are not forgotten yet; beyond it nothing is accepted
+
+	AllowPrivate    bool     // topics and callbacks may be at private and loopback addresses
+	PublishTokens   []string // who may publish; none: only loopback may
+	PublishPrefixes []string // topics that may be published; none: any
+
+	Method    string // of signatures; default "sha256" (WS-X-03)
+	Secret    []byte // 32 bytes, the key that seals the secrets of subscribers at rest; nil: a random one, for stores that end with the process
+	UserAgent string // default "lockstep"
+
+	MaxSubscriptions int // in all
+	MaxPerHost       int // of callbacks at one host
+
+	Logger *slog.Logger     // default: discards
+	Clock  func() time.Time // default: time.Now
+}
+
+func (o Options) withDefaults() (Options, error) {
+	u, err := url.Parse(o.PublicURL)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		return o, fmt.Errorf("hub: %q is no http(s) address others could reach the hub by", o.PublicURL)
+	}
+	for _, d := range []struct {
+		value *time.Duration
+		def   time.Duration
+		name  string
+	}{
+		{&o.LeaseMax, DefaultLeaseMax, "longest lease"},
+		{&o.LeaseMin, min(DefaultLeaseMin, o.LeaseMax), "shortest lease"},
+		{&o.LeaseDefault, min(max(DefaultLease, o.LeaseMin), o.LeaseMax), "default lease"},
+		{&o.RetryMost, max(DefaultRetryMost, o.RetryFirst), "longest wait"},
+		{&o.RetryFirst, min(DefaultRetryFirst, o.RetryMost), "first wait"},
+		{&o.RetryFor, DefaultRetryFor, "time of retries"},
+		{&o.Keep, DefaultKeep, "time messages are kept"},
+		{&o.Forget, DefaultForget, "time messages are forgotten after"},
+		{&o.Timeout, DefaultTimeout, "timeout"},
+	} {
+		if *d.value < 0 {
+			return o, fmt.Errorf("hub: the %s cannot be negative", d.name)
+		}
+		if *d.value == 0 {
+			*d.value = d.def
+		}
+	}
+	if o.LeaseMin > o.LeaseMax || o.LeaseDefault < o.LeaseMin || o.LeaseDefault > o.LeaseMax {
+		return o, fmt.Errorf("hub: leases of %v, at least %v, at most %v contradict each other", o.LeaseDefault, o.LeaseMin, o.LeaseMax)
+	}
+	if o.RetryFirst > o.RetryMost {
+		return o, fmt.Errorf("hub: the first wait of %v is longer than the longest, %v", o.RetryFirst, o.RetryMost)
+	}
+	o.Forget = max(o.Forget, o.Keep, o.RetryFor)
+	if o.MaxBody < 0 || o.MaxLog < 0 || o.MaxSubscriptions < 0 || o.MaxPerHost < 0 {
+		return o, errors.New("hub: limits cannot be negative")
+	}
+	o.MaxBody = orDefault(o.MaxBody, DefaultMaxBody)
+	o.MaxLog = orDefault(o.MaxLog, DefaultMaxLog)
+	o.MaxSubscriptions = orDefault(o.MaxSubscriptions, DefaultMaxSubscriptions)
+	o.MaxPerHost = orDefault(o.MaxPerHost, DefaultMaxPerHost)
+	o.Method = orDefault(o.Method, "sha256")
+	o.UserAgent = orDefault(o.UserAgent, "lockstep")
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	return o, nil
+}
+
+func orDefault[T comparable](v, def T) T {
+	var zero T
+	if v == zero {
+		return def
+	}
+	return v
+}
