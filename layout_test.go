@@ -41,6 +41,7 @@ var rooms = []room{
 	{"validate", "resourcesync", ""},
 	{"validate/validatetest", "validate", ""},
 	{"hub", "websub internal/fetch", "golang.org/x/sync"},
+	{"hub/hubtest", "hub", "github.com/google/go-cmp"},
 	// roles
 	{"intake", "catalog resourcesync blob discover internal/fetch",
 		"github.com/bmatcuk/doublestar/v4 github.com/fsnotify/fsnotify github.com/gabriel-vasile/mimetype golang.org/x/sync golang.org/x/sys"},

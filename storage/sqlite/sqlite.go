@@ -118,6 +118,9 @@ func (dialect) Param(int) string { return "?" }
 // ForUpdate implements [sqldb.Dialect]. There is one writer at a time.
 func (dialect) ForUpdate() string { return "" }
 
+// Again implements [sqldb.Dialect]. There is one writer at a time.
+func (dialect) Again(error) bool { return false }
+
 // Explain implements [sqldb.Dialect].
 func (dialect) Explain(err error) error {
 	e, ok := errors.AsType[*driver.Error](err)

@@ -12,14 +12,16 @@ import (
 //
 //	INSERT INTO t (a, b) VALUES ($1, $2), ($3, $4), …
 //	DELETE FROM t WHERE a IN ($1, $2, …)
+//	UPDATE t SET b = v.column2 FROM (VALUES (CAST($1 AS TEXT), CAST($2 AS BIGINT)), …) AS v WHERE t.a = v.column1
 //
 // It belongs to one transaction and is used by one goroutine.
 type bulk struct {
 	tx         *sql.Tx
 	dialect    Dialect
-	head, tail string // before and after the rows
-	cols       int    // of a row
-	between    string // two rows
+	head, tail string   // before and after the rows
+	cols       int      // of a row
+	types      []string // of the columns, where the statement does not tell
+	between    string   // two rows
 	args       []any
 	stmts      [len(bulkRows)]*sql.Stmt
 }
@@ -37,6 +39,16 @@ func (db *DB) bulk(tx *sql.Tx, head string, cols int, tail string) *bulk {
 // about stands in head: to PostgreSQL, values in a row have no type of their own.
 func (db *DB) bulkIn(tx *sql.Tx, head string) *bulk {
 	return &bulk{tx: tx, dialect: db.dialect, head: head, cols: 1, between: ", "}
+}
+
+// bulkUpdate returns a statement that changes rows by key, the first of the
+// values, and passes over those that are not there. What set says of a row
+// calls the values v.column1, v.column2, …
+func (db *DB) bulkUpdate(tx *sql.Tx, set, key string, types ...string) *bulk {
+	return &bulk{
+		tx: tx, dialect: db.dialect, cols: len(types), types: types, between: "), (",
+		head: set + ` FROM (VALUES`, tail: `) AS v WHERE ` + key + ` = v.column1`,
+	}
 }
 
 // exec adds a row of values and runs the statement when enough have come
@@ -123,7 +135,11 @@ func (b *bulk) text(n int) string {
 		default:
 			t.WriteString(", ")
 		}
-		t.WriteString(b.dialect.Param(i + 1))
+		if p := b.dialect.Param(i + 1); b.types == nil {
+			t.WriteString(p)
+		} else {
+			t.WriteString("CAST(" + p + " AS " + b.dialect.Schema(b.types[i%b.cols]) + ")")
+		}
 	}
 	t.WriteString(")")
 	t.WriteString(b.tail)

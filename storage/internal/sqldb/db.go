@@ -1,5 +1,5 @@
-// Package sqldb is the SQL behind the stores: catalog and journal, written once
-// for every engine.
+// Package sqldb is the SQL behind the stores: catalog, journal and the memory of
+// a hub, written once for every engine.
 //
 // The text keeps to what SQLite and PostgreSQL both run: $1 parameters, TEXT,
 // BIGINT (times are microseconds since 1970), SMALLINT, BYTEA; multi-row VALUES,
@@ -12,6 +12,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
 	"time"
 )
 
@@ -28,6 +30,10 @@ type Dialect interface {
 	// ForUpdate ends a SELECT by key in a write transaction which will change
 	// the row, so that no other transaction does.
 	ForUpdate() string
+
+	// Again reports whether a transaction failed because of others that ran
+	// at the same time, so that it may succeed when it is repeated.
+	Again(err error) bool
 
 	// Explain returns err with what the operating system said behind it, as
 	// far as others branch on it: syscall.ENOSPC where there is no more room.
@@ -49,6 +55,7 @@ type DB struct {
 	clock   func() time.Time
 	scratch string
 	name    string // empty until the database is open: whoever opens it names it
+	closed  atomic.Bool
 }
 
 // New checks the schema of an open database, brings it up to date where it is
@@ -71,6 +78,7 @@ const maxCloseWait = 1000
 
 // Close closes the database.
 func (db *DB) Close() error {
+	db.closed.Store(true)
 	if db.read == db.write {
 		return db.write.Close()
 	}
@@ -85,21 +93,46 @@ func (db *DB) Close() error {
 	return errors.Join(db.read.Close(), db.write.Close())
 }
 
-// update runs f in a write transaction, which is durable when update returns nil.
+// A transaction that others keep from ending is repeated this often, after
+// waits that are longer each time.
+const (
+	maxRepeats  = 20
+	repeatPause = time.Millisecond
+)
+
+// update runs f in a write transaction, which is durable when update returns
+// nil. F may run again from the start, in another transaction.
 func (db *DB) update(ctx context.Context, f func(tx *sql.Tx) error) error {
-	tx, err := db.write.BeginTx(ctx, nil)
-	if err != nil {
-		return db.named(fmt.Errorf("begin transaction: %w", err))
-	}
-	if err := f(tx); err != nil {
-		_ = tx.Rollback() // err says more
+	for i := 1; ; i++ {
+		err := db.try(ctx, f)
+		if err == nil {
+			return nil
+		}
 		if ctx.Err() != nil {
 			return ctx.Err() // err is how it showed
 		}
-		return db.named(err)
+		if i > maxRepeats || !db.dialect.Again(err) {
+			return db.named(err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(rand.N(time.Duration(i) * repeatPause)):
+		}
+	}
+}
+
+func (db *DB) try(ctx context.Context, f func(tx *sql.Tx) error) error {
+	tx, err := db.write.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("begin transaction: %w", err)
+	}
+	if err := f(tx); err != nil {
+		_ = tx.Rollback() // err says more
+		return err
 	}
 	if err := tx.Commit(); err != nil {
-		return db.named(fmt.Errorf("commit transaction: %w", err))
+		return fmt.Errorf("commit transaction: %w", err)
 	}
 	return nil
 }

@@ -108,7 +108,7 @@ func (j *Journal) Owed(ctx context.Context, set int) iter.Seq2[destination.Owed,
 	return pages("", func(o destination.Owed) string { return o.URI },
 		func(after string, page []destination.Owed) ([]destination.Owed, error) {
 			rows, err := j.db.read.QueryContext(ctx, query, set, after, journalPage)
-			return collect(rows, err, "owed", page, func(o *destination.Owed) error {
+			return collect(rows, err, "owed from journal", page, func(o *destination.Owed) error {
 				o.Set = set
 				return rows.Scan(&o.URI, &o.Entry, &o.Cause)
 			})
@@ -122,7 +122,7 @@ func (j *Journal) ScratchDir() (string, bool) { return j.db.scratch, true }
 // queryHeld appends the rows of a query to hs.
 func (j *Journal) queryHeld(ctx context.Context, hs []destination.Held, query string, args ...any) ([]destination.Held, error) {
 	rows, err := j.db.read.QueryContext(ctx, query, args...)
-	return collect(rows, err, "held", hs, func(h *destination.Held) error {
+	return collect(rows, err, "held from journal", hs, func(h *destination.Held) error {
 		var lastmod sql.NullInt64
 		var hashes, sets sql.RawBytes
 		if err := rows.Scan(&h.URI, &h.Path, &h.Length, &lastmod, &hashes, &h.ETag, &h.Modified, &sets); err != nil {
@@ -143,18 +143,18 @@ func (j *Journal) queryHeld(ctx context.Context, hs []destination.Held, query st
 // collect appends the rows of a query to ts and closes it.
 func collect[T any](rows *sql.Rows, err error, what string, ts []T, scan func(*T) error) ([]T, error) {
 	if err != nil {
-		return nil, fmt.Errorf("read %s from journal: %w", what, err)
+		return nil, fmt.Errorf("read %s: %w", what, err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var t T
 		if err := scan(&t); err != nil {
-			return nil, fmt.Errorf("read %s from journal: %w", what, err)
+			return nil, fmt.Errorf("read %s: %w", what, err)
 		}
 		ts = append(ts, t)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("read %s from journal: %w", what, err)
+		return nil, fmt.Errorf("read %s: %w", what, err)
 	}
 	return ts, nil
 }

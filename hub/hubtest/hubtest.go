@@ -1,0 +1,165 @@
+// Package hubtest is the conformance suite of [hub.Store].
+//
+//	func TestHub(t *testing.T) {
+//		hubtest.Run(t, func(t *testing.T) hub.Store { return open(t).Hub() })
+//	}
+package hubtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"lockstep/hub"
+)
+
+// Run tests the stores open returns. Each must be new and empty; open sees to
+// it that it is closed.
+func Run(t *testing.T, open func(*testing.T) hub.Store) {
+	tests := []struct {
+		name string
+		test func(*testing.T, hub.Store)
+	}{
+		{"Append", testAppend},
+		{"Log", testLog},
+		{"LogMoving", testLogMoving},
+		{"Messages", testMessages},
+		{"Trim", testTrim},
+		{"Topics", testTopics},
+		{"Subscriptions", testSubscriptions},
+		{"Progress", testProgress},
+		{"Requests", testRequests},
+		{"Shards", testShards},
+		{"Twice", testTwice},
+		{"Refused", testRefused},
+		{"Break", testBreak},
+		{"Cancel", testCancel},
+		{"Ownership", testOwnership},
+		{"ConcurrentAppend", testConcurrentAppend},
+		{"ConcurrentSave", testConcurrentSave},
+		{"Model", testModel},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			tt.test(t, open(t))
+		})
+	}
+}
+
+// Hostile are strings a stranger may have sent: no topic of them is empty or
+// has a NUL byte, which no URL has.
+var hostile = []string{
+	"https://example.org/a'; DROP TABLE hub_topic; --",
+	"https://example.org/?q=\"$1\"&r=?&s=%s%00\\",
+	"https://example.org/%FF/\xff\xfe\xc3(",
+	"https://example.org/é/日本/\U0001f4da/\ufeff",
+	"https://example.org/\x01\x7f\r\n\t ",
+	"https://example.org/" + strings.Repeat("long/", 500),
+	"\\x00ff",
+	"-",
+}
+
+// Helpers.
+
+func message(topic, body string) hub.Message {
+	return hub.Message{Topic: topic, ID: "id of " + body, ContentType: "text/plain", Body: []byte(body)}
+}
+
+func appendTo(t testing.TB, s hub.Store, messages ...hub.Message) []int64 {
+	t.Helper()
+	seqs, err := s.Append(context.Background(), messages)
+	if err != nil {
+		t.Fatalf("Append: %v", err)
+	}
+	if len(seqs) != len(messages) {
+		t.Fatalf("Append of %d messages returns %d numbers", len(messages), len(seqs))
+	}
+	return seqs
+}
+
+func save(t testing.TB, s hub.Store, c hub.Changes) {
+	t.Helper()
+	if err := s.Save(context.Background(), c); err != nil {
+		t.Fatalf("Save: %v", err)
+	}
+}
+
+func trim(t testing.TB, s hub.Store, topic string, upto int64) {
+	t.Helper()
+	if err := s.Trim(context.Background(), topic, upto); err != nil {
+		t.Fatalf("Trim: %v", err)
+	}
+}
+
+// bodies returns number and body of the messages of a topic.
+func bodies(t testing.TB, s hub.Store, topic string, after int64) []string {
+	t.Helper()
+	var all []string
+	for _, m := range collect(t, s.Log(context.Background(), topic, after)) {
+		all = append(all, fmt.Sprintf("%d %s", m.Seq, m.Body))
+	}
+	return all
+}
+
+func topics(t testing.TB, s hub.Store) []hub.Topic {
+	t.Helper()
+	return collect(t, s.Topics(context.Background()))
+}
+
+func subscriptions(t testing.TB, s hub.Store, shard int) []hub.Subscription {
+	t.Helper()
+	return collect(t, s.Subscriptions(context.Background(), shard))
+}
+
+func requests(t testing.TB, s hub.Store, shard int) []hub.Request {
+	t.Helper()
+	return collect(t, s.Requests(context.Background(), shard))
+}
+
+func collect[T any](t testing.TB, seq iter.Seq2[T, error]) []T {
+	t.Helper()
+	var all []T
+	for v, err := range seq {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, v)
+	}
+	return all
+}
+
+func same[T any](t testing.TB, what string, got, want T) {
+	t.Helper()
+	if d := cmp.Diff(want, got, cmpopts.EquateEmpty(), sameInstant, sameBytes); d != "" {
+		t.Fatalf("%s (-want +got):\n%.3000s", what, d)
+	}
+}
+
+// sameInstant tells times apart that are not the same instant in UTC.
+var sameInstant = cmp.Comparer(func(a, b time.Time) bool { return a.Equal(b) && a.Location() == b.Location() })
+
+// sameBytes is what cmp would find, at once.
+var sameBytes = cmp.Comparer(bytes.Equal)
+
+// failed checks that a reading yields one error, and nothing with it.
+func failed[T any](t testing.TB, what string, seq iter.Seq2[T, error], want error) {
+	t.Helper()
+	n := 0
+	for v, err := range seq {
+		if n++; !errors.Is(err, want) || cmp.Diff(*new(T), v) != "" {
+			t.Errorf("%s yields %+v, %v, want %v", what, v, err, want)
+		}
+	}
+	if n != 1 {
+		t.Errorf("%s yields %d times, want once", what, n)
+	}
+}

@@ -1,0 +1,177 @@
+package hubtest
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"lockstep/hub"
+)
+
+// subscription returns one with every field set.
+func subscription(topic, callback string) hub.Subscription {
+	at := time.Date(2024, 5, 6, 7, 8, 9, 123_456_000, time.UTC)
+	return hub.Subscription{
+		Key: hub.KeyOf(topic, callback), Topic: topic, Callback: callback, Secret: []byte("\x00sealed\xff" + callback),
+		Created: at, Expires: at.Add(240 * time.Hour),
+		Progress: hub.Progress{
+			Cursor: math.MaxInt64, Attempts: 3, Next: at.Add(time.Second), Failing: at.Add(time.Microsecond),
+			LastError: callback, LastTaken: at.Add(-time.Hour), Taken: 1 << 40, GivenUp: 7,
+		},
+	}
+}
+
+// bare returns a subscription in which all is zero that can be.
+func bare(callback string) hub.Subscription {
+	return hub.Subscription{Key: hub.KeyOf(topicA, callback), Topic: topicA, Callback: callback}
+}
+
+func byKey[T any](all []T, key func(T) hub.Key) []T {
+	all = slices.Clone(all)
+	slices.SortFunc(all, func(a, b T) int { return strings.Compare(string(key(a)), string(key(b))) })
+	return all
+}
+
+func subscriptionKey(s hub.Subscription) hub.Key { return s.Key }
+func requestKey(r hub.Request) hub.Key           { return r.Key }
+
+func testSubscriptions(t *testing.T, s hub.Store) {
+	same(t, "subscriptions", subscriptions(t, s, -1), nil)
+	all := []hub.Subscription{bare("https://example.org/bare"), subscription(topicA, "https://example.org/full")}
+	for _, h := range hostile {
+		all = append(all, subscription(h, h), subscription(topicA, h+"\x00"))
+	}
+	save(t, s, hub.Changes{Put: all})
+	same(t, "subscriptions", subscriptions(t, s, -1), byKey(all, subscriptionKey))
+	same(t, "topics", topics(t, s), nil) // a subscription makes none
+
+	// Renewed: everything is as it is put now.
+	renewed := all[1]
+	renewed.Secret, renewed.Progress = nil, hub.Progress{Cursor: 5}
+	renewed.Expires = time.Date(2030, 1, 1, 0, 0, 0, 1999, time.FixedZone("", -3600))
+	save(t, s, hub.Changes{Put: []hub.Subscription{renewed}})
+	renewed.Expires = renewed.Expires.Truncate(time.Microsecond).UTC()
+	all[1] = renewed
+	same(t, "subscriptions", subscriptions(t, s, -1), byKey(all, subscriptionKey))
+
+	remove := []hub.Key{all[0].Key, hub.KeyOf("none", "none"), all[0].Key, "nonsense", "", "\x00"}
+	save(t, s, hub.Changes{Remove: remove})
+	same(t, "subscriptions", subscriptions(t, s, -1), byKey(all[1:], subscriptionKey))
+	// Again after that: nothing is left of what was.
+	save(t, s, hub.Changes{Put: all[:1]})
+	same(t, "subscriptions", subscriptions(t, s, -1), byKey(all, subscriptionKey))
+}
+
+func testProgress(t *testing.T, s hub.Store) {
+	var all []hub.Subscription
+	for i := range 2345 { // more than a page
+		all = append(all, bare(fmt.Sprint("https://example.org/", i)))
+	}
+	save(t, s, hub.Changes{Put: all})
+	progress := map[hub.Key]hub.Progress{hub.KeyOf("none", "none"): {Cursor: 9}, "nonsense": {}, "": {}}
+	for i := range all {
+		if i%3 > 0 {
+			all[i].Progress = subscription(topicA, strings.Repeat("e", i)).Progress
+			all[i].Progress.Cursor = int64(i)
+			progress[all[i].Key] = all[i].Progress
+		}
+	}
+	save(t, s, hub.Changes{Progress: progress})
+	same(t, "subscriptions", subscriptions(t, s, -1), byKey(all, subscriptionKey))
+	clear(progress)
+	for i := range all {
+		all[i].Progress = hub.Progress{Cursor: -1, Next: time.UnixMicro(-1).UTC(), LastError: hostile[i%len(hostile)] + "\x00"}
+		progress[all[i].Key] = all[i].Progress
+	}
+	save(t, s, hub.Changes{Progress: progress})
+	same(t, "subscriptions", subscriptions(t, s, -1), byKey(all, subscriptionKey))
+	late := time.Date(2024, 2, 29, 23, 59, 59, 999_999_999, time.FixedZone("", 7200))
+	save(t, s, hub.Changes{Progress: map[hub.Key]hub.Progress{all[0].Key: {Next: late, Failing: late, LastTaken: late}}})
+	late = late.Truncate(time.Microsecond).UTC()
+	all[0].Progress = hub.Progress{Next: late, Failing: late, LastTaken: late}
+	same(t, "subscriptions", subscriptions(t, s, -1), byKey(all, subscriptionKey))
+}
+
+// request returns one with every field set.
+func request(topic, callback string) hub.Request {
+	at := time.Date(2024, 5, 6, 7, 8, 9, 123_456_000, time.UTC)
+	return hub.Request{
+		Key: hub.KeyOf(topic, callback), Mode: "subscribe", Topic: topic, Callback: callback, Secret: []byte("\x00sealed\xff"),
+		Lease: 240*time.Hour + time.Microsecond, VerifyToken: callback, At: at, Attempts: 3, Next: at.Add(time.Minute),
+	}
+}
+
+func testRequests(t *testing.T, s hub.Store) {
+	same(t, "requests", requests(t, s, -1), nil)
+	all := []hub.Request{request(topicA, "https://example.org/full"), {Key: hub.KeyOf(topicA, "bare")}}
+	for _, h := range hostile {
+		r := request(h, h+"\x00")
+		r.Mode, r.VerifyToken = h, "\x00"+h
+		all = append(all, r)
+	}
+	save(t, s, hub.Changes{Ask: all})
+	same(t, "requests", requests(t, s, -1), byKey(all, requestKey))
+	same(t, "subscriptions", subscriptions(t, s, -1), nil)
+
+	all[0].Mode, all[0].Secret, all[0].Lease, all[0].Attempts, all[0].Next = "unsubscribe", nil, 0, 0, time.Time{}
+	save(t, s, hub.Changes{Ask: all[:1], Settle: []hub.Key{all[1].Key, "nonsense", hub.KeyOf("none", "none")}})
+	all = append(all[:1], all[2:]...)
+	same(t, "requests", requests(t, s, -1), byKey(all, requestKey))
+
+	// Verified: the request goes and the subscription comes, all at once.
+	sub := bare("https://example.org/full")
+	save(t, s, hub.Changes{Put: []hub.Subscription{sub}, Settle: []hub.Key{sub.Key}})
+	same(t, "requests", requests(t, s, -1), byKey(all[1:], requestKey))
+	same(t, "subscriptions", subscriptions(t, s, -1), []hub.Subscription{sub})
+}
+
+func testShards(t *testing.T, s hub.Store) {
+	var c hub.Changes
+	for i := range 3000 {
+		callback := fmt.Sprint("https://example.org/", i)
+		c.Put, c.Ask = append(c.Put, bare(callback)), append(c.Ask, request(topicA, callback))
+	}
+	save(t, s, c)
+	var subs []hub.Subscription
+	var asked []hub.Request
+	for shard := range hub.Shards {
+		ss, rs := subscriptions(t, s, shard), requests(t, s, shard)
+		for _, sub := range ss {
+			if sub.Key.Shard() != shard {
+				t.Errorf("%s is in shard %d, not %d", sub.Key, sub.Key.Shard(), shard)
+			}
+		}
+		subs, asked = append(subs, ss...), append(asked, rs...)
+	}
+	same(t, "subscriptions of all shards", subs, byKey(c.Put, subscriptionKey))
+	same(t, "requests of all shards", asked, byKey(c.Ask, requestKey))
+	same(t, "subscriptions", subscriptions(t, s, -1), subs)
+	same(t, "subscriptions of a shard that is none", subscriptions(t, s, hub.Shards), nil)
+}
+
+// testTwice names things twice in one Save.
+func testTwice(t *testing.T, s hub.Store) {
+	sub, again := subscription(topicA, "https://example.org/"), bare("https://example.org/")
+	ask, askAgain := request(topicA, "https://example.org/"), hub.Request{Key: again.Key, Mode: "again"}
+	save(t, s, hub.Changes{
+		Topics: []hub.Topic{{URL: topicA, State: []byte("1")}, {URL: topicA, State: []byte("2")}},
+		Put:    []hub.Subscription{sub, bare("https://example.org/other"), again},
+		Ask:    []hub.Request{ask, askAgain},
+	})
+	same(t, "topics", topics(t, s), []hub.Topic{{URL: topicA, First: 1, State: []byte("2")}})
+	same(t, "subscription", subscriptions(t, s, again.Key.Shard()), []hub.Subscription{again})
+	same(t, "request", requests(t, s, -1), []hub.Request{askAgain})
+	save(t, s, hub.Changes{Put: []hub.Subscription{again}, Progress: map[hub.Key]hub.Progress{again.Key: {Cursor: 3}}})
+	again.Progress.Cursor = 3
+	same(t, "subscription put, with Progress beside", subscriptions(t, s, again.Key.Shard()), []hub.Subscription{again})
+	save(t, s, hub.Changes{
+		Put: []hub.Subscription{again}, Remove: []hub.Key{again.Key}, Progress: map[hub.Key]hub.Progress{again.Key: {Cursor: 4}},
+		Ask: []hub.Request{ask}, Settle: []hub.Key{ask.Key},
+	})
+	same(t, "subscription put and removed", subscriptions(t, s, again.Key.Shard()), nil)
+	same(t, "request put and settled", requests(t, s, -1), nil)
+	save(t, s, hub.Changes{})
+}

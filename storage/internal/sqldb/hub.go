@@ -1,0 +1,219 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"fmt"
+	"iter"
+	"time"
+
+	"lockstep/hub"
+)
+
+// The hub's tables (migrations/hub). Everything is written in the transaction of
+// a method of Hub, by nobody else; the last two by those of [hub.Sharer], which
+// engines have that several hubs can use at a time.
+//
+//	hub_topic		one row for each topic
+//		id			names the topic in the rows of its messages
+//		url			the topic
+//		first, last		numbers of the oldest message kept and the newest ever
+//		bytes			of the bodies kept
+//		state			the hub's
+//		mark			number of the Append that brought the newest message; 0: none did
+//
+//	hub_mark		one row: number of the newest Append
+//		mark			is raised last thing before the transaction ends, and holds up
+//				other Appends from then on, so that who sees a number sees all
+//				smaller ones
+//
+//	hub_message		the logs
+//		topic_id, seq		the key. SQLite appends the rows side by side and finds them by an
+//				index: in a table without rowid a row of more than 1,000 bytes
+//				would take a page of its own
+//
+//	hub_subscription	one row for each subscription: what stays
+//	hub_progress		one row for each subscription: what every delivery changes. It is a
+//				table of its own because a batch of cursors, whose keys stand in no
+//				order, dirties as many pages as there are rows until it has all
+//				pages: narrow rows stand on a fifth of the pages
+//
+//	hub_request		one row for each request that is not verified
+//
+//	hub_owner		one row for each hub; until: when its claims end
+//	hub_claim		one row for each shard that is claimed, or was
+//
+// The keys of a shard begin with the same two digits. Times are microseconds
+// since 1970, NULL for the zero Time.
+
+// A Hub is a [hub.Store] in a [DB].
+type Hub struct {
+	db *DB
+}
+
+var _ hub.Store = (*Hub)(nil)
+
+// Hub returns the memory of a hub in the database.
+func (db *DB) Hub() *Hub { return &Hub{db} }
+
+// hubPage is how many messages one query returns. It is small because a reader
+// that wants no more may have to take what is left of it.
+const hubPage = 100
+
+// Log implements [hub.Store].
+func (h *Hub) Log(ctx context.Context, topic string, after int64) iter.Seq2[hub.Message, error] {
+	const query = `SELECT m.seq, m.id, m.at, m.content_type, m.links, m.whole, m.body
+		FROM hub_topic t JOIN hub_message m ON m.topic_id = t.id
+		WHERE t.url = $1 AND m.seq > $2 ORDER BY m.seq LIMIT $3`
+	return func(yield func(hub.Message, error) bool) {
+		after, n, more := after, hubPage, true // a reading may be repeated
+		for more && n == hubPage {
+			n = 0
+			err := h.db.each(ctx, query, []any{topic, after, hubPage}, func(rows *sql.Rows) (bool, error) {
+				m, err := scanMessage(rows)
+				if err != nil {
+					return false, err
+				}
+				m.Topic = topic
+				after, n = m.Seq, n+1
+				more = yield(m, nil)
+				return more, nil
+			})
+			if err != nil {
+				yield(hub.Message{}, h.wrap(err, "read log of %s", topic))
+				return
+			}
+		}
+	}
+}
+
+func scanMessage(rows *sql.Rows) (hub.Message, error) {
+	var m hub.Message
+	var at sql.NullInt64
+	var links sql.RawBytes
+	var whole int
+	err := rows.Scan(&m.Seq, &m.ID, &at, &m.ContentType, &links, &whole, &m.Body)
+	if err != nil {
+		return m, err
+	}
+	m.At, m.Whole = timeOf(at), whole != 0
+	if m.Links, err = decodeStrings(links); err != nil {
+		return m, fmt.Errorf("message %d: %w", m.Seq, err)
+	}
+	return m, nil
+}
+
+// Topics implements [hub.Store].
+func (h *Hub) Topics(ctx context.Context) iter.Seq2[hub.Topic, error] {
+	const query = `SELECT url, first, last, bytes, state FROM hub_topic WHERE url > $1 ORDER BY url LIMIT $2`
+	return hubPages(h, "topics", "", func(t *hub.Topic) string { return t.URL },
+		func(after string, ts []hub.Topic) ([]hub.Topic, error) {
+			rows, err := h.db.read.QueryContext(ctx, query, after, journalPage)
+			return collect(rows, err, "topics", ts, func(t *hub.Topic) error {
+				return rows.Scan(&t.URL, &t.First, &t.Last, &t.Bytes, &t.State)
+			})
+		})
+}
+
+// Subscriptions implements [hub.Store].
+func (h *Hub) Subscriptions(ctx context.Context, shard int) iter.Seq2[hub.Subscription, error] {
+	const query = `SELECT s.key, s.topic, s.callback, s.secret, s.created, s.expires,
+		p.cursor, p.attempts, p.next, p.failing, p.last_error, p.last_taken, p.taken, p.given_up
+		FROM hub_subscription s JOIN hub_progress p ON p.key = s.key
+		WHERE s.key > $1 AND s.key < $2 ORDER BY s.key LIMIT $3`
+	from, to := keyRange(shard)
+	return hubPages(h, "subscriptions", from, func(s *hub.Subscription) string { return string(s.Key) },
+		func(after string, ss []hub.Subscription) ([]hub.Subscription, error) {
+			rows, err := h.db.read.QueryContext(ctx, query, after, to, journalPage)
+			return collect(rows, err, "subscriptions", ss, func(s *hub.Subscription) error {
+				p := &s.Progress
+				var created, expires, next, failing, taken sql.NullInt64
+				err := rows.Scan(&s.Key, &s.Topic, &s.Callback, &s.Secret, &created, &expires,
+					&p.Cursor, &p.Attempts, &next, &failing, &p.LastError, &taken, &p.Taken, &p.GivenUp)
+				s.Created, s.Expires = timeOf(created), timeOf(expires)
+				p.Next, p.Failing, p.LastTaken = timeOf(next), timeOf(failing), timeOf(taken)
+				return err
+			})
+		})
+}
+
+// Requests implements [hub.Store].
+func (h *Hub) Requests(ctx context.Context, shard int) iter.Seq2[hub.Request, error] {
+	const query = `SELECT key, mode, topic, callback, secret, lease, verify_token, at, attempts, next
+		FROM hub_request WHERE key > $1 AND key < $2 ORDER BY key LIMIT $3`
+	from, to := keyRange(shard)
+	return hubPages(h, "requests", from, func(r *hub.Request) string { return string(r.Key) },
+		func(after string, rs []hub.Request) ([]hub.Request, error) {
+			rows, err := h.db.read.QueryContext(ctx, query, after, to, journalPage)
+			return collect(rows, err, "requests", rs, func(r *hub.Request) error {
+				var lease int64
+				var at, next sql.NullInt64
+				err := rows.Scan(&r.Key, &r.Mode, &r.Topic, &r.Callback, &r.Secret, &lease, &r.VerifyToken, &at, &r.Attempts, &next)
+				r.Lease, r.At, r.Next = time.Duration(lease)*time.Microsecond, timeOf(at), timeOf(next)
+				return err
+			})
+		})
+}
+
+// keyRange returns what the keys of a shard, or of all, lie between.
+func keyRange(shard int) (from, to string) {
+	if shard < 0 {
+		return "", "g"
+	}
+	from = fmt.Sprintf("%02x", shard)
+	return from, from + "g"
+}
+
+// hubPages is [pages] for a Hub.
+func hubPages[T any](h *Hub, what, from string, key func(*T) string, page func(string, []T) ([]T, error)) iter.Seq2[T, error] {
+	all := pages(from, func(t T) string { return key(&t) }, page)
+	return func(yield func(T, error) bool) {
+		for t, err := range all {
+			if err != nil {
+				err = h.wrap(err, "read %s", what)
+			}
+			if !yield(t, err) {
+				return
+			}
+		}
+	}
+}
+
+// wrap says what was done, and that it can not be done any more once the
+// database is closed.
+func (h *Hub) wrap(err error, format string, args ...any) error {
+	what := fmt.Sprintf(format, args...)
+	if h.db.closed.Load() {
+		return fmt.Errorf("%s: %w: %w", what, hub.ErrStore, err)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// encodeStrings returns each string behind its length, as uvarint.
+func encodeStrings(ss []string) []byte {
+	if len(ss) == 0 {
+		return nil
+	}
+	var b []byte
+	for _, s := range ss {
+		b = binary.AppendUvarint(b, uint64(len(s)))
+		b = append(b, s...)
+	}
+	return b
+}
+
+func decodeStrings(b []byte) ([]string, error) {
+	if len(b) == 0 {
+		return nil, nil
+	}
+	var ss []string
+	p := recordParser{s: string(b)}
+	for p.i < len(p.s) && !p.bad {
+		ss = append(ss, p.string())
+	}
+	if p.bad {
+		return nil, errDamaged
+	}
+	return ss, nil
+}

@@ -1,0 +1,182 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"lockstep/hub"
+)
+
+// A topicRow is what Append and Trim need of a row of hub_topic.
+type topicRow struct {
+	id, first, last, bytes int64
+}
+
+// Append implements [hub.Store]. Rows are locked in the order of their URLs, so
+// that no two Appends wait for each other.
+func (h *Hub) Append(ctx context.Context, messages []hub.Message) ([]int64, error) {
+	if err := hub.CheckMessages(messages); err != nil {
+		return nil, fmt.Errorf("append messages: %w", err)
+	}
+	seqs := make([]int64, len(messages))
+	if len(messages) == 0 {
+		return seqs, ctx.Err()
+	}
+	err := h.db.update(ctx, func(tx *sql.Tx) error {
+		topics, err := h.lockTopics(ctx, tx, messages)
+		if err != nil {
+			return fmt.Errorf("lock topics: %w", err)
+		}
+		if err := h.putMessages(ctx, tx, topics, messages, seqs); err != nil {
+			return fmt.Errorf("write messages: %w", err)
+		}
+		if err := h.putTopics(ctx, tx, topics); err != nil {
+			return fmt.Errorf("write topics: %w", err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, h.wrap(err, "append %d messages", len(messages))
+	}
+	return seqs, nil
+}
+
+// lockTopics returns the rows of the topics the messages are for, and makes
+// those that are missing.
+func (h *Hub) lockTopics(ctx context.Context, tx *sql.Tx, messages []hub.Message) (map[string]*topicRow, error) {
+	topics := make(map[string]*topicRow)
+	for i := range messages {
+		topics[messages[i].Topic] = nil
+	}
+	urls := slices.Sorted(maps.Keys(topics))
+	find := h.db.bulkIn(tx, `SELECT url, id, first, last, bytes FROM hub_topic WHERE url IN`)
+	find.tail = ` ORDER BY url` + h.db.dialect.ForUpdate()
+	row := func(rows *sql.Rows) error {
+		var url string
+		t := new(topicRow)
+		if err := rows.Scan(&url, &t.id, &t.first, &t.last, &t.bytes); err != nil {
+			return err
+		}
+		topics[url] = t
+		return nil
+	}
+	for _, url := range urls {
+		if err := find.query(ctx, row, url); err != nil {
+			return nil, err
+		}
+	}
+	if err := find.flushQuery(ctx, row); err != nil {
+		return nil, err
+	}
+	put := h.db.bulk(tx, insertTopic, 7, ``)
+	var id int64
+	for _, url := range urls {
+		if topics[url] != nil {
+			continue
+		}
+		if id == 0 {
+			var err error
+			if id, err = nextTopic(ctx, tx); err != nil {
+				return nil, err
+			}
+		}
+		topics[url] = &topicRow{id: id, first: 1}
+		if err := put.exec(ctx, id, url, 1, 0, 0, nil, 0); err != nil {
+			return nil, err
+		}
+		id++
+	}
+	return topics, put.flush(ctx)
+}
+
+const insertTopic = `INSERT INTO hub_topic (id, url, first, last, bytes, state, mark) VALUES`
+
+// nextTopic returns an id no topic has. Should another transaction take it as
+// well, one of them is repeated.
+func nextTopic(ctx context.Context, tx *sql.Tx) (id int64, err error) {
+	err = tx.QueryRowContext(ctx, `SELECT COALESCE(MAX(id), 0) + 1 FROM hub_topic`).Scan(&id)
+	return id, err
+}
+
+// putMessages writes the messages and notes in seqs, and in the topics, which
+// numbers they got.
+func (h *Hub) putMessages(ctx context.Context, tx *sql.Tx, topics map[string]*topicRow, messages []hub.Message, seqs []int64) error {
+	put := h.db.bulk(tx, `INSERT INTO hub_message (topic_id, seq, id, at, content_type, links, whole, body) VALUES`, 8, ``)
+	for i := range messages {
+		m := &messages[i]
+		t := topics[m.Topic]
+		t.last++
+		t.bytes += int64(len(m.Body))
+		seqs[i] = t.last
+		body, whole := m.Body, 0
+		if body == nil {
+			body = []byte{} // nil is NULL
+		}
+		if m.Whole {
+			whole = 1
+		}
+		err := put.exec(ctx, t.id, t.last, m.ID, micros(m.At), m.ContentType, encodeStrings(m.Links), whole, body)
+		if err != nil {
+			return err
+		}
+	}
+	return put.flush(ctx)
+}
+
+// putTopics writes back what an Append changes of the rows, with the number of
+// the Append. It is the last thing the transaction does.
+func (h *Hub) putTopics(ctx context.Context, tx *sql.Tx, topics map[string]*topicRow) error {
+	var mark int64
+	const next = `UPDATE hub_mark SET mark = mark + 1 WHERE id = 1 RETURNING mark`
+	if err := tx.QueryRowContext(ctx, next).Scan(&mark); err != nil {
+		return err
+	}
+	put := h.db.bulkUpdate(tx, `UPDATE hub_topic SET last = v.column2, bytes = v.column3, mark = v.column4`, `hub_topic.id`,
+		"BIGINT", "BIGINT", "BIGINT", "BIGINT")
+	for _, t := range topics {
+		if err := put.exec(ctx, t.id, t.last, t.bytes, mark); err != nil {
+			return err
+		}
+	}
+	return put.flush(ctx)
+}
+
+// Trim implements [hub.Store].
+func (h *Hub) Trim(ctx context.Context, topic string, upto int64) error {
+	err := h.db.update(ctx, func(tx *sql.Tx) error {
+		const find = `SELECT id, first, last, bytes FROM hub_topic WHERE url = $1`
+		var t topicRow
+		err := tx.QueryRowContext(ctx, find+h.db.dialect.ForUpdate(), topic).Scan(&t.id, &t.first, &t.last, &t.bytes)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("lock topic: %w", err)
+		}
+		upto := min(upto, t.last)
+		if upto < t.first {
+			return nil
+		}
+		const sum = `SELECT COALESCE(SUM(LENGTH(body)), 0) FROM hub_message WHERE topic_id = $1 AND seq <= $2`
+		var bytes int64
+		if err := tx.QueryRowContext(ctx, sum, t.id, upto).Scan(&bytes); err != nil {
+			return fmt.Errorf("sum up messages: %w", err)
+		}
+		if _, err := tx.ExecContext(ctx, `DELETE FROM hub_message WHERE topic_id = $1 AND seq <= $2`, t.id, upto); err != nil {
+			return fmt.Errorf("delete messages: %w", err)
+		}
+		const put = `UPDATE hub_topic SET first = $2, bytes = $3 WHERE id = $1`
+		if _, err := tx.ExecContext(ctx, put, t.id, upto+1, t.bytes-bytes); err != nil {
+			return fmt.Errorf("write topic: %w", err)
+		}
+		return nil
+	})
+	if err != nil {
+		return h.wrap(err, "trim log of %s up to %d", topic, upto)
+	}
+	return nil
+}

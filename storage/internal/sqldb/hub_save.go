@@ -1,0 +1,166 @@
+package sqldb
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"lockstep/hub"
+)
+
+// Save implements [hub.Store]. Rows are written in the order of their keys.
+func (h *Hub) Save(ctx context.Context, c hub.Changes) error {
+	if err := c.Check(); err != nil {
+		return fmt.Errorf("save changes: %w", err)
+	}
+	err := h.db.update(ctx, func(tx *sql.Tx) error {
+		if err := h.putStates(ctx, tx, c.Topics); err != nil {
+			return fmt.Errorf("write topics: %w", err)
+		}
+		if err := h.putSubscriptions(ctx, tx, c.Put); err != nil {
+			return fmt.Errorf("write subscriptions: %w", err)
+		}
+		if err := h.remove(ctx, tx, c.Remove, "hub_subscription", "hub_progress"); err != nil {
+			return fmt.Errorf("remove subscriptions: %w", err)
+		}
+		if err := h.updateProgress(ctx, tx, c.Progress); err != nil {
+			return fmt.Errorf("write progress: %w", err)
+		}
+		if err := h.putRequests(ctx, tx, c.Ask); err != nil {
+			return fmt.Errorf("write requests: %w", err)
+		}
+		if err := h.remove(ctx, tx, c.Settle, "hub_request"); err != nil {
+			return fmt.Errorf("remove requests: %w", err)
+		}
+		return nil
+	})
+	if err != nil {
+		return h.wrap(err, "save changes")
+	}
+	return nil
+}
+
+func (h *Hub) putStates(ctx context.Context, tx *sql.Tx, topics []hub.Topic) error {
+	for i := range topics {
+		t := &topics[i]
+		res, err := tx.ExecContext(ctx, `UPDATE hub_topic SET state = $2 WHERE url = $1`, t.URL, t.State)
+		if err != nil {
+			return err
+		}
+		n, err := res.RowsAffected()
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			continue
+		}
+		id, err := nextTopic(ctx, tx)
+		if err != nil {
+			return err
+		}
+		const insert = insertTopic + ` ($1, $2, 1, 0, 0, $3, 0)`
+		if _, err := tx.ExecContext(ctx, insert, id, t.URL, t.State); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// progressColumns are those of hub_progress but for the key.
+const progressColumns = `cursor, attempts, next, failing, last_error, last_taken, taken, given_up`
+
+func (h *Hub) putSubscriptions(ctx context.Context, tx *sql.Tx, subscriptions []hub.Subscription) error {
+	put := h.db.bulk(tx, `INSERT INTO hub_subscription (key, topic, callback, secret, created, expires) VALUES`, 6,
+		` ON CONFLICT (key) DO UPDATE SET topic = excluded.topic, callback = excluded.callback, secret = excluded.secret,
+		created = excluded.created, expires = excluded.expires`)
+	progress := h.db.bulk(tx, `INSERT INTO hub_progress (key, `+progressColumns+`) VALUES`, 9,
+		` ON CONFLICT (key) DO UPDATE SET cursor = excluded.cursor, attempts = excluded.attempts, next = excluded.next,
+		failing = excluded.failing, last_error = excluded.last_error, last_taken = excluded.last_taken, taken = excluded.taken,
+		given_up = excluded.given_up`)
+	for _, s := range lastByKey(subscriptions, func(s *hub.Subscription) hub.Key { return s.Key }) {
+		err := put.exec(ctx, string(s.Key), s.Topic, s.Callback, s.Secret, micros(s.Created), micros(s.Expires))
+		if err != nil {
+			return err
+		}
+	}
+	if err := put.flush(ctx); err != nil {
+		return err
+	}
+	for _, s := range lastByKey(subscriptions, func(s *hub.Subscription) hub.Key { return s.Key }) {
+		if err := progress.exec(ctx, progressArgs(s.Key, &s.Progress)...); err != nil {
+			return err
+		}
+	}
+	return progress.flush(ctx)
+}
+
+// updateProgress writes the rows that are there.
+func (h *Hub) updateProgress(ctx context.Context, tx *sql.Tx, progress map[hub.Key]hub.Progress) error {
+	put := h.db.bulkUpdate(tx, `UPDATE hub_progress SET cursor = v.column2, attempts = v.column3, next = v.column4,
+		failing = v.column5, last_error = v.column6, last_taken = v.column7, taken = v.column8, given_up = v.column9`, `hub_progress.key`,
+		"TEXT", "BIGINT", "BIGINT", "BIGINT", "BIGINT", "TEXT", "BIGINT", "BIGINT", "BIGINT")
+	for _, k := range slices.Sorted(maps.Keys(progress)) {
+		p := progress[k]
+		if err := put.exec(ctx, progressArgs(k, &p)...); err != nil {
+			return err
+		}
+	}
+	return put.flush(ctx)
+}
+
+func progressArgs(k hub.Key, p *hub.Progress) []any {
+	return []any{string(k), p.Cursor, p.Attempts, micros(p.Next), micros(p.Failing), p.LastError, micros(p.LastTaken), p.Taken, p.GivenUp}
+}
+
+func (h *Hub) putRequests(ctx context.Context, tx *sql.Tx, requests []hub.Request) error {
+	put := h.db.bulk(tx, `INSERT INTO hub_request (key, mode, topic, callback, secret, lease, verify_token, at, attempts, next) VALUES`, 10,
+		` ON CONFLICT (key) DO UPDATE SET mode = excluded.mode, topic = excluded.topic, callback = excluded.callback,
+		secret = excluded.secret, lease = excluded.lease, verify_token = excluded.verify_token, at = excluded.at,
+		attempts = excluded.attempts, next = excluded.next`)
+	for _, r := range lastByKey(requests, func(r *hub.Request) hub.Key { return r.Key }) {
+		err := put.exec(ctx, string(r.Key), r.Mode, r.Topic, r.Callback, r.Secret, int64(r.Lease/time.Microsecond),
+			r.VerifyToken, micros(r.At), r.Attempts, micros(r.Next))
+		if err != nil {
+			return err
+		}
+	}
+	return put.flush(ctx)
+}
+
+// remove deletes the rows of the keys from tables.
+func (h *Hub) remove(ctx context.Context, tx *sql.Tx, keys []hub.Key, tables ...string) error {
+	keys = slices.Sorted(slices.Values(keys))
+	for _, table := range tables {
+		remove := h.db.bulkIn(tx, `DELETE FROM `+table+` WHERE key IN`)
+		for _, k := range keys {
+			if err := remove.exec(ctx, string(k)); err != nil {
+				return err
+			}
+		}
+		if err := remove.flush(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lastByKey returns what comes last for each key, ordered by key: no statement
+// may touch a row twice.
+func lastByKey[T any](values []T, key func(*T) hub.Key) []*T {
+	last := make([]*T, len(values))
+	for i := range values {
+		last[i] = &values[i]
+	}
+	slices.SortStableFunc(last, func(a, b *T) int { return cmp.Compare(key(a), key(b)) })
+	kept := last[:0]
+	for i, v := range last {
+		if i+1 == len(last) || key(last[i+1]) != key(v) {
+			kept = append(kept, v)
+		}
+	}
+	return kept
+}
