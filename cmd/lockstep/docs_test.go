@@ -14,9 +14,10 @@ import (
 )
 
 // TestDocs runs what README and guides tell people to type: every command in
-// a block marked sh, in order, in an empty directory. "lockstep serve" and
-// "lockstep simulate" go to the background until the next one, unless they are
-// to fail; a comment "# exit 3" is the exit code that is promised.
+// a block marked sh, in order, in an empty directory. What stays (serve,
+// simulate, hub, follow) goes to the background until the next of its kind, or
+// the end, unless it is to fail; a comment "# exit 3" is the exit code that is
+// promised.
 func TestDocs(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join("..", "..")
@@ -69,12 +70,13 @@ func shellCommands(text string) []string {
 
 var (
 	hereDocument = regexp.MustCompile(`<<'(\w+)'`)
-	serves       = regexp.MustCompile(`^lockstep (serve|simulate)\b`)
+	stays        = regexp.MustCompile(`^lockstep (serve|simulate|hub|follow)\b`)
+	docsAddress  = regexp.MustCompile(`127\.0\.0\.1:80\d\d`) // the tests take free ones
 	wantExit     = regexp.MustCompile(`# exit (\d+)$`)
 )
 
-// docsPort is the port the documents speak of; the tests take free ones.
-const docsAddress = "127.0.0.1:8080"
+// docsListen is where serve, simulate and hub listen unless they are told.
+const docsListen = "127.0.0.1:8080"
 
 // runGuide runs commands in an empty directory.
 func runGuide(t *testing.T, commands []string) {
@@ -86,7 +88,7 @@ func runGuide(t *testing.T, commands []string) {
 	if err := os.Symlink(program, filepath.Join(bin, "lockstep")); err != nil {
 		t.Fatal(err)
 	}
-	address := freeAddress(t)
+	addresses := docsAddresses{t: t, free: map[string]string{}}
 	env := append(os.Environ(), "HOME="+filepath.Join(dir, "home"), "XDG_STATE_HOME="+filepath.Join(dir, "state-home"),
 		"PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 	endpoint, stop, err := startBuckets()
@@ -97,29 +99,28 @@ func runGuide(t *testing.T, commands []string) {
 	for name, value := range bucketEnv(endpoint) {
 		env = append(env, name+"="+value)
 	}
-	var server *process
+	staying := map[string]*process{}
 	for _, text := range commands {
 		code := 0
 		if m := wantExit.FindStringSubmatch(text); m != nil {
 			code, _ = strconv.Atoi(m[1]) // \d+
 		}
-		command, ok := translate(text, address)
+		command, ok := addresses.translate(text)
 		if !ok {
 			continue
 		}
 		cmd := exec.CommandContext(t.Context(), "bash", "-c", command)
 		cmd.Dir, cmd.Env = dir, env
-		if serves.MatchString(command) && !wantExit.MatchString(command) {
-			if server != nil {
-				if got, err := server.end(os.Interrupt); got != exitInterrupted {
-					t.Fatalf("serve ended with %d, %v, want %d", got, err, exitInterrupted)
-				}
-			}
-			cmd.Args[2] = "exec " + command + listenFlag(command, address)
-			if server, err = startReady(cmd); err != nil {
+		if m := stays.FindStringSubmatch(command); m != nil && !wantExit.MatchString(command) {
+			kind := strings.Replace(m[1], "simulate", "serve", 1)
+			endStaying(t, kind, staying[kind])
+			cmd.Args[2] = "exec " + command + addresses.listenFlag(command)
+			p, err := startReady(cmd)
+			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(server.kill)
+			t.Cleanup(p.kill)
+			staying[kind] = p
 			continue
 		}
 		out, err := cmd.CombinedOutput()
@@ -130,23 +131,52 @@ func runGuide(t *testing.T, commands []string) {
 	validDirs(t, dir)
 }
 
-// listenFlag makes serve listen where the translated commands will look.
-func listenFlag(command, address string) string {
-	if strings.Contains(command, "--config") {
-		return "" // the file says it
+// endStaying ends what stays in the background, if anything.
+func endStaying(t *testing.T, kind string, p *process) {
+	t.Helper()
+	if p == nil {
+		return
 	}
-	return " --listen " + address
+	if got, err := p.end(os.Interrupt); got != exitInterrupted {
+		t.Fatalf("%s ended with %d, %v, want %d", kind, got, err, exitInterrupted)
+	}
+}
+
+// docsAddresses are the addresses of one guide: for each it speaks of, one that
+// is free.
+type docsAddresses struct {
+	t    *testing.T
+	free map[string]string
+}
+
+func (d docsAddresses) of(documented string) string {
+	if d.free[documented] == "" {
+		d.free[documented] = freeAddress(d.t)
+	}
+	return d.free[documented]
+}
+
+// listenFlag makes serve and hub listen where the translated commands will
+// look.
+func (d docsAddresses) listenFlag(command string) string {
+	if strings.Contains(command, "--config") || strings.Contains(command, "--listen") {
+		return "" // said already
+	}
+	if stays.FindStringSubmatch(command)[1] == "follow" {
+		return ""
+	}
+	return " --listen " + d.of(docsListen)
 }
 
 // translate turns a documented command into one to run in the test, if it is
 // to be run at all: the tests do not run themselves, and the binary that is
 // built is the one that runs.
-func translate(command, address string) (string, bool) {
+func (d docsAddresses) translate(command string) (string, bool) {
 	switch {
 	case strings.HasPrefix(command, "go test"), strings.HasPrefix(command, "go build"):
 		return "", false
 	}
-	command = strings.ReplaceAll(command, docsAddress, address)
+	command = docsAddress.ReplaceAllStringFunc(command, d.of)
 	command = strings.ReplaceAll(command, "go run ./cmd/lockstep", "lockstep")
 	command = strings.ReplaceAll(command, "./lockstep", "lockstep")
 	return command, true
