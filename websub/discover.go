@@ -3,7 +3,10 @@ package websub
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 )
 
 // A Doer sends requests, as an http.Client does. Guards against addresses that
@@ -42,9 +45,149 @@ func Discover(ctx context.Context, client Doer, address string) (*Discovery, err
 	return (&Discoverer{Client: client}).Discover(ctx, address)
 }
 
-// Discover finds topic and hubs of the resource at address. The error is
-// [ErrNoHub] if it could be read and names none; then the Discovery is there,
-// too.
+// Discover finds topic and hubs of the resource at address: in the Link headers
+// of HEAD, then of GET, then in the feed or page itself; what comes first
+// counts (WS-D-04). If the resource could be read and names no hub, the error
+// is [ErrNoHub], and the Discovery is there, too.
 func (d *Discoverer) Discover(ctx context.Context, address string) (*Discovery, error) {
-	return nil, ErrNoHub
+	f := &finding{d: d, out: &Discovery{}}
+	err := f.head(ctx, address)
+	if err != nil || !f.whole() { // WS-D-05: perhaps it does not answer HEAD
+		err = f.get(ctx, address)
+	}
+	if err != nil && len(f.hubs) == 0 {
+		return nil, fmt.Errorf("discover hub of %s: %w", plain(address), err)
+	}
+	if err != nil {
+		f.warn("GET: %v; what HEAD said counts", err)
+	}
+	if err := f.settle(); err != nil {
+		return nil, fmt.Errorf("discover hub of %s: %w", plain(address), err)
+	}
+	if len(f.out.Hubs) == 0 {
+		return f.out, fmt.Errorf("discover hub of %s: %w", plain(address), ErrNoHub)
+	}
+	return f.out, nil
+}
+
+// A finding is the state of one discovery.
+type finding struct {
+	links
+	d   *Discoverer
+	out *Discovery
+}
+
+func (f *finding) warn(format string, args ...any) {
+	f.out.Warnings = append(f.out.Warnings, fmt.Sprintf(format, args...))
+}
+
+// whole reports whether there is nothing left to look for.
+func (f *finding) whole() bool { return len(f.hubs) > 0 && len(f.selfs) > 0 }
+
+func (f *finding) head(ctx context.Context, address string) error {
+	ctx, cancel := context.WithTimeout(ctx, exchangeTime)
+	defer cancel()
+	a, err := f.ask(ctx, http.MethodHead, address)
+	if err != nil {
+		return err
+	}
+	drain(a.Response)
+	f.links = headerLinks(a.Header.Values("Link"), a.url)
+	return nil
+}
+
+// get looks at the headers of GET, and where they do not name both at the body
+// for the other one (WS-D-08).
+func (f *finding) get(ctx context.Context, address string) error {
+	ctx, cancel := context.WithTimeout(ctx, exchangeTime)
+	defer cancel()
+	a, err := f.ask(ctx, http.MethodGet, address)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = a.Body.Close() }() // was read as far as it was of use
+	l := headerLinks(a.Header.Values("Link"), a.url)
+	f.complete(l)
+	if f.whole() {
+		return nil
+	}
+	half := len(f.hubs)+len(f.selfs) > 0
+	l, err = bodyLinks(a.Body, a.url, f.d.Body)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", plain(a.url.String()), err)
+	}
+	f.complete(l)
+	if half && f.whole() {
+		f.warn("the Link headers name only one of hub and self; the other one comes from the body")
+	}
+	return nil
+}
+
+// complete takes of l what is not known yet.
+func (f *finding) complete(l links) {
+	if len(f.hubs) == 0 {
+		f.hubs = l.hubs
+	}
+	if len(f.selfs) == 0 {
+		f.selfs = l.selfs
+	}
+}
+
+// ask returns an answer of 2xx. The links of the last response count, not those
+// of redirects (WS-D-09).
+func (f *finding) ask(ctx context.Context, method, address string) (*answer, error) {
+	header := http.Header{"User-Agent": {defaultUserAgent}}
+	for k, v := range f.d.Header {
+		header[http.CanonicalHeaderKey(k)] = v
+	}
+	x := &exchange{client: doer(f.d.Client), method: method, address: address, header: header, redirects: maxGetRedirects}
+	a, err := x.do(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if a.StatusCode/100 != 2 {
+		drain(a.Response)
+		return nil, fmt.Errorf("%s: status %d", method, a.StatusCode)
+	}
+	f.out.URL = a.url.String()
+	return a, nil
+}
+
+// settle decides on the topic, and puts the hubs in order.
+func (f *finding) settle() error {
+	switch {
+	case len(f.selfs) > 1 && f.d.Strict:
+		return fmt.Errorf("it names %d topics: %s", len(f.selfs), printable(strings.Join(f.selfs, ", ")))
+	case len(f.selfs) > 1:
+		f.warn("it names %d topics; the first counts", len(f.selfs))
+		f.out.Topic = f.selfs[0]
+	case len(f.selfs) == 1:
+		f.out.Topic = f.selfs[0]
+	default:
+		f.out.Topic = f.out.URL
+		if len(f.hubs) > 0 {
+			f.warn("it names no self; the address that answered counts")
+		}
+	}
+	f.out.Hubs = securedFirst(f.hubs)
+	return nil
+}
+
+// securedFirst returns hubs with those reached over HTTPS in front (WS-D-10).
+func securedFirst(hubs []string) []string {
+	out := slices.Clone(hubs)
+	slices.SortStableFunc(out, func(a, b string) int { return rank(a) - rank(b) })
+	return out
+}
+
+func rank(hub string) int {
+	if secured(hub) {
+		return 0
+	}
+	return 1
+}
+
+// secured reports whether hub is reached over TLS.
+func secured(hub string) bool {
+	return len(hub) > 8 && strings.EqualFold(hub[:8], "https://")
 }

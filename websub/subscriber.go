@@ -1,10 +1,31 @@
 package websub
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
-	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
+)
+
+const (
+	// DefaultPending is how long a hub may take to verify (WS-S-11).
+	DefaultPending = 10 * time.Minute
+	// DefaultRetryFirst is the wait after a request to a hub that failed: it may
+	// just be restarting.
+	DefaultRetryFirst = 5 * time.Second
+	// DefaultRetryMost is the longest of such waits.
+	DefaultRetryMost = time.Hour
+	// DefaultMaxBody is what a hub may deliver at a time (WS-SEC-03).
+	DefaultMaxBody = 5 << 20
+
+	maxHubs = 10 // of one wish that are tried
 )
 
 // A Keeper keeps one document, the memory of a [Subscriber]. It holds secrets:
@@ -38,7 +59,7 @@ type SubscriberOptions struct {
 	// calls no method of the Subscriber but Subscriptions. It may be nil.
 	OnEvent func(SubscriberEvent)
 
-	Lease         time.Duration // wished for; default DefaultLease
+	Lease         time.Duration // wished for, of at least a second; default: the hub decides (WS-S-03)
 	Pending       time.Duration // how long a hub may take to verify; default DefaultPending
 	RetryFirst    time.Duration // wait after a request that failed, doubled each time; default DefaultRetryFirst
 	RetryMost     time.Duration // longest of those waits; default DefaultRetryMost
@@ -73,34 +94,6 @@ type Delivery struct {
 	At          time.Time // of receipt
 }
 
-// An EventKind says what happened to a subscription.
-type EventKind string
-
-// The kinds of events.
-const (
-	Verified EventKind = "verified" // a new subscription came to be
-	Renewed  EventKind = "renewed"  // its lease was extended
-	Denied   EventKind = "denied"   // the hub denied it, or ended it; Reason says why
-	Refused  EventKind = "refused"  // a request was refused, or the hub cannot be reached; Reason says why
-	Expired  EventKind = "expired"  // the lease ended, or nobody verified in time
-	Ended    EventKind = "ended"    // unsubscribed
-	Forged   EventKind = "forged"   // a delivery had no signature or a wrong one
-	Weak     EventKind = "weak"     // a delivery was signed with sha1; said once for a subscription and process
-	Unknown  EventKind = "unknown"  // something came for a callback that does not exist; nothing else is told
-)
-
-// A SubscriberEvent tells what happened to a subscription. It never holds a
-// secret or a callback.
-type SubscriberEvent struct {
-	Kind    EventKind
-	ID      string // of the Wish
-	Topic   string
-	Hub     string
-	Reason  string
-	Expires time.Time // end of the lease, of Verified and Renewed
-	At      time.Time
-}
-
 // SubscriptionState is how a subscription stands.
 type SubscriptionState struct {
 	ID         string
@@ -122,34 +115,158 @@ type SubscriptionState struct {
 // renews, and checks what is delivered. Its memory survives restarts. All
 // methods are safe for concurrent use.
 type Subscriber struct {
-	opts SubscriberOptions
+	opts    SubscriberOptions
+	client  Doer
+	base    *url.URL // of callbacks
+	methods []string // of signing, that count
+	memory  atomic.Pointer[memory]
+	turn    chan struct{}   // held by who changes the memory
+	wake    chan struct{}   // tells Run to look again
+	seen    map[string]bool // wishes of this process; guarded by turn
+
+	telling sync.Mutex        // one event at a time
+	mu      sync.Mutex        // guards what follows
+	tallies map[string]*tally // by ID of the wish
+	busy    map[string]bool   // subscriptions for which a request is under way, by name
 }
 
 // NewSubscriber returns a Subscriber, or an error in words if an option cannot
 // be used. It does nothing before its methods are called.
 func NewSubscriber(o SubscriberOptions) (*Subscriber, error) {
-	return &Subscriber{opts: o}, nil
+	base, err := parseHTTP(o.Callback)
+	if err != nil {
+		return nil, fmt.Errorf("callback %s: %w", plain(o.Callback), err)
+	}
+	if base.User != nil {
+		return nil, errors.New("callback: a user and password in the URL would be told to every hub")
+	}
+	if o.State == nil || o.Deliver == nil {
+		return nil, errors.New("a Subscriber needs State and Deliver")
+	}
+	if o.Lease < 0 || o.Pending < 0 || o.RetryFirst < 0 || o.RetryMost < 0 || o.MaxBody < 0 || o.FreshCallback < 0 {
+		return nil, errors.New("lease, pending, waits, body limit and fresh callback cannot be negative")
+	}
+	o.Pending = cmp.Or(o.Pending, DefaultPending)
+	o.RetryFirst = cmp.Or(o.RetryFirst, DefaultRetryFirst)
+	o.RetryMost = max(cmp.Or(o.RetryMost, DefaultRetryMost), o.RetryFirst)
+	o.MaxBody = cmp.Or(o.MaxBody, DefaultMaxBody)
+	o.UserAgent = cmp.Or(o.UserAgent, defaultUserAgent)
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Subscriber{
+		opts:    o,
+		client:  doer(o.Client),
+		base:    base,
+		methods: Methods(),
+		turn:    make(chan struct{}, 1),
+		wake:    make(chan struct{}, 1),
+		seen:    map[string]bool{},
+		tallies: map[string]*tally{},
+		busy:    map[string]bool{},
+	}
+	if o.RefuseSHA1 {
+		s.methods = s.methods[1:]
+	}
+	return s, nil
 }
+
+// callback returns the URL of the callback with that name.
+func (s *Subscriber) callback(name string) string { return s.base.JoinPath(name).String() }
 
 // Want records the wish, durably; Run sees to it. What is wanted already
 // stays; another topic, or other hubs, take the place of those before once they
 // work. The first Want of an ID in a process renews, for nobody knows what the
 // hub remembers.
-func (s *Subscriber) Want(ctx context.Context, w Wish) error { return nil }
+func (s *Subscriber) Want(ctx context.Context, w Wish) error {
+	w, err := checkWish(w)
+	if err != nil {
+		return fmt.Errorf("subscribe %s: %w", printable(w.ID), err)
+	}
+	_, err = s.update(ctx, func(c *change) bool {
+		changed := c.want(w)
+		if !changed && s.seen[w.ID] {
+			return false
+		}
+		s.seen[w.ID] = true
+		c.hurry(w.ID)
+		return true
+	})
+	s.poke()
+	return err
+}
+
+// checkWish returns w as it is used, or why it cannot be.
+func checkWish(w Wish) (Wish, error) {
+	if _, err := parseHTTP(w.Topic); err != nil {
+		return w, fmt.Errorf("topic %s: %w", plain(w.Topic), err)
+	}
+	w.Topic, _, _ = strings.Cut(w.Topic, "#")
+	var hubs []string
+	for _, h := range w.Hubs {
+		if _, err := parseHTTP(h); err != nil {
+			return w, fmt.Errorf("hub %s: %w", plain(h), err)
+		}
+		hubs = appendNew(hubs, h)
+	}
+	if len(hubs) == 0 {
+		return w, ErrNoHub
+	}
+	w.Hubs = securedFirst(hubs[:min(len(hubs), maxHubs)])
+	return w, nil
+}
 
 // Drop records, durably, that a subscription is not wanted any more; Run
 // unsubscribes. From now on nothing of it is delivered.
-func (s *Subscriber) Drop(ctx context.Context, id string) error { return nil }
-
-// Run asks, asks again, and renews until ctx ends.
-func (s *Subscriber) Run(ctx context.Context) error {
-	<-ctx.Done()
-	return ctx.Err()
+func (s *Subscriber) Drop(ctx context.Context, id string) error {
+	_, err := s.update(ctx, func(c *change) bool { return c.drop(id) })
+	s.poke()
+	return err
 }
 
-// Handler answers hubs: verification, denial, delivery. It takes the last
-// segment of a path for the name of a callback, whatever stands before it.
-func (s *Subscriber) Handler() http.Handler { return http.NotFoundHandler() }
+// Subscriptions returns how all subscriptions stand, ordered by ID; nothing
+// before the first use of another method.
+func (s *Subscriber) Subscriptions() []SubscriptionState {
+	m := s.memory.Load()
+	if m == nil {
+		return nil
+	}
+	var out []SubscriptionState
+	for id, w := range m.Wishes {
+		st := SubscriptionState{ID: id, Topic: w.Topic, State: "waiting", Next: w.Next, LastError: w.Error}
+		if w.Denied {
+			st.State = "denied"
+		}
+		if of := m.of(id); len(of) > 0 {
+			l := of[0]
+			st.Topic, st.Hub, st.State = l.Topic, l.hub(), l.State
+			st.Verified, st.Next, st.Attempts = l.Verified, l.Next, l.Attempts
+			st.LastError = cmp.Or(l.Error, w.Error)
+			if l.State == active {
+				st.Expires, st.Next, st.LastError = l.Expires, later(l.Renew, l.Next), l.Error
+			}
+		}
+		s.tallyOf(id).into(&st)
+		out = append(out, st)
+	}
+	slices.SortFunc(out, func(a, b SubscriptionState) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}
 
-// Subscriptions returns how all subscriptions stand, ordered by ID.
-func (s *Subscriber) Subscriptions() []SubscriptionState { return nil }
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// poke tells Run to look again.
+func (s *Subscriber) poke() {
+	select {
+	case s.wake <- struct{}{}:
+	default: // it will
+	}
+}

@@ -1,0 +1,173 @@
+package websub
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// DeliveryIDHeader is the header field with which our hub names a message: the
+// same for all subscribers and all attempts.
+const DeliveryIDHeader = "Hub-Delivery-Id"
+
+const (
+	maxRecent   = 64       // messages of a wish that are known again when they come twice
+	maxUnderWay = 8        // deliveries of a wish at a time; each may hold a body
+	firstRead   = 64 << 10 // bytes of a body made room for before they came
+)
+
+// readBody reads the body of a delivery. status is 0, or the answer to a body
+// that is too large or broke off; the limit holds while it is read
+// (WS-SEC-06).
+func readBody(w http.ResponseWriter, r *http.Request, most int64) (body []byte, status int) {
+	if r.ContentLength > most {
+		return nil, http.StatusRequestEntityTooLarge
+	}
+	var b bytes.Buffer
+	b.Grow(int(min(max(r.ContentLength, 0), firstRead)) + bytes.MinRead)
+	_, err := io.Copy(&b, http.MaxBytesReader(w, r.Body, most))
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		return nil, http.StatusRequestEntityTooLarge
+	case err != nil:
+		return nil, http.StatusBadRequest
+	}
+	return b.Bytes(), 0
+}
+
+// checked returns the answer to a delivery whose signature is not right, or 0:
+// where it is missing, that it is forbidden (WS-X-06); where it is wrong, what
+// every delivery is told, so that nobody can guess his way (WS-X-05).
+func (s *Subscriber) checked(r *http.Request, l *subscription, body []byte) (status int) {
+	values := r.Header.Values(SignatureHeader)
+	var failed error
+	for _, secret := range l.secrets(s.opts.Clock()) {
+		method, err := Verify(values, []byte(secret), body, s.methods...)
+		if err != nil {
+			failed = err
+			continue
+		}
+		if method == "sha1" && s.tallyOf(l.WishID).first(l.Name) { // WS-X-08
+			s.tell(SubscriberEvent{Kind: Weak, ID: l.WishID, Topic: l.Topic, Hub: l.hub(), Reason: "it signs with sha1", At: s.opts.Clock()})
+		}
+		return 0
+	}
+	s.tallyOf(l.WishID).forge()
+	s.tell(SubscriberEvent{Kind: Forged, ID: l.WishID, Topic: l.Topic, Hub: l.hub(), Reason: failed.Error(), At: s.opts.Clock()})
+	if errors.Is(failed, ErrUnsigned) {
+		return http.StatusForbidden
+	}
+	return http.StatusAccepted
+}
+
+// A tally is what is known of the deliveries of one wish since the process
+// started.
+type tally struct {
+	mu        sync.Mutex // guards what follows
+	underWay  int
+	accepted  int64
+	duplicate int64
+	forged    int64
+	last      time.Time
+	recent    []message // the newest at the end
+	weak      string    // the subscription whose hub was seen to sign with sha1
+}
+
+// A message is one that was accepted.
+type message struct {
+	sum [sha256.Size]byte
+	at  time.Time
+	ids map[string]string // the hub's name for it, by subscription it came for
+}
+
+func sumOf(body []byte) [sha256.Size]byte { return sha256.Sum256(body) }
+
+// tallyOf returns the tally of a wish. There are as many as there are wishes.
+func (s *Subscriber) tallyOf(id string) *tally {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.tallies[id]
+	if t == nil {
+		t = &tally{}
+		s.tallies[id] = t
+	}
+	return t
+}
+
+func (t *tally) enter() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.underWay >= maxUnderWay {
+		return false
+	}
+	t.underWay++
+	return true
+}
+
+func (t *tally) leave() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.underWay--
+}
+
+// has reports whether the message was accepted before: the hub repeats what we
+// acknowledged, or it came for the subscription this one takes the place of
+// (WS-L-05).
+func (t *tally) has(l *subscription, id string, sum [sha256.Size]byte) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range t.recent {
+		m := &t.recent[i]
+		if m.sum != sum {
+			continue
+		}
+		known, came := m.ids[l.Name]
+		switch {
+		case came && (id == "" || known != id): // the topic has the same content again
+			continue
+		case !came && m.at.Before(l.Verified): // from before this one: not the same message
+			continue
+		}
+		m.ids[l.Name] = id
+		t.duplicate++
+		return true
+	}
+	return false
+}
+
+func (t *tally) took(l *subscription, id string, sum [sha256.Size]byte, at time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.recent) >= maxRecent {
+		t.recent = append(t.recent[:0], t.recent[1:]...)
+	}
+	t.recent = append(t.recent, message{sum, at, map[string]string{l.Name: id}})
+	t.accepted++
+	t.last = at
+}
+
+func (t *tally) forge() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.forged++
+}
+
+// first reports whether that is the first time for the subscription.
+func (t *tally) first(name string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	is := t.weak != name
+	t.weak = name
+	return is
+}
+
+func (t *tally) into(st *SubscriptionState) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	st.Deliveries, st.Duplicates, st.Forged, st.Delivered = t.accepted, t.duplicate, t.forged, t.last
+}

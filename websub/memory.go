@@ -1,0 +1,236 @@
+package websub
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// memoryVersion is that of the document a Keeper keeps.
+const memoryVersion = 1
+
+// maxEnded caps the callbacks remembered as retired (WS-C-07).
+const maxEnded = 1000
+
+// A memory is all a Subscriber knows: what is wanted, and the subscriptions
+// that were made of it. One that was published is never changed.
+type memory struct {
+	Version       int                      `json:"version"`
+	Wishes        map[string]*wish         `json:"wishes"`        // by ID
+	Subscriptions map[string]*subscription `json:"subscriptions"` // by name
+}
+
+// A wish is a Wish, and how asking for it goes.
+type wish struct {
+	Wish
+	Dropped bool      `json:",omitempty"` // not wanted any more; it goes when its subscriptions have ended
+	At      int       `json:",omitempty"` // which of Hubs is asked next
+	Round   int       `json:",omitempty"` // how often all of them were asked in vain
+	Next    time.Time `json:",omitzero"`  // no new subscription is made before
+	Denied  bool      `json:",omitempty"` // the last hub that answered did not want it
+	Error   string    `json:",omitempty"` // what came of the last subscription that did not work
+}
+
+// The states of a subscription.
+const (
+	pending = "pending" // asked for, not verified yet
+	active  = "active"  // verified
+	ending  = "ending"  // not wanted any more, unsubscribing
+	ended   = "ended"   // its callback is retired
+)
+
+// A subscription is one callback, known to one hub.
+type subscription struct {
+	Name     string `json:"name"` // unguessable, last segment of Callback
+	WishID   string `json:"wish"`
+	Callback string `json:"callback"`
+	Topic    string `json:"topic"`
+	Named    string `json:"named"`         // the hub as the Wish has it
+	Hub      string `json:"hub,omitempty"` // where redirects for good led (WS-S-09); default Named
+	State    string `json:"state"`
+	Stale    bool   `json:"stale,omitempty"` // another one is to take its place
+
+	Secret    string    `json:"secret,omitempty"`
+	NewSecret string    `json:"newSecret,omitempty"` // from when it is sent until it is verified
+	OldSecret string    `json:"oldSecret,omitempty"` // good until OldUntil (WS-X-11)
+	OldUntil  time.Time `json:"oldUntil,omitzero"`
+
+	Asked    time.Time `json:"asked,omitzero"`    // when the last request was sent
+	Verified time.Time `json:"verified,omitzero"` // when the hub called last, to verify
+	Expires  time.Time `json:"expires,omitzero"`  // of an ended one: when it may be forgotten
+	Renew    time.Time `json:"renew,omitzero"`
+	Next     time.Time `json:"next,omitzero"` // no request is sent before
+	Waiting  bool      `json:"waiting,omitempty"`
+	Attempts int       `json:"attempts,omitempty"` // in vain
+	Renewals int       `json:"renewals,omitempty"`
+	Error    string    `json:"error,omitempty"` // of the last of them
+	Left     bool      `json:"left,omitempty"`  // ended because we unsubscribed
+}
+
+func (l *subscription) hub() string { return cmp.Or(l.Hub, l.Named) }
+
+// secrets returns those with which a delivery may be signed now; one that is
+// empty lets everything pass (WS-X-11).
+func (l *subscription) secrets(now time.Time) []string {
+	s := []string{l.Secret}
+	if l.NewSecret != "" {
+		s = append(s, l.NewSecret)
+	}
+	if now.Before(l.OldUntil) {
+		s = append(s, l.OldSecret)
+	}
+	return s
+}
+
+// end retires the callback. Its secrets are forgotten, its topic is not: a hub
+// may verify once more (WS-I-06).
+func (l *subscription) end(now time.Time) {
+	*l = subscription{
+		Name: l.Name, WishID: l.WishID, Topic: l.Topic, Named: l.Named, State: ended, Left: l.State == ending,
+		Asked: now, Expires: now.Add(keepEnded),
+	}
+}
+
+func newMemory() *memory {
+	return &memory{Version: memoryVersion, Wishes: map[string]*wish{}, Subscriptions: map[string]*subscription{}}
+}
+
+func (m *memory) clone() *memory {
+	c := newMemory()
+	for id, w := range m.Wishes {
+		own := *w
+		own.Hubs = slices.Clone(w.Hubs)
+		c.Wishes[id] = &own
+	}
+	for name, l := range m.Subscriptions {
+		own := *l
+		c.Subscriptions[name] = &own
+	}
+	return c
+}
+
+// of returns the subscriptions made of a wish, those that are active first,
+// the newest first.
+func (m *memory) of(id string) []*subscription {
+	var out []*subscription
+	for _, l := range m.Subscriptions {
+		if l.WishID == id && l.State != ended {
+			out = append(out, l)
+		}
+	}
+	slices.SortFunc(out, func(a, b *subscription) int {
+		return cmp.Or(cmp.Compare(a.State, b.State), b.Verified.Compare(a.Verified), cmp.Compare(a.Name, b.Name))
+	})
+	return out
+}
+
+// forget lets go of what ended long ago, or too often.
+func (m *memory) forget(now time.Time) {
+	var old []*subscription
+	for name, l := range m.Subscriptions {
+		switch {
+		case l.State != ended:
+		case !now.Before(l.Expires):
+			delete(m.Subscriptions, name)
+		default:
+			old = append(old, l)
+		}
+	}
+	slices.SortFunc(old, func(a, b *subscription) int { return b.Asked.Compare(a.Asked) })
+	for i := maxEnded; i < len(old); i++ {
+		delete(m.Subscriptions, old[i].Name)
+	}
+}
+
+// readMemory reads the document of a Keeper.
+func readMemory(document []byte) (*memory, error) {
+	m := newMemory()
+	if len(document) == 0 {
+		return m, nil
+	}
+	if err := json.Unmarshal(document, m); err != nil {
+		return nil, fmt.Errorf("read state of subscriptions: %w", err)
+	}
+	if m.Version != memoryVersion {
+		return nil, fmt.Errorf("read state of subscriptions: it is of version %d, made by another release; this one knows %d", m.Version, memoryVersion)
+	}
+	maps.DeleteFunc(m.Wishes, func(id string, w *wish) bool { return w == nil || len(w.Hubs) == 0 || w.ID != id })
+	maps.DeleteFunc(m.Subscriptions, func(name string, l *subscription) bool { return l == nil || l.Name != name })
+	if m.Wishes == nil || m.Subscriptions == nil {
+		return nil, errors.New("read state of subscriptions: it is damaged")
+	}
+	return m, nil
+}
+
+// A change is one step from a memory to the next.
+type change struct {
+	*memory
+	s      *Subscriber
+	now    time.Time
+	events []SubscriberEvent // told when it is durable
+	jobs   []job             // begun when it is durable
+}
+
+// tell notes what happened to l.
+func (c *change) tell(kind EventKind, l *subscription, reason string) {
+	e := SubscriberEvent{Kind: kind, ID: l.WishID, Topic: l.Topic, Hub: l.hub(), Reason: reason, At: c.now}
+	if kind == Verified || kind == Renewed {
+		e.Expires = l.Expires
+	}
+	c.events = append(c.events, e)
+}
+
+// current returns what is known, reading it first if it was not read yet.
+func (s *Subscriber) current(ctx context.Context) (*memory, error) {
+	if m := s.memory.Load(); m != nil {
+		return m, nil
+	}
+	if _, err := s.update(ctx, func(*change) bool { return false }); err != nil {
+		return nil, err
+	}
+	return s.memory.Load(), nil
+}
+
+// update changes the memory: f changes a copy, which is saved and only then
+// becomes what is known. f returns false if it changed nothing.
+func (s *Subscriber) update(ctx context.Context, f func(*change) bool) (*change, error) {
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	m := s.memory.Load()
+	if m == nil {
+		document, err := s.opts.State.Load(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("load state of subscriptions: %w", err)
+		}
+		if m, err = readMemory(document); err != nil {
+			return nil, err
+		}
+		s.memory.Store(m)
+	}
+	c := &change{memory: m.clone(), s: s, now: s.opts.Clock()}
+	if !f(c) {
+		return c, nil
+	}
+	c.forget(c.now)
+	document, err := json.Marshal(c.memory)
+	if err != nil {
+		return nil, fmt.Errorf("save state of subscriptions: %w", err)
+	}
+	if err := s.opts.State.Save(ctx, document); err != nil {
+		return nil, fmt.Errorf("save state of subscriptions: %w", err)
+	}
+	s.memory.Store(c.memory)
+	for _, e := range c.events {
+		s.tell(e)
+	}
+	return c, nil
+}
