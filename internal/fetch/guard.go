@@ -84,6 +84,29 @@ func classify(a netip.Addr) (class, string) {
 	return public, ""
 }
 
+// CheckHost refuses, with an [*AddressError], a host that is written as an
+// address a stranger has no business to name, or as a name that always stands
+// for one; private and loopback ones pass with allowPrivate. Of other names it
+// knows nothing: what they resolve to is checked when they are dialled.
+func CheckHost(host string, allowPrivate bool) error {
+	limit := public
+	if allowPrivate {
+		limit = loopback
+	}
+	a, err := netip.ParseAddr(host)
+	if err != nil {
+		name := strings.ToLower(strings.TrimSuffix(host, "."))
+		if name != "localhost" && !strings.HasSuffix(name, ".localhost") { // RFC 6761, 6.3
+			return nil
+		}
+		a = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	if c, name := classify(a); c > limit {
+		return &AddressError{Host: host, Addr: a.Unmap(), Class: name}
+	}
+	return nil
+}
+
 // embedded returns the IPv4 address a translator would send a's packets to.
 func embedded(a netip.Addr) (netip.Addr, bool) {
 	b := a.As16()

@@ -232,3 +232,39 @@ func TestOptions(t *testing.T) {
 		t.Error("New with a token and no Source: no error")
 	}
 }
+
+func TestCheckHost(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		host          string
+		ok, asPrivate bool
+	}{
+		{"data.example.org", true, true},
+		{"203.0.113.9", true, true},
+		{"2001:db8::9", true, true},
+		{"127.0.0.1", false, true},
+		{"::1", false, true},
+		{"localhost", false, true},
+		{"LocalHost.", false, true},
+		{"hub.localhost", false, true},
+		{"notlocalhost", true, true},
+		{"10.1.2.3", false, true},
+		{"192.168.0.1", false, true},
+		{"fd00::1", false, true},
+		{"::ffff:10.0.0.1", false, true},
+		{"169.254.169.254", false, false},
+		{"fe80::1%eth0", false, false},
+		{"224.0.0.1", false, false},
+		{"0.0.0.0", false, false},
+		{"::", false, false},
+		{"64:ff9b::7f00:1", false, true},
+	}
+	for _, tt := range tests {
+		if err := fetch.CheckHost(tt.host, false); (err == nil) != tt.ok {
+			t.Errorf("CheckHost(%q, false) = %v, want ok %v", tt.host, err, tt.ok)
+		}
+		if err := fetch.CheckHost(tt.host, true); (err == nil) != tt.asPrivate {
+			t.Errorf("CheckHost(%q, true) = %v, want ok %v", tt.host, err, tt.asPrivate)
+		}
+	}
+}

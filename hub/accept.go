@@ -1,0 +1,291 @@
+package hub
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"lockstep/websub"
+)
+
+const (
+	// maxBodies caps the bytes of all bodies held at a time.
+	maxBodies = 128 << 20
+	// bodyTime is how long a body may take to come.
+	bodyTime = time.Minute
+	// saveTime is how long a store may take before a request is put off. It does
+	// not end with the request: what was begun is finished.
+	saveTime = 30 * time.Second
+)
+
+var (
+	// askRate is how often one source may ask for subscriptions and their ends:
+	// ten thousand at once, as one aggregator has, but not without end.
+	askRate = rate{burst: 10_000, per: 100}
+	// pingRate is how often one source may ping topics.
+	pingRate = rate{burst: 2000, per: 500}
+)
+
+// An accepting is the part of the hub that everything comes in by.
+type accepting struct {
+	publishers *publishers
+	bodies     budget
+	asks       *buckets[netip.Prefix]
+	pings      *buckets[netip.Prefix]
+	counts     acceptCounts
+}
+
+// acceptCounts is what came in, and what was done about it, since the start.
+type acceptCounts struct {
+	Subscribes, Unsubscribes, Publications, Pings atomic.Int64 // answered 202; Pings counts topics
+	Refused, Limited                              atomic.Int64 // answered 4xx; of these 429
+	Unavailable                                   atomic.Int64 // answered 5xx
+	Verified, Unverified, Denied                  atomic.Int64 // requests; denials sent
+	Fetched, Unchanged, Unfetched                 atomic.Int64 // topics: with news, without, in vain
+}
+
+func newAccepting(o Options) (*accepting, error) {
+	p, err := newPublishers(o.PublishTokens, o.PublishPrefixes)
+	if err != nil {
+		return nil, fmt.Errorf("hub: %w", err)
+	}
+	return &accepting{
+		publishers: p,
+		bodies:     budget{left: max(maxBodies, 2*o.MaxBody)},
+		asks:       newBuckets[netip.Prefix](askRate, o.Clock),
+		pings:      newBuckets[netip.Prefix](pingRate, o.Clock),
+	}, nil
+}
+
+// ServeHTTP is the hub's endpoint. POST of a form subscribes, unsubscribes
+// (WS-H-01, WS-H-11) or pings a topic (RN-PB-03); of anything else that has a
+// Link to itself it publishes that (RN-PB-04). GET tells what this is.
+//
+// What is answered 202 is durable. No answer waits for a subscriber, or for a
+// topic (WS-H-03).
+func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+		h.serveAbout(w, r)
+		return
+	case http.MethodPost:
+	default:
+		w.Header().Set("Allow", "GET, HEAD, POST")
+		h.answer(w, r, refuse(http.StatusMethodNotAllowed, "a hub takes POST, and tells of itself on GET"))
+		return
+	}
+	select {
+	case <-h.ready:
+	default:
+		h.answer(w, r, ErrNotReady)
+		return
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // where there is no connection there is none to hold
+	if isForm(r.Header.Get("Content-Type")) {
+		h.answer(w, r, h.acceptForm(r))
+		return
+	}
+	h.answer(w, r, h.acceptPublishing(r))
+}
+
+// acceptForm carries out a form. Parameters come from the body alone.
+func (h *Hub) acceptForm(r *http.Request) error {
+	body, done, err := h.in.bodies.read(r.Body, r.ContentLength, min(maxForm, h.opts.MaxBody))
+	if err != nil {
+		return err
+	}
+	defer done()
+	form, err := parseForm(body)
+	if err != nil {
+		return err
+	}
+	mode, err := one(form, "hub.mode")
+	if err != nil {
+		return err
+	}
+	switch mode {
+	case websub.ModeSubscribe, websub.ModeUnsubscribe:
+		s, err := parseSubscribing(mode, form, &h.opts)
+		if err != nil {
+			return err
+		}
+		return h.acceptSubscribing(r, s)
+	case websub.ModePublish:
+		return h.acceptPing(r, form)
+	case "":
+		return refuse(http.StatusBadRequest, "hub.mode is missing: subscribe, unsubscribe or publish")
+	}
+	return refuse(http.StatusBadRequest, "hub.mode is not one of subscribe, unsubscribe, publish")
+}
+
+// acceptSubscribing makes a request durable. Verification comes after the answer.
+func (h *Hub) acceptSubscribing(r *http.Request, s *subscribing) error {
+	if !h.knowsTopic(s.topic) {
+		if _, err := checkURL(s.topic, h.opts.AllowPrivate); err != nil {
+			return refuseURL("hub.topic", err)
+		}
+	}
+	if wait := h.in.asks.take(source(r), 1); wait > 0 {
+		return tooMany(wait, "too many requests from your address")
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), saveTime)
+	defer cancel()
+	key := KeyOf(s.topic, s.callback)
+	req := Request{
+		Key: key, Mode: s.mode, Topic: s.topic, Callback: s.callback, Secret: h.seal(key, s.secret),
+		Lease: s.lease, VerifyToken: s.token, At: h.now(),
+	}
+	if err := h.intents.accept(ctx, req, s.target); err != nil {
+		return err
+	}
+	if s.mode == websub.ModeSubscribe {
+		h.in.counts.Subscribes.Add(1)
+	} else {
+		h.in.counts.Unsubscribes.Add(1)
+	}
+	return nil
+}
+
+// acceptPing makes it durable that topics have news; they are fetched after the
+// answer.
+func (h *Hub) acceptPing(r *http.Request, form map[string][]string) error {
+	switch signed, err := h.in.publishers.admit(r); {
+	case err != nil:
+		return err
+	case signed:
+		return refuse(http.StatusUnauthorized, "a ping takes a token: Authorization: Bearer …")
+	}
+	urls, topics, err := parsePing(form, &h.opts)
+	if err != nil {
+		return err
+	}
+	for _, u := range urls {
+		if err := h.in.publishers.covers(u); err != nil {
+			return err
+		}
+	}
+	if wait := h.in.pings.take(source(r), float64(len(topics))); wait > 0 {
+		return tooMany(wait, "too many pings from your address")
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), saveTime)
+	defer cancel()
+	if err := h.news.ping(ctx, topics, urls); err != nil {
+		return err
+	}
+	h.in.counts.Pings.Add(int64(len(topics)))
+	return nil
+}
+
+// acceptPublishing makes a message durable (RN-PB-05).
+func (h *Hub) acceptPublishing(r *http.Request) error {
+	p, err := parsePublishing(r.Header)
+	if err != nil {
+		return err
+	}
+	signed, err := h.in.publishers.admit(r)
+	if err != nil {
+		return err
+	}
+	if err := h.in.publishers.covers(p.url); err != nil {
+		return err
+	}
+	body, done, err := h.in.bodies.read(r.Body, r.ContentLength, h.opts.MaxBody)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if signed {
+		if err := h.in.publishers.signed(r.Header, body); err != nil {
+			return err
+		}
+	}
+	if len(body) == 0 {
+		return refuse(http.StatusBadRequest, "there is nothing in the body to publish")
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), saveTime)
+	defer cancel()
+	if _, err := h.append(ctx, Message{Topic: p.topic, ContentType: p.contentType, Links: p.links, Body: body}); err != nil {
+		return err
+	}
+	h.in.counts.Publications.Add(1)
+	return nil
+}
+
+// answer tells how it went: 202, or why not in words (WS-H-04, RN-PB-05).
+func (h *Hub) answer(w http.ResponseWriter, r *http.Request, err error) {
+	status, text, after := http.StatusAccepted, "accepted", time.Duration(0)
+	var refused *refusal
+	switch {
+	case errors.As(err, &refused):
+		status, text, after = refused.status, refused.text, refused.after
+	case err != nil:
+		status, text, after = http.StatusServiceUnavailable, "the hub can not take this now: try again later", 5*time.Second
+		if errors.Is(err, ErrNotReady) {
+			after = time.Second
+		} else {
+			h.opts.Logger.ErrorContext(r.Context(), "request not accepted", slog.String("err", err.Error()))
+		}
+	}
+	switch {
+	case status == http.StatusTooManyRequests:
+		h.in.counts.Limited.Add(1)
+		h.in.counts.Refused.Add(1)
+	case status >= 500:
+		h.in.counts.Unavailable.Add(1)
+	case status >= 400:
+		h.in.counts.Refused.Add(1)
+	}
+	head := w.Header()
+	if status == http.StatusUnauthorized {
+		head.Set("WWW-Authenticate", `Bearer realm="hub"`)
+	}
+	if after > 0 {
+		head.Set("Retry-After", strconv.Itoa(int((after+time.Second-1)/time.Second)))
+	}
+	head.Set("Content-Type", "text/plain; charset=utf-8")
+	head.Set("X-Content-Type-Options", "nosniff")
+	head.Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text+"\n") // who is gone needs no answer
+}
+
+// An about is what the hub tells of itself.
+type about struct {
+	Hub   string   `json:"hub"`
+	What  string   `json:"what"`
+	Modes []string `json:"modes"`
+}
+
+func (h *Hub) serveAbout(w http.ResponseWriter, r *http.Request) {
+	a := about{
+		Hub:   h.opts.PublicURL,
+		What:  "WebSub hub: https://www.w3.org/TR/websub/",
+		Modes: []string{websub.ModeSubscribe, websub.ModeUnsubscribe, websub.ModePublish},
+	}
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-cache")
+	b, _ := json.MarshalIndent(a, "", "  ") // of strings: does not fail
+	b = append(b, '\n')
+	w.Header().Set("Content-Length", strconv.Itoa(len(b)))
+	if r.Method == http.MethodGet {
+		_, _ = w.Write(b)
+	}
+}
+
+// knowsTopic reports whether messages of the topic were published here, or it is
+// at the hub's own host: then its address is nobody's guess.
+func (h *Hub) knowsTopic(topic string) bool {
+	if _, ok := h.topic(topic); ok {
+		return true
+	}
+	return sameHost(topic, h.opts.PublicURL)
+}

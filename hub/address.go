@@ -1,0 +1,151 @@
+package hub
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"lockstep/internal/fetch"
+	"lockstep/websub"
+)
+
+// maxURL caps a topic or a callback: each is kept, and sent with every delivery.
+const maxURL = 2048
+
+// refusedPorts are those above 1023 on which something listens that takes lines
+// of HTTP for commands of its own, after the list of the Fetch standard (2.9);
+// of those below, only the ports of HTTP are called.
+var refusedPorts = []int{2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080}
+
+// checkURL returns why a URL is none that the hub calls on behalf of a stranger
+// (WS-H-04, WS-SEC-02). What its host resolves to is checked when it is dialled.
+func checkURL(raw string, allowPrivate bool) (*url.URL, error) {
+	u, err := checkTopicURL(raw)
+	if err != nil {
+		return nil, err
+	}
+	if !allowPrivate {
+		if err := checkPort(u.Port()); err != nil {
+			return nil, &addressRefused{err}
+		}
+	}
+	if err := fetch.CheckHost(u.Hostname(), allowPrivate); err != nil {
+		return nil, &addressRefused{err}
+	}
+	return u, nil
+}
+
+// checkTopicURL returns why a URL is no topic: for a name that the hub does not
+// call the address is of no account.
+func checkTopicURL(raw string) (*url.URL, error) {
+	if raw == "" {
+		return nil, errors.New("is missing")
+	}
+	if len(raw) > maxURL {
+		return nil, fmt.Errorf("is longer than %d bytes", maxURL)
+	}
+	for i := range len(raw) {
+		if c := raw[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`<>"\`, c) >= 0 {
+			return nil, fmt.Errorf("has a byte, number %d, that can not stand in a URL: percent-encode it", i+1)
+		}
+	}
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil:
+		return nil, errors.New("is no URL")
+	case u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "":
+		return nil, errors.New("is no absolute http or https URL")
+	case strings.Contains(raw, "#"):
+		return nil, errors.New("has a fragment")
+	case u.User != nil:
+		return nil, errors.New("has user information")
+	}
+	if p := u.Port(); p != "" || strings.HasSuffix(u.Host, ":") {
+		if n, err := strconv.Atoi(p); err != nil || n < 1 || n > 65535 {
+			return nil, errors.New("has a port that is none")
+		}
+	}
+	return u, nil
+}
+
+// An addressRefused is a URL that is one, but not for strangers to name.
+type addressRefused struct{ err error }
+
+func (e *addressRefused) Error() string { return "is refused: " + e.err.Error() }
+func (e *addressRefused) Unwrap() error { return e.err }
+
+// checkPort refuses ports that do not speak HTTP.
+func checkPort(port string) error {
+	n, err := strconv.Atoi(port)
+	if err != nil || n == 80 || n == 443 || n >= 1024 && !slices.Contains(refusedPorts, n) {
+		return nil // that of the scheme, if there is none
+	}
+	return fmt.Errorf("port %d is not one of HTTP", n)
+}
+
+// bareHost returns the host of a URL without its port, as limits count by.
+func bareHost(u *url.URL) string {
+	return strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
+}
+
+// A topicPrefix is one of [Options.PublishPrefixes].
+type topicPrefix struct{ origin, rest string }
+
+func parsePrefixes(prefixes []string) ([]topicPrefix, error) {
+	var all []topicPrefix
+	for _, p := range prefixes {
+		u, err := url.Parse(p)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || strings.Contains(p, "#") {
+			return nil, fmt.Errorf("publish prefix %q is no absolute http or https URL", p)
+		}
+		all = append(all, topicPrefix{originOf(u), pathOf(u)})
+	}
+	return all, nil
+}
+
+// within reports whether topic begins with one of the prefixes. What is
+// compared are whole origins: a prefix without a slash behind its host is no
+// prefix of longer hosts. A topic that leaves the prefix by way of dot segments
+// is not within it.
+func within(prefixes []topicPrefix, topic *url.URL) bool {
+	if len(prefixes) == 0 {
+		return true
+	}
+	for s := range strings.SplitSeq(topic.Path, "/") { // decoded
+		if s == "." || s == ".." {
+			return false
+		}
+	}
+	origin, path := originOf(topic), pathOf(topic)
+	return slices.ContainsFunc(prefixes, func(p topicPrefix) bool {
+		return p.origin == origin && strings.HasPrefix(path, p.rest)
+	})
+}
+
+func originOf(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return u.Scheme + "://" + bareHost(u) + ":" + port
+}
+
+// pathOf returns what follows the origin, spelt as topics are compared.
+func pathOf(u *url.URL) string {
+	c := *u
+	c.Scheme, c.Host, c.User = "", "", nil
+	if c.Path == "" {
+		c.Path = "/"
+	}
+	return websub.Canonical(c.String())
+}
+
+// sameHost reports whether two URLs have the same host, whatever the port.
+func sameHost(a, b string) bool {
+	u, err := url.Parse(a)
+	v, err2 := url.Parse(b)
+	return err == nil && err2 == nil && bareHost(u) == bareHost(v)
+}

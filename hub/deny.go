@@ -1,0 +1,49 @@
+package hub
+
+import (
+	"context"
+	"log/slog"
+	"net/url"
+	"time"
+
+	"lockstep/websub"
+)
+
+const (
+	denyAgain  = 10 * time.Second // after a denial that did not get through
+	maxDenials = 10_000           // waiting to be sent
+)
+
+// deny tells a subscriber that its subscription, or its wish for one, is denied
+// (WS-V-02). It does not wait, and what is answered is of no account (WS-V-04).
+func (v *intents) deny(s Subscription, reason string) {
+	target, err := url.Parse(s.Callback)
+	if err != nil {
+		return // nothing was ever verified there
+	}
+	if v.denials.Add(1) > maxDenials {
+		v.denials.Add(-1)
+		return
+	}
+	added := url.Values{"hub.mode": {websub.ModeDenied}, "hub.topic": {s.Topic}}
+	if reason != "" {
+		added.Set("hub.reason", reason)
+	}
+	address := websub.VerificationURL(s.Callback, added)
+	v.lanes.add(target, time.Time{}, func(ctx context.Context) {
+		if _, err := v.get(ctx, address, 0); err == nil || ctx.Err() != nil {
+			v.denied(s)
+			return
+		}
+		v.lanes.add(target, v.h.opts.Clock().Add(denyAgain), func(ctx context.Context) {
+			_, _ = v.get(ctx, address, 0) // once more, and no more
+			v.denied(s)
+		})
+	})
+}
+
+func (v *intents) denied(s Subscription) {
+	v.denials.Add(-1)
+	v.h.in.counts.Denied.Add(1)
+	v.log(slog.LevelInfo, "denied", s.Topic, s.Callback)
+}

@@ -1,0 +1,181 @@
+package hub
+
+import (
+	"container/heap"
+	"context"
+	"net/url"
+	"sync"
+	"time"
+)
+
+// lanes carries out calls to hosts of strangers. Each host and port has a lane of
+// its own, in which few calls are under way at a time, so that a slow one delays
+// nobody but itself. Each host is held to a rate, so that the hub is no amplifier
+// (WS-SEC-03).
+type lanes struct {
+	inAll   int // calls under way at a time
+	perHost int
+	starts  *buckets[string] // how often a host is called
+
+	mu      sync.Mutex // guards the rest
+	hosts   map[string]*callLane
+	ready   []*callLane // those with something to start, in turn
+	delayed callHeap
+	active  int
+	wake    chan struct{}
+}
+
+// A call is one thing to do at a host; without do, a lane to look at again.
+type call struct {
+	lane string
+	host string
+	at   time.Time // not before
+	do   func(ctx context.Context)
+}
+
+type callLane struct {
+	name   string // host and port
+	host   string
+	queue  []*call
+	active int
+	listed bool // in ready, or in delayed
+}
+
+func newLanes(inAll, perHost int, r rate, clock func() time.Time) *lanes {
+	return &lanes{
+		inAll: inAll, perHost: perHost, starts: newBuckets[string](r, clock),
+		hosts: make(map[string]*callLane), wake: make(chan struct{}, 1),
+	}
+}
+
+// add has do called, not before at, by run. It does not wait.
+func (l *lanes) add(target *url.URL, at time.Time, do func(ctx context.Context)) {
+	c := &call{lane: hostOf(target), host: bareHost(target), at: at, do: do}
+	l.mu.Lock()
+	if at.After(l.starts.clock()) {
+		heap.Push(&l.delayed, c)
+	} else {
+		l.enqueue(c)
+	}
+	l.mu.Unlock()
+	l.stir()
+}
+
+// forgive takes back that the host was called: it wants to be.
+func (l *lanes) forgive(target *url.URL) { l.starts.give(bareHost(target), 1) }
+
+func (l *lanes) stir() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run starts calls as they are due, until ctx ends and all have returned. Those
+// not started then are forgotten.
+func (l *lanes) run(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		calls, wait := l.due()
+		for _, c := range calls {
+			wg.Go(func() {
+				defer l.ended(c)
+				c.do(ctx)
+			})
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.wake:
+		case <-timer.C:
+		}
+	}
+}
+
+func (l *lanes) ended(c *call) {
+	l.mu.Lock()
+	l.active--
+	h := l.hosts[c.lane]
+	h.active--
+	l.list(h)
+	l.mu.Unlock()
+	l.stir()
+}
+
+// list puts h where due finds it, if it has something to start, and forgets it
+// if there is nothing at all.
+func (l *lanes) list(h *callLane) {
+	switch {
+	case len(h.queue) > 0 && h.active < l.perHost && !h.listed:
+		h.listed = true
+		l.ready = append(l.ready, h)
+	case len(h.queue) == 0 && h.active == 0 && !h.listed:
+		delete(l.hosts, h.name)
+	}
+}
+
+// due returns the calls to start now, one host after the other, and when to ask
+// again.
+func (l *lanes) due() (calls []*call, wait time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.starts.clock()
+	wait = time.Hour
+	for len(l.delayed) > 0 {
+		if d := l.delayed[0].at.Sub(now); d > 0 {
+			wait = d
+			break
+		}
+		if c := heap.Pop(&l.delayed).(*call); c.do != nil {
+			l.enqueue(c)
+		} else if h := l.hosts[c.lane]; h != nil {
+			h.listed = false
+			l.list(h)
+		}
+	}
+	for len(l.ready) > 0 && l.active < l.inAll {
+		h := l.ready[0]
+		l.ready = l.ready[1:]
+		if d := l.starts.take(h.host, 1); d > 0 {
+			wait = min(wait, d)
+			heap.Push(&l.delayed, &call{lane: h.name, at: now.Add(d)})
+			continue
+		}
+		h.listed = false
+		calls = append(calls, h.queue[0])
+		h.queue[0] = nil
+		h.queue = h.queue[1:]
+		h.active++
+		l.active++
+		l.list(h)
+	}
+	return calls, wait
+}
+
+func (l *lanes) enqueue(c *call) {
+	h := l.hosts[c.lane]
+	if h == nil {
+		h = &callLane{name: c.lane, host: c.host}
+		l.hosts[c.lane] = h
+	}
+	h.queue = append(h.queue, c)
+	l.list(h)
+}
+
+type callHeap []*call
+
+func (h callHeap) Len() int           { return len(h) }
+func (h callHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h callHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *callHeap) Push(x any)        { *h = append(*h, x.(*call)) }
+func (h *callHeap) Pop() any {
+	old := *h
+	c := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	return c
+}

@@ -1,0 +1,167 @@
+package hub
+
+import (
+	"io"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// A rate is how often something may happen: burst times at once, per each
+// second thereafter.
+type rate struct{ burst, per float64 }
+
+// maxBuckets caps how many a [buckets] remembers; all others share one.
+const maxBuckets = 100_000
+
+// buckets hold each key to a rate. It is safe for concurrent use.
+type buckets[K comparable] struct {
+	rate  rate
+	clock func() time.Time
+
+	mu     sync.Mutex // guards the rest
+	m      map[K]*bucket
+	others bucket
+}
+
+type bucket struct {
+	used float64 // tokens taken and not back yet
+	at   time.Time
+}
+
+func newBuckets[K comparable](r rate, clock func() time.Time) *buckets[K] {
+	return &buckets[K]{rate: r, clock: clock, m: make(map[K]*bucket)}
+}
+
+// take takes n tokens of k's, all or none, and returns zero, or how long to
+// wait for them.
+func (b *buckets[K]) take(k K, n float64) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.clock()
+	c := b.get(k, now)
+	b.refill(c, now)
+	n = min(n, b.rate.burst)
+	if c.used+n > b.rate.burst {
+		return max(time.Duration((c.used+n-b.rate.burst)/b.rate.per*float64(time.Second)), time.Millisecond)
+	}
+	c.used += n
+	return 0
+}
+
+// give puts n tokens of k's back.
+func (b *buckets[K]) give(k K, n float64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if c := b.m[k]; c != nil {
+		c.used = max(c.used-n, 0)
+	}
+}
+
+func (b *buckets[K]) refill(c *bucket, now time.Time) {
+	if d := now.Sub(c.at); d > 0 {
+		c.used = max(c.used-d.Seconds()*b.rate.per, 0)
+	}
+	c.at = now
+}
+
+func (b *buckets[K]) get(k K, now time.Time) *bucket {
+	if c := b.m[k]; c != nil {
+		return c
+	}
+	if len(b.m) >= maxBuckets {
+		for k, c := range b.m {
+			if b.refill(c, now); c.used == 0 {
+				delete(b.m, k)
+			}
+		}
+		if len(b.m) >= maxBuckets/10*9 { // going through them all again for the next is dear
+			return &b.others
+		}
+	}
+	c := &bucket{at: now}
+	b.m[k] = c
+	return c
+}
+
+// tooMany answers a request beyond a limit.
+func tooMany(wait time.Duration, format string, args ...any) error {
+	return again(http.StatusTooManyRequests, wait, format, args...)
+}
+
+// again refuses for now.
+func again(status int, wait time.Duration, format string, args ...any) error {
+	e := refuse(status, format, args...).(*refusal)
+	e.after = max(wait, time.Second)
+	return e
+}
+
+// A budget bounds the bytes of bodies held at a time, whoever sends them.
+type budget struct {
+	mu   sync.Mutex // guards left
+	left int64
+}
+
+func (b *budget) take(n int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n > b.left {
+		return false
+	}
+	b.left -= n
+	return true
+}
+
+func (b *budget) give(n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.left += n
+}
+
+const firstRead = 4 << 10
+
+// read returns a body of at most most bytes, and what to call when it is not held
+// any more. Memory follows what came, not what was announced, which is -1 if
+// nothing was.
+func (b *budget) read(r io.Reader, announced, most int64) (body []byte, done func(), err error) {
+	if announced > most {
+		return nil, nil, tooLarge(most)
+	}
+	taken := int64(0)
+	done = func() { b.give(taken) }
+	buf := make([]byte, 0, firstRead)
+	if announced >= 0 && announced < firstRead {
+		buf = make([]byte, 0, announced+1)
+	}
+	for {
+		if int64(cap(buf)) > taken {
+			grown := int64(cap(buf)) - taken
+			if !b.take(grown) {
+				done()
+				return nil, nil, again(http.StatusServiceUnavailable, time.Second, "the hub has as many requests in hand as it has memory for")
+			}
+			taken += grown
+		}
+		n, err := r.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		switch {
+		case int64(len(buf)) > most:
+			done()
+			return nil, nil, tooLarge(most)
+		case err == io.EOF:
+			return buf, done, nil
+		case err != nil:
+			done()
+			return nil, nil, refuse(http.StatusBadRequest, "the body broke off")
+		}
+		if len(buf) == cap(buf) {
+			grown := make([]byte, len(buf), min(2*int64(len(buf))+firstRead, max(most, int64(len(buf)))+1))
+			copy(grown, buf)
+			buf = grown
+		}
+	}
+}
+
+func tooLarge(most int64) error {
+	return refuse(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", most)
+}

@@ -1,0 +1,94 @@
+package hub
+
+import (
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"lockstep/websub"
+)
+
+const (
+	maxContentType = 1 << 10 // sent with every delivery
+	maxRelayed     = 8 << 10 // bytes of links: servers commonly take a header of that size
+)
+
+// A publishing is what the header of a fat publishing says (RN-PB-01).
+type publishing struct {
+	topic       string // as websub.Canonical spells it
+	url         *url.URL
+	contentType string   // character for character (RN-AMB-15)
+	links       []string // to relay, character for character
+}
+
+// parsePublishing reads the header of a request that is not a form: what has a
+// link to itself is a fat publishing, the topic is what it names (RN-PB-04).
+func parsePublishing(h http.Header) (*publishing, error) {
+	links := websub.ParseLinks(h.Values("Link"), nil)
+	p := &publishing{contentType: h.Get("Content-Type")}
+	for _, l := range links {
+		if !l.Has("self") {
+			continue
+		}
+		u, err := checkTopicURL(l.Target)
+		if err != nil {
+			return nil, refuse(http.StatusBadRequest, "the Link with rel=self %s", err)
+		}
+		topic := websub.Canonical(l.Target)
+		if p.url != nil && topic != p.topic {
+			return nil, refuse(http.StatusBadRequest, "there are several Links with rel=self: which is the topic?")
+		}
+		p.url, p.topic = u, topic
+	}
+	if p.url == nil {
+		return nil, noSelf(h)
+	}
+	if e := h.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
+		return nil, refuse(http.StatusUnsupportedMediaType, "the body has a content coding, which subscribers would not be told of: send it as it is")
+	}
+	if len(p.contentType) > maxContentType {
+		return nil, refuse(http.StatusBadRequest, "the Content-Type is longer than %d bytes", maxContentType)
+	}
+	var err error
+	p.links, err = relayed(links)
+	return p, err
+}
+
+// noSelf answers a request that is neither a form nor a publishing. What one
+// would send for a form by mistake is told of the media type (WS-H-04), all
+// else of the link (RN-PB-05).
+func noSelf(h http.Header) error {
+	media, _, _ := mime.ParseMediaType(h.Get("Content-Type")) // "" if it is none
+	if len(h.Values("Link")) == 0 {
+		switch media {
+		case "", "application/json", "multipart/form-data", "text/plain":
+			return refuse(http.StatusUnsupportedMediaType,
+				"send a form (%s) to subscribe, unsubscribe or ping, or with a Link header with rel=self what is to be published", formType)
+		}
+	}
+	return refuse(http.StatusBadRequest, "there is no Link with rel=self, which names the topic")
+}
+
+// relayed returns the links that deliveries carry beside the hub's own of self
+// and hub (RN-PB-02).
+func relayed(links []websub.Link) ([]string, error) {
+	var out []string
+	size := 0
+	for _, l := range links {
+		if l.Has("self") || l.Has("hub") {
+			continue
+		}
+		if size += len(l.Raw); size > maxRelayed {
+			return nil, refuse(http.StatusBadRequest, "the Links to relay are longer than %d bytes", maxRelayed)
+		}
+		out = append(out, l.Raw)
+	}
+	return out, nil
+}
+
+// isForm reports whether the body is a form.
+func isForm(contentType string) bool {
+	media, _, _ := strings.Cut(contentType, ";")
+	return strings.EqualFold(strings.TrimSpace(media), formType)
+}

@@ -1,0 +1,511 @@
+package hub
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"lockstep/internal/fetch"
+	"lockstep/websub"
+)
+
+const (
+	// fetchTime caps one fetch of a topic.
+	fetchTime = time.Minute
+
+	fetchInAll = 32
+	fetchAtOne = 4
+	// maxReason caps what is kept of why a fetch failed.
+	maxReason = 500
+)
+
+// fetchRate is how often the topics at one host are fetched.
+var fetchRate = rate{burst: 100, per: 50}
+
+// topicState is what the hub keeps of a topic that is published by pings,
+// as JSON in Topic.State.
+type topicState struct {
+	Pinged   time.Time `json:"pinged,omitzero"` // when the news were announced that are still to be fetched; zero: none are
+	Derived  bool      `json:"derived,omitzero"`
+	Attempts int       `json:"attempts,omitzero"` // to fetch them, in vain
+	Next     time.Time `json:"next,omitzero"`     // time of the next attempt
+	Error    string    `json:"error,omitempty"`   // of the last attempt; empty: it did not fail
+	Fetched  time.Time `json:"fetched,omitzero"`  // the last time with success
+	ETag     string    `json:"etag,omitempty"`
+	Modified string    `json:"modified,omitempty"` // Last-Modified, as the topic's server spells it
+	Sum      []byte    `json:"sum,omitempty"`      // SHA-256 of what was distributed last
+}
+
+// stateOf reads Topic.State. What can not be read costs one fetch more.
+func stateOf(t Topic) topicState {
+	var s topicState
+	if len(t.State) > 0 && json.Unmarshal(t.State, &s) != nil {
+		return topicState{}
+	}
+	return s
+}
+
+// news fetches topics that were pinged, and distributes what is new (WS-P-03).
+type news struct {
+	h      *Hub
+	client *fetch.Client
+	pages  *http.Client // for discovery
+	lanes  *lanes
+
+	mu     sync.Mutex // guards what follows
+	topics map[string]*pinged
+	shards map[int]bool // whose pings were taken up
+}
+
+// A pinged is a topic with something under way.
+type pinged struct {
+	turn chan struct{} // held by who changes the state; the state is guarded by it
+	refs int           // of those who hold the turn, or wait for it
+	url  *url.URL
+
+	state topicState
+	saved bool // the store knows that there is a ping
+
+	wanted, begun uint64 // pings, and those of them before the last fetch began
+	fetching      bool
+	round         int // counts what the lanes were given: only the last of it holds
+}
+
+func newNews(h *Hub) (*news, error) {
+	o := &h.opts
+	client, err := fetch.New(fetch.Options{
+		Timeout: o.Timeout, Retries: -1, UserAgent: o.UserAgent, AllowPrivate: o.AllowPrivate, Logger: o.Logger,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("hub: %w", err)
+	}
+	pages := *h.client
+	pages.CheckRedirect = nil // discovery follows them (WS-D-09), each to an address that is checked
+	return &news{
+		h: h, client: client, pages: &pages,
+		lanes:  newLanes(fetchInAll, fetchAtOne, fetchRate, o.Clock),
+		topics: make(map[string]*pinged), shards: make(map[int]bool),
+	}, nil
+}
+
+// subscribed reports whether somebody wants to know of news of a topic. Of the
+// subscriptions of other hubs on the same store this one knows nothing: then the
+// answer is yes.
+func (h *Hub) subscribed(topic string) bool {
+	if h.sharer != nil {
+		return true
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := h.registry.topics[websub.Canonical(topic)]
+	return t != nil && len(t.subs) > 0
+}
+
+// ping makes it durable that topics have news. urls are those of the topics.
+func (n *news) ping(ctx context.Context, topics []string, urls []*url.URL) error {
+	errs := make([]error, len(topics))
+	var wg sync.WaitGroup
+	for i := range topics { // few commits for all of them
+		wg.Go(func() { errs[i] = n.pingOne(ctx, topics[i], urls[i], false) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+func (n *news) pingOne(ctx context.Context, topic string, u *url.URL, derived bool) error {
+	p, err := n.hold(ctx, topic, u)
+	if err != nil {
+		return err
+	}
+	defer n.release(topic, p)
+	if !n.h.subscribed(topic) && !n.h.intents.expects(topic) {
+		return n.remember(ctx, topic, p) // WS-P-04
+	}
+	n.mu.Lock()
+	p.wanted++
+	n.mu.Unlock()
+	if !p.saved {
+		s := p.state
+		s.Pinged, s.Derived, s.Attempts, s.Next = n.h.now(), derived, 0, time.Time{}
+		if err := n.save(ctx, topic, p, s); err != nil {
+			return err
+		}
+	}
+	p.state.Derived = p.state.Derived && derived
+	at := n.h.now()
+	if p.state.Attempts > 0 { // it is back, so it seems; but many pings are no reason to hurry
+		at = minTime(p.state.Next, p.state.Pinged.Add(n.h.opts.RetryFirst))
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !p.fetching {
+		n.schedule(topic, p, at)
+	}
+	return nil
+}
+
+func minTime(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// remember notes that what was distributed last is not what the topic holds: who
+// subscribes next has to get it again, should it come back.
+func (n *news) remember(ctx context.Context, topic string, p *pinged) error {
+	if p.state.Sum == nil || p.saved {
+		return nil
+	}
+	s := p.state
+	s.Sum, s.ETag, s.Modified = nil, "", ""
+	return n.save(ctx, topic, p, s)
+}
+
+// save makes s the state of the topic.
+func (n *news) save(ctx context.Context, topic string, p *pinged, s topicState) error {
+	b, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("state of topic: %w", err)
+	}
+	if err := n.h.save(ctx, Changes{Topics: []Topic{{URL: topic, State: b}}}); err != nil {
+		return err
+	}
+	p.state, p.saved = s, !s.Pinged.IsZero()
+	return nil
+}
+
+func (n *news) hold(ctx context.Context, topic string, u *url.URL) (*pinged, error) {
+	known, _ := n.h.topic(topic)
+	n.mu.Lock()
+	p := n.topics[topic]
+	if p == nil {
+		p = &pinged{turn: make(chan struct{}, 1), url: u, state: stateOf(known)}
+		n.topics[topic] = p
+	}
+	p.refs++
+	n.mu.Unlock()
+	select {
+	case p.turn <- struct{}{}:
+		return p, nil
+	case <-ctx.Done():
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.drop(topic, p)
+		return nil, ctx.Err()
+	}
+}
+
+func (n *news) release(topic string, p *pinged) {
+	<-p.turn
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.drop(topic, p)
+}
+
+func (n *news) drop(topic string, p *pinged) {
+	if p.refs--; p.refs == 0 && p.wanted == p.begun && !p.fetching && n.topics[topic] == p {
+		delete(n.topics, topic)
+	}
+}
+
+// schedule has a topic fetched at a time, and not at one it was to be before.
+func (n *news) schedule(topic string, p *pinged, at time.Time) {
+	p.round++
+	round := p.round
+	n.lanes.add(p.url, at, func(ctx context.Context) { n.carry(ctx, topic, p, round) })
+}
+
+// load takes up the pings of the topics of shards that nobody has carried out.
+func (n *news) load(ctx context.Context, shards []int) error {
+	fresh := make(map[int]bool)
+	n.mu.Lock()
+	for _, s := range shards {
+		if !n.shards[s] {
+			n.shards[s], fresh[s] = true, true
+		}
+	}
+	n.mu.Unlock()
+	if len(fresh) == 0 {
+		return nil
+	}
+	for t, err := range n.h.store.Topics(ctx) {
+		if err != nil {
+			return fmt.Errorf("load topics: %w", err)
+		}
+		s := stateOf(t)
+		if s.Pinged.IsZero() || !fresh[KeyOf(t.URL, "").Shard()] {
+			continue
+		}
+		if u, err := url.Parse(t.URL); err == nil {
+			n.take(t.URL, u, s)
+		}
+	}
+	return nil
+}
+
+func (n *news) take(topic string, u *url.URL, s topicState) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.topics[topic] != nil {
+		return
+	}
+	p := &pinged{turn: make(chan struct{}, 1), url: u, state: s, saved: true, wanted: 1}
+	n.topics[topic] = p
+	n.schedule(topic, p, s.Next)
+}
+
+func (n *news) unload(shards map[int]bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for s := range shards {
+		delete(n.shards, s) // what is under way is finished
+	}
+}
+
+func (n *news) run(ctx context.Context) { n.lanes.run(ctx) }
+
+// carry fetches a topic once, and writes what came of it: a message first, then
+// that the ping was carried out. After a crash between the two the message may
+// come twice.
+func (n *news) carry(ctx context.Context, topic string, p *pinged, round int) {
+	n.mu.Lock()
+	if p.round != round || p.fetching || n.topics[topic] != p {
+		n.mu.Unlock()
+		return
+	}
+	p.fetching, p.begun = true, p.wanted
+	p.refs++
+	n.mu.Unlock()
+	p.turn <- struct{}{}
+	s := p.state
+	<-p.turn
+
+	f := n.fetch(ctx, topic, s)
+	p.turn <- struct{}{}
+	defer n.release(topic, p)
+	defer n.settle(topic, p, f)
+	if ctx.Err() != nil {
+		return // fetched again when the hub is back
+	}
+	n.conclude(ctx, topic, p, f)
+}
+
+// settle goes on where there is more to fetch.
+func (n *news) settle(topic string, p *pinged, f *fetched) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	p.fetching = false
+	switch {
+	case p.saved && f.err == nil && p.wanted > p.begun:
+		n.schedule(topic, p, n.h.now())
+	case p.saved:
+		p.begun = p.wanted - 1 // still wanted
+		n.schedule(topic, p, p.state.Next)
+	default:
+		p.begun = p.wanted
+	}
+}
+
+// conclude writes what came of a fetch.
+func (n *news) conclude(ctx context.Context, topic string, p *pinged, f *fetched) {
+	defer f.done()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
+	defer cancel()
+	s := p.state
+	if f.err == nil && f.body != nil {
+		m := Message{Topic: topic, ContentType: f.contentType, Whole: true, Body: f.body}
+		if _, err := n.h.append(ctx, m); err != nil {
+			f.err = fmt.Errorf("keep the news: %w", err)
+		}
+	}
+	n.mu.Lock()
+	more := p.wanted > p.begun // RN-PB-03: pings during a fetch are one more fetch
+	n.mu.Unlock()
+	if f.err != nil {
+		n.failed(&s, f, more)
+	} else {
+		n.succeeded(&s, f, more)
+	}
+	n.report(ctx, topic, &s, f)
+	if err := n.save(ctx, topic, p, s); err != nil {
+		n.h.opts.Logger.ErrorContext(ctx, "outcome of a fetch not saved", slog.String("err", err.Error()))
+		p.state.Next = n.h.now().Add(n.h.opts.RetryFirst)
+	}
+	if f.err == nil && f.self != nil && !s.Derived {
+		n.follow(ctx, topic, f.self)
+	}
+}
+
+func (n *news) succeeded(s *topicState, f *fetched, more bool) {
+	s.Attempts, s.Next, s.Error, s.Fetched = 0, time.Time{}, "", n.h.now()
+	if !f.notModified {
+		s.ETag, s.Modified, s.Sum = f.etag, f.modified, f.sum
+	}
+	s.Pinged = time.Time{}
+	if more {
+		s.Pinged = n.h.now()
+	}
+}
+
+// failed puts the topic off (WS-P-05), or gives it up.
+func (n *news) failed(s *topicState, f *fetched, more bool) {
+	o := &n.h.opts
+	s.Attempts++
+	s.Error = fetch.Printable(f.err.Error())
+	if len(s.Error) > maxReason {
+		s.Error = s.Error[:maxReason] + "…"
+	}
+	wait := o.RetryFirst
+	for i := 1; i < s.Attempts && wait < o.RetryMost; i++ {
+		wait *= 2
+	}
+	s.Next = n.h.now().Add(jitter(max(min(wait, o.RetryMost), min(f.after, o.RetryMost))))
+	if f.final && !more || s.Next.Sub(s.Pinged) > o.RetryFor {
+		s.Pinged, s.Next = time.Time{}, time.Time{} // Error stays, for the status
+	}
+}
+
+func (n *news) report(ctx context.Context, topic string, s *topicState, f *fetched) {
+	counts := &n.h.in.counts
+	switch {
+	case f.err == nil && f.body != nil:
+		counts.Fetched.Add(1)
+		return
+	case f.err == nil:
+		counts.Unchanged.Add(1)
+		return
+	}
+	counts.Unfetched.Add(1)
+	message := "topic not fetched"
+	if s.Pinged.IsZero() {
+		message = "topic not fetched, given up"
+	}
+	n.h.opts.Logger.WarnContext(ctx, message, slog.String("topic", fetch.Printable(topic)), slog.Int("attempt", s.Attempts), slog.String("err", s.Error))
+}
+
+// follow pings the topic that the one fetched says it is in truth, if somebody
+// has subscribed to that. It is fetched from its own address: no topic speaks
+// for another.
+func (n *news) follow(ctx context.Context, topic string, self *url.URL) {
+	name := websub.Canonical(self.String())
+	if name == topic || !n.h.subscribed(name) || n.h.in.publishers.covers(self) != nil {
+		return
+	}
+	if err := n.pingOne(ctx, name, self, true); err != nil {
+		n.h.opts.Logger.ErrorContext(ctx, "canonical topic not pinged", slog.String("err", err.Error()))
+	}
+}
+
+// names reports whether a topic advertises this hub.
+func (n *news) names(ctx context.Context, topic string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, fetchTime)
+	defer cancel()
+	d, err := websub.Discover(ctx, n.pages, topic)
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(d.Hubs, func(hub string) bool {
+		return websub.Canonical(hub) == websub.Canonical(n.h.opts.PublicURL)
+	}), nil
+}
+
+// A fetched is what came of a fetch.
+type fetched struct {
+	body           []byte // nil: nothing new
+	contentType    string
+	sum            []byte
+	etag, modified string
+	notModified    bool
+	self           *url.URL // the topic's own name for itself, if it says so
+	err            error
+	final          bool          // to try again is of no use
+	after          time.Duration // as the server asked
+	done           func()        // the body is not held any more
+}
+
+// fetch gets the topic, if it is another than s tells of.
+func (n *news) fetch(ctx context.Context, topic string, s topicState) *fetched {
+	ctx, cancel := context.WithTimeout(ctx, fetchTime)
+	defer cancel()
+	f := &fetched{done: func() {}}
+	r, err := n.client.Get(ctx, fetch.Request{
+		URI: topic, IfNoneMatch: s.ETag, IfModifiedSince: s.Modified, MaxBytes: n.h.opts.MaxBody, Once: true, NoCache: true,
+	})
+	if err != nil {
+		return f.fail(err)
+	}
+	defer func() { _ = r.Body.Close() }() // read to its end, or of no use
+	for _, l := range websub.ParseLinks(r.Header.Values("Link"), n.base(r.URI)) {
+		if l.Has("self") && f.self == nil {
+			f.self, _ = checkURL(l.Target, n.h.opts.AllowPrivate) // nil: none that can be fetched
+		}
+	}
+	if r.Status == http.StatusNotModified {
+		f.notModified = true
+		return f
+	}
+	body, done, err := n.h.in.bodies.read(r.Body, r.Length, n.h.opts.MaxBody)
+	if err != nil {
+		return f.fail(err)
+	}
+	f.done = done
+	sum := sha256.Sum256(body)
+	f.sum, f.contentType = sum[:], r.Header.Get("Content-Type") // WS-C-01: character for character
+	f.etag, f.modified = validators(r.Header)
+	if !bytes.Equal(f.sum, s.Sum) {
+		f.body = body
+	}
+	return f
+}
+
+func (n *news) base(uri string) *url.URL {
+	u, err := url.Parse(uri)
+	if err != nil {
+		return &url.URL{}
+	}
+	return u
+}
+
+// fail notes why, and whether it can pass.
+func (f *fetched) fail(err error) *fetched {
+	var (
+		address  *fetch.AddressError
+		redirect *fetch.RedirectError
+		status   *fetch.StatusError
+		large    *refusal
+	)
+	f.err = err
+	f.final = errors.As(err, &address) || errors.As(err, &redirect) || errors.Is(err, fetch.ErrTooLarge) ||
+		errors.As(err, &large) && large.status == http.StatusRequestEntityTooLarge
+	if errors.As(err, &status) {
+		f.after = status.RetryAfter
+		f.final = f.final || status.Status == http.StatusGone
+	}
+	return f
+}
+
+// validators returns what to ask with for changes. A resource that was changed
+// in the second of the answer may change again within it: then neither its date
+// nor, as servers make them of the date, its tag would tell.
+func validators(h http.Header) (etag, modified string) {
+	etag, modified = h.Get("ETag"), h.Get("Last-Modified")
+	if modified == "" {
+		return etag, ""
+	}
+	m, err := http.ParseTime(modified)
+	d, err2 := http.ParseTime(h.Get("Date"))
+	if err != nil || err2 != nil || d.Sub(m) < 2*time.Second {
+		return "", ""
+	}
+	return etag, modified
+}

@@ -1,0 +1,488 @@
+package hub
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"lockstep/internal/fetch"
+	"lockstep/websub"
+)
+
+const (
+	// verifyTime caps how long a callback may think about it (WS-I-08).
+	verifyTime = 10 * time.Second
+	// challengeBytes are random (WS-I-02); 32 characters.
+	challengeBytes = 24
+	// maxPending caps the requests that wait for verification, in all.
+	maxPending = 100_000
+
+	verifyInAll = 256
+	verifyAtOne = 32
+)
+
+// verifyRate is how often a host is asked that does not mean it: an answer that
+// confirms costs nothing (WS-SEC-03).
+var verifyRate = rate{burst: 100, per: 10}
+
+// verifyWaits are the waits after which a callback that could not be reached is
+// asked again: all within five minutes (WS-I-04).
+var verifyWaits = []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute}
+
+// intents asks callbacks whether they mean what was asked for in their name
+// (section 5.3 of the Recommendation). It is the [verification] of a hub.
+type intents struct {
+	h       *Hub
+	lanes   *lanes
+	denials atomic.Int64 // waiting to be sent
+
+	mu    sync.Mutex // guards what follows
+	asks  map[Key]*ask
+	hosts map[string]*hostAsks // by bareHost
+	tasks sync.WaitGroup       // what calls have left to do
+}
+
+// An ask is what is under way for a Key. There is one as long as anything is.
+type ask struct {
+	turn   chan struct{} // held by who changes what the store says of the request
+	refs   int           // of those who hold the turn, or wait for it
+	host   string
+	fresh  bool     // no subscription there is counts it
+	newest *pending // nil: nothing is asked for
+	asking bool     // the callback is being asked, or what came of it is being written
+	round  int      // counts what the lanes were given: only the last of it holds
+}
+
+// hostAsks counts the asks with callbacks at one host.
+type hostAsks struct{ all, fresh int }
+
+// A pending is a request that waits for its verification.
+type pending struct {
+	Request
+	target *url.URL
+}
+
+func newIntents(h *Hub) *intents {
+	return &intents{
+		h: h, lanes: newLanes(verifyInAll, verifyAtOne, verifyRate, h.opts.Clock),
+		asks: make(map[Key]*ask), hosts: make(map[string]*hostAsks),
+	}
+}
+
+// accept makes a request durable and has it verified. To a request that ends
+// what there is not nothing happens, and just as long (WS-H-11).
+func (v *intents) accept(ctx context.Context, r Request, target *url.URL) error {
+	a, err := v.hold(ctx, r.Key, bareHost(target), target)
+	if err != nil {
+		return err
+	}
+	defer v.release(r.Key, a)
+	if r.Mode == websub.ModeUnsubscribe && !v.known(r.Key, a) {
+		return v.h.save(ctx, Changes{Settle: []Key{r.Key}})
+	}
+	if err := v.h.save(ctx, Changes{Ask: []Request{r}}); err != nil {
+		return err
+	}
+	v.put(a, &pending{Request: r, target: target})
+	return nil
+}
+
+// known reports whether there is anything that a request could end.
+func (v *intents) known(key Key, a *ask) bool {
+	if _, ok := v.h.subscription(key); ok || v.h.sharer != nil {
+		return true // with several hubs it may be another's
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return a.newest != nil
+}
+
+// hold waits for the turn to change what the store says of key. It refuses one
+// request more than may be pending.
+func (v *intents) hold(ctx context.Context, key Key, host string, target *url.URL) (*ask, error) {
+	_, subscribed := v.h.subscription(key)
+	all, atHost := 0, 0
+	if !subscribed {
+		all, atHost = v.h.count(target)
+	}
+	v.mu.Lock()
+	a := v.asks[key]
+	if a == nil {
+		if err := v.room(host, !subscribed, all, atHost); err != nil {
+			v.mu.Unlock()
+			return nil, err
+		}
+		a = v.open(key, host, !subscribed)
+	}
+	a.refs++
+	v.mu.Unlock()
+	select {
+	case a.turn <- struct{}{}:
+		return a, nil
+	case <-ctx.Done():
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.drop(key, a)
+		return nil, ctx.Err()
+	}
+}
+
+// room says whether one more may be asked for (WS-SEC-03). all and atHost are
+// the subscriptions there are.
+func (v *intents) room(host string, fresh bool, all, atHost int) error {
+	o := &v.h.opts
+	n := hostAsks{}
+	if c := v.hosts[host]; c != nil {
+		n = *c
+	}
+	switch {
+	case n.all >= o.MaxPerHost, fresh && n.fresh+atHost >= o.MaxPerHost:
+		return tooMany(time.Minute, "too many subscriptions with callbacks at this host")
+	case len(v.asks) >= maxPending, fresh && len(v.asks)+all >= o.MaxSubscriptions:
+		return again(http.StatusServiceUnavailable, time.Minute, "the hub has as many subscriptions as it can keep")
+	}
+	return nil
+}
+
+func (v *intents) open(key Key, host string, fresh bool) *ask {
+	a := &ask{turn: make(chan struct{}, 1), host: host}
+	v.asks[key] = a
+	c := v.hosts[host]
+	if c == nil {
+		c = &hostAsks{}
+		v.hosts[host] = c
+	}
+	c.all++
+	if fresh {
+		a.fresh = true
+		c.fresh++
+	}
+	return a
+}
+
+func (v *intents) release(key Key, a *ask) {
+	<-a.turn
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.drop(key, a)
+}
+
+// drop gives up one reference; with the last the ask is forgotten, if nothing is
+// asked for.
+func (v *intents) drop(key Key, a *ask) {
+	if a.refs--; a.refs > 0 || a.newest != nil {
+		return
+	}
+	v.close(key, a)
+}
+
+func (v *intents) close(key Key, a *ask) {
+	if v.asks[key] != a {
+		return
+	}
+	delete(v.asks, key)
+	v.counted(a)
+	c := v.hosts[a.host]
+	if c.all--; c.all == 0 {
+		delete(v.hosts, a.host)
+	}
+}
+
+// counted notes that from now on the registry counts what a asked for.
+func (v *intents) counted(a *ask) {
+	if a.fresh {
+		a.fresh = false
+		v.hosts[a.host].fresh--
+	}
+}
+
+// put makes p what is asked for. What is under way is finished first: the
+// subscriber may have confirmed it already.
+func (v *intents) put(a *ask, p *pending) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	a.newest = p
+	if !a.asking {
+		v.schedule(a)
+	}
+}
+
+// schedule has newest verified when it is time, and nothing that was to be
+// verified before.
+func (v *intents) schedule(a *ask) {
+	a.round++
+	key, round := a.newest.Key, a.round
+	v.lanes.add(a.newest.target, a.newest.Next, func(ctx context.Context) { v.carry(ctx, key, a, round) })
+}
+
+// load takes up the requests of shards that were accepted before.
+func (v *intents) load(ctx context.Context, shards []int) error {
+	for _, shard := range shards {
+		for r, err := range v.h.store.Requests(ctx, shard) {
+			if err != nil {
+				return fmt.Errorf("load requests: %w", err)
+			}
+			target, err := url.Parse(r.Callback)
+			if err != nil {
+				continue // another version of the hub accepted it
+			}
+			v.take(r, target)
+		}
+	}
+	return v.h.news.load(ctx, shards)
+}
+
+func (v *intents) take(r Request, target *url.URL) {
+	_, subscribed := v.h.subscription(r.Key)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	a := v.asks[r.Key]
+	if a == nil {
+		a = v.open(r.Key, bareHost(target), !subscribed)
+	}
+	if a.newest == nil && a.refs == 0 {
+		a.newest = &pending{Request: r, target: target}
+		v.schedule(a)
+	}
+}
+
+// unload forgets the requests of shards that are another hub's now.
+func (v *intents) unload(shards []int) {
+	gone := make(map[int]bool, len(shards))
+	for _, s := range shards {
+		gone[s] = true
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for key, a := range v.asks {
+		if gone[key.Shard()] && a.refs == 0 {
+			v.close(key, a)
+		}
+	}
+	v.h.news.unload(gone)
+}
+
+// run asks until ctx ends.
+func (v *intents) run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	wg.Go(func() { v.h.news.run(ctx) })
+	v.lanes.run(ctx)
+	v.tasks.Wait()
+	wg.Wait()
+	return nil
+}
+
+// An outcome is what came of asking a callback.
+type outcome struct {
+	sent   time.Time // the lease runs from here (WS-L-02)
+	cursor int64     // what was accepted before that is not delivered
+	err    error     // nil: confirmed
+	again  bool      // it may be asked again
+	reason string    // to deny it with; empty: no denial
+}
+
+// carry has what is asked for verified. What is to be written of it is left to
+// a goroutine of its own, so that the next of the host has its turn.
+func (v *intents) carry(ctx context.Context, key Key, a *ask, round int) {
+	v.mu.Lock()
+	p := a.newest
+	if p == nil || v.asks[key] != a || a.round != round || a.asking {
+		v.mu.Unlock()
+		return
+	}
+	a.asking = true
+	v.mu.Unlock()
+	o := v.verify(ctx, p)
+	if ctx.Err() != nil {
+		return // the hub is ending: it asks again when it is back
+	}
+	if o.err == nil {
+		v.lanes.forgive(p.target)
+	}
+	v.mu.Lock()
+	a.refs++
+	v.mu.Unlock()
+	v.tasks.Go(func() { v.conclude(ctx, key, a, p, o) })
+}
+
+// conclude writes what came of p. If something newer is asked for by now it
+// stays asked for.
+func (v *intents) conclude(ctx context.Context, key Key, a *ask, p *pending, o outcome) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
+	defer cancel()
+	defer v.release(key, a)
+	a.turn <- struct{}{}
+	v.mu.Lock()
+	superseded := a.newest != p
+	if o.err == nil {
+		v.counted(a)
+	}
+	v.mu.Unlock()
+	done, err := v.write(ctx, p, o, superseded)
+	if err != nil {
+		v.h.opts.Logger.ErrorContext(ctx, "outcome of a verification not saved", slog.String("err", err.Error()))
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	a.asking = false
+	if done && a.newest == p {
+		a.newest = nil
+	}
+	if a.newest != nil {
+		v.schedule(a)
+	}
+}
+
+// write writes it, and reports whether p is done with.
+func (v *intents) write(ctx context.Context, p *pending, o outcome, superseded bool) (done bool, err error) {
+	counts := &v.h.in.counts
+	switch {
+	case o.err == nil:
+		if p.Mode == websub.ModeSubscribe {
+			err = v.h.subscribeFrom(ctx, p.Request, o.sent, o.cursor, !superseded)
+		} else {
+			err = v.h.endWith(ctx, p.Key, !superseded)
+		}
+		if err == nil {
+			counts.Verified.Add(1)
+			v.log(slog.LevelDebug, "verified", p.Topic, p.Callback, slog.String("mode", p.Mode))
+			return true, nil
+		}
+		p.Next = v.h.now().Add(verifyWaits[0])
+		return false, err
+	case superseded:
+		return true, nil
+	case o.again && p.Attempts < len(verifyWaits):
+		p.Next = v.h.now().Add(jitter(verifyWaits[p.Attempts]))
+		p.Attempts++
+		return false, v.h.save(ctx, Changes{Ask: []Request{p.Request}})
+	}
+	counts.Unverified.Add(1)
+	v.log(slog.LevelInfo, "not verified", p.Topic, p.Callback, slog.String("err", fetch.Printable(o.err.Error())))
+	if o.reason != "" {
+		v.deny(Subscription{Topic: p.Topic, Callback: p.Callback}, o.reason)
+	}
+	// What there is stays as it is (WS-H-07).
+	return true, v.h.save(ctx, Changes{Settle: []Key{p.Key}})
+}
+
+// verify asks a callback (WS-I-01).
+func (v *intents) verify(ctx context.Context, p *pending) outcome {
+	if o, ok := v.advertised(ctx, p); !ok {
+		return o
+	}
+	challenge := newChallenge()
+	added := url.Values{"hub.mode": {p.Mode}, "hub.topic": {p.Topic}, "hub.challenge": {challenge}}
+	if p.Mode == websub.ModeSubscribe {
+		added.Set("hub.lease_seconds", strconv.FormatInt(int64(p.Lease/time.Second), 10))
+	}
+	if p.VerifyToken != "" {
+		added.Set("hub.verify_token", p.VerifyToken) // WS-OLD-01
+	}
+	o := outcome{sent: v.h.now()}
+	if t, ok := v.h.topic(p.Topic); ok {
+		o.cursor = t.Last
+	}
+	body, err := v.get(ctx, websub.VerificationURL(p.Callback, added), len(challenge)+1)
+	switch status := (*statusError)(nil); {
+	case err == nil && string(body) == challenge: // WS-I-04: those bytes and no others
+	case err == nil:
+		o.err = errors.New("the answer is not the challenge")
+	case errors.As(err, &status):
+		o.err = err
+	default:
+		var address *fetch.AddressError
+		o.err, o.again = err, !errors.As(err, &address)
+	}
+	return o
+}
+
+// advertised checks that the topic names this hub, if that is asked for and
+// this is the first subscription to it (WS-SEC-05). It says whether to go on.
+func (v *intents) advertised(ctx context.Context, p *pending) (outcome, bool) {
+	if !v.h.opts.CheckTopics || p.Mode != websub.ModeSubscribe || v.h.subscribed(p.Topic) {
+		return outcome{}, true
+	}
+	named, err := v.h.news.names(ctx, p.Topic)
+	switch {
+	case err != nil:
+		return outcome{err: fmt.Errorf("topic not looked at: %w", err), again: true, reason: "the topic could not be looked at"}, false
+	case !named:
+		return outcome{err: errors.New("the topic does not name this hub"), reason: "the topic does not name this hub"}, false
+	}
+	return outcome{}, true
+}
+
+// A statusError is an answer that confirms nothing.
+type statusError struct{ status int }
+
+func (e *statusError) Error() string { return fmt.Sprintf("status %d", e.status) }
+
+// get asks a callback and returns the first most bytes of an answer of 2xx.
+// Redirects are not followed.
+func (v *intents) get(ctx context.Context, address string, most int) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, min(verifyTime, v.h.opts.Timeout))
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, &statusError{} // never was a URL
+	}
+	r.Header.Set("User-Agent", v.h.opts.UserAgent)
+	resp, err := v.h.client.Do(r)
+	if err != nil {
+		return nil, withoutURL(err)
+	}
+	defer func() { _ = resp.Body.Close() }() // read as far as it is wanted
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		return nil, &statusError{resp.StatusCode}
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, int64(most))) // WS-I-08
+	return body, err
+}
+
+// withoutURL takes the address off an error of the client: paths of callbacks
+// and challenges are not for logs (WS-SEC-07).
+func withoutURL(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}
+
+func newChallenge() string {
+	b := make([]byte, challengeBytes)
+	_, _ = rand.Read(b) // never fails
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// jitter returns d changed by up to a fifth, so that many do not come back at
+// once.
+func jitter(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * (0.8 + 0.4*mathrand.Float64()))
+}
+
+// log names a callback by its host alone (WS-SEC-07).
+func (v *intents) log(level slog.Level, message, topic, callback string, more ...slog.Attr) {
+	lg := v.h.opts.Logger
+	if !lg.Enabled(context.Background(), level) {
+		return
+	}
+	host := ""
+	if u, err := url.Parse(callback); err == nil {
+		host = u.Host
+	}
+	more = append(more, slog.String("topic", fetch.Printable(topic)), slog.String("callback", fetch.Printable(host)))
+	lg.LogAttrs(context.Background(), level, message, more...)
+}
