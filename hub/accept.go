@@ -45,11 +45,9 @@ type accepting struct {
 
 // acceptCounts is what came in, and what was done about it, since the start.
 type acceptCounts struct {
-	Subscribes, Unsubscribes, Publications, Pings atomic.Int64 // answered 202; Pings counts topics
-	Refused, Limited                              atomic.Int64 // answered 4xx; of these 429
-	Unavailable                                   atomic.Int64 // answered 5xx
-	Verified, Unverified, Denied                  atomic.Int64 // requests; denials sent
-	Fetched, Unchanged, Unfetched                 atomic.Int64 // topics: with news, without, in vain
+	pings                         atomic.Int64 // topics, in requests answered 202
+	limited                       atomic.Int64 // requests answered 429
+	fetched, unchanged, unfetched atomic.Int64 // topics: with news, without, in vain
 }
 
 func newAccepting(o Options) (*accepting, error) {
@@ -143,15 +141,7 @@ func (h *Hub) acceptSubscribing(r *http.Request, s *subscribing) error {
 		Key: key, Mode: s.mode, Topic: s.topic, Callback: s.callback, Secret: h.seal(key, s.secret),
 		Lease: s.lease, VerifyToken: s.token, At: h.now(),
 	}
-	if err := h.intents.accept(ctx, req, s.target); err != nil {
-		return err
-	}
-	if s.mode == websub.ModeSubscribe {
-		h.in.counts.Subscribes.Add(1)
-	} else {
-		h.in.counts.Unsubscribes.Add(1)
-	}
-	return nil
+	return h.intents.accept(ctx, req, s.target)
 }
 
 // acceptPing makes it durable that topics have news; they are fetched after the
@@ -177,10 +167,10 @@ func (h *Hub) acceptPing(r *http.Request, form map[string][]string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), saveTime)
 	defer cancel()
-	if err := h.news.ping(ctx, topics, urls); err != nil {
+	if err := h.thin.ping(ctx, topics, urls); err != nil {
 		return err
 	}
-	h.in.counts.Pings.Add(int64(len(topics)))
+	h.in.counts.pings.Add(int64(len(topics)))
 	return nil
 }
 
@@ -212,11 +202,8 @@ func (h *Hub) acceptPublishing(r *http.Request) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), saveTime)
 	defer cancel()
-	if _, err := h.append(ctx, Message{Topic: p.topic, ContentType: p.contentType, Links: p.links, Body: body}); err != nil {
-		return err
-	}
-	h.in.counts.Publications.Add(1)
-	return nil
+	_, err = h.append(ctx, Message{Topic: p.topic, ContentType: p.contentType, Links: p.links, Body: body})
+	return err
 }
 
 // answer tells how it went: 202, or why not in words (WS-H-04, RN-PB-05).
@@ -234,14 +221,11 @@ func (h *Hub) answer(w http.ResponseWriter, r *http.Request, err error) {
 			h.opts.Logger.ErrorContext(r.Context(), "request not accepted", slog.String("err", err.Error()))
 		}
 	}
-	switch {
-	case status == http.StatusTooManyRequests:
-		h.in.counts.Limited.Add(1)
-		h.in.counts.Refused.Add(1)
-	case status >= 500:
-		h.in.counts.Unavailable.Add(1)
-	case status >= 400:
-		h.in.counts.Refused.Add(1)
+	if status >= 400 {
+		h.tally.refuse()
+	}
+	if status == http.StatusTooManyRequests {
+		h.in.counts.limited.Add(1)
 	}
 	head := w.Header()
 	if status == http.StatusUnauthorized {

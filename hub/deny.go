@@ -30,12 +30,12 @@ func (v *intents) deny(s Subscription, reason string) {
 		added.Set("hub.reason", reason)
 	}
 	address := websub.VerificationURL(s.Callback, added)
-	v.lanes.add(target, time.Time{}, func(ctx context.Context) {
+	v.calls.add(target, time.Time{}, func(ctx context.Context) {
 		if _, err := v.get(ctx, address, 0); err == nil || ctx.Err() != nil {
 			v.denied(s)
 			return
 		}
-		v.lanes.add(target, v.h.opts.Clock().Add(denyAgain), func(ctx context.Context) {
+		v.calls.add(target, v.h.opts.Clock().Add(denyAgain), func(ctx context.Context) {
 			_, _ = v.get(ctx, address, 0) // once more, and no more
 			v.denied(s)
 		})
@@ -44,6 +44,5 @@ func (v *intents) deny(s Subscription, reason string) {
 
 func (v *intents) denied(s Subscription) {
 	v.denials.Add(-1)
-	v.h.in.counts.Denied.Add(1)
 	v.log(slog.LevelInfo, "denied", s.Topic, s.Callback)
 }

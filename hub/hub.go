@@ -46,6 +46,9 @@ type Hub struct {
 	client   *http.Client // for callbacks: no redirects, guarded dialling
 	aead     cipher.AEAD
 	verifier verification // nil: none
+	in       *accepting   // what comes in over HTTP
+	intents  *intents     // the verifier
+	thin     *thin        // what was pinged
 	appends  *group[*appending]
 	saves    *group[*saving]
 	ready    chan struct{}
@@ -72,6 +75,14 @@ func New(s Store, o Options) (*Hub, error) {
 	h.appends = newGroup(h.commitMessages)
 	h.saves = newGroup(h.commitChanges)
 	h.registry = newRegistry()
+	if h.in, err = newAccepting(o); err != nil {
+		return nil, err
+	}
+	if h.thin, err = newThin(h); err != nil {
+		return nil, err
+	}
+	h.intents = newIntents(h)
+	h.verifier = h.intents
 	return h, nil
 }
 
@@ -85,17 +96,31 @@ func (h *Hub) Run(ctx context.Context) error {
 	if err := h.load(ctx); err != nil {
 		return err
 	}
+	if err := h.verifier.load(ctx, allShards()); err != nil {
+		return err
+	}
 	h.mu.Lock()
 	h.running = true
 	h.mu.Unlock()
 	close(h.ready)
-	<-ctx.Done()
+	if err := h.verifier.run(ctx); err != nil { // until ctx ends
+		return err
+	}
 	h.mu.Lock()
 	h.running = false
 	h.mu.Unlock()
 	h.appends.close()
 	h.saves.close()
 	return nil
+}
+
+// allShards returns the numbers of all shards.
+func allShards() []int {
+	all := make([]int, Shards)
+	for i := range all {
+		all[i] = i
+	}
+	return all
 }
 
 // load fills the registry.

@@ -53,6 +53,8 @@ type Options struct {
 	PublishTokens   []string // who may publish; none: only loopback may
 	PublishPrefixes []string // topics that may be published; none: any
 
+	CheckTopics bool // ask a topic whether it names this hub before the first subscription to it (WS-SEC-05)
+
 	Method    string // of signatures; default "sha256" (WS-X-03)
 	Secret    []byte // 32 bytes, the key that seals the secrets of subscribers at rest; nil: a random one, for stores that end with the process
 	UserAgent string // default "lockstep"

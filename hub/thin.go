@@ -29,7 +29,7 @@ const (
 )
 
 // fetchRate is how often the topics at one host are fetched.
-var fetchRate = rate{burst: 100, per: 50}
+var fetchRate = rate{burst: 200, per: 100}
 
 // topicState is what the hub keeps of a topic that is published by pings,
 // as JSON in Topic.State.
@@ -54,12 +54,12 @@ func stateOf(t Topic) topicState {
 	return s
 }
 
-// news fetches topics that were pinged, and distributes what is new (WS-P-03).
-type news struct {
+// thin fetches topics that were pinged, and distributes what is new (WS-P-03).
+type thin struct {
 	h      *Hub
 	client *fetch.Client
 	pages  *http.Client // for discovery
-	lanes  *lanes
+	calls  *calls
 
 	mu     sync.Mutex // guards what follows
 	topics map[string]*pinged
@@ -77,10 +77,10 @@ type pinged struct {
 
 	wanted, begun uint64 // pings, and those of them before the last fetch began
 	fetching      bool
-	round         int // counts what the lanes were given: only the last of it holds
+	round         int // counts what n.calls was given: only the last of it holds
 }
 
-func newNews(h *Hub) (*news, error) {
+func newThin(h *Hub) (*thin, error) {
 	o := &h.opts
 	client, err := fetch.New(fetch.Options{
 		Timeout: o.Timeout, Retries: -1, UserAgent: o.UserAgent, AllowPrivate: o.AllowPrivate, Logger: o.Logger,
@@ -90,9 +90,9 @@ func newNews(h *Hub) (*news, error) {
 	}
 	pages := *h.client
 	pages.CheckRedirect = nil // discovery follows them (WS-D-09), each to an address that is checked
-	return &news{
+	return &thin{
 		h: h, client: client, pages: &pages,
-		lanes:  newLanes(fetchInAll, fetchAtOne, fetchRate, o.Clock),
+		calls:  newCalls(fetchInAll, fetchAtOne, fetchRate, o.Clock),
 		topics: make(map[string]*pinged), shards: make(map[int]bool),
 	}, nil
 }
@@ -111,7 +111,7 @@ func (h *Hub) subscribed(topic string) bool {
 }
 
 // ping makes it durable that topics have news. urls are those of the topics.
-func (n *news) ping(ctx context.Context, topics []string, urls []*url.URL) error {
+func (n *thin) ping(ctx context.Context, topics []string, urls []*url.URL) error {
 	errs := make([]error, len(topics))
 	var wg sync.WaitGroup
 	for i := range topics { // few commits for all of them
@@ -121,7 +121,7 @@ func (n *news) ping(ctx context.Context, topics []string, urls []*url.URL) error
 	return errors.Join(errs...)
 }
 
-func (n *news) pingOne(ctx context.Context, topic string, u *url.URL, derived bool) error {
+func (n *thin) pingOne(ctx context.Context, topic string, u *url.URL, derived bool) error {
 	p, err := n.hold(ctx, topic, u)
 	if err != nil {
 		return err
@@ -162,7 +162,7 @@ func minTime(a, b time.Time) time.Time {
 
 // remember notes that what was distributed last is not what the topic holds: who
 // subscribes next has to get it again, should it come back.
-func (n *news) remember(ctx context.Context, topic string, p *pinged) error {
+func (n *thin) remember(ctx context.Context, topic string, p *pinged) error {
 	if p.state.Sum == nil || p.saved {
 		return nil
 	}
@@ -172,7 +172,7 @@ func (n *news) remember(ctx context.Context, topic string, p *pinged) error {
 }
 
 // save makes s the state of the topic.
-func (n *news) save(ctx context.Context, topic string, p *pinged, s topicState) error {
+func (n *thin) save(ctx context.Context, topic string, p *pinged, s topicState) error {
 	b, err := json.Marshal(s)
 	if err != nil {
 		return fmt.Errorf("state of topic: %w", err)
@@ -184,7 +184,7 @@ func (n *news) save(ctx context.Context, topic string, p *pinged, s topicState) 
 	return nil
 }
 
-func (n *news) hold(ctx context.Context, topic string, u *url.URL) (*pinged, error) {
+func (n *thin) hold(ctx context.Context, topic string, u *url.URL) (*pinged, error) {
 	known, _ := n.h.topic(topic)
 	n.mu.Lock()
 	p := n.topics[topic]
@@ -205,28 +205,28 @@ func (n *news) hold(ctx context.Context, topic string, u *url.URL) (*pinged, err
 	}
 }
 
-func (n *news) release(topic string, p *pinged) {
+func (n *thin) release(topic string, p *pinged) {
 	<-p.turn
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.drop(topic, p)
 }
 
-func (n *news) drop(topic string, p *pinged) {
+func (n *thin) drop(topic string, p *pinged) {
 	if p.refs--; p.refs == 0 && p.wanted == p.begun && !p.fetching && n.topics[topic] == p {
 		delete(n.topics, topic)
 	}
 }
 
 // schedule has a topic fetched at a time, and not at one it was to be before.
-func (n *news) schedule(topic string, p *pinged, at time.Time) {
+func (n *thin) schedule(topic string, p *pinged, at time.Time) {
 	p.round++
 	round := p.round
-	n.lanes.add(p.url, at, func(ctx context.Context) { n.carry(ctx, topic, p, round) })
+	n.calls.add(p.url, at, func(ctx context.Context) { n.carry(ctx, topic, p, round) })
 }
 
 // load takes up the pings of the topics of shards that nobody has carried out.
-func (n *news) load(ctx context.Context, shards []int) error {
+func (n *thin) load(ctx context.Context, shards []int) error {
 	fresh := make(map[int]bool)
 	n.mu.Lock()
 	for _, s := range shards {
@@ -253,7 +253,7 @@ func (n *news) load(ctx context.Context, shards []int) error {
 	return nil
 }
 
-func (n *news) take(topic string, u *url.URL, s topicState) {
+func (n *thin) take(topic string, u *url.URL, s topicState) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.topics[topic] != nil {
@@ -264,7 +264,7 @@ func (n *news) take(topic string, u *url.URL, s topicState) {
 	n.schedule(topic, p, s.Next)
 }
 
-func (n *news) unload(shards map[int]bool) {
+func (n *thin) unload(shards map[int]bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for s := range shards {
@@ -272,12 +272,12 @@ func (n *news) unload(shards map[int]bool) {
 	}
 }
 
-func (n *news) run(ctx context.Context) { n.lanes.run(ctx) }
+func (n *thin) run(ctx context.Context) { n.calls.run(ctx) }
 
 // carry fetches a topic once, and writes what came of it: a message first, then
 // that the ping was carried out. After a crash between the two the message may
 // come twice.
-func (n *news) carry(ctx context.Context, topic string, p *pinged, round int) {
+func (n *thin) carry(ctx context.Context, topic string, p *pinged, round int) {
 	n.mu.Lock()
 	if p.round != round || p.fetching || n.topics[topic] != p {
 		n.mu.Unlock()
@@ -301,7 +301,7 @@ func (n *news) carry(ctx context.Context, topic string, p *pinged, round int) {
 }
 
 // settle goes on where there is more to fetch.
-func (n *news) settle(topic string, p *pinged, f *fetched) {
+func (n *thin) settle(topic string, p *pinged, f *fetched) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	p.fetching = false
@@ -317,7 +317,7 @@ func (n *news) settle(topic string, p *pinged, f *fetched) {
 }
 
 // conclude writes what came of a fetch.
-func (n *news) conclude(ctx context.Context, topic string, p *pinged, f *fetched) {
+func (n *thin) conclude(ctx context.Context, topic string, p *pinged, f *fetched) {
 	defer f.done()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
 	defer cancel()
@@ -346,7 +346,7 @@ func (n *news) conclude(ctx context.Context, topic string, p *pinged, f *fetched
 	}
 }
 
-func (n *news) succeeded(s *topicState, f *fetched, more bool) {
+func (n *thin) succeeded(s *topicState, f *fetched, more bool) {
 	s.Attempts, s.Next, s.Error, s.Fetched = 0, time.Time{}, "", n.h.now()
 	if !f.notModified {
 		s.ETag, s.Modified, s.Sum = f.etag, f.modified, f.sum
@@ -358,7 +358,7 @@ func (n *news) succeeded(s *topicState, f *fetched, more bool) {
 }
 
 // failed puts the topic off (WS-P-05), or gives it up.
-func (n *news) failed(s *topicState, f *fetched, more bool) {
+func (n *thin) failed(s *topicState, f *fetched, more bool) {
 	o := &n.h.opts
 	s.Attempts++
 	s.Error = fetch.Printable(f.err.Error())
@@ -375,17 +375,17 @@ func (n *news) failed(s *topicState, f *fetched, more bool) {
 	}
 }
 
-func (n *news) report(ctx context.Context, topic string, s *topicState, f *fetched) {
+func (n *thin) report(ctx context.Context, topic string, s *topicState, f *fetched) {
 	counts := &n.h.in.counts
 	switch {
 	case f.err == nil && f.body != nil:
-		counts.Fetched.Add(1)
+		counts.fetched.Add(1)
 		return
 	case f.err == nil:
-		counts.Unchanged.Add(1)
+		counts.unchanged.Add(1)
 		return
 	}
-	counts.Unfetched.Add(1)
+	counts.unfetched.Add(1)
 	message := "topic not fetched"
 	if s.Pinged.IsZero() {
 		message = "topic not fetched, given up"
@@ -396,7 +396,7 @@ func (n *news) report(ctx context.Context, topic string, s *topicState, f *fetch
 // follow pings the topic that the one fetched says it is in truth, if somebody
 // has subscribed to that. It is fetched from its own address: no topic speaks
 // for another.
-func (n *news) follow(ctx context.Context, topic string, self *url.URL) {
+func (n *thin) follow(ctx context.Context, topic string, self *url.URL) {
 	name := websub.Canonical(self.String())
 	if name == topic || !n.h.subscribed(name) || n.h.in.publishers.covers(self) != nil {
 		return
@@ -407,7 +407,7 @@ func (n *news) follow(ctx context.Context, topic string, self *url.URL) {
 }
 
 // names reports whether a topic advertises this hub.
-func (n *news) names(ctx context.Context, topic string) (bool, error) {
+func (n *thin) names(ctx context.Context, topic string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
 	d, err := websub.Discover(ctx, n.pages, topic)
@@ -434,7 +434,7 @@ type fetched struct {
 }
 
 // fetch gets the topic, if it is another than s tells of.
-func (n *news) fetch(ctx context.Context, topic string, s topicState) *fetched {
+func (n *thin) fetch(ctx context.Context, topic string, s topicState) *fetched {
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
 	f := &fetched{done: func() {}}
@@ -468,7 +468,7 @@ func (n *news) fetch(ctx context.Context, topic string, s topicState) *fetched {
 	return f
 }
 
-func (n *news) base(uri string) *url.URL {
+func (n *thin) base(uri string) *url.URL {
 	u, err := url.Parse(uri)
 	if err != nil {
 		return &url.URL{}

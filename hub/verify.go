@@ -44,28 +44,15 @@ var verifyWaits = []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Mi
 // (section 5.3 of the Recommendation). It is the [verification] of a hub.
 type intents struct {
 	h       *Hub
-	lanes   *lanes
+	calls   *calls
 	denials atomic.Int64 // waiting to be sent
 
-	mu    sync.Mutex // guards what follows
-	asks  map[Key]*ask
-	hosts map[string]*hostAsks // by bareHost
-	tasks sync.WaitGroup       // what calls have left to do
+	mu     sync.Mutex // guards what follows
+	asks   map[Key]*ask
+	hosts  map[string]*hostAsks // by bareHost
+	topics map[string]int       // asks, by topic
+	tasks  sync.WaitGroup       // what calls have left to do
 }
-
-// An ask is what is under way for a Key. There is one as long as anything is.
-type ask struct {
-	turn   chan struct{} // held by who changes what the store says of the request
-	refs   int           // of those who hold the turn, or wait for it
-	host   string
-	fresh  bool     // no subscription there is counts it
-	newest *pending // nil: nothing is asked for
-	asking bool     // the callback is being asked, or what came of it is being written
-	round  int      // counts what the lanes were given: only the last of it holds
-}
-
-// hostAsks counts the asks with callbacks at one host.
-type hostAsks struct{ all, fresh int }
 
 // A pending is a request that waits for its verification.
 type pending struct {
@@ -75,15 +62,15 @@ type pending struct {
 
 func newIntents(h *Hub) *intents {
 	return &intents{
-		h: h, lanes: newLanes(verifyInAll, verifyAtOne, verifyRate, h.opts.Clock),
-		asks: make(map[Key]*ask), hosts: make(map[string]*hostAsks),
+		h: h, calls: newCalls(verifyInAll, verifyAtOne, verifyRate, h.opts.Clock),
+		asks: make(map[Key]*ask), hosts: make(map[string]*hostAsks), topics: make(map[string]int),
 	}
 }
 
 // accept makes a request durable and has it verified. To a request that ends
 // what there is not nothing happens, and just as long (WS-H-11).
 func (v *intents) accept(ctx context.Context, r Request, target *url.URL) error {
-	a, err := v.hold(ctx, r.Key, bareHost(target), target)
+	a, err := v.hold(ctx, r, target)
 	if err != nil {
 		return err
 	}
@@ -96,115 +83,6 @@ func (v *intents) accept(ctx context.Context, r Request, target *url.URL) error 
 	}
 	v.put(a, &pending{Request: r, target: target})
 	return nil
-}
-
-// known reports whether there is anything that a request could end.
-func (v *intents) known(key Key, a *ask) bool {
-	if _, ok := v.h.subscription(key); ok || v.h.sharer != nil {
-		return true // with several hubs it may be another's
-	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return a.newest != nil
-}
-
-// hold waits for the turn to change what the store says of key. It refuses one
-// request more than may be pending.
-func (v *intents) hold(ctx context.Context, key Key, host string, target *url.URL) (*ask, error) {
-	_, subscribed := v.h.subscription(key)
-	all, atHost := 0, 0
-	if !subscribed {
-		all, atHost = v.h.count(target)
-	}
-	v.mu.Lock()
-	a := v.asks[key]
-	if a == nil {
-		if err := v.room(host, !subscribed, all, atHost); err != nil {
-			v.mu.Unlock()
-			return nil, err
-		}
-		a = v.open(key, host, !subscribed)
-	}
-	a.refs++
-	v.mu.Unlock()
-	select {
-	case a.turn <- struct{}{}:
-		return a, nil
-	case <-ctx.Done():
-		v.mu.Lock()
-		defer v.mu.Unlock()
-		v.drop(key, a)
-		return nil, ctx.Err()
-	}
-}
-
-// room says whether one more may be asked for (WS-SEC-03). all and atHost are
-// the subscriptions there are.
-func (v *intents) room(host string, fresh bool, all, atHost int) error {
-	o := &v.h.opts
-	n := hostAsks{}
-	if c := v.hosts[host]; c != nil {
-		n = *c
-	}
-	switch {
-	case n.all >= o.MaxPerHost, fresh && n.fresh+atHost >= o.MaxPerHost:
-		return tooMany(time.Minute, "too many subscriptions with callbacks at this host")
-	case len(v.asks) >= maxPending, fresh && len(v.asks)+all >= o.MaxSubscriptions:
-		return again(http.StatusServiceUnavailable, time.Minute, "the hub has as many subscriptions as it can keep")
-	}
-	return nil
-}
-
-func (v *intents) open(key Key, host string, fresh bool) *ask {
-	a := &ask{turn: make(chan struct{}, 1), host: host}
-	v.asks[key] = a
-	c := v.hosts[host]
-	if c == nil {
-		c = &hostAsks{}
-		v.hosts[host] = c
-	}
-	c.all++
-	if fresh {
-		a.fresh = true
-		c.fresh++
-	}
-	return a
-}
-
-func (v *intents) release(key Key, a *ask) {
-	<-a.turn
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.drop(key, a)
-}
-
-// drop gives up one reference; with the last the ask is forgotten, if nothing is
-// asked for.
-func (v *intents) drop(key Key, a *ask) {
-	if a.refs--; a.refs > 0 || a.newest != nil {
-		return
-	}
-	v.close(key, a)
-}
-
-func (v *intents) close(key Key, a *ask) {
-	if v.asks[key] != a {
-		return
-	}
-	delete(v.asks, key)
-	v.counted(a)
-	c := v.hosts[a.host]
-	if c.all--; c.all == 0 {
-		delete(v.hosts, a.host)
-	}
-}
-
-// counted notes that from now on the registry counts what a asked for.
-func (v *intents) counted(a *ask) {
-	if a.fresh {
-		a.fresh = false
-		v.hosts[a.host].fresh--
-	}
 }
 
 // put makes p what is asked for. What is under way is finished first: the
@@ -223,7 +101,7 @@ func (v *intents) put(a *ask, p *pending) {
 func (v *intents) schedule(a *ask) {
 	a.round++
 	key, round := a.newest.Key, a.round
-	v.lanes.add(a.newest.target, a.newest.Next, func(ctx context.Context) { v.carry(ctx, key, a, round) })
+	v.calls.add(a.newest.target, a.newest.Next, func(ctx context.Context) { v.carry(ctx, key, a, round) })
 }
 
 // load takes up the requests of shards that were accepted before.
@@ -240,7 +118,7 @@ func (v *intents) load(ctx context.Context, shards []int) error {
 			v.take(r, target)
 		}
 	}
-	return v.h.news.load(ctx, shards)
+	return v.h.thin.load(ctx, shards)
 }
 
 func (v *intents) take(r Request, target *url.URL) {
@@ -249,7 +127,7 @@ func (v *intents) take(r Request, target *url.URL) {
 	defer v.mu.Unlock()
 	a := v.asks[r.Key]
 	if a == nil {
-		a = v.open(r.Key, bareHost(target), !subscribed)
+		a = v.open(r, bareHost(target), !subscribed)
 	}
 	if a.newest == nil && a.refs == 0 {
 		a.newest = &pending{Request: r, target: target}
@@ -270,23 +148,22 @@ func (v *intents) unload(shards []int) {
 			v.close(key, a)
 		}
 	}
-	v.h.news.unload(gone)
+	v.h.thin.unload(gone)
 }
 
 // run asks until ctx ends.
 func (v *intents) run(ctx context.Context) error {
 	var wg sync.WaitGroup
-	wg.Go(func() { v.h.news.run(ctx) })
-	v.lanes.run(ctx)
+	wg.Go(func() { v.h.thin.run(ctx) })
+	v.calls.run(ctx)
 	v.tasks.Wait()
 	wg.Wait()
 	return nil
 }
 
-// An outcome is what came of asking a callback.
-type outcome struct {
+// A verdict is what came of asking a callback.
+type verdict struct {
 	sent   time.Time // the lease runs from here (WS-L-02)
-	cursor int64     // what was accepted before that is not delivered
 	err    error     // nil: confirmed
 	again  bool      // it may be asked again
 	reason string    // to deny it with; empty: no denial
@@ -308,7 +185,7 @@ func (v *intents) carry(ctx context.Context, key Key, a *ask, round int) {
 		return // the hub is ending: it asks again when it is back
 	}
 	if o.err == nil {
-		v.lanes.forgive(p.target)
+		v.calls.forgive(p.target)
 	}
 	v.mu.Lock()
 	a.refs++
@@ -318,7 +195,7 @@ func (v *intents) carry(ctx context.Context, key Key, a *ask, round int) {
 
 // conclude writes what came of p. If something newer is asked for by now it
 // stays asked for.
-func (v *intents) conclude(ctx context.Context, key Key, a *ask, p *pending, o outcome) {
+func (v *intents) conclude(ctx context.Context, key Key, a *ask, p *pending, o verdict) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
 	defer cancel()
 	defer v.release(key, a)
@@ -334,6 +211,14 @@ func (v *intents) conclude(ctx context.Context, key Key, a *ask, p *pending, o o
 		v.h.opts.Logger.ErrorContext(ctx, "outcome of a verification not saved", slog.String("err", err.Error()))
 	}
 	v.mu.Lock()
+	newest := a.newest
+	v.mu.Unlock()
+	if superseded && o.err == nil && err == nil { // the store has forgotten it together with p
+		if err := v.h.save(ctx, Changes{Ask: []Request{newest.Request}}); err != nil {
+			v.h.opts.Logger.ErrorContext(ctx, "newer request not saved again", slog.String("err", err.Error()))
+		}
+	}
+	v.mu.Lock()
 	defer v.mu.Unlock()
 	a.asking = false
 	if done && a.newest == p {
@@ -345,17 +230,16 @@ func (v *intents) conclude(ctx context.Context, key Key, a *ask, p *pending, o o
 }
 
 // write writes it, and reports whether p is done with.
-func (v *intents) write(ctx context.Context, p *pending, o outcome, superseded bool) (done bool, err error) {
-	counts := &v.h.in.counts
+func (v *intents) write(ctx context.Context, p *pending, o verdict, superseded bool) (done bool, err error) {
 	switch {
 	case o.err == nil:
 		if p.Mode == websub.ModeSubscribe {
-			err = v.h.subscribeFrom(ctx, p.Request, o.sent, o.cursor, !superseded)
+			err = v.h.subscribe(ctx, p.Request, o.sent)
 		} else {
-			err = v.h.endWith(ctx, p.Key, !superseded)
+			err = v.h.end(ctx, p.Key)
 		}
 		if err == nil {
-			counts.Verified.Add(1)
+			v.h.tally.verify(true)
 			v.log(slog.LevelDebug, "verified", p.Topic, p.Callback, slog.String("mode", p.Mode))
 			return true, nil
 		}
@@ -368,7 +252,7 @@ func (v *intents) write(ctx context.Context, p *pending, o outcome, superseded b
 		p.Attempts++
 		return false, v.h.save(ctx, Changes{Ask: []Request{p.Request}})
 	}
-	counts.Unverified.Add(1)
+	v.h.tally.verify(false)
 	v.log(slog.LevelInfo, "not verified", p.Topic, p.Callback, slog.String("err", fetch.Printable(o.err.Error())))
 	if o.reason != "" {
 		v.deny(Subscription{Topic: p.Topic, Callback: p.Callback}, o.reason)
@@ -378,7 +262,7 @@ func (v *intents) write(ctx context.Context, p *pending, o outcome, superseded b
 }
 
 // verify asks a callback (WS-I-01).
-func (v *intents) verify(ctx context.Context, p *pending) outcome {
+func (v *intents) verify(ctx context.Context, p *pending) verdict {
 	if o, ok := v.advertised(ctx, p); !ok {
 		return o
 	}
@@ -390,10 +274,7 @@ func (v *intents) verify(ctx context.Context, p *pending) outcome {
 	if p.VerifyToken != "" {
 		added.Set("hub.verify_token", p.VerifyToken) // WS-OLD-01
 	}
-	o := outcome{sent: v.h.now()}
-	if t, ok := v.h.topic(p.Topic); ok {
-		o.cursor = t.Last
-	}
+	o := verdict{sent: v.h.now()}
 	body, err := v.get(ctx, websub.VerificationURL(p.Callback, added), len(challenge)+1)
 	switch status := (*statusError)(nil); {
 	case err == nil && string(body) == challenge: // WS-I-04: those bytes and no others
@@ -410,18 +291,18 @@ func (v *intents) verify(ctx context.Context, p *pending) outcome {
 
 // advertised checks that the topic names this hub, if that is asked for and
 // this is the first subscription to it (WS-SEC-05). It says whether to go on.
-func (v *intents) advertised(ctx context.Context, p *pending) (outcome, bool) {
+func (v *intents) advertised(ctx context.Context, p *pending) (verdict, bool) {
 	if !v.h.opts.CheckTopics || p.Mode != websub.ModeSubscribe || v.h.subscribed(p.Topic) {
-		return outcome{}, true
+		return verdict{}, true
 	}
-	named, err := v.h.news.names(ctx, p.Topic)
+	named, err := v.h.thin.names(ctx, p.Topic)
 	switch {
 	case err != nil:
-		return outcome{err: fmt.Errorf("topic not looked at: %w", err), again: true, reason: "the topic could not be looked at"}, false
+		return verdict{err: fmt.Errorf("topic not looked at: %w", err), again: true, reason: "the topic could not be looked at"}, false
 	case !named:
-		return outcome{err: errors.New("the topic does not name this hub"), reason: "the topic does not name this hub"}, false
+		return verdict{err: errors.New("the topic does not name this hub"), reason: "the topic does not name this hub"}, false
 	}
-	return outcome{}, true
+	return verdict{}, true
 }
 
 // A statusError is an answer that confirms nothing.
@@ -463,7 +344,7 @@ func withoutURL(err error) error {
 
 func newChallenge() string {
 	b := make([]byte, challengeBytes)
-	_, _ = rand.Read(b) // never fails
+	rand.Read(b)
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 

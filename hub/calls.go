@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// lanes carries out calls to hosts of strangers. Each host and port has a lane of
+// calls carries out calls to hosts of strangers. Each host and port has a lane of
 // its own, in which few calls are under way at a time, so that a slow one delays
 // nobody but itself. Each host is held to a rate, so that the hub is no amplifier
 // (WS-SEC-03).
-type lanes struct {
+type calls struct {
 	inAll   int // calls under way at a time
 	perHost int
 	starts  *buckets[string] // how often a host is called
@@ -41,15 +41,15 @@ type callLane struct {
 	listed bool // in ready, or in delayed
 }
 
-func newLanes(inAll, perHost int, r rate, clock func() time.Time) *lanes {
-	return &lanes{
+func newCalls(inAll, perHost int, r rate, clock func() time.Time) *calls {
+	return &calls{
 		inAll: inAll, perHost: perHost, starts: newBuckets[string](r, clock),
 		hosts: make(map[string]*callLane), wake: make(chan struct{}, 1),
 	}
 }
 
 // add has do called, not before at, by run. It does not wait.
-func (l *lanes) add(target *url.URL, at time.Time, do func(ctx context.Context)) {
+func (l *calls) add(target *url.URL, at time.Time, do func(ctx context.Context)) {
 	c := &call{lane: hostOf(target), host: bareHost(target), at: at, do: do}
 	l.mu.Lock()
 	if at.After(l.starts.clock()) {
@@ -62,9 +62,9 @@ func (l *lanes) add(target *url.URL, at time.Time, do func(ctx context.Context))
 }
 
 // forgive takes back that the host was called: it wants to be.
-func (l *lanes) forgive(target *url.URL) { l.starts.give(bareHost(target), 1) }
+func (l *calls) forgive(target *url.URL) { l.starts.give(bareHost(target), 1) }
 
-func (l *lanes) stir() {
+func (l *calls) stir() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
@@ -73,7 +73,7 @@ func (l *lanes) stir() {
 
 // run starts calls as they are due, until ctx ends and all have returned. Those
 // not started then are forgotten.
-func (l *lanes) run(ctx context.Context) {
+func (l *calls) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	timer := time.NewTimer(time.Hour)
@@ -96,7 +96,7 @@ func (l *lanes) run(ctx context.Context) {
 	}
 }
 
-func (l *lanes) ended(c *call) {
+func (l *calls) ended(c *call) {
 	l.mu.Lock()
 	l.active--
 	h := l.hosts[c.lane]
@@ -108,7 +108,7 @@ func (l *lanes) ended(c *call) {
 
 // list puts h where due finds it, if it has something to start, and forgets it
 // if there is nothing at all.
-func (l *lanes) list(h *callLane) {
+func (l *calls) list(h *callLane) {
 	switch {
 	case len(h.queue) > 0 && h.active < l.perHost && !h.listed:
 		h.listed = true
@@ -120,7 +120,7 @@ func (l *lanes) list(h *callLane) {
 
 // due returns the calls to start now, one host after the other, and when to ask
 // again.
-func (l *lanes) due() (calls []*call, wait time.Duration) {
+func (l *calls) due() (calls []*call, wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.starts.clock()
@@ -156,7 +156,7 @@ func (l *lanes) due() (calls []*call, wait time.Duration) {
 	return calls, wait
 }
 
-func (l *lanes) enqueue(c *call) {
+func (l *calls) enqueue(c *call) {
 	h := l.hosts[c.lane]
 	if h == nil {
 		h = &callLane{name: c.lane, host: c.host}
