@@ -53,6 +53,8 @@ var rooms = []room{
 	{"internal/simulate", "source catalog resourcesync blob", "golang.org/x/sync"},
 	{"storage/internal/sqldb", "catalog destination hub resourcesync", ""},
 	{"storage/sqlite", "storage/internal/sqldb catalog destination hub", "modernc.org/sqlite"},
+	{"storage/postgres", "storage/internal/sqldb hub", "github.com/jackc/pgx/v5"},
+	{"storage/postgres/postgrestest", "", "github.com/jackc/pgx/v5"},
 	// front door
 	{"cmd/lockstep", "*", "github.com/prometheus/client_golang github.com/spf13/cobra github.com/spf13/pflag go.yaml.in/yaml/v3 golang.org/x/term github.com/gofrs/flock golang.org/x/sync"},
 	// examples: what programs of others can import, and nothing else

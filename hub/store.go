@@ -150,9 +150,11 @@ type Store interface {
 // the shards.
 type Sharer interface {
 	// Claim renews the claims of owner for ttl, and takes what nobody else has
-	// a claim on, up to want shards in all; of more than want it lets some go.
-	// It returns the shards that are owner's until ttl is over. Owners is how
-	// many hubs have claims.
+	// a claim on, up to want shards in all, the lowest first; of more than want
+	// it lets the highest go. It returns the shards that are owner's until ttl
+	// is over, counted from before the call, in rising order. Owners is how many
+	// hubs have called Claim and neither released nor outlived their ttl, this
+	// one included, whether they got shards or not.
 	Claim(ctx context.Context, owner string, want int, ttl time.Duration) (shards []int, owners int, err error)
 
 	// Release ends the claims of owner.

@@ -104,7 +104,7 @@ func (c *Catalog) Resources(ctx context.Context, set string, r catalog.Range) it
 		}
 		var rec catalog.Record
 		var packed sql.RawBytes
-		err := c.db.each(ctx, text, args, func(rows *sql.Rows) (bool, error) {
+		err := c.db.Each(ctx, text, args, func(rows *sql.Rows) (bool, error) {
 			if err := rows.Scan(&rec.URI, &packed); err != nil {
 				return false, err
 			}
@@ -167,7 +167,7 @@ func (c *Catalog) Changes(ctx context.Context, set string, after catalog.Seq) it
 	return func(yield func(catalog.Change, error) bool) {
 		var ch catalog.Change
 		var packed sql.RawBytes
-		err := c.db.each(ctx, selectAfter, []any{set, int64(after)}, func(rows *sql.Rows) (bool, error) {
+		err := c.db.Each(ctx, selectAfter, []any{set, int64(after)}, func(rows *sql.Rows) (bool, error) {
 			if err := rows.Scan(&ch.Change, &ch.URI, &packed); err != nil {
 				return false, err
 			}
@@ -256,7 +256,7 @@ func (c *Catalog) change(ctx context.Context, set string, f func(*sql.Tx, *setRo
 	if err := catalog.Check(set, nil); err != nil {
 		return err
 	}
-	return c.db.update(ctx, func(tx *sql.Tx) error {
+	return c.db.Update(ctx, func(tx *sql.Tx) error {
 		s, err := c.lock(ctx, tx, set)
 		if err != nil {
 			return fmt.Errorf("lock set: %w", err)

@@ -100,9 +100,9 @@ const (
 	repeatPause = time.Millisecond
 )
 
-// update runs f in a write transaction, which is durable when update returns
+// Update runs f in a write transaction, which is durable when Update returns
 // nil. F may run again from the start, in another transaction.
-func (db *DB) update(ctx context.Context, f func(tx *sql.Tx) error) error {
+func (db *DB) Update(ctx context.Context, f func(tx *sql.Tx) error) error {
 	for i := 1; ; i++ {
 		err := db.try(ctx, f)
 		if err == nil {
@@ -149,9 +149,9 @@ func (db *DB) named(err error) error {
 // snapshot asks for a transaction whose queries all see one state.
 var snapshot = &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead}
 
-// each runs a query, which sees one state, and calls row for every row until it
+// Each runs a query, which sees one state, and calls row for every row until it
 // returns false.
-func (db *DB) each(ctx context.Context, query string, args []any, row func(*sql.Rows) (bool, error)) error {
+func (db *DB) Each(ctx context.Context, query string, args []any, row func(*sql.Rows) (bool, error)) error {
 	rows, err := db.read.QueryContext(ctx, query, args...)
 	if err != nil {
 		return db.dialect.Explain(err)

@@ -70,7 +70,7 @@ func (h *Hub) Log(ctx context.Context, topic string, after int64) iter.Seq2[hub.
 		after, n, more := after, hubPage, true // a reading may be repeated
 		for more && n == hubPage {
 			n = 0
-			err := h.db.each(ctx, query, []any{topic, after, hubPage}, func(rows *sql.Rows) (bool, error) {
+			err := h.db.Each(ctx, query, []any{topic, after, hubPage}, func(rows *sql.Rows) (bool, error) {
 				m, err := scanMessage(rows)
 				if err != nil {
 					return false, err

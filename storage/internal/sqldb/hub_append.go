@@ -26,7 +26,7 @@ func (h *Hub) Append(ctx context.Context, messages []hub.Message) ([]int64, erro
 	if len(messages) == 0 {
 		return seqs, ctx.Err()
 	}
-	err := h.db.update(ctx, func(tx *sql.Tx) error {
+	err := h.db.Update(ctx, func(tx *sql.Tx) error {
 		topics, err := h.lockTopics(ctx, tx, messages)
 		if err != nil {
 			return fmt.Errorf("lock topics: %w", err)
@@ -147,7 +147,7 @@ func (h *Hub) putTopics(ctx context.Context, tx *sql.Tx, topics map[string]*topi
 
 // Trim implements [hub.Store].
 func (h *Hub) Trim(ctx context.Context, topic string, upto int64) error {
-	err := h.db.update(ctx, func(tx *sql.Tx) error {
+	err := h.db.Update(ctx, func(tx *sql.Tx) error {
 		const find = `SELECT id, first, last, bytes FROM hub_topic WHERE url = $1`
 		var t topicRow
 		err := tx.QueryRowContext(ctx, find+h.db.dialect.ForUpdate(), topic).Scan(&t.id, &t.first, &t.last, &t.bytes)

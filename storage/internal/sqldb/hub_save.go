@@ -17,7 +17,7 @@ func (h *Hub) Save(ctx context.Context, c hub.Changes) error {
 	if err := c.Check(); err != nil {
 		return fmt.Errorf("save changes: %w", err)
 	}
-	err := h.db.update(ctx, func(tx *sql.Tx) error {
+	err := h.db.Update(ctx, func(tx *sql.Tx) error {
 		if err := h.putStates(ctx, tx, c.Topics); err != nil {
 			return fmt.Errorf("write topics: %w", err)
 		}

@@ -57,7 +57,7 @@ func (db *DB) migrate(ctx context.Context) error {
 	if !behind {
 		return nil
 	}
-	return db.update(ctx, func(tx *sql.Tx) error { return db.advance(ctx, tx, schemas) })
+	return db.Update(ctx, func(tx *sql.Tx) error { return db.advance(ctx, tx, schemas) })
 }
 
 // advance runs the migrations that are missing. The versions are read again:

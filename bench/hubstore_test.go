@@ -1,0 +1,154 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"lockstep/hub"
+	"lockstep/storage/sqlite"
+)
+
+func openHubStore(tb testing.TB) hub.Store {
+	tb.Helper()
+	db, err := sqlite.Open(filepath.Join(tb.TempDir(), "hub.db"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = db.Close() })
+	return db.Hub()
+}
+
+const hubTopic = "https://data.example.org/resourcesync/main/changes"
+
+// fillHub makes n subscriptions and returns their keys, in no order.
+func fillHub(tb testing.TB, s hub.Store, n int) []hub.Key {
+	tb.Helper()
+	var c hub.Changes
+	var keys []hub.Key
+	at := time.Unix(1_700_000_000, 0)
+	for i := range n {
+		callback := fmt.Sprintf("https://mirror-%06d.example.org/lockstep/callbacks/0123456789abcdef?set=%d", i, i)
+		k := hub.KeyOf(hubTopic, callback)
+		keys = append(keys, k)
+		c.Put = append(c.Put, hub.Subscription{
+			Key: k, Topic: hubTopic, Callback: callback, Secret: make([]byte, 60), Created: at, Expires: at.Add(240 * time.Hour),
+			Progress: hub.Progress{Cursor: int64(i), LastTaken: at, Taken: int64(i)},
+		})
+	}
+	if err := s.Save(context.Background(), c); err != nil {
+		tb.Fatal(err)
+	}
+	return keys
+}
+
+// BenchmarkHubStoreSave saves the cursors of 10,000 subscriptions at a time.
+func BenchmarkHubStoreSave(b *testing.B) {
+	for _, n := range []int{10_000, 100_000} {
+		b.Run(fmt.Sprintf("subscriptions=%d", n), func(b *testing.B) {
+			const batch = 10_000
+			s := openHubStore(b)
+			keys := fillHub(b, s, n)
+			b.ReportAllocs()
+			for b.Loop() {
+				rand.Shuffle(n, func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+				c := hub.Changes{Progress: make(map[hub.Key]hub.Progress)}
+				for _, k := range keys[:batch] {
+					c.Progress[k] = hub.Progress{Cursor: rand.Int64N(1 << 20), LastTaken: time.Now(), Taken: rand.Int64N(1 << 20)}
+				}
+				if err := s.Save(context.Background(), c); err != nil {
+					b.Fatal(err)
+				}
+			}
+			perRow(b, batch)
+		})
+	}
+}
+
+// BenchmarkHubStoreLoad reads all subscriptions, as a hub does that starts.
+func BenchmarkHubStoreLoad(b *testing.B) {
+	const n = 100_000
+	s := openHubStore(b)
+	fillHub(b, s, n)
+	for _, shards := range []int{1, hub.Shards} {
+		b.Run(fmt.Sprintf("shards=%d", shards), func(b *testing.B) {
+			for b.Loop() {
+				got := 0
+				for shard := range shards {
+					if shards == 1 {
+						shard = -1
+					}
+					for _, err := range s.Subscriptions(context.Background(), shard) {
+						if err != nil {
+							b.Fatal(err)
+						}
+						got++
+					}
+				}
+				if got != n {
+					b.Fatal(got)
+				}
+			}
+			perRow(b, n)
+		})
+	}
+}
+
+// BenchmarkHubStoreLog appends messages of 2 KB in groups, reads and trims them.
+func BenchmarkHubStoreLog(b *testing.B) {
+	body := bytes.Repeat([]byte("0123456789abcdef"), 128)
+	group := func(n int) []hub.Message {
+		ms := make([]hub.Message, n)
+		for i := range ms {
+			ms[i] = hub.Message{Topic: hubTopic, ID: fmt.Sprint(rand.Uint64()), At: time.Now(), ContentType: "application/xml", Body: body}
+		}
+		return ms
+	}
+	for _, n := range []int{1, 10, 100, 300} {
+		b.Run(fmt.Sprintf("append=%d", n), func(b *testing.B) {
+			s := openHubStore(b)
+			for b.Loop() {
+				if _, err := s.Append(context.Background(), group(n)); err != nil {
+					b.Fatal(err)
+				}
+			}
+			perRow(b, n)
+		})
+	}
+	const all = 50_000
+	fill := func() hub.Store {
+		s := openHubStore(b)
+		for range all / 500 {
+			if _, err := s.Append(context.Background(), group(500)); err != nil {
+				b.Fatal(err)
+			}
+		}
+		return s
+	}
+	b.Run("read", func(b *testing.B) {
+		s := fill()
+		for b.Loop() {
+			for _, err := range s.Log(context.Background(), hubTopic, 0) {
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+		perRow(b, all)
+	})
+	b.Run("trim", func(b *testing.B) {
+		for b.Loop() {
+			b.StopTimer()
+			s := fill()
+			b.StartTimer()
+			if err := s.Trim(context.Background(), hubTopic, all); err != nil {
+				b.Fatal(err)
+			}
+		}
+		perRow(b, all)
+	})
+}

@@ -1,0 +1,41 @@
+package postgres
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+// A connector makes connections which send strings as the bytes they are.
+type connector struct {
+	driver.Connector
+}
+
+// Connect implements [driver.Connector].
+func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
+	inner, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	std, ok := inner.(*stdlib.Conn)
+	if !ok {
+		return nil, fmt.Errorf("connection is a %T", inner) // unreachable: stdlib makes no others
+	}
+	return conn{std}, nil
+}
+
+// A conn is a connection.
+type conn struct {
+	*stdlib.Conn
+}
+
+// CheckNamedValue implements [driver.NamedValueChecker]. A string would be sent
+// as PostgreSQL spells a BYTEA, in which a backslash means something.
+func (c conn) CheckNamedValue(v *driver.NamedValue) error {
+	if s, ok := v.Value.(string); ok {
+		v.Value = []byte(s)
+	}
+	return c.Conn.CheckNamedValue(v)
+}

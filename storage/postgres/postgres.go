@@ -1,0 +1,158 @@
+// Package postgres opens a PostgreSQL database, which several processes on
+// several machines can use at a time.
+//
+// The stores of package sqldb work on it as they do on SQLite. Text is kept as
+// the bytes it is (BYTEA): any byte is allowed, and the order is that of the
+// bytes, whatever the encoding and the locale of the database.
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"regexp"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"lockstep/storage/internal/sqldb"
+)
+
+// Options configures a [DB]. The zero value is ready to use.
+type Options struct {
+	Clock   func() time.Time // default: time.Now
+	Scratch string           // directory for scratch files of the Journal, its own; default: none
+}
+
+// A DB is an open database.
+type DB struct {
+	*sqldb.DB
+}
+
+const (
+	// writers is how many transactions that write run at a time: each has to
+	// wait for the disk of the server, and what they write is locked anyway.
+	writers = 8
+
+	// Readers are opened when they are needed, and this many are kept open. There
+	// is no limit: who reads within a reading must not wait for its end.
+	idleReaders = 8
+
+	// connectTimeout is how long the server has to answer, where the URL does
+	// not say.
+	connectTimeout = 10 * time.Second
+)
+
+// Open opens the database at a URL, postgres://user:password@host:port/name, and
+// makes its tables where there are none. Parameters are those of libpq
+// (sslmode, search_path, …), as are the environment variables and the password
+// file that add what the URL does not say. Errors do not show the password.
+func Open(ctx context.Context, url string) (*DB, error) { return Options{}.Open(ctx, url) }
+
+// Open is [Open] with options.
+func (o Options) Open(ctx context.Context, url string) (*DB, error) {
+	config, err := pgx.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("open database: %w", err) // it shows the URL without the password
+	}
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = connectTimeout
+	}
+	if _, ok := config.RuntimeParams["application_name"]; !ok {
+		config.RuntimeParams["application_name"] = "lockstep"
+	}
+	name := nameOf(config)
+	write, read := pool(config), pool(config)
+	write.SetMaxOpenConns(writers)
+	write.SetMaxIdleConns(writers)
+	read.SetMaxIdleConns(idleReaders)
+	db, err := create(ctx, write, read, sqldb.Options{Clock: o.Clock, Name: name, Scratch: o.Scratch})
+	if err != nil {
+		_ = read.Close() // err says more
+		_ = write.Close()
+		return nil, fmt.Errorf("open database %s: %w", name, dialect{}.Explain(err))
+	}
+	return &DB{db}, nil
+}
+
+// migrationLock is the advisory lock that one process at a time holds while it
+// looks after the tables. Any number would do.
+const migrationLock = 0x6c6f636b73746570
+
+func create(ctx context.Context, write, read *sql.DB, o sqldb.Options) (*sqldb.DB, error) {
+	tx, err := read.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer tx.Rollback() // which ends the lock; nothing was written
+	if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, int64(migrationLock)); err != nil {
+		return nil, fmt.Errorf("wait for others to open it: %w", err)
+	}
+	return sqldb.New(ctx, write, read, dialect{}, o)
+}
+
+// nameOf is what errors call the database.
+func nameOf(c *pgx.ConnConfig) string {
+	return net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port))) + "/" + c.Database
+}
+
+func pool(config *pgx.ConnConfig) *sql.DB {
+	return sql.OpenDB(connector{stdlib.GetConnector(*config, stdlib.OptionAfterConnect(durable))})
+}
+
+// durable sees to it that what a transaction wrote is on disk when it is over,
+// also where the server is set up not to wait for that.
+func durable(ctx context.Context, c *pgx.Conn) error {
+	const set = `SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'`
+	_, err := c.Exec(ctx, set)
+	return err
+}
+
+// dialect is PostgreSQL's.
+type dialect struct{}
+
+var text = regexp.MustCompile(`\bTEXT\b(\s+COLLATE "C")?`)
+
+// Schema implements [sqldb.Dialect].
+func (dialect) Schema(s string) string { return text.ReplaceAllString(s, "BYTEA") }
+
+// Param implements [sqldb.Dialect].
+func (dialect) Param(n int) string { return "$" + strconv.Itoa(n) }
+
+// ForUpdate implements [sqldb.Dialect].
+func (dialect) ForUpdate() string { return " FOR UPDATE" }
+
+// Again implements [sqldb.Dialect]. A key that is there already was taken by a
+// transaction which found it free at the same time.
+func (dialect) Again(err error) bool {
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		return false
+	}
+	switch e.Code {
+	case "40001", "40P01", "23505": // serialization_failure, deadlock_detected, unique_violation
+		return true
+	}
+	return false
+}
+
+// Explain implements [sqldb.Dialect].
+func (dialect) Explain(err error) error {
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		return err
+	}
+	switch e.Code {
+	case "53100": // disk_full
+		return fmt.Errorf("%w: %w", err, syscall.ENOSPC)
+	case "25006": // read_only_sql_transaction
+		return fmt.Errorf("%w: %w", err, syscall.EROFS)
+	}
+	return err
+}

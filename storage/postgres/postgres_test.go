@@ -1,0 +1,108 @@
+package postgres_test
+
+import (
+	"database/sql"
+	"os"
+	"testing"
+	"time"
+
+	"lockstep/catalog"
+	"lockstep/catalog/catalogtest"
+	"lockstep/destination"
+	"lockstep/destination/journaltest"
+	"lockstep/hub"
+	"lockstep/hub/hubtest"
+	"lockstep/storage/postgres"
+	"lockstep/storage/postgres/postgrestest"
+)
+
+func TestMain(m *testing.M) { os.Exit(postgrestest.Main(m)) }
+
+func open(t testing.TB, o postgres.Options, url string) *postgres.DB {
+	t.Helper()
+	db, err := o.Open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
+}
+
+func TestCatalog(t *testing.T) {
+	t.Parallel()
+	catalogtest.Run(t, func(t *testing.T) catalog.Catalog {
+		return open(t, postgres.Options{}, postgrestest.URL(t)).Catalog()
+	})
+}
+
+func TestCatalogClock(t *testing.T) {
+	t.Parallel()
+	catalogtest.RunClock(t, func(t *testing.T, clock func() time.Time) catalog.Catalog {
+		return open(t, postgres.Options{Clock: clock}, postgrestest.URL(t)).Catalog()
+	})
+}
+
+func TestJournal(t *testing.T) {
+	t.Parallel()
+	journaltest.Run(t, func(t *testing.T) destination.Journal {
+		return open(t, postgres.Options{}, postgrestest.URL(t)).Journal()
+	})
+}
+
+func TestHub(t *testing.T) {
+	t.Parallel()
+	hubtest.Run(t, func(t *testing.T) hub.Store {
+		return open(t, postgres.Options{}, postgrestest.URL(t)).Hub()
+	})
+}
+
+// again returns functions that open the database at url and close it.
+func again(t *testing.T, url string) (open func() *postgres.DB, shut func()) {
+	var db *postgres.DB
+	return func() *postgres.DB {
+			var err error
+			if db, err = postgres.Open(t.Context(), url); err != nil {
+				t.Fatal(err)
+			}
+			return db
+		}, func() {
+			if err := db.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+}
+
+func TestCatalogReopen(t *testing.T) {
+	t.Parallel()
+	open, shut := again(t, postgrestest.URL(t))
+	catalogtest.RunReopen(t, func() catalog.Catalog { return open().Catalog() }, shut)
+}
+
+func TestJournalReopen(t *testing.T) {
+	t.Parallel()
+	open, shut := again(t, postgrestest.URL(t))
+	journaltest.Reopen(t, func() destination.Journal { return open().Journal() }, shut)
+}
+
+func TestHubReopen(t *testing.T) {
+	t.Parallel()
+	open, shut := again(t, postgrestest.URL(t))
+	hubtest.RunReopen(t, func() hub.Store { return open().Hub() }, shut)
+}
+
+// tamper runs a statement behind the back of the store.
+func tamper(t testing.TB, url, statement string) {
+	t.Helper()
+	db, err := sql.Open("pgx", url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(statement); err != nil {
+		t.Fatal(err)
+	}
+}

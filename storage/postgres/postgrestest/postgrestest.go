@@ -1,0 +1,205 @@
+// Package postgrestest lets tests have PostgreSQL: a cluster for each test
+// binary, from the programs that are installed.
+//
+//	func TestMain(m *testing.M) { os.Exit(postgrestest.Main(m)) }
+package postgrestest
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // it is called "pgx"
+)
+
+// A cluster is a server with its files, in a directory of its own.
+type cluster struct {
+	dir   string
+	admin *sql.DB
+
+	cmd   *exec.Cmd
+	stdin io.Closer // the server ends when it is closed, also because we were killed
+	log   *bytes.Buffer
+
+	mu      sync.Mutex // guards schemas
+	schemas int
+}
+
+// shared is the cluster of this process.
+var shared struct {
+	once    sync.Once
+	cluster *cluster
+	err     error
+}
+
+// Main runs the tests and stops the cluster they started.
+func Main(m *testing.M) int {
+	code := m.Run()
+	if shared.cluster != nil {
+		shared.cluster.stop()
+	}
+	return code
+}
+
+// URL returns the address of an empty database, which is the test's own: a
+// schema in the cluster of this process. The first test that asks starts the
+// cluster. The test is skipped where PostgreSQL is not installed.
+func URL(tb testing.TB) string {
+	tb.Helper()
+	programs := find()
+	if programs == "" {
+		tb.Skip("PostgreSQL is not installed: there is no initdb")
+	}
+	shared.once.Do(func() { shared.cluster, shared.err = start(programs) })
+	if shared.err != nil {
+		tb.Fatalf("start PostgreSQL: %v", shared.err)
+	}
+	address, err := shared.cluster.schema()
+	if err != nil {
+		tb.Fatalf("make a schema: %v", err)
+	}
+	return address
+}
+
+// find returns the directory of PostgreSQL's programs, which Debian does not put
+// where programs are looked for.
+func find() string {
+	if path, err := exec.LookPath("initdb"); err == nil {
+		if path, err = filepath.EvalSymlinks(path); err == nil {
+			return filepath.Dir(path)
+		}
+	}
+	if all, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb"); len(all) > 0 { // the pattern is good
+		return filepath.Dir(all[len(all)-1])
+	}
+	return ""
+}
+
+// script makes a cluster and runs it until there is nothing more to read from
+// standard input. Nothing in it needs to survive the machine.
+const script = `set -e
+"$1/initdb" --pgdata=data --username=postgres --auth=trust --encoding=UTF8 --locale=C --no-sync >/dev/null
+exec 3<&0
+"$1/postgres" -D data -k "$PWD" -c listen_addresses= -c fsync=off -c max_connections=200 -c dynamic_shared_memory_type=mmap </dev/null 3<&- &
+server=$!
+cat <&3 >/dev/null
+kill -INT $server || true
+wait $server || true
+rm -rf data
+`
+
+// startWait is how long a cluster may take to be ready.
+const startWait = time.Minute
+
+func start(programs string) (*cluster, error) {
+	dir, err := os.MkdirTemp("", "lockstep-pg-") // short: it holds a socket
+	if err != nil {
+		return nil, err
+	}
+	c := &cluster{dir: dir, log: new(bytes.Buffer)}
+	as, err := c.user()
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	args := append(as, "sh", "-c", script, "sh", programs)
+	c.cmd = exec.Command(args[0], args[1:]...)
+	c.cmd.Dir, c.cmd.Stdout, c.cmd.Stderr = dir, c.log, c.log
+	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	if err := c.cmd.Start(); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	if c.admin, err = sql.Open("pgx", c.url("")); err == nil {
+		err = c.ready()
+	}
+	if err != nil {
+		c.stop()
+		return nil, fmt.Errorf("%w\n%s", err, c.log)
+	}
+	return c, nil
+}
+
+// user returns the command that runs others as a user PostgreSQL is content
+// with, which is not root, and gives that user the directory.
+func (c *cluster) user() ([]string, error) {
+	if os.Getuid() != 0 {
+		return nil, nil
+	}
+	u, err := user.Lookup("postgres")
+	if err != nil {
+		return nil, err
+	}
+	uid, err := strconv.Atoi(u.Uid)
+	if err != nil {
+		return nil, err
+	}
+	gid, err := strconv.Atoi(u.Gid)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chown(c.dir, uid, gid); err != nil {
+		return nil, err
+	}
+	return []string{"setpriv", "--reuid=" + u.Uid, "--regid=" + u.Gid, "--clear-groups", "--"}, nil
+}
+
+// ready waits until the server answers.
+func (c *cluster) ready() error {
+	ctx, cancel := context.WithTimeout(context.Background(), startWait)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := c.admin.PingContext(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-tick.C:
+		}
+	}
+}
+
+// schema makes a schema and returns its address.
+func (c *cluster) schema() (string, error) {
+	c.mu.Lock()
+	c.schemas++
+	name := fmt.Sprintf("test_%d", c.schemas)
+	c.mu.Unlock()
+	if _, err := c.admin.ExecContext(context.Background(), `CREATE SCHEMA `+name); err != nil {
+		return "", err
+	}
+	return c.url(name), nil
+}
+
+func (c *cluster) url(schema string) string {
+	q := url.Values{"host": {c.dir}, "user": {"postgres"}}
+	if schema != "" {
+		q.Set("search_path", schema)
+	}
+	return (&url.URL{Scheme: "postgres", Path: "/postgres", RawQuery: q.Encode()}).String()
+}
+
+func (c *cluster) stop() {
+	if c.admin != nil {
+		_ = c.admin.Close() // nothing was left open
+	}
+	_ = c.stdin.Close()
+	_ = c.cmd.Wait() // the script ends well or the cluster never started, which was said
+	_ = os.RemoveAll(c.dir)
+}

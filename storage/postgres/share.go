@@ -1,0 +1,141 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"lockstep/hub"
+	"lockstep/storage/internal/sqldb"
+)
+
+// A Hub is a [hub.Store] that several hubs can use at a time.
+type Hub struct {
+	*sqldb.Hub
+	db *sqldb.DB
+}
+
+var (
+	_ hub.Store  = (*Hub)(nil)
+	_ hub.Sharer = (*Hub)(nil)
+)
+
+// Hub returns the memory of hubs in the database.
+func (db *DB) Hub() *Hub { return &Hub{db.DB.Hub(), db.DB} }
+
+// Claim implements [hub.Sharer]. Time is that of the server, so that the clocks
+// of the hubs need not agree. The row of an owner says until when its claims
+// hold; those of owners that are gone are deleted by whoever claims next.
+func (h *Hub) Claim(ctx context.Context, owner string, want int, ttl time.Duration) (shards []int, owners int, err error) {
+	want = min(max(want, 0), hub.Shards)
+	err = h.change(ctx, func(tx *sql.Tx) error {
+		if err := renew(ctx, tx, owner, ttl); err != nil {
+			return err
+		}
+		if err := divide(ctx, tx, owner, want); err != nil {
+			return err
+		}
+		if err := tx.QueryRowContext(ctx, `SELECT COUNT(*) FROM hub_owner`).Scan(&owners); err != nil {
+			return err
+		}
+		shards, err = claimed(ctx, tx, owner)
+		return err
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("claim %d shards for %s: %w", want, owner, err)
+	}
+	return shards, owners, nil
+}
+
+// renew writes the row of the owner and ends the claims of those that are gone.
+func renew(ctx context.Context, tx *sql.Tx, owner string, ttl time.Duration) error {
+	var now int64
+	const clock = `SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)`
+	if err := tx.QueryRowContext(ctx, clock).Scan(&now); err != nil {
+		return err
+	}
+	const put = `INSERT INTO hub_owner (owner, until) VALUES ($1, $2) ON CONFLICT (owner) DO UPDATE SET until = excluded.until`
+	if _, err := tx.ExecContext(ctx, put, owner, now+ttl.Microseconds()); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, `DELETE FROM hub_owner WHERE until <= $1 AND owner <> $2`, now, owner); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, `DELETE FROM hub_claim WHERE owner NOT IN (SELECT owner FROM hub_owner)`)
+	return err
+}
+
+// divide lets go what owner has too much of, and takes what it has too little of.
+func divide(ctx context.Context, tx *sql.Tx, owner string, want int) error {
+	const drop = `DELETE FROM hub_claim WHERE owner = $1
+		AND shard NOT IN (SELECT shard FROM hub_claim WHERE owner = $1 ORDER BY shard LIMIT $2)`
+	if _, err := tx.ExecContext(ctx, drop, owner, want); err != nil {
+		return err
+	}
+	const take = `INSERT INTO hub_claim (shard, owner)
+		SELECT s, CAST($1 AS BYTEA) FROM generate_series(0, $2 - 1) s WHERE s NOT IN (SELECT shard FROM hub_claim)
+		ORDER BY s LIMIT $3 - (SELECT COUNT(*) FROM hub_claim WHERE owner = $1)`
+	_, err := tx.ExecContext(ctx, take, owner, hub.Shards, want)
+	return err
+}
+
+func claimed(ctx context.Context, tx *sql.Tx, owner string) ([]int, error) {
+	rows, err := tx.QueryContext(ctx, `SELECT shard FROM hub_claim WHERE owner = $1 ORDER BY shard`, owner)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var shards []int
+	for rows.Next() {
+		var shard int
+		if err := rows.Scan(&shard); err != nil {
+			return nil, err
+		}
+		shards = append(shards, shard)
+	}
+	return shards, rows.Err()
+}
+
+// Release implements [hub.Sharer].
+func (h *Hub) Release(ctx context.Context, owner string) error {
+	err := h.change(ctx, func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, `DELETE FROM hub_claim WHERE owner = $1`, owner); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, `DELETE FROM hub_owner WHERE owner = $1`, owner)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("release the shards of %s: %w", owner, err)
+	}
+	return nil
+}
+
+// News implements [hub.Sharer]. A mark is the number of an Append; one that can
+// be seen has no smaller one still to come, see package sqldb.
+func (h *Hub) News(ctx context.Context, mark int64) (topics map[string]int64, next int64, err error) {
+	topics, next = make(map[string]int64), mark
+	const query = `SELECT url, last, mark FROM hub_topic WHERE mark > $1`
+	err = h.db.Each(ctx, query, []any{mark}, func(rows *sql.Rows) (bool, error) {
+		var url string
+		var last, at int64
+		err := rows.Scan(&url, &last, &at)
+		topics[url], next = last, max(next, at)
+		return true, err
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("read news after %d: %w", mark, err)
+	}
+	return topics, next, nil
+}
+
+// change runs f in a transaction in which nobody else changes claims.
+func (h *Hub) change(ctx context.Context, f func(*sql.Tx) error) error {
+	return h.db.Update(ctx, func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, `LOCK TABLE hub_owner IN EXCLUSIVE MODE`); err != nil {
+			return err
+		}
+		return f(tx)
+	})
+}
