@@ -155,6 +155,7 @@ func (h *Hub) commitMessages(batch []*appending) {
 		}
 		a.seq, messages[i].Seq = seqs[i], seqs[i]
 		h.accepted(messages[i])
+		h.tally.accept(len(messages[i].Body))
 	}
 	h.mu.Unlock()
 	for _, a := range batch {
