@@ -32,6 +32,8 @@ func newClient(o Options) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
 			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+				ctx, cancel := context.WithTimeout(ctx, o.Timeout*3/4) // to be told from an answer that does not come
+				defer cancel()
 				c, err := dial(ctx, network, address)
 				if err != nil && !errors.Is(err, context.Canceled) {
 					err = &dialError{err}

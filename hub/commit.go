@@ -148,19 +148,55 @@ func (h *Hub) commitMessages(batch []*appending) {
 		messages[i] = a.message
 	}
 	seqs, err := h.store.Append(context.Background(), messages) // of many callers, none of whom may end it
+	entries := make([]*entry, len(batch))
+	for i := range messages {
+		if err == nil {
+			messages[i].Seq = seqs[i]
+			entries[i] = h.entry(nil, messages[i])
+		}
+	}
 	h.mu.Lock()
 	for i, a := range batch {
-		if a.err = err; err != nil {
-			continue
+		if a.err = err; err == nil {
+			a.seq = seqs[i]
+			h.accepted(entries[i])
 		}
-		a.seq, messages[i].Seq = seqs[i], seqs[i]
-		h.accepted(messages[i])
-		h.tally.accept(len(messages[i].Body))
 	}
+	h.spawn()
 	h.mu.Unlock()
 	for _, a := range batch {
 		close(a.done)
 	}
+}
+
+// accepted takes in a message that was appended.
+func (h *Hub) accepted(e *entry) {
+	t := h.registry.topic(e.Topic)
+	e.log = t
+	t.row, t.bytes = true, t.bytes+int64(len(e.Body))
+	t.ages.add(e.At, e.Seq, h.grain())
+	if e.Whole {
+		t.whole = max(t.whole, e.Seq)
+	}
+	if len(t.subs) > 0 {
+		h.cache.add(e)
+	}
+	h.tally.accept(len(e.Body))
+	h.arrived(t, e.Seq)
+}
+
+// arrived wakes who has subscribed to a topic, if the message numbered last is
+// new.
+func (h *Hub) arrived(t *topic, last int64) {
+	if last <= t.last {
+		return
+	}
+	t.last = last
+	for i, s := range t.idle {
+		h.enqueue(s)
+		t.idle[i] = nil
+	}
+	t.idle = t.idle[:0]
 }
 
 // A saving is a set of changes on its way into the store.
@@ -176,8 +212,30 @@ func (s *saving) size() int { return 0 }
 // put or removed the hub learns nothing by it: that is what subscribe and end are
 // for. When it returns with an error of ctx they may still be written.
 func (h *Hub) save(ctx context.Context, c Changes) error {
+	if err := h.enter(c).wait(ctx); err != nil {
+		return err
+	}
+	for _, r := range c.Ask {
+		if err := h.tell(ctx, r.Key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// enter begins to save changes, after those that were entered before. It returns
+// nil if the hub is ending.
+func (h *Hub) enter(c Changes) *saving {
 	s := &saving{changes: c, done: make(chan struct{})}
 	if !h.saves.add(s) {
+		return nil
+	}
+	return s
+}
+
+// wait returns what came of it.
+func (s *saving) wait(ctx context.Context) error {
+	if s == nil {
 		return ErrNotReady
 	}
 	select {
@@ -196,7 +254,7 @@ func (h *Hub) commitChanges(batch []*saving) {
 	}
 	c := merge(all)
 	err := h.store.Save(context.Background(), c) // of many callers, none of whom may end it
-	if err == nil {
+	if err == nil && len(c.Topics) > 0 {
 		h.mu.Lock()
 		for _, t := range c.Topics {
 			known := h.registry.topic(t.URL)

@@ -8,7 +8,12 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
+
+// landing is how long deliveries under way have to end when the hub ends.
+const landing = 3 * time.Second
 
 var (
 	// ErrNotReady reports that the hub has not loaded yet, or is ending.
@@ -54,9 +59,22 @@ type Hub struct {
 	ready    chan struct{}
 	tally    tally
 
-	mu       sync.Mutex // guards what follows
-	registry registry
-	running  bool // between the end of loading and the end of Run
+	changed chan struct{} // there is something to save
+	hurried chan struct{} // at once
+	poked   chan struct{} // there is something to wait for
+	workers sync.WaitGroup
+
+	mu        sync.Mutex // guards what follows
+	registry  registry
+	scheduler scheduler
+	cache     cache
+	flights   []*flight
+	dirty     []*subscription // Progress is to be saved
+	removing  map[Key]bool    // subscriptions that are over, their rows are to go
+	sharing   sharing
+	running   bool // between the end of loading and the end of Run
+
+	saveTook time.Duration // of keepCursors alone
 }
 
 // New returns a Hub that keeps its memory in s. If s is a [Sharer], other hubs
@@ -66,7 +84,11 @@ func New(s Store, o Options) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Hub{store: s, opts: o, ready: make(chan struct{})}
+	h := &Hub{
+		store: s, opts: o, ready: make(chan struct{}),
+		changed: make(chan struct{}, 1), hurried: make(chan struct{}, 1), poked: make(chan struct{}, 1),
+		registry: newRegistry(), scheduler: newScheduler(), removing: map[Key]bool{}, sharing: newSharing(),
+	}
 	h.sharer, _ = s.(Sharer)
 	if h.aead, err = newSeal(o.Secret); err != nil {
 		return nil, err
@@ -74,7 +96,6 @@ func New(s Store, o Options) (*Hub, error) {
 	h.client = newClient(o)
 	h.appends = newGroup(h.commitMessages)
 	h.saves = newGroup(h.commitChanges)
-	h.registry = newRegistry()
 	if h.in, err = newAccepting(o); err != nil {
 		return nil, err
 	}
@@ -93,25 +114,57 @@ func (h *Hub) Ready() <-chan struct{} { return h.ready }
 // Run loads, verifies and delivers until ctx ends; then it returns nil, and how
 // far all subscriptions have come is saved. It is called once.
 func (h *Hub) Run(ctx context.Context) error {
+	defer h.client.CloseIdleConnections()
+	defer h.saves.close()
+	defer h.appends.close()
 	if err := h.load(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
 		return err
 	}
-	if err := h.verifier.load(ctx, allShards()); err != nil {
-		return err
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { h.watch(ctx); return nil })
+	g.Go(func() error { h.tidy(ctx); return nil })
+	if h.sharer != nil {
+		g.Go(func() error { h.share(ctx); return nil })
 	}
+	if h.verifier != nil {
+		g.Go(func() error { return h.verifier.run(ctx) })
+	}
+	keeping, kept := context.WithCancel(context.WithoutCancel(ctx)) // to the very end
+	defer kept()
+	var keeper sync.WaitGroup
+	keeper.Go(func() { h.keepCursors(keeping) })
 	h.mu.Lock()
 	h.running = true
+	h.spawn()
 	h.mu.Unlock()
 	close(h.ready)
-	if err := h.verifier.run(ctx); err != nil { // until ctx ends
-		return err
-	}
+
+	<-ctx.Done()
 	h.mu.Lock()
 	h.running = false
 	h.mu.Unlock()
 	h.appends.close()
-	h.saves.close()
-	return nil
+	err := g.Wait()
+	h.land(landing)
+	kept()
+	keeper.Wait()
+	return errors.Join(err, h.finally())
+}
+
+// finally saves what is still to be saved when all else has ended.
+func (h *Hub) finally() error {
+	for {
+		more, err := h.saveCursors()
+		if err != nil {
+			return fmt.Errorf("save progress: %w", err)
+		}
+		if !more {
+			return h.release()
+		}
+	}
 }
 
 // allShards returns the numbers of all shards.
@@ -125,20 +178,39 @@ func allShards() []int {
 
 // load fills the registry.
 func (h *Hub) load(ctx context.Context) error {
-	for t, err := range h.store.Topics(ctx) {
+	for row, err := range h.store.Topics(ctx) {
 		if err != nil {
 			return fmt.Errorf("load topics: %w", err)
 		}
 		h.mu.Lock()
-		h.registry.loadTopic(t)
+		t := h.registry.topic(row.URL)
+		t.row, t.first, t.last, t.bytes, t.state = true, row.First, row.Last, row.Bytes, row.State
+		t.ages.loaded = row.Last
 		h.mu.Unlock()
 	}
-	for s, err := range h.store.Subscriptions(ctx, -1) {
+	if h.sharer != nil {
+		return h.claim(ctx)
+	}
+	if err := h.loadShards(ctx, -1); err != nil {
+		return err
+	}
+	if h.verifier == nil {
+		return nil
+	}
+	return h.verifier.load(ctx, allShards())
+}
+
+// loadShards takes the subscriptions of a shard into the registry, of all if it
+// is negative.
+func (h *Hub) loadShards(ctx context.Context, shard int) error {
+	for row, err := range h.store.Subscriptions(ctx, shard) {
 		if err != nil {
 			return fmt.Errorf("load subscriptions: %w", err)
 		}
 		h.mu.Lock()
-		h.registry.put(s)
+		if h.registry.find(row.Key) == nil {
+			h.start(h.registry.add(row, &h.scheduler.lanes))
+		}
 		h.mu.Unlock()
 	}
 	return nil

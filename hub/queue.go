@@ -1,88 +1,165 @@
 package hub
 
-import (
-	"container/heap"
-	"time"
+import "time"
 
-	"lockstep/websub"
+// Deliveries under way at a time. What is quick has a lane of its own, so that
+// who is slow delays only who is slow as well (WS-C-13). A host has a share of
+// each.
+const (
+	fastLimit   = 256
+	fastPerHost = 64
+	slowLimit   = 1024
+	slowPerHost = 32
+	slowAfter   = 500 * time.Millisecond // a delivery that takes longer changes lanes
 )
 
-const fastPerHost = 64
+// breakerAfter is how many connections to a host must fail, one after the other,
+// for it to be left in peace for a while; one attempt is made then.
+const breakerAfter = 3
 
-// A host is where callbacks are: what shares connections.
+const (
+	fast = iota
+	slow
+	lanes
+)
+
+// A lane bounds how many deliveries are under way at a time.
+type lane struct {
+	limit, perHost int
+	running        int
+	turns          fifo[*queue] // of hosts with something to do
+}
+
+// A queue is what is to be done at a host in a lane.
+type queue struct {
+	host    *host
+	lane    *lane
+	ready   fifo[*subscription]
+	running int
+	listed  bool // in turns of the lane
+}
+
+// A host is where callbacks are: what shares connections, and fails together.
 type host struct {
-	name  string
-	subs  int // subscriptions with callbacks there
-	alarm alarm
+	name   string // with port
+	bare   string // without
+	subs   int    // subscriptions with callbacks there
+	queues [lanes]queue
+	alarm  alarm // when it is tried again
+
+	down  int       // connections that failed, one after the other
+	since time.Time // when the first of them did
+	shut  bool      // until the alarm rings
 }
 
-func newHost(name string) *host {
-	x := &host{name: name}
-	x.alarm.host, x.alarm.index = x, unset
-	return x
+// A scheduler says which delivery is made next. It is guarded by Hub.mu.
+type scheduler struct {
+	lanes    [lanes]lane
+	draining bool // no more
 }
 
-const unset = -1 // index of an alarm that is not set
-
-// An alarm is a time at which something is to be done for a subscription or a
-// host.
-type alarm struct {
-	at    time.Time
-	index int // in alarms
-	sub   *subscription
-	host  *host
+func newScheduler() scheduler {
+	var s scheduler
+	s.lanes[fast] = lane{limit: fastLimit, perHost: fastPerHost}
+	s.lanes[slow] = lane{limit: slowLimit, perHost: slowPerHost}
+	return s
 }
 
-// alarms are those that are set, the first in front.
-type alarms []*alarm
-
-func (a alarms) Len() int           { return len(a) }
-func (a alarms) Less(i, j int) bool { return a[i].at.Before(a[j].at) }
-func (a alarms) Swap(i, j int) {
-	a[i], a[j] = a[j], a[i]
-	a[i].index, a[j].index = i, j
-}
-
-// Push implements heap.Interface.
-func (a *alarms) Push(x any) {
-	n := x.(*alarm)
-	n.index = len(*a)
-	*a = append(*a, n)
-}
-
-// Pop implements heap.Interface.
-func (a *alarms) Pop() any {
-	end := len(*a) - 1
-	n := (*a)[end]
-	(*a)[end] = nil
-	*a, n.index = (*a)[:end], unset
-	return n
-}
-
-// set sets n to ring at the time at.
-func (a *alarms) set(n *alarm, at time.Time) {
-	n.at = at
-	if n.index == unset {
-		heap.Push(a, n)
-		return
-	}
-	heap.Fix(a, n.index)
-}
-
-func (a *alarms) clear(n *alarm) {
-	if n.index != unset {
-		heap.Remove(a, n.index)
+// offer lets q take its turns, if there is something to do and room to do it.
+func (q *queue) offer() {
+	if !q.listed && q.ready.len() > 0 && q.room() {
+		q.listed = true
+		q.lane.turns.push(q)
 	}
 }
 
-type signs struct{ signer *websub.Signer }
+// room reports whether the host bears one more.
+func (q *queue) room() bool {
+	x := q.host
+	switch {
+	case x.shut:
+		return false
+	case x.down >= breakerAfter:
+		return x.queues[fast].running+x.queues[slow].running == 0
+	}
+	return q.running < q.lane.perHost
+}
 
-type window struct{}
+// offer does it for both lanes.
+func (x *host) offer() {
+	for i := range x.queues {
+		x.queues[i].offer()
+	}
+}
 
-func (h *Hub) join(row Subscription) { h.registry.put(row) }
+// take returns the subscription whose turn it is, and the queue it counts in,
+// or nil.
+func (s *scheduler) take() (*subscription, *queue) {
+	if s.draining {
+		return nil, nil
+	}
+	for i := range s.lanes {
+		l := &s.lanes[i]
+		for l.running < l.limit && l.turns.len() > 0 {
+			q := l.turns.pop()
+			q.listed = false
+			if sub := q.take(); sub != nil {
+				return sub, q
+			}
+		}
+	}
+	return nil, nil
+}
 
-func (h *Hub) accepted(m Message) {
-	t := h.registry.topic(m.Topic)
-	t.row, t.last = true, max(t.last, m.Seq)
-	t.bytes += int64(len(m.Body))
+func (q *queue) take() *subscription {
+	for q.ready.len() > 0 && q.room() {
+		sub := q.ready.pop()
+		if sub.stage != queued {
+			continue // ended meanwhile
+		}
+		q.enter()
+		q.offer()
+		return sub
+	}
+	return nil
+}
+
+func (q *queue) enter() { q.running++; q.lane.running++ }
+
+func (q *queue) leave() {
+	q.running--
+	q.lane.running--
+	q.host.offer()
+}
+
+// A fifo is a queue. The zero value is empty.
+type fifo[T any] struct {
+	items []T
+	head  int
+}
+
+func (f *fifo[T]) len() int { return len(f.items) - f.head }
+
+func (f *fifo[T]) push(v T) {
+	if f.head > 32 && f.head > len(f.items)/2 {
+		n := copy(f.items, f.items[f.head:])
+		clear(f.items[n:])
+		f.items, f.head = f.items[:n], 0
+	}
+	f.items = append(f.items, v)
+}
+
+func (f *fifo[T]) at(i int) T { return f.items[f.head+i] }
+
+func (f *fifo[T]) pop() T {
+	var zero T
+	v := f.items[f.head]
+	f.items[f.head] = zero
+	if f.head++; f.head == len(f.items) {
+		if cap(f.items) > 1024 {
+			f.items = nil
+		}
+		f.items, f.head = f.items[:0], 0
+	}
+	return v
 }

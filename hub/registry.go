@@ -3,7 +3,6 @@ package hub
 import (
 	"net/url"
 	"strings"
-	"time"
 
 	"lockstep/websub"
 )
@@ -16,26 +15,24 @@ const (
 	queued               // waits for its turn
 	sending              // a delivery is under way
 	waiting              // for the time of the next attempt
-	gone                 // is no more
+	gone                 // is no more, or not yet
 )
 
-// A subscription is a [Subscription] at work. What it says of topic, callback,
-// secret and lease changes only when it is renewed.
+// A subscription is a [Subscription] at work.
 type subscription struct {
 	Subscription
 	log    *topic
 	host   *host
-	target *url.URL // of the callback
+	target *url.URL // of the callback; nil if it can not be delivered to
+	signer *signing // nil: no secret
 	alarm  alarm    // when its lease ends, or it is tried again, whichever is first
-	signs  signs
 
 	stage stage
 	slow  bool  // its endpoint took long, the last time
 	dirty bool  // Progress is to be saved
-	fresh bool  // the cursor was set by hand meanwhile: what is under way does not move it
+	moved bool  // the cursor was set by hand: what is under way does not move it
 	saved int64 // the cursor the store knows, or less
-	place int   // in the list its topic has of it
-	next  *subscription
+	place int   // in the list its topic has of those that are idle
 }
 
 // A topic is a log at work.
@@ -47,8 +44,13 @@ type topic struct {
 	row   bool // the store has it
 	state []byte
 	subs  map[Key]*subscription
-	idle  []*subscription // those that have everything
-	log   window
+	idle  []*subscription
+
+	recent window
+	pages  []*page
+	read   chan struct{} // closed when the page that is being read is there; nil: none is
+	whole  int64         // the newest Whole message there is known to be
+	ages   ages
 }
 
 // A registry is what the hub holds in memory: all topics, and the subscriptions
@@ -57,12 +59,13 @@ type registry struct {
 	topics map[string]*topic // by URL as websub.Canonical spells it
 	shards [Shards]map[Key]*subscription
 	hosts  map[string]*host
-	count  int // of subscriptions
+	names  map[string]int // subscriptions, by the name of the host without a port
+	count  int            // of subscriptions
 	alarms alarms
 }
 
 func newRegistry() registry {
-	r := registry{topics: map[string]*topic{}, hosts: map[string]*host{}}
+	r := registry{topics: map[string]*topic{}, hosts: map[string]*host{}, names: map[string]int{}}
 	for i := range r.shards {
 		r.shards[i] = map[Key]*subscription{}
 	}
@@ -71,6 +74,9 @@ func newRegistry() registry {
 
 // topic returns the topic at uri, made if there is none yet.
 func (r *registry) topic(uri string) *topic {
+	if t := r.topics[uri]; t != nil {
+		return t
+	}
 	uri = websub.Canonical(uri)
 	t := r.topics[uri]
 	if t == nil {
@@ -83,64 +89,41 @@ func (r *registry) topic(uri string) *topic {
 // find returns the subscription, or nil.
 func (r *registry) find(key Key) *subscription { return r.shards[key.Shard()][key] }
 
-// loadTopic takes in what the store says of a topic.
-func (r *registry) loadTopic(row Topic) *topic {
-	t := r.topic(row.URL)
-	t.row, t.state = true, row.State
-	t.first, t.last, t.bytes = row.First, max(t.last, row.Last), row.Bytes
-	return t
-}
-
-// put takes in a subscription, or what has become of it. The stage of a new one
-// is gone: it has yet to be set going.
-func (r *registry) put(row Subscription) *subscription {
-	s := r.find(row.Key)
-	if s == nil {
-		s = &subscription{Subscription: row, stage: gone, saved: row.Progress.Cursor, log: r.topic(row.Topic)}
-		s.alarm.sub, s.alarm.index = s, unset
-		s.log.subs[row.Key] = s
-		r.shards[row.Key.Shard()][row.Key] = s
-		r.count++
-	}
-	progress := s.Progress
-	s.Subscription = row
-	if s.stage != gone {
-		s.Progress = progress // this one is newer
-	}
-	s.signs = signs{}
-	s.target, _ = url.Parse(row.Callback) // nil: cannot be delivered to
-	r.settle(s)
-	return s
-}
-
-// settle sees to it that s belongs to the host of its callback.
-func (r *registry) settle(s *subscription) {
-	name := ""
+// add takes in a subscription that is not there yet. It is gone: it has yet to
+// be set going.
+func (r *registry) add(row Subscription, lanes *[lanes]lane) *subscription {
+	s := &subscription{stage: gone, saved: row.Progress.Cursor, log: r.topic(row.Topic)}
+	s.alarm = alarm{sub: s, index: unset}
+	s.set(row)
+	name, bare := "", ""
 	if s.target != nil {
-		name = hostOf(s.target)
-	}
-	if s.host != nil {
-		return // the same subscription has the same callback, but for its spelling
+		name, bare = hostOf(s.target), bareHost(s.target)
 	}
 	x := r.hosts[name]
 	if x == nil {
-		x = newHost(name)
+		x = &host{name: name, bare: bare}
+		x.alarm = alarm{host: x, index: unset}
+		for i := range x.queues {
+			x.queues[i] = queue{host: x, lane: &lanes[i]}
+		}
 		r.hosts[name] = x
 	}
 	x.subs++
+	r.names[bare]++
 	s.host = x
+	s.log.subs[row.Key] = s
+	r.shards[row.Key.Shard()][row.Key] = s
+	r.count++
+	return s
 }
 
-// hostOf returns host and port of a URL, as connections are shared by.
-func hostOf(u *url.URL) string {
-	port := u.Port()
-	if port == "" {
-		port = "80"
-		if u.Scheme == "https" {
-			port = "443"
-		}
+// set makes s what row says.
+func (s *subscription) set(row Subscription) {
+	s.Subscription, s.signer = row, nil
+	if len(row.Secret) > 0 {
+		s.signer = &signing{key: row.Key, sealed: row.Secret}
 	}
-	return strings.ToLower(u.Hostname()) + ":" + port
+	s.target, _ = url.Parse(row.Callback) // those that are no URLs were refused long ago
 }
 
 // drop forgets a subscription.
@@ -155,6 +138,9 @@ func (r *registry) drop(s *subscription) {
 		r.alarms.clear(&s.host.alarm)
 		delete(r.hosts, s.host.name)
 	}
+	if r.names[s.host.bare]--; r.names[s.host.bare] == 0 {
+		delete(r.names, s.host.bare)
+	}
 	if t := s.log; len(t.subs) == 0 && !t.row {
 		delete(r.topics, t.url)
 	}
@@ -166,7 +152,7 @@ func (t *topic) list(s *subscription) {
 	t.idle = append(t.idle, s)
 }
 
-// unlist undoes it, if it was.
+// unlist undoes it, if it was noted.
 func (t *topic) unlist(s *subscription) {
 	if s.stage != idle {
 		return
@@ -178,70 +164,14 @@ func (t *topic) unlist(s *subscription) {
 	t.idle = t.idle[:end]
 }
 
-// ends returns when the lease is over.
-func (s *subscription) ends() time.Time { return s.Expires }
-
-// topic returns what the hub knows of a topic, whatever the spelling of its
-// URL; false if nothing.
-func (h *Hub) topic(uri string) (Topic, bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	t := h.registry.topics[websub.Canonical(uri)]
-	if t == nil {
-		return Topic{}, false
+// hostOf returns host and port of a URL, as connections are shared by.
+func hostOf(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = "80"
+		if strings.EqualFold(u.Scheme, "https") {
+			port = "443"
+		}
 	}
-	return t.row_(), true
-}
-
-// topics returns all topics, in no order.
-func (h *Hub) topics() []Topic {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	all := make([]Topic, 0, len(h.registry.topics))
-	for _, t := range h.registry.topics {
-		all = append(all, t.row_())
-	}
-	return all
-}
-
-func (t *topic) row_() Topic {
-	return Topic{URL: t.url, First: t.first, Last: t.last, Bytes: t.bytes, State: t.state}
-}
-
-// subscriptions returns the subscriptions of a topic with how far they have
-// come, in no order; with several hubs, those that are this one's.
-func (h *Hub) subscriptions(uri string) []Subscription {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	t := h.registry.topics[websub.Canonical(uri)]
-	if t == nil {
-		return nil
-	}
-	all := make([]Subscription, 0, len(t.subs))
-	for _, s := range t.subs {
-		all = append(all, s.Subscription)
-	}
-	return all
-}
-
-// subscription returns one.
-func (h *Hub) subscription(key Key) (Subscription, bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	s := h.registry.find(key)
-	if s == nil {
-		return Subscription{}, false
-	}
-	return s.Subscription, true
-}
-
-// count returns how many subscriptions there are, in all and with callbacks at
-// the host of callback: those that are this hub's.
-func (h *Hub) count(callback *url.URL) (all, atHost int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if x := h.registry.hosts[hostOf(callback)]; x != nil {
-		atHost = x.subs
-	}
-	return h.registry.count, atHost
+	return strings.ToLower(u.Hostname()) + ":" + port
 }

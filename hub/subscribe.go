@@ -9,49 +9,104 @@ import (
 // there is: then it goes on where it was, in its new terms (WS-L-04). A new one
 // begins with what is accepted from now on (WS-C-14). The lease runs from sent,
 // when the subscriber was asked (WS-L-02). The request is settled by it. When
-// subscribe returns without an error all that is durable.
+// subscribe returns without an error all that is durable. It is [ErrNotReady] if
+// the shard of the request is another hub's now, which verifies it again.
 func (h *Hub) subscribe(ctx context.Context, r Request, sent time.Time) error {
-	row, err := h.begin(r, sent)
+	if err := h.news(ctx); err != nil {
+		return err
+	}
+	row, saving, err := h.begin(r, sent)
 	if err != nil {
 		return err
 	}
-	if err := h.save(ctx, Changes{Put: []Subscription{row}, Settle: []Key{r.Key}}); err != nil {
+	if err := saving.wait(ctx); err != nil {
 		return err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.sharer != nil && !h.sharing.own[r.Key.Shard()] {
+		return nil // whose it is now has read it, or will
+	}
 	h.join(row)
 	return nil
 }
 
-// begin returns the row of a subscription that is to be.
-func (h *Hub) begin(r Request, sent time.Time) (Subscription, error) {
+// begin enters the row of a subscription that is to be.
+func (h *Hub) begin(r Request, sent time.Time) (Subscription, *saving, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.running {
-		return Subscription{}, ErrNotReady
+	if !h.running || h.sharer != nil && !h.sharing.own[r.Key.Shard()] {
+		return Subscription{}, nil, ErrNotReady
 	}
+	now := h.now()
 	row := Subscription{
 		Key: r.Key, Topic: r.Topic, Callback: r.Callback, Secret: r.Secret,
-		Created: h.now(), Expires: sent.Add(r.Lease),
+		Created: now, Expires: sent.Add(r.Lease),
 	}
-	if s := h.registry.find(r.Key); s != nil && h.now().Before(s.Expires) {
+	s := h.registry.find(r.Key)
+	if s != nil && !now.Before(s.Expires) {
+		h.expire(s)
+		s = nil
+	}
+	if s != nil {
 		row.Created, row.Progress = s.Created, s.Progress
 	} else {
 		row.Progress.Cursor = h.registry.topic(r.Topic).last
 	}
-	return row, nil
+	delete(h.removing, r.Key)
+	saving := h.enter(Changes{Put: []Subscription{row}, Settle: []Key{r.Key}})
+	if saving == nil {
+		return Subscription{}, nil, ErrNotReady
+	}
+	return row, saving, nil
 }
 
-// end ends a subscription, if there is such: nothing more is delivered to it. It
-// is durable when end returns without an error.
+// join takes a subscription that was saved into the registry, or what has become
+// of it. The caller holds h.mu.
+func (h *Hub) join(row Subscription) {
+	s := h.registry.find(row.Key)
+	if s == nil {
+		h.start(h.registry.add(row, &h.scheduler.lanes))
+		h.spawn()
+		return
+	}
+	row.Progress = s.Progress // it may have gone on meanwhile
+	s.set(row)
+	at := s.Expires
+	if s.stage == waiting && s.Progress.Next.Before(at) {
+		at = s.Progress.Next
+	}
+	h.ring(&s.alarm, at)
+}
+
+// start sets a subscription going that has just come to the registry.
+func (h *Hub) start(s *subscription) {
+	h.registry.alarms.set(&s.alarm, s.Expires)
+	s.stage = idle // for a moment
+	h.resume(s)
+}
+
+// end ends a subscription, if there is such: nothing more is delivered to it. A
+// request that waits is settled with it. It is durable when end returns without
+// an error.
 func (h *Hub) end(ctx context.Context, key Key) error {
 	h.mu.Lock()
 	if s := h.registry.find(key); s != nil {
 		h.registry.drop(s)
 	}
+	saving := h.enter(Changes{Remove: []Key{key}, Settle: []Key{key}})
 	h.mu.Unlock()
-	return h.save(ctx, Changes{Remove: []Key{key}, Settle: []Key{key}})
+	err := saving.wait(ctx)
+	if err == nil {
+		return h.tell(ctx, key)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.registry.find(key) == nil { // the row has to go all the same
+		h.removing[key] = true
+		wake(h.changed)
+	}
+	return err
 }
 
 // remove ends a subscription and lets the subscriber know (WS-V-02).
@@ -63,8 +118,33 @@ func (h *Hub) remove(ctx context.Context, key Key, reason string) error {
 	if err := h.end(ctx, key); err != nil {
 		return err
 	}
+	h.tally.deny()
 	if h.verifier != nil {
 		h.verifier.deny(s, reason)
 	}
 	return nil
+}
+
+// replay sets a subscription to get the messages from the number from on (again),
+// those that are kept, and returns the number it begins with.
+func (h *Hub) replay(ctx context.Context, key Key, from int64) (int64, error) {
+	h.mu.Lock()
+	s := h.registry.find(key)
+	if s == nil {
+		h.mu.Unlock()
+		return 0, ErrNoSubscription
+	}
+	from = min(max(from, s.log.first), s.log.last+1)
+	p := &s.Progress
+	p.Cursor, p.Attempts, p.Next, p.Failing, p.LastError = from-1, 0, time.Time{}, time.Time{}, ""
+	s.saved, s.moved = min(s.saved, p.Cursor), true
+	saving := h.enter(Changes{Progress: map[Key]Progress{key: *p}})
+	if s.stage == idle || s.stage == waiting {
+		s.log.unlist(s)
+		h.ring(&s.alarm, s.Expires)
+		h.resume(s)
+		h.spawn()
+	}
+	h.mu.Unlock()
+	return from, saving.wait(ctx)
 }

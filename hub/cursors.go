@@ -1,0 +1,132 @@
+package hub
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+const (
+	savePace   = 50 * time.Millisecond // between two saves of how far the subscriptions have come
+	saveShare  = 4                     // and as many times as long as the last took
+	savePause  = time.Second           // after one that failed
+	saveCursor = 5000                  // cursors saved in one transaction: others want to write, too
+)
+
+// note sees to it that the progress of s is saved. The caller holds h.mu.
+func (h *Hub) note(s *subscription) {
+	if s.dirty {
+		return
+	}
+	s.dirty = true
+	if h.dirty = append(h.dirty, s); len(h.dirty) == 1 {
+		wake(h.changed)
+	}
+}
+
+// hurry sees to it that it is saved at once.
+func (h *Hub) hurry() { wake(h.hurried) }
+
+// finish ends a subscription; that is saved at once. The caller holds h.mu.
+func (h *Hub) finish(s *subscription) {
+	h.registry.drop(s)
+	h.removing[s.Key] = true
+	wake(h.changed)
+	h.hurry()
+}
+
+// expire ends a subscription whose lease is over (WS-L-01).
+func (h *Hub) expire(s *subscription) {
+	h.tally.expire()
+	h.finish(s)
+}
+
+// keepCursors saves how far subscriptions have come until ctx ends.
+func (h *Hub) keepCursors(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.changed:
+		}
+		start := time.Now()
+		pace := max(savePace, saveShare*h.saveTook)
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.hurried:
+		case <-time.After(pace):
+		}
+		more, err := h.saveCursors()
+		h.saveTook = min(time.Since(start), savePause)
+		if err != nil {
+			h.opts.Logger.Error("progress could not be saved: messages may be delivered twice after a crash", slog.Any("err", err))
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(savePause):
+			}
+		}
+		if more {
+			wake(h.changed)
+		}
+	}
+}
+
+// saveCursors saves what is to be saved, and reports whether there is more.
+func (h *Hub) saveCursors() (more bool, err error) {
+	h.mu.Lock()
+	n := min(len(h.dirty), saveCursor)
+	batch, removing := h.dirty[:n:n], h.removing
+	h.dirty, h.removing = h.dirty[n:], map[Key]bool{}
+	if len(h.dirty) == 0 {
+		h.dirty = nil
+	}
+	c := Changes{Progress: make(map[Key]Progress, n)}
+	for _, s := range batch {
+		s.dirty = false
+		if s.stage != gone {
+			c.Progress[s.Key] = s.Progress
+		}
+	}
+	for k := range removing {
+		c.Remove = append(c.Remove, k)
+	}
+	more = len(h.dirty) > 0
+	if len(c.Progress) == 0 && len(c.Remove) == 0 {
+		h.mu.Unlock()
+		return more, nil
+	}
+	saving := h.enter(c) // here: what is entered later was later
+	h.mu.Unlock()
+	if saving == nil {
+		return false, ErrNotReady
+	}
+	<-saving.done
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range batch {
+		p, ok := c.Progress[s.Key]
+		switch {
+		case !ok:
+		case saving.err != nil:
+			h.note(s)
+		default:
+			s.saved = min(p.Cursor, s.Progress.Cursor) // it may have been set back
+		}
+	}
+	for k := range removing {
+		if saving.err != nil && h.registry.find(k) == nil {
+			h.removing[k] = true
+		}
+	}
+	return more || saving.err != nil, saving.err
+}
+
+// wake makes a receiver of c go on, now or when it comes to it.
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // it will, already
+	}
+}

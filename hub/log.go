@@ -1,0 +1,185 @@
+package hub
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"sort"
+	"strings"
+
+	"lockstep/websub"
+)
+
+const (
+	recentBytes = 64 << 20  // of the newest messages, held in memory for who keeps up
+	pageBytes   = 512 << 10 // of messages read at a time, for who lags behind
+	pageCount   = 256       // messages read at a time
+	pagesBytes  = 32 << 20  // of pages held for others that lag at the same place
+	pagesMost   = 1024      // of them
+	entryBytes  = 512       // what a message takes besides its body, about
+)
+
+// An entry is a message of a log in memory. It is never changed.
+type entry struct {
+	Message
+	log    *topic
+	header http.Header // of deliveries without signature, to who spells the topic like the log
+	size   int64
+}
+
+// entry returns m ready to be delivered.
+func (h *Hub) entry(t *topic, m Message) *entry {
+	return &entry{Message: m, log: t, header: h.header(&m, m.Topic), size: entryBytes + int64(len(m.Body))}
+}
+
+// header returns the header of the delivery of m to who calls the topic self.
+func (h *Hub) header(m *Message, self string) http.Header {
+	links := websub.LinkHeader(self, []string{h.opts.PublicURL}) // WS-C-03: one field
+	if len(m.Links) > 0 {
+		links += ", " + strings.Join(m.Links, ", ") // RN-PB-02
+	}
+	head := http.Header{
+		"Link":            {links},
+		"Hub-Delivery-Id": {m.ID},
+		"User-Agent":      {h.opts.UserAgent},
+		"Content-Type":    {m.ContentType}, // WS-C-01
+	}
+	if m.ContentType == "" {
+		delete(head, "Content-Type")
+	}
+	return head
+}
+
+// A window is the end of a log.
+type window struct{ entries fifo[*entry] }
+
+// find returns the message numbered seq, or nil.
+func (w *window) find(seq int64) *entry {
+	if w.entries.len() == 0 {
+		return nil
+	}
+	i := seq - w.entries.at(0).Seq
+	if i < 0 || i >= int64(w.entries.len()) {
+		return nil
+	}
+	return w.entries.at(int(i))
+}
+
+// A cache is what of all logs is in memory. It is guarded by Hub.mu.
+type cache struct {
+	recent      fifo[*entry] // of all windows, the oldest in front
+	recentBytes int64
+	pages       fifo[*page]
+	pagesBytes  int64
+}
+
+// add appends e to the window of its log.
+func (c *cache) add(e *entry) {
+	w := &e.log.recent
+	if n := w.entries.len(); n > 0 && w.entries.at(n-1).Seq != e.Seq-1 {
+		w.entries = fifo[*entry]{} // a window has no holes
+	}
+	w.entries.push(e)
+	c.recent.push(e)
+	c.recentBytes += e.size
+	for c.recentBytes > recentBytes && c.recent.len() > 1 {
+		old := c.recent.pop()
+		c.recentBytes -= old.size
+		if old.log.recent.find(old.Seq) == old {
+			old.log.recent.entries.pop() // the first: all before it were older
+		}
+	}
+}
+
+// A page is a part of a log: all that is kept of what is numbered above after,
+// up to upto.
+type page struct {
+	log         *topic
+	after, upto int64
+	entries     []*entry
+	size        int64
+}
+
+// find returns the first message that is not before seq.
+func (p *page) find(seq int64) *entry {
+	i := sort.Search(len(p.entries), func(i int) bool { return p.entries[i].Seq >= seq })
+	if i == len(p.entries) {
+		return nil
+	}
+	return p.entries[i]
+}
+
+func (c *cache) addPage(p *page) {
+	p.log.pages = append(p.log.pages, p)
+	c.pages.push(p)
+	c.pagesBytes += p.size
+	for c.pagesBytes > pagesBytes && c.pages.len() > 1 || c.pages.len() > pagesMost {
+		old := c.pages.pop()
+		c.pagesBytes -= old.size
+		old.log.pages = slices.Delete(old.log.pages, 0, 1) // the first: those before it were older
+	}
+}
+
+// at returns the message of t numbered seq. If that is forgotten it returns the
+// next that is kept, or nil and the number of the last that is forgotten. The
+// caller holds h.mu, which is not held while the store is read.
+func (h *Hub) at(ctx context.Context, t *topic, seq int64) (e *entry, forgotten int64, err error) {
+	for {
+		if e := t.recent.find(seq); e != nil {
+			return e, 0, nil
+		}
+		for i := len(t.pages) - 1; i >= 0; i-- {
+			if p := t.pages[i]; p.after < seq && seq <= p.upto {
+				return p.find(seq), p.upto, nil
+			}
+		}
+		if read := t.read; read != nil { // by another, perhaps just what is wanted
+			h.mu.Unlock()
+			<-read
+			h.mu.Lock()
+			continue
+		}
+		if err := h.readPage(ctx, t, seq-1); err != nil {
+			return nil, 0, err
+		}
+	}
+}
+
+// readPage reads a part of the log of t into the cache.
+func (h *Hub) readPage(ctx context.Context, t *topic, after int64) error {
+	done := make(chan struct{})
+	t.read = done
+	p := &page{log: t, after: after, upto: t.last}
+	h.mu.Unlock()
+	err := h.fill(ctx, p)
+	h.mu.Lock()
+	t.read = nil
+	close(done)
+	if err != nil {
+		return err
+	}
+	for _, e := range p.entries {
+		if e.Whole {
+			t.whole = max(t.whole, e.Seq)
+		}
+	}
+	h.cache.addPage(p)
+	return nil
+}
+
+func (h *Hub) fill(ctx context.Context, p *page) error {
+	for m, err := range h.store.Log(ctx, p.log.url, p.after) {
+		if err != nil {
+			return err
+		}
+		if p.size > 0 && p.size+int64(len(m.Body)) > pageBytes || len(p.entries) == pageCount {
+			p.upto = p.entries[len(p.entries)-1].Seq
+			break
+		}
+		e := h.entry(p.log, m)
+		p.entries = append(p.entries, e)
+		p.size += e.size
+		p.upto = max(p.upto, m.Seq)
+	}
+	return nil
+}

@@ -1,0 +1,164 @@
+package hub
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const spread = 0.2 // of a wait, more or less: who failed together does not come again together
+
+// settle records what came of the attempt to deliver e to s. The caller holds
+// h.mu.
+func (h *Hub) settle(s *subscription, e *entry, out outcome) {
+	if s.stage == gone || out.ended {
+		return
+	}
+	h.reached(s.host, out)
+	s.slow = out.took >= slowAfter
+	p := &s.Progress
+	switch {
+	case out.status/100 == 2:
+		h.tally.deliver(len(e.Body), out.took)
+		p.Attempts, p.Next, p.Failing, p.LastError = 0, time.Time{}, time.Time{}, ""
+		p.Taken++
+		p.LastTaken = h.now()
+		if !s.moved {
+			p.Cursor = max(p.Cursor, e.Seq)
+		}
+		h.note(s)
+	case out.status == http.StatusGone: // WS-C-07
+		h.tally.end()
+		h.finish(s)
+	default:
+		h.tally.fail()
+		h.fail(s, e, out)
+	}
+}
+
+// fail records an attempt in vain: when the next is made, and whether the
+// message has waited too long.
+func (h *Hub) fail(s *subscription, e *entry, out outcome) {
+	p, now := &s.Progress, h.now()
+	p.LastError = out.String()
+	if p.Failing.IsZero() {
+		p.Failing = now
+	}
+	p.Attempts++
+	p.Next = now.Add(h.wait(p.Attempts, out.retryAfter))
+	limit := now.Add(-h.opts.RetryFor)
+	if !p.Failing.After(limit) && !e.At.After(limit) {
+		h.skip(s, e.Seq)
+	}
+	h.giveUp(s, p.Failing, limit)
+	h.note(s)
+	h.hurry()
+}
+
+// giveUp passes over the messages that were accepted before limit, which is
+// RetryFor ago, if the endpoint has failed since then (WS-C-10). What waits for
+// another reason, because the hub was down, has its time from the first failure.
+func (h *Hub) giveUp(s *subscription, failing, limit time.Time) {
+	if !failing.IsZero() && !failing.After(limit) {
+		h.skip(s, min(s.log.ages.before(limit), s.log.last))
+	}
+}
+
+// wait returns how long to wait after that many attempts in vain (WS-C-09).
+func (h *Hub) wait(attempts int, retryAfter time.Duration) time.Duration {
+	d := h.opts.RetryFirst
+	for ; attempts > 1 && d < h.opts.RetryMost; attempts-- {
+		d *= 2
+	}
+	d = min(d, h.opts.RetryMost)
+	d = time.Duration(float64(d) * (1 - spread + 2*spread*rand.Float64()))
+	return max(d, min(retryAfter, h.opts.RetryMost))
+}
+
+// reached notes whether a host could be connected to. One that cannot, several
+// times, is left in peace for a while, whatever else is to be sent there.
+func (h *Hub) reached(x *host, out outcome) {
+	if out.late {
+		return // whatever the reason
+	}
+	if _, failed := errors.AsType[*dialError](out.err); !failed {
+		if x.down > 0 {
+			x.down, x.since = 0, time.Time{}
+			x.offer()
+		}
+		return
+	}
+	if x.down++; x.down == 1 {
+		x.since = h.now()
+	}
+	if x.down >= breakerAfter && !x.shut {
+		x.shut = true
+		h.ring(&x.alarm, h.now().Add(h.wait(x.down-breakerAfter+1, 0)))
+	}
+}
+
+// resume lets s do what is to be done next. The caller holds h.mu; a delivery to
+// s is not under way any more, and it is in no queue.
+func (h *Hub) resume(s *subscription) {
+	switch {
+	case s.stage == gone:
+	case h.now().Before(s.Progress.Next):
+		h.rest(s, s.Progress.Next)
+	case s.Progress.Cursor < s.log.last:
+		h.enqueue(s)
+	default:
+		s.log.list(s)
+	}
+}
+
+// rest lets s wait for a time.
+func (h *Hub) rest(s *subscription, until time.Time) {
+	if s.stage == gone {
+		return
+	}
+	s.stage = waiting
+	if s.Expires.Before(until) {
+		until = s.Expires
+	}
+	h.ring(&s.alarm, until)
+}
+
+// enqueue lets s wait for its turn.
+func (h *Hub) enqueue(s *subscription) {
+	s.stage = queued
+	q := &s.host.queues[fast]
+	if s.slow {
+		q = &s.host.queues[slow]
+	}
+	q.ready.push(s)
+	q.offer()
+}
+
+// String says what went wrong, without the address.
+func (o outcome) String() string {
+	if o.err != nil {
+		return o.err.Error()
+	}
+	return strings.TrimSpace(fmt.Sprintf("answered %d %s", o.status, http.StatusText(o.status)))
+}
+
+// retryAfter returns how long the header field asks to wait; 0 if it asks for
+// nothing that can be understood.
+func retryAfter(value string, now time.Time) time.Duration {
+	value = strings.TrimSpace(value)
+	if value == "" {
+		return 0
+	}
+	n, err := strconv.ParseUint(value, 10, 31)
+	if err == nil || errors.Is(err, strconv.ErrRange) { // then n is the most there is
+		return time.Duration(n) * time.Second
+	}
+	if t, err := http.ParseTime(value); err == nil {
+		return max(0, t.Sub(now))
+	}
+	return 0
+}
