@@ -58,6 +58,7 @@ type Hub struct {
 	saves    *group[*saving]
 	ready    chan struct{}
 	tally    tally
+	started  time.Time
 
 	changed chan struct{} // there is something to save
 	hurried chan struct{} // at once
@@ -85,7 +86,7 @@ func New(s Store, o Options) (*Hub, error) {
 		return nil, err
 	}
 	h := &Hub{
-		store: s, opts: o, ready: make(chan struct{}),
+		store: s, opts: o, ready: make(chan struct{}), started: o.Clock(),
 		changed: make(chan struct{}, 1), hurried: make(chan struct{}, 1), poked: make(chan struct{}, 1),
 		registry: newRegistry(), scheduler: newScheduler(), removing: map[Key]bool{}, sharing: newSharing(),
 	}

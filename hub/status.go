@@ -3,26 +3,32 @@ package hub
 // Stats tell what a hub has done since it was started, and how things stand.
 // With several hubs on one Store they are those of this one.
 type Stats struct {
-	Topics        int
-	Subscriptions int
-	Idle          int // subscriptions that have everything
-	Queued        int // that wait for their turn
-	Sending       int // to which a delivery is under way
-	Waiting       int // that wait until it is tried again, after failures
-	Behind        int // that lack messages, for whatever reason
-	Requests      int // that were accepted and wait to be verified
+	Topics        int `json:"topics"`
+	Subscriptions int `json:"subscriptions"`
+	Idle          int `json:"idle"`     // subscriptions that have everything
+	Queued        int `json:"queued"`   // that wait for their turn
+	Sending       int `json:"sending"`  // to which a delivery is under way
+	Waiting       int `json:"waiting"`  // that wait until it is tried again, after failures
+	Behind        int `json:"behind"`   // that lack messages, for whatever reason
+	Requests      int `json:"requests"` // that were accepted and wait to be verified
 
-	LagMax int64 // the most messages that one subscription lacks
+	LagMax int64 `json:"lag_max"`    // the most messages that one subscription lacks
+	Kept   int64 `json:"kept_bytes"` // of messages that are not forgotten yet
 
-	Accepted, AcceptedBytes   int64 // messages, and their bodies
-	Delivered, DeliveredBytes int64 // each to one subscriber
-	Failed                    int64 // attempts in vain
-	GivenUp                   int64 // messages that a subscriber did not get in time
-	Verified, Unverified      int64 // requests that subscribers said they meant, and others
-	Refused                   int64 // requests answered with 4xx or 5xx
-	Ended, Expired, Denied    int64 // subscriptions: by the endpoint, by time, by us
+	Accepted       int64 `json:"accepted"` // messages
+	AcceptedBytes  int64 `json:"accepted_bytes"`
+	Delivered      int64 `json:"delivered"` // messages, each to one subscriber
+	DeliveredBytes int64 `json:"delivered_bytes"`
+	Failed         int64 `json:"failed"`     // attempts in vain
+	GivenUp        int64 `json:"given_up"`   // messages that a subscriber did not get in time
+	Verified       int64 `json:"verified"`   // requests that subscribers said they meant
+	Unverified     int64 `json:"unverified"` // other requests
+	Refused        int64 `json:"refused"`    // requests answered with 4xx or 5xx
+	Ended          int64 `json:"ended"`      // subscriptions that their endpoint ended, by 410
+	Expired        int64 `json:"expired"`    // whose lease was over
+	Denied         int64 `json:"denied"`     // that we ended
 
-	Latency Histogram // of deliveries that were taken
+	Latency Histogram `json:"-"` // of deliveries that were taken
 }
 
 // Stats returns how things stand. It looks at every subscription there is:
@@ -44,6 +50,11 @@ func (h *Hub) Stats() Stats {
 			s.count(sub)
 		}
 		h.mu.Unlock()
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, topic := range h.registry.topics {
+		s.Kept += topic.bytes
 	}
 	return s
 }

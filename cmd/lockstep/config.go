@@ -37,6 +37,7 @@ type fileConfig struct {
 	APITokenFile flagValue   `yaml:"api_token_file"`
 	Hub          stringList  `yaml:"hub"`
 	HubTokenFile flagValue   `yaml:"hub_token_file"`
+	AdminFile    flagValue   `yaml:"admin_token_file"`
 	NotifyDelay  flagValue   `yaml:"notify_delay"`
 	Header       stringList  `yaml:"header"`
 	BearerFile   flagValue   `yaml:"bearer_token_file"`
@@ -51,6 +52,22 @@ type fileConfig struct {
 	UserAgent    flagValue   `yaml:"user_agent"`
 	AllowPrivate flagValue   `yaml:"allow_private"`
 	Sets         []setConfig `yaml:"sets"`
+
+	// Of the hub embedded in serve: the flags of hub, after "hub.".
+	HubLeaseMin         flagValue  `yaml:"hub.lease_min"`
+	HubLeaseDefault     flagValue  `yaml:"hub.lease_default"`
+	HubLeaseMax         flagValue  `yaml:"hub.lease_max"`
+	HubRetryFirst       flagValue  `yaml:"hub.retry_first"`
+	HubRetryMost        flagValue  `yaml:"hub.retry_most"`
+	HubRetryFor         flagValue  `yaml:"hub.retry_for"`
+	HubKeep             flagValue  `yaml:"hub.keep"`
+	HubDeliveryTimeout  flagValue  `yaml:"hub.delivery_timeout"`
+	HubMaxBody          flagValue  `yaml:"hub.max_body"`
+	HubAllowPrivate     flagValue  `yaml:"hub.allow_private"`
+	HubPublishTokenFile flagValue  `yaml:"hub.publish_token_file"`
+	HubPublishPrefix    stringList `yaml:"hub.publish_prefix"`
+	HubSignature        flagValue  `yaml:"hub.signature"`
+	HubKeyFile          flagValue  `yaml:"hub.key_file"`
 }
 
 // readConfig reads a configuration file. Relative paths in it are relative to
@@ -78,7 +95,7 @@ func readConfig(path string) (fileConfig, error) {
 
 // resolve makes relative paths begin at dir.
 func (c *fileConfig) resolve(dir string) {
-	for _, p := range []*flagValue{&c.State, &c.Documents, &c.APITokenFile, &c.HubTokenFile, &c.BearerFile, &c.CAFile} {
+	for _, p := range []*flagValue{&c.State, &c.Documents, &c.APITokenFile, &c.HubTokenFile, &c.AdminFile, &c.HubPublishTokenFile, &c.HubKeyFile, &c.BearerFile, &c.CAFile} {
 		*p = flagValue(besideConfig(dir, string(*p)))
 	}
 	for i := range c.Sets {
@@ -144,10 +161,7 @@ func (c fileConfig) flagValues() map[string][]string {
 	values := map[string][]string{}
 	for v, i := reflect.ValueOf(c), 0; i < v.NumField(); i++ {
 		f := v.Type().Field(i)
-		name := f.Tag.Get("flag")
-		if name == "" {
-			name = strings.ReplaceAll(f.Tag.Get("yaml"), "_", "-")
-		}
+		name := flagOf(f)
 		switch v := v.Field(i).Interface().(type) {
 		case flagValue:
 			if v != "" {
@@ -160,6 +174,24 @@ func (c fileConfig) flagValues() map[string][]string {
 		}
 	}
 	return values
+}
+
+// flagOf returns the name of the flag that a key of the file stands for.
+func flagOf(f reflect.StructField) string {
+	if name := f.Tag.Get("flag"); name != "" {
+		return name
+	}
+	return strings.NewReplacer("_", "-", ".", "-").Replace(f.Tag.Get("yaml"))
+}
+
+// configKey returns the key that stands for a flag.
+func configKey(flag string) string {
+	for t, i := reflect.TypeFor[fileConfig](), 0; i < t.NumField(); i++ {
+		if f := t.Field(i); flagOf(f) == flag {
+			return f.Tag.Get("yaml")
+		}
+	}
+	return flag
 }
 
 // configKeys returns the keys of each kind of mapping the file can have, by

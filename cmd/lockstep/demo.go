@@ -142,7 +142,8 @@ func (d *demo) serve(ctx context.Context, state string) (<-chan error, error) {
 	}}
 	s, err := openSite(ctx, siteOptions{
 		baseURL: d.base, sets: []setConfig{{from: address{kindOf("dir"), d.files}, Hash: []string{"sha-256", "md5"}}}, state: state, documents: filepath.Join(state, "documents"),
-		scanInterval: -1, content: true, command: "demo", log: d.o.out.logger(d.io), onEvent: n.event,
+		scanInterval: -1, content: true, command: "demo",
+		hubs: hubFlags{hub: []string{hubEmbedded}}, embedding: &embedding{hub: hubOfThisMachine()}, log: d.o.out.logger(d.io), onEvent: n.event,
 	})
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
@@ -156,7 +157,7 @@ func (d *demo) serve(ctx context.Context, state string) (<-chan error, error) {
 	d.tick("publish", start, true, "the Source has %s at %s", count(p.resources(), "resource"), d.base)
 	ended := make(chan error, 1)
 	go func() {
-		err := s.serveUntil(ctx, l, true, n)
+		err := s.serveUntil(ctx, l, true, n, func() error { return nil })
 		s.Close()
 		if ctx.Err() != nil {
 			err = nil

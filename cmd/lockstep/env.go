@@ -55,7 +55,7 @@ func flagsFromFile(flags *pflag.FlagSet, file string, values map[string][]string
 		}
 		for _, v := range vs {
 			if err := f.Value.Set(v); err != nil {
-				return usagef("read configuration %s: %s: %w", file, strings.ReplaceAll(name, "-", "_"), plainValueError(f, v, err))
+				return usagef("read configuration %s: %s: %w", file, configKey(name), plainValueError(f, v, err))
 			}
 		}
 		f.Changed = true

@@ -27,11 +27,12 @@ const (
 	newsGroup    = "How news come"
 	selectGroup  = "Which resources, and where they go"
 	outcomeGroup = "What becomes of changes"
+	hubGroup     = "The hub embedded here"
 	networkGroup = "Network flags" // those of networkOptions
 )
 
 // groups are the headings in their order.
-func groups() []string { return []string{newsGroup, selectGroup, outcomeGroup, networkGroup} }
+func groups() []string { return []string{newsGroup, selectGroup, outcomeGroup, hubGroup, networkGroup} }
 
 // grouped declares flags under a heading.
 func grouped(all *pflag.FlagSet, group string, declare func(*pflag.FlagSet)) {

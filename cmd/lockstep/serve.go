@@ -31,6 +31,7 @@ type serveOptions struct {
 	sourceFlags
 	out    *outputOptions
 	listen string
+	embedding
 }
 
 func newServe(io stdio, out *outputOptions) *cobra.Command {
@@ -60,7 +61,9 @@ The line "ready: URL" on stdout says that everything is served.`,
 		},
 	}
 	cmd.Flags().StringVar(&o.listen, "listen", "127.0.0.1:8080", "serve at `HOST:PORT`; port 0 takes a free one")
+	cmd.Flags().StringVar(&o.adminTokenFile, "admin-token-file", "", "who has a token of `FILE`, one a line, may see the hub's status and figures, and manage subscriptions (default: programs on this machine)")
 	o.declare(cmd.Flags(), "the `URL` others reach us by (default: that of --listen)", true)
+	o.embedding.hub.declare(cmd.Flags(), "hub-")
 	return cmd
 }
 
@@ -76,12 +79,12 @@ func runServe(ctx context.Context, o *serveOptions, io stdio) error {
 		so.baseURL = baseURLOf(l.Addr(), io)
 	}
 	o.warnOfAPI(l.Addr(), so.baseURL, io)
-	so.content = true
+	so.content, so.embedding = true, &o.embedding
 	if so.documents = string(o.file.Documents); so.documents == "" {
 		so.documents = filepath.Join(o.state, "documents")
 	}
 	n := &newsroom{io: io, quiet: o.out.quiet}
-	so.onEvent, so.onNotify = n.event, n.notified
+	so.onEvent = n.event
 	s, err := openSite(ctx, so)
 	if err != nil {
 		return err
@@ -96,10 +99,7 @@ func runServe(ctx context.Context, o *serveOptions, io stdio) error {
 	if err := p.failed(); err != nil {
 		n.warn(err)
 	}
-	if err := o.announce(s, &p, io); err != nil {
-		return err
-	}
-	return s.serveUntil(ctx, l, o.watching(), n)
+	return s.serveUntil(ctx, l, o.watching(), n, func() error { return o.announce(s, &p, io) })
 }
 
 // listen opens the address of --listen.
@@ -186,12 +186,22 @@ func (s *site) printSets(io stdio) {
 }
 
 // serveUntil serves on l, and publishes changes if watch, until ctx ends; then
-// requests under way are finished, if they are quick about it.
-func (s *site) serveUntil(ctx context.Context, l net.Listener, watch bool, n *newsroom) error {
+// requests under way are finished, if they are quick about it. It calls announce
+// when all is ready.
+func (s *site) serveUntil(ctx context.Context, l net.Listener, watch bool, n *newsroom, announce func() error) error {
 	h := s.handler()
 	srv := source.NewServer(h)
 	srv.ErrorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
-	tasks := []func(context.Context) error{func(ctx context.Context) error { return s.upkeep(ctx, n) }, s.src.Notify}
+	tasks := []func(context.Context) error{func(ctx context.Context) error { return s.upkeep(ctx, n) }}
+	if s.hub != nil {
+		tasks = append(tasks, s.hub.Run)
+	}
+	tasks = append(tasks, func(ctx context.Context) error {
+		if s.hub != nil && !s.hub.awaitReady(ctx) {
+			return nil
+		}
+		return announce()
+	})
 	if watch {
 		tasks = append(tasks, func(ctx context.Context) error { return s.watch(ctx, n) })
 	}
@@ -229,14 +239,13 @@ func serveBeside(ctx context.Context, srv *http.Server, l net.Listener, tasks ..
 // handler serves all there is at our addresses.
 func (s *site) handler() http.Handler {
 	rest := s.src.Handler()
-	if s.api == nil {
-		return rest
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.EscapedPath(), s.apiPath) {
+		switch {
+		case s.beside(w, r):
+		case s.api != nil && strings.HasPrefix(r.URL.EscapedPath(), s.apiPath):
 			s.api.ServeHTTP(w, r)
-			return
+		default:
+			rest.ServeHTTP(w, r)
 		}
-		rest.ServeHTTP(w, r)
 	})
 }

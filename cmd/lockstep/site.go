@@ -34,7 +34,10 @@ type site struct {
 	bytes   *blob.Dir         // of past representations; nil if nobody needs them
 	keeper  *bitstream.Keeper // of those
 	log     *slog.Logger
-	release func() // of the state's lock
+	release func()    // of the state's lock
+	hub     *hubFront // embedded; nil: none
+	hubPath string    // where it is
+	pages   *pages    // about the Source; nil: none
 }
 
 // siteOptions says what a site is made of.
@@ -49,13 +52,13 @@ type siteOptions struct {
 	scanInterval time.Duration // of sets that do not say; 0 the default of the way in, negative never
 	watching     bool          // go on after the first publication
 	hubs         hubFlags
-	content      bool   // serve the resources too, where we have them
-	command      string // what the lock says
+	embedding    *embedding // nil: nothing but documents and resources is served
+	content      bool       // serve the resources too, where we have them
+	command      string     // what the lock says
 	network      *networkOptions
 	io           stdio
 	log          *slog.Logger
 	onEvent      func(set string, e intake.Event)
-	onNotify     func(source.Notification) // may be nil
 }
 
 // openSite opens the state of a site and locks it. Nothing is scanned yet.
@@ -84,6 +87,12 @@ func openSite(ctx context.Context, o siteOptions) (_ *site, err error) {
 	if err := s.keepBytes(); err != nil {
 		return nil, err
 	}
+	if err := s.openHub(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.openPages(); err != nil {
+		return nil, err
+	}
 	if err := s.newSource(); err != nil {
 		return nil, err
 	}
@@ -93,14 +102,12 @@ func openSite(ctx context.Context, o siteOptions) (_ *site, err error) {
 // newSource makes the sets and the Source that publishes them.
 func (s *site) newSource() (err error) {
 	so := source.Options{BaseURL: s.opts.baseURL, Temp: s.opts.state, Logger: s.log}
-	so.Static = !s.opts.content
 	if s.opts.content {
-		so.Content, so.Mark, so.OnDemand, so.Streams = s.open, s.mark, &source.OnDemand{}, maxStreams
+		so.Content, so.Mark, so.OnDemand = s.open, s.mark, &source.OnDemand{}
 	}
 	if so.Hubs, err = s.hubs(); err != nil {
 		return err
 	}
-	so.OnNotify = s.opts.onNotify
 	cat := catalog.Catalog(s.db.Catalog())
 	for i := range s.opts.sets {
 		var set *siteSet
@@ -222,11 +229,7 @@ func (s *site) scan(ctx context.Context) ([]scanned, error) {
 
 // publish brings the documents in step with the catalog.
 func (s *site) publish(ctx context.Context) (source.Report, error) {
-	return s.publishBy(ctx, s.src.Publish)
-}
-
-func (s *site) publishBy(ctx context.Context, publish func(context.Context) (source.Report, error)) (source.Report, error) {
-	r, err := publish(ctx)
+	r, err := s.src.Publish(ctx)
 	if err != nil {
 		err = fmt.Errorf("write documents to %s: %w", s.opts.documents, err)
 	}

@@ -31,11 +31,9 @@ type Dialect interface {
 	// the row, so that no other transaction does.
 	ForUpdate() string
 
-	// Again reports whether what failed may succeed when it is repeated, and did
-	// nothing yet: others ran at the same time and came first, or the connection
-	// was dead. Committing is whether it was the end of a transaction: nobody
-	// knows what became of one whose connection went just then.
-	Again(err error, committing bool) bool
+	// Again reports whether a transaction failed because of others that ran
+	// at the same time, so that it may succeed when it is repeated.
+	Again(err error) bool
 
 	// Explain returns err with what the operating system said behind it, as
 	// far as others branch on it: syscall.ENOSPC where there is no more room.
@@ -95,8 +93,8 @@ func (db *DB) Close() error {
 	return errors.Join(db.read.Close(), db.write.Close())
 }
 
-// What fails because of others, or of a dead connection, is repeated this often,
-// after waits that are longer each time.
+// A transaction that others keep from ending is repeated this often, after
+// waits that are longer each time.
 const (
 	maxRepeats  = 20
 	repeatPause = time.Millisecond
@@ -105,38 +103,16 @@ const (
 // Update runs f in a write transaction, which is durable when Update returns
 // nil. F may run again from the start, in another transaction.
 func (db *DB) Update(ctx context.Context, f func(tx *sql.Tx) error) error {
-	err := db.repeat(ctx, func() (committing bool, err error) {
-		tx, err := db.write.BeginTx(ctx, nil)
-		if err != nil {
-			return false, fmt.Errorf("begin transaction: %w", err)
-		}
-		if err := f(tx); err != nil {
-			_ = tx.Rollback() // err says more
-			return false, err
-		}
-		if err := tx.Commit(); err != nil {
-			return true, fmt.Errorf("commit transaction: %w", err)
-		}
-		return false, nil
-	})
-	if err == nil || ctx.Err() != nil {
-		return err
-	}
-	return db.named(err)
-}
-
-// repeat calls f until it succeeds or there is no point in going on.
-func (db *DB) repeat(ctx context.Context, f func() (committing bool, err error)) error {
 	for i := 1; ; i++ {
-		committing, err := f()
+		err := db.try(ctx, f)
 		if err == nil {
 			return nil
 		}
 		if ctx.Err() != nil {
 			return ctx.Err() // err is how it showed
 		}
-		if i > maxRepeats || !db.dialect.Again(err, committing) {
-			return err
+		if i > maxRepeats || !db.dialect.Again(err) {
+			return db.named(err)
 		}
 		select {
 		case <-ctx.Done():
@@ -146,16 +122,19 @@ func (db *DB) repeat(ctx context.Context, f func() (committing bool, err error))
 	}
 }
 
-// query begins a reading.
-func (db *DB) query(ctx context.Context, query string, args ...any) (rows *sql.Rows, err error) {
-	err = db.repeat(ctx, func() (bool, error) {
-		rows, err = db.read.QueryContext(ctx, query, args...)
-		return false, err
-	})
+func (db *DB) try(ctx context.Context, f func(tx *sql.Tx) error) error {
+	tx, err := db.write.BeginTx(ctx, nil)
 	if err != nil {
-		return nil, db.dialect.Explain(err)
+		return fmt.Errorf("begin transaction: %w", err)
 	}
-	return rows, nil
+	if err := f(tx); err != nil {
+		_ = tx.Rollback() // err says more
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("commit transaction: %w", err)
+	}
+	return nil
 }
 
 // named says which database it is that is full, or cannot be written, and why.
@@ -173,9 +152,9 @@ var snapshot = &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead
 // Each runs a query, which sees one state, and calls row for every row until it
 // returns false.
 func (db *DB) Each(ctx context.Context, query string, args []any, row func(*sql.Rows) (bool, error)) error {
-	rows, err := db.query(ctx, query, args...)
+	rows, err := db.read.QueryContext(ctx, query, args...)
 	if err != nil {
-		return err
+		return db.dialect.Explain(err)
 	}
 	defer rows.Close()
 	for rows.Next() {

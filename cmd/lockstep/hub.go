@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"lockstep/hub"
+	"lockstep/source"
+)
+
+// hubOptions are the flags of hub.
+type hubOptions struct {
+	hubSettings
+	out            *outputOptions
+	listen         string
+	publicURL      string
+	state          string
+	adminTokenFile string
+}
+
+func newHub(io stdio, out *outputOptions) *cobra.Command {
+	o := &hubOptions{out: out}
+	cmd := &cobra.Command{
+		Use:   "hub [flags]",
+		Short: "Be a WebSub hub: pass news on to all who have subscribed",
+		Long: `Be a WebSub hub: publishers tell it of news, and it passes them on to all who have
+subscribed, of any topic and any content. lockstep serve has one embedded; one on
+its own serves many Sources, or programs that have nothing to do with ResourceSync.
+
+What the hub has accepted it keeps until every subscriber has taken it, through
+restarts, with retries. Subscribers whose callbacks are at private addresses are
+refused unless --allow-private; who may publish, and what, say --publish-token-file
+and --publish-prefix.
+
+The line "ready: URL" on stdout says that it takes requests, there, and at
+URL/hub. Its status page is at URL/-/hub.`,
+		Example: `  lockstep hub --listen 127.0.0.1:8090 --allow-private
+  lockstep hub --listen :8090 --public-url https://hub.example.org/ --publish-token-file tokens
+  lockstep hub --state postgres://hub@db.example.org/hub --key-file hub.key --public-url https://hub.example.org/
+  lockstep serve files --hub http://127.0.0.1:8090/`,
+		Args: arguments(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error { return runHub(cmd.Context(), o, io) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.listen, "listen", "127.0.0.1:8080", "take requests at `HOST:PORT`; port 0 takes a free one")
+	flags.StringVar(&o.publicURL, "public-url", "", "the `URL` others reach the hub by (default: that of --listen)")
+	flags.StringVar(&o.state, "state", "", "keep topics, messages and subscriptions in `DIR`, or in a database several hubs share, postgres://… (default one per URL below ~/.local/state/lockstep)")
+	flags.StringVar(&o.adminTokenFile, "admin-token-file", "", "who has a token of `FILE`, one a line, may see status and figures, and manage subscriptions (default: programs on this machine)")
+	o.declare(flags, "")
+	return cmd
+}
+
+// A hubbing is what hub prints with --json.
+type hubbing struct {
+	URL    string `json:"url"`
+	Listen string `json:"listen"`
+	Status string `json:"status"`
+	State  string `json:"state"`
+}
+
+// runHub is a hub until ctx ends.
+func runHub(ctx context.Context, o *hubOptions, io stdio) error {
+	if o.publicURL != "" && !absolute(o.publicURL) {
+		return usageError{fmt.Errorf("--public-url %q is no http(s) URL", o.publicURL), "write it whole, as https://hub.example.org/"}
+	}
+	ho, err := o.options(o.publicURL)
+	if err != nil {
+		return err
+	}
+	g, err := newGuard(o.adminTokenFile)
+	if err != nil {
+		return err
+	}
+	l, err := listen(ctx, o.listen)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = l.Close() }() // the server closes it as well
+	if o.state == "" {
+		if o.state, err = defaultHubState(o.publicURL, o.listen, io.LookupEnv); err != nil {
+			return err
+		}
+	}
+	if ho.PublicURL == "" {
+		ho.PublicURL = baseURLOf(l.Addr(), io)
+	}
+	log := o.out.logger(io)
+	state, err := openHubState(ctx, o.state, o.keyFile, log)
+	if err != nil {
+		return err
+	}
+	defer state.close()
+	ho.Secret, ho.Logger = state.key, log
+	front, err := newHubFront(state.store, ho)
+	if err != nil {
+		return err
+	}
+	srv := source.NewServer(front.alone(g, newMetrics()))
+	srv.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug)
+	return serveBeside(ctx, srv, l, front.Run, func(ctx context.Context) error {
+		if !front.awaitReady(ctx) {
+			return nil
+		}
+		return o.announce(front, l.Addr().String(), io)
+	})
+}
+
+// defaultHubState returns the state directory of a hub: one for each address,
+// as others know it.
+func defaultHubState(publicURL, listen string, lookup func(string) (string, bool)) (string, error) {
+	if publicURL != "" {
+		return defaultState("hub "+publicURL, false, lookup)
+	}
+	return defaultState("hub "+listen, false, lookup)
+}
+
+// announce says on stdout where the hub is.
+func (o *hubOptions) announce(f *hubFront, listening string, io stdio) error {
+	status := "http://" + listening + "/" + pagesDir + "hub"
+	if o.out.json {
+		return io.printJSON(hubbing{URL: f.url, Listen: listening, Status: status, State: withoutPassword(o.state)})
+	}
+	io.printf("hub at %s\n", f.url)
+	io.printf("  status           %s\n", status)
+	io.printf("  publish to it    lockstep serve DIR --hub %s\n", f.url)
+	io.printf("%s%s\n", readyPrefix, f.url)
+	return nil
+}
+
+// withoutPassword returns the state as it may be shown.
+func withoutPassword(state string) string {
+	if u, err := url.Parse(state); err == nil && strings.Contains(state, "://") {
+		return u.Redacted()
+	}
+	return state
+}
+
+// A hubFront is a hub and what is to be seen of it, on its own or within a
+// Source.
+type hubFront struct {
+	*hub.Hub
+	url string // as others reach it
+}
+
+// newHubFront returns a hub that keeps its memory in store.
+func newHubFront(store hub.Store, o hub.Options) (*hubFront, error) {
+	h, err := hub.New(store, o)
+	if err != nil {
+		return nil, usageError{err: err}
+	}
+	return &hubFront{h, o.PublicURL}, nil
+}
+
+// awaitReady waits until the hub takes requests, and reports whether it does.
+func (f *hubFront) awaitReady(ctx context.Context) bool {
+	select {
+	case <-f.Ready():
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// errHubLoading says why a hub is not ready.
+var errHubLoading = errors.New("the hub is loading")
+
+// ready tells why the hub takes no requests yet.
+func (f *hubFront) ready() error {
+	select {
+	case <-f.Ready():
+		return nil
+	default:
+		return errHubLoading
+	}
+}
+
+// hubAPIPath is where the hub is managed, below the pages of a process.
+const hubAPIPath = "api/v1/hub"
+
+// show adds what is to be seen of the hub to the pages of a process.
+func (f *hubFront) show(p *pages, m *metrics) {
+	p.protect("hub", f.StatusPage(p.dir+hubAPIPath, len(p.guard.tokens) > 0))
+	p.mount(hubAPIPath, f.API())
+	m.register(f.figures)
+}
+
+// alone serves the hub where there is nothing else. Behind a proxy it may be
+// asked by the path of its own address, or by the root: all mean the hub.
+func (f *hubFront) alone(g *guard, m *metrics) http.Handler {
+	own := "/"
+	if u, err := url.Parse(f.url); err == nil && u.EscapedPath() != "" {
+		own = u.EscapedPath()
+	}
+	about := newPages("/", g, m, f.ready)
+	f.show(about, m)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch path := r.URL.EscapedPath(); {
+		case about.serve(w, r):
+		case path == "/", path == "/"+hubPath, path == own:
+			f.ServeHTTP(w, r)
+		default:
+			w.Header().Set("X-Content-Type-Options", "nosniff")
+			http.Error(w, "there is nothing here; the hub is at "+f.url, http.StatusNotFound)
+		}
+	})
+}

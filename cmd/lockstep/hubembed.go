@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"slices"
+
+	"lockstep/source"
+)
+
+// hubPath is where the hub embedded in a Source is, below the base URL.
+const hubPath = "hub"
+
+// An embedding says what a Source serves besides its documents and resources.
+type embedding struct {
+	hub            hubSettings
+	adminTokenFile string
+}
+
+// openHub opens the hub embedded in the Source, if there is to be one. It keeps
+// its memory where the catalog is.
+func (s *site) openHub(ctx context.Context) error {
+	e := s.opts.embedding
+	if e == nil || !slices.Contains(s.opts.hubs.hub, hubEmbedded) {
+		return nil
+	}
+	base, err := source.BaseURL(s.opts.baseURL)
+	if err != nil {
+		return usageError{err: err}
+	}
+	o, err := e.hub.options(base + hubPath)
+	if err != nil {
+		return err
+	}
+	keyFile := e.hub.keyFile
+	if keyFile == "" {
+		keyFile = filepath.Join(s.opts.state, hubKeyName)
+	}
+	store := s.db.Hub()
+	if o.Secret, err = hubKey(ctx, keyFile, store, s.log); err != nil {
+		return err
+	}
+	o.Logger = s.log
+	s.hub, err = newHubFront(store, o)
+	return err
+}
+
+// openPages makes the pages about the Source.
+func (s *site) openPages() error {
+	e := s.opts.embedding
+	if e == nil {
+		return nil
+	}
+	base, err := source.BaseURL(s.opts.baseURL)
+	if err != nil {
+		return usageError{err: err}
+	}
+	u, err := url.Parse(base)
+	if err != nil {
+		return err // unreachable: BaseURL has parsed it
+	}
+	g, err := newGuard(e.adminTokenFile)
+	if err != nil {
+		return err
+	}
+	m := newMetrics()
+	s.pages = newPages(u.EscapedPath(), g, m, s.ready)
+	if s.hub != nil {
+		s.hubPath = u.EscapedPath() + hubPath
+		s.hub.show(s.pages, m)
+	}
+	return nil
+}
+
+// ready tells why the site does not serve all it should yet.
+func (s *site) ready() error {
+	if s.hub != nil {
+		return s.hub.ready()
+	}
+	return nil
+}
+
+// beside serves what is at our addresses besides documents and resources, and
+// reports whether r was for that.
+func (s *site) beside(w http.ResponseWriter, r *http.Request) bool {
+	switch {
+	case s.pages != nil && s.pages.serve(w, r):
+		return true
+	case s.hub != nil && r.URL.EscapedPath() == s.hubPath:
+		s.hub.ServeHTTP(w, r)
+		return true
+	}
+	return false
+}

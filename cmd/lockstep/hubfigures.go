@@ -1,0 +1,42 @@
+package main
+
+// figures are what monitors learn of the hub.
+func (f *hubFront) figures(out *figures) {
+	s := f.Stats()
+	out.gauge("lockstep_hub_topics", "Topics that were published or subscribed to.", float64(s.Topics))
+	const states = "Subscriptions by what they do: idle have everything, queued and sending are about to get more, waiting failed and are tried again."
+	for _, state := range []struct {
+		name string
+		n    int
+	}{{"idle", s.Idle}, {"queued", s.Queued}, {"sending", s.Sending}, {"waiting", s.Waiting}} {
+		out.gauge("lockstep_hub_subscriptions", states, float64(state.n), "state", state.name)
+	}
+	out.gauge("lockstep_hub_subscriptions_behind", "Subscriptions that lack messages.", float64(s.Behind))
+	out.gauge("lockstep_hub_requests_pending", "Requests for subscriptions, or their ends, that wait to be verified.", float64(s.Requests))
+	out.gauge("lockstep_hub_lag_messages_max", "The most messages one subscription lacks.", float64(s.LagMax))
+	out.gauge("lockstep_hub_log_bytes", "Bytes of messages that are kept.", float64(s.Kept))
+	out.counter("lockstep_hub_messages_accepted_total", "Messages accepted.", float64(s.Accepted))
+	out.counter("lockstep_hub_message_bytes_accepted_total", "Bytes of messages accepted.", float64(s.AcceptedBytes))
+	out.counter("lockstep_hub_deliveries_total", "Messages that a subscriber took.", float64(s.Delivered))
+	out.counter("lockstep_hub_delivery_bytes_total", "Bytes of those.", float64(s.DeliveredBytes))
+	out.counter("lockstep_hub_delivery_failures_total", "Attempts to deliver in vain.", float64(s.Failed))
+	out.counter("lockstep_hub_deliveries_given_up_total", "Messages that a subscriber did not get in time.", float64(s.GivenUp))
+	const verified = "Requests that were verified, by whether the subscriber said it meant them."
+	out.counter("lockstep_hub_verifications_total", verified, float64(s.Verified), "meant", "true")
+	out.counter("lockstep_hub_verifications_total", verified, float64(s.Unverified), "meant", "false")
+	out.counter("lockstep_hub_requests_refused_total", "Requests answered with 4xx or 5xx.", float64(s.Refused))
+	const ended = "Subscriptions that ended: by 410 from the endpoint, because the lease was over, or by whoever runs the hub."
+	out.counter("lockstep_hub_subscriptions_ended_total", ended, float64(s.Ended), "by", "endpoint")
+	out.counter("lockstep_hub_subscriptions_ended_total", ended, float64(s.Expired), "by", "lease")
+	out.counter("lockstep_hub_subscriptions_ended_total", ended, float64(s.Denied), "by", "hub")
+	upTo := make(map[float64]uint64, len(s.Latency.UpTo))
+	for bound, n := range s.Latency.UpTo {
+		upTo[bound.Seconds()] = uint64(n)
+	}
+	out.histogram("lockstep_hub_delivery_seconds", "How long deliveries took that were taken.", uint64(s.Latency.Count), s.Latency.Sum.Seconds(), upTo)
+	ready := 0.0
+	if f.ready() == nil {
+		ready = 1
+	}
+	out.gauge("lockstep_hub_ready", "1 when the hub takes requests.", ready)
+}

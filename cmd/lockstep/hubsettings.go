@@ -1,0 +1,111 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"lockstep/hub"
+)
+
+// hubSettings say how a hub behaves, be it on its own or within a Source.
+type hubSettings struct {
+	leaseMin, leaseDefault, leaseMax time.Duration
+	retryFirst, retryMost, retryFor  time.Duration
+	keep, timeout                    time.Duration
+	maxBody                          string
+	allowPrivate                     bool
+	publishTokenFile                 string
+	publishPrefixes                  []string
+	signature                        string
+	keyFile                          string
+
+	prefix string                 // of the flags
+	given  func(flag string) bool // whether somebody said so, or it is a default
+}
+
+// declare declares the flags, whose names begin with prefix.
+func (s *hubSettings) declare(all *pflag.FlagSet, prefix string) {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	flags.DurationVar(&s.leaseMin, prefix+"lease-min", hub.DefaultLeaseMin, "no subscription is shorter than this `DURATION`")
+	flags.DurationVar(&s.leaseDefault, prefix+"lease-default", hub.DefaultLease, "`DURATION` of a subscription that does not wish for one")
+	flags.DurationVar(&s.leaseMax, prefix+"lease-max", hub.DefaultLeaseMax, "no subscription is longer than this `DURATION`; they are renewed")
+	flags.DurationVar(&s.retryFirst, prefix+"retry-first", hub.DefaultRetryFirst, "`DURATION` until a failed delivery is tried again; doubles each time")
+	flags.DurationVar(&s.retryMost, prefix+"retry-most", hub.DefaultRetryMost, "the longest `DURATION` between two attempts")
+	flags.DurationVar(&s.retryFor, prefix+"retry-for", hub.DefaultRetryFor, "give a message up that a subscriber has not taken for this `DURATION`")
+	flags.DurationVar(&s.keep, prefix+"keep", hub.DefaultKeep, "keep messages everybody has for this `DURATION`, so that they can be replayed")
+	flags.DurationVar(&s.timeout, prefix+"delivery-timeout", hub.DefaultTimeout, "`DURATION` a subscriber may take to answer")
+	flags.StringVar(&s.maxBody, prefix+"max-body", "5MiB", "refuse messages of more than `BYTES`, as 5242880 or 5MiB")
+	flags.BoolVar(&s.allowPrivate, prefix+"allow-private", false, "callbacks and topics may be at private and loopback addresses")
+	flags.StringVar(&s.publishTokenFile, prefix+"publish-token-file", "", "who has a token of `FILE`, one a line, may publish (default: programs on this machine)")
+	flags.StringArrayVar(&s.publishPrefixes, prefix+"publish-prefix", nil, "only topics below this `URL` may be published (repeatable; default: any)")
+	flags.StringVar(&s.signature, prefix+"signature", defaultSignature, "`METHOD` of signatures: sha1, sha256, sha384, sha512")
+	flags.StringVar(&s.keyFile, prefix+"key-file", "", "the key that seals subscribers' secrets is in `FILE` (default hub.key in the state directory, made where there is none)")
+	s.prefix = prefix
+	s.given = func(name string) bool { return all.Changed(prefix + name) }
+	if prefix == "" {
+		all.AddFlagSet(flags)
+		return
+	}
+	grouped(all, hubGroup, func(fs *pflag.FlagSet) { fs.AddFlagSet(flags) })
+}
+
+// hubOfThisMachine are the settings of a hub that nobody has to configure, and
+// everybody on this machine may use.
+func hubOfThisMachine() hubSettings {
+	var s hubSettings
+	s.declare(pflag.NewFlagSet("", pflag.ContinueOnError), "")
+	s.allowPrivate = true
+	return s
+}
+
+// defaultSignature is strong enough and understood by all (WS-X-03).
+const defaultSignature = "sha256"
+
+// options returns the options of a hub at publicURL. What nobody said is left
+// to the hub, which fits it to what was said.
+func (s *hubSettings) options(publicURL string) (o hub.Options, err error) {
+	o = hub.Options{PublicURL: publicURL, AllowPrivate: s.allowPrivate, PublishPrefixes: s.publishPrefixes, Method: s.signature, UserAgent: "lockstep/" + version()}
+	for _, d := range []struct {
+		flag  string
+		value time.Duration
+		to    *time.Duration
+		least time.Duration
+	}{
+		{"lease-min", s.leaseMin, &o.LeaseMin, time.Second}, // leases are told in whole seconds
+		{"lease-default", s.leaseDefault, &o.LeaseDefault, time.Second},
+		{"lease-max", s.leaseMax, &o.LeaseMax, time.Second},
+		{"retry-first", s.retryFirst, &o.RetryFirst, time.Millisecond},
+		{"retry-most", s.retryMost, &o.RetryMost, time.Millisecond},
+		{"retry-for", s.retryFor, &o.RetryFor, time.Millisecond},
+		{"keep", s.keep, &o.Keep, time.Millisecond},
+		{"delivery-timeout", s.timeout, &o.Timeout, time.Millisecond},
+	} {
+		if !s.given(d.flag) {
+			continue
+		}
+		if d.value < d.least {
+			return o, usagef("--%s%s %s: want %s or more", s.prefix, d.flag, d.value, d.least)
+		}
+		*d.to = d.value
+	}
+	if o.MaxBody, err = parseSize(s.maxBody); err != nil || o.MaxBody <= 0 {
+		return o, usageError{fmt.Errorf("--%smax-body %q: want a number of bytes", s.prefix, s.maxBody), "as 5242880, or 5MiB"}
+	}
+	switch s.signature {
+	case "sha1", "sha256", "sha384", "sha512":
+	default:
+		return o, usagef("--%ssignature %q: want sha1, sha256, sha384 or sha512", s.prefix, s.signature)
+	}
+	for _, p := range s.publishPrefixes {
+		if !absolute(p) || !(strings.HasPrefix(p, "http://") || strings.HasPrefix(p, "https://")) {
+			return o, usageError{fmt.Errorf("--%spublish-prefix %q is no http(s) URL", s.prefix, p), "write it whole, as https://data.example.org/"}
+		}
+	}
+	if s.publishTokenFile != "" {
+		o.PublishTokens, err = readTokens(s.publishTokenFile)
+	}
+	return o, err
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"lockstep/hub"
+	"lockstep/storage/postgres"
+	"lockstep/storage/sqlite"
+)
+
+// A hubState is what a hub remembers, and the key that seals the secrets in it.
+type hubState struct {
+	store hub.Store
+	key   []byte
+	close func()
+}
+
+// openHubState opens the state of a hub that runs on its own: a directory, or a
+// PostgreSQL database that several hubs may share.
+func openHubState(ctx context.Context, state, keyFile string, log *slog.Logger) (*hubState, error) {
+	if scheme, _, ok := strings.Cut(state, "://"); ok {
+		return openSharedState(ctx, scheme, state, keyFile, log)
+	}
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		return nil, withHint(fmt.Errorf("make the state directory: %w", err), "choose another one with --state")
+	}
+	release, err := lockState(state, "hub")
+	if err != nil {
+		return nil, err
+	}
+	db, err := sqlite.Open(filepath.Join(state, "hub.db"))
+	if err != nil {
+		release()
+		return nil, err
+	}
+	s := &hubState{store: db.Hub(), close: func() {
+		if err := db.Close(); err != nil {
+			log.Warn("close the hub's state", slog.Any("err", err))
+		}
+		release()
+	}}
+	if keyFile == "" {
+		keyFile = filepath.Join(state, hubKeyName)
+	}
+	if s.key, err = hubKey(ctx, keyFile, s.store, log); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// openSharedState opens a state in a database. Its key cannot be made here: all
+// hubs that share the state need the same.
+func openSharedState(ctx context.Context, scheme, state, keyFile string, log *slog.Logger) (*hubState, error) {
+	if scheme != "postgres" && scheme != "postgresql" {
+		return nil, usageError{fmt.Errorf("--state %s://: want a directory, or the URL of a PostgreSQL database", scheme), "as postgres://user@host/database"}
+	}
+	const hint = "openssl rand -hex 32 > FILE makes one; give every hub that shares the state the same"
+	if keyFile == "" {
+		return nil, usageError{errors.New("--state postgres://: want the file with the key that seals subscribers' secrets, by --key-file"), hint}
+	}
+	key, err := readKey(keyFile)
+	if err != nil {
+		return nil, usageError{err, hint}
+	}
+	warnOfKey(keyFile, log)
+	db, err := postgres.Open(ctx, state)
+	if err != nil {
+		return nil, err
+	}
+	return &hubState{store: db.Hub(), key: key, close: func() {
+		if err := db.Close(); err != nil {
+			log.Warn("close the hub's state", slog.Any("err", err))
+		}
+	}}, nil
+}
+
+// hubKey returns the key in a file, which is made where there is none.
+func hubKey(ctx context.Context, path string, store hub.Store, log *slog.Logger) ([]byte, error) {
+	key, err := readKey(path)
+	if err == nil {
+		warnOfKey(path, log)
+		return key, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for s, err := range store.Subscriptions(ctx, -1) {
+		if err != nil {
+			return nil, err
+		}
+		if len(s.Secret) > 0 {
+			return nil, withHint(fmt.Errorf("the key that sealed the secrets of subscribers is gone: %s does not exist", path),
+				"bring the file back from where the state was copied from; without it, signed deliveries are not possible")
+		}
+	}
+	return makeKey(path)
+}
+
+// warnOfKey tells of a key that others can read.
+func warnOfKey(path string, log *slog.Logger) {
+	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
+		log.Warn("others can read the hub's key", slog.String("file", path), slog.String("mode", info.Mode().Perm().String()))
+	}
+}

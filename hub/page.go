@@ -1,0 +1,141 @@
+package hub
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+//go:embed page.html
+var pageHTML string
+
+//go:embed page.css
+var pageCSS string
+
+var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
+	"n":       func(n int) string { return thousands(int64(n)) },
+	"n64":     thousands,
+	"stamp":   stamp,
+	"seconds": seconds,
+	"kept":    func(t TopicStatus) string { return thousands(max(0, t.Last-t.First+1)) },
+}).Parse(pageHTML))
+
+// pagePolicy allows the page its own style and nothing else: no script, no
+// frame, no request to anywhere.
+var pagePolicy = func() string {
+	sum := sha256.Sum256([]byte(pageCSS))
+	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
+		"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+}()
+
+// pageRows is how many rows a table of the page has.
+const pageRows = 50
+
+// A statusPage is what page.html shows.
+type statusPage struct {
+	Style         template.CSS
+	URL           string
+	Ready         bool
+	Started       time.Time
+	Stats         Stats
+	Worst         []SubscriptionStatus
+	Topics        []TopicStatus
+	TopicsAfter   string // there are more
+	Topic         string // whose subscriptions are shown; "" of all
+	Subscriptions []SubscriptionStatus
+	After         Key
+	API           string // where it is
+	Auth          string // what curl needs besides
+}
+
+// StatusPage returns the page that shows people how things stand. api is the
+// path at which [Hub.API] is served; token says whether one is needed. As with
+// the API, whoever serves the page sees to it who may see it.
+func (h *Hub) StatusPage(api string, token bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header := w.Header()
+		header.Set("X-Content-Type-Options", "nosniff")
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			header.Set("Allow", "GET, HEAD")
+			http.Error(w, "only GET and HEAD are allowed", http.StatusMethodNotAllowed)
+			return
+		}
+		p := h.look(r)
+		p.API = "http://" + r.Host + api
+		if r.TLS != nil {
+			p.API = "https://" + r.Host + api
+		}
+		if token {
+			p.Auth = `-H "Authorization: Bearer $TOKEN" `
+		}
+		var b bytes.Buffer
+		if err := pageTemplate.Execute(&b, p); err != nil {
+			http.Error(w, "the page cannot be shown", http.StatusInternalServerError) // unreachable: tests show it
+			return
+		}
+		header.Set("Content-Type", "text/html; charset=utf-8")
+		header.Set("Content-Security-Policy", pagePolicy)
+		header.Set("Referrer-Policy", "no-referrer")
+		header.Set("Cache-Control", "no-store")
+		header.Set("Content-Length", strconv.Itoa(b.Len()))
+		_, _ = w.Write(b.Bytes()) // a client that has gone needs no answer
+	})
+}
+
+// look gathers what the page shows.
+func (h *Hub) look(r *http.Request) *statusPage {
+	q := r.URL.Query()
+	p := &statusPage{Style: template.CSS(pageCSS), URL: h.opts.PublicURL, Started: h.started, Stats: h.Stats(), Topic: q.Get("topic")}
+	select {
+	case <-h.ready:
+		p.Ready = true
+	default:
+	}
+	if p.Stats.Behind > 0 {
+		p.Worst = h.worst(r.Context(), pageRows)
+	}
+	var more bool
+	if p.Topics, more = h.topicsAfter(q.Get("topics"), pageRows); more {
+		p.TopicsAfter = p.Topics[len(p.Topics)-1].URL
+	}
+	if p.Subscriptions, more = h.subscriptionsAfter(r.Context(), selection{topic: p.Topic}, Key(q.Get("after")), pageRows); more {
+		p.After = p.Subscriptions[len(p.Subscriptions)-1].Key
+	}
+	return p
+}
+
+// stamp writes a time for people.
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02 15:04:05Z")
+}
+
+// seconds writes a duration for people.
+func seconds(s float64) string {
+	if s < 1 {
+		return fmt.Sprintf("%g ms", s*1000)
+	}
+	return fmt.Sprintf("%g s", s)
+}
+
+// thousands writes n with a comma between groups of three digits.
+func thousands(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	var b strings.Builder
+	for i, c := range s {
+		if i > 0 && (len(s)-i)%3 == 0 {
+			b.WriteByte(',')
+		}
+		b.WriteRune(c)
+	}
+	return b.String()
+}

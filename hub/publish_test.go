@@ -1,0 +1,45 @@
+package hub_test
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+
+	"lockstep/hub"
+)
+
+// TestPublish hands in messages from within the process. What is refused is so
+// for good; a hub that does not run may take it later.
+func TestPublish(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, "a")
+	link := func(topic string) http.Header { return http.Header{"Link": {"<" + topic + `>; rel="self"`}} }
+	for name, tt := range map[string]struct {
+		topic  string
+		header http.Header
+		body   string
+		want   bool
+	}{
+		"a message":         {deskTopic, link(deskTopic), "x", true},
+		"spelt another way": {deskTopic, link("https://data.example.org/%6Eews"), "x", true},
+		"no link":           {deskTopic, http.Header{}, "x", false},
+		"another topic":     {deskTopic, link("https://data.example.org/other"), "x", false},
+		"no body":           {deskTopic, link(deskTopic), "", false},
+		"too large":         {deskTopic, link(deskTopic), string(make([]byte, hub.DefaultMaxBody+1)), false},
+	} {
+		err := d.hub.Publish(t.Context(), tt.topic, tt.header, []byte(tt.body))
+		if permanent, ok := errors.AsType[interface {
+			error
+			Permanent() bool
+		}](err); tt.want != (err == nil) || err != nil && !(ok && permanent.Permanent()) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	h, err := hub.New(hub.NewMem(), hub.Options{PublicURL: "https://hub.example.org/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Publish(t.Context(), deskTopic, link(deskTopic), []byte("x")); !errors.Is(err, hub.ErrNotReady) {
+		t.Errorf("a hub that does not run: %v", err)
+	}
+}
