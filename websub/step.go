@@ -98,7 +98,7 @@ func (c *change) step(w *wish) bool {
 		case l.State == pending && fits && holds == nil && waits == nil:
 			waits = l
 		case l.State == pending: // nobody knows of it but the hub, which will find that out (WS-I-03)
-			l.end(c.now)
+			delete(c.Subscriptions, l.Name)
 			changed = true
 		case l.State == active && (holds != nil || w.Dropped):
 			l.State, l.Attempts, l.Next, l.Waiting = ending, 0, time.Time{}, false
@@ -210,7 +210,7 @@ func (c *change) ask(l *subscription, mode string, look bool) {
 func (c *change) failed(l *subscription, reason string, final bool, wait time.Duration, tries int) {
 	l.Waiting, l.Attempts, l.Error = false, l.Attempts+1, reason
 	w := c.Wishes[l.WishID]
-	over := final || l.Attempts >= tries
+	over := final || l.Attempts >= tries || w != nil && w.Round > 0 && l.State == pending
 	l.Next = c.now.Add(c.s.backoff(l.Attempts, wait))
 	switch {
 	case l.State == ending:
@@ -223,7 +223,7 @@ func (c *change) failed(l *subscription, reason string, final bool, wait time.Du
 		c.tell(Refused, l, reason)
 		w.Error = reason
 		c.nextHub(w, final)
-		l.end(c.now)
+		delete(c.Subscriptions, l.Name) // no hub ever confirmed it
 	case len(w.Hubs) > 1:
 		c.tell(Refused, l, reason)
 		l.Stale = true // it stays until its lease ends, or another one is there
