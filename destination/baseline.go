@@ -49,6 +49,13 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 			return err
 		}
 	}
+	if r.listAt = snap.at; c.lists > 0 && c.complete && !c.gap { // together they are as of then
+		for _, d := range []resourcesync.Datetime{c.newest, c.until} {
+			if d.Compare(r.listAt) > 0 {
+				r.listAt = d
+			}
+		}
+	}
 	complete := snap.complete && c.complete
 	via := ViaList
 	if snap.dump {

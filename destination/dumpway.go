@@ -78,7 +78,7 @@ func (r *setRun) chooseWays(ctx context.Context, p *planner, w *work, n *needs, 
 		return out, nil
 	}
 	via := r.d.opts.Via
-	if via != ViaList && n.packed == 0 && r.dumpPays(n) {
+	if via != ViaList && n.packed == 0 && r.dumpPays(n) && (w.via != ViaNotification || via == ViaDump) { // no documents are read for notifications
 		kind, err := r.stageHints(ctx, w, n, via == ViaDump)
 		if err != nil {
 			return out, err

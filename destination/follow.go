@@ -1,13 +1,17 @@
 package destination
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"lockstep/discover"
+	"lockstep/websub"
 )
 
 // The channels by which news of a set reach a Follower, best first.
@@ -23,6 +27,8 @@ const (
 	// DefaultCheck is how often one that does is looked at all the same
 	// (RN-RX-04).
 	DefaultCheck = time.Hour
+	// DefaultPause is the first wait after a failure.
+	DefaultPause = time.Second
 )
 
 // FollowOptions configures a [Follower]. The zero value is ready to use.
@@ -56,7 +62,10 @@ type FollowOptions struct {
 	// is never called concurrently.
 	OnSync func(Report, error)
 
-	Clock func() time.Time // default time.Now
+	// Pause is the first wait after something failed, from which waits grow,
+	// and the least there is between looks at a set that something asked for;
+	// default DefaultPause.
+	Pause time.Duration
 }
 
 // A Follower keeps a mirror in step with a Source for as long as it runs: by
@@ -66,9 +75,30 @@ type Follower struct {
 	d       *Destination
 	address string
 	opts    FollowOptions
+	journal *lateJournal
+	inbox   *inbox
+	sub     *websub.Subscriber // nil: no hub can call us
+	running atomic.Bool
+	ready   atomic.Bool   // messages are taken
+	wake    chan struct{} // holds a token when there may be something to do
+	wiring  chan struct{} // holds one for each channel that is looked up
+	started sync.WaitGroup
 
-	mu     sync.Mutex // guards what follows
-	status FollowStatus
+	session *session // the worker's: nil: to be opened
+
+	mu      sync.Mutex // guards what follows
+	sets    []*followed
+	early   map[string][]*message // messages of sets that were not found yet
+	turn    int                   // whose turn it is
+	lookAt  time.Time             // when to look at the Source as a whole
+	looked  time.Time             // when that was last done
+	pause   time.Duration         // before it is tried again
+	streams int                   // of events
+	synced  bool
+	trouble string
+	refusal error     // why a set was refused
+	failing time.Time // since when nothing can be written here
+	fails   int       // how often that was tried
 }
 
 // FollowStatus is how far a [Follower] is.
@@ -110,8 +140,12 @@ type FollowCounters struct {
 
 // Follow returns a Follower of the Source at address, which may be anything
 // [Destination.Sync] takes. It starts nothing: see [Follower.Run]. It fails, in
-// words a user can act on, if the options cannot be used.
+// words a user can act on, if the options cannot be used. While the Follower
+// runs nothing else may be done with the Destination.
 func (d *Destination) Follow(address string, o FollowOptions) (*Follower, error) {
+	if err := discover.Check(address); err != nil {
+		return nil, err
+	}
 	switch o.Channel {
 	case "", ChannelHub, ChannelEvents, ChannelPoll:
 	default:
@@ -120,96 +154,84 @@ func (d *Destination) Follow(address string, o FollowOptions) (*Follower, error)
 	if d.opts.DryRun {
 		return nil, errors.New("nothing can be followed by a dry run")
 	}
-	if o.Callback != "" {
-		u, err := url.Parse(o.Callback)
-		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.Fragment != "" || u.User != nil {
-			return nil, fmt.Errorf("callback %q: want an http or https URL without fragment", o.Callback)
-		}
-	}
 	if o.Channel == ChannelHub && o.Callback == "" {
 		return nil, errors.New("without a callback no hub can be subscribed to")
 	}
+	o.setDefaults()
+	journal := newLateJournal(d.journal)
+	own, err := New(d.store, journal, d.client, d.opts) // with options that change as it goes on
+	if err != nil {
+		return nil, err
+	}
+	f := &Follower{d: own, address: address, opts: o, journal: journal, inbox: newInbox(journal),
+		wake: make(chan struct{}, 1), wiring: make(chan struct{}, wires), early: map[string][]*message{}}
+	if o.Callback == "" {
+		return f, nil
+	}
+	if u, err := url.Parse(o.Callback); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.Fragment != "" || u.User != nil {
+		return nil, fmt.Errorf("callback %q: want an http or https URL without fragment", o.Callback)
+	}
+	f.sub, err = websub.NewSubscriber(websub.SubscriberOptions{
+		Callback: o.Callback, Client: &patient{d.client}, State: subscriptions{journal},
+		Deliver: f.deliver, Rediscover: f.rediscover, OnEvent: f.onSubscription,
+		Lease: o.Lease, RetryFirst: o.Pause, RefuseSHA1: o.RefuseSHA1, Logger: d.log,
+	})
+	return f, err
+}
+
+func (o *FollowOptions) setDefaults() {
 	if o.Poll <= 0 {
 		o.Poll = DefaultPoll
 	}
 	if o.Check <= 0 {
 		o.Check = max(DefaultCheck, o.Poll)
 	}
-	if o.Clock == nil {
-		o.Clock = time.Now
+	if o.Pause <= 0 {
+		o.Pause = DefaultPause
 	}
-	return &Follower{d: d, address: address, opts: o, status: FollowStatus{Source: address}}, nil
 }
 
 // Handler serves what hubs call: mount it where the path of Callback, and all
 // below it, arrives. It can be used before Run, and answers 503 until then.
 func (f *Follower) Handler() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) })
+	if f.sub == nil {
+		return http.NotFoundHandler()
+	}
+	handler := f.sub.Handler()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !f.ready.Load() {
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "not ready", http.StatusServiceUnavailable)
+			return
+		}
+		handler.ServeHTTP(w, r)
+	})
 }
 
 // Status returns how far the Follower is. It may be called at any time.
 func (f *Follower) Status() FollowStatus {
+	var subs []websub.SubscriptionState
+	if f.sub != nil {
+		subs = f.sub.Subscriptions()
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := f.status
-	s.Sets = append([]SetStatus{}, s.Sets...)
-	return s
-}
-
-// Run brings the mirror into step and keeps it there until ctx ends, and then
-// returns nil soon: what was finished is kept. What fails is tried again, with
-// growing pauses; a Source that is down is no reason to end. It returns an
-// [ErrRefused] when a pass was refused for safety, and what keeps the mirror
-// itself from being written.
-func (f *Follower) Run(ctx context.Context) error {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-timer.C:
+	out := FollowStatus{Source: f.address, Sets: make([]SetStatus, 0, len(f.sets)), Synced: f.synced, Error: f.trouble}
+	for _, s := range f.sets {
+		st := s.status
+		st.URI, st.Name, st.Channel, st.Waiting, st.NextPull = s.uri, s.name, ChannelPoll, len(s.queue), s.due
+		st.Topic = s.channel.topic
+		if s.stream {
+			st.Channel, st.Topic = ChannelEvents, s.channel.events
 		}
-		if err := f.pull(ctx); err != nil {
-			return err
+		i := slices.IndexFunc(subs, func(o websub.SubscriptionState) bool { return o.ID == s.uri })
+		if s.hub && i >= 0 {
+			st.Channel, st.Topic, st.Hub, st.LeaseEnd = ChannelHub, subs[i].Topic, subs[i].Hub, subs[i].Expires
 		}
-		timer.Reset(f.opts.Poll)
-	}
-}
-
-// pull looks at the Source.
-func (f *Follower) pull(ctx context.Context) error {
-	r, err := f.d.Sync(ctx, f.address)
-	if ctx.Err() != nil {
-		return nil
-	}
-	f.mu.Lock()
-	f.status.Error = ""
-	if err != nil {
-		f.status.Error = err.Error()
-	}
-	f.status.Synced = f.status.Synced || err == nil
-	for _, set := range r.BySet {
-		f.booked(&set)
-	}
-	f.mu.Unlock()
-	if f.opts.OnSync != nil && (err != nil || r.Mode != ModeNone) {
-		f.opts.OnSync(r, err)
-	}
-	if errors.Is(err, ErrRefused) {
-		return err
-	}
-	return nil
-}
-
-func (f *Follower) booked(set *SetReport) {
-	for i := range f.status.Sets {
-		if s := &f.status.Sets[i]; s.URI == set.URI {
-			s.Pulled, s.Watermark, s.Error = f.opts.Clock(), set.SyncedUntil, set.Error
-			s.Pulls++
-			return
+		if st.Error == "" && s.trouble != "" {
+			st.Error = s.trouble
 		}
+		out.Sets = append(out.Sets, st)
 	}
-	f.status.Sets = append(f.status.Sets, SetStatus{URI: set.URI, Name: set.Name, Channel: ChannelPoll,
-		Watermark: set.SyncedUntil, Pulled: f.opts.Clock(), Error: set.Error, FollowCounters: FollowCounters{Pulls: 1}})
+	return out
 }

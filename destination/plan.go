@@ -54,6 +54,27 @@ type planner struct {
 	version bool // the wants are versions that are not the last
 
 	refuse func(uri string) string // says why content must not be fetched from there
+
+	push   *pushState // what notifications brought stays, where it is newer than what is planned; may be nil
+	stage  *stage
+	listAt resourcesync.Datetime // of the list that is staged
+}
+
+// isPushed reports whether a notification brought a later state of the
+// resource than w, or the list that does not name it, tells of: documents may
+// lag behind.
+func (p *planner) isPushed(w *want, h *Held) bool {
+	switch {
+	case p.push == nil || len(p.push.events) == 0:
+		return false
+	case w == nil:
+		return p.prune && p.push.isNewer(h.URI, p.listAt)
+	case w.class == wantListed:
+		return p.push.isNewer(w.URI, p.listAt)
+	case w.class == wantChange:
+		return p.push.isNewer(w.URI, p.stage.eventTime(w))
+	}
+	return false
 }
 
 func (p *planner) may(uri string) bool { return p.refuse != nil && p.refuse(uri) == "" }
@@ -72,6 +93,9 @@ func (p *planner) decideLast(ctx context.Context, w *want, h Held) (action, erro
 	held := h.URI != ""
 	a := action{held: h}
 	ours := held && contains(h.Sets, p.set)
+	if p.isPushed(w, &h) {
+		return a, nil // and what is owed stays owed
+	}
 	switch {
 	case w != nil:
 		a.want = *w

@@ -22,6 +22,8 @@ type setRun struct {
 	compared bool             // all was compared in this run
 	failed   int              // documents that could not be read
 	stale    map[string]error // resources that failed for what may be an old description, yet untold
+
+	listAt resourcesync.Datetime // of the Resource List that is staged
 }
 
 // maxStale caps the failures for which it is remembered that a newer
@@ -31,13 +33,19 @@ const maxStale = 10_000
 // maxRounds is how often the changes are read in one run.
 const maxRounds = 3
 
-// syncSet brings a set into step: by its changes if that can be, else by
-// comparing all of it.
-func (s *session) syncSet(ctx context.Context, set *setState) error {
+// newSetRun returns a run for a set.
+func (s *session) newSetRun(set *setState) *setRun {
 	r := &setRun{session: s, set: set, stage: newStage(s.d.journal), stale: map[string]error{}}
 	r.stage.turns.keep = s.d.opts.AllVersions
 	r.reader = &setReader{d: s.d, set: set, home: s.home, stage: r.stage, warn: s.warn,
 		fail: func(uri string, err error) { r.failed++; s.problem(uri, err) }}
+	return r
+}
+
+// syncSet brings a set into step: by its changes if that can be, else by
+// comparing all of it.
+func (s *session) syncSet(ctx context.Context, set *setState) error {
+	r := s.newSetRun(set)
 	defer r.reader.packages.shelf.clear()
 	err := r.run(ctx)
 	for _, uri := range slices.Sorted(maps.Keys(r.stale)) { // what no newer description has mended
@@ -46,6 +54,7 @@ func (s *session) syncSet(ctx context.Context, set *setState) error {
 	if cerr := r.stage.clear(context.WithoutCancel(ctx)); err == nil {
 		err = cerr
 	}
+	set.compared = r.compared
 	if err == nil && r.failed > 0 {
 		err = fmt.Errorf("set %s: %w: documents could not be read", set.Name, ErrIncomplete)
 	}
@@ -63,7 +72,7 @@ func (r *setRun) run(ctx context.Context) error {
 		}
 		r.reader.fail(st.URI, fmt.Errorf("read %s: the set offers none of Resource List, Resource Dump, Change List and Change Dump", fetch.Printable(st.URI)))
 		return nil
-	case o.Baseline, r.d.compare:
+	case o.Baseline, r.d.compare, st.doubted:
 		return r.baseline(ctx, false)
 	case !st.Complete && st.Lists != "", r.reselects():
 		return r.baseline(ctx, false)
@@ -280,8 +289,8 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 		return false, err
 	}
 	p := &planner{
-		partial: w.partial,
-		d:       r.d, set: r.set.Number, prune: w.prune, files: w.files, settled: r.set.Complete && !r.reselects(),
+		partial: w.partial, push: r.pushed(&w), stage: r.stage, listAt: r.listAt,
+		d: r.d, set: r.set.Number, prune: w.prune, files: w.files, settled: r.set.Complete && !r.reselects(),
 		others: r.d.selects.prefersOther(r.set.Selection), refuse: r.reader.refuse,
 	}
 	var found adopted
@@ -348,7 +357,11 @@ func (r *setRun) consent(t *tally, suspect bool) error {
 	if r.set.unselected {
 		t.unselected = t.deleted
 	}
-	return r.d.guard(r.set.Name, t.deleted, r.counts[r.set.Number], t.unselected)
+	gone := int64(0) // by notifications: in small portions anything could go
+	if p := r.set.push; p != nil && t.deleted > 0 {
+		gone = p.Deleted
+	}
+	return r.d.guard(r.set.Name, t.deleted+gone, r.counts[r.set.Number]+gone, t.unselected)
 }
 
 // predict books what a run would have done.

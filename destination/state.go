@@ -49,6 +49,10 @@ type setState struct {
 
 	unselected bool // it is not to be followed any more
 
+	push     *pushState // what notifications brought; nil: nobody looked
+	doubted  bool       // it may be wrong: all is to be compared
+	compared bool       // all was, when it was last brought into step
+
 	Complete  bool                  `json:"complete"`   // a baseline was finished
 	Selection string                `json:"selection"`  // what was selected then
 	Watermark time.Time             `json:"watermark"`  // all changes before are here (RS-DST-23)
@@ -81,6 +85,15 @@ func (st *setState) locate(f *discover.Set) {
 	if st.onlyChangeDump = st.Changes == "" && st.ChangeDump != ""; st.onlyChangeDump {
 		st.Changes, st.ChangeDump = st.ChangeDump, "" // RS-DST-26
 	}
+}
+
+// syncedUntil is the instant before which all changes are here, by the word of
+// the Source's documents or of its notifications.
+func (st *setState) syncedUntil() time.Time {
+	if st.push == nil || st.Watermark.IsZero() {
+		return st.Watermark
+	}
+	return maxOf(st.Watermark, st.push.Until)
 }
 
 func (st *setState) viaList() string {

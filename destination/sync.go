@@ -35,15 +35,20 @@ type session struct {
 // be done and all else was, the context's when it ended, in which case what
 // was finished is kept; any other stopped the run.
 func (d *Destination) Sync(ctx context.Context, address string) (Report, error) {
+	return d.sync(ctx, address, d.deliverer())
+}
+
+// deliverer returns what hands changes over, if somebody wants them.
+func (d *Destination) deliverer() func(context.Context, []Change) (int, error) {
 	if d.opts.Deliver == nil {
-		return d.sync(ctx, address, nil)
+		return nil
 	}
-	return d.sync(ctx, address, func(ctx context.Context, batch []Change) (int, error) {
+	return func(ctx context.Context, batch []Change) (int, error) {
 		if err := d.opts.Deliver(ctx, slices.Clone(batch)); err != nil {
 			return 0, &DeliveryError{err}
 		}
 		return len(batch), nil
-	})
+	}
 }
 
 // sync is Sync with deliver to take the changes, if not nil: it returns how
@@ -108,12 +113,22 @@ func (s *session) run(ctx context.Context, address string) error {
 
 // syncOne brings a set into step, and books what that came to for it alone.
 func (s *session) syncOne(ctx context.Context, set *setState) error {
+	return s.bring(set, func() error {
+		if err := s.syncSet(ctx, set); err != nil {
+			return err
+		}
+		return s.pulled(ctx, set)
+	})
+}
+
+// bring books what something done for a set comes to.
+func (s *session) bring(set *setState, do func() error) error {
 	start, bytes := time.Now(), s.d.client.Bytes()
 	before := s.report
 	s.report.Mode, s.report.Via = "", ""
-	err := s.syncSet(ctx, set)
+	err := do()
 	r := s.report.since(&before)
-	r.URI, r.Name, r.SyncedUntil = set.URI, fetch.Printable(set.Name), set.Watermark
+	r.URI, r.Name, r.SyncedUntil = set.URI, fetch.Printable(set.Name), set.syncedUntil()
 	r.Bytes, r.Elapsed = s.d.client.Bytes()-bytes, time.Since(start).Seconds()
 	switch {
 	case err != nil:
@@ -231,9 +246,41 @@ func (s *session) locate(ctx context.Context, address string) ([]*setState, erro
 	if err != nil {
 		return nil, err
 	}
+	return s.takeOver(ctx, address, found, changed)
+}
+
+// goHome notes where the Source is, as the user named it.
+func (s *session) goHome(address string) {
 	if s.home = discover.Home(address); s.home != nil && s.home.Scheme == "" {
 		s.home.Scheme = "http"
 	}
+}
+
+// offered returns what was found of a set, or nil.
+func (s *session) offered(uri string) *discover.Set {
+	if s.mirror.Found == nil {
+		return nil
+	}
+	for i := range s.mirror.Found.Sets {
+		if f := &s.mirror.Found.Sets[i]; setURI(f) == uri {
+			return f
+		}
+	}
+	return nil
+}
+
+// rest is close for a session that goes on.
+func (s *session) rest(ctx context.Context) error {
+	if err := s.close(ctx); err != nil {
+		return err
+	}
+	s.marked, s.resume = false, false
+	return nil
+}
+
+// takeOver returns the states of the sets to follow of what was found.
+func (s *session) takeOver(ctx context.Context, address string, found *discover.Found, changed bool) ([]*setState, error) {
+	s.goHome(address)
 	known := len(s.mirror.Numbers) == 0
 	for i := range found.Sets {
 		_, ok := s.mirror.Numbers[setURI(&found.Sets[i])]
@@ -379,6 +426,10 @@ func (s *session) loadSet(ctx context.Context, f *discover.Set) (*setState, erro
 	}
 	st.URI, st.Name, st.Number = uri, f.Name, n
 	st.locate(f)
+	var err error
+	if st.push, err = loadPush(ctx, s.d.journal, n); err != nil {
+		return nil, err
+	}
 	s.report.Sets = append(s.report.Sets, uri)
 	return st, nil
 }
@@ -442,7 +493,7 @@ func (s *session) unselected(ctx context.Context, followed []*setState) ([]*setS
 
 // until books how far a set is: the Report tells of the one least far.
 func (s *session) until(set *setState) {
-	w := set.Watermark
+	w := set.syncedUntil()
 	if w.IsZero() {
 		return
 	}

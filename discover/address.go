@@ -37,6 +37,12 @@ func Home(addr string) *url.URL {
 	return u
 }
 
+// Check fails, in words a user can act on, if addr is nothing Find takes.
+func Check(addr string) error {
+	_, err := parseAddress(addr)
+	return err
+}
+
 // parseAddress understands URIs, names of files, and what people type: a host,
 // perhaps with a port and a path. A name of a file that exists is that file.
 func parseAddress(addr string) (address, error) {

@@ -17,7 +17,12 @@ import (
 // maxRefreshes caps the Capability Lists looked at at a time.
 const maxRefreshes = 4
 
-// A Capability is a document a set offers.
+// maxHubs caps the hubs of one channel: each may cost a request.
+const maxHubs = 10
+
+// A Capability is a document a set offers. That of Change Notification is no
+// document: its URI names a topic, and asking for it may yield nothing
+// (RN-CH-11).
 type Capability struct {
 	Capability resourcesync.Capability
 	URI        string
@@ -35,8 +40,10 @@ type Set struct {
 	CapabilityList string // URI; empty when only a list is known
 	Validators            // of the Capability List
 	Capabilities   []Capability
-	Links          []Link `json:",omitempty"` // at the root of the Capability List
-	Err            error  `json:"-"`          // why the Capability List could not be read
+	Links          []Link   `json:",omitempty"` // at the root of the Capability List
+	Hubs           []string `json:",omitempty"` // of the channel of Change Notification, in order (RN-CH-07)
+	Warnings       []string `json:"-"`          // liberties taken with its channel, when it was read
+	Err            error    `json:"-"`          // why the Capability List could not be read
 }
 
 // Link returns the target of the Capability List's first link with relation
@@ -85,10 +92,20 @@ func readSet(d *Document) (Set, error) {
 			return Set{}, &circleError{d.URI}
 		case n > maxCapabilities:
 			return Set{}, fmt.Errorf("read %s: more than %d capabilities", fetch.Printable(d.URI), maxCapabilities)
-		case e.Capability == "" || s.URI(e.Capability) != "": // RS-CL-02: the first counts
+		}
+		c, ok := s.channel(e.Capability)
+		if !ok || c == "" || s.URI(c) != "" { // RS-CL-02: the first counts
 			continue
 		}
-		s.Capabilities = append(s.Capabilities, Capability{e.Capability, e.Loc})
+		s.Capabilities = append(s.Capabilities, Capability{c, e.Loc})
+		if c != resourcesync.ChangeNotification {
+			continue
+		}
+		for _, l := range e.Links { // before or behind rs:md, several, or none (RN-CH-08, RN-CH-09)
+			if l.Rel == resourcesync.RelHub && l.Href != "" && len(s.Hubs) < maxHubs && !slices.Contains(s.Hubs, l.Href) {
+				s.Hubs = append(s.Hubs, l.Href)
+			}
+		}
 	}
 	for _, l := range d.Header.Links { // all of them, now that it is read to its end
 		if l.Rel != "" && l.Href != "" && len(s.Links) < maxCapabilities {
@@ -96,6 +113,26 @@ func readSet(d *Document) (Set, error) {
 		}
 	}
 	return s, nil
+}
+
+// channel returns the capability of an entry as it is spelt today, if it is
+// what one calls a channel of Change Notification; any other as it stands. An
+// entry that is about another kind of notification is none of ours.
+func (s *Set) channel(c resourcesync.Capability) (resourcesync.Capability, bool) {
+	switch c {
+	case resourcesync.ChangeNotification:
+	case "changenotification", "change-notifications", "notification":
+		s.Warnings = append(s.Warnings, fmt.Sprintf("RN-CH-10: capability %s, which is %s now", c, resourcesync.ChangeNotification))
+		return resourcesync.ChangeNotification, true
+	default:
+		if strings.HasSuffix(strings.ToLower(string(c)), "notification") {
+			if len(s.Warnings) < maxCapabilities {
+				s.Warnings = append(s.Warnings, fmt.Sprintf("RN-FW-03: capability %s is of no use here, and ignored", fetch.Printable(string(c))))
+			}
+			return c, false
+		}
+	}
+	return c, true
 }
 
 // nameSets gives every set a name of its own.

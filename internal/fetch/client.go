@@ -97,6 +97,7 @@ type Client struct {
 	opts      Options
 	lanes     [maxLanes]*http.Transport // those in use, and that for documents
 	streams   [maxLanes]*http.Transport // likewise, for hosts that speak HTTP/2
+	sends     *http.Transport           // of Do
 	guard     *guard
 	home      origin
 	homeHead  http.Header // for Home: with credentials
@@ -148,6 +149,8 @@ func New(o Options) (*Client, error) {
 	}
 	c.lanes[laneDocument] = c.transport(leastConns, proxy, tls)
 	c.streams[laneDocument] = c.lanes[laneDocument]
+	c.sends = c.transport(leastConns, proxy, tls)
+	c.sends.MaxConnsPerHost, c.sends.ResponseHeaderTimeout = 0, c.opts.Timeout
 	return c, nil
 }
 
@@ -217,6 +220,7 @@ func (c *Client) Close() {
 			t.CloseIdleConnections()
 		}
 	}
+	c.sends.CloseIdleConnections()
 }
 
 func certificates(file string) (*x509.CertPool, error) {

@@ -1,0 +1,326 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"time"
+
+	"lockstep/internal/fetch"
+	"lockstep/websub"
+)
+
+const (
+	docSubscriptions = "subscriptions" // the memory of a websub.Subscriber
+
+	// idleBefore is how long there is nothing to do before what need not be
+	// saved at once is.
+	idleBefore = 50 * time.Millisecond
+
+	// passMessages and passBytes bound what is processed together.
+	passMessages = 256
+	passBytes    = 4 << 20
+
+	// overdue is how long a look at a set waits behind messages that keep
+	// coming.
+	overdue = 2 * time.Second
+
+	// turnFor is how long one set is at work while others wait, the first time.
+	turnFor = 10 * time.Second
+
+	// What keeps the mirror from being written ends a Follower if it lasts.
+	failsFor  = time.Minute
+	failsMost = 5
+)
+
+// errTurn ends what is done for a set when it is another's turn.
+var errTurn = errors.New("it is another set's turn")
+
+// A patient Doer has all of an answer come within a time.
+type patient struct{ client *fetch.Client }
+
+// patience is how long a hub, or a topic, may take for all of an answer.
+const patience = 30 * time.Second
+
+func (p *patient) Do(r *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	resp, err := p.client.Do(r.WithContext(ctx))
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	resp.Body = &patientBody{resp.Body, cancel}
+	return resp, nil
+}
+
+// A patientBody ends the context of its request with itself.
+type patientBody struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+func (b *patientBody) Close() error {
+	defer b.cancel()
+	return b.ReadCloser.Close()
+}
+
+// subscriptions keeps the memory of a Subscriber in a Journal.
+type subscriptions struct{ journal Journal }
+
+func (s subscriptions) Load(ctx context.Context) ([]byte, error) {
+	return s.journal.Load(ctx, docSubscriptions)
+}
+
+func (s subscriptions) Save(ctx context.Context, document []byte) error {
+	return s.journal.Record(ctx, Batch{Save: map[string][]byte{docSubscriptions: document}})
+}
+
+// Run brings the mirror into step and keeps it there until ctx ends, and then
+// returns nil soon: what was finished is kept. What fails is tried again, with
+// growing pauses; a Source that is down is no reason to end. It returns an
+// [ErrRefused] when a pass was refused for safety, a [SetError] when the Source
+// does not offer a set that is to be followed, and what keeps the mirror itself
+// from being written. It must not be called twice.
+func (f *Follower) Run(ctx context.Context) error {
+	if !f.running.CompareAndSwap(false, true) {
+		return errors.New("the follower has run already")
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer f.started.Wait()
+	defer stop()
+	if err := f.inbox.load(ctx, f.receive); err != nil {
+		return err
+	}
+	if f.sub != nil {
+		f.run(func() {
+			if err := f.sub.Run(ctx); err != nil && ctx.Err() == nil {
+				f.d.log.ErrorContext(ctx, "keep subscriptions", slog.Any("err", err))
+			}
+		})
+	}
+	f.ready.Store(true)
+	defer f.ready.Store(false)
+	err := f.work(ctx)
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), graceAfterCancel)
+	defer cancel()
+	if ferr := f.leave(grace); err == nil {
+		err = ferr
+	}
+	return err
+}
+
+// leave saves what can be saved.
+func (f *Follower) leave(ctx context.Context) error {
+	if f.session != nil {
+		if err := f.session.close(ctx); err != nil {
+			return err
+		}
+	}
+	return f.journal.flush(ctx)
+}
+
+// deliver takes a message from a hub: it is durable when it returns.
+func (f *Follower) deliver(ctx context.Context, d websub.Delivery) error {
+	return f.inbox.put(ctx, mail{Set: d.ID, Topic: d.Topic, ID: d.DeliveryID, Type: d.ContentType, Links: d.Links, At: d.At, Body: d.Body}, f.receive)
+}
+
+// receive queues a message that is in the inbox.
+func (f *Follower) receive(set string, m *message) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s := f.find(set); s != nil {
+		f.enqueue(s, m)
+		return
+	}
+	f.early[set] = append(f.early[set], m)
+}
+
+// find returns the followed set, or nil. The caller holds mu.
+func (f *Follower) find(uri string) *followed {
+	for _, s := range f.sets {
+		if s.uri == uri {
+			return s
+		}
+	}
+	return nil
+}
+
+// onSubscription takes in what became of a subscription.
+func (f *Follower) onSubscription(e websub.SubscriberEvent) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.find(e.ID)
+	if s == nil {
+		return
+	}
+	why := fmt.Sprintf("hub %s: %s: %s", fetch.Printable(e.Hub), e.Kind, fetch.Printable(e.Reason))
+	now := time.Now()
+	switch e.Kind {
+	case websub.Verified:
+		s.hub, s.trouble = true, ""
+		f.ask(s, now) // RN-RX-04
+	case websub.Renewed:
+		first := !s.hub
+		if s.hub, s.trouble = true, ""; first && s.waiting {
+			f.ask(s, now)
+		}
+	case websub.Denied: // WS-V-03
+		s.hub, s.trouble = false, why
+		f.ask(s, now) // RN-RX-04
+	case websub.Refused:
+		if s.trouble = why; s.waiting {
+			f.ask(s, now)
+		}
+	case websub.Expired, websub.Ended:
+		s.hub, s.trouble = false, why
+	case websub.Forged:
+		s.status.Forged++
+		f.ask(s, now) // RN-RX-04
+	case websub.Weak:
+		f.d.log.Warn("a hub signs with sha1", slog.String("set", s.name), slog.String("hub", fetch.Printable(e.Hub))) // WS-X-08
+	}
+	f.replan(s)
+}
+
+func (f *Follower) wakeUp() {
+	select {
+	case f.wake <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+// A job is what the worker does next.
+type job struct {
+	set  *followed // nil: look at the Source as a whole
+	push bool      // process messages; else look at the set
+}
+
+// work does one thing after the other, sets in turn.
+func (f *Follower) work(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	idle := false
+	for {
+		if ctx.Err() != nil {
+			return nil
+		}
+		j, wait := f.next(time.Now())
+		if j == nil && f.refusal != nil {
+			return f.refusal
+		}
+		if j != nil {
+			idle = false
+			if err := f.do(ctx, j); err != nil {
+				return err
+			}
+			continue
+		}
+		if idle {
+			if err := f.journal.flush(ctx); err != nil && ctx.Err() == nil {
+				f.d.log.WarnContext(ctx, "record progress", slog.Any("err", err)) // it is due still
+			}
+		} else {
+			wait = min(wait, idleBefore)
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+		case <-f.wake:
+			idle = false
+		case <-timer.C:
+			idle = true
+		}
+	}
+}
+
+// next returns what is to be done now, or how long there is nothing.
+func (f *Follower) next(now time.Time) (*job, time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	wait := 24 * time.Hour
+	at := func(t time.Time) bool {
+		if t.After(now) {
+			wait = min(wait, t.Sub(now))
+			return false
+		}
+		return true
+	}
+	if at(f.lookAt) && f.refusal == nil {
+		return &job{}, 0
+	}
+	for i := range f.sets {
+		k := (f.turn + i) % len(f.sets)
+		s := f.sets[k]
+		if s.refused || s.uri == "" {
+			continue
+		}
+		pull := !s.due.IsZero() && at(s.due)
+		push := s.pulled && len(s.queue) > 0 && at(s.again)
+		switch {
+		case pull && !s.asked && now.Sub(f.looked) > f.interval(s)/2 && f.pause == 0:
+			f.turn = k
+			return &job{}, 0
+		case pull && (!push || now.Sub(s.due) > overdue || !s.asked):
+			f.turn = k + 1
+			return &job{set: s}, 0
+		case push:
+			f.turn = k + 1
+			return &job{set: s, push: true}, 0
+		}
+	}
+	return nil, max(wait, time.Millisecond)
+}
+
+// interval is how long to wait between looks at a set.
+func (f *Follower) interval(s *followed) time.Duration {
+	if s.isLive() {
+		return f.opts.Check
+	}
+	return f.opts.Poll
+}
+
+// replan moves the next look at a set, which was not asked for, to where its
+// channel wants it. The caller holds mu.
+func (f *Follower) replan(s *followed) {
+	if !s.asked && s.pulled && !s.last.IsZero() {
+		s.due = s.last.Add(f.interval(s))
+	}
+	f.wakeUp()
+}
+
+// do does a job. Others get their turn if it takes long.
+func (f *Follower) do(ctx context.Context, j *job) error {
+	if j.set == nil {
+		return f.look(ctx)
+	}
+	own, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	turn := max(j.set.turn, turnFor)
+	var alarm *time.Timer
+	alarm = time.AfterFunc(turn, func() {
+		if f.othersWait(j.set) {
+			cancel(errTurn)
+			return
+		}
+		alarm.Reset(time.Second)
+	})
+	defer alarm.Stop()
+	if j.push {
+		return f.pushTo(own, j.set)
+	}
+	return f.pull(own, j.set)
+}
+
+// othersWait reports whether another set could be worked at.
+func (f *Follower) othersWait(but *followed) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	return slices.ContainsFunc(f.sets, func(s *followed) bool {
+		return s != but && !s.refused && (!s.due.IsZero() && s.due.Before(now) || s.pulled && len(s.queue) > 0 && s.again.Before(now))
+	})
+}

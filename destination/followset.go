@@ -1,0 +1,337 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"slices"
+	"time"
+
+	"lockstep/discover"
+	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
+	"lockstep/websub"
+)
+
+const (
+	// holdFor is how long the first look at a set waits for its channel to
+	// work (RN-RX-05).
+	holdFor = 3 * time.Second
+
+	// fallbackAfter is how long a hub may take before a stream of events is
+	// opened in its place.
+	fallbackAfter = 10 * time.Second
+
+	// maxEventStreams is for how many sets streams of events are kept open: each is
+	// a connection.
+	maxEventStreams = 200
+
+	// wires is how many channels are looked up at a time.
+	wires = 4
+
+	// maxQueued is how many bytes of messages of a stream wait in memory.
+	maxQueued = 16 << 20
+)
+
+// A channel is where news of a set come from.
+type channel struct {
+	topic  string   // of its hubs; "": it has none
+	hubs   []string // named in the Capability List; RN-CH-09: there may be none
+	events string   // address of its stream; "": it has none
+}
+
+// channelOf returns what the set offers.
+func channelOf(f *discover.Set) channel {
+	return channel{topic: f.URI(resourcesync.ChangeNotification), hubs: f.Hubs, events: f.Link(relEvents)}
+}
+
+func (c *channel) equal(o *channel) bool {
+	return c.topic == o.topic && c.events == o.events && slices.Equal(c.hubs, o.hubs)
+}
+
+// A followed is one set that is followed. What is not said to be the worker's is
+// guarded by the Follower's mu.
+type followed struct {
+	uri     string
+	name    string
+	offered *discover.Set // as it was last found; never changed
+
+	state *setState // the worker's: nil: to be loaded
+	up    upChecker // the worker's
+
+	channel channel
+	since   time.Time          // when the channel was found
+	wired   context.CancelFunc // ends what belongs to it
+	hub     bool               // a hub is subscribed to, and has verified it
+	stream  bool               // the stream is open
+	trouble string             // with the channel
+
+	resume struct{ stream, event string } // where the stream was left: the last event that was processed
+
+	queue  []*message
+	queued int64         // bytes of those that are in memory only
+	room   chan struct{} // closed when there may be room in queue; nil: nobody waits
+
+	pulled  bool          // since Run began: messages may be processed
+	due     time.Time     // when to look at it
+	asked   bool          // because of something that came, or failed
+	last    time.Time     // when the last look ended
+	took    time.Duration // and how long it took
+	pause   time.Duration // before what failed is tried again
+	again   time.Time     // when messages may be processed, after a failure
+	waiting bool          // a look is waited for until the channel works
+	refused bool          // for safety
+	turn    time.Duration // how long it may be at work while others wait
+
+	status SetStatus
+}
+
+// isLive reports whether news come.
+func (s *followed) isLive() bool { return s.hub || s.stream }
+
+// ask has the set looked at, for a reason that came about, soon: looks that are
+// asked for again and again keep a distance, lest who asks rules what we do.
+// The caller holds mu.
+func (f *Follower) ask(s *followed, now time.Time) {
+	at := now
+	if !s.last.IsZero() {
+		at = maxOf(now, s.last.Add(max(f.opts.Pause, 10*s.took)))
+	}
+	if s.due.IsZero() || at.Before(s.due) {
+		s.due = at
+	}
+	s.asked, s.waiting = true, false
+	f.wakeUp()
+}
+
+// wire sees to it that news of the set come by the best of its channels. It is
+// called when the channel was found, or is another than it was.
+func (f *Follower) wire(ctx context.Context, s *followed, c channel) {
+	f.mu.Lock()
+	if s.wired != nil {
+		s.wired()
+	}
+	ctx, s.wired = context.WithCancel(ctx)
+	was := s.channel
+	s.channel, s.since, s.trouble = c, time.Now(), ""
+	f.mu.Unlock()
+	if f.sub != nil && c.topic == "" && was.topic != "" || f.sub != nil && !f.uses(ChannelHub) {
+		// WS-L-07: the channel is gone.
+		f.run(func() { f.drop(ctx, s) })
+	}
+	byHub := f.sub != nil && c.topic != "" && f.uses(ChannelHub)
+	if byHub {
+		f.run(func() { f.want(ctx, s, c) })
+	}
+	if c.events == "" || !f.uses(ChannelEvents) {
+		return
+	}
+	f.run(func() {
+		if byHub {
+			select {
+			case <-time.After(fallbackAfter):
+			case <-ctx.Done():
+				return
+			}
+		}
+		f.listen(ctx, s, c.events)
+	})
+}
+
+// uses reports whether a channel of the kind may be used.
+func (f *Follower) uses(kind string) bool { return f.opts.Channel == "" || f.opts.Channel == kind }
+
+// run starts something that ends with Run.
+func (f *Follower) run(do func()) { f.started.Go(do) }
+
+// drop unsubscribes.
+func (f *Follower) drop(ctx context.Context, s *followed) {
+	if err := f.sub.Drop(ctx, s.uri); err != nil && ctx.Err() == nil {
+		f.d.log.WarnContext(ctx, "unsubscribe", slog.String("set", s.name), slog.Any("err", err))
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s.hub = false
+}
+
+// want subscribes to the channel of a set.
+func (f *Follower) want(ctx context.Context, s *followed, c channel) {
+	select {
+	case f.wiring <- struct{}{}:
+		defer func() { <-f.wiring }()
+	case <-ctx.Done():
+		return
+	}
+	w := f.discovered(ctx, websub.Wish{ID: s.uri, Topic: c.topic, Hubs: c.hubs})
+	err := errors.New("neither its Capability List nor its topic name a hub")
+	if len(w.Hubs) > 0 {
+		err = f.sub.Want(ctx, w)
+	}
+	if err != nil && ctx.Err() == nil {
+		f.mu.Lock()
+		s.trouble = fmt.Sprintf("subscribe to %s: %v", fetch.Printable(c.topic), err)
+		s.status.Error = s.trouble
+		if s.waiting {
+			f.ask(s, time.Now())
+		}
+		f.mu.Unlock()
+	}
+}
+
+// discovered asks the topic where it and its hubs are: that wins over what the
+// Capability List says (WS-D-14).
+func (f *Follower) discovered(ctx context.Context, w websub.Wish) websub.Wish {
+	found, err := websub.Discover(ctx, &patient{f.d.client}, w.Topic)
+	if err != nil || found == nil || len(found.Hubs) == 0 || found.Topic == "" {
+		return w
+	}
+	if found.Topic != w.Topic || !sameStrings(found.Hubs, w.Hubs) && len(w.Hubs) > 0 {
+		f.d.log.WarnContext(ctx, "the topic names other addresses than its Capability List, and is right", slog.String("topic", fetch.Printable(w.Topic)))
+	}
+	w.Topic, w.Hubs = found.Topic, found.Hubs
+	return w
+}
+
+func sameStrings(a, b []string) bool {
+	a, b = slices.Clone(a), slices.Clone(b)
+	slices.Sort(a)
+	slices.Sort(b)
+	return slices.Equal(a, b)
+}
+
+// rediscover looks where the channel of a wish is now: in the Capability List
+// and at the topic (WS-L-06).
+func (f *Follower) rediscover(ctx context.Context, w websub.Wish) (websub.Wish, error) {
+	f.mu.Lock()
+	var offered discover.Set
+	known := false
+	if s := f.find(w.ID); s != nil {
+		offered, known = *s.offered, true
+	}
+	f.mu.Unlock()
+	if !known {
+		return w, errors.New("the set was not found yet")
+	}
+	offered.Validators = discover.Validators{} // all of it
+	now, _, err := discover.Refresh(ctx, f.d.client, &discover.Found{Sets: []discover.Set{offered}})
+	if err == nil {
+		err = now.Sets[0].Err
+	}
+	if err != nil {
+		return w, err
+	}
+	c := channelOf(&now.Sets[0])
+	if c.topic == "" {
+		w.Hubs = nil // WS-L-07
+		return w, nil
+	}
+	return f.discovered(ctx, websub.Wish{ID: w.ID, Topic: c.topic, Hubs: c.hubs}), nil
+}
+
+// listen keeps the stream of events of a set open until ctx ends.
+func (f *Follower) listen(ctx context.Context, s *followed, uri string) {
+	allow := func(uri string) error {
+		doc, err := url.Parse(s.uri)
+		if err == nil {
+			if reason := f.d.selects.refuse(uri, doc); reason != "" { // what comes speaks for the Source
+				err = fmt.Errorf("refuse %s: %s", fetch.Printable(uri), reason)
+			}
+		}
+		return err
+	}
+	f.mu.Lock()
+	f.streams++
+	many, last := f.streams > maxEventStreams, f.lastEvent(s, uri)
+	f.mu.Unlock()
+	defer func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.streams--
+		s.stream = false
+	}()
+	lost := func(err error) {
+		if err == nil {
+			return
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		s.trouble = fmt.Sprintf("read %s: %s", fetch.Printable(uri), fetch.Printable(err.Error()))
+		if s.stream = false; s.waiting {
+			f.ask(s, time.Now())
+		}
+		f.replan(s)
+	}
+	if many {
+		lost(fmt.Errorf("more than %d streams of events would be open", maxEventStreams))
+		return
+	}
+	if err := allow(uri); err != nil {
+		lost(err)
+		return
+	}
+	stream := &eventStream{client: f.d.client, uri: uri, last: last, first: min(eventsFirst, f.opts.Pause), idle: eventsIdle, allow: allow, lost: lost}
+	stream.hello = func(_ string, resumed bool) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		s.stream, s.trouble = true, ""
+		if !resumed || s.waiting {
+			f.ask(s, time.Now()) // RN-RX-04
+		}
+		f.replan(s)
+	}
+	stream.event = func(ctx context.Context, e streamEvent) error { return f.takeEvent(ctx, s, uri, e) }
+	stream.run(ctx)
+}
+
+// lastEvent returns the ID to go on from. The caller holds mu.
+func (f *Follower) lastEvent(s *followed, uri string) string {
+	if s.resume.stream == uri {
+		return s.resume.event
+	}
+	return ""
+}
+
+// takeEvent queues an event, and waits while there is no room.
+func (f *Follower) takeEvent(ctx context.Context, s *followed, uri string, e streamEvent) error {
+	m := &message{topic: uri, at: time.Now(), event: e.id, stream: uri}
+	switch e.kind {
+	case "notification":
+		m.body, m.size = e.data, int64(len(e.data))
+	case "gap":
+		m.gap = true
+	case "hello":
+		m.hello = true
+	default:
+		return nil // of a version to come
+	}
+	for {
+		f.mu.Lock()
+		if s.queued == 0 || s.queued+m.size <= maxQueued {
+			s.queued += m.size
+			f.enqueue(s, m)
+			f.mu.Unlock()
+			return nil
+		}
+		if s.room == nil {
+			s.room = make(chan struct{})
+		}
+		room := s.room
+		f.mu.Unlock()
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// enqueue puts a message into the queue of its set. The caller holds mu.
+func (f *Follower) enqueue(s *followed, m *message) {
+	if s.queue = append(s.queue, m); !m.hello {
+		s.status.Notifications++
+		s.status.Notified = m.at
+	}
+	f.wakeUp()
+}

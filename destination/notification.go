@@ -1,0 +1,165 @@
+package destination
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strings"
+
+	"lockstep/discover"
+	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
+)
+
+const (
+	// maxNotified is how many entries a notification may have (RN-PL-06).
+	maxNotified = 50_000
+
+	// maxNotification caps a notification once it is unpacked: it is held in
+	// memory, and a few bytes of gzip can stand for many.
+	maxNotification = 32 << 20
+)
+
+// A notification is what a message on a channel says.
+type notification struct {
+	kind        messageKind
+	from, until resourcesync.Datetime
+	up          string
+	doc         int    // its number in the stage
+	wants       []want // placed in doc, in order of the entries
+	refused     int    // entries that were left out, see RS-SEC-01
+	refusal     string // why the first was
+	newest      resourcesync.Datetime
+}
+
+// A messageKind says what is to be done about a message.
+type messageKind uint8
+
+const (
+	messageChanges messageKind = iota + 1 // apply them
+	messageLook                           // another document of the Source: there is something to look at (RN-FW-05)
+	messageOther                          // none of ours: discard it (RN-FW-04)
+)
+
+// kindOfMessage tells by the header what a message is. The topic is known from
+// the callback, so the root need not say it (RN-PL-11).
+func kindOfMessage(h *resourcesync.Header) messageKind {
+	switch h.Capability {
+	case "", resourcesync.ChangeNotification, resourcesync.ChangeList, "changenotification", "change-notifications", "notification": // RN-CH-10
+		if h.Index {
+			return messageLook
+		}
+		return messageChanges
+	}
+	if strings.HasSuffix(strings.ToLower(string(h.Capability)), "notification") {
+		return messageOther
+	}
+	return messageLook
+}
+
+// readNotification reads a message of the channel topic, all of it before
+// anything is done about it: an error says that it is malformed (RN-RX-09).
+// Nothing is staged but the number of the document.
+func (r *setReader) readNotification(topic string, body []byte) (*notification, error) {
+	// RN-PL-11: old publishers begin with a line feed.
+	body = bytes.TrimLeft(body, " \t\r\n")
+	if len(body) == 0 {
+		return nil, errors.New("it is empty")
+	}
+	in := resourcesync.NewReader(bytes.NewReader(body), resourcesync.ReaderOptions{Base: topic, MaxBytes: maxNotification})
+	h, err := in.Header()
+	if err != nil {
+		return nil, err
+	}
+	n := &notification{kind: kindOfMessage(&h)}
+	if n.kind != messageChanges {
+		return n, nil
+	}
+	c := &changeReader{setReader: r, state: &setState{}}
+	d := docReading{changeReader: c, n: r.stage.addDoc(), prefix: sha256.New()}
+	n.doc = d.n
+	plain := 0 // entries that say of no change
+	for e, err := range in.Entries() {
+		if err != nil {
+			return nil, err
+		}
+		if len(n.wants)+n.refused+plain == maxNotified {
+			return nil, fmt.Errorf("it has more than %d entries", maxNotified)
+		}
+		if e.Change == 0 {
+			plain++
+			continue
+		}
+		w := r.wantOf(&e)
+		d.place(&w, &e)
+		if refusal := r.refuse(w.URI); refusal != "" { // WS-SEC-08, deletions not excepted
+			if n.refused++; n.refused == 1 {
+				n.refusal = fmt.Sprintf("%s: %s", fetch.Printable(w.URI), refusal)
+			}
+			continue
+		}
+		n.wants = append(n.wants, w)
+	}
+	if h, err = in.Header(); err != nil { // all of it, now
+		return nil, err
+	}
+	n.from, n.until, n.up = h.From, h.Until, h.Link(resourcesync.RelUp)
+	if len(n.wants)+n.refused == 0 && plain > 0 {
+		n.kind = messageLook // a Sitemap, or a list that does not say what it is
+		return n, nil
+	}
+	r.stage.docs[n.doc].allNew = true // what is known is left out by us
+	for i := range n.wants {
+		if t := r.stage.eventTime(&n.wants[i]); !t.IsZero() && (n.newest.IsZero() || t.Compare(n.newest) > 0) {
+			n.newest = t
+		}
+	}
+	if n.until.IsZero() {
+		n.until = n.newest // it covers that much
+	}
+	return n, nil
+}
+
+// An upChecker tells whether what a notification names as its Capability List is
+// that of the set.
+type upChecker struct {
+	known map[string]bool
+}
+
+// maxUps caps what is remembered, and so how many addresses a channel can make
+// us ask.
+const maxUps = 16
+
+// isOf reports whether up is the Capability List of the set, or leads to it
+// (RN-RX-07). Where nothing is said the channel tells.
+func (u *upChecker) isOf(ctx context.Context, r *setReader, up string) bool {
+	if up == "" || up == r.set.URI {
+		return true
+	}
+	if is, ok := u.known[up]; ok {
+		return is
+	}
+	if r.refuse(up) != "" || len(u.known) >= maxUps {
+		return false
+	}
+	doc, err := discover.Open(ctx, r.d.client, up, discover.Validators{})
+	if err != nil {
+		return false // and not remembered: it may be well another time
+	}
+	_ = doc.Close() // only where it is was of interest
+	is := doc.Final == r.set.URI
+	if !is && doc.Header.Capability == resourcesync.CapabilityList && doc.Final != up {
+		own, err := discover.Open(ctx, r.d.client, r.set.URI, discover.Validators{})
+		if err == nil {
+			_ = own.Close() // likewise
+			is = own.Final == doc.Final
+		}
+	}
+	if u.known == nil {
+		u.known = map[string]bool{}
+	}
+	u.known[up] = is
+	return is
+}

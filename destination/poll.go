@@ -1,0 +1,461 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"lockstep/internal/fetch"
+)
+
+// pauseMost is the longest wait before what failed is tried again.
+const pauseMost = time.Minute
+
+// longer returns the wait after one of pause that was in vain, and what it is
+// in this case: several should not come at the same time.
+func (f *Follower) longer(pause time.Duration) (next, wait time.Duration) {
+	if pause == 0 {
+		next = f.opts.Pause
+	} else {
+		next = min(2*pause, max(pauseMost, f.opts.Pause))
+	}
+	return next, next*4/5 + rand.N(next*2/5+1)
+}
+
+// pass does something with the session, and returns what it came to.
+func (f *Follower) pass(ctx context.Context, do func(s *session) error) (Report, error) {
+	d := f.d
+	start, requests, bytes := time.Now(), d.client.Requests(), d.client.Bytes()
+	report := Report{Source: f.address, Destination: d.opts.Dest, Sets: []string{}}
+	s := f.session
+	var err error
+	if s == nil {
+		s = &session{d: d}
+		s.report = report
+		s.out = &outbox{journal: d.journal, deliver: d.deliverer()}
+		if err = s.open(ctx); err == nil {
+			f.session = s
+		}
+	} else {
+		s.report = report
+	}
+	if err == nil {
+		err = do(s)
+	}
+	r := s.report
+	r.Requests, r.Bytes = d.client.Requests()-requests, d.client.Bytes()-bytes
+	r.Elapsed = time.Since(start).Seconds()
+	if r.Mode == "" {
+		r.Mode = ModeNone
+	}
+	if err == nil && r.Failed+r.Refused > 0 {
+		err = fmt.Errorf("%w: %s", ErrIncomplete, r.shortfall())
+	}
+	if err != nil && !errors.Is(err, ErrIncomplete) {
+		f.forget() // nobody knows what of it is in the Journal
+	}
+	return r, err
+}
+
+// forget has the state be read anew.
+func (f *Follower) forget() {
+	f.session = nil
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, s := range f.sets {
+		s.state = nil
+	}
+}
+
+// tell hands a report on.
+func (f *Follower) tell(r *Report, err error) {
+	if f.opts.OnSync != nil && (err != nil || r.Mode != ModeNone || r.Created+r.Updated+r.Deleted > 0) {
+		f.opts.OnSync(*r, err)
+	}
+}
+
+// look finds the Source's sets and their channels.
+func (f *Follower) look(ctx context.Context) error {
+	var sets, left []*setState
+	source := false // what failed is the Source's
+	r, err := f.pass(ctx, func(s *session) (err error) {
+		found, changed, err := s.find(ctx, f.address)
+		if err != nil {
+			source = true
+			return err
+		}
+		if sets, err = s.takeOver(ctx, f.address, found, changed); err != nil {
+			return err
+		}
+		left, err = s.unselected(ctx, sets)
+		return err
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	f.mu.Lock()
+	first := f.looked.IsZero()
+	f.mu.Unlock()
+	var unknown *SetError
+	switch {
+	case err == nil, errors.Is(err, ErrIncomplete) && len(sets) > 0:
+	case errors.Is(err, ErrRefused), first && (errors.As(err, &unknown) || errors.Is(err, fs.ErrNotExist)):
+		f.tell(&r, err)
+		return err
+	case source || errors.As(err, &unknown) || errors.Is(err, ErrIncomplete) || isDelivery(err):
+		f.lookFailed(err)
+		f.tell(&r, err)
+		return nil
+	default:
+		f.lookFailed(err)
+		f.tell(&r, err)
+		return f.broken(err)
+	}
+	f.written()
+	gone := slices.DeleteFunc(slices.Clone(sets), func(st *setState) bool { return f.session.offered(st.URI) != nil })
+	left = append(left, gone...) // those the Source has no more, as the user wishes
+	sets = slices.DeleteFunc(sets, func(st *setState) bool { return slices.Contains(gone, st) })
+	f.adopt(ctx, sets)
+	if len(left) > 0 {
+		dr, derr := f.dissolve(ctx, left)
+		f.tell(&dr, derr)
+		if errors.Is(derr, ErrRefused) {
+			return derr
+		}
+	}
+	if err != nil {
+		f.tell(&r, err)
+	}
+	return nil
+}
+
+// dissolve empties sets that are no more to be followed.
+func (f *Follower) dissolve(ctx context.Context, sets []*setState) (Report, error) {
+	return f.pass(ctx, func(s *session) error {
+		for _, set := range sets {
+			if err := s.syncOne(ctx, set); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// lookFailed books that the Source could not be looked at.
+func (f *Follower) lookFailed(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var wait time.Duration
+	f.pause, wait = f.longer(f.pause)
+	f.lookAt = time.Now().Add(wait)
+	f.trouble = fetch.Printable(err.Error())
+}
+
+// adopt takes over the sets that were found.
+func (f *Follower) adopt(ctx context.Context, sets []*setState) {
+	now := time.Now()
+	f.mu.Lock()
+	f.looked, f.pause, f.trouble = now, 0, ""
+	f.lookAt = now.Add(max(f.opts.Check, f.opts.Poll)) // sooner, if a set is to be looked at sooner
+	type wiring struct {
+		s *followed
+		c channel
+	}
+	var wirings []wiring
+	for _, st := range sets {
+		s := f.find(st.URI)
+		if s == nil {
+			s = &followed{uri: st.URI, due: now}
+			s.queue, f.early[st.URI] = append(s.queue, f.early[st.URI]...), nil
+			s.status.Notifications = int64(len(s.queue))
+			f.sets = append(f.sets, s)
+		}
+		s.name, s.state, s.offered = fetch.Printable(st.Name), st, f.session.offered(st.URI)
+		s.status.Watermark = st.syncedUntil()
+		if st.push.Stream != "" && s.resume.stream == "" {
+			s.resume.stream, s.resume.event = st.push.Stream, st.push.EventID
+		}
+		if c := channelOf(s.offered); s.since.IsZero() || !c.equal(&s.channel) {
+			wirings = append(wirings, wiring{s, c})
+			byHub := f.sub != nil && c.topic != "" && f.uses(ChannelHub)
+			if !s.pulled && (byHub || c.events != "" && f.uses(ChannelEvents)) {
+				s.waiting, s.due = true, now.Add(holdFor)
+			}
+		}
+		for _, w := range s.offered.Warnings {
+			f.d.log.WarnContext(ctx, "read capability list", slog.String("set", s.name), slog.String("warning", w))
+		}
+	}
+	gone := slices.DeleteFunc(slices.Clone(f.sets), func(s *followed) bool {
+		return slices.ContainsFunc(sets, func(st *setState) bool { return st.URI == s.uri })
+	})
+	gone = slices.DeleteFunc(gone, func(s *followed) bool { // one that could not be read is there still
+		o := f.session.offered(s.uri)
+		return o != nil && o.Err != nil
+	})
+	f.sets = slices.DeleteFunc(f.sets, func(s *followed) bool { return slices.Contains(gone, s) })
+	docs := map[string][]byte{}
+	for _, s := range gone {
+		f.inbox.strike(s.queue, docs)
+	}
+	for uri, ms := range f.early {
+		f.inbox.strike(ms, docs)
+		delete(f.early, uri)
+	}
+	f.mu.Unlock()
+	if len(docs) > 0 {
+		f.journal.later(docs)
+	}
+	for _, s := range gone {
+		s.wired()
+		if f.sub != nil {
+			f.run(func() { f.drop(ctx, s) })
+		}
+	}
+	for _, w := range wirings {
+		f.wire(ctx, w.s, w.c)
+	}
+}
+
+// pull brings one set into step by what the Source's documents say.
+func (f *Follower) pull(ctx context.Context, s *followed) error {
+	start := time.Now()
+	f.mu.Lock()
+	s.asked, s.waiting = false, false // who asks now means what is to come
+	f.mu.Unlock()
+	r, err := f.pass(ctx, func(ses *session) error {
+		st, err := f.stateOf(ctx, ses, s)
+		if err != nil {
+			return err
+		}
+		ses.d.emit(Event{Kind: EventSet, Set: s.name, Progress: Progress{Set: 1, Sets: 1}})
+		err = ses.syncOne(ctx, st)
+		ses.until(st)
+		if err == nil || errors.Is(err, ErrIncomplete) {
+			if cerr := ses.rest(ctx); cerr != nil {
+				return cerr
+			}
+		}
+		if errors.Is(err, ErrRefused) {
+			ses.report.fail(st.URI, err.Error())
+		}
+		return err
+	})
+	if ctx.Err() != nil && err != nil {
+		f.interrupted(ctx, s)
+		return nil
+	}
+	f.mu.Lock()
+	now := time.Now()
+	s.last, s.took = now, now.Sub(start)
+	s.status.Pulls++
+	s.status.Pulled, s.status.Error, s.turn = now, "", 0
+	if err != nil {
+		s.status.Error = fetch.Printable(err.Error())
+	}
+	behind := err != nil
+	if s.state != nil {
+		s.status.Watermark = s.state.syncedUntil()
+		behind = behind || s.state.push.Chain != (interval{})
+	}
+	wait := f.interval(s)
+	if behind {
+		var pause time.Duration
+		if s.pause, pause = f.longer(s.pause); pause < wait {
+			wait = pause
+		}
+	} else {
+		s.pause = 0
+	}
+	if !s.asked {
+		s.due = now.Add(wait)
+		s.asked = behind
+	} else if earliest := now.Add(max(f.opts.Pause, 10*s.took)); s.due.Before(earliest) {
+		s.due = earliest
+	}
+	done := err == nil || errors.Is(err, ErrIncomplete)
+	s.pulled = s.pulled || done
+	f.mu.Unlock()
+	f.tell(&r, err)
+	return f.judge(s, err)
+}
+
+// interrupted books that the work for a set was broken off.
+func (f *Follower) interrupted(ctx context.Context, s *followed) {
+	if !errors.Is(context.Cause(ctx), errTurn) {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s.turn = 2 * max(s.turn, turnFor)
+	s.due, s.asked = time.Now(), true
+}
+
+// judge decides what an error of a pass over a set means.
+func (f *Follower) judge(s *followed, err error) error {
+	switch {
+	case err == nil, errors.Is(err, ErrIncomplete):
+		f.written()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.firstDone()
+		return nil
+	case errors.Is(err, ErrRefused):
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		s.refused = true // the others are brought into step before it ends
+		if f.refusal == nil {
+			f.refusal = err
+		}
+		return nil
+	case isDelivery(err):
+		return nil // changes that were not taken are handed over again
+	}
+	return f.broken(err)
+}
+
+// firstDone notes whether all sets were in step. The caller holds mu.
+func (f *Follower) firstDone() {
+	for _, s := range f.sets {
+		if !s.pulled {
+			return
+		}
+	}
+	f.synced = true
+	f.d.opts.Baseline = false // it is done
+}
+
+// isDelivery reports whether err says that changes were not taken.
+func isDelivery(err error) bool {
+	var delivery *DeliveryError
+	return errors.As(err, &delivery)
+}
+
+// broken books that the mirror, or its Journal, cannot be written. It returns
+// err when that has lasted.
+func (f *Follower) broken(err error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	if f.failing.IsZero() {
+		f.failing = now
+	}
+	f.trouble = fetch.Printable(err.Error())
+	if f.fails++; f.fails >= failsMost && now.Sub(f.failing) >= failsFor {
+		return err
+	}
+	return nil
+}
+
+// written books that it can.
+func (f *Follower) written() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failing, f.fails = time.Time{}, 0
+}
+
+// stateOf returns the state of a set, read anew where it is not known.
+func (f *Follower) stateOf(ctx context.Context, ses *session, s *followed) (*setState, error) {
+	if s.state != nil {
+		return s.state, nil
+	}
+	ses.goHome(f.address)
+	st, err := ses.loadSet(ctx, s.offered)
+	if err == nil {
+		s.state = st
+	}
+	return st, err
+}
+
+// pushTo processes messages of a set.
+func (f *Follower) pushTo(ctx context.Context, s *followed) error {
+	f.mu.Lock()
+	n, size := 0, int64(0)
+	for n < len(s.queue) && n < passMessages && (n == 0 || size+s.queue[n].size <= passBytes) {
+		size += s.queue[n].size
+		n++
+	}
+	ms := slices.Clone(s.queue[:n])
+	f.mu.Unlock()
+	var out pushed
+	var st *setState
+	r, err := f.pass(ctx, func(ses *session) error {
+		loaded := make([]*message, n)
+		for i, m := range ms {
+			body, err := f.inbox.body(ctx, m)
+			if err != nil {
+				return err
+			}
+			own := *m
+			own.body, loaded[i] = body, &own
+		}
+		var err error
+		if st, err = f.stateOf(ctx, ses, s); err != nil {
+			return err
+		}
+		out, err = ses.push(ctx, st, &s.up, loaded, time.Now())
+		ses.until(st)
+		if err == nil {
+			err = putAside(ctx, f.journal, s.uri, out.aside, out.docs)
+		}
+		return err
+	})
+	if ctx.Err() != nil && err != nil {
+		f.interrupted(ctx, s)
+		return nil
+	}
+	done := err == nil || errors.Is(err, ErrIncomplete)
+	if done {
+		f.inbox.strike(ms, out.docs)
+		f.journal.later(out.docs)
+	}
+	f.mu.Lock()
+	now := time.Now()
+	if done {
+		f.processed(s, ms, &out, st, now)
+	} else {
+		var wait time.Duration
+		s.pause, wait = f.longer(s.pause)
+		s.again, s.status.Error = now.Add(wait), fetch.Printable(err.Error())
+	}
+	f.mu.Unlock()
+	f.tell(&r, err)
+	return f.judge(s, err)
+}
+
+// processed books messages that were processed. The caller holds mu.
+func (f *Follower) processed(s *followed, ms []*message, out *pushed, st *setState, now time.Time) {
+	s.queue = slices.Delete(s.queue, 0, len(ms))
+	for _, m := range ms {
+		if m.number == 0 {
+			s.queued -= m.size
+		}
+		if m.event != "" {
+			s.resume.stream, s.resume.event = m.stream, m.event
+		}
+	}
+	if s.room != nil {
+		close(s.room)
+		s.room = nil
+	}
+	s.again, s.turn = time.Time{}, 0
+	s.status.Applied += out.applied
+	s.status.Gaps += out.gaps
+	s.status.Duplicates += out.duplicate
+	s.status.Quarantined += int64(len(out.aside))
+	s.status.Watermark = st.syncedUntil()
+	if !out.newest.IsZero() {
+		s.status.Lag = max(now.Sub(out.newest), 0)
+	}
+	if out.lookAgain != "" {
+		f.ask(s, now)
+	}
+	if len(st.push.events) >= maxPushed { // more cannot be remembered
+		f.ask(s, now)
+	}
+}

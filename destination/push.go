@@ -1,0 +1,244 @@
+package destination
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
+)
+
+// doubtEvery is how often all of a set is compared because its notifications
+// told of what its documents do not (RN-RX-08).
+const doubtEvery = time.Hour
+
+// A message is what came on the channel of a set.
+type message struct {
+	number int64 // in the inbox; zero: it is not there
+	topic  string
+	body   []byte // nil: to be had from the inbox
+	size   int64  // of the body
+	at     time.Time
+	event  string // ID in the stream it came by
+	stream string // address of that
+	id     string // of the delivery
+	gap    bool   // the stream says that something is missing before it
+	hello  bool   // the stream begins here
+}
+
+// A pushed is what became of messages.
+type pushed struct {
+	applied   int64 // changes
+	gaps      int64
+	duplicate int64             // messages that brought nothing
+	aside     []aside           // put aside
+	lookAgain string            // why the set has to be pulled; empty: it need not
+	other     int64             // messages that were none of ours
+	newest    time.Time         // event
+	docs      map[string][]byte // to be saved when the rows are
+}
+
+// An aside is a message that was not applied, and why.
+type aside struct {
+	message *message
+	cause   string
+}
+
+// A pusher applies messages to one set.
+type pusher struct {
+	*setRun
+	up    *upChecker
+	limit time.Time // what lies behind it nobody can know of
+	out   pushed
+	news  []pushNews
+}
+
+// push applies messages to a set, in order, all of them together: what comes
+// later counts. Nothing of the Source is read but the contents.
+//
+// Of the set's state only the pushState changes, in memory; pushed.docs is what
+// has to be saved of it. A message that was applied and is not struck from the
+// inbox, because we were killed, does no harm: what it tells is known.
+func (s *session) push(ctx context.Context, set *setState, up *upChecker, ms []*message, now time.Time) (pushed, error) {
+	p := &pusher{up: up, limit: sourceClock(set, now).Add(clockSlack)}
+	p.out.docs = map[string][]byte{}
+	err := s.bring(set, func() error {
+		r := s.newSetRun(set)
+		p.setRun = r
+		err := p.run(ctx, ms, now)
+		for uri := range r.stale { // what is described anew by what comes next, or by the documents
+			err := r.stale[uri]
+			s.d.emit(Event{Kind: EventFailed, Set: set.Name, URI: uri, Err: err})
+		}
+		if cerr := r.stage.clear(context.WithoutCancel(ctx)); err == nil {
+			err = cerr
+		}
+		return err
+	})
+	return p.out, err
+}
+
+// sourceClock is what the Source's clock shows at most, as far as we know.
+func sourceClock(set *setState, now time.Time) time.Time {
+	return maxOf(now, set.Watermark)
+}
+
+func (p *pusher) run(ctx context.Context, ms []*message, now time.Time) error {
+	st := p.set
+	undo := *st.push
+	for _, m := range ms {
+		if err := p.take(ctx, m, now); err != nil {
+			*st.push = undo
+			return err
+		}
+	}
+	if !p.stage.empty() {
+		if err := p.apply(ctx); err != nil {
+			*st.push = undo // its events are not touched before all is applied
+			return err
+		}
+	}
+	for _, m := range ms {
+		if m.event != "" {
+			st.push.EventID, st.push.Stream = m.event, m.stream
+		}
+	}
+	st.push.remember(st.Number, p.news, p.out.docs)
+	return nil
+}
+
+// take reads one message and stages what is new in it.
+func (p *pusher) take(ctx context.Context, m *message, now time.Time) error {
+	if m.hello {
+		return nil
+	}
+	if m.gap {
+		p.gap("the stream of events says that some are missing")
+		return nil
+	}
+	n, err := p.reader.readNotification(m.topic, m.body)
+	switch {
+	case err != nil:
+		p.putAside(m, fmt.Sprintf("RN-RX-09: it is malformed: %v", err))
+		return nil
+	case n.kind == messageOther:
+		p.out.other++
+		p.look("something else was notified")
+		return nil
+	case n.kind == messageLook:
+		p.look("another of its documents was delivered") // and is read where it is, with all that belongs to it
+		return nil
+	case !p.up.isOf(ctx, p.reader, n.up):
+		p.putAside(m, fmt.Sprintf("RN-RX-07: it belongs to %s", fetch.Printable(n.up)))
+		return nil
+	}
+	if n.refused > 0 {
+		p.warn(m.topic, fmt.Sprintf("set %s: RS-SEC-01: %d entries of a notification were passed over, the first %s", p.set.Name, n.refused, n.refusal))
+	}
+	if p.set.push.continues(p.set.Watermark, n.from, n.until, p.limit) {
+		p.gap("a notification does not continue from what is known")
+	}
+	fresh := 0
+	for i := range n.wants {
+		w := &n.wants[i]
+		t := p.stage.eventTime(w)
+		if p.set.push.isKnown(p.set, w, t) {
+			continue
+		}
+		if err := p.stage.add(ctx, *w); err != nil {
+			return err
+		}
+		fresh++
+		p.note(w, t, now)
+	}
+	if fresh == 0 {
+		p.out.duplicate++
+	}
+	return nil
+}
+
+// note remembers an event that is staged, to be remembered when it is applied.
+func (p *pusher) note(w *want, t resourcesync.Datetime, now time.Time) {
+	if t.IsZero() {
+		return // nothing can be told from it
+	}
+	kept := t
+	if at := t.Time(); at.After(p.limit) {
+		kept = resourcesync.NewDatetime(p.limit) // lest it stand in the way of what is to come
+	} else if at.After(p.out.newest) {
+		p.out.newest = at
+	}
+	p.news = append(p.news, pushNews{keyOfResource(w.URI), pushedEvent{at: kept, print: printOf(w, t), came: now}})
+}
+
+func (p *pusher) look(why string) {
+	if p.out.lookAgain == "" {
+		p.out.lookAgain = why
+	}
+}
+
+func (p *pusher) gap(why string) {
+	p.out.gaps++
+	p.look(why)
+}
+
+func (p *pusher) putAside(m *message, cause string) {
+	p.out.aside = append(p.out.aside, aside{m, cause})
+	p.warn(m.topic, fmt.Sprintf("set %s: a notification was put aside: %s", p.set.Name, fetch.Printable(cause)))
+	p.look("a notification was put aside")
+}
+
+// apply carries out what is staged.
+func (p *pusher) apply(ctx context.Context) error {
+	before := p.report
+	if err := p.applyVersions(ctx, &chain{complete: true, dump: true}, ViaNotification); err != nil {
+		return err
+	}
+	if _, err := p.carryOut(ctx, work{mode: ModeIncremental, via: ViaNotification, complete: true}); err != nil {
+		return err
+	}
+	r := p.report.since(&before)
+	p.set.push.Deleted += r.Deleted
+	p.out.applied = r.Created + r.Updated + r.Deleted
+	if r.Failed > 0 || len(p.stale) > 0 {
+		p.look("some of what was notified could not be had")
+	}
+	return nil
+}
+
+// pushed returns what notifications brought, for a plan made of documents.
+func (r *setRun) pushed(w *work) *pushState {
+	if w.via == ViaNotification || r.d.opts.Baseline || r.d.compare {
+		return nil
+	}
+	return r.set.push
+}
+
+// pulled is called when a set was brought into step by what the Source's
+// documents say: what notifications told is compared with it. What they do not
+// bear out is put right by a comparison of all.
+func (s *session) pulled(ctx context.Context, set *setState) error {
+	p := set.push
+	if p == nil || p.isEmpty() || s.d.opts.DryRun {
+		return nil
+	}
+	now := time.Now()
+	doubtful := p.pulled(set.Watermark, now, set.compared || set.Lists == "")
+	if doubtful > 0 && now.Sub(p.Doubted) >= doubtEvery {
+		p.Doubted = now
+		s.warn(set.Changes, fmt.Sprintf("set %s: %s that it notified stand in none of its documents: comparing all of it", set.Name, plural(int64(doubtful), "change")))
+		set.doubted = true
+		err := s.syncSet(ctx, set)
+		set.doubted = false
+		if err != nil {
+			return err
+		}
+		p.pulled(set.Watermark, now, true)
+	}
+	docs := p.save(set.Number)
+	if err := s.d.journal.Record(ctx, Batch{Save: docs}); err != nil {
+		return fmt.Errorf("record progress: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,300 @@
+package destination
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"time"
+
+	"lockstep/resourcesync"
+)
+
+const (
+	docPush   = "push/"   // and the number of a set: a pushState
+	docPushed = "pushed/" // and the number of a set, and another: what notifications brought, see pushedEvent
+)
+
+const (
+	// maxPushed is for how many resources it is remembered what notifications
+	// brought; before there are more the set is pulled.
+	maxPushed = 100_000
+
+	// clockSlack is how far a notification may be ahead of what the Source's
+	// clock can show, as far as we know that clock.
+	clockSlack = 5 * time.Minute
+
+	// maxLag is how long the Source's documents may take to tell of what it
+	// has notified. What they do not tell of then was not true.
+	maxLag = 24 * time.Hour
+)
+
+// A pushState is what is known of a set by notifications alone, since it was
+// last pulled. What a pull found is in the setState, and is not touched by
+// notifications: a pull goes on from where the last one ended, and so checks
+// all that was notified.
+//
+// The events are in documents of their own, one for each pass.
+type pushState struct {
+	Until   time.Time `json:"until,omitzero"`     // all changes before are here, by the word of notifications
+	Chain   interval  `json:"chain,omitzero"`     // behind a gap: notifications that continue from each other
+	Deleted int64     `json:"deleted,omitempty"`  // resources, by notifications since the last pull
+	EventID string    `json:"event_id,omitempty"` // of the last event of the stream that was processed
+	Stream  string    `json:"stream,omitempty"`   // the address that EventID is of
+	First   int       `json:"first,omitempty"`    // number of the first document of events
+	Next    int       `json:"next,omitempty"`     // number of the next
+	Unsure  bool      `json:"unsure,omitempty"`   // there was more than can be remembered
+	Doubted time.Time `json:"doubted,omitzero"`   // when all was last compared because of doubts
+
+	events map[resourceKey]pushedEvent
+}
+
+type interval struct {
+	From  time.Time `json:"from"`
+	Until time.Time `json:"until"`
+}
+
+// A resourceKey stands for a URI.
+type resourceKey [16]byte
+
+func keyOfResource(uri string) (k resourceKey) {
+	sum := sha256.Sum256([]byte(uri))
+	copy(k[:], sum[:])
+	return k
+}
+
+// A pushedEvent is the newest event of a resource that a notification told of.
+type pushedEvent struct {
+	at    resourcesync.Datetime
+	print [8]byte               // of the event, see fingerprint
+	seen  resourcesync.Datetime // the newest event of the resource that the Change List told of since
+	came  time.Time             // when we learned of it
+}
+
+// loadPush reads what notifications brought to the set with number n.
+func loadPush(ctx context.Context, j Journal, n int) (*pushState, error) {
+	p := &pushState{events: map[resourceKey]pushedEvent{}}
+	if _, err := load(ctx, j, fmt.Sprint(docPush, n), p); err != nil {
+		return nil, err
+	}
+	for i := p.First; i < p.Next; i++ {
+		b, err := j.Load(ctx, pushedName(n, i))
+		if err != nil {
+			return nil, err
+		}
+		if err := p.decodeEvents(b); err != nil {
+			return nil, fmt.Errorf("read %s from journal: %w", pushedName(n, i), err)
+		}
+	}
+	return p, nil
+}
+
+func pushedName(set, i int) string { return fmt.Sprintf("%s%d/%d", docPushed, set, i) }
+
+// isEmpty reports whether there is nothing to be kept.
+func (p *pushState) isEmpty() bool {
+	return len(p.events) == 0 && p.Deleted == 0 && p.Chain == (interval{}) && p.First == p.Next && !p.Unsure
+}
+
+// A pushNews is an event to be remembered.
+type pushNews struct {
+	key resourceKey
+	pushedEvent
+}
+
+// remember takes in what a pass applied, and adds to docs what has to be saved.
+func (p *pushState) remember(set int, news []pushNews, docs map[string][]byte) {
+	var b []byte
+	for i := range news {
+		n := &news[i]
+		was, known := p.events[n.key]
+		if known && was.at.Compare(n.at) > 0 {
+			continue
+		}
+		if !known && len(p.events) >= 2*maxPushed { // and no pull got through
+			p.Unsure = true
+			continue
+		}
+		n.seen = was.seen
+		p.events[n.key] = n.pushedEvent
+		b = append(b, n.key[:]...)
+		b = append(b, n.print[:]...)
+		b = appendDatetime(b, n.at)
+		b = appendDatetime(b, resourcesync.NewDatetime(n.came))
+	}
+	if len(b) > 0 {
+		docs[pushedName(set, p.Next)] = b
+		p.Next++
+	}
+	docs[fmt.Sprint(docPush, set)] = encode(p)
+}
+
+func (p *pushState) decodeEvents(b []byte) error {
+	d := decoder{b: string(b)}
+	for len(d.b) > 0 {
+		var n pushNews
+		if len(d.b) < len(n.key)+len(n.print) {
+			return errWant
+		}
+		copy(n.key[:], d.b)
+		copy(n.print[:], d.b[len(n.key):])
+		d.b = d.b[len(n.key)+len(n.print):]
+		n.at, n.came = d.datetime(), d.datetime().Time()
+		if !d.ok() {
+			return errWant
+		}
+		p.events[n.key] = n.pushedEvent
+	}
+	return nil
+}
+
+// printOf is the fingerprint of w at t, as it is remembered.
+func printOf(w *want, t resourcesync.Datetime) (p [8]byte) {
+	plain := *w
+	plain.nth = 0 // of which document it is does not matter
+	copy(p[:], fingerprint(&plain, t))
+	return p
+}
+
+// span returns the first instant of the time d denotes, and the first behind
+// it: the datetimes of some Sources are of whole seconds, or days.
+func span(d resourcesync.Datetime) (from, to time.Time) {
+	from = d.Time()
+	switch d.Granularity() {
+	case resourcesync.Second:
+		return from, from.Add(time.Second)
+	case resourcesync.Minute:
+		return from, from.Add(time.Minute)
+	case resourcesync.Day:
+		return from, from.AddDate(0, 0, 1)
+	case resourcesync.Month:
+		return from, from.AddDate(0, 1, 0)
+	case resourcesync.Year:
+		return from, from.AddDate(1, 0, 0)
+	}
+	return from, from.Add(1)
+}
+
+// isBefore reports whether all of the time a denotes lies before t.
+func isBefore(a resourcesync.Datetime, t time.Time) bool {
+	_, to := span(a)
+	return !to.After(t)
+}
+
+// isKnown reports whether the event w at t is older than the last that was
+// applied to the resource, or that one (RN-RX-02).
+func (p *pushState) isKnown(st *setState, w *want, t resourcesync.Datetime) bool {
+	if t.IsZero() {
+		return false
+	}
+	if was, ok := p.events[keyOfResource(w.URI)]; ok && !was.at.IsZero() {
+		if from, _ := span(was.at); isBefore(t, from) {
+			return true
+		}
+		if was.at.Compare(t) == 0 && was.print == printOf(w, t) {
+			return true
+		}
+	}
+	if stateTime(t).Equal(st.SeenTime) && slices.Contains(st.Seen, fingerprint(w, t)) {
+		return true // a pull has read it
+	}
+	return !st.Watermark.IsZero() && isBefore(t, st.Watermark)
+}
+
+// isNewer reports whether a notification brought a later state of the resource
+// than that of the time at, of which a document tells. A document that does not
+// say of when it is can be as old as maxLag.
+func (p *pushState) isNewer(uri string, at resourcesync.Datetime) bool {
+	if p == nil || len(p.events) == 0 {
+		return false
+	}
+	was, ok := p.events[keyOfResource(uri)]
+	if !ok || was.at.IsZero() {
+		return false
+	}
+	return at.IsZero() || at.Compare(was.at) < 0
+}
+
+// saw notes that the Change List told of an event of the resource.
+func (p *pushState) saw(uri string, at resourcesync.Datetime) {
+	if p == nil || len(p.events) == 0 {
+		return
+	}
+	k := keyOfResource(uri)
+	if was, ok := p.events[k]; ok && (was.seen.IsZero() || at.Compare(was.seen) > 0) {
+		was.seen = at
+		p.events[k] = was
+	}
+}
+
+// pulled is called when all the Source says was read, and is here as of
+// watermark. It returns how many changes were notified of which the Source's
+// own documents should tell by now, and do not. With compared, all was compared
+// with what the Source has: then there is nothing to doubt.
+func (p *pushState) pulled(watermark, now time.Time, compared bool) (doubtful int) {
+	if compared {
+		p.Unsure = false
+	}
+	for k, e := range p.events {
+		told := !e.seen.IsZero() && e.seen.Compare(e.at) >= 0
+		passed := isBefore(e.at, watermark) || now.Sub(e.came) > maxLag
+		switch {
+		case told && !watermark.Before(e.at.Time()), compared && passed:
+			delete(p.events, k)
+		case passed:
+			doubtful++
+		}
+	}
+	p.Deleted = 0
+	if p.Chain != (interval{}) && !p.Chain.From.After(watermark) { // the gap is closed
+		p.Until, p.Chain = maxOf(p.Until, p.Chain.Until), interval{}
+	}
+	if p.Unsure && doubtful == 0 {
+		doubtful = 1
+	}
+	return doubtful
+}
+
+// save returns the documents of the state as a whole, in place of those that
+// are there.
+func (p *pushState) save(set int) map[string][]byte {
+	docs := map[string][]byte{}
+	for i := p.First; i < p.Next; i++ {
+		docs[pushedName(set, i)] = nil
+	}
+	p.First = p.Next
+	var news []pushNews
+	for k, e := range p.events {
+		news = append(news, pushNews{k, e})
+	}
+	p.remember(set, news, docs)
+	return docs
+}
+
+func maxOf(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// continues takes in that the interval from, until was notified. It reports
+// whether there is a gap before it (RN-RX-03), of which nothing was known.
+func (p *pushState) continues(watermark time.Time, from, until resourcesync.Datetime, limit time.Time) (gap bool) {
+	f, u := stateTime(from), stateTime(until)
+	if u.After(limit) {
+		u = time.Time{} // nobody can know of that yet
+	}
+	switch {
+	case from.IsZero() || f.After(limit):
+		return true
+	case !f.After(maxOf(watermark, p.Until)):
+		p.Until = maxOf(p.Until, u)
+		return false
+	case p.Chain != (interval{}) && !f.After(p.Chain.Until):
+		p.Chain.Until = maxOf(p.Chain.Until, u)
+		return false
+	}
+	p.Chain = interval{f, maxOf(f, u)}
+	return true
+}
