@@ -1,6 +1,7 @@
 package hub_test
 
 import (
+	"slices"
 	"testing"
 
 	"lockstep/hub"
@@ -10,4 +11,32 @@ import (
 func TestMem(t *testing.T) {
 	t.Parallel()
 	hubtest.Run(t, func(*testing.T) hub.Store { return hub.NewMem() })
+}
+
+// TestKeyOf: a subscription is its topic and its callback (WS-H-07), however
+// unreserved characters are spelt (WS-H-09).
+func TestKeyOf(t *testing.T) {
+	t.Parallel()
+	const topic, callback = "https://example.org/~t?a=b", "https://example.org/c%2Fd"
+	k := hub.KeyOf(topic, callback)
+	for _, same := range []string{"https://example.org/%7et?a=b", "https://example.org/%7Et?%61=b", "https://%65xample.org/~t?a=b"} {
+		if got := hub.KeyOf(same, callback); got != k {
+			t.Errorf("KeyOf(%s) = %s, want %s", same, got, k)
+		}
+	}
+	keys := []hub.Key{
+		k, hub.KeyOf(callback, topic), hub.KeyOf(topic, callback+"/"), hub.KeyOf(topic, "https://example.org/c/d"),
+		hub.KeyOf(topic, "https://example.org/c%2fd"), hub.KeyOf("", ""), hub.KeyOf(topic+"\n", callback),
+	}
+	for i, k := range keys {
+		if slices.Index(keys, k) != i {
+			t.Errorf("key %d is that of another subscription", i)
+		}
+		if err := (&hub.Changes{Put: []hub.Subscription{{Key: k}}}).Check(); err != nil {
+			t.Error(err)
+		}
+		if s := k.Shard(); s < 0 || s >= hub.Shards {
+			t.Errorf("shard %d", s)
+		}
+	}
 }

@@ -100,10 +100,20 @@ func (s *Source) encodeCapabilityList(set Set, there []capable) ([]byte, error) 
 	if s.demandable(set) {
 		h.Links = append(h.Links, resourcesync.Link{Rel: RelDemand, Href: s.base.uri(demandName(set.Name))})
 	}
+	if s.opts.Streams > 0 {
+		h.Links = append(h.Links, resourcesync.Link{Rel: RelEvents, Href: s.base.uri(topicName(set.Name)), Type: eventsType})
+	}
 	h.Links = append(h.Links, resourcesync.Link{Rel: "describedby", Href: s.about(set)}) // RS-CL-05
 	entries := make([]resourcesync.Entry, len(there))
 	for i, c := range there {
 		entries[i] = capability(s.base.uri(c.name), c.capability)
+	}
+	if len(s.opts.Hubs) > 0 { // RN-CH-07, RN-CH-08: one entry, whatever the number of hubs
+		channel := capability(s.base.uri(topicName(set.Name)), resourcesync.ChangeNotification)
+		for _, h := range s.opts.Hubs {
+			channel.Links = append(channel.Links, resourcesync.Link{Rel: resourcesync.RelHub, Href: h.URL})
+		}
+		entries = append(entries, channel)
 	}
 	return encode(h, entries...)
 }

@@ -94,12 +94,12 @@ func (b *changeBuild) restore(ctx context.Context, st *changeState) error {
 }
 
 // cut returns the change with which the open part is to end: it holds as many
-// as it may, or is as old as it may get; 0 if it can go on.
+// as it may, is as old as it may get, or costs too much; 0 if it can go on.
 func (b *changeBuild) cut(st *changeState, last catalog.Seq) catalog.Seq {
 	if limit := catalog.Seq(b.partEntries(b.set, st)); last-st.Open.After > limit {
 		return st.Open.After + limit
 	}
-	if last > st.Open.After && b.old(b.set, st) {
+	if last > st.Open.After && (b.old(b.set, st) || b.costly(b.set, st)) {
 		return last
 	}
 	return 0
@@ -127,6 +127,43 @@ func (s *Source) partEntries(set Set, st *changeState) int {
 func (s *Source) old(set Set, st *changeState) bool {
 	rotate, first := set.ChangeList.Rotate, st.Open.First
 	return rotate > 0 && !first.IsZero() && s.opts.Now().Sub(first) >= rotate
+}
+
+// When writing an open list from its beginning, time and again, costs more than
+// beginning another part: it is so large, larger the more parts there are (each
+// is written to the index), and took so many bytes a second for so long.
+const (
+	costlyBytes = 512 << 10
+	costlyParts = 2000 // this many more parts, this much larger
+	costlyRate  = 2e6
+	costlyAfter = 10 * time.Second
+)
+
+// A spent is what an open list has cost so far. It is not kept: after a restart
+// counting begins anew.
+type spent struct {
+	from  time.Time // where the list begins
+	since time.Time // of counting
+	bytes int64     // written since
+}
+
+// spend counts what writing the open list of st has cost.
+func (s *Source) spend(set Set, st *changeState) {
+	c := s.spent[set.Name]
+	if !c.from.Equal(st.Open.From) {
+		c = spent{from: st.Open.From, since: s.opts.Now()}
+	}
+	c.bytes += st.Open.Size
+	s.spent[set.Name] = c
+}
+
+// costly reports whether the open list of st should be closed for what it
+// costs.
+func (s *Source) costly(set Set, st *changeState) bool {
+	c := s.spent[set.Name]
+	took := s.opts.Now().Sub(c.since)
+	return c.from.Equal(st.Open.From) && took >= costlyAfter && set.ChangeList.Entries == 0 &&
+		st.Open.Size >= costlyBytes*int64(1+len(st.Closed)/costlyParts) && float64(c.bytes) >= costlyRate*took.Seconds()
 }
 
 // close ends the open part with the change numbered upto, and begins the next

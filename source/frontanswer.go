@@ -93,6 +93,9 @@ func (s *answers) find(a *ask) *answer {
 // mark tells the state of what is at rel from any other; "" if that cannot be
 // told.
 func (s *answers) mark(rel string) (string, error) {
+	if isTopic(rel) {
+		return "", nil
+	}
 	if served(rel) {
 		info, err := s.source.docs.Stat(context.Background(), rel)
 		if err != nil {

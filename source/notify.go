@@ -2,10 +2,10 @@ package source
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"lockstep/catalog"
@@ -42,12 +42,12 @@ type Notification struct {
 	Hub         string // its URL
 	Entries     int    // changes in it
 	Bytes       int
-	From, Until time.Time   // its interval
-	Seq         catalog.Seq // the last of its changes
-	Gap         bool        // From is later than the Until before: changes in between could not be told
-	Refused     bool        // for good: it is not brought again, and what follows it begins with a gap
-	Err         error       // why it was not accepted; nil: it was
-	Retry       time.Duration
+	From, Until time.Time     // its interval
+	Seq         catalog.Seq   // the last of its changes
+	Gap         bool          // From is later than the Until before: changes in between could not be told
+	Refused     bool          // for good: it is not brought again, and what follows it begins with a gap
+	Err         error         // why it was not accepted; nil: it was
+	Retry       time.Duration // until it is brought again; 0: never, or it was accepted
 }
 
 // checkHubs refuses hubs that no document can name.
@@ -56,7 +56,7 @@ func checkHubs(hubs []Hub) error {
 	for _, h := range hubs {
 		u, err := url.Parse(h.URL)
 		switch {
-		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Fragment != "":
+		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Fragment != "" || strings.ContainsAny(h.URL, "<>\" "):
 			return fmt.Errorf("hub %q: want an http or https URL without a fragment", h.URL)
 		case seen[h.URL]:
 			return fmt.Errorf("hub %s is named twice", h.URL)
@@ -68,19 +68,3 @@ func checkHubs(hubs []Hub) error {
 
 // notificationType is what notifications are (RN-PB-01).
 const notificationType = "application/xml"
-
-// Notify tells every hub of all that Publish publishes, until ctx ends; then it
-// returns nil. Each hub and set has a queue of its own, which is the catalog:
-// a hub that is away gets all it missed when it is back, as long as the Change
-// List holds that, and delays no other. How far each is told is kept beside the
-// documents.
-func (s *Source) Notify(ctx context.Context) error {
-	<-ctx.Done()
-	return nil
-}
-
-// NotifyOnce tells every hub what has been published and it does not know yet,
-// and returns what kept any from being told.
-func (s *Source) NotifyOnce(ctx context.Context) error {
-	return errors.Join(ctx.Err())
-}

@@ -16,6 +16,7 @@ import (
 type Report struct {
 	Sets    []SetReport
 	Written bool     // false: all documents were as they should be
+	Later   bool     // PublishChanges has put something off: Publish does it
 	Kept    []string // documents left alone, because someone else wrote what is there
 	Lacking []string // lines that a robots.txt left alone should have, for others to find the Resource Lists by it
 }
@@ -32,6 +33,8 @@ type SetReport struct {
 	Bytes     int64       // of lists written
 	Removed   int         // parts of older generations removed
 	Elapsed   time.Duration
+
+	later bool // the Resource List is put off
 }
 
 // lookEvery is how often a Source looks whether all documents are where they
@@ -48,9 +51,17 @@ const lookEvery = time.Minute
 // The first time, after a failure and every minute it looks at all documents,
 // and makes up for what is missing; in between it trusts that what it wrote is
 // there.
-func (s *Source) Publish(ctx context.Context) (Report, error) {
+func (s *Source) Publish(ctx context.Context) (Report, error) { return s.publish(ctx, false) }
+
+// PublishChanges is a Publish that puts off what readers who know of the
+// changes can do without: of small sets, Resource Lists are taken anew once a
+// second at most. So it takes little time, however often it is called.
+func (s *Source) PublishChanges(ctx context.Context) (Report, error) { return s.publish(ctx, true) }
+
+func (s *Source) publish(ctx context.Context, quick bool) (Report, error) {
 	s.publishing.Lock()
 	defer s.publishing.Unlock()
+	s.quick = quick
 	now := s.opts.Now()
 	since := now.Sub(s.looked)
 	look := s.looked.IsZero() || since < 0 || since >= lookEvery
@@ -82,6 +93,7 @@ func (s *Source) publishSets(ctx context.Context, look bool) (report Report, set
 		r, written, err := s.publishSet(ctx, set, look)
 		report.Sets = append(report.Sets, r)
 		report.Written = report.Written || written
+		report.Later = report.Later || r.later
 		there := err == nil
 		if err != nil {
 			errs = append(errs, fmt.Errorf("publish set %s: %w", set.Name, err))
@@ -131,6 +143,7 @@ func (s *Source) publishSet(ctx context.Context, set Set, look bool) (r SetRepor
 	start := time.Now()
 	p := &publication{Source: s, set: set, report: SetReport{Set: set.Name}}
 	defer func() { p.report.Elapsed = time.Since(start); r = p.report }()
+	defer s.tell(set.Name)
 	if err := p.prepare(ctx, look); err != nil {
 		return r, false, err
 	}
@@ -140,6 +153,7 @@ func (s *Source) publishSet(ctx context.Context, set Set, look bool) (r SetRepor
 			return r, written, err
 		}
 		published = p.next
+		s.spend(set, published.Changes)
 	}
 	if written {
 		s.opts.Logger.InfoContext(ctx, "published", slog.String("set", set.Name), slog.Int64("entries", p.report.Resources),
@@ -279,14 +293,14 @@ func (p *publication) decide(ctx context.Context) (look bool, err error) {
 	p.report.Resources = p.status.Resources
 	p.report.Seq = c.Through
 	news := p.status.Last != c.Through
-	p.list = st.List == nil || p.unsure || p.anew || st.List.Rules != p.rules[p.set.Name].mark || news && p.listDue() ||
+	p.list = st.List == nil || p.unsure || p.anew || st.List.Rules != p.rules[p.set.Name].mark || p.listDue(news) ||
 		!p.there.has(resourceListName(p.set.Name)) || !p.have(st.List.Parts)
 	if st.List != nil {
 		p.report.Parts = len(st.List.Parts)
 	}
 	trim, err := p.trimDue(ctx, c)
 	cut := c.Open.Size == 0 || !p.have(c.names()) || p.status.Last-c.Open.After > catalog.Seq(p.partEntries(p.set, c)) ||
-		p.status.Last > c.Open.After && p.old(p.set, c) || trim
+		p.status.Last > c.Open.After && (p.old(p.set, c) || p.costly(p.set, c)) || trim
 	p.changes = p.list || news || cut || !p.there.has(changeListName(p.set.Name)) ||
 		!p.there.is(c.Open.document(p.set.Name), c.Open.Size+int64(len(closingTag)))
 	return p.list || cut, err
@@ -298,14 +312,21 @@ func (p *publication) decide(ctx context.Context) (look bool, err error) {
 const (
 	tinySet  = 1000
 	listPace = time.Millisecond
+	tinyPace = time.Second // between lists of a tiny set, by PublishChanges
 )
 
-// listDue says whether changes call for a new Resource List, see defaultSmallSet.
-func (p *publication) listDue() bool {
+// listDue says whether changes call for a new Resource List, see
+// defaultSmallSet; news: there are some the Change List does not have yet.
+func (p *publication) listDue(news bool) bool {
 	list, n := p.state.List, p.status.Resources
 	age := p.opts.Now().Sub(list.At)
-	return n <= min(tinySet, int64(p.opts.SmallSet)) || n <= int64(p.opts.SmallSet) && (age < 0 || age >= time.Duration(n)*listPace) ||
-		int64(p.status.Last-list.Seq) >= n/listShare && n > int64(p.opts.SmallSet) || age >= listAge
+	if n <= min(tinySet, int64(p.opts.SmallSet)) {
+		behind := news || p.status.Last > list.Seq
+		p.report.later = behind && p.quick && age >= 0 && age < tinyPace
+		return behind && !p.report.later
+	}
+	return news && (n <= int64(p.opts.SmallSet) && (age < 0 || age >= time.Duration(n)*listPace) ||
+		int64(p.status.Last-list.Seq) >= n/listShare && n > int64(p.opts.SmallSet) || age >= listAge)
 }
 
 func (p *publication) have(names []string) bool {

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -24,6 +25,8 @@ type handler struct {
 	cache   *cache
 	links   []coverage
 	demands chan struct{} // held while a package that was asked for is made
+
+	streaming atomic.Int64 // streams of events there are
 }
 
 // A coverage is the Link header value of a set.
@@ -38,6 +41,8 @@ type coverage struct {
 //   - documents, with entity tags, ranges, and compressed for those who ask;
 //   - resources, if there is Options.Content or Set.Serve, always as they are
 //     (RS-HASH-07);
+//   - at the topic of each set what hubs were told last, and notifications as
+//     a stream of events, if there is Options.Streams;
 //   - a home page at the base URL, robots.txt and /-/healthz.
 //
 // Only GET and HEAD are allowed. It must see requests as they were sent: do
@@ -78,6 +83,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		header.Set("Content-Type", "text/plain; charset=utf-8")
 		header.Set("Cache-Control", "no-store")
 		http.ServeContent(w, r, "", time.Time{}, strings.NewReader("ok\n"))
+	case isTopic(rel):
+		h.topic(w, r, rel)
 	case isPackage(rel), isPatch(rel):
 		h.parcel(w, r, rel)
 	case served(rel):

@@ -2,8 +2,11 @@ package source
 
 import (
 	"bytes"
+	"context"
 	"io"
+	"net"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -25,13 +28,29 @@ const (
 // exchange has its time, and a response may take as long as it moves. Listening
 // and shutting down are the caller's.
 func NewServer(h http.Handler) *http.Server {
-	return &http.Server{
+	end := make(chan struct{})
+	srv := &http.Server{
 		Handler:           patient(h),
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		WriteTimeout:      writeTimeout, // until the first write, and after the last
 		MaxHeaderBytes:    maxHeaderBytes,
+		BaseContext: func(net.Listener) context.Context {
+			return context.WithValue(context.Background(), endingKey{}, end)
+		},
 	}
+	srv.RegisterOnShutdown(sync.OnceFunc(func() { close(end) }))
+	return srv
+}
+
+type endingKey struct{}
+
+// ending returns what is closed when the server that a request came to shuts
+// down: answers without an end should find one. Without such a server it is
+// nil.
+func ending(ctx context.Context) <-chan struct{} {
+	end, _ := ctx.Value(endingKey{}).(chan struct{})
+	return end
 }
 
 // patient gives each write of a response a time of its own.

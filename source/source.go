@@ -164,7 +164,8 @@ type Options struct {
 	Workers    int                // parts written at once; default: as there are processors, at most 8
 	Hubs       []Hub              // are told of changes; see Source.Notify
 	OnNotify   func(Notification) // called after each attempt to tell a hub, from several goroutines; may be nil
-	Streams    int                // event streams of notifications at a time (see Source.Handler); 0: none. Only the Handler gives them
+	Streams    int                // event streams of notifications at a time, see RelEvents; 0: none. Only the Handler gives them
+	Static     bool               // others serve the documents: what stands at the topics is written as one of them
 	OnDemand   *OnDemand          // dumps of what a client asks for; nil: none. Only the Handler gives them
 	Temp       string             // directory for temporary files, which have no name there; default os.TempDir
 	Now        func() time.Time
@@ -184,6 +185,8 @@ type Source struct {
 	publishing sync.Mutex        // one Publish at a time; held across IO, for that is its purpose
 	states     map[string]*state // what is known of each set's documents; this and what follows is guarded by publishing
 	looked     time.Time         // when all documents were last found where they belong; zero: look
+	quick      bool              // what can be put off, is
+	spent      map[string]spent  // on each set's open Change List
 	small      map[string][]byte // documents found then that depend on the Options only
 	tidied     bool              // nothing is left of older Source Descriptions
 
@@ -191,6 +194,8 @@ type Source struct {
 
 	telling sync.Mutex           // guards offered
 	offered map[string][]capable // by set: what its Capability List names, as last published
+
+	channels map[string]*channel // of each set
 
 	naming sync.Mutex // one writer of Capability Lists at a time; held across IO, for that is its purpose
 
@@ -209,8 +214,9 @@ func New(c catalog.Catalog, docs blob.Store, o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Source{catalog: c, docs: docs, opts: o, base: b, states: make(map[string]*state), patchesTidied: make(map[string]time.Time), rules: make(map[string]setRules)}
+	s := &Source{catalog: c, docs: docs, opts: o, base: b, states: make(map[string]*state), patchesTidied: make(map[string]time.Time), rules: make(map[string]setRules), channels: make(map[string]*channel), spent: make(map[string]spent)}
 	for i := range o.Sets {
+		s.channels[o.Sets[i].Name] = newChannel(o.Sets[i])
 		if s.rules[o.Sets[i].Name], err = compileRules(&o.Sets[i], b); err != nil {
 			return nil, err
 		}

@@ -23,6 +23,9 @@ type newsroom struct {
 	set     string
 	now     intake.Report
 	packing bool // the scan is over, dumps are being built
+	hubs    map[string]*hubNews
+	toldAt  time.Time        // when changes were last told of
+	changes map[string]int64 // published since, by set
 }
 
 // event is the callback of an intake.
@@ -119,18 +122,38 @@ func (n *newsroom) published(r source.Report) {
 	if n.onPublished != nil {
 		n.onPublished(r)
 	}
-	if !r.Written || n.quiet {
+	if n.quiet {
 		return
 	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.changes == nil {
+		n.changes = make(map[string]int64)
+	}
 	for _, set := range r.Sets {
-		if set.Changes == 0 {
+		n.changes[set.Set] += set.Changes
+	}
+	if now := time.Now(); now.Sub(n.toldAt) >= tellEvery {
+		n.tell(r, now)
+	}
+}
+
+// tellEvery is how often people are told of changes: they cannot read faster.
+const tellEvery = time.Second
+
+// tell says what was published since it last did. n.mu must be held.
+func (n *newsroom) tell(r source.Report, now time.Time) {
+	for _, set := range r.Sets {
+		changes := n.changes[set.Set]
+		if changes == 0 {
 			continue
 		}
 		where := ""
 		if len(r.Sets) > 1 {
 			where = " of set " + set.Set
 		}
-		n.io.errorf("%s  published %s%s, %s in all\n", time.Now().Format(time.TimeOnly), count(set.Changes, "change"), where, count(set.Resources, "resource"))
+		n.io.errorf("%s  published %s%s, %s in all\n", now.Format(time.TimeOnly), count(changes, "change"), where, count(set.Resources, "resource"))
+		n.changes[set.Set], n.toldAt = 0, now
 	}
 }
 

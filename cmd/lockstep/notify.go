@@ -1,14 +1,22 @@
 package main
 
 import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
+	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"lockstep/source"
+	"lockstep/websub"
 )
 
 // What --hub can be beside a URL.
@@ -20,6 +28,10 @@ const (
 // defaultNotifyDelay is how long changes gather: too short for anybody to
 // notice, and what one program does at once is told at once.
 const defaultNotifyDelay = 50 * time.Millisecond
+
+// maxStreams is how many streams of events serve gives at a time: memory filled
+// by Destinations that no hub can call.
+const maxStreams = 1000
 
 // hubFlags say who is told of changes, and when.
 type hubFlags struct {
@@ -72,8 +84,138 @@ func (s *site) hubs() ([]source.Hub, error) {
 				hubs = append(hubs, source.Hub{URL: s.hub.url, Notifier: s.hub})
 			}
 		default:
-			hubs = append(hubs, source.Hub{URL: v})
+			n, err := s.publisher(v)
+			if err != nil {
+				return nil, err
+			}
+			hubs = append(hubs, source.Hub{URL: v, Notifier: n})
 		}
 	}
 	return hubs, nil
+}
+
+// hubTimeout is how long a hub may take to accept a notification.
+const hubTimeout = 30 * time.Second
+
+// notifyOnce tells hubs what has been published.
+func (s *site) notifyOnce(ctx context.Context) error {
+	if err := s.src.NotifyOnce(ctx); err != nil {
+		return withHint(fmt.Errorf("tell hubs of the changes: %w", err), "all is published; what could not be told is told by the next run")
+	}
+	return nil
+}
+
+// publisher returns what tells a hub elsewhere.
+func (s *site) publisher(hub string) (source.Notifier, error) {
+	o := websub.PublisherOptions{Hub: hub, UserAgent: s.opts.network.userAgent}
+	if o.UserAgent == "" {
+		o.UserAgent = "lockstep/" + version()
+	}
+	if file := s.opts.hubs.hubTokenFile; file != "" {
+		token, err := os.ReadFile(file)
+		if err != nil {
+			return nil, usagef("read the token for hubs: %w", err)
+		}
+		o.Token = strings.TrimSpace(string(token))
+	}
+	var err error
+	if o.Client, err = s.opts.network.hubClient(); err != nil {
+		return nil, err
+	}
+	p, err := websub.NewPublisher(o)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("--hub %s: %w", hub, err), "name the URL of a hub, as that of lockstep hub"}
+	}
+	return publisher{p}, nil
+}
+
+// hubClient returns a client for hubs, which the user has named: nothing keeps
+// them from being anywhere.
+func (o *networkOptions) hubClient() (*http.Client, error) {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	switch o.proxy {
+	case "": // as the environment says
+	case noProxy:
+		t.Proxy = nil
+	default:
+		u, err := url.Parse(o.proxy)
+		if err != nil {
+			return nil, usagef("--proxy %q is no URL", o.proxy)
+		}
+		t.Proxy = http.ProxyURL(u)
+	}
+	if o.caFile != "" {
+		roots, err := x509.SystemCertPool()
+		if err != nil {
+			roots = x509.NewCertPool() // the file alone, where the system has none
+		}
+		pem, err := os.ReadFile(o.caFile)
+		if err != nil || !roots.AppendCertsFromPEM(pem) {
+			return nil, usagef("--ca-file %s: holds no certificates, or cannot be read", o.caFile)
+		}
+		t.TLSClientConfig = &tls.Config{RootCAs: roots}
+	}
+	return &http.Client{Transport: t, Timeout: hubTimeout}, nil
+}
+
+// A publisher is a hub elsewhere, as a Source knows hubs.
+type publisher struct{ *websub.Publisher }
+
+// Publish implements [source.Notifier].
+func (p publisher) Publish(ctx context.Context, topic string, header http.Header, body []byte) error {
+	err := p.Publisher.Publish(ctx, topic, header, body)
+	if refused, ok := errors.AsType[*websub.RefusedError](err); ok && refused.RetryAfter > 0 {
+		return &busyError{refused}
+	}
+	return err
+}
+
+// A busyError is a hub's refusal that says when to come again.
+type busyError struct{ *websub.RefusedError }
+
+// Unwrap returns the refusal itself.
+func (e *busyError) Unwrap() error { return e.RefusedError }
+
+// RetryAfter returns how long the hub asked to wait.
+func (e *busyError) RetryAfter() time.Duration { return e.RefusedError.RetryAfter }
+
+// notifyWarnEvery is how often people are told that a hub does not take
+// notifications, while that goes on.
+const notifyWarnEvery = time.Minute
+
+// A hubNews is what people have been told of a hub.
+type hubNews struct {
+	warned time.Time // zero: that all is well
+	lost   int64     // refused since
+}
+
+// notified says what became of a notification, where that is news.
+func (n *newsroom) notified(t source.Notification) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.hubs == nil {
+		n.hubs = make(map[string]*hubNews)
+	}
+	key := t.Set + " " + t.Hub
+	h := n.hubs[key]
+	if h == nil {
+		h = &hubNews{}
+		n.hubs[key] = h
+	}
+	if t.Refused {
+		h.lost++
+	}
+	switch {
+	case t.Err == nil && !h.warned.IsZero():
+		n.io.errorf("note: the hub %s takes notifications of set %s again\n", t.Hub, t.Set)
+		*h = hubNews{}
+	case t.Err == nil:
+	case time.Since(h.warned) < notifyWarnEvery:
+	case t.Refused:
+		h.warned = time.Now()
+		n.io.errorf("warning: the hub refuses notifications of set %s, %d so far; their changes are in the Change List: %v\nhint: see that the hub knows the topic and the token (--hub-token-file)\n", t.Set, h.lost, t.Err)
+	default:
+		h.warned = time.Now()
+		n.io.errorf("warning: the hub did not take a notification of set %s, and gets it later: %v\n", t.Set, t.Err)
+	}
 }

@@ -85,7 +85,7 @@ func runPublish(ctx context.Context, o *publishOptions, io stdio) error {
 	so.documents = o.out
 	n := &newsroom{io: io, quiet: o.result.quiet}
 	n.beside = slices.ContainsFunc(o.sets, func(c setConfig) bool { return beside(c.from, o.out) })
-	so.onEvent = n.event
+	so.onEvent, so.onNotify = n.event, n.notified
 	start := time.Now()
 	s, err := openSite(ctx, so)
 	if err != nil {
@@ -112,7 +112,7 @@ func runPublish(ctx context.Context, o *publishOptions, io stdio) error {
 		}
 		return s.goOn(ctx, n)
 	}
-	return errors.Join(p.failed(), dumpErr, unreadable(p.scans))
+	return errors.Join(p.failed(), dumpErr, unreadable(p.scans), s.notifyOnce(ctx))
 }
 
 // goOn publishes changes and builds dumps as they fall due until ctx ends.
@@ -120,6 +120,7 @@ func (s *site) goOn(ctx context.Context, n *newsroom) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.watch(gctx, n) })
 	g.Go(func() error { return s.upkeep(gctx, n) })
+	g.Go(func() error { return s.src.Notify(gctx) })
 	if err := g.Wait(); err != nil && ctx.Err() == nil {
 		return err
 	}

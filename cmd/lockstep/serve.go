@@ -84,7 +84,7 @@ func runServe(ctx context.Context, o *serveOptions, io stdio) error {
 		so.documents = filepath.Join(o.state, "documents")
 	}
 	n := &newsroom{io: io, quiet: o.out.quiet}
-	so.onEvent = n.event
+	so.onEvent, so.onNotify = n.event, n.notified
 	s, err := openSite(ctx, so)
 	if err != nil {
 		return err
@@ -192,7 +192,7 @@ func (s *site) serveUntil(ctx context.Context, l net.Listener, watch bool, n *ne
 	h := s.handler()
 	srv := source.NewServer(h)
 	srv.ErrorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
-	tasks := []func(context.Context) error{func(ctx context.Context) error { return s.upkeep(ctx, n) }}
+	tasks := []func(context.Context) error{func(ctx context.Context) error { return s.upkeep(ctx, n) }, s.src.Notify}
 	if s.hub != nil {
 		tasks = append(tasks, s.hub.Run)
 	}

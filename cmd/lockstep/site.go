@@ -59,6 +59,7 @@ type siteOptions struct {
 	io           stdio
 	log          *slog.Logger
 	onEvent      func(set string, e intake.Event)
+	onNotify     func(source.Notification) // may be nil
 }
 
 // openSite opens the state of a site and locks it. Nothing is scanned yet.
@@ -102,12 +103,14 @@ func openSite(ctx context.Context, o siteOptions) (_ *site, err error) {
 // newSource makes the sets and the Source that publishes them.
 func (s *site) newSource() (err error) {
 	so := source.Options{BaseURL: s.opts.baseURL, Temp: s.opts.state, Logger: s.log}
+	so.Static = !s.opts.content
 	if s.opts.content {
-		so.Content, so.Mark, so.OnDemand = s.open, s.mark, &source.OnDemand{}
+		so.Content, so.Mark, so.OnDemand, so.Streams = s.open, s.mark, &source.OnDemand{}, maxStreams
 	}
 	if so.Hubs, err = s.hubs(); err != nil {
 		return err
 	}
+	so.OnNotify = s.opts.onNotify
 	cat := catalog.Catalog(s.db.Catalog())
 	for i := range s.opts.sets {
 		var set *siteSet
@@ -229,7 +232,11 @@ func (s *site) scan(ctx context.Context) ([]scanned, error) {
 
 // publish brings the documents in step with the catalog.
 func (s *site) publish(ctx context.Context) (source.Report, error) {
-	r, err := s.src.Publish(ctx)
+	return s.publishBy(ctx, s.src.Publish)
+}
+
+func (s *site) publishBy(ctx context.Context, publish func(context.Context) (source.Report, error)) (source.Report, error) {
+	r, err := publish(ctx)
 	if err != nil {
 		err = fmt.Errorf("write documents to %s: %w", s.opts.documents, err)
 	}

@@ -7,14 +7,17 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/intake"
+	"lockstep/source"
 )
 
-// The pace of publications. A change is to be seen within two seconds, and a
-// steady stream of them must cost little: what comes close together is
-// published together.
+// The pace of publications. A change is to be seen at once, and a steady stream
+// of them must cost little: what comes close together is published together
+// (--notify-delay), and what is published is followed by a rest that grows with
+// the bytes it took, for the list of changes is written from its beginning.
 const (
-	publishDelay = 100 * time.Millisecond // after the first change: a burst becomes one publication
-	publishPace  = time.Second            // from one publication to the next, while changes go on
+	publishRate = 20e6        // bytes a second that publications write at most, ...
+	publishPace = time.Second // ... unless the rest would be longer than this
+	publishFull = time.Second // from one publication of all there is to the next
 )
 
 // How long a publication that failed, on a full disk say, waits for better
@@ -42,44 +45,73 @@ func (s *site) watch(ctx context.Context, n *newsroom) error {
 	return g.Wait()
 }
 
-// publishChanges publishes, at the agreed pace, whenever it is told of changes.
+// publishChanges publishes, at the agreed pace, whenever it is told of changes:
+// what is to be seen at once, and all the rest a moment later.
 func (s *site) publishChanges(ctx context.Context, changed <-chan struct{}, n *newsroom) error {
-	var rest time.Time // until when the last publication keeps the next one waiting
+	var rest, full time.Time // until when we rest; when all was published last
+	later := time.NewTimer(0)
+	later.Stop()
+	defer later.Stop()
 	for {
+		all := false
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-changed:
+		case <-later.C:
+			all = true
 		}
-		if !pause(ctx, max(publishDelay, time.Until(rest))) {
+		if !all && !pause(ctx, max(s.opts.hubs.notifyDelay, time.Until(rest))) {
 			return nil
+		}
+		select {
+		case <-changed: // while we waited: it is published now
+		default:
 		}
 		start := time.Now()
-		if !s.publishSurely(ctx, n) {
+		publish := s.src.PublishChanges
+		if all = all || start.Sub(full) >= publishFull; all {
+			publish, full = s.src.Publish, start
+		}
+		r, ok := s.publishSurely(ctx, publish, n)
+		if !ok {
 			return nil
 		}
-		// A publication that takes long is followed by a rest as long, so that
-		// others get their turn.
-		took := time.Since(start)
-		rest = start.Add(max(publishPace, 2*took))
+		later.Stop()
+		if r.Later {
+			later.Reset(time.Until(full.Add(publishFull)))
+		}
+		rest = start.Add(restAfter(&r, time.Since(start)))
 	}
+}
+
+// restAfter returns how long after its beginning a publication keeps the next
+// one waiting. One that takes long is followed by a rest as long, so that others
+// get their turn.
+func restAfter(r *source.Report, took time.Duration) time.Duration {
+	var bytes int64
+	for i := range r.Sets {
+		bytes += r.Sets[i].Bytes
+	}
+	pace := time.Duration(float64(bytes) / publishRate * float64(time.Second))
+	return max(min(pace, publishPace), 2*took)
 }
 
 // publishSurely publishes, again and again if it fails, and reports whether it
 // did before ctx ended.
-func (s *site) publishSurely(ctx context.Context, n *newsroom) bool {
+func (s *site) publishSurely(ctx context.Context, publish func(context.Context) (source.Report, error), n *newsroom) (source.Report, bool) {
 	for retry := publishRetryFirst; ; retry = min(2*retry, publishRetryMost) {
-		r, err := s.publish(ctx)
+		r, err := s.publishBy(ctx, publish)
 		if ctx.Err() != nil {
-			return false
+			return r, false
 		}
 		if err == nil {
 			n.published(r)
-			return true
+			return r, true
 		}
 		n.io.errorf("warning: %v; trying again in %s\n", err, retry)
 		if !pause(ctx, retry) {
-			return false
+			return r, false
 		}
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"lockstep/source"
 )
 
-// TestPublicationPace: a change that comes alone is published at once, a steady
-// stream of them once a second, and none waits for two.
+// TestPublicationPace: a change is published at once, also in a steady stream of
+// them; the Resource List, which nobody waits for, once a second.
 func TestPublicationPace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -32,14 +32,18 @@ func TestPublicationPace(t *testing.T) {
 		if _, err := src.Publish(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		s := &site{src: src}
+		s := &site{src: src, opts: siteOptions{hubs: hubFlags{notifyDelay: defaultNotifyDelay}}}
 		var mu sync.Mutex  // guards what follows
 		var at []time.Time // of each publication
+		lists := 0
 		published := map[int]time.Time{}
 		n := &newsroom{io: stdio{Err: io.Discard}, quiet: true, onPublished: func(r source.Report) {
 			mu.Lock()
 			defer mu.Unlock()
 			at = append(at, time.Now())
+			if r.Sets[0].List {
+				lists++
+			}
 			for i := len(published); i < int(r.Sets[0].Resources); i++ {
 				published[i] = time.Now()
 			}
@@ -62,8 +66,8 @@ func TestPublicationPace(t *testing.T) {
 		change()
 		time.Sleep(5 * time.Second)
 		mu.Lock()
-		if len(at) != 1 || at[0].Sub(made[0]) != publishDelay {
-			t.Errorf("a change that came alone was published %v after %s, want one publication after %s", at, made[0], publishDelay)
+		if len(at) != 1 || at[0].Sub(made[0]) != defaultNotifyDelay {
+			t.Errorf("a change that came alone was published %v after %s, want one publication after %s", at, made[0], defaultNotifyDelay)
 		}
 		mu.Unlock()
 		const every, long = 70 * time.Millisecond, 20 * time.Second // 14 changes a second
@@ -76,13 +80,38 @@ func TestPublicationPace(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if most := int(long/publishPace) + 2; len(at)-1 > most {
-			t.Errorf("%d publications in %s, want at most %d", len(at)-1, long, most)
+		if most := int(long/publishFull) + 2; lists-1 > most || lists < most-4 {
+			t.Errorf("%d Resource Lists in %s, want about %d", lists-1, long, most)
 		}
 		for i, m := range made {
-			if p, ok := published[i]; !ok || p.Sub(m) > 2*time.Second {
+			if p, ok := published[i]; !ok || p.Sub(m) > 2*defaultNotifyDelay {
 				t.Errorf("change %d was published after %s, %v", i, p.Sub(m), ok)
 			}
 		}
+		last, err := src.Publish(t.Context())
+		if err != nil || last.Written {
+			t.Errorf("when all was over, Publish = %+v, %v; want all to be as it should", last, err)
+		}
 	})
+}
+
+// TestPublicationRest: what costs little is soon followed by the next one, what
+// writes much is not.
+func TestPublicationRest(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		bytes      int64
+		took, want time.Duration
+	}{
+		{0, 0, 0},
+		{200_000, time.Millisecond, 10 * time.Millisecond},
+		{200_000, 40 * time.Millisecond, 80 * time.Millisecond},
+		{1e9, 300 * time.Millisecond, time.Second},
+		{1e9, 3 * time.Second, 6 * time.Second},
+	} {
+		r := source.Report{Sets: []source.SetReport{{Bytes: tt.bytes / 2}, {Bytes: tt.bytes / 2}}}
+		if got := restAfter(&r, tt.took); got != tt.want {
+			t.Errorf("after %d bytes in %s we rest for %s, want %s", tt.bytes, tt.took, got, tt.want)
+		}
+	}
 }

@@ -7,7 +7,8 @@ import (
 	"lockstep/hub"
 )
 
-// RunReopen tests that a store which outlives the process is as it was left.
+// RunReopen tests that a store which outlives the process is as it was left
+// (WS-C-12).
 // open returns the same store each time, at first empty; shut closes what open
 // returned last.
 func RunReopen(t *testing.T, open func() hub.Store, shut func()) {

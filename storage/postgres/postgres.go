@@ -9,8 +9,10 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"regexp"
 	"strconv"
@@ -130,16 +132,19 @@ func (dialect) ForUpdate() string { return " FOR UPDATE" }
 
 // Again implements [sqldb.Dialect]. A key that is there already was taken by a
 // transaction which found it free at the same time.
-func (dialect) Again(err error) bool {
-	e, ok := errors.AsType[*pgconn.PgError](err)
-	if !ok {
+func (dialect) Again(err error, committing bool) bool {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+		switch e.Code {
+		case "40001", "40P01", "23505": // serialization_failure, deadlock_detected, unique_violation
+			return true
+		case "57P01", "57P02", "57P03": // admin_shutdown, crash_shutdown, cannot_connect_now
+			return !committing
+		}
 		return false
 	}
-	switch e.Code {
-	case "40001", "40P01", "23505": // serialization_failure, deadlock_detected, unique_violation
-		return true
-	}
-	return false
+	_, network := errors.AsType[net.Error](err)
+	lost := network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, driver.ErrBadConn)
+	return pgconn.SafeToRetry(err) || lost && !committing
 }
 
 // Explain implements [sqldb.Dialect].

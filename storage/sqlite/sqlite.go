@@ -119,7 +119,7 @@ func (dialect) Param(int) string { return "?" }
 func (dialect) ForUpdate() string { return "" }
 
 // Again implements [sqldb.Dialect]. There is one writer at a time.
-func (dialect) Again(error) bool { return false }
+func (dialect) Again(error, bool) bool { return false }
 
 // Explain implements [sqldb.Dialect].
 func (dialect) Explain(err error) error {

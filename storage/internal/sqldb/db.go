@@ -31,9 +31,11 @@ type Dialect interface {
 	// the row, so that no other transaction does.
 	ForUpdate() string
 
-	// Again reports whether a transaction failed because of others that ran
-	// at the same time, so that it may succeed when it is repeated.
-	Again(err error) bool
+	// Again reports whether what failed may succeed when it is repeated, and did
+	// nothing yet: others ran at the same time and came first, or the connection
+	// was dead. Committing is whether it was the end of a transaction: nobody
+	// knows what became of one whose connection went just then.
+	Again(err error, committing bool) bool
 
 	// Explain returns err with what the operating system said behind it, as
 	// far as others branch on it: syscall.ENOSPC where there is no more room.
@@ -93,8 +95,8 @@ func (db *DB) Close() error {
 	return errors.Join(db.read.Close(), db.write.Close())
 }
 
-// A transaction that others keep from ending is repeated this often, after
-// waits that are longer each time.
+// What fails because of others, or of a dead connection, is repeated this often,
+// after waits that are longer each time.
 const (
 	maxRepeats  = 20
 	repeatPause = time.Millisecond
@@ -103,16 +105,38 @@ const (
 // Update runs f in a write transaction, which is durable when Update returns
 // nil. F may run again from the start, in another transaction.
 func (db *DB) Update(ctx context.Context, f func(tx *sql.Tx) error) error {
+	err := db.repeat(ctx, func() (committing bool, err error) {
+		tx, err := db.write.BeginTx(ctx, nil)
+		if err != nil {
+			return false, fmt.Errorf("begin transaction: %w", err)
+		}
+		if err := f(tx); err != nil {
+			_ = tx.Rollback() // err says more
+			return false, err
+		}
+		if err := tx.Commit(); err != nil {
+			return true, fmt.Errorf("commit transaction: %w", err)
+		}
+		return false, nil
+	})
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	return db.named(err)
+}
+
+// repeat calls f until it succeeds or there is no point in going on.
+func (db *DB) repeat(ctx context.Context, f func() (committing bool, err error)) error {
 	for i := 1; ; i++ {
-		err := db.try(ctx, f)
+		committing, err := f()
 		if err == nil {
 			return nil
 		}
 		if ctx.Err() != nil {
 			return ctx.Err() // err is how it showed
 		}
-		if i > maxRepeats || !db.dialect.Again(err) {
-			return db.named(err)
+		if i > maxRepeats || !db.dialect.Again(err, committing) {
+			return err
 		}
 		select {
 		case <-ctx.Done():
@@ -122,19 +146,16 @@ func (db *DB) Update(ctx context.Context, f func(tx *sql.Tx) error) error {
 	}
 }
 
-func (db *DB) try(ctx context.Context, f func(tx *sql.Tx) error) error {
-	tx, err := db.write.BeginTx(ctx, nil)
+// query begins a reading.
+func (db *DB) query(ctx context.Context, query string, args ...any) (rows *sql.Rows, err error) {
+	err = db.repeat(ctx, func() (bool, error) {
+		rows, err = db.read.QueryContext(ctx, query, args...)
+		return false, err
+	})
 	if err != nil {
-		return fmt.Errorf("begin transaction: %w", err)
+		return nil, db.dialect.Explain(err)
 	}
-	if err := f(tx); err != nil {
-		_ = tx.Rollback() // err says more
-		return err
-	}
-	if err := tx.Commit(); err != nil {
-		return fmt.Errorf("commit transaction: %w", err)
-	}
-	return nil
+	return rows, nil
 }
 
 // named says which database it is that is full, or cannot be written, and why.
@@ -152,9 +173,9 @@ var snapshot = &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead
 // Each runs a query, which sees one state, and calls row for every row until it
 // returns false.
 func (db *DB) Each(ctx context.Context, query string, args []any, row func(*sql.Rows) (bool, error)) error {
-	rows, err := db.read.QueryContext(ctx, query, args...)
+	rows, err := db.query(ctx, query, args...)
 	if err != nil {
-		return db.dialect.Explain(err)
+		return err
 	}
 	defer rows.Close()
 	for rows.Next() {

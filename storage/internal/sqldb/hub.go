@@ -109,7 +109,7 @@ func (h *Hub) Topics(ctx context.Context) iter.Seq2[hub.Topic, error] {
 	const query = `SELECT url, first, last, bytes, state FROM hub_topic WHERE url > $1 ORDER BY url LIMIT $2`
 	return hubPages(h, "topics", "", func(t *hub.Topic) string { return t.URL },
 		func(after string, ts []hub.Topic) ([]hub.Topic, error) {
-			rows, err := h.db.read.QueryContext(ctx, query, after, journalPage)
+			rows, err := h.db.query(ctx, query, after, journalPage)
 			return collect(rows, err, "topics", ts, func(t *hub.Topic) error {
 				return rows.Scan(&t.URL, &t.First, &t.Last, &t.Bytes, &t.State)
 			})
@@ -125,7 +125,7 @@ func (h *Hub) Subscriptions(ctx context.Context, shard int) iter.Seq2[hub.Subscr
 	from, to := keyRange(shard)
 	return hubPages(h, "subscriptions", from, func(s *hub.Subscription) string { return string(s.Key) },
 		func(after string, ss []hub.Subscription) ([]hub.Subscription, error) {
-			rows, err := h.db.read.QueryContext(ctx, query, after, to, journalPage)
+			rows, err := h.db.query(ctx, query, after, to, journalPage)
 			return collect(rows, err, "subscriptions", ss, func(s *hub.Subscription) error {
 				p := &s.Progress
 				var created, expires, next, failing, taken sql.NullInt64
@@ -145,7 +145,7 @@ func (h *Hub) Requests(ctx context.Context, shard int) iter.Seq2[hub.Request, er
 	from, to := keyRange(shard)
 	return hubPages(h, "requests", from, func(r *hub.Request) string { return string(r.Key) },
 		func(after string, rs []hub.Request) ([]hub.Request, error) {
-			rows, err := h.db.read.QueryContext(ctx, query, after, to, journalPage)
+			rows, err := h.db.query(ctx, query, after, to, journalPage)
 			return collect(rows, err, "requests", rs, func(r *hub.Request) error {
 				var lease int64
 				var at, next sql.NullInt64

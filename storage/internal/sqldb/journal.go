@@ -107,7 +107,7 @@ func (j *Journal) Owed(ctx context.Context, set int) iter.Seq2[destination.Owed,
 		WHERE set_no = $1 AND uri > $2 ORDER BY uri LIMIT $3`
 	return pages("", func(o destination.Owed) string { return o.URI },
 		func(after string, page []destination.Owed) ([]destination.Owed, error) {
-			rows, err := j.db.read.QueryContext(ctx, query, set, after, journalPage)
+			rows, err := j.db.query(ctx, query, set, after, journalPage)
 			return collect(rows, err, "owed from journal", page, func(o *destination.Owed) error {
 				o.Set = set
 				return rows.Scan(&o.URI, &o.Entry, &o.Cause)
@@ -121,7 +121,7 @@ func (j *Journal) ScratchDir() (string, bool) { return j.db.scratch, true }
 
 // queryHeld appends the rows of a query to hs.
 func (j *Journal) queryHeld(ctx context.Context, hs []destination.Held, query string, args ...any) ([]destination.Held, error) {
-	rows, err := j.db.read.QueryContext(ctx, query, args...)
+	rows, err := j.db.query(ctx, query, args...)
 	return collect(rows, err, "held from journal", hs, func(h *destination.Held) error {
 		var lastmod sql.NullInt64
 		var hashes, sets sql.RawBytes

@@ -1,0 +1,115 @@
+package source
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+
+	"lockstep/catalog"
+	"lockstep/resourcesync"
+)
+
+// What one notification holds at most (RN-PL-06), but for a single change that
+// is larger.
+const (
+	notifiedEntries = 1000
+	notifiedBytes   = 1 << 20
+)
+
+// A notification is a payload: some changes of a set, oldest first. It does not
+// change.
+type notification struct {
+	from, to place
+	entries  int
+	body     []byte
+}
+
+// empty reports that there is nothing in it to tell: what it covers no document
+// can state. It is not sent (RN-PL-10).
+func (n *notification) empty() bool { return n.entries == 0 }
+
+// buildNotification takes what follows p off the catalog, as far as there is
+// room, through the change numbered upto at most.
+func (s *Source) buildNotification(ctx context.Context, c *channel, p place, upto catalog.Seq) (*notification, error) {
+	changes, err := s.readChanges(ctx, c, p.Seq, upto)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		n, fit, err := s.encodeNotification(c, p, changes)
+		if err != nil || fit == len(changes) {
+			return n, err
+		}
+		changes = changes[:fit]
+	}
+}
+
+// readChanges returns the changes after one and through another, as many as may
+// stand in a notification, whatever their bytes come to in the end. It never
+// ends between two of the same instant.
+func (s *Source) readChanges(ctx context.Context, c *channel, after, upto catalog.Seq) ([]catalog.Change, error) {
+	var changes []catalog.Change
+	size := 0
+	for change, err := range s.catalog.Changes(ctx, s.capabilityList(c.set.Name), after) {
+		if err != nil {
+			return nil, err
+		}
+		if change.Seq > upto {
+			break
+		}
+		if n := len(changes); n > 0 && (n >= notifiedEntries || size > notifiedBytes) && change.EventTime.After(changes[n-1].EventTime) {
+			break
+		}
+		size += len(change.URI)
+		for i := range change.Links {
+			size += len(change.Links[i].Href)
+		}
+		changes = append(changes, change)
+	}
+	if len(changes) == 0 {
+		return nil, errors.New("they are not in the catalog")
+	}
+	return changes, nil
+}
+
+// encodeNotification writes the payload of changes. If it has too many bytes,
+// fit is how many of the changes have few enough, never ending between two of
+// the same instant.
+func (s *Source) encodeNotification(c *channel, p place, changes []catalog.Change) (n *notification, fit int, err error) {
+	last := &changes[len(changes)-1]
+	n = &notification{from: p, to: place{last.Seq, last.EventTime.Add(boundary)}}
+	var buf bytes.Buffer
+	w, err := resourcesync.NewWriter(&buf, resourcesync.Header{
+		Capability: resourcesync.ChangeNotification,                                                    // RN-PL-01, RN-PL-02
+		From:       resourcesync.NewDatetime(n.from.Until),                                             // RN-PL-07: where the one before ended
+		Until:      resourcesync.NewDatetime(n.to.Until),                                               // behind the last event, as in the Change List's parts
+		Links:      []resourcesync.Link{{Rel: resourcesync.RelUp, Href: s.capabilityList(c.set.Name)}}, // RN-PL-03
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	d := &document{Writer: w, max: resourcesync.MaxEntries, full: resourcesync.MaxBytes, log: slog.New(slog.DiscardHandler)} // the Change List has said what is wrong
+	describe := s.describer(c.set.Name)
+	var e resourcesync.Entry
+	for i := range changes { // RN-PL-04: in the order of their times
+		describe.event(&e, &changes[i]) // RN-PL-05, RN-PL-08: as the Change List says it
+		if err := d.add(&e); err != nil {
+			return nil, 0, err
+		}
+		if d.Bytes() > notifiedBytes && fit > 0 {
+			return nil, fit, nil
+		}
+		if i+1 < len(changes) && changes[i+1].EventTime.After(changes[i].EventTime) {
+			fit = i + 1
+		}
+	}
+	if err := d.Close(); err != nil {
+		return nil, 0, err
+	}
+	n.entries, n.body = d.Entries(), buf.Bytes()
+	if n.empty() {
+		n.to.Until = n.from.Until // the interval goes on to what is told next
+	}
+	return n, len(changes), nil
+}

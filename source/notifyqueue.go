@@ -1,0 +1,308 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// How long a hub that did not take a notification is left alone: twice as long
+// each time, give or take a fifth, and what it asks for itself.
+const (
+	notifyRetryFirst = time.Second
+	notifyRetryMost  = time.Minute
+	notifyRetryAsked = time.Hour
+
+	// notifyTimeout is how long one attempt may take: a hub that keeps silent
+	// must not keep its queue for ever.
+	notifyTimeout = time.Minute
+
+	// notifyTries is how often NotifyOnce brings a notification.
+	notifyTries = 3
+)
+
+// A queue is how far one hub has been told of one set.
+type queue struct {
+	hub *Hub
+
+	mu       sync.Mutex // guards what follows
+	told     place      // zero: nothing is known of the hub yet
+	acked    [2]place   // where the last two accepted ended, the older first
+	accepted int64
+	refused  int64
+	failures int64 // attempts to be repeated
+	err      error // of the last attempt; nil: it was accepted
+}
+
+// position returns how far the hub has been told.
+func (q *queue) position() place {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.told
+}
+
+func (q *queue) thin() bool {
+	t, ok := q.hub.Notifier.(thinNotifier)
+	return ok && t.Thin()
+}
+
+// Notify tells every hub of all that Publish publishes, until ctx ends; then it
+// returns nil. Each hub and set has a queue of its own, which is the catalog:
+// a hub that is away gets all it missed when it is back, as long as the Change
+// List holds that, and delays no other. How far each is told is kept beside the
+// documents, and written at most once a second: after a crash a hub may be
+// told a second time.
+//
+// A hub that was never told of a set begins with what is published after it is
+// first named. Notify must not run twice at a time.
+func (s *Source) Notify(ctx context.Context) error {
+	if err := s.openQueues(ctx); err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	for _, c := range s.channels {
+		if len(c.hubs()) == 0 {
+			continue
+		}
+		for _, q := range c.hubs() {
+			wg.Go(func() { s.serveQueue(ctx, c, q) })
+		}
+		wg.Go(func() { s.keepChannel(ctx, c) })
+	}
+	wg.Wait()
+	<-ctx.Done()
+	s.keepAll(ctx)
+	return nil
+}
+
+// NotifyOnce tells every hub what has been published and it does not know yet,
+// and returns what kept any from being told; that is told the next time.
+func (s *Source) NotifyOnce(ctx context.Context) error {
+	if err := s.openQueues(ctx); err != nil {
+		return err
+	}
+	var (
+		mu   sync.Mutex // guards errs
+		errs []error
+		wg   sync.WaitGroup
+	)
+	for _, c := range s.channels {
+		for _, q := range c.hubs() {
+			wg.Go(func() {
+				if err := s.emptyQueue(ctx, c, q); err != nil {
+					mu.Lock()
+					errs = append(errs, err)
+					mu.Unlock()
+				}
+			})
+		}
+	}
+	wg.Wait()
+	for _, c := range s.channels {
+		errs = append(errs, s.saveChannel(ctx, c))
+	}
+	return errors.Join(errs...)
+}
+
+// serveQueue tells a hub of a set's changes as they are published.
+func (s *Source) serveQueue(ctx context.Context, c *channel, q *queue) {
+	retry := notifyRetryFirst
+	for {
+		e, grown := c.look()
+		n, gap, err := s.due(ctx, c, q, e)
+		if err == nil && n == nil {
+			select {
+			case <-ctx.Done():
+				return
+			case <-grown:
+			}
+			continue
+		}
+		wait := time.Duration(0)
+		if err == nil {
+			wait, _ = s.notify(ctx, c, q, n, gap, retry) // who is to know has been told
+		} else if ctx.Err() == nil { // the catalog cannot be read
+			s.opts.Logger.ErrorContext(ctx, "cannot notify", slog.String("set", c.set.Name), slog.Any("err", err))
+			wait = jittered(retry)
+		}
+		if wait == 0 {
+			retry = notifyRetryFirst
+			continue
+		}
+		if !sleep(ctx, wait) {
+			return
+		}
+		retry = min(2*retry, notifyRetryMost)
+	}
+}
+
+// emptyQueue tells a hub what it does not know of a set.
+func (s *Source) emptyQueue(ctx context.Context, c *channel, q *queue) error {
+	var refused error
+	for tries := 1; ; {
+		e, _ := c.look()
+		n, gap, err := s.due(ctx, c, q, e)
+		if err != nil || n == nil {
+			return errors.Join(refused, err)
+		}
+		wait, err := s.notify(ctx, c, q, n, gap, notifyRetryFirst<<(tries-1))
+		switch {
+		case wait == 0 && err != nil:
+			refused, tries = err, 1 // of several, the last says it
+		case wait == 0:
+			tries = 1
+		case tries == notifyTries, !sleep(ctx, wait):
+			return errors.Join(refused, err)
+		default:
+			tries++
+		}
+	}
+}
+
+// due returns what a hub is to be told next; nil: nothing yet.
+func (s *Source) due(ctx context.Context, c *channel, q *queue, e extent) (n *notification, gap bool, err error) {
+	if e.after.Until.IsZero() {
+		return nil, false, nil
+	}
+	told := q.position()
+	if told.Until.IsZero() {
+		q.begin(e.through)
+		return nil, false, s.saveChannel(ctx, c)
+	}
+	for {
+		n, gap, err = s.next(ctx, c, told)
+		if n == nil || !n.empty() {
+			return n, gap, err
+		}
+		told = n.to
+		q.pass(n)
+		c.move()
+	}
+}
+
+// notify brings n to a hub. It returns how long to wait before it is brought
+// again; 0 if it is not.
+func (s *Source) notify(ctx context.Context, c *channel, q *queue, n *notification, gap bool, retry time.Duration) (time.Duration, error) {
+	to, thin := n.to, q.thin()
+	shown, err := s.show(ctx, c, n)
+	if err != nil {
+		s.opts.Logger.ErrorContext(ctx, "cannot write what stands at the topic", slog.String("set", c.set.Name), slog.Any("err", err))
+		return jittered(retry), err
+	}
+	if thin && shown.Seq > to.Seq {
+		to = shown
+	}
+	attempt, cancel := context.WithTimeout(ctx, notifyTimeout)
+	err = q.hub.Notifier.Publish(attempt, s.base.uri(c.name), s.notifyHeader(c, q.hub), n.body)
+	cancel()
+	if err != nil && ctx.Err() != nil {
+		return notifyRetryFirst, ctx.Err()
+	}
+	told := Notification{Set: c.set.Name, Hub: q.hub.URL, Entries: n.entries, Bytes: len(n.body), From: n.from.Until, Until: n.to.Until,
+		Seq: n.to.Seq, Gap: gap, Err: err}
+	switch {
+	case err == nil:
+		q.accept(to)
+	case permanent(err): // RN-PB-06: reported, and not brought again; what follows begins where this ends, so that everybody sees a gap
+		told.Refused = true
+		q.refuse(n, err)
+		s.opts.Logger.ErrorContext(ctx, "hub refused a notification", slog.String("set", c.set.Name), slog.String("hub", q.hub.URL), slog.Any("err", err))
+	default:
+		told.Retry = pauseFor(err, retry)
+		q.fail(err)
+		s.opts.Logger.WarnContext(ctx, "hub did not take a notification", slog.String("set", c.set.Name), slog.String("hub", q.hub.URL),
+			slog.Duration("retry", told.Retry), slog.Any("err", err))
+	}
+	c.move()
+	if s.opts.OnNotify != nil {
+		s.opts.OnNotify(told)
+	}
+	return told.Retry, err
+}
+
+// notifyHeader returns the header of a notification (RN-PB-01).
+func (s *Source) notifyHeader(c *channel, h *Hub) http.Header {
+	return http.Header{"Content-Type": {notificationType}, "Link": {s.topicLinks(c, *h)}}
+}
+
+func (q *queue) begin(p place) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.told, q.acked = p, [2]place{p, p}
+}
+
+func (q *queue) accept(to place) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.told, q.acked = to, [2]place{q.acked[1], to}
+	q.accepted, q.err = q.accepted+1, nil
+}
+
+// window returns since when changes must stand at the topic for the hub.
+func (q *queue) window() time.Time {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.acked[0].Until
+}
+
+func (q *queue) refuse(n *notification, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.told = n.to
+	q.refused, q.err = q.refused+1, err
+}
+
+func (q *queue) fail(err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.failures, q.err = q.failures+1, err
+}
+
+func (q *queue) pass(n *notification) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.told = n.to
+}
+
+// permanent reports whether err says that trying again is in vain.
+func permanent(err error) bool {
+	p, ok := errors.AsType[interface {
+		error
+		Permanent() bool
+	}](err)
+	return ok && p.Permanent()
+}
+
+// pauseFor returns how long to wait after err: what is our turn, or what the
+// hub asks for.
+func pauseFor(err error, retry time.Duration) time.Duration {
+	wait := jittered(retry)
+	if asking, ok := errors.AsType[interface {
+		error
+		RetryAfter() time.Duration
+	}](err); ok {
+		wait = max(wait, min(asking.RetryAfter(), notifyRetryAsked))
+	}
+	return wait
+}
+
+// jittered returns d, give or take a fifth.
+func jittered(d time.Duration) time.Duration {
+	return d - d/5 + rand.N(2*d/5+1)
+}
+
+// sleep waits, and reports whether it did so to the end of d.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

@@ -1,0 +1,179 @@
+package source
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// notifyVersion numbers the layout of keptChannel. Older ones are read, newer
+// refused.
+const notifyVersion = 1
+
+// keepEvery is how often it is kept how far hubs are told, at most. What is not
+// kept when a process dies is told twice.
+const keepEvery = time.Second
+
+// keepAtEnd is how long that may take at the end.
+const keepAtEnd = 5 * time.Second
+
+// A keptChannel is what a Source remembers of a channel, in one JSON blob. If
+// it is lost, hubs begin with what is published then, and their subscribers see
+// a gap.
+type keptChannel struct {
+	Version        int                   `json:"version"`
+	CapabilityList string                `json:"capability_list"` // the set; cursors of another one say nothing
+	Hubs           map[string]keptCursor `json:"hubs"`            // by URL
+	Topic          *keptTopic            `json:"topic,omitempty"`
+}
+
+// A keptCursor is how far a hub has been told.
+type keptCursor struct {
+	Told  place    `json:"told"`
+	Acked [2]place `json:"acked"` // see queue
+}
+
+// A keptTopic is what stands at the topic, but for the bytes, which come from
+// the catalog.
+type keptTopic struct {
+	From   place     `json:"from"`
+	To     place     `json:"to"`
+	Window bool      `json:"window,omitempty"`
+	Sum    string    `json:"sum"`
+	Mod    time.Time `json:"modified"`
+}
+
+// openQueues makes the queues of all channels, with what is remembered of them,
+// unless that has been done.
+func (s *Source) openQueues(ctx context.Context) error {
+	for _, c := range s.channels {
+		if c.hubs() != nil {
+			continue
+		}
+		kept, data, err := s.loadChannel(ctx, c)
+		if err != nil {
+			return err
+		}
+		queues := []*queue{}
+		for i := range s.opts.Hubs {
+			h := &s.opts.Hubs[i]
+			if h.Notifier == nil {
+				continue
+			}
+			k := kept.Hubs[h.URL]
+			queues = append(queues, &queue{hub: h, told: k.Told, acked: k.Acked})
+		}
+		if len(queues) > 0 {
+			s.restore(ctx, c, kept.Topic)
+		}
+		c.mu.Lock()
+		c.queues, c.kept = queues, data
+		c.mu.Unlock()
+	}
+	return nil
+}
+
+// hubs returns the queues; nil: they are not open.
+func (c *channel) hubs() []*queue {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.queues
+}
+
+// loadChannel reads what is remembered of a channel.
+func (s *Source) loadChannel(ctx context.Context, c *channel) (*keptChannel, []byte, error) {
+	data, _, err := s.read(ctx, notifyName(c.set.Name))
+	if err != nil || data == nil {
+		return &keptChannel{}, nil, err
+	}
+	kept := new(keptChannel)
+	if err := json.Unmarshal(data, kept); err != nil {
+		s.opts.Logger.WarnContext(ctx, "what hubs have been told is unreadable; they begin anew", slog.String("set", c.set.Name), slog.Any("err", err))
+		return &keptChannel{}, nil, nil
+	}
+	if kept.Version > notifyVersion {
+		return nil, nil, fmt.Errorf("read %s: written by a newer version (layout %d, this one knows %d)", notifyName(c.set.Name), kept.Version, notifyVersion)
+	}
+	if kept.CapabilityList != s.capabilityList(c.set.Name) {
+		return &keptChannel{}, nil, nil
+	}
+	return kept, data, nil
+}
+
+// saveChannel remembers what there is to remember of a channel, if it is news.
+func (s *Source) saveChannel(ctx context.Context, c *channel) error {
+	c.saving.Lock()
+	defer c.saving.Unlock()
+	k := keptChannel{Version: notifyVersion, CapabilityList: s.capabilityList(c.set.Name), Hubs: make(map[string]keptCursor)}
+	for _, q := range c.hubs() {
+		q.mu.Lock()
+		if !q.told.Until.IsZero() {
+			k.Hubs[q.hub.URL] = keptCursor{q.told, q.acked}
+		}
+		q.mu.Unlock()
+	}
+	if len(k.Hubs) == 0 {
+		return nil
+	}
+	c.mu.Lock()
+	if t := c.topic; t != nil {
+		k.Topic = &keptTopic{From: t.from, To: t.to, Window: t.window, Sum: t.sum, Mod: t.mod}
+	}
+	old := c.kept
+	c.mu.Unlock()
+	data, err := json.MarshalIndent(&k, "", "\t")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", notifyName(c.set.Name), err)
+	}
+	if data = append(data, '\n'); bytes.Equal(data, old) {
+		return nil
+	}
+	if err := s.commit(ctx, notifyName(c.set.Name), data, time.Time{}); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.kept = data
+	return nil
+}
+
+// keepChannel remembers how far hubs have been told, a moment after that has
+// changed, until ctx ends.
+func (s *Source) keepChannel(ctx context.Context, c *channel) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.moved:
+		}
+		if !sleep(ctx, keepEvery) {
+			return
+		}
+		if err := s.saveChannel(ctx, c); err != nil && ctx.Err() == nil {
+			s.opts.Logger.WarnContext(ctx, "cannot remember what hubs have been told", slog.String("set", c.set.Name), slog.Any("err", err))
+			c.move() // try again
+		}
+	}
+}
+
+// move says that there is something to remember.
+func (c *channel) move() {
+	select {
+	case c.moved <- struct{}{}:
+	default: // already said
+	}
+}
+
+// keepAll remembers all there is to remember, now that ctx has ended.
+func (s *Source) keepAll(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepAtEnd)
+	defer cancel()
+	for _, c := range s.channels {
+		if err := s.saveChannel(ctx, c); err != nil {
+			s.opts.Logger.WarnContext(ctx, "cannot remember what hubs have been told", slog.String("set", c.set.Name), slog.Any("err", err))
+		}
+	}
+}

@@ -1,0 +1,189 @@
+package postgres_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"lockstep/catalog"
+	"lockstep/hub"
+	"lockstep/storage/internal/sqldb"
+	"lockstep/storage/postgres"
+	"lockstep/storage/postgres/postgrestest"
+)
+
+// with returns the address with one more parameter.
+func with(t testing.TB, address, key, value string) string {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	q.Set(key, value)
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
+	newer, good := postgrestest.URL(t), postgrestest.URL(t)
+	if err := open(t, postgres.Options{}, newer).Close(); err != nil {
+		t.Fatal(err)
+	}
+	tamper(t, newer, `UPDATE schema_version SET version = 99 WHERE name = 'hub'`)
+	const secret = "s3cr3t"
+	for name, tt := range map[string]struct{ url, want string }{
+		"newer":        {newer, "hub schema has version 99, this program knows versions up to 1"},
+		"no database":  {strings.Replace(good, "/postgres?", "/none?", 1), `database "none" does not exist`},
+		"no user":      {with(t, good, "user", "none"), `role "none" does not exist`},
+		"no server":    {"postgres://u:" + secret + "@127.0.0.1:1/db", "127.0.0.1:1/db"},
+		"no URL":       {"postgres://u:" + secret + "@:x:/db", ""},
+		"no port":      {"postgres://u:" + secret + "@127.0.0.1:99999999/db", ""},
+		"odd":          {"postgres://u:" + secret + "@127.0.0.1/db?sslmode=odd", "sslmode"},
+		"empty schema": {with(t, good, "search_path", "none"), "no schema has been selected"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := postgres.Open(t.Context(), tt.url)
+			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), secret) {
+				t.Errorf("Open = %v, want %q", err, tt.want)
+			}
+			if errors.Is(err, sqldb.ErrNewer) != (name == "newer") {
+				t.Errorf("Open = %v", err)
+			}
+			t.Log(err)
+		})
+	}
+}
+
+// TestOpenOlder opens a database from before there were hubs.
+func TestOpenOlder(t *testing.T) {
+	t.Parallel()
+	address := postgrestest.URL(t)
+	if err := open(t, postgres.Options{}, address).Close(); err != nil {
+		t.Fatal(err)
+	}
+	tamper(t, address, `DELETE FROM schema_version WHERE name = 'hub'`)
+	for _, table := range []string{"topic", "mark", "message", "subscription", "progress", "request", "owner", "claim"} {
+		tamper(t, address, `DROP TABLE hub_`+table)
+	}
+	h := open(t, postgres.Options{}, address).Hub()
+	if seqs, err := h.Append(t.Context(), []hub.Message{{Topic: "t"}}); err != nil || seqs[0] != 1 {
+		t.Errorf("Append = %v, %v", seqs, err)
+	}
+}
+
+// TestOpenAtOnce opens a new database from several handles: each is a process to
+// the others. They write to the same and to new sets and topics.
+func TestOpenAtOnce(t *testing.T) {
+	t.Parallel()
+	address := postgrestest.URL(t)
+	const n = 4
+	var g sync.WaitGroup
+	for i := range n {
+		g.Go(func() {
+			db, err := postgres.Open(t.Context(), address)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer db.Close()
+			for j := range 5 {
+				u := catalog.Update{Record: catalog.Record{URI: fmt.Sprint(i, j)}}
+				for _, set := range []string{"set", fmt.Sprint("set ", j), fmt.Sprint("set of ", i)} {
+					if _, err := db.Catalog().Apply(t.Context(), set, []catalog.Update{u}); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	g.Wait()
+	s, err := open(t, postgres.Options{}, address).Catalog().Status(t.Context(), "set")
+	if err != nil || s.Resources != 5*n || s.Last != 5*n {
+		t.Errorf("Status = %+v, %v, want %d resources", s, err, 5*n)
+	}
+}
+
+// TestReadOnly: others branch on what the operating system would say.
+func TestReadOnly(t *testing.T) {
+	t.Parallel()
+	address := postgrestest.URL(t)
+	if err := open(t, postgres.Options{}, address).Close(); err != nil {
+		t.Fatal(err)
+	}
+	address = with(t, address, "default_transaction_read_only", "on")
+	db, err := postgres.Open(t.Context(), address)
+	if err == nil {
+		defer db.Close()
+		_, err = db.Hub().Append(t.Context(), []hub.Message{{Topic: "t"}})
+	}
+	if !errors.Is(err, syscall.EROFS) {
+		t.Errorf("read-only database: %v, want %v", err, syscall.EROFS)
+	}
+}
+
+// TestDurable: a transaction waits for the disk also where the server says that
+// it need not.
+func TestDurable(t *testing.T) {
+	t.Parallel()
+	db := open(t, postgres.Options{}, with(t, postgrestest.URL(t), "synchronous_commit", "off"))
+	var setting string
+	if err := db.Update(t.Context(), func(tx *sql.Tx) error {
+		return tx.QueryRow(`SELECT current_setting('synchronous_commit')`).Scan(&setting)
+	}); err != nil || setting != "on" {
+		t.Errorf("synchronous_commit is %q, %v, want on", setting, err)
+	}
+}
+
+// TestDeadConnections ends all connections at the server's side: nobody notices.
+func TestDeadConnections(t *testing.T) {
+	t.Parallel()
+	name := fmt.Sprintf("dead-%d", time.Now().UnixNano())
+	address := with(t, postgrestest.URL(t), "application_name", name)
+	h := open(t, postgres.Options{}, address).Hub()
+	use := func() {
+		t.Helper()
+		var g sync.WaitGroup
+		for range 6 { // open several
+			g.Go(func() {
+				if _, err := h.Append(context.Background(), []hub.Message{{Topic: "t"}}); err != nil {
+					t.Error(err)
+				}
+				for _, err := range h.Log(context.Background(), "t", 0) {
+					if err != nil {
+						t.Error(err)
+					}
+				}
+				for _, err := range h.Topics(context.Background()) {
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		g.Wait()
+	}
+	use()
+	for range 3 {
+		tamper(t, with(t, address, "application_name", "other"), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '`+name+`'`)
+		use()
+	}
+	var last int64
+	for topic, err := range h.Topics(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = topic.Last
+	}
+	if last != 4*6 {
+		t.Errorf("%d messages, want %d", last, 4*6)
+	}
+}
