@@ -71,27 +71,8 @@ func (o Options) withDefaults() (Options, error) {
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 		return o, fmt.Errorf("hub: %q is no http(s) address others could reach the hub by", o.PublicURL)
 	}
-	for _, d := range []struct {
-		value *time.Duration
-		def   time.Duration
-		name  string
-	}{
-		{&o.LeaseMax, DefaultLeaseMax, "longest lease"},
-		{&o.LeaseMin, min(DefaultLeaseMin, o.LeaseMax), "shortest lease"},
-		{&o.LeaseDefault, min(max(DefaultLease, o.LeaseMin), o.LeaseMax), "default lease"},
-		{&o.RetryMost, max(DefaultRetryMost, o.RetryFirst), "longest wait"},
-		{&o.RetryFirst, min(DefaultRetryFirst, o.RetryMost), "first wait"},
-		{&o.RetryFor, DefaultRetryFor, "time of retries"},
-		{&o.Keep, DefaultKeep, "time messages are kept"},
-		{&o.Forget, DefaultForget, "time messages are forgotten after"},
-		{&o.Timeout, DefaultTimeout, "timeout"},
-	} {
-		if *d.value < 0 {
-			return o, fmt.Errorf("hub: the %s cannot be negative", d.name)
-		}
-		if *d.value == 0 {
-			*d.value = d.def
-		}
+	if err := o.durations(); err != nil {
+		return o, err
 	}
 	if o.LeaseMin > o.LeaseMax || o.LeaseDefault < o.LeaseMin || o.LeaseDefault > o.LeaseMax {
 		return o, fmt.Errorf("hub: leases of %v, at least %v, at most %v contradict each other", o.LeaseDefault, o.LeaseMin, o.LeaseMax)
@@ -116,6 +97,33 @@ func (o Options) withDefaults() (Options, error) {
 		o.Clock = time.Now
 	}
 	return o, nil
+}
+
+// durations fills in what is not given, so that it fits what is.
+func (o *Options) durations() error {
+	for _, d := range []struct {
+		value *time.Duration
+		def   func() time.Duration // may depend on those above
+		name  string
+	}{
+		{&o.LeaseMax, func() time.Duration { return max(DefaultLeaseMax, o.LeaseMin, o.LeaseDefault) }, "longest lease"},
+		{&o.LeaseDefault, func() time.Duration { return min(max(DefaultLease, o.LeaseMin), o.LeaseMax) }, "default lease"},
+		{&o.LeaseMin, func() time.Duration { return min(DefaultLeaseMin, o.LeaseDefault) }, "shortest lease"},
+		{&o.RetryMost, func() time.Duration { return max(DefaultRetryMost, o.RetryFirst) }, "longest wait"},
+		{&o.RetryFirst, func() time.Duration { return min(DefaultRetryFirst, o.RetryMost) }, "first wait"},
+		{&o.RetryFor, func() time.Duration { return DefaultRetryFor }, "time of retries"},
+		{&o.Keep, func() time.Duration { return DefaultKeep }, "time messages are kept"},
+		{&o.Forget, func() time.Duration { return DefaultForget }, "time messages are forgotten after"},
+		{&o.Timeout, func() time.Duration { return DefaultTimeout }, "timeout"},
+	} {
+		if *d.value < 0 {
+			return fmt.Errorf("hub: the %s cannot be negative", d.name)
+		}
+		if *d.value == 0 {
+			*d.value = d.def()
+		}
+	}
+	return nil
 }
 
 func orDefault[T comparable](v, def T) T {
