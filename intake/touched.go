@@ -9,7 +9,7 @@ import (
 
 // maxTouched is how many paths are scanned one by one; when more are touched a
 // full scan costs less.
-const maxTouched = 512
+const maxTouched = 4096
 
 // againAfter is the pause before a file is looked at again that a scan could
 // not settle and no event tells of.
@@ -19,10 +19,16 @@ const againAfter = time.Second
 // due: a burst of changes is one scan, and one publication.
 const together = quiet / 4
 
+// settle is how long nothing must have happened to a file before it is asked
+// whether anybody still writes it; then twice as long each time. Long enough
+// that the times of the file tell its next change from the last one.
+const settle = kernelTick + 2*time.Millisecond
+
 // touched collects what events tell until it is time to scan. The zero value
 // but for wake is empty. Safe for concurrent use.
 type touched struct {
-	wake chan struct{} // has an element when there is something new; capacity 1
+	wake   chan struct{}         // has an element when there is something new; capacity 1
+	atRest func(rel string) bool // tells of a file that nobody writes it; nil: that cannot be told
 
 	mu      sync.Mutex // guards what follows
 	paths   map[string]touch
@@ -33,9 +39,16 @@ type touched struct {
 }
 
 // touch is when something first and last happened to a path.
-type touch struct{ first, last time.Time }
+type touch struct {
+	first, last time.Time
+	ask         time.Time // when to ask whether the file is at rest; zero: do not
+	atRest      bool      // it was when it was asked
+}
 
 func (t touch) due() time.Time {
+	if t.atRest {
+		return t.last
+	}
 	at := t.last.Add(quiet)
 	if most := t.first.Add(patience); most.Before(at) {
 		return most
@@ -57,17 +70,25 @@ func (t *touched) note(rel string, at time.Time) {
 		return
 	}
 	p, known := t.paths[rel]
+	now := touch{first: at, last: at}
+	if t.atRest != nil {
+		now.ask = at.Add(settle)
+	}
 	switch {
 	case known:
-		t.paths[rel] = touch{p.first, at} // not sooner than before: nobody need wake
-		return
+		soon := now.ask.IsZero() || !now.ask.Before(p.ask)
+		now.first = p.first
+		t.paths[rel] = now
+		if soon { // not sooner than before: nobody need wake
+			return
+		}
 	case len(t.paths) == maxTouched:
 		t.paths = nil
-		t.all, t.allSpan = true, touch{at, at}
+		t.all, t.allSpan = true, now
 	case t.paths == nil:
-		t.paths = map[string]touch{rel: {at, at}}
+		t.paths = map[string]touch{rel: now}
 	default:
-		t.paths[rel] = touch{at, at}
+		t.paths[rel] = now
 	}
 	t.signal()
 }
@@ -111,6 +132,33 @@ func (t *touched) signal() {
 	}
 }
 
+// ask finds out of the files for which it is time whether anybody writes them.
+func (t *touched) ask(now time.Time) {
+	if t.atRest == nil {
+		return
+	}
+	var rels []string
+	t.mu.Lock()
+	for rel, p := range t.paths {
+		if !p.ask.IsZero() && !p.ask.After(now) {
+			rels = append(rels, rel)
+		}
+	}
+	t.mu.Unlock()
+	for _, rel := range rels {
+		rests := t.atRest(rel)
+		t.mu.Lock()
+		if p, known := t.paths[rel]; known && !p.ask.After(now) { // else something has happened since
+			p.atRest, p.ask = rests, time.Time{}
+			if again := p.last.Add(2 * now.Sub(p.last)); !rests && again.Before(p.due()) {
+				p.ask = again
+			}
+			t.paths[rel] = p
+		}
+		t.mu.Unlock()
+	}
+}
+
 // due takes the paths whose time has come, or says that everything's has.
 func (t *touched) due(now time.Time) (paths []string, all bool) {
 	t.mu.Lock()
@@ -122,7 +170,11 @@ func (t *touched) due(now time.Time) (paths []string, all bool) {
 		t.all, t.paths = false, nil
 		return nil, true
 	}
-	if t.soonest().After(now) {
+	any := false
+	for _, p := range t.paths {
+		any = any || !p.due().After(now)
+	}
+	if !any {
 		return nil, false
 	}
 	for _, rel := range slices.Sorted(maps.Keys(t.paths)) {
@@ -134,12 +186,16 @@ func (t *touched) due(now time.Time) (paths []string, all bool) {
 	return paths, false
 }
 
-// soonest returns when the first path is due; in an hour if there is none.
+// soonest returns when there is something to do with a path; in an hour if
+// there is none.
 func (t *touched) soonest() time.Time {
 	at := time.Now().Add(time.Hour)
 	for _, p := range t.paths {
 		if due := p.due(); due.Before(at) {
 			at = due
+		}
+		if !p.ask.IsZero() && p.ask.Before(at) {
+			at = p.ask
 		}
 	}
 	return at

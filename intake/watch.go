@@ -10,7 +10,7 @@ import (
 
 // The rhythm of a Watch.
 const (
-	quiet        = 200 * time.Millisecond // a path is scanned when nothing happened to it for so long,
+	quiet        = 200 * time.Millisecond // a path that may be written still is scanned when nothing happened to it for so long,
 	patience     = 5 * time.Second        // or after so long if it never is quiet
 	rootInterval = 2 * time.Second        // between looks whether the root is still the same directory
 	retryFirst   = time.Second            // after a scan that failed; doubles
@@ -20,10 +20,22 @@ const (
 	hardAfter    = time.Second      // before the names of a new hard link are looked for; or as many times a scan
 )
 
+// atRest reports whether rel is a file that nobody is writing for sure.
+func (d *Dir) atRest(rel string) bool {
+	t, err := d.acquire()
+	if err != nil {
+		return false
+	}
+	defer t.release()
+	asked, ok := t.tree.(interface{ atRest(rel string) bool })
+	return ok && asked.atRest(rel)
+}
+
 // Watch scans everything, and from then on what the system says has been
 // touched, until ctx ends; then it returns the cause. A change is in the
 // catalog a fraction of a second after the file has come to rest, whatever the
-// size of the tree.
+// size of the tree; on Linux, where the kernel tells that nobody writes it any
+// more, some milliseconds after that.
 //
 // onChange is told of every scan that changed the catalog; the next one waits
 // until it returns. What goes wrong is told to [DirOptions.OnEvent] and tried
@@ -31,7 +43,7 @@ const (
 // every few seconds instead. A Dir can be watched once at a time.
 func (d *Dir) Watch(ctx context.Context, onChange func(Report)) error {
 	w := &watch{d: d, onChange: onChange}
-	w.touched.wake = make(chan struct{}, 1)
+	w.touched.wake, w.touched.atRest = make(chan struct{}, 1), d.atRest
 	d.mu.Lock()
 	busy := d.enter != nil
 	if !busy {
@@ -77,6 +89,7 @@ func (w *watch) run(ctx context.Context) error {
 		case <-w.touched.wake:
 		}
 		w.look()
+		w.touched.ask(time.Now())
 		if paths, all := w.touched.due(time.Now()); all || len(paths) > 0 {
 			w.scan(ctx, paths, all)
 		}
