@@ -39,6 +39,7 @@ type callLane struct {
 	queue  []*call
 	active int
 	listed bool // in ready, or in delayed
+	paid   bool // the next call may start as far as the rate is concerned
 }
 
 func newCalls(inAll, perHost int, r rate, clock func() time.Time) *calls {
@@ -140,12 +141,13 @@ func (l *calls) due() (calls []*call, wait time.Duration) {
 	for len(l.ready) > 0 && l.active < l.inAll {
 		h := l.ready[0]
 		l.ready = l.ready[1:]
-		if d := l.starts.take(h.host, 1); d > 0 {
+		// Paid in advance, so that no other lane of the host snatches it away.
+		if d := l.pay(h); d > 0 {
 			wait = min(wait, d)
 			heap.Push(&l.delayed, &call{lane: h.name, at: now.Add(d)})
 			continue
 		}
-		h.listed = false
+		h.listed, h.paid = false, false
 		calls = append(calls, h.queue[0])
 		h.queue[0] = nil
 		h.queue = h.queue[1:]
@@ -154,6 +156,15 @@ func (l *calls) due() (calls []*call, wait time.Duration) {
 		l.list(h)
 	}
 	return calls, wait
+}
+
+// pay takes what one call of h's costs, and returns how long to wait for it.
+func (l *calls) pay(h *callLane) time.Duration {
+	if h.paid {
+		return 0
+	}
+	h.paid = true
+	return l.starts.reserve(h.host)
 }
 
 func (l *calls) enqueue(c *call) {

@@ -49,6 +49,17 @@ func (b *buckets[K]) take(k K, n float64) time.Duration {
 	return 0
 }
 
+// reserve takes a token of k's in any case, and returns how long to wait for it.
+func (b *buckets[K]) reserve(k K) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.clock()
+	c := b.get(k, now)
+	b.refill(c, now)
+	c.used++
+	return max(time.Duration((c.used-b.rate.burst)/b.rate.per*float64(time.Second)), 0)
+}
+
 // give puts n tokens of k's back.
 func (b *buckets[K]) give(k K, n float64) {
 	b.mu.Lock()

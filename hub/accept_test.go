@@ -1,0 +1,475 @@
+package hub_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"lockstep/hub"
+	"lockstep/websub"
+)
+
+// A site is a hub that runs behind an address.
+type site struct {
+	*hub.Hub
+	url   string
+	store hub.Store
+	stop  func() // ends Run, and waits for it
+}
+
+// start runs a hub on store until the test is over. Where options say nothing
+// it takes private addresses, for all tests are on loopback.
+func start(t testing.TB, store hub.Store, change func(*hub.Options)) *site {
+	t.Helper()
+	var h atomic.Pointer[hub.Hub]
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.Load().ServeHTTP(w, r) }))
+	t.Cleanup(server.Close)
+	o := hub.Options{PublicURL: server.URL, AllowPrivate: true, Secret: bytes.Repeat([]byte{7}, 32)}
+	if change != nil {
+		change(&o)
+	}
+	made, err := hub.New(store, o)
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	h.Store(made)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- made.Run(ctx) }()
+	stop := sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	select {
+	case <-made.Ready():
+	case <-time.After(10 * time.Second):
+		t.Fatal("the hub is not ready")
+	}
+	return &site{Hub: made, url: server.URL, store: store, stop: stop}
+}
+
+// post sends a form, as pairs of names and values, and returns the answer.
+func (s *site) post(t testing.TB, pairs ...string) *http.Response {
+	t.Helper()
+	form := url.Values{}
+	for i := 0; i < len(pairs); i += 2 {
+		form.Add(pairs[i], pairs[i+1])
+	}
+	return s.send(t, http.MethodPost, form.Encode(), "Content-Type", "application/x-www-form-urlencoded")
+}
+
+// send sends any request.
+func (s *site) send(t testing.TB, method, body string, header ...string) *http.Response {
+	t.Helper()
+	r, err := http.NewRequest(method, s.url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Add(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(b))
+	return resp
+}
+
+func text(r *http.Response) string {
+	b, _ := io.ReadAll(r.Body)
+	return string(b)
+}
+
+func wantStatus(t testing.TB, r *http.Response, want int) {
+	t.Helper()
+	if r.StatusCode != want {
+		t.Fatalf("%s %s = %d %s, want %d", r.Request.Method, r.Request.URL, r.StatusCode, text(r), want)
+	}
+}
+
+// A subscriber is an endpoint that does what it is told to, and remembers.
+type subscriber struct {
+	url    string
+	asked  chan url.Values  // verifications and denials
+	raw    chan string      // their raw queries
+	taken  chan *delivery   // deliveries
+	answer http.HandlerFunc // to a GET; nil: the challenge, as octet-stream
+	status func() int       // of a delivery; nil: 204
+}
+
+type delivery struct {
+	header http.Header
+	body   []byte
+}
+
+func subscribe(t testing.TB, answer http.HandlerFunc) *subscriber {
+	s := &subscriber{
+		asked: make(chan url.Values, 10_000), raw: make(chan string, 10_000),
+		taken: make(chan *delivery, 1000), answer: answer,
+	}
+	if answer == nil {
+		s.answer = echo
+	}
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	s.url = server.URL + "/cb"
+	return s
+}
+
+// echo confirms whatever it is asked.
+func echo(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/octet-stream")
+	_, _ = io.WriteString(w, r.URL.Query().Get("hub.challenge"))
+}
+
+func (s *subscriber) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodGet {
+		s.asked <- r.URL.Query()
+		s.raw <- r.URL.RequestURI()
+		s.answer(w, r)
+		return
+	}
+	b, _ := io.ReadAll(r.Body)
+	s.taken <- &delivery{r.Header, b}
+	status := http.StatusNoContent
+	if s.status != nil {
+		status = s.status()
+	}
+	w.WriteHeader(status)
+}
+
+const patience = 10 * time.Second
+
+func (s *subscriber) nextAsked(t testing.TB) url.Values {
+	t.Helper()
+	select {
+	case q := <-s.asked:
+		return q
+	case <-time.After(patience):
+		t.Fatal("the callback was not asked")
+		return nil
+	}
+}
+
+func (s *subscriber) nextTaken(t testing.TB) *delivery {
+	t.Helper()
+	select {
+	case d := <-s.taken:
+		return d
+	case <-time.After(patience):
+		t.Fatal("nothing was delivered")
+		return nil
+	}
+}
+
+// quiet sees to it that nothing is delivered, nor asked, for a while.
+func (s *subscriber) quiet(t testing.TB) {
+	t.Helper()
+	select {
+	case d := <-s.taken:
+		t.Fatalf("delivered: %q", d.body)
+	case q := <-s.asked:
+		t.Fatalf("asked: %v", q)
+	case <-time.After(300 * time.Millisecond):
+	}
+}
+
+// subscriptions returns what the store holds.
+func (s *site) subscriptions(t testing.TB) []hub.Subscription {
+	t.Helper()
+	var all []hub.Subscription
+	for sub, err := range s.store.Subscriptions(context.Background(), -1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, sub)
+	}
+	return all
+}
+
+func (s *site) requests(t testing.TB) []hub.Request {
+	t.Helper()
+	var all []hub.Request
+	for r, err := range s.store.Requests(context.Background(), -1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// eventually waits until ok.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not after %v", what, patience)
+		}
+	}
+}
+
+// subscribed subscribes and waits until that is verified.
+func (s *site) subscribed(t testing.TB, sub *subscriber, topic string, more ...string) {
+	t.Helper()
+	key := hub.KeyOf(topic, sub.url)
+	wantStatus(t, s.post(t, append([]string{"hub.mode", "subscribe", "hub.topic", topic, "hub.callback", sub.url}, more...)...), 202)
+	q := sub.nextAsked(t)
+	if q.Get("hub.mode") != websub.ModeSubscribe || q.Get("hub.topic") != topic {
+		t.Fatalf("asked %v, want subscribe to %s", q, topic)
+	}
+	eventually(t, "verified", func() bool {
+		for _, r := range s.requests(t) {
+			if r.Key == key {
+				return false
+			}
+		}
+		for _, x := range s.subscriptions(t) {
+			if x.Key == key {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// publish publishes a body, fat, and fails the test unless it is accepted.
+func (s *site) publish(t testing.TB, topic, contentType, body string, header ...string) {
+	t.Helper()
+	header = append(header, "Content-Type", contentType, "Link", websub.LinkHeader(topic, []string{s.url}))
+	wantStatus(t, s.send(t, http.MethodPost, body, header...), 202)
+}
+
+const topicA = "http://topics.example/a"
+
+// TestMethods: anything but GET, HEAD and POST is 405 with Allow (WS-H-04), and
+// GET says what this is.
+func TestMethods(t *testing.T) {
+	t.Parallel()
+	s := start(t, hub.NewMem(), nil)
+	for _, method := range []string{"PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "PROPFIND"} {
+		r := s.send(t, method, "")
+		wantStatus(t, r, 405)
+		if got := r.Header.Get("Allow"); got != "GET, HEAD, POST" {
+			t.Errorf("%s: Allow = %q", method, got)
+		}
+	}
+	r := s.send(t, http.MethodGet, "")
+	wantStatus(t, r, 200)
+	if body := text(r); !strings.Contains(body, "WebSub hub") || !strings.Contains(body, s.url) {
+		t.Errorf("GET = %q, want what this is and where", body)
+	}
+	r = s.send(t, http.MethodHead, "")
+	wantStatus(t, r, 200)
+	if body := text(r); body != "" || r.ContentLength <= 0 {
+		t.Errorf("HEAD = %q with length %d, want the header of GET alone", body, r.ContentLength)
+	}
+}
+
+// TestRefusedForms: what is faulty is 400 and says why in words (WS-H-04).
+func TestRefusedForms(t *testing.T) {
+	t.Parallel()
+	s := start(t, hub.NewMem(), func(o *hub.Options) { o.AllowPrivate = false })
+	const topic, callback = "http://topics.example/a", "http://subscribers.example/cb"
+	long := "http://subscribers.example/" + strings.Repeat("x", 3000)
+	tests := []struct {
+		name   string
+		form   string // of "mode topic callback" with others behind
+		status int
+		says   string
+	}{
+		{"nothing", "", 400, "hub.mode"},
+		{"no mode", "hub.topic=" + topic + "&hub.callback=" + callback, 400, "hub.mode"},
+		{"unknown mode", "hub.mode=denied&hub.topic=" + topic + "&hub.callback=" + callback, 400, "hub.mode"},
+		{"no topic", "hub.mode=subscribe&hub.callback=" + callback, 400, "hub.topic"},
+		{"no callback", "hub.mode=subscribe&hub.topic=" + topic, 400, "hub.callback"},
+		{"relative callback", "hub.mode=subscribe&hub.topic=" + topic + "&hub.callback=/cb", 400, "absolute"},
+		{"relative topic", "hub.mode=subscribe&hub.topic=a&hub.callback=" + callback, 400, "absolute"},
+		{"ftp", "hub.mode=subscribe&hub.topic=" + topic + "&hub.callback=ftp://a.example/", 400, "absolute"},
+		{"javascript", "hub.mode=subscribe&hub.topic=" + topic + "&hub.callback=javascript:alert(1)", 400, "absolute"},
+		{"opaque", "hub.mode=subscribe&hub.topic=" + topic + "&hub.callback=http:a.example", 400, "absolute"},
+		{"no host", "hub.mode=subscribe&hub.topic=" + topic + "&hub.callback=http:///cb", 400, "absolute"},
+		{"fragment", "hub.mode=subscribe&hub.topic=" + topic + "&hub.callback=" + callback + "%23f", 400, "fragment"},
+		{"empty fragment", "hub.mode=subscribe&hub.topic=" + topic + "%23&hub.callback=" + callback, 400, "fragment"},
+		{"user", "hub.mode=subscribe&hub.topic=" + topic + "&hub.callback=http://me:pw@a.example/", 400, "user"},
+		{"user of topic", "hub.mode=subscribe&hub.topic=http://me@a.example/&hub.callback=" + callback, 400, "user"},
+		{"line feed", "hub.mode=subscribe&hub.topic=" + topic + "&hub.callback=" + callback + "%0d%0aX:y", 400, "percent-encode"},
+		{"NUL", "hub.mode=subscribe&hub.topic=" + topic + "%00&hub.callback=" + callback, 400, "percent-encode"},
+		{"angle bracket", "hub.mode=subscribe&hub.topic=" + topic + "%3E&hub.callback=" + callback, 400, "percent-encode"},
+		{"other script", "hub.mode=subscribe&hub.topic=" + topic + "%C3%BC&hub.callback=" + callback, 400, "percent-encode"},
+		{"port", "hub.mode=subscribe&hub.topic=" + topic + "&hub.callback=http://a.example:99999/", 400, "port"},
+		{"port of mail", "hub.mode=subscribe&hub.topic=" + topic + "&hub.callback=http://a.example:25/", 403, "port 25"},
+		{"port of IRC", "hub.mode=subscribe&hub.topic=" + topic + "&hub.callback=http://a.example:6667/", 403, "port 6667"},
+		{"long", "hub.mode=subscribe&hub.topic=" + topic + "&hub.callback=" + long, 400, "longer"},
+		{"secret of 200 bytes", "hub.mode=subscribe&hub.topic=" + topic + "&hub.callback=" + callback + "&hub.secret=" + strings.Repeat("s", 200), 400, "200 bytes"},
+		{"long token", "hub.mode=subscribe&hub.topic=" + topic + "&hub.callback=" + callback + "&hub.verify_token=" + strings.Repeat("s", 300), 400, "verify_token"},
+		{"two callbacks", "hub.mode=subscribe&hub.topic=" + topic + "&hub.callback=" + callback + "&hub.callback=http://b.example/", 400, "more than once"},
+		{"bad escape", "hub.mode=subscribe&hub.topic=%zz", 400, "percent-encoding"},
+		{"semicolons", "hub.mode=subscribe;hub.topic=x", 400, "malformed"},
+		{"loopback", "hub.mode=subscribe&hub.topic=" + topic + "&hub.callback=http://127.0.0.1/cb", 403, "loopback"},
+		{"loopback of IPv6", "hub.mode=subscribe&hub.topic=" + topic + "&hub.callback=http://[::1]/cb", 403, "loopback"},
+		{"mapped loopback", "hub.mode=subscribe&hub.topic=" + topic + "&hub.callback=http://[::ffff:7f00:1]/cb", 403, "loopback"},
+		{"localhost", "hub.mode=subscribe&hub.topic=" + topic + "&hub.callback=http://localhost/cb", 403, "loopback"},
+		{"private", "hub.mode=subscribe&hub.topic=" + topic + "&hub.callback=http://10.0.0.1/cb", 403, "private"},
+		{"link-local", "hub.mode=subscribe&hub.topic=" + topic + "&hub.callback=http://169.254.169.254/latest", 403, "link-local"},
+		{"multicast", "hub.mode=subscribe&hub.topic=" + topic + "&hub.callback=http://224.0.0.1/", 403, "multicast"},
+		{"unspecified", "hub.mode=subscribe&hub.topic=" + topic + "&hub.callback=http://0.0.0.0/", 403, "unspecified"},
+		{"private topic", "hub.mode=subscribe&hub.topic=http://192.168.0.1/&hub.callback=" + callback, 403, "private"},
+		{"ping without topic", "hub.mode=publish", 400, "missing"},
+		{"ping of no URL", "hub.mode=publish&hub.url=nonsense", 400, "absolute"},
+		{"ping of a private topic", "hub.mode=publish&hub.url=http://10.0.0.1/", 403, "private"},
+	}
+	for _, tt := range tests {
+		r := s.send(t, http.MethodPost, tt.form, "Content-Type", "application/x-www-form-urlencoded; charset=utf-8")
+		if body := text(r); r.StatusCode != tt.status || !strings.Contains(body, tt.says) {
+			t.Errorf("%s: %d %q, want %d and %q in it", tt.name, r.StatusCode, body, tt.status, tt.says)
+		} else if got := r.Header.Get("Content-Type"); !strings.HasPrefix(got, "text/plain") {
+			t.Errorf("%s: answered with %q, want plain text", tt.name, got)
+		}
+	}
+	if n := len(s.requests(t)); n != 0 {
+		t.Errorf("%d requests are kept, want none", n)
+	}
+}
+
+// TestParametersOfQuery: parameters come from the body, not from the address.
+func TestParametersOfQuery(t *testing.T) {
+	t.Parallel()
+	s := start(t, hub.NewMem(), nil)
+	sub := subscribe(t, nil)
+	s.url += "/?" + url.Values{"hub.mode": {"subscribe"}, "hub.topic": {topicA}, "hub.callback": {sub.url}}.Encode()
+	wantStatus(t, s.post(t, "hub.topic", topicA), 400)
+}
+
+// TestMediaTypes: forms and publishings are told apart by the Content-Type
+// (RN-PB-04); what is neither is refused (WS-H-04, RN-PB-05).
+func TestMediaTypes(t *testing.T) {
+	t.Parallel()
+	s := start(t, hub.NewMem(), nil)
+	form := url.Values{"hub.mode": {"subscribe"}, "hub.topic": {topicA}, "hub.callback": {"http://127.0.0.1:1/cb"}}.Encode()
+	self := `<` + topicA + `>; rel="self"`
+	tests := []struct {
+		name, contentType, link, body string
+		status                        int
+	}{
+		{"form in capitals", "Application/X-WWW-Form-Urlencoded;charset=UTF-8", "", form, 202},
+		{"form with a Link is a form", "application/x-www-form-urlencoded", self, form, 202},
+		{"JSON", "application/json", "", `{"hub.mode":"subscribe"}`, 415},
+		{"multipart", "multipart/form-data; boundary=x", "", "--x--", 415},
+		{"no type", "", "", form, 415},
+		{"XML without self", "application/xml", "", "<a/>", 400},
+		{"XML with a hub alone", "application/xml", `<` + s.url + `>; rel="hub"`, "<a/>", 400},
+		{"empty", "application/xml", self, "", 400},
+		{"relative self", "application/xml", `</a>; rel="self"`, "<a/>", 400},
+		{"self with a fragment", "application/xml", `<` + topicA + `#x>; rel="self"`, "<a/>", 400},
+		{"two different self", "application/xml", self + `, <http://topics.example/b>; rel="self"`, "<a/>", 400},
+		{"the same self twice", "application/xml", self + `, ` + self, "<a/>", 202},
+		{"two relations", "application/xml", `<` + topicA + `>; rel="alternate SELF"`, "<a/>", 202},
+		{"no type but self", "", self, "<a/>", 202},
+		{"malformed link", "application/xml", `<` + topicA, "<a/>", 400},
+		{"many links", "application/xml", self + strings.Repeat(`, <http://x.example/`+strings.Repeat("x", 1000)+`>; rel="x"`, 20), "<a/>", 400},
+	}
+	for _, tt := range tests {
+		header := []string{"Link", tt.link, "Content-Type", tt.contentType}
+		if tt.link == "" {
+			header = header[2:]
+		}
+		if r := s.send(t, http.MethodPost, tt.body, header...); r.StatusCode != tt.status {
+			t.Errorf("%s: %d %s, want %d", tt.name, r.StatusCode, text(r), tt.status)
+		}
+	}
+	r := s.send(t, http.MethodPost, "\x1f\x8b", "Content-Type", "application/xml", "Link", self, "Content-Encoding", "gzip")
+	wantStatus(t, r, 415)
+}
+
+// TestLargeBodies: bodies beyond the limit are 413, announced or not (WS-SEC-03),
+// and one that is just as large passes.
+func TestLargeBodies(t *testing.T) {
+	t.Parallel()
+	s := start(t, hub.NewMem(), func(o *hub.Options) { o.MaxBody = 10_000 })
+	self := websub.LinkHeader(topicA, []string{s.url})
+	for _, tt := range []struct {
+		size, status int
+		contentType  string
+		chunked      bool
+	}{
+		{10_000, 202, "application/xml", false},
+		{10_001, 413, "application/xml", false},
+		{10_000, 202, "application/xml", true},
+		{10_001, 413, "application/xml", true},
+		{1_000_000, 413, "application/xml", true},
+		{10_001, 413, "application/x-www-form-urlencoded", false},
+		{300_000, 413, "application/x-www-form-urlencoded", true},
+	} {
+		var body io.Reader = strings.NewReader(strings.Repeat("x", tt.size))
+		if tt.chunked {
+			body = struct{ io.Reader }{body}
+		}
+		r, err := http.NewRequest(http.MethodPost, s.url, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", tt.contentType)
+		r.Header.Set("Link", self)
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != tt.status {
+			t.Errorf("%d bytes of %s (chunked %v) = %d, want %d", tt.size, tt.contentType, tt.chunked, resp.StatusCode, tt.status)
+		}
+	}
+}
+
+// TestNotReady: before Run has loaded, and after it has ended, requests are put
+// off and not lost.
+func TestNotReady(t *testing.T) {
+	t.Parallel()
+	h, err := hub.New(hub.NewMem(), hub.Options{PublicURL: "http://hub.example/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", nil))
+	if w.Code != 503 || w.Header().Get("Retry-After") == "" {
+		t.Errorf("before Run: %d, Retry-After %q, want 503 and when to come back", w.Code, w.Header().Get("Retry-After"))
+	}
+	s := start(t, hub.NewMem(), nil)
+	s.stop()
+	r := s.post(t, "hub.mode", "subscribe", "hub.topic", topicA, "hub.callback", "http://127.0.0.1:1/")
+	wantStatus(t, r, 503)
+	if r.Header.Get("Retry-After") == "" {
+		t.Error("after Run: no Retry-After")
+	}
+}
+
+func ExampleHub_ServeHTTP() {
+	h, err := hub.New(hub.NewMem(), hub.Options{PublicURL: "https://hub.example/"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodPut, "/", nil))
+	fmt.Println(w.Code, w.Header().Get("Allow"))
+	// Output: 405 GET, HEAD, POST
+}

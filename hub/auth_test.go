@@ -1,0 +1,133 @@
+package hub_test
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"lockstep/hub"
+	"lockstep/websub"
+)
+
+// TestPublishRights: who may publish what (RN-PB-07, WS-SEC-04).
+func TestPublishRights(t *testing.T) {
+	t.Parallel()
+	const body, token = "<urlset/>\n", "open-sesame"
+	signature, _ := websub.Sign("sha256", []byte(token), []byte(body))
+	weak, _ := websub.Sign("sha1", []byte(token), []byte(body))
+	wrong, _ := websub.Sign("sha256", []byte("another"), []byte(body))
+	tokens := func(o *hub.Options) { o.PublishTokens = []string{"first", token} }
+	prefixes := func(o *hub.Options) { o.PublishPrefixes = []string{"http://topics.example", "http://other.example/a/"} }
+	tests := []struct {
+		name   string
+		change func(*hub.Options)
+		peer   string
+		topic  string
+		header string // Name: value, several with \n
+		fat    int
+		thin   int
+	}{
+		{"loopback", nil, "127.0.0.1:1", topicA, "", 202, 202},
+		{"loopback of IPv6", nil, "[::1]:1", topicA, "", 202, 202},
+		{"mapped loopback", nil, "[::ffff:127.0.0.1]:1", topicA, "", 202, 202},
+		{"from afar", nil, "203.0.113.9:1", topicA, "", 403, 403},
+		{"from a private network", nil, "10.0.0.9:1", topicA, "", 403, 403},
+		{"no address", nil, "@", topicA, "", 403, 403},
+		{"through a proxy", nil, "127.0.0.1:1", topicA, "X-Forwarded-For: 203.0.113.9", 403, 403},
+		{"through a proxy, so it says, for itself", nil, "127.0.0.1:1", topicA, "X-Forwarded-For: 127.0.0.1", 403, 403},
+		{"through a proxy by the standard", nil, "127.0.0.1:1", topicA, "Forwarded: for=203.0.113.9", 403, 403},
+		{"through nginx", nil, "127.0.0.1:1", topicA, "X-Real-IP: 203.0.113.9", 403, 403},
+		{"by a page in a browser", nil, "127.0.0.1:1", topicA, "Origin: http://evil.example", 403, 403},
+		{"a token nobody asked for", nil, "203.0.113.9:1", topicA, "Authorization: Bearer x", 403, 403},
+
+		{"token", tokens, "203.0.113.9:1", topicA, "Authorization: Bearer " + token, 202, 202},
+		{"token through a proxy", tokens, "127.0.0.1:1", topicA, "Authorization: bearer " + token + "\nX-Forwarded-For: 203.0.113.9", 202, 202},
+		{"no token", tokens, "127.0.0.1:1", topicA, "", 401, 401},
+		{"wrong token", tokens, "127.0.0.1:1", topicA, "Authorization: Bearer " + token + "x", 401, 401},
+		{"empty token", tokens, "127.0.0.1:1", topicA, "Authorization: Bearer ", 401, 401},
+		{"another scheme", tokens, "127.0.0.1:1", topicA, "Authorization: Basic " + token, 401, 401},
+		{"signature", tokens, "203.0.113.9:1", topicA, "X-Hub-Signature: " + signature, 202, 401},
+		{"wrong signature", tokens, "203.0.113.9:1", topicA, "X-Hub-Signature: " + wrong, 403, 401},
+		{"weak signature", tokens, "203.0.113.9:1", topicA, "X-Hub-Signature: " + weak, 403, 401},
+		{"empty signature", tokens, "203.0.113.9:1", topicA, "X-Hub-Signature: ", 403, 401},
+		{"a signature where there are no tokens", nil, "203.0.113.9:1", topicA, "X-Hub-Signature: " + signature, 403, 403},
+
+		{"prefix", prefixes, "127.0.0.1:1", topicA, "", 202, 202},
+		{"prefix with the usual port", prefixes, "127.0.0.1:1", "http://topics.example:80/x", "", 202, 202},
+		{"prefix with a path", prefixes, "127.0.0.1:1", "http://other.example/a/b", "", 202, 202},
+		{"prefix otherwise spelt", prefixes, "127.0.0.1:1", "http://Other.Example/%61/b", "", 202, 202},
+		{"another path", prefixes, "127.0.0.1:1", "http://other.example/b", "", 403, 403},
+		{"out of the path", prefixes, "127.0.0.1:1", "http://other.example/a/../b", "", 403, 403},
+		{"out of the path, encoded", prefixes, "127.0.0.1:1", "http://other.example/a/%2e%2E/b", "", 403, 403},
+		{"a host that goes on", prefixes, "127.0.0.1:1", "http://topics.example.evil.example/", "", 403, 403},
+		{"another scheme of the topic", prefixes, "127.0.0.1:1", "https://topics.example/a", "", 403, 403},
+		{"another port", prefixes, "127.0.0.1:1", "http://topics.example:8080/a", "", 403, 403},
+	}
+	for _, tt := range tests {
+		s := start(t, hub.NewMem(), tt.change)
+		for _, form := range []bool{false, true} {
+			want, content := tt.fat, body
+			if form {
+				want, content = tt.thin, "hub.mode=publish&hub.url="+strings.ReplaceAll(tt.topic, "%", "%25")
+			}
+			r := httptest.NewRequest(http.MethodPost, s.url, strings.NewReader(content))
+			r.RemoteAddr = tt.peer
+			r.Header.Set("Content-Type", "application/xml")
+			r.Header.Set("Link", "<"+tt.topic+`>; rel="self"`)
+			if form {
+				r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			}
+			for line := range strings.Lines(tt.header) {
+				name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+				r.Header.Set(name, strings.TrimSpace(value))
+			}
+			w := httptest.NewRecorder()
+			s.ServeHTTP(w, r)
+			if w.Code != want {
+				t.Errorf("%s (form %v): %d %s, want %d", tt.name, form, w.Code, w.Body, want)
+			}
+			if w.Code == 401 && w.Header().Get("WWW-Authenticate") == "" {
+				t.Errorf("%s (form %v): 401 without WWW-Authenticate", tt.name, form)
+			}
+		}
+		s.stop()
+	}
+}
+
+// TestUnauthorisedBody: who may not publish is refused before the body is read.
+func TestUnauthorisedBody(t *testing.T) {
+	t.Parallel()
+	s := start(t, hub.NewMem(), func(o *hub.Options) { o.PublishTokens = []string{"open-sesame"} })
+	r := httptest.NewRequest(http.MethodPost, s.url, unread{t})
+	r.Header.Set("Content-Type", "application/xml")
+	r.Header.Set("Link", "<"+topicA+`>; rel="self"`)
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	if w.Code != 401 {
+		t.Errorf("%d %s, want 401", w.Code, w.Body)
+	}
+}
+
+type unread struct{ t *testing.T }
+
+func (u unread) Read([]byte) (int, error) {
+	u.t.Error("the body is read")
+	return 0, http.ErrBodyReadAfterClose
+}
+
+// TestBadRights: options that can not be meant are refused in words.
+func TestBadRights(t *testing.T) {
+	t.Parallel()
+	for _, o := range []hub.Options{
+		{PublishTokens: []string{""}},
+		{PublishPrefixes: []string{"topics.example"}},
+		{PublishPrefixes: []string{"https://me@topics.example/"}},
+	} {
+		o.PublicURL, o.Secret = "http://hub.example/", bytes.Repeat([]byte{1}, 32)
+		if _, err := hub.New(hub.NewMem(), o); err == nil {
+			t.Errorf("New(%v, %v) = nil, want an error", o.PublishTokens, o.PublishPrefixes)
+		}
+	}
+}

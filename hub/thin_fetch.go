@@ -1,0 +1,119 @@
+package hub
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"lockstep/internal/fetch"
+	"lockstep/websub"
+)
+
+// names reports whether a topic advertises this hub.
+func (n *thin) names(ctx context.Context, topic string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, fetchTime)
+	defer cancel()
+	d, err := websub.Discover(ctx, n.pages, topic)
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(d.Hubs, func(hub string) bool {
+		return websub.Canonical(hub) == websub.Canonical(n.h.opts.PublicURL)
+	}), nil
+}
+
+// A fetched is what came of a fetch.
+type fetched struct {
+	body           []byte // nil: nothing new
+	contentType    string
+	sum            []byte
+	etag, modified string
+	notModified    bool
+	self           *url.URL // the topic's own name for itself, if it says so
+	err            error
+	final          bool          // to try again is of no use
+	after          time.Duration // as the server asked
+	done           func()        // the body is not held any more
+}
+
+// fetch gets the topic, if it is another than s tells of.
+func (n *thin) fetch(ctx context.Context, topic string, s topicState) *fetched {
+	ctx, cancel := context.WithTimeout(ctx, fetchTime)
+	defer cancel()
+	f := &fetched{done: func() {}}
+	r, err := n.client.Get(ctx, fetch.Request{
+		URI: topic, IfNoneMatch: s.ETag, IfModifiedSince: s.Modified, MaxBytes: n.h.opts.MaxBody, Once: true, NoCache: true,
+	})
+	if err != nil {
+		return f.fail(err)
+	}
+	defer func() { _ = r.Body.Close() }() // read to its end, or of no use
+	for _, l := range websub.ParseLinks(r.Header.Values("Link"), n.base(r.URI)) {
+		if l.Has("self") && f.self == nil {
+			f.self, _ = checkURL(l.Target, n.h.opts.AllowPrivate) // nil: none that can be fetched
+		}
+	}
+	if r.Status == http.StatusNotModified {
+		f.notModified = true
+		return f
+	}
+	body, done, err := n.h.in.bodies.read(r.Body, r.Length, n.h.opts.MaxBody)
+	if err != nil {
+		return f.fail(err)
+	}
+	f.done = done
+	sum := sha256.Sum256(body)
+	f.sum, f.contentType = sum[:], r.Header.Get("Content-Type") // WS-C-01: character for character
+	f.etag, f.modified = validators(r.Header)
+	if !bytes.Equal(f.sum, s.Sum) {
+		f.body = body
+	}
+	return f
+}
+
+func (n *thin) base(uri string) *url.URL {
+	u, err := url.Parse(uri)
+	if err != nil {
+		return &url.URL{}
+	}
+	return u
+}
+
+// fail notes why, and whether it can pass.
+func (f *fetched) fail(err error) *fetched {
+	var (
+		address  *fetch.AddressError
+		redirect *fetch.RedirectError
+		status   *fetch.StatusError
+		large    *refusal
+	)
+	f.err = err
+	f.final = errors.As(err, &address) || errors.As(err, &redirect) || errors.Is(err, fetch.ErrTooLarge) ||
+		errors.As(err, &large) && large.status == http.StatusRequestEntityTooLarge
+	if errors.As(err, &status) {
+		f.after = status.RetryAfter
+		f.final = f.final || status.Status == http.StatusGone
+	}
+	return f
+}
+
+// validators returns what to ask with for changes. A resource that was changed
+// in the second of the answer may change again within it: then neither its date
+// nor, as servers make them of the date, its tag would tell.
+func validators(h http.Header) (etag, modified string) {
+	etag, modified = h.Get("ETag"), h.Get("Last-Modified")
+	if modified == "" {
+		return etag, ""
+	}
+	m, err := http.ParseTime(modified)
+	d, err2 := http.ParseTime(h.Get("Date"))
+	if err != nil || err2 != nil || d.Sub(m) < 2*time.Second {
+		return "", ""
+	}
+	return etag, modified
+}
