@@ -217,16 +217,6 @@ func (s *site) requests(t testing.TB) []hub.Request {
 	return all
 }
 
-// eventually waits until ok.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not after %v", what, patience)
-		}
-	}
-}
-
 // subscribed subscribes and waits until that is verified.
 func (s *site) subscribed(t testing.TB, sub *subscriber, topic string, more ...string) {
 	t.Helper()

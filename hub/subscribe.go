@@ -12,10 +12,18 @@ import (
 // subscribe returns without an error all that is durable. It is [ErrNotReady] if
 // the shard of the request is another hub's now, which verifies it again.
 func (h *Hub) subscribe(ctx context.Context, r Request, sent time.Time) error {
+	return h.subscribeSince(ctx, r, sent, -1, true)
+}
+
+// subscribeSince is subscribe for one that was being asked since message number
+// since was the newest, if that is not negative. What was accepted meanwhile a
+// new subscription gets: it may have been published because the subscriber
+// answered. Without settle the request stays, for it is a newer one by now.
+func (h *Hub) subscribeSince(ctx context.Context, r Request, sent time.Time, since int64, settle bool) error {
 	if err := h.news(ctx); err != nil {
 		return err
 	}
-	row, saving, err := h.begin(r, sent)
+	row, saving, err := h.begin(r, sent, since, settle)
 	if err != nil {
 		return err
 	}
@@ -32,7 +40,7 @@ func (h *Hub) subscribe(ctx context.Context, r Request, sent time.Time) error {
 }
 
 // begin enters the row of a subscription that is to be.
-func (h *Hub) begin(r Request, sent time.Time) (Subscription, *saving, error) {
+func (h *Hub) begin(r Request, sent time.Time, since int64, settle bool) (Subscription, *saving, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.running || h.sharer != nil && !h.sharing.own[r.Key.Shard()] {
@@ -52,13 +60,23 @@ func (h *Hub) begin(r Request, sent time.Time) (Subscription, *saving, error) {
 		row.Created, row.Progress = s.Created, s.Progress
 	} else {
 		row.Progress.Cursor = h.registry.topic(r.Topic).last
+		if since >= 0 {
+			row.Progress.Cursor = min(since, row.Progress.Cursor)
+		}
 	}
 	delete(h.removing, r.Key)
-	saving := h.enter(Changes{Put: []Subscription{row}, Settle: []Key{r.Key}})
+	saving := h.enter(Changes{Put: []Subscription{row}, Settle: settled(r.Key, settle)})
 	if saving == nil {
 		return Subscription{}, nil, ErrNotReady
 	}
 	return row, saving, nil
+}
+
+func settled(key Key, settle bool) []Key {
+	if !settle {
+		return nil
+	}
+	return []Key{key}
 }
 
 // join takes a subscription that was saved into the registry, or what has become
@@ -89,12 +107,15 @@ func (h *Hub) start(s *subscription) {
 // end ends a subscription, if there is such: nothing more is delivered to it. A
 // request that waits is settled with it. It is durable when end returns without
 // an error.
-func (h *Hub) end(ctx context.Context, key Key) error {
+func (h *Hub) end(ctx context.Context, key Key) error { return h.endWith(ctx, key, true) }
+
+// endWith is end that without settle leaves the request: it is a newer one.
+func (h *Hub) endWith(ctx context.Context, key Key, settle bool) error {
 	h.mu.Lock()
 	if s := h.registry.find(key); s != nil {
 		h.registry.drop(s)
 	}
-	saving := h.enter(Changes{Remove: []Key{key}, Settle: []Key{key}})
+	saving := h.enter(Changes{Remove: []Key{key}, Settle: settled(key, settle)})
 	h.mu.Unlock()
 	err := saving.wait(ctx)
 	if err == nil {

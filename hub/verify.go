@@ -81,7 +81,9 @@ func (v *intents) accept(ctx context.Context, r Request, target *url.URL) error 
 	if err := v.h.save(ctx, Changes{Ask: []Request{r}}); err != nil {
 		return err
 	}
-	v.put(a, &pending{Request: r, target: target})
+	if v.h.owns(r.Key) { // else the hub whose it is has been told
+		v.put(a, &pending{Request: r, target: target})
+	}
 	return nil
 }
 
@@ -129,8 +131,11 @@ func (v *intents) take(r Request, target *url.URL) {
 	if a == nil {
 		a = v.open(r, bareHost(target), !subscribed)
 	}
-	if a.newest == nil && a.refs == 0 {
-		a.newest = &pending{Request: r, target: target}
+	if a.refs > 0 || a.newest != nil && !r.At.After(a.newest.At) {
+		return
+	}
+	a.newest = &pending{Request: r, target: target}
+	if !a.asking {
 		v.schedule(a)
 	}
 }
@@ -164,6 +169,7 @@ func (v *intents) run(ctx context.Context) error {
 // A verdict is what came of asking a callback.
 type verdict struct {
 	sent   time.Time // the lease runs from here (WS-L-02)
+	since  int64     // the newest message of the topic was this one then; negative: not known
 	err    error     // nil: confirmed
 	again  bool      // it may be asked again
 	reason string    // to deny it with; empty: no denial
@@ -211,14 +217,6 @@ func (v *intents) conclude(ctx context.Context, key Key, a *ask, p *pending, o v
 		v.h.opts.Logger.ErrorContext(ctx, "outcome of a verification not saved", slog.String("err", err.Error()))
 	}
 	v.mu.Lock()
-	newest := a.newest
-	v.mu.Unlock()
-	if superseded && o.err == nil && err == nil { // the store has forgotten it together with p
-		if err := v.h.save(ctx, Changes{Ask: []Request{newest.Request}}); err != nil {
-			v.h.opts.Logger.ErrorContext(ctx, "newer request not saved again", slog.String("err", err.Error()))
-		}
-	}
-	v.mu.Lock()
 	defer v.mu.Unlock()
 	a.asking = false
 	if done && a.newest == p {
@@ -234,9 +232,9 @@ func (v *intents) write(ctx context.Context, p *pending, o verdict, superseded b
 	switch {
 	case o.err == nil:
 		if p.Mode == websub.ModeSubscribe {
-			err = v.h.subscribe(ctx, p.Request, o.sent)
+			err = v.h.subscribeSince(ctx, p.Request, o.sent, o.since, !superseded)
 		} else {
-			err = v.h.end(ctx, p.Key)
+			err = v.h.endWith(ctx, p.Key, !superseded)
 		}
 		if err == nil {
 			v.h.tally.verify(true)
@@ -274,7 +272,7 @@ func (v *intents) verify(ctx context.Context, p *pending) verdict {
 	if p.VerifyToken != "" {
 		added.Set("hub.verify_token", p.VerifyToken) // WS-OLD-01
 	}
-	o := verdict{sent: v.h.now()}
+	o := verdict{sent: v.h.now(), since: v.h.newest(p.Topic)}
 	body, err := v.get(ctx, websub.VerificationURL(p.Callback, added), len(challenge)+1)
 	switch status := (*statusError)(nil); {
 	case err == nil && string(body) == challenge: // WS-I-04: those bytes and no others
@@ -303,6 +301,16 @@ func (v *intents) advertised(ctx context.Context, p *pending) (verdict, bool) {
 		return verdict{err: errors.New("the topic does not name this hub"), reason: "the topic does not name this hub"}, false
 	}
 	return verdict{}, true
+}
+
+// newest returns the number of the newest message of a topic. Of what other hubs
+// have accepted this one may not know yet: then it is -1.
+func (h *Hub) newest(topic string) int64 {
+	if h.sharer != nil {
+		return -1
+	}
+	t, _ := h.topic(topic)
+	return t.Last // 0, if there is none
 }
 
 // A statusError is an answer that confirms nothing.
