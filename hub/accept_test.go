@@ -430,9 +430,9 @@ func TestLargeBodies(t *testing.T) {
 	}
 }
 
-// TestNotReady: before Run has loaded, and after it has ended, requests are put
+// TestPutOff: before Run has loaded, and after it has ended, requests are put
 // off and not lost.
-func TestNotReady(t *testing.T) {
+func TestPutOff(t *testing.T) {
 	t.Parallel()
 	h, err := hub.New(hub.NewMem(), hub.Options{PublicURL: "http://hub.example/"})
 	if err != nil {

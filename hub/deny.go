@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/url"
 	"time"
@@ -9,10 +10,8 @@ import (
 	"lockstep/websub"
 )
 
-const (
-	denyAgain  = 10 * time.Second // after a denial that did not get through
-	maxDenials = 10_000           // waiting to be sent
-)
+// maxDenials caps the denials that wait to be sent.
+const maxDenials = 10_000
 
 // deny tells a subscriber that its subscription, or its wish for one, is denied
 // (WS-V-02). It does not wait, and what is answered is of no account (WS-V-04).
@@ -31,11 +30,12 @@ func (v *intents) deny(s Subscription, reason string) {
 	}
 	address := websub.VerificationURL(s.Callback, added)
 	v.calls.add(target, time.Time{}, func(ctx context.Context) {
-		if _, err := v.get(ctx, address, 0); err == nil || ctx.Err() != nil {
+		var status *statusError
+		if _, err := v.get(ctx, address, 0); err == nil || errors.As(err, &status) || ctx.Err() != nil {
 			v.denied(s)
 			return
 		}
-		v.calls.add(target, v.h.opts.Clock().Add(denyAgain), func(ctx context.Context) {
+		v.calls.add(target, v.h.opts.Clock().Add(v.h.opts.RetryFirst), func(ctx context.Context) {
 			_, _ = v.get(ctx, address, 0) // once more, and no more
 			v.denied(s)
 		})

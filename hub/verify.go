@@ -45,6 +45,7 @@ var verifyWaits = []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Mi
 type intents struct {
 	h       *Hub
 	calls   *calls
+	waits   []time.Duration // see verifyWaits
 	denials atomic.Int64 // waiting to be sent
 
 	mu     sync.Mutex // guards what follows
@@ -62,7 +63,7 @@ type pending struct {
 
 func newIntents(h *Hub) *intents {
 	return &intents{
-		h: h, calls: newCalls(verifyInAll, verifyAtOne, verifyRate, h.opts.Clock),
+		h: h, waits: verifyWaits, calls: newCalls(verifyInAll, verifyAtOne, verifyRate, h.opts.Clock),
 		asks: make(map[Key]*ask), hosts: make(map[string]*hostAsks), topics: make(map[string]int),
 	}
 }
@@ -241,12 +242,12 @@ func (v *intents) write(ctx context.Context, p *pending, o verdict, superseded b
 			v.log(slog.LevelDebug, "verified", p.Topic, p.Callback, slog.String("mode", p.Mode))
 			return true, nil
 		}
-		p.Next = v.h.now().Add(verifyWaits[0])
+		p.Next = v.h.now().Add(v.waits[0])
 		return false, err
 	case superseded:
 		return true, nil
-	case o.again && p.Attempts < len(verifyWaits):
-		p.Next = v.h.now().Add(jitter(verifyWaits[p.Attempts]))
+	case o.again && p.Attempts < len(v.waits):
+		p.Next = v.h.now().Add(jitter(v.waits[p.Attempts]))
 		p.Attempts++
 		return false, v.h.save(ctx, Changes{Ask: []Request{p.Request}})
 	}
