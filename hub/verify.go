@@ -46,7 +46,7 @@ type intents struct {
 	h       *Hub
 	calls   *calls
 	waits   []time.Duration // see verifyWaits
-	denials atomic.Int64 // waiting to be sent
+	denials atomic.Int64    // waiting to be sent
 
 	mu     sync.Mutex // guards what follows
 	asks   map[Key]*ask

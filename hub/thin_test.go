@@ -1,0 +1,387 @@
+package hub_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"lockstep/hub"
+)
+
+// TestPing: a ping has the topic fetched, and distributed as it is (WS-P-03,
+// RN-PB-03, WS-C-02), with a User-Agent; what is unchanged is not distributed
+// again.
+func TestPing(t *testing.T) {
+	t.Parallel()
+	s := start(t, hub.NewMem(), func(o *hub.Options) { o.UserAgent = "hub-under-test" })
+	var body atomic.Value
+	body.Store("one")
+	p := publishPage(t, s.url, `text/x-Odd; Charset="x"`, func() string { return body.Load().(string) })
+	sub := subscribe(t, nil)
+	s.subscribed(t, sub, p.url)
+	for _, pairs := range [][]string{ // WS-P-02: either, both, and several
+		{"hub.url", p.url}, {"hub.topic", p.url}, {"hub.url", p.url, "hub.topic", p.url}, {"hub.url", p.url, "hub.url", "http://127.0.0.1:1/other"},
+	} {
+		body.Store(fmt.Sprint(pairs))
+		wantStatus(t, s.post(t, append(pairs, "hub.mode", "publish")...), 202)
+		d := sub.nextTaken(t)
+		checkDelivery(t, s, p, d, "")
+		if got := (<-p.fetched).Get("User-Agent"); got != "hub-under-test" {
+			t.Errorf("fetched with User-Agent %q", got)
+		}
+	}
+	s.ping(t, p.url)
+	sub.quiet(t)
+	<-p.fetched
+	if _, unchanged, _ := s.Fetches(); unchanged != 1 {
+		t.Errorf("%d fetches found nothing new, want 1", unchanged)
+	}
+	eventually(t, "nothing under way", func() bool { return s.Pinged() == 0 })
+}
+
+// TestConditional: validators are sent back, unless what they vouch for may have
+// changed in the second they are of.
+func TestConditional(t *testing.T) {
+	t.Parallel()
+	now := time.Now().UTC()
+	tests := []struct {
+		name, etag   string
+		modified     time.Time
+		want, wantIf bool
+	}{
+		{"tag", `"a"`, time.Time{}, true, false},
+		{"weak tag", `W/"a"`, time.Time{}, true, false},
+		{"tag and old date", `"a"`, now.Add(-time.Hour), true, true},
+		{"old date", "", now.Add(-time.Hour), false, true},
+		{"date of now", "", now, false, false},
+		{"tag and date of now", `"a"`, now, false, false},
+		{"date to come", "", now.Add(time.Hour), false, false},
+		{"nothing", "", time.Time{}, false, false},
+	}
+	for _, tt := range tests {
+		s := start(t, hub.NewMem(), nil)
+		p := publishPage(t, s.url, "text/plain", says("x"))
+		p.head = func(h http.Header) {
+			if tt.etag != "" {
+				h.Set("ETag", tt.etag)
+			}
+			if !tt.modified.IsZero() {
+				h.Set("Last-Modified", tt.modified.Format(http.TimeFormat))
+			}
+		}
+		sub := subscribe(t, nil)
+		s.subscribed(t, sub, p.url)
+		s.ping(t, p.url)
+		sub.nextTaken(t)
+		if h := <-p.fetched; h.Get("If-None-Match") != "" || h.Get("If-Modified-Since") != "" {
+			t.Errorf("%s: the first fetch is conditional: %v", tt.name, h)
+		}
+		eventually(t, "done", func() bool { return s.Pinged() == 0 })
+		s.ping(t, p.url)
+		h := <-p.fetched
+		if got := h.Get("If-None-Match"); (got != "") != tt.want || tt.want && got != tt.etag {
+			t.Errorf("%s: If-None-Match = %q", tt.name, got)
+		}
+		if got := h.Get("If-Modified-Since"); (got != "") != tt.wantIf {
+			t.Errorf("%s: If-Modified-Since = %q", tt.name, got)
+		}
+		s.stop()
+	}
+}
+
+// TestNotModified: 304 is no news.
+func TestNotModified(t *testing.T) {
+	t.Parallel()
+	s := start(t, hub.NewMem(), nil)
+	var fetched atomic.Int64
+	topic := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fetched.Add(1)
+		w.Header().Set("ETag", `"a"`)
+		if r.Header.Get("If-None-Match") == `"a"` {
+			w.WriteHeader(304)
+			return
+		}
+		_, _ = io.WriteString(w, "x")
+	}))
+	t.Cleanup(topic.Close)
+	sub := subscribe(t, nil)
+	s.subscribed(t, sub, topic.URL)
+	s.ping(t, topic.URL)
+	sub.nextTaken(t)
+	for n := int64(2); n < 5; n++ {
+		eventually(t, "done", func() bool { return s.Pinged() == 0 })
+		s.ping(t, topic.URL)
+		eventually(t, "fetched", func() bool { return fetched.Load() == n })
+	}
+	sub.quiet(t)
+}
+
+// TestPingsDuringFetch: however many pings come during a fetch, there is exactly
+// one fetch more, and it sees what they tell of.
+func TestPingsDuringFetch(t *testing.T) {
+	t.Parallel()
+	s := start(t, hub.NewMem(), nil)
+	var fetches, content atomic.Int64
+	begun, goOn := make(chan struct{}, 10), make(chan struct{})
+	topic := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fetches.Add(1)
+		body := fmt.Sprint(content.Load())
+		begun <- struct{}{}
+		<-goOn
+		_, _ = io.WriteString(w, body)
+	}))
+	t.Cleanup(topic.Close)
+	sub := subscribe(t, nil)
+	s.subscribed(t, sub, topic.URL)
+	content.Store(1)
+	s.ping(t, topic.URL)
+	<-begun
+	for i := range int64(20) {
+		content.Store(2 + i)
+		s.ping(t, topic.URL)
+	}
+	close(goOn)
+	if d := sub.nextTaken(t); string(d.body) != "1" {
+		t.Errorf("delivered %q first, want what was there when the first fetch began", d.body)
+	}
+	if d := sub.nextTaken(t); string(d.body) != "21" {
+		t.Errorf("delivered %q then, want the newest", d.body)
+	}
+	sub.quiet(t)
+	if n := fetches.Load(); n != 2 {
+		t.Errorf("%d fetches, want 2", n)
+	}
+}
+
+// TestPingWithoutSubscriptions: it is accepted, and nothing is fetched (WS-P-04);
+// nothing of it is kept.
+func TestPingWithoutSubscriptions(t *testing.T) {
+	t.Parallel()
+	s := start(t, hub.NewMem(), nil)
+	p := publishPage(t, s.url, "text/plain", says("x"))
+	s.ping(t, p.url)
+	time.Sleep(100 * time.Millisecond)
+	if n := len(p.fetched); n != 0 {
+		t.Errorf("%d fetches, want none", n)
+	}
+	for topic := range s.store.Topics(t.Context()) {
+		t.Errorf("the store has a topic %s", topic.URL)
+	}
+	if n := s.Pinged(); n != 0 {
+		t.Errorf("%d topics under way, want none", n)
+	}
+}
+
+// TestForgottenContent: what a topic held before news that nobody wanted is new
+// to who subscribes after them.
+func TestForgottenContent(t *testing.T) {
+	t.Parallel()
+	s := start(t, hub.NewMem(), nil)
+	p := publishPage(t, s.url, "text/plain", says("x"))
+	first, second := subscribe(t, nil), subscribe(t, nil)
+	s.subscribed(t, first, p.url)
+	s.ping(t, p.url)
+	first.nextTaken(t)
+	wantStatus(t, s.post(t, "hub.mode", "unsubscribe", "hub.topic", p.url, "hub.callback", first.url), 202)
+	eventually(t, "ended", func() bool { return len(s.subscriptions(t)) == 0 && len(s.requests(t)) == 0 })
+	s.ping(t, p.url) // of other content, which was not looked at
+	s.subscribed(t, second, p.url)
+	s.ping(t, p.url)
+	second.nextTaken(t)
+}
+
+// TestFetchFails: what fails is tried again with growing waits (WS-P-05), a new
+// ping is tried at once, and the error is in the state of the topic meanwhile.
+func TestFetchFails(t *testing.T) {
+	t.Parallel()
+	s := start(t, hub.NewMem(), func(o *hub.Options) { o.RetryFirst = 10 * time.Millisecond })
+	var left atomic.Int64
+	left.Store(3)
+	topic := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if left.Add(-1) >= 0 {
+			http.Error(w, "not now", 503)
+			return
+		}
+		_, _ = io.WriteString(w, "x")
+	}))
+	t.Cleanup(topic.Close)
+	sub := subscribe(t, nil)
+	s.subscribed(t, sub, topic.URL)
+	s.ping(t, topic.URL)
+	eventually(t, "the error is told", func() bool {
+		row, _ := s.Log(topic.URL)
+		return strings.Contains(string(row.State), "503")
+	})
+	if d := sub.nextTaken(t); string(d.body) != "x" {
+		t.Errorf("delivered %q", d.body)
+	}
+	eventually(t, "the error is gone", func() bool {
+		row, _ := s.Log(topic.URL)
+		return !strings.Contains(string(row.State), "error")
+	})
+}
+
+// TestFetchGivenUp: after RetryFor, or at once where it can not pass, a topic is
+// given up; the next ping has it fetched again.
+func TestFetchGivenUp(t *testing.T) {
+	t.Parallel()
+	s := start(t, hub.NewMem(), func(o *hub.Options) {
+		o.RetryFirst, o.RetryMost, o.RetryFor, o.MaxBody = 5*time.Millisecond, 10*time.Millisecond, 50*time.Millisecond, 1000
+	})
+	var status, fetches atomic.Int64
+	topic := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fetches.Add(1)
+		switch code := int(status.Load()); {
+		case code == 302:
+			http.Redirect(w, r, r.URL.Path, 302)
+		case code == 1:
+			_, _ = io.WriteString(w, strings.Repeat("x", 1001))
+		default:
+			w.WriteHeader(code)
+			_, _ = io.WriteString(w, "x")
+		}
+	}))
+	t.Cleanup(topic.Close)
+	sub := subscribe(t, nil)
+	s.subscribed(t, sub, topic.URL)
+	for _, code := range []int64{404, 500, 410, 302, 1} {
+		status.Store(code)
+		fetches.Store(0)
+		s.ping(t, topic.URL)
+		eventually(t, fmt.Sprint(code, " given up"), func() bool { return fetches.Load() > 0 && s.Pinged() == 0 })
+		if n := fetches.Load(); (n <= 2) != (code < 404 || code == 410) {
+			t.Errorf("status %d: %d fetches", code, n)
+		}
+		row, _ := s.Log(topic.URL)
+		if !strings.Contains(string(row.State), `"error"`) || strings.Contains(string(row.State), "pinged") {
+			t.Errorf("status %d: state %s, want the error and no ping", code, row.State)
+		}
+	}
+	sub.quiet(t)
+	status.Store(200)
+	s.ping(t, topic.URL)
+	sub.nextTaken(t)
+}
+
+// TestPingSurvives: a ping that was answered 202 is carried out after a restart.
+func TestPingSurvives(t *testing.T) {
+	t.Parallel()
+	store := hub.NewMem()
+	first := start(t, store, nil)
+	var up atomic.Bool
+	hold := make(chan struct{})
+	begun := make(chan struct{}, 10)
+	topic := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !up.Load() {
+			begun <- struct{}{}
+			select {
+			case <-hold:
+			case <-r.Context().Done():
+			}
+			return
+		}
+		_, _ = io.WriteString(w, "x")
+	}))
+	t.Cleanup(topic.Close)
+	t.Cleanup(func() { close(hold) })
+	sub := subscribe(t, nil)
+	first.subscribed(t, sub, topic.URL)
+	first.ping(t, topic.URL)
+	<-begun
+	first.stop()
+	up.Store(true)
+	second := start(t, store, nil)
+	if d := sub.nextTaken(t); string(d.body) != "x" {
+		t.Errorf("delivered %q", d.body)
+	}
+	eventually(t, "done", func() bool { return second.Pinged() == 0 })
+	row, _ := second.Log(topic.URL)
+	if strings.Contains(string(row.State), "pinged") {
+		t.Errorf("state %s, want no ping any more", row.State)
+	}
+	sub.quiet(t)
+}
+
+// TestCanonicalTopic: a topic that says that it is another in truth brings no
+// content to the subscribers of that, but has it fetched from its own address;
+// and two that name each other do not go on for ever.
+func TestCanonicalTopic(t *testing.T) {
+	t.Parallel()
+	s := start(t, hub.NewMem(), nil)
+	truth := publishPage(t, s.url, "text/plain", says("the truth"))
+	alias := publishPage(t, s.url, "text/plain", says("a lie"))
+	truth.head = func(h http.Header) { h["Link"] = []string{"<" + alias.url + `>; rel="self"`} }
+	alias.head = func(h http.Header) { h["Link"] = []string{"<" + truth.url + `>; rel="self"`} }
+	a, b := subscribe(t, nil), subscribe(t, nil)
+	s.subscribed(t, a, truth.url)
+	s.subscribed(t, b, alias.url)
+	s.ping(t, alias.url)
+	if d := a.nextTaken(t); string(d.body) != "the truth" {
+		t.Errorf("delivered %q, want what is at the topic itself", d.body)
+	}
+	if d := b.nextTaken(t); string(d.body) != "a lie" {
+		t.Errorf("delivered %q, want what is at the topic itself", d.body)
+	}
+	a.quiet(t)
+	b.quiet(t)
+	if n := len(truth.fetched) + len(alias.fetched); n != 2 {
+		t.Errorf("%d fetches, want one of each", n)
+	}
+}
+
+// TestTopicAtPrivateAddress: a topic is fetched from no private address
+// (WS-SEC-02), not even behind a redirect.
+func TestTopicAtPrivateAddress(t *testing.T) {
+	t.Parallel()
+	s := start(t, hub.NewMem(), func(o *hub.Options) { o.AllowPrivate = false })
+	p := publishPage(t, s.url, "text/plain", says("x"))
+	for _, topic := range []string{p.url, strings.Replace(p.url, "127.0.0.1", "localhost", 1), "http://169.254.169.254/latest/meta-data"} {
+		wantStatus(t, s.post(t, "hub.mode", "publish", "hub.url", topic), 403)
+	}
+	if len(p.fetched) > 0 {
+		t.Error("it was fetched")
+	}
+}
+
+// TestCheckTopics: with it the first subscription to a topic is made only if the
+// topic names this hub (WS-SEC-05, WS-H-05, WS-V-01); others are denied.
+func TestCheckTopics(t *testing.T) {
+	t.Parallel()
+	s := start(t, hub.NewMem(), func(o *hub.Options) { o.CheckTopics = true })
+	s.VerifyWaits()
+	ours := publishPage(t, s.url, "text/html", says("<p>x</p>"))
+	theirs := publishPage(t, "http://hub.example/", "text/html", says("<p>x</p>"))
+	sub, stranger := subscribe(t, nil), subscribe(t, nil)
+	s.subscribed(t, sub, ours.url)
+	for _, topic := range []string{theirs.url, "http://127.0.0.1:1/nothing"} {
+		wantStatus(t, s.post(t, "hub.mode", "subscribe", "hub.topic", topic, "hub.callback", stranger.url), 202)
+		if q := stranger.nextAsked(t); q.Get("hub.mode") != "denied" || q.Get("hub.topic") != topic || q.Get("hub.reason") == "" {
+			t.Errorf("asked %v, want a denial with a reason", q)
+		}
+	}
+	eventually(t, "settled", func() bool { return len(s.requests(t)) == 0 })
+	if n := len(s.subscriptions(t)); n != 1 {
+		t.Errorf("%d subscriptions, want one", n)
+	}
+}
+
+// TestRedirectedTopic: a topic that moved is fetched where it is (WS-P-06), and
+// distributed as the topic that was subscribed to.
+func TestRedirectedTopic(t *testing.T) {
+	t.Parallel()
+	s := start(t, hub.NewMem(), nil)
+	p := publishPage(t, s.url, "text/plain", says("x"))
+	moved := httptest.NewServer(http.RedirectHandler(p.url, http.StatusMovedPermanently))
+	t.Cleanup(moved.Close)
+	sub := subscribe(t, nil)
+	s.subscribed(t, sub, moved.URL)
+	s.ping(t, moved.URL)
+	if d := sub.nextTaken(t); string(d.body) != "x" || !strings.Contains(d.header.Get("Link"), "<"+moved.URL+`>; rel="self"`) {
+		t.Errorf("delivered %q with %q", d.body, d.header.Get("Link"))
+	}
+}
