@@ -2,6 +2,7 @@ package destination_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -43,4 +44,72 @@ func eventually(t testing.TB, is func() bool) {
 			t.Fatal("it never came about")
 		}
 	}
+}
+
+// TestFollowHub follows by a hub: what is notified is here at once, by nothing
+// but the request for the content; and after the end the hub is left.
+func TestFollowHub(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{})
+	s.put("/a", "one")
+	p := newPress(t, s, true, false)
+	g := newFollowing(t, s, true)
+	g.start(destination.FollowOptions{})
+	g.live(destination.ChannelHub)
+	s.reset()
+	s.put("/b", "two")
+	if got := p.tell(); got/100 != 2 {
+		t.Errorf("a delivery is answered %d, want 2xx", got)
+	}
+	g.becomes("/b", "two")
+	s.del("/a")
+	p.tell()
+	g.becomes("/a", "")
+	if n := s.got("/rs/changelist.xml") + s.got("/rs/capabilitylist.xml"); n > 0 {
+		t.Errorf("%d documents were read for notifications, want none", n)
+	}
+	eventually(t, func() bool { return g.status().Waiting == 0 })
+	st := g.status()
+	if st.Notifications != 2 || st.Applied != 2 || st.Gaps != 0 || !st.Watermark.Equal(p.until) {
+		t.Errorf("status %+v, want 2 notifications, 2 applied, no gap, as of %s", st, p.until)
+	}
+	g.end()
+	g.same()
+}
+
+// TestFollowEvents follows by a stream of events, which breaks now and then.
+func TestFollowEvents(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{})
+	s.put("/a", "one")
+	p := newPress(t, s, false, true)
+	g := newFollowing(t, s, false)
+	g.start(destination.FollowOptions{})
+	g.live(destination.ChannelEvents)
+	s.reset()
+	for i := range 5 {
+		s.put("/b", fmt.Sprint("two", i))
+		p.tell()
+		g.becomes("/b", fmt.Sprint("two", i))
+		p.hangUp()
+	}
+	if n := s.got("/rs/changelist.xml"); n > 0 {
+		t.Errorf("the Change List was read %d times, want none: the stream goes on where it broke", n)
+	}
+	eventually(t, func() bool { return g.status().Waiting == 0 })
+	g.end()
+	g.same()
+	s.put("/c", "three")
+	p.push(p.payload()) // while we are away
+	g.start(destination.FollowOptions{})
+	g.becomes("/c", "three")
+	g.live(destination.ChannelEvents)
+	p.pmu.Lock()
+	last := p.lastIDs[len(p.lastIDs)-1]
+	p.pmu.Unlock()
+	if last != "5" {
+		t.Errorf("a new process goes on from event %q, want 5", last)
+	}
+	g.end()
+	g.same()
 }

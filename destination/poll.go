@@ -233,6 +233,7 @@ func (f *Follower) pull(ctx context.Context, s *followed) error {
 		if err != nil {
 			return err
 		}
+		ses.report.Sets = []string{s.uri}
 		ses.d.emit(Event{Kind: EventSet, Set: s.name, Progress: Progress{Set: 1, Sets: 1}})
 		err = ses.syncOne(ctx, st)
 		ses.until(st)
@@ -398,6 +399,7 @@ func (f *Follower) pushTo(ctx context.Context, s *followed) error {
 		if st, err = f.stateOf(ctx, ses, s); err != nil {
 			return err
 		}
+		ses.report.Sets = []string{s.uri}
 		out, err = ses.push(ctx, st, &s.up, loaded, time.Now())
 		ses.until(st)
 		if err == nil {

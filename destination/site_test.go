@@ -63,6 +63,9 @@ type site struct {
 	fault func(w http.ResponseWriter, r *http.Request) bool // may answer instead
 	doc   map[string]string                                 // documents that replace those made
 	links func(e siteEvent) string                          // rs:ln of an entry; of a list, its event has no change
+	head  string                                            // more at the root of the Capability List
+	offer string                                            // more entries of it
+	late  time.Time                                         // the Change List tells of nothing since; zero: it does not lag
 	dumps siteDumps
 }
 
@@ -267,7 +270,8 @@ func (s *site) document(path string) (string, bool) {
 		if s.style.demand {
 			head += fmt.Sprintf(`<rs:ln rel="urn:x-lockstep:dump" href="%s"/>`, s.url("/rs/demand"))
 		}
-		body := ""
+		head += s.head
+		body := s.offer
 		for _, c := range s.style.capabilities() {
 			body += fmt.Sprintf(`<url><loc>%s</loc><rs:md capability="%s"/></url>`, s.url("/rs/"+c+".xml"), c)
 		}
@@ -348,7 +352,11 @@ func (s *site) describe(f siteFile, mod time.Time, more string) string {
 func (s *site) changes(path, up string) (string, bool) {
 	n := s.style.parts
 	if n == 0 || len(s.log) <= n {
-		return doc("urlset", up+fmt.Sprintf(`<rs:md capability="changelist" from="%s"/>`, s.time(s.from)), s.changesBody(s.log)), path == "/rs/changelist.xml"
+		log := s.log
+		if !s.late.IsZero() {
+			log = slices.DeleteFunc(slices.Clone(log), func(e siteEvent) bool { return !e.at.Before(s.late) })
+		}
+		return doc("urlset", up+fmt.Sprintf(`<rs:md capability="changelist" from="%s"/>`, s.time(s.from)), s.changesBody(log)), path == "/rs/changelist.xml"
 	}
 	bounds := func(i int) (from, until string) {
 		from = s.time(s.from)
