@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -160,4 +161,13 @@ func TestOrder(t *testing.T) {
 			t.Errorf("%s got %v", path, got)
 		}
 	}
+}
+
+// post sends a form to the hub and returns the status of the answer.
+func post(h http.Handler, form url.Values) int {
+	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(form.Encode()))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w.Code
 }

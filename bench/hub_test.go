@@ -1,0 +1,318 @@
+//go:build linux
+
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"lockstep/hub"
+	"lockstep/storage/sqlite"
+)
+
+const (
+	benchTopic = "http://source.example/topic"
+	hubBody    = 2048
+	bareJobs   = 64     // connections of the yardstick: more make it no faster
+	bareCount  = 60_000 // POSTs of the yardstick
+	fanOut     = 200_000
+	deadRounds = 100 // messages
+)
+
+// hubMessage returns the n-th message: number and time, filled up to 2 KB.
+func hubMessage(n int) []byte {
+	b := fmt.Appendf(nil, "%20d%20d", n, time.Now().UnixNano())
+	return append(b, bytes.Repeat([]byte("x"), hubBody-len(b))...)
+}
+
+// A hubWorld is a hub and a sink, each a process of its own.
+type hubWorld struct {
+	b         *testing.B
+	hub, sink *child
+	client    *http.Client
+	sent      int // messages
+}
+
+func newHubWorld(b *testing.B) *hubWorld {
+	b.Helper()
+	w := &hubWorld{b: b, client: &http.Client{Transport: &http.Transport{MaxIdleConns: 256, MaxIdleConnsPerHost: 256}}}
+	w.sink = spawn(b, "sink")
+	w.hub = spawn(b, "hub", filepath.Join(b.TempDir(), "hub.db"))
+	b.Cleanup(w.client.CloseIdleConnections)
+	return w
+}
+
+func (w *hubWorld) do(r *http.Request, want int) []byte {
+	w.b.Helper()
+	a, err := w.client.Do(r)
+	if err != nil {
+		w.b.Fatal(err)
+	}
+	body, err := io.ReadAll(a.Body)
+	_ = a.Body.Close()
+	if err != nil || a.StatusCode != want {
+		w.b.Fatalf("%s %s: %s, %s %v", r.Method, r.URL, a.Status, body, err)
+	}
+	return body
+}
+
+// subscribe subscribes a callback and waits until it is verified, if it is ours.
+func (w *hubWorld) subscribe(callback, secret string) {
+	w.b.Helper()
+	form := url.Values{"hub.mode": {"subscribe"}, "hub.topic": {benchTopic}, "hub.callback": {callback}}
+	if secret != "" {
+		form.Set("hub.secret", secret)
+	}
+	r, err := http.NewRequest(http.MethodPost, w.hub.address, bytes.NewReader([]byte(form.Encode())))
+	if err != nil {
+		w.b.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	w.do(r, http.StatusAccepted)
+}
+
+// publish publishes the next message and returns how long the answer took.
+func (w *hubWorld) publish() time.Duration {
+	w.b.Helper()
+	w.sent++
+	r, err := http.NewRequest(http.MethodPost, w.hub.address, bytes.NewReader(hubMessage(w.sent)))
+	if err != nil {
+		w.b.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "text/plain")
+	r.Header.Set("Link", fmt.Sprintf("<%s>; rel=self", benchTopic))
+	start := time.Now()
+	w.do(r, http.StatusAccepted)
+	return time.Since(start)
+}
+
+func (w *hubWorld) report() (r sinkReport) {
+	w.b.Helper()
+	q, err := http.NewRequest(http.MethodGet, w.sink.address+"/report", nil)
+	if err != nil {
+		w.b.Fatal(err)
+	}
+	if err := json.Unmarshal(w.do(q, http.StatusOK), &r); err != nil {
+		w.b.Fatal(err)
+	}
+	return r
+}
+
+// collect waits until the sink has got that many deliveries.
+func (w *hubWorld) collect(deliveries int64) (all sinkReport) {
+	w.b.Helper()
+	for quiet := time.Now(); ; {
+		r := w.report()
+		if r.Deliveries > 0 {
+			quiet = time.Now()
+			if all.First == 0 {
+				all.First = r.First
+			}
+			all.Last, all.P50, all.P99 = r.Last, max(all.P50, r.P50), max(all.P99, r.P99)
+		}
+		all.Deliveries += r.Deliveries
+		all.Duplicates += r.Duplicates
+		all.Disorders += r.Disorders
+		switch {
+		case all.Deliveries >= deliveries:
+			return all
+		case time.Since(quiet) > 20*time.Second:
+			w.b.Fatalf("%d of %d deliveries came", all.Deliveries, deliveries)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// ready subscribes callbacks and waits until all get what is published.
+func (w *hubWorld) ready(callbacks int, secret string) {
+	w.b.Helper()
+	for i := range callbacks {
+		w.subscribe(fmt.Sprintf("%s/cb/%d", w.sink.address, i), secret)
+	}
+	for tries := 0; ; tries++ {
+		time.Sleep(300 * time.Millisecond)
+		w.publish()
+		time.Sleep(300 * time.Millisecond)
+		if w.report().Deliveries == int64(callbacks) {
+			return
+		}
+		if tries > 50 {
+			w.b.Fatal("not all subscriptions were verified")
+		}
+	}
+}
+
+// bare returns how many POSTs of the same bodies a second a bare client makes to
+// the same sink.
+func (w *hubWorld) bare(count int) float64 {
+	w.b.Helper()
+	client := &http.Client{Transport: &http.Transport{MaxIdleConns: bareJobs, MaxIdleConnsPerHost: bareJobs, DisableCompression: true}}
+	defer client.CloseIdleConnections()
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	start := time.Now()
+	for range bareJobs {
+		wg.Go(func() {
+			body := hubMessage(1)
+			for next.Add(1) <= int64(count) {
+				r, err := http.NewRequest(http.MethodPost, w.sink.address+"/bare", bytes.NewReader(body))
+				if err != nil {
+					w.b.Error(err)
+					return
+				}
+				r.Header.Set("Content-Type", "text/plain")
+				a, err := client.Do(r)
+				if err != nil {
+					w.b.Error(err)
+					return
+				}
+				_, _ = io.Copy(io.Discard, a.Body)
+				_ = a.Body.Close()
+			}
+		})
+	}
+	wg.Wait()
+	return float64(count) / time.Since(start).Seconds()
+}
+
+// BenchmarkHubFanOut sets the deliveries a second of the hub beside the POSTs a
+// second of a bare client, same bodies, same sink. Messages are published as fast
+// as the bare client could fan them out, so that the hub is busy all the time.
+func BenchmarkHubFanOut(b *testing.B) {
+	for _, subscribers := range []int{100, 1000} {
+		for _, secret := range []string{"", "0123456789abcdef"} {
+			b.Run(fmt.Sprintf("subscribers=%d/signed=%v", subscribers, secret != ""), func(b *testing.B) {
+				for b.Loop() {
+					w := newHubWorld(b)
+					w.ready(subscribers, secret)
+					w.bare(bareCount / 4) // warm
+					bare := w.bare(bareCount)
+					messages := fanOut / subscribers
+					pace := time.Duration(float64(time.Second) * float64(subscribers) / bare)
+					var took []float64
+					var mu sync.Mutex
+					start := time.Now()
+					go func() {
+						for i := range messages {
+							time.Sleep(time.Until(start.Add(time.Duration(i) * pace)))
+							t := w.publish().Seconds()
+							mu.Lock()
+							took = append(took, t)
+							mu.Unlock()
+						}
+					}()
+					r := w.collect(int64(messages * subscribers))
+					rate := float64(r.Deliveries) / time.Unix(0, r.Last).Sub(start).Seconds()
+					if r.Duplicates+r.Disorders > 0 || r.Deliveries != int64(messages*subscribers) {
+						b.Errorf("%d deliveries of %d, %d twice, %d out of order", r.Deliveries, messages*subscribers, r.Duplicates, r.Disorders)
+					}
+					after := w.bare(bareCount)
+					mu.Lock()
+					b.ReportMetric(quantile(slices.Sorted(slices.Values(took)), .99)*1000, "publish-p99-ms")
+					mu.Unlock()
+					b.ReportMetric(rate, "deliveries/s")
+					b.ReportMetric((bare+after)/2, "bare/s")
+					b.ReportMetric(2*rate/(bare+after), "hub/bare")
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkHubComplete has 1,000 subscribers get 1,000 messages each: none is
+// lost, doubled, or out of order.
+func BenchmarkHubComplete(b *testing.B) {
+	for b.Loop() {
+		w := newHubWorld(b)
+		w.ready(1000, "")
+		start := time.Now()
+		go func() {
+			for range 1000 {
+				w.publish()
+			}
+		}()
+		r := w.collect(1000 * 1000)
+		time.Sleep(time.Second)
+		more := w.report()
+		if r.Duplicates+r.Disorders+more.Deliveries > 0 || r.Deliveries != 1000*1000 {
+			b.Errorf("%d deliveries, %d twice, %d out of order", r.Deliveries+more.Deliveries, r.Duplicates, r.Disorders)
+		}
+		b.ReportMetric(float64(r.Deliveries)/time.Unix(0, r.Last).Sub(start).Seconds(), "deliveries/s")
+	}
+}
+
+// BenchmarkHubDead tells what one endpoint that never answers, on the same host,
+// costs 999 others: the time from publishing to delivery.
+func BenchmarkHubDead(b *testing.B) {
+	for b.Loop() {
+		w := newHubWorld(b)
+		w.ready(999, "")
+		round := func() sinkReport {
+			for range deadRounds {
+				w.publish()
+				time.Sleep(100 * time.Millisecond)
+			}
+			return w.collect(999 * deadRounds)
+		}
+		round()
+		without := round()
+		w.subscribe(w.sink.address+"/hang/1", "")
+		time.Sleep(time.Second)
+		with := round()
+		b.ReportMetric(without.P99, "without-p99-ms")
+		b.ReportMetric(with.P99, "with-p99-ms")
+		b.ReportMetric(with.P99/without.P99, "with/without")
+	}
+}
+
+// BenchmarkHubStart tells how long a hub with many subscriptions takes from the
+// start of its process until it is ready, and what it holds then.
+func BenchmarkHubStart(b *testing.B) {
+	for _, subscriptions := range []int{10_000, 100_000} {
+		b.Run(fmt.Sprint(subscriptions), func(b *testing.B) {
+			for b.Loop() {
+				path := filepath.Join(b.TempDir(), "hub.db")
+				fillSubscriptions(b, path, subscriptions)
+				c := spawn(b, "hub", path)
+				time.Sleep(3 * time.Second)
+				b.ReportMetric(c.took.Seconds(), "start-s")
+				b.ReportMetric(float64(peakMemory(c.Process.Pid, c.Args))/(1<<20), "idle-MB")
+			}
+		})
+	}
+}
+
+// fillSubscriptions puts subscriptions with secrets into the file at path.
+func fillSubscriptions(b *testing.B, path string, subscriptions int) {
+	b.Helper()
+	db, err := sqlite.Open(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = db.Close() }() // what was saved is durable
+	var c hub.Changes
+	for i := range subscriptions {
+		topic, callback := fmt.Sprintf("%s/%d", benchTopic, i%1000), fmt.Sprintf("https://host-%d.example/callback/%032d", i%3000, i)
+		c.Put = append(c.Put, hub.Subscription{
+			Key: hub.KeyOf(topic, callback), Topic: topic, Callback: callback, Secret: bytes.Repeat([]byte{7}, 92),
+			Created: time.Now(), Expires: time.Now().Add(240 * time.Hour),
+		})
+		if len(c.Put) == 5000 || i == subscriptions-1 {
+			if err := db.Hub().Save(context.Background(), c); err != nil {
+				b.Fatal(err)
+			}
+			c = hub.Changes{}
+		}
+	}
+}
