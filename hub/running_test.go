@@ -45,8 +45,8 @@ func TestDefaultLease(t *testing.T) {
 	}
 }
 
-// TestNotReady: nothing is accepted before the hub runs, nor afterwards.
-func TestNotReady(t *testing.T) {
+// TestNotRunning: nothing is accepted before the hub runs, nor afterwards.
+func TestNotRunning(t *testing.T) {
 	t.Parallel()
 	h, err := hub.New(hub.NewMem(), hub.Options{PublicURL: "https://hub.example/"})
 	if err != nil {

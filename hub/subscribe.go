@@ -3,6 +3,8 @@ package hub
 import (
 	"context"
 	"time"
+
+	"lockstep/websub"
 )
 
 // subscribe makes a request that was verified a subscription, or renews the one
@@ -59,7 +61,9 @@ func (h *Hub) begin(r Request, sent time.Time, since int64, settle bool) (Subscr
 	if s != nil {
 		row.Created, row.Progress = s.Created, s.Progress
 	} else {
-		row.Progress.Cursor = h.registry.topic(r.Topic).last
+		if t := h.registry.topics[websub.Canonical(r.Topic)]; t != nil {
+			row.Progress.Cursor = t.last
+		}
 		if since >= 0 {
 			row.Progress.Cursor = min(since, row.Progress.Cursor)
 		}
