@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"lockstep/hub"
+	"lockstep/storage/postgres/postgrestest"
 	"lockstep/storage/sqlite"
 )
 
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 	case "sink":
 		err = sinkProcess()
 	default:
-		os.Exit(m.Run())
+		os.Exit(postgrestest.Main(m))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -10,17 +10,39 @@ import (
 	"time"
 
 	"lockstep/hub"
+	"lockstep/storage/postgres"
+	"lockstep/storage/postgres/postgrestest"
 	"lockstep/storage/sqlite"
 )
 
-func openHubStore(tb testing.TB) hub.Store {
-	tb.Helper()
-	db, err := sqlite.Open(filepath.Join(tb.TempDir(), "hub.db"))
-	if err != nil {
-		tb.Fatal(err)
+// hubStores are those that outlive the process.
+var hubStores = []struct {
+	name string
+	open func(testing.TB) hub.Store
+}{
+	{"sqlite", func(tb testing.TB) hub.Store {
+		db, err := sqlite.Open(filepath.Join(tb.TempDir(), "hub.db"))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		tb.Cleanup(func() { _ = db.Close() })
+		return db.Hub()
+	}},
+	{"postgres", func(tb testing.TB) hub.Store {
+		db, err := postgres.Open(context.Background(), postgrestest.URL(tb))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		tb.Cleanup(func() { _ = db.Close() })
+		return db.Hub()
+	}},
+}
+
+// eachHubStore runs a benchmark on each of them.
+func eachHubStore(b *testing.B, run func(*testing.B, func(testing.TB) hub.Store)) {
+	for _, s := range hubStores {
+		b.Run(s.name, func(b *testing.B) { run(b, s.open) })
 	}
-	tb.Cleanup(func() { _ = db.Close() })
-	return db.Hub()
 }
 
 const hubTopic = "https://data.example.org/resourcesync/main/changes"
@@ -47,11 +69,13 @@ func fillHub(tb testing.TB, s hub.Store, n int) []hub.Key {
 }
 
 // BenchmarkHubStoreSave saves the cursors of 10,000 subscriptions at a time.
-func BenchmarkHubStoreSave(b *testing.B) {
+func BenchmarkHubStoreSave(b *testing.B) { eachHubStore(b, benchHubStoreSave) }
+
+func benchHubStoreSave(b *testing.B, open func(testing.TB) hub.Store) {
 	for _, n := range []int{10_000, 100_000} {
 		b.Run(fmt.Sprintf("subscriptions=%d", n), func(b *testing.B) {
 			const batch = 10_000
-			s := openHubStore(b)
+			s := open(b)
 			keys := fillHub(b, s, n)
 			b.ReportAllocs()
 			for b.Loop() {
@@ -70,9 +94,11 @@ func BenchmarkHubStoreSave(b *testing.B) {
 }
 
 // BenchmarkHubStoreLoad reads all subscriptions, as a hub does that starts.
-func BenchmarkHubStoreLoad(b *testing.B) {
+func BenchmarkHubStoreLoad(b *testing.B) { eachHubStore(b, benchHubStoreLoad) }
+
+func benchHubStoreLoad(b *testing.B, open func(testing.TB) hub.Store) {
 	const n = 100_000
-	s := openHubStore(b)
+	s := open(b)
 	fillHub(b, s, n)
 	for _, shards := range []int{1, hub.Shards} {
 		b.Run(fmt.Sprintf("shards=%d", shards), func(b *testing.B) {
@@ -99,7 +125,9 @@ func BenchmarkHubStoreLoad(b *testing.B) {
 }
 
 // BenchmarkHubStoreLog appends messages of 2 KB in groups, reads and trims them.
-func BenchmarkHubStoreLog(b *testing.B) {
+func BenchmarkHubStoreLog(b *testing.B) { eachHubStore(b, benchHubStoreLog) }
+
+func benchHubStoreLog(b *testing.B, open func(testing.TB) hub.Store) {
 	body := bytes.Repeat([]byte("0123456789abcdef"), 128)
 	group := func(n int) []hub.Message {
 		ms := make([]hub.Message, n)
@@ -110,7 +138,7 @@ func BenchmarkHubStoreLog(b *testing.B) {
 	}
 	for _, n := range []int{1, 10, 100, 300} {
 		b.Run(fmt.Sprintf("append=%d", n), func(b *testing.B) {
-			s := openHubStore(b)
+			s := open(b)
 			for b.Loop() {
 				if _, err := s.Append(context.Background(), group(n)); err != nil {
 					b.Fatal(err)
@@ -121,7 +149,7 @@ func BenchmarkHubStoreLog(b *testing.B) {
 	}
 	const all = 50_000
 	fill := func() hub.Store {
-		s := openHubStore(b)
+		s := open(b)
 		for range all / 500 {
 			if _, err := s.Append(context.Background(), group(500)); err != nil {
 				b.Fatal(err)

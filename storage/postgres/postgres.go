@@ -105,14 +105,26 @@ func nameOf(c *pgx.ConnConfig) string {
 }
 
 func pool(config *pgx.ConnConfig) *sql.DB {
-	return sql.OpenDB(connector{stdlib.GetConnector(*config, stdlib.OptionAfterConnect(durable))})
+	return sql.OpenDB(connector{stdlib.GetConnector(*config, stdlib.OptionAfterConnect(setUp))})
 }
 
-// durable sees to it that what a transaction wrote is on disk when it is over,
-// also where the server is set up not to wait for that.
-func durable(ctx context.Context, c *pgx.Conn) error {
-	const set = `SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'`
-	_, err := c.Exec(ctx, set)
+// setUp readies a new connection.
+//
+// What a transaction wrote is on disk when it is over, also where the server is
+// set up not to wait for that.
+//
+// Whatever we read we read by key and in its order. The server is told so: of a
+// table that has just been filled it knows nothing, and would read all of it for
+// every page. What it does against that advice it takes for so dear that it
+// would compile it.
+func setUp(ctx context.Context, c *pgx.Conn) error {
+	const durable = `SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'`
+	if _, err := c.Exec(ctx, durable); err != nil {
+		return err
+	}
+	const byKey = `SELECT set_config(name, 'off', false) FROM pg_settings
+		WHERE name IN ('enable_seqscan', 'enable_bitmapscan', 'enable_hashjoin', 'enable_sort', 'jit')`
+	_, err := c.Exec(ctx, byKey)
 	return err
 }
 

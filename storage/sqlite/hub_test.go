@@ -1,14 +1,18 @@
 package sqlite_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"lockstep/hub"
 	"lockstep/hub/hubtest"
+	"lockstep/storage/internal/sqldb"
 	"lockstep/storage/sqlite"
 )
 
@@ -67,4 +71,52 @@ func TestHubKill(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestHubOlder opens a database from before there were hubs.
+func TestHubOlder(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "catalog.db")
+	if err := open(t, sqlite.Options{}, path).Close(); err != nil {
+		t.Fatal(err)
+	}
+	tamper(t, path, `DELETE FROM schema_version WHERE name = 'hub'`)
+	for _, table := range []string{"topic", "mark", "message", "subscription", "progress", "request", "owner", "claim"} {
+		tamper(t, path, `DROP TABLE hub_`+table)
+	}
+	h := open(t, sqlite.Options{}, path).Hub()
+	if seqs, err := h.Append(t.Context(), []hub.Message{{Topic: "t"}}); err != nil || seqs[0] != 1 {
+		t.Errorf("Append = %v, %v", seqs, err)
+	}
+}
+
+func TestHubNewer(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "hub.db")
+	if err := open(t, sqlite.Options{}, path).Close(); err != nil {
+		t.Fatal(err)
+	}
+	tamper(t, path, `UPDATE schema_version SET version = 99 WHERE name = 'hub'`)
+	if _, err := sqlite.Open(path); !errors.Is(err, sqldb.ErrNewer) || !strings.Contains(err.Error(), "hub schema has version 99") {
+		t.Errorf("Open = %v", err)
+	}
+}
+
+func TestHubDamaged(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "hub.db")
+	h := open(t, sqlite.Options{}, path).Hub()
+	m := hub.Message{Topic: "t", Links: []string{"link"}}
+	if _, err := h.Append(t.Context(), []hub.Message{m, m, m}); err != nil {
+		t.Fatal(err)
+	}
+	tamper(t, path, `UPDATE hub_message SET links = x'09ff' WHERE seq = 2`)
+	var got []string
+	for m, err := range h.Log(t.Context(), "t", 0) {
+		got = append(got, fmt.Sprintf("%d %v", m.Seq, err))
+	}
+	want := []string{"1 <nil>", "0 read log of t: message 2: damaged value"}
+	if !slices.Equal(got, want) {
+		t.Errorf("Log = %q, want %q", got, want)
+	}
 }

@@ -63,29 +63,43 @@ const hubPage = 100
 
 // Log implements [hub.Store].
 func (h *Hub) Log(ctx context.Context, topic string, after int64) iter.Seq2[hub.Message, error] {
-	const query = `SELECT m.seq, m.id, m.at, m.content_type, m.links, m.whole, m.body
-		FROM hub_topic t JOIN hub_message m ON m.topic_id = t.id
-		WHERE t.url = $1 AND m.seq > $2 ORDER BY m.seq LIMIT $3`
 	return func(yield func(hub.Message, error) bool) {
-		after, n, more := after, hubPage, true // a reading may be repeated
-		for more && n == hubPage {
-			n = 0
-			err := h.db.Each(ctx, query, []any{topic, after, hubPage}, func(rows *sql.Rows) (bool, error) {
-				m, err := scanMessage(rows)
-				if err != nil {
-					return false, err
-				}
-				m.Topic = topic
-				after, n = m.Seq, n+1
-				more = yield(m, nil)
-				return more, nil
-			})
-			if err != nil {
-				yield(hub.Message{}, h.wrap(err, "read log of %s", topic))
-				return
-			}
+		err := h.log(ctx, topic, after, func(m hub.Message) bool { return yield(m, nil) })
+		if err != nil {
+			yield(hub.Message{}, h.wrap(err, "read log of %s", topic))
 		}
 	}
+}
+
+func (h *Hub) log(ctx context.Context, topic string, after int64, yield func(hub.Message) bool) error {
+	// Two steps, not a join: an engine that does not know yet how much there is
+	// of what would do it the wrong way round.
+	var id int64
+	err := h.db.Each(ctx, `SELECT id FROM hub_topic WHERE url = $1`, []any{topic}, func(rows *sql.Rows) (bool, error) {
+		return true, rows.Scan(&id)
+	})
+	if err != nil || id == 0 {
+		return err
+	}
+	const query = `SELECT seq, id, at, content_type, links, whole, body FROM hub_message
+		WHERE topic_id = $1 AND seq > $2 ORDER BY seq LIMIT $3`
+	for n, more := hubPage, true; more && n == hubPage; {
+		n = 0
+		err := h.db.Each(ctx, query, []any{id, after, hubPage}, func(rows *sql.Rows) (bool, error) {
+			m, err := scanMessage(rows)
+			if err != nil {
+				return false, err
+			}
+			m.Topic = topic
+			after, n = m.Seq, n+1
+			more = yield(m)
+			return more, nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func scanMessage(rows *sql.Rows) (hub.Message, error) {
