@@ -24,6 +24,11 @@ type Stats struct {
 	Verified       int64 `json:"verified"`   // requests that subscribers said they meant
 	Unverified     int64 `json:"unverified"` // other requests
 	Refused        int64 `json:"refused"`    // requests answered with 4xx or 5xx
+	Limited        int64 `json:"limited"`    // of them, because there were too many
+	Pings          int64 `json:"pings"`      // topics said to have news
+	Fetched        int64 `json:"fetched"`    // topics that were fetched then and had
+	Unchanged      int64 `json:"unchanged"`  // and had not
+	Unfetched      int64 `json:"unfetched"`  // and could not be fetched
 	Ended          int64 `json:"ended"`      // subscriptions that their endpoint ended, by 410
 	Expired        int64 `json:"expired"`    // whose lease was over
 	Denied         int64 `json:"denied"`     // that we ended
@@ -34,12 +39,13 @@ type Stats struct {
 // Stats returns how things stand. It looks at every subscription there is:
 // 100,000 take some milliseconds.
 func (h *Hub) Stats() Stats {
-	t := &h.tally
+	t, in := &h.tally, &h.in.counts
 	s := Stats{
 		Accepted: t.accepted.Load(), AcceptedBytes: t.acceptedBytes.Load(),
 		Delivered: t.delivered.Load(), DeliveredBytes: t.deliveredBytes.Load(),
 		Failed: t.failed.Load(), GivenUp: t.givenUp.Load(),
 		Verified: t.verified.Load(), Unverified: t.unverified.Load(), Refused: t.refused.Load(),
+		Limited: in.limited.Load(), Pings: in.pings.Load(), Fetched: in.fetched.Load(), Unchanged: in.unchanged.Load(), Unfetched: in.unfetched.Load(),
 		Ended: t.ended.Load(), Expired: t.expired.Load(), Denied: t.denied.Load(),
 		Latency: t.latency.read(),
 	}
@@ -51,12 +57,20 @@ func (h *Hub) Stats() Stats {
 		}
 		h.mu.Unlock()
 	}
+	s.Requests = h.intents.count()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, topic := range h.registry.topics {
 		s.Kept += topic.bytes
 	}
 	return s
+}
+
+// count returns how many requests wait to be verified.
+func (v *intents) count() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.asks)
 }
 
 // count counts a subscription.

@@ -155,7 +155,7 @@ func (s *subscription) status() SubscriptionStatus {
 	p := &s.Progress
 	return SubscriptionStatus{
 		Key: s.Key, Topic: s.Topic, Callback: origin(s.Callback), State: s.stage.String(), Signed: len(s.Secret) > 0,
-		Created: s.Created, Expires: s.Expires, Cursor: p.Cursor, Lag: s.lag(), Attempts: p.Attempts, Next: p.Next,
+		Created: s.Created, Expires: s.Expires, Cursor: p.Cursor, Lag: s.lag(), Attempts: p.Attempts, Next: p.Next.Truncate(time.Microsecond),
 		FailingSince: p.Failing, LastError: hide(p.LastError, s.Callback), LastTaken: p.LastTaken, Taken: p.Taken, GivenUp: p.GivenUp,
 	}
 }

@@ -25,6 +25,12 @@ func (f *hubFront) figures(out *figures) {
 	out.counter("lockstep_hub_verifications_total", verified, float64(s.Verified), "meant", "true")
 	out.counter("lockstep_hub_verifications_total", verified, float64(s.Unverified), "meant", "false")
 	out.counter("lockstep_hub_requests_refused_total", "Requests answered with 4xx or 5xx.", float64(s.Refused))
+	out.counter("lockstep_hub_requests_limited_total", "Of them, those answered 429: there were too many.", float64(s.Limited))
+	out.counter("lockstep_hub_pings_total", "Topics that publishers said have news.", float64(s.Pings))
+	const fetches = "Topics that were fetched then, by what came of it."
+	out.counter("lockstep_hub_topic_fetches_total", fetches, float64(s.Fetched), "result", "news")
+	out.counter("lockstep_hub_topic_fetches_total", fetches, float64(s.Unchanged), "result", "unchanged")
+	out.counter("lockstep_hub_topic_fetches_total", fetches, float64(s.Unfetched), "result", "failed")
 	const ended = "Subscriptions that ended: by 410 from the endpoint, because the lease was over, or by whoever runs the hub."
 	out.counter("lockstep_hub_subscriptions_ended_total", ended, float64(s.Ended), "by", "endpoint")
 	out.counter("lockstep_hub_subscriptions_ended_total", ended, float64(s.Expired), "by", "lease")

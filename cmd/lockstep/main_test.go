@@ -42,6 +42,7 @@ func TestScript(t *testing.T) {
 			"object":     func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).object(ts, args) },
 			"post":       func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).post(ts, args) },
 			"newer":      func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).newer(ts, args) },
+			"subscriber": func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).subscriber(ts, args) },
 			"eventually": func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).eventually(ts, args) },
 		},
 	})
