@@ -10,27 +10,32 @@ import (
 )
 
 const (
-	commitPace  = 5 * time.Millisecond // between the starts of two commits: what comes meanwhile shares the second
+	commitPace  = 5 * time.Millisecond // from the start of a commit to the next, at most, if company is expected
 	commitCount = 1000                 // items of one commit
 	commitBytes = 16 << 20             // of messages in one commit, unless one alone has more
 )
 
-// A group commits items together: those that come while a commit is under way,
-// or within commitPace of its start, share the next. An item that comes alone is
-// committed at once.
+// A group commits items together: those that come while a commit is under way
+// share the next. That begins as soon as there are as many as there were in the
+// one before, but does not wait for them longer than commitPace. So who brings
+// one after the other never waits for company that does not come.
 type group[T sized] struct {
 	commit func([]T)
 
 	mu      sync.Mutex // guards what follows
 	items   []T
-	busy    bool // run is running
+	want    int           // items that run waits for; 0: it does not
+	came    chan struct{} // they came
+	busy    bool          // run is running
 	closed  bool
 	workers sync.WaitGroup
 }
 
 type sized interface{ size() int }
 
-func newGroup[T sized](commit func([]T)) *group[T] { return &group[T]{commit: commit} }
+func newGroup[T sized](commit func([]T)) *group[T] {
+	return &group[T]{commit: commit, came: make(chan struct{}, 1)}
+}
 
 // add hands in an item. It returns false if the group is closed.
 func (g *group[T]) add(item T) bool {
@@ -40,6 +45,9 @@ func (g *group[T]) add(item T) bool {
 		return false
 	}
 	g.items = append(g.items, item)
+	if g.want > 0 && len(g.items) >= g.want {
+		wake(g.came)
+	}
 	if !g.busy {
 		g.busy = true
 		g.workers.Go(g.run)
@@ -56,9 +64,24 @@ func (g *group[T]) run() {
 			return
 		}
 		g.commit(batch)
-		if wait := commitPace - time.Since(start); wait > 0 {
-			<-time.After(wait)
-		}
+		g.gather(len(batch), commitPace-time.Since(start))
+	}
+}
+
+// gather waits until there are n items, but not for longer.
+func (g *group[T]) gather(n int, longest time.Duration) {
+	g.mu.Lock()
+	enough := len(g.items) >= n
+	g.want = n
+	g.mu.Unlock()
+	if enough || longest <= 0 {
+		return
+	}
+	timer := time.NewTimer(longest)
+	defer timer.Stop()
+	select {
+	case <-g.came: // now, or in vain, some time ago
+	case <-timer.C:
 	}
 }
 
@@ -66,6 +89,7 @@ func (g *group[T]) run() {
 func (g *group[T]) take() []T {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.want = 0
 	n, bytes := 0, 0
 	for n < len(g.items) && n < commitCount {
 		if bytes += g.items[n].size(); n > 0 && bytes > commitBytes {
