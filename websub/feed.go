@@ -22,7 +22,7 @@ const (
 func feedLinks(text []byte, base *url.URL) (l links, ok bool) {
 	d := xml.NewDecoder(bytes.NewReader(inUTF8(text)))
 	d.Strict = false
-	d.CharsetReader = func(_ string, r io.Reader) (io.Reader, error) { return r, nil } // an address is ASCII in all of them
+	d.CharsetReader = func(_ string, r io.Reader) (io.Reader, error) { return r, nil } // see inUTF8
 	f := &feed{links: &l}
 	bases := []*url.URL{base} // of the elements that are open
 	for {
@@ -108,11 +108,11 @@ func xmlBase(base *url.URL, t xml.StartElement) *url.URL {
 	return base
 }
 
-// inUTF8 returns text without a byte order mark, and what is UTF-16 by its mark
-// as UTF-8.
+// inUTF8 returns text without a byte order mark: what is UTF-16 by its mark as
+// UTF-8, and of all else what is ASCII, for that is what addresses are.
 func inUTF8(text []byte) []byte {
 	if len(text) < 2 || text[0]^text[1] != 0xfe^0xff || text[0] != 0xfe && text[0] != 0xff {
-		return bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
+		return bytes.ToValidUTF8(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")), []byte("?"))
 	}
 	big := text[0] == 0xfe
 	units := make([]uint16, 0, len(text)/2)

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -375,13 +376,15 @@ func TestDropAtDeadHub(t *testing.T) {
 func TestMoved(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var moved func(websub.Wish) websub.Wish
+		var moved atomic.Value // of a func(websub.Wish) websub.Wish
 		b, hubs := newTimedBed(t, &keeper{}, func(o *websub.SubscriberOptions) {
-			o.Rediscover = func(_ context.Context, w websub.Wish) (websub.Wish, error) { return moved(w), nil }
+			o.Rediscover = func(_ context.Context, w websub.Wish) (websub.Wish, error) {
+				return moved.Load().(func(websub.Wish) websub.Wish)(w), nil
+			}
 		})
-		moved = func(w websub.Wish) websub.Wish {
+		moved.Store(func(w websub.Wish) websub.Wish {
 			return websub.Wish{ID: w.ID, Topic: topic + "2", Hubs: []string{hubs[1].url}}
-		}
+		})
 		hubs[0].set(func() { hubs[0].lease = "3600" })
 		hubs[1].set(func() { hubs[1].silent = true })
 		b.want(topic, hubs[0].url)
@@ -408,7 +411,7 @@ func TestMoved(t *testing.T) {
 		if st := b.state(); st.Hub != hubs[1].url || st.Topic != topic+"2" {
 			t.Errorf("state %+v", st)
 		}
-		moved = func(w websub.Wish) websub.Wish { return websub.Wish{} } // the channel is gone: WS-L-07
+		moved.Store(func(websub.Wish) websub.Wish { return websub.Wish{} }) // the channel is gone: WS-L-07
 		sleep(42 * time.Minute)
 		if hubs[1].asked("unsubscribe") == 0 {
 			t.Error("a channel that is gone was not unsubscribed from")
