@@ -111,11 +111,17 @@ func (b *changeBuild) cut(st *changeState, last catalog.Seq) catalog.Seq {
 // clients read nothing else.
 const indexedPart = 10_000
 
+// manyParts is from how many parts on each is to hold as many changes as it can:
+// an index has room for resourcesync.MaxEntries.
+const manyParts = 40_000
+
 // partEntries returns how many changes the open part may hold.
 func (s *Source) partEntries(set Set, st *changeState) int {
 	switch n := set.ChangeList.Entries; {
 	case n > 0:
 		return min(n, s.opts.MaxEntries)
+	case len(st.Closed) >= manyParts:
+		return s.opts.MaxEntries
 	case len(st.Closed) > 0:
 		return min(indexedPart, s.opts.MaxEntries)
 	}
@@ -133,9 +139,9 @@ func (s *Source) old(set Set, st *changeState) bool {
 // beginning another part: it is so large, larger the more parts there are (each
 // is written to the index), and took so many bytes a second for so long.
 const (
-	costlyBytes = 512 << 10
-	costlyParts = 2000 // this many more parts, this much larger
-	costlyRate  = 2e6
+	costlyBytes = 256 << 10
+	costlyParts = 10_000 // this many more parts, this much larger
+	costlyRate  = 1e6
 	costlyAfter = 10 * time.Second
 )
 
@@ -163,7 +169,7 @@ func (s *Source) costly(set Set, st *changeState) bool {
 	c := s.spent[set.Name]
 	took := s.opts.Now().Sub(c.since)
 	return c.from.Equal(st.Open.From) && took >= costlyAfter && set.ChangeList.Entries == 0 &&
-		st.Open.Size >= costlyBytes*int64(1+len(st.Closed)/costlyParts) && float64(c.bytes) >= costlyRate*took.Seconds()
+		len(st.Closed) < manyParts && st.Open.Size >= costlyBytes+costlyBytes*int64(len(st.Closed))/costlyParts && float64(c.bytes) >= costlyRate*took.Seconds()
 }
 
 // close ends the open part with the change numbered upto, and begins the next

@@ -72,13 +72,8 @@ func (c *channel) grow(e extent) {
 	c.grown = make(chan struct{})
 }
 
-// tell tells the channel of a set what of it is published, as far as that is
-// certain: in the middle of a switch it is not.
-func (s *Source) tell(set string) {
-	st := s.states[set]
-	if st == nil || st.Switching || st.Changes == nil {
-		return
-	}
+// tell tells the channel of a set what of it is published: st is the state.
+func (s *Source) tell(set string, st *state) {
 	c := st.Changes
 	e := extent{after: place{c.After, c.From}, through: place{c.After, c.From}}
 	if c.Through > c.After && !c.ThroughTime.IsZero() {

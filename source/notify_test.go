@@ -408,7 +408,7 @@ func playHistory(t *testing.T, rnd *rand.Rand) {
 				reported++
 			}
 		},
-		Sets: []source.Set{{Name: "one"}, {Name: "two", ChangeList: source.ChangeList{Entries: 4}}}, Keep: 48 * time.Hour, Grace: time.Hour,
+		Sets: []source.Set{{Name: "one"}, {Name: "two", ChangeList: source.ChangeList{Entries: 400}}}, Keep: 48 * time.Hour, Grace: time.Hour,
 	})
 	steady.check = w.inChangeList
 	mayGap, crashed := false, false

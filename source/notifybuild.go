@@ -32,7 +32,7 @@ func (n *notification) empty() bool { return n.entries == 0 }
 // buildNotification takes what follows p off the catalog, as far as there is
 // room, through the change numbered upto at most.
 func (s *Source) buildNotification(ctx context.Context, c *channel, p place, upto catalog.Seq) (*notification, error) {
-	changes, err := s.readChanges(ctx, c, p.Seq, upto)
+	changes, err := s.readChanges(ctx, c, p.Seq, upto, notifiedBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -46,9 +46,9 @@ func (s *Source) buildNotification(ctx context.Context, c *channel, p place, upt
 }
 
 // readChanges returns the changes after one and through another, as many as may
-// stand in a notification, whatever their bytes come to in the end. It never
-// ends between two of the same instant.
-func (s *Source) readChanges(ctx context.Context, c *channel, after, upto catalog.Seq) ([]catalog.Change, error) {
+// stand in a notification, or if that is less, as say most bytes about
+// themselves. It never ends between two of the same instant.
+func (s *Source) readChanges(ctx context.Context, c *channel, after, upto catalog.Seq, most int) ([]catalog.Change, error) {
 	var changes []catalog.Change
 	size := 0
 	for change, err := range s.catalog.Changes(ctx, s.capabilityList(c.set.Name), after) {
@@ -58,7 +58,7 @@ func (s *Source) readChanges(ctx context.Context, c *channel, after, upto catalo
 		if change.Seq > upto {
 			break
 		}
-		if n := len(changes); n > 0 && (n >= notifiedEntries || size > notifiedBytes) && change.EventTime.After(changes[n-1].EventTime) {
+		if n := len(changes); n > 0 && (n >= notifiedEntries || size > most) && change.EventTime.After(changes[n-1].EventTime) {
 			break
 		}
 		size += len(change.URI)

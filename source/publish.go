@@ -143,7 +143,6 @@ func (s *Source) publishSet(ctx context.Context, set Set, look bool) (r SetRepor
 	start := time.Now()
 	p := &publication{Source: s, set: set, report: SetReport{Set: set.Name}}
 	defer func() { p.report.Elapsed = time.Since(start); r = p.report }()
-	defer s.tell(set.Name)
 	if err := p.prepare(ctx, look); err != nil {
 		return r, false, err
 	}
@@ -155,6 +154,7 @@ func (s *Source) publishSet(ctx context.Context, set Set, look bool) (r SetRepor
 		published = p.next
 		s.spend(set, published.Changes)
 	}
+	s.tell(set.Name, published)
 	if written {
 		s.opts.Logger.InfoContext(ctx, "published", slog.String("set", set.Name), slog.Int64("entries", p.report.Resources),
 			slog.Int64("seq", int64(p.report.Seq)), slog.Int64("changes", p.report.Changes), slog.Bool("list", p.report.List))

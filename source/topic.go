@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"math"
 	"net/http"
 	"strings"
 	"time"
@@ -88,7 +89,7 @@ func (s *Source) window(ctx context.Context, c *channel, e extent, since time.Ti
 	if err != nil {
 		return nil, err
 	}
-	changes, err := s.readChanges(ctx, c, from.Seq, e.through.Seq)
+	changes, err := s.readChanges(ctx, c, from.Seq, e.through.Seq, math.MaxInt) // the newest are wanted
 	if err != nil {
 		return nil, err
 	}
