@@ -66,6 +66,7 @@ func (s *site) openPages() error {
 		return err
 	}
 	m := newMetrics()
+	m.register(s.tally.figures)
 	s.pages = newPages(u.EscapedPath(), g, m, s.ready)
 	if s.hub != nil {
 		s.hubPath = u.EscapedPath() + hubPath
@@ -88,9 +89,24 @@ func (s *site) beside(w http.ResponseWriter, r *http.Request) bool {
 	switch {
 	case s.pages != nil && s.pages.serve(w, r):
 		return true
-	case s.hub != nil && r.URL.EscapedPath() == s.hubPath:
+	case s.hub != nil && r.URL.EscapedPath() == s.hubPath && !s.hidden(r):
 		s.hub.ServeHTTP(w, r)
 		return true
 	}
 	return false
+}
+
+// hidden reports whether a resource of ours has the address of the hub, and it is
+// that which is asked for: a hub takes POST, and what it says of itself on GET is
+// no loss.
+func (s *site) hidden(r *http.Request) bool {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return false
+	}
+	f, _, err := s.open(hubPath)
+	if err != nil {
+		return false
+	}
+	_ = f.Close() // opened for nothing but to see that it is there
+	return true
 }

@@ -38,6 +38,7 @@ type site struct {
 	hub     *hubFront // embedded; nil: none
 	hubPath string    // where it is
 	pages   *pages    // about the Source; nil: none
+	tally   siteTally
 }
 
 // siteOptions says what a site is made of.
@@ -110,7 +111,12 @@ func (s *site) newSource() (err error) {
 	if so.Hubs, err = s.hubs(); err != nil {
 		return err
 	}
-	so.OnNotify = s.opts.onNotify
+	so.OnNotify = func(n source.Notification) {
+		s.tally.notified(&n)
+		if s.opts.onNotify != nil {
+			s.opts.onNotify(n)
+		}
+	}
 	cat := catalog.Catalog(s.db.Catalog())
 	for i := range s.opts.sets {
 		var set *siteSet
@@ -236,7 +242,9 @@ func (s *site) publish(ctx context.Context) (source.Report, error) {
 }
 
 func (s *site) publishBy(ctx context.Context, publish func(context.Context) (source.Report, error)) (source.Report, error) {
+	began := time.Now()
 	r, err := publish(ctx)
+	s.tally.published(&r, began, err)
 	if err != nil {
 		err = fmt.Errorf("write documents to %s: %w", s.opts.documents, err)
 	}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"lockstep/source"
+)
+
+// A siteTally counts what a site does, for monitors.
+type siteTally struct {
+	mu           sync.Mutex // guards what follows
+	publications int64
+	failed       int64 // publications
+	last         time.Time
+	took         time.Duration // the last one
+	sets         map[string]*setTally
+}
+
+// A setTally counts what becomes of a set.
+type setTally struct {
+	resources                int64
+	changes                  int64 // published
+	accepted, tried, refused int64 // notifications
+	gaps                     int64 // of them, those that could not tell all
+}
+
+// set returns the tally of a set. t.mu is held.
+func (t *siteTally) set(name string) *setTally {
+	if t.sets == nil {
+		t.sets = make(map[string]*setTally)
+	}
+	s := t.sets[name]
+	if s == nil {
+		s = &setTally{}
+		t.sets[name] = s
+	}
+	return s
+}
+
+// published counts a publication.
+func (t *siteTally) published(r *source.Report, began time.Time, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err != nil {
+		t.failed++
+		return
+	}
+	t.publications++
+	t.last = time.Now()
+	t.took = t.last.Sub(began)
+	for i := range r.Sets {
+		s := t.set(r.Sets[i].Set)
+		s.resources = r.Sets[i].Resources
+		s.changes += r.Sets[i].Changes
+	}
+}
+
+// notified counts an attempt to tell a hub.
+func (t *siteTally) notified(n *source.Notification) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.set(n.Set)
+	switch {
+	case n.Refused:
+		s.refused++
+	case n.Err != nil:
+		s.tried++
+		return // it comes again
+	default:
+		s.accepted++
+	}
+	if n.Gap {
+		s.gaps++
+	}
+}
+
+// figures are what monitors learn of the Source.
+func (t *siteTally) figures(out *figures) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out.counter("lockstep_source_publications_total", "Times documents were brought in step with the catalog.", float64(t.publications))
+	out.counter("lockstep_source_publications_failed_total", "Times that failed.", float64(t.failed))
+	if !t.last.IsZero() {
+		out.gauge("lockstep_source_published_timestamp_seconds", "When documents were published last.", float64(t.last.UnixMicro())/1e6)
+		out.gauge("lockstep_source_publication_seconds", "How long that took.", t.took.Seconds())
+	}
+	names := make([]string, 0, len(t.sets))
+	for name := range t.sets {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names[:min(len(names), maxSetFigures)] {
+		t.sets[name].figures(out, name)
+	}
+}
+
+// maxSetFigures is how many sets have figures of their own: a label has few
+// values.
+const maxSetFigures = 1000
+
+func (s *setTally) figures(out *figures, name string) {
+	out.gauge("lockstep_source_resources", "Resources in the set.", float64(s.resources), "set", name)
+	out.counter("lockstep_source_changes_published_total", "Changes published.", float64(s.changes), "set", name)
+	const notifications = "Change notifications, by what hubs made of them: failed ones come again."
+	for _, r := range []struct {
+		result string
+		n      int64
+	}{{"accepted", s.accepted}, {"failed", s.tried}, {"refused", s.refused}} {
+		out.counter("lockstep_source_notifications_total", notifications, float64(r.n), "set", name, "result", r.result)
+	}
+	out.counter("lockstep_source_notification_gaps_total", "Notifications before which some could not be told.", float64(s.gaps), "set", name)
+}
