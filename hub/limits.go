@@ -22,6 +22,7 @@ type buckets[K comparable] struct {
 	mu     sync.Mutex // guards the rest
 	m      map[K]*bucket
 	others bucket
+	swept  time.Time
 }
 
 type bucket struct {
@@ -81,18 +82,28 @@ func (b *buckets[K]) get(k K, now time.Time) *bucket {
 		return c
 	}
 	if len(b.m) >= maxBuckets {
-		for k, c := range b.m {
-			if b.refill(c, now); c.used == 0 {
-				delete(b.m, k)
-			}
-		}
-		if len(b.m) >= maxBuckets/10*9 { // going through them all again for the next is dear
-			return &b.others
-		}
+		b.sweep(now)
+	}
+	if len(b.m) >= maxBuckets {
+		return &b.others
 	}
 	c := &bucket{at: now}
 	b.m[k] = c
 	return c
+}
+
+// sweep forgets the buckets nothing is taken of, at most once a second: to look
+// at all of them for each request of a flood would be dear.
+func (b *buckets[K]) sweep(now time.Time) {
+	if now.Sub(b.swept) < time.Second {
+		return
+	}
+	b.swept = now
+	for k, c := range b.m {
+		if b.refill(c, now); c.used == 0 {
+			delete(b.m, k)
+		}
+	}
 }
 
 // tooMany answers a request beyond a limit.

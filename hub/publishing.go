@@ -76,7 +76,7 @@ func relayed(links []websub.Link) ([]string, error) {
 	var out []string
 	size := 0
 	for _, l := range links {
-		if l.Has("self") || l.Has("hub") {
+		if l.Has("self") || l.Has("hub") || !ends(l.Raw) {
 			continue
 		}
 		if size += len(l.Raw); size > maxRelayed {
@@ -85,6 +85,13 @@ func relayed(links []websub.Link) ([]string, error) {
 		out = append(out, l.Raw)
 	}
 	return out, nil
+}
+
+// ends reports whether a link ends where it seems to: with a quote that is left
+// open it would swallow what stands behind it.
+func ends(raw string) bool {
+	all := websub.ParseLinks([]string{raw + `, <urn:x>; rel="end"`}, nil)
+	return len(all) == 2 && all[1].Has("end")
 }
 
 // isForm reports whether the body is a form.
