@@ -53,11 +53,12 @@ func (s *Subscriber) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// unread answers without reading a body: where there is one, the connection
-// ends, for else it would be read up to its end.
+// unread answers without reading a body. Where there is one, or more of it, the
+// connection ends: else the server would wait for the rest, to go on behind it.
 func (s *Subscriber) unread(w http.ResponseWriter, r *http.Request, status int) {
 	if r.ContentLength != 0 {
 		w.Header().Set("Connection", "close")
+		_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) // no matter where it cannot be set
 	}
 	w.WriteHeader(status)
 }
