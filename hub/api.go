@@ -109,6 +109,8 @@ func (h *Hub) statusOf(ctx context.Context, err error) int {
 		return e.status
 	}
 	switch {
+	case errors.Is(err, errElsewhere):
+		return http.StatusMisdirectedRequest
 	case errors.Is(err, ErrNoSubscription):
 		return http.StatusNotFound
 	case errors.Is(err, ErrNotReady):
@@ -116,6 +118,19 @@ func (h *Hub) statusOf(ctx context.Context, err error) int {
 	}
 	h.opts.Logger.WarnContext(ctx, "answer a request to the hub's API", slog.Any("err", err))
 	return http.StatusInternalServerError
+}
+
+// errElsewhere reports a subscription that another hub on the same store sees to,
+// if there is such.
+var errElsewhere = errors.New("another hub that shares the state sees to this subscription now: ask that one")
+
+// keyOf reads which subscription is meant.
+func (h *Hub) keyOf(r *http.Request) (Key, error) {
+	key := Key(r.PathValue("key"))
+	if !h.owns(key) {
+		return "", errElsewhere
+	}
+	return key, nil
 }
 
 // apiStats answers with Stats.
@@ -197,7 +212,10 @@ func notNil[T any](s []T) []T {
 }
 
 func (h *Hub) apiSubscription(r *http.Request) (any, error) {
-	key := Key(r.PathValue("key"))
+	key, err := h.keyOf(r)
+	if err != nil {
+		return nil, err
+	}
 	h.mu.Lock()
 	s := h.registry.find(key)
 	if s == nil {
@@ -219,7 +237,10 @@ func (h *Hub) apiRemove(r *http.Request) (any, error) {
 	if reason == "" {
 		reason = "removed by who runs the hub"
 	}
-	key := Key(r.PathValue("key"))
+	key, err := h.keyOf(r)
+	if err != nil {
+		return nil, err
+	}
 	if err := h.remove(r.Context(), key, reason); err != nil {
 		return nil, err
 	}
@@ -265,7 +286,11 @@ func (h *Hub) apiReplay(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	from, err := h.replay(r.Context(), Key(r.PathValue("key")), *p.From)
+	key, err := h.keyOf(r)
+	if err != nil {
+		return nil, err
+	}
+	from, err := h.replay(r.Context(), key, *p.From)
 	if err != nil {
 		return nil, err
 	}

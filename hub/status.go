@@ -61,6 +61,10 @@ func (h *Hub) Stats() Stats {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, topic := range h.registry.topics {
+		if topic.url == changesTopic { // is between hubs
+			s.Topics--
+			continue
+		}
 		s.Kept += topic.bytes
 	}
 	return s

@@ -71,7 +71,7 @@ func (h *Hub) topicsAfter(after string, limit int) (all []TopicStatus, more bool
 	defer h.mu.Unlock()
 	var urls []string
 	for u := range h.registry.topics {
-		if u > after {
+		if u > after && u != changesTopic {
 			urls = append(urls, u)
 		}
 	}

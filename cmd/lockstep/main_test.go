@@ -6,13 +6,21 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"lockstep/storage/postgres/postgrestest"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden parts of scripts from what the commands print")
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"lockstep": main})
+	testscript.Main(tests{m}, map[string]func(){"lockstep": main})
 }
+
+// tests are those of this package, and what is to be ended after them.
+type tests struct{ m *testing.M }
+
+// Run implements [testscript.TestingM].
+func (t tests) Run() int { return postgrestest.Main(t.m) }
 
 // TestScript runs the binary as a user does, by the scripts in testdata/script.
 // Besides the commands of testscript they may use those of [world].
