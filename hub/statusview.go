@@ -19,6 +19,12 @@ type TopicStatus struct {
 	Subscriptions int    `json:"subscriptions"`
 	Behind        int    `json:"behind"`  // subscriptions that lack messages
 	LagMax        int64  `json:"lag_max"` // the most messages one of them lacks
+
+	// Of a topic that is published by pings:
+	Fetched       time.Time `json:"fetched,omitzero"`         // the last time with success
+	FetchError    string    `json:"fetch_error,omitempty"`    // of the last attempt, if it failed
+	FetchAttempts int       `json:"fetch_attempts,omitempty"` // in vain
+	NextFetch     time.Time `json:"next_fetch,omitzero"`      // zero with an error: it was given up, until the next ping
 }
 
 // A SubscriptionStatus tells how things stand with a subscription. Of the
@@ -80,6 +86,8 @@ func (h *Hub) topicsAfter(after string, limit int) (all []TopicStatus, more bool
 	for _, u := range urls[:min(limit, len(urls))] {
 		t := h.registry.topics[u]
 		s := TopicStatus{URL: t.url, First: t.first, Last: t.last, Bytes: t.bytes, Subscriptions: len(t.subs)}
+		f := stateOf(t.state)
+		s.Fetched, s.FetchError, s.FetchAttempts, s.NextFetch = f.Fetched, f.Error, f.Attempts, f.Next
 		for _, sub := range t.subs {
 			if lag := sub.lag(); lag > 0 {
 				s.Behind++

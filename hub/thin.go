@@ -43,9 +43,9 @@ type topicState struct {
 }
 
 // stateOf reads Topic.State. What can not be read costs one fetch more.
-func stateOf(t Topic) topicState {
+func stateOf(state []byte) topicState {
 	var s topicState
-	if len(t.State) > 0 && json.Unmarshal(t.State, &s) != nil {
+	if len(state) > 0 && json.Unmarshal(state, &s) != nil {
 		return topicState{}
 	}
 	return s
@@ -186,7 +186,7 @@ func (n *thin) hold(ctx context.Context, topic string, u *url.URL) (*pinged, err
 	n.mu.Lock()
 	p := n.topics[topic]
 	if p == nil {
-		p = &pinged{turn: make(chan struct{}, 1), url: u, state: stateOf(known)}
+		p = &pinged{turn: make(chan struct{}, 1), url: u, state: stateOf(known.State)}
 		n.topics[topic] = p
 	}
 	p.refs++
@@ -239,7 +239,7 @@ func (n *thin) load(ctx context.Context, shards []int) error {
 		if err != nil {
 			return fmt.Errorf("load topics: %w", err)
 		}
-		s := stateOf(t)
+		s := stateOf(t.State)
 		if s.Pinged.IsZero() || !fresh[KeyOf(t.URL, "").Shard()] {
 			continue
 		}
