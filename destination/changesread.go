@@ -89,7 +89,7 @@ func (c *changeReader) readEntries(ctx context.Context, t *telling, said resourc
 			w.Member = memberOf(t.pkg, &e)
 		}
 		d.place(&w, &e)
-		c.set.push.saw(w.URI, e.EventTime())
+		c.set.push.saw(w.URI, e.EventTime(), w.Gone)
 		if resume && w.pos < k.Count || !c.behind && !c.chain.resumed && d.old(&w) {
 			continue
 		}

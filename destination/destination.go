@@ -96,6 +96,8 @@ type Destination struct {
 	making  *semaphore.Weighted // bytes of memory that patches being applied may take
 	compare bool                // runs compare all there is, whatever is known
 
+	doubtEvery time.Duration // of a Follower: how often all of a set is compared because its documents do not tell of what was notified
+
 	large chan struct{} // held while the directory of a package is large
 
 	eventMu sync.Mutex // one event at a time

@@ -163,6 +163,7 @@ func (d *Destination) Follow(address string, o FollowOptions) (*Follower, error)
 	if err != nil {
 		return nil, err
 	}
+	own.doubtEvery = o.Check
 	f := &Follower{d: own, address: address, opts: o, journal: journal, inbox: newInbox(journal),
 		wake: make(chan struct{}, 1), wiring: make(chan struct{}, wires), early: map[string][]*message{}}
 	if o.Callback == "" {

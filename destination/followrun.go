@@ -93,6 +93,9 @@ func (f *Follower) Run(ctx context.Context) error {
 	defer f.started.Wait()
 	defer stop()
 	if err := f.inbox.load(ctx, f.receive); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
 		return err
 	}
 	if f.sub != nil {

@@ -29,6 +29,7 @@ type press struct {
 	pmu      sync.Mutex // guards what follows
 	subs     map[string]subscriber
 	deny     string
+	slow     time.Duration // before it verifies
 	asked    int
 	ended    int      // unsubscribed
 	events   []string // payloads, the i-th has ID i+1
@@ -77,6 +78,7 @@ func (p *press) serveHub(w http.ResponseWriter, r *http.Request) {
 	p.pmu.Unlock()
 	w.WriteHeader(http.StatusAccepted)
 	go func() {
+		time.Sleep(p.slow)
 		callback := form.Get("hub.callback")
 		if deny != "" {
 			get(websub.VerificationURL(callback, url.Values{"hub.mode": {"denied"}, "hub.topic": {form.Get("hub.topic")}, "hub.reason": {deny}}))

@@ -9,10 +9,6 @@ import (
 	"lockstep/resourcesync"
 )
 
-// doubtEvery is how often all of a set is compared because its notifications
-// told of what its documents do not (RN-RX-08).
-const doubtEvery = time.Hour
-
 // A message is what came on the channel of a set.
 type message struct {
 	number int64 // in the inbox; zero: it is not there
@@ -94,18 +90,34 @@ func (p *pusher) run(ctx context.Context, ms []*message, now time.Time) error {
 		}
 	}
 	if !p.stage.empty() {
+		moved := *st.push
+		*st.push = undo // as long as nothing is applied
+		p.expect()
+		undo = *st.push
+		moved.Next, moved.Unsure = undo.Next, undo.Unsure
+		*st.push = moved
 		if err := p.apply(ctx); err != nil {
-			*st.push = undo // its events are not touched before all is applied
+			*st.push = undo
 			return err
 		}
+		st.push.applied(p.news)
 	}
 	for _, m := range ms {
 		if m.event != "" {
 			st.push.EventID, st.push.Stream = m.event, m.stream
 		}
 	}
-	st.push.remember(st.Number, p.news, p.out.docs)
+	p.out.docs[fmt.Sprint(docPush, st.Number)] = encode(st.push)
 	return nil
+}
+
+// expect has it saved with what is recorded next what is going to be applied.
+func (p *pusher) expect() {
+	docs := map[string][]byte{}
+	p.set.push.expect(p.set.Number, p.news, docs)
+	if j, ok := p.d.journal.(*lateJournal); ok {
+		j.later(docs)
+	}
 }
 
 // take reads one message and stages what is new in it.
@@ -169,7 +181,7 @@ func (p *pusher) note(w *want, t resourcesync.Datetime, now time.Time) {
 	} else if at.After(p.out.newest) {
 		p.out.newest = at
 	}
-	p.news = append(p.news, pushNews{keyOfResource(w.URI), pushedEvent{at: kept, print: printOf(w, t), came: now}})
+	p.news = append(p.news, pushNews{keyOfResource(w.URI), pushedEvent{at: kept, print: printOf(w, t), gone: w.Gone, came: now}})
 }
 
 func (p *pusher) look(why string) {
@@ -225,7 +237,7 @@ func (s *session) pulled(ctx context.Context, set *setState) error {
 	}
 	now := time.Now()
 	doubtful := p.pulled(set.Watermark, now, set.compared || set.Lists == "")
-	if doubtful > 0 && now.Sub(p.Doubted) >= doubtEvery {
+	if doubtful > 0 && now.Sub(p.Doubted) >= s.d.doubtEvery {
 		p.Doubted = now
 		s.warn(set.Changes, fmt.Sprintf("set %s: %s that it notified stand in none of its documents: comparing all of it", set.Name, plural(int64(doubtful), "change")))
 		set.doubted = true

@@ -65,10 +65,13 @@ func keyOfResource(uri string) (k resourceKey) {
 
 // A pushedEvent is the newest event of a resource that a notification told of.
 type pushedEvent struct {
-	at    resourcesync.Datetime
-	print [8]byte               // of the event, see fingerprint
-	seen  resourcesync.Datetime // the newest event of the resource that the Change List told of since
-	came  time.Time             // when we learned of it
+	at      resourcesync.Datetime
+	print   [8]byte               // of the event, see fingerprint
+	gone    bool                  // it was deleted
+	certain bool                  // it was applied, by this process; else it may have been
+	seen    resourcesync.Datetime // the newest event of the resource that the Change List told of since
+	left    bool                  // which was a deletion
+	came    time.Time             // when we learned of it
 }
 
 // loadPush reads what notifications brought to the set with number n.
@@ -102,8 +105,10 @@ type pushNews struct {
 	pushedEvent
 }
 
-// remember takes in what a pass applied, and adds to docs what has to be saved.
-func (p *pushState) remember(set int, news []pushNews, docs map[string][]byte) {
+// expect takes in what a pass is going to apply, and adds to docs what has to
+// be saved of it before: should the pass be cut short, it is known all the same
+// what may have been done, for a pull to hold against the Source's documents.
+func (p *pushState) expect(set int, news []pushNews, docs map[string][]byte) {
 	var b []byte
 	for i := range news {
 		n := &news[i]
@@ -115,10 +120,11 @@ func (p *pushState) remember(set int, news []pushNews, docs map[string][]byte) {
 			p.Unsure = true
 			continue
 		}
-		n.seen = was.seen
+		n.seen, n.left = was.seen, was.left
 		p.events[n.key] = n.pushedEvent
 		b = append(b, n.key[:]...)
 		b = append(b, n.print[:]...)
+		b = append(b, flagOf(n.gone))
 		b = appendDatetime(b, n.at)
 		b = appendDatetime(b, resourcesync.NewDatetime(n.came))
 	}
@@ -127,6 +133,17 @@ func (p *pushState) remember(set int, news []pushNews, docs map[string][]byte) {
 		p.Next++
 	}
 	docs[fmt.Sprint(docPush, set)] = encode(p)
+}
+
+// applied takes in that what was expected has come true.
+func (p *pushState) applied(news []pushNews) {
+	for i := range news {
+		n := &news[i]
+		if e, ok := p.events[n.key]; ok && e.at.Compare(n.at) == 0 && e.print == n.print {
+			e.certain = true
+			p.events[n.key] = e
+		}
+	}
 }
 
 func (p *pushState) decodeEvents(b []byte) error {
@@ -139,6 +156,7 @@ func (p *pushState) decodeEvents(b []byte) error {
 		copy(n.key[:], d.b)
 		copy(n.print[:], d.b[len(n.key):])
 		d.b = d.b[len(n.key)+len(n.print):]
+		n.gone = d.byte()&1 != 0
 		n.at, n.came = d.datetime(), d.datetime().Time()
 		if !d.ok() {
 			return errWant
@@ -146,6 +164,13 @@ func (p *pushState) decodeEvents(b []byte) error {
 		p.events[n.key] = n.pushedEvent
 	}
 	return nil
+}
+
+func flagOf(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // printOf is the fingerprint of w at t, as it is remembered.
@@ -191,7 +216,7 @@ func (p *pushState) isKnown(st *setState, w *want, t resourcesync.Datetime) bool
 		if from, _ := span(was.at); isBefore(t, from) {
 			return true
 		}
-		if was.at.Compare(t) == 0 && was.print == printOf(w, t) {
+		if was.certain && was.at.Compare(t) == 0 && was.print == printOf(w, t) {
 			return true
 		}
 	}
@@ -216,13 +241,13 @@ func (p *pushState) isNewer(uri string, at resourcesync.Datetime) bool {
 }
 
 // saw notes that the Change List told of an event of the resource.
-func (p *pushState) saw(uri string, at resourcesync.Datetime) {
+func (p *pushState) saw(uri string, at resourcesync.Datetime, gone bool) {
 	if p == nil || len(p.events) == 0 {
 		return
 	}
 	k := keyOfResource(uri)
-	if was, ok := p.events[k]; ok && (was.seen.IsZero() || at.Compare(was.seen) > 0) {
-		was.seen = at
+	if was, ok := p.events[k]; ok && (was.seen.IsZero() || at.Compare(was.seen) >= 0) {
+		was.seen, was.left = at, gone
 		p.events[k] = was
 	}
 }
@@ -236,7 +261,7 @@ func (p *pushState) pulled(watermark, now time.Time, compared bool) (doubtful in
 		p.Unsure = false
 	}
 	for k, e := range p.events {
-		told := !e.seen.IsZero() && e.seen.Compare(e.at) >= 0
+		told := !e.seen.IsZero() && (e.seen.Compare(e.at) > 0 || e.seen.Compare(e.at) == 0 && e.left == e.gone)
 		passed := isBefore(e.at, watermark) || now.Sub(e.came) > maxLag
 		switch {
 		case told && !watermark.Before(e.at.Time()), compared && passed:
@@ -267,7 +292,7 @@ func (p *pushState) save(set int) map[string][]byte {
 	for k, e := range p.events {
 		news = append(news, pushNews{k, e})
 	}
-	p.remember(set, news, docs)
+	p.expect(set, news, docs)
 	return docs
 }
 

@@ -63,6 +63,7 @@ type site struct {
 	fault func(w http.ResponseWriter, r *http.Request) bool // may answer instead
 	doc   map[string]string                                 // documents that replace those made
 	links func(e siteEvent) string                          // rs:ln of an entry; of a list, its event has no change
+	down  bool                                              // it answers nothing
 	head  string                                            // more at the root of the Capability List
 	offer string                                            // more entries of it
 	late  time.Time                                         // the Change List tells of nothing since; zero: it does not lag
@@ -196,8 +197,12 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		uri += "?" + r.URL.RawQuery
 	}
 	s.gets[uri]++
-	fault := s.fault
+	fault, down := s.fault, s.down
 	s.mu.Unlock()
+	if down {
+		http.Error(w, "down", http.StatusServiceUnavailable)
+		return
+	}
 	if fault != nil && fault(w, r) {
 		return
 	}
