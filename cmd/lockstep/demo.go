@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"lockstep/destination"
-	"lockstep/source"
 )
 
 // demoOptions are the flags of demo.
@@ -26,10 +25,11 @@ func newDemo(io stdio, out *outputOptions) *cobra.Command {
 	o := &demoOptions{out: out}
 	cmd := &cobra.Command{
 		Use:   "demo [DIR] [flags]",
-		Short: "See all of it: a Source and a mirror in one process",
+		Short: "See all of it: a Source, a hub and a mirror in one process",
 		Long: `Publish some sample files, or a copy of DIR, mirror them, then edit, add and
-delete a file at the Source and see each change arrive in the mirror. After every
-step Source and mirror are compared byte by byte; an audit ends it.
+delete a file at the Source and see each change arrive in the mirror, which the
+Source's hub tells of it. After every step Source and mirror are compared byte by
+byte; an audit ends it.
 
 Everything happens in a temporary directory on 127.0.0.1 and is removed at the
 end. DIR is only read. The exit code is 0 only if all of it was true.`,
@@ -47,20 +47,15 @@ end. DIR is only read. The exit code is 0 only if all of it was true.`,
 	return cmd
 }
 
-// publishLimit is how long a change may take until it is published before the
-// demo says that it failed: generous, for the machine may be busy.
-const publishLimit = 30 * time.Second
-
 // A demo is the Source, the mirror and the story told of them.
 type demo struct {
-	o         *demoOptions
-	io        stdio
-	files     string // directory the Source publishes
-	mirror    string
-	base      string             // URL
-	published chan source.Report // every publication with changes
-	run       *destinationRun
-	result    demoResult
+	o      *demoOptions
+	io     stdio
+	files  string // directory the Source publishes
+	mirror string
+	base   string // URL
+	run    *demoMirror
+	result demoResult
 }
 
 // A demoResult is what demo prints with --json.
@@ -79,7 +74,7 @@ type demoStep struct {
 
 // runDemo tells the story.
 func runDemo(ctx context.Context, o *demoOptions, io stdio) (err error) {
-	d := &demo{o: o, io: io, published: make(chan source.Report, 16)}
+	d := &demo{o: o, io: io}
 	room, err := os.MkdirTemp("", "lockstep-demo-")
 	if err != nil {
 		return fmt.Errorf("make a place for the demo: %w", err)
@@ -98,13 +93,18 @@ func runDemo(ctx context.Context, o *demoOptions, io stdio) (err error) {
 	if o.dir != "" {
 		what = "files copied from " + o.dir
 	}
-	d.say("A Source and a mirror on this machine, with %s %s.\n\n", thousands(int64(n)), what)
+	d.say("A Source, its hub and a mirror on this machine, with %s %s.\n\n", thousands(int64(n)), what)
 
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
 	ended, err := d.serve(serving, filepath.Join(room, "state"))
 	if err != nil {
 		return err
+	}
+	calls, err := d.openMirror(serving)
+	if err != nil {
+		stop()
+		return errors.Join(err, <-ended)
 	}
 	err = d.tell(ctx)
 	if perr := d.conclude(err); err == nil {
@@ -113,11 +113,9 @@ func runDemo(ctx context.Context, o *demoOptions, io stdio) (err error) {
 	if err == nil && o.keep {
 		err = d.stay(ctx)
 	}
-	if d.run != nil {
-		d.run.Close()
-	}
+	err = errors.Join(err, d.run.Close())
 	stop()
-	return errors.Join(err, <-ended)
+	return errors.Join(err, <-calls, <-ended)
 }
 
 // say tells people, who do not want to hear it with --json.
@@ -134,16 +132,11 @@ func (d *demo) serve(ctx context.Context, state string) (<-chan error, error) {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	d.base = baseURLOf(l.Addr(), d.io)
-	n := &newsroom{io: d.io, quiet: true, onPublished: func(r source.Report) {
-		select {
-		case d.published <- r:
-		default: // nobody waits for it any more
-		}
-	}}
+	n := &newsroom{io: d.io, quiet: true}
 	s, err := openSite(ctx, siteOptions{
 		baseURL: d.base, sets: []setConfig{{from: address{kindOf("dir"), d.files}, Hash: []string{"sha-256", "md5"}}}, state: state, documents: filepath.Join(state, "documents"),
-		scanInterval: -1, content: true, command: "demo",
-		hubs: hubFlags{hub: []string{hubEmbedded}}, embedding: &embedding{hub: hubOfThisMachine()}, log: d.o.out.logger(d.io), onEvent: n.event,
+		scanInterval: -1, content: true, command: "demo", log: d.o.out.logger(d.io), onEvent: n.event,
+		hubs: hubFlags{hub: []string{hubEmbedded}, notifyDelay: defaultNotifyDelay}, embedding: &embedding{hub: hubOfThisMachine()},
 	})
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
@@ -155,15 +148,20 @@ func (d *demo) serve(ctx context.Context, state string) (<-chan error, error) {
 		return nil, errors.Join(err, l.Close())
 	}
 	d.tick("publish", start, true, "the Source has %s at %s", count(p.resources(), "resource"), d.base)
-	ended := make(chan error, 1)
+	ended, ready := make(chan error, 1), make(chan struct{})
 	go func() {
-		err := s.serveUntil(ctx, l, true, n, func() error { return nil })
+		err := s.serveUntil(ctx, l, true, n, func() error { close(ready); return nil })
 		s.Close()
 		if ctx.Err() != nil {
 			err = nil
 		}
 		ended <- err
 	}()
+	select {
+	case <-ready:
+	case err := <-ended:
+		return nil, errors.Join(err, context.Cause(ctx))
+	}
 	return ended, nil
 }
 
@@ -172,25 +170,32 @@ var errUntrue = errors.New("the demo failed: not all of it was true")
 
 // tell tells the story, up to the first thing that does not come true.
 func (d *demo) tell(ctx context.Context) error {
-	sel := selectOptions{source: d.base, dest: d.mirror}
-	network := networkOptions{proxy: noProxy, timeout: publishLimit, retries: 1}
-	var err error
-	d.run, err = openRun(&sel, &network, destination.Options{Dest: d.mirror, Logger: d.o.out.logger(d.io)}, false, d.io)
+	start := time.Now()
+	want, err := regularFiles(d.files)
 	if err != nil {
 		return err
 	}
-	start := time.Now()
-	r, err := d.run.dest.Sync(ctx, d.base)
+	if err := d.run.follow(ctx); err != nil {
+		return err
+	}
+	r, _, err := d.run.await(ctx, int64(len(want)))
 	if err != nil {
 		return err
 	}
 	if err := d.check("first sync", start, r, -1, 0, 0, "everything fetched"); err != nil {
 		return err
 	}
+	kind, hub := d.run.channel()
+	if err := d.tick("subscribe", start, kind == destination.ChannelHub, "the hub %s calls %s from now on", hub, d.run.callback); err != nil {
+		return err
+	}
 	for _, change := range d.changes() {
 		if err := d.change(ctx, change); err != nil {
 			return err
 		}
+	}
+	if err := d.run.rest(); err != nil {
+		return err
 	}
 	start = time.Now()
 	audit, err := d.run.dest.Audit(ctx, d.base, destination.AuditOptions{Content: true})
@@ -218,33 +223,15 @@ func (d *demo) change(ctx context.Context, c demoChange) error {
 	if err := c.do(); err != nil {
 		return fmt.Errorf("%s: %w", c.step, err)
 	}
-	if err := d.awaitPublication(ctx); err != nil {
+	r, at, err := d.run.await(ctx, c.created+c.updated+c.deleted)
+	if err != nil {
 		return d.tick(c.step, start, false, "%s: %v", c.what, err)
 	}
-	r, err := d.run.dest.Sync(ctx, d.base)
-	if err != nil {
-		return err
+	how := "mirrored"
+	if r.Via == destination.ViaNotification {
+		how = "told of and mirrored"
 	}
-	return d.check(c.step, start, r, c.created, c.updated, c.deleted,
-		fmt.Sprintf("%s; mirrored after %s", c.what, elapsed(time.Since(start))))
-}
-
-// awaitPublication waits until the Source has published a change.
-func (d *demo) awaitPublication(ctx context.Context) error {
-	limit := time.NewTimer(publishLimit)
-	defer limit.Stop()
-	for {
-		select {
-		case r := <-d.published:
-			if len(r.Sets) > 0 && r.Sets[0].Changes > 0 {
-				return nil
-			}
-		case <-limit.C:
-			return fmt.Errorf("not published within %s", publishLimit)
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+	return d.check(c.step, start, r, c.created, c.updated, c.deleted, fmt.Sprintf("%s; %s after %s", c.what, how, elapsed(at.Sub(start))))
 }
 
 // check compares what a sync says with what was done (created below 0: as
@@ -292,34 +279,38 @@ func (d *demo) conclude(err error) error {
 		return d.io.printJSON(d.result)
 	}
 	if err == nil && !d.o.keep {
-		d.say("\nAll of it was true. Now with your own files:\n  lockstep serve DIR\n  lockstep sync http://127.0.0.1:8080/ MIRROR\n")
+		d.say("\nAll of it was true. Now with your own files:\n  lockstep serve DIR\n  lockstep follow http://127.0.0.1:8080/ MIRROR\n")
 	}
 	return nil
 }
 
-// followInterval is how often the mirror of a demo that stays looks for changes.
-const followInterval = time.Second
-
 // stay keeps the mirror in step until the user has seen enough.
 func (d *demo) stay(ctx context.Context) error {
-	d.say("\nAll of it was true. Both go on; change a file and see it arrive:\n")
+	d.say("\nAll of it was true. All three go on; change a file and see it arrive:\n")
 	d.say("  source  %s\n          %s\n  mirror  %s\n", d.files, d.base, d.mirror)
-	d.say("Ctrl-C ends it and removes these directories.\n%s%s\n", readyPrefix, d.base)
-	tick := time.NewTicker(followInterval)
-	defer tick.Stop()
+	d.say("Ctrl-C ends it and removes these directories.\n")
+	if err := d.run.follow(ctx); err != nil {
+		return err
+	}
+	d.say("%s%s\n", readyPrefix, d.base)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil // this is how it is meant to end
-		case <-d.published: // the next tick sees to it
-		case <-tick.C:
-			r, err := d.run.dest.Sync(ctx, d.base)
+		case err := <-d.run.ended:
+			d.run.ended <- err
+			return err
+		case p := <-d.run.passes:
 			switch {
 			case ctx.Err() != nil:
-			case err != nil:
-				d.io.errorf("warning: sync: %v\n", err)
-			case r.Created+r.Updated+r.Deleted > 0:
-				d.say("%s  mirrored %d created, %d updated, %d deleted\n", time.Now().Format(time.TimeOnly), r.Created, r.Updated, r.Deleted)
+			case p.err != nil:
+				d.io.errorf("warning: %v; trying again\n", p.err)
+			case p.Created+p.Updated+p.Deleted > 0:
+				text := "mirrored " + tallyText(p.Created, p.Updated, p.Deleted, 0, 0, 0)
+				if s := d.run.follower.Status(); p.Via == destination.ViaNotification && len(s.Sets) > 0 && s.Sets[0].Lag > 0 {
+					text += "; " + elapsed(s.Sets[0].Lag) + " after the change"
+				}
+				d.say("%s  %s\n", p.at.Format(time.TimeOnly), text)
 			}
 		}
 	}

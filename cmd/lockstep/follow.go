@@ -21,6 +21,8 @@ type followOptions struct {
 	poll     time.Duration
 	check    time.Duration
 	lease    time.Duration
+
+	adminTokenFile string
 }
 
 func newFollow(io stdio, out *outputOptions) *cobra.Command {
@@ -55,6 +57,7 @@ end. The line "ready: ..." on stdout says that the first sync is done.`,
 	grouped(flags, newsGroup, func(flags *pflag.FlagSet) {
 		flags.StringVar(&o.callback, "callback", "", "the `URL` by which a hub reaches us; what comes for it, and below it, has to arrive at --listen (default: no hub is used)")
 		flags.StringVar(&o.listen, "listen", "", "listen at `HOST:PORT` for hubs, and for who asks how it goes: /-/metrics, /-/healthz, /-/readyz, /-/api/v1/follow (default: the port that --callback names, if any)")
+		flags.StringVar(&o.adminTokenFile, "admin-token-file", "", "who has a token of `FILE`, one a line, may see status and figures (default: programs on this machine)")
 		flags.StringVar(&o.channel, "channel", "", "learn of news only by this `WAY`: hub, events, or poll (default the best there is)")
 		flags.DurationVar(&o.poll, "poll", destination.DefaultPoll, "ask a Source that tells nothing every `DURATION`")
 		flags.DurationVar(&o.check, "check", destination.DefaultCheck, "ask a Source that tells us its news all the same every `DURATION`")
@@ -100,6 +103,10 @@ func runFollow(ctx context.Context, o *followOptions, io stdio) error {
 	if hook != nil {
 		do.Deliver = hook.deliver
 	}
+	g, err := newGuard(o.adminTokenFile)
+	if err != nil {
+		return err
+	}
 	l, callback, err := o.reachable(ctx)
 	if err != nil {
 		return err
@@ -108,6 +115,7 @@ func runFollow(ctx context.Context, o *followOptions, io stdio) error {
 		defer func() { _ = l.Close() }() // the server closes it as well
 	}
 	f := newFollowing(ctx, o, io)
+	f.guard = g
 	closeEvents, err := o.openEvents(&f.watcher)
 	if err != nil {
 		return err

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"time"
 
@@ -23,6 +22,7 @@ type following struct {
 	watcher  watcher
 	follower *destination.Follower
 	client   *fetch.Client
+	guard    *guard // of the pages about us
 	address  string // URL of what we serve; "" if we do not
 	started  time.Time
 	stopBar  func() // ends the bar of the first sync
@@ -171,7 +171,7 @@ func (f *following) announce(s *destination.FollowStatus) error {
 	where := f.o.dest
 	if f.address != "" {
 		where = f.address
-		out.printf("  how it goes      %s\n", f.address+strings.TrimPrefix(followStatusPath, "/"))
+		out.printf("  how it goes      %s\n", f.address+pagesDir+followStatusPath)
 	}
 	out.printf("  Ctrl-C stops; progress is kept\n%s%s\n", readyPrefix, where)
 	f.mu.Lock()
@@ -247,7 +247,7 @@ func (f *following) tellRecovered(s *destination.FollowStatus) {
 	f.mu.Unlock()
 	if n > 0 {
 		f.watcher.once.forget()
-		f.io.errorf("%s  in step again, after %s\n", time.Now().Format(time.TimeOnly), count(n, "failed pass"))
+		f.io.errorf("%s  in step again, after %s\n", time.Now().Format(time.TimeOnly), count(n, "failed attempt"))
 	}
 }
 

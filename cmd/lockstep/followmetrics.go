@@ -6,39 +6,35 @@ import (
 	"lockstep/destination"
 )
 
-// sample tells monitors all that is known of how it goes: what passes came to,
-// how far the one under way is, how each set is followed.
+// figures tells monitors all that is known of how it goes.
 func (f *following) figures(s *figures) {
 	state := f.state()
-	ready := 0.0
-	if state.Ready {
-		ready = 1
-	}
-	s.gauge("lockstep_follow_ready", "Whether the first sync is done.", ready)
+	tellFollow(s, &state)
+	s.counter("lockstep_destination_requests_total", "Requests sent.", float64(f.client.Requests()))
+	s.counter("lockstep_destination_received_bytes_total", "Bytes that came over the network.", float64(f.client.Bytes()))
+}
+
+// tellFollow tells what all passes came to, how far the one under way is, and
+// how each set is followed.
+func tellFollow(s *figures, state *followState) {
 	r := &state.Result
+	s.gauge("lockstep_follow_ready", "Whether the first sync is done.", truth(state.Ready))
+	s.gauge("lockstep_follow_failing", "Whether the last look at the Source failed as a whole.", truth(r.Follow.Error != ""))
 	s.counter("lockstep_follow_passes_total", "Passes that did something or failed.", float64(r.Passes))
 	s.counter("lockstep_follow_passes_failed_total", "Passes after which not everything was in step.", float64(r.PassesFailed))
 	s.counter("lockstep_follow_pass_seconds_total", "Time spent in passes.", r.Elapsed)
-	s.counter("lockstep_destination_requests_total", "Requests sent.", float64(f.client.Requests()))
-	s.counter("lockstep_destination_received_bytes_total", "Bytes that came over the network.", float64(f.client.Bytes()))
-	sampleBy(s, &r.By)
-	failing := 0.0
-	if r.Follow.Error != "" {
-		failing = 1
-	}
-	s.gauge("lockstep_follow_failing", "Whether the last look at the Source failed as a whole.", failing)
-
+	tellBy(s, &r.By)
 	names := setLabels(&r.Follow)
 	for i := range r.BySet {
 		if name, ok := names[r.BySet[i].URI]; ok {
-			sampleSet(s, name, &r.BySet[i])
+			tellSet(s, name, &r.BySet[i])
 		}
 	}
 	for i := range r.Follow.Sets {
 		set := &r.Follow.Sets[i]
-		sampleFollowed(s, names[set.URI], set)
+		tellFollowed(s, names[set.URI], set)
 		if p, ok := state.Progress[set.Name]; ok {
-			sampleProgress(s, names[set.URI], &p)
+			tellProgress(s, names[set.URI], &p)
 		}
 	}
 }
@@ -59,8 +55,8 @@ func setLabels(f *destination.FollowStatus) map[string]string {
 	return labels
 }
 
-// sampleBy tells by which ways contents came.
-func sampleBy(s *figures, by *destination.By) {
+// tellBy tells by which ways contents came.
+func tellBy(s *figures, by *destination.By) {
 	for _, way := range []struct {
 		name string
 		n    int64
@@ -72,8 +68,8 @@ func sampleBy(s *figures, by *destination.By) {
 	}
 }
 
-// sampleSet tells what all passes came to for a set.
-func sampleSet(s *figures, name string, r *destination.SetReport) {
+// tellSet tells what all passes came to for a set.
+func tellSet(s *figures, name string, r *destination.SetReport) {
 	for _, outcome := range []struct {
 		name string
 		n    int64
@@ -87,8 +83,8 @@ func sampleSet(s *figures, name string, r *destination.SetReport) {
 	s.counter("lockstep_destination_set_seconds_total", "Time spent in passes of a set.", r.Elapsed, "set", name)
 }
 
-// sampleProgress tells how far the pass under way is, or how far the last came.
-func sampleProgress(s *figures, name string, p *destination.Progress) {
+// tellProgress tells how far the pass under way is, or how far the last came.
+func tellProgress(s *figures, name string, p *destination.Progress) {
 	for _, figure := range []struct {
 		name, help string
 		n          int64
@@ -104,20 +100,12 @@ func sampleProgress(s *figures, name string, p *destination.Progress) {
 	}
 }
 
-// sampleFollowed tells how a set is followed, and how far we are.
-func sampleFollowed(s *figures, name string, set *destination.SetStatus) {
+// tellFollowed tells how a set is followed, and how far we are.
+func tellFollowed(s *figures, name string, set *destination.SetStatus) {
 	for _, channel := range []string{destination.ChannelHub, destination.ChannelEvents, destination.ChannelPoll} {
-		is := 0.0
-		if set.Channel == channel {
-			is = 1
-		}
-		s.gauge("lockstep_follow_channel", "How news of a set come.", is, "set", name, "channel", channel)
+		s.gauge("lockstep_follow_channel", "How news of a set come.", truth(set.Channel == channel), "set", name, "channel", channel)
 	}
-	failing := 0.0
-	if set.Error != "" {
-		failing = 1
-	}
-	s.gauge("lockstep_follow_set_failing", "Whether the set was not in step after its last pass.", failing, "set", name)
+	s.gauge("lockstep_follow_set_failing", "Whether the set was not in step after its last pass.", truth(set.Error != ""), "set", name)
 	s.gauge("lockstep_follow_waiting", "Notifications taken and not yet processed.", float64(set.Waiting), "set", name)
 	s.gauge("lockstep_follow_lag_seconds", "From the newest change applied by a notification, at the Source, to its file here.", set.Lag.Seconds(), "set", name)
 	for _, at := range []struct {
@@ -148,4 +136,12 @@ func sampleFollowed(s *figures, name string, set *destination.SetStatus) {
 	} {
 		s.counter("lockstep_follow_"+c.name+"_total", c.help, float64(c.n), "set", name)
 	}
+}
+
+// truth is 1 for what is so.
+func truth(so bool) float64 {
+	if so {
+		return 1
+	}
+	return 0
 }

@@ -2,7 +2,7 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
+	"errors"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -12,47 +12,34 @@ import (
 	"lockstep/source"
 )
 
-// What follow serves besides what hubs call.
-const (
-	healthPath       = "/-/healthz"
-	readyPath        = "/-/readyz"
-	followStatusPath = "/-/api/v1/follow"
-)
+// followStatusPath is where follow tells how it goes, below its pages.
+const followStatusPath = "api/v1/follow"
 
-// server serves what hubs call, and how it goes.
+// server serves what hubs call, and to whom it concerns how it goes.
 func (f *following) server() *http.Server {
 	m := newMetrics()
 	m.register(f.figures)
+	about := newPages("/", f.guard, m, f.whyNotReady)
+	about.protect(followStatusPath, http.HandlerFunc(f.serveStatus))
 	hubs := f.follower.Handler()
-	own := map[string]http.Handler{
-		"/" + metricsPath: m.handler(),
-		healthPath:        http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") }),
-		readyPath:         http.HandlerFunc(f.serveReady),
-		followStatusPath:  http.HandlerFunc(f.serveStatus),
-	}
 	srv := source.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h, ok := own[r.URL.Path]
-		switch {
-		case !ok:
+		if !about.serve(w, r) {
 			hubs.ServeHTTP(w, r)
-		case r.Method != http.MethodGet && r.Method != http.MethodHead:
-			w.Header().Set("Allow", "GET, HEAD")
-			http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
-		default:
-			h.ServeHTTP(w, r)
 		}
 	}))
 	srv.ErrorLog = slog.NewLogLogger(f.o.out.logger(f.io).Handler(), slog.LevelDebug)
 	return srv
 }
 
-// serveReady answers whether the first sync is done.
-func (f *following) serveReady(w http.ResponseWriter, _ *http.Request) {
+// errFirstSync says why a follow is not ready.
+var errFirstSync = errors.New("the first sync is not done yet")
+
+// whyNotReady tells why the mirror is not in step for the first time yet.
+func (f *following) whyNotReady() error {
 	if !f.isReady() {
-		http.Error(w, "the first sync is not done yet", http.StatusServiceUnavailable)
-		return
+		return errFirstSync
 	}
-	_, _ = fmt.Fprintln(w, "ready") // who has gone need not know
+	return nil
 }
 
 // A followState is what follow answers when asked how it goes.
@@ -65,9 +52,13 @@ type followState struct {
 }
 
 // serveStatus answers how it goes.
-func (f *following) serveStatus(w http.ResponseWriter, _ *http.Request) {
+func (f *following) serveStatus(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "only GET and HEAD are allowed", http.StatusMethodNotAllowed)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	_ = enc.Encode(f.state()) // who has gone need not know
@@ -91,7 +82,10 @@ func (f *following) result(status *destination.FollowStatus, err error) followRe
 	if sum.Mode == "" {
 		sum.Mode = destination.ModeNone
 	}
-	sum.SyncedUntil = syncedUntil(status)
+	sum.SyncedUntil, sum.Sets = syncedUntil(status), []string{}
+	for i := range status.Sets {
+		sum.Sets = append(sum.Sets, status.Sets[i].URI)
+	}
 	return followResult{
 		Report: &sum.Report, Passes: sum.Passes, PassesFailed: sum.Failing,
 		Followed: time.Since(f.started).Seconds(), Follow: *status, Error: errorText(err),

@@ -26,9 +26,6 @@ func (t *followTally) add(r *destination.Report, err error) {
 	}
 	sum := &t.Report
 	sum.Source, sum.Destination = r.Source, r.Destination
-	if len(r.Sets) > 0 {
-		sum.Sets = r.Sets
-	}
 	if len(r.Way) > 0 {
 		sum.Way = r.Way
 	}
@@ -52,11 +49,8 @@ func (t *followTally) add(r *destination.Report, err error) {
 // copy returns a copy that shares nothing with t.
 func (t *followTally) copy() *followTally {
 	c := *t
-	c.Sets, c.Way, c.BySet = slices.Clone(c.Sets), slices.Clone(c.Way), slices.Clone(c.BySet)
+	c.Way, c.BySet = slices.Clone(c.Way), slices.Clone(c.BySet)
 	c.Failures, c.Warnings = slices.Clone(c.Failures), slices.Clone(c.Warnings)
-	if c.Sets == nil {
-		c.Sets = []string{}
-	}
 	return &c
 }
 

@@ -41,6 +41,8 @@ func TestScript(t *testing.T) {
 			"source":     func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).source(ts, args) },
 			"halt":       func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).halt(ts, args) },
 			"told":       func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).told(ts, args) },
+			"becomes":    func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).becomes(ts, args) },
+			"ended":      func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).ended(ts, args) },
 			"static":     func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).static(ts, args) },
 			"exit":       func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).exit(ts, args) },
 			"same":       func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).same(ts, args) },

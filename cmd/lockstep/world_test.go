@@ -244,6 +244,47 @@ func (w *world) same(ts *testscript.TestScript, args []string) {
 	}
 }
 
+// becomes: `becomes DIR MIRROR` waits until two directories hold the same files
+// with the same bytes.
+func (w *world) becomes(ts *testscript.TestScript, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: becomes DIR MIRROR")
+	}
+	want, err := contents(ts.MkAbs(args[0]))
+	ts.Check(err)
+	diff := ""
+	for deadline := time.Now().Add(readyLimit); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		got, err := contents(ts.MkAbs(args[1]))
+		if diff = difference(got, want); err == nil && diff == "" {
+			return
+		}
+	}
+	for _, p := range w.running {
+		ts.Logf("%s%s", p.out, p.stderr)
+	}
+	ts.Fatalf("%s never became %s: %s", args[1], args[0], diff)
+}
+
+// ended: `ended VAR CODE` waits until what `source VAR` began has ended by
+// itself, with that exit code.
+func (w *world) ended(ts *testscript.TestScript, args []string) {
+	if len(args) != 2 || w.running[args[0]] == nil {
+		ts.Fatalf("usage: ended VAR CODE")
+	}
+	p := w.running[args[0]]
+	select {
+	case err := <-p.done:
+		p.done <- err
+		code, err := exitCodeOf(err)
+		ts.Check(err)
+		if strconv.Itoa(code) != args[1] {
+			ts.Fatalf("%s ended with exit code %d, want %s", args[0], code, args[1])
+		}
+	case <-time.After(readyLimit):
+		ts.Fatalf("%s has not ended", args[0])
+	}
+}
+
 // contents reads all files below dir, without .lockstep.
 func contents(dir string) (map[string]string, error) {
 	files := map[string]string{}
