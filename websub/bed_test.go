@@ -66,8 +66,11 @@ type hub struct {
 }
 
 func newHub(t testing.TB) *hub {
-	h := &hub{t: t, client: http.DefaultClient, subs: map[string]url.Values{}, lease: "86400"}
-	h.client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	h := &hub{t: t, subs: map[string]url.Values{}, lease: "86400"}
+	h.client = &http.Client{
+		Transport:     &http.Transport{}, // its own: others close the idle connections of theirs
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	return h
 }
 

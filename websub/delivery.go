@@ -27,6 +27,7 @@ func readBody(w http.ResponseWriter, r *http.Request, most int64) (body []byte, 
 	if r.ContentLength > most {
 		return nil, http.StatusRequestEntityTooLarge
 	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(exchangeTime)) // where it can be set
 	var b bytes.Buffer
 	b.Grow(int(min(max(r.ContentLength, 0), firstRead)) + bytes.MinRead)
 	_, err := io.Copy(&b, http.MaxBytesReader(w, r.Body, most))

@@ -11,12 +11,12 @@ type EventKind string
 
 // The kinds of events.
 const (
-	Verified EventKind = "verified" // a new subscription came to be
+	Verified EventKind = "verified" // a new subscription came to be, maybe in place of another
 	Renewed  EventKind = "renewed"  // its lease was extended
 	Denied   EventKind = "denied"   // the hub denied it, or ended it; Reason says why
 	Refused  EventKind = "refused"  // the hub refused, cannot be reached, or did not verify in time; Reason says why
-	Expired  EventKind = "expired"  // the lease ended without renewal
-	Ended    EventKind = "ended"    // unsubscribed
+	Expired  EventKind = "expired"  // the lease ended without renewal, and nothing took its place
+	Ended    EventKind = "ended"    // unsubscribed, and nothing took its place
 	Forged   EventKind = "forged"   // a delivery had no signature or a wrong one
 	Weak     EventKind = "weak"     // a delivery was signed with sha1; said once for a subscription and process
 	Unknown  EventKind = "unknown"  // something came for a callback that does not exist; nothing else is told

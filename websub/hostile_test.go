@@ -199,7 +199,7 @@ func TestNoSecret(t *testing.T) {
 
 // Hubs from before the Recommendation: they verify in the same call and answer
 // 204, name no lease, and want to see hub.verify (WS-OLD-02, WS-OLD-03,
-// WS-OLD-05); any other 2xx means the same (WS-S-10).
+// WS-OLD-05, WS-S-07); any other 2xx means the same (WS-S-10).
 func TestOldHub(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{200, 201, 204} {
@@ -257,6 +257,33 @@ func TestCallbacksAreUnguessable(t *testing.T) {
 			h.bodies[i] != "POST /hub application/x-www-form-urlencoded" {
 			t.Errorf("request %v, %s", r, h.bodies[i])
 		}
+	}
+}
+
+// Over TLS from end to end (WS-SEC-01): there a secret is always sent (WS-S-04).
+func TestOverTLS(t *testing.T) {
+	t.Parallel()
+	h := newHub(t)
+	var callback, secret string
+	srv := httptest.NewTLSServer(h)
+	t.Cleanup(srv.Close)
+	h.url, h.client = srv.URL, srv.Client()
+	h.answer = func(w http.ResponseWriter, form url.Values) bool {
+		callback, secret = form.Get("hub.callback"), form.Get("hub.secret")
+		h.verify(callback, "subscribe", form.Get("hub.topic"), "60")
+		w.WriteHeader(http.StatusAccepted)
+		return true
+	}
+	b := &bed{t: t, keep: &keeper{}}
+	front := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { b.front.ServeHTTP(w, r) }))
+	t.Cleanup(front.Close) // its certificate is that of the hub
+	o := b.options()
+	o.Callback, o.Client, o.NoPlainSecret = front.URL+"/cb", srv.Client(), true
+	b.start(o)
+	b.want("https://h/t", srv.URL)
+	b.wait(websub.Verified)
+	if status := h.deliver(callback, "x", signed(t, "sha512", secret, "x")...); status != 202 || len(b.delivered()) != 1 || secret == "" {
+		t.Errorf("status %d, delivered %q", status, b.delivered())
 	}
 }
 

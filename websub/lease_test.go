@@ -411,17 +411,23 @@ func TestMoved(t *testing.T) {
 		if st := b.state(); st.Hub != hubs[1].url || st.Topic != topic+"2" {
 			t.Errorf("state %+v", st)
 		}
+		if len(b.told(websub.Ended)) != 0 { // for another one took its place
+			t.Errorf("events %+v", b.events)
+		}
 		moved.Store(func(websub.Wish) websub.Wish { return websub.Wish{} }) // the channel is gone: WS-L-07
 		sleep(42 * time.Minute)
 		if hubs[1].asked("unsubscribe") == 0 {
 			t.Error("a channel that is gone was not unsubscribed from")
+		}
+		if len(b.told(websub.Ended)) != 1 {
+			t.Errorf("events %+v", b.events)
 		}
 		b.stop()
 	})
 }
 
 // The callback changes with every other renewal where that is asked for; both
-// deliver until the old one has ended, each message once (WS-L-05).
+// deliver until the old one has ended, each message once (WS-L-05, RN-AMB-12).
 func TestFreshCallback(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -176,8 +176,17 @@ type change struct {
 	jobs   []job             // begun when it is durable
 }
 
-// tell notes what happened to l.
+// tell notes what happened to l. That it ended, or was denied, is told only if
+// no other subscription of the wish stands: what took its place goes on.
 func (c *change) tell(kind EventKind, l *subscription, reason string) {
+	replaced := slices.ContainsFunc(c.of(l.WishID), func(o *subscription) bool { return o != l && o.State == active })
+	switch {
+	case !replaced:
+	case kind == Ended || kind == Expired:
+		return
+	case kind == Denied:
+		kind = Refused
+	}
 	e := SubscriberEvent{Kind: kind, ID: l.WishID, Topic: l.Topic, Hub: l.hub(), Reason: reason, At: c.now}
 	if kind == Verified || kind == Renewed {
 		e.Expires = l.Expires

@@ -58,7 +58,7 @@ func TestSignerIsReusable(t *testing.T) {
 	}
 }
 
-// What counts as a signature: WS-X-05 to WS-X-08, WS-X-10.
+// What counts as a signature: WS-X-07, WS-X-08, WS-X-10, RN-AMB-09.
 func TestVerify(t *testing.T) {
 	t.Parallel()
 	good := "sha256=" + vectors["sha256"]
