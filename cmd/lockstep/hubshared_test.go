@@ -145,22 +145,26 @@ func within(t *testing.T, what string, so func() bool) {
 	}
 }
 
-// got reports whether a callback has taken all messages, each for the first time
-// in this order.
+// got reports whether a callback has taken all messages in this order, whatever
+// else came, and how often.
 func (c *callbacks) got(path string, want []string) bool {
 	c.mu.Lock()
 	log := c.log.String()
 	c.mu.Unlock()
-	next, seen := 0, map[string]bool{}
+	next, at := 0, make(map[string]int, len(want))
+	for i, body := range want {
+		at[body] = i
+	}
 	for line := range strings.Lines(log) {
 		rest, ok := strings.CutPrefix(line, "delivery to "+path+": ")
 		body, _, _ := strings.Cut(rest, ",")
-		if !ok || seen[body] {
-			continue
-		}
-		if next < len(want) && body == want[next] {
+		i, known := at[body]
+		switch {
+		case !ok || !known || i < next: // somebody else's, unanswered when it was accepted, or again
+		case i > next:
+			return false
+		default:
 			next++
-			seen[body] = true
 		}
 	}
 	return next == len(want)
