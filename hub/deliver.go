@@ -128,7 +128,6 @@ func (h *Hub) deliver(f *flight) (stay bool) {
 	out := h.post(ctx, e, target, signer, topic)
 	h.mu.Lock()
 	out.took = time.Since(f.start)
-	cancel()
 	f.start = time.Time{}
 	if out.err != nil && ctx.Err() != nil { // canceled by us
 		out.late, out.ended = f.late, !f.late
@@ -136,6 +135,7 @@ func (h *Hub) deliver(f *flight) (stay bool) {
 			out.err = fmt.Errorf("no answer within %v", h.opts.Timeout)
 		}
 	}
+	cancel()
 	h.settle(s, e, out)
 	if h.stays(f) {
 		f.stayed++
