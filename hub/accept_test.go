@@ -251,7 +251,7 @@ func (s *site) publish(t testing.TB, topic, contentType, body string, header ...
 const topicA = "http://topics.example/a"
 
 // TestMethods: anything but GET, HEAD and POST is 405 with Allow (WS-H-04), and
-// GET says what this is.
+// GET says what this is. Nobody is sent to another hub (WS-H-06).
 func TestMethods(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), nil)
@@ -274,7 +274,8 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-// TestRefusedForms: what is faulty is 400 and says why in words (WS-H-04).
+// TestRefusedForms: what is faulty is 400, what is against the rules of the hub is
+// 403 (WS-H-05), and the answer says why in words (WS-H-04).
 func TestRefusedForms(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), func(o *hub.Options) { o.AllowPrivate = false })

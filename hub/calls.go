@@ -30,13 +30,23 @@ type call struct {
 	lane string
 	host string
 	at   time.Time // not before
+	rank rank
 	do   func(ctx context.Context)
 }
+
+// A rank says which calls of a lane go first.
+type rank uint8
+
+const (
+	known   rank = iota // the host has said before that it wants to be called
+	unknown             // it may be a stranger's idea: of these there may be very many
+	ranks
+)
 
 type callLane struct {
 	name   string // host and port
 	host   string
-	queue  []*call
+	queues [ranks][]*call
 	active int
 	listed bool // in ready, or in delayed
 	paid   bool // the next call may start as far as the rate is concerned
@@ -50,8 +60,8 @@ func newCalls(inAll, perHost int, r rate, clock func() time.Time) *calls {
 }
 
 // add has do called, not before at, by run. It does not wait.
-func (l *calls) add(target *url.URL, at time.Time, do func(ctx context.Context)) {
-	c := &call{lane: hostOf(target), host: bareHost(target), at: at, do: do}
+func (l *calls) add(target *url.URL, r rank, at time.Time, do func(ctx context.Context)) {
+	c := &call{lane: hostOf(target), host: bareHost(target), rank: r, at: at, do: do}
 	l.mu.Lock()
 	if at.After(l.starts.clock()) {
 		heap.Push(&l.delayed, c)
@@ -111,10 +121,10 @@ func (l *calls) ended(c *call) {
 // if there is nothing at all.
 func (l *calls) list(h *callLane) {
 	switch {
-	case len(h.queue) > 0 && h.active < l.perHost && !h.listed:
+	case h.waits() && h.active < l.perHost && !h.listed:
 		h.listed = true
 		l.ready = append(l.ready, h)
-	case len(h.queue) == 0 && h.active == 0 && !h.listed:
+	case !h.waits() && h.active == 0 && !h.listed:
 		delete(l.hosts, h.name)
 	}
 }
@@ -148,9 +158,7 @@ func (l *calls) due() (calls []*call, wait time.Duration) {
 			continue
 		}
 		h.listed, h.paid = false, false
-		calls = append(calls, h.queue[0])
-		h.queue[0] = nil
-		h.queue = h.queue[1:]
+		calls = append(calls, h.next())
 		h.active++
 		l.active++
 		l.list(h)
@@ -173,8 +181,22 @@ func (l *calls) enqueue(c *call) {
 		h = &callLane{name: c.lane, host: c.host}
 		l.hosts[c.lane] = h
 	}
-	h.queue = append(h.queue, c)
+	h.queues[c.rank] = append(h.queues[c.rank], c)
 	l.list(h)
+}
+
+func (h *callLane) waits() bool { return len(h.queues[known])+len(h.queues[unknown]) > 0 }
+
+// next takes the call that is to start next.
+func (h *callLane) next() *call {
+	r := known
+	if len(h.queues[known]) == 0 {
+		r = unknown
+	}
+	c := h.queues[r][0]
+	h.queues[r][0] = nil
+	h.queues[r] = h.queues[r][1:]
+	return c
 }
 
 type callHeap []*call

@@ -37,13 +37,13 @@ func TestCallRate(t *testing.T) {
 		var one, two, other atomic.Int64
 		count := func(n *atomic.Int64) func(context.Context) { return func(context.Context) { n.Add(1) } }
 		for range 1000 {
-			c.add(at(t, "http://a.example:1/"), time.Time{}, count(&one))
+			c.add(at(t, "http://a.example:1/"), unknown, time.Time{}, count(&one))
 		}
 		for range 10 {
-			c.add(at(t, "http://A.example.:2/"), time.Time{}, count(&two))
+			c.add(at(t, "http://A.example.:2/"), unknown, time.Time{}, count(&two))
 		}
-		c.add(at(t, "http://b.example/"), time.Time{}, count(&other))
-		c.add(at(t, "http://b.example/"), time.Now().Add(time.Minute), count(&other))
+		c.add(at(t, "http://b.example/"), unknown, time.Time{}, count(&other))
+		c.add(at(t, "http://b.example/"), unknown, time.Now().Add(time.Minute), count(&other))
 		synctest.Wait()
 		if a, b := one.Load()+two.Load(), other.Load(); a != 10 || b != 1 {
 			t.Errorf("at once %d and %d calls, want 10 and 1", a, b)
@@ -76,7 +76,7 @@ func TestCallConcurrency(t *testing.T) {
 		go c.run(ctx)
 		var slow, quick, most atomic.Int64
 		for range 20 {
-			c.add(at(t, "http://a.example/"), time.Time{}, func(ctx context.Context) {
+			c.add(at(t, "http://a.example/"), unknown, time.Time{}, func(ctx context.Context) {
 				most.Store(max(most.Load(), slow.Add(1)))
 				defer slow.Add(-1)
 				select {
@@ -86,7 +86,7 @@ func TestCallConcurrency(t *testing.T) {
 			})
 		}
 		for range 20 {
-			c.add(at(t, "http://a.example:81/"), time.Time{}, func(context.Context) { quick.Add(1) })
+			c.add(at(t, "http://a.example:81/"), unknown, time.Time{}, func(context.Context) { quick.Add(1) })
 		}
 		synctest.Wait()
 		if s, q := most.Load(), quick.Load(); s != 3 || q != 20 {

@@ -29,13 +29,13 @@ func (v *intents) deny(s Subscription, reason string) {
 		added.Set("hub.reason", reason)
 	}
 	address := websub.VerificationURL(s.Callback, added)
-	v.calls.add(target, time.Time{}, func(ctx context.Context) {
+	v.calls.add(target, known, time.Time{}, func(ctx context.Context) {
 		var status *statusError
 		if _, err := v.get(ctx, address, 0); err == nil || errors.As(err, &status) || ctx.Err() != nil {
 			v.denied(s)
 			return
 		}
-		v.calls.add(target, v.h.opts.Clock().Add(v.h.opts.RetryFirst), func(ctx context.Context) {
+		v.calls.add(target, known, v.h.opts.Clock().Add(v.h.opts.RetryFirst), func(ctx context.Context) {
 			_, _ = v.get(ctx, address, 0) // once more, and no more
 			v.denied(s)
 		})

@@ -53,6 +53,9 @@ func TestLimitPerHost(t *testing.T) {
 	if w := s.ask("subscribe", topicA, sub.url+"?5", "203.0.113.9:1"); w.Code != 202 {
 		t.Errorf("a renewal: %d %s", w.Code, w.Body)
 	}
+	if w := s.ask("unsubscribe", topicA, sub.url+"?unknown", "203.0.113.9:1"); w.Code != 202 {
+		t.Errorf("unsubscribe something unknown: %d %s", w.Code, w.Body)
+	}
 	if w := s.ask("subscribe", topicA, strings.Replace(sub.url, "127.0.0.1", "127.0.0.2", 1), "203.0.113.9:1"); w.Code != 202 {
 		t.Errorf("at another host: %d %s", w.Code, w.Body)
 	}
@@ -141,6 +144,30 @@ func heap() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
+}
+
+// TestFloodAndRenewal: who has subscribed can renew and end it while others flood
+// the hub with requests in its name.
+func TestFloodAndRenewal(t *testing.T) {
+	t.Parallel()
+	s := start(t, hub.NewMem(), func(o *hub.Options) { o.MaxPerHost = 500 })
+	sub := subscribe(t, func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.RawQuery, "forged") {
+			w.WriteHeader(404)
+			return
+		}
+		echo(w, r)
+	})
+	s.subscribed(t, sub, topicA)
+	for i := range 600 {
+		s.ask("subscribe", topicA, fmt.Sprint(sub.url, "?forged", i), fmt.Sprintf("203.0.113.%d:1", i%256))
+	}
+	began := time.Now()
+	wantStatus(t, s.post(t, "hub.mode", "unsubscribe", "hub.topic", topicA, "hub.callback", sub.url), 202)
+	eventually(t, "ended", func() bool { return len(s.subscriptions(t)) == 0 })
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("ended after %v", took)
+	}
 }
 
 // TestPingLimit: pings are held to a rate, by topics (WS-SEC-04).

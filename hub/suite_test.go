@@ -188,8 +188,8 @@ func TestPublishAtOnce(t *testing.T) {
 	}
 }
 
-// TestFat: bytes, type and links arrive unchanged (RN-PB-02, WS-C-01), in order,
-// each once.
+// TestFat: what is accepted with 202 (RN-AMB-14) arrives with bytes, type and links
+// unchanged (RN-PB-02, RN-AMB-15, WS-C-01, WS-C-03), in order, each once.
 func TestFat(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), nil)

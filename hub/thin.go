@@ -219,7 +219,7 @@ func (n *thin) drop(topic string, p *pinged) {
 func (n *thin) schedule(topic string, p *pinged, at time.Time) {
 	p.round++
 	round := p.round
-	n.calls.add(p.url, at, func(ctx context.Context) { n.carry(ctx, topic, p, round) })
+	n.calls.add(p.url, known, at, func(ctx context.Context) { n.carry(ctx, topic, p, round) })
 }
 
 // load takes up the pings of the topics of shards that nobody has carried out.

@@ -50,9 +50,9 @@ type intents struct {
 
 	mu     sync.Mutex // guards what follows
 	asks   map[Key]*ask
-	hosts  map[string]*hostAsks // by bareHost
-	topics map[string]int       // asks, by topic
-	tasks  sync.WaitGroup       // what calls have left to do
+	hosts  map[string]int // asks that are fresh, by bareHost
+	topics map[string]int // asks, by topic
+	tasks  sync.WaitGroup // what calls have left to do
 }
 
 // A pending is a request that waits for its verification.
@@ -64,7 +64,7 @@ type pending struct {
 func newIntents(h *Hub) *intents {
 	return &intents{
 		h: h, waits: verifyWaits, calls: newCalls(verifyInAll, verifyAtOne, verifyRate, h.opts.Clock),
-		asks: make(map[Key]*ask), hosts: make(map[string]*hostAsks), topics: make(map[string]int),
+		asks: make(map[Key]*ask), hosts: make(map[string]int), topics: make(map[string]int),
 	}
 }
 
@@ -103,8 +103,11 @@ func (v *intents) put(a *ask, p *pending) {
 // verified before.
 func (v *intents) schedule(a *ask) {
 	a.round++
-	key, round := a.newest.Key, a.round
-	v.calls.add(a.newest.target, a.newest.Next, func(ctx context.Context) { v.carry(ctx, key, a, round) })
+	key, round, r := a.newest.Key, a.round, known
+	if a.fresh {
+		r = unknown
+	}
+	v.calls.add(a.newest.target, r, a.newest.Next, func(ctx context.Context) { v.carry(ctx, key, a, round) })
 }
 
 // load takes up the requests of shards that were accepted before.

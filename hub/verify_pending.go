@@ -21,9 +21,6 @@ type ask struct {
 	round  int      // counts what v.calls was given: only the last of it holds
 }
 
-// hostAsks counts the asks with callbacks at one host.
-type hostAsks struct{ all, fresh int }
-
 // known reports whether there is anything that a request could end.
 func (v *intents) known(key Key, a *ask) bool {
 	if _, ok := v.h.subscription(key); ok || v.h.sharer != nil {
@@ -42,22 +39,24 @@ func (v *intents) expects(topic string) bool {
 }
 
 // hold waits for the turn to change what the store says of key. It refuses one
-// request more than may be pending.
+// new subscription more than may be; what there is can always be renewed and
+// ended, however many others ask.
 func (v *intents) hold(ctx context.Context, r Request, target *url.URL) (*ask, error) {
 	key, host := r.Key, bareHost(target)
 	_, subscribed := v.h.subscription(key)
+	fresh := !subscribed && (r.Mode == websub.ModeSubscribe || v.h.sharer != nil)
 	all, atHost := 0, 0
-	if !subscribed {
+	if fresh {
 		all, atHost = v.h.count(target)
 	}
 	v.mu.Lock()
 	a := v.asks[key]
 	if a == nil {
-		if err := v.room(host, !subscribed, all, atHost); err != nil {
+		if err := v.room(host, fresh, all, atHost); err != nil {
 			v.mu.Unlock()
 			return nil, err
 		}
-		a = v.open(r, host, !subscribed)
+		a = v.open(r, host, fresh)
 	}
 	a.refs++
 	v.mu.Unlock()
@@ -76,14 +75,10 @@ func (v *intents) hold(ctx context.Context, r Request, target *url.URL) (*ask, e
 // the subscriptions there are.
 func (v *intents) room(host string, fresh bool, all, atHost int) error {
 	o := &v.h.opts
-	n := hostAsks{}
-	if c := v.hosts[host]; c != nil {
-		n = *c
-	}
 	switch {
-	case n.all >= o.MaxPerHost, fresh && n.fresh+atHost >= o.MaxPerHost:
+	case fresh && v.hosts[host]+atHost >= o.MaxPerHost:
 		return tooMany(time.Minute, "too many subscriptions with callbacks at this host")
-	case len(v.asks) >= maxPending, fresh && len(v.asks)+all >= o.MaxSubscriptions:
+	case fresh && (len(v.asks) >= maxPending || len(v.asks)+all >= o.MaxSubscriptions):
 		return again(http.StatusServiceUnavailable, time.Minute, "the hub has as many subscriptions as it can keep")
 	}
 	return nil
@@ -93,15 +88,9 @@ func (v *intents) open(r Request, host string, fresh bool) *ask {
 	a := &ask{turn: make(chan struct{}, 1), host: host, topic: websub.Canonical(r.Topic)}
 	v.asks[r.Key] = a
 	v.topics[a.topic]++
-	c := v.hosts[host]
-	if c == nil {
-		c = &hostAsks{}
-		v.hosts[host] = c
-	}
-	c.all++
 	if fresh {
 		a.fresh = true
-		c.fresh++
+		v.hosts[host]++
 	}
 	return a
 }
@@ -131,16 +120,14 @@ func (v *intents) close(key Key, a *ask) {
 	if v.topics[a.topic]--; v.topics[a.topic] == 0 {
 		delete(v.topics, a.topic)
 	}
-	c := v.hosts[a.host]
-	if c.all--; c.all == 0 {
-		delete(v.hosts, a.host)
-	}
 }
 
 // counted notes that from now on the registry counts what a asked for.
 func (v *intents) counted(a *ask) {
 	if a.fresh {
 		a.fresh = false
-		v.hosts[a.host].fresh--
+		if v.hosts[a.host]--; v.hosts[a.host] == 0 {
+			delete(v.hosts, a.host)
+		}
 	}
 }

@@ -3,9 +3,11 @@ package hub_test
 import (
 	"context"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -179,7 +181,7 @@ func (s *site) subscription(t testing.TB, callback string) hub.Subscription {
 	return hub.Subscription{}
 }
 
-// TestSecrets: 199 bytes pass, none and an empty one are the same (WS-H-08), the
+// TestSecrets: 199 bytes pass (RN-AMB-08), none and an empty one are the same (WS-H-08), the
 // store never sees one (WS-SEC-07), and a renewal replaces it.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
@@ -336,31 +338,47 @@ func TestRestartVerifies(t *testing.T) {
 	eventually(t, "verified", func() bool { return len(second.subscriptions(t)) == 1 && len(second.requests(t)) == 0 })
 }
 
-// TestPrivateName: a name that turns out to be of loopback is not called
-// (WS-SEC-02).
+// TestPrivateName: a name that turns out to be of this machine, or of its
+// network, is not called: it is looked at when it is dialled (WS-SEC-02).
 func TestPrivateName(t *testing.T) {
 	t.Parallel()
 	sub := subscribe(t, nil)
 	u, _ := url.Parse(sub.url)
-	for _, name := range []string{"0x7f.1", "2130706433", "127.1", "017700000001"} {
-		s := start(t, hub.NewMem(), func(o *hub.Options) { o.AllowPrivate = false })
-		r := s.post(t, "hub.mode", "subscribe", "hub.topic", topicA, "hub.callback", "http://"+name+":"+u.Port()+"/cb")
-		if r.StatusCode == 202 {
-			eventually(t, "settled", func() bool {
-				for _, r := range s.requests(t) {
-					if r.Attempts == 0 {
-						return false
-					}
-				}
-				return true
-			})
-		}
-		if len(s.subscriptions(t)) > 0 {
-			t.Errorf("%s: there is a subscription", name)
-		}
-		s.stop()
+	names := []string{"0x7f.1", "2130706433", "127.1", "017700000001", "ip6-localhost", "ip6-loopback"}
+	if name, err := os.Hostname(); err == nil {
+		names = append(names, name)
+	}
+	s := start(t, hub.NewMem(), func(o *hub.Options) { o.AllowPrivate = false })
+	s.VerifyWaits()
+	for _, name := range names {
+		s.post(t, "hub.mode", "subscribe", "hub.topic", topicA, "hub.callback", "http://"+name+":"+u.Port()+"/cb")
+	}
+	eventually(t, "settled", func() bool { return len(s.requests(t)) == 0 })
+	if n := len(s.subscriptions(t)); n > 0 {
+		t.Errorf("%d subscriptions, want none", n)
 	}
 	sub.quiet(t)
+}
+
+// TestUntrusted: over HTTPS a callback has to prove whose it is (WS-SEC-01), and
+// is called over HTTPS alone (WS-C-04).
+func TestUntrusted(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		echo(w, r)
+	}))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	s := start(t, hub.NewMem(), nil)
+	s.VerifyWaits()
+	wantStatus(t, s.post(t, "hub.mode", "subscribe", "hub.topic", topicA, "hub.callback", server.URL), 202)
+	eventually(t, "settled", func() bool { return len(s.requests(t)) == 0 })
+	if n := asked.Load(); n != 0 || len(s.subscriptions(t)) != 0 {
+		t.Errorf("asked %d times, %d subscriptions, want none", n, len(s.subscriptions(t)))
+	}
 }
 
 // TestStopsAtOnce: Run ends although callbacks are silent.
