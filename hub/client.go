@@ -45,7 +45,6 @@ func newClient(o Options) *http.Client {
 				ClientSessionCache: tls.NewLRUClientSessionCache(tlsResumable),
 			},
 			TLSHandshakeTimeout:    o.Timeout,
-			ResponseHeaderTimeout:  o.Timeout,
 			DisableCompression:     true, // WS-X-12, and answers are not read
 			MaxIdleConns:           idleConns,
 			MaxIdleConnsPerHost:    fastPerHost,

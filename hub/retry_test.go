@@ -1,0 +1,306 @@
+package hub_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"lockstep/hub"
+)
+
+// TestRetry: an attempt that fails is made again, with waits that double, until
+// it is taken; the order stays, the id too, and only then is it taken (WS-C-08,
+// WS-C-09, WS-C-11).
+func TestRetry(t *testing.T) {
+	t.Parallel()
+	const fails, first = 5, 40 * time.Millisecond
+	var mu sync.Mutex
+	var at []time.Time
+	ids := map[string]bool{}
+	s := newSink(t, func(w http.ResponseWriter, r *http.Request, body string) {
+		mu.Lock()
+		defer mu.Unlock()
+		if body != "1" {
+			return
+		}
+		ids[r.Header.Get("Hub-Delivery-Id")] = true
+		if at = append(at, time.Now()); len(at) <= fails {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	})
+	r := run(t, hub.NewMem(), hub.Options{RetryFirst: first, RetryMost: 4 * first})
+	key := r.subscribe(s.URL+"/cb", "")
+	r.publish(numbers(1, 5)...)
+	eventually(t, "failure", func() bool {
+		row, _ := r.Row(key)
+		p := row.Progress
+		return p.Attempts > 0 && !p.Failing.IsZero() && p.LastError == "answered 500 Internal Server Error" && p.Cursor == 0
+	})
+	eventually(t, "all", func() bool { return len(s.at("/cb")) == 5 })
+	if got := s.at("/cb"); !same(got, numbers(1, 5)) || len(ids) != 1 {
+		t.Errorf("got %v with ids %v", got, ids)
+	}
+	for i, wait := range []time.Duration{first, 2 * first, 4 * first, 4 * first, 4 * first} {
+		if got := at[i+1].Sub(at[i]); got < wait*8/10 || got > wait*12/10+200*time.Millisecond {
+			t.Errorf("wait %d is %v, want %v more or less", i, got, wait)
+		}
+	}
+	row, _ := r.Row(key)
+	if p := row.Progress; p.Attempts != 0 || !p.Failing.IsZero() || p.LastError != "" || p.Taken != 5 || p.Cursor != 5 {
+		t.Errorf("in the end: %+v", p)
+	}
+	if got := r.Stats(); got.Failed != fails || got.Delivered != 5 {
+		t.Errorf("%d failed, %d delivered", got.Failed, got.Delivered)
+	}
+}
+
+// TestFailures: what counts as one, and that redirects are not followed
+// (WS-C-08).
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	var followed atomic.Int32
+	s := newSink(t, func(w http.ResponseWriter, r *http.Request, _ string) {
+		if r.URL.Path == "/target" {
+			followed.Add(1)
+			return
+		}
+		if r.URL.Path == "/hang" {
+			<-r.Context().Done()
+			return
+		}
+		if r.URL.Path == "/reset" {
+			panic(http.ErrAbortHandler)
+		}
+		w.Header().Set("Location", "/target")
+		var status int
+		if _, err := fmt.Sscanf(r.URL.Path, "/%d", &status); err != nil {
+			t.Error(err)
+		}
+		w.WriteHeader(status)
+	})
+	r := run(t, hub.NewMem(), hub.Options{RetryFirst: time.Hour, RetryMost: time.Hour, Timeout: 300 * time.Millisecond})
+	keys := map[string]hub.Key{}
+	for _, path := range []string{"301", "302", "307", "308", "304", "400", "404", "500", "503", "hang", "reset"} {
+		keys[path] = r.subscribe(s.URL+"/"+path, "")
+	}
+	for _, path := range []string{"200", "202", "204", "299"} {
+		r.subscribe(s.URL+"/"+path, "")
+	}
+	r.publish("1")
+	for path, key := range keys {
+		eventually(t, path, func() bool {
+			row, _ := r.Row(key)
+			return row.Progress.Attempts == 1
+		})
+	}
+	for _, path := range []string{"200", "202", "204", "299"} {
+		eventually(t, path, func() bool { return len(s.at("/"+path)) == 1 })
+	}
+	if row, _ := r.Row(keys["hang"]); row.Progress.LastError != "no answer within 300ms" {
+		t.Errorf("no answer: %q", row.Progress.LastError)
+	}
+	if followed.Load() > 0 {
+		t.Error("a redirect was followed")
+	}
+}
+
+// TestRetryAfter: an endpoint that says when it can be asked again is not asked
+// before, up to the longest wait (WS-C-09).
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	for asked, want := range map[string]time.Duration{"1": time.Second, "100000": 1500 * time.Millisecond} {
+		t.Run(asked, func(t *testing.T) {
+			t.Parallel()
+			times := make(chan time.Time, 10)
+			s := newSink(t, func(w http.ResponseWriter, _ *http.Request, _ string) {
+				if times <- time.Now(); len(times) == 1 {
+					w.Header().Set("Retry-After", asked)
+					w.WriteHeader(http.StatusTooManyRequests)
+				}
+			})
+			r := run(t, hub.NewMem(), hub.Options{RetryFirst: 10 * time.Millisecond, RetryMost: 1500 * time.Millisecond})
+			r.subscribe(s.URL+"/cb", "")
+			r.publish("1")
+			eventually(t, "delivery", func() bool { return len(s.at("/cb")) == 1 })
+			if got := -(<-times).Sub(<-times); got < want || got > want+500*time.Millisecond {
+				t.Errorf("asked again after %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+func FuzzRetryAfter(f *testing.F) {
+	for _, s := range []string{"", "0", "1", " 7 ", "-1", "99999999999999999999", "1.5", "Fri, 31 Dec 1999 23:59:59 GMT", "Fri, 31 Dec 2999 23:59:59 GMT"} {
+		f.Add(s)
+	}
+	now := time.Date(1999, 12, 31, 23, 59, 0, 0, time.UTC)
+	f.Fuzz(func(t *testing.T, s string) {
+		if got := hub.RetryAfter(s, now); got < 0 {
+			t.Errorf("RetryAfter(%q) = %v", s, got)
+		}
+	})
+}
+
+func TestRetryAfterForms(t *testing.T) {
+	t.Parallel()
+	now := time.Date(1999, 12, 31, 23, 59, 0, 0, time.UTC)
+	for s, want := range map[string]time.Duration{
+		"": 0, "x": 0, "-1": 0, "0": 0, " 120 ": 2 * time.Minute, "Fri, 31 Dec 1999 23:59:59 GMT": 59 * time.Second,
+		"Fri, 31 Dec 1998 23:59:59 GMT": 0, "99999999999999999999": (1<<31 - 1) * time.Second,
+	} {
+		if got := hub.RetryAfter(s, now); got != want {
+			t.Errorf("RetryAfter(%q) = %v, want %v", s, got, want)
+		}
+	}
+}
+
+// TestGone: 410 ends the subscription, for good (WS-C-07).
+func TestGone(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	s := newSink(t, func(w http.ResponseWriter, _ *http.Request, _ string) {
+		asked.Add(1)
+		w.WriteHeader(http.StatusGone)
+	})
+	store := hub.NewMem()
+	r := run(t, store, hub.Options{RetryFirst: time.Millisecond})
+	key := r.subscribe(s.URL+"/cb", "")
+	r.publish(numbers(1, 3)...)
+	eventually(t, "end", func() bool { _, ok := r.Row(key); return !ok })
+	eventually(t, "end of the row", func() bool { return len(rows(t, store)) == 0 })
+	r.publish("4")
+	time.Sleep(50 * time.Millisecond)
+	if n := asked.Load(); n != 1 || r.Stats().Ended != 1 {
+		t.Errorf("asked %d times, %d ended", n, r.Stats().Ended)
+	}
+}
+
+// TestGiveUp: what an endpoint has refused for too long is given up and counted;
+// the subscription stays, and gets the next (WS-C-10).
+func TestGiveUp(t *testing.T) {
+	t.Parallel()
+	var well atomic.Bool
+	s := newSink(t, func(w http.ResponseWriter, _ *http.Request, _ string) {
+		if !well.Load() {
+			w.WriteHeader(http.StatusBadGateway)
+		}
+	})
+	r := run(t, hub.NewMem(), hub.Options{RetryFirst: 5 * time.Millisecond, RetryMost: 20 * time.Millisecond, RetryFor: 400 * time.Millisecond, Keep: time.Hour})
+	key := r.subscribe(s.URL+"/cb", "")
+	r.publish(numbers(1, 100)...)
+	row, _ := r.Row(key)
+	time.Sleep(200 * time.Millisecond)
+	if row, _ := r.Row(key); row.Progress.GivenUp > 0 || row.Progress.Attempts < 3 {
+		t.Errorf("too early: %+v", row.Progress)
+	}
+	eventually(t, "giving up", func() bool {
+		row, _ = r.Row(key)
+		return row.Progress.GivenUp == 100
+	})
+	if row.Progress.Cursor != 100 || r.Stats().GivenUp != 100 {
+		t.Errorf("%+v, %d in all", row.Progress, r.Stats().GivenUp)
+	}
+	r.publish("101")
+	well.Store(true)
+	eventually(t, "the next", func() bool { return len(s.at("/cb")) == 1 })
+	if got := s.at("/cb"); !same(got, []string{"101"}) {
+		t.Errorf("got %v", got)
+	}
+}
+
+// TestGiveUpLater: messages that waited because the hub was down have their time
+// all the same.
+func TestGiveUpLater(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	s := newSink(t, func(w http.ResponseWriter, _ *http.Request, _ string) {
+		if asked.Add(1) <= 2 {
+			w.WriteHeader(http.StatusBadGateway)
+		}
+	})
+	store := hub.NewMem()
+	o := hub.Options{RetryFirst: 10 * time.Millisecond, RetryMost: 10 * time.Millisecond, RetryFor: time.Minute}
+	r := run(t, store, o)
+	r.subscribe(s.URL+"/cb", "")
+	_ = r.stop()
+	old := hub.Message{Topic: topicURL, ID: "a", Body: []byte("old"), At: time.Now().Add(-24 * time.Hour)}
+	if _, err := store.Append(context.Background(), []hub.Message{old}); err != nil {
+		t.Fatal(err)
+	}
+	run(t, store, o)
+	eventually(t, "delivery", func() bool { return len(s.at("/cb")) == 1 })
+}
+
+// TestBreaker: a host that cannot be connected to is left in peace, whatever
+// there is to be sent; when it is back everybody gets everything (WS-C-13).
+func TestBreaker(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	_ = l.Close()
+	r := run(t, hub.NewMem(), hub.Options{RetryFirst: 50 * time.Millisecond, RetryMost: 200 * time.Millisecond})
+	const subscribers = 200
+	for i := range subscribers {
+		r.subscribe(fmt.Sprintf("http://%s/cb/%d", address, i), "")
+	}
+	r.publish(numbers(1, 3)...)
+	time.Sleep(time.Second)
+	// 64 may be under way when the first fails; after that about one in 200 ms.
+	if n := r.Stats().Failed; n < 3 || n > 64+20 {
+		t.Errorf("%d attempts at a dead host in a second", n)
+	}
+	if l, err = net.Listen("tcp", address); err != nil {
+		t.Fatalf("the port was taken meanwhile: %v", err)
+	}
+	s := &sink{got: map[string][]string{}}
+	server := &http.Server{Handler: s}
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(func() { _ = server.Close() })
+	for i := range subscribers {
+		path := fmt.Sprintf("/cb/%d", i)
+		eventually(t, path, func() bool { return same(s.at(path), numbers(1, 3)) })
+	}
+}
+
+// TestDeadHostGivesUp: what waits at a host that is down is given up, whether or
+// not it was this subscription's turn to try.
+func TestDeadHostGivesUp(t *testing.T) {
+	t.Parallel()
+	r := run(t, hub.NewMem(), hub.Options{RetryFirst: 50 * time.Millisecond, RetryMost: time.Hour, RetryFor: 500 * time.Millisecond, Keep: 100 * time.Millisecond})
+	for i := range 100 {
+		r.subscribe(fmt.Sprintf("http://127.0.0.1:1/cb/%d", i), "")
+	}
+	r.publish(numbers(1, 3)...)
+	eventually(t, "giving up", func() bool { return r.Stats().GivenUp == 300 })
+	eventually(t, "the log to be trimmed", func() bool { l, _ := r.Log(topicURL); return l.First == 4 })
+}
+
+// TestEndlessAnswer: an answer that never ends holds nothing up, and counts by
+// its status.
+func TestEndlessAnswer(t *testing.T) {
+	t.Parallel()
+	s := newSink(t, func(w http.ResponseWriter, r *http.Request, _ string) {
+		w.WriteHeader(http.StatusOK)
+		for r.Context().Err() == nil {
+			if _, err := w.Write([]byte(strings.Repeat("x", 1<<10))); err != nil {
+				return
+			}
+		}
+	})
+	r := run(t, hub.NewMem(), hub.Options{Timeout: 5 * time.Second})
+	key := r.subscribe(s.URL+"/cb", "")
+	r.publish(numbers(1, 20)...)
+	eventually(t, "all", func() bool {
+		row, _ := r.Row(key)
+		return row.Progress.Taken == 20
+	})
+}
