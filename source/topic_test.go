@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -171,14 +172,15 @@ func TestTopicWindow(t *testing.T) {
 }
 
 func playWindow(t *testing.T, rnd *rand.Rand) {
-	hub, down := &sink{t: t, thins: true}, false
+	hub := &sink{t: t, thins: true}
+	var down atomic.Bool
 	w := newNewsWorld(t, source.Options{Hubs: []source.Hub{{URL: "https://thin.example.net/", Notifier: hub}}})
-	pings := 0 // not answered yet by a look at the topic
+	var pings atomic.Int64 // not answered yet by a look at the topic
 	hub.fail = func(string, int) error {
-		if down {
+		if down.Load() {
 			return errDown
 		}
-		pings++
+		pings.Add(1)
 		return nil
 	}
 	var got []payload
@@ -204,7 +206,7 @@ func playWindow(t *testing.T, rnd *rand.Rand) {
 		synctest.Wait()
 		switch rnd.IntN(8) {
 		case 0:
-			down = !down
+			down.Store(!down.Load())
 		case 1:
 			time.Sleep(time.Duration(rnd.Int64N(int64(time.Hour))))
 		case 2:
@@ -212,12 +214,12 @@ func playWindow(t *testing.T, rnd *rand.Rand) {
 		default:
 			time.Sleep(time.Duration(rnd.Int64N(int64(time.Minute))))
 		}
-		if pings > 1 || pings > 0 && rnd.IntN(2) == 0 { // else this ping and the next are one
+		if n := pings.Load(); n > 1 || n > 0 && rnd.IntN(2) == 0 { // else this ping and the next are one
 			fetch()
-			pings = 0
+			pings.Store(0)
 		}
 	}
-	down = false
+	down.Store(false)
 	w.change("main", "last=1")
 	w.publish()
 	time.Sleep(2 * time.Minute)
@@ -321,10 +323,10 @@ func TestRefusal(t *testing.T) {
 		if n := strict.asked(); n != 4 || gaps != 1 {
 			t.Errorf("RN-PB-06: asked %d times, %d gaps; want 4 and 1", n, gaps)
 		}
+		w.stop()
 		if len(told) != 4 || !told[1].Refused || told[1].Retry != 0 || told[2].Refused || told[2].Retry < 10*time.Minute || told[3].Err != nil {
 			t.Errorf("OnNotify was told %+v", told)
 		}
-		w.stop()
 	})
 }
 
