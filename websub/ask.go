@@ -14,10 +14,11 @@ import (
 )
 
 const (
-	maxAsking  = 8                // requests under way at a time
-	longestNap = 10 * time.Minute // between looks at what is due, should the clock be set
-	savePause  = 5 * time.Second  // after a memory that could not be saved
-	lookTime   = 5 * time.Minute  // for a rediscovery
+	maxAsking  = 32                   // requests under way at a time
+	gathering  = 5 * time.Millisecond // of reasons to look, from one look to the next
+	longestNap = 10 * time.Minute     // between looks at what is due, should the clock be set
+	savePause  = 5 * time.Second      // after a memory that could not be saved
+	lookTime   = 5 * time.Minute      // for a rediscovery, or half of what is left of the lease
 )
 
 // Run asks, asks again, and renews until ctx ends; then it returns nil. It
@@ -33,6 +34,7 @@ func (s *Subscriber) Run(ctx context.Context) error {
 	defer asking.Wait()
 	room := make(chan struct{}, maxAsking)
 	for ctx.Err() == nil {
+		looked := time.Now()
 		c, err := s.update(ctx, func(c *change) bool {
 			changed := false
 			for _, w := range c.Wishes {
@@ -57,6 +59,10 @@ func (s *Subscriber) Run(ctx context.Context) error {
 		case <-s.wake:
 		}
 		timer.Stop()
+		select {
+		case <-ctx.Done():
+		case <-time.After(gathering - time.Since(looked)):
+		}
 	}
 	return nil
 }
@@ -210,7 +216,11 @@ func (s *Subscriber) look(ctx context.Context, j job) bool {
 		return false
 	}
 	before := m.Wishes[l.WishID].Wish
-	found, err := s.rediscover(ctx, before)
+	patience := lookTime
+	if l.State == active {
+		patience = min(patience, l.Expires.Sub(s.opts.Clock())/2)
+	}
+	found, err := s.rediscover(ctx, before, patience)
 	if ctx.Err() != nil {
 		return false
 	}
@@ -245,8 +255,8 @@ func (s *Subscriber) look(ctx context.Context, j job) bool {
 	return stays && err == nil
 }
 
-func (s *Subscriber) rediscover(ctx context.Context, w Wish) (Wish, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
+func (s *Subscriber) rediscover(ctx context.Context, w Wish, patience time.Duration) (Wish, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if s.opts.Rediscover != nil {
 		return s.opts.Rediscover(ctx, w)

@@ -233,7 +233,7 @@ func TestCallbacksAreUnguessable(t *testing.T) {
 	t.Parallel()
 	h := newHub(t).listen()
 	b := newBed(t, nil)
-	const n = 50
+	const n = 100
 	for i := range n {
 		if err := b.Want(context.Background(), websub.Wish{ID: fmt.Sprint(i), Topic: "http://h/t", Hubs: []string{h.url}}); err != nil {
 			t.Fatal(err)

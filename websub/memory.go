@@ -23,6 +23,8 @@ type memory struct {
 	Version       int                      `json:"version"`
 	Wishes        map[string]*wish         `json:"wishes"`        // by ID
 	Subscriptions map[string]*subscription `json:"subscriptions"` // by name
+
+	made map[string][]*subscription // by ID of the wish; may name some that are gone
 }
 
 // A wish is a Wish, and how asking for it goes.
@@ -97,7 +99,10 @@ func (l *subscription) end(now time.Time) {
 }
 
 func newMemory() *memory {
-	return &memory{Version: memoryVersion, Wishes: map[string]*wish{}, Subscriptions: map[string]*subscription{}}
+	return &memory{
+		Version: memoryVersion,
+		Wishes:  map[string]*wish{}, Subscriptions: map[string]*subscription{}, made: map[string][]*subscription{},
+	}
 }
 
 func (m *memory) clone() *memory {
@@ -107,19 +112,32 @@ func (m *memory) clone() *memory {
 		own.Hubs = slices.Clone(w.Hubs)
 		c.Wishes[id] = &own
 	}
-	for name, l := range m.Subscriptions {
+	for _, l := range m.Subscriptions {
 		own := *l
-		c.Subscriptions[name] = &own
+		c.add(&own)
 	}
 	return c
+}
+
+func (m *memory) add(l *subscription) {
+	m.Subscriptions[l.Name] = l
+	if l.State != ended {
+		m.made[l.WishID] = append(m.made[l.WishID], l)
+	}
+}
+
+// remove forgets a subscription of which no hub can know that it was wanted.
+func (m *memory) remove(l *subscription) {
+	l.State = ended
+	delete(m.Subscriptions, l.Name)
 }
 
 // of returns the subscriptions made of a wish, those that are active first,
 // the newest first.
 func (m *memory) of(id string) []*subscription {
 	var out []*subscription
-	for _, l := range m.Subscriptions {
-		if l.WishID == id && l.State != ended {
+	for _, l := range m.made[id] {
+		if l.State != ended {
 			out = append(out, l)
 		}
 	}
@@ -164,7 +182,7 @@ func readMemory(document []byte) (*memory, error) {
 	if m.Wishes == nil || m.Subscriptions == nil {
 		return nil, errors.New("read state of subscriptions: it is damaged")
 	}
-	return m, nil
+	return m.clone(), nil
 }
 
 // A change is one step from a memory to the next.
@@ -205,41 +223,86 @@ func (s *Subscriber) current(ctx context.Context) (*memory, error) {
 	return s.memory.Load(), nil
 }
 
+// An update is a change of the memory that waits for its turn.
+type update struct {
+	f    func(*change) bool
+	c    *change
+	err  error
+	done chan struct{} // closed when c and err are there
+}
+
 // update changes the memory: f changes a copy, which is saved and only then
-// becomes what is known. f returns false if it changed nothing.
+// becomes what is known. f returns false if it changed nothing. Those that come
+// at a time are saved as one.
 func (s *Subscriber) update(ctx context.Context, f func(*change) bool) (*change, error) {
+	u := &update{f: f, done: make(chan struct{})}
+	s.mu.Lock()
+	s.updates = append(s.updates, u)
+	s.mu.Unlock()
 	select {
 	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
+		s.mu.Lock()
+		together := s.updates
+		s.updates = nil
+		s.mu.Unlock()
+		if len(together) > 0 {
+			err := s.commit(context.WithoutCancel(ctx), together)
+			for _, u := range together {
+				u.err = err
+				close(u.done)
+			}
+		}
+		<-s.turn
+	case <-u.done:
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		s.mu.Lock()
+		i := slices.Index(s.updates, u)
+		if i >= 0 {
+			s.updates = slices.Delete(s.updates, i, i+1)
+		}
+		s.mu.Unlock()
+		if i >= 0 {
+			return nil, ctx.Err()
+		}
 	}
+	<-u.done // whoever has the turn does it
+	return u.c, u.err
+}
+
+// commit carries out updates, all or none. The caller has the turn.
+func (s *Subscriber) commit(ctx context.Context, updates []*update) error {
 	m := s.memory.Load()
 	if m == nil {
 		document, err := s.opts.State.Load(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("load state of subscriptions: %w", err)
+			return fmt.Errorf("load state of subscriptions: %w", err)
 		}
 		if m, err = readMemory(document); err != nil {
-			return nil, err
+			return err
 		}
 		s.memory.Store(m)
 	}
-	c := &change{memory: m.clone(), s: s, now: s.opts.Clock()}
-	if !f(c) {
-		return c, nil
+	next, now, changed := m.clone(), s.opts.Clock(), false
+	for _, u := range updates {
+		u.c = &change{memory: next, s: s, now: now}
+		changed = u.f(u.c) || changed
 	}
-	c.forget(c.now)
-	document, err := json.Marshal(c.memory)
+	if !changed {
+		return nil
+	}
+	next.forget(now)
+	document, err := json.Marshal(next)
 	if err != nil {
-		return nil, fmt.Errorf("save state of subscriptions: %w", err)
+		return fmt.Errorf("save state of subscriptions: %w", err)
 	}
 	if err := s.opts.State.Save(ctx, document); err != nil {
-		return nil, fmt.Errorf("save state of subscriptions: %w", err)
+		return fmt.Errorf("save state of subscriptions: %w", err)
 	}
-	s.memory.Store(c.memory)
-	for _, e := range c.events {
-		s.tell(e)
+	s.memory.Store(next)
+	for _, u := range updates {
+		for _, e := range u.c.events {
+			s.tell(e)
+		}
 	}
-	return c, nil
+	return nil
 }

@@ -98,7 +98,7 @@ func (c *change) step(w *wish) bool {
 		case l.State == pending && fits && holds == nil && waits == nil:
 			waits = l
 		case l.State == pending: // nobody knows of it but the hub, which will find that out (WS-I-03)
-			delete(c.Subscriptions, l.Name)
+			c.remove(l)
 			changed = true
 		case l.State == active && (holds != nil || w.Dropped):
 			l.State, l.Attempts, l.Next, l.Waiting = ending, 0, time.Time{}, false
@@ -176,7 +176,7 @@ func (c *change) begin(w *wish) {
 	if c.s.sendsSecret(l.Named) {
 		l.Secret = random(secretBytes)
 	}
-	c.Subscriptions[l.Name] = l
+	c.add(l)
 	c.ask(l, ModeSubscribe, w.Round > 0 && w.At == 0)
 }
 
@@ -223,7 +223,7 @@ func (c *change) failed(l *subscription, reason string, final bool, wait time.Du
 		c.tell(Refused, l, reason)
 		w.Error = reason
 		c.nextHub(w, final)
-		delete(c.Subscriptions, l.Name) // no hub ever confirmed it
+		c.remove(l)
 	case len(w.Hubs) > 1:
 		c.tell(Refused, l, reason)
 		l.Stale = true // it stays until its lease ends, or another one is there

@@ -126,6 +126,7 @@ type Subscriber struct {
 
 	telling sync.Mutex        // one event at a time
 	mu      sync.Mutex        // guards what follows
+	updates []*update         // that wait for their turn
 	tallies map[string]*tally // by ID of the wish
 	busy    map[string]bool   // subscriptions for which a request is under way, by name
 }
