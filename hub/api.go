@@ -175,10 +175,10 @@ func (h *Hub) apiTopics(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, more := h.topicsAfter(r.URL.Query().Get("after"), limit)
+	all, next := h.topicsAfter(r.URL.Query().Get("after"), limit)
 	v := map[string]any{"topics": notNil(all)}
-	if more {
-		v["after"] = all[len(all)-1].URL
+	if next != "" {
+		v["after"] = next
 	}
 	return v, nil
 }

@@ -101,10 +101,8 @@ func (h *Hub) look(r *http.Request) *statusPage {
 	if p.Stats.Behind > 0 {
 		p.Worst = h.worst(r.Context(), pageRows)
 	}
+	p.Topics, p.TopicsAfter = h.topicsAfter(q.Get("topics"), pageRows)
 	var more bool
-	if p.Topics, more = h.topicsAfter(q.Get("topics"), pageRows); more {
-		p.TopicsAfter = p.Topics[len(p.Topics)-1].URL
-	}
 	if p.Subscriptions, more = h.subscriptionsAfter(r.Context(), selection{topic: p.Topic}, Key(q.Get("after")), pageRows); more {
 		p.After = p.Subscriptions[len(p.Subscriptions)-1].Key
 	}

@@ -71,20 +71,20 @@ func (c selection) has(s *subscription) bool {
 }
 
 // topicsAfter returns how things stand with topics whose URL is above after, in
-// order, at most limit, and whether there are more.
-func (h *Hub) topicsAfter(after string, limit int) (all []TopicStatus, more bool) {
+// order, at most limit; and if there are more, the last that was looked at.
+func (h *Hub) topicsAfter(after string, limit int) (all []TopicStatus, next string) {
+	urls := h.topicURLs(after)
+	slices.Sort(urls)
+	if len(urls) > limit {
+		next = urls[limit-1]
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var urls []string
-	for u := range h.registry.topics {
-		if u > after && u != changesTopic {
-			urls = append(urls, u)
-		}
-	}
-	slices.Sort(urls)
-	more = len(urls) > limit
 	for _, u := range urls[:min(limit, len(urls))] {
 		t := h.registry.topics[u]
+		if t == nil {
+			continue // nobody needs it any more
+		}
 		s := TopicStatus{URL: t.url, First: t.first, Last: t.last, Bytes: t.bytes, Subscriptions: len(t.subs)}
 		f := stateOf(t.state)
 		s.Fetched, s.FetchError, s.FetchAttempts, s.NextFetch = f.Fetched, f.Error, f.Attempts, f.Next
@@ -96,7 +96,19 @@ func (h *Hub) topicsAfter(after string, limit int) (all []TopicStatus, more bool
 		}
 		all = append(all, s)
 	}
-	return all, more
+	return all, next
+}
+
+// topicURLs returns the topics above after, in no order.
+func (h *Hub) topicURLs(after string) (urls []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for u := range h.registry.topics {
+		if u > after && u != changesTopic {
+			urls = append(urls, u)
+		}
+	}
+	return urls
 }
 
 // subscriptionsAfter returns how things stand with those selected whose Key is

@@ -12,7 +12,9 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -39,6 +41,27 @@ func newGuard(tokenFile string) (*guard, error) {
 		g.tokens = append(g.tokens, sha256.Sum256([]byte(t)))
 	}
 	return g, nil
+}
+
+// warnOfProxy tells who has a proxy in front of what listens at addr, and has not
+// said who may use what is for this machine only: a proxy is a program on it.
+// Tokens are the flags by which tokens could be given, and the files that were.
+func warnOfProxy(addr net.Addr, publicURL string, tokens map[string]string, io stdio) {
+	u, err := url.Parse(publicURL)
+	if tcp, ok := addr.(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() || err != nil || isLoopback(u.Hostname()) {
+		return
+	}
+	var missing []string
+	for flag, file := range tokens {
+		if file == "" {
+			missing = append(missing, flag+" FILE")
+		}
+	}
+	if len(missing) == 0 {
+		return
+	}
+	slices.Sort(missing)
+	io.errorf("warning: behind a proxy that does not send X-Forwarded-For, everybody looks like a program on this machine, and may do what those may\nhint: say who may, by tokens: %s\n", strings.Join(missing, " "))
 }
 
 // maxTokenFile caps a token file: what is larger is some other file.

@@ -102,6 +102,7 @@ func runHub(ctx context.Context, o *hubOptions, io stdio) error {
 	if err != nil {
 		return err
 	}
+	warnOfProxy(l.Addr(), ho.PublicURL, map[string]string{"--admin-token-file": o.adminTokenFile, "--publish-token-file": o.publishTokenFile}, io)
 	srv := source.NewServer(front.alone(g, newMetrics()))
 	srv.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug)
 	return serveBeside(ctx, srv, l, front.Run, func(ctx context.Context) error {

@@ -90,6 +90,9 @@ func runServe(ctx context.Context, o *serveOptions, io stdio) error {
 		return err
 	}
 	defer s.Close()
+	if s.hub != nil {
+		warnOfProxy(l.Addr(), so.baseURL, map[string]string{"--admin-token-file": o.adminTokenFile, "--hub-publish-token-file": o.embedding.hub.publishTokenFile}, io)
+	}
 	stop := showProgress(io, o.out.quiet, n.line)
 	p, err := s.publishOnce(ctx, n)
 	stop()
