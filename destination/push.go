@@ -63,9 +63,9 @@ func (s *session) push(ctx context.Context, set *setState, up *upChecker, ms []*
 		r := s.newSetRun(set)
 		p.setRun = r
 		err := p.run(ctx, ms, now)
-		for uri := range r.stale { // what is described anew by what comes next, or by the documents
-			err := r.stale[uri]
-			s.d.emit(Event{Kind: EventFailed, Set: set.Name, URI: uri, Err: err})
+		for uri, err := range r.stale { // it has changed again: what comes next describes it, or the look that follows tells of it
+			s.report.Failed--
+			s.report.unfail(uri, err.Error())
 		}
 		if cerr := r.stage.clear(context.WithoutCancel(ctx)); err == nil {
 			err = cerr

@@ -1,0 +1,40 @@
+package destination_test
+
+import "testing"
+
+// TestOvertaken changes a resource again before the notification of its change
+// has come: that is no failure to tell of, for the next notification, or the
+// look that follows, says what it is now. A resource that is never what the
+// documents say still is one.
+func TestOvertaken(t *testing.T) {
+	t.Parallel()
+	s, p, g := followHub(t, style{})
+	s.put("/a", "two")
+	first := p.payload()
+	s.put("/a", "three")
+	p.deliver(first)
+	g.becomes("/a", "three")
+	g.settled()
+	if n := g.failures(); n != 0 {
+		t.Errorf("%d failures told of what had changed again", n)
+	}
+	s.put("/a", "four")
+	s.mu.Lock()
+	lie := s.files["/a"]
+	lie.data = []byte("not four")
+	s.files["/a"] = lie
+	s.mu.Unlock()
+	p.deliver(p.payload())
+	eventually(t, func() bool { return g.failures() > 0 })
+	g.end()
+}
+
+// failures returns how many failures the passes have told of.
+func (g *following) failures() (n int64) {
+	g.rmu.Lock()
+	defer g.rmu.Unlock()
+	for i := range g.reports {
+		n += g.reports[i].Failed
+	}
+	return n
+}
