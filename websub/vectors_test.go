@@ -1,7 +1,9 @@
 package websub_test
 
 import (
+	"context"
 	"errors"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -174,4 +176,42 @@ func FuzzVerify(f *testing.F) {
 			t.Errorf("Verify(%q): %v", header, err)
 		}
 	})
+}
+
+// BenchmarkSigner compares what a hub does for each delivery with a new HMAC
+// each time.
+func BenchmarkSigner(b *testing.B) {
+	body := []byte(strings.Repeat("x", 2048))
+	b.Run("reused", func(b *testing.B) {
+		s, err := websub.NewSigner("sha256", []byte(vectorKey))
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.SetBytes(int64(len(body)))
+		for b.Loop() {
+			_ = s.Sign(body)
+		}
+	})
+	b.Run("new", func(b *testing.B) {
+		b.SetBytes(int64(len(body)))
+		for b.Loop() {
+			if _, err := websub.Sign("sha256", []byte(vectorKey), body); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// BenchmarkUnknownCallback is what a stranger's request costs.
+func BenchmarkUnknownCallback(b *testing.B) {
+	s, err := websub.NewSubscriber(websub.SubscriberOptions{Callback: "http://sub/cb", State: &keeper{}, Deliver: func(context.Context, websub.Delivery) error { return nil }})
+	if err != nil {
+		b.Fatal(err)
+	}
+	front, w := s.Handler(), nowhere{}
+	r := httptest.NewRequest("POST", "/cb/guess", nil)
+	for b.Loop() {
+		clear(w)
+		front.ServeHTTP(w, r)
+	}
 }

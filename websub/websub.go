@@ -3,6 +3,18 @@
 // are discovered, how a hub is told of news, how one subscribes, proves that one
 // meant to, renews, and checks what is delivered. A hub uses what both sides
 // share. What is delivered is bytes here: of ResourceSync nothing is known.
+//
+//	                 Discover            topic and hubs, from headers or body
+//	publisher        Publisher           fat (the payload) or thin (a ping)
+//	subscriber       Subscriber.Want     what is wished for, durably
+//	                 Subscriber.Run      asks hubs, renews, turns to the next one
+//	                 Subscriber.Handler  verification, denial, delivery
+//	both, and a hub  ParseLinks LinkHeader Sign Verify VerificationURL Canonical
+//
+// A [Subscriber] keeps all it knows in one document. Every change is saved
+// before it counts: the wish before the hub is asked, the lease before the
+// hub's question is answered, the delivery (by its caller) before it is
+// acknowledged. A crash between any two of those is made good by asking again.
 package websub
 
 import "strings"
