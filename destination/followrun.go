@@ -164,22 +164,26 @@ func (f *Follower) onSubscription(e websub.SubscriberEvent) {
 	now := time.Now()
 	switch e.Kind {
 	case websub.Verified:
-		s.hub, s.trouble = true, ""
+		s.trouble = ""
+		s.setHub(true)
 		f.ask(s, now) // RN-RX-04
 	case websub.Renewed:
 		first := !s.hub
-		if s.hub, s.trouble = true, ""; first && s.waiting {
+		s.trouble = ""
+		if s.setHub(true); first && s.waiting {
 			f.ask(s, now)
 		}
 	case websub.Denied: // WS-V-03
-		s.hub, s.trouble = false, why
+		s.trouble = why
+		s.setHub(false)
 		f.ask(s, now) // RN-RX-04
 	case websub.Refused:
 		if s.trouble = why; s.waiting {
 			f.ask(s, now)
 		}
 	case websub.Expired, websub.Ended:
-		s.hub, s.trouble = false, why
+		s.trouble = why
+		s.setHub(false)
 	case websub.Forged:
 		s.status.Forged++
 		f.ask(s, now) // RN-RX-04

@@ -64,7 +64,8 @@ type followed struct {
 	channel channel
 	since   time.Time          // when the channel was found
 	wired   context.CancelFunc // ends what belongs to it
-	hub     bool               // a hub is subscribed to, and has verified it
+	hub     bool               // a hub is subscribed to, and has verified it; see setHub
+	turns   chan struct{}      // closed when hub changes; nil: nobody waits
 	stream  bool               // the stream is open
 	trouble string             // with the channel
 
@@ -130,14 +131,70 @@ func (f *Follower) wire(ctx context.Context, s *followed, c channel) {
 	}
 	f.run(func() {
 		if byHub {
-			select {
-			case <-time.After(fallbackAfter):
-			case <-ctx.Done():
-				return
-			}
+			f.standIn(ctx, s, c.events)
+		} else {
+			f.listen(ctx, s, c.events)
 		}
-		f.listen(ctx, s, c.events)
 	})
+}
+
+// standIn keeps a stream of events open for as long as no hub is subscribed to.
+func (f *Follower) standIn(ctx context.Context, s *followed, uri string) {
+	for ctx.Err() == nil {
+		is, turns := f.hubOf(s)
+		if is {
+			waitFor(ctx, turns, 0)
+			continue
+		}
+		if waitFor(ctx, turns, fallbackAfter) {
+			continue
+		}
+		own, cancel := context.WithCancel(ctx)
+		f.run(func() {
+			defer cancel()
+			waitFor(own, turns, 0)
+		})
+		f.listen(own, s, uri)
+		cancel()
+	}
+}
+
+// hubOf reports whether a hub is subscribed to, and what is closed when that
+// changes.
+func (f *Follower) hubOf(s *followed) (bool, <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s.turns == nil {
+		s.turns = make(chan struct{})
+	}
+	return s.hub, s.turns
+}
+
+// setHub notes whether a hub is subscribed to. The caller holds mu.
+func (s *followed) setHub(is bool) {
+	if s.hub != is && s.turns != nil {
+		close(s.turns)
+		s.turns = nil
+	}
+	s.hub = is
+}
+
+// waitFor waits until c is closed, at most so long; zero is for ever. It reports
+// whether c was.
+func waitFor(ctx context.Context, c <-chan struct{}, most time.Duration) bool {
+	var late <-chan time.Time
+	if most > 0 {
+		t := time.NewTimer(most)
+		defer t.Stop()
+		late = t.C
+	}
+	select {
+	case <-c:
+		return true
+	case <-late:
+	case <-ctx.Done():
+	}
+	return false
 }
 
 // uses reports whether a channel of the kind may be used.
@@ -153,7 +210,7 @@ func (f *Follower) drop(ctx context.Context, s *followed) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s.hub = false
+	s.setHub(false)
 }
 
 // want subscribes to the channel of a set.
