@@ -49,7 +49,6 @@ func (h *Hub) keepCursors(ctx context.Context) {
 			return
 		case <-h.changed:
 		}
-		start := time.Now()
 		pace := max(savePace, saveShare*h.saveTook)
 		select {
 		case <-ctx.Done():
@@ -57,6 +56,7 @@ func (h *Hub) keepCursors(ctx context.Context) {
 		case <-h.hurried:
 		case <-time.After(pace):
 		}
+		start := time.Now()
 		more, err := h.saveCursors()
 		h.saveTook = min(time.Since(start), savePause)
 		if err != nil {
