@@ -17,10 +17,14 @@ import (
 )
 
 const (
-	// maxBodies caps the bytes of all bodies held at a time.
-	maxBodies = 128 << 20
-	// bodyTime is how long a body may take to come.
-	bodyTime = time.Minute
+	// maxBodies caps the bytes of all bodies held at a time, of those who may
+	// publish; maxStrange of those of whom nothing is known.
+	maxBodies  = 128 << 20
+	maxStrange = 64 << 20
+	// bodyTime is how long what is published may take to come, and formTime a
+	// form.
+	bodyTime = 2 * time.Minute
+	formTime = 20 * time.Second
 	// saveTime is how long a store may take before a request is put off. It does
 	// not end with the request: what was begun is finished.
 	saveTime = 30 * time.Second
@@ -37,7 +41,8 @@ var (
 // An accepting is the part of the hub that everything comes in by.
 type accepting struct {
 	publishers *publishers
-	bodies     budget
+	bodies     budget // of publishings and topics
+	strange    budget // of all others
 	asks       *buckets[netip.Prefix]
 	pings      *buckets[netip.Prefix]
 	counts     acceptCounts
@@ -58,6 +63,7 @@ func newAccepting(o Options) (*accepting, error) {
 	return &accepting{
 		publishers: p,
 		bodies:     budget{left: max(maxBodies, 2*o.MaxBody)},
+		strange:    budget{left: max(maxStrange, 2*o.MaxBody)},
 		asks:       newBuckets[netip.Prefix](askRate, o.Clock),
 		pings:      newBuckets[netip.Prefix](pingRate, o.Clock),
 	}, nil
@@ -86,17 +92,17 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.answer(w, r, ErrNotReady)
 		return
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // where there is no connection there is none to hold
+	accept, within := h.acceptPublishing, bodyTime
 	if isForm(r.Header.Get("Content-Type")) {
-		h.answer(w, r, h.acceptForm(r))
-		return
+		accept, within = h.acceptForm, formTime
 	}
-	h.answer(w, r, h.acceptPublishing(r))
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(within)) // where there is no connection there is none to hold
+	h.answer(w, r, accept(r))
 }
 
 // acceptForm carries out a form. Parameters come from the body alone.
 func (h *Hub) acceptForm(r *http.Request) error {
-	body, done, err := h.in.bodies.read(r.Body, r.ContentLength, min(maxForm, h.opts.MaxBody))
+	body, done, err := h.in.strange.read(r.Body, r.ContentLength, min(maxForm, h.opts.MaxBody))
 	if err != nil {
 		return err
 	}
@@ -187,7 +193,11 @@ func (h *Hub) acceptPublishing(r *http.Request) error {
 	if err := h.in.publishers.covers(p.url); err != nil {
 		return err
 	}
-	body, done, err := h.in.bodies.read(r.Body, r.ContentLength, h.opts.MaxBody)
+	budget := &h.in.bodies
+	if signed {
+		budget = &h.in.strange
+	}
+	body, done, err := budget.read(r.Body, r.ContentLength, h.opts.MaxBody)
 	if err != nil {
 		return err
 	}

@@ -24,3 +24,6 @@ func (h *Hub) Pinged() int {
 	defer h.thin.mu.Unlock()
 	return len(h.thin.topics)
 }
+
+// AskRate sets how often one source may ask.
+func (h *Hub) AskRate(burst, per float64) { h.in.asks.rate = rate{burst, per} }

@@ -141,7 +141,7 @@ func TestBuckets(t *testing.T) {
 // TestBudget: bodies are held to a number of bytes in all, and give them back.
 func TestBudget(t *testing.T) {
 	t.Parallel()
-	b := &budget{left: 20_000}
+	b := &budget{left: 14_000}
 	body, done, err := b.read(strings.NewReader(strings.Repeat("x", 9000)), -1, 10_000)
 	if err != nil || len(body) != 9000 {
 		t.Fatalf("read = %d bytes, %v", len(body), err)
@@ -150,13 +150,16 @@ func TestBudget(t *testing.T) {
 	if _, _, err := b.read(strings.NewReader(strings.Repeat("x", 12_000)), -1, 50_000); !errors.As(err, &refused) || refused.status != 503 || refused.after == 0 {
 		t.Errorf("beyond the budget: %v, want to come back later", err)
 	}
+	if _, _, err := b.read(strings.NewReader("x"), 1, 50_000); err != nil {
+		t.Errorf("a small body: %v, want it to pass whatever is left", err)
+	}
 	done()
 	for _, r := range []io.Reader{strings.NewReader(strings.Repeat("x", 10_001)), io.MultiReader(strings.NewReader("x"), broken{})} {
 		if _, _, err := b.read(r, -1, 10_000); err == nil {
 			t.Error("read = nil, want an error")
 		}
 	}
-	if b.left != 20_000 {
+	if b.left != 14_000 {
 		t.Errorf("%d bytes are left, want all", b.left)
 	}
 }

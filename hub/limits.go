@@ -1,8 +1,10 @@
 package hub
 
 import (
+	"errors"
 	"io"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 )
@@ -118,7 +120,9 @@ func again(status int, wait time.Duration, format string, args ...any) error {
 	return e
 }
 
-// A budget bounds the bytes of bodies held at a time, whoever sends them.
+// A budget bounds the bytes of bodies held at a time, whoever sends them. The
+// first firstRead of each are free: what a connection costs anyway is more, and
+// ordinary requests pass when strangers have used up the rest.
 type budget struct {
 	mu   sync.Mutex // guards left
 	left int64
@@ -149,8 +153,8 @@ func (b *budget) read(r io.Reader, announced, most int64) (body []byte, done fun
 	if announced > most {
 		return nil, nil, tooLarge(most)
 	}
-	taken := int64(0)
-	done = func() { b.give(taken) }
+	taken := int64(firstRead)
+	done = func() { b.give(taken - firstRead) }
 	buf := make([]byte, 0, firstRead)
 	if announced >= 0 && announced < firstRead {
 		buf = make([]byte, 0, announced+1)
@@ -172,6 +176,9 @@ func (b *budget) read(r io.Reader, announced, most int64) (body []byte, done fun
 			return nil, nil, tooLarge(most)
 		case err == io.EOF:
 			return buf, done, nil
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			done()
+			return nil, nil, refuse(http.StatusRequestTimeout, "the body took too long to come")
 		case err != nil:
 			done()
 			return nil, nil, refuse(http.StatusBadRequest, "the body broke off")

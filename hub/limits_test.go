@@ -91,20 +91,21 @@ func TestLimitInAll(t *testing.T) {
 // oftener than it may be.
 func TestFlood(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), func(o *hub.Options) { o.MaxPerHost = 1000 })
+	s := start(t, hub.NewMem(), func(o *hub.Options) { o.MaxPerHost = 300 })
+	s.AskRate(1000, 10)
 	var asked atomic.Int64
 	victim := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		asked.Add(1)
 		w.WriteHeader(404)
 	}))
 	t.Cleanup(victim.Close)
-	const n = 20_000
+	const n = 3000
 	flood := func(callback, peer func(i int) string) (accepted, limited int64) {
 		var ok, no atomic.Int64
 		var wg sync.WaitGroup
-		for part := range 200 {
+		for part := range 50 {
 			wg.Go(func() {
-				for i := part; i < n; i += 200 {
+				for i := part; i < n; i += 50 {
 					switch w := s.ask("subscribe", topicA, callback(i), peer(i)); w.Code {
 					case 202:
 						ok.Add(1)
@@ -121,20 +122,20 @@ func TestFlood(t *testing.T) {
 	began := time.Now()
 	ok, no := flood(func(i int) string { return fmt.Sprint(victim.URL, "/", i) }, func(i int) string { return fmt.Sprintf("203.0.%d.%d:1", i>>8&255, i&255) })
 	took := time.Since(began).Seconds()
-	if ok < 1000 || float64(ok) > 1000+200+20*took || ok+no != n {
-		t.Errorf("at one host %d were accepted and %d limited of %d in %.1f s, want about 1,000", ok, no, n, took)
+	if ok < 300 || float64(ok) > 300+200+20*took || ok+no != n {
+		t.Errorf("at one host %d were accepted and %d limited of %d in %.1f s, want about 300", ok, no, n, took)
 	}
 	if got := float64(asked.Load()); got > 100+10*took+40 {
 		t.Errorf("the host was asked %.0f times in %.1f s, want at most 100 and 10 a second", got, took)
 	}
 	ok, no = flood(func(i int) string { return fmt.Sprintf("http://127.7.%d.%d:1/", i>>8&255, i&255) }, func(int) string { return "[2001:db8::7]:1" })
-	if ok > 15_000 || ok+no != n {
-		t.Errorf("from one address %d were accepted and %d limited of %d, want about 10,000", ok, no, n)
+	if ok < 900 || ok > 1500 || ok+no != n {
+		t.Errorf("from one address %d were accepted and %d limited of %d, want about 1,000", ok, no, n)
 	}
-	if kept := len(s.requests(t)); kept > 17_000 {
+	if kept := len(s.requests(t)); kept > 2500 {
 		t.Errorf("%d requests are kept", kept)
 	}
-	if grown := heap() - before; grown > 100<<20 {
+	if grown := heap() - before; grown > 20<<20 {
 		t.Errorf("the heap grew by %d MB", grown>>20)
 	}
 }
@@ -239,6 +240,48 @@ func TestBrokenStore(t *testing.T) {
 	store.down.Store(false)
 	s.ping(t, p.url)
 	sub.nextTaken(t)
+}
+
+// TestStoreFailsMeanwhile: what was accepted is carried out once the store is
+// back, though it failed when the outcome was to be written.
+func TestStoreFailsMeanwhile(t *testing.T) {
+	t.Parallel()
+	store := &broken{Store: hub.NewMem()}
+	s := start(t, store, func(o *hub.Options) { o.RetryFirst = 20 * time.Millisecond })
+	s.VerifyWaits(20*time.Millisecond, 20*time.Millisecond)
+	var failing atomic.Bool // when somebody else is asked the disk fills up
+	fill := func() {
+		if failing.Load() {
+			store.down.Store(true)
+		}
+	}
+	sub := subscribe(t, func(w http.ResponseWriter, r *http.Request) {
+		fill()
+		echo(w, r)
+	})
+	p := publishPage(t, s.url, "text/plain", func() string { fill(); return "x" })
+
+	failing.Store(true)
+	wantStatus(t, s.post(t, "hub.mode", "subscribe", "hub.topic", p.url, "hub.callback", sub.url), 202)
+	for range 3 {
+		sub.nextAsked(t)
+	}
+	if n := len(s.subscriptions(t)); n != 0 {
+		t.Errorf("%d subscriptions, want none while nothing can be written", n)
+	}
+	failing.Store(false)
+	store.down.Store(false)
+	eventually(t, "subscribed", func() bool { return len(s.subscriptions(t)) == 1 && len(s.requests(t)) == 0 })
+
+	failing.Store(true)
+	s.ping(t, p.url)
+	for range 3 {
+		<-p.fetched
+	}
+	failing.Store(false)
+	store.down.Store(false)
+	sub.nextTaken(t)
+	eventually(t, "done", func() bool { return s.Pinged() == 0 })
 }
 
 // TestSlowBodies: bodies that trickle, and clients that leave in the middle,
