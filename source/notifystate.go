@@ -140,8 +140,8 @@ func (s *Source) saveChannel(ctx context.Context, c *channel) error {
 	return nil
 }
 
-// keepChannel remembers how far hubs have been told, a moment after that has
-// changed, until ctx ends.
+// keepChannel remembers how far hubs have been told when that has changed, once
+// in keepEvery at most, until ctx ends.
 func (s *Source) keepChannel(ctx context.Context, c *channel) {
 	for {
 		select {
@@ -149,12 +149,12 @@ func (s *Source) keepChannel(ctx context.Context, c *channel) {
 			return
 		case <-c.moved:
 		}
-		if !sleep(ctx, keepEvery) {
-			return
-		}
 		if err := s.saveChannel(ctx, c); err != nil && ctx.Err() == nil {
 			s.opts.Logger.WarnContext(ctx, "cannot remember what hubs have been told", slog.String("set", c.set.Name), slog.Any("err", err))
 			c.move() // try again
+		}
+		if !sleep(ctx, keepEvery) {
+			return
 		}
 	}
 }

@@ -106,7 +106,7 @@ func crawlSource(base string) (*crawl, error) {
 	if _, entries, err = c.document(entries[0].Loc, resourcesync.CapabilityList); err != nil {
 		return nil, err
 	}
-	if len(entries) != 2 {
+	if len(entries) < 2 || len(entries) > 3 || len(entries) == 3 && entries[2].Capability != resourcesync.ChangeNotification {
 		return nil, fmt.Errorf("the Capability List has %d entries", len(entries))
 	}
 	if err := c.resources(entries[0].Loc, time.Time{}); err != nil {

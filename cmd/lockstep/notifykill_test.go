@@ -110,6 +110,7 @@ func TestNotifyKilled(t *testing.T) {
 	rest()
 	var listed []changeEvent
 	waitFor(t, "the last notification", func() bool {
+		time.Sleep(time.Second) // for what is not published yet
 		c, err := crawlSource(src.base)
 		if err != nil {
 			t.Fatal(err)
@@ -119,7 +120,6 @@ func TestNotifyKilled(t *testing.T) {
 		defer hub.mu.Unlock()
 		return t.Failed() || len(hub.told) > 0 && hub.told[len(hub.told)-1].at.Equal(listed[len(listed)-1].at)
 	})
-	time.Sleep(time.Second)
 	hub.mu.Lock()
 	defer hub.mu.Unlock()
 	first := slices.IndexFunc(listed, func(e changeEvent) bool { return e.at.Equal(hub.told[0].at) })
