@@ -1,0 +1,79 @@
+package hub_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"lockstep/hub"
+)
+
+// A half is a store in memory that two hubs share: each claims every other shard.
+type half struct {
+	*hub.Mem
+	odd bool
+}
+
+func (x half) Claim(context.Context, string, int, time.Duration) (shards []int, owners int, err error) {
+	for i := range hub.Shards {
+		if i%2 == 1 == x.odd {
+			shards = append(shards, i)
+		}
+	}
+	return shards, 2, nil
+}
+
+func (x half) Release(context.Context, string) error { return nil }
+
+func (x half) News(ctx context.Context, mark int64) (map[string]int64, int64, error) {
+	topics := map[string]int64{}
+	for t, err := range x.Topics(ctx) {
+		if err != nil {
+			return nil, 0, err
+		}
+		topics[t.URL] = t.Last
+	}
+	return topics, mark + 1, nil
+}
+
+// TestTwoHubs: what one hub accepts the other carries out, where it is its part:
+// requests, their ends, publishings and pings.
+func TestTwoHubs(t *testing.T) {
+	t.Parallel()
+	mem := hub.NewMem()
+	one := start(t, half{Mem: mem}, nil)
+	two := start(t, half{Mem: mem, odd: true}, func(o *hub.Options) { o.PublicURL = one.url })
+	p := publishPage(t, one.url, "text/plain", says("the topic"))
+	var subs []*subscriber
+	for i := range 20 {
+		sub := subscribe(t, nil)
+		site := []*site{one, two}[i%2]
+		wantStatus(t, site.post(t, "hub.mode", "subscribe", "hub.topic", p.url, "hub.callback", sub.url), 202)
+		subs = append(subs, sub)
+	}
+	for _, sub := range subs {
+		sub.nextAsked(t)
+	}
+	eventually(t, "all subscribed", func() bool { return len(one.subscriptions(t)) == 20 && len(one.requests(t)) == 0 })
+	two.publish(t, p.url, "text/plain", "published")
+	one.ping(t, p.url)
+	for i, sub := range subs {
+		got := map[string]bool{string(sub.nextTaken(t).body): true}
+		got[string(sub.nextTaken(t).body)] = true
+		if want := fmt.Sprint(map[string]bool{"published": true, "the topic": true}); fmt.Sprint(got) != want {
+			t.Errorf("subscriber %d got %v, want %s", i, got, want)
+		}
+	}
+	for i, sub := range subs {
+		wantStatus(t, []*site{two, one}[i/2%2].post(t, "hub.mode", "unsubscribe", "hub.topic", p.url, "hub.callback", sub.url), 202)
+	}
+	for _, sub := range subs {
+		if q := sub.nextAsked(t); q.Get("hub.mode") != "unsubscribe" {
+			t.Errorf("asked %v, want unsubscribe", q)
+		}
+	}
+	eventually(t, "all ended", func() bool { return len(one.subscriptions(t)) == 0 && len(one.requests(t)) == 0 })
+	one.publish(t, p.url, "text/plain", "to nobody")
+	subs[0].quiet(t)
+}
