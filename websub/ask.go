@@ -192,7 +192,8 @@ func (c *change) answered(j job, moved string, err error) bool {
 	if errors.As(err, &refused) {
 		final, wait = refused.Permanent(), refused.RetryAfter
 	}
-	c.failed(l, l.hide(err.Error()), final, wait, triesPerHub)
+	reason := strings.TrimPrefix(err.Error(), "hub "+plain(l.hub())+": ") // told beside it
+	c.failed(l, l.hide(reason), final, wait, triesPerHub)
 	return true
 }
 

@@ -45,8 +45,11 @@ func (s *Subscriber) tell(e SubscriberEvent) {
 		case Denied, Refused, Expired, Forged, Weak:
 			level = slog.LevelWarn
 		}
-		s.opts.Logger.Log(context.Background(), level, "subscription "+string(e.Kind),
-			slog.String("set", e.ID), slog.String("topic", e.Topic), slog.String("hub", plain(e.Hub)), slog.String("reason", e.Reason))
+		attrs := []slog.Attr{slog.String("set", e.ID), slog.String("topic", plain(e.Topic)), slog.String("hub", plain(e.Hub))}
+		if e.Reason != "" {
+			attrs = append(attrs, slog.String("reason", e.Reason))
+		}
+		s.opts.Logger.LogAttrs(context.Background(), level, "subscription "+string(e.Kind), attrs...)
 	}
 	if s.opts.OnEvent != nil {
 		s.opts.OnEvent(e)

@@ -191,7 +191,7 @@ func (c *change) deny(w *wish, l *subscription, reason string) {
 	c.tell(Denied, l, reason)
 	w.Denied, w.Error = true, reason
 	w.At = max(slices.Index(w.Hubs, l.Named), 0)
-	c.nextHub(w, true)
+	c.nextHub(w, true, 0)
 	l.end(c.now)
 }
 

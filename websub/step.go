@@ -10,14 +10,15 @@ import (
 )
 
 const (
-	triesPerHub = 3              // requests to a hub that get no answer, before the next one is asked
-	silences    = 2              // requests a hub accepts and never verifies, likewise
-	leaveTries  = 4              // requests to end a subscription; after them its lease ends it
-	denialPause = 24 * time.Hour // after hubs that do not want to (WS-V-03)
-	keepEnded   = 31 * 24 * time.Hour
-	keepOld     = 24 * time.Hour // of a secret after the next one is verified (WS-X-11)
-	nameBytes   = 24             // of randomness in a callback; 16 are asked for (WS-S-05)
-	secretBytes = 32             // of randomness in a secret, as hex digits (WS-S-04)
+	triesPerHub  = 3              // requests to a hub that get no answer, before the next one is asked
+	silences     = 2              // requests a hub accepts and never verifies, likewise
+	leaveTries   = 4              // requests to end a subscription; after them its lease ends it
+	denialPause  = 24 * time.Hour // after hubs that do not want to (WS-V-03)
+	longestAsked = time.Hour      // of a Retry-After
+	keepEnded    = 31 * 24 * time.Hour
+	keepOld      = 24 * time.Hour // of a secret after the next one is verified (WS-X-11)
+	nameBytes    = 24             // of randomness in a callback; 16 are asked for (WS-S-05)
+	secretBytes  = 32             // of randomness in a secret, as hex digits (WS-S-04)
 )
 
 // A job is a request to send.
@@ -40,12 +41,12 @@ func jittered(d time.Duration, share float64) time.Duration {
 	return time.Duration(float64(d) * (1 + share*(2*mathrand.Float64()-1)))
 }
 
-// backoff returns the wait after so many requests in vain, of at least asked,
-// which is what the hub asked for.
+// backoff returns the wait after so many requests in vain; not less than the
+// hub asked for, within reason.
 func (s *Subscriber) backoff(attempts int, asked time.Duration) time.Duration {
 	d := float64(s.opts.RetryFirst) * math.Pow(2, float64(max(attempts-1, 0)))
-	d = min(max(d, float64(asked)), float64(s.opts.RetryMost))
-	return jittered(time.Duration(d), 0.2)
+	d = min(d, float64(s.opts.RetryMost))
+	return max(jittered(time.Duration(d), 0.2), min(asked, longestAsked))
 }
 
 // want takes a wish. It reports whether that changed anything.
@@ -221,8 +222,8 @@ func (c *change) failed(l *subscription, reason string, final bool, wait time.Du
 	case w == nil || !over:
 	case l.State == pending:
 		c.tell(Refused, l, reason)
-		w.Error = reason
-		c.nextHub(w, final)
+		w.Error = "hub " + plain(l.hub()) + ": " + reason
+		c.nextHub(w, final, wait)
 		c.remove(l)
 	case len(w.Hubs) > 1:
 		c.tell(Refused, l, reason)
@@ -236,14 +237,14 @@ func (c *change) failed(l *subscription, reason string, final bool, wait time.Du
 
 // nextHub turns to the next hub; after the last one there is a pause
 // (WS-S-11), a long one where there is nothing to hope for.
-func (c *change) nextHub(w *wish, final bool) {
+func (c *change) nextHub(w *wish, final bool, wait time.Duration) {
 	w.Next = c.now
 	if w.At++; w.At < len(w.Hubs) {
 		return
 	}
 	w.At = 0
 	w.Round++
-	pause := c.s.backoff(min(triesPerHub+w.Round, 30), 0)
+	pause := c.s.backoff(min(triesPerHub+w.Round, 30), wait)
 	if final {
 		pause = jittered(denialPause, 0.1)
 	}

@@ -20,8 +20,9 @@ const (
 	// DefaultRetryFirst is the wait after a request to a hub that failed: it may
 	// just be restarting.
 	DefaultRetryFirst = 5 * time.Second
-	// DefaultRetryMost is the longest of such waits.
-	DefaultRetryMost = time.Hour
+	// DefaultRetryMost is the longest of such waits: what a hub that is back may
+	// be without us.
+	DefaultRetryMost = 10 * time.Minute
 	// DefaultMaxBody is what a hub may deliver at a time (WS-SEC-03).
 	DefaultMaxBody = 5 << 20
 
