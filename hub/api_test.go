@@ -25,10 +25,9 @@ type desk struct {
 	callbacks *httptest.Server
 	status    atomic.Int64 // what callbacks answer to deliveries
 
-	mu       sync.Mutex // guards what follows
-	bodies   []string   // delivered
-	denials  []string   // queries
-	callback string
+	mu      sync.Mutex // guards what follows
+	bodies  []string   // delivered
+	denials []string   // queries
 }
 
 const deskTopic = "https://data.example.org/news"

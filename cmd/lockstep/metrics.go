@@ -8,9 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// metricsPath is where monitors read figures, below the base URL.
-const metricsPath = "-/metrics"
-
 // metrics are the figures one process tells monitors, in the text format of
 // Prometheus. What they are read off is counted where the work is done, which
 // knows nothing of metrics: a function reads it whenever somebody

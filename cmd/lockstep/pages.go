@@ -3,6 +3,7 @@ package main
 import (
 	"net/http"
 	"net/url"
+	"path"
 	"strings"
 )
 
@@ -41,16 +42,16 @@ func (p *pages) add(path string, h http.Handler) { p.routes = append(p.routes, p
 // protect serves h at path to those the guard lets in.
 func (p *pages) protect(path string, h http.Handler) { p.add(path, p.guard.protect(h)) }
 
-// mount serves h at path and at all below it, to those the guard lets in. The
+// mount serves h at an address and at all below it, to those the guard lets in. The
 // path h sees begins after it.
-func (p *pages) mount(path string, h http.Handler) {
+func (p *pages) mount(at string, h http.Handler) {
 	below := p.guard.protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		rest := strings.TrimPrefix(r.URL.EscapedPath(), p.dir+path)
+		rest := strings.TrimPrefix(r.URL.EscapedPath(), p.dir+at)
 		if rest == "" {
 			rest = "/"
 		}
 		inner, err := url.ParseRequestURI(rest)
-		if err != nil {
+		if err != nil || inner.Path != path.Clean(inner.Path) { // nothing of ours has such a name
 			http.NotFound(w, r)
 			return
 		}
@@ -59,7 +60,7 @@ func (p *pages) mount(path string, h http.Handler) {
 		sub.URL = inner
 		h.ServeHTTP(w, &sub)
 	}))
-	p.routes = append(p.routes, pageRoute{path, below}, pageRoute{path + "/", below})
+	p.routes = append(p.routes, pageRoute{at, below}, pageRoute{at + "/", below})
 }
 
 // serve answers a request for one of the pages, and reports whether it was.

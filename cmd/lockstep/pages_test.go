@@ -1,0 +1,61 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// TestPages shows which page a path is, and what a mounted handler sees of it.
+func TestPages(t *testing.T) {
+	t.Parallel()
+	g, err := newGuard("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready := errors.New("not yet")
+	p := newPages("/data%20x/", g, newMetrics(), func() error { return ready })
+	p.mount("api/v1/it", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "it "+r.Method+" "+r.URL.RequestURI())
+	}))
+	for _, tt := range []struct {
+		method, target string
+		status         int
+		text           string
+	}{
+		{"GET", "/data%20x/-/healthz", 200, "ok"},
+		{"HEAD", "/data%20x/-/readyz", 503, ""},
+		{"POST", "/data%20x/-/healthz", 405, ""},
+		{"GET", "/data%20x/-/metrics", 200, "process_"},
+		{"GET", "/data%20x/-/api/v1/it", 200, "it GET /"},
+		{"GET", "/data%20x/-/api/v1/it?a=%2f", 200, "it GET /?a=%2f"},
+		{"DELETE", "/data%20x/-/api/v1/it/a%2Fb", 200, "it DELETE /a%2Fb"},
+		{"GET", "/data%20x/-/api/v1/it//a", 404, ""},
+		{"GET", "/data%20x/-/api/v1/it/../../x", 404, ""},
+		{"GET", "/data%20x/-/api/v1/it/%2e%2e/x", 404, ""},
+		{"GET", "/data%20x/-/api/v1/item", 0, ""},
+		{"GET", "/data%20x/-/", 0, ""},
+		{"GET", "/data%20x/-", 0, ""},
+		{"GET", "/-/healthz", 0, ""},
+		{"GET", "/data%20x/-/healthz/", 0, ""},
+	} {
+		r := httptest.NewRequest(tt.method, "http://127.0.0.1"+tt.target, nil)
+		r.RemoteAddr = "127.0.0.1:1"
+		w := httptest.NewRecorder()
+		status := 0
+		if p.serve(w, r) {
+			status = w.Code
+		}
+		if status != tt.status || !strings.Contains(w.Body.String(), tt.text) {
+			t.Errorf("%s %s: %d %.40q, want %d %q", tt.method, tt.target, status, w.Body, tt.status, tt.text)
+		}
+	}
+	ready = nil
+	w := httptest.NewRecorder()
+	if p.serve(w, httptest.NewRequest("GET", "/data%20x/-/readyz", nil)); w.Code != 200 {
+		t.Errorf("ready: %d", w.Code)
+	}
+}
