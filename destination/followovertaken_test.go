@@ -9,15 +9,27 @@ import "testing"
 func TestOvertaken(t *testing.T) {
 	t.Parallel()
 	s, p, g := followHub(t, style{})
+	pulls := g.status().Pulls
 	s.put("/a", "two")
 	first := p.payload()
 	s.put("/a", "three")
 	p.deliver(first)
+	p.deliver(p.payload())
 	g.becomes("/a", "three")
 	g.settled()
-	if n := g.failures(); n != 0 {
-		t.Errorf("%d failures told of what had changed again", n)
+	if n, looks := g.failures(), g.status().Pulls; n != 0 || looks != pulls {
+		t.Errorf("%d failures told of what had changed again, %d looks", n, looks-pulls)
 	}
+	s.put("/a", "3")
+	first = p.payload()
+	s.put("/a", "3.5")
+	p.deliver(first) // and nothing comes after it
+	g.becomes("/a", "3.5")
+	g.settled()
+	if n := g.failures(); n != 0 {
+		t.Errorf("%d failures told of what a look has put right", n)
+	}
+	_ = p.payload()
 	s.put("/a", "four")
 	s.mu.Lock()
 	lie := s.files["/a"]

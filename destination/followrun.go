@@ -265,6 +265,9 @@ func (f *Follower) next(now time.Time) (*job, time.Duration) {
 		if s.refused || s.uri == "" {
 			continue
 		}
+		if late := s.changed.due(f.opts.Pause); !late.IsZero() && !s.asked && at(late) {
+			f.ask(s, now)
+		}
 		pull := !s.due.IsZero() && at(s.due)
 		push := s.pulled && len(s.queue) > 0 && at(s.again)
 		switch {

@@ -82,6 +82,7 @@ type followed struct {
 	took    time.Duration // and how long it took
 	pause   time.Duration // before what failed is tried again
 	again   time.Time     // when messages may be processed, after a failure
+	changed overtaken     // resources whose content is waited for
 	waiting bool          // a look is waited for until the channel works
 	refused bool          // for safety
 	turn    time.Duration // how long it may be at work while others wait

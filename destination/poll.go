@@ -227,6 +227,7 @@ func (f *Follower) pull(ctx context.Context, s *followed) error {
 	start := time.Now()
 	f.mu.Lock()
 	s.asked, s.waiting = false, false // who asks now means what is to come
+	clear(s.changed)
 	f.mu.Unlock()
 	r, err := f.pass(ctx, func(ses *session) error {
 		st, err := f.stateOf(ctx, ses, s)
@@ -454,7 +455,11 @@ func (f *Follower) processed(s *followed, ms []*message, out *pushed, st *setSta
 	if !out.newest.IsZero() {
 		s.status.Lag = max(now.Sub(out.newest), 0)
 	}
-	if out.lookAgain != "" {
+	if s.changed == nil {
+		s.changed = overtaken{}
+	}
+	s.changed.passed(out.news, out.stale, now)
+	if out.lookAgain != "" || len(s.changed) >= maxOvertaken {
 		f.ask(s, now)
 	}
 	if len(st.push.events) >= maxPushed { // more cannot be remembered

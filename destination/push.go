@@ -30,6 +30,8 @@ type pushed struct {
 	duplicate int64             // messages that brought nothing
 	aside     []aside           // put aside
 	lookAgain string            // why the set has to be pulled; empty: it need not
+	news      []pushNews        // what was told of
+	stale     map[string]error  // of it what had changed again
 	other     int64             // messages that were none of ours
 	newest    time.Time         // event
 	docs      map[string][]byte // to be saved when the rows are
@@ -63,10 +65,11 @@ func (s *session) push(ctx context.Context, set *setState, up *upChecker, ms []*
 		r := s.newSetRun(set)
 		p.setRun = r
 		err := p.run(ctx, ms, now)
-		for uri, err := range r.stale { // it has changed again: what comes next describes it, or the look that follows tells of it
+		for uri, err := range r.stale { // it has changed again: what comes next describes it, or a look tells of it
 			s.report.Failed--
 			s.report.unfail(uri, err.Error())
 		}
+		p.out.news, p.out.stale = p.news, r.stale
 		if cerr := r.stage.clear(context.WithoutCancel(ctx)); err == nil {
 			err = cerr
 		}
@@ -213,7 +216,7 @@ func (p *pusher) apply(ctx context.Context) error {
 	r := p.report.since(&before)
 	p.set.push.Deleted += r.Deleted
 	p.out.applied = r.Created + r.Updated + r.Deleted
-	if r.Failed > 0 || len(p.stale) > 0 {
+	if r.Failed > int64(len(p.stale)) {
 		p.look("some of what was notified could not be had")
 	}
 	return nil
