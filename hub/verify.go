@@ -242,7 +242,7 @@ func (v *intents) write(ctx context.Context, p *pending, o verdict, superseded b
 		}
 		if err == nil {
 			v.h.tally.verify(true)
-			v.log(slog.LevelDebug, "verified", p.Topic, p.Callback, slog.String("mode", p.Mode))
+			v.log(slog.LevelDebug, "verified", p.Topic, p.Callback)
 			return true, nil
 		}
 		p.Next = v.h.now().Add(v.waits[0])
