@@ -142,7 +142,8 @@ type Store interface {
 	Save(ctx context.Context, c Changes) error
 
 	// Trim forgets the messages of a topic up to and including upto. Numbers
-	// go on where they were.
+	// go on where they were. It may do so in several transactions, the oldest
+	// messages first, so that others can write in between.
 	Trim(ctx context.Context, topic string, upto int64) error
 }
 

@@ -33,6 +33,7 @@ func Run(t *testing.T, open func(*testing.T) hub.Store) {
 		{"LogMoving", testLogMoving},
 		{"Messages", testMessages},
 		{"Trim", testTrim},
+		{"TrimMany", testTrimMany},
 		{"Topics", testTopics},
 		{"Subscriptions", testSubscriptions},
 		{"Progress", testProgress},

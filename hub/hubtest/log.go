@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -155,6 +156,31 @@ func testTrim(t *testing.T, s hub.Store) {
 	same(t, "number after everything went", appendTo(t, s, message(topicA, "5")), []int64{5})
 	state(5, 5, 1)
 	same(t, "log", bodies(t, s, topicA, 0), []string{"5 5"})
+}
+
+// testTrimMany trims more than a store does at a time, while others append.
+func testTrimMany(t *testing.T, s hub.Store) {
+	const many, kept = 3456, 7
+	m := message(topicA, strings.Repeat("x", 100))
+	appendTo(t, s, slices.Repeat([]hub.Message{m}, many)...)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for range 20 {
+			if _, err := s.Append(t.Context(), []hub.Message{m}); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	trim(t, s, topicA, many-kept)
+	wg.Wait()
+	same(t, "topics", topics(t, s), []hub.Topic{{URL: topicA, First: many - kept + 1, Last: many + 20, Bytes: 100 * (kept + 20)}})
+	if n := len(bodies(t, s, topicA, 0)); n != kept+20 {
+		t.Errorf("%d messages, want %d", n, kept+20)
+	}
+	large := hub.Message{Topic: topicB, Body: make([]byte, 5<<20)}
+	appendTo(t, s, large, large, large, large, large)
+	trim(t, s, topicB, 4)
+	same(t, "topic of large messages", topics(t, s)[1], hub.Topic{URL: topicB, First: 5, Last: 5, Bytes: 5 << 20})
 }
 
 func testTopics(t *testing.T, s hub.Store) {

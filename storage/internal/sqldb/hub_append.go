@@ -145,38 +145,55 @@ func (h *Hub) putTopics(ctx context.Context, tx *sql.Tx, topics map[string]*topi
 	return put.flush(ctx)
 }
 
+// A step of Trim forgets this much at most, since others want to write as well:
+// so many messages, or fewer if they are large.
+const (
+	trimMessages = 1000
+	trimBytes    = 16 << 20
+)
+
 // Trim implements [hub.Store].
 func (h *Hub) Trim(ctx context.Context, topic string, upto int64) error {
-	err := h.db.Update(ctx, func(tx *sql.Tx) error {
-		const find = `SELECT id, first, last, bytes FROM hub_topic WHERE url = $1`
-		var t topicRow
-		err := tx.QueryRowContext(ctx, find+h.db.dialect.ForUpdate(), topic).Scan(&t.id, &t.first, &t.last, &t.bytes)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
-		}
+	for more := true; more; {
+		err := h.db.Update(ctx, func(tx *sql.Tx) (err error) {
+			more, err = h.trim(ctx, tx, topic, upto)
+			return err
+		})
 		if err != nil {
-			return fmt.Errorf("lock topic: %w", err)
+			return h.wrap(err, "trim log of %s up to %d", topic, upto)
 		}
-		upto := min(upto, t.last)
-		if upto < t.first {
-			return nil
-		}
-		const sum = `SELECT COALESCE(SUM(LENGTH(body)), 0) FROM hub_message WHERE topic_id = $1 AND seq <= $2`
-		var bytes int64
-		if err := tx.QueryRowContext(ctx, sum, t.id, upto).Scan(&bytes); err != nil {
-			return fmt.Errorf("sum up messages: %w", err)
-		}
-		if _, err := tx.ExecContext(ctx, `DELETE FROM hub_message WHERE topic_id = $1 AND seq <= $2`, t.id, upto); err != nil {
-			return fmt.Errorf("delete messages: %w", err)
-		}
-		const put = `UPDATE hub_topic SET first = $2, bytes = $3 WHERE id = $1`
-		if _, err := tx.ExecContext(ctx, put, t.id, upto+1, t.bytes-bytes); err != nil {
-			return fmt.Errorf("write topic: %w", err)
-		}
-		return nil
-	})
-	if err != nil {
-		return h.wrap(err, "trim log of %s up to %d", topic, upto)
 	}
 	return nil
+}
+
+// trim does one step, and reports whether there are more to do.
+func (h *Hub) trim(ctx context.Context, tx *sql.Tx, topic string, upto int64) (more bool, err error) {
+	const find = `SELECT id, first, last, bytes FROM hub_topic WHERE url = $1`
+	var t topicRow
+	err = tx.QueryRowContext(ctx, find+h.db.dialect.ForUpdate(), topic).Scan(&t.id, &t.first, &t.last, &t.bytes)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("lock topic: %w", err)
+	}
+	end := min(upto, t.last)
+	if end < t.first {
+		return false, nil
+	}
+	size := max(t.bytes/(t.last-t.first+1), 1) // of a message, about
+	step := min(t.first-1+min(max(trimBytes/size, 1), trimMessages), end)
+	const sum = `SELECT COALESCE(SUM(LENGTH(body)), 0) FROM hub_message WHERE topic_id = $1 AND seq <= $2`
+	var bytes int64
+	if err := tx.QueryRowContext(ctx, sum, t.id, step).Scan(&bytes); err != nil {
+		return false, fmt.Errorf("sum up messages: %w", err)
+	}
+	if _, err := tx.ExecContext(ctx, `DELETE FROM hub_message WHERE topic_id = $1 AND seq <= $2`, t.id, step); err != nil {
+		return false, fmt.Errorf("delete messages: %w", err)
+	}
+	const put = `UPDATE hub_topic SET first = $2, bytes = $3 WHERE id = $1`
+	if _, err := tx.ExecContext(ctx, put, t.id, step+1, t.bytes-bytes); err != nil {
+		return false, fmt.Errorf("write topic: %w", err)
+	}
+	return step < end, nil
 }
