@@ -98,7 +98,7 @@ func runHub(ctx context.Context, o *hubOptions, io stdio) error {
 	}
 	defer state.close()
 	ho.Secret, ho.Logger = state.key, log
-	front, err := newHubFront(state.store, ho)
+	front, err := newHubFront(ctx, state.store, ho)
 	if err != nil {
 		return err
 	}
@@ -151,10 +151,13 @@ type hubFront struct {
 }
 
 // newHubFront returns a hub that keeps its memory in store.
-func newHubFront(store hub.Store, o hub.Options) (*hubFront, error) {
+func newHubFront(ctx context.Context, store hub.Store, o hub.Options) (*hubFront, error) {
 	h, err := hub.New(store, o)
 	if err != nil {
 		return nil, usageError{err: err}
+	}
+	if err := h.CheckSecret(ctx); err != nil {
+		return nil, withHint(err, "name the file with the right key by --key-file, or bring it back")
 	}
 	return &hubFront{h, o.PublicURL}, nil
 }

@@ -43,7 +43,7 @@ func (s *site) openHub(ctx context.Context) error {
 		return err
 	}
 	o.Logger = s.log
-	s.hub, err = newHubFront(store, o)
+	s.hub, err = newHubFront(ctx, store, o)
 	return err
 }
 
