@@ -131,7 +131,7 @@ func (t *tally) has(l *subscription, id string, sum [sha256.Size]byte) bool {
 		switch {
 		case came && (id == "" || known != id): // the topic has the same content again
 			continue
-		case !came && m.at.Before(l.Verified): // from before this one: not the same message
+		case !came && m.at.Before(l.Since): // from before this one: not the same message
 			continue
 		}
 		m.ids[l.Name] = id

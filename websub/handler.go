@@ -166,7 +166,7 @@ func (c *change) confirm(w *wish, l *subscription, granted string, at time.Time)
 	}
 	kind := Renewed
 	if l.State == pending {
-		kind = Verified
+		kind, l.Since = Verified, at
 	}
 	l.State, l.Verified = active, at
 	l.Expires = at.Add(lease - min(lease/20, mostMargin))

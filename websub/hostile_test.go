@@ -505,6 +505,38 @@ func TestAllAtOnce(t *testing.T) {
 	})
 }
 
+// Whatever the document holds, there is an error in words or a Subscriber that
+// works.
+func FuzzMemory(f *testing.F) {
+	f.Add(`{"version":1,"wishes":{"a":{"ID":"a","Topic":"http://h/t","Hubs":["http://a/","b"],"At":9,"Round":99999}},"subscriptions":{"n":{"name":"n","wish":"a","topic":"http://h/t","named":"http://a/","state":"active","expires":"2999-01-01T00:00:00Z"}}}`)
+	f.Add(`{"version":1,"wishes":{"a":{"ID":"a","Hubs":["\u0000","x"],"At":-1}},"subscriptions":{"n":{"name":"n","wish":"a","state":"pending","waiting":true,"attempts":-5}}}`)
+	f.Fuzz(func(t *testing.T, doc string) {
+		s, err := websub.NewSubscriber(websub.SubscriberOptions{
+			Callback: "http://sub/cb", State: &keeper{doc: []byte(doc)}, Client: wire{},
+			Deliver: func(context.Context, websub.Delivery) error { return nil },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wish := websub.Wish{ID: "a", Topic: "http://h/t", Hubs: []string{"http://a/", "http://b/"}}
+		if err := s.Want(context.Background(), wish); err != nil {
+			if !strings.HasPrefix(err.Error(), "read state of subscriptions: ") {
+				t.Errorf("%q: %v", doc, err)
+			}
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Millisecond)
+		defer cancel()
+		if err := s.Run(ctx); err != nil {
+			t.Errorf("%q: %v", doc, err)
+		}
+		for _, method := range []string{"GET", "POST"} {
+			s.Handler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(method, "/cb/n?hub.mode=subscribe&hub.topic=http://h/t&hub.challenge=c", nil))
+		}
+		_ = s.Subscriptions()
+	})
+}
+
 func FuzzCallback(f *testing.F) {
 	f.Add("hub.mode=subscribe&hub.topic=http%3A%2F%2Fh%2Ft&hub.challenge=c&hub.lease_seconds=60")
 	f.Add("x=1&hub.mode=zzz&hub.mode=denied&hub.topic=http://h/t;&hub.reason=%1b%zz")

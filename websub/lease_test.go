@@ -427,7 +427,7 @@ func TestMoved(t *testing.T) {
 }
 
 // The callback changes with every other renewal where that is asked for; both
-// deliver until the old one has ended, each message once (WS-L-05, RN-AMB-12).
+// deliver until the old one has ended, each message once (WS-L-05).
 func TestFreshCallback(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -63,7 +63,8 @@ type subscription struct {
 	OldUntil  time.Time `json:"oldUntil,omitzero"`
 
 	Asked    time.Time `json:"asked,omitzero"`    // when the last request was sent
-	Verified time.Time `json:"verified,omitzero"` // when the hub called last, to verify
+	Since    time.Time `json:"since,omitzero"`    // when the hub verified first
+	Verified time.Time `json:"verified,omitzero"` // when it did last
 	Expires  time.Time `json:"expires,omitzero"`  // of an ended one: when it may be forgotten
 	Renew    time.Time `json:"renew,omitzero"`
 	Next     time.Time `json:"next,omitzero"` // no request is sent before
@@ -178,7 +179,15 @@ func readMemory(document []byte) (*memory, error) {
 		return nil, fmt.Errorf("read state of subscriptions: it is of version %d, made by another release; this one knows %d", m.Version, memoryVersion)
 	}
 	maps.DeleteFunc(m.Wishes, func(id string, w *wish) bool { return w == nil || len(w.Hubs) == 0 || w.ID != id })
-	maps.DeleteFunc(m.Subscriptions, func(name string, l *subscription) bool { return l == nil || l.Name != name })
+	maps.DeleteFunc(m.Subscriptions, func(name string, l *subscription) bool {
+		switch {
+		case l == nil || l.Name != name:
+			return true
+		case l.State == pending || l.State == active || l.State == ending:
+			return m.Wishes[l.WishID] == nil
+		}
+		return l.State != ended
+	})
 	if m.Wishes == nil || m.Subscriptions == nil {
 		return nil, errors.New("read state of subscriptions: it is damaged")
 	}

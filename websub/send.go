@@ -71,6 +71,9 @@ func (x *exchange) do(ctx context.Context) (*answer, error) {
 		if err != nil {
 			return nil, err
 		}
+		if resp.Request != nil && resp.Request.URL != nil {
+			a.url = resp.Request.URL // of a Doer that followed on its own
+		}
 		if !x.follows(resp.StatusCode) {
 			a.Response = resp
 			return a, nil

@@ -171,7 +171,7 @@ func (c *change) due(l *subscription) bool {
 
 // begin makes a subscription of w at the hub whose turn it is.
 func (c *change) begin(w *wish) {
-	w.At %= len(w.Hubs)
+	w.At = max(w.At, 0) % len(w.Hubs)
 	l := &subscription{Name: random(nameBytes), WishID: w.ID, Topic: w.Topic, Named: w.Hubs[w.At], State: pending}
 	l.Callback = c.s.callback(l.Name)
 	if c.s.sendsSecret(l.Named) {
@@ -231,7 +231,7 @@ func (c *change) failed(l *subscription, reason string, final bool, wait time.Du
 		w.At, w.Next = (slices.Index(w.Hubs, l.Named)+1)%len(w.Hubs), c.now
 	case final:
 		c.tell(Refused, l, reason)
-		l.Next = c.now.Add(jittered(denialPause, 0.1))
+		l.Next = c.now.Add(jittered(denialPause, 0.04))
 	}
 }
 
@@ -246,7 +246,7 @@ func (c *change) nextHub(w *wish, final bool, wait time.Duration) {
 	w.Round++
 	pause := c.s.backoff(min(triesPerHub+w.Round, 30), wait)
 	if final {
-		pause = jittered(denialPause, 0.1)
+		pause = jittered(denialPause, 0.04)
 	}
 	w.Next = c.now.Add(pause)
 }
