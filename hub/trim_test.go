@@ -1,0 +1,121 @@
+package hub_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"lockstep/hub"
+)
+
+// kept returns the bodies of what the store keeps of the topic.
+func kept(t testing.TB, s hub.Store) (all []string) {
+	t.Helper()
+	for m, err := range s.Log(context.Background(), topicURL, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, string(m.Body))
+	}
+	return all
+}
+
+// TestTrim: messages everybody has are kept for Keep, and for a replay until
+// then; who lacks some keeps them.
+func TestTrim(t *testing.T) {
+	t.Parallel()
+	var well atomic.Bool
+	s := newSink(t, func(w http.ResponseWriter, r *http.Request, _ string) {
+		if r.URL.Path == "/ill" && !well.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	store := hub.NewMem()
+	r := run(t, store, hub.Options{Keep: 300 * time.Millisecond, RetryFirst: 20 * time.Millisecond, RetryMost: 20 * time.Millisecond, RetryFor: time.Hour})
+	r.subscribe(s.URL+"/well", "")
+	r.publish("1", "2")
+	eventually(t, "delivery", func() bool { return len(s.at("/well")) == 2 })
+	time.Sleep(100 * time.Millisecond)
+	if got := kept(t, store); len(got) != 2 {
+		t.Errorf("kept, for a while: %v", got)
+	}
+	eventually(t, "trimming", func() bool { return len(kept(t, store)) == 0 })
+	r.subscribe(s.URL+"/ill", "")
+	r.publish("3", "4")
+	time.Sleep(600 * time.Millisecond)
+	if got := kept(t, store); len(got) != 2 {
+		t.Errorf("kept for who lacks it: %v", got)
+	}
+	well.Store(true)
+	eventually(t, "delivery", func() bool { return same(s.at("/ill"), []string{"3", "4"}) })
+	eventually(t, "trimming", func() bool { return len(kept(t, store)) == 0 })
+	if l, _ := r.Log(topicURL); l.First != 5 || l.Last != 4 || l.Bytes != 0 {
+		t.Errorf("the topic: %+v", l)
+	}
+	r.publish("5")
+	eventually(t, "numbers to go on", func() bool { return same(s.at("/well"), []string{"1", "2", "3", "4", "5"}) })
+}
+
+// TestTrimBefore: what was there when the hub was started is trimmed like all
+// else.
+func TestTrimBefore(t *testing.T) {
+	t.Parallel()
+	store := hub.NewMem()
+	var old []hub.Message
+	for i := range 50 {
+		old = append(old, hub.Message{Topic: topicURL, ID: "x", Body: []byte("x"), At: time.Now().Add(time.Duration(i-40) * time.Hour)})
+	}
+	if _, err := store.Append(context.Background(), old); err != nil {
+		t.Fatal(err)
+	}
+	run(t, store, hub.Options{Keep: time.Second})
+	eventually(t, "trimming", func() bool { n := len(kept(t, store)); return 8 <= n && n <= 10 })
+}
+
+// TestForget: what is old enough is forgotten, whoever lacks it; that is counted
+// as given up.
+func TestForget(t *testing.T) {
+	t.Parallel()
+	hang := make(chan struct{})
+	s := newSink(t, func(w http.ResponseWriter, r *http.Request, _ string) { <-hang })
+	store := hub.NewMem()
+	r := run(t, store, hub.Options{Keep: 100 * time.Millisecond, RetryFor: 100 * time.Millisecond, Forget: 400 * time.Millisecond})
+	key := r.subscribe(s.URL+"/cb", "")
+	r.publish(numbers(1, 5)...)
+	eventually(t, "forgetting", func() bool { return len(kept(t, store)) == 0 })
+	close(hang)
+	r.publish("6")
+	eventually(t, "the next", func() bool { return same(s.at("/cb"), []string{"1", "6"}) })
+	if row, _ := r.Row(key); row.Progress.GivenUp != 5 || row.Progress.Cursor != 6 {
+		t.Errorf("%+v", row.Progress)
+	}
+}
+
+// TestFull: a topic whose messages wait in such numbers accepts no more, until
+// there is room (WS-SEC-03).
+func TestFull(t *testing.T) {
+	t.Parallel()
+	var well atomic.Bool
+	s := newSink(t, func(w http.ResponseWriter, _ *http.Request, _ string) {
+		if !well.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	r := run(t, hub.NewMem(), hub.Options{Keep: 50 * time.Millisecond, MaxLog: 10_000, RetryFirst: 20 * time.Millisecond, RetryMost: 20 * time.Millisecond})
+	r.subscribe(s.URL+"/cb", "")
+	body := strings.Repeat("x", 1000)
+	for range 10 {
+		r.publish(body)
+	}
+	m := hub.Message{Topic: topicURL, Body: []byte(body)}
+	if _, err := r.Accept(context.Background(), m); !errors.Is(err, hub.ErrFull) {
+		t.Errorf("11,000 bytes of 10,000: %v", err)
+	}
+	well.Store(true)
+	eventually(t, "room", func() bool { _, err := r.Accept(context.Background(), m); return err == nil })
+	eventually(t, "all", func() bool { return len(s.at("/cb")) == 11 })
+}
