@@ -74,6 +74,12 @@ type running struct {
 // run starts a hub on s; it is stopped at the end of the test, or by stop.
 func run(t testing.TB, s hub.Store, o hub.Options) *running {
 	t.Helper()
+	return runWith(t, s, o, func(*hub.Hub) {})
+}
+
+// runWith does so after prepare.
+func runWith(t testing.TB, s hub.Store, o hub.Options, prepare func(*hub.Hub)) *running {
+	t.Helper()
 	if o.PublicURL == "" {
 		o.PublicURL = "https://hub.example/"
 	}
@@ -85,6 +91,7 @@ func run(t testing.TB, s hub.Store, o hub.Options) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
+	prepare(h)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- h.Run(ctx) }()

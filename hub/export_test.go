@@ -38,3 +38,18 @@ func (h *Hub) Log(topic string) (Topic, bool) { return h.topic(topic) }
 
 // RetryAfter is the parser of that header field.
 var RetryAfter = retryAfter
+
+// ClaimFor sets for how long a hub claims shards.
+func (h *Hub) ClaimFor(d time.Duration) { h.sharing.ttl = d }
+
+// Shards returns how many shards are the hub's.
+func (h *Hub) Shards() (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, own := range h.sharing.own {
+		if own {
+			n++
+		}
+	}
+	return n
+}

@@ -190,6 +190,9 @@ func (h *Hub) load(ctx context.Context) error {
 		h.mu.Unlock()
 	}
 	if h.sharer != nil {
+		if t := h.registry.topics[changesTopic]; t != nil {
+			h.sharing.told = t.last
+		}
 		return h.claim(ctx)
 	}
 	if err := h.loadShards(ctx, -1); err != nil {

@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	claimFor   = 10 * time.Second // after which the shards of a hub that died are taken over
-	claimEvery = 2 * time.Second
-	claimSafe  = 2 * time.Second // before the end of claims that could not be renewed deliveries end
-	newsEvery  = 25 * time.Millisecond
+	claimFor    = 10 * time.Second // after which the shards of a hub that died are taken over
+	claimShare  = 5                // the part of that after which they are renewed, and before whose end deliveries cease
+	releaseTime = 2 * time.Second
+	newsEvery   = 25 * time.Millisecond
 )
 
 // changesTopic is the log by which hubs tell each other that something became of
@@ -24,6 +24,7 @@ const changesTopic = "urn:x-lockstep:hub:changes"
 // sharing is which part of the work is this hub's.
 type sharing struct {
 	owner string
+	ttl   time.Duration // of claims
 	own   [Shards]bool
 	until time.Time // the claims are good
 	want  int
@@ -31,7 +32,7 @@ type sharing struct {
 	told  int64 // number of the last message of changesTopic that was read
 }
 
-func newSharing() sharing { return sharing{owner: rand.Text(), want: Shards} }
+func newSharing() sharing { return sharing{owner: rand.Text(), ttl: claimFor, want: Shards} }
 
 // owns reports whether what becomes of a key is this hub's to see to.
 func (h *Hub) owns(key Key) bool {
@@ -45,7 +46,7 @@ func (h *Hub) owns(key Key) bool {
 
 // share keeps the claims and listens for news, until ctx ends.
 func (h *Hub) share(ctx context.Context) {
-	claims, news := time.NewTicker(claimEvery), time.NewTicker(newsEvery)
+	claims, news := time.NewTicker(h.sharing.ttl/claimShare), time.NewTicker(newsEvery)
 	defer claims.Stop()
 	defer news.Stop()
 	for {
@@ -69,17 +70,47 @@ func (h *Hub) share(ctx context.Context) {
 func (h *Hub) claim(ctx context.Context) error {
 	x := &h.sharing
 	asked := time.Now()
-	shards, owners, err := h.sharer.Claim(ctx, x.owner, x.want, claimFor)
+	if err := h.retire(ctx); err != nil {
+		return err
+	}
+	shards, owners, err := h.sharer.Claim(ctx, x.owner, x.want, x.ttl)
 	if err != nil {
-		if time.Now().After(x.until.Add(-claimSafe)) {
+		if time.Now().After(x.until.Add(-x.ttl / claimShare)) {
 			h.lose(nil)
 		}
 		return fmt.Errorf("claim shards: %w", err)
 	}
-	x.until = asked.Add(claimFor)
+	x.until = asked.Add(x.ttl)
 	x.want = (Shards + owners - 1) / max(owners, 1)
 	h.lose(shards)
 	return h.gain(ctx, shards)
+}
+
+// retire forgets the subscriptions of the shards that Claim will let go, and
+// saves how far they are before others go on with them.
+func (h *Hub) retire(ctx context.Context) error {
+	h.mu.Lock()
+	var keep []int
+	more := false
+	for i, own := range h.sharing.own {
+		if more = more || own && len(keep) == h.sharing.want; own && !more {
+			keep = append(keep, i)
+		}
+	}
+	if !more {
+		h.mu.Unlock()
+		return nil
+	}
+	progress := map[Key]Progress{}
+	for _, s := range h.dirty {
+		if s.stage != gone {
+			progress[s.Key] = s.Progress
+		}
+	}
+	saving := h.enter(Changes{Progress: progress})
+	h.mu.Unlock()
+	h.lose(keep)
+	return saving.wait(ctx)
 }
 
 // lose forgets the subscriptions of all shards but those of shards.
@@ -140,7 +171,7 @@ func (h *Hub) release() error {
 	if h.sharer == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), claimSafe)
+	ctx, cancel := context.WithTimeout(context.Background(), releaseTime)
 	defer cancel()
 	if err := h.sharer.Release(ctx, h.sharing.owner); err != nil {
 		return fmt.Errorf("release shards: %w", err)

@@ -32,11 +32,11 @@ func (h *Hub) subscribeSince(ctx context.Context, r Request, sent time.Time, sin
 	if err := saving.wait(ctx); err != nil {
 		return err
 	}
+	if !h.owns(r.Key) { // any more: whose it is now may have read the row, or not
+		return h.tell(ctx, r.Key)
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.sharer != nil && !h.sharing.own[r.Key.Shard()] {
-		return nil // whose it is now has read it, or will
-	}
 	h.join(row)
 	return nil
 }

@@ -171,8 +171,10 @@ func (h *Hub) superfluous(t *topic) int64 {
 	forget, limit := t.ages.before(now.Add(-h.opts.Forget)), now.Add(-h.opts.RetryFor)
 	upto := t.ages.before(now.Add(-h.opts.Keep))
 	for _, s := range t.subs {
-		h.skip(s, forget)
-		if s.Progress.Cursor < t.last {
+		if s.stage != sending { // else it is passed over when that has ended
+			h.skip(s, forget)
+		}
+		if s.Progress.Cursor < t.last && s.stage != sending {
 			h.giveUp(s, s.Progress.Failing, limit)
 			h.giveUp(s, s.host.since, limit)
 		}

@@ -1,0 +1,214 @@
+package hub_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"lockstep/hub"
+)
+
+// A shared store is one that several hubs use at a time.
+type shared struct {
+	*hub.Mem
+	mu     sync.Mutex // guards what follows
+	owners map[string]time.Time
+	shards [hub.Shards]string
+}
+
+func newShared() *shared { return &shared{Mem: hub.NewMem(), owners: map[string]time.Time{}} }
+
+// A member is what one hub has of it.
+type member struct {
+	*shared
+	cut atomic.Bool // nothing works any more
+}
+
+var errCut = errors.New("the store is out of reach")
+
+func (m *member) Claim(_ context.Context, owner string, want int, ttl time.Duration) (got []int, owners int, err error) {
+	if m.cut.Load() {
+		return nil, 0, errCut
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	m.owners[owner] = now.Add(ttl)
+	for o, until := range m.owners {
+		if until.Before(now) {
+			delete(m.owners, o)
+		}
+	}
+	for pass := range 2 { // its own first
+		for i, o := range m.shards {
+			_, alive := m.owners[o]
+			mine := o == owner
+			switch {
+			case mine && pass == 0 && len(got) == want:
+				m.shards[i] = ""
+			case mine && pass == 0, !mine && !alive && pass == 1 && len(got) < want:
+				m.shards[i] = owner
+				got = append(got, i)
+			}
+		}
+	}
+	return got, len(m.owners), nil
+}
+
+func (m *member) Release(_ context.Context, owner string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.owners, owner)
+	return nil
+}
+
+func (m *member) News(ctx context.Context, mark int64) (map[string]int64, int64, error) {
+	if m.cut.Load() {
+		return nil, 0, errCut
+	}
+	all := map[string]int64{}
+	for t, err := range m.Topics(ctx) {
+		if err != nil {
+			return nil, 0, err
+		}
+		all[t.URL] = t.Last
+	}
+	return all, mark, nil
+}
+
+func (m *member) Append(ctx context.Context, all []hub.Message) ([]int64, error) {
+	if m.cut.Load() {
+		return nil, errCut
+	}
+	return m.Mem.Append(ctx, all)
+}
+
+func (m *member) Save(ctx context.Context, c hub.Changes) error {
+	if m.cut.Load() {
+		return errCut
+	}
+	return m.Mem.Save(ctx, c)
+}
+
+// join starts one more hub.
+func (s *shared) join(t *testing.T) (*running, *member) {
+	t.Helper()
+	m := &member{shared: s}
+	r := runWith(t, m, hub.Options{}, func(h *hub.Hub) { h.ClaimFor(500 * time.Millisecond) })
+	return r, m
+}
+
+// subscribeAt subscribes at whichever hub has the shard.
+func subscribeAt(t *testing.T, callback string, hubs ...*running) {
+	t.Helper()
+	for range 100 {
+		for _, r := range hubs {
+			_, err := r.SubscribeVerified(context.Background(), topicURL, callback, "", time.Hour, time.Now())
+			if err == nil {
+				return
+			}
+			if !errors.Is(err, hub.ErrNotReady) {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatalf("no hub wants %s", callback)
+}
+
+// first returns each of got once, where it came first.
+func first(got []string) (all []string) {
+	seen := map[string]bool{}
+	for _, s := range got {
+		if !seen[s] {
+			all = append(all, s)
+		}
+		seen[s] = true
+	}
+	return all
+}
+
+// TestShare: hubs on one store divide the subscriptions, deliver what any of
+// them accepts, and take over from one that ends, and from one that dies.
+func TestShare(t *testing.T) {
+	t.Parallel()
+	s, store := newSink(t, nil), newShared()
+	a, _ := store.join(t)
+	const subscribers = 40
+	for i := range subscribers / 2 {
+		subscribeAt(t, fmt.Sprintf("%s/cb/%d", s.URL, i), a)
+	}
+	b, _ := store.join(t)
+	eventually(t, "division by two", func() bool { return a.Shards() == 128 && b.Shards() == 128 })
+	c, dying := store.join(t)
+	eventually(t, "division by three", func() bool { return a.Shards() < 90 && b.Shards() < 90 && c.Shards() > 80 })
+	for i := subscribers / 2; i < subscribers; i++ {
+		subscribeAt(t, fmt.Sprintf("%s/cb/%d", s.URL, i), a, b, c)
+	}
+	complete := func(last int) {
+		t.Helper()
+		for i := range subscribers {
+			path := fmt.Sprintf("/cb/%d", i)
+			eventually(t, path, func() bool { g := s.at(path); return len(g) > 0 && g[len(g)-1] == strconv.Itoa(last) })
+			if got := first(s.at(path)); !same(got, numbers(1, last)) {
+				t.Errorf("%s: %v", path, got)
+			}
+		}
+	}
+	for i := range 10 {
+		for j, r := range []*running{a, b, c} {
+			r.publish(strconv.Itoa(3*i + j + 1))
+		}
+	}
+	complete(30)
+	for i := range subscribers { // nothing has ended or died yet
+		if got := s.at(fmt.Sprintf("/cb/%d", i)); !same(got, numbers(1, 30)) {
+			t.Errorf("subscriber %d: %v", i, got)
+		}
+	}
+	if err := b.stop(); err != nil {
+		t.Fatal(err)
+	}
+	a.publish(numbers(31, 40)...)
+	complete(40)
+	dying.cut.Store(true)
+	a.publish(numbers(41, 50)...)
+	complete(50)
+	if n := c.Stats().Subscriptions; n > 0 {
+		t.Errorf("a hub out of reach goes on with %d subscriptions", n)
+	}
+	dying.cut.Store(false) // so that it can end
+}
+
+// TestShareEnd: what is ended at one hub another does not deliver to any more.
+func TestShareEnd(t *testing.T) {
+	t.Parallel()
+	s, store := newSink(t, nil), newShared()
+	a, _ := store.join(t)
+	b, _ := store.join(t)
+	eventually(t, "division", func() bool { return a.Shards() == 128 && b.Shards() == 128 })
+	var keys []hub.Key
+	for i := range 20 {
+		callback := fmt.Sprintf("%s/cb/%d", s.URL, i)
+		subscribeAt(t, callback, a, b)
+		keys = append(keys, hub.KeyOf(topicURL, callback))
+	}
+	for _, key := range keys[1:] {
+		if err := a.End(context.Background(), key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the end", func() bool { return a.Stats().Subscriptions+b.Stats().Subscriptions == 1 })
+	b.publish("1")
+	eventually(t, "delivery", func() bool { return len(s.at("/cb/0")) == 1 })
+	for i := 1; i < 20; i++ {
+		if got := s.at(fmt.Sprintf("/cb/%d", i)); len(got) > 0 {
+			t.Errorf("%d got %v", i, got)
+		}
+	}
+}
