@@ -2,6 +2,7 @@ package hub_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -285,28 +286,31 @@ func TestSilentCallbacks(t *testing.T) {
 func TestAskedAgain(t *testing.T) {
 	t.Parallel()
 	for failures := range 6 {
-		s := start(t, hub.NewMem(), func(o *hub.Options) { o.Timeout = 5 * time.Second })
-		s.VerifyWaits(time.Millisecond, 2*time.Millisecond, 3*time.Millisecond)
-		var asked atomic.Int64
-		sub := subscribe(t, func(w http.ResponseWriter, r *http.Request) {
-			if asked.Add(1) <= int64(failures) {
-				panic(http.ErrAbortHandler)
+		t.Run(fmt.Sprint(failures), func(t *testing.T) {
+			t.Parallel()
+			s := start(t, hub.NewMem(), func(o *hub.Options) { o.Timeout = 5 * time.Second })
+			s.VerifyWaits(time.Millisecond, 2*time.Millisecond, 3*time.Millisecond)
+			var asked atomic.Int64
+			sub := subscribe(t, func(w http.ResponseWriter, r *http.Request) {
+				if asked.Add(1) <= int64(failures) {
+					panic(http.ErrAbortHandler)
+				}
+				echo(w, r)
+			})
+			wantStatus(t, s.post(t, "hub.mode", "subscribe", "hub.topic", topicA, "hub.callback", sub.url), 202)
+			challenges := map[string]bool{}
+			for range min(failures+1, 4) {
+				challenges[sub.nextAsked(t).Get("hub.challenge")] = true
 			}
-			echo(w, r)
+			eventually(t, "settled", func() bool { return len(s.requests(t)) == 0 })
+			if n, want := len(s.subscriptions(t)), failures <= 3; (n == 1) != want {
+				t.Errorf("after %d failures: %d subscriptions, want one: %v", failures, n, want)
+			}
+			if len(challenges) != min(failures+1, 4) {
+				t.Errorf("after %d failures: %d challenges, want one for each", failures, len(challenges))
+			}
+			sub.quiet(t)
 		})
-		wantStatus(t, s.post(t, "hub.mode", "subscribe", "hub.topic", topicA, "hub.callback", sub.url), 202)
-		challenges := map[string]bool{}
-		for range min(failures+1, 4) {
-			challenges[sub.nextAsked(t).Get("hub.challenge")] = true
-		}
-		eventually(t, "settled", func() bool { return len(s.requests(t)) == 0 })
-		if n, want := len(s.subscriptions(t)), failures <= 3; (n == 1) != want {
-			t.Errorf("after %d failures: %d subscriptions, want one: %v", failures, n, want)
-		}
-		if len(challenges) != min(failures+1, 4) {
-			t.Errorf("after %d failures: %d challenges, want one for each", failures, len(challenges))
-		}
-		sub.quiet(t)
 	}
 }
 
