@@ -24,5 +24,5 @@ fuzz: ## every fuzz target, FUZZ each
 	FUZZ=$(FUZZ) ./tools/fuzz.sh
 
 bench: ## figures beside yardsticks, in turn on this machine; see docs/performance.md
-	$(GO) test -run "^$$" -bench "Document|Catalog|Publish|Republish|Steady|Dump|Scan|Sync|Distance|Plan|Audit|Bitstream|API|Follow" -benchtime 1x -timeout 2h ./bench
+	$(GO) test -run "^$$" -bench "Document|Catalog|Publish|Republish|Steady|Dump|Scan|Sync|Distance|Plan|Audit|Bitstream|API|Follow|Hub" -benchtime 1x -timeout 2h ./bench
 	$(GO) test -run "^$$" -bench "Get|Serve" -timeout 1h ./bench

@@ -147,7 +147,8 @@ type benchSink struct {
 }
 
 // sinkProcess is a sink: POST /cb/N takes a delivery, POST /bare anything,
-// GET /report says what came since the last report.
+// POST /hang/N never answers. GET /count and GET /report say what came since the
+// last report.
 func sinkProcess() error {
 	s := &benchSink{latency: make([]int64, 4<<20)}
 	return serveUntilLeft(s)
@@ -156,6 +157,8 @@ func sinkProcess() error {
 // ServeHTTP implements http.Handler.
 func (s *benchSink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
+	case r.Method == http.MethodGet && r.URL.Path == "/count":
+		_ = json.NewEncoder(w).Encode(s.count.Load())
 	case r.Method == http.MethodGet && r.URL.Path == "/report":
 		_ = json.NewEncoder(w).Encode(s.reset())
 	case r.Method == http.MethodGet:
