@@ -15,6 +15,7 @@ const (
 	claimShare  = 5                // the part of that after which they are renewed, and before whose end deliveries cease
 	releaseTime = 2 * time.Second
 	newsEvery   = 25 * time.Millisecond
+	claimSay    = 10 * time.Second // between two reports that the store could not be used
 )
 
 // changesTopic is the log by which hubs tell each other that something became of
@@ -49,6 +50,7 @@ func (h *Hub) share(ctx context.Context) {
 	claims, news := time.NewTicker(h.sharing.ttl/claimShare), time.NewTicker(newsEvery)
 	defer claims.Stop()
 	defer news.Stop()
+	var said time.Time // that something failed
 	for {
 		var err error
 		select {
@@ -59,7 +61,8 @@ func (h *Hub) share(ctx context.Context) {
 		case <-news.C:
 			err = h.news(ctx)
 		}
-		if err != nil && ctx.Err() == nil {
+		if err != nil && ctx.Err() == nil && time.Since(said) >= claimSay {
+			said = time.Now()
 			h.opts.Logger.Error("the store that hubs share could not be used", slog.Any("err", err))
 		}
 	}
