@@ -34,6 +34,20 @@
 //	             (auditset.go auditcheck.go: a set, a file; bundle.go: many at
 //	             a time; auditfix.go: what is found is mended)
 //
+// A [Follower] goes on from there:
+//
+//	follow.go          what it is; followrun.go: one thing after the other, sets
+//	                   in turn
+//	poll.go            looks at the Source, and what comes of a pass
+//	followset.go       the channel of a set: a hub, which websub asks and checks
+//	events.go          or a stream of events
+//	inbox.go           what a hub delivered is durable before it is acknowledged
+//	notification.go    a message, read as a whole
+//	push.go            messages applied, by the same plan, fetch, verify, apply
+//	                   and record, without a look at the Source's documents
+//	pushstate.go       what they brought, which looks do not undo, and check
+//	followjournal.go   what may as well be saved with the next transaction
+//
 // The order of writes is: verify, note the intent, commit the files, record
 // what is held. Whatever step a crash falls between, the next run finds either
 // the intent, and looks at the files it names, or a finished batch.

@@ -83,6 +83,7 @@ type Follower struct {
 	wake    chan struct{} // holds a token when there may be something to do
 	wiring  chan struct{} // holds one for each channel that is looked up
 	started sync.WaitGroup
+	turnFor time.Duration // see the constant
 
 	session *session // the worker's: nil: to be opened
 
@@ -165,7 +166,7 @@ func (d *Destination) Follow(address string, o FollowOptions) (*Follower, error)
 	}
 	own.doubtEvery = o.Check
 	f := &Follower{d: own, address: address, opts: o, journal: journal, inbox: newInbox(journal),
-		wake: make(chan struct{}, 1), wiring: make(chan struct{}, wires), early: map[string][]*message{}}
+		wake: make(chan struct{}, 1), wiring: make(chan struct{}, wires), early: map[string][]*message{}, turnFor: turnFor}
 	if o.Callback == "" {
 		return f, nil
 	}

@@ -154,7 +154,7 @@ func TestMalformed(t *testing.T) {
 	g.same()
 }
 
-// TestOthers are RN-RX-07, RN-FW-04, RN-FW-05, RN-AMB-07 and WS-SEC-08: what
+// TestOthers are RN-RX-07, RN-FW-04, RN-FW-05 and WS-SEC-08: what
 // belongs to another set, another kind of notification, another document, and
 // entries that are none of the Source's.
 func TestOthers(t *testing.T) {

@@ -38,7 +38,7 @@ const (
 )
 
 // errTurn ends what is done for a set when it is another's turn.
-var errTurn = errors.New("it is another set's turn")
+var errTurn = fmt.Errorf("%w: it is another set's turn", context.Canceled)
 
 // A patient Doer has all of an answer come within a time.
 type patient struct{ client *fetch.Client }
@@ -309,7 +309,7 @@ func (f *Follower) do(ctx context.Context, j *job) error {
 	}
 	own, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	turn := max(j.set.turn, turnFor)
+	turn := max(j.set.turn, f.turnFor)
 	var alarm *time.Timer
 	alarm = time.AfterFunc(turn, func() {
 		if f.othersWait(j.set) {

@@ -2,6 +2,7 @@ package destination_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -30,6 +31,7 @@ type press struct {
 	subs     map[string]subscriber
 	deny     string
 	slow     time.Duration // before it verifies
+	lease    int           // seconds; default an hour
 	asked    int
 	ended    int      // unsubscribed
 	events   []string // payloads, the i-th has ID i+1
@@ -86,7 +88,7 @@ func (p *press) serveHub(w http.ResponseWriter, r *http.Request) {
 		}
 		q := url.Values{"hub.mode": {form.Get("hub.mode")}, "hub.topic": {form.Get("hub.topic")}, "hub.challenge": {"ch4llenge-of-some-length"}}
 		if form.Get("hub.mode") == "subscribe" {
-			q.Set("hub.lease_seconds", "3600")
+			q.Set("hub.lease_seconds", fmt.Sprint(cmp.Or(p.lease, 3600)))
 		}
 		if get(websub.VerificationURL(callback, q)) != "ch4llenge-of-some-length" {
 			return
@@ -248,6 +250,7 @@ type following struct {
 	stop    context.CancelFunc
 	ended   chan error
 	handler *swapHandler
+	turn    time.Duration // of one set, while others wait
 
 	rmu     sync.Mutex // guards reports
 	reports []destination.Report
@@ -307,6 +310,9 @@ func (g *following) start(o destination.FollowOptions) {
 		g.t.Fatal(err)
 	}
 	g.f = f
+	if g.turn > 0 {
+		f.SetTurn(g.turn)
+	}
 	g.handler.set(f.Handler())
 	ctx, stop := context.WithCancel(context.Background())
 	g.stop, g.ended = stop, make(chan error, 1)

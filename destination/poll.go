@@ -294,7 +294,7 @@ func (f *Follower) interrupted(ctx context.Context, s *followed) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s.turn = 2 * max(s.turn, turnFor)
+	s.turn = 2 * max(s.turn, f.turnFor)
 	s.due, s.asked = time.Now(), true
 }
 
@@ -404,11 +404,11 @@ func (f *Follower) pushTo(ctx context.Context, s *followed) error {
 		out, err = ses.push(ctx, st, &s.up, loaded, time.Now())
 		ses.until(st)
 		if err == nil {
-			err = putAside(ctx, f.journal, s.uri, out.aside, out.docs)
+			err = putAside(context.WithoutCancel(ctx), f.journal, s.uri, out.aside, out.docs)
 		}
 		return err
 	})
-	if ctx.Err() != nil && err != nil {
+	if ctx.Err() != nil && err != nil && !errors.Is(err, ErrIncomplete) {
 		f.interrupted(ctx, s)
 		return nil
 	}

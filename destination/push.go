@@ -2,6 +2,7 @@ package destination
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -99,7 +100,11 @@ func (p *pusher) run(ctx context.Context, ms []*message, now time.Time) error {
 		undo = *st.push
 		moved.Next, moved.Unsure = undo.Next, undo.Unsure
 		*st.push = moved
-		if err := p.apply(ctx); err != nil {
+		err := p.apply(ctx)
+		if err != nil && errors.Is(context.Cause(ctx), errTurn) {
+			err = p.oweRest(context.WithoutCancel(ctx))
+		}
+		if err != nil {
 			*st.push = undo
 			return err
 		}
@@ -210,14 +215,41 @@ func (p *pusher) apply(ctx context.Context) error {
 	if err := p.applyVersions(ctx, &chain{complete: true, dump: true}, ViaNotification); err != nil {
 		return err
 	}
-	if _, err := p.carryOut(ctx, work{mode: ModeIncremental, via: ViaNotification, complete: true}); err != nil {
-		return err
-	}
+	_, err := p.carryOut(ctx, work{mode: ModeIncremental, via: ViaNotification, complete: true})
 	r := p.report.since(&before)
 	p.set.push.Deleted += r.Deleted
 	p.out.applied = r.Created + r.Updated + r.Deleted
+	if err != nil {
+		return err
+	}
 	if r.Failed > int64(len(p.stale)) {
 		p.look("some of what was notified could not be had")
+	}
+	return nil
+}
+
+// oweRest has what is left of a pass that took too long be owed: it is tried
+// again with the next look, and holds nobody up.
+func (p *pusher) oweRest(ctx context.Context) error {
+	p.look("some of what was notified takes long")
+	plan := &planner{d: p.d, set: p.set.Number, refuse: p.reader.refuse, settled: p.set.Complete}
+	var b Batch
+	for a, err := range plan.actions(ctx, p.stage) {
+		if err != nil {
+			return err
+		}
+		if a.verb == verbNone || a.verb == verbSkip {
+			continue
+		}
+		w := a.asStated()
+		w.class, w.rank.doc, w.rank.pos, w.rank.nth = wantOwed, 0, 0, 0
+		b.Owe = append(b.Owe, Owed{Set: p.set.Number, URI: a.URI, Entry: w.appendTo(nil), Cause: "it takes long"})
+	}
+	if len(b.Owe) == 0 {
+		return nil
+	}
+	if err := p.d.journal.Record(ctx, b); err != nil {
+		return fmt.Errorf("record what is owed: %w", err)
 	}
 	return nil
 }

@@ -1,0 +1,270 @@
+package destination_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"lockstep/blob"
+	"lockstep/destination"
+)
+
+// withSlowSet adds a second set to a site: of one resource that is slow to come.
+func (s *site) withSlowSet(slow string) {
+	s.replace("/.well-known/resourcesync", doc("urlset", `<rs:md capability="description"/>`, fmt.Sprintf(
+		`<url><loc>%s</loc><rs:md capability="capabilitylist"/></url><url><loc>%s</loc><rs:md capability="capabilitylist"/></url>`,
+		s.url("/rs/capabilitylist.xml"), s.url("/two/capabilitylist.xml"))))
+	s.replace("/two/capabilitylist.xml", doc("urlset", `<rs:md capability="capabilitylist"/>`, fmt.Sprintf(
+		`<url><loc>%s</loc><rs:md capability="resourcelist"/></url>`, s.url("/two/resourcelist.xml"))))
+	s.replace("/two/resourcelist.xml", doc("urlset", `<rs:md capability="resourcelist" at="2024-05-01T00:00:00Z"/>`, fmt.Sprintf(
+		`<url><loc>%s</loc></url>`, s.url(slow))))
+}
+
+// TestTurns follows two sets, one of which is slow: the other is brought into
+// step all the same, again and again, and the slow one in the end.
+func TestTurns(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{})
+	s.put("/a", "one")
+	s.withSlowSet("/slow")
+	p := newPress(t, s, true, false)
+	inner := s.fault
+	s.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != "/slow" {
+			return inner(w, r)
+		}
+		select {
+		case <-time.After(time.Second):
+			_, _ = w.Write([]byte("at last"))
+		case <-r.Context().Done():
+		}
+		return true
+	})
+	g := newFollowing(t, s, true)
+	g.turn = 50 * time.Millisecond
+	g.start(destination.FollowOptions{})
+	eventually(t, func() bool { return p.subscribers() == 1 && g.has("/a", "one") })
+	for i := range 8 {
+		s.put("/a", fmt.Sprint("version ", i))
+		p.tell()
+		g.becomes("/a", fmt.Sprint("version ", i))
+	}
+	if g.has("/slow", "at last") {
+		t.Log("the slow one was there before: nothing was shown")
+	}
+	g.becomes("/slow", "at last")
+	g.end()
+}
+
+// TestSlowContent has a notification name a resource that is slow to come:
+// another set gets its turn, and what is left is owed and comes later.
+func TestSlowContent(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{})
+	s.put("/a", "one")
+	s.withSlowSet("/other")
+	p := newPress(t, s, true, false)
+	inner := s.fault
+	var slow atomic.Bool
+	s.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path == "/other" {
+			_, _ = w.Write([]byte("other"))
+			return true
+		}
+		if r.URL.Path != "/b" || !slow.Load() {
+			return inner(w, r)
+		}
+		<-r.Context().Done()
+		return true
+	})
+	g := newFollowing(t, s, true)
+	g.turn = 50 * time.Millisecond
+	g.start(destination.FollowOptions{Poll: 50 * time.Millisecond, Check: time.Hour})
+	eventually(t, func() bool { return g.f.Status().Synced && p.subscribers() == 1 })
+	slow.Store(true)
+	s.lag()
+	s.put("/b", "two")
+	s.put("/c", "three")
+	p.tell()
+	g.becomes("/c", "three")
+	for end := time.Now().Add(3 * time.Second); g.status().Waiting > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%+v", g.f.Status())
+		}
+	}
+	slow.Store(false)
+	g.becomes("/b", "two")
+	g.end()
+}
+
+// TestOutage has a Source that is down when it begins, and again later: the
+// Follower goes on, tells, asks no faster than it should, and recovers.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{})
+	s.put("/a", "one")
+	var asked atomic.Int32
+	down := func(w http.ResponseWriter, _ *http.Request) bool {
+		asked.Add(1)
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return true
+	}
+	s.setFault(down)
+	g := newFollowing(t, s, false)
+	g.start(destination.FollowOptions{Pause: 40 * time.Millisecond, Poll: 10 * time.Millisecond})
+	time.Sleep(400 * time.Millisecond)
+	if n := asked.Load(); n == 0 || n > 60 {
+		t.Errorf("%d requests in 400 ms, want some, and fewer with time", n)
+	}
+	if st := g.f.Status(); st.Error == "" || st.Synced {
+		t.Errorf("status %+v, want to be told", st)
+	}
+	s.setFault(nil)
+	g.becomes("/a", "one")
+	s.setFault(down)
+	eventually(t, func() bool { return g.f.Status().Error != "" || g.status().Error != "" })
+	s.put("/a", "two")
+	s.setFault(nil)
+	g.becomes("/a", "two")
+	g.end()
+	g.same()
+}
+
+// TestRenewalMoves is WS-L-06 and WS-D-14: a renewal begins with discovery, and
+// what the topic says of itself wins over the Capability List.
+func TestRenewalMoves(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{})
+	s.put("/a", "one")
+	p := newPress(t, s, true, false)
+	p.lease = 1
+	g := newFollowing(t, s, true)
+	g.start(destination.FollowOptions{})
+	g.live(destination.ChannelHub)
+	moved := newPress(t, s, false, false)
+	moved.site = s
+	inner := s.fault
+	s.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path == "/rs/changes" {
+			w.Header().Set("Link", fmt.Sprintf(`<%s>; rel="hub", <%s>; rel="self"`, moved.srv.URL, s.url("/rs/channel")))
+			w.WriteHeader(http.StatusNoContent)
+			return true
+		}
+		return inner(w, r)
+	})
+	eventually(t, func() bool {
+		st := g.status()
+		return moved.subscribers() == 1 && st.Hub == moved.srv.URL && st.Topic == s.url("/rs/channel")
+	})
+	s.put("/b", "two")
+	moved.deliver(moved.payload())
+	g.becomes("/b", "two")
+	g.end()
+}
+
+// TestFollowDelivers hands changes of notifications over as those of a Sync,
+// again where the taker failed.
+func TestFollowDelivers(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{})
+	s.put("/a", "one")
+	p := newPress(t, s, true, false)
+	g := newFollowing(t, s, true)
+	taken := make(chan string, 100)
+	var fail atomic.Bool
+	g.opts.Deliver = func(_ context.Context, batch []destination.Change) error {
+		if fail.Swap(false) {
+			return errors.New("not now")
+		}
+		for _, c := range batch {
+			taken <- strings.TrimPrefix(c.URI, s.srv.URL)
+		}
+		return nil
+	}
+	g.start(destination.FollowOptions{})
+	g.live(destination.ChannelHub)
+	if got := <-taken; got != "/a" {
+		t.Errorf("handed over %s, want /a", got)
+	}
+	fail.Store(true)
+	s.put("/b", "two")
+	p.tell()
+	select {
+	case got := <-taken:
+		if got != "/b" {
+			t.Errorf("handed over %s, want /b", got)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("what was not taken is not handed over again")
+	}
+	g.end()
+}
+
+// A fullStore has no room left.
+type fullStore struct {
+	blob.Store
+	full atomic.Bool
+}
+
+func (f *fullStore) Create(ctx context.Context, name string) (blob.Writer, error) {
+	if f.full.Load() {
+		return nil, syscall.EROFS
+	}
+	return f.Store.Create(ctx, name)
+}
+
+// TestReadOnlyForAWhile has a mirror that cannot be written for a while.
+func TestReadOnlyForAWhile(t *testing.T) {
+	t.Parallel()
+	s, p := newSite(t, style{}), (*press)(nil)
+	s.put("/a", "one")
+	p = newPress(t, s, true, false)
+	g := newFollowing(t, s, true)
+	full := &fullStore{Store: g.store}
+	g.store = full
+	g.start(destination.FollowOptions{})
+	g.live(destination.ChannelHub)
+	full.full.Store(true)
+	s.put("/b", "two")
+	p.tell()
+	eventually(t, func() bool { return g.f.Status().Error != "" || g.status().Error != "" })
+	full.full.Store(false)
+	g.becomes("/b", "two")
+	g.end()
+}
+
+// TestStrangeTimes has notifications of the far past and the far future: they
+// stand in the way of nothing that comes after.
+func TestStrangeTimes(t *testing.T) {
+	t.Parallel()
+	s, p, g := followHub(t, style{})
+	for _, at := range []string{"9999-12-31T23:59:59Z", "2099-01-01", "0001-01-01T00:00:00Z", "1601-01-01T00:00:00Z", "2262-04-12T00:00:00Z"} {
+		s.put("/a", "as of "+at)
+		s.lag()
+		payload := doc("urlset", `<rs:md capability="change-notification" from="`+at+`" until="`+at+`"/>`,
+			fmt.Sprintf(`<url><loc>%s</loc><rs:md change="updated" datetime="%s"/></url>`, s.url("/a"), at))
+		if got := p.deliver(payload); got/100 != 2 {
+			t.Errorf("%s: answered %d", at, got)
+		}
+	}
+	s.put("/a", "now")
+	s.mu.Lock()
+	s.late = time.Time{}
+	s.mu.Unlock()
+	p.tell()
+	g.becomes("/a", "now")
+	s.put("/a", "later")
+	p.tell()
+	g.becomes("/a", "later")
+	if st := g.status(); st.Watermark.Year() != 2024 {
+		t.Errorf("the watermark is %s", st.Watermark)
+	}
+	g.end()
+	g.same()
+}
