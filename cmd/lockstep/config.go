@@ -66,6 +66,7 @@ type fileConfig struct {
 	HubAllowPrivate     flagValue  `yaml:"hub.allow_private"`
 	HubPublishTokenFile flagValue  `yaml:"hub.publish_token_file"`
 	HubPublishPrefix    stringList `yaml:"hub.publish_prefix"`
+	HubCheckTopics      flagValue  `yaml:"hub.check_topics"`
 	HubSignature        flagValue  `yaml:"hub.signature"`
 	HubKeyFile          flagValue  `yaml:"hub.key_file"`
 }

@@ -19,6 +19,7 @@ type hubSettings struct {
 	allowPrivate                     bool
 	publishTokenFile                 string
 	publishPrefixes                  []string
+	checkTopics                      bool
 	signature                        string
 	keyFile                          string
 
@@ -41,6 +42,7 @@ func (s *hubSettings) declare(all *pflag.FlagSet, prefix string) {
 	flags.BoolVar(&s.allowPrivate, prefix+"allow-private", false, "callbacks and topics may be at private and loopback addresses")
 	flags.StringVar(&s.publishTokenFile, prefix+"publish-token-file", "", "who has a token of `FILE`, one a line, may publish (default: programs on this machine)")
 	flags.StringArrayVar(&s.publishPrefixes, prefix+"publish-prefix", nil, "only topics below this `URL` may be published (repeatable; default: any)")
+	flags.BoolVar(&s.checkTopics, prefix+"check-topics", false, "take the first subscription to a topic only if the topic names this hub as its own")
 	flags.StringVar(&s.signature, prefix+"signature", defaultSignature, "`METHOD` of signatures: sha1, sha256, sha384, sha512")
 	flags.StringVar(&s.keyFile, prefix+"key-file", "", "the key that seals subscribers' secrets is in `FILE` (default hub.key in the state directory, made where there is none)")
 	s.prefix = prefix
@@ -67,7 +69,7 @@ const defaultSignature = "sha256"
 // options returns the options of a hub at publicURL. What nobody said is left
 // to the hub, which fits it to what was said.
 func (s *hubSettings) options(publicURL string) (o hub.Options, err error) {
-	o = hub.Options{PublicURL: publicURL, AllowPrivate: s.allowPrivate, PublishPrefixes: s.publishPrefixes, Method: s.signature, UserAgent: "lockstep/" + version()}
+	o = hub.Options{PublicURL: publicURL, AllowPrivate: s.allowPrivate, PublishPrefixes: s.publishPrefixes, CheckTopics: s.checkTopics, Method: s.signature, UserAgent: "lockstep/" + version()}
 	for _, d := range []struct {
 		flag  string
 		value time.Duration
