@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -65,8 +66,16 @@ var hostile = []string{
 	"https://example.org/é/日本/\U0001f4da/\ufeff",
 	"https://example.org/\x01\x7f\r\n\t ",
 	"https://example.org/" + strings.Repeat("long/", 500),
+	"https://example.org/" + fmt.Sprintf("%x", random(1014)), // 2,048 bytes that do not compress
 	"\\x00ff",
 	"-",
+}
+
+// random returns n bytes, always the same.
+func random(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(b) // it never fails
+	return b
 }
 
 // Helpers.
