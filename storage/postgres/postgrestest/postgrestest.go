@@ -97,7 +97,9 @@ server=$!
 cat <&3 >/dev/null
 kill -INT $server || true
 wait $server || true
-rm -rf data
+dir=$PWD
+cd /
+rm -rf "$dir"
 `
 
 // startWait is how long a cluster may take to be ready.
