@@ -18,17 +18,6 @@ func (h *Hub) topic(uri string) (Topic, bool) {
 	return t.export(), true
 }
 
-// topics returns all topics, in no order.
-func (h *Hub) topics() []Topic {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	all := make([]Topic, 0, len(h.registry.topics))
-	for _, t := range h.registry.topics {
-		all = append(all, t.export())
-	}
-	return all
-}
-
 func (t *topic) export() Topic {
 	return Topic{URL: t.url, First: t.first, Last: t.last, Bytes: t.bytes, State: t.state}
 }

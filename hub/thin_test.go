@@ -204,7 +204,7 @@ func TestFetchFails(t *testing.T) {
 	left.Store(3)
 	topic := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if left.Add(-1) >= 0 {
-			http.Error(w, "not now", 503)
+			http.Error(w, "not now", http.StatusServiceUnavailable)
 			return
 		}
 		_, _ = io.WriteString(w, "x")
@@ -238,7 +238,7 @@ func TestFetchGivenUp(t *testing.T) {
 		fetches.Add(1)
 		switch code := int(status.Load()); {
 		case code == 302:
-			http.Redirect(w, r, r.URL.Path, 302)
+			http.Redirect(w, r, r.URL.Path, http.StatusFound)
 		case code == 1:
 			_, _ = io.WriteString(w, strings.Repeat("x", 1001))
 		default:

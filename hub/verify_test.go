@@ -140,7 +140,7 @@ func TestNotVerified(t *testing.T) {
 		"204": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) },
 		"304": status(304), "400": status(400), "404": status(404), "410": status(410), "500": status(500), "503": status(503),
 		"301": redirect(301), "302": redirect(302), "303": redirect(303), "307": redirect(307), "308": redirect(308),
-		"round in circles": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.String(), 302) },
+		"round in circles": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.String(), http.StatusFound) },
 	}
 	s := start(t, hub.NewMem(), nil)
 	for name, answer := range answers {
