@@ -30,18 +30,18 @@ func newFollow(io stdio, out *outputOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "follow SOURCE DEST [flags]",
 		Short: "Bring DEST into step with SOURCE, and keep it there",
-		Long: `Bring DEST into step with SOURCE as sync does, then stay: what changes at the
-Source is here a moment later, and goes on until Ctrl-C. SOURCE and DEST are
-what they are for sync, and one can go on where the other has ended.
+		Long: `Bring DEST into step with SOURCE as sync does, and stay until Ctrl-C: what changes
+at the Source is in DEST a moment later. SOURCE and DEST are what they are for
+sync, and either command can go on where the other has ended.
 
-How news come is chosen for each set, and said. With --callback URL a hub that
-the Source names is subscribed to, and calls us at that URL. Without, or should
-no hub be there, a stream of events is read, which Lockstep's own Sources offer
-to everybody. From Sources that have neither, the Change List is asked for
-every --poll; the others' is looked at every --check, for news may be lost.
+How news come is chosen for each set, and said. With --callback URL, a hub that
+the Source names is subscribed to, and calls us at that URL. Otherwise a stream
+of events is read, which Lockstep's own Sources offer to everybody. A Source that
+has neither is asked every --poll; the others are asked every --check all the
+same, for news may be lost.
 
-What fails is tried again; a Source that is down for a while is no reason to
-end. The line "ready: ..." on stdout says that the first sync is done.`,
+What fails is tried again; a Source that is down for a while is no reason to end.
+The line "ready: ..." on stdout says that the first sync is done.`,
 		Example: `  lockstep follow https://example.org/ mirror
   lockstep follow example.org mirror --callback http://mirror.example.net:8090/
   lockstep follow example.org mirror --callback https://mirror.example.net/hook/ --listen 127.0.0.1:8090
