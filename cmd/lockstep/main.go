@@ -31,6 +31,10 @@ func main() {
 // signal; then it is left as after a kill, which loses nothing either.
 const shutdownLimit = 9 * time.Second
 
+// sameSignal is how soon after the first a signal is the same one: timeout(1)
+// sends it to the process and to its group, a terminal to all of a pipeline.
+const sameSignal = 300 * time.Millisecond
+
 // errInterrupted is the cause of a context that a signal ended.
 var errInterrupted = errors.New("interrupted")
 
@@ -67,12 +71,17 @@ func watchSignals(cancel context.CancelCauseFunc, io stdio) (stop func()) {
 		}
 		timer := time.NewTimer(shutdownLimit)
 		defer timer.Stop()
-		select {
-		case <-done:
-		case <-signals:
-			os.Exit(exitInterrupted)
-		case <-timer.C:
-			_, _ = fmt.Fprintln(io.Err, "error: still busy; stopping as after a kill, which loses nothing")
+		for first := time.Now(); ; {
+			select {
+			case <-done:
+				return
+			case <-signals:
+				if time.Since(first) < sameSignal {
+					continue
+				}
+			case <-timer.C:
+				_, _ = fmt.Fprintln(io.Err, "error: still busy; stopping as after a kill, which loses nothing")
+			}
 			os.Exit(exitInterrupted)
 		}
 	}()

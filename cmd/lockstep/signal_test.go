@@ -152,3 +152,31 @@ func TestSignalEarly(t *testing.T) {
 		t.Fatalf("exit code %d, %v after %v, want 130\n%s", code, err, time.Since(start), &stderr)
 	}
 }
+
+// TestSignalTwice sends a signal twice at once, as timeout(1) does: that is one
+// wish to end, and the result is told all the same.
+func TestSignalTwice(t *testing.T) {
+	t.Parallel()
+	src := newLiveSource(t)
+	src.put("a", 100)
+	p, err := startReady(exec.Command("lockstep", "follow", "--json", "--channel", "poll", src.address(), filepath.Join(t.TempDir(), "mirror")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.cmd.Process.Signal(syscall.SIGINT) // it may have ended already
+	select {
+	case err = <-p.done:
+		p.done <- err
+	case <-time.After(readyLimit):
+		t.Fatal("still running")
+	}
+	if code, err := exitCodeOf(err); err != nil || code != exitInterrupted {
+		t.Errorf("ended with %d, %v\n%s", code, err, p.stderr)
+	}
+	if !strings.Contains(p.out.String(), `"passes":1,`) {
+		t.Errorf("no result was told: %s%s", p.out, p.stderr)
+	}
+}
