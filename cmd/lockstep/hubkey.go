@@ -60,7 +60,10 @@ func makeKey(path string) (key []byte, err error) {
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return nil, err
 	}
-	if err := os.Link(f.Name(), path); err != nil { // unlike Rename it replaces nothing
+	switch err := os.Link(f.Name(), path); { // unlike Rename it replaces nothing
+	case errors.Is(err, fs.ErrExist): // somebody was quicker
+		return readKey(path)
+	case err != nil:
 		if !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, fs.ErrPermission) {
 			return nil, err
 		}
