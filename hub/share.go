@@ -12,7 +12,9 @@ import (
 
 const (
 	claimFor    = 10 * time.Second // after which the shards of a hub that died are taken over
-	claimShare  = 5                // the part of that after which they are renewed, and before whose end deliveries cease
+	claimShare  = 10               // the part of that after which they are renewed
+	claimSafe   = 4                // the part of that before whose end deliveries cease if they were not
+	claimTime   = 5                // the part of that for which the store has time to answer
 	releaseTime = 2 * time.Second
 	newsEvery   = 25 * time.Millisecond
 	claimSay    = 10 * time.Second // between two reports that the store could not be used
@@ -76,17 +78,23 @@ func (h *Hub) claim(ctx context.Context) error {
 	if err := h.retire(ctx); err != nil {
 		return err
 	}
-	shards, owners, err := h.sharer.Claim(ctx, x.owner, x.want, x.ttl)
+	asking, cancel := context.WithTimeout(ctx, x.ttl/claimTime)
+	defer cancel()
+	shards, owners, err := h.sharer.Claim(asking, x.owner, x.want, x.ttl)
 	if err != nil {
-		if time.Now().After(x.until.Add(-x.ttl / claimShare)) {
+		if time.Now().After(x.until.Add(-x.ttl / claimSafe)) {
 			h.lose(nil)
 		}
 		return fmt.Errorf("claim shards: %w", err)
 	}
 	x.until = asked.Add(x.ttl)
+	had := x.want
 	x.want = (Shards + owners - 1) / max(owners, 1)
 	h.lose(shards)
-	return h.gain(ctx, shards)
+	if err := h.gain(ctx, shards); err != nil || x.want <= had {
+		return err
+	}
+	return h.claim(ctx) // a hub has ended: now what it had
 }
 
 // retire forgets the subscriptions of the shards that Claim will let go, and
@@ -190,6 +198,8 @@ func (h *Hub) news(ctx context.Context) error {
 	h.mu.Lock()
 	mark := h.sharing.mark
 	h.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, h.sharing.ttl/claimTime)
+	defer cancel()
 	topics, next, err := h.sharer.News(ctx, mark)
 	if err != nil {
 		return fmt.Errorf("look for news: %w", err)
