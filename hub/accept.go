@@ -32,8 +32,9 @@ const (
 
 var (
 	// askRate is how often one source may ask for subscriptions and their ends:
-	// ten thousand at once, as one aggregator has, but not without end.
-	askRate = rate{burst: 10_000, per: 100}
+	// ten thousand at once, as one aggregator has, but then not more than can be
+	// verified though no callback ever answers.
+	askRate = rate{burst: 10_000, per: 40}
 	// pingRate is how often one source may ping topics.
 	pingRate = rate{burst: 2000, per: 500}
 )

@@ -19,7 +19,7 @@ type calls struct {
 
 	mu      sync.Mutex // guards the rest
 	hosts   map[string]*callLane
-	ready   []*callLane // those with something to start, in turn
+	ready   [ranks][]*callLane // those with something to start, in turn
 	delayed callHeap
 	active  int
 	wake    chan struct{}
@@ -43,13 +43,18 @@ const (
 	ranks
 )
 
+// reserved is the part of all calls under way that is not for unknown ones:
+// strangers may name very many hosts that never answer.
+const reserved = 8
+
 type callLane struct {
 	name   string // host and port
 	host   string
 	queues [ranks][]*call
 	active int
-	listed bool // in ready, or in delayed
-	paid   bool // the next call may start as far as the rate is concerned
+	listed [ranks]bool // in ready
+	held   bool        // in delayed, for its rate is used up
+	paid   bool        // the next call may start as far as the rate is concerned
 }
 
 func newCalls(inAll, perHost int, r rate, clock func() time.Time) *calls {
@@ -120,11 +125,18 @@ func (l *calls) ended(c *call) {
 // list puts h where due finds it, if it has something to start, and forgets it
 // if there is nothing at all.
 func (l *calls) list(h *callLane) {
-	switch {
-	case h.waits() && h.active < l.perHost && !h.listed:
-		h.listed = true
-		l.ready = append(l.ready, h)
-	case !h.waits() && h.active == 0 && !h.listed:
+	idle := h.active == 0 && !h.held
+	for r := range h.queues {
+		if len(h.queues[r]) > 0 {
+			idle = false
+			if h.active < l.perHost && !h.held && !h.listed[r] {
+				h.listed[r] = true
+				l.ready[r] = append(l.ready[r], h)
+			}
+		}
+		idle = idle && !h.listed[r]
+	}
+	if idle {
 		delete(l.hosts, h.name)
 	}
 }
@@ -144,26 +156,46 @@ func (l *calls) due() (calls []*call, wait time.Duration) {
 		if c := heap.Pop(&l.delayed).(*call); c.do != nil {
 			l.enqueue(c)
 		} else if h := l.hosts[c.lane]; h != nil {
-			h.listed = false
+			h.held = false
 			l.list(h)
 		}
 	}
-	for len(l.ready) > 0 && l.active < l.inAll {
-		h := l.ready[0]
-		l.ready = l.ready[1:]
-		// Paid in advance, so that no other lane of the host snatches it away.
-		if d := l.pay(h); d > 0 {
-			wait = min(wait, d)
-			heap.Push(&l.delayed, &call{lane: h.name, at: now.Add(d)})
-			continue
+	for r, most := range [ranks]int{known: l.inAll, unknown: l.inAll - l.inAll/reserved} {
+		for len(l.ready[r]) > 0 && l.active < most {
+			c, d := l.start(rank(r), now)
+			if c != nil {
+				calls = append(calls, c)
+			} else if d > 0 {
+				wait = min(wait, d)
+			}
 		}
-		h.listed, h.paid = false, false
-		calls = append(calls, h.next())
-		h.active++
-		l.active++
-		l.list(h)
 	}
 	return calls, wait
+}
+
+// start takes the first lane that is ready, and the call of it that is to start;
+// or none, and when it may.
+func (l *calls) start(r rank, now time.Time) (c *call, wait time.Duration) {
+	h := l.ready[r][0]
+	l.ready[r] = l.ready[r][1:]
+	h.listed[r] = false
+	defer l.list(h)
+	if len(h.queues[r]) == 0 || h.active >= l.perHost || h.held {
+		return nil, 0 // it was listed in the other rank as well
+	}
+	// Paid in advance, so that no other lane of the host snatches it away.
+	if d := l.pay(h); d > 0 {
+		h.held = true
+		heap.Push(&l.delayed, &call{lane: h.name, at: now.Add(d)})
+		return nil, d
+	}
+	h.paid = false
+	c = h.queues[r][0]
+	h.queues[r][0] = nil
+	h.queues[r] = h.queues[r][1:]
+	h.active++
+	l.active++
+	return c, 0
 }
 
 // pay takes what one call of h's costs, and returns how long to wait for it.
@@ -183,20 +215,6 @@ func (l *calls) enqueue(c *call) {
 	}
 	h.queues[c.rank] = append(h.queues[c.rank], c)
 	l.list(h)
-}
-
-func (h *callLane) waits() bool { return len(h.queues[known])+len(h.queues[unknown]) > 0 }
-
-// next takes the call that is to start next.
-func (h *callLane) next() *call {
-	r := known
-	if len(h.queues[known]) == 0 {
-		r = unknown
-	}
-	c := h.queues[r][0]
-	h.queues[r][0] = nil
-	h.queues[r] = h.queues[r][1:]
-	return c
 }
 
 type callHeap []*call

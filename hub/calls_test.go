@@ -71,7 +71,7 @@ func TestCallRate(t *testing.T) {
 func TestCallConcurrency(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCalls(8, 3, rate{burst: 1000, per: 1000}, time.Now)
+		c := newCalls(9, 3, rate{burst: 1000, per: 1000}, time.Now)
 		ctx, cancel := context.WithCancel(t.Context())
 		go c.run(ctx)
 		var slow, quick, most atomic.Int64
@@ -96,6 +96,42 @@ func TestCallConcurrency(t *testing.T) {
 		synctest.Wait()
 		if most.Load() != 3 || slow.Load() != 0 || len(c.hosts) != 0 {
 			t.Errorf("%d under way at most, %d still, %d hosts remembered, want 3, none and none", most.Load(), slow.Load(), len(c.hosts))
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// TestCallReserve: however many unknown hosts never answer, known ones are called
+// at once, also by way of a lane in which unknown calls wait.
+func TestCallReserve(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCalls(64, 4, rate{burst: 1000, per: 1000}, time.Now)
+		ctx, cancel := context.WithCancel(t.Context())
+		go c.run(ctx)
+		hang := func(ctx context.Context) {
+			select {
+			case <-ctx.Done():
+			case <-time.After(10 * time.Second):
+			}
+		}
+		for i := range 1000 {
+			c.add(at(t, fmt.Sprintf("http://h%d.example/", i)), unknown, time.Time{}, hang)
+		}
+		synctest.Wait()
+		var done atomic.Int64
+		for i := range 20 {
+			c.add(at(t, fmt.Sprintf("http://h%d.example/", 980+i)), known, time.Time{}, func(context.Context) { done.Add(1) })
+		}
+		synctest.Wait()
+		if n := done.Load(); n != 20 {
+			t.Errorf("%d known ones are done, want all 20", n)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if n := len(c.hosts) + c.active + len(c.ready[known]) + len(c.ready[unknown]) + len(c.delayed); n != 0 {
+			t.Errorf("%d things are left of it, want none", n)
 		}
 		cancel()
 		synctest.Wait()

@@ -28,7 +28,7 @@ const (
 	// maxPending caps the requests that wait for verification, in all.
 	maxPending = 100_000
 
-	verifyInAll = 256
+	verifyInAll = 512
 	verifyAtOne = 32
 )
 
