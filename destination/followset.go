@@ -28,6 +28,10 @@ const (
 	// a connection.
 	maxEventStreams = 200
 
+	// maxVain is how often the distance between looks that were asked for, and
+	// found nothing, is doubled.
+	maxVain = 6
+
 	// wires is how many channels are looked up at a time.
 	wires = 4
 
@@ -61,13 +65,14 @@ type followed struct {
 	state *setState // the worker's: nil: to be loaded
 	up    upChecker // the worker's
 
-	channel channel
-	since   time.Time          // when the channel was found
-	wired   context.CancelFunc // ends what belongs to it
-	hub     bool               // a hub is subscribed to, and has verified it; see setHub
-	turns   chan struct{}      // closed when hub changes; nil: nobody waits
-	stream  bool               // the stream is open
-	trouble string             // with the channel
+	channel  channel
+	since    time.Time          // when the channel was found
+	wired    context.CancelFunc // ends what belongs to it
+	hub      bool               // a hub is subscribed to, and has verified it; see setHub
+	turns    chan struct{}      // closed when hub changes; nil: nobody waits
+	stream   bool               // the stream is open
+	listener *byte              // who reads it
+	trouble  string             // with the channel
 
 	resume struct{ stream, event string } // where the stream was left: the last event that was processed
 
@@ -80,6 +85,7 @@ type followed struct {
 	asked   bool          // because of something that came, or failed
 	last    time.Time     // when the last look ended
 	took    time.Duration // and how long it took
+	vain    int           // how many looks in a row found nothing
 	pause   time.Duration // before what failed is tried again
 	again   time.Time     // when messages may be processed, after a failure
 	changed overtaken     // resources whose content is waited for
@@ -99,13 +105,21 @@ func (s *followed) isLive() bool { return s.hub || s.stream }
 func (f *Follower) ask(s *followed, now time.Time) {
 	at := now
 	if !s.last.IsZero() {
-		at = maxOf(now, s.last.Add(max(f.opts.Pause, 10*s.took)))
+		at = maxOf(now, s.last.Add(f.distance(s)))
 	}
 	if s.due.IsZero() || at.Before(s.due) {
 		s.due = at
 	}
 	s.asked, s.waiting = true, false
 	f.wakeUp()
+}
+
+// distance is how long after a look the next may be asked for: the more looks
+// in a row found nothing, the longer, lest forged messages have us ask the
+// Source for ever. The caller holds mu.
+func (f *Follower) distance(s *followed) time.Duration {
+	d := f.opts.Pause << min(s.vain, maxVain)
+	return max(min(d, max(f.opts.Poll, f.opts.Pause)), 10*s.took)
 }
 
 // wire sees to it that news of the set come by the best of its channels. It is
@@ -116,6 +130,7 @@ func (f *Follower) wire(ctx context.Context, s *followed, c channel) {
 		s.wired()
 	}
 	ctx, s.wired = context.WithCancel(ctx)
+	s.stream = false
 	was := s.channel
 	s.channel, s.since, s.trouble = c, time.Now(), ""
 	f.mu.Unlock()
@@ -230,7 +245,7 @@ func (f *Follower) want(ctx context.Context, s *followed, c channel) {
 	if err != nil && ctx.Err() == nil {
 		f.mu.Lock()
 		s.trouble = fmt.Sprintf("subscribe to %s: %v", fetch.Printable(c.topic), err)
-		s.status.Error = s.trouble
+		s.since = time.Time{} // the next look tries again
 		if s.waiting {
 			f.ask(s, time.Now())
 		}
@@ -299,15 +314,18 @@ func (f *Follower) listen(ctx context.Context, s *followed, uri string) {
 		}
 		return err
 	}
+	me := new(byte) // there may be another in a moment
 	f.mu.Lock()
 	f.streams++
+	s.listener = me
 	many, last := f.streams > maxEventStreams, f.lastEvent(s, uri)
 	f.mu.Unlock()
 	defer func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.streams--
-		s.stream = false
+		if f.streams--; s.listener == me {
+			s.stream, s.listener = false, nil
+		}
 	}()
 	lost := func(err error) {
 		if err == nil {
@@ -315,6 +333,9 @@ func (f *Follower) listen(ctx context.Context, s *followed, uri string) {
 		}
 		f.mu.Lock()
 		defer f.mu.Unlock()
+		if s.listener != me {
+			return
+		}
 		s.trouble = fmt.Sprintf("read %s: %s", fetch.Printable(uri), fetch.Printable(err.Error()))
 		if s.stream = false; s.waiting {
 			f.ask(s, time.Now())
@@ -333,6 +354,9 @@ func (f *Follower) listen(ctx context.Context, s *followed, uri string) {
 	stream.hello = func(_ string, resumed bool) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
+		if s.listener != me {
+			return
+		}
 		s.stream, s.trouble = true, ""
 		if !resumed || s.waiting {
 			f.ask(s, time.Now()) // RN-RX-04

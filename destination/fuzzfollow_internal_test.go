@@ -116,6 +116,49 @@ func FuzzPushed(f *testing.F) {
 	})
 }
 
+// TestDoubt holds what was notified against what the Source's documents say.
+func TestDoubt(t *testing.T) {
+	t.Parallel()
+	at := func(s int) resourcesync.Datetime { return resourcesync.NewDatetime(time.Unix(int64(1000+s), 1)) }
+	now := time.Unix(50_000, 0)
+	for _, tt := range []struct {
+		name     string
+		event    pushedEvent
+		seen     int // of a document that tells of the resource; zero: none does
+		gone     bool
+		changes  bool // there is a Change List
+		compared bool
+		doubtful int
+		kept     bool
+	}{
+		{"told of", pushedEvent{at: at(3), came: now}, 3, false, true, false, 0, false},
+		{"a later one is told of", pushedEvent{at: at(3), gone: true, came: now}, 4, false, true, false, 0, false},
+		{"another is told of at that time", pushedEvent{at: at(3), gone: true, came: now}, 3, false, true, false, 1, true},
+		{"an earlier one is told of", pushedEvent{at: at(3), came: now}, 2, false, true, false, 1, true},
+		{"not told of", pushedEvent{at: at(3), came: now}, 0, false, true, false, 1, true},
+		{"not told of, but compared", pushedEvent{at: at(3), came: now}, 0, false, true, true, 0, false},
+		{"the documents lag", pushedEvent{at: at(8), came: now}, 0, false, true, false, 0, true},
+		{"the documents lag for long", pushedEvent{at: at(8), came: now.Add(-2 * time.Hour)}, 0, false, true, false, 1, false},
+		{"the Resource List is old", pushedEvent{at: at(8), came: now.Add(-2 * time.Hour)}, 0, false, false, false, 0, true},
+	} {
+		const uri = "http://a.example/x"
+		st := &setState{Watermark: at(5).Time()}
+		if tt.changes {
+			st.Changes = "http://a.example/changelist.xml"
+		}
+		p := &pushState{events: map[resourceKey]pushedEvent{keyOfResource(uri): tt.event}, Deleted: 3}
+		if tt.seen > 0 {
+			p.saw(uri, at(tt.seen), tt.gone)
+		}
+		if newer := p.isNewer(uri, at(5)); newer != (tt.event.at.Compare(at(5)) > 0) {
+			t.Errorf("%s: newer than the documents: %v", tt.name, newer)
+		}
+		if got := p.pulled(st, now, tt.compared); got != tt.doubtful || (len(p.events) > 0) != tt.kept || p.Deleted != 0 {
+			t.Errorf("%s: %d doubtful, kept: %v, want %d, %v", tt.name, got, len(p.events) > 0, tt.doubtful, tt.kept)
+		}
+	}
+}
+
 // TestSilentStream has a stream that goes silent, answers that are none, and
 // one that is kept back by something on the way: each is left, after its time,
 // and opened again.
@@ -149,10 +192,10 @@ func TestSilentStream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	var got, losses []string
-	s := &eventStream{client: client, uri: srv.URL, first: time.Millisecond, idle: 50 * time.Millisecond,
+	s := &eventStream{client: client, uri: srv.URL, first: time.Millisecond, idle: 300 * time.Millisecond,
 		hello: func(id string, resumed bool) { got = append(got, fmt.Sprint("hello ", id, resumed)) },
 		allow: func(string) error { return nil },
 		event: func(_ context.Context, e streamEvent) error {
@@ -169,7 +212,7 @@ func TestSilentStream(t *testing.T) {
 	if got = got[:min(len(got), len(want))]; strings.Join(got, "|") != strings.Join(want, "|") {
 		t.Errorf("events %q, want %q", got, want)
 	}
-	if text := strings.Join(losses, "|"); !strings.Contains(text, "no stream") || !strings.Contains(text, "silent for 50ms") {
+	if text := strings.Join(losses, "|"); !strings.Contains(text, "no stream") || !strings.Contains(text, "silent for 300ms") {
 		t.Errorf("losses %q", losses)
 	}
 }

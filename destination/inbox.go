@@ -21,6 +21,7 @@ const (
 	maxInboxBytes = 256 << 20 // of these
 	maxInboxHeld  = 16 << 20  // of these in memory
 	maxAside      = 32        // messages kept aside, the newest
+	maxAsideBytes = 64 << 10  // of each, for a person to look at
 )
 
 // errInboxFull reports that hubs deliver more than is processed.
@@ -229,7 +230,8 @@ func putAside(ctx context.Context, j Journal, set string, as []aside, docs map[s
 	}
 	kept := map[string][]byte{}
 	for _, a := range as {
-		l := mail{Set: set, Topic: a.message.topic, ID: a.message.id, At: a.message.at, Cause: a.cause, Body: a.message.body}
+		body := a.message.body[:min(len(a.message.body), maxAsideBytes)]
+		l := mail{Set: set, Topic: a.message.topic, ID: a.message.id, At: a.message.at, Cause: a.cause, Body: body}
 		kept[fmt.Sprint(docAside, n%maxAside)] = encode(&l)
 		n++
 	}

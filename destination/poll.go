@@ -260,6 +260,9 @@ func (f *Follower) pull(ctx context.Context, s *followed) error {
 	if err != nil {
 		s.status.Error = fetch.Printable(err.Error())
 	}
+	if s.vain++; r.Mode != ModeNone || err != nil {
+		s.vain = 0
+	}
 	behind := err != nil
 	if s.state != nil {
 		s.status.Watermark = s.state.syncedUntil()
@@ -277,7 +280,7 @@ func (f *Follower) pull(ctx context.Context, s *followed) error {
 	if !s.asked {
 		s.due = now.Add(wait)
 		s.asked = behind
-	} else if earliest := now.Add(max(f.opts.Pause, 10*s.took)); s.due.Before(earliest) {
+	} else if earliest := now.Add(f.distance(s)); s.due.Before(earliest) {
 		s.due = earliest
 	}
 	done := err == nil || errors.Is(err, ErrIncomplete)

@@ -183,13 +183,14 @@ func (p *pusher) note(w *want, t resourcesync.Datetime, now time.Time) {
 	if t.IsZero() {
 		return // nothing can be told from it
 	}
-	kept := t
-	if at := t.Time(); at.After(p.limit) {
-		kept = resourcesync.NewDatetime(p.limit) // lest it stand in the way of what is to come
-	} else if at.After(p.out.newest) {
+	at := t.Time()
+	if at.After(p.limit) {
+		return // lest it stand in the way of what is to come
+	}
+	if at.After(p.out.newest) {
 		p.out.newest = at
 	}
-	p.news = append(p.news, pushNews{keyOfResource(w.URI), pushedEvent{at: kept, print: printOf(w, t), gone: w.Gone, came: now}})
+	p.news = append(p.news, pushNews{keyOfResource(w.URI), pushedEvent{at: t, print: printOf(w, t), gone: w.Gone, came: now}})
 }
 
 func (p *pusher) look(why string) {
@@ -271,7 +272,7 @@ func (s *session) pulled(ctx context.Context, set *setState) error {
 		return nil
 	}
 	now := time.Now()
-	doubtful := p.pulled(set.Watermark, now, set.compared || set.Lists == "")
+	doubtful := p.pulled(set, now, set.compared || set.Lists == "")
 	if doubtful > 0 && now.Sub(p.Doubted) >= s.d.doubtEvery {
 		p.Doubted = now
 		s.warn(set.Changes, fmt.Sprintf("set %s: %s that it notified stand in none of its documents: comparing all of it", set.Name, plural(int64(doubtful), "change")))
@@ -281,7 +282,7 @@ func (s *session) pulled(ctx context.Context, set *setState) error {
 		if err != nil {
 			return err
 		}
-		p.pulled(set.Watermark, now, true)
+		p.pulled(set, now, true)
 	}
 	docs := p.save(set.Number)
 	if err := s.d.journal.Record(ctx, Batch{Save: docs}); err != nil {

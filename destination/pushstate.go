@@ -24,9 +24,11 @@ const (
 	// clock can show, as far as we know that clock.
 	clockSlack = 5 * time.Minute
 
-	// maxLag is how long the Source's documents may take to tell of what it
-	// has notified. What they do not tell of then was not true.
-	maxLag = 24 * time.Hour
+	// maxLag is how long the Source's Change List may take to tell of what it
+	// has notified, and maxListLag where there is none how long its Resource
+	// List may. What they do not tell of then was not true.
+	maxLag     = time.Hour
+	maxListLag = 24 * time.Hour
 )
 
 // A pushState is what is known of a set by notifications alone, since it was
@@ -227,8 +229,8 @@ func (p *pushState) isKnown(st *setState, w *want, t resourcesync.Datetime) bool
 }
 
 // isNewer reports whether a notification brought a later state of the resource
-// than that of the time at, of which a document tells. A document that does not
-// say of when it is can be as old as maxLag.
+// than that of the time at, of which a document tells. One that does not say of
+// when it is may be old.
 func (p *pushState) isNewer(uri string, at resourcesync.Datetime) bool {
 	if p == nil || len(p.events) == 0 {
 		return false
@@ -252,22 +254,28 @@ func (p *pushState) saw(uri string, at resourcesync.Datetime, gone bool) {
 	}
 }
 
-// pulled is called when all the Source says was read, and is here as of
-// watermark. It returns how many changes were notified of which the Source's
+// pulled is called when all the Source says was read, and is here. It returns how many changes were notified of which the Source's
 // own documents should tell by now, and do not. With compared, all was compared
 // with what the Source has: then there is nothing to doubt.
-func (p *pushState) pulled(watermark, now time.Time, compared bool) (doubtful int) {
+func (p *pushState) pulled(st *setState, now time.Time, compared bool) (doubtful int) {
+	watermark, lag := st.Watermark, maxLag
+	if st.Changes == "" {
+		lag = maxListLag
+	}
 	if compared {
 		p.Unsure = false
 	}
 	for k, e := range p.events {
 		told := !e.seen.IsZero() && (e.seen.Compare(e.at) > 0 || e.seen.Compare(e.at) == 0 && e.left == e.gone)
-		passed := isBefore(e.at, watermark) || now.Sub(e.came) > maxLag
+		passed := isBefore(e.at, watermark)
 		switch {
 		case told && !watermark.Before(e.at.Time()), compared && passed:
 			delete(p.events, k)
 		case passed:
 			doubtful++
+		case now.Sub(e.came) > lag: // and it stands in nobody's way any more
+			delete(p.events, k)
+			p.Unsure = p.Unsure || !compared
 		}
 	}
 	p.Deleted = 0
