@@ -37,9 +37,7 @@ func TestFollowRestarts(t *testing.T) {
 				w.settles(fmt.Sprintf("restarted in the order %d", order))
 				w.write(fmt.Sprintf("then/%d.txt", i), "changed.txt")
 				w.settles(fmt.Sprintf("a change after the restart in the order %d", order))
-				if status, err := get(w.processes[len(w.processes)-1].base + "-/api/v1/follow"); !strings.Contains(status, fmt.Sprintf("%q:%q", "channel", way)) {
-					t.Errorf("not followed by %s: %v %s", way, err, status)
-				}
+				w.followedBy(way)
 			}
 		})
 	}
@@ -111,6 +109,19 @@ func (w *restarts) settles(what string) {
 	follow := w.processes[len(w.processes)-1]
 	status, _ := get(follow.base + "-/api/v1/follow")
 	w.Fatalf("%s: the mirror differs:\n%s\n%s\nfollow said:\n%s", what, diff, status, follow.p.stderr)
+}
+
+// followedBy waits until the set is followed in that way: a hub may have to be
+// asked again.
+func (w *restarts) followedBy(way string) {
+	w.Helper()
+	follow, status := w.processes[len(w.processes)-1], ""
+	for deadline := time.Now().Add(readyLimit); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if status, _ = get(follow.base + "-/api/v1/follow"); strings.Contains(status, fmt.Sprintf("%q:%q", "channel", way)) {
+			return
+		}
+	}
+	w.Fatalf("not followed by %s: %s", way, status)
 }
 
 // permutations returns all orders of n things.

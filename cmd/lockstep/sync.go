@@ -60,7 +60,6 @@ is known of it.`,
 	flags := cmd.Flags()
 	o.declare(flags)
 	flags.BoolVarP(&o.dryRun, "dry-run", "n", false, "say what would be done, and do nothing")
-	flags.BoolVar(&o.baseline, "baseline", false, "ignore saved progress: compare everything")
 	return cmd
 }
 
@@ -71,6 +70,7 @@ func (o *syncOptions) declare(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.allVersions, "all-versions", false, "apply every version of what changed more than once, in order, where the Source still has it")
 	flags.StringVar(&o.delete, "delete", "", "`WHAT` to do about resources the Source no longer has: apply deletes them, keep keeps them (default apply; for plain Sitemaps keep)")
 	flags.IntVar(&o.maxDelete, "max-delete", destination.DefaultMaxDelete, "stop before deleting more than this `PERCENT` of the mirror; 100 consents")
+	flags.BoolVar(&o.baseline, "baseline", false, "ignore saved progress: compare everything")
 	flags.BoolVar(&o.adopt, "adopt", false, "take over files that are there already, where their content is right")
 	flags.BoolVar(&o.replace, "replace", false, "with --adopt: replace files that are there and not right")
 	grouped(flags, outcomeGroup, func(flags *pflag.FlagSet) {
