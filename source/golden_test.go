@@ -50,6 +50,20 @@ func TestGolden(t *testing.T) {
 				}
 			}
 		}},
+		{"notified", source.Options{Streams: 1, Static: true, Hubs: []source.Hub{
+			{URL: "https://a.example.net/hub?x=1&y=2", Notifier: &sink{t: t}}, {URL: "https://b.example.net/"},
+		}}, func(w *world, s *source.Source) {
+			w.put("a.txt=hello")
+			w.publish(s)
+			for range 2 {
+				if err := s.NotifyOnce(w.Context()); err != nil {
+					w.Fatal(err)
+				}
+				w.pass(time.Minute)
+				w.put("a.txt=hello, world", "b%20c/d&e.txt=", "a.txt")
+				w.publish(s)
+			}
+		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -506,3 +506,38 @@ func put(t testing.TB, docs blob.Store, name string, data []byte) {
 		t.Fatal(err)
 	}
 }
+
+// TestCostly: at a busy Source the open Change List is cut before writing it
+// anew, time and again, costs too much; at a quiet one it stays one document.
+func TestCostly(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		every time.Duration
+		cut   bool
+	}{{"busy", 100 * time.Millisecond, true}, {"quiet", 10 * time.Second, false}} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, source.Options{SmallSet: 1})
+			s := w.source()
+			w.publish(s)
+			var most, total int64
+			for range 300 {
+				w.fill("r%03d", 20)
+				for i := range 20 { // the same names have other content
+					w.put(fmt.Sprintf("r%03d=%s", i, w.now()))
+				}
+				w.pass(tt.every)
+				r := w.publish(s)
+				most, total = max(most, r.Sets[0].Bytes), total+r.Sets[0].Bytes
+			}
+			c := w.upToDate()
+			if got := c.closed > 0; got != tt.cut {
+				t.Errorf("%d parts were closed; %d bytes written in all, %d at most at once", c.closed, total, most)
+			}
+			if tt.cut && most > 3<<20 {
+				t.Errorf("%d bytes were written at once", most)
+			}
+		})
+	}
+}
