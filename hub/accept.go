@@ -226,9 +226,12 @@ func (h *Hub) answer(w http.ResponseWriter, r *http.Request, err error) {
 		status, text, after = refused.status, refused.text, refused.after
 	case err != nil:
 		status, text, after = http.StatusServiceUnavailable, "the hub can not take this now: try again later", 5*time.Second
-		if errors.Is(err, ErrNotReady) {
+		switch {
+		case errors.Is(err, ErrNotReady):
 			after = time.Second
-		} else {
+		case errors.Is(err, ErrFull):
+			text, after = ErrFull.Error()+": try again later", time.Minute
+		default:
 			h.opts.Logger.ErrorContext(r.Context(), "request not accepted", slog.String("err", err.Error()))
 		}
 	}

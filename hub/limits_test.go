@@ -186,6 +186,18 @@ func TestPingLimit(t *testing.T) {
 	wantStatus(t, r, 400)
 }
 
+// TestFullLog: where too much waits for delivery nothing more is accepted, for a
+// while.
+func TestFullLog(t *testing.T) {
+	t.Parallel()
+	s := start(t, hub.NewMem(), func(o *hub.Options) { o.MaxLog = 1000 })
+	s.publish(t, topicA, "text/plain", strings.Repeat("x", 900))
+	r := s.send(t, http.MethodPost, strings.Repeat("x", 900), "Content-Type", "text/plain", "Link", "<"+topicA+`>; rel="self"`)
+	if body := text(r); r.StatusCode != 503 || r.Header.Get("Retry-After") == "" || !strings.Contains(body, "too many messages") {
+		t.Errorf("%d %q, Retry-After %q, want 503 and why", r.StatusCode, body, r.Header.Get("Retry-After"))
+	}
+}
+
 // A broken store fails when it is told to.
 type broken struct {
 	hub.Store
