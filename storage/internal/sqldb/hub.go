@@ -57,9 +57,12 @@ var _ hub.Store = (*Hub)(nil)
 // Hub returns the memory of a hub in the database.
 func (db *DB) Hub() *Hub { return &Hub{db} }
 
-// hubPage is how many messages one query returns. It is small because a reader
-// that wants no more may have to take what is left of it.
-const hubPage = 100
+// One query returns so many messages, or fewer if they are large: a reader that
+// wants no more may have to take what is left of it.
+const (
+	logMessages = 100
+	logBytes    = 4 << 20
+)
 
 // Log implements [hub.Store].
 func (h *Hub) Log(ctx context.Context, topic string, after int64) iter.Seq2[hub.Message, error] {
@@ -74,18 +77,20 @@ func (h *Hub) Log(ctx context.Context, topic string, after int64) iter.Seq2[hub.
 func (h *Hub) log(ctx context.Context, topic string, after int64, yield func(hub.Message) bool) error {
 	// Two steps, not a join: an engine that does not know yet how much there is
 	// of what would do it the wrong way round.
-	var id int64
-	err := h.db.Each(ctx, `SELECT id FROM hub_topic WHERE url = $1`, []any{topic}, func(rows *sql.Rows) (bool, error) {
-		return true, rows.Scan(&id)
+	var t topicRow
+	const find = `SELECT id, first, last, bytes FROM hub_topic WHERE url = $1`
+	err := h.db.Each(ctx, find, []any{topic}, func(rows *sql.Rows) (bool, error) {
+		return true, rows.Scan(&t.id, &t.first, &t.last, &t.bytes)
 	})
-	if err != nil || id == 0 {
+	if err != nil || t.id == 0 {
 		return err
 	}
+	page := min(max(logBytes/t.size(), 1), logMessages)
 	const query = `SELECT seq, id, at, content_type, links, whole, body FROM hub_message
 		WHERE topic_id = $1 AND seq > $2 ORDER BY seq LIMIT $3`
-	for n, more := hubPage, true; more && n == hubPage; {
+	for n, more := page, true; more && n == page; {
 		n = 0
-		err := h.db.Each(ctx, query, []any{id, after, hubPage}, func(rows *sql.Rows) (bool, error) {
+		err := h.db.Each(ctx, query, []any{t.id, after, page}, func(rows *sql.Rows) (bool, error) {
 			m, err := scanMessage(rows)
 			if err != nil {
 				return false, err

@@ -11,10 +11,13 @@ import (
 	"lockstep/hub"
 )
 
-// A topicRow is what Append and Trim need of a row of hub_topic.
+// A topicRow is a row of hub_topic, but for what is the hub's.
 type topicRow struct {
 	id, first, last, bytes int64
 }
+
+// size is about that of a message, and at least 1.
+func (t *topicRow) size() int64 { return max(t.bytes/max(t.last-t.first+1, 1), 1) }
 
 // Append implements [hub.Store]. Rows are locked in the order of their URLs, so
 // that no two Appends wait for each other.
@@ -181,8 +184,7 @@ func (h *Hub) trim(ctx context.Context, tx *sql.Tx, topic string, upto int64) (m
 	if end < t.first {
 		return false, nil
 	}
-	size := max(t.bytes/(t.last-t.first+1), 1) // of a message, about
-	step := min(t.first-1+min(max(trimBytes/size, 1), trimMessages), end)
+	step := min(t.first-1+min(max(trimBytes/t.size(), 1), trimMessages), end)
 	const sum = `SELECT COALESCE(SUM(LENGTH(body)), 0) FROM hub_message WHERE topic_id = $1 AND seq <= $2`
 	var bytes int64
 	if err := tx.QueryRowContext(ctx, sum, t.id, step).Scan(&bytes); err != nil {
