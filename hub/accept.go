@@ -251,9 +251,27 @@ func (h *Hub) answer(w http.ResponseWriter, r *http.Request, err error) {
 	head.Set("Content-Type", "text/plain; charset=utf-8")
 	head.Set("X-Content-Type-Options", "nosniff")
 	head.Set("Cache-Control", "no-store")
+	c := http.NewResponseController(w)
+	if status == http.StatusRequestEntityTooLarge {
+		_ = c.EnableFullDuplex() // where it can be done
+		head.Set("Connection", "close")
+	}
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, text+"\n") // who is gone needs no answer
+	if status == http.StatusRequestEntityTooLarge && r.Header.Get("Expect") == "" {
+		_ = c.Flush()
+		_ = c.SetReadDeadline(time.Now().Add(lingerTime))
+		_, _ = io.CopyN(io.Discard, r.Body, lingerBytes) // whatever becomes of it
+	}
 }
+
+// What is too large is taken and thrown away up to lingerBytes, for lingerTime:
+// many clients read no answer before they have sent all, and learn of none if
+// the connection ends meanwhile.
+const (
+	lingerBytes = 64 << 20
+	lingerTime  = 2 * time.Second
+)
 
 // An about is what the hub tells of itself.
 type about struct {

@@ -1,10 +1,12 @@
 package hub_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -428,6 +430,33 @@ func TestLargeBodies(t *testing.T) {
 		if resp.StatusCode != tt.status {
 			t.Errorf("%d bytes of %s (chunked %v) = %d, want %d", tt.size, tt.contentType, tt.chunked, resp.StatusCode, tt.status)
 		}
+	}
+}
+
+// TestLargeBodySentWhole: who reads no answer before all is sent gets one, too.
+func TestLargeBodySentWhole(t *testing.T) {
+	t.Parallel()
+	s := start(t, hub.NewMem(), nil)
+	u, err := url.Parse(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", u.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	const size = 20 << 20
+	_, err = fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: h\r\nContent-Type: text/plain\r\nLink: <%s>; rel=self\r\nContent-Length: %d\r\n\r\n", topicA, size)
+	if err == nil {
+		_, err = conn.Write(bytes.Repeat([]byte("x"), size))
+	}
+	if err != nil {
+		t.Fatalf("send: %v", err)
+	}
+	r, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil || r.StatusCode != http.StatusRequestEntityTooLarge {
+		t.Errorf("answer = %v, %v, want 413", r, err)
 	}
 }
 

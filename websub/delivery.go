@@ -18,6 +18,9 @@ const (
 	maxRecent   = 64       // messages of a wish that are known again when they come twice
 	maxUnderWay = 8        // deliveries of a wish at a time; each may hold a body
 	firstRead   = 64 << 10 // bytes of a body made room for before they came
+
+	lingerBytes = 64 << 20
+	lingerTime  = 2 * time.Second
 )
 
 // readBody reads the body of a delivery. status is 0, or the answer to a body
@@ -30,15 +33,31 @@ func readBody(w http.ResponseWriter, r *http.Request, most int64) (body []byte, 
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(exchangeTime)) // where it can be set
 	var b bytes.Buffer
 	b.Grow(int(min(max(r.ContentLength, 0), firstRead)) + bytes.MinRead)
-	_, err := io.Copy(&b, http.MaxBytesReader(w, r.Body, most))
-	var tooLarge *http.MaxBytesError
+	_, err := io.Copy(&b, http.MaxBytesReader(nil, r.Body, most))
+	var large *http.MaxBytesError
 	switch {
-	case errors.As(err, &tooLarge):
+	case errors.As(err, &large):
 		return nil, http.StatusRequestEntityTooLarge
 	case err != nil:
 		return nil, http.StatusBadRequest
 	}
 	return b.Bytes(), 0
+}
+
+// tooLarge answers a body that is too large, and then takes what is left of it,
+// up to some bytes and for some time, and throws it away: many hubs read no
+// answer before they have sent all, and learn of none if the connection ends
+// meanwhile.
+func tooLarge(w http.ResponseWriter, r *http.Request) {
+	c := http.NewResponseController(w)
+	_ = c.EnableFullDuplex() // as with the others: where it can be done
+	w.Header().Set("Connection", "close")
+	w.WriteHeader(http.StatusRequestEntityTooLarge)
+	_ = c.Flush()
+	if r.Header.Get("Expect") == "" {
+		_ = c.SetReadDeadline(time.Now().Add(lingerTime))
+		_, _ = io.CopyN(io.Discard, r.Body, lingerBytes) // whatever becomes of it
+	}
 }
 
 // checked returns the answer to a delivery whose signature is not right, or 0:

@@ -213,7 +213,13 @@ func (s *Subscriber) take(w http.ResponseWriter, r *http.Request, l *subscriptio
 		return
 	}
 	var status int
-	if d.Body, status = readBody(w, r, s.opts.MaxBody); status != 0 {
+	d.Body, status = readBody(w, r, s.opts.MaxBody)
+	switch status {
+	case 0:
+	case http.StatusRequestEntityTooLarge:
+		tooLarge(w, r)
+		return
+	default:
 		s.unread(w, r, status)
 		return
 	}
