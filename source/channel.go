@@ -150,3 +150,45 @@ func (c *channel) known(p place, e extent) *notification {
 	}
 	return nil
 }
+
+// A ChannelStatus says how things stand with the notifications of a set.
+type ChannelStatus struct {
+	Set     string
+	Topic   string      // its URI
+	Last    catalog.Seq // the newest change published
+	Streams int         // of events, open now
+	Hubs    []HubStatus // those that are told
+}
+
+// A HubStatus is how far a hub has been told of a set, and what was done since
+// the process began.
+type HubStatus struct {
+	URL      string
+	Told     catalog.Seq // 0 also before Notify has begun
+	Behind   int64       // changes it lacks
+	Accepted int64       // notifications
+	Refused  int64       // for good
+	Failures int64       // attempts to be repeated
+	Err      error       // of the last attempt; nil: it was accepted
+}
+
+// Channels describes the channel of each set, in the order of Options.Sets.
+func (s *Source) Channels() []ChannelStatus {
+	all := make([]ChannelStatus, 0, len(s.opts.Sets))
+	for i := range s.opts.Sets {
+		c := s.channels[s.opts.Sets[i].Name]
+		e, _ := c.look()
+		st := ChannelStatus{Set: c.set.Name, Topic: s.base.uri(c.name), Last: e.through.Seq, Streams: int(c.streams.Load())}
+		for _, q := range c.hubs() {
+			q.mu.Lock()
+			h := HubStatus{URL: q.hub.URL, Told: q.told.Seq, Accepted: q.accepted, Refused: q.refused, Failures: q.failures, Err: q.err}
+			if !q.told.Until.IsZero() {
+				h.Behind = max(0, int64(e.through.Seq-q.told.Seq))
+			}
+			q.mu.Unlock()
+			st.Hubs = append(st.Hubs, h)
+		}
+		all = append(all, st)
+	}
+	return all
+}

@@ -323,6 +323,13 @@ func TestRefusal(t *testing.T) {
 		if n := strict.asked(); n != 4 || gaps != 1 {
 			t.Errorf("RN-PB-06: asked %d times, %d gaps; want 4 and 1", n, gaps)
 		}
+		hubs := w.src.Channels()[0].Hubs
+		if last := hubs[2]; len(hubs) != 3 || last.Accepted != 2 || last.Refused != 1 || last.Failures != 1 || last.Behind != 0 || last.Err != nil {
+			t.Errorf("Channels tells of %+v", hubs)
+		}
+		if slow := hubs[0]; slow.Accepted != 0 || slow.Behind != 3 || slow.Failures == 0 || slow.Err == nil {
+			t.Errorf("of the slow one Channels tells %+v", slow)
+		}
 		w.stop()
 		if len(told) != 4 || !told[1].Refused || told[1].Retry != 0 || told[2].Refused || told[2].Retry < 10*time.Minute || told[3].Err != nil {
 			t.Errorf("OnNotify was told %+v", told)
