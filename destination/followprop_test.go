@@ -85,7 +85,17 @@ func leadPush(t *testing.T, seed uint64) {
 	}
 	l.p.tell()
 	deadline := time.Now().Add(10 * time.Second)
-	for !l.exact() {
+	since := int64(-1) // how many looks there were when it became exact
+	for {
+		switch st := l.g.status(); {
+		case !l.exact() || st.Waiting > 0: // what was told of lies may still be under way
+			since = -1
+		case since < 0:
+			since = st.Pulls
+		}
+		if since >= 0 && l.g.status().Pulls >= since+2 {
+			break
+		}
 		if time.Now().After(deadline) {
 			t.Errorf("seed %d: %+v", seed, l.g.f.Status())
 			break
