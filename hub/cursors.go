@@ -10,7 +10,7 @@ const (
 	savePace   = 50 * time.Millisecond // between two saves of how far the subscriptions have come
 	saveShare  = 4                     // and as many times as long as the last took
 	savePause  = time.Second           // after one that failed
-	saveCursor = 5000                  // cursors saved in one transaction: others want to write, too
+	saveCursor = 1000                  // cursors saved in one transaction: others want to write, too
 )
 
 // note sees to it that the progress of s is saved. The caller holds h.mu.

@@ -75,11 +75,11 @@ func (h *Hub) share(ctx context.Context) {
 func (h *Hub) claim(ctx context.Context) error {
 	x := &h.sharing
 	asked := time.Now()
-	if err := h.retire(ctx); err != nil {
-		return err
-	}
 	asking, cancel := context.WithTimeout(ctx, x.ttl/claimTime)
 	defer cancel()
+	if err := h.retire(asking); err != nil {
+		h.opts.Logger.Error("progress could not be saved: messages may be delivered twice", slog.Any("err", err))
+	}
 	shards, owners, err := h.sharer.Claim(asking, x.owner, x.want, x.ttl)
 	if err != nil {
 		if time.Now().After(x.until.Add(-x.ttl / claimSafe)) {
