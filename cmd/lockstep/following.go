@@ -53,6 +53,9 @@ func (f *following) quietly() stdio { return stdio{Out: io.Discard, Err: io.Disc
 func (f *following) event(e destination.Event) {
 	f.mu.Lock()
 	if e.Kind == destination.EventPlan || e.Kind == destination.EventProgress {
+		if len(f.progress) >= mostSets {
+			clear(f.progress)
+		}
 		f.progress[e.Set] = e.Progress
 	}
 	ready := f.ready

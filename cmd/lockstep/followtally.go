@@ -15,8 +15,10 @@ type followTally struct {
 	destination.Report
 }
 
-// mostKept caps the failures and warnings that are kept, the newest of them.
-const mostKept = 100
+const (
+	mostKept = 100    // failures and warnings that are kept, the newest of them
+	mostSets = 10_000 // sets that are told of one by one: those of a Source may come and go
+)
 
 // add adds a pass.
 func (t *followTally) add(r *destination.Report, err error) {
@@ -70,6 +72,9 @@ func addBy(a, b destination.By) destination.By {
 func addSet(sum *destination.Report, r *destination.SetReport) {
 	i := slices.IndexFunc(sum.BySet, func(s destination.SetReport) bool { return s.URI == r.URI })
 	if i < 0 {
+		if len(sum.BySet) >= mostSets {
+			sum.BySet = slices.Delete(sum.BySet, 0, 1)
+		}
 		sum.BySet = append(sum.BySet, *r)
 		return
 	}

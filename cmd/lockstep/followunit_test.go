@@ -99,6 +99,12 @@ func TestFollowTally(t *testing.T) {
 	if c.BySet[0].Created++; tally.BySet[0].Created != 1000 {
 		t.Error("a copy shares what it holds")
 	}
+	for i := range mostSets + 10 {
+		tally.add(&destination.Report{BySet: []destination.SetReport{{URI: fmt.Sprint(i)}}}, nil)
+	}
+	if n := len(tally.BySet); n != mostSets {
+		t.Errorf("%d sets are told of, want the newest %d", n, mostSets)
+	}
 }
 
 // TestFollowSaidOnce keeps what fails again and again from filling the log.
