@@ -137,7 +137,6 @@ type sinkReport struct {
 // A benchSink takes deliveries, whose bodies begin with number and time.
 type benchSink struct {
 	paths   [10_001]atomic.Int64 // last number
-	report  sinkReport
 	first   atomic.Int64
 	last    atomic.Int64
 	dups    atomic.Int64

@@ -2,6 +2,7 @@ package hub_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -352,7 +353,7 @@ func TestReplayed(t *testing.T) {
 	if row, _ := r.Row(other); row.Progress.Cursor != 5 {
 		t.Errorf("the other is at %d", row.Progress.Cursor)
 	}
-	if _, err := r.Replayed(context.Background(), "no such key", 1); err != hub.ErrNoSubscription {
+	if _, err := r.Replayed(context.Background(), "no such key", 1); !errors.Is(err, hub.ErrNoSubscription) {
 		t.Errorf("no such: %v", err)
 	}
 }

@@ -2,6 +2,7 @@ package hub_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"testing"
 	"time"
@@ -53,14 +54,14 @@ func TestNotRunning(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := hub.Message{Topic: topicURL, Body: []byte("x")}
-	if _, err := h.Accept(context.Background(), m); err != hub.ErrNotReady {
+	if _, err := h.Accept(context.Background(), m); !errors.Is(err, hub.ErrNotReady) {
 		t.Errorf("before Run: %v", err)
 	}
 	r := run(t, hub.NewMem(), hub.Options{})
 	if err := r.stop(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Accept(context.Background(), m); err != hub.ErrNotReady {
+	if _, err := r.Accept(context.Background(), m); !errors.Is(err, hub.ErrNotReady) {
 		t.Errorf("after Run: %v", err)
 	}
 }

@@ -71,7 +71,7 @@ type Subscription struct {
 // Progress is how far the deliveries of a subscription have come.
 type Progress struct {
 	Cursor    int64     // number of the last message that was taken, or given up
-	Attempts  int       // made in vain for the next one
+	Attempts  int       // made in vain since a message was taken last
 	Next      time.Time // when to try again; zero: at once
 	Failing   time.Time // when the first of those attempts was; zero: there is none
 	LastError string    // of the last of them
