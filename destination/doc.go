@@ -40,10 +40,11 @@
 //	                   in turn
 //	poll.go            looks at the Source, and what comes of a pass
 //	followset.go       the channel of a set: a hub, which websub asks and checks
-//	events.go          or a stream of events
+//	events.go          or a stream of events, which eventslisten.go listens to
 //	inbox.go           what a hub delivered is durable before it is acknowledged
 //	notification.go    a message, read as a whole
-//	push.go            messages applied, by the same plan, fetch, verify, apply
+//	pushpass.go        messages of one set, taken together
+//	push.go            and applied, by the same plan, fetch, verify, apply
 //	                   and record, without a look at the Source's documents
 //	pushstate.go       what they brought, which looks do not undo, and check
 //	followjournal.go   what may as well be saved with the next transaction

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"slices"
 	"time"
 
@@ -154,65 +153,6 @@ func (f *Follower) wire(ctx context.Context, s *followed, c channel) {
 	})
 }
 
-// standIn keeps a stream of events open for as long as no hub is subscribed to.
-func (f *Follower) standIn(ctx context.Context, s *followed, uri string) {
-	for ctx.Err() == nil {
-		is, turns := f.hubOf(s)
-		if is {
-			waitFor(ctx, turns, 0)
-			continue
-		}
-		if waitFor(ctx, turns, fallbackAfter) {
-			continue
-		}
-		own, cancel := context.WithCancel(ctx)
-		f.run(func() {
-			defer cancel()
-			waitFor(own, turns, 0)
-		})
-		f.listen(own, s, uri)
-		cancel()
-	}
-}
-
-// hubOf reports whether a hub is subscribed to, and what is closed when that
-// changes.
-func (f *Follower) hubOf(s *followed) (bool, <-chan struct{}) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if s.turns == nil {
-		s.turns = make(chan struct{})
-	}
-	return s.hub, s.turns
-}
-
-// setHub notes whether a hub is subscribed to. The caller holds mu.
-func (s *followed) setHub(is bool) {
-	if s.hub != is && s.turns != nil {
-		close(s.turns)
-		s.turns = nil
-	}
-	s.hub = is
-}
-
-// waitFor waits until c is closed, at most so long; zero is for ever. It reports
-// whether c was.
-func waitFor(ctx context.Context, c <-chan struct{}, most time.Duration) bool {
-	var late <-chan time.Time
-	if most > 0 {
-		t := time.NewTimer(most)
-		defer t.Stop()
-		late = t.C
-	}
-	select {
-	case <-c:
-		return true
-	case <-late:
-	case <-ctx.Done():
-	}
-	return false
-}
-
 // uses reports whether a channel of the kind may be used.
 func (f *Follower) uses(kind string) bool { return f.opts.Channel == "" || f.opts.Channel == kind }
 
@@ -301,112 +241,6 @@ func (f *Follower) rediscover(ctx context.Context, w websub.Wish) (websub.Wish, 
 		return w, nil
 	}
 	return f.discovered(ctx, websub.Wish{ID: w.ID, Topic: c.topic, Hubs: c.hubs}), nil
-}
-
-// listen keeps the stream of events of a set open until ctx ends.
-func (f *Follower) listen(ctx context.Context, s *followed, uri string) {
-	allow := func(uri string) error {
-		doc, err := url.Parse(s.uri)
-		if err == nil {
-			if reason := f.d.selects.refuse(uri, doc); reason != "" { // what comes speaks for the Source
-				err = fmt.Errorf("refuse %s: %s", fetch.Printable(uri), reason)
-			}
-		}
-		return err
-	}
-	me := new(byte) // there may be another in a moment
-	f.mu.Lock()
-	f.streams++
-	s.listener = me
-	many, last := f.streams > maxEventStreams, f.lastEvent(s, uri)
-	f.mu.Unlock()
-	defer func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if f.streams--; s.listener == me {
-			s.stream, s.listener = false, nil
-		}
-	}()
-	lost := func(err error) {
-		if err == nil {
-			return
-		}
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if s.listener != me {
-			return
-		}
-		s.trouble = fmt.Sprintf("read %s: %s", fetch.Printable(uri), fetch.Printable(err.Error()))
-		if s.stream = false; s.waiting {
-			f.ask(s, time.Now())
-		}
-		f.replan(s)
-	}
-	if many {
-		lost(fmt.Errorf("more than %d streams of events would be open", maxEventStreams))
-		return
-	}
-	if err := allow(uri); err != nil {
-		lost(err)
-		return
-	}
-	stream := &eventStream{client: f.d.client, uri: uri, last: last, first: min(eventsFirst, f.opts.Pause), idle: eventsIdle, allow: allow, lost: lost}
-	stream.hello = func(_ string, resumed bool) {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if s.listener != me {
-			return
-		}
-		s.stream, s.trouble = true, ""
-		if !resumed || s.waiting {
-			f.ask(s, time.Now()) // RN-RX-04
-		}
-		f.replan(s)
-	}
-	stream.event = func(ctx context.Context, e streamEvent) error { return f.takeEvent(ctx, s, uri, e) }
-	stream.run(ctx)
-}
-
-// lastEvent returns the ID to go on from. The caller holds mu.
-func (f *Follower) lastEvent(s *followed, uri string) string {
-	if s.resume.stream == uri {
-		return s.resume.event
-	}
-	return ""
-}
-
-// takeEvent queues an event, and waits while there is no room.
-func (f *Follower) takeEvent(ctx context.Context, s *followed, uri string, e streamEvent) error {
-	m := &message{topic: uri, at: time.Now(), event: e.id, stream: uri}
-	switch e.kind {
-	case "notification":
-		m.body, m.size = e.data, int64(len(e.data))
-	case "gap":
-		m.gap = true
-	case "hello":
-		m.hello = true
-	default:
-		return nil // of a version to come
-	}
-	for {
-		f.mu.Lock()
-		if s.queued == 0 || s.queued+m.size <= maxQueued {
-			s.queued += m.size
-			f.enqueue(s, m)
-			f.mu.Unlock()
-			return nil
-		}
-		if s.room == nil {
-			s.room = make(chan struct{})
-		}
-		room := s.room
-		f.mu.Unlock()
-		select {
-		case <-room:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
 }
 
 // enqueue puts a message into the queue of its set. The caller holds mu.

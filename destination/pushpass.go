@@ -1,0 +1,103 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"lockstep/internal/fetch"
+)
+
+// pushTo processes messages of a set.
+func (f *Follower) pushTo(ctx context.Context, s *followed) error {
+	f.mu.Lock()
+	n, size := 0, int64(0)
+	for n < len(s.queue) && n < passMessages && (n == 0 || size+s.queue[n].size <= passBytes) {
+		size += s.queue[n].size
+		n++
+	}
+	ms := slices.Clone(s.queue[:n])
+	f.mu.Unlock()
+	var out pushed
+	var st *setState
+	r, err := f.pass(ctx, func(ses *session) error {
+		loaded := make([]*message, n)
+		for i, m := range ms {
+			body, err := f.inbox.body(ctx, m)
+			if err != nil {
+				return err
+			}
+			own := *m
+			own.body, loaded[i] = body, &own
+		}
+		var err error
+		if st, err = f.stateOf(ctx, ses, s); err != nil {
+			return err
+		}
+		ses.report.Sets = []string{s.uri}
+		out, err = ses.push(ctx, st, &s.up, loaded, time.Now())
+		ses.until(st)
+		if err == nil {
+			err = putAside(context.WithoutCancel(ctx), f.journal, s.uri, out.aside, out.docs)
+		}
+		return err
+	})
+	if ctx.Err() != nil && err != nil && !errors.Is(err, ErrIncomplete) {
+		f.interrupted(ctx, s)
+		return nil
+	}
+	done := err == nil || errors.Is(err, ErrIncomplete)
+	if done {
+		f.inbox.strike(ms, out.docs)
+		f.journal.later(out.docs)
+	}
+	f.mu.Lock()
+	now := time.Now()
+	if done {
+		f.processed(s, ms, &out, st, now)
+	} else {
+		var wait time.Duration
+		s.pause, wait = f.longer(s.pause)
+		s.again, s.status.Error = now.Add(wait), fetch.Printable(err.Error())
+	}
+	f.mu.Unlock()
+	f.tell(&r, err)
+	return f.judge(s, err)
+}
+
+// processed books messages that were processed. The caller holds mu.
+func (f *Follower) processed(s *followed, ms []*message, out *pushed, st *setState, now time.Time) {
+	s.queue = slices.Delete(s.queue, 0, len(ms))
+	for _, m := range ms {
+		if m.number == 0 {
+			s.queued -= m.size
+		}
+		if m.event != "" {
+			s.resume.stream, s.resume.event = m.stream, m.event
+		}
+	}
+	if s.room != nil {
+		close(s.room)
+		s.room = nil
+	}
+	s.again, s.turn = time.Time{}, 0
+	s.status.Applied += out.applied
+	s.status.Gaps += out.gaps
+	s.status.Duplicates += out.duplicate
+	s.status.Quarantined += int64(len(out.aside))
+	s.status.Watermark = st.syncedUntil()
+	if !out.newest.IsZero() {
+		s.status.Lag = max(now.Sub(out.newest), 0)
+	}
+	if s.changed == nil {
+		s.changed = overtaken{}
+	}
+	s.changed.passed(out.news, out.stale, now)
+	if out.lookAgain != "" || len(s.changed) >= maxOvertaken {
+		f.ask(s, now)
+	}
+	if len(st.push.events) >= maxPushed { // more cannot be remembered
+		f.ask(s, now)
+	}
+}
