@@ -27,17 +27,16 @@ type press struct {
 	until time.Time        // of the last notification
 	told  int              // events of the log
 
-	pmu      sync.Mutex // guards what follows
-	subs     map[string]subscriber
-	deny     string
-	slow     time.Duration // before it verifies
-	lease    int           // seconds; default an hour
-	asked    int
-	ended    int      // unsubscribed
-	events   []string // payloads, the i-th has ID i+1
-	lastIDs  []string // that streams asked to go on from
-	open     map[chan string]bool
-	unsigned bool
+	pmu     sync.Mutex // guards what follows
+	subs    map[string]subscriber
+	deny    string
+	slow    time.Duration // before it verifies
+	lease   int           // seconds; default an hour
+	asked   int
+	ended   int      // unsubscribed
+	events  []string // payloads, the i-th has ID i+1
+	lastIDs []string // that streams asked to go on from
+	open    map[chan string]bool
 }
 
 type subscriber struct{ topic, secret string }
@@ -234,12 +233,6 @@ func (p *press) subscribers() int {
 	p.pmu.Lock()
 	defer p.pmu.Unlock()
 	return len(p.subs)
-}
-
-func (p *press) streams() int {
-	p.pmu.Lock()
-	defer p.pmu.Unlock()
-	return len(p.open)
 }
 
 // A following is a Follower that runs.

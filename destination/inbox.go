@@ -47,7 +47,6 @@ type inbox struct {
 // A post is a message on its way into the inbox.
 type post struct {
 	set  string // URI
-	m    *message
 	mail mail
 	done chan struct{}
 	err  error
@@ -203,13 +202,6 @@ func (b *inbox) strike(ms []*message, docs map[string][]byte) {
 		}
 	}
 	docs[docFirst] = encode(b.low)
-}
-
-// waiting returns how many messages there are.
-func (b *inbox) waiting() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.there)
 }
 
 // putAside adds to docs messages that were not applied, in place of the oldest

@@ -14,7 +14,7 @@ import (
 )
 
 // TestChannel reads channels of Change Notification as Capability Lists name
-// them: RN-CH-01 to RN-CH-11, RN-FW-01, RN-FW-03, RN-AMB-03. A topic is never
+// them: RN-CH-01 to RN-CH-11 (RN-CH-09 among them), RN-FW-01, RN-FW-03, RN-AMB-03. A topic is never
 // asked for.
 func TestChannel(t *testing.T) {
 	t.Parallel()

@@ -34,7 +34,7 @@ func (w *newsWorld) capabilityList(set string) (resourcesync.Header, []resources
 
 // TestChannelPerSet: each set has a channel of its own (RN-CH-01, RN-CH-03), a
 // resource of several sets is told on the channel of each (RN-CH-04), and each
-// tells of its own set alone (RN-CH-05). Every hub is told of all of
+// tells of its own set alone (RN-CH-05, RN-AMB-07). Every hub is told of all of
 // it (RN-PB-10, WS-P-01).
 func TestChannelPerSet(t *testing.T) {
 	t.Parallel()

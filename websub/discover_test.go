@@ -147,7 +147,7 @@ func TestDiscoverInVain(t *testing.T) {
 		{"no server", "http://nobody/", nil, "discover hub of http://nobody/: connection refused", false},
 		{"no URL", "x:y", nil, "not an http or https URL", false},
 		{"password", "http://u:p@nobody/", nil, "discover hub of http://nobody/: connection refused", false},
-		{"redirects for ever", "http://h/", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path+"x", 302) }, "more than 10 redirects", false},
+		{"redirects for ever", "http://h/", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path+"x", http.StatusFound) }, "more than 10 redirects", false},
 		{"body in HTML", "http://h/", page200("<body><link rel=hub href=/hub>"), "it names no hub", true},
 	}
 	for _, tt := range tests {
@@ -183,7 +183,7 @@ func TestDiscoverKeepsCredentials(t *testing.T) {
 	t.Parallel()
 	var other http.Header
 	w := wire{
-		"h": http.RedirectHandler("http://other/", 307),
+		"h": http.RedirectHandler("http://other/", http.StatusTemporaryRedirect),
 		"other": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			other = r.Header.Clone()
 			w.Header().Set("Link", "</hub>; rel=hub")

@@ -127,7 +127,7 @@ func TestNextHub(t *testing.T) {
 		"silent": func(w http.ResponseWriter, _ url.Values) bool { w.WriteHeader(202); return true },
 		"busy":   func(w http.ResponseWriter, _ url.Values) bool { w.WriteHeader(503); return true },
 		"refuses": func(w http.ResponseWriter, _ url.Values) bool {
-			http.Error(w, "not here", 403)
+			http.Error(w, "not here", http.StatusForbidden)
 			return true
 		},
 	}
