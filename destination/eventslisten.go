@@ -3,51 +3,90 @@ package destination
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"time"
 
 	"lockstep/internal/fetch"
 )
 
-// standIn keeps a stream of events open for as long as no hub is subscribed to.
+// standIn keeps a stream of events open for as long as no hub is subscribed to:
+// at once when a hub will not call us, after a while when it says nothing.
 func (f *Follower) standIn(ctx context.Context, s *followed, uri string) {
 	for ctx.Err() == nil {
-		is, turns := f.hubOf(s)
+		is, spurned, turns := f.hubOf(s)
 		if is {
 			waitFor(ctx, turns, 0)
 			continue
 		}
-		if waitFor(ctx, turns, fallbackAfter) {
-			continue
+		if !spurned {
+			if waitFor(ctx, turns, fallbackAfter) {
+				continue
+			}
+			f.unheard(s)
 		}
 		own, cancel := context.WithCancel(ctx)
 		f.run(func() {
 			defer cancel()
-			waitFor(own, turns, 0)
+			for is, _, turns := f.hubOf(s); !is && own.Err() == nil; is, _, turns = f.hubOf(s) {
+				waitFor(own, turns, 0)
+			}
 		})
 		f.listen(own, s, uri)
 		cancel()
 	}
 }
 
-// hubOf reports whether a hub is subscribed to, and what is closed when that
-// changes.
-func (f *Follower) hubOf(s *followed) (bool, <-chan struct{}) {
+// hubOf reports whether a hub is subscribed to, or does not want to be, and what
+// is closed when that changes.
+func (f *Follower) hubOf(s *followed) (is, spurned bool, turns <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if s.turns == nil {
 		s.turns = make(chan struct{})
 	}
-	return s.hub, s.turns
+	return s.hub, s.spurned != "", s.turns
 }
 
-// setHub notes whether a hub is subscribed to. The caller holds mu.
-func (s *followed) setHub(is bool) {
-	if s.hub != is && s.turns != nil {
+// setHub notes whether a hub is subscribed to, and what speaks against it. The
+// caller holds mu.
+func (f *Follower) setHub(s *followed, is bool, why string) {
+	if s.turns != nil && (s.hub != is || (s.spurned == "") != (why == "")) {
 		close(s.turns)
 		s.turns = nil
 	}
-	s.hub = is
+	if s.hub, s.spurned = is, why; why != "" {
+		s.retry = time.Now().Add(againAfter * f.opts.Pause)
+	}
+}
+
+// unheard notes that a hub was asked and does not call.
+func (f *Follower) unheard(s *followed) {
+	why := fmt.Sprintf("no hub has called %s within %s of being asked to", fetch.Printable(f.opts.Callback), fallbackAfter)
+	for _, sub := range f.sub.Subscriptions() {
+		if sub.ID == s.uri && sub.LastError != "" { // of an earlier life, maybe
+			why = fetch.Printable(sub.LastError)
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !s.hub && s.spurned == "" {
+		s.spurned = why
+	}
+}
+
+// askAgain asks hubs that would not call us once more: the Source came back, and
+// with it, maybe, its hub. The caller holds mu.
+func (f *Follower) askAgain(ctx context.Context, s *followed) {
+	if f.sub == nil || s.hub || s.spurned == "" || s.retry.IsZero() || time.Now().Before(s.retry) {
+		return
+	}
+	s.retry = time.Time{}
+	f.run(func() {
+		if err := f.sub.Retry(ctx, s.uri); err != nil && ctx.Err() == nil {
+			f.d.log.WarnContext(ctx, "subscribe again", slog.String("set", s.uri), slog.Any("err", err))
+		}
+	})
 }
 
 // waitFor waits until c is closed, at most so long; zero is for ever. It reports
@@ -123,6 +162,7 @@ func (f *Follower) listen(ctx context.Context, s *followed, uri string) {
 			return
 		}
 		s.stream, s.trouble = true, ""
+		f.askAgain(ctx, s)
 		if !resumed || s.waiting {
 			f.ask(s, time.Now()) // RN-RX-04
 		}

@@ -125,6 +125,7 @@ type SetStatus struct {
 	Lag       time.Duration `json:"lag_ns"`  // from the last change applied by a notification, at the Source, to its file here
 	Waiting   int           `json:"waiting"` // notifications taken and not yet processed
 	Error     string        `json:"error,omitempty"`
+	HubError  string        `json:"hub_error,omitempty"` // why no hub that the Source names calls us
 	FollowCounters
 }
 
@@ -223,6 +224,9 @@ func (f *Follower) Status() FollowStatus {
 		st := s.status
 		st.URI, st.Name, st.Channel, st.Waiting, st.NextPull = s.uri, s.name, ChannelPoll, len(s.queue), s.due
 		st.Topic = s.channel.topic
+		if !s.hub {
+			st.HubError = s.spurned
+		}
 		if s.stream {
 			st.Channel, st.Topic = ChannelEvents, s.channel.events
 		}

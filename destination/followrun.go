@@ -165,25 +165,27 @@ func (f *Follower) onSubscription(e websub.SubscriberEvent) {
 	switch e.Kind {
 	case websub.Verified:
 		s.trouble = ""
-		s.setHub(true)
+		f.setHub(s, true, "")
 		f.ask(s, now) // RN-RX-04
 	case websub.Renewed:
 		first := !s.hub
 		s.trouble = ""
-		if s.setHub(true); first && s.waiting {
+		if f.setHub(s, true, ""); first && s.waiting {
 			f.ask(s, now)
 		}
 	case websub.Denied: // WS-V-03
 		s.trouble = why
-		s.setHub(false)
+		f.setHub(s, false, why)
 		f.ask(s, now) // RN-RX-04
 	case websub.Refused:
-		if s.trouble = why; s.waiting {
+		s.trouble = why
+		f.setHub(s, s.hub, why)
+		if s.waiting && (s.channel.events == "" || !f.uses(ChannelEvents)) { // else that is tried now
 			f.ask(s, now)
 		}
 	case websub.Expired, websub.Ended:
 		s.trouble = why
-		s.setHub(false)
+		f.setHub(s, false, why)
 	case websub.Forged:
 		s.status.Forged++
 		f.ask(s, now) // RN-RX-04

@@ -23,6 +23,11 @@ const (
 	// opened in its place.
 	fallbackAfter = 10 * time.Second
 
+	// againAfter is how many pauses lie between hubs that would not call us and
+	// their being asked again because the Source came back: its hub may have
+	// learned to, but a stream that keeps breaking must not annoy it.
+	againAfter = 10
+
 	// maxEventStreams is for how many sets streams of events are kept open: each is
 	// a connection.
 	maxEventStreams = 200
@@ -72,6 +77,8 @@ type followed struct {
 	stream   bool               // the stream is open
 	listener *byte              // who reads it
 	trouble  string             // with the channel
+	spurned  string             // why no hub is subscribed to; "": nothing speaks against it
+	retry    time.Time          // when hubs may be asked again, should the Source come back
 
 	resume struct{ stream, event string } // where the stream was left: the last event that was processed
 
@@ -131,7 +138,7 @@ func (f *Follower) wire(ctx context.Context, s *followed, c channel) {
 	ctx, s.wired = context.WithCancel(ctx)
 	s.stream = false
 	was := s.channel
-	s.channel, s.since, s.trouble = c, time.Now(), ""
+	s.channel, s.since, s.trouble, s.spurned = c, time.Now(), "", ""
 	f.mu.Unlock()
 	if f.sub != nil && c.topic == "" && was.topic != "" || f.sub != nil && !f.uses(ChannelHub) {
 		// WS-L-07: the channel is gone.
@@ -166,7 +173,7 @@ func (f *Follower) drop(ctx context.Context, s *followed) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s.setHub(false)
+	f.setHub(s, false, "")
 }
 
 // want subscribes to the channel of a set.

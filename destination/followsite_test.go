@@ -30,6 +30,7 @@ type press struct {
 	pmu     sync.Mutex // guards what follows
 	subs    map[string]subscriber
 	deny    string
+	refuse  string        // answered with 403
 	slow    time.Duration // before it verifies
 	lease   int           // seconds; default an hour
 	asked   int
@@ -75,8 +76,12 @@ func (p *press) serveHub(w http.ResponseWriter, r *http.Request) {
 	form := r.PostForm
 	p.pmu.Lock()
 	p.asked++
-	deny := p.deny
+	deny, refuse := p.deny, p.refuse
 	p.pmu.Unlock()
+	if refuse != "" {
+		http.Error(w, refuse, http.StatusForbidden)
+		return
+	}
 	w.WriteHeader(http.StatusAccepted)
 	go func() {
 		time.Sleep(p.slow)

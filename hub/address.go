@@ -74,7 +74,16 @@ func checkTopicURL(raw string) (*url.URL, error) {
 // An addressRefused is a URL that is one, but not for strangers to name.
 type addressRefused struct{ err error }
 
-func (e *addressRefused) Error() string { return "is refused: " + e.err.Error() }
+// Error names the switches of both commands that have a hub: who reads it is
+// the subscriber, and passes it on to whom it concerns.
+func (e *addressRefused) Error() string {
+	var a *fetch.AddressError
+	if !errors.As(e.err, &a) || a.Class != "loopback" && a.Class != "private" {
+		return "is refused: " + e.err.Error()
+	}
+	return fmt.Sprintf("is refused: %s is a %s address, which the hub calls only with --allow-private (serve: --hub-allow-private)", fetch.Printable(a.Host), a.Class)
+}
+
 func (e *addressRefused) Unwrap() error { return e.err }
 
 // checkPort refuses ports that do not speak HTTP.

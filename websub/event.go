@@ -42,7 +42,11 @@ func (s *Subscriber) tell(e SubscriberEvent) {
 	if e.Kind != Unknown { // anybody can make those, as many as there is time for
 		level := slog.LevelInfo
 		switch e.Kind {
-		case Denied, Refused, Expired, Forged, Weak:
+		case Denied, Refused, Expired:
+			if s.opts.OnEvent == nil { // else who is told says so, in words of the whole
+				level = slog.LevelWarn
+			}
+		case Forged, Weak:
 			level = slog.LevelWarn
 		}
 		attrs := []slog.Attr{slog.String("set", e.ID), slog.String("topic", plain(e.Topic)), slog.String("hub", plain(e.Hub))}

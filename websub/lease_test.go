@@ -160,6 +160,45 @@ func TestNextHub(t *testing.T) {
 	}
 }
 
+// TestRetry asks hubs that refused without waiting for a day, and leaves those
+// alone that denied (WS-V-03).
+func TestRetry(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b, hubs := newTimedBed(t, &keeper{}, nil)
+		hubs[0].set(func() {
+			hubs[0].answer = func(w http.ResponseWriter, _ url.Values) bool {
+				http.Error(w, "not here", 403)
+				return true
+			}
+		})
+		b.want(topic, hubs[0].url)
+		sleep(time.Minute)
+		if st := b.state(); st.State != "waiting" || hubs[0].asked("subscribe") != 1 {
+			t.Errorf("state %+v, want one that waits", st)
+		}
+		hubs[0].set(func() { hubs[0].answer = nil })
+		if err := b.Retry(context.Background(), "nobody"); err != nil {
+			t.Error(err)
+		}
+		if err := b.Retry(context.Background(), "set"); err != nil {
+			t.Error(err)
+		}
+		sleep(time.Minute)
+		if st := b.state(); st.State != "active" {
+			t.Errorf("state %+v, want an active one", st)
+		}
+		n := hubs[0].asked("subscribe")
+		if err := b.Retry(context.Background(), "set"); err != nil {
+			t.Error(err)
+		}
+		if sleep(time.Minute); hubs[0].asked("subscribe") != n {
+			t.Error("what works was asked for again")
+		}
+		b.stop()
+	})
+}
+
 // Where no hub works, they are asked again later: every ten minutes or so where
 // that may help, as late as they say (Retry-After), once a day where they refused (WS-S-10).
 func TestNoHubWorks(t *testing.T) {

@@ -201,6 +201,27 @@ func (s *Subscriber) Want(ctx context.Context, w Wish) error {
 	return err
 }
 
+// Retry asks the hubs of a wish now, without waiting for its turn, and for
+// where they are: for who has reason to think that they answer otherwise than
+// before. What works is left alone, and a denial is heeded (WS-V-03).
+func (s *Subscriber) Retry(ctx context.Context, id string) error {
+	_, err := s.update(ctx, func(c *change) bool {
+		w := c.Wishes[id]
+		if w == nil || w.Dropped || w.Denied {
+			return false
+		}
+		w.Next = time.Time{}
+		for _, l := range c.of(id) {
+			if l.State == pending {
+				l.Next, l.Waiting = time.Time{}, false
+			}
+		}
+		return true
+	})
+	s.poke()
+	return err
+}
+
 // checkWish returns w as it is used, or why it cannot be.
 func checkWish(w Wish) (Wish, error) {
 	if _, err := parseHTTP(w.Topic); err != nil {

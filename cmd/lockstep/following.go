@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -35,6 +36,7 @@ type following struct {
 	failing  int                             // passes that failed since one that did not
 	last     error                           // why the last of them did
 	said     map[string]string               // by set: how it is followed
+	spurned  map[string]string               // by set: why no hub calls us
 	line     passLine
 }
 
@@ -42,7 +44,7 @@ func newFollowing(ctx context.Context, o *followOptions, io stdio) *following {
 	return &following{
 		o: o, io: io, started: time.Now(), stopBar: func() {},
 		watcher:  watcher{ctx: ctx, io: io, quiet: o.out.quiet, once: &saidBefore{}},
-		progress: map[string]destination.Progress{}, said: map[string]string{},
+		progress: map[string]destination.Progress{}, said: map[string]string{}, spurned: map[string]string{},
 	}
 }
 
@@ -170,6 +172,7 @@ func (f *following) announce(s *destination.FollowStatus) error {
 		set := &s.Sets[i]
 		f.said[set.URI] = f.how(set)
 		out.printf("  %s: %s\n", nameOf(set), f.said[set.URI])
+		f.tellHub(set)
 	}
 	where := f.o.dest
 	if f.address != "" {
@@ -225,13 +228,31 @@ func (f *following) tellChannels(s *destination.FollowStatus) {
 			f.said[set.URI] = how
 			f.io.errorf("note: %s: %s from now on\n", nameOf(set), how)
 		}
+		f.tellHub(set)
 	}
 	if len(f.said) > len(s.Sets) {
 		clear(f.said) // of sets that are gone
+		clear(f.spurned)
 		for i := range s.Sets {
 			f.said[s.Sets[i].URI] = f.how(&s.Sets[i])
 		}
 	}
+}
+
+// tellHub tells once why no hub calls us, if one could.
+func (f *following) tellHub(s *destination.SetStatus) {
+	if s.HubError == f.spurned[s.URI] {
+		return
+	}
+	f.spurned[s.URI] = s.HubError
+	if s.HubError == "" {
+		return
+	}
+	text := s.HubError
+	if _, reason, ok := strings.Cut(text, "hub.callback is refused: "); ok { // by a hub of ours
+		text = "its hub does not call us: " + reason
+	}
+	f.io.errorf("note: %s: %s\n", nameOf(s), text)
 }
 
 // tellRecovered tells when what failed has not failed again.

@@ -1,0 +1,44 @@
+package destination_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"lockstep/destination"
+)
+
+// TestSpurned: a hub that refuses to call us is told of, and the stream of
+// events stands in for it at once, before the first look (RN-RX-05). When the
+// Source comes back the hub is asked again, and not before (WS-S-10).
+func TestSpurned(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{})
+	s.put("/a", "one")
+	p := newPress(t, s, true, true)
+	p.refuse = "hub.callback is refused: it is at home"
+	g := newFollowing(t, s, true)
+	g.start(destination.FollowOptions{})
+	g.live(destination.ChannelEvents)
+	if st := g.status(); st.Pulls > 1 || !strings.HasSuffix(st.HubError, "it is at home") || st.Error != "" {
+		t.Errorf("status %+v, want one look, by events, and the hub's reason", st)
+	}
+	s.put("/b", "told")
+	p.push(p.payload())
+	g.becomes("/b", "told")
+
+	time.Sleep(250 * time.Millisecond) // ten pauses
+	p.pmu.Lock()
+	if p.refuse = ""; p.asked != 1 {
+		t.Errorf("the hub was asked %d times, want 1: it said no for good", p.asked)
+	}
+	p.pmu.Unlock()
+	p.hangUp() // as a Source that is started anew does
+	g.live(destination.ChannelHub)
+	eventually(t, func() bool { return g.status().HubError == "" })
+	s.put("/c", "delivered")
+	p.deliver(p.payload())
+	g.becomes("/c", "delivered")
+	g.end()
+	g.same()
+}
