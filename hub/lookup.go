@@ -49,6 +49,14 @@ func (h *Hub) subscription(key Key) (Subscription, bool) {
 	return s.Subscription, true
 }
 
+// Subscriptions returns how many subscriptions there are; with several hubs,
+// those that are this one's.
+func (h *Hub) Subscriptions() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.registry.count
+}
+
 // count returns how many subscriptions there are, in all and with callbacks at
 // the host of callback, whatever the port: those that are this hub's.
 func (h *Hub) count(callback *url.URL) (all, atHost int) {

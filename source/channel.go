@@ -53,6 +53,15 @@ func newChannel(set Set) *channel {
 	return &channel{set: set, name: topicName(set.Name), grown: make(chan struct{}), moved: make(chan struct{}, 1)}
 }
 
+// Streams returns how many event streams are being read, of all sets.
+func (s *Source) Streams() int64 {
+	var n int64
+	for _, c := range s.channels {
+		n += c.streams.Load()
+	}
+	return n
+}
+
 // look returns what is published, and what is closed when that changes.
 func (c *channel) look() (extent, <-chan struct{}) {
 	c.mu.Lock()

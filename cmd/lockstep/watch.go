@@ -16,7 +16,7 @@ import (
 // the bytes it took, for the list of changes is written from its beginning.
 const (
 	publishRate = 20e6        // bytes a second that publications write at most, ...
-	publishPace = time.Second // ... unless the rest would be longer than this
+	publishPace = time.Second // ... unless the rest would be longer than this, or nobody is told
 	publishFull = time.Second // from one publication of all there is to the next
 )
 
@@ -82,7 +82,21 @@ func (s *site) publishChanges(ctx context.Context, changed <-chan struct{}, n *n
 			later.Reset(time.Until(full.Add(publishFull)))
 		}
 		rest = start.Add(restAfter(&r, time.Since(start)))
+		if unheard := start.Add(publishPace); !s.heard() && unheard.After(rest) {
+			rest = unheard // who asks now and then does not see the difference
+		}
 	}
+}
+
+// heard reports whether somebody is told of changes as they are published: a hub
+// elsewhere, a subscriber of ours, a reader of events.
+func (s *site) heard() bool {
+	for _, v := range s.opts.hubs.hub {
+		if v != hubOff && v != hubEmbedded {
+			return true
+		}
+	}
+	return s.src.Streams() > 0 || s.hub != nil && s.hub.Subscriptions() > 0
 }
 
 // restAfter returns how long after its beginning a publication keeps the next

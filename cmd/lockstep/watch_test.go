@@ -15,8 +15,15 @@ import (
 )
 
 // TestPublicationPace: a change is published at once, also in a steady stream of
-// them; the Resource List, which nobody waits for, once a second.
+// them; the Resource List, which nobody waits for, once a second. Where nobody
+// is told, that holds for all of it.
 func TestPublicationPace(t *testing.T) {
+	t.Parallel()
+	t.Run("heard", func(t *testing.T) { testPublicationPace(t, "http://hub.example.org/", 2*defaultNotifyDelay) })
+	t.Run("unheard", func(t *testing.T) { testPublicationPace(t, hubEmbedded, publishPace+defaultNotifyDelay) })
+}
+
+func testPublicationPace(t *testing.T, hub string, within time.Duration) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const base = "http://x.org/"
@@ -32,7 +39,7 @@ func TestPublicationPace(t *testing.T) {
 		if _, err := src.Publish(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		s := &site{src: src, opts: siteOptions{hubs: hubFlags{notifyDelay: defaultNotifyDelay}}}
+		s := &site{src: src, opts: siteOptions{hubs: hubFlags{hub: []string{hub}, notifyDelay: defaultNotifyDelay}}}
 		var mu sync.Mutex  // guards what follows
 		var at []time.Time // of each publication
 		lists := 0
@@ -84,9 +91,12 @@ func TestPublicationPace(t *testing.T) {
 			t.Errorf("%d Resource Lists in %s, want about %d", lists-1, long, most)
 		}
 		for i, m := range made {
-			if p, ok := published[i]; !ok || p.Sub(m) > 2*defaultNotifyDelay {
+			if p, ok := published[i]; !ok || p.Sub(m) > within {
 				t.Errorf("change %d was published after %s, %v", i, p.Sub(m), ok)
 			}
+		}
+		if most := int(long/publishPace) + 3; hub == hubEmbedded && len(at) > most {
+			t.Errorf("%d publications in %s that nobody was told of, want %d at most", len(at), long, most)
 		}
 		last, err := src.Publish(t.Context())
 		if err != nil || last.Written {
