@@ -61,7 +61,7 @@ func warnOfProxy(addr net.Addr, publicURL string, tokens map[string]string, io s
 		return
 	}
 	slices.Sort(missing)
-	io.errorf("warning: behind a proxy that does not send X-Forwarded-For, everybody looks like a program on this machine, and may do what those may\nhint: say who may, by tokens: %s\n", strings.Join(missing, " "))
+	io.errorf("warning: if the proxy in front of us sends no X-Forwarded-For, everybody looks like a program on this machine, and may see figures, manage subscriptions, and publish at the hub\nhint: let it send that (nginx: proxy_set_header X-Forwarded-For $remote_addr;), or say who may, by tokens: %s\n", strings.Join(missing, " "))
 }
 
 // maxTokenFile caps a token file: what is larger is some other file.

@@ -175,6 +175,12 @@ func (o *serveOptions) announce(s *site, p *publication, io stdio) error {
 		io.printf("  fill it through  %s%s\n", strings.TrimSuffix(base, "/")+"/", apiDir)
 	}
 	if o.watching() {
+		io.printf("  stay in step     lockstep follow %s DEST\n", base)
+	}
+	if u, err := url.Parse(base); s.hub != nil && err == nil && isLoopback(u.Hostname()) {
+		io.printf("  who follows      %shub\n", strings.TrimSuffix(base, "/")+"/"+pagesDir)
+	}
+	if o.watching() {
 		io.printf("  watching for changes; Ctrl-C stops\n")
 	}
 	io.printf("%s%s\n", readyPrefix, base)
