@@ -57,6 +57,8 @@ type flight struct {
 	cancel context.CancelFunc
 	late   bool // it was canceled for taking too long
 	index  int  // in Hub.flights
+
+	patience time.Duration // what was too long
 }
 
 // An outcome is what came of an attempt.
@@ -132,7 +134,7 @@ func (h *Hub) deliver(f *flight) (stay bool) {
 	if out.err != nil && ctx.Err() != nil { // canceled by us
 		out.late, out.ended = f.late, !f.late
 		if f.late {
-			out.err = fmt.Errorf("no answer within %v", h.opts.Timeout)
+			out.err = fmt.Errorf("no answer within %v", f.patience)
 		}
 	}
 	cancel()
@@ -151,7 +153,7 @@ func (h *Hub) deliver(f *flight) (stay bool) {
 func (h *Hub) stays(f *flight) bool {
 	s := f.sub
 	p := &s.Progress
-	return s.stage == sending && p.Attempts == 0 && !s.slow && f.stayed < stayFor && !h.scheduler.draining &&
+	return s.stage == sending && p.Attempts == 0 && s.slow == 0 && f.stayed < stayFor && !h.scheduler.draining &&
 		p.Cursor < s.log.last && s.log.recent.find(p.Cursor+1) == nil
 }
 

@@ -53,3 +53,9 @@ func (h *Hub) Shards() (n int) {
 	}
 	return n
 }
+
+// Lanes bounds how many deliveries are under way on the fast lane and on the
+// slow one. It is called before Run.
+func (h *Hub) Lanes(quick, slowly int) {
+	h.scheduler.lanes[fast].limit, h.scheduler.lanes[slow].limit = quick, slowly
+}

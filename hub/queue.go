@@ -11,6 +11,8 @@ const (
 	slowLimit   = 1024
 	slowPerHost = 32
 	slowAfter   = 500 * time.Millisecond // a delivery that takes longer changes lanes
+	slowFor     = 8                      // quick ones on the slow lane, before the fast one is taken again
+	slowMore    = 2                      // times slowLimit are on the slow lane at most, with those that changed to it
 )
 
 // breakerAfter is how many connections to a host must fail, one after the other,

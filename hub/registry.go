@@ -28,7 +28,7 @@ type subscription struct {
 	alarm  alarm    // when its lease ends, or it is tried again, whichever is first
 
 	stage stage
-	slow  bool  // its endpoint took long, the last time
+	slow  uint8 // how often its endpoint has to be quick to be thought so again
 	dirty bool  // Progress is to be saved
 	moved bool  // the cursor was set by hand: what is under way does not move it
 	saved int64 // the cursor the store knows, or less

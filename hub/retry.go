@@ -19,7 +19,12 @@ func (h *Hub) settle(s *subscription, e *entry, out outcome) {
 		return
 	}
 	h.reached(s.host, out)
-	s.slow = out.took >= slowAfter
+	switch {
+	case out.took >= slowAfter:
+		s.slow = slowFor
+	case s.slow > 0:
+		s.slow--
+	}
 	p := &s.Progress
 	switch {
 	case out.status/100 == 2:
@@ -131,7 +136,7 @@ func (h *Hub) rest(s *subscription, until time.Time) {
 func (h *Hub) enqueue(s *subscription) {
 	s.stage = queued
 	q := &s.host.queues[fast]
-	if s.slow {
+	if s.slow > 0 {
 		q = &s.host.queues[slow]
 	}
 	q.ready.push(s)

@@ -70,24 +70,34 @@ func (h *Hub) rung(n *alarm, now time.Time) {
 	}
 }
 
-// watchFlights looks after the deliveries under way.
+// watchFlights looks after the deliveries under way. None stays in the fast lane
+// for long: when the slow one has no place even for those who come from there,
+// patience is at an end, and the delivery is tried again by the slow lane.
 func (h *Hub) watchFlights() {
 	for _, f := range h.flights {
-		if f.start.IsZero() {
+		if f.start.IsZero() || f.late {
 			continue
 		}
 		age := time.Since(f.start)
-		if age >= h.opts.Timeout && !f.late {
-			f.late = true
-			f.cancel()
-		}
 		to := &f.sub.host.queues[slow]
-		if age >= slowAfter && f.queue != to && to.lane.running < to.lane.limit {
+		switch {
+		case age >= h.opts.Timeout:
+			f.breakOff(h.opts.Timeout)
+		case age < slowAfter || f.queue == to:
+		case to.lane.running < to.lane.limit*slowMore:
 			f.queue.leave()
 			f.queue = to
 			f.queue.enter()
+		default:
+			f.breakOff(slowAfter)
 		}
 	}
+}
+
+// breakOff ends a delivery that has taken too long.
+func (f *flight) breakOff(patience time.Duration) {
+	f.late, f.patience = true, patience
+	f.cancel()
 }
 
 // land waits until no delivery is under way. Those that have not ended after

@@ -1,0 +1,85 @@
+package hub_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"lockstep/hub"
+)
+
+// crowd starts a hub with room for 8 quick and 16 slow deliveries, 4 subscribers
+// at each of 15 hosts that answer as hold says, and one at a host of its own that
+// is always quick.
+func crowd(t *testing.T, hold func(body string) time.Duration) (r *running, quick *sink, crowd []*sink) {
+	over := make(chan struct{})
+	slow := func(_ http.ResponseWriter, r *http.Request, body string) {
+		select {
+		case <-time.After(hold(body)):
+		case <-r.Context().Done():
+		case <-over:
+		}
+	}
+	r = runWith(t, hub.NewMem(), hub.Options{RetryFirst: 10 * time.Millisecond}, func(h *hub.Hub) { h.Lanes(8, 16) })
+	for range 15 {
+		s := newSink(t, slow)
+		crowd = append(crowd, s)
+		for i := range 4 {
+			r.subscribe(fmt.Sprintf("%s/%d", s.URL, i), "")
+		}
+	}
+	t.Cleanup(func() { close(over) }) // before they are closed
+	quick = newSink(t, nil)
+	r.subscribe(quick.URL+"/quick", "")
+	return r, quick, crowd
+}
+
+// TestSlowLaneFull: more endpoints that never answer than there is room for do
+// not stay where the quick ones are delivered to (WS-C-13).
+func TestSlowLaneFull(t *testing.T) {
+	t.Parallel()
+	r, quick, _ := crowd(t, func(string) time.Duration { return time.Minute })
+	r.publish("first")
+	time.Sleep(2500 * time.Millisecond) // the slow lane is full
+	start := time.Now()
+	r.publish("second")
+	eventually(t, "second", func() bool { return len(quick.at("/quick")) == 2 })
+	if took := time.Since(start); took > 3*time.Second {
+		t.Errorf("a quick subscriber waited for %v", took)
+	}
+}
+
+// TestSlowAtTimes: endpoints that take long every second time hold a quick one
+// up while that is not known, but not each time (WS-C-13).
+func TestSlowAtTimes(t *testing.T) {
+	t.Parallel()
+	r, quick, crowd := crowd(t, func(body string) time.Duration {
+		if strings.HasPrefix(body, "slow") {
+			return 600 * time.Millisecond
+		}
+		return 0
+	})
+	all := func(n int) {
+		t.Helper()
+		eventually(t, "all", func() bool {
+			for _, s := range crowd {
+				for i := range 4 {
+					if len(s.at(fmt.Sprintf("/%d", i))) < n {
+						return false
+					}
+				}
+			}
+			return true
+		})
+	}
+	r.publish("slow 1", "ok")
+	all(2)
+	start := time.Now()
+	r.publish("slow 2")
+	eventually(t, "second", func() bool { return len(quick.at("/quick")) == 3 })
+	if took := time.Since(start); took > 400*time.Millisecond {
+		t.Errorf("a quick subscriber waited for %v", took)
+	}
+}
