@@ -2,7 +2,7 @@
 GO      ?= go
 FUZZ    ?= 5s
 
-.PHONY: check build test race lint fuzz bench
+.PHONY: check build test race lint fuzz soak bench
 
 check: lint race fuzz ## everything CI asks, short of its cross-builds
 	$(GO) test ./...
@@ -23,6 +23,11 @@ lint: ## gofmt, vet, staticcheck, errorlint, bodyclose, sloglint
 fuzz: ## every fuzz target, FUZZ each
 	FUZZ=$(FUZZ) ./tools/fuzz.sh
 
+soak: ## before a release: kills, histories and power cuts in the numbers we promise
+	$(GO) test -count=1 -timeout 2h ./destination -run 'TestHistories|TestFollow$$|TestPushes|TestKill$$' -histories 10000 -follows 2000 -pushes 2000 -kills 1000 -kill.files 5000
+	$(GO) test -count=1 -timeout 2h ./bitstream -run TestKilled -kills 200
+	$(GO) test -count=1 -timeout 2h ./cmd/lockstep -run 'TestTorture|TestHubKill|TestKillAnywhere|TestServeKilled|TestPublishKilled|TestDumpKilled|TestPowerCut' -torture 200 -hub-kills 1000 -kills 200 -serve-kills 500 -publish-kills 200 -dump-kills 200 -cuts 200
+
 bench: ## figures beside yardsticks, in turn on this machine; see docs/performance.md
-	$(GO) test -run "^$$" -bench "Document|Catalog|Publish|Republish|Steady|Dump|Scan|Sync|Distance|Plan|Audit|Bitstream|API|Follow|Hub" -benchtime 1x -timeout 2h ./bench
+	$(GO) test -run "^$$" -bench "Document|Catalog|Publish|Republish|Steady|Dump|Scan|Sync|Distance|Plan|Audit|Bitstream|API|Notify|Follow|Hub" -benchtime 1x -timeout 2h ./bench
 	$(GO) test -run "^$$" -bench "Get|Serve" -timeout 1h ./bench
