@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"lockstep/internal/fetch"
 )
@@ -270,7 +271,7 @@ func (r *eventReader) next() (streamEvent, error) {
 		case "event":
 			e.kind = string(value[:min(len(value), maxEventID)])
 		case "id":
-			if len(value) <= maxEventID && bytes.IndexByte(value, 0) < 0 {
+			if len(value) <= maxEventID && bytes.IndexFunc(value, unicode.IsControl) < 0 { // else no header could carry it back
 				e.id = strings.ToValidUTF8(string(value), "")
 			}
 		case "data":

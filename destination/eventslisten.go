@@ -195,8 +195,8 @@ func (f *Follower) takeEvent(ctx context.Context, s *followed, uri string, e str
 	}
 	for {
 		f.mu.Lock()
-		if s.queued == 0 || s.queued+m.size <= maxQueued {
-			s.queued += m.size
+		if s.queued == 0 || s.queued+m.weight() <= maxQueued {
+			s.queued += m.weight()
 			f.enqueue(s, m)
 			f.mu.Unlock()
 			return nil

@@ -83,7 +83,7 @@ type followed struct {
 	resume struct{ stream, event string } // where the stream was left: the last event that was processed
 
 	queue  []*message
-	queued int64         // bytes of those that are in memory only
+	queued int64         // weight of those that are in memory only
 	room   chan struct{} // closed when there may be room in queue; nil: nobody waits
 
 	pulled  bool          // since Run began: messages may be processed

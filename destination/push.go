@@ -24,6 +24,15 @@ type message struct {
 	hello  bool   // the stream begins here
 }
 
+// messageBytes is what a message takes besides its body, about.
+const messageBytes = 256
+
+// weight returns how many bytes of memory a message of a stream takes while it
+// waits: without a body, too.
+func (m *message) weight() int64 {
+	return messageBytes + int64(cap(m.body)) + int64(len(m.event))
+}
+
 // A pushed is what became of messages.
 type pushed struct {
 	applied   int64 // changes

@@ -71,7 +71,7 @@ func (f *Follower) processed(s *followed, ms []*message, out *pushed, st *setSta
 	s.queue = slices.Delete(s.queue, 0, len(ms))
 	for _, m := range ms {
 		if m.number == 0 {
-			s.queued -= m.size
+			s.queued -= m.weight()
 		}
 		if m.event != "" {
 			s.resume.stream, s.resume.event = m.stream, m.event
