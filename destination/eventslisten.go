@@ -62,7 +62,7 @@ func (f *Follower) setHub(s *followed, is bool, why string) {
 
 // unheard notes that a hub was asked and does not call.
 func (f *Follower) unheard(s *followed) {
-	why := fmt.Sprintf("no hub has called %s within %s of being asked to", fetch.Printable(f.opts.Callback), fallbackAfter)
+	why := fmt.Sprintf("no hub has called %s within %s of being asked to: can it, and does that URL lead here?", fetch.Printable(f.opts.Callback), fallbackAfter)
 	for _, sub := range f.sub.Subscriptions() {
 		if sub.ID == s.uri && sub.LastError != "" { // of an earlier life, maybe
 			why = fetch.Printable(sub.LastError)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -38,6 +39,7 @@ type following struct {
 	said     map[string]string               // by set: how it is followed
 	spurned  map[string]string               // by set: why no hub calls us
 	line     passLine
+	streamed []string // sets that were followed by streams of events
 }
 
 func newFollowing(ctx context.Context, o *followOptions, io stdio) *following {
@@ -127,6 +129,7 @@ func (f *following) watch(ctx context.Context) error {
 			}
 			continue
 		}
+		f.notice(&s)
 		f.tellChannels(&s)
 		f.tellRecovered(&s)
 		f.flushPasses(time.Now())
@@ -239,6 +242,18 @@ func (f *following) tellChannels(s *destination.FollowStatus) {
 	}
 }
 
+// notice remembers how sets are followed: once it has ended, nothing is.
+func (f *following) notice(s *destination.FollowStatus) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.streamed = f.streamed[:0]
+	for i := range s.Sets {
+		if s.Sets[i].Channel == destination.ChannelEvents {
+			f.streamed = append(f.streamed, s.Sets[i].URI)
+		}
+	}
+}
+
 // tellHub tells once why no hub calls us, if one could.
 func (f *following) tellHub(s *destination.SetStatus) {
 	if s.HubError == f.spurned[s.URI] {
@@ -285,6 +300,11 @@ func (f *following) conclude(err error) error {
 		out.Out = f.io.Err
 	}
 	status := f.follower.Status()
+	for i := range status.Sets {
+		if s := &status.Sets[i]; s.Channel == destination.ChannelPoll && slices.Contains(f.streamed, s.URI) {
+			s.Channel = destination.ChannelEvents
+		}
+	}
 	r := f.result(&status, err)
 	if f.o.out.json {
 		return out.printJSON(r)
