@@ -210,11 +210,11 @@ func (s *Source) notify(ctx context.Context, c *channel, q *queue, n *notificati
 	case permanent(err): // RN-PB-06: reported, and not brought again; what follows begins where this ends, so that everybody sees a gap
 		told.Refused = true
 		q.refuse(n, err)
-		s.opts.Logger.ErrorContext(ctx, "hub refused a notification", slog.String("set", c.set.Name), slog.String("hub", q.hub.URL), slog.Any("err", err))
+		s.logNotify(ctx, slog.LevelError, "hub refused a notification", slog.String("set", c.set.Name), slog.String("hub", q.hub.URL), slog.Any("err", err))
 	default:
 		told.Retry = pauseFor(err, retry)
 		q.fail(err)
-		s.opts.Logger.WarnContext(ctx, "hub did not take a notification", slog.String("set", c.set.Name), slog.String("hub", q.hub.URL),
+		s.logNotify(ctx, slog.LevelWarn, "hub did not take a notification", slog.String("set", c.set.Name), slog.String("hub", q.hub.URL),
 			slog.Duration("retry", told.Retry), slog.Any("err", err))
 	}
 	c.move()
@@ -222,6 +222,15 @@ func (s *Source) notify(ctx context.Context, c *channel, q *queue, n *notificati
 		s.opts.OnNotify(told)
 	}
 	return told.Retry, err
+}
+
+// logNotify logs what went wrong with a notification, as no more than a detail
+// where OnNotify is told of it.
+func (s *Source) logNotify(ctx context.Context, level slog.Level, msg string, attrs ...slog.Attr) {
+	if s.opts.OnNotify != nil {
+		level = slog.LevelDebug
+	}
+	s.opts.Logger.LogAttrs(ctx, level, msg, attrs...)
 }
 
 // notifyHeader returns the header of a notification (RN-PB-01).

@@ -180,6 +180,11 @@ func (o *serveOptions) announce(s *site, p *publication, io stdio) error {
 	if u, err := url.Parse(base); s.hub != nil && err == nil && isLoopback(u.Hostname()) {
 		io.printf("  who follows      %shub\n", strings.TrimSuffix(base, "/")+"/"+pagesDir)
 	}
+	for _, hub := range s.opts.hubs.hub {
+		if hub != hubOff && hub != hubEmbedded {
+			io.printf("  tells the hub    %s\n", hub)
+		}
+	}
 	if o.watching() {
 		io.printf("  watching for changes; Ctrl-C stops\n")
 	}
