@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"lockstep/catalog"
@@ -30,6 +31,50 @@ const (
 	// wait.
 	streamRetry = "5"
 )
+
+// maxSending caps the bytes of the notifications that streams are sending, each
+// counted once: those who keep up share them, but of those who lag behind, each
+// at another place, everybody has one of his own. These get no more than half.
+const maxSending = 64 << 20
+
+// A sending is the notifications that streams are sending. The zero value is
+// none.
+type sending struct {
+	mu    sync.Mutex // guards what follows
+	bytes int64
+	by    map[*notification]int // how many streams send it
+}
+
+// take reports whether there is room for a stream to send n, late if it had not
+// sent all there was before; give is called when it has sent it.
+func (s *sending) take(n *notification, late bool) bool {
+	most := int64(maxSending)
+	if late {
+		most /= 2
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.by[n] == 0 {
+		if s.bytes > 0 && s.bytes+n.weight() > most {
+			return false
+		}
+		s.bytes += n.weight()
+	}
+	if s.by == nil {
+		s.by = make(map[*notification]int)
+	}
+	s.by[n]++
+	return true
+}
+
+func (s *sending) give(n *notification) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.by[n]--; s.by[n] == 0 {
+		delete(s.by, n)
+		s.bytes -= n.weight()
+	}
+}
 
 // The events of a stream.
 const (
@@ -97,26 +142,33 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request, c *channel) {
 func (h *handler) sendEvents(ctx context.Context, c *channel, out *eventWriter, p place) {
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
+	e, _ := c.look()
+	late, skipped := p != e.through, false
 	for {
 		_, grown := c.look()
 		n, gap, err := h.next(ctx, c, p)
 		if err != nil {
 			return // the client comes back, and is told why
 		}
-		if gap { // it could not be told in time
-			e, _ := c.look()
-			p = e.through
-			if out.event(eventGap, p.Seq, beginning{h.base.uri(c.name), p.Until}) != nil {
+		if gap || n != nil && !n.empty() && !h.sending.take(n, late) { // it could not be told in time: there is the Change List
+			if p = h.gap(c, out); p == (place{}) {
 				return
 			}
+			late, skipped = true, true // a gap is no way to be on time
 			continue
 		}
 		if n != nil {
-			if p = n.to; !n.empty() && out.notification(n) != nil {
+			late, skipped = true, false
+			if p = n.to; !n.empty() {
+				err = out.notification(n)
+				h.sending.give(n)
+			}
+			if err != nil {
 				return
 			}
 			continue
 		}
+		late = skipped
 		select {
 		case <-grown:
 		case <-beat.C:
@@ -130,6 +182,16 @@ func (h *handler) sendEvents(ctx context.Context, c *channel, out *eventWriter, 
 			return
 		}
 	}
+}
+
+// gap tells that changes are left out, and returns where the stream goes on: now;
+// the zero place if it has broken.
+func (h *handler) gap(c *channel, out *eventWriter) place {
+	e, _ := c.look()
+	if out.event(eventGap, e.through.Seq, beginning{h.base.uri(c.name), e.through.Until}) != nil {
+		return place{}
+	}
+	return e.through
 }
 
 // resume returns where a stream begins: behind the event the client had last,
@@ -151,7 +213,6 @@ func (s *Source) resume(ctx context.Context, c *channel, e extent, last []string
 type eventWriter struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
-	buf     bytes.Buffer
 }
 
 // event sends an event whose data is JSON.
@@ -160,36 +221,33 @@ func (w *eventWriter) event(name string, id catalog.Seq, data any) error {
 	if err != nil {
 		return err
 	}
-	return w.send(name, id, text)
+	return w.write(encodeEvent(name, id, text))
 }
 
 func (w *eventWriter) notification(n *notification) error {
-	return w.send(eventNotification, n.to.Seq, n.body)
+	n.encode.Do(func() { n.event = encodeEvent(eventNotification, n.to.Seq, n.body) })
+	return w.write(n.event)
 }
 
-// send sends an event. Each line of the data is a field of its own; a line end
-// at the very end of it gets lost.
-func (w *eventWriter) send(name string, id catalog.Seq, data []byte) error {
-	w.buf.Reset()
-	fmt.Fprintf(&w.buf, "event: %s\nid: %d\n", name, id)
-	for line := range bytes.SplitSeq(bytes.TrimSuffix(data, []byte("\n")), []byte("\n")) {
-		w.buf.WriteString("data: ")
-		w.buf.Write(line)
-		w.buf.WriteByte('\n')
+// encodeEvent writes an event. Each line of the data is a field of its own; a
+// line end at the very end of it gets lost.
+func encodeEvent(name string, id catalog.Seq, data []byte) []byte {
+	data = bytes.TrimSuffix(data, []byte("\n"))
+	buf := make([]byte, 0, len(data)+len("data: \n")*(bytes.Count(data, []byte("\n"))+1)+64)
+	buf = fmt.Appendf(buf, "event: %s\nid: %d\n", name, id)
+	for line := range bytes.SplitSeq(data, []byte("\n")) {
+		buf = append(buf, "data: "...)
+		buf = append(buf, line...)
+		buf = append(buf, '\n')
 	}
-	w.buf.WriteByte('\n')
-	return w.flush()
+	return append(buf, '\n')
 }
 
-func (w *eventWriter) beat() error {
-	w.buf.Reset()
-	w.buf.WriteString(":\n\n")
-	return w.flush()
-}
+func (w *eventWriter) beat() error { return w.write([]byte(":\n\n")) }
 
-func (w *eventWriter) flush() error {
+func (w *eventWriter) write(event []byte) error {
 	_ = w.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // not every ResponseWriter can; net/http's does
-	if _, err := w.w.Write(w.buf.Bytes()); err != nil {
+	if _, err := w.w.Write(event); err != nil {
 		return err
 	}
 	return w.control.Flush()

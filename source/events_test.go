@@ -340,3 +340,54 @@ func TestEventsReal(t *testing.T) {
 	}
 	srv.Close()
 }
+
+// TestEventsLagging: streams that are not read and lag behind, each at another
+// place, hold so many bytes at most. Who finds no room for what he lacks is told
+// of a gap, and goes on from now; those who keep up notice nothing.
+func TestEventsLagging(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newNewsWorld(t, source.Options{Streams: 100})
+		const changes = 800 // a notification has room for about 600
+		for i := range changes {
+			w.change("main", fmt.Sprintf("%d-%s=x", i, strings.Repeat("y", 1500)))
+			time.Sleep(time.Millisecond)
+		}
+		w.publish()
+		c, srv := w.serve()
+		defer srv.Close()
+		lazy := func(id int) *http.Response {
+			req, _ := http.NewRequest(http.MethodGet, plainURL+topicRel, nil)
+			req.Header.Set("Accept", "text/event-stream")
+			req.Header.Set("Last-Event-ID", fmt.Sprint(id))
+			res, err := c.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return res
+		}
+		var all []*http.Response
+		for i := range 40 {
+			all = append(all, lazy(i))
+		}
+		synctest.Wait()
+		late := openStream(t, c, plainURL, "50")
+		late.want("hello", "50")
+		late.want("gap", fmt.Sprint(changes))
+		w.change("main", "news=x")
+		w.publish()
+		late.want("notification", fmt.Sprint(changes+1))
+		for _, res := range all {
+			_ = res.Body.Close()
+		}
+		synctest.Wait()
+		again := openStream(t, c, plainURL, "50")
+		again.want("hello", "50")
+		if e := again.next(); e.name != "notification" {
+			t.Errorf("when there is room again comes %s %s", e.name, e.id)
+		}
+		again.close()
+		late.close()
+		w.stop()
+	})
+}

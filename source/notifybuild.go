@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 
 	"lockstep/catalog"
 	"lockstep/resourcesync"
@@ -23,7 +24,13 @@ type notification struct {
 	from, to place
 	entries  int
 	body     []byte
+
+	encode sync.Once
+	event  []byte // of a stream, once it was sent
 }
+
+// weight returns how many bytes it takes, as it is and as an event.
+func (n *notification) weight() int64 { return 2 * int64(len(n.body)) }
 
 // empty reports that there is nothing in it to tell: what it covers no document
 // can state. It is not sent (RN-PL-10).

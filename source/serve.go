@@ -27,6 +27,7 @@ type handler struct {
 	demands chan struct{} // held while a package that was asked for is made
 
 	streaming atomic.Int64 // streams of events there are
+	sending   sending      // by them
 }
 
 // A coverage is the Link header value of a set.
