@@ -268,3 +268,13 @@ func CapabilityListURI(baseURL, set string) (string, error) {
 	}
 	return base.uri(capabilityListName(set)), nil
 }
+
+// TopicURI returns the URI of the topic that notifications of the set below
+// baseURL are about (RN-CH-01).
+func TopicURI(baseURL, set string) (string, error) {
+	if _, err := CapabilityListURI(baseURL, set); err != nil {
+		return "", err
+	}
+	base, err := parseBase(baseURL)
+	return base.uri(topicName(set)), err
+}

@@ -100,7 +100,12 @@ const hubTimeout = 30 * time.Second
 // notifyOnce tells hubs what has been published.
 func (s *site) notifyOnce(ctx context.Context) error {
 	if err := s.src.NotifyOnce(ctx); err != nil {
-		return withHint(fmt.Errorf("tell hubs of the changes: %w", err), "all is published; what could not be told is told by the next run")
+		hint := "all is published; what could not be told is told by the next run"
+		var refused *websub.RefusedError
+		if errors.As(err, &refused) && refused.Permanent() {
+			hint = "all is published, and in the Change List; see that the hub knows the topic and the token (--hub-token-file)"
+		}
+		return withHint(fmt.Errorf("tell hubs of the changes: %w", err), hint)
 	}
 	return nil
 }

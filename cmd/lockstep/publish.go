@@ -85,7 +85,9 @@ func runPublish(ctx context.Context, o *publishOptions, io stdio) error {
 	so.documents = o.out
 	n := &newsroom{io: io, quiet: o.result.quiet}
 	n.beside = slices.ContainsFunc(o.sets, func(c setConfig) bool { return beside(c.from, o.out) })
-	so.onEvent, so.onNotify = n.event, n.notified
+	if so.onEvent = n.event; o.watching() {
+		so.onNotify = n.notified // else what goes wrong is an error
+	}
 	start := time.Now()
 	s, err := openSite(ctx, so)
 	if err != nil {

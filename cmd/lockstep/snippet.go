@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lockstep/source"
+	"lockstep/websub"
 )
 
 // snippetOptions are the flags of snippet.
@@ -26,6 +27,7 @@ type snippetOptions struct {
 	config  string
 	uri     string
 	gzip    bool
+	hub     []string
 }
 
 func newSnippet(io stdio, out *outputOptions) *cobra.Command {
@@ -61,6 +63,7 @@ Give the same flags or the same configuration file as to publish.`,
 	flags.StringVar(&o.baseURL, "base-url", "", "the `URL` below which the web server serves the documents, and the files")
 	flags.StringVar(&o.config, "config", "", "read configuration from `FILE` (YAML); flags overrule it")
 	flags.StringVar(&o.uri, "uri", "", "the `URL` the URIs of the resources begin with, where that is not the base URL")
+	flags.StringArrayVar(&o.hub, "hub", nil, "changes are told to the hub at `URL` (repeatable): say so at the topic")
 	flags.BoolVar(&o.gzip, "gzip", false, "there are compressed variants (seen by itself once they are there)")
 	return cmd
 }
@@ -118,7 +121,9 @@ type snippetView struct {
 	BasePath string // of the base URL, with slashes at both ends
 	Gzip     bool
 	Sets     []snippetSet
+	Topics   []snippetTopic
 	Others   []string // sets whose resources this server does not serve, or that cannot be told by their path
+	hubs     []string // that are told of changes
 }
 
 // A snippetSet is a set whose resources are those below a path.
@@ -126,6 +131,13 @@ type snippetSet struct {
 	Name string
 	Path string // with slashes at both ends
 	Link string // header value that leads to its Capability List (RS-DISC-04)
+}
+
+// A snippetTopic is where notifications of a set stand.
+type snippetTopic struct {
+	Name string // of the set
+	File string // below Documents
+	Link string // header value that names it and its hubs (WS-D-01)
 }
 
 // view makes out what is to be said.
@@ -155,6 +167,11 @@ func (o *snippetOptions) view(sets []setConfig) (*snippetView, error) {
 	if v.BasePath, err = url.PathUnescape(path); err != nil { // unreachable: BaseURL has checked it
 		return nil, usagef("--base-url %s: %w", base, err)
 	}
+	hubs := hubFlags{hub: o.hub}
+	if err := hubs.settle(); err != nil {
+		return nil, err
+	}
+	v.hubs = slices.DeleteFunc(slices.Clone(o.hub), func(hub string) bool { return hub == hubOff })
 	if len(sets) == 0 {
 		sets = []setConfig{{URI: o.uri}}
 	}
@@ -182,6 +199,14 @@ func (v *snippetView) add(c *setConfig, origin string) error {
 	list, err := source.CapabilityListURI(v.BaseURL, name)
 	if err != nil {
 		return usageError{err: err}
+	}
+	if len(v.hubs) > 0 {
+		topic, err := source.TopicURI(v.BaseURL, name)
+		if err != nil {
+			return usageError{err: err}
+		}
+		file := strings.TrimPrefix(topic, v.BaseURL+v.Documents)
+		v.Topics = append(v.Topics, snippetTopic{name, file, websub.LinkHeader(topic, v.hubs)})
 	}
 	if _, err := os.Stat(filepath.Join(v.Out, v.Documents, name, "capabilitylist.xml"+v.Variant)); err == nil {
 		v.Gzip = true

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"lockstep/source"
+	"lockstep/websub"
 )
 
 // A published site for a web server to serve: three sets, of which one has all
@@ -28,6 +30,7 @@ type servedSite struct {
 	address string // HOST:PORT
 	base    string // base URL
 	path    string // of it, decoded
+	hub     string // that is told of changes
 	env     []string
 }
 
@@ -51,7 +54,10 @@ func publishSite(t *testing.T, path string) *servedSite {
 	s.write(t, "papers/one two.txt", "Hello.\n")
 	s.write(t, "papers/table.csv", rows)
 	s.write(t, "more/$deep/{x}.html", "<p>Hello.\n")
-	config := fmt.Sprintf("base_url: %q\nstate: state\ndocuments: %q\ngzip: true\ndump: true\nsets:\n", s.base, s.out)
+	hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) }))
+	t.Cleanup(hub.Close)
+	s.hub = hub.URL + "/a$b"
+	config := fmt.Sprintf("base_url: %q\nstate: state\ndocuments: %q\ngzip: true\ndump: true\nhub: %q\nsets:\n", s.base, s.out, s.hub)
 	for _, set := range []string{"papers", "more"} {
 		config += fmt.Sprintf("  - {name: %s, from: %q, uri: %q, patches: true}\n", set, "dir:"+s.root+path+set, s.base+set+"/")
 	}
@@ -246,6 +252,7 @@ func TestSnippetServers(t *testing.T) {
 				w.run(t, s)
 				checkDocuments(t, s)
 				checkLinks(t, s)
+				checkTopic(t, s)
 				checkRobots(t, s)
 				mirror := filepath.Join(t.TempDir(), "mirror")
 				s.lockstep(t, "sync", "http://"+s.address+"/", mirror)
@@ -261,6 +268,19 @@ func TestSnippetServers(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// checkTopic asks where notifications stand for the hubs that have them (RN-CH-03,
+// WS-D-01).
+func checkTopic(t *testing.T, s *servedSite) {
+	found, err := websub.Discover(t.Context(), http.DefaultClient, s.base+source.WebLayout().Documents+"papers/changes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hub := strings.ReplaceAll(s.hub, "$", "%24") // nginx has no way to write it
+	if len(found.Hubs) != 1 || strings.ReplaceAll(found.Hubs[0], "$", "%24") != hub || strings.ReplaceAll(found.Topic, "$", "%24") != strings.ReplaceAll(s.base, "$", "%24")+source.WebLayout().Documents+"papers/changes" {
+		t.Errorf("the topic names %q and the hubs %q", found.Topic, found.Hubs)
 	}
 }
 
@@ -390,7 +410,7 @@ func checkDocument(t *testing.T, s *servedSite, path, name string, want []byte) 
 	if h.Get("Content-Type") != wantType || strings.Join(h["Cache-Control"], " | ") != wantCache {
 		t.Errorf("%s: type %q, want %q; caching %q, want %q", path, h.Get("Content-Type"), wantType, h["Cache-Control"], wantCache)
 	}
-	if h.Get("Content-Encoding") != "" || h.Get("Last-Modified") == "" || h["Link"] != nil || h.Get("X-Content-Type-Options") != "nosniff" {
+	if h.Get("Content-Encoding") != "" || h.Get("Last-Modified") == "" || (h["Link"] != nil) != strings.HasSuffix(name, "/changes") || h.Get("X-Content-Type-Options") != "nosniff" {
 		t.Errorf("%s: header %v", path, h)
 	}
 	if resp, _ := s.ask(t, path, "If-None-Match", h.Get("ETag")); resp.StatusCode != http.StatusNotModified {
