@@ -11,9 +11,12 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -73,7 +76,7 @@ func (o Options) Open(path string) (*DB, error) {
 	}
 	write.SetMaxOpenConns(1)
 	read.SetMaxIdleConns(idleReaders)
-	db, err := sqldb.New(context.Background(), write, read, dialect{}, sqldb.Options{Clock: o.Clock, Name: path, Scratch: filepath.Dir(abs)})
+	db, err := sqldb.New(context.Background(), write, read, dialect{}, sqldb.Options{Clock: o.Clock, Name: path, Scratch: filepath.Dir(abs), There: there(abs)})
 	if err != nil {
 		_ = read.Close() // err says more
 		_ = write.Close()
@@ -100,6 +103,27 @@ func pool(abs string, cache int, more string) (*sql.DB, error) {
 		return nil, err
 	}
 	return db, nil
+}
+
+// there returns what says whether the file at path is the one it was when that
+// was called first. SQLite goes on in a file that has no name any more, and all
+// that it writes is lost.
+func there(path string) func() error {
+	opened := sync.OnceValues(func() (fs.FileInfo, error) { return os.Stat(path) })
+	return func() error {
+		was, err := opened()
+		if err != nil {
+			return err
+		}
+		is, err := os.Stat(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return fmt.Errorf("it was removed while in use: %w", err)
+		case err == nil && !os.SameFile(was, is):
+			return errors.New("it was replaced while in use")
+		}
+		return nil // what cannot be looked at is no less there
+	}
 }
 
 // dialect is SQLite's.

@@ -14,6 +14,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/catalog/catalogtest"
+	"lockstep/hub"
 	"lockstep/storage/internal/sqldb"
 	"lockstep/storage/sqlite"
 )
@@ -169,5 +170,35 @@ func tamper(t testing.TB, path, statement string) {
 	defer db.Close()
 	if _, err := db.Exec(statement); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestRemoved: what is written to a database whose file was removed, or replaced,
+// is lost, and nobody is told that it is kept.
+func TestRemoved(t *testing.T) {
+	t.Parallel()
+	for _, replaced := range []bool{false, true} {
+		path := filepath.Join(t.TempDir(), "hub.db")
+		db, err := sqlite.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := db.Hub()
+		message := []hub.Message{{Topic: "http://a.example/", ID: "1", Body: []byte("news"), At: time.Unix(1, 0)}}
+		if _, err := h.Append(t.Context(), message); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(path); err != nil {
+			return // Windows does not let that happen
+		}
+		if replaced {
+			if err := os.WriteFile(path, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := h.Append(t.Context(), message); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("replaced %v: written to a file without a name: %v", replaced, err)
+		}
+		_ = db.Close() // there is nothing to tidy up
 	}
 }

@@ -47,6 +47,10 @@ type Options struct {
 	Clock   func() time.Time // default: time.Now
 	Name    string           // of the database, which errors of writing name too; may be empty
 	Scratch string           // directory for scratch files; may be empty
+
+	// There says why what was committed would not be found again, if the
+	// database was removed while it is open; may be nil.
+	There func() error
 }
 
 // A DB is an open database with the schema this program knows.
@@ -57,6 +61,7 @@ type DB struct {
 	clock   func() time.Time
 	scratch string
 	name    string // empty until the database is open: whoever opens it names it
+	there   func() error
 	closed  atomic.Bool
 }
 
@@ -64,9 +69,12 @@ type DB struct {
 // older, and refuses it where it is newer ([ErrNewer]). Writes go to write and
 // readings to read; they may be the same. Close closes both.
 func New(ctx context.Context, write, read *sql.DB, d Dialect, o Options) (*DB, error) {
-	db := &DB{write: write, read: read, dialect: d, clock: o.Clock, scratch: o.Scratch}
+	db := &DB{write: write, read: read, dialect: d, clock: o.Clock, scratch: o.Scratch, there: o.There}
 	if db.clock == nil {
 		db.clock = time.Now
+	}
+	if db.there == nil {
+		db.there = func() error { return nil }
 	}
 	if err := db.migrate(ctx); err != nil {
 		return nil, err
@@ -117,7 +125,7 @@ func (db *DB) Update(ctx context.Context, f func(tx *sql.Tx) error) error {
 		if err := tx.Commit(); err != nil {
 			return true, fmt.Errorf("commit transaction: %w", err)
 		}
-		return false, nil
+		return false, db.there()
 	})
 	if err == nil || ctx.Err() != nil {
 		return err
