@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"lockstep/websub"
 )
@@ -11,11 +12,11 @@ import (
 // Publish accepts a message from within the process: a fat publishing (RN-PB-01)
 // that nobody has to be entitled to. Content-Type and Link of the header are
 // relayed as they would be if it had come by HTTP. The message is durable when
-// Publish returns nil. An error with a method Permanent that returns true refuses
+// Publish returns nil; a Link with rel=self may be left out. An error with a method Permanent that returns true refuses
 // the message; after any other it may be brought again. The body is not to be
 // changed afterwards.
 func (h *Hub) Publish(ctx context.Context, topic string, header http.Header, body []byte) error {
-	p, err := parsePublishing(header)
+	p, err := parsePublishing(withSelf(header, topic))
 	if err != nil {
 		return fmt.Errorf("publish to %s: %w", topic, err)
 	}
@@ -33,6 +34,21 @@ func (h *Hub) Publish(ctx context.Context, topic string, header http.Header, bod
 		return fmt.Errorf("publish to %s: %w", topic, err)
 	}
 	return nil
+}
+
+// withSelf returns header with a Link that names the topic, if it has none.
+func withSelf(header http.Header, topic string) http.Header {
+	for _, l := range websub.ParseLinks(header.Values("Link"), nil) {
+		if l.Has("self") {
+			return header
+		}
+	}
+	header = header.Clone()
+	if header == nil {
+		header = http.Header{}
+	}
+	header.Add("Link", websub.LinkHeader(topic, nil))
+	return header
 }
 
 // Permanent reports whether the same request will be refused again.

@@ -22,7 +22,9 @@ func TestPublish(t *testing.T) {
 	}{
 		"a message":         {deskTopic, link(deskTopic), "x", true},
 		"spelt another way": {deskTopic, link("https://data.example.org/%6Eews"), "x", true},
-		"no link":           {deskTopic, http.Header{}, "x", false},
+		"no link":           {deskTopic, nil, "x", true},
+		"no topic":          {"news", nil, "x", false},
+		"another link":      {deskTopic, http.Header{"Link": {`<https://data.example.org/>; rel="up"`}}, "x", true},
 		"another topic":     {deskTopic, link("https://data.example.org/other"), "x", false},
 		"no body":           {deskTopic, link(deskTopic), "", false},
 		"too large":         {deskTopic, link(deskTopic), string(make([]byte, hub.DefaultMaxBody+1)), false},
