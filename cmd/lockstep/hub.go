@@ -130,7 +130,11 @@ func (o *hubOptions) announce(f *hubFront, listening string, io stdio) error {
 	}
 	io.printf("hub at %s\n", f.url)
 	io.printf("  status           %s\n", status)
-	io.printf("  publish to it    lockstep serve DIR --hub %s\n", f.url)
+	token := ""
+	if o.publishTokenFile != "" {
+		token = " --hub-token-file FILE"
+	}
+	io.printf("  publish to it    lockstep serve DIR --hub %s%s\n", f.url, token)
 	io.printf("%s%s\n", readyPrefix, f.url)
 	return nil
 }
