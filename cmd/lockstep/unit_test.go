@@ -58,6 +58,7 @@ func TestNumbers(t *testing.T) {
 		{count(1, "file"), "1 file"}, {count(2, "entry"), "2 entries"}, {count(1, "entry"), "1 entry"}, {count(0, "file"), "0 files"},
 		{size(999), "999 B"}, {size(1000), "1.0 kB"}, {size(999_949), "999.9 kB"}, {size(999_950), "1.0 MB"}, {size(5e12), "5.0 TB"},
 		{elapsed(1234 * time.Millisecond), "1.23 s"}, {elapsed(75 * time.Second), "75 s"}, {elapsed(10 * time.Minute), "10m0s"},
+		{brief(time.Minute), "1m"}, {brief(2 * time.Hour), "2h"}, {brief(90 * time.Second), "1m30s"}, {brief(10 * time.Second), "10s"}, {brief(30*time.Minute + time.Hour), "1h30m"},
 	} {
 		if tt.got != tt.want {
 			t.Errorf("got %q, want %q", tt.got, tt.want)
