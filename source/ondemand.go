@@ -34,6 +34,12 @@ const (
 	// without end. Sitemaps allow 2,048 characters (RS-XML-10).
 	demandURI = 2_100
 
+	// Who is told of the same changes asks for the same package at the same
+	// time: so many wait in line for so long, instead of being sent away for
+	// seconds.
+	demandWaiting  = 256
+	demandPatience = 2 * time.Second
+
 	demandRetry = "5" // seconds until there may be a place
 )
 
@@ -83,16 +89,38 @@ func (h *handler) demand(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
+// place waits for a place among the packages that are being made, and reports
+// whether it has one.
+func (h *handler) place(ctx context.Context) bool {
+	select {
+	case h.demands <- struct{}{}:
+		return true
+	default:
+	}
+	defer h.waiting.Add(-1)
+	if h.waiting.Add(1) > demandWaiting {
+		return false
+	}
+	patience := time.NewTimer(demandPatience)
+	defer patience.Stop()
+	select {
+	case h.demands <- struct{}{}:
+		return true
+	case <-patience.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
 func (h *handler) answerDemand(w http.ResponseWriter, r *http.Request, set *Set) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
 		demandError(w, http.StatusMethodNotAllowed, "only POST is possible here, of the URIs wanted")
 		return
 	}
-	select {
-	case h.demands <- struct{}{}:
+	if h.place(r.Context()) {
 		defer func() { <-h.demands }()
-	default:
+	} else {
 		w.Header().Set("Retry-After", demandRetry)
 		demandError(w, http.StatusServiceUnavailable, "too many packages are being made at the moment")
 		return

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -170,14 +171,15 @@ func TestOnDemandRefuses(t *testing.T) {
 	}
 }
 
-// A place that is taken is not waited for.
+// A place that is taken is waited for, not for long.
 func TestOnDemandAtOnce(t *testing.T) {
 	t.Parallel()
 	d, server := demandSite(t, source.OnDemand{AtOnce: 1})
+	var once sync.Once
 	opened, release := make(chan struct{}), make(chan struct{})
 	d.mu.Lock()
 	d.onOpen = func(string) {
-		close(opened)
+		once.Do(func() { close(opened) })
 		<-release
 	}
 	d.mu.Unlock()
@@ -197,7 +199,10 @@ func TestOnDemandAtOnce(t *testing.T) {
 	if resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" {
 		t.Errorf("second request: %s %v", resp.Status, resp.Header)
 	}
-	close(release)
+	time.AfterFunc(50*time.Millisecond, func() { close(release) })
+	if resp, _ := ask(t, server, "text/plain", baseURL+"a"); resp.StatusCode != 200 {
+		t.Errorf("a request that waits for its turn: %s", resp.Status)
+	}
 	if got := <-done; got != "200 <nil>" {
 		t.Errorf("first request: %s", got)
 	}

@@ -25,6 +25,7 @@ type handler struct {
 	cache   *cache
 	links   []coverage
 	demands chan struct{} // held while a package that was asked for is made
+	waiting atomic.Int64  // requests for one that wait for their turn
 
 	streaming atomic.Int64 // streams of events there are
 	sending   sending      // by them
