@@ -3,7 +3,9 @@ package destination_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -374,4 +376,35 @@ func TestOrderOfStart(t *testing.T) {
 	g.settled()
 	g.end()
 	g.same()
+}
+
+// TestFollowRestored has the Source go back to an earlier state, and change on
+// from there: what it notified since, and has forgotten, stays (promise 9).
+func TestFollowRestored(t *testing.T) {
+	t.Parallel()
+	s, p, g := followHub(t, style{})
+	s.mu.Lock()
+	files, log := maps.Clone(s.files), slices.Clone(s.log)
+	s.now = s.now.Add(time.Minute) // what is of one second is not older
+	s.mu.Unlock()
+	s.put("/a", "newer")
+	p.tell()
+	g.becomes("/a", "newer")
+	g.end()
+	s.mu.Lock()
+	s.files, s.log = files, log
+	s.mu.Unlock()
+	s.put("/after", "the restore")
+	g.start(destination.FollowOptions{})
+	select {
+	case err := <-g.ended:
+		if !errors.Is(err, destination.ErrRefused) {
+			t.Errorf("Run = %v, want ErrRefused", err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Errorf("the Source went back in time, and it goes on: %+v", g.status())
+	}
+	if !g.has("/a", "newer") {
+		t.Error("the newer copy is gone")
+	}
 }

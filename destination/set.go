@@ -72,8 +72,10 @@ func (r *setRun) run(ctx context.Context) error {
 		}
 		r.reader.fail(st.URI, fmt.Errorf("read %s: the set offers none of Resource List, Resource Dump, Change List and Change Dump", fetch.Printable(st.URI)))
 		return nil
-	case o.Baseline, r.d.compare, st.doubted:
+	case o.Baseline, r.d.compare:
 		return r.baseline(ctx, false)
+	case st.doubted: // the Source may have gone back to a time before it told of them
+		return r.baseline(ctx, true)
 	case !st.Complete && st.Lists != "", r.reselects():
 		return r.baseline(ctx, false)
 	case st.Changes == "":
