@@ -79,6 +79,7 @@ type followed struct {
 	trouble  string             // with the channel
 	spurned  string             // why no hub is subscribed to; "": nothing speaks against it
 	retry    time.Time          // when hubs may be asked again, should the Source come back
+	reminded time.Time          // when its hub was last asked whether it remembers
 
 	resume struct{ stream, event string } // where the stream was left: the last event that was processed
 

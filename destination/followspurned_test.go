@@ -42,3 +42,31 @@ func TestSpurned(t *testing.T) {
 	g.end()
 	g.same()
 }
+
+// TestForgotten: a hub that has lost its memory is asked to call again as soon as
+// a routine look finds changes it should have told of.
+func TestForgotten(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{})
+	s.put("/a", "one")
+	p := newPress(t, s, true, false)
+	g := newFollowing(t, s, true)
+	g.start(destination.FollowOptions{Poll: 50 * time.Millisecond, Check: 100 * time.Millisecond})
+	g.live(destination.ChannelHub)
+	eventually(t, func() bool { return g.status().Pulls > 2 })
+	p.pmu.Lock()
+	clear(p.subs)
+	asked := p.asked
+	p.pmu.Unlock()
+	time.Sleep(300 * time.Millisecond) // looks that find nothing prove nothing
+	p.pmu.Lock()
+	if p.asked != asked {
+		t.Errorf("the hub was asked %d times for no reason", p.asked-asked)
+	}
+	p.pmu.Unlock()
+	s.put("/b", "not told")
+	g.becomes("/b", "not told")
+	eventually(t, func() bool { return p.subscribers() == 1 })
+	g.end()
+	g.same()
+}

@@ -226,6 +226,7 @@ func (f *Follower) adopt(ctx context.Context, sets []*setState) {
 func (f *Follower) pull(ctx context.Context, s *followed) error {
 	start := time.Now()
 	f.mu.Lock()
+	routine := s.pulled && !s.asked
 	s.asked, s.waiting = false, false // who asks now means what is to come
 	clear(s.changed)
 	f.mu.Unlock()
@@ -285,9 +286,31 @@ func (f *Follower) pull(ctx context.Context, s *followed) error {
 	}
 	done := err == nil || errors.Is(err, ErrIncomplete)
 	s.pulled = s.pulled || done
+	if routine && r.Created+r.Updated+r.Deleted > 0 {
+		f.remind(ctx, s, now)
+	}
 	f.mu.Unlock()
 	f.tell(&r, err)
 	return f.judge(s, err)
+}
+
+// remindEvery is how often at most a hub is reminded of a subscription.
+const remindEvery = 10 * time.Minute
+
+// remind renews the subscription of a set of which a routine look has found
+// changes: its hub should have told of them, and may have lost its memory. The
+// caller holds mu.
+func (f *Follower) remind(ctx context.Context, s *followed, now time.Time) {
+	if f.sub == nil || !s.hub || now.Sub(s.reminded) < remindEvery {
+		return
+	}
+	s.reminded = now
+	ctx = context.WithoutCancel(ctx) // that of the look, which is over
+	f.run(func() {
+		if err := f.sub.Renew(ctx, s.uri); err != nil {
+			f.d.log.WarnContext(ctx, "renew the subscription", slog.String("set", s.uri), slog.Any("err", err))
+		}
+	})
 }
 
 // interrupted books that the work for a set was broken off.

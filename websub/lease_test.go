@@ -113,6 +113,13 @@ func TestRenewal(t *testing.T) {
 				if len(b.told(websub.Verified)) != 1 || len(b.told(websub.Renewed)) != 1 || hubs[0].asked("unsubscribe") != 0 {
 					t.Errorf("events %+v", b.events)
 				}
+				if err := b.Renew(t.Context(), "set"); err != nil {
+					t.Error(err)
+				}
+				sleep(time.Second / 100)
+				if n := hubs[0].asked("subscribe"); n != 3 || len(b.told(websub.Renewed)) != 2 {
+					t.Errorf("asked %d times, want 3: it was to be renewed before its time", n)
+				}
 				b.stop()
 			})
 		})

@@ -222,6 +222,26 @@ func (s *Subscriber) Retry(ctx context.Context, id string) error {
 	return err
 }
 
+// Renew renews what works of a wish now, long before its time: for who has reason
+// to think that the hub has forgotten it.
+func (s *Subscriber) Renew(ctx context.Context, id string) error {
+	_, err := s.update(ctx, func(c *change) bool {
+		w := c.Wishes[id]
+		if w == nil || w.Dropped {
+			return false
+		}
+		some := false
+		for _, l := range c.of(id) {
+			if l.State == active && !l.Waiting {
+				l.Renew, some = s.opts.Clock(), true
+			}
+		}
+		return some
+	})
+	s.poke()
+	return err
+}
+
 // checkWish returns w as it is used, or why it cannot be.
 func checkWish(w Wish) (Wish, error) {
 	if _, err := parseHTTP(w.Topic); err != nil {
