@@ -84,7 +84,10 @@ func (o *followOptions) options() (do destination.Options, fo destination.Follow
 	case o.lease < 0 || o.lease > 0 && o.lease < time.Second:
 		return do, fo, usagef("--lease %s: want at least 1s", o.lease)
 	}
-	fo = destination.FollowOptions{Channel: o.channel, Poll: o.poll, Check: max(o.check, o.poll), Lease: o.lease}
+	fo = destination.FollowOptions{Channel: o.channel, Poll: o.poll, Check: o.check, Lease: o.lease}
+	if o.check == destination.DefaultCheck { // nobody said otherwise
+		fo.Check = max(o.check, o.poll)
+	}
 	return do, fo, nil
 }
 
