@@ -175,7 +175,7 @@ func TestRetry(t *testing.T) {
 		b, hubs := newTimedBed(t, &keeper{}, nil)
 		hubs[0].set(func() {
 			hubs[0].answer = func(w http.ResponseWriter, _ url.Values) bool {
-				http.Error(w, "not here", 403)
+				http.Error(w, "not here", http.StatusForbidden)
 				return true
 			}
 		})
