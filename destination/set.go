@@ -72,10 +72,8 @@ func (r *setRun) run(ctx context.Context) error {
 		}
 		r.reader.fail(st.URI, fmt.Errorf("read %s: the set offers none of Resource List, Resource Dump, Change List and Change Dump", fetch.Printable(st.URI)))
 		return nil
-	case o.Baseline, r.d.compare:
+	case o.Baseline, r.d.compare, st.doubted:
 		return r.baseline(ctx, false)
-	case st.doubted: // the Source may have gone back to a time before it told of them
-		return r.baseline(ctx, true)
 	case !st.Complete && st.Lists != "", r.reselects():
 		return r.baseline(ctx, false)
 	case st.Changes == "":
@@ -347,9 +345,11 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 	return len(r.stale) > 0, nil
 }
 
-// consent checks a plan against what was agreed to.
+// consent checks a plan against what was agreed to. A Source that does not bear
+// out what it notified may have gone back to a time before it did; that a
+// resource is gone without a word proves nothing then: it may never have been.
 func (r *setRun) consent(t *tally, suspect bool) error {
-	if suspect && (t.regressed > 0 || t.unexplained > 0) {
+	if suspect && (t.regressed > 0 || t.unexplained > 0) || r.set.doubted && t.regressed > 0 {
 		how := fmt.Sprintf("its history was rewritten, and %d resources are older there than here", t.regressed)
 		if t.regressed == 0 {
 			how = fmt.Sprintf("its history was rewritten, and %d resources are gone without a word", t.unexplained)
