@@ -42,6 +42,7 @@ func TestScript(t *testing.T) {
 			"halt":       func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).halt(ts, args) },
 			"told":       func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).told(ts, args) },
 			"becomes":    func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).becomes(ts, args) },
+			"comes":      func(ts *testscript.TestScript, _ bool, args []string) { comes(ts, args) },
 			"ended":      func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).ended(ts, args) },
 			"static":     func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).static(ts, args) },
 			"exit":       func(ts *testscript.TestScript, _ bool, args []string) { worldOf(ts).exit(ts, args) },

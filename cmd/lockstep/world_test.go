@@ -265,6 +265,23 @@ func (w *world) becomes(ts *testscript.TestScript, args []string) {
 	ts.Fatalf("%s never became %s: %s", args[1], args[0], diff)
 }
 
+// comes: `comes FILE REGEXP` waits until the file has it.
+func comes(ts *testscript.TestScript, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: comes FILE REGEXP")
+	}
+	want, err := regexp.Compile(args[1])
+	ts.Check(err)
+	var text []byte
+	for deadline := time.Now().Add(readyLimit); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		text, _ = os.ReadFile(ts.MkAbs(args[0])) // it may have yet to come
+		if want.Match(text) {
+			return
+		}
+	}
+	ts.Fatalf("%s never came into %s:\n%s", args[1], args[0], text)
+}
+
 // ended: `ended VAR CODE` waits until what `source VAR` began has ended by
 // itself, with that exit code.
 func (w *world) ended(ts *testscript.TestScript, args []string) {
