@@ -14,8 +14,9 @@ import (
 )
 
 // TestChannel reads channels of Change Notification as Capability Lists name
-// them: RN-CH-01 to RN-CH-11 (RN-CH-09 among them), RN-FW-01, RN-FW-03, RN-AMB-03. A topic is never
-// asked for.
+// them (RN-CH-07, RN-CH-08, RN-AMB-03): with the link to the hub before or behind
+// rs:md, or without one (RN-CH-09), in older spellings (RN-CH-10), and passes
+// over what is none (RN-FW-03). A topic is never asked for (RN-CH-11).
 func TestChannel(t *testing.T) {
 	t.Parallel()
 	const hub, second = `<rs:ln rel="hub" href="https://hub.example.net/"/>`, `<rs:ln rel="hub" href="https://second.example.net/"/>`

@@ -2,7 +2,8 @@
 // 2018), as publishers and subscribers speak it: how topic and hub of a resource
 // are discovered, how a hub is told of news, how one subscribes, proves that one
 // meant to, renews, and checks what is delivered. A hub uses what both sides
-// share. What is delivered is bytes here: of ResourceSync nothing is known.
+// share. What is delivered is bytes here: of ResourceSync nothing is
+// known but that its documents, like feeds, may name their hub at the root.
 //
 //	                 Discover            topic and hubs, from headers or body
 //	publisher        Publisher           fat (the payload) or thin (a ping)
