@@ -14,14 +14,15 @@ import (
 // subscribe returns without an error all that is durable. It is [ErrNotReady] if
 // the shard of the request is another hub's now, which verifies it again.
 func (h *Hub) subscribe(ctx context.Context, r Request, sent time.Time) error {
-	return h.subscribeSince(ctx, r, sent, -1, true)
+	return h.subscribeSince(ctx, r, sent, -1, true, func(join func()) { join() })
 }
 
 // subscribeSince is subscribe for one that was being asked since message number
 // since was the newest, if that is not negative. What was accepted meanwhile a
 // new subscription gets: it may have been published because the subscriber
-// answered. Without settle the request stays, for it is a newer one by now.
-func (h *Hub) subscribeSince(ctx context.Context, r Request, sent time.Time, since int64, settle bool) error {
+// answered. Without settle the request stays, for it is a newer one by now. The
+// registry takes the subscription in when within calls join.
+func (h *Hub) subscribeSince(ctx context.Context, r Request, sent time.Time, since int64, settle bool, within func(join func())) error {
 	if err := h.news(ctx); err != nil {
 		return err
 	}
@@ -35,9 +36,11 @@ func (h *Hub) subscribeSince(ctx context.Context, r Request, sent time.Time, sin
 	if !h.owns(r.Key) { // any more: whose it is now may have read the row, or not
 		return h.tell(ctx, r.Key)
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.join(row)
+	within(func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.join(row)
+	})
 	return nil
 }
 

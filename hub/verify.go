@@ -212,11 +212,8 @@ func (v *intents) conclude(ctx context.Context, key Key, a *ask, p *pending, o v
 	a.turn <- struct{}{}
 	v.mu.Lock()
 	superseded := a.newest != p
-	if o.err == nil {
-		v.counted(a)
-	}
 	v.mu.Unlock()
-	done, err := v.write(ctx, p, o, superseded)
+	done, err := v.write(ctx, a, p, o, superseded)
 	if err != nil {
 		v.h.opts.Logger.ErrorContext(ctx, "outcome of a verification not saved", slog.String("err", err.Error()))
 	}
@@ -232,11 +229,16 @@ func (v *intents) conclude(ctx context.Context, key Key, a *ask, p *pending, o v
 }
 
 // write writes it, and reports whether p is done with.
-func (v *intents) write(ctx context.Context, p *pending, o verdict, superseded bool) (done bool, err error) {
+func (v *intents) write(ctx context.Context, a *ask, p *pending, o verdict, superseded bool) (done bool, err error) {
 	switch {
 	case o.err == nil:
 		if p.Mode == websub.ModeSubscribe {
-			err = v.h.subscribeSince(ctx, p.Request, o.sent, o.since, !superseded)
+			err = v.h.subscribeSince(ctx, p.Request, o.sent, o.since, !superseded, func(join func()) {
+				v.mu.Lock() // for v.room neither both nor none
+				defer v.mu.Unlock()
+				join()
+				v.counted(a)
+			})
 		} else {
 			err = v.h.endWith(ctx, p.Key, !superseded)
 		}

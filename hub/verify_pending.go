@@ -45,14 +45,10 @@ func (v *intents) hold(ctx context.Context, r Request, target *url.URL) (*ask, e
 	key, host := r.Key, bareHost(target)
 	_, subscribed := v.h.subscription(key)
 	fresh := !subscribed && (r.Mode == websub.ModeSubscribe || v.h.sharer != nil)
-	all, atHost := 0, 0
-	if fresh {
-		all, atHost = v.h.count(target)
-	}
 	v.mu.Lock()
 	a := v.asks[key]
 	if a == nil {
-		if err := v.room(host, fresh, all, atHost); err != nil {
+		if err := v.room(host, fresh, target); err != nil {
 			v.mu.Unlock()
 			return nil, err
 		}
@@ -71,14 +67,18 @@ func (v *intents) hold(ctx context.Context, r Request, target *url.URL) (*ask, e
 	}
 }
 
-// room says whether one more may be asked for (WS-SEC-03). all and atHost are
-// the subscriptions there are.
-func (v *intents) room(host string, fresh bool, all, atHost int) error {
+// room says whether one more may be asked for (WS-SEC-03). What is asked for
+// becomes a subscription while v.mu is held, so that each counts once.
+func (v *intents) room(host string, fresh bool, target *url.URL) error {
+	if !fresh {
+		return nil
+	}
 	o := &v.h.opts
+	all, atHost := v.h.count(target)
 	switch {
-	case fresh && v.hosts[host]+atHost >= o.MaxPerHost:
+	case v.hosts[host]+atHost >= o.MaxPerHost:
 		return tooMany(time.Minute, "too many subscriptions with callbacks at this host")
-	case fresh && (len(v.asks) >= maxPending || len(v.asks)+all >= o.MaxSubscriptions):
+	case len(v.asks) >= maxPending || len(v.asks)+all >= o.MaxSubscriptions:
 		return again(http.StatusServiceUnavailable, time.Minute, "the hub has as many subscriptions as it can keep")
 	}
 	return nil
