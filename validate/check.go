@@ -58,6 +58,10 @@ func (c *checker) entry(e *resourcesync.Entry) {
 		c.part(e)
 	case k&(KindResourceDump|KindChangeDump) != 0:
 		c.dumped(e)
+	case k == KindArchive:
+		c.archived(e)
+	case k == KindArchiveIndex && !first(c.names, e.Loc):
+		c.errorf("RA-DOC-09", c.at(), "%s has a second entry", e.Loc)
 	case k&manifests != 0:
 		c.packed(e)
 	}
@@ -67,7 +71,7 @@ func (c *checker) entry(e *resourcesync.Entry) {
 	if len(e.Links) > 0 {
 		c.links(e)
 	}
-	if c.doc.kind&(indexes|KindChangeDump) != 0 {
+	if c.doc.kind&(indexes|KindChangeDump|KindArchive) != 0 {
 		c.last = &resourcesync.Entry{Loc: e.Loc, Metadata: e.Metadata}
 	}
 }

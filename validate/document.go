@@ -40,7 +40,7 @@ const (
 	maxListed = 2 * resourcesync.MaxEntries
 
 	// keptKinds are those whose entries are kept.
-	keptKinds = KindDescription | KindDescriptionIndex | KindCapabilityList | KindResourceDump | KindChangeDump | anyIndex
+	keptKinds = KindDescription | KindDescriptionIndex | KindCapabilityList | KindResourceDump | KindChangeDump | KindArchive | anyIndex
 )
 
 // An eachFunc is called for each entry of a document; at tells where it stands.

@@ -75,9 +75,10 @@ func (s *set) part(index *document, i int, part *document) bool {
 	default:
 		own.warnf("RS-IDX-05", "", "the link index leads to %s, not to %s, which names this part", to, index.uri)
 	}
-	if index.kind&snapshots != 0 {
+	switch {
+	case index.kind&snapshots != 0:
 		s.partSnapshot(p, at, &index.header, e, &part.header)
-	} else {
+	case index.kind&intervals != 0:
 		s.partInterval(p, at, index.kind, &index.header, e, &part.header)
 	}
 	return true

@@ -71,7 +71,7 @@ var rules = [...]Rule{
 	{"RS-EM-02", Error, documents, "change is created, updated or deleted, and stands in change documents only", ""},
 	{"RS-EM-03", Warning, documents, "a change says by datetime when it happened, and nothing else has datetime", ""},
 	{"RS-EM-04", Error, events, "the datetime of a change lies in the interval of its document", ""},
-	{"RS-EM-06", Warning, anyIndex, "lastmod of a part keeps up with the part", ""},
+	{"RS-EM-06", Warning, anyIndex, "lastmod of a part keeps up with the part", "RA-IDX-02"},
 	{"RS-EM-08", Warning, KindResource, "hash and length are not given where the representation is negotiated", ""},
 	{"RS-HASH-01", Error, documents, "hash is a list of algorithm:digest", ""},
 	{"RS-HASH-02", Error, documents, "a digest is one of md5, sha-1, sha-256, sha-384, sha-512, in lower-case hex, each once", ""},
@@ -92,11 +92,11 @@ var rules = [...]Rule{
 
 	// limits and indexes
 	{"RS-IDX-01", Error, documents, "at most 50,000 entries and 50 MB in a document", "RS-RDM-06"},
-	{"RS-IDX-02", Error, KindSource, "a Capability List names the index, not one of its parts", ""},
-	{"RS-IDX-04", Error, KindSource | anyIndex, "indexes are one level deep", ""},
+	{"RS-IDX-02", Error, KindSource, "a Capability List names the index, not one of its parts", "RA-GEN-04"},
+	{"RS-IDX-04", Error, KindSource | anyIndex, "indexes are one level deep", "RA-IDX-07"},
 	{"RS-IDX-05", Error, KindSource, "the link up of a part leads to the Capability List", ""},
-	{"RS-IDX-05", Warning, KindSource, "a part links to its index", "RS-RL-03"},
-	{"RS-IDX-06", Error, KindSource, "the parts an index names are there", ""},
+	{"RS-IDX-05", Warning, KindSource, "a part links to its index", "RS-RL-03 RA-DOC-04"},
+	{"RS-IDX-06", Error, KindSource, "the parts an index names are there", "RA-IDX-01"},
 	{"RS-IDX-10", Error, KindDescriptionIndex, "an index of Source Descriptions names Source Descriptions", ""},
 
 	// Source Description
@@ -208,11 +208,25 @@ var rules = [...]Rule{
 	{"RS-SMC-01", Warning, KindSource, "robots.txt names no other documents of ResourceSync", "RA-ADV-05"},
 	{"RS-HTTP-01", Warning, KindSource | KindResource, "answers have ETag and Last-Modified", ""},
 
-	// archives and notifications, as far as core documents show them
-	{"RA-ADV-06", Error, documents, "links to archives stand in lists, dumps and their indexes only", "RA-ADV-03"},
+	// archives
+	{"RA-GEN-03", Error, KindSource, "an archive names documents of its own kind, or indexes of them", "RA-GEN-07"},
+	{"RA-GEN-09", Error, KindSource, "an archived document is there, and so is what it names", "RA-GEN-08"},
+	{"RA-GEN-10", Error, KindSource, "archived changes are closed", ""},
+	{"RA-GEN-12", Warning, KindSource, "an archived document links to its archive", ""},
+	{"RA-ADV-03", Error, KindSource, "the link archives leads to the archive of the document's own kind", ""},
+	{"RA-ADV-06", Error, documents, "links to archives stand in lists, dumps and their indexes only", ""},
 	{"RA-DOC-02", Error, archives, "an archive has no times at its root", ""},
 	{"RA-DOC-03", Error, archives | KindSource, "an archive links up to the Capability List", ""},
-	{"RA-DOC-08", Error, archives, "an entry of an archive has the times of the archived document and nothing else", ""},
+	{"RA-DOC-07", Warning, KindArchive, "an entry has the times of the archived document", "RA-RES-01 RA-CHG-01"},
+	{"RA-DOC-08", Error, archives, "an entry of an archive has the times of the archived document and nothing else", "RA-RES-02 RA-CHG-02 RA-IDX-03"},
+	{"RA-DOC-09", Error, archives | KindSource, "a document is archived once", "RA-DOC-05"},
+	{"RA-DOC-10", Error, KindSource, "an entry of an archive says of the times what the document says", ""},
+	{"RA-RES-03", Warning, KindArchive, "archived snapshots stand oldest first", ""},
+	{"RA-CHG-03", Error, KindArchive | KindSource, "archived changes stand oldest first", ""},
+	{"RA-CHG-04", Warning, KindArchive, "archived changes join without gap or overlap", ""},
+	{"RA-CHG-09", Warning, KindSource, "the archive of changes reaches to the beginning of the Change List", ""},
+
+	// notifications
 	{"RN-PL-02", Error, KindNotification, "a notification has from and until", ""},
 	{"RN-PL-03", Error, KindNotification, "a notification links up to the Capability List", ""},
 	{"RN-PL-04", Error, KindNotification, "changes are told oldest first", ""},

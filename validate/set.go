@@ -26,6 +26,10 @@ type set struct {
 	changeDocs  []string // documents with its entries
 	changeFrom  resourcesync.Datetime
 	linked      map[string]bool // whether what a Link header led to is a Capability List
+
+	past          bool            // what is looked at was, and is no more
+	archiveLinks  map[string]bool // targets of links to archives that were looked at
+	archivedUntil resourcesync.Datetime
 }
 
 // set checks the set whose Capability List is at uri; or, without one, the
@@ -108,6 +112,9 @@ func (s *set) finish() error {
 		place{s.collector, s.changeURI}.warnf("RS-CHL-10", "", "it begins at %s, the Resource List was taken at %s: what changed between them is told nowhere",
 			s.changeFrom, instant(l.from))
 	}
+	if until := s.archivedUntil; s.facts.changes != nil && !until.IsZero() && until.Compare(s.changeFrom) < 0 {
+		place{s.collector, s.changeURI}.warnf("RA-CHG-09", "", "it begins at %s, its archive ends at %s: what changed between them is told nowhere", s.changeFrom, until)
+	}
 	if err := s.compare(s.tally, &s.facts); err != nil {
 		return err
 	}
@@ -139,7 +146,7 @@ func (s *set) checkUp(list *document) error {
 // each is called for each entry of the documents of the set: the Resource List
 // is what the sample is taken from.
 func (s *set) each(doc *document, at func() string, e *resourcesync.Entry) {
-	if doc.kind == KindResourceList {
+	if doc.kind == KindResourceList && !s.past {
 		s.sampler.offer(doc.uri, at, e)
 	}
 }
@@ -168,7 +175,7 @@ func (s *set) target(list *document, i int) error {
 	if s.upElsewhere(doc) {
 		place{s.collector, doc.uri}.errorf(lacksUp[doc.kind], "", "the link up leads to %s, not to the Capability List", doc.header.Link(resourcesync.RelUp))
 	}
-	if index := doc.header.Link(resourcesync.RelIndex); doc.kind&lists != 0 && index != "" {
+	if index := doc.header.Link(resourcesync.RelIndex); doc.kind&(lists|KindArchive) != 0 && index != "" {
 		p.errorf("RS-IDX-02", at, "%s is a part: its index is %s", e.Loc, index)
 	}
 	return s.capability(doc)
@@ -184,14 +191,22 @@ func (s *set) upElsewhere(doc *document) bool {
 // capability goes on below the document a capability begins with, and notes
 // what is known from it.
 func (s *set) capability(doc *document) error {
+	if doc.kind&(lists|indexes) != 0 {
+		if err := s.linksArchives(doc); err != nil {
+			return err
+		}
+	}
 	docs, sound := []*document{doc}, doc.whole
-	if doc.kind&indexes != 0 {
+	if doc.kind&(indexes|KindArchiveIndex) != 0 {
 		var err error
 		if docs, sound, err = s.parts(doc); err != nil {
 			return err
 		}
 	}
 	h := &doc.header
+	if coreOf[h.Capability] != "" {
+		return s.archive(docs)
+	}
 	switch h.Capability {
 	case resourcesync.ResourceList:
 		s.listURI, s.listDocs = doc.uri, addresses(docs)

@@ -284,12 +284,12 @@ func faults(t testing.TB) []string {
 func TestGoodSite(t *testing.T) {
 	t.Parallel()
 	s := goodSite(t)
-	for _, start := range []string{".well-known/resourcesync", "rs/maps/capabilitylist.xml", "rs/maps/changes-1.xml", "rs/maps/list-2.xml", "rs/maps/resourcedump.xml"} {
+	for _, start := range []string{".well-known/resourcesync", "rs/maps/capabilitylist.xml", "rs/maps/changes-1.xml", "rs/maps/list-2.xml", "rs/maps/resourcedump.xml", "rs/maps/old/lists.xml", "rs/maps/old/changes-2024.xml"} {
 		r := (&fault{start: start, site: s}).check(t)
 		for _, f := range r.Findings {
 			t.Errorf("from %s: %s", start, f)
 		}
-		if r.Documents != 13 || r.Packages != 2 || r.Resources != 8 || r.Entries != 25 || r.Unseen != 0 {
+		if r.Documents != 24 || r.Packages != 2 || r.Resources != 8 || r.Entries != 41 || r.Unseen != 0 {
 			t.Errorf("from %s: %+v", start, *r)
 		}
 	}

@@ -47,7 +47,7 @@ func TestReplacedWhileRead(t *testing.T) {
 	for _, f := range r.Findings {
 		t.Error(f)
 	}
-	if r.Documents != 13 || r.Packages != 2 {
+	if r.Documents != 24 || r.Packages != 2 {
 		t.Errorf("%d documents, %d packages", r.Documents, r.Packages)
 	}
 }
@@ -182,7 +182,7 @@ func TestDir(t *testing.T) {
 		t.Fatalf("DirBase = %q, %v, want %q", at, err, base)
 	}
 	r := validatetest.NoFindings(t, validate.Dir(at, dir), at+".well-known/resourcesync")
-	if r.Documents != 13 || r.Packages != 2 || r.Resources != 8 || r.Unseen != 0 {
+	if r.Documents != 24 || r.Packages != 2 || r.Resources != 8 || r.Unseen != 0 {
 		t.Errorf("%+v", *r)
 	}
 	if err := os.RemoveAll(filepath.Join(dir, "maps")); err != nil {
@@ -237,7 +237,7 @@ func TestHTTP(t *testing.T) {
 			s.texts[name] = strings.ReplaceAll(text, base, server.URL+"/")
 		}
 		r := validatetest.NoFindings(t, validatetest.HTTP(server.Client()), server.URL+"/.well-known/resourcesync")
-		if r.Documents != 13 || r.Packages != 2 || r.Resources != 8 || parts < 2 {
+		if r.Documents != 24 || r.Packages != 2 || r.Resources != 8 || parts < 2 {
 			t.Errorf("ranges %v: %+v, %d parts", ranges, *r, parts)
 		}
 	}

@@ -61,7 +61,7 @@ func (w *walk) start(address string) error {
 	}
 	up := doc.header.Link(resourcesync.RelUp)
 	switch k := doc.kind; {
-	case w.opts.Single, !doc.whole, k&(KindSitemap|KindUnknown|manifests|KindNotification|archives) != 0:
+	case w.opts.Single, !doc.whole, k&(KindSitemap|KindUnknown|manifests|KindNotification) != 0:
 		return w.single(address)
 	case k == KindDescription, k == KindDescriptionIndex:
 		if doc, err = w.document(address, nil); err != nil {

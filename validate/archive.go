@@ -1,0 +1,181 @@
+package validate
+
+import (
+	"errors"
+
+	"lockstep/resourcesync"
+)
+
+// coreOf tells of which documents an archive is one.
+var coreOf = map[resourcesync.Capability]resourcesync.Capability{
+	resourcesync.ResourceListArchive: resourcesync.ResourceList,
+	resourcesync.ResourceDumpArchive: resourcesync.ResourceDump,
+	resourcesync.ChangeListArchive:   resourcesync.ChangeList,
+	resourcesync.ChangeDumpArchive:   resourcesync.ChangeDump,
+}
+
+// archived checks an entry of an archive: the times of the document it names.
+func (c *checker) archived(e *resourcesync.Entry) {
+	if !first(c.names, e.Loc) {
+		c.errorf("RA-DOC-09", c.at(), "%s has a second entry", e.Loc)
+	}
+	if coreOf[c.doc.header.Capability].Changes() {
+		c.archivedChanges(e)
+		return
+	}
+	switch {
+	case e.At.IsZero():
+		c.warnf("RA-DOC-07", c.at(), "an entry without at")
+	case c.last != nil && e.At.Compare(c.last.At) < 0:
+		c.warnf("RA-RES-03", c.at(), "at %s is before that of the entry in front, %s", e.At, c.last.At)
+	}
+}
+
+func (c *checker) archivedChanges(e *resourcesync.Entry) {
+	last := c.last
+	switch {
+	case e.From.IsZero() || e.Until.IsZero():
+		c.warnf("RA-DOC-07", c.at(), "an entry without from and until")
+	case last == nil || last.From.IsZero() || last.Until.IsZero():
+	case e.From.Compare(last.From) < 0:
+		c.errorf("RA-CHG-03", c.at(), "from %s is before that of the entry in front, %s", e.From, last.From)
+	case e.From.Compare(last.Until) != 0:
+		c.warnf("RA-CHG-04", c.at(), "from %s is not the until of the entry in front, %s", e.From, last.Until)
+	}
+}
+
+// archive goes through an archive of the set, which is in docs, and what it
+// names.
+func (s *set) archive(docs []*document) error {
+	past := *s // what was is no part of what is compared
+	w := *s.walk
+	w.tally, past.walk, past.past = nil, &w, true
+	done := make(map[string]bool)
+	var last *resourcesync.Entry
+	for k, doc := range docs {
+		for i := range doc.entries {
+			e, p := &doc.entries[i], place{s.collector, doc.uri}
+			if done[e.Loc] {
+				if k > 0 {
+					p.errorf("RA-DOC-09", doc.places[i], "%s stands in another part, too", e.Loc)
+				}
+				continue
+			}
+			done[e.Loc] = true
+			if i == 0 && last != nil && !last.From.IsZero() && !e.From.IsZero() && e.From.Compare(last.From) < 0 {
+				p.errorf("RA-CHG-03", doc.places[i], "from %s is before %s in the part in front", e.From, last.From)
+			}
+			if last = e; e.Until.Compare(s.archivedUntil) > 0 && doc.header.Capability == resourcesync.ChangeListArchive {
+				s.archivedUntil = e.Until
+			}
+			if err := past.archivedAt(doc, i); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// archivedAt checks the document that entry i of an archive names.
+func (s *set) archivedAt(archive *document, i int) error {
+	e, at, p := &archive.entries[i], archive.places[i], place{s.collector, archive.uri}
+	doc, err := s.document(e.Loc, nil)
+	switch {
+	case errors.Is(err, ErrUnseen):
+		s.report.Unseen++
+		return nil
+	case isMissing(err):
+		p.errorf("RA-GEN-09", at, "%s: %v", e.Loc, err)
+		return nil
+	case err != nil:
+		return err
+	case !doc.whole:
+		return nil // told where it is
+	case doc.header.Capability != coreOf[archive.header.Capability]:
+		p.errorf("RA-GEN-03", at, "%s is a %s", e.Loc, doc.kind)
+		return nil
+	}
+	s.archivedTimes(p, at, e, &doc.header)
+	if s.upElsewhere(doc) {
+		place{s.collector, doc.uri}.errorf(lacksUp[doc.kind], "", "the link up leads to %s, not to the Capability List", doc.header.Link(resourcesync.RelUp))
+	}
+	if doc.header.Link(resourcesync.RelArchives) == "" {
+		place{s.collector, doc.uri}.warnf("RA-GEN-12", "", "an archived document without a link archives")
+	}
+	docs := []*document{doc}
+	if doc.kind&indexes != 0 {
+		if docs, _, err = s.parts(doc); err != nil {
+			return err
+		}
+	}
+	if doc.kind&(KindResourceDump|KindResourceDumpIndex|KindChangeDump|KindChangeDumpIndex) == 0 {
+		return nil
+	}
+	return s.archivedPackages(docs)
+}
+
+// archivedTimes compares what an entry of an archive says with what the
+// archived document says.
+func (s *set) archivedTimes(p place, at string, e *resourcesync.Entry, h *resourcesync.Header) {
+	if h.Capability.Changes() && h.Open() {
+		p.errorf("RA-GEN-10", at, "%s is open", e.Loc)
+		return
+	}
+	for _, t := range []struct {
+		name        string
+		said, there resourcesync.Datetime
+	}{{"at", e.At, h.At}, {"completed", e.Completed, h.Completed}, {"from", e.From, h.From}, {"until", e.Until, h.Until}} {
+		if !t.said.IsZero() && t.said.Compare(t.there) != 0 {
+			p.errorf("RA-DOC-10", at, "%s %s, but %s says %s", t.name, t.said, e.Loc, said(t.there))
+			return
+		}
+	}
+}
+
+// archivedPackages checks that the packages of archived dumps are there. What is
+// in them was checked when they were new.
+func (s *set) archivedPackages(docs []*document) error {
+	for _, d := range docs {
+		for i := range d.entries {
+			e := &d.entries[i]
+			r := &remote{walk: s.walk, uri: e.Loc}
+			err := r.open()
+			r.Close()
+			switch {
+			case errors.Is(err, ErrUnseen):
+				s.report.Unseen++
+			case isMissing(err):
+				place{s.collector, d.uri}.errorf("RA-GEN-09", d.places[i], "%s: %v", e.Loc, err)
+			case err != nil:
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// linksArchives checks where the link archives of a document of the set leads
+// (RA-ADV-03).
+func (s *set) linksArchives(doc *document) error {
+	to := doc.header.Link(resourcesync.RelArchives)
+	if to == "" || s.archiveLinks[to] {
+		return nil
+	}
+	if s.archiveLinks == nil {
+		s.archiveLinks = make(map[string]bool)
+	}
+	s.archiveLinks[to] = true
+	p := place{s.collector, doc.uri}
+	there, err := s.look(to)
+	switch {
+	case errors.Is(err, ErrUnseen):
+		s.report.Unseen++
+	case isMissing(err):
+		p.errorf("RA-ADV-03", "root", "the link archives leads to %s: %v", to, err)
+	case err != nil:
+		return err
+	case coreOf[there.header.Capability] != doc.header.Capability:
+		p.errorf("RA-ADV-03", "root", "the link archives leads to a %s of capability %s", there.kind, there.header.Capability)
+	}
+	return nil
+}
