@@ -1,0 +1,26 @@
+package main
+
+import (
+	"time"
+
+	"lockstep/resourcesync"
+)
+
+// instantSlack is how far an instant may lie ahead of our clock: that of the
+// Source, from which people take instants, may be ahead of ours.
+const instantSlack = time.Minute
+
+// parseInstant reads the value of a flag that names an instant of the past, in
+// any form of the W3C Datetime profile (RS-DT-02); a date is its first instant
+// in UTC. An instant that is yet to come is refused: nobody can tell of it.
+func parseInstant(flag, value string) (time.Time, error) {
+	d, err := resourcesync.ParseDatetime(value)
+	if err != nil {
+		return time.Time{}, usagef("--%s %q: want a date, as 2026-05-01 (its first instant in UTC), or a time, as 2026-05-01T12:00:00Z or 2026-05-01T12:00:00+02:00", flag, value)
+	}
+	t := d.Time()
+	if t.After(time.Now().Add(instantSlack)) {
+		return time.Time{}, usagef("--%s %s: that is yet to come", flag, value)
+	}
+	return t, nil
+}
