@@ -42,6 +42,7 @@ var rooms = []room{
 	{"validate/validatetest", "validate", ""},
 	{"hub", "websub internal/fetch", "golang.org/x/sync"},
 	{"hub/hubtest", "hub", "github.com/google/go-cmp"},
+	{"memento", "", ""},
 	// roles
 	{"intake", "catalog resourcesync blob discover internal/fetch",
 		"github.com/bmatcuk/doublestar/v4 github.com/fsnotify/fsnotify github.com/gabriel-vasile/mimetype golang.org/x/sync golang.org/x/sys"},
@@ -51,7 +52,7 @@ var rooms = []room{
 	{"destination/journaltest", "destination resourcesync", "github.com/google/go-cmp"},
 	// joinery
 	{"internal/simulate", "source catalog resourcesync blob", "golang.org/x/sync"},
-	{"storage/internal/sqldb", "catalog destination hub resourcesync", ""},
+	{"storage/internal/sqldb", "catalog destination hub memento resourcesync", ""},
 	{"storage/sqlite", "storage/internal/sqldb catalog destination hub", "modernc.org/sqlite"},
 	{"storage/postgres", "storage/internal/sqldb hub", "github.com/jackc/pgx/v5"},
 	{"storage/postgres/postgrestest", "", "github.com/jackc/pgx/v5"},
