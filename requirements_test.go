@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	requirementID = regexp.MustCompile(`\b(RS|RN|WS)-[A-Z]+-[0-9]+\b|\bWR-[HSP]-[0-9]+\b`)
+	requirementID = regexp.MustCompile(`\b(RS|RN|WS|RA|ME)-[A-Z]+-[0-9]+\b|\bWR-[HSP]-[0-9]+\b`)
 	idRange       = regexp.MustCompile(`\b(RS-[A-Z]+-)([0-9]+) to RS-[A-Z]+-([0-9]+)\b`)
 )
 
@@ -28,7 +28,7 @@ func explainedIDs(t *testing.T, page string) map[string]bool {
 	explained := map[string]bool{}
 	for line := range strings.Lines(string(text)) {
 		ids, _, ok := strings.Cut(strings.TrimPrefix(line, "| "), " | ")
-		if !ok || !strings.HasPrefix(line, "| R") && !strings.HasPrefix(line, "| W") {
+		if !ok || !strings.HasPrefix(line, "| R") && !strings.HasPrefix(line, "| W") && !strings.HasPrefix(line, "| ME-") {
 			continue
 		}
 		for _, id := range requirementID.FindAllString(ids, -1) {
@@ -65,11 +65,12 @@ func eachGoFile(t *testing.T, see func(path, text string)) {
 }
 
 // TestRequirements: every requirement ID in the code is explained in
-// docs/requirements.md or docs/requirements-notification.md.
+// docs/requirements.md or a page beside it.
 func TestRequirements(t *testing.T) {
 	t.Parallel()
 	explained := explainedIDs(t, "requirements.md")
 	maps.Copy(explained, explainedIDs(t, "requirements-notification.md"))
+	maps.Copy(explained, explainedIDs(t, "requirements-archives.md"))
 	eachGoFile(t, func(path, text string) {
 		for _, id := range requirementID.FindAllString(text, -1) {
 			if !explained[id] {
