@@ -84,9 +84,11 @@ type Status struct {
 // value, and see one state of the catalog from begin to end.
 type Catalog interface {
 	// Apply makes the updates true, in order, all or none. An update equal in
-	// content (Length, Type, Encoding, Hashes, and Links but for patches; without
-	// hashes on either side also Lastmod) to what is there refreshes Lastmod and
-	// Token but is no change; nor is the deletion of an unknown URI. Event times are
+	// content (Length, Type, Encoding, Hashes, and Links but for patches and mementos;
+	// without hashes on either side also Lastmod) to what is there refreshes Lastmod
+	// and Token but is no change; nor is the deletion of an unknown URI. A memento
+	// link stays with the content until such an update has another, or [NoMemento];
+	// a change has the one its update has. Event times are
 	// microseconds, strictly rising within a set, never before those given out
 	// or marked earlier (RS-CHL-07).
 	//

@@ -97,6 +97,7 @@ func (s *memSet) plan(updates []Update) (Applied, []Change, map[string]*Record) 
 		}
 		r := u.Record
 		r.Lastmod = time.UnixMicro(r.Lastmod.UnixMicro()).UTC()
+		r.Links = Settle(r.Links)
 		now[u.URI] = &r
 		switch {
 		case old == nil:
@@ -105,7 +106,8 @@ func (s *memSet) plan(updates []Update) (Applied, []Change, map[string]*Record) 
 		case SameContent(old, &r):
 			a.Unchanged++
 			fresh := *old
-			fresh.Lastmod, fresh.Token = r.Lastmod, r.Token
+			Refresh(&fresh, &u.Record)
+			fresh.Lastmod = r.Lastmod
 			now[u.URI] = &fresh
 		default:
 			a.Updated++

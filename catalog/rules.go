@@ -3,6 +3,7 @@ package catalog
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,27 +50,79 @@ func sameHashes(a, b resourcesync.Hashes) bool {
 }
 
 // sameLinks compares links in their order. Patches do not count: each belongs to
-// the change that brought it, not to the resource.
+// the change that brought it, not to the resource. Nor do mementos: they say
+// where this very content is kept, which is no other content.
 func sameLinks(a, b []resourcesync.Link) bool {
 	for {
-		a, b = skipPatches(a), skipPatches(b)
+		a, b = skipBeside(a), skipBeside(b)
 		if len(a) == 0 || len(b) == 0 {
 			return len(a) == len(b)
 		}
-		x, y := &a[0], &b[0]
-		if x.Rel != y.Rel || x.Href != y.Href || x.Type != y.Type || x.Encoding != y.Encoding || x.Pri != y.Pri ||
-			x.Length != y.Length || x.HasLength != y.HasLength || x.Modified.Compare(y.Modified) != 0 || !sameHashes(x.Hashes, y.Hashes) {
+		if !sameLink(&a[0], &b[0]) {
 			return false
 		}
 		a, b = a[1:], b[1:]
 	}
 }
 
-func skipPatches(links []resourcesync.Link) []resourcesync.Link {
-	for len(links) > 0 && links[0].Rel == resourcesync.RelPatch {
+func sameLink(x, y *resourcesync.Link) bool {
+	return x.Rel == y.Rel && x.Href == y.Href && x.Type == y.Type && x.Encoding == y.Encoding && x.Pri == y.Pri &&
+		x.Length == y.Length && x.HasLength == y.HasLength && x.Modified.Compare(y.Modified) == 0 && sameHashes(x.Hashes, y.Hashes)
+}
+
+func skipBeside(links []resourcesync.Link) []resourcesync.Link {
+	for len(links) > 0 && (links[0].Rel == resourcesync.RelPatch || links[0].Rel == resourcesync.RelMemento) {
 		links = links[1:]
 	}
 	return links
+}
+
+// NoMemento is what an update has among its links for the resource to lose its
+// memento link. It is never kept.
+func NoMemento() resourcesync.Link { return resourcesync.Link{Rel: resourcesync.RelMemento} }
+
+// Memento returns the memento link among links, or nil. RS-REL-51: there is one at
+// most; of more the first counts.
+func Memento(links []resourcesync.Link) *resourcesync.Link {
+	i := slices.IndexFunc(links, isMemento)
+	if i < 0 {
+		return nil
+	}
+	return &links[i]
+}
+
+func isMemento(l resourcesync.Link) bool { return l.Rel == resourcesync.RelMemento }
+
+// Settle removes from links what is only said to an Apply: [NoMemento]. What links
+// points to stays as it is.
+func Settle(links []resourcesync.Link) []resourcesync.Link {
+	if m := Memento(links); m == nil || m.Href != "" {
+		return links
+	}
+	return slices.DeleteFunc(slices.Clone(links), func(l resourcesync.Link) bool { return isMemento(l) && l.Href == "" })
+}
+
+// Refresh makes now what it is after an update equal to it in content, and
+// reports whether that is another than before: Lastmod and Token are those of the
+// update. So is the memento link, if the update has one; with [NoMemento] there
+// is none; else the one there is stays. What now.Links points to stays as it is.
+func Refresh(now, update *Record) (changed bool) {
+	if now.Token != update.Token || now.Lastmod.UnixMicro() != update.Lastmod.UnixMicro() {
+		now.Token, now.Lastmod, changed = update.Token, update.Lastmod, true
+	}
+	said := Memento(update.Links)
+	if said == nil {
+		return changed
+	}
+	is := Memento(now.Links)
+	if is == nil && said.Href == "" || is != nil && sameLink(is, said) {
+		return changed
+	}
+	now.Links = slices.DeleteFunc(slices.Clone(now.Links), isMemento)
+	if said.Href != "" {
+		now.Links = append(now.Links, *said)
+	}
+	return true
 }
 
 // FirstEvent returns the event time of the first of n changes made now, in

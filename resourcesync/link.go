@@ -11,6 +11,7 @@ const (
 	RelDescribedBy = "describedby"
 	RelContents    = "contents"
 	RelHub         = "hub"
+	RelMemento     = "memento" // one version of the resource (RS-REL-51)
 	RelPatch       = "http://www.openarchives.org/rs/terms/patch"
 )
 

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"lockstep/catalog"
 	"lockstep/resourcesync"
 )
@@ -45,6 +47,8 @@ func testOutcomes(t *testing.T, c catalog.Catalog) {
 		{"a patch", base, func(r *catalog.Record) {
 			r.Links = []resourcesync.Link{{Rel: resourcesync.RelPatch, Href: "https://example.org/p", Type: "application/json-patch+json"}}
 		}, true},
+		{"a memento", base, func(r *catalog.Record) { r.Links = []resourcesync.Link{memento(1)} }, true},
+		{"no memento", base, func(r *catalog.Record) { r.Links = []resourcesync.Link{catalog.NoMemento()} }, true},
 		{"token", unhashed, func(r *catalog.Record) { r.Token = "t" }, true},
 		{"seq and event time", unhashed, func(r *catalog.Record) { r.Seq, r.EventTime = 99, time.Now() }, true},
 	}
@@ -104,6 +108,65 @@ func testRefresh(t *testing.T, c catalog.Catalog) {
 	if ch := changes(t, c, 0); len(ch) != 1 || ch[0].Token != "1" || status(t, c).Last != 1 {
 		t.Errorf("changes = %v: the history changed", ch)
 	}
+}
+
+// testMementos: a memento link is no content, and stays with it (RS-REL-51).
+func testMementos(t *testing.T, c catalog.Catalog) {
+	mark(t, c)
+	other := resourcesync.Link{Rel: "collection", Href: "https://example.org/c"}
+	with := func(digest string, links ...resourcesync.Link) catalog.Update {
+		u := put("u", digest)
+		u.Links = links
+		return u
+	}
+	for i, tt := range []struct {
+		name   string
+		update catalog.Update
+		same   bool
+		want   []resourcesync.Link
+	}{
+		{"new, without", with("1", other), false, []resourcesync.Link{other}},
+		{"takes one", with("1", other, memento(1)), true, []resourcesync.Link{other, memento(1)}},
+		{"keeps it", with("1", other), true, []resourcesync.Link{other, memento(1)}},
+		{"takes another", with("1", memento(2), other), true, []resourcesync.Link{other, memento(2)}},
+		{"loses it", with("1", other, catalog.NoMemento()), true, []resourcesync.Link{other}},
+		{"has none to lose", with("1", catalog.NoMemento(), other), true, []resourcesync.Link{other}},
+		{"changes, with one", with("2", memento(3), other), false, []resourcesync.Link{memento(3), other}},
+		{"changes, without", with("3", other), false, []resourcesync.Link{other}},
+		{"changes, and is to lose one", with("4", catalog.NoMemento(), other), false, []resourcesync.Link{other}},
+		{"and takes one again", with("4", other, memento(5)), true, []resourcesync.Link{other, memento(5)}},
+	} {
+		want := catalog.Applied{Updated: 1}
+		switch {
+		case tt.same:
+			want = catalog.Applied{Unchanged: 1}
+		case i == 0:
+			want = catalog.Applied{Created: 1}
+		}
+		last := status(t, c).Last
+		said := slices.Clone(tt.update.Links)
+		apply(t, c, want, tt.update)
+		if diff := cmp.Diff(tt.want, resources(t, c, catalog.Range{})[0].Links, cmp.Comparer(sameTime)); diff != "" {
+			t.Errorf("%s: links of the resource (-want +got):\n%s", tt.name, diff)
+		}
+		if cs := changes(t, c, last); len(cs) == 1 {
+			if diff := cmp.Diff(tt.want, cs[0].Links, cmp.Comparer(sameTime)); diff != "" {
+				t.Errorf("%s: links of the change (-want +got):\n%s", tt.name, diff)
+			}
+		}
+		if diff := cmp.Diff(said, tt.update.Links, cmp.Comparer(sameTime)); diff != "" {
+			t.Errorf("%s: the update handed in was changed (-was +is):\n%s", tt.name, diff)
+		}
+	}
+}
+
+func sameTime(a, b resourcesync.Datetime) bool { return a.Compare(b) == 0 }
+
+// memento returns a memento link to the version of a day.
+func memento(day int) resourcesync.Link {
+	at := time.Date(2026, 11, day, 12, 0, 0, 1000, time.UTC)
+	return resourcesync.Link{Rel: resourcesync.RelMemento, Href: at.Format("https://example.org/versions/20060102150405.000000/u"),
+		Modified: resourcesync.NewDatetime(at)}
 }
 
 func testHistory(t *testing.T, c catalog.Catalog) {

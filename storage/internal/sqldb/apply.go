@@ -185,16 +185,14 @@ func (a *apply) compare(updates []catalog.Update) {
 			kind = resourcesync.Created
 		case catalog.SameContent(&t.now, &u.Record):
 			a.done.Unchanged++
-			if t.now.Token != u.Token || t.now.Lastmod.UnixMicro() != u.Lastmod.UnixMicro() {
-				t.now.Token, t.now.Lastmod = u.Token, u.Lastmod
-				t.write = true
-			}
+			t.write = catalog.Refresh(&t.now, &u.Record) || t.write
 			continue
 		default:
 			a.done.Updated++
 			kind = resourcesync.Updated
 		}
 		t.is, t.write, t.now = !u.Deleted, true, u.Record
+		t.now.Links = catalog.Settle(t.now.Links)
 		a.changes = append(a.changes, change{change: kind, touched: a.index[i], record: &u.Record})
 	}
 }
@@ -247,6 +245,7 @@ func (a *apply) store(ctx context.Context) error {
 		var after catalog.Record // of a deletion
 		if c.change != resourcesync.Deleted {
 			after = *c.record
+			after.Links = catalog.Settle(after.Links)
 		}
 		after.Seq, after.EventTime = seq, time.UnixMicro(event)
 		err := a.record.exec(ctx, a.set.id, int64(seq), event, int64(c.change), a.touched[c.touched].uri, a.pack(a.record, &after))
