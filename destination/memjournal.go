@@ -2,11 +2,13 @@ package destination
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"iter"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // MemJournal is a [Journal] in memory, for mirrors that live no longer than
@@ -18,6 +20,8 @@ type MemJournal struct {
 	docs map[string][]byte
 	held map[string]Held
 	owed map[owedKey]Owed
+	past map[string][]Past // by URI, ascending
+	when []Instant         // ascending
 }
 
 type owedKey struct {
@@ -110,7 +114,9 @@ func (j *MemJournal) Record(ctx context.Context, b Batch) error {
 	defer j.mu.Unlock()
 	if j.docs == nil {
 		j.docs, j.held, j.owed = map[string][]byte{}, map[string]Held{}, map[owedKey]Owed{}
+		j.past = map[string][]Past{}
 	}
+	j.ahead(&b)
 	for _, h := range b.Put {
 		j.held[h.URI] = h.clone()
 	}
@@ -132,6 +138,81 @@ func (j *MemJournal) Record(ctx context.Context, b Batch) error {
 		}
 	}
 	return nil
+}
+
+// ahead records what b says of the past. The caller holds mu.
+func (j *MemJournal) ahead(b *Batch) {
+	bySeq := func(p Past, seq int64) int { return cmp.Compare(p.Seq, seq) }
+	for i := range b.Forget {
+		f := &b.Forget[i]
+		if k, ok := slices.BinarySearchFunc(j.past[f.URI], f.Seq, bySeq); ok {
+			j.past[f.URI] = slices.Delete(slices.Clone(j.past[f.URI]), k, k+1)
+		}
+	}
+	for _, p := range b.Past {
+		if k, ok := slices.BinarySearchFunc(j.past[p.URI], p.Seq, bySeq); !ok {
+			p.Held, p.ETag, p.Modified = p.Held.clone(), "", ""
+			j.past[p.URI] = slices.Insert(slices.Clone(j.past[p.URI]), k, p)
+		}
+	}
+	if b.Since > 0 {
+		j.when = slices.DeleteFunc(j.when, func(i Instant) bool { return i.Seq < b.Since })
+	}
+	if b.Instant.At.IsZero() {
+		return
+	}
+	now := b.Instant
+	now.Note = bytes.Clone(now.Note)
+	if k, ok := slices.BinarySearchFunc(j.when, now.At, func(i Instant, at time.Time) int { return i.At.Compare(at) }); ok {
+		j.when[k] = now
+	} else {
+		j.when = slices.Insert(j.when, k, now)
+	}
+}
+
+// Past implements [Journal].
+func (j *MemJournal) Past(ctx context.Context, from, to string, after int64) iter.Seq2[Past, error] {
+	return func(yield func(Past, error) bool) {
+		j.mu.Lock()
+		var uris []string
+		for uri := range j.past {
+			if uri >= from && (uri < to || to == "") {
+				uris = append(uris, uri)
+			}
+		}
+		j.mu.Unlock()
+		slices.Sort(uris)
+		for _, uri := range uris {
+			if err := ctx.Err(); err != nil {
+				yield(Past{}, err)
+				return
+			}
+			j.mu.Lock()
+			ps := j.past[uri] // never changed in place
+			j.mu.Unlock()
+			for _, p := range ps {
+				if p.Held = p.Held.clone(); p.Seq > after && !yield(p, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Instant implements [Journal].
+func (j *MemJournal) Instant(ctx context.Context, at time.Time) (Instant, error) {
+	if err := ctx.Err(); err != nil {
+		return Instant{}, err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, i := range slices.Backward(j.when) {
+		if !i.At.After(at) {
+			i.Note = bytes.Clone(i.Note)
+			return i, nil
+		}
+	}
+	return Instant{}, nil
 }
 
 // ScratchDir implements [Scratcher].

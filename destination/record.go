@@ -30,6 +30,34 @@ type Owed struct {
 	Cause string // why it was not, in words
 }
 
+// A PastState says what a [Past] is about.
+type PastState uint8
+
+// What is known of a resource until a batch. The numbers never change.
+const (
+	WasHeld      PastState = 0 // it was held as the Past says
+	WasAbsent    PastState = 1 // it was not held
+	WasForgotten PastState = 2 // nobody knows any more; also of all batches before
+)
+
+// A Past is what a mirror that keeps versions held of a resource until a
+// batch. As of a batch a resource was what its first Past above that says, and
+// where there is none, what is held now.
+type Past struct {
+	Held             // only URI is set of what was not held, or is forgotten; ETag and Modified never are
+	Seq    int64     // number of the batch, above 0
+	Was    PastState // what the rest says
+	Digest [32]byte  // SHA-256 of the bytes that were kept; zero: none were
+}
+
+// An Instant is a moment at which a mirror that keeps versions was whole: a
+// run had ended.
+type Instant struct {
+	At   time.Time // by the mirror's own clock, to the microsecond; zero: there is none
+	Seq  int64     // number of the last batch before it; 0: before all
+	Note []byte    // how far each set was, opaque to the Journal
+}
+
 // A Batch is what one transaction of the Journal changes. No URI occurs twice
 // in Put and Drop together, nor a (Set, URI) in Owe and Settle together.
 type Batch struct {
@@ -38,6 +66,11 @@ type Batch struct {
 	Owe    []Owed            // in place of what was owed for the Set and URI
 	Settle []Owed            // no longer owed; only Set and URI count
 	Save   map[string][]byte // documents by name; nil removes one
+
+	Forget  []Past  // no longer known; only URI and Seq count; they go first
+	Past    []Past  // now known, unless something is known of the URI and Seq
+	Instant Instant // now known, in place of one at the same time; zero: none
+	Since   int64   // Instants with a lower Seq are no longer known
 }
 
 // A Journal is a Destination's memory: what it holds, what it owes and how far
@@ -66,6 +99,14 @@ type Journal interface {
 
 	// Owed yields what is owed to a set.
 	Owed(ctx context.Context, set int) iter.Seq2[Owed, error]
+
+	// Past yields what is known of the past of the URIs from from on, and below
+	// to, as far as the batches above after have to do with it: by URI, and of
+	// each in the order of the batches. An empty to is above all.
+	Past(ctx context.Context, from, to string, after int64) iter.Seq2[Past, error]
+
+	// Instant returns the newest Instant not after at, or the zero Instant.
+	Instant(ctx context.Context, at time.Time) (Instant, error)
 
 	// Record makes the batch true, all or nothing.
 	Record(ctx context.Context, b Batch) error

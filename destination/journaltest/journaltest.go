@@ -34,6 +34,9 @@ func Run(t *testing.T, open func(t *testing.T) destination.Journal) {
 		{"canceled", testCanceled},
 		{"concurrent", testConcurrent},
 		{"ownership", testOwnership},
+		{"past", testPast},
+		{"past in order", testPastOrder},
+		{"instants", testInstants},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -50,6 +53,7 @@ func Reopen(t *testing.T, open func() destination.Journal, close func()) {
 		Put:  []destination.Held{held("http://a/1", 1), {URI: "http://a/2", Path: "2"}},
 		Owe:  []destination.Owed{{Set: 1, URI: "http://a/3", Entry: []byte("e"), Cause: "status 500"}},
 		Save: map[string][]byte{"set/1": []byte("state")},
+		Past: []destination.Past{past("http://a/1", 3, 1)}, Instant: destination.Instant{At: time.UnixMicro(5).UTC(), Seq: 3, Note: []byte("n")},
 	}
 	record(t, open(), b)
 	close()
@@ -58,6 +62,8 @@ func Reopen(t *testing.T, open func() destination.Journal, close func()) {
 	same(t, "Held", collect(t, j.Held(t.Context(), "", "")), b.Put)
 	same(t, "Owed", collect(t, j.Owed(t.Context(), 1)), b.Owe)
 	same(t, "Load", load(t, j, "set/1"), []byte("state"))
+	same(t, "Past", collect(t, j.Past(t.Context(), "", "", 0)), b.Past)
+	same(t, "Instant", instant(t, j, time.Now()), b.Instant)
 }
 
 // held returns a Held with every field set.

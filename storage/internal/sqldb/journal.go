@@ -16,6 +16,8 @@ import (
 //	journal_document(name, value)              state of the run and of each set
 //	journal_held(uri, path, length, …)         one row for each resource we hold
 //	journal_owed(set_no, uri, entry, cause)    one row for each thing that failed
+//	journal_past(uri, seq, was, …)             what was held until a batch, where versions are kept
+//	journal_instant(at, seq, note)             after which batches a run had ended
 //
 // Only a Destination writes them. The rows of held stand in the
 // order of their URIs, which is how a baseline writes and reads them: sorted
@@ -162,6 +164,11 @@ func collect[T any](rows *sql.Rows, err error, what string, ts []T, scan func(*T
 // pages yields what page returns, again and again from the last key on, until
 // a page is not full. A page goes where the one before was.
 func pages[T any](after string, key func(T) string, page func(after string, ts []T) ([]T, error)) iter.Seq2[T, error] {
+	return pagesFrom(after, key, page)
+}
+
+// pagesFrom is pages of rows whose key is more than a string.
+func pagesFrom[T, K any](after K, key func(T) K, page func(after K, ts []T) ([]T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		after := after // a reading may be repeated
 		var ts []T

@@ -15,6 +15,9 @@ import (
 // Record implements [destination.Journal].
 func (j *Journal) Record(ctx context.Context, b destination.Batch) error {
 	return j.db.Update(ctx, func(tx *sql.Tx) error {
+		if err := j.ahead(ctx, tx, &b); err != nil {
+			return err
+		}
 		if err := j.putHeld(ctx, tx, b.Put); err != nil {
 			return fmt.Errorf("record held: %w", err)
 		}
