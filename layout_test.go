@@ -32,7 +32,8 @@ var rooms = []room{
 	{"internal/fetch", "", "github.com/klauspost/compress"},
 	{"internal/unpack", "", "github.com/klauspost/compress golang.org/x/text"},
 	{"patch", "", "github.com/klauspost/compress github.com/wI2L/jsondiff"},
-	{"websub", "", "golang.org/x/net"},
+	{"internal/weblink", "", ""},
+	{"websub", "internal/weblink", "golang.org/x/net"},
 	// services
 	{"catalog", "resourcesync", ""},
 	{"catalog/catalogtest", "catalog resourcesync", "github.com/google/go-cmp pgregory.net/rapid"},
@@ -42,12 +43,12 @@ var rooms = []room{
 	{"validate/validatetest", "validate", ""},
 	{"hub", "websub internal/fetch", "golang.org/x/sync"},
 	{"hub/hubtest", "hub", "github.com/google/go-cmp"},
-	{"memento", "", ""},
+	{"memento", "internal/weblink", ""},
 	// roles
 	{"intake", "catalog resourcesync blob discover internal/fetch",
 		"github.com/bmatcuk/doublestar/v4 github.com/fsnotify/fsnotify github.com/gabriel-vasile/mimetype golang.org/x/sync golang.org/x/sys"},
-	{"source", "catalog resourcesync blob", "github.com/bmatcuk/doublestar/v4 github.com/klauspost/compress golang.org/x/sync golang.org/x/text"},
-	{"destination", "discover resourcesync websub blob internal/fetch internal/unpack patch",
+	{"source", "catalog resourcesync blob memento", "github.com/bmatcuk/doublestar/v4 github.com/klauspost/compress golang.org/x/sync golang.org/x/text"},
+	{"destination", "discover resourcesync websub blob internal/fetch internal/unpack patch memento",
 		"github.com/bmatcuk/doublestar/v4 github.com/gofrs/flock golang.org/x/sync golang.org/x/text"},
 	{"destination/journaltest", "destination resourcesync", "github.com/google/go-cmp"},
 	// joinery

@@ -1,0 +1,95 @@
+package memento
+
+import (
+	"strings"
+	"time"
+)
+
+// The prefixes below a base URL at which a Source that keeps versions answers.
+// No resource can be published there while it does.
+const (
+	VersionsPrefix = "versions/"
+	TimeGatePrefix = "timegate/"
+	TimeMapPrefix  = "timemap/"
+)
+
+// A Base makes the addresses of versions. It is a URL with a slash at the end.
+//
+// The URI of the resource stands in them as it is, query and all (ME-TG-08);
+// only what has no place in a URI, and what would end one, is escaped.
+type Base string
+
+// Memento returns the URI-M of the version of the resource uri at that instant,
+// to the microsecond.
+func (b Base) Memento(uri string, at time.Time) string {
+	return string(b) + VersionsPrefix + stamp(at) + "/" + escape(uri)
+}
+
+// TimeGate returns the URI-G of the resource uri.
+func (b Base) TimeGate(uri string) string { return string(b) + TimeGatePrefix + escape(uri) }
+
+// TimeMap returns the URI-T of the resource uri, whose form is negotiated.
+func (b Base) TimeMap(uri string) string { return string(b) + TimeMapPrefix + escape(uri) }
+
+// Contains reports whether rel, a slash-separated path below a base URL, is an
+// address a Source that keeps versions has for itself.
+func Contains(rel string) bool {
+	for _, prefix := range []string{VersionsPrefix, TimeGatePrefix, TimeMapPrefix} {
+		if strings.HasPrefix(rel, prefix) || rel+"/" == prefix {
+			return true
+		}
+	}
+	return false
+}
+
+const (
+	stampSeconds = "20060102150405"
+	stampMicros  = stampSeconds + ".000000"
+)
+
+// stamp writes an instant as it stands in a URI-M: with microseconds where they
+// are not zero.
+func stamp(t time.Time) string {
+	t = t.UTC().Truncate(time.Microsecond)
+	if t.Nanosecond() == 0 {
+		return t.Format(stampSeconds)
+	}
+	return t.Format(stampMicros)
+}
+
+// parseStamp reads what stamp wrote, and nothing else: a version has one URI-M.
+func parseStamp(s string) (time.Time, bool) {
+	layout := stampSeconds
+	if len(s) > len(stampSeconds) {
+		layout = stampMicros
+	}
+	t, err := time.Parse(layout, s)
+	return t, err == nil && stamp(t) == s
+}
+
+// escape escapes what has no place in a URI, or would end it.
+func escape(uri string) string {
+	const hex = "0123456789ABCDEF"
+	odd := 0
+	for i := range len(uri) {
+		if !inURI(uri[i]) {
+			odd++
+		}
+	}
+	if odd == 0 {
+		return uri
+	}
+	b := make([]byte, 0, len(uri)+2*odd)
+	for i := range len(uri) {
+		if c := uri[i]; inURI(c) {
+			b = append(b, c)
+		} else {
+			b = append(b, '%', hex[c>>4], hex[c&15])
+		}
+	}
+	return string(b)
+}
+
+func inURI(c byte) bool {
+	return c > ' ' && c < 0x7f && strings.IndexByte("\"<>\\^`{|}#", c) < 0
+}
