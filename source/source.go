@@ -83,6 +83,8 @@ type Set struct {
 	// hash, however often the resource has changed since; it fails with
 	// fs.ErrNotExist if they were not kept. A Change Dump needs it.
 	Past func(ctx context.Context, c *catalog.Change) (io.ReadCloser, error)
+
+	Versions *Versions // nil: it keeps no prior versions
 }
 
 // A ChangeList says how a set's Change List is cut and kept. The zero value is
