@@ -68,6 +68,7 @@ type Set struct {
 	ChangeList   ChangeList    // how its Change List is cut into parts
 	ResourceDump *ResourceDump // nil: the set has none
 	ChangeDump   *ChangeDump   // nil: the set has none
+	Archive      *Archive      // what stays of its documents of the past; nil: nothing
 	Links        []LinkRule    // links every entry gets, beside those in the catalog
 
 	// Bitstream opens the present representation of a resource; it fails with
@@ -244,6 +245,9 @@ func (o Options) withDefaults(b base) (Options, error) {
 			return o, fmt.Errorf("set %q is configured twice", set.Name)
 		}
 		seen[set.Name] = true
+		if err := set.Archive.check(); err != nil {
+			return o, fmt.Errorf("set %q: %w", set.Name, err)
+		}
 	}
 	if err := o.dumpDefaults(); err != nil {
 		return o, err

@@ -30,6 +30,7 @@ type setConfig struct {
 	ResourceDump *resourceDumpConfig `yaml:"resource_dump"`
 	ChangeDump   *changeDumpConfig   `yaml:"change_dump"`
 	Patches      bool                `yaml:"patches"`
+	Archive      *archiveConfig      `yaml:"archive"`
 	Links        []linkConfig        `yaml:"links"`
 	Mirrors      stringList          `yaml:"mirrors"`
 

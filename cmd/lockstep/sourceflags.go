@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -138,6 +139,9 @@ func (o *sourceFlags) settleSets(args []string, by overruled) error {
 			}
 		}
 		s.settleDumps(o.dump, by.dump)
+		if err := s.checkArchive(); err != nil && !by.dump {
+			return usageError{fmt.Errorf("set %s: %w", s.label(i), err), hintOf(err)}
+		}
 	}
 	return nil
 }

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"lockstep/source"
+)
+
+// An archiveConfig says what of the past of a set's documents is kept, by kind;
+// nil: nothing.
+type archiveConfig struct {
+	ResourceLists *snapshotRetain `yaml:"resource_lists"`
+	ResourceDumps *keepValue      `yaml:"resource_dumps"`
+	ChangeLists   *keepValue      `yaml:"change_lists"`
+	ChangeDumps   *keepValue      `yaml:"change_dumps"`
+}
+
+// archiveEvery is how far apart archived Resource Lists are at least, unless
+// told otherwise, where lists are taken anew all the time.
+const archiveEvery = 24 * time.Hour
+
+// archive returns what the set's Source is told; watching: it goes on after the
+// first publication.
+func (c *archiveConfig) archive(watching bool) *source.Archive {
+	if c == nil {
+		return nil
+	}
+	a := &source.Archive{ResourceDumps: c.ResourceDumps.retain(), ChangeLists: c.ChangeLists.retain(), ChangeDumps: c.ChangeDumps.retain()}
+	if l := c.ResourceLists; l != nil {
+		a.ResourceLists = l.Keep.retain()
+		if watching {
+			a.ResourceLists.Every = archiveEvery
+		}
+		if l.Every != nil {
+			a.ResourceLists.Every = time.Duration(*l.Every)
+		}
+	}
+	return a
+}
+
+// checkArchive refuses archives of what the set does not publish.
+func (s *setConfig) checkArchive() error {
+	switch a := s.Archive; {
+	case a == nil:
+	case a.ResourceDumps != nil && s.ResourceDump == nil:
+		return withHint(errors.New("archive: resource_dumps: there is no Resource Dump to archive"), "write resource_dump: {}, or leave resource_dumps out")
+	case a.ChangeDumps != nil && s.ChangeDump == nil:
+		return withHint(errors.New("archive: change_dumps: there is no Change Dump to archive"), "write change_dump: {}, or leave change_dumps out")
+	}
+	return nil
+}
+
+// A snapshotRetain is how many archived Resource Lists are kept, or a mapping
+// that says how far apart they are as well.
+type snapshotRetain struct {
+	Keep  *keepValue `yaml:"keep"`
+	Every *duration  `yaml:"every"`
+}
+
+// UnmarshalYAML implements [yaml.Unmarshaler].
+func (r *snapshotRetain) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind != yaml.MappingNode {
+		r.Keep = new(keepValue)
+		return r.Keep.UnmarshalYAML(n)
+	}
+	if err := knownKeys(n, "main.snapshotRetain", "keep", "every"); err != nil {
+		return err
+	}
+	type plain snapshotRetain // without this method
+	if err := n.Decode((*plain)(r)); err != nil {
+		return err
+	}
+	if r.Keep == nil {
+		r.Keep = &keepValue{All: true}
+	}
+	return nil
+}
+
+// knownKeys refuses keys of a mapping that are not among known, in the words of
+// the library, which does not look at them where a type reads itself.
+func knownKeys(n *yaml.Node, typ string, known ...string) error {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := n.Content[i]
+		ok := false
+		for _, k := range known {
+			ok = ok || key.Value == k
+		}
+		if !ok {
+			return &yaml.TypeError{Errors: []string{fmt.Sprintf("line %d: field %s not found in type %s", key.Line, key.Value, typ)}}
+		}
+	}
+	return nil
+}
+
+// A keepValue says how much of the past is kept: all of it, the newest so many,
+// or what is not older than so long. Exactly one is set.
+type keepValue struct {
+	All   bool
+	Count int
+	Age   time.Duration
+}
+
+// UnmarshalYAML implements [yaml.Unmarshaler].
+func (v *keepValue) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind != yaml.ScalarNode {
+		return fmt.Errorf("line %d: want all, a number, or a time such as 90d", n.Line)
+	}
+	got, err := parseKeep(n.Value)
+	if err != nil {
+		return fmt.Errorf("line %d: %w", n.Line, err)
+	}
+	*v = got
+	return nil
+}
+
+// retain returns v as a Source is told it; v may be nil.
+func (v *keepValue) retain() *source.Retain {
+	if v == nil {
+		return nil
+	}
+	return &source.Retain{All: v.All, Count: v.Count, Age: v.Age}
+}
+
+// parseKeep reads how much of the past is kept: all, a number above 0, or a
+// time, as Go writes one or in days or weeks: 720h, 90d, 12w.
+func parseKeep(s string) (keepValue, error) {
+	s = strings.TrimSpace(s)
+	if s == "all" {
+		return keepValue{All: true}, nil
+	}
+	if n, err := strconv.Atoi(s); err == nil && n > 0 {
+		return keepValue{Count: n}, nil
+	}
+	age, err := time.ParseDuration(s)
+	if m := longTime.FindStringSubmatch(s); m != nil {
+		var n int
+		n, err = strconv.Atoi(m[1])
+		age = time.Duration(n) * longUnits[m[2]]
+	}
+	if err != nil || age <= 0 {
+		return keepValue{}, fmt.Errorf("%q is nothing that can be kept; write all, a number above 0, or a time such as 90d, 12w or 720h", s)
+	}
+	return keepValue{Age: age}, nil
+}
+
+// longTime is a time in days or weeks, less than 200 years.
+var longTime = regexp.MustCompile(`^([0-9]{1,4})(d|w)$`)
+
+var longUnits = map[string]time.Duration{"d": 24 * time.Hour, "w": 7 * 24 * time.Hour}
