@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 
 	"lockstep/discover"
 	"lockstep/resourcesync"
@@ -23,13 +24,31 @@ type chain struct {
 	newest    resourcesync.Datetime // event
 	seen      []string              // fingerprints of the newest events
 	cursor    cursor
-	resumed   bool  // the cursor of the last reading was found: nothing is missing behind it
-	grew      bool  // there was something before it, and there was more behind it
-	rewritten bool  // the list the cursor was set in does not begin as it did
-	lost      bool  // events that were read then are gone
-	vanished  error // why a part cannot be had, if there is none any more: what it told may be missing
+	resumed   bool   // the cursor of the last reading was found: nothing is missing behind it
+	grew      bool   // there was something before it, and there was more behind it
+	rewritten bool   // the list the cursor was set in does not begin as it did
+	lost      bool   // events that were read then are gone
+	vanished  error  // why a part cannot be had, if there is none any more: what it told may be missing
+	loose     bool   // a list does not say how far it goes
+	archives  string // what the first document read names as its archive
+	look      *look
 	polled    map[string]validators
 	open      []string
+}
+
+// A look is for events that were read before. Several readers share one.
+type look struct {
+	want  map[string]*atomic.Bool // fingerprints looked for; true once found
+	marks map[string]*atomic.Bool // their resources; true with an event after those
+}
+
+func newLook(seen []string) *look {
+	l := &look{want: make(map[string]*atomic.Bool, len(seen)), marks: make(map[string]*atomic.Bool, len(seen))}
+	for _, f := range seen {
+		l.want[f] = new(atomic.Bool)
+		l.marks[resourceMark(f)] = new(atomic.Bool)
+	}
+	return l
 }
 
 // A changeReader reads the Change Lists of a set from the watermark on.
@@ -40,8 +59,8 @@ type changeReader struct {
 	chain  chain
 	last   resourcesync.Datetime // until of the list before
 	behind bool                  // the lists to come begin behind the cursor
-	want   map[string]bool       // fingerprints looked for
-	marks  map[string]bool       // their resources; true with an event after those
+	out    *stageWriter          // takes what is staged, where others read beside; nil: nobody does
+	order  string                // of the documents, likewise
 }
 
 // readChanges stages the changes since a watermark. Of state are used: the
@@ -55,19 +74,14 @@ func (r *setReader) readChanges(ctx context.Context, since resourcesync.Datetime
 			r.stage.voidChanges()
 			continue
 		}
-		c.chain.lost = c.judge()
+		c.chain.lost = c.chain.judge(state)
 		return c.chain, err
 	}
 }
 
 func (c *changeReader) begin() {
-	c.chain = chain{complete: true, polled: map[string]validators{}}
+	c.chain = chain{complete: true, polled: map[string]validators{}, look: newLook(c.state.Seen)}
 	c.visited, c.parts, c.named = map[string]bool{}, 0, 0
-	c.want, c.marks = map[string]bool{}, map[string]bool{}
-	for _, f := range c.state.Seen {
-		c.want[f] = true
-		c.marks[resourceMark(f)] = false
-	}
 	c.stage.since = c.since
 	c.stage.seen = map[string]bool{}
 	for _, f := range c.state.Seen {
@@ -128,6 +142,7 @@ func (c *changeReader) readDoc(ctx context.Context, doc *discover.Document, said
 	wanted := resourcesync.ChangeList
 	if depth == 0 {
 		c.chain.history = doc.Header.From
+		c.chain.archives = doc.Header.Link(resourcesync.RelArchives)
 		c.chain.dump = doc.Header.Capability == resourcesync.ChangeDump
 	}
 	if c.chain.dump {
@@ -180,6 +195,14 @@ func (c *changeReader) missing(ctx context.Context, uri string, err error, depth
 	return c.broken(ctx, uri, err, &c.chain.complete, depth, again)
 }
 
+// spurn leaves out a document that must not be read.
+func (c *changeReader) spurn(uri string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fail(uri, err)
+	c.chain.complete = false
+}
+
 // partsInOrder reads an index, or a Change Dump, to its end, closes it, and
 // returns its parts, oldest first.
 func (c *changeReader) partsInOrder(ctx context.Context, doc *discover.Document, depth int, again bool) ([]resourcesync.Entry, error) {
@@ -222,8 +245,7 @@ func (c *changeReader) readIndex(ctx context.Context, doc *discover.Document, de
 			continue
 		}
 		if err := c.enter(p.Loc, depth+1); err != nil {
-			c.fail(p.Loc, err)
-			c.chain.complete = false
+			c.spurn(p.Loc, err)
 			continue
 		}
 		part, err := c.open(ctx, p.Loc, validators{})
@@ -245,26 +267,31 @@ func (c *changeReader) readIndex(ctx context.Context, doc *discover.Document, de
 // moves forward, is earlier than it was (RS-CHI-07), or a Source that only ever
 // appended did something else (RS-CHL-06). Of others, events whose resource has
 // a later one may have been dropped for it.
-func (c *changeReader) judge() bool {
-	k := &c.chain
+func (k *chain) judge(state *setState) bool {
 	if k.unchanged || k.resumed || !k.complete || k.lists == 0 {
 		return false
 	}
-	if t := stateTime(k.history); !t.IsZero() && t.Before(c.state.History) || k.rewritten && c.state.Appends {
+	if t := stateTime(k.history); !t.IsZero() && t.Before(state.History) || k.rewritten && state.Appends {
 		return true
 	}
-	if len(c.want) == 0 {
+	sought := 0
+	for _, found := range k.look.want {
+		if !found.Load() {
+			sought++
+		}
+	}
+	if sought == 0 {
 		return false
 	}
-	seenTime := resourcesync.NewDatetime(c.state.SeenTime)
+	seenTime := resourcesync.NewDatetime(state.SeenTime)
 	if !k.proven || k.from.Compare(seenTime) >= 0 {
 		return false
 	}
 	if k.newest.Compare(seenTime) < 0 {
 		return true
 	}
-	for f := range c.want {
-		if !c.marks[resourceMark(f)] {
+	for f, found := range k.look.want {
+		if !found.Load() && !k.look.marks[resourceMark(f)].Load() {
 			return true
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"hash"
 	"iter"
+	"time"
 
 	"lockstep/discover"
 	"lockstep/resourcesync"
@@ -69,7 +70,8 @@ func (c *changeReader) mayResume(t *telling) bool {
 
 // readEntries stages the entries of one list that may be new.
 func (c *changeReader) readEntries(ctx context.Context, t *telling, said resourcesync.Metadata, resume bool) error {
-	d := docReading{changeReader: c, n: c.stage.addDoc(), prefix: sha256.New()}
+	d := docReading{changeReader: c, prefix: sha256.New()}
+	d.n, d.info = c.stage.addOrdered(c.order)
 	k := c.state.Cursor
 	for e, err := range t.doc.Entries() {
 		if err != nil {
@@ -89,11 +91,11 @@ func (c *changeReader) readEntries(ctx context.Context, t *telling, said resourc
 			w.Member = memberOf(t.pkg, &e)
 		}
 		d.place(&w, &e)
-		c.set.push.saw(w.URI, e.EventTime(), w.Gone)
+		c.saw(&w, &e)
 		if resume && w.pos < k.Count || !c.behind && !c.chain.resumed && d.old(&w) {
 			continue
 		}
-		if err := c.stage.add(ctx, w); err != nil {
+		if err := c.add(ctx, &w); err != nil {
 			return &localError{err}
 		}
 	}
@@ -106,6 +108,23 @@ func (c *changeReader) readEntries(ctx context.Context, t *telling, said resourc
 	c.chain.grew = c.chain.grew || resume && k.Count > 0 && d.pos > k.Count
 	d.end(t, said)
 	return nil
+}
+
+// add stages w.
+func (c *changeReader) add(ctx context.Context, w *want) error {
+	if c.out != nil {
+		return c.out.add(w)
+	}
+	return c.stage.add(ctx, *w)
+}
+
+// saw books that a list told of w, where notifications are waiting for that.
+func (c *changeReader) saw(w *want, e *resourcesync.Entry) {
+	if p := c.set.push; p != nil && len(p.events) > 0 {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		p.saw(w.URI, e.EventTime(), w.Gone)
+	}
 }
 
 // resume notes that the cursor was found in the n-th document: those before it
@@ -121,6 +140,7 @@ func (c *changeReader) resume(n int) {
 type docReading struct {
 	*changeReader
 	n          int // number of the document in the stage
+	info       *docInfo
 	pos        int64
 	prefix     hash.Hash
 	event, mod resourcesync.Datetime // of the entry before, see rank
@@ -142,7 +162,7 @@ func (d *docReading) sum() string {
 
 // place gives w its place among the changes.
 func (d *docReading) place(w *want, e *resourcesync.Entry) {
-	info := &d.stage.docs[d.n]
+	info := d.info
 	before, beforeMod := d.event, d.mod
 	if !e.Datetime.IsZero() {
 		d.event = e.Datetime
@@ -168,9 +188,9 @@ func (d *docReading) place(w *want, e *resourcesync.Entry) {
 	d.twins[plain]++
 	d.pos++
 
-	if len(d.marks) > 0 && now.Time().After(d.state.SeenTime) {
-		if m := resourceMark(plain); hasKey(d.marks, m) {
-			d.marks[m] = true
+	if look := d.chain.look; len(look.marks) > 0 && now.Time().After(d.state.SeenTime) {
+		if later, ok := look.marks[resourceMark(plain)]; ok {
+			later.Store(true)
 		}
 	}
 	d.buf = appendString(d.buf[:0], plain)
@@ -217,7 +237,9 @@ func (d *docReading) note(i int, w *want, t resourcesync.Datetime, f string) {
 		n.seen = append(n.seen, f)
 	}
 	if seen {
-		delete(d.want, f)
+		if found, ok := d.chain.look.want[f]; ok {
+			found.Store(true)
+		}
 	}
 }
 
@@ -231,7 +253,7 @@ func (d *docReading) old(w *want) bool {
 
 // end books what the list as a whole tells.
 func (d *docReading) end(t *telling, said resourcesync.Metadata) {
-	c, h, info := &d.chain, t.header, &d.stage.docs[d.n]
+	c, h, info := &d.chain, t.header, d.info
 	from, until := h.From, h.Until // RS-CHI-10: the list wins
 	stated := !from.IsZero()
 	if !stated {
@@ -253,6 +275,7 @@ func (d *docReading) end(t *telling, said resourcesync.Metadata) {
 		until = said.Until // a package does not grow (RS-CD-06)
 	}
 	d.last = until
+	c.loose = c.loose || until.IsZero() || until.Time().After(time.Now())
 	info.allNew = d.behind || c.resumed
 	if c.resumed {
 		d.behind = true

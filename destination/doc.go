@@ -6,6 +6,7 @@
 //	set.go       one set: baseline or incremental
 //	origin.go    documents in, Entries out: Resource Lists (list.go);
 //	             changes.go: Change Lists
+//	archive.go   documents of earlier times; catchup.go: their changes
 //	stage.go     what the Source says now, sorted by URI, in bounded memory
 //	             (sorter.go sortread.go scratch.go: how)
 //	dump.go      packages, whose manifests serve as lists; dumpchanges.go: and as

@@ -28,8 +28,7 @@ func (c *changeReader) readDump(ctx context.Context, doc *discover.Document, dep
 			continue
 		}
 		if err := c.enter(e.Loc, depth); err != nil {
-			c.fail(e.Loc, err)
-			c.chain.complete = false
+			c.spurn(e.Loc, err)
 			continue
 		}
 		ref := c.refOf(e)

@@ -24,7 +24,7 @@ const (
 )
 
 func (g *group) add(w *want) {
-	if w.class == wantChange && w.doc < g.stage.void {
+	if w.class == wantChange && (w.doc < g.stage.void || g.stage.beyond(w)) {
 		return
 	}
 	own := *w // what is handed in belongs to the caller

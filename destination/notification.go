@@ -77,8 +77,9 @@ func (r *setReader) readNotification(topic string, body []byte) (*notification, 
 	if n.kind != messageChanges {
 		return n, nil
 	}
-	c := &changeReader{setReader: r, state: &setState{}}
-	d := docReading{changeReader: c, n: r.stage.addDoc(), prefix: sha256.New()}
+	c := &changeReader{setReader: r, state: &setState{}, chain: chain{look: newLook(nil)}}
+	d := docReading{changeReader: c, prefix: sha256.New()}
+	d.n, d.info = r.stage.addOrdered("")
 	n.doc = d.n
 	plain := 0 // entries that say of no change
 	for e, err := range in.Entries() {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"lockstep/resourcesync"
@@ -19,8 +20,10 @@ type stage struct {
 	sorter *sorter
 	main   *stageWriter // of add; nil: not used yet
 	count  atomic.Int64 // wants taken
-	docs   []docInfo
+	mu     sync.Mutex   // guards docs while several documents are read
+	docs   []*docInfo
 	since  resourcesync.Datetime // events before are done
+	until  resourcesync.Datetime // events after it are left out; zero: none is
 	seen   map[string]bool       // as are these
 	turns  turns                 // versions other than the last
 	void   int                   // changes from documents with lower numbers do not count
@@ -42,15 +45,26 @@ func newStage(j Journal) *stage { return &stage{sorter: newSorter(roomOf(j))} }
 
 // addDoc begins a document and returns its number.
 func (s *stage) addDoc() int {
-	s.docs = append(s.docs, docInfo{})
-	return len(s.docs) - 1
+	n, _ := s.addOrdered("")
+	return n
+}
+
+// addOrdered begins a document whose entries come after those of documents of
+// a lesser order, whatever their numbers are. Several can do so at the same
+// time, until wants are asked for.
+func (s *stage) addOrdered(order string) (int, *docInfo) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	info := &docInfo{order: order}
+	s.docs = append(s.docs, info)
+	return len(s.docs) - 1, info
 }
 
 // reset begins anew.
 func (s *stage) reset() {
 	_ = s.sorter.close() // nothing in it counts any more
 	s.sorter, s.main, s.docs = newSorter(s.sorter.room), nil, nil
-	s.since, s.seen, s.void = resourcesync.Datetime{}, nil, 0
+	s.since, s.until, s.seen, s.void = resourcesync.Datetime{}, resourcesync.Datetime{}, nil, 0
 	s.count.Store(0)
 }
 
@@ -267,6 +281,11 @@ func (s *stage) done(w *want) bool {
 		return at.IsZero() && s.docs[w.doc].passed
 	}
 	return at.Compare(s.since) < 0 || len(s.seen) > 0 && s.seen[fingerprint(w, at)]
+}
+
+// beyond reports whether the change w happened after all that is asked for.
+func (s *stage) beyond(w *want) bool {
+	return !s.until.IsZero() && s.eventTime(w).Compare(s.until) > 0
 }
 
 // eventTime is when the change w happened, as far as its document tells

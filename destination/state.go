@@ -45,6 +45,8 @@ type setState struct {
 	ChangeDump string `json:"change_dump,omitempty"` // URI of the Change Dump beside a Change List
 	Demand     string `json:"demand,omitempty"`      // URI that makes packages of what it is asked for
 
+	archives map[resourcesync.Capability]string // URIs of the archives the Capability List names, by what they list (RA-ADV-01)
+
 	onlyDump, onlyChangeDump bool // Lists is a Resource Dump, Changes a Change Dump, as far as was said
 
 	unselected bool // it is not to be followed any more
@@ -84,6 +86,12 @@ func (st *setState) locate(f *discover.Set) {
 	st.Changes = f.URI(resourcesync.ChangeList)
 	if st.onlyChangeDump = st.Changes == "" && st.ChangeDump != ""; st.onlyChangeDump {
 		st.Changes, st.ChangeDump = st.ChangeDump, "" // RS-DST-26
+	}
+	st.archives = map[resourcesync.Capability]string{}
+	for _, c := range f.Capabilities {
+		if kind, archive := archivedKind(c.Capability); archive {
+			st.archives[kind] = c.URI
+		}
 	}
 }
 

@@ -1,0 +1,404 @@
+package destination
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"lockstep/discover"
+	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
+)
+
+// maxArchived caps the documents of earlier times that are considered in one
+// run: each is remembered, and an index of archives may name any number.
+const maxArchived = 200_000
+
+// maxUndated caps how many of them are opened only to learn of which time they
+// are: each costs a request.
+const maxUndated = 10_000
+
+// An archived is a document of an earlier time, as an archive names it, or the
+// one that is current. Of which times it is says the archive, where it does:
+// see [setReader.confirm].
+type archived struct {
+	uri     string
+	kind    resourcesync.Capability // ResourceList, ResourceDump, ChangeList or ChangeDump; it may be an index of that (RA-GEN-07)
+	current bool                    // it is what the Capability List names
+	approx  bool                    // its times are guessed from when it was written (RA-VER-02)
+
+	at, completed resourcesync.Datetime // of a snapshot
+	from, until   resourcesync.Datetime // of changes; without until it may grow, or nobody said
+
+	lastmod resourcesync.Datetime // of the document (RA-DOC-06)
+	place   int                   // among those read
+	dated   bool                  // its own root was asked
+}
+
+// changes reports whether a tells of changes, not of a state.
+func (a *archived) changes() bool { return a.kind.Changes() }
+
+// undated reports whether it is not known of which time a is. An end without a
+// beginning is enough of changes: what they cover is proven when they are read.
+func (a *archived) undated() bool {
+	if a.changes() {
+		return a.from.IsZero()
+	}
+	return a.at.IsZero()
+}
+
+// archiveOf is the capability of archives of documents of kind c.
+func archiveOf(c resourcesync.Capability) resourcesync.Capability { return c + "-archive" }
+
+// archivedKind is what archives of capability c list, and whether c is one. An
+// archive of version 0.5 and older has the capability of what it lists
+// (RA-VER-03).
+func archivedKind(c resourcesync.Capability) (kind resourcesync.Capability, archive bool) {
+	switch c {
+	case resourcesync.ResourceListArchive:
+		return resourcesync.ResourceList, true
+	case resourcesync.ResourceDumpArchive:
+		return resourcesync.ResourceDump, true
+	case resourcesync.ChangeListArchive:
+		return resourcesync.ChangeList, true
+	case resourcesync.ChangeDumpArchive:
+		return resourcesync.ChangeDump, true
+	}
+	return c, false
+}
+
+// snapshots returns the Resource Lists and Resource Dumps of the set, archived
+// and current, oldest first (RA-DST-01). Of those of one instant the last is
+// the one to prefer (RA-RES-05). What cannot be read is warned of and left out.
+func (r *setReader) snapshots(ctx context.Context) ([]archived, error) {
+	return r.archives(ctx, [2]string{r.set.Lists, r.set.Dump}, resourcesync.ResourceList, resourcesync.ResourceDump)
+}
+
+// history returns the Change Lists and Change Dumps of the set, archived and
+// current, by their beginnings (RA-CHG-06). What cannot be read is warned of
+// and left out.
+func (r *setReader) history(ctx context.Context) ([]archived, error) {
+	return r.archives(ctx, [2]string{r.set.Changes, r.set.ChangeDump}, resourcesync.ChangeList, resourcesync.ChangeDump)
+}
+
+// archives returns what the archives of documents of some kinds list, and the
+// current ones.
+func (r *setReader) archives(ctx context.Context, current [2]string, kinds ...resourcesync.Capability) ([]archived, error) {
+	a := &archiveReading{setReader: r, linked: map[resourcesync.Capability]string{}}
+	r.visited, r.parts = map[string]bool{}, 0
+	for _, uri := range current {
+		if err := a.readCurrent(ctx, uri); err != nil {
+			return nil, err
+		}
+	}
+	for _, kind := range kinds {
+		if err := a.readArchives(ctx, kind); err != nil {
+			return nil, err
+		}
+	}
+	a.found = slices.DeleteFunc(a.found, func(d archived) bool { return !slices.Contains(kinds, d.kind) })
+	a.unite()
+	if err := a.date(ctx); err != nil {
+		return nil, err
+	}
+	a.sort()
+	return a.found, nil
+}
+
+// An archiveReading is one reading of the archives of a set.
+type archiveReading struct {
+	*setReader
+	found  []archived
+	linked map[resourcesync.Capability]string // archives that the current documents name, by what they list
+}
+
+// readCurrent takes in a document that is current, by what its root says.
+func (a *archiveReading) readCurrent(ctx context.Context, uri string) error {
+	if uri == "" {
+		return nil
+	}
+	doc, err := a.open(ctx, uri, validators{})
+	if err != nil {
+		return a.leaveOut(ctx, uri, err)
+	}
+	defer doc.Close()
+	h := &doc.Header
+	if target := h.Link(resourcesync.RelArchives); target != "" {
+		a.linked[h.Capability] = target // RA-ADV-03
+	}
+	switch h.Capability {
+	case resourcesync.ResourceList, resourcesync.ResourceDump, resourcesync.ChangeList, resourcesync.ChangeDump:
+	default:
+		return nil // a plain Sitemap says nothing of times
+	}
+	if h.Index && !h.Capability.Changes() {
+		if ok, err := a.readMixed(doc); ok || err != nil {
+			return a.leaveOut(ctx, uri, err)
+		}
+	}
+	d := archived{uri: uri, kind: h.Capability, current: true, place: len(a.found)}
+	d.take(h)
+	a.found = append(a.found, d)
+	return nil
+}
+
+// readMixed takes in the parts of an index that are of different times, as
+// archives were in drafts of the standard (RA-VER-03), and reports whether it
+// is one.
+func (a *archiveReading) readMixed(doc *discover.Document) (bool, error) {
+	if !doc.Header.At.IsZero() && !doc.Header.Approximate {
+		return false, nil
+	}
+	parts, err := a.partsOf(doc)
+	if err != nil {
+		return false, err
+	}
+	h := doc.Header
+	h.At = resourcesync.Datetime{}
+	newest, mixed := newestDump(&h, parts)
+	if !mixed {
+		return false, nil
+	}
+	for i := range parts {
+		a.found = append(a.found, archived{
+			uri: parts[i].Loc, kind: h.Capability, current: i == newest, lastmod: parts[i].Lastmod, place: len(a.found),
+		})
+	}
+	return true, nil
+}
+
+// readArchives reads the archive of documents of a kind: that of the Capability
+// List, else the one that the document itself names (RA-ADV-04).
+func (a *archiveReading) readArchives(ctx context.Context, kind resourcesync.Capability) error {
+	named, linked := a.set.archives[kind], a.linked[kind]
+	for i, uri := range [2]string{named, linked} {
+		if uri == "" || i > 0 && linked == named {
+			continue
+		}
+		before := len(a.found)
+		err := a.readArchive(ctx, uri, kind, 0)
+		if err == nil {
+			return nil
+		}
+		a.found = a.found[:before]
+		if err := a.leaveOut(ctx, uri, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readArchive takes in what an archive, or an index of archives, lists. Which
+// it is its root says (RA-GEN-06). A part that cannot be read is left out.
+func (a *archiveReading) readArchive(ctx context.Context, uri string, want resourcesync.Capability, depth int) error {
+	if err := a.enter(uri, depth); err != nil {
+		return err
+	}
+	doc, err := a.open(ctx, uri, validators{})
+	if err != nil {
+		return err
+	}
+	h := &doc.Header
+	kind, archive := archivedKind(h.Capability)
+	switch {
+	case archive && kind == want:
+	case archive:
+		a.warn(uri, fmt.Sprintf("read %s: it is a %s, not a %s", fetch.Printable(uri), h.Capability, archiveOf(want)))
+	case h.Index && kind == want: // RA-VER-03
+		a.warn(uri, fmt.Sprintf("read %s: an index of documents of different times, as in version 0.5, read as a %s", fetch.Printable(uri), archiveOf(want)))
+	default:
+		_ = doc.Close() // it is not what is looked for
+		return &capabilityError{uri, h.Capability, archiveOf(want)}
+	}
+	entries, err := a.partsOf(doc)
+	if err != nil {
+		return err
+	}
+	for i := range entries {
+		e := &entries[i]
+		if archive && h.Index {
+			if err := a.readArchive(ctx, e.Loc, want, depth+1); err != nil {
+				if err := a.leaveOut(ctx, e.Loc, err); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		if len(a.found) == maxArchived {
+			return fmt.Errorf("read %s: more than %d documents in the archives", fetch.Printable(uri), maxArchived)
+		}
+		a.found = append(a.found, archived{
+			uri: e.Loc, kind: kind, at: e.At, completed: e.Completed, from: e.From, until: e.Until, lastmod: e.Lastmod, place: len(a.found),
+		})
+	}
+	return nil
+}
+
+// leaveOut tells of a document of the past that cannot be read: the others are
+// of use without it (RA-DST-08).
+func (a *archiveReading) leaveOut(ctx context.Context, uri string, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.warn(uri, fmt.Sprintf("archives of set %s: %v; it is left out", a.set.Name, err))
+	}
+	return nil
+}
+
+// unite leaves one of what is listed more than once (RA-GEN-11, RA-IDX-06).
+// Where the times that are said of it differ, the document itself is asked.
+func (a *archiveReading) unite() {
+	byURI := make(map[string]int, len(a.found))
+	kept := a.found[:0]
+	for _, d := range a.found {
+		i, ok := byURI[d.uri]
+		if !ok {
+			byURI[d.uri] = len(kept)
+			kept = append(kept, d)
+			continue
+		}
+		k := &kept[i]
+		if !k.current && (k.at.Compare(d.at) != 0 || k.from.Compare(d.from) != 0 || k.until.Compare(d.until) != 0) {
+			k.at, k.completed, k.from, k.until = resourcesync.Datetime{}, resourcesync.Datetime{}, resourcesync.Datetime{}, resourcesync.Datetime{}
+		}
+	}
+	a.found = kept
+}
+
+// date asks documents of which times they are, where no archive says it
+// (RA-RES-04, RA-IDX-04). Those that cannot be read are left out.
+func (a *archiveReading) date(ctx context.Context) error {
+	var undated []*archived
+	for i := range a.found {
+		if d := &a.found[i]; d.undated() && !d.dated && len(undated) < maxUndated {
+			undated = append(undated, d)
+		}
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(min(a.d.opts.Jobs, maxReaders))
+	for _, d := range undated {
+		g.Go(func() error {
+			err := a.confirm(gctx, d)
+			if err == nil || gctx.Err() != nil {
+				return context.Cause(gctx)
+			}
+			d.kind = "" // gone
+			return a.leaveOut(gctx, d.uri, err)
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	for i := range a.found {
+		a.found[i].guess()
+	}
+	a.found = slices.DeleteFunc(a.found, func(d archived) bool { return d.kind == "" || !d.changes() && d.at.IsZero() })
+	return nil
+}
+
+// guess takes the time at which the document was written for the one it is of,
+// where nothing better is known (RA-VER-02).
+func (d *archived) guess() {
+	switch {
+	case d.changes() && d.until.IsZero() && d.from.IsZero() && !d.current:
+		d.until, d.approx = d.lastmod, true
+	case !d.changes() && d.at.IsZero():
+		d.at, d.approx = d.lastmod, true
+	}
+}
+
+// take takes over what the document itself says of its times.
+func (d *archived) take(h *resourcesync.Header) {
+	d.dated = true
+	if h.Capability.Changes() {
+		if !h.FromUnproven {
+			d.from = h.From
+		}
+		if d.until = h.Until; h.Living && d.current {
+			d.until = resourcesync.Datetime{} // RS-VER-10
+		}
+		return
+	}
+	if !h.At.IsZero() {
+		d.at, d.completed, d.approx = h.At, h.Completed, h.Approximate
+	}
+}
+
+// confirm opens a document to learn of which time it is, unless it was asked
+// already. Where it says otherwise than the archive, the document is right, and
+// that is warned of (RA-DOC-10). What is there now may be of another kind than
+// what the archive says; that is an error.
+func (r *setReader) confirm(ctx context.Context, d *archived) error {
+	if d.dated {
+		return nil
+	}
+	doc, err := r.open(ctx, d.uri, validators{})
+	if err != nil {
+		return err
+	}
+	defer doc.Close()
+	if err := expect(doc, d.kind, 1); err != nil {
+		return err
+	}
+	said := *d
+	d.take(&doc.Header)
+	d.differs(r, &said)
+	return nil
+}
+
+// differs warns if what a document says of its times is not what was said of it.
+func (d *archived) differs(r *setReader, said *archived) {
+	for _, t := range [...]struct {
+		name      string
+		said, own resourcesync.Datetime
+	}{{"at", said.at, d.at}, {"completed", said.completed, d.completed}, {"from", said.from, d.from}, {"until", said.until, d.until}} {
+		if t.said.IsZero() || t.own.IsZero() || t.said.Compare(t.own) == 0 {
+			continue
+		}
+		r.mu.Lock()
+		r.warn(d.uri, fmt.Sprintf("read %s: its %s is %s, the archive says %s; the document is right", fetch.Printable(d.uri), t.name, show(t.own.Time()), show(t.said.Time())))
+		r.mu.Unlock()
+	}
+}
+
+// sort puts snapshots in order of their instants, and changes of their
+// beginnings, whatever order they were listed in (RA-RES-03, RA-CHG-06).
+func (a *archiveReading) sort() {
+	slices.SortStableFunc(a.found, func(x, y archived) int {
+		if x.changes() {
+			return cmp.Or(x.begins().Compare(y.begins()), x.until.Compare(y.until), cmp.Compare(x.place, y.place))
+		}
+		return cmp.Or(x.at.Compare(y.at), x.completed.Compare(y.completed), cmp.Compare(x.place, y.place))
+	})
+	for i := 1; i < len(a.found); i++ {
+		x, y := &a.found[i-1], &a.found[i]
+		if !x.changes() && x.kind == y.kind && x.at.Compare(y.at) == 0 {
+			a.warn(y.uri, fmt.Sprintf("archives of set %s: %s and %s are both of %s; the latter is used", a.set.Name, fetch.Printable(x.uri), fetch.Printable(y.uri), show(x.at.Time())))
+		}
+	}
+}
+
+// begins is where a stands among others: where its beginning is not known, its
+// end is all there is to go by.
+func (a *archived) begins() resourcesync.Datetime {
+	if a.from.IsZero() {
+		return a.until
+	}
+	return a.from
+}
+
+// closed is the end of what a is known to cover at now: an end that is yet to
+// come is none (RS-AMB-25).
+func (a *archived) closed(now time.Time) resourcesync.Datetime {
+	if a.until.Time().After(now) {
+		return resourcesync.Datetime{}
+	}
+	return a.until
+}
