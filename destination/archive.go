@@ -85,6 +85,18 @@ func (r *setReader) history(ctx context.Context) ([]archived, error) {
 	return r.archives(ctx, [2]string{r.set.Changes, r.set.ChangeDump}, resourcesync.ChangeList, resourcesync.ChangeDump)
 }
 
+// archived returns what the archive of changes of one kind lists, though it may
+// turn out to be of the other (RA-ADV-04). linked are the archives that current
+// documents name.
+func (r *setReader) archived(ctx context.Context, kind resourcesync.Capability, linked map[resourcesync.Capability]string) ([]archived, error) {
+	a := &archiveReading{setReader: r, linked: linked}
+	r.visited, r.parts = map[string]bool{}, 0
+	if err := a.readArchives(ctx, kind); err != nil {
+		return nil, err
+	}
+	return a.settle(ctx, resourcesync.ChangeList, resourcesync.ChangeDump)
+}
+
 // archives returns what the archives of documents of some kinds list, and the
 // current ones.
 func (r *setReader) archives(ctx context.Context, current [2]string, kinds ...resourcesync.Capability) ([]archived, error) {
@@ -100,6 +112,11 @@ func (r *setReader) archives(ctx context.Context, current [2]string, kinds ...re
 			return nil, err
 		}
 	}
+	return a.settle(ctx, kinds...)
+}
+
+// settle returns what was found of some kinds, in order.
+func (a *archiveReading) settle(ctx context.Context, kinds ...resourcesync.Capability) ([]archived, error) {
 	a.found = slices.DeleteFunc(a.found, func(d archived) bool { return !slices.Contains(kinds, d.kind) })
 	a.unite()
 	if err := a.date(ctx); err != nil {

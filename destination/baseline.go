@@ -31,7 +31,14 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 		if c, err = r.reader.readChanges(ctx, snap.at, &fresh, false); err != nil {
 			return err
 		}
+		past, err := r.catchUp(ctx, &c, snap.at, &fresh)
+		if err != nil {
+			return err
+		}
 		if gap := r.gap(&c, snap.at); gap != "" {
+			if past != "" {
+				gap += ", and " + past
+			}
 			if c.vanished != nil {
 				r.reader.fail(st.Changes, c.vanished)
 			}

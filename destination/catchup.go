@@ -15,6 +15,124 @@ import (
 // orderCurrent puts the documents that are current behind those of archives.
 const orderCurrent = "\xff"
 
+// catchUp goes on from the watermark by archived changes, where the current
+// ones begin after it (RA-DST-04): with proof that they join without a gap, c
+// reaches back to the watermark. It returns why they do not help, in words that
+// go behind those of the gap; "" also where there is no need of them, or there
+// are none. Of state the newest events are used that were read before.
+func (r *setRun) catchUp(ctx context.Context, c *chain, since resourcesync.Datetime, state *setState) (why string, err error) {
+	if c.lost || c.unchanged || !c.complete || c.gap || since.IsZero() || c.resumed || c.from.Compare(since) <= 0 {
+		return "", nil
+	}
+	kinds := []resourcesync.Capability{resourcesync.ChangeList, resourcesync.ChangeDump}
+	linked := map[resourcesync.Capability]string{kinds[0]: c.archives}
+	if c.dump {
+		slices.Reverse(kinds)
+		linked = map[resourcesync.Capability]string{kinds[0]: c.archives}
+	}
+	r.stage.lastly()
+	for _, kind := range kinds {
+		if r.set.archives[kind] == "" && linked[kind] == "" {
+			continue
+		}
+		docs, err := r.reader.archived(ctx, kind, linked)
+		if err != nil {
+			return "", err
+		}
+		docs = between(docs, since, c.from)
+		if why = r.mayJoin(docs, since, c.from); why != "" {
+			continue
+		}
+		past, err := r.reader.readPast(ctx, docs, since, c.look, state)
+		if err != nil {
+			return "", err
+		}
+		until, behind := covered(past, since, c.from)
+		if until.Compare(c.from) < 0 {
+			why = gapBetween(kind, until, behind, c.from)
+			continue
+		}
+		r.report.plan(fmt.Sprintf("set %s: caught up from %s to %s through %s of its archive",
+			r.set.Name, show(since.Time()), show(c.from.Time()), plural(int64(len(past)), archivedName(kind))))
+		c.follow(past)
+		c.lost = c.judge(state)
+		return "", nil
+	}
+	return why, nil
+}
+
+// mayJoin says why archived documents cannot close the gap from the one instant
+// to the other if they are of the times the archive says, or returns "": then
+// there is no use in reading them.
+func (r *setRun) mayJoin(docs []archived, from, to resourcesync.Datetime) string {
+	if len(docs) > maxCatchUp {
+		return fmt.Sprintf("there are %d archived documents between, more than %d", len(docs), maxCatchUp)
+	}
+	said := make([]pastDoc, len(docs))
+	now := time.Now()
+	for i := range docs {
+		d := &docs[i]
+		said[i] = pastDoc{from: d.from, until: d.closed(now), whole: true}
+		if said[i].until.IsZero() || d.approx { // how far it goes its events tell
+			said[i].until = to
+		}
+		if said[i].from.IsZero() {
+			said[i].from = from
+		}
+	}
+	kind := resourcesync.ChangeList
+	if len(docs) > 0 {
+		kind = docs[0].kind
+	}
+	if until, behind := covered(said, from, to); until.Compare(to) < 0 {
+		return gapBetween(kind, until, behind, to)
+	}
+	return ""
+}
+
+// maxCatchUp is how many archived documents are read to catch up: beyond that,
+// comparing all costs less (RA-DST-05).
+const maxCatchUp = 20_000
+
+func gapBetween(kind resourcesync.Capability, until, behind, to resourcesync.Datetime) string {
+	if behind.IsZero() {
+		behind = to
+	}
+	return fmt.Sprintf("its archived %ss tell nothing between %s and %s", archivedName(kind), show(until.Time()), show(behind.Time()))
+}
+
+func archivedName(kind resourcesync.Capability) string {
+	if kind == resourcesync.ChangeDump {
+		return "Change Dump"
+	}
+	return "Change List"
+}
+
+// follow has k reach back to where the first of past documents begins: they
+// join it without a gap.
+func (k *chain) follow(past []pastDoc) {
+	k.resumed = false
+	for i := range past {
+		p := &past[i]
+		if !p.whole {
+			continue
+		}
+		if f := p.chain.from; p.chain.lists > 0 && (f.Compare(k.from) < 0 || f.IsZero()) {
+			k.from, k.proven = f, p.chain.proven
+		} else if p.from.Compare(k.from) < 0 {
+			k.from = p.from
+		}
+		switch cmp := p.chain.newest.Compare(k.newest); {
+		case p.chain.newest.IsZero():
+		case cmp > 0:
+			k.newest, k.seen = p.chain.newest, p.chain.seen
+		case cmp == 0:
+			k.seen = union(k.seen, p.chain.seen)
+		}
+		k.lists += p.chain.lists
+	}
+}
+
 // A pastDoc is what a reading of an archived document of changes came to.
 type pastDoc struct {
 	archived
@@ -84,14 +202,29 @@ func (c *changeReader) readArchived(ctx context.Context, p *pastDoc) error {
 	own := archived{kind: p.kind}
 	own.take(&doc.Header)
 	own.differs(c.setReader, &p.archived)
-	p.from, p.until = k.from, k.until
-	if k.lists == 0 { // nothing happened, or nothing of concern
-		p.from, p.until = own.from, own.closed(time.Now())
-	} else if k.loose && k.newest.Compare(p.until) > 0 { // RA-CHG-07
-		p.until = k.newest
-	}
 	p.chain = *k
+	p.cover(&own, time.Now())
 	return nil
+}
+
+// cover notes what the document covers. One without an end, or with one that is
+// yet to come, proves nothing beyond the last event in it (RA-CHG-07,
+// RS-AMB-25).
+func (p *pastDoc) cover(own *archived, now time.Time) {
+	k := &p.chain
+	past := func(d resourcesync.Datetime) resourcesync.Datetime {
+		if d.Time().After(now) {
+			return resourcesync.Datetime{}
+		}
+		return d
+	}
+	p.from, p.until = k.from, past(k.until)
+	switch newest := past(k.newest); {
+	case k.lists == 0: // nothing happened, or nothing of concern
+		p.from, p.until = own.from, past(own.until)
+	case k.loose && newest.Compare(p.until) > 0:
+		p.until = newest
+	}
 }
 
 // tellVanished warns of what was not there.

@@ -138,6 +138,10 @@ func (r *setRun) incremental(ctx context.Context) error {
 		if r.compared && (c.lost || r.gap(&c, since) != "") {
 			return nil // it is as well as it can be
 		}
+		past, err := r.catchUp(ctx, &c, since, st)
+		if err != nil {
+			return err
+		}
 		via := st.viaChanges()
 		if c.dump {
 			via = ViaChangeDump
@@ -146,6 +150,9 @@ func (r *setRun) incremental(ctx context.Context) error {
 		case c.lost && c.newest.Time().Before(st.SeenTime):
 			return backInTime(st, fmt.Sprintf("its changes end at %s, those applied here at %s", show(c.newest.Time()), show(st.SeenTime)))
 		case (c.lost || gap != "") && st.Lists != "":
+			if past != "" {
+				gap += ", and " + past
+			}
 			if c.lost {
 				gap = "changes that were applied here are gone from its history"
 			}

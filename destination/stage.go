@@ -60,6 +60,15 @@ func (s *stage) addOrdered(order string) (int, *docInfo) {
 	return len(s.docs) - 1, info
 }
 
+// lastly has the documents so far come after those that are read from now on.
+func (s *stage) lastly() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range s.docs {
+		d.order = orderCurrent + d.order
+	}
+}
+
 // reset begins anew.
 func (s *stage) reset() {
 	_ = s.sorter.close() // nothing in it counts any more
