@@ -3,6 +3,8 @@ package memento
 import (
 	"strings"
 	"time"
+
+	"lockstep/internal/weblink"
 )
 
 // The prefixes below a base URL at which a Source that keeps versions answers.
@@ -30,6 +32,19 @@ func (b Base) TimeGate(uri string) string { return string(b) + TimeGatePrefix + 
 
 // TimeMap returns the URI-T of the resource uri, whose form is negotiated.
 func (b Base) TimeMap(uri string) string { return string(b) + TimeMapPrefix + escape(uri) }
+
+// Links returns the value of the Link field that goes with the resource uri
+// itself, there or gone, where its versions are kept (ME-LK-02, ME-LK-03,
+// ME-LK-07). It has no link original, nor does Accept-Datetime change what the
+// resource answers (ME-LK-06).
+func (b Base) Links(uri string) string {
+	value := weblink.Append(nil, b.TimeGate(uri), "rel", "timegate")
+	return string(weblink.Append(value, b.TimeMap(uri), "rel", "timemap", "type", LinkFormat))
+}
+
+// DoNotNegotiate is the value of a Link field for what is not a resource with a
+// past, but stands beside those (ME-IM-02).
+const DoNotNegotiate = `<http://mementoweb.org/terms/donotnegotiate>; rel="type"`
 
 // Contains reports whether rel, a slash-separated path below a base URL, is an
 // address a Source that keeps versions has for itself.

@@ -13,6 +13,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"lockstep/catalog"
+	"lockstep/memento"
 	"lockstep/resourcesync"
 )
 
@@ -23,11 +24,13 @@ type describer struct {
 	rules []linkRule
 	below placeOf
 	links []resourcesync.Link // those of the entry at hand
+
+	versions memento.Base // where those the set keeps are; empty: it keeps none
 }
 
 // describer returns what describes the resources of set.
 func (s *Source) describer(set string) *describer {
-	return &describer{rules: s.rules[set].links, below: s.rules[set].below}
+	return &describer{rules: s.rules[set].links, below: s.rules[set].below, versions: s.rules[set].versions}
 }
 
 // resource makes e the entry of a resource in a Resource List (RS-RL-06) or a
@@ -65,6 +68,9 @@ func (d *describer) state(e *resourcesync.Entry, r *catalog.Record, patches bool
 	if len(d.rules) > 0 {
 		d.follow(r)
 	}
+	if d.versions != "" {
+		d.past(r.URI)
+	}
 	e.Links = d.links
 }
 
@@ -99,7 +105,9 @@ func (d *describer) has(l *resourcesync.Link) bool {
 type setRules struct {
 	links []linkRule
 	below placeOf
-	mark  string // changes when the rules do; empty if there are none
+	mark  string // changes when the rules do, or whether versions are kept; empty if there is neither
+
+	versions memento.Base // where those it keeps are; empty: it keeps none
 }
 
 // A linkRule is a LinkRule that has been checked.
@@ -126,6 +134,10 @@ func compileRules(set *Set, b base) (setRules, error) {
 	if len(set.Links) > 0 {
 		sum := sha256.Sum256(fmt.Appendf(nil, "%+v %q %q", set.Links, set.URI, set.Path))
 		rules.mark = hex.EncodeToString(sum[:8])
+	}
+	if set.Versions.kept() {
+		rules.versions = memento.Base(b.prefix)
+		rules.mark += "+versions"
 	}
 	return rules, nil
 }

@@ -99,8 +99,9 @@ func (h *handler) home(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 }
 
-// fail answers with an error status and a page that says what there is.
-func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int) {
+// fail answers with an error status and a page that says what there is, and
+// more links in its header.
+func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int, links ...string) {
 	message := map[int]string{
 		http.StatusNotFound:            "There is nothing at this address.",
 		http.StatusForbidden:           "What is at this address cannot be read.",
@@ -113,6 +114,7 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int) {
 	}
 	header := w.Header()
 	h.pageHeader(header)
+	header["Link"] = append(header["Link"], links...)
 	header.Set("Cache-Control", "no-store")
 	header.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)

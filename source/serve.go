@@ -17,13 +17,16 @@ import (
 	"time"
 
 	"lockstep/blob"
+	"lockstep/memento"
 )
 
 // A handler answers requests for documents, resources and pages.
 type handler struct {
 	*Source
-	cache   *cache
-	links   []coverage
+	cache    *cache
+	links    []coverage
+	versions *memento.Handler // nil: none are kept
+
 	demands chan struct{} // held while a package that was asked for is made
 	waiting atomic.Int64  // requests for one that wait for their turn
 
@@ -45,12 +48,14 @@ type coverage struct {
 //     (RS-HASH-07);
 //   - at the topic of each set what hubs were told last, and notifications as
 //     a stream of events, if there is Options.Streams;
+//   - versions of resources, their TimeGates and TimeMaps, if there is
+//     Set.Versions;
 //   - a home page at the base URL, robots.txt and /-/healthz.
 //
 // Only GET and HEAD are allowed. It must see requests as they were sent: do
 // not put it behind an [http.ServeMux] pattern that cleans paths.
 func (s *Source) Handler() http.Handler {
-	h := &handler{Source: s, cache: newCache()}
+	h := &handler{Source: s, cache: newCache(), versions: s.past()}
 	if s.opts.OnDemand != nil {
 		h.demands = make(chan struct{}, s.opts.OnDemand.AtOnce)
 	}
@@ -75,6 +80,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, http.StatusMethodNotAllowed)
 		return
 	}
+	if target, ok := h.pastTarget(r); ok {
+		h.versions.Answer(w, r, target)
+		return
+	}
 	rel, ok := h.base.locate(sentPath(r.URL))
 	switch {
 	case !ok:
@@ -91,7 +100,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.parcel(w, r, rel)
 	case served(rel):
 		h.document(w, r, rel)
-	case Reserved(rel):
+	case Reserved(rel), h.versions != nil && memento.Contains(rel):
 		h.fail(w, r, http.StatusNotFound)
 	default:
 		h.resource(w, r, rel)
@@ -109,8 +118,9 @@ func sentPath(u *url.URL) string {
 }
 
 var (
-	nosniff    = []string{"nosniff"}
-	revalidate = []string{cacheRevalidate}
+	nosniff        = []string{"nosniff"}
+	doNotNegotiate = []string{memento.DoNotNegotiate}
+	revalidate     = []string{cacheRevalidate}
 )
 
 // document serves a document, which stays the same while it is read.
@@ -134,6 +144,9 @@ func (h *handler) document(w http.ResponseWriter, r *http.Request, name string) 
 	header.Set("Vary", "Accept-Encoding")
 	if name == hintName {
 		securePage(header)
+	}
+	if h.versions != nil {
+		header["Link"] = doNotNegotiate // ME-IM-02
 	}
 	mod := lastModified(known.mod, h.opts.Now())
 	if !zip {
@@ -181,7 +194,7 @@ func (h *handler) resource(w http.ResponseWriter, r *http.Request, rel string) {
 	}
 	defer f.Close() // opened for reading only
 	if !info.Mode().IsRegular() {
-		h.fail(w, r, http.StatusNotFound)
+		h.refuse(w, r, rel, fs.ErrNotExist)
 		return
 	}
 	buf := heads.Get().(*[]byte)
@@ -199,6 +212,9 @@ func (h *handler) resource(w http.ResponseWriter, r *http.Request, rel string) {
 	now := h.opts.Now()
 	header := w.Header()
 	header["Link"] = h.coverage(rel)
+	if h.versions != nil {
+		header["Link"] = h.pastLinks(header["Link"], rel, h.base.origin()+sentPath(r.URL))
+	}
 	header["Cache-Control"] = revalidate
 	header["Content-Type"] = []string{typ}
 	if err == nil || int64(n) == info.Size() { // else it has just been cut short
@@ -283,7 +299,7 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, name string, er
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, blob.ErrNotExist), errors.Is(err, blob.ErrName),
 		errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, syscall.EISDIR):
-		h.fail(w, r, http.StatusNotFound)
+		h.fail(w, r, http.StatusNotFound, h.goneLinks(r, name)...)
 	case errors.Is(err, fs.ErrPermission):
 		h.fail(w, r, http.StatusForbidden)
 	default:

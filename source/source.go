@@ -252,6 +252,9 @@ func (o Options) withDefaults(b base) (Options, error) {
 	if err := o.dumpDefaults(); err != nil {
 		return o, err
 	}
+	if err := checkVersions(o.Sets); err != nil {
+		return o, err
+	}
 	if err := checkHubs(o.Hubs); err != nil {
 		return o, err
 	}

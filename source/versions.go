@@ -2,8 +2,14 @@ package source
 
 import (
 	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"strings"
 
 	"lockstep/memento"
+	"lockstep/resourcesync"
 )
 
 // Versions are the prior versions a set keeps. The Handler offers them below
@@ -28,4 +34,143 @@ type Versions struct {
 	// resource was deleted leads to the version before. Without it there is
 	// none then (ME-DEL-01).
 	Earlier bool
+}
+
+// errStores reports sets whose versions no one Handler can offer.
+var errStores = errors.New("sets that keep versions must keep them in one store")
+
+// checkVersions checks what the sets say of versions.
+func checkVersions(sets []Set) error {
+	var store memento.Store
+	for i := range sets {
+		v := sets[i].Versions
+		switch {
+		case v == nil:
+		case v.Store == nil || v.Open == nil:
+			return errors.New("set " + sets[i].Name + ": versions need a store, and what opens them")
+		case store == nil:
+			store = v.Store
+		case store != v.Store:
+			return errStores
+		}
+	}
+	return nil
+}
+
+// past returns what offers the versions of the sets; nil if none keeps any.
+func (s *Source) past() *memento.Handler {
+	var all []*Versions
+	o := memento.Options{Base: memento.Base(s.base.prefix), Logger: s.opts.Logger}
+	for i := range s.opts.Sets {
+		if v := s.opts.Sets[i].Versions; v != nil {
+			all = append(all, v)
+			o.Earlier = o.Earlier || v.Earlier
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	o.Open = func(ctx context.Context, v memento.Version) (memento.Content, error) {
+		err := error(fs.ErrNotExist)
+		for _, set := range all { // the version does not say whose it is
+			var content memento.Content
+			if content, err = set.Open(ctx, v); !errors.Is(err, fs.ErrNotExist) {
+				return content, err
+			}
+		}
+		return nil, err
+	}
+	return memento.NewHandler(all[0].Store, o)
+}
+
+// pastTarget returns what a request asks of the past: all behind the base URL as
+// it was sent, query and all (ME-TG-08). It is not ok if it asks for something
+// else.
+func (h *handler) pastTarget(r *http.Request) (target string, ok bool) {
+	if h.versions == nil {
+		return "", false
+	}
+	rest, ok := h.base.below(memento.Target(r))
+	if !ok {
+		return "", false
+	}
+	prefix, rest, _ := strings.Cut(rest, "/")
+	prefix, ok = decodeSegment(prefix)
+	return prefix + "/" + rest, ok && memento.Contains(prefix)
+}
+
+// below returns what follows the base URL in a target, as it stands there.
+func (b base) below(target string) (rest string, ok bool) {
+	rest, ok = strings.CutPrefix(target, "/")
+	if b.path == "" || !ok {
+		return rest, ok
+	}
+	n := 0 // of the segments of b.path
+	for range strings.Count(b.path, "/") {
+		i := strings.IndexByte(rest[n:], '/')
+		if i < 0 {
+			return "", false
+		}
+		n += i + 1
+	}
+	dir, ok := decodePath(rest[:n-1])
+	return rest[n:], ok && dir+"/" == b.path
+}
+
+// pastLinks adds to the Link field of a resource where its versions are
+// (ME-LK-02).
+func (h *handler) pastLinks(links []string, rel, uri string) []string {
+	if !h.keepsVersions(rel) {
+		return links
+	}
+	return append(links[:len(links):len(links)], memento.Base(h.base.prefix).Links(uri))
+}
+
+// goneLinks returns the Link field of a resource that is not there, if it was
+// once (ME-LK-07).
+func (h *handler) goneLinks(r *http.Request, rel string) []string {
+	if Reserved(rel) || !h.keepsVersions(rel) {
+		return nil
+	}
+	uri := h.base.origin() + sentPath(r.URL)
+	switch known, err := h.versions.Knows(r.Context(), uri); {
+	case err != nil:
+		h.opts.Logger.WarnContext(r.Context(), "cannot tell whether there was a resource", slog.String("uri", uri), slog.Any("err", err))
+		return nil
+	case !known:
+		return nil
+	}
+	return []string{memento.Base(h.base.prefix).Links(uri)}
+}
+
+// keepsVersions reports whether resources at rel are led from to their
+// versions.
+func (h *handler) keepsVersions(rel string) bool {
+	if h.versions == nil {
+		return false
+	}
+	for i := range h.opts.Sets {
+		if set := &h.opts.Sets[i]; set.Versions.kept() && covers(set, rel) {
+			return true
+		}
+	}
+	return false
+}
+
+// kept reports whether new versions are kept.
+func (v *Versions) kept() bool { return v != nil && !v.Ending }
+
+// past adds to an entry that says which version it is about the links to the
+// TimeGate and the TimeMap of its resource (RS-REL-52, RS-REL-53, ME-RS-05).
+func (d *describer) past(uri string) {
+	for i := range d.links {
+		l := &d.links[i]
+		if l.Rel != "memento" || !strings.HasPrefix(l.Href, string(d.versions)+memento.VersionsPrefix) {
+			continue
+		}
+		d.links = append(d.links,
+			resourcesync.Link{Rel: "timegate", Href: d.versions.TimeGate(uri)},
+			resourcesync.Link{Rel: "timemap", Href: d.versions.TimeMap(uri), Type: memento.LinkFormat})
+		return
+	}
 }

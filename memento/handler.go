@@ -1,0 +1,271 @@
+package memento
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"lockstep/internal/weblink"
+)
+
+const (
+	// pageEntries is how many versions a page of a TimeMap lists.
+	pageEntries = 10_000
+
+	// pageBytes is from which size on a page of a TimeMap is full: versions of
+	// resources with very long URIs must not fill memory.
+	pageBytes = 4 << 20
+
+	// neighbourly is how long a URI may be for answers to name the neighbours of
+	// a version: each is named with it, and headers beyond a few KB get lost on
+	// their way through proxies.
+	neighbourly = 400
+)
+
+// LinkFormat is the media type of a TimeMap (ME-TM-02).
+const LinkFormat = "application/link-format"
+
+// Options configures a [Handler]. Base and Open are required.
+type Options struct {
+	Base Base // below which it answers
+
+	// Open opens the bytes of a version. It fails with fs.ErrNotExist if they
+	// are not kept.
+	Open func(ctx context.Context, v Version) (Content, error)
+
+	// Earlier says that a TimeGate that is asked for an instant at which the
+	// resource was deleted leads to the version before (ME-DEL-01).
+	Earlier bool
+
+	Logger *slog.Logger // default: discards
+	Page   int          // versions on a page of a TimeMap; default and limit 10,000
+}
+
+// A Handler offers the versions a Store knows, as pattern 2.1 of the Memento
+// protocol has it (ME-GEN-04): below the base URL
+//
+//   - timegate/URI leads to the version of the resource URI that was current at
+//     the Accept-Datetime of the request;
+//   - timemap/URI lists its versions, in link format or, for those who ask for
+//     it, in JSON, which timemap/json/URI is in any case;
+//   - versions/STAMP/URI is a version.
+//
+// It must see requests as they were sent: do not put it behind an
+// [http.ServeMux] pattern that cleans paths (ME-TG-08).
+type Handler struct {
+	store   Store
+	opts    Options
+	path    string // of the base URL, as it stands there
+	checked checked
+}
+
+// NewHandler returns a Handler of what is in s.
+func NewHandler(s Store, o Options) *Handler {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Page <= 0 || o.Page > pageEntries {
+		o.Page = pageEntries
+	}
+	h := &Handler{store: s, opts: o, path: "/"}
+	if u, err := url.Parse(string(o.Base)); err == nil {
+		h.path = u.EscapedPath()
+	}
+	return h
+}
+
+// ServeHTTP answers requests for what lies below the base URL.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	target, ok := strings.CutPrefix(Target(r), h.path)
+	if !ok {
+		h.fail(w, http.StatusNotFound, "there is nothing here")
+		return
+	}
+	h.Answer(w, r, target)
+}
+
+// Target returns what a request asks for, path and query as they were sent
+// (ME-TG-08).
+func Target(r *http.Request) string {
+	t := r.RequestURI
+	if t == "" { // no server made it
+		return r.URL.RequestURI()
+	}
+	if t[0] != '/' { // absolute, as to a proxy
+		if _, rest, ok := strings.Cut(t, "://"); ok {
+			if i := strings.IndexAny(rest, "/?"); i >= 0 {
+				return rest[i:]
+			}
+		}
+	}
+	return t
+}
+
+// Answer answers a request for target, which is what it asks for below the base
+// URL, path and query as they were sent. Only the prefix must be as it is
+// written here.
+func (h *Handler) Answer(w http.ResponseWriter, r *http.Request, target string) {
+	header := w.Header()
+	header.Set("X-Content-Type-Options", "nosniff")
+	if r.Method != http.MethodGet && r.Method != http.MethodHead { // ME-TG-09
+		header.Set("Allow", "GET, HEAD")
+		h.fail(w, http.StatusMethodNotAllowed, "only GET and HEAD are allowed here")
+		return
+	}
+	prefix, rest, _ := strings.Cut(target, "/")
+	switch prefix + "/" {
+	case TimeGatePrefix:
+		h.timeGate(w, r, rest)
+	case TimeMapPrefix:
+		h.timeMap(w, r, rest)
+	case VersionsPrefix:
+		h.memento(w, r, rest)
+	default:
+		h.fail(w, http.StatusNotFound, "there is nothing here")
+	}
+}
+
+// Knows reports whether there is or was a version of the resource at uri.
+func (h *Handler) Knows(ctx context.Context, uri string) (bool, error) {
+	_, a, err := h.known(ctx, uri, time.Time{})
+	return a.Known, err
+}
+
+// known returns what lies around an instant in the life of the resource that a
+// request means by uri. That may be more or less encoded than the URI that is
+// known, which comes with the answer (ME-TG-08).
+func (h *Handler) known(ctx context.Context, uri string, at time.Time) (string, Around, error) {
+	for _, candidate := range spellings(uri) {
+		a, err := h.store.Around(ctx, candidate, at)
+		if err != nil || a.Known {
+			return candidate, a, err
+		}
+	}
+	return uri, Around{}, nil
+}
+
+// spellings returns what a URI in an address may stand for: itself; itself, when
+// a client made one slash of two; itself with what [Base] or a client escaped,
+// or should have.
+func spellings(uri string) []string {
+	var all []string
+	add := func(s string) {
+		if s == "" || strings.IndexByte(s, 0) >= 0 || !strings.Contains(s, ":") {
+			return
+		}
+		for _, known := range all {
+			if known == s {
+				return
+			}
+		}
+		all = append(all, s)
+	}
+	add(uri)
+	add(unescape(uri, func(c byte) bool { return !inURI(c) }))
+	add(escape(uri))
+	whole := unescape(uri, func(byte) bool { return true })
+	add(whole)
+	for _, s := range []string{uri, whole} {
+		scheme, rest, ok := strings.Cut(s, ":/")
+		if ok && rest != "" && rest[0] != '/' && !strings.ContainsAny(scheme, "/?#:") {
+			add(scheme + "://" + rest)
+		}
+	}
+	return all
+}
+
+// unescape undoes the escapes of the bytes that which picks.
+func unescape(s string, which func(byte) bool) string {
+	if strings.IndexByte(s, '%') < 0 {
+		return s
+	}
+	b := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		if s[i] == '%' && i+2 < len(s) {
+			hi, lo := unhex(s[i+1]), unhex(s[i+2])
+			if c := hi<<4 | lo; hi < 16 && lo < 16 && which(c) {
+				b = append(b, c)
+				i += 2
+				continue
+			}
+		}
+		b = append(b, s[i])
+	}
+	return string(b)
+}
+
+func unhex(c byte) byte {
+	switch {
+	case '0' <= c && c <= '9':
+		return c - '0'
+	case 'a' <= c && c <= 'f':
+		return c - 'a' + 10
+	case 'A' <= c && c <= 'F':
+		return c - 'A' + 10
+	}
+	return 255
+}
+
+// links returns the value of the Link field of a TimeGate or a version: one to
+// the resource (ME-LK-01), to its TimeGate and TimeMap (ME-LK-02, ME-LK-03), and
+// to the versions around (ME-LK-04).
+func (h *Handler) links(uri string, a *Around) string {
+	base := h.opts.Base
+	b := weblink.Append(nil, escape(uri), "rel", "original")
+	if !a.Known {
+		return string(b)
+	}
+	b = weblink.Append(b, base.TimeGate(uri), "rel", "timegate")
+	if a.First.IsZero() {
+		return string(b) // there is nothing to list
+	}
+	b = weblink.Append(b, base.TimeMap(uri), "rel", "timemap", "type", LinkFormat,
+		"from", FormatDatetime(a.First.At), "until", FormatDatetime(a.Last.At))
+	selected := a.Selected
+	if selected.Gone {
+		selected = Version{}
+	}
+	around := []*Version{&a.First, &a.Prev, &selected, &a.Next, &a.Last}
+	rels := []string{"first ", "prev ", "", "next ", "last "}
+	for i, v := range around {
+		if v.IsZero() || len(uri) > neighbourly && i != 2 {
+			continue
+		}
+		rel, before := "", false
+		for j, other := range around {
+			if other.At.Equal(v.At) {
+				rel += rels[j]
+				before = before || j < i
+			}
+		}
+		if !before {
+			b = weblink.Append(b, base.Memento(uri, v.At), "rel", rel+"memento", "datetime", FormatDatetime(v.At))
+		}
+	}
+	return string(b)
+}
+
+// fail answers with a status and a sentence.
+func (h *Handler) fail(w http.ResponseWriter, status int, format string, args ...any) {
+	header := w.Header()
+	header.Set("Content-Type", "text/plain; charset=utf-8")
+	if header.Get("Cache-Control") == "" {
+		header.Set("Cache-Control", "no-cache")
+	}
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, http.StatusText(status)+": "+fmt.Sprintf(format, args...)+"\n") // who is gone needs no answer
+}
+
+// broken answers when we cannot, and says so to whom it may concern.
+func (h *Handler) broken(w http.ResponseWriter, r *http.Request, uri string, err error) {
+	if r.Context().Err() != nil {
+		return // nobody waits for it
+	}
+	h.opts.Logger.ErrorContext(r.Context(), "cannot serve", slog.String("uri", uri), slog.Any("err", err))
+	h.fail(w, http.StatusInternalServerError, "the index of versions cannot be read")
+}

@@ -1,0 +1,248 @@
+package memento
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"lockstep/internal/weblink"
+)
+
+// timeMap answers with a page of the TimeMap of a resource. rest is the form,
+// where it is not negotiated, the instant of the first version of the page,
+// where it is not the first page, and the URI.
+func (h *Handler) timeMap(w http.ResponseWriter, r *http.Request, rest string) {
+	m := timeMap{base: h.opts.Base}
+	switch form, uri, _ := strings.Cut(rest, "/"); form {
+	case "json":
+		m.form, m.json, rest = "json/", true, uri
+	case "link":
+		m.form, rest = "link/", uri
+	default: // ME-TM-02
+		w.Header().Set("Vary", "Accept")
+		m.json = prefersJSON(r.Header["Accept"])
+	}
+	if text, uri, _ := strings.Cut(rest, "/"); text != "" {
+		if at, ok := parseStamp(text); ok {
+			m.page, m.from, rest = text+"/", at, uri
+		}
+	}
+	uri, a, err := h.known(r.Context(), rest, time.Time{})
+	if err != nil {
+		h.broken(w, r, uri, err)
+		return
+	}
+	m.uri, m.around = uri, a
+	if a.First.IsZero() { // ME-TM-07
+		w.Header().Set("Link", h.links(uri, &a))
+		h.fail(w, http.StatusNotFound, "of %s no version is known", escape(uri))
+		return
+	}
+	if err := h.list(r, &m); err != nil {
+		h.broken(w, r, uri, err)
+		return
+	}
+	if len(m.list) == 0 {
+		h.fail(w, http.StatusNotFound, "of %s there is no version from %s on", escape(uri), FormatDatetime(m.from))
+		return
+	}
+	body, typ := m.links(), LinkFormat
+	if m.json {
+		body, typ = m.object(), "application/json"
+	}
+	sum := sha256.Sum256(body)
+	header := w.Header()
+	header.Set("Content-Type", typ)
+	header.Set("Cache-Control", "no-cache")
+	header.Set("ETag", `"`+hex.EncodeToString(sum[:16])+`"`)
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
+}
+
+// A timeMap is one page of a TimeMap.
+type timeMap struct {
+	base   Base
+	form   string // as it stands in its address
+	page   string // the same
+	json   bool
+	uri    string
+	from   time.Time // only versions from then on; zero: from the first
+	around Around
+
+	list []Version
+	next Version // the first of the next page
+}
+
+// list reads the versions of a page.
+func (h *Handler) list(r *http.Request, m *timeMap) error {
+	after := time.Time{}
+	if !m.from.IsZero() {
+		after = m.from.Add(-time.Microsecond)
+	}
+	size := 0
+	for v, err := range h.store.List(r.Context(), m.uri, after) {
+		if err != nil {
+			return err
+		}
+		if v.Gone {
+			continue
+		}
+		if len(m.list) >= h.opts.Page || size >= pageBytes {
+			m.next = v
+			return nil
+		}
+		m.list = append(m.list, v)
+		size += 128 + len(m.uri)
+	}
+	return nil
+}
+
+// rels returns the relations of the version at i on this page (ME-TM-05).
+func (m *timeMap) rels(i int) string {
+	rel := "memento"
+	if i == len(m.list)-1 && m.next.IsZero() {
+		rel = "last " + rel
+	}
+	if i == 0 && !m.list[0].At.After(m.around.First.At) {
+		rel = "first " + rel
+	}
+	return rel
+}
+
+// address returns the address of the page that begins with a version.
+func (m *timeMap) address(form, page string) string {
+	return string(m.base) + TimeMapPrefix + form + page + escape(m.uri)
+}
+
+// links returns the page in link format (ME-TM-01).
+func (m *timeMap) links() []byte {
+	b := make([]byte, 0, 1024+len(m.list)*(128+len(m.uri)))
+	link := func(target string, params ...string) {
+		if len(b) > 0 {
+			b = append(b, ",\n"...)
+		}
+		b = weblink.AppendOne(b, target, params...)
+	}
+	first, last := m.list[0].At, m.list[len(m.list)-1].At
+	link(escape(m.uri), "rel", "original")
+	link(m.address(m.form, m.page), "rel", "self", "type", LinkFormat,
+		"from", FormatDatetime(first), "until", FormatDatetime(last)) // ME-LK-03
+	link(m.base.TimeGate(m.uri), "rel", "timegate")
+	if !m.from.IsZero() {
+		link(m.address(m.form, ""), "rel", "timemap", "type", LinkFormat, "from", FormatDatetime(m.around.First.At))
+	}
+	if !m.next.IsZero() { // ME-TM-04
+		link(m.address(m.form, stamp(m.next.At)+"/"), "rel", "timemap", "type", LinkFormat,
+			"from", FormatDatetime(m.next.At), "until", FormatDatetime(m.around.Last.At))
+	}
+	for i := range m.list {
+		v := &m.list[i]
+		link(m.base.Memento(m.uri, v.At), "rel", m.rels(i), "datetime", FormatDatetime(v.At))
+	}
+	return append(b, '\n')
+}
+
+// A jsonMap is a TimeMap in JSON, as services of others write it.
+type jsonMap struct {
+	Original string       `json:"original_uri"`
+	TimeGate string       `json:"timegate_uri"`
+	Self     string       `json:"self"`
+	TimeMap  jsonForms    `json:"timemap_uri"`
+	Index    []jsonPage   `json:"timemap_index,omitempty"`
+	Mementos jsonVersions `json:"mementos"`
+}
+
+type jsonForms struct {
+	Link string `json:"link_format"`
+	JSON string `json:"json_format"`
+}
+
+type jsonPage struct {
+	From  string `json:"from"`
+	Until string `json:"until"`
+	URI   string `json:"uri"`
+}
+
+type jsonVersions struct {
+	First jsonVersion   `json:"first"`
+	Last  jsonVersion   `json:"last"`
+	List  []jsonVersion `json:"list"`
+}
+
+type jsonVersion struct {
+	Datetime string `json:"datetime"`
+	URI      string `json:"uri"`
+}
+
+// object returns the page in JSON.
+func (m *timeMap) object() []byte {
+	version := func(v *Version) jsonVersion {
+		return jsonVersion{v.At.UTC().Format(time.RFC3339), m.base.Memento(m.uri, v.At)}
+	}
+	out := jsonMap{
+		Original: escape(m.uri), TimeGate: m.base.TimeGate(m.uri),
+		Self:    m.address(m.form, m.page),
+		TimeMap: jsonForms{m.address("link/", ""), m.address("json/", "")},
+		Mementos: jsonVersions{
+			First: version(&m.around.First), Last: version(&m.around.Last), List: make([]jsonVersion, 0, len(m.list)),
+		},
+	}
+	if !m.next.IsZero() {
+		out.Index = append(out.Index, jsonPage{
+			m.next.At.UTC().Format(time.RFC3339), m.around.Last.At.UTC().Format(time.RFC3339),
+			m.address("json/", stamp(m.next.At)+"/"),
+		})
+	}
+	for i := range m.list {
+		out.Mementos.List = append(out.Mementos.List, version(&m.list[i]))
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(out) // strings always can be
+	return b.Bytes()
+}
+
+// prefersJSON reports whether a client asks for JSON and does not like link
+// format better.
+func prefersJSON(accept []string) bool {
+	asJSON, asLinks, other := -1.0, -1.0, -1.0 // -1: not mentioned
+	for _, value := range accept {
+		for item := range strings.SplitSeq(value, ",") {
+			typ, params, _ := strings.Cut(item, ";")
+			q := weight(params)
+			switch strings.ToLower(strings.Trim(typ, " \t")) {
+			case "application/json":
+				asJSON = max(asJSON, q)
+			case LinkFormat:
+				asLinks = max(asLinks, q)
+			case "application/*", "*/*":
+				other = max(other, q)
+			}
+		}
+	}
+	if asLinks < 0 {
+		asLinks = other
+	}
+	return asJSON > 0 && asJSON >= asLinks
+}
+
+// weight returns the weight among the parameters of an item of Accept; 1 if
+// there is none.
+func weight(params string) float64 {
+	for p := range strings.SplitSeq(params, ";") {
+		name, value, _ := strings.Cut(strings.Trim(p, " \t"), "=")
+		if strings.EqualFold(name, "q") {
+			q, err := strconv.ParseFloat(value, 64)
+			if err != nil || q < 0 || q > 1 {
+				return 0
+			}
+			return q
+		}
+	}
+	return 1
+}
