@@ -45,6 +45,7 @@ var rooms = []room{
 	{"hub", "websub internal/fetch", "golang.org/x/sync"},
 	{"hub/hubtest", "hub", "github.com/google/go-cmp"},
 	{"memento", "internal/weblink", ""},
+	{"memento/mementotest", "memento", "github.com/google/go-cmp"},
 	// roles
 	{"intake", "catalog resourcesync blob discover internal/fetch",
 		"github.com/bmatcuk/doublestar/v4 github.com/fsnotify/fsnotify github.com/gabriel-vasile/mimetype golang.org/x/sync golang.org/x/sys"},

@@ -125,7 +125,7 @@ func (m *Mem) Last(ctx context.Context, set string, uris []string) ([]Version, e
 			last[i] = r.versions[n-1]
 		}
 		if r.dropped.After(last[i].At) {
-			last[i] = Version{URI: uri, At: r.dropped, Gone: true}
+			last[i] = Version{URI: uri, At: r.dropped, Gone: true, Event: r.dropped}
 		}
 	}
 	return last, ctx.Err()

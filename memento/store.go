@@ -70,7 +70,7 @@ type Store interface {
 
 	// Last returns the newest version of each URI in the set, Gone or not, in the
 	// order of uris; the zero Version where there was never one. If the newest was
-	// dropped, it is Gone, with the At it had and nothing else: the next version
+	// dropped, it is Gone, with the At it had, and no Seq: the next version
 	// must be later (ME-MM-02).
 	Last(ctx context.Context, set string, uris []string) ([]Version, error)
 

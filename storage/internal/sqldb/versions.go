@@ -2,14 +2,35 @@ package sqldb
 
 import (
 	"context"
+	"database/sql"
 	"errors"
-	"iter"
-	"time"
+	"fmt"
 
 	"lockstep/memento"
 )
 
-// Versions is a [memento.Store] in a [DB].
+// Versions is a [memento.Store]. Its tables (migrations/memento) are written in
+// the transactions of Append and Drop, by nobody else.
+//
+//	memento_set		one row for each set, made at its first use
+//		id		names the set in the other tables
+//		name		the caller's
+//		last_seq	the cursor
+//		resources	how many resources it ever had: the number of the newest
+//
+//	memento_resource	one row for each resource that has or had versions
+//		set_id, uri	the key
+//		no		names the resource in memento_version, which saves its long
+//				URI in each row; there are many more versions than resources
+//		dropped		time of the latest version dropped, or NULL
+//
+//	memento_version		one row for each version
+//		set_id, no, at	the key. What a TimeGate wants of a resource stands side by side
+//		gone		0 or 1, as in version
+//		version		the rest (versions_record.go)
+//
+// A resource that is in several sets has a row in each; a TimeGate, which knows
+// nothing of sets, looks into all of them. Of those there are few.
 type Versions struct{ db *DB }
 
 var _ memento.Store = (*Versions)(nil)
@@ -17,37 +38,92 @@ var _ memento.Store = (*Versions)(nil)
 // Versions returns the versions in the database.
 func (db *DB) Versions() *Versions { return &Versions{db} }
 
-// Append implements [memento.Store].
-func (v *Versions) Append(ctx context.Context, set string, cursor int64, vs []memento.Version) error {
-	return errors.ErrUnsupported
+// Cursor implements [memento.Store].
+func (v *Versions) Cursor(ctx context.Context, set string) (cursor int64, err error) {
+	err = v.db.read.QueryRowContext(ctx, `SELECT last_seq FROM memento_set WHERE name = $1`, set).Scan(&cursor)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return 0, fmt.Errorf("read cursor of the versions of %s: %w", set, v.db.dialect.Explain(err))
+	}
+	return cursor, nil
 }
 
-// Cursor implements [memento.Store].
-func (v *Versions) Cursor(ctx context.Context, set string) (int64, error) {
-	return 0, errors.ErrUnsupported
+// reading runs f in a transaction whose queries all see one state.
+func (v *Versions) reading(ctx context.Context, f func(*sql.Tx) error) error {
+	err := v.db.repeat(ctx, func() (bool, error) {
+		tx, err := v.db.read.BeginTx(ctx, snapshot)
+		if err != nil {
+			return false, fmt.Errorf("begin transaction: %w", err)
+		}
+		defer tx.Rollback() // nothing was written
+		return false, f(tx)
+	})
+	if err != nil && ctx.Err() == nil {
+		return v.db.dialect.Explain(err)
+	}
+	return err
+}
+
+// setID returns the id of the set, 0 if it was never used.
+func setID(ctx context.Context, tx *sql.Tx, set string) (id int64, err error) {
+	err = tx.QueryRowContext(ctx, `SELECT id FROM memento_set WHERE name = $1`, set).Scan(&id)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	return id, err
 }
 
 // Last implements [memento.Store].
 func (v *Versions) Last(ctx context.Context, set string, uris []string) ([]memento.Version, error) {
-	return nil, errors.ErrUnsupported
+	var last []memento.Version
+	err := v.reading(ctx, func(tx *sql.Tx) error {
+		last = make([]memento.Version, len(uris))
+		id, err := setID(ctx, tx, set)
+		if id == 0 || err != nil {
+			return err
+		}
+		return v.last(ctx, tx, id, uris, last)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the newest versions of %d resources of %s: %w", len(uris), set, err)
+	}
+	return last, nil
 }
 
-// Around implements [memento.Store].
-func (v *Versions) Around(ctx context.Context, uri string, at time.Time) (memento.Around, error) {
-	return memento.Around{}, errors.ErrUnsupported
-}
-
-// List implements [memento.Store].
-func (v *Versions) List(ctx context.Context, uri string, after time.Time) iter.Seq2[memento.Version, error] {
-	return func(yield func(memento.Version, error) bool) { yield(memento.Version{}, errors.ErrUnsupported) }
-}
-
-// Walk implements [memento.Store].
-func (v *Versions) Walk(ctx context.Context, set, from string) iter.Seq2[memento.Version, error] {
-	return func(yield func(memento.Version, error) bool) { yield(memento.Version{}, errors.ErrUnsupported) }
-}
-
-// Drop implements [memento.Store].
-func (v *Versions) Drop(ctx context.Context, set string, vs []memento.Version) error {
-	return errors.ErrUnsupported
+func (v *Versions) last(ctx context.Context, tx *sql.Tx, set int64, uris []string, last []memento.Version) error {
+	find := v.db.bulkIn(tx, fmt.Sprintf(`SELECT r.uri, r.dropped, v.at, v.version
+		FROM memento_resource r LEFT JOIN memento_version v ON v.set_id = r.set_id AND v.no = r.no AND v.at =
+			(SELECT MAX(m.at) FROM memento_version m WHERE m.set_id = r.set_id AND m.no = r.no)
+		WHERE r.set_id = %d AND r.uri IN`, set))
+	first := make(map[string]int, len(uris)) // where in uris it stands first
+	var uri string
+	var dropped, at sql.NullInt64
+	var packed sql.RawBytes
+	row := func(rows *sql.Rows) error {
+		if err := rows.Scan(&uri, &dropped, &at, &packed); err != nil {
+			return err
+		}
+		l := &last[first[uri]]
+		if dropped.Valid && (!at.Valid || dropped.Int64 > at.Int64) {
+			*l = memento.Version{URI: uri, At: timeOf(dropped), Gone: true, Event: timeOf(dropped)}
+			return nil
+		}
+		l.URI = uri
+		return parseVersion(at.Int64, packed, l)
+	}
+	for i, uri := range uris {
+		if _, ok := first[uri]; ok {
+			continue
+		}
+		first[uri] = i
+		if err := find.query(ctx, row, uri); err != nil {
+			return err
+		}
+	}
+	if err := find.flushQuery(ctx, row); err != nil {
+		return err
+	}
+	for i, uri := range uris {
+		last[i] = last[first[uri]]
+	}
+	return nil
 }
