@@ -146,7 +146,9 @@ type docReading struct {
 	event, mod resourcesync.Datetime // of the entry before, see rank
 	first      resourcesync.Datetime
 	buf        []byte
-	twins      map[string]int // how often the same was said at d.event
+	alone      string         // fingerprint of the first event of an instant
+	before     want           // or itself
+	twins      map[string]int // how often the same was said at that instant; nil: there was one event
 	newest     [2]newest      // by event, by mod
 }
 
@@ -154,6 +156,8 @@ type docReading struct {
 type newest struct {
 	at   resourcesync.Datetime
 	seen []string
+	one  want // one that seen lacks
+	only bool // there is
 }
 
 func (d *docReading) sum() string {
@@ -179,27 +183,24 @@ func (d *docReading) place(w *want, e *resourcesync.Entry) {
 		info.rising = info.rising || now.Compare(then) > 0
 		info.falling = info.falling || now.Compare(then) < 0
 	}
-	if now.Compare(then) != 0 || d.twins == nil {
-		d.twins = map[string]int{}
-	}
 	w.rank = rank{class: wantChange, doc: d.n, pos: d.pos, event: d.event, mod: d.mod}
-	plain := fingerprint(w, now)
-	w.nth = d.twins[plain]
-	d.twins[plain]++
+	plain := d.number(w, now, d.pos == 0 || now.Compare(then) != 0)
 	d.pos++
 
 	if look := d.chain.look; len(look.marks) > 0 && now.Time().After(d.state.SeenTime) {
-		if later, ok := look.marks[resourceMark(plain)]; ok {
+		if later, ok := look.marks[markOf(w.URI)]; ok {
 			later.Store(true)
 		}
 	}
-	d.buf = appendString(d.buf[:0], plain)
-	d.prefix.Write(d.buf) // a hash never fails
+	if !d.isPast() {
+		d.buf = appendString(d.buf[:0], plain)
+		d.prefix.Write(d.buf) // a hash never fails
+	}
 	if t := e.EventTime(); !t.IsZero() && (d.first.IsZero() || t.Compare(d.first) < 0) {
 		d.first = t
 	}
 	if w.nth > 0 {
-		plain = fingerprint(w, now)
+		plain = "" // that of the first of them
 	}
 	for i, t := range [2]resourcesync.Datetime{d.event, d.mod} {
 		if t.Compare(now) == 0 {
@@ -208,6 +209,41 @@ func (d *docReading) place(w *want, e *resourcesync.Entry) {
 			d.note(i, w, t, "")
 		}
 	}
+}
+
+// isPast reports whether the list is an archived one, of which no cursor is
+// needed, and no fingerprints but few.
+func (d *docReading) isPast() bool { return d.order != "" }
+
+// number counts how often the same was said at the instant now, of which w is
+// the first, or one more. It returns the fingerprint of w as if nothing had been
+// said before, or "" if it is not needed.
+func (d *docReading) number(w *want, now resourcesync.Datetime, first bool) string {
+	if first {
+		d.twins = nil
+		if d.isPast() {
+			d.before = bare(w)
+			return ""
+		}
+		plain := fingerprint(w, now)
+		d.alone = plain
+		return plain
+	}
+	if d.twins == nil {
+		if d.isPast() {
+			d.alone = fingerprint(&d.before, now)
+		}
+		d.twins = map[string]int{d.alone: 1}
+	}
+	plain := fingerprint(w, now)
+	w.nth = d.twins[plain]
+	d.twins[plain]++
+	return plain
+}
+
+// bare is what a fingerprint is made of.
+func bare(w *want) want {
+	return want{URI: w.URI, Change: w.Change, Lastmod: w.Lastmod, Length: w.Length, Hashes: w.Hashes, rank: w.rank}
 }
 
 func hasKey(m map[string]bool, k string) bool {
@@ -224,22 +260,35 @@ func (d *docReading) note(i int, w *want, t resourcesync.Datetime, f string) {
 	n := &d.newest[i]
 	c := t.Compare(n.at)
 	if c > 0 || n.at.IsZero() {
-		n.at, n.seen = t, nil
+		n.at, n.seen, n.only = t, nil, false
 	}
 	seen := stateTime(t).Equal(d.state.SeenTime)
-	if c < 0 && !seen {
+	switch {
+	case c < 0 && !seen:
 		return
-	}
-	if f == "" {
+	case f == "" && !seen && len(n.seen) == 0 && !n.only:
+		n.one, n.only = bare(w), true // most are followed by one that is newer
+		return
+	case f == "":
 		f = fingerprint(w, t)
 	}
-	if c >= 0 && len(n.seen) < maxSeen {
-		n.seen = append(n.seen, f)
+	if c >= 0 {
+		n.settle()
+		if len(n.seen) < maxSeen {
+			n.seen = append(n.seen, f)
+		}
 	}
 	if seen {
 		if found, ok := d.chain.look.want[f]; ok {
 			found.Store(true)
 		}
+	}
+}
+
+// settle makes the fingerprint of an event that was kept as it is.
+func (n *newest) settle() {
+	if n.only {
+		n.seen, n.only = append(n.seen, fingerprint(&n.one, n.at)), false
 	}
 }
 
@@ -292,10 +341,11 @@ func (d *docReading) end(t *telling, said resourcesync.Metadata) {
 		c.open = nil // it is polled anyway
 		c.polled[t.uri] = t.validators
 	}
-	n := d.newest[1]
+	n := &d.newest[1]
 	if info.dated {
-		n = d.newest[0]
+		n = &d.newest[0]
 	}
+	n.settle()
 	switch cmp := n.at.Compare(c.newest); {
 	case n.at.IsZero():
 	case cmp > 0 || c.newest.IsZero():

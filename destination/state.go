@@ -188,6 +188,12 @@ func fingerprint(w *want, t resourcesync.Datetime) string {
 // resourceMark is the part of a fingerprint that names the resource.
 func resourceMark(fingerprint string) string { return fingerprint[len(fingerprint)-8:] }
 
+// markOf is the resourceMark of all fingerprints of events of a resource.
+func markOf(uri string) string {
+	sum := sha256.Sum256([]byte(uri))
+	return base64.RawStdEncoding.EncodeToString(sum[:6])
+}
+
 // counts is how many resources of each set are held.
 type counts map[int]int64
 
