@@ -31,6 +31,7 @@ type applier struct {
 	versions *lost // not nil: these are versions other than the last, which do no harm if they cannot be had
 	counts   counts
 	out      *outbox
+	keep     *keeper
 	owing    bool // something is, or may be, owed to the set
 
 	progress Progress
@@ -296,6 +297,9 @@ const sealAfter = 8
 func (p *applier) settled(o *outcome) {
 	a := o.action
 	p.pending.Put = append(p.pending.Put, o.held)
+	if o.writer == nil && p.keep.isOn() && differs(&a.held, &o.held) { // else it is noted
+		p.pending.Past = append(p.pending.Past, pastOf(a.URI, &a.held))
+	}
 	was, is := contains(a.held.Sets, p.set.Number), contains(o.held.Sets, p.set.Number)
 	switch {
 	case is && !was:

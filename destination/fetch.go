@@ -17,6 +17,7 @@ type outcome struct {
 	writer  blob.Writer // content to be committed; nil if there is none
 	sealed  bool        // and it holds no file open
 	held    Held        // the row to record once it is
+	past    *Past       // what was there before, if that is to be noted
 	same    bool        // the content turned out to be what is held
 	adopted bool        // the file was there, and is right
 	by      byWay       // which way the content came

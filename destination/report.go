@@ -51,6 +51,8 @@ type Report struct {
 	Elapsed     float64   `json:"elapsed_seconds"`
 	SyncedUntil time.Time `json:"synced_until,omitzero"` // on the Source's clock: all changes before are here
 	By          By        `json:"by"`                    // by which ways contents came
+	NotKept     int64     `json:"not_kept,omitempty"`    // versions that were to be kept and could not: their files were damaged or gone
+	Kept        *Kept     `json:"kept,omitempty"`        // of a mirror that keeps versions: which ones it has
 
 	Expected int64       `json:"expected_bytes,omitempty"` // of a dry run: content to be had, as far as the Source states its length
 	BySet    []SetReport `json:"by_set,omitempty"`
@@ -58,6 +60,13 @@ type Report struct {
 	Plan     []string    `json:"plan,omitempty"`     // sentences that say, set by set, which ways were chosen and why
 	Failures []Failure   `json:"failures,omitempty"` // the first of them, documents included
 	Warnings []string    `json:"warnings,omitempty"`
+}
+
+// Kept is what a mirror that keeps versions has of them.
+type Kept struct {
+	Versions int64     `json:"versions"`
+	Bytes    int64     `json:"bytes"` // of all of them; what they have in common is kept once
+	Since    time.Time `json:"since"` // on the mirror's clock: what it was then, and at any time since, it can be again
 }
 
 // A SetReport is what a run came to for one set.

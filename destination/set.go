@@ -384,7 +384,7 @@ func (r *setRun) predict(t *tally) {
 }
 
 func (r *setRun) applier(ctx context.Context, paths *Paths) *applier {
-	a := &applier{d: r.d, set: r.set, report: &r.report, counts: r.counts, out: r.out, stale: r.stale, ways: &ways{}}
+	a := &applier{d: r.d, set: r.set, report: &r.report, counts: r.counts, out: r.out, keep: r.keep, stale: r.stale, ways: &ways{}}
 	a.fetch = &fetcher{d: r.d, set: r.set.Number, names: newNames(ctx, paths, r.d.store), resume: r.resume, first: true, refuse: r.reader.refuse}
 	for range r.d.journal.Owed(ctx, r.set.Number) {
 		a.owing, a.fetch.resume = true, true // what is owed may have begun to come

@@ -22,8 +22,9 @@ type session struct {
 	home   *url.URL // the Source as the user named it
 	report Report
 	out    *outbox
-	resume bool // an earlier run may have left unfinished downloads
-	marked bool // the Journal knows that a run is under way
+	keep   *keeper // nil: the mirror keeps no versions
+	resume bool    // an earlier run may have left unfinished downloads
+	marked bool    // the Journal knows that a run is under way
 }
 
 // Sync brings the mirror into step with the Source at address, which may be
@@ -102,6 +103,9 @@ func (s *session) run(ctx context.Context, address string) error {
 	if err := s.close(ctx); err != nil {
 		return err
 	}
+	if err := s.endKeeping(ctx); err != nil {
+		return err
+	}
 	switch {
 	case refused != nil:
 		return refused
@@ -167,6 +171,9 @@ func (s *session) open(ctx context.Context) error {
 		if err := s.settleIntent(ctx); err != nil {
 			return err
 		}
+	}
+	if err := s.openKeeper(ctx, !s.resume); err != nil {
+		return err
 	}
 	return s.handOver(ctx)
 }
@@ -493,6 +500,7 @@ func (s *session) unselected(ctx context.Context, followed []*setState) ([]*setS
 
 // until books how far a set is: the Report tells of the one least far.
 func (s *session) until(set *setState) {
+	s.keep.mark(set)
 	w := set.syncedUntil()
 	if w.IsZero() {
 		return
