@@ -40,6 +40,9 @@ func printSync(io stdio, out *outputOptions, r *destination.Report, err error) e
 		io.printf("; %s", how)
 	}
 	io.printf("\n")
+	if r.Kept != nil {
+		io.printf("  %s\n", keptText(r.Kept))
+	}
 	if r.DryRun && r.Expected > 0 {
 		io.printf("  %s of content to be had, as far as the Source states it\n", size(r.Expected))
 	}

@@ -27,6 +27,7 @@ type syncOptions struct {
 	baseline    bool
 	adopt       bool
 	replace     bool
+	keep        string
 	events      string
 	exec        string
 }
@@ -74,6 +75,7 @@ func (o *syncOptions) declare(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.adopt, "adopt", false, "take over files that are there already, where their content is right")
 	flags.BoolVar(&o.replace, "replace", false, "with --adopt: replace files that are there and not right")
 	grouped(flags, outcomeGroup, func(flags *pflag.FlagSet) {
+		declareKeep(flags, &o.keep)
 		flags.StringVar(&o.events, "events", "", "append one JSON line for every applied change to `FILE`, or write them to stdout if it is -")
 		flags.StringVar(&o.exec, "exec", "", "run `CMD` by sh for every batch of changes that is durable, with their JSON lines on its stdin; if it fails the run stops, and the next hands them over again")
 	})
@@ -97,6 +99,9 @@ func (o *syncOptions) options() (destination.Options, error) {
 		return do, usageError{errors.New("--replace is about files that --adopt finds"), "give both"}
 	case o.events == "-" && o.out.json:
 		return do, usageError{errors.New("--json and --events - both write to stdout"), "give --events a file"}
+	}
+	if do.Keep, err = parseKeepVersions(o.keep); err != nil {
+		return do, err
 	}
 	do.Via, do.AllVersions = o.via, o.allVersions
 	do.Delete, do.MaxDelete = destination.Delete(o.delete), o.maxDelete
