@@ -69,6 +69,10 @@ type Options struct {
 	Keep     Keep
 	Versions blob.Store
 
+	// At, if not zero, says to make of the mirror what the collection was at that
+	// instant (RA-DST-02, RA-DST-03). The next run without it goes on from there.
+	At time.Time
+
 	Portable bool // name files for file systems that fold case or refuse characters, see [ProbePortable]
 
 	// Deliver, if not nil, is handed the changes of each batch when they are

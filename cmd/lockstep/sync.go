@@ -23,6 +23,7 @@ type syncOptions struct {
 	allVersions bool
 	delete      string
 	maxDelete   int
+	at          string
 	dryRun      bool
 	baseline    bool
 	adopt       bool
@@ -51,7 +52,8 @@ is known of it.`,
   lockstep sync https://example.org/sitemap.xml mirror --include '*.pdf'
   lockstep sync example.org mirror --dry-run
   lockstep sync example.org mirror --exec ./index-changes
-  lockstep sync example.org s3://bucket/mirror --state ~/mirror-state`,
+  lockstep sync example.org s3://bucket/mirror --state ~/mirror-state
+  lockstep sync example.org then --at 2026-05-01T12:00:00Z`,
 		Args: arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.source, o.dest = args[0], args[1]
@@ -60,6 +62,7 @@ is known of it.`,
 	}
 	flags := cmd.Flags()
 	o.declare(flags)
+	flags.StringVar(&o.at, "at", "", "make of DEST what the collection was at `TIME`, a date or a time as 2026-05-01T12:00:00Z, and name what cannot be had any more")
 	flags.BoolVarP(&o.dryRun, "dry-run", "n", false, "say what would be done, and do nothing")
 	return cmd
 }
@@ -103,6 +106,11 @@ func (o *syncOptions) options() (destination.Options, error) {
 	if do.Keep, err = parseKeepVersions(o.keep); err != nil {
 		return do, err
 	}
+	if o.at != "" {
+		if do.At, err = o.instant(); err != nil {
+			return do, err
+		}
+	}
 	do.Via, do.AllVersions = o.via, o.allVersions
 	do.Delete, do.MaxDelete = destination.Delete(o.delete), o.maxDelete
 	do.DryRun, do.Baseline, do.Adopt, do.Replace = o.dryRun, o.baseline, o.adopt, o.replace
@@ -142,7 +150,7 @@ func runSync(ctx context.Context, o *syncOptions, io stdio) error {
 	if cerr := closeEvents(); err == nil {
 		err = cerr
 	}
-	err = explain(err, o.dest)
+	err = explainPast(explain(err, o.dest))
 	if interrupted(ctx, err) {
 		err = withHint(errInterrupted, "progress is kept; run the same command again to go on")
 	}
