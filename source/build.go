@@ -108,6 +108,8 @@ type listBuild struct {
 	set     string
 	mark    catalog.Mark
 	gen     string
+	past    bool   // lists have an archive
+	copy    string // name under which the entry document stays as it is, for an archive; empty: it does not
 	stamp   time.Time
 	entries atomic.Int64
 	refused atomic.Int64
@@ -117,15 +119,19 @@ type listBuild struct {
 	mu    sync.Mutex // guards what follows
 	open  []blob.Writer
 	names []string
+
+	twin blob.Writer // of the copy
 }
 
 // run writes the list of all resources as of the mark (RS-RL-08): parts, which
-// it commits, and the entry document, which it leaves to be committed last.
+// it commits, and the entry document, which it leaves to be committed last. The
+// copy of that it commits as well: nobody knows of it yet.
 // Entries are ordered by URI, so the order is the same every time (RS-RL-09).
 //
 // Changes made while it runs may be in it or not; they are in the Change List
 // (RS-MD-02). No completed is given in lists, whose header is written first.
 func (b *listBuild) run(ctx context.Context) (*listState, blob.Writer, error) {
+	defer b.discardTwin()
 	var bounds []string
 	for bound, err := range b.catalog.Split(ctx, b.capabilityList(b.set), b.opts.MaxEntries) {
 		if err != nil {
@@ -137,10 +143,36 @@ func (b *listBuild) run(ctx context.Context) (*listState, blob.Writer, error) {
 	if errors.Is(err, resourcesync.ErrTooLarge) {
 		entry, err = b.split(ctx, bounds)
 	}
+	if err == nil && b.twin != nil {
+		if err = b.docs.Commit(ctx, b.twin); err != nil {
+			_ = entry.Close() // nothing of it is wanted
+		}
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("build resource list: %w", err)
 	}
-	return &listState{At: b.mark.At, Seq: b.mark.Seq, Resources: b.entries.Load(), Parts: b.names}, entry, nil
+	return &listState{At: b.mark.At, Seq: b.mark.Seq, Resources: b.entries.Load(), Parts: b.names, Copy: b.copy}, entry, nil
+}
+
+// beginEntry begins the entry document and the copy of it.
+func (b *listBuild) beginEntry(ctx context.Context, h resourcesync.Header) (*document, error) {
+	b.discardTwin() // of an attempt before
+	if b.copy == "" {
+		return b.begin(ctx, resourceListName(b.set), h, b.stamp)
+	}
+	w, err := b.docs.Create(ctx, b.copy)
+	if err != nil {
+		return nil, err
+	}
+	w.SetModTime(b.stamp)
+	b.twin = w
+	return b.beginTo(ctx, resourceListName(b.set), h, b.stamp, func(entry io.Writer) io.Writer { return io.MultiWriter(entry, w) })
+}
+
+func (b *listBuild) discardTwin() {
+	if b.twin != nil {
+		_ = b.twin.Close() // does nothing where it was committed
+	}
 }
 
 // single writes the list as one document, if the resources fit it.
@@ -148,7 +180,7 @@ func (b *listBuild) single(ctx context.Context, bounds []string) (blob.Writer, e
 	if len(bounds) > 0 {
 		return nil, resourcesync.ErrTooLarge
 	}
-	d, err := b.begin(ctx, resourceListName(b.set), b.header(false), b.stamp)
+	d, err := b.beginEntry(ctx, b.header(false))
 	if err != nil {
 		return nil, err
 	}
@@ -269,7 +301,7 @@ func (b *listBuild) finish(d *document) (blob.Writer, error) {
 func (b *listBuild) index(ctx context.Context) (blob.Writer, error) {
 	h := b.header(false)
 	h.Index = true
-	d, err := b.begin(ctx, resourceListName(b.set), h, b.stamp)
+	d, err := b.beginEntry(ctx, h)
 	if err != nil {
 		return nil, err
 	}
@@ -294,8 +326,15 @@ func (b *listBuild) header(part bool) resourcesync.Header {
 		At:         resourcesync.NewDatetime(b.mark.At),
 		Links:      []resourcesync.Link{{Rel: "up", Href: b.capabilityList(b.set)}}, // RS-RL-02
 	}
+	if b.past {
+		h.Links = append(h.Links, b.archivesLink(b.set, resourcesync.ResourceList))
+	}
 	if part {
-		h.Links = append(h.Links, resourcesync.Link{Rel: "index", Href: b.base.uri(resourceListName(b.set))}) // RS-IDX-05
+		index := resourceListName(b.set)
+		if b.copy != "" {
+			index = b.copy // RA-AMB-08
+		}
+		h.Links = append(h.Links, resourcesync.Link{Rel: "index", Href: b.base.uri(index)}) // RS-IDX-05
 	}
 	return h
 }

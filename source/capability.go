@@ -17,13 +17,19 @@ type capable struct {
 	capability resourcesync.Capability
 }
 
-func capabilities(set string) []capable {
-	return []capable{
-		{resourceListName(set), resourcesync.ResourceList},
-		{resourceDumpName(set), resourcesync.ResourceDump},
-		{changeListName(set), resourcesync.ChangeList},
-		{changeDumpName(set), resourcesync.ChangeDump},
+func capabilities(set Set) []capable {
+	all := []capable{
+		{resourceListName(set.Name), resourcesync.ResourceList},
+		{resourceDumpName(set.Name), resourcesync.ResourceDump},
+		{changeListName(set.Name), resourcesync.ChangeList},
+		{changeDumpName(set.Name), resourcesync.ChangeDump},
 	}
+	for _, c := range archivable { // RA-ADV-01
+		if set.Archive.of(c) != nil {
+			all = append(all, capable{archiveName(set.Name, c), archiveOf(c)})
+		}
+	}
+	return all
 }
 
 // publishCapabilityList makes the Capability List of a set name exactly the
@@ -37,7 +43,7 @@ func (s *Source) publishCapabilityList(ctx context.Context, set Set, without ...
 	s.naming.Lock()
 	defer s.naming.Unlock()
 	var there []capable
-	for _, c := range capabilities(set.Name) {
+	for _, c := range capabilities(set) {
 		_, err := s.docs.Stat(ctx, c.name)
 		switch {
 		case errors.Is(err, blob.ErrNotExist):

@@ -25,6 +25,7 @@ type changeBuild struct {
 	*Source
 	set    Set
 	stamp  time.Time
+	past   bool         // Change Lists have an archive
 	prev   *changeState // what readers may be reading; nil: nothing of ours
 	unsure bool         // what is there may be that, or what a publication cut short was to make of it
 	there  sizes
@@ -250,15 +251,16 @@ func (b *changeBuild) writeOpen(ctx context.Context, st *changeState, last catal
 // continues reports whether the document at name is the open list of st, so
 // that its bytes can stay.
 func (b *changeBuild) continues(st *changeState, name string) bool {
-	return st.Open.Size > 0 && !b.unsure && b.prev != nil && b.prev.Open.From.Equal(st.Open.From) && b.prev.Open.document(b.set.Name) == name
+	return st.Open.Size > 0 && !b.unsure && b.prev != nil && b.prev.Past == b.past && b.prev.Open.From.Equal(st.Open.From) && b.prev.Open.document(b.set.Name) == name
 }
 
 // finish settles the form: the index, if there are parts, and what becomes of
 // the part that was open, if there is no place for it any more.
 func (b *changeBuild) finish(ctx context.Context, st *changeState) (err error) {
+	st.Past = b.past
 	if len(st.Closed) == 0 {
 		st.Open.Name = ""
-	} else if same := b.prev != nil && !b.unsure && b.prev.From.Equal(st.From) && slices.Equal(b.prev.names(), st.names()); !same ||
+	} else if same := b.prev != nil && !b.unsure && b.prev.Past == b.past && b.prev.From.Equal(st.From) && slices.Equal(b.prev.names(), st.names()); !same ||
 		!b.there.has(changeListName(b.set.Name)) {
 		if b.index, err = b.writeIndex(ctx, st); err != nil {
 			return err
@@ -366,6 +368,9 @@ func (b *changeBuild) header(from, until time.Time, part bool) resourcesync.Head
 		From:       resourcesync.NewDatetime(from),
 		Until:      resourcesync.NewDatetime(until),
 		Links:      []resourcesync.Link{{Rel: "up", Href: b.capabilityList(b.set.Name)}}, // RS-CHL-01
+	}
+	if b.past {
+		h.Links = append(h.Links, b.archivesLink(b.set.Name, resourcesync.ChangeList))
 	}
 	if part {
 		h.Links = append(h.Links, resourcesync.Link{Rel: "index", Href: b.base.uri(changeListName(b.set.Name))})

@@ -2,7 +2,6 @@ package source_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -272,72 +271,6 @@ func TestSetsKeepForTheirTime(t *testing.T) {
 		c, err := crawlSet(reader(w.docs), set, nil)
 		if err != nil || len(c.events) < want[0] || len(c.events) > want[1] {
 			t.Errorf("set %s: %d events are kept, %v; want %d", set, len(c.events), err, want)
-		}
-	}
-}
-
-// What leaves the Change List was handed over before, in order and without
-// gaps, with its document and while the catalog still has it.
-func TestLeavingChangesAreHandedOver(t *testing.T) {
-	t.Parallel()
-	for _, entries := range []int{3, 0} { // in parts, and one by one
-		var w *world
-		var last source.Leaving
-		var refuse error
-		told := 0
-		leaving := func(ctx context.Context, l source.Leaving) error {
-			if refuse != nil {
-				return refuse
-			}
-			if l.Set != "main" || l.After != last.Last || !l.From.Equal(last.Until) && last.Last > 0 || l.Last <= l.After {
-				t.Errorf("%+v leaves after %+v", l, last)
-			}
-			if (entries > 0) != (l.Document != "") {
-				t.Errorf("%+v: document %q", l, l.Document)
-			}
-			if l.Document != "" {
-				if data, err := reader(w.docs)(l.Document); err != nil || strings.Count(string(data), "<url>") != int(l.Last-l.After) {
-					t.Errorf("%+v: %v\n%s", l, err, data)
-				}
-			}
-			n := 0
-			for c, err := range w.cat.Changes(ctx, w.set, l.After) {
-				if err != nil || c.Seq > l.Last {
-					break
-				}
-				n++
-				if c.EventTime.Before(l.From) || !c.EventTime.Before(l.Until) {
-					t.Errorf("%+v: change at %s", l, c.EventTime)
-				}
-			}
-			if n != int(l.Last-l.After) {
-				t.Errorf("%+v: the catalog has %d of the changes", l, n)
-			}
-			last = l
-			told++
-			return nil
-		}
-		w = newWorld(t, rotating(source.Options{Grace: time.Hour}, source.ChangeList{Entries: entries, Keep: 8 * time.Hour, Leaving: leaving}))
-		s := w.source()
-		w.publish(s)
-		for i := range 40 {
-			w.pass(time.Hour)
-			w.put(fmt.Sprintf("r%d=1", i))
-			refuse = nil
-			if i >= 20 && i < 30 {
-				refuse = errors.New("the archive is full")
-			}
-			_, err := s.Publish(context.Background())
-			if refuse != nil && i > 23 && !errors.Is(err, refuse) || refuse == nil && err != nil {
-				t.Errorf("Publish = %v, with the hook returning %v", err, refuse)
-			}
-			c := w.upToDate()
-			if got := i + 1 - len(c.events); got != int(last.Last) {
-				t.Errorf("%d changes have left, told of %d", got, last.Last)
-			}
-		}
-		if told < 5 || last.Last < 25 {
-			t.Errorf("told %d times, up to %d", told, last.Last)
 		}
 	}
 }

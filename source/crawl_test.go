@@ -331,7 +331,8 @@ func (c *crawl) resources(list string) error {
 		if err != nil {
 			return err
 		}
-		if ph.Index || ph.At != h.At || part.At != h.At || ph.Link("index") != baseURL+list {
+		copied := part.Loc[:strings.LastIndexByte(part.Loc, '-')] + ".xml" // where the list is archived
+		if index := ph.Link("index"); ph.Index || ph.At != h.At || part.At != h.At || index != baseURL+list && index != copied {
 			return fmt.Errorf("part %s: at %s, entry says %s, index %s", part.Loc, ph.At, part.At, h.At)
 		}
 		if err := c.list(part.Loc, ph, pe); err != nil {

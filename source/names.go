@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
+
+	"lockstep/resourcesync"
 )
 
 // This is the only file that knows addresses of documents. A document's name
@@ -92,6 +95,68 @@ func changeDumpListName(set string, from time.Time) string {
 	return documentsDir + set + "/changedump-list-" + from.UTC().Format(stampLayout) + ".xml"
 }
 
+// resourceListCopyName names the Resource List of the generation gen for good:
+// what an archive names. Its entry document has the same bytes while it is the
+// newest.
+func resourceListCopyName(set, gen string) string {
+	return documentsDir + set + "/resourcelist-" + gen + ".xml"
+}
+
+// copyOfPart returns the name of the copy that the part of a Resource List
+// belongs to; another one if it is no such part.
+func copyOfPart(name string) string {
+	if i := strings.LastIndexByte(name, '-'); i >= 0 {
+		return name[:i] + ".xml"
+	}
+	return name
+}
+
+// resourceDumpCopyName names the Resource Dump of the generation gen for good.
+func resourceDumpCopyName(set, gen string) string {
+	return documentsDir + set + "/resourcedump-" + gen + ".xml"
+}
+
+// archiveName names the archive of documents that have the capability, or the
+// index over its parts.
+func archiveName(set string, c resourcesync.Capability) string {
+	return documentsDir + set + "/" + string(archiveOf(c)) + ".xml"
+}
+
+// archivePartName names a part of an archive.
+func archivePartName(set string, c resourcesync.Capability, number int) string {
+	return fmt.Sprintf("%s%s/%s-%05d.xml", documentsDir, set, archiveOf(c), number)
+}
+
+// archivePartNumber returns the number of the part of that name; 0 if it is
+// none.
+func archivePartNumber(set string, c resourcesync.Capability, name string) int {
+	digits := strings.TrimSuffix(strings.TrimPrefix(name, documentsDir+set+"/"+string(archiveOf(c))+"-"), ".xml")
+	if n, err := strconv.Atoi(digits); err == nil && n > 0 && archivePartName(set, c, n) == name {
+		return n
+	}
+	return 0
+}
+
+// archivedName is what documents are called that archives name.
+var archivedName = regexp.MustCompile(`^(resourcelist|changelist|resourcedump|changedump-list)-[0-9]{8}T[0-9]{6}\.[0-9]{7}Z(\.[0-9]+)?\.xml$`)
+
+// isArchived reports whether name can be that of a document which the archive
+// of documents of that capability names.
+func isArchived(set string, c resourcesync.Capability, name string) bool {
+	rest, ok := strings.CutPrefix(name, documentsDir+set+"/")
+	m := archivedName.FindStringSubmatch(rest)
+	return ok && m != nil && strings.TrimSuffix(m[1], "-list") == string(c)
+}
+
+// archivesName is where it is kept what the archives of a set's lists name, or
+// of its dumps.
+func archivesName(set string, dumps bool) string {
+	if dumps {
+		set += ".dumps" // no set is called so
+	}
+	return privateDir + "archives/" + set + ".json"
+}
+
 // manifestName names the copy of a package's manifest.
 func manifestName(pkg string) string { return strings.TrimSuffix(pkg, packageSuffix) + ".xml" }
 
@@ -110,7 +175,8 @@ func isPackage(name string) bool {
 }
 
 // dumpPart is what dumps consist of, but for their entry documents.
-var dumpPart = regexp.MustCompile(`^(resourcedump-[0-9]{8}T[0-9]{6}\.[0-9]{7}Z(\.[0-9]+)?(-list)?-[0-9]{5,}|changedump(-list)?-[0-9]{8}T[0-9]{6}\.[0-9]{7}Z(\.[0-9]+)?)\.(zip|xml)$`)
+var dumpPart = regexp.MustCompile(`^((resourcedump-[0-9]{8}T[0-9]{6}\.[0-9]{7}Z(\.[0-9]+)?(-list)?-[0-9]{5,}|changedump(-list)?-[0-9]{8}T[0-9]{6}\.[0-9]{7}Z(\.[0-9]+)?)\.(zip|xml)|` +
+	`(resourcedump-[0-9]{8}T[0-9]{6}\.[0-9]{7}Z(\.[0-9]+)?|(resourcedump|changedump)-archive-[0-9]{5,})\.xml)$`)
 
 // isDumpPart reports whether name is that of a package, a manifest's copy or a
 // part of an index of dumps, of whatever generation.
@@ -184,15 +250,17 @@ func isPatch(name string) bool {
 func generation(set string, at time.Time, taken func(name string) bool) string {
 	stamp := at.UTC().Format(stampLayout)
 	gen := stamp
-	for n := 2; taken(resourceListPartName(set, gen, 1)); n++ {
+	for n := 2; taken(resourceListPartName(set, gen, 1)) || taken(resourceListCopyName(set, gen)); n++ {
 		gen = fmt.Sprintf("%s.%d", stamp, n)
 	}
 	return gen
 }
 
-// partName is what parts of ours are called within a set's directory. Whatever
+// partName is what parts of ours, and copies for archives, are called within a
+// set's directory. Whatever
 // else is there is not ours to remove.
-var partName = regexp.MustCompile(`^(resourcelist-[0-9]{8}T[0-9]{6}\.[0-9]{7}Z(\.[0-9]+)?-[0-9]{5,}|changelist-[0-9]{8}T[0-9]{6}\.[0-9]{7}Z(\.[0-9]+)?)\.xml$`)
+var partName = regexp.MustCompile(`^(resourcelist-[0-9]{8}T[0-9]{6}\.[0-9]{7}Z(\.[0-9]+)?(-[0-9]{5,})?|changelist-[0-9]{8}T[0-9]{6}\.[0-9]{7}Z(\.[0-9]+)?|` +
+	`(resourcelist|changelist)-archive-[0-9]{5,})\.xml$`)
 
 // isPart reports whether name is that of a part, of whatever generation.
 func isPart(set, name string) bool {
@@ -225,12 +293,26 @@ func isDocument(set, name string) bool {
 	case capabilityListName(set), resourceListName(set), changeListName(set), resourceDumpName(set), changeDumpName(set):
 		return true
 	}
-	return isPart(set, name) || isDumpPart(set, name)
+	return isPart(set, name) || isDumpPart(set, name) || isArchive(set, name)
 }
+
+// isArchive reports whether name is that of an archive of the set, or of the
+// index over its parts.
+func isArchive(set, name string) bool {
+	for _, c := range archivable {
+		if name == archiveName(set, c) {
+			return true
+		}
+	}
+	return false
+}
+
+// archivable are the capabilities of documents that have archives.
+var archivable = [...]resourcesync.Capability{resourcesync.ResourceList, resourcesync.ResourceDump, resourcesync.ChangeList, resourcesync.ChangeDump}
 
 // isChangePart reports whether name is that of a part of the set's Change List.
 func isChangePart(set, name string) bool {
-	return isPart(set, name) && strings.HasPrefix(name, documentsDir+set+"/changelist-")
+	return isArchived(set, resourcesync.ChangeList, name)
 }
 
 // descriptionPart is what the parts of an index of Source Descriptions are

@@ -127,6 +127,8 @@ func (s *Source) after(t time.Time) time.Time {
 //  2. the state, saying that entry documents are about to be switched, and
 //     where the parts of the Change List are to end;
 //  3. parts of the Change List: the open one, then those now closed (RS-CHI-06);
+//     then the archives: what is about to leave the Change List is there before
+//     it leaves (RA-CHG-08);
 //  4. the entry documents, the Change List's before the Resource List's; then,
 //     if there is no index any more, the part that was open, now closed;
 //  5. the Capability List, if what it names has changed;
@@ -166,7 +168,7 @@ func (s *Source) publishSet(ctx context.Context, set Set, look bool) (r SetRepor
 	if err == nil {
 		err = p.tidy(ctx, published) // step 7
 	}
-	return r, written || named, errors.Join(err, p.stay)
+	return r, written || named, err
 }
 
 // A publication is one set on its way from one published state to the next.
@@ -184,7 +186,11 @@ type publication struct {
 	changes bool         // a Change List is due
 	entry   blob.Writer  // the Resource List's entry document
 	build   *changeBuild // of the Change List
-	stay    error        // why changes that were to leave did not
+	back    bool         // the catalog is older than what was published from it
+	begun   bool         // the history begins anew by this publication
+	past    bool         // archives call for documents to be written
+	lists   *archiving   // of Resource Lists; nil: there is none, or nobody looked
+	closed  *archiving   // of Change Lists; the same
 }
 
 // prepare finds out what is published, what the catalog holds, and what is to
@@ -205,6 +211,9 @@ func (p *publication) prepare(ctx context.Context, look bool) (err error) {
 		_, p.next.Compressed = p.docs.(*gzipStore)
 		if err := p.reconcile(ctx, name); err != nil {
 			return fmt.Errorf("read catalog: %w", err)
+		}
+		if err := p.openArchives(ctx); err != nil {
+			return err
 		}
 		if more, err := p.decide(ctx); err != nil || !more || p.there != nil {
 			return err
@@ -261,10 +270,10 @@ func (p *publication) reconcile(ctx context.Context, set string) (err error) {
 		if kept, err = p.catalog.Mark(ctx, set); err != nil {
 			return err
 		}
-		c = nil
+		c, p.back = nil, true
 	}
 	if c == nil || c.Open.After < kept.Seq {
-		p.anew = true
+		p.anew, p.begun = true, true
 		c = &changeState{After: kept.Seq, From: kept.At, Open: openPart{From: kept.At, After: kept.Seq}, Through: kept.Seq}
 	}
 	p.next.Changes = c
@@ -293,13 +302,15 @@ func (p *publication) decide(ctx context.Context) (look bool, err error) {
 	p.report.Resources = p.status.Resources
 	p.report.Seq = c.Through
 	news := p.status.Last != c.Through
-	p.list = st.List == nil || p.unsure || p.anew || st.List.Rules != p.rules[p.set.Name].mark || p.listDue(news) ||
-		!p.there.has(resourceListName(p.set.Name)) || !p.have(st.List.Parts)
+	list, past := p.archiveDue()
+	p.past = past
+	p.list = list || st.List == nil || p.unsure || p.anew || st.List.Rules != p.rules[p.set.Name].mark || p.listDue(news) ||
+		!p.there.has(resourceListName(p.set.Name)) || !p.have(st.List.names())
 	if st.List != nil {
 		p.report.Parts = len(st.List.Parts)
 	}
 	trim, err := p.trimDue(ctx, c)
-	cut := c.Open.Size == 0 || !p.have(c.names()) || p.status.Last-c.Open.After > catalog.Seq(p.partEntries(p.set, c)) ||
+	cut := past || c.Open.Size == 0 || !p.have(c.names()) || p.status.Last-c.Open.After > catalog.Seq(p.partEntries(p.set, c)) ||
 		p.status.Last > c.Open.After && (p.old(p.set, c) || p.costly(p.set, c)) || trim
 	p.changes = p.list || news || cut || !p.there.has(changeListName(p.set.Name)) ||
 		!p.there.is(c.Open.document(p.set.Name), c.Open.Size+int64(len(closingTag)))

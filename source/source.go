@@ -94,21 +94,6 @@ type ChangeList struct {
 	Rotate  time.Duration // close the open part when its first change is this old; 0 never by age
 	Entries int           // and when it has so many; 0: as many as a document may have, or 10,000 once there are parts
 	Keep    time.Duration // how long its changes are kept at least; default Options.Keep, never less than Options.Grace
-
-	// Leaving, if set, is told of changes before they leave the Change List,
-	// and of nothing twice that has left. They are still in the catalog, and
-	// their document, if they have one of their own, is still there. If it
-	// fails, they stay, and Publish, having published, returns its error.
-	Leaving func(context.Context, Leaving) error
-}
-
-// A Leaving is a stretch of the history of a set that is about to leave its
-// Change List for good: all changes above After, through Last.
-type Leaving struct {
-	Set         string
-	From, Until time.Time // its interval, half open (RS-MD-11)
-	After, Last catalog.Seq
-	Document    string // blob that is a closed Change List of just these changes; empty if there is none
 }
 
 // A ResourceDump says when a set's Resource Dump is built, and how it is cut.
@@ -201,6 +186,8 @@ type Source struct {
 	channels map[string]*channel // of each set
 
 	naming sync.Mutex // one writer of Capability Lists at a time; held across IO, for that is its purpose
+
+	archives archiveMemory // of all sets
 
 	dumping sync.Mutex // one PublishDumps at a time; held across IO, for that is its purpose
 	dumps   dumpMemory

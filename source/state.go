@@ -48,6 +48,16 @@ type listState struct {
 	Resources int64       `json:"resources"`
 	Rules     string      `json:"rules,omitempty"` // digest of those its links are from
 	Parts     []string    `json:"parts,omitempty"` // names; none when the list is one document
+	Past      bool        `json:"past,omitempty"`  // it has a link to its archive
+	Copy      string      `json:"copy,omitempty"`  // name under which the entry document stays as it is; empty: it does not
+}
+
+// names returns all blobs the list consists of, but for its entry document.
+func (st *listState) names() []string {
+	if st.Copy == "" {
+		return st.Parts
+	}
+	return append(slices.Clip(st.Parts), st.Copy)
 }
 
 // A changeState is a published Change List: all changes numbered above After,
@@ -60,6 +70,7 @@ type changeState struct {
 	Ended       *closedPart  `json:"ended,omitempty"` // the part that was open in an index that is no more, while that is planned
 	Through     catalog.Seq  `json:"through"`
 	ThroughTime time.Time    `json:"through_time,omitzero"` // of that change; zero if it is not ours to know
+	Past        bool         `json:"past,omitempty"`        // the documents that change have links to its archive
 }
 
 // A closedPart is a Change List that will never be written again (RS-MD-09).
@@ -136,7 +147,7 @@ func (s *Source) load(ctx context.Context, set, capabilityList string) (*state, 
 // changes are looked for in their order.
 func (st *state) sound(set string) bool {
 	part := func(name string) bool { return isPart(set, name) }
-	if st.List != nil && (st.List.Seq < 0 || !all(st.List.Parts, part)) {
+	if st.List != nil && (st.List.Seq < 0 || !all(st.List.names(), part)) {
 		return false
 	}
 	for _, r := range st.Retired {

@@ -2,8 +2,12 @@ package source
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
+
+	"lockstep/catalog"
+	"lockstep/resourcesync"
 )
 
 // trimShare is which share of the time changes are kept a document without
@@ -36,8 +40,10 @@ func (p *publication) trimDue(ctx context.Context, c *changeState) (bool, error)
 
 // trim moves the beginning of st forward over changes that nobody needs any
 // more, those before the cutoff: whole parts, or single changes of a document
-// that has no parts (RS-CHI-07). What leaves is handed over first.
-func (p *publication) trim(ctx context.Context, st *changeState) error {
+// that has no parts (RS-CHI-07). What leaves is to be named by the archive, if
+// there is one, from before it leaves: single changes get a closed document of
+// their own (RA-GEN-10).
+func (p *publication) trim(ctx context.Context, b *changeBuild, st *changeState) error {
 	if due, err := p.trimDue(ctx, st); err != nil || !due {
 		return err
 	}
@@ -47,8 +53,8 @@ func (p *publication) trim(ctx context.Context, st *changeState) error {
 	}
 	for len(st.Closed) > 0 && !st.Closed[0].Until.After(cutoff) {
 		part := st.Closed[0]
-		if !p.leave(ctx, Leaving{From: st.From, Until: part.Until, After: st.After, Last: part.Last, Document: part.Name}) {
-			return nil
+		if p.closed != nil {
+			p.closed.add(pointer{Name: part.Name, From: st.From, Until: part.Until, Seq: st.After})
 		}
 		st.After, st.From = part.Last, part.Until
 		st.Closed = st.Closed[1:]
@@ -56,35 +62,48 @@ func (p *publication) trim(ctx context.Context, st *changeState) error {
 	if len(st.Closed) > 0 || st.Open.Name != "" {
 		return nil
 	}
-	l := Leaving{From: st.From, Until: st.From, After: st.After, Last: st.After}
+	last := catalog.Mark{Seq: st.After}
 	for c, err := range p.catalog.Changes(ctx, p.capabilityList(p.set.Name), st.After) {
 		if err != nil {
 			return fmt.Errorf("build change list: %w", err)
 		}
-		until := c.EventTime.Add(boundary)
-		if until.After(cutoff) {
+		if c.EventTime.Add(boundary).After(cutoff) {
 			break
 		}
-		l.Last, l.Until = c.Seq, until
+		last = catalog.Mark{Seq: c.Seq, At: c.EventTime}
 	}
-	if l.Last > l.After && p.leave(ctx, l) {
-		st.After, st.From = l.Last, l.Until
-		st.Open = openPart{After: l.Last, From: l.Until}
+	for st.After < last.Seq {
+		end := last
+		if p.closed != nil {
+			if end, err = p.leave(ctx, b, st, last); err != nil {
+				return fmt.Errorf("archive changes: %w", err)
+			}
+		}
+		st.After, st.From = end.Seq, end.At.Add(boundary)
+		st.Open = openPart{After: st.After, From: st.From}
 	}
 	return nil
 }
 
-// leave tells of changes that are about to leave, and reports whether they may.
-func (p *publication) leave(ctx context.Context, l Leaving) bool {
-	if p.set.ChangeList.Leaving == nil {
-		return true
+// leave makes a closed document of the changes after those of st, through last
+// or as many as fit, and has the archive name it. It returns the last of them.
+func (p *publication) leave(ctx context.Context, b *changeBuild, st *changeState, last catalog.Mark) (catalog.Mark, error) {
+	part := openPart{From: st.From}
+	b.name(&part)
+	for {
+		until := last.At.Add(boundary)
+		w, _, got, err := b.list(ctx, part.Name, b.header(st.From, until, false), st.After, last.Seq)
+		if errors.Is(err, resourcesync.ErrTooLarge) && got.Seq > st.After {
+			last = got
+			continue
+		}
+		if err != nil {
+			return last, err
+		}
+		b.closed = append(b.closed, w)
+		p.closed.add(pointer{Name: part.Name, From: st.From, Until: until, Seq: st.After})
+		return last, nil
 	}
-	l.Set = p.set.Name
-	if err := p.set.ChangeList.Leaving(ctx, l); err != nil {
-		p.stay = fmt.Errorf("let changes up to %d leave: %w", l.Last, err)
-		return false
-	}
-	return true
 }
 
 // cutoff returns the instant before which nobody needs changes any more. They

@@ -11,12 +11,18 @@ import (
 
 	"lockstep/blob"
 	"lockstep/catalog"
+	"lockstep/resourcesync"
 )
 
 // write takes steps 1 to 6 of publishSet. It reports whether it wrote anything
 // a reader can see.
 func (p *publication) write(ctx context.Context) (written bool, err error) {
 	defer p.discard() // does nothing to what was committed
+	if p.begun {
+		if err := p.keepHistory(ctx); err != nil {
+			return false, err
+		}
+	}
 	err = p.take(ctx) // step 1
 	if errors.Is(err, errLook) {
 		if err = p.prepare(ctx, true); err == nil {
@@ -42,10 +48,8 @@ func (p *publication) write(ctx context.Context) (written bool, err error) {
 			return true, err
 		}
 	}
-	for _, ws := range p.switches() { // steps 3 and 4
-		if err := p.docs.Commit(ctx, ws...); err != nil {
-			return true, err
-		}
+	if err := p.commitAll(ctx); err != nil { // steps 3 and 4
+		return true, err
 	}
 	if _, err := p.publishCapabilityList(ctx, p.set); err != nil { // step 5
 		return true, err
@@ -56,14 +60,28 @@ func (p *publication) write(ctx context.Context) (written bool, err error) {
 // grown reports whether at most the open list has become longer.
 func (p *publication) grown() bool {
 	b, c := p.build, p.next.Changes
-	return !p.list && !p.unsure && !p.anew && len(b.closed) == 0 && b.index == nil && b.ended == nil &&
+	return !p.list && !p.unsure && !p.anew && !p.past && len(b.closed) == 0 && b.index == nil && b.ended == nil &&
 		!p.state.Saved.IsZero() && p.state.Changes.After == c.After && p.state.Changes.Open.Name == c.Open.Name
 }
 
-// switches returns what is to be committed, in the order of publishSet.
-func (p *publication) switches() [][]blob.Writer {
+// commitAll commits what is to be, in the order of publishSet.
+func (p *publication) commitAll(ctx context.Context) error {
+	parts, entries := p.switches()
+	if err := p.docs.Commit(ctx, parts...); err != nil {
+		return err
+	}
+	if _, err := p.publishArchives(ctx, p.set.Name, false, p.next.Stamp, p.lists, p.closed); err != nil {
+		return err
+	}
+	if err := p.docs.Commit(ctx, entries...); err != nil || p.build.ended == nil {
+		return err
+	}
+	return p.docs.Commit(ctx, p.build.ended)
+}
+
+// switches returns what is to be committed, in order.
+func (p *publication) switches() (parts, entries []blob.Writer) {
 	b := p.build
-	var parts, entries []blob.Writer
 	if b.open != nil && p.next.Changes.Open.Name != "" {
 		parts = append(parts, b.open)
 	} else if b.open != nil {
@@ -78,13 +96,7 @@ func (p *publication) switches() [][]blob.Writer {
 	if p.entry != nil {
 		entries = append(entries, p.entry)
 	}
-	var all [][]blob.Writer
-	for _, ws := range [][]blob.Writer{parts, entries, {b.ended}} {
-		if len(ws) > 0 && ws[0] != nil {
-			all = append(all, ws)
-		}
-	}
-	return all
+	return parts, entries
 }
 
 func (p *publication) discard() {
@@ -100,13 +112,19 @@ func (p *publication) discard() {
 func (p *publication) take(ctx context.Context) error {
 	p.discard() // of an attempt before
 	p.entry, p.build = nil, nil
+	p.lists.reset()
+	p.closed.reset()
 	p.next.Stamp = p.after(p.state.Stamp)
 	if p.list { // before the changes, so that these reach beyond what it holds
 		if err := p.takeList(ctx); err != nil {
 			return err
 		}
 	}
-	return p.takeChanges(ctx)
+	if err := p.takeChanges(ctx); err != nil {
+		return err
+	}
+	p.expireArchives()
+	return nil
 }
 
 func (p *publication) takeList(ctx context.Context) error {
@@ -115,13 +133,19 @@ func (p *publication) takeList(ctx context.Context) error {
 		return fmt.Errorf("build resource list: %w", err)
 	}
 	b := &listBuild{Source: p.Source, set: p.set.Name, mark: mark, stamp: p.next.Stamp,
-		gen: generation(p.set.Name, mark.At, p.there.taken)}
+		gen: generation(p.set.Name, mark.At, p.there.taken), past: p.lists != nil}
+	if p.archiveList(mark.At) {
+		b.copy = resourceListCopyName(p.set.Name, b.gen)
+	}
 	list, w, err := b.run(ctx)
 	if err != nil {
 		return err
 	}
 	p.entry = w
-	list.Rules = p.rules[p.set.Name].mark
+	if b.copy != "" {
+		p.lists.add(pointer{Name: b.copy, At: list.At, Seq: list.Seq})
+	}
+	list.Rules, list.Past = p.rules[p.set.Name].mark, b.past
 	p.next.List = list
 	p.report.List, p.report.Parts = true, len(list.Parts)
 	p.report.Resources = list.Resources
@@ -139,14 +163,16 @@ func (p *publication) takeChanges(ctx context.Context) error {
 	if !p.unsure {
 		st.Ended = nil
 	}
-	if p.there != nil {
-		if err := p.trim(ctx, &st); err != nil {
-			return err
-		}
-	}
 	b := &changeBuild{Source: p.Source, set: p.set, stamp: p.next.Stamp, prev: p.state.Changes, unsure: p.unsure, there: p.there}
+	b.past = p.set.Archive.of(resourcesync.ChangeList) != nil
 	if p.anew {
 		b.prev = nil
+	}
+	if p.there != nil {
+		if err := p.trim(ctx, b, &st); err != nil {
+			b.discard()
+			return err
+		}
 	}
 	if err := b.run(ctx, &st, p.status.Last); err != nil {
 		return err
@@ -190,10 +216,12 @@ func (p *publication) withdrawDumps(ctx context.Context) error {
 	return nil
 }
 
-// retire returns the parts there are that no entry document will name.
+// retire returns the parts there are that no entry document will name. Those
+// that stay for an archive are among them for the grace period, for the sake of
+// who is reading the list they belong to.
 func (p *publication) retire(now time.Time) []retired {
-	named := make(map[string]bool)
-	for _, names := range [][]string{p.next.List.Parts, p.next.Changes.names()} {
+	named, archived, left := make(map[string]bool), p.archivedNames(), p.leftNames()
+	for _, names := range [][]string{p.next.List.names(), p.next.Changes.names(), p.archiveParts()} {
 		for _, name := range names {
 			named[name] = true
 		}
@@ -201,20 +229,27 @@ func (p *publication) retire(now time.Time) []retired {
 	var all []retired
 	known := make(map[string]bool)
 	for _, r := range p.state.Retired {
-		if !named[r.Name] && p.there.taken(r.Name) {
+		if !named[r.Name] && p.there.taken(r.Name) && !(archived(r.Name) && now.Sub(r.Gone) >= p.opts.Grace) {
 			all = append(all, r)
 			known[r.Name] = true
 		}
 	}
 	var at time.Time
+	last := make(map[string]bool) // what the list consisted of that is replaced
 	if p.state.List != nil {
 		at = p.state.List.At
+		for _, name := range p.state.List.names() {
+			last[name] = true
+		}
 	}
 	for name := range p.there {
-		if isPart(p.set.Name, name) && !named[name] && !known[name] {
+		if isPart(p.set.Name, name) && !named[name] && !known[name] && (last[name] || !archived(name)) {
 			r := retired{Name: name, Gone: now, At: at}
 			if p.anew && isChangePart(p.set.Name, name) {
 				r.Gone = time.Time{} // at once: who follows it must not take it for the present
+			}
+			if !last[name] && left(name) {
+				r.At = time.Time{} // nobody goes on from there
 			}
 			all = append(all, r)
 		}
@@ -237,9 +272,13 @@ func (p *publication) tidy(ctx context.Context, st *state) error {
 	if err := p.tidyPatches(ctx); err != nil {
 		return err
 	}
+	if err := p.withdrawArchives(ctx, p.set, p.there.taken, listArchives...); err != nil {
+		return err
+	}
 	var old []string
+	archived := p.archivedNames()
 	for _, r := range st.Retired {
-		if p.there.taken(r.Name) && p.opts.Now().Sub(r.Gone) >= p.opts.Grace {
+		if p.there.taken(r.Name) && p.opts.Now().Sub(r.Gone) >= p.opts.Grace && !archived(r.Name) {
 			old = append(old, r.Name)
 		}
 	}

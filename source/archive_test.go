@@ -1,0 +1,160 @@
+package source_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"lockstep/source"
+)
+
+var keepAll = &source.Retain{All: true}
+
+// archiving returns options of one set with archives of its lists.
+func archiving(o source.Options, c source.ChangeList, a source.Archive) source.Options {
+	o.Sets = []source.Set{{ChangeList: c, Archive: &a}}
+	return o
+}
+
+func (w *world) crawlPast() *pastCrawl {
+	w.Helper()
+	p, err := crawlPast(reader(w.docs))
+	if err != nil {
+		w.Fatal(err)
+	}
+	return p
+}
+
+// TestArchivesTellThePast holds that lists and archives together tell of every
+// moment since the first publication, whatever form lists have, and that what is
+// archived never changes (RA-GEN-09, RA-CHG-08).
+func TestArchivesTellThePast(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name     string
+		opts     source.Options
+		list     source.ChangeList
+		archives int // that are an index
+	}{
+		{"one document", source.Options{}, source.ChangeList{}, 0},
+		{"parts", source.Options{}, source.ChangeList{Entries: 3}, 0},
+		{"index", source.Options{MaxEntries: 4}, source.ChangeList{}, 2},
+		{"rotated", source.Options{}, source.ChangeList{Rotate: 2 * time.Hour}, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			tt.opts.Grace = time.Hour
+			tt.list.Keep = 8 * time.Hour
+			w := newWorld(t, archiving(tt.opts, tt.list, source.Archive{ResourceLists: &source.Retain{All: true, Every: 5 * time.Hour}, ChangeLists: keepAll}))
+			s := w.source()
+			w.publish(s)
+			first := w.crawlPast()
+			if len(first.listed) != 1 || len(first.closed) != 0 { // RA-GEN-11, RA-DOC-11
+				t.Errorf("at first there are %d lists and %d change lists in the archives, want 1 and 0", len(first.listed), len(first.closed))
+			}
+			since := first.snapshots[0].at
+			seen := make(map[string]string)
+			for i := range 40 {
+				w.pass(time.Hour)
+				w.put(fmt.Sprintf("r%d=%d", i%7, i), fmt.Sprintf("s%d=%d", i, i))
+				if i%3 == 0 {
+					w.put(fmt.Sprintf("s%d", i))
+				}
+				w.publish(s)
+				w.upToDate()
+				p := w.crawlPast()
+				if n, err := p.tells(w.past, since); err != nil || n < i {
+					t.Fatalf("round %d: %v, %d moments", i, err, n)
+				}
+				for _, name := range slices.Concat(p.listed, p.closed) {
+					now := w.files()[name]
+					if old, ok := seen[name]; ok && old != now {
+						t.Errorf("%s was\n%s\nis\n%s", name, old, now)
+					}
+					seen[name] = now
+				}
+			}
+			p := w.crawlPast()
+			if len(p.listed) < 7 || len(p.listed) > 9 || len(p.closed) < 4 || p.indexes != tt.archives {
+				t.Errorf("%d lists, %d change lists, %d indexes: %s %s", len(p.listed), len(p.closed), p.indexes, p.listed, p.closed)
+			}
+			before := w.files()
+			if r := w.publish(w.source()); r.Written {
+				t.Error("a new process has written, though nothing changed")
+			}
+			if after := w.files(); !slices.Equal(namesOf(before), namesOf(after)) {
+				t.Errorf("%v, were %v", namesOf(after), namesOf(before))
+			}
+		})
+	}
+}
+
+func namesOf(files map[string]string) (names []string) {
+	for name := range files {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// TestArchiveRetention: what the policy says stays, and all it needs; what
+// leaves the archive is there for the grace period, then it is gone (RA-GEN-13).
+func TestArchiveRetention(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name           string
+		retain         source.Retain
+		lists, changes int
+	}{
+		{"count", source.Retain{Count: 3}, 3, 3},
+		{"age", source.Retain{Age: 5 * time.Hour}, 6, 6},
+		{"one", source.Retain{Count: 1}, 1, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, archiving(source.Options{MaxEntries: 3, Grace: 2 * time.Hour},
+				source.ChangeList{Rotate: time.Minute, Keep: 2 * time.Hour}, source.Archive{ResourceLists: &tt.retain, ChangeLists: &tt.retain}))
+			s := w.source()
+			for i := range 20 {
+				w.put(fmt.Sprintf("a%d=1", i), fmt.Sprintf("b%d=1", i))
+				w.publish(s)
+				w.pass(time.Hour)
+				if i == 10 {
+					s = w.source()
+				}
+			}
+			p := w.crawlPast()
+			if abs(len(p.listed)-tt.lists) > 1 || abs(len(p.closed)-tt.changes) > 4 {
+				t.Errorf("%d lists and %d change lists are archived, want %d and about %d", len(p.listed), len(p.closed), tt.lists, tt.changes)
+			}
+			for range 10 { // until nothing more leaves
+				w.pass(time.Hour)
+				w.publish(s)
+			}
+			p = w.crawlPast()
+			needed := make(map[string]bool)
+			for _, name := range p.listed {
+				needed[strings.TrimSuffix(name, ".xml")] = true
+			}
+			copies := 0
+			for _, name := range w.names("resourcesync/main/resourcelist-2") {
+				stem := strings.TrimSuffix(name, ".xml")
+				if len(strings.Split(stem, "-")) > 2 {
+					stem = stem[:strings.LastIndexByte(stem, '-')]
+				} else {
+					copies++
+				}
+				if !needed[stem] {
+					t.Errorf("%s is left", name)
+				}
+			}
+			if copies != len(p.listed) {
+				t.Errorf("%d copies of lists, %d in the archive", copies, len(p.listed))
+			}
+		})
+	}
+}
+
+func abs(n int) int { return max(n, -n) }

@@ -1,0 +1,180 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"lockstep/blob"
+	"lockstep/resourcesync"
+)
+
+// keepHistory has the archive of Change Lists name what is published of a
+// history that is about to begin anew: closed parts, and a closed copy of what
+// is open. It is durable when it returns, and may be repeated.
+//
+// If the catalog is another one than the history was read off, or an older copy,
+// nothing may seem to join both: documents of the past that reach to where the
+// new history begins, or beyond, are not named any more (RA-CHG-05).
+func (p *publication) keepHistory(ctx context.Context) error {
+	if p.closed == nil && p.lists == nil {
+		return nil
+	}
+	docs, same, err := p.published(ctx)
+	if err != nil {
+		return fmt.Errorf("archive what was published: %w", err)
+	}
+	from := p.next.Changes.From
+	switch {
+	case p.back || p.state.Changes == nil && !same:
+		p.forgetSeqs()
+		n := 0
+		if p.closed != nil {
+			for _, d := range docs {
+				p.closed.add(d)
+			}
+			n += p.closed.drop(func(d *pointer) bool { return d.Until.After(from.Add(boundary)) })
+		}
+		if p.lists != nil {
+			n += p.lists.drop(func(d *pointer) bool { return !d.At.Before(from) })
+		}
+		if n > 0 {
+			p.opts.Logger.WarnContext(ctx, "archived documents reach beyond the instant at which history begins anew, and are not named any more",
+				slog.String("set", p.set.Name), slog.Int("documents", n), slog.Time("from", from))
+		}
+	case p.state.Changes != nil && p.closed != nil:
+		for _, d := range docs {
+			p.closed.add(d)
+		}
+	}
+	stamp := p.after(p.state.Stamp)
+	if _, err := p.publishArchives(ctx, p.set.Name, false, stamp, p.lists, p.closed); err != nil {
+		return err
+	}
+	for _, d := range docs {
+		p.there[d.Name] = max(p.there[d.Name], 0) // copies are there now
+	}
+	return nil
+}
+
+// forgetSeqs notes that numbers of changes meant something in another catalog.
+func (p *publication) forgetSeqs() {
+	for _, g := range []*archiving{p.lists, p.closed} {
+		if g == nil {
+			continue
+		}
+		for i := range g.next.Parts {
+			part := &g.next.Parts[i]
+			ps := make([]pointer, len(part.Pointers))
+			for j, ptr := range part.Pointers {
+				ptr.Seq = -1
+				ps[j] = ptr
+			}
+			part.Pointers = ps
+			g.dirty[part.Name] = g.dirty[part.Name] || len(ps) > 0
+		}
+	}
+}
+
+// published returns the Change List that readers see, as documents an archive
+// can name: what is open it copies. same reports whether the catalog knows of
+// the last change in it.
+func (p *publication) published(ctx context.Context) (docs []pointer, same bool, err error) {
+	parts, err := p.readIndex(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	open := changeListName(p.set.Name)
+	if n := len(parts); n > 0 {
+		for _, c := range parts[:n-1] {
+			docs = append(docs, pointer{Name: c.Name, From: c.From, Until: c.Until, Seq: -1})
+		}
+		open = parts[n-1].Name
+	}
+	h, entries, err := p.readChanges(ctx, open)
+	if err != nil || h.From.IsZero() {
+		return docs, false, err
+	}
+	if len(entries) == 0 {
+		kept := p.status.Kept.At
+		return docs, !h.From.Time().Add(boundary).Before(kept) && !kept.Add(boundary).Before(h.From.Time()), nil
+	}
+	last := &entries[len(entries)-1]
+	if same, err = p.knows(ctx, last); err != nil {
+		return nil, false, err
+	}
+	d := pointer{From: h.From.Time(), Until: last.Datetime.Time().Add(boundary), Seq: -1}
+	if p.closed == nil {
+		return docs, same, nil
+	}
+	for o := range p.closed.next.all() {
+		if o.same(d) {
+			return docs, same, nil // an earlier run has
+		}
+	}
+	if d.Name, err = p.copyClosed(ctx, d, entries); err != nil {
+		return nil, false, err
+	}
+	return append(docs, d), same, nil
+}
+
+// knows reports whether the catalog has the change of an entry.
+func (p *publication) knows(ctx context.Context, e *resourcesync.Entry) (bool, error) {
+	at := e.Datetime.Time()
+	for c, err := range p.catalog.Changes(ctx, p.capabilityList(p.set.Name), p.status.Kept.Seq) {
+		if err != nil {
+			return false, err
+		}
+		if !c.EventTime.Before(at) {
+			return c.EventTime.Equal(at) && c.URI == e.Loc, nil
+		}
+	}
+	return false, nil
+}
+
+// copyClosed writes a Change List of entries, the interval of which d gives.
+func (p *publication) copyClosed(ctx context.Context, d pointer, entries []resourcesync.Entry) (string, error) {
+	b := &changeBuild{Source: p.Source, set: p.set, past: true, there: p.there}
+	part := openPart{From: d.From}
+	b.name(&part)
+	w, err := p.dumpDocument(ctx, part.Name, b.header(d.From, d.Until, false), p.after(p.state.Stamp), entries)
+	if err != nil {
+		return "", err
+	}
+	defer w.Close() // does nothing after Commit
+	return part.Name, p.docs.Commit(ctx, w)
+}
+
+// readChanges reads a published Change List that is no index; the zero Header
+// says that it is none of ours.
+func (p *publication) readChanges(ctx context.Context, name string) (h resourcesync.Header, entries []resourcesync.Entry, err error) {
+	r, err := p.docs.Open(ctx, name)
+	if errors.Is(err, blob.ErrNotExist) {
+		return h, nil, nil
+	}
+	if err != nil {
+		return h, nil, err
+	}
+	defer r.Close() // opened for reading only
+	read := &errorReader{r: r}
+	d := resourcesync.NewReader(read, resourcesync.ReaderOptions{Base: p.base.uri(name), Strict: true})
+	h, err = d.Header()
+	if err == nil && (h.Index || h.Capability != resourcesync.ChangeList || h.Link(resourcesync.RelUp) != p.capabilityList(p.set.Name)) {
+		return resourcesync.Header{}, nil, nil
+	}
+	for e, eerr := range d.Entries() {
+		if err = eerr; err != nil {
+			break
+		}
+		entries = append(entries, e)
+	}
+	switch {
+	case read.err != nil:
+		return resourcesync.Header{}, nil, fmt.Errorf("%s: %w", name, read.err)
+	case err != nil:
+		p.opts.Logger.WarnContext(ctx, "what was published of changes is unreadable and cannot be archived", slog.String("doc", name), slog.Any("err", err))
+		return resourcesync.Header{}, nil, nil
+	}
+	return h, entries, nil
+}

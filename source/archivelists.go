@@ -1,0 +1,102 @@
+package source
+
+import (
+	"context"
+	"time"
+
+	"lockstep/resourcesync"
+)
+
+// listArchives are the kinds of archives that Publish sees to.
+var listArchives = []resourcesync.Capability{resourcesync.ResourceList, resourcesync.ChangeList}
+
+// archivesLink returns the link from a document to the archive of its kind
+// (RA-ADV-03, RA-GEN-12).
+func (s *Source) archivesLink(set string, c resourcesync.Capability) resourcesync.Link {
+	return resourcesync.Link{Rel: resourcesync.RelArchives, Href: s.base.uri(archiveName(set, c))}
+}
+
+// openArchives finds out what the archives of the set's lists name, if somebody
+// has looked at all documents.
+func (p *publication) openArchives(ctx context.Context) (err error) {
+	if p.there == nil {
+		return nil
+	}
+	if p.lists, err = p.openArchive(ctx, p.set, resourcesync.ResourceList, p.there.taken); err != nil {
+		return err
+	}
+	p.closed, err = p.openArchive(ctx, p.set, resourcesync.ChangeList, p.there.taken)
+	return err
+}
+
+// archiveDue says whether a new Resource List is due for the sake of its
+// archive, and whether documents are to be written for that of any.
+func (p *publication) archiveDue() (list, any bool) {
+	a, st := p.set.Archive, p.state
+	list = st.List != nil && st.List.Past != (a.of(resourcesync.ResourceList) != nil) || p.lists != nil && p.lists.next.newest() == nil
+	any = list || p.next.Changes.Past != (a.of(resourcesync.ChangeList) != nil) || p.lists.changed() || p.closed.changed()
+	for _, c := range listArchives {
+		any = any || a.of(c) == nil && p.there.taken(archiveName(p.set.Name, c))
+	}
+	return list, any
+}
+
+// archiveList reports whether the Resource List taken at goes into the archive:
+// the first does, one that begins a history, and one that is far enough from the
+// one before.
+func (p *publication) archiveList(at time.Time) bool {
+	if p.lists == nil {
+		return false
+	}
+	newest := p.lists.next.newest()
+	return newest == nil || p.anew || at.Sub(newest.At) >= p.lists.retain.Every
+}
+
+// archivedNames tells which documents stay for the sake of an archive that names
+// them, or the list they are part of.
+func (p *publication) archivedNames() func(name string) bool {
+	held := make(map[string]bool)
+	for _, g := range []*archiving{p.lists, p.closed} {
+		if g == nil {
+			continue
+		}
+		for ptr := range g.next.all() {
+			held[ptr.Name] = true
+		}
+	}
+	return func(name string) bool { return held[name] || held[copyOfPart(name)] }
+}
+
+// leftNames tells which documents stayed for the sake of an archive that does
+// not name them any more.
+func (p *publication) leftNames() func(name string) bool {
+	return func(name string) bool {
+		for _, g := range []*archiving{p.lists, p.closed} {
+			if g != nil && (g.left[name] || g.left[copyOfPart(name)]) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// archiveParts returns the names of the parts of the archives.
+func (p *publication) archiveParts() (names []string) {
+	for _, g := range []*archiving{p.lists, p.closed} {
+		if g != nil {
+			for _, part := range g.next.Parts {
+				names = append(names, part.Name)
+			}
+		}
+	}
+	return names
+}
+
+// expireArchives drops from the archives what is not to be kept any more.
+func (p *publication) expireArchives() {
+	for _, g := range []*archiving{p.lists, p.closed} {
+		if g != nil {
+			g.expire()
+		}
+	}
+}

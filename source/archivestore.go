@@ -1,0 +1,352 @@
+package source
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"lockstep/blob"
+	"lockstep/catalog"
+	"lockstep/resourcesync"
+)
+
+// archivesVersion numbers the layout of remembered. Older ones are read, newer
+// refused.
+const archivesVersion = 1
+
+// A remembered is what a Source remembers of a set's archives, those of its
+// lists or those of its dumps, in one JSON blob. What archives name is what they
+// say themselves; this is written before them, adds what they have no words for,
+// and is what they are made of anew should they get lost.
+type remembered struct {
+	Version        int                                   `json:"version"`
+	CapabilityList string                                `json:"capability_list"` // the set; documents of another base URL are not ours to continue
+	Archives       map[resourcesync.Capability][]pointer `json:"archives"`        // by capability of the documents
+}
+
+// isDump reports whether c is the capability of dumps.
+func isDump(c resourcesync.Capability) bool {
+	return c == resourcesync.ResourceDump || c == resourcesync.ChangeDump
+}
+
+// openArchive returns the archive of the set's documents of one kind, nil if
+// there is to be none. Documents that are not there are not named any more.
+func (s *Source) openArchive(ctx context.Context, set Set, c resourcesync.Capability, there func(name string) bool) (*archiving, error) {
+	retain := set.Archive.of(c)
+	if retain == nil {
+		return nil, nil
+	}
+	entry := archiveName(set.Name, c)
+	a, published := s.archives.get(entry), true
+	if a == nil {
+		var err error
+		if a, published, err = s.loadArchive(ctx, set.Name, c); err != nil {
+			return nil, fmt.Errorf("read archive: %w", err)
+		}
+		if published {
+			s.archives.put(entry, a)
+		}
+	}
+	g := s.archiving(set.Name, c, retain, a, published)
+	if !there(entry) {
+		g.rewrite()
+	}
+	for _, p := range g.next.Parts {
+		if !there(p.Name) {
+			g.dirty[p.Name] = true
+		}
+	}
+	if lost := g.drop(func(p *pointer) bool { return !there(p.Name) }); lost > 0 { // RA-GEN-09
+		s.opts.Logger.WarnContext(ctx, "archived documents are gone and are not named any more", slog.String("set", set.Name),
+			slog.String("doc", entry), slog.Int("documents", lost))
+	}
+	g.expire()
+	g.settle()
+	return g, nil
+}
+
+// loadArchive reads what is published; published is false if it has to be made
+// anew from what is remembered. It returns nil if there is neither.
+func (s *Source) loadArchive(ctx context.Context, set string, c resourcesync.Capability) (a *archived, published bool, err error) {
+	known, err := s.loadRemembered(ctx, set, isDump(c))
+	if err != nil {
+		return nil, false, err
+	}
+	a, err = s.readArchive(ctx, set, c)
+	if err != nil {
+		return nil, false, err
+	}
+	pointers, remembers := known.Archives[c]
+	if a == nil && remembers {
+		if len(pointers) > 0 {
+			s.opts.Logger.WarnContext(ctx, "archive is not as it was left, and is made anew", slog.String("set", set), slog.String("doc", archiveName(set, c)))
+		}
+		return new(chunk(set, c, pointers, s.archiveLimit(), 0, false)), false, nil
+	}
+	seqs := make(map[string]catalog.Seq, len(pointers))
+	for _, p := range pointers {
+		seqs[p.Name] = p.Seq
+	}
+	for p := range a.all() {
+		if seq, ok := seqs[p.Name]; ok {
+			p.Seq = seq
+		}
+	}
+	return a, a != nil, nil
+}
+
+// readArchive reads a published archive; nil if there is none, or none as we
+// write them.
+func (s *Source) readArchive(ctx context.Context, set string, c resourcesync.Capability) (*archived, error) {
+	name := archiveName(set, c)
+	h, entries, err := s.readArchivePart(ctx, set, c, name)
+	if err != nil || h.Capability == "" {
+		return nil, err
+	}
+	a := &archived{Index: h.Index}
+	if !h.Index {
+		pointers := s.pointers(set, c, entries)
+		if pointers == nil {
+			return nil, nil
+		}
+		a.Parts = []archivePart{{Name: name, Pointers: pointers}}
+		return a, nil
+	}
+	for _, e := range entries {
+		part := strings.TrimPrefix(e.Loc, s.base.prefix)
+		if archivePartNumber(set, c, part) == 0 {
+			return nil, nil
+		}
+		ph, pe, err := s.readArchivePart(ctx, set, c, part)
+		if err != nil {
+			return nil, err
+		}
+		pointers := s.pointers(set, c, pe)
+		if ph.Capability == "" || ph.Index || pointers == nil {
+			return nil, nil
+		}
+		a.Parts = append(a.Parts, archivePart{Name: part, Pointers: pointers})
+	}
+	if len(a.Parts) == 0 {
+		return nil, nil
+	}
+	return a, nil
+}
+
+// readArchivePart reads one document of an archive; the zero Header says that it
+// is none.
+func (s *Source) readArchivePart(ctx context.Context, set string, c resourcesync.Capability, name string) (h resourcesync.Header, entries []resourcesync.Entry, err error) {
+	r, err := s.docs.Open(ctx, name)
+	if errors.Is(err, blob.ErrNotExist) {
+		return h, nil, nil
+	}
+	if err != nil {
+		return h, nil, err
+	}
+	read := &errorReader{r: r}
+	defer r.Close() // opened for reading only
+	d := resourcesync.NewReader(read, resourcesync.ReaderOptions{Base: s.base.uri(name), Strict: true})
+	h, err = d.Header()
+	if err == nil && (h.Capability != archiveOf(c) || h.Link(resourcesync.RelUp) != s.capabilityList(set)) {
+		return resourcesync.Header{}, nil, nil // not ours
+	}
+	if err == nil {
+		for e, eerr := range d.Entries() {
+			if err = eerr; err != nil {
+				break
+			}
+			entries = append(entries, e)
+		}
+	}
+	switch {
+	case read.err != nil:
+		return resourcesync.Header{}, nil, fmt.Errorf("%s: %w", name, read.err)
+	case err != nil:
+		return resourcesync.Header{}, nil, nil // not as we wrote it
+	}
+	return h, entries, nil
+}
+
+// pointers returns what entries of an archive point to; nil if that is nothing
+// of ours.
+func (s *Source) pointers(set string, c resourcesync.Capability, entries []resourcesync.Entry) []pointer {
+	pointers := make([]pointer, 0, len(entries))
+	for _, e := range entries {
+		p := pointer{Name: strings.TrimPrefix(e.Loc, s.base.prefix), At: e.At.Time(), From: e.From.Time(), Until: e.Until.Time(), Seq: -1}
+		if !p.sound(set, c) || len(pointers) > 0 && pointers[len(pointers)-1].compare(p) > 0 {
+			return nil
+		}
+		pointers = append(pointers, p)
+	}
+	return pointers
+}
+
+// sound reports whether p can point to a document of that kind.
+func (p *pointer) sound(set string, c resourcesync.Capability) bool {
+	snapshot := c == resourcesync.ResourceList || c == resourcesync.ResourceDump
+	return isArchived(set, c, p.Name) && snapshot == !p.At.IsZero() && snapshot == p.From.IsZero() && snapshot == p.Until.IsZero() &&
+		!p.Until.Before(p.From) && p.Seq >= -1
+}
+
+// loadRemembered returns what is remembered of the archives of a set's lists,
+// or of its dumps.
+func (s *Source) loadRemembered(ctx context.Context, set string, dumps bool) (*remembered, error) {
+	name := archivesName(set, dumps)
+	fresh := &remembered{Version: archivesVersion, CapabilityList: s.capabilityList(set), Archives: make(map[resourcesync.Capability][]pointer)}
+	data, _, err := s.read(ctx, name)
+	if err != nil || data == nil {
+		return fresh, err
+	}
+	m := new(remembered)
+	if err := json.Unmarshal(data, m); err != nil {
+		s.opts.Logger.WarnContext(ctx, "what is remembered of archives is unreadable and will be made anew", slog.String("set", set), slog.Any("err", err))
+		return fresh, nil
+	}
+	if m.Version > archivesVersion {
+		return nil, fmt.Errorf("read %s: written by a newer version (layout %d, this one knows %d)", name, m.Version, archivesVersion)
+	}
+	if m.CapabilityList != fresh.CapabilityList {
+		return fresh, nil
+	}
+	for c, pointers := range m.Archives {
+		if isDump(c) != dumps || slices.ContainsFunc(pointers, func(p pointer) bool { return !p.sound(set, c) }) || !slices.IsSortedFunc(pointers, pointer.compare) {
+			s.opts.Logger.WarnContext(ctx, "what is remembered of archives contradicts itself and will be made anew", slog.String("set", set))
+			return fresh, nil
+		}
+	}
+	m.Version = archivesVersion
+	return m, nil
+}
+
+// publishArchives commits those archives that have changed: what is remembered
+// first, then parts, the newest first, then entry documents. gs are all archives
+// of a set's lists, or of its dumps; nil where there is none.
+func (s *Source) publishArchives(ctx context.Context, set string, dumps bool, stamp time.Time, gs ...*archiving) (written bool, err error) {
+	if !slices.ContainsFunc(gs, (*archiving).changed) {
+		return false, nil
+	}
+	m := remembered{Version: archivesVersion, CapabilityList: s.capabilityList(set), Archives: make(map[resourcesync.Capability][]pointer)}
+	for _, g := range gs {
+		if g == nil {
+			continue
+		}
+		m.Archives[g.capability] = []pointer{}
+		for p := range g.next.all() {
+			m.Archives[g.capability] = append(m.Archives[g.capability], *p)
+		}
+	}
+	data, err := json.Marshal(m)
+	if err != nil {
+		return false, fmt.Errorf("write %s: %w", archivesName(set, dumps), err)
+	}
+	if err := s.commit(ctx, archivesName(set, dumps), append(data, '\n'), time.Time{}); err != nil {
+		return false, err
+	}
+	for _, g := range gs {
+		if !g.changed() {
+			continue
+		}
+		if err := g.publish(ctx, stamp); err != nil {
+			return true, fmt.Errorf("publish archive: %w", err)
+		}
+	}
+	return true, nil
+}
+
+// publish commits what has changed of the archive.
+func (g *archiving) publish(ctx context.Context, stamp time.Time) error {
+	entry := archiveName(g.set, g.capability)
+	g.archives.put(entry, nil) // should a commit fail, what holds is in the blobs
+	for _, p := range slices.Backward(g.next.Parts) {
+		if !g.dirty[p.Name] {
+			continue
+		}
+		h := g.header()
+		if g.next.Index {
+			h.Links = append(h.Links, resourcesync.Link{Rel: resourcesync.RelIndex, Href: g.base.uri(entry)}) // RA-DOC-04
+		}
+		entries := make([]resourcesync.Entry, len(p.Pointers))
+		for i := range p.Pointers {
+			entries[i] = p.Pointers[i].entry(g.base)
+		}
+		if err := g.put(ctx, p.Name, h, stamp, entries); err != nil {
+			return err
+		}
+	}
+	if g.next.Index && g.dirty[entry] {
+		h := g.header()
+		h.Index = true
+		entries := make([]resourcesync.Entry, len(g.next.Parts))
+		for i, p := range g.next.Parts {
+			entries[i].Loc = g.base.uri(p.Name) // RA-IDX-01, RA-IDX-02, RA-IDX-03: the address and nothing else
+		}
+		if err := g.put(ctx, entry, h, stamp, entries); err != nil {
+			return err
+		}
+	}
+	g.dirty = make(map[string]bool)
+	g.settle()
+	g.archives.put(entry, new(g.next.clone()))
+	return nil
+}
+
+// header returns what all documents of an archive begin with: no times
+// (RA-DOC-02), no link to archives (RA-ADV-06).
+func (g *archiving) header() resourcesync.Header {
+	return resourcesync.Header{Capability: archiveOf(g.capability), Links: []resourcesync.Link{ // RA-DOC-01, RA-DOC-03
+		{Rel: resourcesync.RelUp, Href: g.capabilityList(g.set)}}}
+}
+
+func (g *archiving) put(ctx context.Context, name string, h resourcesync.Header, stamp time.Time, entries []resourcesync.Entry) error {
+	w, err := g.dumpDocument(ctx, name, h, stamp, entries)
+	if err != nil {
+		return err
+	}
+	defer w.Close() // does nothing after Commit
+	return g.docs.Commit(ctx, w)
+}
+
+// withdrawArchives removes the entry documents of archives there are to be no
+// more, which no Capability List names any more, and forgets them. Parts and
+// what they named go as everything does that is not named.
+func (s *Source) withdrawArchives(ctx context.Context, set Set, there func(name string) bool, kinds ...resourcesync.Capability) error {
+	var gone []string
+	kept := make(map[resourcesync.Capability]bool)
+	for _, c := range kinds {
+		name := archiveName(set.Name, c)
+		if kept[c] = set.Archive.of(c) != nil; !kept[c] && there(name) {
+			gone = append(gone, name)
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	m, err := s.loadRemembered(ctx, set.Name, isDump(kinds[0]))
+	if err != nil {
+		return err
+	}
+	for c := range m.Archives {
+		if !kept[c] {
+			delete(m.Archives, c)
+		}
+	}
+	data, err := json.Marshal(m)
+	if err == nil {
+		err = s.commit(ctx, archivesName(set.Name, isDump(kinds[0])), append(data, '\n'), time.Time{})
+	}
+	if err == nil {
+		err = s.docs.Remove(ctx, gone...)
+	}
+	if err != nil {
+		return fmt.Errorf("withdraw archives: %w", err)
+	}
+	for _, name := range gone {
+		s.archives.put(name, nil)
+	}
+	return nil
+}
