@@ -38,19 +38,19 @@ var rooms = []room{
 	// services
 	{"catalog", "resourcesync", ""},
 	{"catalog/catalogtest", "catalog resourcesync", "github.com/google/go-cmp pgregory.net/rapid"},
-	{"bitstream", "catalog resourcesync blob patch", "golang.org/x/sync"},
+	{"memento", "internal/weblink", ""},
+	{"memento/mementotest", "memento", "github.com/google/go-cmp"},
+	{"bitstream", "catalog resourcesync blob patch memento vault", "golang.org/x/sync"},
 	{"discover", "resourcesync internal/fetch websub", "golang.org/x/net"},
 	{"validate", "resourcesync", ""},
 	{"validate/validatetest", "validate", ""},
 	{"hub", "websub internal/fetch", "golang.org/x/sync"},
 	{"hub/hubtest", "hub", "github.com/google/go-cmp"},
-	{"memento", "internal/weblink", ""},
-	{"memento/mementotest", "memento", "github.com/google/go-cmp"},
 	// roles
 	{"intake", "catalog resourcesync blob discover internal/fetch",
 		"github.com/bmatcuk/doublestar/v4 github.com/fsnotify/fsnotify github.com/gabriel-vasile/mimetype golang.org/x/sync golang.org/x/sys"},
 	{"source", "catalog resourcesync blob memento", "github.com/bmatcuk/doublestar/v4 github.com/klauspost/compress golang.org/x/sync golang.org/x/text"},
-	{"destination", "discover resourcesync websub blob internal/fetch internal/unpack patch memento vault",
+	{"destination", "discover resourcesync websub blob internal/fetch internal/unpack patch memento",
 		"github.com/bmatcuk/doublestar/v4 github.com/gofrs/flock golang.org/x/sync golang.org/x/text"},
 	{"destination/journaltest", "destination resourcesync", "github.com/google/go-cmp"},
 	// joinery

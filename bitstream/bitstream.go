@@ -19,6 +19,11 @@
 // change without its bytes. What is read may differ from what the update says,
 // for a file can change at any time: see [SetOptions].
 //
+// With [VersionOptions] every version of a resource is kept for good: its bytes in
+// a vault, where those of many versions take little room, and its place in time in
+// an index, off which a TimeGate answers. What published documents name stays
+// ([Keeper.Retain]).
+//
 // With [PatchOptions] updates also get links to patches: deltas ([patch.TypeDelta]) of
 // anything, and JSON Patches ([patch.TypeJSON]), where they are much smaller than what
 // they make.
@@ -34,17 +39,22 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"lockstep/blob"
 	"lockstep/catalog"
+	"lockstep/memento"
 	"lockstep/patch"
 	"lockstep/resourcesync"
+	"lockstep/vault"
 )
 
 // Options configures a [Keeper]. The zero value is ready to use.
 type Options struct {
-	Workers int          // representations read at once; default: as there are processors, at most 8
-	Logger  *slog.Logger // default: discards
+	Workers int           // representations read at once; default: as there are processors, at most 8
+	Logger  *slog.Logger  // default: discards
+	Vault   *vault.Vault  // the bytes of versions; needed where a set keeps some, as is Index
+	Index   memento.Store // which versions there are
 }
 
 // SetOptions says what is kept of a set.
@@ -67,8 +77,9 @@ type SetOptions struct {
 	// only passed by.
 	Rescans bool
 
-	Past    bool          // keep the bytes of every change the catalog keeps
-	Patches *PatchOptions // make patches; nil: none
+	Past     bool            // keep the bytes of every change the catalog keeps
+	Patches  *PatchOptions   // make patches; nil: none
+	Versions *VersionOptions // keep all versions, whose bytes are those of Past, too; nil: none
 }
 
 // PatchOptions says how a set's patches are made. The present bytes of every
@@ -95,6 +106,9 @@ type Keeper struct {
 	deltas patch.Deltas
 	large  chan struct{} // capacity 1: taken by who has much in memory
 	staged atomic.Int64  // representations written, for Sweep to see that there is something new
+
+	captured atomic.Int64 // versions kept
+	damaged  atomic.Int64 // times one was found to be damaged
 
 	mu   sync.Mutex           // guards sets
 	sets map[string]*recorder // by name
@@ -126,10 +140,18 @@ func (k *Keeper) Catalog(inner catalog.Catalog, set string, o SetOptions) catalo
 		}
 		o.Patches = &p
 	}
+	if o.Versions != nil {
+		v := *o.Versions
+		v.Ending = v.Ending || o.Open == nil
+		if v.Now == nil {
+			v.Now = time.Now
+		}
+		o.Versions = &v
+	}
 	if o.Open == nil {
 		o.Past, o.Patches = false, nil
 	}
-	r := &recorder{Catalog: inner, keeper: k, set: set, opts: o, turn: make(chan struct{}, 1)}
+	r := &recorder{Catalog: inner, keeper: k, set: set, opts: o, turn: make(chan struct{}, 1), indexing: make(chan struct{}, 1)}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.sets[set] = r
@@ -149,10 +171,29 @@ func (k *Keeper) Open(ctx context.Context, c *catalog.Change) (io.ReadCloser, er
 		return nil, notKept(c.URI)
 	}
 	r, err := k.open(ctx, d, c.Length)
+	if errors.Is(err, blob.ErrNotExist) && k.opts.Vault != nil {
+		return k.openKept(ctx, d, c)
+	}
 	if errors.Is(err, blob.ErrNotExist) {
 		return nil, notKept(c.URI)
 	}
 	return r, err
+}
+
+// openKept opens what a change brought among the versions.
+func (k *Keeper) openKept(ctx context.Context, d digest, c *catalog.Change) (io.ReadCloser, error) {
+	r, err := k.opts.Vault.Open(ctx, vault.Digest(d))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && c.Length >= 0 && r.Size() != c.Length {
+		if err == nil {
+			_ = r.Close() // only read from
+		}
+		return nil, notKept(c.URI)
+	}
+	if err != nil {
+		k.damage(err)
+		return nil, fmt.Errorf("open kept bytes of %s: %w", c.URI, err)
+	}
+	return r, nil
 }
 
 func notKept(uri string) error {

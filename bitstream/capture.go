@@ -57,7 +57,9 @@ func (w *worker) follow(ctx context.Context, indices []int) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case (errors.Is(err, errVanished) || errors.Is(err, errUnsteady)) && w.leaveOut(u):
+		case errors.Is(err, errKeep):
+			return err
+		case (errors.Is(err, errVanished) || errors.Is(err, errUnsteady) || errors.Is(err, errUnread)) && w.leaveOut(u):
 			w.withheld[i] = true
 			continue
 		case errors.Is(err, errOversize): // nobody asked for it
@@ -71,28 +73,56 @@ func (w *worker) follow(ctx context.Context, indices []int) error {
 
 // keep keeps the bytes of an update to a resource that is now so, or new.
 func (w *worker) keep(ctx context.Context, u *catalog.Update, now *catalog.Record) error {
+	keeps := w.opts.keepsVersions()
+	if keeps {
+		u.Links = withoutMementos(u.Links)
+	}
 	complete(&u.Record, now)
-	if now != nil && catalog.SameContent(now, &u.Record) || !w.wanted(u.Length) {
+	same := now != nil && catalog.SameContent(now, &u.Record)
+	var h held
+	if !same && w.wanted(u.Length) {
+		var err error
+		if h, err = w.keepOne(ctx, u, now); err != nil {
+			if !keeps || ctx.Err() != nil || errors.Is(err, errVanished) || errors.Is(err, errUnsteady) {
+				return err
+			}
+			if h = (held{}); !errors.Is(err, errOversize) {
+				w.problem(fmt.Errorf("%s: %w", u.URI, err))
+			}
+		}
+	}
+	if !keeps || same && !w.lacks(now) {
 		return nil
 	}
+	return w.version(ctx, u, now, h)
+}
+
+// lacks reports whether a resource that is what it was is still to get a version.
+func (w *worker) lacks(now *catalog.Record) bool {
+	_, ours := w.opts.Versions.linked(now)
+	return !ours && now.Seq > 0 // 0: of this very batch, where it could not be kept
+}
+
+// keepOne keeps the bytes of a change, and makes patches.
+func (w *worker) keepOne(ctx context.Context, u *catalog.Update, now *catalog.Record) (held, error) {
 	h, err := w.take(ctx, u)
 	if err != nil {
-		return err
+		return h, err
 	}
 	if !h.agrees(&u.Record) {
 		u.Token = ""
 	}
 	u.Length, u.Hashes = h.size, h.hashes
 	if w.opts.Patches != nil && w.begun && now != nil {
-		return w.patch(ctx, u, now, h)
+		err = w.patch(ctx, u, now, h)
 	}
-	return nil
+	return h, err
 }
 
 // wanted reports whether a representation of that length, -1 if unknown, is to
 // be kept.
 func (w *worker) wanted(length int64) bool {
-	return w.past || w.opts.Patches != nil && length <= w.opts.Patches.MaxBytes
+	return w.past && !w.opts.keepsVersions() || w.opts.Patches != nil && length <= w.opts.Patches.MaxBytes
 }
 
 // complete adds to u what an earlier update of the same content was given by us:

@@ -27,23 +27,34 @@ type recorder struct {
 	mu    sync.Mutex        // guards again
 	again map[string]string // URIs of what was left out, and with which Token
 
+	indexing chan struct{} // capacity 1: held from before the catalog changes until the index of versions knows
+	indexed  bool          // the index knows all; guarded by indexing
+	missing  atomic.Bool   // versions of resources there are may not have been kept
+
 	beginning sync.RWMutex // held by the first Mark, and shared by an Apply that relies on there being none; across IO, for that is its purpose
 }
 
 // Mark implements [catalog.Catalog].
 func (r *recorder) Mark(ctx context.Context, set string) (catalog.Mark, error) {
-	if set == r.set && !r.marked.Load() {
+	if set != r.set {
+		return r.Catalog.Mark(ctx, set)
+	}
+	if !r.marked.Load() {
 		r.beginning.Lock()
 		defer r.beginning.Unlock()
 	}
-	return r.Catalog.Mark(ctx, set)
+	m, err := r.Catalog.Mark(ctx, set)
+	if err == nil {
+		err = r.settle(ctx) // all that was before m
+	}
+	return m, err
 }
 
 // Apply implements [catalog.Catalog]. All bytes are kept, and durable, before
 // the updates are applied; see [SetOptions.Open] for how these may differ from
 // what was handed in.
 func (r *recorder) Apply(ctx context.Context, set string, updates []catalog.Update) (catalog.Applied, error) {
-	if set != r.set || !r.opts.Past && r.opts.Patches == nil {
+	if set != r.set || !r.opts.Past && r.opts.Patches == nil && r.opts.Versions == nil {
 		return r.Catalog.Apply(ctx, set, updates)
 	}
 	if err := catalog.Check(set, updates); err != nil {
@@ -55,6 +66,23 @@ func (r *recorder) Apply(ctx context.Context, set string, updates []catalog.Upda
 	case <-ctx.Done():
 		return catalog.Applied{}, ctx.Err()
 	}
+	if !r.opts.keepsVersions() {
+		return r.applyOnce(ctx, updates)
+	}
+	var all catalog.Applied
+	for _, step := range inSteps(updates) {
+		a, err := r.applyOnce(ctx, step)
+		if err != nil {
+			return catalog.Applied{}, err
+		}
+		all.Created, all.Updated = all.Created+a.Created, all.Updated+a.Updated
+		all.Deleted, all.Unchanged = all.Deleted+a.Deleted, all.Unchanged+a.Unchanged
+	}
+	return all, nil
+}
+
+// applyOnce applies updates in one go. The turn is held.
+func (r *recorder) applyOnce(ctx context.Context, updates []catalog.Update) (catalog.Applied, error) {
 	for {
 		begun, err := r.hasBegun(ctx)
 		if err != nil {
@@ -95,6 +123,7 @@ type batch struct {
 	pinned   []digest
 	ready    []blob.Writer // to be committed
 	problems problems
+	versions versions
 }
 
 // problems counts what could not be kept.
@@ -116,9 +145,16 @@ func (b *batch) apply(ctx context.Context) (a catalog.Applied, done bool, err er
 		for _, w := range b.ready {
 			_ = w.Close() // does nothing to what was committed
 		}
+		closeAll(b.versions.staged)
 		b.keeper.pins.unpin(b.pinned)
 	}()
-	if b.past || b.opts.Patches != nil {
+	if b.opts.keepsVersions() {
+		defer b.keeper.opts.Vault.Hold()()
+		if err := b.lookUp(ctx); err != nil {
+			return a, false, err
+		}
+	}
+	if b.past || b.opts.Patches != nil || b.opts.keepsVersions() {
 		b.updates = slices.Clone(b.updates)
 		b.withheld = make([]bool, len(b.updates))
 		if err := b.keepAll(ctx); err != nil {
@@ -132,7 +168,7 @@ func (b *batch) apply(ctx context.Context) (a catalog.Applied, done bool, err er
 			return a, false, err
 		}
 	}
-	a, err = b.Catalog.Apply(ctx, b.set, b.remaining(ctx))
+	a, err = b.applyIndexed(ctx, b.remaining(ctx))
 	return a, true, err
 }
 
@@ -166,7 +202,13 @@ func (b *batch) keepAll(ctx context.Context) error {
 		return err
 	}
 	b.commit(ctx, b.ready)
+	staged := b.versions.staged
+	b.versions.staged = nil
+	if err := b.commitVersions(ctx, staged); err != nil {
+		return err
+	}
 	if b.problems.count > 0 {
+		b.missing.Store(true)
 		b.keeper.opts.Logger.WarnContext(ctx, "some changes are catalogued without their bytes", slog.String("set", b.set),
 			slog.Int("entries", b.problems.count), slog.Any("err", b.problems.first))
 	}

@@ -13,7 +13,6 @@ import (
 
 	"lockstep/blob"
 	"lockstep/internal/fetch"
-	"lockstep/vault"
 )
 
 // Delete says what happens to resources the Source no longer has.
@@ -62,17 +61,6 @@ type Options struct {
 	// than once, in order, where it can be had, instead of the last one.
 	AllVersions bool
 
-	// Keep says which versions the mirror keeps of what is replaced in it and
-	// removed from it, in Versions, so that it can be what it was (see
-	// [Destination.SyncPast]). Whatever is done with a mirror that keeps versions
-	// has to be told Versions; where a mirror keeps none it is not used.
-	Keep     Keep
-	Versions blob.Store
-
-	// At, if not zero, says to make of the mirror what the collection was at that
-	// instant (RA-DST-02, RA-DST-03). The next run without it goes on from there.
-	At time.Time
-
 	Portable bool // name files for file systems that fold case or refuse characters, see [ProbePortable]
 
 	// Deliver, if not nil, is handed the changes of each batch when they are
@@ -99,10 +87,8 @@ type Destination struct {
 	client  *fetch.Client
 	opts    Options
 	selects *selection
-	vault   *vault.Vault     // nil: there is no place for versions
-	clock   func() time.Time // of the mirror
-	jobs    int              // resources of one host under way at a time
-	open    int              // files of a batch that may be open
+	jobs    int // resources of one host under way at a time
+	open    int // files of a batch that may be open
 	log     *slog.Logger
 	mirrors mirrorHosts
 	larges  atomic.Int32        // large contents under way
@@ -152,21 +138,8 @@ func New(store blob.Store, j Journal, c *fetch.Client, o Options) (*Destination,
 	if err != nil {
 		return nil, err
 	}
-	if err := o.Keep.check(); err != nil {
-		return nil, err
-	}
-	d := &Destination{store: store, journal: j, client: c, opts: o, jobs: jobs, open: open, selects: sel,
-		making: semaphore.NewWeighted(makingBytes), large: make(chan struct{}, 1), log: o.Logger, clock: time.Now}
-	if o.Versions != nil {
-		d.vault = vault.New(o.Versions, vault.Options{Compress: true, Logger: o.Logger})
-	}
-	switch keeps := o.Keep != (Keep{}) && !o.Keep.None; {
-	case keeps && d.isForgetful():
-		return nil, errors.New("a mirror without files has no versions to keep")
-	case keeps && d.vault == nil:
-		return nil, errors.New("nobody said where versions are to be kept (Options.Versions)")
-	}
-	return d, nil
+	return &Destination{store: store, journal: j, client: c, opts: o, jobs: jobs, open: open, selects: sel,
+		making: semaphore.NewWeighted(makingBytes), large: make(chan struct{}, 1), log: o.Logger}, nil
 }
 
 // Causes callers branch on.

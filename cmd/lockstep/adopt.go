@@ -47,7 +47,8 @@ func (s *site) adopt(ctx context.Context) error {
 			continue
 		}
 		if old != "" && set.from.kind.away {
-			n, err := takeOver(ctx, s.db.Catalog(), old, set.list)
+			_, versions := s.versions.marks[old]
+			n, err := takeOver(ctx, s.db.Catalog(), old, set.list, versions)
 			if err != nil {
 				return fmt.Errorf("take over what set %s held as %s: %w", set.name, old, err)
 			}
@@ -68,8 +69,9 @@ func (s *site) adopt(ctx context.Context) error {
 }
 
 // takeOver makes the set called to hold what the one called from holds, and
-// returns how many resources that took. It may be repeated.
-func takeOver(ctx context.Context, cat catalog.Catalog, from, to string) (n int, err error) {
+// returns how many resources that took. versions: it kept some, to which its links
+// lead. It may be repeated.
+func takeOver(ctx context.Context, cat catalog.Catalog, from, to string, versions bool) (n int, err error) {
 	next, stop := iter.Pull2(cat.Resources(ctx, to, catalog.Range{}))
 	defer stop()
 	have, err, more := next()
@@ -100,8 +102,10 @@ func takeOver(ctx context.Context, cat catalog.Catalog, from, to string) (n int,
 			err = gone(r.URI)
 		}
 		if err == nil {
-			// Patches belong to changes that are history.
-			r.Links = slices.DeleteFunc(r.Links, func(l resourcesync.Link) bool { return l.Rel == resourcesync.RelPatch })
+			// Patches belong to changes that are history; our versions to another base URL.
+			r.Links = slices.DeleteFunc(r.Links, func(l resourcesync.Link) bool {
+				return l.Rel == resourcesync.RelPatch || versions && l.Rel == resourcesync.RelMemento
+			})
 			err = put(catalog.Update{Record: r})
 		}
 		if err != nil {

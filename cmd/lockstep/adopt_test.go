@@ -28,7 +28,7 @@ func TestTakeOver(t *testing.T) {
 		fill("to", random.IntN(15)*(round%2))
 		want := lengths(t, cat, "from")
 		for again := range 2 {
-			if _, err := takeOver(t.Context(), cat, "from", "to"); err != nil {
+			if _, err := takeOver(t.Context(), cat, "from", "to", false); err != nil {
 				t.Fatal(err)
 			}
 			if got := lengths(t, cat, "to"); !maps.Equal(got, want) {
@@ -50,7 +50,7 @@ func TestTakeOverStops(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := takeOver(ctx, cat, "from", "to"); err == nil {
+	if _, err := takeOver(ctx, cat, "from", "to", false); err == nil {
 		t.Error("takeOver did not say that it was stopped")
 	}
 }

@@ -16,8 +16,8 @@ import (
 )
 
 // keepsBytes reports whether the bytes of past representations are needed: for
-// the Change Dump, or to make patches of.
-func (c *setConfig) keepsBytes() bool { return c.ChangeDump != nil || c.Patches }
+// the Change Dump, to make patches of, or as prior versions.
+func (c *setConfig) keepsBytes() bool { return c.ChangeDump != nil || c.Patches || c.Versions != nil }
 
 // opensBytes reports whether representations have to be opened at all.
 func (c *setConfig) opensBytes() bool { return c.ResourceDump != nil || c.keepsBytes() }
@@ -27,24 +27,26 @@ func (c *setConfig) opensBytes() bool { return c.ResourceDump != nil || c.keepsB
 func (s *site) keepBytes() error {
 	path := filepath.Join(s.opts.state, "bitstreams")
 	_, err := os.Stat(path)
-	if err != nil && !slices.ContainsFunc(s.opts.sets, func(c setConfig) bool { return c.keepsBytes() }) {
+	if err != nil && s.versions.blobs == nil && !slices.ContainsFunc(s.opts.sets, func(c setConfig) bool { return c.keepsBytes() }) {
 		return nil
 	}
 	dir, err := blob.NewDir(path, blob.DirOptions{})
 	if err != nil {
 		return fmt.Errorf("open the place for bytes of changes: %w", err)
 	}
-	s.bytes, s.keeper = dir, bitstream.New(dir, bitstream.Options{Logger: s.log})
+	s.bytes, s.keeper = dir, bitstream.New(dir, bitstream.Options{Logger: s.log, Vault: s.vault(), Index: s.versions.index})
 	return nil
 }
 
 // keeping returns the catalog to fill set from: cat, or if the bytes of its
 // changes are needed, one that keeps them.
-func (s *site) keeping(cat catalog.Catalog, set *siteSet, c *setConfig) catalog.Catalog {
-	if !c.keepsBytes() {
-		return cat
+func (s *site) keeping(cat catalog.Catalog, set *siteSet, c *setConfig) (catalog.Catalog, error) {
+	versions, err := s.keepVersions(set, c)
+	if err != nil || !c.keepsBytes() && versions == nil {
+		return cat, err
 	}
 	o := bitstream.SetOptions{
+		Versions: versions,
 		Open: func(ctx context.Context, r *catalog.Record) (io.ReadCloser, error) {
 			return set.source.Bitstream(ctx, r)
 		},
@@ -59,7 +61,7 @@ func (s *site) keeping(cat catalog.Catalog, set *siteSet, c *setConfig) catalog.
 	if o.Past {
 		set.source.Past = s.keeper.Open
 	}
-	return s.keeper.Catalog(cat, set.list, o)
+	return s.keeper.Catalog(cat, set.list, o), nil
 }
 
 // openBytes finds out how representations of the set are opened: by where they

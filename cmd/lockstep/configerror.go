@@ -54,6 +54,7 @@ var typeNames = [...]struct{ typ, want string }{
 	{"main.changeListConfig", "keys, such as {rotate: 24h, keep: 720h}"},
 	{"main.resourceDumpConfig", "{} or keys, such as {every: 24h}"},
 	{"main.changeDumpConfig", "{} or keys, such as {every: 1h}"},
+	{"main.versionsConfig", "keep, or keys such as {keep: 90d, compress: true}"},
 	{"main.archiveConfig", "keys, such as {resource_lists: 12, change_lists: all}"},
 }
 

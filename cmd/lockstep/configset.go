@@ -31,6 +31,7 @@ type setConfig struct {
 	ChangeDump   *changeDumpConfig   `yaml:"change_dump"`
 	Patches      bool                `yaml:"patches"`
 	Archive      *archiveConfig      `yaml:"archive"`
+	Versions     *versionsConfig     `yaml:"versions"`
 	Links        []linkConfig        `yaml:"links"`
 	Mirrors      stringList          `yaml:"mirrors"`
 

@@ -68,6 +68,7 @@ func (s *site) openPages() error {
 	m := newMetrics()
 	m.register(s.tally.figures)
 	m.register(s.channelFigures)
+	m.register(s.versionFigures)
 	s.pages = newPages(u.EscapedPath(), g, m, s.ready)
 	if s.hub != nil {
 		s.hubPath = u.EscapedPath() + hubPath

@@ -22,7 +22,8 @@ type newsroom struct {
 	mu      sync.Mutex // guards what follows
 	set     string
 	now     intake.Report
-	packing bool // the scan is over, dumps are being built
+	packing bool  // the scan is over, dumps are being built
+	adopted int64 // the scan is over, versions are being kept: so many
 	hubs    map[string]*hubNews
 	toldAt  time.Time        // when changes were last told of
 	changes map[string]int64 // published since, by set
@@ -64,6 +65,9 @@ func (n *newsroom) line() string {
 	defer n.mu.Unlock()
 	if n.packing {
 		return "building dumps"
+	}
+	if n.adopted > 0 {
+		return "keeping versions  " + count(n.adopted, "resource")
 	}
 	if n.now.Files == 0 {
 		return "scanning"
@@ -177,6 +181,14 @@ func (n *newsroom) dumping() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.packing = true
+}
+
+// adopting says that versions are being kept of resources that had none: of so
+// many; 0: that is over.
+func (n *newsroom) adopting(resources int64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.adopted = resources
 }
 
 // dumped says what became of the dumps, if anything.

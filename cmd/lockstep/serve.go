@@ -29,8 +29,9 @@ const readyPrefix = "ready: "
 // serveOptions are the flags of serve.
 type serveOptions struct {
 	sourceFlags
-	out    *outputOptions
-	listen string
+	out      *outputOptions
+	listen   string
+	versions bool
 	embedding
 }
 
@@ -57,14 +58,26 @@ The line "ready: URL" on stdout says that everything is served.`,
 			if err := o.settle(cmd.Flags(), args, io.LookupEnv); err != nil {
 				return err
 			}
+			o.keepVersions()
 			return runServe(cmd.Context(), o, io)
 		},
 	}
 	cmd.Flags().StringVar(&o.listen, "listen", "127.0.0.1:8080", "serve at `HOST:PORT`; port 0 takes a free one")
 	cmd.Flags().StringVar(&o.adminTokenFile, "admin-token-file", "", "who has a token of `FILE`, one a line, may see the hub's status and figures, and manage subscriptions (default: programs on this machine)")
+	cmd.Flags().BoolVar(&o.versions, "versions", false, "keep all versions of every resource, and offer them through Memento")
 	o.declare(cmd.Flags(), "the `URL` others reach us by (default: that of --listen)", true)
 	o.embedding.hub.declare(cmd.Flags(), "hub-")
 	return cmd
+}
+
+// keepVersions has every set keep versions that does not say which, if that is
+// wanted.
+func (o *serveOptions) keepVersions() {
+	for i := range o.sets {
+		if c := &o.sets[i]; o.versions && c.Versions == nil {
+			c.Versions = &versionsConfig{Keep: &keepValue{All: true}}
+		}
+	}
 }
 
 // runServe serves until ctx ends.
@@ -206,7 +219,8 @@ func (s *site) serveUntil(ctx context.Context, l net.Listener, watch bool, n *ne
 	h := s.handler()
 	srv := source.NewServer(h)
 	srv.ErrorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
-	tasks := []func(context.Context) error{func(ctx context.Context) error { return s.upkeep(ctx, n) }, s.src.Notify}
+	tasks := []func(context.Context) error{func(ctx context.Context) error { return s.upkeep(ctx, n) },
+		func(ctx context.Context) error { return s.upkeepVersions(ctx, n) }, s.src.Notify}
 	if s.hub != nil {
 		tasks = append(tasks, s.hub.Run)
 	}

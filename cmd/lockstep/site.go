@@ -23,22 +23,23 @@ import (
 // A site is a Source as serve and publish run it: sets, each with a way in, one
 // catalog, one store of documents.
 type site struct {
-	opts    siteOptions
-	sets    []*siteSet
-	db      *sqlite.DB
-	docs    documentStore
-	src     *source.Source
-	clients []*fetch.Client
-	api     *intake.API       // nil: no set is filled through it
-	apiPath string            // where it is
-	bytes   *blob.Dir         // of past representations; nil if nobody needs them
-	keeper  *bitstream.Keeper // of those
-	log     *slog.Logger
-	release func()    // of the state's lock
-	hub     *hubFront // embedded; nil: none
-	hubPath string    // where it is
-	pages   *pages    // about the Source; nil: none
-	tally   siteTally
+	opts     siteOptions
+	sets     []*siteSet
+	db       *sqlite.DB
+	docs     documentStore
+	src      *source.Source
+	clients  []*fetch.Client
+	api      *intake.API       // nil: no set is filled through it
+	apiPath  string            // where it is
+	bytes    *blob.Dir         // of past representations; nil if nobody needs them
+	keeper   *bitstream.Keeper // of those
+	versions versionsKeeping
+	log      *slog.Logger
+	release  func()    // of the state's lock
+	hub      *hubFront // embedded; nil: none
+	hubPath  string    // where it is
+	pages    *pages    // about the Source; nil: none
+	tally    siteTally
 }
 
 // siteOptions says what a site is made of.
@@ -86,6 +87,9 @@ func openSite(ctx context.Context, o siteOptions) (_ *site, err error) {
 	if s.docs, err = openDocuments(ctx, o); err != nil {
 		return nil, err
 	}
+	if err := s.openVersions(); err != nil {
+		return nil, err
+	}
 	if err := s.keepBytes(); err != nil {
 		return nil, err
 	}
@@ -98,7 +102,10 @@ func openSite(ctx context.Context, o siteOptions) (_ *site, err error) {
 	if err := s.newSource(); err != nil {
 		return nil, err
 	}
-	return s, s.adopt(ctx)
+	if err := s.adopt(ctx); err != nil {
+		return nil, err
+	}
+	return s, s.beginVersions(ctx)
 }
 
 // newSource makes the sets and the Source that publishes them.
@@ -151,6 +158,9 @@ func (s *site) Close() {
 	}
 	if s.bytes != nil {
 		_ = s.bytes.Close() // the same
+	}
+	if s.versions.blobs != nil {
+		_ = s.versions.blobs.Close() // the same
 	}
 	if s.db != nil {
 		if err := s.db.Close(); err != nil {
@@ -283,6 +293,7 @@ func (s *site) publishOnce(ctx context.Context, n *newsroom) (p publication, err
 	for i := range p.scans {
 		n.scanned(&p.scans[i])
 	}
+	s.adoptVersions(ctx, n)
 	if p.report, err = s.publish(ctx); err != nil {
 		return p, err
 	}

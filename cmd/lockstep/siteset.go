@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/bitstream"
 	"lockstep/catalog"
 	"lockstep/intake"
 	"lockstep/source"
@@ -19,6 +20,8 @@ type siteSet struct {
 	from   address
 	origin origin
 	source source.Set
+
+	versions *bitstream.VersionOptions // nil: it keeps none
 }
 
 // newSet makes the set a configuration describes, which fills inner, and returns
@@ -57,7 +60,13 @@ func (s *site) newSet(c *setConfig, inner catalog.Catalog) (*siteSet, catalog.Ca
 	if set.source.Links, err = c.linkRules(); err != nil {
 		return nil, nil, usagef("set %s: %w", set.name, err)
 	}
-	cat := s.keeping(inner, set, c)
+	if err := s.leaveRoom(set, c); err != nil {
+		return nil, nil, err
+	}
+	cat, err := s.keeping(inner, set, c)
+	if err != nil {
+		return nil, nil, err
+	}
 	way := &wayIn{
 		address: c.from, site: s, config: c, uri: uri, name: set.name, set: set.list, catalog: cat,
 		interval: s.opts.scanInterval, allowEmpty: s.opts.allowEmpty,

@@ -1,0 +1,284 @@
+package bitstream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"time"
+
+	"lockstep/catalog"
+	"lockstep/memento"
+	"lockstep/resourcesync"
+	"lockstep/vault"
+)
+
+var (
+	errUnread = errors.New("cannot be read")      // a representation, for a reason that may pass
+	errKeep   = errors.New("keep prior versions") // the vault or the index fails: nothing may be applied
+)
+
+// A versions is what a batch knows of the versions of its resources.
+type versions struct {
+	last   map[string]memento.Version // the newest of each URI, as the index has it
+	staged []*vault.Staged            // to be committed
+	rows   []memento.Version          // of versions that no change will tell of, for the index
+	size   int64                      // bytes newly staged
+	count  int64                      // versions captured
+}
+
+// lookUp finds the newest versions of the resources of a batch.
+func (b *batch) lookUp(ctx context.Context) (err error) {
+	var uris []string
+	for i := range b.updates {
+		if !b.updates[i].Deleted {
+			uris = append(uris, b.updates[i].URI)
+		}
+	}
+	b.versions.last, err = b.lastOf(ctx, uris)
+	return err
+}
+
+// lastOf returns the newest version of each URI that has one.
+func (r *recorder) lastOf(ctx context.Context, uris []string) (map[string]memento.Version, error) {
+	last := make(map[string]memento.Version)
+	if len(uris) == 0 {
+		return last, nil
+	}
+	vs, err := r.keeper.opts.Index.Last(ctx, r.set, uris)
+	if err != nil {
+		return nil, fmt.Errorf("%w: read the index: %w", errKeep, err)
+	}
+	for i := range vs {
+		if !vs[i].IsZero() {
+			last[uris[i]] = vs[i]
+		}
+	}
+	return last, nil
+}
+
+// version keeps the version that u brings, of a resource that is now so, or new,
+// and has u name it. h is what was read of it already, if anything was.
+func (w *worker) version(ctx context.Context, u *catalog.Update, now *catalog.Record, h held) error {
+	var was digest
+	if now != nil {
+		was, _ = digestOf(now.Hashes)
+	}
+	same := now != nil && catalog.SameContent(now, &u.Record)
+	h, err := w.takeVersion(ctx, u, h, was)
+	if err != nil {
+		return err
+	}
+	switch {
+	case !h.agrees(&u.Record):
+		u.Token = ""
+		fallthrough
+	case !same: // else what we know beyond what it says would make it a change
+		u.Length, u.Hashes = h.size, h.hashes
+	}
+	same = now != nil && catalog.SameContent(now, &u.Record)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at, again := w.datetime(u, now, h.sum, same)
+	u.Links = append(u.Links[:len(u.Links):len(u.Links)], w.opts.Versions.link(&u.Record, h, at))
+	if same && !again { // no change will tell the index of it
+		w.versions.rows = append(w.versions.rows, memento.Version{
+			URI: u.URI, At: at, Digest: h.sum, Length: h.size, Type: u.Type, Encoding: u.Encoding, Lastmod: u.Lastmod,
+			Event: now.EventTime, Seq: int64(now.Seq),
+		})
+	}
+	w.versions.count++
+	return nil
+}
+
+// datetime returns the datetime of the version u brings. again says that the index
+// has it: it is what it was, and was captured before (ME-MM-02).
+func (w *worker) datetime(u *catalog.Update, now *catalog.Record, sum digest, same bool) (at time.Time, again bool) {
+	last, known := w.versions.last[u.URI]
+	if same && known && !last.Gone && digest(last.Digest) == sum && last.Seq == int64(now.Seq) {
+		return last.At, true
+	}
+	before := last.At
+	if now != nil {
+		if k, ours := w.opts.Versions.linked(now); ours && k.After(before) {
+			before = k
+		}
+	}
+	return versionTime(u.Lastmod, before, w.opts.Versions.Now()), false
+}
+
+// takeVersion sees to it that the representation u speaks of, or if there is
+// another by now that one, will be in the vault. was is the one before it.
+func (w *worker) takeVersion(ctx context.Context, u *catalog.Update, h held, was digest) (held, error) {
+	if h.hashes != nil {
+		if done, err := w.stageHeld(ctx, h, was); done || err != nil {
+			return h, err
+		}
+	}
+	var x expected
+	x.sum, x.known = digestOf(u.Hashes)
+	if x.told = x.known; x.told {
+		size, ok, err := w.keeper.opts.Vault.Has(ctx, vault.Digest(x.sum))
+		if err != nil {
+			return h, fmt.Errorf("%w: %w", errKeep, err)
+		}
+		if ok && (u.Length < 0 || size == u.Length) {
+			return held{sum: x.sum, hashes: u.Hashes, size: size}, nil
+		}
+	}
+	for range maxReads {
+		h, steady, err := w.readVersion(ctx, u, x, was)
+		if err != nil || steady {
+			return h, err
+		}
+		x = expected{sum: h.sum, known: true}
+	}
+	return h, errUnsteady
+}
+
+// stageHeld stages what was read a moment ago, unless that is nowhere any more.
+func (w *worker) stageHeld(ctx context.Context, h held, was digest) (done bool, err error) {
+	if _, ok, err := w.keeper.opts.Vault.Has(ctx, vault.Digest(h.sum)); ok || err != nil {
+		return ok, err
+	}
+	var r io.Reader = bytes.NewReader(h.data)
+	if h.data == nil {
+		kept, err := w.keeper.open(ctx, h.sum, h.size)
+		if err != nil {
+			return false, ctx.Err() // it is read again from where it comes from
+		}
+		defer func() { _ = kept.Close() }() // only read from
+		r = kept
+	}
+	s, err := w.stageVersion(ctx, r, was)
+	if err != nil {
+		return false, err
+	}
+	return true, w.gather(ctx, s)
+}
+
+// readVersion reads the representation into the vault. It is steady, and staged,
+// if it is what the update says, or the same as the last time it was read.
+func (w *worker) readVersion(ctx context.Context, u *catalog.Update, x expected, was digest) (h held, steady bool, err error) {
+	record := u.Record // the callee's to look at
+	r, err := w.opts.Open(ctx, &record)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return h, false, fmt.Errorf("%w: %w", errVanished, err)
+	case err != nil:
+		return h, false, fmt.Errorf("%w: %w", errUnread, err)
+	}
+	defer func() { _ = r.Close() }() // only read from
+	var algs []resourcesync.Algorithm
+	for i := 0; i < len(u.Hashes) && !x.told; i++ {
+		if u.Hashes[i].Algorithm != resourcesync.SHA256 { // the vault computes it
+			algs = append(algs, u.Hashes[i].Algorithm)
+		}
+	}
+	hash := resourcesync.NewHasher(algs...)
+	s, err := w.stageVersion(ctx, io.TeeReader(&endingReader{ctx, r}, hash), was)
+	if err != nil {
+		return h, false, err
+	}
+	sum := s.Digest()
+	h = held{sum: digest(sum), size: s.Size()}
+	h.hashes = append(hash.Sum(), resourcesync.Hash{Algorithm: resourcesync.SHA256, Digest: string(sum[:])})
+	if steady = x.known && h.sum == x.sum || !x.told && h.agrees(&u.Record); !steady {
+		return h, false, s.Close()
+	}
+	if x.told {
+		h.hashes = u.Hashes // not all of them were computed again
+	}
+	return h, true, w.gather(ctx, s)
+}
+
+// stageVersion stages what r yields. An error of r is told from one of the vault.
+func (w *worker) stageVersion(ctx context.Context, r io.Reader, was digest) (*vault.Staged, error) {
+	var like []vault.Digest
+	if was != (digest{}) {
+		like = append(like, vault.Digest(was))
+	}
+	e := &erringReader{r: r}
+	s, err := w.keeper.opts.Vault.Stage(ctx, e, like...)
+	switch {
+	case err == nil:
+		return s, nil
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case errors.Is(e.err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%w: %w", errVanished, e.err)
+	case e.err != nil:
+		return nil, fmt.Errorf("%w: %w", errUnread, e.err)
+	}
+	return nil, fmt.Errorf("%w: %w", errKeep, err)
+}
+
+// An erringReader remembers the error of its reader.
+type erringReader struct {
+	r   io.Reader
+	err error // but the end
+}
+
+func (e *erringReader) Read(p []byte) (int, error) {
+	n, err := e.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		e.err = err
+	}
+	return n, err
+}
+
+// gather takes a staged version, and commits those there are when they are
+// enough.
+func (b *batch) gather(ctx context.Context, s *vault.Staged) error {
+	b.mu.Lock()
+	b.versions.staged = append(b.versions.staged, s)
+	b.versions.size += s.Size()
+	var full []*vault.Staged
+	if len(b.versions.staged) >= commitEach {
+		full, b.versions.staged = b.versions.staged, nil
+	}
+	b.mu.Unlock()
+	return b.commitVersions(ctx, full)
+}
+
+// commitVersions makes versions durable. Without that nothing may name them.
+func (b *batch) commitVersions(ctx context.Context, staged []*vault.Staged) error {
+	if len(staged) == 0 {
+		return nil
+	}
+	defer closeAll(staged) // does nothing to what was committed
+	if err := b.keeper.opts.Vault.Commit(ctx, staged...); err != nil {
+		return fmt.Errorf("%w: %w", errKeep, err)
+	}
+	return nil
+}
+
+func closeAll(staged []*vault.Staged) {
+	for _, s := range staged {
+		_ = s.Close() // nothing of it is wanted
+	}
+}
+
+// keepRows tells the index of versions that no change will tell of: those of
+// resources that are what they were. It comes before their records name them, so
+// that they never name what the index does not know; how often that is done does
+// not matter, for the same version gets the same datetime.
+func (b *batch) keepRows(ctx context.Context) error {
+	if len(b.versions.rows) == 0 {
+		return nil
+	}
+	if err := b.keeper.opts.Index.Append(ctx, b.set, 0, b.versions.rows); err != nil {
+		return fmt.Errorf("%w: write the index: %w", errKeep, err)
+	}
+	return nil
+}
+
+// notBefore is the time that sorts after t in the index.
+func notBefore(t, before time.Time) time.Time {
+	if t = t.UTC().Truncate(microsecond); t.After(before) {
+		return t
+	}
+	return before.Add(microsecond)
+}

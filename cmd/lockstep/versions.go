@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"lockstep/bitstream"
+	"lockstep/blob"
+	"lockstep/catalog"
+	"lockstep/memento"
+	"lockstep/source"
+	"lockstep/vault"
+)
+
+// Where prior versions are, in the state directory: their bytes, and a file that
+// says which sets keep some, or did. Which versions there are stands in the
+// database, beside the catalog.
+const (
+	versionsDir  = "versions"
+	versionsFile = "versions.json"
+)
+
+// A versionsMark is what is remembered of the versions of a set, under its name
+// in the catalog.
+type versionsMark struct {
+	Complete bool        `json:"complete,omitempty"` // each resource had one when that was looked at last
+	Ended    *time.Time  `json:"ended,omitempty"`    // since when none are kept any more
+	EndedSeq catalog.Seq `json:"ended_seq,omitempty"`
+}
+
+// A versionsKeeping is the part of a site that keeps prior versions.
+type versionsKeeping struct {
+	blobs *blob.Dir // their bytes; nil: no set keeps any, and none did
+	index memento.Store
+	path  string
+	marks map[string]versionsMark
+	tally versionsTally
+}
+
+// keepsVersions reports whether a set keeps prior versions.
+func (o *siteOptions) keepsVersions() bool {
+	return slices.ContainsFunc(o.sets, func(c setConfig) bool { return c.Versions != nil })
+}
+
+// openVersions opens the place of prior versions, if a set keeps some, or did.
+func (s *site) openVersions() error {
+	if err := s.opts.checkVersions(); err != nil {
+		return err
+	}
+	v := &s.versions
+	v.path = filepath.Join(s.opts.state, versionsFile)
+	text, err := os.ReadFile(v.path)
+	if err == nil {
+		err = json.Unmarshal(text, &v.marks)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read %s: %w", v.path, err)
+	}
+	if len(v.marks) == 0 && !s.opts.keepsVersions() {
+		return nil
+	}
+	if v.blobs, err = blob.NewDir(filepath.Join(s.opts.state, versionsDir), blob.DirOptions{}); err != nil {
+		return fmt.Errorf("open the place for prior versions: %w", err)
+	}
+	v.index = s.db.Versions()
+	return nil
+}
+
+// vault returns what keeps the bytes of versions, or nil.
+func (s *site) vault() *vault.Vault {
+	if s.versions.blobs == nil {
+		return nil
+	}
+	compress := slices.ContainsFunc(s.opts.sets, func(c setConfig) bool { return c.Versions != nil && c.Versions.Compress })
+	return vault.New(s.versions.blobs, vault.Options{Compress: compress, Logger: s.log})
+}
+
+// keepVersions says how versions of a set are kept, and has its Source offer them;
+// nil: it keeps none, and did not.
+func (s *site) keepVersions(set *siteSet, c *setConfig) (*bitstream.VersionOptions, error) {
+	_, did := s.versions.marks[set.list]
+	if c.Versions == nil && !did {
+		return nil, nil
+	}
+	base, err := source.BaseURL(s.opts.baseURL)
+	if err != nil {
+		return nil, usageError{err: err}
+	}
+	o := &bitstream.VersionOptions{Base: memento.Base(base), Ending: c.Versions == nil}
+	set.versions = o
+	if s.opts.content {
+		set.source.Versions = &source.Versions{Store: s.versions.index, Open: s.keeper.OpenVersion, Ending: o.Ending}
+	}
+	return o, nil
+}
+
+// leaveRoom has a set leave out what lies where prior versions are offered.
+func (s *site) leaveRoom(set *siteSet, c *setConfig) error {
+	if s.versions.blobs == nil || set.source.Elsewhere || c.from.kind.away {
+		return nil
+	}
+	names, err := versionPlaces(set.source.Path)
+	if err != nil {
+		return usageError{fmt.Errorf("set %s: %w", set.name, err), hintOf(err)}
+	}
+	for _, name := range names {
+		if _, err := os.Lstat(filepath.Join(c.from.dir(), name)); err == nil && c.from.dir() != "" {
+			s.opts.io.errorf("note: %s is passed over: prior versions are found below that address\n", filepath.Join(c.from.dir(), name))
+		}
+	}
+	c.Exclude = append(slices.Clone(c.Exclude), names...)
+	return nil
+}
+
+// mark remembers something of the versions of a set; nil: nothing.
+func (v *versionsKeeping) mark(set string, m *versionsMark) error {
+	if v.marks == nil {
+		v.marks = make(map[string]versionsMark)
+	}
+	if m == nil {
+		delete(v.marks, set)
+	} else {
+		v.marks[set] = *m
+	}
+	text, err := json.MarshalIndent(v.marks, "", "\t")
+	if err == nil {
+		err = writeDurably(v.path, append(text, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", v.path, err)
+	}
+	return nil
+}
+
+// beginVersions notes which sets keep versions, before any is kept, and takes back
+// the links to those of sets that keep none any more.
+func (s *site) beginVersions(ctx context.Context) error {
+	for _, set := range s.sets {
+		if set.versions == nil {
+			continue
+		}
+		m, known := s.versions.marks[set.list]
+		switch {
+		case !set.versions.Ending && (!known || m.Ended != nil):
+			if err := s.versions.mark(set.list, &versionsMark{}); err != nil {
+				return err
+			}
+		case set.versions.Ending && m.Ended == nil:
+			if err := s.withdrawVersions(ctx, set); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// withdrawVersions takes back the links to the versions of a set.
+func (s *site) withdrawVersions(ctx context.Context, set *siteSet) error {
+	a, err := s.keeper.Withdraw(ctx, set.list, nil)
+	if err != nil {
+		return fmt.Errorf("withdraw the prior versions of set %s: %w", set.name, err)
+	}
+	st, err := s.db.Catalog().Status(ctx, set.list)
+	if err != nil {
+		return err
+	}
+	s.log.InfoContext(ctx, "prior versions are kept no more", slog.String("set", set.name), slog.Int64("entries", a.Changed))
+	now := time.Now().UTC()
+	return s.versions.mark(set.list, &versionsMark{Ended: &now, EndedSeq: st.Last})
+}
+
+// adoptVersions keeps a version of every resource that was there before versions
+// were kept. What cannot be kept now is tried again later, and no reason not to
+// publish.
+func (s *site) adoptVersions(ctx context.Context, n *newsroom) {
+	for _, set := range s.sets {
+		if set.versions == nil || set.versions.Ending || s.versions.marks[set.list].Complete && !s.keeper.Missing(set.list) {
+			continue
+		}
+		a, err := s.keeper.Adopt(ctx, set.list, func(a bitstream.Adoption) { n.adopting(a.Changed) })
+		n.adopting(0)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			err = s.versions.mark(set.list, &versionsMark{Complete: a.Missing == 0})
+		}
+		if err == nil && a.Missing > 0 {
+			err = fmt.Errorf("set %s: of %s no version can be kept now; it is tried again", set.name, count(a.Missing, "resource"))
+		}
+		if err != nil {
+			n.warn(err)
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"lockstep/memento"
+)
+
+// A versionsConfig says which prior versions of its resources a set keeps.
+type versionsConfig struct {
+	Keep     *keepValue `yaml:"keep"`
+	Compress bool       `yaml:"compress"` // those of all sets: they share a store
+}
+
+// keepAll is how versions are kept unless told otherwise, and a short way to
+// write that.
+const keepAll = "keep"
+
+// UnmarshalYAML implements [yaml.Unmarshaler].
+func (c *versionsConfig) UnmarshalYAML(n *yaml.Node) error {
+	switch {
+	case n.Kind == yaml.ScalarNode && n.Value == keepAll:
+	case n.Kind != yaml.MappingNode:
+		return fmt.Errorf("line %d: want keep, or keys such as {keep: 90d, compress: true}", n.Line)
+	default:
+		if err := knownKeys(n, "main.versionsConfig", "keep", "compress"); err != nil {
+			return err
+		}
+		type plain versionsConfig // without this method
+		if err := n.Decode((*plain)(c)); err != nil {
+			return err
+		}
+	}
+	if c.Keep == nil {
+		c.Keep = &keepValue{All: true}
+	}
+	return nil
+}
+
+// policy returns which versions stay, but for what is published; of none, if c is
+// nil.
+func (c *versionsConfig) policy() memento.Policy {
+	if c == nil {
+		return memento.Policy{}
+	}
+	return memento.Policy{All: c.Keep.All, Count: c.Keep.Count, Age: c.Keep.Age}
+}
+
+// checkVersions refuses versions that nobody could be offered.
+func (o *siteOptions) checkVersions() error {
+	for i := range o.sets {
+		if c := &o.sets[i]; c.Versions != nil && !o.content {
+			return usageError{fmt.Errorf("set %s: versions: files cannot offer prior versions, only a program that answers", c.label(i)),
+				"use lockstep serve, or leave versions out"}
+		}
+	}
+	return nil
+}
+
+// versionPlaces returns what a set below the base URL must leave out: names at
+// which versions are offered.
+func versionPlaces(path string) ([]string, error) {
+	if memento.Contains(path) {
+		return nil, withHint(fmt.Errorf("below %s there are prior versions", strings.SplitAfterN(path, "/", 2)[0]), "give the set another uri")
+	}
+	if path != "" {
+		return nil, nil
+	}
+	var names []string
+	for _, prefix := range []string{memento.VersionsPrefix, memento.TimeGatePrefix, memento.TimeMapPrefix} {
+		names = append(names, "/"+strings.TrimSuffix(prefix, "/"))
+	}
+	return names, nil
+}
