@@ -33,7 +33,7 @@ var rooms = []room{
 	{"internal/unpack", "", "github.com/klauspost/compress golang.org/x/text"},
 	{"patch", "", "github.com/klauspost/compress github.com/wI2L/jsondiff"},
 	{"internal/weblink", "", ""},
-	{"vault", "blob", ""},
+	{"vault", "blob", "github.com/klauspost/compress"},
 	{"websub", "internal/weblink", "golang.org/x/net"},
 	// services
 	{"catalog", "resourcesync", ""},

@@ -140,6 +140,10 @@ type Sealer interface {
 	Seal() (closed bool, err error)
 }
 
+// A Renamer is a Writer whose blob can be given another name than it was begun
+// under, until it is committed: that may follow from its bytes.
+type Renamer interface{ Rename(name string) error }
+
 // A Sweeper is a Store that can remove what earlier processes left unfinished.
 type Sweeper interface {
 	// Sweep removes unfinished blobs whose names keep does not yield, except

@@ -161,6 +161,15 @@ type memWriter struct {
 func (w *memWriter) Name() string           { return w.name }
 func (w *memWriter) SetModTime(t time.Time) { w.mod = t }
 
+// Rename implements [Renamer].
+func (w *memWriter) Rename(name string) error {
+	if !ValidName(name) {
+		return nameError("rename", name, ErrName)
+	}
+	w.name = name
+	return nil
+}
+
 func (w *memWriter) Write(p []byte) (int, error) {
 	if w.closed {
 		return 0, nameError("write", w.name, fs.ErrClosed)

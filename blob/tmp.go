@@ -242,6 +242,15 @@ func (d *Dir) sweep(ctx context.Context, tmp *folder, drop map[string]struct{}) 
 func (w *dirWriter) Name() string           { return w.name }
 func (w *dirWriter) SetModTime(t time.Time) { w.mod = t }
 
+// Rename implements [Renamer]. What Keep leaves is found under the first name.
+func (w *dirWriter) Rename(name string) error {
+	if err := w.store.check(name); err != nil {
+		return nameError("rename", name, err)
+	}
+	w.name = name
+	return nil
+}
+
 func (w *dirWriter) Write(p []byte) (int, error) {
 	if w.state != writerOpen {
 		return 0, nameError("write", w.name, fs.ErrClosed)

@@ -1,0 +1,324 @@
+package vault
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"slices"
+	"sort"
+	"sync"
+
+	"lockstep/blob"
+)
+
+// A Reader reads one content, which stays in the vault until it is closed. All
+// methods are safe for concurrent use, as far as a position that several move is
+// of use to anyone.
+type Reader struct {
+	v   *Vault
+	ctx context.Context // Open's: its methods have none, and go to the store
+	d   Digest
+	t   *table
+
+	mu     sync.Mutex // guards what follows; held while a chunk is read, which who waits may want, too
+	pos    int64
+	chunk  int    // number of the one in data
+	data   []byte // nil: none
+	stored []byte // to read a compressed chunk into
+	open   []*opened
+	closed bool
+}
+
+// An opened is a blob that has chunks of a content.
+type opened struct {
+	source int // as in [chunk]
+	r      blob.Reader
+	moved  map[Digest]chunk // where its chunks are, if not where the content's table says
+}
+
+// maxOpen is how many blobs a Reader holds open.
+const maxOpen = 16
+
+// Open opens a content, or fails with [fs.ErrNotExist]. What it yields is right:
+// of what is damaged no byte is handed out, but a *[DamagedError]. ctx holds for
+// all that is read from it.
+func (v *Vault) Open(ctx context.Context, d Digest) (*Reader, error) {
+	sweeping, err := v.pins.pin(ctx, d, true)
+	if err != nil {
+		return nil, err
+	}
+	b, t, err := v.load(ctx, d)
+	if err == nil {
+		whole := t.kind == kindWhole
+		if t.kind == kindShared {
+			whole, err = v.sure(ctx, t, sweeping)
+		}
+		if err == nil && !whole {
+			err = fmt.Errorf("content %s: %w", d, fs.ErrNotExist)
+		}
+		if err != nil {
+			_ = b.Close() // only read from
+		}
+	}
+	if err != nil {
+		v.pins.unpin(d)
+		v.warn(ctx, err)
+		return nil, err
+	}
+	return &Reader{v: v, ctx: ctx, d: d, t: t, open: []*opened{{r: b}}}, nil
+}
+
+// warn logs damage: who is told of it may be a stranger who only reads.
+func (v *Vault) warn(ctx context.Context, err error) {
+	if damaged, ok := errors.AsType[*DamagedError](err); ok {
+		v.opts.Logger.ErrorContext(ctx, "a kept content is damaged", slog.String("content", damaged.Digest.String()),
+			slog.String("blob", damaged.Blob), slog.Any("err", damaged.Err))
+	}
+}
+
+// Verify reads all of a content and fails with a *[DamagedError] where it is
+// damaged, with [fs.ErrNotExist] where the vault does not have it.
+func (v *Vault) Verify(ctx context.Context, d Digest) error {
+	r, err := v.Open(ctx, d)
+	if err != nil {
+		return err
+	}
+	defer r.Close() // only read from
+	sum := sha256.New()
+	if _, err := io.Copy(sum, r); err != nil {
+		return err
+	}
+	if got := Digest(sum.Sum(nil)); got != d {
+		return &DamagedError{Digest: d, Blob: d.name(), Err: fmt.Errorf("%w: its digest is %s", errFormat, got)}
+	}
+	return r.checkMagic()
+}
+
+// checkMagic looks at the only bytes nothing else depends on.
+func (r *Reader) checkMagic() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	o, err := r.blob(0)
+	if err != nil {
+		return err
+	}
+	head := make([]byte, len(magic))
+	err = readFull(o.r, head, 0)
+	if err == nil && string(head) != magic {
+		err = fmt.Errorf("%w: it begins with %q", errFormat, head)
+	}
+	if errors.Is(err, errFormat) {
+		return &DamagedError{Digest: r.d, Blob: r.d.name(), Err: err}
+	}
+	return err
+}
+
+// Size returns the length of the content in bytes.
+func (r *Reader) Size() int64 { return r.t.size }
+
+// Read reads from where the last Read or Seek ended.
+func (r *Reader) Read(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n, err := r.readAt(p, r.pos)
+	r.pos += int64(n)
+	return n, err
+}
+
+// ReadAt implements [io.ReaderAt].
+func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if off < 0 {
+		return 0, fmt.Errorf("read content %s: %w: offset %d", r.d, fs.ErrInvalid, off)
+	}
+	n := 0
+	for n < len(p) {
+		m, err := r.readAt(p[n:], off+int64(n))
+		n += m
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// Seek implements [io.Seeker].
+func (r *Reader) Seek(off int64, whence int) (int64, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch whence {
+	case io.SeekCurrent:
+		off += r.pos
+	case io.SeekEnd:
+		off += r.t.size
+	}
+	if off < 0 || whence < io.SeekStart || whence > io.SeekEnd {
+		return 0, fmt.Errorf("seek content %s: %w: offset %d", r.d, fs.ErrInvalid, off)
+	}
+	r.pos = off
+	return off, nil
+}
+
+// Close lets go of the content.
+func (r *Reader) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil
+	}
+	r.closed, r.data = true, nil
+	for _, o := range r.open {
+		_ = o.r.Close() // only read from
+	}
+	r.open = nil
+	r.v.pins.unpin(r.d)
+	return nil
+}
+
+// readAt reads what the chunk at off has.
+func (r *Reader) readAt(p []byte, off int64) (int, error) {
+	switch {
+	case r.closed:
+		return 0, fmt.Errorf("read content %s: %w", r.d, fs.ErrClosed)
+	case len(p) == 0:
+		return 0, nil
+	case off >= r.t.size:
+		return 0, io.EOF
+	}
+	i := sort.Search(len(r.t.chunks), func(i int) bool { return r.t.chunks[i].at > off }) - 1
+	if r.data == nil || r.chunk != i {
+		// Straight into p, if all of it fits.
+		c := &r.t.chunks[i]
+		if off == c.at && len(p) >= c.size && c.stored == c.size {
+			data := p[:c.size:c.size]
+			if err := r.fetch(c, data); err != nil {
+				clear(data) // it may be anything
+				return 0, err
+			}
+			return c.size, nil
+		}
+		data := slices.Grow(r.data[:0], c.size)[:c.size]
+		r.data = nil
+		if err := r.fetch(c, data); err != nil {
+			return 0, err
+		}
+		r.chunk, r.data = i, data
+	}
+	return copy(p, r.data[off-r.t.chunks[i].at:]), nil
+}
+
+// fetch reads a chunk into data and verifies it.
+func (r *Reader) fetch(c *chunk, data []byte) error {
+	err := r.fetchFrom(c, data)
+	if err != nil && c.source > 0 {
+		// Perhaps the other blob has been rewritten, and the chunk is elsewhere
+		// in it: that tells its table.
+		r.shut(c.source)
+		err = r.fetchMoved(c, data)
+	}
+	if err == nil {
+		return nil
+	}
+	d := r.holder(c.source)
+	if !errors.Is(err, errFormat) && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, blob.ErrNotExist) {
+		return fmt.Errorf("read content %s in %s: %w", r.d, d.name(), err)
+	}
+	r.v.note(d)
+	r.v.note(r.d)
+	err = &DamagedError{Digest: r.d, Blob: d.name(), Err: err}
+	r.v.warn(r.ctx, err)
+	return err
+}
+
+// holder returns the name of the blob a chunk is in.
+func (r *Reader) holder(source int) Digest {
+	if source == 0 {
+		return r.d
+	}
+	return r.t.sources[source-1]
+}
+
+// fetchMoved reads a chunk from where the other blob itself says that it is.
+func (r *Reader) fetchMoved(c *chunk, data []byte) error {
+	b, t, err := r.v.load(r.ctx, r.holder(c.source))
+	if damaged, ok := errors.AsType[*DamagedError](err); ok {
+		return damaged.Err
+	}
+	if err != nil {
+		return err
+	}
+	moved := make(map[Digest]chunk)
+	for _, other := range t.chunks {
+		if other.source == 0 {
+			moved[other.digest] = other
+		}
+	}
+	r.admit(&opened{source: c.source, r: b, moved: moved})
+	return r.fetchFrom(c, data)
+}
+
+func (r *Reader) fetchFrom(c *chunk, data []byte) error {
+	o, err := r.blob(c.source)
+	if err != nil {
+		return err
+	}
+	at := *c
+	if o.moved != nil {
+		if at = o.moved[c.digest]; at.size != c.size {
+			return fmt.Errorf("%w: it has no chunk %s", errFormat, c.digest)
+		}
+	}
+	if at.stored == at.size {
+		err = readFull(o.r, data, at.off)
+	} else {
+		r.stored = slices.Grow(r.stored[:0], at.stored)[:at.stored]
+		if err = readFull(o.r, r.stored, at.off); err == nil {
+			err = inflate(data, r.stored)
+		}
+	}
+	if err == nil && Digest(sha256.Sum256(data)) != c.digest {
+		err = fmt.Errorf("%w: the %d bytes at %d are others", errFormat, at.stored, at.off)
+	}
+	return err
+}
+
+// blob returns the blob of that number, which it opens if need be.
+func (r *Reader) blob(source int) (*opened, error) {
+	for i, o := range r.open {
+		if o.source == source {
+			copy(r.open[1:i+1], r.open[:i])
+			r.open[0] = o
+			return o, nil
+		}
+	}
+	b, err := r.v.store.Open(r.ctx, r.holder(source).name())
+	if err != nil {
+		return nil, err
+	}
+	return r.admit(&opened{source: source, r: b}), nil
+}
+
+// admit takes o among the open blobs, in place of the one not used for longest.
+func (r *Reader) admit(o *opened) *opened {
+	if len(r.open) == maxOpen {
+		_ = r.open[maxOpen-1].r.Close() // only read from
+		r.open = r.open[:maxOpen-1]
+	}
+	r.open = slices.Insert(r.open, 0, o)
+	return o
+}
+
+// shut closes the blob of that number.
+func (r *Reader) shut(source int) {
+	r.open = slices.DeleteFunc(r.open, func(o *opened) bool {
+		if o.source == source {
+			_ = o.r.Close() // only read from
+		}
+		return o.source == source
+	})
+}

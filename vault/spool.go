@@ -1,0 +1,134 @@
+package vault
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"lockstep/blob"
+)
+
+// A spool takes the bytes of a blob whose name is not known until its end. A
+// little is kept in memory; more goes where the blob will be, if the store can
+// name it later, and else through a file without a name.
+type spool struct {
+	ctx   context.Context // of the one call of Stage
+	store blob.Store
+	mem   []byte
+	w     blob.Writer // nil: all is in mem or file
+	file  *os.File
+	named bool // the file could not be unlinked while open
+}
+
+// provisional is the name of a blob that has none yet.
+const provisional = "new"
+
+func (s *spool) write(p []byte) error {
+	if s.w == nil && s.file == nil {
+		if len(s.mem) == 0 {
+			s.mem = append(s.mem, magic...)
+		}
+		if len(s.mem)+len(p) <= spoolSize {
+			s.mem = append(s.mem, p...)
+			return nil
+		}
+	}
+	if len(s.mem)+len(p) > spoolSize {
+		if err := s.flush(); err != nil {
+			return err
+		}
+	}
+	s.mem = append(s.mem, p...)
+	return nil
+}
+
+// flush writes what is in memory to where there is more room.
+func (s *spool) flush() error {
+	if s.w == nil && s.file == nil {
+		if err := s.begin(); err != nil {
+			return err
+		}
+	}
+	var err error
+	if s.w != nil {
+		_, err = s.w.Write(s.mem)
+	} else {
+		_, err = s.file.Write(s.mem)
+	}
+	s.mem = s.mem[:0]
+	return err
+}
+
+func (s *spool) begin() error {
+	w, err := s.store.Create(s.ctx, provisional)
+	if err != nil {
+		return err
+	}
+	if _, can := w.(blob.Renamer); can {
+		s.w = w
+		return nil
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	if s.file, err = os.CreateTemp("", "lockstep-vault-*"); err != nil {
+		return fmt.Errorf("keep what is to be written: %w", err)
+	}
+	s.named = os.Remove(s.file.Name()) != nil
+	return nil
+}
+
+// end writes the blob's last bytes and returns it under its name, to be
+// committed.
+func (s *spool) end(name string, last []byte) (blob.Writer, error) {
+	if err := s.write(last); err != nil {
+		return nil, err
+	}
+	w := s.w
+	var err error
+	if w == nil {
+		if w, err = s.store.Create(s.ctx, name); err != nil {
+			return nil, err
+		}
+	} else if err := w.(blob.Renamer).Rename(name); err != nil {
+		return nil, err
+	}
+	s.w = w // Close drops it
+	if s.file != nil {
+		if _, err := s.file.Seek(0, io.SeekStart); err != nil {
+			return nil, err
+		}
+		if _, err := io.Copy(w, s.file); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := w.Write(s.mem); err != nil {
+		return nil, err
+	}
+	if sealer, can := w.(blob.Sealer); can {
+		if _, err := sealer.Seal(); err != nil {
+			return nil, err
+		}
+	}
+	s.w = nil
+	return w, s.Close()
+}
+
+// Close drops what end has not returned.
+func (s *spool) Close() error {
+	s.mem = nil
+	if s.file != nil {
+		_ = s.file.Close() // nobody reads it again
+		if s.named {
+			_ = os.Remove(s.file.Name()) // what remains is an empty shell
+		}
+		s.file = nil
+	}
+	if s.w == nil {
+		return nil
+	}
+	w := s.w
+	s.w = nil
+	return w.Close()
+}

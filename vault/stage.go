@@ -1,0 +1,418 @@
+package vault
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"slices"
+	"sync"
+
+	"lockstep/blob"
+)
+
+const (
+	// maxLikes is how many contents are looked at for chunks to be used again.
+	maxLikes = 8
+
+	// maxSources is how many other blobs one content is put together from:
+	// reading it opens them all.
+	maxSources = 256
+
+	// spoolSize is how much of a blob is kept in memory before it is written.
+	spoolSize = 1 << 20
+)
+
+// A Staged is a content that is written and not yet kept: see [Vault.Commit]. It
+// must be closed.
+type Staged struct {
+	v      *Vault
+	digest Digest
+	size   int64
+	anew   bool        // there is something under its name that must be replaced
+	w      blob.Writer // nil: the vault has the content
+	pinned []Digest
+}
+
+// Digest returns the digest of the content.
+func (s *Staged) Digest() Digest { return s.digest }
+
+// Size returns its length in bytes.
+func (s *Staged) Size() int64 { return s.size }
+
+// Close drops the content, unless it has been committed.
+func (s *Staged) Close() error {
+	var err error
+	if s.w != nil {
+		err = s.w.Close()
+		s.w = nil
+	}
+	s.v.pins.unpin(s.pinned...)
+	s.pinned = nil
+	return err
+}
+
+// Put keeps what r yields and returns its digest and size; it is durable then.
+// What is there already is not kept twice. like are contents it may resemble,
+// the version before it say; those the vault does not have are passed over.
+func (v *Vault) Put(ctx context.Context, r io.Reader, like ...Digest) (Digest, int64, error) {
+	s, err := v.Stage(ctx, r, like...)
+	if err != nil {
+		return Digest{}, 0, err
+	}
+	defer s.Close() // drops it, unless committed
+	if err := v.Commit(ctx, s); err != nil {
+		return Digest{}, 0, err
+	}
+	return s.Digest(), s.Size(), nil
+}
+
+// Stage writes what r yields, as Put does, but leaves it to Commit to make it
+// last: many that are staged are committed at the price of one. Contents that
+// are only staged are no help as like. Errors of r are returned as they are.
+func (v *Vault) Stage(ctx context.Context, r io.Reader, like ...Digest) (*Staged, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	seeker, again := r.(io.Seeker)
+	var first int64
+	if again {
+		var err error
+		first, err = seeker.Seek(0, io.SeekCurrent)
+		again = err == nil // a pipe says that it cannot
+	}
+	s, err := v.stage(ctx, r, like)
+	if _, damaged := errors.AsType[*DamagedError](err); damaged && again {
+		// What it resembles is of no help, then.
+		if _, err := seeker.Seek(first, io.SeekStart); err != nil {
+			return nil, err
+		}
+		return v.stage(ctx, r, nil)
+	}
+	return s, err
+}
+
+func (v *Vault) stage(ctx context.Context, r io.Reader, like []Digest) (*Staged, error) {
+	buf := buffers.Get().(*[bufferSize]byte)
+	defer buffers.Put(buf)
+	st := stager{ctx: ctx, v: v, s: &Staged{v: v}, like: like, own: make(map[Digest]chunk)}
+	st.spool = spool{ctx: ctx, store: v.store}
+	err := st.take(&chunker{r: r, buf: buf[:]})
+	if err == nil {
+		err = st.finish()
+	}
+	if err != nil {
+		_ = st.spool.Close() // it is not wanted
+		_ = st.s.Close()     // likewise
+		return nil, err
+	}
+	return st.s, nil
+}
+
+var buffers = sync.Pool{New: func() any { return new([bufferSize]byte) }}
+
+// A stager makes one blob.
+type stager struct {
+	ctx   context.Context // of the one call of Stage
+	v     *Vault
+	s     *Staged
+	like  []Digest
+	spool spool
+	t     table
+	own   map[Digest]chunk // those in the blob itself; not filled for the only one
+	known map[Digest]chunk // those in others; nil until there is a second chunk
+	put   []byte           // a chunk, compressed
+}
+
+// take takes the content in.
+func (st *stager) take(c *chunker) error {
+	var sum hash.Hash
+	for {
+		data, last, err := c.next()
+		if err == nil {
+			err = st.ctx.Err()
+		}
+		if err != nil {
+			return err
+		}
+		d := Digest(sha256.Sum256(data))
+		st.s.size += int64(len(data))
+		if last && sum == nil {
+			st.s.digest = d
+			return st.sole(data)
+		}
+		if sum == nil {
+			sum = sha256.New()
+			if err := st.learn(); err != nil {
+				return err
+			}
+		}
+		sum.Write(data) // never fails
+		if err := st.chunk(d, data); err != nil {
+			return err
+		}
+		if last {
+			st.s.digest = Digest(sum.Sum(nil))
+			return nil
+		}
+	}
+}
+
+// sole takes the only chunk there is, which may be in another blob under the
+// content's own name at most.
+func (st *stager) sole(data []byte) error {
+	if len(data) == 0 {
+		return nil
+	}
+	return st.chunk(st.s.digest, data)
+}
+
+// learn reads what chunks the contents have that this one may resemble.
+func (st *stager) learn() error {
+	st.known = make(map[Digest]chunk)
+	used := make(map[Digest]int64) // bytes that each other blob can give
+	for _, d := range st.like[:min(len(st.like), maxLikes)] {
+		if err := st.v.settled(st.ctx, d); err != nil {
+			return err
+		}
+		t, _, err := st.v.find(st.ctx, d, true)
+		if err != nil {
+			return err
+		}
+		st.s.pinned = append(st.s.pinned, d)
+		if t == nil {
+			continue
+		}
+		sources := append([]Digest{d}, t.sources...)
+		for _, c := range t.chunks {
+			holder := sources[c.source]
+			if _, twice := st.known[c.digest]; twice || st.v.noted(holder) {
+				continue
+			}
+			c.source = st.source(holder)
+			st.known[c.digest] = c
+			used[holder] += int64(c.size)
+		}
+	}
+	st.narrow(used)
+	return nil
+}
+
+// source returns the number of a source, as in [chunk].
+func (st *stager) source(d Digest) int {
+	i := slices.Index(st.t.sources, d)
+	if i < 0 {
+		i = len(st.t.sources)
+		st.t.sources = append(st.t.sources, d)
+	}
+	return i + 1
+}
+
+// narrow gives up the sources that have least, where there are too many.
+func (st *stager) narrow(used map[Digest]int64) {
+	if len(st.t.sources) <= maxSources {
+		return
+	}
+	best := slices.Clone(st.t.sources)
+	slices.SortFunc(best, func(a, b Digest) int { return cmp.Compare(used[b], used[a]) })
+	keep := make(map[Digest]bool)
+	for _, d := range best[:maxSources] {
+		keep[d] = true
+	}
+	for d, c := range st.known {
+		if !keep[st.t.sources[c.source-1]] {
+			delete(st.known, d)
+		}
+	}
+}
+
+// chunk adds the next chunk of the content.
+func (st *stager) chunk(d Digest, data []byte) error {
+	if c, again := st.own[d]; again {
+		return st.append(c)
+	}
+	if c, known := st.known[d]; known {
+		return st.append(c)
+	}
+	c, err := st.keep(d, data)
+	if err != nil {
+		return err
+	}
+	return st.append(c)
+}
+
+func (st *stager) append(c chunk) error {
+	if len(st.t.chunks) >= maxChunks {
+		return fmt.Errorf("content of more than %d bytes: %w", st.s.size, errTooLarge)
+	}
+	st.t.chunks = append(st.t.chunks, c)
+	return nil
+}
+
+// maxChunks bounds a table to what can be read again: with less than 60 bytes
+// for each chunk, in maxTable. At the average length that is more than 4 TB.
+const maxChunks = (maxTable - 32*maxSources - 1024) / 60
+
+var errTooLarge = errors.New("too large to be kept")
+
+// keep writes a chunk into the blob.
+func (st *stager) keep(d Digest, data []byte) (chunk, error) {
+	c := chunk{digest: d, size: len(data)}
+	if st.v.opts.Compress {
+		put := deflate(st.put, data)
+		if len(put) < len(data) {
+			st.put = put
+		}
+		data = put
+	}
+	c.stored, c.off = len(data), int64(len(magic))+st.t.data
+	st.t.data += int64(len(data))
+	st.own[d] = c
+	return c, st.spool.write(data)
+}
+
+// finish ends the blob, unless the vault has the content.
+func (st *stager) finish() error {
+	s := st.s
+	t, something, err := st.v.find(st.ctx, s.digest, true)
+	if err != nil {
+		return err
+	}
+	s.pinned = append(s.pinned, s.digest)
+	if t != nil {
+		return st.spool.Close() // once is enough
+	}
+	if something || slices.Contains(st.t.sources, s.digest) {
+		// Others may use chunks of what is there: the new blob must have them.
+		s.anew = true
+		if err := st.complete(); err != nil {
+			return err
+		}
+	}
+	st.t.size = s.size
+	st.settle()
+	s.w, err = st.spool.end(s.digest.name(), st.t.appendTo(nil, s.digest))
+	return err
+}
+
+// complete copies the chunks that are in other blobs.
+func (st *stager) complete() error {
+	from := &Reader{v: st.v, ctx: st.ctx, d: st.s.digest, t: &st.t}
+	defer func() {
+		for _, o := range from.open {
+			_ = o.r.Close() // only read from
+		}
+	}()
+	for i, c := range st.t.chunks {
+		if c.source == 0 {
+			continue
+		}
+		own, again := st.own[c.digest]
+		if !again {
+			data := make([]byte, c.size)
+			if err := from.fetch(&c, data); err != nil {
+				return err
+			}
+			var err error
+			if own, err = st.keep(c.digest, data); err != nil {
+				return err
+			}
+		}
+		st.t.chunks[i] = own
+	}
+	return nil
+}
+
+// settle numbers the sources that are used, and says what kind of blob it is.
+func (st *stager) settle() {
+	all := st.t.sources
+	st.t.sources = nil
+	numbers := make([]int, len(all)+1)
+	for i := range st.t.chunks {
+		c := &st.t.chunks[i]
+		if c.source == 0 {
+			continue
+		}
+		if numbers[c.source] == 0 {
+			st.t.sources = append(st.t.sources, all[c.source-1])
+			numbers[c.source] = len(st.t.sources)
+		}
+		c.source = numbers[c.source]
+	}
+	if st.t.kind = kindWhole; len(st.t.sources) > 0 {
+		st.t.kind = kindShared
+	}
+}
+
+// Commit makes all that is staged durable. After an error some may be kept; what
+// is not stays staged.
+func (v *Vault) Commit(ctx context.Context, staged ...*Staged) error {
+	digests := make([]Digest, len(staged))
+	for i, s := range staged {
+		if s.v != v || len(s.pinned) == 0 {
+			return fmt.Errorf("commit content %s: %w", s.digest, fs.ErrClosed)
+		}
+		digests[i] = s.digest
+	}
+	// Also those that were there already: perhaps not durably yet.
+	done, err := v.pins.claim(ctx, digests)
+	if err != nil {
+		return err
+	}
+	defer done()
+	var open []*Staged
+	var ws []blob.Writer
+	seen := make(map[Digest]bool, len(digests))
+	for _, s := range staged {
+		if s.w == nil {
+			continue
+		}
+		there := seen[s.digest]
+		if !there {
+			if there, err = v.overtaken(ctx, s); err != nil {
+				return err
+			}
+		}
+		seen[s.digest] = true
+		if there {
+			_ = s.w.Close() // it is not wanted
+			s.w = nil
+			continue
+		}
+		open, ws = append(open, s), append(ws, s.w)
+	}
+	return v.commit(ctx, open, ws)
+}
+
+// overtaken reports whether the same content has been committed by another one
+// since s was staged. It must stay, since others may use its chunks already.
+func (v *Vault) overtaken(ctx context.Context, s *Staged) (bool, error) {
+	t, something, err := v.find(ctx, s.digest, false)
+	if err == nil && t == nil && something && !s.anew {
+		err = &DamagedError{Digest: s.digest, Blob: s.digest.name(), Err: errFormat}
+	}
+	return t != nil, err
+}
+
+func (v *Vault) commit(ctx context.Context, open []*Staged, ws []blob.Writer) error {
+	if len(ws) == 0 {
+		return nil
+	}
+	err := v.store.Commit(ctx, ws...)
+	done := len(ws)
+	if err != nil {
+		done = 0
+		if ce, ok := errors.AsType[*blob.CommitError](err); ok {
+			done = ce.Done
+		}
+	}
+	for _, s := range open[:done] {
+		s.w = nil
+		v.healed(s.digest)
+	}
+	return err
+}
