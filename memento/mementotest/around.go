@@ -162,7 +162,7 @@ func testPages(t *testing.T, s memento.Store) {
 
 // testWalkAndDrop drops every other version while it walks, and adds some.
 func testWalkAndDrop(t *testing.T, s memento.Store) {
-	var all, kept []memento.Version
+	var all, kept, odd []memento.Version
 	for i := range 30 {
 		for m := range 120 {
 			v := version(fmt.Sprintf("u%02d", i), int64(m))
@@ -181,7 +181,11 @@ func testWalkAndDrop(t *testing.T, s memento.Store) {
 			t.Fatalf("Walk yields %s at %v, want %v", v.URI, v.At, all[n])
 		}
 		if n++; v.Length%2 == 1 {
-			drop(t, s, setA, v)
+			odd = append(odd, v)
+		}
+		if len(odd) == 9 || n == len(all) {
+			drop(t, s, setA, odd...)
+			odd = nil
 		}
 		if n%500 == 0 {
 			appendTo(t, s, setA, version("a", int64(n)))

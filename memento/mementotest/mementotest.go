@@ -135,9 +135,9 @@ func walk(t *testing.T, s memento.Store, set, from string) []memento.Version {
 }
 
 // same compares; what is empty and what is nil are the same.
-func same[T any](t *testing.T, what string, got, want []T) {
+func same[T comparable](t *testing.T, what string, got, want []T) {
 	t.Helper()
-	if len(got)+len(want) > 0 {
+	if !slices.Equal(got, want) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}

@@ -15,3 +15,9 @@ func TestVersions(t *testing.T) {
 		return open(t, postgres.Options{}, postgrestest.URL(t)).Versions()
 	})
 }
+
+func TestVersionsReopen(t *testing.T) {
+	t.Parallel()
+	open, shut := again(t, postgrestest.URL(t))
+	mementotest.RunReopen(t, func() memento.Store { return open().Versions() }, shut)
+}

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -63,6 +64,8 @@ type DB struct {
 	name    string // empty until the database is open: whoever opens it names it
 	there   func() error
 	closed  atomic.Bool
+
+	prepared sync.Map // *sql.Stmt of read by text, see prepare
 }
 
 // New checks the schema of an open database, brings it up to date where it is
@@ -164,6 +167,23 @@ func (db *DB) query(ctx context.Context, query string, args ...any) (rows *sql.R
 		return nil, db.dialect.Explain(err)
 	}
 	return rows, nil
+}
+
+// prepare returns a statement of a read transaction, which may be used until that
+// ends. Its text is compiled once for each connection, which can take longer than
+// running it: text must be a constant.
+func (db *DB) prepare(ctx context.Context, tx *sql.Tx, text string) (*sql.Stmt, error) {
+	s, ok := db.prepared.Load(text)
+	if !ok {
+		fresh, err := db.read.PrepareContext(ctx, text) // closed with the connections
+		if err != nil {
+			return nil, fmt.Errorf("prepare statement: %w", err)
+		}
+		if s, ok = db.prepared.LoadOrStore(text, fresh); ok {
+			_ = fresh.Close() // another was faster
+		}
+	}
+	return tx.StmtContext(ctx, s.(*sql.Stmt)), nil
 }
 
 // named says which database it is that is full, or cannot be written, and why.

@@ -23,7 +23,11 @@ func (v *Versions) lives(ctx context.Context, tx *sql.Tx, uri string, until int6
 	const upto = `FROM memento_version v WHERE v.set_id = r.set_id AND v.no = r.no AND v.at <= $2 ORDER BY v.at DESC LIMIT 1`
 	const query = `SELECT r.set_id, r.no, r.dropped, (SELECT v.at ` + upto + `), (SELECT v.version ` + upto + `)
 		FROM memento_set s CROSS JOIN memento_resource r WHERE r.set_id = s.id AND r.uri = $1 ORDER BY s.id`
-	rows, err := tx.QueryContext(ctx, query, uri, until)
+	find, err := v.db.prepare(ctx, tx, query)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := find.QueryContext(ctx, uri, until)
 	return collect(rows, err, "resource", nil, func(l *lifeRow) error {
 		var dropped, at sql.NullInt64
 		var packed sql.RawBytes
@@ -79,7 +83,11 @@ func (v *Versions) neighbours(ctx context.Context, tx *sql.Tx, uri string, l *li
 	if !a.Selected.IsZero() {
 		selected = a.Selected.At.UnixMicro()
 	}
-	rows, err := tx.QueryContext(ctx, query, l.set, l.no, selected)
+	find, err := v.db.prepare(ctx, tx, query)
+	if err != nil {
+		return err
+	}
+	rows, err := find.QueryContext(ctx, l.set, l.no, selected)
 	if err != nil {
 		return err
 	}
