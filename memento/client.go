@@ -3,48 +3,280 @@ package memento
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
 	"time"
+
+	"lockstep/internal/weblink"
+)
+
+const (
+	// maxHops is how many addresses one question may lead through: redirects,
+	// and TimeGates that others name (ME-IM-01).
+	maxHops = 10
+
+	// exchangeTime is how long a client without bounds of its own may wait.
+	exchangeTime = time.Minute
 )
 
 // A Doer sends requests, as an http.Client does. Guards against addresses that
-// strangers name, and timeouts, are its business. It need not follow redirects;
-// an *http.Client is told not to.
+// strangers name, and timeouts, are its business. It should not follow
+// redirects; an *http.Client is told not to. Nil is an http.Client.
 type Doer interface {
 	Do(*http.Request) (*http.Response, error)
 }
 
-// ErrNoMemento reports that there is no version of a resource for the wanted
-// instant: it is not known, or was deleted then.
-var ErrNoMemento = errors.New("there is no version for that instant")
+var (
+	// ErrNoMemento reports that there is no version of a resource for the wanted
+	// instant: it is not known, or was deleted then.
+	ErrNoMemento = errors.New("there is no version for that instant")
 
-// A Found is a version a TimeGate, a TimeMap or the resource itself named.
+	// ErrNoTimeGate reports an address that neither negotiates nor says who does.
+	ErrNoTimeGate = errors.New("it is no TimeGate, and names none")
+
+	errHops = fmt.Errorf("it leads through more than %d addresses", maxHops)
+)
+
+// A StatusError reports an answer that is of no use.
+type StatusError struct {
+	URL    string
+	Status int
+}
+
+func (e *StatusError) Error() string {
+	return fmt.Sprintf("%s answers with status %d", e.URL, e.Status)
+}
+
+// A Found is a version that was found.
 type Found struct {
 	URI string    // where its bytes are: its URI-M or, where it has none of its own, the TimeGate's
-	At  time.Time // its Memento-Datetime; zero if that is not stated
+	At  time.Time // its Memento-Datetime; zero if that is not stated (ME-RS-09)
 
 	// Accept is the Accept-Datetime with which URI must be asked for, where the
 	// version has no URI of its own (patterns 1.3 and 2.3); else it is empty.
 	Accept string
 }
 
-// A TimeMap is what is known of the versions of a resource.
-type TimeMap struct {
-	Original string
-	Versions []Found // by datetime, oldest first
-}
-
 // Negotiate asks a TimeGate for the version of a resource that was current at
-// an instant, which is rounded up to a full second (ME-HD-03). The resource
-// itself will do for a TimeGate, if it names one or is one (ME-GEN-03). What is
-// found is to be checked by its hash: which version a TimeGate of strangers
-// chooses is its business (ME-TG-05).
+// an instant, which is rounded up to a full second (ME-HD-03). The address of
+// the resource itself will do, if it names a TimeGate or TimeMap, is its own
+// TimeGate, or never changes (ME-GEN-03).
+//
+// Which version a stranger's TimeGate chooses is its business (ME-TG-05): look
+// at Found.At, and check the bytes by their hash. If there is no version, the
+// error is [ErrNoMemento].
 func Negotiate(ctx context.Context, client Doer, timegate string, at time.Time) (Found, error) {
-	return Found{}, errors.New("not there yet")
+	n := &negotiation{client: doer(client), wanted: upToSecond(at), seen: make(map[string]bool)}
+	found, err := n.run(ctx, timegate)
+	if err != nil {
+		return Found{}, fmt.Errorf("negotiate %s at %s: %w", FormatDatetime(n.wanted), printable(timegate), err)
+	}
+	return found, nil
 }
 
-// ReadTimeMap reads the TimeMap at address and those it refers to, at most so
-// many versions.
-func ReadTimeMap(ctx context.Context, client Doer, address string, most int) (*TimeMap, error) {
-	return nil, errors.New("not there yet")
+// A negotiation is the state of one.
+type negotiation struct {
+	client Doer
+	wanted time.Time
+	seen   map[string]bool // addresses that were asked
+	chosen bool            // a TimeGate has chosen what is asked for now
+	at     time.Time       // and said that it is of then; zero: it did not
+}
+
+func (n *negotiation) run(ctx context.Context, address string) (Found, error) {
+	for range maxHops + 1 {
+		a, err := n.ask(ctx, address)
+		if err != nil {
+			return Found{}, err
+		}
+		next, found, err := n.judge(ctx, a)
+		if err != nil || next == "" {
+			return found, err
+		}
+		address = next
+	}
+	return Found{}, errHops
+}
+
+// An answer is the header of one.
+type answer struct {
+	url    *url.URL
+	moved  bool // the Doer has followed a redirect
+	status int
+	header http.Header
+	links  []weblink.Link
+}
+
+// judge makes of an answer what was found, or where to ask next.
+func (n *negotiation) judge(ctx context.Context, a *answer) (next string, found Found, err error) {
+	self := a.url.String()
+	memento := readDatetime(a.header.Get("Memento-Datetime"))
+	switch {
+	case a.status/100 == 3: // ME-IM-01, ME-MM-05
+		return n.redirected(a)
+	case (a.status == http.StatusNotFound || a.status == http.StatusGone) && !memento.IsZero(): // ME-MM-04
+		return "", Found{}, fmt.Errorf("%s is of %s, when there was nothing: %w", printable(self), FormatDatetime(memento), ErrNoMemento)
+	case a.status/100 == 2 && !memento.IsZero():
+		found = Found{URI: self, At: memento}
+		if content := a.target(a.header.Get("Content-Location")); content != "" && !n.chosen {
+			found.URI = content // patterns 1.2 and 2.2
+		} else if !n.chosen && !a.moved && variesByDatetime(a.header) {
+			found.Accept = FormatDatetime(n.wanted) // patterns 1.3 and 2.3
+		}
+		return "", found, nil // or pattern 3
+	}
+	if gate := a.link("timegate"); gate != "" && !n.seen[gate] { // ME-LK-07: also of what is gone
+		n.chosen = false
+		return gate, Found{}, nil
+	}
+	switch {
+	case a.status/100 == 2 && n.chosen: // ME-RS-09
+		return "", Found{URI: self, At: n.at}, nil
+	case a.status == http.StatusNotFound, a.status == http.StatusGone:
+		return "", Found{}, &noMemento{StatusError{printable(self), a.status}}
+	case a.status/100 != 2:
+		return "", Found{}, &StatusError{printable(self), a.status}
+	}
+	if list := a.link("timemap"); list != "" { // pattern 4
+		m, err := ReadTimeMap(ctx, n.client, list, maxListed)
+		if err != nil {
+			return "", Found{}, err
+		}
+		found, err := m.Current(n.wanted)
+		return "", found, err
+	}
+	return "", Found{}, fmt.Errorf("%s: %w", printable(self), ErrNoTimeGate)
+}
+
+// redirected follows a redirect: that of a TimeGate leads to a version, and may
+// say of when it is.
+func (n *negotiation) redirected(a *answer) (next string, found Found, err error) {
+	next = a.target(a.header.Get("Location"))
+	if next == "" {
+		return "", Found{}, fmt.Errorf("status %d of %s leads nowhere", a.status, printable(a.url.String()))
+	}
+	if !variesByDatetime(a.header) && a.header.Get("Memento-Datetime") == "" {
+		return next, Found{}, nil
+	}
+	n.chosen = true
+	for _, l := range a.links {
+		if l.Has("memento") && a.target(l.Target) == next {
+			if n.at = readDatetime(l.Param("datetime")); !n.at.IsZero() {
+				return "", Found{URI: next, At: n.at}, nil // there is no need to ask it
+			}
+		}
+	}
+	return next, Found{}, nil
+}
+
+// A noMemento is the status of an answer that there is no version.
+type noMemento struct{ StatusError }
+
+func (e *noMemento) Unwrap() []error { return []error{ErrNoMemento, &e.StatusError} }
+
+// ask asks for the header of what is at address.
+func (n *negotiation) ask(ctx context.Context, address string) (*answer, error) {
+	n.seen[address] = true
+	header := http.Header{"Accept-Datetime": {FormatDatetime(n.wanted)}}
+	resp, err := send(ctx, n.client, http.MethodHead, address, header) // ME-TG-09
+	if err == nil && (resp.StatusCode == http.StatusMethodNotAllowed || resp.StatusCode == http.StatusNotImplemented) {
+		_ = resp.Body.Close() // there is nothing in it
+		resp, err = send(ctx, n.client, http.MethodGet, address, header)
+	}
+	if err != nil {
+		return nil, err
+	}
+	_ = resp.Body.Close() // its header is all that is wanted
+	a := &answer{url: resp.Request.URL, status: resp.StatusCode, header: resp.Header}
+	a.moved = a.url.String() != address
+	a.links = weblink.Parse(resp.Header.Values("Link"), nil)
+	return a, nil
+}
+
+// target returns a reference as it is seen from what answered; empty if it is
+// no address of HTTP.
+func (a *answer) target(ref string) string {
+	uri, u := resolve(a.url, ref)
+	if u == nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+		return ""
+	}
+	return uri
+}
+
+// resolve returns a reference as it is seen from base, and what it consists of;
+// nil if it is none. One that is absolute stays as it is: its path may hold
+// another URI, whose dots and slashes matter (ME-TG-08).
+func resolve(base *url.URL, ref string) (string, *url.URL) {
+	ref, _, _ = strings.Cut(strings.TrimSpace(ref), "#")
+	if ref == "" {
+		return "", nil
+	}
+	if u, err := url.Parse(ref); err != nil || u.IsAbs() {
+		if err != nil {
+			u = nil
+		}
+		return ref, u
+	}
+	u, err := weblink.Resolve(base, ref)
+	if err != nil {
+		return "", nil
+	}
+	return u.String(), u
+}
+
+// link returns the target of the first link of a relation; empty if there is
+// none that is an address.
+func (a *answer) link(rel string) string {
+	for _, l := range a.links {
+		if l.Has(rel) {
+			if target := a.target(l.Target); target != "" {
+				return target
+			}
+		}
+	}
+	return ""
+}
+
+// send sends a request to an address of HTTP.
+func send(ctx context.Context, client Doer, method, address string, header http.Header) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, method, address, nil)
+	if err != nil || r.URL.Scheme != "http" && r.URL.Scheme != "https" || r.URL.Hostname() == "" {
+		return nil, fmt.Errorf("%s is no address of HTTP", printable(address))
+	}
+	r.URL.Fragment, r.URL.RawFragment = "", ""
+	r.Header = header.Clone()
+	resp, err := client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	if resp.Request == nil || resp.Request.URL == nil {
+		resp.Request = r // not every Doer says
+	}
+	return resp, nil
+}
+
+func doer(client Doer) Doer {
+	stop := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	switch c := client.(type) {
+	case nil:
+		return &http.Client{Timeout: exchangeTime, CheckRedirect: stop}
+	case *http.Client:
+		own := *c
+		own.CheckRedirect = stop
+		return &own
+	}
+	return client
+}
+
+// printable returns an address as it may stand in a message: without user and
+// password, and not too long.
+func printable(address string) string {
+	if u, err := url.Parse(address); err == nil {
+		address = u.Redacted()
+	}
+	q := strconv.Quote(address[:min(len(address), 2000)])
+	return q[1 : len(q)-1]
 }

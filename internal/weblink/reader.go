@@ -1,0 +1,116 @@
+package weblink
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// maxText caps one link of a document: one that does not end must not fill
+// memory.
+const maxText = 64 << 10
+
+// ErrSyntax reports a document that is not in link format.
+var ErrSyntax = errors.New("it is not in link format")
+
+// A Reader reads a document in link format, link by link (ME-TM-06). White
+// space, ends of lines and commas between links are free; a comma that is
+// missing is not missed. It is not safe for concurrent use.
+type Reader struct {
+	r    *bufio.Reader
+	n    int64 // bytes read
+	text []byte
+	err  error // sticks
+}
+
+// NewReader returns a Reader of the document in r.
+func NewReader(r io.Reader) *Reader { return &Reader{r: bufio.NewReader(r)} }
+
+// Next returns the next link as it stands, neither target nor anchor resolved;
+// io.EOF at the end. The error is [ErrSyntax] where the document is to blame.
+func (r *Reader) Next() (Link, error) {
+	for r.err == nil {
+		if r.err = r.collect(); r.err != nil {
+			break
+		}
+		p := parser{s: string(r.text)}
+		raw, ok := p.next()
+		if !ok {
+			r.err = r.syntax("no link")
+			break
+		}
+		l, _ := raw.seenFrom(nil)
+		return l, nil
+	}
+	return Link{}, r.err
+}
+
+func (r *Reader) syntax(what string) error { return fmt.Errorf("byte %d: %s: %w", r.n, what, ErrSyntax) }
+
+// collect reads the text of the next link, on one line.
+func (r *Reader) collect() error {
+	r.text = r.text[:0]
+	c, err := r.begin()
+	if err != nil {
+		return err
+	}
+	for quoted, target := false, true; ; {
+		if r.text = append(r.text, c); len(r.text) > maxText {
+			return r.syntax("the link is too long")
+		}
+		escaped := quoted && c == '\\'
+		switch {
+		case target:
+			target = c != '>'
+		case c == '"':
+			quoted = !quoted
+		}
+		c, err = r.byte()
+		if err == nil && escaped {
+			r.text = append(r.text, c)
+			c, err = r.byte()
+		}
+		switch {
+		case err == io.EOF && !quoted && !target:
+			return nil
+		case err == io.EOF:
+			return r.syntax("the document ends within a link")
+		case err != nil:
+			return err
+		case quoted || target:
+		case c == ',':
+			return nil
+		case c == '<': // the comma is missing
+			r.n--
+			return r.r.UnreadByte()
+		case c == '\n' || c == '\r' || c == '\f' || c == '\v':
+			c = ' '
+		}
+	}
+}
+
+// begin reads up to the first byte of a link.
+func (r *Reader) begin() (byte, error) {
+	for {
+		c, err := r.byte()
+		if err != nil {
+			return 0, err
+		}
+		switch c {
+		case '<':
+			return c, nil
+		case ' ', '\t', '\n', '\r', '\f', '\v', ',':
+		default:
+			return 0, r.syntax(fmt.Sprintf("%q where a link should begin", c))
+		}
+	}
+}
+
+func (r *Reader) byte() (byte, error) {
+	c, err := r.r.ReadByte()
+	if err == nil {
+		r.n++
+	}
+	return c, err
+}
