@@ -46,7 +46,9 @@ func (r *Reader) Next() (Link, error) {
 	return Link{}, r.err
 }
 
-func (r *Reader) syntax(what string) error { return fmt.Errorf("byte %d: %s: %w", r.n, what, ErrSyntax) }
+func (r *Reader) syntax(what string) error {
+	return fmt.Errorf("byte %d: %s: %w", r.n, what, ErrSyntax)
+}
 
 // collect reads the text of the next link, on one line.
 func (r *Reader) collect() error {
