@@ -353,7 +353,10 @@ func (d *adoption) record(ctx context.Context, all bool) error {
 	news := d.out.take()
 	d.out.save(b.Save, news)
 	d.batch = Batch{}
-	if err := d.d.journal.Record(ctx, b); err != nil {
+	if err := d.keep.rows(ctx, &b); err != nil {
+		return err
+	}
+	if err := d.keep.record(ctx, d.d.journal, b); err != nil {
 		return fmt.Errorf("record what is taken over: %w", err)
 	}
 	return d.out.saved(ctx, news)

@@ -31,6 +31,7 @@ type applier struct {
 	versions *lost // not nil: these are versions other than the last, which do no harm if they cannot be had
 	counts   counts
 	out      *outbox
+	keep     *keeper
 	owing    bool // something is, or may be, owed to the set
 
 	progress Progress
@@ -149,6 +150,10 @@ func (p *applier) handEach(ctx context.Context, actions iter.Seq2[action, error]
 
 func (p *applier) handFetch(ctx context.Context, a *action, work *dispatcher) error {
 	if a.from == "" && len(p.fetch.patches(a)) == 0 { // else nobody has it, or nothing is cheaper
+		if p.fetch.past != nil && a.Member.Package > 0 && p.fetch.keeps(ctx, a) {
+			work.put(ctx, a, !p.last) // it is here
+			return nil
+		}
 		if taken, err := p.ways.takes(a); err != nil || taken {
 			return err
 		}
@@ -296,6 +301,9 @@ const sealAfter = 8
 func (p *applier) settled(o *outcome) {
 	a := o.action
 	p.pending.Put = append(p.pending.Put, o.held)
+	if o.writer == nil && p.keep.isOn() && differs(&a.held, &o.held) { // else it is noted
+		p.pending.Past = append(p.pending.Past, pastOf(a.URI, &a.held))
+	}
 	was, is := contains(a.held.Sets, p.set.Number), contains(o.held.Sets, p.set.Number)
 	switch {
 	case is && !was:
@@ -349,7 +357,15 @@ func (p *applier) book(a *action, err error) {
 	p.mended(a) // it counts once
 	p.report.Failed++
 	p.report.fail(a.URI, err.Error())
+	p.missed(a, err)
 	p.owe(a, err.Error())
+}
+
+// missed books that content of the past could not be had.
+func (p *applier) missed(a *action, err error) {
+	if p.fetch.past != nil {
+		p.report.miss(a.URI, err.Error())
+	}
 }
 
 // mended takes back a failure earlier in this run.
@@ -366,6 +382,7 @@ func (p *applier) refused(a *action) {
 	err := fmt.Errorf("refuse %s: %s", fetch.Printable(a.URI), a.Refused)
 	p.report.Refused++
 	p.report.fail(a.URI, err.Error())
+	p.missed(a, err)
 	p.owe(a, err.Error())
 	p.d.emit(Event{Kind: EventRefused, Set: p.set.Name, URI: a.URI, Err: err})
 }

@@ -113,7 +113,10 @@ func (a *auditor) mark(ctx context.Context, all bool) error {
 	if len(b.Drop) > 0 {
 		b.Save = map[string][]byte{docCounts: encode(a.counts)}
 	}
-	if err := a.d.journal.Record(ctx, b); err != nil {
+	if err := a.keep.rows(ctx, &b); err != nil {
+		return err
+	}
+	if err := a.keep.record(ctx, a.d.journal, b); err != nil {
 		return fmt.Errorf("note what is to be mended: %w", err)
 	}
 	return nil

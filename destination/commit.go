@@ -39,7 +39,8 @@ type shipment struct {
 	rows   Batch
 	counts []byte // to be saved with rows; nil: nothing changed
 	news   []Change
-	stands bool // the Journal holds an intent that is of no use any more
+	stands bool      // the Journal holds an intent that is of no use any more
+	unkept []Failure // versions that could not be kept
 
 	// What became of it.
 	intent bool     // the Journal holds its intent
@@ -94,6 +95,9 @@ func (p *applier) rows() int {
 func (p *applier) bookShipment(l *shipment) error {
 	p.intent = l.intent
 	err := l.err
+	for _, f := range l.unkept {
+		p.notKept(f.URI, f.Cause)
+	}
 	for i := range l.ends {
 		e := &l.ends[i]
 		if e.err == nil {
@@ -129,7 +133,11 @@ func (p *applier) record(ctx context.Context, keep bool) error {
 // carry records and commits a shipment. It is all that happens to it outside of
 // collect, and touches nothing of the applier that changes.
 func (p *applier) carry(ctx context.Context, l *shipment) {
-	if l.err = p.saveIntent(ctx, l); l.err != nil {
+	p.keepBatch(ctx, l)
+	if l.err = ctx.Err(); l.err == nil {
+		l.err = p.saveIntent(ctx, l)
+	}
+	if l.err != nil {
 		l.rest = l.batch
 		return
 	}
@@ -197,6 +205,7 @@ func (p *applier) saveIntent(ctx context.Context, l *shipment) error {
 // save writes the rows and the intent of a shipment in one transaction.
 func (p *applier) save(ctx context.Context, l *shipment) error {
 	b := l.rows
+	b.Past = l.past()
 	b.Save = map[string][]byte{}
 	if len(l.batch) > 0 || l.stands {
 		b.Save[docIntent] = intentOf(l.batch)
@@ -206,10 +215,10 @@ func (p *applier) save(ctx context.Context, l *shipment) error {
 	if l.counts != nil {
 		b.Save[docCounts] = l.counts
 	}
-	if len(b.Put)+len(b.Drop)+len(b.Owe)+len(b.Settle)+len(b.Save) == 0 {
+	if len(b.Put)+len(b.Drop)+len(b.Owe)+len(b.Settle)+len(b.Save)+len(b.Past) == 0 {
 		return nil
 	}
-	if err := p.d.journal.Record(ctx, b); err != nil {
+	if err := p.keep.record(ctx, p.d.journal, b); err != nil {
 		return fmt.Errorf("record what is held: %w", err)
 	}
 	l.intent = len(l.batch) > 0

@@ -13,6 +13,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/internal/fetch"
+	"lockstep/vault"
 )
 
 // Delete says what happens to resources the Source no longer has.
@@ -61,6 +62,17 @@ type Options struct {
 	// than once, in order, where it can be had, instead of the last one.
 	AllVersions bool
 
+	// Keep says which versions the mirror keeps of what is replaced in it and
+	// removed from it, in Versions, so that it can be what it was (see
+	// [Destination.SyncPast]). Whatever is done with a mirror that keeps versions
+	// has to be told Versions; where a mirror keeps none it is not used.
+	Keep     Keep
+	Versions blob.Store
+
+	// At, if not zero, says to make of the mirror what the collection was at that
+	// instant (RA-DST-02, RA-DST-03). The next run without it goes on from there.
+	At time.Time
+
 	Portable bool // name files for file systems that fold case or refuse characters, see [ProbePortable]
 
 	// Deliver, if not nil, is handed the changes of each batch when they are
@@ -87,8 +99,10 @@ type Destination struct {
 	client  *fetch.Client
 	opts    Options
 	selects *selection
-	jobs    int // resources of one host under way at a time
-	open    int // files of a batch that may be open
+	vault   *vault.Vault     // nil: there is no place for versions
+	clock   func() time.Time // of the mirror
+	jobs    int              // resources of one host under way at a time
+	open    int              // files of a batch that may be open
 	log     *slog.Logger
 	mirrors mirrorHosts
 	larges  atomic.Int32        // large contents under way
@@ -138,8 +152,21 @@ func New(store blob.Store, j Journal, c *fetch.Client, o Options) (*Destination,
 	if err != nil {
 		return nil, err
 	}
-	return &Destination{store: store, journal: j, client: c, opts: o, jobs: jobs, open: open, selects: sel,
-		making: semaphore.NewWeighted(makingBytes), large: make(chan struct{}, 1), log: o.Logger}, nil
+	if err := o.Keep.check(); err != nil {
+		return nil, err
+	}
+	d := &Destination{store: store, journal: j, client: c, opts: o, jobs: jobs, open: open, selects: sel,
+		making: semaphore.NewWeighted(makingBytes), large: make(chan struct{}, 1), log: o.Logger, clock: time.Now}
+	if o.Versions != nil {
+		d.vault = vault.New(o.Versions, vault.Options{Compress: true, Logger: o.Logger})
+	}
+	switch keeps := o.Keep != (Keep{}) && !o.Keep.None; {
+	case keeps && d.isForgetful():
+		return nil, errors.New("a mirror without files has no versions to keep")
+	case keeps && d.vault == nil:
+		return nil, errors.New("nobody said where versions are to be kept (Options.Versions)")
+	}
+	return d, nil
 }
 
 // Causes callers branch on.

@@ -38,6 +38,7 @@ type needs struct {
 	packages              map[int]int64 // how many have their content in which package
 	packed, packedBytes   int64         // those that have
 	patched, patchBytes   int64         // those that patches make, and the bytes of the patches
+	lost                  int64         // of the past: those of which neither a package nor a memento is known
 }
 
 func (n *needs) add(a *action) {
@@ -55,6 +56,9 @@ func (n *needs) add(a *action) {
 		length = assumedBytes
 	}
 	n.bytes += length
+	if a.Member.Package == 0 && !a.hasMemento() {
+		n.lost++
+	}
 	switch {
 	case a.Member.Package > 0:
 		if n.packages == nil {
@@ -73,6 +77,9 @@ func (n *needs) add(a *action) {
 // the Report. A choice that was not wise costs time, nothing else: what a way
 // does not bring is fetched alone.
 func (r *setRun) chooseWays(ctx context.Context, p *planner, w *work, n *needs, total *tally) (*ways, error) {
+	if r.past != nil {
+		return r.choosePastWays(ctx, p, w, n, total)
+	}
 	out := &ways{}
 	if n.count == 0 {
 		return out, nil

@@ -17,6 +17,7 @@ type outcome struct {
 	writer  blob.Writer // content to be committed; nil if there is none
 	sealed  bool        // and it holds no file open
 	held    Held        // the row to record once it is
+	past    *Past       // what was there before, if that is to be noted
 	same    bool        // the content turned out to be what is held
 	adopted bool        // the file was there, and is right
 	by      byWay       // which way the content came
@@ -36,6 +37,7 @@ type fetcher struct {
 	first  bool                    // deletions are still to come: what stands in the way may go
 	refuse func(uri string) string // says why content must not be fetched from there
 	faults patchFaults
+	past   *pastRun // content is of the past; nil: of now
 	hashers
 }
 
@@ -44,8 +46,16 @@ type fetcher struct {
 // settles on stays kept in f.names.
 func (f *fetcher) do(ctx context.Context, a *action) outcome {
 	return f.with(ctx, a, func(t *transfer) outcome {
+		if f.past != nil {
+			if o, ok := t.fromKept(ctx); ok {
+				return o
+			}
+		}
 		if o, ok := t.patched(ctx); ok {
 			return o
+		}
+		if f.past != nil {
+			return t.ofThePast(ctx)
 		}
 		return t.run(ctx)
 	})

@@ -52,6 +52,7 @@ type planner struct {
 	sift    bool // what is not wanted at all is to go if it is not selected
 
 	version bool // the wants are versions that are not the last
+	past    bool // the wants are of a time gone by
 
 	refuse func(uri string) string // says why content must not be fetched from there
 
@@ -85,6 +86,9 @@ func (p *planner) decide(ctx context.Context, w *want, h Held) (action, error) {
 	a, err := p.decideLast(ctx, w, h)
 	if p.version && err == nil {
 		p.becomeVersion(&a)
+	}
+	if p.past && err == nil {
+		p.becomePast(&a)
 	}
 	return a, err
 }

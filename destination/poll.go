@@ -47,6 +47,11 @@ func (f *Follower) pass(ctx context.Context, do func(s *session) error) (Report,
 	if err == nil {
 		err = do(s)
 	}
+	if err == nil || errors.Is(err, ErrIncomplete) {
+		if kerr := s.endKeeping(ctx); kerr != nil {
+			err = kerr
+		}
+	}
 	r := s.report
 	r.Requests, r.Bytes = d.client.Requests()-requests, d.client.Bytes()-bytes
 	r.Elapsed = time.Since(start).Seconds()

@@ -266,7 +266,7 @@ func (p *pusher) oweRest(ctx context.Context) error {
 
 // pushed returns what notifications brought, for a plan made of documents.
 func (r *setRun) pushed(w *work) *pushState {
-	if w.via == ViaNotification || r.d.opts.Baseline || r.d.compare {
+	if w.via == ViaNotification || r.d.opts.Baseline || r.d.compare || w.past != nil {
 		return nil
 	}
 	return r.set.push

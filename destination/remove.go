@@ -47,6 +47,10 @@ func (p *applier) removeBatch(ctx context.Context, batch []action) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	batch, err := p.keepRemoved(ctx, batch)
+	if err != nil || len(batch) == 0 {
+		return err
+	}
 	all := p.withdraw(ctx, batch...)
 	if all != nil && isFatal(all) {
 		return all

@@ -23,6 +23,7 @@ const (
 	ViaChangeList   = "change-list"
 	ViaChangeDump   = "change-dump"
 	ViaNotification = "notification"
+	ViaHistory      = "history" // of a mirror that keeps versions
 )
 
 // ViaAuto is to choose the cheapest way: see Options.Via.
@@ -31,6 +32,10 @@ const ViaAuto = "auto"
 // maxListed caps the failures and findings a report lists by name; all of them
 // pass through the events.
 const maxListed = 1000
+
+// maxMissing caps what a report lists of what could not be had of the past: who
+// wants the collection as it was wants to know all that it lacks.
+const maxMissing = 200_000
 
 // A Report is what a run came to. Its JSON is what `sync --json` prints.
 type Report struct {
@@ -51,6 +56,12 @@ type Report struct {
 	Elapsed     float64   `json:"elapsed_seconds"`
 	SyncedUntil time.Time `json:"synced_until,omitzero"` // on the Source's clock: all changes before are here
 	By          By        `json:"by"`                    // by which ways contents came
+	NotKept     int64     `json:"not_kept,omitempty"`    // versions that were to be kept and could not: their files were damaged or gone
+	Kept        *Kept     `json:"kept,omitempty"`        // of a mirror that keeps versions: which ones it has
+
+	At      time.Time `json:"at,omitzero"`      // the instant asked for
+	AsOf    time.Time `json:"as_of,omitzero"`   // the one the mirror is of; of several sets the earliest
+	Missing []Failure `json:"missing,omitzero"` // resources that were there at AsOf and are not here as they were then
 
 	Expected int64       `json:"expected_bytes,omitempty"` // of a dry run: content to be had, as far as the Source states its length
 	BySet    []SetReport `json:"by_set,omitempty"`
@@ -58,6 +69,13 @@ type Report struct {
 	Plan     []string    `json:"plan,omitempty"`     // sentences that say, set by set, which ways were chosen and why
 	Failures []Failure   `json:"failures,omitempty"` // the first of them, documents included
 	Warnings []string    `json:"warnings,omitempty"`
+}
+
+// Kept is what a mirror that keeps versions has of them.
+type Kept struct {
+	Versions int64     `json:"versions"`
+	Bytes    int64     `json:"bytes"` // of all of them; what they have in common is kept once
+	Since    time.Time `json:"since"` // on the mirror's clock: what it was then, and at any time since, it can be again
 }
 
 // A SetReport is what a run came to for one set.
@@ -75,6 +93,7 @@ type SetReport struct {
 	Bytes       int64     `json:"bytes"`
 	Elapsed     float64   `json:"elapsed_seconds"`
 	SyncedUntil time.Time `json:"synced_until,omitzero"`
+	AsOf        time.Time `json:"as_of,omitzero"`  // the instant the set is of, where one was asked for
 	Error       string    `json:"error,omitempty"` // why the set is not in step
 }
 
@@ -96,6 +115,8 @@ type By struct {
 	Mirror    int64 `json:"mirror"`    // from another address the Source names
 	Unchanged int64 `json:"unchanged"` // asked for, and found to be what is held
 	Adopted   int64 `json:"adopted"`   // from a file that was there already
+	Memento   int64 `json:"memento"`   // of the past: from a memento or a TimeGate
+	Kept      int64 `json:"kept"`      // of the past: from what the mirror has kept
 }
 
 // A byWay names a field of [By].
@@ -107,6 +128,8 @@ const (
 	byOnDemand
 	byPatch
 	byMirror
+	byMemento
+	byKept
 )
 
 // add counts the content of an outcome that was booked.
@@ -125,6 +148,10 @@ func (b *By) add(o *outcome) {
 		b.Patch++
 	case o.by == byMirror:
 		b.Mirror++
+	case o.by == byMemento:
+		b.Memento++
+	case o.by == byKept:
+		b.Kept++
 	default:
 		b.Request++
 	}
@@ -147,6 +174,13 @@ type Failure struct {
 func (r *Report) fail(uri, cause string) {
 	if len(r.Failures) < maxListed {
 		r.Failures = append(r.Failures, Failure{fetch.Printable(uri), fetch.Printable(cause)})
+	}
+}
+
+// miss notes a resource that could not be had as it was.
+func (r *Report) miss(uri, cause string) {
+	if len(r.Missing) < maxMissing {
+		r.Missing = append(r.Missing, Failure{fetch.Printable(uri), fetch.Printable(cause)})
 	}
 }
 

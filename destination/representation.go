@@ -22,7 +22,7 @@ func (d *Destination) usefulLink(l *resourcesync.Link) bool {
 	case resourcesync.RelPatch:
 		return patch.Known(l.Type)
 	}
-	return d.isMemento(l)
+	return d.isMemento(l) || d.isPast(l)
 }
 
 // preferred returns the link to the representation of w that is preferred to

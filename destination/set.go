@@ -66,6 +66,8 @@ func (r *setRun) run(ctx context.Context) error {
 	switch {
 	case st.unselected:
 		return r.dissolve(ctx)
+	case r.past != nil:
+		return r.travel(ctx)
 	case st.Lists == "" && st.Changes == "":
 		if o.Baseline && r.counts[st.Number] > 0 {
 			return r.dissolve(ctx)
@@ -282,6 +284,7 @@ type work struct {
 	prune     bool   // and what is not staged is to go, too
 	files     bool   // look whether the files are there
 	suspect   bool   // refuse if anything newer would be lost
+	past      *state // what is staged is what was then; nil: what is now
 	done      func() // all was carried out: move on
 }
 
@@ -298,7 +301,7 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 	p := &planner{
 		partial: w.partial, push: r.pushed(&w), stage: r.stage, listAt: r.listAt,
 		d: r.d, set: r.set.Number, prune: w.prune, files: w.files, settled: r.set.Complete && !r.reselects(),
-		others: r.d.selects.prefersOther(r.set.Selection), refuse: r.reader.refuse,
+		others: r.d.selects.prefersOther(r.set.Selection), refuse: r.reader.refuse, past: w.past != nil,
 	}
 	var found adopted
 	if r.d.opts.Adopt {
@@ -384,8 +387,8 @@ func (r *setRun) predict(t *tally) {
 }
 
 func (r *setRun) applier(ctx context.Context, paths *Paths) *applier {
-	a := &applier{d: r.d, set: r.set, report: &r.report, counts: r.counts, out: r.out, stale: r.stale, ways: &ways{}}
-	a.fetch = &fetcher{d: r.d, set: r.set.Number, names: newNames(ctx, paths, r.d.store), resume: r.resume, first: true, refuse: r.reader.refuse}
+	a := &applier{d: r.d, set: r.set, report: &r.report, counts: r.counts, out: r.out, keep: r.keep, stale: r.stale, ways: &ways{}}
+	a.fetch = &fetcher{d: r.d, set: r.set.Number, names: newNames(ctx, paths, r.d.store), resume: r.resume, first: true, refuse: r.reader.refuse, past: r.past}
 	for range r.d.journal.Owed(ctx, r.set.Number) {
 		a.owing, a.fetch.resume = true, true // what is owed may have begun to come
 		break
@@ -434,7 +437,7 @@ func (r *setRun) execute(ctx context.Context, a *applier, p *planner, w *work, t
 func (r *setRun) unsettle(ctx context.Context, a *applier, w *work) error {
 	switch {
 	case w.prune && w.mode == ModeBaseline:
-		return r.restart(ctx, a)
+		return r.restart(ctx, a, w.past)
 	case r.set.Complete && r.reselects():
 		undone := *r.set
 		undone.Complete, undone.Selection = false, ""
@@ -444,13 +447,17 @@ func (r *setRun) unsettle(ctx context.Context, a *applier, w *work) error {
 }
 
 // restart notes that the set is being compared as a whole: what was owed so
-// far is either found again, or no longer wanted.
-func (r *setRun) restart(ctx context.Context, a *applier) error {
-	if !a.owing && !r.set.Complete {
+// far is either found again, or no longer wanted. Where the set is to be what it
+// was, what is there then is known to be as old as that.
+func (r *setRun) restart(ctx context.Context, a *applier, past *state) error {
+	if !a.owing && !r.set.Complete && past == nil {
 		return nil
 	}
 	undone := *r.set
 	undone.Complete = false
+	if past != nil {
+		undone.goBack(past)
+	}
 	b := Batch{Save: map[string][]byte{fmt.Sprint(docSet, r.set.Number): encode(&undone)}}
 	for o, err := range r.d.journal.Owed(ctx, r.set.Number) {
 		if err != nil {

@@ -51,6 +51,9 @@ type setState struct {
 
 	unselected bool // it is not to be followed any more
 
+	theirs int       // its number in the mirror that is the Source
+	asOf   time.Time // the instant it was made to be of
+
 	push     *pushState // what notifications brought; nil: nobody looked
 	doubted  bool       // it may be wrong: all is to be compared
 	compared bool       // all was, when it was last brought into step

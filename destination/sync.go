@@ -1,6 +1,7 @@
 package destination
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,8 +23,11 @@ type session struct {
 	home   *url.URL // the Source as the user named it
 	report Report
 	out    *outbox
-	resume bool // an earlier run may have left unfinished downloads
-	marked bool // the Journal knows that a run is under way
+	keep   *keeper  // nil: the mirror keeps no versions
+	past   *pastRun // the mirror is to be what the collection was; nil: what it is
+	untold int      // sets of which nobody can tell what they were
+	resume bool     // an earlier run may have left unfinished downloads
+	marked bool     // the Journal knows that a run is under way
 }
 
 // Sync brings the mirror into step with the Source at address, which may be
@@ -54,10 +58,23 @@ func (d *Destination) deliverer() func(context.Context, []Change) (int, error) {
 // sync is Sync with deliver to take the changes, if not nil: it returns how
 // many it took.
 func (d *Destination) sync(ctx context.Context, address string, deliver func(context.Context, []Change) (int, error)) (Report, error) {
+	s := &session{d: d}
+	if at := d.opts.At; !at.IsZero() {
+		s.past = &pastRun{at: at, from: d}
+	}
+	return s.whole(address, deliver, func() error { return s.run(ctx, address) })
+}
+
+// whole is a session from its beginning to its end, in which do is done.
+func (s *session) whole(address string, deliver func(context.Context, []Change) (int, error), do func() error) (Report, error) {
+	d := s.d
 	start, requests, bytes := time.Now(), d.client.Requests(), d.client.Bytes()
-	s := &session{d: d, report: Report{Source: address, Destination: d.opts.Dest, Sets: []string{}, DryRun: d.opts.DryRun}}
+	s.report = Report{Source: address, Destination: d.opts.Dest, Sets: []string{}, DryRun: d.opts.DryRun}
+	if s.past != nil {
+		s.report.At, s.report.Missing = s.past.at.UTC(), []Failure{}
+	}
 	s.out = &outbox{journal: d.journal, deliver: deliver}
-	err := s.run(ctx, address)
+	err := do()
 	r := s.report
 	r.Requests, r.Bytes = d.client.Requests()-requests, d.client.Bytes()-bytes
 	r.Elapsed = time.Since(start).Seconds()
@@ -79,9 +96,12 @@ func (s *session) run(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
-	var refused error
-	incomplete := false
-	sets = append(sets, left...)
+	return s.runSets(ctx, append(sets, left...))
+}
+
+// runSets brings sets into step.
+func (s *session) runSets(ctx context.Context, sets []*setState) error {
+	var refused, incomplete error
 	for i, set := range sets {
 		s.d.emit(Event{Kind: EventSet, Set: set.Name, Progress: Progress{Set: i + 1, Sets: len(sets)}})
 		err := s.syncOne(ctx, set)
@@ -93,22 +113,30 @@ func (s *session) run(ctx context.Context, address string) error {
 				refused = err
 			}
 		case errors.Is(err, ErrIncomplete):
-			incomplete = true
+			incomplete = cmp.Or(incomplete, err)
 		default:
 			return err
 		}
 		s.until(set)
+		if t := set.asOf; !t.IsZero() && (s.report.AsOf.IsZero() || t.Before(s.report.AsOf)) {
+			s.report.AsOf = t
+		}
 	}
 	if err := s.close(ctx); err != nil {
+		return err
+	}
+	if err := s.endKeeping(ctx); err != nil {
 		return err
 	}
 	switch {
 	case refused != nil:
 		return refused
-	case incomplete || s.report.Failed > 0 || s.report.Refused > 0:
-		return fmt.Errorf("%w: %s", ErrIncomplete, s.report.shortfall())
+	case incomplete == nil && s.report.Failed+s.report.Refused == 0:
+		return nil
+	case s.past != nil:
+		return s.pastError(incomplete, len(sets))
 	}
-	return nil
+	return fmt.Errorf("%w: %s", ErrIncomplete, s.report.shortfall())
 }
 
 // syncOne brings a set into step, and books what that came to for it alone.
@@ -129,6 +157,7 @@ func (s *session) bring(set *setState, do func() error) error {
 	err := do()
 	r := s.report.since(&before)
 	r.URI, r.Name, r.SyncedUntil = set.URI, fetch.Printable(set.Name), set.syncedUntil()
+	r.AsOf = set.asOf
 	r.Bytes, r.Elapsed = s.d.client.Bytes()-bytes, time.Since(start).Seconds()
 	switch {
 	case err != nil:
@@ -167,6 +196,9 @@ func (s *session) open(ctx context.Context) error {
 		if err := s.settleIntent(ctx); err != nil {
 			return err
 		}
+	}
+	if err := s.openKeeper(ctx, !s.resume); err != nil {
+		return err
 	}
 	return s.handOver(ctx)
 }
@@ -493,6 +525,7 @@ func (s *session) unselected(ctx context.Context, followed []*setState) ([]*setS
 
 // until books how far a set is: the Report tells of the one least far.
 func (s *session) until(set *setState) {
+	s.keep.mark(set)
 	w := set.syncedUntil()
 	if w.IsZero() {
 		return

@@ -31,6 +31,9 @@ type transfer struct {
 	kept    bool // the answer was: as we hold it
 	narrow  bool // get it over one connection
 	whole   bool // get it from its beginning
+
+	vet    func(*fetch.Response) error // refuses an answer before its content comes; may be nil
+	missed []string                    // why content of the past could not be had
 }
 
 // run gets the content from the first of its locations that has it. What is wrong
@@ -127,7 +130,10 @@ func isStale(err error) bool {
 func (t *transfer) attempt(ctx context.Context, r fetch.Request, first bool) error {
 	r.URI, _, _ = strings.Cut(t.at.uri, "#") // RS-AMB-22
 	if accept := acceptable(t.a.Coding); accept != "" {
-		r.Header = http.Header{"Accept-Encoding": {accept}} // RS-HASH-07
+		if r.Header = r.Header.Clone(); r.Header == nil {
+			r.Header = http.Header{}
+		}
+		r.Header.Set("Accept-Encoding", accept) // RS-HASH-07
 	}
 	if first && t.a.conditional && !t.at.mirror {
 		if err := t.condition(ctx, &r); err != nil {
@@ -234,6 +240,11 @@ func (t *transfer) get(ctx context.Context, r *fetch.Request) error {
 			return err
 		}
 		t.header = resp.Header
+		if t.vet != nil {
+			if err := t.vet(resp); err != nil {
+				return err
+			}
+		}
 		if resp.Status != http.StatusPartialContent && t.n > 0 {
 			t.drop()
 		}

@@ -28,6 +28,7 @@ type ways struct {
 	packages *packageTable // nil: members are not taken from packages
 	demand   *demand       // nil: nothing is asked for on demand
 	only     bool          // what cannot be had so cannot be had at all
+	past     bool          // contents are of the past: what is there now is of use only if a hash tells that it is the same
 	warnings warnings      // told when nothing is under way
 
 	ctx    context.Context // from start to finish
@@ -58,6 +59,7 @@ func (w *ways) takes(a *action) (bool, error) {
 	switch {
 	case w.packages != nil && a.Member.Package > 0 && a.from == "":
 		return true, w.packed.add(a)
+	case w.past && (!canTell(a.Hashes) || a.hasMemento()):
 	case w.demand != nil && w.demand.wants(a):
 		w.demand.add(a)
 		return true, nil

@@ -63,12 +63,18 @@ func openBucketMirror(dest, state string, readOnly bool, lookup func(string) (st
 		return nil, err
 	}
 	store := &mirrorBucket{Bucket: bucket, seed: maphash.MakeSeed()}
+	versions, err := openBucket(strings.TrimSuffix(dest, "/")+"/"+versionsDir, lookup, func(o *s3.Options) {
+		o.Attributes, o.Parallel, o.Held, o.TempDir = nil, bucketParallel, bucketHeld, own
+	})
+	if err != nil {
+		return nil, err
+	}
 	if err := checkStateOf(state, bucket.String()); err != nil {
 		return nil, err
 	}
 	database := filepath.Join(state, filepath.FromSlash(destination.StateFile))
 	if _, err := os.Stat(database); readOnly && errors.Is(err, fs.ErrNotExist) {
-		return &mirror{store: store, journal: &destination.MemJournal{}, close: func() {}}, nil
+		return &mirror{store: store, journal: &destination.MemJournal{}, versions: versions, close: func() {}}, nil
 	}
 	lock, err := lockMirror(state)
 	if err != nil {
@@ -85,7 +91,7 @@ func openBucketMirror(dest, state string, readOnly bool, lookup func(string) (st
 	if err != nil {
 		return nil, errors.Join(err, scratch.Close(), lock.Close())
 	}
-	return &mirror{store: store, journal: db.Journal(), scratch: scratch, close: func() {
+	return &mirror{store: store, journal: db.Journal(), versions: versions, scratch: scratch, close: func() {
 		if err := errors.Join(db.Close(), scratch.Close(), lock.Close()); err != nil {
 			log.Warn("close the mirror", slog.Any("err", err))
 		}

@@ -86,6 +86,7 @@ func parseMaps(values []string) ([]destination.PathMap, error) {
 type mirror struct {
 	store    blob.Store
 	journal  destination.Journal
+	versions blob.Store     // where versions are kept; nil where there is no mirror yet
 	scratch  blob.Scratcher // room for packages, where the store has none; may be nil
 	portable bool           // its file system folds or refuses names
 	close    func()
@@ -119,7 +120,7 @@ func openMirror(sel *selectOptions, readOnly bool, lookup func(string) (string, 
 		if _, err := os.Stat(dest); err == nil {
 			journal.Scratch = dest // nothing is ever seen there of scratch files without names
 		}
-		return &mirror{store: store, journal: journal, close: func() {}}, nil
+		return &mirror{store: store, journal: journal, versions: &blob.Mem{}, close: func() {}}, nil
 	}
 	lock, err := lockMirror(dest)
 	if err != nil {
@@ -129,12 +130,16 @@ func openMirror(sel *selectOptions, readOnly bool, lookup func(string) (string, 
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
+	versions, err := blob.NewDir(filepath.Join(dest, filepath.FromSlash(versionsDir)), blob.DirOptions{Tmp: "tmp"})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the mirror: %w", err), lock.Close())
+	}
 	db, err := sqlite.Open(database)
 	if err != nil {
-		return nil, errors.Join(err, lock.Close())
+		return nil, errors.Join(err, versions.Close(), lock.Close())
 	}
-	return &mirror{store: store, journal: db.Journal(), portable: portable, close: func() {
-		if err := errors.Join(db.Close(), lock.Close()); err != nil {
+	return &mirror{store: store, journal: db.Journal(), versions: versions, portable: portable, close: func() {
+		if err := errors.Join(db.Close(), versions.Close(), lock.Close()); err != nil {
 			log.Warn("close the mirror", slog.Any("err", err))
 		}
 	}}, nil
@@ -175,6 +180,7 @@ func openRun(sel *selectOptions, net *networkOptions, do destination.Options, re
 	}
 	do.Jobs = net.jobs
 	// With a store in memory first: nothing is made for options that cannot be used.
+	do.Versions = &blob.Mem{}
 	if _, err := destination.New(&blob.Mem{}, &destination.MemJournal{}, client, do); err != nil {
 		client.Close()
 		return nil, usageError{err: err}
@@ -184,7 +190,7 @@ func openRun(sel *selectOptions, net *networkOptions, do destination.Options, re
 		client.Close()
 		return nil, err
 	}
-	do.Portable, do.Scratch = m.portable, m.scratch
+	do.Portable, do.Scratch, do.Versions = m.portable, m.scratch, m.versions
 	r := &destinationRun{mirror: m, client: client}
 	if r.dest, err = destination.New(m.store, m.journal, client, do); err != nil {
 		r.Close()

@@ -20,18 +20,12 @@ func printSync(io stdio, out *outputOptions, r *destination.Report, err error) e
 	if err != nil && !errors.Is(err, destination.ErrIncomplete) && (!begun || errors.Is(err, errInterrupted)) {
 		return nil // the error says it
 	}
-	state := "in step with"
-	switch {
-	case r.DryRun:
-		state = "dry run, nothing was done: to be in step with"
-	case err != nil:
-		state = "not yet in step with"
+	if !r.At.IsZero() {
+		pastState(io, r, err)
+	} else {
+		presentState(io, r, err)
 	}
-	io.printf("%s %s", state, r.Source)
-	if !r.SyncedUntil.IsZero() && !r.DryRun {
-		io.printf(", as of %s", r.SyncedUntil.UTC().Format(time.RFC3339))
-	}
-	io.printf("\n  %s\n", tallyText(r.Created, r.Updated, r.Deleted, r.Unchanged, r.Failed, r.Refused))
+	io.printf("  %s\n", tallyText(r.Created, r.Updated, r.Deleted, r.Unchanged, r.Failed, r.Refused))
 	if text := waysText(&r.By); text != "" {
 		io.printf("  contents: %s\n", text)
 	}
@@ -40,6 +34,9 @@ func printSync(io stdio, out *outputOptions, r *destination.Report, err error) e
 		io.printf("; %s", how)
 	}
 	io.printf("\n")
+	if r.Kept != nil {
+		io.printf("  %s\n", keptText(r.Kept))
+	}
 	if r.DryRun && r.Expected > 0 {
 		io.printf("  %s of content to be had, as far as the Source states it\n", size(r.Expected))
 	}
@@ -57,6 +54,22 @@ func printSync(io stdio, out *outputOptions, r *destination.Report, err error) e
 		io.printf("  by way of %s\n", step)
 	}
 	return nil
+}
+
+// presentState is the first line of what a run came to.
+func presentState(io stdio, r *destination.Report, err error) {
+	state := "in step with"
+	switch {
+	case r.DryRun:
+		state = "dry run, nothing was done: to be in step with"
+	case err != nil:
+		state = "not yet in step with"
+	}
+	io.printf("%s %s", state, r.Source)
+	if !r.SyncedUntil.IsZero() && !r.DryRun {
+		io.printf(", as of %s", r.SyncedUntil.UTC().Format(time.RFC3339))
+	}
+	io.printf("\n")
 }
 
 // tallyText says how many resources were dealt with in which way.
@@ -85,6 +98,8 @@ func waysText(by *destination.By) string {
 		{by.OnDemand, "out of packages made for us"},
 		{by.Patch, "by patches"},
 		{by.Mirror, "from other addresses"},
+		{by.Memento, "from mementos"},
+		{by.Kept, "from versions kept here"},
 		{by.Adopted, "from files that were here"},
 		{by.Request, "with a request each"},
 		{by.Unchanged, "asked for and found unchanged"},
@@ -104,7 +119,7 @@ func howText(mode, via string) string {
 	where := map[string]string{
 		destination.ViaList: " by Resource List", destination.ViaDump: " by Resource Dump",
 		destination.ViaChangeList: " by Change List", destination.ViaChangeDump: " by Change Dump",
-		destination.ViaNotification: " by notification",
+		destination.ViaNotification: " by notification", destination.ViaHistory: " by what the mirror was",
 	}[via]
 	switch mode {
 	case destination.ModeBaseline:

@@ -23,10 +23,12 @@ type syncOptions struct {
 	allVersions bool
 	delete      string
 	maxDelete   int
+	at          string
 	dryRun      bool
 	baseline    bool
 	adopt       bool
 	replace     bool
+	keep        string
 	events      string
 	exec        string
 }
@@ -50,7 +52,8 @@ is known of it.`,
   lockstep sync https://example.org/sitemap.xml mirror --include '*.pdf'
   lockstep sync example.org mirror --dry-run
   lockstep sync example.org mirror --exec ./index-changes
-  lockstep sync example.org s3://bucket/mirror --state ~/mirror-state`,
+  lockstep sync example.org s3://bucket/mirror --state ~/mirror-state
+  lockstep sync example.org then --at 2026-05-01T12:00:00Z`,
 		Args: arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.source, o.dest = args[0], args[1]
@@ -59,6 +62,7 @@ is known of it.`,
 	}
 	flags := cmd.Flags()
 	o.declare(flags)
+	flags.StringVar(&o.at, "at", "", "make of DEST what the collection was at `TIME`, a date or a time as 2026-05-01T12:00:00Z, and name what cannot be had any more")
 	flags.BoolVarP(&o.dryRun, "dry-run", "n", false, "say what would be done, and do nothing")
 	return cmd
 }
@@ -74,6 +78,7 @@ func (o *syncOptions) declare(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.adopt, "adopt", false, "take over files that are there already, where their content is right")
 	flags.BoolVar(&o.replace, "replace", false, "with --adopt: replace files that are there and not right")
 	grouped(flags, outcomeGroup, func(flags *pflag.FlagSet) {
+		declareKeep(flags, &o.keep)
 		flags.StringVar(&o.events, "events", "", "append one JSON line for every applied change to `FILE`, or write them to stdout if it is -")
 		flags.StringVar(&o.exec, "exec", "", "run `CMD` by sh for every batch of changes that is durable, with their JSON lines on its stdin; if it fails the run stops, and the next hands them over again")
 	})
@@ -97,6 +102,14 @@ func (o *syncOptions) options() (destination.Options, error) {
 		return do, usageError{errors.New("--replace is about files that --adopt finds"), "give both"}
 	case o.events == "-" && o.out.json:
 		return do, usageError{errors.New("--json and --events - both write to stdout"), "give --events a file"}
+	}
+	if do.Keep, err = parseKeepVersions(o.keep); err != nil {
+		return do, err
+	}
+	if o.at != "" {
+		if do.At, err = o.instant(); err != nil {
+			return do, err
+		}
 	}
 	do.Via, do.AllVersions = o.via, o.allVersions
 	do.Delete, do.MaxDelete = destination.Delete(o.delete), o.maxDelete
@@ -137,7 +150,7 @@ func runSync(ctx context.Context, o *syncOptions, io stdio) error {
 	if cerr := closeEvents(); err == nil {
 		err = cerr
 	}
-	err = explain(err, o.dest)
+	err = explainPast(explain(err, o.dest))
 	if interrupted(ctx, err) {
 		err = withHint(errInterrupted, "progress is kept; run the same command again to go on")
 	}

@@ -24,8 +24,8 @@ import (
 // says which sets keep some, or did. Which versions there are stands in the
 // database, beside the catalog.
 const (
-	versionsDir  = "versions"
-	versionsFile = "versions.json"
+	versionsPlace = "versions"
+	versionsFile  = "versions.json"
 )
 
 // A versionsMark is what is remembered of the versions of a set, under its name
@@ -67,7 +67,7 @@ func (s *site) openVersions() error {
 	if len(v.marks) == 0 && !s.opts.keepsVersions() {
 		return nil
 	}
-	if v.blobs, err = blob.NewDir(filepath.Join(s.opts.state, versionsDir), blob.DirOptions{}); err != nil {
+	if v.blobs, err = blob.NewDir(filepath.Join(s.opts.state, versionsPlace), blob.DirOptions{}); err != nil {
 		return fmt.Errorf("open the place for prior versions: %w", err)
 	}
 	v.index = s.db.Versions()

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"lockstep/destination"
+)
+
+// versionsDir is where a mirror keeps versions: a directory below DEST, or the
+// same names in its bucket.
+const versionsDir = ".lockstep/versions"
+
+// keepNone is the word that has a mirror forget its versions.
+const keepNone = "off"
+
+// declareKeep declares --keep-versions.
+func declareKeep(flags *pflag.FlagSet, value *string) {
+	flags.StringVar(value, "keep-versions", "", "keep what is replaced in DEST or removed, so that sync --at can bring it back. `WHICH` is all, how many of each resource, or for how long, as 90d; off forgets them (default as DEST was told before)")
+	flags.Lookup("keep-versions").NoOptDefVal = "all"
+}
+
+// parseKeepVersions reads the value of --keep-versions.
+func parseKeepVersions(value string) (destination.Keep, error) {
+	switch strings.TrimSpace(value) {
+	case "":
+		return destination.Keep{}, nil
+	case keepNone:
+		return destination.Keep{None: true}, nil
+	}
+	v, err := parseKeep(value)
+	if err != nil {
+		return destination.Keep{}, usageError{err, "to forget the versions that are kept, write " + keepNone}
+	}
+	return destination.Keep{All: v.All, Count: v.Count, Age: v.Age}, nil
+}
+
+// keptText says what a mirror has of versions.
+func keptText(k *destination.Kept) string {
+	return count(k.Versions, "version") + " kept, " + size(k.Bytes) + "; --at goes back to " + k.Since.UTC().Format(time.RFC3339Nano)
+}

@@ -1,0 +1,139 @@
+package destination
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"lockstep/discover"
+	"lockstep/internal/fetch"
+)
+
+// A pastRun says that a run is to make of the mirror what the collection was at
+// an instant, not what it is.
+type pastRun struct {
+	at   time.Time
+	from *Destination // whose kept versions are used; often the mirror itself
+	only bool         // from is all there is to ask
+}
+
+// SyncPast makes of the mirror what another one, or the mirror itself, was at an
+// instant of that one's own clock, as far as it kept versions since. Nobody
+// else is asked. Report and errors are those of [Destination.Sync] with
+// [Options.At].
+func (d *Destination) SyncPast(ctx context.Context, from *Destination, at time.Time) (Report, error) {
+	s := &session{d: d, past: &pastRun{at: at, from: from, only: true}}
+	return s.whole(from.opts.Dest, d.deliverer(), func() error { return s.runPast(ctx) })
+}
+
+// runPast is run where a mirror is the Source.
+func (s *session) runPast(ctx context.Context) error {
+	if err := s.open(ctx); err != nil {
+		return err
+	}
+	sets, err := s.pastSets(ctx)
+	if err != nil {
+		return err
+	}
+	return s.runSets(ctx, sets)
+}
+
+// pastSets returns the states of the sets of the mirror that is the Source.
+func (s *session) pastSets(ctx context.Context) ([]*setState, error) {
+	from := s.past.from
+	var theirs mirrorState
+	if known, err := load(ctx, from.journal, docMirror, &theirs); err != nil {
+		return nil, err
+	} else if !known || len(theirs.Numbers) == 0 {
+		return nil, fmt.Errorf("read the history of the mirror%s: there is none", from.inDest())
+	}
+	if s.mirror.Origin == "" {
+		s.mirror.Origin = theirs.Origin
+	}
+	found := &discover.Found{}
+	numbers := map[string]int{}
+	for uri, n := range theirs.Numbers {
+		var st setState
+		if _, err := load(ctx, from.journal, fmt.Sprint(docSet, n), &st); err != nil {
+			return nil, err
+		}
+		found.Sets = append(found.Sets, discover.Set{CapabilityList: uri, Name: st.Name})
+		numbers[uri] = n
+	}
+	chosen, err := s.choose(found)
+	if err != nil {
+		return nil, err
+	}
+	var sets []*setState
+	for _, f := range chosen {
+		st, err := s.loadSet(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		st.theirs = numbers[st.URI]
+		sets = append(sets, st)
+	}
+	return sets, nil
+}
+
+// pastError returns what a run that did not bring all of the past came to; err
+// is the first of a set.
+func (s *session) pastError(err error, sets int) error {
+	if none, ok := err.(*NoPastError); ok && sets == 1 {
+		return none
+	}
+	return &PastError{At: s.past.at, AsOf: s.report.AsOf, Missing: s.report.Failed + s.report.Refused, Untold: s.untold}
+}
+
+// A NoPastError reports an instant of which nobody can tell what a set was.
+type NoPastError struct {
+	Set      string
+	At       time.Time
+	Earliest time.Time // of which it can be told; zero: of none
+	Err      error     // why what is listed is of no use; may be nil
+}
+
+func (e *NoPastError) Error() string {
+	text := fmt.Sprintf("set %s: what it was at %s cannot be told: ", fetch.Printable(e.Set), show(e.At))
+	switch {
+	case e.Err != nil:
+		return text + e.Err.Error()
+	case e.Earliest.IsZero():
+		return text + "no list of an earlier time was kept"
+	}
+	return text + "the earliest it can be told for is " + show(e.Earliest)
+}
+
+// Unwrap returns why what is listed is of no use, if that is why.
+func (e *NoPastError) Unwrap() error { return e.Err }
+
+// Is makes a NoPastError an [ErrIncomplete].
+func (e *NoPastError) Is(target error) bool { return target == ErrIncomplete }
+
+// A PastError reports a mirror that is not all of what it was to be: it is as of
+// another instant, contents of that time could not be had, or of some sets
+// nobody can tell what they were. The Report names them.
+type PastError struct {
+	At, AsOf time.Time // asked for, and come to
+	Missing  int64     // resources
+	Untold   int       // sets
+}
+
+func (e *PastError) Error() string {
+	text := "not all of what was at " + show(e.At) + " could be had"
+	sep := ": "
+	add := func(part string) { text, sep = text+sep+part, ", " }
+	if e.Missing > 0 {
+		add(plural(e.Missing, "resource") + " missing")
+	}
+	if e.Untold > 0 {
+		add("of " + plural(int64(e.Untold), "set") + " it cannot be told")
+	}
+	if !e.AsOf.IsZero() && !e.AsOf.Equal(e.At) {
+		add("it is as of " + show(e.AsOf))
+	}
+	return text
+}
+
+// Is makes a PastError an [ErrIncomplete].
+func (e *PastError) Is(target error) bool { return target == ErrIncomplete }

@@ -1,0 +1,307 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"lockstep/internal/fetch"
+	"lockstep/memento"
+	"lockstep/resourcesync"
+	"lockstep/websub"
+)
+
+// relTimeGate is the relation of links to what negotiates for versions of a
+// resource (RS-REL-53).
+const relTimeGate = "timegate"
+
+// isPast reports whether l leads to versions of a resource, which are wanted.
+func (d *Destination) isPast(l *resourcesync.Link) bool {
+	return !d.opts.At.IsZero() && (l.Rel == relMemento || l.Rel == relTimeGate)
+}
+
+// becomePast makes a the action for content of the past.
+func (p *planner) becomePast(a *action) {
+	if a.verb != verbFetch {
+		return
+	}
+	if a.conditional && a.Length >= 0 && a.Length == a.held.Length && sameLastmod(a.held.Lastmod, a.Lastmod) {
+		a.verb, a.conditional = verbNone, false // RA-DST-06: there is nothing better to tell by
+		if !contains(a.held.Sets, p.set) {
+			a.verb = verbTouch
+		}
+		return
+	}
+	a.conditional = false // the Source's validators are of what is there now
+	if !canTell(a.Hashes) {
+		a.chain = nil
+	}
+}
+
+// hasMemento reports whether the version that is wanted is named.
+func (a *action) hasMemento() bool {
+	return slices.ContainsFunc(a.Links, func(l resourcesync.Link) bool { return l.Rel == relMemento })
+}
+
+// canTell reports whether content can be held against the hashes.
+func canTell(hs resourcesync.Hashes) bool {
+	return slices.ContainsFunc(hs, func(h resourcesync.Hash) bool {
+		return h.Algorithm >= resourcesync.MD5 && h.Algorithm <= resourcesync.SHA512
+	})
+}
+
+// keeps reports whether the content of a is among the versions kept.
+func (f *fetcher) keeps(ctx context.Context, a *action) bool {
+	r, err := f.past.from.keptContent(ctx, a.URI, a.Hashes, a.Length)
+	if err != nil {
+		return false
+	}
+	_ = r.Close() // it was only looked for
+	return true
+}
+
+// fromKept takes the content from the versions kept. It reports false where they
+// do not have it.
+func (t *transfer) fromKept(ctx context.Context) (outcome, bool) {
+	if !canTell(t.a.Hashes) {
+		return outcome{}, false
+	}
+	r, err := t.past.from.keptContent(ctx, t.a.URI, t.a.Hashes, t.a.Length)
+	if err != nil {
+		t.miss("a version that was kept", err)
+		return outcome{}, false
+	}
+	defer r.Close()
+	o := t.copy(ctx, r)
+	if o.err == nil || isLocal(o.err) || ctx.Err() != nil {
+		o.by = byKept
+		return o, true
+	}
+	t.miss("a version that was kept", o.err)
+	return outcome{}, false
+}
+
+// miss notes why content of the past could not be had one way.
+func (t *transfer) miss(where string, err error) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNoPast) {
+		return
+	}
+	if len(t.missed) < 8 {
+		t.missed = append(t.missed, where+": "+err.Error())
+	}
+}
+
+// A pastWay is an address at which content of the past may be had.
+type pastWay struct {
+	uri    string
+	at     time.Time // to be negotiated for; zero: it is not
+	own    bool      // it is the address of the resource itself
+	proven bool      // that it is named is proof enough of what it is
+}
+
+// ofThePast gets content of the past (RA-DST-03): what was kept, else the
+// version that is named, else the one a TimeGate names, else what is at the
+// address of the resource now, if its hash shows that it has not changed.
+func (t *transfer) ofThePast(ctx context.Context) outcome {
+	t.algs = algorithmsOf(t.a.Hashes)
+	t.hasher = t.hashers.get(t.algs)
+	defer func() { t.hashers.put(t.algs, t.hasher) }()
+	ways := t.pastWays()
+	tried := map[string]bool{}
+	for i := 0; i < len(ways); i++ {
+		err := t.fromPast(ctx, &ways[i])
+		switch {
+		case err == nil:
+			o := t.finish()
+			if !ways[i].own {
+				o.by = byMemento
+			}
+			return o
+		case ctx.Err() != nil || isLocal(err):
+			t.leave(err)
+			return outcome{err: err}
+		}
+		t.drop()
+		if tried[ways[i].uri] = true; ways[i].own {
+			for _, gate := range t.gatesNamed(err) {
+				if !tried[gate] {
+					ways = append(ways, t.gateWays(gate)...)
+				}
+			}
+		}
+		t.miss(ways[i].String(), err)
+	}
+	for _, p := range t.elsewhere() {
+		if err := t.from(ctx, p); err == nil {
+			return t.finish()
+		} else if ctx.Err() != nil || isLocal(err) {
+			t.leave(err)
+			return outcome{err: err}
+		}
+		t.drop()
+	}
+	return outcome{err: t.unavailable()}
+}
+
+// unavailable says why the content cannot be had (ME-RS-08).
+func (t *transfer) unavailable() error {
+	when := ""
+	if at := t.eventOf(); !at.IsZero() {
+		when = " of " + show(at)
+	}
+	why := "nobody has kept it"
+	if len(t.missed) > 0 {
+		why = strings.Join(t.missed, "; ")
+	}
+	if !canTell(t.a.Hashes) {
+		why += "; without a hash what is there now cannot be known to be it"
+	}
+	return fmt.Errorf("get %s as it was at %s: its version%s cannot be had: %s", fetch.Printable(t.a.URI), show(t.past.at), when, why)
+}
+
+// eventOf is when the version that is wanted came to be, as far as is known.
+func (t *transfer) eventOf() time.Time {
+	if at := t.a.event.Time(); !at.IsZero() {
+		return at
+	}
+	return t.a.Lastmod.Time()
+}
+
+// pastWays returns where the content may be had, best first.
+func (t *transfer) pastWays() []pastWay {
+	var named, gates []pastWay
+	for _, l := range t.a.Links {
+		if !t.mayAsk(l.Href) {
+			continue
+		}
+		switch l.Rel {
+		case relMemento:
+			named = append(named, pastWay{uri: l.Href, proven: true})
+		case relTimeGate:
+			gates = append(gates, t.gateWays(l.Href)...)
+		}
+	}
+	own := pastWay{uri: t.a.address(), at: t.past.at, own: true} // it may be its own TimeGate (ME-GEN-03)
+	return append(append(named, gates...), own)
+}
+
+// mayAsk reports whether a version may be asked for at uri: of hosts the Source
+// may name, and of others where the hash tells that it is right.
+func (t *transfer) mayAsk(uri string) bool {
+	u, err := url.Parse(uri)
+	if err != nil || u.Host == "" {
+		return false
+	}
+	return t.refuse == nil || t.refuse(uri) == "" || farEnough(u, t.a.URI) && isStrong(t.a.Hashes)
+}
+
+// gateWays returns for what instants to ask a TimeGate: right after the version
+// came to be (ME-HD-03), and at the instant of which all is wanted.
+func (t *transfer) gateWays(gate string) []pastWay {
+	var ways []pastWay
+	for _, at := range []time.Time{upToSecond(t.a.Lastmod.Time()), upToSecond(t.a.event.Time()), t.past.at.Truncate(time.Second)} {
+		if at.Year() > 1 && !slices.ContainsFunc(ways, func(w pastWay) bool { return w.at.Equal(at) }) {
+			ways = append(ways, pastWay{uri: gate, at: at})
+		}
+	}
+	return ways
+}
+
+// upToSecond rounds t up to a whole second.
+func upToSecond(t time.Time) time.Time {
+	if s := t.Truncate(time.Second); !s.Equal(t) {
+		return s.Add(time.Second)
+	}
+	return t
+}
+
+// fromPast gets the content one way.
+func (t *transfer) fromPast(ctx context.Context, w *pastWay) error {
+	t.at = location{uri: w.uri, mirror: !w.own}
+	t.narrow, t.undo = !w.at.IsZero(), false
+	r := fetch.Request{}
+	if !w.at.IsZero() {
+		r.Header = http.Header{"Accept-Datetime": {memento.FormatDatetime(w.at)}}
+	}
+	t.vet = nil
+	if !canTell(t.a.Hashes) && !w.proven { // ME-RS-09
+		t.vet = t.fitsTime
+	}
+	defer func() { t.vet = nil }()
+	return t.attempt(ctx, r, true)
+}
+
+// fitsTime checks that an answer is of the version that is wanted, where no
+// hash tells: it became what it is when that version did, or since, but not
+// after the instant asked for.
+func (t *transfer) fitsTime(resp *fetch.Response) error {
+	header := resp.Header.Get("Memento-Datetime")
+	if header == "" {
+		return errNoVersionThere
+	}
+	at, err := memento.ParseDatetime(header)
+	if err != nil {
+		return fmt.Errorf("its Memento-Datetime %s is no date", fetch.Printable(header))
+	}
+	from := t.a.Lastmod.Time()
+	if e := t.a.event.Time(); from.IsZero() || !e.IsZero() && e.Before(from) {
+		from = e
+	}
+	if at.Before(from.Truncate(time.Second)) || at.After(upToSecond(t.past.at)) {
+		return fmt.Errorf("it is of %s", show(at))
+	}
+	return nil
+}
+
+// errNoVersionThere reports an answer that does not say of when it is.
+var errNoVersionThere = errors.New("it does not say of when it is")
+
+// gatesNamed returns the TimeGates that an answer of the resource itself names,
+// also if it was that there is none (ME-LK-02, ME-LK-07).
+func (t *transfer) gatesNamed(err error) []string {
+	header := t.header
+	var status *fetch.StatusError
+	if errors.As(err, &status) {
+		header = status.Header
+	}
+	base, perr := url.Parse(t.a.address())
+	if header == nil || perr != nil {
+		return nil
+	}
+	var gates []string
+	for _, l := range websub.ParseLinks(header.Values("Link"), base) {
+		if l.Has(relTimeGate) && t.mayAsk(l.Target) && len(gates) < maxGates {
+			gates = append(gates, l.Target)
+		}
+	}
+	return gates
+}
+
+// maxGates is how many TimeGates that an answer names are asked.
+const maxGates = 3
+
+// elsewhere returns mirrors of the resource, where a hash tells whether what
+// they have is what it was.
+func (t *transfer) elsewhere() []location {
+	if !canTell(t.a.Hashes) {
+		return nil
+	}
+	return slices.DeleteFunc(t.locations(), func(p location) bool { return !p.mirror })
+}
+
+// String is what the way is called in messages.
+func (w *pastWay) String() string {
+	switch {
+	case w.own:
+		return "what is there now"
+	case w.at.IsZero():
+		return "its memento " + fetch.Printable(w.uri)
+	}
+	return fmt.Sprintf("its TimeGate %s for %s", fetch.Printable(w.uri), show(w.at))
+}

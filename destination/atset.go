@@ -1,0 +1,284 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
+)
+
+// A state is what a set was at an instant, as it is staged.
+type state struct {
+	asOf      time.Time             // the instant it is of
+	at        resourcesync.Datetime // of the list it is made from; zero: of none
+	watermark time.Time             // all changes before are in it, by the Source's documents; zero: nobody knows
+	via       string
+	why       string     // it is not of the instant asked for; empty: it is
+	dumps     []archived // where contents of that time may be
+}
+
+// travel makes of a set what it was at the instant asked for (RA-DST-02): by
+// what the Source has kept of its past, else by what the mirror has.
+func (r *setRun) travel(ctx context.Context) error {
+	r.compared = true
+	none := &NoPastError{Set: r.set.Name, At: r.past.at}
+	var st *state
+	if !r.past.only {
+		var err error
+		if st, err = r.reader.stateAt(ctx, r.past.at, none); err != nil {
+			return err
+		}
+	}
+	if st == nil || st.why != "" {
+		own, err := r.ownState(ctx, none)
+		switch {
+		case err != nil:
+			return err
+		case own != nil:
+			if st != nil {
+				r.warn(r.set.URI, fmt.Sprintf("set %s: the Source cannot tell what it was then: %s; this is what the mirror was", r.set.Name, st.why))
+			}
+			st = own
+		case st == nil:
+			r.untold++
+			r.problem(r.set.URI, none)
+			return none
+		default:
+			r.reader.fail(r.set.URI, fmt.Errorf("set %s: what it was at %s cannot be told: %s; it is as of %s", r.set.Name, show(r.past.at), st.why, show(st.asOf)))
+		}
+	}
+	r.listAt = st.at
+	_, err := r.carryOut(ctx, work{
+		mode: ModeBaseline, via: st.via, complete: true, files: true, prune: true, past: st,
+		done: func() {
+			r.set.goBack(st)
+			r.set.Complete, r.set.Selection = !st.watermark.IsZero(), r.d.selects.key
+			r.forgetPushed()
+		},
+	})
+	if err == nil {
+		r.set.asOf = st.asOf.UTC()
+	}
+	return err
+}
+
+// goBack is where a set stands that is as it was: the next run goes on from
+// there (RA-DST-07).
+func (st *setState) goBack(to *state) {
+	st.Watermark, st.ListAt = to.watermark, stateTime(to.at)
+	st.ListTag, st.ListParts = validators{}, nil
+	st.SeenTime, st.Seen, st.Cursor, st.History = time.Time{}, nil, cursor{}, time.Time{}
+	st.Polled, st.Open, st.Appends = nil, nil, false
+}
+
+// forgetPushed forgets what notifications brought: it is not there any more.
+func (r *setRun) forgetPushed() {
+	if p := r.set.push; p != nil {
+		clear(p.events)
+		p.Until, p.Chain, p.EventID, p.Unsure = time.Time{}, interval{}, "", false
+	}
+}
+
+// ownState stages what the set was by the history of the mirror itself, or of
+// the one that is the Source. It returns nil where that does not tell, and notes
+// in none from when on it does.
+func (r *setRun) ownState(ctx context.Context, none *NoPastError) (*state, error) {
+	number := r.set.Number
+	if r.past.only {
+		number = r.set.theirs
+	}
+	p, err := r.past.from.ownPast(ctx, r.past.at, number)
+	switch {
+	case errors.Is(err, errNoPast):
+		if !p.since.IsZero() && (none.Earliest.IsZero() || p.since.Before(none.Earliest)) {
+			none.Earliest, none.Err = p.since, nil
+		}
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	r.stage.reset()
+	doc := r.stage.addDoc()
+	var pos int64
+	for h, err := range p.held {
+		if err != nil {
+			return nil, err
+		}
+		w := want{URI: h.URI, Lastmod: resourcesync.NewDatetime(h.Lastmod), Length: h.Length, Hashes: h.Hashes, rank: rank{class: wantListed, doc: doc, pos: pos}}
+		switch {
+		case h.Path == "":
+			w.Refused = "its version of that time was dropped"
+		case len(h.Hashes) == 0:
+			w.Length = -1 // it was in doubt even then
+		}
+		pos++
+		if err := r.stage.add(ctx, w); err != nil {
+			return nil, err
+		}
+	}
+	return &state{asOf: r.past.at, watermark: p.watermark, via: ViaHistory}, nil
+}
+
+// stateAt stages what the set was at an instant, by what the Source has kept of
+// its past: exactly, if that can be proven, else as of the last list before
+// (RA-DST-02). It returns nil where there is none, and fills in none.
+func (r *setReader) stateAt(ctx context.Context, instant time.Time, none *NoPastError) (*state, error) {
+	fail := r.fail
+	defer func() { r.fail = fail }()
+	r.fail = func(uri string, err error) { r.warn(uri, err.Error()) } // the rest may do without it
+	lists, err := r.snapshots(ctx)
+	if err != nil {
+		return nil, err
+	}
+	docs, err := r.history(ctx)
+	if err != nil {
+		return nil, err
+	}
+	at := resourcesync.NewDatetime(instant)
+	early := before(lists, at, none)
+	best, bestAt, staged := (*state)(nil), -1, -1
+	for i := range early {
+		b := &early[i]
+		whole := b.completed.Compare(at) <= 0
+		if whole && best != nil {
+			continue // from an earlier one there is the same gap
+		}
+		st, err := r.stageFrom(ctx, b, docs, at)
+		var bad *unreadError
+		switch {
+		case errors.As(err, &bad):
+			r.warn(b.uri, fmt.Sprintf("set %s: %v; an earlier list is looked for", r.set.Name, bad))
+			none.Err = bad
+			continue
+		case err != nil:
+			return nil, err
+		}
+		st.dumps = slices.Concat(lists, docs)
+		if staged = i; st.why == "" {
+			return st, nil
+		}
+		if best == nil || best.asOf.Before(st.asOf) {
+			best, bestAt = st, i
+		}
+	}
+	if best != nil && staged != bestAt {
+		again, err := r.stageFrom(ctx, &early[bestAt], docs, at)
+		if err != nil {
+			return nil, err
+		}
+		again.dumps = best.dumps
+		best = again
+	}
+	return best, nil
+}
+
+// before returns the lists that are not later than an instant, the last one
+// first. Those that were being taken then come last: what is in them may be
+// later. In none it notes the earliest of all.
+func before(lists []archived, at resourcesync.Datetime, none *NoPastError) []archived {
+	var early, during []archived
+	for _, l := range slices.Backward(lists) {
+		if t := stateTime(l.at); none.Earliest.IsZero() || t.Before(none.Earliest) {
+			none.Earliest = t
+		}
+		switch {
+		case l.at.Compare(at) > 0:
+		case l.completed.Compare(at) > 0:
+			during = append(during, l)
+		default:
+			early = append(early, l)
+		}
+	}
+	return append(early, during...)
+}
+
+// An unreadError is a list that could not be read.
+type unreadError struct{ error }
+
+func (e *unreadError) Unwrap() error { return e.error }
+
+// stageFrom stages a list and the changes from there to an instant. Where they
+// cannot be told without a gap the state is that of the list, and says why.
+func (r *setReader) stageFrom(ctx context.Context, b *archived, docs []archived, at resourcesync.Datetime) (*state, error) {
+	snap, err := r.stageList(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	base := snap.at
+	if base.IsZero() || b.approx {
+		base = b.at
+	}
+	if base.Compare(at) > 0 {
+		return nil, &unreadError{fmt.Errorf("read %s: it is of %s by now", fetch.Printable(b.uri), show(base.Time()))}
+	}
+	st := &state{asOf: base.Time(), at: base, watermark: stateTime(base), via: ViaList}
+	if snap.dump {
+		st.via = ViaDump
+	}
+	exact := base.Compare(at) == 0
+	if len(docs) == 0 {
+		if !exact {
+			st.why = "nothing tells of changes since " + show(base.Time())
+		}
+		return st, nil
+	}
+	c, err := r.readChangesBetween(ctx, base, at, docs)
+	if err != nil {
+		return nil, err
+	}
+	if c.gap {
+		r.stage.voidChanges()
+		if !exact {
+			st.why = fmt.Sprintf("its changes since %s are told without a gap up to %s only", show(base.Time()), show(c.until.Time()))
+		}
+		return st, nil
+	}
+	st.asOf, st.watermark = at.Time(), sureUntil(docs, base, &c, at.Time())
+	if b.approx {
+		st.watermark = time.Time{} // it may be of an earlier time (RA-VER-02)
+		r.warn(b.uri, fmt.Sprintf("set %s: %s does not say of when it is; that it is of %s is a guess", r.set.Name, fetch.Printable(b.uri), show(base.Time())))
+	}
+	return st, nil
+}
+
+// sureUntil is the instant up to which nothing can be missing of what is known
+// as of at: what a document that still grows is going to tell may have happened
+// before that. It is never taken from a clock here (RS-DST-27).
+func sureUntil(docs []archived, base resourcesync.Datetime, c *chain, at time.Time) time.Time {
+	w := maxOf(stateTime(base), stateTime(c.newest))
+	for i := range docs {
+		if until := stateTime(docs[i].closed(time.Now())); !until.After(at) {
+			w = maxOf(w, until)
+		} else if from := stateTime(docs[i].from); !from.After(at) {
+			w = at
+		}
+	}
+	if w.After(at) {
+		return at
+	}
+	return w
+}
+
+// stageList stages a list. One that cannot be read is an unreadError.
+func (r *setReader) stageList(ctx context.Context, b *archived) (snapshot, error) {
+	var first error
+	fail := r.fail
+	r.fail = func(_ string, err error) {
+		if first == nil {
+			first = err
+		}
+	}
+	snap, err := r.readList(ctx, b.uri)
+	r.fail = fail
+	switch {
+	case ctx.Err() != nil:
+		return snap, context.Cause(ctx)
+	case err == nil && !snap.complete:
+		err = &unreadError{first}
+	}
+	return snap, err
+}

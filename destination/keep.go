@@ -1,0 +1,284 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"lockstep/vault"
+)
+
+// A Keep says which versions a mirror keeps of what is replaced in it or
+// removed from it. At most one field is set. With none the mirror goes on as it
+// was told before; one that never was told keeps none.
+type Keep struct {
+	All   bool          `json:"all,omitempty"`
+	Count int           `json:"count,omitempty"` // of each resource the newest so many
+	Age   time.Duration `json:"age,omitempty"`   // what was there no longer ago than this
+	None  bool          `json:"none,omitempty"`  // and those there are, are forgotten
+}
+
+func (k Keep) check() error {
+	set := 0
+	for _, is := range []bool{k.All, k.Count != 0, k.Age != 0, k.None} {
+		if is {
+			set++
+		}
+	}
+	if set > 1 || k.Count < 0 || k.Age < 0 {
+		return errors.New("which versions to keep: want all, a number of them above 0, or an age")
+	}
+	return nil
+}
+
+// docHistory is the document that says how a mirror keeps versions; absent when
+// it does not.
+const docHistory = "history"
+
+// history is what a mirror knows of its past as a whole.
+type history struct {
+	Keep     Keep          `json:"keep"`
+	Seq      int64         `json:"seq"`                 // of the last batch
+	Since    time.Time     `json:"since,omitzero"`      // the first Instant; there is none before
+	At       time.Time     `json:"at,omitzero"`         // the last Instant
+	AtSeq    int64         `json:"at_seq"`              // its Seq
+	Versions int64         `json:"versions"`            // that are kept
+	Bytes    int64         `json:"bytes"`               // of them, each counted as a whole
+	Trimmed  time.Time     `json:"trimmed,omitzero"`    // when what is too old was looked for
+	Took     time.Duration `json:"took,omitempty"`      // and how long it took
+	TrimSeq  int64         `json:"trim_seq,omitempty"`  // Seq then
+	SweepDue bool          `json:"sweep_due,omitempty"` // bytes of what was dropped may be there still
+}
+
+// begun reports whether there is an Instant: what changes before the first
+// nobody can ask for.
+func (h *history) begun() bool { return !h.At.IsZero() }
+
+// A keeper notes what a mirror was before it is changed. A mirror was, at an
+// Instant, what a run left that had come to its end: between, it is on its way
+// from the one to the next, and a run that is killed is gone on with by the
+// next. Whatever changes a row of the Journal notes what it was before; whatever
+// changes a file keeps its bytes first, and notes it with the intent of the
+// batch. What is noted is true whether or not the change comes about, so that
+// nothing has to be put right after a crash.
+//
+// The nil keeper is that of a mirror that keeps none.
+type keeper struct {
+	d *Destination
+	history
+	marks map[int]time.Time // watermarks of the sets
+	sums  hashers
+}
+
+// openKeeper begins to keep, if that is wanted; whole says that what the mirror
+// is now a run left that had ended.
+func (s *session) openKeeper(ctx context.Context, whole bool) error {
+	if s.d.opts.DryRun {
+		return nil
+	}
+	want := s.d.opts.Keep
+	k := &keeper{d: s.d, marks: map[int]time.Time{}}
+	known, err := load(ctx, s.d.journal, docHistory, &k.history)
+	switch {
+	case err != nil:
+		return err
+	case !known && (want == Keep{} || want.None):
+		return nil
+	case s.d.vault == nil:
+		return errors.New("the mirror keeps versions, and nobody said where (Options.Versions)")
+	case want.None || k.Keep.None:
+		if err := k.forget(ctx); err != nil || want == (Keep{}) || want.None {
+			return err
+		}
+		k.history = history{}
+	}
+	was := k.Keep
+	if want != (Keep{}) {
+		k.Keep = want
+	}
+	if was != k.Keep {
+		k.Trimmed, k.TrimSeq = time.Time{}, -1
+	}
+	s.keep = k
+	switch {
+	case k.begun():
+		if err = k.loadMarks(ctx); err == nil && whole && k.Seq != k.AtSeq {
+			return k.instant(ctx) // the run before was killed when all was done
+		}
+	case whole && s.mirror.Found != nil:
+		for _, n := range s.mirror.Numbers {
+			var st setState
+			if _, err := load(ctx, s.d.journal, fmt.Sprint(docSet, n), &st); err != nil {
+				return err
+			}
+			k.mark(&st)
+		}
+		return k.instant(ctx)
+	}
+	if err == nil && was != k.Keep {
+		err = s.d.journal.Record(ctx, Batch{Save: map[string][]byte{docHistory: encode(k.history)}})
+	}
+	return err
+}
+
+func (k *keeper) loadMarks(ctx context.Context) error {
+	i, err := k.d.journal.Instant(ctx, k.At)
+	if err == nil {
+		k.marks, err = decodeMarks(i.Note)
+	}
+	return err
+}
+
+// mark notes how far a set is.
+func (k *keeper) mark(set *setState) {
+	if k != nil && !set.Watermark.IsZero() {
+		k.marks[set.Number] = set.Watermark
+	}
+}
+
+// isOn reports whether what changes has to be noted.
+func (k *keeper) isOn() bool { return k != nil && k.begun() }
+
+// record records b, with what it says of the past: its numbers are given here.
+func (k *keeper) record(ctx context.Context, j Journal, b Batch) error {
+	if !k.isOn() {
+		b.Past = nil
+	}
+	if len(b.Past) == 0 {
+		return j.Record(ctx, b)
+	}
+	next := k.history
+	next.Seq++
+	for i := range b.Past {
+		p := &b.Past[i]
+		p.Seq = next.Seq
+		if p.Digest != (vault.Digest{}) {
+			next.Versions++
+			next.Bytes += p.Length
+		}
+	}
+	if b.Save == nil {
+		b.Save = map[string][]byte{}
+	}
+	b.Save[docHistory] = encode(next)
+	if err := j.Record(ctx, b); err != nil {
+		return err
+	}
+	k.history = next
+	return nil
+}
+
+// rows adds to b what it changes rows from.
+func (k *keeper) rows(ctx context.Context, b *Batch) error {
+	if !k.isOn() {
+		return nil
+	}
+	uris := make([]string, 0, len(b.Put)+len(b.Drop))
+	for i := range b.Put {
+		uris = append(uris, b.Put[i].URI)
+	}
+	uris = append(uris, b.Drop...)
+	before, err := k.d.journal.Lookup(ctx, uris)
+	if err != nil {
+		return err
+	}
+	for i, uri := range uris {
+		if i >= len(b.Put) || differs(&before[i], &b.Put[i]) {
+			b.Past = append(b.Past, pastOf(uri, &before[i]))
+		}
+	}
+	return nil
+}
+
+// pastOf says of a resource that it was h; zero: it was not held.
+func pastOf(uri string, h *Held) Past {
+	p := Past{Held: *h}
+	if h.URI == "" {
+		p.Held, p.Was = Held{URI: uri}, WasAbsent
+	}
+	p.ETag, p.Modified = "", ""
+	return p
+}
+
+// differs reports whether the rows of a resource say something else of it.
+func differs(a, b *Held) bool {
+	return a.URI != b.URI || a.Path != b.Path || !a.Lastmod.Equal(b.Lastmod) || !slices.Equal(a.Sets, b.Sets) ||
+		!(sameContent(a, b) || len(a.Hashes)+len(b.Hashes) == 0)
+}
+
+// end notes that a run has come to its end, and drops what is not to be kept
+// any longer.
+func (k *keeper) end(ctx context.Context) error {
+	if k == nil {
+		return nil
+	}
+	if k.begun() && k.Seq == k.AtSeq {
+		return k.trim(ctx)
+	}
+	if err := k.instant(ctx); err != nil {
+		return err
+	}
+	return k.trim(ctx)
+}
+
+// instant notes that the mirror is whole now. Instants rise, whatever the clock
+// does.
+func (k *keeper) instant(ctx context.Context) error {
+	next := k.history
+	next.At, next.AtSeq = k.d.clock().UTC().Truncate(time.Microsecond), k.Seq
+	if !next.At.After(k.At) {
+		next.At = k.At.Add(time.Microsecond)
+	}
+	if next.Since.IsZero() {
+		next.Since = next.At
+	}
+	b := Batch{Instant: Instant{At: next.At, Seq: next.Seq, Note: encode(k.marks)}, Save: map[string][]byte{docHistory: encode(next)}}
+	if err := k.d.journal.Record(ctx, b); err != nil {
+		return fmt.Errorf("record that the mirror is whole: %w", err)
+	}
+	k.history = next
+	return nil
+}
+
+// forget drops all that is known of the past. The order of its writes: that
+// nobody is to believe it any more; the rows; the bytes; that there is nothing.
+func (k *keeper) forget(ctx context.Context) error {
+	j := k.d.journal
+	if err := j.Record(ctx, Batch{Save: map[string][]byte{docHistory: encode(history{Keep: Keep{None: true}})}}); err != nil {
+		return fmt.Errorf("forget versions: %w", err)
+	}
+	b := Batch{Since: math.MaxInt64}
+	for p, err := range j.Past(ctx, "", "", 0) {
+		if err != nil {
+			return fmt.Errorf("forget versions: %w", err)
+		}
+		if b.Forget = append(b.Forget, p); len(b.Forget) < batchCount {
+			continue
+		}
+		if err := j.Record(ctx, b); err != nil {
+			return fmt.Errorf("forget versions: %w", err)
+		}
+		b.Forget = b.Forget[:0]
+	}
+	if err := j.Record(ctx, b); err != nil {
+		return fmt.Errorf("forget versions: %w", err)
+	}
+	if err := k.sweep(ctx); err != nil {
+		return err
+	}
+	return j.Record(ctx, Batch{Save: map[string][]byte{docHistory: nil}})
+}
+
+// endKeeping notes that a run has come to its end, and reports what is kept.
+func (s *session) endKeeping(ctx context.Context) error {
+	if err := s.keep.end(ctx); err != nil {
+		return err
+	}
+	if k := s.keep; k.isOn() {
+		s.report.Kept = &Kept{Versions: k.Versions, Bytes: k.Bytes, Since: k.Since}
+	}
+	return nil
+}

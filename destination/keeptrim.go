@@ -1,0 +1,193 @@
+package destination
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"log/slog"
+	"time"
+
+	"lockstep/vault"
+)
+
+// trimShare is how many times as long as it takes lies between two times at
+// which all versions are looked through for what is to be dropped.
+const trimShare = 100
+
+// worthNoting is how long looking for what is to be dropped has to take for the
+// next process to know of it.
+const worthNoting = 100 * time.Millisecond
+
+// trim drops what is not to be kept any longer. By age, what was gone at an
+// Instant before that age, and the Instants before it go: of what is after
+// nothing is missing. By count the older versions of each resource go, and are
+// told of as forgotten. The order of its writes: Instants, so that nobody asks;
+// rows; bytes.
+func (k *keeper) trim(ctx context.Context) error {
+	now := k.d.clock()
+	switch since := now.Sub(k.Trimmed); {
+	case since >= 0 && since < max(trimShare*k.Took, k.Keep.Age/trimShare), k.Keep.All && !k.SweepDue:
+		return nil
+	case k.Keep.Age == 0 && k.TrimSeq == k.Seq && !k.SweepDue:
+		return nil // nothing came
+	}
+	if k.Keep.Age > 0 {
+		if err := k.raiseSince(ctx, now.Add(-k.Keep.Age)); err != nil {
+			return err
+		}
+	}
+	floor, err := k.d.journal.Instant(ctx, k.Since)
+	if err != nil {
+		return err
+	}
+	t := trimmer{keeper: k, floor: floor.Seq}
+	if err := t.run(ctx); err != nil {
+		return fmt.Errorf("drop old versions: %w", err)
+	}
+	due := k.SweepDue
+	if due {
+		if err := k.sweep(ctx); err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			k.d.log.WarnContext(ctx, "remove versions that were dropped", slog.Any("err", err)) // the next time
+		} else {
+			k.SweepDue = false
+		}
+	}
+	k.Trimmed, k.Took, k.TrimSeq = now, k.d.clock().Sub(now), k.Seq
+	if !due && k.Took < worthNoting {
+		return nil
+	}
+	return k.d.journal.Record(ctx, Batch{Save: map[string][]byte{docHistory: encode(k.history)}})
+}
+
+// raiseSince has the history begin with the last Instant not after at, if there
+// is one.
+func (k *keeper) raiseSince(ctx context.Context, at time.Time) error {
+	i, err := k.d.journal.Instant(ctx, at)
+	if err != nil || !i.At.After(k.Since) {
+		return err
+	}
+	next := k.history
+	next.Since = i.At
+	if err := k.d.journal.Record(ctx, Batch{Since: i.Seq, Save: map[string][]byte{docHistory: encode(next)}}); err != nil {
+		return fmt.Errorf("drop old versions: %w", err)
+	}
+	k.history = next
+	return nil
+}
+
+// A trimmer goes over all that is known of the past.
+type trimmer struct {
+	*keeper
+	floor int64 // what was until then or before is not asked for
+
+	uri    string
+	window []Past // the newest rows of the resource, with no more held ones than are kept
+	held   int    // of them
+	marked int64  // up to where it is told of as forgotten; zero: nowhere
+	last   int64  // the newest row that is dropped for there being too many; zero: none
+
+	batch          Batch
+	versions, size int64 // that batch drops
+}
+
+func (t *trimmer) run(ctx context.Context) error {
+	for p, err := range t.d.journal.Past(ctx, "", "", 0) {
+		if err != nil {
+			return err
+		}
+		if p.URI != t.uri {
+			t.mark()
+			t.uri, t.window, t.held, t.marked, t.last = p.URI, t.window[:0], 0, 0, 0
+		}
+		if p.Seq <= t.floor {
+			t.drop(&p)
+		} else if t.Keep.Count > 0 {
+			t.push(p)
+		}
+		if len(t.batch.Forget) >= batchCount {
+			if err := t.flush(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return t.flush(ctx)
+}
+
+// push takes in a row, and drops what has become too much.
+func (t *trimmer) push(p Past) {
+	if t.window = append(t.window, p); p.Was == WasHeld {
+		t.held++
+	}
+	for t.held > t.Keep.Count || len(t.window) > 0 && t.window[0].Was == WasForgotten {
+		old := t.window[0]
+		t.window = t.window[1:]
+		if old.Was == WasHeld {
+			t.held--
+		}
+		if old.Was == WasForgotten {
+			t.marked = old.Seq
+		} else {
+			t.drop(&old)
+		}
+		t.last = old.Seq
+	}
+}
+
+func (t *trimmer) drop(p *Past) {
+	t.batch.Forget = append(t.batch.Forget, *p)
+	if p.Digest != (vault.Digest{}) {
+		t.versions++
+		t.size += p.Length
+	}
+}
+
+// mark tells of what was dropped of the resource as forgotten, in the batch that
+// drops it: who found the next row would take it for what was before, too.
+func (t *trimmer) mark() {
+	if t.last <= t.marked {
+		return
+	}
+	if t.marked > 0 {
+		t.batch.Forget = append(t.batch.Forget, Past{Held: Held{URI: t.uri}, Seq: t.marked})
+	}
+	t.batch.Past = append(t.batch.Past, Past{Held: Held{URI: t.uri}, Seq: t.last, Was: WasForgotten})
+	t.marked = t.last
+}
+
+func (t *trimmer) flush(ctx context.Context) error {
+	t.mark()
+	if len(t.batch.Forget) == 0 {
+		return nil
+	}
+	next := t.history
+	next.Versions, next.Bytes = next.Versions-t.versions, next.Bytes-t.size
+	next.SweepDue = next.SweepDue || t.versions > 0
+	t.batch.Save = map[string][]byte{docHistory: encode(next)}
+	if err := t.d.journal.Record(ctx, t.batch); err != nil {
+		return err
+	}
+	t.history = next
+	t.batch, t.versions, t.size = Batch{}, 0, 0
+	return nil
+}
+
+// sweep removes the bytes of versions that nobody knows of.
+func (k *keeper) sweep(ctx context.Context) error {
+	_, err := k.d.vault.Sweep(ctx, func(ctx context.Context) iter.Seq2[vault.Digest, error] {
+		return func(yield func(vault.Digest, error) bool) {
+			for p, err := range k.d.journal.Past(ctx, "", "", 0) {
+				if err != nil {
+					yield(vault.Digest{}, err)
+					return
+				}
+				if d := vault.Digest(p.Digest); d != (vault.Digest{}) && !yield(d, nil) {
+					return
+				}
+			}
+		}
+	})
+	return err
+}
