@@ -1,0 +1,436 @@
+package destination_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"lockstep/blob"
+	"lockstep/destination"
+)
+
+// A keeping is a mirror that keeps versions, and remembers what it was.
+type keeping struct {
+	*mirror
+	clock func() time.Time
+}
+
+func newKeeping(t testing.TB, s *site, keep destination.Keep) *keeping {
+	m := newMirror(t, s)
+	versions, err := blob.NewDir(filepath.Join(m.dir, ".lockstep", "versions"), blob.DirOptions{Tmp: "tmp"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { versions.Close() })
+	m.opts.Keep, m.opts.Versions, m.opts.MaxDelete = keep, versions, 100
+	return &keeping{mirror: m, clock: time.Now}
+}
+
+// run syncs and returns what the mirror is then, and when.
+func (k *keeping) run() (time.Time, map[string]string) {
+	k.t.Helper()
+	r, err := k.at()
+	if err != nil {
+		k.t.Fatalf("Sync: %v\n%+v", err, r)
+	}
+	k.same()
+	return k.clock(), k.resources()
+}
+
+// resources returns what the mirror holds, by the paths of the URIs.
+func (k *keeping) resources() map[string]string {
+	paths, err := destination.NewPaths(destination.PathOptions{Origin: k.site.srv.URL})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	held := map[string]string{}
+	for path, data := range k.files() {
+		uri, err := paths.URI(path)
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		held[strings.TrimPrefix(uri, k.site.srv.URL+"/")] = data
+	}
+	return held
+}
+
+func (k *keeping) at() (destination.Report, error) {
+	d := k.destination()
+	d.SetClock(k.clock)
+	return d.Sync(context.Background(), k.address())
+}
+
+// past returns what the mirror was, as resources does, and what of it
+// cannot be told.
+func (k *keeping) past(at time.Time) (files map[string]string, unknown []string, err error) {
+	k.t.Helper()
+	olds, _, err := k.destination().Past(context.Background(), at, 1)
+	files = map[string]string{}
+	for _, o := range olds {
+		path := strings.TrimPrefix(o.URI, k.site.srv.URL+"/")
+		switch {
+		case !o.Known:
+			unknown = append(unknown, path)
+		case o.Err != nil:
+			k.t.Errorf("as of %s: %s: %v", at, o.URI, o.Err)
+		default:
+			files[path] = o.Content
+		}
+	}
+	return files, unknown, err
+}
+
+// was checks what the mirror was.
+func (k *keeping) was(at time.Time, want map[string]string) {
+	k.t.Helper()
+	got, unknown, err := k.past(at)
+	if err != nil || len(unknown) > 0 {
+		k.t.Fatalf("as of %s: %v, unknown %v", at, err, unknown)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		k.t.Fatalf("as of %s: (-want +got)\n%.2000s", at, d)
+	}
+}
+
+// TestKeep brings back what was replaced, removed, and not yet there.
+func TestKeep(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{})
+	k := newKeeping(t, s, destination.Keep{All: true})
+	s.put("/a", "one")
+	s.put("/gone", "soon")
+	before := time.Now()
+	t1, was1 := k.run()
+	s.put("/a", "two")
+	s.put("/new", "n")
+	s.del("/gone")
+	k.opts.Keep = destination.Keep{} // it goes on as it was told
+	t2, was2 := k.run()
+	s.put("/a", strings.Repeat("three", 100_000))
+	s.put("/gone", "again")
+	t3, was3 := k.run()
+	s.put("/a", strings.Repeat("three", 99_999)+"four")
+	t4, was4 := k.run()
+	for i := range 2 {
+		k.was(t1, was1)
+		k.was(t2, was2)
+		k.was(t3, was3)
+		k.was(t4, was4)
+		k.was(t4.Add(time.Hour), was4)
+		if i == 0 {
+			if a := k.audit(); !a.InSync || a.Foreign > 0 {
+				t.Fatalf("audit: %+v", a)
+			}
+			k.run() // nothing changes
+		}
+	}
+	if _, _, err := k.past(before); !errors.Is(err, destination.ErrNoPast) {
+		t.Errorf("before all: %v, want %v", err, destination.ErrNoPast)
+	}
+	r, err := k.at()
+	if err != nil || r.Kept == nil || r.Kept.Versions != 4 || r.Kept.Bytes != 3+4+3+500_000 || !r.Kept.Since.After(before) || r.NotKept != 0 {
+		t.Errorf("report %+v, %v: want 4 versions of 500,010 bytes", r.Kept, err)
+	}
+}
+
+// TestKeepLater has a mirror keep versions that kept none: what it is then is
+// the first it can be again. Then it forgets them.
+func TestKeepLater(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{})
+	k := newKeeping(t, s, destination.Keep{})
+	s.put("/a", "one")
+	t0, was := k.run()
+	k.opts.Keep = destination.Keep{All: true}
+	s.put("/a", "two")
+	time.Sleep(time.Millisecond)
+	d := k.destination()
+	between := time.Now() // the mirror is told in the run that replaces a
+	if _, err := d.Sync(t.Context(), k.address()); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := k.past(t0); !errors.Is(err, destination.ErrNoPast) {
+		t.Errorf("before it was told to keep: %v, want %v", err, destination.ErrNoPast)
+	}
+	_, since, err := k.destination().Past(t.Context(), between, 1)
+	if !errors.Is(err, destination.ErrNoPast) || since.Before(between) {
+		t.Errorf("since %s, %v; want after %s", since, err, between)
+	}
+	k.was(since, was)
+	k.opts.Keep = destination.Keep{None: true}
+	r, err := k.at()
+	if err != nil || r.Kept != nil {
+		t.Fatalf("to forget: %v, %+v", err, r.Kept)
+	}
+	if _, _, err := k.past(time.Now()); !errors.Is(err, destination.ErrNoPast) {
+		t.Errorf("when all is forgotten: %v, want %v", err, destination.ErrNoPast)
+	}
+	if n := k.kept(); n != 0 {
+		t.Errorf("%d bytes are there still", n)
+	}
+	k.opts.Keep = destination.Keep{}
+	s.put("/a", "three")
+	if k.run(); k.kept() != 0 {
+		t.Error("it keeps versions still")
+	}
+}
+
+// kept returns how many bytes of contents the versions take.
+func (k *keeping) kept() (n int64) {
+	for info, err := range k.opts.Versions.List(context.Background(), "") {
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		n += info.Size
+	}
+	return n
+}
+
+// TestKeepDamaged has files change, and go, behind our back: there is nothing to
+// keep of them, which is told and does no other harm.
+func TestKeepDamaged(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{})
+	k := newKeeping(t, s, destination.Keep{All: true})
+	for _, name := range []string{"/changed", "/gone", "/same", "/good", "/deleted"} {
+		s.put(name, "one "+name)
+	}
+	t1, was := k.run()
+	for _, err := range []error{
+		os.WriteFile(filepath.Join(k.dir, "changed"), []byte("ONE"), 0o666),
+		os.Remove(filepath.Join(k.dir, "gone")),
+		os.Remove(filepath.Join(k.dir, "deleted")),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"/changed", "/gone", "/good"} {
+		s.put(name, "two")
+	}
+	s.del("/deleted")
+	r, err := k.at()
+	if err != nil || r.NotKept != 3 {
+		t.Fatalf("%d not kept, want 3: %v\n%q", r.NotKept, err, r.Warnings)
+	}
+	k.same()
+	olds, _, err := k.destination().Past(t.Context(), t1, 1)
+	if err != nil || len(olds) != 5 {
+		t.Fatalf("%d resources, %v; want 5", len(olds), err)
+	}
+	for _, o := range olds {
+		path := strings.TrimPrefix(o.URI, s.srv.URL+"/")
+		if kept := path == "good" || path == "same"; kept && (o.Err != nil || o.Content != was[path]) || !kept && !errors.Is(o.Err, fs.ErrNotExist) {
+			t.Errorf("%s: %q, %v", path, o.Content, o.Err)
+		}
+	}
+}
+
+// TestKeepFlipped flips a bit of what is kept: it is never handed out.
+func TestKeepFlipped(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{})
+	k := newKeeping(t, s, destination.Keep{All: true})
+	text := strings.Repeat("the bytes of a version ", 1000)
+	s.put("/a", text)
+	t1, _ := k.run()
+	s.put("/a", "two")
+	k.run()
+	for info, err := range k.opts.Versions.List(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(k.dir, ".lockstep", "versions", filepath.FromSlash(info.Name))
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(b) > 0 {
+			b[len(b)/2] ^= 4
+		}
+		if err := os.WriteFile(path, b, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	olds, _, err := k.destination().Past(t.Context(), t1, 1)
+	if err != nil || len(olds) != 1 || olds[0].Err == nil || errors.Is(olds[0].Err, fs.ErrNotExist) {
+		t.Fatalf("%v, %+v: want the damage to be told of", err, olds)
+	}
+	if !strings.HasPrefix(text, olds[0].Content) {
+		t.Errorf("bytes that are wrong were handed out")
+	}
+	t.Log(olds[0].Err)
+}
+
+// TestKeepFull lets there be no room for versions: nothing is replaced or
+// removed that could not be kept.
+func TestKeepFull(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{})
+	k := newKeeping(t, s, destination.Keep{All: true})
+	s.put("/a", "one")
+	s.put("/b", "one")
+	t1, was := k.run()
+	room := k.opts.Versions
+	k.opts.Versions = &fusedBlobs{room, &fuse{at: 1, err: syscall.ENOSPC}}
+	s.put("/a", "two")
+	s.put("/c", "new")
+	s.del("/b")
+	r, err := k.at()
+	if !errors.Is(err, destination.ErrIncomplete) || r.Failed != 2 || r.Created != 1 {
+		t.Fatalf("%v, %+v: want two failures", err, r)
+	}
+	if got := k.files(); got["a"] != "one" || got["b"] != "one" || got["c"] != "new" {
+		t.Errorf("files: %v", got)
+	}
+	k.opts.Versions = room
+	t2, was2 := k.run()
+	k.was(t1, was)
+	k.was(t2, was2)
+}
+
+// fusedBlobs are any blobs behind a fuse.
+type fusedBlobs struct {
+	blob.Store
+	*fuse
+}
+
+func (s *fusedBlobs) Create(ctx context.Context, name string) (blob.Writer, error) {
+	if err := s.blow(); err != nil {
+		return nil, err
+	}
+	w, err := s.Store.Create(ctx, name)
+	return &fusedWriter{w, s.fuse}, err
+}
+
+func (s *fusedBlobs) Commit(ctx context.Context, ws ...blob.Writer) error {
+	for i, w := range ws {
+		err := s.blow()
+		if err == nil {
+			if f, ok := w.(*fusedWriter); ok {
+				w = f.Writer
+			}
+			err = s.Store.Commit(ctx, w)
+		}
+		if err != nil {
+			return &blob.CommitError{Done: i, Name: w.Name(), Err: err}
+		}
+	}
+	return nil
+}
+
+func (s *fusedBlobs) Remove(ctx context.Context, names ...string) error {
+	if err := s.blow(); err != nil {
+		return err
+	}
+	return s.Store.Remove(ctx, names...)
+}
+
+// TestKeepFault lets every write fail in turn, of files, versions and Journal,
+// for good or once: the next run goes on, and the mirror can be all it was.
+func TestKeepFault(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		err  error
+		once bool
+		keep destination.Keep
+	}{
+		{"crash", errCrash, false, destination.Keep{All: true}},
+		{"full disk", syscall.ENOSPC, false, destination.Keep{All: true}},
+		{"one write", syscall.EACCES, true, destination.Keep{All: true}},
+		{"crash while some are dropped", errCrash, false, destination.Keep{Count: 1}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			for at := 1; ; at++ {
+				if keepFaultAt(t, &fuse{at: at, err: tt.err, once: tt.once}, tt.keep) {
+					t.Logf("%d writes", at-1)
+					return
+				}
+			}
+		})
+	}
+}
+
+func keepFaultAt(t *testing.T, f *fuse, keep destination.Keep) (done bool) {
+	t.Helper()
+	s := newSite(t, style{})
+	defer s.srv.Close()
+	k := newKeeping(t, s, keep)
+	k.opts.Jobs = 2
+	dir, err := blob.NewDir(k.dir, blob.DirOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	for i := range 4 {
+		s.put(fmt.Sprintf("/d/f%d", i), fmt.Sprint("one ", i))
+	}
+	t1, was1 := k.run()
+	s.put("/d/f0", "two")
+	t2, was2 := k.run()
+
+	plain, mem, versions := k.store, k.journal, k.opts.Versions
+	k.store, k.journal, k.opts.Versions = &fusedStore{dir, f}, &fusedJournal{mem, f}, &fusedBlobs{versions, f}
+	s.put("/d/f0", "three")
+	s.put("/d/f1", "three, and longer")
+	s.put("/new/f", "new")
+	s.del("/d/f2")
+	s.del("/d/f3")
+	s.put("/d/f3/below", "a directory now")
+	_, err = k.at()
+	if f.n < f.at {
+		if err != nil {
+			t.Fatalf("without a fault: %v", err)
+		}
+		done = true
+	}
+	broken := time.Now()
+	k.store, k.journal, k.opts.Versions = plain, mem, versions
+	s.put("/d/f1", "four")
+	t3, was3 := k.run()
+	check := func(at time.Time, want map[string]string) {
+		t.Helper()
+		got, unknown, err := k.past(at)
+		if err != nil {
+			t.Fatalf("fault %d: as of %s: %v", f.at, at, err)
+		}
+		want = maps.Clone(want)
+		for _, path := range unknown {
+			if keep.All {
+				t.Fatalf("fault %d: of %s nobody knows", f.at, path)
+			}
+			delete(want, path)
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Fatalf("fault %d: as of %s: (-want +got)\n%s", f.at, at, d)
+		}
+	}
+	check(t1, was1)
+	check(t2, was2)
+	check(t3, was3)
+	if errors.Is(f.err, errCrash) && !done && keep.All && err != nil {
+		got, _, _ := k.past(broken)
+		if !cmp.Equal(got, was2) && !cmp.Equal(got, was3) {
+			// It ended when all was done but to say so.
+			if got["d/f0"] != "three" || got["d/f1"] != "three, and longer" {
+				t.Fatalf("fault %d: what a broken run left is no state: %v", f.at, got)
+			}
+		}
+	}
+	if a := k.audit(); !a.InSync || a.Foreign > 0 {
+		t.Fatalf("fault %d: %+v", f.at, a)
+	}
+	return done
+}

@@ -1,0 +1,51 @@
+package destination
+
+import (
+	"context"
+	"io"
+	"time"
+)
+
+// SetClock has the mirror go by another clock.
+func (d *Destination) SetClock(clock func() time.Time) { d.clock = clock }
+
+// An Old is a resource as a mirror once held it.
+type Old struct {
+	URI     string
+	Known   bool   // whether it was held, and what, can be told
+	Content string // where Err is nil
+	Err     error  // why the content cannot be had
+}
+
+// Past returns what a set of the mirror was at an instant, with contents, and
+// since when it can be told.
+func (d *Destination) Past(ctx context.Context, at time.Time, set int) (olds []Old, since time.Time, err error) {
+	p, err := d.ownPast(ctx, at, set)
+	if err != nil {
+		return nil, p.since, err
+	}
+	for h, err := range p.held {
+		if err != nil {
+			return nil, p.since, err
+		}
+		o := Old{URI: h.URI, Known: h.Path != ""}
+		if o.Known {
+			o.Content, o.Err = d.keptText(ctx, &h)
+		}
+		olds = append(olds, o)
+	}
+	return olds, p.since, nil
+}
+
+func (d *Destination) keptText(ctx context.Context, h *Held) (string, error) {
+	r, err := d.keptContent(ctx, h.URI, h.Hashes, h.Length)
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	b, err := io.ReadAll(r)
+	return string(b), err
+}
+
+// ErrNoPast is what Past fails with where nothing can be told.
+var ErrNoPast = errNoPast
