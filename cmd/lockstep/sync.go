@@ -124,6 +124,9 @@ func runSync(ctx context.Context, o *syncOptions, io stdio) error {
 	if err != nil {
 		return err
 	}
+	if err := o.checkMirrorSource(); err != nil {
+		return err
+	}
 	do.Logger = o.out.logger(io)
 	hook, err := newExecHook(o.exec, o.source, o.dest, io)
 	if err != nil {
@@ -145,7 +148,7 @@ func runSync(ctx context.Context, o *syncOptions, io stdio) error {
 	defer r.Close()
 	w.meter.fetched = r.client.Bytes
 	stop := showFitting(io, o.out.quiet, w.meter.fit)
-	report, err := r.dest.Sync(ctx, o.source)
+	report, err := o.bring(ctx, r, do, io)
 	stop()
 	if cerr := closeEvents(); err == nil {
 		err = cerr

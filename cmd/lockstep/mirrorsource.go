@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"lockstep/destination"
+)
+
+// mirrorAt reports whether there is a mirror, or the state of one in a bucket,
+// in the directory that address may be.
+func mirrorAt(address string) bool {
+	if strings.Contains(address, "://") {
+		return false
+	}
+	_, err := os.Stat(filepath.Join(address, filepath.FromSlash(destination.StateFile)))
+	return err == nil
+}
+
+// checkMirrorSource refuses a mirror as the Source of what there is now.
+func (o *syncOptions) checkMirrorSource() error {
+	if !mirrorAt(o.source) || o.at != "" {
+		return nil
+	}
+	return usageError{fmt.Errorf("%s is a mirror, not a Source", o.source), "with --at TIME it is the Source of what it was; for what it is now, give the address it is a mirror of"}
+}
+
+// bring brings the mirror of r into step, or makes of it what was.
+func (o *syncOptions) bring(ctx context.Context, r *destinationRun, do destination.Options, io stdio) (destination.Report, error) {
+	if o.at == "" || !mirrorAt(o.source) {
+		return r.dest.Sync(ctx, o.source)
+	}
+	if sameDir(o.source, o.dest) {
+		return r.dest.SyncPast(ctx, r.dest, do.At)
+	}
+	sel := selectOptions{dest: o.source}
+	text, err := os.ReadFile(filepath.Join(o.source, filepath.Dir(filepath.FromSlash(destination.StateFile)), stateOf))
+	if err == nil {
+		sel.dest, sel.state = strings.TrimSpace(string(text)), o.source // it is the state of a mirror in a bucket
+	}
+	m, err := openMirror(&sel, false, io.LookupEnv, do.Logger)
+	if err != nil {
+		return destination.Report{}, err
+	}
+	defer m.close()
+	from, err := destination.New(m.store, m.journal, r.client, destination.Options{Dest: o.source, Versions: m.versions, Logger: do.Logger})
+	if err != nil {
+		return destination.Report{}, err
+	}
+	return r.dest.SyncPast(ctx, from, do.At)
+}
+
+// sameDir reports whether two names are those of one directory.
+func sameDir(a, b string) bool {
+	one, err := os.Stat(a)
+	other, oerr := os.Stat(b)
+	return errors.Join(err, oerr) == nil && os.SameFile(one, other)
+}
