@@ -28,7 +28,7 @@ const maxUndated = 10_000
 type archived struct {
 	uri     string
 	kind    resourcesync.Capability // ResourceList, ResourceDump, ChangeList or ChangeDump; it may be an index of that (RA-GEN-07)
-	current bool                    // it is what the Capability List names
+	current bool                    // it is what the Capability List names, or a part of that which grows
 	approx  bool                    // its times are guessed from when it was written (RA-VER-02)
 
 	at, completed resourcesync.Datetime // of a snapshot
@@ -152,8 +152,12 @@ func (a *archiveReading) readCurrent(ctx context.Context, uri string) error {
 	default:
 		return nil // a plain Sitemap says nothing of times
 	}
-	if h.Index && !h.Capability.Changes() {
-		if ok, err := a.readMixed(doc); ok || err != nil {
+	if h.Index {
+		read := a.readMixed
+		if h.Capability.Changes() {
+			read = a.readParts
+		}
+		if ok, err := read(doc); ok || err != nil {
 			return a.leaveOut(ctx, uri, err)
 		}
 	}
@@ -186,6 +190,19 @@ func (a *archiveReading) readMixed(doc *discover.Document) (bool, error) {
 		})
 	}
 	return true, nil
+}
+
+// readParts takes in the parts of an index of changes that is current: some of
+// them are in the archive, too (RA-GEN-11).
+func (a *archiveReading) readParts(doc *discover.Document) (bool, error) {
+	parts, err := a.partsOf(doc)
+	for i := range parts {
+		e := &parts[i]
+		a.found = append(a.found, archived{
+			uri: e.Loc, kind: doc.Header.Capability, current: e.Until.IsZero(), from: e.From, until: e.Until, lastmod: e.Lastmod, place: len(a.found),
+		})
+	}
+	return true, err
 }
 
 // readArchives reads the archive of documents of a kind: that of the Capability

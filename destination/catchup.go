@@ -158,7 +158,7 @@ func (r *setReader) readPast(ctx context.Context, docs []archived, since resourc
 			break
 		}
 		c := &changeReader{
-			setReader: r, since: since, order: placeOf("", i), out: r.stage.writer(),
+			setReader: r, since: since, order: placeOf("", i), out: r.stage.writer(), below: map[string]bool{},
 			state: &setState{SeenTime: state.SeenTime},
 			chain: chain{complete: true, polled: map[string]validators{}, look: l},
 		}

@@ -61,6 +61,15 @@ type changeReader struct {
 	behind bool                  // the lists to come begin behind the cursor
 	out    *stageWriter          // takes what is staged, where others read beside; nil: nobody does
 	order  string                // of the documents, likewise
+	below  map[string]bool       // documents read, likewise: what two archived ones lead to is read twice
+}
+
+// enter guards against documents that lead back to themselves.
+func (c *changeReader) enter(uri string, depth int) error {
+	if c.below == nil {
+		return c.setReader.enter(uri, depth)
+	}
+	return notTwice(c.below, uri, depth)
 }
 
 // readChanges stages the changes since a watermark. Of state are used: the

@@ -107,10 +107,16 @@ func (r *setReader) countPart(index string) error {
 func (r *setReader) enter(uri string, depth int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.visited[uri] {
+	return notTwice(r.visited, uri, depth)
+}
+
+// notTwice notes a document that is visited, for the first time and not too
+// deep.
+func notTwice(visited map[string]bool, uri string, depth int) error {
+	if visited[uri] {
 		return fmt.Errorf("read %s: the document is listed below itself, or twice", fetch.Printable(uri))
 	}
-	r.visited[uri] = true
+	visited[uri] = true
 	if depth > maxDepth {
 		return fmt.Errorf("read %s: indexes are nested more than %d deep", fetch.Printable(uri), maxDepth)
 	}
