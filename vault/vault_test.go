@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -28,11 +29,11 @@ func must(t testing.TB, err error) {
 
 // random returns n bytes that nobody can compress.
 func random(r *rand.Rand, n int) []byte {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = byte(r.Uint32())
+	b := make([]byte, 0, n+8)
+	for len(b) < n {
+		b = binary.LittleEndian.AppendUint64(b, r.Uint64())
 	}
-	return b
+	return b[:n:n]
 }
 
 func rng(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }

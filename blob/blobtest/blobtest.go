@@ -45,6 +45,7 @@ func RunLimits(t *testing.T, l Limits, open func(t *testing.T) blob.Store) {
 		{"Absent", anyStore(testAbsent)},
 		{"Visible", anyStore(testVisible)},
 		{"Replace", anyStore(testReplace)},
+		{"Rename", anyStore(testRename)},
 		{"Drop", anyStore(testDrop)},
 		{"Batch", anyStore(testBatch)},
 		{"Misuse", anyStore(testMisuse)},

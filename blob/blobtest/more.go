@@ -357,3 +357,29 @@ func testSweep(t *testing.T, s blob.Store, l Limits) {
 		t.Errorf("Sweep = %d, %v, want 1", n, err)
 	}
 }
+
+// testRename: a Writer that can be renamed commits under its last name.
+func testRename(t *testing.T, s blob.Store) {
+	w := create(t, s, "first", "text")
+	r, can := w.(blob.Renamer)
+	if !can {
+		return
+	}
+	for _, bad := range []string{"", "a//b", "../a", "a\x00"} {
+		if err := r.Rename(bad); !errors.Is(err, blob.ErrName) {
+			t.Errorf("Rename(%q) = %v, want ErrName", bad, err)
+		}
+	}
+	if err := r.Rename("dir/last"); err != nil {
+		t.Fatal(err)
+	}
+	if w.Name() != "dir/last" {
+		t.Errorf("Name = %q", w.Name())
+	}
+	other := create(t, s, "first", "other text")
+	if err := s.Commit(t.Context(), w, other); err != nil {
+		t.Fatal(err)
+	}
+	wantContent(t, s, "dir/last", "text")
+	wantContent(t, s, "first", "other text")
+}
