@@ -122,8 +122,12 @@ func (w *worker) keepOne(ctx context.Context, u *catalog.Update, now *catalog.Re
 // wanted reports whether a representation of that length, -1 if unknown, is to
 // be kept.
 func (w *worker) wanted(length int64) bool {
-	return w.past && !w.opts.keepsVersions() || w.opts.Patches != nil && length <= w.opts.Patches.MaxBytes
+	return w.all() || w.opts.Patches != nil && length <= w.opts.Patches.MaxBytes
 }
+
+// all reports whether the bytes of all changes are kept beside versions, not among
+// them.
+func (w *worker) all() bool { return w.past && !w.opts.keepsVersions() }
 
 // complete adds to u what an earlier update of the same content was given by us:
 // the intake may not know the length, or another hash.
@@ -214,7 +218,7 @@ func (w *worker) read(ctx context.Context, u *catalog.Update, x expected) (h hel
 // readLarge reads a representation that does not fit the buffer. It is kept
 // while it is read, if it is known which it should be.
 func (w *worker) readLarge(ctx context.Context, r io.Reader, hash *resourcesync.Hasher, x expected) (h held, steady bool, err error) {
-	if !w.past {
+	if !w.all() {
 		r = io.LimitReader(r, w.opts.Patches.MaxBytes+1)
 	}
 	var out blob.Writer
@@ -237,7 +241,7 @@ func (w *worker) readLarge(ctx context.Context, r io.Reader, hash *resourcesync.
 		return h, false, err
 	}
 	h = finish(hash)
-	if !w.past && h.size > w.opts.Patches.MaxBytes {
+	if !w.all() && h.size > w.opts.Patches.MaxBytes {
 		return h, false, errOversize
 	}
 	if !x.known || h.sum != x.sum {

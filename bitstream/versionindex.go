@@ -171,12 +171,13 @@ func (r *recorder) rows(ctx context.Context, changes []catalog.Change) ([]mement
 
 // rowOf returns what the index is told of a record, or of a deletion, that came
 // after before. Of a resource of which there never was a version it is told
-// nothing; of one that has changed without a new version, that there was something
-// which was not kept.
+// nothing, nor of what came before the version it knows; of one that has changed
+// without a new version, that there was something which was not kept.
 func (r *recorder) rowOf(rec *catalog.Record, deleted bool, before memento.Version) (memento.Version, bool) {
 	gone := memento.Version{URI: rec.URI, At: notBefore(rec.EventTime, before.At), Gone: true, Event: rec.EventTime, Seq: int64(rec.Seq)}
+	news := !before.IsZero() && gone.Seq > before.Seq
 	if deleted {
-		return gone, !before.IsZero() && (!before.Gone || before.Length < 0)
+		return gone, news && (!before.Gone || before.Length < 0)
 	}
 	if at, ours := r.opts.Versions.linked(rec); ours {
 		v, whole := row(rec, at)
@@ -185,7 +186,7 @@ func (r *recorder) rowOf(rec *catalog.Record, deleted bool, before memento.Versi
 		}
 	}
 	gone.Length = -1
-	return gone, !before.IsZero() && !before.Gone
+	return gone, news && (!before.Gone || before.Length >= 0)
 }
 
 // indexAll compares the index with what the catalog holds now, where the changes
@@ -233,11 +234,7 @@ func (r *recorder) indexPage(ctx context.Context, page []catalog.Record) error {
 	}
 	var rows []memento.Version
 	for i := range page {
-		before := last[page[i].URI]
-		if _, ours := r.opts.Versions.linked(&page[i]); !ours && before.Seq >= int64(page[i].Seq) {
-			continue // it is what it was when the index was told last
-		}
-		if v, ok := r.rowOf(&page[i], false, before); ok {
+		if v, ok := r.rowOf(&page[i], false, last[page[i].URI]); ok {
 			rows = append(rows, v)
 		}
 	}

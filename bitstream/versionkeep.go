@@ -34,6 +34,9 @@ func (k *Keeper) Adopt(ctx context.Context, set string, onEach func(Adoption)) (
 	if !r.opts.keepsVersions() {
 		return Adoption{}, fmt.Errorf("set %s keeps no versions any more", set)
 	}
+	if err := r.settle(ctx); err != nil {
+		return Adoption{}, err
+	}
 	r.missing.Store(false)
 	lacks := func(rec *catalog.Record) bool { _, ours := r.opts.Versions.linked(rec); return !ours }
 	same := func(rec *catalog.Record) catalog.Update { return catalog.Update{Record: *rec} }
