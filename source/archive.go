@@ -228,12 +228,9 @@ func (g *archiving) changed() bool { return g != nil && len(g.dirty) > 0 }
 func (g *archiving) add(p pointer) {
 	last := len(g.next.Parts) - 1
 	if n := g.next.newest(); n != nil && n.compare(p) >= 0 {
-		for o := range g.next.all() {
-			if o.same(p) { // RA-DOC-09
-				return
-			}
+		if !g.names(p) { // RA-DOC-09
+			g.insert(p)
 		}
-		g.insert(p)
 		return
 	}
 	if len(g.next.Parts[last].Pointers) >= g.archiveLimit() {
@@ -249,6 +246,17 @@ func (g *archiving) add(p pointer) {
 	part := &g.next.Parts[last]
 	part.Pointers = append(slices.Clip(part.Pointers), p)
 	g.dirty[part.Name] = true
+}
+
+// names reports whether the archive names the document, or one that tells the
+// same.
+func (g *archiving) names(p pointer) bool {
+	for o := range g.next.all() {
+		if o.same(p) {
+			return true
+		}
+	}
+	return false
 }
 
 // highest returns the highest number of a part.
@@ -312,6 +320,18 @@ func (g *archiving) drop(out func(*pointer) bool) (dropped int) {
 		}
 	}
 	return dropped
+}
+
+// forgetSeqs notes that the numbers of changes are those of another catalog.
+func (g *archiving) forgetSeqs() {
+	for i := range g.next.Parts {
+		part := &g.next.Parts[i]
+		part.Pointers = slices.Clone(part.Pointers)
+		for j := range part.Pointers {
+			part.Pointers[j].Seq = -1
+		}
+		g.dirty[part.Name] = true
+	}
 }
 
 // expire drops what is not to be kept any more (RA-GEN-13).

@@ -212,7 +212,12 @@ func (p *pastCrawl) events(h resourcesync.Header, entries []resourcesync.Entry) 
 // covered returns the instant from which on the intervals join up to the
 // present (RA-CHG-04, RA-CHG-09).
 func (p *pastCrawl) covered() time.Time {
-	from := time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+	var from time.Time
+	for _, i := range p.intervals {
+		if i[1].After(from) {
+			from = i[1]
+		}
+	}
 	for _, i := range slices.Backward(p.intervals) {
 		reach := slices.ContainsFunc(p.intervals, func(o [2]time.Time) bool {
 			return !o[0].After(i[0]) && !o[1].Before(from)

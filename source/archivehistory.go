@@ -28,15 +28,16 @@ func (p *publication) keepHistory(ctx context.Context) error {
 	from := p.next.Changes.From
 	switch {
 	case p.back || p.state.Changes == nil && !same:
-		p.forgetSeqs()
 		n := 0
 		if p.closed != nil {
+			p.closed.forgetSeqs()
 			for _, d := range docs {
 				p.closed.add(d)
 			}
 			n += p.closed.drop(func(d *pointer) bool { return d.Until.After(from.Add(boundary)) })
 		}
 		if p.lists != nil {
+			p.lists.forgetSeqs()
 			n += p.lists.drop(func(d *pointer) bool { return !d.At.Before(from) })
 		}
 		if n > 0 {
@@ -56,25 +57,6 @@ func (p *publication) keepHistory(ctx context.Context) error {
 		p.there[d.Name] = max(p.there[d.Name], 0) // copies are there now
 	}
 	return nil
-}
-
-// forgetSeqs notes that numbers of changes meant something in another catalog.
-func (p *publication) forgetSeqs() {
-	for _, g := range []*archiving{p.lists, p.closed} {
-		if g == nil {
-			continue
-		}
-		for i := range g.next.Parts {
-			part := &g.next.Parts[i]
-			ps := make([]pointer, len(part.Pointers))
-			for j, ptr := range part.Pointers {
-				ptr.Seq = -1
-				ps[j] = ptr
-			}
-			part.Pointers = ps
-			g.dirty[part.Name] = g.dirty[part.Name] || len(ps) > 0
-		}
-	}
 }
 
 // published returns the Change List that readers see, as documents an archive
@@ -108,10 +90,8 @@ func (p *publication) published(ctx context.Context) (docs []pointer, same bool,
 	if p.closed == nil {
 		return docs, same, nil
 	}
-	for o := range p.closed.next.all() {
-		if o.same(d) {
-			return docs, same, nil // an earlier run has
-		}
+	if p.closed.names(d) {
+		return docs, same, nil // an earlier run has
 	}
 	if d.Name, err = p.copyClosed(ctx, d, entries); err != nil {
 		return nil, false, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -114,6 +115,12 @@ type dumping struct {
 	state   dumpState       // what is published, and remembered once it is saved
 	there   map[string]bool // blobs of dumps there are
 	written bool
+	back    bool // the catalog is not the one the Resource Dump was made from
+
+	snapshots *archiving      // of Resource Dumps; nil: there is none
+	packed    *archiving      // of Change Dumps; nil: there is none
+	held      map[string]bool // blobs that stay for the sake of archives
+	blind     bool            // others may have to
 }
 
 // publishSetDumps brings the dumps of one set in step with the catalog.
@@ -124,7 +131,7 @@ type dumping struct {
 //  2. packages and copies of their manifests, under those names, then parts of
 //     an index;
 //  3. the state, saying what is about to be published;
-//  4. the entry document;
+//  4. the archive, then the entry document;
 //  5. the Capability List, if it does not name that yet;
 //  6. the state, saying that it is published, and what it replaced;
 //  7. what was replaced more than the grace period ago is removed.
@@ -138,12 +145,16 @@ func (s *Source) publishSetDumps(ctx context.Context, set Set) (r SetDumpReport,
 	if err := d.look(ctx); err != nil {
 		return r, false, err
 	}
-	if set.ResourceDump == nil && set.ChangeDump == nil && len(d.there) == 0 {
+	archives := set.Archive.of(resourcesync.ResourceDump) != nil || set.Archive.of(resourcesync.ChangeDump) != nil
+	if set.ResourceDump == nil && set.ChangeDump == nil && len(d.there) == 0 && !archives {
 		return r, false, nil
+	}
+	if err := d.openArchives(ctx); err != nil {
+		return r, false, err
 	}
 	errs := []error{d.resume(ctx)}
 	if errs[0] == nil {
-		errs = append(errs, d.resources(ctx), d.changes(ctx), d.tidy(ctx))
+		errs = append(errs, d.resources(ctx), d.changes(ctx), d.saveArchives(ctx), d.nameArchives(ctx), d.tidy(ctx))
 	}
 	if st := d.state.Resources; st != nil {
 		d.report.Packages = len(st.Packages)
@@ -162,7 +173,8 @@ func (d *dumping) look(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if name := info.Name; isDumpPart(d.set.Name, name) || name == resourceDumpName(d.set.Name) || name == changeDumpName(d.set.Name) {
+		if name := info.Name; isDumpPart(d.set.Name, name) || name == resourceDumpName(d.set.Name) || name == changeDumpName(d.set.Name) ||
+			name == archiveName(d.set.Name, resourcesync.ResourceDump) || name == archiveName(d.set.Name, resourcesync.ChangeDump) {
 			d.there[name] = true
 		}
 	}
@@ -204,7 +216,7 @@ func (d *dumping) resume(ctx context.Context) error {
 
 // known returns all names the state has a word for.
 func (d *dumping) known() map[string]bool {
-	known := make(map[string]bool)
+	known := maps.Clone(d.held)
 	st := &d.state
 	for _, names := range [][]string{st.Resources.names(), st.Next.names(), st.Changes.names(), st.NextChanges.names()} {
 		for _, name := range names {
@@ -287,6 +299,9 @@ func (d *dumping) retire(names []string, at time.Time) {
 // tidy removes what was replaced longer ago than it is to stay, and sees to
 // it that what nobody knows of will be.
 func (d *dumping) tidy(ctx context.Context) error {
+	if d.blind {
+		return nil
+	}
 	known := d.known()
 	var strangers []string
 	for name := range d.there {
@@ -302,7 +317,9 @@ func (d *dumping) tidy(ctx context.Context) error {
 		switch {
 		case !d.there[r.Name]:
 		case d.opts.Now().Sub(r.Gone) >= d.grace():
-			old = append(old, r.Name)
+			if !d.held[r.Name] {
+				old = append(old, r.Name)
+			}
 		default:
 			rest = append(rest, r)
 		}

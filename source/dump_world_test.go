@@ -159,7 +159,8 @@ func (d *dumpCrawl) resourceDump(doc string) error {
 			if ph, pe, err = d.document(name(part.Loc), resourcesync.ResourceDump); err != nil {
 				return err
 			}
-			if ph.At != h.At || part.At != h.At || ph.Link("index") != baseURL+doc {
+			copied := part.Loc[:strings.LastIndex(part.Loc, "-list-")] + ".xml" // where the dump is archived
+			if index := ph.Link("index"); ph.At != h.At || part.At != h.At || index != baseURL+doc && index != copied {
 				return fmt.Errorf("%s: at %s, entry %s, index %s", part.Loc, ph.At, part.At, h.At)
 			}
 		}

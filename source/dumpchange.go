@@ -20,9 +20,13 @@ import (
 // changes adds packages to the Change Dump if they are due.
 func (d *dumping) changes(ctx context.Context) error {
 	entry := changeDumpName(d.set.Name)
+	b := &changeDumpBuild{dumping: d, key: d.capabilityList(d.set.Name)}
 	if d.set.ChangeDump == nil {
 		if d.state.Changes == nil && !d.there[entry] {
 			return nil
+		}
+		if err := b.archiveChanges(ctx, d.state.Changes, false, time.Time{}); err != nil {
+			return err
 		}
 		return d.withdraw(ctx, entry, func() {
 			old := d.state.Changes
@@ -30,7 +34,6 @@ func (d *dumping) changes(ctx context.Context) error {
 			d.retire(old.names(), time.Time{})
 		})
 	}
-	b := &changeDumpBuild{dumping: d, key: d.capabilityList(d.set.Name)}
 	if err := b.run(ctx); err != nil {
 		return fmt.Errorf("build change dump: %w", err)
 	}
@@ -66,14 +69,9 @@ func (d *dumping) switchChanges(ctx context.Context, next *changeDumpState) erro
 // (RS-CDI-01) and those parts that are not there as they should be. The parts
 // are to be committed in their order, the newest first.
 func (d *dumping) changeDumpDocuments(ctx context.Context, st *changeDumpState) (parts []blob.Writer, entry blob.Writer, err error) {
-	h := d.dumpHeader(d.set.Name, resourcesync.ChangeDump)
+	h := d.changeDumpHeader()
 	h.From = resourcesync.NewDatetime(st.From)
-	var entries []resourcesync.Entry
-	for _, p := range st.Packages {
-		m := p.metadata()
-		m.From, m.Until = resourcesync.NewDatetime(p.From), resourcesync.NewDatetime(p.Until) // RS-CD-02, RS-CD-06
-		entries = append(entries, d.packageEntry(p.Name, m))
-	}
+	entries := d.changeEntries(st.Packages)
 	name := changeDumpName(d.set.Name)
 	if len(st.Lists) == 0 {
 		entry, err = d.dumpDocument(ctx, name, h, d.state.Stamp, entries)
@@ -112,6 +110,27 @@ func (d *dumping) changeDumpDocuments(ctx context.Context, st *changeDumpState) 
 	return parts, entry, err
 }
 
+// changeDumpHeader returns what documents of a Change Dump begin with; times are
+// the caller's to set.
+func (d *dumping) changeDumpHeader() resourcesync.Header {
+	h := d.dumpHeader(d.set.Name, resourcesync.ChangeDump)
+	if d.packed != nil {
+		h.Links = append(h.Links, d.archivesLink(d.set.Name, resourcesync.ChangeDump))
+	}
+	return h
+}
+
+// changeEntries returns the entries of packages.
+func (d *dumping) changeEntries(packages []changePackage) []resourcesync.Entry {
+	entries := make([]resourcesync.Entry, len(packages))
+	for i, p := range packages {
+		m := p.metadata()
+		m.From, m.Until = resourcesync.NewDatetime(p.From), resourcesync.NewDatetime(p.Until) // RS-CD-02, RS-CD-06
+		entries[i] = d.packageEntry(p.Name, m)
+	}
+	return entries
+}
+
 // closedParts returns the parts that are published and closed.
 func (d *dumping) closedParts() map[string]bool {
 	closed := make(map[string]bool)
@@ -137,7 +156,10 @@ func (b *changeDumpBuild) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	trimmed := b.trim(st)
+	trimmed, err := b.trim(ctx, st)
+	if err != nil {
+		return err
+	}
 	due := fresh || b.opts.Now().Sub(st.Built) >= b.set.ChangeDump.Every
 	if !due || st.Through >= b.status.Last {
 		if !fresh && !trimmed && b.there[changeDumpName(b.set.Name)] {
@@ -163,11 +185,16 @@ func (b *changeDumpBuild) begin(ctx context.Context) (st *changeDumpState, fresh
 	if b.status, err = b.catalog.Status(ctx, b.key); err != nil {
 		return nil, false, err
 	}
-	if st := b.state.Changes; st != nil && b.have(st.names()) {
-		back, err := b.wentBack(ctx, st.Through, st.Until)
-		if err != nil || !back {
-			return st.copy(), false, err
+	var back bool
+	if st := b.state.Changes; st != nil {
+		if back, err = b.wentBack(ctx, st.Through, st.Until); err != nil {
+			return nil, false, err
 		}
+		if !back && b.have(st.names()) {
+			return st.copy(), false, nil
+		}
+	}
+	if back {
 		b.opts.Logger.WarnContext(ctx, "catalog is not the one the change dump was made from; its history begins anew", slog.String("set", b.set.Name))
 	}
 	kept := b.status.Kept
@@ -175,6 +202,9 @@ func (b *changeDumpBuild) begin(ctx context.Context) (st *changeDumpState, fresh
 		if kept, err = b.catalog.Mark(ctx, b.key); err != nil {
 			return nil, false, err
 		}
+	}
+	if err := b.archiveChanges(ctx, b.state.Changes, back, kept.At); err != nil {
+		return nil, false, err
 	}
 	return &changeDumpState{After: kept.Seq, From: kept.At, Through: kept.Seq, Until: kept.At}, true, nil
 }
@@ -217,8 +247,9 @@ func (b *changeDumpBuild) cutLists(st *changeDumpState) {
 }
 
 // trim drops packages from the front that nobody needs any more: whole parts of
-// an index (RS-CHI-07).
-func (b *changeDumpBuild) trim(st *changeDumpState) (trimmed bool) {
+// an index (RS-CHI-07). If there is an archive, it names them from before they
+// leave (RA-CHG-08), in documents of many packages each.
+func (b *changeDumpBuild) trim(ctx context.Context, st *changeDumpState) (trimmed bool, err error) {
 	cutoff := b.cutoff()
 	drop := func(n int) {
 		last := st.Packages[n-1]
@@ -227,13 +258,34 @@ func (b *changeDumpBuild) trim(st *changeDumpState) (trimmed bool) {
 		trimmed = true
 	}
 	for len(st.Lists) > 1 && !st.Packages[st.Lists[0].Packages-1].Until.After(cutoff) {
-		drop(st.Lists[0].Packages)
+		n := st.Lists[0].Packages
+		if b.packed != nil {
+			b.packed.add(pointer{Name: st.Lists[0].Name, From: st.Packages[0].From, Until: st.Packages[n-1].Until, Seq: st.After})
+		}
+		drop(n)
 		st.Lists = st.Lists[1:]
 	}
-	for len(st.Lists) == 0 && len(st.Packages) > 0 && !st.Packages[0].Until.After(cutoff) {
-		drop(1)
+	for n := b.already(st); n > 0; n = b.already(st) {
+		drop(n)
 	}
-	return trimmed
+	n := 0
+	for len(st.Lists) == 0 && n < len(st.Packages) && !st.Packages[n].Until.After(cutoff) {
+		n++
+	}
+	if n > 0 && b.packed != nil {
+		if st.Packages[0].Until.After(b.opts.Now().Add(-b.keep(b.set) - b.keep(b.set)/trimShare)) {
+			n = 0
+		} else if err := b.leave(ctx, st.After, st.Packages[:n]); err != nil {
+			return trimmed, err
+		}
+	}
+	if n > 0 {
+		drop(n)
+	}
+	if !trimmed || b.packed == nil {
+		return trimmed, nil
+	}
+	return trimmed, b.saveArchives(ctx)
 }
 
 // cutoff returns the instant before which nobody needs changes any more: who
@@ -276,6 +328,9 @@ func (b *changeDumpBuild) extend(ctx context.Context, st *changeDumpState) error
 			b.opts.Logger.WarnContext(ctx, "bitstream of a change is lost; the change dump begins anew after it",
 				slog.String("set", b.set.Name), slog.String("uri", lost.uri), slog.Time("at", lost.at))
 			until := lost.at.Add(boundary)
+			if err := b.archiveChanges(ctx, st, false, until); err != nil {
+				return err
+			}
 			*st = changeDumpState{After: lost.seq, From: until, Through: lost.seq, Until: until, Built: st.Built}
 			if st.Through >= b.status.Last {
 				return nil

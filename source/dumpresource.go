@@ -72,7 +72,10 @@ func (d *dumping) resources(ctx context.Context) error {
 
 // switchResources takes steps 4 to 6 of publishSetDumps.
 func (d *dumping) switchResources(ctx context.Context, next *resourceDumpState) error {
-	entry, err := d.resourceDumpEntry(ctx, next)
+	if err := d.archiveDump(ctx, next); err != nil {
+		return err
+	}
+	entry, err := d.resourceDumpEntry(ctx, next, resourceDumpName(d.set.Name))
 	if err != nil {
 		return err
 	}
@@ -87,10 +90,10 @@ func (d *dumping) switchResources(ctx context.Context, next *resourceDumpState) 
 	return d.save(ctx)
 }
 
-// resourceDumpEntry writes the entry document of a Resource Dump: itself, or the
-// index over its parts (RS-RDI-01).
-func (d *dumping) resourceDumpEntry(ctx context.Context, st *resourceDumpState) (blob.Writer, error) {
-	name, h := resourceDumpName(d.set.Name), d.resourceDumpHeader(st)
+// resourceDumpEntry writes the entry document of a Resource Dump, or the copy of
+// it: itself, or the index over its parts (RS-RDI-01).
+func (d *dumping) resourceDumpEntry(ctx context.Context, st *resourceDumpState, name string) (blob.Writer, error) {
+	h := d.resourceDumpHeader(st)
 	if len(st.Lists) == 0 {
 		return d.dumpDocument(ctx, name, h, d.state.Stamp, d.packageEntries(st.Packages))
 	}
@@ -110,7 +113,11 @@ func (d *dumping) resourceDumpParts(ctx context.Context, st *resourceDumpState) 
 		return nil
 	}
 	h := d.resourceDumpHeader(st)
-	h.Links = append(h.Links, resourcesync.Link{Rel: resourcesync.RelIndex, Href: d.base.uri(resourceDumpName(d.set.Name))}) // RS-RD-01
+	index := resourceDumpName(d.set.Name)
+	if st.Copy != "" {
+		index = st.Copy // RA-AMB-08
+	}
+	h.Links = append(h.Links, resourcesync.Link{Rel: resourcesync.RelIndex, Href: d.base.uri(index)}) // RS-RD-01
 	var parts []blob.Writer
 	defer func() { discard(parts) }() // does nothing after Commit
 	for packages := range slices.Chunk(st.Packages, per) {
@@ -128,7 +135,23 @@ func (d *dumping) resourceDumpParts(ctx context.Context, st *resourceDumpState) 
 func (d *dumping) resourceDumpHeader(st *resourceDumpState) resourcesync.Header {
 	h := d.dumpHeader(d.set.Name, resourcesync.ResourceDump)
 	h.At = resourcesync.NewDatetime(st.At)
+	if d.snapshots != nil {
+		h.Links = append(h.Links, d.archivesLink(d.set.Name, resourcesync.ResourceDump))
+	}
 	return h
+}
+
+// resourceDumpCopy commits what the archive is to name: nobody knows of it yet.
+func (d *dumping) resourceDumpCopy(ctx context.Context, st *resourceDumpState) error {
+	if st.Copy == "" {
+		return nil
+	}
+	w, err := d.resourceDumpEntry(ctx, st, st.Copy)
+	if err != nil {
+		return err
+	}
+	defer w.Close() // does nothing after Commit
+	return d.docs.Commit(ctx, w)
 }
 
 // packageEntries returns the entries of packages, without at: one that is
@@ -172,10 +195,11 @@ func (b *resourceDumpBuild) due(ctx context.Context) (bool, error) {
 	if b.all, err = b.wentBack(ctx, st.Seq, st.At); err != nil {
 		return false, err
 	}
+	b.back = b.all
 	b.all = b.all || st.Manner != b.manner
 	deviant := slices.ContainsFunc(st.Packages, func(p dumpPackage) bool { return p.Deviant > 0 })
 	old := b.opts.Now().Sub(st.At) >= b.set.ResourceDump.Every
-	return b.all || !b.have(st.names()) || old && (deviant || b.status.Last != st.Seq), nil
+	return b.all || !b.have(st.names()) || b.snapshots != nil && st.Copy == "" || old && (deviant || b.status.Last != st.Seq), nil
 }
 
 // wentBack reports whether the catalog is not, or not any more, the one in
@@ -228,7 +252,7 @@ func (b *resourceDumpBuild) run(ctx context.Context) (*resourceDumpState, error)
 func (b *resourceDumpBuild) generation() string {
 	stamp := b.mark.At.UTC().Format(stampLayout)
 	for n, gen := 2, stamp; ; n++ {
-		prefix, taken := resourceDumpPrefix(b.set.Name, gen), false
+		prefix, taken := resourceDumpPrefix(b.set.Name, gen), b.there[resourceDumpCopyName(b.set.Name, gen)]
 		for name := range b.there {
 			taken = taken || strings.HasPrefix(name, prefix)
 		}
@@ -309,8 +333,14 @@ func (b *resourceDumpBuild) packages(ctx context.Context, runs []catalog.Range, 
 	}
 	b.report.Reused = len(kept)
 	next := &resourceDumpState{Gen: b.gen, At: b.mark.At, Seq: b.mark.Seq, Manner: b.manner, Packages: append(kept, b.built...)}
+	if b.snapshots != nil {
+		next.Copy = resourceDumpCopyName(b.set.Name, b.gen)
+	}
 	slices.SortFunc(next.Packages, func(x, y dumpPackage) int { return cmp.Compare(string(x.First), string(y.First)) })
-	return next, b.resourceDumpParts(ctx, next)
+	if err := b.resourceDumpParts(ctx, next); err != nil {
+		return nil, err
+	}
+	return next, b.resourceDumpCopy(ctx, next)
 }
 
 // A rangeCut is the range of one package to be.

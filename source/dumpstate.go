@@ -46,6 +46,7 @@ type resourceDumpState struct {
 	Manner   string        `json:"manner,omitempty"` // of making entries; packages made in another are not reused
 	Packages []dumpPackage `json:"packages,omitempty"`
 	Lists    []string      `json:"lists,omitempty"` // parts of the index; none when the dump is one document
+	Copy     string        `json:"copy,omitempty"`  // name under which the entry document stays as it is; empty: it does not
 }
 
 // A dumpPackage is a package of a Resource Dump.
@@ -99,6 +100,9 @@ func (st *resourceDumpState) names() []string {
 		return nil
 	}
 	names := append([]string(nil), st.Lists...)
+	if st.Copy != "" {
+		names = append(names, st.Copy)
+	}
 	for _, p := range st.Packages {
 		names = append(names, p.Name, manifestName(p.Name))
 	}

@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"fmt"
 
 	"lockstep/catalog"
 )
@@ -17,12 +18,12 @@ func (s *Source) Listed(ctx context.Context, set string) (floor catalog.Seq, sna
 	if err != nil {
 		return 0, nil, err
 	}
-	if st.Changes == nil || st.List == nil || st.Switching {
-		return 0, nil, nil
-	}
 	dumps, err := s.loadDumps(ctx, set)
 	if err != nil {
 		return 0, nil, err
+	}
+	if st.Changes == nil || st.List == nil || st.Switching {
+		return 0, nil, nil // what was published is not known, or not settled
 	}
 	floor, snapshots = st.Changes.After, []catalog.Seq{st.List.Seq}
 	for _, r := range []*resourceDumpState{dumps.Resources, dumps.Next} {
@@ -35,5 +36,43 @@ func (s *Source) Listed(ctx context.Context, set string) (floor catalog.Seq, sna
 			floor = min(floor, c.After)
 		}
 	}
+	pointers, err := s.pointersOf(ctx, set)
+	if err != nil {
+		return 0, nil, fmt.Errorf("read archive: %w", err)
+	}
+	for _, p := range pointers {
+		switch {
+		case p.Seq < 0:
+			return 0, nil, nil
+		case p.At.IsZero():
+			floor = min(floor, p.Seq)
+		default:
+			snapshots = append(snapshots, p.Seq)
+		}
+	}
 	return floor, snapshots, nil
+}
+
+// pointersOf returns what all archives of a set name.
+func (s *Source) pointersOf(ctx context.Context, set string) (all []pointer, err error) {
+	for i := range s.opts.Sets {
+		if s.opts.Sets[i].Name != set {
+			continue
+		}
+		for _, c := range archivable {
+			if s.opts.Sets[i].Archive.of(c) == nil {
+				continue
+			}
+			a := s.archives.get(archiveName(set, c))
+			if a == nil {
+				if a, _, err = s.loadArchive(ctx, set, c); err != nil {
+					return nil, err
+				}
+			}
+			for p := range a.all() {
+				all = append(all, *p)
+			}
+		}
+	}
+	return all, nil
 }

@@ -191,6 +191,8 @@ type Source struct {
 
 	dumping sync.Mutex // one PublishDumps at a time; held across IO, for that is its purpose
 	dumps   dumpMemory
+
+	consists map[string]map[string][]string // guarded by dumping; what archived dumps consist of, by set and name
 }
 
 // New returns a Source of what c holds that keeps its documents in docs. It
@@ -204,7 +206,7 @@ func New(c catalog.Catalog, docs blob.Store, o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Source{catalog: c, docs: docs, opts: o, base: b, states: make(map[string]*state), patchesTidied: make(map[string]time.Time), rules: make(map[string]setRules), channels: make(map[string]*channel), spent: make(map[string]spent)}
+	s := &Source{catalog: c, docs: docs, opts: o, base: b, states: make(map[string]*state), patchesTidied: make(map[string]time.Time), rules: make(map[string]setRules), channels: make(map[string]*channel), spent: make(map[string]spent), consists: make(map[string]map[string][]string)}
 	for i := range o.Sets {
 		s.channels[o.Sets[i].Name] = newChannel(o.Sets[i])
 		if s.rules[o.Sets[i].Name], err = compileRules(&o.Sets[i], b); err != nil {

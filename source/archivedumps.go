@@ -1,0 +1,249 @@
+package source
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+	"unique"
+
+	"lockstep/blob"
+	"lockstep/catalog"
+	"lockstep/resourcesync"
+)
+
+// dumpArchives are the kinds of archives that PublishDumps sees to.
+var dumpArchives = []resourcesync.Capability{resourcesync.ResourceDump, resourcesync.ChangeDump}
+
+// openArchives finds out what the archives of the set's dumps name.
+func (d *dumping) openArchives(ctx context.Context) (err error) {
+	there := func(name string) bool { return d.there[name] }
+	if d.snapshots, err = d.openArchive(ctx, d.set, resourcesync.ResourceDump, there); err != nil {
+		return err
+	}
+	if d.packed, err = d.openArchive(ctx, d.set, resourcesync.ChangeDump, there); err != nil {
+		return err
+	}
+	return d.hold(ctx)
+}
+
+// hold finds out what the archived dumps consist of: their parts, packages and
+// manifests' copies stay as long as they are named (RA-GEN-09, RA-AMB-09).
+func (d *dumping) hold(ctx context.Context) error {
+	d.held, d.blind = make(map[string]bool), false
+	known := d.consists[d.set.Name]
+	next := make(map[string][]string)
+	for _, g := range []*archiving{d.snapshots, d.packed} {
+		if g == nil {
+			continue
+		}
+		for _, part := range g.next.Parts {
+			d.held[part.Name] = true
+		}
+		for p := range g.next.all() {
+			names, ok := known[p.Name]
+			if !ok {
+				var err error
+				if names, ok, err = d.consistsOf(ctx, p.Name, true); err != nil {
+					return fmt.Errorf("read archived dump: %w", err)
+				}
+			}
+			if ok {
+				next[p.Name] = names
+			} else {
+				d.blind = true
+			}
+			d.held[p.Name] = true
+			for _, name := range names {
+				d.held[name] = true
+			}
+		}
+	}
+	d.consists[d.set.Name] = next
+	return nil
+}
+
+// consistsOf returns the blobs that a dump names, and those that its parts do if
+// it is an index. ok is false if the dump cannot be read for what is in it.
+func (d *dumping) consistsOf(ctx context.Context, name string, entry bool) (names []string, ok bool, err error) {
+	r, err := d.docs.Open(ctx, name)
+	if errors.Is(err, blob.ErrNotExist) {
+		return nil, true, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	defer r.Close() // opened for reading only
+	read := &errorReader{r: r}
+	doc := resourcesync.NewReader(read, resourcesync.ReaderOptions{Base: d.base.uri(name), Strict: true})
+	h, err := doc.Header()
+	if err == nil && h.Index && !entry {
+		err = errors.New("an index names an index") // RS-IDX-04
+	}
+	ok = err == nil
+	for e, eerr := range doc.Entries() {
+		if err = cmp.Or(err, eerr); err != nil {
+			ok = false
+			break
+		}
+		part := unique.Make(strings.TrimPrefix(e.Loc, d.base.prefix)).Value() // most are in many dumps
+		names = append(names, part)
+		if !h.Index {
+			names = append(names, unique.Make(manifestName(part)).Value())
+			continue
+		}
+		inner, whole, err := d.consistsOf(ctx, part, false)
+		if err != nil {
+			return nil, false, err
+		}
+		names, ok = append(names, inner...), ok && whole
+	}
+	if read.err != nil {
+		return nil, false, fmt.Errorf("%s: %w", name, read.err)
+	}
+	if err != nil {
+		d.opts.Logger.WarnContext(ctx, "archived dump is unreadable; nothing of older dumps is removed", slog.String("doc", name), slog.Any("err", err))
+	}
+	return names, ok, nil
+}
+
+// saveArchives publishes what has changed of the archives of the set's dumps.
+func (d *dumping) saveArchives(ctx context.Context) error {
+	for _, g := range []*archiving{d.snapshots, d.packed} {
+		if g != nil {
+			g.expire()
+		}
+	}
+	written, err := d.publishArchives(ctx, d.set.Name, true, d.after(d.state.Stamp), d.snapshots, d.packed)
+	if err != nil || !written {
+		return err
+	}
+	d.written = true
+	for _, g := range []*archiving{d.snapshots, d.packed} {
+		if g != nil {
+			d.there[archiveName(d.set.Name, g.capability)] = true
+			for _, part := range g.next.Parts {
+				d.there[part.Name] = true
+			}
+		}
+	}
+	return d.hold(ctx)
+}
+
+// nameArchives has the Capability List name the archives there are, and
+// withdraws those there are to be no more.
+func (d *dumping) nameArchives(ctx context.Context) error {
+	due := d.written
+	for _, c := range dumpArchives {
+		due = due || d.set.Archive.of(c) == nil && d.there[archiveName(d.set.Name, c)]
+	}
+	if !due {
+		return nil
+	}
+	if _, err := d.publishCapabilityList(ctx, d.set); err != nil {
+		return err
+	}
+	return d.withdrawArchives(ctx, d.set, func(name string) bool { return d.there[name] }, dumpArchives...)
+}
+
+// archiveDump has the archive name a Resource Dump that is about to be
+// published. Those that claim to be as new are of another catalog, or of a clock
+// that has gone back.
+func (d *dumping) archiveDump(ctx context.Context, st *resourceDumpState) error {
+	if d.snapshots == nil || st.Copy == "" {
+		return nil
+	}
+	if d.back {
+		d.snapshots.forgetSeqs()
+	}
+	d.snapshots.drop(func(p *pointer) bool { return p.Name != st.Copy && !p.At.Before(st.At) })
+	d.snapshots.add(pointer{Name: st.Copy, At: st.At, Seq: st.Seq})
+	return d.saveArchives(ctx)
+}
+
+// archiveChanges has the archive name all packages of a Change Dump that is
+// given up. If its catalog is not the one there is now, whose history begins at
+// from, nothing may seem to join both (RA-CHG-05).
+func (b *changeDumpBuild) archiveChanges(ctx context.Context, st *changeDumpState, back bool, from time.Time) error {
+	if b.packed == nil || st == nil {
+		return nil
+	}
+	packages, after := st.Packages, st.After
+	if b.have(st.names()) {
+		for _, l := range st.Lists[:max(0, len(st.Lists)-1)] {
+			last := packages[l.Packages-1]
+			b.packed.add(pointer{Name: l.Name, From: packages[0].From, Until: last.Until, Seq: after})
+			packages, after = packages[l.Packages:], last.Last
+		}
+	}
+	for len(packages) > 0 {
+		n := 0
+		for n < len(packages) && b.have([]string{packages[n].Name, manifestName(packages[n].Name)}) {
+			n++
+		}
+		if err := b.leave(ctx, after, packages[:n]); err != nil {
+			return err
+		}
+		n = min(n+1, len(packages))
+		packages, after = packages[n:], packages[n-1].Last
+	}
+	if back {
+		b.packed.forgetSeqs()
+		b.packed.drop(func(p *pointer) bool { return p.Until.After(from.Add(boundary)) })
+	}
+	return b.saveArchives(ctx)
+}
+
+// already returns how many packages at the front of st the archive names in a
+// document of their own: an earlier run was cut short before they left.
+func (b *changeDumpBuild) already(st *changeDumpState) int {
+	if b.packed == nil || len(st.Packages) == 0 || len(st.Lists) > 0 {
+		return 0
+	}
+	for p := range b.packed.next.all() {
+		if !p.From.Equal(st.Packages[0].From) {
+			continue
+		}
+		for i := range st.Packages {
+			if st.Packages[i].Until.Equal(p.Until) {
+				return i + 1
+			}
+		}
+	}
+	return 0
+}
+
+// leave makes closed Change Dumps of packages that follow each other, the first
+// of which has the changes after after, and has the archive name them. They are durable when it returns.
+func (b *changeDumpBuild) leave(ctx context.Context, after catalog.Seq, packages []changePackage) error {
+	for stretch := range slices.Chunk(packages, b.entryLimit()) {
+		p := pointer{From: stretch[0].From, Until: stretch[len(stretch)-1].Until, Seq: after}
+		after = stretch[len(stretch)-1].Last
+		if b.packed.names(p) {
+			continue // an earlier run has
+		}
+		h := b.changeDumpHeader()
+		h.From, h.Until = resourcesync.NewDatetime(p.From), resourcesync.NewDatetime(p.Until)
+		plain := changeDumpListName(b.set.Name, p.From)
+		p.Name = plain
+		for n := 2; b.there[p.Name]; n++ {
+			p.Name = numbered(plain, n)
+		}
+		w, err := b.dumpDocument(ctx, p.Name, h, b.after(b.state.Stamp), b.changeEntries(stretch))
+		if err != nil {
+			return err
+		}
+		err = b.docs.Commit(ctx, w)
+		_ = w.Close() // does nothing after Commit
+		if err != nil {
+			return err
+		}
+		b.there[p.Name] = true
+		b.packed.add(p)
+	}
+	return nil
+}
