@@ -32,7 +32,7 @@ type frontWorld struct {
 	stop  func() error // of the server behind the front
 }
 
-func newFrontWorld(t *testing.T, files map[string]string) *frontWorld {
+func newFrontWorld(t *testing.T, files map[string]string, sets ...source.Set) *frontWorld {
 	t.Helper()
 	w := &frontWorld{t: t, dir: t.TempDir()}
 	for name, text := range files {
@@ -64,7 +64,7 @@ func newFrontWorld(t *testing.T, files map[string]string) *frontWorld {
 		t.Fatal(err)
 	}
 	s, err := source.New(cat, new(blob.Mem), source.Options{
-		BaseURL: base, Content: d.Open, Mark: d.Mark, Type: intake.MediaType,
+		BaseURL: base, Content: d.Open, Mark: d.Mark, Type: intake.MediaType, Sets: sets,
 	})
 	if err != nil {
 		t.Fatal(err)
