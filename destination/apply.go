@@ -374,6 +374,7 @@ func (p *applier) mended(a *action) {
 		delete(p.stale, a.URI)
 		p.report.Failed--
 		p.report.unfail(a.URI, err.Error())
+		p.report.unmiss(a.URI)
 	}
 }
 

@@ -2,6 +2,7 @@ package destination
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -79,10 +80,23 @@ func (s *session) pastSets(ctx context.Context) ([]*setState, error) {
 // pastError returns what a run that did not bring all of the past came to; err
 // is the first of a set.
 func (s *session) pastError(err error, sets int) error {
-	if none, ok := err.(*NoPastError); ok && sets == 1 {
+	if none, ok := errors.AsType[*NoPastError](err); ok && sets == 1 {
 		return none
 	}
 	return &PastError{At: s.past.at, AsOf: s.report.AsOf, Missing: s.report.Failed + s.report.Refused, Untold: s.untold}
+}
+
+// tellUntold tells that nobody can tell what one of several sets was; of the
+// only one, the error of the run does.
+func (s *session) tellUntold(set *setState, err error, sets int) {
+	none, ok := errors.AsType[*NoPastError](err)
+	switch {
+	case !ok:
+	case sets > 1:
+		s.problem(set.URI, none)
+	default:
+		s.report.fail(set.URI, none.Error())
+	}
 }
 
 // A NoPastError reports an instant of which nobody can tell what a set was.

@@ -146,7 +146,7 @@ func (t *transfer) ofThePast(ctx context.Context) outcome {
 		}
 		t.drop()
 	}
-	return outcome{err: t.unavailable()}
+	return outcome{err: t.unavailable(), stale: t.lookOn}
 }
 
 // unavailable says why the content cannot be had (ME-RS-08).

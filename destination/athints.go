@@ -14,7 +14,8 @@ import (
 const maxPastPackages = 2000
 
 // choosePastWays is chooseWays for contents of the past: what no memento is
-// named of is looked for in the packages of the dumps of that time (RA-DST-03).
+// named of, or much, is looked for in the packages of the dumps of that time
+// (RA-DST-03).
 func (r *setRun) choosePastWays(ctx context.Context, p *planner, w *work, n *needs, total *tally) (*ways, error) {
 	out := &ways{past: true}
 	if n.count == 0 || r.past.only {
@@ -22,7 +23,8 @@ func (r *setRun) choosePastWays(ctx context.Context, p *planner, w *work, n *nee
 	}
 	if r.d.opts.Via != ViaList {
 		alone := n.count - n.packed
-		if n.lost > 0 || alone >= packedLeast || alone > 0 && r.d.opts.Via == ViaDump {
+		if w.past.insist || n.lost > 0 || alone >= packedLeast || alone > 0 && r.d.opts.Via == ViaDump {
+			w.past.hinted = true
 			if err := r.stagePastHints(ctx, w.past); err != nil {
 				return out, err
 			}
@@ -40,44 +42,53 @@ func (r *setRun) choosePastWays(ctx context.Context, p *planner, w *work, n *nee
 	return out, nil
 }
 
+// mayHint reports whether there are packages to look at.
+func (st *state) mayHint() bool {
+	return !st.hinted && slices.ContainsFunc(st.dumps, func(d archived) bool {
+		return d.kind == resourcesync.ResourceDump || d.kind == resourcesync.ChangeDump
+	})
+}
+
 // stagePastHints stages what the packages hold of the dumps that may have what
 // was there: the last Resource Dump before, the Change Dumps from there on, and
 // the first Resource Dump after it.
 func (r *setRun) stagePastHints(ctx context.Context, st *state) error {
 	at := resourcesync.NewDatetime(st.asOf)
-	var before, after *archived
-	var changes []*archived
+	var before, after, changes []*archived
 	for i := range st.dumps {
 		switch d := &st.dumps[i]; {
 		case d.kind == resourcesync.ChangeDump:
 			changes = append(changes, d)
 		case d.kind != resourcesync.ResourceDump:
 		case d.at.Compare(at) > 0:
-			if after == nil || d.at.Compare(after.at) < 0 {
-				after = d
-			}
-		case before == nil || d.at.Compare(before.at) >= 0:
-			before = d
+			after = append(after, d)
+		default:
+			before = append(before, d)
 		}
 	}
-	var since resourcesync.Datetime
+	slices.Reverse(before)
 	left := maxPastPackages
-	for _, d := range []*archived{before, after} {
-		if d != nil {
-			if err := r.hintsOf(ctx, d, resourcesync.ResourceDumpManifest, &left, nil); err != nil {
+	var since resourcesync.Datetime
+	for _, dumps := range [][]*archived{before, after} {
+		for _, d := range dumps {
+			ok, err := r.hintsOf(ctx, d, resourcesync.ResourceDumpManifest, &left, nil)
+			if err != nil {
 				return err
 			}
+			if ok && d.at.Compare(at) <= 0 {
+				since = d.at
+			}
+			if ok {
+				break // what others have besides is not of that time, or it is here
+			}
 		}
-	}
-	if before != nil {
-		since = before.at
 	}
 	told := func(e *resourcesync.Metadata) bool {
 		return (e.Until.IsZero() || since.IsZero() || e.Until.Compare(since) >= 0) && (e.From.IsZero() || e.From.Compare(at) <= 0)
 	}
 	for _, d := range slices.Backward(changes) { // the last ones have most of it
 		if told(&resourcesync.Metadata{From: d.from, Until: d.until}) {
-			if err := r.hintsOf(ctx, d, resourcesync.ChangeDumpManifest, &left, told); err != nil {
+			if _, err := r.hintsOf(ctx, d, resourcesync.ChangeDumpManifest, &left, told); err != nil {
 				return err
 			}
 		}
@@ -86,18 +97,19 @@ func (r *setRun) stagePastHints(ctx context.Context, st *state) error {
 }
 
 // hintsOf stages what the packages of a dump hold, as far as it is wanted and
-// no more than are left. What cannot be read is done without.
-func (r *setRun) hintsOf(ctx context.Context, d *archived, manifest resourcesync.Capability, left *int, wants func(*resourcesync.Metadata) bool) error {
+// no more than are left, and reports whether they could be read. What cannot is
+// done without.
+func (r *setRun) hintsOf(ctx context.Context, d *archived, manifest resourcesync.Capability, left *int, wants func(*resourcesync.Metadata) bool) (ok bool, err error) {
 	if *left <= 0 {
-		return nil
+		return false, nil
 	}
 	entries, err := r.reader.packagesOf(ctx, d.uri, d.kind)
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return false, context.Cause(ctx)
 	}
 	if err != nil {
 		r.warn(d.uri, fmt.Sprintf("the packages of %s were not used: %v", fetch.Printable(d.uri), err))
-		return nil
+		return false, nil
 	}
 	var refs []packageRef
 	for i := range slices.Backward(entries) {
@@ -106,9 +118,10 @@ func (r *setRun) hintsOf(ctx context.Context, d *archived, manifest resourcesync
 			continue
 		}
 		if ref := r.reader.refOf(e); ref.refused == "" {
+			ref.origin = true // nothing else tells of that time
 			refs = append(refs, ref)
 			*left--
 		}
 	}
-	return r.reader.readHints(ctx, refs, manifest)
+	return true, r.reader.readHints(ctx, refs, manifest)
 }

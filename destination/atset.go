@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -19,6 +20,8 @@ type state struct {
 	via       string
 	why       string     // it is not of the instant asked for; empty: it is
 	dumps     []archived // where contents of that time may be
+	hinted    bool       // it is staged where they lie in packages
+	insist    bool       // that is to be looked for
 }
 
 // travel makes of a set what it was at the instant asked for (RA-DST-02): by
@@ -45,25 +48,35 @@ func (r *setRun) travel(ctx context.Context) error {
 			st = own
 		case st == nil:
 			r.untold++
-			r.problem(r.set.URI, none)
 			return none
 		default:
 			r.reader.fail(r.set.URI, fmt.Errorf("set %s: what it was at %s cannot be told: %s; it is as of %s", r.set.Name, show(r.past.at), st.why, show(st.asOf)))
 		}
 	}
 	r.listAt = st.at
-	_, err := r.carryOut(ctx, work{
-		mode: ModeBaseline, via: st.via, complete: true, files: true, prune: true, past: st,
-		done: func() {
-			r.set.goBack(st)
-			r.set.Complete, r.set.Selection = !st.watermark.IsZero(), r.d.selects.key
-			r.forgetPushed()
-		},
-	})
+	again, err := r.becomeState(ctx, st)
+	if again && err == nil && !st.hinted && !r.d.opts.DryRun {
+		unchanged := r.report.Unchanged // the second look at them counts for nothing
+		st.insist = true
+		_, err = r.becomeState(ctx, st)
+		r.report.Unchanged = unchanged
+	}
 	if err == nil {
 		r.set.asOf = st.asOf.UTC()
 	}
 	return err
+}
+
+// becomeState carries out what is staged of a state. It reports whether what
+// could not be had may be in packages that were not looked at.
+func (r *setRun) becomeState(ctx context.Context, st *state) (again bool, err error) {
+	return r.carryOut(ctx, work{
+		mode: ModeBaseline, via: st.via, complete: true, files: true, prune: true, past: st,
+		done: func() {
+			r.set.goBack(st)
+			r.set.Complete, r.set.Selection = !st.watermark.IsZero(), r.d.selects.key
+		},
+	})
 }
 
 // goBack is where a set stands that is as it was: the next run goes on from
@@ -75,12 +88,16 @@ func (st *setState) goBack(to *state) {
 	st.Polled, st.Open, st.Appends = nil, nil, false
 }
 
-// forgetPushed forgets what notifications brought: it is not there any more.
-func (r *setRun) forgetPushed() {
-	if p := r.set.push; p != nil {
-		clear(p.events)
-		p.Until, p.Chain, p.EventID, p.Unsure = time.Time{}, interval{}, "", false
+// forgetPushed forgets what notifications brought, which is not going to be
+// there any more, and adds to docs what is to be saved for it.
+func (r *setRun) forgetPushed(docs map[string][]byte) {
+	p := r.set.push
+	if p == nil || p.isEmpty() && p.Until.IsZero() {
+		return
 	}
+	clear(p.events)
+	p.Until, p.Chain, p.Deleted, p.EventID, p.Unsure = time.Time{}, interval{}, 0, "", false
+	maps.Copy(docs, p.save(r.set.Number))
 }
 
 // ownState stages what the set was by the history of the mirror itself, or of

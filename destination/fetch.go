@@ -38,6 +38,7 @@ type fetcher struct {
 	refuse func(uri string) string // says why content must not be fetched from there
 	faults patchFaults
 	past   *pastRun // content is of the past; nil: of now
+	lookOn bool     // where content of the past cannot be had, it may yet be had in another way
 	hashers
 }
 

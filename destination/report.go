@@ -184,6 +184,12 @@ func (r *Report) miss(uri, cause string) {
 	}
 }
 
+// unmiss takes back that a resource could not be had as it was.
+func (r *Report) unmiss(uri string) {
+	uri = fetch.Printable(uri)
+	r.Missing = slices.DeleteFunc(r.Missing, func(f Failure) bool { return f.URI == uri })
+}
+
 // shortfall says in words how much could not be done.
 func (r *Report) shortfall() string {
 	var parts []string

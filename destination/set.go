@@ -340,6 +340,7 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 	}
 	a := r.applier(ctx, paths)
 	a.ways = by
+	a.fetch.lookOn = w.past != nil && w.past.mayHint() && r.d.opts.Via != ViaList
 	if total.todo() > 0 || w.prune || a.owing {
 		if err := r.execute(ctx, a, p, &w, &total, deletes); err != nil {
 			return false, err
@@ -455,10 +456,12 @@ func (r *setRun) restart(ctx context.Context, a *applier, past *state) error {
 	}
 	undone := *r.set
 	undone.Complete = false
+	b := Batch{Save: map[string][]byte{}}
 	if past != nil {
 		undone.goBack(past)
+		r.forgetPushed(b.Save)
 	}
-	b := Batch{Save: map[string][]byte{fmt.Sprint(docSet, r.set.Number): encode(&undone)}}
+	b.Save[fmt.Sprint(docSet, r.set.Number)] = encode(&undone)
 	for o, err := range r.d.journal.Owed(ctx, r.set.Number) {
 		if err != nil {
 			return err

@@ -114,6 +114,7 @@ func (s *session) runSets(ctx context.Context, sets []*setState) error {
 			}
 		case errors.Is(err, ErrIncomplete):
 			incomplete = cmp.Or(incomplete, err)
+			s.tellUntold(set, err, len(sets))
 		default:
 			return err
 		}

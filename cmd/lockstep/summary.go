@@ -16,6 +16,9 @@ func printSync(io stdio, out *outputOptions, r *destination.Report, err error) e
 			Error string `json:"error,omitempty"`
 		}{r, errorText(err)})
 	}
+	if _, none := errors.AsType[*destination.NoPastError](err); none {
+		return nil // the error says it
+	}
 	begun := r.Created+r.Updated+r.Deleted+r.Failed+r.Refused > 0
 	if err != nil && !errors.Is(err, destination.ErrIncomplete) && (!begun || errors.Is(err, errInterrupted)) {
 		return nil // the error says it
