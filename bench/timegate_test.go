@@ -68,6 +68,7 @@ func BenchmarkTimeGate(b *testing.B) {
 		ask := w.asks(b, memento.NewHandler(store, memento.Options{Base: base}), http.StatusFound)
 		w.measure(b, func(i int, at time.Time) error { return ask(memento.TimeGatePrefix+w.uri(i), at) })
 	})
+	b.Run("walk", func(b *testing.B) { w.walk(b, store) })
 	b.Run("yardstick-row", func(b *testing.B) { w.measure(b, w.rows(b)) })
 	b.Run("yardstick-http", func(b *testing.B) {
 		empty := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
@@ -157,6 +158,21 @@ func (w *timegateWorld) measure(b *testing.B, f func(i int, at time.Time) error)
 		slices.Sort(took)
 		b.ReportMetric(quantile(took, 0.5), "p50-µs")
 		b.ReportMetric(quantile(took, 0.99), "p99-µs")
+	}
+}
+
+// walk reads all versions, as retention and the sweep of their bytes do.
+func (w *timegateWorld) walk(b *testing.B, store memento.Store) {
+	for b.Loop() {
+		start := time.Now()
+		n := 0
+		for _, err := range store.Walk(context.Background(), timegateSet, "") {
+			if err != nil {
+				b.Fatal(err)
+			}
+			n++
+		}
+		b.ReportMetric(float64(n)/time.Since(start).Seconds(), "versions/s")
 	}
 }
 

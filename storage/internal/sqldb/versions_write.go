@@ -210,8 +210,8 @@ func (w *versionsWrite) drop(ctx context.Context, vs []*memento.Version) error {
 	if err := remove.flushQuery(ctx, row); err != nil {
 		return fmt.Errorf("delete versions: %w", err)
 	}
-	note := w.db.bulkUpdate(w.tx, `UPDATE memento_resource SET dropped = v.column2`,
-		fmt.Sprintf(`memento_resource.set_id = %d AND memento_resource.uri`, w.set), "TEXT", "BIGINT")
+	note := w.db.bulk(w.tx, `INSERT INTO memento_resource (set_id, uri, no, dropped) VALUES`, 4,
+		` ON CONFLICT (set_id, uri) DO UPDATE SET dropped = excluded.dropped`)
 	for i, v := range vs {
 		r := rows[v.URI]
 		if r == nil || i > 0 && v.URI == vs[i-1].URI {
@@ -221,7 +221,7 @@ func (w *versionsWrite) drop(ctx context.Context, vs []*memento.Version) error {
 		if !ok || r.dropped.Valid && r.dropped.Int64 >= at {
 			continue
 		}
-		if err := note.exec(ctx, v.URI, at); err != nil {
+		if err := note.exec(ctx, w.set, v.URI, r.no, at); err != nil {
 			return fmt.Errorf("write resources: %w", err)
 		}
 	}
