@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"strings"
@@ -517,6 +518,38 @@ func TestSweepBeforeMark(t *testing.T) {
 	if p.story("a") != "one" {
 		t.Errorf("a is %q", p.story("a"))
 	}
+}
+
+// A swept catalog has the vault swept before it applies anything.
+type swept struct {
+	catalog.Catalog
+	sweep func()
+}
+
+func (s *swept) Apply(ctx context.Context, set string, us []catalog.Update) (catalog.Applied, error) {
+	s.sweep()
+	return s.Catalog.Apply(ctx, set, us)
+}
+
+// TestSweepBetween: bytes that are durable and not yet named by anything stay.
+func TestSweepBetween(t *testing.T) {
+	t.Parallel()
+	s := &swept{Catalog: catalog.NewMem(nil)}
+	p := newPast(t, func(p *past) { p.inner = s })
+	s.sweep = func() {
+		_, err := p.vault.Sweep(t.Context(), func(context.Context) iter.Seq2[vault.Digest, error] {
+			return func(func(vault.Digest, error) bool) {} // as the index was a moment ago
+		})
+		must(t, err)
+	}
+	p.mark()
+	p.apply(p.put("a", "one", time.Time{}), p.put("b", "b", time.Time{}))
+	s.sweep = func() {}
+	p.apply(p.put("a", "two", time.Time{}))
+	if p.story("a") != "one two" || p.story("b") != "b" {
+		t.Errorf("a %q, b %q", p.story("a"), p.story("b"))
+	}
+	p.check()
 }
 
 // TestChangesFromVault: the bytes of changes are those of versions, and kept once.
