@@ -53,8 +53,9 @@ const (
 	ad   = "negotiate, accept-datetime"
 )
 
-// Every pattern of RFC 7089 leads to a version (ME-GEN-03), through redirects
-// (ME-IM-01), and of what is gone, too (ME-LK-07).
+// Every pattern of RFC 7089 leads to a version (ME-GEN-03): a TimeGate may
+// answer with it (ME-TG-03), and there may be a TimeMap only (ME-MM-07). So do
+// redirects (ME-IM-01), and what is gone (ME-LK-07).
 func TestNegotiate(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

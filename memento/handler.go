@@ -21,6 +21,9 @@ const (
 	// resources with very long URIs must not fill memory.
 	pageBytes = 4 << 20
 
+	// maxTarget is how long an address may be, which answers repeat.
+	maxTarget = 8 << 10
+
 	// neighbourly is how long a URI may be for answers to name the neighbours of
 	// a version: each is named with it, and headers beyond a few KB get lost on
 	// their way through proxies.
@@ -115,6 +118,10 @@ func (h *Handler) Answer(w http.ResponseWriter, r *http.Request, target string) 
 	if r.Method != http.MethodGet && r.Method != http.MethodHead { // ME-TG-09
 		header.Set("Allow", "GET, HEAD")
 		h.fail(w, http.StatusMethodNotAllowed, "only GET and HEAD are allowed here")
+		return
+	}
+	if len(target) > maxTarget {
+		h.fail(w, http.StatusRequestURITooLong, "the address has more than %d bytes", maxTarget)
 		return
 	}
 	prefix, rest, _ := strings.Cut(target, "/")

@@ -302,3 +302,28 @@ func TestHead(t *testing.T) {
 		}
 	}
 }
+
+// The datetime alone decides: other preferences are for what it leads to
+// (ME-TG-06).
+func TestTimeGateOtherPreferences(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, memento.Options{})
+	s.put(t, page, day(2), "one", func(v *memento.Version) { v.Type = "text/html" })
+	s.put(t, page, day(4), "two", func(v *memento.Version) { v.Type = "application/json" })
+	r := get(t, s.base.TimeGate(page), "Accept-Datetime", memento.FormatDatetime(day(3)), "Accept", "application/json", "Accept-Language", "de")
+	if got := r.Header.Get("Location"); got != s.base.Memento(page, day(2)) {
+		t.Errorf("leads to %s", got)
+	}
+}
+
+// An address that is too long is not repeated.
+func TestTooLong(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, memento.Options{})
+	for _, prefix := range []string{"timegate/", "timemap/", "versions/20260302060000/"} {
+		r := get(t, string(s.base)+prefix+page+strings.Repeat("x", 20_000))
+		if r.StatusCode != http.StatusRequestURITooLong || len(r.text) > 200 || r.Header.Get("Link") != "" {
+			t.Errorf("%s: status %d, %d bytes, Link %.100q", prefix, r.StatusCode, len(r.text), r.Header.Get("Link"))
+		}
+	}
+}

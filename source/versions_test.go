@@ -190,6 +190,13 @@ func TestLinksToVersions(t *testing.T) {
 			t.Errorf("Change List, %s: %q, want %q", uri, got, links)
 		}
 	}
+	// What the link says of its time is what is said there (ME-RS-04).
+	p.keep(baseURL+"a", at.Time(), "1")
+	rec := httptest.NewRecorder()
+	s.Handler().ServeHTTP(rec, httptest.NewRequest("GET", strings.TrimPrefix(want[0], "memento https://data.example.org"), nil))
+	if got := rec.Header().Get("Memento-Datetime"); rec.Code != 200 || got != memento.FormatDatetime(at.Time()) {
+		t.Errorf("status %d, Memento-Datetime %q, want %v", rec.Code, got, at)
+	}
 	if got := w.links(listDocument, resourcesync.ResourceList)[baseURL+"a"]; !slices.Equal(got, want) {
 		t.Errorf("Resource List: %q, want %q", got, want)
 	}
