@@ -118,6 +118,8 @@ type batch struct {
 	past    bool // the bytes of all changes are to be kept
 	updates []catalog.Update
 
+	before presents // what there was of the resources
+
 	mu       sync.Mutex // guards what follows
 	withheld []bool     // by index of updates
 	pinned   []digest
@@ -174,6 +176,9 @@ func (b *batch) apply(ctx context.Context) (a catalog.Applied, done bool, err er
 
 // keepAll keeps the bytes of all updates, those of one URI in their order.
 func (b *batch) keepAll(ctx context.Context) error {
+	if err := b.lookAhead(ctx); err != nil {
+		return err
+	}
 	g, gctx := errgroup.WithContext(ctx)
 	jobs := make(chan []int)
 	g.Go(func() error {
@@ -328,16 +333,4 @@ func (b *batch) pin(ctx context.Context, d digest) error {
 	defer b.mu.Unlock()
 	b.pinned = append(b.pinned, d)
 	return nil
-}
-
-// present returns what the catalog holds of a resource, or nil.
-func (r *recorder) present(ctx context.Context, uri string) (*catalog.Record, error) {
-	// No URI has a NUL in it, so there is none but uri itself in between.
-	for rec, err := range r.Catalog.Resources(ctx, r.set, catalog.Range{From: uri, To: uri + "\x01"}) {
-		if err != nil {
-			return nil, err
-		}
-		return &rec, nil
-	}
-	return nil, nil
 }
