@@ -413,7 +413,7 @@ func (a *archiveReading) sort() {
 	})
 	for i := 1; i < len(a.found); i++ {
 		x, y := &a.found[i-1], &a.found[i]
-		if !x.changes() && x.kind == y.kind && x.at.Compare(y.at) == 0 {
+		if !x.changes() && x.kind == y.kind && x.at.Compare(y.at) == 0 && !x.current && !y.current { // else it is the same, written twice
 			a.warn(y.uri, fmt.Sprintf("archives of set %s: %s and %s are both of %s; the latter is used", a.set.Name, fetch.Printable(x.uri), fetch.Printable(y.uri), show(x.at.Time())))
 		}
 	}

@@ -34,6 +34,7 @@
 //	audit.go     the same plan against the files; changes nothing
 //	             (auditset.go auditcheck.go: a set, a file; bundle.go: many at
 //	             a time; auditfix.go: what is found is mended)
+//	diff.go      two states of the past, compared
 //
 // A [Follower] goes on from there:
 //

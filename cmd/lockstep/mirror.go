@@ -42,14 +42,19 @@ func (o *selectOptions) declare(all *pflag.FlagSet) {
 
 func (o *selectOptions) declareFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.state, "state", "", "keep the memory of a mirror in a bucket in `DIR` (that of a directory is in it)")
-	flags.StringArrayVar(&o.sets, "set", nil, "only the set with this `NAME` or URL (repeatable; default all)")
-	flags.StringArrayVar(&o.include, "include", nil, "only resources whose URI matches `GLOB` (repeatable)")
-	flags.StringArrayVar(&o.exclude, "exclude", nil, "no resources whose URI matches `GLOB` (repeatable; wins over --include)")
-	flags.StringArrayVar(&o.types, "type", nil, "only resources of a media type that matches `GLOB`, as image/* (repeatable)")
+	o.declareWhich(flags)
 	flags.StringVar(&o.since, "since", "", "only resources last modified at `TIME` or later, a date or a time as 2026-05-01T12:00:00Z; those of which the Source does not say when, too")
 	flags.StringArrayVar(&o.prefer, "prefer", nil, "where a resource has several representations, keep the one of media `TYPE`, as application/json or text/* (repeatable, best first)")
 	flags.StringArrayVar(&o.maps, "map", nil, "put resources whose URIs begin with `PREFIX=DIR` into DIR below DEST (repeatable)")
 	flags.StringArrayVar(&o.allowHosts, "allow-host", nil, "let the Source name resources on `HOST` besides its own; * is any (repeatable)")
+}
+
+// declareWhich declares the flags that say which resources are meant.
+func (o *selectOptions) declareWhich(flags *pflag.FlagSet) {
+	flags.StringArrayVar(&o.sets, "set", nil, "only the set with this `NAME` or URL (repeatable; default all)")
+	flags.StringArrayVar(&o.include, "include", nil, "only resources whose URI matches `GLOB` (repeatable)")
+	flags.StringArrayVar(&o.exclude, "exclude", nil, "no resources whose URI matches `GLOB` (repeatable; wins over --include)")
+	flags.StringArrayVar(&o.types, "type", nil, "only resources of a media type that matches `GLOB`, as image/* (repeatable)")
 }
 
 // options returns what the flags mean to a Destination.

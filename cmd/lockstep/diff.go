@@ -1,0 +1,186 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"lockstep/blob"
+	"lockstep/destination"
+)
+
+// diffOptions are the flags of diff.
+type diffOptions struct {
+	selectOptions
+	network  networkOptions
+	out      *outputOptions
+	from, to string
+}
+
+func newDiff(io stdio, out *outputOptions) *cobra.Command {
+	o := &diffOptions{out: out}
+	cmd := &cobra.Command{
+		Use:   "diff SOURCE --from TIME [--to TIME] [flags]",
+		Short: "Tell what became of the resources of SOURCE between two instants",
+		Long: `Tell what became of the resources of SOURCE between two instants, by what it has
+kept of its past: archived lists and dumps, and what changed since. Each resource
+that was not the same is one line, by URI: created, updated or deleted, or
+unknown where SOURCE states nothing by which its contents can be compared.
+
+Only documents are read. The exit code is 0 whatever the differences are, and 1
+if it cannot be told what there was: then the error says from when on it can.`,
+		Example: `  lockstep diff https://example.org/ --from 2026-05-01 --to 2026-06-01
+  lockstep diff https://example.org/ --from 2026-05-01T12:00:00Z --include '*.pdf'
+  lockstep diff https://example.org/ --from 2026-05-01 --json`,
+		Args: arguments(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.source = args[0]
+			return runDiff(cmd.Context(), o, io)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.from, "from", "", "the first `TIME`: a date, as 2026-05-01 (its first instant in UTC), or a time, as 2026-05-01T12:00:00Z")
+	flags.StringVar(&o.to, "to", "", "the second `TIME` (default now)")
+	grouped(flags, selectGroup, o.declareWhich)
+	o.network.declare(flags, theSource)
+	return cmd
+}
+
+// instants returns what --from and --to say; a zero to is now.
+func (o *diffOptions) instants() (from, to time.Time, err error) {
+	if o.from == "" {
+		return from, to, usageError{errors.New("diff: --from is missing"), "say from when on, as --from 2026-05-01"}
+	}
+	if from, err = parseInstant("from", o.from); err != nil {
+		return from, to, err
+	}
+	if o.to != "" {
+		if to, err = parseInstant("to", o.to); err != nil {
+			return from, to, err
+		}
+		if from.After(to) {
+			return from, to, usagef("--from %s is later than --to %s", o.from, o.to)
+		}
+	}
+	return from, to, nil
+}
+
+// runDiff prints what differs between two instants.
+func runDiff(ctx context.Context, o *diffOptions, io stdio) error {
+	from, to, err := o.instants()
+	if err != nil {
+		return err
+	}
+	do, err := o.options()
+	if err != nil {
+		return err
+	}
+	do.Logger, do.Jobs = o.out.logger(io), o.network.jobs
+	w := &watcher{ctx: ctx, io: io, quiet: true}
+	do.OnEvent = w.event
+	client, err := o.network.client(o.source, io.LookupEnv, do.Logger)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	// There is no mirror: what is sorted goes to files without names.
+	d, err := destination.New(&blob.Mem{}, &destination.MemJournal{Scratch: os.TempDir()}, client, do)
+	if err != nil {
+		return usageError{err: err}
+	}
+	shown := newShownDiff(io, o.out.json)
+	report, err := d.Diff(ctx, o.source, from, to, shown.add)
+	if none, ok := errors.AsType[*destination.NoPastError](err); ok && none.Err == nil && !none.Earliest.IsZero() {
+		err = withHint(err, "give instants from "+none.Earliest.UTC().Format(time.RFC3339Nano)+" on")
+	}
+	if interrupted(ctx, err) {
+		err = errInterrupted
+	}
+	if perr := shown.end(&report, err); err == nil {
+		err = perr
+	}
+	if err == nil && !o.out.quiet && !o.out.json {
+		io.errorf("%s\n", diffText(&report))
+	}
+	return err
+}
+
+// diffText says in words what a comparison came to.
+func diffText(r *destination.DiffReport) string {
+	var parts []string
+	for _, p := range []struct {
+		n    int64
+		what string
+	}{{r.Created, "created"}, {r.Updated, "updated"}, {r.Deleted, "deleted"}, {r.Unknown, "of which it cannot be told"}, {r.Unchanged, "unchanged"}} {
+		if p.n > 0 || p.what == "unchanged" {
+			parts = append(parts, thousands(p.n)+" "+p.what)
+		}
+	}
+	return fmt.Sprintf("%s, %s to %s: %s", r.Source, r.From.Format(time.RFC3339Nano), r.To.Format(time.RFC3339Nano), strings.Join(parts, ", "))
+}
+
+// A shownDiff prints differences as they come: as lines, or as the beginning of
+// one JSON object.
+type shownDiff struct {
+	out  *bufio.Writer
+	json bool
+	n    int64
+}
+
+func newShownDiff(io stdio, asJSON bool) *shownDiff {
+	return &shownDiff{out: bufio.NewWriter(io.Out), json: asJSON}
+}
+
+func (s *shownDiff) add(d destination.Difference) error {
+	s.n++
+	if !s.json {
+		_, err := fmt.Fprintf(s.out, "%s %s\n", d.Change, d.URI)
+		return err
+	}
+	sep := ","
+	if s.n == 1 {
+		sep = `{"differences":[`
+	}
+	text, err := encodeJSON(d)
+	if err == nil {
+		_, err = s.out.WriteString(sep + text)
+	}
+	return err
+}
+
+// end completes what is printed with what the comparison came to.
+func (s *shownDiff) end(r *destination.DiffReport, failed error) error {
+	if s.json {
+		if s.n == 0 {
+			_, _ = s.out.WriteString(`{"differences":[`) // a bufio.Writer keeps its error
+		}
+		text, err := encodeJSON(struct {
+			*destination.DiffReport
+			Error string `json:"error,omitempty"`
+		}{r, errorText(failed)})
+		if err != nil {
+			return err
+		}
+		_, _ = s.out.WriteString("]," + text[1:] + "\n")
+	}
+	if err := s.out.Flush(); err != nil {
+		return fmt.Errorf("write result: %w", err)
+	}
+	return nil
+}
+
+// encodeJSON returns v as JSON, in which addresses stand as they are.
+func encodeJSON(v any) (string, error) {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return strings.TrimSuffix(b.String(), "\n"), err
+}

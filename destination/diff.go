@@ -1,0 +1,308 @@
+package destination
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"lockstep/resourcesync"
+)
+
+// A Difference is one resource that was not the same at two instants.
+type Difference struct {
+	Change string `json:"change"` // "created", "updated", "deleted"; "unknown": what is stated of it cannot tell
+	URI    string `json:"uri"`
+}
+
+// DiffUnknown is the Change of a resource that was there at both instants, and
+// of which nothing is stated by which its contents can be compared (RA-DST-06).
+const DiffUnknown = "unknown"
+
+// A DiffReport is what a comparison of two instants came to.
+type DiffReport struct {
+	Source    string    `json:"source"`
+	From      time.Time `json:"from"`
+	To        time.Time `json:"to"`
+	Sets      []string  `json:"sets"`
+	Created   int64     `json:"created"`
+	Updated   int64     `json:"updated"`
+	Deleted   int64     `json:"deleted"`
+	Unknown   int64     `json:"unknown"`
+	Unchanged int64     `json:"unchanged"`
+	Requests  int64     `json:"requests"`
+	Elapsed   float64   `json:"elapsed_seconds"`
+	Warnings  []string  `json:"warnings,omitempty"`
+	Failures  []Failure `json:"failures,omitempty"`
+}
+
+// Diff compares what the collection of the Source at address was at two
+// instants, by what it has kept of its past (RA-DST-06): nothing but documents
+// is read, and neither mirror nor Journal is looked at. A zero to is now. Each
+// difference is handed to each, by URI in byte order; an error of each ends it.
+//
+// The error is an [ErrIncomplete] if of one of the instants it cannot be told
+// what the collection was, or documents could not be read; a [NoPastError]
+// names the earliest instant of which it can. Then nothing was handed over.
+func (d *Destination) Diff(ctx context.Context, address string, from, to time.Time, each func(Difference) error) (DiffReport, error) {
+	start, requests := time.Now(), d.client.Requests()
+	out := DiffReport{Source: address, From: from.UTC(), To: to.UTC(), Sets: []string{}}
+	look := d.opts
+	look.DryRun, look.Baseline = true, true // whatever the Journal knows
+	quiet, err := d.with(look)
+	if err != nil {
+		return out, err // unreachable: d was made with these options
+	}
+	s := &differ{said: map[string]bool{}, session: &session{d: quiet, counts: counts{}, mirror: mirrorState{Numbers: map[string]int{}}, report: Report{Sets: []string{}}}, report: &out}
+	s.out = &outbox{journal: d.journal}
+	err = s.run(ctx, address, each)
+	out.Sets, out.Warnings, out.Failures = s.session.report.Sets, s.session.report.Warnings, s.session.report.Failures
+	out.Requests, out.Elapsed = d.client.Requests()-requests, time.Since(start).Seconds()
+	return out, err
+}
+
+// A differ is one comparison under way.
+type differ struct {
+	*session
+	report *DiffReport
+	states *sorter // by URI, what each set had at either instant
+	said   map[string]bool
+}
+
+// once warns of what both instants have in common once.
+func (s *differ) once(uri, text string) {
+	if !s.said[text] && len(s.said) < maxListed {
+		s.said[text] = true
+		s.warn(uri, text)
+	}
+}
+
+// The instants, as they stand in the sorter.
+const (
+	sideFrom = iota
+	sideTo
+	sides
+)
+
+func (s *differ) run(ctx context.Context, address string, each func(Difference) error) (err error) {
+	sets, err := s.locate(ctx, address)
+	if err != nil {
+		return err
+	}
+	s.states = newSorter(roomOf(s.d.journal))
+	defer func() {
+		if cerr := s.states.close(); err == nil {
+			err = cerr
+		}
+	}()
+	incomplete := len(s.session.report.Failures) > 0 // sets that cannot be read
+	for i, set := range sets {
+		s.d.emit(Event{Kind: EventSet, Set: set.Name, Progress: Progress{Set: i + 1, Sets: len(sets)}})
+		for side, at := range [sides]time.Time{s.report.From, s.report.To} {
+			if err := s.collect(ctx, set, i, side, at); err != nil {
+				return err
+			}
+		}
+	}
+	if incomplete {
+		return fmt.Errorf("%w: %s", ErrIncomplete, s.session.report.shortfall())
+	}
+	if s.report.To.IsZero() {
+		s.report.To = time.Now().UTC()
+	}
+	return s.compare(ctx, each)
+}
+
+// collect puts what a set had at an instant into the sorter; a zero at is now.
+func (s *differ) collect(ctx context.Context, set *setState, number, side int, at time.Time) (err error) {
+	r := s.newSetRun(set)
+	r.reader.warn = s.once
+	defer r.reader.packages.shelf.clear()
+	defer func() {
+		if cerr := r.stage.clear(context.WithoutCancel(ctx)); err == nil {
+			err = cerr
+		}
+	}()
+	st, err := s.stateThen(ctx, r, at)
+	if err != nil {
+		return err
+	}
+	prefix := binary.AppendUvarint([]byte{byte(side)}, uint64(number))
+	prefix = appendDatetime(prefix, st.at)
+	out := s.states.writer()
+	defer s.states.release(out)
+	var value []byte
+	for w, err := range r.stage.wants(ctx) {
+		if err != nil {
+			return err
+		}
+		if w.Gone || !s.d.selects.wants(&w, false) {
+			continue
+		}
+		w.Links, w.chain, w.Member, w.Refused = nil, nil, member{}, ""
+		value = w.appendTo(append(value[:0], prefix...))
+		if err := out.add(w.URI, value); err != nil {
+			return fmt.Errorf("sort entries: %w", err)
+		}
+	}
+	return nil
+}
+
+// maxAhead is how far the clock of a Source may be ahead of ours, for what is
+// there now.
+const maxAhead = time.Minute
+
+// stateThen stages what a set was at an instant, exactly; zero is now, and what
+// the Source tells of now.
+func (s *differ) stateThen(ctx context.Context, r *setRun, at time.Time) (*state, error) {
+	now := at.IsZero()
+	if now {
+		at = time.Now().Add(maxAhead)
+	}
+	none := &NoPastError{Set: r.set.Name, At: at}
+	st, err := r.reader.stateAt(ctx, at, none)
+	switch {
+	case err != nil:
+		return nil, err
+	case st == nil:
+		return nil, none
+	case st.why != "" && now:
+		s.warn(r.set.URI, fmt.Sprintf("set %s: what it is now is told as of %s", r.set.Name, show(st.asOf)))
+	case st.why != "":
+		none.Earliest, none.Err = st.asOf, fmt.Errorf("%s; it can be told for %s", st.why, show(st.asOf))
+		return nil, none
+	}
+	return st, nil
+}
+
+// A told is what a set had of a resource.
+type told struct {
+	want
+	set  uint64
+	list resourcesync.Datetime // of the list its state was made from
+}
+
+// compare tells the differences.
+func (s *differ) compare(ctx context.Context, each func(Difference) error) error {
+	var (
+		uri  string
+		then [sides][]told
+		n    int
+	)
+	flush := func() error {
+		if n == 0 {
+			return nil
+		}
+		if n%1024 == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		change := s.count(then[sideFrom], then[sideTo])
+		then[sideFrom], then[sideTo] = then[sideFrom][:0], then[sideTo][:0]
+		if change == "" {
+			return nil
+		}
+		return each(Difference{Change: change, URI: uri})
+	}
+	for p, err := range s.states.sorted() {
+		if err != nil {
+			return fmt.Errorf("sort entries: %w", err)
+		}
+		if n == 0 || string(p.key) != uri {
+			if err := flush(); err != nil {
+				return err
+			}
+			uri = string(p.key)
+			n++
+		}
+		side, t, err := decodeTold(uri, string(p.value))
+		if err != nil {
+			return err
+		}
+		then[side] = append(then[side], t)
+	}
+	return flush()
+}
+
+func decodeTold(uri, value string) (side int, t told, err error) {
+	d := decoder{b: value}
+	side, t.set = int(d.byte()), d.uvarint()
+	t.list = d.datetime()
+	if !d.ok() || side >= sides {
+		return 0, told{}, errWant
+	}
+	t.want, _, err = decodeWant(uri, d.b)
+	return side, t, err
+}
+
+// count books what became of a resource, and returns what to call it; "" is
+// nothing. It was there if one of the sets had it.
+func (s *differ) count(from, to []told) string {
+	r := s.report
+	switch {
+	case len(from) == 0:
+		r.Created++
+		return resourcesync.Created.String()
+	case len(to) == 0:
+		r.Deleted++
+		return resourcesync.Deleted.String()
+	}
+	a, b := &from[0], &to[0]
+	for i := range from {
+		for k := range to {
+			if from[i].set == to[k].set {
+				a, b = &from[i], &to[k]
+			}
+		}
+	}
+	switch sameThen(a, b) {
+	case same:
+		r.Unchanged++
+		return ""
+	case different:
+		r.Updated++
+		return resourcesync.Updated.String()
+	}
+	r.Unknown++
+	return DiffUnknown
+}
+
+// sameThen compares what was said of a resource at two instants: by a common
+// hash, else by length and lastmod, else nobody knows (RA-DST-06). The same word
+// is of the same content, whatever it says.
+func sameThen(a, b *told) likeness {
+	common := false
+	for _, h := range a.Hashes {
+		if digest := b.Hashes.Get(h.Algorithm); digest != "" {
+			if digest != h.Digest {
+				return different
+			}
+			common = true
+		}
+	}
+	switch {
+	case common, sameWord(a, b):
+		return same
+	case a.Length >= 0 && b.Length >= 0 && a.Length != b.Length:
+		return different
+	case a.Lastmod.IsZero() || b.Lastmod.IsZero():
+		return unknown
+	case a.Lastmod.Compare(b.Lastmod) != 0 && !sameLastmod(a.Lastmod.Time(), b.Lastmod) && !sameLastmod(b.Lastmod.Time(), a.Lastmod):
+		return different
+	case a.Length < 0 || b.Length < 0:
+		return unknown
+	}
+	return same
+}
+
+// sameWord reports whether a and b are the same event, or the same entry of the
+// same list.
+func sameWord(a, b *told) bool {
+	if a.set != b.set || a.class != b.class || a.Change != b.Change {
+		return false
+	}
+	if a.class == wantListed {
+		return !a.list.IsZero() && a.list.Compare(b.list) == 0
+	}
+	event := a.event
+	return !event.IsZero() && event.Compare(b.event) == 0 && a.mod.Compare(b.mod) == 0
+}
