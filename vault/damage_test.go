@@ -53,7 +53,8 @@ func newShelf(t testing.TB, compress bool) *shelf {
 	b := slices.Concat(random(r, 70_000), bytes.Repeat([]byte("text that gets smaller "), 1000))
 	for i := range 3 {
 		if i > 0 {
-			b = edited(r, b, 1, 50)
+			b = slices.Clone(b)
+			copy(b[(i-1)*60_000+5000:], random(r, 50)) // in different chunks
 		}
 		s.all = append(s.all, b)
 		s.ds = append(s.ds, put(t, v, b, s.ds...))
@@ -152,7 +153,7 @@ func TestHealed(t *testing.T) {
 	ctx := context.Background()
 	s := newShelf(t, false)
 	bad := raw(t, &s.store, nameOf(s.ds[0]))
-	bad[100] ^= 1
+	bad[35_000] ^= 1
 	write(t, &s.store, nameOf(s.ds[0]), bad)
 	var log strings.Builder
 	v := vault.New(&s.store, vault.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -182,20 +183,23 @@ func TestHealed(t *testing.T) {
 // and a sweep leaves it alone.
 func TestHealedTable(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t, false)
-	bad := raw(t, &s.store, nameOf(s.ds[0]))
-	bad[len(bad)-40] ^= 1
-	write(t, &s.store, nameOf(s.ds[0]), bad)
-	v := vault.New(&s.store, vault.Options{})
-	sweep(t, v, s.ds[2])
-	wantContent(t, v, s.all[2])
-	put(t, v, s.all[0], s.ds[2])
-	wantContent(t, v, s.all[0])
-	wantContent(t, v, s.all[2])
-	bad = raw(t, &s.store, nameOf(s.ds[2]))
-	bad[len(bad)-40] ^= 1
-	write(t, &s.store, nameOf(s.ds[2]), bad)
-	if sw := sweep(t, v, s.ds[2]); sw.Damaged != 1 {
-		t.Errorf("swept %+v, want one damaged", sw)
+	for i := range 2 {
+		s := newShelf(t, false)
+		spoil := func(d vault.Digest) {
+			bad := raw(t, &s.store, nameOf(d))
+			bad[len(bad)-40] ^= 1
+			write(t, &s.store, nameOf(d), bad)
+		}
+		spoil(s.ds[i])
+		v := vault.New(&s.store, vault.Options{})
+		sweep(t, v, s.ds[2])
+		wantContent(t, v, s.all[2])
+		put(t, v, s.all[i], s.ds[2])
+		wantContent(t, v, s.all[i])
+		wantContent(t, v, s.all[2])
+		spoil(s.ds[2])
+		if sw := sweep(t, v, s.ds[2]); sw.Damaged != 1 {
+			t.Errorf("swept %+v, want one damaged", sw)
+		}
 	}
 }

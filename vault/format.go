@@ -170,7 +170,11 @@ func parseTable(tail []byte, d Digest, size int64) (*table, error) {
 	for i := range t.sources {
 		t.sources[i] = p.digest()
 	}
-	t.chunks = make([]chunk, p.count(2))
+	n := p.count(2)
+	if n > maxChunks {
+		return nil, fmt.Errorf("%w: its table has %d chunks", errFormat, n)
+	}
+	t.chunks = make([]chunk, n)
 	at := int64(0)
 	for i := range t.chunks {
 		c := p.chunk(t, i, d)

@@ -78,6 +78,39 @@ func TestSweepError(t *testing.T) {
 	wantContent(t, v, []byte("text"))
 }
 
+// TestSweepLate: a content that is found while a sweep has begun keeps the blob
+// it needs, and that one, not needed itself, is not taken for whole when what it
+// needs has gone.
+func TestSweepLate(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	r := rng(11)
+	a, more := random(r, 200_000), random(r, 200_000)
+	b := slices.Concat(a, more)
+	c := slices.Concat(more, random(r, 1000))
+	v := vault.New(&blob.Mem{}, vault.Options{})
+	put(t, v, a)
+	put(t, v, b, digestOf(a))
+	put(t, v, c, digestOf(b))
+	_, err := v.Sweep(ctx, func(ctx context.Context) iter.Seq2[vault.Digest, error] {
+		_, ok, err := v.Has(ctx, digestOf(c))
+		if !ok || err != nil {
+			t.Errorf("Has = %t, %v", ok, err)
+		}
+		return of()(ctx)
+	})
+	must(t, err)
+	wantContent(t, v, c)
+	if _, ok, err := v.Has(ctx, digestOf(b)); err != nil || ok && v.Verify(ctx, digestOf(b)) != nil {
+		t.Errorf("Has = %t, %v of what has lost its source", ok, err)
+	}
+	put(t, v, b)
+	wantContent(t, v, b)
+	wantContent(t, v, c)
+	sweep(t, v, digestOf(c))
+	sweep(t, v)
+}
+
 // TestHold: what is put under a hold stays until it is released, and what is open
 // until it is closed.
 func TestHold(t *testing.T) {
