@@ -23,6 +23,7 @@ type pastCrawl struct {
 	intervals [][2]time.Time // of change documents, sorted; the open one ends never
 	changes   map[time.Time]resourcesync.Entry
 	indexes   int // archives that are an index
+	dumps     bool
 }
 
 type snapshot struct {
@@ -265,7 +266,7 @@ func (p *pastCrawl) tells(past []moment, since time.Time) (n int, err error) {
 		}
 	}
 	for _, s := range p.snapshots {
-		if s.at.After(newest) {
+		if !p.dumps && s.at.After(newest) { // dumps are not of one moment
 			newest = s.at
 		}
 	}

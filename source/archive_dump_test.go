@@ -17,7 +17,7 @@ import (
 // crawlDumpPast reads the archives of a set's dumps, the dumps themselves, and
 // every package, as strictly as it can.
 func crawlDumpPast(read func(name string) ([]byte, error)) (*pastCrawl, error) {
-	p := &pastCrawl{crawl: crawl{read: read}, changes: make(map[time.Time]resourcesync.Entry)}
+	p := &pastCrawl{crawl: crawl{read: read}, changes: make(map[time.Time]resourcesync.Entry), dumps: true}
 	_, entries, err := p.document("resourcesync/main/capabilitylist.xml", resourcesync.CapabilityList)
 	if errors.Is(err, blob.ErrNotExist) {
 		return nil, errNothing

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"lockstep/blob"
-	"lockstep/catalog"
 	"lockstep/resourcesync"
 )
 
@@ -43,16 +42,22 @@ func (s *Source) openArchive(ctx context.Context, set Set, c resourcesync.Capabi
 	}
 	entry := archiveName(set.Name, c)
 	a, published := s.archives.get(entry), true
+	var planned []pointer
 	if a == nil {
 		var err error
-		if a, published, err = s.loadArchive(ctx, set.Name, c); err != nil {
+		if a, planned, err = s.loadArchive(ctx, set.Name, c); err != nil {
 			return nil, fmt.Errorf("read archive: %w", err)
 		}
-		if published {
+		if published = a != nil; published && len(planned) == 0 {
 			s.archives.put(entry, a)
 		}
 	}
 	g := s.archiving(set.Name, c, retain, a, published)
+	for _, p := range planned {
+		if there(p.Name) {
+			g.add(p)
+		}
+	}
 	if !there(entry) {
 		g.rewrite()
 	}
@@ -70,34 +75,32 @@ func (s *Source) openArchive(ctx context.Context, set Set, c resourcesync.Capabi
 	return g, nil
 }
 
-// loadArchive reads what is published; published is false if it has to be made
-// anew from what is remembered. It returns nil if there is neither.
-func (s *Source) loadArchive(ctx context.Context, set string, c resourcesync.Capability) (a *archived, published bool, err error) {
+// loadArchive reads what is published, nil if that is nothing of ours, and what
+// was planned beyond that, by a publication that was cut short, or before the
+// archive got lost.
+func (s *Source) loadArchive(ctx context.Context, set string, c resourcesync.Capability) (a *archived, planned []pointer, err error) {
 	known, err := s.loadRemembered(ctx, set, isDump(c))
 	if err != nil {
-		return nil, false, err
+		return nil, nil, err
 	}
-	a, err = s.readArchive(ctx, set, c)
-	if err != nil {
-		return nil, false, err
+	if a, err = s.readArchive(ctx, set, c); err != nil {
+		return nil, nil, err
 	}
-	pointers, remembers := known.Archives[c]
-	if a == nil && remembers {
-		if len(pointers) > 0 {
-			s.opts.Logger.WarnContext(ctx, "archive is not as it was left, and is made anew", slog.String("set", set), slog.String("doc", archiveName(set, c)))
-		}
-		return new(chunk(set, c, pointers, s.archiveLimit(), 0, false)), false, nil
-	}
-	seqs := make(map[string]catalog.Seq, len(pointers))
-	for _, p := range pointers {
-		seqs[p.Name] = p.Seq
-	}
+	published := make(map[string]*pointer)
 	for p := range a.all() {
-		if seq, ok := seqs[p.Name]; ok {
-			p.Seq = seq
+		published[p.Name] = p
+	}
+	for _, p := range known.Archives[c] {
+		if o := published[p.Name]; o != nil {
+			o.Seq = p.Seq
+		} else {
+			planned = append(planned, p)
 		}
 	}
-	return a, a != nil, nil
+	if a == nil && len(planned) > 0 {
+		s.opts.Logger.WarnContext(ctx, "archive is not as it was left, and is made anew", slog.String("set", set), slog.String("doc", archiveName(set, c)))
+	}
+	return a, planned, nil
 }
 
 // readArchive reads a published archive; nil if there is none, or none as we
@@ -224,9 +227,22 @@ func (s *Source) loadRemembered(ctx context.Context, set string, dumps bool) (*r
 }
 
 // publishArchives commits those archives that have changed: what is remembered
-// first, then parts, the newest first, then entry documents. gs are all archives
-// of a set's lists, or of its dumps; nil where there is none.
+// first. gs are all archives of a set's lists, or of its dumps; nil where there
+// is none.
 func (s *Source) publishArchives(ctx context.Context, set string, dumps bool, stamp time.Time, gs ...*archiving) (written bool, err error) {
+	if written, err = s.remember(ctx, set, dumps, gs...); err != nil || !written {
+		return false, err
+	}
+	for _, g := range gs {
+		if err := g.publish(ctx, stamp); err != nil {
+			return true, err
+		}
+	}
+	return true, nil
+}
+
+// remember commits what archives are going to name, if any of them has changed.
+func (s *Source) remember(ctx context.Context, set string, dumps bool, gs ...*archiving) (changed bool, err error) {
 	if !slices.ContainsFunc(gs, (*archiving).changed) {
 		return false, nil
 	}
@@ -234,6 +250,9 @@ func (s *Source) publishArchives(ctx context.Context, set string, dumps bool, st
 	for _, g := range gs {
 		if g == nil {
 			continue
+		}
+		if g.changed() {
+			s.archives.put(archiveName(set, g.capability), nil) // should anything fail, what holds is in the blobs
 		}
 		m.Archives[g.capability] = []pointer{}
 		for p := range g.next.all() {
@@ -244,24 +263,23 @@ func (s *Source) publishArchives(ctx context.Context, set string, dumps bool, st
 	if err != nil {
 		return false, fmt.Errorf("write %s: %w", archivesName(set, dumps), err)
 	}
-	if err := s.commit(ctx, archivesName(set, dumps), append(data, '\n'), time.Time{}); err != nil {
-		return false, err
-	}
-	for _, g := range gs {
-		if !g.changed() {
-			continue
-		}
-		if err := g.publish(ctx, stamp); err != nil {
-			return true, fmt.Errorf("publish archive: %w", err)
-		}
-	}
-	return true, nil
+	return true, s.commit(ctx, archivesName(set, dumps), append(data, '\n'), time.Time{})
 }
 
-// publish commits what has changed of the archive.
+// publish commits what has changed of the archive, if there is one: parts, the
+// newest first, then the entry document.
 func (g *archiving) publish(ctx context.Context, stamp time.Time) error {
+	if !g.changed() {
+		return nil
+	}
+	if err := g.commitAll(ctx, stamp); err != nil {
+		return fmt.Errorf("publish archive: %w", err)
+	}
+	return nil
+}
+
+func (g *archiving) commitAll(ctx context.Context, stamp time.Time) error {
 	entry := archiveName(g.set, g.capability)
-	g.archives.put(entry, nil) // should a commit fail, what holds is in the blobs
 	for _, p := range slices.Backward(g.next.Parts) {
 		if !g.dirty[p.Name] {
 			continue

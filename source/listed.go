@@ -65,9 +65,11 @@ func (s *Source) pointersOf(ctx context.Context, set string) (all []pointer, err
 			}
 			a := s.archives.get(archiveName(set, c))
 			if a == nil {
-				if a, _, err = s.loadArchive(ctx, set, c); err != nil {
+				var planned []pointer
+				if a, planned, err = s.loadArchive(ctx, set, c); err != nil {
 					return nil, err
 				}
+				all = append(all, planned...)
 			}
 			for p := range a.all() {
 				all = append(all, *p)

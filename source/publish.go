@@ -124,13 +124,16 @@ func (s *Source) after(t time.Time) time.Time {
 // Else the order of writes is this, each step durable before the next begins:
 //
 //  1. parts of a new Resource List, under new names;
-//  2. the state, saying that entry documents are about to be switched, and
-//     where the parts of the Change List are to end;
+//  2. what archives are going to name, then the state, saying that entry
+//     documents are about to be switched, and where the parts of the Change List
+//     are to end;
 //  3. parts of the Change List: the open one, then those now closed (RS-CHI-06);
-//     then the archives: what is about to leave the Change List is there before
+//     then their archive: what is about to leave the Change List is there before
 //     it leaves (RA-CHG-08);
-//  4. the entry documents, the Change List's before the Resource List's; then,
-//     if there is no index any more, the part that was open, now closed;
+//  4. the entry documents, the Change List's before the Resource List's; then
+//     the archive of Resource Lists, which tells of nothing that the Change List
+//     does not; then, if there is no index any more, the part that was open, now
+//     closed;
 //  5. the Capability List, if what it names has changed;
 //  6. the state, describing what is now published;
 //  7. what the state no longer needs: the catalog's oldest changes, and parts

@@ -51,7 +51,7 @@ func (p *publication) trim(ctx context.Context, b *changeBuild, st *changeState)
 	if err != nil {
 		return err
 	}
-	for len(st.Closed) > 0 && !st.Closed[0].Until.After(cutoff) {
+	for len(st.Closed) > 0 && !st.Closed[0].Until.After(cutoff) && (p.closed == nil || p.there.taken(st.Closed[0].Name)) {
 		part := st.Closed[0]
 		if p.closed != nil {
 			p.closed.add(pointer{Name: part.Name, From: st.From, Until: part.Until, Seq: st.After})
@@ -86,8 +86,12 @@ func (p *publication) trim(ctx context.Context, b *changeBuild, st *changeState)
 }
 
 // leave makes a closed document of the changes after those of st, through last
-// or as many as fit, and has the archive name it. It returns the last of them.
+// or as many as fit, commits it, for nobody knows of it yet, and has the archive
+// name it. It returns the last of them.
 func (p *publication) leave(ctx context.Context, b *changeBuild, st *changeState, last catalog.Mark) (catalog.Mark, error) {
+	if end, err := p.left(ctx, st, last); err != nil || end.Seq > 0 {
+		return end, err
+	}
 	part := openPart{From: st.From}
 	b.name(&part)
 	for {
@@ -100,10 +104,39 @@ func (p *publication) leave(ctx context.Context, b *changeBuild, st *changeState
 		if err != nil {
 			return last, err
 		}
-		b.closed = append(b.closed, w)
+		err = p.docs.Commit(ctx, w)
+		_ = w.Close() // does nothing after Commit
+		if err != nil {
+			return last, err
+		}
+		p.there[part.Name] = 0
 		p.closed.add(pointer{Name: part.Name, From: st.From, Until: until, Seq: st.After})
 		return last, nil
 	}
+}
+
+// left returns the last change of a document in the archive that begins where st
+// does and reaches through last at most; zero if there is none. It was made by a
+// publication that was cut short.
+func (p *publication) left(ctx context.Context, st *changeState, last catalog.Mark) (end catalog.Mark, err error) {
+	for d := range p.closed.next.all() {
+		if !d.From.Equal(st.From) || d.Until.After(last.At.Add(boundary)) {
+			continue
+		}
+		for c, err := range p.catalog.Changes(ctx, p.capabilityList(p.set.Name), st.After) {
+			if err != nil {
+				return end, err
+			}
+			if !c.EventTime.Before(d.Until) {
+				break
+			}
+			end = catalog.Mark{Seq: c.Seq, At: c.EventTime}
+		}
+		if end.At.Add(boundary).Equal(d.Until) {
+			return end, nil
+		}
+	}
+	return catalog.Mark{}, nil
 }
 
 // cutoff returns the instant before which nobody needs changes any more. They

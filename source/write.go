@@ -40,6 +40,9 @@ func (p *publication) write(ctx context.Context) (written bool, err error) {
 		}
 		return true, p.saveGrown(ctx, p.set.Name, b.open, p.next)
 	}
+	if _, err := p.remember(ctx, p.set.Name, false, p.lists, p.closed); err != nil { // step 2
+		return false, err
+	}
 	if err := p.announce(ctx); err != nil { // step 2
 		return false, err
 	}
@@ -70,10 +73,13 @@ func (p *publication) commitAll(ctx context.Context) error {
 	if err := p.docs.Commit(ctx, parts...); err != nil {
 		return err
 	}
-	if _, err := p.publishArchives(ctx, p.set.Name, false, p.next.Stamp, p.lists, p.closed); err != nil {
+	if err := p.closed.publish(ctx, p.next.Stamp); err != nil {
 		return err
 	}
-	if err := p.docs.Commit(ctx, entries...); err != nil || p.build.ended == nil {
+	if err := p.docs.Commit(ctx, entries...); err != nil {
+		return err
+	}
+	if err := p.lists.publish(ctx, p.next.Stamp); err != nil || p.build.ended == nil {
 		return err
 	}
 	return p.docs.Commit(ctx, p.build.ended)

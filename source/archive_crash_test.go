@@ -1,0 +1,228 @@
+package source_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"lockstep/source"
+)
+
+// An archiveWatch reads lists and archives after each step that others can see:
+// at every moment they tell of the whole past, and what is archived stays as it
+// is (RA-CHG-08, RA-GEN-09).
+type archiveWatch struct {
+	testing.TB
+	w     *world
+	read  func(name string) ([]byte, error)
+	past  func(read func(name string) ([]byte, error)) (*pastCrawl, error)
+	since time.Time
+	seen  map[string]string
+}
+
+func (a *archiveWatch) look() error {
+	p, err := a.past(a.read)
+	if errors.Is(err, errNothing) || err == nil && (len(p.snapshots) == 0 || len(p.intervals) == 0) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if a.since.IsZero() {
+		a.since = p.snapshots[0].at
+	}
+	if _, err := p.tells(a.w.past, a.since); err != nil {
+		return err
+	}
+	for _, doc := range append(p.listed, p.closed...) {
+		data, err := a.read(doc)
+		if err != nil {
+			return err
+		}
+		if old, ok := a.seen[doc]; ok && old != string(data) {
+			return fmt.Errorf("%s has changed", doc)
+		}
+		a.seen[doc] = string(data)
+	}
+	return nil
+}
+
+// TestArchiveCrashAnywhere plays one history again and again, with a fault at
+// the first, the second, … step of writing, as TestCrashAnywhere does: every
+// change since the first publication is in the Change List or in its archive,
+// always.
+func TestArchiveCrashAnywhere(t *testing.T) {
+	t.Parallel()
+	forms := []source.ChangeList{{Keep: 3 * time.Hour}, {Keep: 3 * time.Hour, Rotate: time.Hour}}
+	for form, list := range forms {
+		for _, crash := range []bool{false, true} {
+			t.Run(fmt.Sprintf("form=%d crash=%v", form, crash), func(t *testing.T) {
+				t.Parallel()
+				stride := 37 // the more often, the longer: after each step all is read
+				if underRace {
+					stride *= 5
+				}
+				for failAt := 1 + 17*form; ; failAt += stride {
+					if reached := playArchiveFault(t, list, failAt, crash); !reached {
+						if failAt < 200 {
+							t.Errorf("only %d steps", failAt)
+						}
+						return
+					}
+					if t.Failed() {
+						t.Fatalf("with a fault at step %d", failAt)
+					}
+				}
+			})
+		}
+	}
+}
+
+func playArchiveFault(t *testing.T, list source.ChangeList, failAt int, crash bool) (reached bool) {
+	t.Helper()
+	w := newWorld(t, archiving(source.Options{MaxEntries: 3, Grace: time.Hour}, list,
+		source.Archive{ResourceLists: &source.Retain{All: true, Every: 2 * time.Hour}, ChangeLists: keepAll}))
+	store := &faultyStore{Store: w.docs, failAt: failAt, crash: crash}
+	watch := &archiveWatch{TB: t, w: w, read: reader(w.docs), past: crawlPast, seen: make(map[string]string)}
+	store.after = func() {
+		if store.step < failAt-1 {
+			return // earlier runs were here
+		}
+		if err := watch.look(); err != nil {
+			t.Errorf("step %d: %v", store.step, err)
+		}
+	}
+	faulty := *w
+	faulty.docs = store
+	s := faulty.source()
+	further := 2 // publications after the one that failed
+	publish := func() {
+		if _, err := s.Publish(context.Background()); err != nil {
+			if !errors.Is(err, errFault) {
+				t.Errorf("Publish = %v", err)
+			}
+			store.after()
+			store.mu.Lock()
+			store.crashed = false
+			store.mu.Unlock()
+			if crash {
+				s = faulty.source()
+			}
+			w.pass(time.Minute)
+			if failAt%2 == 0 {
+				w.put(fmt.Sprintf("meanwhile=%d", failAt))
+			}
+			w.publish(s)
+		}
+		if store.step >= failAt {
+			w.upToDate()
+			further--
+		}
+		if err := watch.look(); err != nil {
+			t.Error(err)
+		}
+	}
+	script := []string{"a=1 b=2", "c=3", "d=4 e=5", "a=2", "b c", "f=1 g=1 h=1 i=1 j=1 k=1", "a=3", "b=3 e", "", "c=4", "a=4"}
+	for i := 0; i < len(script) && further > 0; i++ {
+		if words := script[i]; words != "" {
+			w.put(strings.Fields(words)...)
+		}
+		publish()
+		w.pass(time.Hour)
+		if i == 5 {
+			w.pass(4 * time.Hour)
+		}
+	}
+	return store.step >= failAt
+}
+
+// TestDumpArchiveCrashAnywhere does the same for dumps.
+func TestDumpArchiveCrashAnywhere(t *testing.T) {
+	t.Parallel()
+	for _, parts := range []int{0, 2} {
+		t.Run(fmt.Sprintf("parts=%d", parts), func(t *testing.T) {
+			t.Parallel()
+			stride := 53
+			if underRace {
+				stride *= 5
+			}
+			for failAt := 1; ; failAt += stride {
+				if reached := playDumpArchiveFault(t, parts, failAt); !reached {
+					if failAt < 200 {
+						t.Errorf("only %d steps", failAt)
+					}
+					return
+				}
+				if t.Failed() {
+					t.Fatalf("with a fault at step %d", failAt)
+				}
+			}
+		})
+	}
+}
+
+func playDumpArchiveFault(t *testing.T, parts, failAt int) (reached bool) {
+	t.Helper()
+	d := newDumpWorld(t, source.Options{MaxEntries: parts, Grace: time.Hour, Workers: 1}, source.Set{
+		ChangeList:   source.ChangeList{Keep: 3 * time.Hour},
+		ResourceDump: &source.ResourceDump{Every: 3 * time.Hour, PackageEntries: 2},
+		ChangeDump:   &source.ChangeDump{Every: time.Hour, PackageEntries: 3},
+		Archive:      &source.Archive{ResourceDumps: keepAll, ChangeDumps: keepAll},
+	})
+	store := &faultyStore{Store: d.docs, failAt: failAt, crash: true}
+	watch := &archiveWatch{TB: t, w: d.world, read: reader(d.docs), past: crawlDumpPast, seen: make(map[string]string)}
+	store.after = func() {
+		if store.step < failAt-1 {
+			return // earlier runs were here
+		}
+		if err := watch.look(); err != nil {
+			t.Errorf("step %d: %v", store.step, err)
+		}
+	}
+	faulty := *d.world
+	faulty.docs = store
+	s := faulty.source()
+	publish := func() error {
+		if _, err := s.Publish(context.Background()); err != nil {
+			return err
+		}
+		_, err := s.PublishDumps(context.Background())
+		return err
+	}
+	further := 3
+	for i, words := range []string{"a=1 b=2 c=3", "d=4 e=5 b=3", "a=2 c", "f=1 g=1 h=1", "", "a=3 b e", "i=1", "j=1", "a=4", "k=1 l=1", ""} {
+		if words != "" {
+			d.put(strings.Fields(words)...)
+		}
+		if err := publish(); err != nil {
+			if !errors.Is(err, errFault) {
+				t.Errorf("publish = %v", err)
+			}
+			store.after()
+			store.mu.Lock()
+			store.crashed = false
+			store.mu.Unlock()
+			s = faulty.source()
+			d.pass(time.Minute)
+			if err := publish(); err != nil {
+				t.Errorf("publish after the fault = %v", err)
+			}
+		}
+		if err := watch.look(); err != nil {
+			t.Error(err)
+		}
+		if store.step >= failAt {
+			if further--; further == 0 {
+				break
+			}
+		}
+		d.pass(61 * time.Minute)
+		if i == 4 {
+			d.pass(4 * time.Hour)
+		}
+	}
+	return store.step >= failAt
+}
