@@ -53,7 +53,7 @@ func TestAt(t *testing.T) {
 	}
 	t.Log(count)
 	if *pasts >= 100 && *pastSeed == 0 && !t.Failed() {
-		for _, what := range []string{"exact", "as of the list", "none", "missing", "all had"} {
+		for _, what := range []string{"exact", "as of the list", "none", "missing", "all had", "killed"} {
 			if count[what] == 0 {
 				t.Errorf("it never came to %q", what)
 			}
@@ -103,6 +103,16 @@ func lookBack(t *testing.T, seed uint64, saw func(string)) {
 		case k == 1 && len(w.lists) > 0:
 			at = w.lists[w.IntN(len(w.lists))].at
 		}
+		if w.one(3) { // a run before was killed on the way to another time
+			m.fuse = &fuse{at: 1 + w.IntN(25), err: errCrash}
+			_, err := m.run(destination.Options{At: w.start.Add(time.Duration(w.Int64N(int64(w.now.Sub(w.start)))))})
+			if m.fuse = nil; errors.Is(err, errCrash) {
+				saw("killed")
+			}
+			if w.one(2) {
+				m.present()
+			}
+		}
 		m.at(at, saw)
 		if w.one(3) {
 			m.present()
@@ -118,9 +128,10 @@ type atMirror struct {
 	*testing.T
 	w       *atWorld
 	seed    uint64
-	store   blob.Store
+	store   *blob.Dir
 	journal destination.Journal
 	dir     string
+	fuse    *fuse // of the next run; nil: none
 }
 
 func (m *atMirror) fail(format string, args ...any) {
@@ -136,7 +147,11 @@ func (m *atMirror) run(o destination.Options) (destination.Report, error) {
 	}
 	defer c.Close()
 	o.MaxDelete = 100
-	d, err := destination.New(m.store, m.journal, c, o)
+	store, journal := blob.Store(m.store), m.journal
+	if m.fuse != nil {
+		store, journal = &fusedStore{m.store, m.fuse}, &fusedJournal{m.journal, m.fuse}
+	}
+	d, err := destination.New(store, journal, c, o)
 	if err != nil {
 		m.Fatal(err)
 	}

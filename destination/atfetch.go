@@ -28,6 +28,10 @@ func (d *Destination) isPast(l *resourcesync.Link) bool {
 
 // becomePast makes a the action for content of the past.
 func (p *planner) becomePast(a *action) {
+	if p.past.during && a.class == wantListed && a.Lastmod.Time().After(p.past.asOf) && (a.verb == verbFetch || a.verb == verbNone || a.verb == verbTouch) {
+		a.verb, a.Refused = verbRefuse, "the list of that time was still being taken, and names a later version"
+		return
+	}
 	if a.verb != verbFetch {
 		return
 	}
@@ -129,11 +133,7 @@ func (t *transfer) ofThePast(ctx context.Context) outcome {
 		}
 		t.drop()
 		if tried[ways[i].uri] = true; ways[i].own {
-			for _, gate := range t.gatesNamed(err) {
-				if !tried[gate] {
-					ways = append(ways, t.gateWays(gate)...)
-				}
-			}
+			ways = append(ways, t.waysNamed(&ways[i], err, tried)...)
 		}
 		t.miss(ways[i].String(), err)
 	}
@@ -162,7 +162,7 @@ func (t *transfer) unavailable() error {
 	if !canTell(t.a.Hashes) {
 		why += "; without a hash what is there now cannot be known to be it"
 	}
-	return fmt.Errorf("get %s as it was at %s: its version%s cannot be had: %s", fetch.Printable(t.a.URI), show(t.past.at), when, why)
+	return fmt.Errorf("get %s as it was at %s: its version%s cannot be had: %s", fetch.Printable(t.a.URI), show(t.asOf), when, why)
 }
 
 // eventOf is when the version that is wanted came to be, as far as is known.
@@ -176,18 +176,19 @@ func (t *transfer) eventOf() time.Time {
 // pastWays returns where the content may be had, best first.
 func (t *transfer) pastWays() []pastWay {
 	var named, gates []pastWay
+	var left = map[string]int{relMemento: maxGates, relTimeGate: maxGates}
 	for _, l := range t.a.Links {
-		if !t.mayAsk(l.Href) {
+		if left[l.Rel] == 0 || !t.mayAsk(l.Href) {
 			continue
 		}
-		switch l.Rel {
-		case relMemento:
+		if left[l.Rel]--; l.Rel == relMemento {
 			named = append(named, pastWay{uri: l.Href, proven: true})
-		case relTimeGate:
+		} else {
 			gates = append(gates, t.gateWays(l.Href)...)
 		}
 	}
-	own := pastWay{uri: t.a.address(), at: t.past.at, own: true} // it may be its own TimeGate (ME-GEN-03)
+	own := t.gateWays(t.a.address())[0] // it may be its own TimeGate (ME-GEN-03)
+	own.own = true
 	return append(append(named, gates...), own)
 }
 
@@ -195,7 +196,7 @@ func (t *transfer) pastWays() []pastWay {
 // may name, and of others where the hash tells that it is right.
 func (t *transfer) mayAsk(uri string) bool {
 	u, err := url.Parse(uri)
-	if err != nil || u.Host == "" {
+	if err != nil || u.Host == "" || !t.d.mirrors.usable(u.Host) {
 		return false
 	}
 	return t.refuse == nil || t.refuse(uri) == "" || farEnough(u, t.a.URI) && isStrong(t.a.Hashes)
@@ -205,8 +206,8 @@ func (t *transfer) mayAsk(uri string) bool {
 // came to be (ME-HD-03), and at the instant of which all is wanted.
 func (t *transfer) gateWays(gate string) []pastWay {
 	var ways []pastWay
-	for _, at := range []time.Time{upToSecond(t.a.Lastmod.Time()), upToSecond(t.a.event.Time()), t.past.at.Truncate(time.Second)} {
-		if at.Year() > 1 && !slices.ContainsFunc(ways, func(w pastWay) bool { return w.at.Equal(at) }) {
+	for _, at := range []time.Time{upToSecond(t.a.Lastmod.Time()), upToSecond(t.a.event.Time()), t.asOf.UTC().Truncate(time.Second)} {
+		if at.Year() > 1 && at.Year() < 9999 && !slices.ContainsFunc(ways, func(w pastWay) bool { return w.at.Equal(at) }) {
 			ways = append(ways, pastWay{uri: gate, at: at})
 		}
 	}
@@ -234,7 +235,25 @@ func (t *transfer) fromPast(ctx context.Context, w *pastWay) error {
 		t.vet = t.fitsTime
 	}
 	defer func() { t.vet = nil }()
-	return t.attempt(ctx, r, true)
+	err := t.attempt(ctx, r, true)
+	t.noteHost(w, err)
+	return err
+}
+
+// noteHost remembers which other hosts do not answer: each version would wait
+// for them again. That they do not have one is an answer.
+func (t *transfer) noteHost(w *pastWay, err error) {
+	u, perr := url.Parse(w.uri)
+	own, oerr := url.Parse(t.a.URI)
+	if w.own || perr != nil || oerr != nil || u.Host == own.Host {
+		return
+	}
+	status, ok := errors.AsType[*fetch.StatusError](err)
+	_, wrong := errors.AsType[*ContentError](err)
+	if wrong || ok && status.Status < http.StatusInternalServerError && status.Status != http.StatusTooManyRequests || errors.Is(err, errNoVersionThere) {
+		return
+	}
+	t.d.mirrors.note(u.Host, err)
 }
 
 // fitsTime checks that an answer is of the version that is wanted, where no
@@ -253,7 +272,7 @@ func (t *transfer) fitsTime(resp *fetch.Response) error {
 	if e := t.a.event.Time(); from.IsZero() || !e.IsZero() && e.Before(from) {
 		from = e
 	}
-	if at.Before(from.Truncate(time.Second)) || at.After(upToSecond(t.past.at)) {
+	if at.Before(from.Truncate(time.Second)) || at.After(upToSecond(t.asOf)) {
 		return fmt.Errorf("it is of %s", show(at))
 	}
 	return nil
@@ -262,28 +281,46 @@ func (t *transfer) fitsTime(resp *fetch.Response) error {
 // errNoVersionThere reports an answer that does not say of when it is.
 var errNoVersionThere = errors.New("it does not say of when it is")
 
-// gatesNamed returns the TimeGates that an answer of the resource itself names,
-// also if it was that there is none (ME-LK-02, ME-LK-07).
-func (t *transfer) gatesNamed(err error) []string {
+// waysNamed returns the ways that an answer of the resource itself tells of, also
+// if it was that there is none: TimeGates (ME-LK-02, ME-LK-07), and itself, for
+// other instants, where it is one.
+func (t *transfer) waysNamed(own *pastWay, err error, tried map[string]bool) []pastWay {
 	header := t.header
-	var status *fetch.StatusError
-	if errors.As(err, &status) {
+	if status, ok := errors.AsType[*fetch.StatusError](err); ok {
 		header = status.Header
 	}
-	base, perr := url.Parse(t.a.address())
+	base, perr := url.Parse(own.uri)
 	if header == nil || perr != nil {
 		return nil
 	}
-	var gates []string
-	for _, l := range websub.ParseLinks(header.Values("Link"), base) {
-		if l.Has(relTimeGate) && t.mayAsk(l.Target) && len(gates) < maxGates {
-			gates = append(gates, l.Target)
+	var ways []pastWay
+	if negotiates(header) && !t.renegotiated {
+		t.renegotiated = true
+		for _, w := range t.gateWays(own.uri) {
+			if w.own = true; !w.at.Equal(own.at) {
+				ways = append(ways, w)
+			}
 		}
 	}
-	return gates
+	left := maxGates
+	for _, l := range websub.ParseLinks(header.Values("Link"), base) {
+		if l.Has(relTimeGate) && !tried[l.Target] && left > 0 && t.mayAsk(l.Target) {
+			tried[l.Target] = true
+			left--
+			ways = append(ways, t.gateWays(l.Target)...)
+		}
+	}
+	return ways
 }
 
-// maxGates is how many TimeGates that an answer names are asked.
+// negotiates reports whether an answer is that of a TimeGate, or of what it led
+// to.
+func negotiates(header http.Header) bool {
+	return header.Get("Memento-Datetime") != "" || strings.Contains(strings.ToLower(strings.Join(header.Values("Vary"), ",")), "accept-datetime")
+}
+
+// maxGates is how many mementos, and how many TimeGates, of those that are named
+// of one resource are asked: a Source may name any number (ME-RS-01).
 const maxGates = 3
 
 // elsewhere returns mirrors of the resource, where a hash tells whether what

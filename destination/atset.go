@@ -20,6 +20,7 @@ type state struct {
 	via       string
 	why       string     // it is not of the instant asked for; empty: it is
 	dumps     []archived // where contents of that time may be
+	during    bool       // the list was still being taken then: what is in it may be later
 	hinted    bool       // it is staged where they lie in packages
 	insist    bool       // that is to be looked for
 }
@@ -232,7 +233,10 @@ func (r *setReader) stageFrom(ctx context.Context, b *archived, docs []archived,
 	if base.Compare(at) > 0 {
 		return nil, &unreadError{fmt.Errorf("read %s: it is of %s by now", fetch.Printable(b.uri), show(base.Time()))}
 	}
-	st := &state{asOf: base.Time(), at: base, watermark: stateTime(base), via: ViaList}
+	if said := b.at; !b.current && !snap.index && !snap.at.IsZero() && !b.dated && !said.IsZero() && said.Compare(snap.at) != 0 { // RA-DOC-10
+		r.warn(b.uri, fmt.Sprintf("read %s: it is of %s, the archive says %s; the document is right", fetch.Printable(b.uri), show(snap.at.Time()), show(said.Time())))
+	}
+	st := &state{asOf: base.Time(), at: base, watermark: stateTime(base), via: ViaList, during: b.completed.Compare(at) > 0}
 	if snap.dump {
 		st.via = ViaDump
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"lockstep/blob"
 	"lockstep/internal/fetch"
@@ -37,8 +38,9 @@ type fetcher struct {
 	first  bool                    // deletions are still to come: what stands in the way may go
 	refuse func(uri string) string // says why content must not be fetched from there
 	faults patchFaults
-	past   *pastRun // content is of the past; nil: of now
-	lookOn bool     // where content of the past cannot be had, it may yet be had in another way
+	past   *pastRun  // content is of the past; nil: of now
+	asOf   time.Time // the instant that is
+	lookOn bool      // where content of the past cannot be had, it may yet be had in another way
 	hashers
 }
 

@@ -51,8 +51,8 @@ type planner struct {
 	settled bool // what the set holds was selected by this selection
 	sift    bool // what is not wanted at all is to go if it is not selected
 
-	version bool // the wants are versions that are not the last
-	past    bool // the wants are of a time gone by
+	version bool   // the wants are versions that are not the last
+	past    *state // the wants are of a time gone by
 
 	refuse func(uri string) string // says why content must not be fetched from there
 
@@ -87,7 +87,7 @@ func (p *planner) decide(ctx context.Context, w *want, h Held) (action, error) {
 	if p.version && err == nil {
 		p.becomeVersion(&a)
 	}
-	if p.past && err == nil {
+	if p.past != nil && err == nil {
 		p.becomePast(&a)
 	}
 	return a, err

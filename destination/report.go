@@ -33,9 +33,9 @@ const ViaAuto = "auto"
 // pass through the events.
 const maxListed = 1000
 
-// maxMissing caps what a report lists of what could not be had of the past: who
-// wants the collection as it was wants to know all that it lacks.
-const maxMissing = 200_000
+// maxMissing caps what a report lists of what could not be had of the past, in
+// bytes: who wants the collection as it was wants to know all that it lacks.
+const maxMissing = 32 << 20
 
 // A Report is what a run came to. Its JSON is what `sync --json` prints.
 type Report struct {
@@ -69,6 +69,8 @@ type Report struct {
 	Plan     []string    `json:"plan,omitempty"`     // sentences that say, set by set, which ways were chosen and why
 	Failures []Failure   `json:"failures,omitempty"` // the first of them, documents included
 	Warnings []string    `json:"warnings,omitempty"`
+
+	missing int // bytes of Missing
 }
 
 // Kept is what a mirror that keeps versions has of them.
@@ -179,9 +181,14 @@ func (r *Report) fail(uri, cause string) {
 
 // miss notes a resource that could not be had as it was.
 func (r *Report) miss(uri, cause string) {
-	if len(r.Missing) < maxMissing {
-		r.Missing = append(r.Missing, Failure{fetch.Printable(uri), fetch.Printable(cause)})
+	f := Failure{fetch.Printable(uri), fetch.Printable(cause)}
+	if r.missing > maxMissing {
+		return
 	}
+	if r.missing += len(f.URI) + len(f.Cause) + 64; r.missing > maxMissing {
+		r.warn("more is missing than can be listed here: each was told of when it was looked for")
+	}
+	r.Missing = append(r.Missing, f)
 }
 
 // unmiss takes back that a resource could not be had as it was.

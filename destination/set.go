@@ -301,7 +301,7 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 	p := &planner{
 		partial: w.partial, push: r.pushed(&w), stage: r.stage, listAt: r.listAt,
 		d: r.d, set: r.set.Number, prune: w.prune, files: w.files, settled: r.set.Complete && !r.reselects(),
-		others: r.d.selects.prefersOther(r.set.Selection), refuse: r.reader.refuse, past: w.past != nil,
+		others: r.d.selects.prefersOther(r.set.Selection), refuse: r.reader.refuse, past: w.past,
 	}
 	var found adopted
 	if r.d.opts.Adopt {
@@ -340,7 +340,10 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 	}
 	a := r.applier(ctx, paths)
 	a.ways = by
-	a.fetch.lookOn = w.past != nil && w.past.mayHint() && r.d.opts.Via != ViaList
+	if w.past != nil {
+		a.fetch.asOf = w.past.asOf
+		a.fetch.lookOn = w.past.mayHint() && r.d.opts.Via != ViaList
+	}
 	if total.todo() > 0 || w.prune || a.owing {
 		if err := r.execute(ctx, a, p, &w, &total, deletes); err != nil {
 			return false, err

@@ -34,6 +34,8 @@ type transfer struct {
 
 	vet    func(*fetch.Response) error // refuses an answer before its content comes; may be nil
 	missed []string                    // why content of the past could not be had
+
+	renegotiated bool // the resource was asked again, as its own TimeGate
 }
 
 // run gets the content from the first of its locations that has it. What is wrong
