@@ -67,7 +67,7 @@ func (d *Destination) with(o Options) (*Destination, error) {
 	if err != nil {
 		return nil, err
 	}
-	other.jobs = d.jobs
+	other.jobs, other.clock = d.jobs, d.clock
 	return other, nil
 }
 
@@ -139,6 +139,9 @@ func (a *auditor) run(ctx context.Context, address string) (err error) {
 func (a *auditor) read(ctx context.Context) error {
 	if a.opts.Fix {
 		if err := a.session.open(ctx); err != nil {
+			return err
+		}
+		if err := a.openKeeper(ctx, !a.resume); err != nil { // what looks also writes
 			return err
 		}
 		a.plain = a.mirror.Found == nil

@@ -76,9 +76,6 @@ type keeper struct {
 // openKeeper begins to keep, if that is wanted; whole says that what the mirror
 // is now a run left that had ended.
 func (s *session) openKeeper(ctx context.Context, whole bool) error {
-	if s.d.opts.DryRun {
-		return nil
-	}
 	want := s.d.opts.Keep
 	k := &keeper{d: s.d, marks: map[int]time.Time{}}
 	known, err := load(ctx, s.d.journal, docHistory, &k.history)

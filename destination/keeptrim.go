@@ -78,16 +78,23 @@ func (k *keeper) raiseSince(ctx context.Context, at time.Time) error {
 	return nil
 }
 
+// A pastRow is a row, and whether it is the first of a version: there are others
+// of it where only what is known of it changed, or nothing came of what was noted.
+type pastRow struct {
+	Past
+	first bool
+}
+
 // A trimmer goes over all that is known of the past.
 type trimmer struct {
 	*keeper
 	floor int64 // what was until then or before is not asked for
 
 	uri    string
-	window []Past // the newest rows of the resource, with no more held ones than are kept
-	held   int    // of them
-	marked int64  // up to where it is told of as forgotten; zero: nowhere
-	last   int64  // the newest row that is dropped for there being too many; zero: none
+	window []pastRow // the newest rows of the resource, of no more versions than are kept
+	held   int       // versions among them
+	marked int64     // up to where it is told of as forgotten; zero: nowhere
+	last   int64     // the newest row that is dropped for there being too many; zero: none
 
 	batch          Batch
 	versions, size int64 // that batch drops
@@ -118,19 +125,27 @@ func (t *trimmer) run(ctx context.Context) error {
 
 // push takes in a row, and drops what has become too much.
 func (t *trimmer) push(p Past) {
-	if t.window = append(t.window, p); p.Was == WasHeld {
+	row := pastRow{p, p.Was == WasHeld}
+	if n := len(t.window); n > 0 && row.first && t.window[n-1].Was == WasHeld {
+		row.first = !sameContent(&t.window[n-1].Held, &p.Held)
+	}
+	if t.window = append(t.window, row); row.first {
 		t.held++
 	}
 	for t.held > t.Keep.Count || len(t.window) > 0 && t.window[0].Was == WasForgotten {
 		old := t.window[0]
 		t.window = t.window[1:]
-		if old.Was == WasHeld {
+		switch next := t.window; {
+		case !old.first:
+		case len(next) > 0 && next[0].Was == WasHeld && !next[0].first:
+			next[0].first = true // of the same version
+		default:
 			t.held--
 		}
 		if old.Was == WasForgotten {
 			t.marked = old.Seq
 		} else {
-			t.drop(&old)
+			t.drop(&old.Past)
 		}
 		t.last = old.Seq
 	}

@@ -198,8 +198,10 @@ func (s *session) open(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := s.openKeeper(ctx, !s.resume); err != nil {
-		return err
+	if !s.d.opts.DryRun {
+		if err := s.openKeeper(ctx, !s.resume); err != nil {
+			return err
+		}
 	}
 	return s.handOver(ctx)
 }
