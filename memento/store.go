@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"strings"
 	"time"
 )
@@ -121,8 +122,8 @@ func Check(set string, vs []Version) error {
 // Until is the last microsecond that [Store.Around] counts to the instant at,
 // in microseconds since 1970.
 func Until(at time.Time) int64 {
-	if at.IsZero() {
-		return 1<<63 - 1
+	if at.IsZero() || at.Unix() >= math.MaxInt64/1_000_000-1 {
+		return math.MaxInt64
 	}
 	return (at.Unix()+1)*1e6 - 1
 }
