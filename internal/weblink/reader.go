@@ -30,20 +30,20 @@ func NewReader(r io.Reader) *Reader { return &Reader{r: bufio.NewReader(r)} }
 // Next returns the next link as it stands, neither target nor anchor resolved;
 // io.EOF at the end. The error is [ErrSyntax] where the document is to blame.
 func (r *Reader) Next() (Link, error) {
-	for r.err == nil {
-		if r.err = r.collect(); r.err != nil {
-			break
-		}
-		p := parser{s: string(r.text)}
-		raw, ok := p.next()
-		if !ok {
-			r.err = r.syntax("no link")
-			break
-		}
-		l, _ := raw.seenFrom(nil)
-		return l, nil
+	if r.err == nil {
+		r.err = r.collect()
 	}
-	return Link{}, r.err
+	if r.err != nil {
+		return Link{}, r.err
+	}
+	p := parser{s: string(r.text)}
+	raw, ok := p.next()
+	if !ok {
+		r.err = r.syntax("no link")
+		return Link{}, r.err
+	}
+	l, _ := raw.seenFrom(nil) // whatever it is
+	return l, nil
 }
 
 func (r *Reader) syntax(what string) error {

@@ -48,7 +48,7 @@ func TestReader(t *testing.T) {
 			if !slices.Equal(got, tt.want) || !errors.Is(err, tt.err) {
 				t.Errorf("%s: %q, %v; want %q, %v", tt.name, got, err, tt.want, tt.err)
 			}
-			if _, again := links.Next(); again != err {
+			if _, again := links.Next(); !errors.Is(again, err) {
 				t.Errorf("%s: then %v", tt.name, again)
 			}
 		}
