@@ -72,9 +72,9 @@ func TestFlipped(t *testing.T) {
 		s := newShelf(t, compress)
 		for i, d := range s.ds {
 			good := raw(t, &s.store, nameOf(d))
-			step := max(1, len(good)/40) // of where the chunks are
+			step := max(1, len(good)/25) // of where the chunks are
 			for at := 0; at < len(good); at++ {
-				if at > 16 && at < len(good)-150 && at%step != 0 {
+				if at > 16 && at < len(good)-110 && at%step != 0 {
 					continue
 				}
 				if compress && at == 12 && i < 3 {
@@ -146,35 +146,75 @@ func TestSwapped(t *testing.T) {
 	s.wantNamed(t, 3, -1)
 }
 
-// TestHealed: what is damaged is whole again when it is put again, and with it
-// what else uses it; until then nothing that is put relies on it.
+// TestHealed: what was seen to be damaged is whole again when it is put again, and
+// with it what else uses it; until then nothing that is put relies on it.
 func TestHealed(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	s := newShelf(t, false)
-	bad := raw(t, &s.store, nameOf(s.ds[0]))
-	bad[35_000] ^= 1
-	write(t, &s.store, nameOf(s.ds[0]), bad)
-	var log strings.Builder
-	v := vault.New(&s.store, vault.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	if _, err := read(v, s.ds[2]); err == nil {
-		t.Fatal("read what is damaged")
+	for _, trust := range []bool{false, true} {
+		s := newShelf(t, false)
+		s.spoil(t, 0, 35_000)
+		var log strings.Builder
+		v := vault.New(&s.store, vault.Options{Trust: trust, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if _, err := read(v, s.ds[2]); err == nil {
+			t.Fatal("read what is damaged")
+		}
+		if !strings.Contains(log.String(), nameOf(s.ds[0])) || !strings.Contains(log.String(), s.ds[2].String()) {
+			t.Errorf("log does not name what is damaged: %s", log.String())
+		}
+		if _, ok, err := v.Has(ctx, s.ds[2]); ok || err != nil {
+			t.Errorf("Has = %t, %v of what cannot be read", ok, err)
+		}
+		next := edited(rng(21), s.all[2], 1, 50)
+		put(t, v, next, s.ds[2], s.ds[0], s.ds[1])
+		wantContent(t, v, next)
+		put(t, v, s.all[2], s.ds[2])
+		wantContent(t, v, s.all[2])
+		put(t, v, s.all[0])
+		s.wantSound(t, v)
 	}
-	if !strings.Contains(log.String(), nameOf(s.ds[0])) || !strings.Contains(log.String(), s.ds[2].String()) {
-		t.Errorf("log does not name what is damaged: %s", log.String())
+}
+
+// spoil flips a bit of a blob; a negative position counts from its end.
+func (s *shelf) spoil(t *testing.T, i, at int) {
+	t.Helper()
+	bad := raw(t, &s.store, nameOf(s.ds[i]))
+	if at < 0 {
+		at += len(bad)
 	}
-	if _, ok, err := v.Has(ctx, s.ds[2]); ok || err != nil {
-		t.Errorf("Has = %t, %v of what cannot be read", ok, err)
-	}
-	next := edited(rng(21), s.all[2], 1, 50)
-	put(t, v, next, s.ds[2], s.ds[0], s.ds[1])
-	wantContent(t, v, next)
-	put(t, v, s.all[2], s.ds[2])
-	wantContent(t, v, s.all[2])
-	put(t, v, s.all[0])
+	bad[at] ^= 1
+	write(t, &s.store, nameOf(s.ds[i]), bad)
+}
+
+func (s *shelf) wantSound(t *testing.T, v *vault.Vault) {
+	t.Helper()
 	for i, d := range s.ds {
-		if err := v.Verify(ctx, d); err != nil {
+		if err := v.Verify(context.Background(), d); err != nil {
 			t.Errorf("content %d is not healed: %v", i, err)
+		}
+	}
+}
+
+// TestNotInherited: damage that nobody has noticed is not inherited by what is
+// put, wherever it is; and what is put again is healed.
+func TestNotInherited(t *testing.T) {
+	t.Parallel()
+	for _, at := range []int{0, 5000, 35_000, -3, -30, -400} {
+		for i := range 3 {
+			s := newShelf(t, i == 1)
+			if i > 0 && at > 100 {
+				at = 20 // in its only chunk
+			}
+			s.spoil(t, i, at)
+			v := vault.New(&s.store, vault.Options{})
+			next := edited(rng(21), s.all[2], 1, 50)
+			put(t, v, next, s.ds[2])
+			wantContent(t, v, next)
+			for _, b := range s.all {
+				put(t, v, b, s.ds[2], s.ds[0])
+				wantContent(t, v, b)
+			}
+			s.wantSound(t, v)
 		}
 	}
 }
@@ -185,19 +225,14 @@ func TestHealedTable(t *testing.T) {
 	t.Parallel()
 	for i := range 2 {
 		s := newShelf(t, false)
-		spoil := func(d vault.Digest) {
-			bad := raw(t, &s.store, nameOf(d))
-			bad[len(bad)-40] ^= 1
-			write(t, &s.store, nameOf(d), bad)
-		}
-		spoil(s.ds[i])
+		s.spoil(t, i, -40)
 		v := vault.New(&s.store, vault.Options{})
 		sweep(t, v, s.ds[2])
 		wantContent(t, v, s.all[2])
 		put(t, v, s.all[i], s.ds[2])
 		wantContent(t, v, s.all[i])
 		wantContent(t, v, s.all[2])
-		spoil(s.ds[2])
+		s.spoil(t, 2, -40)
 		if sw := sweep(t, v, s.ds[2]); sw.Damaged != 1 {
 			t.Errorf("swept %+v, want one damaged", sw)
 		}

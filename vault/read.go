@@ -41,7 +41,7 @@ type opened struct {
 }
 
 // maxOpen is how many blobs a Reader holds open.
-const maxOpen = 16
+const maxOpen = 32
 
 // Open opens a content, or fails with [fs.ErrNotExist]. What it yields is right:
 // of what is damaged no byte is handed out, but a *[DamagedError]. ctx holds for
@@ -93,6 +93,7 @@ func (v *Vault) Verify(ctx context.Context, d Digest) error {
 		return err
 	}
 	if got := Digest(sum.Sum(nil)); got != d {
+		v.note(d)
 		return &DamagedError{Digest: d, Blob: d.name(), Err: fmt.Errorf("%w: its digest is %s", errFormat, got)}
 	}
 	return r.checkMagic()
@@ -112,6 +113,7 @@ func (r *Reader) checkMagic() error {
 		err = fmt.Errorf("%w: it begins with %q", errFormat, head)
 	}
 	if errors.Is(err, errFormat) {
+		r.v.note(r.d)
 		return &DamagedError{Digest: r.d, Blob: r.d.name(), Err: err}
 	}
 	return err
@@ -172,12 +174,16 @@ func (r *Reader) Close() error {
 		return nil
 	}
 	r.closed, r.data = true, nil
+	r.shutAll()
+	r.v.pins.unpin(r.d)
+	return nil
+}
+
+func (r *Reader) shutAll() {
 	for _, o := range r.open {
 		_ = o.r.Close() // only read from
 	}
 	r.open = nil
-	r.v.pins.unpin(r.d)
-	return nil
 }
 
 // readAt reads what the chunk at off has.
@@ -263,6 +269,15 @@ func (r *Reader) fetchMoved(c *chunk, data []byte) error {
 }
 
 func (r *Reader) fetchFrom(c *chunk, data []byte) error {
+	err := r.load(c, data)
+	if err == nil && Digest(sha256.Sum256(data)) != c.digest {
+		err = fmt.Errorf("%w: chunk %s has other bytes", errFormat, c.digest)
+	}
+	return err
+}
+
+// load reads a chunk into data and does not verify it.
+func (r *Reader) load(c *chunk, data []byte) error {
 	o, err := r.blob(c.source)
 	if err != nil {
 		return err
@@ -274,17 +289,13 @@ func (r *Reader) fetchFrom(c *chunk, data []byte) error {
 		}
 	}
 	if at.stored == at.size {
-		err = readFull(o.r, data, at.off)
-	} else {
-		r.stored = slices.Grow(r.stored[:0], at.stored)[:at.stored]
-		if err = readFull(o.r, r.stored, at.off); err == nil {
-			err = inflate(data, r.stored)
-		}
+		return readFull(o.r, data, at.off)
 	}
-	if err == nil && Digest(sha256.Sum256(data)) != c.digest {
-		err = fmt.Errorf("%w: the %d bytes at %d are others", errFormat, at.stored, at.off)
+	r.stored = slices.Grow(r.stored[:0], at.stored)[:at.stored]
+	if err := readFull(o.r, r.stored, at.off); err != nil {
+		return err
 	}
-	return err
+	return inflate(data, r.stored)
 }
 
 // blob returns the blob of that number, which it opens if need be.

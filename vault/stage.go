@@ -1,6 +1,7 @@
 package vault
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -101,6 +102,8 @@ func (v *Vault) stage(ctx context.Context, r io.Reader, like []Digest) (*Staged,
 	defer buffers.Put(buf)
 	st := stager{ctx: ctx, v: v, s: &Staged{v: v}, like: like, own: make(map[Digest]chunk)}
 	st.spool = spool{ctx: ctx, store: v.store}
+	st.from = Reader{v: v, ctx: ctx, t: &st.t}
+	defer st.from.shutAll()
 	err := st.take(&chunker{r: r, buf: buf[:]})
 	if err == nil {
 		err = st.finish()
@@ -125,6 +128,9 @@ type stager struct {
 	t     table
 	own   map[Digest]chunk // those in the blob itself; not filled for the only one
 	known map[Digest]chunk // those in others; nil until there is a second chunk
+	from  Reader           // reads those
+	sure  map[Digest]bool  // those that were read
+	got   []byte           // a chunk, read from there
 	put   []byte           // a chunk, compressed
 }
 
@@ -236,13 +242,45 @@ func (st *stager) chunk(d Digest, data []byte) error {
 		return st.append(c)
 	}
 	if c, known := st.known[d]; known {
-		return st.append(c)
+		same, err := st.same(&c, data)
+		if err != nil {
+			return err
+		}
+		if same {
+			return st.append(c)
+		}
 	}
 	c, err := st.keep(d, data)
 	if err != nil {
 		return err
 	}
 	return st.append(c)
+}
+
+// same reports whether a chunk in another blob is there and has these bytes. It is
+// looked at once.
+func (st *stager) same(c *chunk, data []byte) (bool, error) {
+	if st.v.opts.Trust || st.sure[c.digest] {
+		return true, nil
+	}
+	st.got = slices.Grow(st.got[:0], len(data))[:len(data)]
+	if err := st.from.load(c, st.got); err != nil || !bytes.Equal(st.got, data) {
+		// It may be elsewhere, or damaged.
+		st.from.d = st.from.holder(c.source) // what errors name
+		err = st.from.fetch(c, st.got)
+		if _, damaged := errors.AsType[*DamagedError](err); damaged {
+			delete(st.known, c.digest)
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	if st.sure == nil {
+		st.sure = make(map[Digest]bool)
+	}
+	st.sure[c.digest] = true
+	return true, nil
 }
 
 func (st *stager) append(c chunk) error {
@@ -284,7 +322,14 @@ func (st *stager) finish() error {
 	}
 	s.pinned = append(s.pinned, s.digest)
 	if t != nil {
-		return st.spool.Close() // once is enough
+		sound, err := st.sound()
+		if err != nil {
+			return err
+		}
+		if sound {
+			return st.spool.Close() // once is enough
+		}
+		something = true
 	}
 	if something || slices.Contains(st.t.sources, s.digest) {
 		// Others may use chunks of what is there: the new blob must have them.
@@ -299,14 +344,21 @@ func (st *stager) finish() error {
 	return err
 }
 
+// sound reports whether the content, which is there, is as it was.
+func (st *stager) sound() (bool, error) {
+	if st.v.opts.Trust {
+		return true, nil
+	}
+	err := st.v.Verify(st.ctx, st.s.digest)
+	if _, damaged := errors.AsType[*DamagedError](err); damaged {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // complete copies the chunks that are in other blobs.
 func (st *stager) complete() error {
-	from := &Reader{v: st.v, ctx: st.ctx, d: st.s.digest, t: &st.t}
-	defer func() {
-		for _, o := range from.open {
-			_ = o.r.Close() // only read from
-		}
-	}()
+	st.from.d = st.s.digest
 	for i, c := range st.t.chunks {
 		if c.source == 0 {
 			continue
@@ -314,7 +366,7 @@ func (st *stager) complete() error {
 		own, again := st.own[c.digest]
 		if !again {
 			data := make([]byte, c.size)
-			if err := from.fetch(&c, data); err != nil {
+			if err := st.from.fetch(&c, data); err != nil {
 				return err
 			}
 			var err error

@@ -101,7 +101,7 @@ func TestFailing(t *testing.T) {
 	for i := range 9 {
 		versions = append(versions, edited(r, versions[i], 2, 50))
 	}
-	for n := range 40 {
+	for n := range 30 {
 		store := &failing{Store: new(blob.Mem), left: n}
 		v := vault.New(store, vault.Options{})
 		failed := 0
@@ -130,7 +130,7 @@ func TestFailing(t *testing.T) {
 				must(t, v.Verify(ctx, d))
 			}
 		}
-		if n < 25 && failed != 1 {
+		if n < 20 && failed != 1 {
 			t.Errorf("operation %d: %d failed", n, failed)
 		}
 		sweep(t, v)

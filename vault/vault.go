@@ -10,6 +10,9 @@
 // chain of versions need be read to put one together. What nobody needs any more
 // goes by [Vault.Sweep], which leaves of a blob the chunks others use.
 //
+// A content does not rely on what is damaged: a chunk that is there already is
+// read and compared before it is used again, unless the store is to be trusted.
+//
 // A blob is written once, and replaced only by one that has all chunks which any
 // other blob uses of it.
 package vault
@@ -32,6 +35,7 @@ func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 // Options configures a [Vault]. The zero value is ready to use.
 type Options struct {
 	Compress bool         // with zstd, what gets smaller by it
+	Trust    bool         // the store checks its bytes itself, and reading costs: what is put relies on chunks there are unread
 	Logger   *slog.Logger // default: discards
 }
 

@@ -176,19 +176,19 @@ func TestAgain(t *testing.T) {
 		r := rng(3)
 		var store blob.Mem
 		v := vault.New(&store, vault.Options{})
-		b := random(r, 2<<20)
+		b := random(r, 1<<20)
 		var all [][]byte
 		var last vault.Digest
-		for i := range 40 {
+		for i := range 20 {
 			if i > 0 {
-				b = edited(r, b, places, 20_000/places)
+				b = edited(r, b, places, 10_000/places)
 			}
 			all = append(all, b)
 			last = put(t, v, b, last)
 		}
 		size, n := bytesIn(t, &store)
-		if limit := int64(2<<20 + 40*(20_000+places*60_000)); size > limit || n != 40 {
-			t.Errorf("%d places: 40 versions take %d bytes in %d blobs, want less than %d", places, size, n, limit)
+		if limit := int64(1<<20 + 20*(10_000+places*60_000)); size > limit || n != 20 {
+			t.Errorf("%d places: 20 versions take %d bytes in %d blobs, want less than %d", places, size, n, limit)
 		}
 		for _, b := range all {
 			wantContent(t, v, b)
