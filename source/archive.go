@@ -23,8 +23,9 @@ type Archive struct {
 
 // A Retain says which documents an archive names: all there ever were, the
 // newest Count, or those not older than Age; one of the three is set. Whatever
-// it says, the newest stays. What leaves stays retrievable for Options.Grace
-// (RA-GEN-13).
+// it says, the newest stays, and so does what is part of the current Change List
+// or Change Dump, which Count does not count. What leaves stays retrievable for
+// Options.Grace (RA-GEN-13).
 type Retain struct {
 	All   bool
 	Count int
@@ -334,26 +335,28 @@ func (g *archiving) forgetSeqs() {
 	}
 }
 
-// expire drops what is not to be kept any more (RA-GEN-13).
-func (g *archiving) expire() {
-	if g.retain.All {
+// expire drops what is not to be kept any more (RA-GEN-13). What is part of a
+// current document, as current says, stays.
+func (g *archiving) expire(current func(*pointer) bool) {
+	newest := g.next.newest()
+	if g.retain.All || newest == nil {
 		return
 	}
-	over, now := 0, g.opts.Now()
-	if g.retain.Count > 0 {
-		for range g.next.all() {
+	over, now := -g.retain.Count, g.opts.Now()
+	stays := func(p *pointer) bool { return p.Name == newest.Name || current(p) }
+	for p := range g.next.all() {
+		if g.retain.Count > 0 && !current(p) {
 			over++
 		}
-		over -= g.retain.Count
-	}
-	newest := g.next.newest()
-	if newest == nil {
-		return
 	}
 	out := make(map[string]bool)
 	for p := range g.next.all() {
-		if over--; p.Name != newest.Name && (over >= 0 || g.retain.Age > 0 && now.Sub(p.end()) > g.retain.Age) {
+		if stays(p) {
+			continue
+		}
+		if over > 0 || g.retain.Age > 0 && now.Sub(p.end()) > g.retain.Age {
 			out[p.Name] = true
+			over--
 		}
 	}
 	if len(out) > 0 {

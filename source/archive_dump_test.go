@@ -180,7 +180,7 @@ func TestDumpArchives(t *testing.T) {
 				}
 			}
 			p := d.crawlDumpPast()
-			if len(p.listed) < 3 || tt.retain.All && (len(p.listed) < 7 || len(p.closed) < 3) || tt.retain.Count > 0 && (len(p.listed) > 4 || len(p.closed) > 4) ||
+			if len(p.listed) < 3 || tt.retain.All && (len(p.listed) < 7 || len(p.closed) < 3) || tt.retain.Count > 0 && (len(p.listed) > 4 || len(p.closed) > 7) ||
 				tt.indexes >= 0 && p.indexes != tt.indexes {
 				t.Errorf("%d and %d dumps are archived, %d indexes", len(p.listed), len(p.closed), p.indexes)
 			}

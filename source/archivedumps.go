@@ -22,10 +22,10 @@ var dumpArchives = []resourcesync.Capability{resourcesync.ResourceDump, resource
 // openArchives finds out what the archives of the set's dumps name.
 func (d *dumping) openArchives(ctx context.Context) (err error) {
 	there := func(name string) bool { return d.there[name] }
-	if d.snapshots, err = d.openArchive(ctx, d.set, resourcesync.ResourceDump, there); err != nil {
+	if d.snapshots, err = d.openArchive(ctx, d.set, resourcesync.ResourceDump, there, none); err != nil {
 		return err
 	}
-	if d.packed, err = d.openArchive(ctx, d.set, resourcesync.ChangeDump, there); err != nil {
+	if d.packed, err = d.openArchive(ctx, d.set, resourcesync.ChangeDump, there, d.current); err != nil {
 		return err
 	}
 	return d.hold(ctx)
@@ -111,12 +111,19 @@ func (d *dumping) consistsOf(ctx context.Context, name string, entry bool) (name
 	return names, ok, nil
 }
 
+// current reports whether what d tells of is part of the current Change Dump.
+func (d *dumping) current(p *pointer) bool {
+	st := d.state.Changes
+	return st != nil && !p.From.Before(st.From)
+}
+
 // saveArchives publishes what has changed of the archives of the set's dumps.
 func (d *dumping) saveArchives(ctx context.Context) error {
-	for _, g := range []*archiving{d.snapshots, d.packed} {
-		if g != nil {
-			g.expire()
-		}
+	if d.snapshots != nil {
+		d.snapshots.expire(none)
+	}
+	if d.packed != nil {
+		d.packed.expire(d.current)
 	}
 	written, err := d.publishArchives(ctx, d.set.Name, true, d.after(d.state.Stamp), d.snapshots, d.packed)
 	if err != nil || !written {
@@ -198,8 +205,37 @@ func (b *changeDumpBuild) archiveChanges(ctx context.Context, st *changeDumpStat
 	return b.saveArchives(ctx)
 }
 
+// archivePart has the archive name what is in st and not in a document of the
+// archive yet, if the set's documents of changes are to be closed at that age: in
+// both, from then on (RA-GEN-11). Parts of an index that are closed it names at
+// once.
+func (b *changeDumpBuild) archivePart(ctx context.Context, st *changeDumpState) error {
+	if b.packed == nil {
+		return nil
+	}
+	packages, after := st.Packages, st.After
+	for _, l := range st.Lists[:max(0, len(st.Lists)-1)] {
+		last := packages[l.Packages-1]
+		b.packed.add(pointer{Name: l.Name, From: packages[0].From, Until: last.Until, Seq: after})
+		packages, after = packages[l.Packages:], last.Last
+	}
+	if len(st.Lists) == 0 && b.set.ChangeList.Rotate > 0 {
+		if newest := b.packed.next.newest(); newest != nil {
+			for len(packages) > 0 && !packages[0].Until.After(newest.Until) {
+				packages, after = packages[1:], packages[0].Last
+			}
+		}
+		if len(packages) > 0 && b.opts.Now().Sub(packages[0].From) >= b.set.ChangeList.Rotate {
+			if err := b.leave(ctx, after, packages); err != nil {
+				return err
+			}
+		}
+	}
+	return b.saveArchives(ctx)
+}
+
 // already returns how many packages at the front of st the archive names in a
-// document of their own: an earlier run was cut short before they left.
+// document of their own.
 func (b *changeDumpBuild) already(st *changeDumpState) int {
 	if b.packed == nil || len(st.Packages) == 0 || len(st.Lists) > 0 {
 		return 0

@@ -22,11 +22,45 @@ func (p *publication) openArchives(ctx context.Context) (err error) {
 	if p.there == nil {
 		return nil
 	}
-	if p.lists, err = p.openArchive(ctx, p.set, resourcesync.ResourceList, p.there.taken); err != nil {
+	if p.lists, err = p.openArchive(ctx, p.set, resourcesync.ResourceList, p.there.taken, none); err != nil {
 		return err
 	}
-	p.closed, err = p.openArchive(ctx, p.set, resourcesync.ChangeList, p.there.taken)
+	p.closed, err = p.openArchive(ctx, p.set, resourcesync.ChangeList, p.there.taken, p.current(p.next.Changes))
 	return err
+}
+
+// none says of no document that it is part of another.
+func none(*pointer) bool { return false }
+
+// current tells which documents are parts of the Change List st, or of the one
+// that readers may be reading.
+func (p *publication) current(st *changeState) func(*pointer) bool {
+	names := make(map[string]bool)
+	for _, c := range []*changeState{st, p.state.Changes} {
+		for _, name := range c.names() {
+			names[name] = true
+		}
+	}
+	return func(d *pointer) bool { return names[d.Name] }
+}
+
+// archiveClosed has the archive name the closed parts of st (RA-GEN-10): they
+// are in both from the first (RA-GEN-11), and so when they leave (RA-CHG-08).
+func (p *publication) archiveClosed(st *changeState) {
+	if p.closed == nil || len(st.Closed) == 0 {
+		return
+	}
+	known := make(map[string]bool)
+	for d := range p.closed.next.all() {
+		known[d.Name] = true
+	}
+	after := st.After
+	for _, c := range st.Closed {
+		if !known[c.Name] {
+			p.closed.add(pointer{Name: c.Name, From: c.From, Until: c.Until, Seq: after})
+		}
+		after = c.Last
+	}
 }
 
 // archiveDue says whether a new Resource List is due for the sake of its
@@ -94,9 +128,10 @@ func (p *publication) archiveParts() (names []string) {
 
 // expireArchives drops from the archives what is not to be kept any more.
 func (p *publication) expireArchives() {
-	for _, g := range []*archiving{p.lists, p.closed} {
-		if g != nil {
-			g.expire()
-		}
+	if p.lists != nil {
+		p.lists.expire(none)
+	}
+	if p.closed != nil {
+		p.closed.expire(p.current(p.next.Changes))
 	}
 }

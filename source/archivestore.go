@@ -34,8 +34,9 @@ func isDump(c resourcesync.Capability) bool {
 }
 
 // openArchive returns the archive of the set's documents of one kind, nil if
-// there is to be none. Documents that are not there are not named any more.
-func (s *Source) openArchive(ctx context.Context, set Set, c resourcesync.Capability, there func(name string) bool) (*archiving, error) {
+// there is to be none. Documents that are not there are not named any more, nor
+// those whose time has come; current says of which that is too early.
+func (s *Source) openArchive(ctx context.Context, set Set, c resourcesync.Capability, there func(name string) bool, current func(*pointer) bool) (*archiving, error) {
 	retain := set.Archive.of(c)
 	if retain == nil {
 		return nil, nil
@@ -70,7 +71,7 @@ func (s *Source) openArchive(ctx context.Context, set Set, c resourcesync.Capabi
 		s.opts.Logger.WarnContext(ctx, "archived documents are gone and are not named any more", slog.String("set", set.Name),
 			slog.String("doc", entry), slog.Int("documents", lost))
 	}
-	g.expire()
+	g.expire(current)
 	g.settle()
 	return g, nil
 }

@@ -281,8 +281,8 @@ func (d *dumping) abandon(ctx context.Context, prefix string) {
 const abandonTime = 30 * time.Second
 
 // retire notes that names are not named any more, if nothing else names them.
-// at is that of the Resource Dump they belonged to.
-func (d *dumping) retire(names []string, at time.Time) {
+// old is the Resource Dump they belonged to; nil: none.
+func (d *dumping) retire(names []string, old *resourceDumpState) {
 	named := make(map[string]bool)
 	for _, ns := range [][]string{d.state.Resources.names(), d.state.Changes.names()} {
 		for _, name := range ns {
@@ -291,7 +291,11 @@ func (d *dumping) retire(names []string, at time.Time) {
 	}
 	for _, name := range names {
 		if !named[name] && d.there[name] {
-			d.state.Retired = append(d.state.Retired, retired{Name: name, Gone: d.opts.Now(), At: at})
+			r := retired{Name: name, Gone: d.opts.Now()}
+			if old != nil {
+				r.At, r.Seq = old.At, old.Seq
+			}
+			d.state.Retired = append(d.state.Retired, r)
 		}
 	}
 }
@@ -310,7 +314,7 @@ func (d *dumping) tidy(ctx context.Context) error {
 		}
 	}
 	slices.Sort(strangers)
-	d.retire(strangers, time.Time{})
+	d.retire(strangers, nil)
 	var old []string
 	var rest []retired
 	for _, r := range d.state.Retired {

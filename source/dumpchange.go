@@ -31,7 +31,7 @@ func (d *dumping) changes(ctx context.Context) error {
 		return d.withdraw(ctx, entry, func() {
 			old := d.state.Changes
 			d.state.Changes = nil
-			d.retire(old.names(), time.Time{})
+			d.retire(old.names(), nil)
 		})
 	}
 	if err := b.run(ctx); err != nil {
@@ -61,7 +61,7 @@ func (d *dumping) switchChanges(ctx context.Context, next *changeDumpState) erro
 	}
 	old := d.state.Changes
 	d.state.Changes, d.state.NextChanges = next, nil
-	d.retire(old.names(), time.Time{})
+	d.retire(old.names(), nil)
 	return d.save(ctx)
 }
 
@@ -162,10 +162,12 @@ func (b *changeDumpBuild) run(ctx context.Context) error {
 	}
 	due := fresh || b.opts.Now().Sub(st.Built) >= b.set.ChangeDump.Every
 	if !due || st.Through >= b.status.Last {
-		if !fresh && !trimmed && b.there[changeDumpName(b.set.Name)] {
-			return nil
+		if fresh || trimmed || !b.there[changeDumpName(b.set.Name)] {
+			if err := b.publish(ctx, st); err != nil {
+				return err
+			}
 		}
-		return b.publish(ctx, st)
+		return b.archivePart(ctx, b.state.Changes)
 	}
 	for st.Through < b.status.Last {
 		if err := b.extend(ctx, st); err != nil {
@@ -176,7 +178,7 @@ func (b *changeDumpBuild) run(ctx context.Context) error {
 		}
 		st = st.copy()
 	}
-	return nil
+	return b.archivePart(ctx, b.state.Changes)
 }
 
 // begin returns the Change Dump as it is published, to be changed, or a new one
@@ -265,10 +267,13 @@ func (b *changeDumpBuild) trim(ctx context.Context, st *changeDumpState) (trimme
 		drop(n)
 		st.Lists = st.Lists[1:]
 	}
-	for n := b.already(st); n > 0; n = b.already(st) {
+	n := b.already(st)
+	for ; n > 0 && !st.Packages[n-1].Until.After(cutoff); n = b.already(st) {
 		drop(n)
 	}
-	n := 0
+	if n > 0 { // they leave together
+		return trimmed, nil
+	}
 	for len(st.Lists) == 0 && n < len(st.Packages) && !st.Packages[n].Until.After(cutoff) {
 		n++
 	}

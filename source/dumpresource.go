@@ -36,7 +36,7 @@ func (d *dumping) resources(ctx context.Context) error {
 			old := d.state.Resources
 			d.state.Resources = nil
 			if old != nil {
-				d.retire(old.names(), old.At)
+				d.retire(old.names(), old)
 			}
 		})
 	}
@@ -85,7 +85,7 @@ func (d *dumping) switchResources(ctx context.Context, next *resourceDumpState) 
 	old := d.state.Resources
 	d.state.Resources, d.state.Next = next, nil
 	if old != nil {
-		d.retire(old.names(), old.At)
+		d.retire(old.names(), old)
 	}
 	return d.save(ctx)
 }

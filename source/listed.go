@@ -1,17 +1,21 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"lockstep/catalog"
 )
 
 // Listed returns what the published documents of a set, those in archives
 // included, tell of: of every change above floor, which is 0 if that cannot be
-// told, and of the set as it was at each of the snapshots, which are the numbers
-// of the last change before it (ME-RET-01). It may wait for a Publish.
-func (s *Source) Listed(ctx context.Context, set string) (floor catalog.Seq, snapshots []catalog.Seq, err error) {
+// told, and of the set as it was at each of the snapshots (ME-RET-01): of every
+// Resource List and Resource Dump that is published, archived, or replaced within
+// Options.Grace the newest change it is known to cover and its at. It may wait
+// for a Publish.
+func (s *Source) Listed(ctx context.Context, set string) (floor catalog.Seq, snapshots []catalog.Mark, err error) {
 	s.publishing.Lock()
 	defer s.publishing.Unlock()
 	st, err := s.load(ctx, set, s.capabilityList(set))
@@ -25,15 +29,20 @@ func (s *Source) Listed(ctx context.Context, set string) (floor catalog.Seq, sna
 	if st.Changes == nil || st.List == nil || st.Switching {
 		return 0, nil, nil // what was published is not known, or not settled
 	}
-	floor, snapshots = st.Changes.After, []catalog.Seq{st.List.Seq}
+	floor, snapshots = st.Changes.After, []catalog.Mark{{Seq: st.List.Seq, At: st.List.At}}
 	for _, r := range []*resourceDumpState{dumps.Resources, dumps.Next} {
 		if r != nil {
-			snapshots = append(snapshots, r.Seq)
+			snapshots = append(snapshots, catalog.Mark{Seq: r.Seq, At: r.At})
 		}
 	}
 	for _, c := range []*changeDumpState{dumps.Changes, dumps.NextChanges} {
 		if c != nil {
 			floor = min(floor, c.After)
+		}
+	}
+	for _, r := range slices.Concat(st.Retired, dumps.Retired) {
+		if !r.At.IsZero() {
+			snapshots = append(snapshots, catalog.Mark{Seq: r.Seq, At: r.At})
 		}
 	}
 	pointers, err := s.pointersOf(ctx, set)
@@ -47,10 +56,11 @@ func (s *Source) Listed(ctx context.Context, set string) (floor catalog.Seq, sna
 		case p.At.IsZero():
 			floor = min(floor, p.Seq)
 		default:
-			snapshots = append(snapshots, p.Seq)
+			snapshots = append(snapshots, catalog.Mark{Seq: p.Seq, At: p.At})
 		}
 	}
-	return floor, snapshots, nil
+	slices.SortFunc(snapshots, func(a, b catalog.Mark) int { return cmp.Or(cmp.Compare(a.Seq, b.Seq), a.At.Compare(b.At)) })
+	return floor, slices.Compact(snapshots), nil
 }
 
 // pointersOf returns what all archives of a set name.

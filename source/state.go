@@ -104,9 +104,10 @@ type tail struct {
 
 // retired is a part that no document names any more.
 type retired struct {
-	Name string    `json:"name"`
-	Gone time.Time `json:"gone"`        // since when
-	At   time.Time `json:"at,omitzero"` // of the Resource List it belonged to
+	Name string      `json:"name"`
+	Gone time.Time   `json:"gone"`          // since when
+	At   time.Time   `json:"at,omitzero"`   // of the Resource List or Resource Dump it belonged to
+	Seq  catalog.Seq `json:"seq,omitempty"` // newest change that At is known to cover
 }
 
 // load returns the state of the set's documents; a new one where there is none

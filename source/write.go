@@ -183,6 +183,7 @@ func (p *publication) takeChanges(ctx context.Context) error {
 	if err := b.run(ctx, &st, p.status.Last); err != nil {
 		return err
 	}
+	p.archiveClosed(&st)
 	p.build = b
 	p.report.Changes = int64(st.Through - p.next.Changes.Through)
 	p.report.Seq = st.Through
@@ -240,22 +241,22 @@ func (p *publication) retire(now time.Time) []retired {
 			known[r.Name] = true
 		}
 	}
-	var at time.Time
+	var at catalog.Mark
 	last := make(map[string]bool) // what the list consisted of that is replaced
 	if p.state.List != nil {
-		at = p.state.List.At
+		at = catalog.Mark{Seq: p.state.List.Seq, At: p.state.List.At}
 		for _, name := range p.state.List.names() {
 			last[name] = true
 		}
 	}
 	for name := range p.there {
 		if isPart(p.set.Name, name) && !named[name] && !known[name] && (last[name] || !archived(name)) {
-			r := retired{Name: name, Gone: now, At: at}
+			r := retired{Name: name, Gone: now, At: at.At, Seq: at.Seq}
 			if p.anew && isChangePart(p.set.Name, name) {
 				r.Gone = time.Time{} // at once: who follows it must not take it for the present
 			}
 			if !last[name] && left(name) {
-				r.At = time.Time{} // nobody goes on from there
+				r.At, r.Seq = time.Time{}, 0 // nobody goes on from there
 			}
 			all = append(all, r)
 		}

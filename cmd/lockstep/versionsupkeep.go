@@ -100,13 +100,13 @@ func (s *site) retainVersions(ctx context.Context, set *siteSet, c *setConfig) (
 		return 0, err
 	}
 	m := s.versions.marks[set.list]
-	if m.Ended != nil && floor >= m.EndedSeq && !slices.ContainsFunc(snapshots, func(q catalog.Seq) bool { return q <= m.EndedSeq }) {
+	if m.Ended != nil && floor >= m.EndedSeq && !slices.ContainsFunc(snapshots, func(q catalog.Mark) bool { return q.Seq <= m.EndedSeq }) {
 		return s.endVersions(ctx, set)
 	}
 	p := c.Versions.policy()
 	p.FloorSeq = int64(floor)
-	for _, q := range append(snapshots, st.Last) {
-		p.SnapshotSeqs = append(p.SnapshotSeqs, int64(q))
+	for _, q := range append(snapshots, catalog.Mark{Seq: st.Last}) {
+		p.SnapshotSeqs = append(p.SnapshotSeqs, int64(q.Seq))
 	}
 	r, err := s.keeper.Retain(ctx, set.list, p)
 	if err != nil {
