@@ -70,17 +70,20 @@ func BenchmarkCatchUp(b *testing.B) {
 	lint, lintErr := exec.LookPath("xmllint")
 	events := float64(*catchUpDays) * float64(*catchUpEvents)
 	for b.Loop() {
-		var ours, theirs []float64
+		var ours, cpu, theirs []float64
 		var peak int64
 		for range *catchUpRounds {
-			s, rss := timed(b, exec.Command(program, args...))
+			c := exec.Command(program, args...)
+			s, rss := timed(b, c)
 			ours, peak = append(ours, s), max(peak, rss)
+			cpu = append(cpu, (c.ProcessState.UserTime() + c.ProcessState.SystemTime()).Seconds())
 			if lintErr == nil {
 				s, _ := timed(b, exec.Command(lint, append([]string{"--stream", "--noout"}, files...)...))
 				theirs = append(theirs, s)
 			}
 		}
 		b.ReportMetric(median(ours), "catchup-s")
+		b.ReportMetric(median(cpu), "catchup-cpu-s")
 		b.ReportMetric(events/median(ours), "events/s")
 		b.ReportMetric(float64(peak)/(1<<20), "catchup-MB")
 		if lintErr == nil {

@@ -14,9 +14,8 @@ import (
 	"lockstep/resourcesync"
 )
 
-// maxArchived caps the documents of earlier times that are considered in one
-// run: each is remembered, and an index of archives may name any number.
-const maxArchived = 200_000
+// maxArchivedBytes caps what the addresses of these documents take.
+const maxArchivedBytes = 32 << 20
 
 // maxUndated caps how many of them are opened only to learn of which time they
 // are: each costs a request.
@@ -130,6 +129,7 @@ func (a *archiveReading) settle(ctx context.Context, kinds ...resourcesync.Capab
 type archiveReading struct {
 	*setReader
 	found  []archived
+	bytes  int                                // of the addresses of all that was listed
 	linked map[resourcesync.Capability]string // archives that the current documents name, by what they list
 }
 
@@ -248,28 +248,44 @@ func (a *archiveReading) readArchive(ctx context.Context, uri string, want resou
 		_ = doc.Close() // it is not what is looked for
 		return &capabilityError{uri, h.Capability, archiveOf(want)}
 	}
-	entries, err := a.partsOf(doc)
+	below, err := a.list(doc, kind, archive && h.Index)
 	if err != nil {
 		return err
 	}
-	for i := range entries {
-		e := &entries[i]
-		if archive && h.Index {
-			if err := a.readArchive(ctx, e.Loc, want, depth+1); err != nil {
-				if err := a.leaveOut(ctx, e.Loc, err); err != nil {
-					return err
-				}
+	for _, uri := range below {
+		if err := a.readArchive(ctx, uri, want, depth+1); err != nil {
+			if err := a.leaveOut(ctx, uri, err); err != nil {
+				return err
 			}
-			continue
 		}
-		if len(a.found) == maxArchived {
-			return fmt.Errorf("read %s: more than %d documents in the archives", fetch.Printable(uri), maxArchived)
+	}
+	return nil
+}
+
+// list takes in what an archive lists, or returns the archives an index lists.
+// It closes the document.
+func (a *archiveReading) list(doc *discover.Document, kind resourcesync.Capability, index bool) (below []string, err error) {
+	defer doc.Close()
+	for e, err := range doc.Entries() {
+		if err == nil {
+			err = a.countPart(doc.URI)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if a.bytes += len(e.Loc); a.bytes > maxArchivedBytes {
+			return nil, fmt.Errorf("read %s: the addresses of archived documents take more than %d MiB", fetch.Printable(doc.URI), maxArchivedBytes>>20)
+		}
+		if index {
+			below = append(below, e.Loc)
+			continue
 		}
 		a.found = append(a.found, archived{
 			uri: e.Loc, kind: kind, at: e.At, completed: e.Completed, from: e.From, until: e.Until, lastmod: e.Lastmod, place: len(a.found),
 		})
 	}
-	return nil
+	a.tellWarnings(doc)
+	return below, nil
 }
 
 // leaveOut tells of a document of the past that cannot be read: the others are

@@ -29,6 +29,7 @@ var errNoVersion = errors.New("no package has it, and no memento is named")
 // version returns the change of the group whose turn it is.
 func (g *group) version(turn int) (want, bool) {
 	list := slices.DeleteFunc(slices.Clone(g.versions), func(w *want) bool { return g.stage.done(w) })
+	list = g.once(list)
 	if len(list) > maxVersions && turn == 1 {
 		g.stage.turns.many.Add(1)
 	}
@@ -84,6 +85,24 @@ func (p *planner) becomeVersion(a *action) {
 	}
 	stated := a.want
 	a.stated, a.from = &stated, memento
+}
+
+// once leaves one of the changes that documents which overlap both tell of:
+// archived ones, and the current one.
+func (g *group) once(list []*want) []*want {
+	first := make(map[string]int, len(list)) // the document, by fingerprint
+	return slices.DeleteFunc(list, func(w *want) bool {
+		at := g.stage.eventTime(w)
+		if at.IsZero() {
+			return false
+		}
+		f := fingerprint(w, at)
+		doc, ok := first[f]
+		if !ok {
+			first[f] = w.doc
+		}
+		return ok && doc != w.doc
+	})
 }
 
 const relMemento = "memento"

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"lockstep/discover"
+	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
 
@@ -197,8 +198,13 @@ func TestFindFile(t *testing.T) {
 	if err := os.WriteFile(file, []byte(srv.fill(srv.site["/rs/maps/resourcelist.xml"])), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	client, err := fetch.New(fetch.Options{AllowPrivate: true}) // a file may name what only this machine can reach
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
 	for _, address := range []string{file, "file://" + filepath.ToSlash(file)} {
-		found, err := discover.Find(t.Context(), srv.client, address)
+		found, err := discover.Find(t.Context(), client, address)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -206,10 +212,10 @@ func TestFindFile(t *testing.T) {
 			t.Errorf("Find(%s) = %s at %s, want %s at the file", address, got, found.Sets[0].URI(resourcesync.ResourceList), maps)
 		}
 	}
-	if _, err := discover.Find(t.Context(), srv.client, filepath.Dir(file)); err == nil {
+	if _, err := discover.Find(t.Context(), client, filepath.Dir(file)); err == nil {
 		t.Error("Find of a directory: no error")
 	}
-	if _, err := discover.Find(t.Context(), srv.client, file+".none"); err == nil || !strings.Contains(err.Error(), "no such file") {
+	if _, err := discover.Find(t.Context(), client, file+".none"); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("Find of no file: %v", err)
 	}
 }

@@ -31,6 +31,9 @@ const (
 // ErrNotModified reports a document that is as the validators say.
 var ErrNotModified = errors.New("not modified")
 
+// ErrLocal reports a Source on the network that names a file of this machine.
+var ErrLocal = errors.New("a Source on the network has no say about files here")
+
 // Validators tell one state of a document from another.
 type Validators struct {
 	ETag         string // of the answer
@@ -161,7 +164,10 @@ func (p *page) open(ctx context.Context, c *fetch.Client, r fetch.Request) (io.R
 	if !isFile && !strings.Contains(r.URI, "://") {
 		path, isFile = r.URI, true
 	}
-	if isFile {
+	switch {
+	case isFile && c != nil && c.HasHome(): // it is not the user who names it
+		return nil, fmt.Errorf("refuse %s: %w", fetch.Printable(r.URI), ErrLocal)
+	case isFile:
 		return p.openFile(path)
 	}
 	r.AcceptGzip, r.Document, r.MaxBytes = true, true, maxDocument

@@ -67,7 +67,14 @@ func TestOpen(t *testing.T) {
 		{file, "file://" + filepath.ToSlash(file)},
 		{"file://" + filepath.ToSlash(file), "file://" + filepath.ToSlash(file)},
 	} {
-		d, err := discover.Open(t.Context(), srv.client, tt.uri, discover.Validators{})
+		client := srv.client
+		if !strings.HasPrefix(tt.uri, "http") {
+			if _, err := discover.Open(t.Context(), client, tt.uri, discover.Validators{}); !errors.Is(err, discover.ErrLocal) {
+				t.Errorf("Open(%s) where a Source on the network names it: %v, want %v", tt.uri, err, discover.ErrLocal)
+			}
+			client = newClient(t, file)
+		}
+		d, err := discover.Open(t.Context(), client, tt.uri, discover.Validators{})
 		if err != nil {
 			t.Fatal(err)
 		}

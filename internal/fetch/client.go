@@ -108,6 +108,10 @@ type Client struct {
 	bytes     atomic.Int64
 }
 
+// HasHome reports whether the Source, as the user named it, is somewhere on the
+// network: then nothing it names is to be looked for among the files here.
+func (c *Client) HasHome() bool { return c.home.host != "" }
+
 // New returns a Client. It reads the files the options name and fails, in
 // words, if an option cannot be used.
 func New(o Options) (*Client, error) {
