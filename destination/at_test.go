@@ -19,7 +19,7 @@ import (
 )
 
 var (
-	pasts    = flag.Int("pasts", 120, "of how many Sources TestAt asks what they were")
+	pasts    = flag.Int("pasts", 60, "of how many Sources TestAt asks what they were")
 	pastSeed = flag.Uint64("past-seed", 0, "the one TestAt asks; 0 for others each time")
 )
 
@@ -52,7 +52,7 @@ func TestAt(t *testing.T) {
 		count[what]++
 	}
 	t.Log(count)
-	if *pasts >= 100 && *pastSeed == 0 && !t.Failed() {
+	if *pasts >= 60 && *pastSeed == 0 && !t.Failed() {
 		for _, what := range []string{"exact", "as of the list", "none", "missing", "all had", "killed"} {
 			if count[what] == 0 {
 				t.Errorf("it never came to %q", what)

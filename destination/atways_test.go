@@ -1,0 +1,307 @@
+package destination_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"lockstep/destination"
+	"lockstep/memento"
+)
+
+// A oneSite is a site of one resource, of which there were three versions; the
+// last but one is wanted. Its handler says where versions are to be had.
+type oneSite struct {
+	*site
+	at      [3]time.Time
+	data    [3]string
+	handler func(w http.ResponseWriter, r *http.Request) bool
+}
+
+const onePath = "/a"
+
+// newOneSite returns one whose lists have these links. The Change List has all
+// that happened, and the list from before it is in the archive.
+func newOneSite(t *testing.T, st style, links func(s *oneSite) string) *oneSite {
+	s := &oneSite{site: newSite(t, st)}
+	s.offer = fmt.Sprintf(`<url><loc>%s</loc><rs:md capability="resourcelist-archive"/></url>`, s.url("/rs/archive.xml"))
+	first := s.now
+	for i := range s.at {
+		s.data[i] = fmt.Sprintf("version %d", i)
+		s.now = s.now.Add(time.Hour)
+		s.put(onePath, s.data[i])
+		s.at[i] = s.log[i].at
+	}
+	s.links = func(siteEvent) string { return links(s) }
+	s.doc["/rs/archive.xml"] = doc("urlset", `<rs:md capability="resourcelist-archive"/>`,
+		fmt.Sprintf(`<url><loc>%s</loc><rs:md at="%s"/></url>`, s.url("/rs/first.xml"), s.time(first)))
+	s.doc["/rs/first.xml"] = doc("urlset", fmt.Sprintf(`<rs:md capability="resourcelist" at="%s"/>`, s.time(first)), "")
+	s.setFault(func(w http.ResponseWriter, r *http.Request) bool { return s.handler != nil && s.handler(w, r) })
+	return s
+}
+
+// version answers with a version, as a memento.
+func (s *oneSite) version(w http.ResponseWriter, i int) bool {
+	w.Header().Set("Memento-Datetime", memento.FormatDatetime(s.at[i]))
+	_, _ = w.Write([]byte(s.data[i]))
+	return true
+}
+
+// negotiated is the version a TimeGate answers with.
+func (s *oneSite) negotiated(r *http.Request) int {
+	at, err := memento.ParseDatetime(r.Header.Get("Accept-Datetime"))
+	best := 0
+	for i := range s.at {
+		if err != nil || !s.at[i].Truncate(time.Second).After(at) {
+			best = i
+		}
+	}
+	return best
+}
+
+// sync makes a mirror what the site was when its second version was there.
+func (s *oneSite) sync(t *testing.T) (string, destination.Report, error) {
+	m := newMirror(t, s.site)
+	m.opts.At = s.at[1].Add(time.Minute)
+	r, err := m.sync()
+	return m.files()["a"], r, err
+}
+
+func link(rel, href string) string { return fmt.Sprintf(`<rs:ln rel="%s" href="%s"/>`, rel, href) }
+
+// TestAtTimeGates gets a version from TimeGates and mementos of every pattern,
+// with a hash that tells which it is, and without (ME-GEN-03, ME-HD-03,
+// ME-IM-01, ME-MM-05, ME-LK-02, ME-LK-07, ME-RS-07, ME-RS-09, RS-REL-50,
+// RS-REL-53, RS-REL-54, RA-DST-03).
+func TestAtTimeGates(t *testing.T) {
+	t.Parallel()
+	none := func(*oneSite) string { return "" }
+	gate := func(s *oneSite) string { return link("timegate", s.url("/gate")) }
+	redirect := func(s *oneSite, w http.ResponseWriter, r *http.Request, to string) bool {
+		w.Header().Set("Vary", "accept-datetime")
+		http.Redirect(w, r, s.url(to), http.StatusFound)
+		return true
+	}
+	mementos := func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
+		for i := range s.at {
+			if r.URL.Path == fmt.Sprintf("/m/%d", i) {
+				return s.version(w, i)
+			}
+		}
+		return false
+	}
+	for _, tt := range []struct {
+		name  string
+		links func(*oneSite) string
+		serve func(s *oneSite, w http.ResponseWriter, r *http.Request) bool
+	}{
+		{"1.1", none, func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Path == onePath && r.Header.Get("Accept-Datetime") != "" {
+				return redirect(s, w, r, fmt.Sprintf("/m/%d", s.negotiated(r)))
+			}
+			return mementos(s, w, r)
+		}},
+		{"1.2", none, func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Path != onePath {
+				return false
+			}
+			i := s.negotiated(r)
+			w.Header().Set("Vary", "accept-datetime")
+			w.Header().Set("Content-Location", s.url(fmt.Sprintf("/m/%d", i)))
+			return s.version(w, i)
+		}},
+		{"1.3", none, func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
+			return r.URL.Path == onePath && s.version(w, s.negotiated(r))
+		}},
+		{"2.1", gate, func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Path == "/gate" {
+				return redirect(s, w, r, fmt.Sprintf("/m/%d", s.negotiated(r)))
+			}
+			return mementos(s, w, r)
+		}},
+		{"2.1 by way of others", gate, func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
+			switch r.URL.Path {
+			case "/gate":
+				return redirect(s, w, r, "/other")
+			case "/other":
+				return redirect(s, w, r, fmt.Sprintf("/m/old-%d", s.negotiated(r)))
+			}
+			for i := range s.at {
+				if r.URL.Path == fmt.Sprintf("/m/old-%d", i) { // a version that was a redirect
+					w.Header().Set("Memento-Datetime", memento.FormatDatetime(s.at[i]))
+					return redirect(s, w, r, fmt.Sprintf("/m/%d", i))
+				}
+			}
+			return mementos(s, w, r)
+		}},
+		{"2.2", gate, func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Path != "/gate" {
+				return false
+			}
+			i := s.negotiated(r)
+			w.Header().Set("Content-Location", s.url(fmt.Sprintf("/m/%d", i)))
+			return s.version(w, i)
+		}},
+		{"2.3", gate, func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
+			return r.URL.Path == "/gate" && s.version(w, s.negotiated(r))
+		}},
+		{"named by the resource", none, func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
+			switch r.URL.Path {
+			case onePath:
+				w.Header().Set("Link", `</gate>; rel="timegate"`)
+				return false
+			case "/gate":
+				return redirect(s, w, r, fmt.Sprintf("/m/%d", s.negotiated(r)))
+			}
+			return mementos(s, w, r)
+		}},
+		{"named by a resource that is gone", none, func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
+			switch r.URL.Path {
+			case onePath:
+				w.Header().Set("Link", `</gate>; rel="timegate"`)
+				http.Error(w, "gone", http.StatusGone)
+				return true
+			case "/gate":
+				return redirect(s, w, r, fmt.Sprintf("/m/%d", s.negotiated(r)))
+			}
+			return mementos(s, w, r)
+		}},
+		{"4", func(s *oneSite) string { return link("memento", s.url("/m/1")) }, mementos},
+		{"4 without a word", func(s *oneSite) string { return link("memento", s.url("/plain")) }, func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Path != "/plain" {
+				return false
+			}
+			_, _ = w.Write([]byte(s.data[1]))
+			return true
+		}},
+	} {
+		for _, noHash := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/hash %v", tt.name, !noHash), func(t *testing.T) {
+				t.Parallel()
+				s := newOneSite(t, style{noHash: noHash}, tt.links)
+				s.handler = func(w http.ResponseWriter, r *http.Request) bool { return tt.serve(s, w, r) }
+				got, r, err := s.sync(t)
+				if err != nil || got != s.data[1] || len(r.Missing) > 0 || !r.AsOf.Equal(r.At) {
+					t.Fatalf("%v: %q, %+v", err, got, r)
+				}
+			})
+		}
+	}
+}
+
+// TestAtHonest has Sources whose versions are not what they say, or not there:
+// nothing wrong is taken, and what is missing is named with its cause
+// (RA-DST-03, ME-RS-08).
+func TestAtHonest(t *testing.T) {
+	t.Parallel()
+	both := func(s *oneSite) string { return link("memento", s.url("/m")) + link("timegate", s.url("/gate")) }
+	for name, serve := range map[string]func(s *oneSite, w http.ResponseWriter, r *http.Request) bool{
+		"not there": func(*oneSite, http.ResponseWriter, *http.Request) bool { return false },
+		"forged": func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
+			w.Header().Set("Memento-Datetime", memento.FormatDatetime(s.at[1]))
+			_, _ = w.Write([]byte("version x"))
+			return true
+		},
+		"the next one": func(s *oneSite, w http.ResponseWriter, r *http.Request) bool { return s.version(w, 2) },
+		"in a circle": func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
+			http.Redirect(w, r, s.url(r.URL.Path), http.StatusFound)
+			return true
+		},
+		"without end": func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
+			http.Redirect(w, r, s.url("/gate?"+r.URL.RawQuery+"x"), http.StatusFound)
+			return true
+		},
+		"cut short": func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
+			w.Header().Set("Content-Length", "100")
+			return s.version(w, 1)
+		},
+		"no date": func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
+			w.Header().Set("Memento-Datetime", "yesterday")
+			_, _ = w.Write([]byte("version y"))
+			return true
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newOneSite(t, style{}, both)
+			s.handler = func(w http.ResponseWriter, r *http.Request) bool {
+				return (r.URL.Path == "/m" || r.URL.Path == "/gate") && serve(s, w, r)
+			}
+			got, r, err := s.sync(t)
+			var past *destination.PastError
+			if !errors.As(err, &past) || past.Missing != 1 || !errors.Is(err, destination.ErrIncomplete) || got != "" {
+				t.Fatalf("%v: %q", err, got)
+			}
+			if len(r.Missing) != 1 || r.Missing[0].URI != s.url(onePath) || !strings.Contains(r.Missing[0].Cause, s.url("/gate")) || r.Failed != 1 {
+				t.Fatalf("%+v", r)
+			}
+		})
+	}
+}
+
+// TestAtWithoutHash: what is at a resource now, or a version that says it is of
+// another time, is not taken for what was there where no hash tells.
+func TestAtWithoutHash(t *testing.T) {
+	t.Parallel()
+	for name, i := range map[string]int{"before": 0, "after": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newOneSite(t, style{noHash: true}, func(s *oneSite) string { return link("timegate", s.url("/gate")) })
+			s.handler = func(w http.ResponseWriter, r *http.Request) bool { return r.URL.Path == "/gate" && s.version(w, i) }
+			if got, r, err := s.sync(t); err == nil || got != "" || len(r.Missing) != 1 {
+				t.Fatalf("%v: %q, %+v", err, got, r)
+			}
+		})
+	}
+}
+
+// TestAtManyLinks: what a Source names without end is not asked without end.
+func TestAtManyLinks(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	s := newOneSite(t, style{}, func(s *oneSite) string {
+		var b strings.Builder
+		for i := range 40 {
+			b.WriteString(link([]string{"memento", "timegate"}[i%2], s.url(fmt.Sprintf("/gate/%d", i))))
+		}
+		return b.String()
+	})
+	s.handler = func(w http.ResponseWriter, r *http.Request) bool {
+		if strings.HasPrefix(r.URL.Path, "/gate/") {
+			asked.Add(1)
+		}
+		return false
+	}
+	if _, r, err := s.sync(t); err == nil || len(r.Missing) != 1 {
+		t.Fatalf("%v: %+v", err, r)
+	}
+	if n := asked.Load(); n > 12 {
+		t.Fatalf("asked %d times for one version", n)
+	}
+}
+
+// TestAtElsewhere: versions on hosts that the Source may not name are asked for
+// only where a hash tells that they are right; dead ones are left alone.
+func TestAtElsewhere(t *testing.T) {
+	t.Parallel()
+	for _, noHash := range []bool{false, true} {
+		var asked atomic.Int64
+		var s *oneSite
+		archive := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asked.Add(1)
+			s.version(w, 1)
+		}))
+		t.Cleanup(archive.Close)
+		far := strings.Replace(archive.URL, "127.0.0.1", "localhost", 1)
+		s = newOneSite(t, style{noHash: noHash}, func(s *oneSite) string { return link("memento", far+"/m/1") })
+		got, r, err := s.sync(t)
+		if noHash && (err == nil || asked.Load() > 0) || !noHash && (err != nil || got != s.data[1]) {
+			t.Fatalf("hash %v: %v, asked %d times: %q %+v", !noHash, err, asked.Load(), got, r)
+		}
+	}
+}
