@@ -63,7 +63,16 @@ func syncTo(source, dest string) error {
 		return err
 	}
 	defer c.Close()
-	d, err := destination.New(store, db.Journal(), c, destination.Options{Dest: dest, MaxDelete: 100})
+	o := destination.Options{Dest: dest, MaxDelete: 100}
+	if os.Getenv("LOCKSTEP_TEST_KEEP") != "" {
+		versions, err := blob.NewDir(versionsOf(dest), blob.DirOptions{Tmp: "tmp"})
+		if err != nil {
+			return err
+		}
+		defer versions.Close()
+		o.Keep, o.Versions = destination.Keep{All: true}, versions
+	}
+	d, err := destination.New(store, db.Journal(), c, o)
 	if err != nil {
 		return err
 	}
@@ -136,10 +145,11 @@ func TestKill(t *testing.T) {
 }
 
 // killSync starts a sync and kills it a moment after now says so.
-func killSync(t *testing.T, source, dest string, now func() bool, rnd *rand.Rand) {
+func killSync(t *testing.T, source, dest string, now func() bool, rnd *rand.Rand, env ...string) {
 	t.Helper()
 	c := exec.Command(os.Args[0], "-test.run=^TestKillProcess$")
 	c.Env = append(os.Environ(), "LOCKSTEP_TEST_SOURCE="+source, "LOCKSTEP_TEST_DEST="+dest)
+	c.Env = append(c.Env, env...)
 	c.Stderr = os.Stderr
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
