@@ -24,7 +24,11 @@ type Base string
 // Memento returns the URI-M of the version of the resource uri at that instant,
 // to the microsecond.
 func (b Base) Memento(uri string, at time.Time) string {
-	return string(b) + VersionsPrefix + stamp(at) + "/" + escape(uri)
+	return b.memento(escape(uri), at)
+}
+
+func (b Base) memento(escaped string, at time.Time) string {
+	return string(b) + VersionsPrefix + stamp(at) + "/" + escaped
 }
 
 // TimeGate returns the URI-G of the resource uri.
@@ -87,7 +91,7 @@ func escape(uri string) string {
 	const hex = "0123456789ABCDEF"
 	odd := 0
 	for i := range len(uri) {
-		if !inURI(uri[i]) {
+		if !inURI[uri[i]] {
 			odd++
 		}
 	}
@@ -96,7 +100,7 @@ func escape(uri string) string {
 	}
 	b := make([]byte, 0, len(uri)+2*odd)
 	for i := range len(uri) {
-		if c := uri[i]; inURI(c) {
+		if c := uri[i]; inURI[c] {
 			b = append(b, c)
 		} else {
 			b = append(b, '%', hex[c>>4], hex[c&15])
@@ -105,6 +109,10 @@ func escape(uri string) string {
 	return string(b)
 }
 
-func inURI(c byte) bool {
-	return c > ' ' && c < 0x7f && strings.IndexByte("\"<>\\^`{|}#", c) < 0
-}
+// inURI are the bytes that stand in a URI as they are, and do not end it.
+var inURI = func() (in [256]bool) {
+	for c := byte('!'); c < 0x7f; c++ {
+		in[c] = strings.IndexByte("\"<>\\^`{|}#", c) < 0
+	}
+	return in
+}()

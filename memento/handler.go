@@ -17,6 +17,9 @@ const (
 	// pageEntries is how many versions a page of a TimeMap lists.
 	pageEntries = 10_000
 
+	// pagesAtOnce is how many are written at a time: each takes some megabytes.
+	pagesAtOnce = 8
+
 	// pageBytes is from which size on a page of a TimeMap is full: versions of
 	// resources with very long URIs must not fill memory.
 	pageBytes = 4 << 20
@@ -65,6 +68,8 @@ type Handler struct {
 	opts    Options
 	path    string // of the base URL, as it stands there
 	checked checked
+	pages   pageBodies
+	writing chan struct{} // held while a page of a TimeMap is written
 }
 
 // NewHandler returns a Handler of what is in s.
@@ -75,7 +80,7 @@ func NewHandler(s Store, o Options) *Handler {
 	if o.Page <= 0 || o.Page > pageEntries {
 		o.Page = pageEntries
 	}
-	h := &Handler{store: s, opts: o, path: "/"}
+	h := &Handler{store: s, opts: o, path: "/", writing: make(chan struct{}, pagesAtOnce)}
 	if u, err := url.Parse(string(o.Base)); err == nil {
 		h.path = u.EscapedPath()
 	}
@@ -173,7 +178,7 @@ func spellings(uri string) []string {
 		all = append(all, s)
 	}
 	add(uri)
-	add(unescape(uri, func(c byte) bool { return !inURI(c) }))
+	add(unescape(uri, func(c byte) bool { return !inURI[c] }))
 	add(escape(uri))
 	whole := unescape(uri, func(byte) bool { return true })
 	add(whole)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"lockstep/internal/weblink"
@@ -43,24 +44,80 @@ func (h *Handler) timeMap(w http.ResponseWriter, r *http.Request, rest string) {
 		h.fail(w, http.StatusNotFound, "of %s no version is known", escape(uri))
 		return
 	}
-	if err := h.list(r, &m); err != nil {
+	body, err := h.page(r, &m)
+	if err != nil {
 		h.broken(w, r, uri, err)
 		return
 	}
-	if len(m.list) == 0 {
+	if body == nil {
 		h.fail(w, http.StatusNotFound, "of %s there is no version from %s on", escape(uri), FormatDatetime(m.from))
 		return
 	}
-	body, typ := m.links(), LinkFormat
-	if m.json {
-		body, typ = m.object(), "application/json"
-	}
-	sum := sha256.Sum256(body)
+	defer h.pages.release(body)
 	header := w.Header()
-	header.Set("Content-Type", typ)
+	header.Set("Content-Type", LinkFormat)
+	if m.json {
+		header.Set("Content-Type", "application/json")
+	}
 	header.Set("Cache-Control", "no-cache")
-	header.Set("ETag", `"`+hex.EncodeToString(sum[:16])+`"`)
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
+	header.Set("ETag", `"`+hex.EncodeToString(body.sum[:16])+`"`)
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body.text))
+}
+
+// page writes a page; nil if there is nothing on it. It is to be released. Few
+// are written at a time.
+func (h *Handler) page(r *http.Request, m *timeMap) (*pageBody, error) {
+	select {
+	case h.writing <- struct{}{}:
+		defer func() { <-h.writing }()
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+	if err := h.list(r, m); err != nil || len(m.list) == 0 {
+		return nil, err
+	}
+	text := m.links
+	if m.json {
+		text = m.object
+	}
+	body := h.pages.share(text())
+	m.list = nil // it takes as much again, and the answer its time
+	return body, nil
+}
+
+// pageBodies are the pages that are being sent, each once: many slow readers of
+// a long one hold no more memory than one.
+type pageBodies struct {
+	mu  sync.Mutex // guards what follows
+	all map[[32]byte]*pageBody
+}
+
+type pageBody struct {
+	text    []byte
+	sum     [32]byte
+	readers int // guarded by pageBodies.mu
+}
+
+func (p *pageBodies) share(text []byte) *pageBody {
+	sum := sha256.Sum256(text)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.all == nil {
+		p.all = make(map[[32]byte]*pageBody)
+	}
+	if p.all[sum] == nil {
+		p.all[sum] = &pageBody{text: text, sum: sum}
+	}
+	p.all[sum].readers++
+	return p.all[sum]
+}
+
+func (p *pageBodies) release(b *pageBody) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if b.readers--; b.readers == 0 {
+		delete(p.all, b.sum)
+	}
 }
 
 // A timeMap is one page of a TimeMap.
@@ -139,9 +196,10 @@ func (m *timeMap) links() []byte {
 		link(m.address(m.form, stamp(m.next.At)+"/"), "rel", "timemap", "type", LinkFormat,
 			"from", FormatDatetime(m.next.At), "until", FormatDatetime(m.around.Last.At))
 	}
+	escaped := escape(m.uri)
 	for i := range m.list {
 		v := &m.list[i]
-		link(m.base.Memento(m.uri, v.At), "rel", m.rels(i), "datetime", FormatDatetime(v.At))
+		link(m.base.memento(escaped, v.At), "rel", m.rels(i), "datetime", FormatDatetime(v.At))
 	}
 	return append(b, '\n')
 }
@@ -180,11 +238,12 @@ type jsonVersion struct {
 
 // object returns the page in JSON.
 func (m *timeMap) object() []byte {
+	escaped := escape(m.uri)
 	version := func(v *Version) jsonVersion {
-		return jsonVersion{v.At.UTC().Format(time.RFC3339), m.base.Memento(m.uri, v.At)}
+		return jsonVersion{v.At.UTC().Format(time.RFC3339), m.base.memento(escaped, v.At)}
 	}
 	out := jsonMap{
-		Original: escape(m.uri), TimeGate: m.base.TimeGate(m.uri),
+		Original: escaped, TimeGate: m.base.TimeGate(m.uri),
 		Self:    m.address(m.form, m.page),
 		TimeMap: jsonForms{m.address("link/", ""), m.address("json/", "")},
 		Mementos: jsonVersions{

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -259,4 +262,55 @@ func TestTimeMapCurrent(t *testing.T) {
 			t.Errorf("day %d: %q, %v", at, got.URI, err)
 		}
 	}
+}
+
+// Many who read a long page slowly share it. Not in parallel: it looks at the
+// memory of all.
+func TestTimeMapShared(t *testing.T) {
+	s := newSite(t, memento.Options{})
+	var all []memento.Version
+	for i := range 10_000 {
+		all = append(all, memento.Version{URI: page + strings.Repeat("x", 150), At: day(2).Add(time.Duration(i) * time.Second), Length: 1, Seq: int64(i + 1)})
+	}
+	if err := s.store.Append(t.Context(), "set", 1, all); err != nil {
+		t.Fatal(err)
+	}
+	h := memento.NewHandler(s.store, memento.Options{Base: "http://h/"})
+	const readers = 40
+	arrived, leave := make(chan struct{}, readers), make(chan struct{})
+	var wg sync.WaitGroup
+	for range readers {
+		wg.Go(func() {
+			h.ServeHTTP(&slowWriter{header: http.Header{}, arrived: arrived, leave: leave}, httptest.NewRequest("GET", "/timemap/"+all[0].URI, nil))
+		})
+	}
+	for range readers {
+		<-arrived
+	}
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	close(leave)
+	wg.Wait()
+	if m.HeapAlloc > 80<<20 { // 40 copies of 4 MB would be 160
+		t.Errorf("%d MB are in use", m.HeapAlloc>>20)
+	}
+}
+
+// A slowWriter waits for leave at its first write.
+type slowWriter struct {
+	header  http.Header
+	arrived chan<- struct{}
+	leave   <-chan struct{}
+	once    sync.Once
+}
+
+func (w *slowWriter) Header() http.Header { return w.header }
+func (w *slowWriter) WriteHeader(int)     {}
+func (w *slowWriter) Write(p []byte) (int, error) {
+	w.once.Do(func() {
+		w.arrived <- struct{}{}
+		<-w.leave
+	})
+	return len(p), nil
 }

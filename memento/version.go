@@ -19,7 +19,7 @@ import (
 
 const (
 	// smallBytes is up to which size a version is read at once, ...
-	smallBytes = 1 << 20
+	smallBytes = 256 << 10
 
 	// ... and checkBytes up to which size it is read twice: what is damaged can
 	// then be answered with an error. With larger ones the answer breaks off

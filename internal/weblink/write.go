@@ -17,10 +17,9 @@ func AppendOne(b []byte, target string, params ...string) []byte {
 	const hex = "0123456789ABCDEF"
 	b = append(b, '<')
 	for i := range len(target) {
-		switch c := target[i]; {
-		case c <= ' ' || c >= 0x7f || c == '<' || c == '>' || c == '"':
+		if c := target[i]; c <= ' ' || c >= 0x7f || c == '<' || c == '>' || c == '"' {
 			b = append(b, '%', hex[c>>4], hex[c&15])
-		default:
+		} else {
 			b = append(b, c)
 		}
 	}
