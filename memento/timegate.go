@@ -44,7 +44,10 @@ func (h *Handler) timeGate(w http.ResponseWriter, r *http.Request, uri string) {
 		return
 	}
 	if !v.At.Equal(a.Selected.At) {
-		if a, err = h.around(r, uri, v); err != nil {
+		if a, err = h.store.Around(r.Context(), uri, v.At); err == nil {
+			err = h.exactly(r.Context(), uri, v.At, &a)
+		}
+		if err != nil {
 			h.broken(w, r, uri, err)
 			return
 		}
@@ -73,14 +76,4 @@ func wanted(r *http.Request) (at time.Time, asked bool, err error) {
 		at = at.Add(time.Second) // the first instant of all means the last one to a Store
 	}
 	return at, true, err
-}
-
-// around returns what lies around v, which is Selected. It is not certain what
-// stands beside one that others in its second come after (ME-HD-04).
-func (h *Handler) around(r *http.Request, uri string, v Version) (Around, error) {
-	a, err := h.store.Around(r.Context(), uri, v.At)
-	if err == nil && !v.At.Equal(a.Selected.At) {
-		a.Selected, a.Prev, a.Next = v, Version{}, Version{}
-	}
-	return a, err
 }

@@ -67,24 +67,34 @@ func (h *Handler) memento(w http.ResponseWriter, r *http.Request, rest string) {
 // the microsecond, and what lies around it; the zero Version if there is none.
 func (h *Handler) version(r *http.Request, uri string, at time.Time) (string, Around, Version, error) {
 	uri, a, err := h.known(r.Context(), uri, at)
-	if err != nil || !a.Known || a.Selected.At.Equal(at) {
-		return uri, a, a.Selected, err
+	if err == nil && a.Known {
+		err = h.exactly(r.Context(), uri, at, &a)
+	}
+	return uri, a, a.Selected, err
+}
+
+// exactly makes a, which lies around at to the second, what lies around the very
+// version of that instant. What is before one that others in its second follow,
+// is not said.
+func (h *Handler) exactly(ctx context.Context, uri string, at time.Time, a *Around) error {
+	if a.Selected.At.Equal(at) {
+		return nil
 	}
 	a.Selected, a.Prev, a.Next = Version{}, Version{}, Version{}
-	for v, err := range h.store.List(r.Context(), uri, at.Add(-time.Microsecond)) {
+	for v, err := range h.store.List(ctx, uri, at.Add(-time.Microsecond)) {
 		switch {
 		case err != nil:
-			return uri, a, Version{}, err
+			return err
 		case a.Selected.IsZero() && !v.At.Equal(at):
-			return uri, a, Version{}, nil
+			return nil
 		case a.Selected.IsZero():
 			a.Selected = v
 		case !v.Gone:
 			a.Next = v
-			return uri, a, a.Selected, nil
+			return nil
 		}
 	}
-	return uri, a, a.Selected, nil
+	return nil
 }
 
 // content answers with the bytes of v, once they are known to be right.
