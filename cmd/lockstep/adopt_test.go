@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"lockstep/catalog"
+	"lockstep/resourcesync"
 )
 
 // TestTakeOver makes a set hold what another holds, whatever it held before.
@@ -37,6 +38,34 @@ func TestTakeOver(t *testing.T) {
 		}
 		if got := lengths(t, cat, "from"); !maps.Equal(got, want) {
 			t.Fatalf("round %d: from has changed to %v, was %v", round, got, want)
+		}
+	}
+}
+
+// TestTakeOverLinks: links to versions we kept belong to the base URL there was,
+// those that resources came with do not.
+func TestTakeOverLinks(t *testing.T) {
+	t.Parallel()
+	for _, versions := range []bool{true, false} {
+		cat := catalog.NewMem(nil)
+		u := catalog.Update{Record: catalog.Record{URI: "http://x.org/", Links: []resourcesync.Link{
+			{Rel: resourcesync.RelMemento, Href: "http://old.example.org/versions/20260101120000/http://x.org/"},
+			{Rel: "collection", Href: "http://x.org/c"}, {Rel: resourcesync.RelPatch, Href: "http://x.org/p"},
+		}}}
+		if _, err := cat.Apply(t.Context(), "from", []catalog.Update{u}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := takeOver(t.Context(), cat, "from", "to", versions); err != nil {
+			t.Fatal(err)
+		}
+		want := 2
+		if versions {
+			want = 1
+		}
+		for r, err := range cat.Resources(t.Context(), "to", catalog.Range{}) {
+			if err != nil || len(r.Links) != want {
+				t.Errorf("versions %v: %d links %v, %v; want %d", versions, len(r.Links), r.Links, err, want)
+			}
 		}
 	}
 }
