@@ -65,7 +65,7 @@ type DB struct {
 	there   func() error
 	closed  atomic.Bool
 
-	prepared sync.Map // *sql.Stmt of read by text, see prepare
+	prepared sync.Map // *sql.Stmt of read by text, see queryPrepared
 }
 
 // New checks the schema of an open database, brings it up to date where it is
@@ -169,21 +169,27 @@ func (db *DB) query(ctx context.Context, query string, args ...any) (rows *sql.R
 	return rows, nil
 }
 
-// prepare returns a statement of a read transaction, which may be used until that
-// ends. Its text is compiled once for each connection, which can take longer than
-// running it: text must be a constant.
-func (db *DB) prepare(ctx context.Context, tx *sql.Tx, text string) (*sql.Stmt, error) {
-	s, ok := db.prepared.Load(text)
-	if !ok {
-		fresh, err := db.read.PrepareContext(ctx, text) // closed with the connections
-		if err != nil {
-			return nil, fmt.Errorf("prepare statement: %w", err)
+// queryPrepared begins a reading with a statement that is compiled once for each
+// connection: that can take longer than running it. The text must be a constant.
+func (db *DB) queryPrepared(ctx context.Context, text string, args ...any) (rows *sql.Rows, err error) {
+	err = db.repeat(ctx, func() (bool, error) {
+		s, ok := db.prepared.Load(text)
+		if !ok {
+			fresh, err := db.read.PrepareContext(ctx, text) // closed with the connections
+			if err != nil {
+				return false, fmt.Errorf("prepare statement: %w", err)
+			}
+			if s, ok = db.prepared.LoadOrStore(text, fresh); ok {
+				_ = fresh.Close() // another was faster
+			}
 		}
-		if s, ok = db.prepared.LoadOrStore(text, fresh); ok {
-			_ = fresh.Close() // another was faster
-		}
+		rows, err = s.(*sql.Stmt).QueryContext(ctx, args...)
+		return false, err
+	})
+	if err != nil {
+		return nil, db.dialect.Explain(err)
 	}
-	return tx.StmtContext(ctx, s.(*sql.Stmt)), nil
+	return rows, nil
 }
 
 // named says which database it is that is full, or cannot be written, and why.

@@ -5,127 +5,96 @@ import (
 	"database/sql"
 	"fmt"
 	"iter"
-	"math"
 	"time"
 
 	"lockstep/memento"
 )
 
-// A lifeRow is a row of memento_resource.
-type lifeRow struct {
-	set, no  int64
-	dropped  time.Time
-	selected memento.Version // latest up to the instant asked for; zero: none
-}
+// aroundQuery reads, for each set that has the resource $1, which version is the
+// latest up to $2, and what lies around the one of these that is Selected. It is
+// one statement, so that it sees one state and is one question to a server.
+//
+// The columns are what was dropped, and then, of each of five versions, At and
+// the rest; both are NULL where there is none.
+const (
+	aroundQuery = `WITH r AS (
+		SELECT r.set_id AS set_id, r.no AS no, r.dropped AS dropped,
+			(SELECT MAX(v.at) FROM memento_version v WHERE v.set_id = r.set_id AND v.no = r.no AND v.at <= $2) AS at
+		FROM memento_set s CROSS JOIN memento_resource r WHERE r.set_id = s.id AND r.uri = $1
+	), selected AS (
+		SELECT v.at AS at FROM r CROSS JOIN memento_version v WHERE v.set_id = r.set_id AND v.no = r.no AND v.at = r.at
+		ORDER BY v.gone, v.at DESC LIMIT 1
+	) SELECT r.dropped,
+		r.at, (SELECT v.version FROM memento_version v WHERE v.set_id = r.set_id AND v.no = r.no AND v.at = r.at),
+		(SELECT v.at` + firstMemento + `), (SELECT v.version` + firstMemento + `),
+		(SELECT v.at` + prevMemento + `), (SELECT v.version` + prevMemento + `),
+		(SELECT v.at` + nextMemento + `), (SELECT v.version` + nextMemento + `),
+		(SELECT v.at` + lastMemento + `), (SELECT v.version` + lastMemento + `)
+	FROM r ORDER BY r.set_id`
 
-// lives returns the rows of the URI, in the order of the sets.
-func (v *Versions) lives(ctx context.Context, tx *sql.Tx, uri string, until int64) ([]lifeRow, error) {
-	const upto = `FROM memento_version v WHERE v.set_id = r.set_id AND v.no = r.no AND v.at <= $2 ORDER BY v.at DESC LIMIT 1`
-	const query = `SELECT r.set_id, r.no, r.dropped, (SELECT v.at ` + upto + `), (SELECT v.version ` + upto + `)
-		FROM memento_set s CROSS JOIN memento_resource r WHERE r.set_id = s.id AND r.uri = $1 ORDER BY s.id`
-	find, err := v.db.prepare(ctx, tx, query)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := find.QueryContext(ctx, uri, until)
-	return collect(rows, err, "resource", nil, func(l *lifeRow) error {
-		var dropped, at sql.NullInt64
-		var packed sql.RawBytes
-		if err := rows.Scan(&l.set, &l.no, &dropped, &at, &packed); err != nil {
-			return err
-		}
-		l.dropped = timeOf(dropped)
-		if !at.Valid {
-			return nil
-		}
-		l.selected.URI = uri
-		return parseVersion(at.Int64, packed, &l.selected)
-	})
-}
+	mementos     = ` FROM memento_version v WHERE v.set_id = r.set_id AND v.no = r.no AND v.gone = 0`
+	firstMemento = mementos + ` ORDER BY v.at LIMIT 1`
+	prevMemento  = mementos + ` AND v.at < (SELECT at FROM selected) ORDER BY v.at DESC LIMIT 1`
+	nextMemento  = mementos + ` AND v.at > COALESCE((SELECT at FROM selected), -9223372036854775807) ORDER BY v.at LIMIT 1`
+	lastMemento  = mementos + ` ORDER BY v.at DESC LIMIT 1`
+)
 
 // Around implements [memento.Store].
 func (v *Versions) Around(ctx context.Context, uri string, at time.Time) (memento.Around, error) {
-	var a memento.Around
-	err := v.reading(ctx, func(tx *sql.Tx) error {
-		a = memento.Around{} // the reading may be repeated
-		lives, err := v.lives(ctx, tx, uri, memento.Until(at))
-		if err != nil {
-			return err
-		}
-		for i := range lives {
-			a.Known = true
-			if lives[i].dropped.After(a.Dropped) {
-				a.Dropped = lives[i].dropped
-			}
-			a.Select(lives[i].selected)
-		}
-		for i := range lives {
-			if err := v.neighbours(ctx, tx, uri, &lives[i], &a); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	rows, err := v.db.queryPrepared(ctx, aroundQuery, uri, memento.Until(at))
+	found, err := collect(rows, err, "resource", nil, func(f *memento.Around) error { return scanAround(rows, uri, f) })
 	if err != nil {
 		return memento.Around{}, fmt.Errorf("read versions of %s around %s: %w", uri, at.Format(time.RFC3339), err)
+	}
+	a := memento.Around{Known: len(found) > 0}
+	for i := range found {
+		f := &found[i]
+		a.Select(f.Selected)
+		earliest(&a.First, &f.First)
+		latest(&a.Prev, &f.Prev)
+		earliest(&a.Next, &f.Next)
+		latest(&a.Last, &f.Last)
+		if f.Dropped.After(a.Dropped) {
+			a.Dropped = f.Dropped
+		}
 	}
 	return a, nil
 }
 
-// neighbours puts into a what of the resource in one set lies around Selected.
-func (v *Versions) neighbours(ctx context.Context, tx *sql.Tx, uri string, l *lifeRow, a *memento.Around) error {
-	const of = `, at, version FROM memento_version WHERE set_id = $1 AND no = $2 AND gone = 0`
-	const query = `SELECT * FROM (SELECT 1` + of + ` ORDER BY at LIMIT 1) AS a
-		UNION ALL SELECT * FROM (SELECT 2` + of + ` AND at < $3 ORDER BY at DESC LIMIT 1) AS b
-		UNION ALL SELECT * FROM (SELECT 3` + of + ` AND at > $3 ORDER BY at LIMIT 1) AS c
-		UNION ALL SELECT * FROM (SELECT 4` + of + ` ORDER BY at DESC LIMIT 1) AS d`
-	selected := int64(math.MinInt64)
-	if !a.Selected.IsZero() {
-		selected = a.Selected.At.UnixMicro()
+// scanAround reads a row of aroundQuery: what one set says.
+func scanAround(rows *sql.Rows, uri string, a *memento.Around) error {
+	var dropped sql.NullInt64
+	var at [5]sql.NullInt64
+	var packed [5]sql.RawBytes
+	into := []any{&dropped}
+	for i := range at {
+		into = append(into, &at[i], &packed[i])
 	}
-	find, err := v.db.prepare(ctx, tx, query)
-	if err != nil {
+	if err := rows.Scan(into...); err != nil {
 		return err
 	}
-	rows, err := find.QueryContext(ctx, l.set, l.no, selected)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var which int
-		var at int64
-		var packed sql.RawBytes
-		if err := rows.Scan(&which, &at, &packed); err != nil {
+	a.Dropped = timeOf(dropped)
+	for i, v := range []*memento.Version{&a.Selected, &a.First, &a.Prev, &a.Next, &a.Last} {
+		if !at[i].Valid {
+			continue
+		}
+		v.URI = uri
+		if err := parseVersion(at[i].Int64, packed[i], v); err != nil {
 			return err
 		}
-		n := memento.Version{URI: uri}
-		if err := parseVersion(at, packed, &n); err != nil {
-			return err
-		}
-		switch which {
-		case 1:
-			earliest(&a.First, n)
-		case 2:
-			latest(&a.Prev, n)
-		case 3:
-			earliest(&a.Next, n)
-		case 4:
-			latest(&a.Last, n)
-		}
 	}
-	return rows.Err()
+	return nil
 }
 
-func earliest(v *memento.Version, n memento.Version) {
-	if v.IsZero() || n.At.Before(v.At) {
-		*v = n
+func earliest(v, n *memento.Version) {
+	if !n.IsZero() && (v.IsZero() || n.At.Before(v.At)) {
+		*v = *n
 	}
 }
 
-func latest(v *memento.Version, n memento.Version) {
+func latest(v, n *memento.Version) {
 	if n.At.After(v.At) {
-		*v = n
+		*v = *n
 	}
 }
 
@@ -146,20 +115,22 @@ func (v *Versions) List(ctx context.Context, uri string, after time.Time) iter.S
 }
 
 func (v *Versions) list(ctx context.Context, uri string, after time.Time) iter.Seq2[memento.Version, error] {
-	var lives []lifeRow
-	err := v.reading(ctx, func(tx *sql.Tx) (err error) {
-		lives, err = v.lives(ctx, tx, uri, math.MinInt64)
-		return err
-	})
+	const query = `SELECT r.set_id, r.no FROM memento_set s CROSS JOIN memento_resource r
+		WHERE r.set_id = s.id AND r.uri = $1 ORDER BY s.id`
+	rows, err := v.db.query(ctx, query, uri)
+	lives, err := collect(rows, err, "resource", nil, func(l *lifeKey) error { return rows.Scan(&l.set, &l.no) })
 	if err != nil {
 		return func(yield func(memento.Version, error) bool) { yield(memento.Version{}, err) }
 	}
 	all := make([]iter.Seq2[memento.Version, error], len(lives))
-	for i := range lives {
-		all[i] = v.life(ctx, uri, &lives[i], after.UnixMicro())
+	for i, l := range lives {
+		all[i] = v.life(ctx, uri, l, after.UnixMicro())
 	}
 	return mergeVersions(all)
 }
+
+// A lifeKey names a resource in one set.
+type lifeKey struct{ set, no int64 }
 
 // mergeVersions yields what is in any of all, each of which is in order. Of
 // versions with the same At one is yielded, which is not Gone if possible.
@@ -214,7 +185,7 @@ type versionHead struct {
 func (h *versionHead) step() { h.Version, h.err, h.ok = h.next() }
 
 // life yields the versions of the resource in one set that are later than after.
-func (v *Versions) life(ctx context.Context, uri string, l *lifeRow, after int64) iter.Seq2[memento.Version, error] {
+func (v *Versions) life(ctx context.Context, uri string, l lifeKey, after int64) iter.Seq2[memento.Version, error] {
 	const query = `SELECT at, version FROM memento_version WHERE set_id = $1 AND no = $2 AND at > $3 ORDER BY at LIMIT $4`
 	return pagesFrom(after, func(n memento.Version) int64 { return n.At.UnixMicro() },
 		func(after int64, page []memento.Version) ([]memento.Version, error) {
@@ -298,5 +269,5 @@ func (v *Versions) walkPage(ctx context.Context, set int64, last walked, page []
 
 // rest yields the versions of the same resource after last.
 func (v *Versions) rest(ctx context.Context, set int64, last walked) iter.Seq2[memento.Version, error] {
-	return v.life(ctx, last.URI, &lifeRow{set: set, no: last.no}, last.At.UnixMicro())
+	return v.life(ctx, last.URI, lifeKey{set, last.no}, last.At.UnixMicro())
 }
