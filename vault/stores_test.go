@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -57,6 +58,8 @@ var errFull = errors.New("no room")
 // A failing is a store of which every operation that writes may fail.
 type failing struct {
 	blob.Store
+	writes bool // each Write is one, too
+
 	mu   sync.Mutex // guards left
 	left int        // operations until one fails; negative: none does
 }
@@ -72,14 +75,39 @@ func (f *failing) Create(ctx context.Context, name string) (blob.Writer, error) 
 	if f.fails() {
 		return nil, errFull
 	}
-	return f.Store.Create(ctx, name)
+	w, err := f.Store.Create(ctx, name)
+	if err != nil || !f.writes {
+		return w, err
+	}
+	return &failingWriter{w, f}, nil
+}
+
+// A failingWriter is a Writer of a store that may fail at each Write, and cannot
+// be renamed.
+type failingWriter struct {
+	blob.Writer
+	f *failing
+}
+
+func (w *failingWriter) Write(p []byte) (int, error) {
+	if w.f.fails() {
+		n, _ := w.Writer.Write(p[:len(p)/2])
+		return n, errFull
+	}
+	return w.Writer.Write(p)
 }
 
 func (f *failing) Commit(ctx context.Context, ws ...blob.Writer) error {
 	if f.fails() {
 		return &blob.CommitError{Name: ws[0].Name(), Err: errFull}
 	}
-	return f.Store.Commit(ctx, ws...)
+	inner := slices.Clone(ws)
+	for i, w := range ws {
+		if w, is := w.(*failingWriter); is {
+			inner[i] = w.Writer
+		}
+	}
+	return f.Store.Commit(ctx, inner...)
 }
 
 func (f *failing) Remove(ctx context.Context, names ...string) error {
@@ -101,8 +129,8 @@ func TestFailing(t *testing.T) {
 	for i := range 9 {
 		versions = append(versions, edited(r, versions[i], 2, 50))
 	}
-	for n := range 30 {
-		store := &failing{Store: new(blob.Mem), left: n}
+	for n := range 44 {
+		store := &failing{Store: new(blob.Mem), writes: n%2 == 1, left: n}
 		v := vault.New(store, vault.Options{})
 		failed := 0
 		var kept []vault.Digest

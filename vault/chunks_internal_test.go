@@ -1,0 +1,56 @@
+package vault
+
+import (
+	"bytes"
+	"io"
+	"math/rand/v2"
+	"testing"
+	"testing/iotest"
+)
+
+// TestChunker: the chunks are the content, at every place in a large one, and the
+// last is told from the others.
+func TestChunker(t *testing.T) {
+	t.Parallel()
+	p := make([]byte, 9<<20)
+	_, _ = rand.NewChaCha8([32]byte{2}).Read(p) // never fails
+	for _, off := range []int64{0, classes[0].until - 300_000, classes[1].until - 1<<20, 1 << 40} {
+		for _, size := range []int{0, 1, bufferSize - 1, bufferSize, bufferSize + 1, 2 * bufferSize, len(p)} {
+			for name, r := range map[string]io.Reader{
+				"plain": bytes.NewReader(p[:size]),
+				"half":  iotest.HalfReader(bytes.NewReader(p[:size])),
+				"eof":   iotest.DataErrReader(bytes.NewReader(p[:size])),
+			} {
+				if got := rejoined(t, &chunker{r: r, buf: make([]byte, bufferSize), off: off}); !bytes.Equal(got, p[:size]) {
+					t.Errorf("%s, %d bytes at %d: %d other ones", name, size, off, len(got))
+				}
+			}
+		}
+	}
+}
+
+func rejoined(t *testing.T, c *chunker) (all []byte) {
+	t.Helper()
+	for n := 0; ; n++ {
+		chunk, last, err := c.next()
+		if err != nil || len(chunk) == 0 && n > 0 || len(chunk) > maxChunk {
+			t.Fatalf("chunk %d of %d bytes, %v", n, len(chunk), err)
+		}
+		if all = append(all, chunk...); last {
+			return all
+		}
+	}
+}
+
+// TestChunkerStuck: a Reader that yields nothing, for ever, is given up.
+func TestChunkerStuck(t *testing.T) {
+	t.Parallel()
+	c := chunker{r: stuck{}, buf: make([]byte, bufferSize)}
+	if _, _, err := c.next(); err != io.ErrNoProgress {
+		t.Errorf("next = %v, want io.ErrNoProgress", err)
+	}
+}
+
+type stuck struct{}
+
+func (stuck) Read([]byte) (int, error) { return 0, nil }
