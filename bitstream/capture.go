@@ -57,8 +57,12 @@ func (w *worker) follow(ctx context.Context, indices []int) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.Is(err, errKeep):
-			return err
+		case errors.Is(err, errStage) && w.opts.Rescans:
+			w.wait(fmt.Errorf("%s: %w", u.URI, err))
+			w.withheld[i] = true
+			continue
+		case errors.Is(err, errKeep) || errors.Is(err, errStage):
+			return fmt.Errorf("%s: %w", u.URI, err)
 		case (errors.Is(err, errVanished) || errors.Is(err, errUnsteady) || errors.Is(err, errUnread)) && w.leaveOut(u):
 			w.withheld[i] = true
 			continue

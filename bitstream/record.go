@@ -125,6 +125,7 @@ type batch struct {
 	pinned   []digest
 	ready    []blob.Writer // to be committed
 	problems problems
+	waiting  problems // of changes that wait until the vault takes their versions
 	versions versions
 }
 
@@ -216,6 +217,10 @@ func (b *batch) keepAll(ctx context.Context) error {
 		b.missing.Store(true)
 		b.keeper.opts.Logger.WarnContext(ctx, "some changes are catalogued without their bytes", slog.String("set", b.set),
 			slog.Int("entries", b.problems.count), slog.Any("err", b.problems.first))
+	}
+	if b.waiting.count > 0 {
+		b.keeper.opts.Logger.WarnContext(ctx, "some changes wait, for their versions cannot be kept", slog.String("set", b.set),
+			slog.Int("entries", b.waiting.count), slog.Any("err", b.waiting.first))
 	}
 	return ctx.Err()
 }
@@ -323,6 +328,12 @@ func (b *batch) problem(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.problems.add(err)
+}
+
+func (b *batch) wait(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waiting.add(err)
 }
 
 func (b *batch) pin(ctx context.Context, d digest) error {

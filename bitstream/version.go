@@ -26,7 +26,8 @@ import (
 //
 // What cannot be read is applied without a link, as [SetOptions.Open] says; the
 // index knows then that there was something which was not kept. If the vault or
-// the index cannot be written, Apply fails, and nothing is applied.
+// the index cannot be written, Apply fails, and nothing is applied; where the set
+// is rescanned, only what the vault does not take is left out, until it does.
 type VersionOptions struct {
 	Base memento.Base // what the addresses of versions begin with
 

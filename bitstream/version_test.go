@@ -400,7 +400,7 @@ func TestVaultFails(t *testing.T) {
 	p := newPast(t, func(p *past) { p.blobs = m })
 	p.mark()
 	m.steps.Store(0)
-	if _, err := p.cat.Apply(t.Context(), set, []catalog.Update{p.put("a", "text", time.Time{})}); !errors.Is(err, errKilled) || !strings.Contains(err.Error(), "keep prior versions") {
+	if _, err := p.cat.Apply(t.Context(), set, []catalog.Update{p.put("a", "text", time.Time{})}); !errors.Is(err, errKilled) || !strings.Contains(err.Error(), "keep prior version") {
 		t.Error(err)
 	}
 	if st, err := p.inner.Status(t.Context(), set); err != nil || st.Last != 0 {
@@ -408,6 +408,23 @@ func TestVaultFails(t *testing.T) {
 	}
 	m.steps.Store(-1)
 	p.apply(p.put("a", "text", time.Time{}))
+	p.check()
+
+	// Where it is offered again, only what the vault does not take waits.
+	p.opts.Rescans = true
+	p.restart()
+	for range 3 {
+		b, again := p.put("b", "new", time.Time{}), p.put("c", "text", time.Time{})
+		m.steps.Store(0)
+		if a := p.apply(b, again); a.Created > 1 || p.record("b") != nil {
+			t.Errorf("applied %+v", a)
+		}
+		m.steps.Store(-1)
+	}
+	p.apply(p.put("b", "new", time.Time{}))
+	if p.story("b") != "new" || p.story("c") != "text" {
+		t.Errorf("b %q, c %q", p.story("b"), p.story("c"))
+	}
 	p.check()
 }
 

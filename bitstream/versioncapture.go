@@ -18,6 +18,7 @@ import (
 var (
 	errUnread = errors.New("cannot be read")      // a representation, for a reason that may pass
 	errKeep   = errors.New("keep prior versions") // the vault or the index fails: nothing may be applied
+	errStage  = errors.New("keep prior version")  // the vault does not take one
 )
 
 // A versions is what a batch knows of the versions of its resources.
@@ -212,7 +213,7 @@ func (w *worker) stageVersion(ctx context.Context, r io.Reader, was digest) (*va
 	case e.err != nil:
 		return nil, fmt.Errorf("%w: %w", errUnread, e.err)
 	}
-	return nil, fmt.Errorf("%w: %w", errKeep, err)
+	return nil, fmt.Errorf("%w: %w", errStage, err)
 }
 
 // An erringReader remembers the error of its reader.
