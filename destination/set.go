@@ -282,7 +282,7 @@ type work struct {
 	complete  bool   // all was read: what is to go may go
 	partial   bool   // of the changes not all was read
 	prune     bool   // and what is not staged is to go, too
-	files     bool   // look whether the files are there
+	files     bool   // look whether the files are there; a run that follows a killed one does so anyway
 	suspect   bool   // refuse if anything newer would be lost
 	past      *state // what is staged is what was then; nil: what is now
 	done      func() // all was carried out: move on
@@ -300,7 +300,7 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 	}
 	p := &planner{
 		partial: w.partial, push: r.pushed(&w), stage: r.stage, listAt: r.listAt,
-		d: r.d, set: r.set.Number, prune: w.prune, files: w.files, settled: r.set.Complete && !r.reselects(),
+		d: r.d, set: r.set.Number, prune: w.prune, files: w.files || r.resume, settled: r.set.Complete && !r.reselects(),
 		others: r.d.selects.prefersOther(r.set.Selection), refuse: r.reader.refuse, past: w.past,
 	}
 	var found adopted

@@ -1,0 +1,134 @@
+package destination_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"lockstep/blob"
+	"lockstep/destination"
+)
+
+// TestAtOwnHistory has a mirror be what it was by what it kept itself, killed at any write; the next run brings it to the present
+// (RA-DST-07). One of the Sources tells of changes alone: nothing else could
+// mend what was left half done.
+func TestAtOwnHistory(t *testing.T) {
+	t.Parallel()
+	for _, noList := range []bool{false, true} {
+		for at := 1; ; at++ {
+			s := newSite(t, style{dumpStyle: dumpStyle{noList: noList}})
+			k := newKeeping(t, s, destination.Keep{All: true})
+			for i := range 5 {
+				s.put(fmt.Sprintf("/r/%d", i), fmt.Sprintf("first %d", i))
+			}
+			then, was := k.run()
+			s.put("/r/1", "second")
+			s.put("/r/6", "new")
+			s.del("/r/2")
+			k.run()
+			back := func() (destination.Report, error) {
+				d := k.destination()
+				return d.SyncPast(context.Background(), d, then)
+			}
+			dir, journal := k.store, k.journal
+			f := &fuse{at: at, err: errCrash}
+			k.store, k.journal = &fusedStore{dir.(*blob.Dir), f}, &fusedJournal{journal, f}
+			_, err := back()
+			k.store, k.journal = dir, journal
+			if err == nil {
+				if got := k.resources(); !maps.Equal(got, was) {
+					t.Fatalf("got %v, want %v", got, was)
+				}
+				break
+			}
+			if !errors.Is(err, errCrash) {
+				t.Fatal(err)
+			}
+			if at%2 == 0 {
+				r, err := back()
+				if got := k.resources(); err != nil || !maps.Equal(got, was) || r.Via != destination.ViaHistory && r.Created+r.Updated+r.Deleted > 0 {
+					t.Fatalf("killed at write %d: %v: got %v, want %v; %+v", at, err, got, was, r)
+				}
+			}
+			k.run()
+		}
+	}
+}
+
+// TestAtSets has several sets, of one of which nobody can tell what it was: the
+// other is made what it was, and that is said.
+func TestAtSets(t *testing.T) {
+	t.Parallel()
+	s := newOneSite(t, style{}, func(*oneSite) string { return "" })
+	s.replace("/.well-known/resourcesync", doc("urlset", `<rs:md capability="description"/>`, fmt.Sprintf(
+		`<url><loc>%s</loc><rs:md capability="capabilitylist"/></url><url><loc>%s</loc><rs:md capability="capabilitylist"/></url>`,
+		s.url("/rs/capabilitylist.xml"), s.url("/rs/other/capabilitylist.xml"))))
+	s.replace("/rs/other/capabilitylist.xml", doc("urlset", `<rs:md capability="capabilitylist"/>`,
+		fmt.Sprintf(`<url><loc>%s</loc><rs:md capability="resourcelist"/></url>`, s.url("/rs/other/list.xml"))))
+	s.replace("/rs/other/list.xml", doc("urlset", fmt.Sprintf(`<rs:md capability="resourcelist" at="%s"/>`, s.time(s.now.Add(time.Hour))), ""))
+	m := newMirror(t, s.site)
+	m.opts.At = s.at[2].Add(time.Millisecond)
+	r, err := m.sync()
+	var past *destination.PastError
+	if !errors.As(err, &past) || past.Untold != 1 || m.files()["a"] != s.data[2] || len(r.BySet) != 2 || !r.BySet[0].AsOf.Equal(m.opts.At) || !r.BySet[1].AsOf.IsZero() {
+		t.Fatalf("%v: %+v", err, r)
+	}
+	if !strings.Contains(err.Error(), "of 1 set it cannot be told") {
+		t.Fatal(err)
+	}
+}
+
+// TestAtRefused asks before it deletes most of a mirror, and leaves all as it is.
+func TestAtRefused(t *testing.T) {
+	t.Parallel()
+	s := newOneSite(t, style{}, func(*oneSite) string { return "" })
+	for i := range 30 {
+		s.put(fmt.Sprintf("/later/%d", i), "text")
+	}
+	m := newMirror(t, s.site)
+	m.mustSync()
+	m.opts.At = s.at[2].Add(time.Millisecond)
+	r, err := m.sync()
+	if !errors.Is(err, destination.ErrRefused) || !r.AsOf.IsZero() || r.Deleted > 0 {
+		t.Fatalf("%v: %+v", err, r)
+	}
+	m.same()
+	m.opts.MaxDelete = 100
+	if r, err = m.sync(); err != nil || r.Deleted != 30 || !r.AsOf.Equal(m.opts.At) || len(m.files()) != 1 {
+		t.Fatalf("%v: %+v", err, r)
+	}
+	m.opts.At = time.Time{}
+	m.mustSync()
+}
+
+// TestAtDryRun says what would be done, and of when it would be.
+func TestAtDryRun(t *testing.T) {
+	t.Parallel()
+	s := newOneSite(t, style{}, func(*oneSite) string { return "" })
+	m := newMirror(t, s.site)
+	m.opts.At, m.opts.DryRun = s.at[1].Add(time.Minute), true
+	r, err := m.sync()
+	if err != nil || r.Created != 1 || !r.AsOf.Equal(m.opts.At) || len(m.files()) > 0 {
+		t.Fatalf("%v: %+v", err, r)
+	}
+}
+
+// TestSyncPastNothing: a mirror that keeps no versions, or is none, is no Source.
+func TestSyncPastNothing(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{})
+	s.put("/a", "text")
+	m, plain := newMirror(t, s), newMirror(t, s)
+	if _, err := m.destination().SyncPast(context.Background(), plain.destination(), s.now); err == nil || len(m.files()) > 0 {
+		t.Fatalf("of what is no mirror: %v", err)
+	}
+	plain.mustSync()
+	var none *destination.NoPastError
+	if _, err := m.destination().SyncPast(context.Background(), plain.destination(), time.Now()); !errors.As(err, &none) || !none.Earliest.IsZero() || len(m.files()) > 0 {
+		t.Fatalf("of what keeps no versions: %v", err)
+	}
+}
