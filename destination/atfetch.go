@@ -18,12 +18,12 @@ import (
 )
 
 // relTimeGate is the relation of links to what negotiates for versions of a
-// resource (RS-REL-53).
+// resource (RS-REL-52).
 const relTimeGate = "timegate"
 
 // isPast reports whether l leads to versions of a resource, which are wanted.
 func (d *Destination) isPast(l *resourcesync.Link) bool {
-	return !d.opts.At.IsZero() && (l.Rel == relMemento || l.Rel == relTimeGate)
+	return !d.opts.At.IsZero() && (l.Rel == relMemento || l.Rel == relTimeGate || l.Rel == relTimeMap)
 }
 
 // becomePast makes a the action for content of the past.
@@ -117,8 +117,13 @@ func (t *transfer) ofThePast(ctx context.Context) outcome {
 	t.hasher = t.hashers.get(t.algs)
 	defer func() { t.hashers.put(t.algs, t.hasher) }()
 	ways := t.pastWays()
-	tried := map[string]bool{}
-	for i := 0; i < len(ways); i++ {
+	tried, maps := map[string]bool{}, timeMaps(t.a.Links)
+	for i := 0; i <= len(ways); i++ {
+		if i == len(ways) {
+			if ways = append(ways, t.listed(ctx, maps, tried)...); i == len(ways) {
+				break
+			}
+		}
 		err := t.fromPast(ctx, &ways[i])
 		switch {
 		case err == nil:
@@ -133,7 +138,8 @@ func (t *transfer) ofThePast(ctx context.Context) outcome {
 		}
 		t.drop()
 		if tried[ways[i].uri] = true; ways[i].own {
-			ways = append(ways, t.waysNamed(&ways[i], err, tried)...)
+			named, more := t.waysNamed(&ways[i], err, tried)
+			ways, maps = append(ways, named...), append(maps, more...)
 		}
 		t.miss(ways[i].String(), err)
 	}
@@ -283,17 +289,16 @@ var errNoVersionThere = errors.New("it does not say of when it is")
 
 // waysNamed returns the ways that an answer of the resource itself tells of, also
 // if it was that there is none: TimeGates (ME-LK-02, ME-LK-07), and itself, for
-// other instants, where it is one.
-func (t *transfer) waysNamed(own *pastWay, err error, tried map[string]bool) []pastWay {
+// other instants, where it is one; and the TimeMaps it names.
+func (t *transfer) waysNamed(own *pastWay, err error, tried map[string]bool) (ways []pastWay, maps []string) {
 	header := t.header
 	if status, ok := errors.AsType[*fetch.StatusError](err); ok {
 		header = status.Header
 	}
 	base, perr := url.Parse(own.uri)
 	if header == nil || perr != nil {
-		return nil
+		return nil, nil
 	}
-	var ways []pastWay
 	if negotiates(header) && !t.renegotiated {
 		t.renegotiated = true
 		for _, w := range t.gateWays(own.uri) {
@@ -310,7 +315,7 @@ func (t *transfer) waysNamed(own *pastWay, err error, tried map[string]bool) []p
 			ways = append(ways, t.gateWays(l.Target)...)
 		}
 	}
-	return ways
+	return ways, mapsNamed(own.uri, header)
 }
 
 // negotiates reports whether an answer is that of a TimeGate, or of what it led

@@ -52,6 +52,16 @@ func (s *oneSite) version(w http.ResponseWriter, i int) bool {
 	return true
 }
 
+// list answers with a TimeMap of addresses, each with the version whose datetime
+// it is listed with.
+func (s *oneSite) list(w http.ResponseWriter, versions ...any) bool {
+	fmt.Fprintf(w, `<%s>; rel="original"`, s.url(onePath))
+	for i := 0; i < len(versions); i += 2 {
+		fmt.Fprintf(w, `, <%s>; rel="memento"; datetime="%s"`, versions[i], memento.FormatDatetime(s.at[versions[i+1].(int)]))
+	}
+	return true
+}
+
 // negotiated is the version a TimeGate answers with.
 func (s *oneSite) negotiated(r *http.Request) int {
 	at, err := memento.ParseDatetime(r.Header.Get("Accept-Datetime"))
@@ -76,8 +86,8 @@ func link(rel, href string) string { return fmt.Sprintf(`<rs:ln rel="%s" href="%
 
 // TestAtTimeGates gets a version from TimeGates and mementos of every pattern,
 // with a hash that tells which it is, and without (ME-GEN-03, ME-HD-03,
-// ME-IM-01, ME-MM-05, ME-LK-02, ME-LK-07, ME-RS-07, ME-RS-09, RS-REL-50,
-// RS-REL-53, RS-REL-54, RA-DST-03).
+// ME-IM-01, ME-MM-05, ME-MM-07, ME-LK-02, ME-LK-07, ME-RS-07, ME-RS-09,
+// ME-TM-04, RS-REL-50, RS-REL-53, RS-REL-54, RA-DST-03).
 func TestAtTimeGates(t *testing.T) {
 	t.Parallel()
 	none := func(*oneSite) string { return "" }
@@ -172,6 +182,41 @@ func TestAtTimeGates(t *testing.T) {
 			return mementos(s, w, r)
 		}},
 		{"4", func(s *oneSite) string { return link("memento", s.url("/m/1")) }, mementos},
+		{"4 by a TimeMap", func(s *oneSite) string { return link("timemap", s.url("/map")) }, func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Path == "/map" {
+				return s.list(w, "/m/0", 0, "/m/1", 1, "/m/2", 2)
+			}
+			return mementos(s, w, r)
+		}},
+		{"4 by a TimeMap that is in pages", func(s *oneSite) string { return link("timemap", s.url("/map")) }, func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
+			switch r.URL.Path {
+			case "/map":
+				http.Redirect(w, r, s.url("/moved"), http.StatusMovedPermanently)
+				return true
+			case "/moved":
+				fmt.Fprint(w, `</page>; rel="timemap", </moved>; rel="self timemap", </map>; rel="timemap",`)
+				return s.list(w, "/m/2", 2)
+			case "/page":
+				return s.list(w, "/m/0", 0, "/m/1", 1)
+			}
+			return mementos(s, w, r)
+		}},
+		{"4 by a TimeMap that the resource names", none, func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
+			switch r.URL.Path {
+			case onePath:
+				w.Header().Set("Link", `</map>; rel="timemap"; type="application/link-format", </other>; rel="timemap"; type="application/json"`)
+				return false
+			case "/map":
+				return s.list(w, "/m/0", 0, "/m/1", 1, "/m/2", 2)
+			}
+			return mementos(s, w, r)
+		}},
+		{"4 with several in a second", func(s *oneSite) string { return link("timemap", s.url("/map")) }, func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Path == "/map" { // ME-HD-04
+				return s.list(w, "/m/1", 1, "/m/0", 1, "/m/none", 1)
+			}
+			return mementos(s, w, r)
+		}},
 		{"4 without a word", func(s *oneSite) string { return link("memento", s.url("/plain")) }, func(s *oneSite, w http.ResponseWriter, r *http.Request) bool {
 			if r.URL.Path != "/plain" {
 				return false
@@ -267,7 +312,7 @@ func TestAtManyLinks(t *testing.T) {
 	s := newOneSite(t, style{}, func(s *oneSite) string {
 		var b strings.Builder
 		for i := range 40 {
-			b.WriteString(link([]string{"memento", "timegate"}[i%2], s.url(fmt.Sprintf("/gate/%d", i))))
+			b.WriteString(link([]string{"memento", "timegate", "timemap"}[i%3], s.url(fmt.Sprintf("/gate/%d", i))))
 		}
 		return b.String()
 	})
@@ -275,12 +320,16 @@ func TestAtManyLinks(t *testing.T) {
 		if strings.HasPrefix(r.URL.Path, "/gate/") {
 			asked.Add(1)
 		}
+		if strings.HasPrefix(r.URL.Path, "/gate/2") { // one of the TimeMaps has no end
+			fmt.Fprintf(w, `<%sx>; rel="timemap"`, r.URL.Path)
+			return true
+		}
 		return false
 	}
 	if _, r, err := s.sync(t); err == nil || len(r.Missing) != 1 {
 		t.Fatalf("%v: %+v", err, r)
 	}
-	if n := asked.Load(); n > 12 {
+	if n := asked.Load(); n > 12+3+20 {
 		t.Fatalf("asked %d times for one version", n)
 	}
 }

@@ -1,0 +1,135 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"lockstep/internal/fetch"
+	"lockstep/memento"
+	"lockstep/resourcesync"
+	"lockstep/websub"
+)
+
+// relTimeMap is the relation of links to what lists the versions of a resource
+// (RS-REL-53).
+const relTimeMap = "timemap"
+
+const (
+	// mostListed is how many versions of one resource are looked at: a list of
+	// them must not fill memory.
+	mostListed = 20_000
+
+	// maxMapPages is how many documents one TimeMap may be in.
+	maxMapPages = 20
+
+	// maxMapBytes is how large each may be.
+	maxMapBytes = 16 << 20
+)
+
+// errMapPages reports a TimeMap without an end.
+var errMapPages = fmt.Errorf("it goes on after %d documents", maxMapPages)
+
+// A mapDoer asks for TimeMaps as for all other documents.
+type mapDoer struct {
+	t    *transfer
+	left int // documents that may be asked for
+}
+
+// Do implements memento.Doer. Redirects are followed.
+func (d *mapDoer) Do(r *http.Request) (*http.Response, error) {
+	uri := r.URL.String()
+	if d.left--; d.left < 0 {
+		return nil, errMapPages
+	}
+	if !d.t.mayAsk(uri) {
+		return nil, fmt.Errorf("%s is on a host the Source may not name", fetch.Printable(uri))
+	}
+	answer := &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}
+	resp, err := d.t.d.client.Get(r.Context(), fetch.Request{URI: uri, Header: r.Header, MaxBytes: maxMapBytes})
+	if status, ok := errors.AsType[*fetch.StatusError](err); ok {
+		answer.StatusCode, answer.Header = status.Status, status.Header
+		return answer, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	answer.Header, answer.Body = resp.Header, resp.Body
+	if u, err := url.Parse(resp.URI); err == nil {
+		answer.Request = &http.Request{Method: r.Method, URL: u}
+	}
+	return answer, nil
+}
+
+// timeMaps returns the TimeMaps among links.
+func timeMaps(links []resourcesync.Link) (maps []string) {
+	for _, l := range links {
+		if typ, _, _ := strings.Cut(l.Type, ";"); l.Rel == relTimeMap && (typ == "" || strings.EqualFold(strings.TrimSpace(typ), memento.LinkFormat)) {
+			maps = append(maps, l.Href)
+		}
+	}
+	return maps
+}
+
+// mapsNamed returns the TimeMaps that an answer names (ME-LK-03).
+func mapsNamed(address string, header http.Header) (maps []string) {
+	base, err := url.Parse(address)
+	if err != nil {
+		return nil
+	}
+	for _, l := range websub.ParseLinks(header.Values("Link"), base) {
+		if typ, _, _ := strings.Cut(l.Param("type"), ";"); l.Has(relTimeMap) && (typ == "" || strings.EqualFold(strings.TrimSpace(typ), memento.LinkFormat)) {
+			maps = append(maps, l.Target)
+		}
+	}
+	return maps
+}
+
+// listed returns the ways that TimeMaps know of (ME-GEN-03, pattern 4): the
+// version that was current when the wanted one came to be, or at the instant
+// asked for, and those that share its second (ME-HD-04).
+func (t *transfer) listed(ctx context.Context, maps []string, tried map[string]bool) (ways []pastWay) {
+	asked := 0
+	for _, address := range maps {
+		if asked == maxGates || tried[address] || !t.mayAsk(address) {
+			continue
+		}
+		tried[address] = true
+		asked++
+		m, err := memento.ReadTimeMap(ctx, &mapDoer{t, maxMapPages}, address, mostListed)
+		if err != nil {
+			t.miss("its TimeMap "+fetch.Printable(address), err)
+			continue
+		}
+		for _, v := range t.versionsOf(m) {
+			if !tried[v] && t.mayAsk(v) {
+				tried[v] = true
+				ways = append(ways, pastWay{uri: v})
+			}
+		}
+	}
+	return ways
+}
+
+// versionsOf returns the addresses of the versions to be tried, best first.
+func (t *transfer) versionsOf(m *memento.TimeMap) (uris []string) {
+	var seconds []time.Time
+	for _, w := range t.gateWays("") {
+		found, err := m.Current(w.at)
+		if err != nil || slices.ContainsFunc(seconds, found.At.Equal) {
+			continue // it is from before the first
+		}
+		seconds = append(seconds, found.At)
+		for i := len(m.Versions) - 1; i >= 0 && len(uris) < 2*maxGates; i-- {
+			if m.Versions[i].At.Equal(found.At) {
+				uris = append(uris, m.Versions[i].URI)
+			}
+		}
+	}
+	return uris
+}
