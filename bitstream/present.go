@@ -16,7 +16,7 @@ const (
 	lookAheadMost  = 4
 )
 
-// presents are resources of a batch as the catalog has them.
+// presents are resources as the catalog has them.
 type presents struct {
 	found map[string]*catalog.Record
 	from  string // none that is not found lies from here on, ...
@@ -24,22 +24,28 @@ type presents struct {
 }
 
 // lookAhead reads the resources a batch is about, if they lie close together.
-func (b *batch) lookAhead(ctx context.Context) error {
+func (b *batch) lookAhead(ctx context.Context) (err error) {
 	var uris []string
 	for i := range b.updates {
 		if !b.updates[i].Deleted {
 			uris = append(uris, b.updates[i].URI)
 		}
 	}
-	if len(uris) < lookAheadLeast {
-		return nil
-	}
 	slices.Sort(uris)
-	p := presents{found: make(map[string]*catalog.Record), from: uris[0], to: after(uris[len(uris)-1])}
+	b.before, err = b.stretch(ctx, uris)
+	return err
+}
+
+// stretch reads resources whose URIs are in order, if they lie close together.
+func (r *recorder) stretch(ctx context.Context, uris []string) (p presents, err error) {
+	if len(uris) < lookAheadLeast {
+		return p, nil
+	}
+	p = presents{found: make(map[string]*catalog.Record), from: uris[0], to: after(uris[len(uris)-1])}
 	read := 0
-	for rec, err := range b.Catalog.Resources(ctx, b.set, catalog.Range{From: p.from, To: p.to}) {
+	for rec, err := range r.Catalog.Resources(ctx, r.set, catalog.Range{From: p.from, To: p.to}) {
 		if err != nil {
-			return err
+			return p, err
 		}
 		if read++; read > lookAheadMost*len(uris) {
 			p.to = rec.URI
@@ -49,16 +55,21 @@ func (b *batch) lookAhead(ctx context.Context) error {
 			p.found[rec.URI] = &rec
 		}
 	}
-	b.before = p
-	return nil
+	return p, nil
 }
 
 // present returns what the catalog holds of a resource of the batch, or nil.
 func (b *batch) present(ctx context.Context, uri string) (*catalog.Record, error) {
-	if p := &b.before; p.from <= uri && uri < p.to {
+	return b.find(ctx, &b.before, uri)
+}
+
+// find returns what the catalog holds of a resource, or nil: out of p, if that
+// tells.
+func (r *recorder) find(ctx context.Context, p *presents, uri string) (*catalog.Record, error) {
+	if p.from <= uri && uri < p.to {
 		return p.found[uri], nil
 	}
-	return b.recorder.present(ctx, uri)
+	return r.present(ctx, uri)
 }
 
 // present returns what the catalog holds of a resource, or nil.

@@ -12,7 +12,7 @@ import (
 )
 
 // adoptEach is how many resources are looked at before their versions are kept.
-const adoptEach = 256
+const adoptEach = 1000
 
 // An Adoption is what an Adopt or a Withdraw came to.
 type Adoption struct {
@@ -119,8 +119,12 @@ func (r *recorder) applyDue(ctx context.Context, uris []string, due func(*catalo
 		return 0, ctx.Err()
 	}
 	var updates []catalog.Update
+	now, err := r.stretch(ctx, uris)
+	if err != nil {
+		return 0, err
+	}
 	for _, uri := range uris {
-		rec, err := r.present(ctx, uri)
+		rec, err := r.find(ctx, &now, uri)
 		if err != nil {
 			return 0, err
 		}
@@ -133,8 +137,11 @@ func (r *recorder) applyDue(ctx context.Context, uris []string, due func(*catalo
 			return 0, err
 		}
 	}
+	if now, err = r.stretch(ctx, uris); err != nil {
+		return 0, err
+	}
 	for _, uri := range uris {
-		rec, err := r.present(ctx, uri)
+		rec, err := r.find(ctx, &now, uri)
 		if err != nil {
 			return 0, err
 		}
