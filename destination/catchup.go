@@ -153,12 +153,16 @@ func (r *setReader) readPast(ctx context.Context, docs []archived, since resourc
 	past := make([]pastDoc, len(docs))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(min(r.d.opts.Jobs, maxReaders))
-	for i := range docs {
+	var newest *latest
+	if !r.stage.turns.keep { // else every version counts
+		newest = newLatest(r.stage.until)
+	}
+	for i := range slices.Backward(docs) {
 		if gctx.Err() != nil {
 			break
 		}
 		c := &changeReader{
-			setReader: r, since: since, order: placeOf("", i), out: r.stage.writer(), below: map[string]bool{},
+			setReader: r, since: since, order: placeOf("", i), out: r.stage.writer(), below: map[string]bool{}, latest: newest,
 			state: &setState{SeenTime: state.SeenTime},
 			chain: chain{complete: true, polled: map[string]validators{}, look: l},
 		}

@@ -61,6 +61,7 @@ type changeReader struct {
 	behind bool                  // the lists to come begin behind the cursor
 	out    *stageWriter          // takes what is staged, where others read beside; nil: nobody does
 	order  string                // of the documents, likewise
+	latest *latest               // likewise; nil: every change counts
 	below  map[string]bool       // documents read, likewise: what two archived ones lead to is read twice
 }
 

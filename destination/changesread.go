@@ -95,6 +95,9 @@ func (c *changeReader) readEntries(ctx context.Context, t *telling, said resourc
 		if resume && w.pos < k.Count || !c.behind && !c.chain.resumed && d.old(&w) {
 			continue
 		}
+		if c.latest != nil && c.latest.has(&w, &e) {
+			continue
+		}
 		if err := c.add(ctx, &w); err != nil {
 			return &localError{err}
 		}

@@ -1,0 +1,60 @@
+package destination
+
+import (
+	"hash/maphash"
+	"sync"
+
+	"lockstep/resourcesync"
+)
+
+// maxLatest caps the resources of which a [latest] knows: it costs some 60 bytes
+// for each. Changes of the others are staged, all of them.
+const maxLatest = 300_000
+
+const latestShards = 16
+
+// A latest knows the newest changes that were staged, so that older ones of the
+// same resources need not be: most of what archives tell was overtaken long ago.
+// Several readers share one, those of the newest documents ahead.
+type latest struct {
+	seeds  [2]maphash.Seed // unknown to the Source: it cannot have two resources taken for one
+	until  resourcesync.Datetime
+	shards [latestShards]struct {
+		mu sync.Mutex // guards at
+		at map[latestKey]resourcesync.Datetime
+	}
+}
+
+type latestKey [2]uint64
+
+func newLatest(until resourcesync.Datetime) *latest {
+	l := &latest{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, until: until}
+	for i := range l.shards {
+		l.shards[i].at = map[latestKey]resourcesync.Datetime{}
+	}
+	return l
+}
+
+// has reports whether a later change than w was staged, beside which w counts
+// for nothing. If not, w counts as staged from now on, unless it is more than
+// one that stands for itself: one with links may be a step of several.
+func (l *latest) has(w *want, e *resourcesync.Entry) bool {
+	t := e.Datetime
+	if t.IsZero() {
+		return false // whether its lastmod counts is not known yet (RS-EM-07)
+	}
+	k := latestKey{maphash.String(l.seeds[0], w.URI), maphash.String(l.seeds[1], w.URI)}
+	s := &l.shards[k[0]%latestShards]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last, ok := s.at[k]
+	switch {
+	case ok && t.Compare(last) < 0:
+		return true
+	case len(w.Links) > 0, !ok && len(s.at) >= maxLatest/latestShards:
+	case !l.until.IsZero() && t.Compare(l.until) > 0: // it is left out itself
+	default:
+		s.at[k] = t
+	}
+	return false
+}

@@ -1,0 +1,96 @@
+package destination
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"lockstep/resourcesync"
+)
+
+// TestLatest stages changes with and without what it leaves out: the last words
+// are the same, whatever the order, links, lists without datetimes, and ends.
+func TestLatest(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var full, some stage
+		for _, s := range []*stage{&full, &some} {
+			s.sorter = newSorter(scratchRoom{})
+			s.since = resourcesync.NewDatetime(time.Unix(3, 0))
+			if rapid.Bool().Draw(t, "ends") && s == &full {
+				s.until = resourcesync.NewDatetime(time.Unix(7, 0))
+			}
+		}
+		some.until = full.until
+		l := newLatest(full.until)
+		for doc := range rapid.IntRange(1, 4).Draw(t, "documents") {
+			dated := rapid.Bool().Draw(t, "dated")
+			for _, s := range []*stage{&full, &some} {
+				s.addDoc()
+				s.docs[doc].dated = dated
+			}
+			for pos := range rapid.IntRange(0, 8).Draw(t, "changes") {
+				at := resourcesync.NewDatetime(time.Unix(rapid.Int64Range(1, 9).Draw(t, "at"), 0))
+				w := want{URI: fmt.Sprint("u", rapid.IntRange(0, 3).Draw(t, "uri")), Change: resourcesync.Updated, Length: int64(doc*100 + pos),
+					rank: rank{class: wantChange, doc: doc, pos: int64(pos), mod: at}}
+				var e resourcesync.Entry
+				if dated {
+					w.event, e.Datetime = at, at
+				}
+				if rapid.IntRange(0, 3).Draw(t, "link") == 0 {
+					w.Links = []resourcesync.Link{{Rel: resourcesync.RelPatch, Href: "http://h/p"}}
+				}
+				check(t, full.add(t.Context(), w))
+				if !l.has(&w, &e) {
+					check(t, some.add(t.Context(), w))
+				}
+			}
+		}
+		if got, want := words(t, &some), words(t, &full); got != want {
+			t.Fatalf("last words %s, want %s", got, want)
+		}
+	})
+}
+
+func check(t *rapid.T, err error) {
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// words are the last words of a stage.
+func words(t *rapid.T, s *stage) (text string) {
+	for w, err := range s.wants(t.Context()) {
+		check(t, err)
+		text += fmt.Sprintf("%s=%d,%d ", w.URI, w.Length, len(w.chain))
+	}
+	return text
+}
+
+// TestLatestFull has more resources than are remembered: the others are staged,
+// each time.
+func TestLatestFull(t *testing.T) {
+	t.Parallel()
+	l := newLatest(resourcesync.Datetime{})
+	say := func(i, at int) bool {
+		e := resourcesync.Entry{Metadata: resourcesync.Metadata{Datetime: resourcesync.NewDatetime(time.Unix(int64(at), 0))}}
+		return l.has(&want{URI: fmt.Sprint(i)}, &e)
+	}
+	const many = maxLatest * 5 / 4
+	left := 0
+	for i := range many {
+		if say(i, 2) {
+			t.Fatalf("resource %d is left out, though nothing is known of it", i)
+		}
+	}
+	for i := range many {
+		if say(i, 1) {
+			left++
+		}
+	}
+	if left == 0 || left > maxLatest {
+		t.Errorf("%d of %d are left out, want some, %d at most", left, many, maxLatest)
+	}
+}
