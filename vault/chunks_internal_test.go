@@ -12,15 +12,21 @@ import (
 // last is told from the others.
 func TestChunker(t *testing.T) {
 	t.Parallel()
-	p := make([]byte, 9<<20)
+	p := make([]byte, 6<<20)
 	_, _ = rand.NewChaCha8([32]byte{2}).Read(p) // never fails
 	for _, off := range []int64{0, classes[0].until - 300_000, classes[1].until - 1<<20, 1 << 40} {
 		for _, size := range []int{0, 1, bufferSize - 1, bufferSize, bufferSize + 1, 2 * bufferSize, len(p)} {
+			if size == len(p) && off == 0 {
+				continue // as in the next class
+			}
 			for name, r := range map[string]io.Reader{
 				"plain": bytes.NewReader(p[:size]),
 				"half":  iotest.HalfReader(bytes.NewReader(p[:size])),
 				"eof":   iotest.DataErrReader(bytes.NewReader(p[:size])),
 			} {
+				if size == len(p) && name != "plain" {
+					continue
+				}
 				if got := rejoined(t, &chunker{r: r, buf: make([]byte, bufferSize), off: off}); !bytes.Equal(got, p[:size]) {
 					t.Errorf("%s, %d bytes at %d: %d other ones", name, size, off, len(got))
 				}

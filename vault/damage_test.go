@@ -72,9 +72,9 @@ func TestFlipped(t *testing.T) {
 		s := newShelf(t, compress)
 		for i, d := range s.ds {
 			good := raw(t, &s.store, nameOf(d))
-			step := max(1, len(good)/25) // of where the chunks are
+			step := max(1, len(good)/15) // of where the chunks are
 			for at := 0; at < len(good); at++ {
-				if at > 16 && at < len(good)-110 && at%step != 0 {
+				if at > 16 && at < len(good)-70 && at%step != 0 {
 					continue
 				}
 				if compress && at == 12 && i < 3 {

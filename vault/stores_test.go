@@ -26,6 +26,11 @@ func TestDir(t *testing.T) {
 		must(t, err)
 		t.Cleanup(func() { _ = store.Close() })
 		randomLife(t, rng(200+seed), store, 30)
+		// Larger than what a spool keeps in memory.
+		v := vault.New(store, vault.Options{})
+		b := random(rng(201), 2<<20)
+		put(t, v, b)
+		wantContent(t, v, b)
 	}
 }
 
@@ -125,11 +130,11 @@ func TestFailing(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	r := rng(40)
-	versions := [][]byte{random(r, 100_000)}
-	for i := range 9 {
+	versions := [][]byte{random(r, 80_000)}
+	for i := range 5 {
 		versions = append(versions, edited(r, versions[i], 2, 50))
 	}
-	for n := range 44 {
+	for n := range 30 {
 		store := &failing{Store: new(blob.Mem), writes: n%2 == 1, left: n}
 		v := vault.New(store, vault.Options{})
 		failed := 0

@@ -18,39 +18,39 @@ func TestSweep(t *testing.T) {
 	r := rng(10)
 	var store blob.Mem
 	v := vault.New(&store, vault.Options{})
-	b := random(r, 1<<20)
+	b := random(r, 400_000)
 	var all [][]byte
 	var ds []vault.Digest
-	for i := range 20 {
+	for i := range 12 {
 		if i > 0 {
-			b = edited(r, b, 3, 10_000)
+			b = edited(r, b, 3, 3000)
 		}
 		all = append(all, b)
 		ds = append(ds, put(t, v, b, ds[max(0, i-1):i]...))
 	}
-	if s := sweep(t, v, ds...); s.Kept != 20 || s.Removed+s.Rewritten != 0 {
+	if s := sweep(t, v, ds...); s.Kept != 12 || s.Removed+s.Rewritten != 0 {
 		t.Errorf("swept %+v, want nothing done", s)
 	}
 	before, _ := bytesIn(t, &store)
-	s := sweep(t, v, ds[18:]...)
+	s := sweep(t, v, ds[10:]...)
 	after, _ := bytesIn(t, &store)
 	if before-after != s.Bytes {
 		t.Errorf("swept %+v, but there are %d bytes less", s, before-after)
 	}
 	for i, b := range all {
-		if i >= 18 {
+		if i >= 10 {
 			wantContent(t, v, b)
 		} else if _, ok, err := v.Has(context.Background(), ds[i]); ok && i > 0 || err != nil {
 			t.Errorf("version %d is there: %v", i, err)
 		}
 	}
 	// Again: what was removed is no harm, and may come back.
-	sweep(t, v, ds[18:]...)
+	sweep(t, v, ds[10:]...)
 	for i, b := range all {
-		if put(t, v, b, ds[19]) != ds[i] {
+		if put(t, v, b, ds[11]) != ds[i] {
 			t.Error("another digest")
 		}
-		wantContent(t, v, all[18])
+		wantContent(t, v, all[10])
 	}
 	for _, b := range all {
 		wantContent(t, v, b)
