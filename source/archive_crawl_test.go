@@ -74,7 +74,7 @@ func crawlPast(read func(name string) ([]byte, error)) (*pastCrawl, error) {
 
 // archive reads an archive, or the index over its parts.
 func (p *pastCrawl) archive(uri string, c resourcesync.Capability, each func(resourcesync.Entry) error) error {
-	h, entries, err := p.document(name(uri), c)
+	h, entries, err := p.document(name(uri), c) // RA-GEN-01, RA-DOC-01
 	if err != nil {
 		return err
 	}
@@ -109,6 +109,10 @@ func (p *pastCrawl) archive(uri string, c resourcesync.Capability, each func(res
 			return fmt.Errorf("%s: entry %+v", uri, e)
 		}
 		seen[e.Loc] = true
+		snapshot := c == resourcesync.ResourceListArchive || c == resourcesync.ResourceDumpArchive
+		if snapshot == e.At.IsZero() || snapshot != e.From.IsZero() || snapshot != e.Until.IsZero() { // RA-CHG-01, RA-CHG-02, RA-RES-02
+			return fmt.Errorf("%s: entry %+v has the wrong times", uri, e)
+		}
 		if i > 0 && (e.At.Time().Before(entries[i-1].At.Time()) || e.From.Time().Before(entries[i-1].From.Time())) { // RA-RES-03, RA-CHG-03, RA-IDX-05
 			return fmt.Errorf("%s: %s is not in order", uri, e.Loc)
 		}

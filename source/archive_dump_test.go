@@ -124,7 +124,8 @@ func (d *dumpWorld) crawlDumpPast() *pastCrawl {
 	return p
 }
 
-// TestDumpArchives holds that archived dumps, with all their packages, tell of
+// TestDumpArchives holds that archived dumps, with all their packages and the
+// copies of manifests (RA-AMB-09), tell of
 // every moment since the first, that what is archived never changes, and that
 // nothing stays that is not needed (RA-GEN-09, RA-GEN-13).
 func TestDumpArchives(t *testing.T) {

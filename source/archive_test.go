@@ -158,3 +158,77 @@ func TestArchiveRetention(t *testing.T) {
 }
 
 func abs(n int) int { return max(n, -n) }
+
+// TestArchivesAdvertised: the Capability List of a set names each of its archives
+// once, after the documents they are the past of, and nothing else leads there
+// but those (RA-ADV-01, RA-ADV-02, RA-ADV-05, RA-ADV-06). A kind that is not
+// asked for is not there (RA-GEN-02).
+func TestArchivesAdvertised(t *testing.T) {
+	t.Parallel()
+	small := source.Retain{Count: 2}
+	for kinds := range 16 {
+		a := &source.Archive{}
+		for i, r := range []**source.Retain{&a.ResourceLists, &a.ResourceDumps, &a.ChangeLists, &a.ChangeDumps} {
+			if kinds&(1<<i) != 0 {
+				*r = &small
+			}
+		}
+		set := bothDumps
+		set.Archive = a
+		d := newDumpWorld(t, source.Options{}, set)
+		d.put("a=1")
+		s := d.source()
+		d.publish(s)
+		d.dump(s)
+		files := d.files()
+		for i, kind := range []string{"resourcelist", "resourcedump", "changelist", "changedump"} {
+			doc := "resourcesync/main/" + kind + "-archive.xml"
+			_, there := files[doc]
+			named := strings.Count(files["resourcesync/main/capabilitylist.xml"], "<loc>"+baseURL+doc+`</loc><rs:md capability="`+kind+`-archive"/>`)
+			linked := strings.Contains(files["resourcesync/main/"+kind+".xml"], `<rs:ln rel="archives" href="`+baseURL+doc+`"/>`)
+			if want := kinds&(1<<i) != 0; there != want || (named == 1) != want || named > 1 || linked != want {
+				t.Errorf("%+v: %s is there %v, named %d times, linked %v", *a, doc, there, named, linked)
+			}
+		}
+		for name, text := range files {
+			if (name == "robots.txt" || strings.Contains(name, "well-known") || strings.Contains(name, "archive") && strings.HasPrefix(name, "resourcesync/") ||
+				strings.HasSuffix(name, "capabilitylist.xml")) && strings.Contains(text, `rel="archives"`) || name == "robots.txt" && strings.Contains(text, "archive") {
+				t.Errorf("%s leads to an archive:\n%s", name, text)
+			}
+		}
+	}
+}
+
+// TestArchiveRefused: what cannot be meant is an error in words.
+func TestArchiveRefused(t *testing.T) {
+	t.Parallel()
+	for _, r := range []source.Retain{{}, {All: true, Count: 1}, {Count: 1, Age: time.Hour}, {Count: -1}, {Age: -1}, {All: true, Every: -1}} {
+		w := newWorld(t, archiving(source.Options{}, source.ChangeList{}, source.Archive{ChangeLists: &r}))
+		if _, err := source.New(w.cat, w.docs, w.opts); err == nil || !strings.Contains(err.Error(), "archive of Change Lists") {
+			t.Errorf("New with %+v: %v", r, err)
+		}
+	}
+}
+
+// TestArchiveIsPointers: an archive names documents, each once, and never
+// resources or packages (RA-GEN-03, RA-DOC-05); it has as many entries as any
+// document may have, then there is an index (RA-GEN-05).
+func TestArchiveIsPointers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, archiving(source.Options{MaxEntries: 4}, source.ChangeList{Entries: 1}, source.Archive{ChangeLists: keepAll, ResourceLists: &source.Retain{Count: 9}}))
+	s := w.source()
+	for i := range 14 {
+		w.put(fmt.Sprintf("r=%d", i))
+		w.publish(s)
+		w.pass(time.Minute)
+		for name, text := range w.files() {
+			if strings.Contains(name, "-archive") && (strings.Count(text, "<loc>") > 4 || strings.Contains(text, ".zip") || strings.Contains(text, "<loc>"+baseURL+"r<")) {
+				t.Errorf("%s:\n%s", name, text)
+			}
+		}
+	}
+	p := w.crawlPast()
+	if p.indexes != 2 || len(p.listed) != 9 || len(p.closed) < 12 {
+		t.Errorf("%d indexes, %d lists, %d change lists", p.indexes, len(p.listed), len(p.closed))
+	}
+}

@@ -133,3 +133,50 @@ func FuzzState(f *testing.F) {
 		}
 	})
 }
+
+// FuzzArchives has a Source find any archive, and anything remembered of
+// archives: it goes on from it or makes both anew, names only documents that are
+// there, and touches nothing that is not one.
+func FuzzArchives(f *testing.F) {
+	w := newWorld(f, archiving(source.Options{MaxEntries: 4, Grace: time.Hour}, source.ChangeList{Keep: 2 * time.Hour},
+		source.Archive{ResourceLists: keepAll, ChangeLists: keepAll}))
+	s := w.source()
+	for i := range 9 {
+		w.put(fmt.Sprintf("r%d=x", i))
+		w.publish(s)
+		w.pass(time.Hour)
+	}
+	files := w.files()
+	const archive, remembered = "resourcesync/main/changelist-archive.xml", ".lockstep/archives/main.json"
+	content := func(name string) []byte {
+		_, text, _ := strings.Cut(files[name], "\n")
+		return []byte(text)
+	}
+	f.Add(content(archive), content(remembered))
+	f.Add(bytes.ReplaceAll(content(archive), []byte("changelist-2"), []byte("mine/file-2")), bytes.ReplaceAll(content(remembered), []byte("changelist-2"), []byte("../../x-2")))
+	f.Add([]byte("<urlset>"), []byte(`{"version":99}`))
+	f.Add([]byte(""), bytes.ReplaceAll(content(remembered), []byte(`"from"`), []byte(`"until"`)))
+	f.Fuzz(func(t *testing.T, doc, known []byte) {
+		v := *w
+		v.TB, v.docs = t, new(blob.Mem)
+		for name, text := range files {
+			_, text, _ = strings.Cut(text, "\n")
+			v.write(name, text)
+		}
+		v.write("mine/file.xml", "mine")
+		v.write(archive, string(doc))
+		v.write(remembered, string(known))
+		if _, err := v.source().Publish(t.Context()); err != nil {
+			if !strings.Contains(err.Error(), "newer version") {
+				t.Error(err)
+			}
+			return
+		}
+		if _, err := v.docs.Stat(t.Context(), "mine/file.xml"); err != nil {
+			t.Error(err)
+		}
+		if _, _, err := v.source().Listed(t.Context(), "main"); err != nil {
+			t.Error(err)
+		}
+	})
+}

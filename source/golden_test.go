@@ -50,6 +50,15 @@ func TestGolden(t *testing.T) {
 				}
 			}
 		}},
+		{"archived", source.Options{Grace: time.Hour, Sets: []source.Set{{ChangeList: source.ChangeList{Rotate: time.Hour, Keep: 2 * time.Hour},
+			Archive: &source.Archive{ResourceLists: &source.Retain{Count: 2}, ChangeLists: &source.Retain{All: true}}}},
+		}, func(w *world, s *source.Source) {
+			for i := range 5 {
+				w.put(fmt.Sprintf("a%d.txt=x", i))
+				w.publish(s)
+				w.pass(time.Hour)
+			}
+		}},
 		{"notified", source.Options{Streams: 1, Static: true, Hubs: []source.Hub{
 			{URL: "https://a.example.net/hub?x=1&y=2", Notifier: &sink{t: t}}, {URL: "https://b.example.net/"},
 		}}, func(w *world, s *source.Source) {

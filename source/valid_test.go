@@ -52,6 +52,14 @@ func TestValid(t *testing.T) {
 		{"dumps in parts", source.Options{MaxEntries: 2, Keep: 8 * time.Hour, Grace: time.Hour}, source.Set{
 			ResourceDump: small, ChangeDump: &source.ChangeDump{Every: 30 * time.Minute, PackageEntries: 5},
 			ChangeList: source.ChangeList{Rotate: 2 * time.Hour}}},
+		{"archives", source.Options{Grace: time.Hour}, source.Set{
+			ResourceDump: small, ChangeDump: &source.ChangeDump{Every: 30 * time.Minute, PackageEntries: 5},
+			ChangeList: source.ChangeList{Keep: 4 * time.Hour},
+			Archive:    &source.Archive{ResourceLists: keepAll, ResourceDumps: &source.Retain{Count: 3}, ChangeLists: keepAll, ChangeDumps: keepAll}}},
+		{"archives in parts", source.Options{MaxEntries: 3, SmallSet: 1, Grace: time.Hour}, source.Set{
+			ResourceDump: small, ChangeDump: &source.ChangeDump{Every: 30 * time.Minute, PackageEntries: 5},
+			ChangeList: source.ChangeList{Rotate: 2 * time.Hour, Keep: 5 * time.Hour},
+			Archive:    &source.Archive{ResourceLists: &source.Retain{Count: 5}, ResourceDumps: keepAll, ChangeLists: &source.Retain{Age: 7 * time.Hour}, ChangeDumps: keepAll}}},
 		{"links", source.Options{Description: baseURL + "about"}, source.Set{Description: baseURL + "about#main", Links: []source.LinkRule{
 			{Href: "https://m1.example.org/{path}", Link: resourcesync.Link{Rel: "duplicate", Pri: 1}},
 			{Href: "https://data.example.org/tm/{path}", Link: resourcesync.Link{Rel: "timemap", Type: "application/link-format"}},

@@ -68,10 +68,11 @@ func (s *set) part(index *document, i int, part *document) bool {
 	if s.upElsewhere(part) {
 		own.errorf("RS-IDX-05", "", "the link up leads to %s, not to the Capability List", part.header.Link(resourcesync.RelUp))
 	}
-	switch to := part.header.Link(resourcesync.RelIndex); to {
-	case "":
+	switch to := part.header.Link(resourcesync.RelIndex); {
+	case to == "":
 		own.warnf("RS-IDX-05", "", "a part without a link index")
-	case index.uri, index.final:
+	case to == index.uri, to == index.final:
+	case index.kind&snapshots != 0 && part.header.Link(resourcesync.RelArchives) != "": // RA-AMB-08: the index that is archived
 	default:
 		own.warnf("RS-IDX-05", "", "the link index leads to %s, not to %s, which names this part", to, index.uri)
 	}
