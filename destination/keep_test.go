@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -246,22 +247,7 @@ func TestKeepFlipped(t *testing.T) {
 	t1, _ := k.run()
 	s.put("/a", "two")
 	k.run()
-	for info, err := range k.opts.Versions.List(t.Context(), "") {
-		if err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(k.dir, ".lockstep", "versions", filepath.FromSlash(info.Name))
-		b, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(b) > 0 {
-			b[len(b)/2] ^= 4
-		}
-		if err := os.WriteFile(path, b, 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
+	k.flip(0.5)
 	olds, _, err := k.destination().Past(t.Context(), t1, 1)
 	if err != nil || len(olds) != 1 || olds[0].Err == nil || errors.Is(olds[0].Err, fs.ErrNotExist) {
 		t.Fatalf("%v, %+v: want the damage to be told of", err, olds)
@@ -270,6 +256,69 @@ func TestKeepFlipped(t *testing.T) {
 		t.Errorf("bytes that are wrong were handed out")
 	}
 	t.Log(olds[0].Err)
+}
+
+// TestKeepDamagedBefore goes on keeping versions of a resource of which one that
+// is kept is damaged: what comes after owes nothing to it.
+func TestKeepDamagedBefore(t *testing.T) {
+	t.Parallel()
+	for _, share := range []float64{0, 0.3, 0.5, 0.9, 1} {
+		keepBeyondDamage(t, share)
+	}
+}
+
+func keepBeyondDamage(t *testing.T, share float64) {
+	t.Helper()
+	s := newSite(t, style{})
+	k := newKeeping(t, s, destination.Keep{All: true})
+	rnd := rand.New(rand.NewPCG(1, 2))
+	text := make([]byte, 1<<20)
+	for i := range text {
+		text[i] = byte(rnd.Uint32())
+	}
+	put := func() {
+		copy(text[rnd.IntN(len(text)-10):], "unlike it")
+		s.put("/a", string(text))
+	}
+	put()
+	t1, was1 := k.run()
+	put()
+	k.run()
+	put()
+	t3, was3 := k.run()
+	k.flip(share)
+	put()
+	k.run()
+	put()
+	t5, was5 := k.run()
+	put()
+	k.run()
+	k.was(t5, was5)
+	for at, was := range map[time.Time]string{t1: was1["a"], t3: was3["a"]} {
+		olds, _, err := k.destination().Past(t.Context(), at, 1)
+		if err != nil || len(olds) != 1 || olds[0].Err == nil && olds[0].Content != was {
+			t.Errorf("with a bit flipped at %v of each: %v, of %d resources the first is wrong", share, err, len(olds))
+		}
+	}
+}
+
+// flip damages all that is kept, at a share of its length.
+func (k *keeping) flip(share float64) {
+	k.t.Helper()
+	for info, err := range k.opts.Versions.List(context.Background(), "") {
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		path := filepath.Join(versionsOf(k.dir), filepath.FromSlash(info.Name))
+		b, err := os.ReadFile(path)
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		if len(b) > 0 {
+			b[int(share*float64(len(b)-1))] ^= 4
+		}
+		writeFile(k.t, path, string(b))
+	}
 }
 
 // TestKeepFull lets there be no room for versions: nothing is replaced or

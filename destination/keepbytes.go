@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"slices"
 	"sync"
 
 	"lockstep/internal/fetch"
@@ -30,8 +32,17 @@ type capture struct {
 	err     error  // it could not be kept: it must stay
 }
 
-// capture keeps what is in the files of hs.
+// capture keeps what is in the files of hs: what is staged may hold a file open
+// each, so that only so many are at a time.
 func (k *keeper) capture(ctx context.Context, hs []Held) []capture {
+	got := make([]capture, 0, len(hs))
+	for part := range slices.Chunk(hs, k.d.open) {
+		got = append(got, k.capturePart(ctx, part)...)
+	}
+	return got
+}
+
+func (k *keeper) capturePart(ctx context.Context, hs []Held) []capture {
 	got := make([]capture, len(hs))
 	next := make(chan int)
 	var workers sync.WaitGroup
@@ -87,6 +98,15 @@ func (k *keeper) captureOne(ctx context.Context, h *Held) capture {
 	defer k.sums.put(algs, sums)
 	src := &countedReader{r: ctxReader{ctx, r}, sums: sums}
 	s, err := k.d.vault.Stage(ctx, src, k.like(ctx, h)...)
+	if damaged, ok := errors.AsType[*vault.DamagedError](err); ok { // what it resembles is of no help, then
+		k.d.log.WarnContext(ctx, "a version that was kept is damaged", slog.String("uri", h.URI), slog.Any("err", damaged))
+		if _, err = r.Seek(0, io.SeekStart); err != nil {
+			return k.uncaptured(ctx, c, err)
+		}
+		sums.Reset()
+		src.n = 0
+		s, err = k.d.vault.Stage(ctx, src)
+	}
 	switch {
 	case src.err != nil:
 		return k.uncaptured(ctx, c, src.err)
