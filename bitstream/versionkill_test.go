@@ -57,7 +57,7 @@ func TestVersionsKilled(t *testing.T) {
 	t.Parallel()
 	if root := os.Getenv("VERSIONS_TEST_KILL"); root != "" {
 		p, dir := pastOnDisk(t, root, os.Getenv("VERSIONS_TEST_STATE"))
-		keepOn(t, p, dir)
+		keepOn(t, p, dir, filepath.Join(os.Getenv("VERSIONS_TEST_STATE"), "alive"))
 		return
 	}
 	root, state := t.TempDir(), t.TempDir()
@@ -70,8 +70,16 @@ func TestVersionsKilled(t *testing.T) {
 	for round := range *kills {
 		c := exec.Command(os.Args[0], "-test.run=^TestVersionsKilled$")
 		c.Env = append(os.Environ(), "VERSIONS_TEST_KILL="+root, "VERSIONS_TEST_STATE="+state)
+		alive := filepath.Join(state, "alive")
+		must(t, os.RemoveAll(alive))
 		must(t, c.Start())
-		time.Sleep(time.Duration(100+rand.IntN(400)) * time.Millisecond)
+		// However busy the machine is, some lives come to something.
+		for deadline := time.Now().Add(time.Minute); round%2 == 1 && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+			if _, err := os.Stat(alive); err == nil {
+				break
+			}
+		}
+		time.Sleep(time.Duration(rand.IntN(400)) * time.Millisecond)
 		must(t, c.Process.Kill())
 		_ = c.Wait() // killed
 		p, _ := pastOnDisk(t, root, state)
@@ -94,14 +102,15 @@ func TestVersionsKilled(t *testing.T) {
 }
 
 // keepOn scans until it is killed, and now and then drops versions, adopts, and
-// sweeps.
-func keepOn(t *testing.T, p *past, dir *intake.Dir) {
+// sweeps. It makes the file alive when it has scanned.
+func keepOn(t *testing.T, p *past, dir *intake.Dir, alive string) {
 	ctx := context.Background()
 	for i := 1; ; i++ {
 		if _, err := dir.Scan(ctx); err != nil {
 			t.Fatal(err)
 		}
 		m := p.mark()
+		must(t, os.WriteFile(alive, nil, 0o644))
 		switch i % 4 {
 		case 0:
 			if old := m.Seq - 10; old > 0 { // those changes are published no more
