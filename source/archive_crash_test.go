@@ -61,7 +61,7 @@ func TestArchiveCrashAnywhere(t *testing.T) {
 		for _, crash := range []bool{false, true} {
 			t.Run(fmt.Sprintf("form=%d crash=%v", form, crash), func(t *testing.T) {
 				t.Parallel()
-				stride := 37 // the more often, the longer: after each step all is read
+				stride := 67 // the more often, the longer: all is read after each step
 				if underRace {
 					stride *= 5
 				}
@@ -81,6 +81,9 @@ func TestArchiveCrashAnywhere(t *testing.T) {
 	}
 }
 
+// watched is how many steps after a fault all is read after each.
+const watched = 40
+
 func playArchiveFault(t *testing.T, list source.ChangeList, failAt int, crash bool) (reached bool) {
 	t.Helper()
 	w := newWorld(t, archiving(source.Options{MaxEntries: 3, Grace: time.Hour}, list,
@@ -88,8 +91,8 @@ func playArchiveFault(t *testing.T, list source.ChangeList, failAt int, crash bo
 	store := &faultyStore{Store: w.docs, failAt: failAt, crash: crash}
 	watch := &archiveWatch{TB: t, w: w, read: reader(w.docs), past: crawlPast, seen: make(map[string]string)}
 	store.after = func() {
-		if store.step < failAt-1 {
-			return // earlier runs were here
+		if store.step < failAt-1 || store.step > failAt+watched {
+			return // earlier runs were here, or later ones will be
 		}
 		if err := watch.look(); err != nil {
 			t.Errorf("step %d: %v", store.step, err)
@@ -145,7 +148,7 @@ func TestDumpArchiveCrashAnywhere(t *testing.T) {
 	for _, parts := range []int{0, 2} {
 		t.Run(fmt.Sprintf("parts=%d", parts), func(t *testing.T) {
 			t.Parallel()
-			stride := 53
+			stride := 89
 			if underRace {
 				stride *= 5
 			}
@@ -175,8 +178,8 @@ func playDumpArchiveFault(t *testing.T, parts, failAt int) (reached bool) {
 	store := &faultyStore{Store: d.docs, failAt: failAt, crash: true}
 	watch := &archiveWatch{TB: t, w: d.world, read: reader(d.docs), past: crawlDumpPast, seen: make(map[string]string)}
 	store.after = func() {
-		if store.step < failAt-1 {
-			return // earlier runs were here
+		if store.step < failAt-1 || store.step > failAt+watched {
+			return // earlier runs were here, or later ones will be
 		}
 		if err := watch.look(); err != nil {
 			t.Errorf("step %d: %v", store.step, err)
@@ -192,7 +195,7 @@ func playDumpArchiveFault(t *testing.T, parts, failAt int) (reached bool) {
 		_, err := s.PublishDumps(context.Background())
 		return err
 	}
-	further := 3
+	further := 2
 	for i, words := range []string{"a=1 b=2 c=3", "d=4 e=5 b=3", "a=2 c", "f=1 g=1 h=1", "", "a=3 b e", "i=1", "j=1", "a=4", "k=1 l=1", ""} {
 		if words != "" {
 			d.put(strings.Fields(words)...)

@@ -234,32 +234,6 @@ func (p *pastCrawl) covered() time.Time {
 	return from
 }
 
-// at returns what the set held at t, as the archives tell it; false if they do
-// not reach back that far.
-func (p *pastCrawl) stateAt(t time.Time) (map[string]string, bool) {
-	var base *snapshot
-	for i := range p.snapshots {
-		if !p.snapshots[i].at.After(t) {
-			base = &p.snapshots[i]
-		}
-	}
-	if base == nil || p.covered().After(base.at) {
-		return nil, false
-	}
-	state := maps.Clone(base.state)
-	for _, at := range slices.SortedFunc(maps.Keys(p.changes), time.Time.Compare) {
-		e := p.changes[at]
-		switch {
-		case at.Before(base.at) || at.After(t):
-		case e.Change == resourcesync.Deleted:
-			delete(state, e.Loc)
-		default:
-			state[e.Loc] = digest(e.Length, e.Hashes)
-		}
-	}
-	return state, true
-}
-
 // tells holds that the archives tell of every moment of the past since since,
 // up to the newest published change, and returns how many those are.
 func (p *pastCrawl) tells(past []moment, since time.Time) (n int, err error) {
@@ -277,13 +251,28 @@ func (p *pastCrawl) tells(past []moment, since time.Time) (n int, err error) {
 	if covered := p.covered(); covered.After(since) {
 		return 0, fmt.Errorf("the history begins at %s, want %s: %v", covered, since, p.intervals)
 	}
+	order := slices.SortedFunc(maps.Keys(p.changes), time.Time.Compare)
+	var base *snapshot
+	var state map[string]string
+	next, snapshots := 0, p.snapshots
 	for _, m := range past {
 		if m.at.Before(since) || m.at.After(newest) {
 			continue
 		}
-		state, ok := p.stateAt(m.at)
-		if !ok || !maps.Equal(state, m.state) {
-			return n, fmt.Errorf("the archives say (%v) that at %s there were %d resources, want %d: %s", ok, m.at, len(state), len(m.state), strings.Join(p.names, " "))
+		for len(snapshots) > 0 && !snapshots[0].at.After(m.at) { // each is begun from
+			base, snapshots = &snapshots[0], snapshots[1:]
+			state = maps.Clone(base.state)
+			next, _ = slices.BinarySearchFunc(order, base.at, time.Time.Compare)
+		}
+		for ; base != nil && next < len(order) && !order[next].After(m.at); next++ {
+			if e := p.changes[order[next]]; e.Change == resourcesync.Deleted {
+				delete(state, e.Loc)
+			} else {
+				state[e.Loc] = digest(e.Length, e.Hashes)
+			}
+		}
+		if base == nil || !maps.Equal(state, m.state) {
+			return n, fmt.Errorf("the archives say that at %s there were %d resources, want %d: %s", m.at, len(state), len(m.state), strings.Join(p.names, " "))
 		}
 		n++
 	}
