@@ -2,6 +2,7 @@ package vault
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"testing"
@@ -52,7 +53,7 @@ func rejoined(t *testing.T, c *chunker) (all []byte) {
 func TestChunkerStuck(t *testing.T) {
 	t.Parallel()
 	c := chunker{r: stuck{}, buf: make([]byte, bufferSize)}
-	if _, _, err := c.next(); err != io.ErrNoProgress {
+	if _, _, err := c.next(); !errors.Is(err, io.ErrNoProgress) {
 		t.Errorf("next = %v, want io.ErrNoProgress", err)
 	}
 }

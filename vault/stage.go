@@ -9,11 +9,8 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"io/fs"
 	"slices"
 	"sync"
-
-	"lockstep/blob"
 )
 
 const (
@@ -27,35 +24,6 @@ const (
 	// spoolSize is how much of a blob is kept in memory before it is written.
 	spoolSize = 1 << 20
 )
-
-// A Staged is a content that is written and not yet kept: see [Vault.Commit]. It
-// must be closed.
-type Staged struct {
-	v      *Vault
-	digest Digest
-	size   int64
-	anew   bool        // there is something under its name that must be replaced
-	w      blob.Writer // nil: the vault has the content
-	pinned []Digest
-}
-
-// Digest returns the digest of the content.
-func (s *Staged) Digest() Digest { return s.digest }
-
-// Size returns its length in bytes.
-func (s *Staged) Size() int64 { return s.size }
-
-// Close drops the content, unless it has been committed.
-func (s *Staged) Close() error {
-	var err error
-	if s.w != nil {
-		err = s.w.Close()
-		s.w = nil
-	}
-	s.v.pins.unpin(s.pinned...)
-	s.pinned = nil
-	return err
-}
 
 // Put keeps what r yields and returns its digest and size; it is durable then.
 // What is there already is not kept twice. like are contents it may resemble,
@@ -398,73 +366,4 @@ func (st *stager) settle() {
 	if st.t.kind = kindWhole; len(st.t.sources) > 0 {
 		st.t.kind = kindShared
 	}
-}
-
-// Commit makes all that is staged durable. After an error some may be kept; what
-// is not stays staged.
-func (v *Vault) Commit(ctx context.Context, staged ...*Staged) error {
-	digests := make([]Digest, len(staged))
-	for i, s := range staged {
-		if s.v != v || len(s.pinned) == 0 {
-			return fmt.Errorf("commit content %s: %w", s.digest, fs.ErrClosed)
-		}
-		digests[i] = s.digest
-	}
-	// Also those that were there already: perhaps not durably yet.
-	done, err := v.pins.claim(ctx, digests)
-	if err != nil {
-		return err
-	}
-	defer done()
-	var open []*Staged
-	var ws []blob.Writer
-	seen := make(map[Digest]bool, len(digests))
-	for _, s := range staged {
-		if s.w == nil {
-			continue
-		}
-		there := seen[s.digest]
-		if !there {
-			if there, err = v.overtaken(ctx, s); err != nil {
-				return err
-			}
-		}
-		seen[s.digest] = true
-		if there {
-			_ = s.w.Close() // it is not wanted
-			s.w = nil
-			continue
-		}
-		open, ws = append(open, s), append(ws, s.w)
-	}
-	return v.commit(ctx, open, ws)
-}
-
-// overtaken reports whether the same content has been committed by another one
-// since s was staged. It must stay, since others may use its chunks already.
-func (v *Vault) overtaken(ctx context.Context, s *Staged) (bool, error) {
-	t, something, err := v.find(ctx, s.digest, false)
-	if err == nil && t == nil && something && !s.anew {
-		err = &DamagedError{Digest: s.digest, Blob: s.digest.name(), Err: errFormat}
-	}
-	return t != nil, err
-}
-
-func (v *Vault) commit(ctx context.Context, open []*Staged, ws []blob.Writer) error {
-	if len(ws) == 0 {
-		return nil
-	}
-	err := v.store.Commit(ctx, ws...)
-	done := len(ws)
-	if err != nil {
-		done = 0
-		if ce, ok := errors.AsType[*blob.CommitError](err); ok {
-			done = ce.Done
-		}
-	}
-	for _, s := range open[:done] {
-		s.w = nil
-		v.healed(s.digest)
-	}
-	return err
 }
