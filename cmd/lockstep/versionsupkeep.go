@@ -99,9 +99,9 @@ func (s *site) retainVersions(ctx context.Context, set *siteSet, c *setConfig) (
 	if err != nil {
 		return 0, err
 	}
-	m := s.versions.marks[set.list]
-	if m.Ended != nil && floor >= m.EndedSeq && !slices.ContainsFunc(snapshots, func(q catalog.Mark) bool { return q.Seq <= m.EndedSeq }) {
-		return s.endVersions(ctx, set)
+	if m := s.versions.marks[set.list]; m.Ended != nil && floor >= m.EndedSeq &&
+		!slices.ContainsFunc(snapshots, func(q catalog.Mark) bool { return !q.At.After(*m.Ended) }) {
+		return s.endVersions(ctx, set) // all that is published was made since
 	}
 	p := c.Versions.policy()
 	p.FloorSeq = int64(floor)
