@@ -188,7 +188,18 @@ func (w *atWorld) writeList(l takenList, path string) {
 		entries, versions = append(entries, w.describe(v, 0)), append(versions, v)
 	}
 	if !l.dump {
-		w.write(path, resourcesync.Header{Capability: resourcesync.ResourceList, At: resourcesync.NewDatetime(l.at)}, entries)
+		h := resourcesync.Header{Capability: resourcesync.ResourceList, At: resourcesync.NewDatetime(l.at)}
+		if len(entries) > 1 && w.one(3) { // as an index (RA-GEN-07)
+			h.Index = true
+			parts := entries[:len(entries)/2]
+			entries = entries[len(parts):]
+			index := []resourcesync.Entry{{Loc: w.url(path + "-0"), Metadata: resourcesync.Metadata{At: h.At}}, {Loc: w.url(path + "-1"), Metadata: resourcesync.Metadata{At: h.At}}}
+			w.write(path, h, index)
+			h.Index = false
+			w.write(path+"-0", h, parts)
+			path += "-1"
+		}
+		w.write(path, h, entries)
 		return
 	}
 	md := resourcesync.Header{Capability: resourcesync.ResourceDumpManifest, At: resourcesync.NewDatetime(l.at)}
@@ -323,7 +334,15 @@ func (w *atWorld) build() {
 				}
 			}
 		}
-		w.write(path, resourcesync.Header{Capability: c}, entries)
+		h := resourcesync.Header{Capability: c}
+		if len(entries) > 1 && w.one(4) { // an index of archives (RA-IDX-06)
+			at := 1 + w.IntN(len(entries)-1)
+			w.write(path+"-0", h, entries[:at])
+			w.write(path+"-1", h, entries[at:])
+			h.Index = true
+			entries = []resourcesync.Entry{{Loc: w.url(path + "-1")}, {Loc: w.url(path + "-0")}}
+		}
+		w.write(path, h, entries)
 	}
 }
 
