@@ -394,15 +394,16 @@ func TestKeepFault(t *testing.T) {
 		err  error
 		once bool
 		keep destination.Keep
+		each int // of the writes, from a random one on
 	}{
-		{"crash", errCrash, false, destination.Keep{All: true}},
-		{"full disk", syscall.ENOSPC, false, destination.Keep{All: true}},
-		{"one write", syscall.EACCES, true, destination.Keep{All: true}},
-		{"crash while some are dropped", errCrash, false, destination.Keep{Count: 1}},
+		{"crash", errCrash, false, destination.Keep{All: true}, 1},
+		{"full disk", syscall.ENOSPC, false, destination.Keep{All: true}, 4},
+		{"one write", syscall.EACCES, true, destination.Keep{All: true}, 3},
+		{"crash while some are dropped", errCrash, false, destination.Keep{Count: 1}, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			for at := 1; ; at++ {
+			for at := 1 + rand.IntN(tt.each); ; at += tt.each {
 				if keepFaultAt(t, &fuse{at: at, err: tt.err, once: tt.once}, tt.keep) {
 					t.Logf("%d writes", at-1)
 					return
@@ -417,7 +418,7 @@ func keepFaultAt(t *testing.T, f *fuse, keep destination.Keep) (done bool) {
 	s := newSite(t, style{})
 	defer s.srv.Close()
 	k := newKeeping(t, s, keep)
-	k.opts.Jobs = 2
+	k.opts.Jobs, k.opts.Versions = 2, &blob.Mem{}
 	dir, err := blob.NewDir(k.dir, blob.DirOptions{})
 	if err != nil {
 		t.Fatal(err)

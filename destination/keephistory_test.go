@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	keepLives = flag.Int("keep.lives", 20, "how many lives TestKeepHistories leads")
+	keepLives = flag.Int("keep.lives", 15, "how many lives TestKeepHistories leads")
 	keepSeed  = flag.Uint64("keep.seed", 0, "the one life TestKeepHistories leads; 0 for others each time")
 )
 
@@ -54,6 +54,7 @@ func newKeepLife(t *testing.T, seed uint64) *keepLife {
 	l := &keepLife{Rand: rand.New(rand.NewPCG(seed, 7)), seed: seed, moved: map[string][]time.Time{}}
 	keeps := []destination.Keep{{All: true}, {Count: 1 + l.IntN(3)}, {Age: time.Duration(1+l.IntN(5)) * time.Hour}}
 	l.keeping = newKeeping(t, newSite(t, style{noHash: l.IntN(3) == 0}), keeps[l.IntN(len(keeps))])
+	l.opts.Versions = &blob.Mem{}
 	l.time = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
 	l.clock = func() time.Time {
 		l.time = l.time.Add(time.Millisecond)

@@ -22,7 +22,7 @@ func versionsOf(dir string) string { return filepath.Join(dir, ".lockstep", "ver
 // what it was after any run that came to its end, it can be again.
 func TestKeepKill(t *testing.T) {
 	t.Parallel()
-	const files, rounds, kills = 120, 3, 3
+	const files, rounds, kills = 100, 2, 3
 	s := newSite(t, style{})
 	rnd := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1))
 	var asked atomic.Int64

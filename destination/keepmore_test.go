@@ -160,6 +160,7 @@ func TestKeepMany(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
 	k := newKeeping(t, s, destination.Keep{All: true})
+	k.opts.Versions = &blob.Mem{}
 	const files, rounds = 110, 13
 	var when []time.Time
 	var were []map[string]string
