@@ -85,6 +85,12 @@ func TestCatchUp(t *testing.T) {
 		{name: "RA-AMB-04, RA-DOC-06: lastmod of any time", alter: func(p *pastSite) {
 			p.doc[archivePath] = strings.ReplaceAll(p.doc[archivePath], "</loc>", "</loc><lastmod>1999-01-01</lastmod>")
 		}},
+		{name: "RA-VER-01, RA-VER-04: 0.9, entries with lastmod only", style: style{noDatetime: true}, past: pastStyle{bare: true}, alter: func(p *pastSite) {
+			p.doc[archivePath] = strings.ReplaceAll(p.doc[archivePath], "</loc>", "</loc><lastmod>2024-05-02T00:00:00Z</lastmod>")
+			for _, l := range p.closed {
+				p.doc[l.path] = strings.Replace(p.doc[l.path], `rel="up"`, `rel="resourcesync"`, 1)
+			}
+		}},
 		{name: "RA-DOC-08: what does not belong there", alter: func(p *pastSite) {
 			p.doc[archivePath] = strings.ReplaceAll(p.doc[archivePath], "<rs:md from", `<rs:md change="updated" type="text/xml" from`)
 		}},
@@ -236,5 +242,53 @@ func TestCatchUpGap(t *testing.T) {
 			}
 			m.mustSync()
 		})
+	}
+}
+
+// TestCatchUpBehindList has a Resource List that is older than the Change List
+// reaches back: a first run reads the archive between them (RA-DST-04).
+func TestCatchUpBehindList(t *testing.T) {
+	t.Parallel()
+	p := newPastSite(t, style{}, pastStyle{})
+	p.live(0)
+	p.rotate()
+	p.mu.Lock()
+	old, _ := p.document("/rs/resourcelist.xml")
+	p.doc["/rs/resourcelist.xml"] = old
+	p.mu.Unlock()
+	for round := 1; round < 5; round++ {
+		p.live(round)
+		p.rotate()
+	}
+	p.live(5)
+	m := newMirror(t, p.site)
+	r := m.mustSync()
+	if r.Mode != destination.ModeBaseline || len(r.Warnings) > 0 || len(r.Plan) == 0 || !strings.Contains(r.Plan[0], "of its archive") {
+		t.Errorf("mode %s, plan %q, warnings %q", r.Mode, r.Plan, r.Warnings)
+	}
+	if r = m.mustSync(); r.Mode != destination.ModeNone {
+		t.Errorf("then mode %s, want none", r.Mode)
+	}
+}
+
+// TestCatchUpLost has an archive that does not have what was applied here: its
+// history was rewritten, and all is compared.
+func TestCatchUpLost(t *testing.T) {
+	t.Parallel()
+	p := newPastSite(t, style{}, pastStyle{})
+	p.live(0)
+	p.rotate()
+	p.live(1)
+	m := newMirror(t, p.site)
+	m.mustSync()
+	p.mu.Lock()
+	p.log = nil // what the mirror has seen last
+	p.mu.Unlock()
+	p.put("/r/new", "written after the Source was restored")
+	p.rotate()
+	p.put("/r/newer", "and after that")
+	r := m.mustSync()
+	if r.Mode != destination.ModeBaseline || !strings.Contains(strings.Join(r.Warnings, "\n"), "gone from its history") {
+		t.Errorf("mode %s, warnings %q", r.Mode, r.Warnings)
 	}
 }
