@@ -26,6 +26,7 @@ fuzz: ## every fuzz target, FUZZ each
 soak: ## before a release: kills, histories and power cuts in the numbers we promise
 	$(GO) test -count=1 -timeout 2h ./destination -run 'TestHistories|TestFollow$$|TestPushes|TestKill$$' -histories 10000 -follows 2000 -pushes 2000 -kills 1000 -kill.files 5000
 	$(GO) test -count=1 -timeout 2h ./bitstream -run TestKilled -kills 200
+	$(GO) test -count=1 -timeout 2h ./vault -run TestKilled -kills 500
 	$(GO) test -count=1 -timeout 2h ./cmd/lockstep -run 'TestTorture|TestHubKill|TestKillAnywhere|TestServeKilled|TestPublishKilled|TestDumpKilled|TestPowerCut' -torture 200 -hub-kills 1000 -kills 200 -serve-kills 500 -publish-kills 200 -dump-kills 200 -cuts 200
 
 bench: ## figures beside yardsticks, in turn on this machine; see docs/performance.md
