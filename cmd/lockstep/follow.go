@@ -98,6 +98,9 @@ func runFollow(ctx context.Context, o *followOptions, io stdio) error {
 	if err != nil {
 		return err
 	}
+	if err := o.checkMirrorSource(); err != nil {
+		return err
+	}
 	do.Logger = o.out.logger(io)
 	hook, err := newExecHook(o.exec, o.source, o.dest, io)
 	if err != nil {
