@@ -207,14 +207,14 @@ func (c *changeReader) readArchived(ctx context.Context, p *pastDoc) error {
 	own.take(&doc.Header)
 	own.differs(c.setReader, &p.archived)
 	p.chain = *k
-	p.cover(&own, time.Now())
+	p.cover(&own, doc.Header.Index, time.Now())
 	return nil
 }
 
 // cover notes what the document covers. One without an end, or with one that is
 // yet to come, proves nothing beyond the last event in it (RA-CHG-07,
 // RS-AMB-25).
-func (p *pastDoc) cover(own *archived, now time.Time) {
+func (p *pastDoc) cover(own *archived, index bool, now time.Time) {
 	k := &p.chain
 	past := func(d resourcesync.Datetime) resourcesync.Datetime {
 		if d.Time().After(now) {
@@ -228,6 +228,11 @@ func (p *pastDoc) cover(own *archived, now time.Time) {
 		p.from, p.until = own.from, past(own.until)
 	case k.loose && newest.Compare(p.until) > 0:
 		p.until = newest
+	}
+	// RS-MD-07: nothing happened between the last of its packages and its end. Of
+	// an index the lists are right (RS-CHI-10).
+	if until := past(own.until); until.Compare(p.until) > 0 && p.kind == resourcesync.ChangeDump && !index {
+		p.until = until
 	}
 }
 

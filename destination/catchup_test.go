@@ -292,3 +292,28 @@ func TestCatchUpLost(t *testing.T) {
 		t.Errorf("mode %s, warnings %q", r.Mode, r.Warnings)
 	}
 }
+
+// TestCatchUpDump has an archive of Change Dumps only: their packages' manifests
+// are read as the lists are, and contents come out of the packages.
+func TestCatchUpDump(t *testing.T) {
+	t.Parallel()
+	p := newPastSite(t, style{dumpStyle: dumpStyle{changeDump: true}}, pastStyle{})
+	p.live(0)
+	m := newMirror(t, p.site)
+	m.mustSync()
+	p.live(1)
+	p.mu.Lock()
+	until := p.tick()
+	text, _ := p.document("/rs/changedump.xml")
+	p.doc["/rs/past-dump.xml"] = strings.Replace(text, `capability="changedump"`, fmt.Sprintf(`capability="changedump" until="%s"`, p.time(until)), 1)
+	l := pastList{"/rs/past-dump.xml", p.from, until}
+	p.doc["/rs/changedump-archive.xml"] = strings.Replace(p.archive(false, p.entries([]pastList{l})), "changelist-archive", "changedump-archive", 1)
+	p.log, p.from = nil, until
+	p.offer = fmt.Sprintf(`<url><loc>%s</loc><rs:md capability="changedump-archive"/></url>`, p.url("/rs/changedump-archive.xml"))
+	p.mu.Unlock()
+	p.live(2)
+	r := m.mustSync()
+	if r.Mode != destination.ModeIncremental || len(r.Plan) == 0 || !strings.Contains(strings.Join(r.Plan, "\n"), "Change Dump of its archive") {
+		t.Errorf("mode %s, plan %q, warnings %q", r.Mode, r.Plan, r.Warnings)
+	}
+}
