@@ -35,7 +35,7 @@ const maxListed = 1000
 
 // maxMissing caps what a report lists of what could not be had of the past, in
 // bytes: who wants the collection as it was wants to know all that it lacks.
-const maxMissing = 32 << 20
+const maxMissing = 24 << 20
 
 // A Report is what a run came to. Its JSON is what `sync --json` prints.
 type Report struct {
