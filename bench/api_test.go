@@ -241,10 +241,6 @@ func (s *apiServer) atRate(b *testing.B) {
 	}
 }
 
-func quantile(sorted []float64, q float64) float64 {
-	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
-}
-
 // cpu returns the processor seconds the process has used.
 func (s *apiServer) cpu(b *testing.B) float64 {
 	b.Helper()

@@ -161,6 +161,10 @@ func (w *timegateWorld) measure(b *testing.B, f func(i int, at time.Time) error)
 	}
 }
 
+func quantile(sorted []float64, q float64) float64 {
+	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
+}
+
 // walk reads all versions, as retention and the sweep of their bytes do.
 func (w *timegateWorld) walk(b *testing.B, store memento.Store) {
 	for b.Loop() {

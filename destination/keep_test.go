@@ -26,6 +26,9 @@ type keeping struct {
 	clock func() time.Time
 }
 
+// versionsOf is where the mirrors of these tests keep versions.
+func versionsOf(dir string) string { return filepath.Join(dir, ".lockstep", "versions") }
+
 func newKeeping(t testing.TB, s *site, keep destination.Keep) *keeping {
 	m := newMirror(t, s)
 	versions, err := blob.NewDir(filepath.Join(m.dir, ".lockstep", "versions"), blob.DirOptions{Tmp: "tmp"})

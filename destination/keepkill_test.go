@@ -1,3 +1,5 @@
+//go:build unix
+
 package destination_test
 
 import (
@@ -14,9 +16,6 @@ import (
 	"lockstep/destination"
 	"lockstep/storage/sqlite"
 )
-
-// versionsOf is where the mirrors of these tests keep versions.
-func versionsOf(dir string) string { return filepath.Join(dir, ".lockstep", "versions") }
 
 // TestKeepKill kills runs of a mirror that keeps versions at random moments:
 // what it was after any run that came to its end, it can be again.
