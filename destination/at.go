@@ -39,6 +39,26 @@ func (s *session) runPast(ctx context.Context) error {
 	return s.runSets(ctx, sets)
 }
 
+// aloneWith returns the states of the sets of a mirror whose Source, at address,
+// could not be found for err: its own history may tell what it was. It returns
+// nil where there is no such history, or something else is amiss.
+func (s *session) aloneWith(ctx context.Context, address string, err error) ([]*setState, error) {
+	var unknown *SetError
+	if s.past == nil || ctx.Err() != nil || errors.Is(err, ErrRefused) || errors.As(err, &unknown) {
+		return nil, nil
+	}
+	var h history
+	if _, err := load(ctx, s.d.journal, docHistory, &h); err != nil || h.Keep.None || !h.begun() {
+		return nil, err
+	}
+	if s.mirror.Found == nil || s.mirror.Found.Address != address {
+		return nil, nil // it may be one of another Source
+	}
+	s.warn(address, fmt.Sprintf("the Source cannot be asked: %v; this is what the mirror was", err))
+	s.past.only = true
+	return s.pastSets(ctx)
+}
+
 // pastSets returns the states of the sets of the mirror that is the Source.
 func (s *session) pastSets(ctx context.Context) ([]*setState, error) {
 	from := s.past.from

@@ -132,3 +132,27 @@ func TestSyncPastNothing(t *testing.T) {
 		t.Fatalf("of what keeps no versions: %v", err)
 	}
 }
+
+// TestAtAway asks a Source that does not answer any more what it was: the
+// mirror's own history tells, if there is one.
+func TestAtAway(t *testing.T) {
+	t.Parallel()
+	for _, keep := range []destination.Keep{{All: true}, {}} {
+		s := newSite(t, style{})
+		k := newKeeping(t, s, keep)
+		s.put("/r/1", "first")
+		then, was := k.run()
+		s.put("/r/1", "second")
+		_, is := k.run()
+		s.srv.Close()
+		k.opts.At = then
+		r, err := k.sync()
+		got := k.resources()
+		if keep.All && (err != nil || !maps.Equal(got, was) || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "cannot be asked")) {
+			t.Errorf("got %v, want %v: %v; %+v", got, was, err, r)
+		}
+		if !keep.All && (err == nil || !maps.Equal(got, is)) {
+			t.Errorf("without a history: got %v, want %v: %v", got, is, err)
+		}
+	}
+}

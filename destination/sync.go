@@ -90,7 +90,11 @@ func (s *session) run(ctx context.Context, address string) error {
 	}
 	sets, err := s.locate(ctx, address)
 	if err != nil {
-		return err
+		own, oerr := s.aloneWith(ctx, address, err)
+		if own == nil || oerr != nil {
+			return cmp.Or(oerr, err)
+		}
+		return s.runSets(ctx, own)
 	}
 	left, err := s.unselected(ctx, sets)
 	if err != nil {
