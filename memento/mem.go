@@ -67,7 +67,9 @@ func (m *Mem) Append(ctx context.Context, set string, cursor int64, vs []Version
 	return nil
 }
 
-func byKey(a, b Version) int { return cmp.Or(strings.Compare(a.URI, b.URI), a.At.Compare(b.At)) }
+func byKey(a, b Version) int {
+	return cmp.Or(strings.Compare(a.URI, b.URI), cmp.Compare(a.At.UnixMicro(), b.At.UnixMicro()))
+}
 
 // add merges vs, which are in order, into the versions.
 func (r *memResource) add(vs []Version) {

@@ -62,7 +62,8 @@ type Store interface {
 	// Append adds versions and raises the set's cursor to cursor; a cursor never
 	// falls. A version whose URI and At are there already is ignored, as is one
 	// that is not later than what was dropped of its URI: what was dropped does
-	// not come back. The order of vs does not matter.
+	// not come back. The order of vs does not matter, but that of several with one
+	// URI and At the first counts.
 	Append(ctx context.Context, set string, cursor int64, vs []Version) error
 
 	// Cursor returns up to which change of the catalog the set is complete: 0 of

@@ -31,6 +31,7 @@ func Run(t *testing.T, open func(*testing.T) memento.Store) {
 	}{
 		{"Fields", testFields},
 		{"Append", testAppend},
+		{"First", testFirst},
 		{"Cursor", testCursor},
 		{"Last", testLast},
 		{"Around", testAround},
@@ -190,6 +191,28 @@ func testAppend(t *testing.T, s memento.Store) {
 	appendTo(t, s, setA, other, one, gone(uri, 3)) // there already, and earlier than all
 	same(t, "List", list(t, s, uri), []memento.Version{one, two, three})
 	same(t, "Last", last(t, s, setA, uri), []memento.Version{three})
+}
+
+// testFirst: of those in one Append that have the same URI and At, to the
+// microsecond, the first counts, however they are mixed.
+func testFirst(t *testing.T, s memento.Store) {
+	const resources, times = 97, 5
+	var vs, want []memento.Version
+	for n := range times {
+		for i := range resources {
+			v := version(fmt.Sprintf("u%02d", i*31%resources), 7)
+			v.At = v.At.Add(time.Duration(times-n) * 100) // nanoseconds, of which nothing stays
+			v.Digest = sha256.Sum256(fmt.Append(nil, v.URI, n))
+			vs = append(vs, v)
+		}
+	}
+	for i := range resources {
+		v := version(fmt.Sprintf("u%02d", i), 7)
+		v.Digest = sha256.Sum256(fmt.Append(nil, v.URI, 0))
+		want = append(want, v)
+	}
+	appendTo(t, s, setA, vs...)
+	same(t, "Walk", walk(t, s, setA, ""), want)
 }
 
 func testCursor(t *testing.T, s memento.Store) {
