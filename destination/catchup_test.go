@@ -30,7 +30,7 @@ func TestCatchUp(t *testing.T) {
 		{name: "no datetimes, RA-VER-05", style: style{noDatetime: true}},
 		{name: "no hashes", style: style{noHash: true}},
 		{name: "lists newest first", style: style{newestFirst: true}},
-		{name: "RA-ADV-04: another archive by the link", alter: func(p *pastSite) {
+		{name: "RA-ADV-04, RA-AMB-05: another archive by the link", alter: func(p *pastSite) {
 			p.doc["/rs/changelist.xml"] = strings.Replace(p.changeListNow(), "<rs:md", `<rs:ln rel="archives" href="`+p.url("/rs/nowhere.xml")+`"/><rs:md`, 1)
 		}},
 		{name: "RA-ADV-04: that of the Capability List is gone", past: pastStyle{unnamed: true}, alter: func(p *pastSite) {
