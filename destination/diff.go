@@ -108,7 +108,7 @@ func (s *differ) run(ctx context.Context, address string, each func(Difference) 
 		return fmt.Errorf("%w: %s", ErrIncomplete, s.session.report.shortfall())
 	}
 	if s.report.To.IsZero() {
-		s.report.To = time.Now().UTC()
+		s.report.To = time.Now().UTC().Truncate(time.Microsecond)
 	}
 	return s.compare(ctx, each)
 }

@@ -130,12 +130,15 @@ func (h *Handler) Answer(w http.ResponseWriter, r *http.Request, target string) 
 		return
 	}
 	prefix, rest, _ := strings.Cut(target, "/")
-	switch prefix + "/" {
-	case TimeGatePrefix:
+	prefix += "/"
+	switch {
+	case rest == "" && (prefix == TimeGatePrefix || prefix == TimeMapPrefix):
+		h.fail(w, http.StatusNotFound, "the address ends in the URI of a resource, as in %s%shttps://example.org/page", h.opts.Base, prefix)
+	case prefix == TimeGatePrefix:
 		h.timeGate(w, r, rest)
-	case TimeMapPrefix:
+	case prefix == TimeMapPrefix:
 		h.timeMap(w, r, rest)
-	case VersionsPrefix:
+	case prefix == VersionsPrefix:
 		h.memento(w, r, rest)
 	default:
 		h.fail(w, http.StatusNotFound, "there is nothing here")

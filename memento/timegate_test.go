@@ -214,6 +214,11 @@ func TestDeleted(t *testing.T) {
 			t.Errorf("%s: status %d, want 404", address, r.StatusCode)
 		}
 	}
+	for _, prefix := range []string{"timegate/", "timemap/"} {
+		if r := get(t, string(strict.base)+prefix); r.StatusCode != http.StatusNotFound || !strings.Contains(r.text, "as in "+string(strict.base)+prefix+"https://") {
+			t.Errorf("%s alone: status %d, %q, want 404 that says how an address looks", prefix, r.StatusCode, r.text)
+		}
+	}
 }
 
 // raw sends a request line as it is, for clients do not send everything.

@@ -2,6 +2,8 @@ package source_test
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -97,6 +99,37 @@ func namesOf(files map[string]string) (names []string) {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// TestHomePageTellsOfThePast: it names archives that are there, says how to have
+// what was, and where prior versions are, if any are kept.
+func TestHomePageTellsOfThePast(t *testing.T) {
+	t.Parallel()
+	o := archiving(source.Options{}, source.ChangeList{}, source.Archive{ResourceLists: &source.Retain{All: true}, ChangeLists: &source.Retain{All: true}})
+	o.Sets[0].Versions = newPast(t).Versions
+	for _, tt := range []struct {
+		name string
+		o    source.Options
+		want bool
+	}{{"archives and versions", o, true}, {"neither", source.Options{}, false}} {
+		w := newWorld(t, tt.o)
+		w.put("a=1")
+		s := w.source()
+		w.publish(s)
+		rec := httptest.NewRecorder()
+		s.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, baseURL, nil))
+		body := rec.Body.String()
+		for _, part := range []string{
+			"lockstep sync " + baseURL + " DIRECTORY --at TIME",
+			`<a href="` + baseURL + `resourcesync/main/resourcelist-archive.xml">Resource Lists</a>, <a href="` + baseURL + `resourcesync/main/changelist-archive.xml">Change Lists</a>`,
+			"<code>" + baseURL + "timegate/</code>",
+			"<code>" + baseURL + "timemap/</code>",
+		} {
+			if got := strings.Contains(body, part); got != tt.want {
+				t.Errorf("%s: the home page has %s: %v, want %v\n%s", tt.name, part, got, tt.want, body)
+			}
+		}
+	}
 }
 
 // TestArchiveRetention: what the policy says stays, and all it needs; what

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/memento"
 	"lockstep/resourcesync"
 )
 
@@ -40,7 +41,8 @@ type page struct {
 	Description string // URI of the Source Description
 	Style       template.CSS
 	Sets        []pageSet
-	More        int // sets that are not shown
+	More        int  // sets that are not shown
+	Archived    bool // one of those that are has archives
 }
 
 // maxPageSets is how many sets a page shows, and how many its header names:
@@ -55,10 +57,27 @@ type pageSet struct {
 	ChangeList     string
 	ResourceDump   string // empty when there is none, or that is not known; likewise
 	ChangeDump     string
+	Archives       []pageArchive // likewise
+	TimeGate       string        // what leads to a version of a resource with its URI behind; empty where none are kept
+	TimeMap        string        // likewise, to the list of all
 	About          string
 	Resources      string // how many, in words; empty when not known
 	At             string
 	Changed        string
+}
+
+// A pageArchive is an archive as a page tells of it.
+type pageArchive struct {
+	URI string
+	Of  string // what it names
+}
+
+// archivesOf are the documents that archives name, as a page calls them.
+var archivesOf = map[resourcesync.Capability]string{
+	resourcesync.ResourceList: "Resource Lists",
+	resourcesync.ResourceDump: "Resource Dumps",
+	resourcesync.ChangeList:   "Change Lists",
+	resourcesync.ChangeDump:   "Change Dumps",
 }
 
 // A summary is what the last Publish found, by set.
@@ -161,6 +180,15 @@ func (s *Source) render(sets []Set, known *summary, title, message string) ([]by
 			ps = (*known)[set.Name]
 			ps.ResourceDump = s.offers(set.Name, resourcesync.ResourceDump)
 			ps.ChangeDump = s.offers(set.Name, resourcesync.ChangeDump)
+			for _, c := range archivable {
+				if uri := s.offers(set.Name, archiveOf(c)); uri != "" {
+					ps.Archives = append(ps.Archives, pageArchive{uri, archivesOf[c]})
+					p.Archived = true
+				}
+			}
+		}
+		if set.Versions != nil && !set.Versions.Ending {
+			ps.TimeGate, ps.TimeMap = s.base.uri(memento.TimeGatePrefix), s.base.uri(memento.TimeMapPrefix)
 		}
 		ps.Name, ps.About = set.Name, set.Description
 		ps.CapabilityList = s.capabilityList(set.Name)

@@ -87,6 +87,9 @@ func runAudit(ctx context.Context, o *auditOptions, io stdio) error {
 	if err != nil {
 		return err
 	}
+	if err := o.checkSource(false); err != nil {
+		return err
+	}
 	do.Logger = o.out.logger(io)
 	findings, err := openFindings(o.report, o.format, io)
 	if err != nil {

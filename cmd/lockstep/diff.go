@@ -78,6 +78,9 @@ func runDiff(ctx context.Context, o *diffOptions, io stdio) error {
 	if err != nil {
 		return err
 	}
+	if err := o.checkSource(false); err != nil {
+		return err
+	}
 	do, err := o.options()
 	if err != nil {
 		return err

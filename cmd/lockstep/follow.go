@@ -98,7 +98,7 @@ func runFollow(ctx context.Context, o *followOptions, io stdio) error {
 	if err != nil {
 		return err
 	}
-	if err := o.checkMirrorSource(); err != nil {
+	if err := o.checkSource(false); err != nil {
 		return err
 	}
 	do.Logger = o.out.logger(io)

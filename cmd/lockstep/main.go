@@ -147,7 +147,7 @@ See all of it in a few seconds:  lockstep demo`,
 	root.SetUsageFunc(printUsage)
 	root.SetHelpTemplate(helpTemplate)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usageError{err: err, hint: "lockstep " + cmd.Name() + " --help lists the flags"}
+		return usageError{err: err, hint: cmd.CommandPath() + " --help lists the flags"}
 	})
 	out := &outputOptions{}
 	out.declare(root.PersistentFlags())

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"lockstep/destination"
+	"lockstep/discover"
 )
 
 // mirrorAt reports whether there is a mirror, or the state of one in a bucket,
@@ -21,12 +23,20 @@ func mirrorAt(address string) bool {
 	return err == nil
 }
 
-// checkMirrorSource refuses a mirror as the Source of what there is now.
-func (o *syncOptions) checkMirrorSource() error {
-	if !mirrorAt(o.source) || o.at != "" {
-		return nil
+// checkSource refuses what cannot be the address of a Source, before anything
+// is made for it. A mirror is one of what it was, if past is what is wanted.
+func (o *selectOptions) checkSource(past bool) error {
+	if mirrorAt(o.source) {
+		if past {
+			return nil
+		}
+		return usageError{fmt.Errorf("%s is a mirror, not a Source", o.source), "sync --at TIME makes another mirror of what it was; for what there is now, give the address it is a mirror of"}
 	}
-	return usageError{fmt.Errorf("%s is a mirror, not a Source", o.source), "with --at TIME it is the Source of what it was; for what it is now, give the address it is a mirror of"}
+	err := discover.Check(o.source)
+	if _, unread := errors.AsType[*fs.PathError](err); err == nil || unread {
+		return err
+	}
+	return usageError{err: err}
 }
 
 // bring brings the mirror of r into step, or makes of it what was.

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"lockstep/memento"
 	"lockstep/source"
 )
 
@@ -189,6 +190,9 @@ func (o *serveOptions) announce(s *site, p *publication, io stdio) error {
 	}
 	if o.watching() {
 		io.printf("  stay in step     lockstep follow %s DEST\n", base)
+	}
+	if slices.ContainsFunc(o.sets, func(c setConfig) bool { return c.Versions != nil }) {
+		io.printf("  prior versions   %s%sURI\n", strings.TrimSuffix(base, "/")+"/", memento.TimeGatePrefix)
 	}
 	if u, err := url.Parse(base); s.hub != nil && err == nil && isLoopback(u.Hostname()) {
 		io.printf("  who follows      %shub\n", strings.TrimSuffix(base, "/")+"/"+pagesDir)

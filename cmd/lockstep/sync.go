@@ -124,7 +124,7 @@ func runSync(ctx context.Context, o *syncOptions, io stdio) error {
 	if err != nil {
 		return err
 	}
-	if err := o.checkMirrorSource(); err != nil {
+	if err := o.checkSource(o.at != ""); err != nil {
 		return err
 	}
 	do.Logger = o.out.logger(io)
