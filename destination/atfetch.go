@@ -78,7 +78,7 @@ func (t *transfer) fromKept(ctx context.Context) (outcome, bool) {
 	}
 	r, err := t.past.from.keptContent(ctx, t.a.URI, t.a.Hashes, t.a.Length)
 	if err != nil {
-		t.miss("a version that was kept", err)
+		t.miss("a version that was kept", "", err)
 		return outcome{}, false
 	}
 	defer r.Close()
@@ -87,19 +87,25 @@ func (t *transfer) fromKept(ctx context.Context) (outcome, bool) {
 		o.by = byKept
 		return o, true
 	}
-	t.miss("a version that was kept", o.err)
+	t.miss("a version that was kept", "", o.err)
 	return outcome{}, false
 }
 
-// miss notes why content of the past could not be had one way.
-func (t *transfer) miss(where string, err error) {
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNoPast) {
+// miss notes why content of the past could not be had one way, from uri if that
+// is an address; what stands in the message anyway is left out.
+func (t *transfer) miss(where, uri string, err error) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNoPast) || len(t.missed) == mostMissed {
 		return
 	}
-	if len(t.missed) < 8 {
-		t.missed = append(t.missed, where+": "+err.Error())
+	text := strings.TrimPrefix(err.Error(), "get "+fetch.Printable(uri)+": ")
+	if wrong, ok := errors.AsType[*ContentError](err); ok {
+		text = "another content, by its " + wrong.What
 	}
+	t.missed = append(t.missed, where+": "+text)
 }
+
+// mostMissed is how many ways that were tried in vain a message tells of.
+const mostMissed = 8
 
 // A pastWay is an address at which content of the past may be had.
 type pastWay struct {
@@ -141,7 +147,7 @@ func (t *transfer) ofThePast(ctx context.Context) outcome {
 			named, more := t.waysNamed(&ways[i], err, tried)
 			ways, maps = append(ways, named...), append(maps, more...)
 		}
-		t.miss(ways[i].String(), err)
+		t.miss(ways[i].String(), ways[i].uri, err)
 	}
 	for _, p := range t.elsewhere() {
 		if err := t.from(ctx, p); err == nil {
@@ -168,7 +174,7 @@ func (t *transfer) unavailable() error {
 	if !canTell(t.a.Hashes) {
 		why += "; without a hash what is there now cannot be known to be it"
 	}
-	return fmt.Errorf("get %s as it was at %s: its version%s cannot be had: %s", fetch.Printable(t.a.URI), show(t.asOf), when, why)
+	return fmt.Errorf("get %s: its version%s cannot be had: %s", fetch.Printable(t.a.URI), when, why)
 }
 
 // eventOf is when the version that is wanted came to be, as far as is known.

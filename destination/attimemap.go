@@ -103,7 +103,7 @@ func (t *transfer) listed(ctx context.Context, maps []string, tried map[string]b
 		asked++
 		m, err := memento.ReadTimeMap(ctx, &mapDoer{t, maxMapPages}, address, mostListed)
 		if err != nil {
-			t.miss("its TimeMap "+fetch.Printable(address), err)
+			t.miss("its TimeMap "+fetch.Printable(address), address, err)
 			continue
 		}
 		for _, v := range t.versionsOf(m) {

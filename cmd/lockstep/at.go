@@ -29,14 +29,20 @@ func pastState(io stdio, r *destination.Report, err error) {
 		io.printf("  it is as of %s: what was there at the instant asked for cannot be told\n", r.AsOf.Format(time.RFC3339Nano))
 	}
 	if n := r.Failed + r.Refused; n > 0 {
-		io.printf("  %s of that time are missing; what is here of them is of another time\n", count(n, "resource"))
+		io.printf("  %s of that time are missing; what is here of them, if anything, is of another time\n", count(n, "resource"))
 	}
 }
 
 // explainPast adds ways out to errors of a run with --at.
-func explainPast(err error) error {
-	if none, ok := errors.AsType[*destination.NoPastError](err); ok && !none.Earliest.IsZero() {
+func (o *syncOptions) explainPast(err error) error {
+	none, ok := errors.AsType[*destination.NoPastError](err)
+	switch {
+	case !ok:
+		return err
+	case !none.Earliest.IsZero():
 		return withHint(err, "give --at "+none.Earliest.UTC().Format(time.RFC3339Nano)+" or later")
+	case mirrorAt(o.source):
+		return withHint(err, "a mirror remembers what it was from when it is told to: sync --keep-versions")
 	}
 	return err
 }

@@ -153,7 +153,7 @@ func runSync(ctx context.Context, o *syncOptions, io stdio) error {
 	if cerr := closeEvents(); err == nil {
 		err = cerr
 	}
-	err = explainPast(explain(err, o.dest))
+	err = o.explainPast(explain(err, o.dest))
 	if interrupted(ctx, err) {
 		err = withHint(errInterrupted, "progress is kept; run the same command again to go on")
 	}
