@@ -250,7 +250,8 @@ const (
 	// perhaps, before no more are asked for in vain.
 	maxFull = 64
 
-	// maxLater caps those that are tried once more when there may be room.
+	// maxLater caps those that are tried once more when there may be room, or
+	// when they have got another place.
 	maxLater = 10_000
 )
 
@@ -266,9 +267,15 @@ func (p *applier) unkept(a *action, err error) error {
 			return err
 		}
 	}
-	if isFull(err) {
-		if !p.last && len(p.later) < maxLater {
+	if !p.last && len(p.later) < maxLater {
+		switch {
+		case isFull(err):
 			p.later, p.tight = append(p.later, *a), true
+			return nil
+		case isInTheWay(err): // a run that was killed may have removed its file
+			again := *a
+			again.moves = a.isHeld()
+			p.later = append(p.later, again)
 			return nil
 		}
 	}

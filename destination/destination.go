@@ -103,6 +103,7 @@ type Destination struct {
 	clock   func() time.Time // of the mirror
 	jobs    int              // resources of one host under way at a time
 	open    int              // files of a batch that may be open
+	kept    int              // files that may be open of versions that are being kept
 	log     *slog.Logger
 	mirrors mirrorHosts
 	larges  atomic.Int32        // large contents under way
@@ -136,9 +137,9 @@ func New(store blob.Store, j Journal, c *fetch.Client, o Options) (*Destination,
 		// Twice what the Client lets through: who waits to try again is not in the way.
 		o.Jobs, jobs = c.Jobs(), 2*c.Jobs()
 	}
-	open := mostOpen
-	if n := openFiles(); n > 0 { // a job takes a file and perhaps a connection, and there is more to be open
-		jobs, open = max(min(jobs, n/6), 1), max(min(open, n/4), 1)
+	open, kept := mostOpen, mostOpen
+	if n := openFiles(); n > 0 { // a job takes a file and perhaps a connection; one batch gathers while one is committed; and there is more to be open
+		jobs, open, kept = max(min(jobs, n/6), 1), max(min(open, n/8), 1), max(min(kept, n/16), 1)
 	}
 	switch o.Via {
 	case "", ViaAuto, ViaList, ViaDump:
@@ -155,7 +156,7 @@ func New(store blob.Store, j Journal, c *fetch.Client, o Options) (*Destination,
 	if err := o.Keep.check(); err != nil {
 		return nil, err
 	}
-	d := &Destination{store: store, journal: j, client: c, opts: o, jobs: jobs, open: open, selects: sel,
+	d := &Destination{store: store, journal: j, client: c, opts: o, jobs: jobs, open: open, kept: kept, selects: sel,
 		making: semaphore.NewWeighted(makingBytes), large: make(chan struct{}, 1), log: o.Logger, clock: time.Now}
 	if o.Versions != nil {
 		d.vault = vault.New(o.Versions, vault.Options{Compress: true, Logger: o.Logger})

@@ -75,7 +75,7 @@ func (f *fetcher) take(ctx context.Context, a *action, content io.Reader) outcom
 // with gives a its place and lets get fill it.
 func (f *fetcher) with(ctx context.Context, a *action, get func(*transfer) outcome) outcome {
 	path := a.held.Path
-	if a.isHeld() {
+	if a.isHeld() && !a.moves {
 		f.names.take(a.URI, path)
 	} else {
 		var err error

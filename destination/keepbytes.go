@@ -36,7 +36,7 @@ type capture struct {
 // each, so that only so many are at a time.
 func (k *keeper) capture(ctx context.Context, hs []Held) []capture {
 	got := make([]capture, 0, len(hs))
-	for part := range slices.Chunk(hs, k.d.open) {
+	for part := range slices.Chunk(hs, k.d.kept) {
 		got = append(got, k.capturePart(ctx, part)...)
 	}
 	return got

@@ -31,6 +31,7 @@ type action struct {
 	conditional bool   // the content may be what we hold: ask with its validators
 	unselected  bool   // the Source has it, but it is not selected any more
 	gone        bool   // verbFetch: the file is not there any more, whatever the Journal says
+	moves       bool   // verbFetch: what stands in the place of its file is not ours; it gets another
 	from        string // where the content is, if not at the URI
 	stated      *want  // what the Source said of the URI, if the content is another representation
 }
@@ -136,7 +137,7 @@ func (p *planner) decideLast(ctx context.Context, w *want, h Held) (action, erro
 		a.verb = verbNone // what could not be read may have made it what it is
 		return a, nil
 	}
-	if p.files {
+	if p.files || a.class == wantOwed { // it may be owed because it was not there
 		there, err := p.d.onDisk(ctx, &h)
 		if err != nil {
 			return a, err

@@ -12,7 +12,7 @@ import (
 // its bytes.
 type Held struct {
 	URI      string
-	Path     string              // of the file, a name in the blob.Store; never changes while held
+	Path     string              // of the file, a name in the blob.Store; changes while held only where something else took its place
 	Length   int64               // of the file
 	Lastmod  time.Time           // as the Source stated it last, to the microsecond; zero when it did not
 	Hashes   resourcesync.Hashes // of the file as it was written; empty when it has to be fetched again

@@ -117,6 +117,9 @@ func (s *session) settled(news []Change, row, before Held) {
 // settleOne returns the row for a file that was to become want, and was before
 // (zero: not held), and whether it is another row than before.
 func (d *Destination) settleOne(ctx context.Context, sums *hashers, want, before Held) (Held, bool, error) {
+	if before.Path != want.Path {
+		before = Held{} // it was elsewhere, and is not there
+	}
 	length, got, err := sums.hashBlob(ctx, d.store, want.Path, algorithmsOf(want.Hashes)|algorithmsOf(before.Hashes))
 	switch {
 	case d.isForgetful():

@@ -82,7 +82,13 @@ func (p *applier) removeBatch(ctx context.Context, batch []action) error {
 // inPlaceOf reports whether err says that something else stands where our file
 // was: the file is gone, and what stands there is not ours to remove.
 func inPlaceOf(err error) bool {
-	return errors.Is(err, blob.ErrDirectory) || errors.Is(err, blob.ErrNotDirectory) || errors.Is(err, blob.ErrForeign)
+	return isInTheWay(err) || errors.Is(err, blob.ErrForeign)
+}
+
+// isInTheWay reports whether err says that there cannot be a file of this name:
+// there is a directory, or a file where one is needed.
+func isInTheWay(err error) bool {
+	return errors.Is(err, blob.ErrDirectory) || errors.Is(err, blob.ErrNotDirectory)
 }
 
 // isCanceled reports whether err says only that we were told to stop.
