@@ -6,9 +6,13 @@
 //	set.go       one set: baseline or incremental
 //	origin.go    documents in, Entries out: Resource Lists (list.go);
 //	             changes.go: Change Lists
-//	archive.go   documents of earlier times; catchup.go: their changes
+//	archive.go   documents of earlier times; catchup.go: their changes, where
+//	             the current ones begin too late
+//	at.go        or what was at an instant: atset.go: a set of then, staged;
+//	             past.go: as the mirror itself knows it
 //	stage.go     what the Source says now, sorted by URI, in bounded memory
-//	             (sorter.go sortread.go scratch.go: how)
+//	             (sorter.go sortread.go scratch.go: how; superseded.go: without
+//	             what newer changes have overtaken)
 //	dump.go      packages, whose manifests serve as lists; dumpchanges.go: and as
 //	             Change Lists
 //	plan.go      compared with the Journal: Actions; a dry run stops here
@@ -19,6 +23,8 @@
 //	             held; transfer.go: whole, resumed where it was left;
 //	             mirrors.go: from where; coding.go: coded on the way;
 //	             representation.go: which of several
+//	atfetch.go   contents of the past: kept versions, mementos, TimeGates;
+//	             attimemap.go: TimeMaps; athints.go: dumps of that time
 //	relist.go    the list again, for what was not as it said
 //	verify.go    length and every known hash
 //	wide.go      large content over several connections, where that pays
@@ -29,6 +35,8 @@
 //	record.go    the Journal: what is held, what is owed, how far we are
 //	outbox.go    changes handed over, each at least once; applied.go: as a loop
 //	sink.go      for programs that take content in place of files
+//	keep.go      what a batch replaces or removes, if versions are kept
+//	             (keepbytes.go: the bytes; keeptrim.go: what is dropped again)
 //	recover.go   what a run that was killed left between the two
 //	adopt.go     files that other programs left, taken over before the plan
 //	audit.go     the same plan against the files; changes nothing

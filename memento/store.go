@@ -3,7 +3,12 @@
 //
 // A [Store] knows which versions there are, a [Version] for each; their bytes
 // are elsewhere, found by digest. It is derived from the catalog of a Source: a
-// version is what a change brought, and is appended when the change is there.
+// version is what a change brought, and is appended when the change is there;
+// [Retain] drops those that are not to stay.
+//
+// A [Handler] offers them over HTTP: a TimeGate leads to the version of an
+// instant, a TimeMap lists all, and each has an address of its own, which [Base]
+// makes. [Negotiate] and [ReadTimeMap] are the other side.
 package memento
 
 import (

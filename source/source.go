@@ -6,7 +6,9 @@
 // sets. It writes to a [blob.Store], in an order that leaves a valid published
 // state wherever it is cut short, and writes nothing when nothing changed.
 // [Source.PublishDumps] does the same for dumps: packages of content, which take
-// their time and are therefore apart.
+// their time and are therefore apart. What is replaced may stay: [Archive] says
+// which documents of the past are kept and named, and [Versions] offers every
+// state a resource was in.
 // [Source.Handler] serves the documents, and the resources beside them; any
 // web server can do the same with a directory that Publish has filled.
 //
