@@ -42,6 +42,9 @@ if it cannot be told what there was: then the error says from when on it can.`,
 		Args: arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.source = args[0]
+			if err := refuseEmpty(cmd, "to"); err != nil {
+				return err
+			}
 			return runDiff(cmd.Context(), o, io)
 		},
 	}

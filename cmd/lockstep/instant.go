@@ -3,6 +3,8 @@ package main
 import (
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"lockstep/resourcesync"
 )
 
@@ -23,4 +25,15 @@ func parseInstant(flag, value string) (time.Time, error) {
 		return time.Time{}, usagef("--%s %s: that is yet to come", flag, value)
 	}
 	return t, nil
+}
+
+// refuseEmpty refuses an instant that was given and is empty: a script whose
+// variable is not set does not mean the present.
+func refuseEmpty(cmd *cobra.Command, flag string) error {
+	f := cmd.Flags().Lookup(flag)
+	if !f.Changed || f.Value.String() != "" {
+		return nil
+	}
+	_, err := parseInstant(flag, "")
+	return err
 }

@@ -57,6 +57,9 @@ is known of it.`,
 		Args: arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.source, o.dest = args[0], args[1]
+			if err := refuseEmpty(cmd, "at"); err != nil {
+				return err
+			}
 			return runSync(cmd.Context(), o, io)
 		},
 	}
