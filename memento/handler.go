@@ -70,6 +70,8 @@ type Handler struct {
 	checked checked
 	pages   pageBodies
 	writing chan struct{} // held while a page of a TimeMap is written
+
+	checking chan struct{} // held while a version is looked through
 }
 
 // NewHandler returns a Handler of what is in s.
@@ -80,7 +82,7 @@ func NewHandler(s Store, o Options) *Handler {
 	if o.Page <= 0 || o.Page > pageEntries {
 		o.Page = pageEntries
 	}
-	h := &Handler{store: s, opts: o, path: "/", writing: make(chan struct{}, pagesAtOnce)}
+	h := &Handler{store: s, opts: o, path: "/", writing: make(chan struct{}, pagesAtOnce), checking: make(chan struct{}, checksAtOnce)}
 	if u, err := url.Parse(string(o.Base)); err == nil {
 		h.path = u.EscapedPath()
 	}

@@ -18,13 +18,18 @@ import (
 )
 
 const (
-	// smallBytes is up to which size a version is read at once, ...
-	smallBytes = 256 << 10
+	// smallBytes is up to which size a version is held in memory while it is sent,
+	// ...
+	smallBytes = 32 << 10
 
 	// ... and checkBytes up to which size it is read twice: what is damaged can
 	// then be answered with an error. With larger ones the answer breaks off
 	// where the damage begins.
 	checkBytes = 64 << 20
+
+	// checksAtOnce is how many are read for that at a time. Who waited for his turn
+	// may find that another has read the same.
+	checksAtOnce = 8
 
 	// checkTime is for how long bytes that were right count as right before they
 	// are read twice again, and checkMost of how many versions that is known.
@@ -140,6 +145,24 @@ func (h *Handler) open(ctx context.Context, v Version) (Content, error) {
 		}
 		return &held{bytes.NewReader(text)}, err
 	}
+	if err := h.check(ctx, v, content); err != nil {
+		_ = content.Close() // it is of no use
+		return nil, err
+	}
+	return content, nil
+}
+
+// check looks through the bytes of v, unless another has done so meanwhile.
+func (h *Handler) check(ctx context.Context, v Version, content Content) error {
+	select {
+	case h.checking <- struct{}{}:
+		defer func() { <-h.checking }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if h.checked.lately(v.Digest) {
+		return nil
+	}
 	sum := sha256.New()
 	n, err := io.Copy(sum, io.LimitReader(content, v.Length+1))
 	if err == nil {
@@ -148,12 +171,10 @@ func (h *Handler) open(ctx context.Context, v Version) (Content, error) {
 	if err == nil {
 		_, err = content.Seek(0, io.SeekStart)
 	}
-	if err != nil {
-		_ = content.Close() // it is of no use
-		return nil, err
+	if err == nil {
+		h.checked.add(v.Digest)
 	}
-	h.checked.add(v.Digest)
-	return content, nil
+	return err
 }
 
 // compare reports bytes that are not those of v.

@@ -28,6 +28,8 @@ type Reader struct {
 	pos    int64
 	chunk  int    // number of the one in data
 	data   []byte // nil: none
+	cost   int64  // what it takes of the vault's room
+	lent   bool   // it must be given back at once
 	stored []byte // to read a compressed chunk into
 	open   []*opened
 	closed bool
@@ -173,7 +175,8 @@ func (r *Reader) Close() error {
 	if r.closed {
 		return nil
 	}
-	r.closed, r.data = true, nil
+	r.closed = true
+	r.drop()
 	r.shutAll()
 	r.v.pins.unpin(r.d)
 	return nil
@@ -208,14 +211,44 @@ func (r *Reader) readAt(p []byte, off int64) (int, error) {
 			}
 			return c.size, nil
 		}
-		data := slices.Grow(r.data[:0], c.size)[:c.size]
-		r.data = nil
-		if err := r.fetch(c, data); err != nil {
+		if err := r.turnTo(i); err != nil {
 			return 0, err
 		}
-		r.chunk, r.data = i, data
 	}
-	return copy(p, r.data[off-r.t.chunks[i].at:]), nil
+	n := copy(p, r.data[off-r.t.chunks[i].at:])
+	if r.lent {
+		r.drop()
+	}
+	return n, nil
+}
+
+// turnTo makes data the chunk of that number.
+func (r *Reader) turnTo(i int) error {
+	c := &r.t.chunks[i]
+	data := r.data[:0]
+	if cap(data) < c.size || r.cost < int64(c.size) {
+		r.drop()
+		var err error
+		if r.cost, r.lent, err = r.v.room.take(r.ctx, int64(c.size)); err != nil {
+			return err
+		}
+		data = make([]byte, 0, c.size)
+	}
+	r.data = nil
+	err := r.fetch(c, data[:c.size])
+	r.stored = nil // it may be as large
+	if err != nil {
+		r.drop()
+		return err
+	}
+	r.chunk, r.data = i, data[:c.size]
+	return nil
+}
+
+// drop lets go of the chunk that is held.
+func (r *Reader) drop() {
+	r.v.room.give(r.cost, r.lent)
+	r.data, r.cost, r.lent = nil, 0, false
 }
 
 // fetch reads a chunk into data and verifies it.

@@ -45,6 +45,7 @@ type Vault struct {
 	store blob.Store
 	opts  Options
 	pins  pins
+	room  *room // for chunks of what is open
 
 	sweep   chan struct{} // one may sweep at a time
 	cleared bool          // what earlier processes left has been removed; who sweeps has it
@@ -59,7 +60,7 @@ func New(store blob.Store, o Options) *Vault {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Vault{store: store, opts: o, sweep: make(chan struct{}, 1)}
+	return &Vault{store: store, opts: o, room: newRoom(roomBytes), sweep: make(chan struct{}, 1)}
 }
 
 // Has reports whether the vault has the content, and its size. It reads no
