@@ -116,15 +116,20 @@ func TestHomePageTellsOfThePast(t *testing.T) {
 		w.put("a=1")
 		s := w.source()
 		w.publish(s)
+		s = w.source() // it is told of what is there, after a restart as well
+		w.publish(s)
 		rec := httptest.NewRecorder()
 		s.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, baseURL, nil))
 		body := rec.Body.String()
 		for _, part := range []string{
-			"lockstep sync " + baseURL + " DIRECTORY --at TIME",
+			"--at TIME",
 			`<a href="` + baseURL + `resourcesync/main/resourcelist-archive.xml">Resource Lists</a>, <a href="` + baseURL + `resourcesync/main/changelist-archive.xml">Change Lists</a>`,
 			"<code>" + baseURL + "timegate/</code>",
 			"<code>" + baseURL + "timemap/</code>",
 		} {
+			if !strings.Contains(body, "1 resource on <time") {
+				t.Errorf("%s: the home page does not say how many resources there are:\n%s", tt.name, body)
+			}
 			if got := strings.Contains(body, part); got != tt.want {
 				t.Errorf("%s: the home page has %s: %v, want %v\n%s", tt.name, part, got, tt.want, body)
 			}

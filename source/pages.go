@@ -41,8 +41,7 @@ type page struct {
 	Description string // URI of the Source Description
 	Style       template.CSS
 	Sets        []pageSet
-	More        int  // sets that are not shown
-	Archived    bool // one of those that are has archives
+	More        int // sets that are not shown
 }
 
 // maxPageSets is how many sets a page shows, and how many its header names:
@@ -183,7 +182,6 @@ func (s *Source) render(sets []Set, known *summary, title, message string) ([]by
 			for _, c := range archivable {
 				if uri := s.offers(set.Name, archiveOf(c)); uri != "" {
 					ps.Archives = append(ps.Archives, pageArchive{uri, archivesOf[c]})
-					p.Archived = true
 				}
 			}
 		}

@@ -140,6 +140,7 @@ func (s *Source) load(ctx context.Context, set, capabilityList string) (*state, 
 		s.opts.Logger.WarnContext(ctx, "publishing state contradicts itself and will be made anew", slog.String("set", set))
 		return fresh, nil
 	}
+	s.states[set] = st
 	return st, nil
 }
 

@@ -322,6 +322,9 @@ func (f *following) conclude(err error) error {
 	}
 	if f.flush(); f.ready {
 		out.printf("followed %s for %s: %s\n", r.Source, elapsed(time.Since(f.started)), tallyText(r.Created, r.Updated, r.Deleted, 0, r.Failed, r.Refused))
+		if r.Kept != nil {
+			out.printf("  %s\n", keptText(r.Kept))
+		}
 	}
 	return nil
 }

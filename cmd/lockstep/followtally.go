@@ -40,6 +40,10 @@ func (t *followTally) add(r *destination.Report, err error) {
 	if r.SyncedUntil.After(sum.SyncedUntil) {
 		sum.SyncedUntil = r.SyncedUntil
 	}
+	if r.Kept != nil {
+		sum.Kept = r.Kept
+	}
+	sum.NotKept += r.NotKept
 	sum.By = addBy(sum.By, r.By)
 	for i := range r.BySet {
 		addSet(sum, &r.BySet[i])
