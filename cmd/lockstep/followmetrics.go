@@ -24,6 +24,9 @@ func tellFollow(s *figures, state *followState) {
 	s.counter("lockstep_follow_passes_failed_total", "Passes after which not everything was in step.", float64(r.PassesFailed))
 	s.counter("lockstep_follow_pass_seconds_total", "Time spent in passes.", r.Elapsed)
 	tellBy(s, &r.By)
+	if r.Kept != nil {
+		tellKept(s, r.Report)
+	}
 	names := setLabels(&r.Follow)
 	for i := range r.BySet {
 		if name, ok := names[r.BySet[i].URI]; ok {
@@ -55,7 +58,16 @@ func setLabels(f *destination.FollowStatus) map[string]string {
 	return labels
 }
 
-// tellBy tells by which ways contents came.
+// tellKept tells which versions the mirror keeps.
+func tellKept(s *figures, r *destination.Report) {
+	s.gauge("lockstep_destination_versions", "Versions kept of what was replaced or removed.", float64(r.Kept.Versions))
+	s.gauge("lockstep_destination_versions_bytes", "Their length, each by itself; what they take on disk is less.", float64(r.Kept.Bytes))
+	s.gauge("lockstep_destination_versions_since_timestamp_seconds", "How far back the mirror can be what it was.", float64(r.Kept.Since.UnixMicro())/1e6)
+	s.counter("lockstep_destination_versions_not_kept_total", "Versions that could not be kept: their files were damaged or gone.", float64(r.NotKept))
+}
+
+// tellBy tells by which ways contents came; those of the past are not for a
+// mirror that follows.
 func tellBy(s *figures, by *destination.By) {
 	for _, way := range []struct {
 		name string

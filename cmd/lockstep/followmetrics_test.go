@@ -17,12 +17,14 @@ func TestFollowFigures(t *testing.T) {
 	t.Parallel()
 	next := int64(100)
 	var state followState
-	state.Result.Report = &destination.Report{BySet: make([]destination.SetReport, 1)}
+	state.Result.Report = &destination.Report{BySet: make([]destination.SetReport, 1), Kept: &destination.Kept{}}
 	state.Result.Follow.Sets = make([]destination.SetStatus, 1)
 	set := &state.Result.Follow.Sets[0]
 	var want []string
 	fill := func(v any) { want = append(want, distinct(reflect.ValueOf(v).Elem(), &next)...) }
 	fill(&state.Result.By)
+	fill(state.Result.Kept)
+	fill(&state.Result.NotKept)
 	fill(&state.Result.BySet[0])
 	fill(set)
 	fill(&state.Result.Passes)
@@ -54,7 +56,8 @@ func TestFollowFigures(t *testing.T) {
 
 // distinct gives each number in v a value of its own and returns how figures
 // show them. SyncedUntil of a report is the Watermark of the set, Elapsed and
-// lags are in seconds.
+// lags are in seconds. AsOf, By.Memento and By.Kept are of runs with --at, which
+// a follow has none of.
 func distinct(v reflect.Value, next *int64) (shown []string) {
 	*next++
 	switch v.Kind() {
@@ -64,7 +67,10 @@ func distinct(v reflect.Value, next *int64) (shown []string) {
 			return []string{fmt.Sprint(*next)}
 		}
 		for i := range v.NumField() {
-			if v.Type().Field(i).Name != "SyncedUntil" {
+			switch name := v.Type().Field(i).Name; {
+			case name == "SyncedUntil", name == "AsOf":
+			case v.Type() == reflect.TypeFor[destination.By]() && (name == "Memento" || name == "Kept"):
+			default:
 				shown = append(shown, distinct(v.Field(i), next)...)
 			}
 		}

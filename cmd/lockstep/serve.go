@@ -191,7 +191,7 @@ func (o *serveOptions) announce(s *site, p *publication, io stdio) error {
 	if o.watching() {
 		io.printf("  stay in step     lockstep follow %s DEST\n", base)
 	}
-	if slices.ContainsFunc(o.sets, func(c setConfig) bool { return c.Versions != nil }) {
+	if s.opts.keepsVersions() {
 		io.printf("  prior versions   %s%sURI\n", strings.TrimSuffix(base, "/")+"/", memento.TimeGatePrefix)
 	}
 	if u, err := url.Parse(base); s.hub != nil && err == nil && isLoopback(u.Hostname()) {
