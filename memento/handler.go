@@ -68,7 +68,7 @@ type Handler struct {
 	opts    Options
 	path    string // of the base URL, as it stands there
 	checked checked
-	pages   pageBodies
+	pages   pages
 	writing chan struct{} // held while a page of a TimeMap is written
 
 	checking chan struct{} // held while a version is looked through

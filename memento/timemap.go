@@ -2,13 +2,11 @@ package memento
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"lockstep/internal/weblink"
@@ -62,62 +60,6 @@ func (h *Handler) timeMap(w http.ResponseWriter, r *http.Request, rest string) {
 	header.Set("Cache-Control", "no-cache")
 	header.Set("ETag", `"`+hex.EncodeToString(body.sum[:16])+`"`)
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body.text))
-}
-
-// page writes a page; nil if there is nothing on it. It is to be released. Few
-// are written at a time.
-func (h *Handler) page(r *http.Request, m *timeMap) (*pageBody, error) {
-	select {
-	case h.writing <- struct{}{}:
-		defer func() { <-h.writing }()
-	case <-r.Context().Done():
-		return nil, r.Context().Err()
-	}
-	if err := h.list(r, m); err != nil || len(m.list) == 0 {
-		return nil, err
-	}
-	text := m.links
-	if m.json {
-		text = m.object
-	}
-	body := h.pages.share(text())
-	m.list = nil // it takes as much again, and the answer its time
-	return body, nil
-}
-
-// pageBodies are the pages that are being sent, each once: many slow readers of
-// a long one hold no more memory than one.
-type pageBodies struct {
-	mu  sync.Mutex // guards what follows
-	all map[[32]byte]*pageBody
-}
-
-type pageBody struct {
-	text    []byte
-	sum     [32]byte
-	readers int // guarded by pageBodies.mu
-}
-
-func (p *pageBodies) share(text []byte) *pageBody {
-	sum := sha256.Sum256(text)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.all == nil {
-		p.all = make(map[[32]byte]*pageBody)
-	}
-	if p.all[sum] == nil {
-		p.all[sum] = &pageBody{text: text, sum: sum}
-	}
-	p.all[sum].readers++
-	return p.all[sum]
-}
-
-func (p *pageBodies) release(b *pageBody) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if b.readers--; b.readers == 0 {
-		delete(p.all, b.sum)
-	}
 }
 
 // A timeMap is one page of a TimeMap.
