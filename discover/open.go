@@ -57,7 +57,8 @@ type Document struct {
 // Open opens the document at uri: an http or https URI, a file: URI, or the
 // path of a file. With validators of an http document it may fail with
 // [ErrNotModified]. Documents compressed for the way, and documents that are
-// gzip files (RS-IDX-08), are unpacked.
+// gzip files (RS-IDX-08), are unpacked. A file needs no client; with one whose
+// Source is on the network it is refused with [ErrLocal].
 //
 // Errors name the address and the cause: an [*fetch.Error] when it could not
 // be had; [resourcesync.ErrHTML], [resourcesync.ErrNotDocument] or a

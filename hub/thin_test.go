@@ -231,7 +231,7 @@ func TestFetchFails(t *testing.T) {
 func TestFetchGivenUp(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), func(o *hub.Options) {
-		o.RetryFirst, o.RetryMost, o.RetryFor, o.MaxBody = 5*time.Millisecond, 10*time.Millisecond, 50*time.Millisecond, 1000
+		o.RetryFirst, o.RetryMost, o.RetryFor, o.MaxBody = 5*time.Millisecond, 10*time.Millisecond, 300*time.Millisecond, 1000
 	})
 	var status, fetches atomic.Int64
 	topic := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -195,7 +195,11 @@ func (r *sitemapReading) readDoc(ctx context.Context, uri string) (parts []strin
 			return r.keep(uri, known), nil
 		}
 	}
-	doc, err := discover.Open(ctx, r.s.client, uri, discover.Validators{ETag: known.ETag, LastModified: known.Modified})
+	client := r.s.client
+	if local { // and allowed
+		client = nil
+	}
+	doc, err := discover.Open(ctx, client, uri, discover.Validators{ETag: known.ETag, LastModified: known.Modified})
 	if errors.Is(err, discover.ErrNotModified) {
 		return r.keep(uri, known), nil
 	}
