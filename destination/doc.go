@@ -3,11 +3,13 @@
 // A run flows through the files of this package, top to bottom:
 //
 //	sync.go      a run: the way to the Source, its sets one after the other
+//	             (sets.go: which sets)
 //	set.go       one set: baseline or incremental
 //	origin.go    documents in, Entries out: Resource Lists (list.go);
 //	             changes.go: Change Lists
-//	archive.go   documents of earlier times; catchup.go: their changes, where
-//	             the current ones begin too late
+//	archive.go   documents of earlier times (archivetimes.go: of which);
+//	             catchup.go: their changes, where the current ones begin too
+//	             late
 //	at.go        or what was at an instant: atset.go: a set of then, staged;
 //	             past.go: as the mirror itself knows it
 //	stage.go     what the Source says now, sorted by URI, in bounded memory

@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"lockstep/blob"
-	"lockstep/discover"
 	"lockstep/internal/fetch"
 )
 
@@ -247,6 +245,15 @@ func (s *session) close(ctx context.Context) error {
 	return s.d.journal.Record(ctx, Batch{Save: map[string][]byte{docOpen: nil}})
 }
 
+// rest is close for a session that goes on.
+func (s *session) rest(ctx context.Context) error {
+	if err := s.close(ctx); err != nil {
+		return err
+	}
+	s.marked, s.resume = false, false
+	return nil
+}
+
 // sweep removes unfinished downloads of what is not wanted any more.
 func (s *session) sweep(ctx context.Context, sweeper blob.Sweeper) error {
 	paths, err := s.paths()
@@ -277,257 +284,6 @@ func (s *session) paths() (*Paths, error) {
 		origin = "file://"
 	}
 	return NewPaths(PathOptions{Origin: origin, Portable: s.d.opts.Portable, Map: s.d.opts.Maps})
-}
-
-// locate finds the Source's sets, and returns the states of those to follow.
-func (s *session) locate(ctx context.Context, address string) ([]*setState, error) {
-	found, changed, err := s.find(ctx, address)
-	if err != nil {
-		return nil, err
-	}
-	return s.takeOver(ctx, address, found, changed)
-}
-
-// goHome notes where the Source is, as the user named it.
-func (s *session) goHome(address string) {
-	if s.home = discover.Home(address); s.home != nil && s.home.Scheme == "" {
-		s.home.Scheme = "http"
-	}
-}
-
-// offered returns what was found of a set, or nil.
-func (s *session) offered(uri string) *discover.Set {
-	if s.mirror.Found == nil {
-		return nil
-	}
-	for i := range s.mirror.Found.Sets {
-		if f := &s.mirror.Found.Sets[i]; setURI(f) == uri {
-			return f
-		}
-	}
-	return nil
-}
-
-// rest is close for a session that goes on.
-func (s *session) rest(ctx context.Context) error {
-	if err := s.close(ctx); err != nil {
-		return err
-	}
-	s.marked, s.resume = false, false
-	return nil
-}
-
-// takeOver returns the states of the sets to follow of what was found.
-func (s *session) takeOver(ctx context.Context, address string, found *discover.Found, changed bool) ([]*setState, error) {
-	s.goHome(address)
-	known := len(s.mirror.Numbers) == 0
-	for i := range found.Sets {
-		_, ok := s.mirror.Numbers[setURI(&found.Sets[i])]
-		known = known || ok
-	}
-	if !known && !s.d.opts.Baseline {
-		return nil, &RefusedError{
-			Reason: fmt.Sprintf("%s is another Source than the one mirrored here (%s)", fetch.Printable(address), s.mirrored()),
-			Hint:   "if the mirror is to become one of the other Source, run again with --baseline",
-		}
-	}
-	chosen, err := s.choose(found)
-	if err != nil {
-		return nil, err
-	}
-	sets := make([]*setState, 0, len(chosen))
-	for _, f := range chosen {
-		if f.Err != nil {
-			s.problem(f.CapabilityList, f.Err)
-			continue
-		}
-		st, err := s.loadSet(ctx, f)
-		if err != nil {
-			return nil, err
-		}
-		if !slices.ContainsFunc(sets, func(o *setState) bool { return o.Number == st.Number }) { // named twice
-			sets = append(sets, st)
-		}
-	}
-	if len(sets) == 0 {
-		return nil, fmt.Errorf("%w: no set could be read: %w", ErrIncomplete, chosen[0].Err)
-	}
-	gone, err := s.vanished(ctx, found)
-	if err != nil {
-		return nil, err
-	}
-	s.mirror.Found = found
-	if changed && !s.d.opts.DryRun {
-		err = s.d.journal.Record(ctx, Batch{Save: map[string][]byte{docMirror: encode(s.mirror)}})
-	}
-	return append(sets, gone...), err
-}
-
-// find goes the way to the documents, or looks whether it is as it was.
-func (s *session) find(ctx context.Context, address string) (found *discover.Found, changed bool, err error) {
-	s.d.emit(Event{Kind: EventDocument, URI: address})
-	if was := s.mirror.Found; was != nil && was.Address == address && !s.d.opts.Baseline {
-		if found, changed, err = discover.Refresh(ctx, s.d.client, was); err == nil || ctx.Err() != nil {
-			return found, changed, err
-		}
-	}
-	if found, err = discover.Find(ctx, s.d.client, address); err != nil {
-		return nil, false, err
-	}
-	for _, step := range found.Way[:min(len(found.Way), maxListed)] {
-		s.report.Way = append(s.report.Way, step.String())
-	}
-	if s.mirror.Origin == "" {
-		s.mirror.Origin = originOf(found)
-	}
-	return found, true, nil
-}
-
-// originOf returns scheme and authority of the Source.
-func originOf(found *discover.Found) string {
-	if found.Origin != "" {
-		return found.Origin
-	}
-	for i := range found.Sets {
-		if u, err := url.Parse(setURI(&found.Sets[i])); err == nil && u.Host != "" {
-			return u.Scheme + "://" + u.Host
-		}
-	}
-	return "" // a file; the first resource will tell
-}
-
-// setURI names a set: by its Capability List, else by the only list known.
-func setURI(f *discover.Set) string {
-	if f.CapabilityList != "" {
-		return f.CapabilityList
-	}
-	for _, c := range f.Capabilities {
-		return c.URI
-	}
-	return f.Name
-}
-
-func (s *session) mirrored() string {
-	if s.mirror.Found != nil {
-		return fetch.Printable(s.mirror.Found.Address)
-	}
-	return "unknown"
-}
-
-// choose returns the sets the user selected.
-func (s *session) choose(found *discover.Found) ([]*discover.Set, error) {
-	var chosen []*discover.Set
-	var names []string
-	matched := make([]bool, len(s.d.opts.Sets))
-	for i := range found.Sets {
-		f := &found.Sets[i]
-		names = append(names, fetch.Printable(f.Name))
-		wanted := len(s.d.opts.Sets) == 0
-		for k, sel := range s.d.opts.Sets {
-			if sel == f.Name || sel == setURI(f) {
-				matched[k], wanted = true, true
-			}
-		}
-		if wanted {
-			chosen = append(chosen, f)
-		}
-	}
-	if k := slices.Index(matched, false); k >= 0 {
-		return nil, &SetError{Name: s.d.opts.Sets[k], Offered: names}
-	}
-	return chosen, nil
-}
-
-// A SetError reports a set that was asked for and that the Source does not offer.
-type SetError struct {
-	Name    string
-	Offered []string
-}
-
-func (e *SetError) Error() string {
-	return fmt.Sprintf("set %q: the Source offers %s", e.Name, strings.Join(e.Offered, ", "))
-}
-
-// loadSet reads the state of a set, and takes over where its documents are now.
-func (s *session) loadSet(ctx context.Context, f *discover.Set) (*setState, error) {
-	uri := setURI(f)
-	n, ok := s.mirror.Numbers[uri]
-	if !ok {
-		for _, used := range s.mirror.Numbers {
-			n = max(n, used)
-		}
-		n++
-		s.mirror.Numbers[uri] = n
-	}
-	st := &setState{}
-	if _, err := load(ctx, s.d.journal, fmt.Sprint(docSet, n), st); err != nil {
-		return nil, err
-	}
-	st.URI, st.Name, st.Number = uri, f.Name, n
-	st.locate(f)
-	var err error
-	if st.push, err = loadPush(ctx, s.d.journal, n); err != nil {
-		return nil, err
-	}
-	s.report.Sets = append(s.report.Sets, uri)
-	return st, nil
-}
-
-// vanished returns the sets the Source no longer has. Their resources stay,
-// unless the user wants the mirror to go where the Source is.
-func (s *session) vanished(ctx context.Context, found *discover.Found) ([]*setState, error) {
-	if len(s.d.opts.Sets) > 0 || !found.All && !s.d.opts.Baseline {
-		return nil, nil // we were pointed at some, the others may well exist
-	}
-	offered := map[string]bool{}
-	for i := range found.Sets {
-		offered[setURI(&found.Sets[i])] = true
-	}
-	var gone []*setState
-	for uri, n := range s.mirror.Numbers {
-		if offered[uri] || s.counts[n] == 0 {
-			continue
-		}
-		if !s.d.opts.Baseline {
-			s.report.warn(fmt.Sprintf("set %s: the Source no longer offers it; its resources were kept", fetch.Printable(uri)))
-			continue
-		}
-		st := &setState{}
-		if _, err := load(ctx, s.d.journal, fmt.Sprint(docSet, n), st); err != nil {
-			return nil, err
-		}
-		st.URI, st.Number = uri, n
-		st.locate(&discover.Set{})
-		gone = append(gone, st)
-	}
-	return gone, nil
-}
-
-// unselected returns the sets that are offered and held, but no longer among
-// those to follow: what the mirror is of, the selection says.
-func (s *session) unselected(ctx context.Context, followed []*setState) ([]*setState, error) {
-	if len(s.d.opts.Sets) == 0 || s.d.compare {
-		return nil, nil
-	}
-	numbers := map[int]bool{}
-	for _, set := range followed {
-		numbers[set.Number] = true
-	}
-	var left []*setState
-	for i := range s.mirror.Found.Sets {
-		f := &s.mirror.Found.Sets[i]
-		n, known := s.mirror.Numbers[setURI(f)]
-		if !known || numbers[n] || s.counts[n] == 0 {
-			continue
-		}
-		st := &setState{}
-		if _, err := load(ctx, s.d.journal, fmt.Sprint(docSet, n), st); err != nil {
-			return nil, err
-		}
-		st.URI, st.Name, st.Number, st.unselected = setURI(f), f.Name, n, true
-		left = append(left, st)
-	}
-	return left, nil
 }
 
 // until books how far a set is: the Report tells of the one least far.

@@ -2,11 +2,9 @@ package source
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 
-	"lockstep/blob"
 	"lockstep/resourcesync"
 )
 
@@ -129,32 +127,11 @@ func (p *publication) copyClosed(ctx context.Context, d pointer, entries []resou
 // readChanges reads a published Change List that is no index; the zero Header
 // says that it is none of ours.
 func (p *publication) readChanges(ctx context.Context, name string) (h resourcesync.Header, entries []resourcesync.Entry, err error) {
-	r, err := p.docs.Open(ctx, name)
-	if errors.Is(err, blob.ErrNotExist) {
-		return h, nil, nil
+	h, entries, wrong, err := p.readWhole(ctx, name, func(h *resourcesync.Header) bool {
+		return !h.Index && h.Capability == resourcesync.ChangeList && h.Link(resourcesync.RelUp) == p.capabilityList(p.set.Name)
+	})
+	if wrong != nil {
+		p.opts.Logger.WarnContext(ctx, "what was published of changes is unreadable and cannot be archived", slog.String("doc", name), slog.Any("err", wrong))
 	}
-	if err != nil {
-		return h, nil, err
-	}
-	defer r.Close() // opened for reading only
-	read := &errorReader{r: r}
-	d := resourcesync.NewReader(read, resourcesync.ReaderOptions{Base: p.base.uri(name), Strict: true})
-	h, err = d.Header()
-	if err == nil && (h.Index || h.Capability != resourcesync.ChangeList || h.Link(resourcesync.RelUp) != p.capabilityList(p.set.Name)) {
-		return resourcesync.Header{}, nil, nil
-	}
-	for e, eerr := range d.Entries() {
-		if err = eerr; err != nil {
-			break
-		}
-		entries = append(entries, e)
-	}
-	switch {
-	case read.err != nil:
-		return resourcesync.Header{}, nil, fmt.Errorf("%s: %w", name, read.err)
-	case err != nil:
-		p.opts.Logger.WarnContext(ctx, "what was published of changes is unreadable and cannot be archived", slog.String("doc", name), slog.Any("err", err))
-		return resourcesync.Header{}, nil, nil
-	}
-	return h, entries, nil
+	return h, entries, err
 }

@@ -3,14 +3,12 @@ package source
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
 	"time"
 
-	"lockstep/blob"
 	"lockstep/resourcesync"
 )
 
@@ -145,35 +143,10 @@ func (s *Source) readArchive(ctx context.Context, set string, c resourcesync.Cap
 // readArchivePart reads one document of an archive; the zero Header says that it
 // is none.
 func (s *Source) readArchivePart(ctx context.Context, set string, c resourcesync.Capability, name string) (h resourcesync.Header, entries []resourcesync.Entry, err error) {
-	r, err := s.docs.Open(ctx, name)
-	if errors.Is(err, blob.ErrNotExist) {
-		return h, nil, nil
-	}
-	if err != nil {
-		return h, nil, err
-	}
-	read := &errorReader{r: r}
-	defer r.Close() // opened for reading only
-	d := resourcesync.NewReader(read, resourcesync.ReaderOptions{Base: s.base.uri(name), Strict: true})
-	h, err = d.Header()
-	if err == nil && (h.Capability != archiveOf(c) || h.Link(resourcesync.RelUp) != s.capabilityList(set)) {
-		return resourcesync.Header{}, nil, nil // not ours
-	}
-	if err == nil {
-		for e, eerr := range d.Entries() {
-			if err = eerr; err != nil {
-				break
-			}
-			entries = append(entries, e)
-		}
-	}
-	switch {
-	case read.err != nil:
-		return resourcesync.Header{}, nil, fmt.Errorf("%s: %w", name, read.err)
-	case err != nil:
-		return resourcesync.Header{}, nil, nil // not as we wrote it
-	}
-	return h, entries, nil
+	h, entries, _, err = s.readWhole(ctx, name, func(h *resourcesync.Header) bool {
+		return h.Capability == archiveOf(c) && h.Link(resourcesync.RelUp) == s.capabilityList(set)
+	})
+	return h, entries, err
 }
 
 // pointers returns what entries of an archive point to; nil if that is nothing

@@ -1,0 +1,179 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"lockstep/blob"
+	"lockstep/catalog"
+	"lockstep/resourcesync"
+)
+
+// A lostChange is one whose bitstream nobody has any more.
+type lostChange struct {
+	uri string
+	seq catalog.Seq
+	at  time.Time
+}
+
+func (l *lostChange) Error() string {
+	return fmt.Sprintf("%s: the bitstream of its change at %s is lost", l.uri, l.at)
+}
+
+// extend makes the next package and adds it to st. If the bitstream of a change
+// is lost, no package can tell of that change (RS-CDM-02): st begins anew after
+// it.
+func (b *changeDumpBuild) extend(ctx context.Context, st *changeDumpState) error {
+	for {
+		pkg, err := b.pack(ctx, st)
+		if lost, ok := errors.AsType[*lostChange](err); ok {
+			b.opts.Logger.WarnContext(ctx, "bitstream of a change is lost; the change dump begins anew after it",
+				slog.String("set", b.set.Name), slog.String("uri", lost.uri), slog.Time("at", lost.at))
+			until := lost.at.Add(boundary)
+			if err := b.archiveChanges(ctx, st, false, until); err != nil {
+				return err
+			}
+			*st = changeDumpState{After: lost.seq, From: until, Through: lost.seq, Until: until, Built: st.Built}
+			if st.Through >= b.status.Last {
+				return nil
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		st.Packages = append(st.Packages, *pkg)
+		st.Through, st.Until, st.Built = pkg.Last, pkg.Until, b.opts.Now()
+		b.report.Added++
+		b.report.Changes += int64(pkg.Changes)
+		b.report.Bytes += pkg.Length
+		return nil
+	}
+}
+
+// pack makes the package that follows those of st, and commits it.
+func (b *changeDumpBuild) pack(ctx context.Context, st *changeDumpState) (*changePackage, error) {
+	h := b.dumpHeader(b.set.Name, resourcesync.ChangeDumpManifest)
+	h.From = resourcesync.NewDatetime(st.Until)
+	p, err := b.newPacking(&b.set, h, b.set.ChangeDump.PackageEntries, b.set.ChangeDump.PackageBytes)
+	if err != nil {
+		return nil, err
+	}
+	p.open = b.open
+	last, err := b.gather(ctx, p, st)
+	if err != nil {
+		return nil, err
+	}
+	until := last.At.Add(boundary)
+	p.header.Until = resourcesync.NewDatetime(until)
+	name := changeDumpPackageName(b.set.Name, st.Until)
+	for n, plain := 2, name; b.there[name] || b.there[manifestName(name)]; n++ {
+		name = numbered(plain, n)
+	}
+	prefix := strings.TrimSuffix(name, packageSuffix) + "."
+	if err := b.announce(ctx, prefix); err != nil {
+		return nil, err
+	}
+	p.stamp = b.state.Stamp
+	done, err := p.build(ctx, name, func() error { return lastLost(p.items) })
+	if err != nil {
+		b.abandon(ctx, prefix)
+		return nil, err
+	}
+	b.there[name], b.there[manifestName(name)] = true, true
+	return &changePackage{Name: name, From: st.Until, Until: until, Last: last.Seq, Changes: p.files, packed: done}, nil
+}
+
+// gather adds to p the changes after st, as many as fit. It returns the last,
+// also if no manifest can state it.
+func (b *changeDumpBuild) gather(ctx context.Context, p *packing, st *changeDumpState) (last catalog.Mark, err error) {
+	for c, err := range b.catalog.Changes(ctx, b.key, st.Through) {
+		if err != nil {
+			return last, err
+		}
+		dir := strconv.FormatInt(int64(c.Seq), 10) + "/" // RS-CDM-05
+		below := b.rules[b.set.Name].below
+		patches, err := b.patches(ctx, &c, dir)
+		if err == nil {
+			err = p.add(&c, dir+newNamer(below).name(c.URI), patches...)
+		}
+		if errors.Is(err, resourcesync.ErrTooLarge) && len(p.items) > 0 {
+			break
+		}
+		if err != nil {
+			return last, fmt.Errorf("%s: %w", c.URI, err)
+		}
+		last = catalog.Mark{Seq: c.Seq, At: c.EventTime}
+	}
+	return last, nil
+}
+
+// patches returns the patches of a change that we keep ourselves, to be packed
+// in dir.
+func (b *changeDumpBuild) patches(ctx context.Context, c *catalog.Change, dir string) ([]item, error) {
+	var items []item
+	for i := range c.Links {
+		l := &c.Links[i]
+		name, ours := strings.CutPrefix(l.Href, b.base.prefix)
+		if l.Rel != resourcesync.RelPatch || c.Change != resourcesync.Updated || !ours || !blob.ValidName(name) {
+			continue
+		}
+		info, err := b.docs.Stat(ctx, name)
+		if errors.Is(err, blob.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		it := item{blob: name, name: dir + clashDir + "patch" + strconv.Itoa(len(items)+1) + "/" + safeName(name[strings.LastIndexByte(name, '/')+1:])}
+		it.URI, it.Hashes, it.Length, it.Type, it.Encoding = l.Href, l.Hashes, info.Size, l.Type, l.Encoding
+		items = append(items, it)
+	}
+	return items, nil
+}
+
+// open opens the bitstream a change brought. If it was not kept, the present
+// one is as good, if it turns out to be the same; without a hash, it is if the
+// resource has not changed since.
+func (b *changeDumpBuild) open(ctx context.Context, it *item) (io.ReadCloser, error) {
+	if it.blob != "" {
+		return b.docs.Open(ctx, it.blob)
+	}
+	if b.set.Past != nil {
+		r, err := b.set.Past(ctx, &it.Change)
+		if err == nil || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, blob.ErrNotExist) {
+			return r, err
+		}
+	}
+	if len(it.Hashes) == 0 {
+		for r, err := range b.catalog.Resources(ctx, b.key, catalog.Range{From: it.URI, To: it.URI + "\x00"}) {
+			if err != nil {
+				return nil, err
+			}
+			if r.Seq == it.Seq {
+				return b.set.Bitstream(ctx, &it.Record)
+			}
+		}
+		return nil, fs.ErrNotExist
+	}
+	return b.set.Bitstream(ctx, &it.Record)
+}
+
+// lastLost returns the last change among the items whose bitstream is lost, as
+// an error.
+func lastLost(items []item) error {
+	for _, it := range slices.Backward(items) {
+		if it.deviant && it.blob == "" {
+			return &lostChange{it.URI, it.Seq, it.EventTime}
+		}
+	}
+	return nil
+}
