@@ -2,6 +2,7 @@ package destination_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -60,25 +61,45 @@ func TestAtOwnHistory(t *testing.T) {
 }
 
 // TestAtSets has several sets, of one of which nobody can tell what it was: the
-// other is made what it was, and that is said.
+// other is made what it was, and that is said. What they share is what it is
+// again afterwards, though the other one is told of nothing that happened to it.
 func TestAtSets(t *testing.T) {
 	t.Parallel()
-	s := newOneSite(t, style{}, func(*oneSite) string { return "" })
+	s := newOneSite(t, style{}, func(s *oneSite) string { return fmt.Sprintf(`<rs:ln rel="memento" href="%s"/>`, s.url("/then")) })
+	s.replace("/then", s.data[2])
+	const shared = "what both have"
+	s.del("/a")
+	s.replace("/a", shared) // the other set still has it
 	s.replace("/.well-known/resourcesync", doc("urlset", `<rs:md capability="description"/>`, fmt.Sprintf(
 		`<url><loc>%s</loc><rs:md capability="capabilitylist"/></url><url><loc>%s</loc><rs:md capability="capabilitylist"/></url>`,
 		s.url("/rs/capabilitylist.xml"), s.url("/rs/other/capabilitylist.xml"))))
 	s.replace("/rs/other/capabilitylist.xml", doc("urlset", `<rs:md capability="capabilitylist"/>`,
 		fmt.Sprintf(`<url><loc>%s</loc><rs:md capability="resourcelist"/></url>`, s.url("/rs/other/list.xml"))))
-	s.replace("/rs/other/list.xml", doc("urlset", fmt.Sprintf(`<rs:md capability="resourcelist" at="%s"/>`, s.time(s.now.Add(time.Hour))), ""))
+	s.replace("/rs/other/list.xml", doc("urlset", fmt.Sprintf(`<rs:md capability="resourcelist" at="%s"/>`, s.time(s.now.Add(time.Hour))),
+		fmt.Sprintf(`<url><loc>%s</loc><rs:md hash="sha-256:%x" length="%d"/></url>`, s.url("/a"), sha256.Sum256([]byte(shared)), len(shared))))
 	m := newMirror(t, s.site)
-	m.opts.At = s.at[2].Add(time.Millisecond)
-	r, err := m.sync()
-	var past *destination.PastError
-	if !errors.As(err, &past) || past.Untold != 1 || m.files()["a"] != s.data[2] || len(r.BySet) != 2 || !r.BySet[0].AsOf.Equal(m.opts.At) || !r.BySet[1].AsOf.IsZero() {
-		t.Fatalf("%v: %+v", err, r)
+	m.opts.MaxDelete = 100
+	for _, before := range []bool{false, true} {
+		if before {
+			m.mustSyncBeside()
+			if got := m.files()["a"]; got != shared {
+				t.Fatalf("the mirror has %q, want %q", got, shared)
+			}
+		}
+		m.opts.At = s.at[2].Add(time.Millisecond)
+		r, err := m.sync()
+		var past *destination.PastError
+		if !errors.As(err, &past) || past.Untold != 1 || m.files()["a"] != s.data[2] || len(r.BySet) != 2 || !r.BySet[0].AsOf.Equal(m.opts.At) || !r.BySet[1].AsOf.IsZero() {
+			t.Fatalf("%v: %+v", err, r)
+		}
+		if !strings.Contains(err.Error(), "of 1 set it cannot be told") {
+			t.Fatal(err)
+		}
+		m.opts.At = time.Time{}
 	}
-	if !strings.Contains(err.Error(), "of 1 set it cannot be told") {
-		t.Fatal(err)
+	m.mustSyncBeside()
+	if got := m.files()["a"]; got != shared {
+		t.Fatalf("the mirror has %q, want %q", got, shared)
 	}
 }
 

@@ -215,6 +215,9 @@ func (p *applier) save(ctx context.Context, l *shipment) error {
 	if l.counts != nil {
 		b.Save[docCounts] = l.counts
 	}
+	if err := p.doubtOthers(ctx, l.batch, b.Save); err != nil {
+		return err
+	}
 	if len(b.Put)+len(b.Drop)+len(b.Owe)+len(b.Settle)+len(b.Save)+len(b.Past) == 0 {
 		return nil
 	}
@@ -223,6 +226,35 @@ func (p *applier) save(ctx context.Context, l *shipment) error {
 	}
 	l.intent = len(l.batch) > 0
 	return p.out.saved(ctx, l.news)
+}
+
+// doubtOthers adds to docs that other sets, which share resources of a batch
+// that become what they were, have to be compared as a whole: nothing they are
+// told of says that those are not what they were any more.
+func (p *applier) doubtOthers(ctx context.Context, batch []outcome, docs map[string][]byte) error {
+	if p.fetch.past == nil {
+		return nil
+	}
+	looked := map[int]bool{p.set.Number: true}
+	for i := range batch {
+		for _, n := range batch[i].held.Sets {
+			if looked[n] {
+				continue
+			}
+			looked[n] = true
+			var st setState
+			name := fmt.Sprint(docSet, n)
+			known, err := load(ctx, p.d.journal, name, &st)
+			if err != nil {
+				return err
+			}
+			if known && st.Complete {
+				st.Complete = false
+				docs[name] = encode(&st)
+			}
+		}
+	}
+	return nil
 }
 
 // intentOf returns the document that says what a batch is; nil of none.
