@@ -138,16 +138,21 @@ func parseKeep(s string) (keepValue, error) {
 	if n, err := strconv.Atoi(s); err == nil && n > 0 {
 		return keepValue{Count: n}, nil
 	}
-	age, err := time.ParseDuration(s)
-	if m := longTime.FindStringSubmatch(s); m != nil {
-		var n int
-		n, err = strconv.Atoi(m[1])
-		age = time.Duration(n) * longUnits[m[2]]
-	}
+	age, err := parseTime(s)
 	if err != nil || age <= 0 {
 		return keepValue{}, fmt.Errorf("%q is nothing that can be kept; write all, a number above 0, or a time such as 90d, 12w or 720h", s)
 	}
 	return keepValue{Age: age}, nil
+}
+
+// parseTime reads a time as Go writes one, or in days or weeks: 90s, 30d, 12w.
+func parseTime(s string) (time.Duration, error) {
+	m := longTime.FindStringSubmatch(s)
+	if m == nil {
+		return time.ParseDuration(s)
+	}
+	n, err := strconv.Atoi(m[1])
+	return time.Duration(n) * longUnits[m[2]], err
 }
 
 // longTime is a time in days or weeks, less than 200 years.

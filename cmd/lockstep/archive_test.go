@@ -33,6 +33,8 @@ func TestParseArchive(t *testing.T) {
 	for text, want := range map[string]source.Archive{
 		"{resource_lists: 12}":                     {ResourceLists: &source.Retain{Count: 12, Every: day}},
 		"{resource_lists: {keep: 90d, every: 1h}}": {ResourceLists: &source.Retain{Age: 90 * day, Every: time.Hour}},
+		"{resource_lists: {every: 1d}}":            {ResourceLists: &source.Retain{All: true, Every: day}},
+		"{resource_lists: {every: 1w}}":            {ResourceLists: &source.Retain{All: true, Every: 7 * day}},
 		"{resource_lists: {every: 0s}}":            {ResourceLists: &source.Retain{All: true}},
 		"{resource_lists: {keep: all}}":            {ResourceLists: &source.Retain{All: true, Every: day}},
 		"{change_lists: all, change_dumps: 3}":     {ChangeLists: &source.Retain{All: true}, ChangeDumps: &source.Retain{Count: 3}},

@@ -67,14 +67,14 @@ type linkConfig struct {
 	Pri   countValue `yaml:"pri"`
 }
 
-// A duration is written as Go does: 720h, 90s.
+// A duration is written as Go does, or in days or weeks: 720h, 90s, 30d.
 type duration time.Duration
 
 // UnmarshalYAML implements [yaml.Unmarshaler].
 func (d *duration) UnmarshalYAML(n *yaml.Node) error {
-	v, err := time.ParseDuration(n.Value)
+	v, err := parseTime(n.Value)
 	if err != nil || v < 0 {
-		return fmt.Errorf("line %d: %q is no duration; write 720h or 90s", n.Line, n.Value)
+		return fmt.Errorf("line %d: %q is no duration; write 30d, 720h or 90s", n.Line, n.Value)
 	}
 	*d = duration(v)
 	return nil
