@@ -63,6 +63,36 @@ func TestArchiveWithdrawn(t *testing.T) {
 	}
 }
 
+// TestArchiveTurnedOn: what was closed before there was an archive goes into it,
+// and links to it as what is closed since does (RA-GEN-12), whether or not it was
+// an archive's before.
+func TestArchiveTurnedOn(t *testing.T) {
+	t.Parallel()
+	kept := &source.Archive{ResourceLists: keepAll, ChangeLists: keepAll}
+	w := newWorld(t, archiving(source.Options{MaxEntries: 3, Grace: time.Hour}, source.ChangeList{Keep: 20 * time.Hour}, *kept))
+	for i, a := range []*source.Archive{nil, kept, nil, kept} {
+		w.opts.Sets[0].Archive = a
+		s := w.source()
+		for n := range 7 {
+			w.put(fmt.Sprintf("r%d=%d of %d", n%5, n, i))
+			w.publish(s)
+			w.pass(10 * time.Minute)
+		}
+		w.upToDate()
+		if a == nil {
+			continue
+		}
+		if p := w.crawlPast(); len(p.closed) < 2 {
+			t.Errorf("%d Change Lists are archived", len(p.closed))
+		}
+		for _, name := range w.names("resourcesync/main/changelist-2") {
+			if content := w.files()[name]; !strings.Contains(content, `rel="archives"`) {
+				t.Errorf("%s does not link to its archive\n%s", name, content)
+			}
+		}
+	}
+}
+
 // TestArchiveLost: an archive that is lost, damaged or somebody else's is made
 // anew from what is remembered, and what is remembered, from the archive;
 // nothing that was archived is removed meanwhile.

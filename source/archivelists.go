@@ -2,6 +2,9 @@ package source
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"lockstep/resourcesync"
@@ -61,6 +64,36 @@ func (p *publication) archiveClosed(st *changeState) {
 		}
 		after = c.Last
 	}
+}
+
+// linkClosed gives the closed parts of st, which are to be archived, the link to
+// their archive, where they were closed before there was one (RA-GEN-12). A part
+// that has no room for it stays as it is.
+func (p *publication) linkClosed(ctx context.Context, b *changeBuild, st *changeState) error {
+	link := p.archivesLink(p.set.Name, resourcesync.ChangeList)
+	for _, c := range st.Closed {
+		h, entries, err := p.readChanges(ctx, c.Name)
+		if err != nil {
+			return fmt.Errorf("archive what was published: %w", err)
+		}
+		if h.From.IsZero() || h.Until.IsZero() || h.Link(resourcesync.RelArchives) == link.Href {
+			continue // not as we left it, closed only now, or linked already
+		}
+		h.Links = append(slices.DeleteFunc(h.Links, func(l resourcesync.Link) bool { return l.Rel == resourcesync.RelArchives }), link)
+		w, err := p.dumpDocument(ctx, c.Name, h, b.stamp, entries)
+		if errors.Is(err, resourcesync.ErrTooLarge) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		err = p.docs.Commit(ctx, w)
+		_ = w.Close() // does nothing after Commit
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // archiveDue says whether a new Resource List is due for the sake of its

@@ -183,6 +183,12 @@ func (p *publication) takeChanges(ctx context.Context) error {
 	if err := b.run(ctx, &st, p.status.Last); err != nil {
 		return err
 	}
+	if b.past && b.prev != nil && !b.prev.Past {
+		if err := p.linkClosed(ctx, b, &st); err != nil {
+			b.discard()
+			return err
+		}
+	}
 	p.archiveClosed(&st)
 	p.build = b
 	p.report.Changes = int64(st.Through - p.next.Changes.Through)
