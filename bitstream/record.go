@@ -30,6 +30,7 @@ type recorder struct {
 	indexing chan struct{} // capacity 1: held from before the catalog changes until the index of versions knows
 	indexed  bool          // the index knows all; guarded by indexing
 	missing  atomic.Bool   // versions of resources there are may not have been kept
+	waits    atomic.Bool   // changes were left out until the vault takes their versions
 
 	beginning sync.RWMutex // held by the first Mark, and shared by an Apply that relies on there being none; across IO, for that is its purpose
 }
@@ -219,6 +220,7 @@ func (b *batch) keepAll(ctx context.Context) error {
 			slog.Int("entries", b.problems.count), slog.Any("err", b.problems.first))
 	}
 	if b.waiting.count > 0 {
+		b.waits.Store(true)
 		b.keeper.opts.Logger.WarnContext(ctx, "some changes wait, for their versions cannot be kept", slog.String("set", b.set),
 			slog.Int("entries", b.waiting.count), slog.Any("err", b.waiting.first))
 	}

@@ -244,6 +244,9 @@ func TestVaultFails(t *testing.T) {
 			t.Errorf("applied %+v", a)
 		}
 		m.steps.Store(-1)
+		if !p.keeper.Waiting(set) || p.keeper.Waiting(set) {
+			t.Error("it is not told once that a change waits")
+		}
 	}
 	p.apply(p.put("b", "new", time.Time{}))
 	if p.story("b") != "new" || p.story("c") != "text" {

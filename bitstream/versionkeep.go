@@ -54,6 +54,14 @@ func (k *Keeper) Missing(set string) bool {
 	return err == nil && r.missing.Load()
 }
 
+// Waiting reports whether changes of the set were left out, since it was asked
+// last, because the vault did not take their versions: what fills the set should
+// offer them again, by comparing all.
+func (k *Keeper) Waiting(set string) bool {
+	r, err := k.recorderOf(set)
+	return err == nil && r.waits.Swap(false)
+}
+
 // Withdraw takes the links to versions from the resources of the set; no change
 // is numbered. What has been published of the past names them all the same.
 func (k *Keeper) Withdraw(ctx context.Context, set string, onEach func(Adoption)) (Adoption, error) {

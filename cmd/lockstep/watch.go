@@ -30,19 +30,50 @@ const (
 // watch publishes what changes where the sets come from, until ctx ends.
 func (s *site) watch(ctx context.Context, n *newsroom) error {
 	changed := make(chan struct{}, 1)
+	tell := func(intake.Report) {
+		select {
+		case changed <- struct{}{}:
+		default: // already told
+		}
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	for _, set := range s.sets {
-		g.Go(func() error {
-			return set.origin.Watch(ctx, func(intake.Report) {
-				select {
-				case changed <- struct{}{}:
-				default: // already told
-				}
-			})
-		})
+		g.Go(func() error { return set.origin.Watch(ctx, tell) })
 	}
 	g.Go(func() error { return s.publishChanges(ctx, changed, n) })
+	g.Go(func() error {
+		s.offerAgain(ctx, tell, n)
+		return nil
+	})
 	return g.Wait()
+}
+
+// waitEvery is how often changes are offered again that wait for room.
+const waitEvery = time.Minute
+
+// offerAgain compares all of a set, until ctx ends, when changes of it wait
+// because their versions could not be kept: nothing else may tell of them again.
+func (s *site) offerAgain(ctx context.Context, tell func(intake.Report), n *newsroom) {
+	if s.keeper == nil {
+		return
+	}
+	for pause(ctx, waitEvery) {
+		for _, set := range s.sets {
+			if !s.keeper.Waiting(set.list) {
+				continue
+			}
+			r, err := set.origin.Scan(ctx)
+			if ctx.Err() != nil {
+				return
+			}
+			if err != nil {
+				n.warn(err)
+			}
+			if r.Changed() {
+				tell(r)
+			}
+		}
+	}
 }
 
 // publishChanges publishes, at the agreed pace, whenever it is told of changes:
