@@ -3,9 +3,9 @@ package source_test
 import (
 	"context"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -215,21 +215,24 @@ func TestArchiveOfLostHistory(t *testing.T) {
 // A countingStore counts what is asked of it.
 type countingStore struct {
 	blob.Store
+	mu              sync.Mutex // guards what follows
 	opened, created []string
 }
 
+func (s *countingStore) note(names *[]string, name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*names = append(*names, name)
+}
+
 func (s *countingStore) Open(ctx context.Context, name string) (blob.Reader, error) {
-	s.opened = append(s.opened, name)
+	s.note(&s.opened, name)
 	return s.Store.Open(ctx, name)
 }
 
 func (s *countingStore) Create(ctx context.Context, name string) (blob.Writer, error) {
-	s.created = append(s.created, name)
+	s.note(&s.created, name)
 	return s.Store.Create(ctx, name)
-}
-
-func (s *countingStore) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, error] {
-	return s.Store.List(ctx, prefix)
 }
 
 // TestArchivingCopiesNothing: to archive a list costs one small document beside

@@ -91,11 +91,13 @@ func exchange(addr, method, target string, header ...string) (*http.Response, st
 		return nil, "", err
 	}
 	defer conn.Close()
-	fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: data.example.org\r\nConnection: close\r\n", method, target)
+	request := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: data.example.org\r\nConnection: close\r\n", method, target)
 	for _, h := range header {
-		fmt.Fprintf(conn, "%s\r\n", h)
+		request += h + "\r\n"
 	}
-	fmt.Fprint(conn, "\r\n")
+	if _, err := io.WriteString(conn, request+"\r\n"); err != nil { // at once: who refuses the first line does not wait for more
+		return nil, "", err
+	}
 	resp, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
 	if err != nil {
 		return nil, "", err
