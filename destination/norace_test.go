@@ -1,0 +1,5 @@
+//go:build !race
+
+package destination_test
+
+const underRace = false
