@@ -449,11 +449,11 @@ func TestDumpInterrupted(t *testing.T) {
 	})
 	before, err := m.destination().Sync(ctx, m.address())
 	s.setFault(nil)
-	if !errors.Is(err, context.Canceled) || before.Created != 100 {
+	if !errors.Is(err, context.Canceled) || before.Created < 1 || before.Created > 100 { // in one batch, or where all is slow in two
 		t.Fatalf("Sync = %v, %s", err, counts(before))
 	}
 	after := m.mustSync()
-	if after.Created != 200 || after.By.Package != 200 {
+	if rest := 300 - before.Created; after.Created != rest || after.By.Package != rest {
 		t.Errorf("%s by %+v", counts(after), after.By)
 	}
 	// The manifests are read again, and the beginnings of what was under way.
