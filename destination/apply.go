@@ -393,6 +393,12 @@ func (p *applier) owe(a *action, cause string) {
 	w := a.asStated()
 	w.class, w.rank.doc, w.rank.pos, w.rank.nth = wantOwed, 0, 0, 0
 	p.pending.Owe = append(p.pending.Owe, Owed{Set: p.set.Number, URI: a.URI, Entry: w.appendTo(nil), Cause: cause})
+	if a.gone && a.isHeld() && len(a.held.Hashes) > 0 {
+		// What is owed may be of another time: nobody must take the row for a file.
+		h := a.held
+		h.Hashes, h.ETag, h.Modified = nil, "", ""
+		p.pending.Put = append(p.pending.Put, h)
+	}
 }
 
 func (p *applier) warn(uri, text string) {

@@ -32,7 +32,7 @@ func TestAt(t *testing.T) {
 	t.Parallel()
 	seeds := []uint64{*pastSeed}
 	if *pastSeed == 0 {
-		seeds = seeds[:0]
+		seeds = []uint64{4135631441136271432, 14565095373147952081} // a kill took files away, and the next run could not have them back
 		for range *pasts {
 			seeds = append(seeds, rand.Uint64())
 		}
