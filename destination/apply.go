@@ -398,6 +398,9 @@ func (p *applier) owe(a *action, cause string) {
 		h := a.held
 		h.Hashes, h.ETag, h.Modified = nil, "", ""
 		p.pending.Put = append(p.pending.Put, h)
+		if p.keep.isOn() {
+			p.pending.Past = append(p.pending.Past, pastOf(a.URI, &a.held)) // its bytes may be kept elsewhere
+		}
 	}
 }
 
