@@ -32,6 +32,9 @@ func changeListName(set string) string     { return documentsDir + set + "/chang
 func resourceDumpName(set string) string   { return documentsDir + set + "/resourcedump.xml" }
 func changeDumpName(set string) string     { return documentsDir + set + "/changedump.xml" }
 
+// atomName is the subscription document of a set's Atom-PMH feed.
+func atomName(set string) string { return documentsDir + set + "/atom.xml" }
+
 // stateName is where a set's publishing state is kept, beside the documents it
 // describes.
 func stateName(set string) string { return privateDir + set + ".json" }

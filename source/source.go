@@ -71,6 +71,7 @@ type Set struct {
 	ResourceDump *ResourceDump // nil: the set has none
 	ChangeDump   *ChangeDump   // nil: the set has none
 	Archive      *Archive      // what stays of its documents of the past; nil: nothing
+	Atom         *Atom         // its Atom-PMH feed; nil: it has none
 	Links        []LinkRule    // links every entry gets, beside those in the catalog
 
 	// Bitstream opens the present representation of a resource; it fails with
@@ -237,6 +238,9 @@ func (o Options) withDefaults(b base) (Options, error) {
 		}
 		seen[set.Name] = true
 		if err := set.Archive.check(); err != nil {
+			return o, fmt.Errorf("set %q: %w", set.Name, err)
+		}
+		if err := set.Atom.check(); err != nil {
 			return o, fmt.Errorf("set %q: %w", set.Name, err)
 		}
 	}
