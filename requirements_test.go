@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	requirementID = regexp.MustCompile(`\b(RS|RN|WS|RA|ME)-[A-Z]+-[0-9]+\b|\bWR-[HSP]-[0-9]+\b`)
+	requirementID = regexp.MustCompile(`\b(RS|RN|WS|RA|ME|AP)-[A-Z]+-[0-9]+\b|\bWR-[HSP]-[0-9]+\b`)
 	idRange       = regexp.MustCompile(`\b(RS-[A-Z]+-)([0-9]+) to RS-[A-Z]+-([0-9]+)\b`)
 )
 
@@ -28,7 +28,7 @@ func explainedIDs(t *testing.T, page string) map[string]bool {
 	explained := map[string]bool{}
 	for line := range strings.Lines(string(text)) {
 		ids, _, ok := strings.Cut(strings.TrimPrefix(line, "| "), " | ")
-		if !ok || !strings.HasPrefix(line, "| R") && !strings.HasPrefix(line, "| W") && !strings.HasPrefix(line, "| ME-") {
+		if !ok || !strings.HasPrefix(line, "| R") && !strings.HasPrefix(line, "| W") && !strings.HasPrefix(line, "| ME-") && !strings.HasPrefix(line, "| AP-") {
 			continue
 		}
 		for _, id := range requirementID.FindAllString(ids, -1) {
@@ -71,6 +71,7 @@ func TestRequirements(t *testing.T) {
 	explained := explainedIDs(t, "requirements.md")
 	maps.Copy(explained, explainedIDs(t, "requirements-notification.md"))
 	maps.Copy(explained, explainedIDs(t, "requirements-archives.md"))
+	maps.Copy(explained, explainedIDs(t, "requirements-feeds.md"))
 	eachGoFile(t, func(path, text string) {
 		for _, id := range requirementID.FindAllString(text, -1) {
 			if !explained[id] {

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,7 +38,7 @@ type packageRig struct {
 	etag     string
 	ranges   []string // asked for
 	answer   func(w http.ResponseWriter, r *http.Request) bool
-	sent     int64
+	sent     atomic.Int64
 	outcomes map[string]outcome
 	singles  []string
 	warnings []string
@@ -98,9 +99,7 @@ type countingWriter struct {
 
 func (c *countingWriter) Write(p []byte) (int, error) {
 	n, err := c.ResponseWriter.Write(p)
-	c.g.mu.Lock()
-	c.g.sent += int64(n)
-	c.g.mu.Unlock()
+	c.g.sent.Add(int64(n))
 	return n, err
 }
 
@@ -249,8 +248,8 @@ func TestPackage(t *testing.T) {
 		g := newPackageRig(t, packOf(t, files, zip.Store))
 		g.get(g.job(few))
 		g.expect(few)
-		if len(g.ranges) > 4 || g.sent > 1_700_000 {
-			t.Errorf("%d requests, %d bytes: %q", len(g.ranges), g.sent, g.ranges)
+		if len(g.ranges) > 4 || g.sent.Load() > 1_700_000 {
+			t.Errorf("%d requests, %d bytes: %q", len(g.ranges), g.sent.Load(), g.ranges)
 		}
 	})
 	t.Run("small", func(t *testing.T) {
@@ -305,8 +304,8 @@ func TestPackageLength(t *testing.T) {
 			}
 			g.warnings = nil
 			g.expect(files)
-			if g.sent > 3<<20 && length > 1000 || len(g.ranges) > 8 {
-				t.Errorf("%d requests, %d bytes sent of %d", len(g.ranges), g.sent, n)
+			if g.sent.Load() > 3<<20 && length > 1000 || len(g.ranges) > 8 {
+				t.Errorf("%d requests, %d bytes sent of %d", len(g.ranges), g.sent.Load(), n)
 			}
 		})
 	}

@@ -61,8 +61,8 @@ func TestPackageBroken(t *testing.T) {
 			}
 			g.get(g.job(files))
 			g.expect(files)
-			if g.sent > int64(len(body))*5/4+1<<20 {
-				t.Errorf("%d bytes sent of %d", g.sent, len(body))
+			if g.sent.Load() > int64(len(body))*5/4+1<<20 {
+				t.Errorf("%d bytes sent of %d", g.sent.Load(), len(body))
 			}
 		})
 	}
@@ -75,8 +75,8 @@ func TestPackageBroken(t *testing.T) {
 		}
 		g.get(g.bare(files, sumOf(body)))
 		g.expect(files)
-		if g.sent > int64(len(body))*5/4 {
-			t.Errorf("%d bytes sent of %d", g.sent, len(body))
+		if g.sent.Load() > int64(len(body))*5/4 {
+			t.Errorf("%d bytes sent of %d", g.sent.Load(), len(body))
 		}
 	})
 	t.Run("for a while", func(t *testing.T) {
@@ -464,8 +464,8 @@ func TestPackageHopeless(t *testing.T) {
 	if len(g.singles) != len(files) || len(g.warnings) != 1 {
 		t.Errorf("handed back %d, warnings %q", len(g.singles), g.warnings)
 	}
-	if g.sent > int64(len(body))*3/4 {
-		t.Errorf("%d bytes sent of %d", g.sent, len(body))
+	if g.sent.Load() > int64(len(body))*3/4 {
+		t.Errorf("%d bytes sent of %d", g.sent.Load(), len(body))
 	}
 }
 
