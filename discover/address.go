@@ -13,9 +13,18 @@ import (
 
 // An address is what a person gave: URIs to try in turn, or a file.
 type address struct {
+	kind string        // AtomPMH or OAIPMH, if the address says so
 	uris []string      // without user and password: they end up in messages and files
 	user *url.Userinfo // which only Home tells
 	file string
+}
+
+// prefix is what the address was to begin with.
+func (a *address) prefix() string {
+	if a.kind == "" {
+		return ""
+	}
+	return a.kind + ":"
 }
 
 // Home returns the part of an address that [fetch.Options] wants to know: nil
@@ -44,8 +53,27 @@ func Check(addr string) error {
 }
 
 // parseAddress understands URIs, names of files, and what people type: a host,
-// perhaps with a port and a path. A name of a file that exists is that file.
+// perhaps with a port and a path. A name of a file that exists is that file. A
+// prefix says that something else than ResourceSync is there.
 func parseAddress(addr string) (address, error) {
+	addr = strings.TrimSpace(addr)
+	for _, kind := range []string{AtomPMH, OAIPMH} {
+		n := len(kind) + 1
+		if len(addr) < n || !strings.EqualFold(addr[:n], kind+":") {
+			continue
+		}
+		a, err := parsePlain(addr[n:])
+		if err == nil && a.file != "" {
+			err = fmt.Errorf("%s: a file; it is harvested from its address on the web", fetch.Printable(addr))
+		}
+		a.kind = kind
+		return a, err
+	}
+	return parsePlain(addr)
+}
+
+// parsePlain is parseAddress for an address without a prefix.
+func parsePlain(addr string) (address, error) {
 	addr = strings.TrimSpace(addr)
 	bad := func(reason string) (address, error) {
 		return address{}, fmt.Errorf("%s: %s", fetch.Printable(addr), reason)

@@ -29,6 +29,9 @@ func TestHome(t *testing.T) {
 		"address_test.go":          "",
 		"ftp://a.example":          "",
 		"a b":                      "",
+		"atom-pmh:https://h.org/f": "https://h.org/f",
+		"OAI-PMH:me:pw@h.org/o?x":  "//me:pw@h.org/o?x",
+		"oai-pmh:/etc/hosts":       "",
 		"":                         "",
 	} {
 		got := ""

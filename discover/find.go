@@ -42,6 +42,7 @@ type Found struct {
 	Validators               // of the Source Description, if it was read
 	All               bool   // Sets are all that the Source Description lists
 	Sets              []Set
+	Foreign           *Foreign `json:",omitempty"` // instead of Sets: what has to be harvested
 	Way               []Step
 }
 
@@ -72,20 +73,31 @@ func Find(ctx context.Context, c *fetch.Client, addr string) (*Found, error) {
 		return f.finish(f.fromFile(a.file))
 	}
 	if a.user != nil {
-		addr = a.uris[0]
+		addr = a.prefix() + a.uris[0]
 	}
 	var way []Step
 	for i, uri := range a.uris {
 		f := newFinder(ctx, c, addr)
 		f.found.Way = way
 		f.once = i < len(a.uris)-1
-		err := f.start(uri)
+		err := f.begin(a, uri)
 		if err == nil || !f.once || !elsewhere(err) {
 			return f.finish(err)
 		}
 		way = f.found.Way
 	}
 	return nil, ErrNoSource // unreachable: the last of the URIs returns
+}
+
+// begin begins at uri, one of those of a.
+func (f *finder) begin(a address, uri string) error {
+	switch {
+	case a.kind == "":
+		return f.start(uri)
+	case len(a.uris) == 1:
+		return f.named(a.kind, uri)
+	}
+	return f.probe(a.kind, uri)
 }
 
 // elsewhere reports whether err leaves hope for the other scheme: nobody
@@ -114,7 +126,8 @@ type finder struct {
 	once   bool // do not insist: another scheme is still to be tried, or the way is a mere courtesy
 	seen   map[string]bool
 	pages  int
-	circle error // the first circle met
+	circle error    // the first circle met
+	feeds  []string // to which the page at the address links
 }
 
 func newFinder(ctx context.Context, c *fetch.Client, addr string) *finder {
@@ -139,6 +152,8 @@ func (f *finder) finish(err error) (*Found, error) {
 		}
 	}
 	switch {
+	case f.found.Foreign != nil:
+		return f.found, nil
 	case usable > 0:
 		nameSets(f.found.Sets)
 		return f.found, nil
@@ -193,11 +208,20 @@ func (f *finder) openDocument(uri string) (*Document, error) {
 }
 
 func (f *finder) fromFile(file string) error {
-	d, err := f.openDocument(fileURI(file))
+	p, err := f.open(fileURI(file))
 	if err != nil {
 		return err
 	}
-	defer d.Close()
+	defer p.close() // read as far as it was of use
+	if o, err := p.foreign(); err != nil {
+		return err
+	} else if o != nil {
+		return fmt.Errorf("read %s: %s in a file; it is harvested from its address on the web", fetch.Printable(file), o.What())
+	}
+	d, err := p.document()
+	if err != nil {
+		return err
+	}
 	f.once = true // what it names may be long gone
 	return f.visit(d, false)
 }
@@ -211,10 +235,9 @@ func (f *finder) start(uri string) error {
 	f.found.Origin = u.Scheme + "://" + u.Host
 	p, err := f.open(uri)
 	var status *fetch.StatusError
-	if errors.As(err, &status) && siteLike(u.Path) && status.Status != http.StatusBadRequest {
+	if errors.As(err, &status) {
 		f.step(uri, "answered with %v", status)
-		f.once = false
-		return f.search(u)
+		return f.refused(u, status, err)
 	}
 	if err != nil {
 		return err
@@ -227,10 +250,30 @@ func (f *finder) start(uri string) error {
 	if done || err != nil {
 		return err
 	}
-	if final, err := url.Parse(p.final); err == nil {
-		u = final
+	if mayBeRepository(u) {
+		if err := f.identify(uri); err != nil || f.found.Foreign != nil {
+			return err
+		}
 	}
-	return f.search(u)
+	there := u
+	if final, err := url.Parse(p.final); err == nil {
+		there = final
+	}
+	return f.lastResort(uri, f.search(there))
+}
+
+// refused goes on where u answered with an error.
+func (f *finder) refused(u *url.URL, status *fetch.StatusError, err error) error {
+	if mayBeRepository(u) { // which needs arguments to be satisfied
+		if err := f.identify(u.String()); err != nil || f.found.Foreign != nil {
+			return err
+		}
+	}
+	if !siteLike(u.Path) || status.Status == http.StatusBadRequest {
+		return err
+	}
+	f.once = false
+	return f.lastResort(u.String(), f.search(u))
 }
 
 // page uses p, a document or something that links to one. It reports whether
@@ -238,6 +281,12 @@ func (f *finder) start(uri string) error {
 func (f *finder) page(p *page, all bool) (done bool, err error) {
 	html := p.looksLikeHTML()
 	if !html {
+		if o, err := p.foreign(); err != nil || o != nil {
+			if err == nil {
+				f.take(o)
+			}
+			return true, err
+		}
 		d, err := p.document()
 		if err == nil {
 			return true, f.visit(d, all)
@@ -251,10 +300,15 @@ func (f *finder) page(p *page, all bool) (done bool, err error) {
 		if l.Has(relation) {
 			targets = append(targets, l.Target)
 		}
+		if l.Has(alternate) && isAtom(l.Param("type")) {
+			f.feeds = append(f.feeds, l.Target)
+		}
 	}
 	how := "its Link header names"
 	if base, err := url.Parse(p.final); err == nil && html && len(targets) == 0 {
-		targets = parseHTML(p.text, base)
+		var feeds []string
+		targets, feeds = parseHTML(p.text, base)
+		f.feeds = append(f.feeds, feeds...)
 		how = "a page with a link to"
 	}
 	for _, target := range targets {

@@ -18,9 +18,8 @@ const (
 )
 
 // parseHTML returns the targets of a page's links with relation resourcesync,
-// in order, each once (RS-DISC-06).
-func parseHTML(r io.Reader, base *url.URL) []string {
-	var found []string
+// in order, each once (RS-DISC-06), and likewise the feeds of Atom it links to.
+func parseHTML(r io.Reader, base *url.URL) (found, feeds []string) {
 	seen := map[string]bool{}
 	based := false
 	z := html.NewTokenizer(io.LimitReader(r, maxHTML))
@@ -28,7 +27,7 @@ func parseHTML(r io.Reader, base *url.URL) []string {
 	for len(found) < maxLinks {
 		switch z.Next() {
 		case html.ErrorToken:
-			return found
+			return found, feeds
 		case html.StartTagToken, html.SelfClosingTagToken:
 		default:
 			continue
@@ -38,7 +37,7 @@ func parseHTML(r io.Reader, base *url.URL) []string {
 		if tag != atom.Base && tag != atom.Link {
 			continue
 		}
-		href, rel := "", ""
+		href, rel, media := "", "", ""
 		for more {
 			var k, v []byte
 			k, v, more = z.TagAttr()
@@ -47,6 +46,8 @@ func parseHTML(r io.Reader, base *url.URL) []string {
 				href = strings.TrimSpace(string(v))
 			case "rel":
 				rel = string(v)
+			case "type":
+				media = string(v)
 			}
 		}
 		u, err := websub.Resolve(base, href)
@@ -59,9 +60,12 @@ func parseHTML(r io.Reader, base *url.URL) []string {
 		case tag == atom.Link && hasToken(rel, "resourcesync") && !seen[u.String()]:
 			seen[u.String()] = true
 			found = append(found, u.String())
+		case tag == atom.Link && hasToken(rel, alternate) && isAtom(media) && len(feeds) < maxFeeds && !seen[u.String()]:
+			seen[u.String()] = true
+			feeds = append(feeds, u.String())
 		}
 	}
-	return found
+	return found, feeds
 }
 
 func hasToken(list, token string) bool {

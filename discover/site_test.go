@@ -22,6 +22,7 @@ type site map[string]string
 type server struct {
 	*httptest.Server
 	site     site
+	byQuery  bool // the query counts as part of the path, if there is one
 	client   *fetch.Client
 	requests atomic.Int64
 	full     atomic.Int64 // answered with a body
@@ -39,6 +40,9 @@ func (s site) serve(t testing.TB) *server {
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.requests.Add(1)
 	text, ok := s.site[r.URL.Path]
+	if s.byQuery && r.URL.Query().Has("verb") {
+		text, ok = s.site[r.URL.Path+"?"+r.URL.RawQuery]
+	}
 	text = s.fill(text)
 	var code int
 	switch {
