@@ -1,0 +1,19 @@
+package catalog
+
+import "lockstep/resourcesync"
+
+// RelRecord is the relation of a resource to the metadata record it represents,
+// whose identifier, an absolute IRI, is the target: the id of an Atom entry, the
+// identifier of an OAI-PMH record. AP-RS-03: so the identifier goes along.
+const RelRecord = "urn:x-lockstep:record"
+
+// RecordID returns the identifier of the metadata record that a resource with
+// these links represents, or "".
+func RecordID(links []resourcesync.Link) string {
+	for i := range links {
+		if links[i].Rel == RelRecord {
+			return links[i].Href
+		}
+	}
+	return ""
+}
