@@ -31,6 +31,8 @@ var rooms = []room{
 	{"blob/s3", "blob", "github.com/minio/minio-go/v7 golang.org/x/sync"},
 	{"internal/fetch", "", "github.com/klauspost/compress"},
 	{"internal/unpack", "", "github.com/klauspost/compress golang.org/x/text"},
+	{"oaipmh", "", ""},
+	{"oaipmh/oaipmhtest", "oaipmh", ""},
 	{"patch", "", "github.com/klauspost/compress github.com/wI2L/jsondiff"},
 	{"internal/weblink", "", ""},
 	{"vault", "blob", "github.com/klauspost/compress"},
@@ -47,7 +49,7 @@ var rooms = []room{
 	{"hub", "websub internal/fetch", "golang.org/x/sync"},
 	{"hub/hubtest", "hub", "github.com/google/go-cmp"},
 	// roles
-	{"intake", "catalog resourcesync blob discover internal/fetch",
+	{"intake", "catalog resourcesync blob discover internal/fetch oaipmh",
 		"github.com/bmatcuk/doublestar/v4 github.com/fsnotify/fsnotify github.com/gabriel-vasile/mimetype golang.org/x/sync golang.org/x/sys"},
 	{"source", "catalog resourcesync blob memento", "github.com/bmatcuk/doublestar/v4 github.com/klauspost/compress golang.org/x/sync golang.org/x/text"},
 	{"destination", "discover resourcesync websub blob internal/fetch internal/unpack patch memento vault",

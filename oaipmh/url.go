@@ -1,0 +1,56 @@
+package oaipmh
+
+import (
+	"net/url"
+	"strings"
+)
+
+// URL is the address of a request to the repository at base: its arguments, as
+// name and value in turn, in this order; those without value are left out. What
+// base has in its query stays before them; a fragment goes.
+func URL(base string, verb Verb, args ...string) string {
+	base, _, _ = strings.Cut(base, "#")
+	var b strings.Builder
+	b.WriteString(base)
+	switch {
+	case !strings.Contains(base, "?"):
+		b.WriteByte('?')
+	case !strings.HasSuffix(base, "?") && !strings.HasSuffix(base, "&"):
+		b.WriteByte('&')
+	}
+	b.WriteString("verb=")
+	b.WriteString(string(verb))
+	for i := 0; i+1 < len(args); i += 2 {
+		if args[i+1] != "" {
+			b.WriteString("&" + args[i] + "=" + escape(args[i+1]))
+		}
+	}
+	return b.String()
+}
+
+// escape escapes a value as OAI-PMH 2.0, 3.1.1.3 wants it.
+func escape(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }
+
+// RecordURL is the address at which the repository at base has a record in the
+// format of a prefix.
+func RecordURL(base, prefix, identifier string) string {
+	return URL(base, VerbGetRecord, "metadataPrefix", prefix, "identifier", identifier)
+}
+
+// ParseRecordURL reads what [RecordURL] made; ok is false for any other URI.
+func ParseRecordURL(uri string) (base, prefix, identifier string, ok bool) {
+	at := strings.LastIndex(uri, "verb=GetRecord&metadataPrefix=")
+	if at < 1 || uri[at-1] != '?' && uri[at-1] != '&' {
+		return "", "", "", false
+	}
+	base = uri[:at]
+	rest := strings.TrimPrefix(uri[at:], "verb=GetRecord&metadataPrefix=")
+	p, i, found := strings.Cut(rest, "&identifier=")
+	prefix, err1 := url.QueryUnescape(p)
+	identifier, err2 := url.QueryUnescape(i)
+	base = base[:len(base)-1]
+	if !found || err1 != nil || err2 != nil || RecordURL(base, prefix, identifier) != uri {
+		return "", "", "", false
+	}
+	return base, prefix, identifier, true
+}
