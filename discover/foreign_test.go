@@ -105,7 +105,7 @@ func (s site) and(more site) site {
 // A Source is one, whatever feeds its pages link to.
 func TestFindSourceBeforeFeed(t *testing.T) {
 	t.Parallel()
-	srv := usual().with(site{"/p": `<link rel=alternate type="application/atom+xml" href="/f">`, "/f": feed}).serve(t)
+	srv := usual().with(site{"/p": `<html><link rel=alternate type="application/atom+xml" href="/f">`, "/f": feed}).serve(t)
 	found, err := discover.Find(t.Context(), srv.client, srv.fill("HOST/p"))
 	if err != nil || found.Foreign != nil || summary(found.Sets) != both {
 		t.Errorf("Find = %+v, %v, want the Source", found, err)
@@ -153,7 +153,11 @@ func TestFindForeignFails(t *testing.T) {
 	}
 	for _, tt := range tests {
 		srv := usual().with(tt.changes).serve(t)
-		found, err := discover.Find(t.Context(), srv.client, srv.fill(tt.address))
+		c := srv.client
+		if tt.address == file {
+			c = newClient(t, "") // a user's, who may name files
+		}
+		found, err := discover.Find(t.Context(), c, srv.fill(tt.address))
 		if err == nil || !strings.Contains(srv.strip(err.Error()), tt.want) {
 			t.Errorf("Find(%s) = %+v, %v, want %q", tt.address, found, err, tt.want)
 		}
