@@ -1,18 +1,20 @@
 package resourcesync
 
+import "lockstep/internal/xmlscan"
+
 // The form of August 2012 and the drafts around it, as far as entries are
 // concerned: best effort (RS-VER-14, RS-VER-15, RS-VER-21).
 
 // alphaChange takes the change from rs:type of the lastmod at hand.
 func (r *Reader) alphaChange(e *Entry) {
-	for i := range r.s.attrs {
-		a := &r.s.attrs[i]
-		if !r.isRS(a.space) || string(a.local) != "type" || r.draft.seen&itemChange != 0 {
+	for i := range r.s.Attrs {
+		a := &r.s.Attrs[i]
+		if !r.isRS(a.Space) || string(a.Local) != "type" || r.draft.seen&itemChange != 0 {
 			continue
 		}
 		r.warn("RS-VER-15", "rs:type of lastmod, which is change now")
 		r.dialect(dialectAlpha)
-		if r.change(&e.Metadata, a.value, false) {
+		if r.change(&e.Metadata, a.Value, false) {
 			r.draft.seen |= itemChange
 		}
 	}
@@ -41,9 +43,9 @@ func (r *Reader) alphaExpires(e *Entry) error {
 // alphaFixity takes a hash: rs:fixity type="md5" with base64 text.
 func (r *Reader) alphaFixity() error {
 	token := ""
-	for i := range r.s.attrs {
-		if a := &r.s.attrs[i]; string(a.local) == "type" {
-			token = string(trim(a.value))
+	for i := range r.s.Attrs {
+		if a := &r.s.Attrs[i]; string(a.Local) == "type" {
+			token = string(xmlscan.Trim(a.Value))
 		}
 	}
 	text, err := r.textOf()

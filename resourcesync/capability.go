@@ -4,7 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode"
+
+	"lockstep/internal/xmlscan"
 )
 
 // A Capability says what a document offers (RS-GEN-04).
@@ -41,7 +42,7 @@ var ErrUnknownCapability = errors.New("unknown capability")
 func ParseCapability(s string) (Capability, error) {
 	c := Capability(s)
 	if documentKind(c, false) == kindUnknown {
-		return "", fmt.Errorf("%w %q", ErrUnknownCapability, clip(s))
+		return "", fmt.Errorf("%w %q", ErrUnknownCapability, xmlscan.Clip(s))
 	}
 	return c, nil
 }
@@ -78,7 +79,7 @@ func ParseChange(s string) (Change, error) {
 	case "deleted", "delete":
 		return Deleted, nil
 	}
-	return 0, fmt.Errorf("unknown change %q", clip(s))
+	return 0, fmt.Errorf("unknown change %q", xmlscan.Clip(s))
 }
 
 // String returns the standard's word for c, or "" for none.
@@ -92,29 +93,4 @@ func (c Change) String() string {
 		return "deleted"
 	}
 	return ""
-}
-
-// clip makes what a stranger wrote fit for a message: short, and without
-// characters that would do something to a terminal.
-func clip(s string) string {
-	const most = 60
-	n := 0
-	for i, r := range s {
-		if n++; n > most {
-			s = s[:i] + "…"
-			break
-		}
-		if !unicode.IsPrint(r) {
-			return clip(strings.Map(printed, s))
-		}
-	}
-	return s
-}
-
-// printed returns r, or what stands for a character that cannot be seen.
-func printed(r rune) rune {
-	if unicode.IsPrint(r) {
-		return r
-	}
-	return unicode.ReplacementChar
 }

@@ -4,33 +4,16 @@ package resourcesync
 type class uint8
 
 const (
-	classToken     class = 1 << iota // token of RFC 9110: media types, relations
-	classURI                         // may stand in a URI
-	classNameStart                   // may begin an XML name (ASCII)
-	className                        // may stand in an XML name (ASCII)
-	classSpace                       // XML white space
-	classPlain                       // may be written in an attribute as it is
-	classURIPlain                    // may be written in a URI in an attribute as it is, in any place
-	classMarkup                      // in an attribute's value: something to decode, or an error
+	classToken    class = 1 << iota // token of RFC 9110: media types, relations
+	classURI                        // may stand in a URI
+	classURIPlain                   // may be written in a URI in an attribute as it is, in any place
 )
 
 // classes tells the classes of every byte.
 var classes = func() (t [256]class) {
 	for c := range 128 {
-		b := byte(c)
-		letter := b|0x20 >= 'a' && b|0x20 <= 'z'
-		digit := b >= '0' && b <= '9'
-		if letter || digit {
-			t[c] |= classToken | classURI | className
-		}
-		if letter || b == '_' || b == ':' {
-			t[c] |= classNameStart | className
-		}
-		if b == '-' || b == '.' {
-			t[c] |= className
-		}
-		if b >= ' ' && b < 127 && b != '&' && b != '<' && b != '>' && b != '"' && b != '\'' {
-			t[c] |= classPlain
+		if b := byte(c); b|0x20 >= 'a' && b|0x20 <= 'z' || b >= '0' && b <= '9' {
+			t[c] |= classToken | classURI
 		}
 	}
 	for _, b := range []byte("!#$%&'*+-.^_`|~") {
@@ -39,16 +22,10 @@ var classes = func() (t [256]class) {
 	for _, b := range []byte("-._~:/?#[]@!$&'()*+,;=%") {
 		t[b] |= classURI
 	}
-	for _, b := range []byte(" \t\r\n") {
-		t[b] |= classSpace
-	}
 	for c := range t {
-		if t[c]&classURI != 0 && t[c]&classPlain != 0 && c != '%' {
+		if t[c]&classURI != 0 && c != '%' && c != '&' && c != '\'' {
 			t[c] |= classURIPlain
 		}
-	}
-	for _, b := range []byte("&<\t\r\n") {
-		t[b] |= classMarkup
 	}
 	return t
 }()

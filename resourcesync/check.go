@@ -1,6 +1,10 @@
 package resourcesync
 
-import "slices"
+import (
+	"slices"
+
+	"lockstep/internal/xmlscan"
+)
 
 // checkHeader reports what keeps a document from beginning with h.
 func checkHeader(h *Header, k kind) error {
@@ -8,7 +12,7 @@ func checkHeader(h *Header, k kind) error {
 		if h.Index && documentKind(h.Capability, false) != kindUnknown {
 			return broken("RS-GEN-04", "no index of documents with capability %s", h.Capability)
 		}
-		return broken("RS-MD-01", "unknown capability %q", clip(string(h.Capability)))
+		return broken("RS-MD-01", "unknown capability %q", xmlscan.Clip(string(h.Capability)))
 	}
 	has := presentTimes(h.At, h.Completed, h.From, h.Until)
 	for i := range h.Links {
@@ -20,7 +24,7 @@ func checkHeader(h *Header, k kind) error {
 			return broken("RS-VER-04", "link %s at the root, which is up now", l.Rel)
 		}
 		if !l.Modified.IsZero() || len(l.Hashes) > 0 || l.HasLength || l.Encoding != "" || l.Pri != 0 || l.Path != "" {
-			return broken("RS-LN-02", "link %s at the root has more than rel, href and type", clip(l.Rel))
+			return broken("RS-LN-02", "link %s at the root has more than rel, href and type", xmlscan.Clip(l.Rel))
 		}
 		has |= relationItem(l.Rel)
 	}
@@ -66,7 +70,7 @@ func (w *Writer) check(e *Entry) error {
 		return checkItems(has, r.must, r.may, "the entry")
 	}
 	if e.ChangeFreq != "" && !validChangeFreq(e.ChangeFreq) {
-		return broken("RS-XML-14", "changefreq %q is none of the seven words", clip(e.ChangeFreq))
+		return broken("RS-XML-14", "changefreq %q is none of the seven words", xmlscan.Clip(e.ChangeFreq))
 	}
 	if err := w.checkContent(e); err != nil {
 		return err
@@ -103,12 +107,12 @@ func (w *Writer) checkContent(e *Entry) error {
 	}
 	if e.Type != "" && e.Type != w.goodType {
 		if !validMediaType(e.Type) || endsBlank(e.Type) {
-			return broken("RS-TYPE-01", "type %q is no media type", clip(e.Type))
+			return broken("RS-TYPE-01", "type %q is no media type", xmlscan.Clip(e.Type))
 		}
 		w.goodType = e.Type
 	}
 	if e.Encoding != "" && !validEncoding(e.Encoding) {
-		return broken("RS-ENC-01", "encoding %q is no list of content codings", clip(e.Encoding))
+		return broken("RS-ENC-01", "encoding %q is no list of content codings", xmlscan.Clip(e.Encoding))
 	}
 	return checkHashes(e.Hashes, e.Length, e.HasLength)
 }
@@ -156,7 +160,7 @@ func (w *Writer) checkChange(e *Entry, has item) error {
 // checkPath checks the place of a bitstream in a package.
 func checkPath(p string) error {
 	if !validPath(p) {
-		return broken("RS-PATH-01", "path %q is no place in a package: it must begin with / and stay inside", clip(p))
+		return broken("RS-PATH-01", "path %q is no place in a package: it must begin with / and stay inside", xmlscan.Clip(p))
 	}
 	return nil
 }
@@ -166,15 +170,15 @@ func (w *Writer) checkCapability(e *Entry) error {
 	c := e.Capability
 	switch {
 	case w.kind == kindDescription && c != CapabilityList:
-		return broken("RS-SD-06", "capability %q in a Source Description, want %s", clip(string(c)), CapabilityList)
+		return broken("RS-SD-06", "capability %q in a Source Description, want %s", xmlscan.Clip(string(c)), CapabilityList)
 	case w.kind == kindDescriptionIndex && c != "" && c != Description:
-		return broken("RS-IDX-10", "capability %q in an index of Source Descriptions", clip(string(c)))
+		return broken("RS-IDX-10", "capability %q in an index of Source Descriptions", xmlscan.Clip(string(c)))
 	case w.kind != kindCapabilityList:
 		return nil
 	case c == ResourceDumpManifest || c == ChangeDumpManifest || c == CapabilityList || c == Description:
 		return broken("RS-CL-12", "capability %s cannot be listed in a Capability List", c)
 	case documentKind(c, false) == kindUnknown:
-		return broken("RS-CL-06", "unknown capability %q", clip(string(c)))
+		return broken("RS-CL-06", "unknown capability %q", xmlscan.Clip(string(c)))
 	case slices.Contains(w.listed, c):
 		return broken("RS-CL-02", "capability %s is listed already", c)
 	case c == ChangeNotification && e.Link(RelHub) == "":
@@ -232,15 +236,15 @@ func (w *Writer) remember(e *Entry) {
 func checkLink(l *Link) error {
 	switch {
 	case !validRel(l.Rel):
-		return broken("RS-LN-03", "relation %q is neither one name in lower case nor a URI", clip(l.Rel))
+		return broken("RS-LN-03", "relation %q is neither one name in lower case nor a URI", xmlscan.Clip(l.Rel))
 	case l.Encoding != "" && !validEncoding(l.Encoding):
-		return broken("RS-ENC-01", "encoding %q of link %s is no list of content codings", clip(l.Encoding), clip(l.Rel))
+		return broken("RS-ENC-01", "encoding %q of link %s is no list of content codings", xmlscan.Clip(l.Encoding), xmlscan.Clip(l.Rel))
 	case l.Type != "" && (!validMediaType(l.Type) || endsBlank(l.Type)):
-		return broken("RS-TYPE-01", "type %q of link %s is no media type", clip(l.Type), clip(l.Rel))
+		return broken("RS-TYPE-01", "type %q of link %s is no media type", xmlscan.Clip(l.Type), xmlscan.Clip(l.Rel))
 	case l.Pri < 0 || l.Pri > maxPri:
-		return broken("RS-PRI-01", "pri %d of link %s is not between 1 and 999999", l.Pri, clip(l.Rel))
+		return broken("RS-PRI-01", "pri %d of link %s is not between 1 and 999999", l.Pri, xmlscan.Clip(l.Rel))
 	case !l.Modified.printable():
-		return broken("RS-DT-01", "modified of link %s has a year that four digits cannot say", clip(l.Rel))
+		return broken("RS-DT-01", "modified of link %s has a year that four digits cannot say", xmlscan.Clip(l.Rel))
 	}
 	return checkHashes(l.Hashes, l.Length, l.HasLength)
 }
@@ -253,7 +257,7 @@ func (w *Writer) checkEntryLink(e *Entry, l *Link) error {
 	manifest := w.kind == kindResourceManifest || w.kind == kindChangeManifest
 	switch {
 	case l.Path != "" && !manifest:
-		return broken("RS-PATH-01", "link %s has a path outside a manifest", clip(l.Rel))
+		return broken("RS-PATH-01", "link %s has a path outside a manifest", xmlscan.Clip(l.Rel))
 	case l.Path != "" && !validPath(l.Path):
 		return checkPath(l.Path)
 	case l.Rel == RelHub && e.Capability != ChangeNotification:

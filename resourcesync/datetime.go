@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"lockstep/internal/xmlscan"
 )
 
 // A Datetime is an instant as a document states it: with the granularity it
@@ -48,7 +50,7 @@ func NewDatetime(t time.Time) Datetime {
 func ParseDatetime(s string) (Datetime, error) {
 	d, liberty, ok := parseDatetime(s)
 	if !ok || liberty != "" {
-		return Datetime{}, fmt.Errorf("%w %q", ErrDatetime, clip(s))
+		return Datetime{}, fmt.Errorf("%w %q", ErrDatetime, xmlscan.Clip(s))
 	}
 	return d, nil
 }
@@ -59,7 +61,7 @@ func ParseDatetime(s string) (Datetime, error) {
 func ParseDatetimeLenient(s string) (d Datetime, liberty string, err error) {
 	d, liberty, ok := parseDatetime(s)
 	if !ok {
-		return Datetime{}, "", fmt.Errorf("%w %q", ErrDatetime, clip(s))
+		return Datetime{}, "", fmt.Errorf("%w %q", ErrDatetime, xmlscan.Clip(s))
 	}
 	return d, liberty, nil
 }

@@ -2,7 +2,8 @@ package resourcesync
 
 import (
 	"strconv"
-	"unicode/utf8"
+
+	"lockstep/internal/xmlscan"
 )
 
 // The namespaces (RS-GEN-01).
@@ -121,22 +122,22 @@ func appendContent(b []byte, hs Hashes, length int64, hasLength bool, typ, encod
 	ok := true
 	if typ != "" {
 		b = append(b, ` type="`...)
-		if b, ok = appendEscaped(b, typ); !ok {
-			return nil, broken("RS-TYPE-01", "type %q is no media type", clip(typ))
+		if b, ok = xmlscan.AppendEscaped(b, typ); !ok {
+			return nil, broken("RS-TYPE-01", "type %q is no media type", xmlscan.Clip(typ))
 		}
 		b = append(b, '"')
 	}
 	if encoding != "" {
 		b = append(b, ` encoding="`...)
-		if b, ok = appendEscaped(b, encoding); !ok {
-			return nil, broken("RS-ENC-01", "encoding %q is no content coding", clip(encoding))
+		if b, ok = xmlscan.AppendEscaped(b, encoding); !ok {
+			return nil, broken("RS-ENC-01", "encoding %q is no content coding", xmlscan.Clip(encoding))
 		}
 		b = append(b, '"')
 	}
 	if path != "" {
 		b = append(b, ` path="`...)
-		if b, ok = appendEscaped(b, path); !ok {
-			return nil, broken("RS-PATH-01", "path %q has characters XML does not allow", clip(path))
+		if b, ok = xmlscan.AppendEscaped(b, path); !ok {
+			return nil, broken("RS-PATH-01", "path %q has characters XML does not allow", xmlscan.Clip(path))
 		}
 		b = append(b, '"')
 	}
@@ -146,13 +147,13 @@ func appendContent(b []byte, hs Hashes, length int64, hasLength bool, typ, encod
 // appendLink appends l, which has been checked but for its characters.
 func appendLink(b []byte, l *Link) ([]byte, error) {
 	b = append(b, `<rs:ln rel="`...)
-	b, ok := appendEscaped(b, l.Rel)
+	b, ok := xmlscan.AppendEscaped(b, l.Rel)
 	b = append(b, `" href="`...)
 	if ok {
 		b, ok = appendURI(b, l.Href)
 	}
 	if !ok {
-		return nil, broken("RS-LN-01", "link %s: href %q is no absolute URI of the characters allowed in one", clip(l.Rel), clip(l.Href))
+		return nil, broken("RS-LN-01", "link %s: href %q is no absolute URI of the characters allowed in one", xmlscan.Clip(l.Rel), xmlscan.Clip(l.Href))
 	}
 	b = append(b, '"')
 	b = appendDatetime(b, ` modified="`, l.Modified)
@@ -209,55 +210,9 @@ func appendURI(b []byte, s string) (_ []byte, ok bool) {
 			}
 		default: // & or '
 			b = append(b, s[done:i]...)
-			b = appendEntity(b, c)
+			b = xmlscan.AppendEntity(b, c)
 			done = i + 1
 		}
 	}
 	return append(b, s[done:]...), true
-}
-
-// appendEscaped appends s so that it can stand in an attribute and is read
-// back unchanged; ok is false if XML has no way to say s.
-func appendEscaped(b []byte, s string) (_ []byte, ok bool) {
-	done := 0
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		if classes[c]&classPlain != 0 {
-			continue
-		}
-		if c >= utf8.RuneSelf {
-			r, n := utf8.DecodeRuneInString(s[i:])
-			if r == utf8.RuneError && n == 1 || r == 0xFFFE || r == 0xFFFF {
-				return b, false
-			}
-			i += n - 1
-			continue
-		}
-		if c < ' ' && c != '\t' && c != '\n' && c != '\r' {
-			return b, false
-		}
-		b = append(b, s[done:i]...)
-		b = appendEntity(b, c)
-		done = i + 1
-	}
-	return append(b, s[done:]...), true
-}
-
-// appendEntity appends the reference that stands for c.
-func appendEntity(b []byte, c byte) []byte {
-	switch c {
-	case '&':
-		return append(b, "&amp;"...)
-	case '<':
-		return append(b, "&lt;"...)
-	case '>':
-		return append(b, "&gt;"...)
-	case '"':
-		return append(b, "&quot;"...)
-	case '\'':
-		return append(b, "&apos;"...)
-	}
-	b = append(b, "&#"...)
-	b = strconv.AppendInt(b, int64(c), 10)
-	return append(b, ';')
 }

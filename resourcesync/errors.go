@@ -3,6 +3,8 @@ package resourcesync
 import (
 	"errors"
 	"fmt"
+
+	"lockstep/internal/xmlscan"
 )
 
 var (
@@ -19,18 +21,7 @@ var (
 // it is not well formed, it is cut off (Err is io.ErrUnexpectedEOF), it is no
 // document of the standard (ErrHTML, ErrNotDocument), it goes beyond a limit
 // (ErrLimit), or it breaks a rule and the Reader is strict (*RuleError).
-type SyntaxError struct {
-	Line, Column int // from 1; the column counts bytes of the text in UTF-8
-	Err          error
-}
-
-// Error names the place and the cause.
-func (e *SyntaxError) Error() string {
-	return fmt.Sprintf("line %d, column %d: %v", e.Line, e.Column, e.Err)
-}
-
-// Unwrap returns the cause.
-func (e *SyntaxError) Unwrap() error { return e.Err }
+type SyntaxError = xmlscan.SyntaxError
 
 // A RuleError says which requirement a document, or what is to be written into
 // one, does not meet.

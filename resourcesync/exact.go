@@ -1,6 +1,10 @@
 package resourcesync
 
-import "bytes"
+import (
+	"bytes"
+
+	"lockstep/internal/xmlscan"
+)
 
 // What an exact Reader tells beside the liberties it takes: things every reader
 // understands but no writer should give. They change nothing of what is read.
@@ -9,38 +13,38 @@ const nsXSI = "http://www.w3.org/2001/XMLSchema-instance"
 
 // exactRoot looks at the beginning of the document and at its root element.
 func (r *Reader) exactRoot() {
-	switch {
-	case r.s.encoding != "utf-8":
-		r.warn("RS-XML-01", "the document is in "+r.s.encoding+", not in UTF-8")
-	case !r.s.declared:
+	switch encoding, declared := r.s.Encoding(); {
+	case encoding != "utf-8":
+		r.warn("RS-XML-01", "the document is in "+encoding+", not in UTF-8")
+	case !declared:
 		r.warn("RS-XML-01", "the document does not begin with an XML declaration")
 	}
-	for i := range r.s.attrs {
-		if a := &r.s.attrs[i]; string(a.uri) == nsXSI && (string(a.local) == "schemaLocation" || string(a.local) == "noNamespaceSchemaLocation") {
-			r.warn("RS-XML-12", "the root element has xsi:"+string(a.local)+"; published schemas lag behind the standard")
+	for i := range r.s.Attrs {
+		if a := &r.s.Attrs[i]; string(a.URI) == nsXSI && (string(a.Local) == "schemaLocation" || string(a.Local) == "noNamespaceSchemaLocation") {
+			r.warn("RS-XML-12", "the root element has xsi:"+string(a.Local)+"; published schemas lag behind the standard")
 		}
 	}
 }
 
 // exactAttributes looks at an element that has none.
 func (r *Reader) exactAttributes() {
-	if len(r.s.attrs) > 0 {
-		r.warn("RS-XML-08", "<"+clip(string(r.s.local))+"> with attributes, such as "+clip(string(r.s.attrs[0].local)))
+	if len(r.s.Attrs) > 0 {
+		r.warn("RS-XML-08", "<"+xmlscan.Clip(string(r.s.Local))+"> with attributes, such as "+xmlscan.Clip(string(r.s.Attrs[0].Local)))
 	}
 }
 
 // exactUnknown looks at an attribute without prefix that nobody knows.
-func (r *Reader) exactUnknown(element string, a *attr) {
-	if r.opts.Exact && a.prefix == nil {
-		r.warn("RS-XML-07", "unknown attribute "+clip(string(a.local))+" of "+element+"; a community's own needs a namespace and a prefix")
+func (r *Reader) exactUnknown(element string, a *xmlscan.Attr) {
+	if r.opts.Exact && a.Prefix == nil {
+		r.warn("RS-XML-07", "unknown attribute "+xmlscan.Clip(string(a.Local))+" of "+element+"; a community's own needs a namespace and a prefix")
 	}
 }
 
 // exactDatetime looks at a valid datetime: written in full and in UTC?
 func (r *Reader) exactDatetime(v []byte, name string) {
-	v = trim(v)
+	v = xmlscan.Trim(v)
 	if r.opts.Exact && (len(v) < len("2006-01-02T15:04:05Z") || v[len(v)-1] != 'Z') {
-		r.warn("RS-DT-01", name+" \""+clip(string(v))+"\" is not in full and in UTC")
+		r.warn("RS-DT-01", name+" \""+xmlscan.Clip(string(v))+"\" is not in full and in UTC")
 	}
 }
 
@@ -59,9 +63,9 @@ func (r *Reader) exactHash(v []byte) {
 		switch {
 		case !found: // told by the Reader
 		case a == 0:
-			r.warn("RS-HASH-02", "unknown hash algorithm \""+clip(string(token))+"\"")
+			r.warn("RS-HASH-02", "unknown hash algorithm \""+xmlscan.Clip(string(token))+"\"")
 		case !alias && string(token) != a.String():
-			r.warn("RS-HASH-02", "hash algorithm \""+clip(string(token))+"\" in upper case")
+			r.warn("RS-HASH-02", "hash algorithm \""+xmlscan.Clip(string(token))+"\" in upper case")
 		case len(digest) == 2*a.Size() && bytes.ContainsAny(digest, "ABCDEF"):
 			r.warn("RS-HASH-02", a.String()+" digest in upper case")
 		}
@@ -72,10 +76,10 @@ func (r *Reader) exactHash(v []byte) {
 func (r *Reader) exactLoc(text []byte) {
 	switch {
 	case !r.opts.Exact:
-	case len(text) != len(r.s.text):
+	case r.blanks > 0:
 		r.warn("RS-XML-09", "loc with white space around it")
 	case allOf(text, classURI) && !validURI(string(text)):
-		r.warn("RS-XML-09", "loc \""+clip(string(text))+"\" is no valid URI")
+		r.warn("RS-XML-09", "loc \""+xmlscan.Clip(string(text))+"\" is no valid URI")
 	}
 }
 
@@ -85,11 +89,11 @@ func (r *Reader) exactLink(rel, href []byte) {
 		return
 	}
 	if hasScheme(href) && !validURI(string(href)) {
-		r.warn("RS-LN-01", "the href \""+clip(string(href))+"\" of a link is no valid URI")
+		r.warn("RS-LN-01", "the href \""+xmlscan.Clip(string(href))+"\" of a link is no valid URI")
 	}
 	for _, name := range bytes.Fields(rel) {
 		if usual := bytes.ToLower(name); !validRel(string(name)) && (bytes.Equal(usual, name) || bytes.IndexByte(name, ':') >= 0) {
-			r.warn("RS-LN-03", "relation \""+clip(string(name))+"\" is neither a name nor a URI")
+			r.warn("RS-LN-03", "relation \""+xmlscan.Clip(string(name))+"\" is neither a name nor a URI")
 		}
 	}
 }
@@ -97,7 +101,7 @@ func (r *Reader) exactLink(rel, href []byte) {
 // exactEncoding looks at a content coding.
 func (r *Reader) exactEncoding(v []byte) {
 	if r.opts.Exact && (len(v) == 0 || !validEncoding(string(v))) {
-		r.warn("RS-ENC-01", "encoding \""+clip(string(v))+"\" is no list of content codings")
+		r.warn("RS-ENC-01", "encoding \""+xmlscan.Clip(string(v))+"\" is no list of content codings")
 	}
 }
 
@@ -110,4 +114,4 @@ func (r *Reader) exactEmpty(rule, name string) {
 
 // Position returns where the entry last read ends, roughly: line and column of
 // the text in UTF-8, from 1.
-func (r *Reader) Position() (line, column int) { return r.s.position() }
+func (r *Reader) Position() (line, column int) { return r.s.Position() }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"lockstep/internal/xmlscan"
 )
 
 // An Algorithm is a hash function the standard's documents name.
@@ -38,7 +40,7 @@ var ErrHash = errors.New("invalid hash")
 func ParseAlgorithm(token string) (Algorithm, error) {
 	a, _ := parseAlgorithm(token)
 	if a == 0 {
-		return 0, fmt.Errorf("unknown hash algorithm %q", clip(token))
+		return 0, fmt.Errorf("unknown hash algorithm %q", xmlscan.Clip(token))
 	}
 	return a, nil
 }
@@ -187,7 +189,7 @@ func ParseHashes(s string) (hs Hashes, liberties []string) {
 func ParseHash(s string) (Hash, error) {
 	hs, _ := ParseHashes(s)
 	if len(hs) != 1 || len(strings.Fields(s)) != 1 {
-		return Hash{}, fmt.Errorf("%w %q", ErrHash, clip(s))
+		return Hash{}, fmt.Errorf("%w %q", ErrHash, xmlscan.Clip(s))
 	}
 	return hs[0], nil
 }
@@ -205,17 +207,17 @@ func parseHashes(s string, add func(Algorithm, []byte) bool, warn func(string)) 
 		a, alias := parseAlgorithm(token)
 		switch {
 		case !found:
-			warn(fmt.Sprintf("hash %q has no algorithm", clip(value)))
+			warn(fmt.Sprintf("hash %q has no algorithm", xmlscan.Clip(value)))
 			continue
 		case a == 0:
 			continue // an algorithm we do not know is allowed, and no check
 		case alias:
-			warn(fmt.Sprintf("algorithm spelt %q", clip(token)))
+			warn(fmt.Sprintf("algorithm spelt %q", xmlscan.Clip(token)))
 		}
 		digest, plain := parseDigest(a, text)
 		switch {
 		case digest == nil:
-			warn(fmt.Sprintf("%s digest %q is neither hex nor base64 of the right length", a, clip(text)))
+			warn(fmt.Sprintf("%s digest %q is neither hex nor base64 of the right length", a, xmlscan.Clip(text)))
 			continue
 		case !plain:
 			warn(fmt.Sprintf("%s digest in base64", a))

@@ -1,6 +1,10 @@
 package resourcesync
 
-import "slices"
+import (
+	"slices"
+
+	"lockstep/internal/xmlscan"
+)
 
 // The dialects the Reader tells apart, the oldest first (RS-VER-19).
 const (
@@ -23,7 +27,7 @@ func (r *Reader) dialect(d string) {
 // standard are brought to the form of today.
 type root struct {
 	index     bool
-	space     namespace
+	space     xmlscan.Space
 	preBeta   bool
 	draft     bool
 	alphaType string // rs:type of the root
@@ -102,7 +106,7 @@ func (r *Reader) normalizeCapability(h *Header) {
 		r.rootWarn("RS-MD-01", "the rs:md of the document has no capability")
 	}
 	if h.Capability != "" && documentKind(h.Capability, h.Index) == kindUnknown {
-		r.rootNote("RS-GEN-06", "unknown capability "+clip(string(h.Capability)))
+		r.rootNote("RS-GEN-06", "unknown capability "+xmlscan.Clip(string(h.Capability)))
 	}
 }
 
@@ -200,7 +204,7 @@ func (r *Reader) normalizeEnd(h *Header) {
 	if r.kind.events() && r.stats.Entries > 0 && r.stats.Datetimes == 0 && !r.firstTime.IsZero() {
 		r.rootNote("RS-VER-11", "no entry has a datetime: lastmod is the time of the events")
 	}
-	if r.s.offset() > warnBytes {
+	if r.s.Offset() > warnBytes {
 		r.rootWarn("RS-IDX-01", "more than 50 MB")
 	}
 	if h.FromUnproven && h.From.IsZero() {

@@ -1,6 +1,10 @@
 package resourcesync
 
-import "errors"
+import (
+	"errors"
+
+	"lockstep/internal/xmlscan"
+)
 
 // What the Writer keeps to (RS-IDX-01).
 const (
@@ -8,18 +12,14 @@ const (
 	MaxBytes   = 50_000_000 // bytes of one document, uncompressed; below 50 MB by every reading (RS-AMB-16)
 )
 
-// What the Reader accepts; each cap says what it prevents. They lie well above
-// what the standard allows: documents beyond it are read with a warning
-// (RS-IDX-03).
+// What the Reader accepts, beside the caps of package xmlscan; each says what it
+// prevents. They lie well above what the standard allows: documents beyond it
+// are read with a warning (RS-IDX-03).
 const (
-	maxToken      = 1 << 20 // bytes of one tag, text or comment: memory filled by one endless token
-	maxDepth      = 64      // open elements: memory filled by nesting
-	maxAttributes = 128     // attributes of one tag: time spent on comparing their names
-	maxBindings   = 256     // namespace declarations in force: time spent on looking prefixes up
-	maxLinks      = 1000    // links of one entry or root: memory filled by one entry
-	maxEntryText  = 4 << 20 // bytes kept of one entry: the same
-	maxHashes     = 16      // values of one hash attribute that are looked at
-	maxWarnings   = 20      // warnings of one rule that are told: a callback called for ever
+	maxLinks     = 1000    // links of one entry or root: memory filled by one entry
+	maxEntryText = 4 << 20 // bytes kept of one entry: the same
+	maxHashes    = 16      // values of one hash attribute that are looked at
+	maxWarnings  = 20      // warnings of one rule that are told: a callback called for ever
 
 	// DefaultReadBytes is how many bytes of a document, uncompressed, a Reader
 	// reads by default: a document without end, or a bomb.
@@ -35,5 +35,5 @@ var (
 	ErrTooLarge = errors.New("document would exceed 50,000 entries or 50,000,000 bytes")
 
 	// ErrLimit reports a document that goes beyond what a Reader accepts.
-	ErrLimit = errors.New("limit exceeded")
+	ErrLimit = xmlscan.ErrLimit
 )

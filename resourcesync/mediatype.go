@@ -58,7 +58,7 @@ func validParameters[T string | []byte](s T, i int) bool {
 
 // endsBlank reports whether s ends with white space, which a Reader would not
 // give back.
-func endsBlank(s string) bool { return s != "" && classes[s[len(s)-1]]&classSpace != 0 }
+func endsBlank(s string) bool { return s != "" && strings.IndexByte(" \t\r\n", s[len(s)-1]) >= 0 }
 
 // validEncoding reports whether s is a content coding, or several with commas
 // between them (RS-ENC-01).

@@ -1,6 +1,10 @@
 package resourcesync
 
-import "slices"
+import (
+	"slices"
+
+	"lockstep/internal/xmlscan"
+)
 
 // normalizeEntry brings an entry to what may stand in a document of its kind,
 // and marks it as bad if it cannot be used.
@@ -41,7 +45,7 @@ func (r *Reader) listOnce(c Capability) {
 	const most = 100 // a document that lists ever new ones
 	switch {
 	case slices.Contains(r.listed, c):
-		r.warn("RS-CL-02", "capability "+clip(string(c))+" is listed twice; the second entry is skipped")
+		r.warn("RS-CL-02", "capability "+xmlscan.Clip(string(c))+" is listed twice; the second entry is skipped")
 		r.draft.bad = true
 	case len(r.listed) < most:
 		r.listed = append(r.listed, c)

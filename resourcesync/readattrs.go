@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"slices"
 	"strings"
+
+	"lockstep/internal/xmlscan"
 )
 
 // metadata takes the attributes of the rs:md at hand into m; of the root's only
@@ -11,10 +13,10 @@ import (
 // one over a prefixed one (RS-XML-06).
 func (r *Reader) metadata(m *Metadata, root bool) {
 	prefixed := false
-	for i := range r.s.attrs {
-		a := &r.s.attrs[i]
-		if a.prefix != nil {
-			prefixed = prefixed || r.isRS(a.space)
+	for i := range r.s.Attrs {
+		a := &r.s.Attrs[i]
+		if a.Prefix != nil {
+			prefixed = prefixed || r.isRS(a.Space)
 			continue
 		}
 		r.metadataAttr(m, a, root)
@@ -23,17 +25,17 @@ func (r *Reader) metadata(m *Metadata, root bool) {
 		return
 	}
 	r.warn("RS-XML-06", "attributes of ResourceSync with a prefix")
-	for i := range r.s.attrs {
-		if a := &r.s.attrs[i]; a.prefix != nil && r.isRS(a.space) {
+	for i := range r.s.Attrs {
+		if a := &r.s.Attrs[i]; a.Prefix != nil && r.isRS(a.Space) {
 			r.metadataAttr(m, a, root)
 		}
 	}
 }
 
 // metadataAttr takes one attribute of an rs:md.
-func (r *Reader) metadataAttr(m *Metadata, a *attr, root bool) {
-	d, v := &r.draft, a.value
-	it := attrItem(a.local)
+func (r *Reader) metadataAttr(m *Metadata, a *xmlscan.Attr, root bool) {
+	d, v := &r.draft, a.Value
+	it := attrItem(a.Local)
 	seen := &d.seen
 	if root {
 		seen = &r.root.has
@@ -118,9 +120,9 @@ func attrItem(name []byte) item {
 
 // datetime reads the value of a datetime called name.
 func (r *Reader) datetime(v []byte, name string) (Datetime, bool) {
-	d, liberty, ok := parseDatetime(trim(v))
+	d, liberty, ok := parseDatetime(xmlscan.Trim(v))
 	if !ok {
-		r.warn("RS-DT-02", name+" \""+clip(string(v))+"\" is no datetime, ignored")
+		r.warn("RS-DT-02", name+" \""+xmlscan.Clip(string(v))+"\" is no datetime, ignored")
 		return Datetime{}, false
 	}
 	if liberty != "" {
@@ -133,14 +135,14 @@ func (r *Reader) datetime(v []byte, name string) (Datetime, bool) {
 
 // capability reads a capability; unknown ones are kept as they are (RS-GEN-06).
 func (r *Reader) capability(m *Metadata, v []byte, root bool) bool {
-	v = trim(v)
+	v = xmlscan.Trim(v)
 	c := Capability(r.strings.get(v))
 	if documentKind(c, false) == kindUnknown {
 		if folded := Capability(strings.ToLower(string(c))); documentKind(folded, false) != kindUnknown {
-			r.warn("RS-GEN-04", "capability \""+clip(string(c))+"\" in upper case")
+			r.warn("RS-GEN-04", "capability \""+xmlscan.Clip(string(c))+"\" in upper case")
 			c = folded
 		} else if !root {
-			r.note("RS-GEN-06", "unknown capability \""+clip(string(c))+"\" in an entry")
+			r.note("RS-GEN-06", "unknown capability \""+xmlscan.Clip(string(c))+"\" in an entry")
 		}
 	}
 	m.Capability = c
@@ -157,7 +159,7 @@ func (r *Reader) change(m *Metadata, v []byte, root bool) bool {
 	case "deleted":
 		m.Change = Deleted
 	default:
-		c, err := ParseChange(string(trim(v)))
+		c, err := ParseChange(string(xmlscan.Trim(v)))
 		if err != nil {
 			r.warn("RS-EM-02", err.Error())
 			r.draft.bad = r.draft.bad || !root && r.rule.must&itemChange != 0
@@ -171,7 +173,7 @@ func (r *Reader) change(m *Metadata, v []byte, root bool) bool {
 
 // length reads a number of bytes (RS-LEN-02).
 func (r *Reader) length(v []byte) (int64, bool) {
-	v = trim(v)
+	v = xmlscan.Trim(v)
 	n, ok := int64(0), len(v) > 0
 	for _, c := range v {
 		c -= '0'
@@ -182,7 +184,7 @@ func (r *Reader) length(v []byte) (int64, bool) {
 		n = n*10 + int64(c)
 	}
 	if !ok {
-		r.warn("RS-LEN-02", "length \""+clip(string(v))+"\" is no number of bytes, ignored")
+		r.warn("RS-LEN-02", "length \""+xmlscan.Clip(string(v))+"\" is no number of bytes, ignored")
 		return 0, false
 	}
 	return n, true
@@ -193,9 +195,9 @@ func (r *Reader) mediaType(v []byte) (string, bool) {
 	if string(v) == r.lastType && len(v) > 0 {
 		return r.lastType, true
 	}
-	v = trim(v)
+	v = xmlscan.Trim(v)
 	if !validMediaType(v) {
-		r.warn("RS-TYPE-01", "type \""+clip(string(v))+"\" is no media type, ignored")
+		r.warn("RS-TYPE-01", "type \""+xmlscan.Clip(string(v))+"\" is no media type, ignored")
 		return "", false
 	}
 	r.lastType = r.strings.get(v)
@@ -204,7 +206,7 @@ func (r *Reader) mediaType(v []byte) (string, bool) {
 
 // encoding reads a content coding.
 func (r *Reader) encoding(v []byte) (string, bool) {
-	v = trim(v)
+	v = xmlscan.Trim(v)
 	r.exactEncoding(v)
 	return r.strings.get(v), len(v) > 0
 }
@@ -215,7 +217,7 @@ func (r *Reader) path(v []byte) (span, bool) {
 	p := string(v)
 	switch {
 	case p == "" || !closedPath(p):
-		r.warn("RS-ZIP-06", "path \""+clip(p)+"\" is no place in a package, ignored")
+		r.warn("RS-ZIP-06", "path \""+xmlscan.Clip(p)+"\" is no place in a package, ignored")
 		return span{}, false
 	case p[0] != '/':
 		r.warn("RS-PATH-01", "path without a slash in front")

@@ -1,6 +1,10 @@
 package resourcesync
 
-import "bytes"
+import (
+	"bytes"
+
+	"lockstep/internal/xmlscan"
+)
 
 // A span is a piece of a draft's text.
 type span struct{ from, to int32 }
@@ -59,27 +63,27 @@ func (r *Reader) entry(e *Entry) (ok bool, err error) {
 		r.exactAttributes()
 	}
 	for {
-		m, err := r.s.next()
+		m, err := r.s.Next()
 		if err != nil {
 			return false, err
 		}
-		if m == markEnd {
+		if m == xmlscan.End {
 			break
 		}
-		name := r.s.local
+		name := r.s.Local
 		switch {
 		case r.inSitemap():
 			err = r.sitemapChild(e, name)
-		case r.isRS(r.s.space):
+		case r.isRS(r.s.Space):
 			err = r.rsChild(e, name)
 		default:
-			err = r.skip() // RS-XML-07
+			err = r.s.Skip() // RS-XML-07
 		}
 		if err != nil {
 			return false, err
 		}
 		if len(d.text) > maxEntryText {
-			return false, r.s.errorf("%w: an entry with more than %d bytes", ErrLimit, maxEntryText)
+			return false, r.s.Errorf("%w: an entry with more than %d bytes", ErrLimit, maxEntryText)
 		}
 	}
 	if !d.hasLoc {
@@ -128,7 +132,7 @@ func (r *Reader) sitemapChild(e *Entry, name []byte) error {
 		return err
 	case "lastmod":
 		r.comes(rankLastmod)
-		if len(r.s.attrs) > 0 {
+		if len(r.s.Attrs) > 0 {
 			r.alphaChange(e)
 		}
 		text, err := r.textOf()
@@ -167,7 +171,7 @@ func (r *Reader) sitemapChild(e *Entry, name []byte) error {
 	case "expires":
 		return r.alphaExpires(e)
 	}
-	return r.skip()
+	return r.s.Skip()
 }
 
 // rsChild reads a child of ResourceSync's.
@@ -188,7 +192,7 @@ func (r *Reader) rsChild(e *Entry, name []byte) error {
 	case "size", "md5":
 		return r.alphaText(e, string(name))
 	}
-	return r.skip()
+	return r.s.Skip()
 }
 
 // loc takes the text of loc (RS-XML-09).

@@ -6,6 +6,8 @@ import (
 	"io"
 	"iter"
 	"net/url"
+
+	"lockstep/internal/xmlscan"
 )
 
 // ReaderOptions configures a [Reader]. The zero value is ready to use.
@@ -36,7 +38,7 @@ type Stats struct {
 // error. What is not well formed is always an error. Errors stick. They are
 // *[SyntaxError], or what the reader below returned.
 type Reader struct {
-	s     scanner
+	s     xmlscan.Scanner
 	opts  ReaderOptions
 	base  *url.URL
 	err   error // sticks
@@ -51,6 +53,7 @@ type Reader struct {
 
 	draft     draft
 	strings   interner
+	blanks    int    // white space around the text read last
 	lastType  string // the media type checked last
 	hashes    []Hash // chunk the entries' hashes are cut from
 	lastEvent Datetime
@@ -65,7 +68,10 @@ func NewReader(r io.Reader, o ReaderOptions) *Reader {
 	if o.MaxBytes <= 0 {
 		o.MaxBytes = DefaultReadBytes
 	}
-	return &Reader{s: scanner{src: r, maxBytes: o.MaxBytes}, opts: o, rule: rules[kindUnknown]}
+	s := xmlscan.New(r, xmlscan.Options{
+		Namespaces: namespaces, MaxBytes: o.MaxBytes, HTML: ErrHTML, NotDocument: ErrNotDocument,
+	})
+	return &Reader{s: s, opts: o, rule: rules[kindUnknown]}
 }
 
 // Header returns what the document says of itself, as far as it comes in front
@@ -127,7 +133,7 @@ func (r *Reader) Entries() iter.Seq2[Entry, error] {
 // Stats returns the counts so far.
 func (r *Reader) Stats() Stats {
 	st := r.stats
-	st.Bytes = r.s.offset()
+	st.Bytes = r.s.Offset()
 	return st
 }
 
@@ -155,10 +161,7 @@ func (r *Reader) begin() error {
 		}
 		r.base = base
 	}
-	err := r.s.open()
-	if err == nil {
-		err = r.rootStart()
-	}
+	err := r.rootStart()
 	if err == nil {
 		err = r.rootChildren()
 	}
@@ -171,29 +174,29 @@ func (r *Reader) begin() error {
 
 // rootStart reads the root's start tag.
 func (r *Reader) rootStart() error {
-	m, err := r.s.next()
+	m, err := r.s.Next()
 	if err != nil {
 		return err
 	}
-	name := string(r.s.local)
+	name := string(r.s.Local)
 	switch {
-	case m != markStart:
-		return r.s.errorf("%w: it has no element at all", ErrNotDocument)
-	case r.s.space == spaceDraft && name == "changeset":
-		return r.s.errorf("%w: a changeset of a draft of 2012, which tells of changes in a way given up since (RS-VER-21)", ErrNotDocument)
+	case m != xmlscan.Start:
+		return r.s.Errorf("%w: it has no element at all", ErrNotDocument)
+	case r.s.Space == spaceDraft && name == "changeset":
+		return r.s.Errorf("%w: a changeset of a draft of 2012, which tells of changes in a way given up since (RS-VER-21)", ErrNotDocument)
 	case name == "sitemapindex":
 		r.root.index = true
 	case name != "urlset":
-		return r.s.errorf("%w: its root element is <%s>, not <urlset> or <sitemapindex>", ErrNotDocument, clip(name))
+		return r.s.Errorf("%w: its root element is <%s>, not <urlset> or <sitemapindex>", ErrNotDocument, xmlscan.Clip(name))
 	}
-	r.root.space = r.s.space
-	if r.s.space != spaceSitemap {
+	r.root.space = r.s.Space
+	if r.s.Space != spaceSitemap {
 		r.warn("RS-GEN-01", "the root element is not in the namespace of Sitemaps")
 	}
-	for i := range r.s.attrs {
-		a := &r.s.attrs[i]
-		if r.isRS(a.space) && string(a.local) == "type" { // RS-VER-15
-			r.root.alphaType = string(a.value)
+	for i := range r.s.Attrs {
+		a := &r.s.Attrs[i]
+		if r.isRS(a.Space) && string(a.Local) == "type" { // RS-VER-15
+			r.root.alphaType = string(a.Value)
 			r.dialect(dialectAlpha)
 		}
 	}
@@ -204,7 +207,7 @@ func (r *Reader) rootStart() error {
 }
 
 // isRS reports whether space is that of ResourceSync, in any of its forms.
-func (r *Reader) isRS(space namespace) bool {
+func (r *Reader) isRS(space xmlscan.Space) bool {
 	switch space {
 	case spaceRS:
 		return true
@@ -228,27 +231,27 @@ func (r *Reader) isRS(space namespace) bool {
 
 // inSitemap reports whether the tag at hand is in the namespace of the root.
 func (r *Reader) inSitemap() bool {
-	return r.s.space == spaceSitemap || r.s.space == r.root.space
+	return r.s.Space == spaceSitemap || r.s.Space == r.root.space
 }
 
 // rootChildren reads what stands directly in the root up to the start of the
 // next entry; at the end of the document it returns io.EOF.
 func (r *Reader) rootChildren() error {
 	for {
-		m, err := r.s.next()
+		m, err := r.s.Next()
 		if err != nil {
 			return err
 		}
-		if m == markEnd {
+		if m == xmlscan.End {
 			return r.end()
 		}
-		switch name := string(r.s.local); {
+		switch name := string(r.s.Local); {
 		case r.inSitemap() && (name == "url" || name == "sitemap"):
 			if (name == "sitemap") != r.root.index {
 				r.warn("RS-GEN-05", "<"+name+"> does not belong into this root element; it is read all the same")
 			}
 			return nil
-		case r.isRS(r.s.space) && (name == "md" || name == "ln"):
+		case r.isRS(r.s.Space) && (name == "md" || name == "ln"):
 			if r.stats.Entries+r.stats.Skipped > 0 {
 				r.rootWarn("RS-XML-03", "rs:md or rs:ln of the document behind its first entry")
 			}
@@ -257,10 +260,10 @@ func (r *Reader) rootChildren() error {
 			} else {
 				r.rootLink()
 			}
-		case r.s.space == spaceXHTML && name == "meta":
+		case r.s.Space == spaceXHTML && name == "meta":
 			r.rootMeta()
 		}
-		if err := r.skip(); err != nil {
+		if err := r.s.Skip(); err != nil {
 			return err
 		}
 	}
@@ -268,32 +271,16 @@ func (r *Reader) rootChildren() error {
 
 // end reads what may come behind the root.
 func (r *Reader) end() error {
-	if m, err := r.s.next(); err != nil {
+	if m, err := r.s.Next(); err != nil {
 		return err
-	} else if m != markEOF {
-		return r.s.errorf("a tag after the root element") // unreachable: the scanner refuses it
+	} else if m != xmlscan.EOF {
+		return r.s.Errorf("a tag after the root element") // unreachable: the scanner refuses it
 	}
 	r.normalize(true)
 	if r.violation != nil {
 		return r.violation
 	}
 	return io.EOF
-}
-
-// skip reads up to the end of the element whose start tag is at hand.
-func (r *Reader) skip() error {
-	for depth := 1; depth > 0; {
-		m, err := r.s.next()
-		if err != nil {
-			return err
-		}
-		if m == markStart {
-			depth++
-		} else {
-			depth--
-		}
-	}
-	return nil
 }
 
 // count keeps the statistics, and warns of what they show.
@@ -334,7 +321,7 @@ func (r *Reader) count(e *Entry) {
 func (r *Reader) warn(rule, message string) {
 	r.note(rule, message)
 	if r.opts.Strict && r.violation == nil {
-		r.violation = r.s.errorf("%w", &RuleError{rule, message})
+		r.violation = r.s.Errorf("%w", &RuleError{rule, message})
 	}
 }
 
@@ -350,7 +337,7 @@ func (r *Reader) note(rule, message string) {
 	if r.told[rule]++; r.told[rule] > maxWarnings {
 		return
 	}
-	line, column := r.s.position()
+	line, column := r.s.Position()
 	r.opts.OnWarning(Warning{Rule: rule, Line: line, Column: column, Message: message})
 }
 

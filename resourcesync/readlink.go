@@ -3,6 +3,8 @@ package resourcesync
 import (
 	"bytes"
 	"strings"
+
+	"lockstep/internal/xmlscan"
 )
 
 // rootMetadata takes the rs:md of the root.
@@ -46,12 +48,12 @@ func (r *Reader) rootLink() {
 // document (RS-VER-15).
 func (r *Reader) rootMeta() {
 	var name, content []byte
-	for i := range r.s.attrs {
-		switch a := &r.s.attrs[i]; string(a.local) {
+	for i := range r.s.Attrs {
+		switch a := &r.s.Attrs[i]; string(a.Local) {
 		case "name":
-			name = a.value
+			name = a.Value
 		case "content":
-			content = a.value
+			content = a.Value
 		}
 	}
 	if !strings.EqualFold(string(name), "DCTERMS.modified") || !r.root.modified.IsZero() {
@@ -76,38 +78,38 @@ func (r *Reader) link() {
 	var l draftLink
 	var rel, href []byte
 	first, seen := len(d.hashes), [2]bool{}
-	take := func(a *attr) {
-		switch string(a.local) {
+	take := func(a *xmlscan.Attr) {
+		switch string(a.Local) {
 		case "rel":
 			if !seen[0] {
-				rel, seen[0] = a.value, true
+				rel, seen[0] = a.Value, true
 			}
 		case "href":
 			if !seen[1] {
-				href, seen[1] = a.value, true
+				href, seen[1] = a.Value, true
 			}
 		default:
 			r.linkAttr(&l, a)
 		}
 	}
 	prefixed := false
-	for i := range r.s.attrs {
-		if a := &r.s.attrs[i]; a.prefix == nil {
+	for i := range r.s.Attrs {
+		if a := &r.s.Attrs[i]; a.Prefix == nil {
 			take(a)
 		} else {
-			prefixed = prefixed || r.isRS(a.space)
+			prefixed = prefixed || r.isRS(a.Space)
 		}
 	}
 	if prefixed {
 		r.warn("RS-XML-06", "attributes of ResourceSync with a prefix")
-		for i := range r.s.attrs {
-			if a := &r.s.attrs[i]; a.prefix != nil && r.isRS(a.space) {
+		for i := range r.s.Attrs {
+			if a := &r.s.Attrs[i]; a.Prefix != nil && r.isRS(a.Space) {
 				take(a)
 			}
 		}
 	}
-	href = trim(href)
-	if len(trim(rel)) == 0 || len(href) == 0 {
+	href = xmlscan.Trim(href)
+	if len(xmlscan.Trim(rel)) == 0 || len(href) == 0 {
 		r.warn("RS-LN-01", "a link without rel or href, ignored")
 		d.hashes = d.hashes[:first]
 		return
@@ -164,15 +166,15 @@ func (r *Reader) relation(name []byte) string {
 		usual = strings.ToLower(rel)
 	}
 	if usual != rel {
-		r.warn("RS-LN-03", "relation \""+clip(rel)+"\", which is spelt "+clip(usual))
+		r.warn("RS-LN-03", "relation \""+xmlscan.Clip(rel)+"\", which is spelt "+xmlscan.Clip(usual))
 	}
 	return usual
 }
 
 // linkAttr takes a further attribute of a link; the first value wins.
-func (r *Reader) linkAttr(l *draftLink, a *attr) {
-	v := a.value
-	switch string(a.local) {
+func (r *Reader) linkAttr(l *draftLink, a *xmlscan.Attr) {
+	v := a.Value
+	switch string(a.Local) {
 	case "type":
 		if l.Type == "" {
 			l.Type, _ = r.mediaType(v)
@@ -204,7 +206,7 @@ func (r *Reader) linkAttr(l *draftLink, a *attr) {
 			n = n*10 + int64(c-'0')
 		}
 		if !ok || n < 1 || n > maxPri {
-			r.warn("RS-PRI-01", "pri \""+clip(string(v))+"\" is not between 1 and 999999, ignored")
+			r.warn("RS-PRI-01", "pri \""+xmlscan.Clip(string(v))+"\" is not between 1 and 999999, ignored")
 		} else if l.Pri == 0 {
 			l.Pri = int(n)
 		}

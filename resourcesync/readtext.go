@@ -31,28 +31,7 @@ func (in *interner) get(b []byte) string {
 // end, without white space around it. What it returns is good until the next
 // one.
 func (r *Reader) textOf() ([]byte, error) {
-	s := &r.s
-	s.text, s.collect = s.text[:0], len(s.stack)
-	depth := s.collect
-	for {
-		m, err := s.next()
-		if err != nil {
-			return nil, err
-		}
-		if m == markEnd && len(s.stack) < depth {
-			s.collect = 0
-			return trim(s.text), nil
-		}
-	}
-}
-
-// trim returns b without XML white space around it.
-func trim(b []byte) []byte {
-	for len(b) > 0 && classes[b[0]]&classSpace != 0 {
-		b = b[1:]
-	}
-	for len(b) > 0 && classes[b[len(b)-1]]&classSpace != 0 {
-		b = b[:len(b)-1]
-	}
-	return b
+	text, raw, err := r.s.Text()
+	r.blanks = len(raw) - len(text)
+	return text, err
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"lockstep/internal/xmlscan"
 )
 
 // flushBytes is how much of a document the Writer gathers before it writes.
@@ -62,11 +64,11 @@ func (w *Writer) Write(e *Entry) error {
 		return ErrTooLarge
 	}
 	if err := w.check(e); err != nil {
-		return fmt.Errorf("write entry %s: %w", clip(e.Loc), err)
+		return fmt.Errorf("write entry %s: %w", xmlscan.Clip(e.Loc), err)
 	}
 	buf, err := w.appendEntry(w.buf, e)
 	if err != nil {
-		return fmt.Errorf("write entry %s: %w", clip(e.Loc), err)
+		return fmt.Errorf("write entry %s: %w", xmlscan.Clip(e.Loc), err)
 	}
 	if w.written+int64(len(buf)+len(w.closing())) > MaxBytes {
 		return ErrTooLarge

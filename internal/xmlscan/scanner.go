@@ -1,4 +1,4 @@
-package resourcesync
+package xmlscan
 
 import (
 	"bytes"
@@ -12,24 +12,35 @@ import (
 )
 
 // bufferBytes is the window through which a document is read. It grows, up to
-// maxToken, only for a token that does not fit.
+// the bound of a token, only for one that does not fit.
 const bufferBytes = 128 << 10
 
 // minRead is the least room in the window that is read into, beside what is
 // still to be looked at: a decoder may need that of a few characters.
 const minRead = 64
 
-// A scanner cuts a document into tags. It holds a window of the document in
+// A Scanner cuts a document into tags; [New] makes one. It is for one goroutine,
+// and must not be copied once it was used. Errors are *[SyntaxError], or what
+// the reader below returned; after one nothing is promised.
+//
+// It holds a window of the document in
 // which all bytes up to end are known to be characters XML allows, so that
 // what comes after can search in bulk for the few bytes that matter.
 //
 // A token is looked at as a whole: if the window ends inside it, more is read
 // and it is looked at again, each time with at least twice as much.
-type scanner struct {
+type Scanner struct {
 	src      io.Reader
 	in       io.Reader // src as UTF-8
 	encoding string
-	maxBytes int64
+	opened   bool
+
+	namespaces  []string
+	maxBytes    int64
+	maxToken    int
+	maxDepth    int
+	html        error
+	notDocument error
 
 	buf  []byte
 	pos  int   // what is in front has been dealt with
@@ -49,12 +60,15 @@ type scanner struct {
 	own      int    // where the bindings of the tag at hand begin
 	nsText   []byte // prefixes and namespaces of the bindings
 
-	// The tag next stopped at.
-	local []byte
-	space namespace
-	attrs []attr
-	abuf  []byte // decoded values of attrs
+	// The start tag Next stopped at, good until the next call.
+	Local []byte // its name without the prefix
+	Space Space
+	Attrs []Attr
+
+	tag   int    // where it begins in the window
+	abuf  []byte // decoded values of Attrs
 	empty bool   // an empty-element tag: its end follows
+	taken capture
 
 	collect  int // depth at which text is kept; 0 for none
 	text     []byte
@@ -71,34 +85,37 @@ type frame struct {
 }
 
 // open fills the window for the first time.
-func (s *scanner) open() error {
-	in, encoding, err := openInput(s.src)
+func (s *Scanner) open() error {
+	in, encoding, err := openInput(s.src, s.notDocument)
 	if err != nil {
 		return s.inputError(err)
 	}
-	s.in, s.encoding = in, encoding
+	s.in, s.encoding, s.opened = in, encoding, true
 	s.buf = make([]byte, bufferBytes)
 	return nil
 }
 
 // more reads on, so that the token at pos can be looked at again.
-func (s *scanner) more() error {
+func (s *Scanner) more() error {
 	have := s.end - s.pos
 	switch {
 	case s.bad != nil:
 		s.pos = s.end
-		return s.errorf("%w", s.bad)
+		return s.Errorf("%w", s.bad)
 	case s.last == io.EOF && s.end == s.raw:
 		return io.EOF
 	case s.last == io.EOF:
 		s.pos = s.end
-		return s.errorf("a character of UTF-8 is cut off: %w", io.ErrUnexpectedEOF)
+		return s.Errorf("a character of UTF-8 is cut off: %w", io.ErrUnexpectedEOF)
 	case s.last != nil:
 		return s.inputError(s.last)
-	case have > maxToken:
-		return s.errorf("%w: a tag, text or comment of more than %d bytes", ErrLimit, maxToken)
+	case have > s.maxToken:
+		return s.Errorf("%w: a tag, text or comment of more than %d bytes", ErrLimit, s.maxToken)
 	}
 	s.slide()
+	if err := s.overCapture(); err != nil {
+		return err
+	}
 	if size := len(s.buf); 2*have+minRead > size {
 		for 2*have+minRead > size {
 			size *= 2
@@ -109,7 +126,7 @@ func (s *scanner) more() error {
 		n, err := s.in.Read(s.buf[s.raw:])
 		s.raw, s.last = s.raw+n, err
 		if s.dropped+int64(s.raw) > s.maxBytes {
-			return s.errorf("%w: a document of more than %d bytes", ErrLimit, s.maxBytes)
+			return s.Errorf("%w: a document of more than %d bytes", ErrLimit, s.maxBytes)
 		}
 		if n > 0 {
 			empty = 0
@@ -123,7 +140,11 @@ func (s *scanner) more() error {
 }
 
 // slide moves what is not dealt with to the front of the window.
-func (s *scanner) slide() {
+func (s *Scanner) slide() {
+	if s.taken.on {
+		s.taken.kept = append(s.taken.kept, s.buf[s.taken.from:s.pos]...)
+		s.taken.from = 0
+	}
 	s.countLines()
 	s.counted = 0
 	s.dropped += int64(s.pos)
@@ -131,18 +152,19 @@ func (s *scanner) slide() {
 	s.end, s.raw, s.pos = s.end-s.pos, s.raw-s.pos, 0
 }
 
-// offset returns how many bytes of the document have been dealt with.
-func (s *scanner) offset() int64 { return s.dropped + int64(s.pos) }
+// Offset returns how many bytes of the document have been dealt with.
+func (s *Scanner) Offset() int64 { return s.dropped + int64(s.pos) }
 
-// position returns the place of pos.
-func (s *scanner) position() (line, column int) {
+// Position returns the place behind what was read last, from 1; the column
+// counts bytes of the text in UTF-8.
+func (s *Scanner) Position() (line, column int) {
 	s.countLines()
-	return 1 + s.lines, int(s.offset()-s.lineStart) + 1
+	return 1 + s.lines, int(s.Offset()-s.lineStart) + 1
 }
 
 // countLines counts the line ends in front of pos, each once: who asks for the
 // place of every entry must not pay for the whole window each time.
-func (s *scanner) countLines() {
+func (s *Scanner) countLines() {
 	if s.pos <= s.counted {
 		return
 	}
@@ -154,38 +176,38 @@ func (s *scanner) countLines() {
 	s.counted = s.pos
 }
 
-// errorf returns a SyntaxError at pos.
-func (s *scanner) errorf(format string, args ...any) error {
-	line, column := s.position()
+// Errorf returns a SyntaxError at that place.
+func (s *Scanner) Errorf(format string, args ...any) error {
+	line, column := s.Position()
 	return &SyntaxError{line, column, fmt.Errorf(format, args...)}
 }
 
 // errorAt returns a SyntaxError at p.
-func (s *scanner) errorAt(p int, format string, args ...any) error {
+func (s *Scanner) errorAt(p int, format string, args ...any) error {
 	s.pos = p
-	return s.errorf(format, args...)
+	return s.Errorf(format, args...)
 }
 
 // eof returns err, or what stands for it where the document may not end.
-func (s *scanner) eof(err error) error {
+func (s *Scanner) eof(err error) error {
 	if err == io.EOF {
 		s.pos = s.end
-		return s.errorf("the document is cut off: %w", io.ErrUnexpectedEOF)
+		return s.Errorf("the document is cut off: %w", io.ErrUnexpectedEOF)
 	}
 	return err
 }
 
 // inputError returns err as it is if it came from the reader below, and as a
 // SyntaxError if the bytes themselves are at fault.
-func (s *scanner) inputError(err error) error {
+func (s *Scanner) inputError(err error) error {
 	var corrupt flate.CorruptInputError
-	for _, fault := range []error{gzip.ErrHeader, gzip.ErrChecksum, io.ErrUnexpectedEOF, errEncoding, ErrNotDocument} {
+	for _, fault := range []error{gzip.ErrHeader, gzip.ErrChecksum, io.ErrUnexpectedEOF, errEncoding, s.notDocument} {
 		if errors.Is(err, fault) {
-			return s.errorf("%w", err)
+			return s.Errorf("%w", err)
 		}
 	}
 	if errors.As(err, &corrupt) {
-		return s.errorf("decompress: %w", err)
+		return s.Errorf("decompress: %w", err)
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-package resourcesync
+package xmlscan
 
 import (
 	"bytes"
@@ -9,22 +9,24 @@ import (
 // errMore is what the readers of one token return if the window ends inside it.
 var errMore = errors.New("the window ends here")
 
-// An attr is an attribute of the tag at hand, namespace declarations aside.
-type attr struct {
-	prefix, local []byte
-	value         []byte
-	space         namespace
-	uri           []byte // of an other namespace
+// An Attr is an attribute of the tag at hand, namespace declarations aside. Its
+// bytes are good until the next call of the Scanner.
+type Attr struct {
+	Prefix, Local []byte // Prefix is nil where there is none
+	Value         []byte // references resolved, white space made blanks
+	Space         Space  // None without a prefix
+	URI           []byte // of the namespace, where Space is Other
 }
 
 // startTag reads the start tag at pos.
-func (s *scanner) startTag() error {
+func (s *Scanner) startTag() error {
 	b, at := s.buf[:s.end], s.pos
 	name, colon, p, err := s.name(b, at+1)
 	if err != nil {
 		return err
 	}
-	s.attrs, s.abuf = s.attrs[:0], s.abuf[:0]
+	s.tag = at
+	s.Attrs, s.abuf = s.Attrs[:0], s.abuf[:0]
 	bindings, nsText, prefixed := len(s.bindings), len(s.nsText), false
 	s.own = bindings
 	undo := func() { s.bindings, s.nsText = s.bindings[:bindings], s.nsText[:nsText] }
@@ -57,7 +59,7 @@ func (s *scanner) startTag() error {
 			undo()
 			return err
 		}
-		prefixed = prefixed || !declares && s.attrs[len(s.attrs)-1].prefix != nil
+		prefixed = prefixed || !declares && s.Attrs[len(s.Attrs)-1].Prefix != nil
 	}
 	s.pos = p
 	if err := s.resolve(name, colon, prefixed); err != nil {
@@ -67,9 +69,9 @@ func (s *scanner) startTag() error {
 }
 
 // push opens an element.
-func (s *scanner) push(name []byte, bindings, nsText int) error {
-	if len(s.stack) == maxDepth {
-		return s.errorf("%w: elements nested more than %d deep", ErrLimit, maxDepth)
+func (s *Scanner) push(name []byte, bindings, nsText int) error {
+	if len(s.stack) == s.maxDepth {
+		return s.Errorf("%w: elements nested more than %d deep", ErrLimit, s.maxDepth)
 	}
 	s.stack = append(s.stack, frame{int32(len(s.names)), int32(bindings), int32(nsText)})
 	s.names = append(s.names, name...)
@@ -77,7 +79,7 @@ func (s *scanner) push(name []byte, bindings, nsText int) error {
 }
 
 // pop closes the innermost element.
-func (s *scanner) pop() {
+func (s *Scanner) pop() {
 	f := s.stack[len(s.stack)-1]
 	s.stack = s.stack[:len(s.stack)-1]
 	s.names = s.names[:f.name]
@@ -86,7 +88,7 @@ func (s *scanner) pop() {
 
 // attribute reads the attribute at b[p] and returns where it ends. A namespace
 // declaration takes effect and is not kept in attrs.
-func (s *scanner) attribute(b []byte, p int) (end int, declares bool, err error) {
+func (s *Scanner) attribute(b []byte, p int) (end int, declares bool, err error) {
 	start := p
 	name, colon, p, err := s.name(b, p)
 	if err != nil {
@@ -94,7 +96,7 @@ func (s *scanner) attribute(b []byte, p int) (end int, declares bool, err error)
 	}
 	p = skipSpace(b, p)
 	if p < len(b) && b[p] != '=' {
-		return 0, false, s.errorAt(p, "attribute %s has no value", clip(string(name)))
+		return 0, false, s.errorAt(p, "attribute %s has no value", Clip(string(name)))
 	}
 	p = skipSpace(b, p+1)
 	if p >= len(b) {
@@ -102,7 +104,7 @@ func (s *scanner) attribute(b []byte, p int) (end int, declares bool, err error)
 	}
 	quote := b[p]
 	if quote != '"' && quote != '\'' {
-		return 0, false, s.errorAt(p, "the value of attribute %s is not in quotes", clip(string(name)))
+		return 0, false, s.errorAt(p, "the value of attribute %s is not in quotes", Clip(string(name)))
 	}
 	p++
 	n := bytes.IndexByte(b[p:], quote)
@@ -112,11 +114,11 @@ func (s *scanner) attribute(b []byte, p int) (end int, declares bool, err error)
 	value := b[p : p+n]
 	if hasMarkup(value) {
 		if i := bytes.IndexByte(value, '<'); i >= 0 {
-			return 0, false, s.errorAt(p+i, "a < in the value of attribute %s", clip(string(name)))
+			return 0, false, s.errorAt(p+i, "a < in the value of attribute %s", Clip(string(name)))
 		}
 		from := len(s.abuf)
 		if s.abuf, err = appendDecoded(s.abuf, value, true); err != nil {
-			return 0, false, s.errorAt(p, "attribute %s: %w", clip(string(name)), err)
+			return 0, false, s.errorAt(p, "attribute %s: %w", Clip(string(name)), err)
 		}
 		value = s.abuf[from:len(s.abuf):len(s.abuf)]
 	}
@@ -131,49 +133,49 @@ func (s *scanner) attribute(b []byte, p int) (end int, declares bool, err error)
 	case string(prefix) == "xmlns":
 		return p, true, s.bind(name, value)
 	}
-	return p, false, s.keep(attr{prefix: prefix, local: name, value: value}, start)
+	return p, false, s.keep(Attr{Prefix: prefix, Local: name, Value: value}, start)
 }
 
 // keep files a, which begins at p.
-func (s *scanner) keep(a attr, p int) error {
-	if len(s.attrs) == maxAttributes {
+func (s *Scanner) keep(a Attr, p int) error {
+	if len(s.Attrs) == maxAttributes {
 		return s.errorAt(p, "%w: a tag with more than %d attributes", ErrLimit, maxAttributes)
 	}
-	for i := range s.attrs {
-		o := &s.attrs[i]
-		if len(o.local) == len(a.local) && bytes.Equal(o.local, a.local) && bytes.Equal(o.prefix, a.prefix) {
-			return s.errorAt(p, "a second attribute %s", clip(string(a.local)))
+	for i := range s.Attrs {
+		o := &s.Attrs[i]
+		if len(o.Local) == len(a.Local) && bytes.Equal(o.Local, a.Local) && bytes.Equal(o.Prefix, a.Prefix) {
+			return s.errorAt(p, "a second attribute %s", Clip(string(a.Local)))
 		}
 	}
-	s.attrs = append(s.attrs, a)
+	s.Attrs = append(s.Attrs, a)
 	return nil
 }
 
 // resolve finds the namespaces of the tag just read and of its attributes.
-func (s *scanner) resolve(name []byte, colon int, prefixed bool) error {
+func (s *Scanner) resolve(name []byte, colon int, prefixed bool) error {
 	var prefix []byte
-	s.local = name
+	s.Local = name
 	if colon > 0 {
-		prefix, s.local = name[:colon], name[colon+1:]
+		prefix, s.Local = name[:colon], name[colon+1:]
 	}
-	if s.space, _ = s.lookup(prefix); s.space == spaceUnbound || string(prefix) == "xmlns" {
-		return s.errorf("prefix %q is not declared", clip(string(prefix)))
+	if s.Space, _ = s.lookup(prefix); s.Space == Unbound || string(prefix) == "xmlns" {
+		return s.Errorf("prefix %q is not declared", Clip(string(prefix)))
 	}
 	if !prefixed {
 		return nil
 	}
-	for i := range s.attrs {
-		a := &s.attrs[i]
-		if a.prefix == nil {
+	for i := range s.Attrs {
+		a := &s.Attrs[i]
+		if a.Prefix == nil {
 			continue
 		}
-		if a.space, a.uri = s.lookup(a.prefix); a.space == spaceUnbound {
-			return s.errorf("prefix %q is not declared", clip(string(a.prefix)))
+		if a.Space, a.URI = s.lookup(a.Prefix); a.Space == Unbound {
+			return s.Errorf("prefix %q is not declared", Clip(string(a.Prefix)))
 		}
-		for j := range s.attrs[:i] {
-			o := &s.attrs[j]
-			if o.prefix != nil && o.space == a.space && bytes.Equal(o.local, a.local) && bytes.Equal(o.uri, a.uri) {
-				return s.errorf("a second attribute %s", clip(string(a.local)))
+		for j := range s.Attrs[:i] {
+			o := &s.Attrs[j]
+			if o.Prefix != nil && o.Space == a.Space && bytes.Equal(o.Local, a.Local) && bytes.Equal(o.URI, a.URI) {
+				return s.Errorf("a second attribute %s", Clip(string(a.Local)))
 			}
 		}
 	}
@@ -181,29 +183,29 @@ func (s *scanner) resolve(name []byte, colon int, prefixed bool) error {
 }
 
 // endTag reads the end tag at pos.
-func (s *scanner) endTag() error {
+func (s *Scanner) endTag() error {
 	b := s.buf[:s.end]
 	if len(s.stack) == 0 {
-		return s.errorf("an end tag without a start tag")
+		return s.Errorf("an end tag without a start tag")
 	}
 	open := s.names[s.stack[len(s.stack)-1].name:]
 	p := s.pos + 2
 	q := p + len(open)
 	if q >= len(b) {
 		if n := min(len(b)-p, len(open)); n >= 0 && !bytes.Equal(b[p:p+n], open[:n]) {
-			return s.errorf("the end tag does not match <%s>", clip(string(open)))
+			return s.Errorf("the end tag does not match <%s>", Clip(string(open)))
 		}
 		return errMore
 	}
 	if !bytes.Equal(b[p:q], open) {
-		return s.errorf("the end tag does not match <%s>", clip(string(open)))
+		return s.Errorf("the end tag does not match <%s>", Clip(string(open)))
 	}
 	if b[q] != '>' {
 		if q = skipSpace(b, q); q >= len(b) {
 			return errMore
 		}
 		if b[q] != '>' {
-			return s.errorf("the end tag does not match <%s>", clip(string(open)))
+			return s.Errorf("the end tag does not match <%s>", Clip(string(open)))
 		}
 	}
 	s.pos = q + 1
@@ -213,7 +215,7 @@ func (s *scanner) endTag() error {
 
 // name reads a qualified name at b[p]: where its colon is, if it has one, and
 // where it ends.
-func (s *scanner) name(b []byte, p int) (name []byte, colon, end int, err error) {
+func (s *Scanner) name(b []byte, p int) (name []byte, colon, end int, err error) {
 	start := p
 	for p < len(b) && classes[b[p]]&className != 0 {
 		if b[p] == ':' {
@@ -239,7 +241,7 @@ func (s *scanner) name(b []byte, p int) (name []byte, colon, end int, err error)
 }
 
 // wideName is name for those with characters beyond ASCII.
-func (s *scanner) wideName(b []byte, start int) (name []byte, colon, end int, err error) {
+func (s *Scanner) wideName(b []byte, start int) (name []byte, colon, end int, err error) {
 	p, first := start, true
 	for p < len(b) {
 		r, n := utf8.DecodeRune(b[p:])

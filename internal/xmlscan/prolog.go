@@ -1,11 +1,11 @@
-package resourcesync
+package xmlscan
 
 import (
 	"bytes"
 )
 
 // declaration deals with what begins with <! at pos.
-func (s *scanner) declaration() error {
+func (s *Scanner) declaration() error {
 	b := s.buf[s.pos:s.end]
 	switch {
 	case len(b) < 3:
@@ -17,31 +17,31 @@ func (s *scanner) declaration() error {
 	case b[2]|0x20 == 'd':
 		return s.documentType(b)
 	}
-	return s.errorf("markup that begins with <!%c", b[2])
+	return s.Errorf("markup that begins with <!%c", b[2])
 }
 
 // documentType deals with a document type declaration: a bare one passes, one
 // that declares anything is refused (RS-XML-13).
-func (s *scanner) documentType(b []byte) error {
+func (s *Scanner) documentType(b []byte) error {
 	const begin = "<!DOCTYPE"
 	n := min(len(b), len(begin))
 	switch {
 	case !bytes.EqualFold(b[:n], []byte(begin[:n])):
-		return s.errorf("a declaration outside a document type")
+		return s.Errorf("a declaration outside a document type")
 	case n < len(begin):
 		return errMore
 	case s.begun || s.doctype:
-		return s.errorf("a document type declaration out of place")
+		return s.Errorf("a document type declaration out of place")
 	}
 	p := skipSpace(b, n)
 	if p+5 > len(b) {
 		return errMore
 	}
 	if bytes.EqualFold(b[p:p+4], []byte("html")) && classes[b[p+4]]&className == 0 {
-		return s.errorf("%w", ErrHTML)
+		return s.Errorf("%w", s.html)
 	}
 	if string(b[:n]) != begin || p == n {
-		return s.errorf("a document type declaration that is none")
+		return s.Errorf("a document type declaration that is none")
 	}
 	_, _, p, err := s.name(s.buf[:s.end], s.pos+p)
 	if err != nil {
@@ -55,17 +55,17 @@ func (s *scanner) documentType(b []byte) error {
 	}
 	switch b[p] {
 	case '[':
-		return s.errorf("a document type with declarations is not accepted")
+		return s.Errorf("a document type with declarations is not accepted")
 	case '>':
 		s.pos, s.doctype = s.pos+p+1, true
 		return nil
 	}
-	return s.errorf("a document type declaration that is none")
+	return s.Errorf("a document type declaration that is none")
 }
 
 // externalID reads the SYSTEM or PUBLIC part that may stand at b[p]; nothing is
 // ever fetched.
-func (s *scanner) externalID(b []byte, p int) (int, error) {
+func (s *Scanner) externalID(b []byte, p int) (int, error) {
 	q := skipSpace(b, p)
 	literals := 0
 	switch {
@@ -90,7 +90,7 @@ func (s *scanner) externalID(b []byte, p int) (int, error) {
 			return 0, errMore
 		}
 		if q == p || b[q] != '"' && b[q] != '\'' {
-			return 0, s.errorf("a document type declaration that is none")
+			return 0, s.Errorf("a document type declaration that is none")
 		}
 		n := bytes.IndexByte(b[q+1:], b[q])
 		if n < 0 {
@@ -102,7 +102,7 @@ func (s *scanner) externalID(b []byte, p int) (int, error) {
 }
 
 // instruction deals with a processing instruction, or the XML declaration.
-func (s *scanner) instruction() error {
+func (s *Scanner) instruction() error {
 	b := s.buf[:s.end]
 	target, colon, p, err := s.name(b, s.pos+2)
 	if err != nil {
@@ -114,24 +114,24 @@ func (s *scanner) instruction() error {
 	}
 	body := b[p : p+n]
 	switch {
-	case string(target) == "xml" && s.offset() == 0:
+	case string(target) == "xml" && s.Offset() == 0:
 		if err := s.xmlDeclaration(body); err != nil {
 			return err
 		}
 		s.declared = true
 	case bytes.EqualFold(target, []byte("xml")):
-		return s.errorf("an XML declaration that is not at the very beginning")
+		return s.Errorf("an XML declaration that is not at the very beginning")
 	case colon > 0:
-		return s.errorf("a processing instruction with a colon in its target")
+		return s.Errorf("a processing instruction with a colon in its target")
 	case len(body) > 0 && classes[body[0]]&classSpace == 0:
-		return s.errorf("a processing instruction without white space behind its target")
+		return s.Errorf("a processing instruction without white space behind its target")
 	}
 	s.pos = p + n + 2
 	return nil
 }
 
 // xmlDeclaration checks what stands between <?xml and ?>.
-func (s *scanner) xmlDeclaration(body []byte) error {
+func (s *Scanner) xmlDeclaration(body []byte) error {
 	fields := []string{"version", "encoding", "standalone"}
 	for first := true; ; first = false {
 		rest := bytes.TrimLeft(body, " \t\r\n")
@@ -140,22 +140,22 @@ func (s *scanner) xmlDeclaration(body []byte) error {
 		}
 		name, value, after, ok := pseudoAttribute(rest)
 		if !ok || len(rest) == len(body) {
-			return s.errorf("an XML declaration that is none")
+			return s.Errorf("an XML declaration that is none")
 		}
 		for len(fields) > 0 && fields[0] != name && !first {
 			fields = fields[1:]
 		}
 		if len(fields) == 0 || fields[0] != name {
-			return s.errorf("an XML declaration with %q out of place", clip(name))
+			return s.Errorf("an XML declaration with %q out of place", Clip(name))
 		}
 		fields = fields[1:]
 		switch {
 		case name == "version" && (len(value) < 3 || value[:2] != "1." || !allDigits(value[2:])):
-			return s.errorf("version %q of XML", clip(value))
+			return s.Errorf("version %q of XML", Clip(value))
 		case name == "encoding" && !encodingAgrees(s.encoding, value):
-			return s.errorf("%w: declared %q, but the bytes are %s", errEncoding, clip(value), s.encoding)
+			return s.Errorf("%w: declared %q, but the bytes are %s", errEncoding, Clip(value), s.encoding)
 		case name == "standalone" && value != "yes" && value != "no":
-			return s.errorf("an XML declaration with standalone %q", clip(value))
+			return s.Errorf("an XML declaration with standalone %q", Clip(value))
 		}
 		body = after
 	}

@@ -1,4 +1,4 @@
-package resourcesync
+package xmlscan
 
 import (
 	"bufio"
@@ -21,7 +21,7 @@ var errEncoding = errors.New("unsupported encoding")
 // openInput returns the document in r as UTF-8 without a byte order mark,
 // decompressed if it is a gzip file, and the encoding it found. It goes by the
 // bytes, not by what anybody says they are (RS-IDX-08, RS-XML-01).
-func openInput(r io.Reader) (_ io.Reader, encoding string, err error) {
+func openInput(r io.Reader, notDocument error) (_ io.Reader, encoding string, err error) {
 	br := bufio.NewReaderSize(r, 32<<10)
 	head, err := peek(br)
 	if err != nil {
@@ -37,7 +37,7 @@ func openInput(r io.Reader) (_ io.Reader, encoding string, err error) {
 			return nil, "", err
 		}
 		if bytes.HasPrefix(head, []byte{0x1f, 0x8b}) {
-			return nil, "", fmt.Errorf("%w: a gzip file inside a gzip file", ErrNotDocument)
+			return nil, "", fmt.Errorf("%w: a gzip file inside a gzip file", notDocument)
 		}
 	}
 	return decode(br, head)
@@ -88,7 +88,7 @@ func decode(br *bufio.Reader, head []byte) (io.Reader, string, error) {
 	case "us-ascii":
 		return &byteReader{r: br, last: 0x7f}, encoding, nil
 	}
-	return nil, "", fmt.Errorf("%w %q", errEncoding, clip(encoding))
+	return nil, "", fmt.Errorf("%w %q", errEncoding, Clip(encoding))
 }
 
 // declaredEncoding returns the encoding an XML declaration names, in the
@@ -105,7 +105,7 @@ func declaredEncoding(head []byte) string {
 	}
 	name, _, found := bytes.Cut(rest[1:], rest[:1])
 	if !found {
-		return "utf-8" // the scanner will find what is wrong with it
+		return "utf-8" // the Scanner will find what is wrong with it
 	}
 	return canonicalEncoding(string(name))
 }

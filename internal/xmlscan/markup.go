@@ -1,4 +1,4 @@
-package resourcesync
+package xmlscan
 
 import (
 	"bytes"
@@ -8,23 +8,32 @@ import (
 	"unicode/utf8"
 )
 
-// A mark is what next stopped at.
-type mark uint8
+// A Mark is what Next stopped at.
+type Mark uint8
 
 const (
-	markStart mark = iota
-	markEnd
-	markEOF
+	Start Mark = iota // a start tag: Local, Space and Attrs tell of it
+	End               // an end tag, or the end of an empty element
+	EOF               // the end of the document, which was well formed
 )
 
-// next goes on to the next start or end tag, or to the end of the document. Of
-// the text on the way it keeps what stands directly in the element at depth
-// collect.
-func (s *scanner) next() (mark, error) {
+// Next goes on to the next start or end tag, or to the end of the document.
+func (s *Scanner) Next() (Mark, error) {
+	if !s.opened {
+		if err := s.open(); err != nil {
+			return 0, err
+		}
+	}
+	return s.next()
+}
+
+// next is Next once the document is open. Of the text on the way it keeps what
+// stands directly in the element at depth collect.
+func (s *Scanner) next() (Mark, error) {
 	if s.empty {
 		s.empty = false
 		s.pop()
-		return markEnd, nil
+		return End, nil
 	}
 	for {
 		m, found, err := s.token()
@@ -33,7 +42,7 @@ func (s *scanner) next() (mark, error) {
 				continue
 			}
 			if err == io.EOF && len(s.stack) == 0 {
-				return markEOF, s.ending()
+				return EOF, s.ending()
 			}
 			return 0, s.eof(err)
 		}
@@ -45,7 +54,7 @@ func (s *scanner) next() (mark, error) {
 
 // ending reports what is wrong with a document that ends where no element is
 // open.
-func (s *scanner) ending() error {
+func (s *Scanner) ending() error {
 	b := s.buf[:s.end]
 	p := skipSpace(b, s.pos)
 	switch {
@@ -54,16 +63,16 @@ func (s *scanner) ending() error {
 	case p < len(b) && s.begun:
 		return s.errorAt(p, "text after the root element")
 	case p < len(b):
-		return s.errorAt(p, "%w: it begins with %q", ErrNotDocument, clip(string(b[p:])))
+		return s.errorAt(p, "%w: it begins with %q", s.notDocument, Clip(string(b[p:])))
 	case !s.begun:
-		return s.errorf("%w: it has no element at all", ErrNotDocument)
+		return s.Errorf("%w: it has no element at all", s.notDocument)
 	}
 	return nil
 }
 
 // token deals with the next piece of the document: text, or markup. It tells
 // whether that was a tag.
-func (s *scanner) token() (mark, bool, error) {
+func (s *Scanner) token() (Mark, bool, error) {
 	b := s.buf[:s.end]
 	if s.pos >= len(b) {
 		return 0, false, errMore
@@ -83,7 +92,7 @@ func (s *scanner) token() (mark, bool, error) {
 	}
 	switch b[s.pos+1] {
 	case '/':
-		return markEnd, true, s.endTag()
+		return End, true, s.endTag()
 	case '!':
 		return 0, false, s.declaration()
 	case '?':
@@ -91,17 +100,17 @@ func (s *scanner) token() (mark, bool, error) {
 	}
 	if len(s.stack) == 0 {
 		if s.begun {
-			return 0, false, s.errorf("a second root element")
+			return 0, false, s.Errorf("a second root element")
 		}
 		if isHTML(b[s.pos+1:]) {
-			return 0, false, s.errorf("%w", ErrHTML)
+			return 0, false, s.Errorf("%w", s.html)
 		}
 	}
 	if err := s.startTag(); err != nil {
 		return 0, false, err
 	}
 	s.begun = true
-	return markStart, true, nil
+	return Start, true, nil
 }
 
 // isHTML reports whether b begins as the name of an element that begins a page.
@@ -115,7 +124,7 @@ func isHTML(b []byte) bool {
 }
 
 // chars deals with text between markup.
-func (s *scanner) chars(text []byte) error {
+func (s *Scanner) chars(text []byte) error {
 	i := skipSpace(text, 0)
 	if i == len(text) && s.collect == 0 {
 		return nil
@@ -124,8 +133,8 @@ func (s *scanner) chars(text []byte) error {
 		switch {
 		case s.begun:
 			return s.errorAt(s.pos+i, "text after the root element")
-		case s.offset() == 0 && !s.doctype:
-			return s.errorAt(s.pos+i, "%w: it begins with %q", ErrNotDocument, clip(string(text[i:])))
+		case s.Offset() == 0 && !s.doctype:
+			return s.errorAt(s.pos+i, "%w: it begins with %q", s.notDocument, Clip(string(text[i:])))
 		}
 		return s.errorAt(s.pos+i, "text in front of the root element")
 	}
@@ -142,7 +151,7 @@ func (s *scanner) chars(text []byte) error {
 	kept := len(s.text)
 	var err error
 	if s.text, err = appendDecoded(s.text, text, false); err != nil {
-		return s.errorf("%w", err)
+		return s.Errorf("%w", err)
 	}
 	if !keep {
 		s.text = s.text[:kept]
@@ -150,19 +159,19 @@ func (s *scanner) chars(text []byte) error {
 	return s.checkText()
 }
 
-func (s *scanner) checkText() error {
-	if len(s.text) > maxToken {
-		return s.errorf("%w: an element with more than %d bytes of text", ErrLimit, maxToken)
+func (s *Scanner) checkText() error {
+	if len(s.text) > s.maxToken {
+		return s.Errorf("%w: an element with more than %d bytes of text", ErrLimit, s.maxToken)
 	}
 	return nil
 }
 
-func (s *scanner) comment(b []byte) error {
+func (s *Scanner) comment(b []byte) error {
 	if len(b) < 4 {
 		return errMore
 	}
 	if b[3] != '-' {
-		return s.errorf("a comment that begins with <!- only")
+		return s.Errorf("a comment that begins with <!- only")
 	}
 	n := bytes.Index(b[4:], []byte("--"))
 	if n < 0 || 4+n+2 >= len(b) {
@@ -175,13 +184,13 @@ func (s *scanner) comment(b []byte) error {
 	return nil
 }
 
-func (s *scanner) cdata(b []byte) error {
+func (s *Scanner) cdata(b []byte) error {
 	const begin = "<![CDATA["
 	if n := min(len(b), len(begin)); string(b[:n]) != begin[:n] {
-		return s.errorf("markup that begins with <![ but is no CDATA section")
+		return s.Errorf("markup that begins with <![ but is no CDATA section")
 	}
 	if len(s.stack) == 0 {
-		return s.errorf("a CDATA section outside the root element")
+		return s.Errorf("a CDATA section outside the root element")
 	}
 	n := bytes.Index(b, []byte("]]>"))
 	if n < 0 {
@@ -224,7 +233,7 @@ func appendDecoded(dst, text []byte, attribute bool) ([]byte, error) {
 			}
 			var ok bool
 			if dst, ok = appendReference(dst, text[i+1:i+n]); !ok {
-				return dst, fmt.Errorf("%w: &%s;", errEntity, clip(string(text[i+1:i+n])))
+				return dst, fmt.Errorf("%w: &%s;", errEntity, Clip(string(text[i+1:i+n])))
 			}
 			i += n
 			continue

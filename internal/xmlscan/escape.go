@@ -1,0 +1,52 @@
+package xmlscan
+
+import (
+	"strconv"
+	"unicode/utf8"
+)
+
+// AppendEscaped appends s so that it can stand in an attribute or as text and
+// is read back unchanged; ok is false if XML has no way to say s.
+func AppendEscaped(b []byte, s string) (_ []byte, ok bool) {
+	done := 0
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if classes[c]&classPlain != 0 {
+			continue
+		}
+		if c >= utf8.RuneSelf {
+			r, n := utf8.DecodeRuneInString(s[i:])
+			if r == utf8.RuneError && n == 1 || r == 0xFFFE || r == 0xFFFF {
+				return b, false
+			}
+			i += n - 1
+			continue
+		}
+		if c < ' ' && c != '\t' && c != '\n' && c != '\r' {
+			return b, false
+		}
+		b = append(b, s[done:i]...)
+		b = AppendEntity(b, c)
+		done = i + 1
+	}
+	return append(b, s[done:]...), true
+}
+
+// AppendEntity appends the reference that stands for c, one of ASCII.
+func AppendEntity(b []byte, c byte) []byte {
+	switch c {
+	case '&':
+		return append(b, "&amp;"...)
+	case '<':
+		return append(b, "&lt;"...)
+	case '>':
+		return append(b, "&gt;"...)
+	case '"':
+		return append(b, "&quot;"...)
+	case '\'':
+		return append(b, "&apos;"...)
+	}
+	b = append(b, "&#"...)
+	b = strconv.AppendInt(b, int64(c), 10)
+	return append(b, ';')
+}
