@@ -27,6 +27,7 @@ var rooms = []room{
 	// ground: the standard library only, but for compression in the hot path of a sync, what makes patches, and Unicode's normal forms
 	{"internal/xmlscan", "", ""},
 	{"resourcesync", "internal/xmlscan", ""},
+	{"atompmh", "internal/xmlscan", ""},
 	{"blob", "", ""},
 	{"blob/blobtest", "blob", ""},
 	{"blob/s3", "blob", "github.com/minio/minio-go/v7 golang.org/x/sync"},

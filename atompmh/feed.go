@@ -1,0 +1,115 @@
+package atompmh
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"time"
+)
+
+// MediaType is that of the documents (AP-DOC-11).
+const MediaType = "application/atom+xml"
+
+// A Feed is what a document says of itself.
+type Feed struct {
+	ID      string    // of the logical feed; the same in all its documents (AP-DOC-04)
+	Title   string    // plain text
+	Author  string    // the name of the first author
+	Updated time.Time // zero: not told
+
+	Self        string // address of the document
+	Current     string // of the subscription document (AP-TS-06)
+	PrevArchive string // of the next older document; "" on the oldest (AP-TS-05)
+	NextArchive string // of the next newer one
+
+	Archive  bool // fh:archive: this is an archive document
+	Complete bool // fh:complete: what is not in here is not there (AP-CMP-01)
+
+	Links []Link // the others
+}
+
+// A Link leads from a feed or an entry to something else.
+type Link struct {
+	Rel      string // never ""; registered relations in lower case
+	Href     string // absolute URI
+	Type     string // media type; "": not told
+	Hreflang string
+	Title    string
+	Length   int64 // bytes; 0: not told
+}
+
+// RelAlternate is the relation that leads from an entry to the representations
+// of its record (AP-GEN-05).
+const RelAlternate = "alternate"
+
+// A Kind says what an entry tells of its record. Whether an Active entry has
+// become a historical one shows only in the logical feed.
+type Kind uint8
+
+const (
+	Active   Kind = iota + 1 // the record is there (AP-CLS-02)
+	Deletion                 // the record was deleted (AP-CLS-01)
+)
+
+// String returns the word for k.
+func (k Kind) String() string {
+	switch k {
+	case Active:
+		return "active"
+	case Deletion:
+		return "deletion"
+	}
+	return "undefined"
+}
+
+// An Entry tells of one event of one record (AP-GEN-04).
+type Entry struct {
+	ID      string // of the record; compared character by character (AP-DOC-09)
+	Title   string // plain text
+	Updated time.Time
+	Kind    Kind
+	Links   []Link // alternates and others, in the order of the document
+	Summary string // plain text
+}
+
+// Alternates returns the links that lead to representations of the record.
+func (e *Entry) Alternates() []Link {
+	n := 0
+	for i := range e.Links {
+		if e.Links[i].Rel == RelAlternate {
+			n++
+		}
+	}
+	if n == len(e.Links) {
+		return e.Links
+	}
+	out := make([]Link, 0, n)
+	for i := range e.Links {
+		if e.Links[i].Rel == RelAlternate {
+			out = append(out, e.Links[i])
+		}
+	}
+	return out
+}
+
+// RecordID returns an identifier for the record at uri that is always the same:
+// urn:uuid with the UUID of version 5 of uri in the namespace of URLs (RFC
+// 9562, 5.5).
+func RecordID(uri string) string {
+	// The namespace of URLs, 6ba7b811-9dad-11d1-80b4-00c04fd430c8.
+	space := [...]byte{0x6b, 0xa7, 0xb8, 0x11, 0x9d, 0xad, 0x11, 0xd1, 0x80, 0xb4, 0x00, 0xc0, 0x4f, 0xd4, 0x30, 0xc8}
+	h := sha1.New()
+	h.Write(space[:])
+	h.Write([]byte(uri))
+	var sum [sha1.Size]byte
+	u := h.Sum(sum[:0])[:16]
+	u[6] = u[6]&0x0f | 0x50
+	u[8] = u[8]&0x3f | 0x80
+	b := append(make([]byte, 0, 45), "urn:uuid:"...)
+	for i, part := range [...][]byte{u[:4], u[4:6], u[6:8], u[8:10], u[10:]} {
+		if i > 0 {
+			b = append(b, '-')
+		}
+		b = hex.AppendEncode(b, part)
+	}
+	return string(b)
+}
