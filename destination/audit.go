@@ -185,11 +185,11 @@ func (a *auditor) auditSet(ctx context.Context, set *setState, before []*setStat
 	}
 	s := &setAudit{auditor: a, set: set, before: before}
 	// RS-RL-12: a plain Sitemap does not say what it covers.
-	s.listed = set.Lists != "" && (!snap.sitemap || a.d.opts.Delete == DeleteApply)
+	s.listed = (set.Lists != "" || set.foreign != nil) && (!snap.sitemap || a.d.opts.Delete == DeleteApply)
 	if s.paths, err = a.paths(); err != nil {
 		return false, err
 	}
-	s.planner = &planner{d: a.d, set: set.Number, prune: r.failed == 0, settled: set.Complete && !r.reselects(),
+	s.planner = &planner{d: a.d, set: set.Number, dated: set.foreign != nil, prune: r.failed == 0, settled: set.Complete && !r.reselects(),
 		others: a.d.selects.prefersOther(set.Selection), refuse: r.reader.refuse}
 	a.total = max(a.done, a.counts[set.Number])
 	a.d.emit(Event{Kind: EventPlan, Set: set.Name, Progress: Progress{Total: a.total}})
@@ -204,6 +204,9 @@ func (a *auditor) auditSet(ctx context.Context, set *setState, before []*setStat
 // expected stages what the set should be: for a set without a Resource List,
 // what its changes tell.
 func (r *setRun) expected(ctx context.Context) (snap snapshot, err error) {
+	if r.set.foreign != nil {
+		return r.expectedHarvest(ctx)
+	}
 	if r.set.Lists == "" && r.set.Changes == "" {
 		r.reader.fail(r.set.URI, fmt.Errorf("read %s: the set offers none of Resource List, Resource Dump, Change List and Change Dump", fetch.Printable(r.set.URI)))
 		return snap, nil

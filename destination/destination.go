@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"lockstep/blob"
+	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/vault"
 )
@@ -72,6 +73,11 @@ type Options struct {
 	// At, if not zero, says to make of the mirror what the collection was at that
 	// instant (RA-DST-02, RA-DST-03). The next run without it goes on from there.
 	At time.Time
+
+	// Bridge opens the Origin of what an address led to, where that is no
+	// ResourceSync but can be harvested. Without it such a Source is an error.
+	// Each pass over the set opens it, and closes it.
+	Bridge func(ctx context.Context, f discover.Foreign, o BridgeOptions) (Origin, error)
 
 	Portable bool // name files for file systems that fold case or refuse characters, see [ProbePortable]
 
@@ -180,6 +186,10 @@ var (
 	// resources failed, were refused, or a document could not be read. All
 	// else was done. The Report tells what.
 	ErrIncomplete = errors.New("not in step")
+
+	// ErrEnded is what an [Origin] says of a Source of which nothing new will
+	// ever come.
+	ErrEnded = errors.New("it has ended")
 )
 
 // A RefusedError says what was refused and how to consent.

@@ -40,6 +40,7 @@ type fetcher struct {
 	faults patchFaults
 	past   *pastRun  // content is of the past; nil: of now
 	asOf   time.Time // the instant that is
+	origin Origin    // may have contents; nil: there is none
 	lookOn bool      // where content of the past cannot be had, it may yet be had in another way
 	hashers
 }
@@ -53,6 +54,9 @@ func (f *fetcher) do(ctx context.Context, a *action) outcome {
 			if o, ok := t.fromKept(ctx); ok {
 				return o
 			}
+		}
+		if o, ok := t.fromOrigin(ctx); ok {
+			return o
 		}
 		if o, ok := t.patched(ctx); ok {
 			return o

@@ -55,6 +55,8 @@ type planner struct {
 	version bool   // the wants are versions that are not the last
 	past    *state // the wants are of a time gone by
 
+	dated bool // what is listed with the time of what is held is the same
+
 	refuse func(uri string) string // says why content must not be fetched from there
 
 	push   *pushState // what notifications brought stays, where it is newer than what is planned; may be nil
@@ -102,6 +104,8 @@ func (p *planner) decideLast(ctx context.Context, w *want, h Held) (action, erro
 		return a, nil // and what is owed stays owed
 	}
 	switch {
+	case w != nil && w.applied && !w.Gone:
+		return a, nil
 	case w != nil:
 		a.want = *w
 	case p.prune:
@@ -155,6 +159,8 @@ func (p *planner) decideLast(ctx context.Context, w *want, h Held) (action, erro
 		if !ours || !a.Lastmod.IsZero() && !sameLastmod(h.Lastmod, a.Lastmod) {
 			a.verb = verbTouch
 		}
+	case like == unknown && p.dated && a.class == wantListed && sameLastmod(h.Lastmod, a.Lastmod):
+		a.verb = verbNone
 	case like == unknown:
 		a.conditional = true
 	}

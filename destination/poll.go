@@ -400,6 +400,7 @@ func (f *Follower) stateOf(ctx context.Context, ses *session, s *followed) (*set
 	ses.goHome(f.address)
 	st, err := ses.loadSet(ctx, s.offered)
 	if err == nil {
+		st.foreign = ses.mirror.Found.Foreign
 		s.state = st
 	}
 	return st, err

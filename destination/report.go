@@ -119,6 +119,7 @@ type By struct {
 	Adopted   int64 `json:"adopted"`   // from a file that was there already
 	Memento   int64 `json:"memento"`   // of the past: from a memento or a TimeGate
 	Kept      int64 `json:"kept"`      // of the past: from what the mirror has kept
+	Harvest   int64 `json:"harvest"`   // with what told of it, from an Origin
 }
 
 // A byWay names a field of [By].
@@ -132,6 +133,7 @@ const (
 	byMirror
 	byMemento
 	byKept
+	byHarvest
 )
 
 // add counts the content of an outcome that was booked.
@@ -154,6 +156,8 @@ func (b *By) add(o *outcome) {
 		b.Memento++
 	case o.by == byKept:
 		b.Kept++
+	case o.by == byHarvest:
+		b.Harvest++
 	default:
 		b.Request++
 	}

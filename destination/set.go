@@ -24,6 +24,8 @@ type setRun struct {
 	stale    map[string]error // resources that failed for what may be an old description, yet untold
 
 	listAt resourcesync.Datetime // of the Resource List that is staged
+
+	origin Origin // of a set without documents; nil: it has some
 }
 
 // maxStale caps the failures for which it is remembered that a newer
@@ -68,6 +70,8 @@ func (r *setRun) run(ctx context.Context) error {
 		return r.dissolve(ctx)
 	case r.past != nil:
 		return r.travel(ctx)
+	case st.foreign != nil:
+		return r.harvest(ctx)
 	case st.Lists == "" && st.Changes == "":
 		if o.Baseline && r.counts[st.Number] > 0 {
 			return r.dissolve(ctx)
@@ -300,7 +304,7 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 	}
 	p := &planner{
 		partial: w.partial, push: r.pushed(&w), stage: r.stage, listAt: r.listAt,
-		d: r.d, set: r.set.Number, prune: w.prune, files: w.files || r.resume, settled: r.set.Complete && !r.reselects(),
+		d: r.d, set: r.set.Number, dated: r.origin != nil, prune: w.prune, files: w.files || r.resume, settled: r.set.Complete && !r.reselects(),
 		others: r.d.selects.prefersOther(r.set.Selection), refuse: r.reader.refuse, past: w.past,
 	}
 	var found adopted
@@ -392,7 +396,7 @@ func (r *setRun) predict(t *tally) {
 
 func (r *setRun) applier(ctx context.Context, paths *Paths) *applier {
 	a := &applier{d: r.d, set: r.set, report: &r.report, counts: r.counts, out: r.out, keep: r.keep, stale: r.stale, ways: &ways{}}
-	a.fetch = &fetcher{d: r.d, set: r.set.Number, names: newNames(ctx, paths, r.d.store), resume: r.resume, first: true, refuse: r.reader.refuse, past: r.past}
+	a.fetch = &fetcher{d: r.d, set: r.set.Number, names: newNames(ctx, paths, r.d.store), resume: r.resume, first: true, refuse: r.reader.refuse, past: r.past, origin: r.origin}
 	for range r.d.journal.Owed(ctx, r.set.Number) {
 		a.owing, a.fetch.resume = true, true // what is owed may have begun to come
 		break

@@ -44,6 +44,7 @@ func (s *session) offered(uri string) *discover.Set {
 func (s *session) takeOver(ctx context.Context, address string, found *discover.Found, changed bool) ([]*setState, error) {
 	s.goHome(address)
 	known := len(s.mirror.Numbers) == 0
+	foreignSet(found)
 	for i := range found.Sets {
 		_, ok := s.mirror.Numbers[setURI(&found.Sets[i])]
 		known = known || ok
@@ -71,6 +72,10 @@ func (s *session) takeOver(ctx context.Context, address string, found *discover.
 		if !slices.ContainsFunc(sets, func(o *setState) bool { return o.Number == st.Number }) { // named twice
 			sets = append(sets, st)
 		}
+		st.foreign = found.Foreign
+	}
+	if found.Foreign == nil {
+		s.mirror.Maps = nil
 	}
 	if len(sets) == 0 {
 		return nil, fmt.Errorf("%w: no set could be read: %w", ErrIncomplete, chosen[0].Err)

@@ -28,9 +28,10 @@ const (
 
 // mirrorState is what is known of the Source as a whole.
 type mirrorState struct {
-	Origin  string          `json:"origin"`  // whose resources have their files at the root of the mirror
-	Found   *discover.Found `json:"found"`   // the way to the documents
-	Numbers map[string]int  `json:"numbers"` // of the sets, by their URIs
+	Origin  string          `json:"origin"`         // whose resources have their files at the root of the mirror
+	Found   *discover.Found `json:"found"`          // the way to the documents
+	Numbers map[string]int  `json:"numbers"`        // of the sets, by their URIs
+	Maps    []PathMap       `json:"maps,omitempty"` // besides those of the user: where the resources of an Origin go
 }
 
 // setState is how far we have come with one set.
@@ -48,6 +49,9 @@ type setState struct {
 	archives map[resourcesync.Capability]string // URIs of the archives the Capability List names, by what they list (RA-ADV-01)
 
 	onlyDump, onlyChangeDump bool // Lists is a Resource Dump, Changes a Change Dump, as far as was said
+
+	foreign *discover.Foreign // it has no documents, but an Origin
+	ended   bool              // nothing new will ever come
 
 	unselected bool // it is not to be followed any more
 
@@ -72,6 +76,8 @@ type setState struct {
 	Cursor  cursor                `json:"cursor"`  // in the newest Change List
 	Polled  map[string]validators `json:"polled"`  // change documents that can change, read to their end
 	Open    []string              `json:"open"`    // the open lists of an index, to be polled
+
+	Harvest *harvestState `json:"harvest,omitempty"` // how far we have come with the memory of its Origin
 }
 
 // relDemand is the relation by which a Capability List names the address that
@@ -108,6 +114,9 @@ func (st *setState) syncedUntil() time.Time {
 }
 
 func (st *setState) viaList() string {
+	if st.foreign != nil {
+		return st.foreign.Kind
+	}
 	if st.onlyDump {
 		return ViaDump
 	}

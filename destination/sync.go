@@ -283,7 +283,15 @@ func (s *session) paths() (*Paths, error) {
 	if origin == "" {
 		origin = "file://"
 	}
-	return NewPaths(PathOptions{Origin: origin, Portable: s.d.opts.Portable, Map: s.d.opts.Maps})
+	o := PathOptions{Origin: origin, Portable: s.d.opts.Portable, Map: s.d.opts.Maps}
+	if len(s.mirror.Maps) > 0 {
+		o.Map = slices.Concat(o.Map, s.mirror.Maps)
+		if p, err := NewPaths(o); err == nil {
+			return p, nil
+		}
+		o.Map = s.d.opts.Maps // the user has other plans for these
+	}
+	return NewPaths(o)
 }
 
 // until books how far a set is: the Report tells of the one least far.

@@ -21,6 +21,7 @@ type want struct {
 	Refused string              // why it must not be fetched; empty: it may
 	Links   []resourcesync.Link // those of use to a Destination, see usefulLink
 	Member  member              // where its content lies in a package; zero: nobody said
+	applied bool                // it was, earlier in this run
 	chain   []step              // of patches that lead to it; not encoded
 	rank
 }
@@ -93,6 +94,9 @@ func (w *want) appendTo(b []byte) []byte {
 	var flags byte
 	if w.Gone {
 		flags = 1
+	}
+	if w.applied {
+		flags |= 2
 	}
 	b = append(b, wantVersion, flags, byte(w.Change), byte(w.class))
 	b = appendDatetime(b, w.Lastmod)
@@ -167,7 +171,8 @@ func decodeWant(uri, b string) (want, string, error) {
 		return want{}, "", errWant
 	}
 	w := want{URI: uri}
-	w.Gone = d.byte()&1 != 0
+	flags := d.byte()
+	w.Gone, w.applied = flags&1 != 0, flags&2 != 0
 	w.Change = resourcesync.Change(d.byte())
 	w.class = wantClass(d.byte())
 	w.Lastmod = d.datetime()

@@ -1,0 +1,80 @@
+package destination
+
+import (
+	"context"
+	"io"
+	"iter"
+	"time"
+
+	"lockstep/resourcesync"
+)
+
+// An Origin tells of the resources of a Source that has no ResourceSync
+// documents: a feed, a repository. It has a memory of its own, in which every
+// change has a number that rises, and a Destination reads that memory.
+//
+// Its methods are called by one run at a time; Open by several goroutines, also
+// while Entries or Changes are read.
+type Origin interface {
+	// Update brings the memory in step with what lies outside, or a part of the
+	// way: more says that there is more to be had, and Update to be called again
+	// when what is known now was applied. With full everything is read anew,
+	// whatever is known; where an Update said more, the next ones go on with it.
+	//
+	// With an error what is known is true still, and may be applied; an
+	// [ErrRefused] says that nothing is to be, and [ErrEnded] that nothing new
+	// will ever come.
+	Update(ctx context.Context, full bool) (more bool, err error)
+
+	// Status describes the memory.
+	Status(ctx context.Context) (OriginStatus, error)
+
+	// Entries yields what there is now, by URI in byte order.
+	Entries(ctx context.Context) iter.Seq2[resourcesync.Entry, error]
+
+	// Changes yields the changes numbered above after, one for each number, oldest
+	// first. Each has its Change, and a Datetime later than that of any before.
+	Changes(ctx context.Context, after int64) iter.Seq2[resourcesync.Entry, error]
+
+	// Open opens the content of a resource, if it is here or can be had in a way
+	// that only the Origin knows. With fs.ErrNotExist the URI is to be asked. The
+	// hashes are those of the entry, by which one content is told from another.
+	Open(ctx context.Context, uri string, h resourcesync.Hashes) (io.ReadCloser, error)
+
+	// Applied tells what was applied and recorded: changes up to the first number
+	// are not asked for again, nor are contents of those up to the second.
+	Applied(ctx context.Context, changes, contents int64) error
+
+	// Close gives back what is held. The memory stays.
+	Close() error
+}
+
+// BridgeOptions says how an [Origin] is to be opened.
+type BridgeOptions struct {
+	// ReadOnly says that what is remembered has to stay as it is.
+	ReadOnly bool
+
+	// Accept says to take the Source for what it is now, also if it has become
+	// another one (AP-HV-11); else that is an [ErrRefused].
+	Accept bool
+}
+
+// A PathMapper is an Origin that knows better than the URIs of its resources
+// what their files are to be called.
+type PathMapper interface{ Maps() []PathMap }
+
+// OriginStatus describes the memory of an [Origin].
+type OriginStatus struct {
+	ID     string    // of the memory: numbers of another one mean nothing
+	Source string    // what it is of, by its own word: the id of a feed
+	Seq    int64     // of the newest change
+	Kept   int64     // Changes(after) is complete for after >= Kept
+	Until  time.Time // on the Source's clock: all changes before are known; zero: nobody can say
+
+	// Whole says that once all was read, without a gap: what Entries does not
+	// yield, the Source does not tell of. Complete says that this means that it
+	// does not exist (AP-CDL-01, AP-CDL-02).
+	Whole, Complete bool
+
+	Warnings []string // of the last Update, as sentences with the address in them
+}

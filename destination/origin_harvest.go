@@ -1,0 +1,314 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+
+	"lockstep/discover"
+	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
+)
+
+// A harvestState is how far a set has come with the memory of its Origin.
+type harvestState struct {
+	ID     string `json:"id"` // of the memory
+	Source string `json:"source,omitempty"`
+	Seq    int64  `json:"seq"`             // changes up to there are applied
+	Fresh  int64  `json:"fresh,omitempty"` // and of those up to there all but deletions
+	Known  bool   `json:"known"`           // all was compared, as of Seq
+	Other  bool   `json:"other,omitempty"` // the Source has become another one since
+}
+
+// foreignSet makes a set of what has to be harvested, so that it has a number
+// and a state like any other.
+func foreignSet(found *discover.Found) {
+	if f := found.Foreign; f != nil {
+		found.Sets = []discover.Set{{Name: f.URI, CapabilityList: f.URI}}
+	}
+}
+
+// harvest brings a set without documents into step with the memory of its
+// Origin, as that comes into step with what it is a memory of.
+func (r *setRun) harvest(ctx context.Context) (err error) {
+	if err := r.openOrigin(ctx); err != nil {
+		return err
+	}
+	defer func() {
+		if cerr := r.origin.Close(); err == nil {
+			err = cerr
+		}
+	}()
+	full := r.d.opts.Baseline
+	for round := 1; ; {
+		more, broken, err := r.update(ctx, full)
+		if err != nil {
+			return err
+		}
+		if more && r.d.opts.DryRun {
+			continue // it is told at the end what all of it comes to
+		}
+		again, err := r.takeIn(ctx, more, broken)
+		switch {
+		case err != nil:
+			return err
+		case more:
+		case !again || broken || round == maxRounds:
+			return nil
+		default: // AP-CDL-05: what is not there any more may have been told of since
+			full, round = false, round+1
+		}
+	}
+}
+
+// openOrigin opens the Origin of the set.
+func (r *setRun) openOrigin(ctx context.Context) error {
+	f, o := r.set.foreign, &r.d.opts
+	if o.Bridge == nil {
+		return fmt.Errorf("read %s: %s, and nobody here can harvest it", fetch.Printable(f.URI), f.What())
+	}
+	var err error
+	if r.origin, err = o.Bridge(ctx, *f, BridgeOptions{ReadOnly: o.DryRun, Accept: o.Baseline}); err != nil {
+		return err
+	}
+	r.mirror.Maps = nil
+	if m, ok := r.origin.(PathMapper); ok {
+		r.mirror.Maps = m.Maps()
+	}
+	return nil
+}
+
+// update has the Origin bring its memory in step. It is broken if that could
+// not be done, or not to the end.
+func (r *setRun) update(ctx context.Context, full bool) (more, broken bool, err error) {
+	uri := r.set.URI
+	r.d.emit(Event{Kind: EventDocument, Set: r.set.Name, URI: uri})
+	more, err = r.origin.Update(ctx, full)
+	switch {
+	case ctx.Err() != nil:
+		return false, true, context.Cause(ctx)
+	case errors.Is(err, ErrRefused):
+		return false, true, err
+	case errors.Is(err, ErrEnded): // AP-HV-15: what there is stays
+		r.set.ended = true
+		r.warn(uri, fmt.Sprintf("%v; what is here was kept", err))
+		return false, false, nil
+	case err != nil:
+		r.reader.fail(uri, err)
+	}
+	return more && err == nil, err != nil, nil
+}
+
+// takeIn applies what the Origin knows now. Where there is more to come,
+// deletions wait for the end: whether they are too many is seen there. It
+// reports whether asking again may mend failures.
+func (r *setRun) takeIn(ctx context.Context, more, broken bool) (again bool, err error) {
+	s, err := r.origin.Status(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, text := range s.Warnings {
+		r.warn(r.set.URI, text)
+	}
+	st, o := r.set, &r.d.opts
+	st.Watermark = s.Until
+	h := st.Harvest.of(&s)
+	switch {
+	case more:
+		err = r.takePortion(ctx, h, &s)
+		return false, err
+	case !r.compared && (!h.Known || o.Baseline || r.d.compare || r.reselects()):
+		r.compared = true
+		return r.takeAll(ctx, h, &s, broken)
+	}
+	return r.takeChanges(ctx, h, &s)
+}
+
+// of returns the state with a memory that has the status s, to begin with if
+// it is another one than it was.
+func (h *harvestState) of(s *OriginStatus) *harvestState {
+	if h != nil && h.ID == s.ID && h.Seq <= s.Seq && h.Seq >= s.Kept {
+		next := *h
+		next.Source = s.Source
+		next.Other = h.Other || h.isOther(s)
+		return &next
+	}
+	return &harvestState{ID: s.ID, Source: s.Source, Seq: s.Kept, Other: h.isOther(s)}
+}
+
+// isOther reports whether what the memory is of has become another Source.
+func (h *harvestState) isOther(s *OriginStatus) bool {
+	return h != nil && h.Source != "" && s.Source != "" && h.Source != s.Source
+}
+
+// takePortion applies what is new and changed of a harvest that goes on.
+func (r *setRun) takePortion(ctx context.Context, h *harvestState, s *OriginStatus) error {
+	if err := r.stageOrigin(ctx, r.origin.Changes(ctx, max(h.Seq, h.Fresh)), wantChange, 0); err != nil {
+		return err
+	}
+	if r.stage.empty() {
+		return nil
+	}
+	mode := ModeIncremental
+	if !h.Known {
+		mode = ModeBaseline
+	}
+	if _, err := r.carryOut(ctx, work{mode: mode, via: r.set.viaList()}); err != nil {
+		return err
+	}
+	h.Fresh = s.Seq
+	r.set.Harvest = h
+	if err := r.d.journal.Record(ctx, Batch{Save: map[string][]byte{fmt.Sprint(docSet, r.set.Number): encode(r.set)}}); err != nil {
+		return fmt.Errorf("record progress: %w", err)
+	}
+	return r.origin.Applied(ctx, h.Seq, h.Fresh)
+}
+
+// takeChanges applies what changed since the last run.
+func (r *setRun) takeChanges(ctx context.Context, h *harvestState, s *OriginStatus) (again bool, err error) {
+	changed := s.Seq > h.Seq
+	if r.stage.reset(); changed {
+		if err := r.stageOrigin(ctx, r.origin.Changes(ctx, h.Seq), wantChange, h.Fresh-h.Seq); err != nil {
+			return false, err
+		}
+	}
+	owed := 0
+	if !r.compared {
+		if owed, err = r.stageOwed(ctx); err != nil {
+			return false, err
+		}
+		r.compared = true // and all that failed was tried
+	}
+	via := r.set.viaList()
+	if !changed && owed == 0 {
+		r.report.effort(ModeNone, via)
+		return false, nil
+	}
+	mode := ModeIncremental
+	if !changed {
+		mode = ModeNone
+	}
+	again, err = r.carryOut(ctx, work{mode: mode, via: via, complete: true, done: func() { r.reached(h, s) }})
+	return again, r.applied(ctx, s, err)
+}
+
+// takeAll compares all there is. What is not there is gone only if all of it was
+// read, and not to be there means that (AP-CDL-01, AP-CDL-02, AP-CDL-03).
+func (r *setRun) takeAll(ctx context.Context, h *harvestState, s *OriginStatus, broken bool) (again bool, err error) {
+	if err := r.stageOrigin(ctx, r.origin.Entries(ctx), wantListed, 0); err != nil {
+		return false, err
+	}
+	whole := s.Whole && !broken
+	again, err = r.carryOut(ctx, work{
+		mode: ModeBaseline, via: r.set.viaList(), complete: true, files: true,
+		prune: whole && (s.Complete || h.Other || r.d.opts.Delete == DeleteApply),
+		done: func() {
+			if h.Known = whole; whole {
+				r.set.Complete, r.set.Selection, h.Other = true, r.d.selects.key, false
+			}
+			r.reached(h, s)
+		},
+	})
+	return again, r.applied(ctx, s, err)
+}
+
+// reached notes that all the Origin knows is applied.
+func (r *setRun) reached(h *harvestState, s *OriginStatus) {
+	h.Seq, h.Fresh = s.Seq, 0
+	r.set.Harvest = h
+}
+
+// applied tells the Origin so, unless err says otherwise.
+func (r *setRun) applied(ctx context.Context, s *OriginStatus, err error) error {
+	if err != nil || r.d.opts.DryRun {
+		return err
+	}
+	return r.origin.Applied(ctx, s.Seq, s.Seq)
+}
+
+// stageOrigin stages what an Origin yields. The first done of them were applied
+// earlier in this run, or by one that was broken off.
+func (r *setRun) stageOrigin(ctx context.Context, entries iter.Seq2[resourcesync.Entry, error], class wantClass, done int64) error {
+	r.stage.reset()
+	n := r.stage.addDoc()
+	r.stage.docs[n].dated, r.stage.docs[n].rising = true, true
+	pos := int64(0)
+	for e, err := range entries {
+		if err != nil {
+			return err
+		}
+		w := r.reader.wantOf(&e)
+		if !w.Gone && isVariant(&e) {
+			w.Gone = true // it goes with the resource it is a representation of
+		}
+		w.applied = pos < done
+		w.rank = rank{class: class, doc: n, pos: pos, event: e.Datetime}
+		if pos++; pos%1024 == 0 && ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := r.stage.add(ctx, w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isVariant reports whether e is a further representation of a resource that
+// has an entry of its own (RS-REL-21).
+func isVariant(e *resourcesync.Entry) bool {
+	for i := range e.Links {
+		if l := &e.Links[i]; l.Rel == "canonical" && l.Href != e.Loc {
+			return true
+		}
+	}
+	return false
+}
+
+// expectedHarvest stages what a set without documents should be.
+func (r *setRun) expectedHarvest(ctx context.Context) (snap snapshot, err error) {
+	if err := r.openOrigin(ctx); err != nil {
+		return snap, err
+	}
+	defer func() {
+		if cerr := r.origin.Close(); err == nil {
+			err = cerr
+		}
+	}()
+	for more := true; more; {
+		if more, _, err = r.update(ctx, false); err != nil {
+			return snap, err
+		}
+	}
+	s, err := r.origin.Status(ctx)
+	if err != nil {
+		return snap, err
+	}
+	for _, text := range s.Warnings {
+		r.warn(r.set.URI, text)
+	}
+	if !s.Whole && r.failed == 0 {
+		r.reader.fail(r.set.URI, fmt.Errorf("read %s: not all of it is known", fetch.Printable(r.set.URI)))
+	}
+	snap.sitemap = !s.Complete // like a Sitemap it does not say what is no more
+	return snap, r.stageOrigin(ctx, r.origin.Entries(ctx), wantListed, 0)
+}
+
+// fromOrigin gets content from the Origin, if it has it.
+func (t *transfer) fromOrigin(ctx context.Context) (outcome, bool) {
+	if t.origin == nil || t.a.from != "" {
+		return outcome{}, false
+	}
+	content, err := t.origin.Open(ctx, t.a.URI, t.a.Hashes)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return outcome{}, false
+	case err != nil:
+		return outcome{err: err, stale: isStale(err)}, true
+	}
+	defer content.Close()
+	o := t.copy(ctx, content)
+	o.by, o.stale = byHarvest, isStale(o.err)
+	return o, true
+}
