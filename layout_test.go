@@ -53,13 +53,14 @@ var rooms = []room{
 	// roles
 	{"intake", "catalog resourcesync blob discover internal/fetch oaipmh",
 		"github.com/bmatcuk/doublestar/v4 github.com/fsnotify/fsnotify github.com/gabriel-vasile/mimetype golang.org/x/sync golang.org/x/sys"},
+	{"intake/ledgertest", "intake", "github.com/google/go-cmp"},
 	{"source", "catalog resourcesync blob memento", "github.com/bmatcuk/doublestar/v4 github.com/klauspost/compress golang.org/x/sync golang.org/x/text"},
 	{"destination", "discover resourcesync websub blob internal/fetch internal/unpack patch memento vault",
 		"github.com/bmatcuk/doublestar/v4 github.com/gofrs/flock golang.org/x/sync golang.org/x/text"},
 	{"destination/journaltest", "destination resourcesync", "github.com/google/go-cmp"},
 	// joinery
 	{"internal/simulate", "source catalog resourcesync blob", "golang.org/x/sync"},
-	{"storage/internal/sqldb", "catalog destination hub memento resourcesync", ""},
+	{"storage/internal/sqldb", "catalog destination hub intake memento resourcesync", ""},
 	{"storage/sqlite", "storage/internal/sqldb catalog destination hub", "modernc.org/sqlite"},
 	{"storage/postgres", "storage/internal/sqldb hub", "github.com/jackc/pgx/v5"},
 	{"bridge", "catalog destination discover intake internal/fetch resourcesync storage/sqlite", ""},

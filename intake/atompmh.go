@@ -105,6 +105,7 @@ type AtomPMHStatus struct {
 	ID, Title string    // of the feed
 	Watermark time.Time // all entries updated before are applied
 	Complete  bool      // the feed lists all there is: what it does not list is gone
+	Whole     bool      // once at least everything that can be had was harvested
 	Gap       string    // address of an archive document that cannot be had; "" none
 }
 

@@ -12,6 +12,8 @@ import (
 	"lockstep/destination/journaltest"
 	"lockstep/hub"
 	"lockstep/hub/hubtest"
+	"lockstep/intake"
+	"lockstep/intake/ledgertest"
 	"lockstep/storage/postgres"
 	"lockstep/storage/postgres/postgrestest"
 )
@@ -53,6 +55,13 @@ func TestJournal(t *testing.T) {
 	})
 }
 
+func TestLedger(t *testing.T) {
+	t.Parallel()
+	ledgertest.Run(t, func(t *testing.T) intake.Ledger {
+		return open(t, postgres.Options{}, postgrestest.URL(t)).Ledger()
+	})
+}
+
 func TestHub(t *testing.T) {
 	t.Parallel()
 	hubtest.Run(t, func(t *testing.T) hub.Store {
@@ -86,6 +95,12 @@ func TestJournalReopen(t *testing.T) {
 	t.Parallel()
 	open, shut := again(t, postgrestest.URL(t))
 	journaltest.Reopen(t, func() destination.Journal { return open().Journal() }, shut)
+}
+
+func TestLedgerReopen(t *testing.T) {
+	t.Parallel()
+	open, shut := again(t, postgrestest.URL(t))
+	ledgertest.Reopen(t, func() intake.Ledger { return open().Ledger() }, shut)
 }
 
 func TestHubReopen(t *testing.T) {

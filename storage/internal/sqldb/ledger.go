@@ -1,0 +1,232 @@
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"lockstep/intake"
+)
+
+// Ledger is an [intake.Ledger].
+//
+//	ledger_set(id, name)             one row for each set, made at its first use
+//	ledger_record(set_id, id, …)     one row for each record of a feed, by its identifier:
+//	                                 when its entry was updated (seconds since 1970, and nanoseconds),
+//	                                 and the resources on its account, packed
+//	ledger_resource(set_id, uri, id) one row for each of these, by which its owners are found
+//
+// Only the intake of feeds writes them. Readings go by pages, so that a long one
+// neither stops the log from being reused nor occupies a connection.
+type Ledger struct{ db *DB }
+
+var _ intake.Ledger = (*Ledger)(nil)
+
+// Ledger returns the Ledger the database holds.
+func (db *DB) Ledger() *Ledger { return &Ledger{db} }
+
+const ledgerColumns = `id, seconds, nanos, deleted, undecided, resources`
+
+// setID returns the number of a set, or 0.
+func (l *Ledger) setID(ctx context.Context, set string) (id int64, err error) {
+	rows, err := l.db.queryPrepared(ctx, `SELECT id FROM ledger_set WHERE name = $1`, set)
+	ids, err := collect(rows, err, "ledger", nil, func(id *int64) error { return rows.Scan(id) })
+	if err != nil || len(ids) == 0 {
+		return 0, err
+	}
+	return ids[0], nil
+}
+
+// lock returns the number of a set, makes its row where there is none, and keeps
+// other transactions from changing the set until this one ends.
+func (l *Ledger) lock(ctx context.Context, tx *sql.Tx, set string) (id int64, err error) {
+	err = tx.QueryRowContext(ctx, `SELECT id FROM ledger_set WHERE name = $1`+l.db.dialect.ForUpdate(), set).Scan(&id)
+	if !errors.Is(err, sql.ErrNoRows) {
+		return id, err
+	}
+	if err := tx.QueryRowContext(ctx, `SELECT COALESCE(MAX(id), 0) + 1 FROM ledger_set`).Scan(&id); err != nil {
+		return 0, err
+	}
+	_, err = tx.ExecContext(ctx, `INSERT INTO ledger_set (id, name) VALUES ($1, $2)`, id, set)
+	return id, err
+}
+
+// Lookup implements [intake.Ledger].
+func (l *Ledger) Lookup(ctx context.Context, set string, ids []string) ([]intake.LedgerRow, error) {
+	found := make([]intake.LedgerRow, len(ids))
+	no, err := l.setID(ctx, set)
+	if err != nil || no == 0 {
+		return found, err
+	}
+	at := make(map[string]int, len(ids))
+	for i, id := range ids {
+		at[id] = i
+	}
+	for rest := ids; len(rest) > 0; {
+		n := min(len(rest), journalKeys)
+		args := make([]any, n)
+		places := make([]string, n)
+		for i, id := range rest[:n] {
+			args[i], places[i] = id, l.db.dialect.Param(i+1)
+		}
+		rest = rest[n:]
+		query := fmt.Sprintf(`SELECT %s FROM ledger_record WHERE set_id = %d AND id IN (%s)`, ledgerColumns, no, strings.Join(places, ","))
+		rows, err := l.db.query(ctx, query, args...)
+		page, err := l.collect(rows, err, nil)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range page {
+			found[at[r.ID]] = r
+		}
+	}
+	for i, id := range ids { // one may be asked for twice
+		if first := at[id]; first != i {
+			found[i] = found[first]
+		}
+	}
+	return found, nil
+}
+
+// Owners implements [intake.Ledger].
+func (l *Ledger) Owners(ctx context.Context, set string, uris []string, except func(id string) bool) ([]string, error) {
+	owners := make([]string, len(uris))
+	no, err := l.setID(ctx, set)
+	if err != nil || no == 0 {
+		return owners, err
+	}
+	for i, uri := range uris {
+		rows, err := l.db.queryPrepared(ctx, `SELECT id FROM ledger_resource WHERE set_id = $1 AND uri = $2 ORDER BY id`, no, uri)
+		if err == nil {
+			owners[i], err = firstOwner(rows, except)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read owners of %s: %w", uri, err)
+		}
+	}
+	return owners, nil
+}
+
+func firstOwner(rows *sql.Rows, except func(id string) bool) (id string, err error) {
+	defer rows.Close()
+	for rows.Next() {
+		if err := rows.Scan(&id); err != nil {
+			return "", err
+		}
+		if !except(id) {
+			return id, nil
+		}
+	}
+	return "", rows.Err()
+}
+
+// Rows implements [intake.Ledger].
+func (l *Ledger) Rows(ctx context.Context, set string) iter.Seq2[intake.LedgerRow, error] {
+	return l.rows(ctx, set, `SELECT `+ledgerColumns+` FROM ledger_record
+		WHERE set_id = $1 AND id > $2 ORDER BY id LIMIT $3`)
+}
+
+// Open implements [intake.Ledger].
+func (l *Ledger) Open(ctx context.Context, set string) iter.Seq2[intake.LedgerRow, error] {
+	return l.rows(ctx, set, `SELECT `+ledgerColumns+` FROM ledger_record
+		WHERE set_id = $1 AND id > $2 AND undecided <> 0 ORDER BY id LIMIT $3`)
+}
+
+func (l *Ledger) rows(ctx context.Context, set, query string) iter.Seq2[intake.LedgerRow, error] {
+	return pages("", func(r intake.LedgerRow) string { return r.ID },
+		func(after string, page []intake.LedgerRow) ([]intake.LedgerRow, error) {
+			no, err := l.setID(ctx, set)
+			if err != nil || no == 0 {
+				return page, err
+			}
+			rows, err := l.db.queryPrepared(ctx, query, no, after, journalPage)
+			return l.collect(rows, err, page)
+		})
+}
+
+// URIs implements [intake.Ledger].
+func (l *Ledger) URIs(ctx context.Context, set string) iter.Seq2[string, error] {
+	const query = `SELECT DISTINCT uri FROM ledger_resource WHERE set_id = $1 AND uri > $2 ORDER BY uri LIMIT $3`
+	return pages("", func(uri string) string { return uri }, func(after string, page []string) ([]string, error) {
+		no, err := l.setID(ctx, set)
+		if err != nil || no == 0 {
+			return page, err
+		}
+		rows, err := l.db.queryPrepared(ctx, query, no, after, journalPage)
+		return collect(rows, err, "ledger", page, func(uri *string) error { return rows.Scan(uri) })
+	})
+}
+
+// collect appends the rows of a query to rs.
+func (l *Ledger) collect(rows *sql.Rows, err error, rs []intake.LedgerRow) ([]intake.LedgerRow, error) {
+	return collect(rows, err, "ledger", rs, func(r *intake.LedgerRow) error { return scanLedger(rows, r) })
+}
+
+func scanLedger(rows *sql.Rows, r *intake.LedgerRow) error {
+	var seconds, nanos int64
+	var deleted, open int
+	var packed sql.RawBytes
+	if err := rows.Scan(&r.ID, &seconds, &nanos, &deleted, &open, &packed); err != nil {
+		return err
+	}
+	r.Updated, r.Deleted, r.Open = time.Unix(seconds, nanos).UTC(), deleted != 0, intake.LedgerOpen(open)
+	var err error
+	rest := string(packed) // one copy for all
+	if r.Resources, rest, err = decodeLedger(rest); err == nil {
+		r.Next, rest, err = decodeLedger(rest)
+	}
+	if err == nil && rest != "" {
+		err = errDamaged
+	}
+	if err != nil {
+		return fmt.Errorf("record %s: %w", r.ID, err)
+	}
+	return nil
+}
+
+// appendLedger appends how many resources there are, and each as its URI and its
+// type, before which stand their lengths.
+func appendLedger(b []byte, resources []intake.LedgerResource) []byte {
+	b = binary.AppendUvarint(b, uint64(len(resources)))
+	for _, r := range resources {
+		b = append(binary.AppendUvarint(b, uint64(len(r.URI))), r.URI...)
+		b = append(binary.AppendUvarint(b, uint64(len(r.Type))), r.Type...)
+	}
+	return b
+}
+
+func decodeLedger(s string) (resources []intake.LedgerResource, rest string, err error) {
+	n, s, err := ledgerNumber(s)
+	for ; err == nil && n > 0; n-- {
+		var r intake.LedgerResource
+		if r.URI, s, err = ledgerText(s); err != nil {
+			break
+		}
+		if r.Type, s, err = ledgerText(s); err != nil {
+			break
+		}
+		resources = append(resources, r)
+	}
+	return resources, s, err
+}
+
+func ledgerNumber(s string) (uint64, string, error) {
+	n, size := binary.Uvarint([]byte(s[:min(len(s), binary.MaxVarintLen64)]))
+	if size <= 0 {
+		return 0, "", errDamaged
+	}
+	return n, s[size:], nil
+}
+
+func ledgerText(s string) (text, rest string, err error) {
+	n, s, err := ledgerNumber(s)
+	if err != nil || n > uint64(len(s)) {
+		return "", "", errDamaged
+	}
+	return s[:n], s[n:], nil
+}
