@@ -33,7 +33,7 @@ var rooms = []room{
 	{"blob/s3", "blob", "github.com/minio/minio-go/v7 golang.org/x/sync"},
 	{"internal/fetch", "", "github.com/klauspost/compress"},
 	{"internal/unpack", "", "github.com/klauspost/compress golang.org/x/text"},
-	{"oaipmh", "", ""},
+	{"oaipmh", "internal/xmlscan", ""},
 	{"oaipmh/oaipmhtest", "oaipmh", ""},
 	{"patch", "", "github.com/klauspost/compress github.com/wI2L/jsondiff"},
 	{"internal/weblink", "", ""},
