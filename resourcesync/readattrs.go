@@ -136,7 +136,7 @@ func (r *Reader) datetime(v []byte, name string) (Datetime, bool) {
 // capability reads a capability; unknown ones are kept as they are (RS-GEN-06).
 func (r *Reader) capability(m *Metadata, v []byte, root bool) bool {
 	v = xmlscan.Trim(v)
-	c := Capability(r.strings.get(v))
+	c := Capability(r.strings.Get(v))
 	if documentKind(c, false) == kindUnknown {
 		if folded := Capability(strings.ToLower(string(c))); documentKind(folded, false) != kindUnknown {
 			r.warn("RS-GEN-04", "capability \""+xmlscan.Clip(string(c))+"\" in upper case")
@@ -200,7 +200,7 @@ func (r *Reader) mediaType(v []byte) (string, bool) {
 		r.warn("RS-TYPE-01", "type \""+xmlscan.Clip(string(v))+"\" is no media type, ignored")
 		return "", false
 	}
-	r.lastType = r.strings.get(v)
+	r.lastType = r.strings.Get(v)
 	return r.lastType, true
 }
 
@@ -208,7 +208,7 @@ func (r *Reader) mediaType(v []byte) (string, bool) {
 func (r *Reader) encoding(v []byte) (string, bool) {
 	v = xmlscan.Trim(v)
 	r.exactEncoding(v)
-	return r.strings.get(v), len(v) > 0
+	return r.strings.Get(v), len(v) > 0
 }
 
 // path reads a place in a package. One that leads out of it is dropped

@@ -164,7 +164,7 @@ func (r *Reader) sitemapChild(e *Entry, name []byte) error {
 		case !validChangeFreq(text):
 			r.warn("RS-XML-14", "changefreq is none of the seven words, ignored")
 		case e.ChangeFreq == "":
-			e.ChangeFreq = r.strings.get(text)
+			e.ChangeFreq = r.strings.Get(text)
 			r.draft.has |= itemChangeFreq
 		}
 		return nil

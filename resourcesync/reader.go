@@ -52,7 +52,7 @@ type Reader struct {
 	rule    rule
 
 	draft     draft
-	strings   interner
+	strings   xmlscan.Interner
 	blanks    int    // white space around the text read last
 	lastType  string // the media type checked last
 	hashes    []Hash // chunk the entries' hashes are cut from

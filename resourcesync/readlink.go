@@ -158,7 +158,7 @@ func (r *Reader) addLinks(l draftLink, rel []byte, first int) {
 
 // relation returns a relation in its usual spelling.
 func (r *Reader) relation(name []byte) string {
-	rel := r.strings.get(name)
+	rel := r.strings.Get(name)
 	usual := rel
 	if strings.EqualFold(rel, RelPatch) {
 		usual = RelPatch

@@ -138,6 +138,7 @@ func (s *Scanner) chars(text []byte) error {
 		}
 		return s.errorAt(s.pos+i, "text in front of the root element")
 	}
+	s.solid = s.solid || i < len(text)
 	if j := bytes.Index(text, []byte("]]>")); j >= 0 {
 		return s.errorAt(s.pos+j, "]]> in text")
 	}
@@ -196,6 +197,7 @@ func (s *Scanner) cdata(b []byte) error {
 	if n < 0 {
 		return errMore
 	}
+	s.solid = s.solid || skipSpace(b, len(begin)) < n
 	if s.collect > 0 && s.collect == len(s.stack) {
 		s.text = appendLines(s.text, b[len(begin):n])
 	}

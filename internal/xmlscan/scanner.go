@@ -70,7 +70,8 @@ type Scanner struct {
 	empty bool   // an empty-element tag: its end follows
 	taken capture
 
-	collect  int // depth at which text is kept; 0 for none
+	collect  int  // depth at which text is kept; 0 for none
+	solid    bool // there was text that is not white space
 	text     []byte
 	begun    bool // the root was seen
 	declared bool // the document begins with an XML declaration

@@ -53,6 +53,23 @@ func (s *Scanner) AllText() ([]byte, error) {
 	}
 }
 
+// Blank is Skip that reports whether nothing but white space and comments stood
+// in the element.
+func (s *Scanner) Blank() (bool, error) {
+	s.solid = false
+	for depth, blank := len(s.stack), true; ; {
+		m, err := s.Next()
+		if err != nil {
+			return false, err
+		}
+		if m == Start {
+			blank = false
+		} else if len(s.stack) < depth {
+			return blank && !s.solid, nil
+		}
+	}
+}
+
 // Attr returns the value of the attribute of that name without a prefix at the
 // tag at hand, and whether there is one.
 func (s *Scanner) Attr(name string) ([]byte, bool) {

@@ -1,0 +1,252 @@
+package atompmh
+
+import (
+	"fmt"
+	"io"
+	"iter"
+	"net/url"
+	"time"
+
+	"lockstep/internal/xmlscan"
+)
+
+// What a Reader accepts, beside the caps of package xmlscan; each says what it
+// prevents.
+const (
+	// DefaultReadBytes is how many bytes of a document, uncompressed, a Reader
+	// reads by default: a document without end, or a bomb.
+	DefaultReadBytes = 1 << 30
+
+	maxToken     = 16 << 20 // bytes of one text: memory filled by content that should not be there
+	maxDepth     = 256      // open elements: memory filled by nesting
+	maxEntryText = 4 << 20  // bytes kept of one entry, or of the feed: memory filled by one of them
+	maxLinks     = 1000     // links of one entry, or of the feed: the same
+	maxWarnings  = 20       // warnings of one rule that are told: a callback called for ever
+)
+
+// The namespaces told apart.
+const (
+	nsAtom       = "http://www.w3.org/2005/Atom"
+	nsHistory    = "http://purl.org/syndication/history/1.0"
+	nsTombstones = "http://purl.org/atompub/tombstones/1.0"
+)
+
+const (
+	spaceAtom xmlscan.Space = iota + 1
+	spaceHistory
+	spaceTombstones
+)
+
+var namespaces = []string{nsAtom, nsHistory, nsTombstones}
+
+// ReaderOptions configures a [Reader]. The zero value is ready to use.
+type ReaderOptions struct {
+	Base      string        // URI of the document; relative URIs in it are resolved against it
+	Strict    bool          // a Warning is an error
+	OnWarning func(Warning) // called for each, at most 20 times for one rule; may be nil
+	MaxBytes  int64         // of the document, uncompressed; default DefaultReadBytes
+}
+
+// Stats are what a Reader counted.
+type Stats struct {
+	Entries   int   // returned
+	Deletions int   // of them, those of that kind
+	Skipped   int   // not returned, since something in them was wrong
+	Warnings  int   // also those OnWarning was not called for
+	Bytes     int64 // of the document, uncompressed
+
+	// The smallest and the largest updated of the entries returned; zero
+	// without entries (AP-HV-06).
+	Earliest, Latest time.Time
+}
+
+// A Reader reads one document, entry by entry: its memory does not grow with
+// their number. The document may be a gzip file, and in UTF-8, UTF-16, US-ASCII
+// or ISO-8859-1.
+//
+// Where a producer takes liberties, and what an entry means is clear all the
+// same, it is understood, with a [Warning]; a strict Reader makes it an error.
+// What is not well formed is always an error. Elements and attributes that are
+// not known are passed over (AP-DOC-10). Errors stick. They are *[SyntaxError],
+// or what the reader below returned.
+type Reader struct {
+	s     xmlscan.Scanner
+	opts  ReaderOptions
+	base  *url.URL
+	err   error // sticks
+	stats Stats
+
+	begun   bool // the root was seen
+	pending bool // the scanner stands at the start of an entry
+	feed    Feed
+	head    head
+
+	draft     draft
+	strings   xmlscan.Interner
+	told      map[string]int
+	violation error // of a strict Reader
+}
+
+// NewReader returns a Reader for the document in r.
+func NewReader(r io.Reader, o ReaderOptions) *Reader {
+	if o.MaxBytes <= 0 {
+		o.MaxBytes = DefaultReadBytes
+	}
+	return &Reader{opts: o, s: xmlscan.New(r, xmlscan.Options{
+		Namespaces: namespaces, MaxBytes: o.MaxBytes, MaxToken: maxToken, MaxDepth: maxDepth,
+		HTML: errHTML, NotDocument: ErrNotFeed,
+	})}
+}
+
+// Feed returns what the document says of itself, as far as it comes in front
+// of the first entry; after the last entry was read, all of it.
+func (r *Reader) Feed() (Feed, error) {
+	if err := r.begin(); err != nil && err != io.EOF {
+		return Feed{}, err
+	}
+	f := r.feed
+	f.Links = append([]Link(nil), f.Links...)
+	return f, nil
+}
+
+// Read reads the next entry into e, of which nothing stays as it was. At the
+// end of the document it returns io.EOF. What e then holds is the caller's.
+func (r *Reader) Read(e *Entry) error {
+	if err := r.begin(); err != nil {
+		return err
+	}
+	for {
+		if !r.pending {
+			if err := r.fail(r.children()); err != nil {
+				return err
+			}
+		}
+		r.pending = false
+		ok, err := r.entry(e)
+		if err = r.fail(err); err != nil {
+			return err
+		}
+		if ok {
+			r.count(e)
+			return r.fail(nil)
+		}
+		r.stats.Skipped++
+	}
+}
+
+// Entries yields the document's entries in order. It stops after the first
+// error, which it yields with a zero Entry.
+func (r *Reader) Entries() iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		for {
+			var e Entry
+			switch err := r.Read(&e); {
+			case err == io.EOF:
+				return
+			case err != nil:
+				yield(Entry{}, err)
+				return
+			}
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Stats returns the counts so far.
+func (r *Reader) Stats() Stats {
+	st := r.stats
+	st.Bytes = r.s.Offset()
+	return st
+}
+
+// fail makes err stick, and what a strict Reader does not accept an error.
+func (r *Reader) fail(err error) error {
+	if err == nil || err == io.EOF && r.violation != nil {
+		err = r.violation
+	}
+	if err != nil {
+		r.err = err
+	}
+	return err
+}
+
+// begin reads up to the first entry, once.
+func (r *Reader) begin() error {
+	if r.err != nil || r.begun {
+		return r.err
+	}
+	r.begun = true
+	if r.opts.Base != "" {
+		base, err := url.Parse(r.opts.Base)
+		if err != nil {
+			return r.fail(fmt.Errorf("read feed: base: %w", err))
+		}
+		r.base = base
+	}
+	err := r.root()
+	if err == nil {
+		err = r.children()
+	}
+	r.pending = err == nil
+	return r.fail(err)
+}
+
+// root reads the root's start tag.
+func (r *Reader) root() error {
+	m, err := r.s.Next()
+	if err != nil {
+		return err
+	}
+	name := string(r.s.Local)
+	switch {
+	case m != xmlscan.Start:
+		return r.s.Errorf("%w: it has no element at all", ErrNotFeed)
+	case r.s.Space == spaceAtom && name == "entry":
+		return r.s.Errorf("%w, but %w", ErrNotFeed, ErrEntryDocument)
+	case r.s.Space == spaceAtom && name == "feed":
+		r.base = r.baseOf(r.base)
+		return nil
+	case name == "feed":
+		return r.s.Errorf("%w: its root element <feed> is not in the namespace of Atom", ErrNotFeed)
+	}
+	return r.s.Errorf("%w: its root element is <%s>", ErrNotFeed, xmlscan.Clip(name))
+}
+
+// count keeps the statistics, and warns of what they show.
+func (r *Reader) count(e *Entry) {
+	r.stats.Entries++
+	if e.Kind == Deletion {
+		r.stats.Deletions++
+	}
+	if r.stats.Earliest.IsZero() || e.Updated.Before(r.stats.Earliest) {
+		r.stats.Earliest = e.Updated
+	}
+	if e.Updated.After(r.stats.Latest) {
+		r.stats.Latest = e.Updated
+	}
+	if r.head.updated && e.Updated.After(r.feed.Updated) {
+		r.head.ahead = true
+		r.warn("AP-TS-01", "an entry is updated later than its feed")
+	}
+}
+
+// warn tells of a liberty taken; a strict Reader fails by it.
+func (r *Reader) warn(rule, message string) {
+	r.stats.Warnings++
+	if r.opts.Strict && r.violation == nil {
+		r.violation = r.s.Errorf("%w", &RuleError{rule, message})
+	}
+	if r.opts.OnWarning == nil {
+		return
+	}
+	if r.told == nil {
+		r.told = make(map[string]int)
+	}
+	if r.told[rule]++; r.told[rule] > maxWarnings {
+		return
+	}
+	line, column := r.s.Position()
+	r.opts.OnWarning(Warning{Rule: rule, Message: message, Line: line, Column: column})
+}

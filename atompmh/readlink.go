@@ -1,0 +1,254 @@
+package atompmh
+
+import (
+	"bytes"
+	"net/url"
+	"strings"
+
+	"lockstep/internal/xmlscan"
+)
+
+// link takes the link whose start tag is at hand into the draft, and reports
+// whether it did. One without an address is passed over.
+func (r *Reader) link(base *url.URL) bool {
+	d := &r.draft
+	var l draftLink
+	var rel, href, ref, title []byte
+	hasRel, hasRef := false, false
+	for i := range r.s.Attrs {
+		a := &r.s.Attrs[i]
+		if a.Prefix != nil {
+			if a.Space == xmlscan.XML && string(a.Local) == "base" {
+				base = r.baseOf(base)
+			}
+			continue
+		}
+		switch string(a.Local) {
+		case "rel":
+			rel, hasRel = a.Value, true
+		case "href":
+			href = a.Value
+		case "type":
+			l.Type = r.strings.Get(xmlscan.Trim(a.Value))
+		case "hreflang":
+			l.Hreflang = r.strings.Get(xmlscan.Trim(a.Value))
+		case "title":
+			title = xmlscan.Trim(a.Value)
+		case "length":
+			l.Length = r.length(xmlscan.Trim(a.Value))
+		case "ref":
+			ref, hasRef = a.Value, true
+		}
+	}
+	if !hasRel && hasRef { // AP-AMB-04: so the draft calls it in places
+		r.warn("AP-AMB-04", "attribute ref of a link, which is called rel")
+		rel = ref
+	}
+	l.Rel = r.relation(rel, hasRel || hasRef)
+	if len(d.links) == maxLinks {
+		r.warn("AP-DOC-01", "too many links in one entry; the rest is ignored")
+		return false
+	}
+	var ok bool
+	if l.href, ok = r.href(href, base); !ok {
+		if l.Rel == RelAlternate {
+			d.broken++
+		}
+		return false
+	}
+	l.title = d.keep(title)
+	if l.Rel == RelAlternate {
+		d.alternates++
+		if l.Type == "" {
+			r.warnAlternate()
+		}
+	}
+	d.links = append(d.links, l)
+	return true
+}
+
+// warnAlternate warns of an alternate link of an entry without a type.
+func (r *Reader) warnAlternate() {
+	if r.s.Depth() == 3 { // feed, entry, link
+		r.warn("AP-ACT-05", "an alternate link without a media type")
+	}
+}
+
+// relation returns a relation in its usual spelling; none at all stands for
+// alternate (RFC 4287, 4.2.7.2).
+func (r *Reader) relation(rel []byte, stated bool) string {
+	rel = xmlscan.Trim(rel)
+	if len(rel) == 0 {
+		if stated {
+			r.warn("AP-DOC-01", "a link with an empty relation, taken as alternate")
+		}
+		return RelAlternate
+	}
+	name := r.strings.Get(rel)
+	usual := usualRelation(name)
+	if usual != name {
+		r.warn("AP-DOC-01", "relation \""+xmlscan.Clip(name)+"\", which is spelt "+xmlscan.Clip(usual))
+	}
+	return usual
+}
+
+// usualRelation returns rel as it is usually written: registered relations by
+// their names, in lower case.
+func usualRelation(rel string) string {
+	const registry = "http://www.iana.org/assignments/relation/"
+	rel = strings.TrimPrefix(rel, registry)
+	for i := range len(rel) {
+		if rel[i] == ':' {
+			return rel
+		}
+	}
+	return strings.ToLower(rel)
+}
+
+// length returns the hint to the size of what a link leads to.
+func (r *Reader) length(v []byte) int64 {
+	n := int64(0)
+	for _, c := range v {
+		if c < '0' || c > '9' || n > 1<<58 {
+			r.warn("AP-DOC-01", "length \""+xmlscan.Clip(string(v))+"\" of a link, ignored")
+			return 0
+		}
+		n = n*10 + int64(c-'0')
+	}
+	return n
+}
+
+// href keeps the URI that v stands for below base (AP-DOC-12).
+func (r *Reader) href(v []byte, base *url.URL) (span, bool) {
+	v = xmlscan.Trim(v)
+	if len(v) == 0 {
+		r.warn("AP-DOC-01", "a link without an address, ignored")
+		return span{}, false
+	}
+	if hasScheme(v) {
+		if !allURI(v) {
+			v = encodeIRI(v)
+		}
+		return r.draft.keep(v), true
+	}
+	reason := "whose own address is not known"
+	if base != nil {
+		u, err := base.Parse(string(v))
+		switch {
+		case err != nil:
+			reason = "that is no address"
+		case !u.IsAbs():
+			reason = "without an absolute address to resolve it against"
+		default:
+			return r.draft.keep(encodeIRI([]byte(u.String()))), true
+		}
+	}
+	r.warn("AP-DOC-12", "a link to \""+xmlscan.Clip(string(v))+"\" in a document "+reason+", ignored")
+	return span{}, false
+}
+
+// baseOf returns the base of the element whose start tag is at hand: base, or
+// what xml:base says of it (AP-DOC-12).
+func (r *Reader) baseOf(base *url.URL) *url.URL {
+	for i := range r.s.Attrs {
+		a := &r.s.Attrs[i]
+		if a.Space != xmlscan.XML || string(a.Local) != "base" {
+			continue
+		}
+		ref := string(encodeIRI(xmlscan.Trim(a.Value)))
+		var u *url.URL
+		var err error
+		if base == nil {
+			u, err = url.Parse(ref)
+		} else {
+			u, err = base.Parse(ref)
+		}
+		if err != nil {
+			r.warn("AP-DOC-12", "xml:base \""+xmlscan.Clip(ref)+"\" is no URI, ignored")
+			return base
+		}
+		return u
+	}
+	return base
+}
+
+// encodeIRI returns the URI of an IRI, or of a URI that someone forgot to
+// encode: what cannot stand in one is percent-encoded. The host stays, for
+// hosts are not written so.
+func encodeIRI(text []byte) []byte {
+	if allURI(text) {
+		return text
+	}
+	const hex = "0123456789ABCDEF"
+	host := 0
+	if i := bytes.Index(text, []byte("://")); i >= 0 {
+		host = len(text)
+		if j := bytes.IndexAny(text[i+3:], "/?#"); j >= 0 {
+			host = i + 3 + j
+		}
+	}
+	b := append(make([]byte, 0, len(text)+32), text[:host]...)
+	for _, c := range text[host:] {
+		if uriBytes[c] {
+			b = append(b, c)
+		} else {
+			b = append(b, '%', hex[c>>4], hex[c&15])
+		}
+	}
+	return b
+}
+
+// uriBytes are those that may stand in a URI.
+var uriBytes = func() (t [256]bool) {
+	for c := range 128 {
+		b := byte(c)
+		t[c] = b|0x20 >= 'a' && b|0x20 <= 'z' || b >= '0' && b <= '9'
+	}
+	for _, b := range []byte("-._~:/?#[]@!$&'()*+,;=%") {
+		t[b] = true
+	}
+	return t
+}()
+
+// allURI reports whether all bytes of b may stand in a URI.
+func allURI[T string | []byte](b T) bool {
+	for i := range len(b) {
+		if !uriBytes[b[i]] {
+			return false
+		}
+	}
+	return true
+}
+
+// hasScheme reports whether s begins with a scheme and goes on behind it.
+func hasScheme[T string | []byte](s T) bool {
+	if len(s) == 0 || s[0]|0x20 < 'a' || s[0]|0x20 > 'z' {
+		return false
+	}
+	for i := 1; i < len(s); i++ {
+		c := s[i]
+		switch {
+		case c == ':':
+			return i+1 < len(s)
+		case c|0x20 >= 'a' && c|0x20 <= 'z', c >= '0' && c <= '9', c == '+', c == '-', c == '.':
+		default:
+			return false
+		}
+	}
+	return false
+}
+
+// validID reports whether id is an absolute IRI, as far as can be told without
+// knowing its scheme (AP-DOC-09).
+func validID[T string | []byte](id T) bool {
+	if !hasScheme(id) {
+		return false
+	}
+	for i := range len(id) {
+		switch c := id[i]; {
+		case c <= ' ', c == 0x7f, c == '<', c == '>', c == '"', c == '{', c == '}', c == '|', c == '\\', c == '^', c == '`':
+			return false
+		}
+	}
+	return true
+}
