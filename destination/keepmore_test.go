@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -85,6 +86,39 @@ func TestKeepAdopted(t *testing.T) {
 	t2, was2 := k.run()
 	k.was(t1, was1)
 	k.was(t2, was2)
+}
+
+// TestKeepGone finds a file gone that it cannot replace at once: what the mirror
+// had there is told by a version of the same content, not forgotten.
+func TestKeepGone(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{})
+	k := newKeeping(t, s, destination.Keep{All: true})
+	for _, data := range []string{"one", "two", "one"} {
+		s.put("/a", data)
+		s.put("/b", "b of "+data)
+		k.run()
+	}
+	then, was := time.Now(), k.resources()
+	if err := os.Remove(filepath.Join(k.dir, "a")); err != nil {
+		t.Fatal(err)
+	}
+	s.put("/a", "four")
+	s.setFault(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path == "/a" {
+			w.WriteHeader(http.StatusForbidden)
+		}
+		return r.URL.Path == "/a"
+	})
+	k.opts.Baseline = true
+	if r, err := k.at(); !errors.Is(err, destination.ErrIncomplete) {
+		t.Fatalf("%v, want %v: %+v", err, destination.ErrIncomplete, r)
+	}
+	s.setFault(nil)
+	k.opts.Baseline = false
+	last, is := k.run()
+	k.was(then, was)
+	k.was(last, is)
 }
 
 // TestKeepMended mends what an audit finds damaged: what the mirror was before
