@@ -63,7 +63,7 @@ var rooms = []room{
 	{"storage/internal/sqldb", "catalog destination hub intake memento resourcesync", ""},
 	{"storage/sqlite", "storage/internal/sqldb catalog destination hub", "modernc.org/sqlite"},
 	{"storage/postgres", "storage/internal/sqldb hub", "github.com/jackc/pgx/v5"},
-	{"bridge", "catalog destination discover intake internal/fetch resourcesync storage/sqlite", ""},
+	{"bridge", "catalog destination discover intake internal/fetch oaipmh resourcesync storage/sqlite", ""},
 	{"storage/postgres/postgrestest", "", "github.com/jackc/pgx/v5"},
 	// front door
 	{"cmd/lockstep", "*", "github.com/prometheus/client_golang github.com/spf13/cobra github.com/spf13/pflag go.yaml.in/yaml/v3 golang.org/x/term github.com/gofrs/flock golang.org/x/sync"},
