@@ -58,6 +58,7 @@ var rooms = []room{
 	{"destination", "discover resourcesync websub blob internal/fetch internal/unpack patch memento vault",
 		"github.com/bmatcuk/doublestar/v4 github.com/gofrs/flock golang.org/x/sync golang.org/x/text"},
 	{"destination/journaltest", "destination resourcesync", "github.com/google/go-cmp"},
+	{"repository", "catalog oaipmh resourcesync", ""},
 	// joinery
 	{"internal/simulate", "source catalog resourcesync blob", "golang.org/x/sync"},
 	{"storage/internal/sqldb", "catalog destination hub intake memento resourcesync", ""},
