@@ -96,13 +96,7 @@ func (r *setRun) update(ctx context.Context, full bool) (more, broken bool, err 
 		r.warn(uri, fmt.Sprintf("%v; what is here was kept", err))
 		return false, false, nil
 	case err != nil:
-		many, ok := errors.AsType[Problems](err)
-		if !ok {
-			many = Problems{err}
-		}
-		for _, cause := range many {
-			r.reader.fail(uri, cause)
-		}
+		r.reader.fail(uri, err)
 	}
 	return more && err == nil, err != nil, nil
 }

@@ -62,12 +62,13 @@ func (fs Findings) Err() error {
 
 // A Report is what a run came to.
 type Report struct {
-	Documents int      `json:"documents"` // read, manifests among them
-	Entries   int64    `json:"entries"`   // in them
-	Packages  int      `json:"packages"`  // looked into
-	Resources int      `json:"resources"` // and bitstreams in packages, whose bytes were compared
-	Unseen    int      `json:"unseen"`    // addresses that could not be looked at from here
-	Seed      uint64   `json:"seed"`      // with which the same resources are chosen again
+	Documents int      `json:"documents"`       // read, manifests among them
+	Entries   int64    `json:"entries"`         // in them
+	Packages  int      `json:"packages"`        // looked into
+	Resources int      `json:"resources"`       // and bitstreams in packages, whose bytes were compared
+	Links     int      `json:"links,omitempty"` // alternate links of feeds that were followed
+	Unseen    int      `json:"unseen"`          // addresses that could not be looked at from here
+	Seed      uint64   `json:"seed"`            // with which the same resources are chosen again
 	Errors    int      `json:"errors"`
 	Warnings  int      `json:"warnings"`
 	Omitted   int      `json:"omitted"` // findings that were counted but are not in Findings

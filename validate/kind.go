@@ -35,6 +35,10 @@ const (
 	KindResource // what a loc leads to
 	KindSource   // what only several documents, or headers, show
 
+	KindFeed       // a feed document of Atom
+	KindFeeds      // what only all documents of a feed, or headers, show
+	KindRepository // an OAI-PMH repository
+
 	lists     = KindResourceList | KindResourceDump | KindChangeList | KindChangeDump
 	indexes   = KindResourceListIndex | KindResourceDumpIndex | KindChangeListIndex | KindChangeDumpIndex
 	manifests = KindResourceDumpManifest | KindChangeDumpManifest
@@ -53,6 +57,7 @@ var kindNames = [...]string{
 	"Change List", "Change List Index", "Change Dump", "Change Dump Index", "Change Dump Manifest",
 	"archive", "archive index", "Change Notification", "document of an unknown capability",
 	"package", "resource", "Source",
+	"feed document", "feed", "OAI-PMH repository",
 }
 
 // String names the kinds in k.

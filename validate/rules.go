@@ -231,6 +231,49 @@ var rules = [...]Rule{
 	{"RN-PL-03", Error, KindNotification, "a notification links up to the Capability List", ""},
 	{"RN-PL-04", Error, KindNotification, "changes are told oldest first", ""},
 	{"RN-PL-05", Error, KindNotification, "an entry of a notification says what changed", ""},
+
+	// feeds: documents
+	{"AP-GEN-03", Error, KindSource, "the feed a Capability List links to is there", ""},
+	{"AP-DOC-01", Error, KindFeed, "a feed document is well-formed XML and what RFC 4287 says a feed is", ""},
+	{"AP-DOC-02", Error, KindFeed, "a feed has one id, title and updated; it, or each of its entries, has an author", ""},
+	{"AP-DOC-03", Warning, KindFeed, "a feed document links to itself", ""},
+	{"AP-DOC-04", Error, KindFeeds, "all documents of a feed have the same id", ""},
+	{"AP-DOC-05", Error, KindFeed, "an entry has one id, title and updated", ""},
+	{"AP-DOC-06", Warning, KindFeed, "entries of one record in one document have different times", ""},
+	{"AP-DOC-07", Error, KindFeed, "no two alternate links of an entry have the same type and language", ""},
+	{"AP-DOC-08", Error, KindFeed, "times are those of RFC 3339, with an upper-case T, and Z or an offset", ""},
+	{"AP-DOC-09", Error, KindFeed, "an id is an absolute IRI", ""},
+	{"AP-DOC-11", Error, KindFeed, "a feed document is in UTF-8, needs no declarations of its own, and is served as XML", ""},
+	{"AP-DOC-11", Warning, KindFeeds, "a feed document is served as application/atom+xml", ""},
+
+	// feeds: times and the chain of documents
+	{"AP-TS-01", Error, KindFeed, "(I1) no entry is later than its document", ""},
+	{"AP-TS-02", Error, KindFeeds, "(I2) prev-archive leads to a feed document, and not in a circle", ""},
+	{"AP-TS-03", Error, KindFeeds, "(I3) no document is later than an entry of the one whose prev-archive leads to it", "AP-TS-04"},
+	{"AP-TS-05", Error, KindFeeds, "prev-archive leads from the subscription document to all archive documents", ""},
+	{"AP-TS-06", Warning, KindFeeds, "an archive document has fh:archive and the link current; next-archive leads to the archive document after it", ""},
+	{"AP-TS-10", Error, KindFeed, "the chain is not made of the links of paged feeds", ""},
+	{"AP-TS-12", Warning, KindFeeds, "a feed is not cut between entries of one time", ""},
+	{"AP-TS-13", Error, KindFeed | KindFeeds, "a document is of the time of its newest entry or, if it is empty, of the archive before it", ""},
+
+	// feeds: entries
+	{"AP-ACT-01", Error, KindFeeds, "there is one active entry for a record", ""},
+	{"AP-ACT-03", Warning, KindFeeds, "an active entry is later than all historical entries of the record", ""},
+	{"AP-ACT-04", Error, KindFeed, "an entry with an alternate link has no content", "AP-HIS-02"},
+	{"AP-ACT-05", Error, KindFeed | KindResource, "an entry that is no deletion entry has an alternate link, with the type of what it leads to", "AP-HIS-02"},
+	{"AP-ACT-06", Error, KindResource, "the alternate links of active entries lead somewhere", ""},
+	{"AP-DEL-02", Warning, KindFeed, "a feed with deletion entries does not say that it is complete", ""},
+	{"AP-DEL-04", Warning, KindFeeds, "a deletion entry is later than all other entries of the record", ""},
+	{"AP-DEL-05", Error, KindFeed, "a deletion entry has no alternate link", ""},
+	{"AP-DEL-06", Error, KindFeed, "a deletion entry has content without src, and nothing in it", ""},
+	{"AP-CLS-05", Warning, KindFeed, "deletions are told by entries, not by tombstones", ""},
+	{"AP-CMP-01", Warning, KindFeed, "a feed says by fh:complete that it is complete, so spelt", ""},
+	{"AP-CMP-02", Error, KindFeeds, "a document that says it is complete has all active entries", "AP-DEL-03"},
+	{"AP-CMP-03", Error, KindFeeds, "a document that says it is complete is the only one", ""},
+
+	// feeds: transport
+	{"AP-HTTP-01", Warning, KindFeeds | KindResource, "feed documents and representations are served with ETag and Last-Modified", ""},
+	{"AP-HTTP-02", Error, KindFeeds, "who has a feed document is told that it is as it was", ""},
 }
 
 // unseen says of the requirements for a Source that have no rule why that is.
@@ -243,5 +286,8 @@ var unseen = [...]struct{ ids, why string }{
 		"it shows only to one who was there before: look twice, or mirror the Source"},
 	{"RS-SET-01 RS-CHL-17 RS-RDM-05 RS-REL-42 RS-REL-70 RS-REL-73 RS-REL-74 RS-SMC-02",
 		"it is about what the Source means by its resources, which documents do not show"},
-	{"RS-IDX-08 RS-VER-20 RS-AMB-23", "it is a choice of the writer"},
+	{"RS-IDX-08 RS-VER-20 RS-AMB-23 AP-DOC-13 AP-TS-08 AP-ACT-07 AP-HIS-01 AP-HIS-03", "it is a choice of the writer"},
+	{"AP-TS-07 AP-HIS-04 AP-TS-09 AP-TS-11 AP-DEL-01 AP-DEL-07 AP-DEL-08", "it shows only to one who was there before: look twice, or harvest the feed"},
+	{"AP-GEN-04 AP-ACT-02", "it is about what the producer means by its records, which feeds do not show"},
+	{"AP-HTTP-03 AP-HTTP-04 AP-HTTP-09", "it takes requests of a kind that is not sent here"},
 }

@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"maps"
@@ -25,6 +26,7 @@ type set struct {
 	changeURI   string   // document the Change List begins with
 	changeDocs  []string // documents with its entries
 	changeFrom  resourcesync.Datetime
+	feedURIs    []string        // to which the Capability List links
 	linked      map[string]bool // whether what a Link header led to is a Capability List
 
 	past          bool            // what is looked at was, and is no more
@@ -49,7 +51,7 @@ func (w *walk) set(uri, description string, c resourcesync.Capability) error {
 		w.tally = nil
 		if err != nil || len(*w.pending) == 0 || attempt == maxAttempts || !w.flaky.Load() && !s.replaced() {
 			w.release()
-			return err
+			return cmp.Or(err, w.feeds(s))
 		}
 		w.drop()
 		before.Documents = w.report.Documents // each counts once
@@ -86,6 +88,11 @@ func (s *set) visit(c resourcesync.Capability) error {
 		return err
 	}
 	s.heads[s.uri] = list.sum
+	for _, l := range list.header.Links {
+		if l.Rel == "current" && baseType(l.Type) == "application/atom+xml" {
+			s.feedURIs = append(s.feedURIs, l.Href)
+		}
+	}
 	if err := s.checkUp(list); err != nil {
 		return err
 	}

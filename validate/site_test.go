@@ -38,9 +38,12 @@ type site struct {
 }
 
 // goodSite returns the Source without a fault.
-func goodSite(t testing.TB) *site {
+func goodSite(t testing.TB) *site { return readSite(t, "site") }
+
+// readSite returns the site in the file of that name.
+func readSite(t testing.TB, name string) *site {
 	t.Helper()
-	a, err := txtar.ParseFile(filepath.Join(rulesDir, "site.txtar"))
+	a, err := txtar.ParseFile(filepath.Join(rulesDir, name+".txtar"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,11 +135,23 @@ func (s *site) open(_ context.Context, r validate.Request) (*validate.Answer, er
 	if strings.HasSuffix(name, ".xml") || strings.HasSuffix(name, "resourcesync") {
 		h.Set("Content-Type", "application/xml")
 	}
+	switch filepath.Ext(name) {
+	case ".atom":
+		h.Set("Content-Type", "application/atom+xml")
+	case ".rdf":
+		h.Set("Content-Type", "application/rdf+xml; charset=utf-8")
+	}
+	if strings.HasPrefix(name, "oai?") {
+		h.Set("Content-Type", "text/xml; charset=utf-8")
+	}
 	for k, v := range s.headers[name] {
 		h[k] = v
 		if v[0] == "" {
 			delete(h, k)
 		}
+	}
+	if r.IfNoneMatch != "" && r.IfNoneMatch == h.Get("Etag") && h.Get("X-Unconditional") == "" {
+		return nil, validate.ErrNotModified
 	}
 	a := &validate.Answer{Header: h, Size: int64(len(b))}
 	if r.Ranged() {
@@ -166,7 +181,15 @@ func readFault(t testing.TB, path string) *fault {
 		t.Fatal(err)
 	}
 	name := strings.Split(filepath.Base(path), ".")
-	f := &fault{rule: name[0], level: validate.Level(name[1]), start: ".well-known/resourcesync", site: goodSite(t)}
+	f := &fault{rule: name[0], level: validate.Level(name[1]), start: ".well-known/resourcesync"}
+	switch f.rule[:2] {
+	case "AP":
+		f.start, f.site = "pmh/feed.atom", readSite(t, "feeds")
+	case "OA":
+		f.start, f.site = "oai", readSite(t, "repository")
+	default:
+		f.site = goodSite(t)
+	}
 	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 	f.title = lines[0]
 	file, old, fresh := "", "", ""
@@ -263,7 +286,11 @@ func join(text, line string) string {
 func (f *fault) check(t testing.TB) *validate.Report {
 	t.Helper()
 	o := validate.Options{Sample: validate.SampleAll, Single: f.alone, Settle: 1, TempDir: t.TempDir()}
-	r, err := validate.Source(t.Context(), f.site.open, base+f.start, o)
+	check := validate.Source
+	if strings.HasPrefix(f.rule, "OAI") {
+		check = validate.Repository
+	}
+	r, err := check(t.Context(), f.site.open, base+f.start, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +300,7 @@ func (f *fault) check(t testing.TB) *validate.Report {
 // faults returns the paths of all faults.
 func faults(t testing.TB) []string {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(rulesDir, "R[ANS]-*"))
+	paths, err := filepath.Glob(filepath.Join(rulesDir, "[A-Z]*-*-*.*"))
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("no faults: %v", err)
 	}

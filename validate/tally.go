@@ -308,9 +308,12 @@ func (t *textFile) add(s string) (int64, error) {
 	return at, nil
 }
 
-// get returns the text kept at at.
-func (t *textFile) get(at int64) string {
-	head := make([]byte, maxMessage+binary.MaxVarintLen64)
+// get returns the text kept at at, as far as a message has room for it.
+func (t *textFile) get(at int64) string { return t.upTo(at, maxMessage) }
+
+// upTo returns the text kept at at, or so many bytes of it.
+func (t *textFile) upTo(at int64, most int) string {
+	head := make([]byte, most+binary.MaxVarintLen64)
 	if at >= t.size {
 		head = t.buf[at-t.size:]
 	} else {
@@ -322,7 +325,7 @@ func (t *textFile) get(at int64) string {
 		return "?"
 	}
 	head = head[used:]
-	return string(head[:min(uint64(len(head)), n)])
+	return string(head[:min(uint64(len(head)), uint64(most), n)])
 }
 
 func (t *textFile) Close() {

@@ -9,6 +9,9 @@
 //	report, err := validate.Package(ctx, readerAt, size, uri, validate.Options{})
 //	report, err := validate.Source(ctx, open, "https://example.org/.well-known/resourcesync", validate.Options{})
 //
+// A feed of Atom-PMH is looked at likewise, from whichever of its documents, and
+// [Repository] asks an OAI-PMH repository a few things.
+//
 // Document looks at one document. Package looks at one ZIP file and its
 // manifest. Source begins at any document, walks up to the Source Description
 // and down to every part, manifest and package, compares what the documents of
@@ -19,6 +22,7 @@
 package validate
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -35,6 +39,8 @@ type Request struct {
 	Resource bool  // one that is listed: it may well be kept where documents are not
 	First    int64 // with Last: only these bytes
 	Last     int64 // of the last byte; 0: all there is, if First is 0
+
+	IfNoneMatch string // an entity tag: only what has another one is wanted
 }
 
 // Ranged reports whether r asks for a part.
@@ -50,13 +56,17 @@ type Answer struct {
 }
 
 // An Opener opens what r asks for. It may be called concurrently. It fails with
-// an error that is fs.ErrNotExist if it is known that nothing is there, and
-// [ErrUnseen] if that cannot be known from here. It may answer a request for a
-// part with the whole.
+// an error that is fs.ErrNotExist if it is known that nothing is there,
+// [ErrUnseen] if that cannot be known from here, and [ErrNotModified] if what is
+// there has the tag of the request. It may answer a request for a part with the
+// whole.
 type Opener func(ctx context.Context, r Request) (*Answer, error)
 
 // ErrUnseen reports an address an Opener cannot look at: no fault of the Source.
 var ErrUnseen = errors.New("cannot be looked at from here")
+
+// ErrNotModified reports what is as the request said.
+var ErrNotModified = errors.New("not modified")
 
 // SampleAll as [Options.Sample] means every resource.
 const SampleAll = -1
@@ -127,8 +137,17 @@ func Document(ctx context.Context, r io.Reader, uri string, o Options) (*Report,
 	o = o.withDefaults()
 	c := newCollector(&o)
 	w := &walk{ctx: ctx, opts: &o, collector: c, flaky: new(atomic.Bool)}
+	text := bufio.NewReaderSize(r, maxHead)
+	head, _ := text.Peek(maxHead) // what is shorter is the whole
+	src := &source{Reader: text, uri: uri, final: uri}
+	switch rootOf(head) {
+	case feedRoot:
+		return c.report, w.feedAlone(src)
+	case repositoryRoot:
+		return c.report, w.responseAlone(src)
+	}
 	return c.report, w.alone(func() error {
-		_, err := w.read(&source{Reader: r, uri: uri, final: uri}, nil)
+		_, err := w.read(src, nil)
 		return err
 	})
 }

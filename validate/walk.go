@@ -59,6 +59,14 @@ func (w *walk) start(address string) error {
 	if err != nil {
 		return err
 	}
+	if !doc.whole {
+		switch w.rootAt(address) {
+		case feedRoot:
+			return w.feed(address)
+		case repositoryRoot:
+			return w.response(address)
+		}
+	}
 	up := doc.header.Link(resourcesync.RelUp)
 	switch k := doc.kind; {
 	case w.opts.Single, !doc.whole, k&(KindSitemap|KindUnknown|manifests|KindNotification) != 0:
@@ -215,8 +223,8 @@ func (w *walk) description(doc *document) error {
 // document opens the document at uri and reads it. An error that isMissing is
 // to be told where the document was named.
 func (w *walk) document(uri string, each eachFunc) (*document, error) {
-	if len(w.counted) >= w.opts.Documents {
-		return nil, fmt.Errorf("stopped at %s: %d documents are enough", printable(uri), w.opts.Documents)
+	if err := w.room(uri); err != nil {
+		return nil, err
 	}
 	if w.opts.OnDocument != nil {
 		w.opts.OnDocument(uri)
@@ -233,6 +241,14 @@ func (w *walk) document(uri string, each eachFunc) (*document, error) {
 	w.kinds[uri] = doc.kind
 	w.headers(doc, a.Header)
 	return doc, nil
+}
+
+// room fails if enough documents were read before uri.
+func (w *walk) room(uri string) error {
+	if len(w.counted) >= w.opts.Documents {
+		return fmt.Errorf("stopped at %s: %d documents are enough", printable(uri), w.opts.Documents)
+	}
+	return nil
 }
 
 // look is document without findings, and without what the set tallies.

@@ -1,0 +1,147 @@
+package validate
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/maphash"
+	"math"
+	"time"
+)
+
+// What an entry of a feed tells of its record.
+const (
+	activeTold about = iota + repeats + 1
+	deletionTold
+)
+
+// addEntry remembers entry n of a feed document, and a text that belongs to it.
+func (t *tally) addEntry(number, n int, told about, id string, updated time.Time, text string) (err error) {
+	if number < 0 {
+		return nil
+	}
+	r := record{about: told, time: nanoseconds(updated), length: -1, doc: uint32(number), entry: uint32(n)}
+	binary.BigEndian.PutUint64(r.key[:8], maphash.String(t.seeds[0], id))
+	binary.BigEndian.PutUint64(r.key[8:], maphash.String(t.seeds[1], id))
+	if r.name, err = t.names.add(id); err == nil && text != "" {
+		r.length, err = t.names.add(text)
+	}
+	if err != nil {
+		return err
+	}
+	t.recs = append(t.recs, r)
+	if len(t.recs) == runRecords {
+		return t.spill()
+	}
+	return nil
+}
+
+// nanoseconds returns t as a number that keeps the order of times, also of those
+// too far away to be told apart.
+func nanoseconds(t time.Time) int64 {
+	switch {
+	case t.Year() < 1678:
+		return math.MinInt64
+	case t.Year() > 2261:
+		return math.MaxInt64
+	}
+	return t.UnixNano()
+}
+
+// maxTied caps the entries of one record and one time that are compared.
+const maxTied = 100
+
+// A story is what a logical feed tells of one record, oldest entry first.
+type story struct {
+	*feedWalk
+	newest []record // of the latest time so far
+	inHead bool     // some entry is in the subscription document
+}
+
+// entriesOnce looks at what all documents together tell of each record, and
+// then at a sample of the active entries.
+func (f *feedWalk) entriesOnce() error {
+	s := &story{feedWalk: f}
+	follower := f.newFollower()
+	err := f.tally.each(func(r *record) error {
+		if len(s.newest) > 0 && r.key != s.newest[0].key {
+			s.end(follower)
+			s.newest, s.inHead = s.newest[:0], false
+		}
+		s.add(r)
+		return f.ctx.Err()
+	})
+	if err == nil && len(s.newest) > 0 {
+		s.end(follower)
+	}
+	return follower.finish(err)
+}
+
+// add takes the next entry.
+func (s *story) add(r *record) {
+	s.inHead = s.inHead || r.doc == 0
+	if len(s.newest) > 0 && r.time != s.newest[0].time {
+		for i := range s.newest {
+			for j := range i {
+				if s.newest[i].doc == s.newest[j].doc {
+					s.tie("AP-DOC-06", Warning, &s.newest[i], &s.newest[j])
+				}
+			}
+		}
+		s.newest = s.newest[:0]
+	}
+	if len(s.newest) < maxTied {
+		s.newest = append(s.newest, *r)
+	}
+}
+
+// end looks at the newest entry: of several of one time that in the latest
+// document, which was read first (AP-CLS-03).
+func (s *story) end(to *follower) {
+	last := &s.newest[0]
+	for i := range s.newest {
+		if r := &s.newest[i]; r.doc < last.doc {
+			last = r
+		}
+	}
+	settled := true
+	for i := range s.newest {
+		r := &s.newest[i]
+		switch {
+		case r == last:
+		case r.doc == last.doc && r.about != last.about:
+			settled = false
+			s.tie("AP-DEL-04", Warning, r, last)
+		case r.doc == last.doc && r.about == activeTold:
+			settled = false
+			s.tie("AP-ACT-01", Error, r, last)
+		case r.doc == last.doc:
+			s.tie("AP-DOC-06", Warning, r, last)
+		case last.about == activeTold:
+			s.tie("AP-ACT-03", Warning, last, r)
+		default:
+			s.tie("AP-DEL-04", Warning, last, r)
+		}
+	}
+	if last.about != activeTold || !settled {
+		return
+	}
+	if head := s.chain[0]; head.complete && head.whole && !s.inHead {
+		s.find("AP-CMP-02", Error, last, "the active entry of %s is not in %s, which says it is complete", s.id(last), head.uri)
+	}
+	to.offer(last)
+}
+
+// tie tells of two entries of one record and one time.
+func (s *story) tie(rule string, level Level, r, other *record) {
+	what := map[about]string{activeTold: "an entry", deletionTold: "a deletion entry"}
+	s.find(rule, level, r, "%s has %s of %s, and %s of the same time: entry %d of %s",
+		s.id(r), what[r.about], instant(r.time), what[other.about], other.entry, s.tally.docs[other.doc])
+}
+
+func (f *feedWalk) id(r *record) string { return f.tally.names.get(r.name) }
+
+func (f *feedWalk) find(rule string, level Level, r *record, format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.add(Finding{rule, level, f.tally.docs[r.doc], fmt.Sprintf("entry %d", r.entry), fmt.Sprintf(format, args...)})
+}

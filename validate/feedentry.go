@@ -1,0 +1,196 @@
+package validate
+
+import (
+	"strings"
+	"time"
+
+	"lockstep/internal/xmlscan"
+)
+
+// An entryReader reads one entry (RFC 4287, 4.1.2).
+type entryReader struct {
+	*feedReader
+	at     string // where it begins
+	base   string
+	n      int // its number in the document
+	counts map[string]int
+	links  map[[2]string]bool
+
+	id         string
+	updated    time.Time
+	alternates []feedLink
+	untyped    bool // one of them has no type
+	author     bool
+	content    contentShape
+}
+
+// contentShape is what the content of an entry is like.
+type contentShape uint8
+
+const (
+	noContent    contentShape = iota
+	emptyContent              // without src
+	someContent               // or with src
+)
+
+// maxAlternates caps the alternate links of one entry that are kept.
+const maxAlternates = 100
+
+// read reads the entry whose start tag is at hand.
+func (r *entryReader) read() error {
+	r.rebase(&r.base)
+	for {
+		m, err := r.Next()
+		switch {
+		case err != nil:
+			return err
+		case m == xmlscan.End:
+			return r.end()
+		}
+		if err := r.child(); err != nil {
+			return err
+		}
+	}
+}
+
+// child reads a child of the entry.
+func (r *entryReader) child() (err error) {
+	if r.Space != inAtom {
+		return r.Skip() // an extension
+	}
+	name, at := string(r.Local), r.here()
+	r.counts[name]++
+	switch name {
+	case "id":
+		r.id, err = r.iri(at)
+		return err
+	case "updated":
+		r.updated, err = r.date(at)
+		return err
+	case "published":
+		_, err = r.date(at)
+		return err
+	case "link":
+		return r.entryLink(at)
+	case "content":
+		return r.readContent()
+	case "source":
+		return r.source()
+	case "author":
+		r.author = true
+	case "generator", "icon", "logo", "subtitle", "entry":
+		r.errorf("AP-DOC-01", at, "Atom has no element %s in an entry", name)
+		return r.Skip()
+	}
+	return r.common(name, at, "an entry")
+}
+
+// entryLink takes a link.
+func (r *entryReader) entryLink(at string) error {
+	l, err := r.link(r.base, at)
+	if l.rel == "alternate" {
+		r.once(r.links, l, at)
+		r.untyped = r.untyped || l.media == ""
+		if len(r.alternates) < maxAlternates {
+			r.alternates = append(r.alternates, l)
+		}
+	}
+	return err
+}
+
+// readContent reads what is in the way of a deletion or of an active entry.
+func (r *entryReader) readContent() error {
+	_, outside := r.Attr("src")
+	blank, err := r.Blank()
+	if blank && !outside && r.content != someContent {
+		r.content = emptyContent
+	} else {
+		r.content = someContent
+	}
+	return err
+}
+
+// source looks for an author in what says where an entry was copied from.
+func (r *entryReader) source() error {
+	for {
+		m, err := r.Next()
+		if err != nil || m == xmlscan.End {
+			return err
+		}
+		r.author = r.author || r.Space == inAtom && string(r.Local) == "author"
+		if err := r.Skip(); err != nil {
+			return err
+		}
+	}
+}
+
+// end checks what is known at the end of the entry.
+func (r *entryReader) end() error {
+	for _, name := range []string{"id", "title", "updated"} {
+		if n := r.counts[name]; n != 1 {
+			r.errorf("AP-DOC-05", r.at, "the entry has %s, not one", quantity(n, name))
+		}
+	}
+	for _, name := range []string{"content", "published", "rights", "source", "summary"} {
+		if n := r.counts[name]; n > 1 {
+			r.errorf("AP-DOC-01", r.at, "the entry has %s", quantity(n, name))
+		}
+	}
+	if !r.author && r.bare == "" {
+		r.bare = r.at
+	}
+	told := r.shape()
+	if told == 0 || r.id == "" || r.updated.IsZero() {
+		return nil
+	}
+	d := r.doc
+	if d.oldest.IsZero() || r.updated.Before(d.oldest) {
+		d.oldest, d.oldestAt = r.updated, r.at
+	}
+	if r.updated.After(d.newest) {
+		d.newest, d.newestAt = r.updated, r.at
+	}
+	if told == deletionTold && d.deletionAt == "" {
+		d.deletionAt = r.at
+	}
+	return r.walk.tally.addEntry(r.number, r.n, told, r.id, r.updated, r.kept())
+}
+
+// shape returns what the entry tells of its record, as a lenient consumer takes
+// it (AP-CLS-04); 0 if nothing.
+func (r *entryReader) shape() about {
+	if len(r.alternates) == 0 {
+		switch r.content {
+		case emptyContent:
+			return deletionTold
+		case noContent:
+			r.errorf("AP-ACT-05", r.at, "the entry has neither an alternate link nor content: it is no active and no deletion entry")
+		default:
+			r.errorf("AP-DEL-06", r.at, "the entry has no alternate link, and content that is not empty: it is no active and no deletion entry")
+		}
+		return 0
+	}
+	switch {
+	case r.content == emptyContent:
+		r.errorf("AP-DEL-05", r.at, "the entry has empty content, as a deletion entry has, and an alternate link")
+	case r.content == someContent:
+		r.errorf("AP-ACT-04", r.at, "the entry has an alternate link and content")
+	}
+	if r.untyped {
+		r.errorf("AP-ACT-05", r.at, "an alternate link has no type")
+	}
+	return activeTold
+}
+
+// kept returns the alternates as one text, where they are wanted again.
+func (r *entryReader) kept() string {
+	if r.walk.opts.Sample == 0 || r.walk.single {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString(r.at)
+	for _, l := range r.alternates {
+		b.WriteString("\n" + l.media + "\n" + l.href)
+	}
+	return b.String()
+}

@@ -1,0 +1,192 @@
+package validate
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"sync"
+)
+
+// A followed entry is one whose alternate links are to be followed.
+type followedEntry struct {
+	id, doc, at string
+	updated     int64
+	links       []feedLink
+	findings    []Finding
+}
+
+// maxKept caps what is kept of the alternates of one entry.
+const maxKept = 64 << 10
+
+// A follower looks where the alternate links of active entries lead, of as many
+// entries as [Options.Sample] says, several at once. Who is not there any more
+// may have changed since: that is asked of the feed, once, a little later.
+type follower struct {
+	*feedWalk
+	want   int
+	rnd    *rand.Rand
+	seen   int
+	chosen []record
+
+	work   chan followedEntry
+	wg     sync.WaitGroup
+	doubts []followedEntry // guarded by mu
+}
+
+func (f *feedWalk) newFollower() *follower {
+	to := &follower{feedWalk: f}
+	if f.opts.Sample == 0 || f.single || len(f.chain) == 0 {
+		return to
+	}
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, f.chain[0].uri) // never fails
+	to.want, to.rnd = min(f.opts.Sample, maxSample), rand.New(rand.NewPCG(f.opts.Seed, h.Sum64()))
+	to.work = make(chan followedEntry)
+	for range f.opts.Jobs {
+		to.wg.Go(func() {
+			for e := range to.work {
+				to.look(&e)
+			}
+		})
+	}
+	return to
+}
+
+// offer shows the follower an active entry.
+func (f *follower) offer(r *record) {
+	switch {
+	case f.work == nil || r.length < 0:
+	case f.opts.Sample == SampleAll:
+		f.send(r)
+	case len(f.chosen) < f.want:
+		f.seen++
+		f.chosen = append(f.chosen, *r)
+	default:
+		f.seen++
+		if i := f.rnd.IntN(f.seen); i < f.want {
+			f.chosen[i] = *r
+		}
+	}
+}
+
+// send hands an entry to whoever is free.
+func (f *follower) send(r *record) {
+	lines := strings.Split(f.tally.names.upTo(r.length, maxKept), "\n")
+	e := followedEntry{id: f.id(r), doc: f.tally.docs[r.doc], at: lines[0], updated: r.time}
+	for i := 1; i+1 < len(lines); i += 2 {
+		e.links = append(e.links, feedLink{media: lines[i], href: lines[i+1]})
+	}
+	select {
+	case f.work <- e:
+	case <-f.ctx.Done():
+	}
+}
+
+// finish follows what was chosen, unless err ends the run, and files what was
+// found.
+func (f *follower) finish(err error) error {
+	if f.work == nil {
+		return err
+	}
+	if err == nil {
+		for i := range f.chosen {
+			f.send(&f.chosen[i])
+		}
+	}
+	close(f.work)
+	f.wg.Wait()
+	if err == nil && f.ctx.Err() != nil {
+		err = f.ctx.Err()
+	}
+	if err != nil || len(f.doubts) == 0 {
+		return err
+	}
+	return f.reconsider()
+}
+
+// look follows the links of an entry.
+func (f *follower) look(e *followedEntry) {
+	for i := range e.links {
+		f.link(e, &e.links[i], true)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.report.Links += len(e.links)
+	if len(e.findings) > 0 && len(f.doubts) < maxDoubts {
+		f.doubts = append(f.doubts, *e)
+	}
+}
+
+// link asks for a representation, and reads no more of it than its headers. The
+// first time it looks at how it is served.
+func (f *follower) link(e *followedEntry, l *feedLink, first bool) {
+	doubtful := func(rule, format string, args ...any) {
+		e.findings = append(e.findings, Finding{rule, Error, e.doc, e.at, l.href + ": " + fmt.Sprintf(format, args...)})
+	}
+	a, err := f.ask(Request{URI: l.href, Resource: true})
+	switch {
+	case errors.Is(err, ErrUnseen):
+		f.mu.Lock()
+		f.report.Unseen++
+		f.mu.Unlock()
+		return
+	case f.ctx.Err() != nil:
+		return
+	case err != nil:
+		doubtful("AP-ACT-06", "an alternate link of an active entry, but %v", err)
+		return
+	}
+	discard(a.Body)
+	if a.Header == nil {
+		return
+	}
+	if t := a.Header.Get("Content-Type"); t != "" && l.media != "" && baseType(t) != baseType(l.media) {
+		doubtful("AP-ACT-05", "served as %s, but the link says %s", t, l.media)
+	}
+	if first {
+		f.mu.Lock()
+		feedValidators(place{f.collector, l.href}, a.Header)
+		f.mu.Unlock()
+	}
+}
+
+// reconsider files the doubts that nothing new in the subscription document
+// resolves, and that are still there.
+func (f *follower) reconsider() error {
+	if err := pause(f.ctx, f.opts.Settle); err != nil {
+		return err
+	}
+	newer := &feedWalk{walk: f.quiet(f.chain[0].uri), tally: newTally(f.opts.TempDir)}
+	defer newer.tally.Close()
+	since := make(map[string]int64, len(f.doubts))
+	for i := range f.doubts {
+		since[f.doubts[i].id] = f.doubts[i].updated
+	}
+	if _, err := newer.open(f.chain[0].uri); err == nil {
+		err := newer.tally.each(func(r *record) error {
+			if id := newer.id(r); since[id] != 0 {
+				since[id] = r.time // the newest comes last
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for _, e := range f.doubts {
+		if since[e.id] > e.updated {
+			continue
+		}
+		again := followedEntry{doc: e.doc, at: e.at, links: e.links}
+		for i := range again.links {
+			f.link(&again, &again.links[i], false)
+		}
+		for _, finding := range again.findings {
+			f.add(finding)
+		}
+	}
+	return f.ctx.Err()
+}

@@ -1,0 +1,328 @@
+package validate
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"regexp"
+	"sync"
+
+	"lockstep/internal/xmlscan"
+)
+
+// A feedWalk is one reading of a logical feed: its subscription document, and
+// the archive documents that follow by prev-archive, newest first.
+type feedWalk struct {
+	*walk
+	tally  *tally // of the entries
+	chain  []*feedDoc
+	known  map[string]bool // addresses of the documents in chain
+	start  string          // where it began, if that is an archive document
+	single bool            // one document, and nothing else
+	broke  bool            // the chain could not be followed to its end
+	mu     sync.Mutex      // guards the collector while alternate links are followed
+}
+
+// feed checks the logical feed one of whose documents is at uri. If its
+// documents were cut anew while they were read, what does not fit together is no
+// finding yet, and all is read again.
+func (w *walk) feed(uri string) error {
+	for attempt := 1; ; attempt++ {
+		before := *w.report
+		w.hold()
+		w.flaky.Store(false)
+		f := &feedWalk{walk: w, tally: newTally(w.opts.TempDir), known: make(map[string]bool)}
+		err := f.visit(uri)
+		f.tally.Close()
+		if err != nil || len(*w.pending) == 0 || attempt == maxAttempts || !w.flaky.Load() && !f.replaced() {
+			w.release()
+			return err
+		}
+		w.drop()
+		before.Documents = w.report.Documents // each counts once
+		*w.report = before
+	}
+}
+
+// feeds checks the feeds a Capability List links to: they tell of what its set
+// holds in another way.
+func (w *walk) feeds(s *set) error {
+	for _, uri := range s.feedURIs[:min(len(s.feedURIs), maxFeeds)] {
+		err := w.feed(uri)
+		switch {
+		case errors.Is(err, ErrUnseen):
+			w.report.Unseen++
+		case isMissing(err):
+			place{w.collector, s.uri}.errorf("AP-GEN-03", "root", "the link current leads to %s: %v", uri, err)
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
+// maxFeeds caps the feeds of one set.
+const maxFeeds = 10
+
+// feedAlone checks one feed document, and nothing else.
+func (w *walk) feedAlone(src *source) error {
+	f := &feedWalk{walk: w, tally: newTally(w.opts.TempDir), known: make(map[string]bool)}
+	defer f.tally.Close()
+	doc, err := f.read(src)
+	if err != nil {
+		return err
+	}
+	f.join(doc)
+	f.single = true
+	return f.entriesOnce()
+}
+
+// replaced reports whether the subscription document is another one by now.
+func (f *feedWalk) replaced() bool {
+	if len(f.chain) == 0 || f.single {
+		return false
+	}
+	doc, err := f.aside(f.chain[0].uri)
+	return err == nil && doc.sum != f.chain[0].sum
+}
+
+// aside reads a document without findings, and keeps nothing of it.
+func (f *feedWalk) aside(uri string) (*feedDoc, error) {
+	q := &feedWalk{walk: f.quiet(uri)}
+	return q.open(uri)
+}
+
+// open opens a feed document and reads it. An error that isMissing is to be told
+// where the document was named.
+func (f *feedWalk) open(uri string) (*feedDoc, error) {
+	if err := f.room(uri); err != nil {
+		return nil, err
+	}
+	if f.opts.OnDocument != nil {
+		f.opts.OnDocument(uri)
+	}
+	a, err := f.ask(Request{URI: uri, Document: true})
+	if err != nil {
+		return nil, err
+	}
+	defer a.Body.Close() // read as far as it is of use
+	doc, err := f.read(&source{a.Body, uri, a.URI, a.Header})
+	if err != nil {
+		return nil, f.broken(uri, err)
+	}
+	f.feedHeaders(doc, a.Header)
+	return doc, nil
+}
+
+// visit reads the documents and compares them.
+func (f *feedWalk) visit(uri string) error {
+	doc, err := f.open(uri)
+	switch {
+	case err != nil:
+		return err
+	case f.opts.Single || !doc.isFeed:
+		f.single = true
+		f.join(doc)
+		return f.entriesOnce()
+	}
+	if doc.current != "" && !doc.named(doc.current) {
+		if doc, err = f.fromCurrent(doc); err != nil {
+			return err
+		}
+	}
+	f.join(doc)
+	if err := f.conditional(doc); err != nil {
+		return err
+	}
+	if err := f.follow(); err != nil {
+		return err
+	}
+	f.documents()
+	if f.start != "" && !f.known[f.start] && !f.broke {
+		place{f.collector, f.start}.errorf("AP-TS-05", "", "the chain of prev-archive from %s does not lead here", f.chain[0].uri)
+	}
+	return f.entriesOnce()
+}
+
+// join adds a document to the chain.
+func (f *feedWalk) join(doc *feedDoc) {
+	f.chain = append(f.chain, doc)
+	f.known[doc.uri], f.known[doc.final] = true, true
+}
+
+// fromCurrent goes from an archive document to its subscription document
+// (AP-HV-14).
+func (f *feedWalk) fromCurrent(doc *feedDoc) (*feedDoc, error) {
+	p := place{f.collector, doc.uri}
+	current, err := f.open(doc.current)
+	switch {
+	case errors.Is(err, ErrUnseen):
+		f.report.Unseen++
+	case isMissing(err):
+		p.warnf("AP-TS-06", "", "the link current leads to %s: %v", doc.current, err)
+	case err != nil:
+		return nil, err
+	case !current.isFeed:
+		p.warnf("AP-TS-06", "", "the link current leads to %s, which is no feed document", doc.current)
+	default:
+		f.start = doc.uri
+		f.tally.Close() // of the archive document, which comes again
+		f.tally = newTally(f.opts.TempDir)
+		return f.open(doc.current)
+	}
+	return doc, nil
+}
+
+// follow walks the chain, to its end or as far as it can be walked.
+func (f *feedWalk) follow() error {
+	for {
+		d := f.chain[len(f.chain)-1]
+		if d.prev == "" || !d.whole {
+			f.broke = f.broke || !d.whole
+			return nil
+		}
+		p := place{f.collector, d.uri}
+		if f.known[d.prev] {
+			p.errorf("AP-TS-02", "root", "(I2) prev-archive leads in a circle, back to %s", d.prev)
+			f.broke = true
+			return nil
+		}
+		older, err := f.open(d.prev)
+		f.broke = err != nil
+		switch {
+		case errors.Is(err, ErrUnseen):
+			f.report.Unseen++
+			return nil
+		case errors.Is(err, fs.ErrNotExist):
+			p.errorf("AP-TS-02", "root", "(I2) prev-archive leads to %s: nothing is there", d.prev)
+			return nil
+		case isMissing(err):
+			p.errorf("AP-TS-02", "root", "(I2) prev-archive leads to %s: %v", d.prev, err)
+			return nil
+		case err != nil:
+			return err
+		case !older.isFeed:
+			p.errorf("AP-TS-02", "root", "(I2) prev-archive leads to %s, which is no feed document", d.prev)
+			f.broke = true
+			return nil
+		case f.known[older.final]:
+			p.errorf("AP-TS-02", "root", "(I2) prev-archive leads in a circle, back to %s", older.final)
+			f.broke = true
+			return nil
+		}
+		f.neighbours(d, older)
+		f.join(older)
+	}
+}
+
+// neighbours compares two documents that follow each other.
+func (f *feedWalk) neighbours(d, older *feedDoc) {
+	p, q := place{f.collector, d.uri}, place{f.collector, older.uri}
+	switch {
+	case older.updated.IsZero() || d.entries > 0 && d.oldest.IsZero():
+	case d.entries == 0 && !d.updated.Equal(older.updated):
+		p.errorf("AP-TS-13", "root", "the document is empty and of %s, its archive of %s", stamp(d.updated), stamp(older.updated))
+	case d.entries == 0:
+	case older.updated.After(d.oldest):
+		p.errorf("AP-TS-03", d.oldestAt, "(I3) the entry is of %s, but the archive before it of %s: %s", stamp(d.oldest), stamp(older.updated), older.uri)
+	case older.updated.Equal(d.oldest):
+		p.warnf("AP-TS-12", d.oldestAt, "the feed was cut between entries of the same time, %s", stamp(d.oldest))
+	}
+	first := f.chain[0]
+	if d.id != "" && older.id != "" && older.id != first.id && first.id != "" {
+		q.errorf("AP-DOC-04", "root", "its id is %s, that of the feed %s", older.id, first.id)
+	}
+	switch {
+	case older.next == "":
+	case d == first:
+		q.warnf("AP-TS-06", "root", "next-archive leads to %s, but this is the newest archive", older.next)
+	case !d.named(older.next):
+		q.warnf("AP-TS-06", "root", "next-archive leads to %s, but the document after this one is %s", older.next, d.uri)
+	}
+}
+
+// documents looks at which documents are archives.
+func (f *feedWalk) documents() {
+	first := f.chain[0]
+	if p := (place{f.collector, first.uri}); len(f.chain) > 1 && first.archive && f.start == "" {
+		p.warnf("AP-TS-06", "root", "fh:archive in the subscription document")
+	}
+	for _, d := range f.chain[1:] {
+		p := place{f.collector, d.uri}
+		if !d.archive && d.whole {
+			p.warnf("AP-TS-06", "root", "no fh:archive in an archive document")
+		}
+		switch {
+		case !d.whole:
+		case d.current == "":
+			p.warnf("AP-TS-06", "root", "no link current to the subscription document")
+		case !first.named(d.current) && f.start == "":
+			p.warnf("AP-TS-06", "root", "the link current leads to %s, not to %s", d.current, first.uri)
+		}
+		if d.complete {
+			p.errorf("AP-CMP-03", "root", "an archive document says it is complete")
+		}
+	}
+}
+
+// conditional asks for the subscription document as one does who has it.
+func (f *feedWalk) conditional(d *feedDoc) error {
+	if d.etag == "" {
+		return nil
+	}
+	a, err := f.ask(Request{URI: d.uri, Document: true, IfNoneMatch: d.etag})
+	switch {
+	case errors.Is(err, ErrNotModified):
+		return nil
+	case isMissing(err), errors.Is(err, ErrUnseen):
+		return nil // who can be had once, and not twice, is told of elsewhere
+	case err != nil:
+		return err
+	}
+	defer discard(a.Body)
+	if a.Header.Get("ETag") == d.etag {
+		place{f.collector, d.uri}.errorf("AP-HTTP-02", "ETag", "asked for with If-None-Match: %s, it was sent all the same", d.etag)
+	}
+	return nil
+}
+
+// maxHead caps what is read to see what a document is.
+const maxHead = 64 << 10
+
+// feedRoot and repositoryRoot are what rootOf tells apart from all else.
+const (
+	feedRoot       = "feed"
+	repositoryRoot = "OAI-PMH"
+)
+
+var feedTag = regexp.MustCompile(`<([\w.-]+:)?feed[\s>]`)
+
+// rootOf returns what the document that begins with head is: feedRoot,
+// repositoryRoot, or "".
+func rootOf(head []byte) string {
+	s := xmlscan.New(bytes.NewReader(head), xmlscan.Options{Namespaces: []string{feedSpaces[0], oaiSpaces[0]}})
+	m, err := s.Next()
+	switch {
+	case err != nil && bytes.Contains(head, []byte(feedSpaces[0])) && feedTag.Match(head):
+		return feedRoot // too broken to be read so far
+	case err != nil || m != xmlscan.Start:
+		return ""
+	case s.Space == 1 && string(s.Local) == feedRoot:
+		return feedRoot
+	case (s.Space == 2 || s.Space == xmlscan.None) && string(s.Local) == repositoryRoot:
+		return repositoryRoot
+	}
+	return ""
+}
+
+// rootAt is rootOf for what is at uri; "" if that cannot be had.
+func (w *walk) rootAt(uri string) string {
+	a, err := w.ask(Request{URI: uri, Document: true})
+	if err != nil {
+		return ""
+	}
+	defer a.Body.Close() // only its beginning is wanted
+	head, _ := io.ReadAll(io.LimitReader(a.Body, maxHead))
+	return rootOf(head)
+}
