@@ -30,5 +30,5 @@ soak: ## before a release: kills, histories and power cuts in the numbers we pro
 	$(GO) test -count=1 -timeout 2h ./cmd/lockstep -run 'TestTorture|TestHubKill|TestKillAnywhere|TestServeKilled|TestPublishKilled|TestDumpKilled|TestPowerCut' -torture 200 -hub-kills 1000 -kills 200 -serve-kills 500 -publish-kills 200 -dump-kills 200 -cuts 200
 
 bench: ## figures beside yardsticks, in turn on this machine; see docs/performance.md
-	$(GO) test -run "^$$" -bench "Document|Catalog|Publish|Republish|Steady|Dump|Scan|Sync|CatchUp|Distance|Plan|Audit|Bitstream|API|Notify|Follow|Hub|Vault|TimeGate" -benchtime 1x -timeout 2h ./bench
+	$(GO) test -run "^$$" -bench "Document|Catalog|Publish|Republish|Steady|Dump|Scan|Feed|Sync|CatchUp|Distance|Plan|Audit|Bitstream|API|Notify|Follow|Hub|Vault|TimeGate" -benchtime 1x -timeout 2h ./bench
 	$(GO) test -run "^$$" -bench "Get|Serve" -timeout 1h ./bench

@@ -107,7 +107,7 @@ func appendUpdated(b []byte, t time.Time) []byte {
 // appendLink appends l, which has been checked but for its address and the
 // characters of its title.
 func appendLink(b []byte, l *Link) ([]byte, error) {
-	if !hasScheme(l.Href) || !allURI(l.Href) {
+	if !hasScheme(l.Href) || !allOf(l.Href, byteURI) {
 		return nil, broken("AP-DOC-01", "link %s: %q is no absolute URI of the characters allowed in one", l.Rel, xmlscan.Clip(l.Href))
 	}
 	b, ok := appendAttr(b, `<link rel="`, l.Rel)

@@ -1,7 +1,6 @@
 package atompmh
 
 import (
-	"bytes"
 	"net/url"
 	"strings"
 
@@ -95,6 +94,9 @@ func (r *Reader) relation(rel []byte, stated bool) string {
 // usualRelation returns rel as it is usually written: registered relations by
 // their names, in lower case.
 func usualRelation(rel string) string {
+	if rel == RelAlternate {
+		return rel // the usual one
+	}
 	const registry = "http://www.iana.org/assignments/relation/"
 	rel = strings.TrimPrefix(rel, registry)
 	for i := range len(rel) {
@@ -126,7 +128,7 @@ func (r *Reader) href(v []byte, base *url.URL) (span, bool) {
 		return span{}, false
 	}
 	if hasScheme(v) {
-		if !allURI(v) {
+		if !allOf(v, byteURI) {
 			v = encodeIRI(v)
 		}
 		return r.draft.keep(v), true
@@ -170,85 +172,4 @@ func (r *Reader) baseOf(base *url.URL) *url.URL {
 		return u
 	}
 	return base
-}
-
-// encodeIRI returns the URI of an IRI, or of a URI that someone forgot to
-// encode: what cannot stand in one is percent-encoded. The host stays, for
-// hosts are not written so.
-func encodeIRI(text []byte) []byte {
-	if allURI(text) {
-		return text
-	}
-	const hex = "0123456789ABCDEF"
-	host := 0
-	if i := bytes.Index(text, []byte("://")); i >= 0 {
-		host = len(text)
-		if j := bytes.IndexAny(text[i+3:], "/?#"); j >= 0 {
-			host = i + 3 + j
-		}
-	}
-	b := append(make([]byte, 0, len(text)+32), text[:host]...)
-	for _, c := range text[host:] {
-		if uriBytes[c] {
-			b = append(b, c)
-		} else {
-			b = append(b, '%', hex[c>>4], hex[c&15])
-		}
-	}
-	return b
-}
-
-// uriBytes are those that may stand in a URI.
-var uriBytes = func() (t [256]bool) {
-	for c := range 128 {
-		b := byte(c)
-		t[c] = b|0x20 >= 'a' && b|0x20 <= 'z' || b >= '0' && b <= '9'
-	}
-	for _, b := range []byte("-._~:/?#[]@!$&'()*+,;=%") {
-		t[b] = true
-	}
-	return t
-}()
-
-// allURI reports whether all bytes of b may stand in a URI.
-func allURI[T string | []byte](b T) bool {
-	for i := range len(b) {
-		if !uriBytes[b[i]] {
-			return false
-		}
-	}
-	return true
-}
-
-// hasScheme reports whether s begins with a scheme and goes on behind it.
-func hasScheme[T string | []byte](s T) bool {
-	if len(s) == 0 || s[0]|0x20 < 'a' || s[0]|0x20 > 'z' {
-		return false
-	}
-	for i := 1; i < len(s); i++ {
-		c := s[i]
-		switch {
-		case c == ':':
-			return i+1 < len(s)
-		case c|0x20 >= 'a' && c|0x20 <= 'z', c >= '0' && c <= '9', c == '+', c == '-', c == '.':
-		default:
-			return false
-		}
-	}
-	return false
-}
-
-// validID reports whether id is an absolute IRI, as far as can be told without
-// knowing its scheme (AP-DOC-09).
-func validID[T string | []byte](id T) bool {
-	if !hasScheme(id) {
-		return false
-	}
-	for i := range len(id) {
-		switch c := id[i]; {
-		case c <= ' ', c == 0x7f, c == '<', c == '>', c == '"', c == '{', c == '}', c == '|', c == '\\', c == '^', c == '`':
-			return false
-		}
-	}
-	return true
 }

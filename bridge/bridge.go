@@ -14,20 +14,27 @@ import (
 // Options configures a [Bridge]. The zero value is ready to use.
 type Options struct {
 	// Dir is where what was harvested is remembered, in files whose names begin
-	// with "harvest"; "" is in memory, for as long as the Origin is open.
+	// with "harvest". It is made when there is something to remember. Without it
+	// everything is harvested anew for each Origin, and forgotten.
 	Dir string
 
-	// Scratch is for files that go with the run; default the system's.
+	// Scratch is where what is not remembered is kept for as long as an Origin is
+	// open; default the system's directory for such files.
 	Scratch string
 
 	// FullEvery is how long after the last one a harvest reads everything
 	// (AP-HV-12); default 30 days, negative never.
 	FullEvery time.Duration
 
+	// AllowHosts are hosts that may have documents of a feed besides its own; "*"
+	// is any.
+	AllowHosts []string
+
 	Logger *slog.Logger // default: discards
 }
 
-// A Bridge opens Origins.
+// A Bridge opens Origins. It is safe for concurrent use, but only one Origin may
+// be open on a Dir at a time.
 type Bridge struct {
 	client *fetch.Client
 	opts   Options
@@ -41,8 +48,33 @@ func New(c *fetch.Client, o Options) *Bridge {
 	return &Bridge{client: c, opts: o}
 }
 
-// Open opens the Origin of f: it is what destination.Options.Bridge wants. Only
-// one may be open on a Dir at a time.
-func (b *Bridge) Open(_ context.Context, f discover.Foreign, _ destination.BridgeOptions) (destination.Origin, error) {
-	return nil, fmt.Errorf("harvest %s: %s is not known", fetch.Printable(f.URI), fetch.Printable(f.Kind))
+// Open opens the Origin of f: it is what destination.Options.Bridge wants.
+func (b *Bridge) Open(ctx context.Context, f discover.Foreign, o destination.BridgeOptions) (destination.Origin, error) {
+	open := openFeed
+	switch f.Kind {
+	case discover.AtomPMH:
+	case discover.OAIPMH:
+		open = openRepository
+	default:
+		return nil, fmt.Errorf("harvest %s: %s is nothing we know how to", fetch.Printable(f.URI), fetch.Printable(f.Kind))
+	}
+	m, err := b.remember(ctx, f, o.ReadOnly)
+	if err != nil {
+		return nil, err
+	}
+	h, err := open(b, m, f, o)
+	if err != nil {
+		_ = m.close() // err says more
+		return nil, err
+	}
+	return &origin{memory: m, harvester: h}, nil
+}
+
+// Maps says what files the resources of f get in a mirror, where that is another
+// than their URIs tell.
+func Maps(f discover.Foreign) []destination.PathMap {
+	if f.Kind != discover.OAIPMH {
+		return nil
+	}
+	return repositoryMaps(f)
 }

@@ -187,6 +187,9 @@ var (
 	// else was done. The Report tells what.
 	ErrIncomplete = errors.New("not in step")
 
+	// ErrGone is what an [Origin] says of a resource that is not there any more.
+	ErrGone = errors.New("it is not there any more")
+
 	// ErrEnded is what an [Origin] says of a Source of which nothing new will
 	// ever come.
 	ErrEnded = errors.New("it has ended")

@@ -2,6 +2,7 @@ package destination
 
 import (
 	"context"
+	"errors"
 	"io"
 	"iter"
 	"time"
@@ -37,8 +38,9 @@ type Origin interface {
 	Changes(ctx context.Context, after int64) iter.Seq2[resourcesync.Entry, error]
 
 	// Open opens the content of a resource, if it is here or can be had in a way
-	// that only the Origin knows. With fs.ErrNotExist the URI is to be asked. The
-	// hashes are those of the entry, by which one content is told from another.
+	// that only the Origin knows. With fs.ErrNotExist the URI is to be asked, with
+	// [ErrGone] there is no need to. The hashes are those of the entry, by which one
+	// content is told from another.
 	Open(ctx context.Context, uri string, h resourcesync.Hashes) (io.ReadCloser, error)
 
 	// Applied tells what was applied and recorded: changes up to the first number
@@ -48,6 +50,15 @@ type Origin interface {
 	// Close gives back what is held. The memory stays.
 	Close() error
 }
+
+// Problems are why an [Origin] could not bring all of its memory in step, each a
+// sentence with the address in it.
+type Problems []error
+
+func (p Problems) Error() string { return errors.Join(p...).Error() }
+
+// Unwrap makes each of them a cause.
+func (p Problems) Unwrap() []error { return p }
 
 // BridgeOptions says how an [Origin] is to be opened.
 type BridgeOptions struct {

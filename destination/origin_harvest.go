@@ -96,7 +96,13 @@ func (r *setRun) update(ctx context.Context, full bool) (more, broken bool, err 
 		r.warn(uri, fmt.Sprintf("%v; what is here was kept", err))
 		return false, false, nil
 	case err != nil:
-		r.reader.fail(uri, err)
+		many, ok := errors.AsType[Problems](err)
+		if !ok {
+			many = Problems{err}
+		}
+		for _, cause := range many {
+			r.reader.fail(uri, cause)
+		}
 	}
 	return more && err == nil, err != nil, nil
 }

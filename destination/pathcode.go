@@ -59,7 +59,11 @@ func (p *Paths) components(uri string, f form) ([]component, error) {
 			if len(b.dir) == 0 {
 				e.reserved = p.reserved
 			}
-			e.path(rest, b.direct(), b.query())
+			if b.value {
+				e.path(rest, true, false)
+			} else {
+				e.path(rest, b.direct(), b.query())
+			}
 			return e.out, nil
 		}
 	}
@@ -89,6 +93,10 @@ func (b base) cut(uri string) (string, bool) {
 	if ok && rest != "" && strings.IndexByte("/?#", rest[0]) < 0 {
 		_, tail, _ := cutScheme(b.prefix)
 		ok = strings.ContainsAny(tail, "/?#")
+	}
+	if ok && b.value {
+		rest, ok = pathOfValue(rest)
+		rest += b.suffix
 	}
 	return rest, ok
 }
@@ -374,6 +382,10 @@ func (p *Paths) decode(names []string) (string, bool) {
 		}
 	}
 	rest, bare, ok := decodeSegments(names[len(found.dir):])
+	if found.value {
+		rest, named := strings.CutSuffix(rest, found.suffix)
+		return found.prefix + valueOfPath(rest), ok && named && !bare
+	}
 	if !bare && !found.direct() {
 		rest = "/" + rest
 	}

@@ -89,7 +89,16 @@ type PathOptions struct {
 // A PathMap puts the URIs that begin with Prefix below Dir, a slash-separated
 // path below DEST, or "." for DEST itself, where the Source's origin then no
 // longer has its place and goes below _other like any other.
-type PathMap struct{ Prefix, Dir string }
+type PathMap struct {
+	Prefix string `json:"prefix"`
+	Dir    string `json:"dir"`
+
+	// Value says that what follows is one value of a query string, and names the
+	// file together with Suffix. URIs in which it is not escaped as one lie
+	// elsewhere.
+	Value  bool   `json:"value,omitempty"`
+	Suffix string `json:"suffix,omitempty"` // without slashes; only with Value
+}
 
 // Paths knows which file a URI has, and which URI a file.
 type Paths struct {
@@ -102,6 +111,8 @@ type Paths struct {
 type base struct {
 	prefix string
 	dir    []string // components; none for DEST itself
+	value  bool
+	suffix string
 }
 
 // direct reports whether the first segment follows the prefix at once, and not
@@ -150,8 +161,11 @@ func newBase(m PathMap) (base, error) {
 	if _, _, ok := cutScheme(m.Prefix); !ok {
 		return base{}, ErrURI
 	}
+	if strings.Contains(m.Suffix, "/") || m.Suffix != "" && !m.Value {
+		return base{}, errors.New("not a suffix of names")
+	}
 	if m.Dir == "." {
-		return base{prefix: m.Prefix}, nil
+		return base{prefix: m.Prefix, value: m.Value, suffix: m.Suffix}, nil
 	}
 	dir := strings.TrimSuffix(m.Dir, "/")
 	if !blob.ValidName(dir) || strings.Contains(dir, "%~") {
@@ -166,7 +180,7 @@ func newBase(m PathMap) (base, error) {
 			return base{}, errors.New("name too long")
 		}
 	}
-	return base{prefix: m.Prefix, dir: comps}, nil
+	return base{prefix: m.Prefix, dir: comps, value: m.Value, suffix: m.Suffix}, nil
 }
 
 // within reports whether path lies at or below dir, on whatever file system.

@@ -14,7 +14,7 @@ import (
 var pieces = []string{
 	"a", "A", "b", "aa", "é", "\u0301", "e", "ß", "ss", "K", "\u212a", "k", "ﬁ", "\u200d", "\xff", "\xc3",
 	"%C3%A9", "%c3%a9", "%CC%81", "%E2%80%8D", "%C3", "%41", "%61", "%2F", "%2f", "%25", "%7E", "%00", "%20", "%2E", "%3A", "%zz", "%", "~", "%~", "%25~",
-	"/", "//", "/./", "/../", "/a", "/A", "/a/", "?", "#", ".", "..", " ", "~1", "=", "+", "-", "_", ",", ";", "!", "\\", ":", "*", "\n", "%0A",
+	"%2Fa", "%2F%2F", "%2F.%2F", "%3F", "%23", ".xml", "%~", "/", "//", "/./", "/../", "/a", "/A", "/a/", "?", "#", ".", "..", " ", "~1", "=", "+", "-", "_", ",", ";", "!", "\\", ":", "*", "\n", "%0A",
 	".lockstep", ".LOCKSTEP", "_other", "_OTHER", "con", "NUL", "com1", "m", "M", "%~=41", "%~+", "%~-", "%~_", "%~@", "%~,", "%~!",
 	strings.Repeat("x", 239), strings.Repeat("y", 240), strings.Repeat("z", 14), strings.Repeat("é", 121), strings.Repeat("%C3%A9", 121), strings.Repeat("%c3", 90),
 }
@@ -22,7 +22,7 @@ var pieces = []string{
 func genURI() *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {
 		head := rapid.SampledFrom([]string{origin, origin, origin, origin + "/m/", origin + "/m", "http://data.example.org",
-			"HTTPS://data.example.org", "https://h", "https://h:8", "https://H", "https://", "ftp://", "https://cdn/x?y="}).Draw(t, "head")
+			"HTTPS://data.example.org", "https://h", "https://h:8", "https://H", "https://", "ftp://", "https://cdn/x?y=", valuePrefix, valuePrefix, valuePrefix + "oai%3Ax%3A"}).Draw(t, "head")
 		n := rapid.IntRange(0, 6).Draw(t, "n")
 		var b strings.Builder
 		b.WriteString(head)
@@ -41,9 +41,14 @@ var testMap = []destination.PathMap{
 	{Prefix: origin + "/m/", Dir: "mm"}, {Prefix: "https://cdn/x?y=", Dir: "a/é"}, {Prefix: "http://bare", Dir: "A/b"},
 }
 
+const valuePrefix = "https://oai/?verb=GetRecord&identifier="
+
+// With a map of values files are called by one value of a query string.
+var valueMap = []destination.PathMap{{Prefix: valuePrefix, Dir: ".", Value: true, Suffix: ".xml"}, {Prefix: origin + "/m/", Dir: "mm"}}
+
 func TestPathsProperties(t *testing.T) {
 	t.Parallel()
-	for _, o := range []destination.PathOptions{{}, {Portable: true}, {Map: testMap}, {Portable: true, Map: testMap}} {
+	for _, o := range []destination.PathOptions{{}, {Portable: true}, {Map: testMap}, {Portable: true, Map: testMap}, {Map: valueMap}, {Portable: true, Map: valueMap}} {
 		p := newPaths(t, o)
 		rapid.Check(t, func(t *rapid.T) {
 			uri := genURI().Draw(t, "uri")
@@ -93,7 +98,7 @@ func checkName(t failer, portable bool, uri, name string) {
 // Any URIs in any order find a place each, and it tells which is whose.
 func TestPlaceProperties(t *testing.T) {
 	t.Parallel()
-	for _, o := range []destination.PathOptions{{}, {Portable: true}, {Map: testMap}, {Portable: true, Map: testMap}} {
+	for _, o := range []destination.PathOptions{{}, {Portable: true}, {Map: testMap}, {Portable: true, Map: testMap}, {Map: valueMap}, {Portable: true, Map: valueMap}} {
 		p := newPaths(t, o)
 		rapid.Check(t, func(t *rapid.T) {
 			d := newDisk(p)
@@ -139,9 +144,10 @@ func FuzzPaths(f *testing.F) {
 	for _, s := range pieces {
 		f.Add(origin+"/"+s, s)
 		f.Add("https://"+s, "_other/"+s)
+		f.Add(valuePrefix+s, s+".xml")
 	}
 	var all []*destination.Paths
-	for _, o := range []destination.PathOptions{{}, {Portable: true}, {Map: testMap}, {Portable: true, Map: testMap}} {
+	for _, o := range []destination.PathOptions{{}, {Portable: true}, {Map: testMap}, {Portable: true, Map: testMap}, {Map: valueMap}, {Portable: true, Map: valueMap}} {
 		all = append(all, newPaths(f, o))
 	}
 	f.Fuzz(func(t *testing.T, uri, name string) {

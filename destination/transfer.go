@@ -124,7 +124,7 @@ func (t *transfer) copy(ctx context.Context, r io.Reader) outcome {
 func isStale(err error) bool {
 	var wrong *ContentError
 	var status *fetch.StatusError
-	return errors.As(err, &wrong) ||
+	return errors.As(err, &wrong) || errors.Is(err, ErrGone) ||
 		errors.As(err, &status) && (status.Status == http.StatusNotFound || status.Status == http.StatusGone)
 }
 

@@ -91,7 +91,7 @@ func openBucketMirror(dest, state string, readOnly bool, lookup func(string) (st
 	if err != nil {
 		return nil, errors.Join(err, scratch.Close(), lock.Close())
 	}
-	return &mirror{store: store, journal: db.Journal(), versions: versions, scratch: scratch, close: func() {
+	return &mirror{store: store, journal: db.Journal(), versions: versions, state: state, scratch: scratch, close: func() {
 		if err := errors.Join(db.Close(), scratch.Close(), lock.Close()); err != nil {
 			log.Warn("close the mirror", slog.Any("err", err))
 		}

@@ -35,6 +35,9 @@ type fileConfig struct {
 	Watch        flagValue   `yaml:"watch"`
 	Dump         flagValue   `yaml:"dump"`
 	APITokenFile flagValue   `yaml:"api_token_file"`
+	OAIPMH       flagValue   `yaml:"oai_pmh"`
+	OAIAdmin     flagValue   `yaml:"oai_admin"`
+	OAIName      flagValue   `yaml:"oai_name"`
 	Hub          stringList  `yaml:"hub"`
 	HubTokenFile flagValue   `yaml:"hub_token_file"`
 	AdminFile    flagValue   `yaml:"admin_token_file"`

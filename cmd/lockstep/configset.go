@@ -32,6 +32,7 @@ type setConfig struct {
 	Patches      bool                `yaml:"patches"`
 	Archive      *archiveConfig      `yaml:"archive"`
 	Versions     *versionsConfig     `yaml:"versions"`
+	OAIPMH       *bool               `yaml:"oai_pmh"` // offered to harvesters
 	Links        []linkConfig        `yaml:"links"`
 	Mirrors      stringList          `yaml:"mirrors"`
 

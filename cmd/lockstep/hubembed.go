@@ -94,6 +94,9 @@ func (s *site) beside(w http.ResponseWriter, r *http.Request) bool {
 	case s.hub != nil && r.URL.EscapedPath() == s.hubPath && !s.hidden(r):
 		s.hub.ServeHTTP(w, r)
 		return true
+	case s.harvested(r):
+		s.oai.ServeHTTP(w, r)
+		return true
 	}
 	return false
 }
@@ -105,7 +108,13 @@ func (s *site) hidden(r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false
 	}
-	f, _, err := s.open(hubPath)
+	return s.isFile(hubPath)
+}
+
+// isFile reports whether a resource of ours is at the path rel below the base
+// URL.
+func (s *site) isFile(rel string) bool {
+	f, _, err := s.open(rel)
 	if err != nil {
 		return false
 	}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"lockstep/bridge"
 	"lockstep/destination"
 )
 
@@ -28,9 +30,13 @@ func newMap(io stdio, out *outputOptions) *cobra.Command {
 URI it stands for. The mapping is one-to-one and asks nobody.
 
 Where a file and a directory of one name meet, the mirror marks the later one;
-the path given for a URI is the one it gets when nothing is in its way.`,
+the path given for a URI is the one it gets when nothing is in its way.
+
+Records of an OAI-PMH repository are in files that are called by their
+identifiers: for a mirror of one give --source oai-pmh:URL.`,
 		Example: `  lockstep map https://example.org/a%20file.txt
-  lockstep map --source https://example.org/ 'a file.txt'`,
+  lockstep map --source https://example.org/ 'a file.txt'
+  lockstep map --source oai-pmh:https://example.org/oai oai:example.org:7.xml`,
 		Args: arguments(1, 1<<20),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return runMap(cmd.Context(), o, args, io)
@@ -84,6 +90,9 @@ func (o *mapOptions) mapOne(arg string, maps []destination.PathMap) (mapping, er
 			return mapping{}, usageError{errors.New(arg + ": a path stands for a URI of some Source"), "say which: --source https://example.org/"}
 		}
 		source = arg
+	}
+	if f, ok := harvested(source); ok {
+		source, maps = f.URI, slices.Concat(maps, bridge.Maps(f))
 	}
 	origin, err := originOf(source)
 	if err != nil {

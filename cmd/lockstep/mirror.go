@@ -93,6 +93,7 @@ type mirror struct {
 	journal  destination.Journal
 	versions blob.Store     // where versions are kept; nil where there is no mirror yet
 	scratch  blob.Scratcher // room for packages, where the store has none; may be nil
+	state    string         // directory of its memory; "" where there is none yet
 	portable bool           // its file system folds or refuses names
 	close    func()
 }
@@ -143,7 +144,7 @@ func openMirror(sel *selectOptions, readOnly bool, lookup func(string) (string, 
 	if err != nil {
 		return nil, errors.Join(err, versions.Close(), lock.Close())
 	}
-	return &mirror{store: store, journal: db.Journal(), versions: versions, portable: portable, close: func() {
+	return &mirror{store: store, journal: db.Journal(), versions: versions, state: dest, portable: portable, close: func() {
 		if err := errors.Join(db.Close(), versions.Close(), lock.Close()); err != nil {
 			log.Warn("close the mirror", slog.Any("err", err))
 		}
@@ -196,6 +197,7 @@ func openRun(sel *selectOptions, net *networkOptions, do destination.Options, re
 		return nil, err
 	}
 	do.Portable, do.Scratch, do.Versions = m.portable, m.scratch, m.versions
+	bridged(&do, m.state, client, do.Logger)
 	r := &destinationRun{mirror: m, client: client}
 	if r.dest, err = destination.New(m.store, m.journal, client, do); err != nil {
 		r.Close()

@@ -33,6 +33,7 @@ type serveOptions struct {
 	out      *outputOptions
 	listen   string
 	versions bool
+	oaiFlags
 	embedding
 }
 
@@ -60,13 +61,15 @@ The line "ready: URL" on stdout says that everything is served.`,
 				return err
 			}
 			o.keepVersions()
+			o.settleOAI()
 			return runServe(cmd.Context(), o, io)
 		},
 	}
 	cmd.Flags().StringVar(&o.listen, "listen", "127.0.0.1:8080", "serve at `HOST:PORT`; port 0 takes a free one")
 	cmd.Flags().StringVar(&o.adminTokenFile, "admin-token-file", "", "who has a token of `FILE`, one a line, may see the hub's status and figures, and manage subscriptions (default: programs on this machine)")
 	cmd.Flags().BoolVar(&o.versions, "versions", false, "keep all versions of every resource, and offer them through Memento")
-	o.declare(cmd.Flags(), "the `URL` others reach us by (default: that of --listen)", true)
+	o.oaiFlags.declare(cmd.Flags())
+	o.sourceFlags.declare(cmd.Flags(), "the `URL` others reach us by (default: that of --listen)", true)
 	o.embedding.hub.declare(cmd.Flags(), "hub-")
 	return cmd
 }
@@ -93,7 +96,7 @@ func runServe(ctx context.Context, o *serveOptions, io stdio) error {
 		so.baseURL = baseURLOf(l.Addr(), io)
 	}
 	o.warnOfAPI(l.Addr(), so.baseURL, io)
-	so.content, so.embedding = true, &o.embedding
+	so.content, so.embedding, so.oai = true, &o.embedding, o.oaiFlags
 	if so.documents = string(o.file.Documents); so.documents == "" {
 		so.documents = filepath.Join(o.state, "documents")
 	}
@@ -188,6 +191,9 @@ func (o *serveOptions) announce(s *site, p *publication, io stdio) error {
 	if s.api != nil {
 		io.printf("  fill it through  %s%s\n", strings.TrimSuffix(base, "/")+"/", apiDir)
 	}
+	if s.oai != nil {
+		io.printf("  harvest it from  %s (OAI-PMH)\n", strings.TrimSuffix(base, "/")+"/"+oaiName)
+	}
 	if o.watching() {
 		io.printf("  stay in step     lockstep follow %s DEST\n", base)
 	}
@@ -224,7 +230,7 @@ func (s *site) serveUntil(ctx context.Context, l net.Listener, watch bool, n *ne
 	srv := source.NewServer(h)
 	srv.ErrorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
 	tasks := []func(context.Context) error{func(ctx context.Context) error { return s.upkeep(ctx, n) },
-		func(ctx context.Context) error { return s.upkeepVersions(ctx, n) }, s.src.Notify}
+		func(ctx context.Context) error { return s.upkeepVersions(ctx, n) }, s.src.Notify, s.indexOAI}
 	if s.hub != nil {
 		tasks = append(tasks, s.hub.Run)
 	}

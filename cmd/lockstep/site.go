@@ -16,6 +16,7 @@ import (
 	"lockstep/catalog"
 	"lockstep/intake"
 	"lockstep/internal/fetch"
+	"lockstep/repository"
 	"lockstep/source"
 	"lockstep/storage/sqlite"
 )
@@ -35,10 +36,12 @@ type site struct {
 	keeper   *bitstream.Keeper // of those
 	versions versionsKeeping
 	log      *slog.Logger
-	release  func()    // of the state's lock
-	hub      *hubFront // embedded; nil: none
-	hubPath  string    // where it is
-	pages    *pages    // about the Source; nil: none
+	release  func()                 // of the state's lock
+	hub      *hubFront              // embedded; nil: none
+	hubPath  string                 // where it is
+	pages    *pages                 // about the Source; nil: none
+	oai      *repository.Repository // for harvesters; nil: none
+	oaiPath  string                 // where it is
 	tally    siteTally
 }
 
@@ -54,6 +57,7 @@ type siteOptions struct {
 	scanInterval time.Duration // of sets that do not say; 0 the default of the way in, negative never
 	watching     bool          // go on after the first publication
 	hubs         hubFlags
+	oai          oaiFlags
 	embedding    *embedding // nil: nothing but documents and resources is served
 	content      bool       // serve the resources too, where we have them
 	command      string     // what the lock says
@@ -67,6 +71,9 @@ type siteOptions struct {
 // openSite opens the state of a site and locks it. Nothing is scanned yet.
 func openSite(ctx context.Context, o siteOptions) (_ *site, err error) {
 	if err := checkPlaces(o); err != nil {
+		return nil, err
+	}
+	if err := o.checkOAI(); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(o.state, 0o700); err != nil {
@@ -140,7 +147,7 @@ func (s *site) newSource() (err error) {
 	if s.src, err = source.New(cat, docs, so); err != nil {
 		return usageError{err: err}
 	}
-	return nil
+	return s.openOAI()
 }
 
 // Close gives everything back. It may be called on a site half opened.

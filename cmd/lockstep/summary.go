@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"lockstep/destination"
+	"lockstep/discover"
 )
 
 // printSync prints what a run came to.
@@ -103,6 +104,7 @@ func waysText(by *destination.By) string {
 		{by.Mirror, "from other addresses"},
 		{by.Memento, "from mementos"},
 		{by.Kept, "from versions kept here"},
+		{by.Harvest, "with what told of them"},
 		{by.Adopted, "from files that were here"},
 		{by.Request, "with a request each"},
 		{by.Unchanged, "asked for and found unchanged"},
@@ -122,6 +124,7 @@ func howText(mode, via string) string {
 	where := map[string]string{
 		destination.ViaList: " by Resource List", destination.ViaDump: " by Resource Dump",
 		destination.ViaChangeList: " by Change List", destination.ViaChangeDump: " by Change Dump",
+		discover.AtomPMH: " by Atom-PMH", discover.OAIPMH: " by OAI-PMH",
 		destination.ViaNotification: " by notification", destination.ViaHistory: " by what the mirror was",
 	}[via]
 	switch mode {

@@ -46,12 +46,18 @@ SOURCE is whatever you have at hand: the address of a site, of a page of it, of
 its Source Description, a Capability List, a Resource List or Dump, a Change List
 or Dump, a plain Sitemap, or a local file that is one of these.
 
+It may also be what has to be harvested: an Atom feed by Atom-PMH, or a repository
+by OAI-PMH. Where its address leaves that open, say it: atom-pmh:URL, or
+oai-pmh:URL?metadataPrefix=PREFIX&set=SET (by default oai_dc, and all sets).
+
 DEST is a directory, or a bucket (s3://BUCKET/PREFIX) with --state DIR for what
 is known of it.`,
 		Example: `  lockstep sync https://example.org/ mirror
   lockstep sync https://example.org/sitemap.xml mirror --include '*.pdf'
   lockstep sync example.org mirror --dry-run
   lockstep sync example.org mirror --exec ./index-changes
+  lockstep sync https://example.org/atom.xml mirror --prefer application/rdf+xml
+  lockstep sync 'oai-pmh:https://example.org/oai?metadataPrefix=oai_dc' records
   lockstep sync example.org s3://bucket/mirror --state ~/mirror-state
   lockstep sync example.org then --at 2026-05-01T12:00:00Z`,
 		Args: arguments(2, 2),

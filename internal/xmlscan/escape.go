@@ -10,6 +10,16 @@ import (
 func AppendEscaped(b []byte, s string) (_ []byte, ok bool) {
 	done := 0
 	for i := 0; i < len(s); i++ {
+		for i+8 <= len(s) { // most are plain: look at eight at a time
+			p := s[i : i+8]
+			if classes[p[0]]&classes[p[1]]&classes[p[2]]&classes[p[3]]&classes[p[4]]&classes[p[5]]&classes[p[6]]&classes[p[7]]&classPlain == 0 {
+				break
+			}
+			i += 8
+		}
+		if i == len(s) {
+			break
+		}
 		c := s[i]
 		if classes[c]&classPlain != 0 {
 			continue

@@ -1,0 +1,68 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	"lockstep/destination"
+	"lockstep/discover"
+	"lockstep/intake"
+	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
+)
+
+// A feed harvests by Atom-PMH.
+type feed struct {
+	uri    string
+	intake *intake.AtomPMH
+	said   []string // by the last harvest
+}
+
+func openFeed(b *Bridge, m *memory, f discover.Foreign, o destination.BridgeOptions) (harvester, error) {
+	in, err := intake.NewAtomPMH(f.URI, b.client, m.catalog(), setName, m.db.Ledger(), intake.AtomPMHOptions{
+		AllowEmpty: true, // the Destination is who asks before it deletes
+		AcceptFeed: o.Accept, FullEvery: b.opts.FullEvery, AllowHosts: b.opts.AllowHosts,
+		TempDir: m.dir, State: m.state(), ScanInterval: -1,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &feed{uri: f.URI, intake: in}, nil
+}
+
+func (f *feed) harvest(ctx context.Context, full bool) (bool, error) {
+	r, err := f.intake.Harvest(ctx, full)
+	f.said = warnings(&r.Skipped)
+	var another *intake.AnotherFeedError
+	switch {
+	case errors.As(err, &another):
+		return false, &destination.RefusedError{
+			Reason: fmt.Sprintf("harvest %s: %v", fetch.Printable(f.uri), another),
+			Hint:   "if the mirror is to become one of the other feed, run again with --baseline",
+		}
+	case errors.Is(err, intake.ErrEnded):
+		return false, fmt.Errorf("harvest %s: %w", fetch.Printable(f.uri), destination.ErrEnded)
+	case err != nil:
+		return false, err
+	}
+	return false, broken(&r.Unreadable)
+}
+
+func (f *feed) status(s *destination.OriginStatus) {
+	st := f.intake.Status()
+	s.Source, s.Until, s.Warnings = st.ID, st.Watermark, f.said
+	s.Whole = st.Whole && st.Gap == ""
+	s.Complete = st.Complete
+}
+
+// open leaves contents to those who ask for them: a feed has none.
+func (f *feed) open(context.Context, string, resourcesync.Hashes) (io.ReadCloser, error) {
+	return nil, fs.ErrNotExist
+}
+
+func (f *feed) applied(context.Context) error { return nil }
+
+func (f *feed) maps() []destination.PathMap { return nil }

@@ -1,0 +1,206 @@
+package bridge
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"lockstep/catalog"
+	"lockstep/destination"
+	"lockstep/discover"
+	"lockstep/intake"
+	"lockstep/storage/sqlite"
+)
+
+// The files of a memory. All that belongs to one has its ID in a name or inside:
+// of two files of different memories neither is taken for the other's.
+const (
+	filePrefix = "harvest"
+	database   = filePrefix + ".db"
+)
+
+// setName names the only set of the catalog.
+const setName = "harvest"
+
+// docMemory is what the database is the memory of, in a document of its Journal:
+// a memoryState.
+const docMemory = "memory"
+
+type memoryState struct {
+	ID   string `json:"id"`
+	Kind string `json:"kind"`
+	URI  string `json:"uri"`
+}
+
+// A memory is what was harvested from one Source.
+//
+//	harvest.db          the catalog, and what the intake keeps in the database
+//	harvest-ID.json     how far the intake is; without it, it begins anew
+type memory struct {
+	memoryState
+	dir  string
+	db   *sqlite.DB
+	temp bool // dir goes when it is closed
+}
+
+// remember opens the memory of f. With readOnly it is a copy, which goes when it
+// is closed.
+func (b *Bridge) remember(ctx context.Context, f discover.Foreign, readOnly bool) (*memory, error) {
+	m := &memory{dir: b.opts.Dir}
+	var err error
+	if readOnly || m.dir == "" {
+		if m.dir, err = os.MkdirTemp(b.opts.Scratch, "lockstep-harvest-"); err == nil {
+			m.temp = true
+			if b.opts.Dir != "" {
+				err = copyMemory(m.dir, b.opts.Dir)
+			}
+		}
+	} else {
+		err = os.MkdirAll(m.dir, 0o777)
+	}
+	if err == nil {
+		err = m.open(ctx, f)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the memory of what is harvested: %w", err), m.discard())
+	}
+	return m, nil
+}
+
+// open opens the database, one that has only just been made if what is there is
+// the memory of another Source.
+func (m *memory) open(ctx context.Context, f discover.Foreign) error {
+	path := filepath.Join(m.dir, database)
+	for again := false; ; again = true {
+		db, err := sqlite.Open(path)
+		if err != nil {
+			return err
+		}
+		err = m.recall(ctx, db, f)
+		switch {
+		case err == nil && m.Kind == f.Kind && m.URI == f.URI:
+			m.db = db
+			return m.tidy()
+		case err == nil && !again:
+			err = db.Close()
+		default:
+			err = cmp.Or(err, errors.New("it does not keep what it is told"))
+			_ = db.Close() // err says more
+		}
+		if err == nil {
+			err = removeDatabase(path)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// recall reads what db is the memory of; a new one is made that of f.
+func (m *memory) recall(ctx context.Context, db *sqlite.DB, f discover.Foreign) error {
+	text, err := db.Journal().Load(ctx, docMemory)
+	if err != nil {
+		return err
+	}
+	if text != nil {
+		return json.Unmarshal(text, &m.memoryState)
+	}
+	// From here on its changes are kept.
+	if _, err := db.Catalog().Mark(ctx, setName); err != nil {
+		return err
+	}
+	m.memoryState = memoryState{ID: rand.Text(), Kind: f.Kind, URI: f.URI}
+	if text, err = json.Marshal(m.memoryState); err != nil {
+		return err
+	}
+	return db.Journal().Record(ctx, destination.Batch{Save: map[string][]byte{docMemory: text}})
+}
+
+// removeDatabase removes a database, what it needs to be whole first: without
+// its log it is an older one, still of the same Source.
+func removeDatabase(path string) error {
+	for _, end := range []string{"-wal", "-shm", ""} {
+		if err := os.Remove(path + end); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// state is the path of the file in which the intake keeps how far it is.
+func (m *memory) state() string { return filepath.Join(m.dir, filePrefix+"-"+m.ID+".json") }
+
+// tidy removes what is left of memories that are no more.
+func (m *memory) tidy() error {
+	found, err := os.ReadDir(m.dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range found {
+		if name := e.Name(); strings.HasPrefix(name, filePrefix+"-") && !strings.HasPrefix(name, filePrefix+"-"+m.ID) {
+			if err := os.RemoveAll(filepath.Join(m.dir, name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// contents are those the catalog tells of and that were not asked for yet.
+func (m *memory) contents() intake.Contents { return nil }
+
+func (m *memory) catalog() catalog.Catalog { return m.db.Catalog() }
+
+// close gives back what is held.
+func (m *memory) close() error {
+	err := m.db.Close()
+	return errors.Join(err, m.discard())
+}
+
+// discard removes what is not to be remembered.
+func (m *memory) discard() error {
+	if !m.temp {
+		return nil
+	}
+	return os.RemoveAll(m.dir)
+}
+
+// copyMemory copies the files of a memory that nobody has open.
+func copyMemory(to, from string) error {
+	found, err := os.ReadDir(from)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, e := range found {
+		name := e.Name()
+		if !e.Type().IsRegular() || !strings.HasPrefix(name, filePrefix) || strings.HasSuffix(name, "-shm") {
+			continue
+		}
+		if err := copyFile(filepath.Join(to, name), filepath.Join(from, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func copyFile(to, from string) error {
+	r, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	w, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(w, r)
+	return errors.Join(err, w.Close())
+}

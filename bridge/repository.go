@@ -1,0 +1,122 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"lockstep/catalog"
+	"lockstep/destination"
+	"lockstep/discover"
+	"lockstep/intake"
+	"lockstep/internal/fetch"
+	"lockstep/oaipmh"
+	"lockstep/resourcesync"
+)
+
+// A stretch of a harvest is applied before it goes on: what is there is of use,
+// and contents that wait take room.
+const (
+	stretchRecords = 50_000
+	stretchTime    = time.Minute
+)
+
+// A repository harvests by OAI-PMH.
+type repository struct {
+	uri      string
+	intake   *intake.OAIPMH
+	contents intake.Contents
+	files    []destination.PathMap
+	said     []string
+}
+
+// selector says which records of which repository are meant.
+type selector struct{ base, prefix, set string }
+
+// selectorOf reads an address: the arguments are of it, all else is of the base
+// URL.
+func selectorOf(uri string) selector {
+	s := selector{prefix: oaipmh.DublinCore}
+	base, query, _ := strings.Cut(uri, "?")
+	args := strings.Split(query, "&")
+	args = slices.DeleteFunc(args, func(arg string) bool {
+		name, value, _ := strings.Cut(arg, "=")
+		value, err := url.QueryUnescape(value)
+		switch {
+		case err != nil || value == "":
+			return arg == ""
+		case name == "metadataPrefix":
+			s.prefix = value
+		case name == "set":
+			s.set = value
+		default:
+			return false
+		}
+		return true
+	})
+	if s.base = base; len(args) > 0 {
+		s.base += "?" + strings.Join(args, "&")
+	}
+	return s
+}
+
+// repositoryMaps has records lie in files that are called by their identifiers.
+func repositoryMaps(f discover.Foreign) []destination.PathMap {
+	s := selectorOf(f.URI)
+	prefix := strings.TrimSuffix(oaipmh.RecordURL(s.base, s.prefix, "x"), "x")
+	return []destination.PathMap{{Prefix: prefix, Dir: ".", Value: true, Suffix: ".xml"}}
+}
+
+func openRepository(b *Bridge, m *memory, f discover.Foreign, o destination.BridgeOptions) (harvester, error) {
+	s := selectorOf(f.URI)
+	r := &repository{uri: f.URI, contents: m.contents(), files: repositoryMaps(f)}
+	var err error
+	r.intake, err = intake.NewOAIPMH(s.base, b.client, m.catalog(), setName, intake.OAIPMHOptions{
+		Prefix: s.prefix, SetSpec: s.set, Contents: r.contents,
+		AllowEmpty: true, // the Destination is who asks before it deletes
+		State:      m.state(), TempDir: m.dir, ScanInterval: -1, FullInterval: b.opts.FullEvery,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *repository) harvest(ctx context.Context, full bool) (bool, error) {
+	report, more, err := r.intake.Harvest(ctx, intake.Stretch{Full: full, Records: stretchRecords, Time: stretchTime})
+	r.said = warnings(&report.Skipped)
+	if err != nil {
+		return false, err
+	}
+	return more, broken(&report.Unreadable)
+}
+
+func (r *repository) status(s *destination.OriginStatus) {
+	s.Source, s.Warnings = r.uri, r.said
+	s.Whole = r.intake.Complete()
+	s.Complete = true // a record that is not listed is not there
+}
+
+// open opens the metadata of a record, which is part of what its address has.
+func (r *repository) open(ctx context.Context, uri string, h resourcesync.Hashes) (io.ReadCloser, error) {
+	content, err := r.intake.Bitstream(ctx, &catalog.Record{URI: uri, Length: -1, Hashes: h})
+	if errors.Is(err, fs.ErrNotExist) { // and nothing else would be had from the address
+		return nil, fmt.Errorf("harvest %s: %w", fetch.Printable(uri), destination.ErrGone)
+	}
+	return content, err
+}
+
+func (r *repository) applied(ctx context.Context) error {
+	if r.contents == nil {
+		return nil
+	}
+	return r.contents.Clear(ctx, setName)
+}
+
+func (r *repository) maps() []destination.PathMap { return r.files }

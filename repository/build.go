@@ -1,0 +1,280 @@
+package repository
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"lockstep/catalog"
+	"lockstep/resourcesync"
+)
+
+// follow takes up the changes behind the cursor.
+func (x *index) follow(ctx context.Context) error {
+	b := newBatch(x)
+	for c, err := range x.catalog.Changes(ctx, x.Catalog, x.cur.Seq) {
+		if err != nil {
+			return err
+		}
+		at := spot{At: c.EventTime.UnixMicro()}
+		if c.Change == resourcesync.Deleted {
+			err = b.remove(ctx, c.URI, at)
+		} else {
+			err = b.put(ctx, &c.Record, at)
+		}
+		if err != nil {
+			return err
+		}
+		if x.cur.Seq = c.Seq; len(b.rows) >= batchItems {
+			if err := b.flush(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return b.flush(ctx)
+}
+
+// build compares everything, a stretch of URIs at a time, so that neither memory
+// nor a transaction grows with the set. What changes meanwhile is among the
+// changes behind the cursor, which are taken up afterwards.
+func (x *index) build(ctx context.Context) error {
+	began := time.Now()
+	past, err := hex.DecodeString(x.cur.Past)
+	if err != nil {
+		return fmt.Errorf("how far it is: %w", err)
+	}
+	for last := string(past); x.cur.Building; {
+		b := newBatch(x)
+		if last, err = x.stretch(ctx, b, last); err != nil {
+			return err
+		}
+		x.cur.Past = hex.EncodeToString([]byte(last))
+		x.cur.Building = last != ""
+		if err := b.flush(ctx); err != nil {
+			return err
+		}
+	}
+	x.opts.Logger.InfoContext(ctx, "indexed for harvesters", slog.String("set", x.Name), slog.Int64("entries", x.cur.Items), slog.Duration("dur", time.Since(began)))
+	return nil
+}
+
+// stretch compares the resources behind the URI past, up to batchItems of them,
+// with the items there, and returns the last URI it came to; "" if it came to
+// the end.
+func (x *index) stretch(ctx context.Context, b *batch, past string) (next string, err error) {
+	from := past
+	if past != "" {
+		from += "\x01" // no URI has a NUL byte
+	}
+	var recs []catalog.Record
+	for r, err := range x.catalog.Resources(ctx, x.Catalog, catalog.Range{From: from}) {
+		if err != nil {
+			return "", err
+		}
+		if recs = append(recs, r); len(recs) == batchItems {
+			next = r.URI
+			break
+		}
+	}
+	to := keyEnd
+	if next != "" {
+		to = keyURI + next + "\x01"
+	}
+	rest := recs
+	for r, err := range x.catalog.Resources(ctx, x.name, catalog.Range{From: keyURI + from, To: to}) {
+		if err != nil {
+			return "", err
+		}
+		uri, is := r.URI[len(keyURI):], new(row)
+		if err := json.Unmarshal([]byte(r.Token), is); err != nil {
+			return "", fmt.Errorf("index entry of %q: %w", uri, err)
+		}
+		for len(rest) > 0 && rest[0].URI < uri {
+			if err := b.add(ctx, &rest[0], nil, timeOf(&rest[0])); err != nil {
+				return "", err
+			}
+			rest = rest[1:]
+		}
+		if len(rest) > 0 && rest[0].URI == uri {
+			now := &rest[0]
+			if rest = rest[1:]; x.cur.Anew || is.Deleted || is.Seq != now.Seq || is.Spot != timeOf(now) {
+				err = b.add(ctx, now, is, timeOf(now))
+			}
+		} else if !is.Deleted {
+			x.cur.Gone++ // numbers from 1: a change may have the very time of the Mark
+			err = b.removed(uri, is, spot{At: x.cur.Since, Number: x.cur.Gone})
+		}
+		if err == nil && len(b.rows) >= 2*batchItems { // many are gone: what is done stays done
+			err = b.flush(ctx)
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	for i := range rest {
+		if err := b.add(ctx, &rest[i], nil, timeOf(&rest[i])); err != nil {
+			return "", err
+		}
+	}
+	return next, nil
+}
+
+func timeOf(r *catalog.Record) spot { return spot{At: r.EventTime.UnixMicro()} }
+
+// A batch is changes of the index that become true together, with the cursor.
+type batch struct {
+	x       *index
+	updates []catalog.Update
+	rows    map[string]*row   // of the items that change, as they are to be
+	owners  map[string]string // of identifiers given out, by URI
+}
+
+func newBatch(x *index) *batch {
+	return &batch{x: x, rows: make(map[string]*row), owners: make(map[string]string)}
+}
+
+// put takes up a resource as a change left it.
+func (b *batch) put(ctx context.Context, r *catalog.Record, at spot) error {
+	old, err := b.row(ctx, r.URI)
+	if err != nil || old != nil && !old.Deleted && old.Seq == r.Seq && old.Spot == at {
+		return err
+	}
+	return b.add(ctx, r, old, at)
+}
+
+// remove takes up a deletion. What was never an item is none now.
+func (b *batch) remove(ctx context.Context, uri string, at spot) error {
+	old, err := b.row(ctx, uri)
+	if err != nil || old == nil || old.Deleted && old.Spot == at {
+		return err
+	}
+	return b.removed(uri, old, at)
+}
+
+func (b *batch) row(ctx context.Context, uri string) (*row, error) {
+	if r := b.rows[uri]; r != nil {
+		return r, nil
+	}
+	return b.x.row(ctx, uri)
+}
+
+// add makes an item of a resource; old is what it was, nil nothing.
+func (b *batch) add(ctx context.Context, r *catalog.Record, old *row, at spot) error {
+	now := &row{Spot: at, Seq: r.Seq}
+	var err error
+	if now.Identifier, err = b.identify(ctx, r); err != nil {
+		return err
+	}
+	prefix, err := b.format(ctx, r)
+	if err != nil {
+		return err
+	}
+	switch prefix {
+	case "":
+	case dublinCore:
+		now.DublinCore = true
+	default:
+		now.Formats = []string{prefix}
+	}
+	b.replace(r.URI, old, now)
+	return nil
+}
+
+func (b *batch) removed(uri string, old *row, at spot) error {
+	b.replace(uri, old, &row{Spot: at, Deleted: true, Identifier: old.Identifier})
+	return nil
+}
+
+// replace makes an item now what was old.
+func (b *batch) replace(uri string, old, now *row) {
+	if old == nil {
+		b.x.cur.Items++
+		old = &row{}
+	} else {
+		for _, f := range slices.Concat([]string{""}, old.Formats, old.Former) {
+			b.drop(keyList + f + familyEnd + old.Spot.String())
+		}
+	}
+	for _, f := range slices.Concat(old.Formats, old.Former) {
+		if !slices.Contains(now.Formats, f) && len(now.Former) < itemFormats {
+			now.Former = append(now.Former, f)
+		}
+	}
+	item := listed{spot: now.Spot, uri: uri, identifier: now.Identifier, gone: now.Deleted, dublinCore: now.DublinCore}
+	b.set(keyList+familyEnd+now.Spot.String(), item.value())
+	for _, f := range now.Formats {
+		b.set(keyList+f+familyEnd+now.Spot.String(), item.value())
+	}
+	item.gone = true
+	for _, f := range now.Former {
+		b.set(keyList+f+familyEnd+now.Spot.String(), item.value())
+	}
+	if old.Identifier != now.Identifier && old.Identifier != "" {
+		b.drop(keyIdentifier + old.Identifier)
+	}
+	if now.Identifier != "" {
+		b.set(keyIdentifier+now.Identifier, uri)
+	}
+	b.setJSON(keyURI+uri, now)
+	b.rows[uri] = now
+}
+
+// identify returns what identifies an item where its URI does not; nothing that
+// identifies another.
+func (b *batch) identify(ctx context.Context, r *catalog.Record) (string, error) {
+	id := recordID(r)
+	if id == "" {
+		return escapedURI(r.URI), nil
+	}
+	owner := b.owners[id]
+	if owner == "" {
+		var err error
+		if owner, _, err = b.x.get(ctx, keyIdentifier+id); err != nil {
+			return "", err
+		}
+	}
+	if owner != "" && owner != r.URI {
+		other, err := b.row(ctx, owner)
+		if err != nil {
+			return "", err
+		}
+		if other != nil && !other.Deleted && other.Identifier == id {
+			return escapedURI(r.URI), nil
+		}
+	}
+	if other, err := b.row(ctx, id); err != nil || other != nil {
+		return escapedURI(r.URI), err // it is the URI of another
+	}
+	b.owners[id] = r.URI
+	return id, nil
+}
+
+func (b *batch) drop(key string) {
+	b.updates = append(b.updates, catalog.Update{Record: catalog.Record{URI: key}, Deleted: true})
+}
+
+func (b *batch) set(key, value string) {
+	b.updates = append(b.updates, catalog.Update{Record: catalog.Record{URI: key, Length: -1, Token: value}})
+}
+
+func (b *batch) setJSON(key string, v any) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // unreachable: structs of strings and numbers
+	}
+	b.set(key, string(text))
+}
+
+// flush makes the batch true, and the cursor with it.
+func (b *batch) flush(ctx context.Context) error {
+	b.setJSON(keyCursor, b.x.cur)
+	_, err := b.x.catalog.Apply(ctx, b.x.name, b.updates)
+	b.updates = b.updates[:0]
+	clear(b.rows)
+	clear(b.owners)
+	return err
+}

@@ -1,0 +1,114 @@
+package repository
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"log/slog"
+	"mime"
+	"regexp"
+	"strings"
+
+	"lockstep/catalog"
+	"lockstep/oaipmh"
+)
+
+const dublinCore = oaipmh.DublinCore
+
+// wellKnown are formats that harvesters know by a prefix, by namespace.
+var wellKnown = map[string]format{
+	"http://www.loc.gov/MARC21/slim":              {"marc21", "http://www.loc.gov/standards/marcxml/schema/MARC21slim.xsd"},
+	"http://www.loc.gov/mods/v3":                  {"mods", "http://www.loc.gov/standards/mods/mods.xsd"},
+	"http://www.loc.gov/METS/":                    {"mets", "http://www.loc.gov/standards/mets/mets.xsd"},
+	"http://datacite.org/schema/kernel-4":         {"datacite", "http://schema.datacite.org/meta/kernel-4/metadata.xsd"},
+	"http://datacite.org/schema/kernel-3":         {"datacite3", "http://schema.datacite.org/meta/kernel-3/metadata.xsd"},
+	"http://schema.datacite.org/oai/oai-1.1/":     {"oai_datacite", "http://schema.datacite.org/oai/oai-1.1/oai.xsd"},
+	"http://namespaces.openaire.eu/schema/oaire/": {"oai_openaire", "https://www.openaire.eu/schema/repo-lit/4.0/openaire.xsd"},
+	"http://www.w3.org/1999/02/22-rdf-syntax-ns#": {"rdf", "http://www.openarchives.org/OAI/2.0/rdf.xsd"},
+	"http://www.tei-c.org/ns/1.0":                 {"tei", "https://www.tei-c.org/release/xml/tei/custom/schema/xsd/tei_all.xsd"},
+	"http://www.lido-schema.org":                  {"lido", "http://www.lido-schema.org/schema/v1.0/lido-v1.0.xsd"},
+	"urn:isbn:1-931666-22-9":                      {"ead", "http://www.loc.gov/ead/ead.xsd"},
+	"http://www.w3.org/2005/Atom":                 {"atom", "http://www.kbcafe.com/rss/atom.xsd.xml"},
+}
+
+// notPrefix is what a metadataPrefix has no room for (OAI-PMH 2.0, 3.4).
+var notPrefix = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
+
+// formatOf names the format of a namespace, always the same: by the prefix
+// harvesters know, or by the namespace's last words and a part of its hash.
+func formatOf(namespace, schema string) format {
+	f, ok := wellKnown[namespace]
+	if !ok {
+		f.Schema = namespace
+		words := strings.FieldsFunc(namespace, func(r rune) bool { return r == '/' || r == ':' || r == '#' })
+		for i := len(words) - 1; i >= 0 && f.Prefix == ""; i-- {
+			f.Prefix = strings.Trim(notPrefix.ReplaceAllString(words[i], "_"), "_.")
+		}
+		sum := sha256.Sum256([]byte(namespace))
+		f.Prefix = f.Prefix[:min(len(f.Prefix), 40)] + "-" + hex.EncodeToString(sum[:4])
+	}
+	if schema != "" && len(schema) <= maxSchema {
+		f.Schema = schema
+	}
+	return f
+}
+
+// prefixOf returns the prefix of the format of a namespace.
+func (x *index) prefixOf(namespace string) string {
+	if namespace == oaipmh.DublinCoreNamespace {
+		return dublinCore
+	}
+	return formatOf(namespace, "").Prefix
+}
+
+// maxSchema is how long what a document says of its schema may be.
+const maxSchema = 1024
+
+// format returns the prefix of the format a resource's content is in, or "".
+func (b *batch) format(ctx context.Context, r *catalog.Record) (string, error) {
+	x := b.x
+	if x.Open == nil || !isXML(r.Type) || r.Length > maxDocument {
+		return "", nil
+	}
+	m, err := x.document(ctx, r)
+	if err != nil {
+		if ctx.Err() != nil {
+			return "", ctx.Err()
+		}
+		x.opts.Logger.DebugContext(ctx, "no record of its own format", slog.String("uri", r.URI), slog.Any("err", err))
+		return "", nil
+	}
+	if m.Namespace == oaipmh.DublinCoreNamespace {
+		return dublinCore, nil
+	}
+	if f, ok := x.fmts[m.Namespace]; ok {
+		return f.Prefix, nil
+	}
+	if len(x.fmts) >= maxFormats {
+		if !x.full {
+			x.full = true
+			x.opts.Logger.WarnContext(ctx, "there are more formats than harvesters are told of", slog.String("set", x.Name), slog.String("uri", r.URI))
+		}
+		return "", nil
+	}
+	f := formatOf(m.Namespace, m.Schema)
+	x.fmts[m.Namespace] = f
+	b.setJSON(keyFormat+m.Namespace, f)
+	return f.Prefix, nil
+}
+
+// document reads the content of a resource as what a record can be.
+func (x *index) document(ctx context.Context, r *catalog.Record) (oaipmh.Metadata, error) {
+	content, err := x.Open(ctx, r)
+	if err != nil {
+		return oaipmh.Metadata{}, err
+	}
+	defer content.Close() // opened for reading only
+	return oaipmh.Document(content, maxDocument)
+}
+
+// isXML reports whether a media type is that of XML (RFC 7303).
+func isXML(mediaType string) bool {
+	t, _, err := mime.ParseMediaType(mediaType)
+	return err == nil && (t == "application/xml" || t == "text/xml" || strings.HasSuffix(t, "+xml"))
+}

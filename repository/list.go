@@ -1,0 +1,272 @@
+package repository
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"slices"
+	"time"
+
+	"lockstep/oaipmh"
+)
+
+const (
+	// farAway is later than any datestamp that can be written, in microseconds.
+	farAway = 1 << 58
+
+	// afterwards is how long a list goes on into what changes while it is read:
+	// a harvester that comes once only misses nothing, and yet comes to an end.
+	afterwards = time.Hour
+
+	lastNumber = 0xffffff // of a spot
+)
+
+// A listing is a list of records that is being given out, in parts.
+type listing struct {
+	Verb   oaipmh.Verb `json:"v"`
+	Prefix string      `json:"p"`
+	Set    string      `json:"s,omitempty"` // only of this; "" all
+	Until  int64       `json:"u"`           // microseconds
+	In     string      `json:"i,omitempty"` // the set it has come to
+	At     spot        `json:"a"`           // and how far there; at first, from where on
+	From   spot        `json:"f"`           // where it begins in the sets that follow
+	Cursor int64       `json:"c"`           // records given out
+	Whole  bool        `json:"w,omitempty"` // it is of everything
+	Issued int64       `json:"t"`           // seconds since 1970
+}
+
+// list answers ListRecords and ListIdentifiers.
+func (a *answer) list() error {
+	l, err := a.listing()
+	if err != nil {
+		return err
+	}
+	sets := a.setsOf(l)
+	if err := a.inStep(sets); err != nil {
+		return err
+	}
+	if a.q.Token == "" {
+		l.Until = min(l.Until, a.date.Add(afterwards).UnixMicro())
+		if err := a.checkFormat(l); err != nil {
+			return err
+		}
+	}
+	if a.unchanged(sets) {
+		return nil
+	}
+	a.begin()
+	first := l.Cursor
+	more, err := a.part(l, sets)
+	if err != nil {
+		return err
+	}
+	if !a.out.Begun() && first == 0 {
+		return &oaipmh.Error{Code: oaipmh.CodeNoRecordsMatch, Message: "there are no such records"}
+	}
+	if more || first > 0 {
+		if err := a.putToken(l, sets, first, more); err != nil {
+			return err
+		}
+	}
+	return a.end()
+}
+
+// listing returns the list that is asked for, from its beginning or from where
+// the resumption token says.
+func (a *answer) listing() (*listing, error) {
+	if a.q.Token != "" {
+		return a.resume(a.q.Token)
+	}
+	l := &listing{Verb: a.q.Verb, Prefix: a.q.MetadataPrefix, Set: a.q.Set, Until: farAway}
+	l.Whole = a.q.From == "" && a.q.Until == "" && l.Prefix == dublinCore
+	var from, until time.Time
+	var gran oaipmh.Granularity
+	if a.q.From != "" {
+		var err error
+		if from, gran, err = oaipmh.ParseDatestamp(a.q.From); err != nil {
+			return nil, badArgument("from: %s", err)
+		}
+		l.From = spot{At: from.UnixMicro() - 1, Number: lastNumber}
+	}
+	if a.q.Until != "" {
+		t, g, err := oaipmh.ParseDatestamp(a.q.Until)
+		switch {
+		case err != nil:
+			return nil, badArgument("until: %s", err)
+		case a.q.From != "" && g != gran: // OAI-PMH 2.0, 2.7.1
+			return nil, badArgument("from and until differ in their granularity")
+		}
+		until = oaipmh.EndOfDatestamp(t, g)
+		if a.q.From != "" && until.Before(from) {
+			return nil, badArgument("from is later than until")
+		}
+		l.Until = until.UnixMicro()
+	}
+	l.At = l.From
+	return l, nil
+}
+
+// setsOf returns the sets that a list is of.
+func (a *answer) setsOf(l *listing) []*index {
+	if l.Set == "" {
+		return a.sets
+	}
+	for i, x := range a.sets {
+		if x.Name == l.Set {
+			return a.sets[i : i+1]
+		}
+	}
+	return nil
+}
+
+// checkFormat refuses a format in which there is nothing.
+func (a *answer) checkFormat(l *listing) error {
+	if l.Prefix == dublinCore {
+		return nil
+	}
+	all, err := a.prefixes()
+	if err != nil {
+		return err
+	}
+	if _, ok := all[l.Prefix]; !ok {
+		return &oaipmh.Error{Code: oaipmh.CodeCannotDisseminateFormat, Message: "there are no records in this format"}
+	}
+	return nil
+}
+
+// A place is an item and the set it is in.
+type place struct {
+	*index
+	listed
+}
+
+// part writes the next records of the list, and moves it on behind them; more
+// are to come if it says so.
+func (a *answer) part(l *listing, sets []*index) (more bool, err error) {
+	most := a.opts.Records
+	if l.Verb == oaipmh.VerbListIdentifiers {
+		most = a.opts.Headers
+	}
+	for more = true; more && !a.out.Begun(); {
+		var items []place
+		if items, err = a.next(l, sets, most+1); err != nil {
+			return false, err
+		}
+		if more = len(items) > most; more {
+			items = items[:most]
+		}
+		for i := range items {
+			if i > 0 && a.out.Bytes() > pageBytes {
+				return true, nil
+			}
+			if err := a.put(l, &items[i]); err != nil {
+				return false, err
+			}
+			l.In, l.At = items[i].Name, items[i].spot
+		}
+	}
+	return more, nil
+}
+
+// put writes a record. One that cannot be read just now is left out, to be told
+// of once it can.
+func (a *answer) put(l *listing, p *place) error {
+	rec := p.header(&p.listed)
+	if l.Verb == oaipmh.VerbListRecords {
+		var err error
+		rec, err = p.record(a.ctx, &p.listed, l.Prefix)
+		switch {
+		case errors.Is(err, errUnreadable):
+			a.opts.Logger.WarnContext(a.ctx, "left out of a harvest", slog.String("set", p.Name), slog.String("uri", p.uri), slog.Any("err", err))
+			return p.owe(a.ctx, p.uri)
+		case err != nil:
+			return err
+		}
+	}
+	l.Cursor++
+	return a.out.Record(&rec)
+}
+
+// next returns the next up to n items of the list.
+func (a *answer) next(l *listing, sets []*index, n int) ([]place, error) {
+	family := l.Prefix
+	if family == dublinCore {
+		family = ""
+	}
+	i := 0
+	if l.In != "" {
+		if i = slices.IndexFunc(sets, func(x *index) bool { return x.Name == l.In }); i < 0 {
+			return nil, badToken("the set it was in is gone")
+		}
+	}
+	var items []place
+	for at := l.At; i < len(sets) && len(items) < n; i++ {
+		some, err := sets[i].list(a.ctx, family, at, l.Until, n-len(items))
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range some {
+			items = append(items, place{sets[i], s})
+		}
+		at = l.From
+	}
+	return items, nil
+}
+
+// header returns what a record of an item begins with.
+func (x *index) header(item *listed) oaipmh.Record {
+	return oaipmh.Record{
+		Identifier: identifierOf(item.uri, item.identifier), Datestamp: item.time(), Sets: []string{x.Name}, Deleted: item.gone,
+	}
+}
+
+// errUnreadable reports content that is not what it was when it was indexed, and
+// may be again.
+var errUnreadable = errors.New("the content cannot be read as it was")
+
+// record returns the record of an item in a format.
+func (x *index) record(ctx context.Context, item *listed, prefix string) (oaipmh.Record, error) {
+	rec := x.header(item)
+	if rec.Deleted {
+		return rec, nil
+	}
+	r, ok, err := one(ctx, x.catalog, x.Catalog, item.uri)
+	if err != nil {
+		return rec, err
+	}
+	if !ok { // since a moment ago
+		rec.Deleted = true
+		return rec, nil
+	}
+	if prefix != dublinCore || item.dublinCore {
+		m, err := x.document(ctx, &r)
+		switch {
+		case ctx.Err() != nil:
+			return rec, ctx.Err()
+		case err == nil && x.prefixOf(m.Namespace) == prefix:
+			rec.Metadata, rec.Namespace = m.Document, m.Namespace
+			return rec, nil
+		case prefix == dublinCore: // can always be made
+		case err == nil:
+			return rec, fmt.Errorf("%w: its root is now in the namespace %s", errUnreadable, m.Namespace)
+		case errors.Is(err, fs.ErrNotExist):
+			return rec, fmt.Errorf("%w: it is gone", errUnreadable)
+		default:
+			return rec, fmt.Errorf("%w: %w", errUnreadable, err)
+		}
+	}
+	rec.Metadata, rec.Namespace = describe(&r, rec.Identifier), oaipmh.DublinCoreNamespace
+	return rec, nil
+}
+
+// in returns the item as a list of the format has it, if it is in one.
+func (is *row) in(uri, prefix string) (listed, bool) {
+	item := listed{spot: is.Spot, uri: uri, identifier: is.Identifier, gone: is.Deleted, dublinCore: is.DublinCore}
+	if prefix == dublinCore || slices.Contains(is.Formats, prefix) {
+		return item, true
+	}
+	item.gone = true
+	return item, slices.Contains(is.Former, prefix)
+}

@@ -1,0 +1,113 @@
+package repository
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"lockstep/catalog"
+	"lockstep/oaipmh"
+)
+
+// A resumption token says all there is to know of a list and how far it was read
+// (OAI-PMH 2.0, 3.5): we remember nothing, so one can be used again, and after a
+// restart. It is signed, so that none can be made up.
+const (
+	tokenLife = 7 * 24 * time.Hour
+	tokenMark = 12 // bytes of a signature
+
+	keySecret = "k"
+)
+
+var tokenCoding = base64.RawURLEncoding
+
+// putToken ends a part of a list.
+func (a *answer) putToken(l *listing, sets []*index, first int64, more bool) error {
+	t := oaipmh.Token{Complete: -1, Cursor: first}
+	if l.Whole {
+		t.Complete = 0
+		for _, x := range sets {
+			t.Complete += x.known().Items
+		}
+		t.Complete = max(t.Complete, l.Cursor)
+	}
+	if more {
+		l.Issued = a.opts.Now().Unix()
+		secret, err := a.key(a.ctx)
+		if err != nil {
+			return err
+		}
+		text, err := json.Marshal(l)
+		if err != nil {
+			return err // unreachable: strings and numbers
+		}
+		t.Value = tokenCoding.EncodeToString(append(sign(secret, text), text...))
+		t.Expires = time.Unix(l.Issued, 0).Add(tokenLife)
+	}
+	return a.out.Token(&t)
+}
+
+// resume returns the list a token stands for.
+func (a *answer) resume(token string) (*listing, error) {
+	secret, err := a.key(a.ctx)
+	if err != nil {
+		return nil, err
+	}
+	text, err := tokenCoding.Strict().DecodeString(token)
+	if err != nil || len(text) < tokenMark || !hmac.Equal(text[:tokenMark], sign(secret, text[tokenMark:])) {
+		return nil, badToken("it is none of ours")
+	}
+	l := new(listing)
+	if err := json.Unmarshal(text[tokenMark:], l); err != nil || l.Verb != a.q.Verb {
+		return nil, badToken("it continues another list")
+	}
+	if age := a.opts.Now().Sub(time.Unix(l.Issued, 0)); age > tokenLife {
+		return nil, badToken("it has expired")
+	}
+	return l, nil
+}
+
+func sign(secret, text []byte) []byte {
+	m := hmac.New(sha256.New, secret)
+	m.Write(text)
+	return m.Sum(nil)[:tokenMark]
+}
+
+func badToken(why string) *oaipmh.Error {
+	return &oaipmh.Error{Code: oaipmh.CodeBadResumptionToken, Message: "the resumption token cannot be used: " + why}
+}
+
+// key returns what tokens are signed with, which stays the same as long as the
+// catalog does.
+func (r *Repository) key(ctx context.Context) ([]byte, error) {
+	r.secrecy.Lock()
+	defer r.secrecy.Unlock()
+	if r.secret != nil {
+		return r.secret, nil
+	}
+	set := strings.TrimSuffix(indexPrefix, ":")
+	is, ok, err := one(ctx, r.catalog, set, keySecret)
+	if err != nil {
+		return nil, err
+	}
+	text := is.Token
+	if !ok {
+		fresh := make([]byte, sha256.Size)
+		_, _ = rand.Read(fresh) // it never fails
+		text = hex.EncodeToString(fresh)
+		if _, err := r.catalog.Apply(ctx, set, []catalog.Update{{Record: catalog.Record{URI: keySecret, Length: -1, Token: text}}}); err != nil {
+			return nil, err
+		}
+	}
+	if r.secret, err = hex.DecodeString(text); err != nil {
+		r.secret = nil
+		return nil, err
+	}
+	return r.secret, nil
+}
