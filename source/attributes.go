@@ -4,6 +4,8 @@ import (
 	"path"
 	"regexp"
 	"strings"
+
+	"lockstep/atompmh"
 )
 
 // Cache-Control values. A document that changes is kept, but asked for: a stale
@@ -46,6 +48,8 @@ func Attributes(name string) (contentType, cacheControl string) {
 		contentType = "text/html; charset=utf-8"
 	case ".zip":
 		contentType = "application/zip"
+	case ".atom":
+		contentType = atompmh.MediaType // AP-DOC-11
 	default:
 		contentType = "application/xml; charset=utf-8" // RS-DISC-13
 	}
@@ -53,10 +57,10 @@ func Attributes(name string) (contentType, cacheControl string) {
 }
 
 // immutableName is what names within a set's directory begin with whose bytes
-// never change: those of the parts of Resource Lists, and of packages and
-// documents of dumps, which all carry an instant. Parts of the Change List
-// grow until they are closed.
-var immutableName = regexp.MustCompile(`^(resourcelist|resourcedump|changedump)-[0-9]`)
+// never change: those of the parts of Resource Lists, of packages and documents of
+// dumps, and of archives of feeds (AP-TS-07), which all carry an instant. Parts of
+// the Change List grow until they are closed.
+var immutableName = regexp.MustCompile(`^(resourcelist|resourcedump|changedump|feed)-[0-9]`)
 
 // immutable reports whether the bytes under name never change (RS-IDX-06).
 func immutable(name string) bool {

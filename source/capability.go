@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"lockstep/atompmh"
 	"lockstep/blob"
 	"lockstep/resourcesync"
 )
@@ -58,7 +59,14 @@ func (s *Source) publishCapabilityList(ctx context.Context, set Set, without ...
 			s.offer(set.Name, there)
 		}
 	}()
-	data, err := s.encodeCapabilityList(set, there)
+	feed := false
+	if set.Atom != nil {
+		_, err := s.docs.Stat(ctx, atomName(set.Name))
+		if feed = err == nil; err != nil && !errors.Is(err, blob.ErrNotExist) {
+			return false, fmt.Errorf("publish capability list: %w", err)
+		}
+	}
+	data, err := s.encodeCapabilityList(set, there, feed)
 	if err != nil {
 		return false, fmt.Errorf("build capability list: %w", err)
 	}
@@ -98,7 +106,9 @@ func (s *Source) offers(set string, c resourcesync.Capability) string {
 	return ""
 }
 
-func (s *Source) encodeCapabilityList(set Set, there []capable) ([]byte, error) {
+// encodeCapabilityList returns the Capability List that names the documents that
+// are there, and the set's feed if that is.
+func (s *Source) encodeCapabilityList(set Set, there []capable, feed bool) ([]byte, error) {
 	h := resourcesync.Header{
 		Capability: resourcesync.CapabilityList,
 		Links:      []resourcesync.Link{{Rel: "up", Href: s.base.uri(wellKnownName)}}, // RS-CL-04
@@ -110,6 +120,9 @@ func (s *Source) encodeCapabilityList(set Set, there []capable) ([]byte, error) 
 		h.Links = append(h.Links, resourcesync.Link{Rel: RelEvents, Href: s.base.uri(topicName(set.Name)), Type: eventsType})
 	}
 	h.Links = append(h.Links, resourcesync.Link{Rel: "describedby", Href: s.about(set)}) // RS-CL-05
+	if feed {                                                                            // alternate is a relation of resources (RS-MD-12)
+		h.Links = append(h.Links, resourcesync.Link{Rel: RelFeed, Href: s.base.uri(atomName(set.Name)), Type: atompmh.MediaType})
+	}
 	entries := make([]resourcesync.Entry, len(there))
 	for i, c := range there {
 		entries[i] = capability(s.base.uri(c.name), c.capability)

@@ -39,11 +39,11 @@ func WebLayout() Layout {
 	l := Layout{
 		WellKnown: wellKnownName, Robots: robotsName, Documents: documentsDir, Index: path.Base(hintName), Private: privateDir,
 		Variant:   gzipSuffix,
-		Immutable: `^(` + descriptionPrefix + `[0-9a-f]+\.xml(\.gz)?$|[^/]+/(resourcelist|resourcedump|changedump)-[0-9]|[^/]+/patches/[0-9]+/T)`,
+		Immutable: `^(` + descriptionPrefix + `[0-9a-f]+\.xml(\.gz)?$|[^/]+/(resourcelist|resourcedump|changedump|feed)-[0-9]|[^/]+/patches/[0-9]+/T)`,
 		Forever:   cacheForever, Revalidate: cacheRevalidate,
 	}
 	l.Description, _ = Attributes(wellKnownName)
-	for _, name := range []string{hintName, capabilityListName(DefaultSet), demandName(DefaultSet) + packageSuffix, hintName + gzipSuffix} {
+	for _, name := range []string{hintName, capabilityListName(DefaultSet), demandName(DefaultSet) + packageSuffix, atomName(DefaultSet), hintName + gzipSuffix} {
 		t, _ := Attributes(name)
 		l.Types = append(l.Types, MediaType{path.Ext(name)[1:], t})
 	}

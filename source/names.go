@@ -32,8 +32,46 @@ func changeListName(set string) string     { return documentsDir + set + "/chang
 func resourceDumpName(set string) string   { return documentsDir + set + "/resourcedump.xml" }
 func changeDumpName(set string) string     { return documentsDir + set + "/changedump.xml" }
 
-// atomName is the subscription document of a set's Atom-PMH feed.
-func atomName(set string) string { return documentsDir + set + "/atom.xml" }
+// atomName is the subscription document of a set's Atom-PMH feed. Web servers
+// know the media type by the extension (AP-DOC-11).
+func atomName(set string) string { return documentsDir + set + "/feed.atom" }
+
+// atomPrefix is what the names of a feed's archives begin with.
+func atomPrefix(set string) string { return documentsDir + set + "/feed-" }
+
+// atomArchiveName names an archive of a feed. Chains are never continued with a
+// number that was given before: a name stands for the same bytes for good.
+func atomArchiveName(set, chain string, number int) string {
+	return fmt.Sprintf("%s%s-%06d.atom", atomPrefix(set), chain, number)
+}
+
+// atomChain is what tells the archives of a chain from others, see generation.
+var atomChain = regexp.MustCompile(`^[0-9]{8}T[0-9]{6}\.[0-9]{7}Z(\.[0-9]+)?$`)
+
+// atomArchive is what archives are called within a set's directory.
+var atomArchive = regexp.MustCompile(`^feed-([0-9]{8}T[0-9]{6}\.[0-9]{7}Z(?:\.[0-9]+)?)-[0-9]{6,}\.atom$`)
+
+// atomArchiveChain returns the chain of the archive of that name; "" if it is
+// none of the set.
+func atomArchiveChain(set, name string) string {
+	rest, ok := strings.CutPrefix(name, documentsDir+set+"/")
+	m := atomArchive.FindStringSubmatch(rest)
+	if !ok || m == nil {
+		return ""
+	}
+	return m[1]
+}
+
+// atomStateName is where the state of a set's feed is kept.
+func atomStateName(set string) string { return privateDir + "atom/" + set + ".json" }
+
+// atomGroupName is where a part of what is known of which resources belong
+// together is kept, of a chain.
+func atomGroupName(set, chain string, part int) string {
+	return fmt.Sprintf("%s%s-%03x.json", atomGroupPrefix(set), chain, part)
+}
+
+func atomGroupPrefix(set string) string { return privateDir + "atomgroups/" + set + "/" }
 
 // stateName is where a set's publishing state is kept, beside the documents it
 // describes.

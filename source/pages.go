@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/atompmh"
 	"lockstep/memento"
 	"lockstep/resourcesync"
 )
@@ -57,6 +58,7 @@ type pageSet struct {
 	ResourceDump   string // empty when there is none, or that is not known; likewise
 	ChangeDump     string
 	Archives       []pageArchive // likewise
+	Feed           string        // empty where there is none
 	TimeGate       string        // what leads to a version of a resource with its URI behind; empty where none are kept
 	TimeMap        string        // likewise, to the list of all
 	About          string
@@ -146,6 +148,11 @@ func (h *handler) pageHeader(header http.Header) {
 	for _, c := range h.links[:min(len(h.links), maxPageSets)] {
 		links = append(links, c.link...)
 	}
+	for _, set := range h.opts.Sets[:min(len(h.opts.Sets), maxPageSets)] {
+		if set.Atom != nil {
+			links = append(links, "<"+h.base.uri(atomName(set.Name))+`>; rel="alternate"; type="`+atompmh.MediaType+`"`)
+		}
+	}
 	header["Link"] = links
 	header.Set("Content-Type", "text/html; charset=utf-8")
 	securePage(header)
@@ -187,6 +194,9 @@ func (s *Source) render(sets []Set, known *summary, title, message string) ([]by
 		}
 		if set.Versions != nil && !set.Versions.Ending {
 			ps.TimeGate, ps.TimeMap = s.base.uri(memento.TimeGatePrefix), s.base.uri(memento.TimeMapPrefix)
+		}
+		if set.Atom != nil {
+			ps.Feed = s.base.uri(atomName(set.Name))
 		}
 		ps.Name, ps.About = set.Name, set.Description
 		ps.CapabilityList = s.capabilityList(set.Name)

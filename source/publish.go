@@ -164,8 +164,9 @@ func (s *Source) publishSet(ctx context.Context, set Set, look bool) (r SetRepor
 		s.opts.Logger.InfoContext(ctx, "published", slog.String("set", set.Name), slog.Int64("entries", p.report.Resources),
 			slog.Int64("seq", int64(p.report.Seq)), slog.Int64("changes", p.report.Changes), slog.Bool("list", p.report.List))
 	}
-	if p.there == nil {
-		return r, written, nil
+	fed, err := p.publishAtom(ctx, p.there != nil) // has steps of its own
+	if written = written || fed; err != nil || p.there == nil {
+		return r, written, err
 	}
 	named, err := p.publishCapabilityList(ctx, set) // step 5, where nothing else was to be done
 	if err == nil {

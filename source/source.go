@@ -173,13 +173,14 @@ type Source struct {
 	rules   map[string]setRules     // of each set
 	page    atomic.Pointer[summary] // what the home page tells; nil before the first Publish
 
-	publishing sync.Mutex        // one Publish at a time; held across IO, for that is its purpose
-	states     map[string]*state // what is known of each set's documents; this and what follows is guarded by publishing
-	looked     time.Time         // when all documents were last found where they belong; zero: look
-	quick      bool              // what can be put off, is
-	spent      map[string]spent  // on each set's open Change List
-	small      map[string][]byte // documents found then that depend on the Options only
-	tidied     bool              // nothing is left of older Source Descriptions
+	publishing sync.Mutex            // one Publish at a time; held across IO, for that is its purpose
+	states     map[string]*state     // what is known of each set's documents; this and what follows is guarded by publishing
+	looked     time.Time             // when all documents were last found where they belong; zero: look
+	quick      bool                  // what can be put off, is
+	atoms      map[string]*atomState // what is known of each set's feed
+	spent      map[string]spent      // on each set's open Change List
+	small      map[string][]byte     // documents found then that depend on the Options only
+	tidied     bool                  // nothing is left of older Source Descriptions
 
 	patchesTidied map[string]time.Time // guarded by publishing; when each set's patches were looked through
 
@@ -209,7 +210,7 @@ func New(c catalog.Catalog, docs blob.Store, o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Source{catalog: c, docs: docs, opts: o, base: b, states: make(map[string]*state), patchesTidied: make(map[string]time.Time), rules: make(map[string]setRules), channels: make(map[string]*channel), spent: make(map[string]spent), consists: make(map[string]map[string][]string)}
+	s := &Source{catalog: c, docs: docs, opts: o, base: b, states: make(map[string]*state), atoms: make(map[string]*atomState), patchesTidied: make(map[string]time.Time), rules: make(map[string]setRules), channels: make(map[string]*channel), spent: make(map[string]spent), consists: make(map[string]map[string][]string)}
 	for i := range o.Sets {
 		s.channels[o.Sets[i].Name] = newChannel(o.Sets[i])
 		if s.rules[o.Sets[i].Name], err = compileRules(&o.Sets[i], b); err != nil {

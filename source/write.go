@@ -288,6 +288,9 @@ func (p *publication) tidy(ctx context.Context, st *state) error {
 	if err := p.withdrawArchives(ctx, p.set, p.there.taken, listArchives...); err != nil {
 		return err
 	}
+	if err := p.withdrawAtom(ctx); err != nil {
+		return err
+	}
 	var old []string
 	archived := p.archivedNames()
 	for _, r := range st.Retired {

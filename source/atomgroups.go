@@ -1,0 +1,144 @@
+package source
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"time"
+)
+
+// An atomGroup is how a resource was told of last, where that is not as a record
+// of its own under an identifier made of its URI. A deletion says no more than
+// which resource is gone, so this must be remembered.
+type atomGroup struct {
+	Main    string   `json:"main,omitempty"`    // the resource it was told of as a representation of; empty: it is the record
+	ID      string   `json:"id,omitempty"`      // of the record, where it was given one
+	Members []string `json:"members,omitempty"` // further representations of the record
+}
+
+func (g *atomGroup) plain() bool {
+	return g == nil || g.Main == "" && g.ID == "" && len(g.Members) == 0
+}
+
+func (g *atomGroup) equal(o *atomGroup) bool {
+	if g.plain() || o.plain() {
+		return g.plain() == o.plain()
+	}
+	return g.Main == o.Main && g.ID == o.ID && slices.Equal(g.Members, o.Members)
+}
+
+// atomGroups are groups by the URIs of the resources; one that is nil is no more.
+type atomGroups map[string]*atomGroup
+
+// groupParts is how many blobs groups are kept in: a change writes one for each
+// resource it is about.
+const groupParts = 1024
+
+func groupPart(uri string) int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(uri)) // it never fails
+	return int(h.Sum32() % groupParts)
+}
+
+// readGroups returns a part of the groups of a chain.
+func (s *Source) readGroups(ctx context.Context, set, chain string, part int) (atomGroups, error) {
+	all := make(atomGroups)
+	name := atomGroupName(set, chain, part)
+	data, _, err := s.read(ctx, name)
+	if err != nil || data == nil {
+		return all, err
+	}
+	if err := json.Unmarshal(data, &all); err != nil {
+		return nil, fmt.Errorf("read %s: %w: %w", name, errAtomLost, err)
+	}
+	return all, nil
+}
+
+// group makes changed true of the groups of a chain. It may be repeated.
+func (s *Source) group(ctx context.Context, set, chain string, changed atomGroups) error {
+	uris := slices.SortedFunc(maps.Keys(changed), func(a, b string) int {
+		return cmp.Or(cmp.Compare(groupPart(a), groupPart(b)), cmp.Compare(a, b))
+	})
+	for len(uris) > 0 {
+		part := groupPart(uris[0])
+		n := 0
+		all, err := s.readGroups(ctx, set, chain, part)
+		if err != nil {
+			return err
+		}
+		for ; n < len(uris) && groupPart(uris[n]) == part; n++ {
+			if g := changed[uris[n]]; g.plain() {
+				delete(all, uris[n])
+			} else {
+				all[uris[n]] = g
+			}
+		}
+		uris = uris[n:]
+		if err := s.writeGroups(ctx, set, chain, part, all); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Source) writeGroups(ctx context.Context, set, chain string, part int, all atomGroups) error {
+	name := atomGroupName(set, chain, part)
+	data, err := json.Marshal(all)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return s.commit(ctx, name, append(data, '\n'), time.Time{})
+}
+
+// dropGroups removes the groups of all chains but one.
+func (s *Source) dropGroups(ctx context.Context, set, but string) error {
+	var old []string
+	for info, err := range s.docs.List(ctx, atomGroupPrefix(set)) {
+		if err != nil {
+			return err
+		}
+		if but == "" || info.Name < atomGroupName(set, but, 0) || info.Name > atomGroupName(set, but, groupParts) {
+			old = append(old, info.Name)
+		}
+	}
+	if len(old) == 0 {
+		return nil
+	}
+	return s.docs.Remove(ctx, old...)
+}
+
+// groupCached is how many parts a groupCache holds.
+const groupCached = 64
+
+// A groupCache reads groups as they are asked for.
+type groupCache struct {
+	*Source
+	set, chain string
+	none       bool // there are no groups
+	parts      map[int]atomGroups
+}
+
+// get returns how a resource was told of; nil: as a record under an identifier
+// made of its URI, or not at all.
+func (c *groupCache) get(ctx context.Context, uri string) (*atomGroup, error) {
+	if c.none {
+		return nil, nil
+	}
+	part := groupPart(uri)
+	all, ok := c.parts[part]
+	if !ok {
+		var err error
+		if all, err = c.readGroups(ctx, c.set, c.chain, part); err != nil {
+			return nil, err
+		}
+		if c.parts == nil || len(c.parts) >= groupCached {
+			c.parts = make(map[int]atomGroups)
+		}
+		c.parts[part] = all
+	}
+	return all[uri], nil
+}

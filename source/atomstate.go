@@ -1,0 +1,176 @@
+package source
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"lockstep/blob"
+	"lockstep/catalog"
+)
+
+// atomVersion numbers the layout of atomState. Older ones are read, newer
+// refused.
+const atomVersion = 1
+
+// An atomState is what a Source remembers of a set's Atom-PMH feed, in one JSON
+// blob. It is written once for each publication, before the subscription document
+// is switched: which of Current and Planned holds is told by the bytes of that.
+type atomState struct {
+	Version        int           `json:"version"`
+	CapabilityList string        `json:"capability_list"` // the set; documents of another base URL are not ours to continue
+	Current        *atomFeed     `json:"current,omitempty"`
+	Planned        *atomFeed     `json:"planned,omitempty"`
+	Grouped        atomGroups    `json:"grouped,omitempty"` // what Planned changes of which resources belong together
+	Retired        []atomRetired `json:"retired,omitempty"`
+
+	known bool // it was read as it had been written: chains it does not name were never published
+}
+
+// An atomFeed is a published feed.
+type atomFeed struct {
+	ID       string `json:"id"`
+	Title    string `json:"title"`
+	Author   string `json:"author"`
+	Complete bool   `json:"complete,omitempty"`
+
+	Chain    string `json:"chain"`            // instant in the names of its archives
+	Number   int    `json:"number"`           // highest number given to one of them
+	Archives int    `json:"archives"`         // how many there are
+	Newest   string `json:"newest,omitempty"` // name of the newest
+	Entries  int64  `json:"entries"`          // in all documents
+	Begun    int64  `json:"begun"`            // of these when the chain was
+	Groups   string `json:"groups,omitempty"` // instant in the names of what is known of groups; empty: there are none
+	Last     int64  `json:"last"`             // newest updated, in milliseconds; noTime: there was none
+	Size     int64  `json:"size"`             // of the subscription document
+	Sum      string `json:"sum"`              // sha-256 of it
+
+	Stamp       time.Time   `json:"stamp"` // modification time of the subscription document; rises
+	Through     catalog.Seq `json:"through"`
+	ThroughTime time.Time   `json:"through_time,omitzero"` // of that change; zero if it is not known
+}
+
+// An atomRetired is a chain of archives that no subscription document leads to
+// any more.
+type atomRetired struct {
+	Chain string    `json:"chain"`
+	Gone  time.Time `json:"gone"`
+}
+
+// loadAtom returns what is known of the set's feed; fresh says that it was not
+// known before, by this process. A state whose feed is not there, or other than
+// was left, has no Current, and lost says what was lost.
+func (s *Source) loadAtom(ctx context.Context, set string) (st *atomState, lost *atomFeed, fresh bool, err error) {
+	if st := s.atoms[set]; st != nil {
+		return st, nil, false, nil
+	}
+	st = &atomState{Version: atomVersion, CapabilityList: s.capabilityList(set)}
+	data, _, err := s.read(ctx, atomStateName(set))
+	if err != nil {
+		return nil, nil, true, err
+	}
+	if data != nil {
+		known := new(atomState)
+		switch err := json.Unmarshal(data, known); {
+		case err != nil:
+			s.opts.Logger.WarnContext(ctx, "state of the feed is unreadable and will be made anew", slog.String("set", set), slog.Any("err", err))
+		case known.Version > atomVersion:
+			return nil, nil, true, fmt.Errorf("read %s: written by a newer version (layout %d, this one knows %d)", atomStateName(set), known.Version, atomVersion)
+		case known.CapabilityList == st.CapabilityList && known.sound(set):
+			st, st.known = known, true
+		}
+	}
+	sum, err := s.digest(ctx, atomName(set))
+	if err != nil {
+		return nil, nil, true, err
+	}
+	planned, current := st.Planned, st.Current
+	st.Planned = nil
+	switch {
+	case planned != nil && sum == planned.Sum:
+		st.Current = planned
+		if err := s.group(ctx, set, planned.Groups, st.Grouped); err != nil { // perhaps once more
+			return nil, nil, true, err
+		}
+	case current != nil && sum == current.Sum:
+		if err := s.dropPlanned(ctx, set, st, planned); err != nil {
+			return nil, nil, true, err
+		}
+	case current != nil || sum != "":
+		st.Current = nil
+		if lost = planned; lost == nil {
+			lost = current
+		}
+		if lost == nil {
+			lost = &atomFeed{Last: noTime}
+		}
+	} // else nothing was published, or cut short before anybody could see it
+	st.Grouped = nil
+	return st, lost, true, nil
+}
+
+// dropPlanned removes the archives of a publication that was cut short before
+// anybody could know of them, and sees to it that their names are not used again.
+func (s *Source) dropPlanned(ctx context.Context, set string, st *atomState, planned *atomFeed) error {
+	if planned == nil || planned.Chain != st.Current.Chain || planned.Number <= st.Current.Number {
+		return nil // another chain is found by its name
+	}
+	var names []string
+	for n := st.Current.Number + 1; n <= planned.Number; n++ {
+		names = append(names, atomArchiveName(set, planned.Chain, n))
+	}
+	st.Current.Number = planned.Number
+	return s.docs.Remove(ctx, names...)
+}
+
+// sound reports whether st can be the state of the set's feed: only documents of
+// ours are ever read or removed for it.
+func (st *atomState) sound(set string) bool {
+	for _, f := range []*atomFeed{st.Current, st.Planned} {
+		if f != nil && (!atomChain.MatchString(f.Chain) || f.Number < 0 || f.Through < 0 || f.Sum == "" ||
+			f.Newest != "" && atomArchiveChain(set, f.Newest) != f.Chain) {
+			return false
+		}
+	}
+	for _, r := range st.Retired {
+		if !atomChain.MatchString(r.Chain) {
+			return false
+		}
+	}
+	return true
+}
+
+// planAtom says in the state that the subscription document is about to be that
+// of next.
+func (s *Source) planAtom(ctx context.Context, set string, st *atomState, next *atomFeed, grouped atomGroups) error {
+	planned := *st
+	planned.Planned, planned.Grouped = next, grouped
+	data, err := json.MarshalIndent(&planned, "", "\t")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", atomStateName(set), err)
+	}
+	return s.commit(ctx, atomStateName(set), append(data, '\n'), time.Time{})
+}
+
+// digest returns the sha-256 of a blob in hex, "" if there is none.
+func (s *Source) digest(ctx context.Context, name string) (string, error) {
+	r, err := s.docs.Open(ctx, name)
+	if errors.Is(err, blob.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer r.Close() // opened for reading only
+	sum := sha256.New()
+	if _, err := io.Copy(sum, r); err != nil {
+		return "", fmt.Errorf("read %s: %w", name, err)
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}

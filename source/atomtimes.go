@@ -1,0 +1,43 @@
+package source
+
+import "time"
+
+// An atomClock gives out the updated of n new entries, the newest first: each is
+// its event's time in whole milliseconds (AP-DOC-08), or as much earlier as it
+// takes for all to differ, and later than all that was published before
+// (AP-TS-11), whatever the clock does. Where there are more events than
+// milliseconds since then, some are equal.
+type atomClock struct {
+	last  int64 // newest published before, in milliseconds
+	top   int64 // the newest of all
+	n     int64
+	left  int64 // to be given out
+	given int64 // last
+}
+
+// noTime is before all times that are published.
+const noTime = -1 << 62
+
+// newAtomClock returns what gives out n times; newest is that of the last event.
+func newAtomClock(last int64, newest time.Time, n int64) *atomClock {
+	return &atomClock{last: last, top: max(newest.UnixMilli(), last+1), n: n, left: n}
+}
+
+// next returns the time of the event at t, which is before those asked for
+// already.
+func (c *atomClock) next(t time.Time) int64 {
+	c.left--
+	before := c.left // so many are older
+	switch {
+	case c.left == c.n-1:
+		c.given = c.top
+	case c.last > noTime && c.top-c.last < c.n: // no room: spread evenly
+		c.given = c.last + 1 + before*(c.top-c.last-1)/(c.n-1)
+	default:
+		c.given = max(min(t.UnixMilli(), c.given-1), c.last+1+before)
+	}
+	return c.given
+}
+
+// millis returns the instant of n milliseconds.
+func millis(n int64) time.Time { return time.UnixMilli(n).UTC() }
