@@ -83,8 +83,9 @@ func (s subscriptions) Save(ctx context.Context, document []byte) error {
 // returns nil soon: what was finished is kept. What fails is tried again, with
 // growing pauses; a Source that is down is no reason to end. It returns an
 // [ErrRefused] when a pass was refused for safety, a [SetError] when the Source
-// does not offer a set that is to be followed, and what keeps the mirror itself
-// from being written. It must not be called twice.
+// does not offer a set that is to be followed, [ErrEnded] when the Source said
+// that nothing new will ever come, and what keeps the mirror itself from being
+// written. It must not be called twice.
 func (f *Follower) Run(ctx context.Context) error {
 	if !f.running.CompareAndSwap(false, true) {
 		return errors.New("the follower has run already")
@@ -221,6 +222,9 @@ func (f *Follower) work(ctx context.Context) error {
 		if j == nil && f.refusal != nil {
 			return f.refusal
 		}
+		if f.over() {
+			return fmt.Errorf("follow %s: %w", fetch.Printable(f.address), ErrEnded)
+		}
 		if j != nil {
 			idle = false
 			if err := f.do(ctx, j); err != nil {
@@ -285,6 +289,13 @@ func (f *Follower) next(now time.Time) (*job, time.Duration) {
 		}
 	}
 	return nil, max(wait, time.Millisecond)
+}
+
+// over reports whether there is a set, and nothing new will come of any.
+func (f *Follower) over() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.sets) > 0 && !slices.ContainsFunc(f.sets, func(s *followed) bool { return s.state == nil || !s.state.ended })
 }
 
 // interval is how long to wait between looks at a set.

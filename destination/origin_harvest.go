@@ -26,7 +26,7 @@ type harvestState struct {
 // and a state like any other.
 func foreignSet(found *discover.Found) {
 	if f := found.Foreign; f != nil {
-		found.Sets = []discover.Set{{Name: f.URI, CapabilityList: f.URI}}
+		found.Sets = []discover.Set{{Name: f.URI}}
 	}
 }
 
@@ -91,7 +91,7 @@ func (r *setRun) update(ctx context.Context, full bool) (more, broken bool, err 
 		return false, true, context.Cause(ctx)
 	case errors.Is(err, ErrRefused):
 		return false, true, err
-	case errors.Is(err, ErrEnded): // AP-HV-15: what there is stays
+	case errors.Is(err, ErrEnded) && r.set.Harvest != nil: // AP-HV-15: what there is stays
 		r.set.ended = true
 		r.warn(uri, fmt.Sprintf("%v; what is here was kept", err))
 		return false, false, nil
@@ -161,9 +161,11 @@ func (r *setRun) takePortion(ctx context.Context, h *harvestState, s *OriginStat
 	if !h.Known {
 		mode = ModeBaseline
 	}
+	before := r.report.Created + r.report.Updated
 	if _, err := r.carryOut(ctx, work{mode: mode, via: r.set.viaList()}); err != nil {
 		return err
 	}
+	r.portions += r.report.Created + r.report.Updated - before
 	h.Fresh = s.Seq
 	r.set.Harvest = h
 	if err := r.d.journal.Record(ctx, Batch{Save: map[string][]byte{fmt.Sprint(docSet, r.set.Number): encode(r.set)}}); err != nil {
@@ -206,7 +208,7 @@ func (r *setRun) takeAll(ctx context.Context, h *harvestState, s *OriginStatus, 
 	if err := r.stageOrigin(ctx, r.origin.Entries(ctx), wantListed, 0); err != nil {
 		return false, err
 	}
-	whole := s.Whole && !broken
+	whole, unchanged := s.Whole && !broken, r.report.Unchanged
 	again, err = r.carryOut(ctx, work{
 		mode: ModeBaseline, via: r.set.viaList(), complete: true, files: true,
 		prune: whole && (s.Complete || h.Other || r.d.opts.Delete == DeleteApply),
@@ -217,6 +219,8 @@ func (r *setRun) takeAll(ctx context.Context, h *harvestState, s *OriginStatus, 
 			r.reached(h, s)
 		},
 	})
+	// What was booked as it came is not looked at for the first time.
+	r.report.Unchanged -= min(r.portions, r.report.Unchanged-unchanged)
 	return again, r.applied(ctx, s, err)
 }
 

@@ -47,6 +47,8 @@ type planner struct {
 	partial bool // changes may be missing: what is held stays, but for what is surely later
 	prune   bool // what is not wanted at all is to go: the wants are all there is
 
+	reselects bool // what the set holds may have been selected by another selection
+
 	others bool // what is held may be another representation than the one preferred now
 
 	settled bool // what the set holds was selected by this selection
@@ -115,7 +117,12 @@ func (p *planner) decideLast(ctx context.Context, w *want, h Held) (action, erro
 	default:
 		a.want, a.unselected = want{URI: h.URI, Gone: true, Length: -1}, true
 	}
-	if l := p.d.selects.preferred(&a.want); l != nil && !a.Gone && p.may(l.Href) {
+	variants := p.dated && p.reselects && hasAlternates(&a.want)
+	l := p.d.selects.preferred(&a.want)
+	if l == nil && p.dated {
+		l = p.d.selects.instead(&a.want)
+	}
+	if l != nil && !a.Gone && p.may(l.Href) {
 		a.represent(l)
 	}
 	if a.Gone || !p.d.selects.wants(&a.want, ours && p.settled) {
@@ -152,7 +159,7 @@ func (p *planner) decideLast(ctx context.Context, w *want, h Held) (action, erro
 		}
 	}
 	switch like := compare(&h, &a.want); {
-	case p.others && likeHashes(h.Hashes, a.Hashes) != same:
+	case (p.others || variants) && likeHashes(h.Hashes, a.Hashes) != same:
 		// Neither times nor validators are of the same thing.
 	case like == same:
 		a.verb = verbNone

@@ -1,6 +1,7 @@
 package destination
 
 import (
+	"slices"
 	"strings"
 
 	"lockstep/patch"
@@ -50,6 +51,25 @@ func (s *selection) preferred(w *want) *resourcesync.Link {
 		}
 	}
 	return nil
+}
+
+// instead returns the link to the first representation of w that is of a type
+// that is selected, where the one at its own URI is not (AP-CDL-07); or nil.
+func (s *selection) instead(w *want) *resourcesync.Link {
+	if t := mediaType(w); len(s.types) == 0 || t == "" || matchAny(s.types, t) {
+		return nil
+	}
+	for i := range w.Links {
+		if l := &w.Links[i]; l.Rel == "alternate" && l.Href != w.URI && matchAny(s.types, linkType(l)) {
+			return l
+		}
+	}
+	return nil
+}
+
+// hasAlternates reports whether w may have other representations.
+func hasAlternates(w *want) bool {
+	return slices.ContainsFunc(w.Links, func(l resourcesync.Link) bool { return l.Rel == "alternate" })
 }
 
 // priority is pri, or what it is when it is absent (RS-PRI-01).

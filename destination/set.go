@@ -25,6 +25,8 @@ type setRun struct {
 
 	listAt resourcesync.Datetime // of the Resource List that is staged
 
+	portions int64 // resources that were applied before the end of a harvest
+
 	origin Origin // of a set without documents; nil: it has some
 }
 
@@ -304,7 +306,7 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 	}
 	p := &planner{
 		partial: w.partial, push: r.pushed(&w), stage: r.stage, listAt: r.listAt,
-		d: r.d, set: r.set.Number, dated: r.origin != nil, prune: w.prune, files: w.files || r.resume, settled: r.set.Complete && !r.reselects(),
+		d: r.d, set: r.set.Number, dated: r.origin != nil, reselects: r.reselects(), prune: w.prune, files: w.files || r.resume, settled: r.set.Complete && !r.reselects(),
 		others: r.d.selects.prefersOther(r.set.Selection), refuse: r.reader.refuse, past: w.past,
 	}
 	var found adopted
