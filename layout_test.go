@@ -54,6 +54,7 @@ var rooms = []room{
 	{"intake", "catalog resourcesync blob discover internal/fetch oaipmh",
 		"github.com/bmatcuk/doublestar/v4 github.com/fsnotify/fsnotify github.com/gabriel-vasile/mimetype golang.org/x/sync golang.org/x/sys"},
 	{"intake/ledgertest", "intake", "github.com/google/go-cmp"},
+	{"intake/contentstest", "intake", ""},
 	{"source", "catalog resourcesync blob memento atompmh", "github.com/bmatcuk/doublestar/v4 github.com/klauspost/compress golang.org/x/sync golang.org/x/text"},
 	{"destination", "discover resourcesync websub blob internal/fetch internal/unpack patch memento vault",
 		"github.com/bmatcuk/doublestar/v4 github.com/gofrs/flock golang.org/x/sync golang.org/x/text"},

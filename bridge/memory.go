@@ -155,7 +155,7 @@ func (m *memory) tidy() error {
 }
 
 // contents are those the catalog tells of and that were not asked for yet.
-func (m *memory) contents() intake.Contents { return nil }
+func (m *memory) contents() intake.Contents { return m.db.Contents() }
 
 func (m *memory) catalog() catalog.Catalog { return m.db.Catalog() }
 

@@ -99,7 +99,8 @@ func (r *repository) harvest(ctx context.Context, full bool) (bool, error) {
 
 func (r *repository) status(s *destination.OriginStatus) {
 	s.Source, s.Warnings = r.uri, r.said
-	s.Whole = r.intake.Complete()
+	at := r.intake.Status()
+	s.Until, s.Whole = at.Until, at.Whole
 	s.Complete = true // a record that is not listed is not there
 }
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"lockstep/catalog"
@@ -61,24 +63,51 @@ const (
 	// DefaultFullHarvest is a compromise: a repository is asked for all it has,
 	// and what left it without a trace goes by then.
 	DefaultFullHarvest = 30 * 24 * time.Hour
+
+	// harvestOverlap is how much earlier a harvest begins than the one before it
+	// was answered: what a repository stamps, it may list a little later.
+	harvestOverlap = time.Minute
 )
 
 // An OAIPMH keeps a set of a catalog in step with a repository that speaks
-// OAI-PMH 2.0.
+// OAI-PMH 2.0: each record in one format is a resource, the bytes of which are the
+// element in <metadata> as a document of its own.
+//
+// The first harvest asks for everything, those after it for what has a datestamp
+// of the last one's first response or later, by the repository's own clock. A
+// record that is marked deleted is deleted; one that is gone without a mark is
+// seen to be by the next full harvest ([OAIPMHOptions.FullInterval]). What cannot
+// be read is a Problem and stays as it was, and then nothing is deleted for not
+// being listed.
+//
+// Order of writes: contents, catalog, how far the harvest is; so that a crash at
+// any point costs a repetition of what came last.
+//
+// Only one OAIPMH may fill a set. Its methods are safe for concurrent use;
+// harvests take turns.
 type OAIPMH struct {
-	name string
-	o    OAIPMHOptions
+	in     lister
+	client *fetch.Client
+	o      OAIPMHOptions
+	base   string
+	algs   []resourcesync.Algorithm
+
+	scanning sync.Mutex // held by a harvest, guards what follows
+	memory   harvestMemory
+	saved    time.Time // when memory was saved last
+	recalled bool      // memory was read from State
+	server   *oaipmh.Identify
 }
 
 // A Stretch bounds a [OAIPMH.Harvest]; zero is no bound.
 type Stretch struct {
-	Full    bool          // everything is harvested anew; one that is under way goes on
+	Full    bool          // everything is harvested anew; if that is under way it goes on
 	Records int64         // listed
 	Time    time.Duration // spent
 }
 
 // NewOAIPMH returns an OAIPMH that fills the set of cat from the repository at
-// base. It asks through c.
+// base, its base URL. It asks through c.
 func NewOAIPMH(base string, c *fetch.Client, cat catalog.Catalog, set string, o OAIPMHOptions) (*OAIPMH, error) {
 	if base == "" {
 		return nil, errors.New("OAI-PMH: the address is missing")
@@ -86,38 +115,177 @@ func NewOAIPMH(base string, c *fetch.Client, cat catalog.Catalog, set string, o 
 	if c == nil {
 		return nil, fmt.Errorf("OAI-PMH %s: %w", fetch.Printable(base), errNoClient)
 	}
+	base, _, _ = strings.Cut(base, "#")
 	if o.Prefix == "" {
 		o.Prefix = oaipmh.DublinCore
 	}
-	return &OAIPMH{name: base, o: o}, nil
+	if o.ScanInterval == 0 {
+		o.ScanInterval = DefaultOAIPMHInterval
+	}
+	if o.FullInterval == 0 {
+		o.FullInterval = DefaultFullHarvest
+	}
+	h := &OAIPMH{
+		in:     lister{name: base, cat: cat, set: set, dir: o.TempDir, allowEmpty: o.AllowEmpty, told: teller{onEvent: o.OnEvent}},
+		client: c, o: o, base: base, algs: slices.Clone(o.Algorithms),
+	}
+	if h.o.URI == nil {
+		h.o.URI = func(id string) string { return oaipmh.RecordURL(base, o.Prefix, id) }
+	}
+	if len(h.algs) == 0 {
+		h.algs = []resourcesync.Algorithm{resourcesync.MD5}
+	}
+	if !slices.Contains(h.algs, resourcesync.SHA256) {
+		h.algs = append(h.algs, resourcesync.SHA256)
+	}
+	return h, nil
 }
-
-var errUnwritten = errors.New("not written yet")
 
 // Scan brings the catalog in step with the repository: with what has changed
 // since the last time, or all of it where that is due. The Report is right, as far
 // as the harvest came, with an error too.
-func (h *OAIPMH) Scan(ctx context.Context) (Report, error) { return Report{}, errUnwritten }
+func (h *OAIPMH) Scan(ctx context.Context) (Report, error) {
+	r, _, err := h.Harvest(ctx, Stretch{})
+	return r, err
+}
 
 // Harvest is Scan in stretches: it returns when s is used up, with more if the
 // harvest is not at its end; the next call goes on. What was listed is in the
 // catalog then. After a crash it goes on where the repository still lets it.
 func (h *OAIPMH) Harvest(ctx context.Context, s Stretch) (r Report, more bool, err error) {
-	return Report{}, false, errUnwritten
+	h.scanning.Lock()
+	defer h.scanning.Unlock()
+	v := &harvest{OAIPMH: h, listing: h.in.newListing(), stretch: s, began: time.Now()}
+	defer v.close()
+	stop := v.progress()
+	more, err = v.run(ctx)
+	stop()
+	r = v.report()
+	if err != nil {
+		return r, false, fmt.Errorf("harvest %s: %w", fetch.Printable(h.base), cause(ctx, err))
+	}
+	return r, more, nil
 }
-
-// Complete reports whether the last harvest came to its end and all it was sent
-// could be read.
-func (h *OAIPMH) Complete() bool { return false }
 
 // Watch scans at once, and again every [OAIPMHOptions.ScanInterval], until ctx
 // ends; then it returns the cause. onChange is told of every scan that changed
-// the catalog; the next one waits until it returns.
-func (h *OAIPMH) Watch(ctx context.Context, onChange func(Report)) error { return errUnwritten }
+// the catalog; the next one waits until it returns. What goes wrong is told to
+// [OAIPMHOptions.OnEvent], and tried again.
+func (h *OAIPMH) Watch(ctx context.Context, onChange func(Report)) error {
+	return h.in.watch(ctx, h.Scan, func(ctx context.Context) error {
+		if h.o.ScanInterval < 0 {
+			return forever(ctx)
+		}
+		return sleep(ctx, h.o.ScanInterval)
+	}, onChange)
+}
 
-// Bitstream opens the metadata of the record that r describes: out of the
-// Contents, or else the repository's answer to GetRecord. The error matches
-// [fs.ErrNotExist] if the repository has no such record any more.
-func (h *OAIPMH) Bitstream(ctx context.Context, r *catalog.Record) (io.ReadCloser, error) {
-	return nil, errUnwritten
+// An OAIPMHStatus is how far the harvests are.
+type OAIPMHStatus struct {
+	Whole    bool      // everything was harvested at least once, and nothing missed
+	Complete bool      // the last harvest came to its end, and all it was sent could be read
+	Until    time.Time // by the repository's clock: all changes before it were harvested; zero if none were
+}
+
+// Status tells how far the harvests are, those of earlier runs included.
+func (h *OAIPMH) Status() OAIPMHStatus {
+	h.scanning.Lock()
+	defer h.scanning.Unlock()
+	h.recall()
+	m := &h.memory
+	return OAIPMHStatus{Whole: m.Whole, Complete: m.Complete && m.Run == nil, Until: m.From}
+}
+
+// A harvestMemory is how far the harvests of a set are.
+type harvestMemory struct {
+	Rules      string      `json:"rules"`         // what is harvested, and how
+	Point      point       `json:"point"`         // of the catalog, when it was saved
+	Generation int64       `json:"generation"`    // of full harvests: their Tokens begin with it
+	From       time.Time   `json:"from"`          // the next one asks for what changed from here on
+	FullAt     time.Time   `json:"full_at"`       // when, by our clock, the last full one ended
+	Listed     bool        `json:"listed"`        // there was one
+	Whole      bool        `json:"whole"`         // and it missed nothing
+	Complete   bool        `json:"complete"`      // the last one missed nothing
+	Coarse     bool        `json:"coarse"`        // the repository takes days only, whatever it says
+	Absent     bool        `json:"absent"`        // what is of earlier generations is to be deleted
+	Run        *harvestRun `json:"run,omitempty"` // under way
+}
+
+// A harvestRun is how far a harvest is.
+type harvestRun struct {
+	Full       bool      `json:"full"`
+	From       string    `json:"from"`       // argument of its list
+	Began      time.Time `json:"began"`      // of its first response, by the repository's clock
+	Token      string    `json:"token"`      // of the next page; empty: the first
+	Listed     int64     `json:"listed"`     // records so far, since the list began
+	Incomplete bool      `json:"incomplete"` // something could not be read
+	Fresh      bool      `json:"fresh"`      // the set was empty
+
+	// For when the repository refuses the token.
+	Restarts int       `json:"restarts"`
+	Latest   time.Time `json:"latest"`   // datestamp, of all so far
+	Mixed    bool      `json:"mixed"`    // datestamps did not rise
+	Stuck    int       `json:"stuck"`    // restarts since Latest rose
+	Restart  time.Time `json:"restart"`  // Latest at the last restart
+	Windowed bool      `json:"windowed"` // the list was begun anew from Latest
+
+	Coarse bool `json:"coarse"` // the repository refused a datestamp with a time
+
+	// What it says of its size, as long as that holds together.
+	Size  int64 `json:"size"`  // completeListSize; 0: not known
+	Wrong bool  `json:"wrong"` // it does not
+}
+
+// rules tells what is harvested and how: with other rules it is harvested anew.
+func (h *OAIPMH) rules() string {
+	rules := []string{"1", h.base, h.o.Prefix, h.o.SetSpec, h.o.URI("x")}
+	for _, a := range h.algs {
+		rules = append(rules, a.String())
+	}
+	return strings.Join(rules, " ")
+}
+
+// recall reads how far the harvests are, once.
+func (h *OAIPMH) recall() {
+	if h.recalled {
+		return
+	}
+	h.recalled = true
+	if !recall(h.o.State, &h.memory) || h.memory.Rules != h.rules() {
+		h.memory = harvestMemory{Rules: h.rules(), Generation: h.memory.Generation}
+	}
+}
+
+// verify forgets how far the harvests are where that does not fit the set: one
+// that was lost, or filled by others. While a harvest is under way the set may be
+// ahead, by what came last before a crash.
+func (h *OAIPMH) verify(ctx context.Context) error {
+	h.recall()
+	at, err := h.in.point(ctx)
+	if err != nil {
+		return err
+	}
+	m := &h.memory
+	if at == m.Point || m.Run != nil && at.Last >= m.Point.Last {
+		return nil
+	}
+	*m = harvestMemory{Rules: m.Rules, Generation: m.Generation, Coarse: m.Coarse}
+	return nil
+}
+
+// saveEvery is how old what is saved of a harvest that finds nothing may be.
+const saveEvery = time.Hour
+
+// save keeps how far the harvests are.
+func (h *OAIPMH) save(ctx context.Context) error {
+	at, err := h.in.point(ctx)
+	if err != nil {
+		return err
+	}
+	h.memory.Point = at
+	if err := remember(h.o.State, &h.memory); err != nil {
+		return fmt.Errorf("keep how far the harvest is: %w", err)
+	}
+	h.saved = time.Now()
+	return nil
 }

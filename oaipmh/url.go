@@ -1,9 +1,47 @@
 package oaipmh
 
 import (
+	"fmt"
 	"net/url"
 	"strings"
 )
+
+// ParseAddress reads where a repository is as people give it: its base URL, which
+// may have metadataPrefix and set in its query as a request would; prefix is
+// [DublinCore] where there is none. Other arguments of OAI-PMH that say which
+// request it was taken from go, those of base stay; from and until are refused,
+// for who keeps in step decides about them.
+func ParseAddress(address string) (base, prefix, set string, err error) {
+	address, _, _ = strings.Cut(address, "#")
+	base, query, _ := strings.Cut(address, "?")
+	prefix = DublinCore
+	var rest []string
+	for arg := range strings.SplitSeq(query, "&") {
+		name, value, _ := strings.Cut(arg, "=")
+		value, err := url.QueryUnescape(value)
+		if err != nil {
+			return "", "", "", fmt.Errorf("address %.200q: %w", address, err)
+		}
+		switch name {
+		case "metadataPrefix":
+			prefix = value
+		case "set":
+			set = value
+		case "verb", "identifier", "resumptionToken", "":
+		case "from", "until":
+			return "", "", "", fmt.Errorf("address %.200q: all records are harvested, so %s has no place in it", address, name)
+		default:
+			rest = append(rest, arg)
+		}
+	}
+	if prefix == "" {
+		return "", "", "", fmt.Errorf("address %.200q: metadataPrefix is empty", address)
+	}
+	if len(rest) > 0 {
+		base += "?" + strings.Join(rest, "&")
+	}
+	return base, prefix, set, nil
+}
 
 // URL is the address of a request to the repository at base: its arguments, as
 // name and value in turn, in this order; those without value are left out. What

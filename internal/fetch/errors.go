@@ -64,6 +64,7 @@ type StatusError struct {
 	Want       string        // what was expected, where that is not plain
 	RetryAfter time.Duration // as the Source asked; zero if it did not
 	Header     http.Header
+	Body       []byte // the begin of it, where [Request.ErrorBody] wanted it
 }
 
 func (e *StatusError) Error() string {

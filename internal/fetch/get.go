@@ -24,6 +24,7 @@ type Request struct {
 	IfRange         string // ask for the range only if this validator still holds
 	NoCache         bool   // ask caches on the way to look again
 	AcceptGzip      bool   // take the body compressed for the way, and undo it
+	ErrorBody       int64  // keep so many bytes of the body of an answer from status 400 on, for [StatusError.Body]
 	MaxBytes        int64  // cap on the body, after decompression; zero: none
 	Header          http.Header
 
@@ -287,7 +288,11 @@ func (a *answer) accept(r *Request) error {
 		if a.Status >= 100 && a.Status <= 299 {
 			return unwanted("but content was expected")
 		}
-		return &StatusError{URI: a.URI, Status: a.Status, RetryAfter: retryAfter(a.Header.Get("Retry-After"), time.Now()), Header: a.Header}
+		err := &StatusError{URI: a.URI, Status: a.Status, RetryAfter: retryAfter(a.Header.Get("Retry-After"), time.Now()), Header: a.Header}
+		if r.ErrorBody > 0 && a.Status >= 400 && (!r.AcceptGzip || a.decode() == nil) {
+			err.Body, _ = io.ReadAll(io.LimitReader(a, r.ErrorBody)) // as far as it can be had: the status is the answer
+		}
+		return err
 	}
 	if r.AcceptGzip && !r.ranged() {
 		if err := a.decode(); err != nil {

@@ -1,0 +1,64 @@
+package intake
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+
+	"lockstep/catalog"
+	"lockstep/internal/fetch"
+	"lockstep/oaipmh"
+	"lockstep/resourcesync"
+)
+
+// Bitstream opens the metadata of the record that r describes: out of the
+// Contents, or else the repository's answer to GetRecord. The error matches
+// [fs.ErrNotExist] if the repository has no such record any more. Whether it is
+// the version that r describes is the caller's to verify.
+func (h *OAIPMH) Bitstream(ctx context.Context, r *catalog.Record) (io.ReadCloser, error) {
+	if hash := versionOf(r.Hashes); h.o.Contents != nil && hash != "" {
+		b, err := h.o.Contents.Get(ctx, h.in.set, r.URI, hash)
+		if err == nil {
+			return io.NopCloser(bytes.NewReader(b)), nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	at := r.URI
+	if i := slices.IndexFunc(r.Links, func(l resourcesync.Link) bool { return l.Rel == "via" }); i >= 0 {
+		at = r.Links[i].Href
+	}
+	base, prefix, id, ok := oaipmh.ParseRecordURL(at)
+	if !ok || base != h.base || prefix != h.o.Prefix {
+		return nil, fmt.Errorf("get %s: %w", fetch.Printable(r.URI), fs.ErrNotExist)
+	}
+	b, err := h.record(ctx, oaipmh.RecordURL(h.base, prefix, id))
+	if err != nil {
+		return nil, fmt.Errorf("get %s: %w", fetch.Printable(at), err)
+	}
+	return io.NopCloser(bytes.NewReader(b)), nil
+}
+
+// record asks for a record.
+func (h *OAIPMH) record(ctx context.Context, uri string) ([]byte, error) {
+	var rec oaipmh.Record
+	_, err := h.ask(ctx, uri, func(r *oaipmh.Reader) error { return r.Read(&rec) })
+	switch {
+	case oaipmh.HasCode(err, oaipmh.CodeIDDoesNotExist), oaipmh.HasCode(err, oaipmh.CodeCannotDisseminateFormat):
+		return nil, &missingError{err}
+	case errors.Is(err, io.EOF):
+		return nil, fmt.Errorf("the response holds no record: %w", fs.ErrNotExist)
+	case err != nil:
+		return nil, plainError(uri, err)
+	case rec.Deleted:
+		return nil, fmt.Errorf("the record is deleted: %w", fs.ErrNotExist)
+	case rec.Metadata == nil:
+		return nil, fmt.Errorf("the record has no metadata in this format: %w", fs.ErrNotExist)
+	}
+	return rec.Metadata, nil
+}

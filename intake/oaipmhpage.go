@@ -1,0 +1,274 @@
+package intake
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"lockstep/internal/fetch"
+	"lockstep/oaipmh"
+)
+
+// What a list may cost.
+const (
+	maxPageBytes  = 256 << 20   // of one response
+	pageTries     = 3           // of a page that is no OAI-PMH: it may be down for maintenance
+	pagePause     = time.Second // before the second of these, and twice that before the next
+	maxRestarts   = 1000        // of a list whose tokens are refused,
+	maxStuck      = 4           // and of these without a step forward
+	maxEmptyPages = 1000        // in a row
+	errorBody     = 64 << 10    // of an answer that is an error, in which OAI-PMH may say which
+	pieceBytes    = 1 << 20     // of records that are handed on together,
+	pieceRecords  = 512         // and how many
+	piecesAhead   = 2           // pieces that wait for their turn, at each step
+)
+
+// A piece is some records of a page, or its end.
+type piece struct {
+	records []oaipmh.Record
+	made    []made // of them
+
+	end  bool
+	run  harvestRun // at the end: how far the harvest is when what came before was taken in
+	over bool       // at the end of the last page
+
+	problems []Problem // what could not be read: it leaves the harvest incomplete
+}
+
+// A pager asks for the pages of a list, one after the other.
+type pager struct {
+	*harvest
+	run  harvestRun
+	out  chan<- *piece
+	seen map[string]bool // tokens
+	head oaipmh.Header
+	date time.Time // that the server gave the response at hand
+}
+
+// all asks for pages until there are no more.
+func (p *pager) all(ctx context.Context) error {
+	if p.run.Token != "" {
+		p.seen[p.run.Token] = true
+	}
+	for empty := 0; ; {
+		token, records, err := p.next(ctx)
+		switch {
+		case oaipmh.HasCode(err, oaipmh.CodeNoRecordsMatch):
+			token = oaipmh.Token{Complete: -1, Cursor: -1}
+		case oaipmh.HasCode(err, oaipmh.CodeBadResumptionToken) && p.run.Token != "":
+			if err := p.restart(err); err != nil {
+				return err
+			}
+			continue
+		case p.coarser(err):
+			continue
+		case err != nil:
+			return err
+		}
+		if empty++; records > 0 {
+			empty = 0
+		}
+		p.count(token, records)
+		if p.seen[token.Value] {
+			return fmt.Errorf("the repository gives the resumption token %.60q a second time: its list would have no end", token.Value)
+		}
+		p.run.Token = token.Value
+		if err := p.send(ctx, &piece{end: true, run: p.run, over: token.Value == ""}); err != nil || token.Value == "" {
+			return err
+		}
+		if empty > maxEmptyPages {
+			return fmt.Errorf("%d responses without a record, and a resumption token in each", empty)
+		}
+		p.seen[token.Value] = true
+	}
+}
+
+// next asks for the next page and hands its records on.
+func (p *pager) next(ctx context.Context) (t oaipmh.Token, records int64, err error) {
+	uri := oaipmh.URL(p.base, oaipmh.VerbListRecords, "from", p.run.From, "set", p.o.SetSpec, "metadataPrefix", p.o.Prefix)
+	if p.run.Token != "" {
+		uri = oaipmh.URL(p.base, oaipmh.VerbListRecords, "resumptionToken", p.run.Token)
+	}
+	for try := 1; ; try++ {
+		p.head = oaipmh.Header{}
+		p.date, err = p.ask(ctx, uri, func(r *oaipmh.Reader) (err error) {
+			p.head, _ = r.Header() // its error comes again
+			records, err = p.records(ctx, r)
+			t, _ = r.Token()
+			return err
+		})
+		if err == nil || oaipmh.HasCode(err, oaipmh.CodeNoRecordsMatch) {
+			p.began()
+		}
+		if err == nil || ctx.Err() != nil || !illegible(err) {
+			break
+		}
+		if try == pageTries {
+			if syntax, ok := errors.AsType[*oaipmh.SyntaxError](err); ok {
+				return p.salvage(ctx, uri, syntax)
+			}
+			break
+		}
+		if err := sleep(ctx, pagePause<<(try-1)); err != nil {
+			return t, 0, err
+		}
+	}
+	if err != nil {
+		err = p.plainOAI(ctx, uri, err)
+	}
+	return t, records, err
+}
+
+// illegible reports whether err is of what was read, and not of asking for it, nor
+// what the repository says.
+func illegible(err error) bool {
+	_, syntax := errors.AsType[*oaipmh.SyntaxError](err)
+	return syntax || errors.Is(err, oaipmh.ErrNotOAI)
+}
+
+// began notes when the harvest was answered first: by the earlier of what the
+// response and its server say, for some say their own local time.
+func (p *pager) began() {
+	t := p.head.ResponseDate
+	if t.IsZero() || !p.date.IsZero() && p.date.Before(t) {
+		t = p.date
+	}
+	if p.run.Began.IsZero() {
+		p.run.Began = t
+	}
+}
+
+// count compares what the repository says of the size of its list with what came.
+func (p *pager) count(t oaipmh.Token, records int64) {
+	run := &p.run
+	if t.Cursor >= 0 && t.Cursor != run.Listed || t.Complete >= 0 && run.Size > 0 && t.Complete != run.Size {
+		run.Wrong = true
+	}
+	if t.Complete > 0 {
+		run.Size = t.Complete
+	}
+	run.Listed += records
+}
+
+// records hands on the records of a page.
+func (p *pager) records(ctx context.Context, r *oaipmh.Reader) (n int64, err error) {
+	var at piece
+	size := 0
+	for {
+		var rec oaipmh.Record
+		if err = r.Read(&rec); err != nil {
+			break
+		}
+		n++
+		rec.Metadata = append([]byte(nil), rec.Metadata...)
+		p.order(rec.Datestamp)
+		at.records = append(at.records, rec)
+		if size += len(rec.Metadata); size < pieceBytes && len(at.records) < pieceRecords {
+			continue
+		}
+		if err := p.send(ctx, &piece{records: at.records}); err != nil {
+			return n, err
+		}
+		at, size = piece{}, 0
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	if len(at.records) == 0 {
+		return n, err
+	}
+	if serr := p.send(ctx, &at); serr != nil {
+		return n, serr
+	}
+	return n, err
+}
+
+// order notes whether datestamps rise.
+func (p *pager) order(t time.Time) {
+	run := &p.run
+	switch {
+	case t.IsZero() || t.Before(run.Latest):
+		run.Mixed = true
+	case t.After(run.Latest):
+		run.Latest = t
+	}
+}
+
+// send hands on a piece. Its error is that of ctx.
+func (p *pager) send(ctx context.Context, at *piece) error {
+	select {
+	case p.out <- at:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// restart begins the list anew after the repository refused a token with err: at
+// first from where it began. If that happens again, and datestamps rose so far,
+// from the latest of them, so that there is progress; but then nobody knows what
+// was not listed.
+func (p *pager) restart(err error) error {
+	run := &p.run
+	run.Restarts++
+	if run.Stuck++; run.Latest.After(run.Restart) && run.Windowed {
+		run.Stuck = 1
+	}
+	if run.Restarts > maxRestarts || run.Stuck > maxStuck {
+		return fmt.Errorf("the list was begun %d times, and the repository refuses its own resumption tokens: %w", run.Restarts, err)
+	}
+	if run.Restarts > 1 && !run.Mixed && !run.Latest.IsZero() {
+		run.From, run.Windowed = oaipmh.FormatDatestamp(run.Latest, p.granularity()), true
+	}
+	run.Restart = run.Latest
+	run.Token, run.Listed, run.Size = "", 0, 0
+	if !run.Windowed {
+		run.Latest = time.Time{}
+	}
+	clear(p.seen)
+	return nil
+}
+
+// coarser reports whether err may be due to a datestamp that is finer than the
+// repository takes, whatever it says, and makes it a day.
+func (p *pager) coarser(err error) bool {
+	if !oaipmh.HasCode(err, oaipmh.CodeBadArgument) || p.run.Token != "" || len(p.run.From) <= len("2024-05-17") {
+		return false
+	}
+	p.run.From = p.run.From[:len("2024-05-17")]
+	p.run.Coarse = true
+	return true
+}
+
+// ask asks for a response and has use read it. It returns the time that the
+// server gave it, zero if it gave none. If what was sent breaks off it is asked
+// for again, and use called again.
+func (h *OAIPMH) ask(ctx context.Context, uri string, use func(*oaipmh.Reader) error) (date time.Time, err error) {
+	q := fetch.Request{URI: uri, AcceptGzip: true, Document: true, MaxBytes: maxPageBytes, ErrorBody: errorBody}
+	err = h.client.Fetch(ctx, &q, func(resp *fetch.Response) error {
+		date, _ = http.ParseTime(resp.Header.Get("Date")) // zero without
+		return use(oaipmh.NewReader(oaipmh.Clean(resp.Body), oaipmh.ReaderOptions{MaxBytes: maxPageBytes}))
+	})
+	if said := reported(err); said != nil {
+		return date, said
+	}
+	return date, err
+}
+
+// reported is what OAI-PMH says in the body of an answer whose status is an error;
+// nil if it says nothing.
+func reported(err error) error {
+	status, ok := errors.AsType[*fetch.StatusError](err)
+	if !ok || len(status.Body) == 0 {
+		return nil
+	}
+	_, err = oaipmh.NewReader(oaipmh.Clean(bytes.NewReader(status.Body)), oaipmh.ReaderOptions{}).Header()
+	if len(oaipmh.ErrorsIn(err)) == 0 {
+		return nil
+	}
+	return fmt.Errorf("status %d: %w", status.Status, err)
+}

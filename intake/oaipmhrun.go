@@ -1,0 +1,233 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"lockstep/internal/fetch"
+	"lockstep/oaipmh"
+)
+
+// A harvest is one stretch of harvesting: the pages of a list are asked for one
+// after the other, each while the one before it is taken in.
+type harvest struct {
+	*OAIPMH
+	*listing
+	stretch Stretch
+	began   time.Time
+
+	at    *harvestRun // how far it is, part of memory
+	taken int64       // records of this stretch
+	dirty bool        // the catalog was told something since memory was saved
+	begun bool        // that a harvest is under way was saved
+}
+
+// run harvests until the list is at its end, or the stretch is used up.
+func (v *harvest) run(ctx context.Context) (more bool, err error) {
+	if err := v.verify(ctx); err != nil {
+		return false, err
+	}
+	if err := v.identify(ctx); err != nil {
+		return false, err
+	}
+	if err := v.start(ctx); err != nil {
+		return false, err
+	}
+	over, err := v.list(ctx)
+	if err != nil || !over {
+		if serr := v.keep(ctx); err == nil {
+			err = serr
+		}
+		return err == nil, err
+	}
+	return false, v.end(ctx)
+}
+
+// identify asks the repository what it is, once in the life of an OAIPMH.
+func (v *harvest) identify(ctx context.Context) error {
+	if v.server != nil {
+		return nil
+	}
+	var id oaipmh.Identify
+	_, err := v.ask(ctx, oaipmh.URL(v.base, oaipmh.VerbIdentify), func(r *oaipmh.Reader) (err error) {
+		id, err = r.Identify()
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("ask what it is: %w", plainError(oaipmh.URL(v.base, oaipmh.VerbIdentify), err))
+	}
+	if p := id.ProtocolVersion; p != "" && !strings.HasPrefix(p, "2.") {
+		return fmt.Errorf("it speaks version %.20q of OAI-PMH, not 2.0", p)
+	}
+	v.server = &id
+	return nil
+}
+
+// start begins a harvest, unless one is under way.
+func (v *harvest) start(ctx context.Context) error {
+	m := &v.memory
+	due := v.o.FullInterval >= 0 && time.Since(m.FullAt) >= v.o.FullInterval
+	full := v.stretch.Full || !m.Listed || m.From.IsZero() || due
+	if m.Run == nil || full && !m.Run.Full {
+		m.Run = &harvestRun{Full: full}
+		if full {
+			m.Generation = max(m.Generation+1, time.Now().UnixMilli())
+			st, err := v.cat.Status(ctx, v.set)
+			if err != nil {
+				return err
+			}
+			m.Run.Fresh = st.Resources == 0
+		} else {
+			m.Run.From = v.from()
+		}
+	} else {
+		v.begun = true
+	}
+	v.at = m.Run
+	return nil
+}
+
+// from is the argument of an incremental harvest; empty where that is as good.
+func (v *harvest) from() string {
+	t := v.memory.From.Add(-harvestOverlap)
+	if t.Before(v.server.EarliestDatestamp) {
+		return ""
+	}
+	return oaipmh.FormatDatestamp(t, v.granularity())
+}
+
+func (v *harvest) granularity() oaipmh.Granularity {
+	if v.memory.Coarse {
+		return oaipmh.Day
+	}
+	return v.server.Granularity
+}
+
+// list asks for the pages and takes them in. It reports whether the list came to
+// its end. What was read before an error is taken in.
+func (v *harvest) list(ctx context.Context) (over bool, err error) {
+	pages := make(chan *piece, piecesAhead)
+	ready := make(chan *piece, piecesAhead)
+	ask, stop := context.WithCancel(ctx)
+	defer stop()
+	var asked error
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		defer close(pages)
+		p := &pager{harvest: v, run: *v.at, out: pages, seen: make(map[string]bool)}
+		asked = p.all(ask)
+		return nil
+	})
+	g.Go(func() error {
+		defer close(ready)
+		return v.describe(gctx, pages, ready)
+	})
+	g.Go(func() error {
+		var err error
+		over, err = v.take(gctx, ready)
+		stop() // what is asked for from here on is for the next stretch
+		for range ready {
+		}
+		return err
+	})
+	if err := g.Wait(); err != nil {
+		return false, err
+	}
+	if over || v.used() && ctx.Err() == nil {
+		return over, nil
+	}
+	return false, asked
+}
+
+// used reports whether the stretch is used up.
+func (v *harvest) used() bool {
+	return v.stretch.Records > 0 && v.taken >= v.stretch.Records || v.stretch.Time > 0 && time.Since(v.began) >= v.stretch.Time
+}
+
+// end settles a harvest whose list has come to its end.
+func (v *harvest) end(ctx context.Context) error {
+	m, run := &v.memory, v.at
+	m.Run = nil
+	if !run.Began.IsZero() {
+		v.dirty = v.dirty || run.Began.Sub(m.From) >= saveEvery
+		m.From = run.Began
+	}
+	m.Complete = !run.Incomplete
+	if run.Full {
+		v.dirty = true
+		m.Listed, m.FullAt, m.Absent = true, time.Now(), false
+		switch {
+		case run.Incomplete:
+			v.skipped(v.base, errors.New("nothing is deleted for not being listed, for not all of the list could be read"))
+		case run.Windowed:
+			v.skipped(v.base, errors.New("nothing is deleted for not being listed, for the list was begun anew in its middle: the repository refuses its own resumption tokens"))
+		case run.short():
+			m.Complete = false
+			v.skipped(v.base, fmt.Errorf("the repository counted %d records and listed %d: nothing is deleted for not being listed", run.Size, run.Listed))
+		default:
+			m.Whole, m.Absent = true, true
+		}
+	}
+	if m.Absent {
+		if err := v.deleteAbsent(ctx); err != nil {
+			m.Complete = false
+			_ = v.save(ctx) // err says more
+			return err
+		}
+		m.Absent = false
+	}
+	if !v.dirty && !v.begun {
+		at, err := v.point(ctx)
+		m.Point = at
+		return err
+	}
+	return v.save(ctx)
+}
+
+// short reports whether the list ended before the size that the repository has
+// stated in the same way on every page.
+func (r *harvestRun) short() bool { return r.Size > 0 && !r.Wrong && r.Listed < r.Size }
+
+// keep saves how far the harvest is.
+func (v *harvest) keep(ctx context.Context) error {
+	if !v.dirty && !v.begun {
+		v.memory.Run = nil // nothing came of it
+		return nil
+	}
+	return v.save(context.WithoutCancel(ctx))
+}
+
+// tokenOf is what a record of this generation has for a Token.
+func (v *harvest) tokenOf() string {
+	return generationMark + strconv.FormatInt(v.memory.Generation, 36)
+}
+
+const generationMark = "oai:"
+
+// plainOAI leaves the address out of err, as [plainError], and says what can be
+// done about what a repository reports.
+func (v *harvest) plainOAI(ctx context.Context, uri string, err error) error {
+	err = plainError(uri, err)
+	if !oaipmh.HasCode(err, oaipmh.CodeCannotDisseminateFormat) || strings.Contains(uri, "verb=GetRecord") {
+		return err
+	}
+	var formats []oaipmh.Format
+	_, ferr := v.ask(ctx, oaipmh.URL(v.base, oaipmh.VerbListMetadataFormats), func(r *oaipmh.Reader) (err error) {
+		formats, err = r.Formats()
+		return err
+	})
+	if ferr != nil || len(formats) == 0 {
+		return err
+	}
+	var names []string
+	for _, f := range formats[:min(len(formats), 20)] {
+		names = append(names, fetch.Printable(f.Prefix))
+	}
+	return fmt.Errorf("%w; its metadataPrefixes are %s", err, strings.Join(names, ", "))
+}

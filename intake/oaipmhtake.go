@@ -1,0 +1,308 @@
+package intake
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"lockstep/catalog"
+	"lockstep/internal/fetch"
+	"lockstep/oaipmh"
+	"lockstep/resourcesync"
+)
+
+// How much is told to the catalog at once.
+const (
+	harvestBatch      = 2000    // records
+	harvestBatchBytes = 8 << 20 // of metadata
+)
+
+// made is what a record comes to.
+type made struct {
+	update  catalog.Update
+	content Content // with Bytes, if it is to be kept
+	changed bool    // another version may be kept
+	count   int64   // 1 if it is a resource
+	skip    error   // it is none by rule, or
+	bad     error   // could not be read
+	name    string  // for these two
+}
+
+// describe makes of records what the catalog is told of them.
+func (v *harvest) describe(ctx context.Context, pages <-chan *piece, ready chan<- *piece) error {
+	sum := resourcesync.NewHasher(v.algs...)
+	for at := range pages {
+		at.made = make([]made, 0, len(at.records))
+		for i := range at.records {
+			m, err := v.make(ctx, &at.records[i], sum)
+			if err != nil {
+				return err
+			}
+			at.made = append(at.made, m)
+		}
+		select {
+		case ready <- at:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// make makes of a record what the catalog is told of it.
+func (v *harvest) make(ctx context.Context, rec *oaipmh.Record, sum *resourcesync.Hasher) (made, error) {
+	if rec.Identifier == "" {
+		return made{name: v.base, bad: errors.New("a record without identifier")}, nil
+	}
+	m := made{name: fetch.Printable(rec.Identifier)}
+	uri := v.o.URI(rec.Identifier)
+	switch err := checkURI(uri); {
+	case err != nil:
+		m.skip = fmt.Errorf("its URI %w", err)
+		return m, nil
+	case rec.Deleted:
+		m.update = catalog.Update{Record: catalog.Record{URI: uri}, Deleted: true}
+		return m, nil
+	case rec.Metadata == nil:
+		m.skip = fmt.Errorf("it has no metadata in the format %s", v.o.Prefix)
+		return m, nil
+	}
+	sum.Reset()
+	_, _ = sum.Write(rec.Metadata) // takes everything
+	m.count = 1
+	m.update.Record = catalog.Record{
+		URI: uri, Lastmod: rec.Datestamp, Length: int64(len(rec.Metadata)), Type: recordType, Hashes: sum.Sum(),
+		Links: v.links(uri, rec), Token: v.tokenOf(),
+	}
+	if v.o.Contents == nil {
+		return m, nil
+	}
+	content := Content{URI: uri, Hash: versionOf(m.update.Hashes), Bytes: rec.Metadata}
+	if v.at.Fresh {
+		m.content = content
+		return m, nil
+	}
+	was, known, err := held(ctx, v.cat, v.set, uri)
+	if err != nil {
+		return m, err
+	}
+	if !known || versionOf(was.Hashes) != content.Hash {
+		m.content, m.changed = content, known
+	}
+	return m, nil
+}
+
+const recordType = "application/xml"
+
+// versionOf names a version by its hash, as Contents does.
+func versionOf(hs resourcesync.Hashes) string {
+	return hex.EncodeToString([]byte(hs.Get(resourcesync.SHA256)))
+}
+
+// maxRecordSets is how many sets of a record are told of: entries that have more
+// links Destinations would cut.
+const maxRecordSets = maxEntryLinks / 2
+
+// links tells where a record belongs: to its sets, the repository and the format; and
+// by which identifier, where that is a URI.
+func (v *harvest) links(uri string, rec *oaipmh.Record) (links []resourcesync.Link) {
+	add := func(l resourcesync.Link) {
+		if checkListed(&resourcesync.Entry{Loc: "urn:x", Links: []resourcesync.Link{l}}) == nil {
+			links = append(links, l)
+		}
+	}
+	for _, s := range rec.Sets[:min(len(rec.Sets), maxRecordSets)] {
+		add(resourcesync.Link{Rel: "collection", Href: oaipmh.URL(v.base, oaipmh.VerbListRecords, "metadataPrefix", v.o.Prefix, "set", s)})
+	}
+	add(resourcesync.Link{Rel: catalog.RelRecord, Href: rec.Identifier})
+	if via := oaipmh.RecordURL(v.base, v.o.Prefix, rec.Identifier); via != uri {
+		add(resourcesync.Link{Rel: "via", Href: via})
+	}
+	if strings.Contains(rec.Namespace, ":") {
+		add(resourcesync.Link{Rel: "profile", Href: rec.Namespace})
+	}
+	return links
+}
+
+// take takes in what comes, until the list is at its end, which it reports, or the
+// stretch is used up.
+func (v *harvest) take(ctx context.Context, ready <-chan *piece) (over bool, err error) {
+	tick := time.NewTicker(applyEvery)
+	defer tick.Stop()
+	b := &harvestBatched{harvest: v}
+	for {
+		select {
+		case at, ok := <-ready:
+			if !ok {
+				return false, b.flush(ctx)
+			}
+			b.add(at)
+			if at.over || at.end && v.used() {
+				return at.over, b.flush(ctx)
+			}
+			if len(b.updates) < harvestBatch && b.bytes < harvestBatchBytes {
+				continue
+			}
+		case <-tick.C:
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+		if err := b.flush(ctx); err != nil {
+			return false, err
+		}
+	}
+}
+
+// harvestBatched is what waits to be told to the catalog, all at once.
+type harvestBatched struct {
+	*harvest
+	updates  []catalog.Update
+	contents []Content // to be put
+	changed  []Content // of these, what has other versions
+	gone     []string
+	bytes    int
+	reached  *harvestRun // when all of it was told
+}
+
+// add adds a piece.
+func (b *harvestBatched) add(at *piece) {
+	for _, p := range at.problems {
+		b.unreadable(p.Path, p.Err)
+	}
+	for i := range at.made {
+		m := &at.made[i]
+		b.taken++
+		switch {
+		case m.bad != nil:
+			b.illegible(m.name, m.bad)
+			continue
+		case m.skip != nil:
+			b.skipped(m.name, m.skip)
+			continue
+		case m.update.Deleted:
+			b.gone = append(b.gone, m.update.URI)
+		}
+		b.files.Add(m.count)
+		b.harvest.bytes.Add(max(m.update.Length, 0))
+		b.updates = append(b.updates, m.update)
+		if m.content.Bytes != nil {
+			b.contents = append(b.contents, m.content)
+			b.bytes += len(m.content.Bytes)
+		}
+		if m.changed {
+			b.changed = append(b.changed, m.content)
+		}
+	}
+	if at.end {
+		run := at.run
+		b.reached = &run
+	}
+}
+
+// flush tells what there is, contents first, and then keeps how far that was.
+func (b *harvestBatched) flush(ctx context.Context) error {
+	v := b.harvest
+	if len(b.updates) > 0 {
+		if err := v.announce(ctx); err != nil {
+			return err
+		}
+		if err := b.apply(ctx); err != nil {
+			return err
+		}
+		v.dirty = true
+	}
+	if b.reached != nil {
+		*v.at = *b.reached
+		v.at.Incomplete = v.at.Incomplete || v.incomplete.Load()
+		v.memory.Coarse = v.memory.Coarse || v.at.Coarse
+	}
+	saves := len(b.updates) > 0 && b.reached != nil
+	*b = harvestBatched{harvest: v}
+	if !saves {
+		return nil
+	}
+	return v.save(ctx)
+}
+
+// announce keeps that a harvest is under way, before the set is changed for the
+// first time: from then on it may be ahead of what is kept.
+func (v *harvest) announce(ctx context.Context) error {
+	if v.begun {
+		return nil
+	}
+	v.begun = true
+	return v.save(ctx)
+}
+
+// apply tells contents and catalog. What is gone goes from the contents first, so
+// that nothing is left there of which nobody knows.
+func (b *harvestBatched) apply(ctx context.Context) error {
+	if c := b.o.Contents; c != nil {
+		if len(b.contents) > 0 {
+			if err := c.Put(ctx, b.set, b.contents); err != nil {
+				return err
+			}
+		}
+		if len(b.gone) > 0 {
+			if err := c.Drop(ctx, b.set, b.gone); err != nil {
+				return err
+			}
+		}
+	}
+	a, err := b.cat.Apply(ctx, b.set, b.updates)
+	if err != nil {
+		return err
+	}
+	b.applied(a)
+	if len(b.changed) == 0 {
+		return nil
+	}
+	return b.o.Contents.Settle(ctx, b.set, b.changed)
+}
+
+// deleteAbsent deletes the resources that the last full harvest did not list, if
+// that may be.
+func (v *harvest) deleteAbsent(ctx context.Context) error {
+	current := v.tokenOf()
+	v.files.Store(0)
+	rows := readRows(ctx, v.cat, v.set, []catalog.Range{{}})
+	defer rows.stop()
+	for ; rows.more(); rows.next() {
+		if rows.row().token == current {
+			v.files.Add(1)
+			continue
+		}
+		if err := v.gone.add(rows.row().uri); err != nil {
+			return err
+		}
+	}
+	if rows.err != nil {
+		return rows.err
+	}
+	if v.gone.count == 0 {
+		return nil
+	}
+	if err := v.mayDelete(ctx); err != nil {
+		return err
+	}
+	if err := v.announce(ctx); err != nil {
+		return err
+	}
+	b := &harvestBatched{harvest: v}
+	for uri, err := range v.gone.all() {
+		if err != nil {
+			return err
+		}
+		b.updates = append(b.updates, catalog.Update{Record: catalog.Record{URI: uri}, Deleted: true})
+		b.gone = append(b.gone, uri)
+		if len(b.updates) == harvestBatch {
+			if err := b.flush(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return b.flush(ctx)
+}
