@@ -51,7 +51,7 @@ var rooms = []room{
 	{"hub", "websub internal/fetch", "golang.org/x/sync"},
 	{"hub/hubtest", "hub", "github.com/google/go-cmp"},
 	// roles
-	{"intake", "catalog resourcesync blob discover internal/fetch oaipmh",
+	{"intake", "atompmh catalog resourcesync blob discover internal/fetch oaipmh",
 		"github.com/bmatcuk/doublestar/v4 github.com/fsnotify/fsnotify github.com/gabriel-vasile/mimetype golang.org/x/sync golang.org/x/sys"},
 	{"intake/ledgertest", "intake", "github.com/google/go-cmp"},
 	{"intake/contentstest", "intake", ""},

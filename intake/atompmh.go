@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -127,7 +128,13 @@ type AtomPMH struct {
 	o      AtomPMHOptions
 	web    *Web
 
+	types    []string   // wanted, in lower case
 	scanning sync.Mutex // held by a harvest
+
+	mu     sync.Mutex // guards memory, known and ended
+	memory feedMemory
+	known  bool // memory was read from State
+	ended  bool
 }
 
 // NewAtomPMH returns an AtomPMH that fills the set of cat from the feed at
@@ -149,7 +156,18 @@ func NewAtomPMH(address string, c *fetch.Client, cat catalog.Catalog, set string
 	if o.FullEvery == 0 {
 		o.FullEvery = DefaultFullEvery
 	}
+	if o.MaxDocuments <= 0 {
+		o.MaxDocuments = MaxFeedDocuments
+	}
+	if o.MaxBytes <= 0 {
+		o.MaxBytes = MaxFeedBytes
+	}
+	var types []string
+	for _, t := range o.Types {
+		types = append(types, strings.ToLower(strings.TrimSpace(t)))
+	}
 	return &AtomPMH{
+		types:  types,
 		lister: lister{name: address, cat: cat, set: set, dir: o.TempDir, allowEmpty: o.AllowEmpty, told: teller{onEvent: o.OnEvent}},
 		client: c, ledger: ledger, o: o, web: NewWeb(c),
 	}, nil
@@ -168,12 +186,46 @@ func (a *AtomPMH) Scan(ctx context.Context) (Report, error) { return a.Harvest(c
 func (a *AtomPMH) Harvest(ctx context.Context, full bool) (Report, error) {
 	a.scanning.Lock()
 	defer a.scanning.Unlock()
-	_ = full
-	return Report{}, errors.ErrUnsupported
+	start := time.Now()
+	r, err := a.harvest(ctx, full)
+	r.Elapsed = time.Since(start)
+	a.mu.Lock()
+	a.ended = errors.Is(err, ErrEnded)
+	a.mu.Unlock()
+	if err != nil {
+		return r, fmt.Errorf("harvest %s: %w", fetch.Printable(a.name), cause(ctx, err))
+	}
+	return r, nil
 }
 
-// Status tells how far the feed was harvested; it is zero before the first time.
-func (a *AtomPMH) Status() AtomPMHStatus { return AtomPMHStatus{} }
+// harvest harvests once; and if a representation was found missing once more,
+// since that is what a newer entry may tell of (AP-CDL-05).
+func (a *AtomPMH) harvest(ctx context.Context, full bool) (Report, error) {
+	var before Report
+	for again := false; ; again = true {
+		h, err := a.newHarvest(full && !again)
+		if err != nil {
+			return before, err
+		}
+		err = h.run(ctx)
+		r := h.report()
+		h.close()
+		r.Created += before.Created
+		r.Updated += before.Updated
+		r.Deleted += before.Deleted
+		r.Hashed += before.Hashed
+		r.Bytes += before.Bytes
+		if again {
+			before.Unreadable.merge(&r.Unreadable)
+			before.Skipped.merge(&r.Skipped)
+			r.Unreadable, r.Skipped = before.Unreadable, before.Skipped
+		}
+		if err != nil || again || !h.pending.Load() {
+			return r, err
+		}
+		before = r
+	}
+}
 
 // Watch scans at once, and again every [AtomPMHOptions.ScanInterval], until ctx
 // ends; then it returns the cause. A feed that has ended is not asked again.
@@ -186,7 +238,10 @@ func (a *AtomPMH) Watch(ctx context.Context, onChange func(Report)) error {
 
 // due waits for the time of the next scan.
 func (a *AtomPMH) due(ctx context.Context) error {
-	if a.o.ScanInterval < 0 {
+	a.mu.Lock()
+	ended := a.ended
+	a.mu.Unlock()
+	if a.o.ScanInterval < 0 || ended {
 		return forever(ctx)
 	}
 	return sleep(ctx, a.o.ScanInterval)

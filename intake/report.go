@@ -96,15 +96,21 @@ func (ps *Problems) add(p Problem) {
 	ps.First = slices.Insert(ps.First, i, p)
 }
 
-// compareProblems orders by path; those of the lines of one file by line.
+// compareProblems orders by path; of one file those of no line by their words, and
+// then those of lines by line.
 func compareProblems(a, b Problem) int {
 	if c := strings.Compare(a.Path, b.Path); c != 0 {
 		return c
 	}
 	x, xok := errors.AsType[*LineError](a.Err)
 	y, yok := errors.AsType[*LineError](b.Err)
-	if !xok || !yok {
-		return 0
+	switch {
+	case !xok && !yok:
+		return strings.Compare(a.Err.Error(), b.Err.Error())
+	case !xok:
+		return -1
+	case !yok:
+		return 1
 	}
 	return cmp.Or(cmp.Compare(x.Line, y.Line), strings.Compare(x.Error(), y.Error()))
 }
@@ -127,4 +133,13 @@ type Event struct {
 	Path   string // relative to the root
 	Err    error
 	Report Report // of a progress, the counts so far
+}
+
+// merge adds what stands in other.
+func (ps *Problems) merge(other *Problems) {
+	count := ps.Count + other.Count
+	for _, p := range other.First {
+		ps.add(p)
+	}
+	ps.Count = count
 }

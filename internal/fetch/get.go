@@ -49,6 +49,7 @@ type Response struct {
 	Status int
 	URI    string // that answered, after redirects
 	Chain  []string
+	Moved  string // where permanent redirects (301, 308) led before any other did; "" if there was none
 	Header http.Header
 	Length int64 // of Body; -1 if not known
 	Range  Range // of Body within the whole, for status 206
@@ -129,6 +130,7 @@ func (c *Client) get(ctx context.Context, r *Request, tries *int) (*Response, er
 // follow sends r to u and on along redirects, to the first answer that is none.
 func (c *Client) follow(ctx context.Context, r *Request, u *url.URL, tries int) (*Response, []string, error) {
 	var chain []string
+	moved, forGood := "", true
 	for {
 		a, err := c.send(ctx, r, u, tries)
 		if err != nil {
@@ -139,7 +141,7 @@ func (c *Client) follow(ctx context.Context, r *Request, u *url.URL, tries int) 
 				a.discard()
 				return nil, chain, err
 			}
-			a.Chain = chain
+			a.Chain, a.Moved = chain, moved
 			return &a.Response, chain, nil
 		}
 		to, err := next(r, u, chain, a.Status, a.Header.Get("Location"))
@@ -149,6 +151,10 @@ func (c *Client) follow(ctx context.Context, r *Request, u *url.URL, tries int) 
 		}
 		chain = append(chain, to.String())
 		u = to
+		forGood = forGood && (a.Status == http.StatusMovedPermanently || a.Status == http.StatusPermanentRedirect)
+		if forGood {
+			moved = u.String()
+		}
 	}
 }
 

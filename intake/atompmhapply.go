@@ -1,0 +1,218 @@
+package intake
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"lockstep/catalog"
+	"lockstep/resourcesync"
+)
+
+// A feedChange is what is to become of a record.
+type feedChange struct {
+	id      string // as the ledger has it
+	updated time.Time
+	told
+	absent bool // it is no longer in the feed
+
+	open    LedgerOpen      // what was not found out
+	content []contentOfFeed // of the resources, where it was asked for
+}
+
+// recordID returns the identifier of the record itself.
+func (c *feedChange) recordID() string {
+	if c.told.id != "" {
+		return c.told.id
+	}
+	return c.id
+}
+
+// applyAll applies what was put in order: AP-HV-03, 7.
+func (h *feedHarvest) applyAll(ctx context.Context) error {
+	var batch []feedChange
+	flush := func() error {
+		b := batch
+		batch = nil
+		return h.applyBatch(ctx, b)
+	}
+	err := h.order.all(func(it *listed) error {
+		batch = append(batch, feedChange{id: string(it.uri[timeSize:]), updated: parseTime(it.uri), told: parseTold(it.said)})
+		if len(batch) < feedBatch {
+			return nil
+		}
+		return flush()
+	})
+	if err != nil {
+		return err
+	}
+	return flush()
+}
+
+// A feedStep is one step: a batch of changes as the catalog and the ledger are
+// told.
+type feedStep struct {
+	updates []catalog.Update
+	put     []LedgerRow
+	drop    []string
+	named   map[string]bool // URIs on the account of the rows put
+	removed []string        // URIs on the account of rows before, and of none put
+}
+
+// applyBatch makes changes true in the catalog, and records them.
+func (h *feedHarvest) applyBatch(ctx context.Context, changes []feedChange) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	ids := make([]string, len(changes))
+	for i := range changes {
+		ids[i] = changes[i].id
+	}
+	rows, err := h.a.ledger.Lookup(ctx, h.set, ids)
+	if err != nil {
+		return err
+	}
+	if err := h.ask(ctx, changes, rows); err != nil {
+		return err
+	}
+	s := feedStep{named: make(map[string]bool)}
+	for i := range changes {
+		h.step(&s, &changes[i], &rows[i])
+	}
+	if err := h.release(ctx, &s, ids); err != nil {
+		return err
+	}
+	if len(s.updates) > 0 {
+		a, err := h.cat.Apply(ctx, h.set, s.updates)
+		if err != nil {
+			return err
+		}
+		h.applied(a)
+	}
+	return h.a.ledger.Record(ctx, h.set, s.put, s.drop)
+}
+
+// step adds what becomes of one record.
+func (h *feedHarvest) step(s *feedStep, c *feedChange, row *LedgerRow) {
+	if c.absent {
+		if row.ID != "" {
+			s.drop = append(s.drop, c.id)
+			s.disown(row.Resources, nil)
+		}
+		return
+	}
+	next := LedgerRow{ID: c.id, Updated: c.updated, Deleted: c.deleted, Open: c.open}
+	switch {
+	case c.open != OpenNothing:
+		// What is held stays until it is known what became of the record.
+		next.Deleted, next.Resources, next.Next = row.Deleted, row.Resources, c.resources
+	case c.deleted:
+	case len(c.resources) == 0 && h.a.o.KeepVanished:
+		next.Resources = row.Resources
+	default: // AP-CDL-07: without one that is wanted it is as good as deleted
+		next.Resources = c.resources
+		for i := range c.resources {
+			s.updates = append(s.updates, catalog.Update{Record: h.record(c, i)})
+		}
+	}
+	for _, r := range next.Resources {
+		s.named[r.URI] = true
+	}
+	s.put = append(s.put, next)
+	s.disown(row.Resources, next.Resources)
+}
+
+// disown notes which resources were on an account, and are not any more.
+func (s *feedStep) disown(before, after []LedgerResource) {
+	for _, r := range before {
+		if !slices.ContainsFunc(after, func(a LedgerResource) bool { return a.URI == r.URI }) {
+			s.removed = append(s.removed, r.URI)
+		}
+	}
+}
+
+// record is what the i-th resource of a record is to the catalog.
+func (h *feedHarvest) record(c *feedChange, i int) catalog.Record {
+	r := recordOf(c.recordID(), c.updated, c.resources, i)
+	r.Token = tokenOfFeed + c.id
+	if i < len(c.content) {
+		c.content[i].complete(&r)
+	}
+	return r
+}
+
+// recordOf is the i-th of the resources of the record id.
+func recordOf(id string, updated time.Time, resources []LedgerResource, i int) catalog.Record {
+	r := catalog.Record{URI: resources[i].URI, Type: resources[i].Type, Length: -1}
+	if y := updated.UTC().Year(); y >= 1 && y <= 9999 { // documents cannot state others
+		r.Lastmod = updated.UTC().Truncate(time.Microsecond)
+	}
+	link := func(l resourcesync.Link) {
+		if checkListed(&resourcesync.Entry{Loc: r.URI, Links: []resourcesync.Link{l}}) == nil {
+			r.Links = append(r.Links, l)
+		}
+	}
+	if !strings.HasPrefix(id, hashedID) {
+		link(resourcesync.Link{Rel: catalog.RelRecord, Href: id}) // AP-RS-03
+	}
+	if i > 0 {
+		link(resourcesync.Link{Rel: "canonical", Href: resources[0].URI})
+		return r
+	}
+	for _, other := range resources[1:] {
+		link(resourcesync.Link{Rel: "alternate", Href: other.URI, Type: other.Type})
+	}
+	return r
+}
+
+// release deletes what is on no account any more. What is on that of a record
+// beyond this step is that record's from now on.
+func (h *feedHarvest) release(ctx context.Context, s *feedStep, ids []string) error {
+	slices.Sort(s.removed)
+	removed := slices.DeleteFunc(slices.Compact(s.removed), func(uri string) bool { return s.named[uri] })
+	if len(removed) == 0 {
+		return nil
+	}
+	here := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		here[id] = true
+	}
+	owners, err := h.a.ledger.Owners(ctx, h.set, removed, func(id string) bool { return here[id] })
+	if err != nil {
+		return err
+	}
+	for i, uri := range removed {
+		u := catalog.Update{Record: catalog.Record{URI: uri}, Deleted: true}
+		if owners[i] != "" {
+			if u, err = h.handOver(ctx, uri, owners[i]); err != nil {
+				return err
+			}
+		}
+		s.updates = append(s.updates, u)
+	}
+	return nil
+}
+
+// handOver puts a resource on the account of another record that names it.
+func (h *feedHarvest) handOver(ctx context.Context, uri, owner string) (catalog.Update, error) {
+	rows, err := h.a.ledger.Lookup(ctx, h.set, []string{owner})
+	if err != nil {
+		return catalog.Update{}, err
+	}
+	now, _, err := held(ctx, h.cat, h.set, uri)
+	if err != nil {
+		return catalog.Update{}, err
+	}
+	row := &rows[0]
+	i := slices.IndexFunc(row.Resources, func(r LedgerResource) bool { return r.URI == uri })
+	if i < 0 {
+		return catalog.Update{Record: catalog.Record{URI: uri}, Deleted: true}, nil // unreachable: it was said to be there
+	}
+	r := recordOf(owner, row.Updated, row.Resources, i)
+	r.Token = tokenOfFeed + owner
+	if len(now.Hashes) > 0 {
+		r.Hashes, r.Length, r.Type, r.Encoding = now.Hashes, now.Length, now.Type, now.Encoding
+	}
+	return catalog.Update{Record: r}, nil
+}

@@ -1,0 +1,170 @@
+package intake
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"lockstep/catalog"
+	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
+)
+
+// A contentOfFeed is what was found out of a representation by fetching it.
+type contentOfFeed struct {
+	hashes         resourcesync.Hashes
+	length         int64
+	typ, encoding  string
+	missing, other error // it is not there; it could not be asked for
+}
+
+// complete adds what was found out to what the feed says.
+func (c *contentOfFeed) complete(r *catalog.Record) {
+	r.Hashes, r.Length, r.Encoding = c.hashes, c.length, c.encoding
+	if r.Type == "" {
+		r.Type = c.typ
+	}
+}
+
+// ask finds out by asking for representations what entries leave open, as much at
+// a time as the client does.
+func (h *feedHarvest) ask(ctx context.Context, changes []feedChange, rows []LedgerRow) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(h.a.client.Jobs())
+	for i := range changes {
+		c, row := &changes[i], &rows[i]
+		if !c.absent && (c.tied || h.a.o.Content && !c.deleted && len(c.resources) > 0) {
+			g.Go(func() error { return h.askOne(ctx, c, row) })
+		}
+	}
+	return g.Wait()
+}
+
+func (h *feedHarvest) askOne(ctx context.Context, c *feedChange, row *LedgerRow) error {
+	if c.tied {
+		if err := h.untie(ctx, c, row); err != nil || c.deleted || c.open != OpenNothing {
+			return err
+		}
+	}
+	if !h.a.o.Content {
+		return nil
+	}
+	c.content = make([]contentOfFeed, len(c.resources))
+	for i, r := range c.resources {
+		got, err := h.fetchOne(ctx, r.URI, true)
+		if err != nil {
+			return err
+		}
+		c.content[i] = got
+		switch {
+		case got.missing != nil:
+			h.open(c, OpenPending, r.URI, got.missing) // AP-CDL-05
+		case got.other != nil:
+			h.open(c, OpenRetry, r.URI, got.other) // AP-CDL-06
+		}
+		if c.open != OpenNothing {
+			return nil
+		}
+	}
+	return nil
+}
+
+// open notes what could not be found out.
+func (h *feedHarvest) open(c *feedChange, open LedgerOpen, uri string, err error) {
+	c.open = open
+	if open == OpenPending {
+		h.pending.Store(true)
+	}
+	h.unreadable(fetch.Printable(uri), ofRecord(c.recordID(), err))
+}
+
+// untie finds out whether a record is there of which two entries of one instant
+// say the opposite (AP-CLS-06).
+func (h *feedHarvest) untie(ctx context.Context, c *feedChange, row *LedgerRow) error {
+	ask := c.resources
+	if len(ask) == 0 {
+		ask = row.Resources
+	}
+	if len(ask) == 0 {
+		ask = row.Next
+	}
+	if len(ask) == 0 {
+		c.deleted = true // there is nothing to ask for
+		return nil
+	}
+	got, err := h.fetchOne(ctx, ask[0].URI, false)
+	switch {
+	case err != nil:
+		return err
+	case got.missing != nil:
+		c.deleted, c.resources = true, nil
+	case got.other != nil:
+		c.deleted, c.resources = false, ask
+		h.open(c, OpenTied, ask[0].URI, got.other)
+	default:
+		c.deleted, c.resources = false, ask
+	}
+	return nil
+}
+
+// fetchOne asks for a representation, and hashes it if that is wanted. The error
+// is that of ctx.
+func (h *feedHarvest) fetchOne(ctx context.Context, uri string, hash bool) (contentOfFeed, error) {
+	var c contentOfFeed
+	err := h.a.client.Fetch(ctx, &fetch.Request{URI: uri}, func(resp *fetch.Response) error {
+		if !hash {
+			return nil
+		}
+		sum := resourcesync.NewHasher(h.a.o.Algorithms...)
+		n, err := io.Copy(sum, resp.Body)
+		h.bytes.Add(n)
+		if err != nil {
+			return err
+		}
+		h.tally.read.Add(1)
+		c = contentOfFeed{hashes: sum.Sum(), length: n}
+		if typ := strings.TrimSpace(resp.Header.Get("Content-Type")); listable(resourcesync.Metadata{Type: typ}) {
+			c.typ = typ
+		}
+		if coding := strings.ToLower(strings.TrimSpace(resp.Header.Get("Content-Encoding"))); coding != "identity" && listable(resourcesync.Metadata{Encoding: coding}) {
+			c.encoding = coding
+		}
+		return nil
+	})
+	switch {
+	case ctx.Err() != nil:
+		return c, ctx.Err()
+	case isStatus(err, http.StatusForbidden, http.StatusNotFound, http.StatusGone):
+		c.missing = plainError(uri, notThere(err))
+	case err != nil:
+		c.other = plainError(uri, err)
+	}
+	return c, nil
+}
+
+// maxRetries is how many representations are asked for again in one harvest.
+const maxRetries = 1000
+
+// retry works off what could not be found out before: AP-HV-03, 1. What is
+// pending waits for the feed, or for a full harvest.
+func (h *feedHarvest) retry(ctx context.Context) error {
+	var batch []feedChange
+	for row, err := range h.a.ledger.Open(ctx, h.set) {
+		if err != nil {
+			return err
+		}
+		if row.Open == OpenPending || h.asked[row.ID] {
+			continue
+		}
+		batch = append(batch, feedChange{
+			id: row.ID, updated: row.Updated, told: told{deleted: len(row.Next) == 0, tied: row.Open == OpenTied, resources: row.Next},
+		})
+		if len(batch) == maxRetries {
+			break
+		}
+	}
+	return h.applyBatch(ctx, batch)
+}

@@ -1,0 +1,352 @@
+package intake
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"lockstep/atompmh"
+	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
+)
+
+// A feedPart is one reading of a document.
+type feedPart struct {
+	updated time.Time // of the feed in it
+	broken  bool      // it was not read to its end
+}
+
+// known returns what is remembered of the document at uri and may be asked by: in
+// a full harvest only what was read in it.
+func (h *feedHarvest) known(uri string) *feedDoc {
+	if d := h.docs[uri]; d != nil {
+		return d
+	}
+	if d, ok := h.old.Docs[uri]; ok && !h.full {
+		return &d
+	}
+	return nil
+}
+
+// feedAccept asks for what is meant where an address answers with more than that.
+const feedAccept = "application/atom+xml, application/xml;q=0.9, text/xml;q=0.9, */*;q=0.1"
+
+// read reads the document at uri and puts its entries aside. The error of one
+// that cannot be had or read is plain.
+func (h *feedHarvest) read(ctx context.Context, uri string) (*feedDoc, atompmh.Feed, error) {
+	known := h.known(uri)
+	sub := uri == h.sub
+	if known != nil && !sub && h.a.o.TrustArchives {
+		h.docs[uri] = known // AP-HV-07: not asked, as configured
+		return known, atompmh.Feed{}, nil
+	}
+	left := h.a.o.MaxBytes - h.tally.bytes.Load()
+	if left <= 0 {
+		return nil, atompmh.Feed{}, fmt.Errorf("the documents of the feed have more than %d bytes", h.a.o.MaxBytes)
+	}
+	q := fetch.Request{
+		URI: uri, AcceptGzip: true, Document: true, MaxBytes: min(left, atompmh.DefaultReadBytes),
+		Header: http.Header{"Accept": {feedAccept}},
+	}
+	if known != nil { // AP-HTTP-05; without a copy nothing is asked by, AP-HTTP-07
+		q.IfNoneMatch, q.IfModifiedSince = known.ETag, known.Modified
+	}
+	if !sub {
+		q.Redirect = func(_, to *url.URL) error { return h.mayRead(to.String()) }
+	}
+	for try := 1; ; try++ {
+		d, feed, err := h.readOnce(ctx, &q, known)
+		switch {
+		case err == nil:
+			h.docs[uri] = d
+			return d, feed, nil
+		case ctx.Err() != nil:
+			return nil, feed, context.Cause(ctx)
+		case try == feedTries || !errors.Is(err, fetch.ErrChanged) && !isStatus(err, http.StatusNotModified):
+			return nil, feed, err
+		}
+		q.IfNoneMatch, q.IfModifiedSince, q.NoCache = "", "", true
+	}
+}
+
+// feedTries is how often a document is read that changes under our hands.
+const feedTries = 3
+
+func (h *feedHarvest) readOnce(ctx context.Context, q *fetch.Request, known *feedDoc) (*feedDoc, atompmh.Feed, error) {
+	resp, err := h.a.client.GetWhole(ctx, *q)
+	if err != nil {
+		return nil, atompmh.Feed{}, err
+	}
+	defer func() { _ = resp.Body.Close() }() // only read from
+	if q.URI == h.sub {
+		h.answered(resp)
+	}
+	if resp.Status == http.StatusNotModified {
+		d := *known
+		d.same, d.final = true, resp.URI
+		return &d, atompmh.Feed{}, nil
+	}
+	h.tally.read.Add(1)
+	part := uint32(len(h.parts))
+	h.parts = append(h.parts, feedPart{broken: true})
+	sum := sha256.New()
+	rd := atompmh.NewReader(io.TeeReader(resp.Body, sum), atompmh.ReaderOptions{
+		Base: resp.URI, MaxBytes: q.MaxBytes,
+		OnWarning: func(w atompmh.Warning) { h.warned(q.URI, &w) },
+	})
+	d := &feedDoc{final: resp.URI}
+	err = h.collect(rd, d, part)
+	h.tally.bytes.Add(rd.Stats().Bytes)
+	if err == nil {
+		_, err = io.Copy(io.Discard, resp.Body) // what the document does not need, but the digest
+	}
+	if err != nil {
+		return nil, atompmh.Feed{}, err
+	}
+	feed, err := rd.Feed()
+	if err != nil {
+		return nil, feed, err
+	}
+	h.parts[part] = feedPart{updated: feed.Updated}
+	h.describe(d, &feed, resp.Header, rd.Stats())
+	d.Digest = base64.RawURLEncoding.EncodeToString(sum.Sum(nil)[:18])
+	d.same = known != nil && known.Digest == d.Digest // AP-HTTP-07
+	return d, feed, nil
+}
+
+// warned tells of a liberty that was taken with a document.
+func (h *feedHarvest) warned(uri string, w *atompmh.Warning) {
+	h.skipped(fetch.Printable(uri), &LineError{Line: int64(w.Line), Err: fmt.Errorf("%s: %s", w.Rule, fetch.Printable(w.Message))})
+}
+
+// answered keeps what an answer to the request for the subscription document
+// tells beside it.
+func (h *feedHarvest) answered(resp *fetch.Response) {
+	if resp.Moved != "" { // AP-HV-15
+		h.now.At = resp.Moved
+	}
+	if u, err := url.Parse(resp.URI); err == nil && len(h.home) < maxHomes {
+		h.home = append(h.home, u)
+	}
+	if !h.date.IsZero() {
+		return // later answers may know of entries that earlier documents could not have
+	}
+	h.date = time.Now() // RFC 9110, 6.6.1: when it was received
+	if t, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
+		h.date = t
+	}
+	h.date = h.date.UTC()
+}
+
+// maxHomes is how many places a subscription document may be found at.
+const maxHomes = 8
+
+// collect puts the entries of a document aside. Of those that were applied long
+// ago it keeps none, unless everything counts.
+func (h *feedHarvest) collect(rd *atompmh.Reader, d *feedDoc, part uint32) error {
+	head, err := rd.Feed()
+	if err != nil {
+		return err
+	}
+	all := h.full || head.Complete
+	for {
+		var e atompmh.Entry
+		switch err := rd.Read(&e); {
+		case errors.Is(err, io.EOF):
+			if feed, err := rd.Feed(); err == nil && feed.Complete && !all {
+				h.lateComplete = true // what was left out counts
+			}
+			return nil
+		case err != nil:
+			return err
+		}
+		if d.Entries == 0 || e.Updated.Before(d.Min.Time) {
+			d.Min.Time = e.Updated
+		}
+		if d.Entries == 0 || e.Updated.After(d.Max.Time) {
+			d.Max.Time = e.Updated
+		}
+		d.Entries++
+		if !all && e.Updated.Before(h.mark) { // AP-HV-04: at the mark itself they count
+			continue
+		}
+		if err := h.add(&e, part); err != nil {
+			return &stopError{err}
+		}
+	}
+}
+
+// describe completes what is remembered of a document.
+func (h *feedHarvest) describe(d *feedDoc, feed *atompmh.Feed, head http.Header, st atompmh.Stats) {
+	d.Updated.Time, d.Complete = feed.Updated, feed.Complete
+	d.Prev, _, _ = strings.Cut(feed.PrevArchive, "#")
+	d.ETag, d.Modified = head.Get("ETag"), head.Get("Last-Modified")
+	if d.ETag == "" {
+		// One that is not before the second of the answer may change without a trace.
+		modified, err1 := http.ParseTime(d.Modified)
+		date, err2 := http.ParseTime(head.Get("Date"))
+		if err1 != nil || err2 != nil || !modified.Before(date) {
+			d.Modified = ""
+		}
+	}
+	if feed.Complete && st.Skipped > 0 {
+		h.blurred = true
+	}
+}
+
+// add puts an entry aside: by its record, and within that by time.
+func (h *feedHarvest) add(e *atompmh.Entry, part uint32) error {
+	id := ledgerID(e.ID)
+	if id == "" {
+		return nil // unreachable: the Reader returns no entry without
+	}
+	key := append(h.key[:0], id...)
+	key = append(key, 0)
+	key = appendTime(key, e.Updated)
+	key = binary.BigEndian.AppendUint32(key, part)
+	key = binary.BigEndian.AppendUint32(key, h.count)
+	h.count++
+	h.key = key
+	said := told{deleted: e.Kind == atompmh.Deletion}
+	if id != e.ID {
+		said.id = e.ID
+	}
+	if !said.deleted {
+		said.resources = h.resources(e)
+	}
+	h.said = said.append(h.said[:0])
+	return h.sorter.add(string(key), part, false, h.said)
+}
+
+// resources returns the representations of a record that can be used, each URI
+// once.
+func (h *feedHarvest) resources(e *atompmh.Entry) []LedgerResource {
+	var rs []LedgerResource
+	for _, l := range e.Alternates() {
+		typ := strings.TrimSpace(l.Type)
+		if typ != "" && !listable(resourcesync.Metadata{Type: typ}) {
+			h.skipped(fetch.Printable(l.Href), fmt.Errorf("record %s: %q is no media type", fetch.Printable(e.ID), fetch.Printable(typ)))
+			typ = ""
+		}
+		if !h.a.wants(typ) {
+			continue
+		}
+		if err := usable(l.Href); err != nil {
+			h.skipped(fetch.Printable(l.Href), fmt.Errorf("record %s: %w", fetch.Printable(e.ID), err))
+			continue
+		}
+		same := func(r LedgerResource) bool { return r.URI == l.Href }
+		if !slices.ContainsFunc(rs, same) {
+			rs = append(rs, LedgerResource{URI: l.Href, Type: typ})
+		}
+	}
+	return rs
+}
+
+// usable says why uri cannot be that of a resource. AP-GEN-06: HTTP only.
+func usable(uri string) error {
+	u, err := url.Parse(uri)
+	if err != nil || u.Host == "" || !strings.EqualFold(u.Scheme, "http") && !strings.EqualFold(u.Scheme, "https") {
+		return errors.New("it is no http or https URI")
+	}
+	return checkListed(&resourcesync.Entry{Loc: uri})
+}
+
+// wants reports whether a representation of this type is wanted.
+func (a *AtomPMH) wants(typ string) bool {
+	if len(a.types) == 0 {
+		return true
+	}
+	typ, _, _ = strings.Cut(strings.ToLower(typ), ";")
+	typ = strings.TrimSpace(typ)
+	main, _, _ := strings.Cut(typ, "/")
+	return slices.ContainsFunc(a.types, func(t string) bool { return t == typ || t == "*/*" || typ != "" && t == main+"/*" })
+}
+
+// maxLedgerID is how long the identifier of a row is at most: a database has to
+// keep it in an index, together with a URI.
+const maxLedgerID = 400
+
+// hashedID begins what stands for an id that is too long. No id can.
+const hashedID = "\x01"
+
+// ledgerID returns what the ledger knows a record by: its id, unless that is too
+// long.
+func ledgerID(id string) string {
+	if len(id) <= maxLedgerID {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return hashedID + base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// timeSize is the length of what appendTime appends.
+const timeSize = 12
+
+// appendTime appends t so that the order of bytes is that of time.
+func appendTime(b []byte, t time.Time) []byte {
+	b = binary.BigEndian.AppendUint64(b, uint64(t.Unix())^1<<63)
+	return binary.BigEndian.AppendUint32(b, uint32(t.Nanosecond()))
+}
+
+func parseTime(b []byte) time.Time {
+	return time.Unix(int64(binary.BigEndian.Uint64(b)^1<<63), int64(binary.BigEndian.Uint32(b[8:]))).UTC()
+}
+
+// told is what an entry says of its record; append packs it.
+type told struct {
+	id        string // if it is not what the ledger calls the record
+	deleted   bool
+	tied      bool // another one says the opposite
+	resources []LedgerResource
+}
+
+// Flags of the first byte.
+const (
+	toldDeleted = 1 << iota
+	toldTied
+)
+
+func (t *told) append(b []byte) []byte {
+	flags := byte(0)
+	if t.deleted {
+		flags |= toldDeleted
+	}
+	if t.tied {
+		flags |= toldTied
+	}
+	b = appendText(append(b, flags), t.id)
+	for _, r := range t.resources {
+		b = appendText(appendText(b, r.URI), r.Type)
+	}
+	return b
+}
+
+// parseTold unpacks what we packed.
+func parseTold(b []byte) (t told) {
+	text := func() (s string) {
+		n, k := binary.Uvarint(b)
+		s, b = string(b[k:k+int(n)]), b[k+int(n):]
+		return s
+	}
+	t.deleted, t.tied, b = b[0]&toldDeleted != 0, b[0]&toldTied != 0, b[1:]
+	t.id = text()
+	for len(b) > 0 {
+		t.resources = append(t.resources, LedgerResource{URI: text(), Type: text()})
+	}
+	return t
+}
+
+func isStatus(err error, statuses ...int) bool {
+	e, ok := errors.AsType[*fetch.StatusError](err)
+	return ok && slices.Contains(statuses, e.Status)
+}

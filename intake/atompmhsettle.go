@@ -1,0 +1,360 @@
+package intake
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"lockstep/catalog"
+	"lockstep/internal/fetch"
+)
+
+// feedBatch is how many records are looked up, and applied, at a time.
+const feedBatch = 1000
+
+// whole reports whether all of the feed was read, so that it says of every record
+// how it stands.
+func (h *feedHarvest) whole() bool {
+	return (h.full || h.absence) && h.missing == nil && !h.disorder && !h.unsettled
+}
+
+// take brings the set in step with what was read.
+func (h *feedHarvest) take(ctx context.Context) error {
+	h.troubles()
+	if h.anew {
+		if err := h.adopt(ctx); err != nil {
+			return err
+		}
+	}
+	// AP-CDL-03: absence proves something only if everything was read.
+	h.absence = (h.absence || h.replaced) && h.whole() && !h.blurred
+	if err := h.settle(ctx); err != nil {
+		return err
+	}
+	if h.older > 0 {
+		h.skipped(h.name, fmt.Errorf("AP-HV-02: the feed went back in time: of %d records it has an older entry than before, which counts from now on", h.older))
+	}
+	if err := h.applyAll(ctx); err != nil {
+		return err
+	}
+	return h.dropGone(ctx)
+}
+
+// troubles tells what was the matter with the feed as a whole (AP-HV-17).
+func (h *feedHarvest) troubles() {
+	if h.missing != nil {
+		h.illegible(h.missing.uri, h.missing.err)
+	} else if g := h.old.Gap; g != nil && !h.full {
+		h.skipped(g.URI, fmt.Errorf("it could not be had since %s, and records that only it tells of may be missing: %s", g.Since.Format(time.DateOnly), g.Cause))
+	}
+	if h.blurred && h.absence {
+		h.skipped(h.name, errors.New("some entries of the complete feed could not be read: what is not in it stays"))
+	}
+}
+
+// settle finds out what has to be applied, of each record by its newest entry.
+func (h *feedHarvest) settle(ctx context.Context) error {
+	next, stop := func() (LedgerRow, error, bool) { return LedgerRow{}, nil, false }, func() {}
+	if h.absence {
+		next, stop = iter.Pull2(h.a.ledger.Rows(ctx, h.set))
+	}
+	defer stop()
+	row, err, more := next()
+	var batch []newest
+	flush := func() error {
+		b := batch
+		batch = batch[:0]
+		return h.decideAll(ctx, b)
+	}
+	// AP-CDL-01: what is known and not met is gone.
+	below := func(id string) error {
+		for ; more && err == nil && row.ID < id; row, err, more = next() {
+			if err := h.absent(&row); err != nil {
+				return err
+			}
+		}
+		if more && err == nil && row.ID == id {
+			row, err, more = next()
+		}
+		return err
+	}
+	gerr := h.groups(func(n *newest) error {
+		if err := below(n.id); err != nil {
+			return err
+		}
+		if batch = append(batch, *n); len(batch) < feedBatch {
+			return nil
+		}
+		return flush()
+	})
+	for ; gerr == nil && err == nil && more; row, err, more = next() {
+		gerr = h.absent(&row)
+	}
+	if gerr == nil {
+		gerr = err
+	}
+	if gerr != nil {
+		return gerr
+	}
+	return flush()
+}
+
+// absent puts a record aside that is gone without an entry.
+func (h *feedHarvest) absent(r *LedgerRow) error {
+	if r.Deleted {
+		return nil
+	}
+	if err := h.gone.add(r.ID); err != nil {
+		return err
+	}
+	h.gone.count += int64(len(r.Resources)) - 1
+	return nil
+}
+
+// A newest is the newest entry of a record.
+type newest struct {
+	id      string // as the ledger has it
+	updated time.Time
+	said    []byte
+}
+
+// groups calls f for the newest entry of each record, in the order of their ids
+// (AP-CLS-03): the latest by updated, then by that of the feed it was in, then
+// the one met last. AP-CLS-06: one that says the opposite at the same time makes
+// it tied.
+func (h *feedHarvest) groups(f func(*newest) error) error {
+	var best newest
+	var in time.Time // updated of the feed it was in
+	has := false
+	flush := func() error {
+		if !has {
+			return nil
+		}
+		t := parseTold(best.said)
+		h.files.Add(int64(len(t.resources)))
+		has = false
+		b := best
+		b.said = bytes.Clone(best.said)
+		return f(&b)
+	}
+	err := h.sorter.all(func(it *listed) error {
+		i := bytes.IndexByte(it.uri, 0)
+		updated := parseTime(it.uri[i+1:])
+		part := &h.parts[it.part]
+		if has && string(it.uri[:i]) != best.id {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+		deleted := it.said[0]&toldDeleted != 0
+		if part.broken && deleted {
+			return nil // behind the break the record may have come again
+		}
+		said := it.said
+		if has && updated.Equal(best.updated) {
+			if part.updated.Before(in) {
+				return nil
+			}
+			if part.updated.Equal(in) && deleted != (best.said[0]&toldDeleted != 0) {
+				if deleted { // the active one says what to ask for
+					best.said[0] |= toldTied
+					return nil
+				}
+				said = bytes.Clone(it.said)
+				said[0] |= toldTied
+			} else if part.updated.Equal(in) && best.said[0]&toldTied != 0 {
+				said = bytes.Clone(it.said)
+				said[0] |= toldTied
+			}
+		}
+		best = newest{string(it.uri[:i]), updated, append(best.said[:0], said...)}
+		in, has = part.updated, true
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return flush()
+}
+
+// decideAll compares entries with what the ledger has, and puts in order those
+// that are to be applied.
+func (h *feedHarvest) decideAll(ctx context.Context, batch []newest) error {
+	if len(batch) == 0 {
+		return nil
+	}
+	ids := make([]string, len(batch))
+	for i := range batch {
+		ids[i] = batch[i].id
+	}
+	rows, err := h.a.ledger.Lookup(ctx, h.set, ids)
+	if err != nil {
+		return err
+	}
+	for i := range batch {
+		n := &batch[i]
+		if !h.counts(n, &rows[i]) {
+			continue
+		}
+		key := append(appendTime(h.key[:0], n.updated), n.id...)
+		h.key = key
+		if err := h.order.add(string(key), 0, false, n.said); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// counts reports whether the newest entry of a record says something that was not
+// applied before (AP-HV-03, 6).
+func (h *feedHarvest) counts(n *newest, row *LedgerRow) bool {
+	deleted, tied := n.said[0]&toldDeleted != 0, n.said[0]&toldTied != 0
+	switch {
+	case row.ID == "":
+		return true
+	case n.updated.After(row.Updated):
+		return true
+	case n.updated.Before(row.Updated):
+		if !h.whole() { // AP-HV-02 needs all of the feed
+			return false
+		}
+		h.older++
+		return true
+	case tied:
+		return true
+	case deleted != row.Deleted:
+		if !h.whole() {
+			n.said[0] |= toldTied // the other one is not in sight
+		}
+		return true
+	}
+	return !deleted && (h.anew || row.Open != OpenNothing && h.whole() || h.whole() && h.differs(n, row))
+}
+
+// differs reports whether an entry that was applied has other representations now.
+func (h *feedHarvest) differs(n *newest, row *LedgerRow) bool {
+	rs := parseTold(n.said).resources
+	if len(rs) == 0 && h.a.o.KeepVanished {
+		return false
+	}
+	if len(rs) != len(row.Resources) {
+		return true
+	}
+	for i := range rs {
+		if rs[i] != row.Resources[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// adopt gives the ledger back what it does not know of the catalog any more.
+func (h *feedHarvest) adopt(ctx context.Context) error {
+	return h.unowned(ctx, func(r *row) error {
+		if id, ours := strings.CutPrefix(r.token, tokenOfFeed); ours && id != "" {
+			return h.adoptOne(ctx, id, r.uri)
+		}
+		return nil
+	})
+}
+
+// unowned calls f for the resources of the catalog that are on no record's
+// account.
+func (h *feedHarvest) unowned(ctx context.Context, f func(*row) error) error {
+	rows := readRows(ctx, h.cat, h.set, []catalog.Range{{}})
+	defer rows.stop()
+	next, stop := iter.Pull2(h.a.ledger.URIs(ctx, h.set))
+	defer stop()
+	uri, err, more := next()
+	for ; err == nil && rows.more(); rows.next() {
+		r := rows.row()
+		for more && err == nil && uri < r.uri {
+			uri, err, more = next()
+		}
+		if err == nil && !(more && uri == r.uri) {
+			err = f(r)
+		}
+	}
+	if err == nil {
+		err = rows.err
+	}
+	return err
+}
+
+// tokenOfFeed begins the Tokens of what comes from a feed; the record follows.
+const tokenOfFeed = "atom-pmh "
+
+func (h *feedHarvest) adoptOne(ctx context.Context, id, uri string) error {
+	rec, ok, err := held(ctx, h.cat, h.set, uri)
+	if err != nil || !ok {
+		return err
+	}
+	found, err := h.a.ledger.Lookup(ctx, h.set, []string{id})
+	if err != nil {
+		return err
+	}
+	account := found[0]
+	if account.ID == "" {
+		account = LedgerRow{ID: id, Updated: rec.Lastmod}
+	}
+	account.Deleted = false
+	account.Resources = append(account.Resources, LedgerResource{URI: rec.URI, Type: rec.Type})
+	return h.a.ledger.Record(ctx, h.set, []LedgerRow{account}, nil)
+}
+
+// dropGone deletes what is gone by its absence, and what never was on a record's
+// account, unless that is too much to be true.
+func (h *feedHarvest) dropGone(ctx context.Context) error {
+	if !h.whole() {
+		return nil
+	}
+	if h.anew {
+		if err := h.unowned(ctx, func(r *row) error { return h.strays.add(r.uri) }); err != nil {
+			return err
+		}
+	}
+	records := h.gone.count
+	h.gone.count += h.strays.count
+	if err := h.mayDelete(ctx); err != nil {
+		return err
+	}
+	h.gone.count = records
+	for uri, err := range h.strays.all() {
+		if err == nil {
+			err = h.put(ctx, catalog.Update{Record: catalog.Record{URI: uri}, Deleted: true})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := h.flush(ctx); err != nil {
+		return err
+	}
+	var batch []feedChange
+	flush := func() error {
+		b := batch
+		batch = nil
+		return h.applyBatch(ctx, b)
+	}
+	for id, err := range h.gone.all() {
+		if err != nil {
+			return err
+		}
+		batch = append(batch, feedChange{id: id, absent: true})
+		if len(batch) == feedBatch {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return flush()
+}
+
+// ofRecord is what is told of a record.
+func ofRecord(id string, err error) error {
+	return fmt.Errorf("record %s: %w", fetch.Printable(id), err)
+}

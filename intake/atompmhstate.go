@@ -1,0 +1,226 @@
+package intake
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"lockstep/internal/fetch"
+)
+
+// feedMemory is how far a feed was harvested.
+type feedMemory struct {
+	Rules     string   `json:"rules"`        // how it was read
+	Address   string   `json:"address"`      // of the subscription document, as given
+	At        string   `json:"at,omitempty"` // where it is instead, for good
+	ID        string   `json:"id"`           // of the feed
+	Title     string   `json:"title,omitempty"`
+	Watermark feedTime `json:"watermark"`
+	Point     point    `json:"point"`
+	Complete  bool     `json:"complete,omitempty"` // the subscription document had fh:complete
+	Whole     bool     `json:"whole,omitempty"`    // everything was harvested once
+	Disorder  bool     `json:"disorder,omitempty"` // the chain broke I3, however often it was read
+
+	Full     time.Time          `json:"full"` // when the last full harvest ended, by our clock
+	Failures int                `json:"failures,omitempty"`
+	Failed   time.Time          `json:"failed"` // the first of them
+	Gap      *feedGap           `json:"gap,omitempty"`
+	Docs     map[string]feedDoc `json:"docs"` // by URI
+}
+
+// A feedGap is an archive document that could not be had, time after time.
+type feedGap struct {
+	URI   string    `json:"uri"`
+	Cause string    `json:"cause"`
+	Since time.Time `json:"since"`
+	Tried time.Time `json:"tried"`
+}
+
+// A feedDoc is what is remembered of a document that was processed to its end:
+// AP-HTTP-06, no validators of any other.
+type feedDoc struct {
+	ETag     string   `json:"etag,omitempty"`
+	Modified string   `json:"modified,omitempty"`
+	Digest   string   `json:"digest,omitempty"` // of its text
+	Updated  feedTime `json:"updated"`
+	Prev     string   `json:"prev,omitempty"`
+	Complete bool     `json:"complete,omitempty"`
+	Entries  int64    `json:"entries"`
+	Min      feedTime `json:"min"` // updated of its entries, if it has some
+	Max      feedTime `json:"max"`
+
+	final string // URI that answered
+	same  bool   // it stands as it did
+}
+
+// maxFeedDocs is how many documents are remembered: those nearest to the
+// subscription document, which are all that most harvests read.
+const maxFeedDocs = 64
+
+// A feedTime is an instant as exact as an entry may say it, of any year.
+type feedTime struct{ time.Time }
+
+// MarshalJSON states seconds since 1970 and nanoseconds; nothing else can state
+// what a stranger's offset makes of the year 9999.
+func (t feedTime) MarshalJSON() ([]byte, error) {
+	if t.IsZero() {
+		return []byte("null"), nil
+	}
+	return fmt.Appendf(nil, "[%d,%d]", t.Unix(), t.Nanosecond()), nil
+}
+
+func (t *feedTime) UnmarshalJSON(b []byte) error {
+	var parts []int64
+	if err := json.Unmarshal(b, &parts); err != nil {
+		return err
+	}
+	if len(parts) == 2 {
+		t.Time = time.Unix(parts[0], parts[1]).UTC()
+	}
+	return nil
+}
+
+// rules tells how feeds are read: with other rules all is read anew.
+func (a *AtomPMH) rules() string {
+	rules := fmt.Sprint("1 ", a.o.Overlap, " ", a.o.KeepVanished, " ", strings.Join(a.types, ","))
+	if a.o.Content {
+		for _, alg := range a.o.Algorithms {
+			rules += " " + alg.String()
+		}
+	}
+	return rules
+}
+
+// recalled returns what is remembered of the feed.
+func (a *AtomPMH) recalled() feedMemory {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.known {
+		a.known = true
+		if !recall(a.o.State, &a.memory) {
+			a.memory = feedMemory{}
+		}
+	}
+	return a.memory
+}
+
+// keep remembers m from now on.
+func (a *AtomPMH) keep(m feedMemory) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.memory, a.known = m, true
+	if err := remember(a.o.State, m); err != nil {
+		return fmt.Errorf("keep how far the feed was harvested: %w", err)
+	}
+	return nil
+}
+
+// Status tells how far the feed was harvested; it is zero before the first time.
+func (a *AtomPMH) Status() AtomPMHStatus {
+	m := a.recalled()
+	if m.Address != a.name {
+		return AtomPMHStatus{}
+	}
+	s := AtomPMHStatus{ID: m.ID, Title: m.Title, Watermark: m.Watermark.Time, Complete: m.Complete, Whole: m.Whole}
+	if m.Gap != nil {
+		s.Gap = m.Gap.URI
+	}
+	return s
+}
+
+// When something missing is put up with.
+const (
+	patientFailures = 3              // harvests that did not get it
+	patientFor      = 24 * time.Hour // if the server may just be in trouble
+	gapRetry        = 24 * time.Hour // after which it is asked for again
+)
+
+// remember keeps how far this harvest came.
+func (h *feedHarvest) remember(at point) error {
+	now := time.Now().UTC().Truncate(time.Second)
+	m := h.now
+	m.Rules, m.Address, m.Point = h.a.rules(), h.name, at
+	m.Disorder = h.disorder
+	if h.missing != nil {
+		m.Failures++
+		if m.Failures == 1 {
+			m.Failed = now
+		}
+	} else if h.full || m.Gap == nil {
+		m.Failures, m.Failed, m.Gap = 0, time.Time{}, nil
+	}
+	if h.missing != nil && h.resigned() {
+		// AP-HV-08: what can be had was harvested; the rest is a gap.
+		since := now
+		if m.Gap != nil {
+			since = m.Gap.Since
+		}
+		m.Gap = &feedGap{URI: h.missing.uri, Cause: fetch.Printable(h.missing.err.Error()), Since: since, Tried: now}
+	}
+	if h.held() {
+		return h.a.keep(m)
+	}
+	m.Watermark = h.watermark()
+	m.Complete = h.complete
+	if h.full || h.complete {
+		m.Full, m.Whole = now, true
+	}
+	m.Docs = h.docsToKeep()
+	return h.a.keep(m)
+}
+
+// resigned reports whether what is missing has been missing for so long that the
+// harvest goes on without.
+func (h *feedHarvest) resigned() bool {
+	if !h.full {
+		return false
+	}
+	switch {
+	case h.old.Gap != nil && h.old.Gap.URI == h.missing.uri:
+		return true
+	case h.old.Failures+1 < patientFailures:
+		return false
+	}
+	return h.missing.final || time.Since(h.old.Failed) >= patientFor
+}
+
+// held reports whether the watermark stays where it is: what is older than it
+// was not all read.
+func (h *feedHarvest) held() bool {
+	return h.disorder || h.unsettled || h.missing != nil && !h.resigned()
+}
+
+// watermark returns the new watermark: AP-HV-01, from entries; AP-HV-10, not
+// beyond the time of the answer.
+func (h *feedHarvest) watermark() feedTime {
+	w := h.seen
+	if !h.date.IsZero() && w.After(h.date) {
+		w.Time = h.date
+	}
+	if !h.full && w.Before(h.old.Watermark.Time) {
+		return h.old.Watermark
+	}
+	return w // a full harvest may find that the producer went back
+}
+
+// docsToKeep returns the documents nearest to the subscription document.
+func (h *feedHarvest) docsToKeep() map[string]feedDoc {
+	docs := make(map[string]feedDoc)
+	for _, uri := range h.walked {
+		if d := h.docs[uri]; d != nil && len(docs) < maxFeedDocs {
+			docs[uri] = *d
+		}
+	}
+	if h.full {
+		return docs
+	}
+	for _, uri := range slices.Sorted(maps.Keys(h.old.Docs)) {
+		if _, ok := docs[uri]; !ok && len(docs) < maxFeedDocs {
+			docs[uri] = h.old.Docs[uri]
+		}
+	}
+	return docs
+}

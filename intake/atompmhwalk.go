@@ -1,0 +1,418 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"lockstep/atompmh"
+	"lockstep/internal/fetch"
+)
+
+// How often a walk is begun again.
+const (
+	feedRounds   = 5   // AP-HV-03, 5: the feed changed while it was walked
+	feedRestarts = 3   // AP-HV-06: the chain contradicted itself
+	feedAgain    = 100 // in a chain longer than this only what a new archive document calls for is walked again
+)
+
+// A feedHarvest is one harvest of a feed.
+//
+// Order of writes: what is new, in the order of time, each batch into the catalog
+// and then into the ledger; then, if the feed was read without a problem, what is
+// gone by its absence; then how far the feed was harvested. A harvest killed at
+// any point is repeated, and finds done what was done.
+type feedHarvest struct {
+	*listing // its sorter holds entries by record and time; gone, records
+	a        *AtomPMH
+	old, now feedMemory
+	order    sorter // what is to be applied, by time
+	strays   spill  // resources of the catalog that are on nobody's account
+
+	full      bool      // the whole chain is read
+	anew      bool      // nothing is known of how the catalog stands
+	elsewhere bool      // the feed is looked for at another address than before
+	replaced  bool      // the feed took the place of another
+	mark      time.Time // entries before were applied
+
+	sub    string     // URI of the subscription document
+	named  string     // the document that named it, if it has not been read yet
+	hops   int        // how many named another
+	home   []*url.URL // whose documents may be read
+	date   time.Time  // of the first answer
+	docs   map[string]*feedDoc
+	parts  []feedPart
+	walked []string // the documents of the last walk
+
+	seen         feedTime        // the latest updated met in the last walk,
+	some         bool            // if there was an entry
+	complete     bool            // the subscription document has fh:complete
+	absence      bool            // what was not met is gone
+	lateComplete bool            // a document said at its end that it was complete
+	blurred      bool            // a complete document has entries that cannot be read
+	disorder     bool            // the chain contradicts itself
+	unsettled    bool            // the feed did not come to rest
+	missing      *missingDoc     // where the walk had to end
+	older        int64           // records of which the feed went back to an older entry
+	pending      atomic.Bool     // a representation was found missing
+	asked        map[string]bool // records of which something stayed open just now
+
+	key, said []byte // scratch
+	count     uint32 // entries put aside
+}
+
+// A missingDoc is a document that was needed and could not be had.
+type missingDoc struct {
+	uri   string
+	err   error
+	final bool // the server says that there is none, or it is none
+}
+
+func (a *AtomPMH) newHarvest(full bool) (*feedHarvest, error) {
+	m := a.recalled()
+	h := &feedHarvest{listing: a.newListing(), a: a, docs: make(map[string]*feedDoc)}
+	h.order.dir, h.strays.dir = a.dir, a.dir
+	address, _, _ := strings.Cut(a.name, "#")
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, fmt.Errorf("%q is no URL", fetch.Printable(a.name))
+	}
+	h.home = []*url.URL{u}
+	h.sub, h.old = address, m
+	h.elsewhere = m.Address != "" && m.Address != a.name
+	if m.At != "" && !h.elsewhere {
+		h.sub = m.At
+		if u, err := url.Parse(m.At); err == nil {
+			h.home = append(h.home, u)
+		}
+	}
+	h.now = feedMemory{ID: m.ID, Title: m.Title, At: m.At, Watermark: m.Watermark, Complete: m.Complete, Whole: m.Whole,
+		Full: m.Full, Failures: m.Failures, Failed: m.Failed, Gap: m.Gap, Docs: m.Docs}
+	h.full = full
+	return h, nil
+}
+
+// prepare decides what is read: everything, if what is remembered does not fit
+// what the catalog holds, or it is time for it (AP-HV-12).
+func (h *feedHarvest) prepare(at point) {
+	m := &h.old
+	// A catalog that was lost, or set back, is behind.
+	h.anew = m.Address == "" || m.Rules != h.a.rules() || at.Last < m.Point.Last
+	switch {
+	case h.anew, m.Watermark.IsZero() && !m.Complete, m.Disorder:
+		h.full = true
+	case h.a.o.FullEvery > 0 && time.Since(m.Full) >= h.a.o.FullEvery:
+		h.full = true
+	case m.Gap != nil && time.Since(m.Gap.Tried) >= gapRetry:
+		h.full = true
+	case m.Failures >= patientFailures:
+		h.full = true // AP-HV-08
+	}
+	h.disorder = false
+	h.mark = m.Watermark.Add(-h.a.o.Overlap)
+}
+
+// escalate makes of a harvest a full one. What was put aside stays: that an entry
+// is met twice does no harm.
+func (h *feedHarvest) escalate() {
+	h.full, h.lateComplete = true, false
+	h.docs = make(map[string]*feedDoc)
+}
+
+// run harvests. The feed is quiet if it was found as it was.
+func (h *feedHarvest) run(ctx context.Context) error {
+	defer h.progress()()
+	at, err := h.point(ctx)
+	if err != nil {
+		return err
+	}
+	h.prepare(at)
+	quiet, err := h.walk(ctx)
+	if err != nil {
+		return err
+	}
+	if !quiet {
+		if err := h.take(ctx); err != nil {
+			return err
+		}
+	}
+	if err := h.retry(ctx); err != nil {
+		return err
+	}
+	if at, err = h.point(ctx); err != nil {
+		return err
+	}
+	h.files.Store(at.Resources)
+	r := h.report()
+	h.unchanged.Store(max(at.Resources-r.Created-r.Updated, 0))
+	if quiet {
+		return h.rest(at)
+	}
+	return h.remember(at)
+}
+
+// rest ends a harvest that found nothing new. Nothing is written for it, unless
+// the feed has moved, or work that was owed is done.
+func (h *feedHarvest) rest(at point) error {
+	if h.now.At == h.old.At && at.Last == h.old.Point.Last {
+		return nil
+	}
+	m := h.old
+	m.At, m.Point = h.now.At, at
+	return h.a.keep(m)
+}
+
+// walk reads the feed, from the subscription document as far as need be
+// (AP-HV-02, AP-HV-03). It is quiet if that is as it was.
+func (h *feedHarvest) walk(ctx context.Context) (quiet bool, err error) {
+	sub, err := h.subscription(ctx)
+	if err != nil {
+		return false, err
+	}
+	if sub.same && !h.full {
+		return true, nil
+	}
+	rounds, restarts := 1, 0
+	if h.old.Disorder {
+		restarts = feedRestarts // it would be in vain
+	}
+	for {
+		before := sub
+		orderly, err := h.chain(ctx, sub)
+		switch {
+		case err != nil:
+			return false, err
+		case h.mustReadAll(sub):
+			h.escalate()
+		case !orderly && restarts < feedRestarts: // AP-HV-06
+			restarts++
+		case !orderly && !h.full:
+			h.escalate()
+		case !orderly:
+			h.disorder = true
+			h.skipped(h.name, errDisorder)
+			_, err := h.chain(ctx, sub)
+			return false, err
+		case len(h.walked) == 1:
+			return false, nil // what is read at once cannot change meanwhile
+		default:
+			if sub, err = h.subscription(ctx); err != nil {
+				return false, h.lose(ctx, h.sub, err)
+			}
+			added := sub.Prev == before.Prev // and nothing was cut off
+			if sub.same || added && len(h.walked) > feedAgain {
+				return false, nil
+			}
+			if rounds == feedRounds {
+				if h.unsettled = !added; h.unsettled {
+					h.skipped(h.name, fmt.Errorf("the feed kept changing while it was read %d times", rounds))
+				}
+				return false, nil
+			}
+			rounds++
+			continue
+		}
+		if sub, err = h.subscription(ctx); err != nil {
+			return false, err
+		}
+	}
+}
+
+var errDisorder = errors.New("AP-TS-03: its documents contradict each other in time, however often they are read; until they no longer do, all of them are read whenever one has changed")
+
+// mustReadAll reports whether what a walk met says that it was too short.
+func (h *feedHarvest) mustReadAll(sub *feedDoc) bool {
+	if h.full {
+		return false
+	}
+	return h.lateComplete || h.absence && !sub.Complete || // AP-AMB-07
+		!sub.Complete && h.old.Complete || // AP-CDL-04
+		!sub.Complete && h.missing == nil && h.some && h.seen.Before(h.old.Watermark.Time) // the producer went back
+}
+
+// chain walks from the subscription document to where a harvest may end. It is
+// orderly if no document contradicts the one before (AP-HV-06).
+func (h *feedHarvest) chain(ctx context.Context, sub *feedDoc) (orderly bool, err error) {
+	h.missing, h.walked, h.absence, h.complete = nil, []string{h.sub}, false, sub.Complete
+	h.seen, h.some = feedTime{}, false
+	visited := map[string]bool{h.sub: true, sub.final: true}
+	for d := sub; ; {
+		if d.Entries > 0 {
+			if !h.some || d.Max.After(h.seen.Time) {
+				h.seen = d.Max
+			}
+			h.some = true
+		}
+		switch {
+		case d.Complete:
+			// AP-HV-13: there is no walking. What stands as it did was settled then.
+			h.absence = h.full || !d.same
+			return true, nil
+		case d.Prev == "", !h.full && d.Entries > 0 && d.Min.Before(h.mark):
+			return true, nil
+		}
+		next, err := h.hop(ctx, d.Prev, visited)
+		if err != nil {
+			return true, h.lose(ctx, d.Prev, err)
+		}
+		if !h.disorder && contradict(d, next) {
+			return false, nil
+		}
+		h.walked = append(h.walked, d.Prev)
+		d = next
+	}
+}
+
+// A chainError says why a document is not read.
+type chainError string
+
+func (e chainError) Error() string { return string(e) }
+
+// hop reads the next older document. AP-HV-09: within bounds.
+func (h *feedHarvest) hop(ctx context.Context, uri string, visited map[string]bool) (*feedDoc, error) {
+	const circle = chainError("prev-archive leads in a circle")
+	if visited[uri] {
+		return nil, circle
+	}
+	if len(h.walked) >= h.a.o.MaxDocuments {
+		return nil, chainError(fmt.Sprintf("the chain has more than %d documents", h.a.o.MaxDocuments))
+	}
+	if err := h.mayRead(uri); err != nil {
+		return nil, chainError(err.Error())
+	}
+	d, feed, err := h.read(ctx, uri)
+	if err != nil {
+		return nil, err
+	}
+	if d.final != uri && visited[d.final] {
+		return nil, circle
+	}
+	visited[uri], visited[d.final] = true, true
+	if feed.ID != "" && h.now.ID != "" && feed.ID != h.now.ID {
+		h.skipped(uri, fmt.Errorf("AP-DOC-04: the id of its feed is %q, not that of the subscription document", fetch.Printable(feed.ID)))
+	}
+	return d, nil
+}
+
+// contradict reports whether next, the older document, is younger than what
+// stands in d: AP-TS-03, AP-AMB-12.
+func contradict(d, next *feedDoc) bool {
+	if next.Updated.IsZero() {
+		return false
+	}
+	if d.Entries == 0 {
+		return !d.Updated.IsZero() && next.Updated.After(d.Updated.Time)
+	}
+	return next.Updated.After(d.Min.Time)
+}
+
+// lose notes that the walk ends at a document which could not be had (AP-HV-08).
+func (h *feedHarvest) lose(ctx context.Context, uri string, err error) error {
+	_, stop := errors.AsType[*stopError](err)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case stop:
+		return err
+	}
+	_, ours := errors.AsType[chainError](err)
+	_, syntax := errors.AsType[*atompmh.SyntaxError](err)
+	h.missing = &missingDoc{uri: uri, err: plainError(uri, err),
+		final: ours || syntax || isStatus(err, http.StatusForbidden, http.StatusNotFound, http.StatusGone)}
+	return nil
+}
+
+// mayRead says why a document of the feed must not be at uri (RS-SEC-01).
+func (h *feedHarvest) mayRead(uri string) error {
+	u, err := url.Parse(uri)
+	if err != nil || u.Host == "" {
+		return errors.New("it is no absolute http or https URI")
+	}
+	host := strings.ToLower(u.Hostname())
+	for _, home := range h.home {
+		if strings.EqualFold(home.Scheme, "https") && !strings.EqualFold(u.Scheme, "https") {
+			continue
+		}
+		own := strings.ToLower(home.Hostname())
+		if host == own || own != "" && strings.HasSuffix(host, "."+own) {
+			return nil
+		}
+		for _, allowed := range h.a.o.AllowHosts {
+			if allowed == "*" || strings.EqualFold(allowed, host) || strings.EqualFold(allowed, u.Host) {
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("it is not at the host of the feed, %s", fetch.Printable(h.home[0].Host))
+}
+
+// maxCurrent is how often a document may name another as the subscription document.
+const maxCurrent = 3
+
+// subscription reads the subscription document.
+func (h *feedHarvest) subscription(ctx context.Context) (*feedDoc, error) {
+	address, _, _ := strings.Cut(h.name, "#")
+	for {
+		d, feed, err := h.read(ctx, h.sub)
+		switch {
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case isStatus(err, http.StatusGone):
+			return nil, ErrEnded // AP-HV-15
+		case err != nil && h.named != "":
+			h.skipped(h.named, fmt.Errorf("the subscription document it names, %s, cannot be read: %w", fetch.Printable(h.sub), plainError(h.sub, err)))
+			delete(h.docs, h.named) // to be compared with what was remembered
+			h.sub, h.now.At, h.named, h.hops = h.named, h.old.At, "", maxCurrent
+			continue
+		case err != nil && h.sub != address && isStatus(err, http.StatusNotFound):
+			h.sub, h.now.At = address, "" // so it had not moved for good
+			continue
+		case err != nil:
+			return nil, plainError(h.sub, err)
+		}
+		if feed.ID != "" {
+			if again, err := h.identify(&feed); err != nil {
+				return nil, err
+			} else if again {
+				continue
+			}
+		}
+		current, _, _ := strings.Cut(feed.Current, "#")
+		if current == "" || current == h.sub || current == d.final || h.hops >= maxCurrent || h.mayRead(current) != nil {
+			h.named = ""
+			return d, nil
+		}
+		// AP-HV-14: what leads to the subscription document is none.
+		h.named, h.sub, h.now.At = h.sub, current, current
+		h.hops++
+	}
+}
+
+// identify compares the feed with the one that was harvested before (AP-HV-11),
+// and asks for it to be read again if it takes the place of that.
+func (h *feedHarvest) identify(feed *atompmh.Feed) (again bool, err error) {
+	h.now.ID, h.now.Title = feed.ID, feed.Title
+	if h.old.ID == "" || h.old.ID == feed.ID || h.replaced {
+		return false, nil
+	}
+	if !h.a.o.AcceptFeed && !h.elsewhere {
+		return false, &AnotherFeedError{Address: h.name, Was: h.old.ID, Is: feed.ID}
+	}
+	h.replaced, h.anew = true, true
+	if h.full {
+		return false, nil
+	}
+	h.escalate()
+	return true, nil
+}
+
+func (h *feedHarvest) close() {
+	h.listing.close()
+	h.order.close()
+	h.strays.close()
+}
