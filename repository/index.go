@@ -67,9 +67,12 @@ type index struct {
 	cur  *cursor       // nil: not read yet
 	fmts map[string]format
 	full bool // there were more formats than maxFormats, and that was said
-	mark catalog.Mark
 
-	settled time.Time // when what is owed was last looked at
+	mark   catalog.Mark
+	marked time.Time // when it was taken
+
+	settled time.Time // when what is owed was last looked at, ...
+	owed    string    // and how far
 
 	state atomic.Pointer[state] // as of the last refresh
 }
@@ -101,7 +104,7 @@ type cursor struct {
 	Building bool        `json:"building,omitempty"` // everything is compared, ...
 	Past     string      `json:"past,omitempty"`     // ... up to the URI of this, in hexadecimal digits, ...
 	Since    int64       `json:"since,omitempty"`    // ... and what is missing went before this, in microseconds
-	Gone     int         `json:"gone,omitempty"`     // how many of those there were
+	Gone     int         `json:"gone,omitempty"`     // how many of those there ever were
 	Anew     bool        `json:"anew,omitempty"`     // ... and formats of what is as it was are found out again
 	Contents bool        `json:"contents,omitempty"` // contents are looked at
 }
@@ -123,16 +126,16 @@ type spot struct {
 	Number int   `json:"n,omitempty"`
 }
 
-func (s spot) String() string { return fmt.Sprintf("%016x%06x", max(s.At, 0), s.Number) }
+func (s spot) String() string { return fmt.Sprintf("%016x%08x", max(s.At, 0), s.Number) }
 
 func (s spot) time() time.Time { return time.UnixMicro(s.At).UTC() }
 
 func parseSpot(key string) (spot, bool) {
-	if len(key) < 22 {
+	if len(key) != 24 {
 		return spot{}, false
 	}
 	at, err1 := strconv.ParseInt(key[:16], 16, 64)
-	number, err2 := strconv.ParseInt(key[16:], 16, 32)
+	number, err2 := strconv.ParseInt(key[16:], 16, 64)
 	return spot{at, int(number)}, err1 == nil && err2 == nil
 }
 
@@ -348,18 +351,20 @@ func (x *index) bringUp(ctx context.Context) error {
 	if status.Kept.At.IsZero() {
 		return ErrNotPublished
 	}
-	// RS-CHL-07 holds for what comes after a Mark: it has a later time, and so no
-	// harvest from the responseDate on misses it (OAI-PMH 2.0, 2.7.1).
-	if age := x.opts.Now().Sub(x.mark.At); age >= x.opts.markAge() || age < 0 || x.mark.At.IsZero() {
+	c := x.cur
+	// Never built, from another history, or with another idea of formats.
+	anew := c.Seq > status.Last || c.Seq < status.Kept.Seq || c.Contents != (x.Open != nil) || c.Since == 0
+	// What comes after a Mark has a later time, so that no harvest from the
+	// responseDate on misses it (OAI-PMH 2.0, 2.7.1).
+	if now := x.opts.Now(); anew || x.marked.IsZero() || now.Sub(x.marked) >= x.opts.markAge() {
 		if x.mark, err = x.catalog.Mark(ctx, x.Catalog); err != nil {
 			return err
 		}
+		x.marked = now
 	}
-	c := x.cur
-	if c.Seq > status.Last || c.Seq < status.Kept.Seq || c.Contents != (x.Open != nil) || c.Since == 0 {
-		// Never built, from another history, or with another idea of formats.
+	if anew {
 		*c = cursor{
-			Seq: x.mark.Seq, Items: c.Items, Building: true, Since: x.mark.At.UnixMicro(),
+			Seq: x.mark.Seq, Items: c.Items, Gone: c.Gone, Building: true, Since: x.mark.At.UnixMicro(),
 			Contents: x.Open != nil, Anew: c.Contents != (x.Open != nil),
 		}
 	}

@@ -20,7 +20,11 @@ const (
 	// a harvester that comes once only misses nothing, and yet comes to an end.
 	afterwards = time.Hour
 
-	lastNumber = 0xffffff // of a spot
+	// maxUnreadable is how many records a response leaves out, because they cannot
+	// be read, before it is given up.
+	maxUnreadable = 100
+
+	lastNumber = 0xffffffff // of a spot
 )
 
 // A listing is a list of records that is being given out, in parts.
@@ -149,6 +153,7 @@ func (a *answer) part(l *listing, sets []*index) (more bool, err error) {
 	if l.Verb == oaipmh.VerbListIdentifiers {
 		most = a.opts.Headers
 	}
+	unreadable := 0
 	for more = true; more && !a.out.Begun(); {
 		var items []place
 		if items, err = a.next(l, sets, most+1); err != nil {
@@ -161,8 +166,18 @@ func (a *answer) part(l *listing, sets []*index) (more bool, err error) {
 			if i > 0 && a.out.Bytes() > pageBytes {
 				return true, nil
 			}
-			if err := a.put(l, &items[i]); err != nil {
+			ok, err := a.put(l, &items[i])
+			if err != nil {
 				return false, err
+			}
+			if !ok {
+				unreadable++
+			}
+			if unreadable > maxUnreadable { // as when a disk is gone
+				if a.out.Begun() {
+					return true, nil
+				}
+				return false, fmt.Errorf("%w: %s and more", errUnreadable, items[i].uri)
 			}
 			l.In, l.At = items[i].Name, items[i].spot
 		}
@@ -171,22 +186,21 @@ func (a *answer) part(l *listing, sets []*index) (more bool, err error) {
 }
 
 // put writes a record. One that cannot be read just now is left out, to be told
-// of once it can.
-func (a *answer) put(l *listing, p *place) error {
+// of once it can; then ok is false.
+func (a *answer) put(l *listing, p *place) (ok bool, err error) {
 	rec := p.header(&p.listed)
 	if l.Verb == oaipmh.VerbListRecords {
-		var err error
 		rec, err = p.record(a.ctx, &p.listed, l.Prefix)
 		switch {
 		case errors.Is(err, errUnreadable):
 			a.opts.Logger.WarnContext(a.ctx, "left out of a harvest", slog.String("set", p.Name), slog.String("uri", p.uri), slog.Any("err", err))
-			return p.owe(a.ctx, p.uri)
+			return false, p.owe(a.ctx, p.uri)
 		case err != nil:
-			return err
+			return false, err
 		}
 	}
 	l.Cursor++
-	return a.out.Record(&rec)
+	return true, a.out.Record(&rec)
 }
 
 // next returns the next up to n items of the list.

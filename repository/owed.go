@@ -26,18 +26,26 @@ func (x *index) owe(ctx context.Context, uri string) error {
 // settle gives those that can be read again a new datestamp. The caller has the
 // turn.
 func (x *index) settle(ctx context.Context) error {
-	if time.Since(x.settled) < owedEvery {
+	now := x.opts.Now()
+	if now.Sub(x.settled) < owedEvery {
 		return nil
 	}
-	x.settled = time.Now()
+	x.settled = now
 	var owed []string
-	for r, err := range x.catalog.Resources(ctx, x.name, catalog.Range{From: keyOwed, To: keyURI}) {
+	from := keyOwed
+	if x.owed != "" {
+		from += x.owed + "\x01" // no URI has a NUL byte
+	}
+	for r, err := range x.catalog.Resources(ctx, x.name, catalog.Range{From: from, To: keyURI}) {
 		if err != nil {
 			return err
 		}
 		if owed = append(owed, strings.TrimPrefix(r.URI, keyOwed)); len(owed) == owedMost {
 			break
 		}
+	}
+	if x.owed = ""; len(owed) == owedMost {
+		x.owed = owed[owedMost-1] // the others next time
 	}
 	if len(owed) == 0 {
 		return nil

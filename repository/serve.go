@@ -103,8 +103,14 @@ func (a *answer) fail(err error) {
 		panic(http.ErrAbortHandler) // nobody may take it for whole
 	}
 	h := a.rw.Header()
+	h.Del("Content-Encoding")
+	h.Del("ETag")
 	h.Set("Cache-Control", "no-store")
-	if errors.Is(err, errBusy) || errors.Is(err, ErrNotPublished) {
+	unreadable := errors.Is(err, errUnreadable)
+	if unreadable {
+		a.opts.Logger.WarnContext(a.ctx, "cannot answer a harvester", slog.String("verb", string(a.q.Verb)), slog.Any("err", err))
+	}
+	if unreadable || errors.Is(err, errBusy) || errors.Is(err, ErrNotPublished) {
 		h.Set("Retry-After", retry) // OAI-PMH 2.0, 3.1.2.2
 		http.Error(a.rw, "The records are being looked through. Come again soon.", http.StatusServiceUnavailable)
 		return

@@ -1,0 +1,252 @@
+package repository_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"lockstep/catalog"
+	"lockstep/repository"
+	"lockstep/storage/sqlite"
+)
+
+var histories = flag.Int("histories", 30, "random histories that are harvested")
+
+// A harvester keeps a copy as harvesters do: all first, then what has changed
+// since the date of the first response of the harvest before.
+type harvester struct {
+	w      *world
+	format string
+	since  string            // of the next harvest
+	token  string            // of the one under way; empty: none is
+	began  string            // its first responseDate
+	held   map[string]string // what is there, by identifier
+}
+
+// step asks for one response.
+func (h *harvester) step() {
+	query := "verb=ListRecords&resumptionToken=" + url.QueryEscape(h.token)
+	if h.token == "" {
+		if query = "verb=ListRecords&metadataPrefix=" + h.format; h.since != "" {
+			query += "&from=" + h.since
+		}
+	}
+	r := h.w.ask(query)
+	if h.token == "" {
+		h.began = r.ResponseDate
+	}
+	switch r.Error.Code {
+	case "", "noRecordsMatch":
+	case "cannotDisseminateFormat": // there is nothing in it yet
+		return
+	default:
+		h.w.Fatalf("%s: %+v", query, r.Error)
+	}
+	for _, rec := range r.Records {
+		if rec.Header.Status == "deleted" {
+			delete(h.held, rec.Header.Identifier)
+		} else {
+			h.held[rec.Header.Identifier] = strings.TrimSpace(rec.Metadata.Inner)
+		}
+	}
+	if h.token = ""; r.Token != nil {
+		h.token = r.Token.Value
+	}
+	if h.token == "" {
+		h.since = h.began
+	}
+}
+
+// TestConvergence harvests random histories, while they happen: in the end a
+// harvester that comes again holds what there is, in every format. The index is
+// begun, stopped, restarted and outlived by the catalog's memory at any point.
+func TestConvergence(t *testing.T) {
+	t.Parallel()
+	n := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		if n++; n > *histories {
+			return
+		}
+		converge(t, rt, nil)
+	})
+}
+
+// TestConvergenceSQLite does so with the catalog that serve has.
+func TestConvergenceSQLite(t *testing.T) {
+	t.Parallel()
+	n := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		if n++; n > *histories/10 {
+			return
+		}
+		dir := filepath.Join(t.TempDir(), fmt.Sprint(n))
+		converge(t, rt, func(w *world) func() {
+			db, err := sqlite.Options{Clock: w.clock}.Open(dir + ".db")
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.catalog = db.Catalog()
+			return func() { _ = db.Close() }
+		})
+	})
+}
+
+func converge(t *testing.T, rt *rapid.T, open func(*world) func()) {
+	w := newWorld(t, func(o *repository.Options) { o.Records = 3 })
+	if open != nil {
+		defer open(w)()
+		w.mark(listURI)
+		w.restart()
+	}
+	hs := []*harvester{{w: w, format: "oai_dc"}, {w: w, format: "urn-x"}}
+	w.put("x:first", "text/xml", `<r xmlns="urn:example:format"/>`)
+	hs[1].format = w.ask("verb=ListMetadataFormats").Formats[1].Prefix
+	for _, h := range hs {
+		h.held = make(map[string]string)
+	}
+	present := map[string]string{"x:first": `<r xmlns="urn:example:format"/>`}
+	version := 0
+	for range rapid.IntRange(0, 60).Draw(rt, "steps") {
+		uri := fmt.Sprint("x:", rapid.IntRange(0, 12).Draw(rt, "uri"))
+		switch version++; rapid.IntRange(0, 11).Draw(rt, "step") {
+		case 0, 1, 2:
+			present[uri] = fmt.Sprintf(`<r xmlns="urn:example:format">%d</r>`, version)
+			w.put(uri, "text/xml", present[uri])
+		case 3:
+			present[uri] = fmt.Sprint("text ", version)
+			w.put(uri, "text/plain", present[uri])
+		case 4, 5:
+			delete(present, uri)
+			w.remove(uri)
+		case 6:
+			w.pass(time.Duration(rapid.IntRange(0, 3000).Draw(rt, "ms")) * time.Millisecond)
+		case 7:
+			w.restart()
+		case 8:
+			if err := w.catalog.Forget(w.Context(), listURI, w.mark(listURI)); err != nil {
+				t.Fatal(err)
+			}
+		case 9:
+			ctx, cancel := context.WithCancelCause(w.Context())
+			cancel(errors.New("stopped"))
+			_ = w.repo.Refresh(ctx) // it may get anywhere
+		default:
+			hs[rapid.IntRange(0, 1).Draw(rt, "harvester")].step()
+		}
+	}
+	for i, h := range hs {
+		for done := false; !done; done = h.token == "" {
+			h.step()
+		}
+		h.step() // what came meanwhile
+		for h.token != "" {
+			h.step()
+		}
+		want := make([]string, 0, len(present))
+		for uri, text := range present {
+			if i == 0 || strings.HasPrefix(text, "<") {
+				want = append(want, uri)
+			}
+		}
+		slices.Sort(want)
+		if got := slices.Sorted(maps.Keys(h.held)); !slices.Equal(got, want) {
+			rt.Fatalf("as %s a harvester holds\n%q, there is\n%q", h.format, got, want)
+		}
+		for uri, text := range h.held {
+			if i == 1 && text != present[uri] {
+				rt.Fatalf("%s is held as %s, and is %s", uri, text, present[uri])
+			}
+		}
+	}
+}
+
+// An index that is stopped while it is built goes on where it was.
+func TestStopped(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	var updates []catalog.Update
+	for i := range 3000 {
+		updates = append(updates, catalog.Update{Record: catalog.Record{URI: fmt.Sprintf("x:%04d", i), Length: -1, Type: "text/xml"}})
+	}
+	w.apply(listURI, updates...)
+	opened := 0
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	w.opts.Sets[0].Open = func(_ context.Context, r *catalog.Record) (io.ReadCloser, error) {
+		if opened++; opened == 1700 {
+			cancel()
+		}
+		return nil, errors.New("none")
+	}
+	w.restart()
+	if err := w.repo.Refresh(ctx); err == nil {
+		t.Fatal("it was not stopped")
+	}
+	w.restart()
+	if err := w.repo.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if opened > 3000+500 {
+		t.Errorf("%d were opened, of 3000", opened)
+	}
+	if got := ids(w.all("verb=ListIdentifiers&metadataPrefix=oai_dc")); len(got) != 3000 || got[0] != "x:0000" || got[2999] != "x:2999" {
+		t.Errorf("%d identifiers", len(got))
+	}
+}
+
+// A harvest costs what it brings, not what there is: of the catalog's resources
+// none is looked at that did not change.
+func TestCost(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	var updates []catalog.Update
+	for i := range 2000 {
+		updates = append(updates, catalog.Update{Record: catalog.Record{URI: fmt.Sprintf("x:%04d", i), Length: -1}})
+	}
+	w.apply(listURI, updates...)
+	since := w.ask("verb=ListIdentifiers&metadataPrefix=oai_dc").ResponseDate
+	counted := &counting{Catalog: w.catalog}
+	w.catalog = counted
+	w.restart()
+	w.pass(time.Minute)
+	w.apply(listURI, updates[7], catalog.Update{Record: catalog.Record{URI: "x:0007", Length: 5}})
+	r := w.ask("verb=ListRecords&metadataPrefix=oai_dc&from=" + w.clock().UTC().Format(time.RFC3339))
+	wantIDs(t, []*response{r}, "x:0007")
+	if counted.read > 20 {
+		t.Errorf("%d records were read for one that changed since %s", counted.read, since)
+	}
+	rec := httptest.NewRecorder()
+	w.repo.ServeHTTP(rec, httptest.NewRequest("GET", baseURL+"?verb=Identify", nil))
+	if counted.read > 25 {
+		t.Errorf("%d records were read in all", counted.read)
+	}
+}
+
+// A counting catalog counts what is read of its resources.
+type counting struct {
+	catalog.Catalog
+	read int
+}
+
+func (c *counting) Resources(ctx context.Context, set string, r catalog.Range) iter.Seq2[catalog.Record, error] {
+	return func(yield func(catalog.Record, error) bool) {
+		for rec, err := range c.Catalog.Resources(ctx, set, r) {
+			if c.read++; !yield(rec, err) {
+				return
+			}
+		}
+	}
+}
