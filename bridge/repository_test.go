@@ -1,0 +1,256 @@
+package bridge_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"lockstep/bridge"
+	"lockstep/destination"
+	"lockstep/discover"
+	"lockstep/oaipmh"
+	"lockstep/oaipmh/oaipmhtest"
+)
+
+// A clock that a test turns.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// A library is a repository on a server.
+type library struct {
+	*oaipmhtest.Repository
+	*clock
+	url string
+}
+
+func newLibrary(t testing.TB, o oaipmhtest.Options) *library {
+	c := &clock{now: time.Date(2024, 5, 1, 12, 0, 0, 0, time.UTC)}
+	o.Clock = c.Now
+	repo := oaipmhtest.New(o)
+	srv := httptest.NewServer(repo)
+	t.Cleanup(srv.Close)
+	return &library{repo, c, srv.URL + "/oai"}
+}
+
+// want is the files of a mirror of the library.
+func (l *library) want() map[string]string {
+	all := map[string]string{}
+	for id, text := range l.All() {
+		all[strings.ReplaceAll(id, "%", "%25")+".xml"] = string(text)
+	}
+	return all
+}
+
+// listings counts the requests for records.
+func (l *library) listings(from int) (n int) {
+	for _, q := range l.Requests()[from:] {
+		if v, _ := url.ParseQuery(q); v.Get("verb") == string(oaipmh.VerbListRecords) {
+			n++
+		}
+	}
+	return n
+}
+
+func TestRepository(t *testing.T) {
+	t.Parallel()
+	for _, prefix := range []string{"", "oai-pmh:"} {
+		t.Run("prefix="+prefix, func(t *testing.T) {
+			t.Parallel()
+			l := newLibrary(t, oaipmhtest.Options{Records: 250, Sets: []string{"a", "b"}})
+			l.Put(oaipmhtest.Record{Identifier: "oai:example.org:maps/7", Title: "Sheet 7"})
+			m := newMirror(t, prefix+l.url)
+			r := m.mustSync()
+			if r.Created != 251 || r.Via != discover.OAIPMH || r.Mode != destination.ModeBaseline || r.By.Harvest != 251 {
+				t.Errorf("report: %+v", r)
+			}
+			m.holds(l.want())
+			for _, q := range l.Requests() {
+				if strings.Contains(q, "GetRecord") {
+					t.Errorf("asked for a record that had come: %s", q)
+				}
+			}
+
+			l.pass(time.Hour)
+			before := len(l.Requests())
+			r = m.mustSync()
+			if r.Mode != destination.ModeNone || l.listings(before) != 1 {
+				t.Errorf("nothing is new: %s, %d listings", r.Mode, l.listings(before))
+			}
+
+			l.pass(time.Hour)
+			l.Put(oaipmhtest.Record{Identifier: "oai:example.org:maps/7", Title: "Sheet 7, 2nd edition"})
+			l.Put(oaipmhtest.Record{Identifier: "oai:example.org:new", Title: "New"})
+			l.Delete("oai:example.org:0000003")
+			r = m.mustSync()
+			if r.Created != 1 || r.Updated != 1 || r.Deleted != 1 || r.Mode != destination.ModeIncremental {
+				t.Errorf("report: %+v", r)
+			}
+			m.holds(l.want())
+			if err := m.run(func(d *destination.Destination) error {
+				r, err := d.Audit(t.Context(), m.address, destination.AuditOptions{Content: true})
+				if err == nil && (!r.InSync || r.Verified != 251) {
+					err = fmt.Errorf("audit: %+v", r)
+				}
+				return err
+			}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// One set, in one format; and what the address means for the names of files.
+func TestRepositorySet(t *testing.T) {
+	t.Parallel()
+	l := newLibrary(t, oaipmhtest.Options{Records: 10, Sets: []string{"a", "b"}})
+	m := newMirror(t, "oai-pmh:"+l.url+"?metadataPrefix=oai_dc&set=b")
+	if r := m.mustSync(); r.Created != 5 {
+		t.Errorf("report: %+v", r)
+	}
+	maps := bridge.Maps(discover.Foreign{Kind: discover.OAIPMH, URI: l.url + "?set=b&x=1&metadataPrefix=marc"})
+	if want := l.url + "?x=1&verb=GetRecord&metadataPrefix=marc&identifier="; len(maps) != 1 || maps[0].Prefix != want {
+		t.Errorf("Maps = %+v, want %s", maps, want)
+	}
+	if maps := bridge.Maps(discover.Foreign{Kind: discover.AtomPMH, URI: l.url}); maps != nil {
+		t.Errorf("Maps of a feed = %+v", maps)
+	}
+}
+
+// What is gone without a mark is seen by a full harvest, and the guard asks
+// before much of it goes.
+func TestRepositoryForgets(t *testing.T) {
+	t.Parallel()
+	l := newLibrary(t, oaipmhtest.Options{Records: 20, Deleted: oaipmh.DeletedNo})
+	m := newMirror(t, l.url)
+	m.mustSync()
+	l.pass(time.Hour)
+	for i := range 15 {
+		l.Delete(fmt.Sprintf("oai:example.org:%07d", i))
+	}
+	if r := m.mustSync(); r.Deleted != 0 {
+		t.Errorf("report: %+v", r)
+	}
+	m.opts.Baseline = true
+	r, err := m.sync()
+	if !errors.Is(err, destination.ErrRefused) || r.Deleted != 0 || len(m.files()) != 20 {
+		t.Fatalf("Sync = %v\n%+v", err, r)
+	}
+	m.opts.Baseline, m.opts.MaxDelete = false, 100
+	m.mustSync()
+	m.holds(l.want())
+}
+
+// A dry run, and an audit, leave the memory as it is.
+func TestRepositoryDryRun(t *testing.T) {
+	t.Parallel()
+	l := newLibrary(t, oaipmhtest.Options{Records: 5})
+	m := newMirror(t, l.url)
+	m.opts.DryRun = true
+	if r := m.mustSync(); r.Created != 5 {
+		t.Errorf("report: %+v", r)
+	}
+	if names := m.state(); len(names) > 0 {
+		t.Errorf("a dry run left %v", names)
+	}
+	m.opts.DryRun = false
+	m.mustSync()
+	l.pass(time.Hour)
+	l.Put(oaipmhtest.Record{Identifier: "x", Title: "X"})
+	m.opts.DryRun = true
+	for range 2 {
+		if r := m.mustSync(); r.Created != 1 {
+			t.Errorf("report: %+v", r)
+		}
+	}
+	m.opts.DryRun = false
+	if r := m.mustSync(); r.Created != 1 {
+		t.Errorf("report: %+v", r)
+	}
+	m.holds(l.want())
+}
+
+// Random histories with faults, cancelled runs and lost memories: in the end the
+// mirror is what the repository has.
+func TestRepositoryConverges(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(*rounds) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			rnd := rand.New(rand.NewPCG(seed, 1))
+			deleted := []oaipmh.DeletedRecord{oaipmh.DeletedPersistent, oaipmh.DeletedTransient, oaipmh.DeletedNo}[rnd.IntN(3)]
+			l := newLibrary(t, oaipmhtest.Options{
+				Records: rnd.IntN(60), PageSize: 1 + rnd.IntN(9), Deleted: deleted, Unordered: rnd.IntN(2) == 0, Dirty: rnd.IntN(4) == 0,
+				Granularity: []oaipmh.Granularity{oaipmh.Day, oaipmh.Second}[rnd.IntN(2)],
+			})
+			m := newMirror(t, l.url)
+			m.opts.MaxDelete = 100
+			for range 6 {
+				l.happen(rnd)
+				if rnd.IntN(2) == 0 {
+					l.SetFaults(oaipmhtest.Faults{Seed: rnd.Uint64(), Unavailable: .05, Reset: .05, Cut: .05, HTML: .03, Expire: .05, NoCounts: rnd.IntN(2) == 0})
+				}
+				m.disturb(rnd)
+				l.SetFaults(oaipmhtest.Faults{})
+			}
+			l.pass(time.Hour)
+			m.opts.Baseline = deleted == oaipmh.DeletedNo
+			if _, err := m.sync(); err != nil { // a harvest under way comes to its end
+				t.Logf("Sync: %v", err)
+			}
+			m.mustSync()
+			m.holds(l.want())
+		})
+	}
+}
+
+// happen has time pass in the library.
+func (l *library) happen(rnd *rand.Rand) {
+	for range rnd.IntN(30) {
+		id := fmt.Sprintf("oai:example.org:%07d", rnd.IntN(80))
+		switch rnd.IntN(4) {
+		case 0:
+			l.Delete(id)
+		default:
+			l.Put(oaipmhtest.Record{Identifier: id, Title: fmt.Sprint("Title ", rnd.IntN(5)), Size: rnd.IntN(2000)})
+		}
+		if rnd.IntN(3) == 0 {
+			l.pass(time.Duration(rnd.IntN(5000)) * time.Millisecond)
+		}
+	}
+}
+
+// disturb syncs, perhaps not to the end.
+func (m *mirror) disturb(rnd *rand.Rand) {
+	m.t.Helper()
+	ctx := m.t.Context()
+	if rnd.IntN(2) == 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(rnd.IntN(60))*time.Millisecond)
+		defer cancel()
+	}
+	_, err := m.syncWithin(ctx)
+	if errors.Is(err, destination.ErrRefused) {
+		m.t.Fatal(err)
+	}
+}
