@@ -46,7 +46,7 @@ var rooms = []room{
 	{"memento/mementotest", "memento", "github.com/google/go-cmp"},
 	{"bitstream", "catalog resourcesync blob patch memento vault", "golang.org/x/sync"},
 	{"discover", "resourcesync internal/fetch websub", "golang.org/x/net"},
-	{"validate", "resourcesync internal/xmlscan", ""},
+	{"validate", "resourcesync internal/xmlscan oaipmh", ""},
 	{"validate/validatetest", "validate", ""},
 	{"hub", "websub internal/fetch", "golang.org/x/sync"},
 	{"hub/hubtest", "hub", "github.com/google/go-cmp"},

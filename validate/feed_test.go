@@ -23,3 +23,15 @@ func TestGoodFeed(t *testing.T) {
 		t.Errorf("alone: %+v", *r)
 	}
 }
+
+// TestGoodRepository: a repository without a fault has no findings.
+func TestGoodRepository(t *testing.T) {
+	t.Parallel()
+	r := (&fault{rule: "OAI", start: "oai", site: readSite(t, "repository")}).check(t)
+	for _, f := range r.Findings {
+		t.Error(f)
+	}
+	if r.Documents != 13 || r.Entries != 5 {
+		t.Errorf("%+v", *r)
+	}
+}

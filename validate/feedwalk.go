@@ -45,6 +45,10 @@ func (w *walk) feed(uri string) error {
 	}
 }
 
+// relFeed is the relation by which the Capability Lists of this project name the
+// feed of their set.
+const relFeed = "urn:x-lockstep:atom-pmh"
+
 // feeds checks the feeds a Capability List links to: they tell of what its set
 // holds in another way.
 func (w *walk) feeds(s *set) error {
@@ -54,7 +58,7 @@ func (w *walk) feeds(s *set) error {
 		case errors.Is(err, ErrUnseen):
 			w.report.Unseen++
 		case isMissing(err):
-			place{w.collector, s.uri}.errorf("AP-GEN-03", "root", "the link current leads to %s: %v", uri, err)
+			place{w.collector, s.uri}.errorf("AP-GEN-03", "root", "the link to a feed leads to %s: %v", uri, err)
 		case err != nil:
 			return err
 		}

@@ -3,16 +3,358 @@ package validate
 import (
 	"context"
 	"errors"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"lockstep/oaipmh"
 )
 
-var oaiSpaces = []string{"http://www.openarchives.org/OAI/2.0/", "http://www.openarchives.org/OAI/2.0/oai_dc/"}
+// A repository is an OAI-PMH repository being asked.
+type repository struct {
+	*walk
+	base    string         // its address
+	prefix  string         // of the format that is asked for
+	set     string         // in which records are asked for; empty for all
+	stated  string         // the base URL that Identify states
+	form    *regexp.Regexp // that datestamps have by what Identify says
+	first   string         // earliestDatestamp
+	deletes string         // deletedRecord
+}
 
-var errUnwritten = errors.New("not written yet")
+// What no repository has.
+const (
+	noPrefix     = "lockstep_none"
+	noIdentifier = "oai:lockstep.invalid:none"
+	noToken      = "lockstep-none"
+	noDate       = "2999-01-01" // from which on there are no records
+)
 
-func (w *walk) response(string) error       { return errUnwritten }
-func (w *walk) responseAlone(*source) error { return errUnwritten }
-
-// Repository asks the OAI-PMH repository at address a few things.
+// Repository asks the OAI-PMH repository at address a few things, and checks
+// what it answers: what it says of itself, two pages of its records, one by
+// itself, and the errors it has to know. The address may have metadataPrefix and
+// set in its query: of which format and set the records are to be.
+//
+// An error means that the run could not be finished, as that of [Source].
 func Repository(ctx context.Context, open Opener, address string, o Options) (*Report, error) {
-	return nil, errUnwritten
+	o = o.withDefaults()
+	c := newCollector(&o)
+	w := &walk{collector: c, ctx: ctx, opts: &o, opn: open, counted: make(map[string]bool), flaky: new(atomic.Bool)}
+	r := &repository{walk: w}
+	r.base, r.prefix, r.set = splitAddress(address)
+	err := r.visit()
+	return c.report, err
+}
+
+// splitAddress takes metadataPrefix and set out of an address.
+func splitAddress(address string) (base, prefix, set string) {
+	prefix = oaipmh.DublinCore
+	base, query, _ := strings.Cut(address, "?")
+	var kept []string
+	for arg := range strings.SplitSeq(query, "&") {
+		name, value, _ := strings.Cut(arg, "=")
+		plain, err := url.QueryUnescape(value)
+		switch {
+		case name == "metadataPrefix" && err == nil && plain != "":
+			prefix = plain
+		case name == "set" && err == nil:
+			set = plain
+		case arg != "":
+			kept = append(kept, arg)
+		}
+	}
+	if len(kept) > 0 {
+		base += "?" + strings.Join(kept, "&")
+	}
+	return base, prefix, set
+}
+
+// ask sends a request and reads the response. An error that isMissing is to be
+// told by who asks.
+func (r *repository) ask(verb oaipmh.Verb, args ...string) (*oaiResponse, error) {
+	uri := oaipmh.URL(r.base, verb, args...)
+	if r.opts.OnDocument != nil {
+		r.opts.OnDocument(uri)
+	}
+	a, err := r.walk.ask(Request{URI: uri, Document: true})
+	if err != nil {
+		return nil, err
+	}
+	defer a.Body.Close() // read as far as it is of use
+	p := place{r.collector, uri}
+	if a.Header != nil {
+		if t := baseType(a.Header.Get("Content-Type")); t != "text/xml" {
+			p.errorf("OAI-XML-02", "Content-Type", "served as %q, not as text/xml", t)
+		}
+	}
+	resp, err := r.readResponse(&source{a.Body, uri, a.URI, a.Header}, r.form)
+	if err != nil {
+		return nil, r.broken(uri, err)
+	}
+	if resp.whole {
+		r.echo(p, resp, verb, args)
+	}
+	return resp, nil
+}
+
+// echo checks that the response says what it answers (OAI-PMH 2.0, 3.2).
+func (r *repository) echo(p place, resp *oaiResponse, verb oaipmh.Verb, args []string) {
+	if resp.base != r.base && (r.stated == "" || resp.base != r.stated) && resp.answer != string(oaipmh.VerbIdentify) {
+		p.errorf("OAI-RSP-02", "request", "the response says it is that of %q", resp.base)
+	}
+	if resp.has(oaipmh.CodeBadVerb) || resp.has(oaipmh.CodeBadArgument) {
+		if len(resp.request) > 0 {
+			p.errorf("OAI-RSP-02", "request", "attributes in the answer to a bad request")
+		}
+		return
+	}
+	want := map[string]string{"verb": string(verb)}
+	for i := 0; i+1 < len(args); i += 2 {
+		if args[i+1] != "" {
+			want[args[i]] = args[i+1]
+		}
+	}
+	for _, name := range []string{"verb", "identifier", "metadataPrefix", "from", "until", "set", "resumptionToken"} {
+		if resp.request[name] != want[name] {
+			p.errorf("OAI-RSP-02", "request", "%s is %q, but was %q in the request", name, resp.request[name], want[name])
+		}
+	}
+	if len(resp.codes) == 0 && resp.answer != string(verb) && resp.answer != "" {
+		p.errorf("OAI-RSP-01", "", "the answer to %s is %s", verb, resp.answer)
+	}
+}
+
+// visit asks everything.
+func (r *repository) visit() error {
+	identify, err := r.ask(oaipmh.VerbIdentify)
+	if err != nil {
+		return err
+	}
+	if !identify.whole || len(identify.codes) > 0 || identify.answer == "" {
+		if identify.whole {
+			place{r.collector, identify.uri}.errorf("OAI-IDF-01", "", "no answer to Identify")
+		}
+		return nil // nothing else can be expected of it
+	}
+	r.identify(identify)
+	for _, step := range []func() error{r.formats, r.sets, r.records, r.errors} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// told files the finding that uri could not be had, unless err is of the run
+// itself.
+func (r *repository) told(err error, rule, what string) error {
+	switch {
+	case errors.Is(err, ErrUnseen):
+		r.report.Unseen++
+	case isMissing(err):
+		place{r.collector, r.base}.errorf(rule, "", "%s: %v", what, err)
+	default:
+		return err
+	}
+	return nil
+}
+
+// identify checks what the repository says of itself (OAI-PMH 2.0, 4.2).
+func (r *repository) identify(resp *oaiResponse) {
+	p := place{r.collector, resp.uri}
+	for _, name := range []string{"repositoryName", "baseURL", "protocolVersion", "earliestDatestamp", "deletedRecord", "granularity"} {
+		if n := len(resp.fields[name]); n != 1 {
+			p.errorf("OAI-IDF-01", "", "Identify has %s, not one", quantity(n, name))
+		}
+	}
+	if len(resp.fields["adminEmail"]) == 0 {
+		p.errorf("OAI-IDF-01", "", "Identify has no adminEmail")
+	}
+	if v := resp.field("protocolVersion"); v != "" && v != "2.0" {
+		p.errorf("OAI-IDF-01", "", "protocolVersion is %q, not 2.0", v)
+	}
+	r.deletes = resp.field("deletedRecord")
+	switch r.deletes {
+	case "no", "transient", "persistent", "":
+	default:
+		p.errorf("OAI-IDF-01", "", "deletedRecord is %q, not no, transient or persistent", r.deletes)
+	}
+	r.stated = resp.field("baseURL")
+	if r.stated != "" && r.stated != r.base {
+		p.warnf("OAI-IDF-02", "", "baseURL is %s, the repository is at %s", r.stated, r.base)
+	}
+	switch g := resp.field("granularity"); g {
+	case "YYYY-MM-DD":
+		r.form = dayForm
+	case "YYYY-MM-DDThh:mm:ssZ":
+		r.form = secondForm
+	case "":
+	default:
+		p.errorf("OAI-IDF-01", "", "granularity is %q, not YYYY-MM-DD or YYYY-MM-DDThh:mm:ssZ", g)
+	}
+	r.first = resp.field("earliestDatestamp")
+	if r.form != nil && r.first != "" && !r.form.MatchString(r.first) {
+		p.errorf("OAI-DAT-01", "", "earliestDatestamp %q is not of the granularity", r.first)
+		r.first = ""
+	}
+}
+
+// formats looks which formats there are.
+func (r *repository) formats() error {
+	resp, err := r.ask(oaipmh.VerbListMetadataFormats)
+	if err != nil {
+		return r.told(err, "OAI-FMT-01", "ListMetadataFormats")
+	}
+	p := place{r.collector, resp.uri}
+	prefixes := resp.fields["metadataPrefix"]
+	switch {
+	case !resp.whole:
+	case !slices.Contains(prefixes, oaipmh.DublinCore):
+		p.errorf("OAI-FMT-01", "", "there is no format %s", oaipmh.DublinCore)
+	case len(resp.fields["schema"]) != len(prefixes) || len(resp.fields["metadataNamespace"]) != len(prefixes):
+		p.errorf("OAI-FMT-01", "", "a format without schema or metadataNamespace")
+	}
+	return nil
+}
+
+// sets looks which sets there are.
+func (r *repository) sets() error {
+	resp, err := r.ask(oaipmh.VerbListSets)
+	if err != nil {
+		return r.told(err, "OAI-SET-01", "ListSets")
+	}
+	p := place{r.collector, resp.uri}
+	switch {
+	case !resp.whole || resp.has(oaipmh.CodeNoSetHierarchy):
+	case len(resp.codes) > 0:
+		p.errorf("OAI-SET-01", "", "the answer is %s", strings.Join(resp.codes, ", "))
+	case len(resp.fields["setSpec"]) != len(resp.fields["setName"]):
+		p.errorf("OAI-SET-01", "", "a set without setSpec or setName")
+	}
+	return nil
+}
+
+// records reads two pages of records, and one by itself.
+func (r *repository) records() error {
+	page, err := r.ask(oaipmh.VerbListRecords, "metadataPrefix", r.prefix, "set", r.set)
+	if err != nil {
+		return r.told(err, "OAI-REC-01", "ListRecords")
+	}
+	p := place{r.collector, page.uri}
+	switch {
+	case !page.whole || page.has(oaipmh.CodeNoRecordsMatch):
+		return nil
+	case len(page.codes) > 0:
+		p.errorf("OAI-REC-01", "", "the answer to ListRecords is %s", strings.Join(page.codes, ", "))
+		return nil
+	}
+	var one *oaiRecord
+	for i := range page.records {
+		rec := &page.records[i]
+		if rec.deleted && r.deletes == "no" {
+			p.errorf("OAI-REC-02", rec.at, "%s is deleted, but Identify says that deletions are not told", rec.identifier)
+		}
+		if r.first != "" && rec.datestamp < r.first {
+			p.errorf("OAI-IDF-03", rec.at, "%s is of %s, before the earliest datestamp, %s", rec.identifier, rec.datestamp, r.first)
+		}
+		if one == nil && !rec.deleted && rec.identifier != "" {
+			one = rec
+		}
+	}
+	if err := r.nextPage(page); err != nil || one == nil {
+		return err
+	}
+	return r.single(one)
+}
+
+// nextPage follows the resumption token (OAI-PMH 2.0, 3.5).
+func (r *repository) nextPage(page *oaiResponse) error {
+	if page.token == "" {
+		return nil
+	}
+	p := place{r.collector, page.uri}
+	next, err := r.ask(oaipmh.VerbListRecords, "resumptionToken", page.token)
+	switch {
+	case err != nil:
+		return r.told(err, "OAI-TOK-01", "the resumption token")
+	case !next.whole:
+	case len(next.codes) > 0:
+		p.errorf("OAI-TOK-01", "resumptionToken", "the token just given is answered by %s", strings.Join(next.codes, ", "))
+	case next.count == 0:
+		p.errorf("OAI-TOK-01", "resumptionToken", "the token leads to no records")
+	case next.token == page.token:
+		p.errorf("OAI-TOK-01", "resumptionToken", "the token leads to itself")
+	case !next.hasToken:
+		place{r.collector, next.uri}.errorf("OAI-TOK-01", "", "the last response of the list has no resumptionToken, which is to be empty")
+	}
+	if next != nil && len(next.records) > 0 && !slices.ContainsFunc(next.records, func(rec oaiRecord) bool { return page.find(rec.identifier) == nil }) {
+		p.errorf("OAI-TOK-01", "resumptionToken", "the token leads to the same records again")
+	}
+	return nil
+}
+
+// single asks for one record, by its identifier and by its datestamp.
+func (r *repository) single(rec *oaiRecord) error {
+	got, err := r.ask(oaipmh.VerbGetRecord, "identifier", rec.identifier, "metadataPrefix", r.prefix)
+	if err != nil {
+		return r.told(err, "OAI-GET-01", "GetRecord of "+rec.identifier)
+	}
+	p := place{r.collector, got.uri}
+	switch {
+	case !got.whole:
+		return nil
+	case len(got.codes) > 0:
+		p.errorf("OAI-GET-01", "", "%s was listed, but the answer is %s", rec.identifier, strings.Join(got.codes, ", "))
+		return nil
+	case got.find(rec.identifier) == nil:
+		p.errorf("OAI-GET-01", "", "the answer is not %s", rec.identifier)
+		return nil
+	case got.find(rec.identifier).datestamp != rec.datestamp:
+		return nil // it has changed since
+	}
+	list, err := r.ask(oaipmh.VerbListIdentifiers, "metadataPrefix", r.prefix, "from", rec.datestamp, "until", rec.datestamp, "set", r.set)
+	switch {
+	case err != nil:
+		return r.told(err, "OAI-SEL-01", "ListIdentifiers from "+rec.datestamp)
+	case !list.whole || list.token != "" || list.find(rec.identifier) != nil:
+		return nil
+	}
+	again, err := r.ask(oaipmh.VerbGetRecord, "identifier", rec.identifier, "metadataPrefix", r.prefix)
+	if err == nil && again.find(rec.identifier) != nil && again.find(rec.identifier).datestamp == rec.datestamp {
+		place{r.collector, list.uri}.errorf("OAI-SEL-01", "", "%s, which is of %s, is not there: from and until are inclusive", rec.identifier, rec.datestamp)
+	}
+	return nil
+}
+
+// errors sends requests that must not succeed (OAI-PMH 2.0, 3.6).
+func (r *repository) errors() error {
+	for _, probe := range []struct {
+		rule, code string
+		verb       oaipmh.Verb
+		args       []string
+	}{
+		{"OAI-ERR-01", oaipmh.CodeBadVerb, "Lockstep", nil},
+		{"OAI-ERR-02", oaipmh.CodeBadArgument, oaipmh.VerbListRecords, nil},
+		{"OAI-ERR-03", oaipmh.CodeCannotDisseminateFormat, oaipmh.VerbListRecords, []string{"metadataPrefix", noPrefix}},
+		{"OAI-ERR-04", oaipmh.CodeIDDoesNotExist, oaipmh.VerbGetRecord, []string{"identifier", noIdentifier, "metadataPrefix", r.prefix}},
+		{"OAI-ERR-05", oaipmh.CodeBadResumptionToken, oaipmh.VerbListRecords, []string{"resumptionToken", noToken}},
+		{"OAI-ERR-06", oaipmh.CodeNoRecordsMatch, oaipmh.VerbListIdentifiers, []string{"metadataPrefix", r.prefix, "from", noDate}},
+	} {
+		resp, err := r.ask(probe.verb, probe.args...)
+		switch {
+		case err != nil:
+			if err := r.told(err, probe.rule, "where the answer is "+probe.code); err != nil {
+				return err
+			}
+		case resp.whole && !resp.has(probe.code):
+			got := strings.Join(resp.codes, ", ")
+			if got == "" {
+				got = "none"
+			}
+			place{r.collector, resp.uri}.errorf(probe.rule, "", "the error is %s, not %s", got, probe.code)
+		}
+	}
+	return nil
 }

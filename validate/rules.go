@@ -274,6 +274,29 @@ var rules = [...]Rule{
 	// feeds: transport
 	{"AP-HTTP-01", Warning, KindFeeds | KindResource, "feed documents and representations are served with ETag and Last-Modified", ""},
 	{"AP-HTTP-02", Error, KindFeeds, "who has a feed document is told that it is as it was", ""},
+
+	// OAI-PMH 2.0
+	{"OAI-XML-01", Error, KindRepository, "a response is well-formed XML whose root is OAI-PMH (3.2)", ""},
+	{"OAI-XML-02", Error, KindRepository, "responses are served as text/xml (3.1.2.1)", ""},
+	{"OAI-RSP-01", Error, KindRepository, "a response has responseDate, request, and then what was asked for or errors that there are (3.2, 3.6)", ""},
+	{"OAI-RSP-02", Error, KindRepository, "a response names the base URL and repeats the arguments of the request, unless that was bad (3.2)", ""},
+	{"OAI-DAT-01", Error, KindRepository, "times are in UTC and of one of two forms, datestamps of that Identify states (3.3)", ""},
+	{"OAI-IDF-01", Error, KindRepository, "Identify says what a harvester has to know (4.2)", ""},
+	{"OAI-IDF-02", Warning, KindRepository, "the base URL that Identify states is where the repository is (4.2)", ""},
+	{"OAI-IDF-03", Error, KindRepository, "no record is older than the earliest datestamp (4.2)", ""},
+	{"OAI-FMT-01", Error, KindRepository, "formats have prefix, schema and namespace, and oai_dc is among them (3.4, 4.4)", ""},
+	{"OAI-SET-01", Error, KindRepository, "sets have setSpec and setName, or there are none (2.6, 4.6)", ""},
+	{"OAI-REC-01", Error, KindRepository, "a record has identifier, datestamp and, unless it is deleted, metadata of one root (2.5)", ""},
+	{"OAI-REC-02", Error, KindRepository, "deletions are told where Identify says so, and else not (2.5.1)", ""},
+	{"OAI-TOK-01", Error, KindRepository, "a resumption token leads to the rest of the list, whose last response has an empty one (3.5)", ""},
+	{"OAI-GET-01", Error, KindRepository, "a record that is listed can be had by itself (4.1)", ""},
+	{"OAI-SEL-01", Error, KindRepository, "from and until are inclusive (2.7.1)", ""},
+	{"OAI-ERR-01", Error, KindRepository, "a verb that does not exist is badVerb (3.6)", ""},
+	{"OAI-ERR-02", Error, KindRepository, "an argument that is missing is badArgument (3.6)", ""},
+	{"OAI-ERR-03", Error, KindRepository, "a format that does not exist is cannotDisseminateFormat (3.6)", ""},
+	{"OAI-ERR-04", Error, KindRepository, "an identifier that does not exist is idDoesNotExist (3.6)", ""},
+	{"OAI-ERR-05", Error, KindRepository, "a resumption token that does not exist is badResumptionToken (3.6)", ""},
+	{"OAI-ERR-06", Error, KindRepository, "a list without records is noRecordsMatch (3.6)", ""},
 }
 
 // unseen says of the requirements for a Source that have no rule why that is.

@@ -89,7 +89,7 @@ func (s *set) visit(c resourcesync.Capability) error {
 	}
 	s.heads[s.uri] = list.sum
 	for _, l := range list.header.Links {
-		if l.Rel == "current" && baseType(l.Type) == "application/atom+xml" {
+		if (l.Rel == relFeed || l.Rel == "current") && baseType(l.Type) == "application/atom+xml" {
 			s.feedURIs = append(s.feedURIs, l.Href)
 		}
 	}

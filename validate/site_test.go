@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"maps"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -124,6 +125,9 @@ func (s *site) open(_ context.Context, r validate.Request) (*validate.Answer, er
 	name, ok := strings.CutPrefix(r.URI, base)
 	if !ok {
 		return nil, validate.ErrUnseen
+	}
+	if strings.HasPrefix(name, "oai?") {
+		name, _ = url.QueryUnescape(name)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

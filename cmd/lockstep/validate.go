@@ -51,11 +51,17 @@ A SOURCE is whatever you have at hand, as for sync: from there all documents of
 the Source, or of the set, are read and compared with each other, packages are
 looked into, and a sample of resources is compared with what is said of them.
 A FILE is a document or a ZIP package, checked by itself, or a directory that
-publish has written: the whole Source, without a network.`,
+publish has written: the whole Source, without a network.
+
+A feed of Atom-PMH is checked along its archives, whether a Source names it or it
+is the SOURCE itself, and so is what the entries of a sample link to. Of an OAI-PMH
+repository (oai-pmh:URL, or its address) the answers to a few requests are checked.`,
 		Example: `  lockstep validate https://example.org/
   lockstep validate https://example.org/resourcesync/main/changelist.xml --alone
   lockstep validate resourcelist.xml resourcedump.zip
   lockstep validate /var/www --sample all
+  lockstep validate https://example.org/resourcesync/main/atom.xml
+  lockstep validate oai-pmh:https://example.org/oai
   lockstep validate --rules`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 && !o.rules {
@@ -155,6 +161,7 @@ func (v *validation) add(r *validate.Report) {
 	v.Entries += r.Entries
 	v.Packages += r.Packages
 	v.Resources += r.Resources
+	v.Links += r.Links
 	v.Unseen += r.Unseen
 	v.Seed = r.Seed
 	v.Errors += r.Errors
@@ -184,8 +191,12 @@ func validateTarget(ctx context.Context, o *validateOptions, vo validate.Options
 		return nil, err
 	}
 	var all validation
-	for _, uri := range starts {
-		r, err := validate.Source(ctx, open, uri, vo)
+	for _, start := range starts {
+		check, uri := validate.Source, start.uri
+		if start.repository {
+			check = validate.Repository
+		}
+		r, err := check(ctx, open, uri, vo)
 		all.add(r)
 		if err != nil {
 			return &all.Report, fmt.Errorf("validate %s: %w", fetch.Printable(uri), err)
@@ -230,14 +241,21 @@ func validateFile(ctx context.Context, vo validate.Options, name string) (*valid
 	return validate.Document(ctx, r, filepath.ToSlash(name), vo)
 }
 
+// A start is where a validation begins.
+type start struct {
+	uri        string
+	repository bool // of OAI-PMH, which is to be asked
+}
+
 // startsOf returns where to begin for an address: there, if it is a document,
 // or at what can be found from it.
-func startsOf(ctx context.Context, client *fetch.Client, open validate.Opener, address string) ([]string, error) {
+func startsOf(ctx context.Context, client *fetch.Client, open validate.Opener, address string) ([]start, error) {
 	home := discover.Home(address)
-	if home != nil && home.Scheme != "" {
+	if home != nil && home.Scheme != "" && !named(address, discover.OAIPMH) {
 		home.User = nil
-		if looksLikeXML(ctx, open, home.String()) {
-			return []string{home.String()}, nil
+		head := headOf(ctx, open, home.String())
+		if named(address, discover.AtomPMH) || looksLikeXML(head) && !bytes.Contains(head, []byte("<oai-pmh")) {
+			return []start{{uri: home.String()}}, nil
 		}
 	}
 	found, err := discover.Find(ctx, client, address)
@@ -247,23 +265,26 @@ func startsOf(ctx context.Context, client *fetch.Client, open validate.Opener, a
 		}
 		// What stands there may be too broken for others to find their way.
 		for _, wellKnown := range discover.WellKnowns(home) {
-			if looksLikeXML(ctx, open, wellKnown) {
-				return []string{wellKnown}, nil
+			if looksLikeXML(headOf(ctx, open, wellKnown)) {
+				return []start{{uri: wellKnown}}, nil
 			}
 		}
 		return nil, err
 	}
-	if found.All && found.SourceDescription != "" {
-		return []string{found.SourceDescription}, nil
+	if f := found.Foreign; f != nil {
+		return []start{{f.URI, f.Kind == discover.OAIPMH}}, nil
 	}
-	var starts []string
+	if found.All && found.SourceDescription != "" {
+		return []start{{uri: found.SourceDescription}}, nil
+	}
+	var starts []start
 	for i := range found.Sets {
 		set := &found.Sets[i]
 		switch {
 		case set.CapabilityList != "":
-			starts = append(starts, set.CapabilityList)
+			starts = append(starts, start{uri: set.CapabilityList})
 		case len(set.Capabilities) > 0:
-			starts = append(starts, set.Capabilities[0].URI)
+			starts = append(starts, start{uri: set.Capabilities[0].URI})
 		}
 	}
 	if len(starts) == 0 {
@@ -272,25 +293,39 @@ func startsOf(ctx context.Context, client *fetch.Client, open validate.Opener, a
 	return starts, nil
 }
 
-// looksLikeXML reports whether what is at uri may be meant as a document.
-func looksLikeXML(ctx context.Context, open validate.Opener, uri string) bool {
+// named reports whether address says by its prefix what is there.
+func named(address, kind string) bool {
+	address = strings.TrimSpace(address)
+	return len(address) > len(kind) && strings.EqualFold(address[:len(kind)+1], kind+":")
+}
+
+// headOf returns how what is at uri begins, in lower case and without bytes that
+// only say how characters are written; nothing, if it cannot be had.
+func headOf(ctx context.Context, open validate.Opener, uri string) []byte {
 	a, err := open(ctx, validate.Request{URI: uri, Document: true})
 	if err != nil {
-		return false
+		return nil
 	}
 	defer a.Body.Close() // only its beginning is wanted
 	head, _ := bufio.NewReaderSize(a.Body, 1024).Peek(1024)
 	if bytes.HasPrefix(head, []byte{0x1f, 0x8b}) {
+		return head
+	}
+	return bytes.ToLower(bytes.ReplaceAll(bytes.TrimLeft(head, "\xef\xbb\xbf\xfe\xff \t\r\n"), []byte{0}, nil))
+}
+
+// looksLikeXML reports whether what begins with head may be meant as a document.
+func looksLikeXML(head []byte) bool {
+	if bytes.HasPrefix(head, []byte{0x1f, 0x8b}) {
 		return true
 	}
-	head = bytes.ToLower(bytes.ReplaceAll(bytes.TrimLeft(head, "\xef\xbb\xbf\xfe\xff \t\r\n"), []byte{0}, nil))
 	return bytes.HasPrefix(head, []byte("<")) && !bytes.Contains(head, []byte("<html")) && !bytes.Contains(head, []byte("<!doctype html"))
 }
 
 // openerOf opens what URIs lead to over the network.
 func openerOf(client *fetch.Client) validate.Opener {
 	return func(ctx context.Context, r validate.Request) (*validate.Answer, error) {
-		q := fetch.Request{URI: r.URI, Document: r.Document, AcceptGzip: r.Document, RangeFrom: r.First, RangeTo: r.Last}
+		q := fetch.Request{URI: r.URI, Document: r.Document, AcceptGzip: r.Document, RangeFrom: r.First, RangeTo: r.Last, IfNoneMatch: r.IfNoneMatch}
 		if !r.Document {
 			q.Header = http.Header{"Accept-Encoding": {"identity"}}
 		}
@@ -304,6 +339,10 @@ func openerOf(client *fetch.Client) validate.Opener {
 				err = fmt.Errorf("%w: %w", fs.ErrNotExist, err)
 			}
 			return nil, err
+		}
+		if resp.Status == http.StatusNotModified {
+			_ = resp.Body.Close() // empty
+			return nil, validate.ErrNotModified
 		}
 		a := &validate.Answer{URI: resp.URI, Header: resp.Header, Size: resp.Length, Body: resp.Body}
 		if resp.Status == http.StatusPartialContent {
@@ -339,6 +378,9 @@ func printValidation(io stdio, out *outputOptions, v *validation, err error) err
 	}
 	if v.Resources > 0 {
 		io.printf("; the bytes of %s compared (--seed %d)", count(v.Resources, "resource"), v.Seed)
+	}
+	if v.Links > 0 {
+		io.printf("; %s followed (--seed %d)", count(v.Links, "alternate link"), v.Seed)
 	}
 	if v.Unseen > 0 {
 		io.printf("; %s could not be looked at from here", count(v.Unseen, "address"))

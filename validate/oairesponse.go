@@ -1,0 +1,320 @@
+package validate
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"lockstep/internal/xmlscan"
+	"lockstep/oaipmh"
+)
+
+// oaiSpaces are the namespaces of responses that are told apart.
+var oaiSpaces = []string{oaipmh.Namespace}
+
+const inOAI xmlscan.Space = 1
+
+// An oaiResponse is what was read of one response.
+type oaiResponse struct {
+	uri      string
+	request  map[string]string // attributes of the element request
+	base     string            // its text
+	answer   string            // name of the element that answers the request; empty if there are errors
+	codes    []string          // of errors
+	fields   map[string][]string
+	records  []oaiRecord // the first ones
+	byID     map[string]int
+	count    int
+	token    string
+	hasToken bool
+	whole    bool
+}
+
+// An oaiRecord is a record or, of ListIdentifiers, its header.
+type oaiRecord struct {
+	identifier, datestamp, at string
+	deleted                   bool
+}
+
+// has reports whether the response states the error.
+func (r *oaiResponse) has(code string) bool { return slices.Contains(r.codes, code) }
+
+// field returns the first text of that name; "" if there is none.
+func (r *oaiResponse) field(name string) string {
+	if len(r.fields[name]) == 0 {
+		return ""
+	}
+	return r.fields[name][0]
+}
+
+// find returns the record of that identifier, if it is among the first.
+func (r *oaiResponse) find(identifier string) *oaiRecord {
+	i, ok := r.byID[identifier]
+	if !ok {
+		return nil
+	}
+	return &r.records[i]
+}
+
+// maxRecords caps the records kept of one response.
+const maxRecords = 10_000
+
+// An oaiReader reads one response and checks what it shows by itself.
+type oaiReader struct {
+	xmlscan.Scanner
+	place
+	walk *walk
+	resp *oaiResponse
+	form *regexp.Regexp // that datestamps have; nil if any will do
+}
+
+// readResponse reads a response. The error is that of reading, not of what was
+// read.
+func (w *walk) readResponse(src *source, form *regexp.Regexp) (*oaiResponse, error) {
+	body := &faithful{r: src.Reader, sum: sha256.New()}
+	resp := &oaiResponse{uri: src.uri, request: map[string]string{}, fields: map[string][]string{}, byID: map[string]int{}}
+	r := &oaiReader{place: place{w.collector, src.uri}, walk: w, resp: resp, form: form}
+	r.Scanner = xmlscan.New(body, xmlscan.Options{
+		Namespaces: oaiSpaces, MaxBytes: w.opts.DocumentBytes, MaxToken: int(min(w.opts.DocumentBytes, 16<<20)), HTML: errPage, NotDocument: errNoXML,
+	})
+	err := r.root()
+	if w.ctx.Err() != nil {
+		return nil, context.Cause(w.ctx)
+	}
+	if err != nil && body.err != nil {
+		return nil, fmt.Errorf("read %s: %w", printable(src.uri), body.err)
+	}
+	if err != nil {
+		location := ""
+		if syntax, ok := errors.AsType[*xmlscan.SyntaxError](err); ok {
+			location, err = position(syntax.Line, syntax.Column), syntax.Err
+		}
+		r.errorf("OAI-XML-01", location, "cannot be read: %v", err)
+	}
+	resp.whole = err == nil
+	w.count(resp.uri)
+	return resp, nil
+}
+
+func (r *oaiReader) here() string { return position(r.Position()) }
+
+// children calls f for each child of the element at hand, whose start tag is at
+// hand then and which f has to read to its end.
+func (r *oaiReader) children(f func(name, at string) error) error {
+	for {
+		m, err := r.Next()
+		if err != nil || m != xmlscan.Start {
+			return err
+		}
+		name := string(r.Local)
+		if r.Space != inOAI {
+			name = ""
+		}
+		if err := f(name, r.here()); err != nil {
+			return err
+		}
+	}
+}
+
+// root reads a response (OAI-PMH 2.0, 3.2).
+func (r *oaiReader) root() error {
+	m, err := r.Next()
+	if err != nil {
+		return err
+	}
+	if m != xmlscan.Start || r.Space != inOAI || string(r.Local) != repositoryRoot {
+		return r.Errorf("the root is not OAI-PMH in the namespace %s", oaipmh.Namespace)
+	}
+	n := 0
+	err = r.children(func(name, at string) error {
+		n++
+		switch {
+		case n == 1 && name != "responseDate", n == 2 && name != "request":
+			r.errorf("OAI-RSP-01", at, "%s, where %s belongs", orOther(name), [...]string{"responseDate", "request"}[n-1])
+		case n == 3 && name == "error" || n > 3 && name == "error" && r.resp.answer == "":
+		case n > 3:
+			r.errorf("OAI-RSP-01", at, "%s behind the answer", orOther(name))
+		}
+		return r.part(name, at)
+	})
+	if err != nil {
+		return err
+	}
+	if n < 3 {
+		r.errorf("OAI-RSP-01", "root", "neither what was asked for nor an error")
+	}
+	m, err = r.Next()
+	if err == nil && m != xmlscan.EOF {
+		err = r.Errorf("more behind the root")
+	}
+	return err
+}
+
+func orOther(name string) string {
+	if name == "" {
+		return "an element of another namespace"
+	}
+	return printable(name)
+}
+
+// part reads a child of the root.
+func (r *oaiReader) part(name, at string) error {
+	switch name {
+	case "responseDate":
+		text, _, err := r.Text()
+		if err == nil && !secondForm.Match(text) {
+			r.errorf("OAI-DAT-01", at, "responseDate %q is not of the form YYYY-MM-DDThh:mm:ssZ", printable(string(text)))
+		}
+		return err
+	case "request":
+		for _, a := range r.Attrs {
+			r.resp.request[string(a.Local)] = string(a.Value)
+		}
+		text, _, err := r.Text()
+		r.resp.base = string(text)
+		return err
+	case "error":
+		code, _ := r.Attr("code")
+		r.resp.codes = append(r.resp.codes, string(code))
+		if !knownCodes[string(code)] {
+			r.errorf("OAI-RSP-01", at, "the code of an error is %q, which there is not", printable(string(code)))
+		}
+		return r.Skip()
+	case "":
+		return r.Skip()
+	}
+	r.resp.answer = name
+	return r.children(r.item)
+}
+
+var knownCodes = map[string]bool{
+	oaipmh.CodeBadArgument: true, oaipmh.CodeBadResumptionToken: true, oaipmh.CodeBadVerb: true, oaipmh.CodeCannotDisseminateFormat: true,
+	oaipmh.CodeIDDoesNotExist: true, oaipmh.CodeNoRecordsMatch: true, oaipmh.CodeNoMetadataFormats: true, oaipmh.CodeNoSetHierarchy: true,
+}
+
+// item reads what an answer consists of.
+func (r *oaiReader) item(name, at string) error {
+	switch name {
+	case "record":
+		return r.record(at)
+	case "header":
+		return r.add(&oaiRecord{at: at})
+	case "metadataFormat", "set":
+		return r.children(r.field)
+	case "resumptionToken":
+		text, _, err := r.Text()
+		r.resp.token, r.resp.hasToken = string(text), true
+		return err
+	}
+	return r.field(name, at)
+}
+
+// field reads a text.
+func (r *oaiReader) field(name, _ string) error {
+	if name == "" || name == "description" || name == "setDescription" {
+		return r.Skip()
+	}
+	text, _, err := r.Text()
+	if len(r.resp.fields[name]) < maxRecords {
+		r.resp.fields[name] = append(r.resp.fields[name], string(text))
+	}
+	return err
+}
+
+// record reads a record (OAI-PMH 2.0, 2.5).
+func (r *oaiReader) record(at string) error {
+	rec := &oaiRecord{at: at}
+	headers, metadata, roots := 0, 0, 0
+	err := r.children(func(name, at string) error {
+		switch name {
+		case "header":
+			headers++
+			return r.add(rec)
+		case "metadata":
+			metadata++
+			return r.children(func(string, string) error {
+				roots++
+				return r.Skip()
+			})
+		}
+		return r.Skip()
+	})
+	switch {
+	case err != nil:
+	case headers != 1:
+		r.errorf("OAI-REC-01", at, "a record has %s, not one", quantity(headers, "header"))
+	case rec.deleted && metadata > 0:
+		r.errorf("OAI-REC-01", at, "%s is deleted, and has metadata", rec.identifier)
+	case !rec.deleted && metadata != 1:
+		r.errorf("OAI-REC-01", at, "%s has %s, not one", rec.identifier, quantity(metadata, "metadata"))
+	case !rec.deleted && roots != 1:
+		r.errorf("OAI-REC-01", at, "the metadata of %s have %s, not one", rec.identifier, quantity(roots, "root element"))
+	}
+	return err
+}
+
+// add reads the header at hand into rec, which it adds.
+func (r *oaiReader) add(rec *oaiRecord) error {
+	status, _ := r.Attr("status")
+	rec.deleted = string(status) == "deleted"
+	identifiers, datestamps := 0, 0
+	err := r.children(func(name, _ string) error {
+		text, _, err := r.Text()
+		switch name {
+		case "identifier":
+			identifiers++
+			rec.identifier = string(text)
+		case "datestamp":
+			datestamps++
+			rec.datestamp = string(text)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	switch {
+	case identifiers != 1 || datestamps != 1:
+		r.errorf("OAI-REC-01", rec.at, "a header has %s and %s, not one of each", quantity(identifiers, "identifier"), quantity(datestamps, "datestamp"))
+	case !absoluteIRI.MatchString(rec.identifier):
+		r.errorf("OAI-REC-01", rec.at, "the identifier %q is no URI", printable(rec.identifier))
+	case r.form != nil && !r.form.MatchString(rec.datestamp):
+		r.errorf("OAI-DAT-01", rec.at, "the datestamp %q is not of the granularity that Identify states", printable(rec.datestamp))
+	case !dayForm.MatchString(rec.datestamp) && !secondForm.MatchString(rec.datestamp):
+		r.errorf("OAI-DAT-01", rec.at, "the datestamp %q is of neither of the two forms", printable(rec.datestamp))
+	}
+	r.walk.report.Entries++
+	if r.resp.count++; len(r.resp.records) < maxRecords {
+		r.resp.byID[rec.identifier] = len(r.resp.records)
+		r.resp.records = append(r.resp.records, *rec)
+	}
+	return r.walk.ctx.Err()
+}
+
+// The forms of times (OAI-PMH 2.0, 3.3).
+var (
+	dayForm    = regexp.MustCompile(`^\d{4}-\d\d-\d\d$`)
+	secondForm = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$`)
+)
+
+// responseAlone checks one response, and nothing else.
+func (w *walk) responseAlone(src *source) error {
+	_, err := w.readResponse(src, nil)
+	return err
+}
+
+// response is responseAlone for what is at uri.
+func (w *walk) response(uri string) error {
+	a, err := w.ask(Request{URI: uri, Document: true})
+	if err != nil {
+		return err
+	}
+	defer a.Body.Close() // read as far as it is of use
+	if err := w.responseAlone(&source{a.Body, uri, a.URI, a.Header}); err != nil {
+		return w.broken(uri, err)
+	}
+	return nil
+}
