@@ -136,7 +136,7 @@ func (h *harvester) harvest(read func(name string) ([]byte, error), full bool) e
 		h.entries += len(d.entries)
 		stop := false
 		for _, e := range d.entries {
-			if !full && e.Updated.Before(h.w) {
+			if !full && !d.feed.Complete && e.Updated.Before(h.w) {
 				stop = true
 				continue
 			}

@@ -221,7 +221,7 @@ func (b *atomBuild) settle(now, old *buildEntry) error {
 	switch {
 	case now == nil && old == nil:
 		return nil
-	case now != nil && old != nil && old.Kind == atompmh.Active && now.seq <= b.keep:
+	case now != nil && old != nil && old.Kind == atompmh.Active && now.seq <= b.keep && sameAlternates(&now.Entry, &old.Entry):
 		return b.take(old)
 	case now != nil:
 		return b.take(now)
@@ -236,6 +236,13 @@ func (b *atomBuild) settle(now, old *buildEntry) error {
 	gone := &buildEntry{fresh: true, seq: math.MaxInt64, at: b.opts.Now().UnixMicro()}
 	gone.Entry = atompmh.Entry{ID: old.ID, Title: old.Title + ", deleted", Kind: atompmh.Deletion}
 	return b.take(gone)
+}
+
+// sameAlternates reports whether both lead to the same representations: that one
+// is no more is a change of the record (AP-AMB-14), but of no resource that is
+// there.
+func sameAlternates(x, y *atompmh.Entry) bool {
+	return slices.EqualFunc(x.Alternates(), y.Alternates(), func(a, b atompmh.Link) bool { return a.Href == b.Href && a.Type == b.Type })
 }
 
 // take takes an entry into the feed.
@@ -269,7 +276,7 @@ func (b *atomBuild) writeAll(ctx context.Context) error {
 		return atomArchiveName(b.set.Name, b.next.Chain, int(number))
 	}
 	b.next.Newest = name(archives)
-	w := &atomWriting{atomBuild: b, number: archives + 1, names: name, left: n - archives*int64(b.limit)}
+	w := &atomWriting{atomBuild: b, number: archives + 1, names: name, left: n - archives*int64(b.limit), rest: n, last: noTime}
 	defer w.discard()
 	clock := newAtomClock(b.last, b.newest, b.news)
 	if b.news > 0 {
@@ -312,6 +319,8 @@ type atomWriting struct {
 	number int64 // of the document at hand; above all archives: the subscription document
 	names  func(int64) string
 	left   int64 // entries that the document at hand gets
+	rest   int64 // entries there are still
+	last   int64 // time of the last one written
 	entry  *atomDocument
 	d      *atomDocument // that at hand, if it is an archive
 	full   []blob.Writer
@@ -319,18 +328,21 @@ type atomWriting struct {
 
 // add adds an entry, of the instant updated.
 func (w *atomWriting) add(ctx context.Context, e *atompmh.Entry, updated int64) error {
-	if w.left == 0 {
+	older := w.number - 1                                                                  // archives that are still to come, each with an entry at least
+	if w.left <= 0 && !(updated == w.last && w.rest > older && w.left > -int64(w.limit)) { // AP-TS-12
 		if err := w.finish(ctx); err != nil {
 			return err
 		}
 		w.number--
-		w.left = int64(w.limit)
+		w.left = min(int64(w.limit), w.rest-(w.number-1))
 	}
 	d, err := w.at(ctx, updated)
 	if err != nil {
 		return err
 	}
 	w.left--
+	w.rest--
+	w.last = updated
 	return d.Write(e)
 }
 
@@ -386,7 +398,7 @@ func (w *atomWriting) end(ctx context.Context) error {
 		return err
 	}
 	if w.entry == nil {
-		updated := w.last // AP-TS-13
+		updated := w.atomBuild.last // AP-TS-13
 		if updated == noTime {
 			updated = w.status.Kept.At.UnixMilli()
 		}

@@ -35,6 +35,7 @@ type fileConfig struct {
 	Watch        flagValue   `yaml:"watch"`
 	Dump         flagValue   `yaml:"dump"`
 	APITokenFile flagValue   `yaml:"api_token_file"`
+	AtomPMH      flagValue   `yaml:"atom_pmh"`
 	OAIPMH       flagValue   `yaml:"oai_pmh"`
 	OAIAdmin     flagValue   `yaml:"oai_admin"`
 	OAIName      flagValue   `yaml:"oai_name"`

@@ -55,6 +55,7 @@ var typeNames = [...]struct{ typ, want string }{
 	{"main.resourceDumpConfig", "{} or keys, such as {every: 24h}"},
 	{"main.changeDumpConfig", "{} or keys, such as {every: 1h}"},
 	{"main.versionsConfig", "keep, or keys such as {keep: 90d, compress: true}"},
+	{"main.atomConfig", "true, false, or keys, such as {entries: 1000}"},
 	{"main.archiveConfig", "keys, such as {resource_lists: 12, change_lists: all}"},
 }
 

@@ -31,6 +31,7 @@ type setConfig struct {
 	ChangeDump   *changeDumpConfig   `yaml:"change_dump"`
 	Patches      bool                `yaml:"patches"`
 	Archive      *archiveConfig      `yaml:"archive"`
+	AtomPMH      *atomConfig         `yaml:"atom_pmh"`
 	Versions     *versionsConfig     `yaml:"versions"`
 	OAIPMH       *bool               `yaml:"oai_pmh"` // offered to harvesters
 	Links        []linkConfig        `yaml:"links"`
@@ -104,6 +105,9 @@ func (s *setConfig) check() (err error) {
 		if u.value != "" && !absolute(u.value) {
 			return withHint(fmt.Errorf("%s %q is no absolute URI", u.key, u.value), "write it whole, as "+u.key+": https://data.example.org/articles/")
 		}
+	}
+	if err := s.AtomPMH.check(); err != nil {
+		return err
 	}
 	_, err = s.linkRules()
 	return err

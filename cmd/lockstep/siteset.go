@@ -51,7 +51,7 @@ func (s *site) newSet(c *setConfig, inner catalog.Catalog) (*siteSet, catalog.Ca
 			Every: time.Duration(d.Every), PackageBytes: int64(d.PackageSize), PackageEntries: int(d.PackageCount),
 		}
 	}
-	set.source.Archive = c.Archive.archive(s.opts.watching)
+	set.source.Archive, set.source.Atom = c.Archive.archive(s.opts.watching), c.AtomPMH.atom()
 	set.later = s.opts.watching && c.from.place == stdin
 	uri, err := set.locate(c, s.opts.baseURL)
 	if err != nil {

@@ -29,6 +29,7 @@ type sourceFlags struct {
 	watch        bool
 	noWatch      bool
 	hubFlags
+	atomFlags
 
 	sets []setConfig // from the configuration file, or the one that is the argument
 	file fileConfig
@@ -51,6 +52,7 @@ func (o *sourceFlags) declare(flags *pflag.FlagSet, baseURL string, watch bool) 
 	flags.BoolVar(&o.watch, "watch", watch, "watch for changes and publish them at once")
 	flags.BoolVar(&o.noWatch, "no-watch", false, "do not watch for changes")
 	o.hubFlags.declare(flags, watch)
+	o.atomFlags.declare(flags)
 	o.networkOptions.declare(flags, "the sitemap's host, or that of the set's URIs")
 }
 
@@ -139,6 +141,9 @@ func (o *sourceFlags) settleSets(args []string, by overruled) error {
 			}
 		}
 		s.settleDumps(o.dump, by.dump)
+		if o.atom && s.AtomPMH == nil {
+			s.AtomPMH = &atomConfig{}
+		}
 		if err := s.checkArchive(); err != nil && !by.dump {
 			return usageError{fmt.Errorf("set %s: %w", s.label(i), err), hintOf(err)}
 		}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+
+	"lockstep/source"
+)
+
+// atomFlags are the flags of serve and publish about Atom-PMH feeds.
+type atomFlags struct {
+	atom bool // every set that does not say otherwise
+}
+
+func (o *atomFlags) declare(flags *pflag.FlagSet) {
+	flags.BoolVar(&o.atom, "atom-pmh", false, "publish the changes as an Atom feed, too, for readers of news and harvesters of Atom-PMH")
+}
+
+// An atomConfig says what a set's Atom-PMH feed is like: true, false, or a mapping.
+type atomConfig struct {
+	Entries  countValue `yaml:"entries"`
+	Complete bool       `yaml:"complete"`
+	ID       string     `yaml:"id"`
+	Title    string     `yaml:"title"`
+	Author   string     `yaml:"author"`
+
+	none bool // there is to be no feed, whatever the flag says
+}
+
+// UnmarshalYAML implements [yaml.Unmarshaler].
+func (c *atomConfig) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind == yaml.ScalarNode {
+		var wanted bool
+		if err := n.Decode(&wanted); err != nil {
+			return fmt.Errorf("line %d: want true, false, or keys, such as {entries: 1000}", n.Line)
+		}
+		c.none = !wanted
+		return nil
+	}
+	if err := knownKeys(n, "main.atomConfig", "entries", "complete", "id", "title", "author"); err != nil {
+		return err
+	}
+	type plain atomConfig // without this method
+	return n.Decode((*plain)(c))
+}
+
+// check refuses what cannot be meant.
+func (c *atomConfig) check() error {
+	switch {
+	case c == nil:
+		return nil
+	case c.Complete && c.Entries > 0:
+		return withHint(errors.New("atom_pmh: complete and entries exclude each other"), "a complete feed is one document with all there is; leave one of them out")
+	case c.ID != "" && (!strings.Contains(c.ID, ":") || strings.ContainsAny(c.ID, " <>\"")):
+		return withHint(fmt.Errorf("atom_pmh: id %q is no absolute IRI", c.ID), "write one, as id: urn:uuid:…, or leave it out: it is then made of the feed's address")
+	}
+	return nil
+}
+
+// atom returns what the set's Source is told.
+func (c *atomConfig) atom() *source.Atom {
+	if c == nil || c.none {
+		return nil
+	}
+	return &source.Atom{Entries: int(c.Entries), Complete: c.Complete, ID: c.ID, Title: c.Title, Author: c.Author}
+}
