@@ -138,3 +138,13 @@ func (m *mirror) state() (names []string) {
 
 // rounds is how many random histories are lived through.
 var rounds = flag.Int("rounds", 5, "how many random histories TestRepositoryConverges and TestFeedConverges try, each")
+
+// forget has the mirror lose the memory of what was harvested.
+func (m *mirror) forget() {
+	m.t.Helper()
+	for _, name := range m.state() {
+		if err := os.Remove(filepath.Join(m.dir, ".lockstep", name)); err != nil {
+			m.t.Fatal(err)
+		}
+	}
+}
