@@ -132,7 +132,7 @@ func (p *press) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var text, typ string
 	switch path := r.URL.Path; {
 	case p.rnd.Float64() < p.faults:
-		p.fail(w)
+		p.fail(w, strings.HasPrefix(path, "/r/"))
 		return
 	case path == "/feed" && p.ended:
 		http.Error(w, "gone", http.StatusGone)
@@ -168,14 +168,16 @@ func (p *press) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte(text)) // who does not read it need not
 }
 
-func (p *press) fail(w http.ResponseWriter) {
-	switch p.rnd.IntN(4) {
-	case 0:
+// fail answers wrongly; of a record in a way that shows, for nothing tells what
+// it should be.
+func (p *press) fail(w http.ResponseWriter, record bool) {
+	switch n := p.rnd.IntN(4); {
+	case n == 0:
 		http.Error(w, "busy", http.StatusServiceUnavailable)
-	case 1:
+	case n == 1 && !record:
 		w.Header().Set("Content-Type", "text/html")
 		_, _ = w.Write([]byte("<!DOCTYPE html><html><body>Please log in</body></html>"))
-	case 2:
+	case n == 2:
 		w.Header().Set("Content-Length", "5000")
 		_, _ = w.Write([]byte(`<feed xmlns="http://www.w3.org/2005/Atom"><id>`))
 	default:

@@ -2,10 +2,10 @@ package bridge
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
+	"strings"
 
 	"lockstep/catalog"
 	"lockstep/destination"
@@ -137,11 +137,10 @@ func broken(ps *intake.Problems) error {
 
 // told says what the matter is, and where.
 func told(p intake.Problem) error {
-	var failed *fetch.Error
-	if errors.As(p.Err, &failed) { // says where
+	if strings.Contains(p.Err.Error(), p.Path) {
 		return p.Err
 	}
-	return fmt.Errorf("%s: %w", fetch.Printable(p.Path), p.Err)
+	return fmt.Errorf("read %s: %w", fetch.Printable(p.Path), p.Err)
 }
 
 // warnings are what is to be said of things that were passed over.
