@@ -21,6 +21,7 @@ type OAIPMHOptions struct {
 	SetSpec string // harvest this set of the repository only
 
 	// URI gives a record the URI it gets in the catalog; two never the same.
+	// A record for which it returns "" is passed over: it cannot be named there.
 	// Default: its GetRecord address, [oaipmh.RecordURL].
 	URI func(identifier string) string
 
@@ -220,6 +221,7 @@ type harvestRun struct {
 	Listed     int64     `json:"listed"`     // records so far, since the list began
 	Incomplete bool      `json:"incomplete"` // something could not be read
 	Fresh      bool      `json:"fresh"`      // the set was empty
+	Anew       bool      `json:"anew"`       // nobody knew what is in the Contents
 
 	// For when the repository refuses the token.
 	Restarts int       `json:"restarts"`

@@ -8,29 +8,30 @@ import (
 // recordSuffix ends the path of a record, which is an XML document.
 const recordSuffix = ".xml"
 
-// RecordPath is the path of a record below the URI of its set, escaped: the
-// identifier, percent-encoded but for what stands for itself in a path, and
-// .xml. Slashes stay where no empty or dot segment comes of it. Two identifiers
-// never have the same path.
-func RecordPath(identifier string) string {
+// RecordName is the name of the file in which a record can lie: the identifier and
+// .xml. Slashes stay where no empty or dot segment, and no name of a Source's own,
+// comes of it; others become %2F, and % becomes %25. Two identifiers never have
+// the same name.
+func RecordName(identifier string) string {
+	segments := strings.Split(strings.ReplaceAll(identifier, "%", "%25"), "/")
 	var b strings.Builder
-	segments := strings.Split(identifier, "/")
 	for i, s := range segments {
 		if i > 0 {
-			if plainSegment(segments[i-1], i == 1) && plainSegment(s, false) || i == len(segments)-1 && plainSegment(segments[i-1], i == 1) {
+			last := i == len(segments)-1 // and becomes a name by its suffix
+			if plainSegment(segments[i-1], i == 1) && (last || plainSegment(s, false)) {
 				b.WriteByte('/')
 			} else {
 				b.WriteString("%2F")
 			}
 		}
-		b.WriteString(strings.ReplaceAll(url.PathEscape(s), "+", "%2B"))
+		b.WriteString(s)
 	}
 	b.WriteString(recordSuffix)
 	return b.String()
 }
 
-// plainSegment reports whether s can stand between slashes; first, if what comes
-// before it is the URI of the set.
+// plainSegment reports whether s can stand before or between slashes; first, if
+// nothing stands before it.
 func plainSegment(s string, first bool) bool {
 	switch s {
 	case "", ".", "..":
@@ -41,11 +42,22 @@ func plainSegment(s string, first bool) bool {
 	return true
 }
 
+// RecordPath is the path of a record below the URI of its set: [RecordName],
+// percent-encoded.
+func RecordPath(identifier string) string {
+	segments := strings.Split(RecordName(identifier), "/")
+	for i, s := range segments {
+		segments[i] = url.PathEscape(s)
+	}
+	return strings.Join(segments, "/")
+}
+
 // RecordIdentifier reads what [RecordPath] made; ok is false for any other path.
 func RecordIdentifier(path string) (identifier string, ok bool) {
-	s, err := url.PathUnescape(strings.TrimSuffix(path, recordSuffix))
-	if err != nil || RecordPath(s) != path {
+	name, err := url.PathUnescape(path)
+	if err != nil {
 		return "", false
 	}
-	return s, true
+	identifier = strings.NewReplacer("%2F", "/", "%25", "%").Replace(strings.TrimSuffix(name, recordSuffix))
+	return identifier, RecordPath(identifier) == path
 }

@@ -75,7 +75,7 @@ func (v *harvest) start(ctx context.Context) error {
 	due := v.o.FullInterval >= 0 && time.Since(m.FullAt) >= v.o.FullInterval
 	full := v.stretch.Full || !m.Listed || m.From.IsZero() || due
 	if m.Run == nil || full && !m.Run.Full {
-		m.Run = &harvestRun{Full: full}
+		m.Run = &harvestRun{Full: full, Anew: !m.Listed}
 		if full {
 			m.Generation = max(m.Generation+1, time.Now().UnixMilli())
 			st, err := v.cat.Status(ctx, v.set)

@@ -60,6 +60,9 @@ func (v *harvest) make(ctx context.Context, rec *oaipmh.Record, sum *resourcesyn
 	m := made{name: fetch.Printable(rec.Identifier)}
 	uri := v.o.URI(rec.Identifier)
 	switch err := checkURI(uri); {
+	case uri == "":
+		m.skip = errors.New("its identifier is too long for the name of a file")
+		return m, nil
 	case err != nil:
 		m.skip = fmt.Errorf("its URI %w", err)
 		return m, nil
@@ -89,8 +92,9 @@ func (v *harvest) make(ctx context.Context, rec *oaipmh.Record, sum *resourcesyn
 	if err != nil {
 		return m, err
 	}
-	if !known || versionOf(was.Hashes) != content.Hash {
-		m.content, m.changed = content, known
+	other := versionOf(was.Hashes) != content.Hash
+	if !known || other || v.at.Anew {
+		m.content, m.changed = content, known && other
 	}
 	return m, nil
 }

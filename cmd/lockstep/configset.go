@@ -24,6 +24,7 @@ type setConfig struct {
 	Include      stringList          `yaml:"include"`
 	Exclude      stringList          `yaml:"exclude"`
 	ScanInterval *duration           `yaml:"scan_interval"`
+	FullInterval *duration           `yaml:"full_interval"` // between harvests of everything
 	Complete     bool                `yaml:"complete"`
 	Sidecar      string              `yaml:"sidecar"`
 	ChangeList   changeListConfig    `yaml:"change_list"`
@@ -132,6 +133,7 @@ func (s *setConfig) particular() []struct {
 		{"include", len(s.Include) > 0},
 		{"exclude", len(s.Exclude) > 0},
 		{"scan_interval", s.ScanInterval != nil},
+		{"full_interval", s.FullInterval != nil},
 		{"complete", s.Complete},
 		{"sidecar", s.Sidecar != ""},
 	}

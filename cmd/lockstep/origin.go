@@ -55,6 +55,7 @@ type originKind struct {
 	away   bool                    // the resources are wherever their URIs say: to open one is to ask there
 	open   func(w *wayIn) (origin, error)
 
+	harvest bool // a record that cannot be read keeps others from being deleted for not being listed
 	rescans bool // each scan compares, so that what an Apply left out is offered again
 }
 
@@ -86,6 +87,7 @@ func originKinds() []originKind {
 		{scheme: "s3", after: "//", wants: "BUCKET/PREFIX", keys: []string{"hash", "include", "exclude", "scan_interval"}, part: "object", open: openBucketOrigin, rescans: true},
 		{scheme: "jsonl", wants: "FILE", keys: []string{"scan_interval", "complete"}, path: file, part: "line", away: true, open: openJSONL},
 		{scheme: "sitemap", wants: "URL-OR-FILE", keys: []string{"hash", "scan_interval"}, path: notURL, part: "document", away: true, open: openSitemap},
+		{scheme: "oai-pmh", wants: "URL?metadataPrefix=PREFIX&set=SET", keys: []string{"hash", "scan_interval", "full_interval"}, part: "record", harvest: true, open: openRepositoryOrigin},
 		{scheme: "api", keys: nil, away: true, open: openAPI},
 	}
 }

@@ -35,8 +35,9 @@ taken for some of them. Run it again after changes, or leave it running with
 --watch.
 
 In place of DIR there can be a bucket (s3://BUCKET/PREFIX), JSON lines
-(jsonl:FILE, jsonl:- for standard input) or a sitemap (sitemap:URL). Several sets
-stand in a configuration file.
+(jsonl:FILE, jsonl:- for standard input), a sitemap (sitemap:URL) or a repository
+(oai-pmh:URL), whose records are written to OUT. Several sets stand in a
+configuration file.
 
 The web server must serve what is in OUT below the base URL, and DIR too.`,
 		Example: `  lockstep publish /var/www --out /var/www --base-url https://data.example.org/
@@ -232,7 +233,7 @@ func unreadable(scans []scanned) error {
 	for _, scan := range scans {
 		switch n, kind := scan.Unreadable.Count, scan.set.from.kind; {
 		case n == 0:
-		case kind.away:
+		case kind.away, kind.harvest:
 			errs = append(errs, withHint(fmt.Errorf("set %s: %s could not be read; what the others say is published", scan.set.name, count(n, kind.part)),
 				"they are named above; as long as there are any, nothing is deleted for not being listed"))
 		case kind.part != "":

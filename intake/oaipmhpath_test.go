@@ -1,0 +1,59 @@
+package intake_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+
+	"lockstep/blob"
+	"lockstep/intake"
+)
+
+func TestRecordPath(t *testing.T) {
+	t.Parallel()
+	for id, want := range map[string]string{
+		"oai:arXiv.org:cs/0112017": "oai:arXiv.org:cs/0112017.xml",
+		"oai:x:10.1/a b?c#d":       "oai:x:10.1/a%20b%3Fc%23d.xml",
+		"a//b":                     "a%252F%252Fb.xml",
+		"/a":                       "%252Fa.xml",
+		"../../etc/passwd":         "..%252F..%252Fetc/passwd.xml",
+		"a/":                       "a/.xml",
+		"a%2Fb":                    "a%25252Fb.xml",
+		"resourcesync/main":        "resourcesync%252Fmain.xml",
+		"":                         ".xml",
+		"ä":                        "%C3%A4.xml",
+	} {
+		if got := intake.RecordPath(id); got != want {
+			t.Errorf("RecordPath(%q) = %q, want %q", id, got, want)
+		}
+		if got, ok := intake.RecordIdentifier(want); !ok || got != id {
+			t.Errorf("RecordIdentifier(%q) = %q, %v, want %q", want, got, ok, id)
+		}
+	}
+	for _, path := range []string{"a%2Fb.xml", "a", "%zz.xml", "a//b.xml", "a%41.xml"} {
+		if got, ok := intake.RecordIdentifier(path); ok {
+			t.Errorf("RecordIdentifier(%q) = %q, want none", path, got)
+		}
+	}
+}
+
+func FuzzRecordPath(f *testing.F) {
+	for _, id := range []string{"oai:x:1", "a//b", "..", "./.", "%2F", "%252F/", "-/x", "\xff"} {
+		f.Add(id)
+	}
+	f.Fuzz(func(t *testing.T, id string) {
+		path := intake.RecordPath(id)
+		back, ok := intake.RecordIdentifier(path)
+		if !ok || back != id {
+			t.Fatalf("%q has the path %q, which is of %q, %v", id, path, back, ok)
+		}
+		name := intake.RecordName(id)
+		if !blob.ValidName(name) && !strings.Contains(id, "\x00") {
+			t.Fatalf("%q has the name %q", id, name)
+		}
+		u, err := url.Parse("http://example.org/" + path)
+		if err != nil || u.Path != "/"+name || u.EscapedPath() != "/"+path {
+			t.Fatalf("%q has the path %q: %v, %v", id, path, u, err)
+		}
+	})
+}
