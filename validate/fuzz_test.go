@@ -27,9 +27,11 @@ func FuzzDocument(f *testing.F) {
 		_, doc, _ := bytes.Cut(text, []byte("-->\n"))
 		f.Add(doc)
 	}
-	s := goodSite(f)
-	for name := range s.texts {
-		f.Add(s.file(name))
+	for _, name := range []string{"site", "feeds", "repository"} {
+		s := readSite(f, name)
+		for file := range s.texts {
+			f.Add(s.file(file))
+		}
 	}
 	f.Fuzz(func(t *testing.T, doc []byte) {
 		r, err := validate.Document(t.Context(), bytes.NewReader(doc), "https://vectors.example/rs/document.xml", validate.Options{DocumentBytes: 1 << 20})
@@ -66,6 +68,63 @@ func FuzzPackage(f *testing.F) {
 			data = b.Bytes()
 		}
 		r, err := validate.Package(t.Context(), bytes.NewReader(data), int64(len(data)), "https://lib.example.net/p.zip", validate.Options{DocumentBytes: 1 << 20, Sample: validate.SampleAll, ResourceBytes: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		inTable(t, r)
+	})
+}
+
+// FuzzFeed: whatever the documents of a feed are, the run comes to its end.
+func FuzzFeed(f *testing.F) {
+	s := readSite(f, "feeds")
+	f.Add(s.file("pmh/feed.atom"), s.file("pmh/archive-2.atom"), s.file("pmh/archive-1.atom"))
+	f.Add(s.file("pmh/archive-1.atom"), s.file("pmh/feed.atom"), s.file("pmh/feed.atom"))
+	f.Add(s.file("pmh/feed.atom"), []byte(`<feed xmlns="http://www.w3.org/2005/Atom"><link rel="current" href="archive-1.atom"/></feed>`), []byte{0x1f, 0x8b})
+	f.Fuzz(func(t *testing.T, first, second, third []byte) {
+		asked := 0
+		open := func(_ context.Context, r validate.Request) (*validate.Answer, error) {
+			if asked++; asked > 10_000 {
+				t.Fatal("asks for ever")
+			}
+			b := third
+			switch {
+			case r.IfNoneMatch != "" && len(first)%2 == 0:
+				return nil, validate.ErrNotModified
+			case strings.HasSuffix(r.URI, "feed.atom"):
+				b = first
+			case strings.HasSuffix(r.URI, "archive-2.atom"):
+				b = second
+			case len(r.URI)%5 == 0:
+				return nil, fs.ErrNotExist
+			}
+			return &validate.Answer{Size: int64(len(b)), Header: http.Header{"Etag": {`"x"`}}, Body: io.NopCloser(bytes.NewReader(b))}, nil
+		}
+		r, err := validate.Source(t.Context(), open, base+"pmh/feed.atom",
+			validate.Options{DocumentBytes: 1 << 20, Documents: 100, Sample: 5, Jobs: 1, Settle: 1})
+		if err != nil && !strings.Contains(err.Error(), "documents are enough") {
+			t.Fatal(err)
+		}
+		inTable(t, r)
+	})
+}
+
+// FuzzRepository: whatever a repository answers, the run comes to its end.
+func FuzzRepository(f *testing.F) {
+	s := readSite(f, "repository")
+	f.Add(s.file("oai?verb=Identify"), s.file("oai?verb=ListRecords&metadataPrefix=oai_dc"), s.file("oai?verb=ListSets"))
+	f.Add(s.file("oai?verb=Identify"), s.file("oai?verb=ListRecords&resumptionToken=t2"), s.file("oai?verb=Lockstep"))
+	f.Fuzz(func(t *testing.T, identify, records, other []byte) {
+		open := func(_ context.Context, r validate.Request) (*validate.Answer, error) {
+			b := other
+			if strings.Contains(r.URI, "verb=Identify") {
+				b = identify
+			} else if strings.Contains(r.URI, "Record") {
+				b = records
+			}
+			return &validate.Answer{Size: int64(len(b)), Body: io.NopCloser(bytes.NewReader(b))}, nil
+		}
+		r, err := validate.Repository(t.Context(), open, base+"oai?set=x&metadataPrefix=%31", validate.Options{DocumentBytes: 1 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,260 @@
+package validate_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"lockstep/validate"
+)
+
+// feedOf writes a feed document: what is put in its head, and its entries as
+// "id updated rest".
+func feedOf(updated, head string, entries ...string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `<feed xmlns="http://www.w3.org/2005/Atom" xmlns:fh="http://purl.org/syndication/history/1.0"><id>urn:x:f</id><title>t</title>
+<author><name>a</name></author><updated>%s</updated><link rel="self" href="x"/>%s`, updated, head)
+	for _, e := range entries {
+		id, rest, _ := strings.Cut(e, " ")
+		at, rest, _ := strings.Cut(rest, " ")
+		fmt.Fprintf(&b, `<entry><id>%s</id><title/><updated>%s</updated>%s</entry>`, id, at, rest)
+	}
+	b.WriteString("</feed>")
+	return b.String()
+}
+
+const (
+	toRecord = `<link type="text/plain" href="/r.txt"/>`
+	gone     = `<content/>`
+)
+
+// serving is an Opener for documents by their path; what begins with "error" is
+// none.
+func serving(docs func(path string) string) validate.Opener {
+	return func(_ context.Context, r validate.Request) (*validate.Answer, error) {
+		text := docs(strings.TrimPrefix(r.URI, base))
+		switch {
+		case text == "unseen":
+			return nil, validate.ErrUnseen
+		case strings.HasPrefix(text, "error"):
+			return nil, errors.New(text)
+		}
+		return &validate.Answer{Size: int64(len(text)), Body: io.NopCloser(strings.NewReader(text))}, nil
+	}
+}
+
+func findings(t *testing.T, open validate.Opener, start string, o validate.Options) (*validate.Report, []string) {
+	t.Helper()
+	o.TempDir, o.Settle = t.TempDir(), 1
+	r, err := validate.Source(t.Context(), open, base+start, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inTable(t, r)
+	var rules []string
+	for _, f := range r.Findings {
+		rules = append(rules, f.Rule)
+	}
+	return r, rules
+}
+
+// TestFeedFindings: what is special is told, and nothing besides.
+func TestFeedFindings(t *testing.T) {
+	t.Parallel()
+	const day1, day2, day3 = "2024-05-01T00:00:00Z", "2024-05-02T00:00:00Z", "2024-05-03T00:00:00Z"
+	archive := `<fh:archive/><link rel="current" href="f"/>`
+	older := map[string]string{"a1": feedOf(day1, archive, "urn:x:1 "+day1+" "+toRecord)}
+	tests := []struct {
+		name  string
+		feed  string
+		docs  map[string]string
+		start string
+		want  string // rules
+		text  string // in the findings
+	}{
+		{name: "one entry", feed: feedOf(day1, "", "urn:x:1 "+day1+" "+toRecord)},
+		{name: "offsets and fractions", feed: feedOf("2024-05-01T02:00:00.5+02:00", "", "urn:x:1 2024-05-01T00:00:00.500000000Z "+toRecord)},
+		{name: "leap second", feed: feedOf("2016-12-31T23:59:60Z", "", "urn:x:1 2016-12-31T23:59:60Z "+toRecord)},
+		{name: "empty", feed: feedOf(day1, "")},
+		{name: "empty with archive", feed: feedOf(day1, `<link rel="prev-archive" href="a1"/>`), docs: older},
+		{name: "revisions in disorder", feed: feedOf(day2, "", "urn:x:1 "+day2+" "+toRecord, "urn:x:1 "+day1+" "+toRecord)},
+		{name: "created again", feed: feedOf(day3, "", "urn:x:1 "+day3+" "+toRecord, "urn:x:1 "+day2+" "+gone, "urn:x:1 "+day1+" "+toRecord)},
+		{name: "relations by IRI", feed: feedOf(day1, "", "urn:x:1 "+day1+` <link rel="http://www.iana.org/assignments/relation/alternate" type="a/b" href="/r.txt"/>`)},
+		{name: "base", feed: feedOf(day1, "", "urn:x:1 "+day1+` <link xml:base="/x/" type="a/b" href="../r.txt"/>`)},
+		{name: "(I1)", feed: feedOf(day1, "", "urn:x:1 "+day2+" "+toRecord), want: "AP-TS-01", text: "(I1)"},
+		{name: "(I2) itself", feed: feedOf(day1, `<link rel="prev-archive" href="f"/>`), want: "AP-TS-02", text: "(I2)"},
+		{name: "(I2) a page", feed: feedOf(day1, `<link rel="prev-archive" href="a1"/>`), docs: map[string]string{"a1": "<html></html>"}, want: "AP-DOC-01 AP-TS-02", text: "(I2)"},
+		{name: "(I2) breaks off", feed: feedOf(day1, `<link rel="prev-archive" href="a1"/>`), docs: map[string]string{"a1": "error: status 403"}, want: "AP-TS-02", text: "403"},
+		{name: "out of sight", feed: feedOf(day1, `<link rel="prev-archive" href="a1"/>`), docs: map[string]string{"a1": "unseen"}},
+		{name: "(I3)", feed: feedOf(day3, `<link rel="prev-archive" href="a1"/>`, "urn:x:2 "+day1+" "+toRecord, "urn:x:3 "+day3+" "+gone),
+			docs: map[string]string{"a1": feedOf(day2, archive, "urn:x:1 "+day2+" "+toRecord)}, want: "AP-TS-03", text: "(I3)"},
+		{name: "archive of another feed", feed: feedOf(day3, "", "urn:x:2 "+day3+" "+gone), docs: older, start: "a1", want: "AP-TS-05"},
+		{name: "current is gone", start: "a1", docs: map[string]string{"f": "error: none", "a1": older["a1"]}, want: "AP-TS-06"},
+		{name: "complete", feed: feedOf(day1, "<fh:complete/>", "urn:x:1 "+day1+" "+toRecord)},
+		{name: "active and deleted at once", feed: feedOf(day1, "", "urn:x:1 "+day1+" "+toRecord, "urn:x:1 "+day1+" "+gone), want: "AP-DEL-04"},
+		{name: "deleted twice at once", feed: feedOf(day1, "", "urn:x:1 "+day1+" "+gone, "urn:x:1 "+day1+" "+gone), want: "AP-DOC-06"},
+		{name: "cut off", feed: feedOf(day1, "", "urn:x:1 "+day1+" "+toRecord)[:300], want: "AP-DOC-01"},
+		{name: "far times", feed: feedOf("9999-12-31T23:59:59Z", "", "urn:x:1 0001-01-02T00:00:00Z "+toRecord, "urn:x:1 9999-12-31T23:59:59Z "+toRecord)},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			open := serving(func(path string) string {
+				if doc, ok := tt.docs[path]; ok {
+					return doc
+				}
+				if path == "f" {
+					return tt.feed
+				}
+				return "text"
+			})
+			start := tt.start
+			if start == "" {
+				start = "f"
+			}
+			r, rules := findings(t, open, start, validate.Options{Sample: validate.SampleAll})
+			if got := strings.Join(rules, " "); got != tt.want || !strings.Contains(fmt.Sprint(r.Findings), tt.text) {
+				t.Errorf("%v, want %s", r.Findings, tt.want)
+			}
+		})
+	}
+}
+
+// TestFeedCutAnew: a feed that is cut anew between two requests has no fault.
+func TestFeedCutAnew(t *testing.T) {
+	t.Parallel()
+	const day1, day2, day3 = "2024-05-01T00:00:00Z", "2024-05-02T00:00:00Z", "2024-05-03T00:00:00Z"
+	archive := `<fh:archive/><link rel="current" href="f"/>`
+	var asked atomic.Int64
+	open := serving(func(path string) string {
+		switch {
+		case path == "f" && asked.Add(1) <= 3: // the first two are to see what it is
+			return feedOf(day2, `<link rel="prev-archive" href="a1"/>`, "urn:x:2 "+day2+" "+gone)
+		case path == "f":
+			return feedOf(day3, `<link rel="prev-archive" href="a1"/>`, "urn:x:3 "+day3+" "+gone)
+		case path == "a1":
+			return feedOf(day2, archive, "urn:x:2 "+day2+" "+gone, "urn:x:1 "+day1+" "+gone)
+		}
+		return ""
+	})
+	r, _ := findings(t, open, "f", validate.Options{})
+	if len(r.Findings) > 0 || r.Entries != 3 {
+		t.Errorf("%+v", *r)
+	}
+}
+
+// TestFeedChangedMeanwhile: an alternate that is gone is none of a fault if the
+// feed says so by now.
+func TestFeedChangedMeanwhile(t *testing.T) {
+	t.Parallel()
+	const day1, day2 = "2024-05-01T00:00:00Z", "2024-05-02T00:00:00Z"
+	var asked atomic.Int64
+	open := serving(func(path string) string {
+		switch {
+		case path == "f" && asked.Add(1) <= 3: // the first two are to see what it is
+			return feedOf(day1, "", "urn:x:1 "+day1+" "+toRecord)
+		case path == "f":
+			return feedOf(day2, "", "urn:x:1 "+day2+" "+gone)
+		}
+		return "error: none"
+	})
+	if r, _ := findings(t, open, "f", validate.Options{Sample: 5}); len(r.Findings) > 0 || r.Links != 1 {
+		t.Errorf("%+v", *r)
+	}
+}
+
+// TestEndlessFeed: a chain of documents without end ends.
+func TestEndlessFeed(t *testing.T) {
+	t.Parallel()
+	n := 0
+	open := serving(func(path string) string {
+		n++
+		return feedOf("2024-05-01T00:00:00Z", fmt.Sprintf(`<fh:archive/><link rel="prev-archive" href="a%d"/>`, n))
+	})
+	_, err := validate.Source(t.Context(), open, base+"f", validate.Options{Documents: 50, TempDir: t.TempDir()})
+	if err == nil || !strings.Contains(err.Error(), "50 documents are enough") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestFeedFile: a document is one of a feed or of a repository by its root, also
+// packed.
+func TestFeedFile(t *testing.T) {
+	t.Parallel()
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, err := z.Write([]byte(feedOf("2024-05-01T00:00:00Z", "", "x 2024-05-01T00:00:00Z "+toRecord)))
+	if err == nil {
+		err = z.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{
+		packed.String(): "AP-DOC-09",
+		`<?xml version="1.0"?><feed xmlns="http://www.w3.org/2005/Atom"><id>`: "AP-DOC-01",
+		`<OAI-PMH><responseDate/></OAI-PMH>`:                                  "OAI-XML-01",
+		`<feed><title>RSS is no Atom</title></feed>`:                          "RS-GEN-04",
+	} {
+		r, err := validate.Document(t.Context(), strings.NewReader(text), "feed.xml", validate.Options{})
+		if err != nil || len(r.Findings) == 0 || r.Findings[0].Rule != want || r.Documents != 1 {
+			t.Errorf("%.60q: %v, %v, want %s", text, r.Findings, err, want)
+		}
+	}
+}
+
+// TestLargeFeed: what is compared does not stay in memory. It runs alone: it
+// looks at the memory of all.
+func TestLargeFeed(t *testing.T) {
+	documents, entries := 8, 20_000
+	if underRace {
+		entries = 3_000
+	}
+	begin := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
+	open := func(_ context.Context, r validate.Request) (*validate.Answer, error) {
+		n := documents
+		if _, err := fmt.Sscanf(strings.TrimPrefix(r.URI, base), "a%d", &n); err != nil && !strings.HasSuffix(r.URI, "/f") {
+			return &validate.Answer{Header: http.Header{}, Body: io.NopCloser(strings.NewReader(""))}, nil
+		}
+		return &validate.Answer{Body: generated(func(w io.Writer) {
+			last := begin.Add(time.Duration(n*entries-1) * time.Second)
+			fmt.Fprintf(w, `<feed xmlns="http://www.w3.org/2005/Atom" xmlns:fh="http://purl.org/syndication/history/1.0"><id>urn:x:f</id><title/><author><name/></author>`)
+			fmt.Fprintf(w, `<link rel="self" href="%s"/><updated>%s</updated>`, r.URI, last.Format(time.RFC3339))
+			if n > 1 {
+				fmt.Fprintf(w, `<link rel="prev-archive" href="a%d"/>`, n-1)
+			}
+			if n < documents {
+				fmt.Fprint(w, `<fh:archive/><link rel="current" href="f"/>`)
+			}
+			for i := range entries {
+				at := begin.Add(time.Duration((n-1)*entries+i) * time.Second)
+				fmt.Fprintf(w, "<entry><id>urn:x:%d</id><title/><updated>%s</updated><link type='a/b' href='/%d'/></entry>", i+n*7, at.Format(time.RFC3339), i)
+			}
+			fmt.Fprint(w, "</feed>")
+		})}, nil
+	}
+	var peak atomic.Uint64
+	o := validate.Options{TempDir: t.TempDir(), Sample: 10, Seed: 1, OnDocument: func(string) {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		peak.Store(max(peak.Load(), m.HeapInuse))
+	}}
+	start := time.Now()
+	r, err := validate.Source(t.Context(), open, base+"f", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d entries in %v, heap %d MB", r.Entries, time.Since(start), peak.Load()>>20)
+	if peak.Load() > 96<<20 || r.Entries != int64(documents*entries) || r.Links != 10 || r.Errors > 0 {
+		t.Errorf("heap of %d MB, %d entries, %d links, %v", peak.Load()>>20, r.Entries, r.Links, r.Findings)
+	}
+}
