@@ -103,6 +103,7 @@ func (e *AnotherFeedError) Hint() string {
 
 // AtomPMHStatus is how far a feed was harvested.
 type AtomPMHStatus struct {
+	Address   string    // as it was given
 	ID, Title string    // of the feed
 	Watermark time.Time // all entries updated before are applied
 	Complete  bool      // the feed lists all there is: what it does not list is gone

@@ -118,13 +118,13 @@ func (a *AtomPMH) keep(m feedMemory) error {
 	return nil
 }
 
-// Status tells how far the feed was harvested; it is zero before the first time.
+// Status tells how far the feed was harvested; before the first time, nowhere.
 func (a *AtomPMH) Status() AtomPMHStatus {
 	m := a.recalled()
 	if m.Address != a.name {
-		return AtomPMHStatus{}
+		return AtomPMHStatus{Address: a.name}
 	}
-	s := AtomPMHStatus{ID: m.ID, Title: m.Title, Watermark: m.Watermark.Time, Complete: m.Complete, Whole: m.Whole}
+	s := AtomPMHStatus{Address: a.name, ID: m.ID, Title: m.Title, Watermark: m.Watermark.Time, Complete: m.Complete, Whole: m.Whole}
 	if m.Gap != nil {
 		s.Gap = m.Gap.URI
 	}

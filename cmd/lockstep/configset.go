@@ -27,6 +27,9 @@ type setConfig struct {
 	FullInterval *duration           `yaml:"full_interval"` // between harvests of everything
 	Complete     bool                `yaml:"complete"`
 	Sidecar      string              `yaml:"sidecar"`
+	Types        stringList          `yaml:"types"`       // media types wanted of a feed's records
+	Overlap      duration            `yaml:"overlap"`     // how late its entries may come
+	AcceptFeed   bool                `yaml:"accept_feed"` // another one may take its place
 	ChangeList   changeListConfig    `yaml:"change_list"`
 	ResourceDump *resourceDumpConfig `yaml:"resource_dump"`
 	ChangeDump   *changeDumpConfig   `yaml:"change_dump"`
@@ -136,6 +139,9 @@ func (s *setConfig) particular() []struct {
 		{"full_interval", s.FullInterval != nil},
 		{"complete", s.Complete},
 		{"sidecar", s.Sidecar != ""},
+		{"types", len(s.Types) > 0},
+		{"overlap", s.Overlap > 0},
+		{"accept_feed", s.AcceptFeed},
 	}
 }
 

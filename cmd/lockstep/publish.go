@@ -35,9 +35,9 @@ taken for some of them. Run it again after changes, or leave it running with
 --watch.
 
 In place of DIR there can be a bucket (s3://BUCKET/PREFIX), JSON lines
-(jsonl:FILE, jsonl:- for standard input), a sitemap (sitemap:URL) or a repository
-(oai-pmh:URL), whose records are written to OUT. Several sets stand in a
-configuration file.
+(jsonl:FILE, jsonl:- for standard input), a sitemap (sitemap:URL), a feed of
+Atom-PMH (atom-pmh:URL) or a repository (oai-pmh:URL), whose records are written
+to OUT. Several sets stand in a configuration file.
 
 The web server must serve what is in OUT below the base URL, and DIR too.`,
 		Example: `  lockstep publish /var/www --out /var/www --base-url https://data.example.org/

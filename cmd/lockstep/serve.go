@@ -47,9 +47,9 @@ that as ResourceSync documents, serve documents and files, and keep the document
 up to date while the files change.
 
 In place of DIR there can be a bucket (s3://BUCKET/PREFIX), JSON lines
-(jsonl:FILE, jsonl:- for standard input), a sitemap (sitemap:URL), a repository
-that speaks OAI-PMH (oai-pmh:URL), or api: for what applications tell by HTTP.
-Several sets stand in a configuration file.
+(jsonl:FILE, jsonl:- for standard input), a sitemap (sitemap:URL), a feed of
+Atom-PMH (atom-pmh:URL), a repository that speaks OAI-PMH (oai-pmh:URL), or api:
+for what applications tell by HTTP. Several sets stand in a configuration file.
 
 The line "ready: URL" on stdout says that everything is served.`,
 		Example: `  lockstep serve files

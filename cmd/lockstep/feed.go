@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"lockstep/intake"
+	"lockstep/internal/fetch"
+)
+
+// openFeed makes a set from a feed of Atom-PMH.
+func openFeed(w *wayIn) (origin, error) {
+	client, err := w.site.client(w.place)
+	if err != nil {
+		return nil, err
+	}
+	o := intake.AtomPMHOptions{
+		Types: w.config.Types, Overlap: time.Duration(w.config.Overlap), AcceptFeed: w.config.AcceptFeed,
+		Content: w.config.hashing, Algorithms: w.hashes, AllowEmpty: w.allowEmpty, TempDir: w.site.opts.state,
+		State: w.stateFile("atom-pmh.json"), ScanInterval: w.interval, OnEvent: w.onEvent,
+	}
+	if every := w.config.FullInterval; every != nil {
+		o.FullEvery = intervalOf(time.Duration(*every))
+	}
+	feed, err := intake.NewAtomPMH(w.place, client, w.catalog, w.set, w.site.db.Ledger(), o)
+	if err != nil {
+		return nil, err
+	}
+	return feedOrigin{feed}, nil
+}
+
+// A feedOrigin goes on with what it has when its feed has ended.
+type feedOrigin struct{ *intake.AtomPMH }
+
+// Scan implements [origin].
+func (f feedOrigin) Scan(ctx context.Context) (intake.Report, error) {
+	r, err := f.AtomPMH.Scan(ctx)
+	st := f.Status()
+	if !errors.Is(err, intake.ErrEnded) || st.ID == "" {
+		return r, err
+	}
+	r.Skipped.Count++
+	r.Skipped.First = append(r.Skipped.First, intake.Problem{Path: fetch.Printable(st.Address), Err: fmt.Errorf("%w; what it told of stays", intake.ErrEnded)})
+	return r, nil
+}
