@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"lockstep/catalog"
 	"lockstep/oaipmh"
 )
 
@@ -162,11 +163,15 @@ func (a *answer) part(l *listing, sets []*index) (more bool, err error) {
 		if more = len(items) > most; more {
 			items = items[:most]
 		}
+		there, err := a.look(l, items)
+		if err != nil {
+			return false, err
+		}
 		for i := range items {
 			if i > 0 && a.out.Bytes() > pageBytes {
 				return true, nil
 			}
-			ok, err := a.put(l, &items[i])
+			ok, err := a.put(l, &items[i], there[items[i].index][items[i].uri])
 			if err != nil {
 				return false, err
 			}
@@ -186,11 +191,11 @@ func (a *answer) part(l *listing, sets []*index) (more bool, err error) {
 }
 
 // put writes a record. One that cannot be read just now is left out, to be told
-// of once it can; then ok is false.
-func (a *answer) put(l *listing, p *place) (ok bool, err error) {
+// of once it can; then ok is false. r is the resource, nil if it is gone.
+func (a *answer) put(l *listing, p *place, r *catalog.Record) (ok bool, err error) {
 	rec := p.header(&p.listed)
 	if l.Verb == oaipmh.VerbListRecords {
-		rec, err = p.record(a.ctx, &p.listed, l.Prefix)
+		rec, err = p.record(a.ctx, &p.listed, l.Prefix, r)
 		switch {
 		case errors.Is(err, errUnreadable):
 			a.opts.Logger.WarnContext(a.ctx, "left out of a harvest", slog.String("set", p.Name), slog.String("uri", p.uri), slog.Any("err", err))
@@ -240,22 +245,73 @@ func (x *index) header(item *listed) oaipmh.Record {
 // may be again.
 var errUnreadable = errors.New("the content cannot be read as it was")
 
-// record returns the record of an item in a format.
-func (x *index) record(ctx context.Context, item *listed, prefix string) (oaipmh.Record, error) {
+// look reads the resources of items whose records are wanted, by set and URI.
+func (a *answer) look(l *listing, items []place) (map[*index]map[string]*catalog.Record, error) {
+	if l.Verb != oaipmh.VerbListRecords {
+		return nil, nil
+	}
+	uris := make(map[*index][]string)
+	for i := range items {
+		if p := &items[i]; !p.gone {
+			uris[p.index] = append(uris[p.index], p.uri)
+		}
+	}
+	there := make(map[*index]map[string]*catalog.Record)
+	for x, wanted := range uris {
+		slices.Sort(wanted)
+		var err error
+		if there[x], err = x.among(a.ctx, wanted); err != nil {
+			return nil, err
+		}
+	}
+	return there, nil
+}
+
+// amongSkip is how many resources nobody asked for are read over before it is
+// cheaper to look for the next.
+const amongSkip = 32
+
+// among returns the resources that have one of the URIs, which are in order.
+// Those of a list are mostly neighbours: a reading for each takes longer than all
+// the rest.
+func (x *index) among(ctx context.Context, uris []string) (map[string]*catalog.Record, error) {
+	there := make(map[string]*catalog.Record, len(uris))
+	for len(uris) > 0 {
+		skipped := 0
+		// No URI has a NUL byte, so none lies between the last and the bound.
+		for r, err := range x.catalog.Resources(ctx, x.Catalog, catalog.Range{From: uris[0], To: uris[len(uris)-1] + "\x01"}) {
+			if err != nil {
+				return nil, err
+			}
+			for len(uris) > 0 && uris[0] < r.URI {
+				uris = uris[1:] // there is none
+			}
+			if len(uris) > 0 && uris[0] == r.URI {
+				there[r.URI] = &r
+				uris, skipped = uris[1:], 0
+			} else {
+				skipped++
+			}
+			if len(uris) == 0 || skipped > amongSkip {
+				break
+			}
+		}
+		if skipped <= amongSkip {
+			break // it came to the end
+		}
+	}
+	return there, nil
+}
+
+// record returns the record of an item in a format; r is its resource, nil if it
+// is gone.
+func (x *index) record(ctx context.Context, item *listed, prefix string, r *catalog.Record) (oaipmh.Record, error) {
 	rec := x.header(item)
-	if rec.Deleted {
-		return rec, nil
-	}
-	r, ok, err := one(ctx, x.catalog, x.Catalog, item.uri)
-	if err != nil {
-		return rec, err
-	}
-	if !ok { // since a moment ago
-		rec.Deleted = true
+	if rec.Deleted = rec.Deleted || r == nil; rec.Deleted {
 		return rec, nil
 	}
 	if prefix != dublinCore || item.dublinCore {
-		m, err := x.document(ctx, &r)
+		m, err := x.document(ctx, r)
 		switch {
 		case ctx.Err() != nil:
 			return rec, ctx.Err()
@@ -271,7 +327,7 @@ func (x *index) record(ctx context.Context, item *listed, prefix string) (oaipmh
 			return rec, fmt.Errorf("%w: %w", errUnreadable, err)
 		}
 	}
-	rec.Metadata, rec.Namespace = describe(&r, rec.Identifier), oaipmh.DublinCoreNamespace
+	rec.Metadata, rec.Namespace = describe(r, rec.Identifier), oaipmh.DublinCoreNamespace
 	return rec, nil
 }
 

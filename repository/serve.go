@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/catalog"
 	"lockstep/oaipmh"
 )
 
@@ -311,7 +312,13 @@ func (a *answer) getRecord() error {
 		if a.unchanged([]*index{x}) {
 			return nil
 		}
-		rec, err := x.record(a.ctx, &item, a.q.MetadataPrefix)
+		var r *catalog.Record
+		if now, ok, err := one(a.ctx, x.catalog, x.Catalog, uri); err != nil {
+			return err
+		} else if ok {
+			r = &now
+		}
+		rec, err := x.record(a.ctx, &item, a.q.MetadataPrefix, r)
 		if err != nil {
 			return err
 		}
