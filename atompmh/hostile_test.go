@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf16"
@@ -116,37 +117,56 @@ func (r *repeater) Read(p []byte) (n int, err error) {
 func TestEndless(t *testing.T) {
 	t.Parallel()
 	inEntry := head + "<entry><id>urn:r</id>"
-	for name, in := range map[string]io.Reader{
-		"elements inside":   repeat(inEntry, "<a>"),
-		"links":             repeat(inEntry, `<link href="urn:`+strings.Repeat("x", 9000)+`"/>`),
-		"links of the feed": repeat(head, `<link href="urn:`+strings.Repeat("x", 9000)+`"/>`),
-		"short links":       repeat(inEntry, `<link href="urn:x"/>`),
-		"titles":            repeat(inEntry, "<title>"+strings.Repeat("x", 900)+"</title>"),
-		"a title":           repeat(inEntry+"<title>", "x<b/>"),
-		"a summary":         repeat(inEntry+"<summary>", "text "),
-		"content":           repeat(inEntry+"<content>", "text<b/>"),
-		"authors":           repeat(head, "<author><name>A</name></author>"),
-		"author":            repeat(root+"<author>", "<name>"+strings.Repeat("x", 900)+"</name>"),
-		"entries":           repeat(head, entry),
-		"entries no good":   repeat(head, "<entry/>"),
-		"tombstones":        repeat(head, "<at:deleted-entry/>"),
-		"other things":      repeat(head, `<x xmlns="urn:x" y="z"/>`),
-	} {
+	const whole = "a document of more than"
+	tests := map[string]struct {
+		in   io.Reader
+		want string
+	}{
+		"elements inside":   {repeat(inEntry, "<a>"), "elements nested more than"},
+		"links":             {repeat(inEntry, `<link href="urn:`+strings.Repeat("x", 9000)+`"/>`), "an entry with more than"},
+		"links of the feed": {repeat(head, `<link href="urn:`+strings.Repeat("x", 9000)+`"/>`), "a feed that says more than"},
+		"short links":       {repeat(inEntry, `<link href="urn:x"/>`), whole},
+		"titles":            {repeat(inEntry, "<title>"+strings.Repeat("x", 900)+"</title>"), whole},
+		"a title":           {repeat(inEntry+"<title>", "xxxxx<b/>"), whole},
+		"a summary":         {repeat(inEntry+"<summary>", "text "), whole},
+		"content":           {repeat(inEntry+"<content>", "text<b/>"), whole},
+		"authors":           {repeat(head, "<author><name>A</name></author>"), whole},
+		"author":            {repeat(root+"<author>", "<name>"+strings.Repeat("x", 900)+"</name>"), whole},
+		"entries":           {repeat(head, entry), whole},
+		"entries no good":   {repeat(head, "<entry/>"), whole},
+		"tombstones":        {repeat(head, "<at:deleted-entry/>"), whole},
+		"other things":      {repeat(head, `<x xmlns="urn:x" y="z"/>`), whole},
+	}
+	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			fr := atompmh.NewReader(in, atompmh.ReaderOptions{MaxBytes: 6 << 20})
+			fr := atompmh.NewReader(tt.in, atompmh.ReaderOptions{MaxBytes: 6 << 20})
 			var e atompmh.Entry
 			for {
 				err := fr.Read(&e)
 				if err == nil {
 					continue
 				}
-				if !errors.Is(err, atompmh.ErrLimit) {
-					t.Errorf("error %v, want ErrLimit", err)
+				if !errors.Is(err, atompmh.ErrLimit) || !strings.Contains(err.Error(), tt.want) {
+					t.Errorf("error %v, want ErrLimit: %s", err, tt.want)
 				}
 				return
 			}
 		})
+	}
+}
+
+// Of very many links the first thousand are kept; a long content, which is not
+// for us, is passed over.
+func TestGreatEntries(t *testing.T) {
+	t.Parallel()
+	many := strings.Repeat(`<link rel="via" href="urn:x"/>`, 1200)
+	got := readString(t, head+many+"<entry><id>urn:r</id>"+stamp+alternate+many+"<content>"+strings.Repeat("text ", 500_000)+"</content></entry>"+tail)
+	if len(got.feed.Links) != 1000 || len(got.entries) != 1 || len(got.entries[0].Links) != 1000 {
+		t.Errorf("%d links of the feed, %d entries", len(got.feed.Links), len(got.entries))
+	}
+	if !slices.Contains(got.rules, "AP-DOC-01") || got.entries[0].Kind != atompmh.Active {
+		t.Errorf("warnings %v", got.rules)
 	}
 }
 

@@ -61,6 +61,11 @@ func TestCaptureDocument(t *testing.T) {
 		"the end of a name":    {`<x xmlns="u:1">http://a</x>`, `<x xmlns="u:1">http://a</x>`},
 		"several":              {`<xsi:x q:a=""/>`, `<xsi:x xmlns:q="u:q2" xmlns:xsi="u:xsi" q:a=""/>`},
 	}
+	s := scanner(`<r xmlns="u:1"><r xmlns=""><x/></r></r>`)
+	seek(t, s, "x")
+	if got, err := s.CaptureDocument(nil, 0); err != nil || string(got) != "<x/>" {
+		t.Errorf("in no namespace: %s, %v", got, err)
+	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
