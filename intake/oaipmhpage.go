@@ -47,6 +47,8 @@ type pager struct {
 	seen map[string]bool // tokens
 	head oaipmh.Header
 	date time.Time // that the server gave the response at hand
+
+	salvaged bool // a page was not well formed, each time it was asked for
 }
 
 // all asks for pages until there are no more.
@@ -93,9 +95,11 @@ func (p *pager) next(ctx context.Context) (t oaipmh.Token, records int64, err er
 	if p.run.Token != "" {
 		uri = oaipmh.URL(p.base, oaipmh.VerbListRecords, "resumptionToken", p.run.Token)
 	}
+	before := p.run
 	for try := 1; ; try++ {
-		p.head = oaipmh.Header{}
+		said := errorText(err)
 		p.date, err = p.ask(ctx, uri, func(r *oaipmh.Reader) (err error) {
+			p.run = before
 			p.head, _ = r.Header() // its error comes again
 			records, err = p.records(ctx, r)
 			t, _ = r.Token()
@@ -107,11 +111,9 @@ func (p *pager) next(ctx context.Context) (t oaipmh.Token, records int64, err er
 		if err == nil || ctx.Err() != nil || !illegible(err) {
 			break
 		}
-		if try == pageTries {
-			if syntax, ok := errors.AsType[*oaipmh.SyntaxError](err); ok {
-				return p.salvage(ctx, uri, syntax)
-			}
-			break
+		if try == pageTries || p.salvaged || said == err.Error() {
+			p.run, p.salvaged = before, true
+			return p.salvage(ctx, uri, err)
 		}
 		if err := sleep(ctx, pagePause<<(try-1)); err != nil {
 			return t, 0, err
@@ -244,11 +246,16 @@ func (p *pager) coarser(err error) bool {
 	return true
 }
 
+// request is one for a response.
+func (h *OAIPMH) request(uri string) fetch.Request {
+	return fetch.Request{URI: uri, AcceptGzip: true, Document: true, MaxBytes: maxPageBytes, ErrorBody: errorBody}
+}
+
 // ask asks for a response and has use read it. It returns the time that the
 // server gave it, zero if it gave none. If what was sent breaks off it is asked
 // for again, and use called again.
 func (h *OAIPMH) ask(ctx context.Context, uri string, use func(*oaipmh.Reader) error) (date time.Time, err error) {
-	q := fetch.Request{URI: uri, AcceptGzip: true, Document: true, MaxBytes: maxPageBytes, ErrorBody: errorBody}
+	q := h.request(uri)
 	err = h.client.Fetch(ctx, &q, func(resp *fetch.Response) error {
 		date, _ = http.ParseTime(resp.Header.Get("Date")) // zero without
 		return use(oaipmh.NewReader(oaipmh.Clean(resp.Body), oaipmh.ReaderOptions{MaxBytes: maxPageBytes}))
