@@ -64,11 +64,11 @@ func (k Kind) String() string {
 // An Entry tells of one event of one record (AP-GEN-04).
 type Entry struct {
 	ID      string // of the record; compared character by character (AP-DOC-09)
-	Title   string // plain text
+	Title   string // a text; where it is HTML, with its tags
 	Updated time.Time
 	Kind    Kind
 	Links   []Link // alternates and others, in the order of the document
-	Summary string // plain text
+	Summary string // as Title
 }
 
 // Alternates returns the links that lead to representations of the record.

@@ -19,7 +19,7 @@ const (
 )
 
 // What a document says of itself, wherever it does (AP-TS-05, AP-TS-06,
-// AP-TS-10, AP-CMP-01, AP-GEN-03).
+// AP-TS-10, AP-CMP-01, AP-DOC-04, AP-GEN-03).
 func TestFeed(t *testing.T) {
 	t.Parallel()
 	links := `<link rel="self" href="https://lib.example.net/pmh/archive/41"/><link rel="current" href="/pmh/feed"/>` +
@@ -212,6 +212,7 @@ func TestRecordID(t *testing.T) {
 	}
 }
 
+// Alternates are what leads to the record (AP-GEN-05).
 func TestAlternates(t *testing.T) {
 	t.Parallel()
 	via := atompmh.Link{Rel: "via", Href: "urn:x"}

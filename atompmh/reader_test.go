@@ -249,8 +249,9 @@ func TestDatetimes(t *testing.T) {
 	}
 }
 
-// Entries may stand in any order; two of one record are two (AP-TS-04,
-// AP-DOC-06, AP-AMB-09).
+// Entries may stand in any order; two of one record are two (AP-GEN-04,
+// AP-TS-04, AP-DOC-06, AP-AMB-09). The Reader tells between which instants they
+// are (AP-HV-06).
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	got := readString(t, head+
