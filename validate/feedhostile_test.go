@@ -186,6 +186,23 @@ func TestEndlessFeed(t *testing.T) {
 	}
 }
 
+// TestFeedXMLTypes: XML has two names (AP-ACT-05).
+func TestFeedXMLTypes(t *testing.T) {
+	t.Parallel()
+	for served, want := range map[string]string{"text/xml; charset=utf-8": "", "Application/XML": "", "text/plain": "AP-ACT-05"} {
+		open := func(_ context.Context, r validate.Request) (*validate.Answer, error) {
+			a := &validate.Answer{Body: io.NopCloser(strings.NewReader(feedOf("2024-05-01T00:00:00Z", "", `urn:x:1 2024-05-01T00:00:00Z <link type="application/xml" href="/r"/>`)))}
+			if r.Resource {
+				a.Header = http.Header{"Content-Type": {served}, "Etag": {"x"}, "Last-Modified": {"x"}}
+			}
+			return a, nil
+		}
+		if r, rules := findings(t, open, "f", validate.Options{Sample: 1}); strings.Join(rules, " ") != want || r.Links != 1 {
+			t.Errorf("served as %s: %v, want %q", served, r.Findings, want)
+		}
+	}
+}
+
 // TestFeedFile: a document is one of a feed or of a repository by its root, also
 // packed.
 func TestFeedFile(t *testing.T) {

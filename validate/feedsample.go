@@ -114,7 +114,6 @@ func (f *follower) look(e *followedEntry) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.report.Links += len(e.links)
 	if len(e.findings) > 0 && len(f.doubts) < maxDoubts {
 		f.doubts = append(f.doubts, *e)
 	}
@@ -127,13 +126,17 @@ func (f *follower) link(e *followedEntry, l *feedLink, first bool) {
 		e.findings = append(e.findings, Finding{rule, Error, e.doc, e.at, l.href + ": " + fmt.Sprintf(format, args...)})
 	}
 	a, err := f.ask(Request{URI: l.href, Resource: true})
-	switch {
-	case errors.Is(err, ErrUnseen):
+	if first {
 		f.mu.Lock()
-		f.report.Unseen++
+		if errors.Is(err, ErrUnseen) {
+			f.report.Unseen++
+		} else {
+			f.report.Links++
+		}
 		f.mu.Unlock()
-		return
-	case f.ctx.Err() != nil:
+	}
+	switch {
+	case errors.Is(err, ErrUnseen), f.ctx.Err() != nil:
 		return
 	case err != nil:
 		doubtful("AP-ACT-06", "an alternate link of an active entry, but %v", err)
@@ -143,7 +146,7 @@ func (f *follower) link(e *followedEntry, l *feedLink, first bool) {
 	if a.Header == nil {
 		return
 	}
-	if t := a.Header.Get("Content-Type"); t != "" && l.media != "" && baseType(t) != baseType(l.media) {
+	if t := a.Header.Get("Content-Type"); t != "" && l.media != "" && !sameType(t, l.media) {
 		doubtful("AP-ACT-05", "served as %s, but the link says %s", t, l.media)
 	}
 	if first {

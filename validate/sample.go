@@ -279,7 +279,7 @@ func (s *set) resource(one *sampled, mu *sync.Mutex) (doubts []Finding) {
 func (s *set) answered(one *sampled, a *Answer) {
 	e, p := &one.entry, place{s.collector, one.entry.Loc}
 	validators(p, a.Header)
-	if t := a.Header.Get("Content-Type"); e.Type != "" && t != "" && baseType(t) != baseType(e.Type) {
+	if t := a.Header.Get("Content-Type"); e.Type != "" && t != "" && !sameType(t, e.Type) {
 		p.warnf("RS-TYPE-01", "Content-Type", "served as %s, listed as %s", t, e.Type)
 	}
 	coding := a.Header.Get("Content-Encoding")

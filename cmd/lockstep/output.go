@@ -90,6 +90,9 @@ func count[N int | int64](n N, noun string) string {
 	if stem, ok := strings.CutSuffix(s, "y"); ok {
 		return stem + "ies"
 	}
+	if strings.HasSuffix(s, "s") {
+		return s + "es"
+	}
 	return s + "s"
 }
 
