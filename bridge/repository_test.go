@@ -249,7 +249,8 @@ func (m *mirror) disturb(rnd *rand.Rand) {
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(rnd.IntN(60))*time.Millisecond)
 		defer cancel()
 	}
-	_, err := m.syncWithin(ctx)
+	r, err := m.syncWithin(ctx)
+	m.t.Logf("%s: %d created, %d updated, %d deleted: %v", r.Mode, r.Created, r.Updated, r.Deleted, err)
 	if errors.Is(err, destination.ErrRefused) {
 		m.t.Fatal(err)
 	}

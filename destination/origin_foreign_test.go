@@ -432,3 +432,32 @@ func TestOriginAudit(t *testing.T) {
 		t.Errorf("AP-CDL-02: audit: %+v", r)
 	}
 }
+
+// What is owed and gone before it was ever here is not asked for any more.
+func TestOriginOwedAndGone(t *testing.T) {
+	t.Parallel()
+	p := newPool(t)
+	m := newReservoir(t, p)
+	lost := p.put("/x", "x")
+	p.mu.Lock()
+	delete(p.files, "/x")
+	p.mu.Unlock()
+	p.brings([]catalog.Update{p.put("/a", "a")})
+	m.mustSync("baseline created=1 updated=0 deleted=0 unchanged=0 failed=0 refused=0")
+	p.brings([]catalog.Update{lost})
+	if r, err := m.sync(); r.Failed != 1 {
+		t.Fatalf("Sync = %v", err)
+	}
+	p.brings([]catalog.Update{p.del("/x")})
+	m.mustSync("incremental created=0 updated=0 deleted=0 unchanged=0 failed=0 refused=0")
+	m.mustSync("none created=0 updated=0 deleted=0 unchanged=0 failed=0 refused=0")
+
+	// Put and gone between two looks.
+	p.brings([]catalog.Update{lost})
+	if r, err := m.sync(); r.Failed != 1 {
+		t.Fatalf("Sync = %v", err)
+	}
+	p.brings([]catalog.Update{p.put("/x", "again")}, []catalog.Update{p.del("/x")})
+	m.mustSync("incremental created=0 updated=0 deleted=0 unchanged=0 failed=0 refused=0")
+	m.mustSync("none created=0 updated=0 deleted=0 unchanged=0 failed=0 refused=0")
+}

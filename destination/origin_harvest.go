@@ -144,6 +144,16 @@ func (h *harvestState) of(s *OriginStatus) *harvestState {
 	return &harvestState{ID: s.ID, Source: s.Source, Seq: s.Kept, Other: h.isOther(s)}
 }
 
+// undone is the state of a set that is being compared.
+func (h *harvestState) undone() *harvestState {
+	if h == nil {
+		return nil
+	}
+	u := *h
+	u.Known = false
+	return &u
+}
+
 // isOther reports whether what the memory is of has become another Source.
 func (h *harvestState) isOther(s *OriginStatus) bool {
 	return h != nil && h.Source != "" && s.Source != "" && h.Source != s.Source
@@ -151,6 +161,7 @@ func (h *harvestState) isOther(s *OriginStatus) bool {
 
 // takePortion applies what is new and changed of a harvest that goes on.
 func (r *setRun) takePortion(ctx context.Context, h *harvestState, s *OriginStatus) error {
+	r.stage.reset()
 	if err := r.stageOrigin(ctx, r.origin.Changes(ctx, max(h.Seq, h.Fresh)), wantChange, 0); err != nil {
 		return err
 	}
@@ -202,9 +213,13 @@ func (r *setRun) takeChanges(ctx context.Context, h *harvestState, s *OriginStat
 	return again, r.applied(ctx, s, err)
 }
 
-// takeAll compares all there is. What is not there is gone only if all of it was
-// read, and not to be there means that (AP-CDL-01, AP-CDL-02, AP-CDL-03).
+// takeAll compares all there is. What is not there is gone if that was told, or
+// if all was read, and not to be there means that (AP-CDL-01, AP-CDL-02, AP-CDL-03).
 func (r *setRun) takeAll(ctx context.Context, h *harvestState, s *OriginStatus, broken bool) (again bool, err error) {
+	r.stage.reset()
+	if err := r.stageOrigin(ctx, deletions(r.origin.Changes(ctx, h.Seq)), wantListed, 0); err != nil {
+		return false, err
+	}
 	if err := r.stageOrigin(ctx, r.origin.Entries(ctx), wantListed, 0); err != nil {
 		return false, err
 	}
@@ -241,7 +256,6 @@ func (r *setRun) applied(ctx context.Context, s *OriginStatus, err error) error 
 // stageOrigin stages what an Origin yields. The first done of them were applied
 // earlier in this run, or by one that was broken off.
 func (r *setRun) stageOrigin(ctx context.Context, entries iter.Seq2[resourcesync.Entry, error], class wantClass, done int64) error {
-	r.stage.reset()
 	n := r.stage.addDoc()
 	r.stage.docs[n].dated, r.stage.docs[n].rising = true, true
 	pos := int64(0)
@@ -263,6 +277,18 @@ func (r *setRun) stageOrigin(ctx context.Context, entries iter.Seq2[resourcesync
 		}
 	}
 	return nil
+}
+
+// deletions are the changes that are some; what is there again is among what
+// there is now.
+func deletions(changes iter.Seq2[resourcesync.Entry, error]) iter.Seq2[resourcesync.Entry, error] {
+	return func(yield func(resourcesync.Entry, error) bool) {
+		for e, err := range changes {
+			if (err != nil || e.Change == resourcesync.Deleted) && !yield(e, err) {
+				return
+			}
+		}
+	}
 }
 
 // isVariant reports whether e is a further representation of a resource that

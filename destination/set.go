@@ -446,7 +446,7 @@ func (r *setRun) execute(ctx context.Context, a *applier, p *planner, w *work, t
 // unsettle notes what a run that does not come to its end would leave half done.
 func (r *setRun) unsettle(ctx context.Context, a *applier, w *work) error {
 	switch {
-	case w.prune && w.mode == ModeBaseline:
+	case w.mode == ModeBaseline && (w.prune || r.origin != nil && w.complete):
 		return r.restart(ctx, a, w.past)
 	case r.set.Complete && r.reselects():
 		undone := *r.set
@@ -465,6 +465,7 @@ func (r *setRun) restart(ctx context.Context, a *applier, past *state) error {
 	}
 	undone := *r.set
 	undone.Complete = false
+	undone.Harvest = undone.Harvest.undone()
 	b := Batch{Save: map[string][]byte{}}
 	if past != nil {
 		undone.goBack(past)
