@@ -13,7 +13,7 @@ import (
 	"lockstep/blob"
 )
 
-const feedName = "resourcesync/main/feed.atom"
+const feedName = "resourcesync/main/atom.xml"
 
 // An atomDoc is a document of a feed as it was read.
 type atomDoc struct {

@@ -407,7 +407,7 @@ func TestAtomConfiguredAnew(t *testing.T) {
 		t.Errorf("%v are left of a feed there is to be no more", names)
 	}
 	for name, content := range w.files() {
-		if strings.Contains(content, "feed.atom") {
+		if strings.Contains(content, "atom.xml") {
 			t.Errorf("%s names the feed", name)
 		}
 	}

@@ -41,6 +41,9 @@ func Attributes(name string) (contentType, cacheControl string) {
 	if isTopic(name) {
 		return notificationType, cacheControl
 	}
+	if path.Base(name) == atomFile {
+		return atompmh.MediaType, cacheControl // AP-DOC-11
+	}
 	switch path.Ext(name) {
 	case ".txt":
 		contentType = "text/plain; charset=utf-8"

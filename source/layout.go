@@ -4,6 +4,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"lockstep/atompmh"
 )
 
 // A Layout says where the documents of a Source are, and what is to be stated of
@@ -18,6 +20,8 @@ type Layout struct {
 	Private     string      // directory that is nobody's business, with a slash at the end
 	Variant     string      // what the name of a compressed variant ends in, see Compressed
 	Types       []MediaType // of what is below Documents
+	Feed        string      // what the newest document of a set's feed is called there, whose media type no extension tells
+	FeedType    string      // and that type
 
 	// Immutable matches the path below Documents of what never changes. It is in
 	// the syntax that PCRE and RE2 share, begins with an anchor, and has no
@@ -43,7 +47,8 @@ func WebLayout() Layout {
 		Forever:   cacheForever, Revalidate: cacheRevalidate,
 	}
 	l.Description, _ = Attributes(wellKnownName)
-	for _, name := range []string{hintName, capabilityListName(DefaultSet), demandName(DefaultSet) + packageSuffix, atomName(DefaultSet), hintName + gzipSuffix} {
+	l.Feed, l.FeedType = atomFile, atompmh.MediaType
+	for _, name := range []string{hintName, capabilityListName(DefaultSet), demandName(DefaultSet) + packageSuffix, atomArchiveName(DefaultSet, "", 0), hintName + gzipSuffix} {
 		t, _ := Attributes(name)
 		l.Types = append(l.Types, MediaType{path.Ext(name)[1:], t})
 	}

@@ -28,12 +28,17 @@ func TestWebLayout(t *testing.T) {
 		"a/changedump-" + stamp + ".zip", "a/changedump-" + stamp + ".xml", "a/changedump-list-" + stamp + ".xml",
 		"a/patches/20260102/T030405.0000000Z-0a1b.json", "a/patches/20260102/T030405.0000000Z-0a1b.dcz",
 		"patches/capabilitylist.xml", "description-1/capabilitylist.xml", "description-1.xml2/changelist.xml", "resourcelist-1/changelist.xml",
+		"a/atom.xml", "a/atom.xml.gz", "a/feed-" + stamp + "-000001.atom",
 	} {
 		wantType, wantCache := source.Attributes(l.Documents + name)
-		if got := types[strings.TrimPrefix(path.Ext(name), ".")]; got != wantType {
+		got := types[strings.TrimPrefix(path.Ext(name), ".")]
+		if path.Base(name) == l.Feed {
+			got = l.FeedType
+		}
+		if got != wantType {
 			t.Errorf("%s: type %q, want %q", name, got, wantType)
 		}
-		got := l.Revalidate
+		got = l.Revalidate
 		if immutable.MatchString(name) {
 			got = l.Forever
 		}

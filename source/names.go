@@ -32,9 +32,10 @@ func changeListName(set string) string     { return documentsDir + set + "/chang
 func resourceDumpName(set string) string   { return documentsDir + set + "/resourcedump.xml" }
 func changeDumpName(set string) string     { return documentsDir + set + "/changedump.xml" }
 
-// atomName is the subscription document of a set's Atom-PMH feed. Web servers
-// know the media type by the extension (AP-DOC-11).
-func atomName(set string) string { return documentsDir + set + "/feed.atom" }
+// atomFile is what the subscription document of a set's Atom-PMH feed is called.
+const atomFile = "atom.xml"
+
+func atomName(set string) string { return documentsDir + set + "/" + atomFile }
 
 // atomPrefix is what the names of a feed's archives begin with.
 func atomPrefix(set string) string { return documentsDir + set + "/feed-" }

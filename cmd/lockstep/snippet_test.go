@@ -59,7 +59,7 @@ func publishSite(t *testing.T, path string) *servedSite {
 	s.hub = hub.URL + "/a$b"
 	config := fmt.Sprintf("base_url: %q\nstate: state\ndocuments: %q\ngzip: true\ndump: true\nhub: %q\nsets:\n", s.base, s.out, s.hub)
 	for _, set := range []string{"papers", "more"} {
-		config += fmt.Sprintf("  - {name: %s, from: %q, uri: %q, patches: true}\n", set, "dir:"+s.root+path+set, s.base+set+"/")
+		config += fmt.Sprintf("  - {name: %s, from: %q, uri: %q, patches: true, atom_pmh: {entries: 1}}\n", set, "dir:"+s.root+path+set, s.base+set+"/")
 	}
 	config += fmt.Sprintf("  - {name: all, from: %q}\n", "dir:"+s.root+path)
 	if err := os.WriteFile(s.config, []byte(config), 0o600); err != nil {
@@ -367,7 +367,7 @@ func checkDocuments(t *testing.T, s *servedSite) {
 			t.Errorf("%s: compressed, it is something else; %v", path, err)
 		}
 		if h := resp.Header; h.Get("Content-Encoding") != "gzip" || len(h["Content-Encoding"]) != 1 || !strings.Contains(h.Get("Vary"), "Accept-Encoding") ||
-			h.Get("Content-Type") != l.Description || h.Get("Cache-Control") != plain.Get("Cache-Control") || h.Get("ETag") == plain.Get("ETag") {
+			h.Get("Content-Type") != plain.Get("Content-Type") || h.Get("Cache-Control") != plain.Get("Cache-Control") || h.Get("ETag") == plain.Get("ETag") {
 			t.Errorf("%s: compressed %v, plain %v", path, h, plain)
 		}
 		resp, _ = s.ask(t, path, "Accept-Encoding", "gzip;q=0")
