@@ -75,6 +75,7 @@ func (h *feedHarvest) askOne(ctx context.Context, c *feedChange, row *LedgerRow)
 // open notes what could not be found out.
 func (h *feedHarvest) open(c *feedChange, open LedgerOpen, uri string, err error) {
 	c.open = open
+	h.asked.Store(c.id, true)
 	if open == OpenPending {
 		h.pending.Store(true)
 	}
@@ -156,7 +157,7 @@ func (h *feedHarvest) retry(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if row.Open == OpenPending || h.asked[row.ID] {
+		if _, now := h.asked.Load(row.ID); now || row.Open == OpenPending {
 			continue
 		}
 		batch = append(batch, feedChange{

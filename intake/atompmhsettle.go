@@ -312,7 +312,7 @@ func (h *feedHarvest) dropGone(ctx context.Context) error {
 	if !h.whole() {
 		return nil
 	}
-	if h.anew {
+	if h.anew || !h.old.Whole {
 		if err := h.unowned(ctx, func(r *row) error { return h.strays.add(r.uri) }); err != nil {
 			return err
 		}

@@ -158,6 +158,7 @@ func (h *feedHarvest) remember(at point) error {
 		if m.Gap != nil {
 			since = m.Gap.Since
 		}
+		m.Failures, m.Failed = 0, time.Time{}
 		m.Gap = &feedGap{URI: h.missing.uri, Cause: fetch.Printable(h.missing.err.Error()), Since: since, Tried: now}
 	}
 	if h.held() {
@@ -175,13 +176,10 @@ func (h *feedHarvest) remember(at point) error {
 // resigned reports whether what is missing has been missing for so long that the
 // harvest goes on without.
 func (h *feedHarvest) resigned() bool {
-	if !h.full {
-		return false
-	}
 	switch {
 	case h.old.Gap != nil && h.old.Gap.URI == h.missing.uri:
 		return true
-	case h.old.Failures+1 < patientFailures:
+	case !h.full || h.old.Failures+1 < patientFailures:
 		return false
 	}
 	return h.missing.final || time.Since(h.old.Failed) >= patientFor

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -49,18 +50,18 @@ type feedHarvest struct {
 	parts  []feedPart
 	walked []string // the documents of the last walk
 
-	seen         feedTime        // the latest updated met in the last walk,
-	some         bool            // if there was an entry
-	complete     bool            // the subscription document has fh:complete
-	absence      bool            // what was not met is gone
-	lateComplete bool            // a document said at its end that it was complete
-	blurred      bool            // a complete document has entries that cannot be read
-	disorder     bool            // the chain contradicts itself
-	unsettled    bool            // the feed did not come to rest
-	missing      *missingDoc     // where the walk had to end
-	older        int64           // records of which the feed went back to an older entry
-	pending      atomic.Bool     // a representation was found missing
-	asked        map[string]bool // records of which something stayed open just now
+	seen         feedTime    // the latest updated met in the last walk,
+	some         bool        // if there was an entry
+	complete     bool        // the subscription document has fh:complete
+	absence      bool        // what was not met is gone
+	lateComplete bool        // a document said at its end that it was complete
+	blurred      bool        // a complete document has entries that cannot be read
+	disorder     bool        // the chain contradicts itself
+	unsettled    bool        // the feed did not come to rest
+	missing      *missingDoc // where the walk had to end
+	older        int64       // records of which the feed went back to an older entry
+	pending      atomic.Bool // a representation was found missing
+	asked        sync.Map    // records of which something stayed open just now
 
 	key, said []byte // scratch
 	count     uint32 // entries put aside

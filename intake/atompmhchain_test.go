@@ -1,0 +1,612 @@
+package intake_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"lockstep/catalog"
+	"lockstep/intake"
+)
+
+// The feed is cut anew between two requests, so that an entry moves.
+func TestFeedCutMeanwhile(t *testing.T) {
+	t.Parallel()
+	s := newFeedSite(t)
+	h := follow(t, s, intake.AtomPMHOptions{})
+	s.put(map[string]string{"/feed": feedOf("12:00", prev("/a1"), live("a", "12:00")), "/a1": feedOf("11:00", "", live("0", "11:00"))})
+	h.clean()
+	s.put(map[string]string{
+		"/feed": feedOf("15:00", prev("/a2"), live("d", "15:00")),
+		"/a2":   feedOf("14:00", prev("/a1"), live("c", "14:00"), live("a", "12:00")),
+	})
+	// When the archive document is asked for, it is another already: c went into a newer one.
+	cut := false
+	s.onAsk = func(path string) {
+		if path != "/a2" || cut {
+			return
+		}
+		cut = true
+		s.put(map[string]string{
+			"/feed": feedOf("16:00", prev("/a3"), live("e", "16:00")),
+			"/a3":   feedOf("15:00", prev("/a2"), live("d", "15:00"), live("c", "14:00")),
+			"/a2":   feedOf("12:00", prev("/a1"), live("a", "12:00"), live("b", "11:59")),
+		})
+	}
+	h.clean() // AP-HV-03, AP-HV-06
+	h.holds("0 a c d e")
+	h.watermark("16:00:00")
+}
+
+// All addresses are others between two harvests.
+func TestFeedRenumbered(t *testing.T) {
+	t.Parallel()
+	s := newFeedSite(t)
+	s.put(fourDocuments())
+	h := follow(t, s, intake.AtomPMHOptions{})
+	h.clean()
+	s.put(map[string]string{
+		"/feed": feedOf("16:00", prev("/a1"), live("f", "16:00")),
+		"/a1":   feedOf("15:00", prev("/a2"), live("e", "15:00"), dead("a", "14:30"), live("d", "14:00")),
+		"/a2":   feedOf("13:00", prev("/a3"), live("c", "13:00")),
+		"/a3":   feedOf("12:00", "", live("b", "12:00")),
+	})
+	h.clean() // AP-HV-05
+	h.holds("b c d e f")
+	h.asked("/feed, /a1, /a2, /feed 304") // an entry of the watermark's own time does not end the walk
+}
+
+// An archive document changed afterwards is found by a full harvest.
+func TestFeedChangedArchive(t *testing.T) {
+	t.Parallel()
+	s := newFeedSite(t)
+	s.put(fourDocuments())
+	s.put(map[string]string{"/a3": feedOf("13:00", prev("/a2"), live("c", "13:00"))})
+	h := follow(t, s, intake.AtomPMHOptions{})
+	h.clean()
+	s.put(map[string]string{
+		"/a1":   feedOf("12:00", "", live("late", "10:30")),
+		"/feed": feedOf("15:00", prev("/a3"), live("e", "15:00"), live("d", "14:00"), live("d", "13:30")),
+	})
+	h.clean()
+	h.holds("a b c d e")
+	if _, err := h.Harvest(t.Context(), true); err != nil { // AP-HV-12
+		t.Fatal(err)
+	}
+	h.holds("a b c d e late")
+	h.asked("/feed, /feed, /a3, /a2, /a1, /feed 304")
+
+	// Which comes by itself, every thirty days.
+	before(t, h, func(text string) string {
+		return strings.ReplaceAll(text, `"full":"20`, `"full":"19`)
+	})
+	s.put(map[string]string{"/a1": feedOf("12:00", "", live("later", "10:31"))})
+	h.clean()
+	h.holds("a b c d e late later")
+	h.o.FullEvery = -1
+	before(t, h, func(text string) string { return strings.ReplaceAll(text, `"full":"20`, `"full":"19`) })
+	s.put(nil)
+	h.clean()
+	h.asked("/feed 304")
+}
+
+// before edits what is remembered.
+func before(t *testing.T, h *harvest, edit func(string) string) {
+	t.Helper()
+	text, err := os.ReadFile(h.o.State)
+	must(t, err)
+	edited := edit(string(text))
+	if edited == string(text) {
+		t.Fatalf("nothing to edit in %s", text)
+	}
+	must(t, os.WriteFile(h.o.State, []byte(edited), 0o600))
+	h.reopen(h.o)
+}
+
+func TestFeedOverlap(t *testing.T) {
+	t.Parallel()
+	s := newFeedSite(t)
+	s.put(map[string]string{"/feed": feedOf("12:00", prev("/a1"), live("b", "12:00")), "/a1": feedOf("11:00", "", live("a", "11:00"))})
+	h := follow(t, s, intake.AtomPMHOptions{Overlap: 2 * time.Hour})
+	h.clean()
+	s.put(map[string]string{"/feed": feedOf("12:00", prev("/a1"), live("b", "12:00")), "/a1": feedOf("11:00", "", live("a", "11:00"), live("late", "10:30"))})
+	s.put(map[string]string{"/feed": feedOf("13:00", prev("/a1"), live("c", "13:00"))})
+	h.clean()
+	h.holds("a b c late")
+}
+
+// A subscription document without entries never ends the walk.
+func TestFeedEmptySubscription(t *testing.T) {
+	t.Parallel()
+	s := newFeedSite(t)
+	s.put(map[string]string{
+		"/feed": feedOf("12:00", prev("/a2")), "/a2": feedOf("12:00", prev("/a1")), "/a1": feedOf("11:00", "", live("a", "11:00")),
+	})
+	h := follow(t, s, intake.AtomPMHOptions{})
+	h.clean() // AP-AMB-12
+	h.holds("a")
+	h.asked("/feed, /a2, /a1, /feed 304")
+	s.put(map[string]string{
+		"/feed": feedOf("13:00", prev("/a3")), "/a3": feedOf("13:00", prev("/a2"), live("b", "13:00")),
+	})
+	h.clean()
+	h.holds("a b")
+	h.asked("/feed, /a3, /a2 304, /a1 304, /feed 304")
+}
+
+// A document in the middle that is not there, or not to be read: what could be
+// had is applied, nothing is concluded, and the next harvest tries again.
+func TestFeedMissing(t *testing.T) {
+	t.Parallel()
+	for name, broken := range map[string]http.HandlerFunc{
+		"403": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) },
+		"404": http.NotFound,
+		"410": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) },
+		"500": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+		"cut": func(w http.ResponseWriter, _ *http.Request) {
+			text, _, _ := strings.Cut(feedOf("12:00", prev("/a0"), live("b", "12:00"), dead("a", "12:00")), "</feed>")
+			_, _ = w.Write([]byte(strings.ReplaceAll(text, "BASE", "http://x.org")))
+		},
+		"page": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte("<html><body>Sorry</body></html>"))
+		},
+		"entry": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte(`<entry xmlns="http://www.w3.org/2005/Atom"/>`))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newFeedSite(t)
+			s.put(map[string]string{"/feed": feedOf("11:00", "", live("a", "11:00"))})
+			h := follow(t, s, intake.AtomPMHOptions{})
+			h.clean()
+			s.put(map[string]string{
+				"/feed": feedOf("13:00", prev("/a1"), live("c", "13:00")),
+				"/a1":   feedOf("12:00", prev("/a0"), live("b", "12:00"), dead("a", "12:00")),
+				"/a0":   feedOf("11:00", "", live("a", "11:00")),
+			})
+			s.handle("/a1", broken)
+			r := h.run() // AP-HV-08
+			if r.Unreadable.Count != 1 || !strings.HasSuffix(r.Unreadable.First[0].Path, "/a1") {
+				t.Errorf("told of %v, want /a1", r.Unreadable.First)
+			}
+			if name == "cut" {
+				h.holds("a c http://x.org/b") // what came before the break, but for deletions
+			} else {
+				h.holds("a c")
+			}
+			h.watermark("11:00:00")
+			s.handle("/a1", nil)
+			s.put(map[string]string{"/a1": feedOf("12:01", prev("/a0"), live("b", "12:00:01"), dead("a", "12:00"))})
+			h.clean()
+			h.holds("b c")
+			h.asked("/feed, /a1, /a0, /feed 304") // no validators of what was not processed: AP-HTTP-06
+			h.watermark("13:00:00")
+		})
+	}
+}
+
+// After repeated failure the harvest goes on with what there is; the gap is told
+// of, and asked for now and then.
+func TestFeedGap(t *testing.T) {
+	t.Parallel()
+	s := newFeedSite(t)
+	docs := fourDocuments()
+	docs["/a3"] = feedOf("13:00", prev("/a2"), live("c", "13:00"))
+	delete(docs, "/a2")
+	s.put(docs)
+	h := follow(t, s, intake.AtomPMHOptions{})
+	for range 2 {
+		if r := h.run(); r.Unreadable.Count != 1 {
+			t.Errorf("told of %v", r.Unreadable)
+		}
+		if st := h.Status(); st.Whole || st.Gap != "" || !st.Watermark.IsZero() {
+			t.Errorf("status %+v", st)
+		}
+	}
+	h.run()
+	h.holds("c d")
+	h.watermark("14:00:00")
+	if st := h.Status(); !st.Whole || st.Gap != s.URL+"/a2" {
+		t.Errorf("status %+v, want a gap", st)
+	}
+	s.took()
+	h.clean()
+	h.asked("/feed 304")
+	s.put(map[string]string{"/feed": feedOf("15:00", prev("/a3"), live("e", "15:00"), live("d", "14:00"), live("d", "13:00"))})
+	told(t, h.run().Skipped, "may be missing") // AP-HV-17
+	h.asked("/feed")
+	s.put(map[string]string{"/a2": fourDocuments()["/a2"]})
+	before(t, h, func(text string) string { return strings.ReplaceAll(text, `"tried":"20`, `"tried":"19`) })
+	h.clean()
+	h.holds("a b c d e")
+	if st := h.Status(); st.Gap != "" {
+		t.Errorf("status %+v, want no gap", st)
+	}
+}
+
+// A server in trouble is not given up so soon.
+func TestFeedTrouble(t *testing.T) {
+	t.Parallel()
+	s := newFeedSite(t)
+	s.put(fourDocuments())
+	s.status("/a2", http.StatusBadGateway)
+	h := follow(t, s, intake.AtomPMHOptions{})
+	for range 5 {
+		h.run()
+	}
+	if st := h.Status(); st.Whole || !st.Watermark.IsZero() {
+		t.Errorf("status %+v", st)
+	}
+	s.handle("/a2", nil)
+	h.clean()
+	h.holds("a b c d")
+}
+
+func TestFeedCircle(t *testing.T) {
+	t.Parallel()
+	for name, next := range map[string]string{"itself": "/a2", "subscription": "/feed", "circle": "/a1", "elsewhere": "http://lockstep.test/feed", "nowhere": "ftp://x/"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newFeedSite(t)
+			link := prev(next)
+			if strings.Contains(next, ":") {
+				link = strings.ReplaceAll(link, "BASE", "")
+			}
+			s.put(map[string]string{
+				"/feed": feedOf("13:00", prev("/a1"), live("c", "13:00")),
+				"/a1":   feedOf("12:00", prev("/a2"), live("b", "12:00")),
+				"/a2":   feedOf("11:00", link, live("a", "11:00")),
+			})
+			h := follow(t, s, intake.AtomPMHOptions{})
+			for range 3 { // AP-HV-09
+				if r := h.run(); r.Unreadable.Count != 1 {
+					t.Errorf("told of %v, %v", r.Unreadable.First, r.Skipped.First)
+				}
+				h.holds("a b c")
+				h.asked("/feed, /a1, /a2, /feed 304")
+			}
+			h.clean()
+			h.asked("/feed 304")
+		})
+	}
+	// A redirect closes a circle as well.
+	s := newFeedSite(t)
+	s.put(map[string]string{"/feed": feedOf("13:00", prev("/a1"), live("c", "13:00"))})
+	s.handle("/a1", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/feed", http.StatusFound) })
+	h := follow(t, s, intake.AtomPMHOptions{})
+	told(t, h.run().Unreadable, "circle")
+}
+
+// A chain without end.
+func TestFeedEndless(t *testing.T) {
+	t.Parallel()
+	s := newFeedSite(t)
+	s.put(map[string]string{"/feed": feedOf("13:00", prev("/x/100"), live("a", "13:00"))})
+	for i := range 101 {
+		s.put(map[string]string{fmt.Sprintf("/x/%d", i): feedOf("12:00", prev(fmt.Sprintf("/x/%d", i-1)), live("b", "12:00"))})
+	}
+	h := follow(t, s, intake.AtomPMHOptions{MaxDocuments: 10})
+	told(t, h.run().Unreadable, "more than 10 documents") // AP-HV-09
+	if n := strings.Count(s.took(), "/x/"); n != 9 {
+		t.Errorf("%d archive documents asked for, want 9", n)
+	}
+	h.holds("a b")
+	h = follow(t, s, intake.AtomPMHOptions{MaxBytes: 2000})
+	told(t, h.run().Unreadable, "bytes")
+	if n := strings.Count(s.took(), "/x/"); n > 9 {
+		t.Errorf("%d archive documents asked for, want less", n)
+	}
+}
+
+// Documents that contradict each other: read again, then all of them, then taken
+// as they are, without the watermark.
+func TestFeedDisorder(t *testing.T) {
+	t.Parallel()
+	s := newFeedSite(t)
+	s.put(map[string]string{"/feed": feedOf("12:00", prev("/a1"), live("b", "12:00")), "/a1": feedOf("11:00", "", live("a", "11:00"))})
+	h := follow(t, s, intake.AtomPMHOptions{})
+	h.clean()
+	wrong := map[string]string{"/feed": feedOf("15:00", prev("/a1"), live("c", "13:00")), "/a1": feedOf("14:00", "", live("d", "11:30"))}
+	s.put(wrong)
+	told(t, h.run().Skipped, "AP-TS-03") // AP-HV-06
+	h.holds("a b c d")
+	h.watermark("12:00:00")
+	if n := strings.Count(s.took(), "/feed"); n > 6 {
+		t.Errorf("the feed was asked for %d times", n)
+	}
+	s.put(nil)
+	h.run()
+	h.asked("/feed, /a1, /a1 304")
+	s.put(map[string]string{"/feed": feedOf("15:00", prev("/a1"), live("c", "13:00")), "/a1": feedOf("12:00", "", live("d", "11:30"))})
+	h.clean()
+	h.watermark("13:00:00")
+
+	// One that is put right while it is read again is none.
+	s.put(wrong)
+	asked := 0
+	s.onAsk = func(path string) {
+		if asked++; asked == 3 {
+			s.put(map[string]string{"/feed": feedOf("16:00", prev("/a1"), live("e", "16:00")), "/a1": feedOf("13:00", "", live("c", "13:00"), live("d", "11:30"))})
+		}
+	}
+	h = follow(t, s, intake.AtomPMHOptions{})
+	h.clean()
+	h.holds("c d e")
+	h.watermark("16:00:00")
+}
+
+// A feed that never comes to rest is not read for ever.
+func TestFeedRestless(t *testing.T) {
+	t.Parallel()
+	s := newFeedSite(t)
+	n := 0
+	s.onAsk = func(path string) {
+		if path == "/feed" {
+			n++
+			at := fmt.Sprintf("12:%02d", n)
+			s.put(map[string]string{
+				"/feed":                    feedOf(at, prev(fmt.Sprintf("/a%d", n)), live("b", at)),
+				fmt.Sprintf("/a%d", n):     feedOf("11:00", "", live("a", "11:00")),
+				fmt.Sprintf("/a%d", n-100): "",
+			})
+		}
+	}
+	h := follow(t, s, intake.AtomPMHOptions{})
+	told(t, h.run().Skipped, "kept changing")
+	h.holds("a b")
+	if n > 10 {
+		t.Errorf("the feed was asked for %d times", n)
+	}
+	if !h.Status().Watermark.IsZero() {
+		t.Error("the watermark was moved")
+	}
+}
+
+func TestFeedTimes(t *testing.T) {
+	t.Parallel()
+	s := newFeedSite(t)
+	s.put(map[string]string{"/feed": feedOf("12:00", "",
+		live("offset", "2024-05-02T20:00:00+10:00"), live("later", "2024-05-02T12:30:00.5Z"), live("future", "2999-01-01T00:00:00Z"))})
+	h := follow(t, s, intake.AtomPMHOptions{})
+	told(t, h.run().Skipped, "AP-TS-01") // AP-HV-10
+	h.holds("future@00:00 later@12:30 offset@10:00")
+	w := h.Status().Watermark
+	if w.Year() > 2100 || w.Year() < 2024 {
+		t.Errorf("watermark %v, want the time of the answer", w)
+	}
+	// What comes with the right time is not lost on account of it.
+	soon := w.Add(time.Second).Format(time.RFC3339Nano)
+	s.put(map[string]string{"/feed": feedOf("12:00", "", live("new", soon), live("future", "2999-01-01T00:00:00Z"))})
+	h.run()
+	if got, _, err := find(t, h.cat, s.URL+"/new"); err != nil || got.URI == "" {
+		t.Errorf("what came after an entry of the future was lost: %v", err)
+	}
+}
+
+func find(t *testing.T, cat catalog.Catalog, uri string) (catalog.Record, bool, error) {
+	t.Helper()
+	for r, err := range cat.Resources(t.Context(), set, catalog.Range{From: uri, To: uri + "\x00"}) {
+		return r, err == nil, err
+	}
+	return catalog.Record{}, false, nil
+}
+
+// Times that no document can state.
+func TestFeedOddTimes(t *testing.T) {
+	t.Parallel()
+	s := newFeedSite(t)
+	s.put(map[string]string{"/feed": feedOf("9999-12-31T23:59:59-10:00", "", live("a", "9999-12-31T23:59:59-10:00"), live("b", "0001-01-01T00:00:00+10:00"))})
+	h := follow(t, s, intake.AtomPMHOptions{})
+	h.run()
+	for _, p := range []string{"/a", "/b"} {
+		if r, ok, err := find(t, h.cat, s.URL+p); err != nil || !ok || !r.Lastmod.IsZero() {
+			t.Errorf("%s: %+v, %v, want no lastmod", p, r, err)
+		}
+	}
+	h.reopen(intake.AtomPMHOptions{})
+	h.run()
+}
+
+func TestFeedAnother(t *testing.T) {
+	t.Parallel()
+	s := newFeedSite(t)
+	s.put(map[string]string{"/feed": feedOf("12:00", "", live("a", "11:00"), live("b", "12:00"))})
+	h := follow(t, s, intake.AtomPMHOptions{})
+	h.clean()
+	s.put(map[string]string{"/feed": feedOf("10:00", "id:urn:x-test:other ", live("b", "09:00"), live("c", "10:00"))})
+	_, err := h.Scan(t.Context()) // AP-HV-11
+	var another *intake.AnotherFeedError
+	if !errors.As(err, &another) || another.Was != "urn:x-test:feed" || another.Is != "urn:x-test:other" {
+		t.Errorf("error %v, want one of another feed", err)
+	}
+	h.holds("a b")
+	h.reopen(intake.AtomPMHOptions{AcceptFeed: true})
+	h.run()
+	h.holds("b@09:00 c@10:00")
+	h.watermark("10:00:00")
+	h.reopen(intake.AtomPMHOptions{})
+	h.clean()
+	h.asked("/feed, /feed, /feed, /feed 304")
+}
+
+// The producer was restored from a backup.
+func TestFeedWentBack(t *testing.T) {
+	t.Parallel()
+	s := newFeedSite(t)
+	s.put(map[string]string{"/feed": feedOf("14:00", prev("/a1"), live("b", "14:00"), live("a", "13:00")), "/a1": feedOf("12:00", "", live("a", "12:00", "/old"))})
+	h := follow(t, s, intake.AtomPMHOptions{})
+	h.clean()
+	s.put(map[string]string{"/feed": feedOf("12:30", prev("/a1"), live("c", "12:30"))})
+	told(t, h.run().Skipped, "AP-HV-02")
+	h.holds("b@14:00 c@12:30 old@12:00")
+	h.watermark("12:30:00")
+	s.put(map[string]string{"/feed": feedOf("12:45", prev("/a1"), live("d", "12:45"), live("c", "12:30"), live("z", "12:29"))})
+	h.clean()
+	h.holds("b c d old")
+}
+
+// Beginning at an archive document.
+func TestFeedCurrent(t *testing.T) {
+	t.Parallel()
+	s := newFeedSite(t)
+	current := `<link rel="current" href="BASE/now"/>`
+	s.put(map[string]string{
+		"/feed": feedOf("11:00", `<fh:archive/>`+current, live("a", "11:00")),
+		"/now":  feedOf("12:00", current+prev("/feed"), live("b", "12:00")),
+	})
+	h := follow(t, s, intake.AtomPMHOptions{})
+	h.clean() // AP-HV-14
+	h.holds("a b")
+	s.took()
+	h.clean()
+	h.asked("/now 304")
+	// It can go.
+	s.put(map[string]string{"/now": "", "/feed": feedOf("13:00", "", live("c", "13:00"))})
+	h.clean()
+	h.holds("a b c")
+	// Or never have been.
+	s.put(map[string]string{"/feed": feedOf("14:00", `<fh:archive/>`+current, live("d", "14:00"))})
+	told(t, h.run().Skipped, "cannot be read")
+	h.holds("a b c d")
+}
+
+func TestFeedMoved(t *testing.T) {
+	t.Parallel()
+	s := newFeedSite(t)
+	redirect := func(to string, status int) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, to, status) }
+	}
+	s.put(map[string]string{"/b": feedOf("12:00", "", live("a", "12:00"))})
+	s.handle("/feed", redirect("/b", http.StatusFound))
+	h := follow(t, s, intake.AtomPMHOptions{})
+	h.clean()
+	h.clean()
+	h.asked("/feed, /b, /feed, /b 304") // AP-HV-15
+	s.handle("/feed", redirect("/b", http.StatusPermanentRedirect))
+	h.clean()
+	s.took()
+	h.reopen(intake.AtomPMHOptions{})
+	h.clean()
+	h.clean()
+	h.asked("/b, /b 304")
+	// What is no longer there had not moved for good.
+	s.handle("/feed", nil)
+	s.put(map[string]string{"/b": "", "/feed": feedOf("13:00", "", live("b", "13:00"))})
+	h.clean()
+	h.holds("a b")
+	s.status("/feed", http.StatusGone)
+	if _, err := h.Scan(t.Context()); !errors.Is(err, intake.ErrEnded) {
+		t.Errorf("error %v, want that the feed has ended", err)
+	}
+	h.holds("a b")
+	// Watching one that has ended asks once.
+	s.took()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	h.reopen(intake.AtomPMHOptions{ScanInterval: time.Millisecond})
+	_ = h.Watch(ctx, nil) // the end of ctx
+	h.asked("/feed")
+}
+
+// A complete archive document: complete as of then, and newer ones on top.
+func TestFeedCompleteArchive(t *testing.T) {
+	t.Parallel()
+	s := newFeedSite(t)
+	s.put(map[string]string{"/feed": feedOf("12:00", "", live("a", "11:00"), live("b", "12:00"), live("n", "12:00"))})
+	h := follow(t, s, intake.AtomPMHOptions{})
+	h.clean()
+	s.put(map[string]string{
+		"/feed": feedOf("14:00", prev("/a2"), live("d", "14:00")),
+		"/a2":   feedOf("13:30", prev("/a1"), live("n", "13:30")),
+		"/a1":   feedOf("13:00", complete, live("b", "12:00"), live("c", "13:00")),
+	})
+	h.clean() // AP-AMB-07
+	h.holds("b c d n")
+	s.put(map[string]string{"/feed": feedOf("15:00", prev("/a2"), live("e", "15:00"))})
+	h.clean()
+	h.holds("b c d e n")
+}
+
+// A crash between reading and applying: nothing hides behind a 304.
+func TestFeedCrash(t *testing.T) {
+	t.Parallel()
+	s := newFeedSite(t)
+	s.put(fourDocuments())
+	h := follow(t, s, intake.AtomPMHOptions{})
+	broken := &failingLedger{Ledger: h.ledger}
+	h.ledger = broken
+	for i := range 3 {
+		h.reopen(intake.AtomPMHOptions{})
+		broken.fail = true
+		if _, err := h.Scan(t.Context()); !errors.Is(err, errFailing) {
+			t.Fatalf("error %v", err)
+		}
+		broken.fail = false
+		s.took()
+		h.reopen(intake.AtomPMHOptions{})
+		h.clean() // AP-HTTP-06
+		if got := s.took(); strings.HasPrefix(got, "/feed 304") {
+			t.Errorf("asked for %s: the feed was not processed", got)
+		}
+		h.holds("a b c d")
+		s.put(map[string]string{"/feed": feedOf("16:00", prev("/a3"), live("d", fmt.Sprintf("15:%02d", i)))})
+	}
+}
+
+var errFailing = errors.New("no ledger")
+
+type failingLedger struct {
+	intake.Ledger
+	fail bool
+}
+
+func (l *failingLedger) Record(ctx context.Context, set string, put []intake.LedgerRow, drop []string) error {
+	if l.fail {
+		return errFailing
+	}
+	return l.Ledger.Record(ctx, set, put, drop)
+}
+
+// Memory that does not fit what the catalog holds is no memory.
+func TestFeedLost(t *testing.T) {
+	t.Parallel()
+	s := newFeedSite(t)
+	s.put(fourDocuments())
+	h := follow(t, s, intake.AtomPMHOptions{})
+	h.clean()
+	h.cat = catalog.NewMem(nil) // the catalog was lost
+	h.reopen(intake.AtomPMHOptions{})
+	h.clean()
+	h.holds("a b c d")
+	h.ledger = new(intake.MemLedger) // and now the ledger, with the state
+	must(t, os.Remove(h.o.State))
+	s.put(map[string]string{"/a1": feedOf("12:00", "")})
+	h.reopen(intake.AtomPMHOptions{})
+	h.clean()
+	h.holds("a b c d") // that a record is not in the feed proves nothing
+	s.put(map[string]string{"/feed": feedOf("15:00", prev("/a3"), dead("a", "15:00"), live("d", "14:00"))})
+	h.clean()
+	h.holds("b c d")
+}
+
+// What somebody else had put into the set goes, once the feed is known.
+func TestFeedTakesOver(t *testing.T) {
+	t.Parallel()
+	s := newFeedSite(t)
+	s.put(fourDocuments())
+	h := follow(t, s, intake.AtomPMHOptions{})
+	_, err := h.cat.Apply(t.Context(), set, []catalog.Update{{Record: catalog.Record{URI: s.URL + "/foreign"}}, {Record: catalog.Record{URI: s.URL + "/a"}}})
+	must(t, err)
+	s.status("/a2", http.StatusForbidden)
+	h.run()
+	h.holds("a c d foreign")
+	s.handle("/a2", nil)
+	h.clean()
+	h.holds("a b c d")
+}
