@@ -3,6 +3,7 @@ package repository_test
 import (
 	"compress/gzip"
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -188,7 +189,8 @@ func TestGone(t *testing.T) {
 	cancel()
 	r := httptest.NewRequest(http.MethodGet, baseURL+"?verb=ListRecords&metadataPrefix=oai_dc", http.NoBody).WithContext(ctx)
 	defer func() {
-		if got := recover(); got != http.ErrAbortHandler {
+		got := recover()
+		if err, ok := got.(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
 			t.Errorf("panic with %v", got)
 		}
 		wantIDs(t, w.all("verb=ListRecords&metadataPrefix=oai_dc"), "https://example.org/a")
