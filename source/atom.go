@@ -3,7 +3,10 @@ package source
 import (
 	"errors"
 	"fmt"
-	"net/url"
+	"io"
+	"time"
+
+	"lockstep/atompmh"
 )
 
 // An Atom says how a set's Atom-PMH feed is cut and what it says of itself
@@ -25,8 +28,9 @@ const RelFeed = "urn:x-lockstep:atom-pmh"
 // hundred kilobytes, which is also what a harvester reads to find one change.
 const defaultAtomEntries = 1000
 
-// check refuses what cannot be meant.
-func (a *Atom) check() error {
+// checkAtom refuses what cannot be meant.
+func (s *Source) checkAtom(set *Set) error {
+	a := set.Atom
 	if a == nil {
 		return nil
 	}
@@ -36,8 +40,10 @@ func (a *Atom) check() error {
 	if a.Complete && a.Entries > 0 {
 		return errors.New("atom feed: a complete feed is one document, whatever the number of entries")
 	}
-	if u, err := url.Parse(a.ID); a.ID != "" && (err != nil || u.Scheme == "") {
-		return fmt.Errorf("atom feed: id %q is no absolute IRI", a.ID)
+	f, _ := s.atomDefaults(set)
+	_, err := atompmh.NewWriter(io.Discard, atompmh.Feed{ID: f.ID, Title: f.Title, Author: f.Author, Self: s.base.uri(atomName(set.Name)), Updated: time.Unix(0, 0)})
+	if err != nil {
+		return fmt.Errorf("atom feed: %w", err)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"lockstep/atompmh"
 	"lockstep/catalog"
+	"lockstep/resourcesync"
 	"lockstep/source"
 )
 
@@ -422,5 +423,55 @@ func TestAtomNewerStateIsRefused(t *testing.T) {
 	_, err := w.source().Publish(context.Background())
 	if err == nil || !strings.Contains(err.Error(), "newer version") {
 		t.Errorf("Publish = %v, want it to refuse", err)
+	}
+}
+
+// TestAtomUntellable has resources that a feed has no words for, or no whole ones:
+// the others are told of, and they are as far as possible.
+func TestAtomUntellable(t *testing.T) {
+	t.Parallel()
+	for _, early := range []bool{true, false} {
+		w := atomWorld(t, source.Atom{})
+		s := w.source()
+		if !early {
+			w.publish(s)
+		}
+		odd := []string{"not a uri", "urn:\x01", "https://data.example.org/\xff", "https://data.example.org/a b", "mailto:x@example.org"}
+		for i, typ := range []string{"text", " text/plain", "text/\x02", "a/b; c=\"<&>\"", "", "/"} {
+			uri := fmt.Sprintf("%stype%d", baseURL, i)
+			r := record(uri, "x")
+			r.Type = typ
+			r.Links = []resourcesync.Link{{Rel: "collection", Href: "https://example.org/\x03"}, {Rel: "via", Href: "a b"}, {Rel: catalog.RelRecord, Href: "no id"}}
+			w.live[uri] = "x"
+			w.apply(catalog.Update{Record: r})
+		}
+		for _, uri := range odd {
+			w.apply(catalog.Update{Record: record(uri, "x")})
+		}
+		w.live["mailto:x@example.org"] = "x"
+		w.publish(s)
+		w.inFeed()
+		for _, uri := range odd {
+			delete(w.live, uri)
+			w.apply(catalog.Update{Record: catalog.Record{URI: uri}, Deleted: true})
+		}
+		w.publish(s)
+		w.inFeed()
+	}
+}
+
+func TestAtomNewRefuses(t *testing.T) {
+	t.Parallel()
+	for want, a := range map[string]source.Atom{
+		"entries":   {Entries: -1},
+		"complete":  {Complete: true, Entries: 5},
+		"id \"feed": {ID: "feed"},
+		"author":    {Author: " x"},
+		"character": {Title: "\x01"},
+	} {
+		w := atomWorld(t, a)
+		if _, err := source.New(w.cat, w.docs, w.opts); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("New(%+v) = %v, want an error about %s", a, err, want)
+		}
 	}
 }

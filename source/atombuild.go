@@ -125,19 +125,16 @@ func (b *atomBuild) readCatalog(ctx context.Context, take func(*buildEntry) erro
 		if main != "" {
 			continue
 		}
-		if !absoluteIRI(r.uri) {
-			b.report.Refused++
-			b.opts.Logger.WarnContext(ctx, "resource cannot be told of in an atom feed: its address is no URI", slog.String("uri", r.uri))
-			continue
-		}
 		e := &buildEntry{fresh: true, seq: r.seq, at: r.event.UnixMicro()}
-		members = slices.DeleteFunc(members, func(m *representation) bool { return !absoluteIRI(m.uri) })
 		for _, m := range members {
 			if m.seq > e.seq {
 				e.seq, e.at = m.seq, m.event.UnixMicro()
 			}
 		}
-		view.active(&e.Entry, id, r, members)
+		if !view.active(&e.Entry, id, r, members) {
+			b.report.Refused++
+			continue
+		}
 		if err := take(e); err != nil {
 			return err
 		}

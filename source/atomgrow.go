@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -209,14 +208,11 @@ func (g *atomGathering) run(ctx context.Context) (atomGroups, error) {
 
 // there notes the entry of a record; c may be nil where it has not changed itself.
 func (g *atomGathering) there(id string, main *representation, members []*representation, c *pendingChange) {
-	if !absoluteIRI(main.uri) {
+	e := g.at(c)
+	if !g.view.active(&e.Entry, id, main, members) {
 		g.report.Refused++
-		g.opts.Logger.Warn("resource cannot be told of in an atom feed: its address is no URI", slog.String("uri", main.uri))
 		return
 	}
-	members = slices.DeleteFunc(slices.Clone(members), func(m *representation) bool { return !absoluteIRI(m.uri) })
-	e := g.at(c)
-	g.view.active(&e.Entry, id, main, members)
 	for _, m := range members {
 		if c := g.changes[m.uri]; c != nil && c.Seq > e.seq {
 			e.seq, e.event = c.Seq, c.EventTime

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
+	"log/slog"
 	"net/url"
 	"slices"
 	"strings"
@@ -28,6 +30,9 @@ type representation struct {
 	event      time.Time
 }
 
+// unknownType is what a resource is served as whose media type is not known.
+const unknownType = "application/octet-stream"
+
 // atomLinks are the relations of resources that go along with entries.
 var atomLinks = map[string]bool{"collection": true, "describedby": true, "via": true, "profile": true, "license": true, "author": true}
 
@@ -35,7 +40,7 @@ var atomLinks = map[string]bool{"collection": true, "describedby": true, "via": 
 func represent(r *catalog.Record, e *resourcesync.Entry) *representation {
 	v := &representation{uri: r.URI, typ: r.Type, length: r.Length, seq: r.Seq, event: r.EventTime}
 	if v.typ == "" {
-		v.typ = "application/octet-stream" // AP-ACT-05: what it is served as
+		v.typ = unknownType // AP-ACT-05: what it is served as
 	}
 	for i := range e.Links {
 		l := &e.Links[i]
@@ -80,6 +85,7 @@ type atomView struct {
 	set   *Set
 	seen  map[string]*representation // nil: there is no such resource
 	tells *describer
+	try   *atompmh.Writer // writes to nowhere
 }
 
 func (s *Source) atomView(set *Set) *atomView {
@@ -186,13 +192,53 @@ func groupOf(uri, main, id string, members []*representation) *atomGroup {
 }
 
 // active makes e the entry of a record that is there (AP-ACT-02, AP-ACT-05,
-// AP-ACT-07). Its time is given out later.
-func (v *atomView) active(e *atompmh.Entry, id string, main *representation, members []*representation) {
+// AP-ACT-07). Its time is given out later. It reports false for a record that no
+// document can tell of: one bad record must not keep all others from it.
+func (v *atomView) active(e *atompmh.Entry, id string, main *representation, members []*representation) bool {
 	*e = atompmh.Entry{ID: id, Title: v.title(main.uri), Kind: atompmh.Active}
-	for _, r := range append([]*representation{main}, members...) {
-		e.Links = append(e.Links, atompmh.Link{Rel: atompmh.RelAlternate, Href: r.uri, Type: r.typ, Length: max(r.length, 0)})
+	if !absoluteIRI(main.uri) {
+		return v.refuse(main.uri, errNoURI)
 	}
+	for _, r := range append([]*representation{main}, members...) {
+		if absoluteIRI(r.uri) {
+			e.Links = append(e.Links, atompmh.Link{Rel: atompmh.RelAlternate, Href: r.uri, Type: r.typ, Length: max(r.length, 0)})
+		}
+	}
+	own := e.Links
 	e.Links = append(e.Links, main.links...)
+	if v.fits(e) == nil {
+		return true
+	}
+	e.Links = own
+	if v.fits(e) == nil {
+		return true
+	}
+	e.Links = []atompmh.Link{{Rel: atompmh.RelAlternate, Href: main.uri, Type: unknownType}}
+	if err := v.fits(e); err != nil {
+		return v.refuse(main.uri, err)
+	}
+	return true
+}
+
+var errNoURI = errors.New("its address is no URI")
+
+// refuse tells that a resource is left out.
+func (v *atomView) refuse(uri string, err error) bool {
+	v.opts.Logger.Warn("resource cannot be told of in an atom feed", slog.String("uri", uri), slog.Any("err", err))
+	return false
+}
+
+// fits reports what keeps e from being in a document.
+func (v *atomView) fits(e *atompmh.Entry) error {
+	far := time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+	if v.try == nil {
+		var err error
+		if v.try, err = atompmh.NewWriter(io.Discard, atompmh.Feed{ID: "urn:x", Title: "x", Author: "x", Self: "urn:x", Updated: far}); err != nil {
+			return err // unreachable: it is right
+		}
+	}
+	e.Updated = far
+	return v.try.Write(e)
 }
 
 // deletion makes e the entry of a record that is gone (AP-DEL-04, AP-DEL-05);

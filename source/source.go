@@ -216,6 +216,9 @@ func New(c catalog.Catalog, docs blob.Store, o Options) (*Source, error) {
 		if s.rules[o.Sets[i].Name], err = compileRules(&o.Sets[i], b); err != nil {
 			return nil, err
 		}
+		if err := s.checkAtom(&o.Sets[i]); err != nil {
+			return nil, fmt.Errorf("set %q: %w", o.Sets[i].Name, err)
+		}
 	}
 	return s, nil
 }
@@ -239,9 +242,6 @@ func (o Options) withDefaults(b base) (Options, error) {
 		}
 		seen[set.Name] = true
 		if err := set.Archive.check(); err != nil {
-			return o, fmt.Errorf("set %q: %w", set.Name, err)
-		}
-		if err := set.Atom.check(); err != nil {
 			return o, fmt.Errorf("set %q: %w", set.Name, err)
 		}
 	}
