@@ -84,7 +84,7 @@ func playAtomFault(t *testing.T, a source.Atom, failAt int, crash bool) (reached
 	faulty := *w.world
 	faulty.docs = store
 	s := faulty.source()
-	further := 2
+	further := 3 // so that what has been forgotten shows
 	r := linkedResource{typ: "text/html", alternates: []string{"r.pdf"}}
 	pdf, gone := linkedResource{typ: "application/pdf", canonical: "r"}, linkedResource{}
 	text := linkedResource{typ: "text/plain"}
