@@ -159,23 +159,27 @@ func (p *pager) count(t oaipmh.Token, records int64) {
 // records hands on the records of a page.
 func (p *pager) records(ctx context.Context, r *oaipmh.Reader) (n int64, err error) {
 	var at piece
-	size := 0
+	text := make([]byte, 0, pieceBytes+pieceBytes/4)
 	for {
 		var rec oaipmh.Record
 		if err = r.Read(&rec); err != nil {
 			break
 		}
 		n++
-		rec.Metadata = append([]byte(nil), rec.Metadata...)
 		p.order(rec.Datestamp)
+		if rec.Metadata != nil {
+			from := len(text)
+			text = append(text, rec.Metadata...) // what it held before stays where it was
+			rec.Metadata = text[from:len(text):len(text)]
+		}
 		at.records = append(at.records, rec)
-		if size += len(rec.Metadata); size < pieceBytes && len(at.records) < pieceRecords {
+		if len(text) < pieceBytes && len(at.records) < pieceRecords {
 			continue
 		}
 		if err := p.send(ctx, &piece{records: at.records}); err != nil {
 			return n, err
 		}
-		at, size = piece{}, 0
+		at, text = piece{}, make([]byte, 0, pieceBytes+pieceBytes/4)
 	}
 	if errors.Is(err, io.EOF) {
 		err = nil

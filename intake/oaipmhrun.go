@@ -26,6 +26,11 @@ type harvest struct {
 	taken int64       // records of this stretch
 	dirty bool        // the catalog was told something since memory was saved
 	begun bool        // that a harvest is under way was saved
+
+	profile struct { // of the last record
+		name string
+		ok   bool
+	}
 }
 
 // run harvests until the list is at its end, or the stretch is used up.

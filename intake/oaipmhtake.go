@@ -5,7 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 	"time"
 
 	"lockstep/catalog"
@@ -16,7 +16,7 @@ import (
 
 // How much is told to the catalog at once.
 const (
-	harvestBatch      = 2000    // records
+	harvestBatch      = 4000    // records
 	harvestBatchBytes = 8 << 20 // of metadata
 )
 
@@ -110,25 +110,37 @@ func versionOf(hs resourcesync.Hashes) string {
 // links Destinations would cut.
 const maxRecordSets = maxEntryLinks / 2
 
-// links tells where a record belongs: to its sets, the repository and the format; and
-// by which identifier, where that is a URI.
-func (v *harvest) links(uri string, rec *oaipmh.Record) (links []resourcesync.Link) {
-	add := func(l resourcesync.Link) {
-		if checkListed(&resourcesync.Entry{Loc: "urn:x", Links: []resourcesync.Link{l}}) == nil {
-			links = append(links, l)
-		}
-	}
+// links tells where a record belongs: to its sets, the repository and the format;
+// and by which identifier, where that is a URI.
+func (v *harvest) links(uri string, rec *oaipmh.Record) []resourcesync.Link {
+	links := make([]resourcesync.Link, 0, 4)
 	for _, s := range rec.Sets[:min(len(rec.Sets), maxRecordSets)] {
-		add(resourcesync.Link{Rel: "collection", Href: oaipmh.URL(v.base, oaipmh.VerbListRecords, "metadataPrefix", v.o.Prefix, "set", s)})
+		links = append(links, resourcesync.Link{Rel: "collection", Href: oaipmh.URL(v.base, oaipmh.VerbListRecords, "metadataPrefix", v.o.Prefix, "set", s)})
 	}
-	add(resourcesync.Link{Rel: catalog.RelRecord, Href: rec.Identifier})
-	if via := oaipmh.RecordURL(v.base, v.o.Prefix, rec.Identifier); via != uri {
-		add(resourcesync.Link{Rel: "via", Href: via})
+	if checkURI(rec.Identifier) == nil {
+		links = append(links, resourcesync.Link{Rel: catalog.RelRecord, Href: rec.Identifier})
 	}
-	if strings.Contains(rec.Namespace, ":") {
-		add(resourcesync.Link{Rel: "profile", Href: rec.Namespace})
+	if via := oaipmh.RecordURL(v.base, v.o.Prefix, rec.Identifier); via != uri && checkURI(via) == nil {
+		links = append(links, resourcesync.Link{Rel: "via", Href: via})
 	}
-	return links
+	if v.profileOK(rec.Namespace) {
+		links = append(links, resourcesync.Link{Rel: "profile", Href: rec.Namespace})
+	}
+	if len(rec.Sets) == 0 || checkListed(&resourcesync.Entry{Loc: "urn:x", Links: links}) == nil {
+		return links
+	}
+	return slices.DeleteFunc(links, func(l resourcesync.Link) bool {
+		return checkListed(&resourcesync.Entry{Loc: "urn:x", Links: []resourcesync.Link{l}}) != nil
+	})
+}
+
+// profileOK reports whether a namespace can be linked to. Mostly it is that of the
+// record before.
+func (v *harvest) profileOK(namespace string) bool {
+	if namespace != v.profile.name {
+		v.profile.name, v.profile.ok = namespace, checkURI(namespace) == nil
+	}
+	return v.profile.ok
 }
 
 // take takes in what comes, until the list is at its end, which it reports, or the

@@ -2,6 +2,7 @@ package oaipmh
 
 import (
 	"bytes"
+	"errors"
 	"html"
 	"io"
 	"strconv"
@@ -270,7 +271,7 @@ func (c *Cleaner) number(b []byte, digits string) int {
 	}
 	n, err := strconv.ParseUint(digits, base, 32)
 	switch {
-	case digits == "" || err != nil && !isRange(err):
+	case digits == "" || err != nil && !errors.Is(err, strconv.ErrRange):
 		return c.bare()
 	case err != nil || !xmlChar(n):
 		c.replace()
@@ -278,11 +279,6 @@ func (c *Cleaner) number(b []byte, digits string) int {
 		c.out = append(c.out, b...)
 	}
 	return len(b)
-}
-
-func isRange(err error) bool {
-	e, ok := err.(*strconv.NumError)
-	return ok && e.Err == strconv.ErrRange
 }
 
 // xmlChar reports whether XML 1.0 has the character (production 2).
