@@ -54,13 +54,16 @@ func (h *feedHarvest) applyAll(ctx context.Context) error {
 // told.
 type feedStep struct {
 	updates []catalog.Update
+	claims  []LedgerRow // what the step is about to do
 	put     []LedgerRow
 	drop    []string
 	named   map[string]bool // URIs on the account of the rows put
 	removed []string        // URIs on the account of rows before, and of none put
 }
 
-// applyBatch makes changes true in the catalog, and records them.
+// applyBatch makes changes true in the catalog, and records them. Each is claimed
+// before, so that whatever ends the process no resource is on nobody's account, and
+// no account tells of another catalog than there is: see recover.
 func (h *feedHarvest) applyBatch(ctx context.Context, changes []feedChange) error {
 	if len(changes) == 0 {
 		return nil
@@ -84,6 +87,11 @@ func (h *feedHarvest) applyBatch(ctx context.Context, changes []feedChange) erro
 		return err
 	}
 	if len(s.updates) > 0 {
+		if !h.unremembered {
+			if err := h.a.ledger.Record(ctx, h.set, s.claims, nil); err != nil {
+				return err
+			}
+		}
 		a, err := h.cat.Apply(ctx, h.set, s.updates)
 		if err != nil {
 			return err
@@ -93,11 +101,39 @@ func (h *feedHarvest) applyBatch(ctx context.Context, changes []feedChange) erro
 	return h.a.ledger.Record(ctx, h.set, s.put, s.drop)
 }
 
+// recover finishes what a harvest had claimed that did not come to record it.
+func (h *feedHarvest) recover(ctx context.Context) error {
+	for {
+		var batch []feedChange
+		for row, err := range h.a.ledger.Open(ctx, h.set) {
+			if err != nil {
+				return err
+			}
+			if row.Open != OpenClaim {
+				continue
+			}
+			batch = append(batch, feedChange{
+				id: row.ID, updated: row.Updated, absent: row.Deleted && row.Updated.IsZero(), told: told{deleted: row.Deleted, resources: row.Next},
+			})
+			if len(batch) == feedBatch {
+				break
+			}
+		}
+		if len(batch) == 0 {
+			return nil
+		}
+		if err := h.applyBatch(ctx, batch); err != nil {
+			return err
+		}
+	}
+}
+
 // step adds what becomes of one record.
 func (h *feedHarvest) step(s *feedStep, c *feedChange, row *LedgerRow) {
 	if c.absent {
 		if row.ID != "" {
 			s.drop = append(s.drop, c.id)
+			s.claims = append(s.claims, LedgerRow{ID: c.id, Deleted: true, Open: OpenClaim, Resources: row.Resources})
 			s.disown(row.Resources, nil)
 		}
 		return
@@ -120,15 +156,33 @@ func (h *feedHarvest) step(s *feedStep, c *feedChange, row *LedgerRow) {
 		s.named[r.URI] = true
 	}
 	s.put = append(s.put, next)
+	if c.open == OpenNothing {
+		s.claims = append(s.claims, LedgerRow{
+			ID: c.id, Updated: c.updated, Deleted: c.deleted, Open: OpenClaim, Resources: union(next.Resources, row.Resources), Next: next.Resources,
+		})
+	}
 	s.disown(row.Resources, next.Resources)
+}
+
+// union returns a with what only b has behind.
+func union(a, b []LedgerResource) []LedgerResource {
+	here := make(map[string]bool, len(a))
+	for _, r := range a {
+		here[r.URI] = true
+	}
+	all := slices.Clone(a)
+	for _, r := range b {
+		if !here[r.URI] {
+			all = append(all, r)
+		}
+	}
+	return all
 }
 
 // disown notes which resources were on an account, and are not any more.
 func (s *feedStep) disown(before, after []LedgerResource) {
-	for _, r := range before {
-		if !slices.ContainsFunc(after, func(a LedgerResource) bool { return a.URI == r.URI }) {
-			s.removed = append(s.removed, r.URI)
-		}
+	for _, r := range union(after, before)[len(after):] {
+		s.removed = append(s.removed, r.URI)
 	}
 }
 

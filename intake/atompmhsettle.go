@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -254,12 +255,60 @@ func (h *feedHarvest) differs(n *newest, row *LedgerRow) bool {
 
 // adopt gives the ledger back what it does not know of the catalog any more.
 func (h *feedHarvest) adopt(ctx context.Context) error {
-	return h.unowned(ctx, func(r *row) error {
-		if id, ours := strings.CutPrefix(r.token, tokenOfFeed); ours && id != "" {
-			return h.adoptOne(ctx, id, r.uri)
+	var batch []LedgerRow
+	flush := func() error {
+		b := batch
+		batch = nil
+		return h.adoptAll(ctx, b)
+	}
+	err := h.unowned(ctx, func(r *row) error {
+		id, ours := strings.CutPrefix(r.token, tokenOfFeed)
+		if !ours || id == "" {
+			return nil
 		}
-		return nil
+		rec, ok, err := held(ctx, h.cat, h.set, r.uri)
+		if err != nil || !ok {
+			return err
+		}
+		batch = append(batch, LedgerRow{ID: id, Updated: rec.Lastmod, Resources: []LedgerResource{{URI: rec.URI, Type: rec.Type}}})
+		if len(batch) < feedBatch {
+			return nil
+		}
+		return flush()
 	})
+	if err != nil {
+		return err
+	}
+	return flush()
+}
+
+// adoptAll puts resources on the accounts of their records.
+func (h *feedHarvest) adoptAll(ctx context.Context, rows []LedgerRow) error {
+	slices.SortStableFunc(rows, func(a, b LedgerRow) int { return strings.Compare(a.ID, b.ID) })
+	put := rows[:0]
+	for _, r := range rows {
+		if last := len(put) - 1; last >= 0 && put[last].ID == r.ID {
+			put[last].Resources = append(put[last].Resources, r.Resources...)
+			continue
+		}
+		put = append(put, r)
+	}
+	ids := make([]string, len(put))
+	for i := range put {
+		ids[i] = put[i].ID
+	}
+	accounts, err := h.a.ledger.Lookup(ctx, h.set, ids)
+	if err != nil {
+		return err
+	}
+	for i, account := range accounts {
+		if account.ID == "" {
+			continue
+		}
+		account.Deleted, account.Resources = false, union(account.Resources, put[i].Resources)
+		put[i] = account
+	}
+	return h.a.ledger.Record(ctx, h.set, put, nil)
 }
 
 // unowned calls f for the resources of the catalog that are on no record's
@@ -287,24 +336,6 @@ func (h *feedHarvest) unowned(ctx context.Context, f func(*row) error) error {
 
 // tokenOfFeed begins the Tokens of what comes from a feed; the record follows.
 const tokenOfFeed = "atom-pmh "
-
-func (h *feedHarvest) adoptOne(ctx context.Context, id, uri string) error {
-	rec, ok, err := held(ctx, h.cat, h.set, uri)
-	if err != nil || !ok {
-		return err
-	}
-	found, err := h.a.ledger.Lookup(ctx, h.set, []string{id})
-	if err != nil {
-		return err
-	}
-	account := found[0]
-	if account.ID == "" {
-		account = LedgerRow{ID: id, Updated: rec.Lastmod}
-	}
-	account.Deleted = false
-	account.Resources = append(account.Resources, LedgerResource{URI: rec.URI, Type: rec.Type})
-	return h.a.ledger.Record(ctx, h.set, []LedgerRow{account}, nil)
-}
 
 // dropGone deletes what is gone by its absence, and what never was on a record's
 // account, unless that is too much to be true.

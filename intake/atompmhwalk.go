@@ -24,10 +24,11 @@ const (
 
 // A feedHarvest is one harvest of a feed.
 //
-// Order of writes: what is new, in the order of time, each batch into the catalog
-// and then into the ledger; then, if the feed was read without a problem, what is
-// gone by its absence; then how far the feed was harvested. A harvest killed at
-// any point is repeated, and finds done what was done.
+// Order of writes: what is new, in the order of time, each batch claimed in the
+// ledger, applied to the catalog and recorded in the ledger; then, if the feed was
+// read without a problem, what is gone by its absence; then how far the feed was
+// harvested. A harvest killed at any point is repeated: it finishes what was
+// claimed, and finds done what was done.
 type feedHarvest struct {
 	*listing // its sorter holds entries by record and time; gone, records
 	a        *AtomPMH
@@ -35,11 +36,12 @@ type feedHarvest struct {
 	order    sorter // what is to be applied, by time
 	strays   spill  // resources of the catalog that are on nobody's account
 
-	full      bool      // the whole chain is read
-	anew      bool      // nothing is known of how the catalog stands
-	elsewhere bool      // the feed is looked for at another address than before
-	replaced  bool      // the feed took the place of another
-	mark      time.Time // entries before were applied
+	full         bool      // the whole chain is read
+	anew         bool      // nothing is known of how the catalog stands
+	unremembered bool      // and if this harvest is cut off, neither will the next know
+	elsewhere    bool      // the feed is looked for at another address than before
+	replaced     bool      // the feed took the place of another
+	mark         time.Time // entries before were applied
 
 	sub    string     // URI of the subscription document
 	named  string     // the document that named it, if it has not been read yet
@@ -103,7 +105,8 @@ func (a *AtomPMH) newHarvest(full bool) (*feedHarvest, error) {
 func (h *feedHarvest) prepare(at point) {
 	m := &h.old
 	// A catalog that was lost, or set back, is behind.
-	h.anew = m.Address == "" || m.Rules != h.a.rules() || at.Last < m.Point.Last
+	h.unremembered = m.Address == "" || m.Rules != h.a.rules()
+	h.anew = h.unremembered || at.Last < m.Point.Last
 	switch {
 	case h.anew, m.Watermark.IsZero() && !m.Complete, m.Disorder:
 		h.full = true
@@ -133,6 +136,9 @@ func (h *feedHarvest) run(ctx context.Context) error {
 		return err
 	}
 	h.prepare(at)
+	if err := h.recover(ctx); err != nil {
+		return err
+	}
 	quiet, err := h.walk(ctx)
 	if err != nil {
 		return err

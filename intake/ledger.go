@@ -63,6 +63,7 @@ const (
 	OpenRetry              // a representation could not be asked for
 	OpenPending            // a representation is not there: another entry has to tell what became of the record
 	OpenTied               // an active and a deletion entry of one instant: a representation has to be asked for
+	OpenClaim              // the catalog may or may not have been told yet: Resources is what it holds before or after, Next after
 )
 
 // CheckLedger refuses what no Ledger can hold. Every implementation asks it.
