@@ -52,15 +52,15 @@ func TestFeedIncremental(t *testing.T) {
 	}
 	s.put(map[string]string{"/feed": feedOf("15:00", prev("/a3"), live("e", "15:00"), live("d", "14:00"), live("d0", "13:59"))})
 	h.clean()
-	h.holds("a b c d e")
-	h.asked("/feed") // an entry before the watermark: no older document is needed
+	h.holds("a b c d d0 e") // d0 was published late, and was met all the same
+	h.asked("/feed")        // an entry before the watermark: no older document is needed
 	s.put(map[string]string{
 		"/feed": feedOf("17:00", prev("/a5"), live("g", "17:00")),
 		"/a5":   feedOf("16:00", prev("/a4"), live("f", "16:00")),
 		"/a4":   feedOf("15:00", prev("/a3"), live("e", "15:00"), live("d", "14:00")),
 	})
 	h.clean()
-	h.holds("a b c d e f g")
+	h.holds("a b c d d0 e f g")
 	h.asked("/feed, /a5, /a4, /feed 304")
 	h.watermark("17:00:00")
 }
@@ -101,8 +101,8 @@ func TestFeedOrder(t *testing.T) {
 	h.clean()
 	h.holds("a2@12:00")
 	s.put(map[string]string{"/feed": feedOf("13:00", prev("/a1"), live("a", "11:30"), live("b", "13:00"), live("x", "11:59", "/x"))})
-	h.clean() // x has an entry before the watermark: nothing is read of it
-	h.holds("a2@12:00 b@13:00")
+	h.clean() // that of a is historical, that of x the first one
+	h.holds("a2@12:00 b@13:00 x@11:59")
 }
 
 // Two events of one instant, the second published after the first was harvested.
@@ -142,6 +142,28 @@ func TestFeedDeletion(t *testing.T) {
 		`<at:deleted-entry xmlns:at="http://purl.org/atompub/tombstones/1.0" ref="urn:x-test:b" when="2024-05-02T15:00:00Z"/>`)})
 	h.run()
 	h.holds("a")
+}
+
+// Entries that were published late, or dated before a watermark that is later than
+// it should be, count where they are met; what was settled before does not.
+func TestFeedLate(t *testing.T) {
+	t.Parallel()
+	s := newFeedSite(t)
+	s.put(map[string]string{"/feed": feedOf("12:00", prev("/a1"), live("a", "11:00"), live("b", "12:00"), live("t", "10:30"), dead("t", "10:30")),
+		"/a1": feedOf("10:00", "", live("0", "10:00"))})
+	s.status("/t", 200)
+	h := follow(t, s, intake.AtomPMHOptions{})
+	h.clean()
+	h.holds("0 a b t")
+	s.put(map[string]string{"/feed": feedOf("13:00", prev("/a1"), live("a", "11:00"), live("a", "10:59", "/older"), live("b", "12:00"),
+		live("late", "11:30"), dead("0", "11:31"), dead("never", "10:31"), live("t", "10:30"), dead("t", "10:30"), dead("b", "10:29"), live("c", "13:00"))})
+	h.clean() // AP-HV-03, AP-HV-10
+	h.holds("a b c late t")
+	h.asked("/feed") // and t is not asked for again
+	s.put(map[string]string{"/feed": feedOf("14:00", prev("/a1"), dead("late", "11:45"), live("b", "12:00"), dead("a", "11:00"), live("d", "14:00"))})
+	h.clean() // of two that contradict each other one does not come alone, below the watermark
+	h.holds("a b c d t")
+	h.asked("/feed")
 }
 
 // What a complete feed does not list is gone; what another does not, stays.

@@ -150,21 +150,14 @@ func (h *feedHarvest) answered(resp *fetch.Response) {
 // maxHomes is how many places a subscription document may be found at.
 const maxHomes = 8
 
-// collect puts the entries of a document aside. Of those that were applied long
-// ago it keeps none, unless everything counts.
+// collect puts the entries of a document aside, also those that were applied long
+// ago: a producer may have published one late, or dated it before a watermark that
+// is later than it should be.
 func (h *feedHarvest) collect(rd *atompmh.Reader, d *feedDoc, part uint32) error {
-	head, err := rd.Feed()
-	if err != nil {
-		return err
-	}
-	all := h.full || head.Complete
 	for {
 		var e atompmh.Entry
 		switch err := rd.Read(&e); {
 		case errors.Is(err, io.EOF):
-			if feed, err := rd.Feed(); err == nil && feed.Complete && !all {
-				h.lateComplete = true // what was left out counts
-			}
 			return nil
 		case err != nil:
 			return err
@@ -176,9 +169,6 @@ func (h *feedHarvest) collect(rd *atompmh.Reader, d *feedDoc, part uint32) error
 			d.Max.Time = e.Updated
 		}
 		d.Entries++
-		if !all && e.Updated.Before(h.mark) { // AP-HV-04: at the mark itself they count
-			continue
-		}
 		if err := h.add(&e, part); err != nil {
 			return &stopError{err}
 		}

@@ -225,6 +225,8 @@ func (h *feedHarvest) counts(n *newest, row *LedgerRow) bool {
 		}
 		h.older++
 		return true
+	case !h.full && !h.absence && n.updated.Before(h.mark) && row.Open == OpenNothing:
+		return false // it was settled when it was at the mark
 	case tied:
 		return true
 	case deleted != row.Deleted:

@@ -52,18 +52,17 @@ type feedHarvest struct {
 	parts  []feedPart
 	walked []string // the documents of the last walk
 
-	seen         feedTime    // the latest updated met in the last walk,
-	some         bool        // if there was an entry
-	complete     bool        // the subscription document has fh:complete
-	absence      bool        // what was not met is gone
-	lateComplete bool        // a document said at its end that it was complete
-	blurred      bool        // a complete document has entries that cannot be read
-	disorder     bool        // the chain contradicts itself
-	unsettled    bool        // the feed did not come to rest
-	missing      *missingDoc // where the walk had to end
-	older        int64       // records of which the feed went back to an older entry
-	pending      atomic.Bool // a representation was found missing
-	asked        sync.Map    // records of which something stayed open just now
+	seen      feedTime    // the latest updated met in the last walk,
+	some      bool        // if there was an entry
+	complete  bool        // the subscription document has fh:complete
+	absence   bool        // what was not met is gone
+	blurred   bool        // a complete document has entries that cannot be read
+	disorder  bool        // the chain contradicts itself
+	unsettled bool        // the feed did not come to rest
+	missing   *missingDoc // where the walk had to end
+	older     int64       // records of which the feed went back to an older entry
+	pending   atomic.Bool // a representation was found missing
+	asked     sync.Map    // records of which something stayed open just now
 
 	key, said []byte // scratch
 	count     uint32 // entries put aside
@@ -124,7 +123,7 @@ func (h *feedHarvest) prepare(at point) {
 // escalate makes of a harvest a full one. What was put aside stays: that an entry
 // is met twice does no harm.
 func (h *feedHarvest) escalate() {
-	h.full, h.lateComplete = true, false
+	h.full = true
 	h.docs = make(map[string]*feedDoc)
 }
 
@@ -237,7 +236,7 @@ func (h *feedHarvest) mustReadAll(sub *feedDoc) bool {
 	if h.full {
 		return false
 	}
-	return h.lateComplete || h.absence && !sub.Complete || // AP-AMB-07
+	return h.absence && !sub.Complete || // AP-AMB-07
 		!sub.Complete && h.old.Complete || // AP-CDL-04
 		!sub.Complete && h.missing == nil && h.some && h.seen.Before(h.old.Watermark.Time) // the producer went back
 }
