@@ -26,6 +26,29 @@ type Metadata struct {
 	Document  []byte // its root element, in UTF-8, which says what the document did
 	Namespace string // of the root
 	Schema    string // where the document says its schema is; "" if it does not
+
+	located  bool   // it says where schemas are
+	instance string // what it means by the prefix xsi
+}
+
+// Locate has a document that says nothing of schemas say that the one of its
+// namespace is at the address schema: each metadata part says so (OAI-PMH 2.0,
+// 2.5).
+func (m *Metadata) Locate(schema string) {
+	if m.located || schema == "" || m.instance != "" && m.instance != schemaInstance {
+		return
+	}
+	root, name, _ := rootTag(m.Document)
+	if root == nil {
+		return // unreachable: it is a document
+	}
+	b := append(make([]byte, 0, len(root)+256), root[:name]...)
+	if m.instance == "" {
+		b = append(b, ` xmlns:xsi="`+schemaInstance+`"`...)
+	}
+	b = AppendText(append(b, ` xsi:schemaLocation="`...), m.Namespace+" "+schema)
+	m.Document = append(append(b, '"'), root[name:]...)
+	m.Schema, m.located, m.instance = schema, true, schemaInstance
 }
 
 // Document reads a well-formed XML document of up to limit bytes. It is an error
@@ -43,6 +66,7 @@ func Document(r io.Reader, limit int64) (Metadata, error) {
 	var located []string
 	for _, a := range s.Attrs {
 		if a.Space == 1 && string(a.Local) == "schemaLocation" {
+			meta.located = true
 			located = strings.Fields(string(a.Value))
 		}
 	}
@@ -50,6 +74,7 @@ func Document(r io.Reader, limit int64) (Metadata, error) {
 	for prefix, uri := range s.InScope() {
 		spaces[prefix] = uri
 	}
+	meta.instance = spaces["xsi"]
 	if meta.Document, err = s.Capture(nil, int(limit)); err != nil {
 		return Metadata{}, err
 	}

@@ -256,3 +256,34 @@ func FuzzDocument(f *testing.F) {
 		}
 	})
 }
+
+// Each metadata part says where its schema is (OAI-PMH 2.0, 2.5); one that does
+// already, or means something else by xsi, stays as it is.
+func TestLocate(t *testing.T) {
+	t.Parallel()
+	const xsi = ` xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"`
+	for _, tt := range []struct{ doc, want string }{
+		{`<r xmlns="urn:a"><b/></r>`, `<r` + xsi + ` xsi:schemaLocation="urn:a s.xsd?a&amp;b" xmlns="urn:a"><b/></r>`},
+		{`<p:r xmlns:p="urn:a"` + xsi + `/>`, `<p:r xsi:schemaLocation="urn:a s.xsd?a&amp;b" xmlns:p="urn:a"` + xsi + `/>`},
+		{`<r xmlns="urn:a"` + xsi + ` xsi:schemaLocation="urn:b b.xsd"/>`, ""},
+		{`<r xmlns="urn:a" xmlns:xsi="urn:x"/>`, ""},
+	} {
+		m, err := oaipmh.Document(strings.NewReader(tt.doc), 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Locate("")
+		for range 2 {
+			m.Locate("s.xsd?a&b")
+		}
+		if tt.want == "" {
+			tt.want = tt.doc
+		}
+		if got := string(m.Document); got != tt.want {
+			t.Errorf("%s became\n%s, want\n%s", tt.doc, got, tt.want)
+		}
+		if m, err = oaipmh.Document(strings.NewReader(tt.want), 1<<20); err != nil {
+			t.Errorf("%s: %v", tt.want, err)
+		}
+	}
+}

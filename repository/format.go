@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"log/slog"
 	"mime"
+	"net/url"
 	"regexp"
 	"strings"
 
@@ -47,7 +48,7 @@ func formatOf(namespace, schema string) format {
 		sum := sha256.Sum256([]byte(namespace))
 		f.Prefix = f.Prefix[:min(len(f.Prefix), 40)] + "-" + hex.EncodeToString(sum[:4])
 	}
-	if schema != "" && len(schema) <= maxSchema {
+	if schema != "" && isAddress(schema) {
 		f.Schema = schema
 	}
 	return f
@@ -61,8 +62,15 @@ func (x *index) prefixOf(namespace string) string {
 	return formatOf(namespace, "").Prefix
 }
 
-// maxSchema is how long what a document says of its schema may be.
-const maxSchema = 1024
+// maxAddress is how long what a document says of its namespace and schema may be:
+// every list of formats repeats it.
+const maxAddress = 1024
+
+// isAddress reports whether responses can name s as a URI.
+func isAddress(s string) bool {
+	_, err := url.Parse(s)
+	return err == nil && len(s) <= maxAddress && sayable(s)
+}
 
 // format returns the prefix of the format a resource's content is in, or "".
 func (b *batch) format(ctx context.Context, r *catalog.Record) (string, error) {
@@ -81,6 +89,9 @@ func (b *batch) format(ctx context.Context, r *catalog.Record) (string, error) {
 	if m.Namespace == oaipmh.DublinCoreNamespace {
 		return dublinCore, nil
 	}
+	if m.Namespace == oaipmh.Namespace || !isAddress(m.Namespace) { // metadata is of another (OAI-PMH 2.0, 3.2.1)
+		return "", nil
+	}
 	if f, ok := x.fmts[m.Namespace]; ok {
 		return f.Prefix, nil
 	}
@@ -97,14 +108,24 @@ func (b *batch) format(ctx context.Context, r *catalog.Record) (string, error) {
 	return f.Prefix, nil
 }
 
-// document reads the content of a resource as what a record can be.
+// document reads the content of a resource as what a record can be. One that does
+// not say where its schema is says so, if harvesters know that.
 func (x *index) document(ctx context.Context, r *catalog.Record) (oaipmh.Metadata, error) {
 	content, err := x.Open(ctx, r)
 	if err != nil {
 		return oaipmh.Metadata{}, err
 	}
 	defer content.Close() // opened for reading only
-	return oaipmh.Document(content, maxDocument)
+	m, err := oaipmh.Document(content, maxDocument)
+	if err != nil {
+		return m, err
+	}
+	if m.Namespace == oaipmh.DublinCoreNamespace {
+		m.Locate(oaipmh.DublinCoreSchema)
+	} else {
+		m.Locate(wellKnown[m.Namespace].Schema)
+	}
+	return m, nil
 }
 
 // isXML reports whether a media type is that of XML (RFC 7303).

@@ -298,9 +298,10 @@ func escapedURI(uri string) string {
 	var b strings.Builder
 	for i := 0; i < len(uri); {
 		_, n := utf8.DecodeRuneInString(uri[i:])
-		if part := uri[i : i+n]; sayable(part) {
+		switch part := uri[i : i+n]; {
+		case part == "%" && escapes(uri[i:]), part != "%" && sayable(part):
 			b.WriteString(part)
-		} else {
+		default:
 			for j := range n {
 				fmt.Fprintf(&b, "%%%02X", part[j])
 			}
@@ -310,12 +311,25 @@ func escapedURI(uri string) string {
 	return b.String()
 }
 
-// sayable reports whether XML can say s, and whoever reads it back has s.
+// sayable reports whether s can be an identifier: XML can say it, whoever reads it
+// back has s, and it is what schemas take for a URI (OAI-PMH 2.0, 2.4).
 func sayable(s string) bool {
+	for i := range len(s) {
+		if s[i] == '%' && !escapes(s[i:]) {
+			return false
+		}
+	}
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool {
 		return r <= ' ' || r == 0x7F || r == 0xFFFE || r == 0xFFFF || unicode.IsSpace(r)
 	})
 }
+
+// escapes reports whether s begins with an escape of URIs: % and two digits.
+func escapes(s string) bool {
+	return len(s) > 2 && isHex(s[1]) && isHex(s[2])
+}
+
+func isHex(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f' }
 
 // ErrNotPublished reports a set of which nothing was published yet.
 var ErrNotPublished = errors.New("nothing was published yet")

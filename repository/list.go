@@ -70,6 +70,11 @@ func (a *answer) list() error {
 	if !a.out.Begun() && first == 0 {
 		return &oaipmh.Error{Code: oaipmh.CodeNoRecordsMatch, Message: "there are no such records"}
 	}
+	if !a.out.Begun() {
+		if err := a.again(l, sets); err != nil {
+			return err
+		}
+	}
 	if more || first > 0 {
 		if err := a.putToken(l, sets, first, more); err != nil {
 			return err
@@ -90,13 +95,13 @@ func (a *answer) listing() (*listing, error) {
 	var gran oaipmh.Granularity
 	if a.q.From != "" {
 		var err error
-		if from, gran, err = oaipmh.ParseDatestamp(a.q.From); err != nil {
+		if from, gran, err = parseDatestamp(a.q.From); err != nil {
 			return nil, badArgument("from: %s", err)
 		}
 		l.From = spot{At: from.UnixMicro() - 1, Number: lastNumber}
 	}
 	if a.q.Until != "" {
-		t, g, err := oaipmh.ParseDatestamp(a.q.Until)
+		t, g, err := parseDatestamp(a.q.Until)
 		switch {
 		case err != nil:
 			return nil, badArgument("until: %s", err)
@@ -111,6 +116,15 @@ func (a *answer) listing() (*listing, error) {
 	}
 	l.At = l.From
 	return l, nil
+}
+
+// parseDatestamp reads one that schemas take for one, too: there is no year 0.
+func parseDatestamp(s string) (time.Time, oaipmh.Granularity, error) {
+	t, g, err := oaipmh.ParseDatestamp(s)
+	if err == nil && t.Year() == 0 {
+		err = errors.New("there is no year 0000")
+	}
+	return t, g, err
 }
 
 // setsOf returns the sets that a list is of.
@@ -188,6 +202,23 @@ func (a *answer) part(l *listing, sets []*index) (more bool, err error) {
 		}
 	}
 	return more, nil
+}
+
+// again repeats a record of a list whose last part would have none, since those
+// that were left have changed, and come later: schemas take no empty list.
+func (a *answer) again(l *listing, sets []*index) error {
+	anew := *l
+	anew.In, anew.At = "", l.From
+	items, err := a.next(&anew, sets, 1)
+	if err != nil || len(items) == 0 {
+		return err
+	}
+	there, err := a.look(&anew, items)
+	if err != nil {
+		return err
+	}
+	_, err = a.put(&anew, &items[0], there[items[0].index][items[0].uri])
+	return err
 }
 
 // put writes a record. One that cannot be read just now is left out, to be told

@@ -218,6 +218,9 @@ func (w *world) parse(body string) *response {
 	if err := xml.Unmarshal([]byte(body), r); err != nil {
 		w.Fatalf("%v in:\n%s", err, body)
 	}
+	if err := checkSchema(body); err != nil {
+		w.Errorf("against the schema: %v in:\n%.4000s", err, body)
+	}
 	return r
 }
 
@@ -344,6 +347,12 @@ func TestErrors(t *testing.T) {
 		{"verb=GetRecord&identifier=&metadataPrefix=oai_dc", "badArgument"},
 		{"verb=GetRecord&identifier=%00&metadataPrefix=oai_dc", "badArgument"},
 		{"verb=GetRecord&identifier=%ff&metadataPrefix=oai_dc", "badArgument"},
+		{"verb=GetRecord&identifier=%01&metadataPrefix=oai_dc", "badArgument"},
+		{"verb=GetRecord&identifier=%25zz&metadataPrefix=oai_dc", "badArgument"},
+		{"verb=GetRecord&identifier=http://%5Bx&metadataPrefix=oai_dc", "badArgument"},
+		{"verb=GetRecord&identifier=a%22%3C%26%27b&metadataPrefix=oai_dc", "idDoesNotExist"},
+		{"verb=ListMetadataFormats&identifier=a%20b", "badArgument"},
+		{"verb=ListSets&resumptionToken=%01%3C", "badResumptionToken"},
 		{"verb=GetRecord&identifier=none&metadataPrefix=oai_dc", "idDoesNotExist"},
 		{"verb=GetRecord&identifier=https://example.org/a&metadataPrefix=mods", "cannotDisseminateFormat"},
 		{"verb=GetRecord&identifier=https://example.org/a&metadataPrefix=a+b", "badArgument"},
@@ -356,6 +365,9 @@ func TestErrors(t *testing.T) {
 		{"verb=ListRecords&metadataPrefix=oai_dc&set=main:", "badArgument"},
 		{"verb=ListRecords&metadataPrefix=oai_dc&from=2026", "badArgument"},
 		{"verb=ListRecords&metadataPrefix=oai_dc&from=2026-02-30", "badArgument"},
+		{"verb=ListRecords&metadataPrefix=oai_dc&from=0000-01-01", "badArgument"},
+		{"verb=ListRecords&metadataPrefix=oai_dc&from=2026-01-01T24:00:00Z", "badArgument"},
+		{"verb=ListRecords&metadataPrefix=oai_dc&from=2026-01-01T00:00:00%2B00:00", "badArgument"},
 		{"verb=ListRecords&metadataPrefix=oai_dc&from=2026-01-01T00:00:00", "badArgument"},
 		{"verb=ListRecords&metadataPrefix=oai_dc&from=2026-01-01T00:00:00.0Z", "badArgument"},
 		{"verb=ListRecords&metadataPrefix=oai_dc&until=today", "badArgument"},
@@ -517,6 +529,10 @@ func TestFormats(t *testing.T) {
 	w.put("https://example.org/6", "text/xml", `<r xmlns="urn:example:r" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:schemaLocation="urn:example:r https://example.org/r.xsd"/>`)
 	const dc = `<oai_dc:dc xmlns:oai_dc="http://www.openarchives.org/OAI/2.0/oai_dc/" xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>Own</dc:title></oai_dc:dc>`
 	w.put("https://example.org/7", "text/xml", dc)
+	located := strings.Replace(dc, "<oai_dc:dc", `<oai_dc:dc xmlns:xsi="`+xsiSpace+`" xsi:schemaLocation="`+dcSpace+" "+dcSpace[:len(dcSpace)-1]+`.xsd"`, 1)
+	w.put("https://example.org/8", "text/xml", `<OAI-PMH xmlns="`+oaiSpace+`"/>`)
+	w.put("https://example.org/9", "text/xml", `<r xmlns="not %zz"/>`)
+	w.put("https://example.org/A", "text/xml", `<r xmlns="urn:`+strings.Repeat("x", 1<<16)+`"/>`)
 	r := w.ask("verb=ListMetadataFormats")
 	if len(r.Formats) != 2 || r.Formats[1].Namespace != "urn:example:r" {
 		t.Fatalf("formats %+v", r.Formats)
@@ -528,7 +544,7 @@ func TestFormats(t *testing.T) {
 	if got, want := strings.TrimSpace(rs[0].Records[0].Metadata.Inner), strings.Replace(own, "<r:r", `<r:r xmlns=""`, 1); got != want {
 		t.Errorf("metadata\n%s\nwant\n%s", got, want)
 	}
-	if rs := w.all("verb=ListRecords&metadataPrefix=oai_dc"); len(ids(rs)) != 7 || strings.TrimSpace(rs[0].Records[6].Metadata.Inner) != dc {
+	if rs := w.all("verb=ListRecords&metadataPrefix=oai_dc"); len(ids(rs)) != 10 || strings.TrimSpace(rs[0].Records[6].Metadata.Inner) != located {
 		t.Errorf("as oai_dc: %v, the last %s", ids(rs), rs[0].Records[6].Metadata.Inner)
 	}
 	w.pass(time.Minute)
@@ -580,7 +596,8 @@ func TestIdentifiers(t *testing.T) {
 	w.put("https://example.org/3", "", "3", id("oai:other.example:3"), resourcesync.Link{Rel: "canonical", Href: "https://example.org/1"})
 	w.put("https://example.org/4\x01\xff<é>", "", "4")
 	w.put("https://example.org/5", "", "5", id("https://example.org/1"))
-	want := []string{"oai:other.example:1", "https://example.org/2", "https://example.org/3", "https://example.org/4%01%FF<é>", "https://example.org/5"}
+	w.put("https://example.org/6 %zz%4a", "", "6")
+	want := []string{"oai:other.example:1", "https://example.org/2", "https://example.org/3", "https://example.org/4%01%FF<é>", "https://example.org/5", "https://example.org/6%20%25zz%4a"}
 	wantIDs(t, w.all("verb=ListRecords&metadataPrefix=oai_dc"), want...)
 	for _, id := range want {
 		wantIDs(t, []*response{w.ask("verb=GetRecord&metadataPrefix=oai_dc&identifier=" + url.QueryEscape(id))}, id)

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -237,7 +238,14 @@ func (a *answer) prefixes() (map[string]oaipmh.Format, error) {
 	return all, nil
 }
 
-var errNoItem = &oaipmh.Error{Code: oaipmh.CodeIDDoesNotExist, Message: "there is no item of this identifier"}
+// noItem reports that there is no item of the identifier asked for. What could
+// be none must not be told as one in the response (OAI-PMH 2.0, 3.2).
+func (a *answer) noItem() error {
+	if _, err := url.Parse(a.q.Identifier); err != nil || !sayable(a.q.Identifier) {
+		return badArgument("%.80q is no identifier, which is a URI", a.q.Identifier)
+	}
+	return &oaipmh.Error{Code: oaipmh.CodeIDDoesNotExist, Message: "there is no item of this identifier"}
+}
 
 func (a *answer) listFormats() error {
 	if err := a.inStep(a.sets); err != nil {
@@ -284,7 +292,7 @@ func (a *answer) ofItem(all map[string]oaipmh.Format) (map[string]oaipmh.Format,
 	}
 	switch {
 	case !known:
-		return nil, errNoItem
+		return nil, a.noItem()
 	case !there:
 		return nil, &oaipmh.Error{Code: oaipmh.CodeNoMetadataFormats, Message: "the item was deleted"}
 	}
@@ -329,7 +337,7 @@ func (a *answer) getRecord() error {
 		return a.end()
 	}
 	if !known {
-		return errNoItem
+		return a.noItem()
 	}
 	return &oaipmh.Error{Code: oaipmh.CodeCannotDisseminateFormat, Message: "the item is not to be had in this format"}
 }
