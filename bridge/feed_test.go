@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,7 +29,7 @@ type press struct {
 	now      time.Time
 	history  []issue
 	texts    map[int]string // of the records there are
-	formats  map[int]int    // 1: text alone; 2: JSON, too
+	formats  map[int]int    // indexes of formats
 	per      int            // entries of an archive document
 	cut      int            // entries in archives
 	epoch    int            // of the names of archives
@@ -44,7 +45,34 @@ type press struct {
 type issue struct {
 	record  int
 	updated time.Time
-	formats int // 0: deleted
+	formats int // index of formats; 0: deleted
+}
+
+// formats are the ends of the addresses of a record, and the types there.
+var formats = [][]format{nil, {text}, {text, asJSON}, {asJSON}, {asJSON, text}}
+
+type format struct{ end, typ string }
+
+var text, asJSON = format{"", "text/plain"}, format{".json", "application/json"}
+
+// of is the text of a record in a format.
+func (f format) of(text string) string {
+	if f == asJSON {
+		return "{" + text + "}"
+	}
+	return text
+}
+
+// chosen is the format of a record that is kept.
+func chosen(formats []format, prefer []string) format {
+	for _, typ := range prefer {
+		for _, f := range formats {
+			if f.typ == typ {
+				return f
+			}
+		}
+	}
+	return formats[0]
 }
 
 func newPress(t testing.TB) *press {
@@ -147,16 +175,16 @@ func (p *press) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		text, typ = p.feed(end), "application/atom+xml"
 	default:
-		name, json := strings.CutSuffix(strings.TrimPrefix(path, "/r/"), ".json")
+		name, end, _ := strings.Cut(strings.TrimPrefix(path, "/r/"), ".")
 		n, err := strconv.Atoi(name)
 		body, ok := p.texts[n]
-		if err != nil || !ok || json && p.formats[n] < 2 {
+		i := slices.IndexFunc(formats[p.formats[n]], func(f format) bool { return strings.TrimPrefix(f.end, ".") == end })
+		if err != nil || !ok || i < 0 {
 			http.NotFound(w, r)
 			return
 		}
-		if text, typ = body, "text/plain"; json {
-			text, typ = "{"+body+"}", "application/json"
-		}
+		f := formats[p.formats[n]][i]
+		text, typ = f.of(body), f.typ
 	}
 	tag := fmt.Sprintf("%q", fmt.Sprintf("%x", sha256.Sum256([]byte(text)))[:16])
 	w.Header().Set("ETag", tag)
@@ -226,14 +254,11 @@ func (p *press) feed(end int) string {
 	for _, i := range p.rnd.Perm(len(entries)) {
 		e := entries[i]
 		fmt.Fprintf(&b, `<entry><id>urn:x:%d</id><title>Record %d</title><updated>%s</updated>`, e.record, e.record, e.updated.Format(time.RFC3339Nano))
-		switch {
-		case e.formats == 0:
+		if e.formats == 0 {
 			b.WriteString(`<content/>`)
-		default:
-			fmt.Fprintf(&b, `<link href="/r/%d" type="text/plain"/>`, e.record)
-			if e.formats > 1 {
-				fmt.Fprintf(&b, `<link rel="alternate" href="/r/%d.json" type="application/json"/>`, e.record)
-			}
+		}
+		for _, f := range formats[e.formats] {
+			fmt.Fprintf(&b, `<link href="/r/%d%s" type="%s"/>`, e.record, f.end, f.typ)
 		}
 		b.WriteString(`</entry>`)
 	}
@@ -242,12 +267,13 @@ func (p *press) feed(end int) string {
 }
 
 // want is the files of a mirror.
-func (p *press) want() map[string]string {
+func (p *press) want(prefer ...string) map[string]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := map[string]string{}
 	for n, text := range p.texts {
-		all[fmt.Sprintf("r/%d", n)] = text
+		f := chosen(formats[p.formats[n]], prefer)
+		all[fmt.Sprintf("r/%d%s", n, f.end)] = f.of(text)
 	}
 	return all
 }
@@ -432,11 +458,10 @@ func TestFeedConverges(t *testing.T) {
 			p.complete = rnd.IntN(4) == 0
 			m := newMirror(t, p.srv.URL+"/feed")
 			m.opts.MaxDelete = 100
-			prefer := rnd.IntN(3) == 0
-			if prefer {
-				m.opts.Prefer = []string{"application/json"}
-			}
 			for range 7 {
+				if m.opts.Prefer = nil; rnd.IntN(2) == 0 {
+					m.opts.Prefer = []string{"application/json"}
+				}
 				p.happen(rnd)
 				if rnd.IntN(2) == 0 {
 					p.setFaults(.1)
@@ -452,15 +477,7 @@ func TestFeedConverges(t *testing.T) {
 				t.Logf("Sync: %v", err)
 			}
 			m.mustSync()
-			want := p.want()
-			if prefer {
-				for n, f := range p.formats {
-					if name := fmt.Sprintf("r/%d", n); f > 1 {
-						want[name] = "{" + want[name] + "}"
-					}
-				}
-			}
-			m.holds(want)
+			m.holds(p.want(m.opts.Prefer...))
 		})
 	}
 }
@@ -473,7 +490,7 @@ func (p *press) happen(rnd *rand.Rand) {
 		case 0:
 			p.del(n)
 		default:
-			p.put(n, fmt.Sprint("text ", rnd.IntN(1000)), 1+rnd.IntN(2))
+			p.put(n, fmt.Sprint("text ", rnd.IntN(1000)), 1+rnd.IntN(4))
 		}
 	}
 	switch rnd.IntN(6) {

@@ -62,6 +62,14 @@ func (o *origin) Entries(ctx context.Context) iter.Seq2[resourcesync.Entry, erro
 	}
 }
 
+// Find implements [destination.Finder].
+func (o *origin) Find(ctx context.Context, uri string) (resourcesync.Entry, bool, error) {
+	for r, err := range o.memory.catalog().Resources(ctx, setName, catalog.Range{From: uri, To: uri + "\x00"}) {
+		return entryOf(&r), err == nil, err
+	}
+	return resourcesync.Entry{}, false, nil
+}
+
 // Changes implements [destination.Origin].
 func (o *origin) Changes(ctx context.Context, after int64) iter.Seq2[resourcesync.Entry, error] {
 	return func(yield func(resourcesync.Entry, error) bool) {

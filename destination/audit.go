@@ -189,8 +189,8 @@ func (a *auditor) auditSet(ctx context.Context, set *setState, before []*setStat
 	if s.paths, err = a.paths(); err != nil {
 		return false, err
 	}
-	s.planner = &planner{d: a.d, set: set.Number, dated: set.foreign != nil, reselects: r.reselects(), prune: r.failed == 0, settled: set.Complete && !r.reselects(),
-		others: a.d.selects.prefersOther(set.Selection), refuse: r.reader.refuse}
+	s.planner = &planner{d: a.d, set: set.Number, dated: set.foreign != nil, prune: r.failed == 0, settled: set.Complete && !r.reselects(),
+		others: set.foreign == nil && a.d.selects.prefersOther(set.Selection), refuse: r.reader.refuse}
 	a.total = max(a.done, a.counts[set.Number])
 	a.d.emit(Event{Kind: EventPlan, Set: set.Name, Progress: Progress{Total: a.total}})
 	w := names.writer()

@@ -187,7 +187,7 @@ func (r *setReader) wantOf(e *resourcesync.Entry) want {
 		w.Length = e.Length
 	}
 	for i := range e.Links {
-		if len(w.Links) < maxLinks && (r.d.usefulLink(&e.Links[i]) || r.set.foreign != nil && e.Links[i].Rel == "alternate") {
+		if len(w.Links) < maxLinks && r.d.usefulLink(&e.Links[i]) && (r.set.foreign == nil || !isRepresentation(&e.Links[i])) {
 			w.Links = append(w.Links, e.Links[i])
 		}
 	}

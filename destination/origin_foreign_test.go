@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"lockstep/catalog"
 	"lockstep/destination"
 	"lockstep/discover"
@@ -208,46 +210,62 @@ func TestOriginEnded(t *testing.T) {
 	m.holds(map[string]string{"a": "a"})
 }
 
-// The first alternate of an entry is the file of the record; which
-// representation is in it the user says (AP-CDL-07, AP-AMB-14).
+// Of the representations of a record one is kept, under its own URI: the first
+// that is selected, unless another is preferred (AP-CDL-07, AP-AMB-14). Which
+// that is may change without the guard being asked: no record goes.
 func TestOriginRepresentations(t *testing.T) {
 	t.Parallel()
-	group := func(p *pool, text string) []catalog.Update {
+	group := func(p *pool, name, text string) []catalog.Update {
+		r, json := "/"+name, "/"+name+".json"
 		return []catalog.Update{
-			p.put("/r", text, p.link("alternate", "/r.json", "application/json")),
-			p.put("/r.json", "{"+text+"}", p.link("canonical", "/r", "text/plain")),
-			p.put("/only", "only"),
+			p.put(r, text, p.link("alternate", json, "application/json")),
+			p.put(json, "{"+text+"}", p.link("canonical", r, "text/plain")),
 		}
+	}
+	first := map[string]string{"only": "only"}
+	json := map[string]string{"only": "only"}
+	jsonOnly := map[string]string{}
+	for i := range 9 {
+		name, text := fmt.Sprint("r", i), fmt.Sprint(i)
+		first[name], json[name+".json"], jsonOnly[name+".json"] = text, "{"+text+"}", "{"+text+"}"
 	}
 	for _, tt := range []struct {
 		name string
 		opts destination.Options
 		want map[string]string
 	}{
-		{"first", destination.Options{}, map[string]string{"r": "1", "only": "only"}},
-		{"prefer", destination.Options{Prefer: []string{"application/json"}}, map[string]string{"r": "{1}", "only": "only"}},
-		{"type", destination.Options{Types: []string{"application/json"}}, map[string]string{"r": "{1}"}},
-		{"type of the first", destination.Options{Types: []string{"text/*"}}, map[string]string{"r": "1", "only": "only"}},
+		{"first", destination.Options{}, first},
+		{"prefer", destination.Options{Prefer: []string{"application/json"}}, json},
+		{"prefer what there is not", destination.Options{Prefer: []string{"image/*"}}, first},
+		{"prefer the first", destination.Options{Prefer: []string{"text/*", "application/json"}}, first},
+		{"type", destination.Options{Types: []string{"application/json"}}, jsonOnly},
+		{"type of the first", destination.Options{Types: []string{"text/*"}}, first},
+		{"include", destination.Options{Include: []string{"*.json"}}, jsonOnly},
+		{"exclude", destination.Options{Exclude: []string{"*/r?"}}, json},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			p := newPool(t)
 			m := newReservoir(t, p)
+			p.complete = false
 			m.opts = tt.opts
-			p.brings(group(p, "1"))
+			var all []catalog.Update
+			for i := range 9 {
+				all = append(all, group(p, fmt.Sprint("r", i), fmt.Sprint(i))...)
+			}
+			p.brings(append(all, p.put("/only", "only")))
 			if _, err := m.sync(); err != nil {
 				t.Fatal(err)
 			}
 			m.holds(tt.want)
 
 			// Another selection finds its own.
-			m.opts = destination.Options{MaxDelete: 100}
+			m.opts = destination.Options{}
 			if _, err := m.sync(); err != nil {
 				t.Fatal(err)
 			}
-			m.holds(map[string]string{"r": "1", "only": "only"})
+			m.holds(first)
 			m.opts = tt.opts
-			m.opts.MaxDelete = 100
 			if _, err := m.sync(); err != nil {
 				t.Fatal(err)
 			}
@@ -255,39 +273,107 @@ func TestOriginRepresentations(t *testing.T) {
 			if r := auditOf(t, m, destination.AuditOptions{Content: true}); !r.InSync {
 				t.Errorf("audit: %+v", r)
 			}
+			p.gets = 0
+			p.brings(group(p, "r3", "three"))
+			r, err := m.sync()
+			if err != nil || r.Updated != 1 || r.Created+r.Deleted > 0 || p.gets != 1 {
+				t.Errorf("Sync = %v, %d requests\n%+v", err, p.gets, r)
+			}
 		})
 	}
 }
 
-// Formats come and go: the file stays that of the record as long as there is
-// one that is wanted.
+// Formats come and go. What tells of them tells the URIs of what is kept.
 func TestOriginFormatsVanish(t *testing.T) {
 	t.Parallel()
 	p := newPool(t)
 	m := newReservoir(t, p)
-	m.opts.Types, m.opts.MaxDelete = []string{"application/json"}, 100
+	var events []string
+	m.opts.OnEvent = func(e destination.Event) {
+		if e.Kind == destination.EventApplied {
+			events = append(events, fmt.Sprint(e.Change, " ", strings.TrimPrefix(e.URI, p.srv.URL), " ", e.Path))
+		}
+	}
+	told := func(want ...string) {
+		t.Helper()
+		if d := cmp.Diff(want, events); d != "" {
+			t.Errorf("events (-want +got):\n%s", d)
+		}
+		events = nil
+	}
 	both := func(text string) []catalog.Update {
 		return []catalog.Update{p.put("/r", text, p.link("alternate", "/r.json", "application/json")), p.put("/r.json", "{"+text+"}", p.link("canonical", "/r", ""))}
 	}
-	p.brings(both("1"))
-	m.mustSync("baseline created=1 updated=0 deleted=0 unchanged=0 failed=0 refused=0")
-	m.holds(map[string]string{"r": "{1}"})
-	p.brings([]catalog.Update{p.put("/r", "2"), p.del("/r.json")})
-	m.mustSync("incremental created=0 updated=0 deleted=1 unchanged=0 failed=0 refused=0")
-	m.holds(nil)
-	p.brings(both("3"))
-	m.mustSync("incremental created=1 updated=0 deleted=0 unchanged=0 failed=0 refused=0")
-	m.holds(map[string]string{"r": "{3}"})
+	m.opts.MaxDelete = 100
+	for _, prefer := range []bool{true, false} {
+		m.opts.Prefer, m.opts.Types = []string{"application/json"}, nil
+		if !prefer {
+			m.opts.Prefer, m.opts.Types = nil, m.opts.Prefer
+		}
+		p.brings(both("1"))
+		if _, err := m.sync(); err != nil {
+			t.Fatal(err)
+		}
+		m.holds(map[string]string{"r.json": "{1}"})
+		events = nil
+		p.brings([]catalog.Update{p.put("/r", "2"), p.del("/r.json")})
+		if prefer {
+			m.mustSync("incremental created=1 updated=0 deleted=1 unchanged=0 failed=0 refused=0")
+			m.holds(map[string]string{"r": "2"})
+			told("created /r r", "deleted /r.json r.json")
+		} else {
+			m.mustSync("incremental created=0 updated=0 deleted=1 unchanged=0 failed=0 refused=0")
+			m.holds(nil)
+			told("deleted /r.json r.json")
+		}
+		p.brings(both("3"))
+		if _, err := m.sync(); err != nil {
+			t.Fatal(err)
+		}
+		m.holds(map[string]string{"r.json": "{3}"})
+		if prefer {
+			told("created /r.json r.json", "deleted /r r")
+		} else {
+			told("created /r.json r.json")
+		}
+	}
 
 	// What was the first is a further one of another now.
 	m.opts.Types = nil
-	m.mustSync("baseline created=0 updated=1 deleted=0 unchanged=0 failed=0 refused=0")
+	m.mustSync("baseline created=1 updated=0 deleted=1 unchanged=0 failed=0 refused=0")
 	p.brings([]catalog.Update{
 		p.put("/new", "4", p.link("alternate", "/r", "text/plain")),
 		p.put("/r", "3", p.link("canonical", "/new", "")), p.del("/r.json"),
 	})
 	m.mustSync("incremental created=1 updated=0 deleted=1 unchanged=0 failed=0 refused=0")
 	m.holds(map[string]string{"new": "4"})
+}
+
+// What is to be replaced by another representation stays until that has come,
+// however long it takes.
+func TestOriginReplacementFails(t *testing.T) {
+	t.Parallel()
+	p := newPool(t)
+	m := newReservoir(t, p)
+	both := []catalog.Update{p.put("/r", "1", p.link("alternate", "/r.json", "application/json")), p.put("/r.json", "{1}", p.link("canonical", "/r", ""))}
+	p.brings(append(both, p.put("/z", "z")))
+	m.mustSync("baseline created=2 updated=0 deleted=0 unchanged=0 failed=0 refused=0")
+	p.mu.Lock()
+	delete(p.files, "/r.json")
+	p.mu.Unlock()
+	m.opts.Prefer = []string{"application/json"}
+	for range 2 {
+		r, err := m.sync()
+		if !errors.Is(err, destination.ErrIncomplete) || r.Failed != 1 || r.Deleted != 0 {
+			t.Fatalf("Sync = %v\n%+v", err, r)
+		}
+		m.holds(map[string]string{"r": "1", "z": "z"})
+	}
+	p.mu.Lock()
+	p.files["/r.json"] = "{1}"
+	p.mu.Unlock()
+	m.mustSync("none created=1 updated=0 deleted=1 unchanged=0 failed=0 refused=0")
+	m.holds(map[string]string{"r.json": "{1}", "z": "z"})
 }
 
 // Contents come from the Origin where it has them, and are verified.

@@ -258,21 +258,50 @@ func (r *setRun) applied(ctx context.Context, s *OriginStatus, err error) error 
 func (r *setRun) stageOrigin(ctx context.Context, entries iter.Seq2[resourcesync.Entry, error], class wantClass, done int64) error {
 	n := r.stage.addDoc()
 	r.stage.docs[n].dated, r.stage.docs[n].rising = true, true
+	c := &chooser{reader: r.reader}
+	c.finder, _ = r.origin.(Finder)
 	pos := int64(0)
 	for e, err := range entries {
 		if err != nil {
 			return err
 		}
-		w := r.reader.wantOf(&e)
-		if !w.Gone && isVariant(&e) {
-			w.Gone = true // it goes with the resource it is a representation of
+		at := rank{class: class, doc: n, pos: pos, event: e.Datetime}
+		if err := r.stageEntry(ctx, c, &e, at, pos < done); err != nil {
+			return err
 		}
-		w.applied = pos < done
-		w.rank = rank{class: class, doc: n, pos: pos, event: e.Datetime}
 		if pos++; pos%1024 == 0 && ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err := r.stage.add(ctx, w); err != nil {
+	}
+	return nil
+}
+
+// stageEntry stages what is to become of a resource, and of those that are
+// representations of the same, where it is a change.
+func (r *setRun) stageEntry(ctx context.Context, c *chooser, e *resourcesync.Entry, at rank, applied bool) error {
+	add := func(w want, err error) error {
+		if err != nil {
+			return err
+		}
+		w.rank, w.applied = at, applied
+		return r.stage.add(ctx, w)
+	}
+	switch {
+	case e.Change == resourcesync.Deleted:
+		return add(r.reader.wantOf(e), nil)
+	case at.class == wantListed:
+		return add(c.settle(ctx, e, true))
+	}
+	if err := add(c.settle(ctx, e, false)); err != nil || canonicalOf(e) == "" && !hasAlternates(e) {
+		return err
+	}
+	others, err := c.relatives(ctx, e)
+	if err != nil {
+		return err
+	}
+	for i := range others {
+		others[i].Change = resourcesync.Updated
+		if err := add(c.settle(ctx, &others[i], true)); err != nil {
 			return err
 		}
 	}
@@ -289,17 +318,6 @@ func deletions(changes iter.Seq2[resourcesync.Entry, error]) iter.Seq2[resources
 			}
 		}
 	}
-}
-
-// isVariant reports whether e is a further representation of a resource that
-// has an entry of its own (RS-REL-21).
-func isVariant(e *resourcesync.Entry) bool {
-	for i := range e.Links {
-		if l := &e.Links[i]; l.Rel == "canonical" && l.Href != e.Loc {
-			return true
-		}
-	}
-	return false
 }
 
 // expectedHarvest stages what a set without documents should be.

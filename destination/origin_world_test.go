@@ -161,6 +161,13 @@ func (p poolOrigin) Entries(ctx context.Context) iter.Seq2[resourcesync.Entry, e
 	}
 }
 
+func (p poolOrigin) Find(ctx context.Context, uri string) (resourcesync.Entry, bool, error) {
+	for r, err := range p.cat.Resources(ctx, poolSet, catalog.Range{From: uri, To: uri + "\x00"}) {
+		return entryOf(&r), true, err
+	}
+	return resourcesync.Entry{}, false, nil
+}
+
 func (p poolOrigin) Changes(ctx context.Context, after int64) iter.Seq2[resourcesync.Entry, error] {
 	return func(yield func(resourcesync.Entry, error) bool) {
 		for c, err := range p.cat.Changes(ctx, poolSet, catalog.Seq(after)) {

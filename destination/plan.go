@@ -47,8 +47,6 @@ type planner struct {
 	partial bool // changes may be missing: what is held stays, but for what is surely later
 	prune   bool // what is not wanted at all is to go: the wants are all there is
 
-	reselects bool // what the set holds may have been selected by another selection
-
 	others bool // what is held may be another representation than the one preferred now
 
 	settled bool // what the set holds was selected by this selection
@@ -117,12 +115,7 @@ func (p *planner) decideLast(ctx context.Context, w *want, h Held) (action, erro
 	default:
 		a.want, a.unselected = want{URI: h.URI, Gone: true, Length: -1}, true
 	}
-	variants := p.dated && p.reselects && hasAlternates(&a.want)
-	l := p.d.selects.preferred(&a.want)
-	if l == nil && p.dated {
-		l = p.d.selects.instead(&a.want)
-	}
-	if l != nil && !a.Gone && p.may(l.Href) {
+	if l := p.d.selects.preferred(&a.want); l != nil && !a.Gone && p.may(l.Href) {
 		a.represent(l)
 	}
 	if a.Gone || !p.d.selects.wants(&a.want, ours && p.settled) {
@@ -159,7 +152,7 @@ func (p *planner) decideLast(ctx context.Context, w *want, h Held) (action, erro
 		}
 	}
 	switch like := compare(&h, &a.want); {
-	case (p.others || variants) && likeHashes(h.Hashes, a.Hashes) != same:
+	case p.others && likeHashes(h.Hashes, a.Hashes) != same:
 		// Neither times nor validators are of the same thing.
 	case like == same:
 		a.verb = verbNone
@@ -252,6 +245,7 @@ type tally struct {
 	regressed                                                        int64
 	unselected                                                       int64 // deletions of what the Source has still
 	unexplained                                                      int64 // deletions that no Change List tells of
+	replaced                                                         int64 // deletions of what is kept in another representation
 	example                                                          string
 }
 
@@ -277,6 +271,9 @@ func (t *tally) add(a *action) {
 		}
 		if a.class != wantChange {
 			t.unexplained++
+		}
+		if a.Instead != "" {
+			t.replaced++
 		}
 	case verbFetch:
 		if a.isHeld() {
@@ -307,6 +304,7 @@ func (t *tally) merge(o *tally) {
 	t.regressed += o.regressed
 	t.unselected += o.unselected
 	t.unexplained += o.unexplained
+	t.replaced += o.replaced
 	t.example = cmp.Or(t.example, o.example)
 }
 

@@ -3,6 +3,7 @@ package destination
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"syscall"
 
@@ -47,7 +48,11 @@ func (p *applier) removeBatch(ctx context.Context, batch []action) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	batch, err := p.keepRemoved(ctx, batch)
+	batch, err := p.replaced(ctx, batch)
+	if err != nil {
+		return err
+	}
+	batch, err = p.keepRemoved(ctx, batch)
 	if err != nil || len(batch) == 0 {
 		return err
 	}
@@ -77,6 +82,40 @@ func (p *applier) removeBatch(ctx context.Context, batch []action) error {
 		p.step(a, 0)
 	}
 	return p.record(ctx, true)
+}
+
+// replaced leaves out what goes for another representation that did not come,
+// which is why it stays until then.
+func (p *applier) replaced(ctx context.Context, batch []action) ([]action, error) {
+	var uris []string
+	for i := range batch {
+		if batch[i].Instead != "" {
+			uris = append(uris, batch[i].Instead)
+		}
+	}
+	if len(uris) == 0 {
+		return batch, nil
+	}
+	if err := p.record(ctx, true); err != nil {
+		return nil, err
+	}
+	here, err := p.d.journal.Lookup(ctx, uris)
+	if err != nil {
+		return nil, fmt.Errorf("read what is held: %w", err)
+	}
+	var rest []action
+	for i := range batch {
+		a := &batch[i]
+		if a.Instead != "" {
+			h := here[0]
+			if here = here[1:]; !contains(h.Sets, p.set.Number) {
+				p.owe(a, "what is kept instead of it has not come")
+				continue
+			}
+		}
+		rest = append(rest, *a)
+	}
+	return rest, nil
 }
 
 // inPlaceOf reports whether err says that something else stands where our file

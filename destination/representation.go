@@ -26,6 +26,10 @@ func (d *Destination) usefulLink(l *resourcesync.Link) bool {
 	return d.isMemento(l) || d.isPast(l)
 }
 
+// isRepresentation reports whether a link leads to another representation of
+// the same.
+func isRepresentation(l *resourcesync.Link) bool { return l.Rel == "alternate" || l.Rel == "canonical" }
+
 // preferred returns the link to the representation of w that is preferred to
 // the one at its own URI, or nil if there is none: the first of Prefer that one
 // of them has the type of decides, the own one before others, then pri, then
@@ -39,7 +43,7 @@ func (s *selection) preferred(w *want) *resourcesync.Link {
 		for i := range w.Links {
 			l := &w.Links[i]
 			t := linkType(l)
-			if l.Rel != "alternate" && l.Rel != "canonical" || l.Href == w.URI || t == "" || !matchAny([]string{glob}, t) {
+			if !isRepresentation(l) || l.Href == w.URI || t == "" || !matchAny([]string{glob}, t) {
 				continue
 			}
 			if best == nil || priority(l) < priority(best) {
@@ -53,23 +57,22 @@ func (s *selection) preferred(w *want) *resourcesync.Link {
 	return nil
 }
 
-// instead returns the link to the first representation of w that is of a type
-// that is selected, where the one at its own URI is not (AP-CDL-07); or nil.
-func (s *selection) instead(w *want) *resourcesync.Link {
-	if t := mediaType(w); len(s.types) == 0 || t == "" || matchAny(s.types, t) {
-		return nil
+// sortPreferred puts the representations of a record that are preferred to the
+// others first: by the first of Prefer that has the type of one, else as they
+// were.
+func (s *selection) sortPreferred(all []want) {
+	if len(s.prefer) == 0 {
+		return
 	}
-	for i := range w.Links {
-		if l := &w.Links[i]; l.Rel == "alternate" && l.Href != w.URI && matchAny(s.types, linkType(l)) {
-			return l
+	place := func(w want) int {
+		t := mediaType(&w)
+		i := slices.IndexFunc(s.prefer, func(glob string) bool { return t != "" && matchAny([]string{glob}, t) })
+		if i < 0 {
+			return len(s.prefer)
 		}
+		return i
 	}
-	return nil
-}
-
-// hasAlternates reports whether w may have other representations.
-func hasAlternates(w *want) bool {
-	return slices.ContainsFunc(w.Links, func(l resourcesync.Link) bool { return l.Rel == "alternate" })
+	slices.SortStableFunc(all, func(a, b want) int { return place(a) - place(b) })
 }
 
 // priority is pri, or what it is when it is absent (RS-PRI-01).

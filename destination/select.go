@@ -66,6 +66,11 @@ func (s *selection) wants(w *want, before bool) bool {
 	return t != "" && matchAny(s.types, t)
 }
 
+// isAll reports whether everything is selected, and nothing preferred.
+func (s *selection) isAll() bool {
+	return len(s.include)+len(s.exclude)+len(s.types)+len(s.prefer) == 0
+}
+
 // mayWant reports whether a held resource of which the Source says nothing may
 // be selected, as far as we know.
 func (s *selection) mayWant(h *Held) bool {

@@ -306,8 +306,8 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 	}
 	p := &planner{
 		partial: w.partial, push: r.pushed(&w), stage: r.stage, listAt: r.listAt,
-		d: r.d, set: r.set.Number, dated: r.origin != nil, reselects: r.reselects(), prune: w.prune, files: w.files || r.resume, settled: r.set.Complete && !r.reselects(),
-		others: r.d.selects.prefersOther(r.set.Selection), refuse: r.reader.refuse, past: w.past,
+		d: r.d, set: r.set.Number, dated: r.origin != nil, prune: w.prune, files: w.files || r.resume, settled: r.set.Complete && !r.reselects(),
+		others: r.origin == nil && r.d.selects.prefersOther(r.set.Selection), refuse: r.reader.refuse, past: w.past,
 	}
 	var found adopted
 	if r.d.opts.Adopt {
@@ -383,7 +383,7 @@ func (r *setRun) consent(t *tally, suspect bool) error {
 	if p := r.set.push; p != nil && t.deleted > 0 {
 		gone = p.Deleted
 	}
-	return r.d.guard(r.set.Name, t.deleted+gone, r.counts[r.set.Number]+gone, t.unselected)
+	return r.d.guard(r.set.Name, t.deleted-t.replaced+gone, r.counts[r.set.Number]+gone, t.unselected)
 }
 
 // predict books what a run would have done.

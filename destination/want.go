@@ -18,6 +18,7 @@ type want struct {
 	Hashes  resourcesync.Hashes
 	Type    string
 	Coding  string              // content coding
+	Instead string              // Gone: the URI of the representation of the same that is kept instead of it
 	Refused string              // why it must not be fetched; empty: it may
 	Links   []resourcesync.Link // those of use to a Destination, see usefulLink
 	Member  member              // where its content lies in a package; zero: nobody said
@@ -98,6 +99,9 @@ func (w *want) appendTo(b []byte) []byte {
 	if w.applied {
 		flags |= 2
 	}
+	if w.Instead != "" {
+		flags |= 4
+	}
 	b = append(b, wantVersion, flags, byte(w.Change), byte(w.class))
 	b = appendDatetime(b, w.Lastmod)
 	b = binary.AppendVarint(b, w.Length)
@@ -115,7 +119,11 @@ func (w *want) appendTo(b []byte) []byte {
 		b = appendLink(b, &w.Links[i])
 	}
 	b = binary.AppendUvarint(b, uint64(w.Member.Package))
-	return appendString(b, w.Member.Path)
+	b = appendString(b, w.Member.Path)
+	if w.Instead != "" {
+		b = appendString(b, w.Instead)
+	}
+	return b
 }
 
 func appendLink(b []byte, l *resourcesync.Link) []byte {
@@ -185,6 +193,9 @@ func decodeWant(uri, b string) (want, string, error) {
 			w.Links = append(w.Links, d.link())
 		}
 		w.Member = member{int(d.uvarint()), d.string()}
+		if flags&4 != 0 {
+			w.Instead = d.string()
+		}
 	}
 	if !d.ok() {
 		return want{}, "", errWant

@@ -104,7 +104,7 @@ func waysText(by *destination.By) string {
 		{by.Mirror, "from other addresses"},
 		{by.Memento, "from mementos"},
 		{by.Kept, "from versions kept here"},
-		{by.Harvest, "with what told of them"},
+		{by.Harvest, "with the harvest"},
 		{by.Adopted, "from files that were here"},
 		{by.Request, "with a request each"},
 		{by.Unchanged, "asked for and found unchanged"},

@@ -1,0 +1,151 @@
+package destination
+
+import (
+	"context"
+	"slices"
+
+	"lockstep/resourcesync"
+)
+
+// A Finder is an Origin some of whose resources are representations of the same
+// record, each at a URI of its own: the first has rel="alternate" links to the
+// others, these a rel="canonical" link to the first (RS-REL-21). Of each record
+// one is kept.
+type Finder interface {
+	// Find returns what there is now at a URI; it reports whether there is anything.
+	// It may be called while Entries or Changes are read.
+	Find(ctx context.Context, uri string) (resourcesync.Entry, bool, error)
+}
+
+// A chooser says which of the representations of a record is kept: the first
+// that is selected, unless another is preferred; where none is selected it is as
+// if there were no such record (AP-CDL-07). What becomes of a URI depends on
+// what there is now alone, not on the order in which it is told.
+type chooser struct {
+	reader *setReader
+	finder Finder // nil: no resource has others
+}
+
+// settle returns what is to become of the resource e, which is there; now says
+// that e is as it is now.
+func (c *chooser) settle(ctx context.Context, e *resourcesync.Entry, now bool) (want, error) {
+	main := canonicalOf(e)
+	if main == "" && !hasAlternates(e) {
+		return c.reader.wantOf(e), nil
+	}
+	if c.finder == nil || c.reader.d.selects.isAll() {
+		w := c.reader.wantOf(e)
+		if main != "" {
+			w.Gone, w.Instead = true, main
+		}
+		return w, nil
+	}
+	if !now {
+		current, there, err := c.finder.Find(ctx, e.Loc)
+		if err != nil || !there {
+			return want{URI: e.Loc, Gone: true, Length: -1}, err
+		}
+		current.Change, current.Datetime = e.Change, e.Datetime
+		return c.settle(ctx, &current, true)
+	}
+	w := c.reader.wantOf(e)
+	of := e
+	if main != "" {
+		first, there, err := c.finder.Find(ctx, main)
+		if err != nil {
+			return w, err
+		}
+		if !there || canonicalOf(&first) != "" || !leadsTo(&first, e.Loc) {
+			w.Gone = true // of nothing there is
+			return w, nil
+		}
+		of = &first
+	}
+	chosen, err := c.choose(ctx, of)
+	if err != nil || chosen == e.Loc || chosen == "" && !c.reader.d.selects.wants(&w, false) {
+		return w, err
+	}
+	w.Gone, w.Instead = true, chosen
+	return w, nil
+}
+
+// choose returns the URI of the representation of a record that is kept, or
+// "". The record's first one is main.
+func (c *chooser) choose(ctx context.Context, main *resourcesync.Entry) (string, error) {
+	sel := c.reader.d.selects
+	own := want{URI: main.Loc, Type: main.Type, Lastmod: main.Lastmod}
+	var fit []want
+	if sel.wants(&own, false) {
+		fit = append(fit, own)
+	}
+	links := slices.DeleteFunc(slices.Clone(main.Links), func(l resourcesync.Link) bool { return l.Rel != "alternate" || l.Href == main.Loc })
+	slices.SortStableFunc(links, func(a, b resourcesync.Link) int { return priority(&a) - priority(&b) })
+	for i := range links {
+		w := want{URI: links[i].Href, Type: links[i].Type, Lastmod: main.Lastmod}
+		if sel.wants(&w, false) && c.reader.refuse(w.URI) == "" {
+			fit = append(fit, w)
+		}
+	}
+	sel.sortPreferred(fit)
+	for i := range fit {
+		if fit[i].URI == main.Loc {
+			return main.Loc, nil
+		}
+		e, there, err := c.finder.Find(ctx, fit[i].URI)
+		if err != nil {
+			return "", err
+		}
+		if there && canonicalOf(&e) == main.Loc { // else it is one of another record
+			return e.Loc, nil
+		}
+	}
+	return "", nil
+}
+
+// relatives returns the other resources of the record that e, which is there
+// now or was, is one of.
+func (c *chooser) relatives(ctx context.Context, e *resourcesync.Entry) (all []resourcesync.Entry, err error) {
+	if c.finder == nil || c.reader.d.selects.isAll() {
+		return nil, nil
+	}
+	main := e
+	if uri := canonicalOf(e); uri != "" {
+		first, there, err := c.finder.Find(ctx, uri)
+		if err != nil || !there {
+			return nil, err
+		}
+		main, all = &first, append(all, first)
+	}
+	for i := range main.Links[:min(len(main.Links), maxLinks)] {
+		l := &main.Links[i]
+		if l.Rel != "alternate" || l.Href == e.Loc || l.Href == main.Loc {
+			continue
+		}
+		other, there, err := c.finder.Find(ctx, l.Href)
+		if err != nil {
+			return nil, err
+		}
+		if there {
+			all = append(all, other)
+		}
+	}
+	return all, nil
+}
+
+// canonicalOf returns the URI of the first representation, if e is another.
+func canonicalOf(e *resourcesync.Entry) string {
+	for i := range e.Links {
+		if l := &e.Links[i]; l.Rel == "canonical" && l.Href != e.Loc {
+			return l.Href
+		}
+	}
+	return ""
+}
+
+func hasAlternates(e *resourcesync.Entry) bool {
+	return slices.ContainsFunc(e.Links, func(l resourcesync.Link) bool { return l.Rel == "alternate" && l.Href != e.Loc })
+}
+
+func leadsTo(e *resourcesync.Entry, uri string) bool {
+	return slices.ContainsFunc(e.Links, func(l resourcesync.Link) bool { return l.Rel == "alternate" && l.Href == uri })
+}
