@@ -11,9 +11,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"lockstep/catalog"
 	"lockstep/intake"
 	"lockstep/internal/fetch"
 	"lockstep/oaipmh"
@@ -23,33 +25,38 @@ import (
 
 var (
 	oaiRecords = flag.Int("oai.records", 100_000, "records of the repository")
-	oaiPage    = flag.Int("oai.page", 500, "records of a response")
+	oaiPage    = flag.Int("oai.page", 100, "records of a response")
 	oaiSize    = flag.Int("oai.size", 500, "bytes of a record's description")
 	oaiDelay   = flag.Duration("oai.delay", 100*time.Millisecond, "what a real repository takes for a response, in the paced run")
 	oaiRounds  = flag.Int("oai.rounds", 3, "measurements of each, in turn")
 	oaiDir     = flag.String("oai.dir", "/dev/shm", "where the databases go")
 )
 
-// BenchmarkHarvest sets the first harvest of a repository, durable in SQLite,
-// contents and all, beside a bare loop that asks for the same responses, reads
-// them and looks for the resumption token alone; at a pace that a real repository
-// could have, and as fast as ours is.
+// BenchmarkHarvest sets the first harvest of a repository beside a bare loop that
+// asks for the same responses, reads them and looks for the resumption token
+// alone: at a pace that a real repository could have, and as fast as ours is;
+// durable in SQLite, contents and all, as sync and serve harvest, and in memory.
 func BenchmarkHarvest(b *testing.B) {
 	for _, bb := range []struct {
-		name  string
-		delay time.Duration
-	}{{"paced", *oaiDelay}, {"flatout", 0}} {
+		name   string
+		delay  time.Duration
+		rounds int
+		memory bool
+	}{
+		{"paced", *oaiDelay, 1, false},
+		{"flatout", 0, *oaiRounds, false},
+		{"flatout-memory", 0, *oaiRounds, true},
+	} {
 		b.Run(bb.name, func(b *testing.B) {
-			repo := oaipmhtest.New(oaipmhtest.Options{Records: *oaiRecords, PageSize: *oaiPage, Size: *oaiSize, Delay: bb.delay})
-			server := httptest.NewServer(repo)
-			defer server.Close()
-			bareHarvest(b, server.URL) // so that both find it warm
+			server := newBenchRepository(b, oaipmhtest.Options{Records: *oaiRecords, Delay: bb.delay})
+			if bb.delay == 0 {
+				bareHarvest(b, server.url) // so that both find it warm
+			}
 			for b.Loop() {
 				var bare, ours []float64
-				for range *oaiRounds {
-					bare = append(bare, bareHarvest(b, server.URL).Seconds())
-					h := newBenchHarvest(b, server.URL)
-					d, r := h.scan(b)
+				for range bb.rounds {
+					bare = append(bare, bareHarvest(b, server.url).Seconds())
+					d, r := newBenchHarvest(b, server.url, bb.memory).scan(b)
 					if r.Created != int64(*oaiRecords) {
 						b.Fatalf("report = %+v", r)
 					}
@@ -66,52 +73,91 @@ func BenchmarkHarvest(b *testing.B) {
 	}
 }
 
-// BenchmarkHarvestIncremental sets a harvest of a hundred changes beside one of a
-// repository that is ten times as large.
+// BenchmarkHarvestIncremental sets harvests of a hundred changes of a small
+// repository beside those of a large one.
 func BenchmarkHarvestIncremental(b *testing.B) {
-	for _, n := range []int{*oaiRecords / 10, *oaiRecords} {
+	for _, n := range []int{*oaiRecords / 100, *oaiRecords} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			repo := oaipmhtest.New(oaipmhtest.Options{Records: n, PageSize: *oaiPage, Size: *oaiSize})
-			server := httptest.NewServer(repo)
-			defer server.Close()
-			h := newBenchHarvest(b, server.URL)
+			server := newBenchRepository(b, oaipmhtest.Options{Records: n})
+			h := newBenchHarvest(b, server.url, false)
 			h.scan(b)
-			asked := len(repo.Requests())
+			var requests, sent int64
 			runs := 0
 			for b.Loop() {
 				b.StopTimer()
 				for i := range 100 {
-					repo.Put(oaipmhtest.Record{Identifier: fmt.Sprintf("oai:example.org:%07d", i), Title: fmt.Sprint("Change ", runs)})
+					server.repo.Put(oaipmhtest.Record{Identifier: fmt.Sprintf("oai:example.org:%07d", i), Title: fmt.Sprint("Change ", runs)})
 				}
-				repo.Requests() // sorted anew with the next list, which is not ours to measure
-				bareGet(b, oaipmh.URL(server.URL, oaipmh.VerbListIdentifiers, "metadataPrefix", "oai_dc"))
+				// The repository sorts its records anew, which is not ours to measure.
+				bareGet(b, oaipmh.URL(server.url, oaipmh.VerbListIdentifiers, "metadataPrefix", "oai_dc"))
+				requests -= server.requests.Load()
+				sent -= server.sent.Load()
 				b.StartTimer()
 				_, r := h.scan(b)
 				runs++
+				requests += server.requests.Load()
+				sent += server.sent.Load()
 				if r.Updated != 100 {
 					b.Fatalf("report = %+v", r)
 				}
 			}
-			b.ReportMetric(float64(len(repo.Requests())-asked)/float64(runs)-1, "requests/op")
+			b.ReportMetric(float64(requests)/float64(runs), "requests/op")
+			b.ReportMetric(float64(sent)/float64(runs), "bytes-sent/op")
 		})
 	}
+}
+
+// A benchRepository counts what is asked of a repository.
+type benchRepository struct {
+	repo           *oaipmhtest.Repository
+	url            string
+	requests, sent atomic.Int64
+}
+
+func newBenchRepository(b *testing.B, o oaipmhtest.Options) *benchRepository {
+	b.Helper()
+	o.PageSize, o.Size = *oaiPage, *oaiSize
+	s := &benchRepository{repo: oaipmhtest.New(o)}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		s.requests.Add(1)
+		s.repo.ServeHTTP(&countingWriter{w, &s.sent}, q)
+	}))
+	b.Cleanup(server.Close)
+	s.url = server.URL
+	return s
+}
+
+// A countingWriter counts the bytes of bodies.
+type countingWriter struct {
+	http.ResponseWriter
+	n *atomic.Int64
+}
+
+func (w *countingWriter) Write(p []byte) (int, error) {
+	n, err := w.ResponseWriter.Write(p)
+	w.n.Add(int64(n))
+	return n, err
 }
 
 // A benchHarvest is a harvest into a database of its own.
 type benchHarvest struct{ oai *intake.OAIPMH }
 
-func newBenchHarvest(b *testing.B, address string) *benchHarvest {
+func newBenchHarvest(b *testing.B, address string, memory bool) *benchHarvest {
 	b.Helper()
 	dir, err := os.MkdirTemp(*oaiDir, "lockstep-oai-")
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = os.RemoveAll(dir) }) // what stays is told by the next who looks
-	db, err := sqlite.Open(filepath.Join(dir, "state.db"))
-	if err != nil {
-		b.Fatal(err)
+	cat, contents := catalog.Catalog(catalog.NewMem(nil)), intake.Contents(new(intake.MemContents))
+	if !memory {
+		db, err := sqlite.Open(filepath.Join(dir, "state.db"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { _ = db.Close() })
+		cat, contents = db.Catalog(), db.Contents()
 	}
-	b.Cleanup(func() { _ = db.Close() })
 	home, err := url.Parse(address)
 	if err != nil {
 		b.Fatal(err)
@@ -122,8 +168,8 @@ func newBenchHarvest(b *testing.B, address string) *benchHarvest {
 	}
 	b.Cleanup(c.Close)
 	h := &benchHarvest{}
-	h.oai, err = intake.NewOAIPMH(address, c, db.Catalog(), "set", intake.OAIPMHOptions{
-		Contents: db.Contents(), State: filepath.Join(dir, "state.json"), TempDir: dir,
+	h.oai, err = intake.NewOAIPMH(address, c, cat, "set", intake.OAIPMHOptions{
+		Contents: contents, State: filepath.Join(dir, "state.json"), TempDir: dir,
 	})
 	if err != nil {
 		b.Fatal(err)

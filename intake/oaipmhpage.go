@@ -25,6 +25,7 @@ const (
 	pieceBytes    = 1 << 20     // of records that are handed on together,
 	pieceRecords  = 512         // and how many
 	piecesAhead   = 2           // pieces that wait for their turn, at each step
+	textBytes     = 256 << 10   // of records that share a buffer
 )
 
 // A piece is some records of a page, or its end.
@@ -47,6 +48,8 @@ type pager struct {
 	seen map[string]bool // tokens
 	head oaipmh.Header
 	date time.Time // that the server gave the response at hand
+
+	texts []byte // of records, the last of these buffers
 
 	salvaged bool // a page was not well formed, each time it was asked for
 }
@@ -159,7 +162,7 @@ func (p *pager) count(t oaipmh.Token, records int64) {
 // records hands on the records of a page.
 func (p *pager) records(ctx context.Context, r *oaipmh.Reader) (n int64, err error) {
 	var at piece
-	text := make([]byte, 0, pieceBytes+pieceBytes/4)
+	size := 0
 	for {
 		var rec oaipmh.Record
 		if err = r.Read(&rec); err != nil {
@@ -168,18 +171,17 @@ func (p *pager) records(ctx context.Context, r *oaipmh.Reader) (n int64, err err
 		n++
 		p.order(rec.Datestamp)
 		if rec.Metadata != nil {
-			from := len(text)
-			text = append(text, rec.Metadata...) // what it held before stays where it was
-			rec.Metadata = text[from:len(text):len(text)]
+			size += len(rec.Metadata)
+			rec.Metadata = p.copy(rec.Metadata)
 		}
 		at.records = append(at.records, rec)
-		if len(text) < pieceBytes && len(at.records) < pieceRecords {
+		if size < pieceBytes && len(at.records) < pieceRecords {
 			continue
 		}
 		if err := p.send(ctx, &piece{records: at.records}); err != nil {
 			return n, err
 		}
-		at, text = piece{}, make([]byte, 0, pieceBytes+pieceBytes/4)
+		at, size = piece{}, 0
 	}
 	if errors.Is(err, io.EOF) {
 		err = nil
@@ -191,6 +193,16 @@ func (p *pager) records(ctx context.Context, r *oaipmh.Reader) (n int64, err err
 		return n, serr
 	}
 	return n, err
+}
+
+// copy copies b to where the texts of many records are together.
+func (p *pager) copy(b []byte) []byte {
+	if cap(p.texts)-len(p.texts) < len(b) {
+		p.texts = make([]byte, 0, max(textBytes, len(b)))
+	}
+	from := len(p.texts)
+	p.texts = append(p.texts, b...)
+	return p.texts[from:len(p.texts):len(p.texts)]
 }
 
 // order notes whether datestamps rise.
@@ -228,7 +240,7 @@ func (p *pager) restart(err error) error {
 		return fmt.Errorf("the list was begun %d times, and the repository refuses its own resumption tokens: %w", run.Restarts, err)
 	}
 	if run.Restarts > 1 && !run.Mixed && !run.Latest.IsZero() {
-		run.From, run.Windowed = oaipmh.FormatDatestamp(run.Latest, p.granularity()), true
+		run.From, run.Windowed = oaipmh.FormatDatestamp(run.Latest, p.granularity(run.Coarse)), true
 	}
 	run.Restart = run.Latest
 	run.Token, run.Listed, run.Size = "", 0, 0

@@ -23,6 +23,8 @@ type harvest struct {
 	began   time.Time
 
 	at    *harvestRun // how far it is, part of memory
+	fresh bool        // the set was empty when it began
+	anew  bool        // nobody knows what is in the Contents
 	taken int64       // records of this stretch
 	dirty bool        // the catalog was told something since memory was saved
 	begun bool        // that a harvest is under way was saved
@@ -80,7 +82,7 @@ func (v *harvest) start(ctx context.Context) error {
 	due := v.o.FullInterval >= 0 && time.Since(m.FullAt) >= v.o.FullInterval
 	full := v.stretch.Full || !m.Listed || m.From.IsZero() || due
 	if m.Run == nil || full && !m.Run.Full {
-		m.Run = &harvestRun{Full: full, Anew: !m.Listed}
+		m.Run = &harvestRun{Full: full, Anew: !m.Listed, Coarse: m.Coarse}
 		if full {
 			m.Generation = max(m.Generation+1, time.Now().UnixMilli())
 			st, err := v.cat.Status(ctx, v.set)
@@ -94,7 +96,7 @@ func (v *harvest) start(ctx context.Context) error {
 	} else {
 		v.begun = true
 	}
-	v.at = m.Run
+	v.at, v.fresh, v.anew = m.Run, m.Run.Fresh, m.Run.Anew
 	return nil
 }
 
@@ -104,11 +106,13 @@ func (v *harvest) from() string {
 	if t.Before(v.server.EarliestDatestamp) {
 		return ""
 	}
-	return oaipmh.FormatDatestamp(t, v.granularity())
+	return oaipmh.FormatDatestamp(t, v.granularity(v.memory.Coarse))
 }
 
-func (v *harvest) granularity() oaipmh.Granularity {
-	if v.memory.Coarse {
+// granularity is that of arguments; coarse if the repository refused one with a
+// time.
+func (v *harvest) granularity(coarse bool) oaipmh.Granularity {
+	if coarse {
 		return oaipmh.Day
 	}
 	return v.server.Granularity

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"lockstep/catalog"
 	"lockstep/internal/fetch"
 	"lockstep/oaipmh"
@@ -84,7 +86,7 @@ func (v *harvest) make(ctx context.Context, rec *oaipmh.Record, sum *resourcesyn
 		return m, nil
 	}
 	content := Content{URI: uri, Hash: versionOf(m.update.Hashes), Bytes: rec.Metadata}
-	if v.at.Fresh {
+	if v.fresh {
 		m.content = content
 		return m, nil
 	}
@@ -93,7 +95,7 @@ func (v *harvest) make(ctx context.Context, rec *oaipmh.Record, sum *resourcesyn
 		return m, err
 	}
 	other := versionOf(was.Hashes) != content.Hash
-	if !known || other || v.at.Anew {
+	if !known || other || v.anew {
 		m.content, m.changed = content, known && other
 	}
 	return m, nil
@@ -144,32 +146,55 @@ func (v *harvest) profileOK(namespace string) bool {
 }
 
 // take takes in what comes, until the list is at its end, which it reports, or the
-// stretch is used up.
+// stretch is used up: one batch is told while the next is gathered.
 func (v *harvest) take(ctx context.Context, ready <-chan *piece) (over bool, err error) {
+	batches := make(chan *harvestBatched)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() (err error) {
+		defer close(batches)
+		over, err = v.gather(ctx, ready, batches)
+		return err
+	})
+	g.Go(func() error {
+		for b := range batches {
+			if err := b.flush(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	err = g.Wait()
+	return over && err == nil, err
+}
+
+// gather makes batches of what comes, as take wants them.
+func (v *harvest) gather(ctx context.Context, ready <-chan *piece, batches chan<- *harvestBatched) (over bool, err error) {
 	tick := time.NewTicker(applyEvery)
 	defer tick.Stop()
-	b := &harvestBatched{harvest: v}
-	for {
+	for more := true; more; {
+		b, due := &harvestBatched{harvest: v}, false
+		for more && !due {
+			select {
+			case at, ok := <-ready:
+				if ok {
+					b.add(at)
+				}
+				over = ok && at.over
+				more = ok && !over && !(at.end && v.used())
+				due = len(b.updates) >= harvestBatch || b.bytes >= harvestBatchBytes
+			case <-tick.C:
+				due = b.reached != nil || len(b.updates) > 0
+			case <-ctx.Done():
+				return false, ctx.Err()
+			}
+		}
 		select {
-		case at, ok := <-ready:
-			if !ok {
-				return false, b.flush(ctx)
-			}
-			b.add(at)
-			if at.over || at.end && v.used() {
-				return at.over, b.flush(ctx)
-			}
-			if len(b.updates) < harvestBatch && b.bytes < harvestBatchBytes {
-				continue
-			}
-		case <-tick.C:
+		case batches <- b:
 		case <-ctx.Done():
 			return false, ctx.Err()
 		}
-		if err := b.flush(ctx); err != nil {
-			return false, err
-		}
 	}
+	return over, nil
 }
 
 // harvestBatched is what waits to be told to the catalog, all at once.
@@ -181,6 +206,7 @@ type harvestBatched struct {
 	gone     []string
 	bytes    int
 	reached  *harvestRun // when all of it was told
+	lacking  bool        // by then something could not be read
 }
 
 // add adds a piece.
@@ -214,7 +240,7 @@ func (b *harvestBatched) add(at *piece) {
 	}
 	if at.end {
 		run := at.run
-		b.reached = &run
+		b.reached, b.lacking = &run, b.incomplete.Load()
 	}
 }
 
@@ -232,12 +258,10 @@ func (b *harvestBatched) flush(ctx context.Context) error {
 	}
 	if b.reached != nil {
 		*v.at = *b.reached
-		v.at.Incomplete = v.at.Incomplete || v.incomplete.Load()
+		v.at.Incomplete = v.at.Incomplete || b.lacking
 		v.memory.Coarse = v.memory.Coarse || v.at.Coarse
 	}
-	saves := len(b.updates) > 0 && b.reached != nil
-	*b = harvestBatched{harvest: v}
-	if !saves {
+	if len(b.updates) == 0 || b.reached == nil {
 		return nil
 	}
 	return v.save(ctx)
@@ -318,6 +342,7 @@ func (v *harvest) deleteAbsent(ctx context.Context) error {
 			if err := b.flush(ctx); err != nil {
 				return err
 			}
+			b = &harvestBatched{harvest: v}
 		}
 	}
 	return b.flush(ctx)
