@@ -3,6 +3,7 @@ package source_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,13 +52,23 @@ func (w *world) inFeed() *harvester {
 	return h
 }
 
+// whole returns the feed as it is.
+func (w *world) whole() *wholeFeed {
+	w.Helper()
+	f, err := snap(reader(w.docs))
+	if err != nil || f == nil {
+		w.Fatalf("feed %v: %v", f, err)
+	}
+	return f
+}
+
 func TestAtomFeed(t *testing.T) {
 	t.Parallel()
 	w := atomWorld(t, source.Atom{Entries: 3})
 	w.put("a=1", "b=1", "c=1", "d=1")
 	s := w.source()
 	w.publish(s)
-	first := w.inFeed() // AP-GEN-03, AP-GEN-04, AP-ACT-01
+	first := w.inFeed() // AP-GEN-01, AP-GEN-03, AP-GEN-04, AP-ACT-01
 	if first.docs != 2 || first.entries != 4 {
 		t.Errorf("%d entries in %d documents, want 4 in 2", first.entries, first.docs)
 	}
@@ -74,6 +85,10 @@ func TestAtomFeed(t *testing.T) {
 	}
 	if h.entries != 6 { // AP-HIS-01, AP-HIS-02, AP-HIS-04: what was said stays
 		t.Errorf("%d entries, want 6", h.entries)
+	}
+	old := first.records[b.ID]
+	if e, ok := w.whole().all[b.ID+" "+stamp(old.Updated)]; !ok || e.alternates != baseURL+"b" { // AP-HIS-03: it leads nowhere now
+		t.Errorf("entry of b that is history = %v", e)
 	}
 	w.pass(time.Minute)
 	w.put("b=2")
@@ -189,8 +204,9 @@ func TestAtomManyAtOnce(t *testing.T) {
 	w.pass(10 * time.Millisecond)
 	w.fill("t%05d", 95)
 	w.publish(s)
-	if h := w.inFeed(); !h.w.After(last) || h.w.After(w.now()) {
-		t.Errorf("newest entry is of %s, want it after %s and not after %s", h.w, last, w.now())
+	strictly(time.Time{})
+	if h := w.inFeed(); !h.w.After(last) || h.w.After(w.now().Add(95*time.Millisecond)) {
+		t.Errorf("newest entry is of %s, want it after %s and not long after %s", h.w, last, w.now())
 	}
 }
 
@@ -225,8 +241,14 @@ func TestAtomArchivesStay(t *testing.T) {
 	s := w.source()
 	seen := make(map[string]string)
 	for i := range 30 {
-		w.put(fmt.Sprintf("r%d=%d", i%7, i))
+		corrected := fmt.Sprintf("r%d", i%7)
+		w.put(fmt.Sprintf("%s=%d", corrected, i))
 		w.publish(s)
+		if d, err := readAtomDoc(reader(w.docs), feedName); err != nil || !slices.ContainsFunc(d.entries, func(e atompmh.Entry) bool { // AP-TS-09
+			return e.ID == atompmh.RecordID(baseURL+corrected) && e.Updated.Equal(d.feed.Updated)
+		}) {
+			t.Errorf("change %d is not the newest entry: %v", i, err)
+		}
 		for name, content := range w.files() {
 			if !strings.Contains(name, "/feed-") {
 				continue
@@ -309,7 +331,7 @@ func TestAtomCompacts(t *testing.T) {
 	w.publish(s)
 	left := strings.Join(w.names("resourcesync/main/feed-"), " ")
 	for _, name := range dropped {
-		if strings.Contains(left, name) {
+		if strings.Contains(left, name) { // AP-TS-08
 			t.Errorf("%s is still there", name)
 		}
 	}

@@ -275,7 +275,7 @@ func (b *atomBuild) writeAll(ctx context.Context) error {
 	b.next.Newest = name(archives)
 	w := &atomWriting{atomBuild: b, number: archives + 1, names: name, left: n - archives*int64(b.limit), rest: n, last: noTime}
 	defer w.discard()
-	clock := newAtomClock(b.last, b.newest, b.news)
+	clock := newAtomClock(b.last, b.newest, b.opts.Now(), b.news)
 	if b.news > 0 {
 		b.next.Last = clock.top
 	}

@@ -55,7 +55,7 @@ func (a *atomPublication) grow(ctx context.Context) error {
 	}
 	slices.SortStableFunc(entries, func(x, y atompmh.Entry) int { return x.Updated.Compare(y.Updated) })
 	if len(news) > 0 {
-		clock := newAtomClock(cur.Last, news[len(news)-1].event, int64(len(news)))
+		clock := newAtomClock(cur.Last, news[len(news)-1].event, a.opts.Now(), int64(len(news)))
 		for i := range slices.Backward(news) {
 			news[i].Updated = millis(clock.next(news[i].event))
 		}

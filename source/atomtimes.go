@@ -6,7 +6,10 @@ import "time"
 // its event's time in whole milliseconds (AP-DOC-08), or as much earlier as it
 // takes for all to differ, and later than all that was published before
 // (AP-TS-11), whatever the clock does. Where there are more events than
-// milliseconds since then, some are equal.
+// milliseconds since then, they are later, by as little as that takes. Some are
+// equal only of events by the ten thousand in a moment: times far ahead of the
+// clock would have harvesters read the same again and again until it catches up
+// (AP-HV-10).
 type atomClock struct {
 	last  int64 // newest published before, in milliseconds
 	top   int64 // the newest of all
@@ -18,9 +21,23 @@ type atomClock struct {
 // noTime is before all times that are published.
 const noTime = -1 << 62
 
+// How far times may run ahead of the clock so that all differ: by atomAhead, and
+// in any case by a millisecond for each of atomFew entries.
+const (
+	atomAhead = 60_000 // milliseconds
+	atomFew   = 1_000
+)
+
 // newAtomClock returns what gives out n times; newest is that of the last event.
-func newAtomClock(last int64, newest time.Time, n int64) *atomClock {
-	return &atomClock{last: last, top: max(newest.UnixMilli(), last+1), n: n, left: n}
+func newAtomClock(last int64, newest, now time.Time, n int64) *atomClock {
+	c := &atomClock{last: last, top: max(newest.UnixMilli(), last+1), n: n, left: n}
+	if room := c.top - last; last > noTime && room < n {
+		c.top = max(c.top, min(last+n, now.UnixMilli()))
+		if n <= atomFew || last+n <= now.UnixMilli()+atomAhead {
+			c.top = max(c.top, last+n)
+		}
+	}
+	return c
 }
 
 // next returns the time of the event at t, which is before those asked for
