@@ -97,6 +97,7 @@ type OAIPMH struct {
 	memory   harvestMemory
 	saved    time.Time // when memory was saved last
 	recalled bool      // memory was read from State
+	stale    bool      // the harvest under way was broken off before
 	server   *oaipmh.Identify
 }
 
@@ -256,6 +257,7 @@ func (h *OAIPMH) recall() {
 	if !recall(h.o.State, &h.memory) || h.memory.Rules != h.rules() {
 		h.memory = harvestMemory{Rules: h.rules(), Generation: h.memory.Generation}
 	}
+	h.stale = h.memory.Run != nil
 }
 
 // verify forgets how far the harvests are where that does not fit the set: one

@@ -35,7 +35,9 @@ type harvest struct {
 	}
 }
 
-// run harvests until the list is at its end, or the stretch is used up.
+// run harvests until the list is at its end, or the stretch is used up. A harvest
+// that was broken off tells what there was when it began: where it comes to its end
+// later on, what has changed since is harvested at once.
 func (v *harvest) run(ctx context.Context) (more bool, err error) {
 	if err := v.verify(ctx); err != nil {
 		return false, err
@@ -43,7 +45,19 @@ func (v *harvest) run(ctx context.Context) (more bool, err error) {
 	if err := v.identify(ctx); err != nil {
 		return false, err
 	}
-	if err := v.start(ctx); err != nil {
+	for full := v.stretch.Full; ; full = false {
+		more, err := v.once(ctx, full)
+		v.stale = v.stale || err != nil && v.memory.Run != nil
+		if err != nil || more || !v.stale {
+			return more, err
+		}
+		v.stale = false
+	}
+}
+
+// once brings one list to its end, unless the stretch is used up.
+func (v *harvest) once(ctx context.Context, full bool) (more bool, err error) {
+	if err := v.start(ctx, full); err != nil {
 		return false, err
 	}
 	over, err := v.list(ctx)
@@ -77,10 +91,10 @@ func (v *harvest) identify(ctx context.Context) error {
 }
 
 // start begins a harvest, unless one is under way.
-func (v *harvest) start(ctx context.Context) error {
+func (v *harvest) start(ctx context.Context, full bool) error {
 	m := &v.memory
 	due := v.o.FullInterval >= 0 && time.Since(m.FullAt) >= v.o.FullInterval
-	full := v.stretch.Full || !m.Listed || m.From.IsZero() || due
+	full = full || !m.Listed || m.From.IsZero() || due
 	if m.Run == nil || full && !m.Run.Full {
 		m.Run = &harvestRun{Full: full, Anew: !m.Listed, Coarse: m.Coarse}
 		if full {
