@@ -32,14 +32,18 @@ func (c *feedChange) recordID() string {
 // applyAll applies what was put in order: AP-HV-03, 7.
 func (h *feedHarvest) applyAll(ctx context.Context) error {
 	var batch []feedChange
+	size, most := 0, feedBatch
+	if h.a.o.Content {
+		most = feedBatchFetched
+	}
 	flush := func() error {
 		b := batch
-		batch = nil
+		batch, size = nil, 0
 		return h.applyBatch(ctx, b)
 	}
 	err := h.order.all(func(it *listed) error {
 		batch = append(batch, feedChange{id: string(it.uri[timeSize:]), updated: parseTime(it.uri), told: parseTold(it.said)})
-		if len(batch) < feedBatch {
+		if size += len(it.said); len(batch) < most && size < feedBatchBytes {
 			return nil
 		}
 		return flush()
@@ -72,7 +76,7 @@ func (h *feedHarvest) applyBatch(ctx context.Context, changes []feedChange) erro
 	for i := range changes {
 		ids[i] = changes[i].id
 	}
-	rows, err := h.a.ledger.Lookup(ctx, h.set, ids)
+	rows, err := h.lookup(ctx, ids)
 	if err != nil {
 		return err
 	}
@@ -98,6 +102,8 @@ func (h *feedHarvest) applyBatch(ctx context.Context, changes []feedChange) erro
 		}
 		h.applied(a)
 	}
+	// What is near in a database is written together.
+	slices.SortFunc(s.put, func(a, b LedgerRow) int { return strings.Compare(a.ID, b.ID) })
 	return h.a.ledger.Record(ctx, h.set, s.put, s.drop)
 }
 

@@ -14,8 +14,14 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// feedBatch is how many records are looked up, and applied, at a time.
-const feedBatch = 1000
+// How many records are looked up, and applied, at a time: as many as it takes for
+// a transaction to be cheap; fewer where each has to be fetched; and fewer where
+// they have much to say.
+const (
+	feedBatch        = 4 << 10
+	feedBatchFetched = 500
+	feedBatchBytes   = 4 << 20
+)
 
 // whole reports whether all of the feed was read, so that it says of every record
 // how it stands.
@@ -30,6 +36,10 @@ func (h *feedHarvest) take(ctx context.Context) error {
 		if err := h.adopt(ctx); err != nil {
 			return err
 		}
+		var err error
+		if h.blank, err = h.isBlank(ctx); err != nil {
+			return err
+		}
 	}
 	// AP-CDL-03: absence proves something only if everything was read.
 	h.absence = (h.absence || h.replaced) && h.whole() && !h.blurred
@@ -42,6 +52,7 @@ func (h *feedHarvest) take(ctx context.Context) error {
 	if err := h.applyAll(ctx); err != nil {
 		return err
 	}
+	h.blank = false
 	return h.dropGone(ctx)
 }
 
@@ -66,9 +77,10 @@ func (h *feedHarvest) settle(ctx context.Context) error {
 	defer stop()
 	row, err, more := next()
 	var batch []newest
+	size := 0
 	flush := func() error {
 		b := batch
-		batch = batch[:0]
+		batch, size = batch[:0], 0
 		return h.decideAll(ctx, b)
 	}
 	// AP-CDL-01: what is known and not met is gone.
@@ -87,7 +99,8 @@ func (h *feedHarvest) settle(ctx context.Context) error {
 		if err := below(n.id); err != nil {
 			return err
 		}
-		if batch = append(batch, *n); len(batch) < feedBatch {
+		batch, size = append(batch, *n), size+len(n.said)
+		if len(batch) < feedBatch && size < feedBatchBytes {
 			return nil
 		}
 		return flush()
@@ -192,7 +205,7 @@ func (h *feedHarvest) decideAll(ctx context.Context, batch []newest) error {
 	for i := range batch {
 		ids[i] = batch[i].id
 	}
-	rows, err := h.a.ledger.Lookup(ctx, h.set, ids)
+	rows, err := h.lookup(ctx, ids)
 	if err != nil {
 		return err
 	}
@@ -208,6 +221,23 @@ func (h *feedHarvest) decideAll(ctx context.Context, batch []newest) error {
 		}
 	}
 	return nil
+}
+
+// lookup returns what the ledger has of records, of which each is asked for once
+// before it is recorded.
+func (h *feedHarvest) lookup(ctx context.Context, ids []string) ([]LedgerRow, error) {
+	if h.blank {
+		return make([]LedgerRow, len(ids)), nil
+	}
+	return h.a.ledger.Lookup(ctx, h.set, ids)
+}
+
+// isBlank reports whether the ledger has nothing at all.
+func (h *feedHarvest) isBlank(ctx context.Context) (bool, error) {
+	for _, err := range h.a.ledger.Rows(ctx, h.set) {
+		return false, err
+	}
+	return true, nil
 }
 
 // counts reports whether the newest entry of a record says something that was not

@@ -38,6 +38,7 @@ type feedHarvest struct {
 
 	full         bool      // the whole chain is read
 	anew         bool      // nothing is known of how the catalog stands
+	blank        bool      // the ledger had nothing at all
 	unremembered bool      // and if this harvest is cut off, neither will the next know
 	elsewhere    bool      // the feed is looked for at another address than before
 	replaced     bool      // the feed took the place of another
