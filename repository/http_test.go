@@ -10,7 +10,9 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"lockstep/catalog"
@@ -196,6 +198,48 @@ func TestGone(t *testing.T) {
 		wantIDs(t, w.all("verb=ListRecords&metadataPrefix=oai_dc"), "https://example.org/a")
 	}()
 	w.repo.ServeHTTP(httptest.NewRecorder(), r)
+}
+
+// A stuck client reads nothing of what it is sent.
+type stuck struct {
+	httptest.ResponseRecorder
+	free chan struct{}
+}
+
+func (s *stuck) Write(b []byte) (int, error) {
+	<-s.free
+	return len(b), nil
+}
+
+// Clients that take large records and do not read them fill no more memory than
+// some: others of large records are told to come again, and those of all else are
+// served.
+func TestStuck(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		w.put("https://example.org/large", "text/xml", `<r xmlns="urn:example:r">`+strings.Repeat("x", 1<<20)+`</r>`)
+		w.put("https://example.org/small", "text/xml", `<r xmlns="urn:example:r"/>`)
+		prefix := w.ask("verb=ListMetadataFormats").Formats[1].Prefix
+		get := "verb=GetRecord&metadataPrefix=" + prefix + "&identifier=https://example.org/"
+		free := make(chan struct{})
+		var clients sync.WaitGroup
+		for i := range 40 {
+			query := []string{get + "large", "verb=ListRecords&metadataPrefix=" + prefix}[i%2]
+			clients.Go(func() {
+				w.repo.ServeHTTP(&stuck{free: free}, httptest.NewRequest(http.MethodGet, baseURL+"?"+query, http.NoBody))
+			})
+		}
+		synctest.Wait()
+		if got := w.do(http.MethodGet, get+"large", nil); got.Code != http.StatusServiceUnavailable || got.Header().Get("Retry-After") == "" {
+			t.Errorf("one more: status %d, %v", got.Code, got.Header())
+		}
+		wantIDs(t, w.all("verb=ListRecords&metadataPrefix=oai_dc"), "https://example.org/large", "https://example.org/small")
+		wantIDs(t, []*response{w.ask(get + "small")}, "https://example.org/small")
+		close(free)
+		clients.Wait()
+		wantIDs(t, w.all("verb=ListRecords&metadataPrefix="+prefix), "https://example.org/large", "https://example.org/small")
+	})
 }
 
 // Whatever is asked, the answer is a well-formed response, or a plain refusal.

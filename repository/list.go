@@ -186,6 +186,9 @@ func (a *answer) part(l *listing, sets []*index) (more bool, err error) {
 				return true, nil
 			}
 			ok, err := a.put(l, &items[i], there[items[i].index][items[i].uri])
+			if errors.Is(err, errBusy) && a.out.Begun() {
+				return true, nil
+			}
 			if err != nil {
 				return false, err
 			}
@@ -226,6 +229,11 @@ func (a *answer) again(l *listing, sets []*index) error {
 func (a *answer) put(l *listing, p *place, r *catalog.Record) (ok bool, err error) {
 	rec := p.header(&p.listed)
 	if l.Verb == oaipmh.VerbListRecords {
+		release, err := a.room(&p.listed, l.Prefix, r)
+		if err != nil {
+			return false, err
+		}
+		defer release() // once it is written
 		rec, err = p.record(a.ctx, &p.listed, l.Prefix, r)
 		switch {
 		case errors.Is(err, errUnreadable):
@@ -237,6 +245,24 @@ func (a *answer) put(l *listing, p *place, r *catalog.Record) (ok bool, err erro
 	}
 	l.Cursor++
 	return true, a.out.Record(&rec)
+}
+
+// room waits until there may be one more large document in memory, if the record
+// has one; release gives the place back.
+func (a *answer) room(item *listed, prefix string, r *catalog.Record) (release func(), err error) {
+	if r == nil || item.gone || prefix == dublinCore && !item.dublinCore || r.Length >= 0 && r.Length <= largeDocument {
+		return func() {}, nil
+	}
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	select {
+	case a.large <- struct{}{}:
+		return func() { <-a.large }, nil
+	case <-late.C:
+		return nil, errBusy
+	case <-a.ctx.Done():
+		return nil, a.ctx.Err()
+	}
 }
 
 // next returns the next up to n items of the list.

@@ -44,6 +44,12 @@ const (
 	// one, of each client.
 	maxDocument = 4 << 20
 
+	// largeDocument is how large content must be to wait for one of largeAtOnce
+	// places: memory filled by many clients that read slowly. Who gets none in
+	// time is told to come again.
+	largeDocument = 64 << 10
+	largeAtOnce   = 16
+
 	// patience is how long a request waits for the index to be in step, before
 	// it is told to come again.
 	patience = 10 * time.Second
@@ -81,6 +87,7 @@ type Repository struct {
 	catalog catalog.Catalog
 	opts    Options
 	sets    []*index
+	large   chan struct{} // has something in it for each large document in memory
 
 	secrecy sync.Mutex // guards secret; held across IO, for that is its purpose
 	secret  []byte     // signs tokens; nil until it was read
@@ -122,7 +129,7 @@ func New(c catalog.Catalog, o Options) (*Repository, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	r := &Repository{catalog: c, opts: o}
+	r := &Repository{catalog: c, opts: o, large: make(chan struct{}, largeAtOnce)}
 	seen := make(map[string]bool)
 	for _, set := range o.Sets {
 		if !setSpec.MatchString(set.Name) || seen[set.Name] {

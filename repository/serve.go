@@ -69,8 +69,9 @@ func (a *answer) give() error {
 	return a.list()
 }
 
-// busy reports that the index is not in step, and will be soon.
-var errBusy = errors.New("the index is being brought up to date")
+// errBusy reports what will be over soon: the index is not in step, or others
+// have large records read.
+var errBusy = errors.New("others are being served, or the index is brought up to date")
 
 // inStep brings the indexes of some sets up to date; it waits for that as long as
 // a client may be kept waiting. The response's date becomes a time up to which
@@ -326,6 +327,11 @@ func (a *answer) getRecord() error {
 		} else if ok {
 			r = &now
 		}
+		release, err := a.room(&item, a.q.MetadataPrefix, r)
+		if err != nil {
+			return err
+		}
+		defer release()
 		rec, err := x.record(a.ctx, &item, a.q.MetadataPrefix, r)
 		if err != nil {
 			return err
