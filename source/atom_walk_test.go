@@ -12,13 +12,6 @@ import (
 	"time"
 )
 
-// The walker knows nothing of ours: it reads documents with encoding/xml, by the
-// standards alone.
-const (
-	atomNS    = "http://www.w3.org/2005/Atom"
-	historyNS = "http://purl.org/syndication/history/1.0"
-)
-
 type walkLink struct {
 	Rel  string `xml:"rel,attr"`
 	Href string `xml:"href,attr"`

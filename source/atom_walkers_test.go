@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 
 	"lockstep/atompmh"
 	"lockstep/blob"
+	"lockstep/catalog"
 	"lockstep/source"
 )
 
@@ -131,6 +133,9 @@ type walkersWorld struct {
 	newest  time.Time  // of all entries that ever were
 	id      string     // of the feed
 
+	races bool // the catalog changes while it is published
+	raced bool
+
 	ops, failAt int
 	dead, crash bool
 	linked      map[string]time.Time // archives, and when they were linked last
@@ -138,11 +143,20 @@ type walkersWorld struct {
 
 func newWalkersWorld(t testing.TB, seed uint64, a source.Atom) *walkersWorld {
 	w := &walkersWorld{world: atomWorld(t, a), random: rand.New(rand.NewPCG(seed, 23)), linked: make(map[string]time.Time)}
+	w.opts.Logger = slog.New(slog.NewTextHandler(warnings{w}, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	w.store = &watchedStore{Store: w.docs, before: w.before, after: w.after}
 	for range 5 {
 		w.walkers = append(w.walkers, new(walker))
 	}
 	return w
+}
+
+// warnings are of catalogs that are not what they are.
+type warnings struct{ *walkersWorld }
+
+func (w warnings) Write(line []byte) (int, error) {
+	w.Errorf("%s", line)
+	return len(line), nil
 }
 
 func (w *walkersWorld) before() error {
@@ -259,6 +273,35 @@ func (w *walkersWorld) compare(now *wholeFeed) {
 	}
 }
 
+// A racingCatalog changes while others look at it.
+type racingCatalog struct {
+	catalog.Catalog
+	look func()
+}
+
+func (c racingCatalog) Resources(ctx context.Context, set string, r catalog.Range) iter.Seq2[catalog.Record, error] {
+	c.look()
+	return c.Catalog.Resources(ctx, set, r)
+}
+
+func (c racingCatalog) Changes(ctx context.Context, set string, after catalog.Seq) iter.Seq2[catalog.Change, error] {
+	c.look()
+	return c.Catalog.Changes(ctx, set, after)
+}
+
+// race may change a record.
+func (w *walkersWorld) race() {
+	if !w.races || w.random.IntN(3) > 0 {
+		return
+	}
+	w.raced = true
+	word := fmt.Sprintf("r%d", w.random.IntN(12))
+	if w.random.IntN(2) > 0 {
+		word += fmt.Sprintf("=%d", w.random.IntN(100))
+	}
+	w.put(word)
+}
+
 // change changes some records.
 func (w *walkersWorld) change() {
 	for range w.random.IntN(6) {
@@ -288,9 +331,13 @@ func (w *walkersWorld) publishFaulty(s *source.Source) *source.Source {
 	if w.random.IntN(3) == 0 {
 		w.failAt = w.ops + 1 + w.random.IntN(60)
 	}
+	w.races, w.raced = w.random.IntN(3) == 0, false
 	_, err := s.Publish(context.Background())
-	w.dead, w.failAt = false, 0
+	w.dead, w.failAt, w.races = false, 0, false
 	w.look()
+	if err == nil && w.raced {
+		_, err = s.Publish(context.Background())
+	}
 	if err == nil {
 		w.agree()
 		return s
@@ -308,7 +355,7 @@ func (w *walkersWorld) publishFaulty(s *source.Source) *source.Source {
 func (w *walkersWorld) process() *source.Source {
 	w.Helper()
 	faulty := *w.world
-	faulty.docs = w.store
+	faulty.docs, faulty.cat = w.store, racingCatalog{w.cat, w.race}
 	w.dead, w.failAt = false, 0
 	return faulty.source()
 }

@@ -14,6 +14,7 @@ import (
 	"lockstep/atompmh"
 	"lockstep/blob"
 	"lockstep/catalog"
+	"lockstep/resourcesync"
 )
 
 // An atomBuild makes a feed anew, under new names, off the catalog and the
@@ -52,6 +53,11 @@ func (b *atomBuild) run(ctx context.Context) error {
 		take = func(e *buildEntry) error { return byID.add(e.idKey(0), e.encode()) }
 		if err := b.readCatalog(ctx, take); err != nil {
 			return err
+		}
+		if b.st.Current != nil && b.st.Current.Complete && !b.next.Complete {
+			if err := b.readDeletions(ctx, take); err != nil {
+				return err
+			}
 		}
 		if err := b.mergeOld(byID); err != nil {
 			return err
@@ -95,7 +101,7 @@ func (b *atomBuild) name(ctx context.Context) error {
 	}
 	b.next.Through, b.next.ThroughTime = b.status.Last, b.status.LastTime
 	if b.compact {
-		b.next.Through, b.next.ThroughTime, b.next.Groups = cur.Through, cur.ThroughTime, cur.Groups
+		b.next.Through, b.next.ThroughTime, b.next.Seen, b.next.Groups = cur.Through, cur.ThroughTime, cur.Seen, cur.Groups
 	}
 	return nil
 }
@@ -110,6 +116,7 @@ func (b *atomBuild) readCatalog(ctx context.Context, take func(*buildEntry) erro
 		if err != nil {
 			return fmt.Errorf("read catalog: %w", err)
 		}
+		b.next.Seen = max(b.next.Seen, record.Seq)
 		r := view.represent(&record)
 		main, id, members := "", atompmh.RecordID(r.uri), []*representation(nil)
 		if !r.alone() {
@@ -135,6 +142,30 @@ func (b *atomBuild) readCatalog(ctx context.Context, take func(*buildEntry) erro
 			b.report.Refused++
 			continue
 		}
+		if err := take(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readDeletions hands what has been deleted to take, as far back as the catalog
+// knows: a feed that was complete did not say, and who has not looked at it since
+// before it was would never learn.
+func (b *atomBuild) readDeletions(ctx context.Context, take func(*buildEntry) error) error {
+	view := b.atomView(&b.set)
+	for c, err := range b.catalog.Changes(ctx, b.capabilityList(b.set.Name), b.status.Kept.Seq) {
+		if err != nil {
+			return fmt.Errorf("read catalog: %w", err)
+		}
+		if c.Seq > b.status.Last {
+			return nil
+		}
+		if c.Change != resourcesync.Deleted || !absoluteIRI(c.URI) {
+			continue
+		}
+		e := &buildEntry{fresh: true, seq: c.Seq, at: c.EventTime.UnixMicro()}
+		view.deletion(&e.Entry, atompmh.RecordID(c.URI), c.URI)
 		if err := take(e); err != nil {
 			return err
 		}

@@ -23,7 +23,7 @@ type atomNews struct {
 // A pending change is what happened to a resource since the feed was published.
 type pendingChange struct {
 	catalog.Change      // the last
-	created        bool // the first made it
+	created        bool // the first made it, and it was not told of by who saw that coming
 }
 
 // grow takes the next changes into the feed: their entries come into the
@@ -140,11 +140,14 @@ func (a *atomPublication) collect(ctx context.Context, next *atomFeed) ([]atomNe
 		if err != nil {
 			return nil, nil, fmt.Errorf("read catalog: %w", err)
 		}
+		if c.Seq > a.status.Last { // it came while this publishes
+			break
+		}
 		next.Through, next.ThroughTime = c.Seq, c.EventTime
 		if p := changes[c.URI]; p != nil {
 			p.Change = c
 		} else {
-			changes[c.URI] = &pendingChange{c, c.Change == resourcesync.Created}
+			changes[c.URI] = &pendingChange{c, c.Change == resourcesync.Created && c.Seq > next.Seen}
 		}
 		if n++; n == atomSlice {
 			break

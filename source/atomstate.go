@@ -54,6 +54,7 @@ type atomFeed struct {
 	Stamp       time.Time   `json:"stamp"` // modification time of the subscription document; rises
 	Through     catalog.Seq `json:"through"`
 	ThroughTime time.Time   `json:"through_time,omitzero"` // of that change; zero if it is not known
+	Seen        catalog.Seq `json:"seen,omitempty"`        // newest change of a resource that was read when the feed was made anew: perhaps above Through
 }
 
 // An atomRetired is a chain of archives that no subscription document leads to
