@@ -25,12 +25,13 @@ type Cleaner struct {
 }
 
 // Clean makes what repositories really send well formed where that is safe: what
-// passes through it keeps its length in characters, but
+// passes through it stays as it is, but
 //
 //   - a character that XML forbids, raw or as a reference, and a byte that is no
 //     UTF-8 become U+FFFD;
 //   - an ampersand that begins no reference becomes &amp;, and a reference to an
-//     entity that HTML knows and XML does not becomes the character.
+//     entity that HTML knows and XML does not becomes the character;
+//   - blanks before the document go, for nothing may stand before its declaration.
 //
 // Documents in UTF-16 and gzip files pass as they are.
 func Clean(r io.Reader) *Cleaner {
@@ -92,6 +93,8 @@ func (c *Cleaner) fill() {
 		c.in, c.err = c.in[:len(c.in)+n], err
 	}
 	if !c.begun {
+		blanks := len(c.in) - len(bytes.TrimLeft(c.in, " \t\r\n"))
+		c.in = c.in[:copy(c.in, c.in[blanks:])]
 		if len(c.in) < cleanSniff && c.err == nil {
 			return
 		}

@@ -43,6 +43,16 @@ const oai xmlscan.Space = 1
 
 var namespaces = []string{Namespace}
 
+// assumed are the prefixes that repositories forget to declare, and what everybody
+// means by them.
+var assumed = []xmlscan.Declaration{
+	{Prefix: "dc", URI: "http://purl.org/dc/elements/1.1/"},
+	{Prefix: "dcterms", URI: "http://purl.org/dc/terms/"},
+	{Prefix: "oai_dc", URI: DublinCoreNamespace},
+	{Prefix: "xlink", URI: "http://www.w3.org/1999/xlink"},
+	{Prefix: "xsi", URI: "http://www.w3.org/2001/XMLSchema-instance"},
+}
+
 // A Reader reads one response, whatever verb it answers, with memory for one
 // record. Names are taken for those of OAI-PMH also where the namespace is
 // missing. Its errors stick. Errors that the response states are [*Error]s, found
@@ -76,7 +86,7 @@ func NewReader(r io.Reader, o ReaderOptions) *Reader {
 	}
 	return &Reader{
 		s: xmlscan.New(r, xmlscan.Options{
-			Namespaces: namespaces, MaxBytes: o.MaxBytes, MaxToken: int(o.MaxRecord), MaxDepth: maxDepth, NotDocument: ErrNotOAI,
+			Namespaces: namespaces, Assumed: assumed, MaxBytes: o.MaxBytes, MaxToken: int(o.MaxRecord), MaxDepth: maxDepth, NotDocument: ErrNotOAI,
 		}),
 		maxRecord: int(o.MaxRecord),
 	}
@@ -263,6 +273,10 @@ func (r *Reader) resumption() error {
 	return err
 }
 
+// Verb is what the response answers, as far as it was read; empty if it holds no
+// answer.
+func (r *Reader) Verb() Verb { return r.list }
+
 // Token returns the resumption token, once the list was read to its end; ok is
 // false if there was none.
 func (r *Reader) Token() (t Token, ok bool) {
@@ -292,6 +306,10 @@ func (r *Reader) next() error {
 			r.inBody = false
 		case r.ours("resumptionToken"):
 			if err := r.resumption(); err != nil {
+				return r.fail(err)
+			}
+		case r.ours("error"): // misplaced, and meant as much
+			if err := r.error(); err != nil {
 				return r.fail(err)
 			}
 		default:

@@ -48,6 +48,11 @@ func (s *Scanner) CaptureDocument(dst []byte, limit int) ([]byte, error) {
 		}
 		return !mentions(dst[from:], d.prefix)
 	})
+	for _, a := range s.assumed {
+		if a.used {
+			around = append(around, declaration{a.Prefix, a.URI})
+		}
+	}
 	if len(around) == 0 {
 		return dst, nil
 	}

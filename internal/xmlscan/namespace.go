@@ -115,5 +115,5 @@ func (s *Scanner) lookup(prefix []byte) (Space, []byte) {
 	case "xml":
 		return XML, nil
 	}
-	return Unbound, nil
+	return s.assume(prefix)
 }

@@ -30,6 +30,11 @@ type Options struct {
 	// n, counted from 1. There are at most 200.
 	Namespaces []string
 
+	// Assumed stand for prefixes that the document uses and does not declare;
+	// what is captured declares those it needs. Other undeclared prefixes are
+	// errors.
+	Assumed []Declaration
+
 	MaxBytes int64 // of the document, uncompressed; default DefaultBytes
 	MaxToken int   // bytes of one tag, text or comment; default DefaultToken
 	MaxDepth int   // open elements; default DefaultDepth
@@ -56,8 +61,12 @@ func New(r io.Reader, o Options) Scanner {
 	if o.NotDocument == nil {
 		o.NotDocument = ErrNotDocument
 	}
-	return Scanner{
+	s := Scanner{
 		src: r, namespaces: o.Namespaces, maxBytes: o.MaxBytes, maxToken: o.MaxToken, maxDepth: o.MaxDepth,
 		html: o.HTML, notDocument: o.NotDocument,
 	}
+	for _, d := range o.Assumed {
+		s.assumed = append(s.assumed, assumption{Declaration: d, space: s.known([]byte(d.URI))})
+	}
+	return s
 }

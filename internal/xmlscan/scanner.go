@@ -36,6 +36,8 @@ type Scanner struct {
 	opened   bool
 
 	namespaces  []string
+	assumed     []assumption
+	assuming    bool // some of these are used
 	maxBytes    int64
 	maxToken    int
 	maxDepth    int

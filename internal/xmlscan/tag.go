@@ -29,6 +29,9 @@ func (s *Scanner) startTag() error {
 	s.Attrs, s.abuf = s.Attrs[:0], s.abuf[:0]
 	bindings, nsText, prefixed := len(s.bindings), len(s.nsText), false
 	s.own = bindings
+	if s.assuming && !s.taken.on {
+		s.forget()
+	}
 	undo := func() { s.bindings, s.nsText = s.bindings[:bindings], s.nsText[:nsText] }
 	for {
 		q := skipSpace(b, p)

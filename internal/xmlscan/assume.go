@@ -1,0 +1,34 @@
+package xmlscan
+
+// A Declaration says which namespace a prefix stands for.
+type Declaration struct{ Prefix, URI string }
+
+// An assumption is a Declaration that holds where the document has none.
+type assumption struct {
+	Declaration
+	space Space
+	used  bool // by the tag at hand, or since the capture began
+}
+
+// assume looks up a prefix that is not declared.
+func (s *Scanner) assume(prefix []byte) (Space, []byte) {
+	for i := range s.assumed {
+		a := &s.assumed[i]
+		if string(prefix) != a.Prefix {
+			continue
+		}
+		if a.used, s.assuming = true, true; a.space == Other {
+			return Other, []byte(a.URI)
+		}
+		return a.space, nil
+	}
+	return Unbound, nil
+}
+
+// forget forgets which assumptions were used.
+func (s *Scanner) forget() {
+	for i := range s.assumed {
+		s.assumed[i].used = false
+	}
+	s.assuming = false
+}

@@ -1,0 +1,103 @@
+package oaipmh_test
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"lockstep/oaipmh"
+)
+
+func TestClean(t *testing.T) {
+	t.Parallel()
+	const utf8, latin = `<?xml version="1.0" encoding="utf-8"?>`, `<?xml version="1.0" encoding="ISO-8859-1"?>`
+	for name, tt := range map[string]struct {
+		in, want string
+		replaced int64
+	}{
+		"clean":         {"<a b='&amp;&#65;&#x1F600;'>ä\t\r\n</a>", "<a b='&amp;&#65;&#x1F600;'>ä\t\r\n</a>", 0},
+		"controls":      {"<a>\x00\x0b\x1f\x7f</a>", "<a>\uFFFD\uFFFD\uFFFD\x7f</a>", 3},
+		"references":    {"<a>&#0;&#11;&#xFFFE;&#x110000;&#99999999999999999999;</a>", "<a>" + strings.Repeat("\uFFFD", 5) + "</a>", 5},
+		"no references": {"<a>&#;&#x;&#xZ;&;& &&amp;&ampx;&amp</a>", "<a>&amp;#;&amp;#x;&amp;#xZ;&amp;;&amp; &amp;&amp;&amp;ampx;&amp;amp</a>", 8},
+		"entities":      {"<a>&nbsp;&AMP;&LT;&Auml;&nosuch;</a>", "<a>\u00a0&#38;&#60;Ä&amp;nosuch;</a>", 5},
+		"invalid UTF-8": {utf8 + "<a>\xe9\xc3(\xed\xa0\x80\xef\xbf\xbe</a>", utf8 + "<a>\uFFFD\uFFFD(\uFFFD\uFFFD\uFFFD\uFFFD</a>", 6},
+		"latin-1":       {latin + "<a>\xe9\x01&nbsp;</a>", latin + "<a>\xe9?&#160;</a>", 2},
+		"CDATA":         {"<a><![CDATA[a & b &nbsp; \x02]] > ]]>&</a>", "<a><![CDATA[a & b &nbsp; \uFFFD]] > ]]>&amp;</a>", 2},
+		"comment":       {"<!-- & \x01 --><a>&</a>", "<!-- & \uFFFD --><a>&amp;</a>", 2},
+		"instruction":   {"<?php a & b ? > ?><a>&</a>", "<?php a & b ? > ?><a>&amp;</a>", 1},
+		"cut off":       {"<a>&am", "<a>&amp;am", 1},
+		"cut character": {"<a>\xe2\x82", "<a>\uFFFD\uFFFD", 2},
+		"blanks":        {" \r\n\t<?xml version='1.0'?> <a/>\n", "<?xml version='1.0'?> <a/>\n", 0},
+		"only blanks":   {" \n ", "", 0},
+		"UTF-16":        {"\xff\xfe<\x00a\x00/\x00>\x00", "\xff\xfe<\x00a\x00/\x00>\x00", 0},
+		"gzip":          {"\x1f\x8b\x08&\x01", "\x1f\x8b\x08&\x01", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, r := range []io.Reader{strings.NewReader(tt.in), iotest.OneByteReader(strings.NewReader(tt.in)), iotest.DataErrReader(strings.NewReader(tt.in))} {
+				c := oaipmh.Clean(r)
+				got, err := io.ReadAll(c)
+				if err != nil || string(got) != tt.want || c.Replaced() != tt.replaced {
+					t.Errorf("%q, %d replaced, error %v; want %q, %d", got, c.Replaced(), err, tt.want, tt.replaced)
+				}
+			}
+		})
+	}
+	if _, err := io.ReadAll(oaipmh.Clean(iotest.TimeoutReader(iotest.OneByteReader(strings.NewReader("<a/>"))))); err == nil {
+		t.Error("the error of the reader below is lost")
+	}
+}
+
+// FuzzClean says that what is clean stays as it is, and all else becomes so.
+func FuzzClean(f *testing.F) {
+	for _, s := range []string{"", "<a>&nbsp;\x01\xff</a>", "<?xml encoding='latin1'?>\xe9&", "<![CDATA[&]]>&<!-- --", " \n<a"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		once := cleaned(t, string(b), func(r io.Reader) io.Reader { return r })
+		if slow := cleaned(t, string(b), iotest.OneByteReader); slow != once {
+			t.Fatalf("%q at once, %q by the byte", once, slow)
+		}
+		if twice := cleaned(t, once, iotest.HalfReader); twice != once {
+			t.Fatalf("%q becomes %q", once, twice)
+		}
+	})
+}
+
+func cleaned(t *testing.T, s string, by func(io.Reader) io.Reader) string {
+	t.Helper()
+	b, err := io.ReadAll(oaipmh.Clean(by(strings.NewReader(s))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// FuzzReader reads anything: it ends, errors are of the kinds promised, and the
+// metadata of a record is a document that reads back the same.
+func FuzzReader(f *testing.F) {
+	f.Add([]byte(response(record(`<a xmlns:b="urn:b"><b:c>&amp;</b:c></a>`) + `<resumptionToken cursor="0">x</resumptionToken>`)))
+	f.Add([]byte(response(record(`<dc:x xsi:y=""/>`))))
+	f.Add([]byte(`<OAI-PMH><error code="badVerb"/></OAI-PMH>`))
+	f.Add([]byte(`<OAI-PMH><GetRecord><record><header status="deleted"/></record></GetRecord></OAI-PMH>`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		recs, r, err := read(string(b))
+		if err != nil && !readable(err) {
+			t.Fatalf("error %v (%T)", err, err)
+		}
+		if _, ok := r.Token(); ok && r.Verb() == "" && err == nil {
+			t.Fatal("a token of no answer")
+		}
+		for _, rec := range recs {
+			if rec.Metadata == nil {
+				continue
+			}
+			again, _, err := read(`<o:OAI-PMH xmlns:o="` + oaipmh.Namespace + `"><o:ListRecords><o:record><o:metadata>` +
+				strings.TrimPrefix(string(rec.Metadata), xmlDecl) + `</o:metadata></o:record></o:ListRecords></o:OAI-PMH>`)
+			if err != nil || len(again) != 1 || again[0].Namespace != rec.Namespace || string(again[0].Metadata) != string(rec.Metadata) {
+				t.Fatalf("%q reads back as %v, error %v", rec.Metadata, again, err)
+			}
+		}
+	})
+}
