@@ -152,6 +152,10 @@ func TestFeedMissing(t *testing.T) {
 			text, _, _ := strings.Cut(feedOf("12:00", prev("/a0"), live("b", "12:00"), dead("a", "12:00")), "</feed>")
 			_, _ = w.Write([]byte(strings.ReplaceAll(text, "BASE", "http://x.org")))
 		},
+		"body": func(w http.ResponseWriter, _ *http.Request) { // ends before what was announced
+			w.Header().Set("Content-Length", "5000")
+			_, _ = w.Write([]byte(feedOf("12:00", prev("/a0"))))
+		},
 		"page": func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write([]byte("<html><body>Sorry</body></html>"))
 		},
@@ -174,6 +178,9 @@ func TestFeedMissing(t *testing.T) {
 			r := h.run() // AP-HV-08
 			if r.Unreadable.Count != 1 || !strings.HasSuffix(r.Unreadable.First[0].Path, "/a1") {
 				t.Errorf("told of %v, want /a1", r.Unreadable.First)
+			}
+			if text := r.Unreadable.First[0].String(); strings.Count(text, s.URL+"/a1") != 1 {
+				t.Errorf("told of %s, want the address once", text)
 			}
 			if name == "cut" {
 				h.holds("a c http://x.org/b") // what came before the break, but for deletions

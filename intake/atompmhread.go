@@ -123,6 +123,16 @@ func (h *feedHarvest) readOnce(ctx context.Context, q *fetch.Request, known *fee
 	return d, feed, nil
 }
 
+// documentError says why the document at uri could not be read, without the
+// address, beside which it will stand. Where a body broke off it does not matter in
+// which line.
+func documentError(uri string, err error) error {
+	if e, ok := errors.AsType[*fetch.BodyError](err); ok {
+		return &wordedError{strings.TrimPrefix(e.Error(), "get "+fetch.Printable(uri)+": "), err}
+	}
+	return plainError(uri, err)
+}
+
 // warned tells of a liberty that was taken with a document.
 func (h *feedHarvest) warned(uri string, w *atompmh.Warning) {
 	h.skipped(fetch.Printable(uri), &LineError{Line: int64(w.Line), Err: fmt.Errorf("%s: %s", w.Rule, fetch.Printable(w.Message))})

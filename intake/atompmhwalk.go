@@ -329,7 +329,10 @@ func (h *feedHarvest) lose(ctx context.Context, uri string, err error) error {
 	}
 	_, ours := errors.AsType[chainError](err)
 	_, syntax := errors.AsType[*atompmh.SyntaxError](err)
-	h.missing = &missingDoc{uri: uri, err: plainError(uri, err),
+	if body, ok := errors.AsType[*fetch.BodyError](err); ok {
+		syntax = !body.Retryable()
+	}
+	h.missing = &missingDoc{uri: uri, err: documentError(uri, err),
 		final: ours || syntax || isStatus(err, http.StatusForbidden, http.StatusNotFound, http.StatusGone)}
 	return nil
 }
@@ -372,15 +375,17 @@ func (h *feedHarvest) subscription(ctx context.Context) (*feedDoc, error) {
 		case isStatus(err, http.StatusGone):
 			return nil, ErrEnded // AP-HV-15
 		case err != nil && h.named != "":
-			h.skipped(h.named, fmt.Errorf("the subscription document it names, %s, cannot be read: %w", fetch.Printable(h.sub), plainError(h.sub, err)))
+			h.skipped(h.named, fmt.Errorf("the subscription document it names, %s, cannot be read: %w", fetch.Printable(h.sub), documentError(h.sub, err)))
 			delete(h.docs, h.named) // to be compared with what was remembered
 			h.sub, h.now.At, h.named, h.hops = h.named, h.old.At, "", maxCurrent
 			continue
 		case err != nil && h.sub != address && isStatus(err, http.StatusNotFound):
 			h.sub, h.now.At = address, "" // so it had not moved for good
 			continue
+		case err != nil && h.sub != address:
+			return nil, fmt.Errorf("read %s: %w", fetch.Printable(h.sub), documentError(h.sub, err))
 		case err != nil:
-			return nil, plainError(h.sub, err)
+			return nil, documentError(h.sub, err)
 		}
 		if feed.ID != "" {
 			if again, err := h.identify(&feed); err != nil {
