@@ -67,7 +67,9 @@ func (h *feedHarvest) read(ctx context.Context, uri string) (*feedDoc, atompmh.F
 		d, feed, err := h.readOnce(ctx, &q, known)
 		switch {
 		case err == nil:
-			h.docs[uri] = d
+			if known := h.docs[uri] != nil; known || sub || len(h.docs) < maxWalkDocs {
+				h.docs[uri] = d
+			}
 			return d, feed, nil
 		case ctx.Err() != nil:
 			return nil, feed, context.Cause(ctx)
@@ -77,6 +79,10 @@ func (h *feedHarvest) read(ctx context.Context, uri string) (*feedDoc, atompmh.F
 		q.IfNoneMatch, q.IfModifiedSince, q.NoCache = "", "", true
 	}
 }
+
+// maxWalkDocs is how many documents of a walk are known when it is begun again: the
+// nearest to the subscription document. Others are asked for without condition.
+const maxWalkDocs = 4 << 10
 
 // feedTries is how often a document is read that changes under our hands.
 const feedTries = 3

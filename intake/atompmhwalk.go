@@ -2,6 +2,7 @@ package intake
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
@@ -51,7 +52,8 @@ type feedHarvest struct {
 	date   time.Time  // of the first answer
 	docs   map[string]*feedDoc
 	parts  []feedPart
-	walked []string // the documents of the last walk
+	walked []string // the first documents of the last walk, and
+	length int      // how many there were
 
 	seen      feedTime    // the latest updated met in the last walk,
 	some      bool        // if there was an entry
@@ -205,14 +207,14 @@ func (h *feedHarvest) walk(ctx context.Context) (quiet bool, err error) {
 			h.skipped(h.name, errDisorder)
 			_, err := h.chain(ctx, sub)
 			return false, err
-		case len(h.walked) == 1:
+		case h.length == 1:
 			return false, nil // what is read at once cannot change meanwhile
 		default:
 			if sub, err = h.subscription(ctx); err != nil {
 				return false, h.lose(ctx, h.sub, err)
 			}
 			added := sub.Prev == before.Prev // and nothing was cut off
-			if sub.same || added && len(h.walked) > feedAgain {
+			if sub.same || added && h.length > feedAgain {
 				return false, nil
 			}
 			if rounds == feedRounds {
@@ -245,9 +247,11 @@ func (h *feedHarvest) mustReadAll(sub *feedDoc) bool {
 // chain walks from the subscription document to where a harvest may end. It is
 // orderly if no document contradicts the one before (AP-HV-06).
 func (h *feedHarvest) chain(ctx context.Context, sub *feedDoc) (orderly bool, err error) {
-	h.missing, h.walked, h.absence, h.complete = nil, []string{h.sub}, false, sub.Complete
+	h.missing, h.walked, h.length, h.absence, h.complete = nil, []string{h.sub}, 1, false, sub.Complete
 	h.seen, h.some = feedTime{}, false
-	visited := map[string]bool{h.sub: true, sub.final: true}
+	visited := make(visitedDocs)
+	visited.add(h.sub)
+	visited.add(sub.final)
 	for d := sub; ; {
 		if d.Entries > 0 {
 			if !h.some || d.Max.After(h.seen.Time) {
@@ -270,9 +274,27 @@ func (h *feedHarvest) chain(ctx context.Context, sub *feedDoc) (orderly bool, er
 		if !h.disorder && contradict(d, next) {
 			return false, nil
 		}
-		h.walked = append(h.walked, d.Prev)
+		if h.length++; len(h.walked) < maxFeedDocs {
+			h.walked = append(h.walked, d.Prev)
+		}
 		d = next
 	}
+}
+
+// visitedDocs are the documents of a walk, by what is short whatever a stranger
+// calls them.
+type visitedDocs map[[16]byte]struct{}
+
+func visitKey(uri string) [16]byte {
+	sum := sha256.Sum256([]byte(uri))
+	return [16]byte(sum[:16])
+}
+
+func (v visitedDocs) add(uri string) { v[visitKey(uri)] = struct{}{} }
+
+func (v visitedDocs) has(uri string) bool {
+	_, ok := v[visitKey(uri)]
+	return ok
 }
 
 // A chainError says why a document is not read.
@@ -281,12 +303,12 @@ type chainError string
 func (e chainError) Error() string { return string(e) }
 
 // hop reads the next older document. AP-HV-09: within bounds.
-func (h *feedHarvest) hop(ctx context.Context, uri string, visited map[string]bool) (*feedDoc, error) {
+func (h *feedHarvest) hop(ctx context.Context, uri string, visited visitedDocs) (*feedDoc, error) {
 	const circle = chainError("prev-archive leads in a circle")
-	if visited[uri] {
+	if visited.has(uri) {
 		return nil, circle
 	}
-	if len(h.walked) >= h.a.o.MaxDocuments {
+	if h.length >= h.a.o.MaxDocuments {
 		return nil, chainError(fmt.Sprintf("the chain has more than %d documents", h.a.o.MaxDocuments))
 	}
 	if err := h.mayRead(uri); err != nil {
@@ -296,10 +318,11 @@ func (h *feedHarvest) hop(ctx context.Context, uri string, visited map[string]bo
 	if err != nil {
 		return nil, err
 	}
-	if d.final != uri && visited[d.final] {
+	if d.final != uri && visited.has(d.final) {
 		return nil, circle
 	}
-	visited[uri], visited[d.final] = true, true
+	visited.add(uri)
+	visited.add(d.final)
 	if feed.ID != "" && h.now.ID != "" && feed.ID != h.now.ID {
 		h.skipped(uri, fmt.Errorf("AP-DOC-04: the id of its feed is %q, not that of the subscription document", fetch.Printable(feed.ID)))
 	}
