@@ -5,10 +5,8 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
-	"net/http"
-	"net/url"
-	"regexp"
 	"strings"
 	"time"
 
@@ -37,9 +35,10 @@ type feedDoc struct {
 	oldest, newest          time.Time // of the entries
 	oldestAt, newestAt      string
 	deletionAt, tombstoneAt string // the first ones
-	etag                    string
+	etag, modified          string // as its headers have them
 	sum                     [sha256.Size]byte
-	whole                   bool // it could be read to its end
+	tells                   hash.Hash // of what its entries tell
+	whole                   bool      // it could be read to its end
 	isFeed                  bool
 }
 
@@ -60,18 +59,17 @@ type feedReader struct {
 	bare   string             // the first entry without
 }
 
-// rejected is why a document is no feed.
+// What a document is that is no feed.
 var (
-	errNoFeed = errors.New("the root is no feed of Atom")
-	errPage   = errors.New("this is an HTML page")
-	errNoXML  = errors.New("this is no XML")
+	errPage  = errors.New("this is an HTML page")
+	errNoXML = errors.New("this is no XML")
 )
 
 // read reads a feed document. The error is that of reading, not of what was
 // read.
 func (w *feedWalk) read(src *source) (*feedDoc, error) {
 	body := &faithful{r: src.Reader, sum: sha256.New()}
-	doc := &feedDoc{uri: src.uri, final: src.final, base: src.final}
+	doc := &feedDoc{uri: src.uri, final: src.final, base: src.final, tells: sha256.New()}
 	r := &feedReader{place: place{w.collector, src.uri}, walk: w, doc: doc, counts: map[string]int{}, links: map[[2]string]bool{}}
 	r.Scanner = xmlscan.New(body, xmlscan.Options{Namespaces: feedSpaces, MaxBytes: w.opts.DocumentBytes, HTML: errPage, NotDocument: errNoXML})
 	err := r.root()
@@ -112,7 +110,7 @@ func (r *feedReader) root() error {
 		return err
 	}
 	if m != xmlscan.Start || r.Space != inAtom || string(r.Local) != "feed" {
-		return r.Errorf("%w", errNoFeed)
+		return r.otherRoot()
 	}
 	r.doc.isFeed = true
 	r.number = r.walk.tally.begin(r.doc.uri)
@@ -136,6 +134,20 @@ func (r *feedReader) root() error {
 		if r.doc.entries%1024 == 0 && r.walk.ctx.Err() != nil {
 			return r.walk.ctx.Err()
 		}
+	}
+}
+
+// otherRoot says what a document is whose root is not that of a feed.
+func (r *feedReader) otherRoot() error {
+	switch name := string(r.Local); {
+	case r.Space == inAtom && name == "entry":
+		return r.Errorf("this is one entry of Atom, not a feed")
+	case name == "rss", name == "RDF":
+		return r.Errorf("the root is %s: this may be RSS, but is no feed of Atom", name)
+	case name == "feed":
+		return r.Errorf("the root is feed, but not in the namespace %s", feedSpaces[0])
+	default:
+		return r.Errorf("the root is %s, not feed: this is no feed of Atom", printable(name))
 	}
 }
 
@@ -207,22 +219,28 @@ func (r *feedReader) end() {
 	d := r.doc
 	for _, name := range []string{"id", "title", "updated"} {
 		if n := r.counts[name]; n != 1 {
-			r.errorf("AP-DOC-02", "root", "the feed has %s, not one", quantity(n, name))
+			r.errorf("AP-DOC-02", "root", "the feed has %s", notOne(n, name))
 		}
 	}
 	for _, name := range []string{"generator", "icon", "logo", "rights", "subtitle"} {
 		if n := r.counts[name]; n > 1 {
-			r.errorf("AP-DOC-01", "root", "the feed has %s", quantity(n, name))
+			r.errorf("AP-DOC-01", "root", "the feed has %s", notOne(n, name))
 		}
 	}
 	if !r.author && r.bare != "" {
 		r.errorf("AP-DOC-02", "root", "neither the feed nor the entry at %s has an author", r.bare)
 	}
-	if d.self == "" {
+	switch {
+	case d.self == "":
 		r.warnf("AP-DOC-03", "root", "no link self")
+	case elsewhere(d.self, d.uri, d.final):
+		r.warnf("AP-DOC-03", "root", "the link self leads to %s", d.self)
 	}
 	if !d.updated.IsZero() && d.newest.After(d.updated) {
 		r.errorf("AP-TS-01", d.newestAt, "(I1) the entry is of %s, later than its feed, which is of %s", stamp(d.newest), stamp(d.updated))
+	}
+	if d.newest.After(r.walk.opts.Now().Add(clockSkew)) {
+		r.warnf("AP-TS-11", d.newestAt, "the entry is of %s, which is still to come: what changes until then looks older", stamp(d.newest))
 	}
 	if d.newest.Before(d.updated) && d.entries > 0 && !d.newest.IsZero() {
 		r.errorf("AP-TS-13", "root", "the feed is of %s, its newest entry of %s", stamp(d.updated), stamp(d.newest))
@@ -287,194 +305,4 @@ func (r *feedReader) tombstone(at string) error {
 		}
 	}
 	return r.Skip()
-}
-
-// A feedLink is a link of Atom.
-type feedLink struct{ rel, href, media, lang string }
-
-// ianaRelation is how a registered relation may be written in full (RFC 4287,
-// 4.2.7.2).
-const ianaRelation = "http://www.iana.org/assignments/relation/"
-
-var mediaType = regexp.MustCompile(`^[\w!#$&^.+-]+/[\w!#$&^.+-]+\s*(;.*)?$`)
-
-// link reads the link at hand; its href is resolved (AP-DOC-12).
-func (r *feedReader) link(base, at string) (feedLink, error) {
-	r.rebase(&base)
-	l := feedLink{rel: "alternate"}
-	for _, a := range []struct {
-		name string
-		to   *string
-	}{{"rel", &l.rel}, {"href", &l.href}, {"type", &l.media}, {"hreflang", &l.lang}} {
-		if v, ok := r.Attr(a.name); ok {
-			*a.to = string(v)
-		}
-	}
-	l.rel = strings.TrimPrefix(l.rel, ianaRelation)
-	if rel := strings.ToLower(l.rel); !strings.Contains(rel, ":") {
-		l.rel = rel
-	}
-	if _, ok := r.Attr("href"); !ok {
-		r.errorf("AP-DOC-01", at, "link without href")
-	} else if to := resolveFrom(base, l.href); to == "" || strings.ContainsAny(l.href, " \t\r\n") {
-		r.errorf("AP-DOC-01", at, "href %q is no IRI", printable(l.href))
-	} else {
-		l.href = to
-	}
-	if l.rel == "" {
-		r.errorf("AP-DOC-01", at, "rel is empty")
-	}
-	if l.media != "" && !mediaType.MatchString(l.media) {
-		r.errorf("AP-DOC-01", at, "type %q is no media type", printable(l.media))
-	}
-	return l, r.Skip()
-}
-
-// resolveFrom is resolve that leaves a reference as it is where it is not known
-// what it is relative to, as in a file.
-func resolveFrom(base, ref string) string {
-	if to := resolve(base, ref); to != "" {
-		return to
-	}
-	if b, err := url.Parse(base); err == nil && b.IsAbs() {
-		return ""
-	}
-	u, err := url.Parse(ref)
-	if err != nil {
-		return ""
-	}
-	return u.String()
-}
-
-// rebase applies xml:base of the tag at hand.
-func (r *feedReader) rebase(base *string) {
-	for i := range r.Attrs {
-		if a := &r.Attrs[i]; a.Space == xmlscan.XML && string(a.Local) == "base" {
-			if to := resolveFrom(*base, string(a.Value)); to != "" {
-				*base = to
-			}
-		}
-	}
-}
-
-// person reads an author or contributor (RFC 4287, 3.2).
-func (r *feedReader) person(name, at string) error {
-	names := 0
-	for {
-		m, err := r.Next()
-		switch {
-		case err != nil:
-			return err
-		case m == xmlscan.End:
-			if names != 1 {
-				r.errorf("AP-DOC-01", at, "%s has %s, not one", name, quantity(names, "name"))
-			}
-			return nil
-		}
-		if r.Space == inAtom && string(r.Local) == "name" {
-			names++
-		}
-		if err := r.Skip(); err != nil {
-			return err
-		}
-	}
-}
-
-// text reads a text (RFC 4287, 3.1).
-func (r *feedReader) text(name, at string) error {
-	if t, ok := r.Attr("type"); ok {
-		switch string(t) {
-		case "text", "html", "xhtml":
-		default:
-			r.errorf("AP-DOC-01", at, "type of %s is %q, not text, html or xhtml", name, printable(string(t)))
-		}
-	}
-	return r.Skip()
-}
-
-var absoluteIRI = regexp.MustCompile("^[A-Za-z][A-Za-z0-9+.-]*:[^\\s<>\"{}|\\\\^`]+$")
-
-// iri reads an id.
-func (r *feedReader) iri(at string) (string, error) {
-	text, raw, err := r.Text()
-	if err != nil {
-		return "", err
-	}
-	id := string(text)
-	switch {
-	case !absoluteIRI.MatchString(id):
-		r.errorf("AP-DOC-09", at, "id %q is no absolute IRI", printable(id))
-	case len(raw) != len(text):
-		r.errorf("AP-DOC-09", at, "id %s has white space around it", printable(id))
-	}
-	return id, nil
-}
-
-// date reads a time; zero if it is illegible.
-func (r *feedReader) date(at string) (time.Time, error) {
-	text, raw, err := r.Text()
-	if err != nil {
-		return time.Time{}, err
-	}
-	t, ok := parseDate(string(text))
-	switch {
-	case !ok:
-		r.errorf("AP-DOC-08", at, "%q is no time by RFC 3339 with T, and Z or an offset", printable(string(text)))
-	case len(raw) != len(text):
-		r.errorf("AP-DOC-08", at, "%s has white space around it", printable(string(text)))
-	}
-	return t, nil
-}
-
-var dateForm = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$`)
-
-// parseDate reads a time as Atom has it (AP-DOC-08).
-func parseDate(s string) (time.Time, bool) {
-	if !dateForm.MatchString(s) {
-		return time.Time{}, false
-	}
-	if s[17:19] == "60" { // a leap second, for which there is no time of Go
-		s = s[:17] + "59" + s[19:]
-	}
-	t, err := time.Parse(time.RFC3339Nano, s)
-	return t, err == nil
-}
-
-func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
-
-// quantity returns a number and what it counts: "no title", "2 titles".
-func quantity(n int, what string) string {
-	switch n {
-	case 0:
-		return "no " + what
-	case 1:
-		return "one " + what
-	}
-	return fmt.Sprintf("%d of %s", n, what)
-}
-
-// feedHeaders looks at how a feed document is served.
-func (w *feedWalk) feedHeaders(doc *feedDoc, h http.Header) {
-	if h == nil {
-		return
-	}
-	doc.etag = h.Get("ETag")
-	p := place{w.collector, doc.uri}
-	switch t := baseType(h.Get("Content-Type")); t {
-	case "application/atom+xml":
-	case "", "application/xml", "text/xml":
-		p.warnf("AP-DOC-11", "Content-Type", "served as %q, not as application/atom+xml", t)
-	default:
-		p.errorf("AP-DOC-11", "Content-Type", "served as %q, not as application/atom+xml", t)
-	}
-	feedValidators(p, h)
-}
-
-// feedValidators is validators for what a feed names.
-func feedValidators(p place, h http.Header) {
-	for _, name := range []string{"ETag", "Last-Modified"} {
-		if h.Get(name) == "" {
-			p.warnf("AP-HTTP-01", name, "the answer has no %s", name)
-		}
-	}
 }

@@ -61,6 +61,8 @@ type story struct {
 // then at a sample of the active entries.
 func (f *feedWalk) entriesOnce() error {
 	s := &story{feedWalk: f}
+	// What alternate links lead to is asked for again by itself, not with the feed.
+	defer f.flaky.Store(f.flaky.Load())
 	follower := f.newFollower()
 	err := f.tally.each(func(r *record) error {
 		if len(s.newest) > 0 && r.key != s.newest[0].key {

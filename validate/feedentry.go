@@ -128,27 +128,30 @@ func (r *entryReader) source() error {
 func (r *entryReader) end() error {
 	for _, name := range []string{"id", "title", "updated"} {
 		if n := r.counts[name]; n != 1 {
-			r.errorf("AP-DOC-05", r.at, "the entry has %s, not one", quantity(n, name))
+			r.errorf("AP-DOC-05", r.at, "the entry has %s", notOne(n, name))
 		}
 	}
 	for _, name := range []string{"content", "published", "rights", "source", "summary"} {
 		if n := r.counts[name]; n > 1 {
-			r.errorf("AP-DOC-01", r.at, "the entry has %s", quantity(n, name))
+			r.errorf("AP-DOC-01", r.at, "the entry has %s", notOne(n, name))
 		}
 	}
 	if !r.author && r.bare == "" {
 		r.bare = r.at
 	}
-	told := r.shape()
-	if told == 0 || r.id == "" || r.updated.IsZero() {
+	told, d := r.shape(), r.doc
+	d.note(told, r.id, stamp(r.updated), r.alternates)
+	if r.updated.IsZero() {
 		return nil
 	}
-	d := r.doc
 	if d.oldest.IsZero() || r.updated.Before(d.oldest) {
 		d.oldest, d.oldestAt = r.updated, r.at
 	}
 	if r.updated.After(d.newest) {
 		d.newest, d.newestAt = r.updated, r.at
+	}
+	if told == 0 || r.id == "" {
+		return nil
 	}
 	if told == deletionTold && d.deletionAt == "" {
 		d.deletionAt = r.at

@@ -1,7 +1,9 @@
 package validate
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -22,6 +24,17 @@ type feedWalk struct {
 	single bool            // one document, and nothing else
 	broke  bool            // the chain could not be followed to its end
 	mu     sync.Mutex      // guards the collector while alternate links are followed
+}
+
+// Feed checks the logical feed one of whose documents is at address, as [Source]
+// does where it finds one; here it is a Finding if there is none.
+func Feed(ctx context.Context, open Opener, address string, o Options) (*Report, error) {
+	o = o.withDefaults()
+	c := newCollector(&o)
+	w := newWalk(ctx, c, open, &o)
+	err := w.feed(address)
+	c.release()
+	return c.report, err
 }
 
 // feed checks the logical feed one of whose documents is at uri. If its
@@ -111,7 +124,11 @@ func (f *feedWalk) open(uri string) (*feedDoc, error) {
 		return nil, err
 	}
 	defer a.Body.Close() // read as far as it is of use
-	doc, err := f.read(&source{a.Body, uri, a.URI, a.Header})
+	body := bufio.NewReader(a.Body)
+	if head, _ := body.Peek(2); a.Header != nil && bytes.Equal(head, []byte{0x1f, 0x8b}) {
+		place{f.collector, uri}.errorf("AP-DOC-11", "Content-Encoding", "compressed, which the header does not say: most readers see no XML")
+	}
+	doc, err := f.read(&source{body, uri, a.URI, a.Header})
 	if err != nil {
 		return nil, f.broken(uri, err)
 	}
@@ -140,6 +157,9 @@ func (f *feedWalk) visit(uri string) error {
 		return err
 	}
 	if err := f.follow(); err != nil {
+		return err
+	}
+	if err := f.unchanged(); err != nil {
 		return err
 	}
 	f.documents()
@@ -171,8 +191,10 @@ func (f *feedWalk) fromCurrent(doc *feedDoc) (*feedDoc, error) {
 		p.warnf("AP-TS-06", "", "the link current leads to %s, which is no feed document", doc.current)
 	default:
 		f.start = doc.uri
-		f.tally.Close() // of the archive document, which comes again
+		f.tally.Close() // of the archive document, which comes again, with what is to be found in it
 		f.tally = newTally(f.opts.TempDir)
+		f.drop()
+		f.hold()
 		return f.open(doc.current)
 	}
 	return doc, nil
@@ -270,27 +292,6 @@ func (f *feedWalk) documents() {
 	}
 }
 
-// conditional asks for the subscription document as one does who has it.
-func (f *feedWalk) conditional(d *feedDoc) error {
-	if d.etag == "" {
-		return nil
-	}
-	a, err := f.ask(Request{URI: d.uri, Document: true, IfNoneMatch: d.etag})
-	switch {
-	case errors.Is(err, ErrNotModified):
-		return nil
-	case isMissing(err), errors.Is(err, ErrUnseen):
-		return nil // who can be had once, and not twice, is told of elsewhere
-	case err != nil:
-		return err
-	}
-	defer discard(a.Body)
-	if a.Header.Get("ETag") == d.etag {
-		place{f.collector, d.uri}.errorf("AP-HTTP-02", "ETag", "asked for with If-None-Match: %s, it was sent all the same", d.etag)
-	}
-	return nil
-}
-
 // maxHead caps what is read to see what a document is.
 const maxHead = 64 << 10
 
@@ -312,8 +313,8 @@ func rootOf(head []byte) string {
 		return feedRoot // too broken to be read so far
 	case err != nil || m != xmlscan.Start:
 		return ""
-	case s.Space == 1 && string(s.Local) == feedRoot:
-		return feedRoot
+	case string(s.Local) == feedRoot, s.Space == 1, string(s.Local) == "rss":
+		return feedRoot // or meant as one
 	case (s.Space == 2 || s.Space == xmlscan.None) && string(s.Local) == repositoryRoot:
 		return repositoryRoot
 	}

@@ -245,13 +245,13 @@ func (r *oaiReader) record(at string) error {
 	switch {
 	case err != nil:
 	case headers != 1:
-		r.errorf("OAI-REC-01", at, "a record has %s, not one", quantity(headers, "header"))
+		r.errorf("OAI-REC-01", at, "a record has %s", notOne(headers, "header"))
 	case rec.deleted && metadata > 0:
 		r.errorf("OAI-REC-01", at, "%s is deleted, and has metadata", rec.identifier)
 	case !rec.deleted && metadata != 1:
-		r.errorf("OAI-REC-01", at, "%s has %s, not one", rec.identifier, quantity(metadata, "metadata"))
+		r.errorf("OAI-REC-01", at, "%s has %s", rec.identifier, notOne(metadata, "metadata"))
 	case !rec.deleted && roots != 1:
-		r.errorf("OAI-REC-01", at, "the metadata of %s have %s, not one", rec.identifier, quantity(roots, "root element"))
+		r.errorf("OAI-REC-01", at, "the metadata of %s have %s", rec.identifier, notOne(roots, "a root element"))
 	}
 	return err
 }
@@ -277,8 +277,10 @@ func (r *oaiReader) add(rec *oaiRecord) error {
 		return err
 	}
 	switch {
-	case identifiers != 1 || datestamps != 1:
-		r.errorf("OAI-REC-01", rec.at, "a header has %s and %s, not one of each", quantity(identifiers, "identifier"), quantity(datestamps, "datestamp"))
+	case identifiers != 1:
+		r.errorf("OAI-REC-01", rec.at, "a header has %s", notOne(identifiers, "identifier"))
+	case datestamps != 1:
+		r.errorf("OAI-REC-01", rec.at, "the header of %s has %s", rec.identifier, notOne(datestamps, "datestamp"))
 	case !absoluteIRI.MatchString(rec.identifier):
 		r.errorf("OAI-REC-01", rec.at, "the identifier %q is no URI", printable(rec.identifier))
 	case r.form != nil && !r.form.MatchString(rec.datestamp):

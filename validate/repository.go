@@ -166,7 +166,7 @@ func (r *repository) identify(resp *oaiResponse) {
 	p := place{r.collector, resp.uri}
 	for _, name := range []string{"repositoryName", "baseURL", "protocolVersion", "earliestDatestamp", "deletedRecord", "granularity"} {
 		if n := len(resp.fields[name]); n != 1 {
-			p.errorf("OAI-IDF-01", "", "Identify has %s, not one", quantity(n, name))
+			p.errorf("OAI-IDF-01", "", "Identify has %s", notOne(n, name))
 		}
 	}
 	if len(resp.fields["adminEmail"]) == 0 {

@@ -35,7 +35,8 @@ type site struct {
 	order   []string          // of the files in packages
 	headers map[string]http.Header
 	built   map[string][]byte
-	mu      sync.Mutex // held by open
+	sent    map[string]int // how often each was
+	mu      sync.Mutex     // held by open
 }
 
 // goodSite returns the Source without a fault.
@@ -48,7 +49,7 @@ func readSite(t testing.TB, name string) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{texts: map[string]string{}, headers: map[string]http.Header{}}
+	s := &site{texts: map[string]string{}, headers: map[string]http.Header{}, sent: map[string]int{}}
 	for _, f := range a.Files {
 		s.texts[f.Name] = string(f.Data)
 		s.order = append(s.order, f.Name)
@@ -154,9 +155,16 @@ func (s *site) open(_ context.Context, r validate.Request) (*validate.Answer, er
 			delete(h, k)
 		}
 	}
-	if r.IfNoneMatch != "" && r.IfNoneMatch == h.Get("Etag") && h.Get("X-Unconditional") == "" {
+	if old, fresh, ok := strings.Cut(h.Get("X-Then"), " "); ok && s.sent[name] > 0 {
+		h.Set("Etag", `"2"`)
+		b = bytes.Replace(b, []byte(old), []byte(fresh), 1)
+	}
+	wanted := r.IfNoneMatch == "" && (r.IfModifiedSince == "" || r.IfModifiedSince != h.Get("Last-Modified") || h.Get("X-Timeless") != "") ||
+		r.IfNoneMatch != "" && (r.IfNoneMatch != h.Get("Etag") || h.Get("X-Unconditional") != "")
+	if !wanted || r.IfModifiedSince != "" && h.Get("X-Tagless") != "" {
 		return nil, validate.ErrNotModified
 	}
+	s.sent[name]++
 	a := &validate.Answer{Header: h, Size: int64(len(b))}
 	if r.Ranged() {
 		a.Partial, b = true, b[r.First:min(r.Last+1, a.Size)]

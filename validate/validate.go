@@ -9,8 +9,8 @@
 //	report, err := validate.Package(ctx, readerAt, size, uri, validate.Options{})
 //	report, err := validate.Source(ctx, open, "https://example.org/.well-known/resourcesync", validate.Options{})
 //
-// A feed of Atom-PMH is looked at likewise, from whichever of its documents, and
-// [Repository] asks an OAI-PMH repository a few things.
+// A feed of Atom-PMH is looked at likewise, from whichever of its documents, also
+// by [Feed], and [Repository] asks an OAI-PMH repository a few things.
 //
 // Document looks at one document. Package looks at one ZIP file and its
 // manifest. Source begins at any document, walks up to the Source Description
@@ -40,7 +40,9 @@ type Request struct {
 	First    int64 // with Last: only these bytes
 	Last     int64 // of the last byte; 0: all there is, if First is 0
 
-	IfNoneMatch string // an entity tag: only what has another one is wanted
+	// Only what has another entity tag is wanted, or, where no tag is given, what
+	// has changed since that time, which is written as in Last-Modified.
+	IfNoneMatch, IfModifiedSince string
 }
 
 // Ranged reports whether r asks for a part.
@@ -58,7 +60,7 @@ type Answer struct {
 // An Opener opens what r asks for. It may be called concurrently. It fails with
 // an error that is fs.ErrNotExist if it is known that nothing is there,
 // [ErrUnseen] if that cannot be known from here, and [ErrNotModified] if what is
-// there has the tag of the request. It may answer a request for a part with the
+// there is what the request does not want. It may answer a request for a part with the
 // whole.
 type Opener func(ctx context.Context, r Request) (*Answer, error)
 

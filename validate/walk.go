@@ -46,11 +46,14 @@ type walk struct {
 func Source(ctx context.Context, open Opener, address string, o Options) (*Report, error) {
 	o = o.withDefaults()
 	c := newCollector(&o)
-	w := &walk{collector: c, ctx: ctx, opts: &o, opn: open,
-		counted: make(map[string]bool), served: make(map[string]bool), kinds: make(map[string]Kinds), flaky: new(atomic.Bool)}
-	err := w.start(address)
+	err := newWalk(ctx, c, open, &o).start(address)
 	c.release()
 	return c.report, err
+}
+
+func newWalk(ctx context.Context, c *collector, open Opener, o *Options) *walk {
+	return &walk{collector: c, ctx: ctx, opts: o, opn: open,
+		counted: make(map[string]bool), served: make(map[string]bool), kinds: make(map[string]Kinds), flaky: new(atomic.Bool)}
 }
 
 // start begins at address, whatever is there.
@@ -286,7 +289,7 @@ func (w *walk) broken(uri string, err error) error {
 	if _, ok := errors.AsType[*keepError](err); ok || errors.Is(err, ErrUnseen) {
 		return err
 	}
-	if !errors.Is(err, fs.ErrNotExist) {
+	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrNotModified) {
 		w.flaky.Store(true)
 	}
 	return &missingError{uri, err}

@@ -193,7 +193,10 @@ func validateTarget(ctx context.Context, o *validateOptions, vo validate.Options
 	var all validation
 	for _, start := range starts {
 		check, uri := validate.Source, start.uri
-		if start.repository {
+		switch start.kind {
+		case discover.AtomPMH:
+			check = validate.Feed
+		case discover.OAIPMH:
 			check = validate.Repository
 		}
 		r, err := check(ctx, open, uri, vo)
@@ -243,8 +246,8 @@ func validateFile(ctx context.Context, vo validate.Options, name string) (*valid
 
 // A start is where a validation begins.
 type start struct {
-	uri        string
-	repository bool // of OAI-PMH, which is to be asked
+	uri  string
+	kind string // of discover, if it is known to be foreign
 }
 
 // startsOf returns where to begin for an address: there, if it is a document,
@@ -253,8 +256,10 @@ func startsOf(ctx context.Context, client *fetch.Client, open validate.Opener, a
 	home := discover.Home(address)
 	if home != nil && home.Scheme != "" && !named(address, discover.OAIPMH) {
 		home.User = nil
-		head := headOf(ctx, open, home.String())
-		if named(address, discover.AtomPMH) || looksLikeXML(head) && !bytes.Contains(head, []byte("<oai-pmh")) {
+		if named(address, discover.AtomPMH) {
+			return []start{{home.String(), discover.AtomPMH}}, nil
+		}
+		if head := headOf(ctx, open, home.String()); looksLikeXML(head) && !bytes.Contains(head, []byte("<oai-pmh")) {
 			return []start{{uri: home.String()}}, nil
 		}
 	}
@@ -272,7 +277,7 @@ func startsOf(ctx context.Context, client *fetch.Client, open validate.Opener, a
 		return nil, err
 	}
 	if f := found.Foreign; f != nil {
-		return []start{{f.URI, f.Kind == discover.OAIPMH}}, nil
+		return []start{{f.URI, f.Kind}}, nil
 	}
 	if found.All && found.SourceDescription != "" {
 		return []start{{uri: found.SourceDescription}}, nil
@@ -325,7 +330,7 @@ func looksLikeXML(head []byte) bool {
 // openerOf opens what URIs lead to over the network.
 func openerOf(client *fetch.Client) validate.Opener {
 	return func(ctx context.Context, r validate.Request) (*validate.Answer, error) {
-		q := fetch.Request{URI: r.URI, Document: r.Document, AcceptGzip: r.Document, RangeFrom: r.First, RangeTo: r.Last, IfNoneMatch: r.IfNoneMatch}
+		q := fetch.Request{URI: r.URI, Document: r.Document, AcceptGzip: r.Document, RangeFrom: r.First, RangeTo: r.Last, IfNoneMatch: r.IfNoneMatch, IfModifiedSince: r.IfModifiedSince}
 		if !r.Document {
 			q.Header = http.Header{"Accept-Encoding": {"identity"}}
 		}

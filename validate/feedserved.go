@@ -1,0 +1,131 @@
+package validate
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+)
+
+// feedHeaders looks at how a feed document is served.
+func (w *feedWalk) feedHeaders(doc *feedDoc, h http.Header) {
+	if h == nil {
+		return
+	}
+	doc.etag, doc.modified = h.Get("ETag"), h.Get("Last-Modified")
+	p := place{w.collector, doc.uri}
+	switch t := baseType(h.Get("Content-Type")); t {
+	case "application/atom+xml":
+	case "":
+		p.warnf("AP-DOC-11", "Content-Type", "served without a Content-Type, which is application/atom+xml")
+	case "application/xml", "text/xml":
+		p.warnf("AP-DOC-11", "Content-Type", "served as %q, not as application/atom+xml", t)
+	default:
+		p.errorf("AP-DOC-11", "Content-Type", "served as %q, not as application/atom+xml", t)
+	}
+	feedValidators(p, h)
+}
+
+// feedValidators is validators for what a feed names.
+func feedValidators(p place, h http.Header) {
+	for _, name := range []string{"ETag", "Last-Modified"} {
+		if h.Get(name) == "" {
+			p.warnf("AP-HTTP-01", name, "the answer has no %s", name)
+		}
+	}
+}
+
+// otherTag is an entity tag that nothing has.
+const otherTag = `"lockstep-none"`
+
+// conditional asks for the subscription document as those do who have it, or had
+// it.
+func (f *feedWalk) conditional(d *feedDoc) error {
+	p := place{f.collector, d.uri}
+	if d.etag != "" {
+		again, sent, err := f.askIf(Request{URI: d.uri, IfNoneMatch: d.etag})
+		if err != nil {
+			return err
+		}
+		if sent && again.Get("ETag") == d.etag {
+			p.errorf("AP-HTTP-02", "ETag", "asked for with If-None-Match: %s, it was sent all the same, not answered with 304", d.etag)
+		}
+	}
+	if d.modified == "" {
+		return nil
+	}
+	again, sent, err := f.askIf(Request{URI: d.uri, IfModifiedSince: d.modified})
+	if err != nil {
+		return err
+	}
+	if sent && again.Get("Last-Modified") == d.modified {
+		p.warnf("AP-HTTP-03", "Last-Modified", "asked for with If-Modified-Since: %s, it was sent all the same, not answered with 304", d.modified)
+	}
+	if d.etag == "" || sent {
+		return nil
+	}
+	if again, sent, err = f.askIf(Request{URI: d.uri, IfNoneMatch: otherTag, IfModifiedSince: d.modified}); err == nil && !sent && again == nil {
+		p.errorf("AP-HTTP-02", "ETag", "asked for with another tag in If-None-Match, it was not sent: If-Modified-Since does not count then")
+	}
+	return err
+}
+
+// askIf asks for a document on a condition. It returns the headers, if it was
+// sent, and nil and false if it is as the condition says; what cannot be had now,
+// although it was before, is no answer.
+func (f *feedWalk) askIf(r Request) (h http.Header, sent bool, err error) {
+	r.Document = true
+	a, err := f.ask(r)
+	switch {
+	case errors.Is(err, ErrNotModified):
+		return nil, false, nil
+	case isMissing(err), errors.Is(err, ErrUnseen):
+		return http.Header{}, false, nil // who can be had once, and not twice, is told of elsewhere
+	case err != nil:
+		return nil, false, err
+	}
+	discard(a.Body)
+	return a.Header, true, nil
+}
+
+// unchanged asks for archive documents again, for as many as the sample has:
+// what was archived stays as it was.
+func (f *feedWalk) unchanged() error {
+	archives := slices.Clone(f.chain[1:])
+	if len(archives) > f.opts.Sample && f.opts.Sample != SampleAll {
+		rnd := rand.New(rand.NewPCG(f.opts.Seed, uint64(len(archives))))
+		rnd.Shuffle(len(archives), func(i, j int) { archives[i], archives[j] = archives[j], archives[i] })
+		archives = archives[:f.opts.Sample]
+	}
+	for _, d := range archives {
+		if !d.whole {
+			continue
+		}
+		if d.etag != "" {
+			if h, sent, err := f.askIf(Request{URI: d.uri, IfNoneMatch: d.etag}); err != nil || !sent || h.Get("ETag") == d.etag {
+				if err != nil {
+					return err
+				}
+				continue
+			}
+		}
+		again, err := f.aside(d.uri)
+		switch {
+		case isMissing(err), errors.Is(err, ErrUnseen):
+		case err != nil:
+			return err
+		case again.whole && string(again.tells.Sum(nil)) != string(d.tells.Sum(nil)):
+			place{f.collector, d.uri}.warnf("AP-TS-07", "", "asked for a second time, it has other entries: an archive document is never written again")
+		}
+	}
+	return nil
+}
+
+// note adds an entry to what the document tells.
+func (d *feedDoc) note(told about, id, updated string, alternates []feedLink) {
+	fmt.Fprintf(d.tells, "%d %q %s", told, id, updated)
+	for _, l := range alternates {
+		fmt.Fprintf(d.tells, " %q %q", l.media, l.href)
+	}
+}

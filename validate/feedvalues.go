@@ -1,0 +1,203 @@
+package validate
+
+import (
+	"fmt"
+	"net/url"
+	"path"
+	"regexp"
+	"strings"
+	"time"
+
+	"lockstep/internal/xmlscan"
+)
+
+// A feedLink is a link of Atom.
+type feedLink struct{ rel, href, media, lang string }
+
+// ianaRelation is how a registered relation may be written in full (RFC 4287,
+// 4.2.7.2).
+const ianaRelation = "http://www.iana.org/assignments/relation/"
+
+var mediaType = regexp.MustCompile(`^[\w!#$&^.+-]+/[\w!#$&^.+-]+\s*(;.*)?$`)
+
+// link reads the link at hand; its href is resolved (AP-DOC-12).
+func (r *feedReader) link(base, at string) (feedLink, error) {
+	r.rebase(&base)
+	l := feedLink{rel: "alternate"}
+	for _, a := range []struct {
+		name string
+		to   *string
+	}{{"rel", &l.rel}, {"href", &l.href}, {"type", &l.media}, {"hreflang", &l.lang}} {
+		if v, ok := r.Attr(a.name); ok {
+			*a.to = string(v)
+		}
+	}
+	l.rel = strings.TrimPrefix(l.rel, ianaRelation)
+	if rel := strings.ToLower(l.rel); !strings.Contains(rel, ":") {
+		l.rel = rel
+	}
+	if _, ok := r.Attr("href"); !ok {
+		r.errorf("AP-DOC-01", at, "link without href")
+	} else if to := resolveFrom(base, l.href); to == "" || strings.ContainsAny(l.href, " \t\r\n") {
+		r.errorf("AP-DOC-01", at, "href %q is no IRI", printable(l.href))
+	} else {
+		l.href = to
+	}
+	if l.rel == "" {
+		r.errorf("AP-DOC-01", at, "rel is empty")
+	}
+	if l.media != "" && !mediaType.MatchString(l.media) {
+		r.errorf("AP-DOC-01", at, "type %q is no media type", printable(l.media))
+	}
+	return l, r.Skip()
+}
+
+// resolveFrom is resolve that leaves a reference as it is where it is not known
+// what it is relative to, as in a file.
+func resolveFrom(base, ref string) string {
+	if to := resolve(base, ref); to != "" {
+		return to
+	}
+	if b, err := url.Parse(base); err == nil && b.IsAbs() {
+		return ""
+	}
+	u, err := url.Parse(ref)
+	switch {
+	case err != nil:
+		return ""
+	case ref == "": // the document itself
+		return base
+	}
+	return u.String()
+}
+
+// rebase applies xml:base of the tag at hand.
+func (r *feedReader) rebase(base *string) {
+	for i := range r.Attrs {
+		if a := &r.Attrs[i]; a.Space == xmlscan.XML && string(a.Local) == "base" {
+			if to := resolveFrom(*base, string(a.Value)); to != "" {
+				*base = to
+			}
+		}
+	}
+}
+
+// person reads an author or contributor (RFC 4287, 3.2).
+func (r *feedReader) person(name, at string) error {
+	names := 0
+	for {
+		m, err := r.Next()
+		switch {
+		case err != nil:
+			return err
+		case m == xmlscan.End:
+			if names != 1 {
+				r.errorf("AP-DOC-01", at, "%s has %s", name, notOne(names, "name"))
+			}
+			return nil
+		}
+		if r.Space == inAtom && string(r.Local) == "name" {
+			names++
+		}
+		if err := r.Skip(); err != nil {
+			return err
+		}
+	}
+}
+
+// text reads a text (RFC 4287, 3.1).
+func (r *feedReader) text(name, at string) error {
+	if t, ok := r.Attr("type"); ok {
+		switch string(t) {
+		case "text", "html", "xhtml":
+		default:
+			r.errorf("AP-DOC-01", at, "type of %s is %q, not text, html or xhtml", name, printable(string(t)))
+		}
+	}
+	return r.Skip()
+}
+
+// absoluteIRI is as strict as harvesters need: without what RFC 3987 keeps out
+// of IRIs, marks of the direction of writing among that.
+var absoluteIRI = regexp.MustCompile("^[A-Za-z][A-Za-z0-9+.-]*:[^\\s\\pZ<>\"{}|\\\\^`\\x{200e}\\x{200f}\\x{202a}-\\x{202e}]+$")
+
+// iri reads an id.
+func (r *feedReader) iri(at string) (string, error) {
+	text, raw, err := r.Text()
+	if err != nil {
+		return "", err
+	}
+	id := string(text)
+	switch {
+	case !absoluteIRI.MatchString(id):
+		r.errorf("AP-DOC-09", at, "id %q is no absolute IRI", printable(id))
+	case len(raw) != len(text):
+		r.errorf("AP-DOC-09", at, "id %s has white space around it", printable(id))
+	}
+	return id, nil
+}
+
+// date reads a time; zero if it is illegible.
+func (r *feedReader) date(at string) (time.Time, error) {
+	text, raw, err := r.Text()
+	if err != nil {
+		return time.Time{}, err
+	}
+	t, ok := parseDate(string(text))
+	switch {
+	case !ok:
+		r.errorf("AP-DOC-08", at, "%q is no time by RFC 3339 with T, and Z or an offset", printable(string(text)))
+	case len(raw) != len(text):
+		r.errorf("AP-DOC-08", at, "%s has white space around it", printable(string(text)))
+	}
+	return t, nil
+}
+
+var dateForm = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$`)
+
+// parseDate reads a time as Atom has it (AP-DOC-08).
+func parseDate(s string) (time.Time, bool) {
+	if !dateForm.MatchString(s) {
+		return time.Time{}, false
+	}
+	if s[17:19] == "60" { // a leap second, for which there is no time of Go
+		s = s[:17] + "59" + s[19:]
+	}
+	t, err := time.Parse(time.RFC3339Nano, s)
+	return t, err == nil
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+
+// notOne says how many elements there are where one belongs.
+func notOne(n int, name string) string {
+	if n == 0 {
+		return "no " + name
+	}
+	return fmt.Sprintf("%s %d times, where one belongs", name, n)
+}
+
+// elsewhere reports whether uri is an address of the web that is none of others,
+// however they are written. It is not where these are no addresses of the web.
+func elsewhere(uri string, others ...string) bool {
+	plain := plainAddress(uri)
+	for _, other := range others {
+		if other := plainAddress(other); plain == "" || other == "" || plain == other {
+			return false
+		}
+	}
+	return true
+}
+
+// plainAddress returns an address of the web in one spelling; "" for all else.
+func plainAddress(uri string) string {
+	u, err := url.Parse(uri)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
+		return ""
+	}
+	u.Host, u.Fragment = strings.ToLower(u.Host), ""
+	if port := u.Port(); port == "80" && u.Scheme == "http" || port == "443" && u.Scheme == "https" {
+		u.Host = strings.TrimSuffix(u.Host, ":"+port)
+	}
+	return u.Scheme + "://" + u.Host + path.Join("/", u.Path) + "?" + u.RawQuery
+}
