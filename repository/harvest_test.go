@@ -30,6 +30,7 @@ var histories = flag.Int("histories", 30, "random histories that are harvested")
 type harvester struct {
 	w      *world
 	format string
+	set    string            // only of this
 	since  string            // of the next harvest
 	token  string            // of the one under way; empty: none is
 	began  string            // its first responseDate
@@ -42,6 +43,9 @@ func (h *harvester) step() {
 	if h.token == "" {
 		if query = "verb=ListRecords&metadataPrefix=" + h.format; h.since != "" {
 			query += "&from=" + h.since
+		}
+		if h.set != "" {
+			query += "&set=" + h.set
 		}
 	}
 	r := h.w.ask(query)
@@ -72,7 +76,8 @@ func (h *harvester) step() {
 
 // TestConvergence harvests random histories, while they happen: in the end a
 // harvester that comes again holds what there is, in every format. The index is
-// begun, stopped, restarted and outlived by the catalog's memory at any point.
+// begun, stopped, restarted and outlived by the catalog's memory at any point. Of
+// two sets, which share resources, one is harvested by itself, too.
 func TestConvergence(t *testing.T) {
 	t.Parallel()
 	n := 0
@@ -105,38 +110,53 @@ func TestConvergenceSQLite(t *testing.T) {
 }
 
 func converge(t *testing.T, rt *rapid.T, open func(*world) func()) {
-	w := newWorld(t, func(o *repository.Options) { o.Records = 3 })
+	const second = "x:second"
+	w := newWorld(t, func(o *repository.Options) {
+		o.Records = 3
+		o.Sets = append(o.Sets, repository.Set{Name: "second", Catalog: second, Open: o.Sets[0].Open})
+	})
 	if open != nil {
 		defer open(w)()
 		w.mark(listURI)
+		w.mark(second)
 		w.restart()
 	}
-	hs := []*harvester{{w: w, format: "oai_dc"}, {w: w, format: "urn-x"}}
-	w.put("x:first", "text/xml", `<r xmlns="urn:example:format"/>`)
+	hs := []*harvester{{w: w, format: "oai_dc"}, {w: w}, {w: w, format: "oai_dc", set: "second"}}
+	const first = `<r xmlns="urn:example:format"/>`
+	w.put("x:first", "text/xml", first)
 	hs[1].format = w.ask("verb=ListMetadataFormats").Formats[1].Prefix
 	for _, h := range hs {
 		h.held = make(map[string]string)
 	}
-	present := map[string]string{"x:first": `<r xmlns="urn:example:format"/>`}
+	lists := []string{listURI, second}
+	contents := map[string]string{"x:first": first}
+	present := []map[string]bool{{"x:first": true}, {}}
+	put := func(i int, uri, mediaType, text string) {
+		contents[uri], present[i][uri] = text, true
+		for i, set := range lists {
+			if present[i][uri] {
+				w.putIn(set, uri, mediaType, text)
+			}
+		}
+	}
 	version := 0
 	for range rapid.IntRange(0, 60).Draw(rt, "steps") {
 		uri := fmt.Sprint("x:", rapid.IntRange(0, 12).Draw(rt, "uri"))
+		i := rapid.IntRange(0, 1).Draw(rt, "set")
 		switch version++; rapid.IntRange(0, 11).Draw(rt, "step") {
 		case 0, 1, 2:
-			present[uri] = fmt.Sprintf(`<r xmlns="urn:example:format">%d</r>`, version)
-			w.put(uri, "text/xml", present[uri])
+			put(i, uri, "text/xml", fmt.Sprintf(`<r xmlns="urn:example:format">%d</r>`, version))
 		case 3:
-			present[uri] = fmt.Sprint("text ", version)
-			w.put(uri, "text/plain", present[uri])
+			put(i, uri, "text/plain", fmt.Sprint("text ", version))
 		case 4, 5:
-			delete(present, uri)
-			w.remove(uri)
+			delete(present[i], uri)
+			w.apply(lists[i], catalog.Update{Record: catalog.Record{URI: uri}, Deleted: true})
 		case 6:
 			w.pass(time.Duration(rapid.IntRange(0, 3000).Draw(rt, "ms")) * time.Millisecond)
 		case 7:
 			w.restart()
 		case 8:
-			if err := w.catalog.Forget(w.Context(), listURI, w.mark(listURI)); err != nil {
+			if err := w.catalog.Forget(w.Context(), lists[i], w.mark(lists[i])); err != nil {
 				t.Fatal(err)
 			}
 		case 9:
@@ -144,7 +164,7 @@ func converge(t *testing.T, rt *rapid.T, open func(*world) func()) {
 			cancel(errors.New("stopped"))
 			_ = w.repo.Refresh(ctx) // it may get anywhere
 		default:
-			hs[rapid.IntRange(0, 1).Draw(rt, "harvester")].step()
+			hs[rapid.IntRange(0, 2).Draw(rt, "harvester")].step()
 		}
 	}
 	for i, h := range hs {
@@ -155,19 +175,20 @@ func converge(t *testing.T, rt *rapid.T, open func(*world) func()) {
 		for h.token != "" {
 			h.step()
 		}
-		want := make([]string, 0, len(present))
-		for uri, text := range present {
-			if i == 0 || strings.HasPrefix(text, "<") {
+		var want []string
+		for uri, text := range contents {
+			in := present[1][uri] || h.set == "" && present[0][uri]
+			if in && (h.format == "oai_dc" || strings.HasPrefix(text, "<")) {
 				want = append(want, uri)
 			}
 		}
 		slices.Sort(want)
 		if got := slices.Sorted(maps.Keys(h.held)); !slices.Equal(got, want) {
-			rt.Fatalf("as %s a harvester holds\n%q, there is\n%q", h.format, got, want)
+			rt.Fatalf("as %s, of set %q, a harvester holds\n%q, there is\n%q", h.format, h.set, got, want)
 		}
 		for uri, text := range h.held {
-			if i == 1 && text != present[uri] {
-				rt.Fatalf("%s is held as %s, and is %s", uri, text, present[uri])
+			if i == 1 && text != contents[uri] {
+				rt.Fatalf("%s is held as %s, and is %s", uri, text, contents[uri])
 			}
 		}
 	}

@@ -130,6 +130,9 @@ func (s spot) String() string { return fmt.Sprintf("%016x%08x", max(s.At, 0), s.
 
 func (s spot) time() time.Time { return time.UnixMicro(s.At).UTC() }
 
+// after reports whether s comes behind o.
+func (s spot) after(o spot) bool { return s.At > o.At || s.At == o.At && s.Number > o.Number }
+
 func parseSpot(key string) (spot, bool) {
 	if len(key) != 24 {
 		return spot{}, false

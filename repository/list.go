@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -21,10 +20,6 @@ const (
 	// a harvester that comes once only misses nothing, and yet comes to an end.
 	afterwards = time.Hour
 
-	// maxUnreadable is how many records a response leaves out, because they cannot
-	// be read, before it is given up.
-	maxUnreadable = 100
-
 	lastNumber = 0xffffffff // of a spot
 )
 
@@ -37,6 +32,7 @@ type listing struct {
 	In     string      `json:"i,omitempty"` // the set it has come to
 	At     spot        `json:"a"`           // and how far there; at first, from where on
 	From   spot        `json:"f"`           // where it begins in the sets that follow
+	Began  int64       `json:"b,omitempty"` // all that happened up to here was there at the first part
 	Cursor int64       `json:"c"`           // records given out
 	Whole  bool        `json:"w,omitempty"` // it is of everything
 	Issued int64       `json:"t"`           // seconds since 1970
@@ -53,12 +49,13 @@ func (a *answer) list() error {
 		return err
 	}
 	if a.q.Token == "" {
+		l.Began = a.date.UnixMicro()
 		l.Until = min(l.Until, a.date.Add(afterwards).UnixMicro())
 		if err := a.checkFormat(l); err != nil {
 			return err
 		}
 	}
-	if a.unchanged(sets) {
+	if a.unchanged(a.sets) {
 		return nil
 	}
 	a.begin()
@@ -155,116 +152,6 @@ func (a *answer) checkFormat(l *listing) error {
 	return nil
 }
 
-// A place is an item and the set it is in.
-type place struct {
-	*index
-	listed
-}
-
-// part writes the next records of the list, and moves it on behind them; more
-// are to come if it says so.
-func (a *answer) part(l *listing, sets []*index) (more bool, err error) {
-	most := a.opts.Records
-	if l.Verb == oaipmh.VerbListIdentifiers {
-		most = a.opts.Headers
-	}
-	unreadable := 0
-	for more = true; more && !a.out.Begun(); {
-		var items []place
-		if items, err = a.next(l, sets, most+1); err != nil {
-			return false, err
-		}
-		if more = len(items) > most; more {
-			items = items[:most]
-		}
-		there, err := a.look(l, items)
-		if err != nil {
-			return false, err
-		}
-		for i := range items {
-			if i > 0 && a.out.Bytes() > pageBytes {
-				return true, nil
-			}
-			ok, err := a.put(l, &items[i], there[items[i].index][items[i].uri])
-			if errors.Is(err, errBusy) && a.out.Begun() {
-				return true, nil
-			}
-			if err != nil {
-				return false, err
-			}
-			if !ok {
-				unreadable++
-			}
-			if unreadable > maxUnreadable { // as when a disk is gone
-				if a.out.Begun() {
-					return true, nil
-				}
-				return false, fmt.Errorf("%w: %s and more", errUnreadable, items[i].uri)
-			}
-			l.In, l.At = items[i].Name, items[i].spot
-		}
-	}
-	return more, nil
-}
-
-// again repeats a record of a list whose last part would have none, since those
-// that were left have changed, and come later: schemas take no empty list.
-func (a *answer) again(l *listing, sets []*index) error {
-	anew := *l
-	anew.In, anew.At = "", l.From
-	items, err := a.next(&anew, sets, 1)
-	if err != nil || len(items) == 0 {
-		return err
-	}
-	there, err := a.look(&anew, items)
-	if err != nil {
-		return err
-	}
-	_, err = a.put(&anew, &items[0], there[items[0].index][items[0].uri])
-	return err
-}
-
-// put writes a record. One that cannot be read just now is left out, to be told
-// of once it can; then ok is false. r is the resource, nil if it is gone.
-func (a *answer) put(l *listing, p *place, r *catalog.Record) (ok bool, err error) {
-	rec := p.header(&p.listed)
-	if l.Verb == oaipmh.VerbListRecords {
-		release, err := a.room(&p.listed, l.Prefix, r)
-		if err != nil {
-			return false, err
-		}
-		defer release() // once it is written
-		rec, err = p.record(a.ctx, &p.listed, l.Prefix, r)
-		switch {
-		case errors.Is(err, errUnreadable):
-			a.opts.Logger.WarnContext(a.ctx, "left out of a harvest", slog.String("set", p.Name), slog.String("uri", p.uri), slog.Any("err", err))
-			return false, p.owe(a.ctx, p.uri)
-		case err != nil:
-			return false, err
-		}
-	}
-	l.Cursor++
-	return true, a.out.Record(&rec)
-}
-
-// room waits until there may be one more large document in memory, if the record
-// has one; release gives the place back.
-func (a *answer) room(item *listed, prefix string, r *catalog.Record) (release func(), err error) {
-	if r == nil || item.gone || prefix == dublinCore && !item.dublinCore || r.Length >= 0 && r.Length <= largeDocument {
-		return func() {}, nil
-	}
-	late := time.NewTimer(patience)
-	defer late.Stop()
-	select {
-	case a.large <- struct{}{}:
-		return func() { <-a.large }, nil
-	case <-late.C:
-		return nil, errBusy
-	case <-a.ctx.Done():
-		return nil, a.ctx.Err()
-	}
-}
-
 // next returns the next up to n items of the list.
 func (a *answer) next(l *listing, sets []*index, n int) ([]place, error) {
 	family := l.Prefix
@@ -284,17 +171,17 @@ func (a *answer) next(l *listing, sets []*index, n int) ([]place, error) {
 			return nil, err
 		}
 		for _, s := range some {
-			items = append(items, place{sets[i], s})
+			items = append(items, newPlace(sets[i], s))
 		}
 		at = l.From
 	}
-	return items, nil
+	return items, a.merge(l, sets, items)
 }
 
 // header returns what a record of an item begins with.
-func (x *index) header(item *listed) oaipmh.Record {
+func (p *place) header() oaipmh.Record {
 	return oaipmh.Record{
-		Identifier: identifierOf(item.uri, item.identifier), Datestamp: item.time(), Sets: []string{x.Name}, Deleted: item.gone,
+		Identifier: identifierOf(p.uri, p.identifier), Datestamp: spot{At: p.date}.time(), Sets: p.specs, Deleted: p.gone,
 	}
 }
 
@@ -309,7 +196,7 @@ func (a *answer) look(l *listing, items []place) (map[*index]map[string]*catalog
 	}
 	uris := make(map[*index][]string)
 	for i := range items {
-		if p := &items[i]; !p.gone {
+		if p := &items[i]; !p.gone && !p.elsewhere {
 			uris[p.index] = append(uris[p.index], p.uri)
 		}
 	}
@@ -317,7 +204,7 @@ func (a *answer) look(l *listing, items []place) (map[*index]map[string]*catalog
 	for x, wanted := range uris {
 		slices.Sort(wanted)
 		var err error
-		if there[x], err = x.among(a.ctx, wanted); err != nil {
+		if there[x], err = among(a.ctx, x.catalog, x.Catalog, wanted); err != nil {
 			return nil, err
 		}
 	}
@@ -328,15 +215,15 @@ func (a *answer) look(l *listing, items []place) (map[*index]map[string]*catalog
 // cheaper to look for the next.
 const amongSkip = 32
 
-// among returns the resources that have one of the URIs, which are in order.
-// Those of a list are mostly neighbours: a reading for each takes longer than all
-// the rest.
-func (x *index) among(ctx context.Context, uris []string) (map[string]*catalog.Record, error) {
+// among returns those of a set of the catalog that have one of the URIs, which are
+// in order. Those of a list are mostly neighbours: a reading for each takes longer
+// than all the rest.
+func among(ctx context.Context, c catalog.Catalog, set string, uris []string) (map[string]*catalog.Record, error) {
 	there := make(map[string]*catalog.Record, len(uris))
 	for len(uris) > 0 {
 		skipped := 0
 		// No URI has a NUL byte, so none lies between the last and the bound.
-		for r, err := range x.catalog.Resources(ctx, x.Catalog, catalog.Range{From: uris[0], To: uris[len(uris)-1] + "\x01"}) {
+		for r, err := range c.Resources(ctx, set, catalog.Range{From: uris[0], To: uris[len(uris)-1] + "\x01"}) {
 			if err != nil {
 				return nil, err
 			}
@@ -362,17 +249,17 @@ func (x *index) among(ctx context.Context, uris []string) (map[string]*catalog.R
 
 // record returns the record of an item in a format; r is its resource, nil if it
 // is gone.
-func (x *index) record(ctx context.Context, item *listed, prefix string, r *catalog.Record) (oaipmh.Record, error) {
-	rec := x.header(item)
+func (p *place) record(ctx context.Context, prefix string, r *catalog.Record) (oaipmh.Record, error) {
+	rec := p.header()
 	if rec.Deleted = rec.Deleted || r == nil; rec.Deleted {
 		return rec, nil
 	}
-	if prefix != dublinCore || item.dublinCore {
-		m, err := x.document(ctx, r)
+	if prefix != dublinCore || p.dublinCore {
+		m, err := p.document(ctx, r)
 		switch {
 		case ctx.Err() != nil:
 			return rec, ctx.Err()
-		case err == nil && x.prefixOf(m.Namespace) == prefix:
+		case err == nil && p.prefixOf(m.Namespace) == prefix:
 			rec.Metadata, rec.Namespace = m.Document, m.Namespace
 			return rec, nil
 		case prefix == dublinCore: // can always be made

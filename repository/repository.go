@@ -4,8 +4,9 @@
 // A [Repository] is an http.Handler for the six verbs. Each set of the catalog is
 // a set of the repository; each resource an item, whose identifier is the id its
 // record came with, or else its URI; its datestamp the time of its last change,
-// by the catalog. Every item is to be had as oai_dc, made of what the catalog
-// knows; one whose content is XML also in the format of that, as it is.
+// by the catalog. What several sets have is one item. Every item is to be had as
+// oai_dc, made of what the catalog knows; one whose content is XML also in the
+// format of that.
 //
 //	repo, err := repository.New(cat, repository.Options{BaseURL: "https://data.example.org/oai", Sets: sets})
 //	http.Handle("/oai", repo)

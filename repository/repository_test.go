@@ -59,10 +59,10 @@ type response struct {
 }
 
 type header struct {
-	Status     string `xml:"status,attr"`
-	Identifier string `xml:"identifier"`
-	Datestamp  string `xml:"datestamp"`
-	Set        string `xml:"setSpec"`
+	Status     string   `xml:"status,attr"`
+	Identifier string   `xml:"identifier"`
+	Datestamp  string   `xml:"datestamp"`
+	Sets       []string `xml:"setSpec"`
 }
 
 type record struct {
@@ -168,10 +168,15 @@ func (w *world) fail(uri string, err error) {
 // put puts a resource of the type and content.
 func (w *world) put(uri, mediaType, content string, links ...resourcesync.Link) {
 	w.Helper()
+	w.putIn(listURI, uri, mediaType, content, links...)
+}
+
+func (w *world) putIn(set, uri, mediaType, content string, links ...resourcesync.Link) {
+	w.Helper()
 	w.mu.Lock()
 	w.contents[uri] = content
 	w.mu.Unlock()
-	w.apply(listURI, catalog.Update{Record: catalog.Record{
+	w.apply(set, catalog.Update{Record: catalog.Record{
 		URI: uri, Type: mediaType, Length: int64(len(content)), Lastmod: w.clock(), Links: links,
 	}})
 }
@@ -306,7 +311,7 @@ func TestVerbs(t *testing.T) {
 	r = w.ask("verb=GetRecord&metadataPrefix=oai_dc&identifier=https://example.org/a%2520cat.pdf")
 	wantIDs(t, []*response{r}, "https://example.org/a%20cat.pdf")
 	got := r.Got[0]
-	if got.Header.Datestamp != "2026-03-01T12:00:00Z" || got.Header.Set != "main" {
+	if got.Header.Datestamp != "2026-03-01T12:00:00Z" || strings.Join(got.Header.Sets, " ") != "main" {
 		t.Errorf("header %+v", got.Header)
 	}
 	for _, want := range []string{
@@ -637,4 +642,79 @@ func TestSets(t *testing.T) {
 		t.Errorf("sets %+v", r.Sets)
 	}
 	wantIDs(t, []*response{w.ask("verb=GetRecord&metadataPrefix=oai_dc&identifier=x:1")}, "x:1")
+}
+
+// An item of several sets is one record that names them all; it is deleted when
+// it has left the last (OAI-PMH 2.0, 2.6).
+func TestShared(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(o *repository.Options) {
+		o.Records = 2
+		o.Sets = append(o.Sets, repository.Set{Name: "second", Catalog: "x:second", Open: o.Sets[0].Open})
+	})
+	const r = `<r xmlns="urn:example:r"/>`
+	id := resourcesync.Link{Rel: catalog.RelRecord, Href: "oai:example.org:1"}
+	w.putIn(listURI, "https://example.org/1", "text/xml", r, id)
+	w.putIn(listURI, "https://example.org/2", "text/xml", r)
+	w.putIn("x:second", "https://example.org/other", "text/xml", r, id)
+	w.putIn("x:second", "https://example.org/2", "text/xml", r)
+	w.putIn("x:second", "https://example.org/3", "text/xml", r)
+	prefix := w.ask("verb=ListMetadataFormats").Formats[1].Prefix
+	lists := []string{"verb=ListRecords&metadataPrefix=oai_dc", "verb=ListRecords&metadataPrefix=" + prefix, "verb=ListIdentifiers&metadataPrefix=oai_dc"}
+	want := func(specs map[string]string, ids ...string) {
+		t.Helper()
+		for _, list := range lists {
+			rs := w.all(list)
+			wantIDs(t, rs, ids...)
+			for _, r := range rs {
+				for _, h := range r.headers() {
+					if got := strings.Join(h.Sets, " "); got != specs[h.Identifier] {
+						t.Errorf("%s: %s is in %q, want %q", list, h.Identifier, got, specs[h.Identifier])
+					}
+					one := w.ask("verb=GetRecord&metadataPrefix=oai_dc&identifier=" + h.Identifier)
+					if len(one.Got) != 1 || !slices.Equal(one.Got[0].Header.Sets, h.Sets) || one.Got[0].Header.Status != h.Status || one.Got[0].Header.Datestamp != h.Datestamp {
+						t.Errorf("GetRecord of %s: %+v, in the list %+v", h.Identifier, one.Got, h)
+					}
+				}
+			}
+		}
+	}
+	want(map[string]string{"oai:example.org:1": "main second", "https://example.org/2": "main second", "https://example.org/3": "second"},
+		"oai:example.org:1", "https://example.org/2", "https://example.org/3")
+	wantIDs(t, w.all(lists[0]+"&set=second"), "oai:example.org:1", "https://example.org/2", "https://example.org/3")
+	w.pass(time.Minute)
+	since := w.ask(lists[0]).ResponseDate
+	w.remove("https://example.org/1")
+	w.apply("x:second", catalog.Update{Record: catalog.Record{URI: "https://example.org/2"}, Deleted: true})
+	w.pass(time.Minute)
+	want(map[string]string{"oai:example.org:1": "second", "https://example.org/2": "main", "https://example.org/3": "second"},
+		"https://example.org/2", "oai:example.org:1", "https://example.org/3")
+	wantIDs(t, w.all(lists[0]+"&from="+since), "oai:example.org:1", "https://example.org/2")
+	wantIDs(t, w.all(lists[0]+"&set=main&from="+since), "-oai:example.org:1")
+	wantIDs(t, w.all(lists[0]+"&set=second&from="+since), "-https://example.org/2")
+	w.remove("https://example.org/2")
+	w.pass(time.Minute)
+	wantIDs(t, w.all(lists[1]+"&from="+since), "oai:example.org:1", "-https://example.org/2")
+}
+
+// A set that is in another wholly makes no parts with nothing in them.
+func TestSharedWholly(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(o *repository.Options) {
+		o.Records = 2
+		o.Sets = append(o.Sets, repository.Set{Name: "second", Catalog: "x:second"})
+	})
+	var updates []catalog.Update
+	var want []string
+	for i := range 301 {
+		want = append(want, fmt.Sprintf("x:%03d", i))
+		updates = append(updates, catalog.Update{Record: catalog.Record{URI: want[i], Length: -1}})
+	}
+	w.apply(listURI, updates...)
+	w.apply("x:second", updates[:300]...)
+	rs := w.all("verb=ListRecords&metadataPrefix=oai_dc")
+	wantIDs(t, rs, want...)
+	if len(rs) != 151 {
+		t.Errorf("%d parts", len(rs))
+	}
 }

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"lockstep/catalog"
 	"lockstep/oaipmh"
 )
 
@@ -304,48 +303,36 @@ func (a *answer) getRecord() error {
 	if err := a.inStep(a.sets); err != nil {
 		return err
 	}
-	known := false
-	for _, x := range a.sets {
-		uri, is, err := x.find(a.ctx, a.q.Identifier)
-		if err != nil {
-			return err
-		}
-		if is == nil {
-			continue
-		}
-		known = true
-		item, ok := is.in(uri, a.q.MetadataPrefix)
-		if !ok {
-			continue
-		}
-		if a.unchanged([]*index{x}) {
-			return nil
-		}
-		var r *catalog.Record
-		if now, ok, err := one(a.ctx, x.catalog, x.Catalog, uri); err != nil {
-			return err
-		} else if ok {
-			r = &now
-		}
-		release, err := a.room(&item, a.q.MetadataPrefix, r)
-		if err != nil {
-			return err
-		}
-		defer release()
-		rec, err := x.record(a.ctx, &item, a.q.MetadataPrefix, r)
-		if err != nil {
-			return err
-		}
-		a.begin()
-		if err := a.out.Record(&rec); err != nil {
-			return err
-		}
-		return a.end()
-	}
-	if !known {
+	p, known, ok, err := a.place()
+	switch {
+	case err != nil:
+		return err
+	case !known:
 		return a.noItem()
+	case !ok:
+		return &oaipmh.Error{Code: oaipmh.CodeCannotDisseminateFormat, Message: "the item is not to be had in this format"}
 	}
-	return &oaipmh.Error{Code: oaipmh.CodeCannotDisseminateFormat, Message: "the item is not to be had in this format"}
+	if a.unchanged(a.sets) {
+		return nil
+	}
+	r, err := p.resource(a)
+	if err != nil {
+		return err
+	}
+	release, err := a.room(&p, a.q.MetadataPrefix, r)
+	if err != nil {
+		return err
+	}
+	defer release()
+	rec, err := p.record(a.ctx, a.q.MetadataPrefix, r)
+	if err != nil {
+		return err
+	}
+	a.begin()
+	if err := a.out.Record(&rec); err != nil {
+		return err
+	}
+	return a.end()
 }
 
 // acceptsGzip reports whether a client takes the content coding gzip.

@@ -1,0 +1,186 @@
+package repository
+
+import (
+	"encoding/json"
+	"slices"
+
+	"lockstep/catalog"
+)
+
+// An item that is in several sets is one record, which names them all; it is
+// deleted when it has left the last (OAI-PMH 2.0, 2.6). Every set has an index of
+// its own, so what the others know of the items of a part is looked up: they are
+// neighbours, and cost a reading or two in each set.
+
+// A standing is what a set knows of an item.
+type standing struct {
+	*index
+	uri string
+	row *row
+}
+
+// standings returns what the sets know of items, by identifier, in their order.
+// The identifiers become sorted.
+func (a *answer) standings(identifiers []string) (map[string][]standing, error) {
+	slices.Sort(identifiers)
+	identifiers = slices.Compact(identifiers)
+	all := make(map[string][]standing, len(identifiers))
+	for _, x := range a.sets {
+		uris, err := a.named(x, identifiers)
+		if err != nil {
+			return nil, err
+		}
+		keys := make([]string, 0, len(identifiers))
+		for _, id := range identifiers {
+			uri, ok := uris[id]
+			if !ok {
+				uri = id
+			}
+			keys = append(keys, keyURI+uri)
+		}
+		slices.Sort(keys)
+		found, err := among(a.ctx, x.catalog, x.name, keys)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range identifiers {
+			uri, ok := uris[id]
+			if !ok {
+				uri = id
+			}
+			r := found[keyURI+uri]
+			if r == nil {
+				continue
+			}
+			s := standing{x, uri, new(row)}
+			if err := json.Unmarshal([]byte(r.Token), s.row); err != nil {
+				return nil, err
+			}
+			if identifierOf(uri, s.row.Identifier) == id {
+				all[id] = append(all[id], s)
+			}
+		}
+	}
+	return all, nil
+}
+
+// named returns the URIs of items in a set whose identifiers those are not.
+func (a *answer) named(x *index, identifiers []string) (map[string]string, error) {
+	keys := make([]string, len(identifiers))
+	for i, id := range identifiers {
+		keys[i] = keyIdentifier + id
+	}
+	found, err := among(a.ctx, x.catalog, x.name, keys)
+	if err != nil {
+		return nil, err
+	}
+	uris := make(map[string]string, len(found))
+	for key, r := range found {
+		uris[key[len(keyIdentifier):]] = r.Token
+	}
+	return uris, nil
+}
+
+// A place is an item where a list has it, and what is told of it there.
+type place struct {
+	*index           // the set it is told by, ...
+	listed           // ... and as what
+	in        string // the set it stands in, ...
+	at        spot   // ... and where
+	date      int64  // datestamp in microseconds
+	specs     []string
+	elsewhere bool // another set of the list tells of it
+}
+
+// merge finds out what there is to tell of items in view of all sets.
+func (a *answer) merge(l *listing, sets []*index, items []place) error {
+	if len(a.sets) == 1 {
+		return nil
+	}
+	identifiers := make([]string, len(items))
+	for i := range items {
+		identifiers[i] = identifierOf(items[i].uri, items[i].identifier)
+	}
+	all, err := a.standings(slices.Clone(identifiers))
+	if err != nil {
+		return err
+	}
+	for i := range items {
+		items[i].merge(l, sets, all[identifiers[i]])
+	}
+	return nil
+}
+
+func (p *place) merge(l *listing, sets []*index, all []standing) {
+	own := slices.Index(sets, p.index)
+	var within, holding []string
+	for _, s := range all {
+		if !s.row.Deleted {
+			holding = append(holding, s.Name)
+		}
+		i := slices.Index(sets, s.index)
+		if i < 0 {
+			continue
+		}
+		within = append(within, s.Name)
+		other, ok := s.row.in(s.uri, l.Prefix)
+		if i == own || !ok {
+			continue
+		}
+		if other.At <= l.Until {
+			p.date = max(p.date, other.At)
+		}
+		// What has changed since the list began may have been passed by: twice
+		// is better than not at all.
+		if i < own && other.after(l.From) && other.At <= min(l.Until, l.Began) {
+			p.elsewhere = true
+		}
+		if p.gone && !other.gone {
+			p.index, p.listed = s.index, other
+		}
+	}
+	if p.gone {
+		p.specs = within
+	} else {
+		p.specs = holding
+	}
+}
+
+// place returns the item asked for by GetRecord, as its format has it; ok is
+// false if it has none, known if there is one.
+func (a *answer) place() (p place, known, ok bool, err error) {
+	all, err := a.standings([]string{a.q.Identifier})
+	if err != nil {
+		return p, false, false, err
+	}
+	var date int64
+	for _, s := range all[a.q.Identifier] {
+		item, is := s.row.in(s.uri, a.q.MetadataPrefix)
+		if !is {
+			continue
+		}
+		date = max(date, item.At)
+		if !ok || p.gone && !item.gone {
+			p, ok = newPlace(s.index, item), true
+		}
+	}
+	l := &listing{Prefix: a.q.MetadataPrefix, Until: farAway}
+	if ok {
+		p.merge(l, a.sets, all[a.q.Identifier])
+		p.date = date
+	}
+	return p, len(all) > 0, ok, nil
+}
+
+func newPlace(x *index, item listed) place {
+	return place{index: x, listed: item, in: x.Name, at: item.spot, date: item.At, specs: []string{x.Name}}
+}
+
+// resource returns the resource of an item, nil if it is gone.
+func (p *place) resource(a *answer) (*catalog.Record, error) {
+	r, ok, err := one(a.ctx, p.catalog, p.Catalog, p.uri)
+	if err != nil || !ok {
+		return nil, err
+	}
+	return &r, nil
+}

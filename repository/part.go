@@ -1,0 +1,167 @@
+package repository
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"lockstep/catalog"
+	"lockstep/oaipmh"
+)
+
+const (
+	// maxUnreadable is how many records a response leaves out, because they cannot
+	// be read, before it is given up.
+	maxUnreadable = 100
+
+	// maxRounds is how often more items are read for a part in which there is
+	// nothing yet: a set may be in another wholly.
+	maxRounds = 50
+)
+
+// part writes the next records of the list, and moves it on behind them; more
+// are to come if it says so.
+func (a *answer) part(l *listing, sets []*index) (more bool, err error) {
+	most := a.opts.Records
+	if l.Verb == oaipmh.VerbListIdentifiers {
+		most = a.opts.Headers
+	}
+	unreadable := 0
+	more = true
+	for range maxRounds {
+		if !more || a.out.Begun() {
+			break
+		}
+		var items []place
+		if items, err = a.next(l, sets, most+1); err != nil {
+			return false, err
+		}
+		skip := false
+		if more = len(items) > most; more {
+			skip = items[most].elsewhere
+			items = items[:most]
+		}
+		full, err := a.putAll(l, items, &unreadable)
+		if err != nil || full {
+			return true, err
+		}
+		if skip {
+			if more, err = a.skip(l, sets); err != nil {
+				return false, err
+			}
+		}
+	}
+	return more, nil
+}
+
+// skip moves a list on behind the items that another set tells of; more are to
+// come if it says so.
+func (a *answer) skip(l *listing, sets []*index) (more bool, err error) {
+	for range maxRounds {
+		items, err := a.next(l, sets, defaultHeaders)
+		if err != nil || len(items) == 0 {
+			return false, err
+		}
+		for i := range items {
+			if !items[i].elsewhere {
+				return true, nil
+			}
+			l.In, l.At = items[i].in, items[i].at
+		}
+	}
+	return true, nil
+}
+
+// putAll writes records until the part is full.
+func (a *answer) putAll(l *listing, items []place, unreadable *int) (full bool, err error) {
+	there, err := a.look(l, items)
+	if err != nil {
+		return false, err
+	}
+	for i := range items {
+		p := &items[i]
+		if i > 0 && a.out.Bytes() > pageBytes {
+			return true, nil
+		}
+		if !p.elsewhere {
+			ok, err := a.put(l, p, there[p.index][p.uri])
+			if errors.Is(err, errBusy) && a.out.Begun() {
+				return true, nil
+			}
+			if err != nil {
+				return false, err
+			}
+			if !ok {
+				*unreadable++
+			}
+			if *unreadable > maxUnreadable { // as when a disk is gone
+				if a.out.Begun() {
+					return true, nil
+				}
+				return false, fmt.Errorf("%w: %s and more", errUnreadable, p.uri)
+			}
+		}
+		l.In, l.At = p.in, p.at
+	}
+	return false, nil
+}
+
+// again repeats a record of a list whose part would have none, since those that
+// were left have changed, and come later, or were told of by another set: schemas
+// take no empty list.
+func (a *answer) again(l *listing, sets []*index) error {
+	anew := *l
+	anew.In, anew.At = "", l.From
+	items, err := a.next(&anew, sets, 1)
+	if err != nil || len(items) == 0 {
+		return err
+	}
+	there, err := a.look(&anew, items)
+	if err != nil {
+		return err
+	}
+	_, err = a.put(&anew, &items[0], there[items[0].index][items[0].uri])
+	return err
+}
+
+// put writes a record. One that cannot be read just now is left out, to be told
+// of once it can; then ok is false. r is the resource, nil if it is gone.
+func (a *answer) put(l *listing, p *place, r *catalog.Record) (ok bool, err error) {
+	rec := p.header()
+	if l.Verb == oaipmh.VerbListRecords {
+		release, err := a.room(p, l.Prefix, r)
+		if err != nil {
+			return false, err
+		}
+		defer release() // once it is written
+		rec, err = p.record(a.ctx, l.Prefix, r)
+		switch {
+		case errors.Is(err, errUnreadable):
+			a.opts.Logger.WarnContext(a.ctx, "left out of a harvest", slog.String("set", p.Name), slog.String("uri", p.uri), slog.Any("err", err))
+			return false, p.owe(a.ctx, p.uri)
+		case err != nil:
+			return false, err
+		}
+	}
+	l.Cursor++
+	return true, a.out.Record(&rec)
+}
+
+// room waits until there may be one more large document in memory, if the record
+// has one; release gives the place back.
+func (a *answer) room(item *place, prefix string, r *catalog.Record) (release func(), err error) {
+	if r == nil || item.gone || prefix == dublinCore && !item.dublinCore || r.Length >= 0 && r.Length <= largeDocument {
+		return func() {}, nil
+	}
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	select {
+	case a.large <- struct{}{}:
+		return func() { <-a.large }, nil
+	case <-late.C:
+		return nil, errBusy
+	case <-a.ctx.Done():
+		return nil, a.ctx.Err()
+	}
+}
