@@ -264,7 +264,7 @@ func (p *publication) withdrawAtom(ctx context.Context) error {
 		return err
 	}
 	delete(p.atoms, set)
-	if err := p.docs.Remove(ctx, atomName(set)); err != nil {
+	if err := p.docs.Remove(ctx, atomName(set)+gzipSuffix, atomName(set)); err != nil { // Compressed may not be asked for any more
 		return err
 	}
 	var old []string

@@ -51,7 +51,7 @@ func Attributes(name string) (contentType, cacheControl string) {
 		contentType = "text/html; charset=utf-8"
 	case ".zip":
 		contentType = "application/zip"
-	case ".atom":
+	case feedSuffix:
 		contentType = atompmh.MediaType // AP-DOC-11
 	default:
 		contentType = "application/xml; charset=utf-8" // RS-DISC-13

@@ -17,7 +17,7 @@ import (
 )
 
 // Compressed returns a Store that keeps a compressed variant NAME.xml.gz beside
-// every document NAME.xml, for web servers that serve such files to those who
+// every document NAME.xml, and such of archives of feeds, for web servers that serve such files to those who
 // ask for gzip. Whatever else is written to it goes to docs as it is.
 //
 // A variant is visible before its document, so that a document that is up to
@@ -121,7 +121,7 @@ func (v *variant) Close() error {
 }
 
 func hasVariant(name string) bool {
-	return strings.HasSuffix(name, ".xml") && strings.HasPrefix(name, documentsDir)
+	return (strings.HasSuffix(name, ".xml") || strings.HasSuffix(name, feedSuffix)) && strings.HasPrefix(name, documentsDir)
 }
 
 // SetModTime is that of both: servers compare them.

@@ -31,7 +31,7 @@ func (w *world) variants(want bool) {
 		if err != nil {
 			w.Fatal(err)
 		}
-		if !strings.HasSuffix(info.Name, ".xml") {
+		if !strings.HasSuffix(info.Name, ".xml") && !strings.HasSuffix(info.Name, ".atom") {
 			continue
 		}
 		variant, err := w.docs.Stat(ctx, info.Name+".gz")
@@ -59,7 +59,7 @@ func (w *world) variants(want bool) {
 
 func TestCompressedVariants(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, source.Options{MaxEntries: 4, Grace: time.Hour})
+	w := newWorld(t, source.Options{MaxEntries: 4, Grace: time.Hour, Sets: []source.Set{{Atom: &source.Atom{Entries: 5}}}})
 	plain := w.docs
 	w.docs = source.Compressed(plain)
 	s := w.source()
@@ -77,7 +77,7 @@ func TestCompressedVariants(t *testing.T) {
 		t.Errorf("Publish = %+v, want nothing written", r)
 	}
 	for name := range before { // some are lost
-		if strings.HasSuffix(name, "000.xml.gz") || strings.HasSuffix(name, "list.xml.gz") {
+		if strings.HasSuffix(name, "000.xml.gz") || strings.HasSuffix(name, "list.xml.gz") || strings.HasSuffix(name, ".atom.gz") {
 			if err := plain.Remove(context.Background(), name); err != nil {
 				t.Fatal(err)
 			}

@@ -24,6 +24,7 @@ const (
 	pagesDir      = "-/"         // pages about the Source, for people and monitors
 	privateDir    = ".lockstep/" // what we keep for ourselves; never served
 	gzipSuffix    = ".gz"        // of a document's compressed variant, see Compressed
+	feedSuffix    = ".atom"      // of an archive of a feed
 )
 
 func capabilityListName(set string) string { return documentsDir + set + "/capabilitylist.xml" }
@@ -43,7 +44,7 @@ func atomPrefix(set string) string { return documentsDir + set + "/feed-" }
 // atomArchiveName names an archive of a feed. Chains are never continued with a
 // number that was given before: a name stands for the same bytes for good.
 func atomArchiveName(set, chain string, number int) string {
-	return fmt.Sprintf("%s%s-%06d.atom", atomPrefix(set), chain, number)
+	return fmt.Sprintf("%s%s-%06d%s", atomPrefix(set), chain, number, feedSuffix)
 }
 
 // atomChain is what tells the archives of a chain from others, see generation.
@@ -332,10 +333,10 @@ func Reserved(rel string) bool {
 // isDocument reports whether name is that of a document of the set.
 func isDocument(set, name string) bool {
 	switch name {
-	case capabilityListName(set), resourceListName(set), changeListName(set), resourceDumpName(set), changeDumpName(set):
+	case capabilityListName(set), resourceListName(set), changeListName(set), resourceDumpName(set), changeDumpName(set), atomName(set):
 		return true
 	}
-	return isPart(set, name) || isDumpPart(set, name) || isArchive(set, name)
+	return atomArchiveChain(set, name) != "" || isPart(set, name) || isDumpPart(set, name) || isArchive(set, name)
 }
 
 // isArchive reports whether name is that of an archive of the set, or of the

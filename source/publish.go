@@ -229,7 +229,7 @@ func (p *publication) prepare(ctx context.Context, look bool) (err error) {
 // look finds out which documents of the set there are.
 func (p *publication) look(ctx context.Context) error {
 	p.there = make(sizes)
-	for _, initial := range []string{"c", "r"} { // of all documents; there may be many patches
+	for _, initial := range []string{atomFile, "c", "feed-", "r"} { // of all documents; there may be many patches
 		for info, err := range p.docs.List(ctx, documentsDir+p.set.Name+"/"+initial) {
 			if err != nil {
 				return err

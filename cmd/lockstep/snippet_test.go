@@ -325,7 +325,7 @@ func (s *servedSite) documentNames(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{".json", ".dcz", ".zip", ".xml.gz", "index.html"} {
+	for _, want := range []string{".json", ".dcz", ".zip", ".xml.gz", ".atom.gz", "index.html"} {
 		if want != ".json" && !slices.ContainsFunc(names, func(n string) bool { return strings.HasSuffix(n, want) }) {
 			t.Fatalf("publish wrote nothing like %s: %q", want, names)
 		}
@@ -354,7 +354,7 @@ func checkDocuments(t *testing.T, s *servedSite) {
 			t.Fatal(err)
 		}
 		plain := checkDocument(t, s, path, name, want)
-		if !strings.HasSuffix(name, ".xml") {
+		if !strings.HasSuffix(name, ".xml") && !strings.HasSuffix(name, ".atom") {
 			continue
 		}
 		resp, body := s.ask(t, path, "Accept-Encoding", "deflate, gzip;q=0.9")
