@@ -1,7 +1,11 @@
 package validate_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
+
+	"lockstep/validate"
 )
 
 // TestGoodFeed: a feed without a fault has no findings, wherever one begins.
@@ -33,5 +37,20 @@ func TestGoodRepository(t *testing.T) {
 	}
 	if r.Documents != 13 || r.Entries != 5 {
 		t.Errorf("%+v", *r)
+	}
+}
+
+// TestNoSuchRecords: what the address asks for has to be there.
+func TestNoSuchRecords(t *testing.T) {
+	t.Parallel()
+	for query, says := range map[string]string{"?metadataPrefix=marc21": "format marc21 is not there; there are: oai_dc", "?set=atlas": "set atlas is not there"} {
+		s := readSite(t, "repository")
+		s.texts["oai?verb=ListRecords&metadataPrefix=oai_dc&set=atlas"] = strings.NewReplacer(
+			` metadataPrefix="oai_dc" from="2999-01-01"`, ` metadataPrefix="oai_dc" set="atlas"`, `verb="ListIdentifiers"`, `verb="ListRecords"`,
+		).Replace(s.texts["oai?verb=ListIdentifiers&metadataPrefix=oai_dc&from=2999-01-01"])
+		r, err := validate.Repository(t.Context(), s.open, base+"oai"+query, validate.Options{TempDir: t.TempDir()})
+		if !errors.Is(err, validate.ErrNoSuch) || !strings.Contains(err.Error(), says) || len(r.Findings) != 0 {
+			t.Errorf("%s: %v, %v, want %q", query, r.Findings, err, says)
+		}
 	}
 }

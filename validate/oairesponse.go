@@ -126,16 +126,19 @@ func (r *oaiReader) root() error {
 		return err
 	}
 	if m != xmlscan.Start || r.Space != inOAI || string(r.Local) != repositoryRoot {
-		return r.Errorf("the root is not OAI-PMH in the namespace %s", oaipmh.Namespace)
+		return r.Errorf("the root is %s, not OAI-PMH in the namespace %s", printable(string(r.Local)), oaipmh.Namespace)
 	}
-	n := 0
+	first, answers := []string{"responseDate", "request"}, 0
 	err = r.children(func(name, at string) error {
-		n++
-		switch {
-		case n == 1 && name != "responseDate", n == 2 && name != "request":
-			r.errorf("OAI-RSP-01", at, "%s, where %s belongs", orOther(name), [...]string{"responseDate", "request"}[n-1])
-		case n == 3 && name == "error" || n > 3 && name == "error" && r.resp.answer == "":
-		case n > 3:
+		for len(first) > 0 && name != first[0] {
+			r.errorf("OAI-RSP-01", at, "%s, in front of which there is no %s", orOther(name), first[0])
+			first = first[1:]
+		}
+		if len(first) > 0 {
+			first = first[1:]
+			return r.part(name, at)
+		}
+		if answers++; answers > 1 && (name != "error" || r.resp.answer != "") {
 			r.errorf("OAI-RSP-01", at, "%s behind the answer", orOther(name))
 		}
 		return r.part(name, at)
@@ -143,7 +146,7 @@ func (r *oaiReader) root() error {
 	if err != nil {
 		return err
 	}
-	if n < 3 {
+	if answers == 0 {
 		r.errorf("OAI-RSP-01", "root", "neither what was asked for nor an error")
 	}
 	m, err = r.Next()
@@ -251,7 +254,7 @@ func (r *oaiReader) record(at string) error {
 	case !rec.deleted && metadata != 1:
 		r.errorf("OAI-REC-01", at, "%s has %s", rec.identifier, notOne(metadata, "metadata"))
 	case !rec.deleted && roots != 1:
-		r.errorf("OAI-REC-01", at, "the metadata of %s have %s", rec.identifier, notOne(roots, "a root element"))
+		r.errorf("OAI-REC-01", at, "the metadata of %s have %s", rec.identifier, notOne(roots, "root element"))
 	}
 	return err
 }

@@ -3,6 +3,7 @@ package validate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"regexp"
 	"slices"
@@ -22,7 +23,14 @@ type repository struct {
 	form    *regexp.Regexp // that datestamps have by what Identify says
 	first   string         // earliestDatestamp
 	deletes string         // deletedRecord
+	asked   string         // the address of the last request
+
+	unlisted bool // set is not among those there are
 }
+
+// ErrNoSuch reports that a repository has not the format or set whose records it
+// was to be asked for.
+var ErrNoSuch = errors.New("is not there")
 
 // What no repository has.
 const (
@@ -37,7 +45,8 @@ const (
 // itself, and the errors it has to know. The address may have metadataPrefix and
 // set in its query: of which format and set the records are to be.
 //
-// An error means that the run could not be finished, as that of [Source].
+// An error means that the run could not be finished, as that of [Source];
+// [ErrNoSuch] that there is nothing to look at.
 func Repository(ctx context.Context, open Opener, address string, o Options) (*Report, error) {
 	o = o.withDefaults()
 	c := newCollector(&o)
@@ -75,6 +84,7 @@ func splitAddress(address string) (base, prefix, set string) {
 // told by who asks.
 func (r *repository) ask(verb oaipmh.Verb, args ...string) (*oaiResponse, error) {
 	uri := oaipmh.URL(r.base, verb, args...)
+	r.asked = uri
 	if r.opts.OnDocument != nil {
 		r.opts.OnDocument(uri)
 	}
@@ -103,6 +113,9 @@ func (r *repository) ask(verb oaipmh.Verb, args ...string) (*oaiResponse, error)
 func (r *repository) echo(p place, resp *oaiResponse, verb oaipmh.Verb, args []string) {
 	if resp.base != r.base && (r.stated == "" || resp.base != r.stated) && resp.answer != string(oaipmh.VerbIdentify) {
 		p.errorf("OAI-RSP-02", "request", "the response says it is that of %q", resp.base)
+	}
+	if slices.ContainsFunc(resp.codes, func(code string) bool { return !knownCodes[code] }) {
+		return // told already
 	}
 	if resp.has(oaipmh.CodeBadVerb) || resp.has(oaipmh.CodeBadArgument) {
 		if len(resp.request) > 0 {
@@ -134,7 +147,7 @@ func (r *repository) visit() error {
 	}
 	if !identify.whole || len(identify.codes) > 0 || identify.answer == "" {
 		if identify.whole {
-			place{r.collector, identify.uri}.errorf("OAI-IDF-01", "", "no answer to Identify")
+			place{r.collector, identify.uri}.errorf("OAI-IDF-01", "", "no answer to Identify, but %s", strings.Join(identify.codes, ", "))
 		}
 		return nil // nothing else can be expected of it
 	}
@@ -147,14 +160,14 @@ func (r *repository) visit() error {
 	return nil
 }
 
-// told files the finding that uri could not be had, unless err is of the run
+// told files the finding that what was asked for could not be had, unless err is of the run
 // itself.
 func (r *repository) told(err error, rule, what string) error {
 	switch {
 	case errors.Is(err, ErrUnseen):
 		r.report.Unseen++
 	case isMissing(err):
-		place{r.collector, r.base}.errorf(rule, "", "%s: %v", what, err)
+		place{r.collector, r.asked}.errorf(rule, "", "%s: %v", what, err)
 	default:
 		return err
 	}
@@ -195,7 +208,9 @@ func (r *repository) identify(resp *oaiResponse) {
 		p.errorf("OAI-IDF-01", "", "granularity is %q, not YYYY-MM-DD or YYYY-MM-DDThh:mm:ssZ", g)
 	}
 	r.first = resp.field("earliestDatestamp")
-	if r.form != nil && r.first != "" && !r.form.MatchString(r.first) {
+	if r.form == nil {
+		r.first = "" // nothing to compare by
+	} else if r.first != "" && !r.form.MatchString(r.first) {
 		p.errorf("OAI-DAT-01", "", "earliestDatestamp %q is not of the granularity", r.first)
 		r.first = ""
 	}
@@ -211,6 +226,8 @@ func (r *repository) formats() error {
 	prefixes := resp.fields["metadataPrefix"]
 	switch {
 	case !resp.whole:
+	case r.prefix != oaipmh.DublinCore && len(prefixes) > 0 && !slices.Contains(prefixes, r.prefix):
+		return fmt.Errorf("%s: format %s %w; there are: %s", printable(r.base), printable(r.prefix), ErrNoSuch, printable(strings.Join(prefixes, ", ")))
 	case !slices.Contains(prefixes, oaipmh.DublinCore):
 		p.errorf("OAI-FMT-01", "", "there is no format %s", oaipmh.DublinCore)
 	case len(resp.fields["schema"]) != len(prefixes) || len(resp.fields["metadataNamespace"]) != len(prefixes):
@@ -226,6 +243,7 @@ func (r *repository) sets() error {
 		return r.told(err, "OAI-SET-01", "ListSets")
 	}
 	p := place{r.collector, resp.uri}
+	r.unlisted = r.set != "" && resp.whole && resp.token == "" && !slices.Contains(resp.fields["setSpec"], r.set)
 	switch {
 	case !resp.whole || resp.has(oaipmh.CodeNoSetHierarchy):
 	case len(resp.codes) > 0:
@@ -244,6 +262,8 @@ func (r *repository) records() error {
 	}
 	p := place{r.collector, page.uri}
 	switch {
+	case r.unlisted && len(page.codes) > 0:
+		return fmt.Errorf("%s: set %s %w", printable(r.base), printable(r.set), ErrNoSuch)
 	case !page.whole || page.has(oaipmh.CodeNoRecordsMatch):
 		return nil
 	case len(page.codes) > 0:
@@ -256,7 +276,7 @@ func (r *repository) records() error {
 		if rec.deleted && r.deletes == "no" {
 			p.errorf("OAI-REC-02", rec.at, "%s is deleted, but Identify says that deletions are not told", rec.identifier)
 		}
-		if r.first != "" && rec.datestamp < r.first {
+		if r.first != "" && r.form.MatchString(rec.datestamp) && rec.datestamp < r.first {
 			p.errorf("OAI-IDF-03", rec.at, "%s is of %s, before the earliest datestamp, %s", rec.identifier, rec.datestamp, r.first)
 		}
 		if one == nil && !rec.deleted && rec.identifier != "" {
@@ -345,7 +365,7 @@ func (r *repository) errors() error {
 		resp, err := r.ask(probe.verb, probe.args...)
 		switch {
 		case err != nil:
-			if err := r.told(err, probe.rule, "where the answer is "+probe.code); err != nil {
+			if err := r.told(err, probe.rule, "to be answered with the error "+probe.code); err != nil {
 				return err
 			}
 		case resp.whole && !resp.has(probe.code):
