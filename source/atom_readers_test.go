@@ -6,9 +6,12 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -47,22 +50,28 @@ func readersWorld(t *testing.T) (w *world, feed string, want readFeed) {
 	w.pass(time.Minute)
 	w.put("old", "c=2")
 	w.publish(s)
+	if want = readOf(t, w); len(want.Items) != 5 {
+		t.Fatalf("%d entries, want 5", len(want.Items))
+	}
+	return w, server.URL + "/" + feedName, want
+}
+
+// readOf returns what the newest document of the feed tells.
+func readOf(t *testing.T, w *world) readFeed {
+	t.Helper()
 	d, err := readAtomDoc(reader(w.docs), feedName)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want = readFeed{ID: d.feed.ID, Title: d.feed.Title}
+	told := readFeed{ID: d.feed.ID, Title: d.feed.Title}
 	for _, e := range d.entries {
 		item := readItem{ID: e.ID, Title: e.Title, Updated: e.Updated.Format(time.RFC3339Nano)}
 		if a := e.Alternates(); len(a) > 0 {
 			item.Link = a[0].Href
 		}
-		want.Items = append(want.Items, item)
+		told.Items = append(told.Items, item)
 	}
-	if len(want.Items) != 5 {
-		t.Fatalf("%d entries, want 5", len(want.Items))
-	}
-	return w, server.URL + "/" + feedName, want
+	return told
 }
 
 // TestAtomReadByGofeed has a library for readers of news read our feed.
@@ -140,6 +149,67 @@ func TestAtomReadByFeedparser(t *testing.T) {
 	}
 	if got.Bozo || got.Version != "atom10" || got.Type != atompmh.MediaType || got.Again != http.StatusNotModified {
 		t.Errorf("feedparser finds %+v", got)
+	}
+}
+
+// newsboatScript prints what newsboat keeps of the feeds it is subscribed to.
+const newsboatScript = `
+import json, sqlite3, sys
+c = sqlite3.connect(sys.argv[1])
+(title,), = c.execute("select title from rss_feed")
+items = [dict(zip(("ID", "Title", "Link"), r)) for r in c.execute("select guid, title, url from rss_item where deleted = 0 order by guid")]
+print(json.dumps({"Title": title, "Items": items}))
+`
+
+// TestAtomReadByNewsboat has a reader of news subscribe to our feed, and look
+// again: it has one article for each record, as the newest entry tells of it.
+func TestAtomReadByNewsboat(t *testing.T) {
+	t.Parallel()
+	program, err := exec.LookPath("newsboat")
+	if err != nil {
+		t.Skip("newsboat is not installed")
+	}
+	w, feed, told := readersWorld(t)
+	dir := t.TempDir()
+	for name, text := range map[string]string{"config": "", "urls": feed + "\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reload := func() (got readFeed) {
+		t.Helper()
+		cmd := exec.Command(program, "-q", "-C", "config", "-u", "urls", "-c", "cache.db", "-x", "reload")
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "HOME="+dir, "LC_ALL=C.UTF-8")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		out, err := exec.Command(python(t, "sqlite3"), "-c", newsboatScript, filepath.Join(dir, "cache.db")).Output()
+		if err == nil {
+			err = json.Unmarshal(out, &got)
+		}
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return got
+	}
+	newest := func(told readFeed) readFeed {
+		byID := make(map[string]readItem)
+		for _, i := range told.Items { // the newest first
+			if _, later := byID[i.ID]; !later {
+				byID[i.ID] = readItem{ID: i.ID, Title: i.Title, Link: i.Link}
+			}
+		}
+		told.ID, told.Items = "", slices.SortedFunc(maps.Values(byID), func(a, b readItem) int { return strings.Compare(a.ID, b.ID) })
+		return told
+	}
+	if diff := cmp.Diff(newest(told), reload()); diff != "" {
+		t.Errorf("newsboat reads (-want +got):\n%s", diff)
+	}
+	w.pass(time.Minute)
+	w.put("c", "new=1")
+	w.publish(w.source())
+	if diff := cmp.Diff(newest(readOf(t, w)), reload()); diff != "" {
+		t.Errorf("newsboat reads later (-want +got):\n%s", diff)
 	}
 }
 
