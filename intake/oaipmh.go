@@ -200,17 +200,19 @@ func (h *OAIPMH) Status() OAIPMHStatus {
 
 // A harvestMemory is how far the harvests of a set are.
 type harvestMemory struct {
-	Rules      string      `json:"rules"`         // what is harvested, and how
-	Point      point       `json:"point"`         // of the catalog, when it was saved
-	Generation int64       `json:"generation"`    // of full harvests: their Tokens begin with it
-	From       time.Time   `json:"from"`          // the next one asks for what changed from here on
-	FullAt     time.Time   `json:"full_at"`       // when, by our clock, the last full one ended
-	Listed     bool        `json:"listed"`        // there was one
-	Whole      bool        `json:"whole"`         // and it missed nothing
-	Complete   bool        `json:"complete"`      // the last one missed nothing
-	Coarse     bool        `json:"coarse"`        // the repository takes days only, whatever it says
-	Absent     bool        `json:"absent"`        // what is of earlier generations is to be deleted
-	Run        *harvestRun `json:"run,omitempty"` // under way
+	Rules      string      `json:"rules"`          // what is harvested, and how
+	Point      point       `json:"point"`          // of the catalog, when it was saved
+	Generation int64       `json:"generation"`     // of full harvests: their Tokens begin with it
+	From       time.Time   `json:"from"`           // the next one asks for what changed from here on
+	FullAt     time.Time   `json:"full_at"`        // when, by our clock, the last full one ended
+	Listed     bool        `json:"listed"`         // there was one
+	Whole      bool        `json:"whole"`          // and it missed nothing
+	Complete   bool        `json:"complete"`       // the last one missed nothing
+	Coarse     bool        `json:"coarse"`         // the repository takes days only, whatever it says
+	Held       int         `json:"held"`           // harvests since From rose: not all of theirs was listed
+	Lost       []string    `json:"lost,omitempty"` // records that could not be read when they were listed
+	Absent     bool        `json:"absent"`         // what is of earlier generations is to be deleted
+	Run        *harvestRun `json:"run,omitempty"`  // under way
 }
 
 // A harvestRun is how far a harvest is.
@@ -231,6 +233,15 @@ type harvestRun struct {
 	Stuck    int       `json:"stuck"`    // restarts since Latest rose
 	Restart  time.Time `json:"restart"`  // Latest at the last restart
 	Windowed bool      `json:"windowed"` // the list was begun anew from Latest
+
+	// By which one that repeats itself is found.
+	Pages     int64  `json:"pages"`
+	MarkToken uint64 `json:"mark_token"` // hash of the token of a page before,
+	MarkPage  uint64 `json:"mark_page"`  // and of its records
+	Again     int    `json:"again"`      // pages with these records since
+
+	// Lost names records that could not be read, to be asked for one by one.
+	Lost []string `json:"lost,omitempty"`
 
 	Coarse bool `json:"coarse"` // the repository refused a datestamp with a time
 

@@ -44,21 +44,30 @@ func (h *OAIPMH) Bitstream(ctx context.Context, r *catalog.Record) (io.ReadClose
 	return io.NopCloser(bytes.NewReader(b)), nil
 }
 
-// record asks for a record.
+// record asks for a record and returns its metadata.
 func (h *OAIPMH) record(ctx context.Context, uri string) ([]byte, error) {
-	var rec oaipmh.Record
-	_, err := h.ask(ctx, uri, func(r *oaipmh.Reader) error { return r.Read(&rec) })
+	rec, err := h.getRecord(ctx, uri)
 	switch {
 	case oaipmh.HasCode(err, oaipmh.CodeIDDoesNotExist), oaipmh.HasCode(err, oaipmh.CodeCannotDisseminateFormat):
 		return nil, &missingError{err}
-	case errors.Is(err, io.EOF):
-		return nil, fmt.Errorf("the response holds no record: %w", fs.ErrNotExist)
 	case err != nil:
-		return nil, plainError(uri, err)
+		return nil, err
 	case rec.Deleted:
 		return nil, fmt.Errorf("the record is deleted: %w", fs.ErrNotExist)
 	case rec.Metadata == nil:
 		return nil, fmt.Errorf("the record has no metadata in this format: %w", fs.ErrNotExist)
 	}
 	return rec.Metadata, nil
+}
+
+// getRecord asks for a record.
+func (h *OAIPMH) getRecord(ctx context.Context, uri string) (rec oaipmh.Record, err error) {
+	_, err = h.ask(ctx, uri, func(r *oaipmh.Reader) error { return r.Read(&rec) })
+	if errors.Is(err, io.EOF) {
+		return rec, fmt.Errorf("the response holds no record: %w", fs.ErrNotExist)
+	}
+	if err != nil {
+		return rec, plainError(uri, err)
+	}
+	return rec, nil
 }

@@ -3,8 +3,11 @@ package intake
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"net/http"
 	"time"
@@ -21,6 +24,7 @@ const (
 	maxRestarts   = 1000        // of a list whose tokens are refused,
 	maxStuck      = 4           // and of these without a step forward
 	maxEmptyPages = 1000        // in a row
+	maxRelisted   = 3           // that a page lists what one before it did
 	errorBody     = 64 << 10    // of an answer that is an error, in which OAI-PMH may say which
 	pieceBytes    = 1 << 20     // of records that are handed on together,
 	pieceRecords  = 512         // and how many
@@ -45,9 +49,9 @@ type pager struct {
 	*harvest
 	run  harvestRun
 	out  chan<- *piece
-	seen map[string]bool // tokens
 	head oaipmh.Header
 	date time.Time // that the server gave the response at hand
+	page uint64    // which records it lists, in whatever order
 
 	texts []byte // of records, the last of these buffers
 
@@ -56,9 +60,6 @@ type pager struct {
 
 // all asks for pages until there are no more.
 func (p *pager) all(ctx context.Context) error {
-	if p.run.Token != "" {
-		p.seen[p.run.Token] = true
-	}
 	for empty := 0; ; {
 		token, records, err := p.next(ctx)
 		switch {
@@ -78,18 +79,58 @@ func (p *pager) all(ctx context.Context) error {
 			empty = 0
 		}
 		p.count(token, records)
-		if p.seen[token.Value] {
-			return fmt.Errorf("the repository gives the resumption token %.60q a second time: its list would have no end", token.Value)
+		endless := p.run.endless(token.Value, p.page, records)
+		if endless == nil && empty > maxEmptyPages {
+			endless = &endlessError{fmt.Sprintf("%d responses without a record, and a resumption token in each", empty)}
 		}
 		p.run.Token = token.Value
+		if endless != nil {
+			p.run.anew() // the next time
+		}
 		if err := p.send(ctx, &piece{end: true, run: p.run, over: token.Value == ""}); err != nil || token.Value == "" {
 			return err
 		}
-		if empty > maxEmptyPages {
-			return fmt.Errorf("%d responses without a record, and a resumption token in each", empty)
+		if endless != nil {
+			return endless
 		}
-		p.seen[token.Value] = true
 	}
+}
+
+// An endlessError reports a list without an end.
+type endlessError struct{ text string }
+
+func (e *endlessError) Error() string { return e.text }
+
+// endless reports a list that repeats itself: token leads on, and records, if any,
+// are those of page. To find that in flat memory, and over many stretches, one
+// page is remembered, a later one each time as many have passed as were in front
+// of it (the algorithm of Brent).
+func (r *harvestRun) endless(token string, page uint64, records int64) *endlessError {
+	if token == "" {
+		return nil
+	}
+	sum := sha256.Sum256([]byte(token))
+	at := binary.BigEndian.Uint64(sum[:])
+	if token == r.Token || at == r.MarkToken && r.Pages > 0 {
+		return &endlessError{fmt.Sprintf("the repository gives the resumption token %.60q a second time: its list would have no end", token)}
+	}
+	if records > 0 && page == r.MarkPage && r.Pages > 0 {
+		if r.Again++; r.Again > maxRelisted {
+			return &endlessError{"the repository lists the same records again and again, each time with another resumption token: its list would have no end"}
+		}
+	}
+	if r.Pages++; r.Pages&(r.Pages-1) == 0 {
+		if r.MarkToken = at; r.MarkPage != page {
+			r.MarkPage, r.Again = page, 0
+		}
+	}
+	return nil
+}
+
+// anew has the list begin at its beginning.
+func (r *harvestRun) anew() {
+	r.Token, r.Listed, r.Size = "", 0, 0
+	r.Pages, r.MarkToken, r.MarkPage, r.Again = 0, 0, 0, 0
 }
 
 // next asks for the next page and hands its records on.
@@ -163,13 +204,14 @@ func (p *pager) count(t oaipmh.Token, records int64) {
 func (p *pager) records(ctx context.Context, r *oaipmh.Reader) (n int64, err error) {
 	var at piece
 	size := 0
+	p.page = 0
 	for {
 		var rec oaipmh.Record
 		if err = r.Read(&rec); err != nil {
 			break
 		}
 		n++
-		p.order(rec.Datestamp)
+		p.note(&rec)
 		if rec.Metadata != nil {
 			size += len(rec.Metadata)
 			rec.Metadata = p.copy(rec.Metadata)
@@ -182,6 +224,9 @@ func (p *pager) records(ctx context.Context, r *oaipmh.Reader) (n int64, err err
 			return n, err
 		}
 		at, size = piece{}, 0
+	}
+	if verb := r.Verb(); errors.Is(err, io.EOF) && verb != oaipmh.VerbListRecords {
+		err = fmt.Errorf("%w to ListRecords, but to %s", oaipmh.ErrNotOAI, verb)
 	}
 	if errors.Is(err, io.EOF) {
 		err = nil
@@ -205,11 +250,18 @@ func (p *pager) copy(b []byte) []byte {
 	return p.texts[from:len(p.texts):len(p.texts)]
 }
 
-// order notes whether datestamps rise.
-func (p *pager) order(t time.Time) {
-	run := &p.run
-	switch {
-	case t.IsZero() || t.Before(run.Latest):
+// note notes of a record which page it is on, and whether datestamps rise. Those in
+// the future say nothing of how far the list is.
+func (p *pager) note(rec *oaipmh.Record) {
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, rec.Identifier) // takes everything
+	p.page += h.Sum64() ^ uint64(rec.Datestamp.Unix())
+	now := p.run.Began
+	if now.IsZero() {
+		now = p.head.ResponseDate
+	}
+	switch t, run := rec.Datestamp, &p.run; {
+	case t.IsZero() || t.Before(run.Latest) || !now.IsZero() && t.Sub(now) > 24*time.Hour:
 		run.Mixed = true
 	case t.After(run.Latest):
 		run.Latest = t
@@ -243,11 +295,10 @@ func (p *pager) restart(err error) error {
 		run.From, run.Windowed = oaipmh.FormatDatestamp(run.Latest, p.granularity(run.Coarse)), true
 	}
 	run.Restart = run.Latest
-	run.Token, run.Listed, run.Size = "", 0, 0
+	run.anew()
 	if !run.Windowed {
 		run.Latest = time.Time{}
 	}
-	clear(p.seen)
 	return nil
 }
 

@@ -25,9 +25,11 @@ type harvest struct {
 	at    *harvestRun // how far it is, part of memory
 	fresh bool        // the set was empty when it began
 	anew  bool        // nobody knows what is in the Contents
-	taken int64       // records of this stretch
-	dirty bool        // the catalog was told something since memory was saved
-	begun bool        // that a harvest is under way was saved
+
+	lost  map[string]bool // records of harvests before that are still to be read
+	taken int64           // records of this stretch
+	dirty bool            // the catalog was told something since memory was saved
+	begun bool            // that a harvest is under way was saved
 
 	profile struct { // of the last record
 		name string
@@ -111,13 +113,17 @@ func (v *harvest) start(ctx context.Context, full bool) error {
 		v.begun = true
 	}
 	v.at, v.fresh, v.anew = m.Run, m.Run.Fresh, m.Run.Anew
+	v.lost = make(map[string]bool, len(m.Lost))
+	for _, id := range m.Lost {
+		v.lost[id] = true
+	}
 	return nil
 }
 
 // from is the argument of an incremental harvest; empty where that is as good.
 func (v *harvest) from() string {
 	t := v.memory.From.Add(-harvestOverlap)
-	if t.Before(v.server.EarliestDatestamp) {
+	if first := v.server.EarliestDatestamp; t.Before(first) && !first.After(v.memory.From) { // and no nonsense
 		return ""
 	}
 	return oaipmh.FormatDatestamp(t, v.granularity(v.memory.Coarse))
@@ -143,7 +149,7 @@ func (v *harvest) list(ctx context.Context) (over bool, err error) {
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		defer close(pages)
-		p := &pager{harvest: v, run: *v.at, out: pages, seen: make(map[string]bool)}
+		p := &pager{harvest: v, run: *v.at, out: pages}
 		asked = p.all(ask)
 		return nil
 	})
@@ -162,6 +168,9 @@ func (v *harvest) list(ctx context.Context) (over bool, err error) {
 	if err := g.Wait(); err != nil {
 		return false, err
 	}
+	if _, endless := errors.AsType[*endlessError](asked); endless {
+		return false, asked
+	}
 	if over || v.used() && ctx.Err() == nil {
 		return over, nil
 	}
@@ -173,27 +182,43 @@ func (v *harvest) used() bool {
 	return v.stretch.Records > 0 && v.taken >= v.stretch.Records || v.stretch.Time > 0 && time.Since(v.began) >= v.stretch.Time
 }
 
+// maxHeld is how many harvests in a row may ask for the same once more, where not
+// all of it was listed: from then on it is the repository's way.
+const maxHeld = 2
+
 // end settles a harvest whose list has come to its end.
 func (v *harvest) end(ctx context.Context) error {
+	if err := v.again(ctx); err != nil {
+		_ = v.keep(ctx) // err says more
+		return err
+	}
 	m, run := &v.memory, v.at
 	m.Run = nil
-	if !run.Began.IsZero() {
+	gap := run.Incomplete || run.short()
+	m.Complete = !gap && len(m.Lost) == 0
+	if m.Held++; !gap || m.Held > maxHeld {
+		m.Held = 0
+	}
+	if m.Held > 0 { // what was not listed may be so the next time
+		v.dirty = true
+	} else if !run.Began.IsZero() {
 		v.dirty = v.dirty || run.Began.Sub(m.From) >= saveEvery
 		m.From = run.Began
 	}
-	m.Complete = !run.Incomplete
+	if run.short() {
+		v.skipped(v.base, fmt.Errorf("the repository counted %d records and listed %d: nothing is deleted for not being listed", run.Size, run.Listed))
+	}
 	if run.Full {
 		v.dirty = true
-		m.Listed, m.FullAt, m.Absent = true, time.Now(), false
+		if m.Absent = false; m.Held == 0 {
+			m.Listed, m.FullAt = true, time.Now()
+		}
 		switch {
-		case run.Incomplete:
+		case run.Incomplete || len(m.Lost) > 0:
 			v.skipped(v.base, errors.New("nothing is deleted for not being listed, for not all of the list could be read"))
 		case run.Windowed:
 			v.skipped(v.base, errors.New("nothing is deleted for not being listed, for the list was begun anew in its middle: the repository refuses its own resumption tokens"))
-		case run.short():
-			m.Complete = false
-			v.skipped(v.base, fmt.Errorf("the repository counted %d records and listed %d: nothing is deleted for not being listed", run.Size, run.Listed))
-		default:
+		case !run.short():
 			m.Whole, m.Absent = true, true
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"regexp"
 	"strings"
@@ -23,6 +24,7 @@ var (
 	recordBegins = regexp.MustCompile(`<(?:[\w.-]+:)?record(?:\s[^<>]*)?>\s*<(?:[\w.-]+:)?header[\s>]`)
 	rootOpens    = regexp.MustCompile(`<((?:[\w.-]+:)?OAI-PMH)[\s>]`)
 	listOpens    = regexp.MustCompile(`<((?:[\w.-]+:)?ListRecords)[\s>]`)
+	rootEnds     = regexp.MustCompile(`</(?:[\w.-]+:)?OAI-PMH\s*>`)
 	listEnds     = regexp.MustCompile(`<(?:[\w.-]+:)?resumptionToken[\s>/]|</(?:[\w.-]+:)?ListRecords\s*>`)
 )
 
@@ -33,6 +35,7 @@ func (p *pager) salvage(ctx context.Context, uri string, why error) (t oaipmh.To
 	if err != nil {
 		return t, 0, p.plainOAI(ctx, uri, err)
 	}
+	text, strange := onlyResponse(text)
 	begins := recordBegins.FindAllIndex(text, -1)
 	if len(begins) == 0 {
 		return t, 0, plainError(uri, why)
@@ -43,10 +46,8 @@ func (p *pager) salvage(ctx context.Context, uri string, why error) (t oaipmh.To
 	if ends := listEnds.FindAllIndex(text[last:], -1); len(ends) > 0 {
 		tail = last + ends[0][0]
 	}
-	lost := &piece{}
-	lose := func(name string, err error) {
-		lost.problems = append(lost.problems, Problem{fetch.Printable(name), fmt.Errorf("not well formed, and left as it is: %w", err)})
-	}
+	lost := 0
+	p.page = 0
 	for i, b := range begins {
 		end := tail
 		if i+1 < len(begins) {
@@ -54,21 +55,23 @@ func (p *pager) salvage(ctx context.Context, uri string, why error) (t oaipmh.To
 		}
 		rec, err := oneRecord(head, text[b[0]:end])
 		if err != nil {
-			lose(identifierIn(text[b[0]:end]), err)
+			lost++
+			records++
+			if err := p.lose(ctx, identifierIn(text[b[0]:end]), err); err != nil {
+				return t, records, err
+			}
 			continue
 		}
 		records++
-		p.order(rec.Datestamp)
+		p.note(&rec)
 		if err := p.send(ctx, &piece{records: []oaipmh.Record{rec}}); err != nil {
 			return t, records, err
 		}
 	}
-	if len(lost.problems) == 0 || tail == len(text) { // what is wrong is elsewhere: who knows what is missing
-		lost.problems = append(lost.problems, Problem{fetch.Printable(uri), plainError(uri, why)})
-	}
-	p.run.Incomplete = true
-	if err := p.send(ctx, lost); err != nil {
-		return t, records, err
+	if lost == 0 && !strange || tail == len(text) { // what is wrong is elsewhere: who knows what is missing
+		if err := p.miss(ctx, uri, plainError(uri, why)); err != nil {
+			return t, records, err
+		}
 	}
 	r := oaipmh.NewReader(io.MultiReader(bytes.NewReader(head), bytes.NewReader(text[tail:])), oaipmh.ReaderOptions{})
 	if err := r.Read(new(oaipmh.Record)); !errors.Is(err, io.EOF) {
@@ -78,6 +81,40 @@ func (p *pager) salvage(ctx context.Context, uri string, why error) (t oaipmh.To
 	p.head, _ = r.Header()
 	p.began()
 	return t, records, nil
+}
+
+// onlyResponse cuts off what stands before and behind a response, like the warnings
+// of a program that made it; strange if there is such.
+func onlyResponse(text []byte) (response []byte, strange bool) {
+	from, to := 0, len(text)
+	if root := rootOpens.FindIndex(text); root != nil {
+		if from = bytes.LastIndex(text[:root[0]], []byte("<?xml")); from < 0 {
+			from = root[0]
+		}
+	}
+	if ends := rootEnds.FindAllIndex(text[from:], -1); len(ends) > 0 {
+		to = from + ends[len(ends)-1][1]
+	}
+	return text[from:to], from > 0 || len(bytes.TrimSpace(text[to:])) > 0
+}
+
+// lose notes that a record is not well formed: it is asked for by itself, in the
+// end.
+func (p *pager) lose(ctx context.Context, id string, why error) error {
+	switch {
+	case id == "":
+		return p.miss(ctx, "a record", fmt.Errorf("not well formed, and left as it is: %w", why))
+	case len(p.run.Lost) == maxLost:
+		return p.miss(ctx, id, fmt.Errorf("not well formed, and left as it is: %w", why))
+	}
+	p.run.Lost = append(p.run.Lost[:len(p.run.Lost):len(p.run.Lost)], id) // others have what it was
+	return nil
+}
+
+// miss notes that something could not be read, for good.
+func (p *pager) miss(ctx context.Context, name string, why error) error {
+	p.run.Incomplete = true
+	return p.send(ctx, &piece{problems: []Problem{{fetch.Printable(name), why}}})
 }
 
 // text asks for a response and returns it as it is cleaned.
@@ -117,12 +154,13 @@ func endOf(head []byte) string {
 	return end(listOpens) + end(rootOpens)
 }
 
-// identifierIn returns what looks like the identifier of a record.
+// identifierIn returns what looks like the identifier of a record; empty if nothing
+// does.
 func identifierIn(text []byte) string {
 	_, rest, found := bytes.Cut(text, []byte("identifier>"))
 	id, _, ended := bytes.Cut(rest, []byte("</"))
-	if !found || !ended {
-		return "a record"
+	if !found || !ended || bytes.IndexByte(id, '<') >= 0 {
+		return ""
 	}
-	return string(bytes.TrimSpace(id))
+	return html.UnescapeString(string(bytes.TrimSpace(id)))
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -59,6 +60,9 @@ func (v *harvest) make(ctx context.Context, rec *oaipmh.Record, sum *resourcesyn
 	if rec.Identifier == "" {
 		return made{name: v.base, bad: errors.New("a record without identifier")}, nil
 	}
+	if len(v.lost) > 0 {
+		delete(v.lost, rec.Identifier)
+	}
 	m := made{name: fetch.Printable(rec.Identifier)}
 	uri := v.o.URI(rec.Identifier)
 	switch err := checkURI(uri); {
@@ -73,7 +77,7 @@ func (v *harvest) make(ctx context.Context, rec *oaipmh.Record, sum *resourcesyn
 		return m, nil
 	case rec.Metadata == nil:
 		m.skip = fmt.Errorf("it has no metadata in the format %s", v.o.Prefix)
-		return m, nil
+		return m, v.stay(ctx, uri, &m)
 	}
 	sum.Reset()
 	_, _ = sum.Write(rec.Metadata) // takes everything
@@ -99,6 +103,21 @@ func (v *harvest) make(ctx context.Context, rec *oaipmh.Record, sum *resourcesyn
 		m.content, m.changed = content, known && other
 	}
 	return m, nil
+}
+
+// stay has m leave the resource as it is, if there is one, but for that it was
+// listed.
+func (v *harvest) stay(ctx context.Context, uri string, m *made) error {
+	if v.fresh {
+		return nil
+	}
+	was, known, err := held(ctx, v.cat, v.set, uri)
+	if err != nil || !known {
+		return err
+	}
+	was.Token = v.tokenOf()
+	m.update.Record, m.count = was, 1
+	return nil
 }
 
 const recordType = "application/xml"
@@ -201,9 +220,9 @@ func (v *harvest) gather(ctx context.Context, ready <-chan *piece, batches chan<
 type harvestBatched struct {
 	*harvest
 	updates  []catalog.Update
-	contents []Content // to be put
-	changed  []Content // of these, what has other versions
-	gone     []string
+	contents []Content       // to be put
+	changed  []Content       // of these, what has other versions
+	gone     map[string]bool // to be dropped
 	bytes    int
 	reached  *harvestRun // when all of it was told
 	lacking  bool        // by then something could not be read
@@ -222,10 +241,13 @@ func (b *harvestBatched) add(at *piece) {
 			b.illegible(m.name, m.bad)
 			continue
 		case m.skip != nil:
-			b.skipped(m.name, m.skip)
-			continue
+			if b.skipped(m.name, m.skip); m.update.URI == "" {
+				continue
+			}
 		case m.update.Deleted:
-			b.gone = append(b.gone, m.update.URI)
+			b.drop(m.update.URI)
+		case len(b.gone) > 0:
+			delete(b.gone, m.update.URI)
 		}
 		b.files.Add(m.count)
 		b.harvest.bytes.Add(max(m.update.Length, 0))
@@ -242,6 +264,14 @@ func (b *harvestBatched) add(at *piece) {
 		run := at.run
 		b.reached, b.lacking = &run, b.incomplete.Load()
 	}
+}
+
+// drop notes that nothing is to be kept of a resource.
+func (b *harvestBatched) drop(uri string) {
+	if b.gone == nil {
+		b.gone = make(map[string]bool)
+	}
+	b.gone[uri] = true
 }
 
 // flush tells what there is, contents first, and then keeps how far that was.
@@ -287,7 +317,7 @@ func (b *harvestBatched) apply(ctx context.Context) error {
 			}
 		}
 		if len(b.gone) > 0 {
-			if err := c.Drop(ctx, b.set, b.gone); err != nil {
+			if err := c.Drop(ctx, b.set, slices.Sorted(maps.Keys(b.gone))); err != nil {
 				return err
 			}
 		}
@@ -337,7 +367,7 @@ func (v *harvest) deleteAbsent(ctx context.Context) error {
 			return err
 		}
 		b.updates = append(b.updates, catalog.Update{Record: catalog.Record{URI: uri}, Deleted: true})
-		b.gone = append(b.gone, uri)
+		b.drop(uri)
 		if len(b.updates) == harvestBatch {
 			if err := b.flush(ctx); err != nil {
 				return err

@@ -1,0 +1,87 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"lockstep/internal/fetch"
+	"lockstep/oaipmh"
+	"lockstep/resourcesync"
+)
+
+const (
+	maxLost      = 1000 // records that could not be read and are asked for by themselves,
+	maxLostAsked = 100  // and how many of these at the end of a harvest
+)
+
+// again asks for the records that were not well formed where they were listed, in
+// this harvest and those before: for a harvest that asks for what has changed
+// would not come upon them any more. What is still not well formed is a Problem,
+// each time, until it is, or is gone.
+func (v *harvest) again(ctx context.Context) error {
+	m := &v.memory
+	ids := slices.DeleteFunc(slices.Clone(m.Lost), func(id string) bool { return !v.lost[id] })
+	for _, id := range v.at.Lost {
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	ids = ids[:min(len(ids), maxLost)]
+	if len(ids) == 0 && len(m.Lost) == 0 {
+		return nil
+	}
+	asked := ids[:min(len(ids), maxLostAsked)]
+	still := slices.Clone(ids[len(asked):])
+	for _, id := range still {
+		v.unreadable(fetch.Printable(id), errors.New("not well formed when it was listed, and left as it is"))
+	}
+	at, sum := &piece{}, resourcesync.NewHasher(v.algs...)
+	b := &harvestBatched{harvest: v}
+	for _, id := range asked {
+		rec, err := v.alone(ctx, id)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, fs.ErrNotExist) || oaipmh.HasCode(err, oaipmh.CodeIDDoesNotExist): // the list is who says what is deleted
+			continue
+		case err != nil:
+			still = append(still, id)
+			v.unreadable(fetch.Printable(id), err)
+			continue
+		}
+		made, err := v.make(ctx, &rec, sum)
+		if err != nil {
+			return err
+		}
+		at.made = append(at.made[:0], made)
+		if b.add(at); b.bytes < harvestBatchBytes {
+			continue
+		}
+		if err := b.flush(ctx); err != nil {
+			return err
+		}
+		b = &harvestBatched{harvest: v}
+	}
+	if err := b.flush(ctx); err != nil {
+		return err
+	}
+	v.at.Lost, m.Lost, v.dirty = nil, still, true
+	return nil
+}
+
+// alone asks for a record by itself.
+func (v *harvest) alone(ctx context.Context, id string) (oaipmh.Record, error) {
+	rec, err := v.getRecord(ctx, oaipmh.RecordURL(v.base, v.o.Prefix, id))
+	switch {
+	case err != nil && illegible(err):
+		return rec, fmt.Errorf("not well formed, and left as it is: %w", err)
+	case err != nil:
+		return rec, err
+	case rec.Identifier != id:
+		return rec, fmt.Errorf("not well formed where it is listed, and the repository answers with %s where it is asked for it", fetch.Printable(rec.Identifier))
+	}
+	return rec, nil
+}
