@@ -43,32 +43,40 @@ func (b *atomBuild) run(ctx context.Context) error {
 	if err := b.name(ctx); err != nil {
 		return err
 	}
-	take := b.take
-	if b.from != "" {
-		byID := &sorter{dir: b.opts.Temp}
-		defer byID.close()
-		if err := b.readChain(ctx, byID); err != nil {
+	// Who followed a feed that was complete, or turned off, was not told of deletions.
+	untold := !b.next.Complete && (b.st.Current == nil || b.st.Current.Complete) && b.status.Last > b.status.Kept.Seq
+	if b.from == "" && !untold {
+		if err := b.readCatalog(ctx, b.take); err != nil {
 			return err
 		}
-		take = func(e *buildEntry) error { return byID.add(e.idKey(0), e.encode()) }
-		if err := b.readCatalog(ctx, take); err != nil {
-			return err
-		}
-		if b.st.Current != nil && b.st.Current.Complete && !b.next.Complete {
-			if err := b.readDeletions(ctx, take); err != nil {
-				return err
-			}
-		}
-		if err := b.mergeOld(byID); err != nil {
-			return err
-		}
-	} else if err := b.readCatalog(ctx, take); err != nil {
+	} else if err := b.merge(ctx, untold); err != nil {
 		return err
 	}
 	if err := b.writeGroupParts(ctx); err != nil {
 		return err
 	}
 	return b.writeAll(ctx)
+}
+
+// merge takes what the catalog says, and what it and the documents there are say
+// is gone.
+func (b *atomBuild) merge(ctx context.Context, untold bool) error {
+	byID := &sorter{dir: b.opts.Temp}
+	defer byID.close()
+	whole, err := b.readChain(ctx, byID)
+	if err != nil {
+		return err
+	}
+	take := func(e *buildEntry) error { return byID.add(e.idKey(0), e.encode()) }
+	if err := b.readCatalog(ctx, take); err != nil {
+		return err
+	}
+	if untold || !whole && !b.next.Complete {
+		if err := b.readDeletions(ctx, take); err != nil {
+			return err
+		}
+	}
+	return b.mergeOld(byID)
 }
 
 // name settles what the feed is to be, under names that were never given.
@@ -150,8 +158,7 @@ func (b *atomBuild) readCatalog(ctx context.Context, take func(*buildEntry) erro
 }
 
 // readDeletions hands what has been deleted to take, as far back as the catalog
-// knows: a feed that was complete did not say, and who has not looked at it since
-// before it was would never learn.
+// knows.
 func (b *atomBuild) readDeletions(ctx context.Context, take func(*buildEntry) error) error {
 	view := b.atomView(&b.set)
 	for c, err := range b.catalog.Changes(ctx, b.capabilityList(b.set.Name), b.status.Kept.Seq) {
@@ -173,13 +180,14 @@ func (b *atomBuild) readDeletions(ctx context.Context, take func(*buildEntry) er
 	return nil
 }
 
-// readChain adds the entries of the documents there are, the newest first.
-func (b *atomBuild) readChain(ctx context.Context, byID *sorter) error {
+// readChain adds the entries of the documents there are, the newest first, and
+// reports whether those are all.
+func (b *atomBuild) readChain(ctx context.Context, byID *sorter) (whole bool, err error) {
 	seen := make(map[string]bool)
+	whole = true
 	for name := b.from; name != "" && !seen[name]; {
-		seen[name] = true
+		seen[name], err = true, nil
 		var doc atompmh.Feed
-		var err error
 		for e, failed := range b.readAtom(ctx, name, b.want.ID, &doc) {
 			if err = failed; err != nil {
 				break
@@ -187,24 +195,24 @@ func (b *atomBuild) readChain(ctx context.Context, byID *sorter) error {
 			b.last = max(b.last, e.Updated.UnixMilli())
 			old := &buildEntry{Entry: e, at: e.Updated.UnixMilli()}
 			if err = byID.add(old.idKey(1), old.encode()); err != nil {
-				return err
+				return false, err
 			}
 		}
 		if errors.Is(err, errAtomLost) && name == b.from && b.spare != "" {
-			name, b.spare = b.spare, ""
+			name, b.spare, whole = b.spare, "", false
 			continue
 		}
 		if errors.Is(err, errAtomLost) {
 			b.opts.Logger.WarnContext(ctx, "documents of an atom feed are lost: what only they told of is not told any more",
 				slog.String("set", b.set.Name), slog.Any("err", err))
-			return nil
+			return false, nil
 		}
 		if err != nil {
-			return err
+			return false, err
 		}
 		name = b.atomNameOf(b.set.Name, doc.PrevArchive)
 	}
-	return nil
+	return whole, nil
 }
 
 // mergeOld takes of each record what is to be told of it.
