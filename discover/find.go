@@ -56,7 +56,7 @@ type Step struct {
 func (s Step) String() string { return s.URI + ": " + s.What }
 
 // ErrNoSource reports an address from which no document could be found.
-var ErrNoSource = errors.New("no ResourceSync document or Sitemap found")
+var ErrNoSource = errors.New("no ResourceSync document, Sitemap, Atom feed or OAI-PMH repository found")
 
 // Find goes from addr to the documents behind it: a URI of anything of a
 // Source or of a page that links to one, a host, or a file (RS-DISC-11). From
@@ -279,11 +279,14 @@ func (f *finder) refused(u *url.URL, status *fetch.StatusError, err error) error
 // page uses p, a document or something that links to one. It reports whether
 // that led anywhere.
 func (f *finder) page(p *page, all bool) (done bool, err error) {
-	html := p.looksLikeHTML()
+	html, rss := p.looksLikeHTML(), p.isRSS()
 	if !html {
 		if o, err := p.foreign(); err != nil || o != nil {
 			if err == nil {
 				f.take(o)
+			}
+			if err == nil && o.Kind == AtomPMH && p.ofArticles() {
+				f.step(p.uri, "its entries have content, as those of blogs have: what they link to is taken, and kept when the feed has it no more")
 			}
 			return true, err
 		}
@@ -328,7 +331,14 @@ func (f *finder) page(p *page, all bool) (done bool, err error) {
 		}
 	}
 	if len(targets) == 0 {
-		f.step(p.uri, "%s, without a link to a ResourceSync document", map[bool]string{true: "an HTML page", false: "no ResourceSync document or Sitemap"}[html])
+		what := "no ResourceSync document or Sitemap"
+		switch {
+		case html:
+			what = "an HTML page"
+		case rss:
+			what = "a feed of RSS, which tells neither what came before nor what is gone, so it cannot be harvested as one of Atom can"
+		}
+		f.step(p.uri, "%s, without a link to a ResourceSync document", what)
 	}
 	return f.usable(), nil
 }

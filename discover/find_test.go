@@ -132,7 +132,7 @@ func TestFindFails(t *testing.T) {
 		changes       site
 		want          []string // parts of the error
 	}{
-		{"nothing", "HOST", bare, []string{"HOST: no ResourceSync document or Sitemap found", "404"}},
+		{"nothing", "HOST", bare, []string{"HOST: no ResourceSync document, Sitemap, Atom feed or OAI-PMH repository found", "404"}},
 		{"login", "HOST", site{"/": login, "/.well-known/resourcesync": login, "/robots.txt": login, "/sitemap.xml": login, "/resourcelist.xml": login},
 			[]string{"HOST: no ResourceSync document", "an HTML page"}},
 		{"missing list", "HOST/rs/none.xml", nil, []string{"get HOST/rs/none.xml: status 404 Not Found"}},

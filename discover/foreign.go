@@ -51,6 +51,44 @@ func (f *Foreign) What() string {
 // errEntry reports an Atom document of one entry.
 var errEntry = errors.New("an Atom entry, not a feed; give the address of the feed it is from")
 
+// isRSS reports whether p is a feed of RSS: it tells neither what came before nor
+// what is gone.
+func (p *page) isRSS() bool {
+	root, _ := firstElement(p.head())
+	return root.Local == "rss" || root.Local == "RDF" && bytes.Contains(p.head(), []byte("http://purl.org/rss/1.0/"))
+}
+
+// ofArticles reports whether p is a feed as blogs have, as far as its beginning
+// shows: most entries bring what they are about as content.
+func (p *page) ofArticles() bool {
+	_, d := firstElement(p.head())
+	articles, others := 0, 0
+	for d != nil {
+		t, err := d.Token()
+		if err != nil {
+			break
+		}
+		start, ok := t.(xml.StartElement)
+		if !ok || start.Name.Local != "entry" {
+			continue
+		}
+		var entry struct {
+			Content struct {
+				Inside string `xml:",innerxml"`
+			} `xml:"http://www.w3.org/2005/Atom content"`
+		}
+		if d.DecodeElement(&entry, &start) != nil {
+			break
+		}
+		if strings.TrimSpace(entry.Content.Inside) != "" {
+			articles++
+		} else {
+			others++
+		}
+	}
+	return articles > others
+}
+
 // oaiArguments are those of the six verbs (OAI-PMH 2.0, 4): what an address
 // with one of them asks for is not what its repository is called.
 var oaiArguments = []string{"verb", "identifier", "resumptionToken", "from", "until"}
@@ -261,12 +299,15 @@ func (f *finder) lastResort(uri string, err error) error {
 			continue
 		}
 		o, err := p.foreign()
+		articles := p.ofArticles()
 		_ = p.close() // its beginning was of use
 		switch {
 		case err != nil:
 			f.failed(feed, err)
 		case o == nil || o.Kind != AtomPMH:
 			f.step(feed, "linked as an Atom feed, but none")
+		case articles:
+			f.step(feed, "a feed of articles, as blogs have, not of records; give its own address to have what its entries link to")
 		default:
 			f.take(o)
 			return nil

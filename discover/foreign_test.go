@@ -21,6 +21,21 @@ records&#x9b;</a:title><a:entry><a:title>no</a:title></a:entry></a:feed>`
 	badVerb = `<OAI-PMH xmlns="http://www.openarchives.org/OAI/2.0/"><request>HOST/oai</request><error code="badVerb">no</error></OAI-PMH>`
 )
 
+// blog is a feed that brings articles; one of its entries is as in Atom-PMH.
+const blog = `<feed xmlns="http://www.w3.org/2005/Atom"><id>urn:x:1</id><title>Blog</title>
+<entry><id>urn:x:2</id><link href="/2"/><content type="html">one</content></entry><entry><id>urn:x:3</id><link href="/3"/><content> </content></entry>
+<entry><id>urn:x:4</id><link href="/4"/><content type="xhtml"><div xmlns="http://www.w3.org/1999/xhtml">two</div></content></entry></feed>`
+
+// A feed of articles is harvested by its own address only, and said to be one.
+func TestFindArticles(t *testing.T) {
+	t.Parallel()
+	srv := usual().with(site{"/blog": blog}).serve(t)
+	found, err := discover.Find(t.Context(), srv.client, srv.fill("HOST/blog"))
+	if err != nil || found.Foreign == nil || !strings.Contains(way(found), "its entries have content") || srv.requests.Load() != 1 {
+		t.Errorf("%+v, %v, %d requests", found, err, srv.requests.Load())
+	}
+}
+
 func packed(t testing.TB, text string) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -148,6 +163,9 @@ func TestFindForeignFails(t *testing.T) {
 		{"HOST/e", site{"/e": entry}, "read HOST/e: an Atom entry, not a feed"},
 		{"HOST/e", site{"/.well-known/resourcesync": "", "/e": `<feed><title>x</title></feed>`}, "no ResourceSync document"},
 		{"HOST/e", site{"/.well-known/resourcesync": "", "/e": `<!DOCTYPE feed [<!ENTITY a "b">]>` + feed}, "HOST/e"},
+		{"HOST/e", site{"/.well-known/resourcesync": "", "/e": `<rss version="2.0"><channel/></rss>`}, "HOST/e: a feed of RSS, which tells neither"},
+		{"HOST/e", site{"/.well-known/resourcesync": "", "/e": `<r:RDF xmlns:r="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="http://purl.org/rss/1.0/"/>`}, "HOST/e: a feed of RSS"},
+		{"HOST/p", site{"/.well-known/resourcesync": "", "/p": `<html><link rel=alternate type="application/atom+xml" href="/blog">`, "/blog": blog}, "HOST/blog: a feed of articles"},
 		{"oai-pmh:", nil, "no address"},
 		{"atom-pmh:gopher://x/", nil, "scheme gopher"},
 	}

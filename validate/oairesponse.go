@@ -126,7 +126,10 @@ func (r *oaiReader) root() error {
 		return err
 	}
 	if m != xmlscan.Start || r.Space != inOAI || string(r.Local) != repositoryRoot {
-		return r.Errorf("the root is %s, not OAI-PMH in the namespace %s", printable(string(r.Local)), oaipmh.Namespace)
+		if string(r.Local) == repositoryRoot {
+			return r.Errorf("the root is not in the namespace %s", oaipmh.Namespace)
+		}
+		return r.Errorf("the root is %s, not OAI-PMH", printable(string(r.Local)))
 	}
 	first, answers := []string{"responseDate", "request"}, 0
 	err = r.children(func(name, at string) error {

@@ -227,7 +227,7 @@ func (r *repository) formats() error {
 	switch {
 	case !resp.whole:
 	case r.prefix != oaipmh.DublinCore && len(prefixes) > 0 && !slices.Contains(prefixes, r.prefix):
-		return fmt.Errorf("%s: format %s %w; there are: %s", printable(r.base), printable(r.prefix), ErrNoSuch, printable(strings.Join(prefixes, ", ")))
+		return fmt.Errorf("format %s %w; there are: %s", printable(r.prefix), ErrNoSuch, printable(strings.Join(prefixes, ", ")))
 	case !slices.Contains(prefixes, oaipmh.DublinCore):
 		p.errorf("OAI-FMT-01", "", "there is no format %s", oaipmh.DublinCore)
 	case len(resp.fields["schema"]) != len(prefixes) || len(resp.fields["metadataNamespace"]) != len(prefixes):
@@ -263,7 +263,7 @@ func (r *repository) records() error {
 	p := place{r.collector, page.uri}
 	switch {
 	case r.unlisted && len(page.codes) > 0:
-		return fmt.Errorf("%s: set %s %w", printable(r.base), printable(r.set), ErrNoSuch)
+		return fmt.Errorf("set %s %w", printable(r.set), ErrNoSuch)
 	case !page.whole || page.has(oaipmh.CodeNoRecordsMatch):
 		return nil
 	case len(page.codes) > 0:

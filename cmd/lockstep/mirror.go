@@ -260,7 +260,7 @@ func (w *watcher) say(head string, err error) {
 func explain(err error, dest string) error {
 	switch {
 	case errors.Is(err, discover.ErrNoSource):
-		return withHint(err, "try the address of its Source Description, of a Capability List, Resource List or Sitemap")
+		return withHint(err, "try the address of its Source Description, of a Capability List, Resource List, Sitemap, Atom feed or OAI-PMH repository")
 	case errors.Is(err, destination.ErrScratch):
 		return withHint(err, "where "+dest+" is a mirror already, or a directory at least, there is more scratch space: up to 64 GiB")
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):

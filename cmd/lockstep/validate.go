@@ -186,7 +186,7 @@ func validateTarget(ctx context.Context, o *validateOptions, vo validate.Options
 	defer client.Close()
 	defer func() { result.Requests += client.Requests() }()
 	open := openerOf(client)
-	starts, err := startsOf(ctx, client, open, target)
+	starts, err := startsOf(ctx, client, open, target, o.alone)
 	if err != nil {
 		return nil, err
 	}
@@ -250,16 +250,17 @@ type start struct {
 	kind string // of discover, if it is known to be foreign
 }
 
-// startsOf returns where to begin for an address: there, if it is a document,
-// or at what can be found from it.
-func startsOf(ctx context.Context, client *fetch.Client, open validate.Opener, address string) ([]start, error) {
+// startsOf returns where to begin for an address: there, if it is a document and,
+// unless that is looked at alone, no answer of a repository, or at what can be
+// found from it.
+func startsOf(ctx context.Context, client *fetch.Client, open validate.Opener, address string, alone bool) ([]start, error) {
 	home := discover.Home(address)
 	if home != nil && home.Scheme != "" && !named(address, discover.OAIPMH) {
 		home.User = nil
 		if named(address, discover.AtomPMH) {
 			return []start{{home.String(), discover.AtomPMH}}, nil
 		}
-		if head := headOf(ctx, open, home.String()); looksLikeXML(head) && !bytes.Contains(head, []byte("<oai-pmh")) {
+		if head := headOf(ctx, open, home.String()); looksLikeXML(head) && (alone || !bytes.Contains(head, []byte("<oai-pmh"))) {
 			return []start{{uri: home.String()}}, nil
 		}
 	}
