@@ -155,7 +155,31 @@ func (m *memory) tidy() error {
 }
 
 // contents are those the catalog tells of and that were not asked for yet.
-func (m *memory) contents() intake.Contents { return m.db.Contents() }
+func (m *memory) contents() intake.Contents {
+	return &fewReaders{m.db.Contents(), make(chan struct{}, maxReaders)}
+}
+
+// maxReaders is how many contents are read from the database at a time. A
+// Destination asks for hundreds, and each is a connection, with a cache of its
+// own and three open files.
+const maxReaders = 4
+
+// fewReaders is Contents that is read by a few at a time.
+type fewReaders struct {
+	intake.Contents
+	slots chan struct{}
+}
+
+// Get implements [intake.Contents].
+func (f *fewReaders) Get(ctx context.Context, set, uri, hash string) ([]byte, error) {
+	select {
+	case f.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { <-f.slots }()
+	return f.Contents.Get(ctx, set, uri, hash)
+}
 
 func (m *memory) catalog() catalog.Catalog { return m.db.Catalog() }
 
