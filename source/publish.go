@@ -229,7 +229,11 @@ func (p *publication) prepare(ctx context.Context, look bool) (err error) {
 // look finds out which documents of the set there are.
 func (p *publication) look(ctx context.Context) error {
 	p.there = make(sizes)
-	for _, initial := range []string{atomFile, "c", "feed-", "r"} { // of all documents; there may be many patches
+	initials := []string{"c", "r"} // of all documents; there may be many patches
+	if _, compressing := p.docs.(*gzipStore); compressing || p.state.Compressed {
+		initials = append(initials, atomFile, "feed-") // for their variants
+	}
+	for _, initial := range initials {
 		for info, err := range p.docs.List(ctx, documentsDir+p.set.Name+"/"+initial) {
 			if err != nil {
 				return err
