@@ -175,7 +175,7 @@ func TestFeedMissing(t *testing.T) {
 				"/a0":   feedOf("11:00", "", live("a", "11:00")),
 			})
 			s.handle("/a1", broken)
-			r := h.run() // AP-HV-08
+			r := h.run() // AP-HV-08, AP-TS-08
 			if r.Unreadable.Count != 1 || !strings.HasSuffix(r.Unreadable.First[0].Path, "/a1") {
 				t.Errorf("told of %v, want /a1", r.Unreadable.First)
 			}
@@ -296,7 +296,7 @@ func TestFeedEndless(t *testing.T) {
 	s := newFeedSite(t)
 	s.put(map[string]string{"/feed": feedOf("13:00", prev("/x/100"), live("a", "13:00"))})
 	for i := range 101 {
-		s.put(map[string]string{fmt.Sprintf("/x/%d", i): feedOf("12:00", prev(fmt.Sprintf("/x/%d", i-1)), live("b", "12:00"))})
+		s.put(map[string]string{fmt.Sprintf("/x/%d", i): feedOf("12:00", prev(fmt.Sprintf("/x/%d", i-1)), live(fmt.Sprintf("b%d", i), "12:00", "/b"))})
 	}
 	h := follow(t, s, intake.AtomPMHOptions{MaxDocuments: 10})
 	told(t, h.run().Unreadable, "more than 10 documents") // AP-HV-09

@@ -238,15 +238,17 @@ func live(id, at string, paths ...string) string {
 	if len(paths) == 0 {
 		paths = []string{"/" + id}
 	}
-	e := `<entry><id>urn:x-test:` + id + `</id><title>` + id + `</title><updated>` + stamp(at) + `</updated>`
+	var e strings.Builder
+	e.WriteString(`<entry><id>urn:x-test:` + id + `</id><title>` + id + `</title><updated>` + stamp(at) + `</updated>`)
 	for i, p := range paths {
 		p, typ, ok := strings.Cut(p, " ")
 		if !ok {
 			typ = fmt.Sprintf("text/x-%d", i)
 		}
-		e += `<link rel="alternate" type="` + typ + `" href="BASE` + p + `"/>`
+		e.WriteString(`<link rel="alternate" type="` + typ + `" href="BASE` + p + `"/>`)
 	}
-	return e + `</entry>`
+	e.WriteString(`</entry>`)
+	return e.String()
 }
 
 func dead(id, at string) string {

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"net/http"
 	"net/url"
@@ -170,10 +171,13 @@ const maxHomes = 8
 // ago: a producer may have published one late, or dated it before a watermark that
 // is later than it should be.
 func (h *feedHarvest) collect(rd *atompmh.Reader, d *feedDoc, part uint32) error {
+	var print maphash.Hash
+	print.SetSeed(h.seed)
 	for {
 		var e atompmh.Entry
 		switch err := rd.Read(&e); {
 		case errors.Is(err, io.EOF):
+			d.print = print.Sum64()
 			return nil
 		case err != nil:
 			return err
@@ -188,6 +192,8 @@ func (h *feedHarvest) collect(rd *atompmh.Reader, d *feedDoc, part uint32) error
 		if err := h.add(&e, part); err != nil {
 			return &stopError{err}
 		}
+		_, _ = print.WriteString(e.ID) // never fails
+		_, _ = print.Write(appendTime(h.said, e.Updated))
 	}
 }
 

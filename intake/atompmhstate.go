@@ -53,6 +53,7 @@ type feedDoc struct {
 	Max      feedTime `json:"max"`
 
 	final string // URI that answered
+	print uint64 // of its entries, within a harvest; 0 if they were not read
 	same  bool   // it stands as it did
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"net/http"
 	"net/url"
 	"strings"
@@ -51,6 +52,7 @@ type feedHarvest struct {
 	home   []*url.URL // whose documents may be read
 	date   time.Time  // of the first answer
 	docs   map[string]*feedDoc
+	seed   maphash.Seed // of feedDoc.print
 	parts  []feedPart
 	walked []string // the first documents of the last walk, and
 	length int      // how many there were
@@ -80,7 +82,7 @@ type missingDoc struct {
 
 func (a *AtomPMH) newHarvest(full bool) (*feedHarvest, error) {
 	m := a.recalled()
-	h := &feedHarvest{listing: a.newListing(), a: a, docs: make(map[string]*feedDoc)}
+	h := &feedHarvest{listing: a.newListing(), a: a, docs: make(map[string]*feedDoc), seed: maphash.MakeSeed()}
 	h.order.dir, h.strays.dir = a.dir, a.dir
 	address, _, _ := strings.Cut(a.name, "#")
 	u, err := url.Parse(address)
@@ -249,9 +251,8 @@ func (h *feedHarvest) mustReadAll(sub *feedDoc) bool {
 func (h *feedHarvest) chain(ctx context.Context, sub *feedDoc) (orderly bool, err error) {
 	h.missing, h.walked, h.length, h.absence, h.complete = nil, []string{h.sub}, 1, false, sub.Complete
 	h.seen, h.some = feedTime{}, false
-	visited := make(visitedDocs)
-	visited.add(h.sub)
-	visited.add(sub.final)
+	visited := &feedVisit{uris: make(map[[16]byte]struct{}), prints: make(map[uint64]int)}
+	visited.add(h.sub, sub)
 	for d := sub; ; {
 		if d.Entries > 0 {
 			if !h.some || d.Max.After(h.seen.Time) {
@@ -281,20 +282,46 @@ func (h *feedHarvest) chain(ctx context.Context, sub *feedDoc) (orderly bool, er
 	}
 }
 
-// visitedDocs are the documents of a walk, by what is short whatever a stranger
-// calls them.
-type visitedDocs map[[16]byte]struct{}
+// A feedVisit is what a walk has met: documents by their URIs, which are digested,
+// as a stranger may call them anything; and how often the same entries in the same
+// order.
+type feedVisit struct {
+	uris   map[[16]byte]struct{}
+	prints map[uint64]int
+}
+
+// maxSameEntries is how many documents of a walk may have the same entries. That of
+// a producer who has the newest ones in two documents is no circle; one that leads
+// through ever other addresses of the same documents is.
+const maxSameEntries = 2
 
 func visitKey(uri string) [16]byte {
+	if u, err := url.Parse(uri); err == nil {
+		u.Scheme, u.Host = strings.ToLower(u.Scheme), strings.ToLower(u.Host)
+		if host, ok := strings.CutSuffix(u.Host, map[string]string{"http": ":80", "https": ":443"}[u.Scheme]); ok {
+			u.Host = host
+		}
+		uri = u.String()
+	}
 	sum := sha256.Sum256([]byte(uri))
 	return [16]byte(sum[:16])
 }
 
-func (v visitedDocs) add(uri string) { v[visitKey(uri)] = struct{}{} }
-
-func (v visitedDocs) has(uri string) bool {
-	_, ok := v[visitKey(uri)]
+func (v *feedVisit) has(uri string) bool {
+	_, ok := v.uris[visitKey(uri)]
 	return ok
+}
+
+// add notes that the document d was met at uri, and reports whether it was met too
+// often.
+func (v *feedVisit) add(uri string, d *feedDoc) (again bool) {
+	v.uris[visitKey(uri)] = struct{}{}
+	v.uris[visitKey(d.final)] = struct{}{}
+	if d.Entries == 0 || d.print == 0 {
+		return false
+	}
+	v.prints[d.print]++
+	return v.prints[d.print] > maxSameEntries
 }
 
 // A chainError says why a document is not read.
@@ -303,7 +330,7 @@ type chainError string
 func (e chainError) Error() string { return string(e) }
 
 // hop reads the next older document. AP-HV-09: within bounds.
-func (h *feedHarvest) hop(ctx context.Context, uri string, visited visitedDocs) (*feedDoc, error) {
+func (h *feedHarvest) hop(ctx context.Context, uri string, visited *feedVisit) (*feedDoc, error) {
 	const circle = chainError("prev-archive leads in a circle")
 	if visited.has(uri) {
 		return nil, circle
@@ -321,8 +348,9 @@ func (h *feedHarvest) hop(ctx context.Context, uri string, visited visitedDocs) 
 	if d.final != uri && visited.has(d.final) {
 		return nil, circle
 	}
-	visited.add(uri)
-	visited.add(d.final)
+	if visited.add(uri, d) {
+		return nil, circle
+	}
 	if feed.ID != "" && h.now.ID != "" && feed.ID != h.now.ID {
 		h.skipped(uri, fmt.Errorf("AP-DOC-04: the id of its feed is %q, not that of the subscription document", fetch.Printable(feed.ID)))
 	}
