@@ -30,7 +30,9 @@ const (
 // A repository harvests by OAI-PMH.
 type repository struct {
 	uri      string
+	which    string // records are meant
 	intake   *intake.OAIPMH
+	catalog  catalog.Catalog
 	contents intake.Contents
 	files    []destination.PathMap
 	said     []string
@@ -75,7 +77,10 @@ func repositoryMaps(f discover.Foreign) []destination.PathMap {
 
 func openRepository(b *Bridge, m *memory, f discover.Foreign, o destination.BridgeOptions) (harvester, error) {
 	s := selectorOf(f.URI)
-	r := &repository{uri: f.URI, contents: m.contents(), files: repositoryMaps(f)}
+	r := &repository{uri: f.URI, which: "of format " + fetch.Printable(s.prefix), catalog: m.catalog(), contents: m.contents(), files: repositoryMaps(f)}
+	if s.set != "" {
+		r.which += " in set " + fetch.Printable(s.set)
+	}
 	var err error
 	r.intake, err = intake.NewOAIPMH(s.base, b.client, m.catalog(), setName, intake.OAIPMHOptions{
 		Prefix: s.prefix, SetSpec: s.set, Contents: r.contents,
@@ -93,6 +98,9 @@ func (r *repository) harvest(ctx context.Context, full bool) (bool, error) {
 	r.said = warnings(&report.Skipped)
 	if err != nil {
 		return false, err
+	}
+	if st, err := r.catalog.Status(ctx, setName); err == nil && st.Last == 0 && !more && report.Unreadable.Count == 0 {
+		r.said = append(r.said, fmt.Sprintf("harvest %s: it has no records %s", fetch.Printable(r.uri), r.which))
 	}
 	return more, broken(&report.Unreadable)
 }

@@ -128,6 +128,10 @@ func TestRepositorySet(t *testing.T) {
 	if r := m.mustSync(); r.Created != 5 {
 		t.Errorf("report: %+v", r)
 	}
+	empty := newMirror(t, "oai-pmh:"+l.url+"?set=none")
+	if r := empty.mustSync(); len(r.Warnings) != 1 || !strings.HasSuffix(r.Warnings[0], "it has no records of format oai_dc in set none") {
+		t.Errorf("warnings: %q", r.Warnings)
+	}
 	maps := bridge.Maps(discover.Foreign{Kind: discover.OAIPMH, URI: l.url + "?set=b&x=1&metadataPrefix=marc"})
 	if want := l.url + "?x=1&verb=GetRecord&metadataPrefix=marc&identifier="; len(maps) != 1 || maps[0].Prefix != want {
 		t.Errorf("Maps = %+v, want %s", maps, want)

@@ -111,8 +111,11 @@ func (s *setAudit) whyMissing(ctx context.Context, act *action) string {
 }
 
 func whyExtra(act *action) string {
-	if act.class != 0 && !act.Gone {
+	switch {
+	case act.class != 0 && !act.Gone:
 		return "it is not selected"
+	case act.Instead != "":
+		return "the representation to be kept of it is " + act.Instead
 	}
 	return "the Source does not list it"
 }
