@@ -59,6 +59,7 @@ type pageSet struct {
 	ChangeDump     string
 	Archives       []pageArchive // likewise
 	Feed           string        // empty where there is none
+	OAI            string        // likewise
 	TimeGate       string        // what leads to a version of a resource with its URI behind; empty where none are kept
 	TimeMap        string        // likewise, to the list of all
 	About          string
@@ -198,7 +199,7 @@ func (s *Source) render(sets []Set, known *summary, title, message string) ([]by
 		if set.Atom != nil {
 			ps.Feed = s.base.uri(atomName(set.Name))
 		}
-		ps.Name, ps.About = set.Name, set.Description
+		ps.Name, ps.About, ps.OAI = set.Name, set.Description, set.OAI
 		ps.CapabilityList = s.capabilityList(set.Name)
 		ps.ResourceList = s.base.uri(resourceListName(set.Name))
 		ps.ChangeList = s.base.uri(changeListName(set.Name))

@@ -546,12 +546,13 @@ func TestLinksOfSets(t *testing.T) {
 
 func TestHomePage(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, source.Options{Sets: []source.Set{{Name: "main", Description: "https://data.example.org/about?a&b"}}}, nil)
+	s := newSite(t, source.Options{Sets: []source.Set{{Name: "main", Description: "https://data.example.org/about?a&b", OAI: "https://data.example.org/oai"}}}, nil)
 	_, body := s.do("GET", "/")
 	for _, want := range []string{
 		`<link rel="resourcesync" href="https://data.example.org/resourcesync/main/capabilitylist.xml">`,
 		`<a href="https://data.example.org/.well-known/resourcesync">`,
 		`<a href="https://data.example.org/about?a&amp;b">`,
+		`<a href="https://data.example.org/oai?verb=Identify">OAI-PMH</a>`,
 		"1 resource on <time",
 		"<h1>A ResourceSync Source</h1>",
 		`<html lang="en">`,

@@ -72,6 +72,7 @@ type Set struct {
 	ChangeDump   *ChangeDump   // nil: the set has none
 	Archive      *Archive      // what stays of its documents of the past; nil: nothing
 	Atom         *Atom         // its Atom-PMH feed; nil: it has none
+	OAI          string        // where a repository of OAI-PMH tells of it, for pages; empty: nowhere
 	Links        []LinkRule    // links every entry gets, beside those in the catalog
 
 	// Bitstream opens the present representation of a resource; it fails with

@@ -123,6 +123,13 @@ func (r *repository) echo(p place, resp *oaiResponse, verb oaipmh.Verb, args []s
 		}
 		return
 	}
+	if len(resp.codes) == 0 && resp.answer != string(verb) && resp.answer != "" {
+		p.errorf("OAI-RSP-01", "", "the answer to %s is %s", verb, resp.answer)
+	}
+	if len(resp.request) == 0 {
+		p.errorf("OAI-RSP-02", "request", "the element has no attributes, which are to repeat the verb and arguments of the request")
+		return
+	}
 	want := map[string]string{"verb": string(verb)}
 	for i := 0; i+1 < len(args); i += 2 {
 		if args[i+1] != "" {
@@ -133,9 +140,6 @@ func (r *repository) echo(p place, resp *oaiResponse, verb oaipmh.Verb, args []s
 		if resp.request[name] != want[name] {
 			p.errorf("OAI-RSP-02", "request", "%s is %q, but was %q in the request", name, resp.request[name], want[name])
 		}
-	}
-	if len(resp.codes) == 0 && resp.answer != string(verb) && resp.answer != "" {
-		p.errorf("OAI-RSP-01", "", "the answer to %s is %s", verb, resp.answer)
 	}
 }
 

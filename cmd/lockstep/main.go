@@ -126,8 +126,8 @@ func newRoot(io stdio) *cobra.Command {
 		Short: "Keep collections of web resources in step",
 		Long: `Lockstep publishes a collection of resources (files, objects in a bucket, records
 of an application) so that others can keep an exact copy of it, and keeps and
-checks such copies. It speaks ResourceSync (ANSI/NISO Z39.99-2017) and
-reads plain Sitemaps too.
+checks such copies. It speaks ResourceSync (ANSI/NISO Z39.99-2017), Atom-PMH and
+OAI-PMH, both ways, and reads plain Sitemaps too.
 
 See all of it in a few seconds:  lockstep demo`,
 		Args:                       cobra.ArbitraryArgs,

@@ -220,6 +220,12 @@ func (o *serveOptions) announce(s *site, p *publication, io stdio) error {
 func (s *site) printSets(io stdio) {
 	for _, set := range s.sets {
 		io.printf("  capability list  %s\n", set.list)
+		if set.source.Atom == nil {
+			continue
+		}
+		if feed, err := source.AtomFeedURI(s.opts.baseURL, set.name); err == nil { // the base URL is known to be one
+			io.printf("  atom feed        %s\n", feed)
+		}
 	}
 }
 
