@@ -1,11 +1,15 @@
 package intake_test
 
 import (
+	"fmt"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"lockstep/intake"
+	"lockstep/oaipmh"
 	"lockstep/oaipmh/oaipmhtest"
 )
 
@@ -49,4 +53,60 @@ func TestOAIPMHLate(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestOAIPMHNewTokens asks a repository that begins its list anew with every
+// resumption token, and gives another one each time; in stretches, too.
+func TestOAIPMHNewTokens(t *testing.T) {
+	t.Parallel()
+	h := newHarvested(t, oaipmhtest.Options{Records: 40}, intake.OAIPMHOptions{})
+	asked := 0
+	tampered(t, h, func(n int64, w http.ResponseWriter, q *http.Request) bool {
+		if oaipmh.Verb(q.FormValue("verb")) != oaipmh.VerbListRecords {
+			return false
+		}
+		asked++
+		_, _ = fmt.Fprintf(w, `<OAI-PMH xmlns="%s"><responseDate>2026-01-01T00:00:00Z</responseDate><ListRecords>`, oaipmh.Namespace)
+		for i := range 3 {
+			_, _ = fmt.Fprintf(w, `<record><header><identifier>oai:x:%d</identifier><datestamp>2026-01-01</datestamp></header><metadata><a/></metadata></record>`, n%2*3+int64(i))
+		}
+		_, _ = fmt.Fprintf(w, `<resumptionToken>%d</resumptionToken></ListRecords></OAI-PMH>`, n)
+		return true
+	})
+	var err error
+	more := true
+	for range 1000 {
+		if _, more, err = h.oai.Harvest(t.Context(), intake.Stretch{Records: 100}); err != nil || !more {
+			break
+		}
+	}
+	if err == nil || !strings.Contains(err.Error(), "would have no end") {
+		t.Errorf("error = %v after %d requests (more: %v)", err, asked, more)
+	}
+	if asked > 1500 {
+		t.Errorf("%d requests for 6 records", asked)
+	}
+}
+
+// TestOAIPMHClockBack has the clock of a repository be put right by days: what is
+// stamped from then on is older than what would be asked for.
+func TestOAIPMHClockBack(t *testing.T) {
+	t.Parallel()
+	var off atomic.Int64
+	clock := func() time.Time { return time.Now().Add(time.Duration(off.Load())) }
+	h := newHarvested(t, oaipmhtest.Options{Records: 50, Clock: clock}, intake.OAIPMHOptions{})
+	h.scan()
+	off.Store(int64(-10 * 24 * time.Hour))
+	h.repo.Put(oaipmhtest.Record{Identifier: "oai:example.org:0000007", Title: "stamped by the right clock"})
+	h.open()
+	if r := h.scan(); r.Skipped.Count != 1 || !strings.Contains(r.Skipped.First[0].Err.Error(), "its clock went back from") {
+		t.Errorf("report: %+v", r)
+	}
+	h.same()
+	before := len(h.repo.Requests())
+	h.repo.Put(oaipmhtest.Record{Identifier: "oai:example.org:0000008", Title: "and another"})
+	if r := h.scan(); r.Skipped.Count != 0 || len(h.repo.Requests()) != before+1 {
+		t.Errorf("report: %+v after %q", r, h.repo.Requests()[before:])
+	}
+	h.same()
 }

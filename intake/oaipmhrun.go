@@ -31,6 +31,8 @@ type harvest struct {
 	dirty bool            // the catalog was told something since memory was saved
 	begun bool            // that a harvest is under way was saved
 
+	wentBack bool // the repository's clock did, since the harvest before
+
 	profile struct { // of the last record
 		name string
 		ok   bool
@@ -39,7 +41,8 @@ type harvest struct {
 
 // run harvests until the list is at its end, or the stretch is used up. A harvest
 // that was broken off tells what there was when it began: where it comes to its end
-// later on, what has changed since is harvested at once.
+// later on, what has changed since is harvested at once. Where the repository's clock
+// went back, all is: what was stamped since then may be older than what was asked for.
 func (v *harvest) run(ctx context.Context) (more bool, err error) {
 	if err := v.verify(ctx); err != nil {
 		return false, err
@@ -47,10 +50,11 @@ func (v *harvest) run(ctx context.Context) (more bool, err error) {
 	if err := v.identify(ctx); err != nil {
 		return false, err
 	}
-	for full := v.stretch.Full; ; full = false {
+	for full := v.stretch.Full; ; full = v.wentBack {
+		v.wentBack = false
 		more, err := v.once(ctx, full)
 		v.stale = v.stale || err != nil && v.memory.Run != nil
-		if err != nil || more || !v.stale {
+		if err != nil || more || !v.stale && !v.wentBack {
 			return more, err
 		}
 		v.stale = false
@@ -91,6 +95,12 @@ func (v *harvest) identify(ctx context.Context) error {
 	v.server = &id
 	return nil
 }
+
+// clockSlack is by how much the clocks of the machines behind one address may differ
+// before that counts as one clock that went back.
+const clockSlack = 2 * time.Hour
+
+func stamp(t time.Time) string { return oaipmh.FormatDatestamp(t, oaipmh.Second) }
 
 // start begins a harvest, unless one is under way.
 func (v *harvest) start(ctx context.Context, full bool) error {
@@ -202,6 +212,10 @@ func (v *harvest) end(ctx context.Context) error {
 	if m.Held > 0 { // what was not listed may be so the next time
 		v.dirty = true
 	} else if !run.Began.IsZero() {
+		if !run.Full && run.Began.Add(clockSlack).Before(m.From) {
+			v.skipped(v.base, fmt.Errorf("its clock went back from %s to %s: everything is harvested anew", stamp(m.From), stamp(run.Began)))
+			v.wentBack, v.dirty = true, true
+		}
 		v.dirty = v.dirty || run.Began.Sub(m.From) >= saveEvery
 		m.From = run.Began
 	}

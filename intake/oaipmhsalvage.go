@@ -16,7 +16,7 @@ import (
 
 // maxSalvage is how many bytes of a response that is not well formed are held in
 // memory, to find what can be read.
-const maxSalvage = 64 << 20
+const maxSalvage = 32 << 20
 
 // The records of a list, by what they begin with: metadata may hold elements of
 // the name record, too, but none of these begins with a header.
@@ -122,7 +122,10 @@ func (p *pager) text(ctx context.Context, uri string) (text []byte, err error) {
 	q := p.request(uri)
 	q.MaxBytes = maxSalvage
 	err = p.client.Fetch(ctx, &q, func(resp *fetch.Response) (err error) {
-		text, err = io.ReadAll(oaipmh.Clean(resp.Body))
+		text, err = io.ReadAll(io.LimitReader(oaipmh.Clean(resp.Body), maxSalvage+1)) // what replaces bytes may be longer
+		if err == nil && len(text) > maxSalvage {
+			err = fmt.Errorf("larger than the limit of %d bytes for what is not well formed", maxSalvage)
+		}
 		return err
 	})
 	return text, err

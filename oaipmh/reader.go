@@ -23,7 +23,7 @@ type ReaderOptions struct {
 const (
 	defaultMaxRecord = 16 << 20 // memory filled by one record
 	maxDepth         = 256      // memory filled by nesting
-	maxErrors        = 100      // memory filled by errors,
+	maxErrors        = 5        // a message that fills pages with errors, memory filled
 	maxListed        = 100_000  // by sets or formats of one response
 	maxSets          = 1000     // and by the setSpecs of one record
 	maxEmails        = 100
