@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"io"
 	"log/slog"
 	"mime"
 	"net/url"
@@ -116,7 +117,7 @@ func (x *index) document(ctx context.Context, r *catalog.Record) (oaipmh.Metadat
 		return oaipmh.Metadata{}, err
 	}
 	defer content.Close() // opened for reading only
-	m, err := oaipmh.Document(content, maxDocument)
+	m, err := oaipmh.Document(io.LimitReader(content, maxDocument+1), maxDocument)
 	if err != nil {
 		return m, err
 	}
