@@ -285,7 +285,7 @@ func (f *finder) page(p *page, all bool) (done bool, err error) {
 			if err == nil {
 				f.take(o)
 			}
-			if err == nil && o.Kind == AtomPMH && p.ofArticles() {
+			if articles, _ := p.mostly((*atomEntry).article); err == nil && o.Kind == AtomPMH && articles {
 				f.step(p.uri, "its entries have content, as those of blogs have: what they link to is taken, and kept when the feed has it no more")
 			}
 			return true, err

@@ -58,11 +58,38 @@ func (p *page) isRSS() bool {
 	return root.Local == "rss" || root.Local == "RDF" && bytes.Contains(p.head(), []byte("http://purl.org/rss/1.0/"))
 }
 
-// ofArticles reports whether p is a feed as blogs have, as far as its beginning
-// shows: most entries bring what they are about as content.
-func (p *page) ofArticles() bool {
+// An atomEntry is what tells an entry about a record from one of other news.
+type atomEntry struct {
+	Links []struct {
+		Rel  string `xml:"rel,attr"`
+		Type string `xml:"type,attr"`
+	} `xml:"http://www.w3.org/2005/Atom link"`
+	Content *struct {
+		Inside string `xml:",innerxml"`
+	} `xml:"http://www.w3.org/2005/Atom content"`
+}
+
+// article reports whether e brings what it is about as content.
+func (e *atomEntry) article() bool {
+	return e.Content != nil && strings.TrimSpace(e.Content.Inside) != ""
+}
+
+// record reports whether e is of the form Atom-PMH has: it leads to a
+// representation, whose type it states, or tells that there is none any more.
+func (e *atomEntry) record() bool {
+	for _, l := range e.Links {
+		if (l.Rel == "" || l.Rel == alternate) && l.Type != "" {
+			return !e.article()
+		}
+	}
+	return e.Content != nil && !e.article()
+}
+
+// mostly reports whether is holds for more than half of the entries of p, as far
+// as its beginning shows; also whether there are any.
+func (p *page) mostly(is func(*atomEntry) bool) (yes, some bool) {
 	_, d := firstElement(p.head())
-	articles, others := 0, 0
+	all, those := 0, 0
 	for d != nil {
 		t, err := d.Token()
 		if err != nil {
@@ -72,21 +99,15 @@ func (p *page) ofArticles() bool {
 		if !ok || start.Name.Local != "entry" {
 			continue
 		}
-		var entry struct {
-			Content struct {
-				Inside string `xml:",innerxml"`
-			} `xml:"http://www.w3.org/2005/Atom content"`
+		var e atomEntry
+		if d.DecodeElement(&e, &start) != nil {
+			break // cut off
 		}
-		if d.DecodeElement(&entry, &start) != nil {
-			break
-		}
-		if strings.TrimSpace(entry.Content.Inside) != "" {
-			articles++
-		} else {
-			others++
+		if all++; is(&e) {
+			those++
 		}
 	}
-	return articles > others
+	return 2*those > all, all > 0
 }
 
 // oaiArguments are those of the six verbs (OAI-PMH 2.0, 4): what an address
@@ -299,15 +320,15 @@ func (f *finder) lastResort(uri string, err error) error {
 			continue
 		}
 		o, err := p.foreign()
-		articles := p.ofArticles()
+		records, some := p.mostly((*atomEntry).record)
 		_ = p.close() // its beginning was of use
 		switch {
 		case err != nil:
 			f.failed(feed, err)
 		case o == nil || o.Kind != AtomPMH:
 			f.step(feed, "linked as an Atom feed, but none")
-		case articles:
-			f.step(feed, "a feed of articles, as blogs have, not of records; give its own address to have what its entries link to")
+		case some && !records:
+			f.step(feed, "a feed of news, as blogs have, not of records; give its own address to have what its entries link to")
 		default:
 			f.take(o)
 			return nil

@@ -15,7 +15,7 @@ import (
 const (
 	feed = `<?xml version="1.0"?><!-- x --><a:feed xmlns:a="http://www.w3.org/2005/Atom"><a:id>urn:x:1</a:id>
 <a:title type="text"> Map
-records&#x9b;</a:title><a:entry><a:title>no</a:title></a:entry></a:feed>`
+records&#x9b;</a:title><a:entry><a:title>no</a:title><a:link type="text/plain" href="/7"/></a:entry></a:feed>`
 	identify = `<?xml version="1.0"?><OAI-PMH xmlns="http://www.openarchives.org/OAI/2.0/"><responseDate>2024-05-01T02:00:00Z</responseDate>
 <request verb="Identify">HOST/oai</request><Identify><repositoryName>Library</repositoryName></Identify></OAI-PMH>`
 	badVerb = `<OAI-PMH xmlns="http://www.openarchives.org/OAI/2.0/"><request>HOST/oai</request><error code="badVerb">no</error></OAI-PMH>`
@@ -165,7 +165,8 @@ func TestFindForeignFails(t *testing.T) {
 		{"HOST/e", site{"/.well-known/resourcesync": "", "/e": `<!DOCTYPE feed [<!ENTITY a "b">]>` + feed}, "HOST/e"},
 		{"HOST/e", site{"/.well-known/resourcesync": "", "/e": `<rss version="2.0"><channel/></rss>`}, "HOST/e: a feed of RSS, which tells neither"},
 		{"HOST/e", site{"/.well-known/resourcesync": "", "/e": `<r:RDF xmlns:r="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="http://purl.org/rss/1.0/"/>`}, "HOST/e: a feed of RSS"},
-		{"HOST/p", site{"/.well-known/resourcesync": "", "/p": `<html><link rel=alternate type="application/atom+xml" href="/blog">`, "/blog": blog}, "HOST/blog: a feed of articles"},
+		{"HOST/p", site{"/.well-known/resourcesync": "", "/p": `<html><link rel=alternate type="application/atom+xml" href="/blog">`, "/blog": blog}, "HOST/blog: a feed of news"},
+		{"HOST/p", site{"/.well-known/resourcesync": "", "/p": `<html><link rel=alternate type="application/atom+xml" href="/n">`, "/n": `<feed xmlns="http://www.w3.org/2005/Atom"><entry><link rel="alternate" href="/1"/></entry></feed>`}, "HOST/n: a feed of news"},
 		{"oai-pmh:", nil, "no address"},
 		{"atom-pmh:gopher://x/", nil, "scheme gopher"},
 	}
