@@ -43,7 +43,7 @@ func (s *session) offered(uri string) *discover.Set {
 // takeOver returns the states of the sets to follow of what was found.
 func (s *session) takeOver(ctx context.Context, address string, found *discover.Found, changed bool) ([]*setState, error) {
 	s.goHome(address)
-	known := len(s.mirror.Numbers) == 0
+	known := len(s.mirror.Numbers) == 0 || s.isBlank()
 	foreignSet(found)
 	for i := range found.Sets {
 		_, ok := s.mirror.Numbers[setURI(&found.Sets[i])]
@@ -105,10 +105,24 @@ func (s *session) find(ctx context.Context, address string) (found *discover.Fou
 	for _, step := range found.Way[:min(len(found.Way), maxListed)] {
 		s.report.Way = append(s.report.Way, step.String())
 	}
-	if s.mirror.Origin == "" {
+	if s.mirror.Origin == "" || s.isBlank() {
 		s.mirror.Origin = originOf(found)
 	}
 	return found, true, nil
+}
+
+// isBlank reports whether nothing came of what the mirror is of: an address may
+// say that it is to be harvested, and be mistyped.
+func (s *session) isBlank() bool {
+	if s.mirror.Found == nil || s.mirror.Found.Foreign == nil {
+		return false
+	}
+	for _, n := range s.counts {
+		if n > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // originOf returns scheme and authority of the Source.
