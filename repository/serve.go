@@ -176,6 +176,7 @@ func (a *answer) unchanged(sets []*index) bool {
 		for known := range strings.SplitSeq(line, ",") {
 			if known = strings.TrimSpace(known); known == tag || known == tag[2:] {
 				a.rw.Header().Set("Cache-Control", "no-cache")
+				a.rw.Header().Set("Vary", "Accept-Encoding")
 				a.rw.WriteHeader(http.StatusNotModified)
 				return true
 			}
