@@ -256,6 +256,42 @@ func TestCost(t *testing.T) {
 	}
 }
 
+// A part of a list costs what is in it, wherever it is, and however many sets
+// there are beside.
+func TestCostOfPart(t *testing.T) {
+	t.Parallel()
+	const most = 10
+	w := newWorld(t, func(o *repository.Options) {
+		o.Records = most
+		o.Sets = append(o.Sets, repository.Set{Name: "second", Catalog: "x:second"}, repository.Set{Name: "third", Catalog: "x:third"})
+	})
+	for _, set := range []string{listURI, "x:second", "x:third"} {
+		var updates []catalog.Update
+		for i := range 1000 {
+			updates = append(updates, catalog.Update{Record: catalog.Record{URI: fmt.Sprintf("x:%s:%04d", set, i), Length: -1}})
+		}
+		w.apply(set, updates...)
+	}
+	counted := &counting{Catalog: w.catalog}
+	w.catalog = counted
+	w.restart()
+	r := w.ask("verb=ListRecords&metadataPrefix=oai_dc")
+	parts := 1
+	for ; r.Token.Value != ""; parts++ {
+		counted.read = 0
+		r = w.ask("verb=ListRecords&resumptionToken=" + url.QueryEscape(r.Token.Value))
+		if len(r.Records) != most {
+			t.Fatalf("part %d has %d records", parts, len(r.Records))
+		}
+		if counted.read > 8*most {
+			t.Fatalf("%d records were read for part %d", counted.read, parts)
+		}
+	}
+	if parts != 300 {
+		t.Errorf("%d parts", parts)
+	}
+}
+
 // A counting catalog counts what is read of its resources.
 type counting struct {
 	catalog.Catalog
