@@ -3,6 +3,7 @@ package intake
 import (
 	"context"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 
@@ -146,13 +147,15 @@ func (h *feedHarvest) fetchOne(ctx context.Context, uri string, hash bool) (cont
 	return c, nil
 }
 
-// maxRetries is how many representations are asked for again in one harvest.
+// maxRetries is how many representations are asked for again in one harvest. Which
+// of more of them is left to chance, so that all have their turn.
 const maxRetries = 1000
 
 // retry works off what could not be found out before: AP-HV-03, 1. What is
 // pending waits for the feed, or for a full harvest.
 func (h *feedHarvest) retry(ctx context.Context) error {
 	var batch []feedChange
+	owed := 0
 	for row, err := range h.a.ledger.Open(ctx, h.set) {
 		if err != nil {
 			return err
@@ -160,11 +163,14 @@ func (h *feedHarvest) retry(ctx context.Context) error {
 		if _, now := h.asked.Load(row.ID); now || row.Open == OpenPending {
 			continue
 		}
-		batch = append(batch, feedChange{
+		at := len(batch)
+		if owed++; at < maxRetries {
+			batch = append(batch, feedChange{})
+		} else if at = rand.IntN(owed); at >= maxRetries {
+			continue
+		}
+		batch[at] = feedChange{
 			id: row.ID, updated: row.Updated, told: told{deleted: len(row.Next) == 0, tied: row.Open == OpenTied, resources: row.Next},
-		})
-		if len(batch) == maxRetries {
-			break
 		}
 	}
 	return h.applyBatch(ctx, batch)

@@ -3,9 +3,11 @@ package intake_test
 import (
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 
@@ -122,7 +124,7 @@ func TestFeedTooMuch(t *testing.T) {
 	var bomb bytes.Buffer
 	zip := gzip.NewWriter(&bomb)
 	_, _ = io.WriteString(zip, feedOf("12:00", "")[:200]+"<!--") // a buffer takes all
-	for range 64 {
+	for range 8 {
 		_, _ = zip.Write(bytes.Repeat([]byte("bomb"), 1<<18))
 	}
 	must(t, zip.Close())
@@ -131,11 +133,42 @@ func TestFeedTooMuch(t *testing.T) {
 		_, _ = w.Write(bomb.Bytes()) // who had enough does not read on
 	})
 	s.put(map[string]string{"/feed": feedOf("13:00", prev("/a1"), live("c", "13:00"))})
-	h := follow(t, s, intake.AtomPMHOptions{MaxBytes: 10 << 20}) // AP-HTTP-08
-	if r := h.run(); r.Unreadable.Count != 1 || r.Bytes > 20<<20 {
+	h := follow(t, s, intake.AtomPMHOptions{MaxBytes: 1 << 20}) // AP-HTTP-08
+	if r := h.run(); r.Unreadable.Count != 1 || r.Bytes > 2<<20 {
 		t.Errorf("report %+v", r)
 	}
 	h.holds("c")
+}
+
+// What is remembered of a feed stays small, whatever it says.
+func TestFeedLongMemory(t *testing.T) {
+	t.Parallel()
+	s := newFeedSite(t)
+	long := strings.Repeat("é", 1<<16)
+	text := feedOf("13:00", "id:urn:x-test:"+long+" "+prev("/"+strings.Repeat("p", 1<<17)), live("a", "13:00"))
+	text = strings.Replace(text, "<title>Test", "<title>"+long, 1)
+	s.put(map[string]string{"/feed": text})
+	s.handle("/feed", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("ETag", `"`+strings.Repeat("e", 10_000)+`"`)
+		_, _ = io.WriteString(w, strings.ReplaceAll(text, "BASE", s.URL))
+	})
+	h := follow(t, s, intake.AtomPMHOptions{})
+	for range 4 {
+		told(t, h.run().Unreadable, "address has more than")
+		if info, err := os.Stat(h.o.State); err != nil || info.Size() > 64<<10 {
+			t.Fatalf("the memory: %v, %v", info.Size(), err)
+		}
+		if h.Status().Whole {
+			break
+		}
+	}
+	h.holds("a")
+	text = strings.Replace(text, long, long+"!", 1)
+	h.reopen(intake.AtomPMHOptions{})
+	var another *intake.AnotherFeedError
+	if _, err := h.Scan(t.Context()); !errors.As(err, &another) || len(err.Error()) > 10_000 { // AP-HV-11
+		t.Errorf("Scan = %.1000v, want another feed", err)
+	}
 }
 
 // A server that says 304 whatever it is asked.

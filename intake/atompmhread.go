@@ -197,11 +197,22 @@ func (h *feedHarvest) collect(rd *atompmh.Reader, d *feedDoc, part uint32) error
 	}
 }
 
+// maxValidator is how long a validator is that is remembered: longer ones would
+// fill the memory, and are no use to anybody.
+const maxValidator = 1 << 10
+
 // describe completes what is remembered of a document.
 func (h *feedHarvest) describe(d *feedDoc, feed *atompmh.Feed, head http.Header, st atompmh.Stats) {
 	d.Updated.Time, d.Complete = feed.Updated, feed.Complete
 	d.Prev, _, _ = strings.Cut(feed.PrevArchive, "#")
+	d.Prev = d.Prev[:min(len(d.Prev), maxFeedURI+1)] // which mayRead refuses
 	d.ETag, d.Modified = head.Get("ETag"), head.Get("Last-Modified")
+	if len(d.ETag) > maxValidator {
+		d.ETag = ""
+	}
+	if len(d.Modified) > maxValidator {
+		d.Modified = ""
+	}
 	if d.ETag == "" {
 		// One that is not before the second of the answer may change without a trace.
 		modified, err1 := http.ParseTime(d.Modified)

@@ -162,6 +162,10 @@ func (h *feedHarvest) remember(at point) error {
 		m.Failures, m.Failed = 0, time.Time{}
 		m.Gap = &feedGap{URI: h.missing.uri, Cause: fetch.Printable(h.missing.err.Error()), Since: since, Tried: now}
 	}
+	if h.disorder && h.full && h.missing == nil && !h.unsettled {
+		// All of it was applied, as well as that can be done.
+		m.Full, m.Docs = now, h.docsToKeep()
+	}
 	if h.held() {
 		return h.a.keep(m)
 	}

@@ -3,6 +3,7 @@ package intake
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -112,7 +113,7 @@ func (h *feedHarvest) prepare(at point) {
 	h.unremembered = m.Address == "" || m.Rules != h.a.rules()
 	h.anew = h.unremembered || at.Last < m.Point.Last
 	switch {
-	case h.anew, m.Watermark.IsZero() && !m.Complete, m.Disorder:
+	case h.anew, m.Watermark.IsZero() && !m.Complete && !m.Disorder:
 		h.full = true
 	case h.a.o.FullEvery > 0 && time.Since(m.Full) >= h.a.o.FullEvery:
 		h.full = true
@@ -190,6 +191,7 @@ func (h *feedHarvest) walk(ctx context.Context) (quiet bool, err error) {
 	}
 	rounds, restarts := 1, 0
 	if h.old.Disorder {
+		h.full = true
 		restarts = feedRestarts // it would be in vain
 	}
 	for {
@@ -246,172 +248,6 @@ func (h *feedHarvest) mustReadAll(sub *feedDoc) bool {
 		!sub.Complete && h.missing == nil && h.some && h.seen.Before(h.old.Watermark.Time) // the producer went back
 }
 
-// chain walks from the subscription document to where a harvest may end. It is
-// orderly if no document contradicts the one before (AP-HV-06).
-func (h *feedHarvest) chain(ctx context.Context, sub *feedDoc) (orderly bool, err error) {
-	h.missing, h.walked, h.length, h.absence, h.complete = nil, []string{h.sub}, 1, false, sub.Complete
-	h.seen, h.some = feedTime{}, false
-	visited := &feedVisit{uris: make(map[[16]byte]struct{}), prints: make(map[uint64]int)}
-	visited.add(h.sub, sub)
-	for d := sub; ; {
-		if d.Entries > 0 {
-			if !h.some || d.Max.After(h.seen.Time) {
-				h.seen = d.Max
-			}
-			h.some = true
-		}
-		switch {
-		case d.Complete:
-			// AP-HV-13: there is no walking. What stands as it did was settled then.
-			h.absence = h.full || !d.same
-			return true, nil
-		case d.Prev == "", !h.full && d.Entries > 0 && d.Min.Before(h.mark):
-			return true, nil
-		}
-		next, err := h.hop(ctx, d.Prev, visited)
-		if err != nil {
-			return true, h.lose(ctx, d.Prev, err)
-		}
-		if !h.disorder && contradict(d, next) {
-			return false, nil
-		}
-		if h.length++; len(h.walked) < maxFeedDocs {
-			h.walked = append(h.walked, d.Prev)
-		}
-		d = next
-	}
-}
-
-// A feedVisit is what a walk has met: documents by their URIs, which are digested,
-// as a stranger may call them anything; and how often the same entries in the same
-// order.
-type feedVisit struct {
-	uris   map[[16]byte]struct{}
-	prints map[uint64]int
-}
-
-// maxSameEntries is how many documents of a walk may have the same entries. That of
-// a producer who has the newest ones in two documents is no circle; one that leads
-// through ever other addresses of the same documents is.
-const maxSameEntries = 2
-
-func visitKey(uri string) [16]byte {
-	if u, err := url.Parse(uri); err == nil {
-		u.Scheme, u.Host = strings.ToLower(u.Scheme), strings.ToLower(u.Host)
-		if host, ok := strings.CutSuffix(u.Host, map[string]string{"http": ":80", "https": ":443"}[u.Scheme]); ok {
-			u.Host = host
-		}
-		uri = u.String()
-	}
-	sum := sha256.Sum256([]byte(uri))
-	return [16]byte(sum[:16])
-}
-
-func (v *feedVisit) has(uri string) bool {
-	_, ok := v.uris[visitKey(uri)]
-	return ok
-}
-
-// add notes that the document d was met at uri, and reports whether it was met too
-// often.
-func (v *feedVisit) add(uri string, d *feedDoc) (again bool) {
-	v.uris[visitKey(uri)] = struct{}{}
-	v.uris[visitKey(d.final)] = struct{}{}
-	if d.Entries == 0 || d.print == 0 {
-		return false
-	}
-	v.prints[d.print]++
-	return v.prints[d.print] > maxSameEntries
-}
-
-// A chainError says why a document is not read.
-type chainError string
-
-func (e chainError) Error() string { return string(e) }
-
-// hop reads the next older document. AP-HV-09: within bounds.
-func (h *feedHarvest) hop(ctx context.Context, uri string, visited *feedVisit) (*feedDoc, error) {
-	const circle = chainError("prev-archive leads in a circle")
-	if visited.has(uri) {
-		return nil, circle
-	}
-	if h.length >= h.a.o.MaxDocuments {
-		return nil, chainError(fmt.Sprintf("the chain has more than %d documents", h.a.o.MaxDocuments))
-	}
-	if err := h.mayRead(uri); err != nil {
-		return nil, chainError(err.Error())
-	}
-	d, feed, err := h.read(ctx, uri)
-	if err != nil {
-		return nil, err
-	}
-	if d.final != uri && visited.has(d.final) {
-		return nil, circle
-	}
-	if visited.add(uri, d) {
-		return nil, circle
-	}
-	if feed.ID != "" && h.now.ID != "" && feed.ID != h.now.ID {
-		h.skipped(uri, fmt.Errorf("AP-DOC-04: the id of its feed is %q, not that of the subscription document", fetch.Printable(feed.ID)))
-	}
-	return d, nil
-}
-
-// contradict reports whether next, the older document, is younger than what
-// stands in d: AP-TS-03, AP-AMB-12.
-func contradict(d, next *feedDoc) bool {
-	if next.Updated.IsZero() {
-		return false
-	}
-	if d.Entries == 0 {
-		return !d.Updated.IsZero() && next.Updated.After(d.Updated.Time)
-	}
-	return next.Updated.After(d.Min.Time)
-}
-
-// lose notes that the walk ends at a document which could not be had (AP-HV-08).
-func (h *feedHarvest) lose(ctx context.Context, uri string, err error) error {
-	_, stop := errors.AsType[*stopError](err)
-	switch {
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case stop:
-		return err
-	}
-	_, ours := errors.AsType[chainError](err)
-	_, syntax := errors.AsType[*atompmh.SyntaxError](err)
-	if body, ok := errors.AsType[*fetch.BodyError](err); ok {
-		syntax = !body.Retryable()
-	}
-	h.missing = &missingDoc{uri: uri, err: documentError(uri, err),
-		final: ours || syntax || isStatus(err, http.StatusForbidden, http.StatusNotFound, http.StatusGone)}
-	return nil
-}
-
-// mayRead says why a document of the feed must not be at uri (RS-SEC-01).
-func (h *feedHarvest) mayRead(uri string) error {
-	u, err := url.Parse(uri)
-	if err != nil || u.Host == "" {
-		return errors.New("it is no absolute http or https URI")
-	}
-	host := strings.ToLower(u.Hostname())
-	for _, home := range h.home {
-		if strings.EqualFold(home.Scheme, "https") && !strings.EqualFold(u.Scheme, "https") {
-			continue
-		}
-		own := strings.ToLower(home.Hostname())
-		if host == own || own != "" && strings.HasSuffix(host, "."+own) {
-			return nil
-		}
-		for _, allowed := range h.a.o.AllowHosts {
-			if allowed == "*" || strings.EqualFold(allowed, host) || strings.EqualFold(allowed, u.Host) {
-				return nil
-			}
-		}
-	}
-	return fmt.Errorf("it is not at the host of the feed, %s", fetch.Printable(h.home[0].Host))
-}
-
 // maxCurrent is how often a document may name another as the subscription document.
 const maxCurrent = 3
 
@@ -456,15 +292,33 @@ func (h *feedHarvest) subscription(ctx context.Context) (*feedDoc, error) {
 	}
 }
 
+// What is remembered of a feed is short, whatever it says of itself.
+const (
+	maxTitle  = 1 << 10
+	maxFeedID = 1 << 10
+)
+
+// feedID returns the id of a feed, or if that is too long what stands for it.
+func feedID(id string) string {
+	if len(id) <= maxFeedID {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return strings.ToValidUTF8(id[:64], "") + "… sha256:" + hex.EncodeToString(sum[:])
+}
+
 // identify compares the feed with the one that was harvested before (AP-HV-11),
 // and asks for it to be read again if it takes the place of that.
 func (h *feedHarvest) identify(feed *atompmh.Feed) (again bool, err error) {
-	h.now.ID, h.now.Title = feed.ID, feed.Title
-	if h.old.ID == "" || h.old.ID == feed.ID || h.replaced {
+	h.now.ID, h.now.Title = feedID(feed.ID), feed.Title
+	if len(h.now.Title) > maxTitle {
+		h.now.Title = "" // it is no title
+	}
+	if h.old.ID == "" || h.old.ID == h.now.ID || h.replaced {
 		return false, nil
 	}
 	if !h.a.o.AcceptFeed && !h.elsewhere {
-		return false, &AnotherFeedError{Address: h.name, Was: h.old.ID, Is: feed.ID}
+		return false, &AnotherFeedError{Address: h.name, Was: h.old.ID, Is: h.now.ID}
 	}
 	h.replaced, h.anew = true, true
 	if h.full {

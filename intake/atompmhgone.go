@@ -1,0 +1,149 @@
+package intake
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"lockstep/catalog"
+	"lockstep/internal/fetch"
+)
+
+// adopt gives the ledger back what it does not know of the catalog any more.
+func (h *feedHarvest) adopt(ctx context.Context) error {
+	var batch []LedgerRow
+	flush := func() error {
+		b := batch
+		batch = nil
+		return h.adoptAll(ctx, b)
+	}
+	err := h.unowned(ctx, func(r *row) error {
+		id, ours := strings.CutPrefix(r.token, tokenOfFeed)
+		if !ours || id == "" {
+			return nil
+		}
+		rec, ok, err := held(ctx, h.cat, h.set, r.uri)
+		if err != nil || !ok {
+			return err
+		}
+		batch = append(batch, LedgerRow{ID: id, Updated: rec.Lastmod, Resources: []LedgerResource{{URI: rec.URI, Type: rec.Type}}})
+		if len(batch) < feedBatch {
+			return nil
+		}
+		return flush()
+	})
+	if err != nil {
+		return err
+	}
+	return flush()
+}
+
+// adoptAll puts resources on the accounts of their records.
+func (h *feedHarvest) adoptAll(ctx context.Context, rows []LedgerRow) error {
+	slices.SortStableFunc(rows, func(a, b LedgerRow) int { return strings.Compare(a.ID, b.ID) })
+	put := rows[:0]
+	for _, r := range rows {
+		if last := len(put) - 1; last >= 0 && put[last].ID == r.ID {
+			put[last].Resources = append(put[last].Resources, r.Resources...)
+			continue
+		}
+		put = append(put, r)
+	}
+	ids := make([]string, len(put))
+	for i := range put {
+		ids[i] = put[i].ID
+	}
+	accounts, err := h.a.ledger.Lookup(ctx, h.set, ids)
+	if err != nil {
+		return err
+	}
+	for i, account := range accounts {
+		if account.ID == "" {
+			continue
+		}
+		account.Deleted, account.Resources = false, union(account.Resources, put[i].Resources)
+		put[i] = account
+	}
+	return h.a.ledger.Record(ctx, h.set, put, nil)
+}
+
+// unowned calls f for the resources of the catalog that are on no record's
+// account.
+func (h *feedHarvest) unowned(ctx context.Context, f func(*row) error) error {
+	rows := readRows(ctx, h.cat, h.set, []catalog.Range{{}})
+	defer rows.stop()
+	next, stop := iter.Pull2(h.a.ledger.URIs(ctx, h.set))
+	defer stop()
+	uri, err, more := next()
+	for ; err == nil && rows.more(); rows.next() {
+		r := rows.row()
+		for more && err == nil && uri < r.uri {
+			uri, err, more = next()
+		}
+		if err == nil && !(more && uri == r.uri) {
+			err = f(r)
+		}
+	}
+	if err == nil {
+		err = rows.err
+	}
+	return err
+}
+
+// tokenOfFeed begins the Tokens of what comes from a feed; the record follows.
+const tokenOfFeed = "atom-pmh "
+
+// dropGone deletes what is gone by its absence, and what never was on a record's
+// account, unless that is too much to be true.
+func (h *feedHarvest) dropGone(ctx context.Context) error {
+	if !h.whole() {
+		return nil
+	}
+	if h.anew || !h.old.Whole {
+		if err := h.unowned(ctx, func(r *row) error { return h.strays.add(r.uri) }); err != nil {
+			return err
+		}
+	}
+	records := h.gone.count
+	h.gone.count += h.strays.count
+	if err := h.mayDelete(ctx); err != nil {
+		return err
+	}
+	h.gone.count = records
+	for uri, err := range h.strays.all() {
+		if err == nil {
+			err = h.put(ctx, catalog.Update{Record: catalog.Record{URI: uri}, Deleted: true})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := h.flush(ctx); err != nil {
+		return err
+	}
+	var batch []feedChange
+	flush := func() error {
+		b := batch
+		batch = nil
+		return h.applyBatch(ctx, b)
+	}
+	for id, err := range h.gone.all() {
+		if err != nil {
+			return err
+		}
+		batch = append(batch, feedChange{id: id, absent: true})
+		if len(batch) == feedBatch {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return flush()
+}
+
+// ofRecord is what is told of a record.
+func ofRecord(id string, err error) error {
+	return fmt.Errorf("record %s: %w", fetch.Printable(id), err)
+}
