@@ -104,6 +104,21 @@ func (m *meter) time() time.Time {
 // line describes how far the run is, however long that gets.
 func (m *meter) line() string { return m.fit(0) }
 
+// reading describes what is read before there is a plan, which of a long feed or
+// a large repository may take hours.
+func (m *meter) reading(columns int) string {
+	text := "reading " + m.doc
+	if m.fetched == nil {
+		return text
+	}
+	if n := m.fetched(); n > 0 {
+		if more := text + "  " + size(n); columns <= 0 || utf8.RuneCountInString(more) < columns {
+			return more
+		}
+	}
+	return text
+}
+
 // fit describes how far the run is in so many columns; 0 is any number. What
 // matters least is left out first.
 func (m *meter) fit(columns int) string {
@@ -113,7 +128,7 @@ func (m *meter) fit(columns int) string {
 		if m.doc == "" {
 			return ""
 		}
-		return "reading " + m.doc
+		return m.reading(columns)
 	}
 	v := m.view()
 	text := ""

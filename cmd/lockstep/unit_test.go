@@ -224,6 +224,14 @@ func TestMeter(t *testing.T) {
 	if got, want := m.line(), "reading http://x.org/list.xml"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
+	m.fetched = func() int64 { return 12_300_000 }
+	if got, want := m.line(), "reading http://x.org/list.xml  12.3 MB"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got, want := m.fit(30), "reading http://x.org/list.xml"; got != want {
+		t.Errorf("in few columns %q, want %q", got, want)
+	}
+	m.fetched = nil
 	m.event(destination.Event{Kind: destination.EventPlan, Set: "main", Progress: destination.Progress{Total: 4000}})
 	m.event(destination.Event{Kind: destination.EventProgress, Progress: destination.Progress{Done: 1000, Total: 4000, Bytes: 5e6, Failed: 2}})
 	if got, want := m.line(), "main  [=====               ]  25%  1,000 of 4,000  5.0 MB  2 failed"; got != want {
