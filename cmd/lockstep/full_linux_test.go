@@ -51,6 +51,38 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
+// What is harvested needs room, too: a full disk is told of, and the next run
+// goes on.
+func TestFullHarvest(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"atom-pmh", "oai-pmh"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			root := smallDisk(t, "64m")
+			var src harvestSource = newKillFeed(t)
+			if kind == "oai-pmh" {
+				src = newKillRepository(t)
+			}
+			dest := filepath.Join(root, "mirror")
+			makeRoom := fill(t, root, 700<<10)
+			for range 2 {
+				out, err := exec.CommandContext(t.Context(), "lockstep", "sync", "-q", src.address(), dest).CombinedOutput()
+				if err == nil || !strings.Contains(string(out), "no space left on device") || !strings.Contains(string(out), "\nhint: make room in ") {
+					t.Errorf("sync: %v\n%s", err, out)
+				}
+			}
+			makeRoom()
+			if out, err := exec.CommandContext(t.Context(), "lockstep", "sync", "-q", src.address(), dest).CombinedOutput(); err != nil {
+				t.Fatalf("sync: %v\n%s", err, out)
+			}
+			if got, want := readMirror(t, dest), src.want(); !maps.Equal(got, want) {
+				t.Errorf("%d files, want %d, or other ones", len(got), len(want))
+			}
+			checkMemory(t, filepath.Join(dest, ".lockstep"))
+		})
+	}
+}
+
 // manyFiles puts n files into dir.
 func manyFiles(t *testing.T, dir, prefix string, n int) {
 	t.Helper()
