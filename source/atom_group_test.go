@@ -144,6 +144,54 @@ func TestAtomRepresentations(t *testing.T) {
 	}
 }
 
+// TestAtomRecordMoves has a record move from one resource to another, which has its
+// identifier before the old one is gone, and back (AP-ACT-01).
+func TestAtomRecordMoves(t *testing.T) {
+	t.Parallel()
+	const id = "urn:record:1"
+	for _, anew := range []bool{false, true} {
+		w := newLinkedWorld(t, source.Atom{Entries: 2})
+		h := new(harvester)
+		s := w.source()
+		w.publish(s)
+		a, b := linkedResource{typ: "x/a", id: id}, linkedResource{typ: "x/b", id: id}
+		for i, step := range []struct {
+			set  map[string]linkedResource
+			want string // the resource that is the record
+		}{
+			{map[string]linkedResource{"a": a}, "a"},
+			{map[string]linkedResource{"b": b}, "b"},
+			{map[string]linkedResource{"a": {}}, "b"},
+			{map[string]linkedResource{"a": a}, "a"},
+			{map[string]linkedResource{"a": {}}, "b"}, // b is it still
+			{map[string]linkedResource{"a": a, "other": b}, "other"},
+			{map[string]linkedResource{"b": {}, "other": {typ: "x/c"}}, "a"},
+			{map[string]linkedResource{"a": {typ: "x/a"}}, ""},
+		} {
+			w.pass(time.Minute)
+			w.set(step.set)
+			if anew && i%2 == 1 {
+				w.remove(".lockstep/atom/main.json")
+				s = w.source()
+			}
+			w.publish(s)
+			if err := h.harvest(reader(w.docs), false); err != nil {
+				t.Fatal(err)
+			}
+			want := baseURL + step.want
+			if step.want == "" {
+				want = ""
+			}
+			if got := h.active()[id]; got != want {
+				t.Errorf("anew %v, step %d: the record is %q, want %q", anew, i, got, want)
+			}
+			if got := w.harvested().active()[id]; got != want {
+				t.Errorf("anew %v, step %d: the record is %q, want %q, who reads all finds", anew, i, got, want)
+			}
+		}
+	}
+}
+
 // TestAtomRepresentationsAtRandom has resources of six names link to each other as
 // it comes, change in any number between publications, and documents get lost.
 func TestAtomRepresentationsAtRandom(t *testing.T) {

@@ -135,6 +135,11 @@ func (b *atomBuild) readCatalog(ctx context.Context, take func(*buildEntry) erro
 				if err := b.addGroup(r.uri, g); err != nil {
 					return err
 				}
+				if g.ID != "" {
+					if err := b.addGroup(ownersKey(g.ID), &atomGroup{Members: []string{r.uri}}); err != nil {
+						return err
+					}
+				}
 			}
 		}
 		if main != "" {
@@ -496,7 +501,11 @@ func (b *atomBuild) writeGroupParts(ctx context.Context) error {
 		if err := json.Unmarshal(it.data, g); err != nil {
 			return err
 		}
-		all[string(it.key[2:])] = g
+		key := string(it.key[2:])
+		if o := all[key]; o != nil { // more resources of one identifier
+			g.Members = append(o.Members, g.Members...)
+		}
+		all[key] = g
 	}
 	return flush()
 }

@@ -32,7 +32,12 @@ func (g *atomGroup) equal(o *atomGroup) bool {
 }
 
 // atomGroups are groups by the URIs of the resources; one that is nil is no more.
+// Under the key of an identifier that was given, its Members are the resources that
+// have it.
 type atomGroups map[string]*atomGroup
+
+// ownersKey is no URI.
+func ownersKey(id string) string { return "\x00" + id }
 
 // groupParts is how many blobs groups are kept in: a change writes one for each
 // resource it is about.

@@ -221,7 +221,9 @@ func (g *atomGathering) there(id string, main *representation, members []*repres
 			e.seq, e.event = c.Seq, c.EventTime
 		}
 	}
-	g.news[id] = e
+	if old := g.news[id]; old == nil || old.Kind != atompmh.Active || old.seq <= e.seq { // the last one is the record
+		g.news[id] = e
+	}
 }
 
 // gone notes that a record is deleted, unless it is found elsewhere.
@@ -321,26 +323,100 @@ func (g *atomGathering) place(ctx context.Context, uri string, grouped atomGroup
 		}
 	}
 	var now *atomGroup
-	if r == nil {
-		if told != "" {
-			g.gone(told, uri, c)
-		}
-	} else {
+	if r != nil {
 		main, id, members, err := g.view.place(ctx, r)
 		if err != nil {
 			return err
 		}
 		now = groupOf(uri, main, id, members)
-		if told != "" && (main != "" || told != id) {
-			g.gone(told, uri, c)
-		}
 		changed := told != id || c != nil || !known.equal(now) || slices.ContainsFunc(members, func(m *representation) bool { return g.changes[m.uri] != nil })
 		if main == "" && changed {
 			g.there(id, r, members, c)
+		}
+		if main == "" && told == id {
+			told = ""
 		}
 	}
 	if !known.equal(now) {
 		grouped[uri] = now
 	}
+	if err := g.own(ctx, uri, known, now, grouped); err != nil {
+		return err
+	}
+	if told == "" {
+		return nil
+	}
+	return g.leave(ctx, told, uri, c, grouped)
+}
+
+// own notes which resources have been given an identifier. Only one should be at
+// any time; but where a record moves from one to another, the new one may come
+// before the old one goes.
+func (g *atomGathering) own(ctx context.Context, uri string, known, now *atomGroup, grouped atomGroups) error {
+	var was, is string
+	if known != nil {
+		was = known.ID
+	}
+	if now != nil {
+		is = now.ID
+	}
+	for id, has := range map[string]bool{was: false, is: true} {
+		if id == "" || was == is {
+			continue
+		}
+		owners, err := g.owners(ctx, id, grouped)
+		if err != nil {
+			return err
+		}
+		owners = slices.DeleteFunc(slices.Clone(owners), func(o string) bool { return o == uri })
+		if has {
+			owners = append(owners, uri)
+		}
+		grouped[ownersKey(id)] = &atomGroup{Members: owners}
+	}
+	return nil
+}
+
+func (g *atomGathering) owners(ctx context.Context, id string, grouped atomGroups) ([]string, error) {
+	all, ok := grouped[ownersKey(id)]
+	if !ok {
+		var err error
+		if all, err = g.groups.get(ctx, ownersKey(id)); err != nil {
+			return nil, err
+		}
+	}
+	if all == nil {
+		return nil, nil
+	}
+	return all.Members, nil
+}
+
+// leave notes that a resource is not told of as the record id any more: that is
+// deleted, unless another resource is it.
+func (g *atomGathering) leave(ctx context.Context, id, uri string, c *pendingChange, grouped atomGroups) error {
+	owners, err := g.owners(ctx, id, grouped)
+	if err != nil {
+		return err
+	}
+	for _, o := range owners {
+		r, err := g.view.find(ctx, o)
+		if err != nil {
+			return err
+		}
+		if r == nil || o == uri {
+			continue
+		}
+		main, is, members, err := g.view.place(ctx, r)
+		if err != nil {
+			return err
+		}
+		if main == "" && is == id {
+			if g.news[id] == nil {
+				g.there(id, r, members, c)
+			}
+			return nil
+		}
+	}
+	g.gone(id, uri, c)
 	return nil
 }
