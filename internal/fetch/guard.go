@@ -165,7 +165,11 @@ func (g *guard) dial(ctx context.Context, network, address string) (net.Conn, er
 	d.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
 		return check(host, address, limit)
 	}
-	return d.DialContext(ctx, network, address)
+	c, err := d.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return prompt(c), nil
 }
 
 // limit returns the farthest class host may be dialled at.

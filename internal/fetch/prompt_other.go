@@ -1,0 +1,7 @@
+//go:build !linux
+
+package fetch
+
+import "net"
+
+func prompt(c net.Conn) net.Conn { return c }
