@@ -65,6 +65,7 @@ func (s *sampler) offer(doc string, at func() string, e *resourcesync.Entry) {
 type doubt struct {
 	sampled
 	findings []Finding
+	told     resourcesync.Datetime // of the last change that was known of when it was looked at; zero: none
 }
 
 // maxDoubts caps the doubts that are kept until the Change List was asked.
@@ -72,7 +73,8 @@ const maxDoubts = 10_000
 
 // sample compares resources with what is said of them. What does not agree is
 // looked up in the Change List, once now and once a little later: a resource may
-// change at any time, and the Change List may take a moment to tell.
+// change at any time, and the Change List may take a moment to tell. If it then
+// tells of one more change, nothing can be said of the resource.
 func (s *set) sample() error {
 	if s.opts.Sample == 0 || len(s.listDocs) == 0 {
 		return nil
@@ -90,6 +92,16 @@ func (s *set) sample() error {
 		if doubts, err = s.reconsider(doubts); err != nil {
 			return err
 		}
+	}
+	if len(doubts) > 0 && len(s.changeDocs) > 0 {
+		if err := pause(s.ctx, s.opts.Settle); err != nil {
+			return err
+		}
+		newest, err := s.newestChanges(doubts)
+		if err != nil {
+			return err
+		}
+		doubts = slices.DeleteFunc(doubts, func(d doubt) bool { e := newest[d.entry.Loc]; return e != nil && e.EventTime().Compare(d.told) > 0 })
 	}
 	for _, d := range doubts {
 		for _, f := range d.findings {
@@ -124,7 +136,7 @@ func (s *set) compareAll() (doubts []doubt, err error) {
 				mu.Lock()
 				s.report.Resources++
 				if len(found) > 0 && len(doubts) < maxDoubts {
-					doubts = append(doubts, doubt{one, found})
+					doubts = append(doubts, doubt{sampled: one, findings: found})
 				}
 				mu.Unlock()
 			}
@@ -181,8 +193,9 @@ func (s *set) again(uri string, each eachFunc) error {
 	return nil
 }
 
-// reconsider returns the doubts that the Change List does not resolve.
-func (s *set) reconsider(doubts []doubt) (left []doubt, err error) {
+// newestChanges returns the last change of each resource in doubt that the Change
+// List tells of by now.
+func (s *set) newestChanges(doubts []doubt) (map[string]*resourcesync.Entry, error) {
 	newest := make(map[string]*resourcesync.Entry, len(doubts))
 	for _, d := range doubts {
 		newest[d.entry.Loc] = nil
@@ -204,14 +217,26 @@ func (s *set) reconsider(doubts []doubt) (left []doubt, err error) {
 			return nil, err
 		}
 	}
+	return newest, nil
+}
+
+// reconsider returns the doubts that the Change List does not resolve.
+func (s *set) reconsider(doubts []doubt) (left []doubt, err error) {
+	newest, err := s.newestChanges(doubts)
+	if err != nil {
+		return nil, err
+	}
 	var mu sync.Mutex
 	for _, d := range doubts {
 		now := d.sampled
+		if e := newest[d.entry.Loc]; e != nil {
+			d.told = e.EventTime()
+		}
 		if e := newest[d.entry.Loc]; e != nil && (s.facts.list == nil || e.EventTime().Time().UnixNano() >= s.facts.list.from) {
 			now.entry = *e
 		}
 		if found := s.resource(&now, &mu); len(found) > 0 {
-			left = append(left, doubt{d.sampled, found})
+			left = append(left, doubt{d.sampled, found, d.told})
 		}
 	}
 	return left, nil
