@@ -100,8 +100,11 @@ func TestOAIPMHExpire(t *testing.T) {
 				}
 				return false
 			})
-			h.scan()
+			r := h.scan()
 			h.same()
+			if windowed := !unordered; (r.Unreadable.Count > 0) != windowed || h.oai.Status().Whole == windowed {
+				t.Errorf("report = %+v, status %+v", r, h.oai.Status())
+			}
 			var begun []string
 			for _, q := range h.repo.Requests() {
 				if strings.Contains(q, "metadataPrefix") {

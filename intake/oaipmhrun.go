@@ -204,7 +204,7 @@ func (v *harvest) end(ctx context.Context) error {
 	}
 	m, run := &v.memory, v.at
 	m.Run = nil
-	gap := run.Incomplete || run.short()
+	gap := run.Incomplete || run.Windowed || run.short()
 	m.Complete = !gap && len(m.Lost) == 0
 	if m.Held++; !gap || m.Held > maxHeld {
 		m.Held = 0
@@ -222,6 +222,9 @@ func (v *harvest) end(ctx context.Context) error {
 	if run.short() {
 		v.skipped(v.base, fmt.Errorf("the repository counted %d records and listed %d: nothing is deleted for not being listed", run.Size, run.Listed))
 	}
+	if run.Windowed {
+		v.unreadable(v.base, errors.New("the repository refuses its own resumption tokens, so its list was begun anew in the middle, where it may lack records; nothing is deleted for not being listed"))
+	}
 	if run.Full {
 		v.dirty = true
 		if m.Absent = false; m.Held == 0 {
@@ -230,9 +233,7 @@ func (v *harvest) end(ctx context.Context) error {
 		switch {
 		case run.Incomplete || len(m.Lost) > 0:
 			v.skipped(v.base, errors.New("nothing is deleted for not being listed, for not all of the list could be read"))
-		case run.Windowed:
-			v.skipped(v.base, errors.New("nothing is deleted for not being listed, for the list was begun anew in its middle: the repository refuses its own resumption tokens"))
-		case !run.short():
+		case !run.Windowed && !run.short():
 			m.Whole, m.Absent = true, true
 		}
 	}
