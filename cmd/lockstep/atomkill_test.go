@@ -176,6 +176,7 @@ func TestAtomServeKilled(t *testing.T) {
 	for range *atomKills {
 		for end := time.Now().Add(time.Duration(rand.IntN(900)) * time.Millisecond); time.Now().Before(end); {
 			_ = f.walk() // it may be down
+			time.Sleep(5 * time.Millisecond)
 		}
 		src.kill()
 		if rand.IntN(3) == 0 { // killed again before it serves
@@ -229,7 +230,7 @@ func TestAtomPublishKilled(t *testing.T) {
 				return err
 			case <-kill:
 				_ = cmd.Process.Kill() // it may have ended
-			default:
+			case <-time.After(2 * time.Millisecond):
 				if err := f.walk(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 					t.Fatal(err)
 				}
