@@ -110,3 +110,35 @@ func TestOAIPMHClockBack(t *testing.T) {
 	}
 	h.same()
 }
+
+// TestOAIPMHLateError meets a repository that fails when the stretch is used up
+// long since: that is an error, not the end of the stretch.
+func TestOAIPMHLateError(t *testing.T) {
+	t.Parallel()
+	h := newHarvested(t, oaipmhtest.Options{Records: 100, PageSize: 20}, intake.OAIPMHOptions{})
+	var down atomic.Bool
+	down.Store(true)
+	tampered(t, h, func(n int64, w http.ResponseWriter, _ *http.Request) bool {
+		if n < 4 || !down.Load() {
+			return false
+		}
+		http.Error(w, "gone to lunch", http.StatusForbidden)
+		return true
+	})
+	var err error
+	for range 10 {
+		if _, _, err = h.oai.Harvest(t.Context(), intake.Stretch{Time: 1}); err != nil {
+			break
+		}
+	}
+	if err == nil || !strings.Contains(err.Error(), "403") {
+		t.Errorf("error = %v", err)
+	}
+	down.Store(false)
+	for more := true; more; {
+		if _, more, err = h.oai.Harvest(t.Context(), intake.Stretch{Time: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.same()
+}

@@ -31,6 +31,7 @@ type harvest struct {
 	dirty bool            // the catalog was told something since memory was saved
 	begun bool            // that a harvest is under way was saved
 
+	paused   bool // the stretch was used up behind a page
 	wentBack bool // the repository's clock did, since the harvest before
 
 	profile struct { // of the last record
@@ -156,6 +157,7 @@ func (v *harvest) list(ctx context.Context) (over bool, err error) {
 	ask, stop := context.WithCancel(ctx)
 	defer stop()
 	var asked error
+	v.paused = false
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		defer close(pages)
@@ -181,7 +183,7 @@ func (v *harvest) list(ctx context.Context) (over bool, err error) {
 	if _, endless := errors.AsType[*endlessError](asked); endless {
 		return false, asked
 	}
-	if over || v.used() && ctx.Err() == nil {
+	if over || v.paused && ctx.Err() == nil {
 		return over, nil
 	}
 	return false, asked

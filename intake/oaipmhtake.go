@@ -199,7 +199,8 @@ func (v *harvest) gather(ctx context.Context, ready <-chan *piece, batches chan<
 					b.add(at)
 				}
 				over = ok && at.over
-				more = ok && !over && !(at.end && v.used())
+				v.paused = ok && !over && at.end && v.used()
+				more = ok && !over && !v.paused
 				due = len(b.updates) >= harvestBatch || b.bytes >= harvestBatchBytes
 			case <-tick.C:
 				due = b.reached != nil || len(b.updates) > 0
