@@ -15,12 +15,9 @@ import (
 type Options struct {
 	// Dir is where what was harvested is remembered, in files whose names begin
 	// with "harvest". It is made when there is something to remember. Without it
-	// everything is harvested anew for each Origin, and forgotten.
+	// everything is harvested anew for each Origin, in memory, and forgotten; of
+	// very many records that is refused with destination.ErrScratch.
 	Dir string
-
-	// Scratch is where what is not remembered is kept for as long as an Origin is
-	// open; default the system's directory for such files.
-	Scratch string
 
 	// FullEvery is how long after the last one a harvest reads everything
 	// (AP-HV-12); default 30 days, negative never.

@@ -22,7 +22,7 @@ type feed struct {
 }
 
 func openFeed(b *Bridge, m *memory, f discover.Foreign, o destination.BridgeOptions) (harvester, error) {
-	in, err := intake.NewAtomPMH(f.URI, b.client, m.catalog(), setName, m.db.Ledger(), intake.AtomPMHOptions{
+	in, err := intake.NewAtomPMH(f.URI, b.client, m.catalog(), setName, m.ledger, intake.AtomPMHOptions{
 		AllowEmpty: true, // the Destination is who asks before it deletes
 		AcceptFeed: o.Accept, FullEvery: b.opts.FullEvery, AllowHosts: b.opts.AllowHosts,
 		TempDir: m.dir, State: m.state(), ScanInterval: -1,

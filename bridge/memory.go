@@ -47,21 +47,28 @@ type memoryState struct {
 type memory struct {
 	memoryState
 	dir  string
-	db   *sqlite.DB
-	temp bool // dir goes when it is closed
+	db   *sqlite.DB // nil: it is nowhere but here
+	temp bool       // dir goes when it is closed
+
+	cat    catalog.Catalog
+	ledger intake.Ledger
 }
 
-// remember opens the memory of f. With readOnly it is a copy, which goes when it
-// is closed.
+// remember opens the memory of f. With readOnly it is a copy beside it, which
+// goes when it is closed, or with the next memory that is opened for good.
 func (b *Bridge) remember(ctx context.Context, f discover.Foreign, readOnly bool) (*memory, error) {
+	if b.opts.Dir == "" {
+		return newMemory(ctx, f)
+	}
 	m := &memory{dir: b.opts.Dir}
 	var err error
-	if readOnly || m.dir == "" {
-		if m.dir, err = os.MkdirTemp(b.opts.Scratch, "lockstep-harvest-"); err == nil {
-			m.temp = true
-			if b.opts.Dir != "" {
-				err = copyMemory(m.dir, b.opts.Dir)
-			}
+	if readOnly {
+		m.dir, err = os.MkdirTemp(b.opts.Dir, filePrefix+"-look-")
+		if errors.Is(err, fs.ErrNotExist) {
+			return newMemory(ctx, f)
+		}
+		if m.temp = err == nil; m.temp {
+			err = copyMemory(m.dir, b.opts.Dir)
 		}
 	} else {
 		err = os.MkdirAll(m.dir, 0o777)
@@ -73,6 +80,33 @@ func (b *Bridge) remember(ctx context.Context, f discover.Foreign, readOnly bool
 		return nil, errors.Join(fmt.Errorf("open the memory of what is harvested: %w", err), m.discard())
 	}
 	return m, nil
+}
+
+// newMemory returns a memory that leaves no trace.
+func newMemory(ctx context.Context, f discover.Foreign) (*memory, error) {
+	m := &memory{memoryState: memoryState{ID: rand.Text(), Kind: f.Kind, URI: f.URI}, ledger: new(intake.MemLedger)}
+	m.cat = &smallCatalog{catalog.NewMem(nil), maxInMemory}
+	_, err := m.cat.Mark(ctx, setName)
+	return m, err
+}
+
+// maxInMemory is how many changes are held where there is no place for a
+// database: some hundred MB.
+const maxInMemory = 250_000
+
+// smallCatalog is a Catalog in memory that does not outgrow it.
+type smallCatalog struct {
+	catalog.Catalog
+	most catalog.Seq
+}
+
+// Apply implements [catalog.Catalog].
+func (c *smallCatalog) Apply(ctx context.Context, set string, us []catalog.Update) (catalog.Applied, error) {
+	a, err := c.Catalog.Apply(ctx, set, us)
+	if st, serr := c.Status(ctx, set); err == nil && serr == nil && st.Last > c.most {
+		err = fmt.Errorf("%w: more than %d records", destination.ErrScratch, c.most)
+	}
+	return a, err
 }
 
 // open opens the database, one that has only just been made if what is there is
@@ -87,7 +121,7 @@ func (m *memory) open(ctx context.Context, f discover.Foreign) error {
 		err = m.recall(ctx, db, f)
 		switch {
 		case err == nil && m.Kind == f.Kind && m.URI == f.URI:
-			m.db = db
+			m.db, m.cat, m.ledger = db, db.Catalog(), db.Ledger()
 			return m.tidy()
 		case err == nil && !again:
 			err = db.Close()
@@ -136,7 +170,12 @@ func removeDatabase(path string) error {
 }
 
 // state is the path of the file in which the intake keeps how far it is.
-func (m *memory) state() string { return filepath.Join(m.dir, filePrefix+"-"+m.ID+".json") }
+func (m *memory) state() string {
+	if m.db == nil {
+		return ""
+	}
+	return filepath.Join(m.dir, filePrefix+"-"+m.ID+".json")
+}
 
 // tidy removes what is left of memories that are no more.
 func (m *memory) tidy() error {
@@ -154,8 +193,12 @@ func (m *memory) tidy() error {
 	return nil
 }
 
-// contents are those the catalog tells of and that were not asked for yet.
+// contents are those the catalog tells of and that were not asked for yet; nil:
+// they are kept nowhere.
 func (m *memory) contents() intake.Contents {
+	if m.db == nil {
+		return nil
+	}
 	return &fewReaders{m.db.Contents(), make(chan struct{}, maxReaders)}
 }
 
@@ -181,10 +224,13 @@ func (f *fewReaders) Get(ctx context.Context, set, uri, hash string) ([]byte, er
 	return f.Contents.Get(ctx, set, uri, hash)
 }
 
-func (m *memory) catalog() catalog.Catalog { return m.db.Catalog() }
+func (m *memory) catalog() catalog.Catalog { return m.cat }
 
 // close gives back what is held.
 func (m *memory) close() error {
+	if m.db == nil {
+		return nil
+	}
 	err := m.db.Close()
 	return errors.Join(err, m.discard())
 }

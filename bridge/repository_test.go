@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -171,14 +173,22 @@ func TestRepositoryDryRun(t *testing.T) {
 	l := newLibrary(t, oaipmhtest.Options{Records: 5})
 	m := newMirror(t, l.url)
 	m.opts.DryRun = true
-	if r := m.mustSync(); r.Created != 5 {
-		t.Errorf("report: %+v", r)
+	for _, m.nowhere = range []bool{true, false} {
+		if r := m.mustSync(); r.Created != 5 {
+			t.Errorf("report: %+v", r)
+		}
+		if names := m.state(); len(names) > 0 {
+			t.Errorf("a dry run left %v", names)
+		}
 	}
-	if names := m.state(); len(names) > 0 {
-		t.Errorf("a dry run left %v", names)
+	if err := os.Mkdir(filepath.Join(m.dir, ".lockstep", "harvest-look-1"), 0o777); err != nil { // as one that is killed leaves
+		t.Fatal(err)
 	}
 	m.opts.DryRun = false
 	m.mustSync()
+	if names := m.state(); len(names) != 2 {
+		t.Errorf("memory: %v", names)
+	}
 	l.pass(time.Hour)
 	l.Put(oaipmhtest.Record{Identifier: "x", Title: "X"})
 	m.opts.DryRun = true

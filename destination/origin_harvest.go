@@ -89,7 +89,7 @@ func (r *setRun) update(ctx context.Context, full bool) (more, broken bool, err 
 	switch {
 	case ctx.Err() != nil:
 		return false, true, context.Cause(ctx)
-	case errors.Is(err, ErrRefused), isFull(err):
+	case errors.Is(err, ErrRefused), errors.Is(err, ErrScratch), isFull(err):
 		return false, true, err
 	case errors.Is(err, ErrEnded) && r.set.Harvest != nil: // AP-HV-15: what there is stays
 		r.set.ended = true
