@@ -95,6 +95,9 @@ func (h *feedHarvest) applyBatch(ctx context.Context, changes []feedChange) erro
 			if err := h.a.ledger.Record(ctx, h.set, s.claims, nil); err != nil {
 				return err
 			}
+			for i := range s.put {
+				s.put[i].New = false
+			}
 		}
 		a, err := h.cat.Apply(ctx, h.set, s.updates)
 		if err != nil {
@@ -144,7 +147,7 @@ func (h *feedHarvest) step(s *feedStep, c *feedChange, row *LedgerRow) {
 		}
 		return
 	}
-	next := LedgerRow{ID: c.id, Updated: c.updated, Deleted: c.deleted, Open: c.open}
+	next := LedgerRow{ID: c.id, Updated: c.updated, Deleted: c.deleted, Open: c.open, New: row.ID == ""}
 	switch {
 	case c.open != OpenNothing:
 		// What is held stays until it is known what became of the record.
@@ -164,7 +167,7 @@ func (h *feedHarvest) step(s *feedStep, c *feedChange, row *LedgerRow) {
 	s.put = append(s.put, next)
 	if c.open == OpenNothing {
 		s.claims = append(s.claims, LedgerRow{
-			ID: c.id, Updated: c.updated, Deleted: c.deleted, Open: OpenClaim, Resources: union(next.Resources, row.Resources), Next: next.Resources,
+			ID: c.id, Updated: c.updated, Deleted: c.deleted, Open: OpenClaim, Resources: union(next.Resources, row.Resources), Next: next.Resources, New: next.New,
 		})
 	}
 	s.disown(row.Resources, next.Resources)

@@ -49,6 +49,10 @@ type LedgerRow struct {
 	Open      LedgerOpen       // what has yet to be found out
 	Resources []LedgerResource // what the catalog holds on its account, the main one first
 	Next      []LedgerResource // what is to be held once it is found out
+
+	// New says to Record that there is no row with this ID, which spares it to
+	// look. In rows handed out it is not set.
+	New bool
 }
 
 // A LedgerResource is one representation of a record.

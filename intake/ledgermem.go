@@ -36,7 +36,7 @@ func (m *MemLedger) Lookup(ctx context.Context, set string, ids []string) ([]Led
 }
 
 func (r LedgerRow) clone() LedgerRow {
-	r.Resources, r.Next = slices.Clone(r.Resources), slices.Clone(r.Next)
+	r.Resources, r.Next, r.New = slices.Clone(r.Resources), slices.Clone(r.Next), false
 	return r
 }
 

@@ -111,6 +111,13 @@ func testOpen(t *testing.T, l intake.Ledger) {
 	if diff := cmp.Diff([]intake.LedgerRow{b}, all(t, l.Open(ctx, set))); diff != "" {
 		t.Errorf("Open (-want +got):\n%s", diff)
 	}
+	c := row("c", "u", "w")
+	c.New = true
+	must(t, l.Record(ctx, set, []intake.LedgerRow{c}, nil))
+	c.New = false
+	if diff := cmp.Diff([]intake.LedgerRow{a, b, c}, all(t, l.Rows(ctx, set))); diff != "" {
+		t.Errorf("Rows (-want +got):\n%s", diff)
+	}
 	a.Open, a.Updated = intake.OpenClaim, time.Time{} // as what is to be dropped is claimed
 	must(t, l.Record(ctx, set, []intake.LedgerRow{a}, nil))
 	if diff := cmp.Diff([]intake.LedgerRow{a, b}, all(t, l.Open(ctx, set))); diff != "" {

@@ -50,6 +50,9 @@ func (l *Ledger) held(ctx context.Context, tx *sql.Tx, no int64, put []intake.Le
 	}
 	find := l.db.bulkIn(tx, fmt.Sprintf(`SELECT %s FROM ledger_record WHERE set_id = %d AND id IN`, ledgerColumns, no))
 	for i := range put {
+		if put[i].New {
+			continue
+		}
 		if err := find.query(ctx, row, put[i].ID); err != nil {
 			return nil, err
 		}
