@@ -25,9 +25,10 @@ type room struct {
 // of the design: edit both in one commit and say why.
 var rooms = []room{
 	// ground: the standard library only, but for compression in the hot path of a sync, what makes patches, and Unicode's normal forms
+	{"internal/iri", "", ""},
 	{"internal/xmlscan", "", ""},
-	{"resourcesync", "internal/xmlscan", ""},
-	{"atompmh", "internal/xmlscan", ""},
+	{"resourcesync", "internal/iri internal/xmlscan", ""},
+	{"atompmh", "internal/iri internal/xmlscan", ""},
 	{"blob", "", ""},
 	{"blob/blobtest", "blob", ""},
 	{"blob/s3", "blob", "github.com/minio/minio-go/v7 golang.org/x/sync"},
@@ -59,7 +60,7 @@ var rooms = []room{
 	{"destination", "discover resourcesync websub blob internal/fetch internal/unpack patch memento vault",
 		"github.com/bmatcuk/doublestar/v4 github.com/gofrs/flock golang.org/x/sync golang.org/x/text"},
 	{"destination/journaltest", "destination resourcesync", "github.com/google/go-cmp"},
-	{"repository", "catalog oaipmh resourcesync", ""},
+	{"repository", "catalog internal/iri oaipmh resourcesync", ""},
 	// joinery
 	{"internal/simulate", "source catalog resourcesync blob", "golang.org/x/sync"},
 	{"storage/internal/sqldb", "catalog destination hub intake memento resourcesync", ""},

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"time"
 
+	"lockstep/internal/iri"
 	"lockstep/internal/xmlscan"
 )
 
@@ -107,7 +108,7 @@ func appendUpdated(b []byte, t time.Time) []byte {
 // appendLink appends l, which has been checked but for its address and the
 // characters of its title.
 func appendLink(b []byte, l *Link) ([]byte, error) {
-	if !hasScheme(l.Href) || !allOf(l.Href, byteURI) {
+	if !iri.HasScheme(l.Href) || !iri.Plain(l.Href) {
 		return nil, broken("AP-DOC-01", "link %s: %q is no absolute URI of the characters allowed in one", l.Rel, xmlscan.Clip(l.Href))
 	}
 	b, ok := appendAttr(b, `<link rel="`, l.Rel)

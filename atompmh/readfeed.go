@@ -4,6 +4,7 @@ import (
 	"io"
 	"time"
 
+	"lockstep/internal/iri"
 	"lockstep/internal/xmlscan"
 )
 
@@ -215,7 +216,7 @@ func (r *Reader) datetime(text []byte) (time.Time, bool) {
 
 // checkID warns of an id that is no absolute IRI. It is used as it stands.
 func (r *Reader) checkID(id []byte) {
-	if !validID(id) {
+	if !iri.Absolute(id) {
 		r.warn("AP-DOC-09", "id \""+xmlscan.Clip(string(id))+"\" is no absolute IRI")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"strings"
 
+	"lockstep/internal/iri"
 	"lockstep/internal/xmlscan"
 )
 
@@ -127,11 +128,8 @@ func (r *Reader) href(v []byte, base *url.URL) (span, bool) {
 		r.warn("AP-DOC-01", "a link without an address, ignored")
 		return span{}, false
 	}
-	if hasScheme(v) {
-		if !allOf(v, byteURI) {
-			v = encodeIRI(v)
-		}
-		return r.draft.keep(v), true
+	if iri.HasScheme(v) {
+		return r.draft.keep(iri.Encode(v)), true
 	}
 	reason := "whose own address is not known"
 	if base != nil {
@@ -142,7 +140,7 @@ func (r *Reader) href(v []byte, base *url.URL) (span, bool) {
 		case !u.IsAbs():
 			reason = "without an absolute address to resolve it against"
 		default:
-			return r.draft.keep(encodeIRI([]byte(u.String()))), true
+			return r.draft.keep(iri.Encode([]byte(u.String()))), true
 		}
 	}
 	r.warn("AP-DOC-12", "a link to \""+xmlscan.Clip(string(v))+"\" in a document "+reason+", ignored")
@@ -157,7 +155,7 @@ func (r *Reader) baseOf(base *url.URL) *url.URL {
 		if a.Space != xmlscan.XML || string(a.Local) != "base" {
 			continue
 		}
-		ref := string(encodeIRI(xmlscan.Trim(a.Value)))
+		ref := string(iri.Encode(xmlscan.Trim(a.Value)))
 		var u *url.URL
 		var err error
 		if base == nil {

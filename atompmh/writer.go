@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"lockstep/internal/iri"
 	"lockstep/internal/xmlscan"
 )
 
@@ -111,7 +112,7 @@ func (w *Writer) flush() error {
 // checkFeed reports what is wrong with what a document is to say of itself.
 func checkFeed(f *Feed) error {
 	switch {
-	case !validID(f.ID):
+	case !iri.Absolute(f.ID):
 		return broken("AP-DOC-09", "id %q is no absolute IRI", xmlscan.Clip(f.ID))
 	case f.Title == "":
 		return broken("AP-DOC-02", "a feed without a title")
@@ -143,7 +144,7 @@ func checkFeed(f *Feed) error {
 // check reports what is wrong with e in this document, but for the characters
 // of its texts.
 func (w *Writer) check(e *Entry) error {
-	if !validID(e.ID) {
+	if !iri.Absolute(e.ID) {
 		return broken("AP-DOC-09", "id is no absolute IRI")
 	}
 	if err := checkTime(e.Updated); err != nil {

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"lockstep/catalog"
+	"lockstep/internal/iri"
 	"lockstep/resourcesync"
 )
 
@@ -302,7 +303,7 @@ func escapedURI(uri string) string {
 	for i := 0; i < len(uri); {
 		_, n := utf8.DecodeRuneInString(uri[i:])
 		switch part := uri[i : i+n]; {
-		case part == "%" && escapes(uri[i:]), part != "%" && sayable(part):
+		case part == "%" && iri.Escape(uri[i:]), part != "%" && sayable(part):
 			b.WriteString(part)
 		default:
 			for j := range n {
@@ -318,7 +319,7 @@ func escapedURI(uri string) string {
 // back has s, and it is what schemas take for a URI (OAI-PMH 2.0, 2.4).
 func sayable(s string) bool {
 	for i := range len(s) {
-		if s[i] == '%' && !escapes(s[i:]) {
+		if s[i] == '%' && !iri.Escape(s[i:]) {
 			return false
 		}
 	}
@@ -326,13 +327,6 @@ func sayable(s string) bool {
 		return r <= ' ' || r == 0x7F || r == 0xFFFE || r == 0xFFFF || unicode.IsSpace(r)
 	})
 }
-
-// escapes reports whether s begins with an escape of URIs: % and two digits.
-func escapes(s string) bool {
-	return len(s) > 2 && isHex(s[1]) && isHex(s[2])
-}
-
-func isHex(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f' }
 
 // ErrNotPublished reports a set of which nothing was published yet.
 var ErrNotPublished = errors.New("nothing was published yet")

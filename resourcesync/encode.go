@@ -3,6 +3,7 @@ package resourcesync
 import (
 	"strconv"
 
+	"lockstep/internal/iri"
 	"lockstep/internal/xmlscan"
 )
 
@@ -182,7 +183,7 @@ func appendDatetime(b []byte, name string, d Datetime) []byte {
 // appendURI appends an absolute URI, escaped for XML; ok is false if s is none
 // (RS-XML-02, RS-AMB-24).
 func appendURI(b []byte, s string) (_ []byte, ok bool) {
-	if !hasScheme(s) {
+	if !iri.HasScheme(s) {
 		return b, false
 	}
 	done := 0
@@ -202,10 +203,10 @@ func appendURI(b []byte, s string) (_ []byte, ok bool) {
 			continue
 		}
 		switch {
-		case classes[c]&classURI == 0:
+		case !iri.Byte(c):
 			return b, false
 		case c == '%':
-			if i+2 >= len(s) || unhex[s[i+1]] > 15 || unhex[s[i+2]] > 15 {
+			if !iri.Escape(s[i:]) {
 				return b, false
 			}
 		default: // & or '

@@ -3,6 +3,7 @@ package resourcesync
 import (
 	"bytes"
 
+	"lockstep/internal/iri"
 	"lockstep/internal/xmlscan"
 )
 
@@ -78,7 +79,7 @@ func (r *Reader) exactLoc(text []byte) {
 	case !r.opts.Exact:
 	case r.blanks > 0:
 		r.warn("RS-XML-09", "loc with white space around it")
-	case allOf(text, classURI) && !validURI(string(text)):
+	case iri.Plain(text) && !validURI(string(text)):
 		r.warn("RS-XML-09", "loc \""+xmlscan.Clip(string(text))+"\" is no valid URI")
 	}
 }
@@ -88,7 +89,7 @@ func (r *Reader) exactLink(rel, href []byte) {
 	if !r.opts.Exact {
 		return
 	}
-	if hasScheme(href) && !validURI(string(href)) {
+	if iri.HasScheme(href) && !validURI(string(href)) {
 		r.warn("RS-LN-01", "the href \""+xmlscan.Clip(string(href))+"\" of a link is no valid URI")
 	}
 	for _, name := range bytes.Fields(rel) {

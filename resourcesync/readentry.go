@@ -1,8 +1,7 @@
 package resourcesync
 
 import (
-	"bytes"
-
+	"lockstep/internal/iri"
 	"lockstep/internal/xmlscan"
 )
 
@@ -213,7 +212,7 @@ func (r *Reader) loc(text []byte) {
 		}
 		return
 	}
-	if !hasScheme(text) {
+	if !iri.HasScheme(text) {
 		abs, err := r.resolve(string(text))
 		if err != nil {
 			r.warn("RS-XML-09", "loc is "+err.Error()+"; the entry is skipped")
@@ -225,34 +224,11 @@ func (r *Reader) loc(text []byte) {
 		return
 	}
 	r.exactLoc(text)
-	if !allOf(text, classURI) {
+	if !iri.Plain(text) {
 		r.warn("RS-AMB-24", "loc has characters that a URI has not")
-		text = encodeIRI(text)
+		text = iri.Encode(text)
 	}
 	d.loc = d.keep(text)
-}
-
-// encodeIRI returns the URI of an IRI, or of a URI that someone forgot to
-// encode: what cannot stand in one is percent-encoded (RS-AMB-24). The host
-// stays, for hosts are not written so.
-func encodeIRI(text []byte) []byte {
-	const hex = "0123456789ABCDEF"
-	host := 0
-	if i := bytes.Index(text, []byte("://")); i >= 0 {
-		host = len(text)
-		if j := bytes.IndexAny(text[i+3:], "/?#"); j >= 0 {
-			host = i + 3 + j
-		}
-	}
-	b := append(make([]byte, 0, len(text)+32), text[:host]...)
-	for _, c := range text[host:] {
-		if classes[c]&classURI != 0 {
-			b = append(b, c)
-		} else {
-			b = append(b, '%', hex[c>>4], hex[c&15])
-		}
-	}
-	return b
 }
 
 // finish cuts the texts of the entry.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 
+	"lockstep/internal/iri"
 	"lockstep/internal/xmlscan"
 )
 
@@ -115,7 +116,7 @@ func (r *Reader) link() {
 		return
 	}
 	r.exactLink(rel, href)
-	if !hasScheme(href) {
+	if !iri.HasScheme(href) {
 		abs, err := r.resolve(string(href))
 		if err != nil {
 			r.warn("RS-LN-01", "the href of a link is "+err.Error()+"; the link is ignored")

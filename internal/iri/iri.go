@@ -1,0 +1,103 @@
+// Package iri tells what strangers write for URIs (RFC 3986) from what are none,
+// and makes URIs of the IRIs among them (RFC 3987). It looks at characters only:
+// what an address leads to is the business of who follows it.
+package iri
+
+import "bytes"
+
+// The classes of bytes.
+const (
+	byteURI = 1 << iota // may stand in a URI
+	byteIRI             // may stand in an IRI, as far as one byte tells
+	byteHex
+)
+
+var classes = func() (t [256]uint8) {
+	for c := range t {
+		b := byte(c)
+		if b|0x20 >= 'a' && b|0x20 <= 'z' || b >= '0' && b <= '9' {
+			t[c] = byteURI | byteIRI
+		}
+		if b >= '0' && b <= '9' || b|0x20 >= 'a' && b|0x20 <= 'f' {
+			t[c] |= byteHex
+		}
+		if b > 0x7f {
+			t[c] = byteIRI
+		}
+	}
+	for _, b := range []byte("-._~:/?#[]@!$&'()*+,;=%") {
+		t[b] = byteURI | byteIRI
+	}
+	return t
+}()
+
+// Byte reports whether c may stand in a URI.
+func Byte(c byte) bool { return classes[c]&byteURI != 0 }
+
+// Plain reports whether all bytes of s may stand in a URI.
+func Plain[T string | []byte](s T) bool { return allOf(s, byteURI) }
+
+// Absolute reports whether s is an absolute IRI, as far as can be told without
+// knowing its scheme: every absolute URI is one.
+func Absolute[T string | []byte](s T) bool { return HasScheme(s) && allOf(s, byteIRI) }
+
+func allOf[T string | []byte](s T, class uint8) bool {
+	all := class
+	for ; len(s) >= 8; s = s[8:] {
+		all &= classes[s[0]] & classes[s[1]] & classes[s[2]] & classes[s[3]] & classes[s[4]] & classes[s[5]] & classes[s[6]] & classes[s[7]]
+	}
+	for i := range len(s) {
+		all &= classes[s[i]]
+	}
+	return all == class
+}
+
+// HasScheme reports whether s begins with a scheme and goes on behind it.
+func HasScheme[T string | []byte](s T) bool {
+	if len(s) == 0 || s[0]|0x20 < 'a' || s[0]|0x20 > 'z' {
+		return false
+	}
+	for i := 1; i < len(s); i++ {
+		c := s[i]
+		switch {
+		case c == ':':
+			return i+1 < len(s)
+		case c|0x20 >= 'a' && c|0x20 <= 'z', c >= '0' && c <= '9', c == '+', c == '-', c == '.':
+		default:
+			return false
+		}
+	}
+	return false
+}
+
+// Escape reports whether s begins with an escape: a percent sign and two
+// hexadecimal digits.
+func Escape(s string) bool {
+	return len(s) > 2 && s[0] == '%' && classes[s[1]]&classes[s[2]]&byteHex != 0
+}
+
+// Encode returns the URI of an IRI, or of a URI that someone forgot to encode:
+// what cannot stand in one is percent-encoded. The host stays, for hosts are not
+// written so. It returns text itself where there is nothing to do.
+func Encode(text []byte) []byte {
+	if Plain(text) {
+		return text
+	}
+	const hex = "0123456789ABCDEF"
+	host := 0
+	if i := bytes.Index(text, []byte("://")); i >= 0 {
+		host = len(text)
+		if j := bytes.IndexAny(text[i+3:], "/?#"); j >= 0 {
+			host = i + 3 + j
+		}
+	}
+	b := append(make([]byte, 0, len(text)+32), text[:host]...)
+	for _, c := range text[host:] {
+		if Byte(c) {
+			b = append(b, c)
+		} else {
+			b = append(b, '%', hex[c>>4], hex[c&15])
+		}
+	}
+	return b
+}
