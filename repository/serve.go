@@ -12,9 +12,9 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
+	"lockstep/internal/negotiate"
 	"lockstep/oaipmh"
 )
 
@@ -145,7 +145,7 @@ func (a *answer) begin() {
 		h.Set("Cache-Control", "no-cache")
 	}
 	head := oaipmh.Header{ResponseDate: a.date, Request: a.q}
-	if !acceptsGzip(a.request.Header["Accept-Encoding"]) {
+	if !negotiate.Gzip(a.request.Header["Accept-Encoding"]) {
 		a.out, a.shut = oaipmh.NewWriter(a.rw, head, oaipmh.Second), func() error { return nil }
 		return
 	}
@@ -172,17 +172,13 @@ func (a *answer) unchanged(sets []*index) bool {
 	}
 	tag := `W/"` + hex.EncodeToString(sum.Sum(nil)[:12]) + `"`
 	a.rw.Header().Set("ETag", tag)
-	for _, line := range a.request.Header["If-None-Match"] {
-		for known := range strings.SplitSeq(line, ",") {
-			if known = strings.TrimSpace(known); known == tag || known == tag[2:] {
-				a.rw.Header().Set("Cache-Control", "no-cache")
-				a.rw.Header().Set("Vary", "Accept-Encoding")
-				a.rw.WriteHeader(http.StatusNotModified)
-				return true
-			}
-		}
+	if !negotiate.Has(a.request.Header["If-None-Match"], tag) {
+		return false
 	}
-	return false
+	a.rw.Header().Set("Cache-Control", "no-cache")
+	a.rw.Header().Set("Vary", "Accept-Encoding")
+	a.rw.WriteHeader(http.StatusNotModified)
+	return true
 }
 
 func (a *answer) identify() error {
@@ -334,19 +330,4 @@ func (a *answer) getRecord() error {
 		return err
 	}
 	return a.end()
-}
-
-// acceptsGzip reports whether a client takes the content coding gzip.
-func acceptsGzip(lines []string) bool {
-	for _, line := range lines {
-		for item := range strings.SplitSeq(line, ",") {
-			coding, weight, _ := strings.Cut(item, ";")
-			if !strings.EqualFold(strings.TrimSpace(coding), "gzip") {
-				continue
-			}
-			q := strings.ReplaceAll(weight, " ", "")
-			return q != "q=0" && !(strings.HasPrefix(q, "q=0.") && strings.Trim(q[4:], "0") == "")
-		}
-	}
-	return false
 }

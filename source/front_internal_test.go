@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"net/http"
 	"testing"
+
+	"lockstep/internal/negotiate"
 )
 
 // FuzzAsk demands that what the front takes for a plain request net/http takes
@@ -37,7 +39,7 @@ func FuzzAsk(f *testing.F) {
 			t.Fatalf("%q: %v", text[:n], err)
 		}
 		if r.Method != http.MethodGet || r.RequestURI != a.path || r.URL.Path != a.path || r.ContentLength != 0 || r.Close ||
-			r.ProtoMinor != 1 || acceptsGzip(r.Header["Accept-Encoding"]) != a.gzip {
+			r.ProtoMinor != 1 || negotiate.Gzip(r.Header["Accept-Encoding"]) != a.gzip {
 			t.Errorf("%q: %+v, net/http %+v", text[:n], a, r)
 		}
 		for _, name := range []string{"Range", "If-None-Match", "If-Modified-Since", "Expect", "Upgrade", "Transfer-Encoding", "Authorization"} {

@@ -3,12 +3,14 @@ package source
 import (
 	"bytes"
 	"strings"
+
+	"lockstep/internal/negotiate"
 )
 
 // An ask is a request the front may answer.
 type ask struct {
 	path string // as it was sent
-	gzip bool   // see acceptsGzip
+	gzip bool   // see negotiate.Gzip
 }
 
 var headersEnd = []byte("\r\n\r\n")
@@ -81,7 +83,7 @@ func parseAsk(text []byte) (a ask, ok bool) {
 		return a, false
 	}
 	a.path = string(path)
-	a.gzip = codings > 0 && acceptsGzip([]string{coding})
+	a.gzip = codings > 0 && negotiate.Gzip([]string{coding})
 	return a, true
 }
 

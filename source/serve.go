@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"lockstep/blob"
+	"lockstep/internal/negotiate"
 	"lockstep/memento"
 )
 
@@ -131,7 +132,7 @@ func (h *handler) document(w http.ResponseWriter, r *http.Request, name string) 
 		return
 	}
 	defer doc.Close() // opened for reading only
-	zip := acceptsGzip(r.Header["Accept-Encoding"]) && !strings.HasSuffix(name, gzipSuffix)
+	zip := negotiate.Gzip(r.Header["Accept-Encoding"]) && !strings.HasSuffix(name, gzipSuffix)
 	known, err := h.cache.get(doc, zip)
 	if err != nil {
 		h.refuse(w, r, name, err)

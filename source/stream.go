@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"lockstep/catalog"
+	"lockstep/internal/negotiate"
 	"lockstep/resourcesync"
 )
 
@@ -64,7 +65,7 @@ func (h *handler) lookup(ctx context.Context, set *Set, uri string) (*catalog.Re
 // so that nobody takes them for whole.
 func (h *handler) streamRecord(w http.ResponseWriter, r *http.Request, set *Set, record *catalog.Record, rel string) error {
 	etag := recordTag(record)
-	if unchanged(r, etag) {
+	if negotiate.Has(r.Header["If-None-Match"], etag) {
 		h.describe(w, record, rel, etag)
 		w.WriteHeader(http.StatusNotModified)
 		return nil
@@ -125,17 +126,4 @@ func recordTag(record *catalog.Record) string {
 		}
 	}
 	return ""
-}
-
-// unchanged reports whether a request says that its sender has the bytes of
-// etag.
-func unchanged(r *http.Request, etag string) bool {
-	for _, header := range r.Header["If-None-Match"] {
-		for tag := range strings.SplitSeq(header, ",") {
-			if tag = strings.TrimPrefix(strings.TrimSpace(tag), "W/"); etag != "" && (tag == etag || tag == "*") {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -1,13 +1,16 @@
-package source
+// Package negotiate reads what a request says of the answer it can use: content
+// codings, and what its sender has already (RFC 9110).
+package negotiate
 
 import (
 	"strconv"
 	"strings"
 )
 
-// acceptsGzip reports whether a client asks for the content coding gzip, and
-// does not like the document as it is better (RFC 9110, 12.5.3).
-func acceptsGzip(headers []string) bool {
+// Gzip reports whether a client asks for the content coding gzip, and does not
+// like the document as it is better (RFC 9110, 12.5.3). It is handed the lines of
+// Accept-Encoding.
+func Gzip(headers []string) bool {
 	gzip, identity, other := -1.0, -1.0, -1.0 // -1: not mentioned
 	for _, header := range headers {
 		for item := range strings.SplitSeq(header, ",") {
@@ -49,4 +52,22 @@ func quality(params string) (q float64, ok bool) {
 	}
 	q, err := strconv.ParseFloat(value, 64)
 	return q, err == nil && q <= 1
+}
+
+// Has reports whether a client says that it has what etag stands for, an entity
+// tag as it is sent; "" stands for nothing. It is handed the lines of
+// If-None-Match, where tags are compared weakly (RFC 9110, 13.1.2).
+func Has(headers []string, etag string) bool {
+	if etag == "" {
+		return false
+	}
+	etag = strings.TrimPrefix(etag, "W/")
+	for _, header := range headers {
+		for tag := range strings.SplitSeq(header, ",") {
+			if tag = strings.TrimPrefix(strings.TrimSpace(tag), "W/"); tag == etag || tag == "*" {
+				return true
+			}
+		}
+	}
+	return false
 }
