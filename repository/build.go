@@ -89,9 +89,10 @@ func (x *index) stretch(ctx context.Context, b *batch, past string) (next string
 		if err != nil {
 			return "", err
 		}
-		uri, is := r.URI[len(keyURI):], new(row)
-		if err := json.Unmarshal([]byte(r.Token), is); err != nil {
-			return "", fmt.Errorf("index entry of %q: %w", uri, err)
+		uri := r.URI[len(keyURI):]
+		is, err := parseRow(uri, r.Token)
+		if err != nil {
+			return "", err
 		}
 		for len(rest) > 0 && rest[0].URI < uri {
 			if err := b.add(ctx, &rest[0], nil, timeOf(&rest[0])); err != nil {
@@ -106,7 +107,7 @@ func (x *index) stretch(ctx context.Context, b *batch, past string) (next string
 			}
 		} else if !is.Deleted {
 			x.cur.Gone++ // numbers from 1: a change may have the very time of the Mark
-			err = b.removed(uri, is, spot{At: x.cur.Since, Number: x.cur.Gone})
+			b.removed(uri, is, spot{At: x.cur.Since, Number: x.cur.Gone})
 		}
 		if err == nil && len(b.rows) >= 2*batchItems { // many are gone: what is done stays done
 			err = b.flush(ctx)
@@ -152,7 +153,8 @@ func (b *batch) remove(ctx context.Context, uri string, at spot) error {
 	if err != nil || old == nil || old.Deleted && old.Spot == at {
 		return err
 	}
-	return b.removed(uri, old, at)
+	b.removed(uri, old, at)
+	return nil
 }
 
 func (b *batch) row(ctx context.Context, uri string) (*row, error) {
@@ -184,9 +186,9 @@ func (b *batch) add(ctx context.Context, r *catalog.Record, old *row, at spot) e
 	return nil
 }
 
-func (b *batch) removed(uri string, old *row, at spot) error {
+// removed makes a deleted item of what was one.
+func (b *batch) removed(uri string, old *row, at spot) {
 	b.replace(uri, old, &row{Spot: at, Deleted: true, Identifier: old.Identifier})
-	return nil
 }
 
 // replace makes an item now what was old.

@@ -1,14 +1,10 @@
 package repository
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"io/fs"
 	"slices"
 	"time"
 
-	"lockstep/catalog"
 	"lockstep/oaipmh"
 )
 
@@ -176,111 +172,4 @@ func (a *answer) next(l *listing, sets []*index, n int) ([]place, error) {
 		at = l.From
 	}
 	return items, a.merge(l, sets, items)
-}
-
-// header returns what a record of an item begins with.
-func (p *place) header() oaipmh.Record {
-	return oaipmh.Record{
-		Identifier: identifierOf(p.uri, p.identifier), Datestamp: spot{At: p.date}.time(), Sets: p.specs, Deleted: p.gone,
-	}
-}
-
-// errUnreadable reports content that is not what it was when it was indexed, and
-// may be again.
-var errUnreadable = errors.New("the content cannot be read as it was")
-
-// look reads the resources of items whose records are wanted, by set and URI.
-func (a *answer) look(l *listing, items []place) (map[*index]map[string]*catalog.Record, error) {
-	if l.Verb != oaipmh.VerbListRecords {
-		return nil, nil
-	}
-	uris := make(map[*index][]string)
-	for i := range items {
-		if p := &items[i]; !p.gone && !p.elsewhere {
-			uris[p.index] = append(uris[p.index], p.uri)
-		}
-	}
-	there := make(map[*index]map[string]*catalog.Record)
-	for x, wanted := range uris {
-		slices.Sort(wanted)
-		var err error
-		if there[x], err = among(a.ctx, x.catalog, x.Catalog, wanted); err != nil {
-			return nil, err
-		}
-	}
-	return there, nil
-}
-
-// amongSkip is how many resources nobody asked for are read over before it is
-// cheaper to look for the next.
-const amongSkip = 32
-
-// among returns those of a set of the catalog that have one of the URIs, which are
-// in order. Those of a list are mostly neighbours: a reading for each takes longer
-// than all the rest.
-func among(ctx context.Context, c catalog.Catalog, set string, uris []string) (map[string]*catalog.Record, error) {
-	there := make(map[string]*catalog.Record, len(uris))
-	for len(uris) > 0 {
-		skipped := 0
-		// No URI has a NUL byte, so none lies between the last and the bound.
-		for r, err := range c.Resources(ctx, set, catalog.Range{From: uris[0], To: uris[len(uris)-1] + "\x01"}) {
-			if err != nil {
-				return nil, err
-			}
-			for len(uris) > 0 && uris[0] < r.URI {
-				uris = uris[1:] // there is none
-			}
-			if len(uris) > 0 && uris[0] == r.URI {
-				there[r.URI] = &r
-				uris, skipped = uris[1:], 0
-			} else {
-				skipped++
-			}
-			if len(uris) == 0 || skipped > amongSkip {
-				break
-			}
-		}
-		if skipped <= amongSkip {
-			break // it came to the end
-		}
-	}
-	return there, nil
-}
-
-// record returns the record of an item in a format; r is its resource, nil if it
-// is gone.
-func (p *place) record(ctx context.Context, prefix string, r *catalog.Record) (oaipmh.Record, error) {
-	rec := p.header()
-	if rec.Deleted = rec.Deleted || r == nil; rec.Deleted {
-		return rec, nil
-	}
-	if prefix != dublinCore || p.dublinCore {
-		m, err := p.document(ctx, r)
-		switch {
-		case ctx.Err() != nil:
-			return rec, ctx.Err()
-		case err == nil && p.prefixOf(m.Namespace) == prefix:
-			rec.Metadata, rec.Namespace = m.Document, m.Namespace
-			return rec, nil
-		case prefix == dublinCore: // can always be made
-		case err == nil:
-			return rec, fmt.Errorf("%w: its root is now in the namespace %s", errUnreadable, m.Namespace)
-		case errors.Is(err, fs.ErrNotExist):
-			return rec, fmt.Errorf("%w: it is gone", errUnreadable)
-		default:
-			return rec, fmt.Errorf("%w: %w", errUnreadable, err)
-		}
-	}
-	rec.Metadata, rec.Namespace = describe(r, rec.Identifier), oaipmh.DublinCoreNamespace
-	return rec, nil
-}
-
-// in returns the item as a list of the format has it, if it is in one.
-func (is *row) in(uri, prefix string) (listed, bool) {
-	item := listed{spot: is.Spot, uri: uri, identifier: is.Identifier, gone: is.Deleted, dublinCore: is.DublinCore}
-	if prefix == dublinCore || slices.Contains(is.Formats, prefix) {
-		return item, true
-	}
-	item.gone = true
-	return item, slices.Contains(is.Former, prefix)
 }

@@ -1,7 +1,6 @@
 package repository
 
 import (
-	"encoding/json"
 	"slices"
 
 	"lockstep/catalog"
@@ -30,13 +29,15 @@ func (a *answer) standings(identifiers []string) (map[string][]standing, error) 
 		if err != nil {
 			return nil, err
 		}
+		uriOf := func(id string) string {
+			if uri, ok := uris[id]; ok {
+				return uri
+			}
+			return id
+		}
 		keys := make([]string, 0, len(identifiers))
 		for _, id := range identifiers {
-			uri, ok := uris[id]
-			if !ok {
-				uri = id
-			}
-			keys = append(keys, keyURI+uri)
+			keys = append(keys, keyURI+uriOf(id))
 		}
 		slices.Sort(keys)
 		found, err := among(a.ctx, x.catalog, x.name, keys)
@@ -44,20 +45,17 @@ func (a *answer) standings(identifiers []string) (map[string][]standing, error) 
 			return nil, err
 		}
 		for _, id := range identifiers {
-			uri, ok := uris[id]
-			if !ok {
-				uri = id
-			}
+			uri := uriOf(id)
 			r := found[keyURI+uri]
 			if r == nil {
 				continue
 			}
-			s := standing{x, uri, new(row)}
-			if err := json.Unmarshal([]byte(r.Token), s.row); err != nil {
+			is, err := parseRow(uri, r.Token)
+			if err != nil {
 				return nil, err
 			}
-			if identifierOf(uri, s.row.Identifier) == id {
-				all[id] = append(all[id], s)
+			if identifierOf(uri, is.Identifier) == id {
+				all[id] = append(all[id], standing{x, uri, is})
 			}
 		}
 	}

@@ -12,7 +12,7 @@
 //	http.Handle("/oai", repo)
 //
 // Lists by datestamp, and by format, are read off an index beside the catalog,
-// which is brought in step with it whenever somebody asks (index.go). It keeps
+// which is brought in step with it whenever somebody asks (refresh.go). It keeps
 // deletions for good.
 package repository
 

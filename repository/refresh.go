@@ -1,0 +1,117 @@
+package repository
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"lockstep/catalog"
+)
+
+// ErrNotPublished reports a set of which nothing was published yet.
+var ErrNotPublished = errors.New("nothing was published yet")
+
+// A state is what there is in an index.
+type state struct {
+	At    time.Time // everything that happened up to here is in it
+	Seq   catalog.Seq
+	Items int64
+	Gone  int // rises with what the index finds out by itself
+}
+
+// known returns the state as of the last refresh.
+func (x *index) known() state {
+	if s := x.state.Load(); s != nil {
+		return *s
+	}
+	return state{}
+}
+
+// refresh brings the index in step with the catalog.
+func (x *index) refresh(ctx context.Context) error {
+	select {
+	case x.turn <- struct{}{}:
+		defer func() { <-x.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	err := x.bringUp(ctx)
+	if err == nil {
+		err = x.settle(ctx)
+	}
+	if err != nil {
+		x.cur, x.fmts = nil, nil // whatever was written is read again
+		return fmt.Errorf("index set %s: %w", x.Name, err)
+	}
+	x.state.Store(&state{At: x.mark.At, Seq: x.cur.Seq, Items: x.cur.Items, Gone: x.cur.Gone})
+	return nil
+}
+
+func (x *index) bringUp(ctx context.Context) error {
+	if err := x.load(ctx); err != nil {
+		return err
+	}
+	status, err := x.catalog.Status(ctx, x.Catalog)
+	if err != nil {
+		return err
+	}
+	if status.Kept.At.IsZero() {
+		return ErrNotPublished
+	}
+	c := x.cur
+	// Never built, from another history, or with another idea of formats.
+	anew := c.Seq > status.Last || c.Seq < status.Kept.Seq || c.Contents != (x.Open != nil) || c.Since == 0
+	// What comes after a Mark has a later time, so that no harvest from the
+	// responseDate on misses it (OAI-PMH 2.0, 2.7.1).
+	if now := x.opts.Now(); anew || x.marked.IsZero() || now.Sub(x.marked) >= x.opts.markAge() {
+		if x.mark, err = x.catalog.Mark(ctx, x.Catalog); err != nil {
+			return err
+		}
+		x.marked = now
+	}
+	if anew {
+		*c = cursor{
+			Seq: x.mark.Seq, Items: c.Items, Gone: c.Gone, Building: true, Since: x.mark.At.UnixMicro(),
+			Contents: x.Open != nil, Anew: c.Contents != (x.Open != nil),
+		}
+	}
+	if c.Building {
+		if err := x.build(ctx); err != nil {
+			return err
+		}
+	}
+	if c.Seq >= status.Last {
+		return nil
+	}
+	return x.follow(ctx)
+}
+
+// load reads the cursor.
+func (x *index) load(ctx context.Context) (err error) {
+	if x.cur != nil {
+		return nil
+	}
+	text, ok, err := x.get(ctx, keyCursor)
+	if err != nil {
+		return err
+	}
+	c := new(cursor)
+	if ok {
+		if err := json.Unmarshal([]byte(text), c); err != nil {
+			return fmt.Errorf("how far it is: %w", err)
+		}
+	}
+	if x.fmts, err = x.formats(ctx); err != nil {
+		return err
+	}
+	x.cur = c
+	return nil
+}
+
+// markAge is how old a Mark may be that a response is dated by: each new one is a
+// transaction.
+func (o *Options) markAge() time.Duration {
+	return time.Second + time.Duration(len(o.Sets))*20*time.Millisecond
+}
