@@ -31,6 +31,7 @@ type stranger struct {
 	identify func(q url.Values) string // what is in the answer; by default what is usual
 	list     func(q url.Values) string // what is in the response to ListRecords
 	get      func(id string) string    // to GetRecord
+	sets     func(q url.Values) string // to ListSets
 	whole    func(w http.ResponseWriter, q *http.Request, text string)
 }
 
@@ -62,6 +63,8 @@ func (s *stranger) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		body = s.list(args)
 	case verb == "GetRecord" && s.get != nil:
 		body = s.get(args.Get("identifier"))
+	case verb == "ListSets" && s.sets != nil:
+		body = s.sets(args)
 	default:
 		body = oaiError(oaipmh.CodeIDDoesNotExist)
 	}
@@ -372,6 +375,25 @@ func TestOAIPMHKept(t *testing.T) {
 			if s.expect(""); len(s.held()) != 30 {
 				t.Errorf("%d are held after all", len(s.held()))
 			}
+		})
+	}
+}
+
+// TestOAIPMHNoSet tells a set that is not there from one that is empty.
+func TestOAIPMHNoSet(t *testing.T) {
+	t.Parallel()
+	for spec, want := range map[string]string{"a": "", "b": "", "b:c": "", "x": "there is no set x; its sets are a, b:c", "b:": "there is no set b:"} {
+		t.Run(spec, func(t *testing.T) {
+			t.Parallel()
+			s := newStranger(t, intake.OAIPMHOptions{SetSpec: spec})
+			s.list = func(url.Values) string { return oaiError(oaipmh.CodeNoRecordsMatch) }
+			s.sets = func(q url.Values) string {
+				if q.Get("resumptionToken") != "" {
+					return "<ListSets><set><setSpec>b:c</setSpec></set></ListSets>"
+				}
+				return "<ListSets><set><setSpec>a</setSpec></set><resumptionToken>n</resumptionToken></ListSets>"
+			}
+			s.expect(want)
 		})
 	}
 }

@@ -64,6 +64,9 @@ func (p *pager) all(ctx context.Context) error {
 		token, records, err := p.next(ctx)
 		switch {
 		case oaipmh.HasCode(err, oaipmh.CodeNoRecordsMatch):
+			if err := p.noSuchSet(ctx); err != nil {
+				return err
+			}
 			token = oaipmh.Token{Complete: -1, Cursor: -1}
 		case oaipmh.HasCode(err, oaipmh.CodeBadResumptionToken) && p.run.Token != "":
 			if err := p.restart(err); err != nil {

@@ -1,0 +1,55 @@
+package intake
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"lockstep/internal/fetch"
+	"lockstep/oaipmh"
+)
+
+const (
+	maxSetPages = 100 // of ListSets, to find one set
+	namedSets   = 20  // in a message
+)
+
+// noSuchSet reports a list of everything in a set that is empty because there is no
+// such set: repositories say noRecordsMatch then, too. Where they do not tell of
+// their sets it is taken for an empty one.
+func (p *pager) noSuchSet(ctx context.Context) error {
+	spec := p.o.SetSpec
+	if spec == "" || !p.run.Full || p.run.Token != "" {
+		return nil
+	}
+	var names []string
+	uri := oaipmh.URL(p.base, oaipmh.VerbListSets)
+	for range maxSetPages {
+		var sets []oaipmh.Set
+		var token oaipmh.Token
+		_, err := p.ask(ctx, uri, func(r *oaipmh.Reader) (err error) {
+			sets, err = r.Sets()
+			token, _ = r.Token()
+			return err
+		})
+		if err != nil {
+			return ctx.Err()
+		}
+		for _, s := range sets {
+			if s.Spec == spec || strings.HasPrefix(s.Spec, spec+":") {
+				return nil
+			}
+			if len(names) < namedSets {
+				names = append(names, fetch.Printable(s.Spec))
+			}
+		}
+		if token.Value == "" {
+			if len(names) == 0 {
+				return nil
+			}
+			return fmt.Errorf("there is no set %s; its sets are %s", fetch.Printable(spec), strings.Join(names, ", "))
+		}
+		uri = oaipmh.URL(p.base, oaipmh.VerbListSets, "resumptionToken", token.Value)
+	}
+	return nil
+}
