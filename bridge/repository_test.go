@@ -130,7 +130,11 @@ func TestRepositorySet(t *testing.T) {
 	if r := m.mustSync(); r.Created != 5 {
 		t.Errorf("report: %+v", r)
 	}
-	empty := newMirror(t, "oai-pmh:"+l.url+"?set=none")
+	if _, err := newMirror(t, "oai-pmh:"+l.url+"?set=none").sync(); err == nil {
+		t.Error("a set that is not there is none")
+	}
+	few := newLibrary(t, oaipmhtest.Options{Records: 1, Sets: []string{"a", "none"}})
+	empty := newMirror(t, "oai-pmh:"+few.url+"?set=none")
 	if r := empty.mustSync(); len(r.Warnings) != 1 || !strings.HasSuffix(r.Warnings[0], "it has no records of format oai_dc in set none") {
 		t.Errorf("warnings: %q", r.Warnings)
 	}
