@@ -27,9 +27,9 @@ func Run(t *testing.T, open func(t *testing.T) intake.Ledger) {
 	}
 }
 
-// Reopen tests that what was recorded is there when the Ledger that open opens,
+// RunReopen tests that what was recorded is there when the Ledger that open opens,
 // and shut closes, is opened again.
-func Reopen(t *testing.T, open func() intake.Ledger, shut func()) {
+func RunReopen(t *testing.T, open func() intake.Ledger, shut func()) {
 	want := row("a", "u1", "u2")
 	must(t, open().Record(t.Context(), set, []intake.LedgerRow{want}, nil))
 	shut()

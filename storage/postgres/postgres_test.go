@@ -100,7 +100,7 @@ func TestJournalReopen(t *testing.T) {
 func TestLedgerReopen(t *testing.T) {
 	t.Parallel()
 	open, shut := again(t, postgrestest.URL(t))
-	ledgertest.Reopen(t, func() intake.Ledger { return open().Ledger() }, shut)
+	ledgertest.RunReopen(t, func() intake.Ledger { return open().Ledger() }, shut)
 }
 
 func TestHubReopen(t *testing.T) {

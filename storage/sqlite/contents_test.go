@@ -14,17 +14,10 @@ func TestContents(t *testing.T) {
 	contentstest.Run(t, func(t *testing.T) intake.Contents {
 		return open(t, sqlite.Options{}, filepath.Join(t.TempDir(), "state.db")).Contents()
 	})
-	path := filepath.Join(t.TempDir(), "state.db")
-	var db *sqlite.DB
-	contentstest.RunReopen(t, func() intake.Contents {
-		var err error
-		if db, err = sqlite.Open(path); err != nil {
-			t.Fatal(err)
-		}
-		return db.Contents()
-	}, func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+}
+
+func TestContentsReopen(t *testing.T) {
+	t.Parallel()
+	open, shut := again(t, filepath.Join(t.TempDir(), "state.db"))
+	contentstest.RunReopen(t, func() intake.Contents { return open().Contents() }, shut)
 }

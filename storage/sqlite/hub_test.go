@@ -25,19 +25,8 @@ func TestHub(t *testing.T) {
 
 func TestHubReopen(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "hub.db")
-	var db *sqlite.DB
-	hubtest.RunReopen(t, func() hub.Store {
-		var err error
-		if db, err = sqlite.Open(path); err != nil {
-			t.Fatal(err)
-		}
-		return db.Hub()
-	}, func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	open, shut := again(t, filepath.Join(t.TempDir(), "hub.db"))
+	hubtest.RunReopen(t, func() hub.Store { return open().Hub() }, shut)
 }
 
 const hubKillEnv = "LOCKSTEP_TEST_HUB_KILL"

@@ -50,21 +50,28 @@ func open(t testing.TB, o sqlite.Options, path string) *sqlite.DB {
 	return db
 }
 
+// again returns functions that open the file at path and close it, as often as one
+// likes.
+func again(t *testing.T, path string) (open func() *sqlite.DB, shut func()) {
+	var db *sqlite.DB
+	return func() *sqlite.DB {
+			var err error
+			if db, err = sqlite.Open(path); err != nil {
+				t.Fatal(err)
+			}
+			return db
+		}, func() {
+			if err := db.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+}
+
 func TestCatalogReopen(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a?b%41#c é\xff.db")
-	var db *sqlite.DB
-	catalogtest.RunReopen(t, func() catalog.Catalog {
-		var err error
-		if db, err = sqlite.Open(path); err != nil {
-			t.Fatal(err)
-		}
-		return db.Catalog()
-	}, func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	open, shut := again(t, path)
+	catalogtest.RunReopen(t, func() catalog.Catalog { return open().Catalog() }, shut)
 	if left, err := filepath.Glob(filepath.Join(filepath.Dir(path), "*")); err != nil || !slices.Equal(left, []string{path}) {
 		t.Errorf("files after Close: %q, %v", left, err)
 	}

@@ -23,26 +23,10 @@ func TestVersions(t *testing.T) {
 	})
 }
 
-// reopened returns functions that open the versions in the file and close them.
-func reopened(t *testing.T, path string) (open func() memento.Store, shut func()) {
-	var db *sqlite.DB
-	return func() memento.Store {
-			var err error
-			if db, err = sqlite.Open(path); err != nil {
-				t.Fatal(err)
-			}
-			return db.Versions()
-		}, func() {
-			if err := db.Close(); err != nil {
-				t.Error(err)
-			}
-		}
-}
-
 func TestVersionsReopen(t *testing.T) {
 	t.Parallel()
-	open, shut := reopened(t, filepath.Join(t.TempDir(), "state.db"))
-	mementotest.RunReopen(t, open, shut)
+	open, shut := again(t, filepath.Join(t.TempDir(), "state.db"))
+	mementotest.RunReopen(t, func() memento.Store { return open().Versions() }, shut)
 }
 
 const versionsKillEnv = "LOCKSTEP_TEST_VERSIONS_KILL"
@@ -59,12 +43,12 @@ func TestVersionsKill(t *testing.T) {
 	}
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "state.db")
-	open, shut := reopened(t, path)
+	open, shut := again(t, path)
 	mementotest.RunKill(t, 10, func() *exec.Cmd {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestVersionsKill$")
 		cmd.Env = append(os.Environ(), versionsKillEnv+"="+path)
 		return cmd
-	}, open, shut)
+	}, func() memento.Store { return open().Versions() }, shut)
 }
 
 // TestVersionsOlder opens a database from before there were versions.

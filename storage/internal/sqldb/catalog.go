@@ -74,7 +74,7 @@ func (c *Catalog) lock(ctx context.Context, tx *sql.Tx, set string) (*setRow, er
 	if !errors.Is(err, sql.ErrNoRows) {
 		return s, err
 	}
-	if err := tx.QueryRowContext(ctx, `SELECT COALESCE(MAX(id), 0) + 1 FROM catalog_set`).Scan(&s.id); err != nil {
+	if s.id, err = nextID(ctx, tx, "catalog_set"); err != nil {
 		return nil, err
 	}
 	s.floor = time.Time{}.UnixMicro()

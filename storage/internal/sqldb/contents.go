@@ -3,7 +3,6 @@ package sqldb
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"io/fs"
 
@@ -29,23 +28,10 @@ var _ intake.Contents = (*Contents)(nil)
 // Contents returns the contents in the database.
 func (db *DB) Contents() *Contents { return &Contents{db} }
 
-// id returns the id of the set in tx, which is made if it is not there.
-func (c *Contents) id(ctx context.Context, tx *sql.Tx, set string) (id int64, err error) {
-	err = tx.QueryRowContext(ctx, `SELECT id FROM content_set WHERE name = $1`, set).Scan(&id)
-	if !errors.Is(err, sql.ErrNoRows) {
-		return id, err
-	}
-	if err := tx.QueryRowContext(ctx, `SELECT COALESCE(MAX(id), 0) + 1 FROM content_set`).Scan(&id); err != nil {
-		return 0, err
-	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO content_set (id, name) VALUES ($1, $2)`, id, set)
-	return id, err
-}
-
 // update runs f in a transaction with the id of the set.
 func (c *Contents) update(ctx context.Context, set string, f func(tx *sql.Tx, id int64) error) error {
 	return c.db.Update(ctx, func(tx *sql.Tx) error {
-		id, err := c.id(ctx, tx, set)
+		id, err := c.db.lockSet(ctx, tx, "content_set", set)
 		if err != nil {
 			return fmt.Errorf("look up set: %w", err)
 		}

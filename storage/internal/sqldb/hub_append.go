@@ -83,7 +83,7 @@ func (h *Hub) lockTopics(ctx context.Context, tx *sql.Tx, messages []hub.Message
 		}
 		if id == 0 {
 			var err error
-			if id, err = nextTopic(ctx, tx); err != nil {
+			if id, err = nextID(ctx, tx, "hub_topic"); err != nil {
 				return nil, err
 			}
 		}
@@ -97,13 +97,6 @@ func (h *Hub) lockTopics(ctx context.Context, tx *sql.Tx, messages []hub.Message
 }
 
 const insertTopic = `INSERT INTO hub_topic (id, url, first, last, bytes, state, mark) VALUES`
-
-// nextTopic returns an id no topic has. Should another transaction take it as
-// well, one of them is repeated.
-func nextTopic(ctx context.Context, tx *sql.Tx) (id int64, err error) {
-	err = tx.QueryRowContext(ctx, `SELECT COALESCE(MAX(id), 0) + 1 FROM hub_topic`).Scan(&id)
-	return id, err
-}
 
 // putMessages writes the messages and notes in seqs, and in the topics, which
 // numbers they got.

@@ -58,7 +58,7 @@ func (h *Hub) putStates(ctx context.Context, tx *sql.Tx, topics []hub.Topic) err
 		if n > 0 {
 			continue
 		}
-		id, err := nextTopic(ctx, tx)
+		id, err := nextID(ctx, tx, "hub_topic")
 		if err != nil {
 			return err
 		}

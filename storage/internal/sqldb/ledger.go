@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"iter"
 	"strings"
@@ -40,20 +39,6 @@ func (l *Ledger) setID(ctx context.Context, set string) (id int64, err error) {
 		return 0, err
 	}
 	return ids[0], nil
-}
-
-// lock returns the number of a set, makes its row where there is none, and keeps
-// other transactions from changing the set until this one ends.
-func (l *Ledger) lock(ctx context.Context, tx *sql.Tx, set string) (id int64, err error) {
-	err = tx.QueryRowContext(ctx, `SELECT id FROM ledger_set WHERE name = $1`+l.db.dialect.ForUpdate(), set).Scan(&id)
-	if !errors.Is(err, sql.ErrNoRows) {
-		return id, err
-	}
-	if err := tx.QueryRowContext(ctx, `SELECT COALESCE(MAX(id), 0) + 1 FROM ledger_set`).Scan(&id); err != nil {
-		return 0, err
-	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO ledger_set (id, name) VALUES ($1, $2)`, id, set)
-	return id, err
 }
 
 // Lookup implements [intake.Ledger].

@@ -18,7 +18,7 @@ func (l *Ledger) Record(ctx context.Context, set string, put []intake.LedgerRow,
 		return nil
 	}
 	err := l.db.Update(ctx, func(tx *sql.Tx) error {
-		no, err := l.lock(ctx, tx, set)
+		no, err := l.db.lockSet(ctx, tx, "ledger_set", set)
 		if err != nil {
 			return err
 		}

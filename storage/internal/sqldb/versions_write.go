@@ -97,7 +97,7 @@ func (v *Versions) lock(ctx context.Context, tx *sql.Tx, set string, make bool) 
 	if !make || !errors.Is(err, sql.ErrNoRows) {
 		return w, err
 	}
-	if err := tx.QueryRowContext(ctx, `SELECT COALESCE(MAX(id), 0) + 1 FROM memento_set`).Scan(&w.set); err != nil {
+	if w.set, err = nextID(ctx, tx, "memento_set"); err != nil {
 		return nil, err
 	}
 	_, err = tx.ExecContext(ctx, `INSERT INTO memento_set (id, name, last_seq, resources) VALUES ($1, $2, 0, 0)`, w.set, set)
