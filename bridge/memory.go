@@ -77,7 +77,11 @@ func (b *Bridge) remember(ctx context.Context, f discover.Foreign, readOnly bool
 		err = m.open(ctx, f)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the memory of what is harvested: %w", err), m.discard())
+		err = fmt.Errorf("open the memory of what is harvested: %w", err)
+		if errors.Is(err, sqlite.ErrDamaged) {
+			err = fmt.Errorf("%w; without that file everything is harvested anew, and what was deleted in the meantime may stay", err)
+		}
+		return nil, errors.Join(err, m.discard())
 	}
 	return m, nil
 }

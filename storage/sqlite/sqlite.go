@@ -156,6 +156,16 @@ func (dialect) Explain(err error) error {
 		return fmt.Errorf("%w: %w", err, syscall.ENOSPC)
 	case lib.SQLITE_READONLY:
 		return fmt.Errorf("%w: %w", err, syscall.EROFS)
+	case lib.SQLITE_NOTADB, lib.SQLITE_CORRUPT:
+		return damagedError{err}
 	}
 	return err
 }
+
+// ErrDamaged reports a file that is no database of SQLite, or a damaged one.
+var ErrDamaged = errors.New("damaged database")
+
+// A damagedError is ErrDamaged, and says what its error says.
+type damagedError struct{ error }
+
+func (e damagedError) Unwrap() []error { return []error{e.error, ErrDamaged} }
