@@ -108,7 +108,8 @@ func (c *Cleaner) fill() {
 	c.in = c.in[:rest]
 }
 
-// sniff looks at the begin of the document.
+// sniff looks at the beginning of the document: is it text, and how wide are its
+// characters?
 func (c *Cleaner) sniff() {
 	b := c.in
 	if len(b) >= 2 && (b[0] == 0 || b[1] == 0 || b[0] == 0xfe && b[1] == 0xff || b[0] == 0xff && b[1] == 0xfe || b[0] == 0x1f && b[1] == 0x8b) {

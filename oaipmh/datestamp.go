@@ -28,9 +28,9 @@ func (g Granularity) String() string {
 	return "YYYY-MM-DD"
 }
 
-// ParseGranularity reads what Identify states, in any case of its letters. What
+// parseGranularity reads what Identify states, in any case of its letters. What
 // is neither is an error, and as good as [Day].
-func ParseGranularity(s string) (Granularity, error) {
+func parseGranularity(s string) (Granularity, error) {
 	switch s = strings.TrimSpace(s); {
 	case strings.EqualFold(s, Second.String()):
 		return Second, nil
@@ -58,4 +58,13 @@ func ParseDatestamp(s string) (time.Time, Granularity, error) {
 		return t, Day, nil
 	}
 	return time.Time{}, 0, fmt.Errorf("datestamp %.40q: want 2024-05-17 or 2024-05-17T09:30:00Z", s)
+}
+
+// EndOfDatestamp is the last instant, in microseconds, of what a datestamp of that
+// granularity stands for: until includes it (OAI-PMH 2.0, 2.7.1).
+func EndOfDatestamp(t time.Time, g Granularity) time.Time {
+	if g == Day {
+		return t.AddDate(0, 0, 1).Add(-time.Microsecond)
+	}
+	return t.Add(time.Second - time.Microsecond)
 }

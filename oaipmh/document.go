@@ -9,9 +9,9 @@ import (
 	"lockstep/internal/xmlscan"
 )
 
-// ErrNoNamespace reports a document whose root is in no namespace: no format of
+// errNoNamespace reports a document whose root is in no namespace: no format of
 // OAI-PMH (OAI-PMH 2.0, 3.4).
-var ErrNoNamespace = errors.New("the root of the document is in no namespace")
+var errNoNamespace = errors.New("the root of the document is in no namespace")
 
 const (
 	// documentDepth is how deep elements of metadata may stand in each other:
@@ -82,7 +82,7 @@ func Document(r io.Reader, limit int64) (Metadata, error) {
 		return Metadata{}, err
 	}
 	if meta.Namespace = spaces[rootPrefix(meta.Document)]; meta.Namespace == "" {
-		return Metadata{}, ErrNoNamespace
+		return Metadata{}, errNoNamespace
 	}
 	for i := 0; i+1 < len(located); i += 2 {
 		if located[i] == meta.Namespace {

@@ -1,6 +1,6 @@
 // Package oaipmh holds the responses of the Open Archives Initiative Protocol
 // for Metadata Harvesting, version 2.0 (OAI-PMH 2.0, openarchives.org): types, a
-// streaming [Reader], and what requests are made of.
+// streaming [Reader] and a [Writer], and the addresses requests go to.
 //
 // A harvester asks a repository for its records by HTTP, a page at a time:
 //

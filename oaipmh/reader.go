@@ -50,7 +50,7 @@ var assumed = []xmlscan.Declaration{
 	{Prefix: "dcterms", URI: "http://purl.org/dc/terms/"},
 	{Prefix: "oai_dc", URI: DublinCoreNamespace},
 	{Prefix: "xlink", URI: "http://www.w3.org/1999/xlink"},
-	{Prefix: "xsi", URI: "http://www.w3.org/2001/XMLSchema-instance"},
+	{Prefix: "xsi", URI: schemaInstance},
 }
 
 // A Reader reads one response, whatever verb it answers, with memory for one

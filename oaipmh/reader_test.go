@@ -282,3 +282,31 @@ func TestReaderLists(t *testing.T) {
 		t.Errorf("error = %v of another verb's answer", err)
 	}
 }
+
+// FuzzReader reads anything: it ends, errors are of the kinds promised, and the
+// metadata of a record is a document that reads back the same.
+func FuzzReader(f *testing.F) {
+	f.Add([]byte(response(record(`<a xmlns:b="urn:b"><b:c>&amp;</b:c></a>`) + `<resumptionToken cursor="0">x</resumptionToken>`)))
+	f.Add([]byte(response(record(`<dc:x xsi:y=""/>`))))
+	f.Add([]byte(`<OAI-PMH><error code="badVerb"/></OAI-PMH>`))
+	f.Add([]byte(`<OAI-PMH><GetRecord><record><header status="deleted"/></record></GetRecord></OAI-PMH>`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		recs, r, err := read(string(b))
+		if err != nil && !readable(err) {
+			t.Fatalf("error %v (%T)", err, err)
+		}
+		if _, ok := r.Token(); ok && r.Verb() == "" && err == nil {
+			t.Fatal("a token of no answer")
+		}
+		for _, rec := range recs {
+			if rec.Metadata == nil {
+				continue
+			}
+			again, _, err := read(`<o:OAI-PMH xmlns:o="` + oaipmh.Namespace + `"><o:ListRecords><o:record><o:metadata>` +
+				strings.TrimPrefix(string(rec.Metadata), xmlDecl) + `</o:metadata></o:record></o:ListRecords></o:OAI-PMH>`)
+			if err != nil || len(again) != 1 || again[0].Namespace != rec.Namespace || string(again[0].Metadata) != string(rec.Metadata) {
+				t.Fatalf("%q reads back as %v, error %v", rec.Metadata, again, err)
+			}
+		}
+	})
+}

@@ -86,15 +86,13 @@ func (r *Reader) metadata(rec *Record) (err error) {
 	return err
 }
 
-// rootNamespace returns the namespace of the root of a document.
+// rootNamespace returns the namespace of the root of a document of ours.
 func rootNamespace(doc []byte) (string, error) {
 	s := xmlscan.New(bytes.NewReader(doc), xmlscan.Options{MaxToken: len(doc) + 1})
 	if _, err := s.Next(); err != nil {
 		return "", fmt.Errorf("read metadata: %w", err)
 	}
-	name := doc[len(declaration)+1:]
-	name = name[:bytes.IndexAny(name, " \t\r\n/>")]
-	prefix := strings.TrimSuffix(string(name[:len(name)-len(s.Local)]), ":")
+	prefix := rootPrefix(doc[len(declaration):])
 	for p, uri := range s.InScope() {
 		if p == prefix {
 			return uri, nil
@@ -216,7 +214,7 @@ func (id *Identify) set(field, s string) {
 			id.DeletedRecord = d
 		}
 	case "granularity":
-		id.Granularity, _ = ParseGranularity(s) // what is neither is as good as Day
+		id.Granularity, _ = parseGranularity(s) // what is neither is as good as Day
 	case "compression":
 		if len(id.Compressions) < maxEmails {
 			id.Compressions = append(id.Compressions, s)

@@ -7,7 +7,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"lockstep/internal/xmlscan"
@@ -186,7 +185,7 @@ func (w *Writer) begin(element string, bare bool) {
 		return
 	}
 	w.in = element
-	w.raw(`<?xml version="1.0" encoding="UTF-8"?>` + "\n" + `<OAI-PMH xmlns="` + Namespace + `" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"` +
+	w.raw(`<?xml version="1.0" encoding="UTF-8"?>` + "\n" + `<OAI-PMH xmlns="` + Namespace + `" xmlns:xsi="` + schemaInstance + `"` +
 		` xsi:schemaLocation="` + Namespace + " " + Namespace + `OAI-PMH.xsd">` + "\n")
 	w.element("responseDate", FormatDatestamp(w.head.ResponseDate, Second))
 	w.raw("\n<request")
@@ -260,13 +259,4 @@ func AppendText(b []byte, s string) []byte {
 		}
 		return r
 	}, strings.ToValidUTF8(s, string(utf8.RuneError))))
-}
-
-// EndOfDatestamp is the last instant, in microseconds, of the granularity that a datestamp stands for:
-// `until` includes it (OAI-PMH 2.0, 2.7.1).
-func EndOfDatestamp(t time.Time, g Granularity) time.Time {
-	if g == Day {
-		return t.AddDate(0, 0, 1).Add(-time.Microsecond)
-	}
-	return t.Add(time.Second - time.Microsecond)
 }
