@@ -94,7 +94,7 @@ func (s *site) beside(w http.ResponseWriter, r *http.Request) bool {
 	case s.hub != nil && r.URL.EscapedPath() == s.hubPath && !s.hidden(r):
 		s.hub.ServeHTTP(w, r)
 		return true
-	case s.harvested(r):
+	case s.forHarvesters(r):
 		s.oai.ServeHTTP(w, r)
 		return true
 	}

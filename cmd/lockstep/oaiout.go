@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -17,6 +18,9 @@ import (
 
 // oaiName is where harvesters find the sets, below the base URL.
 const oaiName = "oai"
+
+// oaiAddress is the base URL of the repository, given that of the site.
+func oaiAddress(baseURL string) string { return strings.TrimSuffix(baseURL, "/") + "/" + oaiName }
 
 // oaiFlags are the flags of serve about answering harvesters.
 type oaiFlags struct {
@@ -90,9 +94,9 @@ func (s *site) openOAI() error {
 // offered as it is. Those of the others are wherever their URIs say.
 var keptContents = []string{"dir", "s3", "oai-pmh"}
 
-// harvested reports whether a request is for the repository: a resource of ours
+// forHarvesters reports whether a request is for the repository: a resource of ours
 // may have its address, but not with arguments.
-func (s *site) harvested(r *http.Request) bool {
+func (s *site) forHarvesters(r *http.Request) bool {
 	if s.oai == nil || r.URL.EscapedPath() != s.oaiPath {
 		return false
 	}

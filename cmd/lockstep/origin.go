@@ -87,7 +87,7 @@ func originKinds() []originKind {
 		{scheme: "s3", after: "//", wants: "BUCKET/PREFIX", keys: []string{"hash", "include", "exclude", "scan_interval"}, part: "object", open: openBucketOrigin, rescans: true},
 		{scheme: "jsonl", wants: "FILE", keys: []string{"scan_interval", "complete"}, path: file, part: "line", away: true, open: openJSONL},
 		{scheme: "sitemap", wants: "URL-OR-FILE", keys: []string{"hash", "scan_interval"}, path: notURL, part: "document", away: true, open: openSitemap},
-		{scheme: "oai-pmh", wants: "URL?metadataPrefix=PREFIX&set=SET", keys: []string{"hash", "scan_interval", "full_interval"}, part: "record", harvest: true, open: openRepositoryOrigin},
+		{scheme: "oai-pmh", wants: "URL?metadataPrefix=PREFIX&set=SET", keys: []string{"hash", "scan_interval", "full_interval"}, part: "record", harvest: true, open: openRepository},
 		{scheme: "atom-pmh", wants: "URL", keys: []string{"hash", "scan_interval", "types", "full_interval", "overlap", "accept_feed"}, part: "document", away: true, open: openFeed},
 		{scheme: "api", keys: nil, away: true, open: openAPI},
 	}

@@ -193,7 +193,7 @@ func (o *serveOptions) announce(s *site, p *publication, io stdio) error {
 		io.printf("  fill it through  %s%s\n", strings.TrimSuffix(base, "/")+"/", apiDir)
 	}
 	if s.oai != nil {
-		io.printf("  harvest it from  %s (OAI-PMH)\n", strings.TrimSuffix(base, "/")+"/"+oaiName)
+		io.printf("  harvest it from  %s (OAI-PMH)\n", oaiAddress(base))
 	}
 	if o.watching() {
 		io.printf("  stay in step     lockstep follow %s DEST\n", base)

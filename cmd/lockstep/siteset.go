@@ -53,7 +53,7 @@ func (s *site) newSet(c *setConfig, inner catalog.Catalog) (*siteSet, catalog.Ca
 	}
 	set.source.Archive, set.source.Atom = c.Archive.archive(s.opts.watching), c.AtomPMH.atom()
 	if c.offersOAI() {
-		set.source.OAI = strings.TrimSuffix(s.opts.baseURL, "/") + "/" + oaiName
+		set.source.OAI = oaiAddress(s.opts.baseURL)
 	}
 	set.later = s.opts.watching && c.from.place == stdin
 	uri, err := set.locate(c, s.opts.baseURL)

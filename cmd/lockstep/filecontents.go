@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"lockstep/blob"
+	"lockstep/intake"
+	"net/url"
+	"strings"
+)
+
+// fileContents keeps the contents of resources where web servers find them: as
+// files below the base URL. There is one version of each.
+type fileContents struct {
+	store blob.Store
+	base  string
+}
+
+var _ intake.Contents = (*fileContents)(nil)
+
+// name is the name of the file that a URI leads to.
+func (c *fileContents) name(uri string) (string, error) {
+	path, below := strings.CutPrefix(uri, c.base)
+	name, err := url.PathUnescape(path)
+	if err != nil || !below || !blob.ValidName(name) {
+		return "", fmt.Errorf("%s: %w", uri, blob.ErrName)
+	}
+	return name, nil
+}
+
+// fileBatch is how many files are written at once.
+const fileBatch = 200
+
+// Put implements [intake.Contents].
+func (c *fileContents) Put(ctx context.Context, _ string, cs []intake.Content) error {
+	for len(cs) > 0 {
+		n := min(len(cs), fileBatch)
+		if err := c.put(ctx, cs[:n]); err != nil {
+			return err
+		}
+		cs = cs[n:]
+	}
+	return nil
+}
+
+func (c *fileContents) put(ctx context.Context, cs []intake.Content) error {
+	begun := make(map[string]blob.Writer, len(cs))
+	defer func() {
+		for _, w := range begun {
+			_ = w.Close() // drops it, unless committed
+		}
+	}()
+	ws := make([]blob.Writer, 0, len(cs))
+	for i := len(cs) - 1; i >= 0; i-- { // of several versions of one the last is left
+		name, err := c.name(cs[i].URI)
+		if err != nil {
+			return err
+		}
+		if begun[name] != nil {
+			continue
+		}
+		w, err := c.store.Create(ctx, name)
+		if err != nil {
+			return err
+		}
+		begun[name] = w
+		if _, err := w.Write(cs[i].Bytes); err != nil {
+			return err
+		}
+		ws = append(ws, w)
+	}
+	return c.store.Commit(ctx, ws...)
+}
+
+// Get implements [intake.Contents].
+func (c *fileContents) Get(ctx context.Context, _, uri, hash string) ([]byte, error) {
+	name, err := c.name(uri)
+	if err != nil {
+		return nil, err
+	}
+	r, err := c.store.Open(ctx, name)
+	if err != nil {
+		return nil, missing(err)
+	}
+	defer r.Close() // only read from
+	b, err := io.ReadAll(r)
+	if err != nil {
+		return nil, err
+	}
+	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != hash {
+		return nil, fmt.Errorf("%s is another version: %w", name, fs.ErrNotExist)
+	}
+	return b, nil
+}
+
+// Settle implements [intake.Contents]: there is one version.
+func (c *fileContents) Settle(context.Context, string, []intake.Content) error { return nil }
+
+// Drop implements [intake.Contents].
+func (c *fileContents) Drop(ctx context.Context, _ string, uris []string) error {
+	names := make([]string, 0, len(uris))
+	for _, uri := range uris {
+		name, err := c.name(uri)
+		if err != nil {
+			continue // it was never written
+		}
+		names = append(names, name)
+	}
+	return c.store.Remove(ctx, names...)
+}
+
+// Clear implements [intake.Contents]. What the set has lies among other files:
+// those are nobody's to remove at once.
+func (c *fileContents) Clear(context.Context, string) error { return nil }
+
+// missing makes the error of a blob that is not there match fs.ErrNotExist.
+func missing(err error) error {
+	if errors.Is(err, blob.ErrNotExist) {
+		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+	}
+	return err
+}
