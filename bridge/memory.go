@@ -27,6 +27,10 @@ const (
 	database   = filePrefix + ".db"
 )
 
+// cacheSize is small, in KiB: beside it is the Journal's, and what is read is
+// mostly read once.
+const cacheSize = 2 << 10
+
 // setName names the only set of the catalog.
 const setName = "harvest"
 
@@ -118,7 +122,7 @@ func (c *smallCatalog) Apply(ctx context.Context, set string, us []catalog.Updat
 func (m *memory) open(ctx context.Context, f discover.Foreign) error {
 	path := filepath.Join(m.dir, database)
 	for again := false; ; again = true {
-		db, err := sqlite.Open(path)
+		db, err := sqlite.Options{Cache: cacheSize}.Open(path)
 		if err != nil {
 			return err
 		}

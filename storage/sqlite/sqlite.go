@@ -7,6 +7,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -29,6 +30,7 @@ import (
 // Options configures a [DB]. The zero value is ready to use.
 type Options struct {
 	Clock func() time.Time // default: time.Now
+	Cache int              // KiB kept in memory by who writes; default 8 MiB
 }
 
 // A DB is an open database.
@@ -65,7 +67,7 @@ func (o Options) Open(path string) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", path, err)
 	}
-	write, err := pool(abs, writerCache, "_txlock=immediate")
+	write, err := pool(abs, cmp.Or(o.Cache, writerCache), "_txlock=immediate")
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", path, err)
 	}
