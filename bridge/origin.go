@@ -64,10 +64,8 @@ func (o *origin) Entries(ctx context.Context) iter.Seq2[resourcesync.Entry, erro
 
 // Find implements [destination.Finder].
 func (o *origin) Find(ctx context.Context, uri string) (resourcesync.Entry, bool, error) {
-	for r, err := range o.memory.catalog().Resources(ctx, setName, catalog.Range{From: uri, To: uri + "\x00"}) {
-		return entryOf(&r), err == nil, err
-	}
-	return resourcesync.Entry{}, false, nil
+	r, ok, err := catalog.Find(ctx, o.memory.catalog(), setName, uri)
+	return entryOf(&r), ok, err
 }
 
 // Changes implements [destination.Origin].

@@ -79,8 +79,8 @@ type Status struct {
 //
 // Every method is one transaction, durable when it returns. All are safe for
 // concurrent use; one Apply at a time makes progress, readers are not blocked by
-// it. Names of sets and URIs are any bytes but NUL, and not empty. Slices and strings handed in may be kept; those handed out are the
-// caller's. Iterators stop after the first error, which they yield with a zero
+// it. Names of sets and URIs are any bytes but NUL, and not empty. Slices and
+// strings handed in may be kept; those handed out are the caller's. Iterators stop after the first error, which they yield with a zero
 // value, and see one state of the catalog from begin to end.
 type Catalog interface {
 	// Apply makes the updates true, in order, all or none. An update equal in

@@ -243,11 +243,9 @@ func (h *hasher) held(ctx context.Context, uri string) (catalog.Record, bool, er
 // held returns what a catalog holds of one resource, but for patches: each
 // belongs to a change that has been.
 func held(ctx context.Context, cat catalog.Catalog, set, uri string) (catalog.Record, bool, error) {
-	for rec, err := range cat.Resources(ctx, set, catalog.Range{From: uri, To: uri + "\x00"}) {
-		rec.Links = slices.DeleteFunc(rec.Links, func(l resourcesync.Link) bool { return l.Rel == resourcesync.RelPatch })
-		return rec, err == nil, err
-	}
-	return catalog.Record{}, false, nil
+	rec, ok, err := catalog.Find(ctx, cat, set, uri)
+	rec.Links = slices.DeleteFunc(rec.Links, func(l resourcesync.Link) bool { return l.Rel == resourcesync.RelPatch })
+	return rec, ok, err
 }
 
 // parseSidecar reads the text of a sidecar: {"links":[…]}, with links as those

@@ -163,23 +163,8 @@ func parseListed(key, value string) (l listed, err error) {
 
 // get returns the value of a key.
 func (x *index) get(ctx context.Context, key string) (value string, ok bool, err error) {
-	r, ok, err := one(ctx, x.catalog, x.name, key)
+	r, ok, err := catalog.Find(ctx, x.catalog, x.name, key)
 	return r.Token, ok, err
-}
-
-// one returns what a set of the catalog has called uri.
-func one(ctx context.Context, c catalog.Catalog, set, uri string) (catalog.Record, bool, error) {
-	// No URI has a NUL byte, so the first in front of the bound is it, or none is.
-	for r, err := range c.Resources(ctx, set, catalog.Range{From: uri, To: uri + "\x01"}) {
-		if err != nil {
-			return catalog.Record{}, false, err
-		}
-		if r.URI == uri {
-			return r, true, nil
-		}
-		break
-	}
-	return catalog.Record{}, false, nil
 }
 
 func (x *index) row(ctx context.Context, uri string) (*row, error) {

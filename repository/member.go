@@ -176,7 +176,7 @@ func newPlace(x *index, item listed) place {
 
 // resource returns the resource of an item, nil if it is gone.
 func (p *place) resource(a *answer) (*catalog.Record, error) {
-	r, ok, err := one(a.ctx, p.catalog, p.Catalog, p.uri)
+	r, ok, err := catalog.Find(a.ctx, p.catalog, p.Catalog, p.uri)
 	if err != nil || !ok {
 		return nil, err
 	}

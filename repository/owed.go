@@ -68,7 +68,7 @@ func (b *batch) settle(ctx context.Context, uri string) error {
 		b.drop(keyOwed + uri)
 		return nil
 	}
-	r, ok, err := one(ctx, b.x.catalog, b.x.Catalog, uri)
+	r, ok, err := catalog.Find(ctx, b.x.catalog, b.x.Catalog, uri)
 	if err != nil || !ok {
 		return err // it was deleted, as the next change says
 	}

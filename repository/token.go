@@ -92,7 +92,7 @@ func (r *Repository) key(ctx context.Context) ([]byte, error) {
 		return r.secret, nil
 	}
 	set := strings.TrimSuffix(indexPrefix, ":")
-	is, ok, err := one(ctx, r.catalog, set, keySecret)
+	is, ok, err := catalog.Find(ctx, r.catalog, set, keySecret)
 	if err != nil {
 		return nil, err
 	}

@@ -122,14 +122,11 @@ func (v *atomView) find(ctx context.Context, uri string) (*representation, error
 }
 
 func (v *atomView) find1(ctx context.Context, uri string) (*representation, error) {
-	one := catalog.Range{From: uri, To: uri + "\x00"}
-	for r, err := range v.catalog.Resources(ctx, v.capabilityList(v.set.Name), one) {
-		if err != nil {
-			return nil, err
-		}
-		return v.represent(&r), nil
+	r, ok, err := catalog.Find(ctx, v.catalog, v.capabilityList(v.set.Name), uri)
+	if err != nil || !ok {
+		return nil, err
 	}
-	return nil, nil
+	return v.represent(&r), nil
 }
 
 // members returns the further representations of the record x, in order.

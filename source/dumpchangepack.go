@@ -154,15 +154,13 @@ func (b *changeDumpBuild) open(ctx context.Context, it *item) (io.ReadCloser, er
 		}
 	}
 	if len(it.Hashes) == 0 {
-		for r, err := range b.catalog.Resources(ctx, b.key, catalog.Range{From: it.URI, To: it.URI + "\x00"}) {
-			if err != nil {
-				return nil, err
-			}
-			if r.Seq == it.Seq {
-				return b.set.Bitstream(ctx, &it.Record)
-			}
+		r, ok, err := catalog.Find(ctx, b.catalog, b.key, it.URI)
+		if err != nil {
+			return nil, err
 		}
-		return nil, fs.ErrNotExist
+		if !ok || r.Seq != it.Seq {
+			return nil, fs.ErrNotExist
+		}
 	}
 	return b.set.Bitstream(ctx, &it.Record)
 }

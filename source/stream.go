@@ -50,14 +50,11 @@ func covers(set *Set, rel string) bool {
 // lookup returns what the catalog knows of a resource; fs.ErrNotExist if that is
 // nothing.
 func (h *handler) lookup(ctx context.Context, set *Set, uri string) (*catalog.Record, error) {
-	one := catalog.Range{From: uri, To: uri + "\x00"}
-	for record, err := range h.catalog.Resources(ctx, h.capabilityList(set.Name), one) {
-		if err != nil {
-			return nil, err
-		}
-		return &record, nil
+	record, ok, err := catalog.Find(ctx, h.catalog, h.capabilityList(set.Name), uri)
+	if err == nil && !ok {
+		err = fs.ErrNotExist
 	}
-	return nil, fs.ErrNotExist
+	return &record, err
 }
 
 // streamRecord answers with the bytes of a record, or returns why it cannot.

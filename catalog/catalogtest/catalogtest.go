@@ -121,7 +121,10 @@ func testOrder(t *testing.T, c catalog.Catalog) {
 	if got := uris(t, c, catalog.Range{}); !slices.Equal(got, odd) {
 		t.Fatalf("Resources = %q, want %q", got, odd)
 	}
-	for i := range odd {
+	for i, uri := range odd {
+		if r, ok, err := catalog.Find(t.Context(), c, set, uri); err != nil || !ok || r.URI != uri {
+			t.Fatalf("Find(%q) = %q, %v, %v", uri, r.URI, ok, err)
+		}
 		for j := range odd {
 			r := catalog.Range{From: odd[i], To: odd[j]}
 			if got, want := uris(t, c, r), odd[i:max(i, j)]; !slices.Equal(got, want) {
@@ -138,6 +141,11 @@ func testOrder(t *testing.T, c catalog.Catalog) {
 	apply(t, c, catalog.Applied{Deleted: len(odd) / 2}, gone(odd[:len(odd)/2]...)...)
 	if got, want := uris(t, c, catalog.Range{}), odd[len(odd)/2:]; !slices.Equal(got, want) {
 		t.Fatalf("Resources after deletions = %q, want %q", got, want)
+	}
+	for _, uri := range []string{"", odd[0], odd[len(odd)-1] + "\x01"} {
+		if r, ok, err := catalog.Find(t.Context(), c, set, uri); err != nil || ok {
+			t.Fatalf("Find(%q), which is not there, = %q, %v, %v", uri, r.URI, ok, err)
+		}
 	}
 }
 
