@@ -9,6 +9,7 @@ import (
 	"lockstep/destination"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
+	"lockstep/oaipmh"
 )
 
 // Options configures a [Bridge]. The zero value is ready to use.
@@ -19,9 +20,9 @@ type Options struct {
 	// very many records that is refused with destination.ErrScratch.
 	Dir string
 
-	// FullEvery is how long after the last one a harvest reads everything
+	// FullInterval is how long after the last one a harvest reads everything
 	// (AP-HV-12); default 30 days, negative never.
-	FullEvery time.Duration
+	FullInterval time.Duration
 
 	// AllowHosts are hosts that may have documents of a feed besides its own; "*"
 	// is any.
@@ -70,8 +71,9 @@ func (b *Bridge) Open(ctx context.Context, f discover.Foreign, o destination.Bri
 // Maps says what files the resources of f get in a mirror, where that is another
 // than their URIs tell.
 func Maps(f discover.Foreign) []destination.PathMap {
-	if f.Kind != discover.OAIPMH {
+	base, prefix, _, err := oaipmh.ParseAddress(f.URI)
+	if f.Kind != discover.OAIPMH || err != nil { // who opens it is told
 		return nil
 	}
-	return repositoryMaps(f)
+	return repositoryMaps(base, prefix)
 }

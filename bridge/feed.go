@@ -24,7 +24,7 @@ type feed struct {
 func openFeed(b *Bridge, m *memory, f discover.Foreign, o destination.BridgeOptions) (harvester, error) {
 	in, err := intake.NewAtomPMH(f.URI, b.client, m.catalog(), setName, m.ledger, intake.AtomPMHOptions{
 		AllowEmpty: true, // the Destination is who asks before it deletes
-		AcceptFeed: o.Accept, FullEvery: b.opts.FullEvery, AllowHosts: b.opts.AllowHosts,
+		AcceptFeed: o.Accept, FullInterval: b.opts.FullInterval, AllowHosts: b.opts.AllowHosts,
 		TempDir: m.dir, State: m.state(), ScanInterval: -1,
 	})
 	if err != nil {

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -38,54 +36,25 @@ type repository struct {
 	said     []string
 }
 
-// selector says which records of which repository are meant.
-type selector struct{ base, prefix, set string }
-
-// selectorOf reads an address: the arguments are of it, all else is of the base
-// URL.
-func selectorOf(uri string) selector {
-	s := selector{prefix: oaipmh.DublinCore}
-	base, query, _ := strings.Cut(uri, "?")
-	args := strings.Split(query, "&")
-	args = slices.DeleteFunc(args, func(arg string) bool {
-		name, value, _ := strings.Cut(arg, "=")
-		value, err := url.QueryUnescape(value)
-		switch {
-		case err != nil || value == "":
-			return arg == ""
-		case name == "metadataPrefix":
-			s.prefix = value
-		case name == "set":
-			s.set = value
-		default:
-			return false
-		}
-		return true
-	})
-	if s.base = base; len(args) > 0 {
-		s.base += "?" + strings.Join(args, "&")
-	}
-	return s
-}
-
 // repositoryMaps has records lie in files that are called by their identifiers.
-func repositoryMaps(f discover.Foreign) []destination.PathMap {
-	s := selectorOf(f.URI)
-	prefix := strings.TrimSuffix(oaipmh.RecordURL(s.base, s.prefix, "x"), "x")
-	return []destination.PathMap{{Prefix: prefix, Dir: ".", Value: true, Suffix: ".xml"}}
+func repositoryMaps(base, prefix string) []destination.PathMap {
+	records := strings.TrimSuffix(oaipmh.RecordURL(base, prefix, "x"), "x")
+	return []destination.PathMap{{Prefix: records, Dir: ".", Value: true, Suffix: ".xml"}}
 }
 
 func openRepository(b *Bridge, m *memory, f discover.Foreign, o destination.BridgeOptions) (harvester, error) {
-	s := selectorOf(f.URI)
-	r := &repository{uri: f.URI, which: "of format " + fetch.Printable(s.prefix), catalog: m.catalog(), contents: m.contents(), files: repositoryMaps(f)}
-	if s.set != "" {
-		r.which += " in set " + fetch.Printable(s.set)
+	base, prefix, set, err := oaipmh.ParseAddress(f.URI)
+	if err != nil {
+		return nil, fmt.Errorf("harvest: %w", err)
 	}
-	var err error
-	r.intake, err = intake.NewOAIPMH(s.base, b.client, m.catalog(), setName, intake.OAIPMHOptions{
-		Prefix: s.prefix, SetSpec: s.set, Contents: r.contents,
+	r := &repository{uri: f.URI, which: "of format " + fetch.Printable(prefix), catalog: m.catalog(), contents: m.contents(), files: repositoryMaps(base, prefix)}
+	if set != "" {
+		r.which += " in set " + fetch.Printable(set)
+	}
+	r.intake, err = intake.NewOAIPMH(base, b.client, m.catalog(), setName, intake.OAIPMHOptions{
+		Prefix: prefix, SetSpec: set, Contents: r.contents,
 		AllowEmpty: true, // the Destination is who asks before it deletes
-		State:      m.state(), TempDir: m.dir, ScanInterval: -1, FullInterval: b.opts.FullEvery,
+		State:      m.state(), TempDir: m.dir, ScanInterval: -1, FullInterval: b.opts.FullInterval,
 	})
 	if err != nil {
 		return nil, err

@@ -43,9 +43,9 @@ type AtomPMHOptions struct {
 	// producers that publish entries later than they date them; default 0.
 	Overlap time.Duration
 
-	// FullEvery is after what time the whole chain is read again; default
-	// [DefaultFullEvery], negative never.
-	FullEvery time.Duration
+	// FullInterval is after what time the whole chain is read again; default
+	// [DefaultFullInterval], negative never.
+	FullInterval time.Duration
 
 	// TrustArchives uses what is remembered of an archive document without
 	// asking whether it is still so.
@@ -69,7 +69,7 @@ type AtomPMHOptions struct {
 	State string
 
 	// ScanInterval is how often Watch asks whether something has changed;
-	// default [DefaultFeedInterval], negative never.
+	// default [DefaultAtomPMHInterval], negative never.
 	ScanInterval time.Duration
 
 	// OnEvent is told what happens, never concurrently; may be nil. It must not
@@ -79,11 +79,15 @@ type AtomPMHOptions struct {
 
 // Defaults of [AtomPMHOptions].
 const (
-	DefaultFullEvery    = 30 * 24 * time.Hour // AP-HV-12
-	DefaultFeedInterval = 5 * time.Minute
-	MaxFeedDocuments    = 100_000 // AP-HV-09: each is a request
-	MaxFeedBytes        = 1 << 40
+	DefaultAtomPMHInterval = 5 * time.Minute
+	MaxFeedDocuments       = 100_000 // AP-HV-09: each is a request
+	MaxFeedBytes           = 1 << 40
 )
+
+// DefaultFullInterval is how often all of a feed or a repository is read anew,
+// which alone shows what went without a trace (AP-HV-12): a compromise, for it is
+// asked for all it has.
+const DefaultFullInterval = 30 * 24 * time.Hour
 
 // ErrEnded reports a feed that has ended (status 410): what was harvested stays,
 // and there is no point in asking again.
@@ -152,10 +156,10 @@ func NewAtomPMH(address string, c *fetch.Client, cat catalog.Catalog, set string
 	}
 	o.Algorithms = slices.Clone(o.Algorithms)
 	if o.ScanInterval == 0 {
-		o.ScanInterval = DefaultFeedInterval
+		o.ScanInterval = DefaultAtomPMHInterval
 	}
-	if o.FullEvery == 0 {
-		o.FullEvery = DefaultFullEvery
+	if o.FullInterval == 0 {
+		o.FullInterval = DefaultFullInterval
 	}
 	if o.MaxDocuments <= 0 {
 		o.MaxDocuments = MaxFeedDocuments

@@ -88,7 +88,7 @@ func TestFeedChangedArchive(t *testing.T) {
 	s.put(map[string]string{"/a1": feedOf("12:00", "", live("later", "10:31"))})
 	h.clean()
 	h.holds("a b c d e late later")
-	h.o.FullEvery = -1
+	h.o.FullInterval = -1
 	before(t, h, func(text string) string { return strings.ReplaceAll(text, `"full":"20`, `"full":"19`) })
 	s.put(nil)
 	h.clean()

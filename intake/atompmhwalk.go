@@ -115,7 +115,7 @@ func (h *feedHarvest) prepare(at point) {
 	switch {
 	case h.anew, m.Watermark.IsZero() && !m.Complete && !m.Disorder:
 		h.full = true
-	case h.a.o.FullEvery > 0 && time.Since(m.Full) >= h.a.o.FullEvery:
+	case h.a.o.FullInterval > 0 && time.Since(m.Full) >= h.a.o.FullInterval:
 		h.full = true
 	case m.Gap != nil && time.Since(m.Gap.Tried) >= gapRetry:
 		h.full = true

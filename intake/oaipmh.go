@@ -49,7 +49,7 @@ type OAIPMHOptions struct {
 	ScanInterval time.Duration
 
 	// FullInterval is how often everything is harvested anew, which alone shows
-	// what is gone without a trace; default [DefaultFullHarvest], negative never.
+	// what is gone without a trace; default [DefaultFullInterval], negative never.
 	FullInterval time.Duration
 
 	// OnEvent is told what happens, never concurrently; may be nil. It must not
@@ -60,10 +60,6 @@ type OAIPMHOptions struct {
 const (
 	// DefaultOAIPMHInterval is polite: a question costs a repository a search.
 	DefaultOAIPMHInterval = 10 * time.Minute
-
-	// DefaultFullHarvest is a compromise: a repository is asked for all it has,
-	// and what left it without a trace goes by then.
-	DefaultFullHarvest = 30 * 24 * time.Hour
 
 	// harvestOverlap is how much earlier a harvest begins than the one before it
 	// was answered: what a repository stamps, it may list a little later.
@@ -125,7 +121,7 @@ func NewOAIPMH(base string, c *fetch.Client, cat catalog.Catalog, set string, o 
 		o.ScanInterval = DefaultOAIPMHInterval
 	}
 	if o.FullInterval == 0 {
-		o.FullInterval = DefaultFullHarvest
+		o.FullInterval = DefaultFullInterval
 	}
 	h := &OAIPMH{
 		in:     lister{name: base, cat: cat, set: set, dir: o.TempDir, allowEmpty: o.AllowEmpty, told: teller{onEvent: o.OnEvent}},

@@ -22,7 +22,7 @@ func openFeed(w *wayIn) (origin, error) {
 		State: w.stateFile("atom-pmh.json"), ScanInterval: w.interval, OnEvent: w.onEvent,
 	}
 	if every := w.config.FullInterval; every != nil {
-		o.FullEvery = intervalOf(time.Duration(*every))
+		o.FullInterval = intervalOf(time.Duration(*every))
 	}
 	feed, err := intake.NewAtomPMH(w.place, client, w.catalog, w.set, w.site.db.Ledger(), o)
 	if err != nil {
