@@ -93,6 +93,7 @@ func TestReaderMetadata(t *testing.T) {
 	const dc = `xmlns:dc="http://purl.org/dc/elements/1.1/"`
 	for name, tt := range map[string]struct{ in, want string }{
 		"as it is":            {`<a xmlns="urn:x" b="1">t<!-- c --><c/></a>`, `<a xmlns="urn:x" b="1">t<!-- c --><c/></a>`},
+		"a page":              {`<html xmlns="http://www.w3.org/1999/xhtml"/>`, `<html xmlns="http://www.w3.org/1999/xhtml"/>`},
 		"around":              {"\n  <!-- x --><a xmlns='urn:x'/>\n", `<a xmlns='urn:x'/>`},
 		"the first root":      {`<a xmlns="urn:x"/><b xmlns="urn:x"/>`, `<a xmlns="urn:x"/>`},
 		"text only":           {`text`, ""},

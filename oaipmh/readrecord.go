@@ -88,7 +88,7 @@ func (r *Reader) metadata(rec *Record) (err error) {
 
 // rootNamespace returns the namespace of the root of a document of ours.
 func rootNamespace(doc []byte) (string, error) {
-	s := xmlscan.New(bytes.NewReader(doc), xmlscan.Options{MaxToken: len(doc) + 1})
+	s := xmlscan.New(bytes.NewReader(doc), xmlscan.Options{MaxToken: len(doc) + 1, Pages: true}) // XHTML is a format
 	if _, err := s.Next(); err != nil {
 		return "", fmt.Errorf("read metadata: %w", err)
 	}

@@ -102,7 +102,7 @@ func (s *Scanner) token() (Mark, bool, error) {
 		if s.begun {
 			return 0, false, s.Errorf("a second root element")
 		}
-		if isHTML(b[s.pos+1:]) {
+		if s.html != nil && isHTML(b[s.pos+1:]) {
 			return 0, false, s.Errorf("%w", s.html)
 		}
 	}

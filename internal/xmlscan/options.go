@@ -40,6 +40,7 @@ type Options struct {
 	MaxDepth int   // open elements; default DefaultDepth
 
 	HTML        error // stands for a page for people; default ErrHTML
+	Pages       bool  // pages for people are documents like others
 	NotDocument error // stands for what is no XML; default ErrNotDocument
 }
 
@@ -55,7 +56,10 @@ func New(r io.Reader, o Options) Scanner {
 	if o.MaxDepth <= 0 {
 		o.MaxDepth = DefaultDepth
 	}
-	if o.HTML == nil {
+	switch {
+	case o.Pages:
+		o.HTML = nil
+	case o.HTML == nil:
 		o.HTML = ErrHTML
 	}
 	if o.NotDocument == nil {

@@ -37,7 +37,7 @@ func (s *Scanner) documentType(b []byte) error {
 	if p+5 > len(b) {
 		return errMore
 	}
-	if bytes.EqualFold(b[p:p+4], []byte("html")) && classes[b[p+4]]&className == 0 {
+	if s.html != nil && bytes.EqualFold(b[p:p+4], []byte("html")) && classes[b[p+4]]&className == 0 {
 		return s.Errorf("%w", s.html)
 	}
 	if string(b[:n]) != begin || p == n {
