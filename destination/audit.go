@@ -48,7 +48,7 @@ func (d *Destination) Audit(ctx context.Context, address string, o AuditOptions)
 		return AuditReport{}, err // unreachable: d was made with these options
 	}
 	a := &auditor{session: &session{d: quiet, report: Report{Sets: []string{}}, out: &outbox{journal: d.journal}}, opts: o}
-	a.out = AuditReport{Source: address, Destination: d.opts.Dest, Content: o.Content}
+	a.out = AuditReport{Source: fetch.WithoutUser(address), Destination: d.opts.Dest, Content: o.Content}
 	err = a.run(ctx, address)
 	r := &a.out
 	r.Sets, r.Failures, r.Warnings = a.report.Sets, a.report.Failures, a.report.Warnings

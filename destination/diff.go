@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
 
@@ -46,7 +47,7 @@ type DiffReport struct {
 // names the earliest instant of which it can. Then nothing was handed over.
 func (d *Destination) Diff(ctx context.Context, address string, from, to time.Time, each func(Difference) error) (DiffReport, error) {
 	start, requests := time.Now(), d.client.Requests()
-	out := DiffReport{Source: address, From: from.UTC(), To: to.UTC(), Sets: []string{}}
+	out := DiffReport{Source: fetch.WithoutUser(address), From: from.UTC(), To: to.UTC(), Sets: []string{}}
 	look := d.opts
 	look.DryRun, look.Baseline = true, true // whatever the Journal knows
 	quiet, err := d.with(look)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lockstep/discover"
+	"lockstep/internal/fetch"
 	"lockstep/websub"
 )
 
@@ -219,7 +220,7 @@ func (f *Follower) Status() FollowStatus {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	out := FollowStatus{Source: f.address, Sets: make([]SetStatus, 0, len(f.sets)), Synced: f.synced, Error: f.trouble}
+	out := FollowStatus{Source: fetch.WithoutUser(f.address), Sets: make([]SetStatus, 0, len(f.sets)), Synced: f.synced, Error: f.trouble}
 	for _, s := range f.sets {
 		st := s.status
 		st.URI, st.Name, st.Channel, st.Waiting, st.NextPull = s.uri, s.name, ChannelPoll, len(s.queue), s.due

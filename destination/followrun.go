@@ -223,7 +223,7 @@ func (f *Follower) work(ctx context.Context) error {
 			return f.refusal
 		}
 		if f.over() {
-			return fmt.Errorf("follow %s: %w", fetch.Printable(f.address), ErrEnded)
+			return fmt.Errorf("follow %s: %w", fetch.Printable(fetch.WithoutUser(f.address)), ErrEnded)
 		}
 		if j != nil {
 			idle = false

@@ -31,7 +31,7 @@ func (f *Follower) longer(pause time.Duration) (next, wait time.Duration) {
 func (f *Follower) pass(ctx context.Context, do func(s *session) error) (Report, error) {
 	d := f.d
 	start, requests, bytes := time.Now(), d.client.Requests(), d.client.Bytes()
-	report := Report{Source: f.address, Destination: d.opts.Dest, Sets: []string{}}
+	report := Report{Source: fetch.WithoutUser(f.address), Destination: d.opts.Dest, Sets: []string{}}
 	s := f.session
 	var err error
 	if s == nil {

@@ -51,7 +51,7 @@ func (s *session) takeOver(ctx context.Context, address string, found *discover.
 	}
 	if !known && !s.d.opts.Baseline {
 		return nil, &RefusedError{
-			Reason: fmt.Sprintf("%s is another Source than the one mirrored here (%s)", fetch.Printable(address), s.mirrored()),
+			Reason: fmt.Sprintf("%s is another Source than the one mirrored here (%s)", fetch.Printable(fetch.WithoutUser(address)), s.mirrored()),
 			Hint:   "if the mirror is to become one of the other Source, run again with --baseline",
 		}
 	}

@@ -67,7 +67,7 @@ func (d *Destination) sync(ctx context.Context, address string, deliver func(con
 func (s *session) whole(address string, deliver func(context.Context, []Change) (int, error), do func() error) (Report, error) {
 	d := s.d
 	start, requests, bytes := time.Now(), d.client.Requests(), d.client.Bytes()
-	s.report = Report{Source: address, Destination: d.opts.Dest, Sets: []string{}, DryRun: d.opts.DryRun}
+	s.report = Report{Source: fetch.WithoutUser(address), Destination: d.opts.Dest, Sets: []string{}, DryRun: d.opts.DryRun}
 	if s.past != nil {
 		s.report.At, s.report.Missing = s.past.at.UTC(), []Failure{}
 	}

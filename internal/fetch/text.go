@@ -60,3 +60,17 @@ func withoutUser(uri string) string {
 	}
 	return uri
 }
+
+// WithoutUser returns an address as it may be shown and written down: without the
+// name and password it may have.
+func WithoutUser(address string) string {
+	before, rest, found := strings.Cut(address, "://")
+	if !found {
+		return address
+	}
+	end := len(rest)
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		end = i
+	}
+	return before + "://" + rest[strings.LastIndexByte(rest[:end], '@')+1:]
+}
