@@ -27,8 +27,11 @@ soak: ## before a release: kills, histories and power cuts in the numbers we pro
 	$(GO) test -count=1 -timeout 2h ./destination -run 'TestHistories|TestFollow$$|TestPushes|TestKill$$' -histories 10000 -follows 2000 -pushes 2000 -kills 1000 -kill.files 5000
 	$(GO) test -count=1 -timeout 2h ./bitstream -run TestKilled -kills 200
 	$(GO) test -count=1 -timeout 2h ./vault -run TestKilled -kills 500
-	$(GO) test -count=1 -timeout 2h ./cmd/lockstep -run 'TestTorture|TestHubKill|TestKillAnywhere|TestServeKilled|TestPublishKilled|TestDumpKilled|TestPowerCut' -torture 200 -hub-kills 1000 -kills 200 -serve-kills 500 -publish-kills 200 -dump-kills 200 -cuts 200
+	$(GO) test -count=1 -timeout 2h ./cmd/lockstep -run 'TestTorture|TestHubKill|TestKillAnywhere|TestServeKilled|TestPublishKilled|TestDumpKilled|TestAtom.*Killed|TestKillHarvest|TestPowerCut' -torture 200 -hub-kills 1000 -kills 200 -serve-kills 500 -publish-kills 200 -dump-kills 200 -atom-kills 100 -harvest-kills 100 -cuts 200
+	$(GO) test -count=1 -timeout 2h ./source -run TestAtom -source.atom -source.atomrounds 600
+	$(GO) test -count=1 -timeout 2h ./repository -run Convergence -histories 3000
+	$(GO) test -count=1 -timeout 2h ./bridge -run Converges -rounds 300
 
 bench: ## figures beside yardsticks, in turn on this machine; see docs/performance.md
-	$(GO) test -run "^$$" -bench "Document|Catalog|Publish|Republish|Steady|Dump|Scan|Feed|Sync|CatchUp|Distance|Plan|Audit|Bitstream|API|Notify|Follow|Hub|Vault|TimeGate" -benchtime 1x -timeout 2h ./bench
+	$(GO) test -run "^$$" -bench "Document|Catalog|Publish|Republish|Steady|Dump|Scan|Feed|Harvest|Sync|CatchUp|Distance|Plan|Audit|Bitstream|API|Notify|Follow|Hub|Vault|TimeGate" -benchtime 1x -timeout 2h ./bench
 	$(GO) test -run "^$$" -bench "Get|Serve" -timeout 1h ./bench

@@ -22,7 +22,7 @@ import (
 )
 
 // harvestKills is what a release is tested with a larger number of.
-var harvestKills = flag.Int("harvestkills", 6, "how often TestKillHarvest kills syncs and follows of a feed, and of a repository")
+var harvestKills = flag.Int("harvest-kills", 6, "how often TestKillHarvest kills syncs and follows of a feed, and of a repository")
 
 // TestKillHarvest kills the binary at random moments of a sync or a follow of
 // what has to be harvested, while that changes: what stands under a final name is
