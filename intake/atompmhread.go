@@ -267,9 +267,10 @@ func (h *feedHarvest) resources(e *atompmh.Entry) []LedgerResource {
 			h.skipped(fetch.Printable(l.Href), fmt.Errorf("record %s: %w", fetch.Printable(e.ID), err))
 			continue
 		}
-		same := func(r LedgerResource) bool { return r.URI == l.Href }
+		uri, _, _ := strings.Cut(l.Href, "#") // nobody can be asked for a part
+		same := func(r LedgerResource) bool { return r.URI == uri }
 		if !slices.ContainsFunc(rs, same) {
-			rs = append(rs, LedgerResource{URI: l.Href, Type: typ})
+			rs = append(rs, LedgerResource{URI: uri, Type: typ})
 		}
 	}
 	return rs
