@@ -113,7 +113,7 @@ func (v *atomView) find(ctx context.Context, uri string) (*representation, error
 	if len(v.seen) >= viewCached {
 		clear(v.seen)
 	}
-	record, err := v.find1(ctx, uri)
+	record, err := v.lookUp(ctx, uri)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (v *atomView) find(ctx context.Context, uri string) (*representation, error
 	return record, nil
 }
 
-func (v *atomView) find1(ctx context.Context, uri string) (*representation, error) {
+func (v *atomView) lookUp(ctx context.Context, uri string) (*representation, error) {
 	r, ok, err := catalog.Find(ctx, v.catalog, v.capabilityList(v.set.Name), uri)
 	if err != nil || !ok {
 		return nil, err
