@@ -1,19 +1,14 @@
 package intake_test
 
 import (
-	"encoding/xml"
 	"errors"
-	"fmt"
 	"html"
-	"io"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -101,38 +96,4 @@ func family(t *testing.T, name string) http.Handler {
 		}
 		_, _ = w.Write(b)
 	})
-}
-
-// told tells of what is held as want.txt does. What is held is read by another
-// reader of XML.
-func (s *stranger) told() string {
-	s.t.Helper()
-	var all []string
-	for rec, err := range s.cat.Resources(s.t.Context(), harvestSet, catalog.Range{}) {
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		_, _, id, _ := oaipmh.ParseRecordURL(rec.URI)
-		r, err := s.oai.Bitstream(s.t.Context(), &rec)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		var doc struct {
-			XMLName xml.Name
-			Title   []string `xml:"http://purl.org/dc/elements/1.1/ title"`
-		}
-		b, _ := io.ReadAll(r)
-		if err := xml.Unmarshal(b, &doc); err != nil || len(doc.Title) == 0 {
-			s.t.Errorf("%s: %v in %s", id, err, b)
-		}
-		sets := []string{}
-		for _, l := range rec.Links {
-			if _, spec, found := strings.Cut(l.Href, "&set="); found && l.Rel == "collection" {
-				sets = append(sets, strings.ReplaceAll(spec, "%3A", ":"))
-			}
-		}
-		all = append(all, fmt.Sprintf("%s %s %s %v %q\n", id, oaipmh.FormatDatestamp(rec.Lastmod, oaipmh.Second), doc.XMLName.Space, sets, doc.Title[0]))
-	}
-	slices.Sort(all)
-	return strings.Join(all, "")
 }

@@ -3,153 +3,17 @@ package intake_test
 import (
 	"cmp"
 	"compress/gzip"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
-	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"lockstep/catalog"
 	"lockstep/intake"
 	"lockstep/oaipmh"
-	"lockstep/oaipmh/oaipmhtest"
 )
-
-// A stranger is a repository that answers as a test says.
-type stranger struct {
-	*harvested
-	mu    sync.Mutex // held while it answers
-	asked []url.Values
-
-	identify func(q url.Values) string // what is in the answer; by default what is usual
-	list     func(q url.Values) string // what is in the response to ListRecords
-	get      func(id string) string    // to GetRecord
-	sets     func(q url.Values) string // to ListSets
-	whole    func(w http.ResponseWriter, q *http.Request, text string)
-}
-
-func newStranger(t *testing.T, o intake.OAIPMHOptions) *stranger {
-	t.Helper()
-	s := &stranger{harvested: &harvested{t: t, cat: catalog.NewMem(nil), contents: new(intake.MemContents), o: o}}
-	server := httptest.NewServer(s)
-	t.Cleanup(server.Close)
-	s.url = server.URL + "/oai"
-	s.o.State, s.o.Contents = filepath.Join(t.TempDir(), "state.json"), s.contents
-	s.open()
-	return s
-}
-
-// ServeHTTP answers one request at a time, as a harvest asks.
-func (s *stranger) ServeHTTP(w http.ResponseWriter, q *http.Request) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	args := q.URL.Query()
-	s.asked = append(s.asked, args)
-	body := ""
-	switch verb := args.Get("verb"); {
-	case verb == "Identify":
-		body = "<Identify><granularity>YYYY-MM-DDThh:mm:ssZ</granularity></Identify>"
-		if s.identify != nil {
-			body = s.identify(args)
-		}
-	case verb == "ListRecords":
-		body = s.list(args)
-	case verb == "GetRecord" && s.get != nil:
-		body = s.get(args.Get("identifier"))
-	case verb == "ListSets" && s.sets != nil:
-		body = s.sets(args)
-	default:
-		body = oaiError(oaipmh.CodeIDDoesNotExist)
-	}
-	text := `<?xml version="1.0" encoding="UTF-8"?><OAI-PMH xmlns="` + oaipmh.Namespace + `"><responseDate>` +
-		time.Now().UTC().Format("2006-01-02T15:04:05Z") + `</responseDate>` + body + `</OAI-PMH>`
-	if s.whole != nil {
-		s.whole(w, q, text)
-		return
-	}
-	_, _ = io.WriteString(w, text)
-}
-
-func oaiError(code string) string { return `<error code="` + code + `">` + code + ` it is</error>` }
-
-// oaiRecord is a record whose title is it.
-func oaiRecord(id, title string) string {
-	return `<record><header><identifier>` + id + `</identifier><datestamp>2024-05-01T10:00:00Z</datestamp></header><metadata><t xmlns="urn:t">` +
-		title + `</t></metadata></record>`
-}
-
-// oaiRecords are n records in the first place of a list, with names of their own.
-func oaiRecords(name string, n int) string {
-	var b strings.Builder
-	for i := range n {
-		b.WriteString(oaiRecord(fmt.Sprint(name, i), "x"))
-	}
-	return b.String()
-}
-
-// oaiList is a list, and the token that leads on.
-func oaiList(records, token string) string {
-	return "<ListRecords>" + records + "<resumptionToken>" + token + "</resumptionToken></ListRecords>"
-}
-
-// held returns what is in the catalog: the titles by identifier, read through
-// Bitstream.
-func (s *stranger) held() map[string]string {
-	s.t.Helper()
-	held := map[string]string{}
-	for rec, err := range s.cat.Resources(s.t.Context(), harvestSet, catalog.Range{}) {
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		_, _, id, _ := oaipmh.ParseRecordURL(rec.URI)
-		r, err := s.oai.Bitstream(s.t.Context(), &rec)
-		if err != nil {
-			s.t.Error(err)
-			continue
-		}
-		b, _ := io.ReadAll(r)
-		_, title, _ := strings.Cut(string(b), ">\n<")
-		_, title, _ = strings.Cut(title, ">")
-		title, _, _ = strings.Cut(title, "</")
-		if held[id] = title; int64(len(b)) != rec.Length {
-			s.t.Errorf("%s has %d bytes, not the %d of %s", id, rec.Length, len(b), b)
-		}
-	}
-	return held
-}
-
-// expect scans and reports an error that is not as wanted: with the address in it.
-func (s *stranger) expect(want string) intake.Report {
-	s.t.Helper()
-	s.settle()
-	r, err := s.oai.Scan(s.t.Context())
-	s.settle()
-	switch {
-	case want == "" && err != nil:
-		s.t.Errorf("error = %v", err)
-	case want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), s.url)):
-		s.t.Errorf("error = %v, want %s, with the address", err, want)
-	}
-	return r
-}
-
-// settle waits until nothing is answered, so that both sides see what the other did.
-func (s *stranger) settle() { s.while(func() {}) }
-
-// while runs f while nothing is answered: harvests may end before what they asked
-// ahead is.
-func (s *stranger) while(f func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f()
-}
 
 // TestOAIPMHEndless meets lists without an end: the harvest ends, says so, keeps
 // what it got, deletes nothing, and the next one begins anew.
@@ -332,16 +196,6 @@ func TestOAIPMHOdd(t *testing.T) {
 	}
 }
 
-// textOf tells of a map in one line.
-func textOf(m map[string]string) string {
-	var all []string
-	for k, v := range m {
-		all = append(all, k+"="+v)
-	}
-	slices.Sort(all)
-	return strings.Join(all, " ")
-}
-
 // TestOAIPMHKept deletes nothing that is listed in a way that says nothing, or that
 // a set that vanished does not list, and asks before most of it goes.
 func TestOAIPMHKept(t *testing.T) {
@@ -439,105 +293,6 @@ func TestOAIPMHLostRecords(t *testing.T) {
 	}
 }
 
-// TestOAIPMHShort asks for the same once more where less was listed than counted,
-// but not for ever.
-func TestOAIPMHShort(t *testing.T) {
-	t.Parallel()
-	s := newStranger(t, intake.OAIPMHOptions{})
-	s.list = func(q url.Values) string {
-		return strings.Replace(oaiList(oaiRecords("a", 3), ""), "Token>", `Token completeListSize="9" cursor="0">`, 1)
-	}
-	full := 0
-	for range 6 {
-		s.expect("")
-		if s.asked[len(s.asked)-1].Get("from") == "" {
-			full++
-		}
-	}
-	if full != 3 {
-		t.Errorf("all was asked for %d times, want 3", full)
-	}
-	if st := s.oai.Status(); st.Complete || st.Whole {
-		t.Errorf("status = %+v, though it was not all", st)
-	}
-}
-
-// TestOAIPMHIdentify goes by what is told of datestamps only where that makes
-// sense, and asks where it was told to ask.
-func TestOAIPMHIdentify(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
-		identify string
-		from     int // length of the argument in the second harvest
-	}{
-		"nothing":                {"", len("2024-05-01")},
-		"days":                   {"<granularity>YYYY-MM-DD</granularity>", len("2024-05-01")},
-		"seconds":                {"<granularity>YYYY-MM-DDThh:mm:ssZ</granularity>", len("2024-05-01T10:00:00Z")},
-		"illegible":              {"<granularity>seconds</granularity><earliestDatestamp>long ago</earliestDatestamp>", len("2024-05-01")},
-		"earliest in the future": {"<granularity>YYYY-MM-DDThh:mm:ssZ</granularity><earliestDatestamp>2999-01-01T00:00:00Z</earliestDatestamp>", len("2024-05-01T10:00:00Z")},
-		"another base":           {"<granularity>YYYY-MM-DD</granularity><baseURL>http://localhost:1/elsewhere</baseURL>", len("2024-05-01")},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStranger(t, intake.OAIPMHOptions{})
-			s.identify = func(url.Values) string { return "<Identify>" + tt.identify + "</Identify>" }
-			s.list = func(url.Values) string { return oaiList(oaiRecords("a", 3), "") } // whatever is asked for
-			s.expect("")
-			if r := s.expect(""); r.Unchanged != 3 || r.Changed() {
-				t.Errorf("report = %+v", r)
-			}
-			if from := s.asked[len(s.asked)-1].Get("from"); len(from) != tt.from {
-				t.Errorf("asked from %q", from)
-			}
-		})
-	}
-}
-
-// TestOAIPMHClock takes the time of the next harvest from the repository, the
-// earlier of what it says; without any it asks for everything.
-func TestOAIPMHClock(t *testing.T) {
-	t.Parallel()
-	now := time.Now().UTC()
-	for name, tt := range map[string]struct {
-		said, date string
-		want       time.Time
-	}{
-		"no responseDate":         {"", now.Format(http.TimeFormat), now},
-		"local time, ahead":       {now.Add(5 * time.Hour).Format("2006-01-02T15:04:05"), now.Format(http.TimeFormat), now},
-		"behind":                  {now.Add(-time.Hour).Format(time.RFC3339), now.Format(http.TimeFormat), now.Add(-time.Hour)},
-		"with a zone":             {now.In(time.FixedZone("", 7200)).Format(time.RFC3339), now.Format(http.TimeFormat), now},
-		"no Date":                 {now.Format(time.RFC3339), "", now},
-		"neither":                 {"", "", time.Time{}},
-		"illegible and neither":   {"now", "today", time.Time{}},
-		"only the Date legible":   {"now", now.Format(http.TimeFormat), now},
-		"only the other legible":  {now.Format(time.RFC3339), "today", now},
-		"in the future, and both": {now.Add(time.Hour).Format(time.RFC3339), now.Add(time.Hour).Format(http.TimeFormat), now.Add(time.Hour)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newStranger(t, intake.OAIPMHOptions{})
-			s.list = func(url.Values) string { return oaiList(oaiRecords("a", 3), "") }
-			s.whole = func(w http.ResponseWriter, q *http.Request, text string) {
-				w.Header()["Date"] = nil
-				if tt.date != "" {
-					w.Header().Set("Date", tt.date)
-				}
-				from, to := strings.Index(text, "<responseDate>"), strings.Index(text, "</responseDate>")
-				_, _ = io.WriteString(w, text[:from]+"<responseDate>"+tt.said+text[to:])
-			}
-			s.expect("")
-			s.expect("")
-			want := ""
-			if !tt.want.IsZero() {
-				want = oaipmh.FormatDatestamp(tt.want.Truncate(time.Second).Add(-time.Minute), oaipmh.Second)
-			}
-			if from := s.asked[len(s.asked)-1].Get("from"); from != want {
-				t.Errorf("asked from %q, want %q", from, want)
-			}
-		})
-	}
-}
-
 // TestOAIPMHWire harvests over what HTTP has: redirects, compression, and busy
 // servers that say when to come again.
 func TestOAIPMHWire(t *testing.T) {
@@ -604,39 +359,5 @@ func TestOAIPMHWire(t *testing.T) {
 				t.Errorf("status = %+v", st)
 			}
 		})
-	}
-}
-
-// TestOAIPMHDeletedLies honours deletions of a repository that says it has none, and
-// finds those that one forgets that says it keeps them.
-func TestOAIPMHDeletedLies(t *testing.T) {
-	t.Parallel()
-	h := newHarvested(t, oaipmhtest.Options{Records: 300, Deleted: oaipmh.DeletedPersistent}, intake.OAIPMHOptions{})
-	tampered(t, h, func(_ int64, w http.ResponseWriter, q *http.Request) bool {
-		if q.FormValue("verb") == "Identify" {
-			_, _ = io.WriteString(w, `<OAI-PMH xmlns="`+oaipmh.Namespace+`"><Identify><deletedRecord>no</deletedRecord></Identify></OAI-PMH>`)
-			return true
-		}
-		return false
-	})
-	h.scan()
-	h.repo.Delete("oai:example.org:0000003")
-	if r := h.scan(); r.Deleted != 1 {
-		t.Errorf("report = %+v", r)
-	}
-	h.same()
-	h.repo.Drop("oai:example.org:0000004") // forgotten
-	h.o.FullInterval = time.Nanosecond
-	h.open()
-	if r := h.scan(); r.Deleted != 1 {
-		t.Errorf("report = %+v", r)
-	}
-	h.same()
-	var e *intake.EmptyError
-	for i := range 250 {
-		h.repo.Drop(fmt.Sprintf("oai:example.org:%07d", i))
-	}
-	if _, err := h.oai.Scan(t.Context()); !errors.As(err, &e) {
-		t.Errorf("error = %v, want an *EmptyError", err)
 	}
 }
