@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	opening = `<?xml version="1.0" encoding="UTF-8"?>` + "\n" + `<feed xmlns="` + nsAtom + `" xmlns:fh="` + nsHistory + `">` + "\n"
+	opening = `<?xml version="1.0" encoding="UTF-8"?>` + "\n" + `<feed xmlns="` + Namespace + `" xmlns:fh="` + NamespaceHistory + `">` + "\n"
 	closing = "</feed>\n"
 )
 

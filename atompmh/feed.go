@@ -9,6 +9,13 @@ import (
 // MediaType is that of the documents (AP-DOC-11).
 const MediaType = "application/atom+xml"
 
+// The namespaces of what stands in the documents.
+const (
+	Namespace           = "http://www.w3.org/2005/Atom"             // RFC 4287, 1.2
+	NamespaceHistory    = "http://purl.org/syndication/history/1.0" // RFC 5005
+	NamespaceTombstones = "http://purl.org/atompub/tombstones/1.0"  // RFC 6721
+)
+
 // A Feed is what a document says of itself.
 type Feed struct {
 	ID      string    // of the logical feed; the same in all its documents (AP-DOC-04)
@@ -40,6 +47,10 @@ type Link struct {
 // RelAlternate is the relation that leads from an entry to the representations
 // of its record (AP-GEN-05).
 const RelAlternate = "alternate"
+
+// RelFeed is the relation by which a Capability List names the feed of its set: an
+// extension of ours, which others ignore (RS-LN-04).
+const RelFeed = "urn:x-lockstep:atom-pmh"
 
 // A Kind says what an entry tells of its record. Whether an Active entry has
 // become a historical one shows only in the logical feed.

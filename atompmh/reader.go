@@ -24,20 +24,14 @@ const (
 	maxWarnings  = 20       // warnings of one rule that are told: a callback called for ever
 )
 
-// The namespaces told apart.
-const (
-	nsAtom       = "http://www.w3.org/2005/Atom"
-	nsHistory    = "http://purl.org/syndication/history/1.0"
-	nsTombstones = "http://purl.org/atompub/tombstones/1.0"
-)
-
 const (
 	spaceAtom xmlscan.Space = iota + 1
 	spaceHistory
 	spaceTombstones
 )
 
-var namespaces = []string{nsAtom, nsHistory, nsTombstones}
+// namespaces are those told apart.
+var namespaces = []string{Namespace, NamespaceHistory, NamespaceTombstones}
 
 // ReaderOptions configures a [Reader]. The zero value is ready to use.
 type ReaderOptions struct {

@@ -56,20 +56,26 @@ func Check(addr string) error {
 // perhaps with a port and a path. A name of a file that exists is that file. A
 // prefix says that something else than ResourceSync is there.
 func parseAddress(addr string) (address, error) {
+	kind, rest := Prefix(addr)
+	a, err := parsePlain(rest)
+	if kind != "" && err == nil && a.file != "" {
+		err = fmt.Errorf("%s: a file; it is harvested from its address on the web", fetch.Printable(addr))
+	}
+	a.kind = kind
+	return a, err
+}
+
+// Prefix returns what addr says by its prefix that is there, [AtomPMH] or [OAIPMH],
+// and the address that follows; without a prefix "" and addr. Blanks around addr
+// do not count.
+func Prefix(addr string) (kind, rest string) {
 	addr = strings.TrimSpace(addr)
 	for _, kind := range []string{AtomPMH, OAIPMH} {
-		n := len(kind) + 1
-		if len(addr) < n || !strings.EqualFold(addr[:n], kind+":") {
-			continue
+		if n := len(kind) + 1; len(addr) >= n && strings.EqualFold(addr[:n], kind+":") {
+			return kind, addr[n:]
 		}
-		a, err := parsePlain(addr[n:])
-		if err == nil && a.file != "" {
-			err = fmt.Errorf("%s: a file; it is harvested from its address on the web", fetch.Printable(addr))
-		}
-		a.kind = kind
-		return a, err
 	}
-	return parsePlain(addr)
+	return "", addr
 }
 
 // parsePlain is parseAddress for an address without a prefix.

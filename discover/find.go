@@ -18,6 +18,7 @@ import (
 	"net/url"
 	"strings"
 
+	"lockstep/atompmh"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 	"lockstep/websub"
@@ -303,7 +304,7 @@ func (f *finder) page(p *page, all bool) (done bool, err error) {
 		if l.Has(relation) {
 			targets = append(targets, l.Target)
 		}
-		if l.Has(alternate) && isAtom(l.Param("type")) {
+		if l.Has(atompmh.RelAlternate) && isAtom(l.Param("type")) {
 			f.feeds = append(f.feeds, l.Target)
 		}
 	}

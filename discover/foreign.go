@@ -12,7 +12,9 @@ import (
 	"slices"
 	"strings"
 
+	"lockstep/atompmh"
 	"lockstep/internal/fetch"
+	"lockstep/oaipmh"
 )
 
 // The kinds of what is no ResourceSync but can be harvested. Each is also the
@@ -23,11 +25,6 @@ const (
 )
 
 const (
-	atomSpace = "http://www.w3.org/2005/Atom"
-	oaiSpace  = "http://www.openarchives.org/OAI/2.0/"
-	atomType  = "application/atom+xml"
-	alternate = "alternate" // relation of links from a page to its feeds
-
 	maxFeeds = 5    // taken from one page, and from its header: each costs a request
 	maxTitle = 1000 // bytes kept of one
 )
@@ -78,7 +75,7 @@ func (e *atomEntry) article() bool {
 // representation, whose type it states, or tells that there is none any more.
 func (e *atomEntry) record() bool {
 	for _, l := range e.Links {
-		if (l.Rel == "" || l.Rel == alternate) && l.Type != "" {
+		if (l.Rel == "" || l.Rel == atompmh.RelAlternate) && l.Type != "" {
 			return !e.article()
 		}
 	}
@@ -119,11 +116,11 @@ var oaiArguments = []string{"verb", "identifier", "resumptionToken", "from", "un
 func (p *page) foreign() (*Foreign, error) {
 	root, d := firstElement(p.head())
 	switch {
-	case root.Space == atomSpace && root.Local == "feed":
-		return &Foreign{AtomPMH, withoutFragment(p.uri), textOf(d, xml.Name{Space: atomSpace, Local: "title"}, "entry")}, nil
-	case root.Space == atomSpace && root.Local == "entry":
+	case root.Space == atompmh.Namespace && root.Local == "feed":
+		return &Foreign{AtomPMH, withoutFragment(p.uri), textOf(d, xml.Name{Space: atompmh.Namespace, Local: "title"}, "entry")}, nil
+	case root.Space == atompmh.Namespace && root.Local == "entry":
 		return nil, fmt.Errorf("read %s: %w", fetch.Printable(p.uri), errEntry)
-	case root.Local == "OAI-PMH" && (root.Space == oaiSpace || root.Space == ""):
+	case root.Local == "OAI-PMH" && (root.Space == oaipmh.Namespace || root.Space == ""):
 		return &Foreign{OAIPMH, repositoryOf(p.uri), textOf(d, xml.Name{Space: root.Space, Local: "repositoryName"}, "record")}, nil
 	}
 	return nil, nil
@@ -191,7 +188,7 @@ func textOf(d *xml.Decoder, name xml.Name, end string) string {
 // repositoryOf returns the base URL of the repository that answered uri. What
 // says which records are meant stays.
 func repositoryOf(uri string) string {
-	return editQuery(uri, func(name string) bool { return !slices.Contains(oaiArguments, name) }, "")
+	return editQuery(uri, func(name string) bool { return !slices.Contains(oaiArguments, name) })
 }
 
 // identifyOf returns the address at which a repository tells about itself, if
@@ -200,12 +197,12 @@ func identifyOf(uri string) string {
 	keep := func(name string) bool {
 		return !slices.Contains(oaiArguments, name) && name != "metadataPrefix" && name != "set"
 	}
-	return editQuery(uri, keep, "verb=Identify")
+	return oaipmh.URL(editQuery(uri, keep), oaipmh.VerbIdentify)
 }
 
 // editQuery keeps of the query of uri, as it is written, the arguments whose
-// names keep agrees with, and adds one.
-func editQuery(uri string, keep func(name string) bool, add string) string {
+// names keep agrees with.
+func editQuery(uri string, keep func(name string) bool) string {
 	base, query, _ := strings.Cut(withoutFragment(uri), "?")
 	var kept []string
 	for arg := range strings.SplitSeq(query, "&") {
@@ -216,9 +213,6 @@ func editQuery(uri string, keep func(name string) bool, add string) string {
 		if arg != "" && keep(name) {
 			kept = append(kept, arg)
 		}
-	}
-	if add != "" {
-		kept = append(kept, add)
 	}
 	if len(kept) == 0 {
 		return base
@@ -343,5 +337,5 @@ func (f *finder) lastResort(uri string, err error) error {
 // isAtom reports whether t is the media type of feeds.
 func isAtom(t string) bool {
 	t, _, _ = strings.Cut(t, ";")
-	return strings.EqualFold(strings.TrimSpace(t), atomType)
+	return strings.EqualFold(strings.TrimSpace(t), atompmh.MediaType)
 }

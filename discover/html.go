@@ -8,6 +8,7 @@ import (
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
 
+	"lockstep/atompmh"
 	"lockstep/websub"
 )
 
@@ -60,7 +61,7 @@ func parseHTML(r io.Reader, base *url.URL) (found, feeds []string) {
 		case tag == atom.Link && hasToken(rel, "resourcesync") && !seen[u.String()]:
 			seen[u.String()] = true
 			found = append(found, u.String())
-		case tag == atom.Link && hasToken(rel, alternate) && isAtom(media) && len(feeds) < maxFeeds && !seen[u.String()]:
+		case tag == atom.Link && hasToken(rel, atompmh.RelAlternate) && isAtom(media) && len(feeds) < maxFeeds && !seen[u.String()]:
 			seen[u.String()] = true
 			feeds = append(feeds, u.String())
 		}

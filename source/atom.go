@@ -20,10 +20,6 @@ type Atom struct {
 	Author   string // default the host of the base URL
 }
 
-// RelFeed is the relation by which a Capability List names the Atom-PMH feed of
-// its set (an extension of ours; others ignore it, RS-LN-04).
-const RelFeed = "urn:x-lockstep:atom-pmh"
-
 // defaultAtomEntries is how many entries an archive document holds: some
 // hundred kilobytes, which is also what a harvester reads to find one change.
 const defaultAtomEntries = 1000

@@ -316,7 +316,7 @@ func TestAtomIsFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	h, err := resourcesync.NewReader(bytes.NewReader(list), resourcesync.ReaderOptions{Base: baseURL, Strict: true}).Header()
-	if err != nil || h.Link(source.RelFeed) != uri {
-		t.Errorf("Capability List leads to feed %q, %v", h.Link(source.RelFeed), err)
+	if err != nil || h.Link(atompmh.RelFeed) != uri {
+		t.Errorf("Capability List leads to feed %q, %v", h.Link(atompmh.RelFeed), err)
 	}
 }

@@ -121,7 +121,7 @@ func (s *Source) encodeCapabilityList(set Set, there []capable, feed bool) ([]by
 	}
 	h.Links = append(h.Links, resourcesync.Link{Rel: "describedby", Href: s.about(set)}) // RS-CL-05
 	if feed {                                                                            // alternate is a relation of resources (RS-MD-12)
-		h.Links = append(h.Links, resourcesync.Link{Rel: RelFeed, Href: s.base.uri(atomName(set.Name)), Type: atompmh.MediaType})
+		h.Links = append(h.Links, resourcesync.Link{Rel: atompmh.RelFeed, Href: s.base.uri(atomName(set.Name)), Type: atompmh.MediaType})
 	}
 	entries := make([]resourcesync.Entry, len(there))
 	for i, c := range there {

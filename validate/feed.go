@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/atompmh"
 	"lockstep/internal/xmlscan"
 )
 
@@ -21,7 +22,7 @@ const (
 	inTombstones
 )
 
-var feedSpaces = []string{"http://www.w3.org/2005/Atom", "http://purl.org/syndication/history/1.0", "http://purl.org/atompub/tombstones/1.0"}
+var feedSpaces = []string{atompmh.Namespace, atompmh.NamespaceHistory, atompmh.NamespaceTombstones}
 
 // A feedDoc is a feed document that was read.
 type feedDoc struct {
@@ -145,7 +146,7 @@ func (r *feedReader) otherRoot() error {
 	case name == "rss", name == "RDF":
 		return r.Errorf("the root is %s: this may be RSS, but is no feed of Atom", name)
 	case name == "feed":
-		return r.Errorf("the root is feed, but not in the namespace %s", feedSpaces[0])
+		return r.Errorf("the root is feed, but not in the namespace %s", atompmh.Namespace)
 	default:
 		return r.Errorf("the root is %s, not feed: this is no feed of Atom", printable(name))
 	}

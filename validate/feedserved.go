@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+
+	"lockstep/atompmh"
 )
 
 // feedHeaders looks at how a feed document is served.
@@ -16,7 +18,7 @@ func (w *feedWalk) feedHeaders(doc *feedDoc, h http.Header) {
 	doc.etag, doc.modified = h.Get("ETag"), h.Get("Last-Modified")
 	p := place{w.collector, doc.uri}
 	switch t := baseType(h.Get("Content-Type")); t {
-	case "application/atom+xml":
+	case atompmh.MediaType:
 	case "":
 		p.warnf("AP-DOC-11", "Content-Type", "served without a Content-Type, which is application/atom+xml")
 	case "application/xml", "text/xml":

@@ -5,12 +5,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"io/fs"
-	"regexp"
 	"sync"
-
-	"lockstep/internal/xmlscan"
 )
 
 // A feedWalk is one reading of a logical feed: its subscription document, and
@@ -57,10 +53,6 @@ func (w *walk) feed(uri string) error {
 		*w.report = before
 	}
 }
-
-// relFeed is the relation by which the Capability Lists of this project name the
-// feed of their set.
-const relFeed = "urn:x-lockstep:atom-pmh"
 
 // feeds checks the feeds a Capability List links to: they tell of what its set
 // holds in another way.
@@ -290,44 +282,4 @@ func (f *feedWalk) documents() {
 			p.errorf("AP-CMP-03", "root", "an archive document says it is complete")
 		}
 	}
-}
-
-// maxHead caps what is read to see what a document is.
-const maxHead = 64 << 10
-
-// feedRoot and repositoryRoot are what rootOf tells apart from all else.
-const (
-	feedRoot       = "feed"
-	repositoryRoot = "OAI-PMH"
-)
-
-var feedTag = regexp.MustCompile(`<([\w.-]+:)?feed[\s>]`)
-
-// rootOf returns what the document that begins with head is: feedRoot,
-// repositoryRoot, or "".
-func rootOf(head []byte) string {
-	s := xmlscan.New(bytes.NewReader(head), xmlscan.Options{Namespaces: []string{feedSpaces[0], oaiSpaces[0]}})
-	m, err := s.Next()
-	switch {
-	case err != nil && bytes.Contains(head, []byte(feedSpaces[0])) && feedTag.Match(head):
-		return feedRoot // too broken to be read so far
-	case err != nil || m != xmlscan.Start:
-		return ""
-	case string(s.Local) == feedRoot, s.Space == 1, string(s.Local) == "rss":
-		return feedRoot // or meant as one
-	case (s.Space == 2 || s.Space == xmlscan.None) && string(s.Local) == repositoryRoot:
-		return repositoryRoot
-	}
-	return ""
-}
-
-// rootAt is rootOf for what is at uri; "" if that cannot be had.
-func (w *walk) rootAt(uri string) string {
-	a, err := w.ask(Request{URI: uri, Document: true})
-	if err != nil {
-		return ""
-	}
-	defer a.Body.Close() // only its beginning is wanted
-	head, _ := io.ReadAll(io.LimitReader(a.Body, maxHead))
-	return rootOf(head)
 }

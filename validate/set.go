@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"lockstep/atompmh"
 	"lockstep/resourcesync"
 )
 
@@ -89,7 +90,7 @@ func (s *set) visit(c resourcesync.Capability) error {
 	}
 	s.heads[s.uri] = list.sum
 	for _, l := range list.header.Links {
-		if (l.Rel == relFeed || l.Rel == "current") && baseType(l.Type) == "application/atom+xml" {
+		if (l.Rel == atompmh.RelFeed || l.Rel == "current") && baseType(l.Type) == atompmh.MediaType {
 			s.feedURIs = append(s.feedURIs, l.Href)
 		}
 	}

@@ -21,17 +21,15 @@ func bridged(do *destination.Options, state string, client *fetch.Client, log *s
 	do.Bridge = bridge.New(client, o).Open
 }
 
-// harvested returns what an address says by its prefix that it is, without
-// asking anybody; ok is false for one without a prefix.
-func harvested(address string) (f discover.Foreign, ok bool) {
-	for _, kind := range []string{discover.AtomPMH, discover.OAIPMH} {
-		if n := len(kind) + 1; len(address) > n && strings.EqualFold(address[:n], kind+":") {
-			f = discover.Foreign{Kind: kind, URI: address[n:]}
-			if !strings.Contains(f.URI, "://") {
-				f.URI = "https://" + f.URI // as people write addresses
-			}
-			return f, true
-		}
+// foreign returns what an address says by its prefix that it is, without asking
+// anybody; ok is false for one without a prefix.
+func foreign(address string) (f discover.Foreign, ok bool) {
+	kind, uri := discover.Prefix(address)
+	if kind == "" || uri == "" {
+		return f, false
 	}
-	return f, false
+	if !strings.Contains(uri, "://") {
+		uri = "https://" + uri // as people write addresses
+	}
+	return discover.Foreign{Kind: kind, URI: uri}, true
 }

@@ -8,10 +8,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"lockstep/blob"
-	"lockstep/intake"
 	"net/url"
 	"strings"
+
+	"lockstep/blob"
+	"lockstep/intake"
 )
 
 // fileContents keeps the contents of resources where web servers find them: as

@@ -91,7 +91,7 @@ func (o *mapOptions) mapOne(arg string, maps []destination.PathMap) (mapping, er
 		}
 		source = arg
 	}
-	if f, ok := harvested(source); ok {
+	if f, ok := foreign(source); ok {
 		source, maps = f.URI, slices.Concat(maps, bridge.Maps(f))
 	}
 	origin, err := originOf(source)

@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -242,120 +240,6 @@ func validateFile(ctx context.Context, vo validate.Options, name string) (*valid
 		return validate.Package(ctx, f, info.Size(), filepath.ToSlash(name), vo)
 	}
 	return validate.Document(ctx, r, filepath.ToSlash(name), vo)
-}
-
-// A start is where a validation begins.
-type start struct {
-	uri  string
-	kind string // of discover, if it is known to be foreign
-}
-
-// startsOf returns where to begin for an address: there, if it is a document and,
-// unless that is looked at alone, no answer of a repository, or at what can be
-// found from it.
-func startsOf(ctx context.Context, client *fetch.Client, open validate.Opener, address string, alone bool) ([]start, error) {
-	home := discover.Home(address)
-	if home != nil && home.Scheme != "" && !named(address, discover.OAIPMH) {
-		home.User = nil
-		if named(address, discover.AtomPMH) {
-			return []start{{home.String(), discover.AtomPMH}}, nil
-		}
-		if head := headOf(ctx, open, home.String()); looksLikeXML(head) && (alone || !bytes.Contains(head, []byte("<oai-pmh"))) {
-			return []start{{uri: home.String()}}, nil
-		}
-	}
-	found, err := discover.Find(ctx, client, address)
-	if err != nil {
-		if home == nil || home.Scheme == "" || ctx.Err() != nil {
-			return nil, err
-		}
-		// What stands there may be too broken for others to find their way.
-		for _, wellKnown := range discover.WellKnowns(home) {
-			if looksLikeXML(headOf(ctx, open, wellKnown)) {
-				return []start{{uri: wellKnown}}, nil
-			}
-		}
-		return nil, err
-	}
-	if f := found.Foreign; f != nil {
-		return []start{{f.URI, f.Kind}}, nil
-	}
-	if found.All && found.SourceDescription != "" {
-		return []start{{uri: found.SourceDescription}}, nil
-	}
-	var starts []start
-	for i := range found.Sets {
-		set := &found.Sets[i]
-		switch {
-		case set.CapabilityList != "":
-			starts = append(starts, start{uri: set.CapabilityList})
-		case len(set.Capabilities) > 0:
-			starts = append(starts, start{uri: set.Capabilities[0].URI})
-		}
-	}
-	if len(starts) == 0 {
-		return nil, fmt.Errorf("%s: %w", fetch.Printable(address), discover.ErrNoSource)
-	}
-	return starts, nil
-}
-
-// named reports whether address says by its prefix what is there.
-func named(address, kind string) bool {
-	address = strings.TrimSpace(address)
-	return len(address) > len(kind) && strings.EqualFold(address[:len(kind)+1], kind+":")
-}
-
-// headOf returns how what is at uri begins, in lower case and without bytes that
-// only say how characters are written; nothing, if it cannot be had.
-func headOf(ctx context.Context, open validate.Opener, uri string) []byte {
-	a, err := open(ctx, validate.Request{URI: uri, Document: true})
-	if err != nil {
-		return nil
-	}
-	defer a.Body.Close() // only its beginning is wanted
-	head, _ := bufio.NewReaderSize(a.Body, 1024).Peek(1024)
-	if bytes.HasPrefix(head, []byte{0x1f, 0x8b}) {
-		return head
-	}
-	return bytes.ToLower(bytes.ReplaceAll(bytes.TrimLeft(head, "\xef\xbb\xbf\xfe\xff \t\r\n"), []byte{0}, nil))
-}
-
-// looksLikeXML reports whether what begins with head may be meant as a document.
-func looksLikeXML(head []byte) bool {
-	if bytes.HasPrefix(head, []byte{0x1f, 0x8b}) {
-		return true
-	}
-	return bytes.HasPrefix(head, []byte("<")) && !bytes.Contains(head, []byte("<html")) && !bytes.Contains(head, []byte("<!doctype html"))
-}
-
-// openerOf opens what URIs lead to over the network.
-func openerOf(client *fetch.Client) validate.Opener {
-	return func(ctx context.Context, r validate.Request) (*validate.Answer, error) {
-		q := fetch.Request{URI: r.URI, Document: r.Document, AcceptGzip: r.Document, RangeFrom: r.First, RangeTo: r.Last, IfNoneMatch: r.IfNoneMatch, IfModifiedSince: r.IfModifiedSince}
-		if !r.Document {
-			q.Header = http.Header{"Accept-Encoding": {"identity"}}
-		}
-		get := client.Get
-		if r.Document {
-			get = client.GetWhole
-		}
-		resp, err := get(ctx, q)
-		if err != nil {
-			if status, ok := errors.AsType[*fetch.StatusError](err); ok && (status.Status == http.StatusNotFound || status.Status == http.StatusGone) {
-				err = fmt.Errorf("%w: %w", fs.ErrNotExist, err)
-			}
-			return nil, err
-		}
-		if resp.Status == http.StatusNotModified {
-			_ = resp.Body.Close() // empty
-			return nil, validate.ErrNotModified
-		}
-		a := &validate.Answer{URI: resp.URI, Header: resp.Header, Size: resp.Length, Body: resp.Body}
-		if resp.Status == http.StatusPartialContent {
-			a.Partial, a.Size = true, resp.Range.Total
-		}
-		return a, nil
-	}
 }
 
 // printValidation prints what all came to.

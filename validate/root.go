@@ -1,0 +1,51 @@
+package validate
+
+import (
+	"bytes"
+	"io"
+	"regexp"
+
+	"lockstep/atompmh"
+	"lockstep/internal/xmlscan"
+	"lockstep/oaipmh"
+)
+
+// maxHead caps what is read to see what a document is.
+const maxHead = 64 << 10
+
+// feedRoot and repositoryRoot are what rootOf tells apart from all else.
+const (
+	feedRoot       = "feed"
+	repositoryRoot = "OAI-PMH"
+)
+
+var feedTag = regexp.MustCompile(`<([\w.-]+:)?feed[\s>]`)
+
+// rootOf returns what the document that begins with head is: feedRoot,
+// repositoryRoot, or "".
+func rootOf(head []byte) string {
+	s := xmlscan.New(bytes.NewReader(head), xmlscan.Options{Namespaces: []string{atompmh.Namespace, oaipmh.Namespace}})
+	m, err := s.Next()
+	switch {
+	case err != nil && bytes.Contains(head, []byte(atompmh.Namespace)) && feedTag.Match(head):
+		return feedRoot // too broken to be read so far
+	case err != nil || m != xmlscan.Start:
+		return ""
+	case string(s.Local) == feedRoot, s.Space == 1, string(s.Local) == "rss":
+		return feedRoot // or meant as one
+	case (s.Space == 2 || s.Space == xmlscan.None) && string(s.Local) == repositoryRoot:
+		return repositoryRoot
+	}
+	return ""
+}
+
+// rootAt is rootOf for what is at uri; "" if that cannot be had.
+func (w *walk) rootAt(uri string) string {
+	a, err := w.ask(Request{URI: uri, Document: true})
+	if err != nil {
+		return ""
+	}
+	defer a.Body.Close() // only its beginning is wanted
+	head, _ := io.ReadAll(io.LimitReader(a.Body, maxHead))
+	return rootOf(head)
+}
