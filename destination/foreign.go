@@ -55,6 +55,7 @@ type Origin interface {
 // sentence with the address in it.
 type Problems []error
 
+// Error tells all of them, a line each.
 func (p Problems) Error() string { return errors.Join(p...).Error() }
 
 // Unwrap makes each of them a cause.

@@ -94,8 +94,12 @@ const DefaultFullInterval = 30 * 24 * time.Hour
 var ErrEnded = errors.New("the feed has ended")
 
 // An AnotherFeedError reports that at the address of a feed there is another one.
-type AnotherFeedError struct{ Address, Was, Is string }
+type AnotherFeedError struct {
+	Address string // of the subscription document
+	Was, Is string // ids of the feeds
+}
 
+// Error names both feeds, not the address.
 func (e *AnotherFeedError) Error() string {
 	return fmt.Sprintf("there is another feed now: its id is %q, and was %q", fetch.Printable(e.Is), fetch.Printable(e.Was))
 }

@@ -90,7 +90,7 @@ type OAIPMH struct {
 	algs   []resourcesync.Algorithm
 
 	scanning sync.Mutex // held by a harvest, guards what follows
-	memory   harvestMemory
+	memory   oaiMemory
 	saved    time.Time // when memory was saved last
 	recalled bool      // memory was read from State
 	stale    bool      // the harvest under way was broken off before
@@ -153,7 +153,7 @@ func (h *OAIPMH) Scan(ctx context.Context) (Report, error) {
 func (h *OAIPMH) Harvest(ctx context.Context, s Stretch) (r Report, more bool, err error) {
 	h.scanning.Lock()
 	defer h.scanning.Unlock()
-	v := &harvest{OAIPMH: h, listing: h.in.newListing(), stretch: s, began: time.Now()}
+	v := &oaiHarvest{OAIPMH: h, listing: h.in.newListing(), stretch: s, began: time.Now()}
 	defer v.close()
 	stop := v.progress()
 	more, err = v.run(ctx)
@@ -194,25 +194,25 @@ func (h *OAIPMH) Status() OAIPMHStatus {
 	return OAIPMHStatus{Whole: m.Whole, Complete: m.Complete && m.Run == nil, Until: m.From}
 }
 
-// A harvestMemory is how far the harvests of a set are.
-type harvestMemory struct {
-	Rules      string      `json:"rules"`          // what is harvested, and how
-	Point      point       `json:"point"`          // of the catalog, when it was saved
-	Generation int64       `json:"generation"`     // of full harvests: their Tokens begin with it
-	From       time.Time   `json:"from"`           // the next one asks for what changed from here on
-	FullAt     time.Time   `json:"full_at"`        // when, by our clock, the last full one ended
-	Listed     bool        `json:"listed"`         // there was one
-	Whole      bool        `json:"whole"`          // and it missed nothing
-	Complete   bool        `json:"complete"`       // the last one missed nothing
-	Coarse     bool        `json:"coarse"`         // the repository takes days only, whatever it says
-	Held       int         `json:"held"`           // harvests since From rose: not all of theirs was listed
-	Lost       []string    `json:"lost,omitempty"` // records that could not be read when they were listed
-	Absent     bool        `json:"absent"`         // what is of earlier generations is to be deleted
-	Run        *harvestRun `json:"run,omitempty"`  // under way
+// An oaiMemory is how far the harvests of a set are.
+type oaiMemory struct {
+	Rules      string    `json:"rules"`          // what is harvested, and how
+	Point      point     `json:"point"`          // of the catalog, when it was saved
+	Generation int64     `json:"generation"`     // of full harvests: their Tokens begin with it
+	From       time.Time `json:"from"`           // the next one asks for what changed from here on
+	FullAt     time.Time `json:"full_at"`        // when, by our clock, the last full one ended
+	Listed     bool      `json:"listed"`         // there was one
+	Whole      bool      `json:"whole"`          // and it missed nothing
+	Complete   bool      `json:"complete"`       // the last one missed nothing
+	Coarse     bool      `json:"coarse"`         // the repository takes days only, whatever it says
+	Held       int       `json:"held"`           // harvests since From rose: not all of theirs was listed
+	Lost       []string  `json:"lost,omitempty"` // records that could not be read when they were listed
+	Absent     bool      `json:"absent"`         // what is of earlier generations is to be deleted
+	Run        *oaiRun   `json:"run,omitempty"`  // under way
 }
 
-// A harvestRun is how far a harvest is.
-type harvestRun struct {
+// An oaiRun is how far a harvest is.
+type oaiRun struct {
 	Full       bool      `json:"full"`
 	From       string    `json:"from"`       // argument of its list
 	Began      time.Time `json:"began"`      // of its first response, by the repository's clock
@@ -262,7 +262,7 @@ func (h *OAIPMH) recall() {
 	}
 	h.recalled = true
 	if !recall(h.o.State, &h.memory) || h.memory.Rules != h.rules() {
-		h.memory = harvestMemory{Rules: h.rules(), Generation: h.memory.Generation}
+		h.memory = oaiMemory{Rules: h.rules(), Generation: h.memory.Generation}
 	}
 	h.stale = h.memory.Run != nil
 }
@@ -280,7 +280,7 @@ func (h *OAIPMH) verify(ctx context.Context) error {
 	if at == m.Point || m.Run != nil && at.Last >= m.Point.Last {
 		return nil
 	}
-	*m = harvestMemory{Rules: m.Rules, Generation: m.Generation, Coarse: m.Coarse}
+	*m = oaiMemory{Rules: m.Rules, Generation: m.Generation, Coarse: m.Coarse}
 	return nil
 }
 

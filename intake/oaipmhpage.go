@@ -38,16 +38,16 @@ type piece struct {
 	made    []made // of them
 
 	end  bool
-	run  harvestRun // at the end: how far the harvest is when what came before was taken in
-	over bool       // at the end of the last page
+	run  oaiRun // at the end: how far the harvest is when what came before was taken in
+	over bool   // at the end of the last page
 
 	problems []Problem // what could not be read: it leaves the harvest incomplete
 }
 
 // A pager asks for the pages of a list, one after the other.
 type pager struct {
-	*harvest
-	run  harvestRun
+	*oaiHarvest
+	run  oaiRun
 	out  chan<- *piece
 	head oaipmh.Header
 	date time.Time // that the server gave the response at hand
@@ -108,7 +108,7 @@ func (e *endlessError) Error() string { return e.text }
 // are those of page. To find that in flat memory, and over many stretches, one
 // page is remembered, a later one each time as many have passed as were in front
 // of it (the algorithm of Brent).
-func (r *harvestRun) endless(token string, page uint64, records int64) *endlessError {
+func (r *oaiRun) endless(token string, page uint64, records int64) *endlessError {
 	if token == "" {
 		return nil
 	}
@@ -131,7 +131,7 @@ func (r *harvestRun) endless(token string, page uint64, records int64) *endlessE
 }
 
 // anew has the list begin at its beginning.
-func (r *harvestRun) anew() {
+func (r *oaiRun) anew() {
 	r.Token, r.Listed, r.Size = "", 0, 0
 	r.Pages, r.MarkToken, r.MarkPage, r.Again = 0, 0, 0, 0
 }

@@ -35,7 +35,7 @@ type made struct {
 }
 
 // describe makes of records what the catalog is told of them.
-func (v *harvest) describe(ctx context.Context, pages <-chan *piece, ready chan<- *piece) error {
+func (v *oaiHarvest) describe(ctx context.Context, pages <-chan *piece, ready chan<- *piece) error {
 	sum := resourcesync.NewHasher(v.algs...)
 	for at := range pages {
 		at.made = make([]made, 0, len(at.records))
@@ -56,7 +56,7 @@ func (v *harvest) describe(ctx context.Context, pages <-chan *piece, ready chan<
 }
 
 // make makes of a record what the catalog is told of it.
-func (v *harvest) make(ctx context.Context, rec *oaipmh.Record, sum *resourcesync.Hasher) (made, error) {
+func (v *oaiHarvest) make(ctx context.Context, rec *oaipmh.Record, sum *resourcesync.Hasher) (made, error) {
 	if rec.Identifier == "" {
 		return made{name: v.base, bad: errors.New("a record without identifier")}, nil
 	}
@@ -107,7 +107,7 @@ func (v *harvest) make(ctx context.Context, rec *oaipmh.Record, sum *resourcesyn
 
 // stay has m leave the resource as it is, if there is one, but for that it was
 // listed.
-func (v *harvest) stay(ctx context.Context, uri string, m *made) error {
+func (v *oaiHarvest) stay(ctx context.Context, uri string, m *made) error {
 	if v.fresh {
 		return nil
 	}
@@ -133,7 +133,7 @@ const maxRecordSets = maxEntryLinks / 2
 
 // links tells where a record belongs: to its sets, the repository and the format;
 // and by which identifier, where that is a URI.
-func (v *harvest) links(uri string, rec *oaipmh.Record) []resourcesync.Link {
+func (v *oaiHarvest) links(uri string, rec *oaipmh.Record) []resourcesync.Link {
 	links := make([]resourcesync.Link, 0, 4)
 	for _, s := range rec.Sets[:min(len(rec.Sets), maxRecordSets)] {
 		links = append(links, resourcesync.Link{Rel: "collection", Href: oaipmh.URL(v.base, oaipmh.VerbListRecords, "metadataPrefix", v.o.Prefix, "set", s)})
@@ -157,7 +157,7 @@ func (v *harvest) links(uri string, rec *oaipmh.Record) []resourcesync.Link {
 
 // profileOK reports whether a namespace can be linked to. Mostly it is that of the
 // record before.
-func (v *harvest) profileOK(namespace string) bool {
+func (v *oaiHarvest) profileOK(namespace string) bool {
 	if namespace != v.profile.name {
 		v.profile.name, v.profile.ok = namespace, checkURI(namespace) == nil
 	}
@@ -166,8 +166,8 @@ func (v *harvest) profileOK(namespace string) bool {
 
 // take takes in what comes, until the list is at its end, which it reports, or the
 // stretch is used up: one batch is told while the next is gathered.
-func (v *harvest) take(ctx context.Context, ready <-chan *piece) (over bool, err error) {
-	batches := make(chan *harvestBatched)
+func (v *oaiHarvest) take(ctx context.Context, ready <-chan *piece) (over bool, err error) {
+	batches := make(chan *oaiBatch)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() (err error) {
 		defer close(batches)
@@ -187,11 +187,11 @@ func (v *harvest) take(ctx context.Context, ready <-chan *piece) (over bool, err
 }
 
 // gather makes batches of what comes, as take wants them.
-func (v *harvest) gather(ctx context.Context, ready <-chan *piece, batches chan<- *harvestBatched) (over bool, err error) {
+func (v *oaiHarvest) gather(ctx context.Context, ready <-chan *piece, batches chan<- *oaiBatch) (over bool, err error) {
 	tick := time.NewTicker(applyEvery)
 	defer tick.Stop()
 	for more := true; more; {
-		b, due := &harvestBatched{harvest: v}, false
+		b, due := &oaiBatch{oaiHarvest: v}, false
 		for more && !due {
 			select {
 			case at, ok := <-ready:
@@ -217,20 +217,20 @@ func (v *harvest) gather(ctx context.Context, ready <-chan *piece, batches chan<
 	return over, nil
 }
 
-// harvestBatched is what waits to be told to the catalog, all at once.
-type harvestBatched struct {
-	*harvest
+// An oaiBatch is what waits to be told to the catalog, all at once.
+type oaiBatch struct {
+	*oaiHarvest
 	updates  []catalog.Update
 	contents []Content       // to be put
 	changed  []Content       // of these, what has other versions
 	gone     map[string]bool // to be dropped
 	bytes    int
-	reached  *harvestRun // when all of it was told
-	lacking  bool        // by then something could not be read
+	reached  *oaiRun // when all of it was told
+	lacking  bool    // by then something could not be read
 }
 
 // add adds a piece.
-func (b *harvestBatched) add(at *piece) {
+func (b *oaiBatch) add(at *piece) {
 	for _, p := range at.problems {
 		b.unreadable(p.Path, p.Err)
 	}
@@ -251,7 +251,7 @@ func (b *harvestBatched) add(at *piece) {
 			delete(b.gone, m.update.URI)
 		}
 		b.files.Add(m.count)
-		b.harvest.bytes.Add(max(m.update.Length, 0))
+		b.oaiHarvest.bytes.Add(max(m.update.Length, 0))
 		b.updates = append(b.updates, m.update)
 		if m.content.Bytes != nil {
 			b.contents = append(b.contents, m.content)
@@ -268,7 +268,7 @@ func (b *harvestBatched) add(at *piece) {
 }
 
 // drop notes that nothing is to be kept of a resource.
-func (b *harvestBatched) drop(uri string) {
+func (b *oaiBatch) drop(uri string) {
 	if b.gone == nil {
 		b.gone = make(map[string]bool)
 	}
@@ -276,8 +276,8 @@ func (b *harvestBatched) drop(uri string) {
 }
 
 // flush tells what there is, contents first, and then keeps how far that was.
-func (b *harvestBatched) flush(ctx context.Context) error {
-	v := b.harvest
+func (b *oaiBatch) flush(ctx context.Context) error {
+	v := b.oaiHarvest
 	if len(b.updates) > 0 {
 		if err := v.announce(ctx); err != nil {
 			return err
@@ -300,7 +300,7 @@ func (b *harvestBatched) flush(ctx context.Context) error {
 
 // announce keeps that a harvest is under way, before the set is changed for the
 // first time: from then on it may be ahead of what is kept.
-func (v *harvest) announce(ctx context.Context) error {
+func (v *oaiHarvest) announce(ctx context.Context) error {
 	if v.begun {
 		return nil
 	}
@@ -310,7 +310,7 @@ func (v *harvest) announce(ctx context.Context) error {
 
 // apply tells contents and catalog. What is gone goes from the contents first, so
 // that nothing is left there of which nobody knows.
-func (b *harvestBatched) apply(ctx context.Context) error {
+func (b *oaiBatch) apply(ctx context.Context) error {
 	if c := b.o.Contents; c != nil {
 		if len(b.contents) > 0 {
 			if err := c.Put(ctx, b.set, b.contents); err != nil {
@@ -336,7 +336,7 @@ func (b *harvestBatched) apply(ctx context.Context) error {
 
 // deleteAbsent deletes the resources that the last full harvest did not list, if
 // that may be.
-func (v *harvest) deleteAbsent(ctx context.Context) error {
+func (v *oaiHarvest) deleteAbsent(ctx context.Context) error {
 	current := v.tokenOf()
 	v.files.Store(0)
 	rows := readRows(ctx, v.cat, v.set, []catalog.Range{{}})
@@ -362,7 +362,7 @@ func (v *harvest) deleteAbsent(ctx context.Context) error {
 	if err := v.announce(ctx); err != nil {
 		return err
 	}
-	b := &harvestBatched{harvest: v}
+	b := &oaiBatch{oaiHarvest: v}
 	for uri, err := range v.gone.all() {
 		if err != nil {
 			return err
@@ -373,7 +373,7 @@ func (v *harvest) deleteAbsent(ctx context.Context) error {
 			if err := b.flush(ctx); err != nil {
 				return err
 			}
-			b = &harvestBatched{harvest: v}
+			b = &oaiBatch{oaiHarvest: v}
 		}
 	}
 	return b.flush(ctx)

@@ -8,7 +8,9 @@
 // oai_dc, made of what the catalog knows; one whose content is XML also in the
 // format of that.
 //
-//	repo, err := repository.New(cat, repository.Options{BaseURL: "https://data.example.org/oai", Sets: sets})
+//	repo, err := repository.New(cat, repository.Options{
+//		BaseURL: "https://data.example.org/oai", Sets: sets,
+//	})
 //	http.Handle("/oai", repo)
 //
 // Lists by datestamp, and by format, are read off an index beside the catalog,

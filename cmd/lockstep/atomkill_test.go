@@ -178,17 +178,7 @@ func TestAtomServeKilled(t *testing.T) {
 			_ = f.walk() // it may be down
 			time.Sleep(5 * time.Millisecond)
 		}
-		src.kill()
-		if rand.IntN(3) == 0 { // killed again before it serves
-			cmd := src.again()
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond)
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait() // it was killed
-		}
-		src.start()
+		src.restart()
 	}
 	rest()
 	want := make(map[string]bool)

@@ -72,6 +72,23 @@ func (s *livingSource) kill() {
 	}
 }
 
+// restart kills the Source, now and then a second time before it serves, and starts
+// it.
+func (s *livingSource) restart() {
+	s.Helper()
+	s.kill()
+	if rand.IntN(3) == 0 {
+		cmd := s.again()
+		if err := cmd.Start(); err != nil {
+			s.Fatal(err)
+		}
+		time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond)
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it was killed
+	}
+	s.start()
+}
+
 // A crawl is what a reader of all documents of a Source finds.
 type crawl struct {
 	base      string

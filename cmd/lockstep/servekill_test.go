@@ -47,17 +47,7 @@ func TestServeKilled(t *testing.T) {
 		if kill%2 == 0 { // however busy the machine is, some lives are seen
 			waitFor(t, "a crawl", func() bool { return reader.crawls.Load() > before || t.Failed() })
 		}
-		src.kill()
-		if rand.IntN(3) == 0 { // killed again before it serves
-			cmd := src.again()
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond)
-			_ = cmd.Process.Kill()
-			_ = cmd.Wait() // it was killed
-		}
-		src.start()
+		src.restart()
 	}
 	if rest(); t.Failed() {
 		return
