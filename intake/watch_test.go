@@ -184,6 +184,9 @@ func TestWatchQuiet(t *testing.T) {
 	write(t, root, "a", "one")
 	w := watchDir(t, root, intake.DirOptions{Exclude: []string{"*.tmp"}})
 	w.settles(t)
+	for w.changes.Load() == 0 { // the first scan is told of after it is done
+		time.Sleep(time.Millisecond)
+	}
 	changes, scans := w.changes.Load(), w.scans.Load()
 	write(t, root, "x.tmp", "excluded")
 	write(t, root, "resourcesync/main/changelist.xml", "our own")
