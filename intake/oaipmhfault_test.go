@@ -320,7 +320,7 @@ func TestOAIPMHSets(t *testing.T) {
 			t.Fatal(err)
 		}
 		n++
-		id, _ := intake.RecordIdentifier(strings.TrimPrefix(rec.URI, "https://example.org/records/"))
+		id := identifierOf(strings.TrimPrefix(rec.URI, "https://example.org/records/"))
 		want := map[string]string{
 			"collection":      h.url + "?verb=ListRecords&metadataPrefix=oai_dc&set=b",
 			"via":             oaipmh.RecordURL(h.url, "oai_dc", id),

@@ -51,13 +51,3 @@ func RecordPath(identifier string) string {
 	}
 	return strings.Join(segments, "/")
 }
-
-// RecordIdentifier reads what [RecordPath] made; ok is false for any other path.
-func RecordIdentifier(path string) (identifier string, ok bool) {
-	name, err := url.PathUnescape(path)
-	if err != nil {
-		return "", false
-	}
-	identifier = strings.NewReplacer("%2F", "/", "%25", "%").Replace(strings.TrimSuffix(name, recordSuffix))
-	return identifier, RecordPath(identifier) == path
-}

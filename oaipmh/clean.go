@@ -10,18 +10,17 @@ import (
 	"unicode/utf8"
 )
 
-// A Cleaner is what [Clean] returns.
-type Cleaner struct {
-	r        io.Reader
-	in       []byte // read, not yet looked at
-	out      []byte // looked at, not yet handed on
-	buf      []byte // of out
-	err      error  // of r, sticks
-	state    cleanState
-	begun    bool
-	narrow   bool // one byte is one character, so that bytes above ASCII are as good as others
-	raw      bool // nothing is looked at
-	replaced int64
+// A cleaner is what [Clean] returns.
+type cleaner struct {
+	r      io.Reader
+	in     []byte // read, not yet looked at
+	out    []byte // looked at, not yet handed on
+	buf    []byte // of out
+	err    error  // of r, sticks
+	state  cleanState
+	begun  bool
+	narrow bool // one byte is one character, so that bytes above ASCII are as good as others
+	raw    bool // nothing is looked at
 }
 
 // Clean makes what repositories really send well formed where that is safe: what
@@ -34,12 +33,9 @@ type Cleaner struct {
 //   - blanks before the document go, for nothing may stand before its declaration.
 //
 // Documents in UTF-16 and gzip files pass as they are.
-func Clean(r io.Reader) *Cleaner {
-	return &Cleaner{r: r, in: make([]byte, 0, cleanWindow), buf: make([]byte, 0, cleanWindow+cleanWindow/4)}
+func Clean(r io.Reader) io.Reader {
+	return &cleaner{r: r, in: make([]byte, 0, cleanWindow), buf: make([]byte, 0, cleanWindow+cleanWindow/4)}
 }
-
-// Replaced returns how many replacements were made so far.
-func (c *Cleaner) Replaced() int64 { return c.replaced }
 
 const (
 	cleanWindow = 64 << 10
@@ -73,7 +69,7 @@ var cleanClass = func() (t [256]uint8) {
 }()
 
 // Read implements [io.Reader]. Its errors are those of the reader below.
-func (c *Cleaner) Read(p []byte) (int, error) {
+func (c *cleaner) Read(p []byte) (int, error) {
 	for len(c.out) == 0 {
 		if c.err != nil && len(c.in) == 0 {
 			return 0, c.err
@@ -87,7 +83,7 @@ func (c *Cleaner) Read(p []byte) (int, error) {
 
 // fill reads and looks at what was read. What it leaves in c.in is too little to
 // tell what it is.
-func (c *Cleaner) fill() {
+func (c *cleaner) fill() {
 	if c.err == nil {
 		n, err := c.r.Read(c.in[len(c.in):cap(c.in)])
 		c.in, c.err = c.in[:len(c.in)+n], err
@@ -110,7 +106,7 @@ func (c *Cleaner) fill() {
 
 // sniff looks at the beginning of the document: is it text, and how wide are its
 // characters?
-func (c *Cleaner) sniff() {
+func (c *cleaner) sniff() {
 	b := c.in
 	if len(b) >= 2 && (b[0] == 0 || b[1] == 0 || b[0] == 0xfe && b[1] == 0xff || b[0] == 0xff && b[1] == 0xfe || b[0] == 0x1f && b[1] == 0x8b) {
 		c.raw = true
@@ -126,7 +122,7 @@ func (c *Cleaner) sniff() {
 
 // pass appends to c.out what b becomes and returns how much of b that was; all of
 // it if it is the last.
-func (c *Cleaner) pass(b []byte, last bool) int {
+func (c *cleaner) pass(b []byte, last bool) int {
 	if c.raw {
 		c.out = append(c.out, b...)
 		return len(b)
@@ -165,8 +161,7 @@ func (c *Cleaner) pass(b []byte, last bool) int {
 }
 
 // replace appends what stands for a character that cannot be.
-func (c *Cleaner) replace() {
-	c.replaced++
+func (c *cleaner) replace() {
 	if c.narrow {
 		c.out = append(c.out, '?')
 		return
@@ -175,7 +170,7 @@ func (c *Cleaner) replace() {
 }
 
 // wide deals with a character above ASCII.
-func (c *Cleaner) wide(b []byte, last bool) int {
+func (c *cleaner) wide(b []byte, last bool) int {
 	if c.narrow {
 		c.out = append(c.out, b[0])
 		return 1
@@ -193,7 +188,7 @@ func (c *Cleaner) wide(b []byte, last bool) int {
 }
 
 // markup deals with what begins with <.
-func (c *Cleaner) markup(b []byte, last bool) int {
+func (c *cleaner) markup(b []byte, last bool) int {
 	for state, begin := range [...]string{inComment: "<!--", inCDATA: "<![CDATA[", inInstruction: "<?"} {
 		switch n := min(len(b), len(begin)); {
 		case begin == "" || string(b[:n]) != begin[:n]:
@@ -210,7 +205,7 @@ func (c *Cleaner) markup(b []byte, last bool) int {
 }
 
 // end deals with what may end a comment, a CDATA section or an instruction.
-func (c *Cleaner) end(b []byte, last bool) int {
+func (c *cleaner) end(b []byte, last bool) int {
 	end := cleanEnd[c.state]
 	switch n := min(len(b), len(end)); {
 	case string(b[:n]) != end[:n] || n < len(end) && last:
@@ -225,7 +220,7 @@ func (c *Cleaner) end(b []byte, last bool) int {
 }
 
 // reference deals with what begins with &.
-func (c *Cleaner) reference(b []byte, last bool) int {
+func (c *cleaner) reference(b []byte, last bool) int {
 	n := 1
 	for n < len(b) && n < maxRefBytes && (b[n] == '#' && n == 1 || alphanumeric(b[n])) {
 		n++
@@ -249,7 +244,6 @@ func (c *Cleaner) reference(b []byte, last bool) int {
 	if strings.HasPrefix(text, "&"+name) || strings.HasSuffix(text, ";") {
 		return c.bare()
 	}
-	c.replaced++
 	for _, r := range text {
 		if c.narrow || r < utf8.RuneSelf { // among these are < and &
 			c.out = append(strconv.AppendInt(append(c.out, "&#"...), int64(r), 10), ';')
@@ -261,14 +255,13 @@ func (c *Cleaner) reference(b []byte, last bool) int {
 }
 
 // bare deals with an ampersand that begins no reference.
-func (c *Cleaner) bare() int {
-	c.replaced++
+func (c *cleaner) bare() int {
 	c.out = append(c.out, "&amp;"...)
 	return 1
 }
 
 // number deals with a reference to a character by its number.
-func (c *Cleaner) number(b []byte, digits string) int {
+func (c *cleaner) number(b []byte, digits string) int {
 	base := 10
 	if hex, ok := strings.CutPrefix(digits, "x"); ok {
 		digits, base = hex, 16
