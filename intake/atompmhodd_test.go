@@ -217,11 +217,16 @@ func TestFeedMoved(t *testing.T) {
 		t.Errorf("error %v, want that the feed has ended", err)
 	}
 	h.holds("a b")
-	// Watching one that has ended asks once.
+	// Watching one that has ended asks once, also beyond the second after which what
+	// failed is tried again.
 	s.took()
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	h.reopen(intake.AtomPMHOptions{ScanInterval: time.Millisecond})
+	h.reopen(intake.AtomPMHOptions{ScanInterval: time.Millisecond, OnEvent: func(e intake.Event) {
+		if e.Kind == intake.EventScanned {
+			time.AfterFunc(1300*time.Millisecond, cancel)
+		}
+	}})
 	_ = h.Watch(ctx, nil) // the end of ctx
 	h.asked("/feed")
 }
