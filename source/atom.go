@@ -15,7 +15,7 @@ import (
 type Atom struct {
 	Entries  int    // of one archive document; default 1,000
 	Complete bool   // one document with all there is, which says so; no deletions, no archives (AP-DEL-03)
-	ID       string // of the feed, an absolute IRI, for good; default made of the address of the set's Capability List
+	ID       string // of the feed, an absolute IRI, for good; default made of its address
 	Title    string // default the set's name
 	Author   string // default the host of the base URL
 }
