@@ -73,7 +73,7 @@ func tellBy(s *figures, by *destination.By) {
 		name string
 		n    int64
 	}{
-		{"request", by.Request}, {"package", by.Package}, {"on-demand", by.OnDemand}, {"patch", by.Patch},
+		{"request", by.Request}, {"package", by.Package}, {"on-demand", by.OnDemand}, {"patch", by.Patch}, {"harvest", by.Harvest},
 		{"mirror", by.Mirror}, {"unchanged", by.Unchanged}, {"adopted", by.Adopted},
 	} {
 		s.counter("lockstep_destination_contents_total", "Contents by the way they came.", float64(way.n), "by", way.name)
