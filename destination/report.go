@@ -16,7 +16,8 @@ const (
 	ModeNone        = "none"        // there was nothing to do
 )
 
-// Ways a run learned of what to do.
+// Ways a run learned of what to do. A set that was harvested has the kind of what
+// it was harvested from: [discover.AtomPMH], [discover.OAIPMH].
 const (
 	ViaList         = "list"
 	ViaDump         = "dump"

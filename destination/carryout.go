@@ -1,0 +1,212 @@
+package destination
+
+import (
+	"context"
+	"fmt"
+)
+
+// work is what carryOut is to do with what is staged.
+type work struct {
+	mode, via string
+	complete  bool   // all was read: what is to go may go
+	partial   bool   // of the changes not all was read
+	prune     bool   // and what is not staged is to go, too
+	files     bool   // look whether the files are there; a run that follows a killed one does so anyway
+	suspect   bool   // refuse if anything newer would be lost
+	past      *state // what is staged is what was then; nil: what is now
+	done      func() // all was carried out: move on
+}
+
+// carryOut plans and applies what is staged. It reports whether reading the
+// description again may mend failures.
+func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
+	if err := r.findOrigin(ctx); err != nil {
+		return false, err
+	}
+	paths, err := r.paths()
+	if err != nil {
+		return false, err
+	}
+	p := &planner{
+		partial: w.partial, push: r.pushed(&w), stage: r.stage, listAt: r.listAt,
+		d: r.d, set: r.set.Number, dated: r.origin != nil, prune: w.prune, files: w.files || r.resume, settled: r.set.Complete && !r.reselects(),
+		others: r.origin == nil && r.d.selects.prefersOther(r.set.Selection), refuse: r.reader.refuse, past: w.past,
+	}
+	var found adopted
+	if r.d.opts.Adopt {
+		if found, err = r.adopt(ctx, p, paths); err != nil {
+			return false, err
+		}
+	}
+	p.sift = w.complete && r.reselects() && r.counts[r.set.Number] > 0
+	var n needs
+	total, err := p.count(ctx, r.stage, func(a *action) {
+		if !found.has(a) {
+			n.add(a)
+		}
+	})
+	if err != nil {
+		return false, err
+	}
+	found.from(&total)
+	deletes := w.complete && r.d.opts.Delete != DeleteKeep
+	if deletes {
+		if err := r.consent(&total, w.suspect); err != nil {
+			return false, err
+		}
+	} else {
+		total.deleted = 0
+	}
+	by, err := r.chooseWays(ctx, p, &w, &n, &total)
+	if err != nil {
+		return false, err
+	}
+	r.report.effort(w.mode, w.via)
+	r.d.emit(Event{Kind: EventPlan, Set: r.set.Name, Progress: Progress{Total: total.todo() + total.unchanged, TotalBytes: total.bytes}})
+	if r.d.opts.DryRun {
+		r.predict(&total)
+		return false, nil
+	}
+	a := r.applier(ctx, paths)
+	a.ways = by
+	if w.past != nil {
+		a.fetch.asOf = w.past.asOf
+		a.fetch.lookOn = w.past.mayHint() && r.d.opts.Via != ViaList
+	}
+	if total.todo() > 0 || w.prune || a.owing {
+		if err := r.execute(ctx, a, p, &w, &total, deletes); err != nil {
+			return false, err
+		}
+	}
+	if w.complete && w.done != nil {
+		w.done()
+		save := map[string][]byte{fmt.Sprint(docSet, r.set.Number): encode(r.set)}
+		if err := r.d.journal.Record(ctx, Batch{Save: save}); err != nil {
+			return false, fmt.Errorf("record progress: %w", err)
+		}
+	}
+	return len(r.stale) > 0, nil
+}
+
+// consent checks a plan against what was agreed to. A Source that does not bear
+// out what it notified may have gone back to a time before it did; that a
+// resource is gone without a word proves nothing then: it may never have been.
+func (r *setRun) consent(t *tally, suspect bool) error {
+	if suspect && (t.regressed > 0 || t.unexplained > 0) || r.set.doubted && t.regressed > 0 {
+		how := fmt.Sprintf("its history was rewritten, and %d resources are older there than here", t.regressed)
+		if t.regressed == 0 {
+			how = fmt.Sprintf("its history was rewritten, and %d resources are gone without a word", t.unexplained)
+		}
+		return backInTime(r.set, how)
+	}
+	if r.set.unselected {
+		t.unselected = t.deleted
+	}
+	gone := int64(0) // by notifications: in small portions anything could go
+	if p := r.set.push; p != nil && t.deleted > 0 {
+		gone = p.Deleted
+	}
+	return r.d.guard(r.set.Name, t.deleted-t.replaced+gone, r.counts[r.set.Number]+gone, t.unselected)
+}
+
+// predict books what a run would have done.
+func (r *setRun) predict(t *tally) {
+	r.report.Created += t.created
+	r.report.Updated += t.updated
+	r.report.Deleted += t.deleted
+	r.report.Unchanged += t.unchanged + t.touched + t.released
+	r.report.Refused += t.refused
+	r.report.Expected += t.bytes
+}
+
+func (r *setRun) applier(ctx context.Context, paths *Paths) *applier {
+	a := &applier{d: r.d, set: r.set, report: &r.report, counts: r.counts, out: r.out, keep: r.keep, stale: r.stale, ways: &ways{}}
+	a.fetch = &fetcher{d: r.d, set: r.set.Number, names: newNames(ctx, paths, r.d.store), resume: r.resume, first: true, refuse: r.reader.refuse, past: r.past, origin: r.origin}
+	for range r.d.journal.Owed(ctx, r.set.Number) {
+		a.owing, a.fetch.resume = true, true // what is owed may have begun to come
+		break
+	}
+	return a
+}
+
+// execute carries out a plan: what is new and changed, then deletions, then
+// what they made room for.
+func (r *setRun) execute(ctx context.Context, a *applier, p *planner, w *work, total *tally, deletes bool) error {
+	if err := r.begin(ctx); err != nil {
+		return err
+	}
+	if err := r.unsettle(ctx, a, w); err != nil {
+		return err
+	}
+	a.progress.Total, a.progress.TotalBytes = total.todo()+total.unchanged, total.bytes
+	a.fetch.first = deletes && total.deleted > 0
+	err := a.run(ctx, p.actions(ctx, r.stage))
+	defer a.ways.warnings.tell(r.warn)
+	if err != nil && !isFull(err) || a.broken {
+		return err
+	}
+	if deletes && total.deleted > 0 {
+		// Also when the disk is full: it is what makes room.
+		if rerr := a.remove(ctx, p.actions(ctx, r.stage)); rerr != nil && err == nil {
+			err = rerr
+		}
+	}
+	if len(a.later) > 0 && (err == nil || isFull(err) && !a.broken) {
+		later := a.later
+		a.later, a.last, a.full, a.fetch.first = nil, true, 0, false
+		a.fetch.names.look()
+		if lerr := a.run(ctx, sliceOf(later)); err == nil {
+			err = lerr
+		}
+	}
+	if err != nil {
+		return err
+	}
+	r.d.emit(Event{Kind: EventProgress, Set: r.set.Name, Progress: a.progress})
+	return err
+}
+
+// unsettle notes what a run that does not come to its end would leave half done.
+func (r *setRun) unsettle(ctx context.Context, a *applier, w *work) error {
+	switch {
+	case w.mode == ModeBaseline && (w.prune || r.origin != nil && w.complete):
+		return r.restart(ctx, a, w.past)
+	case r.set.Complete && r.reselects():
+		undone := *r.set
+		undone.Complete, undone.Selection = false, ""
+		return r.d.journal.Record(ctx, Batch{Save: map[string][]byte{fmt.Sprint(docSet, r.set.Number): encode(&undone)}})
+	}
+	return nil
+}
+
+// restart notes that the set is being compared as a whole: what was owed so
+// far is either found again, or no longer wanted. Where the set is to be what it
+// was, what is there then is known to be as old as that.
+func (r *setRun) restart(ctx context.Context, a *applier, past *state) error {
+	if !a.owing && !r.set.Complete && past == nil {
+		return nil
+	}
+	undone := *r.set
+	undone.Complete = false
+	undone.Harvest = undone.Harvest.undone()
+	b := Batch{Save: map[string][]byte{}}
+	if past != nil {
+		undone.goBack(past)
+		r.forgetPushed(b.Save)
+	}
+	b.Save[fmt.Sprint(docSet, r.set.Number)] = encode(&undone)
+	for o, err := range r.d.journal.Owed(ctx, r.set.Number) {
+		if err != nil {
+			return err
+		}
+		b.Settle = append(b.Settle, Owed{Set: o.Set, URI: o.URI})
+		if len(b.Settle) == 1000 {
+			if err := r.d.journal.Record(ctx, b); err != nil {
+				return err
+			}
+			b.Settle = nil
+		}
+	}
+	a.owing = false
+	return r.d.journal.Record(ctx, b)
+}
