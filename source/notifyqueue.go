@@ -25,13 +25,18 @@ const (
 	notifyTries = 3
 )
 
+// acked are the places where the last three pings that a hub accepted ended, the
+// oldest first. What stands at the topic reaches back to it: a hub may merge two
+// pings, and what the third is to tell of stands there before it is told.
+type acked [3]place
+
 // A queue is how far one hub has been told of one set.
 type queue struct {
 	hub *Hub
 
 	mu       sync.Mutex // guards what follows
 	told     place      // zero: nothing is known of the hub yet
-	acked    [2]place   // where the last two accepted ended, the older first
+	acked    acked
 	accepted int64
 	refused  int64
 	failures int64 // attempts to be repeated
@@ -241,13 +246,13 @@ func (s *Source) notifyHeader(c *channel, h *Hub) http.Header {
 func (q *queue) begin(p place) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.told, q.acked = p, [2]place{p, p}
+	q.told, q.acked = p, acked{p, p, p}
 }
 
 func (q *queue) accept(to place) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.told, q.acked = to, [2]place{q.acked[1], to}
+	q.told, q.acked = to, acked{q.acked[1], q.acked[2], to}
 	q.accepted, q.err = q.accepted+1, nil
 }
 

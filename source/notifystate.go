@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 )
 
@@ -32,8 +33,17 @@ type keptChannel struct {
 
 // A keptCursor is how far a hub has been told.
 type keptCursor struct {
-	Told  place    `json:"told"`
-	Acked [2]place `json:"acked"` // see queue
+	Told  place   `json:"told"`
+	Acked []place `json:"acked"` // two in older states
+}
+
+func (k *keptCursor) acked() (a acked) {
+	for i := range a { // of fewer the oldest stands for those before
+		if n := len(k.Acked); n > 0 {
+			a[i] = k.Acked[max(0, n-len(a)+i)]
+		}
+	}
+	return a
 }
 
 // A keptTopic is what stands at the topic, but for the bytes, which come from
@@ -64,7 +74,7 @@ func (s *Source) openQueues(ctx context.Context) error {
 				continue
 			}
 			k := kept.Hubs[h.URL]
-			queues = append(queues, &queue{hub: h, told: k.Told, acked: k.Acked})
+			queues = append(queues, &queue{hub: h, told: k.Told, acked: k.acked()})
 		}
 		if len(queues) > 0 {
 			s.restore(ctx, c, kept.Topic)
@@ -111,7 +121,7 @@ func (s *Source) saveChannel(ctx context.Context, c *channel) error {
 	for _, q := range c.hubs() {
 		q.mu.Lock()
 		if !q.told.Until.IsZero() {
-			k.Hubs[q.hub.URL] = keptCursor{q.told, q.acked}
+			k.Hubs[q.hub.URL] = keptCursor{q.told, slices.Clone(q.acked[:])}
 		}
 		q.mu.Unlock()
 	}

@@ -64,8 +64,8 @@ func (s *Source) show(ctx context.Context, c *channel, n *notification) (place, 
 }
 
 // thin reports whether a hub fetches what stands at the topic, and since when
-// hubs that do need to find there what changed: since the last but one of the
-// pings they accepted.
+// hubs that do need to find there what changed: since the last but two of
+// the pings they accepted.
 func (c *channel) thin() (thin bool, since time.Time) {
 	for _, q := range c.hubs() {
 		if !q.thin() {
