@@ -40,11 +40,7 @@ type readItem struct {
 func readersWorld(t *testing.T) (w *world, feed string, want readFeed) {
 	t.Helper()
 	w = atomWorld(t, source.Atom{Entries: 100, Title: `News & <b>"reviews"</b> — ü`, Author: "A library", ID: "urn:x-test:news"})
-	var handler http.Handler
-	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { handler.ServeHTTP(rw, r) }))
-	t.Cleanup(server.Close)
 	s := w.source()
-	handler = s.Handler()
 	w.put("old=1", "a%20%26%20b%3C%C3%BC%3E.txt=1", "c=1")
 	w.publish(s)
 	w.pass(time.Minute)
@@ -53,6 +49,8 @@ func readersWorld(t *testing.T) (w *world, feed string, want readFeed) {
 	if want = readOf(t, w); len(want.Items) != 5 {
 		t.Fatalf("%d entries, want 5", len(want.Items))
 	}
+	server := httptest.NewServer(s.Handler())
+	t.Cleanup(server.Close)
 	return w, server.URL + "/" + feedName, want
 }
 
