@@ -35,7 +35,7 @@ func TestSpurned(t *testing.T) {
 	p.pmu.Unlock()
 	p.hangUp() // as a Source that is started anew does
 	g.live(destination.ChannelHub)
-	eventually(t, func() bool { return g.status().HubError == "" })
+	eventually(t, func() bool { return g.status().HubError == "" && p.subscribers() == 1 })
 	s.put("/c", "delivered")
 	p.deliver(p.payload())
 	g.becomes("/c", "delivered")

@@ -202,6 +202,9 @@ func TestAtomPublishKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := os.Mkdir(filepath.Join(dir, "files"), 0o777); err != nil {
+		t.Fatal(err)
+	}
 	write("site.yaml", "base_url: "+base+"\nstate: state\ngzip: true\nsets:\n  - from: dir:files\n    atom_pmh: {entries: 3}\n")
 	files := make(map[string]bool)
 	f := newFeedFollower(t, base, func(name string) ([]byte, error) { return os.ReadFile(filepath.Join(www, filepath.FromSlash(name))) })
