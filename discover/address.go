@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"lockstep/internal/fetch"
+	"lockstep/oaipmh"
 )
 
 // An address is what a person gave: URIs to try in turn, or a file.
@@ -61,6 +62,9 @@ func parseAddress(addr string) (address, error) {
 	if kind != "" && err == nil && a.file != "" {
 		err = fmt.Errorf("%s: a file; it is harvested from its address on the web", fetch.Printable(addr))
 	}
+	if kind == OAIPMH && err == nil {
+		_, _, _, err = oaipmh.ParseAddress(rest)
+	}
 	a.kind = kind
 	return a, err
 }
@@ -106,6 +110,9 @@ func parsePlain(addr string) (address, error) {
 				return bad("not a local file: URI")
 			}
 			return address{file: file}, nil
+		}
+		if prefix, _, ok := strings.Cut(scheme, ":"); ok {
+			return bad("prefix " + fetch.Printable(prefix) + " is not one of " + AtomPMH + " and " + OAIPMH)
 		}
 		return bad("scheme " + fetch.Printable(scheme) + " is not one of http, https and file")
 	}

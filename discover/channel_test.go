@@ -79,7 +79,8 @@ func TestChannel(t *testing.T) {
 // TestCheck says of what is no address that it is none, without asking anybody.
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	for addr, ok := range map[string]bool{"https://example.org/": true, "example.org": true, "": false, "ftp://example.org/": false, "/no/such/file.xml": false} {
+	for addr, ok := range map[string]bool{"https://example.org/": true, "example.org": true, "": false, "ftp://example.org/": false, "/no/such/file.xml": false,
+		"oai-pmh:https://example.org/?set=a": true, "oai-pmh:https://example.org/?metadataPrefix=": false, "oai-pm:https://example.org/": false} {
 		if err := discover.Check(addr); (err == nil) != ok {
 			t.Errorf("Check(%q) = %v, want it to be fine: %v", addr, err, ok)
 		}
