@@ -190,7 +190,7 @@ func (d docsAddresses) translate(command string) (string, bool) {
 }
 
 // freeAddress returns an address nobody listens on now.
-func freeAddress(t *testing.T) string {
+func freeAddress(t testing.TB) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
