@@ -78,19 +78,20 @@ func newAccepting(o Options) (*accepting, error) {
 // topic (WS-H-03).
 func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
-	case http.MethodGet, http.MethodHead:
-		h.serveAbout(w, r)
-		return
-	case http.MethodPost:
+	case http.MethodGet, http.MethodHead, http.MethodPost:
 	default:
 		w.Header().Set("Allow", "GET, HEAD, POST")
-		h.answer(w, r, refuse(http.StatusMethodNotAllowed, "a hub takes POST, and tells of itself on GET"))
+		h.answer(w, r, refuse(http.StatusMethodNotAllowed, "a hub takes POST, and describes itself on GET"))
 		return
 	}
 	select {
 	case <-h.ready:
 	default:
 		h.answer(w, r, ErrNotReady)
+		return
+	}
+	if r.Method != http.MethodPost {
+		h.serveAbout(w, r)
 		return
 	}
 	accept, within := h.acceptPublishing, bodyTime
@@ -228,7 +229,7 @@ func (h *Hub) answer(w http.ResponseWriter, r *http.Request, err error) {
 		status, text, after = http.StatusServiceUnavailable, "the hub can not take this now: try again later", 5*time.Second
 		switch {
 		case errors.Is(err, ErrNotReady):
-			after = time.Second
+			text, after = "the hub is starting or stopping: try again later", time.Second
 		case errors.Is(err, ErrFull):
 			text, after = ErrFull.Error()+": try again later", time.Minute
 		default:

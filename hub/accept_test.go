@@ -376,7 +376,7 @@ func TestMediaTypes(t *testing.T) {
 		{"two different self", "application/xml", self + `, <http://topics.example/b>; rel="self"`, "<a/>", 400},
 		{"the same self twice", "application/xml", self + `, ` + self, "<a/>", 202},
 		{"two relations", "application/xml", `<` + topicA + `>; rel="alternate SELF"`, "<a/>", 202},
-		{"no type but self", "", self, "<a/>", 202},
+		{"no type but self", "", self, "<a/>", 415},
 		{"malformed link", "application/xml", `<` + topicA, "<a/>", 400},
 		{"many links", "application/xml", self + strings.Repeat(`, <http://x.example/`+strings.Repeat("x", 1000)+`>; rel="x"`, 20), "<a/>", 400},
 	}

@@ -35,6 +35,7 @@ const (
 //	GET    /subscriptions/{key}
 //	DELETE /subscriptions/{key}         ?reason=TEXT: ends it, and tells the subscriber
 //	POST   /subscriptions/{key}/replay  {"from": N}: deliver from the message with this number on once more
+//	GET    /verifications               the newest requests that callbacks did not confirm, and why
 //	GET    /messages                    ?topic=URL&after=N&limit=N: what is kept
 //	POST   /replay                      {"topic": URL, "from": N}: the same for all subscriptions of a topic
 //
@@ -50,6 +51,7 @@ func (h *Hub) API() http.Handler {
 		"GET /subscriptions/{key}":         h.apiSubscription,
 		"DELETE /subscriptions/{key}":      h.apiRemove,
 		"POST /subscriptions/{key}/replay": h.apiReplay,
+		"GET /verifications":               h.apiVerifications,
 		"GET /messages":                    h.apiMessages,
 		"POST /replay":                     h.apiReplayTopic,
 	} {

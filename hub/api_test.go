@@ -381,7 +381,7 @@ func TestNotReady(t *testing.T) {
 	}
 	w = httptest.NewRecorder()
 	h.StatusPage("/-/api/v1/hub", false).ServeHTTP(w, httptest.NewRequest("GET", "/-/hub", nil))
-	if w.Code != 200 || !strings.Contains(w.Body.String(), "is loading") {
+	if w.Code != 503 || w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), "is starting") {
 		t.Errorf("page: %d %s", w.Code, w.Body)
 	}
 }

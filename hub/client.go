@@ -42,6 +42,7 @@ func newClient(o Options) *http.Client {
 			},
 			TLSClientConfig: &tls.Config{
 				MinVersion:         tls.VersionTLS12,
+				RootCAs:            o.RootCAs,
 				ClientSessionCache: tls.NewLRUClientSessionCache(tlsResumable),
 			},
 			TLSHandshakeTimeout:    o.Timeout,

@@ -44,8 +44,8 @@ func (h *Hub) header(m *Message, self string) http.Header {
 		"User-Agent":      {h.opts.UserAgent},
 		"Content-Type":    {m.ContentType}, // WS-C-01
 	}
-	if m.ContentType == "" {
-		delete(head, "Content-Type")
+	if m.ContentType == "" { // of a topic that was served without one: RFC 9110, 8.3
+		head["Content-Type"] = []string{"application/octet-stream"}
 	}
 	return head
 }

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -52,6 +53,10 @@ type Options struct {
 	AllowPrivate    bool     // topics and callbacks may be at private and loopback addresses
 	PublishTokens   []string // who may publish; none: only loopback may
 	PublishPrefixes []string // topics that may be published; none: any
+
+	// RootCAs are trusted when callbacks and topics are reached by https; nil: the
+	// system's.
+	RootCAs *x509.CertPool
 
 	CheckTopics bool // ask a topic whether it names this hub before the first subscription to it (WS-SEC-05)
 

@@ -42,9 +42,9 @@ const pageRows = 50
 type statusPage struct {
 	Style         template.CSS
 	URL           string
-	Ready         bool
 	Started       time.Time
 	Stats         Stats
+	Failed        []FailedVerification
 	Worst         []SubscriptionStatus
 	Topics        []TopicStatus
 	TopicsAfter   string // there are more
@@ -65,6 +65,13 @@ func (h *Hub) StatusPage(api string, token bool) http.Handler {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			header.Set("Allow", "GET, HEAD")
 			http.Error(w, "only GET and HEAD are allowed", http.StatusMethodNotAllowed)
+			return
+		}
+		select {
+		case <-h.ready:
+		default: // what it would show is not all there is
+			header.Set("Retry-After", "1")
+			http.Error(w, "the hub is starting: try again in a second", http.StatusServiceUnavailable)
 			return
 		}
 		p := h.look(r)
@@ -93,14 +100,11 @@ func (h *Hub) StatusPage(api string, token bool) http.Handler {
 func (h *Hub) look(r *http.Request) *statusPage {
 	q := r.URL.Query()
 	p := &statusPage{Style: template.CSS(pageCSS), URL: h.opts.PublicURL, Started: h.started, Stats: h.Stats(), Topic: q.Get("topic")}
-	select {
-	case <-h.ready:
-		p.Ready = true
-	default:
-	}
 	if p.Stats.Behind > 0 {
 		p.Worst = h.worst(r.Context(), pageRows)
 	}
+	p.Failed = h.intents.failed.newest()
+	p.Failed = p.Failed[:min(len(p.Failed), pageRows)]
 	p.Topics, p.TopicsAfter = h.topicsAfter(q.Get("topics"), pageRows)
 	var more bool
 	if p.Subscriptions, more = h.subscriptionsAfter(r.Context(), selection{topic: p.Topic}, Key(q.Get("after")), pageRows); more {

@@ -13,7 +13,9 @@ import (
 func TestPublish(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, "a")
-	link := func(topic string) http.Header { return http.Header{"Link": {"<" + topic + `>; rel="self"`}} }
+	link := func(topic string) http.Header {
+		return http.Header{"Link": {"<" + topic + `>; rel="self"`}, "Content-Type": {"text/plain"}}
+	}
 	for name, tt := range map[string]struct {
 		topic  string
 		header http.Header
@@ -22,9 +24,10 @@ func TestPublish(t *testing.T) {
 	}{
 		"a message":         {deskTopic, link(deskTopic), "x", true},
 		"spelt another way": {deskTopic, link("https://data.example.org/%6Eews"), "x", true},
-		"no link":           {deskTopic, nil, "x", true},
+		"no link":           {deskTopic, http.Header{"Content-Type": {"text/plain"}}, "x", true},
 		"no topic":          {"news", nil, "x", false},
-		"another link":      {deskTopic, http.Header{"Link": {`<https://data.example.org/>; rel="up"`}}, "x", true},
+		"another link":      {deskTopic, http.Header{"Link": {`<https://data.example.org/>; rel="up"`}, "Content-Type": {"text/plain"}}, "x", true},
+		"no Content-Type":   {deskTopic, nil, "x", false},
 		"another topic":     {deskTopic, link("https://data.example.org/other"), "x", false},
 		"no body":           {deskTopic, link(deskTopic), "", false},
 		"too large":         {deskTopic, link(deskTopic), string(make([]byte, hub.DefaultMaxBody+1)), false},

@@ -47,6 +47,9 @@ func parsePublishing(h http.Header) (*publishing, error) {
 	if e := h.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return nil, refuse(http.StatusUnsupportedMediaType, "the body has a content coding, which subscribers would not be told of: send it as it is")
 	}
+	if strings.TrimSpace(p.contentType) == "" { // WS-C-01: deliveries have that of the topic
+		return nil, refuse(http.StatusUnsupportedMediaType, "the request has no Content-Type: send the media type of the body, subscribers get the same")
+	}
 	if len(p.contentType) > maxContentType {
 		return nil, refuse(http.StatusBadRequest, "the Content-Type is longer than %d bytes", maxContentType)
 	}

@@ -47,6 +47,7 @@ type intents struct {
 	calls   *calls
 	waits   []time.Duration // see verifyWaits
 	denials atomic.Int64    // waiting to be sent
+	failed  failures        // what callbacks did not confirm
 
 	mu     sync.Mutex // guards what follows
 	asks   map[Key]*ask
@@ -244,6 +245,7 @@ func (v *intents) write(ctx context.Context, a *ask, p *pending, o verdict, supe
 		}
 		if err == nil {
 			v.h.tally.verify(true)
+			v.failed.forget(p.Key)
 			v.log(slog.LevelDebug, "verified", p.Topic, p.Callback)
 			return true, nil
 		}
@@ -254,10 +256,11 @@ func (v *intents) write(ctx context.Context, a *ask, p *pending, o verdict, supe
 	case o.again && p.Attempts < len(v.waits):
 		p.Next = v.h.now().Add(jitter(v.waits[p.Attempts]))
 		p.Attempts++
+		v.fail(p, o.err, p.Attempts, p.Next)
 		return false, v.h.save(ctx, Changes{Ask: []Request{p.Request}})
 	}
 	v.h.tally.verify(false)
-	v.log(slog.LevelInfo, "not verified", p.Topic, p.Callback, slog.String("err", fetch.Printable(o.err.Error())))
+	v.fail(p, o.err, p.Attempts+1, time.Time{})
 	if o.reason != "" {
 		v.deny(Subscription{Topic: p.Topic, Callback: p.Callback}, o.reason)
 	}
@@ -283,7 +286,7 @@ func (v *intents) verify(ctx context.Context, p *pending) verdict {
 	switch status := (*statusError)(nil); {
 	case err == nil && string(body) == challenge: // WS-I-04: those bytes and no others
 	case err == nil:
-		o.err = errors.New("the answer is not the challenge")
+		o.err = errWrongChallenge
 	case errors.As(err, &status):
 		o.err = err
 	default:
@@ -299,12 +302,8 @@ func (v *intents) advertised(ctx context.Context, p *pending) (verdict, bool) {
 	if !v.h.opts.CheckTopics || p.Mode != websub.ModeSubscribe || v.h.subscribed(p.Topic) {
 		return verdict{}, true
 	}
-	named, err := v.h.thin.names(ctx, p.Topic)
-	switch {
-	case err != nil:
-		return verdict{err: fmt.Errorf("topic not looked at: %w", err), again: true, reason: "the topic could not be looked at"}, false
-	case !named:
-		return verdict{err: errors.New("the topic does not name this hub"), reason: "the topic does not name this hub"}, false
+	if err := v.checkTopic(ctx, p.Topic); err != nil {
+		return verdict{err: err, again: err.again, reason: err.text}, false
 	}
 	return verdict{}, true
 }
@@ -366,6 +365,16 @@ func newChallenge() string {
 // once.
 func jitter(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (0.8 + 0.4*mathrand.Float64()))
+}
+
+// logFailure logs a failed verification: a warning once it is given up, since
+// then someone who asked for messages gets none.
+func (v *intents) logFailure(p *pending, reason string, attempts int, next time.Time) {
+	level, more := slog.LevelWarn, []slog.Attr{slog.String("mode", p.Mode), slog.Int("attempt", attempts), slog.String("err", reason)}
+	if !next.IsZero() {
+		level, more = slog.LevelInfo, append(more, slog.Time("next", next))
+	}
+	v.log(level, "subscription request not verified", p.Topic, p.Callback, more...)
 }
 
 // log names a callback by its host alone (WS-SEC-07).

@@ -19,6 +19,14 @@ type Doer interface {
 	Do(*http.Request) (*http.Response, error)
 }
 
+// A StatusError reports a resource that did not answer with 2xx.
+type StatusError struct {
+	Method string
+	Status int
+}
+
+func (e *StatusError) Error() string { return fmt.Sprintf("%s: status %d", e.Method, e.Status) }
+
 // A Discovery is what a resource says of its topic and hubs.
 type Discovery struct {
 	Topic    string   // the self URL, to subscribe to (WS-D-06)
@@ -147,7 +155,7 @@ func (f *finding) ask(ctx context.Context, method, address string) (*answer, err
 	}
 	if a.StatusCode/100 != 2 {
 		drain(a.Response)
-		return nil, fmt.Errorf("%s: status %d", method, a.StatusCode)
+		return nil, &StatusError{method, a.StatusCode}
 	}
 	f.out.URL = a.url.String()
 	return a, nil

@@ -73,6 +73,7 @@ type fileConfig struct {
 	HubCheckTopics      flagValue  `yaml:"hub.check_topics"`
 	HubSignature        flagValue  `yaml:"hub.signature"`
 	HubKeyFile          flagValue  `yaml:"hub.key_file"`
+	HubCAFile           flagValue  `yaml:"hub.ca_file"`
 }
 
 // readConfig reads a configuration file. Relative paths in it are relative to
@@ -100,7 +101,7 @@ func readConfig(path string) (fileConfig, error) {
 
 // resolve makes relative paths begin at dir.
 func (c *fileConfig) resolve(dir string) {
-	for _, p := range []*flagValue{&c.State, &c.Documents, &c.APITokenFile, &c.HubTokenFile, &c.AdminFile, &c.HubPublishTokenFile, &c.HubKeyFile, &c.BearerFile, &c.CAFile} {
+	for _, p := range []*flagValue{&c.State, &c.Documents, &c.APITokenFile, &c.HubTokenFile, &c.AdminFile, &c.HubPublishTokenFile, &c.HubKeyFile, &c.HubCAFile, &c.BearerFile, &c.CAFile} {
 		*p = flagValue(besideConfig(dir, string(*p)))
 	}
 	for i := range c.Sets {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -10,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"lockstep/hub"
 	"lockstep/source"
@@ -92,25 +92,40 @@ func runHub(ctx context.Context, o *hubOptions, io stdio) error {
 		ho.PublicURL = baseURLOf(l.Addr(), io)
 	}
 	log := o.out.logger(io)
-	state, err := openHubState(ctx, o.state, o.keyFile, log)
-	if err != nil {
-		return err
-	}
-	defer state.close()
-	ho.Secret, ho.Logger = state.key, log
+	ho.Logger = log
+	warnOfProxy(l.Addr(), ho.PublicURL, map[string]string{"--admin-token-file": o.adminTokenFile, "--publish-token-file": o.publishTokenFile}, io)
+	h := &startingHandler{}
+	srv := source.NewServer(h)
+	srv.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug)
+	state := &hubState{close: func() {}}
+	defer func() { state.close() }() // after the last request
+	return serveBeside(ctx, srv, l, func(ctx context.Context) error {
+		s, err := openHubState(ctx, o.state, o.keyFile, log)
+		if err != nil {
+			return err
+		}
+		state = s
+		return o.run(ctx, state, ho, g, h, l.Addr().String(), io)
+	})
+}
+
+// run is a hub until ctx ends. Until it has loaded, h says that it is starting.
+func (o *hubOptions) run(ctx context.Context, state *hubState, ho hub.Options, guard *guard, h *startingHandler, listening string, io stdio) error {
+	ho.Secret = state.key
 	front, err := newHubFront(ctx, state.store, ho)
 	if err != nil {
 		return err
 	}
-	warnOfProxy(l.Addr(), ho.PublicURL, map[string]string{"--admin-token-file": o.adminTokenFile, "--publish-token-file": o.publishTokenFile}, io)
-	srv := source.NewServer(front.alone(g, newMetrics()))
-	srv.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug)
-	return serveBeside(ctx, srv, l, front.Run, func(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return front.Run(ctx) })
+	g.Go(func() error {
 		if !front.awaitReady(ctx) {
 			return nil
 		}
-		return o.announce(front, l.Addr().String(), io)
+		h.set(front.alone(guard, newMetrics()))
+		return o.announce(front, listening, io)
 	})
+	return g.Wait()
 }
 
 // defaultHubState returns the state directory of a hub: one for each address,
@@ -151,7 +166,8 @@ func withoutPassword(state string) string {
 // Source.
 type hubFront struct {
 	*hub.Hub
-	url string // as others reach it
+	url       string // as others reach it
+	readiness *readiness
 }
 
 // newHubFront returns a hub that keeps its memory in store.
@@ -163,7 +179,7 @@ func newHubFront(ctx context.Context, store hub.Store, o hub.Options) (*hubFront
 	if err := h.CheckSecret(ctx); err != nil {
 		return nil, withHint(err, "name the file with the right key by --key-file, or bring it back")
 	}
-	return &hubFront{h, o.PublicURL}, nil
+	return &hubFront{h, o.PublicURL, &readiness{check: h.Check, log: o.Logger}}, nil
 }
 
 // awaitReady waits until the hub takes requests, and reports whether it does.
@@ -176,18 +192,9 @@ func (f *hubFront) awaitReady(ctx context.Context) bool {
 	}
 }
 
-// errHubLoading says why a hub is not ready.
-var errHubLoading = errors.New("the hub is loading")
-
-// ready tells why the hub takes no requests yet.
-func (f *hubFront) ready() error {
-	select {
-	case <-f.Ready():
-		return nil
-	default:
-		return errHubLoading
-	}
-}
+// ready says why the hub takes no requests: it is loading or stopping, or its
+// database does not work.
+func (f *hubFront) ready() error { return f.readiness.ready() }
 
 // hubAPIPath is where the hub is managed, below the pages of a process.
 const hubAPIPath = "api/v1/hub"

@@ -69,6 +69,7 @@ func (s *site) openPages() error {
 	m.register(s.tally.figures)
 	m.register(s.channelFigures)
 	m.register(s.versionFigures)
+	s.database = &readiness{check: s.db.Check, log: s.log}
 	s.pages = newPages(u.EscapedPath(), g, m, s.ready)
 	if s.hub != nil {
 		s.hubPath = u.EscapedPath() + hubPath
@@ -82,7 +83,7 @@ func (s *site) ready() error {
 	if s.hub != nil {
 		return s.hub.ready()
 	}
-	return nil
+	return s.database.ready()
 }
 
 // beside serves what is at our addresses besides documents and resources, and

@@ -2,6 +2,16 @@ package main
 
 // figures are what monitors learn of the hub.
 func (f *hubFront) figures(out *figures) {
+	ready := 0.0
+	if f.ready() == nil {
+		ready = 1
+	}
+	out.gauge("lockstep_hub_ready", "1 when the hub takes requests.", ready)
+	select {
+	case <-f.Ready():
+	default:
+		return // what was loaded so far would be taken for all there is
+	}
 	s := f.Stats()
 	out.gauge("lockstep_hub_topics", "Topics that were published or subscribed to.", float64(s.Topics))
 	const states = "Subscriptions by what they do: idle have everything, queued and sending are about to get more, waiting failed and are tried again."
@@ -40,9 +50,4 @@ func (f *hubFront) figures(out *figures) {
 		upTo[bound.Seconds()] = uint64(n)
 	}
 	out.histogram("lockstep_hub_delivery_seconds", "How long deliveries took that were taken.", uint64(s.Latency.Count), s.Latency.Sum.Seconds(), upTo)
-	ready := 0.0
-	if f.ready() == nil {
-		ready = 1
-	}
-	out.gauge("lockstep_hub_ready", "1 when the hub takes requests.", ready)
 }

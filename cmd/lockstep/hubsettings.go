@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"lockstep/hub"
+	"lockstep/internal/fetch"
 )
 
 // hubSettings say how a hub behaves, be it on its own or within a Source.
@@ -22,6 +23,7 @@ type hubSettings struct {
 	checkTopics                      bool
 	signature                        string
 	keyFile                          string
+	caFile                           string
 
 	prefix string                 // of the flags
 	given  func(flag string) bool // whether somebody said so, or it is a default
@@ -45,6 +47,7 @@ func (s *hubSettings) declare(all *pflag.FlagSet, prefix string) {
 	flags.BoolVar(&s.checkTopics, prefix+"check-topics", false, "take the first subscription to a topic only if the topic names this hub as its own")
 	flags.StringVar(&s.signature, prefix+"signature", defaultSignature, "`METHOD` of signatures: sha1, sha256, sha384, sha512")
 	flags.StringVar(&s.keyFile, prefix+"key-file", "", "the key that seals subscribers' secrets is in `FILE` (default hub.key in the state directory, made where there is none)")
+	flags.StringVar(&s.caFile, prefix+"ca-file", "", "trust the certificates in `FILE` (PEM) besides the system's, of callbacks and topics")
 	s.prefix = prefix
 	s.given = func(name string) bool { return all.Changed(prefix + name) }
 	if prefix == "" {
@@ -105,6 +108,9 @@ func (s *hubSettings) options(publicURL string) (o hub.Options, err error) {
 		if !absolute(p) || !(strings.HasPrefix(p, "http://") || strings.HasPrefix(p, "https://")) {
 			return o, usageError{fmt.Errorf("--%spublish-prefix %q is no http(s) URL", s.prefix, p), "write it whole, as https://data.example.org/"}
 		}
+	}
+	if o.RootCAs, err = fetch.Certificates(s.caFile); err != nil {
+		return o, usageError{fmt.Errorf("--%sca-file: %w", s.prefix, err), "name a file of PEM certificates"}
 	}
 	if s.publishTokenFile != "" {
 		o.PublishTokens, err = readTokens(s.publishTokenFile)

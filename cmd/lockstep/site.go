@@ -36,8 +36,9 @@ type site struct {
 	keeper   *bitstream.Keeper // of those
 	versions versionsKeeping
 	log      *slog.Logger
-	release  func()                 // of the state's lock
-	hub      *hubFront              // embedded; nil: none
+	release  func()    // of the state's lock
+	hub      *hubFront // embedded; nil: none
+	database *readiness
 	hubPath  string                 // where it is
 	pages    *pages                 // about the Source; nil: none
 	oai      *repository.Repository // for harvesters; nil: none

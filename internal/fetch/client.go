@@ -76,20 +76,21 @@ const ProxyEnvironment = "environment"
 
 // Options configures a [Client]. The zero value is ready to use.
 type Options struct {
-	Header       http.Header   // sent with every request to Home, and to nobody else
-	BearerToken  string        // likewise, as Authorization
-	Netrc        string        // path of a netrc file; its entry for Home is used
-	Proxy        string        // URL of a proxy, or ProxyEnvironment; default: none
-	CAFile       string        // path of PEM certificates to trust besides the system's
-	Timeout      time.Duration // for the header of an answer, and for each pause within its body; default DefaultTimeout
-	Retries      int           // further tries after the first; default and most MaxTries-1, negative: none
-	Jobs         int           // requests under way per host, most MaxJobs; default: from DefaultJobs up to MaxJobs, as the host keeps up
-	Rate         float64       // requests per second and host; default: no limit
-	Bandwidth    int64         // bytes per second for all bodies together; default: no limit
-	UserAgent    string        // default "lockstep"
-	AllowPrivate bool          // connect to private and loopback addresses
-	Home         *url.URL      // the Source as the user named it; see the package's guard and credentials
-	Logger       *slog.Logger  // default: discards
+	Header       http.Header    // sent with every request to Home, and to nobody else
+	BearerToken  string         // likewise, as Authorization
+	Netrc        string         // path of a netrc file; its entry for Home is used
+	Proxy        string         // URL of a proxy, or ProxyEnvironment; default: none
+	CAFile       string         // path of PEM certificates to trust besides the system's
+	RootCAs      *x509.CertPool // in place of CAFile and the system's; nil: those
+	Timeout      time.Duration  // for the header of an answer, and for each pause within its body; default DefaultTimeout
+	Retries      int            // further tries after the first; default and most MaxTries-1, negative: none
+	Jobs         int            // requests under way per host, most MaxJobs; default: from DefaultJobs up to MaxJobs, as the host keeps up
+	Rate         float64        // requests per second and host; default: no limit
+	Bandwidth    int64          // bytes per second for all bodies together; default: no limit
+	UserAgent    string         // default "lockstep"
+	AllowPrivate bool           // connect to private and loopback addresses
+	Home         *url.URL       // the Source as the user named it; see the package's guard and credentials
+	Logger       *slog.Logger   // default: discards
 }
 
 // A Client sends requests. It is safe for concurrent use.
@@ -119,9 +120,12 @@ func New(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	roots, err := certificates(o.CAFile)
+	roots, err := Certificates(o.CAFile)
 	if err != nil {
 		return nil, err
+	}
+	if o.RootCAs != nil {
+		roots = o.RootCAs
 	}
 	proxy, err := proxyFunc(o.Proxy)
 	if err != nil {
@@ -227,7 +231,9 @@ func (c *Client) Close() {
 	c.sends.CloseIdleConnections()
 }
 
-func certificates(file string) (*x509.CertPool, error) {
+// Certificates returns the system's certificates and those of a PEM file; nil,
+// which stands for the system's, where file is empty.
+func Certificates(file string) (*x509.CertPool, error) {
 	if file == "" {
 		return nil, nil // the system's
 	}

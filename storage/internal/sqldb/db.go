@@ -64,6 +64,7 @@ type DB struct {
 	name    string // empty until the database is open: whoever opens it names it
 	there   func() error
 	closed  atomic.Bool
+	checked check
 
 	prepared sync.Map // *sql.Stmt of read by text, see queryPrepared
 }

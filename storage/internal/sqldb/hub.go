@@ -52,10 +52,16 @@ type Hub struct {
 	db *DB
 }
 
-var _ hub.Store = (*Hub)(nil)
+var (
+	_ hub.Store   = (*Hub)(nil)
+	_ hub.Checker = (*Hub)(nil)
+)
 
 // Hub returns the memory of a hub in the database.
 func (db *DB) Hub() *Hub { return &Hub{db} }
+
+// Check implements [hub.Checker].
+func (h *Hub) Check(ctx context.Context) error { return h.db.Check(ctx) }
 
 // One query returns so many messages, or fewer if they are large: a reader that
 // wants no more may have to take what is left of it.

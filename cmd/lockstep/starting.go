@@ -1,0 +1,31 @@
+package main
+
+import (
+	"net/http"
+	"sync/atomic"
+)
+
+// A startingHandler answers for a process that is not ready yet: it lives, and
+// everything else is to be asked for again in a second.
+type startingHandler struct {
+	ready atomic.Pointer[http.Handler] // nil: still starting
+}
+
+// set has all requests from now on answered by h.
+func (s *startingHandler) set(h http.Handler) { s.ready.Store(&h) }
+
+func (s *startingHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if h := s.ready.Load(); h != nil {
+		(*h).ServeHTTP(w, r)
+		return
+	}
+	if r.URL.Path == "/"+pagesDir+"healthz" {
+		says(func() error { return nil }).ServeHTTP(w, r)
+		return
+	}
+	header := w.Header()
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Cache-Control", "no-store")
+	header.Set("Retry-After", "1")
+	http.Error(w, "starting: try again in a second", http.StatusServiceUnavailable)
+}
