@@ -134,7 +134,7 @@ func TestBucketSkips(t *testing.T) {
 	fake, cat := newFakeBucket(), catalog.NewMem(nil)
 	for key, why := range map[string]string{
 		"a/../b": `"." or ".."`, "./a": `"." or ".."`, "a/.": `"." or ".."`, "\xff": "not UTF-8", "a\x00": "NUL", "": "empty",
-		"marker/": "directory", "robots.txt": "our own", "resourcesync/main/changelist.xml": "our own", "-/x": "our own", ".lockstep/y": "our own",
+		"marker/": "directory", "robots.txt": "our own", "resourcesync/main/changelist.xml": "our own", "-/x": "our own", ".lockstep/y": "never publishes",
 		".well-known/resourcesync": "our own",
 	} {
 		data := "x"

@@ -119,7 +119,10 @@ func (s *bucketScan) take(info blob.Info) error {
 		return nil
 	}
 	if !s.b.filter.passes(key) {
-		if reservedPath(key) {
+		switch {
+		case inStateDir(key):
+			s.skipped(key, errState)
+		case reservedPath(key):
 			s.skipped(key, errReserved)
 		}
 		return nil

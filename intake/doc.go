@@ -32,7 +32,9 @@
 //
 //   - what the include and exclude patterns leave out ([DirOptions]);
 //   - what a Source's own documents would hide: at the root robots.txt,
-//     .well-known/resourcesync, and the directories resourcesync, - and .lockstep;
+//     .well-known/resourcesync, and the directories resourcesync and -;
+//   - at any depth, directories called .lockstep, where lockstep keeps its own
+//     state, and symbolic links that lead into one;
 //   - symbolic links to directories, links that lead outside the root (every
 //     absolute link counts as such), and links to nothing.
 //

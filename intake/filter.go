@@ -11,6 +11,8 @@ import (
 // Why a name is passed over; the Err of a [Problem] among the skipped.
 var (
 	errReserved = errors.New("hidden by our own documents")
+	errState    = errors.New("lockstep keeps its state there and never publishes it")
+	errLinkOwn  = errors.New("symbolic link into a directory where lockstep keeps its state")
 	errLinkDir  = errors.New("symbolic link to a directory")
 	errLinkOut  = errors.New("symbolic link leads outside the directory")
 	errLinkGone = errors.New("symbolic link to nothing")
@@ -140,13 +142,14 @@ func (f *filter) passesDir(rel string) bool {
 	return true
 }
 
-// reserved reports whether a Source's own documents hide what is at rel.
+// reserved reports whether the file or directory at rel is hidden: by a Source's
+// own documents at the root, or because it is a state directory, at any depth.
 func reserved(rel string, k kind) bool {
 	switch rel {
 	case "robots.txt", ".well-known/resourcesync":
 		return true
-	case "resourcesync", "-", ".lockstep":
+	case "resourcesync", "-":
 		return k == kindDir
 	}
-	return false
+	return k == kindDir && (rel == stateDir || strings.HasSuffix(rel, "/"+stateDir))
 }

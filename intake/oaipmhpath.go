@@ -34,9 +34,9 @@ func RecordName(identifier string) string {
 // nothing stands before it.
 func plainSegment(s string, first bool) bool {
 	switch s {
-	case "", ".", "..":
+	case "", ".", "..", stateDir:
 		return false
-	case ".well-known", "resourcesync", "-", ".lockstep": // a Source's own
+	case ".well-known", "resourcesync", "-": // a Source's own
 		return !first
 	}
 	return true

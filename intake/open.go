@@ -41,6 +41,9 @@ func (d *Dir) Mark(rel string) (string, error) {
 	defer t.release()
 	st, err := t.lstat(rel)
 	if err == nil && st.kind == kindLink {
+		if leadsToState(t, rel) {
+			return "", notListed(rel)
+		}
 		st, err = t.stat(rel)
 	}
 	switch {
@@ -78,6 +81,9 @@ func openListed(t tree, rel string) (*os.File, fs.FileInfo, error) {
 	}
 	link := st.kind == kindLink
 	if link {
+		if leadsToState(t, rel) {
+			return nil, nil, notListed(rel)
+		}
 		if st, err = t.stat(rel); err != nil {
 			return nil, nil, err
 		}

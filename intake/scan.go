@@ -128,6 +128,9 @@ func (s *scan) absent(uri string) bool {
 	}
 	st, err := s.t.lstat(rel)
 	if err == nil && st.kind == kindLink {
+		if leadsToState(s.t, rel) {
+			return true
+		}
 		st, err = s.t.stat(rel)
 		if err != nil && escaped(err) {
 			return true

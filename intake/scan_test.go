@@ -317,7 +317,7 @@ func TestSkipped(t *testing.T) {
 	slices.Sort(got)
 	want := []string{
 		"-: hidden by our own documents",
-		".lockstep: hidden by our own documents",
+		".lockstep: lockstep keeps its state there and never publishes it",
 		".well-known/resourcesync: hidden by our own documents",
 		"absolute: symbolic link leads outside the directory",
 		"dangling: symbolic link to nothing",

@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 )
@@ -19,6 +20,7 @@ type tree interface {
 	openOS(rel string, follow bool) (*os.File, error)   // likewise
 	lstat(rel string) (fileStat, error)
 	stat(rel string) (fileStat, error)
+	readlink(rel string) (string, error)
 	info() (fs.FileInfo, error) // of the root
 	close() error
 }
@@ -136,6 +138,11 @@ func (t *rootTree) stat(rel string) (fileStat, error) {
 		return fileStat{}, err
 	}
 	return statOf(fi), nil
+}
+
+func (t *rootTree) readlink(rel string) (string, error) {
+	target, err := t.root.Readlink(rel)
+	return filepath.ToSlash(target), err
 }
 
 type rootDir struct {

@@ -270,6 +270,10 @@ func (w *walker) add(n *node, h dirHandle, name []byte, k kind) {
 	if w.f.sidecar != "" && (k == kindFile || k == kindLink) && w.addCar(n, name) {
 		return
 	}
+	if k == kindDir && string(name) == stateDir {
+		w.obs.skipped(n.rel+stateDir, errState)
+		return
+	}
 	if n.rel == "" || n.rel == ".well-known/" {
 		if rel := n.rel + string(name); reserved(rel, k) {
 			w.obs.skipped(rel, errReserved)
@@ -325,6 +329,10 @@ func (w *walker) judge(dir string, name []byte, st fileStat, err error) fileStat
 	none := fileStat{kind: kindNone}
 	link := err == nil && st.kind == kindLink
 	if link {
+		if leadsToState(w.t, dir+string(name)) {
+			w.obs.skipped(dir+string(name), errLinkOwn)
+			return none
+		}
 		st, err = w.t.stat(dir + string(name))
 	}
 	if link || err == nil && st.kind == kindFile && st.shared {

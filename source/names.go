@@ -317,17 +317,18 @@ func served(name string) bool {
 }
 
 // Reserved reports whether rel, a slash-separated path below the base URL, is
-// an address of ours. No resource can be published there.
+// an address of ours, or below a directory where lockstep keeps state. No resource
+// can be published there.
 func Reserved(rel string) bool {
 	if rel == wellKnownName || rel == robotsName {
 		return true
 	}
-	for _, dir := range []string{documentsDir, pagesDir, privateDir} {
+	for _, dir := range []string{documentsDir, pagesDir} {
 		if strings.HasPrefix(rel, dir) || rel+"/" == dir {
 			return true
 		}
 	}
-	return false
+	return strings.Contains("/"+rel+"/", "/"+privateDir) // at any depth
 }
 
 // isDocument reports whether name is that of a document of the set.

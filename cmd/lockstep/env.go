@@ -75,3 +75,27 @@ func plainValueError(f *pflag.Flag, v string, err error) error {
 	}
 	return err
 }
+
+// refuseEmptyFlags refuses a flag whose value on the command line is empty, which
+// an unset variable of a script usually makes it: --state "" is not the default
+// state. An empty --bandwidth is documented and means no limit.
+func refuseEmptyFlags(flags *pflag.FlagSet) (err error) {
+	flags.Visit(func(f *pflag.Flag) {
+		var values []string
+		switch v := f.Value.(type) {
+		case pflag.SliceValue:
+			values = v.GetSlice()
+		default:
+			if f.Value.Type() != "string" && f.Name != "netrc" || f.Name == "bandwidth" {
+				return
+			}
+			values = []string{f.Value.String()}
+		}
+		for _, v := range values {
+			if err == nil && strings.TrimSpace(v) == "" {
+				err = usageError{fmt.Errorf("--%s is empty", f.Name), "give a value, or leave the flag out; is a variable of your script unset?"}
+			}
+		}
+	})
+	return err
+}

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -151,7 +152,15 @@ See all of it in a few seconds:  lockstep demo`,
 	})
 	out := &outputOptions{}
 	out.declare(root.PersistentFlags())
-	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
+		for i, arg := range args {
+			if strings.TrimSpace(arg) == "" {
+				return usageError{err: fmt.Errorf("%s: argument %d is empty", cmd.Name(), i+1), hint: "usage: " + cmd.UseLine() + "; is a variable of your script unset?"}
+			}
+		}
+		if err := refuseEmptyFlags(cmd.Flags()); err != nil {
+			return err
+		}
 		if err := flagsFromEnvironment(cmd.Flags(), io.LookupEnv); err != nil {
 			return err
 		}

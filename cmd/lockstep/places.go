@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -23,6 +24,10 @@ func checkPlaces(o siteOptions) error {
 		if dir == "" {
 			continue
 		}
+		if real, err := realPath(dir); err == nil && slices.Contains(strings.Split(filepath.ToSlash(real), "/"), ".lockstep") {
+			return usageError{fmt.Errorf("%s is inside a directory called .lockstep, where lockstep keeps its own state: it is never published", dir),
+				"publish the directory that contains it, or copy the files elsewhere"}
+		}
 		switch info, err := os.Stat(dir); {
 		case errors.Is(err, fs.ErrNotExist) && len(o.sets) > 1:
 			// Scanning will tell; it need not keep the other sets from anything.
@@ -33,11 +38,11 @@ func checkPlaces(o siteOptions) error {
 		case !info.IsDir():
 			return usagef("%s is not a directory", dir)
 		}
-		if rel, ok := inside(dir, o.state); ok && !strings.HasPrefix(rel+"/", ".lockstep/") {
+		if rel, ok := inside(dir, o.state); ok && !strings.Contains("/"+rel+"/", "/.lockstep/") {
 			return usageError{fmt.Errorf("the state directory %s lies inside %s and would be published", o.state, dir),
 				"give a --state elsewhere, or below " + filepath.Join(dir, ".lockstep")}
 		}
-		if rel, ok := inside(dir, o.documents); ok && rel != "." && !strings.HasPrefix(rel+"/", ".lockstep/") {
+		if rel, ok := inside(dir, o.documents); ok && rel != "." && !strings.Contains("/"+rel+"/", "/.lockstep/") {
 			return usageError{fmt.Errorf("the documents in %s would lie inside %s and be published as resources", o.documents, dir),
 				"write them to a directory elsewhere, or to " + dir + " itself"}
 		}
