@@ -10,6 +10,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/catalog"
+	"lockstep/resourcesync"
 )
 
 // A Report says what a Publish came to.
@@ -153,9 +154,13 @@ func (s *Source) publishSet(ctx context.Context, set Set, look bool) (r SetRepor
 	}
 	published := p.state
 	if p.list || p.changes {
-		if written, err = p.write(ctx); err != nil {
+		if written, err = p.write(ctx); outsideHistory(err) && !p.restart {
+			written, err = p.writeRestarted(ctx, err)
+		}
+		if err != nil {
 			return r, written, err
 		}
+		s.restarted[set.Name] = true
 		published = p.next
 		s.spend(set, published.Changes)
 	}
@@ -191,6 +196,7 @@ type publication struct {
 	entry   blob.Writer  // the Resource List's entry document
 	build   *changeBuild // of the Change List
 	back    bool         // the catalog is older than what was published from it
+	restart bool         // whatever was published, the history begins again
 	begun   bool         // the history begins anew by this publication
 	past    bool         // archives call for documents to be written
 	lists   *archiving   // of Resource Lists; nil: there is none, or nobody looked
@@ -265,16 +271,22 @@ func (p *publication) reconcile(ctx context.Context, set string) (err error) {
 		c, p.anew = p.state.Planned, p.state.Anew
 	}
 	kept := p.status.Kept
-	if c == nil {
+	back := p.restart || p.opts.Restart && !p.restarted[p.set.Name]
+	switch {
+	case back:
+	case c == nil:
 		if c, err = p.recoverChanges(ctx, kept); err != nil {
 			return err
 		}
-	} else if back, err := p.wentBack(ctx, set, c); err != nil {
-		return err
-	} else if back {
-		// Readers were told of changes this catalog knows nothing of. A history
-		// that begins now makes them compare all they have.
-		p.opts.Logger.WarnContext(ctx, "catalog is older than what was published from it; its history begins anew", slog.String("set", p.set.Name))
+	default:
+		if back, err = p.wentBack(ctx, set, c); err != nil {
+			return err
+		}
+	}
+	if back {
+		// The published documents state changes that are not in this catalog. A
+		// history that begins now makes readers compare all they have.
+		p.opts.Logger.WarnContext(ctx, "published documents are not of this catalog, or of a later state of it; the history of changes restarts", slog.String("set", p.set.Name))
 		if kept, err = p.catalog.Mark(ctx, set); err != nil {
 			return err
 		}
@@ -286,6 +298,25 @@ func (p *publication) reconcile(ctx context.Context, set string) (err error) {
 	}
 	p.next.Changes = c
 	return nil
+}
+
+// outsideHistory reports whether err says that an event of the catalog is not
+// within the interval that the published Change List covers: the documents are
+// not of this catalog, though nothing else showed it.
+func outsideHistory(err error) bool {
+	broken, ok := errors.AsType[*resourcesync.RuleError](err)
+	return ok && broken.Rule == "RS-EM-04"
+}
+
+// writeRestarted restarts the history of a set whose events do not fit the Change
+// List that is published, and writes it. To fail would be to fail in every run.
+func (p *publication) writeRestarted(ctx context.Context, why error) (written bool, err error) {
+	p.opts.Logger.WarnContext(ctx, "the catalog does not continue the published change list", slog.String("set", p.set.Name), slog.Any("err", why))
+	p.restart = true
+	if err := p.prepare(ctx, true); err != nil {
+		return false, err
+	}
+	return p.write(ctx)
 }
 
 // wentBack reports whether the catalog is not, or not any more, the one c was

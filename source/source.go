@@ -157,6 +157,7 @@ type Options struct {
 	Hubs       []Hub              // are told of changes; see Source.Notify
 	OnNotify   func(Notification) // called after each attempt to tell a hub, from several goroutines; may be nil
 	Streams    int                // event streams of notifications at a time, see RelEvents; 0: none. Only the Handler gives them
+	Restart    bool               // what is published is not of this catalog: the first Publish restarts the history of changes
 	Static     bool               // others serve the documents: what stands at the topics is written as one of them
 	OnDemand   *OnDemand          // dumps of what a client asks for; nil: none. Only the Handler gives them
 	Temp       string             // directory for temporary files, which have no name there; default os.TempDir
@@ -181,6 +182,7 @@ type Source struct {
 	atoms      map[string]*atomState // what is known of each set's feed
 	spent      map[string]spent      // on each set's open Change List
 	small      map[string][]byte     // documents found then that depend on the Options only
+	restarted  map[string]bool       // sets published since New
 	tidied     bool                  // nothing is left of older Source Descriptions
 
 	patchesTidied map[string]time.Time // guarded by publishing; when each set's patches were looked through
@@ -211,7 +213,7 @@ func New(c catalog.Catalog, docs blob.Store, o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Source{catalog: c, docs: docs, opts: o, base: b, states: make(map[string]*state), atoms: make(map[string]*atomState), patchesTidied: make(map[string]time.Time), rules: make(map[string]setRules), channels: make(map[string]*channel), spent: make(map[string]spent), consists: make(map[string]map[string][]string)}
+	s := &Source{catalog: c, docs: docs, opts: o, base: b, states: make(map[string]*state), restarted: make(map[string]bool), atoms: make(map[string]*atomState), patchesTidied: make(map[string]time.Time), rules: make(map[string]setRules), channels: make(map[string]*channel), spent: make(map[string]spent), consists: make(map[string]map[string][]string)}
 	for i := range o.Sets {
 		s.channels[o.Sets[i].Name] = newChannel(o.Sets[i])
 		if s.rules[o.Sets[i].Name], err = compileRules(&o.Sets[i], b); err != nil {

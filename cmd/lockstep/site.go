@@ -28,6 +28,7 @@ type site struct {
 	sets     []*siteSet
 	db       *sqlite.DB
 	docs     documentStore
+	claim    *outClaim // of the place of the documents
 	src      *source.Source
 	clients  []*fetch.Client
 	api      *intake.API       // nil: no set is filled through it
@@ -55,6 +56,7 @@ type siteOptions struct {
 	gzip         bool        // with compressed variants
 	apiTokenFile string      // who has the token in it may fill sets; "" nobody
 	allowEmpty   bool
+	takeOver     bool          // documents of another state are replaced
 	scanInterval time.Duration // of sets that do not say; 0 the default of the way in, negative never
 	watching     bool          // go on after the first publication
 	hubs         hubFlags
@@ -95,6 +97,9 @@ func openSite(ctx context.Context, o siteOptions) (_ *site, err error) {
 	if s.docs, err = openDocuments(ctx, o); err != nil {
 		return nil, err
 	}
+	if s.claim, err = checkOwner(ctx, s.docs, o); err != nil {
+		return nil, err
+	}
 	if err := s.openVersions(); err != nil {
 		return nil, err
 	}
@@ -110,6 +115,9 @@ func openSite(ctx context.Context, o siteOptions) (_ *site, err error) {
 	if err := s.newSource(); err != nil {
 		return nil, err
 	}
+	if err := s.claim.take(ctx); err != nil {
+		return nil, err
+	}
 	if err := s.adopt(ctx); err != nil {
 		return nil, err
 	}
@@ -119,7 +127,7 @@ func openSite(ctx context.Context, o siteOptions) (_ *site, err error) {
 // newSource makes the sets and the Source that publishes them.
 func (s *site) newSource() (err error) {
 	so := source.Options{BaseURL: s.opts.baseURL, Temp: s.opts.state, Logger: s.log}
-	so.Static = !s.opts.content
+	so.Static, so.Restart = !s.opts.content, s.claim.restarts()
 	if s.opts.content {
 		so.Content, so.Mark, so.OnDemand, so.Streams = s.open, s.mark, &source.OnDemand{}, maxStreams
 	}
@@ -263,6 +271,9 @@ func (s *site) publishBy(ctx context.Context, publish func(context.Context) (sou
 	began := time.Now()
 	r, err := publish(ctx)
 	s.tally.published(&r, began, err)
+	if err == nil {
+		err = s.claim.published(ctx)
+	}
 	if err != nil {
 		err = fmt.Errorf("write documents to %s: %w", s.opts.documents, err)
 	}

@@ -25,6 +25,7 @@ type sourceFlags struct {
 	gzip         bool
 	apiTokenFile string
 	allowEmpty   bool
+	takeOver     bool
 	scanInterval time.Duration
 	watch        bool
 	noWatch      bool
@@ -48,6 +49,7 @@ func (o *sourceFlags) declare(flags *pflag.FlagSet, baseURL string, watch bool) 
 	flags.BoolVar(&o.gzip, "gzip", false, "keep a compressed variant beside every document, for web servers that serve such")
 	flags.StringVar(&o.apiTokenFile, "api-token-file", "", "who has the token in `FILE` may fill sets from api:")
 	flags.BoolVar(&o.allowEmpty, "allow-empty", false, "believe a place that is suddenly empty: everything was deleted")
+	flags.BoolVar(&o.takeOver, "take-over", false, "replace documents that another state directory has published there, and restart their history")
 	flags.DurationVar(&o.scanInterval, "scan-interval", intake.DefaultScanInterval, "look at everything again after this `DURATION`, for changes nobody told of; 0 never; buckets and sitemaps more often unless told")
 	flags.BoolVar(&o.watch, "watch", watch, "watch for changes and publish them at once")
 	flags.BoolVar(&o.noWatch, "no-watch", false, "do not watch for changes")
@@ -170,7 +172,7 @@ func (o *sourceFlags) settleState(args []string, lookup func(string) (string, bo
 // site returns what openSite needs to know.
 func (o *sourceFlags) site(command string, out *outputOptions, io stdio) siteOptions {
 	return siteOptions{
-		baseURL: o.baseURL, sets: o.sets, state: o.state, allowEmpty: o.allowEmpty, scanInterval: o.scanInterval,
+		baseURL: o.baseURL, sets: o.sets, state: o.state, allowEmpty: o.allowEmpty, takeOver: o.takeOver, scanInterval: o.scanInterval,
 		watching: o.watching(), gzip: o.gzip, apiTokenFile: o.apiTokenFile, hubs: o.hubFlags, network: &o.networkOptions, io: io, command: command, log: out.logger(io),
 	}
 }
