@@ -19,6 +19,8 @@ func described(text string) string {
 }
 
 // TestPrefer chooses among representations.
+//
+// Requirements: RS-PRI-02.
 func TestPrefer(t *testing.T) {
 	t.Parallel()
 	const json, html, xml = `{"a": "representation"}`, "<p>a representation</p>", "<a>representation</a>"

@@ -163,6 +163,8 @@ func TestBadDocument(t *testing.T) {
 }
 
 // TestTruncatedList fetches what was read of a list, and deletes nothing.
+//
+// Requirements: RS-DST-04.
 func TestTruncatedList(t *testing.T) {
 	t.Parallel()
 	s, m := seeded(t, style{noChanges: true})
@@ -207,6 +209,8 @@ func TestBadEntries(t *testing.T) {
 }
 
 // TestHostilePaths keeps every resource inside the mirror.
+//
+// Requirements: RS-SEC-03.
 func TestHostilePaths(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
@@ -281,6 +285,8 @@ func TestForeign(t *testing.T) {
 }
 
 // TestGuard refuses to delete much, from lists and changes alike.
+//
+// Requirements: RS-DST-04.
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	for _, st := range []style{{}, {noChanges: true}, {sitemap: true}} {

@@ -34,6 +34,8 @@ func (s *site) singles() (n int) {
 }
 
 // TestOrigins mirrors Sources that have one description only, or any two.
+//
+// Requirements: RS-DST-26.
 func TestOrigins(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

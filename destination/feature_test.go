@@ -133,6 +133,8 @@ func TestDeleteKeep(t *testing.T) {
 }
 
 // TestAudit finds each kind of damage, and names it.
+//
+// Requirements: RS-DST-40, RS-DST-41.
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	s, m := seeded(t, style{})
@@ -270,6 +272,8 @@ func TestHashBeatsLength(t *testing.T) {
 }
 
 // TestCacheMiss asks again past the caches when content is not as stated.
+//
+// Requirements: RS-HASH-08.
 func TestCacheMiss(t *testing.T) {
 	t.Parallel()
 	s, m := seeded(t, style{})
@@ -285,6 +289,8 @@ func TestCacheMiss(t *testing.T) {
 }
 
 // TestChangedMeanwhile reads the description again when content is newer.
+//
+// Requirements: RS-HASH-08, RS-DST-03.
 func TestChangedMeanwhile(t *testing.T) {
 	t.Parallel()
 	s, m := seeded(t, style{})
@@ -392,6 +398,8 @@ func TestSpill(t *testing.T) {
 }
 
 // TestQuiet asks for no more than the documents, each once.
+//
+// Requirements: RS-RL-10.
 func TestQuiet(t *testing.T) {
 	t.Parallel()
 	for _, st := range []style{{}, {parts: 3}, {noChanges: true}, {noChanges: true, listParts: 4}} {
@@ -404,6 +412,8 @@ func TestQuiet(t *testing.T) {
 }
 
 // TestCollapse fetches only the last state of a resource that changed often.
+//
+// Requirements: RS-CHL-15.
 func TestCollapse(t *testing.T) {
 	t.Parallel()
 	s, m := seeded(t, style{})

@@ -18,6 +18,7 @@ const (
 	maps = "maps: resourcelist"
 )
 
+// Requirements: RS-DISC-01, RS-DISC-02, RS-DISC-03, RS-DISC-09, RS-DISC-10, RS-DISC-11, RS-DISC-12, RS-IDX-09, RS-VER-06, RS-SD-10.
 func TestFind(t *testing.T) {
 	t.Parallel()
 	none := site{"/.well-known/resourcesync": "", "/rs/main/capabilitylist.xml": "", "/rs/maps/capabilitylist.xml": ""}

@@ -18,6 +18,7 @@ func base(t testing.TB, uri string) *url.URL {
 	return u
 }
 
+// Requirements: RS-DISC-08.
 func TestRobots(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -44,6 +45,7 @@ func TestRobots(t *testing.T) {
 	}
 }
 
+// Requirements: RS-DISC-06.
 func TestHTML(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

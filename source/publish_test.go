@@ -62,6 +62,7 @@ func TestPublishWritesNothingWhenNothingChanged(t *testing.T) {
 	}
 }
 
+// Requirements: RS-RL-03.
 func TestPublishSplitsResourceList(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, source.Options{MaxEntries: 10})
@@ -158,6 +159,7 @@ func TestChangeListRotates(t *testing.T) {
 	}
 }
 
+// Requirements: RS-CHI-07.
 func TestOldChangesAreForgotten(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{4, 1000} {

@@ -18,6 +18,7 @@ func base(t testing.TB, uri string) *url.URL {
 	return u
 }
 
+// Requirements: RS-DISC-05.
 func TestParseLinks(t *testing.T) {
 	t.Parallel()
 	type link struct{ rels, target string }

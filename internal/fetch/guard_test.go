@@ -26,6 +26,7 @@ func certificateFile(t testing.TB, s *httptest.Server) string {
 	return file
 }
 
+// Requirements: RS-SEC-02.
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	const (

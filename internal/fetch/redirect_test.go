@@ -15,6 +15,7 @@ import (
 	"lockstep/internal/fetch"
 )
 
+// Requirements: RS-HTTP-02.
 func TestRedirects(t *testing.T) {
 	t.Parallel()
 	locations := map[string]string{
@@ -72,6 +73,7 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
+// Requirements: RS-SEC-01.
 func TestRedirectDown(t *testing.T) {
 	t.Parallel()
 	plain := serve(t, func(w http.ResponseWriter, r *http.Request) { t.Error("redirect from https to http was followed") })
@@ -85,6 +87,8 @@ func TestRedirectDown(t *testing.T) {
 }
 
 // Credentials go to the Source, whatever way a request takes.
+//
+// Requirements: RS-HTTP-04.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
 	var seen []string

@@ -13,6 +13,7 @@ import (
 	"lockstep/internal/fetch"
 )
 
+// Requirements: RS-HTTP-03.
 func TestRetries(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
