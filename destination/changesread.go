@@ -46,7 +46,7 @@ func (t *telling) again(ctx context.Context, c *changeReader) (*telling, error) 
 		}
 		return c.tellingOf(doc), nil
 	}
-	m, err := c.openNumbered(ctx, t.pkg)
+	m, err := c.openNumbered(ctx, t.pkg, true)
 	if err != nil {
 		return nil, err
 	}

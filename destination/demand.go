@@ -95,7 +95,7 @@ func (d *demand) start(ctx context.Context) {
 
 // wants reports whether the content of a is asked for this way.
 func (d *demand) wants(a *action) bool {
-	return !a.conditional && a.from == "" && a.Length <= demandLength && len(a.URI) < 2048 &&
+	return !a.conditional && a.from == "" && isVouched(&a.want) && a.Length <= demandLength && len(a.URI) < 2048 &&
 		!strings.ContainsAny(a.URI, "\r\n") && d.isOn()
 }
 
@@ -260,7 +260,7 @@ func (d *demand) unpack(ctx context.Context, batch []*action, answer []byte) err
 			buf = content // where it was inflated to
 		}
 		for _, a := range as {
-			if err == nil && d.take(ctx, a, e, content) {
+			if err == nil && d.take(ctx, a, content) {
 				taken++
 			} else if ctx.Err() == nil {
 				d.single(a)
@@ -326,17 +326,10 @@ func manifestOf[T any](dir *unpack.Directory, b []byte, base string, wanted map[
 	return entries, nil
 }
 
-// take takes content for a, if something vouches for it: what the Source said
-// of a, else what the manifest says. It reports whether a is dealt with.
-func (d *demand) take(ctx context.Context, a *action, e *resourcesync.Entry, content []byte) bool {
-	if !hasKnown(a.Hashes) {
-		if !hasKnown(e.Hashes) {
-			return false
-		}
-		own := *a
-		own.Hashes = e.Hashes
-		a = &own
-	}
+// take takes content for a, which the Source's list vouches for: the manifest in
+// the answer is not verified, and vouches for nothing. It reports whether a is
+// dealt with.
+func (d *demand) take(ctx context.Context, a *action, content []byte) bool {
 	o := d.fetch.take(ctx, a, bytes.NewReader(content))
 	o.by = byOnDemand
 	if o.err != nil && !isLocal(o.err) && !isCanceled(o.err) {

@@ -21,7 +21,7 @@ type packageRef struct {
 	uri      string
 	length   int64               // as the dump states it; -1: not stated
 	hashes   resourcesync.Hashes // of the package as a whole
-	contents string              // URI of a copy of its manifest; empty: none
+	contents *resourcesync.Link  // to a copy of its manifest; nil: none
 	origin   bool                // its manifest says what should be; else only where content lies
 	refused  string              // why it must not be fetched; empty: it may
 	copy     manifestCopy        // that was read; zero: none
@@ -76,8 +76,13 @@ func (r *setReader) refOf(e *resourcesync.Entry) packageRef {
 	if e.HasLength {
 		ref.length = e.Length
 	}
-	if uri := e.Link(resourcesync.RelContents); uri != "" && r.refuse(uri) == "" {
-		ref.contents = uri
+	for i := range e.Links {
+		if l := &e.Links[i]; l.Rel == resourcesync.RelContents && l.Href != "" {
+			if r.refuse(l.Href) == "" {
+				ref.contents = &resourcesync.Link{Rel: l.Rel, Href: l.Href, Hashes: l.Hashes}
+			}
+			break
+		}
 	}
 	return ref
 }
@@ -88,8 +93,8 @@ func (ref *packageRef) entry() *resourcesync.Entry {
 	if ref.length >= 0 {
 		e.Length, e.HasLength = ref.length, true
 	}
-	if ref.contents != "" {
-		e.Links = []resourcesync.Link{{Rel: resourcesync.RelContents, Href: ref.contents}}
+	if ref.contents != nil {
+		e.Links = []resourcesync.Link{*ref.contents}
 	}
 	return &e
 }
@@ -136,7 +141,7 @@ func (r *setReader) eachManifest(ctx context.Context, packages []int, use func(i
 				return
 			}
 			wg.Go(func() {
-				m, err := r.openNumbered(octx, n)
+				m, err := r.openNumbered(octx, n, true)
 				one <- opened{m, err}
 			})
 		}
@@ -218,7 +223,7 @@ func (l *listReading) packagesIn(ctx context.Context, doc *discover.Document, p 
 
 // readManifest stages what the manifest of a package says, the n-th document.
 func (l *listReading) readManifest(ctx context.Context, p listPart, depth, n int) error {
-	m, err := l.openNumbered(ctx, p.pkg)
+	m, err := l.openNumbered(ctx, p.pkg, true)
 	if err == nil {
 		defer m.Close()
 		err = checkManifest(m, resourcesync.ResourceDumpManifest)
@@ -306,12 +311,13 @@ func newestDump(h *resourcesync.Header, parts []resourcesync.Entry) (newest int,
 	return newest, parts[newest].Lastmod.Time().Sub(oldest.Time()) >= apart
 }
 
-// openNumbered opens the manifest of a package of the table.
-func (r *setReader) openNumbered(ctx context.Context, n int) (*packedManifest, error) {
+// openNumbered opens the manifest of a package of the table; for believe see
+// [setReader.openManifest].
+func (r *setReader) openNumbered(ctx context.Context, n int, believe bool) (*packedManifest, error) {
 	ref, _ := r.packages.get(n) // who asks has the number from the table
 	if ref.refused != "" {
 		return nil, fmt.Errorf("refuse package %s: %s", fetch.Printable(ref.uri), ref.refused)
 	}
 	r.d.emit(Event{Kind: EventDocument, Set: r.set.Name, URI: ref.uri})
-	return r.openManifest(ctx, ref.entry())
+	return r.openManifest(ctx, ref.entry(), believe)
 }

@@ -23,6 +23,7 @@ type dumpStyle struct {
 	copies       bool // copies of the manifests beside the packages
 	noRanges     bool // packages are sent whole
 	noPaths      bool // paths are written without the slash, as by old tools
+	stored       bool // nothing in a package is compressed
 	each         int  // members of a package; default 5
 }
 
@@ -100,7 +101,11 @@ func (s *site) pack(kind, md, said string, n int, entry func(i int) (path string
 	var buf bytes.Buffer
 	z := zip.NewWriter(&buf)
 	write := func(name string, i int, data []byte) {
-		w, err := z.CreateHeader(&zip.FileHeader{Name: name, Method: []uint16{zip.Store, zip.Deflate}[i%2]})
+		method := []uint16{zip.Store, zip.Deflate}[i%2]
+		if s.style.stored {
+			method = zip.Store
+		}
+		w, err := z.CreateHeader(&zip.FileHeader{Name: name, Method: method})
 		if err == nil {
 			_, err = w.Write(data)
 		}

@@ -67,7 +67,7 @@ func (n *needs) add(a *action) {
 		n.packages[a.Member.Package]++
 		n.packed++
 		n.packedBytes += length
-	case length <= demandLength && !a.conditional && a.from == "":
+	case length <= demandLength && !a.conditional && a.from == "" && isVouched(&a.want):
 		n.small++
 		n.smallBytes += length
 	}
@@ -248,7 +248,7 @@ func (r *setReader) readHints(ctx context.Context, refs []packageRef, want resou
 	for _, ref := range refs {
 		pkg, n := r.packages.add(ref), r.stage.addDoc()
 		g.Go(func() error {
-			m, err := r.openNumbered(gctx, pkg)
+			m, err := r.openNumbered(gctx, pkg, false)
 			if err == nil {
 				defer m.Close()
 				err = checkManifest(m, want)

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"lockstep/discover"
@@ -94,6 +95,9 @@ func (r *setReader) readNotification(topic string, body []byte) (*notification, 
 			continue
 		}
 		w := r.wantOf(&e)
+		// The Source did not send this itself: its hashes vouch for nothing that
+		// comes from hosts the Source may not name.
+		w.Links = slices.DeleteFunc(w.Links, func(l resourcesync.Link) bool { return r.refuse(l.Href) != "" })
 		d.place(&w, &e)
 		if refusal := r.refuse(w.URI); refusal != "" { // WS-SEC-08, deletions not excepted
 			if n.refused++; n.refused == 1 {

@@ -131,7 +131,7 @@ func (r *setReader) broken(ctx context.Context, uri string, err error, complete 
 		return context.Cause(ctx)
 	case errors.Is(err, discover.ErrNotModified):
 		return err
-	case depth > 0 && !again && isGone(err):
+	case depth > 0 && !again && (isGone(err) || isUnverified(err)):
 		return errAgain
 	}
 	r.mu.Lock()

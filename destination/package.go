@@ -60,7 +60,8 @@ func newPackager(f *fetcher, done func(outcome), single func(*action), warn func
 // what is wanted is read in as few passages as make sense, each from its
 // first wanted member to its last, and goes on where it breaks off. Without
 // ranges, or where only the hash of the package vouches for what is in it, all
-// of it is written aside first.
+// of it is written aside first. A package that turns out not to be what its dump
+// states is not used.
 func (p *packager) get(ctx context.Context, job *packageJob) {
 	u := &unpacking{packager: p, job: job, left: job.Wanted}
 	u.vouch()
@@ -185,6 +186,18 @@ func (u *unpacking) tell() {
 	if u.failed == 0 || u.quiet || isCanceled(u.first) {
 		return
 	}
-	u.warn(u.job.URI, fmt.Sprintf("package %s: %d of %d wanted from it have to be fetched one by one; the first because %s",
+	if isUnverified(u.first) && u.failed == len(u.job.Wanted) {
+		u.warn(u.job.URI, fmt.Sprintf("%s; it is not used, and %s fetched in other ways",
+			fetch.Printable(u.first.Error()), areFetched(u.failed)))
+		return
+	}
+	u.warn(u.job.URI, fmt.Sprintf("package %s: %d of %d wanted from it are fetched in other ways; the first because %s",
 		fetch.Printable(u.job.URI), u.failed, len(u.job.Wanted), fetch.Printable(u.first.Error())))
+}
+
+func areFetched(n int) string {
+	if n == 1 {
+		return "resource is"
+	}
+	return plural(int64(n), "resource") + " are"
 }

@@ -503,7 +503,7 @@ func TestPackageMany(t *testing.T) {
 	}
 	g := newPackageRig(t, buf.Bytes())
 	for range 2 { // the second holds its directory while it waits to be read
-		m, err := (&setReader{d: g.d}).openManifest(t.Context(), g.entry())
+		m, err := (&setReader{d: g.d}).openManifest(t.Context(), g.entry(), true)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -58,13 +58,17 @@ type packedManifest struct {
 // openManifest opens the manifest of the package that entry of a dump
 // describes: the copy beside it, if there is one, else what is in it
 // (RS-RD-04, RS-CD-04).
-func (r *setReader) openManifest(ctx context.Context, entry *resourcesync.Entry) (*packedManifest, error) {
+//
+// With believe, the manifest says which resources there are and what their
+// hashes are, and not only where content is stored. Then one in the package is
+// read only after the whole package was verified, if the dump states its hash.
+func (r *setReader) openManifest(ctx context.Context, entry *resourcesync.Entry, believe bool) (*packedManifest, error) {
 	var cerr error
 	for _, l := range entry.Links {
 		if l.Rel != relContents {
 			continue
 		}
-		m, err := r.d.openManifestCopy(ctx, l.Href)
+		m, err := r.openManifestCopy(ctx, &l)
 		if err == nil && !m.Header.Index {
 			return m, nil
 		}
@@ -78,31 +82,71 @@ func (r *setReader) openManifest(ctx context.Context, entry *resourcesync.Entry)
 			return nil, cerr
 		}
 	}
-	m, err := r.d.openManifestInside(ctx, entry, &r.packages.shelf)
+	m, err := r.d.openManifestInside(ctx, entry, &r.packages.shelf, believe)
 	if err != nil && cerr != nil {
 		return nil, fmt.Errorf("%w; nor in the package: %w", cerr, err)
+	}
+	if err == nil && cerr != nil && isContentError(cerr) {
+		m.warn(fmt.Sprintf("the copy of the manifest is not used: %v", cerr))
 	}
 	return m, err
 }
 
-// openManifestCopy opens the copy at uri.
-func (d *Destination) openManifestCopy(ctx context.Context, uri string) (*packedManifest, error) {
-	resp, err := d.client.GetWhole(ctx, fetch.Request{URI: uri, AcceptGzip: true, Document: true, MaxBytes: resourcesync.DefaultReadBytes})
+// openManifestCopy opens the copy a link leads to. It has to come from a host
+// the Source may name, and to be what the link states of it.
+func (r *setReader) openManifestCopy(ctx context.Context, l *resourcesync.Link) (*packedManifest, error) {
+	resp, err := r.d.client.GetWhole(ctx, fetch.Request{URI: l.Href, AcceptGzip: true, Document: true, MaxBytes: resourcesync.DefaultReadBytes})
 	if err != nil {
 		return nil, err
 	}
-	m := &packedManifest{URI: uri, ctx: ctx, d: d, body: resp.Body, copied: true}
+	m := &packedManifest{URI: l.Href, ctx: ctx, d: r.d, body: resp.Body, copied: true}
+	if resp.URI != l.Href && r.home != nil {
+		if reason := r.refuse(resp.URI); reason != "" {
+			_ = m.Close() // it is another host's word
+			return nil, fmt.Errorf("refuse manifest %s: %s", fetch.Printable(resp.URI), reason)
+		}
+	}
+	if hasKnown(l.Hashes) {
+		if err := m.verifyCopy(l); err != nil {
+			_ = m.Close() // err says why it is of no use
+			return nil, err
+		}
+	}
 	return m.begin(resp.URI)
 }
 
+// verifyCopy reads the copy aside and compares it with the hash its link states,
+// before anything in it is believed.
+func (m *packedManifest) verifyCopy(l *resourcesync.Link) error {
+	w := want{URI: l.Href, Length: -1, Hashes: l.Hashes}
+	aside := &spool{d: m.d, ctx: m.ctx}
+	hasher := hasherFor(l.Hashes)
+	n, err := copyHashing(aside, hasher, m.body)
+	if err == nil {
+		_, err = verify(&w, n, hasher.Sum())
+	}
+	if err != nil {
+		_ = aside.Close() // not wanted
+		return err
+	}
+	_ = m.body.Close() // read to its end
+	m.body = bodyOf{aside.section(m.ctx, 0, n), aside}
+	return nil
+}
+
+func isContentError(err error) bool {
+	var wrong *ContentError
+	return errors.As(err, &wrong)
+}
+
 // openManifestInside opens the one in the package.
-func (d *Destination) openManifestInside(ctx context.Context, entry *resourcesync.Entry, shelf *packageShelf) (*packedManifest, error) {
+func (d *Destination) openManifestInside(ctx context.Context, entry *resourcesync.Entry, shelf *packageShelf, believe bool) (*packedManifest, error) {
 	job := &packageJob{URI: entry.Loc, Length: -1, Hashes: entry.Hashes, Shelf: shelf}
 	if entry.HasLength {
 		job.Length = entry.Length
 	}
 	for try := 0; ; try++ {
-		m, err := d.tryManifestInside(ctx, job, try > 0)
+		m, err := d.tryManifestInside(ctx, job, try > 0 || believe && hasKnown(job.Hashes))
 		if err == nil || !isOther(err) || try == maxReopen {
 			return m, err
 		}
@@ -111,11 +155,14 @@ func (d *Destination) openManifestInside(ctx context.Context, entry *resourcesyn
 
 func (d *Destination) tryManifestInside(ctx context.Context, job *packageJob, whole bool) (*packedManifest, error) {
 	o := &opening{d: d, job: job, whole: whole}
-	file, err := o.open(ctx)
+	file, err := o.openVerified(ctx)
 	if err != nil {
 		return nil, err
 	}
 	m := &packedManifest{URI: job.URI, ctx: ctx, d: d, file: file}
+	if o.warning != "" {
+		m.warn(o.warning)
+	}
 	if s, ok := file.(*spool); ok {
 		m.file = shelved{s, job}
 	}

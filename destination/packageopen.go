@@ -37,21 +37,15 @@ func (u *unpacking) open(ctx context.Context) (packageFile, error) {
 	if len(u.unvouched) > 0 {
 		o.worth = nil
 	}
-	file, err := o.open(ctx)
+	file, err := o.openVerified(ctx)
 	if err != nil {
 		if errors.Is(err, errNotWorth) {
 			u.quiet = true
 		}
 		return nil, err
 	}
-	warning, err := o.verify()
-	if err != nil && len(u.unvouched) > 0 {
-		u.giveUnvouched(err)
-	} else if err != nil {
-		warning = err.Error()
-	}
-	if warning != "" {
-		u.warn(u.job.URI, warning)
+	if o.warning != "" {
+		u.warn(u.job.URI, o.warning)
 	}
 	return file, nil
 }
@@ -74,11 +68,59 @@ type opening struct {
 	whole bool
 	worth func(size int64) bool // asked before a package is fetched whole; nil: it always is
 
-	spool *spool
-	total int64 // of the package
-	hash  *resourcesync.Hasher
-	n     int64 // bytes of it that came
-	file  packageFile
+	noCache bool // ask past all caches
+
+	spool   *spool
+	total   int64 // of the package
+	hash    *resourcesync.Hasher
+	n       int64 // bytes of it that came
+	file    packageFile
+	warning string // of verifying it
+}
+
+// openVerified opens the package and compares it with the hash and length its
+// dump states, as far as what was read of it allows (RS-ZIP-09). A package of
+// another length is read whole, where a hash can prove it right; where it was
+// read whole, and is not what is stated, once more past all caches. A package
+// that is not what its dump states is an [unverifiedError].
+func (o *opening) openVerified(ctx context.Context) (packageFile, error) {
+	for {
+		file, err := o.open(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if o.warning, err = o.verify(); err == nil {
+			return file, nil
+		}
+		_ = file.Close() // only read
+		switch {
+		case o.spool == nil && hasKnown(o.job.Hashes):
+			o.whole = true
+		case o.spool != nil && !o.noCache && ctx.Err() == nil:
+			o.noCache = true
+		default:
+			return nil, &unverifiedError{o.job.URI, err}
+		}
+		o.spool, o.file, o.n, o.total = nil, nil, 0, 0
+	}
+}
+
+// An unverifiedError reports a package that is not what its dump states. Nothing
+// in it is used, its manifest included.
+type unverifiedError struct {
+	uri string
+	err error
+}
+
+func (e *unverifiedError) Error() string {
+	return fmt.Sprintf("package %s is not what its dump states: %v", fetch.Printable(e.uri), e.err)
+}
+
+func (e *unverifiedError) Unwrap() error { return e.err }
+
+func isUnverified(err error) bool {
+	var unverified *unverifiedError
+	return errors.As(err, &unverified)
 }
 
 // open asks for the end of the package, or for all of it.
@@ -112,7 +154,7 @@ var errNoEnd = errors.New("the server sends another part of it than was asked fo
 // wrong.
 func (o *opening) requests() []*fetch.Request {
 	ask := func(from, last int64) *fetch.Request {
-		return &fetch.Request{URI: o.job.URI, RangeFrom: from, RangeLast: last, Document: true}
+		return &fetch.Request{URI: o.job.URI, RangeFrom: from, RangeLast: last, Document: true, NoCache: o.noCache}
 	}
 	all, tail := ask(0, 0), o.guessTail()
 	switch n := o.job.Length; {

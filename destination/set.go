@@ -199,7 +199,7 @@ func (r *setRun) incremental(ctx context.Context) error {
 func (r *setRun) gap(c *chain, since resourcesync.Datetime) string {
 	switch {
 	case c.vanished != nil:
-		return fmt.Sprintf("a part of its changes is gone (%v)", c.vanished)
+		return fmt.Sprintf("a part of its changes cannot be used (%v)", c.vanished)
 	case c.lists == 0 && !c.unchanged && c.complete && !since.IsZero() && c.from.Compare(since) > 0:
 	case c.unchanged || c.lists == 0 || !c.complete:
 		return ""
