@@ -39,7 +39,7 @@ func TestFollowPolls(t *testing.T) {
 // eventually waits until is is true.
 func eventually(t testing.TB, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !is(); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("it never came about")
 		}

@@ -93,7 +93,7 @@ func TestSlowContent(t *testing.T) {
 	s.put("/c", "three")
 	p.tell()
 	g.becomes("/c", "three")
-	for end := time.Now().Add(3 * time.Second); g.status().Waiting > 0; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); g.status().Waiting > 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%+v", g.f.Status())
 		}
@@ -200,7 +200,7 @@ func TestFollowDelivers(t *testing.T) {
 		if got != "/b" {
 			t.Errorf("handed over %s, want /b", got)
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("what was not taken is not handed over again")
 	}
 	g.end()

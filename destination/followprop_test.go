@@ -84,7 +84,7 @@ func leadPush(t *testing.T, seed uint64) {
 		l.p.deliver(payload)
 	}
 	l.p.tell()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	since := int64(-1) // how many looks there were when it became exact
 	for {
 		switch st := l.g.status(); {

@@ -327,7 +327,7 @@ func (g *following) end() {
 		if err != nil {
 			g.t.Errorf("Run = %v, want nil when its context ended", err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		g.t.Fatal("Run did not return")
 	}
 	g.handler.set(nil)
@@ -365,7 +365,7 @@ func (g *following) has(path, content string) bool {
 // becomes waits until it has.
 func (g *following) becomes(path, content string) {
 	g.t.Helper()
-	for end := time.Now().Add(10 * time.Second); !g.has(path, content); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !g.has(path, content); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			g.t.Fatalf("%s never became %q: %+v", path, content, g.f.Status())
 		}

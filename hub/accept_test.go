@@ -56,7 +56,7 @@ func start(t testing.TB, store hub.Store, change func(*hub.Options)) *site {
 	t.Cleanup(stop)
 	select {
 	case <-made.Ready():
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the hub is not ready")
 	}
 	return &site{Hub: made, url: server.URL, store: store, stop: stop}
@@ -158,7 +158,7 @@ func (s *subscriber) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(status)
 }
 
-const patience = 10 * time.Second
+const patience = time.Minute
 
 func (s *subscriber) nextAsked(t testing.TB) url.Values {
 	t.Helper()

@@ -124,7 +124,7 @@ func (d *desk) ask(method, target, body string, v any) (status int) {
 // settled waits until f says that what is wrong is nothing.
 func settled(t *testing.T, f func() (wrong string)) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for wrong := f(); wrong != ""; wrong = f() {
 		if time.Now().After(deadline) {
 			t.Fatal(wrong)

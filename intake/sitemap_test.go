@@ -325,7 +325,7 @@ func TestSitemapFile(t *testing.T) {
 		select {
 		case r := <-told:
 			return r
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatal("nobody told")
 		}
 		return intake.Report{}

@@ -87,7 +87,7 @@ func newFrontWorld(t *testing.T, files map[string]string, sets ...source.Set) *f
 	w.front = l.Addr().String()
 	srv := serve(s.Front(l, h))
 	w.stop = func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		return srv.Shutdown(ctx)
 	}
@@ -110,7 +110,7 @@ func (w *frontWorld) dial(address string) (net.Conn, *bufio.Reader) {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { _ = c.Close() })
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	return c, bufio.NewReader(c)
 }
 
@@ -235,7 +235,7 @@ func TestFrontIsNeverStale(t *testing.T) {
 	path := filepath.Join(w.dir, "f.txt")
 	var mu sync.Mutex
 	version := 0
-	stop := time.Now().Add(6 * time.Second)
+	stop := time.Now().Add(2 * time.Second)
 	var g sync.WaitGroup
 	for range 3 {
 		g.Go(func() {

@@ -142,7 +142,7 @@ func startOwner(t *testing.T, url string) *owner {
 // shared waits until the owners have all shards between them, evenly.
 func shared(t *testing.T, owners []*owner) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	for tick := time.Tick(killPause); ; {
 		var all []int
 		even := true
