@@ -14,14 +14,13 @@ import (
 )
 
 const (
-	// FloorRate is the fewest bytes that must come in a FloorWindow, once
-	// FloorAfter was spent waiting for the body: who drips holds a connection
-	// and a place among Jobs for next to nothing. Only time spent waiting
-	// counts, so a slow reader, or a Bandwidth, does no harm; and there is no
-	// other limit on the time a transfer that moves may take.
-	FloorRate   = 1024
+	// FloorRate is the fewest bytes a second that must come over each FloorWindow
+	// of waiting for the body: a server that drips holds a connection and a place
+	// among Jobs for next to nothing. Only time spent waiting counts, so a slow
+	// reader, or a Bandwidth, does no harm; and there is no other limit on the time
+	// a transfer that moves may take.
+	FloorRate   = 256
 	FloorWindow = 30 * time.Second
-	FloorAfter  = time.Minute
 
 	drainBytes = 16 << 10 // of an answer nobody reads: cheaper than a new connection
 	drainTime  = time.Second
@@ -129,6 +128,11 @@ func (a *answer) read(p []byte) (int, error) {
 	case err == io.EOF && a.want >= 0 && a.wire < a.want:
 		return n, io.ErrUnexpectedEOF // of a range of unknown length
 	case err == io.EOF:
+		if n > 0 && c.opts.Bandwidth > 0 { // most small bodies come with their end
+			if werr := c.bandwidth.wait(a.parent, n); werr != nil {
+				return n, werr
+			}
+		}
 		return n, err
 	case err != nil:
 		return n, a.cause(err)
@@ -196,19 +200,18 @@ func (w wire) Read(p []byte) (int, error) { return w.a.read(p) }
 
 // A floor measures what comes in the time spent waiting for it.
 type floor struct {
-	window time.Duration
-	spent  time.Duration
-	bytes  int
+	spent time.Duration
+	bytes int
 }
 
 func (f *floor) pass(n int, d time.Duration) error {
 	f.bytes += n
-	if f.spent += d; f.spent < f.window {
+	if f.spent += d; f.spent < FloorWindow {
 		return nil
 	}
-	if f.bytes < FloorRate {
-		return fmt.Errorf("%w of %d bytes in %s", ErrTooSlow, FloorRate, FloorWindow)
+	if float64(f.bytes) < FloorRate*f.spent.Seconds() {
+		return fmt.Errorf("%w of %d bytes a second", ErrTooSlow, FloorRate)
 	}
-	*f = floor{window: FloorWindow}
+	*f = floor{}
 	return nil
 }

@@ -137,6 +137,7 @@ func New(o Options) (*Client, error) {
 		return nil, err
 	}
 	c.hosts.jobs, c.hosts.rate = o.Jobs, o.Rate
+	c.hosts.patience = min(GiveUpAfter, GiveUpTimeouts*o.Timeout)
 	if o.Jobs == 0 {
 		c.hosts.jobs, c.hosts.most = DefaultJobs, min(MaxJobs, max(openFiles()/filesPerJob, DefaultJobs))
 	}

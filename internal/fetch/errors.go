@@ -62,7 +62,8 @@ type StatusError struct {
 	URI        string // that gave it
 	Status     int
 	Want       string        // what was expected, where that is not plain
-	RetryAfter time.Duration // as the Source asked; zero if it did not
+	RetryAfter time.Duration // as the server asked; zero if it did not
+	NotBefore  time.Time     // when it may be asked again, if RetryAfter is longer than MaxRetryAfter
 	Header     http.Header
 	Body       []byte // the begin of it, where [Request.ErrorBody] wanted it
 }
@@ -74,6 +75,9 @@ func (e *StatusError) Error() string {
 	}
 	if e.Want != "" {
 		s += ", " + e.Want
+	}
+	if !e.NotBefore.IsZero() {
+		s += ", and asks not to be asked again before " + e.NotBefore.UTC().Format(time.RFC3339)
 	}
 	return s
 }
@@ -126,7 +130,7 @@ func (e *BodyError) Unwrap() error { return e.Err }
 
 // Retryable reports whether reading the body may succeed when tried again.
 func (e *BodyError) Retryable() bool {
-	return !errors.Is(e.Err, ErrTooLarge) && !errors.Is(e.Err, ErrEncoding) && !errors.Is(e.Err, ErrChanged) &&
+	return !errors.Is(e.Err, ErrTooLarge) && !errors.Is(e.Err, ErrEncoding) && !errors.Is(e.Err, ErrChanged) && !errors.Is(e.Err, ErrTooSlow) &&
 		!errors.Is(e.Err, context.Canceled) && !errors.Is(e.Err, context.DeadlineExceeded)
 }
 
@@ -141,10 +145,13 @@ func retryable(err error) bool {
 		record    tls.RecordHeaderError
 		verify    *tls.CertificateVerificationError
 		malformed *uriError
+		host      *HostError
 	)
 	switch {
+	case errors.As(err, &host), errors.Is(err, ErrTooSlow):
+		return false
 	case errors.As(err, &status):
-		return status.Want == "" && retryStatus(status.Status)
+		return status.Want == "" && status.NotBefore.IsZero() && retryStatus(status.Status)
 	case errors.As(err, &address), errors.As(err, &redirect), errors.As(err, &rng), errors.As(err, &malformed),
 		errors.As(err, &record), errors.As(err, &verify):
 		return false

@@ -66,7 +66,7 @@ type Range struct {
 // if a range was asked for and just that range came; 304 only if r was
 // conditional. All else is an error, an [*Error]. What may pass is tried again.
 func (c *Client) Get(ctx context.Context, r Request) (*Response, error) {
-	return c.get(ctx, &r, new(int))
+	return c.get(ctx, &r, new(attempts))
 }
 
 // Fetch gets *r and hands the answer to use, which reads the body and returns
@@ -75,52 +75,57 @@ func (c *Client) Get(ctx context.Context, r Request) (*Response, error) {
 // rest. The tries count together with those of Get. The Body is closed when
 // use returns.
 func (c *Client) Fetch(ctx context.Context, r *Request, use func(*Response) error) error {
-	tries := 0
+	var at attempts
 	for {
-		resp, err := c.get(ctx, r, &tries)
+		resp, err := c.get(ctx, r, &at)
 		if err != nil {
 			return err
 		}
 		err = use(resp)
 		_ = resp.Body.Close() // errors of reading are what counts, and use has them
 		var body *BodyError
-		if err == nil || !errors.As(err, &body) || !body.Retryable() || r.Once || tries > c.opts.Retries {
+		if err == nil || !errors.As(err, &body) || !body.Retryable() {
 			return err
 		}
-		if werr := c.pauseBefore(ctx, tries, c.booked(resp.URI, err)); werr != nil {
+		f := c.booked(resp.URI, err)
+		if !at.helps(c, r, &f) || c.pauseBefore(ctx, at.tries, f) != nil {
 			return err
 		}
 	}
 }
 
-func (c *Client) get(ctx context.Context, r *Request, tries *int) (*Response, error) {
+func (c *Client) get(ctx context.Context, r *Request, at *attempts) (*Response, error) {
 	u, err := parse(r.URI)
 	if err != nil {
 		return nil, &Error{URI: r.URI, Err: err}
 	}
 	for {
-		*tries++
-		resp, chain, err := c.follow(ctx, r, u, *tries)
+		at.tries++
+		resp, chain, err := c.follow(ctx, r, u, at.tries)
 		if err == nil {
 			return resp, nil
 		}
-		final := &Error{URI: r.URI, Chain: chain, Tries: *tries, Err: err}
+		final := &Error{URI: r.URI, Chain: chain, Tries: at.tries, Err: err}
 		if ctx.Err() != nil {
 			final.Err = context.Cause(ctx)
 			return nil, final
 		}
-		if !retryable(err) {
+		if _, unsent := errors.AsType[*HostError](err); unsent {
+			final.Tries-- // it was not asked
 			return nil, final
 		}
-		at := u.String()
+		if !retryable(err) && NotBefore(err).IsZero() {
+			return nil, final
+		}
+		where := u.String()
 		if len(chain) > 0 {
-			at = chain[len(chain)-1]
+			where = chain[len(chain)-1]
 		}
-		f := c.booked(at, final)
-		if r.Once || *tries > c.opts.Retries || f.over {
+		f := c.booked(where, final)
+		if !retryable(err) || !at.helps(c, r, &f) {
 			return nil, final
 		}
-		if err := c.pauseBefore(ctx, *tries, f); err != nil {
+		if err := c.pauseBefore(ctx, at.tries, f); err != nil {
 			final.Err = err
 			return nil, final
 		}
@@ -158,15 +163,30 @@ func (c *Client) follow(ctx context.Context, r *Request, u *url.URL, tries int) 
 	}
 }
 
+// enter waits until h, the host of u, is there and may be asked once more, and
+// takes a slot.
+func (c *Client) enter(ctx context.Context, h *host, u *url.URL, doc bool) (lane, error) {
+	for {
+		if err := h.gate.pass(ctx, func(ctx context.Context) error { return c.probe(ctx, u) }); err != nil {
+			return 0, err
+		}
+		l, err := h.enter(ctx, doc)
+		if err != nil || h.gate.isOpen() {
+			return l, err
+		}
+		h.slots.release(l, doc, &reply{})
+	}
+}
+
 // send sends one request to u and returns its answer, whatever it is. tries is
 // how often it was tried, this time included.
 func (c *Client) send(ctx context.Context, r *Request, u *url.URL, tries int) (*answer, error) {
 	h := c.hosts.get(hostOf(u))
-	lane, err := h.enter(ctx, r.Document)
+	lane, err := c.enter(ctx, h, u, r.Document)
 	if err != nil {
 		return nil, err
 	}
-	a := &answer{client: c, host: h, parent: ctx, uri: r.URI, lane: lane, doc: r.Document, got: time.Now(), floor: floor{window: FloorAfter}}
+	a := &answer{client: c, host: h, parent: ctx, uri: r.URI, lane: lane, doc: r.Document, got: time.Now()}
 	var own context.Context
 	own, a.cancel = context.WithCancelCause(ctx)
 	a.patience = c.opts.Timeout
@@ -188,12 +208,32 @@ func (c *Client) send(ctx context.Context, r *Request, u *url.URL, tries int) (*
 	if a.timer.Stop() && (resp.ContentLength < 0 || resp.ContentLength > smallBody) {
 		a.patience = c.opts.Timeout // to begin again costs more than to wait
 	}
+	if !retryStatus(resp.StatusCode) {
+		h.gate.answered()
+	}
 	a.reply.wait = time.Since(a.got)
 	a.reply.major = resp.ProtoMajor
 	a.reply.reused = a.reply.reused || resp.Close // then none ever is
 	a.Status, a.URI, a.Header, a.Length = resp.StatusCode, u.String(), resp.Header, resp.ContentLength
 	a.src, a.want, a.Body = resp.Body, a.Length, a
+	if c.opts.Bandwidth > 0 { // of small resources the header is most of it
+		if err := c.bandwidth.wait(ctx, headerBytes(resp.Header)); err != nil {
+			_ = a.Close() // err says more
+			return nil, err
+		}
+	}
 	return a, nil
+}
+
+// headerBytes returns about how many bytes a header has on the wire.
+func headerBytes(h http.Header) int {
+	n := len("HTTP/1.1 200 OK\r\n\r\n")
+	for name, values := range h {
+		for _, v := range values {
+			n += len(name) + len(v) + len(": \r\n")
+		}
+	}
+	return n
 }
 
 // roundTrip sends r to u. The body of the answer is closed by the [answer]
@@ -294,7 +334,11 @@ func (a *answer) accept(r *Request) error {
 		if a.Status >= 100 && a.Status <= 299 {
 			return unwanted("but content was expected")
 		}
-		err := &StatusError{URI: a.URI, Status: a.Status, RetryAfter: retryAfter(a.Header.Get("Retry-After"), time.Now()), Header: a.Header}
+		now := time.Now()
+		err := &StatusError{URI: a.URI, Status: a.Status, RetryAfter: retryAfter(a.Header.Get("Retry-After"), now), Header: a.Header}
+		if err.RetryAfter > MaxRetryAfter && retryStatus(a.Status) {
+			err.NotBefore = now.Add(err.RetryAfter)
+		}
 		if r.ErrorBody > 0 && a.Status >= 400 && (!r.AcceptGzip || a.decode() == nil) {
 			err.Body, _ = io.ReadAll(io.LimitReader(a, r.ErrorBody)) // as far as it can be had: the status is the answer
 		}

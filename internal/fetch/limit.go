@@ -19,6 +19,7 @@ type hosts struct {
 	lanes      []int // connections in each, but the one for documents
 	jobs, most int   // requests under way at first, and where they adapt at most
 	rate       float64
+	patience   time.Duration // with a host that fails everything
 
 	mu sync.RWMutex // guards m
 	m  map[string]*host
@@ -28,6 +29,7 @@ type hosts struct {
 type host struct {
 	slots slots
 	rate  pace
+	gate  gate
 }
 
 // HostOf returns what the limits of uri go by: the host and port to ask, in one
@@ -65,12 +67,12 @@ func (hs *hosts) get(name string) *host {
 	}
 	if len(hs.m) >= maxHosts {
 		for name, h := range hs.m {
-			if h.slots.idle() && h.rate.idle() {
+			if h.slots.idle() && h.rate.idle() && h.gate.idle() {
 				delete(hs.m, name)
 			}
 		}
 	}
-	h = &host{slots: slots{lanes: hs.lanes, adapter: adapter{jobs: hs.jobs, most: hs.most}}, rate: pace{rate: hs.rate}}
+	h = &host{slots: slots{lanes: hs.lanes, adapter: adapter{jobs: hs.jobs, most: hs.most}}, rate: pace{rate: hs.rate}, gate: gate{host: name, patience: hs.patience}}
 	hs.m[name] = h
 	return h
 }
@@ -114,9 +116,8 @@ type slots struct {
 	in      [maxLanes]int // under way in each lane
 	waiting []chan lane   // first come, first served
 
-	missed time.Time // when the first of misses was
-	misses int       // failures in a row
-	pauses int       // for which it asked, with nothing but failures between
+	misses int // failures in a row
+	pauses int // for which it asked, with nothing but failures between
 }
 
 const (
@@ -124,10 +125,6 @@ const (
 	patienceLeast  = 5 * time.Second
 	smallBody      = 1 << 20 // from which on a body is waited for
 
-	// A host is given up when it was silent for so many timeouts, and so many
-	// requests; or asked for more pauses in a row than there are tries.
-	givenUpAfter  = 3
-	givenUpMisses = 16
 )
 
 // A lane says whose connection a request takes: each is a transport of its own.

@@ -12,8 +12,18 @@ import (
 )
 
 const (
-	// MaxRetryAfter caps how long a Source may put us off.
-	MaxRetryAfter = 5 * time.Minute
+	// MaxRetryAfter caps how long a server may put off one request, with all
+	// its Retry-After headers together. One that asks for more is not asked again:
+	// the request has failed, see [NotBefore].
+	MaxRetryAfter = time.Minute
+
+	// maxSilences is how many tries of one request may end in silence, each of
+	// which takes Options.Timeout.
+	maxSilences = 2
+
+	// shutMisses is how many failures in a row make a host's request for a long
+	// pause one for all its resources.
+	shutMisses = 8
 
 	// unsaidPause is how long a host is left alone that is asked too often and
 	// does not say for how long.
@@ -38,10 +48,11 @@ func (c *Client) booked(uri string, err error) failure {
 	s := &f.host.slots
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
-	if s.misses++; s.misses == 1 {
-		s.missed = now
+	if errors.As(err, new(*HostError)) {
+		return f // it was not asked
 	}
+	now := time.Now()
+	s.misses++
 	var status *StatusError
 	switch {
 	case errors.As(err, &status):
@@ -49,18 +60,53 @@ func (c *Client) booked(uri string, err error) failure {
 		if status.RetryAfter > 0 {
 			cost = costAsked
 		}
-		often := status.Status == http.StatusTooManyRequests
+		// A resource that always answers 429 must not stop a host that is well.
+		often := status.Status == http.StatusTooManyRequests && (s.misses > 1 || !s.well())
 		strained := s.failed(now, cost, often)
-		if strained && (status.RetryAfter > 0 || often) { // all who ask that host are meant
-			f.over = f.host.putOff(now, status.RetryAfter, c.opts.Retries)
+		switch {
+		case !status.NotBefore.IsZero():
+			if s.misses >= shutMisses {
+				f.host.gate.shut(status, status.NotBefore, true)
+			}
+		case strained && (status.RetryAfter > 0 || often): // all who ask that host are meant
+			if f.over = f.host.putOff(now, status.RetryAfter, c.opts.Retries); f.over {
+				f.host.gate.shut(status, now.Add(max(status.RetryAfter, maxBackoff)), false)
+			}
+		}
+		if retryStatus(status.Status) && status.Status != http.StatusTooManyRequests && status.RetryAfter == 0 {
+			f.over = f.host.gate.missed(err) || f.over
 		}
 	default:
 		silent := errors.Is(err, ErrTimeout)
 		s.failed(now, costBroken, silent && !s.well())
-		f.over = s.misses >= givenUpMisses && now.Sub(s.missed) >= givenUpAfter*c.opts.Timeout
+		f.over = f.host.gate.missed(err)
 	}
 	f.well = s.well()
 	return f
+}
+
+// attempts counts what was done to get one thing.
+type attempts struct {
+	tries  int
+	silent int           // of them those that ended in silence
+	waited time.Duration // because of Retry-After
+}
+
+// helps reports whether to try again after f may help, and is not asking too much
+// of those who wait for the end of the run.
+func (a *attempts) helps(c *Client, r *Request, f *failure) bool {
+	if errors.Is(f.err, ErrTimeout) {
+		a.silent++
+	}
+	if r.Once || a.tries > c.opts.Retries || a.silent >= maxSilences || f.over || errors.Is(f.err, ErrTooSlow) {
+		return false
+	}
+	if status, ok := errors.AsType[*StatusError](f.err); ok {
+		if a.waited += status.RetryAfter; a.waited > MaxRetryAfter {
+			return false
+		}
+	}
+	return true
 }
 
 // putOff lets nobody ask h for so long; zero is not said how long, and doubles.

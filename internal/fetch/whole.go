@@ -17,13 +17,13 @@ var ErrChanged = errors.New("changed while it was read")
 // together with those of Get.
 func (c *Client) GetWhole(ctx context.Context, r Request) (*Response, error) {
 	w := &whole{ctx: ctx, client: c, request: r, seed: maphash.MakeSeed()}
-	resp, err := c.get(ctx, &w.request, &w.tries)
+	resp, err := c.get(ctx, &w.request, &w.at)
 	if err != nil {
 		return nil, err
 	}
 	w.request.IfNoneMatch, w.request.IfModifiedSince = "", ""
 	w.sum.SetSeed(w.seed)
-	w.body, w.at = resp.Body, resp.URI
+	w.body, w.from = resp.Body, resp.URI
 	out := *resp
 	out.Body = w
 	return &out, nil
@@ -34,9 +34,9 @@ type whole struct {
 	ctx     context.Context // of GetWhole: a Reader has no other way to know
 	client  *Client
 	request Request
-	tries   int
+	at      attempts
 	body    io.ReadCloser
-	at      string // the URI that answered
+	from    string // the URI that answered
 	seed    maphash.Seed
 	sum     maphash.Hash // of what was given
 	given   int64
@@ -65,18 +65,19 @@ func (w *whole) Close() error { return w.body.Close() }
 func (w *whole) mend(err error) error {
 	for {
 		var body *BodyError
-		if !errors.As(err, &body) || !body.Retryable() || w.request.Once || w.tries > w.client.opts.Retries {
+		if !errors.As(err, &body) || !body.Retryable() {
 			return err
 		}
-		if w.client.pauseBefore(w.ctx, w.tries, w.client.booked(w.at, err)) != nil {
+		f := w.client.booked(w.from, err)
+		if !w.at.helps(w.client, &w.request, &f) || w.client.pauseBefore(w.ctx, w.at.tries, f) != nil {
 			return err
 		}
 		_ = w.body.Close() // of no use any more
-		resp, gerr := w.client.get(w.ctx, &w.request, &w.tries)
+		resp, gerr := w.client.get(w.ctx, &w.request, &w.at)
 		if gerr != nil {
 			return gerr
 		}
-		w.body, w.at = resp.Body, resp.URI
+		w.body, w.from = resp.Body, resp.URI
 		if err = w.skip(); err == nil {
 			return nil
 		}

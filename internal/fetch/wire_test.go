@@ -106,3 +106,5 @@ func get(ctx context.Context, c *fetch.Client, r fetch.Request) (string, error) 
 	b, err := io.ReadAll(resp.Body)
 	return string(b), err
 }
+
+func newWire(far net.Conn) *wire { return &wire{far, bufio.NewReader(far)} }

@@ -1,0 +1,272 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+)
+
+const (
+	// gateMisses is how many requests in a row a host has to fail before the
+	// others wait until a probe succeeds.
+	gateMisses = 16
+	// maxGateMisses caps it where probes succeed and requests go on failing.
+	maxGateMisses = 4096
+
+	// GiveUpAfter is how long a host may fail every request and every probe before
+	// what is left for it fails at once; GiveUpTimeouts times Options.Timeout, if
+	// that is less. After as long again a further probe is sent.
+	GiveUpAfter    = time.Minute
+	GiveUpTimeouts = 3
+
+	firstProbe   = time.Second // from one probe to the next; doubles
+	mostProbe    = 10 * time.Second
+	probeTimeout = 10 * time.Second
+)
+
+// A HostError reports a request that was not sent, because its host has failed
+// everything for [GiveUpAfter], or asked not to be asked before a time.
+type HostError struct {
+	Host      string
+	Since     time.Time // since when it has failed
+	NotBefore time.Time // when it may be asked again, as it said; zero if it said nothing
+	Err       error     // how it failed last
+}
+
+func (e *HostError) Error() string {
+	if !e.NotBefore.IsZero() {
+		return fmt.Sprintf("%s asks for no requests before %s: %s", Printable(e.Host), e.NotBefore.UTC().Format(time.RFC3339), Printable(e.Err.Error()))
+	}
+	return fmt.Sprintf("%s has failed every request since %s: %s", Printable(e.Host), e.Since.UTC().Format(time.RFC3339), Printable(e.Err.Error()))
+}
+
+func (e *HostError) Unwrap() error { return e.Err }
+
+// A gate keeps requests from a host that is not there. It is open while the host
+// answers. When the host has failed gateMisses requests in a row, one request at
+// a time sends a probe and the others wait; the answer to a probe opens the gate.
+// When no probe has succeeded for patience, those that wait and those that come
+// later fail at once, but for a probe now and then.
+type gate struct {
+	host     string
+	patience time.Duration
+
+	mu      sync.Mutex // guards the rest
+	misses  int        // failures since the host answered
+	most    int        // misses that call for a probe; 0: gateMisses
+	first   time.Time  // of the misses
+	last    error
+	down    bool
+	probing bool
+	next    time.Time     // when to probe again
+	pause   time.Duration // between probes
+	closed  *HostError    // what requests fail with; nil: they wait
+	until   time.Time     // while closed
+	changed chan struct{} // closed when the state changes; nil: no request waits
+}
+
+// pass waits until u may be asked. probe sends a probe and reports whether the
+// host answered it.
+func (g *gate) pass(ctx context.Context, probe func(context.Context) error) error {
+	for {
+		g.mu.Lock()
+		now := time.Now()
+		switch {
+		case g.closed != nil && now.Before(g.until):
+			err := g.closed
+			g.mu.Unlock()
+			return err
+		case !g.down:
+			g.closed = nil // its time is over
+			g.mu.Unlock()
+			return nil
+		case !g.probing && !now.Before(g.next):
+			g.probing = true
+			g.mu.Unlock()
+			err := probe(ctx)
+			g.probed(ctx, err)
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			continue
+		}
+		wait := mostProbe
+		if !g.probing {
+			wait = g.next.Sub(now)
+		}
+		if g.changed == nil {
+			g.changed = make(chan struct{})
+		}
+		changed := g.changed
+		g.mu.Unlock()
+		timer := time.NewTimer(wait)
+		select {
+		case <-changed:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// probed takes in how a probe ended.
+func (g *gate) probed(ctx context.Context, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	defer g.broadcast()
+	g.probing = false
+	if ctx.Err() != nil {
+		return // who probes next finds out
+	}
+	if err == nil {
+		// It is there. If it goes on failing requests, that is for their resources.
+		g.down, g.closed, g.misses = false, nil, 0
+		g.most = min(2*max(g.most, gateMisses), maxGateMisses)
+		return
+	}
+	now := time.Now()
+	g.last = err
+	g.pause = min(max(2*g.pause, firstProbe), mostProbe)
+	g.next = now.Add(g.pause)
+	if now.Sub(g.first) >= g.patience || g.closed != nil {
+		g.close(now.Add(g.patience), time.Time{})
+		g.next = g.until
+	}
+}
+
+// close fails requests until a time. The lock is held.
+func (g *gate) close(until, notBefore time.Time) {
+	g.closed, g.until = &HostError{Host: g.host, Since: g.first, NotBefore: notBefore, Err: g.last}, until
+}
+
+// missed takes in a failure of the host, and reports whether requests in a row
+// have failed though a probe found the host there: then to try again is of no use.
+func (g *gate) missed(err error) (troubled bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.misses++; g.misses == 1 {
+		g.first = time.Now()
+	}
+	g.last = err
+	if g.misses >= max(g.most, gateMisses) && !g.down {
+		g.down, g.next, g.pause = true, time.Now(), 0
+		g.closed = nil
+		g.broadcast()
+	}
+	return g.most > 0
+}
+
+// answered takes in that the host has answered.
+func (g *gate) answered() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.misses == 0 && !g.down && g.most == 0 {
+		return
+	}
+	g.misses, g.most, g.down = 0, 0, false
+	if g.closed != nil && g.closed.NotBefore.IsZero() {
+		g.closed = nil
+	}
+	g.broadcast()
+}
+
+// shut fails requests before a time, because the host said so with err.
+func (g *gate) shut(err error, until time.Time, said bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed != nil && until.Before(g.until) {
+		return
+	}
+	if g.first.IsZero() {
+		g.first = time.Now()
+	}
+	g.last = err
+	notBefore := until
+	if !said {
+		notBefore = time.Time{}
+	}
+	g.close(until, notBefore)
+	g.broadcast()
+}
+
+func (g *gate) broadcast() {
+	if g.changed != nil {
+		close(g.changed)
+		g.changed = nil
+	}
+}
+
+// isOpen reports whether requests need not wait.
+func (g *gate) isOpen() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !g.down && (g.closed == nil || !time.Now().Before(g.until))
+}
+
+func (g *gate) idle() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !g.down && g.changed == nil && (g.closed == nil || time.Now().After(g.until))
+}
+
+// probe asks the host of u for the head of its root: whatever it says of that, it
+// is there, unless it says that it cannot answer just now.
+func (c *Client) probe(ctx context.Context, u *url.URL) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, min(c.opts.Timeout, probeTimeout), fmt.Errorf("%w for %s", ErrTimeout, min(c.opts.Timeout, probeTimeout)))
+	defer cancel()
+	root := &url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/"}
+	req := (&http.Request{
+		Method: http.MethodHead, URL: root, Host: root.Host, Header: c.header(&Request{}, root),
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}).WithContext(ctx)
+	c.requests.Add(1)
+	resp, err := c.lanes[laneDocument].RoundTrip(req)
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		return plain(err)
+	}
+	_ = resp.Body.Close() // it has none
+	if retryStatus(resp.StatusCode) {
+		return &StatusError{URI: root.String(), Status: resp.StatusCode, Header: resp.Header}
+	}
+	return nil
+}
+
+// NotBefore returns when what failed with err may be asked for again, where the
+// server asked for more patience than [MaxRetryAfter]; else the zero time.
+func NotBefore(err error) time.Time {
+	if host, ok := errors.AsType[*HostError](err); ok && !host.NotBefore.IsZero() {
+		return host.NotBefore
+	}
+	if status, ok := errors.AsType[*StatusError](err); ok {
+		return status.NotBefore
+	}
+	return time.Time{}
+}
+
+// Passing reports whether err is one that may be gone a while later: a server
+// that failed or was not there, or a transfer that broke off or was too slow.
+func Passing(err error) bool {
+	if !NotBefore(err).IsZero() {
+		return false
+	}
+	if _, down := errors.AsType[*HostError](err); down || errors.Is(err, ErrTooSlow) {
+		return true
+	}
+	if body, ok := errors.AsType[*BodyError](err); ok {
+		return body.Retryable()
+	}
+	if failed, ok := errors.AsType[*Error](err); ok {
+		return retryable(failed.Err)
+	}
+	return false
+}
