@@ -25,6 +25,7 @@ type draft struct {
 	alternates                  int // usable ones
 	broken                      int // others
 	content                     content
+	inline                      bool // it is skipped for what it has, not for what it lacks
 }
 
 // content says what is known of the content of an entry.
@@ -234,6 +235,7 @@ func (r *Reader) classify() Kind {
 		d.links = append(d.links, d.src)
 		return Active
 	case d.content == contentFull:
+		d.inline = true
 		r.warn("AP-CLS-04", "an entry with content and without alternate link, skipped")
 		return 0
 	}

@@ -46,6 +46,7 @@ type Stats struct {
 	Entries   int   // returned
 	Deletions int   // of them, those of that kind
 	Skipped   int   // not returned, since something in them was wrong
+	Nameless  int   // of them, those that do not say which record they are about, when, or where it is
 	Warnings  int   // also those OnWarning was not called for
 	Bytes     int64 // of the document, uncompressed
 
@@ -125,6 +126,9 @@ func (r *Reader) Read(e *Entry) error {
 			return r.fail(nil)
 		}
 		r.stats.Skipped++
+		if !r.draft.inline {
+			r.stats.Nameless++
+		}
 	}
 }
 
@@ -228,10 +232,15 @@ func (r *Reader) count(e *Entry) {
 
 // warn tells of a liberty taken; a strict Reader fails by it.
 func (r *Reader) warn(rule, message string) {
-	r.stats.Warnings++
 	if r.opts.Strict && r.violation == nil {
 		r.violation = r.s.Errorf("%w", &RuleError{rule, message})
 	}
+	r.note(rule, message)
+}
+
+// note reports something that is no violation of a rule.
+func (r *Reader) note(rule, message string) {
+	r.stats.Warnings++
 	if r.opts.OnWarning == nil {
 		return
 	}

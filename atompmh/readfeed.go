@@ -2,6 +2,7 @@ package atompmh
 
 import (
 	"io"
+	"strings"
 	"time"
 
 	"lockstep/internal/iri"
@@ -44,6 +45,7 @@ func (r *Reader) children() error {
 			}
 			err = r.s.Skip()
 		default:
+			r.foreignChild(name)
 			err = r.s.Skip() // AP-DOC-10
 		}
 		if err != nil {
@@ -52,6 +54,16 @@ func (r *Reader) children() error {
 		if r.head.text > maxEntryText {
 			return r.s.Errorf("%w: a feed that says more than %d bytes of itself", ErrLimit, maxEntryText)
 		}
+	}
+}
+
+// foreignChild counts what is called like an entry, though not in the namespace of
+// Atom: one that is misspelt, or was taken away by xmlns="".
+func (r *Reader) foreignChild(name string) {
+	if strings.EqualFold(name, "entry") || strings.EqualFold(name, "deleted-entry") {
+		r.note("AP-DOC-10", "an element "+xmlscan.Clip(name)+" that is not in the namespace of Atom, skipped")
+		r.stats.Skipped++
+		r.stats.Nameless++
 	}
 }
 

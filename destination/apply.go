@@ -13,6 +13,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
 )
 
 // graceAfterCancel is how long an interrupted run may take to record what it
@@ -50,6 +51,8 @@ type applier struct {
 	tight   bool        // some of them for want of room
 	last    bool        // nothing waits any more
 	full    int         // how many in a row there was no room for
+
+	confirmed int // deletions that the resource's own address confirmed, to be carried out
 }
 
 // run carries out everything but deletions. It returns an error only when
@@ -149,7 +152,7 @@ func (p *applier) handEach(ctx context.Context, actions iter.Seq2[action, error]
 }
 
 func (p *applier) handFetch(ctx context.Context, a *action, work *dispatcher) error {
-	if a.from == "" && len(p.fetch.patches(a)) == 0 { // else nobody has it, or nothing is cheaper
+	if a.from == "" && a.Change != resourcesync.UnknownChange && len(p.fetch.patches(a)) == 0 { // else nobody has it, or nothing is cheaper
 		if p.fetch.past != nil && a.Member.Package > 0 && p.fetch.keeps(ctx, a) {
 			work.put(ctx, a, !p.last) // it is here
 			return nil
@@ -264,6 +267,8 @@ func (p *applier) take(o outcome) error {
 		return nil // neither done nor failed: the next run finds it as it was
 	case o.err != nil && isLocal(o.err):
 		return p.unkept(a, o.err)
+	case confirmsDeletion(a, o.err):
+		p.confirm(a, o.err)
 	case o.err != nil:
 		p.failed(a, o)
 	case o.later:

@@ -298,7 +298,7 @@ func (r *setReader) stageList(ctx context.Context, b *archived) (snapshot, error
 	switch {
 	case ctx.Err() != nil:
 		return snap, context.Cause(ctx)
-	case err == nil && !snap.complete:
+	case err == nil && !snap.whole():
 		err = &unreadError{first}
 	}
 	return snap, err

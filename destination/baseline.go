@@ -48,7 +48,7 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 	}
 	// What was told since the list, and applied here, is not told again: the
 	// list would take it back.
-	if st.Complete && !o.Baseline && (st.Changes == "" || c.gap || !c.complete) {
+	if st.Complete && !o.Baseline && (st.Changes == "" || c.gap || !c.whole()) {
 		suspect = suspect || stateTime(snap.at).Before(st.Watermark) && !snap.at.IsZero()
 	}
 	if !o.Baseline {
@@ -56,20 +56,20 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 			return err
 		}
 	}
-	if r.listAt = snap.at; c.lists > 0 && c.complete && !c.gap { // together they are as of then
+	if r.listAt = snap.at; c.lists > 0 && c.whole() && !c.gap { // together they are as of then
 		for _, d := range []resourcesync.Datetime{c.newest, c.until} {
 			if d.Compare(r.listAt) > 0 {
 				r.listAt = d
 			}
 		}
 	}
-	complete := snap.complete && c.complete
+	complete := snap.whole() && c.whole()
 	via := ViaList
 	if snap.dump {
 		via = ViaDump
 	}
 	_, err = r.carryOut(ctx, work{
-		mode: ModeBaseline, via: via, complete: complete, partial: !c.complete, files: true, suspect: suspect,
+		mode: ModeBaseline, via: via, complete: complete, explicit: snap.complete && c.complete, partial: !c.complete, files: true, suspect: suspect,
 		prune: complete && (!snap.sitemap || o.Delete == DeleteApply),
 		done: func() {
 			st.Complete, st.Selection = true, r.d.selects.key
@@ -93,7 +93,7 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 // history, that ends before what was applied here).
 func (r *setRun) wentBack(s *snapshot, c *chain) error {
 	st := r.set
-	if !s.complete || !c.complete || s.at.IsZero() {
+	if !s.whole() || !c.whole() || s.at.IsZero() {
 		return nil
 	}
 	// A set that is not complete may have been: its last run was broken off.

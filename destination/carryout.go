@@ -9,6 +9,7 @@ import (
 type work struct {
 	mode, via string
 	complete  bool   // all was read: what is to go may go
+	explicit  bool   // what the Source says was deleted may go, though not all was read
 	partial   bool   // of the changes not all was read
 	prune     bool   // and what is not staged is to go, too
 	files     bool   // look whether the files are there; a run that follows a killed one does so anyway
@@ -30,7 +31,7 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 	p := &planner{
 		partial: w.partial, push: r.pushed(&w), stage: r.stage, listAt: r.listAt,
 		d: r.d, set: r.set.Number, dated: r.origin != nil, prune: w.prune, files: w.files || r.resume, settled: r.set.Complete && !r.reselects(),
-		others: r.origin == nil && r.d.selects.prefersOther(r.set.Selection), refuse: r.reader.refuse, past: w.past,
+		lookUp: true, others: r.origin == nil && r.d.selects.prefersOther(r.set.Selection), refuse: r.reader.refuse, past: w.past,
 	}
 	var found adopted
 	if r.d.opts.Adopt {
@@ -49,7 +50,7 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 		return false, err
 	}
 	found.from(&total)
-	deletes := w.complete && r.d.opts.Delete != DeleteKeep
+	deletes := (w.complete || w.explicit) && r.d.opts.Delete != DeleteKeep
 	if deletes {
 		if err := r.consent(&total, w.suspect); err != nil {
 			return false, err
@@ -75,6 +76,11 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 	}
 	if total.todo() > 0 || w.prune || a.owing {
 		if err := r.execute(ctx, a, p, &w, &total, deletes); err != nil {
+			return false, err
+		}
+	}
+	if a.confirmed > 0 {
+		if err := r.removeConfirmed(ctx, &w); err != nil {
 			return false, err
 		}
 	}

@@ -21,7 +21,7 @@ const orderCurrent = "\xff"
 // go behind those of the gap; "" also where there is no need of them, or there
 // are none. Of state the newest events are used that were read before.
 func (r *setRun) catchUp(ctx context.Context, c *chain, since resourcesync.Datetime, state *setState) (why string, err error) {
-	if c.lost || c.unchanged || !c.complete || c.gap || since.IsZero() || c.resumed || c.from.Compare(since) <= 0 {
+	if c.lost || c.unchanged || !c.whole() || c.gap || since.IsZero() || c.resumed || c.from.Compare(since) <= 0 {
 		return "", nil
 	}
 	kinds := []resourcesync.Capability{resourcesync.ChangeList, resourcesync.ChangeDump}
@@ -202,7 +202,7 @@ func (c *changeReader) readArchived(ctx context.Context, p *pastDoc) error {
 	}
 	c.tellVanished(p)
 	k := &c.chain
-	p.whole = k.complete && !k.gap
+	p.whole = k.whole() && !k.gap
 	own := archived{kind: p.kind}
 	own.take(&doc.Header)
 	own.differs(c.setReader, &p.archived)
@@ -292,7 +292,7 @@ func (r *setReader) readChangesBetween(ctx context.Context, from, to resourcesyn
 	k := chain{complete: true, from: from, polled: map[string]validators{}}
 	for i := range past {
 		p := &past[i]
-		k.complete = k.complete && p.chain.complete
+		k.complete = k.complete && p.chain.whole()
 		if p.chain.newest.Compare(k.newest) > 0 {
 			k.newest, k.seen = p.chain.newest, p.chain.seen
 		}

@@ -3,10 +3,12 @@ package destination
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync/atomic"
 
 	"lockstep/discover"
+	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
 
@@ -14,7 +16,8 @@ import (
 type chain struct {
 	unchanged bool                  // nothing was written since the last reading
 	dump      bool                  // it was a Change Dump: the manifests of its packages are the lists
-	complete  bool                  // all that had to be read was
+	complete  bool                  // all documents that had to be read were
+	skipped   bool                  // entries without a readable loc were left out
 	lists     int                   // read
 	history   resourcesync.Datetime // from as the first document read states it, list or index
 	from      resourcesync.Datetime // what is covered begins here; zero if not known
@@ -34,6 +37,26 @@ type chain struct {
 	look      *look
 	polled    map[string]validators
 	open      []string
+}
+
+// whole reports whether all changes were read.
+func (k *chain) whole() bool { return k.complete && !k.skipped }
+
+// skip books that entries of a document have no readable loc, if err is not
+// nil. Changes from before the watermark are of no concern.
+func (c *changeReader) skip(uri string, err error) {
+	if err == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var u *resourcesync.UnlocatedError
+	if errors.As(err, &u) && u.Before(c.since) {
+		c.warn(uri, fmt.Sprintf("read %s: %v; what they are about is older than what is known of the set", fetch.Printable(uri), u))
+		return
+	}
+	c.chain.skipped = true
+	c.fail(uri, err)
 }
 
 // A look is for events that were read before. Several readers share one.
@@ -227,6 +250,7 @@ func (c *changeReader) partsInOrder(ctx context.Context, doc *discover.Document,
 		}
 	} else {
 		c.chain.polled[doc.URI] = validators{doc.ETag, doc.LastModified}
+		c.skip(doc.URI, doc.Unlocated())
 	}
 	// RS-CHI-02 wants them in order; who does not keep it must not show a gap.
 	if !slices.ContainsFunc(parts, func(e resourcesync.Entry) bool { return e.From.IsZero() }) {
@@ -278,7 +302,7 @@ func (c *changeReader) readIndex(ctx context.Context, doc *discover.Document, de
 // appended did something else (RS-CHL-06). Of others, events whose resource has
 // a later one may have been dropped for it.
 func (k *chain) judge(state *setState) bool {
-	if k.unchanged || k.resumed || !k.complete || k.lists == 0 {
+	if k.unchanged || k.resumed || !k.whole() || k.lists == 0 {
 		return false
 	}
 	if t := stateTime(k.history); !t.IsZero() && t.Before(state.History) || k.rewritten && state.Appends {

@@ -23,18 +23,19 @@ type telling struct {
 		Entries() iter.Seq2[resourcesync.Entry, error]
 		Close() error
 	}
-	header *resourcesync.Header
-	told   func() // what there is to be told when it was read
+	header    *resourcesync.Header
+	told      func()       // what there is to be told when it was read
+	unlocated func() error // entries that were skipped for want of a readable loc
 }
 
 func (c *changeReader) tellingOf(doc *discover.Document) *telling {
 	return &telling{uri: doc.URI, validators: validators{doc.ETag, doc.LastModified}, doc: doc, header: &doc.Header,
-		told: func() { c.tellWarnings(doc) }}
+		told: func() { c.tellWarnings(doc) }, unlocated: doc.Unlocated}
 }
 
 func (c *changeReader) tellingOfPackage(pkg int, m *packedManifest) *telling {
 	ref, _ := c.packages.get(pkg)
-	return &telling{uri: ref.uri, pkg: pkg, doc: m, header: &m.Header, told: func() { c.tellManifest(m) }}
+	return &telling{uri: ref.uri, pkg: pkg, doc: m, header: &m.Header, told: func() { c.tellManifest(m) }, unlocated: m.Unlocated}
 }
 
 // again opens the list once more.
@@ -108,6 +109,7 @@ func (c *changeReader) readEntries(ctx context.Context, t *telling, said resourc
 		}
 		c.resume(d.n)
 	}
+	c.skip(t.uri, t.unlocated())
 	c.chain.grew = c.chain.grew || resume && k.Count > 0 && d.pos > k.Count
 	d.end(t, said)
 	return nil

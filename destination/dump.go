@@ -203,6 +203,7 @@ func (l *listReading) packagesIn(ctx context.Context, doc *discover.Document, p 
 	if err != nil {
 		err = l.broken(ctx, p.uri, err, &l.snap.complete, depth, l.again)
 	}
+	l.skip(p.uri, doc.Unlocated())
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if depth > 0 && len(l.snap.parts) <= maxPolledParts {
@@ -240,6 +241,7 @@ func (l *listReading) readManifest(ctx context.Context, p listPart, depth, n int
 		l.mu.Lock()
 		l.snap.entries += entries
 		l.mu.Unlock()
+		l.skip(p.uri, m.Unlocated())
 	}
 	if err == nil {
 		return nil

@@ -121,6 +121,9 @@ func (s *site) pack(kind, md, said string, n int, entry func(i int) (path string
 		}
 	}
 	manifest := doc("urlset", "<rs:md "+md+"/>", body.String())
+	if s.rewrite != nil {
+		manifest = s.rewrite("manifest.xml", manifest)
+	}
 	write("manifest.xml", 1, []byte(manifest))
 	if err := z.Close(); err != nil {
 		s.t.Error(err)

@@ -24,11 +24,16 @@ type snapshot struct {
 	sitemap    bool // it is a plain Sitemap, which does not say what it covers
 	dump       bool // it is a Resource Dump: the manifests of its packages are the parts
 	undated    bool // and neither it nor its entries say as of when
-	complete   bool // all of it was read
+	complete   bool // all documents of it were read
+	skipped    bool // entries without a readable loc were left out
 	index      bool
 	parts      map[string]validators // of an index, unless they are many
 	entries    int64
 }
+
+// whole reports whether the list names all that there is: what it does not name
+// is gone.
+func (s *snapshot) whole() bool { return s.complete && !s.skipped }
 
 // A listReading is one reading of a Resource List and of what is below it.
 type listReading struct {
@@ -137,6 +142,7 @@ func (l *listReading) read(ctx context.Context, p listPart, depth, n int) ([]lis
 		}
 		return nil, l.broken(ctx, p.uri, err, &l.snap.complete, depth, l.again)
 	}
+	l.skip(doc.URI, doc.Unlocated())
 	l.mu.Lock()
 	l.snap.entries += entries
 	if depth > 0 && len(l.snap.parts) <= maxPolledParts {
@@ -170,6 +176,17 @@ func (l *listReading) begin(doc *discover.Document, p listPart, depth int) error
 	return nil
 }
 
+// skip books that entries of a document have no readable loc, if err is not nil.
+func (l *listReading) skip(uri string, err error) {
+	if err == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.snap.skipped = true
+	l.fail(uri, err)
+}
+
 // partsOf reads an index to its end and closes it: its parts may take long.
 func (l *listReading) partsOf(doc *discover.Document, order string) ([]listPart, error) {
 	defer doc.Close()
@@ -188,6 +205,7 @@ func (l *listReading) partsOf(doc *discover.Document, order string) ([]listPart,
 		}
 	}
 	l.tellWarnings(doc)
+	l.skip(doc.URI, doc.Unlocated())
 	if i, archive := newestDump(&doc.Header, dumps); archive {
 		l.mu.Lock()
 		defer l.mu.Unlock()

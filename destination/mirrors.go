@@ -45,6 +45,9 @@ const (
 // Who holds a version already asks the resource itself whether it changed.
 func (t *transfer) locations() []location {
 	own := location{uri: t.a.address()}
+	if t.a.Change == resourcesync.UnknownChange {
+		return []location{own} // it is the one that shows whether the resource is still there
+	}
 	var near, far []location
 	for _, l := range t.mirrorLinks() {
 		u, err := url.Parse(l.Href)

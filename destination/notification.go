@@ -33,6 +33,7 @@ type notification struct {
 	refused     int    // entries that were left out, see RS-SEC-01
 	refusal     string // why the first was
 	newest      resourcesync.Datetime
+	unlocated   error // entries without a readable loc; nil: there are none
 }
 
 // A messageKind says what is to be done about a message.
@@ -110,6 +111,7 @@ func (r *setReader) readNotification(topic string, body []byte) (*notification, 
 	if h, err = in.Header(); err != nil { // all of it, now
 		return nil, err
 	}
+	n.unlocated = in.Unlocated()
 	n.from, n.until, n.up = h.From, h.Until, h.Link(resourcesync.RelUp)
 	if len(n.wants)+n.refused == 0 && plain > 0 {
 		n.kind = messageLook // a Sitemap, or a list that does not say what it is

@@ -53,6 +53,7 @@ type packedManifest struct {
 	warnings []string
 	rules    map[string]int // of which one warning stands for all, and how many there are
 	ended    bool
+	skipped  error // the first error about entries without a readable loc
 }
 
 // openManifest opens the manifest of the package that entry of a dump
@@ -329,6 +330,9 @@ func (m *packedManifest) Entries() iter.Seq2[resourcesync.Entry, error] {
 			parts = append(parts, part)
 		}
 		_ = m.body.Close() // read to its end
+		if err := m.reader.Unlocated(); err != nil {
+			m.skipped = m.explain(err)
+		}
 		for _, part := range parts {
 			if err := m.openMember(part); err != nil {
 				yield(resourcesync.Entry{}, err)
@@ -366,6 +370,9 @@ func (m *packedManifest) entries(yield func(resourcesync.Entry, error) bool) boo
 		var e resourcesync.Entry
 		switch err := m.reader.Read(&e); {
 		case err == io.EOF:
+			if err := m.reader.Unlocated(); err != nil && m.skipped == nil {
+				m.skipped = m.explain(err)
+			}
 			if h, err := m.reader.Header(); err == nil {
 				m.Header = h // RS-XML-03: some of it may stand behind the entries
 			}
@@ -380,6 +387,15 @@ func (m *packedManifest) entries(yield func(resourcesync.Entry, error) bool) boo
 			return false
 		}
 	}
+}
+
+// Unlocated returns nil, or an error about entries that were skipped because
+// their loc is missing or unreadable, once all entries were read.
+func (m *packedManifest) Unlocated() error {
+	if m.skipped == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: the reading is incomplete", m.skipped)
 }
 
 // Warnings returns the liberties taken with the manifest so far, one of each

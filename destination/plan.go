@@ -57,6 +57,8 @@ type planner struct {
 
 	dated bool // what is listed with the time of what is held is the same
 
+	lookUp bool // of a change of unknown kind the resource's own address is asked
+
 	refuse func(uri string) string // says why content must not be fetched from there
 
 	push   *pushState // what notifications brought stays, where it is newer than what is planned; may be nil
@@ -154,6 +156,8 @@ func (p *planner) decideLast(ctx context.Context, w *want, h Held) (action, erro
 	switch like := compare(&h, &a.want); {
 	case p.others && likeHashes(h.Hashes, a.Hashes) != same:
 		// Neither times nor validators are of the same thing.
+	case like == same && p.lookUp && a.Change == resourcesync.UnknownChange:
+		a.conditional = true
 	case like == same:
 		a.verb = verbNone
 		if !ours || !a.Lastmod.IsZero() && !sameLastmod(h.Lastmod, a.Lastmod) {

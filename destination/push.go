@@ -165,6 +165,10 @@ func (p *pusher) take(ctx context.Context, m *message, now time.Time) error {
 	if n.refused > 0 {
 		p.warn(m.topic, fmt.Sprintf("set %s: RS-SEC-01: %d entries of a notification were passed over, the first %s", p.set.Name, n.refused, n.refusal))
 	}
+	if n.unlocated != nil {
+		p.warn(m.topic, fmt.Sprintf("set %s: a notification: %v", p.set.Name, n.unlocated))
+		p.look("a notification has entries without a readable loc")
+	}
 	if p.set.push.continues(p.set.Watermark, n.from, n.until, p.limit) {
 		p.gap("a notification does not continue from what is known")
 	}

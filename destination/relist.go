@@ -25,7 +25,7 @@ func (r *setRun) relist(ctx context.Context, snap *snapshot) error {
 		r.reader.only = only
 		next, err := r.reader.readList(ctx, r.set.Lists)
 		r.reader.only = nil
-		if err != nil || !next.complete {
+		if err != nil || !next.whole() {
 			return err
 		}
 		if err := r.stageGone(ctx, only, &next); err != nil {

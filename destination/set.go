@@ -186,7 +186,7 @@ func (r *setRun) incremental(ctx context.Context) error {
 		if err := r.applyVersions(ctx, &c, via); err != nil {
 			return err
 		}
-		again, err := r.carryOut(ctx, work{mode: mode, via: via, complete: c.complete, partial: !c.complete, done: func() { r.advance(&c, since) }})
+		again, err := r.carryOut(ctx, work{mode: mode, via: via, complete: c.whole(), explicit: c.complete, partial: !c.complete, done: func() { r.advance(&c, since) }})
 		if err != nil || !again || round == maxRounds {
 			return err
 		}
@@ -271,6 +271,9 @@ func (r *setRun) stageOwed(ctx context.Context) (int, error) {
 			return n, err
 		}
 		w.class, w.Refused, w.Member = wantOwed, "", member{} // of a dump of another day
+		if isConfirmed(&w) {
+			w.Gone = false // as it was then: it is asked again
+		}
 		if !w.Gone {
 			w.Refused = r.reader.refuse(w.URI)
 		}

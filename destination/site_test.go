@@ -68,6 +68,8 @@ type site struct {
 	offer string                                            // more entries of it
 	late  time.Time                                         // the Change List tells of nothing since; zero: it does not lag
 	dumps siteDumps
+
+	rewrite func(path, text string) string // changes documents, and as manifest.xml those in packages
 }
 
 type siteFile struct {
@@ -209,6 +211,9 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	pack, isPack := s.packed(w, r, uri)
 	text, isDoc := s.document(uri)
+	if isDoc && s.rewrite != nil {
+		text = s.rewrite(uri, text)
+	}
 	f, isFile := s.files[uri]
 	s.mu.Unlock()
 	switch {

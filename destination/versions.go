@@ -123,7 +123,7 @@ func (l *lost) add(a *action, err error) {
 // the last, of resources that changed more than once (RS-CHL-15 lets others
 // pass over them). What cannot be had is told of, and does no harm.
 func (r *setRun) applyVersions(ctx context.Context, c *chain, via string) error {
-	if !r.d.opts.AllVersions || r.d.opts.DryRun || c.unchanged || !c.complete {
+	if !r.d.opts.AllVersions || r.d.opts.DryRun || c.unchanged || !c.whole() {
 		return nil
 	}
 	turns := &r.stage.turns

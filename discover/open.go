@@ -114,6 +114,16 @@ func (d *Document) Entries() iter.Seq2[resourcesync.Entry, error] {
 // Stats returns what was counted so far.
 func (d *Document) Stats() resourcesync.Stats { return d.reader.Stats() }
 
+// Unlocated returns nil, or an error that names the document and wraps a
+// [*resourcesync.UnlocatedError] if entries read so far have no readable loc:
+// what the document does not name may exist all the same.
+func (d *Document) Unlocated() error {
+	if err := d.reader.Unlocated(); err != nil {
+		return fmt.Errorf("%w: the reading is incomplete", d.readError(err))
+	}
+	return nil
+}
+
 // Warnings returns the liberties taken with the document so far, the first
 // hundred.
 func (d *Document) Warnings() []resourcesync.Warning { return d.warnings }

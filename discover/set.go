@@ -107,6 +107,9 @@ func readSet(d *Document) (Set, error) {
 			}
 		}
 	}
+	if err := d.Unlocated(); err != nil {
+		return Set{}, err
+	}
 	for _, l := range d.Header.Links { // all of them, now that it is read to its end
 		if l.Rel != "" && l.Href != "" && len(s.Links) < maxCapabilities {
 			s.Links = append(s.Links, Link{l.Rel, l.Href})

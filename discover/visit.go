@@ -283,7 +283,7 @@ func readLocs(d *Document, most int) ([]string, error) {
 		seen[e.Loc] = true
 		locs = append(locs, e.Loc)
 	}
-	return locs, nil
+	return locs, d.Unlocated()
 }
 
 // kind names a document for people.

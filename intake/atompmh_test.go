@@ -219,7 +219,7 @@ func TestFeedTruncated(t *testing.T) {
 	}
 	// A complete feed that has something nobody can read proves nothing.
 	s.put(map[string]string{"/feed": feedOf("12:05", complete, live("a", "11:00"), `<entry><id>urn:x-test:b</id><updated>soon</updated></entry>`)})
-	told(t, h.run().Skipped, "stays")
+	told(t, h.run().Unreadable, "stays")
 	h.holds("a b")
 }
 

@@ -124,7 +124,7 @@ func (h *feedHarvest) readOnce(ctx context.Context, q *fetch.Request, known *fee
 		return nil, feed, err
 	}
 	h.parts[part] = feedPart{updated: feed.Updated}
-	h.describe(d, &feed, resp.Header, rd.Stats())
+	h.describe(q.URI, d, &feed, resp.Header, rd.Stats())
 	d.Digest = base64.RawURLEncoding.EncodeToString(sum.Sum(nil)[:18])
 	d.same = known != nil && known.Digest == d.Digest // AP-HTTP-07
 	return d, feed, nil
@@ -202,7 +202,7 @@ func (h *feedHarvest) collect(rd *atompmh.Reader, d *feedDoc, part uint32) error
 const maxValidator = 1 << 10
 
 // describe completes what is remembered of a document.
-func (h *feedHarvest) describe(d *feedDoc, feed *atompmh.Feed, head http.Header, st atompmh.Stats) {
+func (h *feedHarvest) describe(uri string, d *feedDoc, feed *atompmh.Feed, head http.Header, st atompmh.Stats) {
 	d.Updated.Time, d.Complete = feed.Updated, feed.Complete
 	d.Prev, _, _ = strings.Cut(feed.PrevArchive, "#")
 	d.Prev = d.Prev[:min(len(d.Prev), maxFeedURI+1)] // which mayRead refuses
@@ -223,6 +223,11 @@ func (h *feedHarvest) describe(d *feedDoc, feed *atompmh.Feed, head http.Header,
 	}
 	if feed.Complete && st.Skipped > 0 {
 		h.blurred = true
+	}
+	if n := st.Nameless; n == 1 {
+		h.illegible(uri, errors.New("an entry cannot be read: it lacks its id, its time or a usable link"))
+	} else if n > 1 {
+		h.illegible(uri, fmt.Errorf("%d entries cannot be read: they lack their id, their time or a usable link", n))
 	}
 }
 

@@ -59,7 +59,7 @@ func (h *feedHarvest) troubles() {
 		h.skipped(g.URI, fmt.Errorf("it could not be had since %s, and records that only it tells of may be missing: %s", g.Since.Format(time.DateOnly), g.Cause))
 	}
 	if h.blurred && h.absence {
-		h.skipped(h.name, errors.New("some entries of the complete feed could not be read: what is not in it stays"))
+		h.illegible(h.name, errors.New("some entries of the complete feed could not be read: what is not in it stays"))
 	}
 }
 

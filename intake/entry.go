@@ -266,18 +266,17 @@ func checkURI(s string) error {
 			return fmt.Errorf("%.200q has the character %q, which must be percent-encoded in a URI", s, r)
 		}
 	}
+	if scheme, _, _ := strings.Cut(strings.ToLower(s), ":"); scheme == "http" || scheme == "https" { // of others it is not for us to judge
+		u, err := url.Parse(s)
+		switch {
+		case err != nil:
+			return fmt.Errorf("%.200q is no absolute URI: %w", s, errors.Unwrap(err))
+		case u.Hostname() == "":
+			return fmt.Errorf("%.200q names no host", s)
+		}
+	}
 	if err := checkLocation(s); err != nil {
 		return fmt.Errorf("%.200q is no absolute URI", s)
-	}
-	if scheme, _, _ := strings.Cut(strings.ToLower(s), ":"); scheme != "http" && scheme != "https" {
-		return nil // what comes behind it is not for us to judge
-	}
-	u, err := url.Parse(s)
-	switch {
-	case err != nil:
-		return fmt.Errorf("%.200q is no absolute URI: %w", s, errors.Unwrap(err))
-	case u.Hostname() == "":
-		return fmt.Errorf("%.200q names no host", s)
 	}
 	return nil
 }

@@ -84,7 +84,7 @@ func TestDecodeEntryErrors(t *testing.T) {
 		{`{"uri":"http:///a"}`, `byte 1: uri: "http:///a" names no host`},
 		{`{"uri":"http://x.example:b/"}`, `byte 1: uri: "http://x.example:b/" is no absolute URI: invalid port ":b" after host`},
 		{`{"uri":"http://x.example/é"}`, `byte 1: uri: "http://x.example/é" has the character 'é', which must be percent-encoded in a URI`},
-		{`{"uri":"http://x.example/%zz"}`, `byte 1: uri: "http://x.example/%zz" is no absolute URI`},
+		{`{"uri":"http://x.example/%zz"}`, `byte 1: uri: "http://x.example/%zz" is no absolute URI: invalid URL escape "%zz"`},
 		{`{"lastmod":"yesterday"}`, `byte 1: lastmod: "yesterday" is no W3C datetime, such as 2024-05-17T09:30:00Z`},
 		{`{"length":-1}`, `byte 10: length: "-1" is no whole number from 0 to 9223372036854775807`},
 		{`{"length":1.5}`, `byte 10: length: "1.5" is no whole number from 0 to 9223372036854775807`},

@@ -223,9 +223,14 @@ func (r *sitemapReading) readDoc(ctx context.Context, uri string) (parts []strin
 	} else if err := r.entries(uri, doc); err != nil {
 		return nil, err
 	}
-	if n := doc.Stats().Skipped; n > 0 {
+	switch n, err := doc.Stats().Skipped, doc.Unlocated(); {
+	case n > 0:
 		r.lost[partID(uri)] = struct{}{}
 		r.illegible(uri, fmt.Errorf("%d entries could not be read: %s", n, firstWarning(doc)))
+		return parts, nil
+	case err != nil:
+		r.lost[partID(uri)] = struct{}{}
+		r.illegible(uri, plainError(uri, err))
 		return parts, nil
 	}
 	if now.ETag != "" || now.Modified != "" || now.Mark != "" {

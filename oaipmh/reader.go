@@ -327,7 +327,8 @@ func (r *Reader) next() error {
 }
 
 // Read reads the next record of ListRecords, ListIdentifiers or GetRecord. At the
-// end it returns io.EOF. The record's Metadata is good until the next Read.
+// end it returns io.EOF. A record of which it cannot be read which one it is has an
+// empty Identifier. The record's Metadata is good until the next Read.
 func (r *Reader) Read(rec *Record) error {
 	*rec = Record{}
 	for {
@@ -344,6 +345,10 @@ func (r *Reader) Read(rec *Record) error {
 			if err = r.header(rec); err == nil {
 				return nil
 			}
+		case r.isStray():
+			if err = r.s.Skip(); err == nil {
+				return nil // without an identifier: the list is not complete
+			}
 		default:
 			err = r.s.Skip()
 		}
@@ -351,6 +356,18 @@ func (r *Reader) Read(rec *Record) error {
 			return r.fail(err)
 		}
 	}
+}
+
+// isStray reports whether the element at hand is called like what the list holds,
+// though not in the namespace of OAI-PMH.
+func (r *Reader) isStray() bool {
+	switch r.list {
+	case VerbListRecords, VerbGetRecord:
+		return strings.EqualFold(string(r.s.Local), "record")
+	case VerbListIdentifiers:
+		return strings.EqualFold(string(r.s.Local), "header")
+	}
+	return false
 }
 
 // Records yields the records in order; each is the caller's to keep. It stops

@@ -66,6 +66,11 @@ const (
 	Created Change = iota + 1
 	Updated
 	Deleted
+
+	// UnknownChange is what a Reader returns for an entry of a change document
+	// that has no change, or another word: only its loc tells whether the
+	// resource is still there. A Writer refuses it.
+	UnknownChange
 )
 
 // ParseChange returns the Change spelt s in any case, also in the legacy
@@ -91,6 +96,8 @@ func (c Change) String() string {
 		return "updated"
 	case Deleted:
 		return "deleted"
+	case UnknownChange:
+		return "unknown"
 	}
 	return ""
 }

@@ -49,7 +49,7 @@ func (w *Writer) appendEntry(b []byte, e *Entry) ([]byte, error) {
 		b = append(b, "<url><loc>"...)
 	}
 	b, ok := appendURI(b, e.Loc)
-	if !ok {
+	if !ok || !readable(e.Loc) {
 		return nil, broken("RS-XML-09", "loc is no absolute URI of the characters allowed in one")
 	}
 	b = append(b, "</loc>"...)

@@ -53,7 +53,7 @@ func TestExact(t *testing.T) {
 				return e
 			}
 			plain := read(false)
-			if len(rules) != 0 {
+			if want := map[string]int{"a bad escape": 1}[tt.name]; len(rules) != want { // that loc cannot be used at all
 				t.Errorf("without Exact: %v", rules)
 			}
 			exact := read(true)

@@ -18,6 +18,9 @@ func (r *Reader) normalizeEntry(e *Entry) {
 		r.forbidden(e, bad)
 	}
 	if lacks := r.rule.must &^ d.has; lacks != 0 {
+		if lacks&itemChange != 0 {
+			e.Change = UnknownChange
+		}
 		r.lacking(lacks)
 	}
 	if e.Change == Deleted && d.has&(itemContent|itemPath) != 0 {
@@ -79,8 +82,7 @@ func (r *Reader) forbidden(e *Entry, bad item) {
 func (r *Reader) lacking(lacks item) {
 	switch {
 	case lacks&itemChange != 0:
-		r.warn("RS-EM-02", "an entry that does not say what changed, skipped")
-		r.draft.bad = true
+		r.warn("RS-EM-02", "an entry that does not say what changed: its loc shows whether the resource is still there")
 	case lacks&itemCapability != 0 && r.kind == kindDescription:
 		r.warn("RS-AMB-01", "an entry of a Source Description without capability")
 	case lacks&itemCapability != 0:

@@ -149,7 +149,8 @@ func (r *Reader) capability(m *Metadata, v []byte, root bool) bool {
 	return c != ""
 }
 
-// change reads a change; an entry with another one cannot be used (RS-EM-02).
+// change reads a change. Another word than the three of the standard says that
+// something happened to the resource (RS-EM-02).
 func (r *Reader) change(m *Metadata, v []byte, root bool) bool {
 	switch string(v) {
 	case "updated":
@@ -161,9 +162,9 @@ func (r *Reader) change(m *Metadata, v []byte, root bool) bool {
 	default:
 		c, err := ParseChange(string(xmlscan.Trim(v)))
 		if err != nil {
-			r.warn("RS-EM-02", err.Error())
-			r.draft.bad = r.draft.bad || !root && r.rule.must&itemChange != 0
-			return false
+			r.warn("RS-EM-02", err.Error()+": its loc shows whether the resource is still there")
+			m.Change = UnknownChange
+			return !root
 		}
 		r.warn("RS-EM-02", "change \""+string(v)+"\", which is spelt "+c.String())
 		m.Change = c

@@ -1,6 +1,8 @@
 package resourcesync
 
 import (
+	"bytes"
+
 	"lockstep/internal/iri"
 	"lockstep/internal/xmlscan"
 )
@@ -24,6 +26,7 @@ type draft struct {
 	last   rank // of its children so far
 	bad    bool // the entry cannot be used
 	hasLoc bool
+	noLoc  string // what is wrong with its loc, so that the reading is incomplete
 
 	modified Datetime // before 0.9
 }
@@ -58,7 +61,8 @@ func (r *Reader) entry(e *Entry) (ok bool, err error) {
 	*e = Entry{}
 	d := &r.draft
 	d.reset()
-	if r.opts.Exact {
+	foreign := !r.inSitemap()
+	if r.opts.Exact && !foreign {
 		r.exactAttributes()
 	}
 	for {
@@ -76,7 +80,7 @@ func (r *Reader) entry(e *Entry) (ok bool, err error) {
 		case r.isRS(r.s.Space):
 			err = r.rsChild(e, name)
 		default:
-			err = r.s.Skip() // RS-XML-07
+			err = r.skip() // RS-XML-07
 		}
 		if err != nil {
 			return false, err
@@ -85,9 +89,17 @@ func (r *Reader) entry(e *Entry) (ok bool, err error) {
 			return false, r.s.Errorf("%w: an entry with more than %d bytes", ErrLimit, maxEntryText)
 		}
 	}
-	if !d.hasLoc {
-		r.warn("RS-XML-09", "an entry without loc, skipped")
+	switch {
+	case !d.hasLoc && foreign:
+		r.note("RS-XML-07", "an entry that is not in the namespace of Sitemaps and has no loc in it, skipped")
+		r.lost("an entry that is not in the namespace of Sitemaps", e.Datetime)
 		return false, nil
+	case !d.hasLoc:
+		r.warn("RS-XML-09", "an entry without loc, skipped")
+		r.lost("an entry without loc", e.Datetime)
+		return false, nil
+	case d.noLoc != "":
+		r.lost(d.noLoc, e.Datetime)
 	}
 	if d.bad {
 		return false, nil
@@ -169,8 +181,11 @@ func (r *Reader) sitemapChild(e *Entry, name []byte) error {
 		return nil
 	case "expires":
 		return r.alphaExpires(e)
+	case "url", "sitemap":
+		r.note("RS-XML-09", "an entry within another one, skipped")
+		r.lost("an entry within another one", Datetime{})
 	}
-	return r.s.Skip()
+	return r.skip()
 }
 
 // rsChild reads a child of ResourceSync's.
@@ -191,7 +206,7 @@ func (r *Reader) rsChild(e *Entry, name []byte) error {
 	case "size", "md5":
 		return r.alphaText(e, string(name))
 	}
-	return r.s.Skip()
+	return r.skip()
 }
 
 // loc takes the text of loc (RS-XML-09).
@@ -201,7 +216,12 @@ func (r *Reader) loc(text []byte) {
 	case len(text) == 0:
 		return
 	case d.hasLoc:
-		r.warn("RS-XML-09", "a second loc in an entry, ignored")
+		if bytes.Equal(text, d.text[d.loc.from:d.loc.to]) {
+			r.warn("RS-XML-09", "loc twice in an entry")
+			return
+		}
+		r.warn("RS-XML-09", "an entry with two different locs, skipped")
+		d.bad, d.noLoc = true, "an entry with two different locs"
 		return
 	}
 	d.hasLoc = true
@@ -213,22 +233,37 @@ func (r *Reader) loc(text []byte) {
 		return
 	}
 	if !iri.HasScheme(text) {
+		if !relative(text) {
+			r.badLoc(text, "is not a URI")
+			return
+		}
 		abs, err := r.resolve(string(text))
 		if err != nil {
-			r.warn("RS-XML-09", "loc is "+err.Error()+"; the entry is skipped")
-			d.bad = true
+			r.badLoc(text, "is "+err.Error())
 			return
 		}
 		r.warn("RS-XML-09", "loc is a relative URI")
 		d.loc = d.keep([]byte(abs))
 		return
 	}
-	r.exactLoc(text)
+	uri := text
 	if !iri.Plain(text) {
 		r.warn("RS-AMB-24", "loc has characters that a URI has not")
-		text = iri.Encode(text)
+		uri = iri.Encode(text)
 	}
-	d.loc = d.keep(text)
+	if !readable(uri) {
+		r.badLoc(text, "is not a URI")
+		return
+	}
+	r.exactLoc(text)
+	d.loc = d.keep(uri)
+}
+
+// badLoc notes that the entry at hand cannot be used because of its loc.
+func (r *Reader) badLoc(text []byte, what string) {
+	r.warn("RS-XML-09", "loc \""+xmlscan.Clip(string(text))+"\" "+what+"; the entry is skipped")
+	r.draft.bad = true
+	r.draft.noLoc = "loc \"" + xmlscan.Clip(string(text)) + "\" " + what
 }
 
 // finish cuts the texts of the entry.

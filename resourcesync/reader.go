@@ -61,6 +61,7 @@ type Reader struct {
 	listed    []Capability // in a Capability List
 	told      map[string]int
 	violation error // of a strict Reader
+	unlocated UnlocatedError
 }
 
 // NewReader returns a Reader for the document in r.
@@ -262,8 +263,11 @@ func (r *Reader) rootChildren() error {
 			}
 		case r.s.Space == spaceXHTML && name == "meta":
 			r.rootMeta()
+		case r.foreignEntry():
+			r.note("RS-XML-07", "an element "+xmlscan.Clip(name)+" where one of the namespace of Sitemaps is expected, read as an entry")
+			return nil
 		}
-		if err := r.s.Skip(); err != nil {
+		if err := r.skip(); err != nil {
 			return err
 		}
 	}

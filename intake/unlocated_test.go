@@ -1,0 +1,128 @@
+package intake_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+
+	"lockstep/catalog"
+	"lockstep/intake"
+)
+
+// TestSitemapEntriesWithoutLoc: an entry that does not say which resource it is
+// about leaves the reading of a Sitemap incomplete, so that nothing is deleted.
+func TestSitemapEntriesWithoutLoc(t *testing.T) {
+	t.Parallel()
+	const old = "2024-05-01"
+	for name, bad := range map[string]string{
+		"no loc":             "<url><lastmod>2024</lastmod></url>",
+		"words":              "<url><loc>not a uri</loc></url>",
+		"bad host":           "<url><loc>http://[::1/b</loc></url>",
+		"bad escape":         "<url><loc>BASE/%zz</loc></url>",
+		"no namespace":       `<url xmlns=""><loc>BASE/b</loc></url>`,
+		"misspelt namespace": `<url xmlns="http://www.sitemaps.org/schemas/sitemap/9.0"><loc>BASE/b</loc></url>`,
+		"in an element":      `<x:group xmlns:x="urn:x"><url><loc>BASE/b</loc></url></x:group>`,
+		"two locs":           "<url><loc>BASE/b</loc><loc>BASE/z</loc></url>",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, index := range []bool{false, true} {
+				w, cat := newWebSite(t), catalog.NewMem(nil)
+				doc := "/sitemap.xml"
+				if index {
+					doc = "/1.xml"
+					w.put(map[string]string{"/sitemap.xml": mapIndex("BASE/1.xml")})
+				}
+				scan := func(incomplete bool, want string, entries ...string) {
+					t.Helper()
+					w.put(map[string]string{doc: urlset(entries...)})
+					r, err := newSitemap(t, w, cat, intake.SitemapOptions{}).Scan(t.Context())
+					must(t, err)
+					if got := r.Unreadable.Count > 0; got != incomplete {
+						t.Errorf("incomplete: %v, want %v: %v", got, incomplete, r.Unreadable.First)
+					}
+					if got := paths(t, w, cat); got != want {
+						t.Errorf("the catalog holds %s, want %s", got, want)
+					}
+				}
+				scan(false, "/a /b /c", dated("/a", old), dated("/b", old), dated("/c", old))
+				scan(true, "/a /b /c /d", dated("/a", old), bad, dated("/d", old))
+				scan(false, "/a /d", dated("/a", old), dated("/d", old))
+			}
+		})
+	}
+}
+
+// TestFeedEntriesWithoutIdentity: the same of feeds. Where the feed is complete,
+// nothing is deleted.
+func TestFeedEntriesWithoutIdentity(t *testing.T) {
+	t.Parallel()
+	entry := live("b", "11:00")
+	for name, bad := range map[string]string{
+		"no id":              strings.Replace(entry, "<id>urn:x-test:b</id>", "", 1),
+		"empty id":           strings.Replace(entry, "urn:x-test:b", "", 1),
+		"no link":            `<entry><id>urn:x-test:b</id><title>b</title><updated>` + stamp("11:00") + `</updated></entry>`,
+		"no href":            strings.Replace(entry, ` href="BASE/b"`, "", 1),
+		"no time":            strings.Replace(entry, "updated>", "changed>", 2),
+		"no namespace":       strings.Replace(entry, "<entry>", `<entry xmlns="">`, 1),
+		"misspelt namespace": strings.Replace(entry, "<entry>", `<entry xmlns="http://www.w3.org/2005/atom">`, 1),
+	} {
+		for _, head := range []string{"", complete} {
+			t.Run(name+"/"+head, func(t *testing.T) {
+				t.Parallel()
+				s := newFeedSite(t)
+				h := follow(t, s, intake.AtomPMHOptions{})
+				s.put(map[string]string{"/feed": feedOf("12:00", head, live("a", "11:00"), live("b", "11:00"), live("c", "11:00"))})
+				h.clean()
+				s.put(map[string]string{"/feed": feedOf("12:01", head, live("a", "11:00"), strings.ReplaceAll(bad, "BASE", s.URL))})
+				if r := h.run(); r.Unreadable.Count == 0 {
+					t.Errorf("the harvest is said to be complete: %+v", r)
+				}
+				h.holds("a b c")
+				s.put(map[string]string{"/feed": feedOf("12:02", head, live("a", "11:00"))})
+				h.clean()
+				if head != "" {
+					h.holds("a")
+				}
+			})
+		}
+	}
+}
+
+// TestOAIPMHRecordsWithoutIdentifier: the same of repositories.
+func TestOAIPMHRecordsWithoutIdentifier(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(string) string{
+		"no identifier":    func(r string) string { return strings.Replace(r, "<identifier>b</identifier>", "", 1) },
+		"empty identifier": func(r string) string { return strings.Replace(r, ">b<", "><", 1) },
+		"no header": func(r string) string {
+			return strings.NewReplacer("<header>", "<head>", "</header>", "</head>").Replace(r)
+		},
+		"foreign record":     func(r string) string { return strings.Replace(r, "<record>", `<record xmlns="urn:x">`, 1) },
+		"foreign header":     func(r string) string { return strings.Replace(r, "<header>", `<header xmlns="urn:x">`, 1) },
+		"foreign identifier": func(r string) string { return strings.Replace(r, "<identifier>", `<identifier xmlns="urn:x">`, 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStranger(t, intake.OAIPMHOptions{FullInterval: 1})
+			records := oaiRecord("a", "x") + oaiRecord("b", "x") + oaiRecord("c", "x")
+			s.list = func(url.Values) string { return oaiList(records, "") }
+			scan := func(incomplete bool, want int) {
+				t.Helper()
+				r, err := s.oai.Scan(t.Context())
+				must(t, err)
+				if got := r.Unreadable.Count > 0; got != incomplete {
+					t.Errorf("incomplete: %v, want %v: %v", got, incomplete, r.Unreadable.First)
+				}
+				if got := len(s.held()); got != want {
+					t.Errorf("%d records are held, want %d", got, want)
+				}
+			}
+			scan(false, 3)
+			s.while(func() { records = oaiRecord("a", "x") + change(oaiRecord("b", "x")) })
+			scan(true, 3)
+			s.while(func() { records = oaiRecord("a", "x") + oaiRecord("b", "x") })
+			scan(false, 2)
+		})
+	}
+}
