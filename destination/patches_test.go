@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"lockstep/patch"
@@ -50,6 +51,13 @@ func newPatching(s *site) *patching {
 		return ok
 	})
 	return p
+}
+
+// asked returns how many patches were asked for.
+func (p *patching) asked(s *site) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return p.gets
 }
 
 // name is where the patch lies that makes data of path.
@@ -99,8 +107,8 @@ func TestPatches(t *testing.T) {
 	s.put("/c", version(2))
 	p.put(t, s, "/c", version(3))
 	r := m.mustSync()
-	if r.By.Patch != 2 || r.By.Request != 1 || s.resourceGets() != 1 || p.gets != 4 || s.got("/c") != 1 {
-		t.Errorf("by %+v with %d requests and %d for patches; want 2 by patch and 1 by request", r.By, s.resourceGets(), p.gets)
+	if r.By.Patch != 2 || r.By.Request != 1 || s.resourceGets() != 1 || p.asked(s) != 4 || s.got("/c") != 1 {
+		t.Errorf("by %+v with %d requests and %d for patches; want 2 by patch and 1 by request", r.By, s.resourceGets(), p.asked(s))
 	}
 	p.put(t, s, "/c", version(4))
 	if r := m.mustSync(); r.By.Patch != 1 || r.Bytes > 8<<10 || !strings.Contains(fmt.Sprint(r.Plan), "1 by patches (") {
@@ -224,15 +232,16 @@ func TestPatchTrouble(t *testing.T) {
 		p.files[name] = []byte(strings.Repeat("x", len(p.files[name])))
 	}
 	r := m.mustSync()
-	if r.By.Request != 12 || p.gets > 3 {
-		t.Errorf("by %+v, %d patches were asked for", r.By, p.gets)
+	if r.By.Request != 12 || p.asked(s) > 3 {
+		t.Errorf("by %+v, %d patches were asked for", r.By, p.asked(s))
 	}
 	p.put(t, s, "/f0", version(1000))
-	serve, broken := s.fault, false
+	serve := s.fault
+	var broken atomic.Bool // the next request may come before the handler of this one has returned
 	s.setFault(func(w http.ResponseWriter, r *http.Request) bool {
-		if body, ok := p.files[r.URL.Path]; ok && !broken {
-			broken = true
+		if body, ok := p.files[r.URL.Path]; ok && broken.CompareAndSwap(false, true) {
 			breakOff(w, "", string(body), len(body)/2)
+			return true
 		}
 		return serve(w, r)
 	})
