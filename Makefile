@@ -1,10 +1,11 @@
-# The commands of the house. `make check` is the gate, here and in CI.
+# The project's commands. `make check` runs most of what CI (.ci/run) runs.
 GO      ?= go
 FUZZ    ?= 5s
 
-.PHONY: check build test race lint fuzz soak bench
+.PHONY: check build test race lint fuzz release-check soak bench
 
-check: lint race fuzz ## everything CI asks, short of its cross-builds
+check: lint fuzz ## everything CI asks, short of its cross-builds
+	./tools/race.sh
 	$(GO) test ./...
 
 build: ## the static binary
@@ -13,7 +14,7 @@ build: ## the static binary
 test:
 	$(GO) test ./...
 
-race: ## needs a C compiler
+race: ## all tests, which takes long; tools/race.sh is shorter; both need a C compiler
 	$(GO) test -race ./...
 	$(GO) test -race -tags portable ./blob # what other systems than Linux do
 
@@ -22,6 +23,11 @@ lint: ## gofmt, vet, staticcheck, errorlint, bodyclose, sloglint
 
 fuzz: ## every fuzz target, FUZZ each
 	FUZZ=$(FUZZ) ./tools/fuzz.sh
+
+release-check: lint race ## before a release: what takes too long for each change
+	FUZZ=30s FUZZ_TOTAL=3600 ./tools/fuzz.sh
+	$(GO) test -count=1 -timeout 1h ./destination -run '^(TestHistories|TestPushes|TestAt)$$' -histories 2000 -pushes 300 -pasts 200
+	$(GO) test ./...
 
 soak: ## before a release: kills, histories and power cuts in the numbers we promise
 	$(GO) test -count=1 -timeout 2h ./destination -run 'TestHistories|TestFollow$$|TestPushes|TestKill$$' -histories 10000 -follows 2000 -pushes 2000 -kills 1000 -kill.files 5000

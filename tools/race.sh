@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Runs the tests with the race detector. Code is many times slower under it, so
+# campaigns (random histories, kills) are shorter here than in `go test ./...`,
+# and what other steps of CI cover anyway is left out: tests that kill processes,
+# and the benchmarks. `make race` runs everything.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+race() { # PACKAGE... [FLAG...]
+	echo "race: $*"
+	go test -race -timeout 30m -p 2 "$@"
+}
+
+own='/(bench|destination|source|bridge|repository|cmd/lockstep|examples/.*)$'
+race $(go list ./... | grep -vE "$own") -skip 'Kill|Large|Memory'
+race ./destination -skip 'Kill|PowerCut|Memory' -histories 15 -pasts 3 -follows 10 -pushes 6 -push-steps 30 -keep.lives 4 -break.files 60
+race ./source -source.atomrounds 5 -skip 'ZIP64|ReadBy'
+race ./bridge -rounds 1
+race ./repository -histories 6
+# The whole program, by scripts. Those that only print or only kill are left out.
+race ./cmd/lockstep -run '^TestScript$/^(serve|sync|follow|hub|notify|api|publish|bucket|dump|versions|harvest|atom|oai)'
+race ./blob -tags portable # what other systems than Linux do
