@@ -86,6 +86,7 @@ func (p *applier) run(ctx context.Context, actions iter.Seq2[action, error]) err
 	})
 	g.Go(func() error { return p.collect(gctx, stop, done) })
 	err := g.Wait()
+	p.fetch.members.stop()
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
@@ -152,7 +153,8 @@ func (p *applier) handEach(ctx context.Context, actions iter.Seq2[action, error]
 }
 
 func (p *applier) handFetch(ctx context.Context, a *action, work *dispatcher) error {
-	if a.from == "" && a.Change != resourcesync.UnknownChange && len(p.fetch.patches(a)) == 0 { // else nobody has it, or nothing is cheaper
+	packed := p.ways.packages != nil && a.Member.Package > 0
+	if a.from == "" && a.Change != resourcesync.UnknownChange && len(p.fetch.patchesFirst(a, packed)) == 0 { // else nobody has it, or nothing is cheaper
 		if p.fetch.past != nil && a.Member.Package > 0 && p.fetch.keeps(ctx, a) {
 			work.put(ctx, a, !p.last) // it is here
 			return nil

@@ -89,7 +89,7 @@ func (c *changeReader) readEntries(ctx context.Context, t *telling, said resourc
 		}
 		w := c.wantOf(&e)
 		if t.pkg > 0 && !w.Gone {
-			w.Member = memberOf(t.pkg, &e)
+			w.Member, w.pack = memberOf(t.pkg, &e), t.pkg
 		}
 		d.place(&w, &e)
 		c.saw(&w, &e)

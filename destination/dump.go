@@ -63,6 +63,13 @@ func (t *packageTable) get(n int) (packageRef, bool) {
 	return t.refs[n-1], true
 }
 
+// known reports whether there are packages in the table.
+func (t *packageTable) known() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.refs) > 0
+}
+
 // read notes what a reading of the manifest of package n found.
 func (t *packageTable) read(n, members int, c manifestCopy) {
 	t.mu.Lock()
@@ -265,7 +272,7 @@ func (r *setReader) stageManifest(m *packedManifest, pkg, n int, class wantClass
 		}
 		w := r.wantOf(&e)
 		w.Gone, w.Change = false, 0
-		w.Member = memberOf(pkg, &e)
+		w.Member, w.pack = memberOf(pkg, &e), pkg
 		w.rank = rank{class: class, doc: n, pos: pos}
 		pos++
 		if concerns != nil && !concerns(w.URI) {

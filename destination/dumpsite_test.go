@@ -47,6 +47,10 @@ type siteDumps struct {
 	current string            // body of the Resource Dump as it was made last
 	at      time.Time         // and as of when
 	changes []siteParcel      // of the Change Dump
+
+	// describe may change what a manifest of the Change Dump says of a change,
+	// and add members to its package; nil: it does not.
+	describe func(e siteEvent, text string, add func(name string, data []byte)) string
 }
 
 // A siteParcel is a package of a Change Dump.
@@ -113,12 +117,16 @@ func (s *site) pack(kind, md, said string, n int, entry func(i int) (path string
 			s.t.Error(err)
 		}
 	}
+	s.beside = map[string][]byte{}
 	for i := range n {
 		path, f, text := entry(i)
 		fmt.Fprintf(&body, "<url><loc>%s</loc>%s</url>\n", escape(s.url(path)), text)
 		if f.data != nil {
 			write(fmt.Sprintf("b/%d", i), i, f.data)
 		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.beside)) {
+		write(name, 0, s.beside[name])
 	}
 	manifest := doc("urlset", "<rs:md "+md+"/>", body.String())
 	if s.rewrite != nil {
@@ -169,7 +177,13 @@ func (s *site) changeDump(up string) string {
 		interval := fmt.Sprintf(` from="%s" until="%s"`, s.time(from), s.time(until))
 		entries := s.changeEntries(part)
 		d.changes = append(d.changes, siteParcel{from: from, until: until, entry: s.pack("c", `capability="changedump-manifest"`+interval, interval, len(part),
-			func(i int) (string, siteFile, string) { return part[i].path, part[i].file, entries(i) })})
+			func(i int) (string, siteFile, string) {
+				e, text := part[i], entries(i)
+				if d.describe != nil {
+					text = d.describe(e, text, func(name string, data []byte) { s.beside[name] = data })
+				}
+				return e.path, e.file, text
+			})})
 		from = until
 	}
 	body, begin := "", s.from

@@ -46,7 +46,7 @@ func (n *needs) add(a *action) {
 		return
 	}
 	n.count++
-	if steps, bytes := a.patchesThatPay(); len(steps) > 0 {
+	if steps, bytes := a.patchesFirst(a.Member.Package > 0); len(steps) > 0 {
 		n.patched, n.patchBytes, n.bytes = n.patched+1, n.patchBytes+bytes, n.bytes+bytes
 		return
 	}
@@ -101,7 +101,7 @@ func (r *setRun) chooseWays(ctx context.Context, p *planner, w *work, n *needs, 
 		}
 	}
 	if via != ViaList {
-		if n.packed > 0 {
+		if r.reader.packages.known() {
 			out.packages = &r.reader.packages
 		}
 		out.demand = r.demandFor(n)
@@ -281,7 +281,7 @@ func (r *setRun) explain(w *work, t *tally, n *needs, by *ways) string {
 	}
 	alone := n.count
 	var parts []string
-	if by.packages != nil {
+	if n.packed > 0 && by.packages != nil {
 		alone -= n.packed
 		kind := "Resource Dump"
 		if w.via == ViaChangeDump {

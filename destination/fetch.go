@@ -42,12 +42,13 @@ type fetcher struct {
 	asOf   time.Time // the instant that is
 	origin Origin    // may have contents; nil: there is none
 	lookOn bool      // where content of the past cannot be had, it may yet be had in another way
+
+	members *memberReader // of the packages that are known; nil: none are used
 	hashers
 }
 
-// do carries out a verbFetch with requests of its own: by patches where they
-// lead from what is held to what is wanted, else for the whole. The path it
-// settles on stays kept in f.names.
+// do carries out a verbFetch alone, by the cheapest method that succeeds: see
+// [fetcher.methods]. The path it settles on stays kept in f.names.
 func (f *fetcher) do(ctx context.Context, a *action) outcome {
 	return f.with(ctx, a, func(t *transfer) outcome {
 		if f.past != nil {
@@ -58,13 +59,15 @@ func (f *fetcher) do(ctx context.Context, a *action) outcome {
 		if o, ok := t.fromOrigin(ctx); ok {
 			return o
 		}
-		if o, ok := t.patched(ctx); ok {
-			return o
+		if f.past == nil {
+			return t.byMethods(ctx)
 		}
-		if f.past != nil {
-			return t.ofThePast(ctx)
+		if steps, _ := a.patchesThatPay(); len(steps) > 0 {
+			if o, ok := t.patched(ctx, f.usable(steps), false); ok {
+				return o
+			}
 		}
-		return t.run(ctx)
+		return t.ofThePast(ctx)
 	})
 }
 

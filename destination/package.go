@@ -175,6 +175,7 @@ func (u *unpacking) refuse(err error, as ...*action) {
 	}
 	u.mu.Unlock()
 	for _, a := range as {
+		a.tried = true
 		u.single(a)
 	}
 }

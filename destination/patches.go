@@ -2,6 +2,7 @@ package destination
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ type step struct {
 	sure   bool                // that version is the one held, if from does not say otherwise
 	length int64               // of the version it makes; -1 if that is not told
 	link   resourcesync.Link   // to the patch
+	member member              // where the patch is in a package; zero: in none
 }
 
 // addChange keeps a change as a step of a chain, or as the end of all chains
@@ -104,6 +106,7 @@ func (g *group) chain(w *want) []step {
 		next := start
 		next.length = c.Length
 		next.link, _ = patchOf(c)
+		next.member = g.packedPatch(c, &next.link)
 		steps = append(steps, next)
 		start = step{from: c.Hashes}
 	}
@@ -111,6 +114,26 @@ func (g *group) chain(w *want) []step {
 		return nil
 	}
 	return steps
+}
+
+// packedPatch returns where the patch of change c is in a package: the one whose
+// manifest describes the change, or one whose manifest describes the same
+// representation (RS-CDM-06).
+func (g *group) packedPatch(c *want, l *resourcesync.Link) member {
+	if c.pack > 0 && l.Path != "" {
+		return member{c.pack, l.Path}
+	}
+	for _, p := range g.packed {
+		if p.pack == 0 || !sameRepresentation(p, c) {
+			continue
+		}
+		for i := range p.Links {
+			if o := &p.Links[i]; o.Rel == resourcesync.RelPatch && o.Href == l.Href && o.Path != "" {
+				return member{p.pack, o.Path}
+			}
+		}
+	}
+	return member{}
 }
 
 // chainFrom returns the patches that turn what is held into what is wanted, if
@@ -190,47 +213,63 @@ func (f *patchFaults) note(steps []step, ok bool) {
 	}
 }
 
-// patches returns the patches with which the content of a is to be made, or
-// none if it has to be had whole.
-func (f *fetcher) patches(a *action) []step {
-	steps, _ := a.patchesThatPay()
+// usable returns steps, or none if one of them must not be fetched, or is of a
+// type that failed too often.
+func (f *fetcher) usable(steps []step) []step {
 	for i := range steps {
 		l := &steps[i].link
-		if f.refuse != nil && f.refuse(l.Href) != "" || f.faults.tooMany(typeOnly(l.Type)) {
+		if steps[i].member.Package == 0 && f.refuse != nil && f.refuse(l.Href) != "" || f.faults.tooMany(typeOnly(l.Type)) {
 			return nil
 		}
 	}
 	return steps
 }
 
-// patchesThatPay returns the patches that lead from what is held to what is
-// wanted, if they are small enough beside the whole, and how many bytes they
+// patchesThatLead returns the patches that lead from what is held to what is
+// wanted, if they are of lengths that can be applied, and how many bytes they
 // have.
-func (a *action) patchesThatPay() (steps []step, bytes int64) {
-	if steps = a.chainFrom(); len(steps) == 0 || a.Length < 0 {
+func (a *action) patchesThatLead() (steps []step, bytes int64) {
+	if steps = a.chainFrom(); len(steps) == 0 || a.Length < 0 || !hasKnown(a.Hashes) {
 		return nil, 0
 	}
 	for i := range steps {
 		l := &steps[i].link
-		if l.Length <= 0 || l.Length > a.Length {
+		most := patch.MaxOld(l.Type)
+		if l.Length <= 0 || l.Length > most || a.held.Length > most || a.Length > most || steps[i].length > most {
 			return nil, 0
 		}
-		if most := patch.MaxOld(l.Type); a.held.Length > most || a.Length > most || steps[i].length > most {
-			return nil, 0
-		}
-		bytes += l.Length // at most maxPatched times the length
+		bytes += l.Length // at most maxPatched times as much as can be applied
 	}
+	return steps, bytes
+}
+
+// patchesThatPay returns the patches that lead from what is held to what is
+// wanted, if they are small enough beside the whole, and how many bytes they
+// have.
+func (a *action) patchesThatPay() (steps []step, bytes int64) {
+	steps, bytes = a.patchesThatLead()
 	if bytes+patchRequest*int64(len(steps)) > a.Length/patchShare {
 		return nil, 0
 	}
 	return steps, bytes
 }
 
-// patched makes the content from what is held, if patches lead there and it
-// pays. Where that does not come to what was described (RS-REL-34) it reports
-// false, and the whole is to be fetched.
-func (t *transfer) patched(ctx context.Context) (outcome, bool) {
-	steps := t.patches(t.a)
+// patchesFirst returns the patches that cost less than any other method, and how
+// many bytes they have. With packed, the content is also in a package, where it
+// is read with that of others and needs no request of its own.
+func (a *action) patchesFirst(packed bool) (steps []step, bytes int64) {
+	steps, bytes = a.patchesThatPay()
+	if packed && bytes+requestBytes*int64(len(steps)) >= a.Length {
+		return nil, 0
+	}
+	return steps, bytes
+}
+
+// patched makes the content from what is held by patches that lead there. They
+// are taken from packages first, or from their addresses; each that cannot be
+// had from the one place is taken from the other. Where the result is not what
+// was described (RS-REL-34) it reports false.
+func (t *transfer) patched(ctx context.Context, steps []step, packed bool) (outcome, bool) {
 	if len(steps) == 0 {
 		return outcome{}, false
 	}
@@ -249,7 +288,7 @@ func (t *transfer) patched(ctx context.Context) (outcome, bool) {
 	if weight > makingBytes/4 {
 		runtime.GC() // what the one before it took would be collected when there is as much again
 	}
-	content, err := t.make(ctx, steps)
+	content, err := t.make(ctx, steps, packed)
 	if err == nil {
 		o := t.copy(ctx, bytes.NewReader(content))
 		if o.by, err = byPatch, o.err; err == nil || isLocal(err) {
@@ -268,14 +307,14 @@ func (t *transfer) patched(ctx context.Context) (outcome, bool) {
 }
 
 // make applies patches to what is held.
-func (t *transfer) make(ctx context.Context, steps []step) ([]byte, error) {
+func (t *transfer) make(ctx context.Context, steps []step, packed bool) ([]byte, error) {
 	content, err := t.heldBytes(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for i := range steps {
 		l := &steps[i].link
-		p, err := t.patchFile(ctx, l)
+		p, err := t.patchBytes(ctx, &steps[i], packed)
 		if err != nil {
 			return nil, err
 		}
@@ -323,7 +362,53 @@ func (t *transfer) hasHashes(data []byte, hs resourcesync.Hashes) bool {
 	return likeHashes(hasher.Sum(), hs) == same
 }
 
-// patchFile gets the bytes of a patch, verified against its link.
+// patchBytes gets the bytes of a patch out of its package or from its address,
+// the one or the other first.
+func (t *transfer) patchBytes(ctx context.Context, s *step, packed bool) ([]byte, error) {
+	var first error
+	for _, fromPackage := range [...]bool{packed, !packed} {
+		var p []byte
+		var err error
+		switch {
+		case !fromPackage && t.refuse != nil && t.refuse(s.link.Href) != "":
+			err = fmt.Errorf("refuse %s: %s", fetch.Printable(s.link.Href), t.refuse(s.link.Href))
+		case !fromPackage:
+			p, err = t.patchFile(ctx, &s.link)
+		case s.member.Package == 0 || t.members == nil:
+			continue
+		default:
+			p, err = t.packedPatch(ctx, s)
+		}
+		if err == nil || ctx.Err() != nil {
+			return p, err
+		}
+		first = cmp.Or(first, err)
+	}
+	return nil, first
+}
+
+// packedPatch reads a patch out of its package, verified against its link.
+func (t *transfer) packedPatch(ctx context.Context, s *step) (data []byte, err error) {
+	w := action{want: want{URI: s.link.Href, Length: s.link.Length, Hashes: s.link.Hashes}}
+	err = t.members.with(ctx, s.member, &w, false, func(content io.Reader) error {
+		data, err = io.ReadAll(io.LimitReader(content, s.link.Length+1))
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return data, t.checkPatch(&s.link, data)
+}
+
+func (t *transfer) checkPatch(l *resourcesync.Link, data []byte) error {
+	if int64(len(data)) != l.Length || len(l.Hashes) > 0 && !t.hasHashes(data, l.Hashes) {
+		return &ContentError{l.Href, "content", "another", fmt.Sprintf("one of %d bytes", len(data))}
+	}
+	return nil
+}
+
+// patchFile gets the bytes of a patch from its address, verified against its
+// link.
 func (t *transfer) patchFile(ctx context.Context, l *resourcesync.Link) ([]byte, error) {
 	uri, _, _ := strings.Cut(l.Href, "#")
 	var data []byte
@@ -335,8 +420,5 @@ func (t *transfer) patchFile(ctx context.Context, l *resourcesync.Link) ([]byte,
 	if err != nil {
 		return nil, err
 	}
-	if int64(len(data)) != l.Length || len(l.Hashes) > 0 && !t.hasHashes(data, l.Hashes) {
-		return nil, &ContentError{l.Href, "content", "another", fmt.Sprintf("one of %d bytes", len(data))}
-	}
-	return data, nil
+	return data, t.checkPatch(l, data)
 }

@@ -34,6 +34,7 @@ type action struct {
 	moves       bool   // verbFetch: what stands in the place of its file is not ours; it gets another
 	from        string // where the content is, if not at the URI
 	stated      *want  // what the Source said of the URI, if the content is another representation
+	tried       bool   // its package was read, and did not yield its content
 }
 
 // isHeld reports whether there is a row for the action's resource.

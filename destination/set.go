@@ -270,7 +270,7 @@ func (r *setRun) stageOwed(ctx context.Context) (int, error) {
 		if err != nil {
 			return n, err
 		}
-		w.class, w.Refused, w.Member = wantOwed, "", member{} // of a dump of another day
+		w.class, w.Refused, w.Member, w.pack = wantOwed, "", member{}, 0 // of a dump of another day
 		if isConfirmed(&w) {
 			w.Gone = false // as it was then: it is asked again
 		}

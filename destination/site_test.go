@@ -70,6 +70,7 @@ type site struct {
 	dumps siteDumps
 
 	rewrite func(path, text string) string // changes documents, and as manifest.xml those in packages
+	beside  map[string][]byte              // further members of the package that is being made
 }
 
 type siteFile struct {

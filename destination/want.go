@@ -22,6 +22,7 @@ type want struct {
 	Refused string              // why it must not be fetched; empty: it may
 	Links   []resourcesync.Link // those of use to a Destination, see usefulLink
 	Member  member              // where its content lies in a package; zero: nobody said
+	pack    int                 // number of the package whose manifest has this entry; zero: it is of another document
 	applied bool                // it was, earlier in this run
 	chain   []step              // of patches that lead to it; not encoded
 	rank
@@ -102,6 +103,9 @@ func (w *want) appendTo(b []byte) []byte {
 	if w.Instead != "" {
 		flags |= 4
 	}
+	if w.pack > 0 {
+		flags |= 8
+	}
 	b = append(b, wantVersion, flags, byte(w.Change), byte(w.class))
 	b = appendDatetime(b, w.Lastmod)
 	b = binary.AppendVarint(b, w.Length)
@@ -122,6 +126,9 @@ func (w *want) appendTo(b []byte) []byte {
 	b = appendString(b, w.Member.Path)
 	if w.Instead != "" {
 		b = appendString(b, w.Instead)
+	}
+	if w.pack > 0 {
+		b = binary.AppendUvarint(b, uint64(w.pack))
 	}
 	return b
 }
@@ -195,6 +202,9 @@ func decodeWant(uri, b string) (want, string, error) {
 		w.Member = member{int(d.uvarint()), d.string()}
 		if flags&4 != 0 {
 			w.Instead = d.string()
+		}
+		if flags&8 != 0 {
+			w.pack = int(d.uvarint())
 		}
 	}
 	if !d.ok() {

@@ -111,13 +111,35 @@ func (p *packed) close() error {
 // appendTo encodes an action with verbFetch that is had out of a package, for
 // the scratch space.
 func (a *action) appendTo(b []byte) []byte {
-	b = append(b, flag(a.conditional)|flag(a.gone)<<1|flag(a.isHeld())<<2)
+	b = append(b, flag(a.conditional)|flag(a.gone)<<1|flag(a.isHeld())<<2|flag(len(a.chain) > 0)<<3)
 	b = appendString(b, a.URI)
 	b = a.want.appendTo(b)
 	if a.isHeld() {
 		b = appendHeld(b, &a.held)
 	}
+	if len(a.chain) > 0 {
+		b = appendChain(b, a.chain)
+	}
 	return b
+}
+
+func appendChain(b []byte, chain []step) []byte {
+	b = binary.AppendUvarint(b, uint64(len(chain)))
+	for i := range chain {
+		s := &chain[i]
+		b = append(appendHashes(b, s.from), flag(s.sure))
+		b = appendLink(binary.AppendVarint(b, s.length), &s.link)
+		b = appendString(binary.AppendUvarint(b, uint64(s.member.Package)), s.member.Path)
+	}
+	return b
+}
+
+func (d *decoder) chain() (chain []step) {
+	for n := d.uvarint(); n > 0 && d.ok(); n-- {
+		chain = append(chain, step{from: d.hashes(), sure: d.byte() == 1, length: d.varint(), link: d.link(),
+			member: member{int(d.uvarint()), d.string()}})
+	}
+	return chain
 }
 
 func flag(is bool) byte {
@@ -140,7 +162,17 @@ func decodeAction(b []byte) (*action, error) {
 		return nil, err
 	}
 	if flags&4 != 0 {
-		a.held, _, err = decodeHeld([]byte(rest))
+		var left []byte
+		if a.held, left, err = decodeHeld([]byte(rest)); err != nil {
+			return nil, err
+		}
+		rest = string(left)
 	}
-	return a, err
+	if flags&8 != 0 {
+		d = decoder{b: rest}
+		if a.chain = d.chain(); !d.ok() {
+			return nil, errWant
+		}
+	}
+	return a, nil
 }

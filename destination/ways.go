@@ -47,6 +47,9 @@ func (w *ways) start(ctx context.Context, f *fetcher, done func(outcome), single
 		w.single = func(a *action) { done(outcome{action: a, err: errNoVersion}) }
 	}
 	w.packed = &packed{room: roomOf(f.d.journal)}
+	if f.members = nil; w.packages != nil {
+		f.members = newMemberReader(ctx, f.d, w.packages)
+	}
 	if d := w.demand; d != nil {
 		d.fetch, d.done, d.single, d.warn = f, done, single, w.warnings.add
 		d.start(ctx)
