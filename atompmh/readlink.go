@@ -129,6 +129,7 @@ func (r *Reader) href(v []byte, base *url.URL) (span, bool) {
 		return span{}, false
 	}
 	if iri.HasScheme(v) {
+		v = r.withoutUser(v)
 		return r.draft.keep(iri.Encode(v)), true
 	}
 	reason := "whose own address is not known"
@@ -140,11 +141,22 @@ func (r *Reader) href(v []byte, base *url.URL) (span, bool) {
 		case !u.IsAbs():
 			reason = "without an absolute address to resolve it against"
 		default:
-			return r.draft.keep(iri.Encode([]byte(u.String()))), true
+			return r.draft.keep(iri.Encode(r.withoutUser([]byte(u.String())))), true
 		}
 	}
+	v, _ = iri.WithoutUser(v)
 	r.warn("AP-DOC-12", "a link to \""+xmlscan.Clip(string(v))+"\" in a document "+reason+", ignored")
 	return span{}, false
+}
+
+// withoutUser takes user name and password off an address, so that they reach
+// neither names of files nor messages.
+func (r *Reader) withoutUser(v []byte) []byte {
+	v, had := iri.WithoutUser(v)
+	if had {
+		r.warn("AP-DOC-12", "a link with a user name or password, which is ignored")
+	}
+	return v
 }
 
 // baseOf returns the base of the element whose start tag is at hand: base, or

@@ -46,7 +46,7 @@ func (d *Dir) clear(name string) (moved string, err error) {
 	if err != nil {
 		return "", err
 	}
-	w := newWalker(top)
+	w := d.walker(top)
 	defer w.forget()
 	for end := 0; end < len(name); end++ {
 		i := strings.IndexByte(name[end:], '/')
@@ -79,7 +79,7 @@ func (d *Dir) clear(name string) (moved string, err error) {
 // moveAside moves what is called base in a directory of that name.
 func (d *Dir) moveAside(w *walker, in *folder, dir, base string) (string, error) {
 	aside := path.Join(path.Dir(d.opts.Tmp), asideDir)
-	other := newWalker(w.top) // the folders of w are valid only until it is asked for the next
+	other := d.walker(w.top) // the folders of w are valid only until it is asked for the next
 	defer other.forget()
 	to, err := other.folder(aside, true)
 	if err != nil {

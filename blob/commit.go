@@ -37,7 +37,7 @@ func (d *Dir) Commit(ctx context.Context, ws ...Writer) error {
 	if err := d.syncBytes(top, batch); err != nil {
 		return err
 	}
-	w := newWalker(top)
+	w := d.walker(top)
 	defer w.forget()
 	done := 0
 	for _, t := range batch {
@@ -78,6 +78,9 @@ func (d *Dir) batch(ws []Writer) ([]*dirWriter, error) {
 func (d *Dir) syncBytes(top *folder, batch []*dirWriter) error {
 	sealed := -1
 	for i, t := range batch {
+		if err := t.publish(); err != nil {
+			return &CommitError{Name: t.name, Err: cause(err)}
+		}
 		if t.state == writerSealed {
 			sealed = i
 			continue // it has its time

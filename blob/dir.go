@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+
+	"lockstep/internal/private"
 )
 
 // DirOptions configures a [Dir]. The zero value is ready to use.
@@ -20,6 +22,11 @@ type DirOptions struct {
 	// be called Tmp or lie below it.
 	Tmp string
 
+	// Private is for state: directories are made with mode 0700 and files with
+	// 0600, whatever the umask, and the root is narrowed to that. Without it blobs
+	// are as the umask says, but those beside Tmp, below its first directory.
+	Private bool
+
 	// KeepEmpty keeps directories that Remove leaves empty.
 	KeepEmpty bool
 }
@@ -28,7 +35,7 @@ const (
 	defaultTmp = ".lockstep/tmp"
 
 	// The process's umask applies to both, so that a mirror is as open or as
-	// closed as anything else its owner makes.
+	// closed as anything else its owner makes. Unfinished blobs are private.
 	dirMode  = 0o777
 	fileMode = 0o666
 )
@@ -50,6 +57,7 @@ type Dir struct {
 	tmp    *folder             // nil until first needed
 	active map[string]struct{} // names of temporary files in use
 	closed bool
+	public fs.FileMode // of committed blobs, 0: not known yet
 
 	next atomic.Uint64 // for names of temporary files
 
@@ -108,7 +116,15 @@ func (d *Dir) rootLocked(create bool) (*folder, error) {
 		return d.top, nil
 	}
 	if create {
-		if err := MakeDir(d.path); err != nil {
+		make := MakeDir
+		if d.opts.Private {
+			make = MakePrivateDir
+		}
+		if err := make(d.path); err != nil {
+			return nil, err
+		}
+	} else if d.opts.Private {
+		if err := private.Narrow(d.path); err != nil {
 			return nil, err
 		}
 	}
@@ -126,7 +142,18 @@ func (d *Dir) rootLocked(create bool) (*folder, error) {
 // MakeDir makes a directory and its parents, as os.MkdirAll does, and syncs
 // the directories in which one was made: nothing is durable in a directory
 // that is not.
-func MakeDir(path string) error {
+func MakeDir(path string) error { return makeDir(path, dirMode, dirMode) }
+
+// MakePrivateDir is [MakeDir] for a directory of state, which only its owner can
+// read. One that is there already is narrowed to that.
+func MakePrivateDir(path string) error {
+	if err := makeDir(path, private.DirMode, dirMode); err != nil {
+		return err
+	}
+	return private.Narrow(path)
+}
+
+func makeDir(path string, mode, parents fs.FileMode) error {
 	info, err := os.Stat(path)
 	if err == nil && !info.IsDir() {
 		return nameError("mkdir", path, ErrNotDirectory)
@@ -136,11 +163,11 @@ func MakeDir(path string) error {
 	}
 	parent := filepath.Dir(path)
 	if parent != path {
-		if err := MakeDir(parent); err != nil {
+		if err := makeDir(parent, parents, parents); err != nil {
 			return err
 		}
 	}
-	if err := os.Mkdir(path, dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.Mkdir(path, mode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	f, err := os.Open(parent)
@@ -190,7 +217,7 @@ func (d *Dir) walkTo(name string, short func(top *folder) error, long func(in *f
 	if err := short(top); err == nil || errors.Is(err, ErrNotExist) {
 		return err
 	}
-	w := newWalker(top)
+	w := d.walker(top)
 	defer w.forget()
 	dir, base := split(name)
 	in, err := w.folder(dir, false)

@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+
+	"lockstep/internal/private"
 )
 
 // A folder is an open directory at or below a store's root. Its operations
@@ -144,6 +146,8 @@ type walker struct {
 	top  *folder // not the walker's to close
 	open map[string]*folder
 	made []string // directories that were not there, parents first
+
+	private func(name string) bool // whether a name is state, see Dir.private
 }
 
 // walkerFolders bounds the open files of one batch. Blobs of one directory tend
@@ -157,8 +161,9 @@ const walkerFolders = 32
 // from the root for each of its directories.
 func remembered(depth int) bool { return depth < 16 || depth%64 == 0 }
 
-func newWalker(top *folder) *walker {
-	return &walker{top: top, open: make(map[string]*folder)}
+// walker returns a walker from the root.
+func (d *Dir) walker(top *folder) *walker {
+	return &walker{top: top, open: make(map[string]*folder), private: d.private}
 }
 
 // folder opens the directory dir, "" being the root. If create is set, it is
@@ -220,7 +225,11 @@ func (w *walker) step(f *folder, dir, name string, create bool) (*folder, error)
 		return next, err
 	}
 	// Another batch may make it at the same moment; then it is as good as ours.
-	switch err := f.root.Mkdir(name, dirMode); {
+	mode := fs.FileMode(dirMode)
+	if w.private(dir) {
+		mode = private.DirMode
+	}
+	switch err := f.root.Mkdir(name, mode); {
 	case err == nil:
 		w.made = append(w.made, dir)
 	case !errors.Is(err, fs.ErrExist):

@@ -20,7 +20,7 @@ func (d *Dir) Remove(ctx context.Context, names ...string) error {
 	if err != nil {
 		return nameError("remove", strings.Join(names[:min(1, len(names))], ""), err)
 	}
-	w := newWalker(top)
+	w := d.walker(top)
 	defer w.forget()
 	changed := make(map[string]struct{})
 	var errs []error

@@ -4,6 +4,7 @@ package blob
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"runtime"
 	"strconv"
@@ -12,6 +13,8 @@ import (
 	"syscall"
 	"time"
 	"unsafe"
+
+	"lockstep/internal/private"
 )
 
 // syncfsNumber is the system call's number, which package syscall does not
@@ -156,7 +159,7 @@ func createIn(in *folder, base string) (*os.File, error) {
 	err = control(dir, func(dirFD uintptr) error {
 		for {
 			const flag = syscall.O_RDWR | syscall.O_CREAT | syscall.O_EXCL | syscall.O_NOFOLLOW | syscall.O_CLOEXEC
-			if fd, err = syscall.Openat(int(dirFD), base, flag, fileMode); !errors.Is(err, syscall.EINTR) {
+			if fd, err = syscall.Openat(int(dirFD), base, flag, uint32(private.FileMode)); !errors.Is(err, syscall.EINTR) {
 				return err
 			}
 		}
@@ -165,6 +168,21 @@ func createIn(in *folder, base string) (*os.File, error) {
 		return nil, err
 	}
 	return os.NewFile(uintptr(fd), base), nil
+}
+
+// setMode sets the mode of the file base in a directory of our own.
+func setMode(in *folder, base string, mode fs.FileMode) error {
+	dir, err := in.handle()
+	if err != nil {
+		return err
+	}
+	return control(dir, func(fd uintptr) error {
+		for {
+			if err := syscall.Fchmodat(int(fd), base, uint32(mode), 0); !errors.Is(err, syscall.EINTR) {
+				return err
+			}
+		}
+	})
 }
 
 // utimeOmit leaves a time as it is.

@@ -4,8 +4,11 @@ package blob
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"time"
+
+	"lockstep/internal/private"
 )
 
 func syncfs(*os.File) error { return errors.ErrUnsupported }
@@ -28,8 +31,11 @@ func renameNew(*folder, string, *folder, string) error { return errors.ErrUnsupp
 
 // createIn makes a new file in a folder.
 func createIn(in *folder, base string) (*os.File, error) {
-	return in.root.OpenFile(base, os.O_RDWR|os.O_CREATE|os.O_EXCL, fileMode)
+	return in.root.OpenFile(base, os.O_RDWR|os.O_CREATE|os.O_EXCL, private.FileMode)
 }
+
+// setMode sets the mode of the file base in a directory of our own.
+func setMode(in *folder, base string, mode fs.FileMode) error { return in.root.Chmod(base, mode) }
 
 func setModTime(_ *os.File, in *os.Root, base string, mod time.Time) error {
 	return in.Chtimes(base, time.Time{}, mod)

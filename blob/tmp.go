@@ -93,13 +93,17 @@ func (d *Dir) tmpFolder(create bool) (*folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := newWalker(top)
+	w := d.walker(top)
 	defer w.forget()
 	f, err := w.folder(d.opts.Tmp, create)
 	if err != nil {
 		return nil, err
 	}
 	delete(w.open, d.opts.Tmp) // keep this one
+	if err := d.narrowTmp(); err != nil {
+		f.close()
+		return nil, err
+	}
 	d.tmp = f
 	return f, nil
 }

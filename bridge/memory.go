@@ -17,6 +17,7 @@ import (
 	"lockstep/destination"
 	"lockstep/discover"
 	"lockstep/intake"
+	"lockstep/internal/private"
 	"lockstep/storage/sqlite"
 )
 
@@ -75,7 +76,7 @@ func (b *Bridge) remember(ctx context.Context, f discover.Foreign, readOnly bool
 			err = copyMemory(m.dir, b.opts.Dir)
 		}
 	} else {
-		err = os.MkdirAll(m.dir, 0o777)
+		err = private.Dir(m.dir)
 	}
 	if err == nil {
 		err = m.open(ctx, f)

@@ -14,6 +14,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/internal/fetch"
+	"lockstep/internal/private"
 )
 
 // What stands in the directory of our own in a mirror.
@@ -74,7 +75,7 @@ func LockDir(dest string) (*Lock, error) {
 	h := Holder{os.Getpid(), host, command, time.Now().UTC().Truncate(time.Second)}
 	text, err := json.Marshal(h)
 	if err == nil {
-		err = os.WriteFile(path, append(text, '\n'), 0o666)
+		err = errors.Join(private.Narrow(path), os.WriteFile(path, append(text, '\n'), private.FileMode))
 	}
 	if err != nil {
 		_ = l.file.Unlock() // err says more
@@ -90,7 +91,7 @@ const lockPatience = 200 * time.Millisecond
 // somewhere else.
 func makeOwn(dest string) error {
 	own := filepath.Join(dest, stateDir)
-	if err := blob.MakeDir(own); err != nil { // durable, as all below it shall be
+	if err := blob.MakePrivateDir(own); err != nil { // durable, as all below it shall be
 		return err
 	}
 	for _, p := range []string{own, filepath.Join(dest, filepath.FromSlash(lockFile))} {

@@ -86,7 +86,7 @@ func Prefix(addr string) (kind, rest string) {
 func parsePlain(addr string) (address, error) {
 	addr = strings.TrimSpace(addr)
 	bad := func(reason string) (address, error) {
-		return address{}, fmt.Errorf("%s: %s", fetch.Printable(addr), reason)
+		return address{}, fmt.Errorf("%s: %s", fetch.Printable(shown(addr)), reason)
 	}
 	if addr == "" {
 		return address{}, fmt.Errorf("no address")
@@ -142,6 +142,14 @@ func parsePlain(addr string) (address, error) {
 		return address{uris: []string{"http://" + addr, "https://" + addr}, user: user}, nil
 	}
 	return address{uris: []string{"https://" + addr, "http://" + addr}, user: user}, nil
+}
+
+// shown returns an address as people typed it without user name and password.
+func shown(addr string) string {
+	if strings.Contains(addr, "://") {
+		return fetch.WithoutUser(addr)
+	}
+	return strings.TrimPrefix(fetch.WithoutUser("https://"+addr), "https://")
 }
 
 func plausibleHost(host string) bool {

@@ -232,6 +232,7 @@ func (r *Reader) loc(text []byte) {
 		}
 		return
 	}
+	text = r.withoutUser(text, "RS-XML-09", "loc")
 	if !iri.HasScheme(text) {
 		if !relative(text) {
 			r.badLoc(text, "is not a URI")

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"net/url"
 
+	"lockstep/internal/iri"
 	"lockstep/internal/xmlscan"
 )
 
@@ -343,6 +344,16 @@ func (r *Reader) note(rule, message string) {
 	}
 	line, column := r.s.Position()
 	r.opts.OnWarning(Warning{Rule: rule, Line: line, Column: column, Message: message})
+}
+
+// withoutUser takes user name and password off a URI, so that they reach neither
+// names of files nor messages.
+func (r *Reader) withoutUser(text []byte, rule, what string) []byte {
+	text, had := iri.WithoutUser(text)
+	if had {
+		r.warn(rule, what+" has a user name or password, which is ignored")
+	}
+	return text
 }
 
 // resolve returns ref as an absolute URI.

@@ -115,6 +115,7 @@ func (r *Reader) link() {
 		d.hashes = d.hashes[:first]
 		return
 	}
+	href = r.withoutUser(href, "RS-LN-01", "the href of a link")
 	r.exactLink(rel, href)
 	if !iri.HasScheme(href) {
 		abs, err := r.resolve(string(href))

@@ -30,7 +30,7 @@ func (s *site) keepBytes() error {
 	if err != nil && s.versions.blobs == nil && !slices.ContainsFunc(s.opts.sets, func(c setConfig) bool { return c.keepsBytes() }) {
 		return nil
 	}
-	dir, err := blob.NewDir(path, blob.DirOptions{})
+	dir, err := blob.NewDir(path, blob.DirOptions{Private: true})
 	if err != nil {
 		return fmt.Errorf("open the place for bytes of changes: %w", err)
 	}

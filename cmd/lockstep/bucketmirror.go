@@ -17,6 +17,7 @@ import (
 	"lockstep/blob"
 	"lockstep/blob/s3"
 	"lockstep/destination"
+	"lockstep/internal/private"
 	"lockstep/storage/sqlite"
 )
 
@@ -76,6 +77,9 @@ func openBucketMirror(dest, state string, readOnly bool, lookup func(string) (st
 	if _, err := os.Stat(database); readOnly && errors.Is(err, fs.ErrNotExist) {
 		return &mirror{store: store, journal: &destination.MemJournal{}, versions: versions, close: func() {}}, nil
 	}
+	if err := makeState(state, log); err != nil {
+		return nil, err
+	}
 	lock, err := lockMirror(state)
 	if err != nil {
 		return nil, err
@@ -128,7 +132,7 @@ func nameStateOf(own, dest string) error {
 	if _, err := os.Stat(path); err == nil {
 		return nil // checkStateOf has read it
 	}
-	if err := os.WriteFile(path+".new", []byte(dest+"\n"), 0o666); err != nil {
+	if err := os.WriteFile(path+".new", []byte(dest+"\n"), private.FileMode); err != nil {
 		return err
 	}
 	return os.Rename(path+".new", path)

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"lockstep/hub"
+	"lockstep/internal/private"
 	"lockstep/storage/postgres"
 	"lockstep/storage/sqlite"
 )
@@ -29,8 +30,8 @@ func openHubState(ctx context.Context, state, keyFile string, log *slog.Logger) 
 	if scheme, _, ok := strings.Cut(state, "://"); ok {
 		return openSharedState(ctx, scheme, state, keyFile, log)
 	}
-	if err := os.MkdirAll(state, 0o700); err != nil {
-		return nil, withHint(fmt.Errorf("make the state directory: %w", err), "choose another one with --state")
+	if err := makeState(state, log); err != nil {
+		return nil, err
 	}
 	release, err := lockState(state, "hub")
 	if err != nil {
@@ -85,6 +86,9 @@ func openSharedState(ctx context.Context, scheme, state, keyFile string, log *sl
 
 // hubKey returns the key in a file, which is made where there is none.
 func hubKey(ctx context.Context, path string, store hub.Store, log *slog.Logger) ([]byte, error) {
+	if filepath.Base(path) == hubKeyName { // of ours
+		_ = private.Narrow(path) // else it is reported
+	}
 	key, err := readKey(path)
 	if err == nil {
 		warnOfKey(path, log)

@@ -136,7 +136,7 @@ func openMirror(sel *selectOptions, readOnly bool, lookup func(string) (string, 
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	versions, err := blob.NewDir(filepath.Join(dest, filepath.FromSlash(versionsDir)), blob.DirOptions{Tmp: "tmp"})
+	versions, err := blob.NewDir(filepath.Join(dest, filepath.FromSlash(versionsDir)), blob.DirOptions{Tmp: "tmp", Private: true})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the mirror: %w", err), lock.Close())
 	}

@@ -79,8 +79,8 @@ func openSite(ctx context.Context, o siteOptions) (_ *site, err error) {
 	if err := o.checkOAI(); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(o.state, 0o700); err != nil {
-		return nil, withHint(fmt.Errorf("make the state directory: %w", err), "choose another one with --state")
+	if err := makeState(o.state, o.log); err != nil {
+		return nil, err
 	}
 	s := &site{opts: o, log: o.log}
 	defer func() {

@@ -2,12 +2,16 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/gofrs/flock"
+
+	"lockstep/internal/private"
 )
 
 // A holder says who works on a directory.
@@ -36,7 +40,7 @@ func lockState(dir, command string) (release func(), err error) {
 	host, _ := os.Hostname() // "" tells little, and no more is needed
 	text, err := json.Marshal(holder{PID: os.Getpid(), Host: host, Command: command, Since: time.Now().UTC().Truncate(time.Second)})
 	if err == nil {
-		err = os.WriteFile(path, append(text, '\n'), 0o600)
+		err = errors.Join(private.Narrow(path), os.WriteFile(path, append(text, '\n'), private.FileMode))
 	}
 	if err != nil {
 		_ = lock.Close()
@@ -46,6 +50,19 @@ func lockState(dir, command string) (release func(), err error) {
 		_ = os.Remove(path) // only says who holds it
 		_ = lock.Close()
 	}, nil
+}
+
+// makeState makes a state directory, which only its owner can read. One that is
+// there may be the user's for other things, too: then it is reported, and what
+// is in it is private by itself.
+func makeState(dir string, log *slog.Logger) error {
+	if err := private.MakeDirs(dir); err != nil {
+		return withHint(fmt.Errorf("make the state directory: %w", err), "choose another one with --state")
+	}
+	if private.Wide(dir) {
+		log.Warn("others can list the state directory, though not read what is in it: chmod 700 closes it", slog.String("dir", dir))
+	}
+	return nil
 }
 
 // readHolder names the holder of a lock in words.

@@ -67,7 +67,7 @@ func (s *site) openVersions() error {
 	if len(v.marks) == 0 && !s.opts.keepsVersions() {
 		return nil
 	}
-	if v.blobs, err = blob.NewDir(filepath.Join(s.opts.state, versionsPlace), blob.DirOptions{}); err != nil {
+	if v.blobs, err = blob.NewDir(filepath.Join(s.opts.state, versionsPlace), blob.DirOptions{Private: true}); err != nil {
 		return fmt.Errorf("open the place for prior versions: %w", err)
 	}
 	v.index = s.db.Versions()

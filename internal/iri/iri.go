@@ -101,3 +101,32 @@ func Encode(text []byte) []byte {
 	}
 	return b
 }
+
+// WithoutUser returns a URI without the user name and password in its authority,
+// and whether it had some: they belong to whoever asks, and in a document they
+// are for nobody. What is no well-formed URI loses them as well.
+func WithoutUser[T string | []byte](s T) (T, bool) {
+	start := 0
+	for start < len(s) && s[start] != ':' && s[start] != '/' {
+		start++
+	}
+	if start < len(s) && s[start] == ':' {
+		start++
+	}
+	if len(s)-start < 2 || s[start] != '/' && s[start] != '\\' || s[start+1] != '/' && s[start+1] != '\\' {
+		return s, false // no authority
+	}
+	start += 2
+	at := -1
+	for i := start; i < len(s) && s[i] != '/' && s[i] != '?' && s[i] != '#'; i++ {
+		if s[i] == '@' {
+			at = i
+		}
+	}
+	if at < 0 {
+		return s, false
+	}
+	out := make([]byte, 0, len(s))
+	out = append(out, s[:start]...)
+	return T(append(out, s[at+1:]...)), true
+}

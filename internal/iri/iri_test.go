@@ -88,3 +88,28 @@ func FuzzEncode(f *testing.F) {
 		}
 	})
 }
+
+func TestWithoutUser(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"http://user:s3cret@host/a@b?c@d#e@f": "http://host/a@b?c@d#e@f",
+		"http://s3cret@host":                  "http://host",
+		"//user:s3cret@host:8080/":            "//host:8080/",
+		"http://a:s3cret@b@host/x":            "http://host/x",
+		"http://a: s3cret %zz@host/x":         "http://host/x",
+		`http:\\user:s3cret@host/x`:           `http:\\host/x`,
+		"http://host/a@b":                     "http://host/a@b",
+		"mailto:user@host":                    "mailto:user@host",
+		"urn:a:b@c":                           "urn:a:b@c",
+		"":                                    "",
+		"http:":                               "http:",
+	} {
+		got, had := iri.WithoutUser(in)
+		if got != want || had != (in != want) {
+			t.Errorf("WithoutUser(%q) = %q, %v, want %q", in, got, had, want)
+		}
+		if b, _ := iri.WithoutUser([]byte(in)); string(b) != want {
+			t.Errorf("WithoutUser([]byte(%q)) = %q", in, b)
+		}
+	}
+}

@@ -24,6 +24,7 @@ import (
 	driver "modernc.org/sqlite" // it is called "sqlite"
 	lib "modernc.org/sqlite/lib"
 
+	"lockstep/internal/private"
 	"lockstep/storage/internal/sqldb"
 )
 
@@ -67,6 +68,9 @@ func (o Options) Open(path string) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", path, err)
 	}
+	if err := narrow(abs); err != nil {
+		return nil, fmt.Errorf("open database %s: %w", path, err)
+	}
 	write, err := pool(abs, cmp.Or(o.Cache, writerCache), "_txlock=immediate")
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", path, err)
@@ -85,6 +89,21 @@ func (o Options) Open(path string) (*DB, error) {
 		return nil, fmt.Errorf("open database %s: %w", path, dialect{}.Explain(err))
 	}
 	return &DB{db}, nil
+}
+
+// narrow makes the file where there is none, and sees to it that only its owner
+// can read it: SQLite gives its log and its index the mode of the file. What
+// cannot be made, SQLite reports.
+func narrow(path string) error {
+	if err := private.File(path); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	for _, end := range []string{"-wal", "-shm", "-journal"} {
+		if err := private.Narrow(path + end); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // pool returns connections, none of which is open yet.

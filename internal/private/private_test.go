@@ -1,0 +1,58 @@
+package private_test
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"lockstep/internal/private"
+)
+
+func mode(t *testing.T, path string) os.FileMode {
+	t.Helper()
+	info, err := os.Lstat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Mode().Perm()
+}
+
+// TestModes: what is made has modes 0700 and 0600, what was wider is narrowed,
+// links are not followed.
+func TestModes(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("no such modes")
+	}
+	t.Parallel()
+	top := t.TempDir()
+	dir, file, link := filepath.Join(top, "a", "b"), filepath.Join(top, "a", "b", "f"), filepath.Join(top, "link")
+	for range 2 {
+		if err := private.Dir(dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := private.File(file); err != nil {
+			t.Fatal(err)
+		}
+		if d, f := mode(t, dir), mode(t, file); d != 0o700 || f != 0o600 || mode(t, filepath.Dir(dir)) != 0o700 {
+			t.Errorf("modes %o and %o, want 700 and 600", d, f)
+		}
+		for path, wide := range map[string]os.FileMode{dir: 0o755, file: 0o664} {
+			if err := os.Chmod(path, wide); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !private.Wide(dir) {
+			t.Error("a directory that others can read is not reported")
+		}
+	}
+	if err := os.Symlink(file, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := private.Narrow(link); err != nil || mode(t, file) != 0o664 {
+		t.Errorf("through a link: %v, mode %o", err, mode(t, file))
+	}
+	if err := private.Narrow(filepath.Join(top, "missing")); err != nil {
+		t.Errorf("of a file that is not there: %v", err)
+	}
+}
