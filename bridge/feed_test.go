@@ -1,6 +1,7 @@
 package bridge_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -434,15 +435,25 @@ func TestFeedEnds(t *testing.T) {
 		t.Errorf("report: %+v", r)
 	}
 	m.holds(map[string]string{"r/1": "one"})
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
 	err := m.run(func(d *destination.Destination) error {
-		f, err := d.Follow(m.address, destination.FollowOptions{})
+		f, err := d.Follow(m.address, destination.FollowOptions{Poll: time.Millisecond, Check: time.Millisecond})
 		if err != nil {
 			return err
 		}
-		return f.Run(t.Context())
+		go func() {
+			for ctx.Err() == nil {
+				if sets := f.Status().Sets; len(sets) > 0 && sets[0].Pulls > 1 {
+					stop()
+				}
+				time.Sleep(time.Millisecond)
+			}
+		}()
+		return f.Run(ctx)
 	})
-	if !errors.Is(err, destination.ErrEnded) {
-		t.Errorf("Run = %v", err)
+	if err != nil {
+		t.Errorf("Run = %v, want it to go on until it is stopped", err)
 	}
 }
 

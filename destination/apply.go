@@ -38,6 +38,7 @@ type applier struct {
 	progress Progress
 	lastTick time.Time
 	stale    map[string]error // failures that reading the description again may mend; told if it does not
+	results  results          // of each resource; nil: they are not wanted
 
 	batch   []outcome
 	bytes   int64
@@ -338,6 +339,7 @@ func (p *applier) settled(o *outcome) {
 // paid strikes what was owed for a, and a failure earlier in this run.
 func (p *applier) paid(a *action) {
 	p.mended(a)
+	p.results.note(a, resultNone)
 	if p.owing {
 		p.pending.Settle = append(p.pending.Settle, Owed{Set: p.set.Number, URI: a.URI})
 	}
@@ -345,6 +347,10 @@ func (p *applier) paid(a *action) {
 
 // failed books a failure. It stays owed until it is done or no longer wanted.
 func (p *applier) failed(a *action, o outcome) {
+	if o.stale && a.claimed {
+		p.disproved(a, o.err)
+		return
+	}
 	if o.stale && len(p.stale) < maxStale {
 		p.book(a, o.err)
 		p.stale[a.URI] = o.err
@@ -361,11 +367,30 @@ func (p *applier) fail(a *action, err error) {
 }
 
 func (p *applier) book(a *action, err error) {
+	p.count(a, err)
+	p.owe(a, err.Error())
+}
+
+func (p *applier) count(a *action, err error) {
 	p.mended(a) // it counts once
 	p.report.Failed++
 	p.report.fail(a.URI, err.Error())
 	p.missed(a, err)
-	p.owe(a, err.Error())
+}
+
+// disproved books that the content at the Source is not what a notification
+// states. Nothing is retried for the notification's sake: the Source's own
+// documents say what is right, and are read next.
+func (p *applier) disproved(a *action, err error) {
+	if a.class == wantOwed {
+		p.paid(a)
+		p.warn(a.URI, fmt.Sprintf("%v, by a notification that its documents do not bear out; the notification is ignored", err))
+		return
+	}
+	if len(p.stale) < maxStale {
+		p.count(a, err)
+		p.stale[a.URI] = err
+	}
 }
 
 // missed books that content of the past could not be had.
@@ -419,6 +444,7 @@ func (p *applier) warn(uri, text string) {
 // applied tells of a change that is on disk.
 func (p *applier) applied(a *action, h *Held) {
 	c := p.change(a, h)
+	p.results.note(a, resultOf(a))
 	p.progress.Applied++
 	p.out.add(&c)
 	p.d.emit(c.event())

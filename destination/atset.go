@@ -97,7 +97,8 @@ func (r *setRun) forgetPushed(docs map[string][]byte) {
 		return
 	}
 	clear(p.events)
-	p.Until, p.Chain, p.Deleted, p.EventID, p.Unsure = time.Time{}, interval{}, 0, "", false
+	p.Until, p.Chain, p.EventID, p.Unsure = time.Time{}, interval{}, "", false
+	p.forgetBalance()
 	maps.Copy(docs, p.save(r.set.Number))
 }
 

@@ -14,6 +14,7 @@ import (
 func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 	st, o := r.set, &r.d.opts
 	r.compared = true
+	st.push.forgetBalance() // what is deleted now is counted against what is here now
 	if st.Lists == "" {
 		r.compared = false
 		st.Watermark, st.SeenTime, st.Seen, st.Cursor = time.Time{}, time.Time{}, nil, cursor{}

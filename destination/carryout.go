@@ -31,7 +31,7 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 	p := &planner{
 		partial: w.partial, push: r.pushed(&w), stage: r.stage, listAt: r.listAt,
 		d: r.d, set: r.set.Number, dated: r.origin != nil, prune: w.prune, files: w.files || r.resume, settled: r.set.Complete && !r.reselects(),
-		lookUp: true, others: r.origin == nil && r.d.selects.prefersOther(r.set.Selection), refuse: r.reader.refuse, past: w.past,
+		lookUp: true, others: r.origin == nil && r.d.selects.prefersOther(r.set.Selection), refuse: r.reader.refuse, past: w.past, confirmed: r.confirmed,
 	}
 	var found adopted
 	if r.d.opts.Adopt {
@@ -41,7 +41,11 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 	}
 	p.sift = w.complete && r.reselects() && r.counts[r.set.Number] > 0
 	var n needs
+	r.temporary = 0
 	total, err := p.count(ctx, r.stage, func(a *action) {
+		if a.verb == verbRemove && r.set.push.isTemporary(a.URI) {
+			r.temporary++
+		}
 		if !found.has(a) {
 			n.add(a)
 		}
@@ -108,11 +112,15 @@ func (r *setRun) consent(t *tally, suspect bool) error {
 	if r.set.unselected {
 		t.unselected = t.deleted
 	}
-	gone := int64(0) // by notifications: in small portions anything could go
-	if p := r.set.push; p != nil && t.deleted > 0 {
-		gone = p.Deleted
+	deleted, total := t.deleted-t.replaced, r.counts[r.set.Number]
+	empties := deleted >= total
+	if p := r.set.push; p != nil && t.deleted > 0 && !r.compared && !r.set.unselected {
+		// What notifications deleted since the last look counts as well: in small
+		// portions anything could go. What they created since does not.
+		deleted += p.Deleted - r.temporary
+		total += p.Deleted - p.Created
 	}
-	return r.d.guard(r.set.Name, t.deleted-t.replaced+gone, r.counts[r.set.Number]+gone, t.unselected)
+	return r.d.guard(r.set.Name, deleted, total, t.unselected, empties)
 }
 
 // predict books what a run would have done.
@@ -126,7 +134,7 @@ func (r *setRun) predict(t *tally) {
 }
 
 func (r *setRun) applier(ctx context.Context, paths *Paths) *applier {
-	a := &applier{d: r.d, set: r.set, report: &r.report, counts: r.counts, out: r.out, keep: r.keep, stale: r.stale, ways: &ways{}}
+	a := &applier{d: r.d, set: r.set, report: &r.report, counts: r.counts, out: r.out, keep: r.keep, stale: r.stale, results: r.results, ways: &ways{}}
 	a.fetch = &fetcher{d: r.d, set: r.set.Number, names: newNames(ctx, paths, r.d.store), resume: r.resume, first: true, refuse: r.reader.refuse, past: r.past, origin: r.origin}
 	for range r.d.journal.Owed(ctx, r.set.Number) {
 		a.owing, a.fetch.resume = true, true // what is owed may have begun to come
@@ -201,9 +209,14 @@ func (r *setRun) restart(ctx context.Context, a *applier, past *state) error {
 		r.forgetPushed(b.Save)
 	}
 	b.Save[fmt.Sprint(docSet, r.set.Number)] = encode(&undone)
+	kept := false
 	for o, err := range r.d.journal.Owed(ctx, r.set.Number) {
 		if err != nil {
 			return err
+		}
+		if w, _, derr := decodeWant(o.URI, string(o.Entry)); derr == nil && w.Gone && w.claimed {
+			kept = true // the list may be older than what was notified
+			continue
 		}
 		b.Settle = append(b.Settle, Owed{Set: o.Set, URI: o.URI})
 		if len(b.Settle) == 1000 {
@@ -213,6 +226,6 @@ func (r *setRun) restart(ctx context.Context, a *applier, past *state) error {
 			b.Settle = nil
 		}
 	}
-	a.owing = false
+	a.owing = kept
 	return r.d.journal.Record(ctx, b)
 }

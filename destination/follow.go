@@ -98,7 +98,6 @@ type Follower struct {
 	streams int                   // of events
 	synced  bool
 	trouble string
-	refusal error     // why a set was refused
 	failing time.Time // since when nothing can be written here
 	fails   int       // how often that was tried
 }
@@ -126,6 +125,10 @@ type SetStatus struct {
 	Lag       time.Duration `json:"lag_ns"`  // from the last change applied by a notification, at the Source, to its file here
 	Waiting   int           `json:"waiting"` // notifications taken and not yet processed
 	Error     string        `json:"error,omitempty"`
+	Refused   string        `json:"refused,omitempty"`          // why the set is left as it is, for safety; it is tried again
+	Pending   int64         `json:"pending_deletions"`          // that were notified, and that the Source has not confirmed
+	Paused    time.Time     `json:"push_paused_until,omitzero"` // until then notifications are not used, and the set is polled
+	Reason    string        `json:"push_paused_because,omitempty"`
 	HubError  string        `json:"hub_error,omitempty"` // why no hub that the Source names calls us
 	FollowCounters
 }
@@ -139,6 +142,8 @@ type FollowCounters struct {
 	Duplicates    int64 `json:"duplicates"`    // notifications that brought nothing that was not known
 	Quarantined   int64 `json:"quarantined"`   // notifications that were put aside
 	Pulls         int64 `json:"pulls"`         // looks at the set
+	Contradicted  int64 `json:"contradicted"`  // notified changes that the Source's documents contradict
+	Discarded     int64 `json:"discarded"`     // notifications that were not used: push is paused, or there were too many
 }
 
 // Follow returns a Follower of the Source at address, which may be anything
@@ -227,6 +232,11 @@ func (f *Follower) Status() FollowStatus {
 		st.Topic = s.channel.topic
 		if !s.hub {
 			st.HubError = s.spurned
+		}
+		if until, reason := s.pausedUntil, s.pausedBecause; time.Now().Before(until) {
+			st.Paused, st.Reason = until, reason
+			out.Sets = append(out.Sets, st)
+			continue
 		}
 		if s.stream {
 			st.Channel, st.Topic = ChannelEvents, s.channel.events

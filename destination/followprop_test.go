@@ -31,9 +31,10 @@ type pushLife struct {
 	events bool
 	runs   bool
 
-	vmu   sync.Mutex           // guards what follows
-	seen  map[string]time.Time // of the newest version of a URI that was applied
-	wrong []string
+	vmu     sync.Mutex           // guards what follows
+	seen    map[string]time.Time // of the newest version of a URI that was applied
+	deleted map[string]bool      // URIs that were ever deleted at the Source
+	wrong   []string
 }
 
 // TestPushes leads lives in which notifications are lost, doubled, late, out of
@@ -60,7 +61,7 @@ func TestPushes(t *testing.T) {
 func leadPush(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	styles := []style{{}, {}, {seconds: true}, {noChanges: true}, {parts: 3}, {noHash: true}, {newestFirst: true}, {noETag: true}}
-	l := &pushLife{Rand: r, t: t, s: newSite(t, styles[r.IntN(len(styles))]), events: r.IntN(3) == 0, seen: map[string]time.Time{}}
+	l := &pushLife{Rand: r, t: t, s: newSite(t, styles[r.IntN(len(styles))]), events: r.IntN(3) == 0, seen: map[string]time.Time{}, deleted: map[string]bool{}}
 	for i := range 6 {
 		l.s.put(fmt.Sprint("/", i), "start")
 	}
@@ -122,6 +123,9 @@ func (l *pushLife) step() {
 	case 0, 1, 2, 3, 4:
 		l.s.put(path, fmt.Sprint("version ", l.Uint64()))
 	case 5, 6:
+		l.vmu.Lock()
+		l.deleted[l.s.url(path)] = true
+		l.vmu.Unlock()
 		l.s.del(path)
 	case 7, 8, 9, 10:
 		l.p.tell()
@@ -159,8 +163,9 @@ func (l *pushLife) step() {
 	}
 }
 
-// lie notifies of a deletion that never was: without a right signature, or
-// with one.
+// lie notifies of a deletion that never was, or of an update to content that
+// never was, maybe at an instant that is still to come: without a right
+// signature, or with one.
 func (l *pushLife) lie(path string) {
 	if l.s.style.seconds {
 		return // within the second of the last change nobody can tell
@@ -168,14 +173,18 @@ func (l *pushLife) lie(path string) {
 	l.s.mu.Lock()
 	now := l.s.now
 	l.s.mu.Unlock()
-	payload := l.p.notification(now, now, fmt.Sprintf(`<url><loc>%s</loc><rs:md change="deleted" datetime="%s"/></url>`, l.s.url(path), l.s.time(now)))
+	said := `change="deleted"`
+	if l.IntN(3) == 0 {
+		said = fmt.Sprintf(`change="updated" hash="md5:%032x"`, l.Uint64())
+	}
+	if l.IntN(3) == 0 {
+		now = time.Now().Add(4 * time.Minute)
+	}
+	payload := l.p.notification(now, now, fmt.Sprintf(`<url><loc>%s</loc><rs:md %s datetime="%s"/></url>`, l.s.url(path), said, l.s.time(now)))
 	if l.IntN(2) == 0 {
 		l.p.deliverSigned(payload, "sha256="+strings.Repeat("0", 64))
 		return
 	}
-	l.vmu.Lock()
-	l.seen[l.s.url(path)] = time.Time{} // it may be taken for true for a while
-	l.vmu.Unlock()
 	l.p.deliver(payload)
 	l.p.push(payload)
 }
@@ -213,6 +222,9 @@ func (l *pushLife) applied(e destination.Event) {
 	l.vmu.Lock()
 	defer l.vmu.Unlock()
 	was := l.seen[e.URI]
+	if e.Change == resourcesync.Deleted && !l.deleted[e.URI] {
+		l.wrong = append(l.wrong, fmt.Sprintf("%s was deleted, and never was at the Source", e.URI))
+	}
 	if e.Change == resourcesync.Deleted && !e.Datetime.IsZero() && e.Datetime.Before(was.Truncate(time.Second)) {
 		l.wrong = append(l.wrong, fmt.Sprintf("%s as of %s was deleted for what happened at %s", e.URI, was, e.Datetime))
 	}

@@ -81,11 +81,12 @@ func (s subscriptions) Save(ctx context.Context, document []byte) error {
 
 // Run brings the mirror into step and keeps it there until ctx ends, and then
 // returns nil soon: what was finished is kept. What fails is tried again, with
-// growing pauses; a Source that is down is no reason to end. It returns an
-// [ErrRefused] when a pass was refused for safety, a [SetError] when the Source
-// does not offer a set that is to be followed, [ErrEnded] when the Source said
-// that nothing new will ever come, and what keeps the mirror itself from being
-// written. It must not be called twice.
+// growing pauses. Nothing a Source or a hub sends ends it: a set that is refused
+// for safety is left as it is, reported and tried again, while the others go on.
+// At its start it returns an [ErrRefused] when the mirror is one of another
+// Source, and a [SetError] when the Source does not offer a set that is to be
+// followed; at any time what keeps the mirror itself from being written. It must
+// not be called twice.
 func (f *Follower) Run(ctx context.Context) error {
 	if !f.running.CompareAndSwap(false, true) {
 		return errors.New("the follower has run already")
@@ -219,12 +220,6 @@ func (f *Follower) work(ctx context.Context) error {
 			return nil
 		}
 		j, wait := f.next(time.Now())
-		if j == nil && f.refusal != nil {
-			return f.refusal
-		}
-		if f.over() {
-			return fmt.Errorf("follow %s: %w", fetch.Printable(fetch.WithoutUser(f.address)), ErrEnded)
-		}
 		if j != nil {
 			idle = false
 			if err := f.do(ctx, j); err != nil {
@@ -262,20 +257,20 @@ func (f *Follower) next(now time.Time) (*job, time.Duration) {
 		}
 		return true
 	}
-	if at(f.lookAt) && f.refusal == nil {
+	if at(f.lookAt) {
 		return &job{}, 0
 	}
 	for i := range f.sets {
 		k := (f.turn + i) % len(f.sets)
 		s := f.sets[k]
-		if s.refused || s.uri == "" {
+		if s.uri == "" {
 			continue
 		}
 		if late := s.changed.due(f.opts.Pause); !late.IsZero() && !s.asked && at(late) {
 			f.ask(s, now)
 		}
 		pull := !s.due.IsZero() && at(s.due)
-		push := s.pulled && len(s.queue) > 0 && at(s.again)
+		push := s.pulled && s.usesPush(now) && len(s.queue) > 0 && at(s.again)
 		switch {
 		case pull && !s.asked && now.Sub(f.looked) > f.interval(s)/2 && f.pause == 0:
 			f.turn = k
@@ -289,13 +284,6 @@ func (f *Follower) next(now time.Time) (*job, time.Duration) {
 		}
 	}
 	return nil, max(wait, time.Millisecond)
-}
-
-// over reports whether there is a set, and nothing new will come of any.
-func (f *Follower) over() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.sets) > 0 && !slices.ContainsFunc(f.sets, func(s *followed) bool { return s.state == nil || !s.state.ended })
 }
 
 // interval is how long to wait between looks at a set.
@@ -344,6 +332,6 @@ func (f *Follower) othersWait(but *followed) bool {
 	defer f.mu.Unlock()
 	now := time.Now()
 	return slices.ContainsFunc(f.sets, func(s *followed) bool {
-		return s != but && !s.refused && (!s.due.IsZero() && s.due.Before(now) || s.pulled && len(s.queue) > 0 && s.again.Before(now))
+		return s != but && (!s.due.IsZero() && s.due.Before(now) || s.pulled && s.usesPush(now) && len(s.queue) > 0 && s.again.Before(now))
 	})
 }

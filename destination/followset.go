@@ -97,14 +97,22 @@ type followed struct {
 	again   time.Time     // when messages may be processed, after a failure
 	changed overtaken     // resources whose content is waited for
 	waiting bool          // a look is waited for until the channel works
-	refused bool          // for safety
-	turn    time.Duration // how long it may be at work while others wait
+	refused bool          // for safety, when it was last pulled
+
+	pausedUntil   time.Time // until then notifications are not used
+	pausedBecause string
+	turn          time.Duration // how long it may be at work while others wait
 
 	status SetStatus
 }
 
-// isLive reports whether news come.
-func (s *followed) isLive() bool { return s.hub || s.stream }
+// isLive reports whether notifications come, and are used.
+func (s *followed) isLive() bool { return (s.hub || s.stream) && s.usesPush(time.Now()) }
+
+// usesPush reports whether notifications are used: not while a document of the
+// Source has contradicted one, nor while the set is refused. What they say is
+// found by pulling.
+func (s *followed) usesPush(now time.Time) bool { return !s.refused && !now.Before(s.pausedUntil) }
 
 // ask has the set looked at, for a reason that came about, soon: looks that are
 // asked for again and again keep a distance, lest who asks rules what we do.
@@ -253,9 +261,53 @@ func (f *Follower) rediscover(ctx context.Context, w websub.Wish) (websub.Wish, 
 
 // enqueue puts a message into the queue of its set. The caller holds mu.
 func (f *Follower) enqueue(s *followed, m *message) {
+	if !s.usesPush(m.at) {
+		f.discard(s, m)
+		return
+	}
 	if s.queue = append(s.queue, m); !m.hello {
 		s.status.Notifications++
 		s.status.Notified = m.at
 	}
 	f.wakeUp()
+}
+
+// discard leaves out messages of a set, which is going to be pulled in their
+// place. The caller holds mu.
+func (f *Follower) discard(s *followed, ms ...*message) {
+	docs := map[string][]byte{}
+	f.inbox.strike(ms, docs)
+	if len(docs) > 0 {
+		f.journal.later(docs)
+	}
+	for _, m := range ms {
+		if m.hello {
+			continue
+		}
+		s.status.Discarded++
+		s.status.Notified = m.at
+	}
+}
+
+// pausePush takes over whether notifications of the set are used. The caller holds
+// mu.
+func (f *Follower) pausePush(s *followed, p *pushState, now time.Time) {
+	if p != nil {
+		s.status.Contradicted = p.Lies
+		s.pausedUntil, s.pausedBecause = p.Paused, p.Reason
+	}
+	if s.usesPush(now) {
+		return
+	}
+	f.discard(s, s.queue...)
+	for _, m := range s.queue {
+		if m.number == 0 {
+			s.queued -= m.weight()
+		}
+	}
+	s.queue = nil
+	if s.room != nil {
+		close(s.room)
+		s.room = nil
+	}
 }

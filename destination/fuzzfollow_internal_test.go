@@ -87,19 +87,19 @@ func FuzzNotification(f *testing.F) {
 
 // FuzzPushed reads what is remembered of notifications from the Journal.
 func FuzzPushed(f *testing.F) {
-	p := &pushState{events: map[resourceKey]pushedEvent{}}
+	p := newPushState()
 	docs := map[string][]byte{}
 	p.expect(1, []pushNews{{keyOfResource("http://a.example/"), pushedEvent{at: resourcesync.NewDatetime(time.Unix(1, 2)), came: time.Unix(3, 0), gone: true}}}, docs)
 	f.Add(docs[pushedName(1, 0)])
 	f.Fuzz(func(t *testing.T, b []byte) {
-		p := &pushState{events: map[resourceKey]pushedEvent{}}
+		p := newPushState()
 		if err := p.decodeEvents(b); err != nil {
 			if !errors.Is(err, errWant) {
 				t.Fatal(err)
 			}
 			return
 		}
-		q := &pushState{events: map[resourceKey]pushedEvent{}}
+		q := newPushState()
 		docs := p.save(1)
 		for name, doc := range docs {
 			if strings.HasPrefix(name, docPushed) && doc != nil {
@@ -146,14 +146,16 @@ func TestDoubt(t *testing.T) {
 		if tt.changes {
 			st.Changes = "http://a.example/changelist.xml"
 		}
-		p := &pushState{events: map[resourceKey]pushedEvent{keyOfResource(uri): tt.event}, Deleted: 3}
+		p := newPushState()
+		tt.event.guard = tt.event.at
+		p.events[keyOfResource(uri)], p.Deleted = tt.event, 3
 		if tt.seen > 0 {
 			p.saw(uri, at(tt.seen), tt.gone)
 		}
 		if newer := p.isNewer(uri, at(5)); newer != (tt.event.at.Compare(at(5)) > 0) {
 			t.Errorf("%s: newer than the documents: %v", tt.name, newer)
 		}
-		if got := p.pulled(st, now, tt.compared); got != tt.doubtful || (len(p.events) > 0) != tt.kept || p.Deleted != 0 {
+		if got, lies := p.pulled(st, now, tt.compared); got != tt.doubtful || lies != 0 || (len(p.events) > 0) != tt.kept || p.Deleted != 0 {
 			t.Errorf("%s: %d doubtful, kept: %v, want %d, %v", tt.name, got, len(p.events) > 0, tt.doubtful, tt.kept)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -200,12 +201,17 @@ func TestOriginEnded(t *testing.T) {
 	if len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0], "it has ended; what is here was kept") {
 		t.Errorf("warnings: %q", r.Warnings)
 	}
-	f, err := m.destination().Follow(p.srv.URL+"/feed", destination.FollowOptions{})
+	f, err := m.destination().Follow(p.srv.URL+"/feed", destination.FollowOptions{Poll: time.Millisecond, Check: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Run(t.Context()); !errors.Is(err, destination.ErrEnded) {
-		t.Errorf("Run = %v", err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- f.Run(ctx) }()
+	eventually(t, func() bool { sets := f.Status().Sets; return len(sets) == 1 && sets[0].Pulls > 2 })
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("Run = %v, want it to go on until it is stopped", err)
 	}
 	m.holds(map[string]string{"a": "a"})
 }

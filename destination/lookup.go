@@ -32,7 +32,7 @@ func (p *applier) confirm(a *action, err error) {
 	}
 	p.mended(a)
 	w := a.asStated()
-	w.Gone, w.Refused = true, ""
+	w.Gone, w.Refused, w.claimed = true, "", false
 	w.class, w.rank.doc, w.rank.pos, w.rank.nth = wantOwed, 0, 0, 0
 	p.owing = true
 	p.confirmed++

@@ -100,6 +100,7 @@ func (r *setReader) readNotification(topic string, body []byte) (*notification, 
 		// comes from hosts the Source may not name.
 		w.Links = slices.DeleteFunc(w.Links, func(l resourcesync.Link) bool { return r.refuse(l.Href) != "" })
 		d.place(&w, &e)
+		w.claimed = true
 		if refusal := r.refuse(w.URI); refusal != "" { // WS-SEC-08, deletions not excepted
 			if n.refused++; n.refused == 1 {
 				n.refusal = fmt.Sprintf("%s: %s", fetch.Printable(w.URI), refusal)

@@ -56,6 +56,9 @@ type planner struct {
 	version bool   // the wants are versions that are not the last
 	past    *state // the wants are of a time gone by
 
+	confirmed map[resourceKey]bool // deletions that were notified and that the Source confirms; others are not planned
+	believes  bool                 // they all are
+
 	dated bool // what is listed with the time of what is held is the same
 
 	lookUp bool // of a change of unknown kind the resource's own address is asked
@@ -120,6 +123,9 @@ func (p *planner) decideLast(ctx context.Context, w *want, h Held) (action, erro
 	}
 	if l := p.d.selects.preferred(&a.want); l != nil && !a.Gone && p.may(l.Href) {
 		a.represent(l)
+	}
+	if a.Gone && a.claimed && !p.believes && !p.confirmed[keyOfResource(a.URI)] {
+		return action{held: h}, nil
 	}
 	if a.Gone || !p.d.selects.wants(&a.want, ours && p.settled) {
 		a.unselected = a.unselected || !a.Gone
@@ -314,12 +320,13 @@ func (t *tally) merge(o *tally) {
 }
 
 // guard refuses to delete more than was agreed to (RS-DST-04): deleted out of
-// the total that a set holds, some of them for being no longer selected.
-func (d *Destination) guard(set string, deleted, total, unselected int64) error {
-	if deleted == 0 || d.opts.MaxDelete >= 100 {
+// the total that a set holds, some of them for being no longer selected; and to
+// empty a set, however small.
+func (d *Destination) guard(set string, deleted, total, unselected int64, empties bool) error {
+	if deleted <= 0 || d.opts.MaxDelete >= 100 {
 		return nil
 	}
-	if deleted < total && (deleted <= freeDeletes || deleted*100 <= total*int64(d.opts.MaxDelete)) {
+	if !empties && (deleted <= freeDeletes || deleted*100 <= total*int64(d.opts.MaxDelete)) {
 		return nil
 	}
 	percent := int64(100)

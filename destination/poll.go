@@ -109,10 +109,10 @@ func (f *Follower) look(ctx context.Context) error {
 	var unknown *SetError
 	switch {
 	case err == nil, errors.Is(err, ErrIncomplete) && len(sets) > 0:
-	case errors.Is(err, ErrRefused), first && (errors.As(err, &unknown) || errors.Is(err, fs.ErrNotExist)):
+	case first && (errors.Is(err, ErrRefused) || errors.As(err, &unknown) || errors.Is(err, fs.ErrNotExist)): // what the user asked for cannot be
 		f.tell(&r, err)
 		return err
-	case source || errors.As(err, &unknown) || errors.Is(err, ErrIncomplete) || isDelivery(err):
+	case source || errors.As(err, &unknown) || errors.Is(err, ErrRefused) || errors.Is(err, ErrIncomplete) || isDelivery(err):
 		f.lookFailed(err)
 		f.tell(&r, err)
 		return nil
@@ -128,10 +128,7 @@ func (f *Follower) look(ctx context.Context) error {
 	f.adopt(ctx, sets)
 	if len(left) > 0 {
 		dr, derr := f.dissolve(ctx, left)
-		f.tell(&dr, derr)
-		if errors.Is(derr, ErrRefused) {
-			return derr
-		}
+		f.tell(&dr, derr) // a refusal is repeated with the next look
 	}
 	if err != nil {
 		f.tell(&r, err)
@@ -182,6 +179,7 @@ func (f *Follower) adopt(ctx context.Context, sets []*setState) {
 		}
 		s.name, s.state, s.offered = fetch.Printable(st.Name), st, f.session.offered(st.URI)
 		s.status.Watermark = st.syncedUntil()
+		f.pausePush(s, st.push, now)
 		if st.push.Stream != "" && s.resume.stream == "" {
 			s.resume.stream, s.resume.event = st.push.Stream, st.push.EventID
 		}
@@ -263,8 +261,12 @@ func (f *Follower) pull(ctx context.Context, s *followed) error {
 	s.last, s.took = now, now.Sub(start)
 	s.status.Pulls++
 	s.status.Pulled, s.status.Error, s.turn = now, "", 0
+	s.status.Pending, s.status.Refused = r.Pending, ""
 	if err != nil {
 		s.status.Error = fetch.Printable(err.Error())
+	}
+	if s.refused = errors.Is(err, ErrRefused); s.refused {
+		s.status.Refused = s.status.Error
 	}
 	if s.vain++; r.Mode != ModeNone || err != nil {
 		s.vain = 0
@@ -273,12 +275,21 @@ func (f *Follower) pull(ctx context.Context, s *followed) error {
 	if s.state != nil {
 		s.status.Watermark = s.state.syncedUntil()
 		behind = behind || s.state.push.Chain != (interval{})
+		f.pausePush(s, s.state.push, now)
+	} else {
+		f.pausePush(s, nil, now)
 	}
 	wait := f.interval(s)
+	if s.state != nil && s.state.ended {
+		wait = max(wait, f.opts.Check) // it says that nothing new will come
+	}
+	if r.Pending > 0 {
+		wait = min(wait, f.opts.Poll)
+	}
 	if behind {
 		var pause time.Duration
 		if s.pause, pause = f.longer(s.pause); pause < wait {
-			wait = pause
+			wait = min(wait, max(pause, 10*s.took)) // a comparison of all may take long
 		}
 	} else {
 		s.pause = 0
@@ -339,13 +350,7 @@ func (f *Follower) judge(s *followed, err error) error {
 		f.firstDone()
 		return nil
 	case errors.Is(err, ErrRefused):
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		s.refused = true // the others are brought into step before it ends
-		if f.refusal == nil {
-			f.refusal = err
-		}
-		return nil
+		return nil // the set is left as it is, and tried again
 	case isDelivery(err):
 		return nil // changes that were not taken are handed over again
 	}

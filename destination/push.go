@@ -45,6 +45,8 @@ type pushed struct {
 	other     int64             // messages that were none of ours
 	newest    time.Time         // event
 	docs      map[string][]byte // to be saved when the rows are
+	pending   int64             // deletions that the Source has not confirmed
+	refusal   error             // why nothing of it was applied; the set has to be pulled
 }
 
 // An aside is a message that was not applied, and why.
@@ -60,6 +62,9 @@ type pusher struct {
 	limit time.Time // what lies behind it nobody can know of
 	out   pushed
 	news  []pushNews
+
+	deletes bool   // a deletion is staged
+	claims  []want // deletions of what is held
 }
 
 // push applies messages to a set, in order, all of them together: what comes
@@ -102,14 +107,24 @@ func (p *pusher) run(ctx context.Context, ms []*message, now time.Time) error {
 			return err
 		}
 	}
+	if err := p.confirmDeletions(ctx, now); err != nil {
+		*st.push = undo
+		return err
+	}
 	if !p.stage.empty() {
 		moved := *st.push
 		*st.push = undo // as long as nothing is applied
 		p.expect()
 		undo = *st.push
-		moved.Next, moved.Unsure = undo.Next, undo.Unsure
+		moved.Next, moved.Unsure, moved.open = undo.Next, undo.Unsure, undo.open
 		*st.push = moved
+		p.results = results{}
 		err := p.apply(ctx)
+		if errors.Is(err, ErrRefused) {
+			p.out.refusal = err
+			p.look("what was notified was refused")
+			err = p.keepPending(context.WithoutCancel(ctx), now, true)
+		}
 		if err != nil && errors.Is(context.Cause(ctx), errTurn) {
 			err = p.oweRest(context.WithoutCancel(ctx))
 		}
@@ -117,7 +132,7 @@ func (p *pusher) run(ctx context.Context, ms []*message, now time.Time) error {
 			*st.push = undo
 			return err
 		}
-		st.push.applied(p.news)
+		st.push.settle(st.Number, p.news, p.results, p.out.docs)
 	}
 	for _, m := range ms {
 		if m.event != "" {
@@ -183,6 +198,10 @@ func (p *pusher) take(ctx context.Context, m *message, now time.Time) error {
 			return err
 		}
 		fresh++
+		if w.Gone {
+			p.deletes = true // noted when it is confirmed
+			continue
+		}
 		p.note(w, t, now)
 	}
 	if fresh == 0 {
@@ -203,7 +222,7 @@ func (p *pusher) note(w *want, t resourcesync.Datetime, now time.Time) {
 	if at.After(p.out.newest) {
 		p.out.newest = at
 	}
-	p.news = append(p.news, pushNews{keyOfResource(w.URI), pushedEvent{at: t, print: printOf(w, t), gone: w.Gone, came: now}})
+	p.news = append(p.news, pushNews{keyOfResource(w.URI), pushedEvent{at: t, print: printOf(w, t), gone: w.Gone, fresh: at.After(p.set.Watermark), came: now}})
 }
 
 func (p *pusher) look(why string) {
@@ -231,7 +250,6 @@ func (p *pusher) apply(ctx context.Context) error {
 	}
 	_, err := p.carryOut(ctx, work{mode: ModeIncremental, via: ViaNotification, complete: true})
 	r := p.report.since(&before)
-	p.set.push.Deleted += r.Deleted
 	p.out.applied = r.Created + r.Updated + r.Deleted
 	if err != nil {
 		return err
@@ -281,11 +299,24 @@ func (r *setRun) pushed(w *work) *pushState {
 // bear out is put right by a comparison of all.
 func (s *session) pulled(ctx context.Context, set *setState) error {
 	p := set.push
-	if p == nil || p.isEmpty() || s.d.opts.DryRun {
+	if p == nil || s.d.opts.DryRun {
 		return nil
 	}
 	now := time.Now()
-	doubtful := p.pulled(set, now, set.compared || set.Lists == "")
+	if !p.isEmpty() {
+		if err := s.compareNotified(ctx, set, now); err != nil {
+			return err
+		}
+	}
+	return s.settlePending(ctx, set, now)
+}
+
+func (s *session) compareNotified(ctx context.Context, set *setState, now time.Time) error {
+	p := set.push
+	doubtful, lies := p.pulled(set, now, set.compared || set.Lists == "")
+	if lies > 0 {
+		s.contradicted(set, int64(lies), "an update that changed nothing", now)
+	}
 	if doubtful > 0 && now.Sub(p.Doubted) >= s.d.doubtEvery {
 		p.Doubted = now
 		s.warn(set.Changes, fmt.Sprintf("set %s: %s that it notified stand in none of its documents: comparing all of it", set.Name, plural(int64(doubtful), "change")))

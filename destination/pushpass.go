@@ -62,6 +62,9 @@ func (f *Follower) pushTo(ctx context.Context, s *followed) error {
 		s.again, s.status.Error = now.Add(wait), fetch.Printable(err.Error())
 	}
 	f.mu.Unlock()
+	if out.refusal != nil && err == nil {
+		err = out.refusal
+	}
 	f.tell(&r, err)
 	return f.judge(s, err)
 }
@@ -87,6 +90,7 @@ func (f *Follower) processed(s *followed, ms []*message, out *pushed, st *setSta
 	s.status.Duplicates += out.duplicate
 	s.status.Quarantined += int64(len(out.aside))
 	s.status.Watermark = st.syncedUntil()
+	s.status.Pending += out.pending
 	if !out.newest.IsZero() {
 		s.status.Lag = max(now.Sub(out.newest), 0)
 	}

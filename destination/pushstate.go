@@ -40,7 +40,8 @@ const (
 type pushState struct {
 	Until   time.Time `json:"until,omitzero"`     // all changes before are here, by the word of notifications
 	Chain   interval  `json:"chain,omitzero"`     // behind a gap: notifications that continue from each other
-	Deleted int64     `json:"deleted,omitempty"`  // resources, by notifications since the last pull
+	Deleted int64     `json:"deleted,omitempty"`  // resources that were here at the last pull, and are gone by notifications
+	Created int64     `json:"created,omitempty"`  // resources that were not, and are here by notifications
 	EventID string    `json:"event_id,omitempty"` // of the last event of the stream that was processed
 	Stream  string    `json:"stream,omitempty"`   // the address that EventID is of
 	First   int       `json:"first,omitempty"`    // number of the first document of events
@@ -48,7 +49,18 @@ type pushState struct {
 	Unsure  bool      `json:"unsure,omitempty"`   // there was more than can be remembered
 	Doubted time.Time `json:"doubted,omitzero"`   // when all was last compared because of doubts
 
-	events map[resourceKey]pushedEvent
+	Paused time.Time `json:"paused,omitzero"`  // until then notifications are not used
+	Reason string    `json:"reason,omitempty"` // why
+	Lies   int64     `json:"lies,omitempty"`   // notified changes that the Source's documents contradict
+
+	events  map[resourceKey]pushedEvent
+	balance map[resourceKey]balance
+	open    int // number, plus 1, of the document of what is expected; zero: there is none
+}
+
+// newPushState returns a state in which nothing was notified.
+func newPushState() *pushState {
+	return &pushState{events: map[resourceKey]pushedEvent{}, balance: map[resourceKey]balance{}}
 }
 
 type interval struct {
@@ -69,8 +81,11 @@ func keyOfResource(uri string) (k resourceKey) {
 type pushedEvent struct {
 	at      resourcesync.Datetime
 	print   [8]byte               // of the event, see fingerprint
-	gone    bool                  // it was deleted
-	certain bool                  // it was applied, by this process; else it may have been
+	gone    bool                  // it was deleted, and the Source confirmed it
+	fresh   bool                  // it was later than all that the Source's documents said when it came
+	certain bool                  // the pass over it has ended; else nobody knows
+	proven  bool                  // it changed what is here
+	guard   resourcesync.Datetime // of the newest event that did: documents that tell of an earlier time lag behind
 	seen    resourcesync.Datetime // the newest event of the resource that the Change List told of since
 	left    bool                  // which was a deletion
 	came    time.Time             // when we learned of it
@@ -78,7 +93,7 @@ type pushedEvent struct {
 
 // loadPush reads what notifications brought to the set with number n.
 func loadPush(ctx context.Context, j Journal, n int) (*pushState, error) {
-	p := &pushState{events: map[resourceKey]pushedEvent{}}
+	p := newPushState()
 	if _, err := load(ctx, j, fmt.Sprint(docPush, n), p); err != nil {
 		return nil, err
 	}
@@ -98,7 +113,7 @@ func pushedName(set, i int) string { return fmt.Sprintf("%s%d/%d", docPushed, se
 
 // isEmpty reports whether there is nothing to be kept.
 func (p *pushState) isEmpty() bool {
-	return len(p.events) == 0 && p.Deleted == 0 && p.Chain == (interval{}) && p.First == p.Next && !p.Unsure
+	return len(p.events) == 0 && p.Deleted == 0 && p.Chain == (interval{}) && p.First == p.Next && !p.Unsure && len(p.balance) == 0 && p.Created == 0
 }
 
 // A pushNews is an event to be remembered.
@@ -122,14 +137,18 @@ func (p *pushState) expect(set int, news []pushNews, docs map[string][]byte) {
 			p.Unsure = true
 			continue
 		}
-		n.seen, n.left = was.seen, was.left
+		n.seen, n.left, n.guard = was.seen, was.left, was.guard
 		p.events[n.key] = n.pushedEvent
-		b = append(b, n.key[:]...)
-		b = append(b, n.print[:]...)
-		b = append(b, flagOf(n.gone))
-		b = appendDatetime(b, n.at)
-		b = appendDatetime(b, resourcesync.NewDatetime(n.came))
+		b = appendEvent(b, n.key, &n.pushedEvent)
 	}
+	p.open = 0
+	if p.append(set, b, docs); len(b) > 0 {
+		p.open = p.Next
+	}
+}
+
+// append adds to docs one more document of events, and the state.
+func (p *pushState) append(set int, b []byte, docs map[string][]byte) {
 	if len(b) > 0 {
 		docs[pushedName(set, p.Next)] = b
 		p.Next++
@@ -137,15 +156,34 @@ func (p *pushState) expect(set int, news []pushNews, docs map[string][]byte) {
 	docs[fmt.Sprint(docPush, set)] = encode(p)
 }
 
-// applied takes in that what was expected has come true.
-func (p *pushState) applied(news []pushNews) {
-	for i := range news {
-		n := &news[i]
-		if e, ok := p.events[n.key]; ok && e.at.Compare(n.at) == 0 && e.print == n.print {
-			e.certain = true
-			p.events[n.key] = e
-		}
+// The flags of a record of events.
+const (
+	flagGone = 1 << iota
+	flagFresh
+	flagCertain
+	flagProven
+	flagGuard   // a time follows
+	flagBalance // it is no event but a balance
+	flagCreated // which is balanceCreated; with flagGone it is balanceGone
+)
+
+func appendEvent(b []byte, k resourceKey, e *pushedEvent) []byte {
+	flags := flagOf(e.gone, flagGone) | flagOf(e.fresh, flagFresh) | flagOf(e.certain, flagCertain) | flagOf(e.proven, flagProven) | flagOf(!e.guard.IsZero(), flagGuard)
+	b = append(b, k[:]...)
+	b = append(b, e.print[:]...)
+	b = append(b, flags)
+	b = appendDatetime(b, e.at)
+	b = appendDatetime(b, resourcesync.NewDatetime(e.came))
+	if !e.guard.IsZero() {
+		b = appendDatetime(b, e.guard)
 	}
+	return b
+}
+
+func appendBalance(b []byte, k resourceKey, is balance) []byte {
+	b = append(b, k[:]...)
+	b = append(b, make([]byte, len(pushedEvent{}.print))...)
+	return append(b, flagBalance|flagOf(is == balanceGone, flagGone)|flagOf(is == balanceCreated, flagCreated))
 }
 
 func (p *pushState) decodeEvents(b []byte) error {
@@ -158,22 +196,51 @@ func (p *pushState) decodeEvents(b []byte) error {
 		copy(n.key[:], d.b)
 		copy(n.print[:], d.b[len(n.key):])
 		d.b = d.b[len(n.key)+len(n.print):]
-		n.gone = d.byte()&1 != 0
+		flags := d.byte()
+		if flags&flagBalance != 0 {
+			p.setBalance(n.key, flags)
+			continue
+		}
+		n.gone, n.fresh, n.certain, n.proven = flags&flagGone != 0, flags&flagFresh != 0, flags&flagCertain != 0, flags&flagProven != 0
 		n.at, n.came = d.datetime(), d.datetime().Time()
+		if flags&flagGuard != 0 {
+			n.guard = d.datetime()
+		}
 		if !d.ok() {
 			return errWant
+		}
+		if !n.certain && !n.isAhead() && n.at.Compare(n.guard) > 0 {
+			n.guard = n.at // it may have been applied before the process ended
 		}
 		p.events[n.key] = n.pushedEvent
 	}
 	return nil
 }
 
-func flagOf(b bool) byte {
-	if b {
-		return 1
+func (p *pushState) setBalance(k resourceKey, flags byte) {
+	switch {
+	case flags&flagGone != 0:
+		p.balance[k] = balanceGone
+	case flags&flagCreated != 0:
+		p.balance[k] = balanceCreated
+	default:
+		delete(p.balance, k)
+	}
+}
+
+func flagOf(is bool, flag byte) byte {
+	if is {
+		return flag
 	}
 	return 0
 }
+
+// aheadSlack is how far the time of an event may be ahead of when it came.
+const aheadSlack = time.Second
+
+// isAhead reports whether the event is of a time that had not come when it was
+// notified: what is true from then on nobody can know.
+func (e *pushedEvent) isAhead() bool { return e.at.Time().After(e.came.Add(aheadSlack)) }
 
 // printOf is the fingerprint of w at t, as it is remembered.
 func printOf(w *want, t resourcesync.Datetime) (p [8]byte) {
@@ -215,7 +282,7 @@ func (p *pushState) isKnown(st *setState, w *want, t resourcesync.Datetime) bool
 		return false
 	}
 	if was, ok := p.events[keyOfResource(w.URI)]; ok && !was.at.IsZero() {
-		if from, _ := span(was.at); isBefore(t, from) {
+		if from, _ := span(was.guard); !was.guard.IsZero() && isBefore(t, from) {
 			return true
 		}
 		if was.certain && was.at.Compare(t) == 0 && was.print == printOf(w, t) {
@@ -236,10 +303,10 @@ func (p *pushState) isNewer(uri string, at resourcesync.Datetime) bool {
 		return false
 	}
 	was, ok := p.events[keyOfResource(uri)]
-	if !ok || was.at.IsZero() {
+	if !ok || was.guard.IsZero() {
 		return false
 	}
-	return at.IsZero() || at.Compare(was.at) < 0
+	return at.IsZero() || at.Compare(was.guard) < 0
 }
 
 // saw notes that the Change List told of an event of the resource.
@@ -254,10 +321,12 @@ func (p *pushState) saw(uri string, at resourcesync.Datetime, gone bool) {
 	}
 }
 
-// pulled is called when all the Source says was read, and is here. It returns how many changes were notified of which the Source's
-// own documents should tell by now, and do not. With compared, all was compared
-// with what the Source has: then there is nothing to doubt.
-func (p *pushState) pulled(st *setState, now time.Time, compared bool) (doubtful int) {
+// pulled is called when all the Source says was read, and is here. It returns how
+// many changes were notified that the Source's own documents should list by now,
+// and do not; and of these how many its Change List, which covers their times,
+// contradicts: they changed nothing here. With compared, all was compared with
+// what the Source has: then there is nothing to doubt.
+func (p *pushState) pulled(st *setState, now time.Time, compared bool) (doubtful, lies int) {
 	watermark, lag := st.Watermark, maxLag
 	if st.Changes == "" {
 		lag = maxListLag
@@ -267,10 +336,15 @@ func (p *pushState) pulled(st *setState, now time.Time, compared bool) (doubtful
 	}
 	for k, e := range p.events {
 		told := !e.seen.IsZero() && (e.seen.Compare(e.at) > 0 || e.seen.Compare(e.at) == 0 && e.left == e.gone)
+		_, seen := span(e.seen)
+		told = told || !e.gone && !e.left && !e.seen.IsZero() && seen.After(e.at.Time()) // in whole seconds
 		passed := isBefore(e.at, watermark)
 		switch {
 		case told && !watermark.Before(e.at.Time()), compared && passed:
 			delete(p.events, k)
+		case passed && e.fresh && e.certain && !e.proven && !compared && !st.compared:
+			delete(p.events, k)
+			lies++
 		case passed:
 			doubtful++
 		case now.Sub(e.came) > lag: // and it stands in nobody's way any more
@@ -278,14 +352,14 @@ func (p *pushState) pulled(st *setState, now time.Time, compared bool) (doubtful
 			p.Unsure = p.Unsure || !compared
 		}
 	}
-	p.Deleted = 0
+	p.forgetBalance()
 	if p.Chain != (interval{}) && !p.Chain.From.After(watermark) { // the gap is closed
 		p.Until, p.Chain = maxOf(p.Until, p.Chain.Until), interval{}
 	}
 	if p.Unsure && doubtful == 0 {
 		doubtful = 1
 	}
-	return doubtful
+	return doubtful, lies
 }
 
 // save returns the documents of the state as a whole, in place of those that
@@ -296,11 +370,14 @@ func (p *pushState) save(set int) map[string][]byte {
 		docs[pushedName(set, i)] = nil
 	}
 	p.First = p.Next
-	var news []pushNews
+	var b []byte
 	for k, e := range p.events {
-		news = append(news, pushNews{k, e})
+		b = appendEvent(b, k, &e)
 	}
-	p.expect(set, news, docs)
+	for k, is := range p.balance {
+		b = appendBalance(b, k, is)
+	}
+	p.append(set, b, docs)
 	return docs
 }
 

@@ -28,6 +28,10 @@ type setRun struct {
 	portions int64 // resources that were applied before the end of a harvest
 
 	origin Origin // of a set without documents; nil: it has some
+
+	confirmed map[resourceKey]bool // deletions that were notified and that the Source confirms
+	results   results              // of each resource, if they are wanted
+	temporary int64                // deletions of the plan that undo creations that were notified
 }
 
 // maxStale caps the failures for which it is remembered that a newer
@@ -269,6 +273,9 @@ func (r *setRun) stageOwed(ctx context.Context) (int, error) {
 		w, _, err := decodeWant(o.URI, string(o.Entry))
 		if err != nil {
 			return n, err
+		}
+		if w.claimed && w.Gone {
+			continue // it is carried out once it is confirmed, see settlePending
 		}
 		w.class, w.Refused, w.Member, w.pack = wantOwed, "", member{}, 0 // of a dump of another day
 		if isConfirmed(&w) {

@@ -24,6 +24,7 @@ type want struct {
 	Member  member              // where its content lies in a package; zero: nobody said
 	pack    int                 // number of the package whose manifest has this entry; zero: it is of another document
 	applied bool                // it was, earlier in this run
+	claimed bool                // a notification says so, and none of the Source's documents did yet
 	chain   []step              // of patches that lead to it; not encoded
 	rank
 }
@@ -102,6 +103,9 @@ func (w *want) appendTo(b []byte) []byte {
 	}
 	if w.Instead != "" {
 		flags |= 4
+	}
+	if w.claimed {
+		flags |= 16
 	}
 	if w.pack > 0 {
 		flags |= 8
@@ -187,7 +191,7 @@ func decodeWant(uri, b string) (want, string, error) {
 	}
 	w := want{URI: uri}
 	flags := d.byte()
-	w.Gone, w.applied = flags&1 != 0, flags&2 != 0
+	w.Gone, w.applied, w.claimed = flags&1 != 0, flags&2 != 0, flags&16 != 0
 	w.Change = resourcesync.Change(d.byte())
 	w.class = wantClass(d.byte())
 	w.Lastmod = d.datetime()

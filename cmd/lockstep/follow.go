@@ -141,10 +141,6 @@ func runFollow(ctx context.Context, o *followOptions, io stdio) error {
 	if cerr := closeEvents(); err == nil {
 		err = cerr
 	}
-	if errors.Is(err, destination.ErrEnded) {
-		io.errorf("%v; what is here was kept\n", err)
-		err = nil
-	}
 	err = explain(err, o.dest)
 	if interrupted(ctx, err) {
 		err = withHint(errInterrupted, "progress is kept; run the same command again to go on")

@@ -93,7 +93,7 @@ func (f *following) passed(r destination.Report, err error) {
 	f.last = err
 	ready := f.ready
 	f.mu.Unlock()
-	if err != nil && !errors.Is(err, destination.ErrRefused) { // which ends it all
+	if err != nil {
 		err = explain(err, f.o.dest)
 		f.watcher.say("warning: ", fmt.Errorf("%w; trying again", err))
 		if hint := hintOf(err); hint != "" {

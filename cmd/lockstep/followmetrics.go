@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"time"
 
 	"lockstep/destination"
@@ -19,7 +20,7 @@ func (f *following) figures(s *figures) {
 func tellFollow(s *figures, state *followState) {
 	r := &state.Result
 	s.gauge("lockstep_follow_ready", "Whether the first sync is done.", truth(state.Ready))
-	s.gauge("lockstep_follow_failing", "Whether the last look at the Source failed as a whole.", truth(r.Follow.Error != ""))
+	s.gauge("lockstep_follow_failing", "Whether the last look at the Source, or at each of its sets, failed.", truth(isFailing(&r.Follow)))
 	s.counter("lockstep_follow_passes_total", "Passes that did something or failed.", float64(r.Passes))
 	s.counter("lockstep_follow_passes_failed_total", "Passes after which not everything was in step.", float64(r.PassesFailed))
 	s.counter("lockstep_follow_pass_seconds_total", "Time spent in passes.", r.Elapsed)
@@ -40,6 +41,12 @@ func tellFollow(s *figures, state *followState) {
 			tellProgress(s, names[set.URI], &p)
 		}
 	}
+}
+
+// isFailing reports whether the Source does not answer: the last look at it, or
+// at each of its sets, failed.
+func isFailing(f *destination.FollowStatus) bool {
+	return f.Error != "" || len(f.Sets) > 0 && !slices.ContainsFunc(f.Sets, func(s destination.SetStatus) bool { return s.Error == "" })
 }
 
 // setLabels names the sets: by their names, where no two have the same.
@@ -118,6 +125,9 @@ func tellFollowed(s *figures, name string, set *destination.SetStatus) {
 		s.gauge("lockstep_follow_channel", "How news of a set come.", truth(set.Channel == channel), "set", name, "channel", channel)
 	}
 	s.gauge("lockstep_follow_set_failing", "Whether the set was not in step after its last pass.", truth(set.Error != ""), "set", name)
+	s.gauge("lockstep_follow_set_refused", "Whether the set is left as it is, for safety.", truth(set.Refused != ""), "set", name)
+	s.gauge("lockstep_follow_pending_deletions", "Deletions that were notified and that the Source has not confirmed.", float64(set.Pending), "set", name)
+	s.gauge("lockstep_follow_push_paused", "Whether notifications are not used because the Source's documents contradicted one.", truth(!set.Paused.IsZero()), "set", name)
 	s.gauge("lockstep_follow_waiting", "Notifications taken and not yet processed.", float64(set.Waiting), "set", name)
 	s.gauge("lockstep_follow_lag_seconds", "From the newest change applied by a notification, at the Source, to its file here.", set.Lag.Seconds(), "set", name)
 	for _, at := range []struct {
@@ -128,6 +138,7 @@ func tellFollowed(s *figures, name string, set *destination.SetStatus) {
 		{"last_notification", "When the last notification came.", set.Notified},
 		{"last_pull", "When the set was last looked at.", set.Pulled},
 		{"next_pull", "When the set is looked at next.", set.NextPull},
+		{"push_paused_until", "Until when notifications are not used.", set.Paused},
 		{"lease_end", "When the subscription at the hub ends, if it is not renewed.", set.LeaseEnd},
 	} {
 		if !at.time.IsZero() {
@@ -145,6 +156,8 @@ func tellFollowed(s *figures, name string, set *destination.SetStatus) {
 		{"duplicates", "Notifications that brought nothing new.", set.Duplicates},
 		{"quarantined", "Notifications that were put aside.", set.Quarantined},
 		{"pulls", "Looks at the set.", set.Pulls},
+		{"contradicted", "Notified changes that the Source's documents contradict.", set.Contradicted},
+		{"discarded", "Notifications that were not used.", set.Discarded},
 	} {
 		s.counter("lockstep_follow_"+c.name+"_total", c.help, float64(c.n), "set", name)
 	}

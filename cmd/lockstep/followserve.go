@@ -82,8 +82,9 @@ func (f *following) result(status *destination.FollowStatus, err error) followRe
 	if sum.Mode == "" {
 		sum.Mode = destination.ModeNone
 	}
-	sum.SyncedUntil, sum.Sets = syncedUntil(status), []string{}
+	sum.SyncedUntil, sum.Sets, sum.Pending = syncedUntil(status), []string{}, 0
 	for i := range status.Sets {
+		sum.Pending += status.Sets[i].Pending
 		sum.Sets = append(sum.Sets, status.Sets[i].URI)
 	}
 	return followResult{

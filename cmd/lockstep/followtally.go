@@ -36,6 +36,7 @@ func (t *followTally) add(r *destination.Report, err error) {
 	}
 	sum.Created, sum.Updated, sum.Deleted = sum.Created+r.Created, sum.Updated+r.Updated, sum.Deleted+r.Deleted
 	sum.Unchanged, sum.Failed, sum.Refused = sum.Unchanged+r.Unchanged, sum.Failed+r.Failed, sum.Refused+r.Refused
+	sum.Contradicted += r.Contradicted
 	sum.Bytes, sum.Requests, sum.Elapsed = sum.Bytes+r.Bytes, sum.Requests+r.Requests, sum.Elapsed+r.Elapsed
 	if r.SyncedUntil.After(sum.SyncedUntil) {
 		sum.SyncedUntil = r.SyncedUntil

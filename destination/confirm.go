@@ -1,0 +1,283 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
+)
+
+// A deletion that a notification announces is carried out when the Source
+// confirms it: the resource answers 404 or 410, or the Source's own Change List
+// or a complete list says so. Until then it is pending: one of the Owed.
+
+const (
+	// maxProbes is how many deletions of a pass over notifications are confirmed
+	// one by one. Where there are more, reading the Change List once costs less.
+	maxProbes = 64
+
+	// maxPendingProbes is for how many pending deletions a pull asks, of those that
+	// the documents it has read do not mention.
+	maxPendingProbes = 1000
+
+	// probeTime is how long all of them may take.
+	probeTime = 20 * time.Second
+
+	// pushPause is how long notifications of a set are not used after its own
+	// documents have contradicted one.
+	pushPause = 24 * time.Hour
+)
+
+// confirmDeletions asks the Source for the deletions that are staged: those it
+// confirms are carried out with the rest, the others become pending.
+func (p *pusher) confirmDeletions(ctx context.Context, now time.Time) error {
+	if !p.deletes || p.d.opts.Delete == DeleteKeep {
+		return nil
+	}
+	plan := &planner{d: p.d, set: p.set.Number, refuse: p.reader.refuse, settled: p.set.Complete && !p.reselects(), believes: true}
+	_, err := plan.count(ctx, p.stage, func(a *action) {
+		if a.Gone && a.claimed && (a.verb == verbRemove || a.verb == verbRelease) {
+			p.claims = append(p.claims, a.want)
+		}
+	})
+	if err != nil || len(p.claims) == 0 {
+		return err
+	}
+	p.confirmed = map[resourceKey]bool{}
+	if len(p.claims) <= maxProbes {
+		gone, err := p.d.probe(ctx, p.claims)
+		if err != nil {
+			return err
+		}
+		for i := range p.claims {
+			w := &p.claims[i]
+			if k := keyOfResource(w.URI); gone[i] {
+				p.confirmed[k] = true
+				p.note(w, p.stage.eventTime(w), now)
+			}
+		}
+	}
+	return p.keepPending(ctx, now, false)
+}
+
+// keepPending records the deletions that are not confirmed, or all of them.
+func (p *pusher) keepPending(ctx context.Context, now time.Time, all bool) error {
+	var b Batch
+	for i := range p.claims {
+		w := p.claims[i]
+		if p.confirmed[keyOfResource(w.URI)] && !all {
+			continue
+		}
+		at := p.stage.eventTime(&w)
+		if at.IsZero() || at.Time().After(p.limit) {
+			at = resourcesync.NewDatetime(now)
+		}
+		w.Links, w.Member = nil, member{}
+		w.rank = rank{class: wantOwed, event: at, mod: resourcesync.NewDatetime(now)} // when, and when we learned of it
+		b.Owe = append(b.Owe, Owed{Set: p.set.Number, URI: w.URI, Entry: w.appendTo(nil), Cause: "a notification says that it was deleted, and the Source has not confirmed it"})
+	}
+	if len(b.Owe) == 0 {
+		return nil
+	}
+	p.look(fmt.Sprintf("%s announced, and not confirmed yet", plural(int64(len(b.Owe)), "deletion")))
+	p.out.pending += int64(len(b.Owe))
+	if err := p.d.journal.Record(ctx, b); err != nil {
+		return fmt.Errorf("record pending deletions: %w", err)
+	}
+	return nil
+}
+
+// probe asks the Source whether resources are gone: those that answer 404 or
+// 410 are. What does not answer in time is not.
+func (d *Destination) probe(ctx context.Context, ws []want) ([]bool, error) {
+	own, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	gone := make([]bool, len(ws))
+	var g errgroup.Group
+	g.SetLimit(max(min(d.opts.Jobs, 8), 1))
+	for i := range ws {
+		g.Go(func() error {
+			gone[i] = own.Err() == nil && d.isGone(own, ws[i].URI)
+			return nil
+		})
+	}
+	_ = g.Wait() // they return nil
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	return gone, nil
+}
+
+// isGone reports whether a resource answers 404 or 410, past all caches.
+func (d *Destination) isGone(ctx context.Context, uri string) bool {
+	uri, _, _ = strings.Cut(uri, "#") // RS-AMB-22
+	resp, err := d.client.Get(ctx, fetch.Request{URI: uri, NoCache: true, Once: true, RangeLast: 1})
+	if err == nil {
+		_ = resp.Body.Close() // that it answers is all of interest
+		return false
+	}
+	var status *fetch.StatusError
+	return errors.As(err, &status) && (status.Status == http.StatusNotFound || status.Status == http.StatusGone)
+}
+
+// A settlement is the result of holding pending deletions against what was read
+// of the Source.
+type settlement struct {
+	left  int64  // still pending
+	lies  int64  // contradicted
+	first string // of these
+	ask   []want // not settled by what was read
+	drop  []Owed
+}
+
+// settlePending is called when a set was brought into step by the Source's
+// documents. Pending deletions that these have carried out, or contradict, are
+// settled; for the others the Source is asked.
+func (s *session) settlePending(ctx context.Context, set *setState, now time.Time) error {
+	var all settlement
+	var some []want
+	flush := func() error {
+		if len(some) == 0 {
+			return nil
+		}
+		err := all.judge(ctx, s.d.journal, set, some, now)
+		some = some[:0]
+		return err
+	}
+	for o, err := range s.d.journal.Owed(ctx, set.Number) {
+		if err != nil {
+			return err
+		}
+		w, _, err := decodeWant(o.URI, string(o.Entry))
+		if err != nil {
+			return err
+		}
+		if !w.claimed || !w.Gone {
+			continue
+		}
+		if some = append(some, w); len(some) == 1000 {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	if err := flush(); err != nil {
+		return err
+	}
+	if len(all.drop) > 0 {
+		if err := s.d.journal.Record(ctx, Batch{Settle: all.drop}); err != nil {
+			return fmt.Errorf("record progress: %w", err)
+		}
+	}
+	if all.lies > 0 {
+		s.contradicted(set, all.lies, "the deletion of "+fetch.Printable(all.first), now)
+		if err := s.d.journal.Record(ctx, Batch{Save: map[string][]byte{fmt.Sprint(docPush, set.Number): encode(set.push)}}); err != nil {
+			return fmt.Errorf("record progress: %w", err)
+		}
+	}
+	err := s.removePending(ctx, set, &all)
+	if all.left > 0 {
+		s.report.Pending += all.left
+		s.warn(set.URI, fmt.Sprintf("set %s: the Source has not confirmed %s that it notified, and still has what they name; they stay pending", set.Name, plural(all.left, "deletion")))
+	}
+	return err
+}
+
+// judge holds pending deletions against what is here now.
+func (t *settlement) judge(ctx context.Context, j Journal, set *setState, ws []want, now time.Time) error {
+	uris := make([]string, len(ws))
+	for i := range ws {
+		uris[i] = ws[i].URI
+	}
+	held, err := j.Lookup(ctx, uris)
+	if err != nil {
+		return fmt.Errorf("read what is held: %w", err)
+	}
+	covered, lag := set.Watermark, maxLag
+	if set.compared {
+		covered = maxOf(covered, set.ListAt)
+	}
+	if set.Changes == "" {
+		lag = maxListLag
+	}
+	for i := range ws {
+		w := &ws[i]
+		lie := isBefore(w.event, covered) || now.Sub(w.mod.Time()) > lag
+		switch {
+		case !contains(held[i].Sets, set.Number):
+		case lie:
+			if t.lies++; t.first == "" {
+				t.first = w.URI
+			}
+		case len(t.ask) < maxPendingProbes:
+			t.ask = append(t.ask, *w)
+			continue
+		default:
+			t.left++
+			continue
+		}
+		t.drop = append(t.drop, Owed{Set: set.Number, URI: w.URI})
+	}
+	return nil
+}
+
+// removePending asks the Source for what is left, and removes what it confirms.
+func (s *session) removePending(ctx context.Context, set *setState, t *settlement) error {
+	if len(t.ask) == 0 {
+		return nil
+	}
+	t.left += int64(len(t.ask))
+	gone, err := s.d.probe(ctx, t.ask)
+	if err != nil {
+		return err
+	}
+	r := s.newSetRun(set)
+	defer func() { _ = r.stage.clear(context.WithoutCancel(ctx)) }() // it is small, and nothing in it counts any more
+	r.confirmed, r.results = map[resourceKey]bool{}, results{}
+	doc := r.stage.addDoc()
+	for i := range gone {
+		if !gone[i] {
+			continue
+		}
+		w := t.ask[i]
+		w.rank = rank{class: wantOwed, doc: doc, event: w.event, mod: w.mod}
+		r.confirmed[keyOfResource(w.URI)] = true
+		if err := r.stage.add(ctx, w); err != nil {
+			return err
+		}
+	}
+	if r.stage.empty() {
+		return nil
+	}
+	if _, err := r.carryOut(ctx, work{mode: ModeIncremental, via: ViaNotification, complete: true}); err != nil {
+		return err
+	}
+	t.left -= int64(len(r.confirmed))
+	docs := map[string][]byte{}
+	set.push.settle(set.Number, nil, r.results, docs)
+	if err := s.d.journal.Record(ctx, Batch{Save: docs}); err != nil {
+		return fmt.Errorf("record progress: %w", err)
+	}
+	return nil
+}
+
+// contradicted pauses the use of notifications: a complete document of the Source
+// says otherwise.
+func (s *session) contradicted(set *setState, lies int64, first string, now time.Time) {
+	p := set.push
+	p.Lies += lies
+	p.Paused = now.Add(pushPause).UTC().Truncate(time.Second)
+	p.Reason = fmt.Sprintf("the Source's own documents contradict %s that it notified, as %s", plural(lies, "change"), first)
+	s.report.Contradicted += lies
+	s.warn(set.Changes, fmt.Sprintf("set %s: %s: its notifications are not used until %s, and it is polled instead", set.Name, p.Reason, show(p.Paused)))
+}
+
+// isPaused reports whether notifications of the set are not used.
+func (p *pushState) isPaused(now time.Time) bool { return p != nil && now.Before(p.Paused) }
