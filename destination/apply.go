@@ -37,6 +37,7 @@ type applier struct {
 
 	progress Progress
 	lastTick time.Time
+	passing  map[int]int64    // counts by set what failed and is tried again at the end of the run; nil: nothing is
 	stale    map[string]error // failures that reading the description again may mend; told if it does not
 	results  results          // of each resource; nil: they are not wanted
 
@@ -177,6 +178,8 @@ func (p *applier) handRest(a *action, send func(outcome)) {
 		}
 	case verbNone, verbRefuse:
 		send(outcome{action: a})
+	case verbDefer:
+		send(outcome{action: a, err: a.pending})
 	case verbTouch, verbRelease:
 		send(p.known(a))
 	}
@@ -363,19 +366,29 @@ func (p *applier) failed(a *action, o outcome) {
 func (p *applier) fail(a *action, err error) {
 	p.book(a, err)
 	p.progress.Failed++
-	p.d.emit(Event{Kind: EventFailed, Set: p.set.Name, URI: a.URI, Err: err})
+	p.d.emit(Event{Kind: EventFailed, Set: p.set.Name, URI: a.URI, Err: err, Later: p.triesAgain(err)})
 }
 
 func (p *applier) book(a *action, err error) {
 	p.count(a, err)
-	p.owe(a, err.Error())
+	p.owe(a, err)
 }
 
 func (p *applier) count(a *action, err error) {
 	p.mended(a) // it counts once
 	p.report.Failed++
-	p.report.fail(a.URI, err.Error())
+	later := p.triesAgain(err)
+	if later {
+		p.passing[p.set.Number]++
+	}
+	p.report.failResource(a.URI, err, later)
 	p.missed(a, err)
+}
+
+// triesAgain reports whether what failed with err is tried again at the end of
+// the run.
+func (p *applier) triesAgain(err error) bool {
+	return p.passing != nil && isPassing(err) && !isStale(err) && notBeforeOf(err).IsZero()
 }
 
 // disproved books that the content at the Source is not what a notification
@@ -414,17 +427,18 @@ func (p *applier) mended(a *action) {
 func (p *applier) refused(a *action) {
 	err := fmt.Errorf("refuse %s: %s", fetch.Printable(a.URI), a.Refused)
 	p.report.Refused++
-	p.report.fail(a.URI, err.Error())
+	p.report.failResource(a.URI, err, false)
 	p.missed(a, err)
-	p.owe(a, err.Error())
+	p.owe(a, err)
 	p.d.emit(Event{Kind: EventRefused, Set: p.set.Name, URI: a.URI, Err: err})
 }
 
-func (p *applier) owe(a *action, cause string) {
+func (p *applier) owe(a *action, err error) {
 	p.owing = true
 	w := a.asStated()
 	w.class, w.rank.doc, w.rank.pos, w.rank.nth = wantOwed, 0, 0, 0
-	p.pending.Owe = append(p.pending.Owe, Owed{Set: p.set.Number, URI: a.URI, Entry: w.appendTo(nil), Cause: cause})
+	w.passing, w.notBefore = p.triesAgain(err), notBeforeOf(err)
+	p.pending.Owe = append(p.pending.Owe, Owed{Set: p.set.Number, URI: a.URI, Entry: w.appendTo(nil), Cause: err.Error()})
 	if a.gone && a.isHeld() && len(a.held.Hashes) > 0 {
 		// What is owed may be of another time: nobody must take the row for a file.
 		h := a.held

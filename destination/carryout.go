@@ -3,6 +3,7 @@ package destination
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
 // work is what carryOut is to do with what is staged.
@@ -15,6 +16,7 @@ type work struct {
 	files     bool   // look whether the files are there; a run that follows a killed one does so anyway
 	suspect   bool   // refuse if anything newer would be lost
 	past      *state // what is staged is what was then; nil: what is now
+	final     bool   // what is staged failed before in this run
 	done      func() // all was carried out: move on
 }
 
@@ -136,6 +138,9 @@ func (r *setRun) predict(t *tally) {
 func (r *setRun) applier(ctx context.Context, paths *Paths) *applier {
 	a := &applier{d: r.d, set: r.set, report: &r.report, counts: r.counts, out: r.out, keep: r.keep, stale: r.stale, results: r.results, ways: &ways{}}
 	a.fetch = &fetcher{d: r.d, set: r.set.Number, names: newNames(ctx, paths, r.d.store), resume: r.resume, first: true, refuse: r.reader.refuse, past: r.past, origin: r.origin}
+	if !r.final {
+		a.passing = r.passing
+	}
 	for range r.d.journal.Owed(ctx, r.set.Number) {
 		a.owing, a.fetch.resume = true, true // what is owed may have begun to come
 		break
@@ -154,7 +159,11 @@ func (r *setRun) execute(ctx context.Context, a *applier, p *planner, w *work, t
 	}
 	a.progress.Total, a.progress.TotalBytes = total.todo()+total.unchanged, total.bytes
 	a.fetch.first = deletes && total.deleted > 0
-	err := a.run(ctx, p.actions(ctx, r.stage))
+	actions := p.actions(ctx, r.stage)
+	if a.owing {
+		actions = r.deferring(ctx, actions, w)
+	}
+	err := a.run(ctx, actions)
 	defer a.ways.warnings.tell(r.warn)
 	if err != nil && !isFull(err) || a.broken {
 		return err
@@ -209,13 +218,18 @@ func (r *setRun) restart(ctx context.Context, a *applier, past *state) error {
 		r.forgetPushed(b.Save)
 	}
 	b.Save[fmt.Sprint(docSet, r.set.Number)] = encode(&undone)
-	kept := false
+	now, kept := time.Now(), false
 	for o, err := range r.d.journal.Owed(ctx, r.set.Number) {
 		if err != nil {
 			return err
 		}
-		if w, _, derr := decodeWant(o.URI, string(o.Entry)); derr == nil && w.Gone && w.claimed {
+		w, _, derr := decodeWant(o.URI, string(o.Entry))
+		switch {
+		case derr == nil && w.Gone && w.claimed:
 			kept = true // the list may be older than what was notified
+			continue
+		case derr == nil && w.notBefore.After(now):
+			kept = true // whether it is still wanted turns out
 			continue
 		}
 		b.Settle = append(b.Settle, Owed{Set: o.Set, URI: o.URI})

@@ -19,6 +19,7 @@ const (
 	EventApplied  EventKind = "applied"  // a change is on disk and will stay: --events shows these
 	EventFailed   EventKind = "failed"   // a resource could not be brought into step: Err
 	EventRefused  EventKind = "refused"  // a resource must not be fetched: Err
+	EventRetry    EventKind = "retry"    // what failed for a passing reason is tried once more, all failures with Later set: Progress.Total
 	EventWarning  EventKind = "warning"  // something a person should know: URI, Err
 	EventFinding  EventKind = "finding"  // an audit found a difference: Finding
 	EventDone     EventKind = "done"     // a set's run is over: Result
@@ -37,6 +38,7 @@ type Event struct {
 	Datetime time.Time // of the change, as the Source states it; zero if it does not
 	Lastmod  time.Time
 	Err      error
+	Later    bool // of a failure: it is tried again at the end of the run, and reported again if it fails again
 	Finding  Finding
 	Progress Progress
 	Result   SetReport

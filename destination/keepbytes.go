@@ -214,7 +214,7 @@ func (p *applier) keepBatch(ctx context.Context, l *shipment) {
 		case c.err != nil:
 			failed[at[i]] = c.err
 		case c.warning != "":
-			l.unkept = append(l.unkept, Failure{c.past.URI, c.warning})
+			l.unkept = append(l.unkept, Failure{URI: c.past.URI, Cause: c.warning})
 		}
 	}
 	if len(failed) == 0 {

@@ -20,6 +20,7 @@ const (
 	verbRefuse              // must not be fetched
 	verbRelease             // this set no longer contains it, another does
 	verbRemove              // no set contains it any longer
+	verbDefer               // get the content, but not yet: it stays pending
 )
 
 // An action closes the gap between what the Source says of one URI and what we
@@ -33,6 +34,7 @@ type action struct {
 	gone        bool   // verbFetch: the file is not there any more, whatever the Journal says
 	moves       bool   // verbFetch: what stands in the place of its file is not ours; it gets another
 	from        string // where the content is, if not at the URI
+	pending     error  // verbDefer: why
 	stated      *want  // what the Source said of the URI, if the content is another representation
 	tried       bool   // its package was read, and did not yield its content
 }

@@ -109,7 +109,7 @@ func (p *applier) replaced(ctx context.Context, batch []action) ([]action, error
 		if a.Instead != "" {
 			h := here[0]
 			if here = here[1:]; !contains(h.Sets, p.set.Number) {
-				p.owe(a, "what is kept instead of it has not come")
+				p.owe(a, errors.New("what is kept instead of it has not come"))
 				continue
 			}
 		}

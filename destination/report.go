@@ -177,18 +177,44 @@ func (r *Report) plan(sentence string) {
 type Failure struct {
 	URI   string `json:"uri"`
 	Cause string `json:"cause"` // a sentence with the address in it
+
+	NotBefore time.Time `json:"not_before,omitzero"` // when it is asked for again, as its server wished
+
+	resource bool // it is pending; else it is a document, or a place in the mirror
+	later    bool // it is tried again at the end of the run
+}
+
+// IsResource reports whether the failure is of a resource, which stays pending, and
+// not of a document.
+func (f *Failure) IsResource() bool { return f.resource }
+
+// failResource notes a failure of a resource.
+func (r *Report) failResource(uri string, err error, later bool) {
+	if len(r.Failures) < maxListed {
+		f := Failure{URI: fetch.Printable(uri), Cause: fetch.Printable(err.Error()), resource: true, later: later}
+		if t := notBeforeOf(err); !t.IsZero() {
+			f.NotBefore = t.UTC().Truncate(time.Second)
+		}
+		r.Failures = append(r.Failures, f)
+	}
+}
+
+// retry takes back n failures that are tried again.
+func (r *Report) retry(n int64) {
+	r.Failed -= n
+	r.Failures = slices.DeleteFunc(slices.Clone(r.Failures), func(f Failure) bool { return f.later })
 }
 
 // fail notes a failure, with a cause that names the address.
 func (r *Report) fail(uri, cause string) {
 	if len(r.Failures) < maxListed {
-		r.Failures = append(r.Failures, Failure{fetch.Printable(uri), fetch.Printable(cause)})
+		r.Failures = append(r.Failures, Failure{URI: fetch.Printable(uri), Cause: fetch.Printable(cause)})
 	}
 }
 
 // miss notes a resource that could not be had as it was.
 func (r *Report) miss(uri, cause string) {
-	f := Failure{fetch.Printable(uri), fetch.Printable(cause)}
+	f := Failure{URI: fetch.Printable(uri), Cause: fetch.Printable(cause)}
 	if r.missing > maxMissing {
 		return
 	}
@@ -223,8 +249,8 @@ func (r *Report) shortfall() string {
 
 // unfail takes a failure back: it was mended within the run.
 func (r *Report) unfail(uri, cause string) {
-	f := Failure{fetch.Printable(uri), fetch.Printable(cause)}
-	if i := slices.Index(r.Failures, f); i >= 0 {
+	uri, cause = fetch.Printable(uri), fetch.Printable(cause)
+	if i := slices.IndexFunc(r.Failures, func(f Failure) bool { return f.URI == uri && f.Cause == cause }); i >= 0 {
 		r.Failures = slices.Delete(r.Failures, i, i+1)
 	}
 }

@@ -25,6 +25,8 @@ type setRun struct {
 
 	listAt resourcesync.Datetime // of the Resource List that is staged
 
+	final bool // only what failed in this run is tried again
+
 	portions int64 // resources that were applied before the end of a harvest
 
 	origin Origin // of a set without documents; nil: it has some
@@ -265,7 +267,7 @@ func union(a, b []string) []string {
 
 // stageOwed stages what is owed to the set, and returns how much it is.
 func (r *setRun) stageOwed(ctx context.Context) (int, error) {
-	n := 0
+	n, now := 0, time.Now()
 	for o, err := range r.d.journal.Owed(ctx, r.set.Number) {
 		if err != nil {
 			return n, err
@@ -277,14 +279,20 @@ func (r *setRun) stageOwed(ctx context.Context) (int, error) {
 		if w.claimed && w.Gone {
 			continue // it is carried out once it is confirmed, see settlePending
 		}
+		if r.final && !w.passing {
+			continue
+		}
+		if n++; w.notBefore.After(now) {
+			continue // it is reported, see deferring
+		}
 		w.class, w.Refused, w.Member, w.pack = wantOwed, "", member{}, 0 // of a dump of another day
 		if isConfirmed(&w) {
 			w.Gone = false // as it was then: it is asked again
 		}
+		w.passing, w.notBefore = false, time.Time{}
 		if !w.Gone {
 			w.Refused = r.reader.refuse(w.URI)
 		}
-		n++
 		if err := r.stage.add(ctx, w); err != nil {
 			return n, err
 		}

@@ -26,6 +26,8 @@ type session struct {
 	untold int      // sets of which nobody can tell what they were
 	resume bool     // an earlier run may have left unfinished downloads
 	marked bool     // the Journal knows that a run is under way
+
+	passing map[int]int64 // counts by set what failed and is tried again at the end of the run; nil: nothing is
 }
 
 // Sync brings the mirror into step with the Source at address, which may be
@@ -104,6 +106,9 @@ func (s *session) run(ctx context.Context, address string) error {
 // runSets brings sets into step.
 func (s *session) runSets(ctx context.Context, sets []*setState) error {
 	var refused, incomplete error
+	if !s.d.opts.DryRun && s.past == nil {
+		s.passing = map[int]int64{}
+	}
 	for i, set := range sets {
 		s.d.emit(Event{Kind: EventSet, Set: set.Name, Progress: Progress{Set: i + 1, Sets: len(sets)}})
 		err := s.syncOne(ctx, set)
@@ -124,6 +129,9 @@ func (s *session) runSets(ctx context.Context, sets []*setState) error {
 		if t := set.asOf; !t.IsZero() && (s.report.AsOf.IsZero() || t.Before(s.report.AsOf)) {
 			s.report.AsOf = t
 		}
+	}
+	if err := s.finalPass(ctx, sets); err != nil {
+		return err
 	}
 	if err := s.close(ctx); err != nil {
 		return err

@@ -25,7 +25,11 @@ type want struct {
 	pack    int                 // number of the package whose manifest has this entry; zero: it is of another document
 	applied bool                // it was, earlier in this run
 	claimed bool                // a notification says so, and none of the Source's documents did yet
-	chain   []step              // of patches that lead to it; not encoded
+
+	notBefore time.Time // of what is pending: when its server may be asked again; zero: at any time
+	passing   bool      // of what is pending: it failed in the run under way, for a reason that may pass
+
+	chain []step // of patches that lead to it; not encoded
 	rank
 }
 
@@ -110,6 +114,12 @@ func (w *want) appendTo(b []byte) []byte {
 	if w.pack > 0 {
 		flags |= 8
 	}
+	if w.passing {
+		flags |= 32
+	}
+	if !w.notBefore.IsZero() {
+		flags |= 64
+	}
 	b = append(b, wantVersion, flags, byte(w.Change), byte(w.class))
 	b = appendDatetime(b, w.Lastmod)
 	b = binary.AppendVarint(b, w.Length)
@@ -133,6 +143,9 @@ func (w *want) appendTo(b []byte) []byte {
 	}
 	if w.pack > 0 {
 		b = binary.AppendUvarint(b, uint64(w.pack))
+	}
+	if !w.notBefore.IsZero() { // last: programs before do not read it
+		b = binary.AppendVarint(b, w.notBefore.Unix())
 	}
 	return b
 }
@@ -209,6 +222,10 @@ func decodeWant(uri, b string) (want, string, error) {
 		}
 		if flags&8 != 0 {
 			w.pack = int(d.uvarint())
+		}
+		w.passing = flags&32 != 0
+		if flags&64 != 0 {
+			w.notBefore = time.Unix(d.varint(), 0)
 		}
 	}
 	if !d.ok() {

@@ -112,6 +112,7 @@ func runAudit(ctx context.Context, o *auditOptions, io stdio) error {
 	stop := showProgress(io, o.out.quiet, w.meter.line)
 	report, err := r.dest.Audit(ctx, o.source, destination.AuditOptions{Content: o.content, Fix: o.fix})
 	stop()
+	w.sumUp()
 	shown.end()
 	whole := err == nil || errors.Is(err, destination.ErrIncomplete) || errors.Is(err, destination.ErrRefused)
 	switch {

@@ -103,6 +103,7 @@ func runDiff(ctx context.Context, o *diffOptions, io stdio) error {
 	}
 	shown := newShownDiff(io, o.out.json)
 	report, err := d.Diff(ctx, o.source, from, to, shown.add)
+	w.sumUp()
 	if none, ok := errors.AsType[*destination.NoPastError](err); ok && none.Err == nil && !none.Earliest.IsZero() {
 		err = withHint(err, "give instants from "+none.Earliest.UTC().Format(time.RFC3339Nano)+" on")
 	}

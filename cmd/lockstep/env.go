@@ -78,7 +78,8 @@ func plainValueError(f *pflag.Flag, v string, err error) error {
 
 // refuseEmptyFlags refuses a flag whose value on the command line is empty, which
 // an unset variable of a script usually makes it: --state "" is not the default
-// state. An empty --bandwidth is documented and means no limit.
+// state. An empty --bandwidth means no limit, an empty --base-url the default in place of the
+// configuration's.
 func refuseEmptyFlags(flags *pflag.FlagSet) (err error) {
 	flags.Visit(func(f *pflag.Flag) {
 		var values []string
@@ -86,7 +87,7 @@ func refuseEmptyFlags(flags *pflag.FlagSet) (err error) {
 		case pflag.SliceValue:
 			values = v.GetSlice()
 		default:
-			if f.Value.Type() != "string" && f.Name != "netrc" || f.Name == "bandwidth" {
+			if f.Value.Type() != "string" && f.Name != "netrc" || f.Name == "bandwidth" || f.Name == "base-url" {
 				return
 			}
 			values = []string{f.Value.String()}

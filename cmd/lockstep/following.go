@@ -93,8 +93,12 @@ func (f *following) passed(r destination.Report, err error) {
 	f.last = err
 	ready := f.ready
 	f.mu.Unlock()
+	f.watcher.sumUp()
 	if err != nil {
 		err = explain(err, f.o.dest)
+		if hint := f.watcher.causes.hint(); hint != "" {
+			err = withHint(err, hint)
+		}
 		f.watcher.say("warning: ", fmt.Errorf("%w; trying again", err))
 		if hint := hintOf(err); hint != "" {
 			f.watcher.say("hint: ", errors.New(hint))
@@ -168,7 +172,7 @@ func (f *following) announce(s *destination.FollowStatus) error {
 		report.Mode = destination.ModeNone
 	}
 	report.SyncedUntil = syncedUntil(s)
-	if err := printSync(out, &outputOptions{quiet: f.o.out.quiet}, &report, err); err != nil {
+	if err := printSync(context.Background(), out, &outputOptions{quiet: f.o.out.quiet}, nil, &report, err); err != nil {
 		return err
 	}
 	for i := range s.Sets {

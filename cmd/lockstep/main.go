@@ -52,6 +52,9 @@ func run(args []string, io stdio) int {
 	if err != nil && errors.Is(context.Cause(ctx), errInterrupted) && !errors.Is(err, errInterrupted) {
 		err = errInterrupted // whatever broke, it broke because of the signal
 	}
+	if status := deniedStatus(err); status != 0 {
+		err = hintedError{err, deniedHint(status)} // of more help than any other
+	}
 	reportError(io, err)
 	return exitCode(err)
 }

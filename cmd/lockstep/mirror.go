@@ -220,6 +220,7 @@ type watcher struct {
 	meter  meter
 	stream func(destination.Event) // for --events; may be nil
 	once   *saidBefore             // what need not be said again; nil: everything is said
+	causes causes                  // of what failed
 }
 
 // event is the callback of a Destination.
@@ -235,17 +236,31 @@ func (w *watcher) event(e destination.Event) {
 func (w *watcher) tell(e destination.Event) {
 	switch e.Kind {
 	case destination.EventFailed:
-		if w.ctx.Err() == nil { // all that is under way when a run is interrupted breaks off
+		switch {
+		case w.ctx.Err() != nil: // all that is under way when a run is interrupted breaks off
+		case w.once != nil && e.Set == "": // a document: a run that goes on has no end at which to sum up
 			w.say("failed: ", e.Err)
+		default:
+			w.causes.add("failed", e)
 		}
 	case destination.EventRefused:
-		w.say("refused: ", e.Err)
+		w.causes.add("refused", e)
+	case destination.EventRetry:
+		w.causes.retrying()
 	case destination.EventWarning:
 		w.say("warning: ", e.Err)
 	case destination.EventApplied:
 		if w.stream != nil {
 			w.stream(e)
 		}
+	}
+}
+
+// sumUp says what has failed since it did so last.
+func (w *watcher) sumUp() {
+	for _, line := range w.causes.take() {
+		head, text, _ := strings.Cut(line, ": ")
+		w.say(head+": ", errors.New(text))
 	}
 }
 

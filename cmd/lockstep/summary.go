@@ -1,7 +1,13 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"iter"
 	"strings"
 	"time"
 
@@ -10,12 +16,9 @@ import (
 )
 
 // printSync prints what a run came to.
-func printSync(io stdio, out *outputOptions, r *destination.Report, err error) error {
+func printSync(ctx context.Context, io stdio, out *outputOptions, d *destination.Destination, r *destination.Report, err error) error {
 	if out.json {
-		return io.printJSON(struct {
-			*destination.Report
-			Error string `json:"error,omitempty"`
-		}{r, errorText(err)})
+		return printReport(context.WithoutCancel(ctx), io, d, r, err)
 	}
 	if _, none := errors.AsType[*destination.NoPastError](err); none {
 		return nil // the error says it
@@ -58,6 +61,78 @@ func printSync(io stdio, out *outputOptions, r *destination.Report, err error) e
 		io.printf("  by way of %s\n", step)
 	}
 	return nil
+}
+
+// printReport prints the report as one JSON object. The failures come last and are
+// all there are: those of resources are read from the journal one by one, so that
+// memory does not grow with their number.
+func printReport(ctx context.Context, io stdio, d *destination.Destination, r *destination.Report, err error) error {
+	own := *r
+	pending := !r.DryRun && r.At.IsZero() && len(r.BySet) > 0
+	if pending {
+		own.Failures = nil
+	}
+	head, merr := marshal(struct {
+		*destination.Report
+		Error string `json:"error,omitempty"`
+	}{&own, errorText(err)})
+	if merr != nil {
+		return fmt.Errorf("write result: %w", merr)
+	}
+	if !pending {
+		io.printf("%s\n", head)
+		return nil
+	}
+	out := bufio.NewWriter(io.Out)
+	_, _ = out.Write(head[:len(head)-1]) // errors stay until Flush
+	sep := `,"failures":[`
+	for f, ferr := range failures(ctx, d, r) {
+		if ferr != nil {
+			return fmt.Errorf("read what is pending: %w", ferr)
+		}
+		text, merr := marshal(f)
+		if merr != nil {
+			return fmt.Errorf("write result: %w", merr)
+		}
+		_, _ = out.WriteString(sep)
+		_, _ = out.Write(text)
+		sep = ","
+	}
+	if sep == "," {
+		_, _ = out.WriteString("]")
+	}
+	_, _ = out.WriteString("}\n")
+	if err := out.Flush(); err != nil {
+		return fmt.Errorf("write result: %w", err)
+	}
+	return nil
+}
+
+// failures yields the failures of documents that r lists, and all that is pending.
+func failures(ctx context.Context, d *destination.Destination, r *destination.Report) iter.Seq2[destination.Failure, error] {
+	return func(yield func(destination.Failure, error) bool) {
+		for i := range r.Failures {
+			if f := r.Failures[i]; !f.IsResource() && !yield(f, nil) {
+				return
+			}
+		}
+		for f, err := range d.Pending(ctx, r) {
+			if !yield(f, err) {
+				return
+			}
+		}
+	}
+}
+
+// marshal returns v as JSON without escapes that only HTML needs.
+func marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
 // presentState is the first line of what a run came to.

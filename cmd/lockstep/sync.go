@@ -159,17 +159,21 @@ func runSync(ctx context.Context, o *syncOptions, io stdio) error {
 	stop := showFitting(io, o.out.quiet, w.meter.fit)
 	report, err := o.bring(ctx, r, do, io)
 	stop()
+	w.sumUp()
 	if cerr := closeEvents(); err == nil {
 		err = cerr
 	}
 	err = o.explainPast(explain(err, o.dest))
+	if hint := w.causes.hint(); hint != "" && errors.Is(err, destination.ErrIncomplete) {
+		err = withHint(err, hint)
+	}
 	if interrupted(ctx, err) {
 		err = withHint(errInterrupted, "progress is kept; run the same command again to go on")
 	}
 	if o.events == "-" {
 		io.Out = io.Err // stdout has events, and nothing else
 	}
-	if perr := printSync(io, o.out, &report, err); err == nil {
+	if perr := printSync(ctx, io, o.out, r.dest, &report, err); err == nil {
 		err = perr
 	}
 	return err

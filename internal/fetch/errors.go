@@ -82,6 +82,15 @@ func (e *StatusError) Error() string {
 	return s
 }
 
+// StatusOf returns the final status that err reports, if it reports one.
+func StatusOf(err error) (int, bool) {
+	var status *StatusError
+	if !errors.As(err, &status) {
+		return 0, false
+	}
+	return status.Status, true
+}
+
 // A RedirectError is a redirect that was not followed.
 type RedirectError struct {
 	To     string // as the Location header has it

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"lockstep/destination"
+	"lockstep/discover"
+	"lockstep/internal/fetch"
+)
+
+const (
+	// maxCauses caps the groups that are kept: a Source that fails each resource
+	// in words of its own must not fill memory or the screen.
+	maxCauses = 100
+	// maxCausesSaid caps the lines that are printed.
+	maxCausesSaid = 20
+)
+
+// causes sum up what failed or was refused: one line for each cause and host, with
+// a count and an example. The zero value is ready to use.
+type causes struct {
+	mu     sync.Mutex // guards what follows
+	groups map[causeKey]*causeGroup
+	later  map[causeKey]*causeGroup // of failures that are tried again at the end of the run
+	denied int                      // a status 401 or 403 among them
+}
+
+type causeKey struct{ head, host, cause string }
+
+type causeGroup struct {
+	count   int64
+	order   int    // in which it was met
+	example string // the whole sentence of the first
+	uri     string // of the first
+}
+
+// add takes in a failure of a resource or document.
+func (c *causes) add(head string, e destination.Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.groups == nil {
+		c.groups, c.later = map[causeKey]*causeGroup{}, map[causeKey]*causeGroup{}
+	}
+	groups := c.groups
+	if e.Later {
+		groups = c.later
+	}
+	text := errorText(e.Err)
+	c.denied = cmp.Or(c.denied, deniedStatus(e.Err))
+	key := causeKey{head, hostOfURI(e.URI), causeOf(text, fetch.Printable(e.URI))}
+	if groups[key] == nil && len(groups) >= maxCauses {
+		key = causeKey{head: head, cause: "other causes"}
+	}
+	g := groups[key]
+	if g == nil {
+		g = &causeGroup{order: len(groups), example: text, uri: fetch.Printable(e.URI)}
+		groups[key] = g
+	}
+	g.count++
+}
+
+// retrying drops the failures that are tried again: they are reported again if
+// they fail again.
+func (c *causes) retrying() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.later)
+}
+
+// take returns the lines, in the order in which the causes were met, and forgets
+// what was summed up.
+func (c *causes) take() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var lines []string
+	rest, restOf := int64(0), 0
+	for _, groups := range []map[causeKey]*causeGroup{c.groups, c.later} { // the latter of a run that did not come to its end
+		keys := make([]causeKey, 0, len(groups))
+		for key := range groups {
+			keys = append(keys, key)
+		}
+		slices.SortFunc(keys, func(a, b causeKey) int { return cmp.Compare(groups[a].order, groups[b].order) })
+		for _, key := range keys {
+			if len(lines) >= maxCausesSaid {
+				rest, restOf = rest+groups[key].count, restOf+1
+				continue
+			}
+			lines = append(lines, groups[key].line(key))
+		}
+	}
+	if rest > 0 {
+		lines = append(lines, fmt.Sprintf("failed: %s more, of %s; --json lists all", thousands(rest), count(restOf, "further cause")))
+	}
+	c.groups, c.later = nil, nil
+	return lines
+}
+
+// hint says which flag helps, if a server denied access.
+func (c *causes) hint() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	denied := c.denied
+	c.denied = 0
+	return deniedHint(denied)
+}
+
+func (g *causeGroup) line(key causeKey) string {
+	if g.count == 1 {
+		return key.head + ": " + g.example
+	}
+	at := ""
+	if key.host != "" {
+		at = " at " + fetch.Printable(key.host)
+	}
+	return fmt.Sprintf("%s: %s%s: %s; for example %s", key.head, count(g.count, "resource"), at, key.cause, g.uri)
+}
+
+func hostOfURI(uri string) string {
+	u, err := url.Parse(uri)
+	if err != nil {
+		return ""
+	}
+	return u.Host
+}
+
+// What differs from one failure to the next of the same cause.
+var (
+	causeTries   = regexp.MustCompile(` \(\d+ tries\)`)
+	causeAddress = regexp.MustCompile(`(read|write) (tcp|udp) \S+->`)
+	causeDigest  = regexp.MustCompile(`[0-9A-Fa-f]{32,}|[A-Za-z0-9+/_-]{40,}=*`)
+	causeTime    = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z?`)
+	causeNumber  = regexp.MustCompile(`\b((?:after|length|got|want|has|of) )\d+(?: of \d+)?\b`)
+)
+
+// causeOf returns the part of a sentence that failures of one cause share.
+func causeOf(text, uri string) string {
+	if uri != "" {
+		text = strings.TrimPrefix(text, "get "+uri+": ")
+		text = strings.ReplaceAll(text, uri, "it")
+	}
+	text = causeTries.ReplaceAllString(text, "")
+	text = causeAddress.ReplaceAllString(text, "$1 $2 ")
+	text = causeDigest.ReplaceAllString(text, "…")
+	text = causeTime.ReplaceAllString(text, "…")
+	return causeNumber.ReplaceAllString(text, "$1…")
+}
+
+// deniedStatus returns the status by which a server denied access; 0 if none did.
+func deniedStatus(err error) int {
+	if status, ok := fetch.StatusOf(err); ok && (status == http.StatusUnauthorized || status == http.StatusForbidden) {
+		return status
+	}
+	if errors.Is(err, discover.ErrNoSource) { // it sums up in words what each guess was answered with
+		for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden} {
+			if strings.Contains(err.Error(), fmt.Sprintf("status %d %s", status, http.StatusText(status))) {
+				return status
+			}
+		}
+	}
+	return 0
+}
+
+// deniedHint says which flags help where a server denied access with a status.
+func deniedHint(status int) string {
+	const flags = "--bearer-token-file FILE, --netrc, or --header 'Authorization: …'"
+	switch status {
+	case http.StatusUnauthorized:
+		return "the server asks for credentials: give them with " + flags + "; they are sent to the Source's own host only"
+	case http.StatusForbidden:
+		return "the server refuses access: if it needs credentials, or others, give them with " + flags + "; else its operator has to allow it"
+	}
+	return ""
+}

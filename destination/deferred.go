@@ -1,0 +1,194 @@
+package destination
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"lockstep/internal/fetch"
+)
+
+// A deferredError is why a resource is not asked for: the server that failed it
+// in an earlier run asked for more patience than a run has.
+type deferredError struct {
+	cause     string // as it was recorded then; it says until when
+	notBefore time.Time
+}
+
+func (e *deferredError) Error() string { return e.cause }
+
+// notBeforeOf returns when what failed with err may be asked for again; zero if
+// at any time.
+func notBeforeOf(err error) time.Time {
+	if d, ok := err.(*deferredError); ok { // never wrapped
+		return d.notBefore
+	}
+	return fetch.NotBefore(err)
+}
+
+// isPassing reports whether what failed with err is tried again at the end of the
+// run: the network, the server or the store may have recovered.
+func isPassing(err error) bool { return fetch.Passing(err) || isLocal(err) }
+
+// deferring yields the actions, of which those whose resources must not be asked
+// for yet come as verbDefer. Resources of which nothing else is to be said come,
+// too, so that the run reports that they are pending; or, where the actions are
+// all there is, as no longer wanted. Both sides come by URI, so nothing is held.
+func (r *setRun) deferring(ctx context.Context, actions iter.Seq2[action, error], w *work) iter.Seq2[action, error] {
+	return func(yield func(action, error) bool) {
+		next, stop := iter.Pull2(r.deferredWants(ctx, time.Now()))
+		defer stop()
+		pending, err, more := next()
+		// rest yields what is pending below a URI; "" is above all.
+		rest := func(below string) bool {
+			for more && err == nil && (below == "" || pending.URI < below) {
+				a := action{want: pending.want, verb: verbDefer, pending: pending.err}
+				if w.prune {
+					a.verb = verbSkip // settles it
+				}
+				if (w.prune || w.reports()) && !yield(a, nil) {
+					return false
+				}
+				pending, err, more = next()
+			}
+			return err == nil || yield(action{}, fmt.Errorf("read what is pending: %w", err))
+		}
+		for a, aerr := range actions {
+			if aerr != nil {
+				yield(a, aerr)
+				return
+			}
+			if !rest(a.URI) {
+				return
+			}
+			if more && pending.URI == a.URI {
+				if a.verb == verbFetch {
+					a.verb, a.pending = verbDefer, pending.err
+				}
+				pending, err, more = next()
+			}
+			if !yield(a, nil) {
+				return
+			}
+		}
+		rest("")
+	}
+}
+
+// reports reports whether the work is one that says what is still pending.
+func (w *work) reports() bool { return w.via != ViaNotification && !w.final }
+
+// A deferred is a pending resource that must not be asked for yet.
+type deferred struct {
+	want
+	err *deferredError
+}
+
+// deferredWants yields what is pending in the set and must not be asked for at now.
+func (r *setRun) deferredWants(ctx context.Context, now time.Time) iter.Seq2[deferred, error] {
+	return func(yield func(deferred, error) bool) {
+		for o, err := range r.d.journal.Owed(ctx, r.set.Number) {
+			if err != nil {
+				yield(deferred{}, err)
+				return
+			}
+			w, _, err := decodeWant(o.URI, string(o.Entry))
+			if err == nil && !w.notBefore.After(now) {
+				continue
+			}
+			if !yield(deferred{w, &deferredError{o.Cause, w.notBefore}}, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// finalPass tries what failed in this run for a passing reason once more, when all
+// sets are done: a server that restarted, or a bucket that refused a write, may be
+// back. What fails again stays pending.
+func (s *session) finalPass(ctx context.Context, sets []*setState) error {
+	for _, set := range sets {
+		n := s.passing[set.Number]
+		if n == 0 || set.foreign != nil || ctx.Err() != nil {
+			continue
+		}
+		delete(s.passing, set.Number)
+		before := s.report
+		s.report.retry(n)
+		s.d.emit(Event{Kind: EventRetry, Set: set.Name, Progress: Progress{Total: n}})
+		if err := s.retrySet(ctx, set); err != nil {
+			return err
+		}
+		s.rebook(set, &before)
+	}
+	return ctx.Err()
+}
+
+// retrySet tries again what failed in the set for a passing reason.
+func (s *session) retrySet(ctx context.Context, set *setState) (err error) {
+	r := s.newSetRun(set)
+	r.final = true
+	defer r.reader.packages.shelf.clear()
+	defer func() {
+		for uri, ferr := range r.stale {
+			s.d.emit(Event{Kind: EventFailed, Set: set.Name, URI: uri, Err: ferr})
+		}
+		if cerr := r.stage.clear(context.WithoutCancel(ctx)); err == nil {
+			err = cerr
+		}
+	}()
+	r.stage.reset()
+	if _, err := r.stageOwed(ctx); err != nil {
+		return err
+	}
+	_, err = r.carryOut(ctx, work{mode: ModeNone, via: set.viaList(), complete: true, final: true})
+	return err
+}
+
+// rebook corrects the report of a set by what has come since before.
+func (s *session) rebook(set *setState, before *Report) {
+	for i := range s.report.BySet {
+		b := &s.report.BySet[i]
+		if b.URI != set.URI {
+			continue
+		}
+		d := s.report.since(before)
+		b.Created, b.Updated, b.Deleted = b.Created+d.Created, b.Updated+d.Updated, b.Deleted+d.Deleted
+		b.Unchanged, b.Failed, b.Refused = b.Unchanged+d.Unchanged, b.Failed+d.Failed, b.Refused+d.Refused
+		b.Error = ""
+		if b.Failed+b.Refused > 0 {
+			b.Error = fmt.Sprintf("%d failed, %d refused", b.Failed, b.Refused)
+		}
+	}
+}
+
+// Pending yields all that is pending in the sets of a report, as the first of them
+// are among its Failures: what failed or was refused in this run or before and has
+// not been mended. It may be called after [Destination.Sync] has returned.
+func (d *Destination) Pending(ctx context.Context, r *Report) iter.Seq2[Failure, error] {
+	return func(yield func(Failure, error) bool) {
+		var m mirrorState
+		if _, err := load(ctx, d.journal, docMirror, &m); err != nil {
+			yield(Failure{}, err)
+			return
+		}
+		for i := range r.BySet {
+			n, known := m.Numbers[r.BySet[i].URI]
+			if !known {
+				continue
+			}
+			for o, err := range d.journal.Owed(ctx, n) {
+				f := Failure{URI: fetch.Printable(o.URI), Cause: fetch.Printable(o.Cause), resource: true}
+				if err == nil {
+					if w, _, derr := decodeWant(o.URI, string(o.Entry)); derr == nil && w.notBefore.After(time.Now()) {
+						f.NotBefore = w.notBefore.UTC().Truncate(time.Second)
+					}
+				}
+				if !yield(f, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}
