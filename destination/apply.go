@@ -451,7 +451,9 @@ func (p *applier) owe(a *action, err error) {
 }
 
 func (p *applier) warn(uri, text string) {
-	p.report.warn(text)
+	if !p.report.warn(text) {
+		return
+	}
 	p.d.emit(Event{Kind: EventWarning, Set: p.set.Name, URI: uri, Err: errors.New(text)})
 }
 

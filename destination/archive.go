@@ -7,6 +7,7 @@ import (
 
 	"lockstep/discover"
 	"lockstep/internal/fetch"
+	"lockstep/internal/nesting"
 	"lockstep/resourcesync"
 )
 
@@ -85,7 +86,7 @@ func (r *setReader) history(ctx context.Context) ([]archived, error) {
 // documents name.
 func (r *setReader) archived(ctx context.Context, kind resourcesync.Capability, linked map[resourcesync.Capability]string) ([]archived, error) {
 	a := &archiveReading{setReader: r, linked: linked}
-	r.visited, r.parts = map[string]bool{}, 0
+	r.visited, r.parts, r.nested = map[string]bool{}, 0, nesting.Walk{}
 	if err := a.readArchives(ctx, kind); err != nil {
 		return nil, err
 	}
@@ -96,7 +97,7 @@ func (r *setReader) archived(ctx context.Context, kind resourcesync.Capability, 
 // current ones.
 func (r *setReader) archives(ctx context.Context, current [2]string, kinds ...resourcesync.Capability) ([]archived, error) {
 	a := &archiveReading{setReader: r, linked: map[resourcesync.Capability]string{}}
-	r.visited, r.parts = map[string]bool{}, 0
+	r.visited, r.parts, r.nested = map[string]bool{}, 0, nesting.Walk{}
 	for _, uri := range current {
 		if err := a.readCurrent(ctx, uri); err != nil {
 			return nil, err
@@ -225,6 +226,9 @@ func (a *archiveReading) readArchives(ctx context.Context, kind resourcesync.Cap
 // readArchive takes in what an archive, or an index of archives, lists. Which
 // it is its root says (RA-GEN-06). A part that cannot be read is left out.
 func (a *archiveReading) readArchive(ctx context.Context, uri string, want resourcesync.Capability, depth int) error {
+	if a.ended() {
+		return nil // it was reported
+	}
 	if err := a.enter(uri, depth); err != nil {
 		return err
 	}
@@ -243,6 +247,12 @@ func (a *archiveReading) readArchive(ctx context.Context, uri string, want resou
 	default:
 		_ = doc.Close() // it is not what is looked for
 		return &capabilityError{uri, h.Capability, archiveOf(want)}
+	}
+	if archive {
+		if err := a.bound(doc, depth); err != nil {
+			_ = doc.Close() // it is not read
+			return err
+		}
 	}
 	below, err := a.list(doc, kind, archive && h.Index)
 	if err != nil {

@@ -50,8 +50,9 @@ func (d *Destination) Audit(ctx context.Context, address string, o AuditOptions)
 	a := &auditor{session: &session{d: quiet, report: Report{Sets: []string{}}, out: &outbox{journal: d.journal}}, opts: o}
 	a.out = AuditReport{Source: fetch.WithoutUser(address), Destination: d.opts.Dest, Content: o.Content}
 	err = a.run(ctx, address)
+	a.tellCounts()
 	r := &a.out
-	r.Sets, r.Failures, r.Warnings = a.report.Sets, a.report.Failures, a.report.Warnings
+	r.Sets, r.Failures, r.Warnings, r.Withdrawn = a.report.Sets, a.report.Failures, a.report.Warnings, a.report.Withdrawn
 	r.InSync = err == nil && r.differences() == 0
 	if o.Fix && err == nil && !r.InSync {
 		err = d.mend(ctx, address, r)
@@ -86,7 +87,9 @@ type auditor struct {
 	named   bool            // the names of all files that are held are noted
 	total   int64           // resources to be looked at, as far as it is known
 	done    int64
-	told    time.Time // when progress was
+
+	offered, selected int64     // resources that the Source lists, and those of them that are selected
+	told              time.Time // when progress was
 
 	marks Batch // with Fix: what is to be mended, not yet in the Journal
 }
@@ -131,6 +134,9 @@ func (a *auditor) run(ctx context.Context, address string) (err error) {
 	if incomplete {
 		return fmt.Errorf("%w: documents could not be read", ErrIncomplete)
 	}
+	if a.d.selects.selects() && a.offered > 0 && a.selected == 0 {
+		return &SelectionError{Listed: a.offered}
+	}
 	return nil
 }
 
@@ -168,8 +174,7 @@ func (a *auditor) read(ctx context.Context) error {
 // looked at.
 func (a *auditor) auditSet(ctx context.Context, set *setState, before []*setState, names *sorter) (complete bool, err error) {
 	r := &setRun{session: a.session, set: set, stage: newStage(a.d.journal)}
-	r.reader = &setReader{d: a.d, set: set, home: a.home, stage: r.stage, warn: a.warn,
-		fail: func(uri string, err error) { r.failed++; a.problem(uri, err) }}
+	r.reader = &setReader{d: a.d, set: set, home: a.home, stage: r.stage, warn: a.warn, fail: r.fail}
 	defer r.reader.packages.shelf.clear()
 	defer func() {
 		if cerr := r.stage.clear(context.WithoutCancel(ctx)); err == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 	"time"
 
@@ -68,12 +69,18 @@ func (s *setAudit) isOrphan(act *action) bool {
 	return true
 }
 
-// checkOrphan looks at the file of one.
+// checkOrphan looks at the file of one. What only withdrawn sets contained is
+// extra; of a set that could not be read, nothing but the file can be checked.
 func (s *setAudit) checkOrphan(ctx context.Context, act *action) (verdict, error) {
+	if !slices.ContainsFunc(act.held.Sets, func(n int) bool { return !s.withdrawn[n] }) {
+		v := s.verdict(act, Extra, "the Source has withdrawn the set it was in; sync --baseline --max-delete 100 removes it")
+		v.orphan, v.finding.Set = true, ""
+		return v, nil
+	}
 	v, err := s.checkFile(ctx, act)
 	if v.orphan = true; v.finding.Kind != "" {
 		v.finding.Set = ""
-		v.finding.Cause += "; the Source no longer has the set it was in"
+		v.finding.Cause += "; the set it is in was not read"
 	}
 	return v, err
 }

@@ -366,17 +366,24 @@ func TestAuditOrphans(t *testing.T) {
 	s.replace("/.well-known/resourcesync", doc("urlset", `<rs:md capability="description"/>`, fmt.Sprintf(
 		`<url><loc>%[1]s/two/capabilitylist.xml</loc><rs:md capability="capabilitylist"/></url>`, s.srv.URL)))
 	m.mustSync()
-	if a := m.audit(); !a.InSync || a.Verified != 11 || a.Resources != 10 {
+	a := m.audit()
+	if a.InSync || a.Verified != 10 || a.Resources != 10 || len(a.Withdrawn) != 1 {
 		t.Errorf("%+v", a)
 	}
+	wantKinds(t, "withdrawn", a, "extra d/only")
 	writeFile(t, m.path("d/only"), "damaged")
 	writeFile(t, m.path("d/f1"), "damaged")
 	a, err := m.fix()
-	if err != nil || a.InSync || a.Mended.Fetched != 1 {
+	if err != nil || a.InSync || a.Mended == nil || a.Mended.Fetched != 1 {
 		t.Errorf("%v, %+v, %+v", err, a, a.Mended)
 	}
-	wantKinds(t, "fix", a, "corrupt d/f1, corrupt d/only")
-	wantKinds(t, "after", m.audit(), "corrupt d/only")
+	wantKinds(t, "fix", a, "corrupt d/f1, extra d/only")
+	wantKinds(t, "after", m.audit(), "extra d/only")
+	m.opts.Baseline, m.opts.MaxDelete = true, 100
+	s.del("/d/only")
+	m.mustSync()
+	m.opts.Baseline, m.opts.MaxDelete = false, 0
+	wantKinds(t, "removed", m.audit(), "")
 }
 
 // TestFixOneSet leaves the sets alone that were not looked at.

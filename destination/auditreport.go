@@ -62,6 +62,8 @@ type AuditReport struct {
 	Findings     []Finding `json:"findings,omitempty"` // the first of them; all pass through the events
 	Failures     []Failure `json:"failures,omitempty"` // documents that could not be read; with Fix, what could not be mended
 	Warnings     []string  `json:"warnings,omitempty"`
+
+	Withdrawn []WithdrawnSet `json:"withdrawn,omitempty"` // sets that the Source lists no more: their resources are extra
 }
 
 // Mended is what was done about findings.

@@ -45,6 +45,11 @@ func (s *setAudit) actions(ctx context.Context, st *stage, names *sortWriter) it
 			if err == nil {
 				err = s.account(&act, names)
 			}
+			if act.class != 0 && !act.Gone {
+				if s.offered++; !act.unselected {
+					s.selected++
+				}
+			}
 			if act.verb == verbSkip && err == nil && !s.isOrphan(&act) {
 				continue
 			}

@@ -74,6 +74,7 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 		prune: complete && (!snap.sitemap || o.Delete == DeleteApply),
 		done: func() {
 			st.Complete, st.Selection = true, r.d.selects.key
+			st.ListKind = snap.kind()
 			st.ListAt, st.ListTag, st.ListParts = stateTime(snap.at), snap.validators, snap.parts
 			st.Watermark, st.SeenTime, st.Seen, st.Cursor = time.Time{}, time.Time{}, nil, cursor{}
 			st.Polled, st.Open, st.Appends = nil, nil, false

@@ -56,6 +56,9 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 		return false, err
 	}
 	found.from(&total)
+	if w.mode == ModeBaseline && w.files {
+		r.set.noteSelection(&total)
+	}
 	deletes := (w.complete || w.explicit) && r.d.opts.Delete != DeleteKeep
 	if deletes {
 		if err := r.consent(&total, w.suspect); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"lockstep/discover"
 	"lockstep/internal/fetch"
+	"lockstep/internal/nesting"
 	"lockstep/resourcesync"
 )
 
@@ -114,7 +115,7 @@ func (r *setReader) readChanges(ctx context.Context, since resourcesync.Datetime
 
 func (c *changeReader) begin() {
 	c.chain = chain{complete: true, polled: map[string]validators{}, look: newLook(c.state.Seen)}
-	c.visited, c.parts, c.named = map[string]bool{}, 0, 0
+	c.visited, c.parts, c.named, c.nested = map[string]bool{}, 0, 0, nesting.Walk{}
 	c.stage.since = c.since
 	c.stage.seen = map[string]bool{}
 	for _, f := range c.state.Seen {
@@ -181,7 +182,11 @@ func (c *changeReader) readDoc(ctx context.Context, doc *discover.Document, said
 	if c.chain.dump {
 		wanted = resourcesync.ChangeDump
 	}
-	if err := expect(doc, wanted, depth); err != nil {
+	err := expect(doc, wanted, depth)
+	if err == nil {
+		err = c.bound(doc, depth)
+	}
+	if err != nil {
 		return c.missing(ctx, doc.URI, err, depth, again)
 	}
 	switch {
@@ -277,6 +282,9 @@ func (c *changeReader) readIndex(ctx context.Context, doc *discover.Document, de
 		if c.done(p) {
 			c.last = p.Until
 			continue
+		}
+		if c.ended() {
+			return nil
 		}
 		if err := c.enter(p.Loc, depth+1); err != nil {
 			c.spurn(p.Loc, err)

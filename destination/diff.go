@@ -57,6 +57,7 @@ func (d *Destination) Diff(ctx context.Context, address string, from, to time.Ti
 	s := &differ{said: map[string]bool{}, session: &session{d: quiet, counts: counts{}, mirror: mirrorState{Numbers: map[string]int{}}, report: Report{Sets: []string{}}}, report: &out}
 	s.out = &outbox{journal: d.journal}
 	err = s.run(ctx, address, each)
+	s.tellCounts()
 	out.Sets, out.Warnings, out.Failures = s.session.report.Sets, s.session.report.Warnings, s.session.report.Failures
 	out.Requests, out.Elapsed = d.client.Requests()-requests, time.Since(start).Seconds()
 	return out, err

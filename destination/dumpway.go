@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/internal/fetch"
+	"lockstep/internal/nesting"
 	"lockstep/resourcesync"
 )
 
@@ -201,9 +202,10 @@ func (r *setRun) packagesPay(refs []packageRef, n *needs) bool {
 func (r *setReader) packagesOf(ctx context.Context, uri string, kind resourcesync.Capability) ([]resourcesync.Entry, error) {
 	seen := map[string]bool{}
 	var all []resourcesync.Entry
+	var nested nesting.Walk
 	var walk func(uri string, depth int) error
 	walk = func(uri string, depth int) error {
-		if seen[uri] || depth > maxDepth {
+		if seen[uri] {
 			return nil // what it has is not used twice
 		}
 		seen[uri] = true
@@ -224,8 +226,12 @@ func (r *setReader) packagesOf(ctx context.Context, uri string, kind resourcesyn
 			return err
 		}
 		if !doc.Header.Index {
+			nested.Yield()
 			all = append(all, entries...)
 			return nil
+		}
+		if err := nested.Index(depth); err != nil {
+			return fmt.Errorf("read %s: %w", fetch.Printable(uri), err)
 		}
 		if i, archive := newestDump(&doc.Header, entries); archive && kind == resourcesync.ResourceDump {
 			entries = entries[i : i+1]

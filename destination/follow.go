@@ -98,6 +98,7 @@ type Follower struct {
 	streams int                   // of events
 	synced  bool
 	trouble string
+	unread  bool      // the last look found sets that could not be read
 	failing time.Time // since when nothing can be written here
 	fails   int       // how often that was tried
 }

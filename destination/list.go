@@ -5,11 +5,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/discover"
 	"lockstep/internal/fetch"
+	"lockstep/internal/nesting"
 	"lockstep/resourcesync"
 )
 
@@ -54,7 +56,7 @@ type listPart struct {
 // could not be read is told by fail and leaves the snapshot incomplete.
 func (r *setReader) readList(ctx context.Context, uri string) (snapshot, error) {
 	for again := false; ; again = true {
-		r.visited, r.parts, r.named = map[string]bool{}, 0, 0
+		r.visited, r.parts, r.named, r.nested = map[string]bool{}, 0, 0, nesting.Walk{}
 		r.stage.reset()
 		l := &listReading{setReader: r, again: again}
 		l.snap.complete = true
@@ -68,12 +70,25 @@ func (r *setReader) readList(ctx context.Context, uri string) (snapshot, error) 
 	}
 }
 
-// readParts reads parts of an index side by side, and then what is below them:
-// in what order is not seen in the outcome.
+// partsAtOnce is how many parts of an index are read before what is below them:
+// so few indexes that a list is reached before they count as leading to none.
+const partsAtOnce = 100
+
+// readParts reads parts of an index, some side by side, and then what is below
+// them: in what order is not seen in the outcome.
 func (l *listReading) readParts(ctx context.Context, parts []listPart, depth int) error {
-	if len(parts) == 0 {
-		return nil
+	for some := range slices.Chunk(parts, partsAtOnce) {
+		if l.ended() {
+			return nil
+		}
+		if err := l.readSome(ctx, some, depth); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+func (l *listReading) readSome(ctx context.Context, parts []listPart, depth int) error {
 	below := make([][]listPart, len(parts))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(min(l.d.opts.Jobs, maxReaders))
@@ -119,7 +134,14 @@ func (l *listReading) read(ctx context.Context, p listPart, depth, n int) ([]lis
 		return nil, l.broken(ctx, p.uri, err, &l.snap.complete, depth, l.again)
 	}
 	defer doc.Close()
-	if err := expect(doc, l.wanted(doc, depth), depth); err != nil {
+	err = expect(doc, l.wanted(doc, depth), depth)
+	if err == nil && depth == 0 {
+		err = l.keepsKind(doc)
+	}
+	if err == nil {
+		err = l.bound(doc, depth)
+	}
+	if err != nil {
 		return nil, l.broken(ctx, p.uri, err, &l.snap.complete, depth, l.again)
 	}
 	if err := l.begin(doc, p, depth); err != nil {
@@ -151,6 +173,31 @@ func (l *listReading) read(ctx context.Context, p listPart, depth, n int) ([]lis
 	l.mu.Unlock()
 	l.tellWarnings(doc)
 	return nil, nil
+}
+
+// The kinds of what a set is compared with.
+const (
+	listSitemap    = "sitemap"      // a plain Sitemap, which does not say what it covers
+	listOfStandard = "resourcesync" // a Resource List, a Resource Dump, or an index of these
+)
+
+func (s *snapshot) kind() string {
+	if s.sitemap {
+		return listSitemap
+	}
+	return listOfStandard
+}
+
+// keepsKind checks that a list of an existing mirror is of the kind it was: a
+// plain Sitemap in the place of a Resource List may be one of other pages.
+func (l *listReading) keepsKind(doc *discover.Document) error {
+	now := (&snapshot{sitemap: doc.Header.Capability == ""}).kind()
+	was := l.set.ListKind
+	if was == "" || was == now || l.d.opts.Baseline || l.set.Lists != doc.URI {
+		return nil
+	}
+	names := map[string]string{listSitemap: "a plain Sitemap", listOfStandard: "a Resource List or Resource Dump"}
+	return &discover.KindError{Address: doc.URI, Was: names[was], Now: names[now]}
 }
 
 // begin books what a document says of itself.

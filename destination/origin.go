@@ -12,12 +12,11 @@ import (
 
 	"lockstep/discover"
 	"lockstep/internal/fetch"
+	"lockstep/internal/nesting"
 	"lockstep/resourcesync"
 )
 
 const (
-	// maxDepth is how deep indexes may be nested (RS-IDX-04).
-	maxDepth = 3
 	// maxPolledParts is up to how many parts of an index are asked whether they
 	// changed; where there are more, the whole is read.
 	maxPolledParts = 500
@@ -41,6 +40,7 @@ type setReader struct {
 	mu      sync.Mutex      // guards what follows, and calls of warn and fail, while parts are read side by side
 	only    map[string]bool // of a list, stage these only; true once they were found; nil: all
 	visited map[string]bool
+	nested  nesting.Walk // indexes and lists of this reading
 	parts   int
 	named   int // packages
 }
@@ -117,10 +117,33 @@ func notTwice(visited map[string]bool, uri string, depth int) error {
 		return fmt.Errorf("read %s: the document is listed below itself, or twice", fetch.Printable(uri))
 	}
 	visited[uri] = true
-	if depth > maxDepth {
-		return fmt.Errorf("read %s: indexes are nested more than %d deep", fetch.Printable(uri), maxDepth)
+	if depth > nesting.MaxDepth {
+		return fmt.Errorf("read %s: %w", fetch.Printable(uri), nesting.ErrDeep)
 	}
 	return nil
+}
+
+// bound guards against indexes that are nested too deep, or lead to no list: doc
+// is below depth indexes.
+func (r *setReader) bound(doc *discover.Document, depth int) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !doc.Header.Index {
+		r.nested.Yield()
+		return nil
+	}
+	if err := r.nested.Index(depth); err != nil {
+		return fmt.Errorf("read %s: %w", fetch.Printable(doc.URI), err)
+	}
+	return nil
+}
+
+// ended reports whether so many indexes led to no list that no more are read: the
+// reading is incomplete.
+func (r *setReader) ended() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.nested.Ended()
 }
 
 // broken deals with a document that could not be read. The rest can: only the

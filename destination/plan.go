@@ -259,6 +259,7 @@ type tally struct {
 	unselected                                                       int64 // deletions of what the Source has still
 	unexplained                                                      int64 // deletions that no Change List tells of
 	replaced                                                         int64 // deletions of what is kept in another representation
+	passed                                                           int64 // listed, and neither selected nor held
 	example                                                          string
 }
 
@@ -269,6 +270,10 @@ func (t *tally) todo() int64 {
 
 func (t *tally) add(a *action) {
 	switch a.verb {
+	case verbSkip:
+		if a.unselected && a.class != 0 {
+			t.passed++
+		}
 	case verbNone:
 		t.unchanged++
 	case verbTouch:
@@ -318,6 +323,7 @@ func (t *tally) merge(o *tally) {
 	t.unselected += o.unselected
 	t.unexplained += o.unexplained
 	t.replaced += o.replaced
+	t.passed += o.passed
 	t.example = cmp.Or(t.example, o.example)
 }
 

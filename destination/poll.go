@@ -52,13 +52,14 @@ func (f *Follower) pass(ctx context.Context, do func(s *session) error) (Report,
 			err = kerr
 		}
 	}
+	s.tellCounts()
 	r := s.report
 	r.Requests, r.Bytes = d.client.Requests()-requests, d.client.Bytes()-bytes
 	r.Elapsed = time.Since(start).Seconds()
 	if r.Mode == "" {
 		r.Mode = ModeNone
 	}
-	if err == nil && r.Failed+r.Refused > 0 {
+	if err == nil && r.Failed+r.Refused+int64(r.unread) > 0 {
 		err = fmt.Errorf("%w: %s", ErrIncomplete, r.shortfall())
 	}
 	if err != nil && !errors.Is(err, ErrIncomplete) {
@@ -125,7 +126,11 @@ func (f *Follower) look(ctx context.Context) error {
 	gone := slices.DeleteFunc(slices.Clone(sets), func(st *setState) bool { return f.session.offered(st.URI) != nil })
 	left = append(left, gone...) // those the Source has no more, as the user wishes
 	sets = slices.DeleteFunc(sets, func(st *setState) bool { return slices.Contains(gone, st) })
+	pause := f.pause
 	f.adopt(ctx, sets)
+	if f.setUnread(err != nil, pause); err != nil {
+		f.lookFailed(err)
+	}
 	if len(left) > 0 {
 		dr, derr := f.dissolve(ctx, left)
 		f.tell(&dr, derr) // a refusal is repeated with the next look
@@ -146,6 +151,16 @@ func (f *Follower) dissolve(ctx context.Context, sets []*setState) (Report, erro
 		}
 		return nil
 	})
+}
+
+// setUnread notes whether a look found sets that could not be read, which is
+// tried again with growing pauses; the last one was pause.
+func (f *Follower) setUnread(unread bool, pause time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.unread = unread; unread {
+		f.pause = pause
+	}
 }
 
 // lookFailed books that the Source could not be looked at.
@@ -242,6 +257,9 @@ func (f *Follower) pull(ctx context.Context, s *followed) error {
 		ses.d.emit(Event{Kind: EventSet, Set: s.name, Progress: Progress{Set: 1, Sets: 1}})
 		err = ses.syncOne(ctx, st)
 		ses.until(st)
+		if nerr := f.nothingSelected(ses, s); nerr != nil && (err == nil || errors.Is(err, ErrRefused)) {
+			err = nerr
+		}
 		if err == nil || errors.Is(err, ErrIncomplete) {
 			if cerr := ses.rest(ctx); cerr != nil {
 				return cerr
@@ -310,6 +328,21 @@ func (f *Follower) pull(ctx context.Context, s *followed) error {
 	return f.judge(s, err)
 }
 
+// nothingSelected is that of all sets that are followed, if each was looked at;
+// now is the one that was looked at last.
+func (f *Follower) nothingSelected(ses *session, now *followed) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	sets := make([]*setState, 0, len(f.sets))
+	for _, s := range f.sets {
+		if s.state == nil || s != now && !s.pulled {
+			return nil
+		}
+		sets = append(sets, s.state)
+	}
+	return ses.nothingSelected(sets)
+}
+
 // remindEvery is how often at most a hub is reminded of a subscription.
 const remindEvery = 10 * time.Minute
 
@@ -363,6 +396,9 @@ func (f *Follower) firstDone() {
 		if !s.pulled {
 			return
 		}
+	}
+	if f.unread {
+		return
 	}
 	f.synced = true
 	f.d.opts.Baseline = false // it is done

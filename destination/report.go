@@ -73,7 +73,12 @@ type Report struct {
 	Failures []Failure   `json:"failures,omitempty"` // the first of them, documents included
 	Warnings []string    `json:"warnings,omitempty"`
 
+	Withdrawn []WithdrawnSet `json:"withdrawn,omitempty"` // sets that the Source lists no more, and whose files stay
+
 	missing int // bytes of Missing
+	unread  int // sets whose Capability List could not be read
+
+	repeated *warningCounts // until the report is complete
 }
 
 // Kept is what a mirror that keeps versions has of them.
@@ -252,13 +257,6 @@ func (r *Report) unfail(uri, cause string) {
 	uri, cause = fetch.Printable(uri), fetch.Printable(cause)
 	if i := slices.IndexFunc(r.Failures, func(f Failure) bool { return f.URI == uri && f.Cause == cause }); i >= 0 {
 		r.Failures = slices.Delete(r.Failures, i, i+1)
-	}
-}
-
-// warn notes something a person should know.
-func (r *Report) warn(text string) {
-	if len(r.Warnings) < maxListed {
-		r.Warnings = append(r.Warnings, fetch.Printable(text))
 	}
 }
 

@@ -66,6 +66,12 @@ func (s *selection) wants(w *want, before bool) bool {
 	return t != "" && matchAny(s.types, t)
 }
 
+// selects reports whether what is selected should be something: nothing may have
+// changed since a time.
+func (s *selection) selects() bool {
+	return len(s.include)+len(s.exclude)+len(s.types) > 0 && s.since.IsZero()
+}
+
 // isAll reports whether everything is selected, and nothing preferred.
 func (s *selection) isAll() bool {
 	return len(s.include)+len(s.exclude)+len(s.types)+len(s.prefer) == 0

@@ -2,6 +2,7 @@ package destination
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"lockstep/internal/fetch"
+	"lockstep/internal/nesting"
 	"lockstep/resourcesync"
 )
 
@@ -21,6 +23,7 @@ type setRun struct {
 
 	compared bool             // all was compared in this run
 	failed   int              // documents that could not be read
+	deep     bool             // one of them is an index that is nested too deep
 	stale    map[string]error // resources that failed for what may be an old description, yet untold
 
 	listAt resourcesync.Datetime // of the Resource List that is staged
@@ -47,14 +50,27 @@ const maxRounds = 3
 func (s *session) newSetRun(set *setState) *setRun {
 	r := &setRun{session: s, set: set, stage: newStage(s.d.journal), stale: map[string]error{}}
 	r.stage.turns.keep = s.d.opts.AllVersions
-	r.reader = &setReader{d: s.d, set: set, home: s.home, stage: r.stage, warn: s.warn,
-		fail: func(uri string, err error) { r.failed++; s.problem(uri, err) }}
+	r.reader = &setReader{d: s.d, set: set, home: s.home, stage: r.stage, warn: s.warn, fail: r.fail}
 	return r
+}
+
+// fail books a document of the set that could not be read. Of indexes that are
+// nested too deep the first is reported.
+func (r *setRun) fail(uri string, err error) {
+	r.failed++
+	if errors.Is(err, nesting.ErrDeep) {
+		if r.deep {
+			return
+		}
+		r.deep = true
+	}
+	r.problem(uri, err)
 }
 
 // syncSet brings a set into step: by its changes if that can be, else by
 // comparing all of it.
 func (s *session) syncSet(ctx context.Context, set *setState) error {
+	set.planned = false
 	r := s.newSetRun(set)
 	defer r.reader.packages.shelf.clear()
 	err := r.run(ctx)

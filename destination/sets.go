@@ -62,7 +62,7 @@ func (s *session) takeOver(ctx context.Context, address string, found *discover.
 	sets := make([]*setState, 0, len(chosen))
 	for _, f := range chosen {
 		if f.Err != nil {
-			s.problem(f.CapabilityList, f.Err)
+			s.unreadable(f)
 			continue
 		}
 		st, err := s.loadSet(ctx, f)
@@ -80,7 +80,7 @@ func (s *session) takeOver(ctx context.Context, address string, found *discover.
 	if len(sets) == 0 {
 		return nil, fmt.Errorf("%w: no set could be read: %w", ErrIncomplete, chosen[0].Err)
 	}
-	gone, err := s.vanished(ctx, found)
+	gone, err := s.withdrawnSets(ctx, found)
 	if err != nil {
 		return nil, err
 	}
@@ -91,17 +91,27 @@ func (s *session) takeOver(ctx context.Context, address string, found *discover.
 	return append(sets, gone...), err
 }
 
-// find goes the way to the documents, or looks whether it is as it was.
+// unreadable reports a set whose Capability List could not be read: the others
+// are synchronized, and the run ends with [ErrIncomplete].
+func (s *session) unreadable(f *discover.Set) {
+	s.problem(setURI(f), f.Err)
+	s.report.unread++
+	r := SetReport{URI: setURI(f), Name: fetch.Printable(f.Name), Mode: ModeNone, Error: fetch.Printable(f.Err.Error())}
+	s.report.BySet = append(s.report.BySet, r)
+	s.d.emit(Event{Kind: EventDone, Set: f.Name, Result: r})
+}
+
+// find follows the address to the documents. A mirror keeps to the documents that
+// it was made from: see [discover.Refresh].
 func (s *session) find(ctx context.Context, address string) (found *discover.Found, changed bool, err error) {
 	s.d.emit(Event{Kind: EventDocument, URI: address})
 	if was := s.mirror.Found; was != nil && was.Address == address && !s.d.opts.Baseline {
-		if found, changed, err = discover.Refresh(ctx, s.d.client, was); err == nil || ctx.Err() != nil {
-			return found, changed, err
-		}
+		return discover.Refresh(ctx, s.d.client, was)
 	}
 	if found, err = discover.Find(ctx, s.d.client, address); err != nil {
 		return nil, false, err
 	}
+	found.KeepNames(s.mirror.Found)
 	for _, step := range found.Way[:min(len(found.Way), maxListed)] {
 		s.report.Way = append(s.report.Way, step.String())
 	}
@@ -187,7 +197,7 @@ type SetError struct {
 }
 
 func (e *SetError) Error() string {
-	return fmt.Sprintf("set %q: the Source offers %s", e.Name, strings.Join(e.Offered, ", "))
+	return fmt.Sprintf("set %q: 0 of %d selected: the Source offers %s", e.Name, len(e.Offered), strings.Join(e.Offered, ", "))
 }
 
 // loadSet reads the state of a set, and takes over where its documents are now.
@@ -213,36 +223,6 @@ func (s *session) loadSet(ctx context.Context, f *discover.Set) (*setState, erro
 	}
 	s.report.Sets = append(s.report.Sets, uri)
 	return st, nil
-}
-
-// vanished returns the sets the Source no longer has. Their resources stay,
-// unless the user wants the mirror to go where the Source is.
-func (s *session) vanished(ctx context.Context, found *discover.Found) ([]*setState, error) {
-	if len(s.d.opts.Sets) > 0 || !found.All && !s.d.opts.Baseline {
-		return nil, nil // we were pointed at some, the others may well exist
-	}
-	offered := map[string]bool{}
-	for i := range found.Sets {
-		offered[setURI(&found.Sets[i])] = true
-	}
-	var gone []*setState
-	for uri, n := range s.mirror.Numbers {
-		if offered[uri] || s.counts[n] == 0 {
-			continue
-		}
-		if !s.d.opts.Baseline {
-			s.report.warn(fmt.Sprintf("set %s: the Source no longer offers it; its resources were kept", fetch.Printable(uri)))
-			continue
-		}
-		st := &setState{}
-		if _, err := load(ctx, s.d.journal, fmt.Sprint(docSet, n), st); err != nil {
-			return nil, err
-		}
-		st.URI, st.Number = uri, n
-		st.locate(&discover.Set{})
-		gone = append(gone, st)
-	}
-	return gone, nil
 }
 
 // unselected returns the sets that are offered and held, but no longer among

@@ -62,11 +62,16 @@ type setState struct {
 	doubted  bool       // it may be wrong: all is to be compared
 	compared bool       // all was, when it was last brought into step
 
+	planned bool // all of it was compared in this run
+
 	Complete  bool                  `json:"complete"`   // a baseline was finished
 	Selection string                `json:"selection"`  // what was selected then
+	Listed    int64                 `json:"listed"`     // resources, selected or not, when all was last compared
+	Matched   int64                 `json:"matched"`    // those of them that were selected
 	Watermark time.Time             `json:"watermark"`  // all changes before are here (RS-DST-23)
 	SeenTime  time.Time             `json:"seen_time"`  // of the newest events read
 	Seen      []string              `json:"seen"`       // fingerprints of those events
+	ListKind  string                `json:"list_kind"`  // of Lists, when all was last compared: listSitemap or listOfStandard; empty in older states
 	ListAt    time.Time             `json:"list_at"`    // of the newest Resource List read
 	ListTag   validators            `json:"list_tag"`   // its validators
 	ListParts map[string]validators `json:"list_parts"` // of its parts, if it is an index

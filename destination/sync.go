@@ -27,7 +27,8 @@ type session struct {
 	resume bool     // an earlier run may have left unfinished downloads
 	marked bool     // the Journal knows that a run is under way
 
-	passing map[int]int64 // counts by set what failed and is tried again at the end of the run; nil: nothing is
+	passing   map[int]int64 // counts by set what failed and is tried again at the end of the run; nil: nothing is
+	withdrawn map[int]bool  // numbers of the sets that the Source has withdrawn, and whose files stay
 }
 
 // Sync brings the mirror into step with the Source at address, which may be
@@ -75,6 +76,7 @@ func (s *session) whole(address string, deliver func(context.Context, []Change) 
 	}
 	s.out = &outbox{journal: d.journal, deliver: deliver}
 	err := do()
+	s.tellCounts()
 	r := s.report
 	r.Requests, r.Bytes = d.client.Requests()-requests, d.client.Bytes()-bytes
 	r.Elapsed = time.Since(start).Seconds()
@@ -139,10 +141,13 @@ func (s *session) runSets(ctx context.Context, sets []*setState) error {
 	if err := s.endKeeping(ctx); err != nil {
 		return err
 	}
+	if err := s.nothingSelected(sets); err != nil {
+		return err
+	}
 	switch {
 	case refused != nil:
 		return refused
-	case incomplete == nil && s.report.Failed+s.report.Refused == 0:
+	case incomplete == nil && s.report.Failed+s.report.Refused == 0 && s.report.unread == 0:
 		return nil
 	case s.past != nil:
 		return s.pastError(incomplete, len(sets))
@@ -321,6 +326,8 @@ func (s *session) problem(uri string, err error) {
 }
 
 func (s *session) warn(uri, text string) {
-	s.report.warn(text)
+	if !s.report.warn(text) {
+		return
+	}
 	s.d.emit(Event{Kind: EventWarning, URI: uri, Err: errors.New(text)})
 }

@@ -33,6 +33,7 @@ const relation = "resourcesync"
 const (
 	maxHops  = 5    // of up and index, from one document to the next (RS-DISC-10)
 	maxPages = 2000 // opened by one Find: what a Source names must not make us go on for ever
+	maxSteps = 1000 // kept of the way: a Source of many sets names them all
 )
 
 // Found is what an address led to.
@@ -42,6 +43,7 @@ type Found struct {
 	SourceDescription string // URI, if known
 	Validators               // of the Source Description, if it was read
 	All               bool   // Sets are all that the Source Description lists
+	Again             bool   `json:",omitempty"` // the next Refresh reads everything again: a document that may lead to more sets was unreadable, or Source Descriptions are nested
 	Sets              []Set
 	Foreign           *Foreign `json:",omitempty"` // instead of Sets: what has to be harvested
 	Way               []Step
@@ -58,6 +60,9 @@ func (s Step) String() string { return s.URI + ": " + s.What }
 
 // ErrNoSource reports an address from which no document could be found.
 var ErrNoSource = errors.New("no ResourceSync document, Sitemap, Atom feed or OAI-PMH repository found")
+
+// errPages ends a Find whose documents lead to ever more documents.
+var errPages = fmt.Errorf("more than %d documents on the way", maxPages)
 
 // Find goes from addr to the documents behind it: a URI of anything of a
 // Source or of a page that links to one, a host, or a file (RS-DISC-11). From
@@ -124,10 +129,12 @@ type finder struct {
 	ctx    context.Context // of Find, in which the finder lives
 	client *fetch.Client
 	found  *Found
-	once   bool // do not insist: another scheme is still to be tried, or the way is a mere courtesy
+	once   bool // one attempt per request: another scheme is still to be tried, or the links of a local file are followed
+	local  bool // the address is a local file: links that lead up from it need not work
 	seen   map[string]bool
 	pages  int
 	circle error    // the first circle met
+	vague  *bool    // whether the host answers addresses that do not exist with an HTML page; nil: not asked yet
 	feeds  []string // to which the page at the address links
 }
 
@@ -136,6 +143,9 @@ func newFinder(ctx context.Context, c *fetch.Client, addr string) *finder {
 }
 
 func (f *finder) step(uri, format string, args ...any) {
+	if len(f.found.Way) >= maxSteps {
+		return
+	}
 	f.found.Way = append(f.found.Way, Step{fetch.Printable(uri), fetch.Printable(fmt.Sprintf(format, args...))})
 }
 
@@ -184,7 +194,7 @@ func (f *finder) open(uri string) (*page, error) {
 		return nil, err
 	}
 	if f.pages++; f.pages > maxPages {
-		return nil, fmt.Errorf("read %s: more than %d documents on the way", fetch.Printable(uri), maxPages)
+		return nil, fmt.Errorf("read %s: %w", fetch.Printable(uri), errPages)
 	}
 	f.seen[key] = true
 	p, err := openPage(f.ctx, f.client, fetch.Request{URI: uri, Once: f.once})
@@ -223,7 +233,7 @@ func (f *finder) fromFile(file string) error {
 	if err != nil {
 		return err
 	}
-	f.once = true // what it names may be long gone
+	f.once, f.local = true, true // what it names may be long gone
 	return f.visit(d, false)
 }
 
@@ -237,7 +247,7 @@ func (f *finder) start(uri string) error {
 	p, err := f.open(uri)
 	var status *fetch.StatusError
 	if errors.As(err, &status) {
-		f.step(uri, "answered with %v", status)
+		f.failed(uri, err)
 		return f.refused(u, status, err)
 	}
 	if err != nil {
@@ -252,7 +262,7 @@ func (f *finder) start(uri string) error {
 		return err
 	}
 	if mayBeRepository(u) {
-		if err := f.identify(uri); err != nil || f.found.Foreign != nil {
+		if err := f.identify(uri, true); err != nil || f.found.Foreign != nil {
 			return err
 		}
 	}
@@ -266,7 +276,7 @@ func (f *finder) start(uri string) error {
 // refused goes on where u answered with an error.
 func (f *finder) refused(u *url.URL, status *fetch.StatusError, err error) error {
 	if mayBeRepository(u) { // which needs arguments to be satisfied
-		if err := f.identify(u.String()); err != nil || f.found.Foreign != nil {
+		if err := f.identify(u.String(), true); err != nil || f.found.Foreign != nil {
 			return err
 		}
 	}
@@ -274,7 +284,23 @@ func (f *finder) refused(u *url.URL, status *fetch.StatusError, err error) error
 		return err
 	}
 	f.once = false
+	if retryable(status.Status) {
+		return f.unavailable(u, err)
+	}
 	return f.lastResort(u.String(), f.search(u))
+}
+
+// unavailable continues where the page at u is temporarily unavailable with err:
+// it may announce a document, so nothing is guessed. At the root of a host, the
+// Source Description at the well-known URI leads to all that such a page could.
+func (f *finder) unavailable(u *url.URL, err error) error {
+	if !isRoot(u.Path) {
+		return err
+	}
+	if werr := f.wellKnown(rootOf(u).JoinPath(WellKnown).String()); werr != nil || f.announced() {
+		return werr
+	}
+	return err
 }
 
 // page uses p, a document or something that links to one. It reports whether
@@ -311,24 +337,19 @@ func (f *finder) page(p *page, all bool) (done bool, err error) {
 	how := "its Link header names"
 	if base, err := url.Parse(p.final); err == nil && html && len(targets) == 0 {
 		var feeds []string
-		targets, feeds = parseHTML(p.text, base)
+		if targets, feeds, err = parseHTML(p.text, base); err != nil {
+			return false, readError(p.uri, err)
+		}
 		f.feeds = append(f.feeds, feeds...)
 		how = "a page with a link to"
 	}
 	for _, target := range targets {
-		if f.knows(target) {
+		if f.knows(target) || f.seen[withoutFragment(target)] {
 			continue // a page of several sets, whose Source was reached by the first
 		}
 		f.step(p.uri, "%s %s", how, target)
-		d, err := f.openDocument(target)
-		if err != nil {
-			f.failed(target, err)
-			continue
-		}
-		err = f.visit(d, all)
-		_ = d.Close() // read as far as it was of use
-		if err != nil {
-			f.failed(target, err)
+		if err := f.follow(target, all); err != nil {
+			f.unread(target, err)
 		}
 	}
 	if len(targets) == 0 {
@@ -341,11 +362,44 @@ func (f *finder) page(p *page, all bool) (done bool, err error) {
 		}
 		f.step(p.uri, "%s, without a link to a ResourceSync document", what)
 	}
-	return f.usable(), nil
+	return f.announced(), context.Cause(f.ctx)
 }
 
-// failed notes a way that led nowhere.
-func (f *finder) failed(uri string, err error) { f.step(uri, "of no use: %v", err) }
+// follow visits the document at uri, to which a link of relation resourcesync
+// leads.
+func (f *finder) follow(uri string, all bool) error {
+	d, err := f.openDocument(uri)
+	if err != nil {
+		return err
+	}
+	defer d.Close()                // read as far as it was of use
+	if d.Header.Capability == "" { // RS-DISC-12 is about documents of the standard
+		return fmt.Errorf("read %s: plain Sitemap, where a Capability List was expected", fetch.Printable(uri))
+	}
+	return f.visit(d, all)
+}
+
+// unread notes a document that was announced and could not be read: nothing else
+// takes its place, and the sets it would lead to are unknown.
+func (f *finder) unread(uri string, err error) {
+	f.failed(uri, err)
+	f.add(Set{CapabilityList: uri, Err: err})
+	f.found.Again = true
+}
+
+// announced reports whether a document was found or announced: then nothing is
+// guessed any more.
+func (f *finder) announced() bool { return len(f.found.Sets) > 0 || f.found.Foreign != nil }
+
+// failed notes a step that led nowhere.
+func (f *finder) failed(uri string, err error) {
+	var status *fetch.StatusError
+	if errors.As(err, &status) {
+		f.step(uri, "answered with %v", status)
+		return
+	}
+	f.step(uri, "of no use: %v", err)
+}
 
 // knows reports whether the set of that Capability List is found already.
 func (f *finder) knows(capabilityList string) bool {

@@ -21,7 +21,6 @@ const (
 // Requirements: RS-DISC-01, RS-DISC-02, RS-DISC-03, RS-DISC-09, RS-DISC-10, RS-DISC-11, RS-DISC-12, RS-IDX-09, RS-VER-06, RS-SD-10.
 func TestFind(t *testing.T) {
 	t.Parallel()
-	none := site{"/.well-known/resourcesync": "", "/rs/main/capabilitylist.xml": "", "/rs/maps/capabilitylist.xml": ""}
 	below := site{"/.well-known/resourcesync": "", "/data/.well-known/resourcesync": usual()["/.well-known/resourcesync"]}
 	tests := []struct {
 		name, address string
@@ -44,7 +43,8 @@ func TestFind(t *testing.T) {
 		{name: "resource list index", address: "HOST/rs/main/resourcelist.xml", want: main, requests: 2},
 		{name: "part", address: "HOST/rs/main/part1.xml", want: main, requests: 2},
 		{name: "change list", address: "HOST/rs/main/changelist.xml", want: main, requests: 2},
-		{name: "resource list without what is above", address: "HOST/rs/maps/resourcelist.xml", changes: none, want: "maps: resourcelist (alone)", requests: 2},
+		{name: "resource list with nothing above", address: "HOST/rs/maps/resourcelist.xml", want: "maps: resourcelist (alone)", requests: 1,
+			changes: site{"/rs/maps/resourcelist.xml": doc(`capability="resourcelist"`+at, nil, `HOST/m`)}},
 		{name: "part whose up is its index", address: "HOST/p.xml", requests: 3, want: main,
 			changes: site{"/p.xml": doc(`capability="resourcelist"`+at, []string{"up HOST/rs/main/resourcelist.xml"})}},
 		{name: "list whose up is the description", address: "HOST/rs/maps/resourcelist.xml", requests: 4, want: maps,
@@ -57,8 +57,6 @@ func TestFind(t *testing.T) {
 		{name: "Link header", address: "HOST/image", want: maps, requests: 2},
 		{name: "Link header to the description", address: "HOST/x", requests: 4, want: both, all: true,
 			changes: site{"/x": "Link: </.well-known/resourcesync>; rel=resourcesync\n\nx"}},
-		{name: "page with dead link", address: "HOST/page.html", changes: site{"/rs/maps/capabilitylist.xml": ""},
-			want: "main: resourcelist changelist; maps: (error)", all: true, requests: 4},
 		{name: "robots", address: "HOST", all: true, want: both, requests: 8,
 			changes: site{"/.well-known/resourcesync": "", "/sd.xml": usual()["/.well-known/resourcesync"], "/robots.txt": "Sitemap: HOST/rs/maps/resourcelist.xml\n",
 				"/rs/maps/capabilitylist.xml": doc(`capability="capabilitylist"`, []string{"up HOST/sd.xml"}, `HOST/rs/maps/resourcelist.xml capability="resourcelist"`)}},
@@ -127,6 +125,7 @@ func TestFindLinkedSets(t *testing.T) {
 func TestFindFails(t *testing.T) {
 	t.Parallel()
 	bare := site{"/.well-known/resourcesync": ""}
+	none := site{"/.well-known/resourcesync": "", "/rs/main/capabilitylist.xml": "", "/rs/maps/capabilitylist.xml": ""}
 	login := "<html><body>Please log in</body></html>"
 	tests := []struct {
 		name, address string
@@ -134,7 +133,9 @@ func TestFindFails(t *testing.T) {
 		want          []string // parts of the error
 	}{
 		{"nothing", "HOST", bare, []string{"HOST: no ResourceSync document, Sitemap, Atom feed or OAI-PMH repository found", "404"}},
-		{"login", "HOST", site{"/": login, "/.well-known/resourcesync": login, "/robots.txt": login, "/sitemap.xml": login, "/resourcelist.xml": login},
+		{"dead link", "HOST/page.html", site{"/rs/maps/capabilitylist.xml": ""}, []string{"HOST/rs/maps/capabilitylist.xml: status 404"}},
+		{"dead link up", "HOST/rs/maps/resourcelist.xml", none, []string{"HOST/rs/maps/resourcelist.xml: Resource List, and the link up", "HOST/rs/maps/capabilitylist.xml: status 404"}},
+		{"login", "HOST", site{"/": login, "/.well-known/resourcesync": login, "/.well-known/resource-that-should-not-exist-whose-status-code-should-not-be-200": login, "/robots.txt": login, "/sitemap.xml": login, "/resourcelist.xml": login},
 			[]string{"HOST: no ResourceSync document", "an HTML page"}},
 		{"missing list", "HOST/rs/none.xml", nil, []string{"get HOST/rs/none.xml: status 404 Not Found"}},
 		{"cut off", "HOST/cut.xml", site{"/cut.xml": usual()["/rs/main/capabilitylist.xml"][:300]}, []string{"read HOST/cut.xml: line "}},

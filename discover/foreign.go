@@ -3,6 +3,7 @@ package discover
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -277,16 +278,24 @@ func mayBeRepository(u *url.URL) bool {
 }
 
 // identify asks whether there is a repository at uri whose answer to an
-// address without arguments is a page for people, or an error. It fails only
-// if nobody answers.
-func (f *finder) identify(uri string) error {
+// address without arguments is a page for people, or an error. It fails if the
+// server does not answer; where the address looks like that of a repository, also
+// if it is temporarily out of order.
+func (f *finder) identify(uri string, likely bool) error {
 	ask := identifyOf(uri)
 	if f.seen[ask] {
 		return nil
 	}
 	p, err := f.open(ask)
-	if err != nil {
-		return f.unanswered(ask, err)
+	var status *fetch.StatusError
+	switch {
+	case f.ctx.Err() != nil:
+		return context.Cause(f.ctx)
+	case errors.As(err, &status) && !(likely && retryable(status.Status)), errors.Is(err, fetch.ErrTooLarge):
+		f.failed(ask, err)
+		return nil
+	case err != nil:
+		return err
 	}
 	defer p.close() // its beginning was of use
 	o, err := p.foreign()
@@ -328,7 +337,7 @@ func (f *finder) lastResort(uri string, err error) error {
 			return nil
 		}
 	}
-	if err := f.identify(uri); err != nil || f.found.Foreign != nil {
+	if err := f.identify(uri, false); err != nil || f.found.Foreign != nil {
 		return err
 	}
 	return f.nothing()

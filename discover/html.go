@@ -1,6 +1,7 @@
 package discover
 
 import (
+	"errors"
 	"io"
 	"net/url"
 	"strings"
@@ -20,7 +21,8 @@ const (
 
 // parseHTML returns the targets of a page's links with relation resourcesync,
 // in order, each once (RS-DISC-06), and likewise the feeds of Atom it links to.
-func parseHTML(r io.Reader, base *url.URL) (found, feeds []string) {
+// It fails if r does: what was not read may have had a link.
+func parseHTML(r io.Reader, base *url.URL) (found, feeds []string, err error) {
 	seen := map[string]bool{}
 	based := false
 	z := html.NewTokenizer(io.LimitReader(r, maxHTML))
@@ -28,7 +30,10 @@ func parseHTML(r io.Reader, base *url.URL) (found, feeds []string) {
 	for len(found) < maxLinks {
 		switch z.Next() {
 		case html.ErrorToken:
-			return found, feeds
+			if err := z.Err(); !errors.Is(err, io.EOF) && !errors.Is(err, html.ErrBufferExceeded) {
+				return found, feeds, err
+			}
+			return found, feeds, nil
 		case html.StartTagToken, html.SelfClosingTagToken:
 		default:
 			continue
@@ -66,7 +71,7 @@ func parseHTML(r io.Reader, base *url.URL) (found, feeds []string) {
 			feeds = append(feeds, u.String())
 		}
 	}
-	return found, feeds
+	return found, feeds, nil
 }
 
 func hasToken(list, token string) bool {

@@ -39,7 +39,7 @@ func TestRobots(t *testing.T) {
 		{"long line", strings.Repeat("x", 100000) + "\nSitemap: http://h/a", []string{"http://h/a"}},
 	}
 	for _, tt := range tests {
-		if got := discover.ParseRobots(strings.NewReader(tt.text), base(t, "http://h/robots.txt")); !slices.Equal(got, tt.want) {
+		if got, err := discover.ParseRobots(strings.NewReader(tt.text), base(t, "http://h/robots.txt")); err != nil || !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
 	}
@@ -64,7 +64,7 @@ func TestHTML(t *testing.T) {
 		{"endless tag", `<link rel=resourcesync href=a><link x="` + strings.Repeat("y", 1<<20) + `"><link rel=resourcesync href=b>`, []string{"http://h/d/a"}},
 	}
 	for _, tt := range tests {
-		if got, _ := discover.ParseHTML(strings.NewReader(tt.text), base(t, "http://h/d/page")); !slices.Equal(got, tt.want) {
+		if got, _, err := discover.ParseHTML(strings.NewReader(tt.text), base(t, "http://h/d/page")); err != nil || !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
 	}
@@ -87,7 +87,8 @@ func FuzzRobots(f *testing.F) {
 	f.Add("\ufeffUser-agent: *\r\nSitemap: http://h/a # b\rsitemap:c")
 	f.Add("Sitemap://::")
 	f.Fuzz(func(t *testing.T, s string) {
-		check(t, s, discover.ParseRobots(strings.NewReader(s), base(t, "http://h/robots.txt")))
+		found, _ := discover.ParseRobots(strings.NewReader(s), base(t, "http://h/robots.txt")) // a string does not fail
+		check(t, s, found)
 	})
 }
 
@@ -95,7 +96,7 @@ func FuzzHTML(f *testing.F) {
 	f.Add(`<!doctype html><base href="//x/"><link rel="a ResourceSync" href="c?d&amp;e"><script><link`)
 	f.Add(`<link rel=resourcesync href="//::">`)
 	f.Fuzz(func(t *testing.T, s string) {
-		links, feeds := discover.ParseHTML(strings.NewReader(s), base(t, "http://h/d/page"))
+		links, feeds, _ := discover.ParseHTML(strings.NewReader(s), base(t, "http://h/d/page"))
 		check(t, s, append(links, feeds...))
 	})
 }

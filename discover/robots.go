@@ -20,8 +20,9 @@ const (
 )
 
 // parseRobots returns the Sitemaps a robots.txt names, in order, each once.
-// Sitemap lines stand outside the groups of user agents (RS-DISC-08).
-func parseRobots(r io.Reader, base *url.URL) []string {
+// Sitemap lines stand outside the groups of user agents (RS-DISC-08). It fails if
+// r does: what was not read may have had a line.
+func parseRobots(r io.Reader, base *url.URL) ([]string, error) {
 	var found []string
 	seen := map[string]bool{}
 	lines := bufio.NewScanner(io.LimitReader(r, maxRobots))
@@ -44,7 +45,7 @@ func parseRobots(r io.Reader, base *url.URL) []string {
 		seen[u.String()] = true
 		found = append(found, u.String())
 	}
-	return found
+	return found, lines.Err()
 }
 
 // withoutComment cuts a comment, which begins at a "#" at the start of the

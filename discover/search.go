@@ -3,38 +3,43 @@ package discover
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"path"
 	"slices"
 	"strings"
 
 	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
 )
 
 // maxTold caps the steps in the sentence about an address that led nowhere.
 const maxTold = 12
 
 // search looks where documents are by custom, for a site of which u is a page.
+// A place counts as empty only if the Source says so: a document that may be
+// there but cannot be read ends the search with its error, and what one place
+// announces is not looked for in another.
 func (f *finder) search(u *url.URL) error {
 	for _, uri := range WellKnowns(u) {
 		if f.seen[uri] {
 			continue
 		}
-		if err := f.try(uri); err != nil || f.usable() {
+		if err := f.wellKnown(uri); err != nil || f.announced() {
 			return err
 		}
 	}
 	root, here := rootOf(u), directory(u)
-	if err := f.robots(root.JoinPath("robots.txt")); err != nil || f.usable() {
+	if err := f.robots(root.JoinPath("robots.txt")); err != nil || f.announced() {
 		return err
 	}
 	for _, dir := range []*url.URL{here, root} {
 		for _, name := range []string{"resourcelist.xml", "sitemap.xml"} {
-			guess := dir.JoinPath(name).String()
-			if f.seen[guess] {
+			uri := dir.JoinPath(name).String()
+			if f.seen[uri] {
 				continue
 			}
-			if err := f.try(guess); err != nil || f.usable() {
+			if err := f.guess(uri); err != nil || f.announced() {
 				return err
 			}
 		}
@@ -79,49 +84,116 @@ func (f *finder) nothing() error {
 	return fmt.Errorf("%s: %w (%s)", fetch.Printable(f.found.Address), ErrNoSource, strings.Join(tried, "; "))
 }
 
-// try visits uri, if there is a document. It fails only if nobody answers.
-func (f *finder) try(uri string) error {
+// wellKnown visits the Source Description at uri, a well-known URI, if there is
+// one.
+func (f *finder) wellKnown(uri string) error {
 	d, err := f.openDocument(uri)
-	if err != nil {
-		return f.unanswered(uri, err)
-	}
-	err = f.visit(d, true)
-	_ = d.Close() // read as far as it was of use
-	if err != nil {
-		return f.unanswered(uri, err)
-	}
-	return nil
-}
-
-// unanswered returns err if there is no sense in asking that host for more,
-// and notes it otherwise.
-func (f *finder) unanswered(uri string, err error) error {
-	var (
-		failed *fetch.Error
-		status *fetch.StatusError
-	)
-	answered := errors.As(err, &status) || errors.Is(err, fetch.ErrTooLarge)
-	if f.ctx.Err() != nil || errors.As(err, &failed) && (!answered || failed.Tries >= fetch.MaxTries) {
+	switch {
+	case isAbsent(err):
+		f.failed(uri, err)
+		return nil
+	case errors.Is(err, resourcesync.ErrHTML):
+		return f.page404(uri, err, "a Source Description")
+	case err != nil:
 		return err
 	}
-	if status != nil {
-		f.step(uri, "answered with %v", status)
-	} else {
-		f.failed(uri, err)
+	defer d.Close() // read as far as it was of use
+	switch d.Header.Capability {
+	case resourcesync.Description, resourcesync.CapabilityList:
+		return f.visit(d, true)
 	}
-	return nil
+	return fmt.Errorf("read %s: %s, where a Source Description was expected", fetch.Printable(uri), kind(&d.Header))
+}
+
+// guess visits uri, which nothing announces, if a document is there.
+func (f *finder) guess(uri string) error {
+	d, err := f.openDocument(uri)
+	if isAbsent(err) || errors.Is(err, resourcesync.ErrHTML) || errors.Is(err, resourcesync.ErrNotDocument) {
+		f.failed(uri, err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer d.Close() // read as far as it was of use
+	return f.visit(d, true)
+}
+
+// nowhere is an address that no site has: those that answer it with a page have
+// pages in the place of "not found"
+// (https://www.w3.org/TR/change-password-url/).
+const nowhere = "resource-that-should-not-exist-whose-status-code-should-not-be-200"
+
+// page404 decides what an HTML page at uri means, where there would be a document
+// if the site had one. On a site that answers everything with pages it means
+// that there is none; on any other it is in the place of the document.
+func (f *finder) page404(uri string, err error, expected string) error {
+	if f.vague == nil {
+		u, perr := url.Parse(uri)
+		if perr != nil {
+			return err // unreachable: it was fetched
+		}
+		p, oerr := f.open(u.ResolveReference(&url.URL{Path: nowhere}).String())
+		if oerr == nil {
+			_ = p.close() // that it is there was to be known
+		} else if !isAbsent(oerr) {
+			return err
+		}
+		answered := oerr == nil
+		f.vague = &answered
+	}
+	if *f.vague {
+		f.step(uri, "an HTML page, as at any address of this site")
+		return nil
+	}
+	return fmt.Errorf("%w; %s was expected there: if the site has none, give the address of a document of the Source", err, expected)
+}
+
+// isAbsent reports whether err is the word of the server that nothing is there.
+// One that asks for credentials, refuses, or is out of order does not say that.
+func isAbsent(err error) bool {
+	var status *fetch.StatusError
+	if !errors.As(err, &status) || status.Status < 400 || status.Status > 499 || retryable(status.Status) {
+		return false
+	}
+	switch status.Status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired, http.StatusUnavailableForLegalReasons:
+		return false
+	}
+	return true
+}
+
+// retryable reports whether an answer of this status may be another one later.
+func retryable(status int) bool {
+	switch status {
+	case http.StatusRequestTimeout, http.StatusMisdirectedRequest, http.StatusLocked, http.StatusTooEarly, http.StatusTooManyRequests:
+		return true
+	}
+	return status >= 500
 }
 
 // robots follows the Sitemap lines of robots.txt: first to Resource Lists
-// (RS-DISC-09); plain Sitemaps serve where there is none.
+// (RS-DISC-09); plain Sitemaps serve where there is none. A line whose document
+// cannot be read may be that of a Resource List: then no plain Sitemap takes its
+// place.
 func (f *finder) robots(at *url.URL) error {
 	p, err := f.open(at.String())
-	if err != nil {
-		return f.unanswered(at.String(), err)
+	if isAbsent(err) {
+		f.failed(at.String(), err)
+		return nil
 	}
-	sitemaps := parseRobots(p.text, at)
+	if err != nil {
+		return err
+	}
+	html := p.looksLikeHTML()
+	sitemaps, err := parseRobots(p.text, at)
 	_ = p.close() // read as far as it was of use
-	if len(sitemaps) == 0 {
+	switch {
+	case err != nil:
+		return readError(at.String(), err)
+	case html:
+		return f.page404(at.String(), fmt.Errorf("read %s: an HTML page", fetch.Printable(at.String())), "robots.txt")
+	case len(sitemaps) == 0:
 		f.step(at.String(), "names no Sitemap")
 		return nil
 	}
@@ -131,6 +203,7 @@ func (f *finder) robots(at *url.URL) error {
 			_ = d.Close() // only its header was of use
 		}
 	}()
+	broken := map[string]error{}
 	for _, uri := range sitemaps {
 		if f.seen[uri] {
 			continue // its Source was reached from another one
@@ -138,21 +211,29 @@ func (f *finder) robots(at *url.URL) error {
 		f.step(at.String(), "names %s", uri)
 		d, err := f.openDocument(uri)
 		switch {
-		case err != nil:
-			if err := f.unanswered(uri, err); err != nil {
-				return err
-			}
-		case d.Header.Capability == "":
+		case errors.Is(err, resourcesync.ErrNotDocument):
+			f.failed(uri, err) // a feed, which robots.txt may name, too
+		case err == nil && d.Header.Capability == "":
 			plain = append(plain, d)
-		default:
-			err := f.visit(d, true)
+		case err == nil:
+			err = f.visit(d, true)
 			_ = d.Close() // read as far as it was of use
+			fallthrough
+		default:
 			if err != nil {
-				f.failed(uri, err)
+				broken[uri] = err
 			}
 		}
 	}
-	if !f.usable() {
+	if f.found.All && f.usable() { // a Source Description says which sets there are
+		return nil
+	}
+	for _, uri := range sitemaps {
+		if err := broken[uri]; err != nil {
+			f.unread(uri, err)
+		}
+	}
+	if !f.announced() {
 		for _, d := range plain {
 			f.alone(d)
 		}

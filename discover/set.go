@@ -1,21 +1,16 @@
 package discover
 
 import (
-	"context"
-	"errors"
+	"crypto/sha256"
 	"fmt"
 	"net/url"
 	"path"
 	"slices"
 	"strings"
-	"sync"
 
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
-
-// maxRefreshes caps the Capability Lists looked at at a time.
-const maxRefreshes = 4
 
 // maxHubs caps the hubs of one channel: each may cost a request.
 const maxHubs = 10
@@ -40,6 +35,7 @@ type Set struct {
 	CapabilityList string // URI; empty when only a list is known
 	Validators            // of the Capability List
 	Capabilities   []Capability
+	Sitemap        bool     `json:",omitempty"` // all that is known is a plain Sitemap
 	Links          []Link   `json:",omitempty"` // at the root of the Capability List
 	Hubs           []string `json:",omitempty"` // of the channel of Change Notification, in order (RN-CH-07)
 	Warnings       []string `json:"-"`          // liberties taken with its channel, when it was read
@@ -138,22 +134,44 @@ func (s *Set) channel(c resourcesync.Capability) (resourcesync.Capability, bool)
 	return c, true
 }
 
-// nameSets gives every set a name of its own.
+// nameSets gives every set a name of its own that does not depend on the order of
+// the sets: those that would have the same are told apart by their URIs. A set
+// that has a name keeps it.
 func nameSets(sets []Set) {
-	taken := map[string]bool{}
+	same, taken := map[string]int{}, map[string]bool{}
 	for i := range sets {
-		uri := sets[i].CapabilityList
-		if uri == "" && len(sets[i].Capabilities) > 0 {
-			uri = sets[i].Capabilities[0].URI
+		if sets[i].Name != "" {
+			taken[sets[i].Name] = true
+			continue
 		}
-		name := setName(uri)
-		unique := name
-		for n := 2; taken[unique]; n++ {
-			unique = fmt.Sprintf("%s-%d", name, n)
-		}
-		taken[unique] = true
-		sets[i].Name = unique
+		same[setName(sets[i].uri())]++
 	}
+	for i := range sets {
+		s := &sets[i]
+		if s.Name != "" {
+			continue
+		}
+		name := setName(s.uri())
+		if same[name] > 1 || taken[name] {
+			sum := sha256.Sum256([]byte(s.uri()))
+			for n := 3; ; n++ { // longer, should two begin alike
+				if unique := fmt.Sprintf("%s-%x", name, sum[:n]); !taken[unique] && same[unique] == 0 {
+					name = unique
+					break
+				}
+			}
+		}
+		taken[name] = true
+		s.Name = name
+	}
+}
+
+// uri names the set: by its Capability List, else by the only list known.
+func (s *Set) uri() string {
+	if s.CapabilityList == "" && len(s.Capabilities) > 0 {
+		return s.Capabilities[0].URI
+	}
+	return s.CapabilityList
 }
 
 func setName(uri string) string {
@@ -171,77 +189,4 @@ func setName(uri string) string {
 		return "main"
 	}
 	return fetch.Printable(name)
-}
-
-// Refresh looks whether the documents behind found are as they were, asking
-// with their validators: the Source Description, if it was what said which
-// sets there are, and each Capability List. It returns what is found now, and
-// whether that differs.
-func Refresh(ctx context.Context, c *fetch.Client, found *Found) (*Found, bool, error) {
-	now := *found
-	now.Sets = append([]Set(nil), found.Sets...)
-	if found.All && found.SourceDescription != "" {
-		d, err := Open(ctx, c, found.SourceDescription, found.Validators)
-		switch {
-		case errors.Is(err, ErrNotModified):
-		case err != nil:
-			return nil, false, err
-		default:
-			f := newFinder(ctx, c, found.Address)
-			f.found.Origin = found.Origin
-			err := f.visit(d, false)
-			_ = d.Close() // read as far as it was of use
-			again, err := f.finish(err)
-			if err != nil {
-				return nil, false, err
-			}
-			again.SourceDescription = found.SourceDescription
-			return again, true, nil
-		}
-	}
-	var (
-		wg    sync.WaitGroup
-		slots = make(chan struct{}, maxRefreshes)
-		moved = make([]bool, len(now.Sets))
-	)
-	for i := range now.Sets {
-		if now.Sets[i].CapabilityList == "" {
-			continue
-		}
-		slots <- struct{}{}
-		wg.Go(func() {
-			moved[i] = refresh(ctx, c, &now.Sets[i])
-			<-slots
-		})
-	}
-	wg.Wait()
-	if ctx.Err() != nil {
-		return nil, false, context.Cause(ctx)
-	}
-	return &now, slices.Contains(moved, true), nil
-}
-
-// refresh reads the Capability List of s again, if it changed, and reports
-// whether it did.
-func refresh(ctx context.Context, c *fetch.Client, s *Set) bool {
-	d, err := Open(ctx, c, s.CapabilityList, s.Validators)
-	if errors.Is(err, ErrNotModified) {
-		return false
-	}
-	now := *s
-	if err == nil {
-		if d.Header.Capability == resourcesync.CapabilityList && !d.Header.Index {
-			now, err = readSet(d)
-			now.Name = s.Name
-		} else {
-			err = fmt.Errorf("read %s: %s, where a Capability List was expected", fetch.Printable(d.URI), kind(&d.Header))
-		}
-		_ = d.Close() // read to its end, or err says why not
-	}
-	if err != nil {
-		s.Err = err
-		return true
-	}
-	*s = now
-	return true
 }

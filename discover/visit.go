@@ -2,6 +2,7 @@ package discover
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 
@@ -37,24 +38,25 @@ func (f *finder) visitAt(d *Document, all bool, hops int) error {
 			}
 		}
 	}
-	var failed error
 	for _, next := range []string{up, index} {
-		if next == "" || hops >= maxHops {
+		if next == "" {
 			continue
 		}
+		if hops >= maxHops && !f.local {
+			return fmt.Errorf("read %s: more than %d links up, none of which leads to a Capability List", fetch.Printable(d.URI), maxHops)
+		}
 		f.step(d.URI, "%s; its link leads up to %s", kind(h), next)
+		var circle *circleError
 		switch done, err := f.climb(d, next, all, hops+1); {
 		case f.ctx.Err() != nil:
 			return context.Cause(f.ctx)
-		case err != nil:
-			failed = err
+		case err != nil && listed(h.Capability) && (f.local || errors.As(err, &circle)):
 			f.failed(next, err)
+		case err != nil:
+			return fmt.Errorf("read %s: %s, and the link up from it cannot be followed: %w", fetch.Printable(d.URI), kind(h), err)
 		case done:
 			return nil
 		}
-	}
-	if !listed(h.Capability) && failed != nil {
-		return fmt.Errorf("read %s: %s, from which no list could be reached: %w", fetch.Printable(d.URI), kind(h), failed)
 	}
 	if !listed(h.Capability) {
 		return fmt.Errorf("read %s: %s, from which no list could be reached", fetch.Printable(d.URI), kind(h))
@@ -95,16 +97,20 @@ func (f *finder) fromAbove(d, above *Document, all bool) (bool, error) {
 	if err := f.description(above, 0); err != nil {
 		return false, err
 	}
-	if all {
-		return f.usable(), nil
-	}
-	for _, s := range f.found.Sets {
-		if s.URI(d.Header.Capability) == d.URI {
-			f.found.Sets, f.found.All = []Set{s}, false
-			return true, nil
+	if !all {
+		for _, s := range f.found.Sets {
+			if s.URI(d.Header.Capability) == d.URI {
+				f.found.Sets, f.found.All, f.found.Again = []Set{s}, false, false
+				return true, nil
+			}
 		}
 	}
-	if len(f.found.Sets) != 1 {
+	for _, s := range f.found.Sets { // it may be the one that offers the list
+		if s.Err != nil && (!all || !f.usable()) {
+			return false, s.Err
+		}
+	}
+	if !all && len(f.found.Sets) != 1 {
 		f.found.Sets, f.found.All = nil, false
 	}
 	return f.usable(), nil
@@ -152,7 +158,7 @@ func (f *finder) alone(d *Document) {
 		c = resourcesync.ResourceList
 	}
 	f.step(d.URI, "%s, used by itself", kind(&d.Header))
-	f.found.Sets = append(f.found.Sets, Set{Capabilities: []Capability{{c, d.URI}}})
+	f.found.Sets = append(f.found.Sets, Set{Capabilities: []Capability{{c, d.URI}}, Sitemap: d.Header.Capability == ""})
 }
 
 // listed reports whether c is a capability that can serve by itself.
@@ -168,24 +174,9 @@ func listed(c resourcesync.Capability) bool {
 func (f *finder) capabilityList(d *Document, all bool) error {
 	up := d.Header.Link(resourcesync.RelUp)
 	if all && up != "" {
-		above, err := f.openDocument(up)
-		if err == nil {
-			defer above.Close()
-			if above.Header.Capability == resourcesync.Description || above.Header.Index {
-				delete(f.seen, d.URI) // it is named there again
-				delete(f.seen, d.Final)
-				f.step(d.URI, "Capability List; its link leads up to %s", up)
-				err = f.description(above, 0)
-				if err == nil && f.usable() {
-					return nil
-				}
-			}
-		}
-		if f.ctx.Err() != nil {
-			return context.Cause(f.ctx)
-		}
-		if err != nil {
-			f.failed(up, err)
+		done, err := f.above(d, up)
+		if done || err != nil {
+			return err
 		}
 	}
 	s, err := readSet(d)
@@ -198,6 +189,50 @@ func (f *finder) capabilityList(d *Document, all bool) error {
 		f.found.SourceDescription = up
 	}
 	return nil
+}
+
+// above adds the sets of the Source Description that a Capability List names as
+// what is above it, and reports whether there are any. A Source Description that
+// is not there, or a link that leads back, leaves the Capability List by itself.
+func (f *finder) above(d *Document, up string) (done bool, err error) {
+	above, err := f.openDocument(up)
+	var circle *circleError
+	switch {
+	case f.ctx.Err() != nil:
+		return false, context.Cause(f.ctx)
+	case isAbsent(err), errors.As(err, &circle), err != nil && f.local:
+		f.failed(up, err)
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("read %s: Capability List, and the link up from it cannot be followed: %w", fetch.Printable(d.URI), err)
+	}
+	defer above.Close()
+	switch above.Header.Capability {
+	case resourcesync.Description, resourcesync.CapabilityList:
+	default:
+		err := fmt.Errorf("read %s: %s, where a Source Description was expected", fetch.Printable(up), kind(&above.Header))
+		if f.local {
+			f.failed(up, err)
+			return false, nil
+		}
+		return false, err
+	}
+	if above.Header.Capability == resourcesync.CapabilityList && !above.Header.Index {
+		f.step(up, "Capability List, which does not list the sets of a Source")
+		return false, nil
+	}
+	delete(f.seen, d.URI) // it is named there again
+	delete(f.seen, d.Final)
+	f.step(d.URI, "Capability List; its link leads up to %s", up)
+	if err := f.description(above, 0); err != nil {
+		return false, err
+	}
+	for i := range f.found.Sets { // what was read of this Capability List a moment ago counts
+		if s := &f.found.Sets[i]; s.CapabilityList == d.URI && s.Err != nil {
+			return false, nil
+		}
+	}
+	return f.announced(), nil
 }
 
 // add adds a set. Of one that is there already, what could be read counts.
@@ -223,16 +258,19 @@ func (f *finder) description(d *Document, depth int) error {
 	if depth == 0 {
 		f.found.SourceDescription, f.found.Validators, f.found.All = d.URI, d.Validators, true
 	}
+	f.found.Again = f.found.Again || depth > 0 // what is below may change without it
 	for _, loc := range locs {
+		if f.knows(loc) {
+			continue // another Source Description of the same index lists it, too
+		}
 		if err := f.set(loc, depth); err != nil {
-			if f.ctx.Err() != nil {
+			if f.ctx.Err() != nil || errors.Is(err, errPages) {
 				return err
 			}
-			f.failed(loc, err)
-			f.add(Set{CapabilityList: loc, Err: err})
+			f.unread(loc, err)
 		}
 	}
-	if len(locs) == 0 {
+	if len(locs) == 0 && depth == 0 {
 		return fmt.Errorf("read %s: it lists no set", fetch.Printable(d.URI))
 	}
 	return nil
@@ -259,9 +297,6 @@ func (f *finder) set(loc string, depth int) error {
 			f.add(s)
 		}
 		return err
-	case listed(h.Capability):
-		f.alone(d)
-		return nil
 	}
 	return fmt.Errorf("read %s: %s, where a Capability List was expected", fetch.Printable(loc), kind(h))
 }

@@ -11,6 +11,7 @@ import (
 
 	"lockstep/atompmh"
 	"lockstep/internal/fetch"
+	"lockstep/internal/nesting"
 )
 
 // chain walks from the subscription document to where a harvest may end. It is
@@ -20,8 +21,10 @@ func (h *feedHarvest) chain(ctx context.Context, sub *feedDoc) (orderly bool, er
 	h.seen, h.some = feedTime{}, false
 	visited := &feedVisit{uris: make(map[[16]byte]struct{}), prints: make(map[uint64]int)}
 	visited.add(h.sub, sub)
+	var chain nesting.Walk
 	for d := sub; ; {
 		if d.Entries > 0 {
+			chain.Yield()
 			if !h.some || d.Max.After(h.seen.Time) {
 				h.seen = d.Max
 			}
@@ -34,6 +37,9 @@ func (h *feedHarvest) chain(ctx context.Context, sub *feedDoc) (orderly bool, er
 			return true, nil
 		case d.Prev == "", !h.full && d.Entries > 0 && d.Min.Before(h.mark):
 			return true, nil
+		}
+		if err := chain.Barren(); err != nil {
+			return true, h.lose(ctx, d.Prev, chainError(err.Error()))
 		}
 		next, err := h.hop(ctx, d.Prev, visited)
 		if err != nil {

@@ -13,12 +13,12 @@ import (
 	"lockstep/catalog"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
+	"lockstep/internal/nesting"
 	"lockstep/resourcesync"
 )
 
 // What an index may cost.
 const (
-	maxIndexDepth = 3       // an index in an index in an index (RS-IDX-04)
 	maxIndexParts = 200_000 // each is a request
 )
 
@@ -36,6 +36,8 @@ type sitemapReading struct {
 	asIs    map[string]struct{} // ids of those that stand as they did,
 	lost    map[string]struct{} // and that could not be read
 	visited map[string]bool
+	nested  nesting.Walk
+	isIndex bool // the document that was read last
 	fresh   bool // some document was read
 	undated int64
 	strayed bool // something is gone that stood in a document which could be read
@@ -116,10 +118,18 @@ func (r *sitemapReading) visit(ctx context.Context, uri string, depth int) error
 		r.skipped(uri, errListedTwice)
 		return nil
 	}
+	if r.nested.Ended() { // which was reported: nobody knows what is left
+		return nil
+	}
 	err := r.enter(uri, depth)
 	var parts []string
 	if err == nil {
 		parts, err = r.readDoc(ctx, uri)
+	}
+	if err == nil {
+		if err = r.bound(uri, depth); err != nil {
+			parts = nil
+		}
 	}
 	switch _, stop := errors.AsType[*stopError](err); {
 	case ctx.Err() != nil:
@@ -138,6 +148,19 @@ func (r *sitemapReading) visit(ctx context.Context, uri string, depth int) error
 		}
 	}
 	return nil
+}
+
+// bound guards against indexes that are nested too deep, or lead to no list.
+func (r *sitemapReading) bound(uri string, depth int) error {
+	if !r.isIndex {
+		r.nested.Yield()
+		return nil
+	}
+	err := r.nested.Index(depth)
+	if err != nil {
+		delete(r.now.Docs, uri) // it is read again, and what it leads to
+	}
+	return err
 }
 
 // A stopError is one of ours: no other document would fare better.
@@ -171,8 +194,8 @@ var errListedTwice = errors.New("the document is listed below itself, or twice")
 // enter guards against what reading could cost.
 func (r *sitemapReading) enter(uri string, depth int) error {
 	switch {
-	case depth > maxIndexDepth:
-		return fmt.Errorf("indexes are nested more than %d deep", maxIndexDepth)
+	case depth > nesting.MaxDepth:
+		return nesting.ErrDeep
 	case len(r.visited) > maxIndexParts:
 		return fmt.Errorf("more than %d documents", maxIndexParts)
 	}
@@ -207,7 +230,7 @@ func (r *sitemapReading) readDoc(ctx context.Context, uri string) (parts []strin
 		return nil, err
 	}
 	defer func() { _ = doc.Close() }() // only read from
-	r.fresh = true
+	r.fresh, r.isIndex = true, doc.Header.Index
 	if c := doc.Header.Capability; c != "" && c != resourcesync.ResourceList {
 		return nil, fmt.Errorf("it is a %s, not a Sitemap or Resource List", fetch.Printable(string(c)))
 	}
@@ -241,7 +264,7 @@ func (r *sitemapReading) readDoc(ctx context.Context, uri string) (parts []strin
 
 // keep notes that a document stands as it did, and returns its parts.
 func (r *sitemapReading) keep(uri string, known sitemapDoc) []string {
-	r.now.Docs[uri] = known
+	r.now.Docs[uri], r.isIndex = known, known.Index
 	if !known.Index {
 		r.asIs[partID(uri)] = struct{}{}
 	}

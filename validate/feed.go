@@ -38,7 +38,8 @@ type feedDoc struct {
 	deletionAt, tombstoneAt string // the first ones
 	etag, modified          string // as its headers have them
 	sum                     [sha256.Size]byte
-	tells                   hash.Hash // of what its entries tell
+	tells                   hash.Hash // of what its entries tell; nil once the document is in a chain,
+	told                    string    // of which this is the sum
 	whole                   bool      // it could be read to its end
 	isFeed                  bool
 }

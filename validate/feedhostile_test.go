@@ -276,3 +276,20 @@ func TestLargeFeed(t *testing.T) {
 		t.Errorf("heap of %d MB, %d entries, %d links, %v", peak.Load()>>20, r.Entries, r.Links, r.Findings)
 	}
 }
+
+// TestFeedWithoutEnd follows chains of archive documents that do not end, and have
+// no entry, or the same: they are left after a thousand documents.
+func TestFeedWithoutEnd(t *testing.T) {
+	t.Parallel()
+	for name, entries := range map[string][]string{"empty": nil, "all the same": {"urn:x:e 2020-01-01T00:00:00Z " + toRecord}} {
+		open := serving(func(path string) string {
+			n := 0
+			_, _ = fmt.Sscanf(path, "f%d", &n)
+			return feedOf("2024-01-01T00:00:00Z", fmt.Sprintf(`<link rel="prev-archive" href="%sf%d"/><link rel="current" href="%sf0"/>`, base, n+1, base), entries...)
+		})
+		r, found := findings(t, open, "f0", validate.Options{})
+		if r.Documents > 1100 || !strings.Contains(strings.Join(found, "\n"), "AP-TS-02") {
+			t.Errorf("%s: %d documents, %.2000s", name, r.Documents, strings.Join(found, "\n"))
+		}
+	}
+}

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"io/fs"
 	"sync"
+
+	"lockstep/internal/nesting"
 )
 
 // A feedWalk is one reading of a logical feed: its subscription document, and
@@ -163,6 +165,7 @@ func (f *feedWalk) visit(uri string) error {
 
 // join adds a document to the chain.
 func (f *feedWalk) join(doc *feedDoc) {
+	doc.told, doc.tells = string(doc.tells.Sum(nil)), nil
 	f.chain = append(f.chain, doc)
 	f.known[doc.uri], f.known[doc.final] = true, true
 }
@@ -194,6 +197,7 @@ func (f *feedWalk) fromCurrent(doc *feedDoc) (*feedDoc, error) {
 
 // follow walks the chain, to its end or as far as it can be walked.
 func (f *feedWalk) follow() error {
+	var chain nesting.Walk
 	for {
 		d := f.chain[len(f.chain)-1]
 		if d.prev == "" || !d.whole {
@@ -231,6 +235,13 @@ func (f *feedWalk) follow() error {
 		}
 		f.neighbours(d, older)
 		f.join(older)
+		if older.entries > 0 && older.told != d.told {
+			chain.Yield()
+		} else if err := chain.Barren(); err != nil {
+			place{f.collector, older.uri}.errorf("AP-TS-02", "root", "(I2) the chain of prev-archive has no end: %v", err)
+			f.broke = true
+			return nil
+		}
 	}
 }
 

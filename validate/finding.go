@@ -115,8 +115,12 @@ func (c *collector) add(f Finding) {
 	} else {
 		c.report.Warnings++
 	}
+	if len(c.report.Findings) >= maxFindings {
+		c.report.Omitted++
+		return
+	}
 	key := [2]string{f.Rule, f.Document}
-	if c.alike[key]++; c.alike[key] > maxAlike || len(c.report.Findings) >= maxFindings {
+	if c.alike[key]++; c.alike[key] > maxAlike {
 		c.report.Omitted++
 		return
 	}

@@ -273,6 +273,9 @@ func (w *watcher) say(head string, err error) {
 
 // explain adds ways out to errors of a run that have none.
 func explain(err error, dest string) error {
+	if _, other := errors.AsType[*discover.KindError](err); other {
+		return withHint(err, "if "+dest+" is to follow what is there now, run sync with --baseline")
+	}
 	switch {
 	case errors.Is(err, discover.ErrNoSource):
 		return withHint(err, "try the address of its Source Description, of a Capability List, Resource List, Sitemap, Atom feed or OAI-PMH repository")

@@ -1,0 +1,294 @@
+package discover_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"lockstep/discover"
+	"lockstep/internal/fetch"
+)
+
+// failures are the ways in which a document can be unreadable.
+var failures = []string{"503", "404", "403", "429", "reset", "html", "truncated", "sitemap"}
+
+// A failing site fails at one path in one way.
+type failing struct {
+	*server
+	mu        sync.Mutex // guards what follows
+	path, how string
+}
+
+func (f *failing) set(path, how string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.path, f.how = path, how
+}
+
+func (f *failing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	path, how := f.path, f.how
+	f.mu.Unlock()
+	if r.URL.Path != path {
+		f.server.ServeHTTP(w, r)
+		return
+	}
+	switch how {
+	case "503", "404", "403", "429":
+		var code int
+		_, _ = fmt.Sscan(how, &code)
+		w.WriteHeader(code)
+	case "reset":
+		panic(http.ErrAbortHandler)
+	case "html":
+		_, _ = w.Write([]byte("<!DOCTYPE html><html><body>We are moving</body></html>"))
+	case "truncated":
+		text := f.fill(f.site[path])
+		w.Header().Set("Content-Length", fmt.Sprint(len(text)))
+		_, _ = w.Write([]byte(text[:len(text)/2]))
+	case "sitemap":
+		_, _ = w.Write([]byte(doc("", nil, f.URL+"/pages/1.html")))
+	}
+}
+
+// serveFailing serves s.
+func (s site) serveFailing(t testing.TB) *failing {
+	t.Helper()
+	f := &failing{server: &server{site: s}}
+	f.Server = httptest.NewServer(f)
+	t.Cleanup(f.Close)
+	return f
+}
+
+// once returns a client that does not repeat requests, and has not been asked to
+// pause.
+func (f *failing) once(t testing.TB) *fetch.Client {
+	t.Helper()
+	c, err := fetch.New(fetch.Options{Home: discover.Home(f.URL), Retries: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// withPages adds what must never take the place of an announced document: a
+// Sitemap of the pages of the site.
+func (s site) withPages() site {
+	return s.with(site{"/sitemap.xml": doc("", nil, "HOST/pages/1.html", "HOST/pages/2.html")})
+}
+
+// TestAnnouncedDocumentHasNoSubstitute fails each document on the chain from an
+// address to the Capability List, one at a time: the error names it, and nothing
+// else is used in its place, whether the chain is followed for the first time or
+// again.
+func TestAnnouncedDocumentHasNoSubstitute(t *testing.T) {
+	t.Parallel()
+	bare := site{"/.well-known/resourcesync": ""}
+	one := site{"/.well-known/resourcesync": doc(`capability="description"`, nil, `HOST/rs/main/capabilitylist.xml capability="capabilitylist"`)}
+	tests := []struct {
+		name    string
+		changes site
+		address string
+		chain   []string // documents, all announced but those whose absence says that nothing is
+		customs []string // documents whose absence says that nothing is announced
+	}{
+		{name: "well-known", changes: one, address: "HOST/", chain: []string{"/.well-known/resourcesync", "/rs/main/capabilitylist.xml"}, customs: []string{"/.well-known/resourcesync"}},
+		{name: "Link header", address: "HOST/x", changes: bare.with(site{"/x": "Link: </rs/maps/capabilitylist.xml>; rel=resourcesync\n\nx"}), chain: []string{"/rs/maps/capabilitylist.xml"}},
+		{name: "Link header to a Source Description", address: "HOST/x", changes: site{"/.well-known/resourcesync": "", "/sd.xml": one["/.well-known/resourcesync"], "/x": "Link: </sd.xml>; rel=resourcesync\n\nx"},
+			chain: []string{"/sd.xml", "/rs/main/capabilitylist.xml"}},
+		{name: "HTML link", address: "HOST/page.html", changes: bare, chain: []string{"/page.html", "/rs/maps/capabilitylist.xml"}},
+		{name: "robots", address: "HOST/", changes: site{"/.well-known/resourcesync": "", "/robots.txt": "User-agent: *\nSitemap: HOST/rs/maps/resourcelist.xml\n#" + strings.Repeat("x", 500)},
+			chain: []string{"/robots.txt", "/rs/maps/resourcelist.xml", "/rs/maps/capabilitylist.xml"}, customs: []string{"/robots.txt"}},
+		{name: "robots with a Sitemap beside", address: "HOST/", changes: site{"/.well-known/resourcesync": "", "/robots.txt": "Sitemap: HOST/sitemap.xml\nSitemap: HOST/rs/maps/resourcelist.xml\n"},
+			chain: []string{"/rs/maps/resourcelist.xml", "/rs/maps/capabilitylist.xml"}},
+		{name: "Resource List", address: "HOST/rs/maps/resourcelist.xml", changes: bare, chain: []string{"/rs/maps/capabilitylist.xml"}},
+		{name: "part of an index", address: "HOST/rs/main/part1.xml", changes: bare, chain: []string{"/rs/main/capabilitylist.xml"}},
+	}
+	for _, tt := range tests {
+		for _, path := range tt.chain {
+			for _, how := range failures {
+				absent := how == "404" && slices.Contains(tt.customs, path)
+				if how == "sitemap" && (path == "/robots.txt" || path == "/page.html" || path == "/rs/maps/resourcelist.xml") {
+					continue // what it is then announces nothing, or is what it may be
+				}
+				if path == "/page.html" && how != "reset" && how != "truncated" && how != "503" {
+					continue // a page that is not there, or another one, links to nothing
+				}
+				t.Run(fmt.Sprintf("%s %s %s", tt.name, strings.ReplaceAll(path, "/", "_"), how), func(t *testing.T) {
+					t.Parallel()
+					f := usual().with(tt.changes).withPages().serveFailing(t)
+					found, err := discover.Find(t.Context(), f.once(t), f.fill(tt.address))
+					if err != nil {
+						t.Fatal(err)
+					}
+					f.set(path, how)
+					fresh, err := discover.Find(t.Context(), f.once(t), f.fill(tt.address))
+					switch {
+					case absent && (err != nil || fresh.Sets[0].URI("resourcelist") != f.URL+"/sitemap.xml"):
+						t.Errorf("first time: %+v, %v, want the Sitemap: nothing was announced", fresh, err)
+					case !absent && (err == nil || !strings.Contains(err.Error(), path)):
+						t.Errorf("first time: %+v, %v, want an error that names %s", fresh, err, path)
+					}
+					again, changed, err := discover.Refresh(t.Context(), f.once(t), found)
+					if err == nil && again.Sets[0].Err == nil && (summary(again.Sets) != summary(found.Sets) || again.Sets[0].CapabilityList != found.Sets[0].CapabilityList) {
+						t.Errorf("again: %s, changed %v, was %s", summary(again.Sets), changed, summary(found.Sets))
+					}
+					if last := tt.chain[len(tt.chain)-1]; path == last && err == nil && again.Sets[0].Err == nil {
+						t.Errorf("again: %s and no error, although %s failed", summary(again.Sets), path)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestUnknownIsNotAbsent: a site with nothing but a Sitemap is synchronized by
+// it; where a place in which documents are announced cannot be looked at, or a
+// page is in its place, nothing is guessed.
+func TestUnknownIsNotAbsent(t *testing.T) {
+	t.Parallel()
+	pages := func() site { return site{"/": "<html></html>"}.withPages() }
+	const nowhere = "/.well-known/resource-that-should-not-exist-whose-status-code-should-not-be-200"
+	for _, path := range []string{"/.well-known/resourcesync", "/robots.txt", "/resourcelist.xml"} {
+		for _, how := range failures {
+			absent := how == "404" || path == "/resourcelist.xml" && (how == "html" || how == "sitemap") || path == "/robots.txt" && how == "sitemap"
+			if how == "truncated" {
+				continue // there is nothing to cut
+			}
+			f := pages().serveFailing(t)
+			f.set(path, how)
+			found, err := discover.Find(t.Context(), f.once(t), f.URL+"/")
+			if absent != (err == nil) {
+				t.Errorf("%s %s: %+v, %v", path, how, found, err)
+			}
+		}
+	}
+	f := pages().with(site{nowhere: "<html>start</html>", "/.well-known/resourcesync": "<html>start</html>"}).serveFailing(t)
+	if found, err := discover.Find(t.Context(), f.once(t), f.URL+"/"); err != nil || len(found.Sets) != 1 {
+		t.Errorf("a site that answers everything with pages: %+v, %v, want its Sitemap", found, err)
+	}
+}
+
+// TestRefreshKeepsKind replaces the document that was followed: one of another
+// kind is not accepted, one of the same is.
+func TestRefreshKeepsKind(t *testing.T) {
+	t.Parallel()
+	sd := usual()["/.well-known/resourcesync"]
+	tests := []struct {
+		name    string
+		changes site
+		want    string // the sets then; or a part of the error
+		fails   bool
+	}{
+		{"an index", site{"/.well-known/resourcesync": index(`capability="description"`, nil, "HOST/sd.xml"), "/sd.xml": sd}, both, false},
+		{"moved, and announced there", site{"/.well-known/resourcesync": "", "/sd.xml": sd, "/": "Link: </sd.xml>; rel=resourcesync\n\nx"}, both, false},
+		{"Capability List", site{"/.well-known/resourcesync": usual()["/rs/main/capabilitylist.xml"]}, "leads to a Capability List now, not to a Source Description", true},
+		{"Resource List", site{"/.well-known/resourcesync": usual()["/rs/main/part1.xml"]}, "leads to a Resource List now, not to a Source Description", true},
+		{"plain Sitemap", site{"/.well-known/resourcesync": doc("", nil, "HOST/x")}, "leads to a plain Sitemap now, not to a Source Description", true},
+		{"gone, a Sitemap is there", site{"/.well-known/resourcesync": ""}, "status 404 Not Found; HOST/ leads to a plain Sitemap now", true},
+		{"gone, a page links to a Capability List", site{"/.well-known/resourcesync": "", "/": "Link: </rs/main/capabilitylist.xml>; rel=resourcesync\n\nx"}, "leads to a Capability List now", true},
+		{"empty", site{"/.well-known/resourcesync": doc(`capability="description"`, nil)}, "lists no set", true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			f := usual().withPages().serveFailing(t)
+			found, err := discover.Find(t.Context(), f.once(t), f.URL+"/")
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.site.with(tt.changes)
+			now, _, err := discover.Refresh(t.Context(), f.once(t), found)
+			if tt.fails {
+				if err == nil || !strings.Contains(f.strip(err.Error()), tt.want) {
+					t.Errorf("Refresh = %+v, %v, want %q", now, err, tt.want)
+				}
+				return
+			}
+			if err != nil || summary(now.Sets) != tt.want {
+				t.Fatalf("Refresh = %+v, %v, want %s", now, err, tt.want)
+			}
+			if now, _, err = discover.Refresh(t.Context(), f.once(t), now); err != nil || summary(now.Sets) != tt.want {
+				t.Errorf("Refresh once more = %+v, %v, want %s", now, err, tt.want)
+			}
+		})
+	}
+}
+
+// TestRefreshNestedDescriptions: below an index of Source Descriptions, a change
+// of one is noticed, and so is one that breaks and comes back, though the index
+// stays as it is.
+func TestRefreshNestedDescriptions(t *testing.T) {
+	t.Parallel()
+	main := doc(`capability="description"`, nil, `HOST/rs/main/capabilitylist.xml capability="capabilitylist"`)
+	f := usual().with(site{"/.well-known/resourcesync": index(`capability="description"`, nil, "HOST/a.xml", "HOST/b.xml"),
+		"/a.xml": main, "/b.xml": doc(`capability="description"`, nil)}).serveFailing(t)
+	f.set("/a.xml", "503")
+	if found, err := discover.Find(t.Context(), f.once(t), f.URL+"/"); err == nil {
+		t.Errorf("Find = %s, want the error of the Source Description below", summary(found.Sets))
+	}
+	f.set("", "")
+	found, err := discover.Find(t.Context(), f.once(t), f.URL+"/")
+	if err != nil || summary(found.Sets) != "main: resourcelist changelist" {
+		t.Fatalf("Find = %+v, %v", found, err)
+	}
+	f.site["/b.xml"] = doc(`capability="description"`, nil, `HOST/rs/maps/capabilitylist.xml capability="capabilitylist"`)
+	if found, _, err = discover.Refresh(t.Context(), f.once(t), found); err != nil || summary(found.Sets) != both {
+		t.Fatalf("Refresh = %+v, %v, want the set that was added", found, err)
+	}
+	f.set("/b.xml", "503")
+	broken, _, err := discover.Refresh(t.Context(), f.once(t), found)
+	if err != nil || len(broken.Sets) != 2 || broken.Sets[1].Err == nil || !strings.Contains(broken.Sets[1].Err.Error(), "/b.xml") {
+		t.Fatalf("Refresh = %+v, %v, want an error of one set", broken, err)
+	}
+	f.set("", "")
+	if found, _, err = discover.Refresh(t.Context(), f.once(t), broken); err != nil || summary(found.Sets) != both {
+		t.Errorf("Refresh = %+v, %v, want both sets again", found, err)
+	}
+}
+
+// TestSetNamesDoNotDependOnOrder gives sets of like names others by their URIs,
+// whatever their order, and keeps names that are in use.
+func TestSetNamesDoNotDependOnOrder(t *testing.T) {
+	t.Parallel()
+	const a, b, other = `HOST/a/rs/capabilitylist.xml capability="capabilitylist"`, `HOST/b/rs/capabilitylist.xml capability="capabilitylist"`, `HOST/rs/maps/capabilitylist.xml capability="capabilitylist"`
+	list := usual()["/rs/maps/capabilitylist.xml"]
+	srv := usual().with(site{"/a/rs/capabilitylist.xml": list, "/b/rs/capabilitylist.xml": list}).serve(t)
+	names := func(f *discover.Found) map[string]string {
+		byURI := map[string]string{}
+		for _, s := range f.Sets {
+			byURI[srv.strip(s.CapabilityList)] = s.Name
+		}
+		return byURI
+	}
+	var all []map[string]string
+	var found *discover.Found
+	for _, order := range [][]string{{a, b, other}, {b, other, a}, {other, b, a}} {
+		srv.site["/.well-known/resourcesync"] = doc(`capability="description"`, nil, order...)
+		var err error
+		if found, err = discover.Find(t.Context(), srv.client, srv.URL); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, names(found))
+	}
+	first := all[0]
+	if first["HOST/rs/maps/capabilitylist.xml"] != "maps" || first["HOST/a/rs/capabilitylist.xml"] == first["HOST/b/rs/capabilitylist.xml"] {
+		t.Errorf("names %v", first)
+	}
+	for uri, name := range first {
+		if all[1][uri] != name || all[2][uri] != name {
+			t.Errorf("%s is named %q, %q, %q", uri, name, all[1][uri], all[2][uri])
+		}
+	}
+	found.Sets[0].Name, found.Sets[1].Name = "rs", "rs-2" // as they were named once
+	srv.site["/.well-known/resourcesync"] = doc(`capability="description"`, nil, a, b)
+	now, _, err := discover.Refresh(t.Context(), srv.client, found)
+	if err != nil || names(now)[srv.strip(found.Sets[1].CapabilityList)] != "rs-2" {
+		t.Errorf("after Refresh: %v, %v, want the names in use kept", names(now), err)
+	}
+}

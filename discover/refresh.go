@@ -1,0 +1,200 @@
+package discover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+
+	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
+)
+
+// maxRefreshes caps the Capability Lists looked at at a time.
+const maxRefreshes = 4
+
+// A KindError reports that an address leads to a document of another kind than
+// the one that was followed so far.
+type KindError struct {
+	Address  string // that is followed
+	Was, Now string // kinds, for people
+	Err      error  // why the document that was followed cannot be; nil: the other one is in its place
+}
+
+func (e *KindError) Error() string {
+	text := fmt.Sprintf("%s leads to %s now, not to %s as before", fetch.Printable(fetch.WithoutUser(e.Address)), e.Now, e.Was)
+	if e.Err != nil {
+		return e.Err.Error() + "; " + text
+	}
+	return text
+}
+
+func (e *KindError) Unwrap() error { return e.Err }
+
+// followed names the kind of document by which the sets are known.
+func (f *Found) followed() string {
+	if f.Foreign != nil {
+		return f.Foreign.What()
+	}
+	if f.All && f.SourceDescription != "" {
+		return "a Source Description"
+	}
+	for i := range f.Sets {
+		switch s := &f.Sets[i]; {
+		case s.CapabilityList != "":
+			return "a Capability List"
+		case s.Sitemap:
+			return "a plain Sitemap"
+		case len(s.Capabilities) > 0:
+			return "a " + kind(&resourcesync.Header{Capability: s.Capabilities[0].Capability})
+		}
+	}
+	return "nothing"
+}
+
+// KeepNames gives the sets the names that was has for them: a name, once used,
+// stays with its set.
+func (f *Found) KeepNames(was *Found) {
+	if was == nil {
+		return
+	}
+	names := make(map[string]string, len(was.Sets))
+	for i := range was.Sets {
+		names[was.Sets[i].uri()] = was.Sets[i].Name
+	}
+	for i := range f.Sets {
+		f.Sets[i].Name = names[f.Sets[i].uri()]
+	}
+	nameSets(f.Sets)
+}
+
+// Refresh looks whether the documents behind found are as they were, asking
+// with their validators: the Source Description, if it was what said which
+// sets there are, and each Capability List. It returns what is found now, and
+// whether that differs.
+//
+// The documents are those that were found then. Nothing else takes their place,
+// unless the server says that they are gone: then found.Address is followed once
+// more, and what it leads to has to be of the same kind, else the error is a
+// [*KindError].
+func Refresh(ctx context.Context, c *fetch.Client, found *Found) (*Found, bool, error) {
+	all := found.All && found.SourceDescription != ""
+	if found.Again && !all {
+		return findAgain(ctx, c, found, nil)
+	}
+	now := *found
+	now.Sets = append([]Set(nil), found.Sets...)
+	if all {
+		v := found.Validators
+		if found.Again {
+			v = Validators{}
+		}
+		d, err := Open(ctx, c, found.SourceDescription, v)
+		switch {
+		case errors.Is(err, ErrNotModified):
+		case isGone(err):
+			return findAgain(ctx, c, found, err)
+		case err != nil:
+			return nil, false, err
+		default:
+			return visitAgain(ctx, c, found, d)
+		}
+	}
+	var (
+		wg    sync.WaitGroup
+		slots = make(chan struct{}, maxRefreshes)
+		moved = make([]bool, len(now.Sets))
+	)
+	for i := range now.Sets {
+		if now.Sets[i].CapabilityList == "" {
+			continue
+		}
+		slots <- struct{}{}
+		wg.Go(func() {
+			moved[i] = refresh(ctx, c, &now.Sets[i])
+			<-slots
+		})
+	}
+	wg.Wait()
+	if ctx.Err() != nil {
+		return nil, false, context.Cause(ctx)
+	}
+	return &now, slices.Contains(moved, true), nil
+}
+
+// visitAgain reads everything below the Source Description d again, and closes it.
+func visitAgain(ctx context.Context, c *fetch.Client, found *Found, d *Document) (*Found, bool, error) {
+	f := newFinder(ctx, c, found.Address)
+	f.found.Origin = found.Origin
+	f.seen[d.URI], f.seen[d.Final] = true, true
+	var err error
+	switch d.Header.Capability {
+	case resourcesync.Description, resourcesync.CapabilityList:
+		err = f.visit(d, false)
+	default:
+		err = &KindError{found.SourceDescription, found.followed(), "a " + kind(&d.Header), nil}
+	}
+	_ = d.Close() // read as far as it was of use
+	now, err := f.finish(err)
+	if err != nil {
+		return nil, false, err
+	}
+	if was, is := found.followed(), now.followed(); was != is {
+		return nil, false, &KindError{found.SourceDescription, was, is, nil}
+	}
+	now.SourceDescription = found.SourceDescription
+	now.KeepNames(found)
+	return now, true, nil
+}
+
+// findAgain follows the address once more, where what it led to is gone, or was
+// not read to its end. Of sets that were known by their Capability Lists, the
+// Source Description may be known now.
+func findAgain(ctx context.Context, c *fetch.Client, found *Found, gone error) (*Found, bool, error) {
+	now, err := Find(ctx, c, found.Address)
+	if err != nil {
+		if gone != nil && ctx.Err() == nil {
+			err = gone
+		}
+		return nil, false, err
+	}
+	was, is := found.followed(), now.followed()
+	if more := gone == nil && was == "a Capability List" && is == "a Source Description"; was != is && !more {
+		return nil, false, &KindError{found.Address, was, is, gone}
+	}
+	now.KeepNames(found)
+	return now, true, nil
+}
+
+// isGone reports whether the server says that there is no such document.
+func isGone(err error) bool {
+	var status *fetch.StatusError
+	return errors.As(err, &status) && (status.Status == http.StatusNotFound || status.Status == http.StatusGone)
+}
+
+// refresh reads the Capability List of s again, if it changed, and reports
+// whether it did.
+func refresh(ctx context.Context, c *fetch.Client, s *Set) bool {
+	d, err := Open(ctx, c, s.CapabilityList, s.Validators)
+	if errors.Is(err, ErrNotModified) {
+		return false
+	}
+	now := *s
+	if err == nil {
+		if d.Header.Capability == resourcesync.CapabilityList && !d.Header.Index {
+			now, err = readSet(d)
+			now.Name = s.Name
+		} else {
+			err = fmt.Errorf("read %s: %s, where a Capability List was expected", fetch.Printable(d.URI), kind(&d.Header))
+		}
+		_ = d.Close() // read to its end, or err says why not
+	}
+	if err != nil {
+		s.Err = err
+		return true
+	}
+	*s = now
+	return true
+}
