@@ -196,6 +196,11 @@ func (a *auditor) auditSet(ctx context.Context, set *setState, before []*setStat
 	}
 	s.planner = &planner{d: a.d, set: set.Number, dated: set.foreign != nil, prune: r.failed == 0, settled: set.Complete && !r.reselects(),
 		others: set.foreign == nil && a.d.selects.prefersOther(set.Selection), refuse: r.reader.refuse}
+	if set.foreign != nil {
+		if s.excused, err = a.excusedOf(ctx, set.Number); err != nil {
+			return false, err
+		}
+	}
 	a.total = max(a.done, a.counts[set.Number])
 	a.d.emit(Event{Kind: EventPlan, Set: set.Name, Progress: Progress{Total: a.total}})
 	w := names.writer()
@@ -204,6 +209,25 @@ func (a *auditor) auditSet(ctx context.Context, set *setState, before []*setStat
 		return false, err
 	}
 	return r.failed == 0, a.mark(ctx, true)
+}
+
+// excusedOf returns the optional representations of a set that sync has reported as
+// not served. Of those beyond the limit an audit says that they are missing.
+func (a *auditor) excusedOf(ctx context.Context, n int) (map[string]bool, error) {
+	excused := map[string]bool{}
+	for o, err := range a.d.journal.Owed(ctx, n) {
+		if err != nil {
+			return nil, err
+		}
+		w, _, err := decodeWant(o.URI, string(o.Entry))
+		if err != nil {
+			return nil, err
+		}
+		if w.excused && len(excused) < maxStale {
+			excused[o.URI] = true
+		}
+	}
+	return excused, nil
 }
 
 // expected stages what the set should be: for a set without a Resource List,

@@ -24,11 +24,13 @@ func (s *setAudit) check(ctx context.Context, act *action) (verdict, error) {
 		return s.verdict(act, Missing, "refused: "+act.Refused), nil
 	case !act.isHeld() && s.plain:
 		return s.compareFile(ctx, act)
+	case !act.isHeld() && s.excused[act.URI]:
+		return s.verdict(act, Unverifiable, "a further representation, which the server does not serve"), nil
 	case !act.isHeld():
 		return s.verdict(act, Missing, s.whyMissing(ctx, act)), nil
 	case !contains(act.held.Sets, s.set.Number): // another set's
 		return verdict{}, nil
-	case act.verb == verbFetch && !act.conditional:
+	case act.verb == verbFetch && !act.conditional && !act.ownFetched():
 		if len(act.held.Hashes) == 0 && s.seen(act) {
 			return verdict{}, nil // it was noted just now, or told of
 		}

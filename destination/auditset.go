@@ -9,9 +9,11 @@ import (
 // them in their order.
 type setAudit struct {
 	*auditor
-	set     *setState
-	before  []*setState // sets that were looked at already
-	listed  bool        // what the Source does not list is not to be here
+	set    *setState
+	before []*setState // sets that were looked at already
+	listed bool        // what the Source does not list is not to be here
+
+	excused map[string]bool // optional representations that were reported as not served
 	paths   *Paths
 	planner *planner
 }

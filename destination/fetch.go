@@ -50,6 +50,15 @@ type fetcher struct {
 // do carries out a verbFetch alone, by the cheapest method that succeeds: see
 // [fetcher.methods]. The path it settles on stays kept in f.names.
 func (f *fetcher) do(ctx context.Context, a *action) outcome {
+	o := f.doOwn(ctx, a)
+	if o.err == nil || !a.preferred || f.past != nil || ctx.Err() != nil || isLocal(o.err) || isTaken(o.err) {
+		return o
+	}
+	return f.instead(ctx, a, o.err)
+}
+
+// doOwn is do without another representation to fall back on.
+func (f *fetcher) doOwn(ctx context.Context, a *action) outcome {
 	return f.with(ctx, a, func(t *transfer) outcome {
 		if f.past != nil {
 			if o, ok := t.fromKept(ctx); ok {

@@ -368,9 +368,9 @@ func TestOriginReplacementFails(t *testing.T) {
 	delete(p.files, "/r.json")
 	p.mu.Unlock()
 	m.opts.Prefer = []string{"application/json"}
-	for range 2 {
+	for i := range 3 { // it is optional, and reported once
 		r, err := m.sync()
-		if !errors.Is(err, destination.ErrIncomplete) || r.Failed != 1 || r.Deleted != 0 {
+		if err != nil || r.Failed != 0 || r.Deleted != 0 || len(r.Warnings) > 0 != (i == 0) {
 			t.Fatalf("Sync = %v\n%+v", err, r)
 		}
 		m.holds(map[string]string{"r": "1", "z": "z"})

@@ -214,6 +214,9 @@ func (r *setReader) wantOf(e *resourcesync.Entry) want {
 			w.Links = append(w.Links, e.Links[i])
 		}
 	}
+	if r.set.foreign != nil {
+		w.main = canonicalOf(e)
+	}
 	if !w.Gone {
 		w.Refused = r.refuse(e.Loc)
 	}

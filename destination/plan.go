@@ -36,6 +36,7 @@ type action struct {
 	from        string // where the content is, if not at the URI
 	pending     error  // verbDefer: why
 	stated      *want  // what the Source said of the URI, if the content is another representation
+	preferred   bool   // and it is one that is preferred to the resource's own
 	tried       bool   // its package was read, and did not yield its content
 }
 

@@ -1,9 +1,12 @@
 package destination
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"strings"
 
+	"lockstep/internal/fetch"
 	"lockstep/patch"
 	"lockstep/resourcesync"
 )
@@ -101,7 +104,7 @@ func typeOnly(t string) string {
 // patches.
 func (a *action) represent(l *resourcesync.Link) {
 	stated := a.want
-	a.stated, a.from = &stated, l.Href
+	a.stated, a.from, a.preferred = &stated, l.Href, true
 	a.Hashes, a.Length, a.Type, a.Coding = l.Hashes, -1, l.Type, l.Encoding
 	if l.HasLength {
 		a.Length = l.Length
@@ -110,6 +113,37 @@ func (a *action) represent(l *resourcesync.Link) {
 		a.Lastmod = l.Modified
 	}
 	a.Links, a.chain, a.Member = nil, nil, member{}
+}
+
+// ownFetched reports whether a preferred representation that cannot be fetched
+// left the resource's own in its place: that is what is held.
+func (a *action) ownFetched() bool {
+	return a.preferred && a.isHeld() && compare(&a.held, a.stated) == same
+}
+
+// own is a for the resource's own representation.
+func (a *action) own() *action {
+	o := *a
+	o.want, o.stated, o.from, o.preferred = *a.stated, nil, "", false
+	o.conditional = a.isHeld() && !a.gone && compare(&a.held, a.stated) == unknown
+	return &o
+}
+
+// instead carries out a, whose preferred representation could not be fetched for
+// err, with the resource's own. That is reported once: while the resource's own is
+// held, nothing is said of it.
+func (f *fetcher) instead(ctx context.Context, a *action, err error) outcome {
+	own := a.own()
+	if a.ownFetched() && !a.gone {
+		h := a.held
+		h.Sets = with(h.Sets, f.set)
+		return outcome{action: own, held: h, same: true}
+	}
+	o := f.doOwn(ctx, own)
+	if o.err == nil && !o.later {
+		o.warning = fmt.Sprintf("%s: the preferred representation could not be fetched, the resource's own is kept until it can: %v", fetch.Printable(a.URI), err)
+	}
+	return o
 }
 
 // asStated is what the Source said, whatever is made of it here.

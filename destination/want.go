@@ -29,6 +29,9 @@ type want struct {
 	notBefore time.Time // of what is pending: when its server may be asked again; zero: at any time
 	passing   bool      // of what is pending: it failed in the run under way, for a reason that may pass
 
+	main    string // of a further representation of a record of a feed: the URI of the first
+	excused bool   // of what is pending: that it is not served was reported
+
 	chain []step // of patches that lead to it; not encoded
 	rank
 }
@@ -120,6 +123,9 @@ func (w *want) appendTo(b []byte) []byte {
 	if !w.notBefore.IsZero() {
 		flags |= 64
 	}
+	if w.main != "" {
+		flags |= 128
+	}
 	b = append(b, wantVersion, flags, byte(w.Change), byte(w.class))
 	b = appendDatetime(b, w.Lastmod)
 	b = binary.AppendVarint(b, w.Length)
@@ -147,7 +153,17 @@ func (w *want) appendTo(b []byte) []byte {
 	if !w.notBefore.IsZero() { // last: programs before do not read it
 		b = binary.AppendVarint(b, w.notBefore.Unix())
 	}
+	if w.main != "" {
+		b = appendBool(appendString(b, w.main), w.excused)
+	}
 	return b
+}
+
+func appendBool(b []byte, v bool) []byte {
+	if v {
+		return append(b, 1)
+	}
+	return append(b, 0)
 }
 
 func appendLink(b []byte, l *resourcesync.Link) []byte {
@@ -226,6 +242,9 @@ func decodeWant(uri, b string) (want, string, error) {
 		w.passing = flags&32 != 0
 		if flags&64 != 0 {
 			w.notBefore = time.Unix(d.varint(), 0)
+		}
+		if flags&128 != 0 {
+			w.main, w.excused = d.string(), d.byte() != 0
 		}
 	}
 	if !d.ok() {
