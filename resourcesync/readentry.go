@@ -125,8 +125,12 @@ const (
 
 // comes notes the next child of an entry, and warns if it comes too late.
 func (r *Reader) comes(k rank) {
-	if k < r.draft.last {
-		r.rootWarn("RS-XML-03", "the children of an entry in another order than that of the schema")
+	switch last := r.draft.last; {
+	case k >= last:
+	case last <= rankChangeFreq:
+		r.rootWarn("RS-XML-03", "loc, lastmod and changefreq in another order than that of the schema")
+	default:
+		r.rootWarn("RS-XML-03", "elements of ResourceSync in front of those of Sitemaps, or rs:ln in front of rs:md")
 	}
 	r.draft.last = k
 }

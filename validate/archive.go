@@ -17,7 +17,7 @@ var coreOf = map[resourcesync.Capability]resourcesync.Capability{
 // archived checks an entry of an archive: the times of the document it names.
 func (c *checker) archived(e *resourcesync.Entry) {
 	if !first(c.names, e.Loc) {
-		c.errorf("RA-DOC-09", c.at(), "%s has a second entry", e.Loc)
+		c.advisef("RA-DOC-09", c.at(), "%s has a second entry", e.Loc)
 	}
 	if coreOf[c.doc.header.Capability].Changes() {
 		c.archivedChanges(e)
@@ -27,7 +27,7 @@ func (c *checker) archived(e *resourcesync.Entry) {
 	case e.At.IsZero():
 		c.warnf("RA-DOC-07", c.at(), "an entry without at")
 	case c.last != nil && e.At.Compare(c.last.At) < 0:
-		c.warnf("RA-RES-03", c.at(), "at %s is before that of the entry in front, %s", e.At, c.last.At)
+		c.advisef("RA-RES-03", c.at(), "at %s is before that of the entry in front, %s", e.At, c.last.At)
 	}
 }
 
@@ -35,12 +35,12 @@ func (c *checker) archivedChanges(e *resourcesync.Entry) {
 	last := c.last
 	switch {
 	case e.From.IsZero() || e.Until.IsZero():
-		c.warnf("RA-DOC-07", c.at(), "an entry without from and until")
+		c.advisef("RA-DOC-07", c.at(), "an entry without from and until")
 	case last == nil || last.From.IsZero() || last.Until.IsZero():
 	case e.From.Compare(last.From) < 0:
 		c.errorf("RA-CHG-03", c.at(), "from %s is before that of the entry in front, %s", e.From, last.From)
 	case e.From.Compare(last.Until) != 0:
-		c.warnf("RA-CHG-04", c.at(), "from %s is not the until of the entry in front, %s", e.From, last.Until)
+		c.advisef("RA-CHG-04", c.at(), "from %s is not the until of the entry in front, %s", e.From, last.Until)
 	}
 }
 
@@ -57,7 +57,7 @@ func (s *set) archive(docs []*document) error {
 			e, p := &doc.entries[i], place{s.collector, doc.uri}
 			if done[e.Loc] {
 				if k > 0 {
-					p.errorf("RA-DOC-09", doc.places[i], "%s stands in another part, too", e.Loc)
+					p.advisef("RA-DOC-09", doc.places[i], "%s stands in another part, too", e.Loc)
 				}
 				continue
 			}
@@ -100,7 +100,7 @@ func (s *set) archivedAt(archive *document, i int) error {
 		place{s.collector, doc.uri}.errorf(lacksUp[doc.kind], "", "the link up leads to %s, not to the Capability List", doc.header.Link(resourcesync.RelUp))
 	}
 	if doc.header.Link(resourcesync.RelArchives) == "" {
-		place{s.collector, doc.uri}.warnf("RA-GEN-12", "", "an archived document without a link archives")
+		place{s.collector, doc.uri}.advisef("RA-GEN-12", "", "an archived document without a link archives")
 	}
 	docs := []*document{doc}
 	if doc.kind&indexes != 0 {
@@ -118,7 +118,7 @@ func (s *set) archivedAt(archive *document, i int) error {
 // archived document says.
 func (s *set) archivedTimes(p place, at string, e *resourcesync.Entry, h *resourcesync.Header) {
 	if h.Capability.Changes() && h.Open() {
-		p.errorf("RA-GEN-10", at, "%s is open", e.Loc)
+		p.advisef("RA-GEN-10", at, "%s is open", e.Loc)
 		return
 	}
 	for _, t := range []struct {
@@ -126,7 +126,7 @@ func (s *set) archivedTimes(p place, at string, e *resourcesync.Entry, h *resour
 		said, there resourcesync.Datetime
 	}{{"at", e.At, h.At}, {"completed", e.Completed, h.Completed}, {"from", e.From, h.From}, {"until", e.Until, h.Until}} {
 		if !t.said.IsZero() && t.said.Compare(t.there) != 0 {
-			p.errorf("RA-DOC-10", at, "%s %s, but %s says %s", t.name, t.said, e.Loc, said(t.there))
+			p.advisef("RA-DOC-10", at, "%s %s, but %s says %s", t.name, t.said, e.Loc, said(t.there))
 			return
 		}
 	}

@@ -47,7 +47,7 @@ func (c *checker) entry(e *resourcesync.Entry) {
 	}
 	if len(e.Hashes) > 0 && e.Hashes.Get(resourcesync.SHA256) == "" && !c.noSHA256 {
 		c.noSHA256 = true
-		c.warnf("RS-HASH-02", c.at(), "a hash, but not by sha-256")
+		c.advisef("RS-HASH-02", c.at(), "a hash, but not by sha-256")
 	}
 	switch k := c.doc.kind; {
 	case k&(KindDescription|KindDescriptionIndex) != 0:
@@ -61,7 +61,7 @@ func (c *checker) entry(e *resourcesync.Entry) {
 	case k == KindArchive:
 		c.archived(e)
 	case k == KindArchiveIndex && !first(c.names, e.Loc):
-		c.errorf("RA-DOC-09", c.at(), "%s has a second entry", e.Loc)
+		c.advisef("RA-DOC-09", c.at(), "%s has a second entry", e.Loc)
 	case k&manifests != 0:
 		c.packed(e)
 	}
@@ -79,7 +79,7 @@ func (c *checker) entry(e *resourcesync.Entry) {
 // description checks an entry of a Source Description.
 func (c *checker) description(e *resourcesync.Entry) {
 	if !first(c.names, e.Loc) {
-		c.errorf("RS-SD-04", c.at(), "%s has a second entry", e.Loc)
+		c.advisef("RS-SD-04", c.at(), "%s has a second entry", e.Loc)
 	}
 	if c.doc.kind == KindDescriptionIndex {
 		if e.Capability != "" && e.Capability != resourcesync.Description {
@@ -99,7 +99,7 @@ func (c *checker) description(e *resourcesync.Entry) {
 func (c *checker) capability(e *resourcesync.Entry) {
 	switch e.Capability {
 	case resourcesync.ResourceDumpManifest, resourcesync.ChangeDumpManifest, resourcesync.CapabilityList, resourcesync.Description:
-		c.errorf("RS-CL-12", c.at(), "an entry with capability %s", e.Capability)
+		c.advisef("RS-CL-12", c.at(), "an entry with capability %s", e.Capability)
 	case resourcesync.ChangeNotification:
 		if e.Link(resourcesync.RelHub) == "" {
 			c.errorf("RN-CH-07", c.at(), "an entry for change-notification without a link hub")
@@ -107,7 +107,7 @@ func (c *checker) capability(e *resourcesync.Entry) {
 		return
 	}
 	if e.Link(resourcesync.RelHub) != "" {
-		c.errorf("RS-LN-04", c.at(), "a link hub in an entry for %s", e.Capability)
+		c.advisef("RS-LN-04", c.at(), "a link hub in an entry for %s", e.Capability)
 	}
 }
 
@@ -140,13 +140,13 @@ func (c *checker) part(e *resourcesync.Entry) {
 	case last != nil && !last.From.IsZero() && e.From.Compare(last.From) < 0:
 		c.errorf(r.order, c.at(), "from %s is before that of the part in front, %s", e.From, last.From)
 	case c.open:
-		c.errorf(r.times, c.at(), "the part in front is open: only the last can be")
+		c.advisef(r.times, c.at(), "the part in front is open: only the last can be")
 	case last != nil && !last.Until.IsZero() && e.From.Compare(last.Until) != 0:
-		c.errorf(r.times, c.at(), "from %s is not the until of the part in front, %s", e.From, last.Until)
+		c.advisef(r.times, c.at(), "from %s is not the until of the part in front, %s", e.From, last.Until)
 	case last == nil && !h.FromUnproven && e.From.Compare(h.From) != 0:
-		c.errorf(r.times, c.at(), "the first part begins at %s, the index at %s", e.From, h.From)
+		c.advisef(r.times, c.at(), "the first part begins at %s, the index at %s", e.From, h.From)
 	case !h.Until.IsZero() && (e.Until.IsZero() || e.Until.Compare(h.Until) > 0):
-		c.errorf(r.times, c.at(), "a part that does not end by the until of the index, %s", h.Until)
+		c.advisef(r.times, c.at(), "a part that does not end by the until of the index, %s", h.Until)
 	}
 	c.open = e.Until.IsZero()
 }
@@ -155,9 +155,9 @@ func (c *checker) part(e *resourcesync.Entry) {
 func (c *checker) snapshotPart(e *resourcesync.Entry, r indexRules, h *resourcesync.Header) {
 	switch {
 	case !e.At.IsZero() && !h.At.IsZero() && e.At.Compare(h.At) < 0:
-		c.errorf(r.times, c.at(), "at %s is before that of the index, %s", e.At, h.At)
+		c.advisef(r.times, c.at(), "at %s is before that of the index, %s", e.At, h.At)
 	case !h.Completed.IsZero() && e.Completed.Compare(h.Completed) > 0:
-		c.errorf(r.times, c.at(), "completed %s is after that of the index, %s", e.Completed, h.Completed)
+		c.advisef(r.times, c.at(), "completed %s is after that of the index, %s", e.Completed, h.Completed)
 	}
 }
 
@@ -186,7 +186,7 @@ func (c *checker) dumped(e *resourcesync.Entry) {
 		c.warnf(advised, c.at(), "a package without from")
 	}
 	if e.Until.IsZero() {
-		c.errorf("RS-CD-06", c.at(), "a package without until")
+		c.advisef("RS-CD-06", c.at(), "a package without until")
 	}
 	last := c.last
 	switch {
@@ -194,7 +194,7 @@ func (c *checker) dumped(e *resourcesync.Entry) {
 	case e.From.Compare(last.From) < 0:
 		c.warnf("RS-CD-03", c.at(), "from %s is before that of the package in front, %s", e.From, last.From)
 	case !last.Until.IsZero() && e.From.Compare(last.Until) != 0:
-		c.errorf("RS-MD-11", c.at(), "from %s is not the until of the package in front, %s", e.From, last.Until)
+		c.advisef("RS-MD-11", c.at(), "from %s is not the until of the package in front, %s", e.From, last.Until)
 	}
 }
 
@@ -205,14 +205,18 @@ func (c *checker) packed(e *resourcesync.Entry) {
 		return
 	}
 	if changes && e.Path == "" {
-		c.errorf("RS-CDM-04", c.at(), "%s without path", e.Change)
+		if hasPatch(e) { // the text of the standard wants both, an example of it has the patch alone
+			c.warnf("RS-CDM-04", c.at(), "%s with a patch only, without path of the whole", e.Change)
+		} else {
+			c.errorf("RS-CDM-04", c.at(), "%s without path", e.Change)
+		}
 	}
 	rule := "RS-RDM-03"
 	if changes {
 		rule = "RS-CDM-05"
 	}
 	if e.Path != "" && !first(c.paths, e.Path) {
-		c.errorf(rule, c.at(), "path %s is that of an entry in front, too", e.Path)
+		c.advisef(rule, c.at(), "path %s is that of an entry in front, too", e.Path)
 	}
 	if e.Type == "" {
 		if changes {
@@ -225,10 +229,10 @@ func (c *checker) packed(e *resourcesync.Entry) {
 // change checks an entry that tells of a change.
 func (c *checker) change(e *resourcesync.Entry) {
 	if e.Datetime.IsZero() {
-		c.warnf("RS-EM-03", c.at(), "a change without datetime")
+		c.advisef("RS-EM-03", c.at(), "a change without datetime")
 	}
 	if e.Change == resourcesync.Deleted && !e.Lastmod.IsZero() && !e.Datetime.IsZero() {
-		c.warnf("RS-CHL-08", c.at(), "a deletion with lastmod")
+		c.advisef("RS-CHL-08", c.at(), "a deletion with lastmod")
 	}
 }
 
@@ -236,12 +240,12 @@ func (c *checker) change(e *resourcesync.Entry) {
 func (c *checker) end(h *resourcesync.Header) {
 	switch k := c.doc.kind; {
 	case k == KindSitemap:
-		if !c.doc.faulted {
+		if !c.doc.faulted && h.Capability == "" { // else it is said behind the entries
 			c.errorf("RS-MD-01", "root", "a plain Sitemap: nothing at the root says what kind of document it is")
 		}
 		return
 	case k&(KindDescription|KindDescriptionIndex) != 0 && h.Link(resourcesync.RelUp) != "":
-		c.errorf("RS-SD-02", "root", "a Source Description with a link up")
+		c.advisef("RS-SD-02", "root", "a Source Description with a link up")
 	case k == KindDescription && h.Link(resourcesync.RelDescribedBy) == "":
 		c.warnf("RS-SD-03", "root", "no link describedby to information about the Source")
 	case k == KindCapabilityList && h.Link(resourcesync.RelDescribedBy) == "":
@@ -249,10 +253,10 @@ func (c *checker) end(h *resourcesync.Header) {
 	case k&anyIndex != 0 && h.Link(resourcesync.RelIndex) != "":
 		c.errorf("RS-IDX-04", "root", "an index that is part of an index")
 	case k == KindChangeDumpManifest && h.Until.IsZero():
-		c.warnf("RS-CDM-01", "root", "a manifest without until")
+		c.advisef("RS-CDM-01", "root", "a manifest without until")
 	}
 	if !h.Until.IsZero() && h.Until.Time().After(c.now.Add(clockSkew)) {
-		c.warnf("RS-AMB-25", "root", "until %s lies in the future", h.Until)
+		c.advisef("RS-AMB-25", "root", "until %s lies in the future", h.Until)
 	}
 	if !h.Modified.IsZero() && !h.Approximate && !h.FromUnproven {
 		c.errorf("RS-XML-07", "root", "modified at the root, which the standard has given up")

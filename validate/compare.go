@@ -100,7 +100,7 @@ func (g *group) where(r *record) string {
 }
 
 func (g *group) find(r *record, rule, format string, args ...any) {
-	g.collector.add(Finding{rule, Error, g.tally.docs[r.doc], fmt.Sprintf("entry %d", r.entry), fmt.Sprintf(format, args...)})
+	g.collector.add(Finding{Rule: rule, Level: levelOfComparison(rule), Document: g.tally.docs[r.doc], Location: fmt.Sprintf("entry %d", r.entry), Message: fmt.Sprintf(format, args...)})
 }
 
 // finish compares what is said of the resource, and begins anew.
@@ -248,4 +248,13 @@ func spanOf(from, to resourcesync.Datetime) *span {
 		s.to = to.Time().UnixNano()
 	}
 	return s
+}
+
+// levelOfComparison is the level of a rule about what documents say together:
+// that changes of one resource have different datetimes is a rule of ours.
+func levelOfComparison(rule string) Level {
+	if rule == "RS-CHL-07" {
+		return Advice
+	}
+	return Error
 }

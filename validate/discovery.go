@@ -105,7 +105,7 @@ func (w *walk) sitemaps(origin string, text []byte) {
 	}
 	for _, uri := range w.resourceLists {
 		if own, _ := originOf(uri); own == origin && !named[uri] {
-			p.warnf("RS-DISC-07", "", "does not name the Resource List %s", uri)
+			p.advisef("RS-DISC-07", "", "does not name the Resource List %s", uri)
 		}
 	}
 }

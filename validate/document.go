@@ -78,7 +78,7 @@ func (w *walk) read(src *source, each eachFunc) (*document, error) {
 		}
 		if rule, level := translate(x, doc.kind); rule != "" {
 			doc.faulted = doc.faulted || rule == "RS-MD-01"
-			p.add(Finding{rule, level, p.doc, at, x.Message})
+			p.add(Finding{Rule: rule, Level: level, Document: p.doc, Location: at, Message: x.Message})
 		}
 	}
 	r := resourcesync.NewReader(body, resourcesync.ReaderOptions{

@@ -118,7 +118,7 @@ func (r *feedReader) root() error {
 	r.number = r.walk.tally.begin(r.doc.uri)
 	r.rebase(&r.doc.base)
 	if name, _ := r.Encoding(); name != "" && !strings.EqualFold(name, "UTF-8") {
-		r.errorf("AP-DOC-11", "root", "in %s, not in UTF-8", name)
+		r.advisef("AP-DOC-11", "root", "in %s, not in UTF-8", name)
 	}
 	for {
 		m, err := r.Next()
@@ -230,7 +230,7 @@ func (r *feedReader) end() {
 		}
 	}
 	if !r.author && r.bare != "" {
-		r.errorf("AP-DOC-02", "root", "neither the feed nor the entry at %s has an author", r.bare)
+		r.warnf("AP-DOC-02", "root", "neither the feed nor the entry at %s has an author", r.bare)
 	}
 	switch {
 	case d.self == "":
@@ -242,19 +242,19 @@ func (r *feedReader) end() {
 		r.errorf("AP-TS-01", d.newestAt, "(I1) the entry is of %s, later than its feed, which is of %s", stamp(d.newest), stamp(d.updated))
 	}
 	if d.newest.After(r.walk.opts.Now().Add(clockSkew)) {
-		r.warnf("AP-TS-11", d.newestAt, "the entry is of %s, which is still to come: what changes until then looks older", stamp(d.newest))
+		r.advisef("AP-TS-11", d.newestAt, "the entry is of %s, which is still to come: what changes until then looks older", stamp(d.newest))
 	}
 	if d.newest.Before(d.updated) && d.entries > 0 && !d.newest.IsZero() {
-		r.errorf("AP-TS-13", "root", "the feed is of %s, its newest entry of %s", stamp(d.updated), stamp(d.newest))
+		r.advisef("AP-TS-13", "root", "the feed is of %s, its newest entry of %s", stamp(d.updated), stamp(d.newest))
 	}
 	if d.complete && d.prev != "" {
-		r.errorf("AP-CMP-03", "root", "a feed that is complete has no archive, but prev-archive leads to %s", d.prev)
+		r.advisef("AP-CMP-03", "root", "a feed that is complete has no archive, but prev-archive leads to %s", d.prev)
 	}
 	if d.complete && d.deletionAt != "" {
 		r.warnf("AP-DEL-02", d.deletionAt, "a deletion entry in a document that is complete: what is not in it is deleted anyway")
 	}
 	if d.tombstoneAt != "" {
-		r.warnf("AP-CLS-05", d.tombstoneAt, "a tombstone, where harvesters look for an entry with empty content")
+		r.advisef("AP-CLS-05", d.tombstoneAt, "a tombstone, where harvesters look for an entry with empty content")
 	}
 	if d.paged != "" && d.prev == "" && d.next == "" {
 		r.errorf("AP-TS-10", "root", "link %s, but no prev-archive: harvesters do not follow paged feeds", d.paged)
@@ -289,7 +289,7 @@ func (r *feedReader) feedLink(l feedLink, at string) {
 func (r *feedReader) once(links map[[2]string]bool, l feedLink, at string) {
 	key := [2]string{strings.ToLower(l.media), strings.ToLower(l.lang)}
 	if links[key] {
-		r.errorf("AP-DOC-07", at, "another alternate link of type %q and language %q", l.media, l.lang)
+		r.warnf("AP-DOC-07", at, "another alternate link of type %q and language %q", l.media, l.lang)
 	}
 	links[key] = true
 }

@@ -145,5 +145,5 @@ func (f *feedWalk) id(r *record) string { return f.tally.names.get(r.name) }
 func (f *feedWalk) find(rule string, level Level, r *record, format string, args ...any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.add(Finding{rule, level, f.tally.docs[r.doc], fmt.Sprintf("entry %d", r.entry), fmt.Sprintf(format, args...)})
+	f.add(Finding{Rule: rule, Level: level, Document: f.tally.docs[r.doc], Location: fmt.Sprintf("entry %d", r.entry), Message: fmt.Sprintf(format, args...)})
 }

@@ -121,7 +121,7 @@ func TestFeedFindings(t *testing.T) {
 			if start == "" {
 				start = "f"
 			}
-			r, rules := findings(t, open, start, validate.Options{Sample: validate.SampleAll})
+			r, rules := findings(t, open, start, validate.Options{Advice: true, Sample: validate.SampleAll})
 			if got := strings.Join(rules, " "); got != tt.want || !strings.Contains(fmt.Sprint(r.Findings), tt.text) {
 				t.Errorf("%v, want %s", r.Findings, tt.want)
 			}
@@ -146,7 +146,7 @@ func TestFeedCutAnew(t *testing.T) {
 		}
 		return ""
 	})
-	r, _ := findings(t, open, "f", validate.Options{})
+	r, _ := findings(t, open, "f", validate.Options{Advice: true})
 	if len(r.Findings) > 0 || r.Entries != 3 {
 		t.Errorf("%+v", *r)
 	}
@@ -167,7 +167,7 @@ func TestFeedChangedMeanwhile(t *testing.T) {
 		}
 		return "error: none"
 	})
-	if r, _ := findings(t, open, "f", validate.Options{Sample: 5}); len(r.Findings) > 0 || r.Links != 1 {
+	if r, _ := findings(t, open, "f", validate.Options{Advice: true, Sample: 5}); len(r.Findings) > 0 || r.Links != 1 {
 		t.Errorf("%+v", *r)
 	}
 }
@@ -180,7 +180,7 @@ func TestEndlessFeed(t *testing.T) {
 		n++
 		return feedOf("2024-05-01T00:00:00Z", fmt.Sprintf(`<fh:archive/><link rel="prev-archive" href="a%d"/>`, n))
 	})
-	_, err := validate.Source(t.Context(), open, base+"f", validate.Options{Documents: 50, TempDir: t.TempDir()})
+	_, err := validate.Source(t.Context(), open, base+"f", validate.Options{Advice: true, Documents: 50, TempDir: t.TempDir()})
 	if err == nil || !strings.Contains(err.Error(), "50 documents are enough") {
 		t.Errorf("%v", err)
 	}
@@ -197,7 +197,7 @@ func TestFeedXMLTypes(t *testing.T) {
 			}
 			return a, nil
 		}
-		if r, rules := findings(t, open, "f", validate.Options{Sample: 1}); strings.Join(rules, " ") != want || r.Links != 1 {
+		if r, rules := findings(t, open, "f", validate.Options{Advice: true, Sample: 1}); strings.Join(rules, " ") != want || r.Links != 1 {
 			t.Errorf("served as %s: %v, want %q", served, r.Findings, want)
 		}
 	}
@@ -223,7 +223,7 @@ func TestFeedFile(t *testing.T) {
 		`<feed><title>of nowhere</title></feed>`:                              "AP-DOC-01",
 		`<rss version="2.0"><channel/></rss>`:                                 "AP-DOC-01",
 	} {
-		r, err := validate.Document(t.Context(), strings.NewReader(text), "feed.xml", validate.Options{})
+		r, err := validate.Document(t.Context(), strings.NewReader(text), "feed.xml", validate.Options{Advice: true})
 		if err != nil || len(r.Findings) == 0 || r.Findings[0].Rule != want || r.Documents != 1 {
 			t.Errorf("%.60q: %v, %v, want %s", text, r.Findings, err, want)
 		}
@@ -261,7 +261,7 @@ func TestLargeFeed(t *testing.T) {
 		})}, nil
 	}
 	var peak atomic.Uint64
-	o := validate.Options{TempDir: t.TempDir(), Sample: 10, Seed: 1, OnDocument: func(string) {
+	o := validate.Options{Advice: true, TempDir: t.TempDir(), Sample: 10, Seed: 1, OnDocument: func(string) {
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		peak.Store(max(peak.Load(), m.HeapInuse))

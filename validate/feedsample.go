@@ -123,7 +123,7 @@ func (f *follower) look(e *followedEntry) {
 // first time it looks at how it is served.
 func (f *follower) link(e *followedEntry, l *feedLink, first bool) {
 	doubtful := func(rule, format string, args ...any) {
-		e.findings = append(e.findings, Finding{rule, Error, e.doc, e.at, l.href + ": " + fmt.Sprintf(format, args...)})
+		e.findings = append(e.findings, Finding{Rule: rule, Level: Error, Document: e.doc, Location: e.at, Message: l.href + ": " + fmt.Sprintf(format, args...)})
 	}
 	a, err := f.ask(Request{URI: l.href, Resource: true})
 	if first {

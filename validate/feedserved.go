@@ -20,11 +20,11 @@ func (w *feedWalk) feedHeaders(doc *feedDoc, h http.Header) {
 	switch t := baseType(h.Get("Content-Type")); t {
 	case atompmh.MediaType:
 	case "":
-		p.warnf("AP-DOC-11", "Content-Type", "served without a Content-Type, which is application/atom+xml")
+		p.advisef("AP-DOC-11", "Content-Type", "served without a Content-Type, which is application/atom+xml")
 	case "application/xml", "text/xml":
-		p.warnf("AP-DOC-11", "Content-Type", "served as %q, not as application/atom+xml", t)
+		p.advisef("AP-DOC-11", "Content-Type", "served as %q, not as application/atom+xml", t)
 	default:
-		p.errorf("AP-DOC-11", "Content-Type", "served as %q, not as application/atom+xml", t)
+		p.warnf("AP-DOC-11", "Content-Type", "served as %q, not as application/atom+xml", t)
 	}
 	feedValidators(p, h)
 }

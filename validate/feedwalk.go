@@ -251,16 +251,16 @@ func (f *feedWalk) neighbours(d, older *feedDoc) {
 	switch {
 	case older.updated.IsZero() || d.entries > 0 && d.oldest.IsZero():
 	case d.entries == 0 && !d.updated.Equal(older.updated):
-		p.errorf("AP-TS-13", "root", "the document is empty and of %s, its archive of %s", stamp(d.updated), stamp(older.updated))
+		p.advisef("AP-TS-13", "root", "the document is empty and of %s, its archive of %s", stamp(d.updated), stamp(older.updated))
 	case d.entries == 0:
 	case older.updated.After(d.oldest):
 		p.errorf("AP-TS-03", d.oldestAt, "(I3) the entry is of %s, but the archive before it of %s: %s", stamp(d.oldest), stamp(older.updated), older.uri)
 	case older.updated.Equal(d.oldest):
-		p.warnf("AP-TS-12", d.oldestAt, "the feed was cut between entries of the same time, %s", stamp(d.oldest))
+		p.advisef("AP-TS-12", d.oldestAt, "the feed was cut between entries of the same time, %s", stamp(d.oldest))
 	}
 	first := f.chain[0]
 	if d.id != "" && older.id != "" && older.id != first.id && first.id != "" {
-		q.errorf("AP-DOC-04", "root", "its id is %s, that of the feed %s", older.id, first.id)
+		q.advisef("AP-DOC-04", "root", "its id is %s, that of the feed %s", older.id, first.id)
 	}
 	switch {
 	case older.next == "":
@@ -290,7 +290,7 @@ func (f *feedWalk) documents() {
 			p.warnf("AP-TS-06", "root", "the link current leads to %s, not to %s", d.current, first.uri)
 		}
 		if d.complete {
-			p.errorf("AP-CMP-03", "root", "an archive document says it is complete")
+			p.advisef("AP-CMP-03", "root", "an archive document says it is complete")
 		}
 	}
 }

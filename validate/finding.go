@@ -10,10 +10,12 @@ import (
 // A Level says how much a Finding weighs.
 type Level string
 
-// The levels: what a requirement demands (MUST) and what it advises (SHOULD).
+// The levels: what a standard forbids (MUST), what it advises against (SHOULD),
+// and what is a rule of this project alone.
 const (
 	Error   Level = "error"
 	Warning Level = "warning"
+	Advice  Level = "advice"
 )
 
 // A Finding is one place that breaks one rule.
@@ -23,6 +25,7 @@ type Finding struct {
 	Document string `json:"document"`
 	Location string `json:"location"` // line:column, "root", an entry, a name in a package, a header; empty for the whole
 	Message  string `json:"message"`
+	Section  string `json:"section"` // document and section that the rule follows from
 }
 
 // String returns the finding in one line.
@@ -31,7 +34,11 @@ func (f Finding) String() string {
 	if f.Location != "" {
 		at += ": " + f.Location
 	}
-	return fmt.Sprintf("%s %s: %s: %s", f.Rule, f.Level, at, f.Message)
+	s := fmt.Sprintf("%s %s: %s: %s", f.Rule, f.Level, at, f.Message)
+	if f.Section != "" {
+		s += " [" + f.Section + "]"
+	}
+	return s
 }
 
 // Findings are those of a run, in the order they were found.
@@ -71,6 +78,7 @@ type Report struct {
 	Seed      uint64   `json:"seed"`            // with which the same resources are chosen again
 	Errors    int      `json:"errors"`
 	Warnings  int      `json:"warnings"`
+	Advice    int      `json:"advice"`  // counted whether they are wanted or not
 	Omitted   int      `json:"omitted"` // findings that were counted but are not in Findings
 	Findings  Findings `json:"findings"`
 }
@@ -89,13 +97,16 @@ const (
 type collector struct {
 	report  *Report
 	strict  bool
-	tell    func(Finding) // may be nil
+	advice  bool              // advice is wanted
+	final   map[string]string // where documents are, by the addresses that lead there
+	seen    map[Finding]bool  // so that a document that is read again is reported once
+	tell    func(Finding)     // may be nil
 	alike   map[[2]string]int
 	pending *[]Finding // where findings wait, if it is not yet sure that they count
 }
 
 func newCollector(o *Options) *collector {
-	return &collector{report: &Report{Findings: Findings{}, Seed: o.Seed}, strict: o.Strict, tell: o.OnFinding, alike: make(map[[2]string]int)}
+	return &collector{report: &Report{Findings: Findings{}, Seed: o.Seed}, strict: o.Strict, advice: o.Advice, seen: make(map[Finding]bool), tell: o.OnFinding, alike: make(map[[2]string]int)}
 }
 
 // add files a finding.
@@ -106,14 +117,23 @@ func (c *collector) add(f Finding) {
 		}
 		return
 	}
-	if c.strict {
+	f.Section = sections[row{f.Rule, f.Level}]
+	if c.strict && f.Level == Warning {
 		f.Level = Error
 	}
 	f.Document, f.Location, f.Message = printable(f.Document), printable(f.Location), printable(f.Message)
-	if f.Level == Error {
+	if c.isKnown(f) {
+		return
+	}
+	switch f.Level {
+	case Error:
 		c.report.Errors++
-	} else {
+	case Warning:
 		c.report.Warnings++
+	default:
+		if c.report.Advice++; !c.advice {
+			return
+		}
 	}
 	if len(c.report.Findings) >= maxFindings {
 		c.report.Omitted++
@@ -128,6 +148,35 @@ func (c *collector) add(f Finding) {
 	if c.tell != nil {
 		c.tell(f)
 	}
+}
+
+// isKnown reports whether f was filed before: the same document is reached by
+// several ways.
+func (c *collector) isKnown(f Finding) bool {
+	if c.seen == nil {
+		return false
+	}
+	if to := c.final[f.Document]; to != "" {
+		f.Document = to
+	}
+	if c.seen[f] {
+		return true
+	}
+	if len(c.seen) < maxFindings {
+		c.seen[f] = true
+	}
+	return false
+}
+
+// alias notes that a redirect leads from one address to another.
+func (c *collector) alias(from, to string) {
+	if c.seen == nil || from == to || len(c.final) >= maxFindings {
+		return
+	}
+	if c.final == nil {
+		c.final = make(map[string]string)
+	}
+	c.final[printable(from)] = printable(to)
 }
 
 // hold makes findings wait until release or drop.
@@ -162,11 +211,15 @@ type place struct {
 }
 
 func (p place) errorf(rule, location, format string, args ...any) {
-	p.add(Finding{rule, Error, p.doc, location, fmt.Sprintf(format, args...)})
+	p.add(Finding{Rule: rule, Level: Error, Document: p.doc, Location: location, Message: fmt.Sprintf(format, args...)})
 }
 
 func (p place) warnf(rule, location, format string, args ...any) {
-	p.add(Finding{rule, Warning, p.doc, location, fmt.Sprintf(format, args...)})
+	p.add(Finding{Rule: rule, Level: Warning, Document: p.doc, Location: location, Message: fmt.Sprintf(format, args...)})
+}
+
+func (p place) advisef(rule, location, format string, args ...any) {
+	p.add(Finding{Rule: rule, Level: Advice, Document: p.doc, Location: location, Message: fmt.Sprintf(format, args...)})
 }
 
 // printable makes what a stranger wrote fit for one line of a message.

@@ -75,7 +75,7 @@ func TestLargeSource(t *testing.T) {
 	}
 	var n atomic.Int64
 	var peak atomic.Uint64
-	o := validate.Options{TempDir: t.TempDir(), Sample: 0, OnDocument: func(string) {
+	o := validate.Options{Advice: true, TempDir: t.TempDir(), Sample: 0, OnDocument: func(string) {
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
 		peak.Store(max(peak.Load(), m.HeapInuse))
@@ -161,7 +161,7 @@ func TestHostile(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
 			var n atomic.Int64
-			r, err := validate.Source(ctx, opened(&n, tt.open), base+tt.start, validate.Options{TempDir: t.TempDir(), DocumentBytes: 4 << 20, Sample: 10})
+			r, err := validate.Source(ctx, opened(&n, tt.open), base+tt.start, validate.Options{Advice: true, TempDir: t.TempDir(), DocumentBytes: 4 << 20, Sample: 10})
 			inTable(t, r)
 			if n.Load() > 20 {
 				t.Errorf("%d requests", n.Load())
@@ -206,7 +206,7 @@ func TestTooManyDocuments(t *testing.T) {
 		}
 		return io.NopCloser(strings.NewReader(b.String() + "</urlset>")), nil
 	})
-	r, err := validate.Source(t.Context(), open, base+".well-known/resourcesync", validate.Options{Documents: 100, TempDir: t.TempDir()})
+	r, err := validate.Source(t.Context(), open, base+".well-known/resourcesync", validate.Options{Advice: true, Documents: 100, TempDir: t.TempDir()})
 	if err == nil || !strings.Contains(err.Error(), "100 documents are enough") || r.Documents != 100 {
 		t.Errorf("%d documents, error %v", r.Documents, err)
 	}
@@ -225,9 +225,9 @@ func TestFindingsBounded(t *testing.T) {
 		fmt.Fprint(w, "</urlset>")
 	})
 	told := 0
-	r, err := validate.Document(t.Context(), body, "x.xml", validate.Options{TempDir: t.TempDir(), OnFinding: func(validate.Finding) { told++ }})
-	if err != nil || len(r.Findings) != 20 || told != 20 || r.Omitted != 4980 || r.Warnings != 5000 {
-		t.Errorf("%d findings, %d told, %d omitted, %d warnings, error %v", len(r.Findings), told, r.Omitted, r.Warnings, err)
+	r, err := validate.Document(t.Context(), body, "x.xml", validate.Options{Advice: true, TempDir: t.TempDir(), OnFinding: func(validate.Finding) { told++ }})
+	if err != nil || len(r.Findings) != 20 || told != 20 || r.Omitted != 4980 || r.Advice != 5000 {
+		t.Errorf("%d findings, %d told, %d omitted, %d of advice, error %v", len(r.Findings), told, r.Omitted, r.Advice, err)
 	}
 }
 
@@ -243,7 +243,7 @@ func TestCancel(t *testing.T) {
 		}
 		return s.open(ctx, r)
 	}
-	_, err := validate.Source(ctx, open, base+".well-known/resourcesync", validate.Options{TempDir: t.TempDir()})
+	_, err := validate.Source(ctx, open, base+".well-known/resourcesync", validate.Options{Advice: true, TempDir: t.TempDir()})
 	if !errors.Is(err, gone) {
 		t.Errorf("error %v, want the cause", err)
 	}
@@ -294,7 +294,7 @@ func TestHostilePackages(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			r, err := validate.Package(t.Context(), bytes.NewReader(tt.data), int64(len(tt.data)), "p.zip", validate.Options{DocumentBytes: 8 << 20, TempDir: t.TempDir()})
+			r, err := validate.Package(t.Context(), bytes.NewReader(tt.data), int64(len(tt.data)), "p.zip", validate.Options{Advice: true, DocumentBytes: 8 << 20, TempDir: t.TempDir()})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,7 +10,7 @@ import (
 // rootLink checks a link of a document.
 func (c *checker) rootLink(l *resourcesync.Link) {
 	if !l.Modified.IsZero() || len(l.Hashes) > 0 || l.HasLength || l.Encoding != "" || l.Pri != 0 || l.Path != "" {
-		c.warnf("RS-LN-02", "root", "the link %s at the root has more than rel, href and type", l.Rel)
+		c.advisef("RS-LN-02", "root", "the link %s at the root has more than rel, href and type", l.Rel)
 	}
 	c.relation(l, "root")
 }
@@ -85,7 +85,7 @@ func (c *checker) patch(e *resourcesync.Entry, l *resourcesync.Link, at string) 
 		return // told by the Reader
 	}
 	if e.Change != resourcesync.Updated {
-		c.errorf("RS-REL-30", at, "a patch of a resource that was %s", e.Change)
+		c.advisef("RS-REL-30", at, "a patch of a resource that was %s", e.Change)
 	}
 	if c.doc.kind == KindChangeDumpManifest && l.Path == "" {
 		c.errorf("RS-CDM-06", at, "a patch without path")
@@ -94,11 +94,21 @@ func (c *checker) patch(e *resourcesync.Entry, l *resourcesync.Link, at string) 
 	case l.Type == "":
 		c.errorf("RS-REL-31", at, "a patch without type")
 	case baseType(l.Type) == oldJSONPatch, baseType(l.Type) == patchOpsError:
-		c.errorf("RS-REL-32", at, "a patch of type %s, which was printed by mistake", l.Type)
+		c.advisef("RS-REL-32", at, "a patch of type %s, which was printed by mistake", l.Type)
 	}
 	if len(e.Hashes) == 0 || len(l.Hashes) == 0 || !e.HasLength || !l.HasLength {
-		c.warnf("RS-REL-33", at, "a patch without hash and length of its own, or of what it leads to")
+		c.advisef("RS-REL-33", at, "a patch without hash and length of its own, or of what it leads to")
 	}
+}
+
+// hasPatch reports whether an entry of a manifest has a patch in the package.
+func hasPatch(e *resourcesync.Entry) bool {
+	for i := range e.Links {
+		if e.Links[i].Rel == resourcesync.RelPatch && e.Links[i].Path != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // baseType returns a media type without parameters, in lower case.

@@ -105,7 +105,7 @@ func (f *packageFile) check(r io.ReaderAt, size int64) error {
 	if f.manifest.whole {
 		for _, file := range z.File {
 			if p := f.files[file.Name]; p != nil && !p.named && file.Name != manifestName {
-				f.errorf("RS-ZIP-04", file.Name, "the manifest does not name this file")
+				f.advisef("RS-ZIP-04", file.Name, "the manifest does not name this file")
 			}
 		}
 	}
@@ -123,7 +123,7 @@ func (f *packageFile) directory(z *zip.Reader) (manifest *zip.File) {
 		position++
 		f.name(file)
 		if f.files[file.Name] != nil {
-			f.errorf("RS-ZIP-03", file.Name, "a second file of this name")
+			f.advisef("RS-ZIP-03", file.Name, "a second file of this name")
 			continue
 		}
 		f.files[file.Name] = &packed{File: file}
@@ -131,7 +131,7 @@ func (f *packageFile) directory(z *zip.Reader) (manifest *zip.File) {
 		case file.Name == manifestName:
 			manifest = file
 			if position > 1 {
-				f.warnf("RS-ZIP-01", manifestName, "the manifest is file %d of the package, not the first", position)
+				f.advisef("RS-ZIP-01", manifestName, "the manifest is file %d of the package, not the first", position)
 			}
 		case strings.EqualFold(file.Name[strings.LastIndexByte(file.Name, '/')+1:], manifestName) && like == "":
 			like = file.Name
@@ -153,7 +153,7 @@ func (f *packageFile) name(file *zip.File) {
 	wrong := ""
 	switch {
 	case strings.HasPrefix(name, "/"):
-		f.errorf("RS-ZIP-02", name, "a name in a package begins with no slash")
+		f.advisef("RS-ZIP-02", name, "a name in a package begins with no slash")
 		return
 	case !utf8.ValidString(name):
 		wrong = "the name is not UTF-8"
@@ -173,7 +173,7 @@ func (f *packageFile) name(file *zip.File) {
 		wrong = "it is no regular file"
 	}
 	if wrong != "" {
-		f.errorf("RS-ZIP-03", name, "%s", wrong)
+		f.advisef("RS-ZIP-03", name, "%s", wrong)
 	}
 }
 
@@ -259,7 +259,7 @@ func (f *packageFile) pathOf(p place, at func() string, path string, length int6
 		p.errorf("RS-ZIP-02", at(), "path %s is not a slash and the name of the file, %s", path, file.Name)
 	}
 	if name == manifestName {
-		p.errorf("RS-ZIP-04", at(), "path %s is that of the manifest itself", path)
+		p.advisef("RS-ZIP-04", at(), "path %s is that of the manifest itself", path)
 		return nil
 	}
 	file.named = true

@@ -93,13 +93,13 @@ func (s *set) partSnapshot(p place, at string, index *resourcesync.Header, e *re
 	}
 	switch {
 	case !e.At.IsZero() && e.At.Compare(part.At) != 0:
-		p.errorf(rule, at, "at %s, but %s says %s", e.At, e.Loc, said(part.At))
+		p.advisef(rule, at, "at %s, but %s says %s", e.At, e.Loc, said(part.At))
 	case !e.Completed.IsZero() && e.Completed.Compare(part.Completed) != 0:
-		p.errorf(rule, at, "completed %s, but %s says %s", e.Completed, e.Loc, said(part.Completed))
+		p.advisef(rule, at, "completed %s, but %s says %s", e.Completed, e.Loc, said(part.Completed))
 	case !index.At.IsZero() && !part.At.IsZero() && part.At.Compare(index.At) < 0:
-		p.errorf(rule, at, "%s was taken at %s, before the at of the index, %s", e.Loc, part.At, index.At)
+		p.advisef(rule, at, "%s was taken at %s, before the at of the index, %s", e.Loc, part.At, index.At)
 	case !index.Completed.IsZero() && part.Completed.Compare(index.Completed) > 0:
-		p.errorf(rule, at, "%s was completed at %s, after the completed of the index, %s", e.Loc, part.Completed, index.Completed)
+		p.advisef(rule, at, "%s was completed at %s, after the completed of the index, %s", e.Loc, part.Completed, index.Completed)
 	}
 }
 
@@ -116,13 +116,13 @@ func (s *set) partInterval(p place, at string, k Kinds, index *resourcesync.Head
 	case !e.Until.IsZero() && e.Until.Compare(part.Until) != 0:
 		p.errorf(ends, at, "until %s, but %s says %s", e.Until, e.Loc, said(part.Until))
 	case !e.From.IsZero() && !part.FromUnproven && e.From.Compare(part.From) != 0:
-		p.errorf(within, at, "from %s, but %s says %s", e.From, e.Loc, said(part.From))
+		p.advisef(within, at, "from %s, but %s says %s", e.From, e.Loc, said(part.From))
 	}
 	if !index.FromUnproven && !part.FromUnproven && part.From.Compare(index.From) < 0 {
-		p.errorf(within, at, "%s begins at %s, before the index, %s", e.Loc, part.From, index.From)
+		p.advisef(within, at, "%s begins at %s, before the index, %s", e.Loc, part.From, index.From)
 	}
 	if !index.Until.IsZero() && part.Open() {
-		p.errorf(within, at, "%s is open, the index closed at %s", e.Loc, index.Until)
+		p.advisef(within, at, "%s is open, the index closed at %s", e.Loc, index.Until)
 	}
 }
 
@@ -137,14 +137,14 @@ func (s *set) follows(index *document, i int, last, part *document) bool {
 	switch {
 	case last.header.Open():
 		if index.entries[i].From.IsZero() {
-			p.errorf(rule, at, "the part in front of %s is open: only the last can be", part.uri)
+			p.advisef(rule, at, "the part in front of %s is open: only the last can be", part.uri)
 		}
 		return false
 	case part.header.FromUnproven || last.header.FromUnproven:
 		return false
 	case last.header.Until.Compare(part.header.From) != 0:
 		if index.entries[i].From.IsZero() || index.entries[i-1].Until.IsZero() {
-			p.errorf(rule, at, "%s begins at %s, the part in front ends at %s", part.uri, part.header.From, last.header.Until)
+			p.advisef(rule, at, "%s begins at %s, the part in front ends at %s", part.uri, part.header.From, last.header.Until)
 		}
 		return false
 	}

@@ -1,7 +1,6 @@
 package validate
 
 import (
-	"slices"
 	"strings"
 )
 
@@ -13,6 +12,10 @@ type Rule struct {
 	Kinds  Kinds  `json:"-"`                // what it is asked of
 	Words  string `json:"words"`            // what it asks
 	Covers string `json:"covers,omitempty"` // further requirements the same check stands for
+
+	// Section is the document and section that the rule follows from; of Advice,
+	// what it is about.
+	Section string `json:"section"`
 }
 
 // An Unseeable names requirements for a Source that have no rule, and says why.
@@ -31,26 +34,41 @@ func Unseen() []Unseeable {
 }
 
 // Rules returns the table, in the order of the standard's sections.
-func Rules() []Rule { return slices.Clone(rules[:]) }
+func Rules() []Rule {
+	all := make([]Rule, len(rules))
+	for i, r := range rules {
+		all[i] = Rule{ID: r.id, Level: r.level, Kinds: r.kinds, Words: r.words, Covers: r.covers, Section: sections[row{r.id, r.level}]}
+	}
+	return all
+}
 
-var rules = [...]Rule{
+var rules = [...]struct {
+	id     string
+	level  Level
+	kinds  Kinds
+	words  string
+	covers string
+}{
 	// names and capabilities
 	{"RS-GEN-01", Error, documents, "the root element is in the namespace of Sitemaps, and what ResourceSync adds in its own", "RS-GEN-02"},
 	{"RS-GEN-04", Error, documents, "the root element and the capability are those the standard has for the document", "RS-SD-01 RS-CL-01"},
 	{"RS-GEN-05", Error, documents, "an index has the capability of its parts; a urlset holds url elements, a sitemapindex sitemap elements", "RS-RLI-02 RS-CHI-03"},
-	{"RS-GEN-06", Warning, documents, "a capability is one the standard knows", ""},
+	{"RS-GEN-06", Advice, documents, "a capability is one the standard knows", ""},
 
 	// form
-	{"RS-XML-01", Error, documents, "the document is well-formed XML in UTF-8 and begins with an XML declaration", ""},
+	{"RS-XML-01", Error, documents, "the document is well-formed XML in UTF-8", ""},
+	{"RS-XML-01", Warning, documents, "the document begins with an XML declaration", ""},
 	{"RS-XML-02", Error, documents, "URIs are percent-encoded", ""},
-	{"RS-XML-03", Error, documents, "children stand in the order of the schema; what is said of the document stands in front of its entries", ""},
+	{"RS-XML-03", Warning, documents, "loc, lastmod and changefreq stand in the order of the schema of Sitemaps", ""},
+	{"RS-XML-03", Advice, documents, "elements of ResourceSync stand behind those of Sitemaps, rs:md in front of rs:ln; what is said of the document stands in front of its entries", ""},
 	{"RS-XML-04", Error, documents, "there is one rs:md at the root and at most one in an entry", ""},
 	{"RS-XML-06", Error, documents, "attributes of ResourceSync have no prefix", ""},
 	{"RS-XML-07", Error, documents, "attributes of a community are in a namespace of its own and have a prefix", ""},
+	{"RS-XML-07", Warning, documents, "an element called url or sitemap is in the namespace of Sitemaps, and so is its loc", ""},
 	{"RS-XML-08", Error, documents, "url and sitemap have no attributes", ""},
 	{"RS-XML-09", Error, documents, "each entry has one loc: an absolute URI without white space around it", ""},
 	{"RS-XML-10", Warning, documents, "a loc has 12 to 2048 characters", ""},
-	{"RS-XML-12", Warning, documents, "no xsi:schemaLocation", ""},
+	{"RS-XML-12", Advice, documents, "no xsi:schemaLocation", ""},
 	{"RS-XML-13", Error, documents, "a document needs no declarations of its own and stays within depth and size a reader can grant", ""},
 	{"RS-XML-14", Error, documents, "changefreq is one of its seven words", ""},
 
@@ -62,20 +80,21 @@ var rules = [...]Rule{
 	{"RS-MD-05", Error, snapshots | archives, "completed is not before at", ""},
 	{"RS-MD-08", Error, snapshots, "from and until stand in change documents only", ""},
 	{"RS-MD-10", Error, intervals | archives, "until is not before from", ""},
-	{"RS-MD-11", Error, KindChangeDump, "packages cover consecutive intervals, so that each change is in exactly one", "RS-AMB-05"},
-	{"RS-MD-12", Error, documents, "an attribute stands only where the standard gives it a meaning", ""},
-	{"RS-AMB-25", Warning, intervals, "until is not in the future", ""},
+	{"RS-MD-11", Advice, KindChangeDump, "packages cover consecutive intervals, so that each change is in exactly one", "RS-AMB-05"},
+	{"RS-MD-12", Advice, documents, "an attribute stands only where the standard gives it a meaning", ""},
+	{"RS-AMB-25", Advice, intervals, "until is not in the future", ""},
 
 	// metadata of entries
 	{"RS-EM-01", Error, documents, "capability stands in entries of Source Descriptions and Capability Lists only", ""},
 	{"RS-EM-02", Error, documents, "change is created, updated or deleted, and stands in change documents only", ""},
-	{"RS-EM-03", Warning, documents, "a change says by datetime when it happened, and nothing else has datetime", ""},
+	{"RS-EM-03", Warning, documents, "only changes have datetime", ""},
+	{"RS-EM-03", Advice, events, "a change says by datetime when it happened", ""},
 	{"RS-EM-04", Error, events, "the datetime of a change lies in the interval of its document", ""},
 	{"RS-EM-06", Warning, anyIndex, "lastmod of a part keeps up with the part", "RA-IDX-02"},
 	{"RS-EM-08", Warning, KindResource, "hash and length are not given where the representation is negotiated", ""},
 	{"RS-HASH-01", Error, documents, "hash is a list of algorithm:digest", ""},
-	{"RS-HASH-02", Error, documents, "a digest is one of md5, sha-1, sha-256, sha-384, sha-512, in lower-case hex, each once", ""},
-	{"RS-HASH-02", Warning, documents, "where there is a hash, sha-256 is among the algorithms", ""},
+	{"RS-HASH-02", Warning, documents, "a digest is in hex and as long as its algorithm makes it", ""},
+	{"RS-HASH-02", Advice, documents, "digests are of md5, sha-1, sha-256, sha-384, sha-512, sha-256 among them, in lower-case hex", ""},
 	{"RS-HASH-05", Error, KindResource | KindPackage, "the hash is that of the bytes", ""},
 	{"RS-LEN-01", Error, documents | KindResource | KindPackage, "length is the number of bytes", ""},
 	{"RS-TYPE-01", Error, documents, "type is a media type", ""},
@@ -86,9 +105,11 @@ var rules = [...]Rule{
 
 	// links
 	{"RS-LN-01", Error, documents, "a link has rel and, as an absolute URI, href", ""},
-	{"RS-LN-02", Warning, documents, "a link at the root has rel, href and perhaps type, and nothing else", ""},
-	{"RS-LN-03", Error, documents, "rel is one name in lower case or one URI", ""},
-	{"RS-LN-04", Error, documents, "a relation is registered or a URI, and stands where the standard has it", ""},
+	{"RS-LN-02", Advice, documents, "a link at the root has rel, href and perhaps type, and nothing else", ""},
+	{"RS-LN-03", Error, documents, "rel is a name or a URI", ""},
+	{"RS-LN-03", Warning, documents, "rel is one relation, and a registered one is in lower case", ""},
+	{"RS-LN-04", Error, documents, "a relation is registered or a URI", ""},
+	{"RS-LN-04", Advice, documents, "a relation stands where the standard describes it", ""},
 
 	// limits and indexes
 	{"RS-IDX-01", Error, documents, "at most 50,000 entries and 50 MB in a document", "RS-RDM-06"},
@@ -100,11 +121,13 @@ var rules = [...]Rule{
 	{"RS-IDX-10", Error, KindDescriptionIndex, "an index of Source Descriptions names Source Descriptions", ""},
 
 	// Source Description
-	{"RS-SD-02", Error, KindDescription | KindDescriptionIndex, "a Source Description has neither times nor a link up", ""},
+	{"RS-SD-02", Error, KindDescription | KindDescriptionIndex, "a Source Description has no times", ""},
+	{"RS-SD-02", Advice, KindDescription | KindDescriptionIndex, "a Source Description has no link up", ""},
 	{"RS-SD-03", Warning, KindDescription, "a Source Description links to information about the Source", ""},
-	{"RS-SD-04", Error, KindDescription, "each Capability List has one entry", ""},
+	{"RS-SD-04", Advice, KindDescription, "each Capability List has one entry", ""},
 	{"RS-SD-05", Error, KindSource, "an entry of a Source Description names a Capability List that is there", ""},
-	{"RS-SD-06", Error, KindDescription, "an entry of a Source Description has capability capabilitylist", ""},
+	{"RS-SD-06", Error, KindDescription, "an entry of a Source Description has no other capability than capabilitylist", ""},
+	{"RS-SD-06", Warning, KindDescription, "an entry of a Source Description has capability capabilitylist", ""},
 	{"RS-SD-07", Warning, KindDescription, "an entry of a Source Description links to information about the set", ""},
 	{"RS-SD-08", Warning, KindSource, "lastmod in a Source Description keeps up with the Capability List", ""},
 	{"RS-SD-09", Warning, KindSource, "the Source Description is at /.well-known/resourcesync of the origin", "RS-DISC-01 RS-DISC-02"},
@@ -112,90 +135,106 @@ var rules = [...]Rule{
 	// Capability List
 	{"RS-CL-02", Error, KindCapabilityList, "a Capability List has one entry for a capability", "RA-ADV-01 RN-CH-08"},
 	{"RS-CL-03", Error, KindSource, "all documents of a Capability List speak of the same resources", "RS-SET-02 RS-RL-08 RS-RD-07 RS-DST-26"},
-	{"RS-CL-04", Error, KindCapabilityList | KindSource, "a Capability List links up to the Source Description", ""},
+	{"RS-CL-04", Error, KindCapabilityList | KindSource, "the link up of a Capability List leads to the Source Description, which names it", ""},
+	{"RS-CL-04", Warning, KindCapabilityList | KindSource, "a Capability List has a link up", ""},
 	{"RS-CL-05", Warning, KindCapabilityList, "a Capability List links to information about the set", ""},
 	{"RS-CL-06", Error, KindCapabilityList | KindSource, "an entry of a Capability List names a document that is there and has the entry's capability", "RS-CL-11 RS-AMB-21"},
 	{"RS-CL-07", Warning, KindSource, "lastmod in a Capability List keeps up with the document", ""},
 	{"RS-CL-08", Warning, KindCapabilityList, "there is no index of Capability Lists", "RS-IDX-09"},
 	{"RS-CL-09", Error, KindCapabilityList, "a Capability List has no times", ""},
-	{"RS-CL-12", Error, KindCapabilityList, "a Capability List names no manifest, Capability List or Source Description", ""},
+	{"RS-CL-12", Advice, KindCapabilityList, "a Capability List names no manifest, Capability List or Source Description", ""},
 	{"RN-CH-07", Error, KindCapabilityList, "an entry for change-notification links to its hub", ""},
 
 	// Resource List and its index
 	{"RS-RL-01", Error, KindResourceList, "a Resource List has at", ""},
 	{"RS-RL-02", Error, KindResourceList | KindSource, "a Resource List links up to the Capability List", ""},
+	{"RS-RL-02", Warning, KindResourceList | KindSource, "a Resource List has a link up", ""},
 	{"RS-RL-04", Error, KindResourceList | KindSource, "a URI is listed once, in all parts together", "RS-AMB-19"},
 	{"RS-RL-06", Error, KindResourceList, "an entry of a Resource List has no times of a snapshot", ""},
 	{"RS-RL-07", Error, KindResourceList, "an entry of a Resource List has no change, datetime, path, from, until, capability or patch", ""},
 	{"RS-RL-08", Error, KindResource, "a resource that is listed is there", ""},
 	{"RS-RLI-01", Error, KindResourceListIndex | KindSource, "a Resource List Index has at and links up to the Capability List", ""},
+	{"RS-RLI-01", Warning, KindResourceListIndex | KindSource, "a Resource List Index has a link up", ""},
 	{"RS-RLI-02", Error, KindResourceListIndex, "a Resource List Index names each part once", ""},
-	{"RS-RLI-03", Error, KindResourceListIndex | KindSource, "at and completed of the parts lie within those of the index, and its entries repeat them", ""},
+	{"RS-RLI-03", Advice, KindResourceListIndex | KindSource, "at and completed of the parts lie within those of the index, and its entries repeat them", ""},
 
 	// Resource Dump, its index and manifest
 	{"RS-RD-01", Error, KindResourceDump | KindSource, "a Resource Dump has at and links up to the Capability List", ""},
+	{"RS-RD-01", Warning, KindResourceDump | KindSource, "a Resource Dump has a link up", ""},
 	{"RS-RD-02", Error, KindResourceDump | KindSource, "a Resource Dump names each package once, and it is there", ""},
 	{"RS-RD-03", Warning, KindResourceDump, "an entry for a package has type and length", ""},
 	{"RS-RD-04", Error, KindSource, "what contents links to is equal to the manifest in the package", ""},
 	{"RS-RD-05", Warning, KindResourceDump | KindChangeDump, "packages are ZIP files", "RS-CD-05"},
 	{"RS-RD-07", Error, KindResourceDumpManifest | KindSource, "a resource is in one package of a Resource Dump, once", ""},
 	{"RS-RD-08", Error, KindResourceDump, "an entry for a package has no from, until, change, datetime, path or capability", ""},
-	{"RS-RDI-01", Error, KindResourceDumpIndex | KindSource, "a Resource Dump Index keeps to the rules of a Resource List Index", ""},
+	{"RS-RDI-01", Error, KindResourceDumpIndex | KindSource, "a Resource Dump Index has at, names each part once, and its link up leads to the Capability List", ""},
+	{"RS-RDI-01", Advice, KindResourceDumpIndex | KindSource, "times of parts lie within those of a Resource Dump Index, and its entries repeat them", ""},
+	{"RS-RDI-01", Warning, KindResourceDumpIndex | KindSource, "a Resource Dump Index has a link up", ""},
 	{"RS-RDM-01", Error, KindResourceDumpManifest | KindSource, "a Resource Dump Manifest has at and links up to the Capability List", "RS-AMB-18"},
-	{"RS-RDM-03", Error, KindResourceDumpManifest, "an entry of a Resource Dump Manifest has a path of its own, and no patch", ""},
+	{"RS-RDM-01", Warning, KindResourceDumpManifest | KindSource, "a Resource Dump Manifest has a link up", ""},
+	{"RS-RDM-03", Error, KindResourceDumpManifest, "an entry of a Resource Dump Manifest has a path, and no patch", ""},
+	{"RS-RDM-03", Advice, KindResourceDumpManifest, "each entry of a Resource Dump Manifest has a path of its own", ""},
 	{"RS-RDM-03", Warning, KindResourceDumpManifest, "an entry of a Resource Dump Manifest has a type", ""},
 	{"RS-RDM-04", Error, KindResourceDumpManifest, "an entry of a Resource Dump Manifest has no change, datetime or times", ""},
 
 	// Change List and its index
 	{"RS-CHL-01", Error, KindChangeList | KindSource, "a Change List has from and links up to the Capability List", ""},
+	{"RS-CHL-01", Warning, KindChangeList | KindSource, "a Change List has a link up", ""},
 	{"RS-CHL-03", Error, KindChangeList, "changes are told oldest first", "RS-CHL-11"},
 	{"RS-CHL-04", Error, KindChangeList, "an entry of a Change List says what changed", "RS-CHL-02"},
 	{"RS-CHL-05", Error, KindSource, "a Change List tells every change of its interval", "RS-MD-06 RS-MD-07"},
-	{"RS-CHL-07", Error, KindChangeList | KindSource, "no two changes of one resource have the same datetime", ""},
-	{"RS-CHL-08", Error, KindChangeList | KindChangeDumpManifest, "a deletion has no hash, length, type, encoding or path", ""},
-	{"RS-CHL-08", Warning, KindChangeList | KindChangeDumpManifest, "a deletion has no lastmod", ""},
+	{"RS-CHL-07", Advice, KindChangeList | KindSource, "no two changes of one resource have the same datetime", ""},
+	{"RS-CHL-08", Advice, KindChangeList | KindChangeDumpManifest, "a deletion has no hash, length, type, encoding, path or lastmod", ""},
 	{"RS-CHL-09", Error, KindChangeList, "an entry of a Change List has no path, no times of a document and no capability", ""},
-	{"RS-CHL-10", Warning, KindSource, "the Change List reaches back to the moment of the Resource List, so that one who has read that can go on", "RS-RLI-04"},
+	{"RS-CHL-10", Advice, KindSource, "the Change List reaches back to the moment of the Resource List, so that one who has read that can go on", "RS-RLI-04"},
 	{"RS-CHI-01", Error, KindChangeListIndex | KindSource, "a Change List Index has from and links up to the Capability List", ""},
+	{"RS-CHI-01", Warning, KindChangeListIndex | KindSource, "a Change List Index has a link up", ""},
 	{"RS-CHI-02", Error, KindChangeListIndex, "parts are named oldest first", ""},
 	{"RS-CHI-03", Error, KindChangeListIndex, "a Change List Index names each part once", ""},
 	{"RS-CHI-03", Warning, KindChangeListIndex, "an entry for a part has from", ""},
 	{"RS-CHI-04", Error, KindSource, "the entry for a part has until if, and only if, the part is closed", "RS-CHI-10"},
-	{"RS-CHI-05", Error, KindChangeListIndex | KindSource, "at most one part is open, the last; intervals follow each other without gap, within that of the index", ""},
+	{"RS-CHI-05", Advice, KindChangeListIndex | KindSource, "at most one part is open, the last; intervals follow each other without gap, within that of the index", ""},
 
 	// Change Dump, its index and manifest
 	{"RS-CD-01", Error, KindChangeDump | KindSource, "a Change Dump has from and links up to the Capability List", ""},
+	{"RS-CD-01", Warning, KindChangeDump | KindSource, "a Change Dump has a link up", ""},
 	{"RS-CD-02", Error, KindChangeDump | KindSource, "a Change Dump names each package once, and it is there", ""},
 	{"RS-CD-02", Warning, KindChangeDump, "an entry for a package has type, length and from", ""},
 	{"RS-CD-03", Warning, KindChangeDump, "packages are named oldest first", ""},
 	{"RS-CD-04", Error, KindSource, "what contents links to is equal to the manifest in the package", ""},
-	{"RS-CD-06", Error, KindChangeDump, "an entry for a package has until", ""},
-	{"RS-CDI-01", Error, KindChangeDumpIndex | KindSource, "a Change Dump Index keeps to the rules of a Change List Index", ""},
-	{"RS-CDI-01", Warning, KindChangeDumpIndex, "an entry for a part has from", ""},
+	{"RS-CD-06", Advice, KindChangeDump, "an entry for a package has until", ""},
+	{"RS-CDI-01", Error, KindChangeDumpIndex | KindSource, "a Change Dump Index has from, names each part once and in order, and says which are closed; its link up leads to the Capability List", ""},
+	{"RS-CDI-01", Advice, KindChangeDumpIndex | KindSource, "parts of a Change Dump Index follow each other without gap, at most the last is open", ""},
+	{"RS-CDI-01", Warning, KindChangeDumpIndex, "a Change Dump Index has a link up, and an entry for a part has from", ""},
 	{"RS-CDM-01", Error, KindChangeDumpManifest | KindSource, "a Change Dump Manifest has from and links up to the Capability List", ""},
-	{"RS-CDM-01", Warning, KindChangeDumpManifest, "a Change Dump Manifest has until", "RS-AMB-08"},
+	{"RS-CDM-01", Warning, KindChangeDumpManifest | KindSource, "a Change Dump Manifest has a link up", ""},
+	{"RS-CDM-01", Advice, KindChangeDumpManifest, "a Change Dump Manifest has until", "RS-AMB-08"},
 	{"RS-CDM-02", Error, KindSource, "the manifests of a Change Dump tell every change of their intervals", "RS-CD-07"},
 	{"RS-CDM-03", Error, KindChangeDumpManifest, "changes are told oldest first", ""},
 	{"RS-CDM-04", Error, KindChangeDumpManifest, "an entry of a Change Dump Manifest says what changed and, unless deleted, has a path", ""},
-	{"RS-CDM-04", Warning, KindChangeDumpManifest, "an entry of a Change Dump Manifest has a type, unless deleted", ""},
-	{"RS-CDM-05", Error, KindChangeDumpManifest, "each change has a path of its own", ""},
+	{"RS-CDM-04", Warning, KindChangeDumpManifest, "an entry of a Change Dump Manifest has a type and, beside a patch, the path of the whole, unless deleted", ""},
+	{"RS-CDM-05", Advice, KindChangeDumpManifest, "each change has a path of its own", ""},
 	{"RS-CDM-06", Error, KindChangeDumpManifest, "a patch in a manifest has a path", ""},
 
 	// packages
 	{"RS-ZIP-01", Error, KindPackage, "manifest.xml stands at the root of the package", "RS-RDM-02"},
-	{"RS-ZIP-01", Warning, KindPackage, "manifest.xml is the first file in the package", ""},
-	{"RS-ZIP-02", Error, KindPackage, "a path is a slash and the name of a file in the package, which itself begins with none", "RS-ZIP-05"},
-	{"RS-ZIP-03", Error, KindPackage, "the package is a ZIP file; names are UTF-8, closed and plain; files are stored or deflated and not encrypted", "RS-ZIP-06"},
-	{"RS-ZIP-04", Error, KindPackage, "the files in the package are those the manifest names", "RS-ZIP-08"},
+	{"RS-ZIP-01", Advice, KindPackage, "manifest.xml is the first file in the package", ""},
+	{"RS-ZIP-02", Error, KindPackage, "a path is a slash and the name of a file in the package", "RS-ZIP-05"},
+	{"RS-ZIP-02", Advice, KindPackage, "names in a package begin with no slash", ""},
+	{"RS-ZIP-03", Error, KindPackage, "a package can be unpacked", "RS-ZIP-06"},
+	{"RS-ZIP-03", Advice, KindPackage, "names in a package are UTF-8, closed, plain and different; files are stored or deflated and not encrypted", ""},
+	{"RS-ZIP-04", Error, KindPackage, "a path is that of a file in the package", "RS-ZIP-08"},
+	{"RS-ZIP-04", Advice, KindPackage, "the files in the package are those the manifest names", ""},
 
 	// related resources
 	{"RS-REL-11", Warning, resources, "a link to a mirror repeats no hash, length, type or encoding", ""},
 	{"RS-REL-20", Warning, resources, "a link to an alternate representation has a type", "RS-REL-21"},
 	{"RS-REL-22", Warning, resources, "there is at most one canonical link", ""},
-	{"RS-REL-30", Error, resources, "patches stand in change documents, on updates", ""},
+	{"RS-REL-30", Error, resources, "patches stand in change documents", ""},
+	{"RS-REL-30", Advice, events, "patches stand on updates", ""},
 	{"RS-REL-31", Error, events, "a link to a patch has a type", ""},
-	{"RS-REL-32", Error, events, "a patch has none of the media types that were printed by mistake", "RS-AMB-12"},
-	{"RS-REL-33", Warning, events, "hash and length are given of the patch and of the whole new version", ""},
+	{"RS-REL-32", Advice, events, "a patch has none of the media types that were printed by mistake", "RS-AMB-12"},
+	{"RS-REL-33", Advice, events, "hash and length are given of the patch and of the whole new version", ""},
 	{"RS-REL-51", Warning, resources, "there is one memento link, and it repeats hash, length and type", ""},
 	{"RS-REL-52", Warning, resources, "a timegate link has href only", ""},
 	{"RS-REL-53", Warning, resources, "a timemap link has a type", ""},
@@ -203,48 +242,53 @@ var rules = [...]Rule{
 
 	// discovery and transport
 	{"RS-DISC-04", Warning, KindResource, "a Link header resourcesync leads to a Capability List that covers the resource", ""},
-	{"RS-DISC-07", Warning, KindSource, "where there is a robots.txt, it names the Resource List, by its absolute URI", ""},
-	{"RS-DISC-13", Warning, KindSource, "documents are served as application/xml", ""},
+	{"RS-DISC-07", Warning, KindSource, "robots.txt names Sitemaps by their absolute URIs", ""},
+	{"RS-DISC-07", Advice, KindSource, "where there is a robots.txt, it names the Resource List", ""},
+	{"RS-DISC-13", Advice, KindSource, "documents are served as application/xml", ""},
 	{"RS-SMC-01", Warning, KindSource, "robots.txt names no other documents of ResourceSync", "RA-ADV-05"},
 	{"RS-HTTP-01", Warning, KindSource | KindResource, "answers have ETag and Last-Modified", ""},
 
 	// archives
 	{"RA-GEN-03", Error, KindSource, "an archive names documents of its own kind, or indexes of them", "RA-GEN-07"},
 	{"RA-GEN-09", Error, KindSource, "an archived document is there, and so is what it names", "RA-GEN-08"},
-	{"RA-GEN-10", Error, KindSource, "archived changes are closed", ""},
-	{"RA-GEN-12", Warning, KindSource, "an archived document links to its archive", ""},
+	{"RA-GEN-10", Advice, KindSource, "archived changes are closed", ""},
+	{"RA-GEN-12", Advice, KindSource, "an archived document links to its archive", ""},
 	{"RA-ADV-03", Error, KindSource, "the link archives leads to the archive of the document's own kind", ""},
-	{"RA-ADV-06", Error, documents, "links to archives stand in lists, dumps and their indexes only", ""},
-	{"RA-DOC-02", Error, archives, "an archive has no times at its root", ""},
+	{"RA-ADV-06", Advice, documents, "links to archives stand in lists, dumps and their indexes only", ""},
+	{"RA-DOC-02", Advice, archives, "an archive has no times at its root", ""},
 	{"RA-DOC-03", Error, archives | KindSource, "an archive links up to the Capability List", ""},
-	{"RA-DOC-07", Warning, KindArchive, "an entry has the times of the archived document", "RA-RES-01 RA-CHG-01"},
-	{"RA-DOC-08", Error, archives, "an entry of an archive has the times of the archived document and nothing else", "RA-RES-02 RA-CHG-02 RA-IDX-03"},
-	{"RA-DOC-09", Error, archives | KindSource, "a document is archived once", "RA-DOC-05"},
-	{"RA-DOC-10", Error, KindSource, "an entry of an archive says of the times what the document says", ""},
-	{"RA-RES-03", Warning, KindArchive, "archived snapshots stand oldest first", ""},
+	{"RA-DOC-03", Warning, archives | KindSource, "an archive has a link up", ""},
+	{"RA-DOC-07", Warning, KindArchive, "an entry for a list or dump of resources has at", "RA-RES-01 RA-CHG-01"},
+	{"RA-DOC-07", Advice, KindArchive, "an entry for changes has from and until", ""},
+	{"RA-DOC-08", Advice, archives, "an entry of an archive has the times of the archived document and nothing else", "RA-RES-02 RA-CHG-02 RA-IDX-03"},
+	{"RA-DOC-09", Advice, archives | KindSource, "a document is archived once", "RA-DOC-05"},
+	{"RA-DOC-10", Advice, KindSource, "an entry of an archive says of the times what the document says", ""},
+	{"RA-RES-03", Advice, KindArchive, "archived snapshots stand oldest first", ""},
 	{"RA-CHG-03", Error, KindArchive | KindSource, "archived changes stand oldest first", ""},
-	{"RA-CHG-04", Warning, KindArchive, "archived changes join without gap or overlap", ""},
-	{"RA-CHG-09", Warning, KindSource, "the archive of changes reaches to the beginning of the Change List", ""},
+	{"RA-CHG-04", Advice, KindArchive, "archived changes join without gap or overlap", ""},
+	{"RA-CHG-09", Advice, KindSource, "the archive of changes reaches to the beginning of the Change List", ""},
 
 	// notifications
-	{"RN-PL-02", Error, KindNotification, "a notification has from and until", ""},
-	{"RN-PL-03", Error, KindNotification, "a notification links up to the Capability List", ""},
+	{"RN-PL-02", Advice, KindNotification, "a notification has from and until", ""},
+	{"RN-PL-03", Warning, KindNotification, "a notification links up to the Capability List", ""},
 	{"RN-PL-04", Error, KindNotification, "changes are told oldest first", ""},
 	{"RN-PL-05", Error, KindNotification, "an entry of a notification says what changed", ""},
 
 	// feeds: documents
 	{"AP-GEN-03", Error, KindSource, "the feed a Capability List links to is there", ""},
 	{"AP-DOC-01", Error, KindFeed, "a feed document is well-formed XML and what RFC 4287 says a feed is", ""},
-	{"AP-DOC-02", Error, KindFeed, "a feed has one id, title and updated; it, or each of its entries, has an author", ""},
+	{"AP-DOC-02", Error, KindFeed, "a feed has one id, title and updated", ""},
+	{"AP-DOC-02", Warning, KindFeed, "a feed, or each of its entries, has an author", ""},
 	{"AP-DOC-03", Warning, KindFeed, "a feed document links to itself, by the address at which it is", ""},
-	{"AP-DOC-04", Error, KindFeeds, "all documents of a feed have the same id", ""},
+	{"AP-DOC-04", Advice, KindFeeds, "all documents of a feed have the same id", ""},
 	{"AP-DOC-05", Error, KindFeed, "an entry has one id, title and updated", ""},
 	{"AP-DOC-06", Warning, KindFeed, "entries of one record in one document have different times", ""},
-	{"AP-DOC-07", Error, KindFeed, "no two alternate links of an entry have the same type and language", ""},
+	{"AP-DOC-07", Warning, KindFeed, "no two alternate links of an entry have the same type and language", ""},
 	{"AP-DOC-08", Error, KindFeed, "times are those of RFC 3339, with an upper-case T, and Z or an offset", ""},
 	{"AP-DOC-09", Error, KindFeed, "an id is an absolute IRI", ""},
-	{"AP-DOC-11", Error, KindFeed, "a feed document is in UTF-8, needs no declarations of its own, and is served as XML", ""},
-	{"AP-DOC-11", Warning, KindFeeds, "a feed document is served as application/atom+xml", ""},
+	{"AP-DOC-11", Error, KindFeed, "a feed document needs no declarations of its own; a coding is named in the header", ""},
+	{"AP-DOC-11", Warning, KindFeed, "a feed document is served as XML", ""},
+	{"AP-DOC-11", Advice, KindFeed | KindFeeds, "a feed document is in UTF-8 and served as application/atom+xml", ""},
 
 	// feeds: times and the chain of documents
 	{"AP-TS-01", Error, KindFeed, "(I1) no entry is later than its document", ""},
@@ -254,9 +298,9 @@ var rules = [...]Rule{
 	{"AP-TS-06", Warning, KindFeeds, "an archive document has fh:archive and the link current; next-archive leads to the archive document after it", ""},
 	{"AP-TS-07", Warning, KindFeeds, "an archive document has the same entries whenever it is asked for", "AP-HIS-04"},
 	{"AP-TS-10", Error, KindFeed, "the chain is not made of the links of paged feeds", ""},
-	{"AP-TS-11", Warning, KindFeed, "no entry is of a time that is still to come", ""},
-	{"AP-TS-12", Warning, KindFeeds, "a feed is not cut between entries of one time", ""},
-	{"AP-TS-13", Error, KindFeed | KindFeeds, "a document is of the time of its newest entry or, if it is empty, of the archive before it", ""},
+	{"AP-TS-11", Advice, KindFeed, "no entry is of a time that is still to come", ""},
+	{"AP-TS-12", Advice, KindFeeds, "a feed is not cut between entries of one time", ""},
+	{"AP-TS-13", Advice, KindFeed | KindFeeds, "a document is of the time of its newest entry or, if it is empty, of the archive before it", ""},
 
 	// feeds: entries
 	{"AP-ACT-01", Error, KindFeeds, "there is one active entry for a record", ""},
@@ -268,10 +312,10 @@ var rules = [...]Rule{
 	{"AP-DEL-04", Warning, KindFeeds, "a deletion entry is later than all other entries of the record", ""},
 	{"AP-DEL-05", Error, KindFeed, "a deletion entry has no alternate link", ""},
 	{"AP-DEL-06", Error, KindFeed, "a deletion entry has content without src, and nothing in it", ""},
-	{"AP-CLS-05", Warning, KindFeed, "deletions are told by entries, not by tombstones", ""},
+	{"AP-CLS-05", Advice, KindFeed, "deletions are told by entries, not by tombstones", ""},
 	{"AP-CMP-01", Warning, KindFeed, "a feed says by fh:complete that it is complete, so spelt", ""},
 	{"AP-CMP-02", Error, KindFeeds, "a document that says it is complete has all active entries", "AP-DEL-03"},
-	{"AP-CMP-03", Error, KindFeeds, "a document that says it is complete is the only one", ""},
+	{"AP-CMP-03", Advice, KindFeeds, "a document that says it is complete is the only one", ""},
 
 	// feeds: transport
 	{"AP-HTTP-01", Warning, KindFeeds | KindResource, "feed documents and representations are served with ETag and Last-Modified", ""},

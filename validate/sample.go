@@ -248,7 +248,7 @@ func (s *set) reconsider(doubts []doubt) (left []doubt, err error) {
 func (s *set) resource(one *sampled, mu *sync.Mutex) (doubts []Finding) {
 	e := &one.entry
 	doubtful := func(rule, format string, args ...any) {
-		doubts = append(doubts, Finding{rule, Error, one.doc, one.at, e.Loc + ": " + fmt.Sprintf(format, args...)})
+		doubts = append(doubts, Finding{Rule: rule, Level: Error, Document: one.doc, Location: one.at, Message: e.Loc + ": " + fmt.Sprintf(format, args...)})
 	}
 	a, err := s.ask(Request{URI: e.Loc, Resource: true})
 	switch {

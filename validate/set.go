@@ -117,11 +117,11 @@ func (s *set) visit(c resourcesync.Capability) error {
 // finish does what needs all documents.
 func (s *set) finish() error {
 	if l, c := s.facts.list, s.facts.changes; l != nil && c != nil && c.from > l.from {
-		place{s.collector, s.changeURI}.warnf("RS-CHL-10", "", "it begins at %s, the Resource List was taken at %s: what changed between them is told nowhere",
+		place{s.collector, s.changeURI}.advisef("RS-CHL-10", "", "it begins at %s, the Resource List was taken at %s: what changed between them is told nowhere",
 			s.changeFrom, instant(l.from))
 	}
 	if until := s.archivedUntil; s.facts.changes != nil && !until.IsZero() && until.Compare(s.changeFrom) < 0 {
-		place{s.collector, s.changeURI}.warnf("RA-CHG-09", "", "it begins at %s, its archive ends at %s: what changed between them is told nowhere", s.changeFrom, until)
+		place{s.collector, s.changeURI}.advisef("RA-CHG-09", "", "it begins at %s, its archive ends at %s: what changed between them is told nowhere", s.changeFrom, until)
 	}
 	if err := s.compare(s.tally, &s.facts); err != nil {
 		return err

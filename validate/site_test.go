@@ -297,7 +297,7 @@ func join(text, line string) string {
 // check validates the site of a fault.
 func (f *fault) check(t testing.TB) *validate.Report {
 	t.Helper()
-	o := validate.Options{Sample: validate.SampleAll, Single: f.alone, Settle: 1, TempDir: t.TempDir()}
+	o := validate.Options{Advice: true, Sample: validate.SampleAll, Single: f.alone, Settle: 1, TempDir: t.TempDir()}
 	check := validate.Source
 	if strings.HasPrefix(f.rule, "OAI") {
 		check = validate.Repository

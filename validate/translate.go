@@ -21,8 +21,13 @@ var renamed = map[string]string{
 	"RS-DT-02": "RS-DT-01", "RS-DT-05": "RS-DT-01", "RS-LEN-02": "RS-LEN-01", "RS-ZIP-06": "RS-PATH-01",
 }
 
-// advice are the warnings whose rule is of level Warning.
-var advice = map[string]bool{"RS-GEN-06": true, "RS-XML-12": true, "RS-DT-01": true, "RS-ENC-01": true, "RS-VER-16": true}
+// softer are the warnings of a Reader that are no errors. Where the text of the
+// standard and its own examples differ the level is Warning: examples 1 to 5 and
+// 8 have no link up (RS-AMB-03), and several have digests of a wrong length.
+var softer = map[string]Level{
+	"RS-DT-01": Warning, "RS-ENC-01": Warning, "RS-VER-16": Warning, "RS-AMB-03": Warning, "RS-AMB-01": Warning, "RS-HASH-04": Warning,
+	"RS-GEN-06": Advice, "RS-XML-12": Advice, "RS-HASH-02": Advice, "RS-CHL-08": Advice,
+}
 
 // lacksUp, lacksTime, disorder and lacksChange name the rules for what a
 // document of a kind must have.
@@ -47,18 +52,32 @@ var (
 // translate returns the rule, and its level, that a warning about a document
 // of kind k stands for; no rule if another warning tells of the same.
 func translate(w resourcesync.Warning, k Kinds) (rule string, level Level) {
-	level = Error
-	if advice[w.Rule] {
-		level = Warning
+	if level = softer[w.Rule]; level == "" {
+		level = Error
 	}
 	if rule, ok := renamed[w.Rule]; ok {
 		return rule, level
 	}
 	about := func(word string) bool { return strings.Contains(w.Message, word) }
 	switch w.Rule {
+	case "RS-XML-01":
+		if about("declaration") {
+			level = Warning // XML 1.0, 2.8
+		}
+	case "RS-XML-03":
+		if level = Advice; about("loc, lastmod") {
+			level = Warning
+		}
+	case "RS-XML-07":
+		if about("of Sitemaps") { // it may be a community's own
+			level = Warning
+		}
 	case "RS-AMB-03", "RS-VER-03", "RS-VER-04":
-		return lacksUp[k], level
+		return lacksUp[k], Warning
 	case "RS-MD-13", "RS-MD-14", "RS-VER-08", "RS-VER-09":
+		if k == KindNotification {
+			level = Advice
+		}
 		return lacksTime[k], level
 	case "RS-VER-07":
 		if about("of a part") {
@@ -83,7 +102,7 @@ func translate(w resourcesync.Warning, k Kinds) (rule string, level Level) {
 		return "RS-GEN-04", level
 	case "RS-HASH-04":
 		if about("no algorithm") || about("too many") {
-			return "RS-HASH-01", level
+			return "RS-HASH-01", Error
 		}
 		return "RS-HASH-02", level
 	case "RS-MD-12":
@@ -93,12 +112,22 @@ func translate(w resourcesync.Warning, k Kinds) (rule string, level Level) {
 		} else {
 			rule = misplacedAtRoot(item, k)
 		}
-		if rule == "RS-EM-03" {
+		switch {
+		case rule == "RS-MD-12", strings.HasPrefix(rule, "RA-"):
+			level = Advice
+		case rule == "RS-EM-03":
 			level = Warning
 		}
 		return rule, level
+	case "RS-LN-03":
+		if about("several") || about("spelt") {
+			level = Warning
+		}
 	case "RS-LN-04":
-		return misplacedLink(w.Message, k), level
+		if rule = misplacedLink(w.Message, k); strings.HasPrefix(rule, "RS-LN") || strings.HasPrefix(rule, "RA-") {
+			level = Advice
+		}
+		return rule, level
 	}
 	return w.Rule, level
 }

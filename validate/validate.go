@@ -96,6 +96,7 @@ type Options struct {
 	Sample        int              // resources to compare with what is said of them, chosen at random; SampleAll; 0 none
 	Seed          uint64           // of the choice; 0 takes one that the Report tells
 	Strict        bool             // warnings count as errors
+	Advice        bool             // findings of level Advice are wanted
 	Single        bool             // only the document at the address
 	Jobs          int              // resources looked at at once; default 8
 	DocumentBytes int64            // of one document, uncompressed; default 128 MiB

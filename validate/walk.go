@@ -44,9 +44,24 @@ type walk struct {
 // has ended, or what is to be compared could not be kept. The Report tells what
 // was found until then. All else is a Finding.
 func Source(ctx context.Context, open Opener, address string, o Options) (*Report, error) {
+	return Sources(ctx, open, []string{address}, o)
+}
+
+// Sources is [Source] for several addresses, in one run: a document that is
+// reached from several of them is counted, and reported, once.
+func Sources(ctx context.Context, open Opener, addresses []string, o Options) (*Report, error) {
 	o = o.withDefaults()
 	c := newCollector(&o)
-	err := newWalk(ctx, c, open, &o).start(address)
+	w := newWalk(ctx, c, open, &o)
+	var err error
+	for _, address := range addresses {
+		if err = w.start(address); err != nil {
+			if len(addresses) > 1 {
+				err = fmt.Errorf("%s: %w", printable(address), err)
+			}
+			break
+		}
+	}
 	c.release()
 	return c.report, err
 }
@@ -237,6 +252,7 @@ func (w *walk) document(uri string, each eachFunc) (*document, error) {
 		return nil, err
 	}
 	defer a.Body.Close() // read as far as it is of use
+	w.alias(uri, a.URI)
 	doc, err := w.read(&source{a.Body, uri, a.URI, a.Header}, each)
 	if err != nil {
 		return nil, w.broken(uri, err)
@@ -342,7 +358,7 @@ func (w *walk) headers(doc *document, h http.Header) {
 	switch t := baseType(h.Get("Content-Type")); t {
 	case "application/xml", "application/gzip", "application/x-gzip":
 	default:
-		p.warnf("RS-DISC-13", "Content-Type", "served as %q, not as application/xml", t)
+		p.advisef("RS-DISC-13", "Content-Type", "served as %q, not as application/xml", t)
 	}
 	validators(p, h)
 }

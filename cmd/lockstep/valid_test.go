@@ -29,7 +29,7 @@ func validDirs(t testing.TB, dir string) {
 			return nil // a mirror, or what a script has made of it
 		}
 		base = strings.TrimSuffix(base, "/")
-		r, err := validate.Source(t.Context(), validate.Dir(base, path), base+discover.WellKnown, validate.Options{TempDir: t.TempDir()})
+		r, err := validate.Source(t.Context(), validate.Dir(base, path), base+discover.WellKnown, validate.Options{Advice: true, TempDir: t.TempDir()})
 		if err != nil {
 			t.Errorf("validate %s: %v", path, err)
 		}

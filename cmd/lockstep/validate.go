@@ -31,6 +31,7 @@ type validateOptions struct {
 	sample  string
 	seed    uint64
 	strict  bool
+	advice  bool
 	alone   bool
 	rules   bool
 	baseURL string
@@ -43,7 +44,9 @@ func newValidate(io stdio, out *outputOptions) *cobra.Command {
 		Short: "Check documents, packages and Sources against the specification",
 		Long: `Check what a Source publishes against the requirements of ResourceSync: one line
 per finding, with the ID of the rule, its level, the document, the place in it,
-and what is wrong. A MUST that is broken is an error, a SHOULD a warning.
+what is wrong, and the section of the standard that says so. What a standard
+forbids is an error, what it advises against a warning. With --advice the rules
+of this project are checked, too.
 
 A SOURCE is whatever you have at hand, as for sync: from there all documents of
 the Source, or of the set, are read and compared with each other, packages are
@@ -73,6 +76,7 @@ repository (oai-pmh:URL, or its address) the answers to a few requests are check
 	flags.StringVar(&o.sample, "sample", strconv.Itoa(validate.DefaultSample), "compare `N` resources, chosen at random, with what is said of them; 0 none, all")
 	flags.Uint64Var(&o.seed, "seed", 0, "choose as the run did that told this `NUMBER`")
 	flags.BoolVar(&o.strict, "strict", false, "count warnings as errors")
+	flags.BoolVar(&o.advice, "advice", false, "also print advice: findings that no standard forbids or advises against")
 	flags.BoolVar(&o.alone, "alone", false, "check only the documents named, not what they name")
 	flags.BoolVar(&o.rules, "rules", false, "list the rules")
 	flags.StringVar(&o.baseURL, "base-url", "", "the `URL` a directory is served at (default: what its Source Description tells)")
@@ -87,6 +91,8 @@ type validation struct {
 	Requests int64   `json:"requests"`
 	Elapsed  float64 `json:"elapsed_seconds"`
 	Error    string  `json:"error,omitempty"`
+
+	advice bool // it was asked for
 }
 
 // runValidate checks every target and prints what was found.
@@ -99,11 +105,11 @@ func runValidate(ctx context.Context, o *validateOptions, io stdio) error {
 		return err
 	}
 	start := time.Now()
-	result := validation{Sources: o.targets}
+	result := validation{Sources: o.targets, advice: o.advice}
 	result.Findings = validate.Findings{}
 	var current atomic.Pointer[string]
 	vo := validate.Options{
-		Sample: sample, Seed: o.seed, Strict: o.strict, Single: o.alone, Jobs: o.network.jobs,
+		Sample: sample, Seed: o.seed, Strict: o.strict, Advice: o.advice, Single: o.alone, Jobs: o.network.jobs,
 		OnDocument: func(uri string) { current.Store(&uri) },
 		OnFinding: func(f validate.Finding) {
 			if !o.out.json {
@@ -164,6 +170,7 @@ func (v *validation) add(r *validate.Report) {
 	v.Seed = r.Seed
 	v.Errors += r.Errors
 	v.Warnings += r.Warnings
+	v.Advice += r.Advice
 	v.Omitted += r.Omitted
 	v.Findings = append(v.Findings, r.Findings...)
 }
@@ -189,13 +196,16 @@ func validateTarget(ctx context.Context, o *validateOptions, vo validate.Options
 		return nil, err
 	}
 	var all validation
+	var sources []string
 	for _, start := range starts {
-		check, uri := validate.Source, start.uri
+		check, uri := validate.Feed, start.uri
 		switch start.kind {
 		case discover.AtomPMH:
-			check = validate.Feed
 		case discover.OAIPMH:
 			check = validate.Repository
+		default:
+			sources = append(sources, uri)
+			continue
 		}
 		r, err := check(ctx, open, uri, vo)
 		all.add(r)
@@ -203,7 +213,15 @@ func validateTarget(ctx context.Context, o *validateOptions, vo validate.Options
 			return &all.Report, fmt.Errorf("validate %s: %w", fetch.Printable(uri), err)
 		}
 	}
-	return &all.Report, nil
+	if len(sources) == 0 {
+		return &all.Report, nil
+	}
+	r, err := validate.Sources(ctx, open, sources, vo) // in one run: what they have in common is reported once
+	all.add(r)
+	if err != nil {
+		err = fmt.Errorf("validate %s: %w", fetch.Printable(strings.Join(sources, ", ")), err)
+	}
+	return &all.Report, err
 }
 
 // validateDir checks a Source whose files are in a directory.
@@ -261,7 +279,11 @@ func printValidation(io stdio, out *outputOptions, v *validation, err error) err
 	case err != nil:
 		verdict = "not finished"
 	}
-	io.printf("%s: %s, %s\n", verdict, count(v.Errors, "error"), count(v.Warnings, "warning"))
+	io.printf("%s: %s, %s", verdict, count(v.Errors, "error"), count(v.Warnings, "warning"))
+	if v.advice {
+		io.printf(", %d of advice", v.Advice)
+	}
+	io.printf("\n")
 	io.printf("  %s with %s", count(v.Documents, "document"), count(v.Entries, "entry"))
 	if v.Packages > 0 {
 		io.printf(", %s", count(v.Packages, "package"))
@@ -296,7 +318,7 @@ func printRules(o *validateOptions, io stdio) error {
 		}{all})
 	}
 	for _, r := range rules {
-		io.printf("%-10s  %-7s  %s\n", r.ID, r.Level, r.Words)
+		io.printf("%-10s  %-7s  %s [%s]\n", r.ID, r.Level, r.Words, r.Section)
 	}
 	return nil
 }

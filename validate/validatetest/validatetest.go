@@ -22,7 +22,7 @@ const settle = 100 * time.Millisecond
 // server [HTTP].
 func NoFindings(t testing.TB, open validate.Opener, address string) *validate.Report {
 	t.Helper()
-	r, err := validate.Source(t.Context(), open, address, validate.Options{Sample: validate.SampleAll, Settle: settle, TempDir: t.TempDir()})
+	r, err := validate.Source(t.Context(), open, address, validate.Options{Advice: true, Sample: validate.SampleAll, Settle: settle, TempDir: t.TempDir()})
 	if err != nil {
 		t.Errorf("validate %s: %v", address, err)
 	}
