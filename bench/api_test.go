@@ -74,6 +74,18 @@ type apiServer struct {
 	next   atomic.Int64 // makes keys and lengths unique
 }
 
+// benchToken is the token of the API.
+const benchToken = "secret"
+
+// A bearing is a transport that sends the token along.
+type bearing struct{ http.RoundTripper }
+
+func (t bearing) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+benchToken)
+	return t.RoundTripper.RoundTrip(r)
+}
+
 // serveAPI starts lockstep serve in a fresh state below dir.
 func serveAPI(b *testing.B, dir string) *apiServer {
 	b.Helper()
@@ -86,7 +98,10 @@ func serveAPI(b *testing.B, dir string) *apiServer {
 		b.Fatal(err)
 	}
 	config := filepath.Join(state, "lockstep.yaml")
-	text := "listen: 127.0.0.1:0\nstate: " + filepath.Join(state, "state") + "\nsets:\n  - name: main\n    from: \"api:\"\n"
+	text := "listen: 127.0.0.1:0\nstate: " + filepath.Join(state, "state") + "\napi_token_file: token\nsets:\n  - name: main\n    from: \"api:\"\n"
+	if err := os.WriteFile(filepath.Join(state, "token"), []byte(benchToken+"\n"), 0o600); err != nil {
+		b.Fatal(err)
+	}
 	if err := os.WriteFile(config, []byte(text), 0o666); err != nil {
 		b.Fatal(err)
 	}
@@ -104,7 +119,7 @@ func startAPI(b *testing.B, c *exec.Cmd) *apiServer {
 	if err := c.Start(); err != nil {
 		b.Fatal(err)
 	}
-	s := &apiServer{cmd: c, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: *apiConns + 2}}}
+	s := &apiServer{cmd: c, client: &http.Client{Transport: bearing{&http.Transport{MaxIdleConnsPerHost: *apiConns + 2}}}}
 	b.Cleanup(func() { _ = c.Process.Kill() }) // does nothing where it has ended
 	for in := bufio.NewScanner(out); in.Scan(); {
 		if base, ok := strings.CutPrefix(in.Text(), "ready: "); ok {

@@ -127,7 +127,7 @@ func (w *followWorld) start(program string) {
 	hub, channel := "off", []string{"--channel", *followWay}
 	switch *followWay {
 	case "hub":
-		hub = w.run("hub", program, "hub", "--listen", "127.0.0.1:0", "--state", filepath.Join(w.dir, "hub"), "--allow-private")
+		hub = w.run("hub", program, "hub", "--listen", "127.0.0.1:0", "--state", filepath.Join(w.dir, "hub"), "--allow-private", "--publish-open")
 		channel = append(channel, "--callback", "http://127.0.0.1:0/")
 	case "poll":
 		channel = append(channel, "--poll", "100ms")

@@ -98,7 +98,8 @@ func hubProcess(path string) error {
 		return err
 	}
 	h, err := hub.New(db.Hub(), hub.Options{
-		PublicURL: "http://hub.example/", AllowPrivate: true, Secret: benchSecret(), MaxPerHost: 1_000_000,
+		PublishOpen: true,
+		PublicURL:   "http://hub.example/", AllowPrivate: true, Secret: benchSecret(), MaxPerHost: 1_000_000,
 	})
 	if err != nil {
 		return err

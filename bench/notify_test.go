@@ -93,7 +93,11 @@ func (w *notifyWorld) start(program string) {
 	if !*notifyHub {
 		at = "off"
 	}
-	w.serve = exec.Command(program, "serve", "-q", from, "--listen", "127.0.0.1:0", "--state", filepath.Join(w.dir, "state"), "--hub", at)
+	token := filepath.Join(w.dir, "token")
+	if err := os.WriteFile(token, []byte(benchToken+"\n"), 0o600); err != nil {
+		w.Fatal(err)
+	}
+	w.serve = exec.Command(program, "serve", "-q", from, "--listen", "127.0.0.1:0", "--state", filepath.Join(w.dir, "state"), "--hub", at, "--api-token-file", token)
 	w.serve.Stderr = os.Stderr
 	out, err := w.serve.StdoutPipe()
 	if err == nil {
@@ -206,6 +210,7 @@ func (w *notifyWorld) put(i int) error {
 	if err != nil {
 		return err
 	}
+	req.Header.Set("Authorization", "Bearer "+benchToken)
 	req.Header.Set("Content-Type", "application/json")
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {

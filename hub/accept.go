@@ -47,6 +47,7 @@ type accepting struct {
 	asks       *buckets[netip.Prefix]
 	pings      *buckets[netip.Prefix]
 	counts     acceptCounts
+	replays    replays // of signed publications
 }
 
 // acceptCounts is what came in, and what was done about it, since the start.
@@ -57,7 +58,7 @@ type acceptCounts struct {
 }
 
 func newAccepting(o Options) (*accepting, error) {
-	p, err := newPublishers(o.PublishTokens, o.PublishPrefixes)
+	p, err := newPublishers(&o)
 	if err != nil {
 		return nil, fmt.Errorf("hub: %w", err)
 	}
@@ -155,15 +156,19 @@ func (h *Hub) acceptSubscribing(r *http.Request, s *subscribing) error {
 // acceptPing makes it durable that topics have news; they are fetched after the
 // answer.
 func (h *Hub) acceptPing(r *http.Request, form map[string][]string) error {
+	urls, topics, malformed := parsePing(form, &h.opts)
+	for _, u := range urls {
+		if err := h.in.publishers.foreign(u); err != nil {
+			return err
+		}
+	}
 	switch signed, err := h.in.publishers.admit(r); {
 	case err != nil:
 		return err
 	case signed:
 		return refuse(http.StatusUnauthorized, "a ping takes a token: Authorization: Bearer …")
-	}
-	urls, topics, err := parsePing(form, &h.opts)
-	if err != nil {
-		return err
+	case malformed != nil:
+		return malformed
 	}
 	for _, u := range urls {
 		if err := h.in.publishers.covers(u); err != nil {
@@ -188,12 +193,20 @@ func (h *Hub) acceptPublishing(r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if err := h.in.publishers.foreign(p.url); err != nil {
+		return err
+	}
 	signed, err := h.in.publishers.admit(r)
 	if err != nil {
 		return err
 	}
 	if err := h.in.publishers.covers(p.url); err != nil {
 		return err
+	}
+	if signed {
+		if err := h.checkDate(r.Header); err != nil {
+			return err
+		}
 	}
 	budget := &h.in.bodies
 	if signed {
@@ -204,17 +217,20 @@ func (h *Hub) acceptPublishing(r *http.Request) error {
 		return err
 	}
 	defer done()
-	if signed {
-		if err := h.in.publishers.signed(r.Header, body); err != nil {
-			return err
-		}
-	}
 	if len(body) == 0 {
 		return refuse(http.StatusBadRequest, "there is nothing in the body to publish")
 	}
+	undo := func() {}
+	if signed {
+		if undo, err = h.signed(r.Header, p, body); err != nil {
+			return err
+		}
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), saveTime)
 	defer cancel()
-	_, err = h.append(ctx, Message{Topic: p.topic, ContentType: p.contentType, Links: p.links, Body: body})
+	if _, err = h.append(ctx, Message{Topic: p.topic, ContentType: p.contentType, Links: p.links, Body: body}); err != nil {
+		undo() // the publisher may send the same once more
+	}
 	return err
 }
 
@@ -298,11 +314,11 @@ func (h *Hub) serveAbout(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// knowsTopic reports whether messages of the topic were published here, or it is
-// at the hub's own host: then its address is nobody's guess.
+// knowsTopic reports whether messages of the topic were published here, or it has
+// the hub's own scheme, host and port: then a stranger learns nothing from it.
 func (h *Hub) knowsTopic(topic string) bool {
 	if _, ok := h.topic(topic); ok {
 		return true
 	}
-	return sameHost(topic, h.opts.PublicURL)
+	return sameOrigin(topic, h.opts.PublicURL)
 }

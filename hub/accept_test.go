@@ -35,7 +35,7 @@ func start(t testing.TB, store hub.Store, change func(*hub.Options)) *site {
 	var h atomic.Pointer[hub.Hub]
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.Load().ServeHTTP(w, r) }))
 	t.Cleanup(server.Close)
-	o := hub.Options{PublicURL: server.URL, AllowPrivate: true, Secret: bytes.Repeat([]byte{7}, 32)}
+	o := hub.Options{PublicURL: server.URL, AllowPrivate: true, PublishOpen: true, Secret: bytes.Repeat([]byte{7}, 32)}
 	if change != nil {
 		change(&o)
 	}

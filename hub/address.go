@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -128,10 +129,22 @@ func within(prefixes []topicPrefix, topic *url.URL) bool {
 			return false
 		}
 	}
-	origin, path := originOf(topic), pathOf(topic)
+	origin, rest := originOf(topic), pathOf(topic)
 	return slices.ContainsFunc(prefixes, func(p topicPrefix) bool {
-		return p.origin == origin && strings.HasPrefix(path, p.rest)
+		return p.origin == origin && strings.HasPrefix(rest, p.rest)
 	})
+}
+
+// touches reports whether topic begins with one of the prefixes, or might once
+// a server has resolved its dot segments or decoded it: for what is refused
+// within them.
+func touches(prefixes []topicPrefix, topic *url.URL) bool {
+	clean := *topic
+	clean.Path, clean.RawPath = path.Clean("/"+topic.Path), ""
+	if strings.HasSuffix(topic.Path, "/") && clean.Path != "/" {
+		clean.Path += "/"
+	}
+	return within(prefixes, topic) || within(prefixes, &clean)
 }
 
 func originOf(u *url.URL) string {
@@ -152,9 +165,9 @@ func pathOf(u *url.URL) string {
 	return websub.Canonical(c.String())
 }
 
-// sameHost reports whether two URLs have the same host, whatever the port.
-func sameHost(a, b string) bool {
+// sameOrigin reports whether two URLs have the same scheme, host and port.
+func sameOrigin(a, b string) bool {
 	u, err := url.Parse(a)
 	v, err2 := url.Parse(b)
-	return err == nil && err2 == nil && bareHost(u) == bareHost(v)
+	return err == nil && err2 == nil && originOf(u) == originOf(v)
 }

@@ -23,7 +23,7 @@ func FuzzAPI(f *testing.F) {
 			return
 		}
 		d := newDesk(t, "a")
-		for _, h := range []http.Handler{d.hub.API(), d.hub.StatusPage("/api", false)} {
+		for _, h := range []http.Handler{d.hub.API(), d.hub.StatusPage("/api", nil)} {
 			r := httptest.NewRequest("GET", "/", strings.NewReader(body))
 			r.Method, r.URL, r.RequestURI = method, u, target
 			r.Header.Set("Content-Type", "application/json")

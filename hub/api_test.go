@@ -380,7 +380,7 @@ func TestNotReady(t *testing.T) {
 		t.Errorf("topics: %d %v", w.Code, w.Header())
 	}
 	w = httptest.NewRecorder()
-	h.StatusPage("/-/api/v1/hub", false).ServeHTTP(w, httptest.NewRequest("GET", "/-/hub", nil))
+	h.StatusPage("/-/api/v1/hub", nil).ServeHTTP(w, httptest.NewRequest("GET", "/-/hub", nil))
 	if w.Code != 503 || w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), "is starting") {
 		t.Errorf("page: %d %s", w.Code, w.Body)
 	}

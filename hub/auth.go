@@ -1,39 +1,41 @@
 package hub
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
 	"errors"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 
+	"lockstep/internal/trust"
 	"lockstep/websub"
 )
 
 // signatureMethods are those that entitle to publish: a token deserves no less.
 var signatureMethods = []string{"sha256", "sha384", "sha512"}
 
-// publishers says who may publish what (RN-PB-07, WS-SEC-04).
+// publishers decides which requests may publish what (RN-PB-07, WS-SEC-04). The
+// address a request comes from does not matter: a reverse proxy on this machine
+// asks on behalf of anyone.
 type publishers struct {
-	tokens   [][]byte
-	sums     [][sha256.Size]byte // of the tokens, of one length whatever theirs is
+	tokens   []string
+	open     bool // requests without a token may publish, too
 	prefixes []topicPrefix
+	own      []topicPrefix // published by [Hub.Publish] alone
 }
 
-func newPublishers(tokens, prefixes []string) (*publishers, error) {
-	p := &publishers{}
-	for _, t := range tokens {
-		if t == "" {
-			return nil, errors.New("an empty publish token is none")
-		}
-		p.tokens = append(p.tokens, []byte(t))
-		p.sums = append(p.sums, sha256.Sum256([]byte(t)))
+func newPublishers(o *Options) (*publishers, error) {
+	p := &publishers{tokens: o.PublishTokens, open: o.PublishOpen}
+	if slices.Contains(p.tokens, "") {
+		return nil, errors.New("an empty publish token is none")
 	}
 	var err error
-	p.prefixes, err = parsePrefixes(prefixes)
+	if p.prefixes, err = parsePrefixes(o.PublishPrefixes); err != nil {
+		return nil, err
+	}
+	p.own, err = parsePrefixes(o.OwnTopics)
 	return p, err
 }
 
@@ -43,69 +45,45 @@ func (p *publishers) admit(r *http.Request) (signed bool, err error) {
 	token, given := bearer(r.Header)
 	switch {
 	case given && len(p.tokens) > 0:
-		if !p.knows(token) {
+		if !trust.Contains(p.tokens, token) {
 			return false, refuse(http.StatusUnauthorized, "the token is not one of those that may publish here")
 		}
 		return false, nil
 	case len(p.tokens) > 0 && len(r.Header.Values(websub.SignatureHeader)) > 0:
 		return true, nil
+	case p.open && len(r.Header.Values("Origin")) > 0:
+		return false, refuse(http.StatusForbidden, "this is a request that a browser makes for a page: pages may not publish here")
+	case p.open:
+		return false, nil
 	case len(p.tokens) > 0:
 		return false, refuse(http.StatusUnauthorized, "publishing here takes a token: Authorization: Bearer …")
-	case !fromLoopback(r):
-		return false, refuse(http.StatusForbidden, "this hub has no publish tokens, so only programs on its own machine may publish")
 	}
-	return false, nil
-}
-
-// signed decides by the signature of a body, made with a token as the key. It
-// does not cover the header, so the topic is only as certain as the connection
-// (WS-X-09).
-func (p *publishers) signed(h http.Header, body []byte) error {
-	for _, t := range p.tokens {
-		if _, err := websub.Verify(h.Values(websub.SignatureHeader), t, body, signatureMethods...); err == nil {
-			return nil
-		}
-	}
-	return refuse(http.StatusForbidden, "the signature is not made with one of the tokens that may publish here, by %s", strings.Join(signatureMethods, ", "))
+	return false, refuse(http.StatusForbidden, "this hub takes no publications from outside its process: it has no publish tokens (--publish-token-file; serve: --hub-publish-token-file)")
 }
 
 // covers decides whether a topic is one that may be published.
 func (p *publishers) covers(topic *url.URL) error {
+	if err := p.foreign(topic); err != nil {
+		return err
+	}
 	if !within(p.prefixes, topic) {
 		return refuse(http.StatusForbidden, "the topic is not one that may be published here")
 	}
 	return nil
 }
 
-// knows compares in constant time, and with all tokens.
-func (p *publishers) knows(token string) bool {
-	sum := sha256.Sum256([]byte(token))
-	known := false
-	for i := range p.sums {
-		known = hmac.Equal(p.sums[i][:], sum[:]) || known
+// foreign refuses the topics of the Source that the hub is embedded in,
+// whatever the request carries.
+func (p *publishers) foreign(topic *url.URL) error {
+	if len(p.own) == 0 || !touches(p.own, topic) {
+		return nil
 	}
-	return known
+	return refuse(http.StatusForbidden, "the topic belongs to the Source that runs this hub, which publishes it from inside its own process only")
 }
 
 func bearer(h http.Header) (token string, given bool) {
 	scheme, token, ok := strings.Cut(h.Get("Authorization"), " ")
 	return strings.TrimSpace(token), ok && strings.EqualFold(scheme, "Bearer")
-}
-
-// forwarded are header fields that a proxy adds: the peer is the proxy then,
-// not who asks.
-var forwarded = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "Via"}
-
-// fromLoopback reports whether a program on this machine asks: not a proxy for
-// somebody else, nor a browser for a page of somebody else.
-func fromLoopback(r *http.Request) bool {
-	for _, name := range append(forwarded, "Origin") {
-		if len(r.Header.Values(name)) > 0 {
-			return false
-		}
-	}
-	a, ok := peer(r)
-	return ok && a.IsLoopback()
 }
 
 // peer returns the address at the other end of the connection.

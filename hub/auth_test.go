@@ -8,18 +8,17 @@ import (
 	"testing"
 
 	"lockstep/hub"
-	"lockstep/websub"
 )
 
 // TestPublishRights: who may publish what (RN-PB-07, WS-SEC-04).
 func TestPublishRights(t *testing.T) {
 	t.Parallel()
 	const body, token = "<urlset/>\n", "open-sesame"
-	signature, _ := websub.Sign("sha256", []byte(token), []byte(body))
-	weak, _ := websub.Sign("sha1", []byte(token), []byte(body))
-	wrong, _ := websub.Sign("sha256", []byte("another"), []byte(body))
-	tokens := func(o *hub.Options) { o.PublishTokens = []string{"first", token} }
+	tokens := func(o *hub.Options) { o.PublishTokens, o.PublishOpen = []string{"first", token}, false }
+	closed := func(o *hub.Options) { o.PublishOpen = false }
 	prefixes := func(o *hub.Options) { o.PublishPrefixes = []string{"http://topics.example", "http://other.example/a/"} }
+	own := func(o *hub.Options) { o.OwnTopics = []string{"http://topics.example/own/"} }
+	ownTokens := func(o *hub.Options) { tokens(o); own(o) }
 	tests := []struct {
 		name   string
 		change func(*hub.Options)
@@ -29,18 +28,19 @@ func TestPublishRights(t *testing.T) {
 		fat    int
 		thin   int
 	}{
-		{"loopback", nil, "127.0.0.1:1", topicA, "", 202, 202},
-		{"loopback of IPv6", nil, "[::1]:1", topicA, "", 202, 202},
-		{"mapped loopback", nil, "[::ffff:127.0.0.1]:1", topicA, "", 202, 202},
-		{"from afar", nil, "203.0.113.9:1", topicA, "", 403, 403},
-		{"from a private network", nil, "10.0.0.9:1", topicA, "", 403, 403},
-		{"no address", nil, "@", topicA, "", 403, 403},
-		{"through a proxy", nil, "127.0.0.1:1", topicA, "X-Forwarded-For: 203.0.113.9", 403, 403},
-		{"through a proxy, so it says, for itself", nil, "127.0.0.1:1", topicA, "X-Forwarded-For: 127.0.0.1", 403, 403},
-		{"through a proxy by the standard", nil, "127.0.0.1:1", topicA, "Forwarded: for=203.0.113.9", 403, 403},
-		{"through nginx", nil, "127.0.0.1:1", topicA, "X-Real-IP: 203.0.113.9", 403, 403},
-		{"by a page in a browser", nil, "127.0.0.1:1", topicA, "Origin: http://evil.example", 403, 403},
-		{"a token nobody asked for", nil, "203.0.113.9:1", topicA, "Authorization: Bearer x", 403, 403},
+		{"no tokens, from this machine", closed, "127.0.0.1:1", topicA, "", 403, 403},
+		{"no tokens, from this machine by IPv6", closed, "[::1]:1", topicA, "", 403, 403},
+		{"no tokens, from afar", closed, "203.0.113.9:1", topicA, "", 403, 403},
+		{"no tokens, no address", closed, "@", topicA, "", 403, 403},
+		{"no tokens, as if through a proxy", closed, "127.0.0.1:1", topicA, "X-Forwarded-For: 127.0.0.1", 403, 403},
+		{"no tokens, a token all the same", closed, "127.0.0.1:1", topicA, "Authorization: Bearer x", 403, 403},
+		{"no tokens, a signature", closed, "127.0.0.1:1", topicA, "X-Hub-Signature: sha256=00", 403, 403},
+
+		{"open, from this machine", nil, "127.0.0.1:1", topicA, "", 202, 202},
+		{"open, from afar", nil, "203.0.113.9:1", topicA, "", 202, 202},
+		{"open, through a proxy", nil, "127.0.0.1:1", topicA, "X-Forwarded-For: 203.0.113.9", 202, 202},
+		{"open, a token nobody asked for", nil, "203.0.113.9:1", topicA, "Authorization: Bearer x", 202, 202},
+		{"open, by a page in a browser", nil, "127.0.0.1:1", topicA, "Origin: http://evil.example", 403, 403},
 
 		{"token", tokens, "203.0.113.9:1", topicA, "Authorization: Bearer " + token, 202, 202},
 		{"token through a proxy", tokens, "127.0.0.1:1", topicA, "Authorization: bearer " + token + "\nX-Forwarded-For: 203.0.113.9", 202, 202},
@@ -48,11 +48,15 @@ func TestPublishRights(t *testing.T) {
 		{"wrong token", tokens, "127.0.0.1:1", topicA, "Authorization: Bearer " + token + "x", 401, 401},
 		{"empty token", tokens, "127.0.0.1:1", topicA, "Authorization: Bearer ", 401, 401},
 		{"another scheme", tokens, "127.0.0.1:1", topicA, "Authorization: Basic " + token, 401, 401},
-		{"signature", tokens, "203.0.113.9:1", topicA, "X-Hub-Signature: " + signature, 202, 401},
-		{"wrong signature", tokens, "203.0.113.9:1", topicA, "X-Hub-Signature: " + wrong, 403, 401},
-		{"weak signature", tokens, "203.0.113.9:1", topicA, "X-Hub-Signature: " + weak, 403, 401},
-		{"empty signature", tokens, "203.0.113.9:1", topicA, "X-Hub-Signature: ", 403, 401},
-		{"a signature where there are no tokens", nil, "203.0.113.9:1", topicA, "X-Hub-Signature: " + signature, 403, 403},
+
+		{"own topic", own, "127.0.0.1:1", "http://topics.example/own/changes", "", 403, 403},
+		{"own topic, with a token", ownTokens, "127.0.0.1:1", "http://topics.example/own/changes", "Authorization: Bearer " + token, 403, 403},
+		{"own topic, without one", ownTokens, "127.0.0.1:1", "http://topics.example/own/changes", "", 403, 403},
+		{"own topic, otherwise spelt", own, "127.0.0.1:1", "http://Topics.Example.:80/%6fwn/changes", "", 403, 403},
+		{"own topic, by dot segments", own, "127.0.0.1:1", "http://topics.example/x/../own/changes", "", 403, 403},
+		{"own topic, by an encoded slash", own, "127.0.0.1:1", "http://topics.example/own%2Fchanges", "", 403, 403},
+		{"another topic beside own ones", own, "127.0.0.1:1", "http://topics.example/other", "", 202, 202},
+		{"another port than that of own ones", own, "127.0.0.1:1", "http://topics.example:8080/own/x", "", 202, 202},
 
 		{"prefix", prefixes, "127.0.0.1:1", topicA, "", 202, 202},
 		{"prefix with the usual port", prefixes, "127.0.0.1:1", "http://topics.example:80/x", "", 202, 202},
@@ -99,7 +103,7 @@ func TestPublishRights(t *testing.T) {
 // TestUnauthorisedBody: who may not publish is refused before the body is read.
 func TestUnauthorisedBody(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), func(o *hub.Options) { o.PublishTokens = []string{"open-sesame"} })
+	s := start(t, hub.NewMem(), func(o *hub.Options) { o.PublishTokens, o.PublishOpen = []string{"open-sesame"}, false })
 	r := httptest.NewRequest(http.MethodPost, s.url, unread{t})
 	r.Header.Set("Content-Type", "application/xml")
 	r.Header.Set("Link", "<"+topicA+`>; rel="self"`)
@@ -124,6 +128,7 @@ func TestBadRights(t *testing.T) {
 		{PublishTokens: []string{""}},
 		{PublishPrefixes: []string{"topics.example"}},
 		{PublishPrefixes: []string{"https://me@topics.example/"}},
+		{OwnTopics: []string{"topics.example"}},
 	} {
 		o.PublicURL, o.Secret = "http://hub.example/", bytes.Repeat([]byte{1}, 32)
 		if _, err := hub.New(hub.NewMem(), o); err == nil {

@@ -69,7 +69,7 @@ func TestFailedVerificationReason(t *testing.T) {
 				t.Errorf("reported %+v, want a reason with %q, given up", f, tt.want)
 			}
 			w := httptest.NewRecorder()
-			s.StatusPage("/-/api/v1/hub", false).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/-/hub", nil))
+			s.StatusPage("/-/api/v1/hub", nil).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/-/hub", nil))
 			if page := w.Body.String(); !strings.Contains(page, "Failed verifications") || !strings.Contains(page, tt.want) || strings.Contains(page, private) {
 				t.Errorf("page:\n%s", page)
 			}
@@ -234,7 +234,7 @@ func TestReadiness(t *testing.T) {
 		t.Errorf("before Run: %v", err)
 	}
 	for _, method := range []string{"GET", "HEAD", "POST", "PUT"} {
-		for _, handler := range []http.Handler{h, h.API(), h.StatusPage("/-/api/v1/hub", false)} {
+		for _, handler := range []http.Handler{h, h.API(), h.StatusPage("/-/api/v1/hub", nil)} {
 			w := httptest.NewRecorder()
 			handler.ServeHTTP(w, httptest.NewRequest(method, "/", nil))
 			if w.Code != 503 && w.Code != 405 || w.Code == 503 && w.Header().Get("Retry-After") == "" {

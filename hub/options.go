@@ -51,7 +51,9 @@ type Options struct {
 	MaxLog  int64         // bytes of a topic's messages that are not forgotten yet; beyond it nothing is accepted
 
 	AllowPrivate    bool     // topics and callbacks may be at private and loopback addresses
-	PublishTokens   []string // who may publish; none: only loopback may
+	PublishTokens   []string // a request with one of them may publish
+	PublishOpen     bool     // a request without a token may publish, too; without either only [Hub.Publish] does
+	OwnTopics       []string // URLs: topics below them are published by [Hub.Publish] alone, whatever a request carries
 	PublishPrefixes []string // topics that may be published; none: any
 
 	// RootCAs are trusted when callbacks and topics are reached by https; nil: the

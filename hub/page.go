@@ -56,9 +56,10 @@ type statusPage struct {
 }
 
 // StatusPage returns the page that shows people how things stand. api is the
-// path at which [Hub.API] is served; token says whether one is needed. As with
-// the API, whoever serves the page sees to it who may see it.
-func (h *Hub) StatusPage(api string, token bool) http.Handler {
+// path at which [Hub.API] is served; curl returns the options with which curl
+// reaches it as a request did, and may be nil. As with the API, the caller
+// decides which requests may see the page.
+func (h *Hub) StatusPage(api string, curl func(*http.Request) string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
 		header.Set("X-Content-Type-Options", "nosniff")
@@ -79,8 +80,8 @@ func (h *Hub) StatusPage(api string, token bool) http.Handler {
 		if r.TLS != nil {
 			p.API = "https://" + r.Host + api
 		}
-		if token {
-			p.Auth = `-H "Authorization: Bearer $TOKEN" `
+		if curl != nil {
+			p.Auth = curl(r)
 		}
 		var b bytes.Buffer
 		if err := pageTemplate.Execute(&b, p); err != nil {

@@ -36,7 +36,7 @@ func TestPage(t *testing.T) {
 		}
 	}
 	w := httptest.NewRecorder()
-	d.hub.StatusPage("/-/api/v1/hub", true).ServeHTTP(w, httptest.NewRequest("POST", "/-/hub", nil))
+	d.hub.StatusPage("/-/api/v1/hub", nil).ServeHTTP(w, httptest.NewRequest("POST", "/-/hub", nil))
 	if w.Code != 405 || w.Header().Get("Allow") == "" {
 		t.Errorf("POST: %d %v", w.Code, w.Header())
 	}
@@ -48,7 +48,7 @@ func (d *desk) page(target string) string {
 	r := httptest.NewRequest("GET", target, nil)
 	r.Host = "127.0.0.1:8080"
 	w := httptest.NewRecorder()
-	d.hub.StatusPage("/-/api/v1/hub", false).ServeHTTP(w, r)
+	d.hub.StatusPage("/-/api/v1/hub", nil).ServeHTTP(w, r)
 	if w.Code != 200 || !strings.Contains(w.Header().Get("Content-Security-Policy"), "default-src 'none'") {
 		d.t.Fatalf("%s: %d %v", target, w.Code, w.Header())
 	}

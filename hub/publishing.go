@@ -17,6 +17,7 @@ const (
 // A publishing is what the header of a fat publishing says (RN-PB-01).
 type publishing struct {
 	topic       string // as websub.Canonical spells it
+	self        string // as the publisher spells it
 	url         *url.URL
 	contentType string   // character for character (RN-AMB-15)
 	links       []string // to relay, character for character
@@ -38,6 +39,9 @@ func parsePublishing(h http.Header) (*publishing, error) {
 		topic := websub.Canonical(l.Target)
 		if p.url != nil && topic != p.topic {
 			return nil, refuse(http.StatusBadRequest, "there are several Links with rel=self: which is the topic?")
+		}
+		if p.url == nil {
+			p.self = l.Target
 		}
 		p.url, p.topic = u, topic
 	}

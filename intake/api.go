@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/internal/trust"
 )
 
 // DefaultAPIPath is where an [API] has its place at a host of its own.
@@ -39,10 +40,14 @@ type APIOptions struct {
 	// other process may use it.
 	State string
 
-	// TokenFile holds a token in each line; who sends one of them as a bearer
-	// token (RFC 6750) may do everything. The file is read again when it changes.
-	// Without it only clients on this machine may.
+	// TokenFile holds a token in each line; a client that sends one of them as a
+	// bearer token (RFC 6750) may do everything. The file is read again when it
+	// changes. Requests that Admin trusts may do everything, too, and without a
+	// TokenFile no others.
 	TokenFile string
+
+	// Admin knows the admin tokens of the process; default: there are none.
+	Admin *trust.Guard
 
 	// Path is where the API has its place; default DefaultAPIPath.
 	Path string
@@ -73,7 +78,8 @@ type APIOptions struct {
 type API struct {
 	o      APIOptions
 	routes []apiRoute
-	tokens *apiTokens // nil: clients on this machine may
+	tokens *trust.Tokens // nil: only requests that guard trusts
+	guard  *trust.Guard
 	large  chan struct{}
 
 	mu   sync.Mutex // guards sets
@@ -101,10 +107,13 @@ func NewAPI(cat catalog.Catalog, o APIOptions) (*API, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	a := &API{o: o, routes: apiRoutes(), large: make(chan struct{}, largeRequests), sets: make(map[string]*APISet)}
+	if o.Admin == nil {
+		o.Admin = trust.NewGuard(nil)
+	}
+	a := &API{o: o, guard: o.Admin, routes: apiRoutes(), large: make(chan struct{}, largeRequests), sets: make(map[string]*APISet)}
 	if o.TokenFile != "" {
-		a.tokens = &apiTokens{path: o.TokenFile}
-		if _, err := a.tokens.load(o.Now()); err != nil {
+		var err error
+		if a.tokens, err = trust.ReadTokens(o.TokenFile); err != nil {
 			return nil, fmt.Errorf("api: %w", err)
 		}
 	}

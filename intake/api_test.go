@@ -17,6 +17,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/intake"
+	"lockstep/internal/trust"
 )
 
 const papers = "https://data.example.org/resourcesync/papers/capabilitylist.xml"
@@ -45,7 +46,11 @@ func newAPI(t *testing.T, cat catalog.Catalog, o intake.APIOptions) *apiTest {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := httptest.NewServer(api)
+	serve := http.Handler(api)
+	if o.TokenFile == "" {
+		serve = asOwner(api)
+	}
+	srv := httptest.NewServer(serve)
 	t.Cleanup(func() {
 		srv.Close()
 		if err := api.Close(); err != nil {
@@ -53,6 +58,13 @@ func newAPI(t *testing.T, cat catalog.Catalog, o intake.APIOptions) *apiTest {
 		}
 	})
 	return &apiTest{t, cat, api, srv.URL}
+}
+
+// asOwner serves by h as the admin socket does.
+func asOwner(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r.WithContext(trust.WithOwner(r.Context())))
+	})
 }
 
 // An apiRequest is one to make.
@@ -311,16 +323,20 @@ func TestAPIToken(t *testing.T) {
 	if got := resp.Header.Get("WWW-Authenticate"); resp.StatusCode != 401 || got != `Bearer realm="lockstep"` {
 		t.Errorf("without token: %d, WWW-Authenticate %s", resp.StatusCode, got)
 	}
-	a.want(token("Basic Zmlyc3Q6c2VjcmV0"), 401)
+	a.want(token("Basic OmZpcnN0IHNlY3JldA=="), 201) // as a password
+	a.want(token("Basic Zmlyc3Q6c2VjcmV0"), 403)
 	a.want(token("Bearer"), 401)
 	a.want(token("Bearer first"), 403)
-	a.want(token("Bearer second"), 201)
+	a.want(token("Bearer second"), 200)
 	a.want(token("bearer  first secret"), 200)
 	a.want(token("Bearer second").with("Host", "data.example.org"), 200)
 	for _, path := range []string{"/-/api/v1/sets", "/-/api/v1/sets/papers", "/-/api/v1/sets/none", resource("urn:x")} {
 		a.want(apiRequest{method: "GET", path: path}, 401)
 	}
-	a.want(apiRequest{method: "GET", path: "/-/api/openapi.json"}, 200)
+	for _, path := range []string{"/-/api/", "/-/api/openapi.json"} {
+		a.want(apiRequest{method: "GET", path: path}, 401)
+		a.want(apiRequest{method: "GET", path: path}.with("Authorization", "Bearer second"), 200)
+	}
 	info, err := os.Stat(file)
 	if err != nil {
 		t.Fatal(err)
@@ -337,34 +353,58 @@ func TestAPIToken(t *testing.T) {
 	a.want(token("Bearer third!"), 503)
 }
 
-func TestAPILocal(t *testing.T) {
+// TestAPIAddressGrantsNothing: a request without a token is refused whatever
+// its address, Host and headers, for a reverse proxy on this machine sends the
+// requests of anyone. The admin socket and the admin token are let in.
+func TestAPIAddressGrantsNothing(t *testing.T) {
 	t.Parallel()
-	a := newAPI(t, nil, intake.APIOptions{})
-	req := put("urn:x", "{}")
-	for _, host := range []string{"localhost", "LOCALHOST:8080", "127.0.0.1:1", "127.8.8.8", "[::1]:8080"} {
-		resp, body := a.do(req.with("Host", host))
-		if resp.StatusCode > 201 {
-			t.Errorf("Host %s: status %d: %s", host, resp.StatusCode, body)
-		}
+	file := filepath.Join(t.TempDir(), "admin-token")
+	tokens, err := trust.MakeTokens(file)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for name, values := range map[string][]string{
-		"Host":            {"data.example.org", "192.168.1.1", "localhost.example.org", "[2001:db8::1]"},
-		"X-Forwarded-For": {"192.0.2.1"}, "Forwarded": {"for=192.0.2.1"}, "Via": {"1.1 x"},
-		"Sec-Fetch-Site": {"cross-site"}, "Origin": {"https://evil.example"},
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := newAPI(t, nil, intake.APIOptions{Admin: trust.NewGuard(tokens)})
+	for _, tt := range []struct {
+		name, peer, host string
+		header           map[string]string
+		owner            bool
+		want             int
+	}{
+		{name: "this machine", want: 401},
+		{name: "this machine by IPv6", peer: "[::1]:1", host: "[::1]:8080", want: 401},
+		{name: "this machine by name", host: "localhost", want: 401},
+		{name: "through a proxy that adds no header", host: "data.example.org", want: 401},
+		{name: "through a proxy", header: map[string]string{"X-Forwarded-For": "127.0.0.1"}, want: 401},
+		{name: "elsewhere", peer: "192.0.2.1:1234", want: 401},
+		{name: "no peer", peer: "@", want: 401},
+		{name: "another token", header: map[string]string{"Authorization": "Bearer x"}, want: 403},
+		{name: "the admin token", peer: "192.0.2.1:1234", header: map[string]string{"Authorization": "Bearer " + strings.TrimSpace(string(text))}, want: 201},
+		{name: "the admin socket", owner: true, want: 200},
+		{name: "the admin socket, a page of another site", owner: true, header: map[string]string{"Origin": "https://evil.example"}, want: 403},
 	} {
-		for _, value := range values {
-			a.want(req.with(name, value), 403, "only clients on this machine")
-		}
-	}
-	for addr, want := range map[string]int{"192.0.2.1:1234": 403, "[::ffff:127.0.0.1]:1": 201, "": 403} {
-		r := httptest.NewRequestWithContext(t.Context(), "PUT", "http://127.0.0.1"+resource("urn:"+addr[:len(addr)/2]+"x"), strings.NewReader("{}"))
+		r := httptest.NewRequestWithContext(t.Context(), "PUT", "http://127.0.0.1"+resource("urn:x"), strings.NewReader("{}"))
 		r.Header.Set("Content-Type", "application/json")
-		r.RemoteAddr = addr
-		r.URL.RawQuery = "uri=urn:remote"
+		r.RemoteAddr = "127.0.0.1:1"
+		if tt.peer != "" {
+			r.RemoteAddr = tt.peer
+		}
+		if tt.host != "" {
+			r.Host = tt.host
+		}
+		for name, value := range tt.header {
+			r.Header.Set(name, value)
+		}
+		if tt.owner {
+			r = r.WithContext(trust.WithOwner(r.Context()))
+		}
 		w := httptest.NewRecorder()
 		a.api.ServeHTTP(w, r)
-		if w.Code != want {
-			t.Errorf("from %q: status %d, want %d", addr, w.Code, want)
+		if w.Code != tt.want {
+			t.Errorf("%s: status %d, want %d: %s", tt.name, w.Code, tt.want, w.Body)
 		}
 	}
 }

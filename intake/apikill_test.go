@@ -182,5 +182,5 @@ func serveSQLite(t *testing.T, state string) {
 	l, err := net.FileListener(os.NewFile(3, "socket"))
 	must(t, err)
 	fmt.Println("ready")
-	_ = http.Serve(l, api) // until the end
+	_ = http.Serve(l, asOwner(api)) // until the end
 }

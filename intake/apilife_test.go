@@ -16,6 +16,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/intake"
+	"lockstep/internal/trust"
 )
 
 // TestAPISlowBodies sees to it that clients which send slowly keep nobody out.
@@ -65,7 +66,7 @@ func TestAPIClientGone(t *testing.T) {
 	go func() {
 		r := httptest.NewRequestWithContext(ctx, "PUT", "http://127.0.0.1"+resource("urn:x"), strings.NewReader("{}"))
 		r.Header.Set("Content-Type", "application/json")
-		r.RemoteAddr = "127.0.0.1:1"
+		r = r.WithContext(trust.WithOwner(r.Context()))
 		w := httptest.NewRecorder()
 		a.api.ServeHTTP(w, r)
 		done <- w.Code

@@ -113,7 +113,7 @@ func describeAPI(routes []apiRoute) (*apiPage, error) {
 		r := &routes[i]
 		item := doc.Paths["/"+r.path]
 		op := item.operation(r.method)
-		if op == nil || r.open {
+		if op == nil || r.about {
 			continue
 		}
 		o := apiOperation{ID: op.OperationID, Method: r.method, Path: r.path, Summary: op.Summary, Description: op.Description}

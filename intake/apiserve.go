@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"lockstep/catalog"
+	"lockstep/internal/trust"
 )
 
 // An apiReply is an answer that is no error.
@@ -54,15 +55,15 @@ func refuse(status int, format string, args ...any) error {
 // An apiRoute is an operation: what is done for one method at one address.
 type apiRoute struct {
 	method, path string // the path below that of the API; {set} is the name of a set
-	open         bool   // nobody has to say who they are
+	about        bool   // it describes the API
 	handle       func(a *API, s *APISet, w http.ResponseWriter, r *http.Request) (*apiReply, error)
 }
 
 // apiRoutes returns all operations; openapi.json describes them.
 func apiRoutes() []apiRoute {
 	return []apiRoute{
-		{method: "GET", path: "", open: true, handle: (*API).page},
-		{method: "GET", path: "openapi.json", open: true, handle: (*API).description},
+		{method: "GET", path: "", about: true, handle: (*API).page},
+		{method: "GET", path: "openapi.json", about: true, handle: (*API).description},
 		{method: "GET", path: "v1/sets", handle: (*API).list},
 		{method: "GET", path: "v1/sets/{set}", handle: (*API).status},
 		{method: "GET", path: "v1/sets/{set}/resources", handle: (*API).get},
@@ -111,10 +112,8 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request) (*apiReply, error) {
 		if !ok {
 			continue
 		}
-		if !route.open {
-			if err := a.authorize(r); err != nil {
-				return nil, err
-			}
+		if err := a.authorize(r); err != nil {
+			return nil, err
 		}
 		var s *APISet
 		if name != "" {
@@ -166,7 +165,7 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 		switch {
 		case errors.Is(err, syscall.ENOSPC):
 			status = http.StatusInsufficientStorage
-		case errors.Is(err, errManyKeys), errors.Is(err, errTokens), errors.Is(err, context.Canceled):
+		case errors.Is(err, errManyKeys), errors.Is(err, trust.ErrTokens), errors.Is(err, context.Canceled):
 			status = http.StatusServiceUnavailable
 		default:
 			a.o.Logger.ErrorContext(r.Context(), "cannot answer", slog.String("path", r.URL.Path), slog.Any("err", err))

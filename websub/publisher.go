@@ -27,9 +27,14 @@ const (
 
 // PublisherOptions configures a [Publisher].
 type PublisherOptions struct {
-	Hub       string // its URL; required
-	Client    Doer   // default: an http.Client with a timeout
-	Token     string // bearer token that entitles to publish; default: none
+	Hub    string // its URL; required
+	Client Doer   // default: an http.Client with a timeout
+	Token  string // bearer token that entitles to publish; default: none
+
+	// TokenScope is the URL of the place the Token belongs to: it is sent there and
+	// below, wherever redirects lead. Default: Hub, without its query.
+	TokenScope string
+
 	Manner    Manner
 	UserAgent string // default "lockstep"
 }
@@ -39,6 +44,7 @@ type PublisherOptions struct {
 type Publisher struct {
 	opts   PublisherOptions
 	client Doer
+	scope  *url.URL    // of the token
 	thin   atomic.Bool // the hub was seen to know only thin publishing
 }
 
@@ -59,7 +65,14 @@ func NewPublisher(o PublisherOptions) (*Publisher, error) {
 	if o.UserAgent == "" {
 		o.UserAgent = defaultUserAgent
 	}
+	if o.TokenScope == "" {
+		o.TokenScope = o.Hub
+	}
+	if !Below(o.TokenScope, o.Hub) {
+		return nil, fmt.Errorf("hub %s: the token belongs to %s", plain(o.Hub), plain(o.TokenScope))
+	}
 	p := &Publisher{opts: o, client: doer(o.Client)}
+	p.scope, _ = parseHTTP(o.TokenScope) // Below has read it
 	p.thin.Store(o.Manner == Thin)
 	return p, nil
 }
@@ -147,7 +160,7 @@ func (p *Publisher) send(ctx context.Context, header http.Header, body []byte) e
 	if p.opts.Token != "" {
 		header.Set("Authorization", "Bearer "+p.opts.Token)
 	}
-	x := &exchange{client: p.client, method: http.MethodPost, address: p.opts.Hub, header: header, body: body, redirects: maxPostRedirects}
+	x := &exchange{client: p.client, method: http.MethodPost, address: p.opts.Hub, header: header, body: body, redirects: maxPostRedirects, secret: p.scope}
 	a, err := x.do(ctx)
 	if err != nil {
 		return fmt.Errorf("hub %s: %w", plain(p.opts.Hub), err)

@@ -31,6 +31,7 @@ type exchange struct {
 	header    http.Header
 	body      []byte
 	redirects int
+	secret    *url.URL // where Authorization may be sent; nil: to scheme, host and port of address
 }
 
 // An answer is the last response of an exchange.
@@ -86,8 +87,8 @@ func (x *exchange) do(ctx context.Context) (*answer, error) {
 		if err != nil {
 			return nil, err
 		}
-		if to.Host != a.url.Host || to.Scheme != a.url.Scheme {
-			header.Del("Authorization") // they are for that host only
+		if authority(to) != authority(a.url) || x.secret != nil && !below(x.secret, to) {
+			header.Del("Authorization") // they are for that place only
 			header.Del("Cookie")
 		}
 		if lasting = lasting && resp.StatusCode == http.StatusPermanentRedirect; lasting {

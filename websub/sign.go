@@ -96,6 +96,39 @@ func (s *Signer) sum(dst, body []byte) []byte {
 // a secret nothing is checked: a signature nobody agreed on says nothing
 // (WS-X-10). Otherwise the error is [ErrUnsigned] or [ErrSignature].
 func Verify(values []string, secret, body []byte, allowed ...string) (method string, err error) {
+	return verify(values, secret, allowed, body)
+}
+
+// SignPublication returns the signature of a publication to a hub, as the header
+// field has it: over the topic as its Link with rel=self names it, a line feed,
+// the value of its Date header, another line feed, and the body. So it is good
+// for no other topic, and not for long.
+func SignPublication(method string, token []byte, topic, date string, body []byte) (string, error) {
+	h := newHash(method)
+	if h == nil {
+		return "", fmt.Errorf("sign: unknown method %q, not one of %s", method, strings.Join(Methods(), ", "))
+	}
+	return method + "=" + hex.EncodeToString(mac(h, token, publicationHead(topic, date), body)), nil
+}
+
+// VerifyPublication checks a signature that [SignPublication] made, as [Verify]
+// does that of a delivery. Whether the date is recent, and the publication new,
+// is for the caller to decide.
+func VerifyPublication(values []string, token []byte, topic, date string, body []byte, allowed ...string) (method string, err error) {
+	return verify(values, token, allowed, publicationHead(topic, date), body)
+}
+
+func publicationHead(topic, date string) []byte { return []byte(topic + "\n" + date + "\n") }
+
+func mac(h func() hash.Hash, secret []byte, parts ...[]byte) []byte {
+	m := hmac.New(h, secret)
+	for _, p := range parts {
+		_, _ = m.Write(p) // never fails
+	}
+	return m.Sum(nil)
+}
+
+func verify(values []string, secret []byte, allowed []string, parts ...[]byte) (method string, err error) {
 	if len(secret) == 0 {
 		return "", nil
 	}
@@ -120,9 +153,7 @@ func Verify(values []string, secret, body []byte, allowed ...string) (method str
 				continue
 			}
 			if sums[name] == nil {
-				m := hmac.New(h, secret)
-				_, _ = m.Write(body) // never fails
-				sums[name] = m.Sum(nil)
+				sums[name] = mac(h, secret, parts...)
 			}
 			if hmac.Equal(got, sums[name]) {
 				return name, nil

@@ -41,6 +41,8 @@ type fileConfig struct {
 	OAIName      flagValue   `yaml:"oai_name"`
 	Hub          stringList  `yaml:"hub"`
 	HubTokenFile flagValue   `yaml:"hub_token_file"`
+	HubToken     stringList  `yaml:"hub_token"` // URL=FILE
+	Admin        flagValue   `yaml:"admin"`
 	AdminFile    flagValue   `yaml:"admin_token_file"`
 	NotifyDelay  flagValue   `yaml:"notify_delay"`
 	Header       stringList  `yaml:"header"`
@@ -69,6 +71,7 @@ type fileConfig struct {
 	HubMaxBody          flagValue  `yaml:"hub.max_body"`
 	HubAllowPrivate     flagValue  `yaml:"hub.allow_private"`
 	HubPublishTokenFile flagValue  `yaml:"hub.publish_token_file"`
+	HubPublishOpen      flagValue  `yaml:"hub.publish_open"`
 	HubPublishPrefix    stringList `yaml:"hub.publish_prefix"`
 	HubCheckTopics      flagValue  `yaml:"hub.check_topics"`
 	HubSignature        flagValue  `yaml:"hub.signature"`
@@ -103,6 +106,14 @@ func readConfig(path string) (fileConfig, error) {
 func (c *fileConfig) resolve(dir string) {
 	for _, p := range []*flagValue{&c.State, &c.Documents, &c.APITokenFile, &c.HubTokenFile, &c.AdminFile, &c.HubPublishTokenFile, &c.HubKeyFile, &c.HubCAFile, &c.BearerFile, &c.CAFile} {
 		*p = flagValue(besideConfig(dir, string(*p)))
+	}
+	if path, ok := strings.CutPrefix(string(c.Admin), "unix:"); ok {
+		c.Admin = flagValue("unix:" + besideConfig(dir, path))
+	}
+	for i, v := range c.HubToken {
+		if t, err := parseHubToken(v, c.Hub); err == nil { // a wrong one is refused later
+			c.HubToken[i] = t.hub + "=" + besideConfig(dir, t.file)
+		}
 	}
 	for i := range c.Sets {
 		c.Sets[i].from.resolve(dir)

@@ -136,7 +136,7 @@ func (d *demo) serve(ctx context.Context, state string) (<-chan error, error) {
 	s, err := openSite(ctx, siteOptions{
 		baseURL: d.base, sets: []setConfig{{from: address{kindOf("dir"), d.files}, Hash: []string{"sha-256", "md5"}}}, state: state, documents: filepath.Join(state, "documents"),
 		scanInterval: -1, content: true, command: "demo", log: d.o.out.logger(d.io), onEvent: n.event,
-		hubs: hubFlags{hub: []string{hubEmbedded}, notifyDelay: defaultNotifyDelay}, embedding: &embedding{hub: hubOfThisMachine()},
+		hubs: hubFlags{hub: []string{hubEmbedded}, notifyDelay: defaultNotifyDelay}, embedding: &embedding{hub: hubOfThisMachine(), adminOptions: adminOptions{admin: adminOff}}, io: d.io,
 	})
 	if err != nil {
 		return nil, errors.Join(err, l.Close())

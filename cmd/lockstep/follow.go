@@ -22,7 +22,7 @@ type followOptions struct {
 	check    time.Duration
 	lease    time.Duration
 
-	adminTokenFile string
+	adminOptions
 }
 
 func newFollow(io stdio, out *outputOptions) *cobra.Command {
@@ -56,13 +56,13 @@ The line "ready: ..." on stdout says that the first sync is done.`,
 	o.syncOptions.declare(flags)
 	grouped(flags, newsGroup, func(flags *pflag.FlagSet) {
 		flags.StringVar(&o.callback, "callback", "", "the `URL` by which a hub reaches us; what comes for it, and below it, has to arrive at --listen (default: no hub is used)")
-		flags.StringVar(&o.listen, "listen", "", "listen at `HOST:PORT` for hubs, and for who asks how it goes: /-/metrics, /-/healthz, /-/readyz, /-/api/v1/follow (default: the port that --callback names, if any)")
-		flags.StringVar(&o.adminTokenFile, "admin-token-file", "", "who has a token of `FILE`, one a line, may see status and figures (default: programs on this machine)")
+		flags.StringVar(&o.listen, "listen", "", "listen at `HOST:PORT` for hubs, and for monitors: /-/healthz and /-/readyz, and with the admin token /-/metrics and /-/api/v1/follow (default: the port that --callback names, if any)")
 		flags.StringVar(&o.channel, "channel", "", "learn of news only by this `WAY`: hub, events, or poll (default the best there is)")
 		flags.DurationVar(&o.poll, "poll", destination.DefaultPoll, "ask a Source that tells nothing every `DURATION`")
 		flags.DurationVar(&o.check, "check", destination.DefaultCheck, "ask a Source that tells us its news all the same every `DURATION`")
 		flags.DurationVar(&o.lease, "lease", 0, "ask hubs for a subscription of this `DURATION`, which is renewed in time (default: the hub decides)")
 	})
+	o.adminOptions.declare(flags, "metrics, status")
 	return cmd
 }
 
@@ -109,10 +109,6 @@ func runFollow(ctx context.Context, o *followOptions, io stdio) error {
 	if hook != nil {
 		do.Deliver = hook.deliver
 	}
-	g, err := newGuard(o.adminTokenFile)
-	if err != nil {
-		return err
-	}
 	l, callback, err := o.reachable(ctx)
 	if err != nil {
 		return err
@@ -121,7 +117,6 @@ func runFollow(ctx context.Context, o *followOptions, io stdio) error {
 		defer func() { _ = l.Close() }() // the server closes it as well
 	}
 	f := newFollowing(ctx, o, io)
-	f.guard = g
 	closeEvents, err := o.openEvents(&f.watcher)
 	if err != nil {
 		return err
@@ -137,6 +132,10 @@ func runFollow(ctx context.Context, o *followOptions, io stdio) error {
 		return errors.Join(usageError{err: err}, closeEvents())
 	}
 	f.client = r.client
+	if f.admin, err = o.adminOptions.open(ctx, r.memory(), l != nil, io); err != nil {
+		return errors.Join(err, closeEvents())
+	}
+	defer f.admin.Close()
 	err = f.follow(ctx, l)
 	if cerr := closeEvents(); err == nil {
 		err = cerr
@@ -153,9 +152,11 @@ func runFollow(ctx context.Context, o *followOptions, io stdio) error {
 
 // follow follows while it serves on l, if that is not nil.
 func (f *following) follow(ctx context.Context, l net.Listener) error {
+	about := f.about()
+	admin := func(ctx context.Context) error { return f.admin.serve(ctx, about.admin(nil), f.o.out.logger(f.io)) }
 	if l == nil {
-		return together(ctx, f.run, f.watch)
+		return together(ctx, f.run, f.watch, admin)
 	}
 	f.address = baseURLOf(l.Addr(), f.quietly())
-	return serveBeside(ctx, f.server(), l, f.run, f.watch)
+	return serveBeside(ctx, f.server(about), l, f.run, f.watch, admin)
 }

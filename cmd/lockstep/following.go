@@ -24,7 +24,7 @@ type following struct {
 	watcher  watcher
 	follower *destination.Follower
 	client   *fetch.Client
-	guard    *guard // of the pages about us
+	admin    *administration
 	address  string // URL of what we serve; "" if we do not
 	started  time.Time
 	stopBar  func() // ends the bar of the first sync
@@ -184,8 +184,8 @@ func (f *following) announce(s *destination.FollowStatus) error {
 	where := f.o.dest
 	if f.address != "" {
 		where = f.address
-		out.printf("  how it goes      %s\n", f.address+pagesDir+followStatusPath)
 	}
+	f.admin.print(out)
 	out.printf("  Ctrl-C stops; progress is kept\n%s%s\n", readyPrefix, where)
 	f.mu.Lock()
 	f.ready = true

@@ -61,7 +61,7 @@ func newRestarts(t *testing.T, way string) *restarts {
 	follow := newTortured("follow", "follow", "-q", w.source.base, w.mirror, "--channel", way)
 	switch way {
 	case "hub":
-		hub := newTortured("hub", "hub", "-q", "--state", filepath.Join(room, "hub"), "--allow-private", "--retry-first", "50ms")
+		hub := newTortured("hub", "hub", "-q", "--state", filepath.Join(room, "hub"), "--allow-private", "--publish-open", "--retry-first", "50ms")
 		w.source.args = append(w.source.args, "--hub", hub.base)
 		follow.args = append(follow.args, "--callback", follow.base)
 		w.processes = append(w.processes, hub)

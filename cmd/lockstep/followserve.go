@@ -15,12 +15,17 @@ import (
 // followStatusPath is where follow tells how it goes, below its pages.
 const followStatusPath = "api/v1/follow"
 
-// server serves what hubs call, and to whom it concerns how it goes.
-func (f *following) server() *http.Server {
+// about returns the pages of a process that follows.
+func (f *following) about() *pages {
 	m := newMetrics()
 	m.register(f.figures)
-	about := newPages("/", f.guard, m, f.whyNotReady)
-	about.protect(followStatusPath, http.HandlerFunc(f.serveStatus))
+	p := newPages("/", f.admin.guard, m, f.whyNotReady)
+	p.protect(followStatusPath, http.HandlerFunc(f.serveStatus))
+	return p
+}
+
+// server serves what hubs call, and the pages.
+func (f *following) server(about *pages) *http.Server {
 	hubs := f.follower.Handler()
 	srv := source.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !about.serve(w, r) {

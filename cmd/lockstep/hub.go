@@ -18,11 +18,11 @@ import (
 // hubOptions are the flags of hub.
 type hubOptions struct {
 	hubSettings
-	out            *outputOptions
-	listen         string
-	publicURL      string
-	state          string
-	adminTokenFile string
+	adminOptions
+	out       *outputOptions
+	listen    string
+	publicURL string
+	state     string
 }
 
 func newHub(io stdio, out *outputOptions) *cobra.Command {
@@ -36,11 +36,12 @@ its own serves many Sources, or programs that have nothing to do with ResourceSy
 
 What the hub has accepted it keeps until every subscriber has taken it, through
 restarts, with retries. Subscribers whose callbacks are at private addresses are
-refused unless --allow-private; who may publish, and what, say --publish-token-file
-and --publish-prefix.
+refused unless --allow-private. To publish takes a token, which is made at the
+first start, or is in --publish-token-file; with --publish-open it takes none.
+--publish-prefix narrows what may be published.
 
 The line "ready: URL" on stdout says that it takes requests, there, and at
-URL/hub. Its status page is at URL/-/hub.`,
+URL/hub. Its status page is /-/hub on the admin socket, or with the admin token.`,
 		Example: `  lockstep hub --listen 127.0.0.1:8090 --allow-private
   lockstep hub --listen :8090 --public-url https://hub.example.org/ --publish-token-file tokens
   lockstep hub --state postgres://hub@db.example.org/hub --key-file hub.key --public-url https://hub.example.org/
@@ -52,8 +53,8 @@ URL/hub. Its status page is at URL/-/hub.`,
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:8080", "take requests at `HOST:PORT`; port 0 takes a free one")
 	flags.StringVar(&o.publicURL, "public-url", "", "the `URL` others reach the hub by (default: that of --listen)")
 	flags.StringVar(&o.state, "state", "", "keep topics, messages and subscriptions in `DIR`, or in a database several hubs share, postgres://… (default one per URL below ~/.local/state/lockstep)")
-	flags.StringVar(&o.adminTokenFile, "admin-token-file", "", "who has a token of `FILE`, one a line, may see status and figures, and manage subscriptions (default: programs on this machine)")
-	o.declare(flags, "")
+	o.adminOptions.declare(flags, "status, metrics, subscriptions")
+	o.hubSettings.declare(flags, "")
 	return cmd
 }
 
@@ -63,6 +64,10 @@ type hubbing struct {
 	Listen string `json:"listen"`
 	Status string `json:"status"`
 	State  string `json:"state"`
+
+	Admin            string `json:"admin,omitempty"`
+	AdminTokenFile   string `json:"admin_token_file"`
+	PublishTokenFile string `json:"publish_token_file,omitempty"`
 }
 
 // runHub is a hub until ctx ends.
@@ -71,10 +76,6 @@ func runHub(ctx context.Context, o *hubOptions, io stdio) error {
 		return usageError{fmt.Errorf("--public-url %q is no http(s) URL", o.publicURL), "write it whole, as https://hub.example.org/"}
 	}
 	ho, err := o.options(o.publicURL)
-	if err != nil {
-		return err
-	}
-	g, err := newGuard(o.adminTokenFile)
 	if err != nil {
 		return err
 	}
@@ -93,7 +94,6 @@ func runHub(ctx context.Context, o *hubOptions, io stdio) error {
 	}
 	log := o.out.logger(io)
 	ho.Logger = log
-	warnOfProxy(l.Addr(), ho.PublicURL, map[string]string{"--admin-token-file": o.adminTokenFile, "--publish-token-file": o.publishTokenFile}, io)
 	h := &startingHandler{}
 	srv := source.NewServer(h)
 	srv.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug)
@@ -105,25 +105,48 @@ func runHub(ctx context.Context, o *hubOptions, io stdio) error {
 			return err
 		}
 		state = s
-		return o.run(ctx, state, ho, g, h, l.Addr().String(), io)
+		return o.run(ctx, state, ho, h, l.Addr().String(), io)
 	})
 }
 
 // run is a hub until ctx ends. Until it has loaded, h says that it is starting.
-func (o *hubOptions) run(ctx context.Context, state *hubState, ho hub.Options, guard *guard, h *startingHandler, listening string, io stdio) error {
+func (o *hubOptions) run(ctx context.Context, state *hubState, ho hub.Options, h *startingHandler, listening string, io stdio) error {
 	ho.Secret = state.key
+	local := o.state // for sockets and tokens
+	if strings.Contains(local, "://") {
+		var err error
+		if local, err = defaultState("hub "+ho.PublicURL+" at "+listening, false, io.LookupEnv); err != nil {
+			return err
+		}
+		if err := makeState(local, ho.Logger); err != nil {
+			return err
+		}
+	}
+	admin, err := o.adminOptions.open(ctx, local, true, io)
+	if err != nil {
+		return err
+	}
+	defer admin.Close()
+	publishToken := ""
+	if !o.publishOpen {
+		if publishToken, ho.PublishTokens, err = publishTokens(o.publishTokenFile, local); err != nil {
+			return err
+		}
+	}
 	front, err := newHubFront(ctx, state.store, ho)
 	if err != nil {
 		return err
 	}
+	about := front.about(admin, newMetrics())
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return front.Run(ctx) })
+	g.Go(func() error { return admin.serve(ctx, about.admin(nil), ho.Logger) })
 	g.Go(func() error {
 		if !front.awaitReady(ctx) {
 			return nil
 		}
-		h.set(front.alone(guard, newMetrics()))
-		return o.announce(front, listening, io)
+		h.set(front.alone(about))
+		return o.announce(front, listening, admin, publishToken, io)
 	})
 	return g.Wait()
 }
@@ -138,16 +161,18 @@ func defaultHubState(publicURL, listen string, lookup func(string) (string, bool
 }
 
 // announce says on stdout where the hub is.
-func (o *hubOptions) announce(f *hubFront, listening string, io stdio) error {
+func (o *hubOptions) announce(f *hubFront, listening string, admin *administration, publishToken string, io stdio) error {
 	status := "http://" + listening + "/" + pagesDir + "hub"
 	if o.out.json {
-		return io.printJSON(hubbing{URL: f.url, Listen: listening, Status: status, State: withoutPassword(o.state)})
+		return io.printJSON(hubbing{URL: f.url, Listen: listening, Status: status, State: withoutPassword(o.state),
+			Admin: admin.address(), AdminTokenFile: admin.tokenFile, PublishTokenFile: publishToken})
 	}
 	io.printf("hub at %s\n", f.url)
-	io.printf("  status           %s\n", status)
+	admin.print(io)
 	token := ""
-	if o.publishTokenFile != "" {
-		token = " --hub-token-file FILE"
+	if publishToken != "" {
+		io.printf("  publish token    %s\n", publishToken)
+		token = " --hub-token " + f.url + "=" + quoted(publishToken)
 	}
 	io.printf("  publish to it    lockstep serve DIR --hub %s%s\n", f.url, token)
 	io.printf("%s%s\n", readyPrefix, f.url)
@@ -200,21 +225,26 @@ func (f *hubFront) ready() error { return f.readiness.ready() }
 const hubAPIPath = "api/v1/hub"
 
 // show adds what is to be seen of the hub to the pages of a process.
-func (f *hubFront) show(p *pages, m *metrics) {
-	p.protect("hub", f.StatusPage(p.dir+hubAPIPath, len(p.guard.tokens) > 0))
+func (f *hubFront) show(p *pages, a *administration, m *metrics) {
+	p.protect("hub", f.StatusPage(p.dir+hubAPIPath, a.curl))
 	p.mount(hubAPIPath, f.API())
 	m.register(f.figures)
 }
 
+// about returns the pages of a hub that runs on its own.
+func (f *hubFront) about(a *administration, m *metrics) *pages {
+	p := newPages("/", a.guard, m, f.ready)
+	f.show(p, a, m)
+	return p
+}
+
 // alone serves the hub where there is nothing else. Behind a proxy it may be
 // asked by the path of its own address, or by the root: all mean the hub.
-func (f *hubFront) alone(g *guard, m *metrics) http.Handler {
+func (f *hubFront) alone(about *pages) http.Handler {
 	own := "/"
 	if u, err := url.Parse(f.url); err == nil && u.EscapedPath() != "" {
 		own = u.EscapedPath()
 	}
-	about := newPages("/", g, m, f.ready)
-	f.show(about, m)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path := r.URL.EscapedPath(); {
 		case about.serve(w, r):

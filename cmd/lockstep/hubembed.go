@@ -15,8 +15,8 @@ const hubPath = "hub"
 
 // An embedding says what a Source serves besides its documents and resources.
 type embedding struct {
-	hub            hubSettings
-	adminTokenFile string
+	hub hubSettings
+	adminOptions
 }
 
 // openHub opens the hub embedded in the Source, if there is to be one. It keeps
@@ -34,6 +34,12 @@ func (s *site) openHub(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	o.OwnTopics = []string{base} // the Source publishes them from here
+	if file := e.hub.publishTokenFile; file != "" {
+		if _, o.PublishTokens, err = publishTokens(file, ""); err != nil {
+			return err
+		}
+	}
 	keyFile := e.hub.keyFile
 	if keyFile == "" {
 		keyFile = filepath.Join(s.opts.state, hubKeyName)
@@ -47,8 +53,8 @@ func (s *site) openHub(ctx context.Context) error {
 	return err
 }
 
-// openPages makes the pages about the Source.
-func (s *site) openPages() error {
+// openPages makes the pages about the Source, and listens for administration.
+func (s *site) openPages(ctx context.Context) error {
 	e := s.opts.embedding
 	if e == nil {
 		return nil
@@ -61,8 +67,7 @@ func (s *site) openPages() error {
 	if err != nil {
 		return err // unreachable: BaseURL has parsed it
 	}
-	g, err := newGuard(e.adminTokenFile)
-	if err != nil {
+	if s.admin, err = e.adminOptions.open(ctx, s.opts.state, true, s.opts.io); err != nil {
 		return err
 	}
 	m := newMetrics()
@@ -70,10 +75,10 @@ func (s *site) openPages() error {
 	m.register(s.channelFigures)
 	m.register(s.versionFigures)
 	s.database = &readiness{check: s.db.Check, log: s.log}
-	s.pages = newPages(u.EscapedPath(), g, m, s.ready)
+	s.pages = newPages(u.EscapedPath(), s.admin.guard, m, s.ready)
 	if s.hub != nil {
 		s.hubPath = u.EscapedPath() + hubPath
-		s.hub.show(s.pages, m)
+		s.hub.show(s.pages, s.admin, m)
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ type hubSettings struct {
 	maxBody                          string
 	allowPrivate                     bool
 	publishTokenFile                 string
+	publishOpen                      bool
 	publishPrefixes                  []string
 	checkTopics                      bool
 	signature                        string
@@ -42,7 +43,12 @@ func (s *hubSettings) declare(all *pflag.FlagSet, prefix string) {
 	flags.DurationVar(&s.timeout, prefix+"delivery-timeout", hub.DefaultTimeout, "`DURATION` a subscriber may take to answer")
 	flags.StringVar(&s.maxBody, prefix+"max-body", "5MiB", "refuse messages of more than `BYTES`, as 5242880 or 5MiB")
 	flags.BoolVar(&s.allowPrivate, prefix+"allow-private", false, "callbacks and topics may be at private and loopback addresses")
-	flags.StringVar(&s.publishTokenFile, prefix+"publish-token-file", "", "who has a token of `FILE`, one a line, may publish (default: programs on this machine)")
+	madeToken := "default publish-token in the state directory, made where there is none"
+	if prefix != "" {
+		madeToken = "default: no request may publish; the Source does so from inside"
+	}
+	flags.StringVar(&s.publishTokenFile, prefix+"publish-token-file", "", "requests with a token of `FILE`, one a line, may publish ("+madeToken+")")
+	flags.BoolVar(&s.publishOpen, prefix+"publish-open", false, "requests without a token may publish, too, from anywhere")
 	flags.StringArrayVar(&s.publishPrefixes, prefix+"publish-prefix", nil, "only topics below this `URL` may be published (repeatable; default: any)")
 	flags.BoolVar(&s.checkTopics, prefix+"check-topics", false, "take the first subscription to a topic only if the topic names this hub as its own")
 	flags.StringVar(&s.signature, prefix+"signature", defaultSignature, "`METHOD` of signatures: sha1, sha256, sha384, sha512")
@@ -72,7 +78,7 @@ const defaultSignature = "sha256"
 // options returns the options of a hub at publicURL. What nobody said is left
 // to the hub, which fits it to what was said.
 func (s *hubSettings) options(publicURL string) (o hub.Options, err error) {
-	o = hub.Options{PublicURL: publicURL, AllowPrivate: s.allowPrivate, PublishPrefixes: s.publishPrefixes, CheckTopics: s.checkTopics, Method: s.signature, UserAgent: "lockstep/" + version()}
+	o = hub.Options{PublicURL: publicURL, AllowPrivate: s.allowPrivate, PublishOpen: s.publishOpen, PublishPrefixes: s.publishPrefixes, CheckTopics: s.checkTopics, Method: s.signature, UserAgent: "lockstep/" + version()}
 	for _, d := range []struct {
 		flag  string
 		value time.Duration
@@ -112,8 +118,8 @@ func (s *hubSettings) options(publicURL string) (o hub.Options, err error) {
 	if o.RootCAs, err = fetch.Certificates(s.caFile); err != nil {
 		return o, usageError{fmt.Errorf("--%sca-file: %w", s.prefix, err), "name a file of PEM certificates"}
 	}
-	if s.publishTokenFile != "" {
-		o.PublishTokens, err = readTokens(s.publishTokenFile)
+	if s.publishOpen && s.publishTokenFile != "" {
+		return o, usageError{fmt.Errorf("--%spublish-open and --%[1]spublish-token-file contradict each other", s.prefix), "leave one of them out"}
 	}
-	return o, err
+	return o, nil
 }

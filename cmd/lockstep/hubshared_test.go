@@ -25,7 +25,7 @@ type hubProcess struct {
 
 func startHub(t *testing.T, args ...string) *hubProcess {
 	t.Helper()
-	p, err := startReady(exec.Command("lockstep", append([]string{"hub", "--allow-private"}, args...)...))
+	p, err := startReady(exec.Command("lockstep", append([]string{"hub", "--allow-private", "--publish-open"}, args...)...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,11 @@ func TestHubShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	args := []string{"--listen", "127.0.0.1:0", "--state", database, "--key-file", key}
-	hubs := []*hubProcess{startHub(t, args...), startHub(t, args...)}
+	admin := t.TempDir()
+	hubs := []*hubProcess{
+		startHub(t, append(args, "--admin", "unix:"+filepath.Join(admin, "1.sock"), "--admin-token-file", key)...),
+		startHub(t, append(args, "--admin", "unix:"+filepath.Join(admin, "2.sock"), "--admin-token-file", key)...),
+	}
 	const topic, subscribers = "https://data.example.org/news", 8
 	sub := &callbacks{}
 	server := httptest.NewServer(sub)

@@ -206,6 +206,14 @@ func openRun(sel *selectOptions, net *networkOptions, do destination.Options, re
 	return r, nil
 }
 
+// memory returns the directory in which the memory of the mirror is.
+func (r *destinationRun) memory() string {
+	if r.mirror.state == "" {
+		return "" // unreachable: only a run that changes nothing has none
+	}
+	return filepath.Dir(filepath.Join(r.mirror.state, filepath.FromSlash(destination.StateFile)))
+}
+
 // Close gives everything back.
 func (r *destinationRun) Close() {
 	r.mirror.close()

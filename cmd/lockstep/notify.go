@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -37,6 +36,8 @@ const maxStreams = 1000
 type hubFlags struct {
 	hub          []string
 	hubTokenFile string
+	hubTokenList []string // values of --hub-token
+	hubTokens    []hubToken
 	notifyDelay  time.Duration
 	embedded     bool // there can be one here
 }
@@ -49,7 +50,8 @@ func (o *hubFlags) declare(flags *pflag.FlagSet, embedded bool) {
 	} else {
 		flags.StringArrayVar(&o.hub, "hub", []string{hubOff}, "tell the hub at `URL` of changes (repeatable), or off")
 	}
-	flags.StringVar(&o.hubTokenFile, "hub-token-file", "", "publish at hubs elsewhere with the token in `FILE`")
+	flags.StringVar(&o.hubTokenFile, "hub-token-file", "", "publish at the hub elsewhere, if there is one, with the token in `FILE`")
+	flags.StringArrayVar(&o.hubTokenList, "hub-token", nil, "publish at the hub at URL, and nowhere else, with the token in a file: `URL=FILE` (repeatable)")
 	flags.DurationVar(&o.notifyDelay, "notify-delay", defaultNotifyDelay, "let changes gather for this `DURATION` before they are published and told")
 }
 
@@ -70,7 +72,7 @@ func (o *hubFlags) settle() error {
 			return usageError{fmt.Errorf("--hub %q is no URL", v), "as --hub https://hub.example.org/, or --hub off"}
 		}
 	}
-	return nil
+	return o.settleTokens()
 }
 
 // hubs returns the hubs that are told of changes.
@@ -103,7 +105,7 @@ func (s *site) notifyOnce(ctx context.Context) error {
 		hint := "all is published; what could not be told is told by the next run"
 		var refused *websub.RefusedError
 		if errors.As(err, &refused) && refused.Permanent() {
-			hint = "all is published, and in the Change List; see that the hub knows the topic and the token (--hub-token-file)"
+			hint = "all is published, and in the Change List; see that the hub knows the topic and the token (--hub-token)"
 		}
 		return withHint(fmt.Errorf("tell hubs of the changes: %w", err), hint)
 	}
@@ -116,14 +118,10 @@ func (s *site) publisher(hub string) (source.Notifier, error) {
 	if o.UserAgent == "" {
 		o.UserAgent = "lockstep/" + version()
 	}
-	if file := s.opts.hubs.hubTokenFile; file != "" {
-		token, err := os.ReadFile(file)
-		if err != nil {
-			return nil, usagef("read the token for hubs: %w", err)
-		}
-		o.Token = strings.TrimSpace(string(token))
-	}
 	var err error
+	if o.Token, o.TokenScope, err = s.opts.hubs.token(hub); err != nil {
+		return nil, err
+	}
 	if o.Client, err = s.opts.network.hubClient(); err != nil {
 		return nil, err
 	}
@@ -218,7 +216,7 @@ func (n *newsroom) notified(t source.Notification) {
 	case time.Since(h.warned) < notifyWarnEvery:
 	case t.Refused:
 		h.warned = time.Now()
-		n.io.errorf("warning: the hub refuses notifications of set %s, %d so far; their changes are in the Change List: %v\nhint: see that the hub knows the topic and the token (--hub-token-file)\n", t.Set, h.lost, t.Err)
+		n.io.errorf("warning: the hub refuses notifications of set %s, %d so far; their changes are in the Change List: %v\nhint: see that the hub knows the topic and the token (--hub-token)\n", t.Set, h.lost, t.Err)
 	default:
 		h.warned = time.Now()
 		n.io.errorf("warning: the hub did not take a notification of set %s, and gets it later: %v\n", t.Set, t.Err)

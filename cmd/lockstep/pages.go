@@ -5,17 +5,19 @@ import (
 	"net/url"
 	"path"
 	"strings"
+
+	"lockstep/internal/trust"
 )
 
 // pagesDir is where pages about a process are, below its base URL: for people,
 // monitors, and programs that manage it.
 const pagesDir = "-/"
 
-// pages serve what a process tells of itself. All but whether it lives and is
-// ready is for those the guard lets in.
+// pages serve the status of a process. All but health and readiness takes the
+// admin token, or the admin socket.
 type pages struct {
 	dir    string // the path they are below, from the root, with a slash at its end
-	guard  *guard
+	guard  *trust.Guard
 	routes []pageRoute
 }
 
@@ -28,7 +30,7 @@ type pageRoute struct {
 // newPages returns the pages of what is served below base, a path with slashes
 // at both ends: health, and figures. ready tells why the process is not ready
 // yet; nil says it is.
-func newPages(base string, g *guard, m *metrics, ready func() error) *pages {
+func newPages(base string, g *trust.Guard, m *metrics, ready func() error) *pages {
 	p := &pages{dir: base + pagesDir, guard: g}
 	p.add("healthz", says(func() error { return nil }))
 	p.add("readyz", says(ready))
@@ -39,13 +41,13 @@ func newPages(base string, g *guard, m *metrics, ready func() error) *pages {
 // add serves h at path below the pages, to everybody.
 func (p *pages) add(path string, h http.Handler) { p.routes = append(p.routes, pageRoute{path, h}) }
 
-// protect serves h at path to those the guard lets in.
-func (p *pages) protect(path string, h http.Handler) { p.add(path, p.guard.protect(h)) }
+// protect serves h at path to requests that may administrate.
+func (p *pages) protect(path string, h http.Handler) { p.add(path, p.guard.Protect(h)) }
 
-// mount serves h at an address and at all below it, to those the guard lets in. The
-// path h sees begins after it.
+// mount serves h at an address and at all below it, to requests that may
+// administrate. The path h sees begins after it.
 func (p *pages) mount(at string, h http.Handler) {
-	below := p.guard.protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	below := p.guard.Protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rest := strings.TrimPrefix(r.URL.EscapedPath(), p.dir+at)
 		if rest == "" {
 			rest = "/"
@@ -76,6 +78,29 @@ func (p *pages) serve(w http.ResponseWriter, r *http.Request) bool {
 		}
 	}
 	return false
+}
+
+// admin returns a handler for the admin listener: the pages, and what else may
+// be administrated. There they are at the root, too, wherever the public
+// addresses are.
+func (p *pages) admin(more func(http.ResponseWriter, *http.Request) bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if rest, ok := strings.CutPrefix(r.URL.EscapedPath(), "/"+pagesDir); ok && !strings.HasPrefix(r.URL.EscapedPath(), p.dir) {
+			inner, err := url.ParseRequestURI(p.dir + rest)
+			if err != nil {
+				http.NotFound(w, r)
+				return
+			}
+			inner.RawQuery = r.URL.RawQuery
+			sub := *r
+			sub.URL, r = inner, &sub
+		}
+		if p.serve(w, r) || more != nil && more(w, r) {
+			return
+		}
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		http.Error(w, "there is nothing here; administration is below /"+pagesDir+", as /"+pagesDir+"metrics", http.StatusNotFound)
+	})
 }
 
 // says answers "ok", or why not.

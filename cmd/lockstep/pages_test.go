@@ -7,17 +7,15 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"lockstep/internal/trust"
 )
 
 // TestPages shows which page a path is, and what a mounted handler sees of it.
 func TestPages(t *testing.T) {
 	t.Parallel()
-	g, err := newGuard("")
-	if err != nil {
-		t.Fatal(err)
-	}
 	ready := errors.New("not yet")
-	p := newPages("/data%20x/", g, newMetrics(), func() error { return ready })
+	p := newPages("/data%20x/", trust.NewGuard(nil), newMetrics(), func() error { return ready })
 	p.mount("api/v1/it", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "it "+r.Method+" "+r.URL.RequestURI())
 	}))
@@ -43,7 +41,7 @@ func TestPages(t *testing.T) {
 		{"GET", "/data%20x/-/healthz/", 0, ""},
 	} {
 		r := httptest.NewRequest(tt.method, "http://127.0.0.1"+tt.target, nil)
-		r.RemoteAddr = "127.0.0.1:1"
+		r = r.WithContext(trust.WithOwner(r.Context()))
 		w := httptest.NewRecorder()
 		status := 0
 		if p.serve(w, r) {
@@ -51,6 +49,25 @@ func TestPages(t *testing.T) {
 		}
 		if status != tt.status || !strings.Contains(w.Body.String(), tt.text) {
 			t.Errorf("%s %s: %d %.40q, want %d %q", tt.method, tt.target, status, w.Body, tt.status, tt.text)
+		}
+	}
+	for _, tt := range []struct {
+		target string
+		status int
+		text   string
+	}{
+		{"/-/metrics", 200, "process_"}, // at the root, too
+		{"/data%20x/-/metrics", 200, "process_"},
+		{"/-/api/v1/it?a=%2f", 200, "it GET /?a=%2f"},
+		{"/-/nothing", 404, "below /-/"},
+		{"/data%20x/a.txt", 404, "below /-/"},
+		{"/", 404, "below /-/"},
+	} {
+		r := httptest.NewRequest("GET", "http://localhost"+tt.target, nil)
+		w := httptest.NewRecorder()
+		p.admin(nil).ServeHTTP(w, r.WithContext(trust.WithOwner(r.Context())))
+		if w.Code != tt.status || !strings.Contains(w.Body.String(), tt.text) {
+			t.Errorf("admin listener, %s: %d %.40q, want %d %q", tt.target, w.Code, w.Body, tt.status, tt.text)
 		}
 	}
 	ready = nil

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -67,7 +66,7 @@ The line "ready: URL" on stdout says that everything is served.`,
 		},
 	}
 	cmd.Flags().StringVar(&o.listen, "listen", "127.0.0.1:8080", "serve at `HOST:PORT`; port 0 takes a free one")
-	cmd.Flags().StringVar(&o.adminTokenFile, "admin-token-file", "", "who has a token of `FILE`, one a line, may see the hub's status and figures, and manage subscriptions (default: programs on this machine)")
+	o.adminOptions.declare(cmd.Flags(), "metrics, the hub's status and subscriptions, api:")
 	cmd.Flags().BoolVar(&o.versions, "versions", false, "keep all versions of every resource, and offer them through Memento")
 	o.oaiFlags.declare(cmd.Flags())
 	o.sourceFlags.declare(cmd.Flags(), "the `URL` others reach us by (default: that of --listen)", true)
@@ -96,7 +95,6 @@ func runServe(ctx context.Context, o *serveOptions, io stdio) error {
 	if so.baseURL == "" {
 		so.baseURL = baseURLOf(l.Addr(), io)
 	}
-	o.warnOfAPI(l.Addr(), so.baseURL, io)
 	so.content, so.embedding, so.oai = true, &o.embedding, o.oaiFlags
 	if so.documents = string(o.file.Documents); so.documents == "" {
 		so.documents = filepath.Join(o.state, "documents")
@@ -108,9 +106,6 @@ func runServe(ctx context.Context, o *serveOptions, io stdio) error {
 		return err
 	}
 	defer s.Close()
-	if s.hub != nil {
-		warnOfProxy(l.Addr(), so.baseURL, map[string]string{"--admin-token-file": o.adminTokenFile, "--hub-publish-token-file": o.embedding.hub.publishTokenFile}, io)
-	}
 	stop := showProgress(io, o.out.quiet, n.line)
 	p, err := s.publishOnce(ctx, n)
 	stop()
@@ -149,18 +144,6 @@ func baseURLOf(addr net.Addr, io stdio) string {
 	return u.String()
 }
 
-// warnOfAPI tells who has opened a set to the world without saying to whom.
-func (o *serveOptions) warnOfAPI(addr net.Addr, baseURL string, io stdio) {
-	if o.apiTokenFile != "" || !slices.ContainsFunc(o.sets, func(c setConfig) bool { return c.from.kind.scheme == "api" }) {
-		return
-	}
-	u, err := url.Parse(baseURL)
-	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsLoopback() && err == nil && isLoopback(u.Hostname()) {
-		return
-	}
-	io.errorf("warning: without a token file only programs on this machine may use the API; behind a proxy, everybody may look like one\nhint: name a file with a token in it: --api-token-file FILE\n")
-}
-
 // isLoopback reports whether a host is this machine, as seen from itself.
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
@@ -174,13 +157,15 @@ type serving struct {
 	CapabilityList []string `json:"capability_lists"`
 	Resources      int64    `json:"resources"`
 	State          string   `json:"state"`
+	Admin          string   `json:"admin,omitempty"`
+	AdminTokenFile string   `json:"admin_token_file,omitempty"`
 }
 
 // announce says on stdout what is served, and where.
 func (o *serveOptions) announce(s *site, p *publication, io stdio) error {
 	base := s.opts.baseURL
 	if o.out.json {
-		v := serving{BaseURL: base, Listen: o.listen, Resources: p.resources(), State: o.state}
+		v := serving{BaseURL: base, Listen: o.listen, Resources: p.resources(), State: o.state, Admin: s.admin.address(), AdminTokenFile: s.admin.tokenFile}
 		for _, set := range s.sets {
 			v.CapabilityList = append(v.CapabilityList, set.list)
 		}
@@ -201,9 +186,7 @@ func (o *serveOptions) announce(s *site, p *publication, io stdio) error {
 	if s.opts.keepsVersions() {
 		io.printf("  prior versions   %s%sURI\n", strings.TrimSuffix(base, "/")+"/", memento.TimeGatePrefix)
 	}
-	if u, err := url.Parse(base); s.hub != nil && err == nil && isLoopback(u.Hostname()) {
-		io.printf("  who follows      %shub\n", strings.TrimSuffix(base, "/")+"/"+pagesDir)
-	}
+	s.admin.print(io)
 	for _, hub := range s.opts.hubs.hub {
 		if hub != hubOff && hub != hubEmbedded {
 			io.printf("  tells the hub    %s\n", hub)
@@ -237,7 +220,8 @@ func (s *site) serveUntil(ctx context.Context, l net.Listener, watch bool, n *ne
 	srv := source.NewServer(h)
 	srv.ErrorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
 	tasks := []func(context.Context) error{func(ctx context.Context) error { return s.upkeep(ctx, n) },
-		func(ctx context.Context) error { return s.upkeepVersions(ctx, n) }, s.src.Notify, s.indexOAI}
+		func(ctx context.Context) error { return s.upkeepVersions(ctx, n) }, s.src.Notify, s.indexOAI,
+		func(ctx context.Context) error { return s.admin.serve(ctx, s.adminHandler(), s.log) }}
 	if s.hub != nil {
 		tasks = append(tasks, s.hub.Run)
 	}
@@ -279,6 +263,17 @@ func serveBeside(ctx context.Context, srv *http.Server, l net.Listener, tasks ..
 		return err
 	}
 	return context.Cause(ctx)
+}
+
+// adminHandler serves administration: the pages, and the API.
+func (s *site) adminHandler() http.Handler {
+	return s.pages.admin(func(w http.ResponseWriter, r *http.Request) bool {
+		if s.api == nil || !strings.HasPrefix(r.URL.EscapedPath(), s.apiPath) {
+			return false
+		}
+		s.api.ServeHTTP(w, r)
+		return true
+	})
 }
 
 // handler serves all there is at our addresses.

@@ -42,6 +42,7 @@ type site struct {
 	database *readiness
 	hubPath  string                 // where it is
 	pages    *pages                 // about the Source; nil: none
+	admin    *administration        // nil: none
 	oai      *repository.Repository // for harvesters; nil: none
 	oaiPath  string                 // where it is
 	tally    siteTally
@@ -109,7 +110,7 @@ func openSite(ctx context.Context, o siteOptions) (_ *site, err error) {
 	if err := s.openHub(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.openPages(); err != nil {
+	if err := s.openPages(ctx); err != nil {
 		return nil, err
 	}
 	if err := s.newSource(); err != nil {
@@ -161,6 +162,7 @@ func (s *site) newSource() (err error) {
 
 // Close gives everything back. It may be called on a site half opened.
 func (s *site) Close() {
+	s.admin.Close()
 	if s.api != nil {
 		if err := s.api.Close(); err != nil {
 			s.log.Warn("close the API", slog.Any("err", err))

@@ -85,7 +85,7 @@ func newTorture(t *testing.T) *torture {
 	t.Helper()
 	room := t.TempDir()
 	w := &torture{T: t, files: newRestlessFiles(t, 200), mirror: filepath.Join(room, "mirror")}
-	hub := newTortured("hub", "hub", "-q", "--state", filepath.Join(room, "hub"), "--allow-private", "--retry-first", "50ms")
+	hub := newTortured("hub", "hub", "-q", "--state", filepath.Join(room, "hub"), "--allow-private", "--publish-open", "--retry-first", "50ms")
 	w.gate = newHubGate(t, hub)
 	hub.args = append(hub.args, "--public-url", w.gate.URL+"/")
 	w.source = newTortured("serve", "serve", "-q", w.files.dir, "--state", filepath.Join(room, "state"), "--hub", w.gate.URL+"/")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -42,6 +43,7 @@ func worldOf(ts *testscript.TestScript) *world { return ts.Value(worldKey{}).(*w
 type process struct {
 	cmd     *exec.Cmd
 	address string
+	admin   string // path of the admin socket; "" if there is none
 	out     *syncBuffer
 	stderr  *syncBuffer
 	done    chan error
@@ -60,6 +62,10 @@ func startReady(cmd *exec.Cmd) (*process, error) {
 	go func() { p.done <- cmd.Wait() }()
 	select {
 	case p.address = <-ready:
+		p.admin = adminSocket(p.out.String() + p.stderr.String())
+		if u, err := url.Parse(p.address); err == nil && p.admin != "" {
+			adminSockets.Store(u.Host, p.admin)
+		}
 		return p, nil
 	case err := <-p.done:
 		p.done <- err
@@ -67,6 +73,19 @@ func startReady(cmd *exec.Cmd) (*process, error) {
 	}
 	_ = cmd.Process.Kill() // may have ended
 	return nil, fmt.Errorf("%s: not ready\n%s%s", strings.Join(cmd.Args, " "), p.out, p.stderr)
+}
+
+// adminSockets are the admin sockets of processes, by host and port of their
+// public address.
+var adminSockets sync.Map
+
+// adminSocket returns the path of the admin socket that a process says it has.
+func adminSocket(out string) string {
+	m := regexp.MustCompile(`(?m)^  administration   unix:(.+)$`).FindStringSubmatch(out)
+	if m == nil {
+		return ""
+	}
+	return m[1]
 }
 
 // A readyLine looks for the first line that says that a process is ready in
@@ -124,7 +143,8 @@ func exitCodeOf(err error) (int, error) {
 
 // source: `source VAR ARG...` runs `lockstep ARG...` in the background until
 // the end of the script, waits until it is ready, and sets VAR to the address
-// it serves at, VAR_HOST to host and port of it.
+// it serves at, VAR_HOST to host and port of it, VAR_ADMIN to the path of its
+// admin socket.
 func (w *world) source(ts *testscript.TestScript, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: source VAR ARG...")
@@ -142,6 +162,7 @@ func (w *world) source(ts *testscript.TestScript, args []string) {
 	if u, err := url.Parse(p.address); err == nil {
 		ts.Setenv(args[0]+"_HOST", u.Host)
 	}
+	ts.Setenv(args[0]+"_ADMIN", p.admin)
 	ts.Logf("%s is %s", args[0], p.address)
 }
 
@@ -358,6 +379,18 @@ func (w *world) save(ts *testscript.TestScript, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(text), 0o666))
 }
 
+// socketFor returns the admin socket on which to ask for an address; "" if it is
+// a public one.
+func socketFor(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || !strings.Contains(u.Path, "/"+pagesDir) || strings.HasSuffix(u.Path, "/healthz") || strings.HasSuffix(u.Path, "/readyz") {
+		return ""
+	}
+	socket, _ := adminSockets.Load(u.Host)
+	path, _ := socket.(string)
+	return path
+}
+
 // newer: `newer DATABASE` makes a database one of a later version.
 func (w *world) newer(ts *testscript.TestScript, args []string) {
 	if len(args) != 1 {
@@ -408,8 +441,18 @@ func (w *world) eventually(ts *testscript.TestScript, args []string) {
 	}
 }
 
-func get(url string) (string, error) {
-	resp, err := http.Get(url)
+// get returns what is at an address. Pages that take the admin token are read
+// from the admin socket of the process there.
+func get(address string) (string, error) {
+	client := http.DefaultClient
+	if socket := socketFor(address); socket != "" {
+		t := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		}}
+		defer t.CloseIdleConnections()
+		client = &http.Client{Transport: t}
+	}
+	resp, err := client.Get(address)
 	if err != nil {
 		return "", err
 	}

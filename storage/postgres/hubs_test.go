@@ -105,7 +105,8 @@ func TestHubs(t *testing.T) {
 func runHub(t *testing.T, address string) (h *hub.Hub, stop func()) {
 	t.Helper()
 	h, err := hub.New(open(t, postgres.Options{}, address).Hub(), hub.Options{
-		PublicURL: "https://hub.example/", AllowPrivate: true, Secret: []byte(strings.Repeat("s", 32)),
+		PublishOpen: true,
+		PublicURL:   "https://hub.example/", AllowPrivate: true, Secret: []byte(strings.Repeat("s", 32)),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+
+	"lockstep/websub"
+)
+
+// A hubToken is a token and the hub it belongs to: it is sent nowhere else.
+type hubToken struct {
+	hub  string // URL: what is at it and below it is the hub
+	file string
+}
+
+// parseHubToken reads a value of --hub-token, URL=FILE. Both can have an equals
+// sign in them: the URL is one of hubs, if the value begins with one.
+func parseHubToken(value string, hubs []string) (hubToken, error) {
+	cut := -1
+	for _, h := range hubs {
+		if strings.HasPrefix(value, h+"=") {
+			cut = max(cut, len(h))
+		}
+	}
+	if cut < 0 {
+		cut = strings.IndexByte(value, '=')
+	}
+	if cut <= 0 || cut == len(value)-1 {
+		return hubToken{}, usageError{fmt.Errorf("--hub-token %q: want URL=FILE", value), "as --hub-token https://hub.example.org/=hub.token"}
+	}
+	t := hubToken{value[:cut], value[cut+1:]}
+	if u, err := url.Parse(t.hub); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		return hubToken{}, usageError{fmt.Errorf("--hub-token %s: %q is not the URL of a hub", value, t.hub), "as --hub-token https://hub.example.org/=hub.token"}
+	}
+	return t, nil
+}
+
+// elsewhere returns the hubs that are told over the network.
+func (o *hubFlags) elsewhere() []string {
+	var hubs []string
+	for _, h := range o.hub {
+		if h != hubOff && h != hubEmbedded && !slices.Contains(hubs, h) {
+			hubs = append(hubs, h)
+		}
+	}
+	return hubs
+}
+
+// settleTokens finds out which token belongs to which hub.
+func (o *hubFlags) settleTokens() error {
+	hubs := o.elsewhere()
+	if o.hubTokenFile != "" {
+		switch {
+		case len(o.hubTokenList) > 0:
+			return usageError{errors.New("--hub-token-file and --hub-token contradict each other"), "write --hub-token URL=" + o.hubTokenFile}
+		case len(hubs) > 1:
+			return usageError{fmt.Errorf("--hub-token-file: there are %d hubs, and a token belongs to one", len(hubs)), "say which by --hub-token URL=FILE, as --hub-token " + hubs[0] + "=" + o.hubTokenFile}
+		case len(hubs) == 1:
+			o.hubTokens = append(o.hubTokens, hubToken{withoutQuery(hubs[0]), o.hubTokenFile})
+		}
+	}
+	for _, v := range o.hubTokenList {
+		t, err := parseHubToken(v, hubs)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(hubs, func(h string) bool { return websub.Below(t.hub, h) }) {
+			return usageError{fmt.Errorf("--hub-token %s: no --hub is at %s or below it", v, t.hub), "name the hub with --hub " + t.hub}
+		}
+		o.hubTokens = append(o.hubTokens, t)
+	}
+	return nil
+}
+
+// withoutQuery returns a URL up to its path, as the place of a token.
+func withoutQuery(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return address // checked before
+	}
+	u.RawQuery, u.ForceQuery, u.Fragment, u.User = "", false, "", nil
+	return u.String()
+}
+
+// token returns the token that belongs to a hub, and where it may be sent: the
+// one with the longest address, if there are several.
+func (o *hubFlags) token(hub string) (token, scope string, err error) {
+	var best hubToken
+	for _, t := range o.hubTokens {
+		if websub.Below(t.hub, hub) && len(t.hub) > len(best.hub) {
+			best = t
+		}
+	}
+	if best.file == "" {
+		return "", "", nil
+	}
+	text, err := os.ReadFile(best.file)
+	if err != nil {
+		return "", "", usagef("read the token for the hub %s: %w", hub, err)
+	}
+	if token = strings.TrimSpace(string(text)); token == "" || strings.ContainsAny(token, "\r\n") {
+		return "", "", usagef("read the token for the hub %s: %s does not have one token in it", hub, best.file)
+	}
+	return token, best.hub, nil
+}
