@@ -68,7 +68,7 @@ func (p *applier) run(ctx context.Context, actions iter.Seq2[action, error]) err
 	if p.last && p.tight {
 		jobs = 1 // several would take each other's room
 	}
-	done := make(chan outcome, doneQueue)
+	done := make(chan outcome, min(doneQueue, p.d.open)) // each may hold a file open
 	send := func(o outcome) { done <- p.seal(o) }
 	work := newDispatcher(jobs, func(a *action) error {
 		o := p.fetch.do(gctx, a)

@@ -147,8 +147,18 @@ func (p *applier) carry(ctx context.Context, l *shipment) {
 	for i := range batch {
 		ws[i] = batch[i].writer
 	}
-	for full := 0; len(batch) > 0; {
+	for full, waits := 0, 0; len(batch) > 0; {
 		err := p.d.store.Commit(ctx, ws...)
+		if n, again := committedBefore(err, len(ws)); again && waits < maxFileWaits && pauseFor(ctx, fileWait) {
+			for i := range batch[:n] {
+				l.ends = append(l.ends, ending{outcome: batch[i]})
+			}
+			batch, ws = batch[n:], ws[n:]
+			if waits++; n > 0 {
+				waits = 0
+			}
+			continue
+		}
 		var ce *blob.CommitError
 		if err != nil && (!errors.As(err, &ce) || ce.Done >= len(ws) || isFatal(err) || isCanceled(err)) {
 			// Some may be visible. The intent stays: the next run looks.

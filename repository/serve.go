@@ -14,6 +14,7 @@ import (
 	"slices"
 	"time"
 
+	"lockstep/internal/hangup"
 	"lockstep/internal/negotiate"
 	"lockstep/oaipmh"
 )
@@ -98,8 +99,8 @@ func (a *answer) fail(err error) {
 		a.refuse(e)
 		return
 	}
-	if a.ctx.Err() != nil || a.out != nil && a.out.Begun() {
-		if a.ctx.Err() == nil {
+	if gone := hangup.Is(a.ctx, err); gone || a.out != nil && a.out.Begun() {
+		if !gone {
 			a.opts.Logger.ErrorContext(a.ctx, "cannot answer a harvester", slog.String("verb", string(a.q.Verb)), slog.Any("err", err))
 		}
 		panic(http.ErrAbortHandler) // nobody may take it for whole

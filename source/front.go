@@ -213,6 +213,9 @@ func (c *frontConn) request(r *bufio.Reader) (int, error) {
 			return 0, nil
 		}
 		if _, err := r.Peek(have + 1); err != nil {
+			if errors.Is(err, io.EOF) {
+				return 0, nil // half a request: the server says what is wrong with it
+			}
 			return 0, err
 		}
 		if n := headerEnd(peeked(r)); n > 0 {

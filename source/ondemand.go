@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/internal/hangup"
 	"lockstep/resourcesync"
 )
 
@@ -128,6 +129,9 @@ func (h *handler) answerDemand(w http.ResponseWriter, r *http.Request, set *Set)
 	limits := h.opts.OnDemand
 	body := http.MaxBytesReader(w, r.Body, int64(limits.Resources)*demandURI)
 	uris, err := parseDemand(r.Header.Get("Content-Type"), body, limits.Resources)
+	if hangup.IsBody(r.Context(), err) {
+		panic(http.ErrAbortHandler) // the client is gone
+	}
 	if err != nil {
 		h.refuseDemand(w, r, set, err)
 		return
@@ -252,8 +256,8 @@ func (h *handler) refuseDemand(w http.ResponseWriter, r *http.Request, set *Set,
 			fmt.Sprintf("one package has at most %d resources and %d bytes: ask for less", limits.Resources, limits.Bytes))
 		return
 	}
-	if r.Context().Err() != nil {
-		panic(http.ErrAbortHandler) // nobody is there to be told
+	if hangup.Is(r.Context(), err) {
+		panic(http.ErrAbortHandler) // the client is gone
 	}
 	h.opts.Logger.ErrorContext(r.Context(), "cannot make a package", slog.String("set", set.Name), slog.Any("err", err))
 	demandError(w, http.StatusInternalServerError, "the package cannot be made just now")

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"lockstep/blob"
+	"lockstep/internal/hangup"
 	"lockstep/internal/negotiate"
 	"lockstep/memento"
 )
@@ -303,6 +304,12 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, name string, er
 		h.fail(w, r, http.StatusNotFound, h.goneLinks(r, name)...)
 	case errors.Is(err, fs.ErrPermission):
 		h.fail(w, r, http.StatusForbidden)
+	case hangup.Is(r.Context(), err):
+		panic(http.ErrAbortHandler) // the client is gone
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		h.opts.Logger.WarnContext(r.Context(), "too many open files: a client is asked to come again", slog.String("doc", name))
+		w.Header().Set("Retry-After", "1")
+		h.fail(w, r, http.StatusServiceUnavailable)
 	default:
 		h.opts.Logger.ErrorContext(r.Context(), "cannot serve", slog.String("doc", name), slog.Any("err", err))
 		h.fail(w, r, http.StatusInternalServerError)

@@ -57,6 +57,12 @@ func ending(ctx context.Context) <-chan struct{} {
 func patient(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := http.NewResponseController(w)
+		if len(r.TransferEncoding) > 0 {
+			// With a Content-Length beside it, which net/http has removed, another
+			// server on the way may see where the body ends elsewhere: what follows on
+			// this connection is not to be trusted (RFC 9112, 6.3).
+			w.Header().Set("Connection", "close")
+		}
 		if r.ContentLength != 0 {
 			_ = c.SetReadDeadline(time.Now().Add(bodyTimeout)) // not every ResponseWriter can; net/http's does
 		}

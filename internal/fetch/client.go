@@ -67,6 +67,10 @@ const (
 	// A connection that is silent for so long is asked whether it is alive.
 	pingAfter = 15 * time.Second
 
+	// OwnFiles is how many open files a process needs besides those of its
+	// requests: databases, locks, directories, standard streams.
+	OwnFiles = 24
+
 	filesPerJob = 4 // open at a time, at most: connection, content, and what else there is
 )
 
@@ -141,6 +145,9 @@ func New(o Options) (*Client, error) {
 	if o.Jobs == 0 {
 		c.hosts.jobs, c.hosts.most = DefaultJobs, min(MaxJobs, max(openFiles()/filesPerJob, DefaultJobs))
 	}
+	// Where few files may be open, even the connections of a small server are too many.
+	few := max((openFiles()-OwnFiles)/(2*filesPerJob), 1)
+	c.hosts.jobs, c.hosts.most = min(c.hosts.jobs, few), min(c.hosts.most, few)
 	c.hosts.lanes = lanesOf(c.hosts.jobs, c.hosts.most)
 	c.bandwidth.rate = float64(o.Bandwidth)
 	tls := &tls.Config{

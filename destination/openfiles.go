@@ -1,0 +1,55 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"time"
+
+	"lockstep/blob"
+)
+
+const (
+	// fileWait is how long to wait for open files to be closed when the process,
+	// or the system, may open no more; maxFileWaits is how often, without progress.
+	fileWait     = 100 * time.Millisecond
+	maxFileWaits = 300
+)
+
+// isTooManyFiles reports whether err says that no further file can be opened.
+func isTooManyFiles(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}
+
+// committedBefore reports whether a Commit of so many contents failed only because
+// no further file could be opened, and how many are committed all the same.
+func committedBefore(err error, contents int) (done int, again bool) {
+	ce, ok := errors.AsType[*blob.CommitError](err)
+	if !ok || !isTooManyFiles(err) || ce.Done >= contents {
+		return 0, false
+	}
+	return ce.Done, true
+}
+
+// pauseFor waits, and reports whether it did so to the end.
+func pauseFor(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// createPatiently creates a content in the store. While no further file can be
+// opened it waits: others are about to be closed.
+func createPatiently(ctx context.Context, store blob.Store, path string) (w blob.Writer, err error) {
+	for range maxFileWaits {
+		if w, err = store.Create(ctx, path); err == nil || !isTooManyFiles(err) || !pauseFor(ctx, fileWait) {
+			break
+		}
+	}
+	return w, err
+}

@@ -1,0 +1,40 @@
+// Package hangup tells whether an HTTP client has gone away while it was
+// answered: that is no failure of the server, to be logged or counted as one.
+package hangup
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"syscall"
+)
+
+// Is reports whether err, met while a request with the context ctx was read or
+// answered, says only that its client has gone or has stopped reading or sending.
+// The error may be known before the context ends.
+func Is(ctx context.Context, err error) bool {
+	if err == nil {
+		return false
+	}
+	if ctx.Err() != nil {
+		return true
+	}
+	if errors.Is(err, syscall.EPIPE) || errors.Is(err, http.ErrAbortHandler) {
+		return true
+	}
+	op, ok := errors.AsType[*net.OpError](err) // a store that is read may reset connections, too
+	return ok && op.Op == "write" && (errors.Is(err, syscall.ECONNRESET) || errors.Is(err, os.ErrDeadlineExceeded))
+}
+
+// IsBody is [Is] for an error of reading the request's body.
+func IsBody(ctx context.Context, err error) bool {
+	for _, gone := range []error{io.ErrUnexpectedEOF, syscall.ECONNRESET, os.ErrDeadlineExceeded} {
+		if errors.Is(err, gone) {
+			return true
+		}
+	}
+	return Is(ctx, err)
+}
