@@ -113,6 +113,27 @@ type Store interface {
 	List(ctx context.Context, prefix string) iter.Seq2[Info, error]
 }
 
+// A BatchStater is a Store that describes many blobs for less than as many calls
+// of Stat cost.
+type BatchStater interface {
+	// StatAll calls each for every name, in order, with what Stat would return.
+	// Names of one directory should follow each other. It returns the error of
+	// ctx, if that ends.
+	StatAll(ctx context.Context, names []string, each func(i int, info Info, err error)) error
+}
+
+// A Versioned is a Writer that knows, once it is committed, which
+// [Info.Version] its blob has; "" if the store did not say.
+type Versioned interface{ Version() string }
+
+// A Mover is a Store that can give a blob another name.
+type Mover interface {
+	// Move renames the blob from to the name to, which must hold nothing, and
+	// removes the directories this leaves empty. It is durable when it returns.
+	// A crash leaves the blob under one of the two names.
+	Move(ctx context.Context, from, to string) error
+}
+
 // A Resumer is a Store that can go on with a blob that was begun and neither
 // committed nor dropped, perhaps by an earlier process.
 type Resumer interface {

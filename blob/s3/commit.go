@@ -69,9 +69,9 @@ func (b *Bucket) appear(ctx context.Context, w *writer) (err error) {
 	case w.visible:
 		return nil
 	case w.upload == nil:
-		err = b.put(ctx, w.key, w.buf.content(), w.attributes())
+		w.tag, err = b.put(ctx, w.key, w.buf.content(), w.attributes())
 	default:
-		err = b.complete(ctx, w.upload)
+		w.tag, err = b.complete(ctx, w.upload)
 	}
 	w.visible = err == nil
 	return err

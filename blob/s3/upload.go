@@ -60,7 +60,7 @@ func (b *Bucket) begin(ctx context.Context, w *writer) (*upload, error) {
 	b.mu.Unlock()
 	data, err := json.Marshal(note{Name: w.name, Key: u.key, Upload: u.id})
 	if err == nil {
-		err = b.put(ctx, u.note, content{bytes.NewReader(data), int64(len(data))}, minio.PutObjectOptions{ContentType: "application/json"})
+		_, err = b.put(ctx, u.note, content{bytes.NewReader(data), int64(len(data))}, minio.PutObjectOptions{ContentType: "application/json"})
 	}
 	if err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
@@ -85,19 +85,22 @@ func (b *Bucket) send(ctx context.Context, u *upload, n int, body content) error
 	return nil
 }
 
-// complete makes the object appear.
-func (b *Bucket) complete(ctx context.Context, u *upload) error {
-	_, err := b.core.CompleteMultipartUpload(ctx, b.opts.Bucket, u.key, u.id, u.parts, minio.PutObjectOptions{})
-	if err != nil && coded(err, minio.NoSuchUpload) && b.completed(ctx, u) {
-		err = nil // a first try succeeded, and its answer was lost
+// complete makes the object appear, and returns its entity tag.
+func (b *Bucket) complete(ctx context.Context, u *upload) (tag string, err error) {
+	info, err := b.core.CompleteMultipartUpload(ctx, b.opts.Bucket, u.key, u.id, u.parts, minio.PutObjectOptions{})
+	tag = info.ETag
+	if err != nil && coded(err, minio.NoSuchUpload) {
+		if there, ok := b.completed(ctx, u); ok {
+			tag, err = there, nil // a first try succeeded, and its answer was lost
+		}
 	}
-	return b.fail("complete upload of", u.key, err)
+	return tag, b.fail("complete upload of", u.key, err)
 }
 
 // completed reports whether the object is what u was to make.
-func (b *Bucket) completed(ctx context.Context, u *upload) bool {
+func (b *Bucket) completed(ctx context.Context, u *upload) (tag string, ok bool) {
 	info, err := b.core.StatObject(ctx, b.opts.Bucket, u.key, minio.StatObjectOptions{})
-	return err == nil && info.Headers.Get("X-Amz-Meta-"+markKey) == u.mark
+	return info.ETag, err == nil && info.Headers.Get("X-Amz-Meta-"+markKey) == u.mark
 }
 
 // abort drops the upload and its note.

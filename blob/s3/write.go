@@ -32,8 +32,9 @@ type writer struct {
 	mod       time.Time
 	mediaType string
 	closed    bool
-	visible   bool  // a Commit that failed at another blob has put this one
-	broken    error // a Write failed: bytes are missing
+	tag       string // the entity tag of the object, once it is visible
+	visible   bool   // a Commit that failed at another blob has put this one
+	broken    error  // a Write failed: bytes are missing
 
 	buf     buffer     // written after part
 	upload  *upload    // nil while all of it is in buf
@@ -44,7 +45,11 @@ type writer struct {
 
 func (w *writer) Name() string           { return w.name }
 func (w *writer) SetModTime(t time.Time) { w.mod = t }
-func (w *writer) SetType(t string)       { w.mediaType = t }
+
+// Version implements [blob.Versioned].
+func (w *writer) Version() string { return w.tag }
+
+func (w *writer) SetType(t string) { w.mediaType = t }
 
 func (w *writer) Write(p []byte) (int, error) {
 	if w.closed {
@@ -169,23 +174,25 @@ const (
 	putPause = 5 * time.Millisecond
 )
 
-// put makes the whole object at once.
-func (b *Bucket) put(ctx context.Context, key string, body content, o minio.PutObjectOptions) error {
+// put makes the whole object at once, and returns its entity tag.
+func (b *Bucket) put(ctx context.Context, key string, body content, o minio.PutObjectOptions) (tag string, err error) {
 	md5Base64, sha256Hex, err := b.sums(body)
 	if err != nil {
-		return b.fail("put", key, err)
+		return "", b.fail("put", key, err)
 	}
 	o.DisableContentSha256 = true // in chunks: it is in sha256Hex, of the whole
 	for try := range putTries {
-		_, err = b.core.PutObject(ctx, b.opts.Bucket, key, body.ReadSeeker, body.size, md5Base64, sha256Hex, o)
+		var info minio.UploadInfo
+		info, err = b.core.PutObject(ctx, b.opts.Bucket, key, body.ReadSeeker, body.size, md5Base64, sha256Hex, o)
+		tag = info.ETag
 		if !coded(err, codeDirectory, codeBelowFile) {
 			break
 		}
 		select {
 		case <-time.After(putPause << try):
 		case <-ctx.Done():
-			return b.fail("put", key, context.Cause(ctx))
+			return "", b.fail("put", key, context.Cause(ctx))
 		}
 	}
-	return b.fail("put", key, err)
+	return tag, b.fail("put", key, err)
 }
