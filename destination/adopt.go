@@ -64,6 +64,7 @@ type likely struct {
 	modified time.Time
 	hashes   resourcesync.Hashes
 	verified bool // by a hash
+	tag      string
 }
 
 // look reads the file at path and says whether it is what w describes: a
@@ -75,7 +76,7 @@ func (p *hashers) look(ctx context.Context, s blob.Store, path string, w *want) 
 	}
 	defer r.Close()
 	info := r.Info()
-	l := likely{length: info.Size, modified: info.ModTime}
+	l := likely{length: info.Size, modified: info.ModTime, tag: info.Version}
 	algs := algorithmsOf(w.Hashes)
 	hashed := algs != algorithmsOf(nil) || w.Hashes.Get(resourcesync.SHA256) != ""
 	if !hashed {
@@ -179,15 +180,17 @@ type foundFile struct {
 // too, to be replaced. In a dry run nothing is done, and what is right returned.
 func (r *setRun) adopt(ctx context.Context, p *planner, paths *Paths) (adopted, error) {
 	d := &adoption{setRun: r, paths: paths, taken: map[uint64]struct{}{}, seed: maphash.MakeSeed()}
-	for h, err := range r.d.journal.Held(ctx, "", "") {
-		if err != nil {
-			return adopted{}, err
+	if r.d.opts.Adopt {
+		for h, err := range r.d.journal.Held(ctx, "", "") {
+			if err != nil {
+				return adopted{}, err
+			}
+			d.taken[maphash.String(d.seed, h.Path)] = struct{}{}
 		}
-		d.taken[maphash.String(d.seed, h.Path)] = struct{}{}
 	}
 	fresh := func(yield func(action, error) bool) {
 		for a, err := range p.actions(ctx, r.stage) {
-			if (err != nil || a.verb == verbFetch && !a.isHeld()) && !yield(a, err) {
+			if (err != nil || a.verb == verbFetch && d.isCandidate(&a)) && !yield(a, err) {
 				return
 			}
 		}
@@ -216,6 +219,9 @@ func (d *adoption) look(ctx context.Context, a *action) (foundFile, error) {
 	if err != nil {
 		return foundFile{}, nil // fetching it will tell
 	}
+	if !d.d.opts.Adopt {
+		return d.lookOwn(ctx, a, own)
+	}
 	var f foundFile
 	for path := range d.d.filesOf(d.paths, a.URI) {
 		if _, ours := d.taken[maphash.String(d.seed, path)]; ours {
@@ -233,6 +239,7 @@ func (d *adoption) look(ctx context.Context, a *action) (foundFile, error) {
 		switch {
 		case err == nil && path == own:
 			h.Hashes = l.hashes
+			h.record(&blob.Info{ModTime: l.modified, Version: l.tag})
 			return foundFile{row: h, right: true}, nil
 		case err == nil && !f.wrong:
 			h.Hashes = l.hashes
@@ -242,6 +249,31 @@ func (d *adoption) look(ctx context.Context, a *action) (foundFile, error) {
 		}
 	}
 	return f, nil
+}
+
+// isCandidate reports whether the file of a resource that is to be fetched may be
+// here already: nothing is known of it, or what is known is not true any more.
+func (d *adoption) isCandidate(a *action) bool {
+	return !a.isHeld() || !d.d.opts.Adopt && len(a.held.Hashes) == 0
+}
+
+// lookOwn looks for the file of a in its own place, and takes over only what a
+// hash proves.
+func (d *adoption) lookOwn(ctx context.Context, a *action, own string) (foundFile, error) {
+	if a.isHeld() {
+		own = a.held.Path
+	}
+	l, err := d.sums.look(ctx, d.d.store, own, &a.want)
+	if ctx.Err() != nil {
+		return foundFile{}, ctx.Err()
+	}
+	if err != nil || !l.verified {
+		return foundFile{}, nil // it is fetched, or named as in the way
+	}
+	h := heldFrom(a, d.set.Number, own)
+	h.Length, h.Hashes = l.length, l.hashes
+	h.record(&blob.Info{ModTime: l.modified, Version: l.tag})
+	return foundFile{row: h, right: true}, nil
 }
 
 func isWrong(err error) bool {
@@ -272,7 +304,9 @@ func (d *adoption) book(ctx context.Context, a *action, f *foundFile) error {
 // take notes and tells that a file is ours.
 func (d *adoption) take(a *action, row *Held) {
 	d.batch.Put = append(d.batch.Put, *row)
-	d.counts[d.set.Number]++
+	if !contains(a.held.Sets, d.set.Number) {
+		d.counts[d.set.Number]++
+	}
 	d.report.By.Adopted++
 	c := Change{
 		Set: d.set.Name, URI: a.URI, Kind: changeOf(a), Path: row.Path, Length: row.Length, Type: a.Type,

@@ -51,9 +51,12 @@ type applier struct {
 	intent  bool        // the Journal holds an intent
 	broken  bool        // the intent must stay: nobody knows what became of the batch
 	later   []action    // wait for deletions: something is in their way that may go, or there is no room
-	tight   bool        // some of them for want of room
-	last    bool        // nothing waits any more
-	full    int         // how many in a row there was no room for
+	crowd   bool        // more had to wait than are remembered
+	places  bool        // the Journal holds the description of a change of places that is done
+	marked  *markedState
+	tight   bool // some of them for want of room
+	last    bool // nothing waits any more
+	full    int  // how many in a row there was no room for
 
 	confirmed int // deletions that the resource's own address confirmed, to be carried out
 }
@@ -281,7 +284,11 @@ func (p *applier) take(o outcome) error {
 	case o.err != nil:
 		p.failed(a, o)
 	case o.later:
-		p.later = append(p.later, *a)
+		if len(p.later) < maxLater {
+			p.later = append(p.later, *a)
+		} else {
+			p.crowd = true
+		}
 		return nil
 	case o.writer != nil:
 		if len(p.batch) == 0 {
@@ -326,6 +333,10 @@ func (p *applier) settled(o *outcome) {
 		p.counts[p.set.Number]--
 	}
 	p.paid(a)
+	p.marked.add(o.held.URI, o.held.Path)
+	if l := p.report.Local; l != nil && a.verb == verbFetch && a.isHeld() && len(a.held.Hashes) == 0 && l.Repaired < l.Damaged() {
+		l.Repaired++
+	}
 	p.report.By.add(o)
 	if a.verb == verbFetch {
 		p.fetch.names.release(o.held.Path)

@@ -203,10 +203,16 @@ func (s *setAudit) open(ctx context.Context, h *Held) (blob.Reader, blob.Info, e
 	return r, r.Info(), nil
 }
 
-// touched reports whether a file has another modification time than it was
-// given. Stores that tell versions apart do not keep such times.
+// touched reports whether a file has another modification time, or entity tag,
+// than was recorded, so that only its content can tell whether it is the right one.
 func touched(h *Held, info *blob.Info) bool {
-	return info.Version == "" && !h.Lastmod.IsZero() && !info.ModTime.Truncate(time.Microsecond).Equal(h.Lastmod)
+	switch {
+	case info.Version != "":
+		return h.Tag != info.Version && (h.Tag != "" || !isMD5Of(info.Version, h.Hashes))
+	case !h.Written.IsZero():
+		return !info.ModTime.Truncate(time.Microsecond).Equal(h.Written)
+	}
+	return !h.Lastmod.IsZero() && !info.ModTime.Truncate(time.Microsecond).Equal(h.Lastmod)
 }
 
 // isShortage reports whether err tells of this process, not of a file.

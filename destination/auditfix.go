@@ -125,7 +125,7 @@ func (a *auditor) mark(ctx context.Context, all bool) error {
 // mend brings the mirror into step after an audit found differences.
 func (d *Destination) mend(ctx context.Context, address string, r *AuditReport) error {
 	o := d.opts
-	o.DryRun, o.Baseline = false, false
+	o.DryRun, o.Baseline, o.CheckLocal = false, false, CheckNever // the audit has looked
 	m, err := d.with(o)
 	if err != nil {
 		return err // unreachable: d was made with these options

@@ -3,6 +3,7 @@ package destination
 import (
 	"context"
 	"fmt"
+	"iter"
 	"time"
 )
 
@@ -36,7 +37,7 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 		lookUp: true, others: r.origin == nil && r.d.selects.prefersOther(r.set.Selection), refuse: r.reader.refuse, past: w.past, confirmed: r.confirmed,
 	}
 	var found adopted
-	if r.d.opts.Adopt {
+	if r.d.opts.Adopt || r.reclaims() && w.past == nil {
 		if found, err = r.adopt(ctx, p, paths); err != nil {
 			return false, err
 		}
@@ -139,8 +140,8 @@ func (r *setRun) predict(t *tally) {
 }
 
 func (r *setRun) applier(ctx context.Context, paths *Paths) *applier {
-	a := &applier{d: r.d, set: r.set, report: &r.report, counts: r.counts, out: r.out, keep: r.keep, stale: r.stale, results: r.results, ways: &ways{}}
-	a.fetch = &fetcher{d: r.d, set: r.set.Number, names: newNames(ctx, paths, r.d.store), resume: r.resume, first: true, refuse: r.reader.refuse, past: r.past, origin: r.origin}
+	a := &applier{d: r.d, set: r.set, report: &r.report, counts: r.counts, out: r.out, keep: r.keep, stale: r.stale, results: r.results, ways: &ways{}, marked: &r.placed}
+	a.fetch = &fetcher{d: r.d, set: r.set.Number, names: newNames(ctx, paths, r.d.store), resume: r.resume, first: true, refuse: r.reader.refuse, past: r.past, origin: r.origin, ours: r.ours}
 	if !r.final {
 		a.passing = r.passing
 	}
@@ -172,6 +173,11 @@ func (r *setRun) execute(ctx context.Context, a *applier, p *planner, w *work, t
 		return err
 	}
 	if deletes && total.deleted > 0 {
+		if err == nil {
+			if serr := a.swaps(ctx, p.actions(ctx, r.stage)); serr != nil {
+				return serr
+			}
+		}
 		// Also when the disk is full: it is what makes room.
 		if rerr := a.remove(ctx, p.actions(ctx, r.stage)); rerr != nil && err == nil {
 			err = rerr
@@ -181,7 +187,11 @@ func (r *setRun) execute(ctx context.Context, a *applier, p *planner, w *work, t
 		later := a.later
 		a.later, a.last, a.full, a.fetch.first = nil, true, 0, false
 		a.fetch.names.look()
-		if lerr := a.run(ctx, sliceOf(later)); err == nil {
+		rest := sliceOf(later)
+		if a.crowd {
+			rest = onlyNew(p.actions(ctx, r.stage))
+		}
+		if lerr := a.run(ctx, rest); err == nil {
 			err = lerr
 		}
 	}
@@ -190,6 +200,17 @@ func (r *setRun) execute(ctx context.Context, a *applier, p *planner, w *work, t
 	}
 	r.d.emit(Event{Kind: EventProgress, Set: r.set.Name, Progress: a.progress})
 	return err
+}
+
+// onlyNew yields the actions that fetch what is not held.
+func onlyNew(actions iter.Seq2[action, error]) iter.Seq2[action, error] {
+	return func(yield func(action, error) bool) {
+		for a, err := range actions {
+			if (err != nil || a.verb == verbFetch && !a.isHeld()) && !yield(a, err) {
+				return
+			}
+		}
+	}
 }
 
 // unsettle notes what a run that does not come to its end would leave half done.

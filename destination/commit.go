@@ -39,6 +39,7 @@ type shipment struct {
 	rows   Batch
 	counts []byte // to be saved with rows; nil: nothing changed
 	news   []Change
+	places bool      // a change of places is done
 	stands bool      // the Journal holds an intent that is of no use any more
 	unkept []Failure // versions that could not be kept
 
@@ -60,7 +61,8 @@ type ending struct {
 // nextShipment takes what has gathered. Without a batch, keep says that the intent
 // that stands is still needed.
 func (p *applier) nextShipment(keep bool) *shipment {
-	l := &shipment{batch: p.batch, rows: p.pending, news: p.out.take(), stands: p.intent && !keep}
+	l := &shipment{batch: p.batch, rows: p.pending, news: p.out.take(), stands: p.intent && !keep, places: p.places}
+	p.places = false
 	if len(l.rows.Put)+len(l.rows.Drop) > 0 {
 		l.counts = encode(p.counts)
 	}
@@ -102,6 +104,9 @@ func (p *applier) bookShipment(l *shipment) error {
 		e := &l.ends[i]
 		if e.err == nil {
 			p.full = 0
+			if v, ok := e.writer.(blob.Versioned); ok {
+				e.held.Tag = v.Version()
+			}
 			p.settled(&e.outcome)
 			p.step(e.action, e.held.Length)
 			continue
@@ -224,6 +229,9 @@ func (p *applier) save(ctx context.Context, l *shipment) error {
 	p.out.save(b.Save, l.news)
 	if l.counts != nil {
 		b.Save[docCounts] = l.counts
+	}
+	if l.places {
+		b.Save[docPlaces] = nil
 	}
 	if err := p.doubtOthers(ctx, l.batch, b.Save); err != nil {
 		return err

@@ -47,12 +47,13 @@ type Options struct {
 	AllowHosts []string  // hosts whose resources the Source may name besides its own; "*" is any (RS-SEC-01)
 	Prefer     []string  // globs on the media type, best first: the representation to keep where the Source names several (RS-REL-23); default: the one at the resource's own URI
 	Delete     Delete
-	MaxDelete  int  // in percent; default DefaultMaxDelete; 100 consents to everything
-	Baseline   bool // ignore saved progress: compare all, and go where the Source is, even back
-	DryRun     bool // plan and report only
-	Adopt      bool // take files over that we did not make, if their content is right
-	Replace    bool // with Adopt: replace those whose content is not right
-	Jobs       int  // concurrent fetches; default: those of the Client
+	MaxDelete  int        // in percent; default DefaultMaxDelete; 100 consents to everything
+	Baseline   bool       // ignore saved progress: compare all, and go where the Source is, even back
+	DryRun     bool       // plan and report only
+	Adopt      bool       // take files over that we did not make, if their content is right
+	Replace    bool       // with Adopt: replace those whose content is not right
+	CheckLocal CheckLocal // when to look at the files of the mirror themselves
+	Jobs       int        // concurrent fetches; default: those of the Client
 
 	// Via says by which ways contents may come: "" or ViaAuto is by the
 	// cheapest, ViaList by none but single requests, ViaDump by packages
@@ -152,6 +153,11 @@ func New(store blob.Store, j Journal, c *fetch.Client, o Options) (*Destination,
 	case "", ViaAuto, ViaList, ViaDump:
 	default:
 		return nil, fmt.Errorf("via %q: want %s, %s or %s", o.Via, ViaAuto, ViaList, ViaDump)
+	}
+	switch o.CheckLocal {
+	case CheckAuto, CheckAlways, CheckDaily, CheckNever:
+	default:
+		return nil, fmt.Errorf("check-local %q: want %s, %s or %s", o.CheckLocal, CheckAlways, CheckDaily, CheckNever)
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

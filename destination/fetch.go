@@ -40,6 +40,7 @@ type fetcher struct {
 	faults patchFaults
 	past   *pastRun  // content is of the past; nil: of now
 	asOf   time.Time // the instant that is
+	ours   bool      // files that are right can only be the mirror's
 	origin Origin    // may have contents; nil: there is none
 	lookOn bool      // where content of the past cannot be had, it may yet be had in another way
 
@@ -91,7 +92,10 @@ func (f *fetcher) take(ctx context.Context, a *action, content io.Reader) outcom
 // with gives a its place and lets get fill it.
 func (f *fetcher) with(ctx context.Context, a *action, get func(*transfer) outcome) outcome {
 	path := a.held.Path
-	if a.isHeld() && !a.moves {
+	if a.place != "" {
+		path = a.place
+		f.names.take(a.URI, path)
+	} else if a.isHeld() && !a.moves {
 		f.names.take(a.URI, path)
 	} else {
 		var err error
@@ -134,22 +138,25 @@ func (f *fetcher) taken(ctx context.Context, a *action, err error) outcome {
 			return outcome{action: a, err: fmt.Errorf("%w: the resource %s has this file", err, fetch.Printable(uri))}
 		}
 	}
-	if !f.d.opts.Adopt {
+	if !f.d.opts.Adopt && !f.ours {
 		return outcome{action: a, err: fmt.Errorf("%w, which is not from here and was left alone; --adopt takes over what is right", err)}
 	}
 	if len(a.Hashes) == 0 {
-		return outcome{action: a, err: fmt.Errorf("%w, and without a hash from the Source there is no telling whether it is right", err)}
+		return outcome{action: a, err: fmt.Errorf("%w, and without a hash from the Source it cannot be known whether it is right; move it away, or give --adopt, which compares length and time", err)}
 	}
 	length, got, herr := f.hashBlob(ctx, f.d.store, taken.Path, algorithmsOf(a.Hashes))
 	if herr != nil {
 		return outcome{action: a, err: fmt.Errorf("%w: %w", err, herr)}
 	}
 	if _, verr := verify(&a.want, length, got); verr != nil {
-		return outcome{action: a, err: fmt.Errorf("%w, which is not from here and was left alone: %w", err, verr)}
+		return outcome{action: a, err: fmt.Errorf("%w, which is not from here and was left alone: %w; --adopt --replace replaces it", err, verr)}
 	}
 	f.names.take(a.URI, taken.Path)
 	h := heldFrom(a, f.set, taken.Path)
 	h.Length, h.Hashes = length, got
+	if info, serr := f.d.store.Stat(ctx, taken.Path); serr == nil {
+		h.record(&info)
+	}
 	return outcome{action: a, held: h, adopted: true}
 }
 

@@ -88,6 +88,9 @@ type Follower struct {
 
 	session *session // the worker's: nil: to be opened
 
+	localAt   time.Time     // the worker's: when the mirror's own files were last looked at
+	localTook time.Duration // and how long it took
+
 	mu      sync.Mutex // guards what follows
 	sets    []*followed
 	early   map[string][]*message // messages of sets that were not found yet

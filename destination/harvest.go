@@ -125,7 +125,7 @@ func (r *setRun) takeIn(ctx context.Context, more, broken bool) (again bool, err
 	case more:
 		err = r.takePortion(ctx, h, &s)
 		return false, err
-	case !r.compared && (!h.Known || o.Baseline || r.d.compare || r.reselects()):
+	case !r.compared && (!h.Known || o.Baseline || r.d.compare || r.damaged[r.set.Number] || r.reselects()):
 		r.compared = true
 		return r.takeAll(ctx, h, &s, broken)
 	}

@@ -196,7 +196,7 @@ func pastOf(uri string, h *Held) Past {
 	if h.URI == "" {
 		p.Held, p.Was = Held{URI: uri}, WasAbsent
 	}
-	p.ETag, p.Modified = "", ""
+	p.ETag, p.Modified, p.Written, p.Tag = "", "", time.Time{}, ""
 	return p
 }
 

@@ -30,6 +30,7 @@ type capture struct {
 	staged  *vault.Staged
 	warning string // it could not be kept, for there is nothing left of it
 	err     error  // it could not be kept: it must stay
+	lost    *Held  // what the damaged file was; nil: it was not, or nobody knows
 }
 
 // capture keeps what is in the files of hs: what is staged may hold a file open
@@ -86,7 +87,10 @@ func keepError(err error) error {
 func (k *keeper) captureOne(ctx context.Context, h *Held) capture {
 	c := capture{past: pastOf(h.URI, h)}
 	if len(h.Hashes) == 0 {
-		return c // nobody knows what it is
+		if c.lost = k.lost(ctx, h.URI); c.lost != nil {
+			c.warning = fmt.Sprintf("the version of %s that was here could not be kept: its file was damaged", fetch.Printable(h.URI))
+		}
+		return c
 	}
 	r, err := k.d.store.Open(ctx, h.Path)
 	if err != nil {
@@ -154,6 +158,23 @@ func (k *keeper) has(ctx context.Context, p *Past) bool {
 	return false
 }
 
+// lost returns what a resource was before its file was found damaged in this
+// run, unless its bytes are kept; nil: nothing is known of that.
+func (k *keeper) lost(ctx context.Context, uri string) *Held {
+	var last *Held
+	for p, err := range k.d.journal.Past(ctx, uri, uri+"\x00", k.AtSeq) {
+		if err != nil {
+			return nil
+		}
+		if p.Was == WasHeld && len(p.Hashes) > 0 {
+			if last = &p.Held; k.has(ctx, &p) {
+				last = nil
+			}
+		}
+	}
+	return last
+}
+
 // like returns the version before of a large content, if there is one.
 func (k *keeper) like(ctx context.Context, h *Held) (like []vault.Digest) {
 	if h.Length < likeFrom {
@@ -213,6 +234,7 @@ func (p *applier) keepBatch(ctx context.Context, l *shipment) {
 		switch {
 		case c.err != nil:
 			failed[at[i]] = c.err
+		case c.lost != nil && sameContent(c.lost, &l.batch[at[i]].held): // it was repaired
 		case c.warning != "":
 			l.unkept = append(l.unkept, Failure{URI: c.past.URI, Cause: c.warning})
 		}

@@ -151,7 +151,7 @@ func (j *MemJournal) ahead(b *Batch) {
 	}
 	for _, p := range b.Past {
 		if k, ok := slices.BinarySearchFunc(j.past[p.URI], p.Seq, bySeq); !ok {
-			p.Held, p.ETag, p.Modified = p.Held.clone(), "", ""
+			p.Held, p.ETag, p.Modified, p.Written, p.Tag = p.Held.clone(), "", "", time.Time{}, ""
 			j.past[p.URI] = slices.Insert(slices.Clone(j.past[p.URI]), k, p)
 		}
 	}

@@ -33,6 +33,7 @@ type action struct {
 	unselected  bool   // the Source has it, but it is not selected any more
 	gone        bool   // verbFetch: the file is not there any more, whatever the Journal says
 	moves       bool   // verbFetch: what stands in the place of its file is not ours; it gets another
+	place       string // verbFetch: the place of its file, which is being made free; "": one that is
 	from        string // where the content is, if not at the URI
 	pending     error  // verbDefer: why
 	stated      *want  // what the Source said of the URI, if the content is another representation

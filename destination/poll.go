@@ -255,12 +255,24 @@ func (f *Follower) pull(ctx context.Context, s *followed) error {
 		}
 		ses.report.Sets = []string{s.uri}
 		ses.d.emit(Event{Kind: EventSet, Set: s.name, Progress: Progress{Set: 1, Sets: 1}})
+		if err := ses.knowsOwn(ctx); err != nil {
+			return err
+		}
+		if err := f.checkLocal(ctx, ses); err != nil {
+			return err
+		}
 		err = ses.syncOne(ctx, st)
 		ses.until(st)
 		if nerr := f.nothingSelected(ses, s); nerr != nil && (err == nil || errors.Is(err, ErrRefused)) {
 			err = nerr
 		}
+		if err == nil && ses.unrepaired > 0 {
+			err = fmt.Errorf("%w: %d files of the mirror are damaged and cannot be repaired", ErrIncomplete, ses.unrepaired)
+		}
 		if err == nil || errors.Is(err, ErrIncomplete) {
+			if merr := ses.moveHome(ctx); merr != nil {
+				return merr
+			}
 			if cerr := ses.rest(ctx); cerr != nil {
 				return cerr
 			}

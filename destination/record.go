@@ -5,6 +5,7 @@ import (
 	"iter"
 	"time"
 
+	"lockstep/blob"
 	"lockstep/resourcesync"
 )
 
@@ -19,6 +20,13 @@ type Held struct {
 	ETag     string              // validators of the answer the file came from
 	Modified string              // its Last-Modified header, verbatim
 	Sets     []int               // the sets that contain it, ascending, by their numbers in the Journal
+	Written  time.Time           // modification time of the file, to the microsecond; zero: not recorded
+	Tag      string              // of the file, where the store tells versions apart (blob.Info.Version); empty: not recorded
+}
+
+// record notes what the store says of the file, for later comparisons.
+func (h *Held) record(info *blob.Info) {
+	h.Written, h.Tag = info.ModTime.Truncate(time.Microsecond).UTC(), info.Version
 }
 
 // Owed is work that could not be done: it is tried again in every run until it
@@ -44,7 +52,7 @@ const (
 // batch. As of a batch a resource was what its first Past above that says, and
 // where there is none, what is held now.
 type Past struct {
-	Held             // only URI is set of what was not held, or is forgotten; ETag and Modified never are
+	Held             // only URI is set of what was not held, or is forgotten; ETag, Modified, Written and Tag never are
 	Seq    int64     // number of the batch, above 0
 	Was    PastState // what the rest says
 	Digest [32]byte  // SHA-256 of the bytes that were kept; zero: none were
@@ -110,4 +118,27 @@ type Journal interface {
 
 	// Record makes the batch true, all or nothing.
 	Record(ctx context.Context, b Batch) error
+}
+
+// A FileLister is a Journal that can list the files of what is held for less
+// than [Journal.Held] costs.
+type FileLister interface {
+	// Files yields what is held, page by page in the byte order of the URIs.
+	// What comes and goes meanwhile may or may not be seen.
+	Files(ctx context.Context) iter.Seq2[FilePage, error]
+}
+
+// A FilePage is the files of the resources with URIs above After, up to Last.
+type FilePage struct {
+	After, Last string
+	Files       []FileRecord
+}
+
+// A FileRecord is Path, Length, Written and Tag of a [Held]; a Tag with a slash in
+// it may be given as "?".
+type FileRecord struct {
+	Path    string
+	Length  int64
+	Written time.Time
+	Tag     string
 }

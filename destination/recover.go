@@ -133,6 +133,9 @@ func (d *Destination) settleOne(ctx context.Context, sums *hashers, want, before
 	case err != nil:
 		// It cannot be read: in doubt, like other content.
 	case sameContent(&want, &Held{Length: length, Hashes: got}):
+		if info, serr := d.store.Stat(ctx, want.Path); serr == nil {
+			want.record(&info)
+		}
 		return want, true, nil
 	case before.URI != "" && sameContent(&before, &Held{Length: length, Hashes: got}):
 		return before, false, nil

@@ -74,14 +74,19 @@ func (p *applier) removeBatch(ctx context.Context, batch []action) error {
 				continue
 			}
 		}
-		p.pending.Drop = append(p.pending.Drop, a.URI)
-		p.counts[p.set.Number]--
-		p.paid(a)
-		p.report.Deleted++
-		p.applied(a, &a.held)
-		p.step(a, 0)
+		p.gone(a)
 	}
 	return p.record(ctx, true)
+}
+
+// gone books a deletion.
+func (p *applier) gone(a *action) {
+	p.pending.Drop = append(p.pending.Drop, a.URI)
+	p.counts[p.set.Number]--
+	p.paid(a)
+	p.report.Deleted++
+	p.applied(a, &a.held)
+	p.step(a, 0)
 }
 
 // replaced leaves out what goes for another representation that did not come,

@@ -40,27 +40,29 @@ const maxMissing = 24 << 20
 
 // A Report is what a run came to. Its JSON is what `sync --json` prints.
 type Report struct {
-	Source       string    `json:"source"`
-	Destination  string    `json:"destination"`
-	Sets         []string  `json:"sets"` // URIs of the sets followed
-	Mode         string    `json:"mode"`
-	Via          string    `json:"via"`
-	DryRun       bool      `json:"dry_run,omitempty"`
-	Created      int64     `json:"created"`
-	Updated      int64     `json:"updated"`
-	Deleted      int64     `json:"deleted"`
-	Unchanged    int64     `json:"unchanged"` // looked at and found in step; an incremental run does not look at all
-	Failed       int64     `json:"failed"`
-	Refused      int64     `json:"refused"`
-	Pending      int64     `json:"pending_deletions,omitempty"`          // that were notified, and that the Source has not confirmed
-	Contradicted int64     `json:"contradicted_notifications,omitempty"` // changes that were notified, and that the Source's documents contradict
-	Bytes        int64     `json:"bytes"`                                // that came over the network
-	Requests     int64     `json:"requests"`                             // that were sent
-	Elapsed      float64   `json:"elapsed_seconds"`
-	SyncedUntil  time.Time `json:"synced_until,omitzero"` // on the Source's clock: all changes before are here
-	By           By        `json:"by"`                    // by which ways contents came
-	NotKept      int64     `json:"not_kept,omitempty"`    // versions that were to be kept and could not: their files were damaged or gone
-	Kept         *Kept     `json:"kept,omitempty"`        // of a mirror that keeps versions: which ones it has
+	Source       string       `json:"source"`
+	Destination  string       `json:"destination"`
+	Sets         []string     `json:"sets"` // URIs of the sets followed
+	Mode         string       `json:"mode"`
+	Via          string       `json:"via"`
+	DryRun       bool         `json:"dry_run,omitempty"`
+	Created      int64        `json:"created"`
+	Updated      int64        `json:"updated"`
+	Deleted      int64        `json:"deleted"`
+	Unchanged    int64        `json:"unchanged"` // looked at and found in step; an incremental run does not look at all
+	Failed       int64        `json:"failed"`
+	Refused      int64        `json:"refused"`
+	Pending      int64        `json:"pending_deletions,omitempty"`          // that were notified, and that the Source has not confirmed
+	Contradicted int64        `json:"contradicted_notifications,omitempty"` // changes that were notified, and that the Source's documents contradict
+	Bytes        int64        `json:"bytes"`                                // that came over the network
+	Moved        int64        `json:"moved,omitempty"`                      // files that moved from a marked name to their own
+	Requests     int64        `json:"requests"`                             // that were sent
+	Elapsed      float64      `json:"elapsed_seconds"`
+	SyncedUntil  time.Time    `json:"synced_until,omitzero"` // on the Source's clock: all changes before are here
+	By           By           `json:"by"`                    // by which ways contents came
+	NotKept      int64        `json:"not_kept,omitempty"`    // versions that were to be kept and could not: their files were damaged or gone
+	Local        *LocalReport `json:"local,omitempty"`       // of the files of the mirror themselves
+	Kept         *Kept        `json:"kept,omitempty"`        // of a mirror that keeps versions: which ones it has
 
 	At      time.Time `json:"at,omitzero"`      // the instant asked for
 	AsOf    time.Time `json:"as_of,omitzero"`   // the one the mirror is of; of several sets the earliest

@@ -74,6 +74,9 @@ func (s *session) syncSet(ctx context.Context, set *setState) error {
 	r := s.newSetRun(set)
 	defer r.reader.packages.shelf.clear()
 	err := r.run(ctx)
+	if err == nil && r.mustCompare() {
+		err = r.baseline(ctx, false)
+	}
 	for _, uri := range slices.Sorted(maps.Keys(r.stale)) { // what no newer description has mended
 		s.d.emit(Event{Kind: EventFailed, Set: set.Name, URI: uri, Err: r.stale[uri]})
 	}
@@ -85,6 +88,16 @@ func (s *session) syncSet(ctx context.Context, set *setState) error {
 		err = fmt.Errorf("set %s: %w: documents could not be read", set.Name, ErrIncomplete)
 	}
 	return err
+}
+
+// mustCompare reports whether damaged files could not be repaired by what the
+// Journal knows of them, and comparing all of the set may.
+func (r *setRun) mustCompare() bool {
+	if !r.damaged[r.set.Number] || r.compared || r.d.opts.DryRun || r.set.Lists == "" || len(r.stale) == 0 {
+		return false
+	}
+	r.stage.reset()
+	return true
 }
 
 func (r *setRun) run(ctx context.Context) error {

@@ -47,7 +47,7 @@ func (s *session) takeOver(ctx context.Context, address string, found *discover.
 	foreignSet(found)
 	for i := range found.Sets {
 		_, ok := s.mirror.Numbers[setURI(&found.Sets[i])]
-		known = known || ok
+		known, s.ours = known || ok, s.ours || ok
 	}
 	if !known && !s.d.opts.Baseline {
 		return nil, &RefusedError{

@@ -29,6 +29,12 @@ type session struct {
 
 	passing   map[int]int64 // counts by set what failed and is tried again at the end of the run; nil: nothing is
 	withdrawn map[int]bool  // numbers of the sets that the Source has withdrawn, and whose files stay
+
+	fresh      bool         // the Journal was new when the session began
+	ours       bool         // files in DEST that are right can only be the mirror's
+	placed     markedState  // which resources have marked names
+	damaged    map[int]bool // numbers of the sets with files that the local check found damaged
+	unrepaired int          // files that are damaged, or cannot be looked at, and that no set can repair
 }
 
 // Sync brings the mirror into step with the Source at address, which may be
@@ -102,6 +108,12 @@ func (s *session) run(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
+	if err := s.knowsOwn(ctx); err != nil {
+		return err
+	}
+	if err := s.checkLocal(ctx); err != nil {
+		return err
+	}
 	return s.runSets(ctx, append(sets, left...))
 }
 
@@ -135,6 +147,9 @@ func (s *session) runSets(ctx context.Context, sets []*setState) error {
 	if err := s.finalPass(ctx, sets); err != nil {
 		return err
 	}
+	if err := s.moveHome(ctx); err != nil {
+		return err
+	}
 	if err := s.close(ctx); err != nil {
 		return err
 	}
@@ -147,7 +162,8 @@ func (s *session) runSets(ctx context.Context, sets []*setState) error {
 	switch {
 	case refused != nil:
 		return refused
-	case incomplete == nil && s.report.Failed+s.report.Refused == 0 && s.report.unread == 0:
+	case incomplete == nil && s.report.Failed+s.report.Refused == 0 && s.report.unread == 0 && s.unrepaired == 0:
+		s.report.Local.repairedAll()
 		return nil
 	case s.past != nil:
 		return s.pastError(incomplete, len(sets))
@@ -191,14 +207,19 @@ func (s *session) bring(set *setState, do func() error) error {
 // open reads the state, and puts right what a killed run left.
 func (s *session) open(ctx context.Context) error {
 	j := s.d.journal
-	if _, err := load(ctx, j, docMirror, &s.mirror); err != nil {
+	known, err := load(ctx, j, docMirror, &s.mirror)
+	if err != nil {
 		return err
 	}
+	s.fresh = !known
 	if s.mirror.Numbers == nil {
 		s.mirror.Numbers = map[string]int{}
 	}
 	s.counts = counts{}
 	if _, err := load(ctx, j, docCounts, &s.counts); err != nil {
+		return err
+	}
+	if _, err := load(ctx, j, docMarked, &s.placed); err != nil {
 		return err
 	}
 	running, err := j.Load(ctx, docOpen)
@@ -209,6 +230,10 @@ func (s *session) open(ctx context.Context) error {
 		return err
 	}
 	if s.resume, s.marked = running != nil, running != nil; s.resume { // else there is no intent either
+		s.placed = markedState{} // it may lack some
+		if err := s.settlePlaces(ctx); err != nil {
+			return err
+		}
 		if err := s.settleIntent(ctx); err != nil {
 			return err
 		}

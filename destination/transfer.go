@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"lockstep/blob"
 	"lockstep/internal/fetch"
@@ -343,6 +344,7 @@ func (t *transfer) finish() outcome {
 	if t.kept {
 		h := heldFrom(a, t.set, t.path)
 		h.Length, h.Hashes, h.ETag, h.Modified = a.held.Length, a.held.Hashes, a.held.ETag, a.held.Modified
+		h.Written, h.Tag = a.held.Written, a.held.Tag
 		t.drop()
 		return outcome{held: h, same: true}
 	}
@@ -355,12 +357,11 @@ func (t *transfer) finish() outcome {
 	if a.isHeld() && !a.gone && len(a.held.Hashes) > 0 && sameContent(&a.held, &h) {
 		if there, err := t.d.onDisk(context.Background(), &a.held); err == nil && there {
 			t.drop()
+			h.Written, h.Tag = a.held.Written, a.held.Tag
 			return outcome{held: h, same: true, warning: warning}
 		}
 	}
-	if !a.Lastmod.IsZero() {
-		t.w.SetModTime(a.Lastmod.Time())
-	}
+	h.Written = t.stamp()
 	w := t.w
 	t.w = nil
 	by := byRequest
@@ -368,6 +369,20 @@ func (t *transfer) finish() outcome {
 		by = byMirror
 	}
 	return outcome{held: h, writer: w, warning: warning, by: by}
+}
+
+// stamp gives the file a modification time that is known before it is
+// committed, and returns it: the one that the Source states, else now.
+func (t *transfer) stamp() time.Time {
+	at := t.a.Lastmod.Time()
+	if t.a.Lastmod.IsZero() {
+		if _, tagged := t.w.(blob.Versioned); tagged {
+			return time.Time{}
+		}
+		at = t.d.clock()
+	}
+	t.w.SetModTime(at)
+	return at.Truncate(time.Microsecond).UTC()
 }
 
 // sameContent reports whether two rows are of the same bytes.

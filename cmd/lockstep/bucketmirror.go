@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -38,9 +40,9 @@ const (
 	// before a listing is the cheaper way to know them all.
 	listFrom = 100
 
-	// maxObjects caps the objects that are remembered, 16 bytes each, from a
+	// maxObjects caps the objects that are remembered, 40 bytes each, from a
 	// listing: in a bucket with more they are asked for one by one.
-	maxObjects = 4 << 20
+	maxObjects = 2 << 20
 )
 
 // openBucketMirror opens a mirror in a bucket, with its memory in the directory
@@ -156,12 +158,42 @@ type mirrorBucket struct {
 type listedObject struct {
 	key  uint64 // a hash of the name
 	size int64
+	tag  listedTag
 }
 
-// Stat describes an object. Of one that is known from the listing it tells the
-// name and the size.
+// A listedTag is an entity tag of the usual form: the digest of an object, and of
+// one that was uploaded in parts their number.
+type listedTag struct {
+	digest [16]byte
+	parts  int32 // 0: uploaded in one piece; -1: the tag has another form
+}
+
+func parseTag(tag string) (t listedTag) {
+	digest, parts, inParts := strings.Cut(tag, "-")
+	n, err := hex.Decode(t.digest[:], []byte(digest[:min(len(digest), 32)]))
+	if inParts && err == nil {
+		var k int64
+		k, err = strconv.ParseInt(parts, 10, 32)
+		t.parts = int32(k)
+	}
+	if err != nil || n != len(t.digest) || t.String() != tag {
+		return listedTag{parts: -1}
+	}
+	return t
+}
+
+// String returns the tag as the service has it.
+func (t listedTag) String() string {
+	if t.parts == 0 {
+		return hex.EncodeToString(t.digest[:])
+	}
+	return hex.EncodeToString(t.digest[:]) + "-" + strconv.Itoa(int(t.parts))
+}
+
+// Stat describes an object. Of one that is known from the listing it returns the
+// name, the size and the entity tag.
 func (s *mirrorBucket) Stat(ctx context.Context, name string) (blob.Info, error) {
-	size, there, known, err := s.look(ctx, name)
+	o, there, known, err := s.look(ctx, name)
 	switch {
 	case err != nil:
 		return blob.Info{}, err
@@ -170,37 +202,37 @@ func (s *mirrorBucket) Stat(ctx context.Context, name string) (blob.Info, error)
 	case !there:
 		return blob.Info{}, &fs.PathError{Op: "stat", Path: s.String() + name, Err: blob.ErrNotExist}
 	}
-	return blob.Info{Name: name, Size: size}, nil
+	return blob.Info{Name: name, Size: o.size, Version: o.tag.String()}, nil
 }
 
 // look looks a name up in the listing, which it makes when it is time to.
-func (s *mirrorBucket) look(ctx context.Context, name string) (size int64, there, known bool, err error) {
+func (s *mirrorBucket) look(ctx context.Context, name string) (o listedObject, there, known bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked++
 	if s.listed == nil && s.asked == 1 {
 		if err := s.list(ctx, firstList); err != nil {
-			return 0, false, false, err
+			return o, false, false, err
 		}
 	}
 	if s.listed == nil && s.asked > listFrom && !s.over {
 		if err := s.list(ctx, maxObjects); err != nil {
-			return 0, false, false, err
+			return o, false, false, err
 		}
 		s.over = s.listed == nil
 	}
 	if s.listed == nil {
-		return 0, false, false, nil
+		return o, false, false, nil
 	}
 	key := maphash.String(s.seed, name)
 	if _, ok := s.touched[key]; ok {
-		return 0, false, false, nil
+		return o, false, false, nil
 	}
 	i, there := slices.BinarySearchFunc(s.listed, key, func(o listedObject, key uint64) int { return cmp.Compare(o.key, key) })
 	if there {
-		size = s.listed[i].size
+		o = s.listed[i]
 	}
-	return size, there, true, nil
+	return o, there, o.tag.parts >= 0, nil
 }
 
 // list reads the listing, unless it has more than most objects. The caller
@@ -214,7 +246,7 @@ func (s *mirrorBucket) list(ctx context.Context, most int) error {
 		if len(listed) == most {
 			return nil
 		}
-		listed = append(listed, listedObject{maphash.String(s.seed, info.Name), info.Size})
+		listed = append(listed, listedObject{maphash.String(s.seed, info.Name), info.Size, parseTag(info.Version)})
 	}
 	slices.SortFunc(listed, func(a, b listedObject) int { return cmp.Compare(a.key, b.key) })
 	s.listed = listed

@@ -37,10 +37,20 @@ func printSync(ctx context.Context, io stdio, out *outputOptions, d *destination
 		io.printf("  contents: %s\n", text)
 	}
 	io.printf("  %s, %s, %s", count(r.Requests, "request"), size(r.Bytes), elapsed(time.Duration(r.Elapsed*float64(time.Second))))
-	if how := howText(r.Mode, r.Via); how != "" {
+	how := howText(r.Mode, r.Via)
+	if r.Mode == destination.ModeNone && r.Created+r.Updated+r.Deleted > 0 {
+		how = "no changes at the Source"
+	}
+	if how != "" {
 		io.printf("; %s", how)
 	}
 	io.printf("\n")
+	if r.Moved > 0 {
+		io.printf("  %s moved to their own names\n", count(r.Moved, "file"))
+	}
+	if text := localText(r); text != "" {
+		io.printf("  %s\n", text)
+	}
 	if r.Kept != nil {
 		io.printf("  %s\n", keptText(r.Kept))
 	}
@@ -180,7 +190,7 @@ func waysText(by *destination.By) string {
 		{by.Memento, "from mementos"},
 		{by.Kept, "from versions kept here"},
 		{by.Harvest, "with the harvest"},
-		{by.Adopted, "from files that were here"},
+		{by.Adopted, "adopted from files that were here"},
 		{by.Request, "with a request each"},
 		{by.Unchanged, "asked for and found unchanged"},
 	} {
@@ -192,6 +202,33 @@ func waysText(by *destination.By) string {
 		return ""
 	}
 	return strings.Join(parts, ", ")
+}
+
+// localText says when the files of the mirror were last looked at, and what
+// was found.
+func localText(r *destination.Report) string {
+	l := r.Local
+	switch {
+	case l == nil || l.CheckedAt.IsZero():
+		return ""
+	case !l.Checked:
+		return "files of the mirror last checked " + l.CheckedAt.UTC().Format(time.RFC3339)
+	}
+	text := "files of the mirror checked " + l.CheckedAt.UTC().Format(time.RFC3339) + ": " + thousands(l.Files)
+	if l.Touched > 0 {
+		text += ", " + thousands(l.Touched) + " touched and found right"
+	}
+	if l.Damaged() == 0 {
+		return text
+	}
+	text += ", " + thousands(l.Missing) + " missing, " + thousands(l.Changed) + " changed: "
+	switch {
+	case r.DryRun:
+		return text + "would be repaired"
+	case l.Repaired == l.Damaged():
+		return text + "repaired"
+	}
+	return text + thousands(l.Repaired) + " repaired"
 }
 
 // howText says what was looked at to learn what to do.

@@ -28,6 +28,7 @@ type syncOptions struct {
 	baseline    bool
 	adopt       bool
 	replace     bool
+	checkLocal  string
 	keep        string
 	events      string
 	exec        string
@@ -86,6 +87,7 @@ func (o *syncOptions) declare(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.baseline, "baseline", false, "ignore saved progress: compare everything")
 	flags.BoolVar(&o.adopt, "adopt", false, "take over files that are there already, where their content is right")
 	flags.BoolVar(&o.replace, "replace", false, "with --adopt: replace files that are there and not right")
+	flags.StringVar(&o.checkLocal, "check-local", "", "look `WHEN` for files of DEST that are missing, or differ in size or time from what was written, and repair them: always, daily, never (default always; daily in mirrors of 100,000 resources and more)")
 	grouped(flags, outcomeGroup, func(flags *pflag.FlagSet) {
 		declareKeep(flags, &o.keep)
 		flags.StringVar(&o.events, "events", "", "append one JSON line for every applied change to `FILE`, or write them to stdout if it is -")
@@ -107,6 +109,8 @@ func (o *syncOptions) options() (destination.Options, error) {
 		return do, usagef("--delete %q: want apply or keep", o.delete)
 	case o.maxDelete < 1 || o.maxDelete > 100:
 		return do, usagef("--max-delete %d: want a share of 1 to 100 percent; to delete nothing, --delete keep", o.maxDelete)
+	case o.checkLocal != "" && o.checkLocal != string(destination.CheckAlways) && o.checkLocal != string(destination.CheckDaily) && o.checkLocal != string(destination.CheckNever):
+		return do, usagef("--check-local %q: want always, daily or never", o.checkLocal)
 	case o.replace && !o.adopt:
 		return do, usageError{errors.New("--replace is about files that --adopt finds"), "give both"}
 	case o.events == "-" && o.out.json:
@@ -121,6 +125,7 @@ func (o *syncOptions) options() (destination.Options, error) {
 		}
 	}
 	do.Via, do.AllVersions = o.via, o.allVersions
+	do.CheckLocal = destination.CheckLocal(o.checkLocal)
 	do.Delete, do.MaxDelete = destination.Delete(o.delete), o.maxDelete
 	do.DryRun, do.Baseline, do.Adopt, do.Replace = o.dryRun, o.baseline, o.adopt, o.replace
 	return do, nil

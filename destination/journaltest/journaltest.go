@@ -29,6 +29,7 @@ func Run(t *testing.T, open func(t *testing.T) destination.Journal) {
 		{"held", testHeld},
 		{"held in order", testHeldOrder},
 		{"held changes while it is read", testHeldMoving},
+		{"files", testFiles},
 		{"owed", testOwed},
 		{"all or nothing", testAtomic},
 		{"canceled", testCanceled},
@@ -80,6 +81,8 @@ func held(uri string, sets ...int) destination.Held {
 		ETag:     `W/"x"`,
 		Modified: "Wed, 01 May 2024 02:03:04 GMT",
 		Sets:     sets,
+		Written:  time.Date(2024, 5, 1, 2, 3, 5, 678912000, time.UTC),
+		Tag:      "0123456789abcdef-7",
 	}
 }
 

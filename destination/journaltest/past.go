@@ -13,7 +13,7 @@ import (
 // past returns a Past with every field set.
 func past(uri string, seq int64, sets ...int) destination.Past {
 	p := destination.Past{Held: held(uri, sets...), Seq: seq, Digest: [32]byte{31: 0xff}}
-	p.ETag, p.Modified = "", ""
+	p.ETag, p.Modified, p.Written, p.Tag = "", "", time.Time{}, ""
 	return p
 }
 

@@ -35,7 +35,7 @@ const (
 	journalKeys = 250  // keys of one SELECT … IN
 )
 
-const heldColumns = `uri, path, length, lastmod, hashes, etag, modified, sets`
+const heldColumns = `uri, path, length, lastmod, hashes, etag, modified, sets, written, tag`
 
 // Load implements [destination.Journal].
 func (j *Journal) Load(ctx context.Context, name string) ([]byte, error) {
@@ -125,12 +125,12 @@ func (j *Journal) ScratchDir() (string, bool) { return j.db.scratch, true }
 func (j *Journal) queryHeld(ctx context.Context, hs []destination.Held, query string, args ...any) ([]destination.Held, error) {
 	rows, err := j.db.query(ctx, query, args...)
 	return collect(rows, err, "held from journal", hs, func(h *destination.Held) error {
-		var lastmod sql.NullInt64
+		var lastmod, written sql.NullInt64
 		var hashes, sets sql.RawBytes
-		if err := rows.Scan(&h.URI, &h.Path, &h.Length, &lastmod, &hashes, &h.ETag, &h.Modified, &sets); err != nil {
+		if err := rows.Scan(&h.URI, &h.Path, &h.Length, &lastmod, &hashes, &h.ETag, &h.Modified, &sets, &written, &h.Tag); err != nil {
 			return err
 		}
-		h.Lastmod = timeOf(lastmod)
+		h.Lastmod, h.Written = timeOf(lastmod), timeOf(written)
 		var err error
 		if h.Hashes, err = decodeHashes(hashes); err != nil {
 			return fmt.Errorf("%s: %w", h.URI, err)

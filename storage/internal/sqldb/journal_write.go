@@ -43,14 +43,14 @@ func (j *Journal) Record(ctx context.Context, b destination.Batch) error {
 }
 
 func (j *Journal) putHeld(ctx context.Context, tx *sql.Tx, held []destination.Held) error {
-	put := j.db.bulk(tx, `INSERT INTO journal_held (`+heldColumns+`) VALUES`, 8,
+	put := j.db.bulk(tx, `INSERT INTO journal_held (`+heldColumns+`) VALUES`, 10,
 		` ON CONFLICT (uri) DO UPDATE SET path = excluded.path, length = excluded.length,
 		lastmod = excluded.lastmod, hashes = excluded.hashes, etag = excluded.etag,
-		modified = excluded.modified, sets = excluded.sets`)
+		modified = excluded.modified, sets = excluded.sets, written = excluded.written, tag = excluded.tag`)
 	for i := range held {
 		h := &held[i]
 		err := put.exec(ctx, h.URI, h.Path, h.Length, micros(h.Lastmod),
-			encodeHashes(h.Hashes), h.ETag, h.Modified, encodeSets(h.Sets))
+			encodeHashes(h.Hashes), h.ETag, h.Modified, encodeSets(h.Sets), micros(h.Written), h.Tag)
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,175 @@
+package destination
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"lockstep/blob"
+	"lockstep/internal/fetch"
+)
+
+// Resources whose own place was taken have their files under marked names. When
+// the place is free the file moves there, without being fetched again.
+
+// docMarked is the document that says which resources have marked names.
+const docMarked = "marked"
+
+const (
+	// maxMarked caps the resources that are remembered by name. Of a mirror with
+	// more all rows are looked through.
+	maxMarked = 10_000
+
+	// moveCount is how many files move between two entries in the Journal.
+	moveCount = 256
+)
+
+// A markedState says which resources have marked names.
+type markedState struct {
+	Known bool     `json:"known"`          // all rows were looked through
+	URIs  []string `json:"uris,omitempty"` // at most maxMarked
+	Over  bool     `json:"over,omitempty"` // there are more
+
+	changed bool
+}
+
+// isMarked reports whether a path has a mark of a file beside a directory, or of
+// a directory beside a file.
+func isMarked(path string) bool {
+	return strings.Contains(path, "%~+/") || strings.HasSuffix(path, "%~-")
+}
+
+// add notes a resource that has a marked name.
+func (m *markedState) add(uri, path string) {
+	if m == nil || !isMarked(path) || slices.Contains(m.URIs, uri) {
+		return
+	}
+	m.changed = true
+	if len(m.URIs) >= maxMarked {
+		m.Over = true
+		return
+	}
+	m.URIs = append(m.URIs, uri)
+}
+
+// moveHome moves files with marked names to places that have become free.
+func (s *session) moveHome(ctx context.Context) error {
+	mover, ok := s.d.store.(blob.Mover)
+	if !ok || s.d.opts.DryRun || s.mirror.Origin == "" {
+		return nil
+	}
+	paths, err := s.paths()
+	if err != nil {
+		return err
+	}
+	if !s.placed.Known || s.placed.Over && s.report.Deleted > 0 {
+		if err := s.findMarked(ctx, paths); err != nil {
+			return err
+		}
+	}
+	var still []string
+	for uris := range slices.Chunk(s.placed.URIs, moveCount) {
+		left, err := s.moveSome(ctx, mover, paths, uris)
+		if err != nil {
+			return err
+		}
+		still = append(still, left...)
+	}
+	s.placed.changed = s.placed.changed || len(still) != len(s.placed.URIs)
+	s.placed.URIs = still
+	if !s.placed.changed {
+		return nil
+	}
+	s.placed.changed = false
+	return s.d.journal.Record(ctx, Batch{Save: map[string][]byte{docMarked: encode(&s.placed)}})
+}
+
+// findMarked looks through all rows.
+func (s *session) findMarked(ctx context.Context, paths *Paths) error {
+	s.placed = markedState{Known: true, changed: true}
+	if lister, ok := s.d.journal.(FileLister); ok {
+		for p, err := range lister.Files(ctx) {
+			if err != nil {
+				return err
+			}
+			for i := range p.Files {
+				if path := p.Files[i].Path; isMarked(path) {
+					if uri, err := paths.URI(path); err == nil {
+						s.placed.add(uri, path)
+					}
+				}
+			}
+		}
+		return nil
+	}
+	for h, err := range s.d.journal.Held(ctx, "", "") {
+		if err != nil {
+			return err
+		}
+		s.placed.add(h.URI, h.Path)
+	}
+	return nil
+}
+
+// moveSome moves those of the resources that can be, and returns those that
+// keep their marked names.
+func (s *session) moveSome(ctx context.Context, mover blob.Mover, paths *Paths, uris []string) (still []string, err error) {
+	held, err := s.d.journal.Lookup(ctx, uris)
+	if err != nil {
+		return nil, err
+	}
+	given := newNames(ctx, paths, s.d.store)
+	var moves []placeMove
+	var rows []Held
+	for i := range held {
+		h := &held[i]
+		own, err := paths.Path(h.URI)
+		if h.URI == "" || err != nil || own == h.Path {
+			continue // it is gone, or has its own name
+		}
+		still = append(still, h.URI)
+		if to, err := paths.Place(h.URI, given.at); err != nil || to != own || len(h.Hashes) == 0 {
+			continue
+		}
+		if _, err := s.d.store.Stat(ctx, h.Path); err != nil {
+			continue // the local check repairs it
+		}
+		given.take(h.URI, own)
+		moves, rows = append(moves, placeMove{h.URI, h.Path, own}), append(rows, *h)
+	}
+	if len(moves) == 0 {
+		return still, ctx.Err()
+	}
+	if err := s.begin(ctx); err != nil {
+		return nil, err
+	}
+	save := map[string][]byte{docPlaces: encode(&placeChange{Moves: moves})}
+	if err := s.d.journal.Record(ctx, Batch{Save: save}); err != nil {
+		return nil, fmt.Errorf("record which files move: %w", err)
+	}
+	b := Batch{Save: map[string][]byte{docPlaces: nil}}
+	for i, m := range moves {
+		if err := mover.Move(ctx, m.From, m.To); err != nil {
+			if ctx.Err() != nil || isFatal(&localError{err}) {
+				return nil, fmt.Errorf("move %s to its own place%s: %w", fetch.Printable(m.URI), s.d.inDest(), err)
+			}
+			s.warn(m.URI, fmt.Sprintf("move %s to its own place%s: %v", fetch.Printable(m.URI), s.d.inDest(), err))
+			continue
+		}
+		rows[i].Path = m.To
+		b.Put = append(b.Put, rows[i])
+		s.moved(&rows[i])
+		still = slices.DeleteFunc(still, func(uri string) bool { return uri == m.URI })
+	}
+	if err := s.keep.rows(ctx, &b); err != nil {
+		return nil, err
+	}
+	news := s.out.take()
+	s.out.save(b.Save, news)
+	if err := s.keep.record(ctx, s.d.journal, b); err != nil {
+		return nil, fmt.Errorf("record which files moved: %w", err)
+	}
+	s.report.Moved += int64(len(b.Put))
+	return still, s.out.saved(ctx, news)
+}

@@ -1,0 +1,227 @@
+package destination
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"lockstep/blob"
+)
+
+// A new resource whose place is taken by files that are to be deleted waits until
+// all that was read is planned. Then its content is fetched, and the deletions
+// and the new files are one step: see placeChange.
+
+const (
+	// maxSwapFiles is how many new files one step brings. Each is open.
+	maxSwapFiles = 16
+
+	// maxSwapGone is how many files one step removes. Where more are in the way
+	// they are removed first, and the file comes after.
+	maxSwapGone = 1000
+)
+
+// A swap is files that go and files that take their places.
+type swap struct {
+	gone   []action
+	come   []action
+	beyond bool // more have to go than one step removes
+}
+
+// swaps brings resources that wait for a place there, together with the deletions
+// that make it free. What it cannot do stays for remove and the run behind it,
+// which say why.
+func (p *applier) swaps(ctx context.Context, actions iter.Seq2[action, error]) error {
+	if len(p.later) == 0 || p.d.isForgetful() {
+		return nil
+	}
+	found, order, err := p.findSwaps(actions)
+	if err != nil {
+		return err
+	}
+	done := map[string]bool{}
+	for _, key := range order {
+		s := found[key]
+		s.gone = slices.DeleteFunc(s.gone, func(a action) bool { return done[a.URI] })
+		if s.beyond || len(s.gone) == 0 {
+			continue
+		}
+		if err := p.swap(ctx, s, done); err != nil {
+			return err
+		}
+	}
+	p.later = slices.DeleteFunc(p.later, func(a action) bool { return done[a.URI] })
+	return nil
+}
+
+// findSwaps groups what waits by what is in its way. Keys are paths that are to
+// be a directory instead of a file, or a file instead of a directory.
+func (p *applier) findSwaps(actions iter.Seq2[action, error]) (found map[string]*swap, order []string, err error) {
+	files, dirs := map[string]int{}, map[string][]int{} // indexes of p.later by their places, and by the directories those are in
+	for i := range p.later {
+		own, err := p.fetch.names.paths.Path(p.later[i].URI)
+		if err != nil || p.later[i].isHeld() {
+			continue
+		}
+		files[own] = i
+		for dir := range parents(own) {
+			dirs[dir] = append(dirs[dir], i)
+		}
+	}
+	found = map[string]*swap{}
+	group := func(key string, a *action, come ...int) {
+		s := found[key]
+		if s == nil {
+			s = &swap{}
+			found[key], order = s, append(order, key)
+			for _, i := range come[:min(len(come), maxSwapFiles)] {
+				s.come = append(s.come, p.later[i])
+			}
+		}
+		if s.beyond = s.beyond || len(s.gone) >= maxSwapGone; !s.beyond {
+			s.gone = append(s.gone, *a)
+		}
+	}
+	for a, err := range actions {
+		if err != nil {
+			return nil, nil, err
+		}
+		if a.verb != verbRemove || a.Instead != "" {
+			continue
+		}
+		if come := dirs[a.held.Path]; len(come) > 0 {
+			group(a.held.Path, &a, come...)
+		}
+		for dir := range parents(a.held.Path) {
+			if i, ok := files[dir]; ok {
+				group(dir, &a, i)
+			}
+		}
+	}
+	return found, order, nil
+}
+
+// swap carries out one step. The order of its writes: the contents, unfinished;
+// the description of the step; the removals; the names of the contents; the rows.
+func (p *applier) swap(ctx context.Context, s *swap, done map[string]bool) error {
+	outcomes, err := p.fetchAll(ctx, s.come)
+	if err != nil || len(outcomes) == 0 {
+		return err
+	}
+	drop := func(os []outcome) {
+		for i := range os {
+			_ = os[i].writer.Close() // it is fetched again
+			p.fetch.names.release(os[i].held.Path)
+		}
+	}
+	gone, err := p.keepRemoved(ctx, s.gone)
+	if err != nil || len(gone) != len(s.gone) {
+		drop(outcomes)
+		return err
+	}
+	if err := p.record(ctx, false); err != nil { // what came before
+		drop(outcomes)
+		return err
+	}
+	c := placeChange{}
+	var past []Past
+	ws := make([]blob.Writer, len(outcomes))
+	for i := range gone {
+		c.Drop = append(c.Drop, placeRow{gone[i].URI, gone[i].held.Path})
+	}
+	for i := range outcomes {
+		o := &outcomes[i]
+		c.Put, ws[i] = appendHeld(c.Put, &o.held), o.writer
+		past = append(past, pastOf(o.action.URI, &o.action.held))
+	}
+	save := Batch{Save: map[string][]byte{docPlaces: encode(&c)}, Past: past}
+	if err := p.keep.record(ctx, p.d.journal, save); err != nil {
+		drop(outcomes)
+		return fmt.Errorf("record a change of places: %w", err)
+	}
+	if err := p.withdraw(ctx, gone...); err != nil && !inPlaceOf(err) {
+		drop(outcomes) // remove says what is wrong
+		if err := p.settleSwap(ctx); err != nil {
+			return err
+		}
+		return nil
+	}
+	p.fetch.names.look()
+	n := len(ws)
+	if err := p.d.store.Commit(ctx, ws...); err != nil {
+		if n = committed(err); isFatal(err) || ctx.Err() != nil {
+			p.broken = true
+			return fmt.Errorf("store resources%s: %w", p.d.inDest(), err) // the next run finishes it
+		}
+		drop(outcomes[n:]) // they are fetched again, which says what is wrong
+	}
+	for i := range gone {
+		p.gone(&gone[i])
+		done[gone[i].URI] = true
+	}
+	for i := range outcomes[:n] {
+		o := &outcomes[i]
+		if v, ok := o.writer.(blob.Versioned); ok {
+			o.held.Tag = v.Version()
+		}
+		p.settled(o)
+		p.step(o.action, o.held.Length)
+		done[o.action.URI] = true
+	}
+	p.places = true
+	return p.record(ctx, true)
+}
+
+// settleSwap removes the description of a step that did not come about.
+func (p *applier) settleSwap(ctx context.Context) error {
+	p.places = true
+	return p.record(ctx, true)
+}
+
+// committed is how many blobs a Commit that failed has made visible.
+func committed(err error) int {
+	var ce *blob.CommitError
+	if errors.As(err, &ce) {
+		return ce.Done
+	}
+	return 0
+}
+
+// fetchAll fetches contents for their own places, a few at a time. What cannot be
+// fetched is left out.
+func (p *applier) fetchAll(ctx context.Context, as []action) ([]outcome, error) {
+	all := make([]outcome, len(as))
+	var g errgroup.Group
+	g.SetLimit(max(1, min(p.d.jobs, maxSwapFiles/2)))
+	for i := range as {
+		g.Go(func() error {
+			a := as[i]
+			if own, err := p.fetch.names.paths.Path(a.URI); err == nil {
+				a.place = own
+				all[i] = p.fetch.do(ctx, &a)
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // errors are in the outcomes
+	var outcomes []outcome
+	for i := range all {
+		switch o := &all[i]; {
+		case o.err == nil && o.writer != nil:
+			outcomes = append(outcomes, *o)
+		case o.action != nil && o.err == nil:
+			p.fetch.names.release(o.held.Path)
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		for i := range outcomes {
+			p.discard(&outcomes[i])
+		}
+		return nil, context.Cause(ctx)
+	}
+	return outcomes, nil
+}

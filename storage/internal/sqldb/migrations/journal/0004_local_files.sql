@@ -1,0 +1,2 @@
+ALTER TABLE journal_held ADD COLUMN written BIGINT;
+ALTER TABLE journal_held ADD COLUMN tag TEXT NOT NULL DEFAULT '';
