@@ -266,7 +266,7 @@ func TestWithdrawnSetIsReported(t *testing.T) {
 	for _, dry := range []bool{true, false, false} {
 		m.opts.DryRun = dry
 		r, err := m.sync()
-		if err != nil || len(r.Withdrawn) != 1 || r.Withdrawn[0] != want || !strings.Contains(fmt.Sprint(r.Warnings), "--baseline --max-delete 100") {
+		if err != nil || len(r.Withdrawn) != 1 || r.Withdrawn[0] != want || !strings.Contains(fmt.Sprint(r.Warnings), "keeps 1 resource of it; to remove: sync --baseline --max-delete 100") {
 			t.Errorf("%v, %+v, want %+v", err, r, want)
 		}
 	}

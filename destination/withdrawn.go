@@ -62,6 +62,6 @@ func (s *session) withdraw(st *setState) {
 	s.withdrawn[st.Number] = true
 	w := WithdrawnSet{URI: fetch.Printable(st.URI), Name: fetch.Printable(st.Name), Resources: s.counts[st.Number]}
 	s.report.Withdrawn = append(s.report.Withdrawn, w)
-	s.warn(st.URI, fmt.Sprintf("set %s (%s): the Source has withdrawn it; its %s stay until sync --baseline --max-delete 100 removes them",
+	s.warn(st.URI, fmt.Sprintf("set %s (%s): the Source has withdrawn it; the mirror keeps %s of it; to remove: sync --baseline --max-delete 100",
 		w.Name, w.URI, plural(w.Resources, "resource")))
 }

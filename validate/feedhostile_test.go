@@ -180,8 +180,8 @@ func TestEndlessFeed(t *testing.T) {
 		n++
 		return feedOf("2024-05-01T00:00:00Z", fmt.Sprintf(`<fh:archive/><link rel="prev-archive" href="a%d"/>`, n))
 	})
-	_, err := validate.Source(t.Context(), open, base+"f", validate.Options{Advice: true, Documents: 50, TempDir: t.TempDir()})
-	if err == nil || !strings.Contains(err.Error(), "50 documents are enough") {
+	_, err := validate.Source(t.Context(), open, base+"f", validate.Options{Advice: true, Documents: 500, TempDir: t.TempDir()})
+	if err == nil || !strings.Contains(err.Error(), "50 documents of one feed are enough") {
 		t.Errorf("%v", err)
 	}
 }
@@ -274,6 +274,24 @@ func TestLargeFeed(t *testing.T) {
 	t.Logf("%d entries in %v, heap %d MB", r.Entries, time.Since(start), peak.Load()>>20)
 	if peak.Load() > 96<<20 || r.Entries != int64(documents*entries) || r.Links != 10 || r.Errors > 0 {
 		t.Errorf("heap of %d MB, %d entries, %d links, %v", peak.Load()>>20, r.Entries, r.Links, r.Findings)
+	}
+}
+
+// TestIndexOfIndexes reads an index of thousands of indexes without an entry.
+func TestIndexOfIndexes(t *testing.T) {
+	t.Parallel()
+	open := serving(func(path string) string {
+		parts := ""
+		if path == "index" {
+			for i := range 3000 {
+				parts += fmt.Sprintf("<sitemap><loc>%si%d</loc></sitemap>", base, i)
+			}
+		}
+		return `<sitemapindex xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/"><rs:md capability="resourcelist" at="2024-01-01T00:00:00Z"/>` + parts + `</sitemapindex>`
+	})
+	r, found := findings(t, open, "index", validate.Options{})
+	if r.Documents > 1100 || !strings.Contains(strings.Join(found, "\n"), "RS-IDX-04") {
+		t.Errorf("%d documents, %.2000s", r.Documents, strings.Join(found, "\n"))
 	}
 }
 

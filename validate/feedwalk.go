@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"sync"
 
@@ -195,6 +196,11 @@ func (f *feedWalk) fromCurrent(doc *feedDoc) (*feedDoc, error) {
 	return doc, nil
 }
 
+// chainShare is the part of the documents of a run that one feed may have, 10,000 by
+// default: it bounds a chain without end in which each document has entries of its
+// own.
+const chainShare = 10
+
 // follow walks the chain, to its end or as far as it can be walked.
 func (f *feedWalk) follow() error {
 	var chain nesting.Walk
@@ -209,6 +215,9 @@ func (f *feedWalk) follow() error {
 			p.errorf("AP-TS-02", "root", "(I2) prev-archive leads in a circle, back to %s", d.prev)
 			f.broke = true
 			return nil
+		}
+		if most := f.opts.Documents / chainShare; len(f.chain) >= most {
+			return fmt.Errorf("stopped at %s: %d documents of one feed are enough", printable(d.prev), most)
 		}
 		older, err := f.open(d.prev)
 		f.broke = err != nil

@@ -103,6 +103,7 @@ type collector struct {
 	tell    func(Finding)     // may be nil
 	alike   map[[2]string]int
 	pending *[]Finding // where findings wait, if it is not yet sure that they count
+	beyond  [3]int     // errors, warnings and advice that wait, and are only counted
 }
 
 func newCollector(o *Options) *collector {
@@ -112,8 +113,15 @@ func newCollector(o *Options) *collector {
 // add files a finding.
 func (c *collector) add(f Finding) {
 	if c.pending != nil {
-		if len(*c.pending) < maxFindings {
+		switch {
+		case len(*c.pending) < maxFindings:
 			*c.pending = append(*c.pending, f)
+		case f.Level == Error, f.Level == Warning && c.strict:
+			c.beyond[0]++
+		case f.Level == Warning:
+			c.beyond[1]++
+		default:
+			c.beyond[2]++
 		}
 		return
 	}
@@ -188,14 +196,20 @@ func (c *collector) hold() {
 
 // release files what waited.
 func (c *collector) release() {
+	beyond := c.beyond
 	waiting := c.drop()
 	for _, f := range waiting {
 		c.add(f)
 	}
+	c.report.Errors += beyond[0]
+	c.report.Warnings += beyond[1]
+	c.report.Advice += beyond[2]
+	c.report.Omitted += beyond[0] + beyond[1]
 }
 
 // drop forgets what waited, and returns it.
 func (c *collector) drop() []Finding {
+	c.beyond = [3]int{}
 	if c.pending == nil {
 		return nil
 	}

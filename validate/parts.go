@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"lockstep/internal/nesting"
 	"lockstep/resourcesync"
 )
 
@@ -14,6 +15,7 @@ func (s *set) parts(index *document) (docs []*document, sound bool, err error) {
 	sound = index.whole
 	done := map[string]bool{index.uri: true, index.final: true}
 	var last *document
+	var nested nesting.Walk
 	for i := range index.entries {
 		e, at, p := &index.entries[i], index.places[i], place{s.collector, index.uri}
 		if done[e.Loc] {
@@ -36,6 +38,12 @@ func (s *set) parts(index *document) (docs []*document, sound bool, err error) {
 			continue
 		case err != nil:
 			return nil, false, err
+		}
+		if part.kind != index.kind {
+			nested.Yield()
+		} else if err := nested.Barren(); err != nil {
+			p.errorf("RS-IDX-04", at, "%s is an index within an index; %v", e.Loc, err)
+			return docs, false, nil
 		}
 		if !s.part(index, i, part) {
 			sound = false
