@@ -115,7 +115,7 @@ var oaiArguments = []string{"verb", "identifier", "resumptionToken", "from", "un
 // foreign looks whether p is something to be harvested, without reading on. It
 // fails if p is what should have been, but is of no use.
 func (p *page) foreign() (*Foreign, error) {
-	root, d := firstElement(p.head())
+	root, d := firstElement(withoutJunk(p.head()))
 	switch {
 	case root.Space == atompmh.Namespace && root.Local == "feed":
 		return &Foreign{AtomPMH, withoutFragment(p.uri), textOf(d, xml.Name{Space: atompmh.Namespace, Local: "title"}, "entry")}, nil
@@ -125,6 +125,15 @@ func (p *page) foreign() (*Foreign, error) {
 		return &Foreign{OAIPMH, repositoryOf(p.uri), textOf(d, xml.Name{Space: root.Space, Local: "repositoryName"}, "record")}, nil
 	}
 	return nil, nil
+}
+
+// withoutJunk leaves out what is in front of a response of OAI-PMH.
+func withoutJunk(head []byte) []byte {
+	if !bytes.Contains(head, []byte("OAI-PMH")) {
+		return head
+	}
+	plain, _ := io.ReadAll(oaipmh.Clean(bytes.NewReader(head))) // reading memory never fails
+	return plain
 }
 
 // head returns the beginning of p, unpacked if p is a gzip file.

@@ -69,6 +69,7 @@ func TestFindForeign(t *testing.T) {
 		{"repository and what of it", "HOST/oai?verb=ListRecords&a=b%26c&metadataPrefix=marc%31&set=x:y&from=2024-01-01&until=2024-02-01#x", site{"/oai": badVerb},
 			"oai-pmh HOST/oai?a=b%26c&metadataPrefix=marc%31&set=x:y ", 1},
 		{"error document", "HOST/oai", site{"/oai": badVerb}, "oai-pmh HOST/oai ", 1},
+		{"repository behind a warning", "HOST/w", site{"/w": "<br />\n<b>Warning</b>: x & y<br />\n" + identify}, "oai-pmh HOST/w Library", 1},
 		{"repository without namespace", "HOST/r", site{"/r": "<OAI-PMH><error code='badVerb'/></OAI-PMH>"}, "oai-pmh HOST/r ", 1},
 		{"link in a page", "HOST/p", bare.and(site{"/p": linked, "/f.atom": feed}), "atom-pmh HOST/f.atom Map records\\u009b", 7},
 		{"link in a header", "HOST/p", bare.and(site{"/p": "Link: </f.atom>; rel=alternate; type=\"application/atom+xml\"\n\nx", "/f.atom": feed}), "atom-pmh HOST/f.atom Map records\\u009b", 7},

@@ -95,6 +95,8 @@ type OAIPMH struct {
 	recalled bool      // memory was read from State
 	stale    bool      // the harvest under way was broken off before
 	server   *oaipmh.Identify
+
+	junk sync.Map // verbs whose responses have something in front of the XML document, and of which that was reported
 }
 
 // A Stretch bounds a [OAIPMH.Harvest]; zero is no bound.

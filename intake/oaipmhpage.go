@@ -10,6 +10,7 @@ import (
 	"hash/fnv"
 	"io"
 	"net/http"
+	"net/url"
 	"time"
 
 	"lockstep/internal/fetch"
@@ -328,12 +329,38 @@ func (h *OAIPMH) ask(ctx context.Context, uri string, use func(*oaipmh.Reader) e
 	q := h.request(uri)
 	err = h.client.Fetch(ctx, &q, func(resp *fetch.Response) error {
 		date, _ = http.ParseTime(resp.Header.Get("Date")) // zero without
-		return use(oaipmh.NewReader(oaipmh.Clean(resp.Body), oaipmh.ReaderOptions{MaxBytes: maxPageBytes}))
+		body := oaipmh.Clean(resp.Body)
+		err := use(oaipmh.NewReader(body, oaipmh.ReaderOptions{MaxBytes: maxPageBytes}))
+		h.noteJunk(uri, body)
+		return err
 	})
 	if said := reported(err); said != nil {
 		return date, said
 	}
 	return date, err
+}
+
+// noteJunk reports what a response had in front of its XML document, once for
+// each verb of a process.
+func (h *OAIPMH) noteJunk(uri string, body io.Reader) {
+	text := oaipmh.Junk(body)
+	if text == "" {
+		return
+	}
+	verb := verbOf(uri)
+	if _, known := h.junk.LoadOrStore(verb, true); known {
+		return
+	}
+	h.in.told.emit(Event{Kind: EventUnreadable, Path: fetch.Printable(uri), Err: errors.New(text)})
+}
+
+// verbOf returns the verb that a request asks for.
+func verbOf(uri string) string {
+	u, err := url.Parse(uri)
+	if err != nil {
+		return ""
+	}
+	return u.Query().Get("verb")
 }
 
 // reported is what OAI-PMH says in the body of an answer whose status is an error;

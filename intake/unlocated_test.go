@@ -1,8 +1,11 @@
 package intake_test
 
 import (
+	"io"
+	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 
 	"lockstep/catalog"
@@ -123,6 +126,45 @@ func TestOAIPMHRecordsWithoutIdentifier(t *testing.T) {
 			scan(true, 3)
 			s.while(func() { records = oaiRecord("a", "x") + oaiRecord("b", "x") })
 			scan(false, 2)
+		})
+	}
+}
+
+// TestOAIPMHJunkBeforeXML: what a program printed in front of its XML document is
+// left out in the answers to every verb, with a warning, and nothing is missing.
+func TestOAIPMHJunkBeforeXML(t *testing.T) {
+	t.Parallel()
+	for name, junk := range map[string]string{
+		"byte order marks": "\xef\xbb\xbf\xef\xbb\xbf",
+		"PHP warning":      "<br />\n<b>Warning</b>: mysql_connect() & more in <b>oai.php</b> on line <b>3</b><br />\n",
+		"comment":          "<!-- served by x -->\n",
+		"text":             "Notice: undefined index <x\n\n",
+		"much":             strings.Repeat("Deprecated: y\n", 4000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var mu sync.Mutex
+			warned := map[string]int{}
+			s := newStranger(t, intake.OAIPMHOptions{OnEvent: func(e intake.Event) {
+				if e.Kind == intake.EventUnreadable && strings.Contains(e.Err.Error(), "left out") {
+					mu.Lock()
+					defer mu.Unlock()
+					warned[e.Path]++
+				}
+			}})
+			s.list = func(url.Values) string { return oaiList(oaiRecord("a", "x")+oaiRecord("b", "y"), "") }
+			s.get = func(id string) string { return "<GetRecord>" + oaiRecord(id, "x") + "</GetRecord>" }
+			s.whole = func(w http.ResponseWriter, _ *http.Request, text string) { _, _ = io.WriteString(w, junk+text) }
+			r, err := s.oai.Scan(t.Context())
+			must(t, err)
+			if r.Unreadable.Count > 0 || len(s.held()) != 2 {
+				t.Errorf("%+v", r)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if len(warned) != 2 { // Identify and ListRecords, once each
+				t.Errorf("warned of %v", warned)
+			}
 		})
 	}
 }

@@ -21,6 +21,10 @@ type cleaner struct {
 	begun  bool
 	narrow bool // one byte is one character, so that bytes above ASCII are as good as others
 	raw    bool // nothing is looked at
+
+	searched   int    // bytes of in without the beginning of a response
+	junk       int    // bytes left out in front of it
+	junkBegins string // the first of them
 }
 
 // Clean makes what repositories really send well formed where that is safe: what
@@ -30,7 +34,8 @@ type cleaner struct {
 //     UTF-8 become U+FFFD;
 //   - an ampersand that begins no reference becomes &amp;, and a reference to an
 //     entity that HTML knows and XML does not becomes the character;
-//   - blanks before the document go, for nothing may stand before its declaration.
+//   - what is in front of a response, within [MaxJunk], is left out: blanks, and
+//     what a program printed. [Junk] describes it.
 //
 // Documents in UTF-16 and gzip files pass as they are.
 func Clean(r io.Reader) io.Reader {
@@ -91,7 +96,10 @@ func (c *cleaner) fill() {
 	if !c.begun {
 		blanks := len(c.in) - len(bytes.TrimLeft(c.in, " \t\r\n"))
 		c.in = c.in[:copy(c.in, c.in[blanks:])]
-		if len(c.in) < cleanSniff && c.err == nil {
+		if len(c.in) < 2 && c.err == nil {
+			return
+		}
+		if !isBinary(c.in) && !c.skipJunk() || len(c.in) < cleanSniff && c.err == nil {
 			return
 		}
 		c.begun = true
@@ -108,7 +116,7 @@ func (c *cleaner) fill() {
 // characters?
 func (c *cleaner) sniff() {
 	b := c.in
-	if len(b) >= 2 && (b[0] == 0 || b[1] == 0 || b[0] == 0xfe && b[1] == 0xff || b[0] == 0xff && b[1] == 0xfe || b[0] == 0x1f && b[1] == 0x8b) {
+	if isBinary(b) {
 		c.raw = true
 		return
 	}
@@ -118,6 +126,11 @@ func (c *cleaner) sniff() {
 	}
 	_, name, found := bytes.Cut(bytes.ToLower(decl), []byte("encoding"))
 	c.narrow = found && !bytes.Contains(name, []byte("utf")) && !bytes.Contains(name, []byte("ascii"))
+}
+
+// isBinary reports whether b begins as a gzip file or as text in UTF-16.
+func isBinary(b []byte) bool {
+	return len(b) >= 2 && (b[0] == 0 || b[1] == 0 || b[0] == 0xfe && b[1] == 0xff || b[0] == 0xff && b[1] == 0xfe || b[0] == 0x1f && b[1] == 0x8b)
 }
 
 // pass appends to c.out what b becomes and returns how much of b that was; all of

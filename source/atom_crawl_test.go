@@ -68,7 +68,7 @@ func checkAtomDoc(d *atomDoc) error {
 			types[l.Type] = true
 		}
 	}
-	if len(d.entries) > 0 && !last.Equal(d.feed.Updated) { // AP-TS-13
+	if len(d.entries) > 0 && !last.Equal(d.feed.Updated) && !(d.feed.Complete && last.Before(d.feed.Updated)) { // AP-TS-13; a deletion changes a complete feed, too
 		return fmt.Errorf("%s: updated %s, newest entry %s", d.name, d.feed.Updated, last)
 	}
 	archive := d.name != feedName

@@ -103,6 +103,9 @@ func (w *atomWriting) at(ctx context.Context, updated int64) (d *atomDocument, e
 	case w.d != nil:
 		return w.d, nil
 	case w.entry == nil:
+		if w.next.Complete { // its newest entry may have been deleted, but the feed has changed since
+			updated = max(updated, w.next.Last)
+		}
 		w.entry, err = w.start(ctx, atomName(w.set.Name), updated)
 		return w.entry, err
 	case w.names(w.number) == "":

@@ -244,7 +244,7 @@ func (r *feedReader) end() {
 	if d.newest.After(r.walk.opts.Now().Add(clockSkew)) {
 		r.advisef("AP-TS-11", d.newestAt, "the entry is of %s, which is still to come: what changes until then looks older", stamp(d.newest))
 	}
-	if d.newest.Before(d.updated) && d.entries > 0 && !d.newest.IsZero() {
+	if d.newest.Before(d.updated) && d.entries > 0 && !d.newest.IsZero() && !d.complete { // a deletion changes a complete feed
 		r.advisef("AP-TS-13", "root", "the feed is of %s, its newest entry of %s", stamp(d.updated), stamp(d.newest))
 	}
 	if d.complete && d.prev != "" {
