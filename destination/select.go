@@ -152,17 +152,16 @@ func (s *selection) refuse(uri string, doc *url.URL) string {
 	case scheme == "http" && doc.Scheme == "https":
 		return "http, although the list came by https"
 	}
-	host, own := strings.ToLower(u.Hostname()), strings.ToLower(doc.Hostname())
-	if host == own || own != "" && strings.HasSuffix(host, "."+own) {
+	if fetch.WithinHost(u, doc) {
 		return ""
 	}
 	if doc.Scheme == "file" {
 		return "" // the user's own file names whom the user likes
 	}
 	for _, h := range s.hosts {
-		if h == "*" || strings.EqualFold(h, host) || strings.EqualFold(h, u.Host) {
+		if fetch.Allows(h, u) {
 			return ""
 		}
 	}
-	return fmt.Sprintf("outside the Source's host %s; allow it with --allow-host %s", fetch.Printable(doc.Hostname()), fetch.Printable(host))
+	return fmt.Sprintf("outside the Source's host %s; allow it with --allow-host %s", fetch.Printable(fetch.HostPort(doc)), fetch.Printable(fetch.HostPort(u)))
 }

@@ -174,20 +174,18 @@ func (h *feedHarvest) mayRead(uri string) error {
 	if err != nil || u.Host == "" {
 		return errors.New("it is no absolute http or https URI")
 	}
-	host := strings.ToLower(u.Hostname())
 	for _, home := range h.home {
 		if strings.EqualFold(home.Scheme, "https") && !strings.EqualFold(u.Scheme, "https") {
 			continue
 		}
-		own := strings.ToLower(home.Hostname())
-		if host == own || own != "" && strings.HasSuffix(host, "."+own) {
+		if fetch.WithinHost(u, home) {
 			return nil
 		}
 		for _, allowed := range h.a.o.AllowHosts {
-			if allowed == "*" || strings.EqualFold(allowed, host) || strings.EqualFold(allowed, u.Host) {
+			if fetch.Allows(allowed, u) {
 				return nil
 			}
 		}
 	}
-	return fmt.Errorf("it is not at the host of the feed, %s", fetch.Printable(h.home[0].Host))
+	return fmt.Errorf("it is not at the host of the feed, %s", fetch.Printable(fetch.HostPort(h.home[0])))
 }
