@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"lockstep/blob"
 	"lockstep/blob/s3"
@@ -75,6 +76,9 @@ func openBucketMirror(dest, state string, readOnly bool, lookup func(string) (st
 	if err := checkStateOf(state, bucket.String()); err != nil {
 		return nil, err
 	}
+	if err := probeBucket(bucket); err != nil {
+		return nil, err
+	}
 	database := filepath.Join(state, filepath.FromSlash(destination.StateFile))
 	if _, err := os.Stat(database); readOnly && errors.Is(err, fs.ErrNotExist) {
 		return &mirror{store: store, journal: &destination.MemJournal{}, versions: versions, close: func() {}}, nil
@@ -102,6 +106,25 @@ func openBucketMirror(dest, state string, readOnly bool, lookup func(string) (st
 			log.Warn("close the mirror", slog.Any("err", err))
 		}
 	}}, nil
+}
+
+// probeTime is how long a bucket may take to answer before anything is fetched
+// for it.
+const probeTime = 30 * time.Second
+
+// probeBucket finds out whether a bucket can be reached and listed: not to find out
+// for each resource after it was fetched.
+func probeBucket(bucket *s3.Bucket) error {
+	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
+	defer cancel()
+	for _, err := range bucket.List(ctx, "") {
+		if err == nil {
+			return nil
+		}
+		return withHint(fmt.Errorf("reach the mirror in %s: %w", bucket, err),
+			"nothing was fetched; see that AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are those of the bucket")
+	}
+	return nil
 }
 
 // stateOf is the file in a state directory that says whose it is.
