@@ -36,6 +36,7 @@ type applier struct {
 	keep     *keeper
 	owing    bool // something is, or may be, owed to the set
 
+	moved    movedOn
 	progress Progress
 	lastTick time.Time
 	passing  map[int]int64    // counts by set what failed and is tried again at the end of the run; nil: nothing is
@@ -338,6 +339,7 @@ func (p *applier) settled(o *outcome) {
 		l.Repaired++
 	}
 	p.report.By.add(o)
+	p.moved.add(o)
 	if a.verb == verbFetch {
 		p.fetch.names.release(o.held.Path)
 	}

@@ -240,21 +240,35 @@ func (r *setRun) expected(ctx context.Context) (snap snapshot, err error) {
 		r.reader.fail(r.set.URI, fmt.Errorf("read %s: the set offers none of Resource List, Resource Dump, Change List and Change Dump", fetch.Printable(r.set.URI)))
 		return snap, nil
 	}
+	if err := r.loadOutages(ctx); err != nil {
+		return snap, err
+	}
+	r.compared = true
 	var at resourcesync.Datetime
 	if r.set.Lists != "" {
-		if snap, err = r.reader.readList(ctx, r.set.Lists); err != nil {
+		if snap, err = r.readSetList(ctx); err != nil {
 			return snap, err
 		}
 		at = snap.at
 	}
-	if r.set.Changes == "" {
-		return snap, nil
-	}
 	fresh := *r.set
 	fresh.Cursor, fresh.Seen, fresh.SeenTime = cursor{}, nil, time.Time{}
-	c, err := r.reader.readChanges(ctx, at, &fresh, false)
+	c, err := r.readSetChanges(ctx, at, &fresh, false)
 	if err != nil {
 		return snap, err
+	}
+	if len(r.noChanges) > 0 {
+		c = r.useList(&snap, &c)
+	}
+	if len(r.listCause) > 0 {
+		if (r.set.Changes == "" || len(r.noChanges) > 0) && !r.isFresh(at) {
+			r.failAll(r.listCause)
+		} else {
+			r.useDump(at)
+		}
+	}
+	if r.set.Changes == "" || len(r.noChanges) > 0 {
+		return snap, nil
 	}
 	if gap := r.gap(&c, at); gap != "" {
 		r.warn(r.set.Changes, fmt.Sprintf("set %s: %s", r.set.Name, gap))

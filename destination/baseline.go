@@ -21,17 +21,21 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 		st.Polled, st.Open = nil, nil
 		return r.incremental(ctx)
 	}
-	snap, err := r.reader.readList(ctx, st.Lists)
+	snap, err := r.readSetList(ctx)
 	if err != nil {
 		return err
 	}
 	c := chain{complete: true}
 	fresh := *st
 	fresh.Cursor, fresh.Seen, fresh.SeenTime, fresh.History = cursor{}, nil, time.Time{}, time.Time{}
-	if st.Changes != "" {
-		if c, err = r.reader.readChanges(ctx, snap.at, &fresh, false); err != nil {
+	if len(r.noChanges) == 0 {
+		if c, err = r.readSetChanges(ctx, snap.at, &fresh, false); err != nil {
 			return err
 		}
+	}
+	if len(r.noChanges) > 0 {
+		c = r.useList(&snap, &c)
+	} else if st.Changes != "" {
 		past, err := r.catchUp(ctx, &c, snap.at, &fresh)
 		if err != nil {
 			return err
@@ -43,9 +47,22 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 			if c.vanished != nil {
 				r.reader.fail(st.Changes, c.vanished)
 			}
+			if len(r.listCause) > 0 && !r.isFresh(snap.at) {
+				r.failAll(r.listCause)
+				r.warn(r.listURI, fmt.Sprintf("set %s: the Resource Dump cannot be used in place of the Resource List: %s", st.Name, gap))
+				return nil
+			}
 			r.warn(st.Changes, fmt.Sprintf("set %s: %s: changes may be missed until its next Resource List", st.Name, gap))
 			c.gap = true
 		}
+	}
+	if len(r.listCause) > 0 {
+		if (st.Changes == "" || len(r.noChanges) > 0) && !r.isFresh(snap.at) {
+			r.failAll(r.listCause)
+			r.warn(r.listURI, r.notFresh(snap.at))
+			return nil
+		}
+		r.useDump(snap.at)
 	}
 	// What was told since the list, and applied here, is not told again: the
 	// list would take it back.
@@ -69,22 +86,25 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 	if snap.dump {
 		via = ViaDump
 	}
-	_, err = r.carryOut(ctx, work{
+	again, err := r.carryOut(ctx, work{
 		mode: ModeBaseline, via: via, complete: complete, explicit: snap.complete && c.complete, partial: !c.complete, files: true, suspect: suspect,
 		prune: complete && (!snap.sitemap || o.Delete == DeleteApply),
 		done: func() {
 			st.Complete, st.Selection = true, r.d.selects.key
 			st.ListKind = snap.kind()
-			st.ListAt, st.ListTag, st.ListParts = stateTime(snap.at), snap.validators, snap.parts
+			st.ListAt, st.ListTag, st.ListParts, st.ListFrom = stateTime(snap.at), snap.validators, snap.parts, ""
+			if r.listURI != st.Lists {
+				st.ListFrom = r.listURI
+			}
 			st.Watermark, st.SeenTime, st.Seen, st.Cursor = time.Time{}, time.Time{}, nil, cursor{}
 			st.Polled, st.Open, st.Appends = nil, nil, false
 			r.advance(&c, snap.at)
 		},
 	})
-	if err != nil || len(r.stale) == 0 || !complete || o.DryRun {
+	if err != nil || !again || !complete || o.DryRun {
 		return err
 	}
-	if st.Changes == "" {
+	if st.Changes == "" || len(r.noChanges) > 0 {
 		return r.relist(ctx, &snap)
 	}
 	// RS-HASH-08: the description may have changed since it was read.

@@ -16,6 +16,7 @@ type work struct {
 	prune     bool   // and what is not staged is to go, too
 	files     bool   // look whether the files are there; a run that follows a killed one does so anyway
 	suspect   bool   // refuse if anything newer would be lost
+	searched  bool   // packages were searched for all of it
 	past      *state // what is staged is what was then; nil: what is now
 	final     bool   // what is staged failed before in this run
 	done      func() // all was carried out: move on
@@ -101,7 +102,7 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 			return false, fmt.Errorf("record progress: %w", err)
 		}
 	}
-	return len(r.stale) > 0, nil
+	return len(r.stale) > 0 || a.moved.count > 0, nil
 }
 
 // consent checks a plan against what was agreed to. A Source that does not bear
@@ -145,6 +146,7 @@ func (r *setRun) applier(ctx context.Context, paths *Paths) *applier {
 	if !r.final {
 		a.passing = r.passing
 	}
+	a.fetch.lasting = r.isLasting(FallbackLoc)
 	for range r.d.journal.Owed(ctx, r.set.Number) {
 		a.owing, a.fetch.resume = true, true // what is owed may have begun to come
 		break
@@ -161,6 +163,7 @@ func (r *setRun) execute(ctx context.Context, a *applier, p *planner, w *work, t
 	if err := r.unsettle(ctx, a, w); err != nil {
 		return err
 	}
+	defer r.noteMoved(a)
 	a.progress.Total, a.progress.TotalBytes = total.todo()+total.unchanged, total.bytes
 	a.fetch.first = deletes && total.deleted > 0
 	actions := p.actions(ctx, r.stage)

@@ -32,6 +32,7 @@ type chain struct {
 	grew      bool   // there was something before it, and there was more behind it
 	rewritten bool   // the list the cursor was set in does not begin as it did
 	lost      bool   // events that were read then are gone
+	other     bool   // it is the Change Dump in place of the Change List: of that, nothing new is known
 	vanished  error  // why a part cannot be had, if there is none any more: what it told may be missing
 	loose     bool   // a list does not say how far it goes
 	archives  string // what the first document read names as its archive

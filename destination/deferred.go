@@ -131,6 +131,7 @@ func (s *session) retrySet(ctx context.Context, set *setState) (err error) {
 	r.final = true
 	defer r.reader.packages.shelf.clear()
 	defer func() {
+		r.reportMoved()
 		for uri, ferr := range r.stale {
 			s.d.emit(Event{Kind: EventFailed, Set: set.Name, URI: uri, Err: ferr})
 		}

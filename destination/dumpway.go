@@ -86,7 +86,7 @@ func (r *setRun) chooseWays(ctx context.Context, p *planner, w *work, n *needs, 
 		return out, nil
 	}
 	via := r.d.opts.Via
-	if via != ViaList && n.packed == 0 && r.dumpPays(n) && (w.via != ViaNotification || via == ViaDump) { // no documents are read for notifications
+	if via != ViaList && n.packed == 0 && !w.searched && r.dumpPays(n) && (w.via != ViaNotification || via == ViaDump) { // no documents are read for notifications
 		kind, err := r.stageHints(ctx, w, n, via == ViaDump)
 		if err != nil {
 			return out, err
@@ -152,7 +152,7 @@ func (r *setRun) stageHints(ctx context.Context, w *work, n *needs, insist bool)
 		if ctx.Err() != nil {
 			return "", context.Cause(ctx)
 		}
-		r.warn(uri, fmt.Sprintf("the packages were not used: %v", err))
+		r.fallBack(Fallback{Missing: string(kind), URI: uri, Cause: err.Error(), Used: FallbackRequests})
 		return "", nil
 	}
 	var refs []packageRef

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"lockstep/blob"
@@ -26,6 +27,7 @@ type outcome struct {
 	err     error       // it failed; nothing is to be recorded
 	stale   bool        // the description may be out of date: read it again
 	warning string
+	moved   error // not nil: the content is of a memento, for its address has another, or none
 }
 
 // A fetcher gets content into the store, up to but not including Commit. It is
@@ -43,6 +45,9 @@ type fetcher struct {
 	ours   bool      // files that are right can only be the mirror's
 	origin Origin    // may have contents; nil: there is none
 	lookOn bool      // where content of the past cannot be had, it may yet be had in another way
+
+	lasting bool        // addresses have failed for so long that mementos are used
+	failing atomic.Bool // an address failed whose resource has a memento
 
 	members *memberReader // of the packages that are known; nil: none are used
 	hashers

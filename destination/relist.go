@@ -14,6 +14,7 @@ func (r *setRun) relist(ctx context.Context, snap *snapshot) error {
 	known := *r.set
 	for round := 1; round < maxRounds && len(r.stale) > 0; round++ {
 		known.ListTag, known.ListParts = snap.validators, snap.parts
+		known.Lists = r.listURI
 		same, err := r.reader.listUnchanged(ctx, &known)
 		if err != nil || same {
 			return err
@@ -23,7 +24,7 @@ func (r *setRun) relist(ctx context.Context, snap *snapshot) error {
 			only[uri] = false
 		}
 		r.reader.only = only
-		next, err := r.reader.readList(ctx, r.set.Lists)
+		next, err := r.reader.readList(ctx, r.listURI)
 		r.reader.only = nil
 		if err != nil || !next.whole() {
 			return err

@@ -76,6 +76,7 @@ type Report struct {
 	Warnings []string    `json:"warnings,omitempty"`
 
 	Withdrawn []WithdrawnSet `json:"withdrawn,omitempty"` // sets that the Source lists no more, and whose files stay
+	Fallbacks []Fallback     `json:"fallbacks,omitempty"` // what was used in place of what could not be read
 
 	missing int // bytes of Missing
 	unread  int // sets whose Capability List could not be read
@@ -127,7 +128,7 @@ type By struct {
 	Mirror    int64 `json:"mirror"`    // from another address the Source names
 	Unchanged int64 `json:"unchanged"` // asked for, and found to be what is held
 	Adopted   int64 `json:"adopted"`   // from a file that was there already
-	Memento   int64 `json:"memento"`   // of the past: from a memento or a TimeGate
+	Memento   int64 `json:"memento"`   // from a memento or a TimeGate: of the past, or of the listed version where the resource has another one
 	Kept      int64 `json:"kept"`      // of the past: from what the mirror has kept
 	Harvest   int64 `json:"harvest"`   // with what told of it, from an Origin
 }

@@ -25,8 +25,10 @@ func (d *Destination) usefulLink(l *resourcesync.Link) bool {
 		return len(d.opts.Prefer) > 0
 	case resourcesync.RelPatch:
 		return patch.Known(l.Type)
+	case relMemento:
+		return true
 	}
-	return d.isMemento(l) || d.isPast(l)
+	return d.isPast(l)
 }
 
 // isRepresentation reports whether a link leads to another representation of

@@ -32,6 +32,13 @@ type setRun struct {
 
 	portions int64 // resources that were applied before the end of a harvest
 
+	began     time.Time         // the watermark before this run
+	outages   outages           // what could not be read in earlier runs
+	listURI   string            // of the list that was read
+	listCause []documentFailure // why it is not the Resource List; none: it is
+	noChanges []documentFailure // why the list stands in for the changes; none: it does not
+	movedOn   movedOn           // resources that came from mementos
+
 	origin Origin // of a set without documents; nil: it has some
 
 	confirmed map[resourceKey]bool // deletions that were notified and that the Source confirms
@@ -73,9 +80,20 @@ func (s *session) syncSet(ctx context.Context, set *setState) error {
 	set.planned = false
 	r := s.newSetRun(set)
 	defer r.reader.packages.shelf.clear()
-	err := r.run(ctx)
+	r.began = set.Watermark
+	err := r.loadOutages(ctx)
+	if err == nil {
+		err = r.run(ctx)
+	}
 	if err == nil && r.mustCompare() {
 		err = r.baseline(ctx, false)
+	}
+	if err == nil {
+		err = r.lookInPackages(ctx)
+	}
+	r.reportMoved()
+	if serr := r.saveOutages(context.WithoutCancel(ctx)); err == nil {
+		err = serr
 	}
 	for _, uri := range slices.Sorted(maps.Keys(r.stale)) { // what no newer description has mended
 		s.d.emit(Event{Kind: EventFailed, Set: set.Name, URI: uri, Err: r.stale[uri]})
@@ -132,7 +150,7 @@ func (r *setRun) reselects() bool { return r.set.Selection != r.d.selects.key }
 // compareAgain is for Sources without a Change List: all is compared again
 // when the list has changed.
 func (r *setRun) compareAgain(ctx context.Context) error {
-	same, err := r.reader.listUnchanged(ctx, r.set)
+	same, err := r.sameList(ctx)
 	switch {
 	case err != nil:
 		return err
@@ -171,9 +189,15 @@ func (r *setRun) incremental(ctx context.Context) error {
 	for round := 1; ; round++ {
 		r.stage.reset()
 		failed := r.failed
-		c, err := r.reader.readChanges(ctx, since, st, true)
+		c, err := r.readSetChanges(ctx, since, st, true)
 		if err != nil {
 			return err
+		}
+		if len(r.noChanges) > 0 {
+			if r.compared {
+				return nil // it was compared just now
+			}
+			return r.compareInstead(ctx)
 		}
 		if round > 1 && (c.unchanged || r.failed > failed) {
 			return nil
@@ -264,6 +288,16 @@ func (r *setRun) advance(c *chain, since resourcesync.Datetime) {
 		later(c.from)
 	}
 	st.Watermark = stateTime(w)
+	if c.other {
+		if st.Polled == nil {
+			st.Polled = map[string]validators{}
+		}
+		delete(st.Polled, st.ChangeDump)
+		if v, ok := c.polled[st.ChangeDump]; ok && len(c.open) == 0 {
+			st.Polled[st.ChangeDump] = v
+		}
+		return
+	}
 	if c.unchanged {
 		return
 	}

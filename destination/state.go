@@ -64,17 +64,18 @@ type setState struct {
 
 	planned bool // all of it was compared in this run
 
-	Complete  bool                  `json:"complete"`   // a baseline was finished
-	Selection string                `json:"selection"`  // what was selected then
-	Listed    int64                 `json:"listed"`     // resources, selected or not, when all was last compared
-	Matched   int64                 `json:"matched"`    // those of them that were selected
-	Watermark time.Time             `json:"watermark"`  // all changes before are here (RS-DST-23)
-	SeenTime  time.Time             `json:"seen_time"`  // of the newest events read
-	Seen      []string              `json:"seen"`       // fingerprints of those events
-	ListKind  string                `json:"list_kind"`  // of Lists, when all was last compared: listSitemap or listOfStandard; empty in older states
-	ListAt    time.Time             `json:"list_at"`    // of the newest Resource List read
-	ListTag   validators            `json:"list_tag"`   // its validators
-	ListParts map[string]validators `json:"list_parts"` // of its parts, if it is an index
+	Complete  bool                  `json:"complete"`            // a baseline was finished
+	Selection string                `json:"selection"`           // what was selected then
+	Listed    int64                 `json:"listed"`              // resources, selected or not, when all was last compared
+	Matched   int64                 `json:"matched"`             // those of them that were selected
+	Watermark time.Time             `json:"watermark"`           // all changes before are here (RS-DST-23)
+	SeenTime  time.Time             `json:"seen_time"`           // of the newest events read
+	Seen      []string              `json:"seen"`                // fingerprints of those events
+	ListKind  string                `json:"list_kind"`           // of Lists, when all was last compared: listSitemap or listOfStandard; empty in older states
+	ListAt    time.Time             `json:"list_at"`             // of the newest Resource List read
+	ListTag   validators            `json:"list_tag"`            // its validators
+	ListParts map[string]validators `json:"list_parts"`          // of its parts, if it is an index
+	ListFrom  string                `json:"list_from,omitempty"` // URI of what was read in place of the Resource List; the validators are of that
 
 	History time.Time             `json:"history"` // where the Change List, or its index, said to begin
 	Appends bool                  `json:"appends"` // the Change List was seen to grow at its end only

@@ -67,6 +67,9 @@ func (t *transfer) run(ctx context.Context) outcome {
 			return outcome{err: err}
 		}
 	}
+	if o, ok := t.fromMemento(ctx, own); ok {
+		return o
+	}
 	t.leave(own)
 	if stale := isStale(own); mirrors > 0 {
 		return outcome{err: fmt.Errorf("%w; nor could it be had from %d mirrors, the last: %v", own, mirrors, elsewhere), stale: stale}

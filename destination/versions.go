@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 
 	"lockstep/internal/fetch"
-	"lockstep/resourcesync"
 )
 
 // maxVersions is how many versions of one resource are applied in one run:
@@ -178,10 +177,4 @@ func (r *setRun) applyVersions(ctx context.Context, c *chain, via string) error 
 // keepsVersion reports whether w is to be kept beside a later change.
 func (g *group) keepsVersion(w *want) bool {
 	return g.stage.turns.keep && w.class == wantChange && len(g.versions) <= maxVersions
-}
-
-// isMemento reports whether l leads to a version of a resource that is to be
-// had.
-func (d *Destination) isMemento(l *resourcesync.Link) bool {
-	return d.opts.AllVersions && l.Rel == relMemento
 }

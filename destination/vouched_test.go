@@ -105,7 +105,7 @@ func TestUnverifiedPackage(t *testing.T) {
 		{"Resource Dump alone", style{noChanges: true, dumpStyle: dumpStyle{dump: true, noList: true}}, false},
 		{"Resource Dump alone, with copies", style{noChanges: true, dumpStyle: dumpStyle{dump: true, noList: true, copies: true}}, true},
 		{"Change Dump beside a Change List", style{dumpStyle: dumpStyle{changeDump: true}}, true},
-		{"Change Dump beside a Resource List", style{dumpStyle: dumpStyle{changeDump: true, noChangeList: true}}, false},
+		{"Change Dump beside a Resource List", style{dumpStyle: dumpStyle{changeDump: true, noChangeList: true}}, true},
 		{"Change Dump alone", style{dumpStyle: dumpStyle{changeDump: true, noChangeList: true, noList: true}}, false},
 		{"Change Dump alone, with copies", style{dumpStyle: dumpStyle{changeDump: true, noChangeList: true, noList: true, copies: true}}, true},
 	}

@@ -51,12 +51,14 @@ func (t *followTally) add(r *destination.Report, err error) {
 	}
 	sum.Failures = newest(sum.Failures, r.Failures)
 	sum.Warnings = newest(sum.Warnings, r.Warnings)
+	sum.Fallbacks = r.Fallbacks // those of the last pass
 }
 
 // copy returns a copy that shares nothing with t.
 func (t *followTally) copy() *followTally {
 	c := *t
 	c.Way, c.BySet = slices.Clone(c.Way), slices.Clone(c.BySet)
+	c.Fallbacks = slices.Clone(c.Fallbacks)
 	c.Failures, c.Warnings = slices.Clone(c.Failures), slices.Clone(c.Warnings)
 	return &c
 }

@@ -67,6 +67,9 @@ func printSync(ctx context.Context, io stdio, out *outputOptions, d *destination
 			io.printf("  plan: %s\n", sentence)
 		}
 	}
+	for i := range r.Fallbacks {
+		io.printf("  fallback: %s\n", r.Fallbacks[i].String())
+	}
 	for _, step := range r.Way {
 		io.printf("  by way of %s\n", step)
 	}

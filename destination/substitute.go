@@ -1,0 +1,386 @@
+package destination
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"lockstep/discover"
+	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
+)
+
+// listKind is what says which resources the set has.
+func (st *setState) listKind() resourcesync.Capability {
+	if st.onlyDump {
+		return resourcesync.ResourceDump
+	}
+	return resourcesync.ResourceList
+}
+
+// changesKind is what says how they change.
+func (st *setState) changesKind() resourcesync.Capability {
+	if st.onlyChangeDump {
+		return resourcesync.ChangeDump
+	}
+	return resourcesync.ChangeList
+}
+
+// readSetList stages what there is: by the Resource List, or if that cannot be
+// read, by the Resource Dump, if all of that can. r.listURI is what was read.
+func (r *setRun) readSetList(ctx context.Context) (snap snapshot, err error) {
+	st := r.set
+	r.listURI = st.Lists
+	failures, err := r.attempt(func() (err error) {
+		snap, err = r.reader.readList(ctx, st.Lists)
+		return err
+	})
+	if err != nil {
+		return snap, err
+	}
+	if snap.complete || len(failures) == 0 {
+		r.works(st.listKind())
+		r.failAll(failures)
+		return snap, nil
+	}
+	cause := gravest(failures)
+	may := r.mayReplace(string(st.listKind()), cause.err)
+	may = may || len(r.noChanges) > 0 && r.isLasting(string(st.changesKind())) // the set has waited long enough
+	if st.Dump == "" || !may {
+		if st.Dump != "" {
+			r.warnWaiting(st.listKind(), resourcesync.ResourceDump, cause.uri)
+		}
+		r.failAll(failures)
+		return snap, nil
+	}
+	var dump snapshot
+	others, err := r.attempt(func() (err error) {
+		dump, err = r.reader.readList(ctx, st.Dump)
+		return err
+	})
+	if err != nil {
+		return snap, err
+	}
+	if !dump.whole() || !dump.dump {
+		for _, f := range others {
+			r.warn(f.uri, fmt.Sprintf("set %s: the Resource Dump cannot be used in place of the Resource List: %v", r.set.Name, f.err))
+		}
+		return r.reader.readList(ctx, st.Lists) // as far as it goes; what fails is reported now
+	}
+	r.listURI, r.listCause = st.Dump, failures
+	return dump, nil
+}
+
+// useDump reports that the Resource Dump is used in place of the Resource List.
+func (r *setRun) useDump(at resourcesync.Datetime) {
+	if len(r.listCause) == 0 {
+		return
+	}
+	f := gravest(r.listCause)
+	unproven := ""
+	if !at.IsZero() {
+		unproven = fmt.Sprintf("it is as of %s", show(at.Time()))
+	}
+	r.fallBack(Fallback{Missing: string(r.set.listKind()), URI: f.uri, Cause: f.err.Error(),
+		Used: string(resourcesync.ResourceDump), UsedURI: r.listURI, Unproven: unproven})
+}
+
+// readSetChanges stages the changes since an instant: by the Change List, or if
+// that cannot be read, by the Change Dump, if all of that can and reaches back
+// that far. Where a fallback may be used, but not that one, r.noChanges says
+// why there are no changes, and nothing is reported yet.
+func (r *setRun) readSetChanges(ctx context.Context, since resourcesync.Datetime, state *setState, poll bool) (c chain, err error) {
+	st := r.set
+	if st.Changes == "" {
+		return chain{complete: true}, nil
+	}
+	read := func() (err error) {
+		c, err = r.reader.readChanges(ctx, since, state, poll)
+		return err
+	}
+	failures, err := r.attempt(read)
+	if err != nil {
+		return c, err
+	}
+	if c.complete {
+		r.works(st.changesKind())
+	}
+	if c.vanished != nil {
+		failures = append(failures, documentFailure{st.Changes, c.vanished})
+	}
+	if c.complete || len(failures) == 0 {
+		r.failAll(failures)
+		return c, nil
+	}
+	cause := gravest(failures)
+	substitute := st.Lists
+	if may := r.mayReplace(string(st.changesKind()), cause.err); !may || st.ChangeDump == "" && substitute == "" {
+		if !may && (st.ChangeDump != "" || substitute != "") {
+			instead := st.listKind()
+			if st.ChangeDump != "" {
+				instead = resourcesync.ChangeDump
+			}
+			r.warnWaiting(st.changesKind(), instead, cause.uri)
+		}
+		r.failAll(r.unlessVanished(&c, failures))
+		return c, nil
+	}
+	if st.ChangeDump != "" {
+		if alt, ok, err := r.readOtherChanges(ctx, since, state, poll, &cause); ok || err != nil {
+			return alt, err
+		}
+		r.stage.voidChanges()
+		if failures, err = r.attempt(read); err != nil { // as far as it goes
+			return c, err
+		}
+		if c.vanished != nil {
+			failures = append(failures, documentFailure{st.Changes, c.vanished})
+		}
+		if c.complete || len(failures) == 0 {
+			r.failAll(failures)
+			return c, nil
+		}
+	}
+	if c.vanished != nil && !r.compared || substitute == "" { // all is going to be compared, and then they are read again
+		r.failAll(r.unlessVanished(&c, failures))
+		return c, nil
+	}
+	r.noChanges = failures
+	return c, nil
+}
+
+// unlessVanished is failures without the one that the caller deals with.
+func (r *setRun) unlessVanished(c *chain, failures []documentFailure) []documentFailure {
+	if c.vanished != nil {
+		return failures[:len(failures)-1]
+	}
+	return failures
+}
+
+// readOtherChanges stages the changes by the Change Dump beside a Change List.
+// What is remembered of the Change List is left as it is.
+func (r *setRun) readOtherChanges(ctx context.Context, since resourcesync.Datetime, state *setState, poll bool, cause *documentFailure) (c chain, ok bool, err error) {
+	st := r.set
+	other := *state
+	other.Changes, other.Open = st.ChangeDump, nil
+	other.Cursor, other.Seen, other.SeenTime, other.History, other.Appends = cursor{}, nil, time.Time{}, time.Time{}, false
+	r.stage.voidChanges()
+	failures, err := r.attempt(func() (err error) {
+		c, err = r.reader.readChanges(ctx, since, &other, poll)
+		return err
+	})
+	if err != nil {
+		return c, false, err
+	}
+	if gap := r.gap(&c, since); !c.whole() || gap != "" {
+		if gap != "" {
+			r.warn(st.ChangeDump, fmt.Sprintf("set %s: the Change Dump cannot be used in place of the Change List: %s", st.Name, gap))
+		}
+		for _, f := range failures {
+			r.warn(f.uri, fmt.Sprintf("set %s: the Change Dump cannot be used in place of the Change List: %v", st.Name, f.err))
+		}
+		return c, false, nil
+	}
+	r.failAll(failures)
+	c.other = true
+	unproven := ""
+	if end := maxOf(stateTime(c.until), stateTime(c.newest)); !end.IsZero() {
+		unproven = fmt.Sprintf("changes after %s are unknown", show(end))
+	}
+	r.fallBack(Fallback{Missing: string(st.changesKind()), URI: cause.uri, Cause: cause.err.Error(),
+		Used: string(resourcesync.ChangeDump), UsedURI: st.ChangeDump, Unproven: unproven})
+	return c, true, nil
+}
+
+// isFresh reports whether a list of an instant is as new as what is known of the
+// set: what it does not name is gone, and not only unknown to it.
+func (r *setRun) isFresh(at resourcesync.Datetime) bool {
+	st := r.set
+	known := maxOf(st.Watermark, st.ListAt)
+	if known.IsZero() && r.counts[st.Number] == 0 {
+		return true
+	}
+	return !at.IsZero() && !stateTime(at).Before(known)
+}
+
+// useList reports that the list stands in for the changes that cannot be read,
+// if it is fresh; else that they cannot be read. It returns what to make of the
+// changes.
+func (r *setRun) useList(snap *snapshot, c *chain) chain {
+	f := gravest(r.noChanges)
+	if !snap.whole() || !r.isFresh(snap.at) {
+		r.failAll(r.noChanges)
+		if snap.whole() {
+			r.warn(r.listURI, r.notFresh(snap.at))
+		}
+		unknown := *c
+		unknown.complete, unknown.vanished = false, nil
+		return unknown
+	}
+	r.reportList(f, snap.at)
+	return chain{complete: true}
+}
+
+func (r *setRun) reportList(f documentFailure, at resourcesync.Datetime) {
+	used := r.set.listKind()
+	if r.listURI == r.set.Dump && r.set.Dump != "" {
+		used = resourcesync.ResourceDump
+	}
+	r.fallBack(Fallback{Missing: string(r.set.changesKind()), URI: f.uri, Cause: f.err.Error(), Used: string(used), UsedURI: r.listURI,
+		Unproven: fmt.Sprintf("changes after %s are unknown", show(at.Time()))})
+}
+
+func (r *setRun) notFresh(at resourcesync.Datetime) string {
+	return fmt.Sprintf("set %s: %s cannot be used in place of the changes: it is of %s, the mirror is as of %s",
+		r.set.Name, fetch.Printable(r.listURI), show(at.Time()), show(maxOf(r.set.Watermark, r.set.ListAt)))
+}
+
+// compareInstead compares all of the set, because its changes cannot be read;
+// but not if the list is as it was when that was last done.
+func (r *setRun) compareInstead(ctx context.Context) error {
+	st := r.set
+	same, err := r.sameList(ctx)
+	switch {
+	case err != nil:
+		return err
+	case !same:
+		return r.baseline(ctx, false)
+	}
+	at := resourcesync.NewDatetime(st.ListAt)
+	if !r.isFresh(at) {
+		r.failAll(r.noChanges)
+		r.warn(r.listURI, r.notFresh(at))
+	} else {
+		r.reportList(gravest(r.noChanges), at)
+	}
+	r.report.effort(ModeNone, st.viaList())
+	return r.retry(ctx)
+}
+
+// sameList reports whether the list is as it was when it was last read: the
+// Resource List, or the Resource Dump that was read in place of it and still
+// has to be.
+func (r *setRun) sameList(ctx context.Context) (bool, error) {
+	st := r.set
+	r.listURI = st.Lists
+	if st.ListFrom == "" || st.ListFrom != st.Dump {
+		if st.ListFrom != "" {
+			return false, nil
+		}
+		return r.reader.listUnchanged(ctx, st)
+	}
+	doc, err := r.reader.open(ctx, st.Lists, validators{})
+	switch {
+	case err == nil:
+		return false, doc.Close()
+	case ctx.Err() != nil:
+		return false, context.Cause(ctx)
+	case !r.mayReplace(string(st.listKind()), err):
+		return false, nil
+	}
+	dump := *st
+	dump.Lists = st.Dump
+	same, derr := r.reader.listUnchanged(ctx, &dump)
+	if same && derr == nil {
+		r.listURI, r.listCause = st.Dump, []documentFailure{{st.Lists, err}}
+		r.useDump(resourcesync.NewDatetime(st.ListAt))
+	}
+	return same, derr
+}
+
+// lookInPackages looks in the packages of dumps for the resources that this run
+// could not get from their addresses: what a list or a change describes may be
+// there. A dump that was searched before is searched again once it has changed.
+func (r *setRun) lookInPackages(ctx context.Context) error {
+	st, o := r.set, &r.d.opts
+	if len(r.stale) == 0 || o.DryRun || o.Via == ViaList || r.past != nil || st.foreign != nil || r.d.compare {
+		return nil
+	}
+	r.stage.reset()
+	owed, err := r.stagePending(ctx)
+	if err != nil || owed == 0 {
+		return err
+	}
+	found := false
+	for _, dump := range []struct {
+		uri            string
+		kind, manifest resourcesync.Capability
+	}{
+		{st.ChangeDump, resourcesync.ChangeDump, resourcesync.ChangeDumpManifest},
+		{st.Dump, resourcesync.ResourceDump, resourcesync.ResourceDumpManifest},
+	} {
+		if dump.uri == "" || r.searched(ctx, dump.uri) {
+			continue
+		}
+		entries, err := r.reader.packagesOf(ctx, dump.uri, dump.kind)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil {
+			r.warn(dump.uri, fmt.Sprintf("set %s: the packages of the %s cannot be searched: %v", st.Name, capabilityName(string(dump.kind)), err))
+			continue
+		}
+		var refs []packageRef
+		for i := range entries {
+			if ref := r.reader.refOf(&entries[i]); ref.refused == "" && (entries[i].Until.IsZero() || !stateTime(entries[i].Until).Before(r.began) || r.began.IsZero()) {
+				refs = append(refs, ref)
+			}
+		}
+		if len(refs) == 0 || len(refs) > maxPastPackages {
+			continue
+		}
+		if err := r.reader.readHints(ctx, refs, dump.manifest); err != nil {
+			return err
+		}
+		found = true
+	}
+	if !found {
+		return nil
+	}
+	_, err = r.carryOut(ctx, work{mode: ModeNone, via: st.viaList(), searched: true, final: true})
+	return err
+}
+
+// stagePending stages what this run could not get.
+func (r *setRun) stagePending(ctx context.Context) (n int, err error) {
+	for o, err := range r.d.journal.Owed(ctx, r.set.Number) {
+		if err != nil {
+			return n, err
+		}
+		if r.stale[o.URI] == nil {
+			continue
+		}
+		w, _, err := decodeWant(o.URI, string(o.Entry))
+		if err != nil {
+			return n, err
+		}
+		if w.Gone || w.claimed || !isVouched(&w) || w.Change == resourcesync.UnknownChange {
+			continue
+		}
+		w.passing, w.notBefore = false, time.Time{}
+		w.class, w.Refused, w.Member, w.pack = wantOwed, r.reader.refuse(w.URI), member{}, 0
+		n++
+		if err := r.stage.add(ctx, w); err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// searched reports whether a dump is as it was when it was last searched, and
+// notes how it is.
+func (r *setRun) searched(ctx context.Context, uri string) bool {
+	o := &r.outages
+	is, err := discover.Open(ctx, r.d.client, uri, discover.Validators{ETag: o.Searched[uri].ETag, LastModified: o.Searched[uri].Modified})
+	if err != nil {
+		return true // not modified, or not to be read
+	}
+	_ = is.Close() // its validators were of interest
+	if v := (validators{is.ETag, is.LastModified}); v != (validators{}) {
+		if o.Searched == nil || len(o.Searched) > 2 {
+			o.Searched = map[string]validators{}
+		}
+		o.Searched[uri], o.changed = v, true
+	}
+	return false
+}
