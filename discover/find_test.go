@@ -68,6 +68,8 @@ func TestFind(t *testing.T) {
 		{name: "well-known below the path without slash", address: "HOST/data", want: both, all: true, requests: 5, changes: below},
 		{name: "well-known beside a page", address: "HOST/data/x/", want: both, all: true, requests: 6,
 			changes: site{"/.well-known/resourcesync": "", "/data/x/": "-> HOST/data/start.html", "/data/start.html": "<html></html>", "/data/.well-known/resourcesync": usual()["/.well-known/resourcesync"]}},
+		{name: "well-known below the path, the root forbidden", address: "HOST/data/", want: both, all: true, requests: 5,
+			changes: site{"/.well-known/resourcesync": "status 403", "/data/.well-known/resourcesync": usual()["/.well-known/resourcesync"]}},
 		{name: "guess at the root", address: "HOST/deep", want: "main: resourcelist (alone)", requests: 6,
 			changes: site{"/.well-known/resourcesync": "", "/sitemap.xml": index("", nil, "HOST/n.xml")}},
 		{name: "plain Sitemap", address: "HOST/sitemap.xml", changes: site{"/sitemap.xml": doc("", nil, "HOST/n")}, want: "main: resourcelist (alone)", requests: 1},

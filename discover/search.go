@@ -1,6 +1,7 @@
 package discover
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -21,13 +22,23 @@ const maxTold = 12
 // there but cannot be read ends the search with its error, and what one place
 // announces is not looked for in another.
 func (f *finder) search(u *url.URL) error {
+	var forbidden error
 	for _, uri := range WellKnowns(u) {
 		if f.seen[uri] {
 			continue
 		}
-		if err := f.wellKnown(uri); err != nil || f.announced() {
+		err := f.wellKnown(uri)
+		if isForbidden(err) { // a bucket may say so of what is not there; the next place may have a document
+			forbidden = cmp.Or(forbidden, fmt.Errorf("%w; if there is no Source Description, give the address of a document of the Source", err))
+			f.failed(uri, err)
+			continue
+		}
+		if err != nil || f.announced() {
 			return err
 		}
+	}
+	if forbidden != nil {
+		return forbidden
 	}
 	root, here := rootOf(u), directory(u)
 	if err := f.robots(root.JoinPath("robots.txt")); err != nil || f.announced() {
@@ -156,11 +167,20 @@ func isAbsent(err error) bool {
 	if !errors.As(err, &status) || status.Status < 400 || status.Status > 499 || retryable(status.Status) {
 		return false
 	}
-	switch status.Status {
-	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired, http.StatusUnavailableForLegalReasons:
+	return !isForbidden(err)
+}
+
+// isForbidden reports whether the server refuses to say what is there.
+func isForbidden(err error) bool {
+	var status *fetch.StatusError
+	if !errors.As(err, &status) {
 		return false
 	}
-	return true
+	switch status.Status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired, http.StatusUnavailableForLegalReasons:
+		return true
+	}
+	return false
 }
 
 // retryable reports whether an answer of this status may be another one later.
