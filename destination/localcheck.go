@@ -167,7 +167,13 @@ func (s *session) checkLocal(ctx context.Context) error {
 		s.report.Updated += c.report.Damaged()
 		return nil
 	}
-	return s.d.journal.Record(ctx, Batch{Save: map[string][]byte{docLocal: encode(&LocalReport{CheckedAt: c.report.CheckedAt, Files: c.report.Files})}})
+	done := encode(&LocalReport{CheckedAt: c.report.CheckedAt, Files: c.report.Files})
+	err = s.d.journal.Record(ctx, Batch{Save: map[string][]byte{docLocal: done}})
+	if err != nil && isFull(err) {
+		s.warn("", fmt.Sprintf("record when the files of the mirror were checked: %v", err)) // the next run looks again
+		return nil
+	}
+	return err
 }
 
 // A localCheck is one look at all files.

@@ -12,6 +12,9 @@ import (
 	"lockstep/destination"
 )
 
+// filesPage is how many files one page has: few hand-overs, and some megabytes.
+const filesPage = 8192
+
 // Files implements [destination.FileLister]. The database joins the rows of a
 // page to one text, which costs a fraction of handing out each row: no path has
 // an empty segment, so slashes separate its parts.
@@ -23,7 +26,7 @@ func (j *Journal) Files(ctx context.Context) iter.Seq2[destination.FilePage, err
 			p := destination.FilePage{After: after}
 			var n int
 			var text sql.RawBytes
-			rows, err := j.db.query(ctx, page, after, journalPage)
+			rows, err := j.db.query(ctx, page, after, filesPage)
 			if err == nil {
 				for rows.Next() {
 					if err = rows.Scan(&n, &p.Last, &text); err == nil && n > 0 {
@@ -41,7 +44,7 @@ func (j *Journal) Files(ctx context.Context) iter.Seq2[destination.FilePage, err
 				yield(destination.FilePage{}, fmt.Errorf("read files from journal: %w", err))
 				return
 			}
-			if n > 0 && !yield(p, nil) || n < journalPage {
+			if n > 0 && !yield(p, nil) || n < filesPage {
 				return
 			}
 			after = p.Last
