@@ -167,13 +167,20 @@ func (l *listing) deleteGone(ctx context.Context) error {
 // ends; then it returns the cause.
 func (l *lister) watch(ctx context.Context, scan func(context.Context) (Report, error), due func(context.Context) error, onChange func(Report)) error {
 	said, retry := "", time.Duration(0)
+	last, every := time.Time{}, repeatFirst // of a trouble that stays
 	for {
 		r, err := scan(ctx)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		// A trouble that stays is told once.
-		if text := errorText(err); text == "" || text != said {
+		// A trouble that stays is reported again and again, ever less often.
+		switch text := errorText(err); {
+		case text == "" || said == "":
+			last, every = time.Now(), repeatFirst
+			l.told.emit(Event{Kind: EventScanned, Err: err, Report: r})
+			said = text
+		case text != said || time.Since(last) >= every:
+			last, every = time.Now(), min(2*every, repeatMost)
 			l.told.emit(Event{Kind: EventScanned, Err: err, Report: r})
 			said = text
 		}
@@ -189,6 +196,13 @@ func (l *lister) watch(ctx context.Context, scan func(context.Context) (Report, 
 		}
 	}
 }
+
+// How long after the first report of a trouble that stays it is reported again,
+// and how often at least from then on.
+const (
+	repeatFirst = 5 * time.Minute
+	repeatMost  = 6 * time.Hour
+)
 
 func errorText(err error) string {
 	if err == nil {

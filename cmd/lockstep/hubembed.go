@@ -72,10 +72,12 @@ func (s *site) openPages(ctx context.Context) error {
 	}
 	m := newMetrics()
 	m.register(s.tally.figures)
+	m.register(s.upstreams.figures)
 	m.register(s.channelFigures)
 	m.register(s.versionFigures)
 	s.database = &readiness{check: s.db.Check, log: s.log}
 	s.pages = newPages(u.EscapedPath(), s.admin.guard, m, s.ready)
+	s.pages.detail = s.upstreams.detail
 	if s.hub != nil {
 		s.hubPath = u.EscapedPath() + hubPath
 		s.hub.show(s.pages, s.admin, m)

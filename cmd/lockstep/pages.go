@@ -16,7 +16,8 @@ const pagesDir = "-/"
 // pages serve the status of a process. All but health and readiness takes the
 // admin token, or the admin socket.
 type pages struct {
-	dir    string // the path they are below, from the root, with a slash at its end
+	detail func() string // what /-/readyz says behind "ok"; may be nil
+	dir    string        // the path they are below, from the root, with a slash at its end
 	guard  *trust.Guard
 	routes []pageRoute
 }
@@ -33,7 +34,12 @@ type pageRoute struct {
 func newPages(base string, g *trust.Guard, m *metrics, ready func() error) *pages {
 	p := &pages{dir: base + pagesDir, guard: g}
 	p.add("healthz", says(func() error { return nil }))
-	p.add("readyz", says(ready))
+	p.add("readyz", saysWith(ready, func() string {
+		if p.detail == nil {
+			return ""
+		}
+		return p.detail()
+	}))
 	p.protect("metrics", m.handler())
 	return p
 }
@@ -104,7 +110,10 @@ func (p *pages) admin(more func(http.ResponseWriter, *http.Request) bool) http.H
 }
 
 // says answers "ok", or why not.
-func says(check func() error) http.Handler {
+func says(check func() error) http.Handler { return saysWith(check, func() string { return "" }) }
+
+// saysWith is says, with details behind the "ok".
+func saysWith(check func() error, detail func() string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
 		header.Set("X-Content-Type-Options", "nosniff")
@@ -120,6 +129,6 @@ func says(check func() error) http.Handler {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
-		_, _ = w.Write([]byte("ok\n")) // a client that has gone needs no answer
+		_, _ = w.Write([]byte("ok\n" + detail())) // a client that has gone needs no answer
 	})
 }

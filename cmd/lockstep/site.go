@@ -24,28 +24,29 @@ import (
 // A site is a Source as serve and publish run it: sets, each with a way in, one
 // catalog, one store of documents.
 type site struct {
-	opts     siteOptions
-	sets     []*siteSet
-	db       *sqlite.DB
-	docs     documentStore
-	claim    *outClaim // of the place of the documents
-	src      *source.Source
-	clients  []*fetch.Client
-	api      *intake.API       // nil: no set is filled through it
-	apiPath  string            // where it is
-	bytes    *blob.Dir         // of past representations; nil if nobody needs them
-	keeper   *bitstream.Keeper // of those
-	versions versionsKeeping
-	log      *slog.Logger
-	release  func()    // of the state's lock
-	hub      *hubFront // embedded; nil: none
-	database *readiness
-	hubPath  string                 // where it is
-	pages    *pages                 // about the Source; nil: none
-	admin    *administration        // nil: none
-	oai      *repository.Repository // for harvesters; nil: none
-	oaiPath  string                 // where it is
-	tally    siteTally
+	opts      siteOptions
+	sets      []*siteSet
+	db        *sqlite.DB
+	docs      documentStore
+	claim     *outClaim // of the place of the documents
+	src       *source.Source
+	clients   []*fetch.Client
+	api       *intake.API       // nil: no set is filled through it
+	apiPath   string            // where it is
+	bytes     *blob.Dir         // of past representations; nil if nobody needs them
+	keeper    *bitstream.Keeper // of those
+	versions  versionsKeeping
+	log       *slog.Logger
+	release   func()    // of the state's lock
+	hub       *hubFront // embedded; nil: none
+	database  *readiness
+	hubPath   string                 // where it is
+	pages     *pages                 // about the Source; nil: none
+	admin     *administration        // nil: none
+	oai       *repository.Repository // for harvesters; nil: none
+	oaiPath   string                 // where it is
+	tally     siteTally
+	upstreams upstreams
 }
 
 // siteOptions says what a site is made of.

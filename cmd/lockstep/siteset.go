@@ -80,8 +80,14 @@ func (s *site) newSet(c *setConfig, inner catalog.Catalog) (*siteSet, catalog.Ca
 	if way.hashes, err = algorithms(c.Hash); err != nil {
 		return nil, nil, err
 	}
-	if s.opts.onEvent != nil {
-		way.onEvent = func(e intake.Event) { s.opts.onEvent(set.name, e) }
+	way.onEvent = func(e intake.Event) {
+		again := s.upstreams.note(set.name, &e)
+		if s.opts.onEvent != nil {
+			s.opts.onEvent(set.name, e)
+		}
+		if again != "" && s.opts.io.Err != nil {
+			s.opts.io.errorf("note: %s\n", again)
+		}
 	}
 	if set.origin, err = c.from.kind.open(way); err != nil {
 		return nil, nil, usageError{err: fmt.Errorf("set %s: %w", set.name, err), hint: hintOf(err)}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"lockstep/intake"
+)
+
+// TestOriginDown: an origin that cannot be read shows in figures and in the
+// details of readiness, and so does that it can be read again.
+func TestOriginDown(t *testing.T) {
+	t.Parallel()
+	var u upstreams
+	scanned := func(set string, err error) string {
+		return u.note(set, &intake.Event{Kind: intake.EventScanned, Err: err})
+	}
+	down := errors.New("status 503")
+	for range 2 {
+		if s := scanned("maps", down); s != "" {
+			t.Errorf("a failure is said to be a recovery: %s", s)
+		}
+	}
+	if s := scanned("other", nil); s != "" {
+		t.Errorf("the first scan is said to be a recovery: %s", s)
+	}
+	if d := u.detail(); !strings.HasPrefix(d, "set maps: its origin cannot be read since 2") || strings.Contains(d, "other") {
+		t.Errorf("detail %q", d)
+	}
+	m := newMetrics()
+	m.register(u.figures)
+	if s := scanned("maps", nil); !strings.Contains(s, "set maps: its origin can be read again") {
+		t.Errorf("note %q", s)
+	}
+	if d := u.detail(); d != "" {
+		t.Errorf("detail %q", d)
+	}
+}
