@@ -13,34 +13,41 @@ import (
 // suspect, the history was rewritten: then nothing newer may be lost by it.
 func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 	st, o := r.set, &r.d.opts
+	ahead := st.wasAhead(time.Now())
 	r.compared = true
 	st.push.forgetBalance() // what is deleted now is counted against what is here now
 	if st.Lists == "" {
 		r.compared = false
 		st.Watermark, st.SeenTime, st.Seen, st.Cursor = time.Time{}, time.Time{}, nil, cursor{}
-		st.Polled, st.Open = nil, nil
+		st.Polled, st.Open, st.Ahead, st.ListAt = nil, nil, false, time.Time{}
 		return r.incremental(ctx)
 	}
 	snap, err := r.readSetList(ctx)
 	if err != nil {
 		return err
 	}
+	since := snap.at
+	if r.reader.future.note(st.Lists, snap.at); r.reader.future.has(snap.at) {
+		since = resourcesync.Datetime{} // changes of a corrected clock come before it
+	}
+	r.reader.overtakes = !r.reader.future.has(snap.at)
+	defer func() { r.reader.overtakes = false }()
 	c := chain{complete: true}
 	fresh := *st
 	fresh.Cursor, fresh.Seen, fresh.SeenTime, fresh.History = cursor{}, nil, time.Time{}, time.Time{}
 	if len(r.noChanges) == 0 {
-		if c, err = r.readSetChanges(ctx, snap.at, &fresh, false); err != nil {
+		if c, err = r.readSetChanges(ctx, since, &fresh, false); err != nil {
 			return err
 		}
 	}
 	if len(r.noChanges) > 0 {
 		c = r.useList(&snap, &c)
 	} else if st.Changes != "" {
-		past, err := r.catchUp(ctx, &c, snap.at, &fresh)
+		past, err := r.catchUp(ctx, &c, since, &fresh)
 		if err != nil {
 			return err
 		}
-		if gap := r.gap(&c, snap.at); gap != "" {
+		if gap := r.gap(&c, since); gap != "" {
 			if past != "" {
 				gap += ", and " + past
 			}
@@ -66,10 +73,10 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 	}
 	// What was told since the list, and applied here, is not told again: the
 	// list would take it back.
-	if st.Complete && !o.Baseline && (st.Changes == "" || c.gap || !c.whole()) {
+	if st.Complete && !o.Baseline && !ahead && (st.Changes == "" || c.gap || !c.whole()) {
 		suspect = suspect || stateTime(snap.at).Before(st.Watermark) && !snap.at.IsZero()
 	}
-	if !o.Baseline {
+	if !o.Baseline && !ahead {
 		if err := r.wentBack(&snap, &c); err != nil {
 			return err
 		}

@@ -79,15 +79,16 @@ func newLook(seen []string) *look {
 // A changeReader reads the Change Lists of a set from the watermark on.
 type changeReader struct {
 	*setReader
-	since  resourcesync.Datetime
-	state  *setState // of the last reading; its cursor and events are looked for
-	chain  chain
-	last   resourcesync.Datetime // until of the list before
-	behind bool                  // the lists to come begin behind the cursor
-	out    *stageWriter          // takes what is staged, where others read beside; nil: nobody does
-	order  string                // of the documents, likewise
-	latest *latest               // likewise; nil: every change counts
-	below  map[string]bool       // documents read, likewise: what two archived ones lead to is read twice
+	since     resourcesync.Datetime
+	state     *setState // of the last reading; its cursor and events are looked for
+	chain     chain
+	overtakes bool                  // a list was read that is not of our future: it may be newer than changes that are
+	last      resourcesync.Datetime // until of the list before
+	behind    bool                  // the lists to come begin behind the cursor
+	out       *stageWriter          // takes what is staged, where others read beside; nil: nobody does
+	order     string                // of the documents, likewise
+	latest    *latest               // likewise; nil: every change counts
+	below     map[string]bool       // documents read, likewise: what two archived ones lead to is read twice
 }
 
 // enter guards against documents that lead back to themselves.
@@ -102,7 +103,7 @@ func (c *changeReader) enter(uri string, depth int) error {
 // validators, if polling; the cursor and the newest events.
 func (r *setReader) readChanges(ctx context.Context, since resourcesync.Datetime, state *setState, poll bool) (chain, error) {
 	for again := false; ; again = true {
-		c := &changeReader{setReader: r, since: since, state: state}
+		c := &changeReader{setReader: r, since: since, state: state, overtakes: r.overtakes}
 		c.begin()
 		err := c.read(ctx, poll && !again, again)
 		if errors.Is(err, errAgain) {

@@ -88,6 +88,9 @@ func (c *changeReader) readEntries(ctx context.Context, t *telling, said resourc
 			continue // not a change; the Reader has warned
 		}
 		w := c.wantOf(&e)
+		if c.overtakes && c.future.has(e.EventTime()) {
+			w.doubt()
+		}
 		if t.pkg > 0 && !w.Gone {
 			w.Member, w.pack = memberOf(t.pkg, &e), t.pkg
 		}

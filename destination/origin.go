@@ -34,8 +34,10 @@ type setReader struct {
 	warn  func(uri, text string)
 	fail  func(uri string, err error) // a document that could not be read
 
-	packages packageTable           // that were named
-	passed   atomic.Pointer[string] // scheme and authority of URIs that are not refused
+	packages  packageTable           // that were named
+	future    futureTimes            // that were read
+	overtakes bool                   // see changeReader
+	passed    atomic.Pointer[string] // scheme and authority of URIs that are not refused
 
 	mu      sync.Mutex      // guards what follows, and calls of warn and fail, while parts are read side by side
 	only    map[string]bool // of a list, stage these only; true once they were found; nil: all
@@ -209,6 +211,7 @@ func (r *setReader) wantOf(e *resourcesync.Entry) want {
 	if e.HasLength {
 		w.Length = e.Length
 	}
+	r.future.note(e.Loc, e.Datetime, e.Lastmod)
 	for i := range e.Links {
 		if len(w.Links) < maxLinks && r.d.usefulLink(&e.Links[i]) && (r.set.foreign == nil || !isRepresentation(&e.Links[i])) {
 			w.Links = append(w.Links, e.Links[i])

@@ -250,7 +250,7 @@ func compare(h *Held, w *want) likeness {
 // of newer.
 func regressed(a *action) bool {
 	return a.verb == verbFetch && a.isHeld() && !a.gone && !a.conditional &&
-		!a.Lastmod.IsZero() && !a.held.Lastmod.IsZero() && a.Lastmod.Time().Before(a.held.Lastmod.Truncate(time.Second))
+		!a.Lastmod.IsZero() && !a.held.Lastmod.IsZero() && !a.held.Lastmod.After(time.Now().Add(maxClockSkew)) && a.Lastmod.Time().Before(a.held.Lastmod.Truncate(time.Second))
 }
 
 // A tally is what a plan comes to.

@@ -80,6 +80,7 @@ func (s *session) push(ctx context.Context, set *setState, up *upChecker, ms []*
 		r := s.newSetRun(set)
 		p.setRun = r
 		err := p.run(ctx, ms, now)
+		r.reportFuture()
 		for uri, err := range r.stale { // it has changed again: what comes next describes it, or a look tells of it
 			s.report.Failed--
 			s.report.unfail(uri, err.Error())
@@ -95,6 +96,9 @@ func (s *session) push(ctx context.Context, set *setState, up *upChecker, ms []*
 
 // sourceClock is what the Source's clock shows at most, as far as we know.
 func sourceClock(set *setState, now time.Time) time.Time {
+	if set.wasAhead(now) {
+		return now
+	}
 	return maxOf(now, set.Watermark)
 }
 
@@ -184,7 +188,9 @@ func (p *pusher) take(ctx context.Context, m *message, now time.Time) error {
 		p.warn(m.topic, fmt.Sprintf("set %s: a notification: %v", p.set.Name, n.unlocated))
 		p.look("a notification has entries without a readable loc")
 	}
-	if p.set.push.continues(p.set.Watermark, n.from, n.until, p.limit) {
+	if p.set.wasAhead(now) {
+		p.gap("the set was read up to a time in our future")
+	} else if p.set.push.continues(p.set.Watermark, n.from, n.until, p.limit) {
 		p.gap("a notification does not continue from what is known")
 	}
 	fresh := 0

@@ -292,7 +292,7 @@ func (p *pushState) isKnown(st *setState, w *want, t resourcesync.Datetime) bool
 	if stateTime(t).Equal(st.SeenTime) && slices.Contains(st.Seen, fingerprint(w, t)) {
 		return true // a pull has read it
 	}
-	return !st.Watermark.IsZero() && isBefore(t, st.Watermark)
+	return !st.Watermark.IsZero() && !st.Ahead && isBefore(t, st.Watermark)
 }
 
 // isNewer reports whether a notification brought a later state of the resource

@@ -58,6 +58,8 @@ func (s *session) newSetRun(set *setState) *setRun {
 	r := &setRun{session: s, set: set, stage: newStage(s.d.journal), stale: map[string]error{}}
 	r.stage.turns.keep = s.d.opts.AllVersions
 	r.reader = &setReader{d: s.d, set: set, home: s.home, stage: r.stage, warn: s.warn, fail: r.fail}
+	r.reader.future.limit = time.Now().Add(maxTrustedSkew)
+	r.stage.future = &r.reader.future
 	return r
 }
 
@@ -95,6 +97,7 @@ func (s *session) syncSet(ctx context.Context, set *setState) error {
 	if serr := r.saveOutages(context.WithoutCancel(ctx)); err == nil {
 		err = serr
 	}
+	r.reportFuture()
 	for _, uri := range slices.Sorted(maps.Keys(r.stale)) { // what no newer description has mended
 		s.d.emit(Event{Kind: EventFailed, Set: set.Name, URI: uri, Err: r.stale[uri]})
 	}
@@ -186,6 +189,7 @@ func (r *setRun) dissolve(ctx context.Context) error {
 func (r *setRun) incremental(ctx context.Context) error {
 	st := r.set
 	since := resourcesync.NewDatetime(st.Watermark)
+	ahead := st.wasAhead(time.Now())
 	for round := 1; ; round++ {
 		r.stage.reset()
 		failed := r.failed
@@ -201,6 +205,9 @@ func (r *setRun) incremental(ctx context.Context) error {
 		}
 		if round > 1 && (c.unchanged || r.failed > failed) {
 			return nil
+		}
+		if ahead && !c.unchanged && !c.resumed && !r.compared && c.complete && !since.IsZero() {
+			return r.compareAhead(ctx)
 		}
 		if r.compared && (c.lost || r.gap(&c, since) != "") {
 			return nil // it is as well as it can be
@@ -288,6 +295,7 @@ func (r *setRun) advance(c *chain, since resourcesync.Datetime) {
 		later(c.from)
 	}
 	st.Watermark = stateTime(w)
+	st.Ahead = st.Watermark.After(time.Now().Add(maxTrustedSkew))
 	if c.other {
 		if st.Polled == nil {
 			st.Polled = map[string]validators{}

@@ -26,6 +26,7 @@ type stage struct {
 	until  resourcesync.Datetime // events after it are left out; zero: none is
 	seen   map[string]bool       // as are these
 	turns  turns                 // versions other than the last
+	future *futureTimes          // times that order nothing; nil: all do
 	void   int                   // changes from documents with lower numbers do not count
 }
 
@@ -313,7 +314,9 @@ func (s *stage) later(a, b *want) bool {
 		if c := b.Lastmod.Compare(a.Lastmod); c != 0 && !a.Lastmod.IsZero() && !b.Lastmod.IsZero() {
 			return c > 0
 		}
-	} else if c := s.eventTime(b).Compare(s.eventTime(a)); c != 0 {
+	} else if at, bt := s.eventTime(a), s.eventTime(b); s.future != nil && (s.future.has(at) || s.future.has(bt)) {
+		// Before or after them the clock was corrected.
+	} else if c := bt.Compare(at); c != 0 {
 		return c > 0
 	}
 	if a.doc != b.doc {

@@ -77,11 +77,12 @@ type setState struct {
 	ListParts map[string]validators `json:"list_parts"`          // of its parts, if it is an index
 	ListFrom  string                `json:"list_from,omitempty"` // URI of what was read in place of the Resource List; the validators are of that
 
-	History time.Time             `json:"history"` // where the Change List, or its index, said to begin
-	Appends bool                  `json:"appends"` // the Change List was seen to grow at its end only
-	Cursor  cursor                `json:"cursor"`  // in the newest Change List
-	Polled  map[string]validators `json:"polled"`  // change documents that can change, read to their end
-	Open    []string              `json:"open"`    // the open lists of an index, to be polled
+	Ahead   bool                  `json:"ahead,omitempty"` // Watermark lay in our future when it was set
+	History time.Time             `json:"history"`         // where the Change List, or its index, said to begin
+	Appends bool                  `json:"appends"`         // the Change List was seen to grow at its end only
+	Cursor  cursor                `json:"cursor"`          // in the newest Change List
+	Polled  map[string]validators `json:"polled"`          // change documents that can change, read to their end
+	Open    []string              `json:"open"`            // the open lists of an index, to be polled
 
 	Harvest *harvestState `json:"harvest,omitempty"` // how far we have come with the memory of its Origin
 }

@@ -200,7 +200,7 @@ func (s *bucketScan) deleteGone(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if st.Resources > maxEmptied {
+		if st.Resources > 0 {
 			return &EmptyError{Root: s.b.objects.String(), Resources: st.Resources, listing: true}
 		}
 	}

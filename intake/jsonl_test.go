@@ -180,7 +180,7 @@ func TestJSONLMassDeletion(t *testing.T) {
 	for _, tt := range []struct {
 		before, after int
 		refused       bool
-	}{{5, 0, false}, {6, 0, true}, {100, 1, false}, {202, 101, false}, {202, 100, true}, {300, 0, true}} {
+	}{{1, 0, true}, {3, 0, true}, {6, 0, true}, {100, 1, false}, {202, 101, false}, {202, 100, true}, {300, 0, true}} {
 		cat, path := catalog.NewMem(nil), filepath.Join(t.TempDir(), "list.jsonl")
 		list(t, path, lines(tt.before)...)
 		_, err := newJSONL(t, path, cat, intake.JSONLOptions{}).Scan(t.Context())

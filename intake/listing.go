@@ -124,7 +124,7 @@ func (l *listing) mayDelete(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	empty := l.files.Load() == 0 && st.Resources > maxEmptied
+	empty := l.files.Load() == 0 && st.Resources > 0
 	if !empty && (l.gone.count <= minShrink || l.gone.count <= st.Resources/2) {
 		return nil
 	}

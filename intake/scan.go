@@ -21,10 +21,6 @@ const (
 	blocksReady = 64        // hashed and waiting to be applied
 )
 
-// maxEmptied is how many resources a directory found empty may have had: as
-// with a mirror, so few are not worth a question.
-const maxEmptied = 5
-
 // scan is one run of a Dir: the merge of walk and catalog, the hashing of what
 // the merge finds new or touched, and the updates that come of it.
 type scan struct {
@@ -90,14 +86,8 @@ func (s *scan) deleteGone(ctx context.Context, whole bool) error {
 	if !os.SameFile(fi, s.t.rootInfo) {
 		return errors.New("the directory was replaced while it was scanned")
 	}
-	if whole && s.files.Load() == 0 && !s.d.o.AllowEmpty {
-		st, err := s.d.cat.Status(ctx, s.d.set)
-		if err != nil {
-			return err
-		}
-		if st.Resources > maxEmptied {
-			return &EmptyError{Root: s.d.root, Resources: st.Resources}
-		}
+	if err := s.mayEmpty(ctx, whole); err != nil {
+		return err
 	}
 	var batch []catalog.Update
 	for uri, err := range s.gone.all() {
@@ -116,6 +106,24 @@ func (s *scan) deleteGone(ctx context.Context, whole bool) error {
 		}
 	}
 	return s.apply(ctx, batch)
+}
+
+// mayEmpty refuses to delete the last resources of a set, however few there were,
+// unless that was agreed to: a directory may not be mounted.
+func (s *scan) mayEmpty(ctx context.Context, whole bool) error {
+	if s.d.o.AllowEmpty || whole && s.files.Load() > 0 {
+		return nil
+	}
+	st, err := s.d.cat.Status(ctx, s.d.set)
+	if err != nil || st.Resources == 0 || !whole && s.gone.count < st.Resources {
+		return err
+	}
+	for uri, err := range s.gone.all() {
+		if err != nil || !s.absent(uri) { // it has come back
+			return err
+		}
+	}
+	return &EmptyError{Root: s.d.root, Resources: st.Resources}
 }
 
 // absent looks once more whether there is nothing where the scan came by

@@ -206,6 +206,48 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
+// A set of any size is emptied with consent only, by a scan of everything or of
+// some paths; the last files may be replaced by others.
+func TestEmptyingNeedsConsent(t *testing.T) {
+	t.Parallel()
+	for _, paths := range [][]string{nil, {"a", "b", "c"}} {
+		root, cat := t.TempDir(), catalog.NewMem(nil)
+		for _, name := range []string{"a", "b", "c"} {
+			write(t, root, name, "x")
+		}
+		scanAll := func(o intake.DirOptions) error {
+			d := newDir(t, root, cat, o)
+			if paths == nil {
+				_, err := d.Scan(t.Context())
+				return err
+			}
+			write(t, root, "z", "z") // the root is known by a scan before
+			scan(t, d)
+			must(t, os.Remove(filepath.Join(root, "z")))
+			for _, name := range paths {
+				_ = os.Remove(filepath.Join(root, name))
+			}
+			_, err := d.ScanPaths(t.Context(), append(paths, "z")...)
+			return err
+		}
+		if paths == nil {
+			must(t, scanAll(intake.DirOptions{}))
+			for _, name := range []string{"a", "b", "c"} {
+				must(t, os.Remove(filepath.Join(root, name)))
+			}
+		}
+		if err := scanAll(intake.DirOptions{}); !errors.Is(err, intake.ErrEmpty) {
+			t.Errorf("%v: %v, want ErrEmpty", paths, err)
+		}
+		if n := len(holds(t, cat)); n < 3 {
+			t.Errorf("%v: %d resources are left, want all", paths, n)
+		}
+		if err := scanAll(intake.DirOptions{AllowEmpty: true}); err != nil || len(holds(t, cat)) != 0 {
+			t.Errorf("%v: with consent %v, and %d resources are left", paths, err, len(holds(t, cat)))
+		}
+	}
+}
+
 // TestManyGone: more deletions than fit the memory set aside.
 func TestManyGone(t *testing.T) {
 	t.Parallel()

@@ -32,6 +32,7 @@ type fileConfig struct {
 	Include      stringList  `yaml:"include"`
 	Exclude      stringList  `yaml:"exclude"`
 	ScanInterval flagValue   `yaml:"scan_interval"`
+	AllowEmpty   flagValue   `yaml:"allow_empty"`
 	Watch        flagValue   `yaml:"watch"`
 	Dump         flagValue   `yaml:"dump"`
 	APITokenFile flagValue   `yaml:"api_token_file"`
