@@ -215,7 +215,7 @@ func (c *change) failed(l *subscription, reason string, final bool, wait time.Du
 	l.Next = c.now.Add(c.s.backoff(l.Attempts, wait))
 	switch {
 	case l.State == ending:
-		if final || l.Attempts >= leaveTries {
+		if final || l.Attempts >= leaveTries && !c.s.opts.KeepTrying {
 			c.tell(Ended, l, reason) // the hub knows it no more, or will not know it for long
 			l.end(c.now)
 		}

@@ -69,6 +69,7 @@ type SubscriberOptions struct {
 	NoPlainSecret bool          // send no secret to a hub that is reached without TLS (WS-S-04)
 	NewSecrets    bool          // send a new secret with each renewal (WS-X-11)
 	FreshCallback int           // change the callback with every so many renewals (WS-L-05); default: never
+	KeepTrying    bool          // do not give up ending a subscription at a hub that does not answer
 	OldHubs       bool          // send what hubs from before the Recommendation want to see, too (WS-OLD-05)
 	UserAgent     string        // default "lockstep"
 	Clock         func() time.Time
@@ -268,6 +269,56 @@ func (s *Subscriber) Drop(ctx context.Context, id string) error {
 	_, err := s.update(ctx, func(c *change) bool { return c.drop(id) })
 	s.poke()
 	return err
+}
+
+// DropAll is Drop for every subscription there is, also of an earlier process. It
+// returns how many there are.
+func (s *Subscriber) DropAll(ctx context.Context) (int, error) {
+	n := 0
+	_, err := s.update(ctx, func(c *change) bool {
+		changed := false
+		n = 0
+		for id := range c.Wishes {
+			n++
+			changed = c.drop(id) || changed
+			for _, l := range c.of(id) {
+				if l.State == ending { // an earlier process did not succeed
+					l.Attempts, l.Next, l.Waiting, changed = 0, time.Time{}, false, true
+				}
+			}
+		}
+		return changed
+	})
+	s.poke()
+	return n, err
+}
+
+// CallbackOf returns the URL below which hubs reach a Subscriber with this state,
+// as the newest of its subscriptions has it; "" if there is none.
+func CallbackOf(ctx context.Context, state Keeper) (string, error) {
+	document, err := state.Load(ctx)
+	if err != nil {
+		return "", err
+	}
+	m, err := readMemory(document)
+	if err != nil {
+		return "", err
+	}
+	var newest *subscription
+	for _, l := range m.Subscriptions {
+		if l.State != ended && l.Callback != "" && (newest == nil || l.Asked.After(newest.Asked)) {
+			newest = l
+		}
+	}
+	if newest == nil {
+		return "", nil
+	}
+	u, err := url.Parse(newest.Callback)
+	if err != nil {
+		return "", fmt.Errorf("read state of subscriptions: %w", err)
+	}
+	u.Path, u.RawPath = strings.TrimSuffix(u.Path, newest.Name), ""
+	return u.String(), nil
 }
 
 // Subscriptions returns how all subscriptions stand, ordered by ID; nothing

@@ -22,6 +22,8 @@ type followOptions struct {
 	check    time.Duration
 	lease    time.Duration
 
+	unsubscribe bool
+
 	adminOptions
 }
 
@@ -40,15 +42,23 @@ of events is read, which Lockstep's own Sources offer to everybody. A Source tha
 has neither is asked every --poll; the others are asked every --check all the
 same, for news may be lost.
 
-What fails is tried again; a Source that is down for a while is no reason to end.
-The line "ready: ..." on stdout says that the first sync is done.`,
+What fails is tried again, and what is refused for safety is left as it is and
+tried again; nothing that a Source or a hub sends ends it.
+The line "ready: ..." on stdout says that the first sync is done.
+
+Before a mirror is taken down, --unsubscribe ends its subscriptions at hubs, and
+does nothing else: exit code 1 if one could not be ended.`,
 		Example: `  lockstep follow https://example.org/ mirror
   lockstep follow example.org mirror --callback http://mirror.example.net:8090/
   lockstep follow example.org mirror --callback https://mirror.example.net/hook/ --listen 127.0.0.1:8090
-  lockstep follow example.org mirror --poll 10s --exec ./index-changes`,
+  lockstep follow example.org mirror --poll 10s --exec ./index-changes
+  lockstep follow example.org mirror --unsubscribe`,
 		Args: arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.source, o.dest = args[0], args[1]
+			if o.unsubscribe {
+				return runUnsubscribe(cmd.Context(), o, io)
+			}
 			return runFollow(cmd.Context(), o, io)
 		},
 	}
@@ -61,6 +71,7 @@ The line "ready: ..." on stdout says that the first sync is done.`,
 		flags.DurationVar(&o.poll, "poll", destination.DefaultPoll, "ask a Source that tells nothing every `DURATION`")
 		flags.DurationVar(&o.check, "check", destination.DefaultCheck, "ask a Source that tells us its news all the same every `DURATION`")
 		flags.DurationVar(&o.lease, "lease", 0, "ask hubs for a subscription of this `DURATION`, which is renewed in time (default: the hub decides)")
+		flags.BoolVar(&o.unsubscribe, "unsubscribe", false, "end the subscriptions of a mirror that is taken down; --callback and --listen as when they were made (default: as recorded)")
 	})
 	o.adminOptions.declare(flags, "metrics, status")
 	return cmd

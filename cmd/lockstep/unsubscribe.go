@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"lockstep/destination"
+	"lockstep/internal/fetch"
+	"lockstep/source"
+)
+
+// unsubscribeTime is how long ending all subscriptions may take.
+const unsubscribeTime = 2 * time.Minute
+
+// unsubscribeResult is what follow --unsubscribe prints with --json.
+type unsubscribeResult struct {
+	Source        string                       `json:"source"`
+	Destination   string                       `json:"destination"`
+	Subscriptions []destination.Unsubscription `json:"subscriptions"`
+	Error         string                       `json:"error,omitempty"`
+}
+
+// runUnsubscribe ends the subscriptions that follow made for a mirror.
+func runUnsubscribe(ctx context.Context, o *followOptions, io stdio) error {
+	do, err := o.syncOptions.options()
+	if err != nil {
+		return err
+	}
+	if !isBucket(o.dest) {
+		state := filepath.Join(o.dest, filepath.FromSlash(destination.StateFile))
+		if _, err := os.Stat(state); errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("unsubscribe: %s is no mirror: there is no %s", o.dest, state)
+		}
+	}
+	do.Logger = o.out.logger(io)
+	r, err := openRun(&o.selectOptions, &o.network, do, false, io)
+	if err != nil {
+		return explain(err, o.dest)
+	}
+	defer r.Close()
+	recorded, err := destination.CallbackOf(ctx, r.mirror.journal)
+	if err != nil {
+		return fmt.Errorf("unsubscribe: %w", err)
+	}
+	result := unsubscribeResult{Source: fetch.WithoutUser(o.source), Destination: o.dest, Subscriptions: []destination.Unsubscription{}}
+	if recorded == "" {
+		return o.printUnsubscribed(&result, io)
+	}
+	if o.callback == "" {
+		o.callback = recorded
+	}
+	l, callback, err := o.reachable(ctx)
+	if err != nil {
+		return err
+	}
+	u, err := destination.NewUnsubscriber(r.mirror.journal, r.client, callback, do.Logger)
+	if err != nil {
+		return errors.Join(usageError{err: err}, l.Close())
+	}
+	err = serveFor(ctx, u.Handler(), l, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, unsubscribeTime)
+		defer cancel()
+		done, err := u.Run(ctx)
+		result.Subscriptions = append(result.Subscriptions, done...)
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = nil // each says how far it came
+		}
+		return err
+	})
+	if interrupted(ctx, err) {
+		err = withHint(errInterrupted, "run the same command again to go on")
+	}
+	if err != nil {
+		return err
+	}
+	return o.printUnsubscribed(&result, io)
+}
+
+// serveFor serves h on l while do runs.
+func serveFor(ctx context.Context, h http.Handler, l net.Listener, do func(context.Context) error) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var err error
+	serr := serveBeside(ctx, source.NewServer(h), l, func(ctx context.Context) error {
+		defer stop()
+		err = do(ctx)
+		return nil
+	})
+	if err == nil && !errors.Is(serr, context.Canceled) {
+		err = serr
+	}
+	return err
+}
+
+// printUnsubscribed says which subscriptions were ended, and fails if one was not.
+func (o *followOptions) printUnsubscribed(r *unsubscribeResult, io stdio) error {
+	failed := 0
+	for i := range r.Subscriptions {
+		if !r.Subscriptions[i].Ended {
+			failed++
+		}
+	}
+	var err error
+	if failed > 0 {
+		err = withHint(fmt.Errorf("unsubscribe: %d of %s could not be ended", failed, count(len(r.Subscriptions), "subscription")),
+			"run the same command again while the hub can reach the callback; otherwise the hub drops them at the end of their leases")
+		r.Error = errorText(err)
+	}
+	if o.out.json {
+		return errors.Join(err, io.printJSON(r))
+	}
+	if len(r.Subscriptions) == 0 && !o.out.quiet {
+		io.printf("%s has no subscriptions\n", o.dest)
+	}
+	for i := range r.Subscriptions {
+		s := &r.Subscriptions[i]
+		switch {
+		case !s.Ended && s.Expires.IsZero():
+			io.errorf("not ended: %s at %s: %s\n", fetch.Printable(s.Topic), fetch.Printable(s.Hub), s.Error)
+		case !s.Ended:
+			io.errorf("not ended: %s at %s: %s; its lease ends at %s\n", fetch.Printable(s.Topic), fetch.Printable(s.Hub), s.Error, s.Expires.UTC().Format(time.RFC3339))
+		case !o.out.quiet:
+			io.printf("unsubscribed from %s at %s\n", fetch.Printable(s.Topic), fetch.Printable(s.Hub))
+		}
+	}
+	return err
+}
