@@ -166,7 +166,7 @@ func (a *apiTest) history() string {
 func TestAPI(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, nil, intake.APIOptions{})
-	const x, y = "https://x.example/a?b=c&d=%20+", "urn:isbn:123"
+	const x, y = "https://x.example/a?b=c&d=%20+", "http://isbn/123"
 	a.want(apiRequest{method: "GET", path: "/-/api/v1/sets"}, 200, `{"sets":["papers"]}`)
 	a.want(apiRequest{method: "GET", path: "/-/api/v1/sets/papers"}, 200, `{"set":"papers","resources":0,"seq":0}`)
 	a.want(apiRequest{method: "GET", path: resource(x)}, 404, x)
@@ -179,13 +179,13 @@ func TestAPI(t *testing.T) {
 	a.want(del(y), 200, `"change":"unchanged"}`)
 	a.want(apiRequest{method: "GET", path: resource(x)}, 200, `{"resource":{"uri":"https://x.example/a?b=c&d=%20+","length":8},"seq":2,"datetime":"2`)
 	batch := apiRequest{method: "POST", path: "/-/api/v1/sets/papers/changes"}
-	batch.body = `[{"uri":"urn:a","length":1}, {"uri":"` + x + `","change":"deleted"}, {"uri":"urn:a","length":2,"change":"updated"}, {"uri":"urn:b","change":"deleted"}]`
+	batch.body = `[{"uri":"http://a","length":1}, {"uri":"` + x + `","change":"deleted"}, {"uri":"http://a","length":2,"change":"updated"}, {"uri":"http://b","change":"deleted"}]`
 	a.want(batch, 200, `{"changes":4,"created":1,"updated":1,"deleted":1,"unchanged":1,"seq":7,"datetime":"2`)
-	batch.body = "{\"uri\":\"urn:a\",\"length\":3}\n\n{\"uri\":\"urn:c\"}"
+	batch.body = "{\"uri\":\"http://a\",\"length\":3}\n\n{\"uri\":\"http://c\"}"
 	a.want(batch.with("Content-Type", "application/x-ndjson"), 200, `{"changes":2,"created":1,"updated":1,"deleted":0,"unchanged":0,"seq":9`)
 	a.want(apiRequest{method: "GET", path: "/-/api/v1/sets/papers"}, 200, `"resources":2,"seq":9,"datetime":"2`)
-	want := "1 created " + x + " 7\n2 updated " + x + " 8\n3 created urn:isbn:123 -1\n4 deleted urn:isbn:123 0\n" +
-		"5 created urn:a 1\n6 deleted " + x + " 0\n7 updated urn:a 2\n8 updated urn:a 3\n9 created urn:c -1\n"
+	want := "1 created " + x + " 7\n2 updated " + x + " 8\n3 created http://isbn/123 -1\n4 deleted http://isbn/123 0\n" +
+		"5 created http://a 1\n6 deleted " + x + " 0\n7 updated http://a 2\n8 updated http://a 3\n9 created http://c -1\n"
 	if got := a.history(); got != want {
 		t.Errorf("history\n%swant\n%s", got, want)
 	}
@@ -197,7 +197,7 @@ func TestAPIRoundTrip(t *testing.T) {
 	a := newAPI(t, nil, intake.APIOptions{})
 	const uri = "https://x.example/a"
 	a.want(put(uri, `{"lastmod":"2024-05-17T09:30:00.123456Z","length":0,"hash":{"md5":"d41d8cd98f00b204e9800998ecf8427e"},"type":"a/b","encoding":"gzip",
-		"links":[{"rel":"via","href":"urn:x","type":"a/b","encoding":"br","modified":"2024-05-17","length":0,"hash":"md5:d41d8cd98f00b204e9800998ecf8427e"}]}`), 201)
+		"links":[{"rel":"via","href":"http://x","type":"a/b","encoding":"br","modified":"2024-05-17","length":0,"hash":"md5:d41d8cd98f00b204e9800998ecf8427e"}]}`), 201)
 	_, body := a.do(apiRequest{method: "GET", path: resource(uri)})
 	var v struct{ Resource json.RawMessage }
 	if err := json.Unmarshal([]byte(body), &v); err != nil {
@@ -209,7 +209,7 @@ func TestAPIRoundTrip(t *testing.T) {
 func TestAPIRefusals(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, nil, intake.APIOptions{MaxBatch: 3, MaxBody: 1 << 20})
-	const changes, x = "/-/api/v1/sets/papers/changes", "urn:x"
+	const changes, x = "/-/api/v1/sets/papers/changes", "http://x"
 	batch := func(body string) apiRequest { return apiRequest{method: "POST", path: changes, body: body} }
 	for _, tt := range []struct {
 		name   string
@@ -224,7 +224,7 @@ func TestAPIRefusals(t *testing.T) {
 		{"method", apiRequest{method: "POST", path: resource(x), body: "{}"}, 405, "possible here: GET, HEAD, PUT, DELETE"},
 		{"method of batches", apiRequest{method: "GET", path: changes}, 405, "possible here: POST"},
 		{"no uri", apiRequest{method: "PUT", path: "/-/api/v1/sets/papers/resources", body: "{}"}, 400, "want the parameter uri once"},
-		{"two uris", apiRequest{method: "PUT", path: resource(x) + "&uri=urn:y", body: "{}"}, 400, "2 times"},
+		{"two uris", apiRequest{method: "PUT", path: resource(x) + "&uri=http://y", body: "{}"}, 400, "2 times"},
 		{"uri not encoded", apiRequest{method: "PUT", path: "/-/api/v1/sets/papers/resources?uri=http://x.example/?a=b&c=d", body: "{}"}, 400, `unknown parameter \"c\"`},
 		{"bad escape", apiRequest{method: "PUT", path: "/-/api/v1/sets/papers/resources?uri=%zz", body: "{}"}, 400, "malformed query"},
 		{"relative uri", put("/a", "{}"), 422, `parameter uri: \"/a\" is no absolute URI`},
@@ -242,21 +242,21 @@ func TestAPIRefusals(t *testing.T) {
 		{"empty", put(x, ` `), 400, "ends where an object should be"},
 		{"field", put(x, `{"lastmod":"never"}`), 422, `"field":"lastmod"`},
 		{"unknown field", put(x, `{"lenght":7}`), 422, `unknown field \"lenght\"`},
-		{"another uri", put(x, `{"uri":"urn:y"}`), 422, "another one"},
+		{"another uri", put(x, `{"uri":"http://y"}`), 422, "another one"},
 		{"deleted", put(x, `{"change":"deleted"}`), 422, "DELETE"},
 		{"key", put(x, `{}`).key(strings.Repeat("k", 256)), 400, "Idempotency-Key"},
 		{"empty key", put(x, `{}`).key(`""`), 400, "Idempotency-Key"},
 		{"body of DELETE", apiRequest{method: "DELETE", path: resource(x), body: "{}"}, 400, "no body"},
 		{"large", put(x, `{"type":"`+strings.Repeat("a", 1<<20)+`"}`), 413, "larger than 65536 bytes"},
 		{"large batch", batch(strings.Repeat(" ", 1<<20) + "[]"), 413, "larger than 1048576 bytes"},
-		{"many", batch(`[{"uri":"urn:a"},{"uri":"urn:b"},{"uri":"urn:c"},{"uri":"urn:d"}]`), 413, "more than 3 changes"},
+		{"many", batch(`[{"uri":"http://a"},{"uri":"http://b"},{"uri":"http://c"},{"uri":"http://d"}]`), 413, "more than 3 changes"},
 		{"many lines", batch("{}\n{}\n{}\n{}\n").with("Content-Type", "application/jsonl"), 413, "more than 3 changes"},
 		{"no array", batch(`{}`), 422, "is an object, want an array"},
-		{"half an array", batch(`[{"uri":"urn:a"},`), 400, `"byte":17`},
+		{"half an array", batch(`[{"uri":"http://a"},`), 400, `"byte":20`},
 		{"after the array", batch(`[] []`), 400, "where the end should be"},
-		{"no uri in a batch", batch(`[{"uri":"urn:a"},{"length":7}]`), 422, `"errors":[{"index":1,"byte":17,"field":"uri","detail":"is missing"}]`},
-		{"bad line", batch("{\"uri\":\"urn:a\"}\n\n{\"uri\":\"b\"}\nx").with("Content-Type", "application/jsonl"), 400,
-			`"errors":[{"index":1,"line":3,"byte":18,"field":"uri","detail":"\"b\" is no absolute URI"},{"index":2,"line":4,"byte":29,"detail":"malformed JSON: 'x' where an object should be"}],"error_count":2`},
+		{"no uri in a batch", batch(`[{"uri":"http://a"},{"length":7}]`), 422, `"errors":[{"index":1,"byte":20,"field":"uri","detail":"is missing"}]`},
+		{"bad line", batch("{\"uri\":\"http://a\"}\n\n{\"uri\":\"b\"}\nx").with("Content-Type", "application/jsonl"), 400,
+			`"errors":[{"index":1,"line":3,"byte":21,"field":"uri","detail":"\"b\" is no absolute URI"},{"index":2,"line":4,"byte":32,"detail":"malformed JSON: 'x' where an object should be"}],"error_count":2`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a := *a
@@ -273,7 +273,7 @@ func TestAPIChunked(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, nil, intake.APIOptions{MaxBody: 1 << 20})
 	for body, want := range map[string]int{`{"length":7}`: 201, strings.Repeat(" ", 65537) + "{}": 413} {
-		req, err := http.NewRequestWithContext(t.Context(), "PUT", a.url+resource("urn:x"), io.MultiReader(strings.NewReader(body)))
+		req, err := http.NewRequestWithContext(t.Context(), "PUT", a.url+resource("http://x"), io.MultiReader(strings.NewReader(body)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -317,7 +317,7 @@ func TestAPIToken(t *testing.T) {
 	}
 	write("first secret\n  second \n")
 	a := newAPI(t, nil, intake.APIOptions{TokenFile: file})
-	req := put("urn:x", "{}")
+	req := put("http://x", "{}")
 	token := func(token string) apiRequest { return req.with("Authorization", token) }
 	resp, _ := a.do(req)
 	if got := resp.Header.Get("WWW-Authenticate"); resp.StatusCode != 401 || got != `Bearer realm="lockstep"` {
@@ -330,7 +330,7 @@ func TestAPIToken(t *testing.T) {
 	a.want(token("Bearer second"), 200)
 	a.want(token("bearer  first secret"), 200)
 	a.want(token("Bearer second").with("Host", "data.example.org"), 200)
-	for _, path := range []string{"/-/api/v1/sets", "/-/api/v1/sets/papers", "/-/api/v1/sets/none", resource("urn:x")} {
+	for _, path := range []string{"/-/api/v1/sets", "/-/api/v1/sets/papers", "/-/api/v1/sets/none", resource("http://x")} {
 		a.want(apiRequest{method: "GET", path: path}, 401)
 	}
 	for _, path := range []string{"/-/api/", "/-/api/openapi.json"} {
@@ -386,7 +386,7 @@ func TestAPIAddressGrantsNothing(t *testing.T) {
 		{name: "the admin socket", owner: true, want: 200},
 		{name: "the admin socket, a page of another site", owner: true, header: map[string]string{"Origin": "https://evil.example"}, want: 403},
 	} {
-		r := httptest.NewRequestWithContext(t.Context(), "PUT", "http://127.0.0.1"+resource("urn:x"), strings.NewReader("{}"))
+		r := httptest.NewRequestWithContext(t.Context(), "PUT", "http://127.0.0.1"+resource("http://x"), strings.NewReader("{}"))
 		r.Header.Set("Content-Type", "application/json")
 		r.RemoteAddr = "127.0.0.1:1"
 		if tt.peer != "" {

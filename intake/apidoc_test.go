@@ -113,11 +113,11 @@ func TestAPIDescribed(t *testing.T) {
 	d.operation("GET /openapi.json", apiRequest{method: "GET", path: "/-/api/openapi.json"})
 	d.operation("GET /v1/sets", apiRequest{method: "GET", path: "/-/api/v1/sets"})
 	d.operation("GET "+set, apiRequest{method: "GET", path: "/-/api/v1/sets/papers"})
-	d.request("PUT "+set+"/resources", 201, put("urn:x", "{}"))
-	d.operation("GET "+set+"/resources", apiRequest{method: "GET", path: resource("urn:x")})
-	d.write("PUT "+set+"/resources", put("urn:x", `{"length":1,"links":[{"rel":"via","href":"urn:y","length":7}]}`))
-	d.write("DELETE "+set+"/resources", del("urn:x"))
-	d.write("POST "+set+"/changes", apiRequest{method: "POST", path: "/-/api/v1/sets/papers/changes", body: `[{"uri":"urn:x"}]`})
+	d.request("PUT "+set+"/resources", 201, put("http://x", "{}"))
+	d.operation("GET "+set+"/resources", apiRequest{method: "GET", path: resource("http://x")})
+	d.write("PUT "+set+"/resources", put("http://x", `{"length":1,"links":[{"rel":"via","href":"http://y","length":7}]}`))
+	d.write("DELETE "+set+"/resources", del("http://x"))
+	d.write("POST "+set+"/changes", apiRequest{method: "POST", path: "/-/api/v1/sets/papers/changes", body: `[{"uri":"http://x"}]`})
 	for _, op := range slices.Sorted(maps.Keys(d.operations)) {
 		for _, status := range slices.Sorted(maps.Keys(d.operations[op])) {
 			if !d.seen[op+" "+status] {
@@ -174,7 +174,7 @@ func (d *describedTest) operation(op string, r apiRequest) {
 	}
 	if strings.HasSuffix(op, "/resources") {
 		bad := r
-		bad.path = strings.Replace(bad.path, "urn%3Ax", "x", 1)
+		bad.path = strings.Replace(bad.path, "http%3A%2F%2Fx", "x", 1)
 		d.request(op, 422, bad)
 		bad.path = r.path + "&x=y"
 		d.request(op, 400, bad)
@@ -198,7 +198,7 @@ func (d *describedTest) write(op string, r apiRequest) {
 	d.request(op, 200, r.key(op))
 	d.request(op, 200, r.key(op))
 	other := r
-	other.path, other.body = strings.Replace(other.path, "urn%3Ax", "urn%3Az", 1), strings.Replace(other.body, "urn:x", "urn:z", 1)
+	other.path, other.body = strings.Replace(other.path, "http%3A%2F%2Fx", "http%3A%2F%2Fz", 1), strings.Replace(other.body, "http://x", "http://z", 1)
 	d.request(op, 422, other.key(op))
 	d.request(op, 400, r.key(strings.Repeat("k", 256)))
 	if r.body != "" {

@@ -14,9 +14,9 @@ import (
 // FuzzDecodeBatch sees to it that a batch is JSON, or lines of it, that all of
 // it can be applied, and that what is refused is told with a place.
 func FuzzDecodeBatch(f *testing.F) {
-	f.Add([]byte(`[{"uri":"urn:a","length":1},{"uri":"urn:b","change":"deleted"}]`), false)
-	f.Add([]byte("{\"uri\":\"urn:a\"}\r\n\n{\"uri\":\"urn:b\",\"links\":[{\"rel\":\"via\",\"href\":\"urn:c\"}]}"), true)
-	f.Add([]byte(`[{"uri":"urn:a"},{"a":[[[{"b":"\u00e4"}]]]},7,null,true]`), false)
+	f.Add([]byte(`[{"uri":"http://a","length":1},{"uri":"http://b","change":"deleted"}]`), false)
+	f.Add([]byte("{\"uri\":\"http://a\"}\r\n\n{\"uri\":\"http://b\",\"links\":[{\"rel\":\"via\",\"href\":\"http://c\"}]}"), true)
+	f.Add([]byte(`[{"uri":"http://a"},{"a":[[[{"b":"\u00e4"}]]]},7,null,true]`), false)
 	f.Fuzz(func(t *testing.T, body []byte, lines bool) {
 		const most = 100
 		updates, err := decodeBatch(body, lines, most)
@@ -58,7 +58,7 @@ func FuzzDecodeBatch(f *testing.F) {
 // FuzzKeyRecord sees to it that files of keys are read up to where they are
 // whole, and that what is written is read back.
 func FuzzKeyRecord(f *testing.F) {
-	r := keyRecord{kind: keyAsked, at: time.UnixMicro(1), id: keyID{1}, request: [32]byte{2}, after: 300, changes: 1, uri: "urn:x"}
+	r := keyRecord{kind: keyAsked, at: time.UnixMicro(1), id: keyID{1}, request: [32]byte{2}, after: 300, changes: 1, uri: "http://x"}
 	text := r.append(nil)
 	r = keyRecord{kind: keyAnswered, at: time.UnixMicro(1), id: keyID{1}, request: [32]byte{2}, after: 300, status: 201, body: []byte("{}\n")}
 	text = r.append(text)

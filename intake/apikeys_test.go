@@ -22,10 +22,10 @@ func TestAPIKeys(t *testing.T) {
 	t.Parallel()
 	cat, state := catalog.NewMem(nil), t.TempDir()
 	a := newAPI(t, cat, intake.APIOptions{State: state})
-	first := put("urn:x", `{"length":1}`).key("A")
+	first := put("http://x", `{"length":1}`).key("A")
 	_, answer := a.do(first)
-	a.want(put("urn:x", `{"length":2}`), 200, `"updated"`)
-	batch := apiRequest{method: "POST", path: "/-/api/v1/sets/papers/changes", body: `[{"uri":"urn:a"},{"uri":"urn:x","length":3},{"uri":"urn:z","change":"deleted"}]`}.key("B")
+	a.want(put("http://x", `{"length":2}`), 200, `"updated"`)
+	batch := apiRequest{method: "POST", path: "/-/api/v1/sets/papers/changes", body: `[{"uri":"http://a"},{"uri":"http://x","length":3},{"uri":"http://z","change":"deleted"}]`}.key("B")
 	_, batchAnswer := a.do(batch)
 	again := func(a *apiTest) {
 		t.Helper()
@@ -38,9 +38,9 @@ func TestAPIKeys(t *testing.T) {
 		if resp, _ := a.do(first); resp.StatusCode != 201 {
 			t.Errorf("PUT again: status %d, want that of the first answer, 201", resp.StatusCode)
 		}
-		a.want(put("urn:x", `{"length":1 }`).key("A"), 422, "for another request")
-		a.want(put("urn:y", `{"length":1}`).key(`"A"`), 422, "for another request")
-		a.want(del("urn:x").key("A"), 422, "for another request")
+		a.want(put("http://x", `{"length":1 }`).key("A"), 422, "for another request")
+		a.want(put("http://y", `{"length":1}`).key(`"A"`), 422, "for another request")
+		a.want(del("http://x").key("A"), 422, "for another request")
 	}
 	again(a)
 	again(newAPI(t, cat, intake.APIOptions{State: state})) // as after a crash: nothing was closed
@@ -48,7 +48,7 @@ func TestAPIKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	again(newAPI(t, cat, intake.APIOptions{State: state}))
-	want := "1 created urn:x 1\n2 updated urn:x 2\n3 created urn:a -1\n4 updated urn:x 3\n"
+	want := "1 created http://x 1\n2 updated http://x 2\n3 created http://a -1\n4 updated http://x 3\n"
 	if got := a.history(); got != want {
 		t.Errorf("history\n%swant\n%s", got, want)
 	}
@@ -62,20 +62,20 @@ func TestAPIKeyLife(t *testing.T) {
 	state := t.TempDir()
 	a := newAPI(t, nil, intake.APIOptions{State: state, MaxKeys: 3, Now: func() time.Time { return time.Unix(0, now.Load()) }})
 	pass := func(d time.Duration) { now.Add(int64(d)) }
-	a.want(put("urn:x", `{"length":1}`).key("A"), 201)
+	a.want(put("http://x", `{"length":1}`).key("A"), 201)
 	pass(2 * time.Hour)
-	a.want(put("urn:x", `{"length":2}`).key("B"), 200, "updated")
-	a.want(put("urn:x", `{"length":3}`).key("C"), 200, "updated")
-	a.want(put("urn:x", `{"length":4}`).key("D"), 503, "more idempotency keys than are remembered")
+	a.want(put("http://x", `{"length":2}`).key("B"), 200, "updated")
+	a.want(put("http://x", `{"length":3}`).key("C"), 200, "updated")
+	a.want(put("http://x", `{"length":4}`).key("D"), 503, "more idempotency keys than are remembered")
 	pass(intake.KeyLife - 2*time.Hour - time.Second)
-	a.want(put("urn:x", `{"length":1}`).key("A"), 201, "created")
+	a.want(put("http://x", `{"length":1}`).key("A"), 201, "created")
 	pass(time.Second)
-	a.want(put("urn:x", `{"length":3}`).key("C"), 200, "updated")
-	a.want(put("urn:x", `{"length":4}`), 200, "updated")
+	a.want(put("http://x", `{"length":3}`).key("C"), 200, "updated")
+	a.want(put("http://x", `{"length":4}`), 200, "updated")
 	pass(90 * time.Minute)
-	a.want(put("urn:x", `{"length":5}`).key("D"), 503) // A is forgotten, but goes with what was asked beside its answer
+	a.want(put("http://x", `{"length":5}`).key("D"), 503) // A is forgotten, but goes with what was asked beside its answer
 	pass(time.Hour)
-	a.want(put("urn:x", `{"length":1}`).key("A"), 200, "updated")
+	a.want(put("http://x", `{"length":1}`).key("A"), 200, "updated")
 	files, err := filepath.Glob(filepath.Join(state, "papers", "*"))
 	if err != nil || len(files) == 0 || len(files) > 2 {
 		t.Errorf("files of keys: %v, %v", files, err)
@@ -125,11 +125,11 @@ func TestAPIGroups(t *testing.T) {
 			got = append(got, fmt.Sprint(resp.StatusCode, " ", body))
 		})
 	}
-	start(put("urn:first", "{}").key("A"))
+	start(put("http://first", "{}").key("A"))
 	<-g.arrived
-	a.want(put("urn:first", "{}").key("A"), 409, "is being carried out")
+	a.want(put("http://first", "{}").key("A"), 409, "is being carried out")
 	for i := range 50 {
-		start(put(fmt.Sprintf("urn:%d", i), "{}").key(fmt.Sprint(i)))
+		start(put(fmt.Sprintf("http://%d", i), "{}").key(fmt.Sprint(i)))
 	}
 	time.Sleep(100 * time.Millisecond) // for them to arrive; if some do not, the groups below are smaller
 	g.orders <- gateOrder{apply: true}
@@ -148,10 +148,10 @@ func TestAPIGroups(t *testing.T) {
 			t.Errorf("answer %s", s)
 		}
 	}
-	start(put("urn:hold", "{}"))
+	start(put("http://hold", "{}"))
 	<-g.arrived
 	for i := range 5 {
-		start(put("urn:same", fmt.Sprintf(`{"length":%d}`, i)))
+		start(put("http://same", fmt.Sprintf(`{"length":%d}`, i)))
 	}
 	time.Sleep(50 * time.Millisecond)
 	for range 5 {
@@ -171,8 +171,8 @@ func TestAPIBatchAlone(t *testing.T) {
 	g := newGate()
 	a := newAPI(t, g, intake.APIOptions{})
 	var wg sync.WaitGroup
-	batch := apiRequest{method: "POST", path: "/-/api/v1/sets/papers/changes", body: `[{"uri":"urn:a"},{"uri":"urn:b"}]`}
-	for i, r := range []apiRequest{put("urn:hold", "{}"), put("urn:c", "{}"), batch.key("b"), put("urn:d", "{}"), put("urn:e", "{}").key("e")} {
+	batch := apiRequest{method: "POST", path: "/-/api/v1/sets/papers/changes", body: `[{"uri":"http://a"},{"uri":"http://b"}]`}
+	for i, r := range []apiRequest{put("http://hold", "{}"), put("http://c", "{}"), batch.key("b"), put("http://d", "{}"), put("http://e", "{}").key("e")} {
 		wg.Go(func() { a.do(r) })
 		if i == 0 {
 			<-g.arrived
@@ -213,23 +213,23 @@ func TestAPIApplyFails(t *testing.T) {
 					case <-done:
 					}
 				}
-				run(a, gateOrder{apply: true}, put("urn:x", `{"length":1}`), 201, "created")
+				run(a, gateOrder{apply: true}, put("http://x", `{"length":1}`), 201, "created")
 				failing := gateOrder{made, fmt.Errorf("write page: %w", syscall.ENOSPC)}
-				run(a, failing, put("urn:x", `{"length":2}`).key("A"), 507, "write page")
+				run(a, failing, put("http://x", `{"length":2}`).key("A"), 507, "write page")
 				if crash {
 					a = newAPI(t, g, intake.APIOptions{State: state})
 				}
 				seq := 2
 				if !made {
-					run(a, gateOrder{apply: true}, put("urn:x", `{"length":3}`), 200, `"updated","seq":2`)
+					run(a, gateOrder{apply: true}, put("http://x", `{"length":3}`), 200, `"updated","seq":2`)
 					seq = 3
 				}
-				run(a, gateOrder{apply: true}, put("urn:x", `{"length":2}`).key("A"), 200, fmt.Sprintf(`"updated","seq":%d`, seq))
+				run(a, gateOrder{apply: true}, put("http://x", `{"length":2}`).key("A"), 200, fmt.Sprintf(`"updated","seq":%d`, seq))
 				if made {
-					run(a, gateOrder{apply: true}, put("urn:x", `{"length":3}`), 200, `"updated","seq":3`)
+					run(a, gateOrder{apply: true}, put("http://x", `{"length":3}`), 200, `"updated","seq":3`)
 				}
 				before := a.history()
-				run(a, gateOrder{apply: true}, put("urn:x", `{"length":2}`).key("A"), 200, fmt.Sprintf(`"updated","seq":%d`, seq))
+				run(a, gateOrder{apply: true}, put("http://x", `{"length":2}`).key("A"), 200, fmt.Sprintf(`"updated","seq":%d`, seq))
 				if after := a.history(); after != before || strings.Count(after, "\n") != 3 {
 					t.Errorf("history\n%safter the same request again\n%s", before, after)
 				}
@@ -249,8 +249,8 @@ func TestAPICrash(t *testing.T) {
 			a := newAPI(t, g, intake.APIOptions{State: state})
 			done := make(chan struct{})
 			requests := []apiRequest{
-				put("urn:x", `{"length":1}`).key("x"), put("urn:y", `{"length":1}`).key("y"), del("urn:z").key("z"),
-				{method: "POST", path: "/-/api/v1/sets/papers/changes", body: `[{"uri":"urn:p"},{"uri":"urn:p"},{"uri":"urn:q"}]`,
+				put("http://x", `{"length":1}`).key("x"), put("http://y", `{"length":1}`).key("y"), del("http://z").key("z"),
+				{method: "POST", path: "/-/api/v1/sets/papers/changes", body: `[{"uri":"http://p"},{"uri":"http://p"},{"uri":"http://q"}]`,
 					header: map[string]string{"Idempotency-Key": "b"}},
 			}
 			var answers []string
@@ -282,7 +282,7 @@ func TestAPICrash(t *testing.T) {
 				g.orders <- gateOrder{}
 				<-done
 			}
-			want := "1 created urn:x 1\n2 created urn:y 1\n3 created urn:p -1\n4 created urn:q -1\n"
+			want := "1 created http://x 1\n2 created http://y 1\n3 created http://p -1\n4 created http://q -1\n"
 			if got := b.history(); got != want {
 				t.Errorf("history\n%swant\n%s", got, want)
 			}
@@ -296,8 +296,8 @@ func TestAPIKeysDamaged(t *testing.T) {
 	t.Parallel()
 	cat, state := catalog.NewMem(nil), t.TempDir()
 	a := newAPI(t, cat, intake.APIOptions{State: state})
-	a.want(put("urn:x", `{"length":1}`).key("A"), 201)
-	a.want(put("urn:x", `{"length":2}`).key("B"), 200)
+	a.want(put("http://x", `{"length":1}`).key("A"), 201)
+	a.want(put("http://x", `{"length":2}`).key("B"), 200)
 	if err := a.api.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -324,7 +324,7 @@ func TestAPIKeysDamaged(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := newAPI(t, cat, intake.APIOptions{State: dir})
-		resp, body := b.do(put("urn:x", `{"length":2}`).key("B"))
+		resp, body := b.do(put("http://x", `{"length":2}`).key("B"))
 		if resp.StatusCode != http.StatusOK {
 			t.Fatalf("damaged at %d: %d %s", n, resp.StatusCode, body)
 		}
@@ -338,13 +338,13 @@ func TestAPICatalogRestored(t *testing.T) {
 	state := t.TempDir()
 	a := newAPI(t, nil, intake.APIOptions{State: state})
 	for i := range 3 {
-		a.want(put("urn:x", fmt.Sprintf(`{"length":%d}`, i)).key(fmt.Sprint(i)), 201-min(i, 1))
+		a.want(put("http://x", fmt.Sprintf(`{"length":%d}`, i)).key(fmt.Sprint(i)), 201-min(i, 1))
 	}
 	if err := a.api.Close(); err != nil {
 		t.Fatal(err)
 	}
 	b := newAPI(t, nil, intake.APIOptions{State: state})
-	b.want(put("urn:x", `{"length":2}`).key("2"), 201, `"created","seq":1`)
+	b.want(put("http://x", `{"length":2}`).key("2"), 201, `"created","seq":1`)
 }
 
 // TestAPIKeysUnwritable sees to it that nothing is changed if a key cannot be
@@ -356,12 +356,12 @@ func TestAPIKeysUnwritable(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(state, "papers"), nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
-	a.want(put("urn:x", `{}`).key("A"), 500, "papers")
+	a.want(put("http://x", `{}`).key("A"), 500, "papers")
 	if err := os.Remove(filepath.Join(state, "papers")); err != nil {
 		t.Fatal(err)
 	}
-	a.want(put("urn:x", `{}`).key("A"), 201)
-	if got := a.history(); got != "1 created urn:x -1\n" {
+	a.want(put("http://x", `{}`).key("A"), 201)
+	if got := a.history(); got != "1 created http://x -1\n" {
 		t.Errorf("history %s", got)
 	}
 }
@@ -378,12 +378,12 @@ func TestAPIWatch(t *testing.T) {
 		t.Errorf("Scan = %+v, %v", r, err)
 	}
 	go func() { ended <- set.Watch(ctx, func(r intake.Report) { reports <- r }) }()
-	a.want(put("urn:x", "{}"), 201)
+	a.want(put("http://x", "{}"), 201)
 	if r := <-reports; r.Created != 1 || <-told != "papers" {
 		t.Errorf("Watch told %+v", r)
 	}
-	a.want(put("urn:x", "{}"), 200)
-	a.want(del("urn:x"), 200)
+	a.want(put("http://x", "{}"), 200)
+	a.want(del("http://x"), 200)
 	if r := <-reports; r.Deleted != 1 || r.Unchanged != 1 {
 		t.Errorf("Watch told %+v", r)
 	}

@@ -57,7 +57,7 @@ func TestAPIKilled(t *testing.T) {
 	var g sync.WaitGroup
 	for c := range clients {
 		g.Go(func() {
-			client := &apiClient{t: t, address: "http://" + l.Addr().String(), name: fmt.Sprint("urn:", c)}
+			client := &apiClient{t: t, address: "http://" + l.Addr().String(), name: fmt.Sprint("http://", c)}
 			for k := range changes {
 				client.change(k)
 			}

@@ -32,7 +32,7 @@ func TestAPISlowBodies(t *testing.T) {
 		fmt.Fprintf(conn, "POST /-/api/v1/sets/papers/changes HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n[")
 	}
 	start := time.Now()
-	a.want(put("urn:x", "{}"), 201)
+	a.want(put("http://x", "{}"), 201)
 	if took := time.Since(start); took > time.Second {
 		t.Errorf("a small request took %s beside slow large ones", took)
 	}
@@ -48,8 +48,8 @@ func TestAPILogs(t *testing.T) {
 	}
 	cat := &failing{Catalog: catalog.NewMem(nil), err: errors.New("disk on fire")}
 	a := newAPI(t, cat, intake.APIOptions{TokenFile: token, Logger: log.logger()})
-	a.want(put("urn:x", "{}").with("Authorization", "Bearer s3cret"), 500, "disk on fire")
-	a.want(put("urn:x", "{}").with("Authorization", "Bearer wr0ng"), 403)
+	a.want(put("http://x", "{}").with("Authorization", "Bearer s3cret"), 500, "disk on fire")
+	a.want(put("http://x", "{}").with("Authorization", "Bearer wr0ng"), 403)
 	if got := log.String(); !strings.Contains(got, "disk on fire") || strings.Contains(got, "s3cret") || strings.Contains(got, "wr0ng") {
 		t.Errorf("log:\n%s", got)
 	}
@@ -64,7 +64,7 @@ func TestAPIClientGone(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan int)
 	go func() {
-		r := httptest.NewRequestWithContext(ctx, "PUT", "http://127.0.0.1"+resource("urn:x"), strings.NewReader("{}"))
+		r := httptest.NewRequestWithContext(ctx, "PUT", "http://127.0.0.1"+resource("http://x"), strings.NewReader("{}"))
 		r.Header.Set("Content-Type", "application/json")
 		r = r.WithContext(trust.WithOwner(r.Context()))
 		w := httptest.NewRecorder()
@@ -81,7 +81,7 @@ func TestAPIClientGone(t *testing.T) {
 		<-g.arrived
 		g.orders <- gateOrder{apply: true}
 	}()
-	a.want(put("urn:x", `{"length":1}`), 200, "updated")
+	a.want(put("http://x", `{"length":1}`), 200, "updated")
 }
 
 // A syncBuffer is a log that is read while it is written.

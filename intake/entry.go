@@ -252,8 +252,8 @@ func (t *jsonText) uri() (string, error) {
 	return s, checkURI(s)
 }
 
-// checkURI reports what keeps s from being the URI of a resource. Resources
-// may live anywhere, by any scheme.
+// checkURI reports what keeps s from being a URI, of whatever scheme: that of a
+// resource is to be fetchable, too, see checkFetchable.
 func checkURI(s string) error {
 	if s == "" {
 		return errors.New("is empty")
@@ -351,7 +351,18 @@ func (t *jsonText) hashes() (hs resourcesync.Hashes, err error) {
 // of e begins at byte start.
 func (e *entry) check(start int) error {
 	r := &e.update.Record
-	if e.update.Deleted || r.Encoding == "" && len(r.Links) == 0 && !endsBlank(r.Type) {
+	if e.update.Deleted { // however it was listed, it can be taken off the list
+		return nil
+	}
+	if r.URI != "" {
+		if err := checkFetchable(r.URI); err != nil {
+			return &EntryError{Offset: start, Field: "uri", Err: err}
+		}
+	}
+	if err := checkRelations(r.Links); err != nil {
+		return &EntryError{Offset: start, Err: err}
+	}
+	if r.Encoding == "" && len(r.Links) == 0 && !endsBlank(r.Type) {
 		return nil // all there is has been looked at
 	}
 	err := resourcesync.CheckEntry(resourcesync.ChangeList, &resourcesync.Entry{

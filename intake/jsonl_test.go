@@ -405,9 +405,9 @@ func TestJSONLStream(t *testing.T) {
 		text string
 		want string
 	}{
-		{`{"uri":"urn:a","length":1}`, "1 created, 0 updated, 0 deleted, 0 unchanged, 1 listed, 0 unreadable"},
-		{`{"uri":"urn:a","length":2}` + "\n" + `{"uri":"urn:b"}`, "1 created, 1 updated, 0 deleted, 0 unchanged, 2 listed, 0 unreadable"},
-		{"x\n" + `{"uri":"urn:a","change":"deleted"}`, "0 created, 0 updated, 1 deleted, 0 unchanged, 1 listed, 1 unreadable"},
+		{`{"uri":"http://a","length":1}`, "1 created, 0 updated, 0 deleted, 0 unchanged, 1 listed, 0 unreadable"},
+		{`{"uri":"http://a","length":2}` + "\n" + `{"uri":"http://b"}`, "1 created, 1 updated, 0 deleted, 0 unchanged, 2 listed, 0 unreadable"},
+		{"x\n" + `{"uri":"http://a","change":"deleted"}`, "0 created, 0 updated, 1 deleted, 0 unchanged, 1 listed, 1 unreadable"},
 	} {
 		begin := time.Now()
 		if _, err := io.WriteString(out, tt.text+"\n"); err != nil {
@@ -442,9 +442,9 @@ func TestJSONLStreamComplete(t *testing.T) {
 	for _, tt := range []struct {
 		text, want string
 	}{
-		{"{\"uri\":\"urn:a\"}\n{\"uri\":\"urn:b\"}", "2 created, 0 updated, 0 deleted, 0 unchanged, 2 listed, 0 unreadable"},
-		{"{\"uri\":\"urn:a\"}\n{\"uri\":\"urn:c\"}\nx\n", "1 created, 0 updated, 0 deleted, 1 unchanged, 2 listed, 1 unreadable"},
-		{"{\"uri\":\"urn:c\"}\n", "0 created, 0 updated, 2 deleted, 1 unchanged, 1 listed, 0 unreadable"},
+		{"{\"uri\":\"http://a\"}\n{\"uri\":\"http://b\"}", "2 created, 0 updated, 0 deleted, 0 unchanged, 2 listed, 0 unreadable"},
+		{"{\"uri\":\"http://a\"}\n{\"uri\":\"http://c\"}\nx\n", "1 created, 0 updated, 0 deleted, 1 unchanged, 2 listed, 1 unreadable"},
+		{"{\"uri\":\"http://c\"}\n", "0 created, 0 updated, 2 deleted, 1 unchanged, 1 listed, 0 unreadable"},
 	} {
 		j := intake.NewJSONLStream(strings.NewReader(tt.text), "-", cat, set, intake.JSONLOptions{Complete: true})
 		r, err := j.Scan(t.Context())
@@ -456,7 +456,7 @@ func TestJSONLStreamComplete(t *testing.T) {
 			t.Errorf("%q: read again: %s, %v", tt.text, counts(r), err)
 		}
 	}
-	broken := io.MultiReader(strings.NewReader("{\"uri\":\"urn:x\"}\n"), brokenReader{})
+	broken := io.MultiReader(strings.NewReader("{\"uri\":\"http://x\"}\n"), brokenReader{})
 	_, err := intake.NewJSONLStream(broken, "-", cat, set, intake.JSONLOptions{Complete: true}).Scan(t.Context())
 	if !errors.Is(err, errBroken) {
 		t.Errorf("a stream that breaks: %v, want %v", err, errBroken)

@@ -18,7 +18,7 @@ var byInstant = cmp.Comparer(func(a, b resourcesync.Datetime) bool { return a.Co
 // FuzzJSONL sees to it that lists of any bytes are read to their end, line by
 // line, and that what is taken survives being put aside.
 func FuzzJSONL(f *testing.F) {
-	f.Add([]byte("\xef\xbb\xbf{\"uri\":\"urn:a\"}\r\n\n{\"uri\":\"http://x.example/\",\"title\":[{}],\"lastmod\":\"2024-05-17T09:30:00.5Z\",\"length\":7}"))
+	f.Add([]byte("\xef\xbb\xbf{\"uri\":\"http://a\"}\r\n\n{\"uri\":\"http://x.example/\",\"title\":[{}],\"lastmod\":\"2024-05-17T09:30:00.5Z\",\"length\":7}"))
 	f.Add([]byte(`{"uri":"urn:x","hash":"md5:` + emptyMD5 + `","type":"a/b","encoding":"gzip","links":[{"rel":"via","href":"urn:y","modified":"2024","length":0,"pri":9,"x":null}]}` + "\nx\n"))
 	f.Add([]byte("\x1f\x8b"))
 	f.Fuzz(func(t *testing.T, list []byte) {

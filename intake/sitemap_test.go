@@ -313,7 +313,7 @@ func TestSitemapFile(t *testing.T) {
 	path := filepath.Join(dir, "sitemap.xml")
 	must(t, os.WriteFile(path, []byte(mapIndex("part.xml")), 0o644))
 	part := filepath.Join(dir, "part.xml")
-	must(t, os.WriteFile(part, []byte(urlset(dated("/a", "2024"))), 0o644))
+	must(t, os.WriteFile(part, []byte(strings.ReplaceAll(urlset(dated("/a", "2024")), "BASE", w.URL)), 0o644))
 	s, err := intake.NewSitemap(path, w.client(t), cat, set, intake.SitemapOptions{ScanInterval: 50 * time.Millisecond})
 	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -333,7 +333,7 @@ func TestSitemapFile(t *testing.T) {
 	if r := wait(); r.Created != 1 {
 		t.Errorf("first: %s", counts(r))
 	}
-	must(t, os.WriteFile(part, []byte(urlset(dated("/b", "2024"), dated("/c", "2024"))), 0o644))
+	must(t, os.WriteFile(part, []byte(strings.ReplaceAll(urlset(dated("/b", "2024"), dated("/c", "2024")), "BASE", w.URL)), 0o644))
 	if r := wait(); r.Created != 2 || r.Deleted != 1 {
 		t.Errorf("then: %s", counts(r))
 	}

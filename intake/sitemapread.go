@@ -333,11 +333,19 @@ func (r *sitemapReading) record(e *resourcesync.Entry) (catalog.Record, error) {
 	if err := checkListed(&bare); err != nil {
 		return rec, err
 	}
+	if err := checkFetchable(e.Loc); err != nil {
+		return rec, err
+	}
+	var drop dropper
 	for i := range e.Links {
 		l := e.Links[i]
 		l.Path = ""
 		bare.Links = []resourcesync.Link{l}
-		if err := checkListed(&bare); err != nil {
+		err := checkListed(&bare)
+		if err == nil {
+			err = drop.check(&l)
+		}
+		if err != nil {
 			r.skipped(fetch.Printable(e.Loc), err)
 			continue
 		}

@@ -91,8 +91,12 @@ func parseBase(base string) (string, error) {
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("base URI %q: %w", base, err)
+	case u.User != nil:
+		return "", fmt.Errorf("base URI of %s: must have no user name and password", u.Host)
 	case u.Scheme == "" || u.Host == "":
 		return "", fmt.Errorf("base URI %q: is not absolute", base)
+	case u.Scheme != "http" && u.Scheme != "https":
+		return "", fmt.Errorf("base URI %q: cannot be fetched: want http or https", base)
 	case strings.ContainsAny(base, "?#"):
 		return "", fmt.Errorf("base URI %q: has a query or fragment", base)
 	}

@@ -59,6 +59,12 @@ func Attributes(name string) (contentType, cacheControl string) {
 	return contentType, cacheControl
 }
 
+// typeOf returns the media type that a document is served with, for links to it.
+func typeOf(name string) string {
+	typ, _ := Attributes(name)
+	return typ
+}
+
 // immutableName is what names within a set's directory begin with whose bytes
 // never change: those of the parts of Resource Lists, of packages and documents of
 // dumps, and of archives of feeds (AP-TS-07), which all carry an instant. Parts of

@@ -389,7 +389,7 @@ func (s *Source) entryLimit() int {
 // copy of its manifest (RS-RD-04, RS-CD-04).
 func (s *Source) packageEntry(name string, m resourcesync.Metadata) resourcesync.Entry {
 	return resourcesync.Entry{Loc: s.base.uri(name), Metadata: m, Links: []resourcesync.Link{
-		{Rel: resourcesync.RelContents, Href: s.base.uri(manifestName(name)), Type: "application/xml"},
+		{Rel: resourcesync.RelContents, Href: s.base.uri(manifestName(name)), Type: typeOf(manifestName(name))},
 	}}
 }
 

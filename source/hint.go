@@ -7,10 +7,10 @@ import "bytes"
 const hintMark = "<!-- Written by lockstep. -->"
 
 // hint returns the page that stands beside the documents, for people and for
-// programs that look at HTML: it links to the Capability Lists (RS-DISC-03). It
-// says nothing that changes with the resources.
+// programs that look at HTML: it links to the Capability Lists of the sets that
+// cover it (RS-DISC-03). It says nothing that changes with the resources.
 func (s *Source) hint(sets []Set) ([]byte, error) {
-	return s.render(sets, nil, "A ResourceSync Source", "")
+	return s.render(sets, nil, "A ResourceSync Source", "", hintName)
 }
 
 func ourHint(data []byte) bool {

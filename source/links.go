@@ -13,6 +13,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"lockstep/catalog"
+	"lockstep/internal/linkrel"
 	"lockstep/memento"
 	"lockstep/resourcesync"
 )
@@ -129,6 +130,11 @@ func compileRules(set *Set, b base) (setRules, error) {
 		if err != nil {
 			return rules, fmt.Errorf("set %q, link rule %d (%s %s): %w", set.Name, i+1, l.Link.Rel, l.Href, err)
 		}
+		for _, o := range rules.links {
+			if rule.link.Rel == linkrel.Canonical && o.link.Rel == linkrel.Canonical && o.match == rule.match {
+				return rules, fmt.Errorf("set %q, link rule %d: %w", set.Name, i+1, linkrel.ErrSecondCanonical)
+			}
+		}
 		rules.links = append(rules.links, rule)
 	}
 	if len(set.Links) > 0 {
@@ -157,6 +163,9 @@ func compileRule(l *LinkRule) (linkRule, error) {
 	rule.link.Href = rule.href.expand("a/b%20c", "https://example.org/a/b%20c")
 	if rule.link.Rel == resourcesync.RelPatch {
 		return rule, errors.New("a patch belongs to one change, so no rule can give it")
+	}
+	if err := linkrel.Check(rule.link.Rel); err != nil {
+		return rule, err
 	}
 	if err := checkLinks(rule.link); err != nil {
 		return rule, err

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"lockstep/catalog"
@@ -48,7 +49,7 @@ const (
 type OnDemand struct {
 	Resources int   // in one; default 10,000, at most 50,000
 	Bytes     int64 // of content in one; default 1 GiB
-	AtOnce    int   // being made at a time, each of which may take Bytes in Options.Temp; default 4
+	AtOnce    int   // being made at a time, and four times as many being sent, each of which may take Bytes in Options.Temp; default 4
 }
 
 func (d *OnDemand) withDefaults() *OnDemand {
@@ -119,15 +120,11 @@ func (h *handler) answerDemand(w http.ResponseWriter, r *http.Request, set *Set)
 		demandError(w, http.StatusMethodNotAllowed, "only POST is possible here, of the URIs wanted")
 		return
 	}
-	if h.place(r.Context()) {
-		defer func() { <-h.demands }()
-	} else {
-		w.Header().Set("Retry-After", demandRetry)
-		demandError(w, http.StatusServiceUnavailable, "too many packages are being made at the moment")
-		return
-	}
+	// The request is read before it takes a place, and the place is given back
+	// before the answer is sent: no client holds it.
 	limits := h.opts.OnDemand
-	body := http.MaxBytesReader(w, r.Body, int64(limits.Resources)*demandURI)
+	body := &demandBody{Reader: http.MaxBytesReader(w, r.Body, int64(limits.Resources)*demandURI), all: &h.bodies}
+	defer body.done()
 	uris, err := parseDemand(r.Header.Get("Content-Type"), body, limits.Resources)
 	if hangup.IsBody(r.Context(), err) {
 		panic(http.ErrAbortHandler) // the client is gone
@@ -136,6 +133,12 @@ func (h *handler) answerDemand(w http.ResponseWriter, r *http.Request, set *Set)
 		h.refuseDemand(w, r, set, err)
 		return
 	}
+	if !h.place(r.Context()) {
+		h.refuseDemand(w, r, set, errDemandsFull)
+		return
+	}
+	leave := sync.OnceFunc(func() { <-h.demands })
+	defer leave()
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // until there is something to write; not every ResponseWriter can
 	p, err := h.demanded(r.Context(), set, uris)
 	if err != nil {
@@ -148,11 +151,18 @@ func (h *handler) answerDemand(w http.ResponseWriter, r *http.Request, set *Set)
 		return
 	}
 	defer content.close()
+	to := h.senders.enter(r.Context(), w, demandSending*limits.AtOnce)
+	if to == nil {
+		h.refuseDemand(w, r, set, errDemandsFull)
+		return
+	}
+	defer h.senders.leave(to)
+	leave()
 	header := w.Header()
 	header.Set("Content-Type", packageType)
 	header.Set("Content-Disposition", `attachment; filename="`+set.Name+packageSuffix+`"`)
 	header.Set("Cache-Control", cacheNever)
-	out := bufio.NewWriterSize(w, writeChunk)
+	out := bufio.NewWriterSize(to, writeChunk)
 	_, err = p.writeTo(&zipOut{w: out}, io.Discard, func(to *zipOut) error { return to.splice(z, content.content()) })
 	if err == nil {
 		err = out.Flush()
@@ -245,9 +255,14 @@ type demandProblem struct {
 
 func (p *demandProblem) Error() string { return p.text }
 
+var errDemandsFull = &demandProblem{http.StatusServiceUnavailable, "too many packages are being made at the moment"}
+
 func (h *handler) refuseDemand(w http.ResponseWriter, r *http.Request, set *Set, err error) {
 	limits := h.opts.OnDemand
 	if p, ok := errors.AsType[*demandProblem](err); ok {
+		if p.status == http.StatusServiceUnavailable {
+			w.Header().Set("Retry-After", demandRetry)
+		}
 		demandError(w, p.status, p.text)
 		return
 	}

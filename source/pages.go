@@ -53,6 +53,7 @@ const maxPageSets = 50
 type pageSet struct {
 	Name           string
 	CapabilityList string
+	Covers         bool // the page itself is where the set's resources are (RS-DISC-04)
 	ResourceList   string
 	ChangeList     string
 	ResourceDump   string // empty when there is none, or that is not known; likewise
@@ -107,13 +108,13 @@ func (s *Source) summarize() {
 
 // home serves the page at the base URL, for those who come with a browser.
 func (h *handler) home(w http.ResponseWriter, r *http.Request) {
-	body, err := h.render("A ResourceSync Source", "")
+	body, err := h.render("A ResourceSync Source", "", homeName)
 	if err != nil {
 		h.refuse(w, r, "home page", err)
 		return
 	}
 	header := w.Header()
-	h.pageHeader(header)
+	h.pageHeader(header, homeName)
 	sum := sha256.Sum256(body)
 	header.Set("ETag", `"`+hex.EncodeToString(sum[:16])+`"`)
 	header["Cache-Control"] = revalidate
@@ -129,12 +130,16 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int, links
 		http.StatusMethodNotAllowed:    "Only GET and HEAD are possible here.",
 		http.StatusInternalServerError: "This cannot be answered just now.",
 	}[status]
-	body, err := h.render(http.StatusText(status), message)
+	rel, ok := h.base.locate(sentPath(r.URL))
+	if !ok {
+		rel = outside
+	}
+	body, err := h.render(http.StatusText(status), message, rel)
 	if err != nil {
 		body = []byte(message) // unreachable: the template is executed by tests
 	}
 	header := w.Header()
-	h.pageHeader(header)
+	h.pageHeader(header, rel)
 	header["Link"] = append(header["Link"], links...)
 	header.Set("Cache-Control", "no-store")
 	header.Set("Content-Length", strconv.Itoa(len(body)))
@@ -144,10 +149,18 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int, links
 	}
 }
 
-func (h *handler) pageHeader(header http.Header) {
+// outside stands for addresses that are not below the base URL: no set covers
+// them.
+const outside = "/"
+
+// pageHeader states the links of the page at rel: to the Capability Lists of the
+// sets that cover it (RS-DISC-04), and to feeds.
+func (h *handler) pageHeader(header http.Header, rel string) {
 	var links []string
-	for _, c := range h.links[:min(len(h.links), maxPageSets)] {
-		links = append(links, c.link...)
+	for _, set := range h.opts.Sets[:min(len(h.opts.Sets), maxPageSets)] {
+		if rel != outside && covers(&set, rel) {
+			links = append(links, "<"+h.capabilityList(set.Name)+`>; rel="resourcesync"`)
+		}
 	}
 	for _, set := range h.opts.Sets[:min(len(h.opts.Sets), maxPageSets)] {
 		if set.Atom != nil {
@@ -165,12 +178,12 @@ func securePage(header http.Header) {
 	header.Set("Referrer-Policy", "no-referrer")
 }
 
-func (h *handler) render(title, message string) ([]byte, error) {
-	return h.Source.render(h.opts.Sets, h.page.Load(), title, message)
+func (h *handler) render(title, message, rel string) ([]byte, error) {
+	return h.Source.render(h.opts.Sets, h.page.Load(), title, message, rel)
 }
 
-// render returns a page about the sets, with what is known of them.
-func (s *Source) render(sets []Set, known *summary, title, message string) ([]byte, error) {
+// render returns the page at rel about the sets, with what is known of them.
+func (s *Source) render(sets []Set, known *summary, title, message, rel string) ([]byte, error) {
 	p := page{
 		Mark:        hintMark,
 		Title:       title,
@@ -200,7 +213,7 @@ func (s *Source) render(sets []Set, known *summary, title, message string) ([]by
 			ps.Feed = s.base.uri(atomName(set.Name))
 		}
 		ps.Name, ps.About, ps.OAI = set.Name, set.Description, set.OAI
-		ps.CapabilityList = s.capabilityList(set.Name)
+		ps.CapabilityList, ps.Covers = s.capabilityList(set.Name), rel != outside && covers(&set, rel)
 		ps.ResourceList = s.base.uri(resourceListName(set.Name))
 		ps.ChangeList = s.base.uri(changeListName(set.Name))
 		p.Sets = append(p.Sets, ps)

@@ -31,6 +31,8 @@ type handler struct {
 
 	demands chan struct{} // held while a package that was asked for is made
 	waiting atomic.Int64  // requests for one that wait for their turn
+	bodies  atomic.Int64  // bytes of such requests that are held, see demandBody
+	senders senders       // of packages that have been made
 
 	streaming atomic.Int64 // streams of events there are
 	sending   sending      // by them

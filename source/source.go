@@ -316,13 +316,16 @@ func parseBase(s string) (base, error) {
 		if syntax, ok := errors.AsType[*url.Error](err); ok {
 			err = syntax.Err
 		}
-		return base{}, fmt.Errorf("base URL %q: %w", s, err)
+		return base{}, fmt.Errorf("base URL: %w", err)
+	}
+	if u.User != nil {
+		return base{}, fmt.Errorf("base URL of %s: must have no user name and password", u.Host)
 	}
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		return base{}, fmt.Errorf("base URL %q: want http://HOST/ or https://HOST/, with any path", s)
-	case u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		return base{}, fmt.Errorf("base URL %q: must have no user, query or fragment", s)
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return base{}, fmt.Errorf("base URL %q: must have no query or fragment", s)
 	}
 	b := base{prefix: u.Scheme + "://" + u.Host + "/"}
 	path := strings.Trim(u.EscapedPath(), "/")

@@ -120,5 +120,6 @@ func resolve(base, ref string) string {
 	if err != nil || !u.IsAbs() {
 		return ""
 	}
+	u.User = nil // for nobody, and it would be shown
 	return u.String()
 }

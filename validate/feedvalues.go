@@ -68,6 +68,7 @@ func resolveFrom(base, ref string) string {
 	case ref == "": // the document itself
 		return base
 	}
+	u.User = nil // as in resolve
 	return u.String()
 }
 

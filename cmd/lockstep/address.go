@@ -5,6 +5,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"lockstep/internal/fetch"
 )
 
 // An address says where the resources of a set come from: in the configuration
@@ -28,13 +30,13 @@ func parseAddress(s string) (address, error) {
 		}
 		return a, nil
 	case ok && !strings.HasPrefix(place, `\`) && scheme != "": // C:\ is a directory
-		err := fmt.Errorf("from %q: unknown way in %q", s, scheme)
+		err := fmt.Errorf("from %q: unknown way in %q", fetch.WithoutUser(s), scheme)
 		if near := nearest(scheme, schemes()); near != "" {
 			return address{}, withHint(err, "did you mean "+near+":?")
 		}
 		return address{}, withHint(err, "known ways in: "+strings.Join(forms(), ", "))
 	}
-	return address{}, withHint(fmt.Errorf("from %q does not say what kind of place that is", s), "for a directory write dir:"+s)
+	return address{}, withHint(fmt.Errorf("from %q does not say what kind of place that is", fetch.WithoutUser(s)), "for a directory write dir:"+s)
 }
 
 // parseArgument reads the address given where DIR stands: without a scheme we
@@ -44,15 +46,19 @@ func parseArgument(s string) (address, error) {
 	if ok && (kindOf(scheme) != nil || strings.Contains(s, "://")) {
 		a, err := parseAddress(s)
 		if err != nil {
-			return a, usageError{err: fmt.Errorf("%s: %w", s, err), hint: hintOf(err)}
+			return a, usageError{err: fmt.Errorf("%s: %w", fetch.WithoutUser(s), err), hint: hintOf(err)}
 		}
 		return a, nil
 	}
 	return address{kindOf("dir"), s}, nil
 }
 
-// String returns the address as it is written.
-func (a address) String() string { return a.kind.scheme + ":" + a.kind.after + a.place }
+// String returns the address as it is written, without user name and password.
+func (a address) String() string { return a.kind.scheme + ":" + a.kind.after + a.at() }
+
+// at returns the place without the user name and password it may have: those are
+// for the client that asks there.
+func (a address) at() string { return fetch.WithoutUser(a.place) }
 
 // name names the place for people: a directory by its path alone.
 func (a address) name() string {

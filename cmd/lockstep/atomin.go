@@ -24,7 +24,7 @@ func openFeed(w *wayIn) (origin, error) {
 	if every := w.config.FullInterval; every != nil {
 		o.FullInterval = intervalOf(time.Duration(*every))
 	}
-	feed, err := intake.NewAtomPMH(w.place, client, w.catalog, w.set, w.site.db.Ledger(), o)
+	feed, err := intake.NewAtomPMH(w.at(), client, w.catalog, w.set, w.site.db.Ledger(), o)
 	if err != nil {
 		return nil, err
 	}

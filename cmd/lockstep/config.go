@@ -33,6 +33,7 @@ type fileConfig struct {
 	Exclude      stringList  `yaml:"exclude"`
 	ScanInterval flagValue   `yaml:"scan_interval"`
 	AllowEmpty   flagValue   `yaml:"allow_empty"`
+	Rehash       flagValue   `yaml:"rehash"`
 	Watch        flagValue   `yaml:"watch"`
 	Dump         flagValue   `yaml:"dump"`
 	APITokenFile flagValue   `yaml:"api_token_file"`

@@ -10,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"lockstep/internal/linkrel"
 	"lockstep/resourcesync"
 	"lockstep/source"
 )
@@ -170,6 +171,9 @@ func (s *setConfig) linkRules() ([]source.LinkRule, error) {
 			return nil, fmt.Errorf("link %d: rel is missing; write rel: alternate, or another relation", i+1)
 		case l.Href == "":
 			return nil, fmt.Errorf("link %d: href is missing; write href: https://example.org/{path}", i+1)
+		}
+		if err := linkrel.Check(l.Rel); err != nil {
+			return nil, fmt.Errorf("link %d: %w", i+1, err)
 		}
 		rules = append(rules, source.LinkRule{
 			Match: l.Match, Href: l.Href,

@@ -11,6 +11,7 @@ import (
 
 	"lockstep/bridge"
 	"lockstep/destination"
+	"lockstep/internal/fetch"
 )
 
 // mapOptions are the flags of map.
@@ -94,7 +95,7 @@ func (o *mapOptions) mapOne(arg string, maps []destination.PathMap) (mapping, er
 	if f, ok := foreign(source); ok {
 		source, maps = f.URI, slices.Concat(maps, bridge.Maps(f))
 	}
-	origin, err := originOf(source)
+	origin, err := originOf(fetch.WithoutUser(source))
 	if err != nil {
 		return mapping{}, err
 	}
@@ -102,6 +103,7 @@ func (o *mapOptions) mapOne(arg string, maps []destination.PathMap) (mapping, er
 	if err != nil {
 		return mapping{}, usageError{err: err}
 	}
+	arg = fetch.WithoutUser(arg)
 	m := mapping{URI: arg, Path: arg}
 	if isURI {
 		m.Path, err = p.Path(arg)

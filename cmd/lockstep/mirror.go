@@ -17,6 +17,7 @@ import (
 	"lockstep/destination"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
+	"lockstep/internal/private"
 	"lockstep/resourcesync"
 	"lockstep/storage/sqlite"
 )
@@ -196,6 +197,7 @@ func openRun(sel *selectOptions, net *networkOptions, do destination.Options, re
 		client.Close()
 		return nil, err
 	}
+	rememberHTTPS(client, m.state, do.Logger)
 	do.Portable, do.Scratch, do.Versions = m.portable, m.scratch, m.versions
 	bridged(&do, m.state, client, do.Logger)
 	r := &destinationRun{mirror: m, client: client}
@@ -212,6 +214,25 @@ func (r *destinationRun) memory() string {
 		return "" // unreachable: only a run that changes nothing has none
 	}
 	return filepath.Dir(filepath.Join(r.mirror.state, filepath.FromSlash(destination.StateFile)))
+}
+
+// httpsFile keeps, in the state of a mirror, the host that credentials go to over
+// https although the Source was named by http.
+const httpsFile = "https-host"
+
+// rememberHTTPS has the client go to where an earlier run was led, so that not
+// even one request with credentials goes over http again.
+func rememberHTTPS(client *fetch.Client, state string, log *slog.Logger) {
+	if state == "" {
+		return
+	}
+	path := filepath.Join(state, filepath.Dir(filepath.FromSlash(destination.StateFile)), httpsFile)
+	text, _ := os.ReadFile(path) // none: nothing is known
+	client.UseHTTPS(strings.TrimSpace(string(text)), func(host string) {
+		if err := os.WriteFile(path, []byte(host+"\n"), private.FileMode); err != nil {
+			log.Warn("keep the https address of the Source", slog.String("err", err.Error()))
+		}
+	})
 }
 
 // Close gives everything back.

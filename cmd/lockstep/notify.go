@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"lockstep/internal/fetch"
 	"lockstep/source"
 	"lockstep/websub"
 )
@@ -69,7 +70,9 @@ func (o *hubFlags) settle() error {
 		case v == hubEmbedded:
 			return usageError{fmt.Errorf("--hub %s: a hub runs in serve only", v), "name the URL of a hub, as that of lockstep hub"}
 		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-			return usageError{fmt.Errorf("--hub %q is no URL", v), "as --hub https://hub.example.org/, or --hub off"}
+			return usageError{fmt.Errorf("--hub %q is no URL", fetch.WithoutUser(v)), "as --hub https://hub.example.org/, or --hub off"}
+		case u.User != nil: // our documents name it
+			return usageError{fmt.Errorf("--hub %s with a user name or password, which our documents would show", fetch.WithoutUser(v)), "publish with a token: --hub-token-file FILE"}
 		}
 	}
 	return o.settleTokens()

@@ -13,14 +13,14 @@ import (
 // openRepository makes a set from what a repository has, by OAI-PMH: its
 // records are files of ours.
 func openRepository(w *wayIn) (origin, error) {
-	base, prefix, spec, err := oaipmh.ParseAddress(w.place)
+	base, prefix, spec, err := oaipmh.ParseAddress(w.at())
 	if err != nil {
 		return nil, err
 	}
 	if !absolute(base) {
 		return nil, fmt.Errorf("from %s: %s is no URL", w.address, base)
 	}
-	client, err := w.site.client(base)
+	client, err := w.site.client(w.place)
 	if err != nil {
 		return nil, err
 	}

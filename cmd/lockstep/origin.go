@@ -142,7 +142,7 @@ func openSitemap(w *wayIn) (origin, error) {
 	if err != nil {
 		return nil, err
 	}
-	return intake.NewSitemap(w.place, client, w.catalog, w.set, intake.SitemapOptions{
+	return intake.NewSitemap(w.at(), client, w.catalog, w.set, intake.SitemapOptions{
 		Content: w.config.hashing, Algorithms: w.hashes, AllowEmpty: w.allowEmpty, TempDir: w.site.opts.state,
 		State: w.stateFile("sitemap.json"), ScanInterval: w.interval, OnEvent: w.onEvent,
 	})

@@ -60,6 +60,7 @@ type siteOptions struct {
 	allowEmpty   bool
 	takeOver     bool          // documents of another state are replaced
 	scanInterval time.Duration // of sets that do not say; 0 the default of the way in, negative never
+	rehash       float64       // share of the files that is read again in a day
 	watching     bool          // go on after the first publication
 	hubs         hubFlags
 	oai          oaiFlags
@@ -129,6 +130,7 @@ func openSite(ctx context.Context, o siteOptions) (_ *site, err error) {
 // newSource makes the sets and the Source that publishes them.
 func (s *site) newSource() (err error) {
 	so := source.Options{BaseURL: s.opts.baseURL, Temp: s.opts.state, Logger: s.log}
+	so.Type = intake.MediaType // what lists state: the types files are served with are no others
 	so.Static, so.Restart = !s.opts.content, s.claim.restarts()
 	if s.opts.content {
 		so.Content, so.Mark, so.OnDemand, so.Streams = s.open, s.mark, &source.OnDemand{}, maxStreams
@@ -315,6 +317,7 @@ func (s *site) publishOnce(ctx context.Context, n *newsroom) (p publication, err
 	for i := range p.scans {
 		n.scanned(&p.scans[i])
 	}
+	s.rehashOnce(ctx)
 	s.adoptVersions(ctx, n)
 	if p.report, err = s.publish(ctx); err != nil {
 		return p, err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"lockstep/bitstream"
@@ -20,6 +21,9 @@ type siteSet struct {
 	from   address
 	origin origin
 	source source.Set
+
+	rehasher *intake.Rehasher // nil: nothing is read again
+	damage   atomic.Bool      // was found since it was looked for last
 
 	versions *bitstream.VersionOptions // nil: it keeps none
 }
@@ -92,6 +96,7 @@ func (s *site) newSet(c *setConfig, inner catalog.Catalog) (*siteSet, catalog.Ca
 	if set.origin, err = c.from.kind.open(way); err != nil {
 		return nil, nil, usageError{err: fmt.Errorf("set %s: %w", set.name, err), hint: hintOf(err)}
 	}
+	set.rehasher = s.rehasher(set, way)
 	return set, cat, s.openBytes(set, way)
 }
 

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -27,6 +30,8 @@ type sourceFlags struct {
 	allowEmpty   bool
 	takeOver     bool
 	scanInterval time.Duration
+	rehashText   string
+	rehash       float64 // share of the files in a day
 	watch        bool
 	noWatch      bool
 	hubFlags
@@ -51,6 +56,7 @@ func (o *sourceFlags) declare(flags *pflag.FlagSet, baseURL string, watch bool) 
 	flags.BoolVar(&o.allowEmpty, "allow-empty", false, "believe a place that is suddenly empty: everything was deleted")
 	flags.BoolVar(&o.takeOver, "take-over", false, "replace documents that another state directory has published there, and restart their history")
 	flags.DurationVar(&o.scanInterval, "scan-interval", intake.DefaultScanInterval, "look at everything again after this `DURATION`, for changes nobody told of; 0 never; buckets and sitemaps more often unless told")
+	flags.StringVar(&o.rehashText, "rehash", rehashDefault, "read `PERCENT` of the files again in a day, to find damage of disk and catalog; 0 none")
 	flags.BoolVar(&o.watch, "watch", watch, "watch for changes and publish them at once")
 	flags.BoolVar(&o.noWatch, "no-watch", false, "do not watch for changes")
 	o.hubFlags.declare(flags, watch)
@@ -87,6 +93,10 @@ func (o *sourceFlags) settle(flags *pflag.FlagSet, args []string, lookup func(st
 		}
 	}
 	if err := o.hubFlags.settle(); err != nil {
+		return err
+	}
+	var err error
+	if o.rehash, err = parseShare(o.rehashText); err != nil {
 		return err
 	}
 	if o.scanInterval < 0 {
@@ -165,14 +175,33 @@ func (o *sourceFlags) settleState(args []string, lookup func(string) (string, bo
 		o.state, err = defaultState(dir, true, lookup)
 	} else {
 		o.state, err = defaultState(from.String(), false, lookup)
+		if err == nil && from.at() != from.place {
+			err = o.renameState(from, lookup)
+		}
 	}
 	return err
+}
+
+// renameState gives the state of a place whose address has a password the name
+// without it: older versions had it in the name.
+func (o *sourceFlags) renameState(from address, lookup func(string) (string, bool)) error {
+	old, err := defaultState(from.kind.scheme+":"+from.kind.after+from.place, false, lookup)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(o.state); !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err := os.Rename(old, o.state); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("rename the state directory: %w", errors.Unwrap(err)) // which does not name it
+	}
+	return nil
 }
 
 // site returns what openSite needs to know.
 func (o *sourceFlags) site(command string, out *outputOptions, io stdio) siteOptions {
 	return siteOptions{
-		baseURL: o.baseURL, sets: o.sets, state: o.state, allowEmpty: o.allowEmpty, takeOver: o.takeOver, scanInterval: o.scanInterval,
+		baseURL: o.baseURL, sets: o.sets, state: o.state, allowEmpty: o.allowEmpty, takeOver: o.takeOver, scanInterval: o.scanInterval, rehash: o.rehash,
 		watching: o.watching(), gzip: o.gzip, apiTokenFile: o.apiTokenFile, hubs: o.hubFlags, network: &o.networkOptions, io: io, command: command, log: out.logger(io),
 	}
 }

@@ -105,7 +105,10 @@ func runValidate(ctx context.Context, o *validateOptions, io stdio) error {
 		return err
 	}
 	start := time.Now()
-	result := validation{Sources: o.targets, advice: o.advice}
+	result := validation{advice: o.advice}
+	for _, target := range o.targets {
+		result.Sources = append(result.Sources, fetch.WithoutUser(target))
+	}
 	result.Findings = validate.Findings{}
 	var current atomic.Pointer[string]
 	vo := validate.Options{

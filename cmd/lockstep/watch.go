@@ -45,6 +45,12 @@ func (s *site) watch(ctx context.Context, n *newsroom) error {
 		s.offerAgain(ctx, tell, n)
 		return nil
 	})
+	if s.opts.rehash > 0 {
+		g.Go(func() error {
+			s.rehash(ctx, tell)
+			return nil
+		})
+	}
 	return g.Wait()
 }
 

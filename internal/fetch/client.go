@@ -107,6 +107,8 @@ type Client struct {
 	home      origin
 	homeHead  http.Header // for Home: with credentials
 	plainHead http.Header // for everybody else
+	secret    bool        // homeHead has more than plainHead
+	up        upgrade
 	hosts     hosts
 	bandwidth pace
 	requests  atomic.Int64

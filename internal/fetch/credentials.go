@@ -90,6 +90,7 @@ func (c *Client) prepareHeaders() error {
 		}
 		c.homeHead[k] = append([]string(nil), vs...)
 	}
+	c.secret = hasSecret(c.homeHead, c.plainHead)
 	if !validValue(c.opts.UserAgent) || !validValue(auth) {
 		return errors.New("user agent or token: not valid in an HTTP header")
 	}

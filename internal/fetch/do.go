@@ -8,11 +8,18 @@ import "net/http"
 // Home alone, and the guard knows no exception. The header of the answer has to
 // come within [Options.Timeout]; how long the body may take, r's context says.
 func (c *Client) Do(r *http.Request) (*http.Response, error) {
+	u, err := c.secured(r.Context(), r.URL)
+	if err != nil {
+		return nil, err
+	}
 	head := c.plainHead
-	if c.home.host != "" && c.home.trusts(originOf(r.URL)) {
+	if c.trusted(u) {
 		head = c.homeHead
 	}
 	own := r.Clone(r.Context())
+	if u != r.URL {
+		own.URL, own.Host = u, u.Host
+	}
 	if own.Header == nil {
 		own.Header = http.Header{}
 	}

@@ -37,6 +37,11 @@ func TestDo(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = resp.Body.Close()
+		if first := <-seen; i > 0 {
+			seen <- first
+		} else if first.Header.Get("Authorization") != "" { // asks whether the Source has https
+			t.Errorf("the first request over http carries credentials")
+		}
 		got := <-seen
 		if resp.StatusCode != http.StatusTemporaryRedirect || got.Method != http.MethodPost || got.UserAgent() != "me" || got.Header.Get("Content-Type") != "text/x" {
 			t.Errorf("status %d, request %+v", resp.StatusCode, got)

@@ -22,6 +22,7 @@ type Request struct {
 	RangeTo         int64  // up to this one, if above zero
 	RangeLast       int64  // ask for the last so many bytes instead, if above zero
 	IfRange         string // ask for the range only if this validator still holds
+	anonymous       bool   // without credentials, whoever is asked
 	NoCache         bool   // ask caches on the way to look again
 	AcceptGzip      bool   // take the body compressed for the way, and undo it
 	ErrorBody       int64  // keep so many bytes of the body of an answer from status 400 on, for [StatusError.Body]
@@ -137,6 +138,10 @@ func (c *Client) follow(ctx context.Context, r *Request, u *url.URL, tries int) 
 	var chain []string
 	moved, forGood := "", true
 	for {
+		var err error
+		if u, err = c.secured(ctx, u); err != nil {
+			return nil, chain, err
+		}
 		a, err := c.send(ctx, r, u, tries)
 		if err != nil {
 			return nil, chain, err
@@ -260,7 +265,7 @@ func (c *Client) roundTrip(ctx context.Context, r *Request, u *url.URL, t *http.
 // the transport does not write to it.
 func (c *Client) header(r *Request, u *url.URL) http.Header {
 	h := c.plainHead
-	if c.home.host != "" && c.home.trusts(originOf(u)) {
+	if !r.anonymous && c.trusted(u) {
 		h = c.homeHead
 	}
 	if r.IfNoneMatch == "" && r.IfModifiedSince == "" && !r.ranged() && !r.NoCache && !r.AcceptGzip && r.Post == nil && len(r.Header) == 0 {

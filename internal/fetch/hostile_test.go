@@ -124,7 +124,7 @@ func TestCredentialsAndPorts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := []string{"home/there Bearer secret+key", "other/back ", "home/end Bearer secret+key", "home/post Bearer secret+key", "other/end ", "other/end "}
+	want := []string{"home/there ", "home/there Bearer secret+key", "other/back ", "home/end Bearer secret+key", "home/post Bearer secret+key", "other/end ", "other/end "}
 	if !slices.Equal(seen, want) {
 		t.Errorf("seen %q, want %q", seen, want)
 	}

@@ -130,7 +130,7 @@ func TestCredentials(t *testing.T) {
 		if _, err := get(t.Context(), c, fetch.Request{URI: other.URL, Header: http.Header{"Accept": {"*/*"}}}); err != nil {
 			t.Fatal(err)
 		}
-		if want := []string{"home " + tt.want, "other  ", "other  "}; !slices.Equal(seen, want) {
+		if want := []string{"home  ", "home " + tt.want, "other  ", "other  "}; !slices.Equal(seen, want) {
 			t.Errorf("%s: seen %q, want %q", tt.name, seen, want)
 		}
 	}

@@ -92,11 +92,13 @@ func sameResource(base *url.URL, anchor string) bool {
 }
 
 // Resolve returns ref as it is seen from base. What can be read once but not
-// again ("//::" would become "http://::") is no URI.
+// again ("//::" would become "http://::") is no URI. User name and password in it
+// are taken off: they are for nobody, and would be shown.
 func Resolve(base *url.URL, ref string) (*url.URL, error) {
 	u, err := base.Parse(ref)
 	if err != nil {
 		return nil, err
 	}
+	u.User = nil
 	return url.Parse(u.String())
 }

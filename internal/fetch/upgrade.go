@@ -1,0 +1,122 @@
+package fetch
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+)
+
+// An upgrade knows whether the Source, which was named by an http address and is
+// sent credentials, redirects to https: then credentials go there alone.
+//
+// It is found out by a request without credentials, before any with them: a
+// password that went over plain http once is known to whoever listens.
+type upgrade struct {
+	mu    sync.Mutex // guards what follows; held while it is found out
+	known bool
+	host  string // where https requests go, with a port if that is not 443; "" http is all there is
+	saved func(host string)
+}
+
+// HTTPS returns the host that requests to the Source go to over https although it
+// was named by http; "" if they do not.
+func (c *Client) HTTPS() string {
+	c.up.mu.Lock()
+	defer c.up.mu.Unlock()
+	return c.up.host
+}
+
+// UseHTTPS has requests to the Source go to a host that an earlier Client found
+// out; "" is none. What this one finds out is given to save. It is called before
+// the first request.
+func (c *Client) UseHTTPS(host string, save func(host string)) {
+	c.up.mu.Lock()
+	defer c.up.mu.Unlock()
+	c.up.saved = save
+	if name, _, err := net.SplitHostPort(host); err == nil && !strings.EqualFold(name, c.home.host) || err != nil && !strings.EqualFold(host, c.home.host) {
+		return // of another Source, or none
+	}
+	c.up.host, c.up.known = host, true
+}
+
+// guarded reports whether a request to u would carry credentials over http.
+func (c *Client) guarded(u *url.URL) bool {
+	return c.secret && u.Scheme == "http" && c.home.host != "" && c.home.trusts(originOf(u))
+}
+
+// secured returns the address to ask instead of u, so that credentials do not go
+// over http where the Source has https.
+func (c *Client) secured(ctx context.Context, u *url.URL) (*url.URL, error) {
+	if !c.guarded(u) {
+		return u, nil
+	}
+	c.up.mu.Lock()
+	defer c.up.mu.Unlock()
+	if !c.up.known {
+		if err := c.learn(ctx, u); err != nil {
+			return nil, err
+		}
+	}
+	if c.up.host == "" {
+		return u, nil
+	}
+	to := *u
+	to.Scheme, to.Host = "https", c.up.host
+	return &to, nil
+}
+
+// learn asks u without credentials. c.up.mu is held.
+func (c *Client) learn(ctx context.Context, u *url.URL) error {
+	a, err := c.send(ctx, &Request{URI: u.String(), Document: true, anonymous: true}, u, 1)
+	if err != nil {
+		return err
+	}
+	location := a.Header.Get("Location")
+	status := a.Status
+	a.discard()
+	c.up.known = true
+	if !redirects(status) {
+		return nil
+	}
+	to, err := u.Parse(escape(location))
+	if err != nil || to.Scheme != "https" || !strings.EqualFold(to.Hostname(), u.Hostname()) {
+		return nil
+	}
+	c.up.host = to.Host
+	c.opts.Logger.WarnContext(ctx, "credentials are for an http address that redirects to https: they are sent to the https address only; use that from now on",
+		slog.String("from", u.Scheme+"://"+u.Host), slog.String("to", "https://"+to.Host))
+	if c.up.saved != nil {
+		c.up.saved(c.up.host)
+	}
+	return nil
+}
+
+// trusted reports whether credentials may be shown to u.
+func (c *Client) trusted(u *url.URL) bool {
+	if c.home.host == "" {
+		return false
+	}
+	if c.home.trusts(originOf(u)) {
+		return true
+	}
+	if !c.secret || u.Scheme != "https" {
+		return false
+	}
+	// The Source itself has named this address, and its certificate proves the name.
+	return strings.EqualFold(u.Host, c.HTTPS())
+}
+
+// hasSecret reports whether what is sent to the Source alone has to be kept from
+// others.
+func hasSecret(home, plain http.Header) bool {
+	for name := range home {
+		if _, both := plain[name]; !both {
+			return true
+		}
+	}
+	return false
+}
