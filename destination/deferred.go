@@ -28,8 +28,9 @@ func notBeforeOf(err error) time.Time {
 }
 
 // isPassing reports whether what failed with err is tried again at the end of the
-// run: the network, the server or the store may have recovered.
-func isPassing(err error) bool { return fetch.Passing(err) || isLocal(err) }
+// run: the network, the server or the store may have recovered. What found no room
+// has been tried again already, after the others.
+func isPassing(err error) bool { return fetch.Passing(err) || isLocal(err) && !isFull(err) }
 
 // deferring yields the actions, of which those whose resources must not be asked
 // for yet come as verbDefer. Resources of which nothing else is to be said come,
