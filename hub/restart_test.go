@@ -347,7 +347,7 @@ func hubToKill(path string) error {
 		return err
 	}
 	h, err := hub.New(db.Hub(), hub.Options{
-		PublicURL: "https://hub.example/", AllowPrivate: true, Secret: []byte(strings.Repeat("k", 32)),
+		PublicURL: "https://hub.example/", AllowPrivate: true, PublishOpen: true, Secret: []byte(strings.Repeat("k", 32)),
 		RetryFirst: 5 * time.Millisecond, RetryMost: 20 * time.Millisecond,
 	})
 	if err != nil {

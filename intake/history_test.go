@@ -24,7 +24,7 @@ import (
 // oddNames are few, so that histories come back to the same names.
 var oddNames = []string{
 	"a", "b", "a-", "a.txt", "a0", "d", "D", "d d", "%2F", "x?y#z", "new\nline", "\xff\xfe", "é", "...", ".hidden", "~", "+",
-	longName, "robots.txt", "-", "resourcesync", ".well-known", ".lockstep", "tab\t", "q\"<>&'", "\\", "%", "%zz", "\x01\x7f",
+	longName, "robots.txt", "-", "resourcesync", ".well-known", ".lockstep-x", "tab\t", "q\"<>&'", "\\", "%", "%zz", "\x01\x7f",
 }
 
 var longName = func() string {

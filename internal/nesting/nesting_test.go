@@ -15,8 +15,9 @@ func TestWalk(t *testing.T) {
 			t.Errorf("an index below %d others: %v, want %v", depth, err, want)
 		}
 	}
+	w = nesting.Walk{}
 	for range 3 { // a list in time
-		for range nesting.MaxBarren - 1 - 2 {
+		for range nesting.MaxBarren - 1 {
 			if err := w.Barren(); err != nil {
 				t.Fatal(err)
 			}
