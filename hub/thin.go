@@ -81,7 +81,7 @@ func newThin(h *Hub) (*thin, error) {
 	o := &h.opts
 	client, err := fetch.New(fetch.Options{
 		Timeout: o.Timeout, Retries: -1, UserAgent: o.UserAgent, AllowPrivate: o.AllowPrivate, Logger: o.Logger,
-		RootCAs: o.RootCAs,
+		RootCAs: o.RootCAs, Ungated: true, // each topic has a schedule of its own
 	})
 	if err != nil {
 		return nil, fmt.Errorf("hub: %w", err)

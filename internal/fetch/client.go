@@ -93,6 +93,7 @@ type Options struct {
 	Bandwidth    int64          // bytes per second for all bodies together; default: no limit
 	UserAgent    string         // default "lockstep"
 	AllowPrivate bool           // connect to private and loopback addresses
+	Ungated      bool           // ask hosts that fail everything all the same: the caller has a schedule for repeating requests
 	Home         *url.URL       // the Source as the user named it; see the package's guard and credentials
 	Logger       *slog.Logger   // default: discards
 }
@@ -143,7 +144,7 @@ func New(o Options) (*Client, error) {
 		return nil, err
 	}
 	c.hosts.jobs, c.hosts.rate = o.Jobs, o.Rate
-	c.hosts.patience = min(GiveUpAfter, GiveUpTimeouts*o.Timeout)
+	c.hosts.patience, c.hosts.ungated = min(GiveUpAfter, GiveUpTimeouts*o.Timeout), o.Ungated
 	if o.Jobs == 0 {
 		c.hosts.jobs, c.hosts.most = DefaultJobs, min(MaxJobs, max(openFiles()/filesPerJob, DefaultJobs))
 	}

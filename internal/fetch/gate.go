@@ -54,6 +54,7 @@ func (e *HostError) Unwrap() error { return e.Err }
 type gate struct {
 	host     string
 	patience time.Duration
+	off      bool // always open
 
 	mu      sync.Mutex // guards the rest
 	misses  int        // failures since the host answered
@@ -149,6 +150,9 @@ func (g *gate) close(until, notBefore time.Time) {
 // missed takes in a failure of the host, and reports whether requests in a row
 // have failed though a probe found the host there: then to try again is of no use.
 func (g *gate) missed(err error) (troubled bool) {
+	if g.off {
+		return false
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.misses++; g.misses == 1 {
@@ -179,6 +183,9 @@ func (g *gate) answered() {
 
 // shut fails requests before a time, because the host said so with err.
 func (g *gate) shut(err error, until time.Time, said bool) {
+	if g.off {
+		return
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed != nil && until.Before(g.until) {

@@ -20,6 +20,7 @@ type hosts struct {
 	jobs, most int   // requests under way at first, and where they adapt at most
 	rate       float64
 	patience   time.Duration // with a host that fails everything
+	ungated    bool          // see Options.Ungated
 
 	mu sync.RWMutex // guards m
 	m  map[string]*host
@@ -72,7 +73,7 @@ func (hs *hosts) get(name string) *host {
 			}
 		}
 	}
-	h = &host{slots: slots{lanes: hs.lanes, adapter: adapter{jobs: hs.jobs, most: hs.most}}, rate: pace{rate: hs.rate}, gate: gate{host: name, patience: hs.patience}}
+	h = &host{slots: slots{lanes: hs.lanes, adapter: adapter{jobs: hs.jobs, most: hs.most}}, rate: pace{rate: hs.rate}, gate: gate{host: name, patience: hs.patience, off: hs.ungated}}
 	hs.m[name] = h
 	return h
 }

@@ -68,7 +68,7 @@ func TestHubs(t *testing.T) {
 	publish := func(h *hub.Hub) {
 		t.Helper()
 		want = append(want, fmt.Sprint(len(want)+1))
-		head := http.Header{"Link": {"<" + topic + ">; rel=self"}}
+		head := http.Header{"Link": {"<" + topic + ">; rel=self"}, "Content-Type": {"text/plain"}}
 		if err := h.Publish(context.Background(), topic, head, []byte(want[len(want)-1])); err != nil {
 			t.Fatal(err)
 		}

@@ -156,6 +156,9 @@ func (dialect) Schema(text string) string {
 	return strings.NewReplacer(`COLLATE "C"`, "COLLATE BINARY", "/* WITHOUT ROWID */", "WITHOUT ROWID").Replace(text)
 }
 
+// AggregatesText implements [sqldb.TextAggregator].
+func (dialect) AggregatesText() {}
+
 // Param implements [sqldb.Dialect]. To SQLite $1 is a name, and names are looked
 // up one by one: with many of them that takes longer than the work itself.
 func (dialect) Param(int) string { return "?" }

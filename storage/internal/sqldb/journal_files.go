@@ -15,41 +15,80 @@ import (
 // filesPage is how many files one page has: few hand-overs, and some megabytes.
 const filesPage = 8192
 
-// Files implements [destination.FileLister]. The database joins the rows of a
-// page to one text, which costs a fraction of handing out each row: no path has
-// an empty segment, so slashes separate its parts.
+// A TextAggregator is a [Dialect] of an engine that keeps TEXT as text, so that
+// it can join the rows of a page to one value.
+type TextAggregator interface{ AggregatesText() }
+
+// Files implements [destination.FileLister].
 func (j *Journal) Files(ctx context.Context) iter.Seq2[destination.FilePage, error] {
-	const page = `SELECT count(*), coalesce(max(uri), ''), coalesce(string_agg(path || '//' || CAST(length AS TEXT) || '/' || coalesce(CAST(written AS TEXT), '-') || '/' || CASE WHEN tag LIKE '%/%' THEN '?' ELSE tag || '.' END, '///'), '')
-		FROM (SELECT uri, path, length, written, tag FROM journal_held WHERE uri > $1 ORDER BY uri LIMIT $2) AS held`
+	read := j.filePage
+	if _, ok := j.db.dialect.(TextAggregator); ok {
+		read = j.joinedFilePage
+	}
 	return func(yield func(destination.FilePage, error) bool) {
 		for after := ""; ; {
-			p := destination.FilePage{After: after}
-			var n int
-			var text sql.RawBytes
-			rows, err := j.db.query(ctx, page, after, filesPage)
-			if err == nil {
-				for rows.Next() {
-					if err = rows.Scan(&n, &p.Last, &text); err == nil && n > 0 {
-						p.Files, err = parseFiles(string(text), n)
-					}
-				}
-				if cerr := rows.Close(); err == nil {
-					err = cerr
-				}
-				if rerr := rows.Err(); err == nil {
-					err = rerr
-				}
-			}
+			p, err := read(ctx, after)
 			if err != nil {
 				yield(destination.FilePage{}, fmt.Errorf("read files from journal: %w", err))
 				return
 			}
-			if n > 0 && !yield(p, nil) || n < filesPage {
+			if len(p.Files) > 0 && !yield(p, nil) || len(p.Files) < filesPage {
 				return
 			}
 			after = p.Last
 		}
 	}
+}
+
+// filePage reads the page behind a URI row by row.
+func (j *Journal) filePage(ctx context.Context, after string) (destination.FilePage, error) {
+	const page = `SELECT uri, path, length, written, tag FROM journal_held WHERE uri > $1 ORDER BY uri LIMIT $2`
+	p := destination.FilePage{After: after}
+	rows, err := j.db.query(ctx, page, after, filesPage)
+	if err != nil {
+		return p, err
+	}
+	defer func() { _ = rows.Close() }() // Err tells what failed
+	for rows.Next() {
+		var f destination.FileRecord
+		var written sql.NullInt64
+		if err := rows.Scan(&p.Last, &f.Path, &f.Length, &written, &f.Tag); err != nil {
+			return p, err
+		}
+		if written.Valid {
+			f.Written = time.UnixMicro(written.Int64)
+		}
+		if strings.Contains(f.Tag, "/") {
+			f.Tag = "?"
+		}
+		p.Files = append(p.Files, f)
+	}
+	return p, rows.Err()
+}
+
+// joinedFilePage does the same with one row: the database joins the page to one
+// text, which costs a fraction of handing out each row. No path has an empty
+// segment, so slashes separate its parts.
+func (j *Journal) joinedFilePage(ctx context.Context, after string) (destination.FilePage, error) {
+	const page = `SELECT count(*), coalesce(max(uri), ''), coalesce(string_agg(path || '//' || CAST(length AS TEXT) || '/' || coalesce(CAST(written AS TEXT), '-') || '/' || CASE WHEN tag LIKE '%/%' THEN '?' ELSE tag || '.' END, '///'), '')
+		FROM (SELECT uri, path, length, written, tag FROM journal_held WHERE uri > $1 ORDER BY uri LIMIT $2) AS held`
+	p := destination.FilePage{After: after}
+	rows, err := j.db.query(ctx, page, after, filesPage)
+	if err != nil {
+		return p, err
+	}
+	defer func() { _ = rows.Close() }() // Err tells what failed
+	for rows.Next() {
+		var n int
+		var text sql.RawBytes
+		if err = rows.Scan(&n, &p.Last, &text); err == nil && n > 0 {
+			p.Files, err = parseFiles(string(text), n)
+		}
+		if err != nil {
+			return p, err
+		}
+	}
+	return p, rows.Err()
 }
 
 // parseFiles undoes the joining.
