@@ -2,7 +2,6 @@ package destination
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -28,17 +27,16 @@ func TestEventIDs(t *testing.T) {
 // them.
 func TestQueuedWeight(t *testing.T) {
 	t.Parallel()
-	f := &Follower{}
+	j := newLateJournal(nil)
+	f := &Follower{journal: j, inbox: newInbox(j), limits: backlogLimits{messages: 1 << 30, bytes: 1 << 20, age: time.Hour}}
 	s := &followed{}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	for n := range maxQueued / messageBytes * 2 {
-		if err := f.takeEvent(ctx, s, "http://a.example/events", streamEvent{kind: "notification"}); err != nil {
-			if most := maxQueued / messageBytes; n < most/2 || n > most {
-				t.Errorf("%d events wait", n)
-			}
-			return
+	for range 1 << 20 / messageBytes * 2 {
+		f.takeEvent(s, "http://a.example/events", streamEvent{kind: "notification"})
+		if most := 1 << 20 / messageBytes; len(s.queue) > most {
+			t.Fatalf("%d events wait", len(s.queue))
 		}
 	}
-	t.Error("there is room for as many events as a Source sends")
+	if s.status.Overloads != 1 || s.status.Discarded == 0 || s.overload == nil || s.due.IsZero() {
+		t.Errorf("%+v, want one overload and a reading that is due", s.status)
+	}
 }

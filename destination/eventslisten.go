@@ -168,7 +168,10 @@ func (f *Follower) listen(ctx context.Context, s *followed, uri string) {
 		}
 		f.replan(s)
 	}
-	stream.event = func(ctx context.Context, e streamEvent) error { return f.takeEvent(ctx, s, uri, e) }
+	stream.event = func(_ context.Context, e streamEvent) error {
+		f.takeEvent(s, uri, e)
+		return nil
+	}
 	stream.run(ctx)
 }
 
@@ -180,8 +183,8 @@ func (f *Follower) lastEvent(s *followed, uri string) string {
 	return ""
 }
 
-// takeEvent queues an event, and waits while there is no room.
-func (f *Follower) takeEvent(ctx context.Context, s *followed, uri string, e streamEvent) error {
+// takeEvent queues an event.
+func (f *Follower) takeEvent(s *followed, uri string, e streamEvent) {
 	m := &message{topic: uri, at: time.Now(), event: e.id, stream: uri}
 	switch e.kind {
 	case "notification":
@@ -191,25 +194,9 @@ func (f *Follower) takeEvent(ctx context.Context, s *followed, uri string, e str
 	case "hello":
 		m.hello = true
 	default:
-		return nil // of a version to come
+		return // of a version to come
 	}
-	for {
-		f.mu.Lock()
-		if s.queued == 0 || s.queued+m.weight() <= maxQueued {
-			s.queued += m.weight()
-			f.enqueue(s, m)
-			f.mu.Unlock()
-			return nil
-		}
-		if s.room == nil {
-			s.room = make(chan struct{})
-		}
-		room := s.room
-		f.mu.Unlock()
-		select {
-		case <-room:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.enqueue(s, m)
 }

@@ -85,6 +85,7 @@ type Follower struct {
 	wiring  chan struct{} // holds one for each channel that is looked up
 	started sync.WaitGroup
 	turnFor time.Duration // see the constant
+	limits  backlogLimits // see maxBacklog
 
 	session *session // the worker's: nil: to be opened
 
@@ -126,8 +127,11 @@ type SetStatus struct {
 	Notified  time.Time     `json:"last_notification,omitzero"` // when the last notification came
 	Pulled    time.Time     `json:"last_pull,omitzero"`         // when the set was last looked at
 	NextPull  time.Time     `json:"next_pull,omitzero"`
-	Lag       time.Duration `json:"lag_ns"`  // from the last change applied by a notification, at the Source, to its file here
-	Waiting   int           `json:"waiting"` // notifications taken and not yet processed
+	Lag       time.Duration `json:"lag_ns"`                    // from the last change applied by a notification, at the Source, to its file here
+	Waiting   int           `json:"waiting"`                   // notifications taken and not yet processed
+	Backlog   int64         `json:"waiting_bytes"`             // that they take
+	Oldest    time.Time     `json:"waiting_since,omitzero"`    // when the oldest of them came
+	Overload  time.Time     `json:"overloaded_since,omitzero"` // more came than could be applied: when the oldest that was discarded came; the Source's documents are read instead
 	Error     string        `json:"error,omitempty"`
 	Refused   string        `json:"refused,omitempty"`          // why the set is left as it is, for safety; it is tried again
 	Pending   int64         `json:"pending_deletions"`          // that were notified, and that the Source has not confirmed
@@ -148,6 +152,7 @@ type FollowCounters struct {
 	Pulls         int64 `json:"pulls"`         // looks at the set
 	Contradicted  int64 `json:"contradicted"`  // notified changes that the Source's documents contradict
 	Discarded     int64 `json:"discarded"`     // notifications that were not used: push is paused, or there were too many
+	Overloads     int64 `json:"overloads"`     // how often there were too many: the Source's documents were read instead
 }
 
 // Follow returns a Follower of the Source at address, which may be anything
@@ -177,7 +182,8 @@ func (d *Destination) Follow(address string, o FollowOptions) (*Follower, error)
 	}
 	own.doubtEvery = o.Check
 	f := &Follower{d: own, address: address, opts: o, journal: journal, inbox: newInbox(journal),
-		wake: make(chan struct{}, 1), wiring: make(chan struct{}, wires), early: map[string][]*message{}, turnFor: turnFor}
+		wake: make(chan struct{}, 1), wiring: make(chan struct{}, wires), early: map[string][]*message{}, turnFor: turnFor,
+		limits: backlogLimits{messages: maxBacklog, bytes: maxBacklogBytes, age: maxBacklogAge}}
 	if o.Callback == "" {
 		return f, nil
 	}
@@ -233,7 +239,13 @@ func (f *Follower) Status() FollowStatus {
 	for _, s := range f.sets {
 		st := s.status
 		st.URI, st.Name, st.Channel, st.Waiting, st.NextPull = s.uri, s.name, ChannelPoll, len(s.queue), s.due
-		st.Topic = s.channel.topic
+		st.Topic, st.Backlog = s.channel.topic, s.queued
+		if len(s.queue) > 0 {
+			st.Oldest = s.queue[0].at
+		}
+		if s.overload != nil && !s.overload.Over {
+			st.Overload = s.overload.Since
+		}
 		if !s.hub {
 			st.HubError = s.spurned
 		}

@@ -68,6 +68,7 @@ func leadPush(t *testing.T, seed uint64) {
 	l.p = newPress(t, l.s, !l.events, l.events)
 	l.g = newFollowing(t, l.s, !l.events)
 	l.g.opts.MaxDelete = 100
+	l.g.backlog = r.IntN(4) // zero: as many as there are
 	l.g.on = l.applied
 	l.start()
 	for range *pushSteps {

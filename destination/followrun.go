@@ -130,7 +130,12 @@ func (f *Follower) leave(ctx context.Context) error {
 
 // deliver takes a message from a hub: it is durable when it returns.
 func (f *Follower) deliver(ctx context.Context, d websub.Delivery) error {
-	return f.inbox.put(ctx, mail{Set: d.ID, Topic: d.Topic, ID: d.DeliveryID, Type: d.ContentType, Links: d.Links, At: d.At, Body: d.Body}, f.receive)
+	l := mail{Set: d.ID, Topic: d.Topic, ID: d.DeliveryID, Type: d.ContentType, Links: d.Links, At: d.At, Body: d.Body}
+	err := f.inbox.put(ctx, l, f.receive)
+	if errors.Is(err, errInboxFull) && f.makeRoom() {
+		err = f.inbox.put(ctx, l, f.receive)
+	}
+	return err
 }
 
 // receive queues a message that is in the inbox.
@@ -275,7 +280,7 @@ func (f *Follower) next(now time.Time) (*job, time.Duration) {
 		case pull && !s.asked && now.Sub(f.looked) > f.interval(s)/2 && f.pause == 0:
 			f.turn = k
 			return &job{}, 0
-		case pull && (!push || now.Sub(s.due) > overdue || !s.asked):
+		case pull && (!push || now.Sub(s.due) > overdue || !s.asked || s.overload != nil && !s.overload.Over):
 			f.turn = k + 1
 			return &job{set: s}, 0
 		case push:

@@ -38,9 +38,6 @@ const (
 
 	// wires is how many channels are looked up at a time.
 	wires = 4
-
-	// maxQueued is how many bytes of messages of a stream wait in memory.
-	maxQueued = 16 << 20
 )
 
 // A channel is where news of a set come from.
@@ -83,9 +80,10 @@ type followed struct {
 
 	resume struct{ stream, event string } // where the stream was left: the last event that was processed
 
-	queue  []*message
-	queued int64         // weight of those that are in memory only
-	room   chan struct{} // closed when there may be room in queue; nil: nobody waits
+	queue    []*message
+	queued   int64     // their weight
+	busy     int       // how many of them, the first, are being applied
+	overload *overload // nil: there is none
 
 	pulled  bool          // since Run began: messages may be processed
 	due     time.Time     // when to look at it
@@ -106,8 +104,10 @@ type followed struct {
 	status SetStatus
 }
 
-// isLive reports whether notifications come, and are used.
-func (s *followed) isLive() bool { return (s.hub || s.stream) && s.usesPush(time.Now()) }
+// isLive reports whether notifications come, and all of them are used.
+func (s *followed) isLive() bool {
+	return (s.hub || s.stream) && s.overload == nil && s.usesPush(time.Now())
+}
 
 // usesPush reports whether notifications are used: not while a document of the
 // Source has contradicted one, nor while the set is refused. What they say is
@@ -265,17 +265,24 @@ func (f *Follower) enqueue(s *followed, m *message) {
 		f.discard(s, m)
 		return
 	}
+	s.queued += m.weight()
 	if s.queue = append(s.queue, m); !m.hello {
 		s.status.Notifications++
 		s.status.Notified = m.at
 	}
+	f.limitBacklog(s, time.Now())
 	f.wakeUp()
 }
 
 // discard leaves out messages of a set, which is going to be pulled in their
 // place. The caller holds mu.
 func (f *Follower) discard(s *followed, ms ...*message) {
-	docs := map[string][]byte{}
+	f.discardNoting(s, ms, map[string][]byte{})
+}
+
+// discardNoting does so and saves docs in the same transaction. The caller holds
+// mu.
+func (f *Follower) discardNoting(s *followed, ms []*message, docs map[string][]byte) {
 	f.inbox.strike(ms, docs)
 	if len(docs) > 0 {
 		f.journal.later(docs)
@@ -300,14 +307,5 @@ func (f *Follower) pausePush(s *followed, p *pushState, now time.Time) {
 		return
 	}
 	f.discard(s, s.queue...)
-	for _, m := range s.queue {
-		if m.number == 0 {
-			s.queued -= m.weight()
-		}
-	}
-	s.queue = nil
-	if s.room != nil {
-		close(s.room)
-		s.room = nil
-	}
+	s.queue, s.queued = nil, 0
 }

@@ -249,6 +249,7 @@ type following struct {
 	ended   chan error
 	handler *swapHandler
 	turn    time.Duration // of one set, while others wait
+	backlog int           // notifications that wait at most; default: that of the Follower
 
 	rmu     sync.Mutex // guards reports
 	reports []destination.Report
@@ -310,6 +311,9 @@ func (g *following) start(o destination.FollowOptions) {
 	g.f = f
 	if g.turn > 0 {
 		f.SetTurn(g.turn)
+	}
+	if g.backlog > 0 {
+		f.SetBacklog(g.backlog, 1<<20, time.Hour)
 	}
 	g.handler.set(f.Handler())
 	ctx, stop := context.WithCancel(context.Background())

@@ -176,6 +176,7 @@ func (f *Follower) lookFailed(err error) {
 // adopt takes over the sets that were found.
 func (f *Follower) adopt(ctx context.Context, sets []*setState) {
 	now := time.Now()
+	overloads := f.loadOverloads(ctx, sets)
 	f.mu.Lock()
 	f.looked, f.pause, f.trouble = now, 0, ""
 	f.lookAt = now.Add(max(f.opts.Check, f.opts.Poll)) // sooner, if a set is to be looked at sooner
@@ -187,10 +188,14 @@ func (f *Follower) adopt(ctx context.Context, sets []*setState) {
 	for _, st := range sets {
 		s := f.find(st.URI)
 		if s == nil {
-			s = &followed{uri: st.URI, due: now}
+			s = &followed{uri: st.URI, name: fetch.Printable(st.Name), due: now, overload: overloads[st.URI]}
 			s.queue, f.early[st.URI] = append(s.queue, f.early[st.URI]...), nil
+			for _, m := range s.queue {
+				s.queued += m.weight()
+			}
 			s.status.Notifications = int64(len(s.queue))
 			f.sets = append(f.sets, s)
+			f.limitBacklog(s, now)
 		}
 		s.name, s.state, s.offered = fetch.Printable(st.Name), st, f.session.offered(st.URI)
 		s.status.Watermark = st.syncedUntil()
@@ -220,6 +225,7 @@ func (f *Follower) adopt(ctx context.Context, sets []*setState) {
 	docs := map[string][]byte{}
 	for _, s := range gone {
 		f.inbox.strike(s.queue, docs)
+		docs[overloadName(s.uri)] = nil
 	}
 	for uri, ms := range f.early {
 		f.inbox.strike(ms, docs)
@@ -254,6 +260,7 @@ func (f *Follower) pull(ctx context.Context, s *followed) error {
 			return err
 		}
 		ses.report.Sets = []string{s.uri}
+		f.warnOfOverload(ses, s, st)
 		ses.d.emit(Event{Kind: EventSet, Set: s.name, Progress: Progress{Set: 1, Sets: 1}})
 		if err := ses.knowsOwn(ctx); err != nil {
 			return err
@@ -309,7 +316,13 @@ func (f *Follower) pull(ctx context.Context, s *followed) error {
 	} else {
 		f.pausePush(s, nil, now)
 	}
+	if err == nil {
+		f.endOverload(s, start, now, s.status.Watermark)
+	}
 	wait := f.interval(s)
+	if s.overload != nil && s.overload.Over {
+		wait = min(max(wait, 10*s.took), f.opts.Check)
+	}
 	if s.state != nil && s.state.ended {
 		wait = max(wait, f.opts.Check) // it says that nothing new will come
 	}
@@ -329,6 +342,9 @@ func (f *Follower) pull(ctx context.Context, s *followed) error {
 		s.asked = behind
 	} else if earliest := now.Add(f.distance(s)); s.due.Before(earliest) {
 		s.due = earliest
+		if s.overload != nil && !s.overload.Over {
+			s.due = now.Add(min(f.distance(s), f.opts.Poll))
+		}
 	}
 	done := err == nil || errors.Is(err, ErrIncomplete)
 	s.pulled = s.pulled || done

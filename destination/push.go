@@ -27,10 +27,10 @@ type message struct {
 // messageBytes is what a message takes besides its body, about.
 const messageBytes = 256
 
-// weight returns how many bytes of memory a message of a stream takes while it
-// waits: without a body, too.
+// weight returns how many bytes a message takes while it waits: without a body,
+// too.
 func (m *message) weight() int64 {
-	return messageBytes + int64(cap(m.body)) + int64(len(m.event))
+	return messageBytes + max(m.size, int64(cap(m.body))) + int64(len(m.event))
 }
 
 // A pushed is what became of messages.

@@ -12,13 +12,24 @@ import (
 // pushTo processes messages of a set.
 func (f *Follower) pushTo(ctx context.Context, s *followed) error {
 	f.mu.Lock()
+	f.limitBacklog(s, time.Now())
+	if len(s.queue) == 0 {
+		f.mu.Unlock()
+		return nil
+	}
 	n, size := 0, int64(0)
 	for n < len(s.queue) && n < passMessages && (n == 0 || size+s.queue[n].size <= passBytes) {
 		size += s.queue[n].size
 		n++
 	}
 	ms := slices.Clone(s.queue[:n])
+	s.busy = n
 	f.mu.Unlock()
+	defer func() {
+		f.mu.Lock()
+		s.busy = 0
+		f.mu.Unlock()
+	}()
 	var out pushed
 	var st *setState
 	r, err := f.pass(ctx, func(ses *session) error {
@@ -71,18 +82,12 @@ func (f *Follower) pushTo(ctx context.Context, s *followed) error {
 
 // processed books messages that were processed. The caller holds mu.
 func (f *Follower) processed(s *followed, ms []*message, out *pushed, st *setState, now time.Time) {
-	s.queue = slices.Delete(s.queue, 0, len(ms))
+	s.queue, s.busy = slices.Delete(s.queue, 0, len(ms)), 0
 	for _, m := range ms {
-		if m.number == 0 {
-			s.queued -= m.weight()
-		}
+		s.queued -= m.weight()
 		if m.event != "" {
 			s.resume.stream, s.resume.event = m.stream, m.event
 		}
-	}
-	if s.room != nil {
-		close(s.room)
-		s.room = nil
 	}
 	s.again, s.turn = time.Time{}, 0
 	s.status.Applied += out.applied

@@ -129,6 +129,9 @@ func tellFollowed(s *figures, name string, set *destination.SetStatus) {
 	s.gauge("lockstep_follow_pending_deletions", "Deletions that were notified and that the Source has not confirmed.", float64(set.Pending), "set", name)
 	s.gauge("lockstep_follow_push_paused", "Whether notifications are not used because the Source's documents contradicted one.", truth(!set.Paused.IsZero()), "set", name)
 	s.gauge("lockstep_follow_waiting", "Notifications taken and not yet processed.", float64(set.Waiting), "set", name)
+	s.gauge("lockstep_follow_waiting_bytes", "Bytes that these notifications take.", float64(set.Backlog), "set", name)
+	s.gauge("lockstep_follow_waiting_age_seconds", "How long the oldest of these notifications has waited.", ageOf(set.Oldest), "set", name)
+	s.gauge("lockstep_follow_overloaded", "Whether notifications were discarded because there were too many, and the Source's documents are read instead.", truth(!set.Overload.IsZero()), "set", name)
 	s.gauge("lockstep_follow_lag_seconds", "From the newest change applied by a notification, at the Source, to its file here.", set.Lag.Seconds(), "set", name)
 	for _, at := range []struct {
 		name, help string
@@ -138,6 +141,8 @@ func tellFollowed(s *figures, name string, set *destination.SetStatus) {
 		{"last_notification", "When the last notification came.", set.Notified},
 		{"last_pull", "When the set was last looked at.", set.Pulled},
 		{"next_pull", "When the set is looked at next.", set.NextPull},
+		{"waiting_since", "When the oldest notification that waits came.", set.Oldest},
+		{"overloaded_since", "When the oldest notification came that was discarded because there were too many.", set.Overload},
 		{"push_paused_until", "Until when notifications are not used.", set.Paused},
 		{"lease_end", "When the subscription at the hub ends, if it is not renewed.", set.LeaseEnd},
 	} {
@@ -158,9 +163,18 @@ func tellFollowed(s *figures, name string, set *destination.SetStatus) {
 		{"pulls", "Looks at the set.", set.Pulls},
 		{"contradicted", "Notified changes that the Source's documents contradict.", set.Contradicted},
 		{"discarded", "Notifications that were not used.", set.Discarded},
+		{"overloads", "Times that too many notifications waited to be applied one by one.", set.Overloads},
 	} {
 		s.counter("lockstep_follow_"+c.name+"_total", c.help, float64(c.n), "set", name)
 	}
+}
+
+// ageOf is how many seconds ago t was; zero for no time.
+func ageOf(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return max(time.Since(t), 0).Seconds()
 }
 
 // truth is 1 for what is so.
