@@ -86,7 +86,7 @@ func (s *site) newSet(c *setConfig, inner catalog.Catalog) (*siteSet, catalog.Ca
 	}
 	way.onEvent = func(e intake.Event) {
 		again := s.upstreams.note(set.name, &e)
-		if s.opts.onEvent != nil {
+		if s.opts.onEvent != nil && !s.upstreams.isRepeated(set.name, &e, time.Now()) {
 			s.opts.onEvent(set.name, e)
 		}
 		if again != "" && s.opts.io.Err != nil {

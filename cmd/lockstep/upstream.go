@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -21,7 +22,33 @@ type upstreams struct {
 
 // An upstreamFailure is an origin that cannot be read.
 type upstreamFailure struct {
-	since time.Time
+	since   time.Time
+	refused bool          // it can be read, and is empty or lists far less than before
+	said    time.Time     // when that was last said
+	rest    time.Duration // how long it is not said again
+}
+
+// How long a refusal is not repeated, at first and at most; it doubles each time.
+const (
+	refusalRestFirst = time.Minute
+	refusalRestMost  = time.Hour
+)
+
+// isRepeated reports whether the event is a refusal to empty a set that was said
+// a short time before now. It is to be asked after note.
+func (u *upstreams) isRepeated(set string, e *intake.Event, now time.Time) bool {
+	if e.Kind != intake.EventScanned || !errors.Is(e.Err, intake.ErrEmpty) {
+		return false
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	f := u.failing[set]
+	if !f.said.IsZero() && now.Sub(f.said) < f.rest {
+		return true
+	}
+	f.said, f.rest = now, min(max(2*f.rest, refusalRestFirst), refusalRestMost)
+	u.failing[set] = f
+	return false
 }
 
 // note takes in the end of a scan. It returns a sentence if the origin of the set
@@ -41,6 +68,7 @@ func (u *upstreams) note(set string, e *intake.Event) string {
 		if !failed {
 			was.since = now
 		}
+		was.refused = errors.Is(e.Err, intake.ErrEmpty)
 		u.failing[set] = was
 		return ""
 	}
@@ -88,6 +116,10 @@ func (u *upstreams) detail() string {
 	text := ""
 	for _, set := range slices.Sorted(maps.Keys(u.failing)) {
 		f := u.failing[set]
+		if f.refused {
+			text += fmt.Sprintf("set %s: left as it is since %s, because its origin is suddenly empty or lists far less; --allow-empty consents\n", fetch.Printable(set), f.since.UTC().Format(time.RFC3339))
+			continue
+		}
 		text += fmt.Sprintf("set %s: its origin cannot be read since %s\n", fetch.Printable(set), f.since.UTC().Format(time.RFC3339))
 	}
 	return text
