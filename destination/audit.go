@@ -47,17 +47,19 @@ func (d *Destination) Audit(ctx context.Context, address string, o AuditOptions)
 	if err != nil {
 		return AuditReport{}, err // unreachable: d was made with these options
 	}
-	a := &auditor{session: &session{d: quiet, report: Report{Sets: []string{}}, out: &outbox{journal: d.journal}}, opts: o}
+	a := &auditor{session: &session{d: quiet, report: Report{Source: fetch.WithoutUser(address), Sets: []string{}}, out: &outbox{journal: d.journal}}, opts: o}
 	a.out = AuditReport{Source: fetch.WithoutUser(address), Destination: d.opts.Dest, Content: o.Content}
 	err = a.run(ctx, address)
 	a.tellCounts()
 	r := &a.out
 	r.Sets, r.Failures, r.Warnings, r.Withdrawn = a.report.Sets, a.report.Failures, a.report.Warnings, a.report.Withdrawn
 	r.InSync = err == nil && r.differences() == 0
+	a.settleAudit(r, err)
 	if o.Fix && err == nil && !r.InSync {
 		err = d.mend(ctx, address, r)
 		r.InSync = r.InSync && a.orphans == 0
 	}
+	r.Complete = r.InSync && len(r.Unproven) == 0
 	r.Requests, r.Elapsed = d.client.Requests()-requests, time.Since(start).Seconds()
 	return *r, err
 }
@@ -185,6 +187,7 @@ func (a *auditor) auditSet(ctx context.Context, set *setState, before []*setStat
 	if err != nil {
 		return false, err
 	}
+	a.prove(set, &SetReport{URI: set.URI})
 	if err := r.findOrigin(ctx); err != nil {
 		return false, err
 	}
@@ -270,6 +273,7 @@ func (r *setRun) expected(ctx context.Context) (snap snapshot, err error) {
 	if r.set.Changes == "" || len(r.noChanges) > 0 {
 		return snap, nil
 	}
+	r.lookAt(&c, at)
 	if gap := r.gap(&c, at); gap != "" {
 		r.warn(r.set.Changes, fmt.Sprintf("set %s: %s", r.set.Name, gap))
 	}

@@ -144,6 +144,7 @@ func (d *Destination) mend(ctx context.Context, address string, r *AuditReport) 
 			r.Warnings = append(r.Warnings, w)
 		}
 	}
+	r.Unproven = report.Unproven
 	r.InSync = err == nil && (o.Delete != DeleteKeep || r.Extra == 0)
 	if errors.Is(err, ErrIncomplete) {
 		err = fmt.Errorf("mend: %w", err)

@@ -48,6 +48,7 @@ type AuditReport struct {
 	Content      bool      `json:"content"`   // every file was read
 	InSync       bool      `json:"in_sync"`   // nothing is missing, stale, corrupt or extra, or it was mended
 	Resources    int64     `json:"resources"` // listed
+	Complete     bool      `json:"complete"`  // it is in sync, and the Source's documents show that nothing is missing
 	Missing      int64     `json:"missing"`
 	Stale        int64     `json:"stale"`
 	Corrupt      int64     `json:"corrupt"`
@@ -63,6 +64,7 @@ type AuditReport struct {
 	Failures     []Failure `json:"failures,omitempty"` // documents that could not be read; with Fix, what could not be mended
 	Warnings     []string  `json:"warnings,omitempty"`
 
+	Unproven  []Unproven     `json:"unproven,omitempty"`  // why it is not complete
 	Withdrawn []WithdrawnSet `json:"withdrawn,omitempty"` // sets that the Source lists no more: their resources are extra
 }
 

@@ -20,6 +20,7 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 		r.compared = false
 		st.Watermark, st.SeenTime, st.Seen, st.Cursor = time.Time{}, time.Time{}, nil, cursor{}
 		st.Polled, st.Open, st.Ahead, st.ListAt = nil, nil, false, time.Time{}
+		st.found = &doubts{}
 		return r.incremental(ctx)
 	}
 	snap, err := r.readSetList(ctx)
@@ -32,6 +33,7 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 	}
 	r.reader.overtakes = !r.reader.future.has(snap.at)
 	defer func() { r.reader.overtakes = false }()
+	st.found = &doubts{}
 	c := chain{complete: true}
 	fresh := *st
 	fresh.Cursor, fresh.Seen, fresh.SeenTime, fresh.History = cursor{}, nil, time.Time{}, time.Time{}
@@ -61,7 +63,9 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 			}
 			r.warn(st.Changes, fmt.Sprintf("set %s: %s: changes may be missed until its next Resource List", st.Name, gap))
 			c.gap = true
+			st.found.Gap = gap
 		}
+		st.found.begins(&c, false)
 	}
 	if len(r.listCause) > 0 {
 		if (st.Changes == "" || len(r.noChanges) > 0) && !r.isFresh(snap.at) {

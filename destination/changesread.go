@@ -312,7 +312,7 @@ func (d *docReading) old(w *want) bool {
 func (d *docReading) end(t *telling, said resourcesync.Metadata) {
 	c, h, info := &d.chain, t.header, d.info
 	from, until := h.From, h.Until // RS-CHI-10: the list wins
-	stated := !from.IsZero()
+	stated := !from.IsZero() && !h.FromUnproven
 	if !stated {
 		from, stated = said.From, !said.From.IsZero()
 	}

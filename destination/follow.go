@@ -92,27 +92,30 @@ type Follower struct {
 	localAt   time.Time     // the worker's: when the mirror's own files were last looked at
 	localTook time.Duration // and how long it took
 
-	mu      sync.Mutex // guards what follows
-	sets    []*followed
-	early   map[string][]*message // messages of sets that were not found yet
-	turn    int                   // whose turn it is
-	lookAt  time.Time             // when to look at the Source as a whole
-	looked  time.Time             // when that was last done
-	pause   time.Duration         // before it is tried again
-	streams int                   // of events
-	synced  bool
-	trouble string
-	unread  bool      // the last look found sets that could not be read
-	failing time.Time // since when nothing can be written here
-	fails   int       // how often that was tried
+	mu       sync.Mutex // guards what follows
+	sets     []*followed
+	early    map[string][]*message // messages of sets that were not found yet
+	turn     int                   // whose turn it is
+	lookAt   time.Time             // when to look at the Source as a whole
+	looked   time.Time             // when that was last done
+	pause    time.Duration         // before it is tried again
+	streams  int                   // of events
+	synced   bool
+	unproven []Unproven // of no single set, when the Source was last looked at
+	trouble  string
+	unread   bool      // the last look found sets that could not be read
+	failing  time.Time // since when nothing can be written here
+	fails    int       // how often that was tried
 }
 
 // FollowStatus is how far a [Follower] is.
 type FollowStatus struct {
-	Source string      `json:"source"`
-	Sets   []SetStatus `json:"sets"`
-	Synced bool        `json:"synced"`          // all sets were in step since Run began
-	Error  string      `json:"error,omitempty"` // why the last look at the Source failed
+	Source   string      `json:"source"`
+	Sets     []SetStatus `json:"sets"`
+	Synced   bool        `json:"synced"`             // all sets were in step since Run began
+	Complete bool        `json:"complete"`           // they are, and all of them are complete
+	Unproven []Unproven  `json:"unproven,omitempty"` // why not, besides what the sets say
+	Error    string      `json:"error,omitempty"`    // why the last look at the Source failed
 }
 
 // SetStatus is how far a [Follower] is with one set.
@@ -123,6 +126,8 @@ type SetStatus struct {
 	Topic     string        `json:"topic,omitempty"` // URI of the channel
 	Hub       string        `json:"hub,omitempty"`   // that is subscribed to
 	LeaseEnd  time.Time     `json:"lease_end,omitzero"`
+	Complete  bool          `json:"complete"`                   // it was in step when it was last looked at, and its documents show that nothing is missing
+	Unproven  []Unproven    `json:"unproven,omitempty"`         // why it is not complete
 	Watermark time.Time     `json:"watermark,omitzero"`         // on the Source's clock: all changes before are here
 	Notified  time.Time     `json:"last_notification,omitzero"` // when the last notification came
 	Pulled    time.Time     `json:"last_pull,omitzero"`         // when the set was last looked at
@@ -266,5 +271,6 @@ func (f *Follower) Status() FollowStatus {
 		}
 		out.Sets = append(out.Sets, st)
 	}
+	f.settleStatus(&out)
 	return out
 }

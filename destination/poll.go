@@ -62,6 +62,7 @@ func (f *Follower) pass(ctx context.Context, do func(s *session) error) (Report,
 	if err == nil && r.Failed+r.Refused+int64(r.unread) > 0 {
 		err = fmt.Errorf("%w: %s", ErrIncomplete, r.shortfall())
 	}
+	s.settle(&r, err)
 	if err != nil && !errors.Is(err, ErrIncomplete) {
 		f.forget() // nobody knows what of it is in the Journal
 	}
@@ -128,6 +129,7 @@ func (f *Follower) look(ctx context.Context) error {
 	sets = slices.DeleteFunc(sets, func(st *setState) bool { return slices.Contains(gone, st) })
 	pause := f.pause
 	f.adopt(ctx, sets)
+	f.setUnproven(&r)
 	if f.setUnread(err != nil, pause); err != nil {
 		f.lookFailed(err)
 	}
@@ -299,6 +301,10 @@ func (f *Follower) pull(ctx context.Context, s *followed) error {
 	s.status.Pulls++
 	s.status.Pulled, s.status.Error, s.turn = now, "", 0
 	s.status.Pending, s.status.Refused = r.Pending, ""
+	if s.status.Complete = r.Complete; !slices.Equal(s.status.Unproven, r.Unproven) {
+		s.status.Unproven = r.Unproven
+		f.logUnproven(ctx, s)
+	}
 	if err != nil {
 		s.status.Error = fetch.Printable(err.Error())
 	}

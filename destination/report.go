@@ -42,7 +42,8 @@ const maxMissing = 24 << 20
 type Report struct {
 	Source       string       `json:"source"`
 	Destination  string       `json:"destination"`
-	Sets         []string     `json:"sets"` // URIs of the sets followed
+	Sets         []string     `json:"sets"`     // URIs of the sets followed
+	Complete     bool         `json:"complete"` // nothing failed, and the Source's documents show that nothing is missing
 	Mode         string       `json:"mode"`
 	Via          string       `json:"via"`
 	DryRun       bool         `json:"dry_run,omitempty"`
@@ -75,6 +76,7 @@ type Report struct {
 	Failures []Failure   `json:"failures,omitempty"` // the first of them, documents included
 	Warnings []string    `json:"warnings,omitempty"`
 
+	Unproven  []Unproven     `json:"unproven,omitempty"`  // why it is not complete
 	Withdrawn []WithdrawnSet `json:"withdrawn,omitempty"` // sets that the Source lists no more, and whose files stay
 	Fallbacks []Fallback     `json:"fallbacks,omitempty"` // what was used in place of what could not be read
 
@@ -108,6 +110,9 @@ type SetReport struct {
 	SyncedUntil time.Time `json:"synced_until,omitzero"`
 	AsOf        time.Time `json:"as_of,omitzero"`  // the instant the set is of, where one was asked for
 	Error       string    `json:"error,omitempty"` // why the set is not in step
+	Complete    bool      `json:"complete"`        // nothing failed, and its documents show that nothing is missing
+
+	open bool // they do not show it
 }
 
 // since is what was booked in r for one set after before was.

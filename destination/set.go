@@ -79,7 +79,7 @@ func (r *setRun) fail(uri string, err error) {
 // syncSet brings a set into step: by its changes if that can be, else by
 // comparing all of it.
 func (s *session) syncSet(ctx context.Context, set *setState) error {
-	set.planned = false
+	set.planned, set.found = false, nil
 	r := s.newSetRun(set)
 	defer r.reader.packages.shelf.clear()
 	r.began = set.Watermark
@@ -210,6 +210,9 @@ func (r *setRun) incremental(ctx context.Context) error {
 			return r.compareAhead(ctx)
 		}
 		if r.compared && (c.lost || r.gap(&c, since) != "") {
+			if gap := r.gap(&c, since); gap != "" {
+				st.doubting().Gap = gap
+			}
 			return nil // it is as well as it can be
 		}
 		past, err := r.catchUp(ctx, &c, since, st)
@@ -220,7 +223,11 @@ func (r *setRun) incremental(ctx context.Context) error {
 		if c.dump {
 			via = ViaChangeDump
 		}
-		switch gap := r.gap(&c, since); {
+		if since.IsZero() && !c.unchanged {
+			st.doubting().begins(&c, st.Lists == "")
+		}
+		gap := r.gap(&c, since)
+		switch {
 		case c.lost && c.newest.Time().Before(st.SeenTime):
 			return backInTime(st, fmt.Sprintf("its changes end at %s, those applied here at %s", show(c.newest.Time()), show(st.SeenTime)))
 		case (c.lost || gap != "") && st.Lists != "":
@@ -234,6 +241,9 @@ func (r *setRun) incremental(ctx context.Context) error {
 			return r.baseline(ctx, c.lost)
 		case gap != "":
 			r.reader.fail(st.Changes, fmt.Errorf("read %s: %s, and there is no Resource List or Resource Dump to compare with", fetch.Printable(st.Changes), gap))
+			st.doubting().Gap = gap
+		case c.lists > 0 && !c.unchanged && !c.resumed && !c.proven && !r.compared: // RS-MD-14
+			st.doubting().NoFrom = true
 		}
 		owed := 0
 		if round == 1 && !r.compared { // else all was tried just now
@@ -296,6 +306,9 @@ func (r *setRun) advance(c *chain, since resourcesync.Datetime) {
 	}
 	st.Watermark = stateTime(w)
 	st.Ahead = st.Watermark.After(time.Now().Add(maxTrustedSkew))
+	if st.found != nil {
+		st.Doubts = *st.found
+	}
 	if c.other {
 		if st.Polled == nil {
 			st.Polled = map[string]validators{}

@@ -64,6 +64,8 @@ type setState struct {
 
 	planned bool // all of it was compared in this run
 
+	found *doubts // what this run could not prove; nil: nothing new
+
 	Complete  bool                  `json:"complete"`            // a baseline was finished
 	Selection string                `json:"selection"`           // what was selected then
 	Listed    int64                 `json:"listed"`              // resources, selected or not, when all was last compared
@@ -83,6 +85,8 @@ type setState struct {
 	Cursor  cursor                `json:"cursor"`          // in the newest Change List
 	Polled  map[string]validators `json:"polled"`          // change documents that can change, read to their end
 	Open    []string              `json:"open"`            // the open lists of an index, to be polled
+
+	Doubts doubts `json:"doubts,omitzero"` // what could not be proven when it was applied
 
 	Harvest *harvestState `json:"harvest,omitempty"` // how far we have come with the memory of its Origin
 }

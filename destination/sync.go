@@ -89,6 +89,7 @@ func (s *session) whole(address string, deliver func(context.Context, []Change) 
 	if r.Mode == "" {
 		r.Mode = ModeNone
 	}
+	s.settle(&r, err)
 	return r, err
 }
 
@@ -190,6 +191,7 @@ func (s *session) bring(set *setState, do func() error) error {
 	r := s.report.since(&before)
 	r.URI, r.Name, r.SyncedUntil = set.URI, fetch.Printable(set.Name), set.syncedUntil()
 	r.AsOf = set.asOf
+	s.prove(set, &r)
 	r.Bytes, r.Elapsed = s.d.client.Bytes()-bytes, time.Since(start).Seconds()
 	switch {
 	case err != nil:
@@ -197,6 +199,7 @@ func (s *session) bring(set *setState, do func() error) error {
 	case r.Failed+r.Refused > 0:
 		r.Error = fmt.Sprintf("%d failed, %d refused", r.Failed, r.Refused)
 	}
+	r.Complete = r.isComplete()
 	s.report.BySet = append(s.report.BySet, r)
 	s.report.Mode, s.report.Via = before.Mode, before.Via
 	s.report.effort(r.Mode, r.Via)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -146,13 +147,21 @@ func printAudit(io stdio, out *outputOptions, r destination.AuditReport, err err
 	if err != nil && !errors.Is(err, errDifferences) {
 		return nil // the error says it
 	}
+	open := unprovenText(r.Unproven)
+	known := ""
+	if open != "" && err == nil {
+		known = ", as far as it can be known:"
+	}
 	switch found := found(r); {
 	case err != nil:
 		io.printf("not in step with %s: %s\n", r.Source, differences(r))
 	case found != "":
-		io.printf("in step again with %s: there were %s\n", r.Source, found)
+		io.printf("in step again with %s%s there were %s\n", r.Source, cmp.Or(known, ":"), found)
 	default:
-		io.printf("in step with %s\n", r.Source)
+		io.printf("in step with %s%s\n", r.Source, known)
+	}
+	if open != "" {
+		io.printf("  %s\n", open)
 	}
 	io.printf("  %s listed", count(r.Resources, "resource"))
 	if r.Content || r.Verified > 0 {

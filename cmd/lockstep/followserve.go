@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"lockstep/destination"
@@ -91,6 +92,10 @@ func (f *following) result(status *destination.FollowStatus, err error) followRe
 	for i := range status.Sets {
 		sum.Pending += status.Sets[i].Pending
 		sum.Sets = append(sum.Sets, status.Sets[i].URI)
+	}
+	sum.Complete, sum.Unproven = status.Complete && err == nil, slices.Clone(status.Unproven)
+	for i := range status.Sets {
+		sum.Unproven = append(sum.Unproven, status.Sets[i].Unproven...)
 	}
 	return followResult{
 		Report: &sum.Report, Passes: sum.Passes, PassesFailed: sum.Failing,

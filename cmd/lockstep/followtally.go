@@ -95,7 +95,7 @@ func addSet(sum *destination.Report, r *destination.SetReport) {
 	if r.SyncedUntil.After(s.SyncedUntil) {
 		s.SyncedUntil = r.SyncedUntil
 	}
-	s.Name, s.Error = r.Name, r.Error
+	s.Name, s.Error, s.Complete = r.Name, r.Error, r.Complete
 }
 
 // newest adds what is new to kept, and drops the oldest.

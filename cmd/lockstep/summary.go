@@ -161,7 +161,33 @@ func presentState(io stdio, r *destination.Report, err error) {
 	if !r.SyncedUntil.IsZero() && !r.DryRun {
 		io.printf(", as of %s", r.SyncedUntil.UTC().Format(time.RFC3339))
 	}
+	open := unprovenText(r.Unproven)
+	if open != "" && err == nil {
+		io.printf(", as far as it can be known:")
+	}
 	io.printf("\n")
+	if open != "" {
+		io.printf("  %s\n", open)
+	}
+}
+
+// unprovenText says in one line why a mirror is not known to be complete, failures
+// aside, which the error says.
+func unprovenText(all []destination.Unproven) string {
+	text, more := "", 0
+	for i := range all {
+		switch {
+		case all[i].IsFailure():
+		case text == "":
+			text = "not known to be complete: " + all[i].String()
+		default:
+			more++
+		}
+	}
+	if more > 0 {
+		text += "; and " + count(int64(more), "other reason") + ", which --json lists"
+	}
+	return text
 }
 
 // tallyText says how many resources were dealt with in which way.

@@ -1,0 +1,234 @@
+package destination
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
+)
+
+// Unproven is one reason why a mirror may lack something that the Source has: its
+// documents do not show that nothing is missing, or not all of them could be used.
+type Unproven struct {
+	Set     string `json:"set,omitempty"` // URI of the set; empty: all of the Source
+	Reason  string `json:"reason"`
+	Command string `json:"command,omitempty"` // closes it; empty: no command does
+	Needs   string `json:"needs,omitempty"`   // what must happen first
+
+	failed bool // it is a failure, which the error says
+}
+
+// String returns the reason and what closes it.
+func (u *Unproven) String() string {
+	switch {
+	case u.Command == "":
+		return u.Reason + "; only the Source can close this: " + u.Needs
+	case u.Needs != "":
+		return u.Reason + "; " + u.Command + " closes it, once " + u.Needs
+	}
+	return u.Reason + "; " + u.Command + " closes it"
+}
+
+// IsFailure reports whether it stands for what failed, which the error of the run says.
+func (u *Unproven) IsFailure() bool { return u.failed }
+
+// doubts are what the documents of a set could not prove when they were applied.
+// They are part of the set's state: a later run with nothing new repeats them, and
+// only a comparison of all takes them back.
+type doubts struct {
+	Gap         string    `json:"gap,omitempty"`          // why changes may be missing
+	ChangesOnly bool      `json:"changes_only,omitempty"` // there was no list to compare with
+	Reach       time.Time `json:"reach,omitzero"`         // with ChangesOnly: what was there before is unknown; zero: not stated
+	NoFrom      bool      `json:"no_from,omitempty"`      // the changes do not say from when on they are complete
+}
+
+// doubting returns the doubts that hold when this run has been recorded.
+func (st *setState) doubting() *doubts {
+	if st.found == nil {
+		d := st.Doubts
+		st.found = &d
+	}
+	return st.found
+}
+
+// begins takes over from when on c is complete, where nothing older is known.
+func (d *doubts) begins(c *chain, changesOnly bool) {
+	*d = doubts{Gap: d.Gap, ChangesOnly: d.ChangesOnly || changesOnly}
+	if d.ChangesOnly && c.proven {
+		d.Reach = stateTime(c.from)
+	}
+	d.NoFrom = c.lists > 0 && !c.proven
+}
+
+// isChangesOnly reports whether no Resource List or Dump was ever applied, also
+// where an older version recorded the state.
+func (st *setState) isChangesOnly(d *doubts) bool {
+	return d.ChangesOnly || st.Lists == "" && st.ListKind == "" && st.ListAt.IsZero()
+}
+
+// unproven says what the documents of a set leave open.
+func (s *session) unproven(st *setState) []Unproven {
+	if st.foreign != nil || st.unselected || st.Lists == "" && st.Changes == "" {
+		return nil
+	}
+	d := cmp.Or(st.found, &st.Doubts)
+	var all []Unproven
+	add := func(reason, needs string, command bool) {
+		u := Unproven{Set: fetch.Printable(st.URI), Reason: fetch.Printable("set " + st.Name + ": " + reason), Needs: needs}
+		if command {
+			u.Command = s.command("--baseline")
+		}
+		all = append(all, u)
+	}
+	list := "the Source publishes a Resource List or Resource Dump"
+	if st.isChangesOnly(d) {
+		reason := "it was made from a " + changesName(st) + " alone, and what was at the Source before " + show(d.Reach) + " is unknown"
+		if d.Reach.IsZero() {
+			reason = "it was made from a " + changesName(st) + " alone, and what was at the Source before its first change is unknown"
+		}
+		if st.Lists != "" {
+			list = ""
+		}
+		add(reason, list, true)
+	}
+	if d.Gap != "" {
+		needs := list
+		if st.Lists != "" {
+			needs = "the Source publishes a Resource List that is newer than the gap"
+		}
+		add(d.Gap+": changes may be missing", needs, true)
+	}
+	if d.NoFrom {
+		add("its "+changesName(st)+" does not say from when on it is complete (from), and changes may be missing", "it must state from", false)
+	}
+	return all
+}
+
+func changesName(st *setState) string {
+	if st.onlyChangeDump {
+		return "Change Dump"
+	}
+	return "Change List"
+}
+
+// command returns the sync of this mirror, with flags.
+func (s *session) command(flags ...string) string {
+	source := cmp.Or(s.report.Source, "SOURCE")
+	return strings.Join(append([]string{"lockstep sync", shellWord(source), shellWord(cmp.Or(s.d.opts.Dest, "DEST"))}, flags...), " ")
+}
+
+// shellWord returns s as a shell takes it.
+func shellWord(s string) string {
+	s = fetch.Printable(s)
+	if strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._/:%@+,=") == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// prove books what a run for a set leaves open.
+func (s *session) prove(st *setState, r *SetReport) {
+	if s.past != nil {
+		return
+	}
+	all := s.unproven(st)
+	for i := range s.report.Fallbacks {
+		if f := &s.report.Fallbacks[i]; f.Set == fetch.Printable(st.Name) && f.Missing == string(st.changesKind()) && f.Unproven != "" {
+			all = append(all, Unproven{Set: r.URI, Reason: fmt.Sprintf("set %s: %s cannot be read, and %s", f.Set, f.URI, f.Unproven),
+				Command: s.command(), Needs: "it can be read"})
+		}
+	}
+	r.open = len(all) > 0
+	for i := range all {
+		if len(s.report.Unproven) < maxListed {
+			s.report.Unproven = append(s.report.Unproven, all[i])
+		}
+	}
+}
+
+// settle says of each set and of all together whether they are complete.
+func (s *session) settle(r *Report, err error) {
+	r.Complete = err == nil && len(r.Failures) == 0 && r.Failed+r.Refused == 0 && len(r.Missing) == 0
+	for i := range r.BySet {
+		b := &r.BySet[i]
+		b.Complete = b.isComplete()
+		r.Complete = r.Complete && b.Complete
+	}
+	if s.past != nil {
+		return
+	}
+	if !r.Complete && err != nil {
+		r.Unproven = append([]Unproven{{Reason: fetch.Printable(err.Error()), Command: s.command(), Needs: "its cause is mended", failed: true}}, r.Unproven...)
+	}
+	for i := range r.Withdrawn {
+		r.Unproven = append(r.Unproven, s.withdrawnUnproven(&r.Withdrawn[i]))
+	}
+	r.Complete = r.Complete && len(r.Unproven) == 0
+}
+
+func (s *session) withdrawnUnproven(w *WithdrawnSet) Unproven {
+	return Unproven{Set: w.URI, Reason: fmt.Sprintf("set %s: the Source has withdrawn it, and what becomes of its resources is unknown", w.Name),
+		Command: s.command("--baseline", "--max-delete", "100")}
+}
+
+func (r *SetReport) isComplete() bool { return r.Error == "" && r.Failed+r.Refused == 0 && !r.open }
+
+// lookAt notes what the documents that an audit compares with leave open. Of what
+// the mirror has applied already, its state knows.
+func (r *setRun) lookAt(c *chain, at resourcesync.Datetime) {
+	st := r.set
+	if st.Complete && (c.from.IsZero() || !c.from.Time().After(st.Watermark)) {
+		return
+	}
+	d := st.doubting()
+	if gap := r.gap(c, at); gap != "" {
+		d.Gap = gap
+	}
+	if !st.Complete {
+		d.begins(c, st.Lists == "")
+	}
+}
+
+// settleAudit says what an audit leaves open.
+func (a *auditor) settleAudit(r *AuditReport, err error) {
+	r.Unproven = a.report.Unproven
+	if err != nil {
+		r.Unproven = append(r.Unproven, Unproven{Reason: fetch.Printable(err.Error()), Command: a.command(), Needs: "its cause is mended", failed: true})
+	}
+	for i := range r.Withdrawn {
+		r.Unproven = append(r.Unproven, a.withdrawnUnproven(&r.Withdrawn[i]))
+	}
+}
+
+// settleStatus says whether all that is followed is complete. The caller holds mu.
+func (f *Follower) settleStatus(out *FollowStatus) {
+	out.Complete = out.Synced && out.Error == "" && len(f.unproven) == 0
+	out.Unproven = f.unproven
+	for i := range out.Sets {
+		st := &out.Sets[i]
+		st.Complete = st.Complete && st.Error == "" && st.Refused == ""
+		out.Complete = out.Complete && st.Complete
+	}
+}
+
+// logUnproven logs what is newly open of a set. The caller holds mu.
+func (f *Follower) logUnproven(ctx context.Context, s *followed) {
+	for i := range s.status.Unproven {
+		if u := &s.status.Unproven[i]; !u.failed {
+			f.d.log.WarnContext(ctx, "the mirror is not known to be complete", slog.String("set", s.name), slog.String("because", u.String()))
+		}
+	}
+}
+
+// setUnproven takes over what a look at the Source left open.
+func (f *Follower) setUnproven(r *Report) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.unproven = slices.DeleteFunc(slices.Clone(r.Unproven), func(u Unproven) bool { return u.failed })
+}
