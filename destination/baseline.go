@@ -65,6 +65,7 @@ func (r *setRun) baseline(ctx context.Context, suspect bool) error {
 			c.gap = true
 			st.found.Gap = gap
 		}
+		st.found.NoAt = c.lists > 0 && snap.at.IsZero() && !snap.sitemap
 		st.found.begins(&c, false)
 	}
 	if len(r.listCause) > 0 {

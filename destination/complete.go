@@ -46,6 +46,7 @@ type doubts struct {
 	ChangesOnly bool      `json:"changes_only,omitempty"` // there was no list to compare with
 	Reach       time.Time `json:"reach,omitzero"`         // with ChangesOnly: what was there before is unknown; zero: not stated
 	NoFrom      bool      `json:"no_from,omitempty"`      // the changes do not say from when on they are complete
+	NoAt        bool      `json:"no_at,omitempty"`        // the list does not say as of when it is
 }
 
 // doubting returns the doubts that hold when this run has been recorded.
@@ -59,7 +60,7 @@ func (st *setState) doubting() *doubts {
 
 // begins takes over from when on c is complete, where nothing older is known.
 func (d *doubts) begins(c *chain, changesOnly bool) {
-	*d = doubts{Gap: d.Gap, ChangesOnly: d.ChangesOnly || changesOnly}
+	*d = doubts{Gap: d.Gap, NoAt: d.NoAt, ChangesOnly: d.ChangesOnly || changesOnly}
 	if d.ChangesOnly && c.proven {
 		d.Reach = stateTime(c.from)
 	}
@@ -106,6 +107,9 @@ func (s *session) unproven(st *setState) []Unproven {
 	}
 	if d.NoFrom {
 		add("its "+changesName(st)+" does not say from when on it is complete (from), and changes may be missing", "it must state from", false)
+	}
+	if d.NoAt {
+		add("its Resource List does not say as of when it is (at), and changes between it and the "+changesName(st)+" may be missing", "it must state at", false)
 	}
 	return all
 }

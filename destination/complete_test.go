@@ -76,6 +76,7 @@ func TestUnprovenIsReported(t *testing.T) {
 			publish: func(s *site) { s.style.noList, s.rewrite = false, nil }},
 		{name: "a Change List without from", source: func(s *site, _ *mirror) { s.withoutFrom() },
 			reason: "does not say from when on", needs: "state from"},
+		{name: "a Resource List without at", style: style{noAt: true}, reason: "as of when it is", needs: "state at"},
 		{name: "a gap between Resource List and Change List", source: gap,
 			reason: "changes may be missing", command: baseline, needs: "newer than the gap",
 			publish: func(s *site) { s.thawed("/rs/resourcelist.xml") }},
