@@ -45,10 +45,10 @@ type AuditReport struct {
 	Source       string    `json:"source"`
 	Destination  string    `json:"destination"`
 	Sets         []string  `json:"sets"`
+	Complete     bool      `json:"complete"`  // it is in sync, and the Source's documents show that nothing is missing
 	Content      bool      `json:"content"`   // every file was read
 	InSync       bool      `json:"in_sync"`   // nothing is missing, stale, corrupt or extra, or it was mended
 	Resources    int64     `json:"resources"` // listed
-	Complete     bool      `json:"complete"`  // it is in sync, and the Source's documents show that nothing is missing
 	Missing      int64     `json:"missing"`
 	Stale        int64     `json:"stale"`
 	Corrupt      int64     `json:"corrupt"`
