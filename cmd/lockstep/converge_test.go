@@ -119,6 +119,7 @@ func (l *life) live() {
 func (l *life) copyState(from, to string) {
 	l.Helper()
 	l.must(os.RemoveAll(to))
+	_ = os.Remove(filepath.Join(from, "admin.sock")) // of a process that was killed; CopyFS refuses sockets
 	l.must(os.CopyFS(to, os.DirFS(from)))
 }
 
