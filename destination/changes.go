@@ -85,7 +85,7 @@ type changeReader struct {
 	overtakes bool                  // a list was read that is not of our future: it may be newer than changes that are
 	last      resourcesync.Datetime // until of the list before
 	behind    bool                  // the lists to come begin behind the cursor
-	out       *stageWriter          // takes what is staged, where others read beside; nil: nobody does
+	out       *stageWriter          // takes what is staged, where others read beside; nil: none do
 	order     string                // of the documents, likewise
 	latest    *latest               // likewise; nil: every change counts
 	below     map[string]bool       // documents read, likewise: what two archived ones lead to is read twice

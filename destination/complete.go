@@ -177,7 +177,7 @@ func (s *session) settle(r *Report, err error) {
 }
 
 func (s *session) withdrawnUnproven(w *WithdrawnSet) Unproven {
-	return Unproven{Set: w.URI, Reason: fmt.Sprintf("set %s: the Source has withdrawn it, and what becomes of its resources is unknown", w.Name),
+	return Unproven{Set: w.URI, Reason: fmt.Sprintf("set %s: the Source has withdrawn it, and whether its resources still exist is unknown", w.Name),
 		Command: s.command("--baseline", "--max-delete", "100")}
 }
 

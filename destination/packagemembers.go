@@ -214,7 +214,7 @@ func (r *memberReader) close(p *openPackage) {
 	p.file = nil
 }
 
-// stop closes all packages. Nobody may be reading.
+// stop closes all packages. None may be in use.
 func (r *memberReader) stop() {
 	if r == nil {
 		return

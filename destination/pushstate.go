@@ -83,7 +83,7 @@ type pushedEvent struct {
 	print   [8]byte               // of the event, see fingerprint
 	gone    bool                  // it was deleted, and the Source confirmed it
 	fresh   bool                  // it was later than all that the Source's documents said when it came
-	certain bool                  // the pass over it has ended; else nobody knows
+	certain bool                  // the pass over it has ended; else it is unknown
 	proven  bool                  // it changed what is here
 	guard   resourcesync.Datetime // of the newest event that did: documents that tell of an earlier time lag behind
 	seen    resourcesync.Datetime // the newest event of the resource that the Change List told of since
@@ -239,7 +239,7 @@ func flagOf(is bool, flag byte) byte {
 const aheadSlack = time.Second
 
 // isAhead reports whether the event is of a time that had not come when it was
-// notified: what is true from then on nobody can know.
+// notified: what is true from then on is unknown.
 func (e *pushedEvent) isAhead() bool { return e.at.Time().After(e.came.Add(aheadSlack)) }
 
 // printOf is the fingerprint of w at t, as it is remembered.

@@ -24,7 +24,7 @@ const maxFailures = 100
 
 // A FailedVerification describes a request that its callback has not confirmed. Of
 // the callback it shows scheme and host (WS-SEC-07), of the answer the status at
-// most: the rest is the business of whoever runs the callback.
+// most: the rest concerns the operator of the callback.
 type FailedVerification struct {
 	Key      Key       `json:"key"`
 	Mode     string    `json:"mode"`

@@ -12,7 +12,7 @@ import (
 
 // An UnlocatedError reports entries of a document whose loc is missing, empty
 // or not a URI: the document names resources, or documents, that cannot be
-// identified. Whoever reads it must not conclude that what it does not name is
+// identified. A reader must not conclude that what it does not name is
 // gone.
 type UnlocatedError struct {
 	Count        int    // entries

@@ -80,7 +80,7 @@ const ProxyEnvironment = "environment"
 
 // Options configures a [Client]. The zero value is ready to use.
 type Options struct {
-	Header       http.Header    // sent with every request to Home, and to nobody else
+	Header       http.Header    // sent with every request to Home, and to no other host
 	BearerToken  string         // likewise, as Authorization
 	Netrc        string         // path of a netrc file; its entry for Home is used
 	Proxy        string         // URL of a proxy, or ProxyEnvironment; default: none

@@ -14,7 +14,7 @@ import (
 // sent credentials, redirects to https: then credentials go there alone.
 //
 // It is found out by a request without credentials, before any with them: a
-// password that went over plain http once is known to whoever listens.
+// password that went over plain http once is known to any listener.
 type upgrade struct {
 	mu    sync.Mutex // guards what follows; held while it is found out
 	known bool

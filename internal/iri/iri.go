@@ -103,8 +103,8 @@ func Encode(text []byte) []byte {
 }
 
 // WithoutUser returns a URI without the user name and password in its authority,
-// and whether it had some: they belong to whoever asks, and in a document they
-// are for nobody. What is no well-formed URI loses them as well.
+// and whether it had some: they belong to the client, and in a document they
+// have no use. What is no well-formed URI loses them as well.
 func WithoutUser[T string | []byte](s T) (T, bool) {
 	start := 0
 	for start < len(s) && s[start] != ':' && s[start] != '/' {
