@@ -278,6 +278,3 @@ func (s *session) contradicted(set *setState, lies int64, first string, now time
 	s.report.Contradicted += lies
 	s.warn(set.Changes, fmt.Sprintf("set %s: %s: its notifications are not used until %s, and it is polled instead", set.Name, p.Reason, show(p.Paused)))
 }
-
-// isPaused reports whether notifications of the set are not used.
-func (p *pushState) isPaused(now time.Time) bool { return p != nil && now.Before(p.Paused) }
