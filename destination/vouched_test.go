@@ -124,14 +124,15 @@ func TestUnverifiedPackage(t *testing.T) {
 				}
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
-					tt.style.each, tt.style.stored, tt.style.noRanges = 40, true, noRanges
-					s := newSite(t, tt.style)
+					style := tt.style // its own: subtests run side by side
+					style.each, style.stored, style.noRanges = 40, true, noRanges
+					s := newSite(t, style)
 					m := newMirror(t, s)
 					m.opts.Via = destination.ViaDump
 					for i := range 12 {
 						s.put(fmt.Sprintf("/d/%03d", i), "version 1")
 					}
-					if tt.style.changeDump {
+					if style.changeDump {
 						m.mustSync()
 						s.mu.Lock()
 						s.now = s.now.Add(time.Minute)
