@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net"
 	"strconv"
@@ -34,9 +35,13 @@ type breaker struct {
 	sent   atomic.Int64 // bytes handed to the client
 	broken [3]atomic.Int64
 
-	mu    sync.Mutex // guards rnd and share
-	rnd   *rand.Rand
-	share float64
+	mu      sync.Mutex // guards what follows
+	rnd     *rand.Rand
+	share   float64
+	answers int // since the last multiple of 1/share
+	next    int // the one of these that breaks
+	kind    int // how the last one broke
+
 	conns sync.WaitGroup
 }
 
@@ -69,15 +74,29 @@ func newBreaker(t testing.TB, target string, seed uint64) *breaker {
 func (b *breaker) setShare(share float64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.share = share
+	b.share, b.answers = share, 0
 	b.sent.Store(0)
 }
 
-// draw decides how the next answer breaks, and after which part of it.
+// draw decides whether the next answer breaks, how, and after which part of it.
+// One of each 1/share answers breaks, and the kinds of failure take turns, so
+// that a short run sees all of them.
 func (b *breaker) draw() (kind int, part float64, breaks bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.rnd.IntN(3), b.rnd.Float64(), b.rnd.Float64() < b.share
+	if b.share == 0 {
+		return 0, 0, false
+	}
+	period := max(1, int(math.Round(1/b.share)))
+	if b.answers%period == 0 {
+		b.answers, b.next = 0, b.rnd.IntN(period)
+	}
+	breaks = b.answers == b.next
+	b.answers++
+	if breaks {
+		b.kind = (b.kind + 1) % len(b.broken)
+	}
+	return b.kind, b.rnd.Float64(), breaks
 }
 
 // join carries requests to the server and answers back, one at a time.
@@ -179,7 +198,7 @@ func TestBreak(t *testing.T) {
 
 	ideal := b.sync(t, newMirror(t, s), 1, 0, time.Minute)
 	m := newMirror(t, s)
-	sent := b.sync(t, m, 3, *breakShare, 400*time.Millisecond)
+	sent := b.sync(t, m, 3, *breakShare, 800*time.Millisecond)
 	t.Logf("%d bytes came, %d would do: %.3f; %d resets, %d ends, %d silences", sent, ideal, float64(sent)/float64(ideal),
 		b.broken[breakReset].Load(), b.broken[breakEnd].Load(), b.broken[breakSilence].Load())
 	if float64(sent) > 1.5*float64(ideal) {
