@@ -57,6 +57,9 @@ const (
 
 	// busyTimeout is how long we wait for another process that writes.
 	busyTimeout = 10 * time.Second
+
+	// busyPause is how long we wait before we ask again where SQLite does not wait.
+	busyPause = 10 * time.Millisecond
 )
 
 // Open opens the database in the file path, and makes it where there is none.
@@ -82,6 +85,7 @@ func (o Options) Open(path string) (*DB, error) {
 	}
 	write.SetMaxOpenConns(1)
 	read.SetMaxIdleConns(idleReaders)
+	connect(write)
 	db, err := sqldb.New(context.Background(), write, read, dialect{}, sqldb.Options{Clock: o.Clock, Name: path, Scratch: filepath.Dir(abs), There: there(abs)})
 	if err != nil {
 		_ = read.Close() // err says more
@@ -124,6 +128,19 @@ func pool(abs string, cache int, more string) (*sql.DB, error) {
 		return nil, err
 	}
 	return db, nil
+}
+
+// connect makes the first connection, which puts a new database into WAL mode.
+// When several processes do that at the same time, SQLite answers all but one of
+// them "busy" without waiting, so we ask again. Whatever else is wrong, the first
+// statement reports.
+func connect(db *sql.DB) {
+	for deadline := time.Now().Add(busyTimeout); ; time.Sleep(busyPause) {
+		e, ok := errors.AsType[*driver.Error](db.Ping())
+		if !ok || e.Code()&0xff != lib.SQLITE_BUSY || time.Now().After(deadline) {
+			return
+		}
+	}
 }
 
 // there returns what says whether the file at path is the one it was when that
