@@ -131,7 +131,7 @@ func testedIDs(t *testing.T) map[string]bool {
 			note(text)
 		}
 	})
-	for _, pattern := range []string{"testdata/rules/*", "testdata/vectors/*", "cmd/lockstep/testdata/script/*"} {
+	for _, pattern := range []string{"testdata/rules/*", "testdata/vectors/*", "testdata/feeds/*", "cmd/lockstep/testdata/script/*"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

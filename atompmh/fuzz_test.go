@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/xml"
 	"errors"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,8 +24,14 @@ import (
 // error of another type than it promises; how it is cut into reads makes no
 // difference; of records it never says what encoding/xml does not see.
 func FuzzReader(f *testing.F) {
-	for _, tt := range draft {
-		f.Add([]byte(tt.doc))
+	paths, _ := filepath.Glob(filepath.Join("..", "testdata", "feeds", "*.xml")) // none is no harm
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		_, doc, _ := bytes.Cut(text, []byte("-->\n"))
+		f.Add(doc)
 	}
 	f.Add([]byte(head + `<at:deleted-entry ref="urn:r" when="2024-05-01T10:00:00+10:00"/><entry xml:base="/x/"><id>urn:r</id>` + stamp +
 		`<content src="a"/></entry>` + entry + tail))

@@ -106,7 +106,8 @@ func (c *checker) capability(e *resourcesync.Entry) {
 		}
 		return
 	}
-	if e.Link(resourcesync.RelHub) != "" {
+	// A capability of another specification may be notified of by a hub, too.
+	if e.Link(resourcesync.RelHub) != "" && kindOf(&resourcesync.Header{Capability: e.Capability}) != KindUnknown {
 		c.advisef("RS-LN-04", c.at(), "a link hub in an entry for %s", e.Capability)
 	}
 }
@@ -252,6 +253,8 @@ func (c *checker) end(h *resourcesync.Header) {
 		c.warnf("RS-CL-05", "root", "no link describedby to information about the set")
 	case k&anyIndex != 0 && h.Link(resourcesync.RelIndex) != "":
 		c.errorf("RS-IDX-04", "root", "an index that is part of an index")
+	case k == KindNotification && h.Until.IsZero():
+		c.errorf("RN-PL-02", "root", "a notification without until")
 	case k == KindChangeDumpManifest && h.Until.IsZero():
 		c.advisef("RS-CDM-01", "root", "a manifest without until")
 	}

@@ -56,7 +56,7 @@ func (c *checker) links(e *resourcesync.Entry) {
 			}
 		case "timemap":
 			if l.Type == "" {
-				c.warnf("RS-REL-53", at, "the link to timemap %s has no type", l.Href)
+				c.advisef("RS-REL-53", at, "the link to timemap %s has no type", l.Href)
 			}
 		case "memento":
 			c.memento(e, l, at)

@@ -237,7 +237,7 @@ var rules = [...]struct {
 	{"RS-REL-33", Advice, events, "hash and length are given of the patch and of the whole new version", ""},
 	{"RS-REL-51", Warning, resources, "there is one memento link, and it repeats hash, length and type", ""},
 	{"RS-REL-52", Warning, resources, "a timegate link has href only", ""},
-	{"RS-REL-53", Warning, resources, "a timemap link has a type", ""},
+	{"RS-REL-53", Advice, resources, "a timemap link has a type", ""},
 	{"RS-REL-71", Warning, resources, "there is one via link, to the origin", ""},
 
 	// discovery and transport
@@ -258,8 +258,7 @@ var rules = [...]struct {
 	{"RA-DOC-02", Advice, archives, "an archive has no times at its root", ""},
 	{"RA-DOC-03", Error, archives | KindSource, "an archive links up to the Capability List", ""},
 	{"RA-DOC-03", Warning, archives | KindSource, "an archive has a link up", ""},
-	{"RA-DOC-07", Warning, KindArchive, "an entry for a list or dump of resources has at", "RA-RES-01 RA-CHG-01"},
-	{"RA-DOC-07", Advice, KindArchive, "an entry for changes has from and until", ""},
+	{"RA-DOC-07", Advice, KindArchive, "an entry for a list or dump of resources has at, one for changes from and until", "RA-RES-01 RA-CHG-01"},
 	{"RA-DOC-08", Advice, archives, "an entry of an archive has the times of the archived document and nothing else", "RA-RES-02 RA-CHG-02 RA-IDX-03"},
 	{"RA-DOC-09", Advice, archives | KindSource, "a document is archived once", "RA-DOC-05"},
 	{"RA-DOC-10", Advice, KindSource, "an entry of an archive says of the times what the document says", ""},
@@ -269,8 +268,8 @@ var rules = [...]struct {
 	{"RA-CHG-09", Advice, KindSource, "the archive of changes reaches to the beginning of the Change List", ""},
 
 	// notifications
-	{"RN-PL-02", Advice, KindNotification, "a notification has from and until", ""},
-	{"RN-PL-03", Warning, KindNotification, "a notification links up to the Capability List", ""},
+	{"RN-PL-02", Error, KindNotification, "a notification has from and until", ""},
+	{"RN-PL-03", Advice, KindNotification, "a notification links up to the Capability List", ""},
 	{"RN-PL-04", Error, KindNotification, "changes are told oldest first", ""},
 	{"RN-PL-05", Error, KindNotification, "an entry of a notification says what changed", ""},
 

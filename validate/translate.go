@@ -73,11 +73,11 @@ func translate(w resourcesync.Warning, k Kinds) (rule string, level Level) {
 			level = Warning
 		}
 	case "RS-AMB-03", "RS-VER-03", "RS-VER-04":
+		if k == KindNotification { // its link up is optional
+			return lacksUp[k], Advice
+		}
 		return lacksUp[k], Warning
 	case "RS-MD-13", "RS-MD-14", "RS-VER-08", "RS-VER-09":
-		if k == KindNotification {
-			level = Advice
-		}
 		return lacksTime[k], level
 	case "RS-VER-07":
 		if about("of a part") {

@@ -45,10 +45,7 @@ func inTable(t testing.TB, r *validate.Report) {
 // refuses has errors.
 func TestVectors(t *testing.T) {
 	t.Parallel()
-	paths, err := filepath.Glob(filepath.Join("..", "testdata", "vectors", "*.xml"))
-	if err != nil || len(paths) < 90 {
-		t.Fatalf("%d vectors: %v", len(paths), err)
-	}
+	paths := vectorFiles(t)
 	for _, path := range paths {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".xml"), func(t *testing.T) {
 			t.Parallel()
@@ -63,9 +60,10 @@ func TestVectors(t *testing.T) {
 				t.Fatal(err)
 			}
 			inTable(t, r)
-			if strings.HasPrefix(filepath.Base(path), "example-") {
-				if r.Errors > 0 {
-					t.Errorf("an example of a specification has errors: %v", r.Findings)
+			name := strings.TrimSuffix(filepath.Base(path), ".xml")
+			if strings.HasPrefix(name, "example-") {
+				if got := notAdvice(r); got != printed[name] {
+					t.Errorf("errors and warnings %q, want %q: %v", got, printed[name], r.Findings)
 				}
 				return
 			}
@@ -83,7 +81,6 @@ func TestVectors(t *testing.T) {
 				for _, f := range r.Findings {
 					rules[f.Rule] = true
 				}
-				name := strings.TrimSuffix(filepath.Base(path), ".xml")
 				if got := strings.Join(slices.Sorted(maps.Keys(rules)), " "); got != unkind[name] {
 					t.Errorf("rules %q, want %q", got, unkind[name])
 				}
@@ -92,10 +89,56 @@ func TestVectors(t *testing.T) {
 	}
 }
 
+// vectorFiles returns the files of all vectors.
+func vectorFiles(t testing.TB) []string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join("..", "testdata", "vectors", "*.xml"))
+	if err != nil || len(paths) < 90 {
+		t.Fatalf("%d vectors: %v", len(paths), err)
+	}
+	feeds, err := filepath.Glob(filepath.Join("..", "testdata", "feeds", "*.xml"))
+	if err != nil || len(feeds) < 6 {
+		t.Fatalf("%d vectors of feeds: %v", len(feeds), err)
+	}
+	return append(paths, feeds...)
+}
+
+// notAdvice returns the rules of the errors and warnings of a report, each with
+// its level once.
+func notAdvice(r *validate.Report) string {
+	rules := map[string]bool{}
+	for _, f := range r.Findings {
+		if f.Level != validate.Advice {
+			rules[f.Rule+"."+string(f.Level)] = true
+		}
+	}
+	return strings.Join(slices.Sorted(maps.Keys(rules)), " ")
+}
+
+// printed are the examples of the specifications that do not do all their own
+// text demands or advises, with the rules for that. Only one is in error: in
+// Example 5 of Atom-PMH an entry is later than its feed.
+var printed = map[string]string{
+	// Examples 1 to 5 and 8 have no link up, which sections 10 to 13 call
+	// mandatory; what is recommended is missing in some.
+	"example-core-01": "RS-RL-02.warning", "example-core-02": "RS-RL-02.warning", "example-core-03": "RS-CHL-01.warning",
+	"example-core-04": "RS-RD-01.warning RS-RD-03.warning", "example-core-05": "RS-RDM-01.warning RS-RDM-03.warning",
+	"example-core-08": "RS-RLI-01.warning",
+	"example-core-27": "RS-HASH-02.warning", // section 7 has hex only
+	// Those of Atom-PMH have neither authors nor links to themselves (RFC 4287, 4.1.1).
+	"example-atom-pmh-entries": unsigned, "example-atom-pmh-updates": unsigned, "example-atom-pmh-complete": unsigned,
+	"example-atom-pmh-1": unsigned, "example-atom-pmh-2": unsigned, "example-atom-pmh-5": unsigned + " AP-TS-01.error",
+	// XML 1.0, 2.8 wants an XML declaration.
+	"example-notification-7": "RS-XML-01.warning", "example-framework-notification-8": "RS-XML-01.warning",
+}
+
+const unsigned = "AP-DOC-02.warning AP-DOC-03.warning"
+
 // unkind are the vectors that a strict reader accepts, for it can do so without
 // a liberty, but that no Source should write: with the rules against that.
 var unkind = map[string]string{
 	"capability-unknown": "RS-GEN-06", "community-attributes": "RS-XML-07", "datetime-equal": "RS-DT-01", "datetime-offset": "RS-DT-01",
+	"dump-open-package": "RS-CD-06", "manifest-canonical": "RS-HASH-02", "memento-dates": "RS-HASH-02",
 	"dialect-0.9.1-changes": "RS-EM-03", "loc-trimmed": "RS-XML-09", "manifest-changes": "RS-CDM-04",
 	"plain-sitemap-index": "RS-MD-01", "plain-sitemap": "RS-DT-01 RS-MD-01", "prefix-free": "RS-DT-01 RS-XML-01",
 }
