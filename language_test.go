@@ -58,7 +58,7 @@ var phraseBudgets = []phraseBudget{
 	{"resourcesync", 75, 0, 0},
 	{"source", 100, 35, 0},
 	{"storage", 45, 0, 0},
-	{"testdata", 0, 0, 95},
+	{"testdata", 0, 0, 60},
 	{"validate", 90, 15, 0},
 	{"vault", 70, 0, 0},
 	{"websub", 80, 5, 0},
