@@ -7,8 +7,14 @@ import (
 	"net/url"
 	"time"
 
+	"lockstep/internal/eventstream"
 	"lockstep/internal/fetch"
 )
+
+// relEvents is the relation by which a Capability List names the stream of
+// events of its set: its Change Notifications as server-sent events, for
+// Destinations that a hub cannot call.
+const relEvents = "urn:x-lockstep:events"
 
 // standIn keeps a stream of events open for as long as no hub is subscribed to:
 // at once when a hub will not call us, after a while when it says nothing.
@@ -154,8 +160,8 @@ func (f *Follower) listen(ctx context.Context, s *followed, uri string) {
 		lost(err)
 		return
 	}
-	stream := &eventStream{client: f.d.client, uri: uri, last: last, first: min(eventsFirst, f.opts.Pause), idle: eventsIdle, allow: allow, lost: lost}
-	stream.hello = func(_ string, resumed bool) {
+	stream := &eventstream.Stream{Client: f.d.client, URI: uri, LastID: last, First: min(eventstream.FirstWait, f.opts.Pause), Idle: eventstream.Idle, Allow: allow, Lost: lost}
+	stream.Opened = func(resumed bool) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if s.listener != me {
@@ -168,11 +174,8 @@ func (f *Follower) listen(ctx context.Context, s *followed, uri string) {
 		}
 		f.replan(s)
 	}
-	stream.event = func(_ context.Context, e streamEvent) error {
-		f.takeEvent(s, uri, e)
-		return nil
-	}
-	stream.run(ctx)
+	stream.Event = func(e eventstream.Event) { f.takeEvent(s, uri, e) }
+	stream.Run(ctx)
 }
 
 // lastEvent returns the ID to go on from. The caller holds mu.
@@ -184,17 +187,17 @@ func (f *Follower) lastEvent(s *followed, uri string) string {
 }
 
 // takeEvent queues an event.
-func (f *Follower) takeEvent(s *followed, uri string, e streamEvent) {
-	m := &message{topic: uri, at: time.Now(), event: e.id, stream: uri}
-	switch e.kind {
+func (f *Follower) takeEvent(s *followed, uri string, e eventstream.Event) {
+	m := &message{topic: uri, at: time.Now(), event: e.ID, stream: uri}
+	switch e.Type {
 	case "notification":
-		m.body, m.size = e.data, int64(len(e.data))
+		m.body, m.size = e.Data, int64(len(e.Data))
 	case "gap":
 		m.gap = true
 	case "hello":
 		m.hello = true
 	default:
-		return // of a version to come
+		return // of a later version
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,56 +1,14 @@
 package destination
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
-
-// FuzzEvents reads streams of events: what one yields stays within its bounds,
-// and is the same however it is cut.
-func FuzzEvents(f *testing.F) {
-	for _, s := range []string{
-		": welcome\n\nevent: hello\nid: 4\ndata:\n\nevent: notification\r\nid:5\r\ndata: <a>\r\ndata: </a>\r\n\r\n",
-		"\xef\xbb\xbfevent:x\rdata\r\rid\n\n", "retry: 10\ndata: a\n\n", "data: no end", "id: \x00\ndata: x\n\n", "\r\n\r\r\n\n", ":",
-	} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		read := func(in io.Reader, size int) (out []string) {
-			r := &eventReader{in: bufio.NewReaderSize(in, size)}
-			for {
-				e, err := r.next()
-				if err != nil {
-					return out
-				}
-				if len(e.id) > 3*maxEventID || len(e.kind) > maxEventID || len(e.data) > maxEventData {
-					t.Fatalf("event of %d, %d, %d bytes", len(e.id), len(e.kind), len(e.data))
-				}
-				out = append(out, fmt.Sprintf("%q %q %q", e.kind, e.id, e.data))
-			}
-		}
-		whole := read(strings.NewReader(s), 4096)
-		bytewise := read(&oneByte{strings.NewReader(s)}, 16)
-		if fmt.Sprint(whole) != fmt.Sprint(bytewise) {
-			t.Fatalf("read at once: %v, byte by byte: %v", whole, bytewise)
-		}
-	})
-}
-
-type oneByte struct{ r io.Reader }
-
-func (o *oneByte) Read(p []byte) (int, error) { return o.r.Read(p[:1]) }
 
 // FuzzNotification reads messages as they come: an error or wants, each with a
 // place in its document, none of them foreign.
@@ -158,63 +116,5 @@ func TestDoubt(t *testing.T) {
 		if got, lies := p.pulled(st, now, tt.compared); got != tt.doubtful || lies != 0 || (len(p.events) > 0) != tt.kept || p.Deleted != 0 {
 			t.Errorf("%s: %d doubtful, kept: %v, want %d, %v", tt.name, got, len(p.events) > 0, tt.doubtful, tt.kept)
 		}
-	}
-}
-
-// TestSilentStream has a stream that goes silent, answers that are none, and
-// one that is kept back by something on the way: each is left, after its time,
-// and opened again.
-func TestSilentStream(t *testing.T) {
-	t.Parallel()
-	var calls atomic.Int32
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch calls.Add(1) {
-		case 1:
-			w.Header().Set("Content-Type", "text/html")
-			fmt.Fprint(w, "<html>login")
-		case 2:
-			w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
-			_ = http.NewResponseController(w).Flush()
-			<-r.Context().Done() // nothing ever comes through
-		case 3:
-			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
-		case 4:
-			w.Header().Set("Content-Type", "text/event-stream")
-			fmt.Fprint(w, "event: hello\nid: 7\n\nevent: notification\nid: 8\ndata: x\n\n")
-		case 5:
-			w.Header().Set("Content-Type", "text/event-stream")
-			fmt.Fprintf(w, "event: hello\nid: 9\n\nevent: notification\nid: 9\ndata: after %s\n\n", r.Header.Get("Last-Event-ID"))
-		default:
-			w.Header().Set("Content-Type", "text/event-stream")
-			fmt.Fprint(w, "event: hello\nid: 9\n\ndata: "+strings.Repeat("x", maxEventData+1)+"\n\n")
-		}
-	}))
-	defer srv.Close()
-	client, err := NewClient(srv.URL, fetch.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	var got, losses []string
-	s := &eventStream{client: client, uri: srv.URL, first: time.Millisecond, idle: 300 * time.Millisecond,
-		hello: func(id string, resumed bool) { got = append(got, fmt.Sprint("hello ", id, resumed)) },
-		allow: func(string) error { return nil },
-		event: func(_ context.Context, e streamEvent) error {
-			got = append(got, fmt.Sprint(e.kind, " ", e.id, " ", string(e.data)))
-			return nil
-		}}
-	s.lost = func(err error) {
-		if losses = append(losses, fmt.Sprint(err)); strings.Contains(losses[len(losses)-1], "too large") {
-			cancel()
-		}
-	}
-	s.run(ctx)
-	want := []string{"hello 7false", "hello 7 ", "notification 8 x", "hello 9true", "notification 9 after 8", "hello 9true"}
-	if got = got[:min(len(got), len(want))]; strings.Join(got, "|") != strings.Join(want, "|") {
-		t.Errorf("events %q, want %q", got, want)
-	}
-	if text := strings.Join(losses, "|"); !strings.Contains(text, "no stream") || !strings.Contains(text, "silent for 300ms") {
-		t.Errorf("losses %q", losses)
 	}
 }
