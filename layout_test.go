@@ -25,6 +25,7 @@ type room struct {
 // of the design: edit both in one commit and say why.
 var rooms = []room{
 	// ground: the standard library only, but for compression in the hot path of a sync, what makes patches, and Unicode's normal forms
+	{"internal/connlimit", "", ""},
 	{"internal/hangup", "", ""},
 	{"internal/iri", "", ""},
 	{"internal/negotiate", "", ""},
@@ -63,7 +64,7 @@ var rooms = []room{
 		"github.com/bmatcuk/doublestar/v4 github.com/fsnotify/fsnotify github.com/gabriel-vasile/mimetype golang.org/x/sync golang.org/x/sys"},
 	{"intake/ledgertest", "intake", "github.com/google/go-cmp"},
 	{"intake/contentstest", "intake", ""},
-	{"source", "catalog resourcesync blob memento atompmh internal/hangup internal/linkrel internal/negotiate", "github.com/bmatcuk/doublestar/v4 github.com/klauspost/compress golang.org/x/sync golang.org/x/text"},
+	{"source", "catalog resourcesync blob memento atompmh internal/connlimit internal/hangup internal/linkrel internal/negotiate", "github.com/bmatcuk/doublestar/v4 github.com/klauspost/compress golang.org/x/sync golang.org/x/text"},
 	{"destination", "discover resourcesync websub blob internal/eventstream internal/fetch internal/nesting internal/private internal/unpack patch memento vault",
 		"github.com/bmatcuk/doublestar/v4 github.com/gofrs/flock golang.org/x/sync golang.org/x/text"},
 	{"destination/journaltest", "destination resourcesync", "github.com/google/go-cmp"},

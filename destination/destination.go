@@ -145,7 +145,7 @@ func New(store blob.Store, j Journal, c *fetch.Client, o Options) (*Destination,
 		o.Jobs, jobs = c.Jobs(), 2*c.Jobs()
 	}
 	open, kept := mostOpen, mostOpen
-	if n := openFiles(); n > 0 { // a job takes a file, the directories it is made in and perhaps a connection; one batch gathers while one is committed; and there is more to be open
+	if n := fetch.OpenFiles(); n > 0 { // a job takes a file, the directories it is made in and perhaps a connection; one batch gathers while one is committed; and there is more to be open
 		spare := max(n-fetch.OwnFiles, 0)
 		jobs, open, kept = max(min(jobs, spare/8), 1), max(min(open, spare/8), 1), max(min(kept, spare/16), 1)
 	}

@@ -1,6 +1,10 @@
 package hub
 
-import "time"
+import (
+	"time"
+
+	"lockstep/internal/fetch"
+)
 
 // Deliveries under way at a time. What is quick has a lane of its own, so that
 // who is slow delays only who is slow as well (WS-C-13). A host has a share of
@@ -62,8 +66,10 @@ type scheduler struct {
 
 func newScheduler() scheduler {
 	var s scheduler
-	s.lanes[fast] = lane{limit: fastLimit, perHost: fastPerHost}
-	s.lanes[slow] = lane{limit: slowLimit, perHost: slowPerHost}
+	// Of the files that may be open each lane takes a quarter at most, so that clients can connect.
+	few := max((fetch.OpenFiles()-fetch.OwnFiles)/4, 2)
+	s.lanes[fast] = lane{limit: min(fastLimit, few), perHost: min(fastPerHost, few)}
+	s.lanes[slow] = lane{limit: min(slowLimit, max(few/slowMore, 1)), perHost: min(slowPerHost, max(few/slowMore, 1))}
 	return s
 }
 

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"lockstep/internal/connlimit"
 )
 
 // A front stands before an HTTP server. It answers the requests that mirrors
@@ -116,7 +118,7 @@ func (f *front) accept() {
 			}
 			continue
 		}
-		c := &frontConn{Conn: conn, front: f}
+		c := &frontConn{Conn: conn, front: f, place: connlimit.Of(conn)}
 		if !f.track(c) {
 			_ = conn.Close() // we are closed
 			return
@@ -139,6 +141,7 @@ func (f *front) track(c *frontConn) bool {
 type frontConn struct {
 	net.Conn
 	front *front
+	place *connlimit.Place // nil: connections are not limited
 
 	asked   bool      // a request has been answered
 	readBy  time.Time // deadlines that are set
@@ -172,7 +175,7 @@ func (c *frontConn) serve() {
 		text, _ := r.Peek(max(n, r.Buffered())) // it is there
 		ask, ok := parseAsk(text[:max(n, 0)])
 		var a *answer
-		if ok {
+		if ok && !c.place.Crowded() { // else the server closes the connection when it has answered
 			a = c.front.answers.find(&ask)
 		}
 		if a == nil {
@@ -181,10 +184,12 @@ func (c *frontConn) serve() {
 		}
 		_, _ = r.Discard(n) // it is there
 		c.asked = true
+		c.place.Busy()
 		out = a.appendHeader(out[:0], time.Now())
 		if err := c.send(out, a.body); err != nil || c.ended() {
 			return
 		}
+		c.place.Waits(false)
 	}
 }
 
@@ -280,9 +285,10 @@ func (c *frontConn) send(header, body []byte) error {
 // hand gives the connection to the server, with what was read of it.
 func (c *frontConn) hand(r *bufio.Reader) bool {
 	_ = c.Conn.SetDeadline(time.Time{}) // the server sets its own
+	c.place.Waits(true)
 	var given net.Conn = &handedConn{Conn: c.Conn, rest: r}
-	if tcp, ok := c.Conn.(*net.TCPConn); ok {
-		given = &handedTCP{TCPConn: tcp, rest: r}
+	if tcp, ok := c.Conn.(tcpConn); ok {
+		given = &handedTCP{tcpConn: tcp, rest: r}
 	}
 	select {
 	case c.front.handed <- given:
@@ -300,13 +306,26 @@ type handedConn struct {
 
 func (c *handedConn) Read(p []byte) (int, error) { return readRest(c.Conn, &c.rest, p) }
 
+// NetConn returns the connection below.
+func (c *handedConn) NetConn() net.Conn { return c.Conn }
+
+// A tcpConn is a [net.TCPConn], or one whose place is counted.
+type tcpConn interface {
+	net.Conn
+	io.ReaderFrom
+	CloseWrite() error
+}
+
 // A handedTCP is the same, and can send files without copying them.
 type handedTCP struct {
-	*net.TCPConn
+	tcpConn
 	rest *bufio.Reader
 }
 
-func (c *handedTCP) Read(p []byte) (int, error) { return readRest(c.TCPConn, &c.rest, p) }
+func (c *handedTCP) Read(p []byte) (int, error) { return readRest(c.tcpConn, &c.rest, p) }
+
+// NetConn returns the connection below.
+func (c *handedTCP) NetConn() net.Conn { return c.tcpConn }
 
 // WriteTo does not pass by what Read gives first.
 func (c *handedTCP) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, struct{ io.Reader }{c}) }

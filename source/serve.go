@@ -34,6 +34,9 @@ type handler struct {
 	bodies  atomic.Int64  // bytes of such requests that are held, see demandBody
 	senders senders       // of packages that have been made
 
+	warned atomic.Int64 // when a lack of open files was last logged, in nanoseconds
+	busy   atomic.Int64 // requests that were refused for it and are not logged yet
+
 	streaming atomic.Int64 // streams of events there are
 	sending   sending      // by them
 }
@@ -309,11 +312,25 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, name string, er
 	case hangup.Is(r.Context(), err):
 		panic(http.ErrAbortHandler) // the client is gone
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
-		h.opts.Logger.WarnContext(r.Context(), "too many open files: a client is asked to come again", slog.String("doc", name))
+		h.warnFiles(r, name)
 		w.Header().Set("Retry-After", "1")
 		h.fail(w, r, http.StatusServiceUnavailable)
 	default:
 		h.opts.Logger.ErrorContext(r.Context(), "cannot serve", slog.String("doc", name), slog.Any("err", err))
 		h.fail(w, r, http.StatusInternalServerError)
 	}
+}
+
+// filesWarning is how often a lack of open files is logged at most.
+const filesWarning = time.Minute
+
+// warnFiles logs that a client was asked to come again because no further file can
+// be opened, with the number of those since it was last logged.
+func (h *handler) warnFiles(r *http.Request, name string) {
+	h.busy.Add(1)
+	now, last := h.opts.Now().UnixNano(), h.warned.Load()
+	if last != 0 && now-last < int64(filesWarning) || !h.warned.CompareAndSwap(last, now) {
+		return
+	}
+	h.opts.Logger.WarnContext(r.Context(), "too many open files: clients are asked to come again", slog.String("doc", name), slog.Int64("requests", h.busy.Swap(0)))
 }

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"lockstep/internal/connlimit"
 )
 
 // What a server grants its clients; each says what it prevents.
@@ -26,7 +28,8 @@ const (
 
 // NewServer returns a server for h that no client can hold up: each part of an
 // exchange has its time, and a response may take as long as it moves. Listening
-// and shutting down are the caller's.
+// and shutting down are the caller's; behind a [connlimit.Listener], connections
+// that wait for a request make room for others.
 func NewServer(h http.Handler) *http.Server {
 	end := make(chan struct{})
 	srv := &http.Server{
@@ -38,12 +41,26 @@ func NewServer(h http.Handler) *http.Server {
 		BaseContext: func(net.Listener) context.Context {
 			return context.WithValue(context.Background(), endingKey{}, end)
 		},
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			if p := connlimit.Of(c); p != nil {
+				ctx = context.WithValue(ctx, placeKey{}, p)
+			}
+			return ctx
+		},
+		ConnState: func(c net.Conn, s http.ConnState) {
+			if s == http.StateIdle {
+				connlimit.Of(c).Waits(false)
+			}
+		},
 	}
 	srv.RegisterOnShutdown(sync.OnceFunc(func() { close(end) }))
 	return srv
 }
 
-type endingKey struct{}
+type (
+	endingKey struct{}
+	placeKey  struct{}
+)
 
 // ending returns what is closed when the server that a request came to shuts
 // down: answers without an end should find one. Without such a server it is
@@ -57,6 +74,12 @@ func ending(ctx context.Context) <-chan struct{} {
 func patient(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := http.NewResponseController(w)
+		if p, ok := r.Context().Value(placeKey{}).(*connlimit.Place); ok {
+			p.Busy()
+			if p.Crowded() {
+				w.Header().Set("Connection", "close")
+			}
+		}
 		if len(r.TransferEncoding) > 0 {
 			// With a Content-Length beside it, which net/http has removed, another
 			// server on the way may see where the body ends elsewhere: what follows on

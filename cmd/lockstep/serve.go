@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"lockstep/internal/connlimit"
+	"lockstep/internal/fetch"
 	"lockstep/memento"
 	"lockstep/source"
 )
@@ -118,7 +120,11 @@ func runServe(ctx context.Context, o *serveOptions, io stdio) error {
 	return s.serveUntil(ctx, l, o.watching(), n, func() error { return o.announce(s, &p, io) })
 }
 
-// listen opens the address of --listen.
+// connections returns how many connections a server of ours holds at a time.
+func connections() int { return connlimit.ForFiles(fetch.OpenFiles(), fetch.OwnFiles) }
+
+// listen opens the address of --listen, for as many connections at a time as the
+// files that may be open allow.
 func listen(ctx context.Context, address string) (net.Listener, error) {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return nil, usageError{fmt.Errorf("--listen %q: want HOST:PORT", address), "as 127.0.0.1:8080, or :8080 for every address of this machine"}
@@ -127,7 +133,7 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 	if err != nil {
 		return nil, withHint(fmt.Errorf("listen on %s: %w", address, errors.Unwrap(err)), "choose another address with --listen; port 0 takes a free one")
 	}
-	return l, nil
+	return connlimit.New(l, connections()), nil
 }
 
 // baseURLOf returns the base URL of a Source that was not given one.

@@ -133,7 +133,7 @@ func (s *site) newSource() (err error) {
 	so.Type = intake.MediaType // what lists state: the types files are served with are no others
 	so.Static, so.Restart = !s.opts.content, s.claim.restarts()
 	if s.opts.content {
-		so.Content, so.Mark, so.OnDemand, so.Streams = s.open, s.mark, &source.OnDemand{}, maxStreams
+		so.Content, so.Mark, so.OnDemand, so.Streams = s.open, s.mark, &source.OnDemand{}, min(maxStreams, max(connections()/2, 1))
 	}
 	if so.Hubs, err = s.hubs(); err != nil {
 		return err

@@ -146,10 +146,10 @@ func New(o Options) (*Client, error) {
 	c.hosts.jobs, c.hosts.rate = o.Jobs, o.Rate
 	c.hosts.patience, c.hosts.ungated = min(GiveUpAfter, GiveUpTimeouts*o.Timeout), o.Ungated
 	if o.Jobs == 0 {
-		c.hosts.jobs, c.hosts.most = DefaultJobs, min(MaxJobs, max(openFiles()/filesPerJob, DefaultJobs))
+		c.hosts.jobs, c.hosts.most = DefaultJobs, min(MaxJobs, max(OpenFiles()/filesPerJob, DefaultJobs))
 	}
 	// Where few files may be open, even the connections of a small server are too many.
-	few := max((openFiles()-OwnFiles)/(2*filesPerJob), 1)
+	few := max((OpenFiles()-OwnFiles)/(2*filesPerJob), 1)
 	c.hosts.jobs, c.hosts.most = min(c.hosts.jobs, few), min(c.hosts.most, few)
 	c.hosts.lanes = lanesOf(c.hosts.jobs, c.hosts.most)
 	c.bandwidth.rate = float64(o.Bandwidth)

@@ -2,5 +2,5 @@
 
 package fetch
 
-// openFiles returns how many files this process may have open.
-func openFiles() int { return 1 << 20 }
+// OpenFiles returns how many files this process may have open.
+func OpenFiles() int { return 1 << 20 }

@@ -4,8 +4,8 @@ package fetch
 
 import "syscall"
 
-// openFiles returns how many files this process may have open.
-func openFiles() int {
+// OpenFiles returns how many files this process may have open.
+func OpenFiles() int {
 	var l syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l) != nil {
 		return 1024
