@@ -50,7 +50,7 @@ var phraseBudgets = []phraseBudget{
 	{"docs", 0, 0, 80},
 	{"hub", 65, 10, 35},
 	{"intake", 100, 10, 0},
-	{"internal", 55, 5, 0},
+	{"internal", 55, 0, 0},
 	{"memento", 50, 0, 0},
 	{"oaipmh", 35, 0, 185},
 	{"patch", 25, 0, 0},

@@ -17,6 +17,7 @@ import (
 	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/intake"
+	"lockstep/internal/mediatype"
 	"lockstep/source"
 )
 
@@ -43,7 +44,7 @@ func BenchmarkServe(b *testing.B) {
 		b.Fatal(err)
 	}
 	src, err := source.New(cat, new(blob.Mem), source.Options{
-		BaseURL: "https://data.example.org/", Content: files.Open, Type: intake.MediaType,
+		BaseURL: "https://data.example.org/", Content: files.Open, Type: mediatype.Of,
 	})
 	if err != nil {
 		b.Fatal(err)

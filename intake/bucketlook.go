@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"lockstep/catalog"
+	"lockstep/internal/mediatype"
 	"lockstep/resourcesync"
 )
 
@@ -61,7 +62,7 @@ func newLooker(s *bucketScan) *looker {
 	if s.b.o.Content != ReadNever {
 		l.sum = resourcesync.NewHasher(s.b.o.Algorithms...)
 		l.buf = make([]byte, readBuffer)
-		l.head = make([]byte, 0, maxSniff)
+		l.head = make([]byte, 0, mediatype.HeadSize)
 	}
 	return l
 }
@@ -173,7 +174,7 @@ func (l *looker) read(ctx context.Context, j *bucketJob) (catalog.Record, error)
 	}
 	rec.Hashes = sums
 	if rec.Type == "" || rec.Type == octets {
-		rec.Type = MediaType(path.Base(j.key), l.head)
+		rec.Type = mediatype.Of(path.Base(j.key), l.head)
 	}
 	l.s.read.Add(1)
 	return rec, nil
@@ -191,7 +192,7 @@ func objectType(key, contentType string) string {
 	}
 	switch t {
 	case octets, "binary/octet-stream", "application/x-www-form-urlencoded", "":
-		if named := typeByName(path.Base(key)); named != "" {
+		if named := mediatype.ByName(path.Base(key)); named != "" {
 			return named
 		}
 		if t != "" {

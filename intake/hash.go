@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/catalog"
+	"lockstep/internal/mediatype"
 	"lockstep/resourcesync"
 )
 
@@ -126,7 +127,7 @@ func newHasher(s *scan) *hasher {
 		s:    s,
 		sum:  resourcesync.NewHasher(s.d.o.Algorithms...),
 		buf:  make([]byte, readBuffer),
-		head: make([]byte, 0, maxSniff),
+		head: make([]byte, 0, mediatype.HeadSize),
 	}
 }
 
@@ -203,7 +204,7 @@ func (h *hasher) readOnce(ctx context.Context, j *job, last bool) (done bool, er
 		URI:     j.uri,
 		Lastmod: after.lastmod(),
 		Length:  after.size,
-		Type:    MediaType(path.Base(j.rel), head),
+		Type:    mediatype.Of(path.Base(j.rel), head),
 		Hashes:  h.sum.Sum(),
 		Token:   string(token),
 	}

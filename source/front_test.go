@@ -19,6 +19,7 @@ import (
 	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/intake"
+	"lockstep/internal/mediatype"
 	"lockstep/source"
 )
 
@@ -64,7 +65,7 @@ func newFrontWorld(t *testing.T, files map[string]string, sets ...source.Set) *f
 		t.Fatal(err)
 	}
 	s, err := source.New(cat, new(blob.Mem), source.Options{
-		BaseURL: base, Content: d.Open, Mark: d.Mark, Type: intake.MediaType, Sets: sets,
+		BaseURL: base, Content: d.Open, Mark: d.Mark, Type: mediatype.Of, Sets: sets,
 	})
 	if err != nil {
 		t.Fatal(err)

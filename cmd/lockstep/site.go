@@ -16,6 +16,7 @@ import (
 	"lockstep/catalog"
 	"lockstep/intake"
 	"lockstep/internal/fetch"
+	"lockstep/internal/mediatype"
 	"lockstep/repository"
 	"lockstep/source"
 	"lockstep/storage/sqlite"
@@ -130,7 +131,7 @@ func openSite(ctx context.Context, o siteOptions) (_ *site, err error) {
 // newSource makes the sets and the Source that publishes them.
 func (s *site) newSource() (err error) {
 	so := source.Options{BaseURL: s.opts.baseURL, Temp: s.opts.state, Logger: s.log}
-	so.Type = intake.MediaType // what lists state: the types files are served with are no others
+	so.Type = mediatype.Of // what lists state: the types files are served with are no others
 	so.Static, so.Restart = !s.opts.content, s.claim.restarts()
 	if s.opts.content {
 		so.Content, so.Mark, so.OnDemand, so.Streams = s.open, s.mark, &source.OnDemand{}, min(maxStreams, max(connections()/2, 1))

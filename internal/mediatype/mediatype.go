@@ -1,4 +1,7 @@
-package intake
+// Package mediatype determines the media type of a file: by the extension of its
+// name if it is a known one, else by its first bytes. Both tables are part of
+// the program, so a file has the same type on every machine.
+package mediatype
 
 import (
 	"strings"
@@ -6,26 +9,23 @@ import (
 	"github.com/gabriel-vasile/mimetype"
 )
 
-// maxSniff is how many of the first bytes decide the type of a file whose name
-// says nothing.
-const maxSniff = 3 << 10
+// HeadSize is how many of the first bytes of a file are considered.
+const HeadSize = 3 << 10
 
-// MediaType returns the media type of a file: by the extension of its name if
-// that is one we know, else by its first bytes. Both tables are in the program:
-// the same file has the same type on every machine.
-func MediaType(name string, head []byte) string {
-	if t := typeByName(name); t != "" {
+// Of returns the media type of a file with the given name and first bytes.
+func Of(name string, head []byte) string {
+	if t := ByName(name); t != "" {
 		return t
 	}
-	t := mimetype.Detect(head[:min(len(head), maxSniff)]).String()
+	t := mimetype.Detect(head[:min(len(head), HeadSize)]).String()
 	if i := strings.IndexByte(t, ';'); i >= 0 {
-		t = strings.TrimSpace(t[:i]) // a guess at a charset is no help
+		t = strings.TrimSpace(t[:i]) // the charset is only a guess
 	}
 	return t
 }
 
-// typeByName returns the type for the extension of name, or "".
-func typeByName(name string) string {
+// ByName returns the type for the extension of name, or "".
+func ByName(name string) string {
 	i := strings.LastIndexByte(name, '.')
 	ext := name[i+1:]
 	var lower [8]byte
@@ -39,12 +39,13 @@ func typeByName(name string) string {
 		}
 		lower[i] = c
 	}
-	return mediaTypes[string(lower[:len(ext)])]
+	return byExtension[string(lower[:len(ext)])]
 }
 
-// mediaTypes are types by extension, lower case. Extensions that mean several
-// things are left out. Whoever changes a type changes tokenRules too.
-var mediaTypes = map[string]string{
+// byExtension has types by extension in lower case. Extensions with more than
+// one meaning are left out. A change here also requires a new tokenRules in
+// package intake, so that files scanned earlier get the new type.
+var byExtension = map[string]string{
 	"7z":       "application/x-7z-compressed",
 	"adoc":     "text/asciidoc",
 	"aif":      "audio/aiff",
