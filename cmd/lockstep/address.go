@@ -46,7 +46,7 @@ func parseArgument(s string) (address, error) {
 	if ok && (kindOf(scheme) != nil || strings.Contains(s, "://")) {
 		a, err := parseAddress(s)
 		if err != nil {
-			return a, usageError{err: fmt.Errorf("%s: %w", fetch.WithoutUser(s), err), hint: hintOf(err)}
+			return a, usage(fmt.Errorf("%s: %w", fetch.WithoutUser(s), err), hintOf(err))
 		}
 		return a, nil
 	}

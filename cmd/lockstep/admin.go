@@ -42,7 +42,7 @@ func (o *adminOptions) settle() error {
 		return nil
 	}
 	if i := strings.LastIndexByte(o.admin, ':'); i < 0 || strings.Contains(o.admin, "/") {
-		return usageError{fmt.Errorf("--admin %q: want unix:PATH, HOST:PORT or off", o.admin), "as --admin unix:/run/lockstep/admin.sock, or --admin 127.0.0.1:9090"}
+		return usage(fmt.Errorf("--admin %q: want unix:PATH, HOST:PORT or off", o.admin), "as --admin unix:/run/lockstep/admin.sock, or --admin 127.0.0.1:9090")
 	}
 	return nil
 }
@@ -68,7 +68,7 @@ func (o *adminOptions) open(ctx context.Context, state string, public bool, io s
 	switch {
 	case a.tokenFile != "":
 		if tokens, err = trust.ReadTokens(a.tokenFile); err != nil {
-			return nil, usageError{err: fmt.Errorf("--admin-token-file: %w", err)}
+			return nil, usage(fmt.Errorf("--admin-token-file: %w", err), "")
 		}
 	case public || o.admin != "" && !strings.HasPrefix(o.admin, "unix:"):
 		if a.tokenFile, err = filepath.Abs(filepath.Join(state, adminTokenName)); err != nil {
@@ -106,7 +106,7 @@ func (o *adminOptions) listen(ctx context.Context, state string, io stdio) (*tru
 	l, err := trust.Listen(ctx, o.admin)
 	switch {
 	case errors.Is(err, trust.ErrSocketPath):
-		return nil, usageError{fmt.Errorf("--admin %s: %w", o.admin, err), "choose a shorter path, " + remedy}
+		return nil, usage(fmt.Errorf("--admin %s: %w", o.admin, err), "choose a shorter path, "+remedy)
 	case err != nil:
 		return nil, withHint(fmt.Errorf("listen for administration at %s: %w", o.admin, err), "choose another address, "+remedy)
 	}
@@ -181,7 +181,7 @@ func publishTokens(file, state string) (path string, tokens []string, err error)
 	if file != "" {
 		t, err := trust.ReadTokens(file)
 		if err != nil {
-			return "", nil, usageError{err: fmt.Errorf("--publish-token-file: %w", err)}
+			return "", nil, usage(fmt.Errorf("--publish-token-file: %w", err), "")
 		}
 		return file, t.All(), nil
 	}

@@ -10,7 +10,7 @@ import (
 // instant returns what --at says, if it goes together with the other flags.
 func (o *syncOptions) instant() (time.Time, error) {
 	if o.allVersions {
-		return time.Time{}, usageError{errors.New("--all-versions is about changes on the way to the present, --at about one instant"), "give one of them"}
+		return time.Time{}, usage(errors.New("--all-versions is about changes on the way to the present, --at about one instant"), "give one of them")
 	}
 	return parseInstant("at", o.at)
 }

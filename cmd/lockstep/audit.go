@@ -74,9 +74,9 @@ func (o *auditOptions) options() (destination.Options, error) {
 	case o.maxDelete < 1 || o.maxDelete > 100:
 		return do, usagef("--max-delete %d: want a share of 1 to 100 percent; to delete nothing, --delete keep", o.maxDelete)
 	case o.report == "" && o.format != "":
-		return do, usageError{errors.New("--format is that of --report"), "for the result as JSON there is --json"}
+		return do, usage(errors.New("--format is that of --report"), "for the result as JSON there is --json")
 	case o.report == "-" && o.out.json:
-		return do, usageError{errors.New("--json and --report - both write to stdout"), "give --report a file"}
+		return do, usage(errors.New("--json and --report - both write to stdout"), "give --report a file")
 	}
 	do.Delete, do.MaxDelete = destination.Delete(o.delete), o.maxDelete
 	return do, nil

@@ -50,8 +50,9 @@ const (
 // state.
 func openBucketMirror(dest, state string, readOnly bool, lookup func(string) (string, bool), log *slog.Logger) (*mirror, error) {
 	if state == "" {
-		return nil, usageError{fmt.Errorf("%s: a mirror in a bucket keeps its memory in a directory", dest),
-			"give one with --state DIR; keep it, and use the same one with every command for this mirror"}
+		return nil, usage(fmt.Errorf("%s: a mirror in a bucket keeps its memory in a directory", dest),
+			"give one with --state DIR; keep it, and use the same one with every command for this mirror")
+
 	}
 	switch info, err := os.Stat(state); {
 	case err == nil && !info.IsDir():
@@ -138,14 +139,14 @@ func checkStateOf(state, dest string) error {
 	switch {
 	case err == nil:
 		if whose := strings.TrimSpace(string(text)); whose != dest {
-			return usageError{fmt.Errorf("--state %s is that of %s, not of %s", state, whose, dest), "give every mirror a --state of its own"}
+			return usage(fmt.Errorf("--state %s is that of %s, not of %s", state, whose, dest), "give every mirror a --state of its own")
 		}
 		return nil
 	case !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("open the state: %w", err)
 	}
 	if _, err := os.Stat(filepath.Join(state, filepath.FromSlash(destination.StateFile))); err == nil {
-		return usageError{fmt.Errorf("--state %s is a mirror itself", state), "give a directory of its own"}
+		return usage(fmt.Errorf("--state %s is a mirror itself", state), "give a directory of its own")
 	}
 	return nil
 }

@@ -98,7 +98,7 @@ func readConfig(path string) (fileConfig, error) {
 	}
 	c, err := parseConfig(text)
 	if err != nil {
-		return c, usageError{err: fmt.Errorf("read configuration %s: %w", path, err), hint: hintOf(err)}
+		return c, usage(fmt.Errorf("read configuration %s: %w", path, err), hintOf(err))
 	}
 	c.resolve(filepath.Dir(path))
 	return c, nil

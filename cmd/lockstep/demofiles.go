@@ -37,7 +37,7 @@ func (d *demo) fill(ctx context.Context) (int, error) {
 		return 0, fmt.Errorf("copy the files: %w", err)
 	}
 	if n == 0 {
-		return 0, usageError{fmt.Errorf("%s holds no files", d.o.dir), "without DIR the demo uses samples of its own"}
+		return 0, usage(fmt.Errorf("%s holds no files", d.o.dir), "without DIR the demo uses samples of its own")
 	}
 	return n, nil
 }

@@ -59,7 +59,7 @@ if it cannot be told what there was: then the error says from when on it can.`,
 // instants returns what --from and --to say; a zero to is now.
 func (o *diffOptions) instants() (from, to time.Time, err error) {
 	if o.from == "" {
-		return from, to, usageError{errors.New("diff: --from is missing"), "say from when on, as --from 2026-05-01"}
+		return from, to, usage(errors.New("diff: --from is missing"), "say from when on, as --from 2026-05-01")
 	}
 	if from, err = parseInstant("from", o.from); err != nil {
 		return from, to, err
@@ -99,7 +99,7 @@ func runDiff(ctx context.Context, o *diffOptions, io stdio) error {
 	// There is no mirror: what is sorted goes to files without names.
 	d, err := destination.New(&blob.Mem{}, &destination.MemJournal{Scratch: os.TempDir()}, client, do)
 	if err != nil {
-		return usageError{err: err}
+		return usage(err, "")
 	}
 	shown := newShownDiff(io, o.out.json)
 	report, err := d.Diff(ctx, o.source, from, to, shown.add)

@@ -37,7 +37,7 @@ func flagsFromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, boo
 		}
 		for _, v := range values {
 			if err := flags.Set(f.Name, v); err != nil {
-				first = usageError{err: fmt.Errorf("read %s: %w", envName(f.Name), err), hint: "it stands for the flag --" + f.Name}
+				first = usage(fmt.Errorf("read %s: %w", envName(f.Name), err), "it stands for the flag --"+f.Name)
 				return
 			}
 		}
@@ -94,7 +94,7 @@ func refuseEmptyFlags(flags *pflag.FlagSet) (err error) {
 		}
 		for _, v := range values {
 			if err == nil && strings.TrimSpace(v) == "" {
-				err = usageError{fmt.Errorf("--%s is empty", f.Name), "give a value, or leave the flag out; is a variable of your script unset?"}
+				err = usage(fmt.Errorf("--%s is empty", f.Name), "give a value, or leave the flag out; is a variable of your script unset?")
 			}
 		}
 	})

@@ -8,6 +8,9 @@ import (
 	"lockstep/destination"
 )
 
+// errInterrupted is the cause of a context that a signal ended.
+var errInterrupted = errors.New("interrupted")
+
 // A usageError is a mistake in flags, arguments or configuration.
 type usageError struct {
 	err  error
@@ -18,9 +21,12 @@ func (e usageError) Error() string { return e.err.Error() }
 func (e usageError) Unwrap() error { return e.err }
 func (e usageError) Hint() string  { return e.hint }
 
+// usage returns err as a usageError whose hint says what to do instead.
+func usage(err error, hint string) error { return usageError{err, hint} }
+
 // usagef returns a usageError without a hint.
 func usagef(format string, args ...any) error {
-	return usageError{err: fmt.Errorf(format, args...)}
+	return usage(fmt.Errorf(format, args...), "")
 }
 
 // A hintedError adds the way out to an error.
@@ -39,6 +45,9 @@ func withHint(err error, hint string) error {
 	}
 	return hintedError{err, hint}
 }
+
+// replaceHint gives err this hint instead of its own.
+func replaceHint(err error, hint string) error { return hintedError{err, hint} }
 
 // hintOf returns the hint of the first error in the tree that has one.
 func hintOf(err error) string {

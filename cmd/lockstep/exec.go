@@ -39,7 +39,7 @@ func newExecHook(command, source, dest string, io stdio) (*execHook, error) {
 	}
 	shell, err := exec.LookPath("sh")
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--exec: %w", err), "commands are run by sh -c, so there has to be one"}
+		return nil, usage(fmt.Errorf("--exec: %w", err), "commands are run by sh -c, so there has to be one")
 	}
 	if !isBucket(dest) {
 		if dest, err = filepath.Abs(dest); err != nil {
@@ -91,6 +91,7 @@ func (h *execHook) run(ctx context.Context, changes []destination.Change) error 
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return hintedError{fmt.Errorf("--exec %q, given %s: %w", h.command, count(len(changes), "change"), err),
-		"the mirror keeps what it has; the next run with --exec hands over these changes again, then goes on"}
+	return withHint(fmt.Errorf("--exec %q, given %s: %w", h.command, count(len(changes), "change"), err),
+		"the mirror keeps what it has; the next run with --exec hands over these changes again, then goes on")
+
 }

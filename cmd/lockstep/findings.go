@@ -51,7 +51,7 @@ func openFindings(name, format string, io stdio) (*findings, error) {
 	case "csv":
 		f.form = csvFindings{}
 	default:
-		return nil, usageError{fmt.Errorf("--report %s: its form is not known", name), "name a file that ends in .json, .jsonl or .csv, or say --format"}
+		return nil, usage(fmt.Errorf("--report %s: its form is not known", name), "name a file that ends in .json, .jsonl or .csv, or say --format")
 	}
 	if name == "-" {
 		f.out = bufio.NewWriter(io.Out)

@@ -89,7 +89,7 @@ func (o *followOptions) options() (do destination.Options, fo destination.Follow
 	}
 	switch {
 	case o.channel == destination.ChannelHub && o.callback == "":
-		return do, fo, usageError{errors.New("--channel hub: no hub can reach us"), "say by which address it can: --callback URL"}
+		return do, fo, usage(errors.New("--channel hub: no hub can reach us"), "say by which address it can: --callback URL")
 	case o.poll <= 0 || o.check <= 0:
 		return do, fo, usagef("--poll and --check must be above 0")
 	case o.lease < 0 || o.lease > 0 && o.lease < time.Second:
@@ -140,7 +140,7 @@ func runFollow(ctx context.Context, o *followOptions, io stdio) error {
 	defer r.Close()
 	fo.Callback, fo.OnSync = callback, f.passed
 	if f.follower, err = r.dest.Follow(o.source, fo); err != nil {
-		return errors.Join(usageError{err: err}, closeEvents())
+		return errors.Join(usage(err, ""), closeEvents())
 	}
 	f.client = r.client
 	if f.admin, err = o.adminOptions.open(ctx, r.memory(), l != nil, io); err != nil {

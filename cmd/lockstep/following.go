@@ -226,17 +226,6 @@ func (f *following) how(s *destination.SetStatus) string {
 	return "asked for changes every " + brief(f.o.poll)
 }
 
-// brief writes a duration as people do: 1m, not 1m0s.
-func brief(d time.Duration) string {
-	s := d.String()
-	for _, zero := range []string{"m0s", "h0m"} {
-		if strings.HasSuffix(s, zero) {
-			s = s[:len(s)-len("0s")]
-		}
-	}
-	return s
-}
-
 // tellChannels tells when a set is followed in another way than before. It is
 // called by watch alone, as is announce.
 func (f *following) tellChannels(s *destination.FollowStatus) {

@@ -43,7 +43,7 @@ func parseCallback(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		return nil, usageError{fmt.Errorf("--callback %q: want a URL by which hubs reach us", s), "as http://mirror.example.net:8090/"}
+		return nil, usage(fmt.Errorf("--callback %q: want a URL by which hubs reach us", s), "as http://mirror.example.net:8090/")
 	case u.Fragment != "" || u.User != nil || u.RawQuery != "":
 		return nil, usagef("--callback %q: want a URL without user, query and fragment", s)
 	}
@@ -66,8 +66,9 @@ func listenFor(u *url.URL) (string, error) {
 		}
 		return net.JoinHostPort(host, port), nil
 	}
-	return "", usageError{errors.New("--callback does not say at which port of this machine to listen"),
-		"say where what is sent to " + u.String() + " arrives: --listen HOST:PORT, as 127.0.0.1:8090 behind a web server that passes it on"}
+	return "", usage(errors.New("--callback does not say at which port of this machine to listen"),
+		"say where what is sent to "+u.String()+" arrives: --listen HOST:PORT, as 127.0.0.1:8090 behind a web server that passes it on")
+
 }
 
 // anyPort reports whether a callback leaves the port to us.

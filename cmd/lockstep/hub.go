@@ -73,7 +73,7 @@ type hubbing struct {
 // runHub is a hub until ctx ends.
 func runHub(ctx context.Context, o *hubOptions, io stdio) error {
 	if o.publicURL != "" && !absolute(o.publicURL) {
-		return usageError{fmt.Errorf("--public-url %q is no http(s) URL", o.publicURL), "write it whole, as https://hub.example.org/"}
+		return usage(fmt.Errorf("--public-url %q is no http(s) URL", o.publicURL), "write it whole, as https://hub.example.org/")
 	}
 	ho, err := o.options(o.publicURL)
 	if err != nil {
@@ -199,7 +199,7 @@ type hubFront struct {
 func newHubFront(ctx context.Context, store hub.Store, o hub.Options) (*hubFront, error) {
 	h, err := hub.New(store, o)
 	if err != nil {
-		return nil, usageError{err: err}
+		return nil, usage(err, "")
 	}
 	if err := h.CheckSecret(ctx); err != nil {
 		return nil, withHint(err, "name the file with the right key by --key-file, or bring it back")

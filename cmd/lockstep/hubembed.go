@@ -28,7 +28,7 @@ func (s *site) openHub(ctx context.Context) error {
 	}
 	base, err := source.BaseURL(s.opts.baseURL)
 	if err != nil {
-		return usageError{err: err}
+		return usage(err, "")
 	}
 	o, err := e.hub.options(base + hubPath)
 	if err != nil {
@@ -61,7 +61,7 @@ func (s *site) openPages(ctx context.Context) error {
 	}
 	base, err := source.BaseURL(s.opts.baseURL)
 	if err != nil {
-		return usageError{err: err}
+		return usage(err, "")
 	}
 	u, err := url.Parse(base)
 	if err != nil {

@@ -103,7 +103,7 @@ func (s *hubSettings) options(publicURL string) (o hub.Options, err error) {
 		*d.to = d.value
 	}
 	if o.MaxBody, err = parseSize(s.maxBody); err != nil || o.MaxBody <= 0 {
-		return o, usageError{fmt.Errorf("--%smax-body %q: want a number of bytes", s.prefix, s.maxBody), "as 5242880, or 5MiB"}
+		return o, usage(fmt.Errorf("--%smax-body %q: want a number of bytes", s.prefix, s.maxBody), "as 5242880, or 5MiB")
 	}
 	switch s.signature {
 	case "sha1", "sha256", "sha384", "sha512":
@@ -112,14 +112,14 @@ func (s *hubSettings) options(publicURL string) (o hub.Options, err error) {
 	}
 	for _, p := range s.publishPrefixes {
 		if !absolute(p) || !(strings.HasPrefix(p, "http://") || strings.HasPrefix(p, "https://")) {
-			return o, usageError{fmt.Errorf("--%spublish-prefix %q is no http(s) URL", s.prefix, p), "write it whole, as https://data.example.org/"}
+			return o, usage(fmt.Errorf("--%spublish-prefix %q is no http(s) URL", s.prefix, p), "write it whole, as https://data.example.org/")
 		}
 	}
 	if o.RootCAs, err = fetch.Certificates(s.caFile); err != nil {
-		return o, usageError{fmt.Errorf("--%sca-file: %w", s.prefix, err), "name a file of PEM certificates"}
+		return o, usage(fmt.Errorf("--%sca-file: %w", s.prefix, err), "name a file of PEM certificates")
 	}
 	if s.publishOpen && s.publishTokenFile != "" {
-		return o, usageError{fmt.Errorf("--%spublish-open and --%[1]spublish-token-file contradict each other", s.prefix), "leave one of them out"}
+		return o, usage(fmt.Errorf("--%spublish-open and --%[1]spublish-token-file contradict each other", s.prefix), "leave one of them out")
 	}
 	return o, nil
 }

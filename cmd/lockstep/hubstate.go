@@ -62,15 +62,15 @@ func openHubState(ctx context.Context, state, keyFile string, log *slog.Logger) 
 // hubs that share the state need the same.
 func openSharedState(ctx context.Context, scheme, state, keyFile string, log *slog.Logger) (*hubState, error) {
 	if scheme != "postgres" && scheme != "postgresql" {
-		return nil, usageError{fmt.Errorf("--state %s://: want a directory, or the URL of a PostgreSQL database", scheme), "as postgres://user@host/database"}
+		return nil, usage(fmt.Errorf("--state %s://: want a directory, or the URL of a PostgreSQL database", scheme), "as postgres://user@host/database")
 	}
 	const hint = "openssl rand -hex 32 > FILE makes one; give every hub that shares the state the same"
 	if keyFile == "" {
-		return nil, usageError{errors.New("--state postgres://: want the file with the key that seals subscribers' secrets, by --key-file"), hint}
+		return nil, usage(errors.New("--state postgres://: want the file with the key that seals subscribers' secrets, by --key-file"), hint)
 	}
 	key, err := readKey(keyFile)
 	if err != nil {
-		return nil, usageError{err, hint}
+		return nil, usage(err, hint)
 	}
 	warnOfKey(keyFile, log)
 	db, err := postgres.Open(ctx, state)

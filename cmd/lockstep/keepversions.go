@@ -32,7 +32,7 @@ func parseKeepVersions(value string) (destination.Keep, error) {
 	}
 	v, err := parseKeep(value)
 	if err != nil {
-		return destination.Keep{}, usageError{err, "to forget the versions that are kept, write " + keepNone}
+		return destination.Keep{}, usage(err, "to forget the versions that are kept, write "+keepNone)
 	}
 	return destination.Keep{All: v.All, Count: v.Count, Age: v.Age}, nil
 }

@@ -36,9 +36,6 @@ const shutdownLimit = 9 * time.Second
 // sends it to the process and to its group, a terminal to all of a pipeline.
 const sameSignal = 300 * time.Millisecond
 
-// errInterrupted is the cause of a context that a signal ended.
-var errInterrupted = errors.New("interrupted")
-
 // run executes one command line and returns the exit code.
 func run(args []string, io stdio) int {
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -53,7 +50,7 @@ func run(args []string, io stdio) int {
 		err = errInterrupted // whatever broke, it broke because of the signal
 	}
 	if status := deniedStatus(err); status != 0 {
-		err = hintedError{err, deniedHint(status)} // of more help than any other
+		err = replaceHint(err, deniedHint(status))
 	}
 	reportError(io, err)
 	return exitCode(err)
@@ -151,14 +148,14 @@ See all of it in a few seconds:  lockstep demo`,
 	root.SetUsageFunc(printUsage)
 	root.SetHelpTemplate(helpTemplate)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usageError{err: err, hint: cmd.CommandPath() + " --help lists the flags"}
+		return usage(err, cmd.CommandPath()+" --help lists the flags")
 	})
 	out := &outputOptions{}
 	out.declare(root.PersistentFlags())
 	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
 		for i, arg := range args {
 			if strings.TrimSpace(arg) == "" {
-				return usageError{err: fmt.Errorf("%s: argument %d is empty", cmd.Name(), i+1), hint: "usage: " + cmd.UseLine() + "; is a variable of your script unset?"}
+				return usage(fmt.Errorf("%s: argument %d is empty", cmd.Name(), i+1), "usage: "+cmd.UseLine()+"; is a variable of your script unset?")
 			}
 		}
 		if err := refuseEmptyFlags(cmd.Flags()); err != nil {
@@ -197,11 +194,11 @@ See all of it in a few seconds:  lockstep demo`,
 
 // unknownCommand is the error for a first word that is no command.
 func unknownCommand(root *cobra.Command, word string) error {
-	err := usageError{err: fmt.Errorf("unknown command %q", word), hint: "lockstep --help lists the commands"}
+	hint := "lockstep --help lists the commands"
 	if near := root.SuggestionsFor(word); len(near) > 0 {
-		err.hint = "did you mean lockstep " + near[0] + "?"
+		hint = "did you mean lockstep " + near[0] + "?"
 	}
-	return err
+	return usage(fmt.Errorf("unknown command %q", word), hint)
 }
 
 // arguments returns a check that there are between min and max arguments; use
@@ -210,9 +207,9 @@ func arguments(min, max int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) < min:
-			return usageError{err: fmt.Errorf("%s: too few arguments", cmd.Name()), hint: "usage: " + cmd.UseLine()}
+			return usage(fmt.Errorf("%s: too few arguments", cmd.Name()), "usage: "+cmd.UseLine())
 		case len(args) > max:
-			return usageError{err: fmt.Errorf("%s: too many arguments, from %q on", cmd.Name(), args[max]), hint: "usage: " + cmd.UseLine()}
+			return usage(fmt.Errorf("%s: too many arguments, from %q on", cmd.Name(), args[max]), "usage: "+cmd.UseLine())
 		}
 		return nil
 	}

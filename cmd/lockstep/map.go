@@ -88,7 +88,7 @@ func (o *mapOptions) mapOne(arg string, maps []destination.PathMap) (mapping, er
 	source, isURI := o.source, strings.Contains(arg, "://")
 	if source == "" {
 		if !isURI {
-			return mapping{}, usageError{errors.New(arg + ": a path stands for a URI of some Source"), "say which: --source https://example.org/"}
+			return mapping{}, usage(errors.New(arg+": a path stands for a URI of some Source"), "say which: --source https://example.org/")
 		}
 		source = arg
 	}
@@ -101,7 +101,7 @@ func (o *mapOptions) mapOne(arg string, maps []destination.PathMap) (mapping, er
 	}
 	p, err := destination.NewPaths(destination.PathOptions{Origin: origin, Portable: o.portable, Map: maps})
 	if err != nil {
-		return mapping{}, usageError{err: err}
+		return mapping{}, usage(err, "")
 	}
 	arg = fetch.WithoutUser(arg)
 	m := mapping{URI: arg, Path: arg}

@@ -107,9 +107,9 @@ func openMirror(sel *selectOptions, readOnly bool, lookup func(string) (string, 
 	case isBucket(dest):
 		return openBucketMirror(dest, sel.state, readOnly, lookup, log)
 	case strings.Contains(dest, "://"):
-		return nil, usageError{fmt.Errorf("%s: not a place for a mirror", dest), "give a directory, or a bucket as s3://BUCKET/PREFIX"}
+		return nil, usage(fmt.Errorf("%s: not a place for a mirror", dest), "give a directory, or a bucket as s3://BUCKET/PREFIX")
 	case sel.state != "" && !fromEnvironment("state", sel.state, lookup): // there it may be meant for serve
-		return nil, usageError{errors.New("--state is for mirrors in buckets"), "a mirror in a directory keeps its memory in " + filepath.Join(dest, ".lockstep")}
+		return nil, usage(errors.New("--state is for mirrors in buckets"), "a mirror in a directory keeps its memory in "+filepath.Join(dest, ".lockstep"))
 	}
 	switch info, err := os.Stat(dest); {
 	case err == nil && !info.IsDir():
@@ -190,7 +190,7 @@ func openRun(sel *selectOptions, net *networkOptions, do destination.Options, re
 	do.Versions = &blob.Mem{}
 	if _, err := destination.New(&blob.Mem{}, &destination.MemJournal{}, client, do); err != nil {
 		client.Close()
-		return nil, usageError{err: err}
+		return nil, usage(err, "")
 	}
 	m, err := openMirror(sel, readOnly, io.LookupEnv, do.Logger)
 	if err != nil {

@@ -30,13 +30,13 @@ func (o *selectOptions) checkSource(past bool) error {
 		if past {
 			return nil
 		}
-		return usageError{fmt.Errorf("%s is a mirror, not a Source", o.source), "sync --at TIME makes another mirror of what it was; for what there is now, give the address it is a mirror of"}
+		return usage(fmt.Errorf("%s is a mirror, not a Source", o.source), "sync --at TIME makes another mirror of what it was; for what there is now, give the address it is a mirror of")
 	}
 	err := discover.Check(o.source)
 	if _, unread := errors.AsType[*fs.PathError](err); err == nil || unread {
 		return err
 	}
-	return usageError{err: err}
+	return usage(err, "")
 }
 
 // bring brings the mirror of r into step, or makes of it what was.

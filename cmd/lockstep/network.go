@@ -127,7 +127,7 @@ func (o *networkOptions) client(home string, lookup func(string) (string, bool),
 	opts.Netrc = netrcPath(o.netrc, lookup)
 	c, err := fetch.New(opts)
 	if err != nil {
-		return nil, usageError{err: err}
+		return nil, usage(err, "")
 	}
 	return c, nil
 }

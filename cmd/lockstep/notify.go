@@ -62,17 +62,17 @@ func (o *hubFlags) settle() error {
 		return usagef("--notify-delay must not be below 0")
 	}
 	if len(o.hub) > 1 && slices.Contains(o.hub, hubOff) {
-		return usageError{fmt.Errorf("--hub: off and another one cannot both be"), "leave out --hub off"}
+		return usage(fmt.Errorf("--hub: off and another one cannot both be"), "leave out --hub off")
 	}
 	for _, v := range o.hub {
 		switch u, err := url.Parse(v); {
 		case v == hubOff, v == hubEmbedded && o.embedded:
 		case v == hubEmbedded:
-			return usageError{fmt.Errorf("--hub %s: a hub runs in serve only", v), "name the URL of a hub, as that of lockstep hub"}
+			return usage(fmt.Errorf("--hub %s: a hub runs in serve only", v), "name the URL of a hub, as that of lockstep hub")
 		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-			return usageError{fmt.Errorf("--hub %q is no URL", fetch.WithoutUser(v)), "as --hub https://hub.example.org/, or --hub off"}
+			return usage(fmt.Errorf("--hub %q is no URL", fetch.WithoutUser(v)), "as --hub https://hub.example.org/, or --hub off")
 		case u.User != nil: // our documents name it
-			return usageError{fmt.Errorf("--hub %s with a user name or password, which our documents would show", fetch.WithoutUser(v)), "publish with a token: --hub-token-file FILE"}
+			return usage(fmt.Errorf("--hub %s with a user name or password, which our documents would show", fetch.WithoutUser(v)), "publish with a token: --hub-token-file FILE")
 		}
 	}
 	return o.settleTokens()
@@ -130,7 +130,7 @@ func (s *site) publisher(hub string) (source.Notifier, error) {
 	}
 	p, err := websub.NewPublisher(o)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--hub %s: %w", hub, err), "name the URL of a hub, as that of lockstep hub"}
+		return nil, usage(fmt.Errorf("--hub %s: %w", hub, err), "name the URL of a hub, as that of lockstep hub")
 	}
 	return publisher{p}, nil
 }

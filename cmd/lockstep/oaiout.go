@@ -52,8 +52,9 @@ func (c *setConfig) offersOAI() bool { return c.OAIPMH != nil && *c.OAIPMH }
 func (o *siteOptions) checkOAI() error {
 	for i := range o.sets {
 		if c := &o.sets[i]; c.offersOAI() && !o.content {
-			return usageError{fmt.Errorf("set %s: oai_pmh: files cannot answer OAI-PMH, only a program does", c.label(i)),
-				"use lockstep serve, or leave oai_pmh out"}
+			return usage(fmt.Errorf("set %s: oai_pmh: files cannot answer OAI-PMH, only a program does", c.label(i)),
+				"use lockstep serve, or leave oai_pmh out")
+
 		}
 	}
 	return nil
@@ -66,7 +67,7 @@ func (s *site) openOAI() error {
 	}
 	base, err := source.BaseURL(s.opts.baseURL)
 	if err != nil {
-		return usageError{err: err}
+		return usage(err, "")
 	}
 	u, err := url.Parse(base)
 	if err != nil {
@@ -84,7 +85,7 @@ func (s *site) openOAI() error {
 		o.Sets = append(o.Sets, offered)
 	}
 	if s.oai, err = repository.New(s.db.Catalog(), o); err != nil {
-		return usageError{err, "give the address of who looks after it: --oai-admin NAME@HOST.DOMAIN"}
+		return usage(err, "give the address of who looks after it: --oai-admin NAME@HOST.DOMAIN")
 	}
 	s.oaiPath = u.EscapedPath() + oaiName
 	return nil

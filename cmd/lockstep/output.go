@@ -145,3 +145,14 @@ func isTerminal(w io.Writer) (*os.File, bool) {
 	}
 	return f, true
 }
+
+// brief writes a duration as people do: 1m, not 1m0s.
+func brief(d time.Duration) string {
+	s := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(s, zero) {
+			s = s[:len(s)-len("0s")]
+		}
+	}
+	return s
+}

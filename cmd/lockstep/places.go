@@ -17,16 +17,18 @@ import (
 func checkPlaces(o siteOptions) error {
 	for _, c := range o.sets {
 		if from := c.from.String(); isBucket(from) && bucketBelow(from, o.documents) {
-			return usageError{fmt.Errorf("the documents in %s would lie inside %s and be published as resources", o.documents, from),
-				"write them elsewhere, or to " + from + " itself"}
+			return usage(fmt.Errorf("the documents in %s would lie inside %s and be published as resources", o.documents, from),
+				"write them elsewhere, or to "+from+" itself")
+
 		}
 		dir := c.from.dir()
 		if dir == "" {
 			continue
 		}
 		if real, err := realPath(dir); err == nil && slices.Contains(strings.Split(filepath.ToSlash(real), "/"), ".lockstep") {
-			return usageError{fmt.Errorf("%s is inside a directory called .lockstep, where lockstep keeps its own state: it is never published", dir),
-				"publish the directory that contains it, or copy the files elsewhere"}
+			return usage(fmt.Errorf("%s is inside a directory called .lockstep, where lockstep keeps its own state: it is never published", dir),
+				"publish the directory that contains it, or copy the files elsewhere")
+
 		}
 		switch info, err := os.Stat(dir); {
 		case errors.Is(err, fs.ErrNotExist) && len(o.sets) > 1:
@@ -34,17 +36,19 @@ func checkPlaces(o siteOptions) error {
 		case errors.Is(err, fs.ErrNotExist):
 			return usagef("%s does not exist", dir)
 		case err != nil:
-			return usageError{err: err}
+			return usage(err, "")
 		case !info.IsDir():
 			return usagef("%s is not a directory", dir)
 		}
 		if rel, ok := inside(dir, o.state); ok && !strings.Contains("/"+rel+"/", "/.lockstep/") {
-			return usageError{fmt.Errorf("the state directory %s lies inside %s and would be published", o.state, dir),
-				"give a --state elsewhere, or below " + filepath.Join(dir, ".lockstep")}
+			return usage(fmt.Errorf("the state directory %s lies inside %s and would be published", o.state, dir),
+				"give a --state elsewhere, or below "+filepath.Join(dir, ".lockstep"))
+
 		}
 		if rel, ok := inside(dir, o.documents); ok && rel != "." && !strings.Contains("/"+rel+"/", "/.lockstep/") {
-			return usageError{fmt.Errorf("the documents in %s would lie inside %s and be published as resources", o.documents, dir),
-				"write them to a directory elsewhere, or to " + dir + " itself"}
+			return usage(fmt.Errorf("the documents in %s would lie inside %s and be published as resources", o.documents, dir),
+				"write them to a directory elsewhere, or to "+dir+" itself")
+
 		}
 	}
 	return nil
@@ -120,7 +124,7 @@ func defaultState(place string, isPath bool, lookup func(string) (string, bool))
 	if !ok || !filepath.IsAbs(root) {
 		home, err := os.UserHomeDir()
 		if err != nil {
-			return "", usageError{fmt.Errorf("find a place for the state: %w", err), "give one with --state"}
+			return "", usage(fmt.Errorf("find a place for the state: %w", err), "give one with --state")
 		}
 		root = filepath.Join(home, ".local", "state")
 	}

@@ -49,7 +49,7 @@ The web server must serve what is in OUT below the base URL, and DIR too.`,
 				return err
 			}
 			if len(args) == 0 && len(o.file.Sets) == 0 {
-				return usageError{errors.New("publish: DIR is missing"), "usage: " + cmd.UseLine() + "; or name sets in the configuration"}
+				return usage(errors.New("publish: DIR is missing"), "usage: "+cmd.UseLine()+"; or name sets in the configuration")
 			}
 			return runPublish(cmd.Context(), o, io)
 		},
@@ -62,17 +62,18 @@ The web server must serve what is in OUT below the base URL, and DIR too.`,
 // check refuses what cannot work before anything is written.
 func (o *publishOptions) check() error {
 	if o.out == "" {
-		return usageError{errors.New("--out is missing"), "say where to write the documents: the directory your web server serves, --out " + o.places()}
+		return usage(errors.New("--out is missing"), "say where to write the documents: the directory your web server serves, --out "+o.places())
 	}
 	if strings.Contains(o.out, "://") && !isBucket(o.out) {
 		return usagef("--out %s: want a directory or s3://BUCKET/PREFIX", o.out)
 	}
 	if o.baseURL == "" {
-		return usageError{errors.New("--base-url is missing"),
-			"the documents name every file by its URL: say where your web server serves them, as --base-url https://data.example.org/"}
+		return usage(errors.New("--base-url is missing"),
+			"the documents name every file by its URL: say where your web server serves them, as --base-url https://data.example.org/")
+
 	}
 	if u, err := url.Parse(o.baseURL); err != nil || u.Host == "" {
-		return usageError{usagef("--base-url %q is no URL", o.baseURL), "as --base-url https://data.example.org/"}
+		return usage(usagef("--base-url %q is no URL", o.baseURL), "as --base-url https://data.example.org/")
 	}
 	return nil
 }

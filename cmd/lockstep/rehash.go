@@ -20,7 +20,7 @@ const rehashEvery = time.Minute
 func parseShare(s string) (float64, error) {
 	f, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(s), "%")), 64)
 	if err != nil || !(f >= 0 && f <= 100) {
-		return 0, usageError{usagef("--rehash %q: want percent of the files in a day, from 0 to 100", s), "as 1%, or 0 for none"}
+		return 0, usage(usagef("--rehash %q: want percent of the files in a day, from 0 to 100", s), "as 1%, or 0 for none")
 	}
 	return f / 100, nil
 }

@@ -127,7 +127,7 @@ func connections() int { return connlimit.ForFiles(fetch.OpenFiles(), fetch.OwnF
 // files that may be open allow.
 func listen(ctx context.Context, address string) (net.Listener, error) {
 	if _, _, err := net.SplitHostPort(address); err != nil {
-		return nil, usageError{fmt.Errorf("--listen %q: want HOST:PORT", address), "as 127.0.0.1:8080, or :8080 for every address of this machine"}
+		return nil, usage(fmt.Errorf("--listen %q: want HOST:PORT", address), "as 127.0.0.1:8080, or :8080 for every address of this machine")
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {

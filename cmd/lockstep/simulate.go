@@ -67,7 +67,7 @@ answers as a bad network or a broken server would.`,
 // settings returns what the flags say.
 func (o *simulateOptions) settings() (so simulate.Options, err error) {
 	if o.resources < 0 || o.rate < 0 || o.changes < 0 || o.entries < 0 || o.every <= 0 {
-		return so, usageError{err: errors.New("--resources, --rate, --changes and --part-entries must not be below 0, --every above it")}
+		return so, usage(errors.New("--resources, --rate, --changes and --part-entries must not be below 0, --every above it"), "")
 	}
 	so = simulate.Options{
 		BaseURL: o.baseURL, Seed: o.seed, Resources: o.resources, Rate: o.rate, Changes: o.changes, Every: o.every,
@@ -77,10 +77,10 @@ func (o *simulateOptions) settings() (so simulate.Options, err error) {
 		so.Resources = -1
 	}
 	if so.Sizes, err = simulate.ParseSizes(o.size); err != nil {
-		return so, usageError{err: fmt.Errorf("--size %w", err)}
+		return so, usage(fmt.Errorf("--size %w", err), "")
 	}
 	if so.Faults, err = simulate.ParseFaults(o.faults); err != nil {
-		return so, usageError{err: fmt.Errorf("--faults %w", err)}
+		return so, usage(fmt.Errorf("--faults %w", err), "")
 	}
 	if so.Mix, err = parseMix(o.mix); err != nil {
 		return so, err
@@ -101,7 +101,7 @@ func parseMix(s string) (simulate.Mix, error) {
 		shares[i], ok = uint(n), err == nil
 	}
 	if !ok || shares[0]+shares[1]+shares[2] == 0 {
-		return simulate.Mix{}, usageError{usagef("--mix %q: want three whole numbers, not all 0", s), "as 10:80:10"}
+		return simulate.Mix{}, usage(usagef("--mix %q: want three whole numbers, not all 0", s), "as 10:80:10")
 	}
 	return simulate.Mix{Created: shares[0], Updated: shares[1], Deleted: shares[2]}, nil
 }
@@ -142,7 +142,7 @@ func runSimulate(ctx context.Context, o *simulateOptions, io stdio) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		return usageError{err: err}
+		return usage(err, "")
 	}
 	list, err := source.CapabilityListURI(so.BaseURL, source.DefaultSet)
 	if err != nil {

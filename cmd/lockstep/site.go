@@ -159,7 +159,7 @@ func (s *site) newSource() (err error) {
 		docs = source.Compressed(docs)
 	}
 	if s.src, err = source.New(cat, docs, so); err != nil {
-		return usageError{err: err}
+		return usage(err, "")
 	}
 	return s.openOAI()
 }

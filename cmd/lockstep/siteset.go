@@ -37,7 +37,7 @@ func (s *site) newSet(c *setConfig, inner catalog.Catalog) (*siteSet, catalog.Ca
 	}
 	var err error
 	if set.list, err = source.CapabilityListURI(s.opts.baseURL, set.name); err != nil {
-		return nil, nil, usageError{err: err}
+		return nil, nil, usage(err, "")
 	}
 	set.source = source.Set{
 		Name: set.name, Description: c.Description,
@@ -94,7 +94,7 @@ func (s *site) newSet(c *setConfig, inner catalog.Catalog) (*siteSet, catalog.Ca
 		}
 	}
 	if set.origin, err = c.from.kind.open(way); err != nil {
-		return nil, nil, usageError{err: fmt.Errorf("set %s: %w", set.name, err), hint: hintOf(err)}
+		return nil, nil, usage(fmt.Errorf("set %s: %w", set.name, err), hintOf(err))
 	}
 	set.rehasher = s.rehasher(set, way)
 	return set, cat, s.openBytes(set, way)

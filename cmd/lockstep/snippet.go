@@ -96,7 +96,7 @@ func runSnippet(o *snippetOptions, name string, sets []setConfig, io stdio) erro
 	servers := webServers()
 	i := slices.IndexFunc(servers, func(s webServer) bool { return s.name == name })
 	if i < 0 {
-		return usageError{fmt.Errorf("snippet: no snippet for %q", name), "there are some for nginx, apache and caddy"}
+		return usage(fmt.Errorf("snippet: no snippet for %q", name), "there are some for nginx, apache and caddy")
 	}
 	v, err := o.view(sets)
 	if err != nil {
@@ -144,19 +144,19 @@ type snippetTopic struct {
 func (o *snippetOptions) view(sets []setConfig) (*snippetView, error) {
 	switch {
 	case o.out == "":
-		return nil, usageError{errors.New("--out is missing"), "say where the documents are: the directory that was given to publish"}
+		return nil, usage(errors.New("--out is missing"), "say where the documents are: the directory that was given to publish")
 	case isBucket(o.out):
-		return nil, usageError{fmt.Errorf("--out %s: a bucket is served by its own service", o.out), "publish has told it types and cache headers with every document"}
+		return nil, usage(fmt.Errorf("--out %s: a bucket is served by its own service", o.out), "publish has told it types and cache headers with every document")
 	case strings.Contains(o.out, "://"):
 		return nil, usagef("--out %s: want a directory", o.out)
 	case o.baseURL == "":
-		return nil, usageError{errors.New("--base-url is missing"), "give the one that was given to publish, as --base-url https://data.example.org/"}
+		return nil, usage(errors.New("--base-url is missing"), "give the one that was given to publish, as --base-url https://data.example.org/")
 	case len(sets) > 0 && o.uri != "":
-		return nil, usageError{usagef("--uri: %s has sets of its own", o.config), "write uri: " + o.uri + " into the set it is for"}
+		return nil, usage(usagef("--uri: %s has sets of its own", o.config), "write uri: "+o.uri+" into the set it is for")
 	}
 	base, err := source.BaseURL(o.baseURL)
 	if err != nil {
-		return nil, usageError{err: err}
+		return nil, usage(err, "")
 	}
 	v := &snippetView{Layout: source.WebLayout(), BaseURL: base, Gzip: o.gzip}
 	if v.Out, err = filepath.Abs(o.out); err != nil {
@@ -198,12 +198,12 @@ func (v *snippetView) add(c *setConfig, origin string) error {
 	}
 	list, err := source.CapabilityListURI(v.BaseURL, name)
 	if err != nil {
-		return usageError{err: err}
+		return usage(err, "")
 	}
 	if len(v.hubs) > 0 {
 		topic, err := source.TopicURI(v.BaseURL, name)
 		if err != nil {
-			return usageError{err: err}
+			return usage(err, "")
 		}
 		file := strings.TrimPrefix(topic, v.BaseURL+v.Documents)
 		v.Topics = append(v.Topics, snippetTopic{name, file, websub.LinkHeader(topic, v.hubs)})
@@ -237,8 +237,9 @@ func (v *snippetView) add(c *setConfig, origin string) error {
 // write fills in the server's template.
 func (s webServer) write(v *snippetView) (string, error) {
 	if bad := cannotHold(v.Out, s.noOut); bad != "" {
-		return "", usageError{fmt.Errorf("--out %q: the configuration of %s has no way to write a path with %s", v.Out, s.name, bad),
-			"give a symbolic link to it that is called otherwise"}
+		return "", usage(fmt.Errorf("--out %q: the configuration of %s has no way to write a path with %s", v.Out, s.name, bad),
+			"give a symbolic link to it that is called otherwise")
+
 	}
 	for _, path := range v.paths() {
 		if bad := cannotHold(path, s.noURL); bad != "" {

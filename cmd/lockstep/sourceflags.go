@@ -118,9 +118,9 @@ func (o *sourceFlags) settleSets(args []string, by overruled) error {
 	o.sets = o.file.Sets
 	switch {
 	case len(args) > 0 && len(o.sets) > 0:
-		return usageError{usagef("%s: %s has sets of its own", args[0], o.config), "give either DIR or sets in the configuration"}
+		return usage(usagef("%s: %s has sets of its own", args[0], o.config), "give either DIR or sets in the configuration")
 	case len(o.sets) > 0 && o.uri != "":
-		return usageError{usagef("--uri: %s has sets of its own", o.config), "write uri: " + o.uri + " into the set it is for"}
+		return usage(usagef("--uri: %s has sets of its own", o.config), "write uri: "+o.uri+" into the set it is for")
 	case len(o.sets) == 0:
 		place := "."
 		if len(args) > 0 {
@@ -157,7 +157,7 @@ func (o *sourceFlags) settleSets(args []string, by overruled) error {
 			s.AtomPMH = &atomConfig{}
 		}
 		if err := s.checkArchive(); err != nil && !by.dump {
-			return usageError{fmt.Errorf("set %s: %w", s.label(i), err), hintOf(err)}
+			return usage(fmt.Errorf("set %s: %w", s.label(i), err), hintOf(err))
 		}
 	}
 	return nil

@@ -112,9 +112,9 @@ func (o *syncOptions) options() (destination.Options, error) {
 	case o.checkLocal != "" && o.checkLocal != string(destination.CheckAlways) && o.checkLocal != string(destination.CheckDaily) && o.checkLocal != string(destination.CheckNever):
 		return do, usagef("--check-local %q: want always, daily or never", o.checkLocal)
 	case o.replace && !o.adopt:
-		return do, usageError{errors.New("--replace is about files that --adopt finds"), "give both"}
+		return do, usage(errors.New("--replace is about files that --adopt finds"), "give both")
 	case o.events == "-" && o.out.json:
-		return do, usageError{errors.New("--json and --events - both write to stdout"), "give --events a file"}
+		return do, usage(errors.New("--json and --events - both write to stdout"), "give --events a file")
 	}
 	if do.Keep, err = parseKeepVersions(o.keep); err != nil {
 		return do, err

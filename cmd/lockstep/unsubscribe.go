@@ -62,7 +62,7 @@ func runUnsubscribe(ctx context.Context, o *followOptions, io stdio) error {
 	}
 	u, err := destination.NewUnsubscriber(r.mirror.journal, r.client, callback, do.Logger)
 	if err != nil {
-		return errors.Join(usageError{err: err}, l.Close())
+		return errors.Join(usage(err, ""), l.Close())
 	}
 	err = serveFor(ctx, u.Handler(), l, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, unsubscribeTime)

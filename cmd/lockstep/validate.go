@@ -66,7 +66,7 @@ repository (oai-pmh:URL, or its address) the answers to a few requests are check
   lockstep validate --rules`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 && !o.rules {
-				return usageError{errors.New("validate: SOURCE or FILE is missing"), "usage: " + cmd.UseLine()}
+				return usage(errors.New("validate: SOURCE or FILE is missing"), "usage: "+cmd.UseLine())
 			}
 			o.targets = args
 			return runValidate(cmd.Context(), o, io)

@@ -92,7 +92,7 @@ func (s *site) keepVersions(set *siteSet, c *setConfig) (*bitstream.VersionOptio
 	}
 	base, err := source.BaseURL(s.opts.baseURL)
 	if err != nil {
-		return nil, usageError{err: err}
+		return nil, usage(err, "")
 	}
 	o := &bitstream.VersionOptions{Base: memento.Base(base), Ending: c.Versions == nil}
 	set.versions = o
@@ -109,7 +109,7 @@ func (s *site) leaveRoom(set *siteSet, c *setConfig) error {
 	}
 	names, err := versionPlaces(set.source.Path)
 	if err != nil {
-		return usageError{fmt.Errorf("set %s: %w", set.name, err), hintOf(err)}
+		return usage(fmt.Errorf("set %s: %w", set.name, err), hintOf(err))
 	}
 	for _, name := range names {
 		if _, err := os.Lstat(filepath.Join(c.from.dir(), name)); err == nil && c.from.dir() != "" {

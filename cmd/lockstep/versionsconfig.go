@@ -53,8 +53,9 @@ func (c *versionsConfig) policy() memento.Policy {
 func (o *siteOptions) checkVersions() error {
 	for i := range o.sets {
 		if c := &o.sets[i]; c.Versions != nil && !o.content {
-			return usageError{fmt.Errorf("set %s: versions: files cannot offer prior versions, only a program that answers", c.label(i)),
-				"use lockstep serve, or leave versions out"}
+			return usage(fmt.Errorf("set %s: versions: files cannot offer prior versions, only a program that answers", c.label(i)),
+				"use lockstep serve, or leave versions out")
+
 		}
 	}
 	return nil
