@@ -77,7 +77,8 @@ var rooms = []room{
 	{"storage/postgres", "storage/internal/sqldb hub", "github.com/jackc/pgx/v5"},
 	{"bridge", "catalog destination discover intake internal/fetch internal/private oaipmh resourcesync storage/sqlite", ""},
 	{"storage/postgres/postgrestest", "", "github.com/jackc/pgx/v5"},
-	// front door
+	// commands
+	{"cmd/lockstep/internal/term", "destination", "github.com/spf13/pflag golang.org/x/term"},
 	{"cmd/lockstep", "*", "github.com/prometheus/client_golang github.com/spf13/cobra github.com/spf13/pflag go.yaml.in/yaml/v3 golang.org/x/term github.com/gofrs/flock golang.org/x/sync"},
 	// examples: what programs of others can import, and nothing else
 	{"examples/...", "destination resourcesync storage/sqlite", "modernc.org/sqlite"},

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/internal/fetch"
 )
 
@@ -26,17 +27,17 @@ func parseAddress(s string) (address, error) {
 	case ok && kind != nil:
 		a := address{kind, strings.TrimPrefix(place, kind.after)}
 		if !strings.HasPrefix(place, kind.after) || (a.place == "") != (kind.wants == "") {
-			return address{}, withHint(fmt.Errorf("from %q does not say where", s), "write "+kind.form())
+			return address{}, term.WithHint(fmt.Errorf("from %q does not say where", s), "write "+kind.form())
 		}
 		return a, nil
 	case ok && !strings.HasPrefix(place, `\`) && scheme != "": // C:\ is a directory
 		err := fmt.Errorf("from %q: unknown way in %q", fetch.WithoutUser(s), scheme)
 		if near := nearest(scheme, schemes()); near != "" {
-			return address{}, withHint(err, "did you mean "+near+":?")
+			return address{}, term.WithHint(err, "did you mean "+near+":?")
 		}
-		return address{}, withHint(err, "known ways in: "+strings.Join(forms(), ", "))
+		return address{}, term.WithHint(err, "known ways in: "+strings.Join(forms(), ", "))
 	}
-	return address{}, withHint(fmt.Errorf("from %q does not say what kind of place that is", fetch.WithoutUser(s)), "for a directory write dir:"+s)
+	return address{}, term.WithHint(fmt.Errorf("from %q does not say what kind of place that is", fetch.WithoutUser(s)), "for a directory write dir:"+s)
 }
 
 // parseArgument reads the address given where DIR stands: without a scheme we
@@ -46,7 +47,7 @@ func parseArgument(s string) (address, error) {
 	if ok && (kindOf(scheme) != nil || strings.Contains(s, "://")) {
 		a, err := parseAddress(s)
 		if err != nil {
-			return a, usage(fmt.Errorf("%s: %w", fetch.WithoutUser(s), err), hintOf(err))
+			return a, term.Usage(fmt.Errorf("%s: %w", fetch.WithoutUser(s), err), term.HintOf(err))
 		}
 		return a, nil
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/internal/trust"
 	"lockstep/source"
 )
@@ -30,7 +31,7 @@ type adminOptions struct {
 	tokenFile string
 }
 
-// declare declares the flags; what names what can be administrated.
+// Declare declares the flags; what names what can be administrated.
 func (o *adminOptions) declare(flags *pflag.FlagSet, what string) {
 	flags.StringVar(&o.admin, "admin", "", "listen for administration ("+what+") at `ADDRESS`: unix:PATH, HOST:PORT, which takes the admin token, or off (default unix:admin.sock in the state directory)")
 	flags.StringVar(&o.tokenFile, "admin-token-file", "", "the admin tokens are in `FILE`, one a line; they are good at --listen, too (default admin-token in the state directory, made where there is none)")
@@ -42,7 +43,7 @@ func (o *adminOptions) settle() error {
 		return nil
 	}
 	if i := strings.LastIndexByte(o.admin, ':'); i < 0 || strings.Contains(o.admin, "/") {
-		return usage(fmt.Errorf("--admin %q: want unix:PATH, HOST:PORT or off", o.admin), "as --admin unix:/run/lockstep/admin.sock, or --admin 127.0.0.1:9090")
+		return term.Usage(fmt.Errorf("--admin %q: want unix:PATH, HOST:PORT or off", o.admin), "as --admin unix:/run/lockstep/admin.sock, or --admin 127.0.0.1:9090")
 	}
 	return nil
 }
@@ -58,7 +59,7 @@ type administration struct {
 // open listens for administration, with the files it needs in the directory
 // state. The token is made where something takes one: a listener over TCP, or,
 // with public, the public listener.
-func (o *adminOptions) open(ctx context.Context, state string, public bool, io stdio) (*administration, error) {
+func (o *adminOptions) open(ctx context.Context, state string, public bool, io term.IO) (*administration, error) {
 	a := &administration{tokenFile: o.tokenFile}
 	if err := o.settle(); err != nil {
 		return nil, err
@@ -68,14 +69,14 @@ func (o *adminOptions) open(ctx context.Context, state string, public bool, io s
 	switch {
 	case a.tokenFile != "":
 		if tokens, err = trust.ReadTokens(a.tokenFile); err != nil {
-			return nil, usage(fmt.Errorf("--admin-token-file: %w", err), "")
+			return nil, term.Usage(fmt.Errorf("--admin-token-file: %w", err), "")
 		}
 	case public || o.admin != "" && !strings.HasPrefix(o.admin, "unix:"):
 		if a.tokenFile, err = filepath.Abs(filepath.Join(state, adminTokenName)); err != nil {
 			return nil, err
 		}
 		if tokens, err = trust.MakeTokens(a.tokenFile); err != nil {
-			return nil, withHint(err, "remove the file, and a new token is made")
+			return nil, term.WithHint(err, "remove the file, and a new token is made")
 		}
 	}
 	a.guard = trust.NewGuard(tokens)
@@ -87,7 +88,7 @@ func (o *adminOptions) open(ctx context.Context, state string, public bool, io s
 
 // listen opens the listener. A default that cannot be had is no reason not to
 // start: some file systems have no sockets.
-func (o *adminOptions) listen(ctx context.Context, state string, io stdio) (*trust.Listener, error) {
+func (o *adminOptions) listen(ctx context.Context, state string, io term.IO) (*trust.Listener, error) {
 	const remedy = "as --admin unix:/run/lockstep/admin.sock, --admin 127.0.0.1:9090, or --admin off"
 	switch o.admin {
 	case adminOff:
@@ -95,10 +96,10 @@ func (o *adminOptions) listen(ctx context.Context, state string, io stdio) (*tru
 	case "":
 		l, err := trust.ListenIn(ctx, state)
 		if errors.Is(err, trust.ErrSocketInUse) {
-			return nil, withHint(fmt.Errorf("listen for administration: %w", err), "choose another address, "+remedy)
+			return nil, term.WithHint(fmt.Errorf("listen for administration: %w", err), "choose another address, "+remedy)
 		}
 		if err != nil {
-			io.errorf("warning: no admin socket: %v\nhint: choose an address for it, %s\n", err, remedy)
+			io.Errorf("warning: no admin socket: %v\nhint: choose an address for it, %s\n", err, remedy)
 			return nil, nil
 		}
 		return l, nil
@@ -106,9 +107,9 @@ func (o *adminOptions) listen(ctx context.Context, state string, io stdio) (*tru
 	l, err := trust.Listen(ctx, o.admin)
 	switch {
 	case errors.Is(err, trust.ErrSocketPath):
-		return nil, usage(fmt.Errorf("--admin %s: %w", o.admin, err), "choose a shorter path, "+remedy)
+		return nil, term.Usage(fmt.Errorf("--admin %s: %w", o.admin, err), "choose a shorter path, "+remedy)
 	case err != nil:
-		return nil, withHint(fmt.Errorf("listen for administration at %s: %w", o.admin, err), "choose another address, "+remedy)
+		return nil, term.WithHint(fmt.Errorf("listen for administration at %s: %w", o.admin, err), "choose another address, "+remedy)
 	}
 	return l, nil
 }
@@ -137,12 +138,12 @@ func (a *administration) trusts() *trust.Guard {
 }
 
 // print says on stdout where and with which token the process is administrated.
-func (a *administration) print(io stdio) {
+func (a *administration) print(io term.IO) {
 	if address := a.address(); address != "" {
-		io.printf("  administration   %s\n", address)
+		io.Printf("  administration   %s\n", address)
 	}
 	if a != nil && a.tokenFile != "" {
-		io.printf("  admin token      %s\n", a.tokenFile)
+		io.Printf("  admin token      %s\n", a.tokenFile)
 	}
 }
 
@@ -181,7 +182,7 @@ func publishTokens(file, state string) (path string, tokens []string, err error)
 	if file != "" {
 		t, err := trust.ReadTokens(file)
 		if err != nil {
-			return "", nil, usage(fmt.Errorf("--publish-token-file: %w", err), "")
+			return "", nil, term.Usage(fmt.Errorf("--publish-token-file: %w", err), "")
 		}
 		return file, t.All(), nil
 	}
@@ -190,7 +191,7 @@ func publishTokens(file, state string) (path string, tokens []string, err error)
 	}
 	t, err := trust.MakeTokens(path)
 	if err != nil {
-		return "", nil, withHint(err, "remove the file, and a new token is made")
+		return "", nil, term.WithHint(err, "remove the file, and a new token is made")
 	}
 	return path, t.All(), nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/source"
 )
 
@@ -50,9 +51,9 @@ func (s *setConfig) checkArchive() error {
 	switch a := s.Archive; {
 	case a == nil:
 	case a.ResourceDumps != nil && s.ResourceDump == nil:
-		return withHint(errors.New("archive: resource_dumps: there is no Resource Dump to archive"), "write resource_dump: {}, or leave resource_dumps out")
+		return term.WithHint(errors.New("archive: resource_dumps: there is no Resource Dump to archive"), "write resource_dump: {}, or leave resource_dumps out")
 	case a.ChangeDumps != nil && s.ChangeDump == nil:
-		return withHint(errors.New("archive: change_dumps: there is no Change Dump to archive"), "write change_dump: {}, or leave change_dumps out")
+		return term.WithHint(errors.New("archive: change_dumps: there is no Change Dump to archive"), "write change_dump: {}, or leave change_dumps out")
 	}
 	return nil
 }

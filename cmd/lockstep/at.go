@@ -4,19 +4,20 @@ import (
 	"errors"
 	"time"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 )
 
 // instant returns what --at says, if it goes together with the other flags.
 func (o *syncOptions) instant() (time.Time, error) {
 	if o.allVersions {
-		return time.Time{}, usage(errors.New("--all-versions is about changes on the way to the present, --at about one instant"), "give one of them")
+		return time.Time{}, term.Usage(errors.New("--all-versions is about changes on the way to the present, --at about one instant"), "give one of them")
 	}
 	return parseInstant("at", o.at)
 }
 
 // pastState is the first line of what a run with --at came to.
-func pastState(io stdio, r *destination.Report, err error) {
+func pastState(io term.IO, r *destination.Report, err error) {
 	head := ""
 	switch {
 	case r.DryRun:
@@ -24,12 +25,12 @@ func pastState(io stdio, r *destination.Report, err error) {
 	case err != nil:
 		head = "not all of "
 	}
-	io.printf("%s%s as it was at %s\n", head, r.Source, r.At.Format(time.RFC3339Nano))
+	io.Printf("%s%s as it was at %s\n", head, r.Source, r.At.Format(time.RFC3339Nano))
 	if !r.AsOf.IsZero() && !r.AsOf.Equal(r.At) {
-		io.printf("  it is as of %s: what was there at the instant asked for cannot be told\n", r.AsOf.Format(time.RFC3339Nano))
+		io.Printf("  it is as of %s: what was there at the instant asked for cannot be told\n", r.AsOf.Format(time.RFC3339Nano))
 	}
 	if n := r.Failed + r.Refused; n > 0 {
-		io.printf("  %s of that time are missing; what is here of them, if anything, is of another time\n", count(n, "resource"))
+		io.Printf("  %s of that time are missing; what is here of them, if anything, is of another time\n", term.Count(n, "resource"))
 	}
 }
 
@@ -40,9 +41,9 @@ func (o *syncOptions) explainPast(err error) error {
 	case !ok:
 		return err
 	case !none.Earliest.IsZero():
-		return withHint(err, "give --at "+none.Earliest.UTC().Format(time.RFC3339Nano)+" or later")
+		return term.WithHint(err, "give --at "+none.Earliest.UTC().Format(time.RFC3339Nano)+" or later")
 	case mirrorAt(o.source):
-		return withHint(err, "a mirror remembers what it was from when it is told to: sync --keep-versions")
+		return term.WithHint(err, "a mirror remembers what it was from when it is told to: sync --keep-versions")
 	}
 	return err
 }

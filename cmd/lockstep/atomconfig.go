@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/source"
 )
 
@@ -48,15 +49,15 @@ func (c *atomConfig) UnmarshalYAML(n *yaml.Node) error {
 	return n.Decode((*plain)(c))
 }
 
-// check refuses what cannot be meant.
+// Check refuses what cannot be meant.
 func (c *atomConfig) check() error {
 	switch {
 	case c == nil:
 		return nil
 	case c.Complete && c.Entries > 0:
-		return withHint(errors.New("atom_pmh: complete and entries exclude each other"), "a complete feed is one document with all there is; leave one of them out")
+		return term.WithHint(errors.New("atom_pmh: complete and entries exclude each other"), "a complete feed is one document with all there is; leave one of them out")
 	case c.ID != "" && (!strings.Contains(c.ID, ":") || strings.ContainsAny(c.ID, " <>\"")):
-		return withHint(fmt.Errorf("atom_pmh: id %q is no absolute IRI", c.ID), "write one, as id: urn:uuid:…, or leave it out: it is then made of the feed's address")
+		return term.WithHint(fmt.Errorf("atom_pmh: id %q is no absolute IRI", c.ID), "write one, as id: urn:uuid:…, or leave it out: it is then made of the feed's address")
 	}
 	return nil
 }

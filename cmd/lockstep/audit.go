@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 )
 
@@ -20,7 +21,7 @@ var errDifferences = errors.New("not in step")
 type auditOptions struct {
 	selectOptions
 	network   networkOptions
-	out       *outputOptions
+	out       *term.Options
 	content   bool
 	fix       bool
 	delete    string
@@ -29,7 +30,7 @@ type auditOptions struct {
 	format    string
 }
 
-func newAudit(io stdio, out *outputOptions) *cobra.Command {
+func newAudit(io term.IO, out *term.Options) *cobra.Command {
 	o := &auditOptions{out: out}
 	cmd := &cobra.Command{
 		Use:   "audit SOURCE DEST [flags]",
@@ -70,20 +71,20 @@ func (o *auditOptions) options() (destination.Options, error) {
 	}
 	switch {
 	case o.delete != "" && o.delete != string(destination.DeleteApply) && o.delete != string(destination.DeleteKeep):
-		return do, usagef("--delete %q: want apply or keep", o.delete)
+		return do, term.Usagef("--delete %q: want apply or keep", o.delete)
 	case o.maxDelete < 1 || o.maxDelete > 100:
-		return do, usagef("--max-delete %d: want a share of 1 to 100 percent; to delete nothing, --delete keep", o.maxDelete)
+		return do, term.Usagef("--max-delete %d: want a share of 1 to 100 percent; to delete nothing, --delete keep", o.maxDelete)
 	case o.report == "" && o.format != "":
-		return do, usage(errors.New("--format is that of --report"), "for the result as JSON there is --json")
-	case o.report == "-" && o.out.json:
-		return do, usage(errors.New("--json and --report - both write to stdout"), "give --report a file")
+		return do, term.Usage(errors.New("--format is that of --report"), "for the result as JSON there is --json")
+	case o.report == "-" && o.out.JSON:
+		return do, term.Usage(errors.New("--json and --report - both write to stdout"), "give --report a file")
 	}
 	do.Delete, do.MaxDelete = destination.Delete(o.delete), o.maxDelete
 	return do, nil
 }
 
 // runAudit compares a mirror with its Source and prints what differs.
-func runAudit(ctx context.Context, o *auditOptions, io stdio) error {
+func runAudit(ctx context.Context, o *auditOptions, io term.IO) error {
 	do, err := o.options()
 	if err != nil {
 		return err
@@ -91,13 +92,13 @@ func runAudit(ctx context.Context, o *auditOptions, io stdio) error {
 	if err := o.checkSource(false); err != nil {
 		return err
 	}
-	do.Logger = o.out.logger(io)
+	do.Logger = o.out.Logger(io)
 	findings, err := openFindings(o.report, o.format, io)
 	if err != nil {
 		return err
 	}
 	w := &watcher{ctx: ctx, io: io}
-	shown := &shownFindings{io: io, off: o.out.json || o.report == "-"}
+	shown := &shownFindings{io: io, off: o.out.JSON || o.report == "-"}
 	do.OnEvent = func(e destination.Event) {
 		if e.Kind == destination.EventFinding {
 			shown.add(&e.Finding)
@@ -110,7 +111,7 @@ func runAudit(ctx context.Context, o *auditOptions, io stdio) error {
 		return errors.Join(explain(err, o.dest), findings.drop())
 	}
 	defer r.Close()
-	stop := showProgress(io, o.out.quiet, w.meter.line)
+	stop := term.ShowProgress(io, o.out.Quiet, w.meter.line)
 	report, err := r.dest.Audit(ctx, o.source, destination.AuditOptions{Content: o.content, Fix: o.fix})
 	stop()
 	w.sumUp()
@@ -122,7 +123,7 @@ func runAudit(ctx context.Context, o *auditOptions, io stdio) error {
 	}
 	err = explain(err, o.dest)
 	if interrupted(ctx, err) {
-		err = errInterrupted
+		err = term.ErrInterrupted
 	}
 	if rerr := findings.close(&report, err, whole); rerr != nil {
 		err = rerr
@@ -137,9 +138,9 @@ func runAudit(ctx context.Context, o *auditOptions, io stdio) error {
 }
 
 // printAudit prints what an audit came to.
-func printAudit(io stdio, out *outputOptions, r destination.AuditReport, err error) error {
-	if out.json {
-		return io.printJSON(struct {
+func printAudit(io term.IO, out *term.Options, r destination.AuditReport, err error) error {
+	if out.JSON {
+		return io.PrintJSON(struct {
 			destination.AuditReport
 			Error string `json:"error,omitempty"`
 		}{r, errorText(err)})
@@ -154,32 +155,32 @@ func printAudit(io stdio, out *outputOptions, r destination.AuditReport, err err
 	}
 	switch found := found(r); {
 	case err != nil:
-		io.printf("not in step with %s: %s\n", r.Source, differences(r))
+		io.Printf("not in step with %s: %s\n", r.Source, differences(r))
 	case found != "":
-		io.printf("in step again with %s%s there were %s\n", r.Source, cmp.Or(known, ":"), found)
+		io.Printf("in step again with %s%s there were %s\n", r.Source, cmp.Or(known, ":"), found)
 	default:
-		io.printf("in step with %s%s\n", r.Source, known)
+		io.Printf("in step with %s%s\n", r.Source, known)
 	}
 	if open != "" {
-		io.printf("  %s\n", open)
+		io.Printf("  %s\n", open)
 	}
-	io.printf("  %s listed", count(r.Resources, "resource"))
+	io.Printf("  %s listed", term.Count(r.Resources, "resource"))
 	if r.Content || r.Verified > 0 {
-		io.printf(", %s verified byte by byte", count(r.Verified, "file"))
+		io.Printf(", %s verified byte by byte", term.Count(r.Verified, "file"))
 	} else {
-		io.printf(", no file read (--content reads all)")
+		io.Printf(", no file read (--content reads all)")
 	}
 	if r.Unverifiable > 0 {
-		io.printf(", %s of which the Source states nothing to compare", thousands(r.Unverifiable))
+		io.Printf(", %s of which the Source states nothing to compare", term.Thousands(r.Unverifiable))
 	}
 	if r.Foreign > 0 {
-		io.printf(", %s here that Lockstep did not make", count(r.Foreign, "file"))
+		io.Printf(", %s here that Lockstep did not make", term.Count(r.Foreign, "file"))
 	}
-	io.printf("\n")
+	io.Printf("\n")
 	if m := r.Mended; m != nil {
-		io.printf("  mended: %s fetched, %s deleted, %s failed\n", thousands(m.Fetched), thousands(m.Deleted), thousands(m.Failed))
+		io.Printf("  mended: %s fetched, %s deleted, %s failed\n", term.Thousands(m.Fetched), term.Thousands(m.Deleted), term.Thousands(m.Failed))
 	}
-	io.printf("  %s, %s\n", count(r.Requests, "request"), elapsed(time.Duration(r.Elapsed*float64(time.Second))))
+	io.Printf("  %s, %s\n", term.Count(r.Requests, "request"), term.Elapsed(time.Duration(r.Elapsed*float64(time.Second))))
 	return nil
 }
 
@@ -189,7 +190,7 @@ const maxShown = 1000
 
 // A shownFindings prints findings as they come.
 type shownFindings struct {
-	io  stdio
+	io  term.IO
 	off bool
 	n   int64
 }
@@ -205,12 +206,12 @@ func (s *shownFindings) add(f *destination.Finding) {
 	if name == "" {
 		name = f.URI
 	}
-	s.io.printf("%s: %s: %s\n", f.Kind, name, f.Cause)
+	s.io.Printf("%s: %s: %s\n", f.Kind, name, f.Cause)
 }
 
 func (s *shownFindings) end() {
 	if s.n > maxShown && !s.off {
-		s.io.printf("… and %s more; --report FILE has them all\n", thousands(s.n-maxShown))
+		s.io.Printf("… and %s more; --report FILE has them all\n", term.Thousands(s.n-maxShown))
 	}
 }
 
@@ -222,7 +223,7 @@ func found(r destination.AuditReport) string {
 		what string
 	}{{r.Missing, "missing"}, {r.Stale, "stale"}, {r.Corrupt, "corrupt"}, {r.Extra, "extra"}} {
 		if p.n > 0 {
-			parts = append(parts, thousands(p.n)+" "+p.what)
+			parts = append(parts, term.Thousands(p.n)+" "+p.what)
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -231,7 +232,7 @@ func found(r destination.AuditReport) string {
 // differences says in words what is wrong still.
 func differences(r destination.AuditReport) string {
 	if m := r.Mended; m != nil && m.Failed > 0 {
-		return found(r) + "; " + thousands(m.Failed) + " could not be mended"
+		return found(r) + "; " + term.Thousands(m.Failed) + " could not be mended"
 	}
 	return found(r)
 }

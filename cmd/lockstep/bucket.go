@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"lockstep/blob/s3"
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/source"
 )
 
@@ -19,7 +20,7 @@ func isBucket(address string) bool { return strings.HasPrefix(address, bucketSch
 func openBucket(address string, lookup func(string) (string, bool), adjust ...func(*s3.Options)) (*s3.Bucket, error) {
 	bucket, prefix, err := s3.ParseURL(address)
 	if err != nil {
-		return nil, usage(err, "")
+		return nil, term.Usage(err, "")
 	}
 	first := func(names ...string) string {
 		for _, name := range names {
@@ -41,7 +42,7 @@ func openBucket(address string, lookup func(string) (string, bool), adjust ...fu
 	}
 	b, err := s3.New(o)
 	if err != nil {
-		return nil, usage(err, "credentials are taken from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, the service from AWS_ENDPOINT_URL")
+		return nil, term.Usage(err, "credentials are taken from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, the service from AWS_ENDPOINT_URL")
 	}
 	return b, nil
 }

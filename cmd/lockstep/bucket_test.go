@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"lockstep/cmd/lockstep/internal/term"
 	"net"
 	"net/http"
 	"os"
@@ -138,7 +139,7 @@ func TestBucketAddress(t *testing.T) {
 		}
 	}
 	half := func(name string) (string, bool) { return "key", name == "AWS_ACCESS_KEY_ID" }
-	if _, err := openBucket("s3://bucket", half); err == nil || !strings.Contains(hintOf(err), "AWS_SECRET_ACCESS_KEY") {
-		t.Errorf("half a credential: %v, hint %q", err, hintOf(err))
+	if _, err := openBucket("s3://bucket", half); err == nil || !strings.Contains(term.HintOf(err), "AWS_SECRET_ACCESS_KEY") {
+		t.Errorf("half a credential: %v, hint %q", err, term.HintOf(err))
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/blob/s3"
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/internal/private"
 	"lockstep/storage/sqlite"
@@ -50,13 +51,13 @@ const (
 // state.
 func openBucketMirror(dest, state string, readOnly bool, lookup func(string) (string, bool), log *slog.Logger) (*mirror, error) {
 	if state == "" {
-		return nil, usage(fmt.Errorf("%s: a mirror in a bucket keeps its memory in a directory", dest),
+		return nil, term.Usage(fmt.Errorf("%s: a mirror in a bucket keeps its memory in a directory", dest),
 			"give one with --state DIR; keep it, and use the same one with every command for this mirror")
 
 	}
 	switch info, err := os.Stat(state); {
 	case err == nil && !info.IsDir():
-		return nil, usagef("--state %s is not a directory", state)
+		return nil, term.Usagef("--state %s is not a directory", state)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("open the state: %w", err)
 	}
@@ -122,7 +123,7 @@ func probeBucket(bucket *s3.Bucket) error {
 		if err == nil {
 			return nil
 		}
-		return withHint(fmt.Errorf("reach the mirror in %s: %w", bucket, err),
+		return term.WithHint(fmt.Errorf("reach the mirror in %s: %w", bucket, err),
 			"nothing was fetched; see that AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are those of the bucket")
 	}
 	return nil
@@ -139,14 +140,14 @@ func checkStateOf(state, dest string) error {
 	switch {
 	case err == nil:
 		if whose := strings.TrimSpace(string(text)); whose != dest {
-			return usage(fmt.Errorf("--state %s is that of %s, not of %s", state, whose, dest), "give every mirror a --state of its own")
+			return term.Usage(fmt.Errorf("--state %s is that of %s, not of %s", state, whose, dest), "give every mirror a --state of its own")
 		}
 		return nil
 	case !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("open the state: %w", err)
 	}
 	if _, err := os.Stat(filepath.Join(state, filepath.FromSlash(destination.StateFile))); err == nil {
-		return usage(fmt.Errorf("--state %s is a mirror itself", state), "give a directory of its own")
+		return term.Usage(fmt.Errorf("--state %s is a mirror itself", state), "give a directory of its own")
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
@@ -97,7 +98,7 @@ func (c *causes) take() []string {
 		}
 	}
 	if rest > 0 {
-		lines = append(lines, fmt.Sprintf("failed: %s more, of %s; --json lists all", thousands(rest), count(restOf, "further cause")))
+		lines = append(lines, fmt.Sprintf("failed: %s more, of %s; --json lists all", term.Thousands(rest), term.Count(restOf, "further cause")))
 	}
 	c.groups, c.later = nil, nil
 	return lines
@@ -120,7 +121,7 @@ func (g *causeGroup) line(key causeKey) string {
 	if key.host != "" {
 		at = " at " + fetch.Printable(key.host)
 	}
-	return fmt.Sprintf("%s: %s%s: %s; for example %s", key.head, count(g.count, "resource"), at, key.cause, g.uri)
+	return fmt.Sprintf("%s: %s%s: %s; for example %s", key.head, term.Count(g.count, "resource"), at, key.cause, g.uri)
 }
 
 func hostOfURI(uri string) string {

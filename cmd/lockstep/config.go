@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"lockstep/cmd/lockstep/internal/term"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -86,19 +87,19 @@ type fileConfig struct {
 func readConfig(path string) (fileConfig, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return fileConfig{}, usagef("read configuration: %w", err)
+		return fileConfig{}, term.Usagef("read configuration: %w", err)
 	}
 	defer func() { _ = f.Close() }() // read only
 	text, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
 	if err != nil {
-		return fileConfig{}, usagef("read configuration: %w", err)
+		return fileConfig{}, term.Usagef("read configuration: %w", err)
 	}
 	if len(text) > maxConfig {
-		return fileConfig{}, usagef("read configuration %s: larger than %s", path, size(maxConfig))
+		return fileConfig{}, term.Usagef("read configuration %s: larger than %s", path, term.Size(maxConfig))
 	}
 	c, err := parseConfig(text)
 	if err != nil {
-		return c, usage(fmt.Errorf("read configuration %s: %w", path, err), hintOf(err))
+		return c, term.Usage(fmt.Errorf("read configuration %s: %w", path, err), term.HintOf(err))
 	}
 	c.resolve(filepath.Dir(path))
 	return c, nil
@@ -165,11 +166,11 @@ func checkSets(text []byte) error {
 	}
 	const hint = "write a set as - from: dir:/srv/files"
 	if file.Sets.Kind != 0 && len(file.Sets.Content) == 0 {
-		return withHint(fmt.Errorf("line %d: there are no sets", file.Sets.Line), hint)
+		return term.WithHint(fmt.Errorf("line %d: there are no sets", file.Sets.Line), hint)
 	}
 	for _, set := range file.Sets.Content {
 		if set.Tag == "!!null" {
-			return withHint(fmt.Errorf("line %d: nothing is said of the set", set.Line), hint)
+			return term.WithHint(fmt.Errorf("line %d: nothing is said of the set", set.Line), hint)
 		}
 	}
 	return nil
@@ -262,7 +263,7 @@ func (l *stringList) UnmarshalYAML(n *yaml.Node) error {
 	return n.Decode((*[]string)(l))
 }
 
-// A count is a number of things, above 0.
+// A Count is a number of things, above 0.
 type countValue int
 
 // UnmarshalYAML implements [yaml.Unmarshaler].

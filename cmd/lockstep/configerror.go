@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"lockstep/cmd/lockstep/internal/term"
 	"regexp"
 	"slices"
 	"strings"
@@ -20,13 +21,13 @@ func explainYAML(err error) error {
 		text := strings.TrimPrefix(err.Error(), "yaml: ")
 		for _, h := range syntaxHints {
 			if strings.Contains(text, h.says) {
-				return withHint(errors.New(text), h.hint)
+				return term.WithHint(errors.New(text), h.hint)
 			}
 		}
 		return errors.New(text)
 	}
 	if m := unknownField.FindStringSubmatch(te.Errors[0]); m != nil {
-		return withHint(fmt.Errorf("line %s: unknown key %q", m[1], m[2]), hintForKey(m[2], m[3]))
+		return term.WithHint(fmt.Errorf("line %s: unknown key %q", m[1], m[2]), hintForKey(m[2], m[3]))
 	}
 	if m := wrongType.FindStringSubmatch(te.Errors[0]); m != nil {
 		for _, t := range typeNames {

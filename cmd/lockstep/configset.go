@@ -10,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/internal/linkrel"
 	"lockstep/resourcesync"
 	"lockstep/source"
@@ -95,10 +96,10 @@ func (s *setConfig) label(i int) string {
 	return strconv.Itoa(i + 1)
 }
 
-// check refuses what cannot be meant and understands From.
+// Check refuses what cannot be meant and understands From.
 func (s *setConfig) check() (err error) {
 	if s.From == "" {
-		return withHint(errors.New("from is missing"), "say where its resources come from, as from: dir:/path/of/the/files")
+		return term.WithHint(errors.New("from is missing"), "say where its resources come from, as from: dir:/path/of/the/files")
 	}
 	if s.from, err = parseAddress(s.From); err != nil {
 		return err
@@ -108,7 +109,7 @@ func (s *setConfig) check() (err error) {
 	}
 	for _, u := range []struct{ key, value string }{{"uri", s.URI}, {"description", s.Description}} {
 		if u.value != "" && !absolute(u.value) {
-			return withHint(fmt.Errorf("%s %q is no absolute URI", u.key, u.value), "write it whole, as "+u.key+": https://data.example.org/articles/")
+			return term.WithHint(fmt.Errorf("%s %q is no absolute URI", u.key, u.value), "write it whole, as "+u.key+": https://data.example.org/articles/")
 		}
 	}
 	if err := s.AtomPMH.check(); err != nil {
@@ -182,7 +183,7 @@ func (s *setConfig) linkRules() ([]source.LinkRule, error) {
 	}
 	for i, href := range s.Mirrors {
 		if !strings.Contains(href, "{") {
-			return nil, withHint(fmt.Errorf("mirror %s does not say where in it a resource is", href),
+			return nil, term.WithHint(fmt.Errorf("mirror %s does not say where in it a resource is", href),
 				"write "+strings.TrimSuffix(href, "/")+"/{path}")
 		}
 		rules = append(rules, source.LinkRule{Href: href, Link: resourcesync.Link{Rel: relDuplicate, Pri: i + 1}}) // RS-REL-10

@@ -11,17 +11,18 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 )
 
 // demoOptions are the flags of demo.
 type demoOptions struct {
-	out  *outputOptions
+	out  *term.Options
 	dir  string
 	keep bool
 }
 
-func newDemo(io stdio, out *outputOptions) *cobra.Command {
+func newDemo(io term.IO, out *term.Options) *cobra.Command {
 	o := &demoOptions{out: out}
 	cmd := &cobra.Command{
 		Use:   "demo [DIR] [flags]",
@@ -50,7 +51,7 @@ end. DIR is only read. The exit code is 0 only if all of it was true.`,
 // A demo is the Source, the mirror and the story told of them.
 type demo struct {
 	o      *demoOptions
-	io     stdio
+	io     term.IO
 	files  string // directory the Source publishes
 	mirror string
 	base   string // URL
@@ -73,7 +74,7 @@ type demoStep struct {
 }
 
 // runDemo tells the story.
-func runDemo(ctx context.Context, o *demoOptions, io stdio) (err error) {
+func runDemo(ctx context.Context, o *demoOptions, io term.IO) (err error) {
 	d := &demo{o: o, io: io}
 	room, err := os.MkdirTemp("", "lockstep-demo-")
 	if err != nil {
@@ -93,7 +94,7 @@ func runDemo(ctx context.Context, o *demoOptions, io stdio) (err error) {
 	if o.dir != "" {
 		what = "files copied from " + o.dir
 	}
-	d.say("A Source, its hub and a mirror on this machine, with %s %s.\n\n", thousands(int64(n)), what)
+	d.say("A Source, its hub and a mirror on this machine, with %s %s.\n\n", term.Thousands(int64(n)), what)
 
 	serving, stop := context.WithCancel(ctx)
 	defer stop()
@@ -120,8 +121,8 @@ func runDemo(ctx context.Context, o *demoOptions, io stdio) (err error) {
 
 // say tells people, who do not want to hear it with --json.
 func (d *demo) say(format string, args ...any) {
-	if !d.o.out.json {
-		d.io.printf(format, args...)
+	if !d.o.out.JSON {
+		d.io.Printf(format, args...)
 	}
 }
 
@@ -135,7 +136,7 @@ func (d *demo) serve(ctx context.Context, state string) (<-chan error, error) {
 	n := &newsroom{io: d.io, quiet: true}
 	s, err := openSite(ctx, siteOptions{
 		baseURL: d.base, sets: []setConfig{{from: address{kindOf("dir"), d.files}, Hash: []string{"sha-256", "md5"}}}, state: state, documents: filepath.Join(state, "documents"),
-		scanInterval: -1, content: true, command: "demo", log: d.o.out.logger(d.io), onEvent: n.event,
+		scanInterval: -1, content: true, command: "demo", log: d.o.out.Logger(d.io), onEvent: n.event,
 		hubs: hubFlags{hub: []string{hubEmbedded}, notifyDelay: defaultNotifyDelay}, embedding: &embedding{hub: hubOfThisMachine(), adminOptions: adminOptions{admin: adminOff}}, io: d.io,
 	})
 	if err != nil {
@@ -147,7 +148,7 @@ func (d *demo) serve(ctx context.Context, state string) (<-chan error, error) {
 		s.Close()
 		return nil, errors.Join(err, l.Close())
 	}
-	d.tick("publish", start, true, "the Source has %s at %s", count(p.resources(), "resource"), d.base)
+	d.tick("publish", start, true, "the Source has %s at %s", term.Count(p.resources(), "resource"), d.base)
 	ended, ready := make(chan error, 1), make(chan struct{})
 	go func() {
 		err := s.serveUntil(ctx, l, true, n, func() error { close(ready); return nil })
@@ -202,7 +203,7 @@ func (d *demo) tell(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	said := "in step: " + count(audit.Verified, "file") + " verified byte by byte"
+	said := "in step: " + term.Count(audit.Verified, "file") + " verified byte by byte"
 	if !audit.InSync {
 		said = "not in step: " + differences(audit)
 	}
@@ -231,10 +232,10 @@ func (d *demo) change(ctx context.Context, c demoChange) error {
 	if r.Via == destination.ViaNotification {
 		how = "told of and mirrored"
 	}
-	return d.check(c.step, start, r, c.created, c.updated, c.deleted, fmt.Sprintf("%s; %s after %s", c.what, how, elapsed(at.Sub(start))))
+	return d.check(c.step, start, r, c.created, c.updated, c.deleted, fmt.Sprintf("%s; %s after %s", c.what, how, term.Elapsed(at.Sub(start))))
 }
 
-// check compares what a sync says with what was done (created below 0: as
+// Check compares what a sync says with what was done (created below 0: as
 // many as there are), and then the files themselves: what counts is not what
 // the program says of itself.
 func (d *demo) check(step string, start time.Time, r destination.Report, created, updated, deleted int64, said string) error {
@@ -252,7 +253,7 @@ func (d *demo) check(step string, start time.Time, r destination.Report, created
 		difference = "counts"
 		said = fmt.Sprintf("sync says %d created, %d updated, %d deleted; it should be %d, %d, %d", r.Created, r.Updated, r.Deleted, created, updated, deleted)
 	default:
-		said += "; all " + count(n, "file") + " identical"
+		said += "; all " + term.Count(n, "file") + " identical"
 	}
 	return d.tick(step, start, difference == "", "%s", said)
 }
@@ -275,8 +276,8 @@ func (d *demo) tick(step string, start time.Time, ok bool, format string, args .
 // conclude prints how the story ended.
 func (d *demo) conclude(err error) error {
 	d.result.True = err == nil
-	if d.o.out.json {
-		return d.io.printJSON(d.result)
+	if d.o.out.JSON {
+		return d.io.PrintJSON(d.result)
 	}
 	if err == nil && !d.o.keep {
 		d.say("\nAll of it was true. Now with your own files:\n  lockstep serve DIR\n  lockstep follow http://127.0.0.1:8080/ MIRROR\n")
@@ -304,11 +305,11 @@ func (d *demo) stay(ctx context.Context) error {
 			switch {
 			case ctx.Err() != nil:
 			case p.err != nil:
-				d.io.errorf("warning: %v; trying again\n", p.err)
+				d.io.Errorf("warning: %v; trying again\n", p.err)
 			case p.Created+p.Updated+p.Deleted > 0:
 				text := "mirrored " + tallyText(p.Created, p.Updated, p.Deleted, 0, 0, 0)
 				if s := d.run.follower.Status(); p.Via == destination.ViaNotification && len(s.Sets) > 0 && s.Sets[0].Lag > 0 {
-					text += "; " + elapsed(s.Sets[0].Lag) + " after the change"
+					text += "; " + term.Elapsed(s.Sets[0].Lag) + " after the change"
 				}
 				d.say("%s  %s\n", p.at.Format(time.TimeOnly), text)
 			}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"lockstep/cmd/lockstep/internal/term"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,7 +29,7 @@ func (d *demo) fill(ctx context.Context) (int, error) {
 	}
 	if d.o.dir != "" {
 		if info, err := os.Stat(d.o.dir); err != nil || !info.IsDir() {
-			return 0, usagef("%s is not a directory", d.o.dir)
+			return 0, term.Usagef("%s is not a directory", d.o.dir)
 		}
 		from = os.DirFS(d.o.dir)
 	}
@@ -37,7 +38,7 @@ func (d *demo) fill(ctx context.Context) (int, error) {
 		return 0, fmt.Errorf("copy the files: %w", err)
 	}
 	if n == 0 {
-		return 0, usage(fmt.Errorf("%s holds no files", d.o.dir), "without DIR the demo uses samples of its own")
+		return 0, term.Usage(fmt.Errorf("%s holds no files", d.o.dir), "without DIR the demo uses samples of its own")
 	}
 	return n, nil
 }

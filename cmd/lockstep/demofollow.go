@@ -38,7 +38,7 @@ type demoPass struct {
 func (d *demo) openMirror(ctx context.Context) (<-chan error, error) {
 	sel := selectOptions{source: d.base, dest: d.mirror}
 	network := networkOptions{proxy: noProxy, timeout: passLimit, retries: 1}
-	run, err := openRun(&sel, &network, destination.Options{Dest: d.mirror, Logger: d.o.out.logger(d.io)}, false, d.io)
+	run, err := openRun(&sel, &network, destination.Options{Dest: d.mirror, Logger: d.o.out.Logger(d.io)}, false, d.io)
 	if err != nil {
 		return nil, err
 	}

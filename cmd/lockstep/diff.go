@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lockstep/blob"
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 )
 
@@ -20,11 +21,11 @@ import (
 type diffOptions struct {
 	selectOptions
 	network  networkOptions
-	out      *outputOptions
+	out      *term.Options
 	from, to string
 }
 
-func newDiff(io stdio, out *outputOptions) *cobra.Command {
+func newDiff(io term.IO, out *term.Options) *cobra.Command {
 	o := &diffOptions{out: out}
 	cmd := &cobra.Command{
 		Use:   "diff SOURCE --from TIME [--to TIME] [flags]",
@@ -59,7 +60,7 @@ if it cannot be told what there was: then the error says from when on it can.`,
 // instants returns what --from and --to say; a zero to is now.
 func (o *diffOptions) instants() (from, to time.Time, err error) {
 	if o.from == "" {
-		return from, to, usage(errors.New("diff: --from is missing"), "say from when on, as --from 2026-05-01")
+		return from, to, term.Usage(errors.New("diff: --from is missing"), "say from when on, as --from 2026-05-01")
 	}
 	if from, err = parseInstant("from", o.from); err != nil {
 		return from, to, err
@@ -69,14 +70,14 @@ func (o *diffOptions) instants() (from, to time.Time, err error) {
 			return from, to, err
 		}
 		if from.After(to) {
-			return from, to, usagef("--from %s is later than --to %s", o.from, o.to)
+			return from, to, term.Usagef("--from %s is later than --to %s", o.from, o.to)
 		}
 	}
 	return from, to, nil
 }
 
 // runDiff prints what differs between two instants.
-func runDiff(ctx context.Context, o *diffOptions, io stdio) error {
+func runDiff(ctx context.Context, o *diffOptions, io term.IO) error {
 	from, to, err := o.instants()
 	if err != nil {
 		return err
@@ -88,7 +89,7 @@ func runDiff(ctx context.Context, o *diffOptions, io stdio) error {
 	if err != nil {
 		return err
 	}
-	do.Logger, do.Jobs = o.out.logger(io), o.network.jobs
+	do.Logger, do.Jobs = o.out.Logger(io), o.network.jobs
 	w := &watcher{ctx: ctx, io: io, quiet: true}
 	do.OnEvent = w.event
 	client, err := o.network.client(o.source, io.LookupEnv, do.Logger)
@@ -99,22 +100,22 @@ func runDiff(ctx context.Context, o *diffOptions, io stdio) error {
 	// There is no mirror: what is sorted goes to files without names.
 	d, err := destination.New(&blob.Mem{}, &destination.MemJournal{Scratch: os.TempDir()}, client, do)
 	if err != nil {
-		return usage(err, "")
+		return term.Usage(err, "")
 	}
-	shown := newShownDiff(io, o.out.json)
+	shown := newShownDiff(io, o.out.JSON)
 	report, err := d.Diff(ctx, o.source, from, to, shown.add)
 	w.sumUp()
 	if none, ok := errors.AsType[*destination.NoPastError](err); ok && none.Err == nil && !none.Earliest.IsZero() {
-		err = withHint(err, "give instants from "+none.Earliest.UTC().Format(time.RFC3339Nano)+" on")
+		err = term.WithHint(err, "give instants from "+none.Earliest.UTC().Format(time.RFC3339Nano)+" on")
 	}
 	if interrupted(ctx, err) {
-		err = errInterrupted
+		err = term.ErrInterrupted
 	}
 	if perr := shown.end(&report, err); err == nil {
 		err = perr
 	}
-	if err == nil && !o.out.quiet && !o.out.json {
-		io.errorf("%s\n", diffText(&report))
+	if err == nil && !o.out.Quiet && !o.out.JSON {
+		io.Errorf("%s\n", diffText(&report))
 	}
 	return err
 }
@@ -127,7 +128,7 @@ func diffText(r *destination.DiffReport) string {
 		what string
 	}{{r.Created, "created"}, {r.Updated, "updated"}, {r.Deleted, "deleted"}, {r.Unknown, "of which it cannot be told"}, {r.Unchanged, "unchanged"}} {
 		if p.n > 0 || p.what == "unchanged" {
-			parts = append(parts, thousands(p.n)+" "+p.what)
+			parts = append(parts, term.Thousands(p.n)+" "+p.what)
 		}
 	}
 	return fmt.Sprintf("%s, %s to %s: %s", r.Source, r.From.Format(time.RFC3339Nano), r.To.Format(time.RFC3339Nano), strings.Join(parts, ", "))
@@ -141,7 +142,7 @@ type shownDiff struct {
 	n    int64
 }
 
-func newShownDiff(io stdio, asJSON bool) *shownDiff {
+func newShownDiff(io term.IO, asJSON bool) *shownDiff {
 	return &shownDiff{out: bufio.NewWriter(io.Out), json: asJSON}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"lockstep/cmd/lockstep/internal/term"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -37,7 +38,7 @@ func flagsFromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, boo
 		}
 		for _, v := range values {
 			if err := flags.Set(f.Name, v); err != nil {
-				first = usage(fmt.Errorf("read %s: %w", envName(f.Name), err), "it stands for the flag --"+f.Name)
+				first = term.Usage(fmt.Errorf("read %s: %w", envName(f.Name), err), "it stands for the flag --"+f.Name)
 				return
 			}
 		}
@@ -55,7 +56,7 @@ func flagsFromFile(flags *pflag.FlagSet, file string, values map[string][]string
 		}
 		for _, v := range vs {
 			if err := f.Value.Set(v); err != nil {
-				return usagef("read configuration %s: %s: %w", file, configKey(name), plainValueError(f, v, err))
+				return term.Usagef("read configuration %s: %s: %w", file, configKey(name), plainValueError(f, v, err))
 			}
 		}
 		f.Changed = true
@@ -94,7 +95,7 @@ func refuseEmptyFlags(flags *pflag.FlagSet) (err error) {
 		}
 		for _, v := range values {
 			if err == nil && strings.TrimSpace(v) == "" {
-				err = usage(fmt.Errorf("--%s is empty", f.Name), "give a value, or leave the flag out; is a variable of your script unset?")
+				err = term.Usage(fmt.Errorf("--%s is empty", f.Name), "give a value, or leave the flag out; is a variable of your script unset?")
 			}
 		}
 	})

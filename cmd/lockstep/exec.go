@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 )
 
@@ -30,20 +31,20 @@ type execHook struct {
 const execPatience = 2 * time.Second
 
 // newExecHook returns the hook for a command line, or nil for none.
-func newExecHook(command, source, dest string, io stdio) (*execHook, error) {
+func newExecHook(command, source, dest string, io term.IO) (*execHook, error) {
 	if command == "" {
 		return nil, nil
 	}
 	if strings.TrimSpace(command) == "" {
-		return nil, usagef("--exec %q: want a command", command)
+		return nil, term.Usagef("--exec %q: want a command", command)
 	}
 	shell, err := exec.LookPath("sh")
 	if err != nil {
-		return nil, usage(fmt.Errorf("--exec: %w", err), "commands are run by sh -c, so there has to be one")
+		return nil, term.Usage(fmt.Errorf("--exec: %w", err), "commands are run by sh -c, so there has to be one")
 	}
 	if !isBucket(dest) {
 		if dest, err = filepath.Abs(dest); err != nil {
-			return nil, usagef("--exec: %w", err)
+			return nil, term.Usagef("--exec: %w", err)
 		}
 	}
 	return &execHook{command, shell, source, dest, io.Err}, nil
@@ -91,7 +92,7 @@ func (h *execHook) run(ctx context.Context, changes []destination.Change) error 
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return withHint(fmt.Errorf("--exec %q, given %s: %w", h.command, count(len(changes), "change"), err),
+	return term.WithHint(fmt.Errorf("--exec %q, given %s: %w", h.command, term.Count(len(changes), "change"), err),
 		"the mirror keeps what it has; the next run with --exec hands over these changes again, then goes on")
 
 }

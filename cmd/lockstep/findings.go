@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 )
 
@@ -35,7 +36,7 @@ type findingForm interface {
 }
 
 // openFindings begins the report called name.
-func openFindings(name, format string, io stdio) (*findings, error) {
+func openFindings(name, format string, io term.IO) (*findings, error) {
 	if name == "" {
 		return &findings{}, nil
 	}
@@ -51,12 +52,12 @@ func openFindings(name, format string, io stdio) (*findings, error) {
 	case "csv":
 		f.form = csvFindings{}
 	default:
-		return nil, usage(fmt.Errorf("--report %s: its form is not known", name), "name a file that ends in .json, .jsonl or .csv, or say --format")
+		return nil, term.Usage(fmt.Errorf("--report %s: its form is not known", name), "name a file that ends in .json, .jsonl or .csv, or say --format")
 	}
 	if name == "-" {
 		f.out = bufio.NewWriter(io.Out)
 	} else if err := f.create(name); err != nil {
-		return nil, usagef("open --report: %w", err)
+		return nil, term.Usagef("open --report: %w", err)
 	}
 	f.err = f.form.begin(f.out)
 	return f, nil

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 )
 
@@ -56,7 +57,7 @@ func TestFindings(t *testing.T) {
 	for _, name := range []string{"r.json", "r.jsonl", "r.csv"} {
 		path := filepath.Join(dir, name)
 		for _, whole := range []bool{false, true} {
-			f, err := openFindings(path, "", stdio{Out: os.Stdout})
+			f, err := openFindings(path, "", term.IO{Out: os.Stdout})
 			if err != nil {
 				t.Fatal(err)
 			}

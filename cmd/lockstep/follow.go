@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 )
 
@@ -27,7 +28,7 @@ type followOptions struct {
 	adminOptions
 }
 
-func newFollow(io stdio, out *outputOptions) *cobra.Command {
+func newFollow(io term.IO, out *term.Options) *cobra.Command {
 	o := &followOptions{syncOptions: syncOptions{out: out}}
 	cmd := &cobra.Command{
 		Use:   "follow SOURCE DEST [flags]",
@@ -85,15 +86,15 @@ func (o *followOptions) options() (do destination.Options, fo destination.Follow
 	switch o.channel {
 	case "", destination.ChannelHub, destination.ChannelEvents, destination.ChannelPoll:
 	default:
-		return do, fo, usagef("--channel %q: want hub, events or poll", o.channel)
+		return do, fo, term.Usagef("--channel %q: want hub, events or poll", o.channel)
 	}
 	switch {
 	case o.channel == destination.ChannelHub && o.callback == "":
-		return do, fo, usage(errors.New("--channel hub: no hub can reach us"), "say by which address it can: --callback URL")
+		return do, fo, term.Usage(errors.New("--channel hub: no hub can reach us"), "say by which address it can: --callback URL")
 	case o.poll <= 0 || o.check <= 0:
-		return do, fo, usagef("--poll and --check must be above 0")
+		return do, fo, term.Usagef("--poll and --check must be above 0")
 	case o.lease < 0 || o.lease > 0 && o.lease < time.Second:
-		return do, fo, usagef("--lease %s: want at least 1s", o.lease)
+		return do, fo, term.Usagef("--lease %s: want at least 1s", o.lease)
 	}
 	fo = destination.FollowOptions{Channel: o.channel, Poll: o.poll, Check: o.check, Lease: o.lease}
 	if o.check == destination.DefaultCheck { // nobody said otherwise
@@ -103,7 +104,7 @@ func (o *followOptions) options() (do destination.Options, fo destination.Follow
 }
 
 // runFollow follows until ctx ends, or it is refused.
-func runFollow(ctx context.Context, o *followOptions, io stdio) error {
+func runFollow(ctx context.Context, o *followOptions, io term.IO) error {
 	tuneGarbage()
 	do, fo, err := o.options()
 	if err != nil {
@@ -112,7 +113,7 @@ func runFollow(ctx context.Context, o *followOptions, io stdio) error {
 	if err := o.checkSource(false); err != nil {
 		return err
 	}
-	do.Logger = o.out.logger(io)
+	do.Logger = o.out.Logger(io)
 	hook, err := newExecHook(o.exec, o.source, o.dest, io)
 	if err != nil {
 		return err
@@ -140,7 +141,7 @@ func runFollow(ctx context.Context, o *followOptions, io stdio) error {
 	defer r.Close()
 	fo.Callback, fo.OnSync = callback, f.passed
 	if f.follower, err = r.dest.Follow(o.source, fo); err != nil {
-		return errors.Join(usage(err, ""), closeEvents())
+		return errors.Join(term.Usage(err, ""), closeEvents())
 	}
 	f.client = r.client
 	if f.admin, err = o.adminOptions.open(ctx, r.memory(), l != nil, io); err != nil {
@@ -153,7 +154,7 @@ func runFollow(ctx context.Context, o *followOptions, io stdio) error {
 	}
 	err = explain(err, o.dest)
 	if interrupted(ctx, err) {
-		err = withHint(errInterrupted, "progress is kept; run the same command again to go on")
+		err = term.WithHint(term.ErrInterrupted, "progress is kept; run the same command again to go on")
 	}
 	if perr := f.conclude(err); err == nil {
 		err = perr
@@ -164,7 +165,7 @@ func runFollow(ctx context.Context, o *followOptions, io stdio) error {
 // follow follows while it serves on l, if that is not nil.
 func (f *following) follow(ctx context.Context, l net.Listener) error {
 	about := f.about()
-	admin := func(ctx context.Context) error { return f.admin.serve(ctx, about.admin(nil), f.o.out.logger(f.io)) }
+	admin := func(ctx context.Context) error { return f.admin.serve(ctx, about.admin(nil), f.o.out.Logger(f.io)) }
 	if l == nil {
 		return together(ctx, f.run, f.watch, admin)
 	}

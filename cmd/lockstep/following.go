@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/internal/fetch"
 )
@@ -20,7 +21,7 @@ import (
 // scripts, to monitors.
 type following struct {
 	o        *followOptions
-	io       stdio
+	io       term.IO
 	watcher  watcher
 	follower *destination.Follower
 	client   *fetch.Client
@@ -42,16 +43,16 @@ type following struct {
 	streamed []string // sets that were followed by streams of events
 }
 
-func newFollowing(ctx context.Context, o *followOptions, io stdio) *following {
+func newFollowing(ctx context.Context, o *followOptions, io term.IO) *following {
 	return &following{
 		o: o, io: io, started: time.Now(), stopBar: func() {},
-		watcher:  watcher{ctx: ctx, io: io, quiet: o.out.quiet, once: &saidBefore{}},
+		watcher:  watcher{ctx: ctx, io: io, quiet: o.out.Quiet, once: &saidBefore{}},
 		progress: map[string]destination.Progress{}, said: map[string]string{}, spurned: map[string]string{},
 	}
 }
 
 // quietly is an io nobody hears.
-func (f *following) quietly() stdio { return stdio{Out: io.Discard, Err: io.Discard} }
+func (f *following) quietly() term.IO { return term.IO{Out: io.Discard, Err: io.Discard} }
 
 // event is the callback of the Destination.
 func (f *following) event(e destination.Event) {
@@ -74,7 +75,7 @@ func (f *following) event(e destination.Event) {
 // run follows until ctx ends or the Follower gives up.
 func (f *following) run(ctx context.Context) error {
 	f.watcher.meter.fetched = f.client.Bytes
-	stop := showFitting(f.io, f.o.out.quiet, f.watcher.meter.fit)
+	stop := term.ShowFitting(f.io, f.o.out.Quiet, f.watcher.meter.fit)
 	defer stop()
 	f.mu.Lock()
 	f.stopBar = stop
@@ -97,10 +98,10 @@ func (f *following) passed(r destination.Report, err error) {
 	if err != nil {
 		err = explain(err, f.o.dest)
 		if hint := f.watcher.causes.hint(); hint != "" {
-			err = withHint(err, hint)
+			err = term.WithHint(err, hint)
 		}
 		f.watcher.say("warning: ", fmt.Errorf("%w; trying again", err))
-		if hint := hintOf(err); hint != "" {
+		if hint := term.HintOf(err); hint != "" {
 			f.watcher.say("hint: ", errors.New(hint))
 		}
 	}
@@ -163,7 +164,7 @@ func (f *following) announce(s *destination.FollowStatus) error {
 	f.mu.Unlock()
 	stop()
 	out := f.io
-	if f.o.out.json || f.o.events == "-" {
+	if f.o.out.JSON || f.o.events == "-" {
 		out.Out = f.io.Err // stdout has the result, or the events, and nothing else
 	}
 	report.Source, report.Elapsed = s.Source, time.Since(f.started).Seconds()
@@ -172,13 +173,13 @@ func (f *following) announce(s *destination.FollowStatus) error {
 		report.Mode = destination.ModeNone
 	}
 	report.SyncedUntil = syncedUntil(s)
-	if err := printSync(context.Background(), out, &outputOptions{quiet: f.o.out.quiet}, nil, &report, err); err != nil {
+	if err := printSync(context.Background(), out, &term.Options{Quiet: f.o.out.Quiet}, nil, &report, err); err != nil {
 		return err
 	}
 	for i := range s.Sets {
 		set := &s.Sets[i]
 		f.said[set.URI] = f.how(set)
-		out.printf("  %s: %s\n", nameOf(set), f.said[set.URI])
+		out.Printf("  %s: %s\n", nameOf(set), f.said[set.URI])
 		f.tellHub(set)
 	}
 	where := f.o.dest
@@ -186,7 +187,7 @@ func (f *following) announce(s *destination.FollowStatus) error {
 		where = f.address
 	}
 	f.admin.print(out)
-	out.printf("  Ctrl-C stops; progress is kept\n%s%s\n", readyPrefix, where)
+	out.Printf("  Ctrl-C stops; progress is kept\n%s%s\n", readyPrefix, where)
 	f.mu.Lock()
 	f.ready = true
 	f.mu.Unlock()
@@ -223,7 +224,7 @@ func (f *following) how(s *destination.SetStatus) string {
 	case destination.ChannelEvents:
 		return "told of changes by a stream of events from the Source"
 	}
-	return "asked for changes every " + brief(f.o.poll)
+	return "asked for changes every " + term.Brief(f.o.poll)
 }
 
 // tellChannels tells when a set is followed in another way than before. It is
@@ -233,7 +234,7 @@ func (f *following) tellChannels(s *destination.FollowStatus) {
 		set := &s.Sets[i]
 		if how := f.how(set); f.said[set.URI] != how {
 			f.said[set.URI] = how
-			f.io.errorf("note: %s: %s from now on\n", nameOf(set), how)
+			f.io.Errorf("note: %s: %s from now on\n", nameOf(set), how)
 		}
 		f.tellHub(set)
 	}
@@ -271,7 +272,7 @@ func (f *following) tellHub(s *destination.SetStatus) {
 	if _, reason, ok := strings.Cut(text, "hub.callback is refused: "); ok { // by a hub of ours
 		text = "its hub does not call us: " + reason
 	}
-	f.io.errorf("note: %s: %s\n", nameOf(s), text)
+	f.io.Errorf("note: %s: %s\n", nameOf(s), text)
 }
 
 // tellRecovered tells when what failed has not failed again.
@@ -290,7 +291,7 @@ func (f *following) tellRecovered(s *destination.FollowStatus) {
 	f.mu.Unlock()
 	if n > 0 {
 		f.watcher.once.forget()
-		f.io.errorf("%s  in step again, after %s\n", time.Now().Format(time.TimeOnly), count(n, "failed attempt"))
+		f.io.Errorf("%s  in step again, after %s\n", time.Now().Format(time.TimeOnly), term.Count(n, "failed attempt"))
 	}
 }
 
@@ -310,13 +311,13 @@ func (f *following) conclude(err error) error {
 		}
 	}
 	r := f.result(&status, err)
-	if f.o.out.json {
-		return out.printJSON(r)
+	if f.o.out.JSON {
+		return out.PrintJSON(r)
 	}
 	if f.flush(); f.ready {
-		out.printf("followed %s for %s: %s\n", r.Source, elapsed(time.Since(f.started)), tallyText(r.Created, r.Updated, r.Deleted, 0, r.Failed, r.Refused))
+		out.Printf("followed %s for %s: %s\n", r.Source, term.Elapsed(time.Since(f.started)), tallyText(r.Created, r.Updated, r.Deleted, 0, r.Failed, r.Refused))
 		if r.Kept != nil {
-			out.printf("  %s\n", keptText(r.Kept))
+			out.Printf("  %s\n", keptText(r.Kept))
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 )
 
@@ -25,7 +26,7 @@ type passLine struct {
 
 // tellPass tells of a pass, now or with the next line.
 func (f *following) tellPass(r *destination.Report) {
-	if f.o.out.quiet || r.Created+r.Updated+r.Deleted+r.Failed+r.Refused == 0 {
+	if f.o.out.Quiet || r.Created+r.Updated+r.Deleted+r.Failed+r.Refused == 0 {
 		return
 	}
 	s := f.follower.Status()
@@ -70,9 +71,9 @@ func (f *following) flush() {
 		text += " in " + strings.Join(slices.Sorted(maps.Keys(l.sets)), ", ")
 	}
 	if l.via == destination.ViaNotification && l.lag > 0 && l.lag < time.Minute {
-		text += "; " + elapsed(l.lag) + " after the change"
+		text += "; " + term.Elapsed(l.lag) + " after the change"
 	}
 	now := time.Now()
-	f.io.errorf("%s  %s\n", now.Format(time.TimeOnly), text)
+	f.io.Errorf("%s  %s\n", now.Format(time.TimeOnly), text)
 	*l = passLine{at: now}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"lockstep/cmd/lockstep/internal/term"
 	"net"
 	"net/url"
 )
@@ -43,9 +44,9 @@ func parseCallback(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		return nil, usage(fmt.Errorf("--callback %q: want a URL by which hubs reach us", s), "as http://mirror.example.net:8090/")
+		return nil, term.Usage(fmt.Errorf("--callback %q: want a URL by which hubs reach us", s), "as http://mirror.example.net:8090/")
 	case u.Fragment != "" || u.User != nil || u.RawQuery != "":
-		return nil, usagef("--callback %q: want a URL without user, query and fragment", s)
+		return nil, term.Usagef("--callback %q: want a URL without user, query and fragment", s)
 	}
 	if u.Path == "" {
 		u.Path = "/"
@@ -66,7 +67,7 @@ func listenFor(u *url.URL) (string, error) {
 		}
 		return net.JoinHostPort(host, port), nil
 	}
-	return "", usage(errors.New("--callback does not say at which port of this machine to listen"),
+	return "", term.Usage(errors.New("--callback does not say at which port of this machine to listen"),
 		"say where what is sent to "+u.String()+" arrives: --listen HOST:PORT, as 127.0.0.1:8090 behind a web server that passes it on")
 
 }

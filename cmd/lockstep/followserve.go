@@ -33,7 +33,7 @@ func (f *following) server(about *pages) *http.Server {
 			hubs.ServeHTTP(w, r)
 		}
 	}))
-	srv.ErrorLog = slog.NewLogLogger(f.o.out.logger(f.io).Handler(), slog.LevelDebug)
+	srv.ErrorLog = slog.NewLogLogger(f.o.out.Logger(f.io).Handler(), slog.LevelDebug)
 	return srv
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 )
 
@@ -111,7 +112,7 @@ func TestFollowTally(t *testing.T) {
 func TestFollowSaidOnce(t *testing.T) {
 	t.Parallel()
 	var said syncBuffer
-	w := watcher{ctx: context.Background(), io: stdio{Err: &said}, once: &saidBefore{}}
+	w := watcher{ctx: context.Background(), io: term.IO{Err: &said}, once: &saidBefore{}}
 	for range 5 {
 		w.tell(destination.Event{Kind: destination.EventWarning, Err: errors.New("x is down")})
 		w.tell(destination.Event{Kind: destination.EventFailed, Err: errors.New("y failed")})

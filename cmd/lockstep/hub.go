@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/hub"
 	"lockstep/source"
 )
@@ -19,13 +20,13 @@ import (
 type hubOptions struct {
 	hubSettings
 	adminOptions
-	out       *outputOptions
+	out       *term.Options
 	listen    string
 	publicURL string
 	state     string
 }
 
-func newHub(io stdio, out *outputOptions) *cobra.Command {
+func newHub(io term.IO, out *term.Options) *cobra.Command {
 	o := &hubOptions{out: out}
 	cmd := &cobra.Command{
 		Use:   "hub [flags]",
@@ -71,9 +72,9 @@ type hubbing struct {
 }
 
 // runHub is a hub until ctx ends.
-func runHub(ctx context.Context, o *hubOptions, io stdio) error {
+func runHub(ctx context.Context, o *hubOptions, io term.IO) error {
 	if o.publicURL != "" && !absolute(o.publicURL) {
-		return usage(fmt.Errorf("--public-url %q is no http(s) URL", o.publicURL), "write it whole, as https://hub.example.org/")
+		return term.Usage(fmt.Errorf("--public-url %q is no http(s) URL", o.publicURL), "write it whole, as https://hub.example.org/")
 	}
 	ho, err := o.options(o.publicURL)
 	if err != nil {
@@ -92,7 +93,7 @@ func runHub(ctx context.Context, o *hubOptions, io stdio) error {
 	if ho.PublicURL == "" {
 		ho.PublicURL = baseURLOf(l.Addr(), io)
 	}
-	log := o.out.logger(io)
+	log := o.out.Logger(io)
 	ho.Logger = log
 	h := &startingHandler{}
 	srv := source.NewServer(h)
@@ -110,7 +111,7 @@ func runHub(ctx context.Context, o *hubOptions, io stdio) error {
 }
 
 // run is a hub until ctx ends. Until it has loaded, h says that it is starting.
-func (o *hubOptions) run(ctx context.Context, state *hubState, ho hub.Options, h *startingHandler, listening string, io stdio) error {
+func (o *hubOptions) run(ctx context.Context, state *hubState, ho hub.Options, h *startingHandler, listening string, io term.IO) error {
 	ho.Secret = state.key
 	local := o.state // for sockets and tokens
 	if strings.Contains(local, "://") {
@@ -161,21 +162,21 @@ func defaultHubState(publicURL, listen string, lookup func(string) (string, bool
 }
 
 // announce says on stdout where the hub is.
-func (o *hubOptions) announce(f *hubFront, listening string, admin *administration, publishToken string, io stdio) error {
+func (o *hubOptions) announce(f *hubFront, listening string, admin *administration, publishToken string, io term.IO) error {
 	status := "http://" + listening + "/" + pagesDir + "hub"
-	if o.out.json {
-		return io.printJSON(hubbing{URL: f.url, Listen: listening, Status: status, State: withoutPassword(o.state),
+	if o.out.JSON {
+		return io.PrintJSON(hubbing{URL: f.url, Listen: listening, Status: status, State: withoutPassword(o.state),
 			Admin: admin.address(), AdminTokenFile: admin.tokenFile, PublishTokenFile: publishToken})
 	}
-	io.printf("hub at %s\n", f.url)
+	io.Printf("hub at %s\n", f.url)
 	admin.print(io)
 	token := ""
 	if publishToken != "" {
-		io.printf("  publish token    %s\n", publishToken)
+		io.Printf("  publish token    %s\n", publishToken)
 		token = " --hub-token " + f.url + "=" + quoted(publishToken)
 	}
-	io.printf("  publish to it    lockstep serve DIR --hub %s%s\n", f.url, token)
-	io.printf("%s%s\n", readyPrefix, f.url)
+	io.Printf("  publish to it    lockstep serve DIR --hub %s%s\n", f.url, token)
+	io.Printf("%s%s\n", readyPrefix, f.url)
 	return nil
 }
 
@@ -199,10 +200,10 @@ type hubFront struct {
 func newHubFront(ctx context.Context, store hub.Store, o hub.Options) (*hubFront, error) {
 	h, err := hub.New(store, o)
 	if err != nil {
-		return nil, usage(err, "")
+		return nil, term.Usage(err, "")
 	}
 	if err := h.CheckSecret(ctx); err != nil {
-		return nil, withHint(err, "name the file with the right key by --key-file, or bring it back")
+		return nil, term.WithHint(err, "name the file with the right key by --key-file, or bring it back")
 	}
 	return &hubFront{h, o.PublicURL, &readiness{check: h.Check, log: o.Logger}}, nil
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/source"
 )
 
@@ -28,7 +29,7 @@ func (s *site) openHub(ctx context.Context) error {
 	}
 	base, err := source.BaseURL(s.opts.baseURL)
 	if err != nil {
-		return usage(err, "")
+		return term.Usage(err, "")
 	}
 	o, err := e.hub.options(base + hubPath)
 	if err != nil {
@@ -61,7 +62,7 @@ func (s *site) openPages(ctx context.Context) error {
 	}
 	base, err := source.BaseURL(s.opts.baseURL)
 	if err != nil {
-		return usage(err, "")
+		return term.Usage(err, "")
 	}
 	u, err := url.Parse(base)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"lockstep/cmd/lockstep/internal/term"
 	"os"
 	"path/filepath"
 )
@@ -35,7 +36,7 @@ func readKey(path string) ([]byte, error) {
 	}
 	key, err := hex.DecodeString(string(bytes.TrimSpace(text)))
 	if err != nil || len(key) != keySize {
-		return nil, usage(fmt.Errorf("read the hub's key: %s does not hold a key", path), "a key is 64 hexadecimal digits, as openssl rand -hex 32 prints")
+		return nil, term.Usage(fmt.Errorf("read the hub's key: %s does not hold a key", path), "a key is 64 hexadecimal digits, as openssl rand -hex 32 prints")
 	}
 	return key, nil
 }

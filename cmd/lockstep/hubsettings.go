@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/hub"
 	"lockstep/internal/fetch"
 )
@@ -30,7 +31,7 @@ type hubSettings struct {
 	given  func(flag string) bool // whether somebody said so, or it is a default
 }
 
-// declare declares the flags, whose names begin with prefix.
+// Declare declares the flags, whose names begin with prefix.
 func (s *hubSettings) declare(all *pflag.FlagSet, prefix string) {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags.DurationVar(&s.leaseMin, prefix+"lease-min", hub.DefaultLeaseMin, "no subscription is shorter than this `DURATION`")
@@ -98,28 +99,28 @@ func (s *hubSettings) options(publicURL string) (o hub.Options, err error) {
 			continue
 		}
 		if d.value < d.least {
-			return o, usagef("--%s%s %s: want %s or more", s.prefix, d.flag, d.value, d.least)
+			return o, term.Usagef("--%s%s %s: want %s or more", s.prefix, d.flag, d.value, d.least)
 		}
 		*d.to = d.value
 	}
 	if o.MaxBody, err = parseSize(s.maxBody); err != nil || o.MaxBody <= 0 {
-		return o, usage(fmt.Errorf("--%smax-body %q: want a number of bytes", s.prefix, s.maxBody), "as 5242880, or 5MiB")
+		return o, term.Usage(fmt.Errorf("--%smax-body %q: want a number of bytes", s.prefix, s.maxBody), "as 5242880, or 5MiB")
 	}
 	switch s.signature {
 	case "sha1", "sha256", "sha384", "sha512":
 	default:
-		return o, usagef("--%ssignature %q: want sha1, sha256, sha384 or sha512", s.prefix, s.signature)
+		return o, term.Usagef("--%ssignature %q: want sha1, sha256, sha384 or sha512", s.prefix, s.signature)
 	}
 	for _, p := range s.publishPrefixes {
 		if !absolute(p) || !(strings.HasPrefix(p, "http://") || strings.HasPrefix(p, "https://")) {
-			return o, usage(fmt.Errorf("--%spublish-prefix %q is no http(s) URL", s.prefix, p), "write it whole, as https://data.example.org/")
+			return o, term.Usage(fmt.Errorf("--%spublish-prefix %q is no http(s) URL", s.prefix, p), "write it whole, as https://data.example.org/")
 		}
 	}
 	if o.RootCAs, err = fetch.Certificates(s.caFile); err != nil {
-		return o, usage(fmt.Errorf("--%sca-file: %w", s.prefix, err), "name a file of PEM certificates")
+		return o, term.Usage(fmt.Errorf("--%sca-file: %w", s.prefix, err), "name a file of PEM certificates")
 	}
 	if s.publishOpen && s.publishTokenFile != "" {
-		return o, usage(fmt.Errorf("--%spublish-open and --%[1]spublish-token-file contradict each other", s.prefix), "leave one of them out")
+		return o, term.Usage(fmt.Errorf("--%spublish-open and --%[1]spublish-token-file contradict each other", s.prefix), "leave one of them out")
 	}
 	return o, nil
 }

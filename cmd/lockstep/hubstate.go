@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/hub"
 	"lockstep/internal/private"
 	"lockstep/storage/postgres"
@@ -62,15 +63,15 @@ func openHubState(ctx context.Context, state, keyFile string, log *slog.Logger) 
 // hubs that share the state need the same.
 func openSharedState(ctx context.Context, scheme, state, keyFile string, log *slog.Logger) (*hubState, error) {
 	if scheme != "postgres" && scheme != "postgresql" {
-		return nil, usage(fmt.Errorf("--state %s://: want a directory, or the URL of a PostgreSQL database", scheme), "as postgres://user@host/database")
+		return nil, term.Usage(fmt.Errorf("--state %s://: want a directory, or the URL of a PostgreSQL database", scheme), "as postgres://user@host/database")
 	}
 	const hint = "openssl rand -hex 32 > FILE makes one; give every hub that shares the state the same"
 	if keyFile == "" {
-		return nil, usage(errors.New("--state postgres://: want the file with the key that seals subscribers' secrets, by --key-file"), hint)
+		return nil, term.Usage(errors.New("--state postgres://: want the file with the key that seals subscribers' secrets, by --key-file"), hint)
 	}
 	key, err := readKey(keyFile)
 	if err != nil {
-		return nil, usage(err, hint)
+		return nil, term.Usage(err, hint)
 	}
 	warnOfKey(keyFile, log)
 	db, err := postgres.Open(ctx, state)
@@ -102,7 +103,7 @@ func hubKey(ctx context.Context, path string, store hub.Store, log *slog.Logger)
 			return nil, err
 		}
 		if len(s.Secret) > 0 {
-			return nil, withHint(fmt.Errorf("the key that sealed the secrets of subscribers is gone: %s does not exist", path),
+			return nil, term.WithHint(fmt.Errorf("the key that sealed the secrets of subscribers is gone: %s does not exist", path),
 				"bring the file back from where the state was copied from; without it, signed deliveries are not possible")
 		}
 	}

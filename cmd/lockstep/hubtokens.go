@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/websub"
 )
 
@@ -30,11 +31,11 @@ func parseHubToken(value string, hubs []string) (hubToken, error) {
 		cut = strings.IndexByte(value, '=')
 	}
 	if cut <= 0 || cut == len(value)-1 {
-		return hubToken{}, usage(fmt.Errorf("--hub-token %q: want URL=FILE", value), "as --hub-token https://hub.example.org/=hub.token")
+		return hubToken{}, term.Usage(fmt.Errorf("--hub-token %q: want URL=FILE", value), "as --hub-token https://hub.example.org/=hub.token")
 	}
 	t := hubToken{value[:cut], value[cut+1:]}
 	if u, err := url.Parse(t.hub); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-		return hubToken{}, usage(fmt.Errorf("--hub-token %s: %q is not the URL of a hub", value, t.hub), "as --hub-token https://hub.example.org/=hub.token")
+		return hubToken{}, term.Usage(fmt.Errorf("--hub-token %s: %q is not the URL of a hub", value, t.hub), "as --hub-token https://hub.example.org/=hub.token")
 	}
 	return t, nil
 }
@@ -56,9 +57,9 @@ func (o *hubFlags) settleTokens() error {
 	if o.hubTokenFile != "" {
 		switch {
 		case len(o.hubTokenList) > 0:
-			return usage(errors.New("--hub-token-file and --hub-token contradict each other"), "write --hub-token URL="+o.hubTokenFile)
+			return term.Usage(errors.New("--hub-token-file and --hub-token contradict each other"), "write --hub-token URL="+o.hubTokenFile)
 		case len(hubs) > 1:
-			return usage(fmt.Errorf("--hub-token-file: there are %d hubs, and a token belongs to one", len(hubs)), "say which by --hub-token URL=FILE, as --hub-token "+hubs[0]+"="+o.hubTokenFile)
+			return term.Usage(fmt.Errorf("--hub-token-file: there are %d hubs, and a token belongs to one", len(hubs)), "say which by --hub-token URL=FILE, as --hub-token "+hubs[0]+"="+o.hubTokenFile)
 		case len(hubs) == 1:
 			o.hubTokens = append(o.hubTokens, hubToken{withoutQuery(hubs[0]), o.hubTokenFile})
 		}
@@ -69,7 +70,7 @@ func (o *hubFlags) settleTokens() error {
 			return err
 		}
 		if !slices.ContainsFunc(hubs, func(h string) bool { return websub.Below(t.hub, h) }) {
-			return usage(fmt.Errorf("--hub-token %s: no --hub is at %s or below it", v, t.hub), "name the hub with --hub "+t.hub)
+			return term.Usage(fmt.Errorf("--hub-token %s: no --hub is at %s or below it", v, t.hub), "name the hub with --hub "+t.hub)
 		}
 		o.hubTokens = append(o.hubTokens, t)
 	}
@@ -100,10 +101,10 @@ func (o *hubFlags) token(hub string) (token, scope string, err error) {
 	}
 	text, err := os.ReadFile(best.file)
 	if err != nil {
-		return "", "", usagef("read the token for the hub %s: %w", hub, err)
+		return "", "", term.Usagef("read the token for the hub %s: %w", hub, err)
 	}
 	if token = strings.TrimSpace(string(text)); token == "" || strings.ContainsAny(token, "\r\n") {
-		return "", "", usagef("read the token for the hub %s: %s does not have one token in it", hub, best.file)
+		return "", "", term.Usagef("read the token for the hub %s: %s does not have one token in it", hub, best.file)
 	}
 	return token, best.hub, nil
 }

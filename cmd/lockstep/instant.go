@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/resourcesync"
 )
 
@@ -18,11 +19,11 @@ const instantSlack = time.Minute
 func parseInstant(flag, value string) (time.Time, error) {
 	d, err := resourcesync.ParseDatetime(value)
 	if err != nil {
-		return time.Time{}, usagef("--%s %q: want a date, as 2026-05-01 (its first instant in UTC), or a time, as 2026-05-01T12:00:00Z or 2026-05-01T12:00:00+02:00", flag, value)
+		return time.Time{}, term.Usagef("--%s %q: want a date, as 2026-05-01 (its first instant in UTC), or a time, as 2026-05-01T12:00:00Z or 2026-05-01T12:00:00+02:00", flag, value)
 	}
 	t := d.Time()
 	if t.After(time.Now().Add(instantSlack)) {
-		return time.Time{}, usagef("--%s %s: that is yet to come", flag, value)
+		return time.Time{}, term.Usagef("--%s %s: that is yet to come", flag, value)
 	}
 	return t, nil
 }

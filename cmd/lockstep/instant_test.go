@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"lockstep/cmd/lockstep/internal/term"
 	"strings"
 	"testing"
 	"time"
@@ -28,7 +29,7 @@ func TestParseInstant(t *testing.T) {
 	}
 	for _, value := range []string{"", "yesterday", "2026-05-01 12:00:00", "2026-05-01T12:00:00", "2026-13-01", "2026-02-30", "12:00", "Tue, 20 Mar 2001 20:35:00 GMT", "1770000000"} {
 		_, err := parseInstant("from", value)
-		if _, ok := errors.AsType[usageError](err); !ok || !strings.Contains(err.Error(), "--from") {
+		if _, ok := errors.AsType[term.UsageError](err); !ok || !strings.Contains(err.Error(), "--from") {
 			t.Errorf("%q: %v", value, err)
 		}
 	}

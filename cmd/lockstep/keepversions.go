@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 )
 
@@ -32,12 +33,12 @@ func parseKeepVersions(value string) (destination.Keep, error) {
 	}
 	v, err := parseKeep(value)
 	if err != nil {
-		return destination.Keep{}, usage(err, "to forget the versions that are kept, write "+keepNone)
+		return destination.Keep{}, term.Usage(err, "to forget the versions that are kept, write "+keepNone)
 	}
 	return destination.Keep{All: v.All, Count: v.Count, Age: v.Age}, nil
 }
 
 // keptText says what a mirror has of versions.
 func keptText(k *destination.Kept) string {
-	return count(k.Versions, "version") + " kept, " + size(k.Bytes) + "; --at goes back to " + k.Since.UTC().Format(time.RFC3339Nano)
+	return term.Count(k.Versions, "version") + " kept, " + term.Size(k.Bytes) + "; --at goes back to " + k.Since.UTC().Format(time.RFC3339Nano)
 }

@@ -18,12 +18,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/intake"
 )
 
 func main() {
-	os.Exit(run(os.Args[1:], stdio{
+	os.Exit(run(os.Args[1:], term.IO{
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, LookupEnv: os.LookupEnv,
 	}))
 }
@@ -37,29 +38,29 @@ const shutdownLimit = 9 * time.Second
 const sameSignal = 300 * time.Millisecond
 
 // run executes one command line and returns the exit code.
-func run(args []string, io stdio) int {
+func run(args []string, io term.IO) int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	defer watchSignals(cancel, io)()
 
-	io = io.safe()
+	io = io.Safe()
 	root := newRoot(io)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	if err != nil && errors.Is(context.Cause(ctx), errInterrupted) && !errors.Is(err, errInterrupted) {
-		err = errInterrupted // whatever broke, it broke because of the signal
+	if err != nil && errors.Is(context.Cause(ctx), term.ErrInterrupted) && !errors.Is(err, term.ErrInterrupted) {
+		err = term.ErrInterrupted // whatever broke, it broke because of the signal
 	}
 	if status := deniedStatus(err); status != 0 {
-		err = replaceHint(err, deniedHint(status))
+		err = term.ReplaceHint(err, deniedHint(status))
 	}
-	reportError(io, err)
+	term.ReportError(io, err)
 	return exitCode(err)
 }
 
 // watchSignals ends the command at the first SIGINT or SIGTERM: in good order
 // if it can within shutdownLimit, at once at the second signal. The function
 // returned stops the watching.
-func watchSignals(cancel context.CancelCauseFunc, io stdio) (stop func()) {
+func watchSignals(cancel context.CancelCauseFunc, io term.IO) (stop func()) {
 	signals := make(chan os.Signal, 2)
 	done := make(chan struct{})
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -68,7 +69,7 @@ func watchSignals(cancel context.CancelCauseFunc, io stdio) (stop func()) {
 		case <-done:
 			return
 		case <-signals:
-			cancel(errInterrupted)
+			cancel(term.ErrInterrupted)
 		}
 		timer := time.NewTimer(shutdownLimit)
 		defer timer.Stop()
@@ -104,11 +105,11 @@ const (
 
 // exitCode is the one place where an error becomes an exit code.
 func exitCode(err error) int {
-	_, usage := errors.AsType[usageError](err)
+	_, usage := errors.AsType[term.UsageError](err)
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.Is(err, errInterrupted):
+	case errors.Is(err, term.ErrInterrupted):
 		return exitInterrupted
 	case usage:
 		return exitUsage
@@ -121,7 +122,7 @@ func exitCode(err error) int {
 }
 
 // newRoot returns the command tree.
-func newRoot(io stdio) *cobra.Command {
+func newRoot(io term.IO) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "lockstep",
 		Short: "Keep collections of web resources in step",
@@ -148,14 +149,14 @@ See all of it in a few seconds:  lockstep demo`,
 	root.SetUsageFunc(printUsage)
 	root.SetHelpTemplate(helpTemplate)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usage(err, cmd.CommandPath()+" --help lists the flags")
+		return term.Usage(err, cmd.CommandPath()+" --help lists the flags")
 	})
-	out := &outputOptions{}
-	out.declare(root.PersistentFlags())
+	out := &term.Options{}
+	out.Declare(root.PersistentFlags())
 	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
 		for i, arg := range args {
 			if strings.TrimSpace(arg) == "" {
-				return usage(fmt.Errorf("%s: argument %d is empty", cmd.Name(), i+1), "usage: "+cmd.UseLine()+"; is a variable of your script unset?")
+				return term.Usage(fmt.Errorf("%s: argument %d is empty", cmd.Name(), i+1), "usage: "+cmd.UseLine()+"; is a variable of your script unset?")
 			}
 		}
 		if err := refuseEmptyFlags(cmd.Flags()); err != nil {
@@ -164,14 +165,14 @@ See all of it in a few seconds:  lockstep demo`,
 		if err := flagsFromEnvironment(cmd.Flags(), io.LookupEnv); err != nil {
 			return err
 		}
-		if err := out.check(); err != nil {
+		if err := out.Check(); err != nil {
 			return err
 		}
 		// net/http tells the standard logger what peers do wrong ("Unsolicited
 		// response…"): nothing people must act on, and where it matters the
 		// request fails and says so.
 		slog.SetLogLoggerLevel(slog.LevelDebug)
-		slog.SetDefault(out.logger(io))
+		slog.SetDefault(out.Logger(io))
 		return nil
 	}
 	root.AddCommand(
@@ -198,7 +199,7 @@ func unknownCommand(root *cobra.Command, word string) error {
 	if near := root.SuggestionsFor(word); len(near) > 0 {
 		hint = "did you mean lockstep " + near[0] + "?"
 	}
-	return usage(fmt.Errorf("unknown command %q", word), hint)
+	return term.Usage(fmt.Errorf("unknown command %q", word), hint)
 }
 
 // arguments returns a check that there are between min and max arguments; use
@@ -207,9 +208,9 @@ func arguments(min, max int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) < min:
-			return usage(fmt.Errorf("%s: too few arguments", cmd.Name()), "usage: "+cmd.UseLine())
+			return term.Usage(fmt.Errorf("%s: too few arguments", cmd.Name()), "usage: "+cmd.UseLine())
 		case len(args) > max:
-			return usage(fmt.Errorf("%s: too many arguments, from %q on", cmd.Name(), args[max]), "usage: "+cmd.UseLine())
+			return term.Usage(fmt.Errorf("%s: too many arguments, from %q on", cmd.Name(), args[max]), "usage: "+cmd.UseLine())
 		}
 		return nil
 	}

@@ -10,19 +10,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"lockstep/bridge"
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/internal/fetch"
 )
 
 // mapOptions are the flags of map.
 type mapOptions struct {
-	out      *outputOptions
+	out      *term.Options
 	source   string
 	maps     []string
 	portable bool
 }
 
-func newMap(io stdio, out *outputOptions) *cobra.Command {
+func newMap(io term.IO, out *term.Options) *cobra.Command {
 	o := &mapOptions{out: out}
 	cmd := &cobra.Command{
 		Use:   "map URI|PATH... [flags]",
@@ -57,7 +58,7 @@ type mapping struct {
 }
 
 // runMap prints the other side of each argument.
-func runMap(_ context.Context, o *mapOptions, args []string, io stdio) error {
+func runMap(_ context.Context, o *mapOptions, args []string, io term.IO) error {
 	maps, err := parseMaps(o.maps)
 	if err != nil {
 		return err
@@ -70,15 +71,15 @@ func runMap(_ context.Context, o *mapOptions, args []string, io stdio) error {
 		}
 		all = append(all, m)
 		switch {
-		case o.out.json:
+		case o.out.JSON:
 		case strings.Contains(arg, "://"):
-			io.printf("%s\n", m.Path)
+			io.Printf("%s\n", m.Path)
 		default:
-			io.printf("%s\n", m.URI)
+			io.Printf("%s\n", m.URI)
 		}
 	}
-	if o.out.json {
-		return io.printJSON(map[string]any{"mappings": all})
+	if o.out.JSON {
+		return io.PrintJSON(map[string]any{"mappings": all})
 	}
 	return nil
 }
@@ -88,7 +89,7 @@ func (o *mapOptions) mapOne(arg string, maps []destination.PathMap) (mapping, er
 	source, isURI := o.source, strings.Contains(arg, "://")
 	if source == "" {
 		if !isURI {
-			return mapping{}, usage(errors.New(arg+": a path stands for a URI of some Source"), "say which: --source https://example.org/")
+			return mapping{}, term.Usage(errors.New(arg+": a path stands for a URI of some Source"), "say which: --source https://example.org/")
 		}
 		source = arg
 	}
@@ -101,7 +102,7 @@ func (o *mapOptions) mapOne(arg string, maps []destination.PathMap) (mapping, er
 	}
 	p, err := destination.NewPaths(destination.PathOptions{Origin: origin, Portable: o.portable, Map: maps})
 	if err != nil {
-		return mapping{}, usage(err, "")
+		return mapping{}, term.Usage(err, "")
 	}
 	arg = fetch.WithoutUser(arg)
 	m := mapping{URI: arg, Path: arg}
@@ -124,7 +125,7 @@ func originOf(address string) (string, error) {
 		rest = rest[:i]
 	}
 	if scheme == "" || rest == "" {
-		return "", usagef("%q is no address of a Source", address)
+		return "", term.Usagef("%q is no address of a Source", address)
 	}
 	return scheme + "://" + rest, nil
 }

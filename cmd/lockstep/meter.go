@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 )
 
@@ -112,7 +113,7 @@ func (m *meter) reading(columns int) string {
 		return text
 	}
 	if n := m.fetched(); n > 0 {
-		if more := text + "  " + size(n); columns <= 0 || utf8.RuneCountInString(more) < columns {
+		if more := text + "  " + term.Size(n); columns <= 0 || utf8.RuneCountInString(more) < columns {
 			return more
 		}
 	}
@@ -200,25 +201,25 @@ func (v *view) text(frugality int) string {
 		add(5, bar(v.part, 10))
 	}
 	add(9, fmt.Sprintf("%d%%", int(v.part*100)))
-	add(9, fmt.Sprintf("%s of %s", thousands(v.p.Done), thousands(v.p.Total)))
+	add(9, fmt.Sprintf("%s of %s", term.Thousands(v.p.Done), term.Thousands(v.p.Total)))
 	if v.perSecond >= 1 {
-		add(2, thousands(int64(v.perSecond))+"/s")
+		add(2, term.Thousands(int64(v.perSecond))+"/s")
 	}
 	if v.bytes > 0 {
-		text := size(v.bytes)
+		text := term.Size(v.bytes)
 		if v.p.TotalBytes > v.bytes && frugality < 2 {
-			text += " of " + size(v.p.TotalBytes)
+			text += " of " + term.Size(v.p.TotalBytes)
 		}
 		add(3, text)
 	}
 	if v.byteRate >= 1 {
-		add(6, size(int64(v.byteRate))+"/s")
+		add(6, term.Size(int64(v.byteRate))+"/s")
 	}
 	if v.left > 0 {
 		add(6, span(v.left)+" left")
 	}
 	if v.p.Failed > 0 {
-		add(9, thousands(v.p.Failed)+" failed")
+		add(9, term.Thousands(v.p.Failed)+" failed")
 	}
 	return strings.Join(parts, "  ")
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"lockstep/blob"
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
@@ -66,7 +67,7 @@ func (o *selectOptions) options() (destination.Options, error) {
 	if o.since != "" {
 		since, err := resourcesync.ParseDatetime(o.since)
 		if err != nil {
-			return do, usagef("--since %q: want a date, as 2026-05-01, or a time, as 2026-05-01T12:00:00Z", o.since)
+			return do, term.Usagef("--since %q: want a date, as 2026-05-01, or a time, as 2026-05-01T12:00:00Z", o.since)
 		}
 		do.Since = since.Time()
 	}
@@ -81,7 +82,7 @@ func parseMaps(values []string) ([]destination.PathMap, error) {
 	for _, v := range values {
 		i := strings.LastIndexByte(v, '=') // a URI may hold one, the directory rarely does
 		if i <= 0 || i == len(v)-1 {
-			return nil, usagef("--map %q: want PREFIX=DIR, as https://example.org/articles/=articles", v)
+			return nil, term.Usagef("--map %q: want PREFIX=DIR, as https://example.org/articles/=articles", v)
 		}
 		maps = append(maps, destination.PathMap{Prefix: v[:i], Dir: v[i+1:]})
 	}
@@ -107,13 +108,13 @@ func openMirror(sel *selectOptions, readOnly bool, lookup func(string) (string, 
 	case isBucket(dest):
 		return openBucketMirror(dest, sel.state, readOnly, lookup, log)
 	case strings.Contains(dest, "://"):
-		return nil, usage(fmt.Errorf("%s: not a place for a mirror", dest), "give a directory, or a bucket as s3://BUCKET/PREFIX")
+		return nil, term.Usage(fmt.Errorf("%s: not a place for a mirror", dest), "give a directory, or a bucket as s3://BUCKET/PREFIX")
 	case sel.state != "" && !fromEnvironment("state", sel.state, lookup): // there it may be meant for serve
-		return nil, usage(errors.New("--state is for mirrors in buckets"), "a mirror in a directory keeps its memory in "+filepath.Join(dest, ".lockstep"))
+		return nil, term.Usage(errors.New("--state is for mirrors in buckets"), "a mirror in a directory keeps its memory in "+filepath.Join(dest, ".lockstep"))
 	}
 	switch info, err := os.Stat(dest); {
 	case err == nil && !info.IsDir():
-		return nil, usagef("%s is not a directory", dest)
+		return nil, term.Usagef("%s is not a directory", dest)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("open the mirror: %w", err)
 	}
@@ -166,7 +167,7 @@ func (o *selectOptions) isMirror() bool {
 func lockMirror(dir string) (*destination.Lock, error) {
 	lock, err := destination.LockDir(dir)
 	if _, used := errors.AsType[*destination.InUseError](err); used {
-		err = withHint(err, "wait for it to end, or stop it: its progress is kept")
+		err = term.WithHint(err, "wait for it to end, or stop it: its progress is kept")
 	}
 	return lock, err
 }
@@ -180,7 +181,7 @@ type destinationRun struct {
 }
 
 // openRun opens the mirror and makes the Destination.
-func openRun(sel *selectOptions, net *networkOptions, do destination.Options, readOnly bool, io stdio) (*destinationRun, error) {
+func openRun(sel *selectOptions, net *networkOptions, do destination.Options, readOnly bool, io term.IO) (*destinationRun, error) {
 	client, err := net.client(sel.source, io.LookupEnv, do.Logger)
 	if err != nil {
 		return nil, err
@@ -190,7 +191,7 @@ func openRun(sel *selectOptions, net *networkOptions, do destination.Options, re
 	do.Versions = &blob.Mem{}
 	if _, err := destination.New(&blob.Mem{}, &destination.MemJournal{}, client, do); err != nil {
 		client.Close()
-		return nil, usage(err, "")
+		return nil, term.Usage(err, "")
 	}
 	m, err := openMirror(sel, readOnly, io.LookupEnv, do.Logger)
 	if err != nil {
@@ -244,7 +245,7 @@ func (r *destinationRun) Close() {
 // A watcher turns the events of a run into what stderr shows.
 type watcher struct {
 	ctx    context.Context // of the run, for as long as it lasts
-	io     stdio
+	io     term.IO
 	quiet  bool
 	meter  meter
 	stream func(destination.Event) // for --events; may be nil
@@ -257,7 +258,7 @@ func (w *watcher) event(e destination.Event) {
 	w.tell(e)
 	w.meter.event(e)
 	if e.Kind == destination.EventDone && !w.quiet && w.meter.several() {
-		w.io.errorf("%s\n", setText(&e.Result))
+		w.io.Errorf("%s\n", setText(&e.Result))
 	}
 }
 
@@ -296,22 +297,22 @@ func (w *watcher) sumUp() {
 // say writes a line, unless it has been said.
 func (w *watcher) say(head string, err error) {
 	if text := head + errorText(err) + "\n"; w.once == nil || w.once.first(text) {
-		w.io.errorf("%s", text)
+		w.io.Errorf("%s", text)
 	}
 }
 
 // explain adds ways out to errors of a run that have none.
 func explain(err error, dest string) error {
 	if _, other := errors.AsType[*discover.KindError](err); other {
-		return withHint(err, "if "+dest+" is to follow what is there now, run sync with --baseline")
+		return term.WithHint(err, "if "+dest+" is to follow what is there now, run sync with --baseline")
 	}
 	switch {
 	case errors.Is(err, discover.ErrNoSource):
-		return withHint(err, "try the address of its Source Description, of a Capability List, Resource List, Sitemap, Atom feed or OAI-PMH repository")
+		return term.WithHint(err, "try the address of its Source Description, of a Capability List, Resource List, Sitemap, Atom feed or OAI-PMH repository")
 	case errors.Is(err, destination.ErrScratch):
-		return withHint(err, "where "+dest+" is a mirror already, or a directory at least, there is more scratch space: up to 64 GiB")
+		return term.WithHint(err, "where "+dest+" is a mirror already, or a directory at least, there is more scratch space: up to 64 GiB")
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return withHint(err, "make room in "+dest+" and run the same command again: what is there is kept")
+		return term.WithHint(err, "make room in "+dest+" and run the same command again: what is there is kept")
 	}
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/discover"
 )
@@ -30,17 +31,17 @@ func (o *selectOptions) checkSource(past bool) error {
 		if past {
 			return nil
 		}
-		return usage(fmt.Errorf("%s is a mirror, not a Source", o.source), "sync --at TIME makes another mirror of what it was; for what there is now, give the address it is a mirror of")
+		return term.Usage(fmt.Errorf("%s is a mirror, not a Source", o.source), "sync --at TIME makes another mirror of what it was; for what there is now, give the address it is a mirror of")
 	}
 	err := discover.Check(o.source)
 	if _, unread := errors.AsType[*fs.PathError](err); err == nil || unread {
 		return err
 	}
-	return usage(err, "")
+	return term.Usage(err, "")
 }
 
 // bring brings the mirror of r into step, or makes of it what was.
-func (o *syncOptions) bring(ctx context.Context, r *destinationRun, do destination.Options, io stdio) (destination.Report, error) {
+func (o *syncOptions) bring(ctx context.Context, r *destinationRun, do destination.Options, io term.IO) (destination.Report, error) {
 	if o.at == "" || !mirrorAt(o.source) {
 		return r.dest.Sync(ctx, o.source)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 )
@@ -66,7 +67,7 @@ func (v *netrcValue) Type() string       { return "bool" } // help then shows no
 // theSource is who is asked by commands that are given a Source.
 const theSource = "the Source"
 
-// declare declares the flags; whom says for people who is sent what is secret.
+// Declare declares the flags; whom says for people who is sent what is secret.
 func (o *networkOptions) declare(all *pflag.FlagSet, whom string) {
 	grouped(all, networkGroup, func(flags *pflag.FlagSet) { o.declareFlags(flags, whom) })
 }
@@ -101,7 +102,7 @@ func (o *networkOptions) client(home string, lookup func(string) (string, bool),
 		opts.Retries = -1 // zero asks for the default there
 	}
 	if o.timeout <= 0 || o.retries < 0 || o.jobs < 0 || o.rate < 0 {
-		return nil, usagef("--timeout must be above 0; --retries, --jobs and --rate must not be below 0")
+		return nil, term.Usagef("--timeout must be above 0; --retries, --jobs and --rate must not be below 0")
 	}
 	if opts.Home = discover.Home(home); opts.Home == nil {
 		opts.AllowPrivate = true // a file on this machine may name what only this machine can reach
@@ -109,25 +110,25 @@ func (o *networkOptions) client(home string, lookup func(string) (string, bool),
 	for _, h := range o.headers {
 		name, value, ok := strings.Cut(h, ":")
 		if !ok || strings.TrimSpace(name) == "" {
-			return nil, usagef("--header %q: want 'Name: value'", h)
+			return nil, term.Usagef("--header %q: want 'Name: value'", h)
 		}
 		opts.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
 	}
 	var err error
 	if opts.Bandwidth, err = parseSize(o.bandwidth); err != nil {
-		return nil, usagef("--bandwidth %q: %w", o.bandwidth, err)
+		return nil, term.Usagef("--bandwidth %q: %w", o.bandwidth, err)
 	}
 	if o.bearerFile != "" {
 		token, err := os.ReadFile(o.bearerFile)
 		if err != nil {
-			return nil, usagef("read the bearer token: %w", err)
+			return nil, term.Usagef("read the bearer token: %w", err)
 		}
 		opts.BearerToken = strings.TrimSpace(string(token))
 	}
 	opts.Netrc = netrcPath(o.netrc, lookup)
 	c, err := fetch.New(opts)
 	if err != nil {
-		return nil, usage(err, "")
+		return nil, term.Usage(err, "")
 	}
 	return c, nil
 }

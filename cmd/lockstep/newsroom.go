@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
 	"lockstep/source"
 )
@@ -13,7 +14,7 @@ import (
 // A newsroom tells people what becomes of the files of a site: progress while
 // a scan runs, files that cannot be published, changes as they are published.
 type newsroom struct {
-	io     stdio
+	io     term.IO
 	quiet  bool
 	beside bool // our documents stand beside the files, as they should: nothing to tell
 
@@ -38,24 +39,24 @@ func (n *newsroom) event(set string, e intake.Event) {
 		n.mu.Unlock()
 	case intake.EventUnreadable:
 		if isLine(e.Err) || strings.Contains(e.Path, "://") {
-			n.io.errorf("warning: %s: %v\n", e.Path, e.Err)
+			n.io.Errorf("warning: %s: %v\n", e.Path, e.Err)
 			return
 		}
-		n.io.errorf("warning: not published as it is now: %q: %v\n", e.Path, e.Err)
+		n.io.Errorf("warning: not published as it is now: %q: %v\n", e.Path, e.Err)
 	case intake.EventScanned:
 		if e.Err != nil {
 			n.warn(e.Err)
 		}
 	case intake.EventDegraded:
-		n.io.errorf("warning: changes may be seen late: %v\n", e.Err)
+		n.io.Errorf("warning: changes may be seen late: %v\n", e.Err)
 	}
 }
 
 // warn says what went wrong and is not the end.
 func (n *newsroom) warn(err error) {
-	n.io.errorf("warning: %s\n", strings.ReplaceAll(err.Error(), "\n", "\n  "))
-	if hint := hintOf(err); hint != "" {
-		n.io.errorf("hint: %s\n", hint)
+	n.io.Errorf("warning: %s\n", strings.ReplaceAll(err.Error(), "\n", "\n  "))
+	if hint := term.HintOf(err); hint != "" {
+		n.io.Errorf("hint: %s\n", hint)
 	}
 }
 
@@ -67,12 +68,12 @@ func (n *newsroom) line() string {
 		return "building dumps"
 	}
 	if n.adopted > 0 {
-		return "keeping versions  " + count(n.adopted, "resource")
+		return "keeping versions  " + term.Count(n.adopted, "resource")
 	}
 	if n.now.Files == 0 {
 		return "scanning"
 	}
-	return "scanning  " + count(n.now.Files, "file") + "  " + size(n.now.Bytes) + " read"
+	return "scanning  " + term.Count(n.now.Files, "file") + "  " + term.Size(n.now.Bytes) + " read"
 }
 
 // scanned says what a scan passed over.
@@ -98,17 +99,17 @@ func (n *newsroom) scanned(scan *scanned) {
 	if len(names) > maxNamed {
 		names = append(names[:maxNamed], "…")
 	}
-	n.io.errorf("note: %s passed over: %s\n", count(passed, "name"), strings.Join(names, ", "))
+	n.io.Errorf("note: %s passed over: %s\n", term.Count(passed, "name"), strings.Join(names, ", "))
 }
 
 // listed says what a list of resources holds that is passed over.
 func (n *newsroom) listed(skipped *intake.Problems) {
 	for i, p := range skipped.First {
 		if i == maxNamed {
-			n.io.errorf("note: and %s more of the kind\n", thousands(skipped.Count-maxNamed))
+			n.io.Errorf("note: and %s more of the kind\n", term.Thousands(skipped.Count-maxNamed))
 			return
 		}
-		n.io.errorf("note: %s: %v\n", p.Path, p.Err)
+		n.io.Errorf("note: %s: %v\n", p.Path, p.Err)
 	}
 }
 
@@ -156,7 +157,7 @@ func (n *newsroom) tell(r source.Report, now time.Time) {
 		if len(r.Sets) > 1 {
 			where = " of set " + set.Set
 		}
-		n.io.errorf("%s  published %s%s, %s in all\n", now.Format(time.TimeOnly), count(changes, "change"), where, count(set.Resources, "resource"))
+		n.io.Errorf("%s  published %s%s, %s in all\n", now.Format(time.TimeOnly), term.Count(changes, "change"), where, term.Count(set.Resources, "resource"))
 		n.changes[set.Set], n.toldAt = 0, now
 	}
 }
@@ -164,14 +165,14 @@ func (n *newsroom) tell(r source.Report, now time.Time) {
 // told says what else a publication came to, if anything.
 func (n *newsroom) told(r source.Report) {
 	for _, name := range r.Kept {
-		n.io.errorf("note: %s is somebody else's and stays as it is\n", name)
+		n.io.Errorf("note: %s is somebody else's and stays as it is\n", name)
 	}
 	if len(r.Lacking) > 0 {
-		n.io.errorf("hint: for others to find the Source by robots.txt, add to it\n  %s\n", strings.Join(r.Lacking, "\n  "))
+		n.io.Errorf("hint: for others to find the Source by robots.txt, add to it\n  %s\n", strings.Join(r.Lacking, "\n  "))
 	}
 	for _, set := range r.Sets {
 		if set.Refused > 0 {
-			n.io.errorf("warning: %s cannot be stated in a document and left out; --log-level info names them\n", count(set.Refused, "resource"))
+			n.io.Errorf("warning: %s cannot be stated in a document and left out; --log-level info names them\n", term.Count(set.Refused, "resource"))
 		}
 	}
 }
@@ -199,10 +200,10 @@ func (n *newsroom) dumped(r source.DumpReport) {
 	for _, set := range r.Sets {
 		now := time.Now().Format(time.TimeOnly)
 		if set.Dump {
-			n.io.errorf("%s  resource dump of set %s: %s, of which %d new\n", now, set.Set, count(set.Packages, "package"), set.Packages-set.Reused)
+			n.io.Errorf("%s  resource dump of set %s: %s, of which %d new\n", now, set.Set, term.Count(set.Packages, "package"), set.Packages-set.Reused)
 		}
 		if set.Added > 0 {
-			n.io.errorf("%s  change dump of set %s: %s added with %s\n", now, set.Set, count(set.Added, "package"), count(set.Changes, "change"))
+			n.io.Errorf("%s  change dump of set %s: %s added with %s\n", now, set.Set, term.Count(set.Added, "package"), term.Count(set.Changes, "change"))
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/internal/fetch"
 	"lockstep/source"
 	"lockstep/websub"
@@ -43,7 +44,7 @@ type hubFlags struct {
 	embedded     bool // there can be one here
 }
 
-// declare declares the flags; serve can be a hub itself.
+// Declare declares the flags; serve can be a hub itself.
 func (o *hubFlags) declare(flags *pflag.FlagSet, embedded bool) {
 	o.embedded = embedded
 	if embedded {
@@ -59,20 +60,20 @@ func (o *hubFlags) declare(flags *pflag.FlagSet, embedded bool) {
 // settle refuses what cannot be meant.
 func (o *hubFlags) settle() error {
 	if o.notifyDelay < 0 {
-		return usagef("--notify-delay must not be below 0")
+		return term.Usagef("--notify-delay must not be below 0")
 	}
 	if len(o.hub) > 1 && slices.Contains(o.hub, hubOff) {
-		return usage(fmt.Errorf("--hub: off and another one cannot both be"), "leave out --hub off")
+		return term.Usage(fmt.Errorf("--hub: off and another one cannot both be"), "leave out --hub off")
 	}
 	for _, v := range o.hub {
 		switch u, err := url.Parse(v); {
 		case v == hubOff, v == hubEmbedded && o.embedded:
 		case v == hubEmbedded:
-			return usage(fmt.Errorf("--hub %s: a hub runs in serve only", v), "name the URL of a hub, as that of lockstep hub")
+			return term.Usage(fmt.Errorf("--hub %s: a hub runs in serve only", v), "name the URL of a hub, as that of lockstep hub")
 		case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-			return usage(fmt.Errorf("--hub %q is no URL", fetch.WithoutUser(v)), "as --hub https://hub.example.org/, or --hub off")
+			return term.Usage(fmt.Errorf("--hub %q is no URL", fetch.WithoutUser(v)), "as --hub https://hub.example.org/, or --hub off")
 		case u.User != nil: // our documents name it
-			return usage(fmt.Errorf("--hub %s with a user name or password, which our documents would show", fetch.WithoutUser(v)), "publish with a token: --hub-token-file FILE")
+			return term.Usage(fmt.Errorf("--hub %s with a user name or password, which our documents would show", fetch.WithoutUser(v)), "publish with a token: --hub-token-file FILE")
 		}
 	}
 	return o.settleTokens()
@@ -110,7 +111,7 @@ func (s *site) notifyOnce(ctx context.Context) error {
 		if errors.As(err, &refused) && refused.Permanent() {
 			hint = "all is published, and in the Change List; see that the hub knows the topic and the token (--hub-token)"
 		}
-		return withHint(fmt.Errorf("tell hubs of the changes: %w", err), hint)
+		return term.WithHint(fmt.Errorf("tell hubs of the changes: %w", err), hint)
 	}
 	return nil
 }
@@ -130,7 +131,7 @@ func (s *site) publisher(hub string) (source.Notifier, error) {
 	}
 	p, err := websub.NewPublisher(o)
 	if err != nil {
-		return nil, usage(fmt.Errorf("--hub %s: %w", hub, err), "name the URL of a hub, as that of lockstep hub")
+		return nil, term.Usage(fmt.Errorf("--hub %s: %w", hub, err), "name the URL of a hub, as that of lockstep hub")
 	}
 	return publisher{p}, nil
 }
@@ -146,7 +147,7 @@ func (o *networkOptions) hubClient() (*http.Client, error) {
 	default:
 		u, err := url.Parse(o.proxy)
 		if err != nil {
-			return nil, usagef("--proxy %q is no URL", o.proxy)
+			return nil, term.Usagef("--proxy %q is no URL", o.proxy)
 		}
 		t.Proxy = http.ProxyURL(u)
 	}
@@ -157,7 +158,7 @@ func (o *networkOptions) hubClient() (*http.Client, error) {
 		}
 		pem, err := os.ReadFile(o.caFile)
 		if err != nil || !roots.AppendCertsFromPEM(pem) {
-			return nil, usagef("--ca-file %s: holds no certificates, or cannot be read", o.caFile)
+			return nil, term.Usagef("--ca-file %s: holds no certificates, or cannot be read", o.caFile)
 		}
 		t.TLSClientConfig = &tls.Config{RootCAs: roots}
 	}
@@ -213,15 +214,15 @@ func (n *newsroom) notified(t source.Notification) {
 	}
 	switch {
 	case t.Err == nil && !h.warned.IsZero():
-		n.io.errorf("note: the hub %s takes notifications of set %s again\n", t.Hub, t.Set)
+		n.io.Errorf("note: the hub %s takes notifications of set %s again\n", t.Hub, t.Set)
 		*h = hubNews{}
 	case t.Err == nil:
 	case time.Since(h.warned) < notifyWarnEvery:
 	case t.Refused:
 		h.warned = time.Now()
-		n.io.errorf("warning: the hub refuses notifications of set %s, %d so far; their changes are in the Change List: %v\nhint: see that the hub knows the topic and the token (--hub-token)\n", t.Set, h.lost, t.Err)
+		n.io.Errorf("warning: the hub refuses notifications of set %s, %d so far; their changes are in the Change List: %v\nhint: see that the hub knows the topic and the token (--hub-token)\n", t.Set, h.lost, t.Err)
 	default:
 		h.warned = time.Now()
-		n.io.errorf("warning: the hub did not take a notification of set %s, and gets it later: %v\n", t.Set, t.Err)
+		n.io.Errorf("warning: the hub did not take a notification of set %s, and gets it later: %v\n", t.Set, t.Err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
 	"lockstep/oaipmh"
 )
@@ -35,7 +36,7 @@ func openRepository(w *wayIn) (origin, error) {
 	if !w.site.opts.content { // files are all there is of us
 		at := strings.TrimSuffix(w.site.opts.baseURL, "/") + "/"
 		if !strings.HasPrefix(w.uri, at) {
-			return nil, withHint(fmt.Errorf("uri %s is not below the base URL, where the records are to be written", w.uri), "leave uri out")
+			return nil, term.WithHint(fmt.Errorf("uri %s is not below the base URL, where the records are to be written", w.uri), "leave uri out")
 		}
 		o.Contents = &fileContents{store: w.site.docs, base: at}
 		where := sha256.Sum256([]byte(w.site.opts.documents))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/repository"
 	"lockstep/source"
 )
@@ -52,7 +53,7 @@ func (c *setConfig) offersOAI() bool { return c.OAIPMH != nil && *c.OAIPMH }
 func (o *siteOptions) checkOAI() error {
 	for i := range o.sets {
 		if c := &o.sets[i]; c.offersOAI() && !o.content {
-			return usage(fmt.Errorf("set %s: oai_pmh: files cannot answer OAI-PMH, only a program does", c.label(i)),
+			return term.Usage(fmt.Errorf("set %s: oai_pmh: files cannot answer OAI-PMH, only a program does", c.label(i)),
 				"use lockstep serve, or leave oai_pmh out")
 
 		}
@@ -67,7 +68,7 @@ func (s *site) openOAI() error {
 	}
 	base, err := source.BaseURL(s.opts.baseURL)
 	if err != nil {
-		return usage(err, "")
+		return term.Usage(err, "")
 	}
 	u, err := url.Parse(base)
 	if err != nil {
@@ -85,7 +86,7 @@ func (s *site) openOAI() error {
 		o.Sets = append(o.Sets, offered)
 	}
 	if s.oai, err = repository.New(s.db.Catalog(), o); err != nil {
-		return usage(err, "give the address of who looks after it: --oai-admin NAME@HOST.DOMAIN")
+		return term.Usage(err, "give the address of who looks after it: --oai-admin NAME@HOST.DOMAIN")
 	}
 	s.oaiPath = u.EscapedPath() + oaiName
 	return nil

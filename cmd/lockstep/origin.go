@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -196,14 +197,14 @@ func algorithms(names []string) ([]resourcesync.Algorithm, error) {
 	for _, n := range names {
 		a, ok := known[strings.ToLower(strings.TrimSpace(n))]
 		if !ok {
-			return nil, usagef("--hash %q: want some of md5, sha-1, sha-256, sha-384, sha-512", n)
+			return nil, term.Usagef("--hash %q: want some of md5, sha-1, sha-256, sha-384, sha-512", n)
 		}
 		if !slices.Contains(as, a) {
 			as = append(as, a)
 		}
 	}
 	if len(as) == 0 {
-		return nil, usagef("--hash: give at least one; the default is sha-256,md5")
+		return nil, term.Usagef("--hash: give at least one; the default is sha-256,md5")
 	}
 	slices.Sort(as)
 	return as, nil

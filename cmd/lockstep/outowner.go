@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"lockstep/blob"
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 )
 
@@ -68,7 +69,7 @@ func checkOwner(ctx context.Context, docs blob.Store, o siteOptions) (*outClaim,
 	known, found, err := readOwner(ctx, docs)
 	switch {
 	case err != nil:
-		return nil, withHint(fmt.Errorf("open %s for the documents: %w", o.documents, err), "see that it can be reached and written; nothing was published")
+		return nil, term.WithHint(fmt.Errorf("open %s for the documents: %w", o.documents, err), "see that it can be reached and written; nothing was published")
 	case !found:
 		c.due = true
 		return c, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"lockstep/cmd/lockstep/internal/term"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,7 +18,7 @@ import (
 func checkPlaces(o siteOptions) error {
 	for _, c := range o.sets {
 		if from := c.from.String(); isBucket(from) && bucketBelow(from, o.documents) {
-			return usage(fmt.Errorf("the documents in %s would lie inside %s and be published as resources", o.documents, from),
+			return term.Usage(fmt.Errorf("the documents in %s would lie inside %s and be published as resources", o.documents, from),
 				"write them elsewhere, or to "+from+" itself")
 
 		}
@@ -26,7 +27,7 @@ func checkPlaces(o siteOptions) error {
 			continue
 		}
 		if real, err := realPath(dir); err == nil && slices.Contains(strings.Split(filepath.ToSlash(real), "/"), ".lockstep") {
-			return usage(fmt.Errorf("%s is inside a directory called .lockstep, where lockstep keeps its own state: it is never published", dir),
+			return term.Usage(fmt.Errorf("%s is inside a directory called .lockstep, where lockstep keeps its own state: it is never published", dir),
 				"publish the directory that contains it, or copy the files elsewhere")
 
 		}
@@ -34,19 +35,19 @@ func checkPlaces(o siteOptions) error {
 		case errors.Is(err, fs.ErrNotExist) && len(o.sets) > 1:
 			// Scanning will tell; it need not keep the other sets from anything.
 		case errors.Is(err, fs.ErrNotExist):
-			return usagef("%s does not exist", dir)
+			return term.Usagef("%s does not exist", dir)
 		case err != nil:
-			return usage(err, "")
+			return term.Usage(err, "")
 		case !info.IsDir():
-			return usagef("%s is not a directory", dir)
+			return term.Usagef("%s is not a directory", dir)
 		}
 		if rel, ok := inside(dir, o.state); ok && !strings.Contains("/"+rel+"/", "/.lockstep/") {
-			return usage(fmt.Errorf("the state directory %s lies inside %s and would be published", o.state, dir),
+			return term.Usage(fmt.Errorf("the state directory %s lies inside %s and would be published", o.state, dir),
 				"give a --state elsewhere, or below "+filepath.Join(dir, ".lockstep"))
 
 		}
 		if rel, ok := inside(dir, o.documents); ok && rel != "." && !strings.Contains("/"+rel+"/", "/.lockstep/") {
-			return usage(fmt.Errorf("the documents in %s would lie inside %s and be published as resources", o.documents, dir),
+			return term.Usage(fmt.Errorf("the documents in %s would lie inside %s and be published as resources", o.documents, dir),
 				"write them to a directory elsewhere, or to "+dir+" itself")
 
 		}
@@ -124,7 +125,7 @@ func defaultState(place string, isPath bool, lookup func(string) (string, bool))
 	if !ok || !filepath.IsAbs(root) {
 		home, err := os.UserHomeDir()
 		if err != nil {
-			return "", usage(fmt.Errorf("find a place for the state: %w", err), "give one with --state")
+			return "", term.Usage(fmt.Errorf("find a place for the state: %w", err), "give one with --state")
 		}
 		root = filepath.Join(home, ".local", "state")
 	}

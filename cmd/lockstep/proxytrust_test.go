@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"lockstep/cmd/lockstep/internal/term"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -282,10 +283,10 @@ func TestProxyOpensNothing(t *testing.T) {
 func TestAdminRoutesRefuse(t *testing.T) {
 	t.Parallel()
 	room := t.TempDir()
-	io := stdio{Out: io.Discard, Err: io.Discard}
+	io := term.IO{Out: io.Discard, Err: io.Discard}
 	s, err := openSite(t.Context(), siteOptions{
 		baseURL: "http://127.0.0.1:1/data/", sets: []setConfig{{from: address{kindOf("dir"), t.TempDir()}, Hash: []string{"sha-256"}}}, state: filepath.Join(room, "state"), documents: filepath.Join(room, "documents"),
-		scanInterval: -1, content: true, command: "test", log: (&outputOptions{}).logger(io), io: io,
+		scanInterval: -1, content: true, command: "test", log: (&term.Options{}).Logger(io), io: io,
 		hubs: hubFlags{hub: []string{hubEmbedded}}, embedding: &embedding{hub: hubOfThisMachine()},
 	})
 	if err != nil {

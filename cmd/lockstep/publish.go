@@ -13,17 +13,18 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
 )
 
 // publishOptions are the flags of publish.
 type publishOptions struct {
 	sourceFlags
-	result *outputOptions
+	result *term.Options
 	out    string
 }
 
-func newPublish(io stdio, out *outputOptions) *cobra.Command {
+func newPublish(io term.IO, out *term.Options) *cobra.Command {
 	o := &publishOptions{result: out}
 	cmd := &cobra.Command{
 		Use:   "publish DIR --out OUT --base-url URL [flags]",
@@ -49,7 +50,7 @@ The web server must serve what is in OUT below the base URL, and DIR too.`,
 				return err
 			}
 			if len(args) == 0 && len(o.file.Sets) == 0 {
-				return usage(errors.New("publish: DIR is missing"), "usage: "+cmd.UseLine()+"; or name sets in the configuration")
+				return term.Usage(errors.New("publish: DIR is missing"), "usage: "+cmd.UseLine()+"; or name sets in the configuration")
 			}
 			return runPublish(cmd.Context(), o, io)
 		},
@@ -59,33 +60,33 @@ The web server must serve what is in OUT below the base URL, and DIR too.`,
 	return cmd
 }
 
-// check refuses what cannot work before anything is written.
+// Check refuses what cannot work before anything is written.
 func (o *publishOptions) check() error {
 	if o.out == "" {
-		return usage(errors.New("--out is missing"), "say where to write the documents: the directory your web server serves, --out "+o.places())
+		return term.Usage(errors.New("--out is missing"), "say where to write the documents: the directory your web server serves, --out "+o.places())
 	}
 	if strings.Contains(o.out, "://") && !isBucket(o.out) {
-		return usagef("--out %s: want a directory or s3://BUCKET/PREFIX", o.out)
+		return term.Usagef("--out %s: want a directory or s3://BUCKET/PREFIX", o.out)
 	}
 	if o.baseURL == "" {
-		return usage(errors.New("--base-url is missing"),
+		return term.Usage(errors.New("--base-url is missing"),
 			"the documents name every file by its URL: say where your web server serves them, as --base-url https://data.example.org/")
 
 	}
 	if u, err := url.Parse(o.baseURL); err != nil || u.Host == "" {
-		return usage(usagef("--base-url %q is no URL", o.baseURL), "as --base-url https://data.example.org/")
+		return term.Usage(term.Usagef("--base-url %q is no URL", o.baseURL), "as --base-url https://data.example.org/")
 	}
 	return nil
 }
 
 // runPublish publishes once, or with --watch until ctx ends.
-func runPublish(ctx context.Context, o *publishOptions, io stdio) error {
+func runPublish(ctx context.Context, o *publishOptions, io term.IO) error {
 	if err := o.check(); err != nil {
 		return err
 	}
 	so := o.site("publish", o.result, io)
 	so.documents = o.out
-	n := &newsroom{io: io, quiet: o.result.quiet}
+	n := &newsroom{io: io, quiet: o.result.Quiet}
 	n.beside = slices.ContainsFunc(o.sets, func(c setConfig) bool { return beside(c.from, o.out) })
 	if so.onEvent = n.event; o.watching() {
 		so.onNotify = n.notified // else what goes wrong is an error
@@ -96,7 +97,7 @@ func runPublish(ctx context.Context, o *publishOptions, io stdio) error {
 		return err
 	}
 	defer s.Close()
-	stop := showProgress(io, o.result.quiet, n.line)
+	stop := term.ShowProgress(io, o.result.Quiet, n.line)
 	p, err := s.publishOnce(ctx, n)
 	var dumpErr error
 	if err == nil {
@@ -188,19 +189,19 @@ func (o *publishOptions) summary(p *publication, took time.Duration) published {
 }
 
 // printPublish prints what a publication came to.
-func printPublish(io stdio, o *publishOptions, s *site, p *publication, took time.Duration) error {
+func printPublish(io term.IO, o *publishOptions, s *site, p *publication, took time.Duration) error {
 	sum := o.summary(p, took)
-	if o.result.json {
-		return io.printJSON(sum)
+	if o.result.JSON {
+		return io.PrintJSON(sum)
 	}
 	if !sum.Written {
-		io.printf("nothing changed: the documents in %s are up to date\n", o.out)
+		io.Printf("nothing changed: the documents in %s are up to date\n", o.out)
 	} else {
-		io.printf("published %s in %s\n", count(sum.Resources, "resource"), o.out)
-		io.printf("  %s created, %s updated, %s deleted, %s\n", thousands(sum.Created), thousands(sum.Updated), thousands(sum.Deleted), elapsed(took))
+		io.Printf("published %s in %s\n", term.Count(sum.Resources, "resource"), o.out)
+		io.Printf("  %s created, %s updated, %s deleted, %s\n", term.Thousands(sum.Created), term.Thousands(sum.Updated), term.Thousands(sum.Deleted), term.Elapsed(took))
 	}
 	s.printSets(io)
-	io.printf("  mirror it with   lockstep sync %s/ DEST\n", strings.TrimSuffix(o.baseURL, "/"))
+	io.Printf("  mirror it with   lockstep sync %s/ DEST\n", strings.TrimSuffix(o.baseURL, "/"))
 	return nil
 }
 
@@ -235,13 +236,13 @@ func unreadable(scans []scanned) error {
 		switch n, kind := scan.Unreadable.Count, scan.set.from.kind; {
 		case n == 0:
 		case kind.away, kind.harvest:
-			errs = append(errs, withHint(fmt.Errorf("set %s: %s could not be read; what the others say is published", scan.set.name, count(n, kind.part)),
+			errs = append(errs, term.WithHint(fmt.Errorf("set %s: %s could not be read; what the others say is published", scan.set.name, term.Count(n, kind.part)),
 				"they are named above; as long as there are any, nothing is deleted for not being listed"))
 		case kind.part != "":
-			errs = append(errs, withHint(fmt.Errorf("set %s: %s could not be read and are published as they were", scan.set.name, count(n, kind.part)),
+			errs = append(errs, term.WithHint(fmt.Errorf("set %s: %s could not be read and are published as they were", scan.set.name, term.Count(n, kind.part)),
 				"they are named above; see that these credentials may read them"))
 		default:
-			errs = append(errs, withHint(errUnreadable, "they are named above; "+readable(&scan.Unreadable)))
+			errs = append(errs, term.WithHint(errUnreadable, "they are named above; "+readable(&scan.Unreadable)))
 		}
 	}
 	return errors.Join(errs...)

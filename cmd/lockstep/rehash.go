@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
 )
 
@@ -20,7 +21,7 @@ const rehashEvery = time.Minute
 func parseShare(s string) (float64, error) {
 	f, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(s), "%")), 64)
 	if err != nil || !(f >= 0 && f <= 100) {
-		return 0, usage(usagef("--rehash %q: want percent of the files in a day, from 0 to 100", s), "as 1%, or 0 for none")
+		return 0, term.Usage(term.Usagef("--rehash %q: want percent of the files in a day, from 0 to 100", s), "as 1%, or 0 for none")
 	}
 	return f / 100, nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/internal/connlimit"
 	"lockstep/internal/fetch"
 	"lockstep/memento"
@@ -31,14 +32,14 @@ const readyPrefix = "ready: "
 // serveOptions are the flags of serve.
 type serveOptions struct {
 	sourceFlags
-	out      *outputOptions
+	out      *term.Options
 	listen   string
 	versions bool
 	oaiFlags
 	embedding
 }
 
-func newServe(io stdio, out *outputOptions) *cobra.Command {
+func newServe(io term.IO, out *term.Options) *cobra.Command {
 	o := &serveOptions{out: out}
 	cmd := &cobra.Command{
 		Use:   "serve [DIR] [flags]",
@@ -87,7 +88,7 @@ func (o *serveOptions) keepVersions() {
 }
 
 // runServe serves until ctx ends.
-func runServe(ctx context.Context, o *serveOptions, io stdio) error {
+func runServe(ctx context.Context, o *serveOptions, io term.IO) error {
 	so := o.site("serve", o.out, io)
 	l, err := listen(ctx, o.listen)
 	if err != nil {
@@ -101,14 +102,14 @@ func runServe(ctx context.Context, o *serveOptions, io stdio) error {
 	if so.documents = string(o.file.Documents); so.documents == "" {
 		so.documents = filepath.Join(o.state, "documents")
 	}
-	n := &newsroom{io: io, quiet: o.out.quiet}
+	n := &newsroom{io: io, quiet: o.out.Quiet}
 	so.onEvent, so.onNotify = n.event, n.notified
 	s, err := openSite(ctx, so)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	stop := showProgress(io, o.out.quiet, n.line)
+	stop := term.ShowProgress(io, o.out.Quiet, n.line)
 	p, err := s.publishOnce(ctx, n)
 	stop()
 	if err != nil {
@@ -127,24 +128,24 @@ func connections() int { return connlimit.ForFiles(fetch.OpenFiles(), fetch.OwnF
 // files that may be open allow.
 func listen(ctx context.Context, address string) (net.Listener, error) {
 	if _, _, err := net.SplitHostPort(address); err != nil {
-		return nil, usage(fmt.Errorf("--listen %q: want HOST:PORT", address), "as 127.0.0.1:8080, or :8080 for every address of this machine")
+		return nil, term.Usage(fmt.Errorf("--listen %q: want HOST:PORT", address), "as 127.0.0.1:8080, or :8080 for every address of this machine")
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
-		return nil, withHint(fmt.Errorf("listen on %s: %w", address, errors.Unwrap(err)), "choose another address with --listen; port 0 takes a free one")
+		return nil, term.WithHint(fmt.Errorf("listen on %s: %w", address, errors.Unwrap(err)), "choose another address with --listen; port 0 takes a free one")
 	}
 	return connlimit.New(l, connections()), nil
 }
 
 // baseURLOf returns the base URL of a Source that was not given one.
-func baseURLOf(addr net.Addr, io stdio) string {
+func baseURLOf(addr net.Addr, io term.IO) string {
 	host, port, err := net.SplitHostPort(addr.String())
 	if err != nil {
 		return "http://" + addr.String() + "/"
 	}
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
-		io.errorf("warning: others cannot use the addresses in our documents: they name %s\nhint: give the name others know this machine by: --base-url http://NAME:%s/\n", host, port)
+		io.Errorf("warning: others cannot use the addresses in our documents: they name %s\nhint: give the name others know this machine by: --base-url http://NAME:%s/\n", host, port)
 	}
 	u := url.URL{Scheme: "http", Host: net.JoinHostPort(host, port), Path: "/"}
 	return u.String()
@@ -168,52 +169,52 @@ type serving struct {
 }
 
 // announce says on stdout what is served, and where.
-func (o *serveOptions) announce(s *site, p *publication, io stdio) error {
+func (o *serveOptions) announce(s *site, p *publication, io term.IO) error {
 	base := s.opts.baseURL
-	if o.out.json {
+	if o.out.JSON {
 		v := serving{BaseURL: base, Listen: o.listen, Resources: p.resources(), State: o.state, Admin: s.admin.address(), AdminTokenFile: s.admin.tokenFile}
 		for _, set := range s.sets {
 			v.CapabilityList = append(v.CapabilityList, set.list)
 		}
-		return io.printJSON(v)
+		return io.PrintJSON(v)
 	}
-	io.printf("serving %s from %s\n", count(p.resources(), "resource"), o.places())
+	io.Printf("serving %s from %s\n", term.Count(p.resources(), "resource"), o.places())
 	s.printSets(io)
-	io.printf("  mirror it with   lockstep sync %s DEST\n", base)
+	io.Printf("  mirror it with   lockstep sync %s DEST\n", base)
 	if s.api != nil {
-		io.printf("  fill it through  %s%s\n", strings.TrimSuffix(base, "/")+"/", apiDir)
+		io.Printf("  fill it through  %s%s\n", strings.TrimSuffix(base, "/")+"/", apiDir)
 	}
 	if s.oai != nil {
-		io.printf("  harvest it from  %s (OAI-PMH)\n", oaiAddress(base))
+		io.Printf("  harvest it from  %s (OAI-PMH)\n", oaiAddress(base))
 	}
 	if o.watching() {
-		io.printf("  stay in step     lockstep follow %s DEST\n", base)
+		io.Printf("  stay in step     lockstep follow %s DEST\n", base)
 	}
 	if s.opts.keepsVersions() {
-		io.printf("  prior versions   %s%sURI\n", strings.TrimSuffix(base, "/")+"/", memento.TimeGatePrefix)
+		io.Printf("  prior versions   %s%sURI\n", strings.TrimSuffix(base, "/")+"/", memento.TimeGatePrefix)
 	}
 	s.admin.print(io)
 	for _, hub := range s.opts.hubs.hub {
 		if hub != hubOff && hub != hubEmbedded {
-			io.printf("  tells the hub    %s\n", hub)
+			io.Printf("  tells the hub    %s\n", hub)
 		}
 	}
 	if o.watching() {
-		io.printf("  watching for changes; Ctrl-C stops\n")
+		io.Printf("  watching for changes; Ctrl-C stops\n")
 	}
-	io.printf("%s%s\n", readyPrefix, base)
+	io.Printf("%s%s\n", readyPrefix, base)
 	return nil
 }
 
 // printSets says where each set begins.
-func (s *site) printSets(io stdio) {
+func (s *site) printSets(io term.IO) {
 	for _, set := range s.sets {
-		io.printf("  capability list  %s\n", set.list)
+		io.Printf("  capability list  %s\n", set.list)
 		if set.source.Atom == nil {
 			continue
 		}
 		if feed, err := source.AtomFeedURI(s.opts.baseURL, set.name); err == nil { // the base URL is known to be one
-			io.printf("  atom feed        %s\n", feed)
+			io.Printf("  atom feed        %s\n", feed)
 		}
 	}
 }

@@ -11,13 +11,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/internal/simulate"
 	"lockstep/source"
 )
 
 // simulateOptions are the flags of simulate.
 type simulateOptions struct {
-	out       *outputOptions
+	out       *term.Options
 	listen    string
 	baseURL   string
 	resources int
@@ -32,7 +33,7 @@ type simulateOptions struct {
 	entries   int
 }
 
-func newSimulate(io stdio, out *outputOptions) *cobra.Command {
+func newSimulate(io term.IO, out *term.Options) *cobra.Command {
 	o := &simulateOptions{out: out}
 	cmd := &cobra.Command{
 		Use:   "simulate [flags]",
@@ -67,7 +68,7 @@ answers as a bad network or a broken server would.`,
 // settings returns what the flags say.
 func (o *simulateOptions) settings() (so simulate.Options, err error) {
 	if o.resources < 0 || o.rate < 0 || o.changes < 0 || o.entries < 0 || o.every <= 0 {
-		return so, usage(errors.New("--resources, --rate, --changes and --part-entries must not be below 0, --every above it"), "")
+		return so, term.Usage(errors.New("--resources, --rate, --changes and --part-entries must not be below 0, --every above it"), "")
 	}
 	so = simulate.Options{
 		BaseURL: o.baseURL, Seed: o.seed, Resources: o.resources, Rate: o.rate, Changes: o.changes, Every: o.every,
@@ -77,10 +78,10 @@ func (o *simulateOptions) settings() (so simulate.Options, err error) {
 		so.Resources = -1
 	}
 	if so.Sizes, err = simulate.ParseSizes(o.size); err != nil {
-		return so, usage(fmt.Errorf("--size %w", err), "")
+		return so, term.Usage(fmt.Errorf("--size %w", err), "")
 	}
 	if so.Faults, err = simulate.ParseFaults(o.faults); err != nil {
-		return so, usage(fmt.Errorf("--faults %w", err), "")
+		return so, term.Usage(fmt.Errorf("--faults %w", err), "")
 	}
 	if so.Mix, err = parseMix(o.mix); err != nil {
 		return so, err
@@ -101,7 +102,7 @@ func parseMix(s string) (simulate.Mix, error) {
 		shares[i], ok = uint(n), err == nil
 	}
 	if !ok || shares[0]+shares[1]+shares[2] == 0 {
-		return simulate.Mix{}, usage(usagef("--mix %q: want three whole numbers, not all 0", s), "as 10:80:10")
+		return simulate.Mix{}, term.Usage(term.Usagef("--mix %q: want three whole numbers, not all 0", s), "as 10:80:10")
 	}
 	return simulate.Mix{Created: shares[0], Updated: shares[1], Deleted: shares[2]}, nil
 }
@@ -116,7 +117,7 @@ type simulation struct {
 }
 
 // runSimulate simulates until ctx ends.
-func runSimulate(ctx context.Context, o *simulateOptions, io stdio) error {
+func runSimulate(ctx context.Context, o *simulateOptions, io term.IO) error {
 	so, err := o.settings()
 	if err != nil {
 		return err
@@ -129,11 +130,11 @@ func runSimulate(ctx context.Context, o *simulateOptions, io stdio) error {
 	if so.BaseURL == "" {
 		so.BaseURL = baseURLOf(l.Addr(), io)
 	}
-	so.Logger = o.out.logger(io)
+	so.Logger = o.out.Logger(io)
 	var made simulate.Progress
 	so.OnDone = func(p simulate.Progress) {
-		if !o.out.quiet && p.Changes/1000 != made.Changes/1000 {
-			io.errorf("%s made; %s\n", count(p.Changes, "change"), count(p.Resources, "resource"))
+		if !o.out.Quiet && p.Changes/1000 != made.Changes/1000 {
+			io.Errorf("%s made; %s\n", term.Count(p.Changes, "change"), term.Count(p.Resources, "resource"))
 		}
 		made = p
 	}
@@ -142,22 +143,22 @@ func runSimulate(ctx context.Context, o *simulateOptions, io stdio) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		return usage(err, "")
+		return term.Usage(err, "")
 	}
 	list, err := source.CapabilityListURI(so.BaseURL, source.DefaultSet)
 	if err != nil {
 		return err
 	}
-	if o.out.json {
-		err = io.printJSON(simulation{BaseURL: so.BaseURL, Listen: l.Addr().String(), CapabilityList: list, Resources: sim.Progress().Resources, Seed: o.seed})
+	if o.out.JSON {
+		err = io.PrintJSON(simulation{BaseURL: so.BaseURL, Listen: l.Addr().String(), CapabilityList: list, Resources: sim.Progress().Resources, Seed: o.seed})
 		if err != nil {
 			return err
 		}
 	} else {
-		io.printf("simulating %s, %v changes a second, seed %d\n", count(sim.Progress().Resources, "resource"), o.rate, o.seed)
-		io.printf("  capability list  %s\n", list)
-		io.printf("  mirror it with   lockstep sync %s DEST\n", so.BaseURL)
-		io.printf("%s%s\n", readyPrefix, so.BaseURL)
+		io.Printf("simulating %s, %v changes a second, seed %d\n", term.Count(sim.Progress().Resources, "resource"), o.rate, o.seed)
+		io.Printf("  capability list  %s\n", list)
+		io.Printf("  mirror it with   lockstep sync %s DEST\n", so.BaseURL)
+		io.Printf("%s%s\n", readyPrefix, so.BaseURL)
 	}
 	srv := source.NewServer(sim.Handler())
 	srv.ErrorLog = slog.NewLogLogger(so.Logger.Handler(), slog.LevelDebug)

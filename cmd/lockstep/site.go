@@ -14,6 +14,7 @@ import (
 	"lockstep/bitstream"
 	"lockstep/blob"
 	"lockstep/catalog"
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
 	"lockstep/internal/fetch"
 	"lockstep/internal/mediatype"
@@ -69,7 +70,7 @@ type siteOptions struct {
 	content      bool       // serve the resources too, where we have them
 	command      string     // what the lock says
 	network      *networkOptions
-	io           stdio
+	io           term.IO
 	log          *slog.Logger
 	onEvent      func(set string, e intake.Event)
 	onNotify     func(source.Notification) // may be nil
@@ -159,7 +160,7 @@ func (s *site) newSource() (err error) {
 		docs = source.Compressed(docs)
 	}
 	if s.src, err = source.New(cat, docs, so); err != nil {
-		return usage(err, "")
+		return term.Usage(err, "")
 	}
 	return s.openOAI()
 }

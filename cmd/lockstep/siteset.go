@@ -9,6 +9,7 @@ import (
 
 	"lockstep/bitstream"
 	"lockstep/catalog"
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
 	"lockstep/source"
 )
@@ -37,7 +38,7 @@ func (s *site) newSet(c *setConfig, inner catalog.Catalog) (*siteSet, catalog.Ca
 	}
 	var err error
 	if set.list, err = source.CapabilityListURI(s.opts.baseURL, set.name); err != nil {
-		return nil, nil, usage(err, "")
+		return nil, nil, term.Usage(err, "")
 	}
 	set.source = source.Set{
 		Name: set.name, Description: c.Description,
@@ -65,7 +66,7 @@ func (s *site) newSet(c *setConfig, inner catalog.Catalog) (*siteSet, catalog.Ca
 		return nil, nil, err
 	}
 	if set.source.Links, err = c.linkRules(); err != nil {
-		return nil, nil, usagef("set %s: %w", set.name, err)
+		return nil, nil, term.Usagef("set %s: %w", set.name, err)
 	}
 	if err := s.leaveRoom(set, c); err != nil {
 		return nil, nil, err
@@ -90,11 +91,11 @@ func (s *site) newSet(c *setConfig, inner catalog.Catalog) (*siteSet, catalog.Ca
 			s.opts.onEvent(set.name, e)
 		}
 		if again != "" && s.opts.io.Err != nil {
-			s.opts.io.errorf("note: %s\n", again)
+			s.opts.io.Errorf("note: %s\n", again)
 		}
 	}
 	if set.origin, err = c.from.kind.open(way); err != nil {
-		return nil, nil, usage(fmt.Errorf("set %s: %w", set.name, err), hintOf(err))
+		return nil, nil, term.Usage(fmt.Errorf("set %s: %w", set.name, err), term.HintOf(err))
 	}
 	set.rehasher = s.rehasher(set, way)
 	return set, cat, s.openBytes(set, way)
@@ -115,7 +116,7 @@ func (set *siteSet) locate(c *setConfig, baseURL string) (string, error) {
 	}
 	var err error
 	if set.source.Path, err = url.PathUnescape(rest); err != nil {
-		return "", usagef("set %s: uri %s: %w", set.name, uri, err)
+		return "", term.Usagef("set %s: uri %s: %w", set.name, uri, err)
 	}
 	return uri, nil
 }

@@ -15,13 +15,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/source"
 	"lockstep/websub"
 )
 
 // snippetOptions are the flags of snippet.
 type snippetOptions struct {
-	result  *outputOptions
+	result  *term.Options
 	baseURL string
 	out     string
 	config  string
@@ -30,7 +31,7 @@ type snippetOptions struct {
 	hub     []string
 }
 
-func newSnippet(io stdio, out *outputOptions) *cobra.Command {
+func newSnippet(io term.IO, out *term.Options) *cobra.Command {
 	o := &snippetOptions{result: out}
 	cmd := &cobra.Command{
 		Use:   "snippet nginx|apache|caddy --out OUT --base-url URL [flags]",
@@ -92,11 +93,11 @@ func webServers() []webServer {
 }
 
 // runSnippet prints the snippet for one web server.
-func runSnippet(o *snippetOptions, name string, sets []setConfig, io stdio) error {
+func runSnippet(o *snippetOptions, name string, sets []setConfig, io term.IO) error {
 	servers := webServers()
 	i := slices.IndexFunc(servers, func(s webServer) bool { return s.name == name })
 	if i < 0 {
-		return usage(fmt.Errorf("snippet: no snippet for %q", name), "there are some for nginx, apache and caddy")
+		return term.Usage(fmt.Errorf("snippet: no snippet for %q", name), "there are some for nginx, apache and caddy")
 	}
 	v, err := o.view(sets)
 	if err != nil {
@@ -106,10 +107,10 @@ func runSnippet(o *snippetOptions, name string, sets []setConfig, io stdio) erro
 	if err != nil {
 		return err
 	}
-	if o.result.json {
-		return io.printJSON(map[string]string{"server": name, "snippet": text})
+	if o.result.JSON {
+		return io.PrintJSON(map[string]string{"server": name, "snippet": text})
 	}
-	io.printf("%s", text)
+	io.Printf("%s", text)
 	return nil
 }
 
@@ -144,19 +145,19 @@ type snippetTopic struct {
 func (o *snippetOptions) view(sets []setConfig) (*snippetView, error) {
 	switch {
 	case o.out == "":
-		return nil, usage(errors.New("--out is missing"), "say where the documents are: the directory that was given to publish")
+		return nil, term.Usage(errors.New("--out is missing"), "say where the documents are: the directory that was given to publish")
 	case isBucket(o.out):
-		return nil, usage(fmt.Errorf("--out %s: a bucket is served by its own service", o.out), "publish has told it types and cache headers with every document")
+		return nil, term.Usage(fmt.Errorf("--out %s: a bucket is served by its own service", o.out), "publish has told it types and cache headers with every document")
 	case strings.Contains(o.out, "://"):
-		return nil, usagef("--out %s: want a directory", o.out)
+		return nil, term.Usagef("--out %s: want a directory", o.out)
 	case o.baseURL == "":
-		return nil, usage(errors.New("--base-url is missing"), "give the one that was given to publish, as --base-url https://data.example.org/")
+		return nil, term.Usage(errors.New("--base-url is missing"), "give the one that was given to publish, as --base-url https://data.example.org/")
 	case len(sets) > 0 && o.uri != "":
-		return nil, usage(usagef("--uri: %s has sets of its own", o.config), "write uri: "+o.uri+" into the set it is for")
+		return nil, term.Usage(term.Usagef("--uri: %s has sets of its own", o.config), "write uri: "+o.uri+" into the set it is for")
 	}
 	base, err := source.BaseURL(o.baseURL)
 	if err != nil {
-		return nil, usage(err, "")
+		return nil, term.Usage(err, "")
 	}
 	v := &snippetView{Layout: source.WebLayout(), BaseURL: base, Gzip: o.gzip}
 	if v.Out, err = filepath.Abs(o.out); err != nil {
@@ -165,7 +166,7 @@ func (o *snippetOptions) view(sets []setConfig) (*snippetView, error) {
 	v.Out = strings.TrimSuffix(filepath.ToSlash(v.Out), "/")
 	origin, path := splitOrigin(base)
 	if v.BasePath, err = url.PathUnescape(path); err != nil { // unreachable: BaseURL has checked it
-		return nil, usagef("--base-url %s: %w", base, err)
+		return nil, term.Usagef("--base-url %s: %w", base, err)
 	}
 	hubs := hubFlags{hub: o.hub}
 	if err := hubs.settle(); err != nil {
@@ -198,12 +199,12 @@ func (v *snippetView) add(c *setConfig, origin string) error {
 	}
 	list, err := source.CapabilityListURI(v.BaseURL, name)
 	if err != nil {
-		return usage(err, "")
+		return term.Usage(err, "")
 	}
 	if len(v.hubs) > 0 {
 		topic, err := source.TopicURI(v.BaseURL, name)
 		if err != nil {
-			return usage(err, "")
+			return term.Usage(err, "")
 		}
 		file := strings.TrimPrefix(topic, v.BaseURL+v.Documents)
 		v.Topics = append(v.Topics, snippetTopic{name, file, websub.LinkHeader(topic, v.hubs)})
@@ -220,7 +221,7 @@ func (v *snippetView) add(c *setConfig, origin string) error {
 		uri = v.BaseURL
 	}
 	if uri, err = source.BaseURL(uri); err != nil {
-		return usagef("set %s: %w", name, err)
+		return term.Usagef("set %s: %w", name, err)
 	}
 	at, path := splitOrigin(uri)
 	if at != origin {
@@ -228,7 +229,7 @@ func (v *snippetView) add(c *setConfig, origin string) error {
 		return nil
 	}
 	if path, err = url.PathUnescape(path); err != nil { // unreachable: BaseURL has checked it
-		return usagef("set %s: uri %s: %w", name, uri, err)
+		return term.Usagef("set %s: uri %s: %w", name, uri, err)
 	}
 	v.Sets = append(v.Sets, snippetSet{name, path, "<" + list + `>; rel="resourcesync"`})
 	return nil
@@ -237,13 +238,13 @@ func (v *snippetView) add(c *setConfig, origin string) error {
 // write fills in the server's template.
 func (s webServer) write(v *snippetView) (string, error) {
 	if bad := cannotHold(v.Out, s.noOut); bad != "" {
-		return "", usage(fmt.Errorf("--out %q: the configuration of %s has no way to write a path with %s", v.Out, s.name, bad),
+		return "", term.Usage(fmt.Errorf("--out %q: the configuration of %s has no way to write a path with %s", v.Out, s.name, bad),
 			"give a symbolic link to it that is called otherwise")
 
 	}
 	for _, path := range v.paths() {
 		if bad := cannotHold(path, s.noURL); bad != "" {
-			return "", usagef("the path %q: the configuration of %s has no way to write one with %s", path, s.name, bad)
+			return "", term.Usagef("the path %q: the configuration of %s has no way to write one with %s", path, s.name, bad)
 		}
 	}
 	t, err := template.New(s.name+".tmpl").Funcs(template.FuncMap{

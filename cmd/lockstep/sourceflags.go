@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
 )
 
@@ -41,7 +42,7 @@ type sourceFlags struct {
 	file fileConfig
 }
 
-// declare declares the flags; what differs between the commands is given.
+// Declare declares the flags; what differs between the commands is given.
 func (o *sourceFlags) declare(flags *pflag.FlagSet, baseURL string, watch bool) {
 	flags.StringVar(&o.baseURL, "base-url", "", baseURL)
 	flags.StringVar(&o.state, "state", "", "keep what is known of the resources in `DIR` (default one per directory below ~/.local/state/lockstep)")
@@ -85,7 +86,7 @@ func (o *sourceFlags) settle(flags *pflag.FlagSet, args []string, lookup func(st
 		return err
 	}
 	if strings.Contains(o.state, "://") {
-		return usagef("--state %s: this version keeps its state in a directory", o.state)
+		return term.Usagef("--state %s: this version keeps its state in a directory", o.state)
 	}
 	if o.state == "" {
 		if err := o.settleState(args, lookup); err != nil {
@@ -100,7 +101,7 @@ func (o *sourceFlags) settle(flags *pflag.FlagSet, args []string, lookup func(st
 		return err
 	}
 	if o.scanInterval < 0 {
-		return usagef("--scan-interval must not be below 0")
+		return term.Usagef("--scan-interval must not be below 0")
 	}
 	if !given("scan-interval") {
 		o.scanInterval = 0
@@ -118,9 +119,9 @@ func (o *sourceFlags) settleSets(args []string, by overruled) error {
 	o.sets = o.file.Sets
 	switch {
 	case len(args) > 0 && len(o.sets) > 0:
-		return usage(usagef("%s: %s has sets of its own", args[0], o.config), "give either DIR or sets in the configuration")
+		return term.Usage(term.Usagef("%s: %s has sets of its own", args[0], o.config), "give either DIR or sets in the configuration")
 	case len(o.sets) > 0 && o.uri != "":
-		return usage(usagef("--uri: %s has sets of its own", o.config), "write uri: "+o.uri+" into the set it is for")
+		return term.Usage(term.Usagef("--uri: %s has sets of its own", o.config), "write uri: "+o.uri+" into the set it is for")
 	case len(o.sets) == 0:
 		place := "."
 		if len(args) > 0 {
@@ -135,7 +136,7 @@ func (o *sourceFlags) settleSets(args []string, by overruled) error {
 			given bool
 		}{{"hash", by.hash}, {"include", by.include}, {"exclude", by.exclude}} {
 			if f.given && !slices.Contains(from.kind.keys, f.name) {
-				return usagef("--%s means nothing for resources from %s", f.name, from)
+				return term.Usagef("--%s means nothing for resources from %s", f.name, from)
 			}
 		}
 		o.sets = []setConfig{{From: from.String(), URI: o.uri, from: from}}
@@ -157,7 +158,7 @@ func (o *sourceFlags) settleSets(args []string, by overruled) error {
 			s.AtomPMH = &atomConfig{}
 		}
 		if err := s.checkArchive(); err != nil && !by.dump {
-			return usage(fmt.Errorf("set %s: %w", s.label(i), err), hintOf(err))
+			return term.Usage(fmt.Errorf("set %s: %w", s.label(i), err), term.HintOf(err))
 		}
 	}
 	return nil
@@ -199,10 +200,10 @@ func (o *sourceFlags) renameState(from address, lookup func(string) (string, boo
 }
 
 // site returns what openSite needs to know.
-func (o *sourceFlags) site(command string, out *outputOptions, io stdio) siteOptions {
+func (o *sourceFlags) site(command string, out *term.Options, io term.IO) siteOptions {
 	return siteOptions{
 		baseURL: o.baseURL, sets: o.sets, state: o.state, allowEmpty: o.allowEmpty, takeOver: o.takeOver, scanInterval: o.scanInterval, rehash: o.rehash,
-		watching: o.watching(), gzip: o.gzip, apiTokenFile: o.apiTokenFile, hubs: o.hubFlags, network: &o.networkOptions, io: io, command: command, log: out.logger(io),
+		watching: o.watching(), gzip: o.gzip, apiTokenFile: o.apiTokenFile, hubs: o.hubFlags, network: &o.networkOptions, io: io, command: command, log: out.Logger(io),
 	}
 }
 

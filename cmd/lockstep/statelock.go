@@ -11,6 +11,7 @@ import (
 
 	"github.com/gofrs/flock"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/internal/private"
 )
 
@@ -34,7 +35,7 @@ func lockState(dir, command string) (release func(), err error) {
 		return nil, fmt.Errorf("lock the state in %s: %w", dir, err)
 	}
 	if !ok {
-		return nil, withHint(fmt.Errorf("the state in %s is in use by %s", dir, readHolder(path)),
+		return nil, term.WithHint(fmt.Errorf("the state in %s is in use by %s", dir, readHolder(path)),
 			"stop that process first, or give this one a --state of its own")
 	}
 	host, _ := os.Hostname() // "" tells little, and no more is needed
@@ -57,7 +58,7 @@ func lockState(dir, command string) (release func(), err error) {
 // is in it is private by itself.
 func makeState(dir string, log *slog.Logger) error {
 	if err := private.MakeDirs(dir); err != nil {
-		return withHint(fmt.Errorf("make the state directory: %w", err), "choose another one with --state")
+		return term.WithHint(fmt.Errorf("make the state directory: %w", err), "choose another one with --state")
 	}
 	if private.Wide(dir) {
 		log.Warn("others can list the state directory, though not read what is in it: chmod 700 closes it", slog.String("dir", dir))

@@ -142,7 +142,7 @@ func (m *modes) unfinished() {
 	}
 }
 
-// check looks at everything below the directory.
+// Check looks at everything below the directory.
 func (m *modes) check(when string) {
 	m.Helper()
 	public := fs.FileMode(0o666)

@@ -11,20 +11,21 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/discover"
 )
 
 // printSync prints what a run came to.
-func printSync(ctx context.Context, io stdio, out *outputOptions, d *destination.Destination, r *destination.Report, err error) error {
-	if out.json {
+func printSync(ctx context.Context, io term.IO, out *term.Options, d *destination.Destination, r *destination.Report, err error) error {
+	if out.JSON {
 		return printReport(context.WithoutCancel(ctx), io, d, r, err)
 	}
 	if _, none := errors.AsType[*destination.NoPastError](err); none {
 		return nil // the error says it
 	}
 	begun := r.Created+r.Updated+r.Deleted+r.Failed+r.Refused > 0
-	if err != nil && !errors.Is(err, destination.ErrIncomplete) && (!begun || errors.Is(err, errInterrupted)) {
+	if err != nil && !errors.Is(err, destination.ErrIncomplete) && (!begun || errors.Is(err, term.ErrInterrupted)) {
 		return nil // the error says it
 	}
 	if !r.At.IsZero() {
@@ -32,46 +33,46 @@ func printSync(ctx context.Context, io stdio, out *outputOptions, d *destination
 	} else {
 		presentState(io, r, err)
 	}
-	io.printf("  %s\n", tallyText(r.Created, r.Updated, r.Deleted, r.Unchanged, r.Failed, r.Refused))
+	io.Printf("  %s\n", tallyText(r.Created, r.Updated, r.Deleted, r.Unchanged, r.Failed, r.Refused))
 	if text := waysText(&r.By); text != "" {
-		io.printf("  contents: %s\n", text)
+		io.Printf("  contents: %s\n", text)
 	}
-	io.printf("  %s, %s, %s", count(r.Requests, "request"), size(r.Bytes), elapsed(time.Duration(r.Elapsed*float64(time.Second))))
+	io.Printf("  %s, %s, %s", term.Count(r.Requests, "request"), term.Size(r.Bytes), term.Elapsed(time.Duration(r.Elapsed*float64(time.Second))))
 	how := howText(r.Mode, r.Via)
 	if r.Mode == destination.ModeNone && r.Created+r.Updated+r.Deleted > 0 {
 		how = "no changes at the Source"
 	}
 	if how != "" {
-		io.printf("; %s", how)
+		io.Printf("; %s", how)
 	}
-	io.printf("\n")
+	io.Printf("\n")
 	if r.Moved > 0 {
-		io.printf("  %s moved to their own names\n", count(r.Moved, "file"))
+		io.Printf("  %s moved to their own names\n", term.Count(r.Moved, "file"))
 	}
 	if text := localText(r); text != "" {
-		io.printf("  %s\n", text)
+		io.Printf("  %s\n", text)
 	}
 	if r.Kept != nil {
-		io.printf("  %s\n", keptText(r.Kept))
+		io.Printf("  %s\n", keptText(r.Kept))
 	}
 	if r.DryRun && r.Expected > 0 {
-		io.printf("  %s of content to be had, as far as the Source states it\n", size(r.Expected))
+		io.Printf("  %s of content to be had, as far as the Source states it\n", term.Size(r.Expected))
 	}
-	if len(r.BySet) > 1 && out.quiet { // else they have been told of
+	if len(r.BySet) > 1 && out.Quiet { // else they have been told of
 		for i := range r.BySet {
-			io.printf("  %s\n", setText(&r.BySet[i]))
+			io.Printf("  %s\n", setText(&r.BySet[i]))
 		}
 	}
 	for _, sentence := range r.Plan {
 		if r.DryRun {
-			io.printf("  plan: %s\n", sentence)
+			io.Printf("  plan: %s\n", sentence)
 		}
 	}
 	for i := range r.Fallbacks {
-		io.printf("  fallback: %s\n", r.Fallbacks[i].String())
+		io.Printf("  fallback: %s\n", r.Fallbacks[i].String())
 	}
 	for _, step := range r.Way {
-		io.printf("  by way of %s\n", step)
+		io.Printf("  by way of %s\n", step)
 	}
 	return nil
 }
@@ -79,7 +80,7 @@ func printSync(ctx context.Context, io stdio, out *outputOptions, d *destination
 // printReport prints the report as one JSON object. The failures come last and are
 // all there are: those of resources are read from the journal one by one, so that
 // memory does not grow with their number.
-func printReport(ctx context.Context, io stdio, d *destination.Destination, r *destination.Report, err error) error {
+func printReport(ctx context.Context, io term.IO, d *destination.Destination, r *destination.Report, err error) error {
 	own := *r
 	pending := !r.DryRun && r.At.IsZero() && len(r.BySet) > 0
 	if pending {
@@ -93,7 +94,7 @@ func printReport(ctx context.Context, io stdio, d *destination.Destination, r *d
 		return fmt.Errorf("write result: %w", merr)
 	}
 	if !pending {
-		io.printf("%s\n", head)
+		io.Printf("%s\n", head)
 		return nil
 	}
 	out := bufio.NewWriter(io.Out)
@@ -149,7 +150,7 @@ func marshal(v any) ([]byte, error) {
 }
 
 // presentState is the first line of what a run came to.
-func presentState(io stdio, r *destination.Report, err error) {
+func presentState(io term.IO, r *destination.Report, err error) {
 	state := "in step with"
 	switch {
 	case r.DryRun:
@@ -157,17 +158,17 @@ func presentState(io stdio, r *destination.Report, err error) {
 	case err != nil:
 		state = "not yet in step with"
 	}
-	io.printf("%s %s", state, r.Source)
+	io.Printf("%s %s", state, r.Source)
 	if !r.SyncedUntil.IsZero() && !r.DryRun {
-		io.printf(", as of %s", r.SyncedUntil.UTC().Format(time.RFC3339))
+		io.Printf(", as of %s", r.SyncedUntil.UTC().Format(time.RFC3339))
 	}
 	open := unprovenText(r.Unproven)
 	if open != "" && err == nil {
-		io.printf(", as far as it can be known:")
+		io.Printf(", as far as it can be known:")
 	}
-	io.printf("\n")
+	io.Printf("\n")
 	if open != "" {
-		io.printf("  %s\n", open)
+		io.Printf("  %s\n", open)
 	}
 }
 
@@ -185,20 +186,20 @@ func unprovenText(all []destination.Unproven) string {
 		}
 	}
 	if more > 0 {
-		text += "; and " + count(int64(more), "other reason") + ", which --json lists"
+		text += "; and " + term.Count(int64(more), "other reason") + ", which --json lists"
 	}
 	return text
 }
 
 // tallyText says how many resources were dealt with in which way.
 func tallyText(created, updated, deleted, unchanged, failed, refused int64) string {
-	text := thousands(created) + " created, " + thousands(updated) + " updated, " + thousands(deleted) + " deleted"
+	text := term.Thousands(created) + " created, " + term.Thousands(updated) + " updated, " + term.Thousands(deleted) + " deleted"
 	for _, part := range []struct {
 		n    int64
 		what string
 	}{{unchanged, "unchanged"}, {failed, "failed"}, {refused, "refused"}} {
 		if part.n > 0 {
-			text += ", " + thousands(part.n) + " " + part.what
+			text += ", " + term.Thousands(part.n) + " " + part.what
 		}
 	}
 	return text
@@ -224,7 +225,7 @@ func waysText(by *destination.By) string {
 		{by.Unchanged, "asked for and found unchanged"},
 	} {
 		if part.n > 0 {
-			parts = append(parts, thousands(part.n)+" "+part.what)
+			parts = append(parts, term.Thousands(part.n)+" "+part.what)
 		}
 	}
 	if len(parts) == 0 || len(parts) == 1 && by.Request > 0 {
@@ -243,21 +244,21 @@ func localText(r *destination.Report) string {
 	case !l.Checked:
 		return "files of the mirror last checked " + l.CheckedAt.UTC().Format(time.RFC3339)
 	}
-	text := "files of the mirror checked " + l.CheckedAt.UTC().Format(time.RFC3339) + ": " + thousands(l.Files)
+	text := "files of the mirror checked " + l.CheckedAt.UTC().Format(time.RFC3339) + ": " + term.Thousands(l.Files)
 	if l.Touched > 0 {
-		text += ", " + thousands(l.Touched) + " touched and found right"
+		text += ", " + term.Thousands(l.Touched) + " touched and found right"
 	}
 	if l.Damaged() == 0 {
 		return text
 	}
-	text += ", " + thousands(l.Missing) + " missing, " + thousands(l.Changed) + " changed: "
+	text += ", " + term.Thousands(l.Missing) + " missing, " + term.Thousands(l.Changed) + " changed: "
 	switch {
 	case r.DryRun:
 		return text + "would be repaired"
 	case l.Repaired == l.Damaged():
 		return text + "repaired"
 	}
-	return text + thousands(l.Repaired) + " repaired"
+	return text + term.Thousands(l.Repaired) + " repaired"
 }
 
 // howText says what was looked at to learn what to do.
@@ -290,7 +291,7 @@ func setText(r *destination.SetReport) string {
 	default:
 		text += "in step"
 	}
-	return text + "; " + size(r.Bytes) + ", " + elapsed(time.Duration(r.Elapsed*float64(time.Second)))
+	return text + "; " + term.Size(r.Bytes) + ", " + term.Elapsed(time.Duration(r.Elapsed*float64(time.Second)))
 }
 
 func errorText(err error) string {

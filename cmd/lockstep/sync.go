@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 )
 
@@ -18,7 +19,7 @@ import (
 type syncOptions struct {
 	selectOptions
 	network     networkOptions
-	out         *outputOptions
+	out         *term.Options
 	via         string
 	allVersions bool
 	delete      string
@@ -34,7 +35,7 @@ type syncOptions struct {
 	exec        string
 }
 
-func newSync(io stdio, out *outputOptions) *cobra.Command {
+func newSync(io term.IO, out *term.Options) *cobra.Command {
 	o := &syncOptions{out: out}
 	cmd := &cobra.Command{
 		Use:   "sync SOURCE DEST [flags]",
@@ -77,7 +78,7 @@ is known of it.`,
 	return cmd
 }
 
-// declare declares the flags that sync and follow share.
+// Declare declares the flags that sync and follow share.
 func (o *syncOptions) declare(flags *pflag.FlagSet) {
 	o.selectOptions.declare(flags)
 	flags.StringVar(&o.via, "via", "auto", "get contents by this `WAY`: list (a request for each), dump (packages wherever there are any), auto (what costs least)")
@@ -104,17 +105,17 @@ func (o *syncOptions) options() (destination.Options, error) {
 	}
 	switch {
 	case o.via != destination.ViaAuto && o.via != destination.ViaList && o.via != destination.ViaDump:
-		return do, usagef("--via %q: want auto, list or dump", o.via)
+		return do, term.Usagef("--via %q: want auto, list or dump", o.via)
 	case o.delete != "" && o.delete != string(destination.DeleteApply) && o.delete != string(destination.DeleteKeep):
-		return do, usagef("--delete %q: want apply or keep", o.delete)
+		return do, term.Usagef("--delete %q: want apply or keep", o.delete)
 	case o.maxDelete < 1 || o.maxDelete > 100:
-		return do, usagef("--max-delete %d: want a share of 1 to 100 percent; to delete nothing, --delete keep", o.maxDelete)
+		return do, term.Usagef("--max-delete %d: want a share of 1 to 100 percent; to delete nothing, --delete keep", o.maxDelete)
 	case o.checkLocal != "" && o.checkLocal != string(destination.CheckAlways) && o.checkLocal != string(destination.CheckDaily) && o.checkLocal != string(destination.CheckNever):
-		return do, usagef("--check-local %q: want always, daily or never", o.checkLocal)
+		return do, term.Usagef("--check-local %q: want always, daily or never", o.checkLocal)
 	case o.replace && !o.adopt:
-		return do, usage(errors.New("--replace is about files that --adopt finds"), "give both")
-	case o.events == "-" && o.out.json:
-		return do, usage(errors.New("--json and --events - both write to stdout"), "give --events a file")
+		return do, term.Usage(errors.New("--replace is about files that --adopt finds"), "give both")
+	case o.events == "-" && o.out.JSON:
+		return do, term.Usage(errors.New("--json and --events - both write to stdout"), "give --events a file")
 	}
 	if do.Keep, err = parseKeepVersions(o.keep); err != nil {
 		return do, err
@@ -132,7 +133,7 @@ func (o *syncOptions) options() (destination.Options, error) {
 }
 
 // runSync brings a mirror into step and prints what it came to.
-func runSync(ctx context.Context, o *syncOptions, io stdio) error {
+func runSync(ctx context.Context, o *syncOptions, io term.IO) error {
 	tuneGarbage()
 	do, err := o.options()
 	if err != nil {
@@ -141,7 +142,7 @@ func runSync(ctx context.Context, o *syncOptions, io stdio) error {
 	if err := o.checkSource(o.at != ""); err != nil {
 		return err
 	}
-	do.Logger = o.out.logger(io)
+	do.Logger = o.out.Logger(io)
 	hook, err := newExecHook(o.exec, o.source, o.dest, io)
 	if err != nil {
 		return err
@@ -149,7 +150,7 @@ func runSync(ctx context.Context, o *syncOptions, io stdio) error {
 	if hook != nil {
 		do.Deliver = hook.deliver
 	}
-	w := &watcher{ctx: ctx, io: io, quiet: o.out.quiet}
+	w := &watcher{ctx: ctx, io: io, quiet: o.out.Quiet}
 	do.OnEvent = w.event
 	closeEvents, err := o.openEvents(w)
 	if err != nil {
@@ -161,7 +162,7 @@ func runSync(ctx context.Context, o *syncOptions, io stdio) error {
 	}
 	defer r.Close()
 	w.meter.fetched = r.client.Bytes
-	stop := showFitting(io, o.out.quiet, w.meter.fit)
+	stop := term.ShowFitting(io, o.out.Quiet, w.meter.fit)
 	report, err := o.bring(ctx, r, do, io)
 	stop()
 	w.sumUp()
@@ -170,10 +171,10 @@ func runSync(ctx context.Context, o *syncOptions, io stdio) error {
 	}
 	err = o.explainPast(explain(err, o.dest))
 	if hint := w.causes.hint(); hint != "" && errors.Is(err, destination.ErrIncomplete) {
-		err = withHint(err, hint)
+		err = term.WithHint(err, hint)
 	}
 	if interrupted(ctx, err) {
-		err = withHint(errInterrupted, "progress is kept; run the same command again to go on")
+		err = term.WithHint(term.ErrInterrupted, "progress is kept; run the same command again to go on")
 	}
 	if o.events == "-" {
 		io.Out = io.Err // stdout has events, and nothing else
@@ -196,7 +197,7 @@ func (o *syncOptions) openEvents(w *watcher) (closeEvents func() error, err erro
 	default:
 		f, err := os.OpenFile(o.events, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 		if err != nil {
-			return nil, usagef("open --events: %w", err)
+			return nil, term.Usagef("open --events: %w", err)
 		}
 		out, closeEvents = f, f.Close
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/intake"
 )
@@ -72,8 +73,8 @@ func TestParseConfig(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			_, err := parseConfig([]byte(tt.text))
-			if err == nil || !strings.Contains(err.Error(), tt.err) || !strings.Contains(hintOf(err), tt.hint) {
-				t.Errorf("error %v, hint %q; want %q, %q", err, hintOf(err), tt.err, tt.hint)
+			if err == nil || !strings.Contains(err.Error(), tt.err) || !strings.Contains(term.HintOf(err), tt.hint) {
+				t.Errorf("error %v, hint %q; want %q, %q", err, term.HintOf(err), tt.err, tt.hint)
 			}
 		})
 	}
@@ -130,12 +131,12 @@ func TestExitCode(t *testing.T) {
 		{errors.New("x"), 1},
 		{fmt.Errorf("x: %w", destination.ErrIncomplete), 1},
 		{errUnreadable, 1},
-		{usagef("x"), 2},
+		{term.Usagef("x"), 2},
 		{fmt.Errorf("x: %w", errDifferences), 3},
 		{fmt.Errorf("x: %w", destination.ErrRefused), 4},
 		{&destination.RefusedError{Reason: "x"}, 4},
 		{fmt.Errorf("scan: %w", &intake.EmptyError{}), 4},
-		{withHint(errInterrupted, "x"), 130},
+		{term.WithHint(term.ErrInterrupted, "x"), 130},
 	} {
 		if got := exitCode(tt.err); got != tt.want {
 			t.Errorf("exitCode(%v) = %d, want %d", tt.err, got, tt.want)

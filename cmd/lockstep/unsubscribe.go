@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/internal/fetch"
 	"lockstep/source"
@@ -28,7 +29,7 @@ type unsubscribeResult struct {
 }
 
 // runUnsubscribe ends the subscriptions that follow made for a mirror.
-func runUnsubscribe(ctx context.Context, o *followOptions, io stdio) error {
+func runUnsubscribe(ctx context.Context, o *followOptions, io term.IO) error {
 	do, err := o.syncOptions.options()
 	if err != nil {
 		return err
@@ -39,7 +40,7 @@ func runUnsubscribe(ctx context.Context, o *followOptions, io stdio) error {
 			return fmt.Errorf("unsubscribe: %s is no mirror: there is no %s", o.dest, state)
 		}
 	}
-	do.Logger = o.out.logger(io)
+	do.Logger = o.out.Logger(io)
 	r, err := openRun(&o.selectOptions, &o.network, do, false, io)
 	if err != nil {
 		return explain(err, o.dest)
@@ -62,7 +63,7 @@ func runUnsubscribe(ctx context.Context, o *followOptions, io stdio) error {
 	}
 	u, err := destination.NewUnsubscriber(r.mirror.journal, r.client, callback, do.Logger)
 	if err != nil {
-		return errors.Join(usage(err, ""), l.Close())
+		return errors.Join(term.Usage(err, ""), l.Close())
 	}
 	err = serveFor(ctx, u.Handler(), l, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, unsubscribeTime)
@@ -75,7 +76,7 @@ func runUnsubscribe(ctx context.Context, o *followOptions, io stdio) error {
 		return err
 	})
 	if interrupted(ctx, err) {
-		err = withHint(errInterrupted, "run the same command again to go on")
+		err = term.WithHint(term.ErrInterrupted, "run the same command again to go on")
 	}
 	if err != nil {
 		return err
@@ -100,7 +101,7 @@ func serveFor(ctx context.Context, h http.Handler, l net.Listener, do func(conte
 }
 
 // printUnsubscribed says which subscriptions were ended, and fails if one was not.
-func (o *followOptions) printUnsubscribed(r *unsubscribeResult, io stdio) error {
+func (o *followOptions) printUnsubscribed(r *unsubscribeResult, io term.IO) error {
 	failed := 0
 	for i := range r.Subscriptions {
 		if !r.Subscriptions[i].Ended {
@@ -109,25 +110,25 @@ func (o *followOptions) printUnsubscribed(r *unsubscribeResult, io stdio) error 
 	}
 	var err error
 	if failed > 0 {
-		err = withHint(fmt.Errorf("unsubscribe: %d of %s could not be ended", failed, count(len(r.Subscriptions), "subscription")),
+		err = term.WithHint(fmt.Errorf("unsubscribe: %d of %s could not be ended", failed, term.Count(len(r.Subscriptions), "subscription")),
 			"run the same command again while the hub can reach the callback; otherwise the hub drops them at the end of their leases")
 		r.Error = errorText(err)
 	}
-	if o.out.json {
-		return errors.Join(err, io.printJSON(r))
+	if o.out.JSON {
+		return errors.Join(err, io.PrintJSON(r))
 	}
-	if len(r.Subscriptions) == 0 && !o.out.quiet {
-		io.printf("%s has no subscriptions\n", o.dest)
+	if len(r.Subscriptions) == 0 && !o.out.Quiet {
+		io.Printf("%s has no subscriptions\n", o.dest)
 	}
 	for i := range r.Subscriptions {
 		s := &r.Subscriptions[i]
 		switch {
 		case !s.Ended && s.Expires.IsZero():
-			io.errorf("not ended: %s at %s: %s\n", fetch.Printable(s.Topic), fetch.Printable(s.Hub), s.Error)
+			io.Errorf("not ended: %s at %s: %s\n", fetch.Printable(s.Topic), fetch.Printable(s.Hub), s.Error)
 		case !s.Ended:
-			io.errorf("not ended: %s at %s: %s; its lease ends at %s\n", fetch.Printable(s.Topic), fetch.Printable(s.Hub), s.Error, s.Expires.UTC().Format(time.RFC3339))
-		case !o.out.quiet:
-			io.printf("unsubscribed from %s at %s\n", fetch.Printable(s.Topic), fetch.Printable(s.Hub))
+			io.Errorf("not ended: %s at %s: %s; its lease ends at %s\n", fetch.Printable(s.Topic), fetch.Printable(s.Hub), s.Error, s.Expires.UTC().Format(time.RFC3339))
+		case !o.out.Quiet:
+			io.Printf("unsubscribed from %s at %s\n", fetch.Printable(s.Topic), fetch.Printable(s.Hub))
 		}
 	}
 	return err

@@ -55,7 +55,7 @@ func (s *site) upkeep(ctx context.Context, n *newsroom) error {
 		}
 		n.dumped(r)
 		if err != nil {
-			n.io.errorf("warning: %v; trying again in %s\n", err, retry)
+			n.io.Errorf("warning: %v; trying again in %s\n", err, retry)
 			wait, retry = retry, min(2*retry, dumpRetryMost)
 		} else {
 			retry = dumpRetryFirst

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
 	"lockstep/internal/fetch"
 )
@@ -77,7 +78,7 @@ func (u *upstreams) note(set string, e *intake.Event) string {
 	if !failed {
 		return ""
 	}
-	return fmt.Sprintf("set %s: its origin can be read again, after %s", fetch.Printable(set), elapsed(now.Sub(was.since)))
+	return fmt.Sprintf("set %s: its origin can be read again, after %s", fetch.Printable(set), term.Elapsed(now.Sub(was.since)))
 }
 
 // figures are what monitors learn of origins.

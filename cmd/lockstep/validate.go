@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/validate"
@@ -27,7 +28,7 @@ var errFindings = errors.New("not valid")
 type validateOptions struct {
 	targets []string
 	network networkOptions
-	out     *outputOptions
+	out     *term.Options
 	sample  string
 	seed    uint64
 	strict  bool
@@ -37,7 +38,7 @@ type validateOptions struct {
 	baseURL string
 }
 
-func newValidate(io stdio, out *outputOptions) *cobra.Command {
+func newValidate(io term.IO, out *term.Options) *cobra.Command {
 	o := &validateOptions{out: out}
 	cmd := &cobra.Command{
 		Use:   "validate SOURCE|FILE... [flags]",
@@ -66,7 +67,7 @@ repository (oai-pmh:URL, or its address) the answers to a few requests are check
   lockstep validate --rules`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 && !o.rules {
-				return usage(errors.New("validate: SOURCE or FILE is missing"), "usage: "+cmd.UseLine())
+				return term.Usage(errors.New("validate: SOURCE or FILE is missing"), "usage: "+cmd.UseLine())
 			}
 			o.targets = args
 			return runValidate(cmd.Context(), o, io)
@@ -96,7 +97,7 @@ type validation struct {
 }
 
 // runValidate checks every target and prints what was found.
-func runValidate(ctx context.Context, o *validateOptions, io stdio) error {
+func runValidate(ctx context.Context, o *validateOptions, io term.IO) error {
 	if o.rules {
 		return printRules(o, io)
 	}
@@ -115,12 +116,12 @@ func runValidate(ctx context.Context, o *validateOptions, io stdio) error {
 		Sample: sample, Seed: o.seed, Strict: o.strict, Advice: o.advice, Single: o.alone, Jobs: o.network.jobs,
 		OnDocument: func(uri string) { current.Store(&uri) },
 		OnFinding: func(f validate.Finding) {
-			if !o.out.json {
-				io.printf("%s\n", f)
+			if !o.out.JSON {
+				io.Printf("%s\n", f)
 			}
 		},
 	}
-	stop := showProgress(io, o.out.quiet, func() string {
+	stop := term.ShowProgress(io, o.out.Quiet, func() string {
 		if uri := current.Load(); uri != nil {
 			return "reading " + *uri
 		}
@@ -138,10 +139,10 @@ func runValidate(ctx context.Context, o *validateOptions, io stdio) error {
 	}
 	stop()
 	if interrupted(ctx, err) {
-		err = errInterrupted
+		err = term.ErrInterrupted
 	}
 	if err == nil && result.Errors > 0 {
-		err = fmt.Errorf("%w: %s", errFindings, count(result.Errors, "error"))
+		err = fmt.Errorf("%w: %s", errFindings, term.Count(result.Errors, "error"))
 	}
 	result.Elapsed = time.Since(start).Seconds()
 	if perr := printValidation(io, o.out, &result, err); err == nil {
@@ -157,7 +158,7 @@ func parseSample(s string) (int, error) {
 	}
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 0 {
-		return 0, usagef("--sample %q: want a number, or all", s)
+		return 0, term.Usagef("--sample %q: want a number, or all", s)
 	}
 	return n, nil
 }
@@ -179,7 +180,7 @@ func (v *validation) add(r *validate.Report) {
 }
 
 // validateTarget checks what one argument names.
-func validateTarget(ctx context.Context, o *validateOptions, vo validate.Options, target string, result *validation, io stdio) (*validate.Report, error) {
+func validateTarget(ctx context.Context, o *validateOptions, vo validate.Options, target string, result *validation, io term.IO) (*validate.Report, error) {
 	info, err := os.Stat(target)
 	switch {
 	case err == nil && info.IsDir():
@@ -187,7 +188,7 @@ func validateTarget(ctx context.Context, o *validateOptions, vo validate.Options
 	case err == nil:
 		return validateFile(ctx, vo, target)
 	}
-	client, err := o.network.client(target, io.LookupEnv, o.out.logger(io))
+	client, err := o.network.client(target, io.LookupEnv, o.out.Logger(io))
 	if err != nil {
 		return nil, err
 	}
@@ -233,7 +234,7 @@ func validateDir(ctx context.Context, o *validateOptions, vo validate.Options, d
 	if base == "" {
 		var err error
 		if base, err = validate.DirBase(dir); err != nil {
-			return nil, withHint(err, "name the documents in it, or say by --base-url at which URL the directory is served")
+			return nil, term.WithHint(err, "name the documents in it, or say by --base-url at which URL the directory is served")
 		}
 	}
 	base = strings.TrimSuffix(base, "/")
@@ -264,16 +265,16 @@ func validateFile(ctx context.Context, vo validate.Options, name string) (*valid
 }
 
 // printValidation prints what all came to.
-func printValidation(io stdio, out *outputOptions, v *validation, err error) error {
-	if out.json {
+func printValidation(io term.IO, out *term.Options, v *validation, err error) error {
+	if out.JSON {
 		v.Error = errorText(err)
-		return io.printJSON(v)
+		return io.PrintJSON(v)
 	}
 	if err != nil && !errors.Is(err, errFindings) && v.Documents == 0 {
 		return nil // the error says it
 	}
 	if v.Omitted > 0 {
-		io.printf("and %s more of the same kind\n", count(v.Omitted, "finding"))
+		io.Printf("and %s more of the same kind\n", term.Count(v.Omitted, "finding"))
 	}
 	verdict := "valid"
 	switch {
@@ -282,32 +283,32 @@ func printValidation(io stdio, out *outputOptions, v *validation, err error) err
 	case err != nil:
 		verdict = "not finished"
 	}
-	io.printf("%s: %s, %s", verdict, count(v.Errors, "error"), count(v.Warnings, "warning"))
+	io.Printf("%s: %s, %s", verdict, term.Count(v.Errors, "error"), term.Count(v.Warnings, "warning"))
 	if v.advice {
-		io.printf(", %d of advice", v.Advice)
+		io.Printf(", %d of advice", v.Advice)
 	}
-	io.printf("\n")
-	io.printf("  %s with %s", count(v.Documents, "document"), count(v.Entries, "entry"))
+	io.Printf("\n")
+	io.Printf("  %s with %s", term.Count(v.Documents, "document"), term.Count(v.Entries, "entry"))
 	if v.Packages > 0 {
-		io.printf(", %s", count(v.Packages, "package"))
+		io.Printf(", %s", term.Count(v.Packages, "package"))
 	}
 	if v.Resources > 0 {
-		io.printf("; the bytes of %s compared (--seed %d)", count(v.Resources, "resource"), v.Seed)
+		io.Printf("; the bytes of %s compared (--seed %d)", term.Count(v.Resources, "resource"), v.Seed)
 	}
 	if v.Links > 0 {
-		io.printf("; %s followed (--seed %d)", count(v.Links, "alternate link"), v.Seed)
+		io.Printf("; %s followed (--seed %d)", term.Count(v.Links, "alternate link"), v.Seed)
 	}
 	if v.Unseen > 0 {
-		io.printf("; %s could not be looked at from here", count(v.Unseen, "address"))
+		io.Printf("; %s could not be looked at from here", term.Count(v.Unseen, "address"))
 	}
-	io.printf("\n  %s\n", elapsed(time.Duration(v.Elapsed*float64(time.Second))))
+	io.Printf("\n  %s\n", term.Elapsed(time.Duration(v.Elapsed*float64(time.Second))))
 	return nil
 }
 
 // printRules lists what is checked.
-func printRules(o *validateOptions, io stdio) error {
+func printRules(o *validateOptions, io term.IO) error {
 	rules := validate.Rules()
-	if o.out.json {
+	if o.out.JSON {
 		type rule struct {
 			validate.Rule
 			AppliesTo string `json:"applies_to"`
@@ -316,12 +317,12 @@ func printRules(o *validateOptions, io stdio) error {
 		for i, r := range rules {
 			all[i] = rule{r, r.Kinds.String()}
 		}
-		return io.printJSON(struct {
+		return io.PrintJSON(struct {
 			Rules []rule `json:"rules"`
 		}{all})
 	}
 	for _, r := range rules {
-		io.printf("%-10s  %-7s  %s [%s]\n", r.ID, r.Level, r.Words, r.Section)
+		io.Printf("%-10s  %-7s  %s [%s]\n", r.ID, r.Level, r.Words, r.Section)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"lockstep/cmd/lockstep/internal/term"
 	"runtime"
 	"runtime/debug"
 
@@ -20,7 +21,7 @@ func version() string {
 	return release
 }
 
-func newVersion(io stdio, out *outputOptions) *cobra.Command {
+func newVersion(io term.IO, out *term.Options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version [flags]",
 		Short: "Say which version this is",
@@ -31,12 +32,12 @@ func newVersion(io stdio, out *outputOptions) *cobra.Command {
 	}
 }
 
-func runVersion(_ context.Context, out *outputOptions, io stdio) error {
-	if out.json {
-		return io.printJSON(map[string]string{
+func runVersion(_ context.Context, out *term.Options, io term.IO) error {
+	if out.JSON {
+		return io.PrintJSON(map[string]string{
 			"version": version(), "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,
 		})
 	}
-	io.printf("lockstep %s (%s, %s/%s)\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	io.Printf("lockstep %s (%s, %s/%s)\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"lockstep/bitstream"
 	"lockstep/blob"
 	"lockstep/catalog"
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/memento"
 	"lockstep/source"
 	"lockstep/vault"
@@ -92,7 +93,7 @@ func (s *site) keepVersions(set *siteSet, c *setConfig) (*bitstream.VersionOptio
 	}
 	base, err := source.BaseURL(s.opts.baseURL)
 	if err != nil {
-		return nil, usage(err, "")
+		return nil, term.Usage(err, "")
 	}
 	o := &bitstream.VersionOptions{Base: memento.Base(base), Ending: c.Versions == nil}
 	set.versions = o
@@ -109,11 +110,11 @@ func (s *site) leaveRoom(set *siteSet, c *setConfig) error {
 	}
 	names, err := versionPlaces(set.source.Path)
 	if err != nil {
-		return usage(fmt.Errorf("set %s: %w", set.name, err), hintOf(err))
+		return term.Usage(fmt.Errorf("set %s: %w", set.name, err), term.HintOf(err))
 	}
 	for _, name := range names {
 		if _, err := os.Lstat(filepath.Join(c.from.dir(), name)); err == nil && c.from.dir() != "" {
-			s.opts.io.errorf("note: %s is passed over: prior versions are found below that address\n", filepath.Join(c.from.dir(), name))
+			s.opts.io.Errorf("note: %s is passed over: prior versions are found below that address\n", filepath.Join(c.from.dir(), name))
 		}
 	}
 	c.Exclude = append(slices.Clone(c.Exclude), names...)
@@ -194,7 +195,7 @@ func (s *site) adoptVersions(ctx context.Context, n *newsroom) {
 			err = s.versions.mark(set.list, &versionsMark{Complete: a.Missing == 0})
 		}
 		if err == nil && a.Missing > 0 {
-			err = fmt.Errorf("set %s: of %s no version can be kept now; it is tried again", set.name, count(a.Missing, "resource"))
+			err = fmt.Errorf("set %s: of %s no version can be kept now; it is tried again", set.name, term.Count(a.Missing, "resource"))
 		}
 		if err != nil {
 			n.warn(err)

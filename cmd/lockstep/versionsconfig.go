@@ -6,6 +6,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/memento"
 )
 
@@ -53,7 +54,7 @@ func (c *versionsConfig) policy() memento.Policy {
 func (o *siteOptions) checkVersions() error {
 	for i := range o.sets {
 		if c := &o.sets[i]; c.Versions != nil && !o.content {
-			return usage(fmt.Errorf("set %s: versions: files cannot offer prior versions, only a program that answers", c.label(i)),
+			return term.Usage(fmt.Errorf("set %s: versions: files cannot offer prior versions, only a program that answers", c.label(i)),
 				"use lockstep serve, or leave versions out")
 
 		}
@@ -65,7 +66,7 @@ func (o *siteOptions) checkVersions() error {
 // which versions are offered.
 func versionPlaces(path string) ([]string, error) {
 	if memento.Contains(path) {
-		return nil, withHint(fmt.Errorf("below %s there are prior versions", strings.SplitAfterN(path, "/", 2)[0]), "give the set another uri")
+		return nil, term.WithHint(fmt.Errorf("below %s there are prior versions", strings.SplitAfterN(path, "/", 2)[0]), "give the set another uri")
 	}
 	if path != "" {
 		return nil, nil

@@ -160,7 +160,7 @@ func (s *site) publishSurely(ctx context.Context, publish func(context.Context) 
 			n.published(r)
 			return r, true
 		}
-		n.io.errorf("warning: %v; trying again in %s\n", err, retry)
+		n.io.Errorf("warning: %v; trying again in %s\n", err, retry)
 		if !pause(ctx, retry) {
 			return r, false
 		}

@@ -11,6 +11,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/catalog"
+	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/source"
 )
 
@@ -44,7 +45,7 @@ func testPublicationPace(t *testing.T, hub string, within time.Duration) {
 		var at []time.Time // of each publication
 		lists := 0
 		published := map[int]time.Time{}
-		n := &newsroom{io: stdio{Err: io.Discard}, quiet: true, onPublished: func(r source.Report) {
+		n := &newsroom{io: term.IO{Err: io.Discard}, quiet: true, onPublished: func(r source.Report) {
 			mu.Lock()
 			defer mu.Unlock()
 			at = append(at, time.Now())

@@ -1,4 +1,7 @@
-package main
+// Package term is how commands speak to people: streams that are safe to show
+// on a terminal, numbers and durations as text, progress, and errors with a hint
+// that says what to do next.
+package term
 
 import (
 	"encoding/json"
@@ -13,8 +16,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// stdio is what a command knows of the world outside besides its arguments.
-type stdio struct {
+// IO is what a command knows of the world outside besides its arguments.
+type IO struct {
 	In        io.Reader
 	Out, Err  io.Writer
 	LookupEnv func(string) (string, bool)
@@ -22,48 +25,48 @@ type stdio struct {
 	screen *screen // what Err is once safe
 }
 
-// safe returns io with writers through which nothing a stranger sent can reach
+// Safe returns io with writers through which nothing a stranger sent can reach
 // a terminal as a command to it.
-func (io stdio) safe() stdio {
+func (io IO) Safe() IO {
 	io.screen = newScreen(io.Err)
 	io.Out, io.Err = cleaner{io.Out}, io.screen
 	return io
 }
 
-func (io stdio) printf(format string, args ...any) { _, _ = fmt.Fprintf(io.Out, format, args...) } // nobody to tell
+func (io IO) Printf(format string, args ...any) { _, _ = fmt.Fprintf(io.Out, format, args...) } // nobody to tell
 
-func (io stdio) errorf(format string, args ...any) { _, _ = fmt.Fprintf(io.Err, format, args...) } // nobody to tell
+func (io IO) Errorf(format string, args ...any) { _, _ = fmt.Fprintf(io.Err, format, args...) } // nobody to tell
 
-// outputOptions are the flags of every command.
-type outputOptions struct {
-	quiet     bool
-	json      bool
+// Options are the flags of every command.
+type Options struct {
+	Quiet     bool
+	JSON      bool
 	logLevel  string
 	logFormat string
 }
 
-func (o *outputOptions) declare(flags *pflag.FlagSet) {
-	flags.BoolVarP(&o.quiet, "quiet", "q", false, "no progress on stderr")
-	flags.BoolVar(&o.json, "json", false, "the result as exactly one JSON object on stdout")
+func (o *Options) Declare(flags *pflag.FlagSet) {
+	flags.BoolVarP(&o.Quiet, "quiet", "q", false, "no progress on stderr")
+	flags.BoolVar(&o.JSON, "json", false, "the result as exactly one JSON object on stdout")
 	flags.StringVar(&o.logLevel, "log-level", "warn", "log from this `LEVEL` on: debug, info, warn, error")
 	flags.StringVar(&o.logFormat, "log-format", "text", "`FORM` of the log on stderr: text, json")
 }
 
-func (o *outputOptions) check() error {
+func (o *Options) Check() error {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
-		return usagef("--log-level %q: want debug, info, warn or error", o.logLevel)
+		return Usagef("--log-level %q: want debug, info, warn or error", o.logLevel)
 	}
 	if o.logFormat != "text" && o.logFormat != "json" {
-		return usagef("--log-format %q: want text or json", o.logFormat)
+		return Usagef("--log-format %q: want text or json", o.logFormat)
 	}
 	return nil
 }
 
-// logger returns the log of a command, which goes to stderr.
-func (o *outputOptions) logger(io stdio) *slog.Logger {
+// Logger returns the log of a command, which goes to stderr.
+func (o *Options) Logger(io IO) *slog.Logger {
 	var level slog.Level
-	_ = level.UnmarshalText([]byte(o.logLevel)) // check has seen it
+	_ = level.UnmarshalText([]byte(o.logLevel)) // Check has seen it
 	opts := &slog.HandlerOptions{Level: level}
 	if o.logFormat == "json" {
 		return slog.New(slog.NewJSONHandler(io.Err, opts))
@@ -71,8 +74,8 @@ func (o *outputOptions) logger(io stdio) *slog.Logger {
 	return slog.New(slog.NewTextHandler(io.Err, opts))
 }
 
-// printJSON writes v as one JSON object on one line.
-func (io stdio) printJSON(v any) error {
+// PrintJSON writes v as one JSON object on one line.
+func (io IO) PrintJSON(v any) error {
 	enc := json.NewEncoder(io.Out)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
@@ -81,9 +84,9 @@ func (io stdio) printJSON(v any) error {
 	return nil
 }
 
-// count writes n with separators and its noun, in the plural unless n is 1.
-func count[N int | int64](n N, noun string) string {
-	s := thousands(int64(n)) + " " + noun
+// Count writes n with separators and its noun, in the plural unless n is 1.
+func Count[N int | int64](n N, noun string) string {
+	s := Thousands(int64(n)) + " " + noun
 	if n == 1 {
 		return s
 	}
@@ -96,8 +99,8 @@ func count[N int | int64](n N, noun string) string {
 	return s + "s"
 }
 
-// thousands writes n with a comma between groups of three digits.
-func thousands(n int64) string {
+// Thousands writes n with a comma between groups of three digits.
+func Thousands(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	start := len(s) % 3
 	if n < 0 {
@@ -114,8 +117,8 @@ func thousands(n int64) string {
 	return b.String()
 }
 
-// size writes a number of bytes for people.
-func size(n int64) string {
+// Size writes a number of bytes for people.
+func Size(n int64) string {
 	if n < 1000 {
 		return strconv.FormatInt(n, 10) + " B"
 	}
@@ -126,8 +129,8 @@ func size(n int64) string {
 	return strconv.FormatFloat(f, 'f', 1, 64) + " " + string("kMGTP"[unit]) + "B"
 }
 
-// elapsed writes how long something took for people.
-func elapsed(d time.Duration) string {
+// Elapsed writes how long something took for people.
+func Elapsed(d time.Duration) string {
 	switch {
 	case d < 10*time.Second:
 		return strconv.FormatFloat(d.Seconds(), 'f', 2, 64) + " s"
@@ -146,8 +149,8 @@ func isTerminal(w io.Writer) (*os.File, bool) {
 	return f, true
 }
 
-// brief writes a duration as people do: 1m, not 1m0s.
-func brief(d time.Duration) string {
+// Brief writes a duration as people do: 1m, not 1m0s.
+func Brief(d time.Duration) string {
 	s := d.String()
 	for _, zero := range []string{"m0s", "h0m"} {
 		if strings.HasSuffix(s, zero) {

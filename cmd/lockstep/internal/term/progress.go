@@ -1,4 +1,4 @@
-package main
+package term
 
 import (
 	"sync"
@@ -10,15 +10,15 @@ const (
 	lineInterval = 5 * time.Second        // few enough lines in a log file
 )
 
-// showProgress shows what describe says on stderr until the function it
+// ShowProgress shows what describe says on stderr until the function it
 // returns is called: as a live bar on a terminal, as a line every few seconds
 // otherwise, not at all if quiet. Describe is called from another goroutine.
-func showProgress(io stdio, quiet bool, describe func() string) (stop func()) {
-	return showFitting(io, quiet, func(int) string { return describe() })
+func ShowProgress(io IO, quiet bool, describe func() string) (stop func()) {
+	return ShowFitting(io, quiet, func(int) string { return describe() })
 }
 
-// showFitting does so with what fits into so many columns; 0 is any number.
-func showFitting(io stdio, quiet bool, describe func(columns int) string) (stop func()) {
+// ShowFitting does so with what fits into so many columns; 0 is any number.
+func ShowFitting(io IO, quiet bool, describe func(columns int) string) (stop func()) {
 	if quiet {
 		return func() {}
 	}
@@ -54,7 +54,7 @@ func liveBar(s *screen, done <-chan struct{}, describe func(int) string) {
 }
 
 // lines prints what has changed since the last line.
-func lines(io stdio, done <-chan struct{}, describe func(int) string) {
+func lines(io IO, done <-chan struct{}, describe func(int) string) {
 	tick := time.NewTicker(lineInterval)
 	defer tick.Stop()
 	last := ""
@@ -64,7 +64,7 @@ func lines(io stdio, done <-chan struct{}, describe func(int) string) {
 			return
 		case <-tick.C:
 			if line := describe(0); line != "" && line != last {
-				io.errorf("%s\n", line)
+				io.Errorf("%s\n", line)
 				last = line
 			}
 		}

@@ -1,4 +1,4 @@
-package main
+package term
 
 import (
 	"bytes"
@@ -45,12 +45,12 @@ func FuzzClean(f *testing.F) {
 func TestNumbers(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ got, want string }{
-		{thousands(0), "0"}, {thousands(999), "999"}, {thousands(1000), "1,000"}, {thousands(1234567), "1,234,567"},
-		{thousands(-1000), "-1,000"}, {thousands(-999999), "-999,999"},
-		{count(1, "file"), "1 file"}, {count(2, "entry"), "2 entries"}, {count(1, "entry"), "1 entry"}, {count(0, "file"), "0 files"},
-		{size(999), "999 B"}, {size(1000), "1.0 kB"}, {size(999_949), "999.9 kB"}, {size(999_950), "1.0 MB"}, {size(5e12), "5.0 TB"},
-		{elapsed(1234 * time.Millisecond), "1.23 s"}, {elapsed(75 * time.Second), "75 s"}, {elapsed(10 * time.Minute), "10m0s"},
-		{brief(time.Minute), "1m"}, {brief(2 * time.Hour), "2h"}, {brief(90 * time.Second), "1m30s"}, {brief(10 * time.Second), "10s"}, {brief(30*time.Minute + time.Hour), "1h30m"},
+		{Thousands(0), "0"}, {Thousands(999), "999"}, {Thousands(1000), "1,000"}, {Thousands(1234567), "1,234,567"},
+		{Thousands(-1000), "-1,000"}, {Thousands(-999999), "-999,999"},
+		{Count(1, "file"), "1 file"}, {Count(2, "entry"), "2 entries"}, {Count(1, "entry"), "1 entry"}, {Count(0, "file"), "0 files"},
+		{Size(999), "999 B"}, {Size(1000), "1.0 kB"}, {Size(999_949), "999.9 kB"}, {Size(999_950), "1.0 MB"}, {Size(5e12), "5.0 TB"},
+		{Elapsed(1234 * time.Millisecond), "1.23 s"}, {Elapsed(75 * time.Second), "75 s"}, {Elapsed(10 * time.Minute), "10m0s"},
+		{Brief(time.Minute), "1m"}, {Brief(2 * time.Hour), "2h"}, {Brief(90 * time.Second), "1m30s"}, {Brief(10 * time.Second), "10s"}, {Brief(30*time.Minute + time.Hour), "1h30m"},
 	} {
 		if tt.got != tt.want {
 			t.Errorf("got %q, want %q", tt.got, tt.want)
@@ -63,14 +63,14 @@ func TestNumbers(t *testing.T) {
 func TestScreen(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	io := stdio{Out: &out, Err: &out}.safe()
+	io := IO{Out: &out, Err: &out}.Safe()
 	io.screen.bar = "[==  ]"
-	io.errorf("warning: %s\n", "\x1b[2J")
+	io.Errorf("warning: %s\n", "\x1b[2J")
 	if got, want := out.String(), eraseLine+"warning: \\x1b[2J\n[==  ]"; got != want {
 		t.Errorf("wrote %q, want %q", got, want)
 	}
 	out.Reset()
-	io.printf("%s\n", "a\x07b")
+	io.Printf("%s\n", "a\x07b")
 	if got, want := out.String(), "a\\x07b\n"; got != want {
 		t.Errorf("wrote %q, want %q", got, want)
 	}
