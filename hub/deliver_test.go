@@ -173,7 +173,7 @@ func TestSlow(t *testing.T) {
 		}
 	})
 	defer close(over)
-	r := run(t, hub.NewMem(), hub.Options{Timeout: 3 * time.Second})
+	r := run(t, hub.NewMem(), hub.Options{Timeout: time.Minute})
 	for i := range 40 {
 		r.subscribe(fmt.Sprintf("%s/hang/%d", s.URL, i), "")
 		r.subscribe(fmt.Sprintf("%s/slow/%d", s.URL, i), "")
@@ -185,7 +185,7 @@ func TestSlow(t *testing.T) {
 	start := time.Now()
 	r.publish(numbers(1, 20)...)
 	eventually(t, "all", func() bool { return len(s.at("/quick")) == 21 })
-	if took := time.Since(start); took > 2*time.Second {
+	if took := time.Since(start); took > 30*time.Second {
 		t.Errorf("a quick subscriber waited for %v", took)
 	}
 }

@@ -3,7 +3,6 @@ package hub_test
 import (
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -46,7 +45,7 @@ func TestSlowLaneFull(t *testing.T) {
 	start := time.Now()
 	r.publish("second")
 	eventually(t, "second", func() bool { return len(quick.at("/quick")) == 2 })
-	if took := time.Since(start); took > 3*time.Second {
+	if took := time.Since(start); took > 30*time.Second {
 		t.Errorf("a quick subscriber waited for %v", took)
 	}
 }
@@ -56,8 +55,11 @@ func TestSlowLaneFull(t *testing.T) {
 func TestSlowAtTimes(t *testing.T) {
 	t.Parallel()
 	r, quick, crowd := crowd(t, func(body string) time.Duration {
-		if strings.HasPrefix(body, "slow") {
+		switch body {
+		case "slow 1":
 			return 600 * time.Millisecond
+		case "slow 2":
+			return time.Hour // until the test ends
 		}
 		return 0
 	})
@@ -79,7 +81,7 @@ func TestSlowAtTimes(t *testing.T) {
 	start := time.Now()
 	r.publish("slow 2")
 	eventually(t, "second", func() bool { return len(quick.at("/quick")) == 3 })
-	if took := time.Since(start); took > 400*time.Millisecond {
+	if took := time.Since(start); took > 30*time.Second {
 		t.Errorf("a quick subscriber waited for %v", took)
 	}
 }

@@ -157,7 +157,7 @@ func TestFloodAndRenewal(t *testing.T) {
 	began := time.Now()
 	wantStatus(t, s.post(t, "hub.mode", "unsubscribe", "hub.topic", topicA, "hub.callback", sub.url), 202)
 	eventually(t, "ended", func() bool { return len(s.subscriptions(t)) == 0 })
-	if took := time.Since(began); took > 3*time.Second {
+	if took := time.Since(began); took > 20*time.Second {
 		t.Errorf("ended after %v", took)
 	}
 }

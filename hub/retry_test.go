@@ -191,13 +191,16 @@ func TestGiveUp(t *testing.T) {
 			w.WriteHeader(http.StatusBadGateway)
 		}
 	})
-	r := run(t, hub.NewMem(), hub.Options{RetryFirst: 5 * time.Millisecond, RetryMost: 20 * time.Millisecond, RetryFor: 400 * time.Millisecond, Keep: time.Hour})
+	r := run(t, hub.NewMem(), hub.Options{RetryFirst: 5 * time.Millisecond, RetryMost: 20 * time.Millisecond, RetryFor: 2 * time.Second, Keep: time.Hour})
 	key := r.subscribe(s.URL+"/cb", "")
 	r.publish(numbers(1, 100)...)
 	row, _ := r.Row(key)
-	time.Sleep(200 * time.Millisecond)
-	if row, _ := r.Row(key); row.Progress.GivenUp > 0 || row.Progress.Attempts < 3 {
-		t.Errorf("too early: %+v", row.Progress)
+	eventually(t, "attempts", func() bool {
+		row, _ = r.Row(key)
+		return row.Progress.Attempts >= 3 || row.Progress.GivenUp > 0
+	})
+	if row.Progress.GivenUp > 0 {
+		t.Errorf("given up before it was tried again: %+v", row.Progress)
 	}
 	eventually(t, "giving up", func() bool {
 		row, _ = r.Row(key)

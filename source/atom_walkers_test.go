@@ -22,7 +22,7 @@ import (
 )
 
 // atomRounds is how many publications TestAtomWalkers has of each of its feeds.
-var atomRounds = flag.Int("source.atomrounds", 30, "publications that walkers of Atom feeds see, of each feed")
+var atomRounds = flag.Int("source.atomrounds", 12, "publications that walkers of Atom feeds see, of each feed")
 
 // A watchedStore calls before and after every operation on blobs; what before
 // returns is the operation's outcome.

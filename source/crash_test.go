@@ -122,9 +122,7 @@ func TestCrashAnywhere(t *testing.T) {
 			if !crash {
 				stride = 3 // what a crash leaves behind is the harder case
 			}
-			if underRace {
-				stride *= 7
-			}
+			stride = apart(stride)
 			for failAt := 1; ; failAt += stride {
 				if reached := playFault(t, failAt, crash); !reached {
 					if failAt < 100 {

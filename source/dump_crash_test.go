@@ -83,13 +83,11 @@ func TestDumpCrashAnywhere(t *testing.T) {
 	for _, crash := range []bool{false, true} { // a full disk, a dead process
 		t.Run(fmt.Sprintf("crash=%v", crash), func(t *testing.T) {
 			t.Parallel()
-			stride := 41 // the more often, the longer: each play is a history of its own
+			stride := 20 // the more often, the longer: each play is a history of its own
 			if crash {
-				stride = 17 // what a crash leaves behind is the harder case
+				stride = 9 // what a crash leaves behind is the harder case
 			}
-			if underRace {
-				stride *= 5
-			}
+			stride = apart(stride)
 			for failAt := 1; ; failAt += stride {
 				if reached := playDumpFault(t, failAt, crash); !reached {
 					if failAt < 200 {

@@ -377,7 +377,7 @@ func TestNotifySplits(t *testing.T) {
 // did not refuse, in order; where something is missing the intervals say so.
 func TestNotifyHistories(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(8) {
+	for seed := range uint64(rounds(8)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { playHistory(t, rand.New(rand.NewPCG(seed, 5))) })

@@ -457,11 +457,7 @@ func TestOneSetFails(t *testing.T) {
 // and nothing has changed that was not to change any more.
 func TestRandomHistories(t *testing.T) {
 	t.Parallel()
-	seeds := uint64(8)
-	if underRace {
-		seeds = 2
-	}
-	for seed := range seeds {
+	for seed := range uint64(rounds(8)) {
 		random := rand.New(rand.NewPCG(seed, 7))
 		o := source.Options{
 			MaxEntries: 1 + random.IntN(12), Workers: 1 + random.IntN(3),

@@ -139,9 +139,7 @@ func TestSameSetAtEveryMoment(t *testing.T) {
 		if compressed {
 			stride = 13 // the same steps, and more between them
 		}
-		if underRace {
-			stride *= 11
-		}
+		stride = apart(stride)
 		t.Run(fmt.Sprintf("lane=%d", lane), func(t *testing.T) {
 			t.Parallel()
 			known := make(map[string]known)

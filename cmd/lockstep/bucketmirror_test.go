@@ -171,7 +171,7 @@ func (b *testBucket) killRound(t *testing.T, src *countingSource, most int) (kil
 func TestBucketMirrorFaults(t *testing.T) {
 	t.Parallel()
 	b := newTestBucket(t)
-	src := newCountingSource(t, 300)
+	src := newCountingSource(t, 60)
 	state := filepath.Join(t.TempDir(), "state")
 	sync := []string{"sync", "-q", src.URL + "/resourcelist.xml", b.address(), "--state", state}
 	answer := func(status int) func(http.ResponseWriter, *http.Request) bool {

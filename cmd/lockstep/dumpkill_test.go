@@ -18,7 +18,7 @@ import (
 )
 
 // dumpKills is what a release is tested with a larger number of.
-var dumpKills = flag.Int("dump-kills", 12, "how often TestDumpKilled kills a publication")
+var dumpKills = flag.Int("dump-kills", 8, "how often TestDumpKilled kills a publication")
 
 // TestDumpKilled kills publications with dumps at random moments, while files
 // change: after each kill every entry document names only packages and parts

@@ -21,7 +21,7 @@ import (
 )
 
 // killCount is what a release is tested with a larger number of.
-var killCount = flag.Int("kills", 20, "how often TestKillAnywhere kills a sync")
+var killCount = flag.Int("kills", 10, "how often TestKillAnywhere kills a sync")
 
 // TestKillAnywhere kills the binary at random moments of a sync and runs it
 // again: what stands under a final name is always whole and is never fetched a

@@ -3,6 +3,8 @@ package main
 import (
 	"flag"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -19,8 +21,20 @@ func TestMain(m *testing.M) {
 // tests are those of this package, and what is to be ended after them.
 type tests struct{ m *testing.M }
 
-// Run implements [testscript.TestingM].
-func (t tests) Run() int { return postgrestest.Main(t.m) }
+// Run implements [testscript.TestingM]. Most tests here wait for processes that
+// they started, so more tests run at a time than there are processors, unless
+// -parallel says how many.
+func (t tests) Run() int {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		if err := flag.Set("test.parallel", strconv.Itoa(3*runtime.GOMAXPROCS(0))); err != nil {
+			panic(err)
+		}
+	}
+	return postgrestest.Main(t.m)
+}
 
 // TestScript runs the binary as a user does, by the scripts in testdata/script.
 // Besides the commands of testscript they may use those of [world].

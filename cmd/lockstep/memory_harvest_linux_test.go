@@ -19,7 +19,7 @@ func TestMemoryHarvest(t *testing.T) {
 		t.Skip("the race detector takes several times the memory")
 	}
 	t.Parallel()
-	n := sized(10_000, 5000)
+	n := sized(10_000, 2000)
 	srv := httptest.NewServer(oaipmhtest.New(oaipmhtest.Options{Records: n, PageSize: 500, Size: 500}))
 	t.Cleanup(srv.Close)
 	code, said, peak := peakOf(t, "oai-pmh:"+srv.URL+"/oai", filepath.Join(t.TempDir(), "mirror"))
@@ -76,25 +76,25 @@ func TestMemoryHostileHarvest(t *testing.T) {
 		name, source string
 		handle       http.HandlerFunc
 	}{
-		{"endless entries", "atom-pmh:", endlessFeed(sized(1<<30, 1<<27))},
+		{"endless entries", "atom-pmh:", endlessFeed(sized(1<<30, quickBytes))},
 		{"endless id of a feed", "atom-pmh:", sendText(`<feed xmlns="http://www.w3.org/2005/Atom"><id>urn:`, "for ever and ever ")},
-		{"endless links", "atom-pmh:", sendText(hostileFeed+"<entry>", `<link rel="alternate" href="http://HOST/a/very/long/address" type="text/plain"/>`)},
+		{"endless links", "atom-pmh:", sendMuch(hostileFeed+"<entry>", `<link rel="alternate" href="http://HOST/a/very/long/address" type="text/plain"/>`)},
 		{"endless text", "atom-pmh:", sendText(hostileFeed+"<entry><title>", "for ever and ever ")},
 		{"endless depth", "atom-pmh:", sendText(hostileFeed, "<a>")},
-		{"endless page", "oai-pmh:", afterIdentify(sendText(hostileOAI+"<ListRecords>", anyRecord+"<a/></metadata></record>"))},
-		{"endless record", "oai-pmh:", afterIdentify(sendText(hostileOAI+"<ListRecords>"+anyRecord+"<a>", "<b>for ever and ever</b>"))},
-		{"endless depth of a record", "oai-pmh:", afterIdentify(sendText(hostileOAI+"<ListRecords>"+anyRecord, "<b>"))},
-		{"endless characters that are none", "oai-pmh:", afterIdentify(sendText(hostileOAI+"<ListRecords>"+anyRecord+"<a>", "\x01&#1;\xff& "))},
-		{"endless header", "oai-pmh:", afterIdentify(sendText(hostileOAI+"<ListRecords><record><header>", "<setSpec>one</setSpec>"))},
+		{"endless page", "oai-pmh:", afterIdentify(sendMuch(hostileOAI+"<ListRecords>", anyRecord+"<a/></metadata></record>"))},
+		{"endless record", "oai-pmh:", afterIdentify(sendMuch(hostileOAI+"<ListRecords>"+anyRecord+"<a>", "<b>for ever and ever</b>"))},
+		{"endless depth of a record", "oai-pmh:", afterIdentify(sendMuch(hostileOAI+"<ListRecords>"+anyRecord, "<b>"))},
+		{"endless characters that are none", "oai-pmh:", afterIdentify(sendMuch(hostileOAI+"<ListRecords>"+anyRecord+"<a>", "\x01&#1;\xff& "))},
+		{"endless header", "oai-pmh:", afterIdentify(sendMuch(hostileOAI+"<ListRecords><record><header>", "<setSpec>one</setSpec>"))},
 		{"endless token", "oai-pmh:", afterIdentify(sendText(hostileOAI+"<ListRecords>"+anyRecord+"<a/></metadata></record><resumptionToken>", "for ever and ever "))},
-		{"endless Identify", "oai-pmh:", sendText(hostileOAI+"<Identify>", "<description><a>for ever</a></description>")},
+		{"endless Identify", "oai-pmh:", sendMuch(hostileOAI+"<Identify>", "<description><a>for ever</a></description>")},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			srv := httptest.NewServer(tt.handle)
 			t.Cleanup(srv.Close)
 			start := time.Now()
-			code, said, peak := peakOf(t, tt.source+srv.URL+"/x", filepath.Join(t.TempDir(), "mirror"))
+			code, said, peak := peakOf(t, tt.source+srv.URL+"/x", filepath.Join(t.TempDir(), "mirror"), "--retries", "0")
 			if code != 1 {
 				t.Errorf("exit code %d, want 1\n%.2000s", code, said)
 			}

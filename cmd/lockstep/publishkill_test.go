@@ -17,7 +17,7 @@ import (
 )
 
 // publishKills is what a release is tested with a larger number of.
-var publishKills = flag.Int("publish-kills", 25, "how often TestPublishKilled kills a publication")
+var publishKills = flag.Int("publish-kills", 12, "how often TestPublishKilled kills a publication")
 
 const killedSite = `base_url: http://x.org/
 documents: documents

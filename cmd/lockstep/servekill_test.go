@@ -20,7 +20,7 @@ import (
 )
 
 // serveKills is what a release is tested with a larger number of.
-var serveKills = flag.Int("serve-kills", 8, "how often TestServeKilled kills a Source")
+var serveKills = flag.Int("serve-kills", 5, "how often TestServeKilled kills a Source")
 
 // TestServeKilled kills a Source at random moments while its files change and
 // somebody reads all its documents over and over: each reading is whole and

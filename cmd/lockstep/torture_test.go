@@ -17,7 +17,7 @@ import (
 )
 
 // tortureKills is what a release is tested with a larger number of.
-var tortureKills = flag.Int("torture", 12, "how often TestTorture kills a Source, a hub, a Destination, or some of them at once")
+var tortureKills = flag.Int("torture", 6, "how often TestTorture kills a Source, a hub, a Destination, or some of them at once")
 
 // TestTorture kills serve, hub and follow at random moments while files change,
 // and starts them again in any order. In the end the mirror is exact, and every

@@ -29,6 +29,10 @@ import (
 // a change until it is noticed: plenty, for machines that are busy.
 const readyLimit = 60 * time.Second
 
+// endLimit is how long a process may take to end after a signal: ten seconds, as
+// the program promises, and as many again twice over, for machines that are busy.
+const endLimit = 30 * time.Second
+
 // A world is what the scripts' own commands share within one script.
 type world struct {
 	running map[string]*process
@@ -124,8 +128,8 @@ func (p *process) end(sig os.Signal) (int, error) {
 	case err := <-p.done:
 		p.done <- err
 		return exitCodeOf(err)
-	case <-time.After(10 * time.Second): // what the program promises
-		return 0, errors.New("still running 10 s after the signal")
+	case <-time.After(endLimit):
+		return 0, fmt.Errorf("still running %v after the signal", endLimit)
 	}
 }
 

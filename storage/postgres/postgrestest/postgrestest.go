@@ -92,7 +92,7 @@ func find() string {
 const script = `set -e
 "$1/initdb" --pgdata=data --username=postgres --auth=trust --encoding=UTF8 --locale=C --no-sync >/dev/null
 exec 3<&0
-"$1/postgres" -D data -k "$PWD" -c listen_addresses= -c fsync=off -c max_connections=200 -c dynamic_shared_memory_type=mmap </dev/null 3<&- &
+"$1/postgres" -D data -k "$PWD" -c listen_addresses= -c fsync=off -c full_page_writes=off -c autovacuum=off -c max_connections=200 -c dynamic_shared_memory_type=mmap </dev/null 3<&- &
 server=$!
 cat <&3 >/dev/null
 kill -INT $server || true
