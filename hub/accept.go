@@ -140,7 +140,7 @@ func (h *Hub) acceptSubscribing(r *http.Request, s *subscribing) error {
 			return refuseURL("hub.topic", err)
 		}
 	}
-	if wait := h.in.asks.take(source(r), 1); wait > 0 {
+	if wait := h.in.asks.take(clientOf(r, h.opts.TrustedProxies), 1); wait > 0 {
 		return tooMany(wait, "too many requests from your address")
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), saveTime)
@@ -162,7 +162,7 @@ func (h *Hub) acceptPing(r *http.Request, form map[string][]string) error {
 			return err
 		}
 	}
-	switch signed, err := h.in.publishers.admit(r); {
+	switch signed, err := h.in.publishers.admit(r, urls...); {
 	case err != nil:
 		return err
 	case signed:
@@ -175,7 +175,7 @@ func (h *Hub) acceptPing(r *http.Request, form map[string][]string) error {
 			return err
 		}
 	}
-	if wait := h.in.pings.take(source(r), float64(len(topics))); wait > 0 {
+	if wait := h.in.pings.take(clientOf(r, h.opts.TrustedProxies), float64(len(topics))); wait > 0 {
 		return tooMany(wait, "too many pings from your address")
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), saveTime)
@@ -196,7 +196,7 @@ func (h *Hub) acceptPublishing(r *http.Request) error {
 	if err := h.in.publishers.foreign(p.url); err != nil {
 		return err
 	}
-	signed, err := h.in.publishers.admit(r)
+	signed, err := h.in.publishers.admit(r, p.url)
 	if err != nil {
 		return err
 	}
@@ -222,7 +222,7 @@ func (h *Hub) acceptPublishing(r *http.Request) error {
 	}
 	undo := func() {}
 	if signed {
-		if undo, err = h.signed(r.Header, p, body); err != nil {
+		if undo, err = h.signed(r, p, body); err != nil {
 			return err
 		}
 	}

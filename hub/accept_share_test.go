@@ -2,7 +2,9 @@ package hub_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,7 +14,21 @@ import (
 // A half is a store in memory that two hubs share: each claims every other shard.
 type half struct {
 	*hub.Mem
+	*digests
 	odd bool
+}
+
+// digests are the signed publications that hubs have accepted.
+type digests struct{ seen sync.Map }
+
+func (d *digests) Remember(_ context.Context, digest [sha256.Size]byte, until time.Time) (bool, error) {
+	_, seen := d.seen.LoadOrStore(digest, true)
+	return !seen && until.After(time.Now()), nil
+}
+
+func (d *digests) Forget(_ context.Context, digest [sha256.Size]byte) error {
+	d.seen.Delete(digest)
+	return nil
 }
 
 func (x half) Claim(context.Context, string, int, time.Duration) (shards []int, owners int, err error) {
@@ -42,8 +58,8 @@ func (x half) News(ctx context.Context, mark int64) (map[string]int64, int64, er
 func TestTwoHubs(t *testing.T) {
 	t.Parallel()
 	mem := hub.NewMem()
-	one := start(t, half{Mem: mem}, nil)
-	two := start(t, half{Mem: mem, odd: true}, func(o *hub.Options) { o.PublicURL = one.url })
+	one := start(t, half{Mem: mem, digests: new(digests)}, nil)
+	two := start(t, half{Mem: mem, digests: new(digests), odd: true}, func(o *hub.Options) { o.PublicURL = one.url })
 	p := publishPage(t, one.url, "text/plain", says("the topic"))
 	var subs []*subscriber
 	for i := range 20 {

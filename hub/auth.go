@@ -2,9 +2,8 @@ package hub
 
 import (
 	"errors"
-	"net"
+	"fmt"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -20,16 +19,35 @@ var signatureMethods = []string{"sha256", "sha384", "sha512"}
 // address a request comes from does not matter: a reverse proxy on this machine
 // asks on behalf of anyone.
 type publishers struct {
-	tokens   []string
+	tokens   []publishToken
 	open     bool // requests without a token may publish, too
 	prefixes []topicPrefix
 	own      []topicPrefix // published by [Hub.Publish] alone
 }
 
+// A PublishToken entitles requests that carry it to publish.
+type PublishToken struct {
+	Token    string
+	Prefixes []string // URLs: only topics below them; none: any topic
+}
+
+// A publishToken is a PublishToken whose prefixes have been parsed.
+type publishToken struct {
+	text     string
+	prefixes []topicPrefix
+}
+
 func newPublishers(o *Options) (*publishers, error) {
-	p := &publishers{tokens: o.PublishTokens, open: o.PublishOpen}
-	if slices.Contains(p.tokens, "") {
-		return nil, errors.New("an empty publish token is none")
+	p := &publishers{open: o.PublishOpen}
+	for _, t := range o.PublishTokens {
+		if t.Token == "" {
+			return nil, errors.New("a publish token must not be empty")
+		}
+		prefixes, err := parsePrefixes(t.Prefixes)
+		if err != nil {
+			return nil, fmt.Errorf("a publish token: %w", err)
+		}
+		p.tokens = append(p.tokens, publishToken{t.Token, prefixes})
 	}
 	var err error
 	if p.prefixes, err = parsePrefixes(o.PublishPrefixes); err != nil {
@@ -39,16 +57,14 @@ func newPublishers(o *Options) (*publishers, error) {
 	return p, err
 }
 
-// admit decides what can be decided before the body is read. With signed, the
-// body has to prove the rest: see signed.
-func (p *publishers) admit(r *http.Request) (signed bool, err error) {
+// admit decides whether a request may publish the topics, as far as that can be
+// decided before the body is read. With signed, the body has to prove the rest:
+// see [Hub.signed].
+func (p *publishers) admit(r *http.Request, topics ...*url.URL) (signed bool, err error) {
 	token, given := bearer(r.Header)
 	switch {
 	case given && len(p.tokens) > 0:
-		if !trust.Contains(p.tokens, token) {
-			return false, refuse(http.StatusUnauthorized, "the token is not one of those that may publish here")
-		}
-		return false, nil
+		return false, p.entitle(token, topics)
 	case len(p.tokens) > 0 && len(r.Header.Values(websub.SignatureHeader)) > 0:
 		return true, nil
 	case p.open && len(r.Header.Values("Origin")) > 0:
@@ -59,6 +75,26 @@ func (p *publishers) admit(r *http.Request) (signed bool, err error) {
 		return false, refuse(http.StatusUnauthorized, "publishing here takes a token: Authorization: Bearer …")
 	}
 	return false, refuse(http.StatusForbidden, "this hub takes no publications from outside its process: it has no publish tokens (--publish-token-file; serve: --hub-publish-token-file)")
+}
+
+// entitle refuses a token that is unknown, and one that does not cover all of
+// the topics. How long it takes says nothing of the tokens.
+func (p *publishers) entitle(token string, topics []*url.URL) error {
+	var known []publishToken
+	for _, t := range p.tokens {
+		if trust.Contains([]string{t.text}, token) {
+			known = append(known, t)
+		}
+	}
+	if len(known) == 0 {
+		return refuse(http.StatusUnauthorized, "the token is not one of those that may publish here")
+	}
+	for _, topic := range topics {
+		if !slices.ContainsFunc(known, func(t publishToken) bool { return within(t.prefixes, topic) }) {
+			return refuse(http.StatusForbidden, "the token may not publish the topic %s: it is good for topics below other addresses", topic.Redacted())
+		}
+	}
+	return nil
 }
 
 // covers decides whether a topic is one that may be published.
@@ -84,36 +120,4 @@ func (p *publishers) foreign(topic *url.URL) error {
 func bearer(h http.Header) (token string, given bool) {
 	scheme, token, ok := strings.Cut(h.Get("Authorization"), " ")
 	return strings.TrimSpace(token), ok && strings.EqualFold(scheme, "Bearer")
-}
-
-// peer returns the address at the other end of the connection.
-func peer(r *http.Request) (netip.Addr, bool) {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Addr{}, false
-	}
-	a, err := netip.ParseAddr(host)
-	return a.Unmap().WithZone(""), err == nil
-}
-
-// source returns whom the limits hold for: the peer, or behind a proxy on this
-// machine whom it speaks for; of IPv6 the network, for its hosts are free.
-func source(r *http.Request) netip.Prefix {
-	a, ok := peer(r)
-	if !ok {
-		return netip.Prefix{}
-	}
-	if values := r.Header.Values("X-Forwarded-For"); a.IsLoopback() && len(values) > 0 {
-		last := values[len(values)-1] // the only one that proxy wrote itself
-		last = strings.TrimSpace(last[strings.LastIndexByte(last, ',')+1:])
-		if f, err := netip.ParseAddr(last); err == nil {
-			a = f.Unmap().WithZone("")
-		}
-	}
-	bits := 32
-	if a.Is6() {
-		bits = 64
-	}
-	p, _ := a.Prefix(bits) // fails only for bits an address has not
-	return p
 }

@@ -10,15 +10,32 @@ import (
 	"lockstep/hub"
 )
 
+// publishTokens returns tokens that are good for all topics.
+func publishTokens(texts ...string) (tokens []hub.PublishToken) {
+	for _, t := range texts {
+		tokens = append(tokens, hub.PublishToken{Token: t})
+	}
+	return tokens
+}
+
 // TestPublishRights: who may publish what (RN-PB-07, WS-SEC-04).
 func TestPublishRights(t *testing.T) {
 	t.Parallel()
 	const body, token = "<urlset/>\n", "open-sesame"
-	tokens := func(o *hub.Options) { o.PublishTokens, o.PublishOpen = []string{"first", token}, false }
+	tokens := func(o *hub.Options) { o.PublishTokens, o.PublishOpen = publishTokens("first", token), false }
 	closed := func(o *hub.Options) { o.PublishOpen = false }
 	prefixes := func(o *hub.Options) { o.PublishPrefixes = []string{"http://topics.example", "http://other.example/a/"} }
 	own := func(o *hub.Options) { o.OwnTopics = []string{"http://topics.example/own/"} }
 	ownTokens := func(o *hub.Options) { tokens(o); own(o) }
+	narrow := func(o *hub.Options) {
+		o.PublishOpen, o.PublishTokens = false, []hub.PublishToken{
+			{Token: "a", Prefixes: []string{"http://topics.example/a/"}},
+			{Token: "b", Prefixes: []string{"http://topics.example/b/", "http://other.example"}},
+			{Token: "ab", Prefixes: []string{"http://topics.example/a/"}}, {Token: "ab", Prefixes: []string{"http://topics.example/b/"}},
+			{Token: "all"},
+		}
+	}
+	narrower := func(o *hub.Options) { narrow(o); o.PublishPrefixes = []string{"http://topics.example/a/"} }
 	tests := []struct {
 		name   string
 		change func(*hub.Options)
@@ -57,6 +74,16 @@ func TestPublishRights(t *testing.T) {
 		{"own topic, by an encoded slash", own, "127.0.0.1:1", "http://topics.example/own%2Fchanges", "", 403, 403},
 		{"another topic beside own ones", own, "127.0.0.1:1", "http://topics.example/other", "", 202, 202},
 		{"another port than that of own ones", own, "127.0.0.1:1", "http://topics.example:8080/own/x", "", 202, 202},
+
+		{"token of the topic", narrow, "127.0.0.1:1", "http://topics.example/a/x", "Authorization: Bearer a", 202, 202},
+		{"token of another topic", narrow, "127.0.0.1:1", "http://topics.example/b/x", "Authorization: Bearer a", 403, 403},
+		{"token of another topic, by dot segments", narrow, "127.0.0.1:1", "http://topics.example/a/../b/x", "Authorization: Bearer a", 403, 403},
+		{"token of another port", narrow, "127.0.0.1:1", "http://topics.example:8080/a/x", "Authorization: Bearer a", 403, 403},
+		{"token of several prefixes", narrow, "127.0.0.1:1", "http://other.example/x", "Authorization: Bearer b", 202, 202},
+		{"token on two lines", narrow, "127.0.0.1:1", "http://topics.example/b/x", "Authorization: Bearer ab", 202, 202},
+		{"token of all topics beside narrow ones", narrow, "127.0.0.1:1", "http://elsewhere.example/x", "Authorization: Bearer all", 202, 202},
+		{"token of all topics, topics narrowed", narrower, "127.0.0.1:1", "http://topics.example/b/x", "Authorization: Bearer all", 403, 403},
+		{"token of other topics, topics narrowed", narrower, "127.0.0.1:1", "http://topics.example/a/x", "Authorization: Bearer b", 403, 403},
 
 		{"prefix", prefixes, "127.0.0.1:1", topicA, "", 202, 202},
 		{"prefix with the usual port", prefixes, "127.0.0.1:1", "http://topics.example:80/x", "", 202, 202},
@@ -100,10 +127,28 @@ func TestPublishRights(t *testing.T) {
 	}
 }
 
+// TestPingOfSeveralTopics: one topic that the token does not cover refuses the
+// whole request.
+func TestPingOfSeveralTopics(t *testing.T) {
+	t.Parallel()
+	s := start(t, hub.NewMem(), func(o *hub.Options) {
+		o.PublishOpen, o.PublishTokens = false, []hub.PublishToken{{Token: "a", Prefixes: []string{"http://topics.example/a/"}}}
+	})
+	for form, want := range map[string]int{
+		"hub.url=http://topics.example/a/1&hub.url=http://topics.example/a/2":   202,
+		"hub.url=http://topics.example/a/1&hub.topic=http://topics.example/b/2": 403,
+	} {
+		r := s.send(t, http.MethodPost, "hub.mode=publish&"+form, "Content-Type", "application/x-www-form-urlencoded", "Authorization", "Bearer a")
+		if r.StatusCode != want {
+			t.Errorf("%s: %d %s, want %d", form, r.StatusCode, text(r), want)
+		}
+	}
+}
+
 // TestUnauthorisedBody: who may not publish is refused before the body is read.
 func TestUnauthorisedBody(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), func(o *hub.Options) { o.PublishTokens, o.PublishOpen = []string{"open-sesame"}, false })
+	s := start(t, hub.NewMem(), func(o *hub.Options) { o.PublishTokens, o.PublishOpen = publishTokens("open-sesame"), false })
 	r := httptest.NewRequest(http.MethodPost, s.url, unread{t})
 	r.Header.Set("Content-Type", "application/xml")
 	r.Header.Set("Link", "<"+topicA+`>; rel="self"`)
@@ -125,7 +170,8 @@ func (u unread) Read([]byte) (int, error) {
 func TestBadRights(t *testing.T) {
 	t.Parallel()
 	for _, o := range []hub.Options{
-		{PublishTokens: []string{""}},
+		{PublishTokens: publishTokens("")},
+		{PublishTokens: []hub.PublishToken{{Token: "x", Prefixes: []string{"topics.example"}}}},
 		{PublishPrefixes: []string{"topics.example"}},
 		{PublishPrefixes: []string{"https://me@topics.example/"}},
 		{OwnTopics: []string{"topics.example"}},

@@ -165,7 +165,7 @@ func TestFloodAndRenewal(t *testing.T) {
 // TestPingLimit: pings are held to a rate, by topics (WS-SEC-04).
 func TestPingLimit(t *testing.T) {
 	t.Parallel()
-	s := start(t, hub.NewMem(), func(o *hub.Options) { o.PublishTokens, o.PublishOpen = []string{"token"}, false })
+	s := start(t, hub.NewMem(), func(o *hub.Options) { o.PublishTokens, o.PublishOpen = publishTokens("token"), false })
 	var topics []string
 	for i := range 1000 {
 		topics = append(topics, fmt.Sprint("hub.url=http://topics.example/", i))

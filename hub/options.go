@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"net/url"
 	"time"
 )
@@ -50,11 +51,15 @@ type Options struct {
 	MaxBody int64         // bytes of a message
 	MaxLog  int64         // bytes of a topic's messages that are not forgotten yet; beyond it nothing is accepted
 
-	AllowPrivate    bool     // topics and callbacks may be at private and loopback addresses
-	PublishTokens   []string // a request with one of them may publish
-	PublishOpen     bool     // a request without a token may publish, too; without either only [Hub.Publish] does
-	OwnTopics       []string // URLs: topics below them are published by [Hub.Publish] alone, whatever a request carries
-	PublishPrefixes []string // topics that may be published; none: any
+	AllowPrivate    bool           // topics and callbacks may be at private and loopback addresses
+	PublishTokens   []PublishToken // a request with one of them may publish
+	PublishOpen     bool           // a request without a token may publish, too; without either only [Hub.Publish] does
+	OwnTopics       []string       // URLs: topics below them are published by [Hub.Publish] alone, whatever a request carries
+	PublishPrefixes []string       // topics that may be published; none: any
+
+	// TrustedProxies are believed which client they speak for, in
+	// X-Forwarded-For. Only rate limits depend on it.
+	TrustedProxies []netip.Prefix
 
 	// RootCAs are trusted when callbacks and topics are reached by https; nil: the
 	// system's.

@@ -16,6 +16,7 @@ import (
 // A shared store is one that several hubs use at a time.
 type shared struct {
 	*hub.Mem
+	digests
 	mu     sync.Mutex // guards what follows
 	owners map[string]time.Time
 	shards [hub.Shards]string

@@ -1,8 +1,12 @@
 package hub
 
 import (
+	"context"
 	"crypto/sha256"
+	"fmt"
+	"log/slog"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -32,13 +36,10 @@ func dateOf(h http.Header) (value string, at time.Time, err error) {
 }
 
 // checkDate refuses a signed publication that is not of now. What was signed
-// before the hub started may have been accepted by the process before this one,
-// which alone knew of it. Hubs that share their state do not know what the
-// others accepted.
+// before a hub started that has its state for itself may have been accepted by
+// the process before, which kept no record of it. Hubs that share their state
+// record there what they have accepted.
 func (h *Hub) checkDate(header http.Header) error {
-	if h.sharer != nil {
-		return refuse(http.StatusForbidden, "this hub shares its state with others and cannot recognise a repeated publication: send the token, as Authorization: Bearer …")
-	}
 	_, at, err := dateOf(header)
 	now := h.now()
 	switch {
@@ -46,7 +47,7 @@ func (h *Hub) checkDate(header http.Header) error {
 		return err
 	case at.Before(now.Add(-signedFor)) || at.After(now.Add(signedAhead)):
 		return refuse(http.StatusForbidden, "the publication is dated %s, but it is %s here: a signature is good for %s", at.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339), signedFor)
-	case !at.After(h.started.Add(signedAhead)):
+	case h.sharer == nil && !at.After(h.started.Add(signedAhead)):
 		wait := max(h.started.Add(signedAhead).Sub(now), 0) + time.Second
 		return &refusal{status: http.StatusServiceUnavailable, text: "the publication may have been signed before this hub started: sign it again later", after: wait}
 	}
@@ -56,21 +57,49 @@ func (h *Hub) checkDate(header http.Header) error {
 // signed decides by the signature of a publication, made with a token as the
 // key over topic, date and body (WS-X-09), and remembers it: the same is not
 // accepted again. undo forgets it.
-func (h *Hub) signed(header http.Header, p *publishing, body []byte) (undo func(), err error) {
-	date, at, err := dateOf(header)
+func (h *Hub) signed(r *http.Request, p *publishing, body []byte) (undo func(), err error) {
+	date, at, err := dateOf(r.Header)
 	if err != nil {
 		return nil, err
 	}
 	for _, t := range h.in.publishers.tokens {
-		if _, err := websub.VerifyPublication(header.Values(websub.SignatureHeader), []byte(t), p.self, date, body, signatureMethods...); err != nil {
+		if _, err := websub.VerifyPublication(r.Header.Values(websub.SignatureHeader), []byte(t.text), p.self, date, body, signatureMethods...); err != nil {
 			continue
 		}
-		sum := sha256.New()
-		_, _ = sum.Write([]byte(p.topic + "\n" + at.UTC().Format(time.RFC3339) + "\n")) // never fails
-		_, _ = sum.Write(body)
-		return h.in.replays.remember([sha256.Size]byte(sum.Sum(nil)), h.now(), at.Add(signedFor+time.Second))
+		if err := h.in.publishers.entitle(t.text, []*url.URL{p.url}); err != nil {
+			return nil, err
+		}
+		digest := sha256.New()
+		_, _ = digest.Write([]byte(p.topic + "\n" + at.UTC().Format(time.RFC3339) + "\n")) // never fails
+		_, _ = digest.Write(body)
+		return noteDigest(r.Context(), h, [sha256.Size]byte(digest.Sum(nil)), at.Add(signedFor+time.Second))
 	}
 	return nil, refuse(http.StatusForbidden, "the signature is not made with one of the tokens that may publish here, by %s, over topic, date and body", strings.Join(signatureMethods, ", "))
+}
+
+// noteDigest notes a signed publication before it is accepted: where hubs share
+// their state, there; otherwise in memory. A publication that was noted and then
+// lost by a crash has to be signed again, with another date.
+func noteDigest(ctx context.Context, h *Hub, digest [sha256.Size]byte, until time.Time) (undo func(), err error) {
+	if h.sharer == nil {
+		return h.in.replays.remember(digest, h.now(), until)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
+	defer cancel()
+	fresh, err := h.sharer.Remember(ctx, digest, until)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("note a signed publication: %w", err)
+	case !fresh:
+		return nil, refuse(http.StatusConflict, "this signed publication was accepted before, or its date is too old by the clock of the hub's database")
+	}
+	return func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
+		defer cancel()
+		if err := h.sharer.Forget(ctx, digest); err != nil {
+			h.opts.Logger.WarnContext(ctx, "a signed publication was not accepted, and has to be signed again", slog.Any("err", err))
+		}
+	}, nil
 }
 
 // replays are the signed publications that were accepted and could still be

@@ -55,7 +55,7 @@ func TestSignedPublication(t *testing.T) {
 	clock.Store(&began)
 	store := hub.NewMem()
 	change := func(o *hub.Options) {
-		o.PublishTokens, o.PublishOpen = []string{"first", token}, false
+		o.PublishTokens, o.PublishOpen = publishTokens("first", token), false
 		o.Clock = func() time.Time { return *clock.Load() }
 	}
 	s := start(t, store, change)
@@ -107,6 +107,55 @@ func TestSignedPublication(t *testing.T) {
 	clock.Store(&soon)
 	want("the same a minute later", good, 503, "before this hub started")
 	want("signed again", sign(t, "sha256", token, topicA, soon, "<urlset/>"), 202, "")
+}
+
+// TestSignedPublicationPrefix: a signature is good for the topics of the token
+// it was made with.
+func TestSignedPublicationPrefix(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)
+	var clock atomic.Pointer[time.Time]
+	clock.Store(&now)
+	s := start(t, hub.NewMem(), func(o *hub.Options) {
+		o.PublishOpen, o.PublishTokens = false, []hub.PublishToken{{Token: "narrow", Prefixes: []string{otherTopic}}}
+		o.Clock = func() time.Time { return *clock.Load() }
+	})
+	later := now.Add(time.Hour)
+	clock.Store(&later)
+	if got, text := sign(t, "sha256", "narrow", topicA, later, "x").send(s); got != 403 || !strings.Contains(text, "may not publish the topic") {
+		t.Errorf("another topic: %d %s, want 403", got, text)
+	}
+	if got, text := sign(t, "sha256", "narrow", otherTopic, later, "x").send(s); got != 202 {
+		t.Errorf("its topic: %d %s, want 202", got, text)
+	}
+}
+
+// TestSignedPublicationShared: hubs that share their state take a signed
+// publication once, whichever is asked, and right after their start.
+func TestSignedPublicationShared(t *testing.T) {
+	t.Parallel()
+	store := half{Mem: hub.NewMem(), digests: new(digests)}
+	odd := store
+	odd.odd = true
+	change := func(o *hub.Options) { o.PublishTokens, o.PublishOpen = publishTokens("token"), false }
+	one, two := start(t, store, change), start(t, odd, change)
+	p := sign(t, "sha256", "token", topicA, time.Now(), "x")
+	for i, tt := range []struct {
+		site *site
+		want int
+	}{{one, 202}, {two, 409}, {one, 409}} {
+		if got, text := p.send(tt.site); got != tt.want {
+			t.Errorf("request %d: %d %s, want %d", i, got, text, tt.want)
+		}
+	}
+	two.stop()
+	two = start(t, odd, change)
+	if got, text := p.send(two); got != 409 {
+		t.Errorf("after a restart: %d %s, want 409", got, text)
+	}
+	if n := len(one.messages(t)); n != 1 {
+		t.Errorf("%d messages were accepted, want 1", n)
+	}
 }
 
 // messages returns what the store has of both topics.

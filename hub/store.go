@@ -165,4 +165,13 @@ type Sharer interface {
 	// the newest; and the mark to go on from. The first mark is 0. It is how a
 	// hub learns of what others accepted. A topic may come up again.
 	News(ctx context.Context, mark int64) (topics map[string]int64, next int64, err error)
+
+	// Remember notes the digest of a signed publication until a time by the
+	// store's own clock. It reports false if the digest was noted before, by
+	// whichever hub, or if the time has passed, so that the digest may have been
+	// forgotten: of all calls with the same digest at most one reports true.
+	Remember(ctx context.Context, digest [sha256.Size]byte, until time.Time) (fresh bool, err error)
+
+	// Forget takes a digest back, so that it can be noted again.
+	Forget(ctx context.Context, digest [sha256.Size]byte) error
 }

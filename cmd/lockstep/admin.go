@@ -175,23 +175,3 @@ func (a *administration) serve(ctx context.Context, h http.Handler, log *slog.Lo
 	}
 	return nil
 }
-
-// publishTokens returns the tokens that entitle to publish at a hub on its own:
-// those in the file that was given, or one that is made in the directory state.
-func publishTokens(file, state string) (path string, tokens []string, err error) {
-	if file != "" {
-		t, err := trust.ReadTokens(file)
-		if err != nil {
-			return "", nil, term.Usage(fmt.Errorf("--publish-token-file: %w", err), "")
-		}
-		return file, t.All(), nil
-	}
-	if path, err = filepath.Abs(filepath.Join(state, publishTokenName)); err != nil {
-		return "", nil, err
-	}
-	t, err := trust.MakeTokens(path)
-	if err != nil {
-		return "", nil, term.WithHint(err, "remove the file, and a new token is made")
-	}
-	return path, t.All(), nil
-}

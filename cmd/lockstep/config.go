@@ -47,6 +47,7 @@ type fileConfig struct {
 	HubToken     stringList  `yaml:"hub_token"` // URL=FILE
 	Admin        flagValue   `yaml:"admin"`
 	AdminFile    flagValue   `yaml:"admin_token_file"`
+	TrustedProxy stringList  `yaml:"trusted_proxy"`
 	NotifyDelay  flagValue   `yaml:"notify_delay"`
 	Header       stringList  `yaml:"header"`
 	BearerFile   flagValue   `yaml:"bearer_token_file"`

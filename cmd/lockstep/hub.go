@@ -130,7 +130,7 @@ func (o *hubOptions) run(ctx context.Context, state *hubState, ho hub.Options, h
 	defer admin.Close()
 	publishToken := ""
 	if !o.publishOpen {
-		if publishToken, ho.PublishTokens, err = publishTokens(o.publishTokenFile, local); err != nil {
+		if publishToken, ho.PublishTokens, err = publishTokens("publish-token-file", o.publishTokenFile, local); err != nil {
 			return err
 		}
 	}

@@ -37,7 +37,7 @@ func (s *site) openHub(ctx context.Context) error {
 	}
 	o.OwnTopics = []string{base} // the Source publishes them from here
 	if file := e.hub.publishTokenFile; file != "" {
-		if _, o.PublishTokens, err = publishTokens(file, ""); err != nil {
+		if _, o.PublishTokens, err = publishTokens("hub-publish-token-file", file, ""); err != nil {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -22,6 +23,7 @@ type hubSettings struct {
 	publishTokenFile                 string
 	publishOpen                      bool
 	publishPrefixes                  []string
+	trustedProxies                   []string
 	checkTopics                      bool
 	signature                        string
 	keyFile                          string
@@ -48,9 +50,10 @@ func (s *hubSettings) declare(all *pflag.FlagSet, prefix string) {
 	if prefix != "" {
 		madeToken = "default: no request may publish; the Source does so from inside"
 	}
-	flags.StringVar(&s.publishTokenFile, prefix+"publish-token-file", "", "requests with a token of `FILE`, one a line, may publish ("+madeToken+")")
+	flags.StringVar(&s.publishTokenFile, prefix+"publish-token-file", "", "requests with a token of `FILE`, one a line, may publish; TOKEN URL: topics below that URL only ("+madeToken+")")
 	flags.BoolVar(&s.publishOpen, prefix+"publish-open", false, "requests without a token may publish, too, from anywhere")
 	flags.StringArrayVar(&s.publishPrefixes, prefix+"publish-prefix", nil, "only topics below this `URL` may be published (repeatable; default: any)")
+	flags.StringArrayVar(&s.trustedProxies, "trusted-proxy", nil, "believe this `ADDRESS` or network which client it asks for, in X-Forwarded-For; used for rate limits only (repeatable; default: none)")
 	flags.BoolVar(&s.checkTopics, prefix+"check-topics", false, "take the first subscription to a topic only if the topic names this hub as its own")
 	flags.StringVar(&s.signature, prefix+"signature", defaultSignature, "`METHOD` of signatures: sha1, sha256, sha384, sha512")
 	flags.StringVar(&s.keyFile, prefix+"key-file", "", "the key that seals subscribers' secrets is in `FILE` (default hub.key in the state directory, made where there is none)")
@@ -119,8 +122,28 @@ func (s *hubSettings) options(publicURL string) (o hub.Options, err error) {
 	if o.RootCAs, err = fetch.Certificates(s.caFile); err != nil {
 		return o, term.Usage(fmt.Errorf("--%sca-file: %w", s.prefix, err), "name a file of PEM certificates")
 	}
+	if o.TrustedProxies, err = parseProxies(s.trustedProxies); err != nil {
+		return o, err
+	}
 	if s.publishOpen && s.publishTokenFile != "" {
 		return o, term.Usage(fmt.Errorf("--%spublish-open and --%[1]spublish-token-file contradict each other", s.prefix), "leave one of them out")
 	}
 	return o, nil
+}
+
+// parseProxies reads the values of --trusted-proxy: addresses, and networks.
+func parseProxies(values []string) ([]netip.Prefix, error) {
+	var proxies []netip.Prefix
+	for _, v := range values {
+		p, err := netip.ParsePrefix(v)
+		if a, err2 := netip.ParseAddr(v); err2 == nil && a.Zone() == "" {
+			a = a.Unmap()
+			p, err = netip.PrefixFrom(a, a.BitLen()), nil
+		}
+		if err != nil || p.Addr().Is4In6() {
+			return nil, term.Usage(fmt.Errorf("--trusted-proxy %q: want the IP address of a proxy, or a network", v), "as --trusted-proxy 127.0.0.1, or --trusted-proxy 10.0.0.0/8")
+		}
+		proxies = append(proxies, p.Masked())
+	}
+	return proxies, nil
 }

@@ -2,9 +2,11 @@ package hubtest
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,6 +34,7 @@ func RunSharer(t *testing.T, store func(*testing.T) (open func() Shared)) {
 		{"Division", testDivision},
 		{"News", testNews},
 		{"NewsMoving", testNewsMoving},
+		{"Remember", testRemember},
 		{"CancelShared", testCancelShared},
 	}
 	for _, tt := range tests {
@@ -195,6 +198,49 @@ func testDivision(t *testing.T, open func() Shared) {
 	}
 	if total != hub.Shards || len(holder) != hub.Shards {
 		t.Errorf("%d shards have an owner, want %d", total, hub.Shards)
+	}
+}
+
+// testRemember notes digests: each is new once, whoever asks, until it is taken
+// back; one whose time has passed is not new.
+func testRemember(t *testing.T, open func() Shared) {
+	a, b := open(), open()
+	remember := func(s Shared, name string, until time.Time, want bool) {
+		t.Helper()
+		if fresh, err := s.Remember(t.Context(), sha256.Sum256([]byte(name)), until); err != nil || fresh != want {
+			t.Fatalf("Remember(%s) = %v, %v, want %v", name, fresh, err, want)
+		}
+	}
+	soon := time.Now().Add(long)
+	remember(a, "x", soon, true)
+	remember(a, "x", soon, false)
+	remember(b, "x", soon, false)
+	remember(b, "y", soon, true)
+	remember(a, "old", time.Now().Add(-long), false)
+	remember(a, "very old", time.Now().Add(-100*long), false)
+	if err := b.Forget(t.Context(), sha256.Sum256([]byte("x"))); err != nil {
+		t.Fatal(err)
+	}
+	remember(a, "x", soon, true)
+	var fresh atomic.Int64
+	var wg sync.WaitGroup
+	for range 4 {
+		s := open()
+		wg.Go(func() {
+			for i := range 20 {
+				ok, err := s.Remember(t.Context(), sha256.Sum256(fmt.Append(nil, i)), soon)
+				if err != nil {
+					t.Error(err)
+				}
+				if ok {
+					fresh.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := fresh.Load(); n != 20 {
+		t.Errorf("%d of 20 digests were new", n)
 	}
 }
 

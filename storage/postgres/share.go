@@ -50,9 +50,8 @@ func (h *Hub) Claim(ctx context.Context, owner string, want int, ttl time.Durati
 
 // renew writes the row of the owner and ends the claims of those that are gone.
 func renew(ctx context.Context, tx *sql.Tx, owner string, ttl time.Duration) error {
-	var now int64
-	const clock = `SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)`
-	if err := tx.QueryRowContext(ctx, clock).Scan(&now); err != nil {
+	now, err := serverTime(ctx, tx)
+	if err != nil {
 		return err
 	}
 	const put = `INSERT INTO hub_owner (owner, until) VALUES ($1, $2) ON CONFLICT (owner) DO UPDATE SET until = excluded.until`
@@ -62,8 +61,15 @@ func renew(ctx context.Context, tx *sql.Tx, owner string, ttl time.Duration) err
 	if _, err := tx.ExecContext(ctx, `DELETE FROM hub_owner WHERE until <= $1 AND owner <> $2`, now, owner); err != nil {
 		return err
 	}
-	_, err := tx.ExecContext(ctx, `DELETE FROM hub_claim WHERE owner NOT IN (SELECT owner FROM hub_owner)`)
+	_, err = tx.ExecContext(ctx, `DELETE FROM hub_claim WHERE owner NOT IN (SELECT owner FROM hub_owner)`)
 	return err
+}
+
+// serverTime returns the time of the server, in microseconds since 1970.
+func serverTime(ctx context.Context, tx *sql.Tx) (now int64, err error) {
+	const clock = `SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT)`
+	err = tx.QueryRowContext(ctx, clock).Scan(&now)
+	return now, err
 }
 
 // divide lets go what owner has too much of, and takes what it has too little of.

@@ -12,7 +12,7 @@ import (
 )
 
 // The hub's tables (migrations/hub). Everything is written in the transaction of
-// a method of Hub, by nobody else; the last two by those of [hub.Sharer], which
+// a method of Hub, by nobody else; the last three by those of [hub.Sharer], which
 // engines have that several hubs can use at a time.
 //
 //	hub_topic		one row for each topic
@@ -43,6 +43,9 @@ import (
 //
 //	hub_owner		one row for each hub; until: when its claims end
 //	hub_claim		one row for each shard that is claimed, or was
+//
+//	hub_replay		one row for each signed publication that was accepted, for as long as
+//				it could be sent again; until: when its date is too old
 //
 // The keys of a shard begin with the same two digits. Times are microseconds
 // since 1970, NULL for the zero Time.

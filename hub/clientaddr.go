@@ -1,0 +1,60 @@
+package hub
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// clientOf returns whom rate limits count a request for: the address at the
+// other end of the connection; where that is one of the trusted proxies, the
+// client it names in X-Forwarded-For. Of IPv6 it is the network, for its hosts
+// are free to choose. Nothing but limits may depend on it.
+//
+// The header is read from its end: every trusted proxy has added the address
+// that it saw. What stands before the first address that is not a trusted proxy
+// was written by the client, and is ignored.
+func clientOf(r *http.Request, proxies []netip.Prefix) netip.Prefix {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Prefix{} // not an IP connection
+	}
+	client, err := netip.ParseAddr(host)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	client = client.Unmap().WithZone("")
+	if len(proxies) > 0 {
+		chain := strings.Join(r.Header.Values("X-Forwarded-For"), ",")
+		for chain != "" && trustedProxy(proxies, client) {
+			i := strings.LastIndexByte(chain, ',')
+			next, err := parseForwarded(chain[i+1:])
+			if err != nil {
+				break // the proxy has not named anyone: it is the client
+			}
+			client, chain = next, chain[:max(i, 0)]
+		}
+	}
+	bits := 32
+	if client.Is6() {
+		bits = 64
+	}
+	p, _ := client.Prefix(bits) // fails only for lengths that an address cannot have
+	return p
+}
+
+func trustedProxy(proxies []netip.Prefix, a netip.Addr) bool {
+	return slices.ContainsFunc(proxies, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// parseForwarded reads one address of X-Forwarded-For; some proxies add the port.
+func parseForwarded(s string) (netip.Addr, error) {
+	s = strings.TrimSpace(s)
+	if a, err := netip.ParseAddrPort(s); err == nil {
+		return a.Addr().Unmap().WithZone(""), nil
+	}
+	a, err := netip.ParseAddr(strings.Trim(s, "[]"))
+	return a.Unmap().WithZone(""), err
+}
