@@ -155,9 +155,10 @@ func retryable(err error) bool {
 		verify    *tls.CertificateVerificationError
 		malformed *uriError
 		host      *HostError
+		foreign   *ForeignUpgradeError
 	)
 	switch {
-	case errors.As(err, &host), errors.Is(err, ErrTooSlow):
+	case errors.As(err, &host), errors.As(err, &foreign), errors.Is(err, ErrTooSlow):
 		return false
 	case errors.As(err, &status):
 		return status.Want == "" && status.NotBefore.IsZero() && retryStatus(status.Status)

@@ -159,6 +159,7 @@ func (c *Client) follow(ctx context.Context, r *Request, u *url.URL, tries int) 
 		if err != nil {
 			return nil, chain, err
 		}
+		noticeUpgrade(ctx, c, u, to)
 		chain = append(chain, to.String())
 		u = to
 		forGood = forGood && (a.Status == http.StatusMovedPermanently || a.Status == http.StatusPermanentRedirect)

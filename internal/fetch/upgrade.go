@@ -2,8 +2,8 @@ package fetch
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -14,12 +14,23 @@ import (
 // sent credentials, redirects to https: then credentials go there alone.
 //
 // It is found out by a request without credentials, before any with them: a
-// password that went over plain http once is known to any listener.
+// password that went over plain http once is known to any listener. Only a
+// redirect within the same host counts, from port 80 to port 443: what listens at
+// another port is another server, whose operator need not be the same.
 type upgrade struct {
-	mu    sync.Mutex // guards what follows; held while it is found out
-	known bool
-	host  string // where https requests go, with a port if that is not 443; "" http is all there is
-	saved func(host string)
+	mu      sync.Mutex // guards what follows; held while it is found out
+	known   bool
+	host    string // where https requests go, with a port if that is not 443; "" http is all there is
+	refused error  // credentials can go neither over http nor to where that redirects
+	saved   func(host string)
+}
+
+// A ForeignUpgradeError reports that credentials are for an http address that
+// redirects to https at another host or port. They are sent to neither.
+type ForeignUpgradeError struct{ From, To string }
+
+func (e *ForeignUpgradeError) Error() string {
+	return fmt.Sprintf("credentials are for %s, which redirects to %s: that is another host or port, so they are sent to neither; if both belong to the Source, give %s as its address", e.From, e.To, e.To)
 }
 
 // HTTPS returns the host that requests to the Source go to over https although it
@@ -37,7 +48,7 @@ func (c *Client) UseHTTPS(host string, save func(host string)) {
 	c.up.mu.Lock()
 	defer c.up.mu.Unlock()
 	c.up.saved = save
-	if name, _, err := net.SplitHostPort(host); err == nil && !strings.EqualFold(name, c.home.host) || err != nil && !strings.EqualFold(host, c.home.host) {
+	if host == "" || c.opts.Home == nil || !SameHost(&url.URL{Scheme: "https", Host: host}, c.opts.Home) {
 		return // of another Source, or none
 	}
 	c.up.host, c.up.known = host, true
@@ -61,6 +72,9 @@ func (c *Client) secured(ctx context.Context, u *url.URL) (*url.URL, error) {
 			return nil, err
 		}
 	}
+	if c.up.refused != nil {
+		return nil, c.up.refused
+	}
 	if c.up.host == "" {
 		return u, nil
 	}
@@ -83,16 +97,40 @@ func (c *Client) learn(ctx context.Context, u *url.URL) error {
 		return nil
 	}
 	to, err := u.Parse(escape(location))
-	if err != nil || to.Scheme != "https" || !strings.EqualFold(to.Hostname(), u.Hostname()) {
+	if err != nil || to.Scheme != "https" {
 		return nil
 	}
-	c.up.host = to.Host
-	c.opts.Logger.WarnContext(ctx, "credentials are for an http address that redirects to https: they are sent to the https address only; use that from now on",
-		slog.String("from", u.Scheme+"://"+u.Host), slog.String("to", "https://"+to.Host))
-	if c.up.saved != nil {
-		c.up.saved(c.up.host)
+	if !SameHost(to, u) {
+		c.up.refused = &ForeignUpgradeError{From: u.Scheme + "://" + u.Host, To: "https://" + to.Host}
+		return nil
 	}
+	c.up.settle(ctx, c.opts.Logger, u, to)
 	return nil
+}
+
+// noticeUpgrade has credentials go over https from now on, if a request that
+// carried them over http was redirected there: not every address of a Source need
+// redirect.
+func noticeUpgrade(ctx context.Context, c *Client, u, to *url.URL) {
+	if to.Scheme != "https" || !c.guarded(u) || !SameHost(to, u) {
+		return
+	}
+	c.up.mu.Lock()
+	defer c.up.mu.Unlock()
+	if c.up.host == "" {
+		c.up.settle(ctx, c.opts.Logger, u, to)
+	}
+}
+
+// settle notes that requests to u go to the host of to from now on, and reports
+// it. up.mu is held.
+func (up *upgrade) settle(ctx context.Context, log *slog.Logger, u, to *url.URL) {
+	up.host = to.Host
+	log.WarnContext(ctx, "credentials are for an http address that redirects to https: they are sent to the https address only; use that from now on",
+		slog.String("from", u.Scheme+"://"+u.Host), slog.String("to", "https://"+to.Host))
+	if up.saved != nil {
+		up.saved(up.host)
+	}
 }
 
 // trusted reports whether credentials may be shown to u.

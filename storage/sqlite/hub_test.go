@@ -70,7 +70,7 @@ func TestHubOlder(t *testing.T) {
 		t.Fatal(err)
 	}
 	tamper(t, path, `DELETE FROM schema_version WHERE name = 'hub'`)
-	for _, table := range []string{"topic", "mark", "message", "subscription", "progress", "request", "owner", "claim"} {
+	for _, table := range []string{"topic", "mark", "message", "subscription", "progress", "request", "owner", "claim", "replay"} {
 		tamper(t, path, `DROP TABLE hub_`+table)
 	}
 	h := open(t, sqlite.Options{}, path).Hub()
