@@ -15,13 +15,6 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// keepsBytes reports whether the bytes of past representations are needed: for
-// the Change Dump, to make patches of, or as prior versions.
-func (c *setConfig) keepsBytes() bool { return c.ChangeDump != nil || c.Patches || c.Versions != nil }
-
-// opensBytes reports whether representations have to be opened at all.
-func (c *setConfig) opensBytes() bool { return c.ResourceDump != nil || c.keepsBytes() }
-
 // keepBytes opens the place where the bytes of past representations are kept,
 // if a set needs it, or one did and what it left is to be removed.
 func (s *site) keepBytes() error {

@@ -289,3 +289,33 @@ func (b *byteSize) UnmarshalYAML(n *yaml.Node) error {
 	*b = byteSize(v)
 	return nil
 }
+
+var errBadSize = errors.New("want a number of bytes, as 500k or 2M")
+
+// parseSize reads a number of bytes: 1500, 500k, 2M, 1.5G, each optionally
+// with a B; multiples are of 1000, with i (Ki, Mi, Gi) of 1024.
+func parseSize(s string) (int64, error) {
+	if s == "" {
+		return 0, nil
+	}
+	text := strings.TrimSuffix(strings.ToLower(strings.TrimSpace(s)), "b")
+	base := 1000.0
+	if t, ok := strings.CutSuffix(text, "i"); ok {
+		text, base = t, 1024
+	}
+	unit := 1.0
+	for i, suffix := range []string{"k", "m", "g", "t"} {
+		if t, ok := strings.CutSuffix(text, suffix); ok {
+			text = t
+			for range i + 1 {
+				unit *= base
+			}
+			break
+		}
+	}
+	f, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+	if err != nil || f < 0 || f*unit > 1<<62 || f != f {
+		return 0, errBadSize
+	}
+	return int64(f * unit), nil
+}

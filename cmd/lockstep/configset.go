@@ -193,3 +193,13 @@ func (s *setConfig) linkRules() ([]source.LinkRule, error) {
 
 // relDuplicate is the relation of a resource to its copy on a mirror.
 const relDuplicate = "duplicate"
+
+// keepsBytes reports whether the bytes of past representations are needed: for
+// the Change Dump, to make patches of, or as prior versions.
+func (c *setConfig) keepsBytes() bool { return c.ChangeDump != nil || c.Patches || c.Versions != nil }
+
+// opensBytes reports whether representations have to be opened at all.
+func (c *setConfig) opensBytes() bool { return c.ResourceDump != nil || c.keepsBytes() }
+
+// offersOAI reports whether the set is offered to harvesters.
+func (c *setConfig) offersOAI() bool { return c.OAIPMH != nil && *c.OAIPMH }

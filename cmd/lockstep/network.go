@@ -1,12 +1,10 @@
 package main
 
 import (
-	"errors"
 	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -143,34 +141,4 @@ func netrcPath(netrc string, lookup func(string) (string, bool)) string {
 	}
 	home, _ := lookup("HOME")
 	return filepath.Join(home, ".netrc")
-}
-
-var errBadSize = errors.New("want a number of bytes, as 500k or 2M")
-
-// parseSize reads a number of bytes: 1500, 500k, 2M, 1.5G, each optionally
-// with a B; multiples are of 1000, with i (Ki, Mi, Gi) of 1024.
-func parseSize(s string) (int64, error) {
-	if s == "" {
-		return 0, nil
-	}
-	text := strings.TrimSuffix(strings.ToLower(strings.TrimSpace(s)), "b")
-	base := 1000.0
-	if t, ok := strings.CutSuffix(text, "i"); ok {
-		text, base = t, 1024
-	}
-	unit := 1.0
-	for i, suffix := range []string{"k", "m", "g", "t"} {
-		if t, ok := strings.CutSuffix(text, suffix); ok {
-			text = t
-			for range i + 1 {
-				unit *= base
-			}
-			break
-		}
-	}
-	f, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
-	if err != nil || f < 0 || f*unit > 1<<62 || f != f {
-		return 0, errBadSize
-	}
-	return int64(f * unit), nil
 }

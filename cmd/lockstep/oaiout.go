@@ -46,9 +46,6 @@ func (o *serveOptions) settleOAI() {
 	}
 }
 
-// offersOAI reports whether the set is offered to harvesters.
-func (c *setConfig) offersOAI() bool { return c.OAIPMH != nil && *c.OAIPMH }
-
 // checkOAI refuses to answer where there is nobody to.
 func (o *siteOptions) checkOAI() error {
 	for i := range o.sets {

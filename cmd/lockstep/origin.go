@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -45,24 +46,6 @@ type bitstreams interface {
 	Bitstream(ctx context.Context, r *catalog.Record) (io.ReadCloser, error)
 }
 
-// An originKind is a way in.
-type originKind struct {
-	scheme string                  // of its addresses
-	after  string                  // what follows scheme and colon in each
-	wants  string                  // what stands behind that, for people; "" nothing
-	keys   []string                // of a set that mean something to it, of those that do not to all
-	path   func(place string) bool // whether a place is a path of this machine; nil never
-	part   string                  // what it consists of, for people
-	away   bool                    // the resources are wherever their URIs say: to open one is to ask there
-	open   func(w *wayIn) (origin, error)
-
-	harvest bool // a record that cannot be read keeps others from being deleted for not being listed
-	rescans bool // each scan compares, so that what an Apply left out is offered again
-}
-
-// form shows what an address of this kind looks like.
-func (k *originKind) form() string { return k.scheme + ":" + k.after + k.wants }
-
 // A wayIn is all a constructor needs to know.
 type wayIn struct {
 	address
@@ -78,20 +61,25 @@ type wayIn struct {
 	onEvent    func(intake.Event)
 }
 
-// originKinds lists the ways in. This is the only place that knows them all.
-func originKinds() []originKind {
-	anyPath := func(string) bool { return true }
-	file := func(place string) bool { return place != stdin }
-	notURL := func(place string) bool { return !strings.Contains(place, "://") }
-	return []originKind{
-		{scheme: "dir", wants: "PATH", keys: []string{"hash", "include", "exclude", "scan_interval", "sidecar"}, path: anyPath, open: openDir, rescans: true},
-		{scheme: "s3", after: "//", wants: "BUCKET/PREFIX", keys: []string{"hash", "include", "exclude", "scan_interval"}, part: "object", open: openBucketOrigin, rescans: true},
-		{scheme: "jsonl", wants: "FILE", keys: []string{"scan_interval", "complete"}, path: file, part: "line", away: true, open: openJSONL},
-		{scheme: "sitemap", wants: "URL-OR-FILE", keys: []string{"hash", "scan_interval"}, path: notURL, part: "document", away: true, open: openSitemap},
-		{scheme: "oai-pmh", wants: "URL?metadataPrefix=PREFIX&set=SET", keys: []string{"hash", "scan_interval", "full_interval"}, part: "record", harvest: true, open: openRepository},
-		{scheme: "atom-pmh", wants: "URL", keys: []string{"hash", "scan_interval", "types", "full_interval", "overlap", "accept_feed"}, part: "document", away: true, open: openFeed},
-		{scheme: "api", keys: nil, away: true, open: openAPI},
+// openOrigin makes the origin of a set.
+func openOrigin(w *wayIn) (origin, error) {
+	switch w.kind.scheme {
+	case "dir":
+		return openDir(w)
+	case "s3":
+		return openBucketOrigin(w)
+	case "jsonl":
+		return openJSONL(w)
+	case "sitemap":
+		return openSitemap(w)
+	case "oai-pmh":
+		return openRepository(w)
+	case "atom-pmh":
+		return openFeed(w)
+	case "api":
+		return openAPI(w)
 	}
+	return nil, fmt.Errorf("no origin of kind %s", w.kind.scheme) // unreachable: parseAddress knows them all
 }
 
 // openDir makes a set from a directory.
@@ -117,9 +105,6 @@ func openBucketOrigin(w *wayIn) (origin, error) {
 		AllowEmpty: w.allowEmpty, TempDir: w.site.opts.state, ScanInterval: w.interval, OnEvent: w.onEvent,
 	})
 }
-
-// stdin is the place of JSON lines that come through standard input.
-const stdin = "-"
 
 // openJSONL makes a set from a file of JSON lines, or from standard input.
 func openJSONL(w *wayIn) (origin, error) {

@@ -94,7 +94,7 @@ func (s *site) newSet(c *setConfig, inner catalog.Catalog) (*siteSet, catalog.Ca
 			s.opts.io.Errorf("note: %s\n", again)
 		}
 	}
-	if set.origin, err = c.from.kind.open(way); err != nil {
+	if set.origin, err = openOrigin(way); err != nil {
 		return nil, nil, term.Usage(fmt.Errorf("set %s: %w", set.name, err), term.HintOf(err))
 	}
 	set.rehasher = s.rehasher(set, way)

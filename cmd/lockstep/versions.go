@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"lockstep/bitstream"
@@ -201,4 +202,32 @@ func (s *site) adoptVersions(ctx context.Context, n *newsroom) {
 			n.warn(err)
 		}
 	}
+}
+
+// checkVersions refuses versions that nobody could be offered.
+func (o *siteOptions) checkVersions() error {
+	for i := range o.sets {
+		if c := &o.sets[i]; c.Versions != nil && !o.content {
+			return term.Usage(fmt.Errorf("set %s: versions: files cannot offer prior versions, only a program that answers", c.label(i)),
+				"use lockstep serve, or leave versions out")
+
+		}
+	}
+	return nil
+}
+
+// versionPlaces returns what a set below the base URL must leave out: names at
+// which versions are offered.
+func versionPlaces(path string) ([]string, error) {
+	if memento.Contains(path) {
+		return nil, term.WithHint(fmt.Errorf("below %s there are prior versions", strings.SplitAfterN(path, "/", 2)[0]), "give the set another uri")
+	}
+	if path != "" {
+		return nil, nil
+	}
+	var names []string
+	for _, prefix := range []string{memento.VersionsPrefix, memento.TimeGatePrefix, memento.TimeMapPrefix} {
+		names = append(names, "/"+strings.TrimSuffix(prefix, "/"))
+	}
+	return names, nil
 }
