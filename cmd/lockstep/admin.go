@@ -121,7 +121,7 @@ func (a *administration) Close() {
 	}
 }
 
-// address returns where administration is listened for; "" if nowhere.
+// Address returns where administration is listened for; "" if nowhere.
 func (a *administration) address() string {
 	if a == nil || a.listener == nil {
 		return ""

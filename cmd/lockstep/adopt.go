@@ -46,7 +46,7 @@ func (s *site) adopt(ctx context.Context) error {
 		if old == set.list {
 			continue
 		}
-		if old != "" && set.from.kind.away {
+		if old != "" && set.from.Kind.Away {
 			_, versions := s.versions.marks[old]
 			n, err := takeOver(ctx, s.db.Catalog(), old, set.list, versions)
 			if err != nil {

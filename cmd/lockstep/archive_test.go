@@ -5,22 +5,23 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/source"
 )
 
 func TestParseKeep(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
-	for text, want := range map[string]keepValue{
+	for text, want := range map[string]config.KeepValue{
 		"all": {All: true}, "1": {Count: 1}, " 12 ": {Count: 12}, "90d": {Age: 90 * day}, "12w": {Age: 84 * day}, "720h": {Age: 30 * day}, "1h30m": {Age: 90 * time.Minute},
 		"9999w": {Age: 9999 * 7 * day},
 	} {
-		if got, err := parseKeep(text); err != nil || got != want {
+		if got, err := config.ParseKeep(text); err != nil || got != want {
 			t.Errorf("parseKeep(%q) = %+v, %v; want %+v", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"", "0", "-1", "none", "All", "1.5", "0d", "-3d", "0h", "-1h", "10000d", "1y", "d", "3 d", "99999999999999999999", "1e3"} {
-		if got, err := parseKeep(text); err == nil {
+		if got, err := config.ParseKeep(text); err == nil {
 			t.Errorf("parseKeep(%q) = %+v, want an error", text, got)
 		}
 	}
@@ -41,12 +42,12 @@ func TestParseArchive(t *testing.T) {
 		"{resource_dumps: 4w}":                     {ResourceDumps: &source.Retain{Age: 28 * day}},
 		"{resource_lists: , change_lists: 1}":      {ChangeLists: &source.Retain{Count: 1}},
 	} {
-		c, err := parseConfig([]byte("sets:\n- {from: 'dir:/a', archive: " + text + "}\n"))
+		c, err := config.Parse([]byte("sets:\n- {from: 'dir:/a', archive: " + text + "}\n"))
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		got := c.Sets[0].Archive.archive(true)
+		got := c.Sets[0].Archive.Archive(true)
 		for _, k := range []struct{ got, want *source.Retain }{
 			{got.ResourceLists, want.ResourceLists}, {got.ResourceDumps, want.ResourceDumps}, {got.ChangeLists, want.ChangeLists}, {got.ChangeDumps, want.ChangeDumps},
 		} {
@@ -54,7 +55,7 @@ func TestParseArchive(t *testing.T) {
 				t.Errorf("%s: %+v, want %+v", text, k.got, k.want)
 			}
 		}
-		if l := c.Sets[0].Archive.archive(false).ResourceLists; l != nil && c.Sets[0].Archive.ResourceLists.Every == nil && l.Every != 0 {
+		if l := c.Sets[0].Archive.Archive(false).ResourceLists; l != nil && c.Sets[0].Archive.ResourceLists.Every == nil && l.Every != 0 {
 			t.Errorf("%s: published once, lists are %s apart, want each", text, l.Every)
 		}
 	}
@@ -67,7 +68,7 @@ func TestParseArchive(t *testing.T) {
 		"{change_lists: [1]}":             "want all, a number, or a time",
 		"12":                              "want keys",
 	} {
-		_, err := parseConfig([]byte("sets:\n- {from: 'dir:/a', archive: " + text + "}\n"))
+		_, err := config.Parse([]byte("sets:\n- {from: 'dir:/a', archive: " + text + "}\n"))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want it to say %q", text, err, want)
 		}

@@ -12,19 +12,19 @@ import (
 
 // openFeed makes a set from a feed of Atom-PMH.
 func openFeed(w *wayIn) (origin, error) {
-	client, err := w.site.client(w.place)
+	client, err := w.site.client(w.Place)
 	if err != nil {
 		return nil, err
 	}
 	o := intake.AtomPMHOptions{
 		Types: w.config.Types, Overlap: time.Duration(w.config.Overlap), AcceptFeed: w.config.AcceptFeed,
-		Content: w.config.hashing, Algorithms: w.hashes, AllowEmpty: w.allowEmpty, TempDir: w.site.opts.state,
+		Content: w.config.HashesGiven, Algorithms: w.hashes, AllowEmpty: w.allowEmpty, TempDir: w.site.opts.state,
 		State: w.stateFile("atom-pmh.json"), ScanInterval: w.interval, OnEvent: w.onEvent,
 	}
 	if every := w.config.FullInterval; every != nil {
 		o.FullInterval = intervalOf(time.Duration(*every))
 	}
-	feed, err := intake.NewAtomPMH(w.at(), client, w.catalog, w.set, w.site.db.Ledger(), o)
+	feed, err := intake.NewAtomPMH(w.WithoutUser(), client, w.catalog, w.set, w.site.db.Ledger(), o)
 	if err != nil {
 		return nil, err
 	}

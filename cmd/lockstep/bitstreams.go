@@ -11,6 +11,7 @@ import (
 	"lockstep/bitstream"
 	"lockstep/blob"
 	"lockstep/catalog"
+	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/intake"
 	"lockstep/internal/fetch"
 )
@@ -20,7 +21,7 @@ import (
 func (s *site) keepBytes() error {
 	path := filepath.Join(s.opts.state, "bitstreams")
 	_, err := os.Stat(path)
-	if err != nil && s.versions.blobs == nil && !slices.ContainsFunc(s.opts.sets, func(c setConfig) bool { return c.keepsBytes() }) {
+	if err != nil && s.versions.blobs == nil && !slices.ContainsFunc(s.opts.sets, func(c config.Set) bool { return c.KeepsBytes() }) {
 		return nil
 	}
 	dir, err := blob.NewDir(path, blob.DirOptions{Private: true})
@@ -33,9 +34,9 @@ func (s *site) keepBytes() error {
 
 // keeping returns the catalog to fill set from: cat, or if the bytes of its
 // changes are needed, one that keeps them.
-func (s *site) keeping(cat catalog.Catalog, set *siteSet, c *setConfig) (catalog.Catalog, error) {
+func (s *site) keeping(cat catalog.Catalog, set *siteSet, c *config.Set) (catalog.Catalog, error) {
 	versions, err := s.keepVersions(set, c)
-	if err != nil || !c.keepsBytes() && versions == nil {
+	if err != nil || !c.KeepsBytes() && versions == nil {
 		return cat, err
 	}
 	o := bitstream.SetOptions{
@@ -43,7 +44,7 @@ func (s *site) keeping(cat catalog.Catalog, set *siteSet, c *setConfig) (catalog
 		Open: func(ctx context.Context, r *catalog.Record) (io.ReadCloser, error) {
 			return set.source.Bitstream(ctx, r)
 		},
-		Rescans: c.from.kind.rescans,
+		Rescans: c.Origin.Kind.Rescans,
 		Past:    c.ChangeDump != nil,
 	}
 	if c.Patches {
@@ -62,11 +63,11 @@ func (s *site) keeping(cat catalog.Catalog, set *siteSet, c *setConfig) (catalog
 // done for dumps and patches only, never because a client of ours likes it.
 func (s *site) openBytes(set *siteSet, way *wayIn) error {
 	b, ok := set.origin.(bitstreams)
-	if way.kind.away && !way.config.opensBytes() {
+	if way.Kind.Away && !way.config.OpensBytes() {
 		return nil
 	}
 	if ok {
-		set.source.Bitstream, set.source.Serve = b.Bitstream, !way.kind.away
+		set.source.Bitstream, set.source.Serve = b.Bitstream, !way.Kind.Away
 		return nil
 	}
 	client, err := s.client(way.uri)

@@ -177,7 +177,7 @@ type mirrorBucket struct {
 	asked   int
 	over    bool                // there are too many to be remembered
 	listed  []listedObject      // by key; nil: not listed
-	touched map[uint64]struct{} // keys of what was written or removed since: the bucket is asked
+	touched map[uint64]struct{} // Keys of what was written or removed since: the bucket is asked
 }
 
 type listedObject struct {
@@ -216,7 +216,7 @@ func (t listedTag) String() string {
 }
 
 // Stat describes an object. Of one that is known from the listing it returns the
-// name, the size and the entity tag.
+// Name, the size and the entity tag.
 func (s *mirrorBucket) Stat(ctx context.Context, name string) (blob.Info, error) {
 	o, there, known, err := s.look(ctx, name)
 	switch {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 )
@@ -135,7 +136,7 @@ func (d *demo) serve(ctx context.Context, state string) (<-chan error, error) {
 	d.base = baseURLOf(l.Addr(), d.io)
 	n := &newsroom{io: d.io, quiet: true}
 	s, err := openSite(ctx, siteOptions{
-		baseURL: d.base, sets: []setConfig{{from: address{kindOf("dir"), d.files}, Hash: []string{"sha-256", "md5"}}}, state: state, documents: filepath.Join(state, "documents"),
+		baseURL: d.base, sets: []config.Set{{Origin: config.Address{Kind: config.KindOf("dir"), Place: d.files}, Hash: []string{"sha-256", "md5"}}}, state: state, documents: filepath.Join(state, "documents"),
 		scanInterval: -1, content: true, command: "demo", log: d.o.out.Logger(d.io), onEvent: n.event,
 		hubs: hubFlags{hub: []string{hubEmbedded}, notifyDelay: defaultNotifyDelay}, embedding: &embedding{hub: hubOfThisMachine(), adminOptions: adminOptions{admin: adminOff}}, io: d.io,
 	})

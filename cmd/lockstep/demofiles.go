@@ -15,7 +15,7 @@ import (
 )
 
 // samples are the files of the demo: text, data, pictures, an empty file, a
-// name that is not ASCII.
+// Name that is not ASCII.
 //
 //go:embed samples
 var samples embed.FS
@@ -104,8 +104,8 @@ func (d *demo) changes() []demoChange {
 }
 
 // pick chooses a file to edit and another to delete, the smallest there are,
-// from a user's files. The second is "new/Hello, world.txt" if there is one
-// file only.
+// Origin a user's files. The second is "new/Hello, world.txt" if there is one
+// File only.
 func (d *demo) pick() (edited, deleted string) {
 	type candidate struct {
 		rel  string

@@ -44,7 +44,7 @@ func tellFollow(s *figures, state *followState) {
 }
 
 // isFailing reports whether the Source does not answer: the last look at it, or
-// at each of its sets, failed.
+// WithoutUser each of its sets, failed.
 func isFailing(f *destination.FollowStatus) bool {
 	return f.Error != "" || len(f.Sets) > 0 && !slices.ContainsFunc(f.Sets, func(s destination.SetStatus) bool { return s.Error == "" })
 }

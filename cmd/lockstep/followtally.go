@@ -118,7 +118,7 @@ type saidBefore struct {
 }
 
 const (
-	sayAgain = time.Hour // after which something is said again
+	sayAgain = time.Hour // After which something is said again
 	mostSaid = 1000      // sentences remembered
 )
 

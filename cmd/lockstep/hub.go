@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/hub"
 	"lockstep/source"
@@ -73,7 +74,7 @@ type hubbing struct {
 
 // runHub is a hub until ctx ends.
 func runHub(ctx context.Context, o *hubOptions, io term.IO) error {
-	if o.publicURL != "" && !absolute(o.publicURL) {
+	if o.publicURL != "" && !config.IsAbsoluteURI(o.publicURL) {
 		return term.Usage(fmt.Errorf("--public-url %q is no http(s) URL", o.publicURL), "write it whole, as https://hub.example.org/")
 	}
 	ho, err := o.options(o.publicURL)
@@ -99,7 +100,7 @@ func runHub(ctx context.Context, o *hubOptions, io term.IO) error {
 	srv := source.NewServer(h)
 	srv.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug)
 	state := &hubState{close: func() {}}
-	defer func() { state.close() }() // after the last request
+	defer func() { state.close() }() // After the last request
 	return serveBeside(ctx, srv, l, func(ctx context.Context) error {
 		s, err := openHubState(ctx, o.state, o.keyFile, log)
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/hub"
 	"lockstep/internal/fetch"
@@ -106,7 +107,7 @@ func (s *hubSettings) options(publicURL string) (o hub.Options, err error) {
 		}
 		*d.to = d.value
 	}
-	if o.MaxBody, err = parseSize(s.maxBody); err != nil || o.MaxBody <= 0 {
+	if o.MaxBody, err = config.ParseSize(s.maxBody); err != nil || o.MaxBody <= 0 {
 		return o, term.Usage(fmt.Errorf("--%smax-body %q: want a number of bytes", s.prefix, s.maxBody), "as 5242880, or 5MiB")
 	}
 	switch s.signature {
@@ -115,7 +116,7 @@ func (s *hubSettings) options(publicURL string) (o hub.Options, err error) {
 		return o, term.Usagef("--%ssignature %q: want sha1, sha256, sha384 or sha512", s.prefix, s.signature)
 	}
 	for _, p := range s.publishPrefixes {
-		if !absolute(p) || !(strings.HasPrefix(p, "http://") || strings.HasPrefix(p, "https://")) {
+		if !config.IsAbsoluteURI(p) || !(strings.HasPrefix(p, "http://") || strings.HasPrefix(p, "https://")) {
 			return o, term.Usage(fmt.Errorf("--%spublish-prefix %q is no http(s) URL", s.prefix, p), "write it whole, as https://data.example.org/")
 		}
 	}

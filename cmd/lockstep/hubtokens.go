@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/websub"
 )
@@ -33,16 +34,16 @@ func (o *hubFlags) settleTokens() error {
 		case len(hubs) > 1:
 			return term.Usage(fmt.Errorf("--hub-token-file: there are %d hubs, and a token belongs to one", len(hubs)), "say which by --hub-token URL=FILE, as --hub-token "+hubs[0]+"="+o.hubTokenFile)
 		case len(hubs) == 1:
-			o.hubTokens = append(o.hubTokens, hubToken{withoutQuery(hubs[0]), o.hubTokenFile})
+			o.hubTokens = append(o.hubTokens, config.HubToken{Hub: withoutQuery(hubs[0]), File: o.hubTokenFile})
 		}
 	}
 	for _, v := range o.hubTokenList {
-		t, err := parseHubToken(v, hubs)
+		t, err := config.ParseHubToken(v, hubs)
 		if err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(hubs, func(h string) bool { return websub.Below(t.hub, h) }) {
-			return term.Usage(fmt.Errorf("--hub-token %s: no --hub is at %s or below it", v, t.hub), "name the hub with --hub "+t.hub)
+		if !slices.ContainsFunc(hubs, func(h string) bool { return websub.Below(t.Hub, h) }) {
+			return term.Usage(fmt.Errorf("--hub-token %s: no --hub is at %s or below it", v, t.Hub), "name the hub with --hub "+t.Hub)
 		}
 		o.hubTokens = append(o.hubTokens, t)
 	}
@@ -62,21 +63,21 @@ func withoutQuery(address string) string {
 // token returns the token that belongs to a hub, and where it may be sent: the
 // one with the longest address, if there are several.
 func (o *hubFlags) token(hub string) (token, scope string, err error) {
-	var best hubToken
+	var best config.HubToken
 	for _, t := range o.hubTokens {
-		if websub.Below(t.hub, hub) && len(t.hub) > len(best.hub) {
+		if websub.Below(t.Hub, hub) && len(t.Hub) > len(best.Hub) {
 			best = t
 		}
 	}
-	if best.file == "" {
+	if best.File == "" {
 		return "", "", nil
 	}
-	text, err := os.ReadFile(best.file)
+	text, err := os.ReadFile(best.File)
 	if err != nil {
 		return "", "", term.Usagef("read the token for the hub %s: %w", hub, err)
 	}
 	if token = strings.TrimSpace(string(text)); token == "" || strings.ContainsAny(token, "\r\n") {
-		return "", "", term.Usagef("read the token for the hub %s: %s does not have one token in it", hub, best.file)
+		return "", "", term.Usagef("read the token for the hub %s: %s does not have one token in it", hub, best.File)
 	}
-	return token, best.hub, nil
+	return token, best.Hub, nil
 }

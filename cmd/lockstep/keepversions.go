@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 )
@@ -31,7 +32,7 @@ func parseKeepVersions(value string) (destination.Keep, error) {
 	case keepNone:
 		return destination.Keep{None: true}, nil
 	}
-	v, err := parseKeep(value)
+	v, err := config.ParseKeep(value)
 	if err != nil {
 		return destination.Keep{}, term.Usage(err, "to forget the versions that are kept, write "+keepNone)
 	}

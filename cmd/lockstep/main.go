@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/intake"
@@ -159,10 +160,10 @@ See all of it in a few seconds:  lockstep demo`,
 				return term.Usage(fmt.Errorf("%s: argument %d is empty", cmd.Name(), i+1), "usage: "+cmd.UseLine()+"; is a variable of your script unset?")
 			}
 		}
-		if err := refuseEmptyFlags(cmd.Flags()); err != nil {
+		if err := config.RefuseEmptyFlags(cmd.Flags()); err != nil {
 			return err
 		}
-		if err := flagsFromEnvironment(cmd.Flags(), io.LookupEnv); err != nil {
+		if err := config.FlagsFromEnvironment(cmd.Flags(), io.LookupEnv); err != nil {
 			return err
 		}
 		if err := out.Check(); err != nil {

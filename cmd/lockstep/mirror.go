@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"lockstep/blob"
+	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/discover"
@@ -109,7 +110,7 @@ func openMirror(sel *selectOptions, readOnly bool, lookup func(string) (string, 
 		return openBucketMirror(dest, sel.state, readOnly, lookup, log)
 	case strings.Contains(dest, "://"):
 		return nil, term.Usage(fmt.Errorf("%s: not a place for a mirror", dest), "give a directory, or a bucket as s3://BUCKET/PREFIX")
-	case sel.state != "" && !fromEnvironment("state", sel.state, lookup): // there it may be meant for serve
+	case sel.state != "" && !config.FromEnvironment("state", sel.state, lookup): // there it may be meant for serve
 		return nil, term.Usage(errors.New("--state is for mirrors in buckets"), "a mirror in a directory keeps its memory in "+filepath.Join(dest, ".lockstep"))
 	}
 	switch info, err := os.Stat(dest); {

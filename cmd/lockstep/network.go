@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
@@ -113,7 +114,7 @@ func (o *networkOptions) client(home string, lookup func(string) (string, bool),
 		opts.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
 	}
 	var err error
-	if opts.Bandwidth, err = parseSize(o.bandwidth); err != nil {
+	if opts.Bandwidth, err = config.ParseSize(o.bandwidth); err != nil {
 		return nil, term.Usagef("--bandwidth %q: %w", o.bandwidth, err)
 	}
 	if o.bearerFile != "" {

@@ -81,7 +81,7 @@ func (n *newsroom) scanned(scan *scanned) {
 	if n.quiet {
 		return
 	}
-	if scan.set.from.kind.away {
+	if scan.set.from.Kind.Away {
 		n.listed(&scan.Skipped)
 		return
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/internal/fetch"
 	"lockstep/source"
@@ -39,7 +40,7 @@ type hubFlags struct {
 	hub          []string
 	hubTokenFile string
 	hubTokenList []string // values of --hub-token
-	hubTokens    []hubToken
+	hubTokens    []config.HubToken
 	notifyDelay  time.Duration
 	embedded     bool // there can be one here
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
 	"lockstep/oaipmh"
@@ -14,14 +15,14 @@ import (
 // openRepository makes a set from what a repository has, by OAI-PMH: its
 // records are files of ours.
 func openRepository(w *wayIn) (origin, error) {
-	base, prefix, spec, err := oaipmh.ParseAddress(w.at())
+	base, prefix, spec, err := oaipmh.ParseAddress(w.WithoutUser())
 	if err != nil {
 		return nil, err
 	}
-	if !absolute(base) {
-		return nil, fmt.Errorf("from %s: %s is no URL", w.address, base)
+	if !config.IsAbsoluteURI(base) {
+		return nil, fmt.Errorf("from %s: %s is no URL", w.Address, base)
 	}
-	client, err := w.site.client(w.place)
+	client, err := w.site.client(w.Place)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/repository"
 	"lockstep/source"
@@ -49,8 +50,8 @@ func (o *serveOptions) settleOAI() {
 // checkOAI refuses to answer where there is nobody to.
 func (o *siteOptions) checkOAI() error {
 	for i := range o.sets {
-		if c := &o.sets[i]; c.offersOAI() && !o.content {
-			return term.Usage(fmt.Errorf("set %s: oai_pmh: files cannot answer OAI-PMH, only a program does", c.label(i)),
+		if c := &o.sets[i]; c.OffersOAI() && !o.content {
+			return term.Usage(fmt.Errorf("set %s: oai_pmh: files cannot answer OAI-PMH, only a program does", c.Label(i)),
 				"use lockstep serve, or leave oai_pmh out")
 
 		}
@@ -60,7 +61,7 @@ func (o *siteOptions) checkOAI() error {
 
 // openOAI makes the repository that harvesters read, if a set is offered to them.
 func (s *site) openOAI() error {
-	if !slices.ContainsFunc(s.opts.sets, func(c setConfig) bool { return c.offersOAI() }) {
+	if !slices.ContainsFunc(s.opts.sets, func(c config.Set) bool { return c.OffersOAI() }) {
 		return nil
 	}
 	base, err := source.BaseURL(s.opts.baseURL)
@@ -73,11 +74,11 @@ func (s *site) openOAI() error {
 	}
 	o := repository.Options{BaseURL: base + oaiName, Name: s.opts.oai.oaiTitle, Admin: s.opts.oai.oaiAdmin, Logger: s.log}
 	for i, set := range s.sets {
-		if !s.opts.sets[i].offersOAI() {
+		if !s.opts.sets[i].OffersOAI() {
 			continue
 		}
 		offered := repository.Set{Name: set.name, Catalog: set.list}
-		if b, ok := set.origin.(bitstreams); ok && slices.Contains(keptContents, set.from.kind.scheme) {
+		if b, ok := set.origin.(bitstreams); ok && slices.Contains(keptContents, set.from.Kind.Scheme) {
 			offered.Open = b.Bitstream
 		}
 		o.Sets = append(o.Sets, offered)

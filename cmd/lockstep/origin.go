@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
 	"lockstep/internal/fetch"
@@ -48,9 +49,9 @@ type bitstreams interface {
 
 // A wayIn is all a constructor needs to know.
 type wayIn struct {
-	address
+	config.Address
 	site       *site
-	config     *setConfig
+	config     *config.Set
 	uri        string // what the URIs of the set begin with
 	name       string // of the set
 	set        string // its name in the catalog
@@ -63,7 +64,7 @@ type wayIn struct {
 
 // openOrigin makes the origin of a set.
 func openOrigin(w *wayIn) (origin, error) {
-	switch w.kind.scheme {
+	switch w.Kind.Scheme {
 	case "dir":
 		return openDir(w)
 	case "s3":
@@ -79,12 +80,12 @@ func openOrigin(w *wayIn) (origin, error) {
 	case "api":
 		return openAPI(w)
 	}
-	return nil, fmt.Errorf("no origin of kind %s", w.kind.scheme) // unreachable: parseAddress knows them all
+	return nil, fmt.Errorf("no origin of kind %s", w.Kind.Scheme) // unreachable: parseAddress knows them all
 }
 
 // openDir makes a set from a directory.
 func openDir(w *wayIn) (origin, error) {
-	return intake.NewDir(w.place, w.catalog, w.set, intake.DirOptions{
+	return intake.NewDir(w.Place, w.catalog, w.set, intake.DirOptions{
 		BaseURI: w.uri, Algorithms: w.hashes, Include: w.config.Include, Exclude: w.config.Exclude,
 		Sidecar: w.config.Sidecar, AllowEmpty: w.allowEmpty, TempDir: w.site.opts.state, ScanInterval: w.interval, OnEvent: w.onEvent,
 	})
@@ -92,12 +93,12 @@ func openDir(w *wayIn) (origin, error) {
 
 // openBucketOrigin makes a set from the objects of a bucket.
 func openBucketOrigin(w *wayIn) (origin, error) {
-	bucket, err := openBucket(w.address.String(), w.site.opts.io.LookupEnv)
+	bucket, err := openBucket(w.Address.String(), w.site.opts.io.LookupEnv)
 	if err != nil {
 		return nil, err
 	}
 	content := intake.ReadNever
-	if w.config.hashing {
+	if w.config.HashesGiven {
 		content = intake.ReadAlways
 	}
 	return intake.NewBucket(bucket, w.catalog, w.set, intake.BucketOptions{
@@ -116,20 +117,20 @@ func openJSONL(w *wayIn) (origin, error) {
 		Complete: w.config.Complete, AllowEmpty: w.allowEmpty, TempDir: w.site.opts.state,
 		State: w.stateFile("jsonl.json"), ScanInterval: w.interval, Client: client, OnEvent: w.onEvent,
 	}
-	if w.place == stdin {
+	if w.Place == config.Stdin {
 		return intake.NewJSONLStream(w.site.opts.io.In, "standard input", w.catalog, w.set, o), nil
 	}
-	return intake.NewJSONL(w.place, w.catalog, w.set, o)
+	return intake.NewJSONL(w.Place, w.catalog, w.set, o)
 }
 
 // openSitemap makes a set from a sitemap at a URL or in a file.
 func openSitemap(w *wayIn) (origin, error) {
-	client, err := w.site.client(w.place)
+	client, err := w.site.client(w.Place)
 	if err != nil {
 		return nil, err
 	}
-	return intake.NewSitemap(w.at(), client, w.catalog, w.set, intake.SitemapOptions{
-		Content: w.config.hashing, Algorithms: w.hashes, AllowEmpty: w.allowEmpty, TempDir: w.site.opts.state,
+	return intake.NewSitemap(w.WithoutUser(), client, w.catalog, w.set, intake.SitemapOptions{
+		Content: w.config.HashesGiven, Algorithms: w.hashes, AllowEmpty: w.allowEmpty, TempDir: w.site.opts.state,
 		State: w.stateFile("sitemap.json"), ScanInterval: w.interval, OnEvent: w.onEvent,
 	})
 }
@@ -160,7 +161,7 @@ const apiDir = "-/api/"
 // bitstreamClient returns a client for the resources of a set, which are
 // elsewhere, or nil if nobody is going to open them.
 func (w *wayIn) bitstreamClient(home string) (*fetch.Client, error) {
-	if !w.config.opensBytes() {
+	if !w.config.OpensBytes() {
 		return nil, nil
 	}
 	return w.site.client(home)

@@ -29,7 +29,7 @@ type pageRoute struct {
 }
 
 // newPages returns the pages of what is served below base, a path with slashes
-// at both ends: health, and figures. ready tells why the process is not ready
+// WithoutUser both ends: health, and figures. ready tells why the process is not ready
 // yet; nil says it is.
 func newPages(base string, g *trust.Guard, m *metrics, ready func() error) *pages {
 	p := &pages{dir: base + pagesDir, guard: g}

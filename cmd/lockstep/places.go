@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/term"
 	"os"
 	"path/filepath"
@@ -17,12 +18,12 @@ import (
 // we write must not come out as a resource.
 func checkPlaces(o siteOptions) error {
 	for _, c := range o.sets {
-		if from := c.from.String(); isBucket(from) && bucketBelow(from, o.documents) {
+		if from := c.Origin.String(); isBucket(from) && bucketBelow(from, o.documents) {
 			return term.Usage(fmt.Errorf("the documents in %s would lie inside %s and be published as resources", o.documents, from),
 				"write them elsewhere, or to "+from+" itself")
 
 		}
-		dir := c.from.dir()
+		dir := c.Origin.Dir()
 		if dir == "" {
 			continue
 		}
@@ -63,8 +64,8 @@ func bucketBelow(bucket, address string) bool {
 }
 
 // beside reports whether the documents stand where the resources of a set are.
-func beside(from address, documents string) bool {
-	if dir := from.dir(); dir != "" {
+func beside(from config.Address, documents string) bool {
+	if dir := from.Dir(); dir != "" {
 		return same(dir, documents)
 	}
 	return isBucket(documents) && strings.TrimSuffix(from.String(), "/") == strings.TrimSuffix(documents, "/")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/term"
 	"net"
 	"net/http"
@@ -279,13 +280,13 @@ func TestProxyOpensNothing(t *testing.T) {
 }
 
 // TestAdminRoutesRefuse goes through the registered pages of a Source with a
-// hub: all but health and readiness refuse a request without a token.
+// Hub: all but health and readiness refuse a request without a token.
 func TestAdminRoutesRefuse(t *testing.T) {
 	t.Parallel()
 	room := t.TempDir()
 	io := term.IO{Out: io.Discard, Err: io.Discard}
 	s, err := openSite(t.Context(), siteOptions{
-		baseURL: "http://127.0.0.1:1/data/", sets: []setConfig{{from: address{kindOf("dir"), t.TempDir()}, Hash: []string{"sha-256"}}}, state: filepath.Join(room, "state"), documents: filepath.Join(room, "documents"),
+		baseURL: "http://127.0.0.1:1/data/", sets: []config.Set{{Origin: config.Address{Kind: config.KindOf("dir"), Place: t.TempDir()}, Hash: []string{"sha-256"}}}, state: filepath.Join(room, "state"), documents: filepath.Join(room, "documents"),
 		scanInterval: -1, content: true, command: "test", log: (&term.Options{}).Logger(io), io: io,
 		hubs: hubFlags{hub: []string{hubEmbedded}}, embedding: &embedding{hub: hubOfThisMachine()},
 	})

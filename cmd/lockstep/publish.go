@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
 )
@@ -87,7 +88,7 @@ func runPublish(ctx context.Context, o *publishOptions, io term.IO) error {
 	so := o.site("publish", o.result, io)
 	so.documents = o.out
 	n := &newsroom{io: io, quiet: o.result.Quiet}
-	n.beside = slices.ContainsFunc(o.sets, func(c setConfig) bool { return beside(c.from, o.out) })
+	n.beside = slices.ContainsFunc(o.sets, func(c config.Set) bool { return beside(c.Origin, o.out) })
 	if so.onEvent = n.event; o.watching() {
 		so.onNotify = n.notified // else what goes wrong is an error
 	}
@@ -233,13 +234,13 @@ var errUnreadable = errors.New("some files could not be read and are published a
 func unreadable(scans []scanned) error {
 	var errs []error
 	for _, scan := range scans {
-		switch n, kind := scan.Unreadable.Count, scan.set.from.kind; {
+		switch n, kind := scan.Unreadable.Count, scan.set.from.Kind; {
 		case n == 0:
-		case kind.away, kind.harvest:
-			errs = append(errs, term.WithHint(fmt.Errorf("set %s: %s could not be read; what the others say is published", scan.set.name, term.Count(n, kind.part)),
+		case kind.Away, kind.Harvest:
+			errs = append(errs, term.WithHint(fmt.Errorf("set %s: %s could not be read; what the others say is published", scan.set.name, term.Count(n, kind.Part)),
 				"they are named above; as long as there are any, nothing is deleted for not being listed"))
-		case kind.part != "":
-			errs = append(errs, term.WithHint(fmt.Errorf("set %s: %s could not be read and are published as they were", scan.set.name, term.Count(n, kind.part)),
+		case kind.Part != "":
+			errs = append(errs, term.WithHint(fmt.Errorf("set %s: %s could not be read and are published as they were", scan.set.name, term.Count(n, kind.Part)),
 				"they are named above; see that these credentials may read them"))
 		default:
 			errs = append(errs, term.WithHint(errUnreadable, "they are named above; "+readable(&scan.Unreadable)))

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/internal/connlimit"
 	"lockstep/internal/fetch"
@@ -82,7 +83,7 @@ The line "ready: URL" on stdout says that everything is served.`,
 func (o *serveOptions) keepVersions() {
 	for i := range o.sets {
 		if c := &o.sets[i]; o.versions && c.Versions == nil {
-			c.Versions = &versionsConfig{Keep: &keepValue{All: true}}
+			c.Versions = &config.Versions{Keep: &config.KeepValue{All: true}}
 		}
 	}
 }

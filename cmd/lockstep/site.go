@@ -14,6 +14,7 @@ import (
 	"lockstep/bitstream"
 	"lockstep/blob"
 	"lockstep/catalog"
+	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
 	"lockstep/internal/fetch"
@@ -54,11 +55,11 @@ type site struct {
 // siteOptions says what a site is made of.
 type siteOptions struct {
 	baseURL      string
-	sets         []setConfig // settled: what flags and defaults say is filled in
-	state        string      // directory for what is kept from run to run
-	documents    string      // directory or bucket for the documents
-	gzip         bool        // with compressed variants
-	apiTokenFile string      // who has the token in it may fill sets; "" nobody
+	sets         []config.Set // settled: what flags and defaults say is filled in
+	state        string       // directory for what is kept from run to run
+	documents    string       // directory or bucket for the documents
+	gzip         bool         // with compressed variants
+	apiTokenFile string       // who has the token in it may fill sets; "" nobody
 	allowEmpty   bool
 	takeOver     bool          // documents of another state are replaced
 	scanInterval time.Duration // of sets that do not say; 0 the default of the way in, negative never

@@ -9,6 +9,7 @@ import (
 
 	"lockstep/bitstream"
 	"lockstep/catalog"
+	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
 	"lockstep/source"
@@ -19,7 +20,7 @@ type siteSet struct {
 	name   string
 	list   string // URI of its Capability List, and its name in the catalog
 	later  bool   // what it comes from may have no end: it is read while we watch
-	from   address
+	from   config.Address
 	origin origin
 	source source.Set
 
@@ -31,8 +32,8 @@ type siteSet struct {
 
 // newSet makes the set a configuration describes, which fills inner, and returns
 // the catalog as those after it are to see it.
-func (s *site) newSet(c *setConfig, inner catalog.Catalog) (*siteSet, catalog.Catalog, error) {
-	set := &siteSet{name: c.Name, from: c.from}
+func (s *site) newSet(c *config.Set, inner catalog.Catalog) (*siteSet, catalog.Catalog, error) {
+	set := &siteSet{name: c.Name, from: c.Origin}
 	if set.name == "" {
 		set.name = source.DefaultSet
 	}
@@ -56,16 +57,16 @@ func (s *site) newSet(c *setConfig, inner catalog.Catalog) (*siteSet, catalog.Ca
 			Every: time.Duration(d.Every), PackageBytes: int64(d.PackageSize), PackageEntries: int(d.PackageCount),
 		}
 	}
-	set.source.Archive, set.source.Atom = c.Archive.archive(s.opts.watching), c.AtomPMH.atom()
-	if c.offersOAI() {
+	set.source.Archive, set.source.Atom = c.Archive.Archive(s.opts.watching), c.AtomPMH.Atom()
+	if c.OffersOAI() {
 		set.source.OAI = oaiAddress(s.opts.baseURL)
 	}
-	set.later = s.opts.watching && c.from.place == stdin
+	set.later = s.opts.watching && c.Origin.Place == config.Stdin
 	uri, err := set.locate(c, s.opts.baseURL)
 	if err != nil {
 		return nil, nil, err
 	}
-	if set.source.Links, err = c.linkRules(); err != nil {
+	if set.source.Links, err = c.LinkRules(); err != nil {
 		return nil, nil, term.Usagef("set %s: %w", set.name, err)
 	}
 	if err := s.leaveRoom(set, c); err != nil {
@@ -76,7 +77,7 @@ func (s *site) newSet(c *setConfig, inner catalog.Catalog) (*siteSet, catalog.Ca
 		return nil, nil, err
 	}
 	way := &wayIn{
-		address: c.from, site: s, config: c, uri: uri, name: set.name, set: set.list, catalog: cat,
+		Address: c.Origin, site: s, config: c, uri: uri, name: set.name, set: set.list, catalog: cat,
 		interval: s.opts.scanInterval, allowEmpty: s.opts.allowEmpty,
 	}
 	if c.ScanInterval != nil {
@@ -103,14 +104,14 @@ func (s *site) newSet(c *setConfig, inner catalog.Catalog) (*siteSet, catalog.Ca
 
 // locate finds out what the URIs of the set begin with, and where that is below
 // the base URL, if it is.
-func (set *siteSet) locate(c *setConfig, baseURL string) (string, error) {
+func (set *siteSet) locate(c *config.Set, baseURL string) (string, error) {
 	base := strings.TrimSuffix(baseURL, "/") + "/"
 	uri := base
 	if c.URI != "" {
 		uri = strings.TrimSuffix(c.URI, "/") + "/"
 	}
 	rest, below := strings.CutPrefix(uri, base)
-	if !below || c.from.kind.away {
+	if !below || c.Origin.Kind.Away {
 		set.source.Elsewhere, set.source.URI = true, uri
 		return uri, nil
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/source"
 	"lockstep/websub"
@@ -46,13 +47,13 @@ Give the same flags or the same configuration file as to publish.`,
   lockstep snippet apache --config lockstep.yaml >/etc/apache2/lockstep.conf`,
 		Args: arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var file fileConfig
+			var file config.File
 			if o.config != "" {
 				var err error
-				if file, err = readConfig(o.config); err != nil {
+				if file, err = config.Read(o.config); err != nil {
 					return err
 				}
-				if err := flagsFromFile(cmd.Flags(), o.config, file.flagValues()); err != nil {
+				if err := config.FlagsFromFile(cmd.Flags(), o.config, file.FlagValues()); err != nil {
 					return err
 				}
 			}
@@ -93,7 +94,7 @@ func webServers() []webServer {
 }
 
 // runSnippet prints the snippet for one web server.
-func runSnippet(o *snippetOptions, name string, sets []setConfig, io term.IO) error {
+func runSnippet(o *snippetOptions, name string, sets []config.Set, io term.IO) error {
 	servers := webServers()
 	i := slices.IndexFunc(servers, func(s webServer) bool { return s.name == name })
 	if i < 0 {
@@ -118,7 +119,7 @@ func runSnippet(o *snippetOptions, name string, sets []setConfig, io term.IO) er
 type snippetView struct {
 	source.Layout
 	BaseURL  string
-	Out      string // absolute, without a slash at the end
+	Out      string // IsAbsoluteURI, without a slash at the end
 	BasePath string // of the base URL, with slashes at both ends
 	Gzip     bool
 	Sets     []snippetSet
@@ -142,7 +143,7 @@ type snippetTopic struct {
 }
 
 // view makes out what is to be said.
-func (o *snippetOptions) view(sets []setConfig) (*snippetView, error) {
+func (o *snippetOptions) view(sets []config.Set) (*snippetView, error) {
 	switch {
 	case o.out == "":
 		return nil, term.Usage(errors.New("--out is missing"), "say where the documents are: the directory that was given to publish")
@@ -174,7 +175,7 @@ func (o *snippetOptions) view(sets []setConfig) (*snippetView, error) {
 	}
 	v.hubs = slices.DeleteFunc(slices.Clone(o.hub), func(hub string) bool { return hub == hubOff })
 	if len(sets) == 0 {
-		sets = []setConfig{{URI: o.uri}}
+		sets = []config.Set{{URI: o.uri}}
 	}
 	for i := range sets {
 		if err := v.add(&sets[i], origin); err != nil {
@@ -192,7 +193,7 @@ func splitOrigin(u string) (origin, path string) {
 }
 
 // add takes a set into the view.
-func (v *snippetView) add(c *setConfig, origin string) error {
+func (v *snippetView) add(c *config.Set, origin string) error {
 	name := c.Name
 	if name == "" {
 		name = source.DefaultSet
@@ -214,7 +215,7 @@ func (v *snippetView) add(c *setConfig, origin string) error {
 	}
 	uri := c.URI
 	switch {
-	case uri == "" && c.from.kind != nil && c.from.kind.away:
+	case uri == "" && c.Origin.Kind != nil && c.Origin.Kind.Away:
 		v.Others = append(v.Others, name) // anywhere: each says itself
 		return nil
 	case uri == "":

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
 )
@@ -36,10 +37,10 @@ type sourceFlags struct {
 	watch        bool
 	noWatch      bool
 	hubFlags
-	atomFlags
+	config.AtomFlags
 
-	sets []setConfig // from the configuration file, or the one that is the argument
-	file fileConfig
+	sets []config.Set // Origin the configuration file, or the one that is the argument
+	file config.File
 }
 
 // Declare declares the flags; what differs between the commands is given.
@@ -61,7 +62,7 @@ func (o *sourceFlags) declare(flags *pflag.FlagSet, baseURL string, watch bool) 
 	flags.BoolVar(&o.watch, "watch", watch, "watch for changes and publish them at once")
 	flags.BoolVar(&o.noWatch, "no-watch", false, "do not watch for changes")
 	o.hubFlags.declare(flags, watch)
-	o.atomFlags.declare(flags)
+	o.AtomFlags.Declare(flags)
 	o.networkOptions.declare(flags, "the sitemap's host, or that of the set's URIs")
 }
 
@@ -75,10 +76,10 @@ func (o *sourceFlags) settle(flags *pflag.FlagSet, args []string, lookup func(st
 	overrule := overruled{hash: given("hash"), include: given("include"), exclude: given("exclude"), dump: given("dump")}
 	if o.config != "" {
 		var err error
-		if o.file, err = readConfig(o.config); err != nil {
+		if o.file, err = config.Read(o.config); err != nil {
 			return err
 		}
-		if err := flagsFromFile(flags, o.config, o.file.flagValues()); err != nil {
+		if err := config.FlagsFromFile(flags, o.config, o.file.FlagValues()); err != nil {
 			return err
 		}
 	}
@@ -127,7 +128,7 @@ func (o *sourceFlags) settleSets(args []string, by overruled) error {
 		if len(args) > 0 {
 			place = args[0]
 		}
-		from, err := parseArgument(place)
+		from, err := config.ParseArgument(place)
 		if err != nil {
 			return err
 		}
@@ -135,17 +136,17 @@ func (o *sourceFlags) settleSets(args []string, by overruled) error {
 			name  string
 			given bool
 		}{{"hash", by.hash}, {"include", by.include}, {"exclude", by.exclude}} {
-			if f.given && !slices.Contains(from.kind.keys, f.name) {
+			if f.given && !slices.Contains(from.Kind.Keys, f.name) {
 				return term.Usagef("--%s means nothing for resources from %s", f.name, from)
 			}
 		}
-		o.sets = []setConfig{{From: from.String(), URI: o.uri, from: from}}
+		o.sets = []config.Set{{From: from.String(), URI: o.uri, Origin: from}}
 	}
 	for i := range o.sets {
 		s := &o.sets[i]
-		s.hashing = by.hash || o.file.Hash != nil || len(s.Hash) > 0
+		s.HashesGiven = by.hash || o.file.Hash != nil || len(s.Hash) > 0
 		for _, l := range []struct {
-			own    *stringList
+			own    *config.StringList
 			common []string
 			win    bool
 		}{{&s.Hash, o.hash, by.hash}, {&s.Include, o.include, by.include}, {&s.Exclude, o.exclude, by.exclude}} {
@@ -153,12 +154,12 @@ func (o *sourceFlags) settleSets(args []string, by overruled) error {
 				*l.own = l.common
 			}
 		}
-		s.settleDumps(o.dump, by.dump)
-		if o.atom && s.AtomPMH == nil {
-			s.AtomPMH = &atomConfig{}
+		s.SettleDumps(o.dump, by.dump)
+		if o.Atom && s.AtomPMH == nil {
+			s.AtomPMH = &config.Atom{}
 		}
-		if err := s.checkArchive(); err != nil && !by.dump {
-			return term.Usage(fmt.Errorf("set %s: %w", s.label(i), err), term.HintOf(err))
+		if err := s.CheckArchive(); err != nil && !by.dump {
+			return term.Usage(fmt.Errorf("set %s: %w", s.Label(i), err), term.HintOf(err))
 		}
 	}
 	return nil
@@ -171,12 +172,12 @@ func (o *sourceFlags) settleState(args []string, lookup func(string) (string, bo
 		o.state, err = defaultState(o.config, true, lookup)
 		return err
 	}
-	from := o.sets[0].from
-	if dir := from.dir(); dir != "" {
+	from := o.sets[0].Origin
+	if dir := from.Dir(); dir != "" {
 		o.state, err = defaultState(dir, true, lookup)
 	} else {
 		o.state, err = defaultState(from.String(), false, lookup)
-		if err == nil && from.at() != from.place {
+		if err == nil && from.WithoutUser() != from.Place {
 			err = o.renameState(from, lookup)
 		}
 	}
@@ -185,8 +186,8 @@ func (o *sourceFlags) settleState(args []string, lookup func(string) (string, bo
 
 // renameState gives the state of a place whose address has a password the name
 // without it: older versions had it in the name.
-func (o *sourceFlags) renameState(from address, lookup func(string) (string, bool)) error {
-	old, err := defaultState(from.kind.scheme+":"+from.kind.after+from.place, false, lookup)
+func (o *sourceFlags) renameState(from config.Address, lookup func(string) (string, bool)) error {
+	old, err := defaultState(from.Kind.Scheme+":"+from.Kind.After+from.Place, false, lookup)
 	if err != nil {
 		return err
 	}
@@ -211,7 +212,7 @@ func (o *sourceFlags) site(command string, out *term.Options, io term.IO) siteOp
 func (o *sourceFlags) places() string {
 	var names []string
 	for _, s := range o.sets {
-		names = append(names, s.from.name())
+		names = append(names, s.Origin.Name())
 	}
 	return strings.Join(names, ", ")
 }

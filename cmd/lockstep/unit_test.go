@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/intake"
@@ -19,12 +20,12 @@ func TestParseSize(t *testing.T) {
 	for in, want := range map[string]int64{
 		"": 0, "1500": 1500, "500k": 500_000, "2M": 2_000_000, "1.5G": 1_500_000_000, "4KiB": 4096, "1MB": 1_000_000, "1 Mi": 1 << 20,
 	} {
-		if got, err := parseSize(in); got != want || err != nil {
+		if got, err := config.ParseSize(in); got != want || err != nil {
 			t.Errorf("parseSize(%q) = %d, %v, want %d", in, got, err, want)
 		}
 	}
 	for _, in := range []string{"x", "-1", "1x", "k", "NaN", "1e30", "inf"} {
-		if got, err := parseSize(in); err == nil {
+		if got, err := config.ParseSize(in); err == nil {
 			t.Errorf("parseSize(%q) = %d, want an error", in, got)
 		}
 	}
@@ -32,14 +33,14 @@ func TestParseSize(t *testing.T) {
 
 func TestParseConfig(t *testing.T) {
 	t.Parallel()
-	c, err := parseConfig([]byte("base_url: https://x.org/\nhash: sha-256\nwatch: false\nsets:\n- {name: a, from: 'dir:/a', change_list: {keep: 72h}}\n"))
+	c, err := config.Parse([]byte("base_url: https://x.org/\nhash: sha-256\nwatch: false\nsets:\n- {name: a, from: 'dir:/a', change_list: {keep: 72h}}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got, want := time.Duration(c.Sets[0].ChangeList.Keep), 72*time.Hour; got != want {
 		t.Errorf("keep = %s, want %s", got, want)
 	}
-	values := c.flagValues()
+	values := c.FlagValues()
 	if got := fmt.Sprint(values["base-url"], values["hash"], values["watch"], values["listen"]); got != "[https://x.org/] [sha-256] [false] []" {
 		t.Errorf("flag values = %s", got)
 	}
@@ -72,7 +73,7 @@ func TestParseConfig(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := parseConfig([]byte(tt.text))
+			_, err := config.Parse([]byte(tt.text))
 			if err == nil || !strings.Contains(err.Error(), tt.err) || !strings.Contains(term.HintOf(err), tt.hint) {
 				t.Errorf("error %v, hint %q; want %q, %q", err, term.HintOf(err), tt.err, tt.hint)
 			}
@@ -84,8 +85,8 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add([]byte("base_url: https://x.org/\nsets:\n- {name: a, from: 'dir:/a'}\n"))
 	f.Add([]byte("hash: [md5, sha-256]\nwatch: yes\nlisten: 1\n"))
 	f.Fuzz(func(_ *testing.T, text []byte) {
-		if c, err := parseConfig(text); err == nil {
-			_ = c.flagValues()
+		if c, err := config.Parse(text); err == nil {
+			_ = c.FlagValues()
 		}
 	})
 }
@@ -104,11 +105,11 @@ func TestPrecedence(t *testing.T) {
 	}
 	env := map[string]string{"LOCKSTEP_IN_FLAG": "env", "LOCKSTEP_IN_ENV": "env", "LOCKSTEP_MANY": "a\nb\n"}
 	lookup := func(k string) (string, bool) { v, ok := env[k]; return v, ok }
-	if err := flagsFromEnvironment(flags, lookup); err != nil {
+	if err := config.FlagsFromEnvironment(flags, lookup); err != nil {
 		t.Fatal(err)
 	}
 	file := map[string][]string{"in-flag": {"file"}, "in-env": {"file"}, "in-file": {"file"}, "many": {"c"}}
-	if err := flagsFromFile(flags, "f", file); err != nil {
+	if err := config.FlagsFromFile(flags, "f", file); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"in-flag": "flag", "in-env": "env", "in-file": "file", "nowhere": "default"} {

@@ -16,6 +16,7 @@ import (
 	"lockstep/bitstream"
 	"lockstep/blob"
 	"lockstep/catalog"
+	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/memento"
 	"lockstep/source"
@@ -49,7 +50,7 @@ type versionsKeeping struct {
 
 // keepsVersions reports whether a set keeps prior versions.
 func (o *siteOptions) keepsVersions() bool {
-	return slices.ContainsFunc(o.sets, func(c setConfig) bool { return c.Versions != nil })
+	return slices.ContainsFunc(o.sets, func(c config.Set) bool { return c.Versions != nil })
 }
 
 // openVersions opens the place of prior versions, if a set keeps some, or did.
@@ -81,13 +82,13 @@ func (s *site) vault() *vault.Vault {
 	if s.versions.blobs == nil {
 		return nil
 	}
-	compress := slices.ContainsFunc(s.opts.sets, func(c setConfig) bool { return c.Versions != nil && c.Versions.Compress })
+	compress := slices.ContainsFunc(s.opts.sets, func(c config.Set) bool { return c.Versions != nil && c.Versions.Compress })
 	return vault.New(s.versions.blobs, vault.Options{Compress: compress, Logger: s.log})
 }
 
 // keepVersions says how versions of a set are kept, and has its Source offer them;
 // nil: it keeps none, and did not.
-func (s *site) keepVersions(set *siteSet, c *setConfig) (*bitstream.VersionOptions, error) {
+func (s *site) keepVersions(set *siteSet, c *config.Set) (*bitstream.VersionOptions, error) {
 	_, did := s.versions.marks[set.list]
 	if c.Versions == nil && !did {
 		return nil, nil
@@ -105,8 +106,8 @@ func (s *site) keepVersions(set *siteSet, c *setConfig) (*bitstream.VersionOptio
 }
 
 // leaveRoom has a set leave out what lies where prior versions are offered.
-func (s *site) leaveRoom(set *siteSet, c *setConfig) error {
-	if s.versions.blobs == nil || set.source.Elsewhere || c.from.kind.away {
+func (s *site) leaveRoom(set *siteSet, c *config.Set) error {
+	if s.versions.blobs == nil || set.source.Elsewhere || c.Origin.Kind.Away {
 		return nil
 	}
 	names, err := versionPlaces(set.source.Path)
@@ -114,8 +115,8 @@ func (s *site) leaveRoom(set *siteSet, c *setConfig) error {
 		return term.Usage(fmt.Errorf("set %s: %w", set.name, err), term.HintOf(err))
 	}
 	for _, name := range names {
-		if _, err := os.Lstat(filepath.Join(c.from.dir(), name)); err == nil && c.from.dir() != "" {
-			s.opts.io.Errorf("note: %s is passed over: prior versions are found below that address\n", filepath.Join(c.from.dir(), name))
+		if _, err := os.Lstat(filepath.Join(c.Origin.Dir(), name)); err == nil && c.Origin.Dir() != "" {
+			s.opts.io.Errorf("note: %s is passed over: prior versions are found below that address\n", filepath.Join(c.Origin.Dir(), name))
 		}
 	}
 	c.Exclude = append(slices.Clone(c.Exclude), names...)
@@ -208,7 +209,7 @@ func (s *site) adoptVersions(ctx context.Context, n *newsroom) {
 func (o *siteOptions) checkVersions() error {
 	for i := range o.sets {
 		if c := &o.sets[i]; c.Versions != nil && !o.content {
-			return term.Usage(fmt.Errorf("set %s: versions: files cannot offer prior versions, only a program that answers", c.label(i)),
+			return term.Usage(fmt.Errorf("set %s: versions: files cannot offer prior versions, only a program that answers", c.Label(i)),
 				"use lockstep serve, or leave versions out")
 
 		}

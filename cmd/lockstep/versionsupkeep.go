@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/cmd/lockstep/internal/config"
 )
 
 // How often it is looked which versions are to go: it takes a reading of all, so
@@ -90,7 +91,7 @@ func (s *site) tidyVersions(ctx context.Context) (dropped int64, err error) {
 // retainVersions drops those of one set. What is published now stays, and so does
 // what was so a moment ago, for a list of that may be published meanwhile
 // (ME-RET-01).
-func (s *site) retainVersions(ctx context.Context, set *siteSet, c *setConfig) (dropped int64, err error) {
+func (s *site) retainVersions(ctx context.Context, set *siteSet, c *config.Set) (dropped int64, err error) {
 	st, err := s.db.Catalog().Status(ctx, set.list)
 	if err != nil {
 		return 0, err
@@ -103,7 +104,7 @@ func (s *site) retainVersions(ctx context.Context, set *siteSet, c *setConfig) (
 		!slices.ContainsFunc(snapshots, func(q catalog.Mark) bool { return !q.At.After(*m.Ended) }) {
 		return s.endVersions(ctx, set) // all that is published was made since
 	}
-	p := c.Versions.policy()
+	p := c.Versions.Policy()
 	p.FloorSeq = int64(floor)
 	for _, q := range append(snapshots, catalog.Mark{Seq: st.Last}) {
 		p.SnapshotSeqs = append(p.SnapshotSeqs, int64(q.Seq))

@@ -203,7 +203,7 @@ func (w *world) told(ts *testscript.TestScript, args []string) {
 
 // static: `static VAR DIR [PREFIX]` serves DIR as any plain web server would,
 // below /PREFIX/ if given, and sets VAR to the address. `static VAR DIR` with a
-// file DIR/.status holding "CODE PATH" lines answers those paths with CODE.
+// File DIR/.status holding "CODE PATH" lines answers those paths with CODE.
 func (w *world) static(ts *testscript.TestScript, args []string) {
 	if len(args) != 2 && len(args) != 3 {
 		ts.Fatalf("usage: static VAR DIR [ADDRESS]")
@@ -446,7 +446,7 @@ func (w *world) eventually(ts *testscript.TestScript, args []string) {
 }
 
 // get returns what is at an address. Pages that take the admin token are read
-// from the admin socket of the process there.
+// Origin the admin socket of the process there.
 func get(address string) (string, error) {
 	client := http.DefaultClient
 	if socket := socketFor(address); socket != "" {

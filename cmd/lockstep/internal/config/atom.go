@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"errors"
@@ -12,17 +12,17 @@ import (
 	"lockstep/source"
 )
 
-// atomFlags are the flags of serve and publish about Atom-PMH feeds.
-type atomFlags struct {
-	atom bool // every set that does not say otherwise
+// AtomFlags are the flags of serve and publish about Atom-PMH feeds.
+type AtomFlags struct {
+	Atom bool // every set that does not say otherwise
 }
 
-func (o *atomFlags) declare(flags *pflag.FlagSet) {
-	flags.BoolVar(&o.atom, "atom-pmh", false, "publish the changes as an Atom feed, too, for readers of news and harvesters of Atom-PMH")
+func (o *AtomFlags) Declare(flags *pflag.FlagSet) {
+	flags.BoolVar(&o.Atom, "atom-pmh", false, "publish the changes as an Atom feed, too, for readers of news and harvesters of Atom-PMH")
 }
 
-// An atomConfig says what a set's Atom-PMH feed is like: true, false, or a mapping.
-type atomConfig struct {
+// An Atom says what a set's Atom-PMH feed is like: true, false, or a mapping.
+type Atom struct {
 	Entries  countValue `yaml:"entries"`
 	Complete bool       `yaml:"complete"`
 	ID       string     `yaml:"id"`
@@ -33,7 +33,7 @@ type atomConfig struct {
 }
 
 // UnmarshalYAML implements [yaml.Unmarshaler].
-func (c *atomConfig) UnmarshalYAML(n *yaml.Node) error {
+func (c *Atom) UnmarshalYAML(n *yaml.Node) error {
 	if n.Kind == yaml.ScalarNode {
 		var wanted bool
 		if err := n.Decode(&wanted); err != nil {
@@ -42,15 +42,15 @@ func (c *atomConfig) UnmarshalYAML(n *yaml.Node) error {
 		c.none = !wanted
 		return nil
 	}
-	if err := knownKeys(n, "main.atomConfig", "entries", "complete", "id", "title", "author"); err != nil {
+	if err := knownKeys(n, "config.Atom", "entries", "complete", "id", "title", "author"); err != nil {
 		return err
 	}
-	type plain atomConfig // without this method
+	type plain Atom // without this method
 	return n.Decode((*plain)(c))
 }
 
 // Check refuses what cannot be meant.
-func (c *atomConfig) check() error {
+func (c *Atom) check() error {
 	switch {
 	case c == nil:
 		return nil
@@ -62,8 +62,8 @@ func (c *atomConfig) check() error {
 	return nil
 }
 
-// atom returns what the set's Source is told.
-func (c *atomConfig) atom() *source.Atom {
+// Atom returns what the set's Source is told.
+func (c *Atom) Atom() *source.Atom {
 	if c == nil || c.none {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"errors"
@@ -47,17 +47,17 @@ var typeNames = [...]struct{ typ, want string }{
 	{"bool", "true or false"},
 	{"string", "one value"},
 	{"[]string", "one value, or a list of values"},
-	{"main.fileConfig", "keys, such as base_url: https://data.example.org/"},
-	{"[]main.setConfig", "a list of sets, each of which begins with a dash: - from: dir:/srv/files"},
-	{"main.setConfig", "a set, such as - from: dir:/srv/files"},
-	{"[]main.linkConfig", "a list of links, such as [{rel: alternate, href: 'https://example.org/{path}'}]"},
-	{"main.linkConfig", "a link, such as {rel: alternate, href: 'https://example.org/{path}'}"},
-	{"main.changeListConfig", "keys, such as {rotate: 24h, keep: 720h}"},
-	{"main.resourceDumpConfig", "{} or keys, such as {every: 24h}"},
-	{"main.changeDumpConfig", "{} or keys, such as {every: 1h}"},
-	{"main.versionsConfig", "keep, or keys such as {keep: 90d, compress: true}"},
-	{"main.atomConfig", "true, false, or keys, such as {entries: 1000}"},
-	{"main.archiveConfig", "keys, such as {resource_lists: 12, change_lists: all}"},
+	{"config.File", "keys, such as base_url: https://data.example.org/"},
+	{"[]config.Set", "a list of sets, each of which begins with a dash: - from: dir:/srv/files"},
+	{"config.Set", "a set, such as - from: dir:/srv/files"},
+	{"[]config.Link", "a list of links, such as [{rel: alternate, href: 'https://example.org/{path}'}]"},
+	{"config.Link", "a link, such as {rel: alternate, href: 'https://example.org/{path}'}"},
+	{"config.ChangeList", "keys, such as {rotate: 24h, keep: 720h}"},
+	{"config.ResourceDump", "{} or keys, such as {every: 24h}"},
+	{"config.ChangeDump", "{} or keys, such as {every: 1h}"},
+	{"config.Versions", "keep, or keys such as {keep: 90d, compress: true}"},
+	{"config.Atom", "true, false, or keys, such as {entries: 1000}"},
+	{"config.Archive", "keys, such as {resource_lists: 12, change_lists: all}"},
 }
 
 // syntaxHints are ways out of what the library says of text that is no YAML.
@@ -85,9 +85,9 @@ func hintForKey(key, typ string) string {
 // mappingNames says what mappings in the file are, by the type they are read
 // into. Keys that mean something in several of the others are no help.
 var mappingNames = [...]struct{ typ, place string }{
-	{"main.fileConfig", "the file as a whole, not of what it stands in"},
-	{"main.setConfig", "a set: write it below sets"},
-	{"main.linkConfig", "a link: write it below links"},
+	{"config.File", "the file as a whole, not of what it stands in"},
+	{"config.Set", "a set: write it below sets"},
+	{"config.Link", "a link: write it below links"},
 }
 
 // nearest returns the word most like s, or "" if none is much like it.

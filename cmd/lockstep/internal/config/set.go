@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"errors"
@@ -16,58 +16,58 @@ import (
 	"lockstep/source"
 )
 
-// A setConfig is one set of resources, as the configuration file describes it.
-type setConfig struct {
-	Name         string              `yaml:"name"`
-	Description  string              `yaml:"description"` // URI of information about the set
-	From         string              `yaml:"from"`        // where its resources come from, see originKinds
-	URI          string              `yaml:"uri"`         // what the URIs of its resources begin with
-	Hash         stringList          `yaml:"hash"`
-	Include      stringList          `yaml:"include"`
-	Exclude      stringList          `yaml:"exclude"`
-	ScanInterval *duration           `yaml:"scan_interval"`
-	FullInterval *duration           `yaml:"full_interval"` // between harvests of everything
-	Complete     bool                `yaml:"complete"`
-	Sidecar      string              `yaml:"sidecar"`
-	Types        stringList          `yaml:"types"`       // media types wanted of a feed's records
-	Overlap      duration            `yaml:"overlap"`     // how late its entries may come
-	AcceptFeed   bool                `yaml:"accept_feed"` // another one may take its place
-	ChangeList   changeListConfig    `yaml:"change_list"`
-	ResourceDump *resourceDumpConfig `yaml:"resource_dump"`
-	ChangeDump   *changeDumpConfig   `yaml:"change_dump"`
-	Patches      bool                `yaml:"patches"`
-	Archive      *archiveConfig      `yaml:"archive"`
-	AtomPMH      *atomConfig         `yaml:"atom_pmh"`
-	Versions     *versionsConfig     `yaml:"versions"`
-	OAIPMH       *bool               `yaml:"oai_pmh"` // offered to harvesters
-	Links        []linkConfig        `yaml:"links"`
-	Mirrors      stringList          `yaml:"mirrors"`
+// A Set is one set of resources, as the configuration file describes it.
+type Set struct {
+	Name         string        `yaml:"name"`
+	Description  string        `yaml:"description"` // URI of information about the set
+	From         string        `yaml:"from"`        // where its resources come from, see Kinds
+	URI          string        `yaml:"uri"`         // what the URIs of its resources begin with
+	Hash         StringList    `yaml:"hash"`
+	Include      StringList    `yaml:"include"`
+	Exclude      StringList    `yaml:"exclude"`
+	ScanInterval *duration     `yaml:"scan_interval"`
+	FullInterval *duration     `yaml:"full_interval"` // between harvests of everything
+	Complete     bool          `yaml:"complete"`
+	Sidecar      string        `yaml:"sidecar"`
+	Types        StringList    `yaml:"types"`       // media types wanted of a feed's records
+	Overlap      duration      `yaml:"overlap"`     // how late its entries may come
+	AcceptFeed   bool          `yaml:"accept_feed"` // another one may take its place
+	ChangeList   ChangeList    `yaml:"change_list"`
+	ResourceDump *ResourceDump `yaml:"resource_dump"`
+	ChangeDump   *ChangeDump   `yaml:"change_dump"`
+	Patches      bool          `yaml:"patches"`
+	Archive      *Archive      `yaml:"archive"`
+	AtomPMH      *Atom         `yaml:"atom_pmh"`
+	Versions     *Versions     `yaml:"versions"`
+	OAIPMH       *bool         `yaml:"oai_pmh"` // offered to harvesters
+	Links        []Link        `yaml:"links"`
+	Mirrors      StringList    `yaml:"mirrors"`
 
-	from    address // From, understood
-	hashing bool    // hashes are asked for, not just to be had by default
+	Origin      Address // From, understood
+	HashesGiven bool    // hashes are asked for, not just to be had by default
 }
 
-type changeListConfig struct {
+type ChangeList struct {
 	Rotate  duration   `yaml:"rotate"`
 	Entries countValue `yaml:"entries"`
 	Keep    duration   `yaml:"keep"`
 }
 
-type resourceDumpConfig struct {
+type ResourceDump struct {
 	Every        duration   `yaml:"every"`
 	Keep         countValue `yaml:"keep"`
 	PackageSize  byteSize   `yaml:"package_size"`
 	PackageCount countValue `yaml:"package_count"`
 }
 
-type changeDumpConfig struct {
+type ChangeDump struct {
 	Every        duration   `yaml:"every"`
 	PackageSize  byteSize   `yaml:"package_size"`
 	PackageCount countValue `yaml:"package_count"`
 }
 
-// A linkConfig is a rule that gives resources a link.
-type linkConfig struct {
+// A Link is a rule that gives resources a link.
+type Link struct {
 	Match string     `yaml:"match"`
 	Rel   string     `yaml:"rel"`
 	Href  string     `yaml:"href"`
@@ -88,8 +88,8 @@ func (d *duration) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// label says which set of the file it is: by its name, or else its number.
-func (s *setConfig) label(i int) string {
+// Label says which set of the file it is: by its name, or else its number.
+func (s *Set) Label(i int) string {
 	if s.Name != "" {
 		return s.Name
 	}
@@ -97,36 +97,36 @@ func (s *setConfig) label(i int) string {
 }
 
 // Check refuses what cannot be meant and understands From.
-func (s *setConfig) check() (err error) {
+func (s *Set) check() (err error) {
 	if s.From == "" {
 		return term.WithHint(errors.New("from is missing"), "say where its resources come from, as from: dir:/path/of/the/files")
 	}
-	if s.from, err = parseAddress(s.From); err != nil {
+	if s.Origin, err = parseAddress(s.From); err != nil {
 		return err
 	}
-	if err := s.from.allows(s); err != nil {
+	if err := s.Origin.allows(s); err != nil {
 		return err
 	}
 	for _, u := range []struct{ key, value string }{{"uri", s.URI}, {"description", s.Description}} {
-		if u.value != "" && !absolute(u.value) {
+		if u.value != "" && !IsAbsoluteURI(u.value) {
 			return term.WithHint(fmt.Errorf("%s %q is no absolute URI", u.key, u.value), "write it whole, as "+u.key+": https://data.example.org/articles/")
 		}
 	}
 	if err := s.AtomPMH.check(); err != nil {
 		return err
 	}
-	_, err = s.linkRules()
+	_, err = s.LinkRules()
 	return err
 }
 
-// absolute reports whether s is a URI with a scheme and a host.
-func absolute(s string) bool {
+// IsAbsoluteURI reports whether s is a URI with a scheme and a host.
+func IsAbsoluteURI(s string) bool {
 	u, err := url.Parse(s)
 	return err == nil && u.Scheme != "" && u.Host != "" && !strings.ContainsAny(s, " <>\"{}")
 }
 
 // particular lists the keys that do not mean something for every way in.
-func (s *setConfig) particular() []struct {
+func (s *Set) particular() []struct {
 	key   string
 	given bool
 } {
@@ -147,24 +147,24 @@ func (s *setConfig) particular() []struct {
 	}
 }
 
-// settleDumps fills in dumps with their defaults if there are to be some and
+// SettleDumps fills in dumps with their defaults if there are to be some and
 // the set does not describe its own; a flag that forbids them takes them away.
-func (s *setConfig) settleDumps(wanted, overruled bool) {
+func (s *Set) SettleDumps(wanted, overruled bool) {
 	switch {
 	case wanted:
 		if s.ResourceDump == nil {
-			s.ResourceDump = &resourceDumpConfig{}
+			s.ResourceDump = &ResourceDump{}
 		}
 		if s.ChangeDump == nil {
-			s.ChangeDump = &changeDumpConfig{}
+			s.ChangeDump = &ChangeDump{}
 		}
 	case overruled:
 		s.ResourceDump, s.ChangeDump = nil, nil
 	}
 }
 
-// linkRules returns the rules that give its resources links.
-func (s *setConfig) linkRules() ([]source.LinkRule, error) {
+// LinkRules returns the rules that give its resources links.
+func (s *Set) LinkRules() ([]source.LinkRule, error) {
 	var rules []source.LinkRule
 	for i, l := range s.Links {
 		switch {
@@ -194,12 +194,12 @@ func (s *setConfig) linkRules() ([]source.LinkRule, error) {
 // relDuplicate is the relation of a resource to its copy on a mirror.
 const relDuplicate = "duplicate"
 
-// keepsBytes reports whether the bytes of past representations are needed: for
+// KeepsBytes reports whether the bytes of past representations are needed: for
 // the Change Dump, to make patches of, or as prior versions.
-func (c *setConfig) keepsBytes() bool { return c.ChangeDump != nil || c.Patches || c.Versions != nil }
+func (c *Set) KeepsBytes() bool { return c.ChangeDump != nil || c.Patches || c.Versions != nil }
 
-// opensBytes reports whether representations have to be opened at all.
-func (c *setConfig) opensBytes() bool { return c.ResourceDump != nil || c.keepsBytes() }
+// OpensBytes reports whether representations have to be opened at all.
+func (c *Set) OpensBytes() bool { return c.ResourceDump != nil || c.KeepsBytes() }
 
-// offersOAI reports whether the set is offered to harvesters.
-func (c *setConfig) offersOAI() bool { return c.OAIPMH != nil && *c.OAIPMH }
+// OffersOAI reports whether the set is offered to harvesters.
+func (c *Set) OffersOAI() bool { return c.OAIPMH != nil && *c.OAIPMH }

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"fmt"
@@ -8,9 +8,9 @@ import (
 	"lockstep/memento"
 )
 
-// A versionsConfig says which prior versions of its resources a set keeps.
-type versionsConfig struct {
-	Keep     *keepValue `yaml:"keep"`
+// A Versions says which prior versions of its resources a set keeps.
+type Versions struct {
+	Keep     *KeepValue `yaml:"keep"`
 	Compress bool       `yaml:"compress"` // those of all sets: they share a store
 }
 
@@ -19,29 +19,29 @@ type versionsConfig struct {
 const keepAll = "keep"
 
 // UnmarshalYAML implements [yaml.Unmarshaler].
-func (c *versionsConfig) UnmarshalYAML(n *yaml.Node) error {
+func (c *Versions) UnmarshalYAML(n *yaml.Node) error {
 	switch {
 	case n.Kind == yaml.ScalarNode && n.Value == keepAll:
 	case n.Kind != yaml.MappingNode:
 		return fmt.Errorf("line %d: want keep, or keys such as {keep: 90d, compress: true}", n.Line)
 	default:
-		if err := knownKeys(n, "main.versionsConfig", "keep", "compress"); err != nil {
+		if err := knownKeys(n, "config.Versions", "keep", "compress"); err != nil {
 			return err
 		}
-		type plain versionsConfig // without this method
+		type plain Versions // without this method
 		if err := n.Decode((*plain)(c)); err != nil {
 			return err
 		}
 	}
 	if c.Keep == nil {
-		c.Keep = &keepValue{All: true}
+		c.Keep = &KeepValue{All: true}
 	}
 	return nil
 }
 
-// policy returns which versions stay, but for what is published; of none, if c is
+// Policy returns which versions stay, but for what is published; of none, if c is
 // nil.
-func (c *versionsConfig) policy() memento.Policy {
+func (c *Versions) Policy() memento.Policy {
 	if c == nil {
 		return memento.Policy{}
 	}

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"errors"
@@ -14,22 +14,22 @@ import (
 	"lockstep/source"
 )
 
-// An archiveConfig says what of the past of a set's documents is kept, by kind;
+// An Archive says what of the past of a set's documents is kept, by kind;
 // nil: nothing.
-type archiveConfig struct {
+type Archive struct {
 	ResourceLists *snapshotRetain `yaml:"resource_lists"`
-	ResourceDumps *keepValue      `yaml:"resource_dumps"`
-	ChangeLists   *keepValue      `yaml:"change_lists"`
-	ChangeDumps   *keepValue      `yaml:"change_dumps"`
+	ResourceDumps *KeepValue      `yaml:"resource_dumps"`
+	ChangeLists   *KeepValue      `yaml:"change_lists"`
+	ChangeDumps   *KeepValue      `yaml:"change_dumps"`
 }
 
 // archiveEvery is how far apart archived Resource Lists are at least, unless
 // told otherwise, where lists are taken anew all the time.
 const archiveEvery = 24 * time.Hour
 
-// archive returns what the set's Source is told; watching: it goes on after the
+// Archive returns what the set's Source is told; watching: it goes on after the
 // first publication.
-func (c *archiveConfig) archive(watching bool) *source.Archive {
+func (c *Archive) Archive(watching bool) *source.Archive {
 	if c == nil {
 		return nil
 	}
@@ -46,8 +46,8 @@ func (c *archiveConfig) archive(watching bool) *source.Archive {
 	return a
 }
 
-// checkArchive refuses archives of what the set does not publish.
-func (s *setConfig) checkArchive() error {
+// CheckArchive refuses archives of what the set does not publish.
+func (s *Set) CheckArchive() error {
 	switch a := s.Archive; {
 	case a == nil:
 	case a.ResourceDumps != nil && s.ResourceDump == nil:
@@ -61,17 +61,17 @@ func (s *setConfig) checkArchive() error {
 // A snapshotRetain is how many archived Resource Lists are kept, or a mapping
 // that says how far apart they are as well.
 type snapshotRetain struct {
-	Keep  *keepValue `yaml:"keep"`
+	Keep  *KeepValue `yaml:"keep"`
 	Every *duration  `yaml:"every"`
 }
 
 // UnmarshalYAML implements [yaml.Unmarshaler].
 func (r *snapshotRetain) UnmarshalYAML(n *yaml.Node) error {
 	if n.Kind != yaml.MappingNode {
-		r.Keep = new(keepValue)
+		r.Keep = new(KeepValue)
 		return r.Keep.UnmarshalYAML(n)
 	}
-	if err := knownKeys(n, "main.snapshotRetain", "keep", "every"); err != nil {
+	if err := knownKeys(n, "config.snapshotRetain", "keep", "every"); err != nil {
 		return err
 	}
 	type plain snapshotRetain // without this method
@@ -79,7 +79,7 @@ func (r *snapshotRetain) UnmarshalYAML(n *yaml.Node) error {
 		return err
 	}
 	if r.Keep == nil {
-		r.Keep = &keepValue{All: true}
+		r.Keep = &KeepValue{All: true}
 	}
 	return nil
 }
@@ -100,20 +100,20 @@ func knownKeys(n *yaml.Node, typ string, known ...string) error {
 	return nil
 }
 
-// A keepValue says how much of the past is kept: all of it, the newest so many,
+// A KeepValue says how much of the past is kept: all of it, the newest so many,
 // or what is not older than so long. Exactly one is set.
-type keepValue struct {
+type KeepValue struct {
 	All   bool
 	Count int
 	Age   time.Duration
 }
 
 // UnmarshalYAML implements [yaml.Unmarshaler].
-func (v *keepValue) UnmarshalYAML(n *yaml.Node) error {
+func (v *KeepValue) UnmarshalYAML(n *yaml.Node) error {
 	if n.Kind != yaml.ScalarNode {
 		return fmt.Errorf("line %d: want all, a number, or a time such as 90d", n.Line)
 	}
-	got, err := parseKeep(n.Value)
+	got, err := ParseKeep(n.Value)
 	if err != nil {
 		return fmt.Errorf("line %d: %w", n.Line, err)
 	}
@@ -122,28 +122,28 @@ func (v *keepValue) UnmarshalYAML(n *yaml.Node) error {
 }
 
 // retain returns v as a Source is told it; v may be nil.
-func (v *keepValue) retain() *source.Retain {
+func (v *KeepValue) retain() *source.Retain {
 	if v == nil {
 		return nil
 	}
 	return &source.Retain{All: v.All, Count: v.Count, Age: v.Age}
 }
 
-// parseKeep reads how much of the past is kept: all, a number above 0, or a
+// ParseKeep reads how much of the past is kept: all, a number above 0, or a
 // time, as Go writes one or in days or weeks: 720h, 90d, 12w.
-func parseKeep(s string) (keepValue, error) {
+func ParseKeep(s string) (KeepValue, error) {
 	s = strings.TrimSpace(s)
 	if s == "all" {
-		return keepValue{All: true}, nil
+		return KeepValue{All: true}, nil
 	}
 	if n, err := strconv.Atoi(s); err == nil && n > 0 {
-		return keepValue{Count: n}, nil
+		return KeepValue{Count: n}, nil
 	}
 	age, err := parseTime(s)
 	if err != nil || age <= 0 {
-		return keepValue{}, fmt.Errorf("%q is nothing that can be kept; write all, a number above 0, or a time such as 90d, 12w or 720h", s)
+		return KeepValue{}, fmt.Errorf("%q is nothing that can be kept; write all, a number above 0, or a time such as 90d, 12w or 720h", s)
 	}
-	return keepValue{Age: age}, nil
+	return KeepValue{Age: age}, nil
 }
 
 // parseTime reads a time as Go writes one, or in days or weeks: 90s, 30d, 12w.

@@ -1,4 +1,7 @@
-package main
+// Package config reads the configuration file of serve and publish, the
+// environment, and addresses of origins, and checks them. Flags overrule the
+// environment, which overrules the file.
+package config
 
 import (
 	"bytes"
@@ -19,49 +22,49 @@ import (
 // maxConfig caps a configuration file: what is larger is some other file.
 const maxConfig = 1 << 20
 
-// A fileConfig is the configuration file of serve and publish. But for the sets
+// A File is the configuration file of serve and publish. But for the sets
 // each key stands for the flag of its name and is overruled by the environment,
 // and that by the flag itself. Flag values are kept as they are written: the
 // flag reads them.
-type fileConfig struct {
-	BaseURL      flagValue   `yaml:"base_url"`
-	Listen       flagValue   `yaml:"listen"`
-	State        flagValue   `yaml:"state"`
-	Documents    flagValue   `yaml:"documents" flag:"out"` // directory or bucket the documents are written to
-	Gzip         flagValue   `yaml:"gzip"`
-	Hash         stringList  `yaml:"hash"`
-	Include      stringList  `yaml:"include"`
-	Exclude      stringList  `yaml:"exclude"`
-	ScanInterval flagValue   `yaml:"scan_interval"`
-	AllowEmpty   flagValue   `yaml:"allow_empty"`
-	Rehash       flagValue   `yaml:"rehash"`
-	Watch        flagValue   `yaml:"watch"`
-	Dump         flagValue   `yaml:"dump"`
-	APITokenFile flagValue   `yaml:"api_token_file"`
-	AtomPMH      flagValue   `yaml:"atom_pmh"`
-	OAIPMH       flagValue   `yaml:"oai_pmh"`
-	OAIAdmin     flagValue   `yaml:"oai_admin"`
-	OAIName      flagValue   `yaml:"oai_name"`
-	Hub          stringList  `yaml:"hub"`
-	HubTokenFile flagValue   `yaml:"hub_token_file"`
-	HubToken     stringList  `yaml:"hub_token"` // URL=FILE
-	Admin        flagValue   `yaml:"admin"`
-	AdminFile    flagValue   `yaml:"admin_token_file"`
-	TrustedProxy stringList  `yaml:"trusted_proxy"`
-	NotifyDelay  flagValue   `yaml:"notify_delay"`
-	Header       stringList  `yaml:"header"`
-	BearerFile   flagValue   `yaml:"bearer_token_file"`
-	Netrc        flagValue   `yaml:"netrc"`
-	Proxy        flagValue   `yaml:"proxy"`
-	CAFile       flagValue   `yaml:"ca_file"`
-	Timeout      flagValue   `yaml:"timeout"`
-	Retries      flagValue   `yaml:"retries"`
-	Jobs         flagValue   `yaml:"jobs"`
-	Rate         flagValue   `yaml:"rate"`
-	Bandwidth    flagValue   `yaml:"bandwidth"`
-	UserAgent    flagValue   `yaml:"user_agent"`
-	AllowPrivate flagValue   `yaml:"allow_private"`
-	Sets         []setConfig `yaml:"sets"`
+type File struct {
+	BaseURL      flagValue  `yaml:"base_url"`
+	Listen       flagValue  `yaml:"listen"`
+	State        flagValue  `yaml:"state"`
+	Documents    flagValue  `yaml:"documents" flag:"out"` // directory or bucket the documents are written to
+	Gzip         flagValue  `yaml:"gzip"`
+	Hash         StringList `yaml:"hash"`
+	Include      StringList `yaml:"include"`
+	Exclude      StringList `yaml:"exclude"`
+	ScanInterval flagValue  `yaml:"scan_interval"`
+	AllowEmpty   flagValue  `yaml:"allow_empty"`
+	Rehash       flagValue  `yaml:"rehash"`
+	Watch        flagValue  `yaml:"watch"`
+	Dump         flagValue  `yaml:"dump"`
+	APITokenFile flagValue  `yaml:"api_token_file"`
+	AtomPMH      flagValue  `yaml:"atom_pmh"`
+	OAIPMH       flagValue  `yaml:"oai_pmh"`
+	OAIAdmin     flagValue  `yaml:"oai_admin"`
+	OAIName      flagValue  `yaml:"oai_name"`
+	Hub          StringList `yaml:"hub"`
+	HubTokenFile flagValue  `yaml:"hub_token_file"`
+	HubToken     StringList `yaml:"hub_token"` // URL=FILE
+	Admin        flagValue  `yaml:"admin"`
+	AdminFile    flagValue  `yaml:"admin_token_file"`
+	TrustedProxy StringList `yaml:"trusted_proxy"`
+	NotifyDelay  flagValue  `yaml:"notify_delay"`
+	Header       StringList `yaml:"header"`
+	BearerFile   flagValue  `yaml:"bearer_token_file"`
+	Netrc        flagValue  `yaml:"netrc"`
+	Proxy        flagValue  `yaml:"proxy"`
+	CAFile       flagValue  `yaml:"ca_file"`
+	Timeout      flagValue  `yaml:"timeout"`
+	Retries      flagValue  `yaml:"retries"`
+	Jobs         flagValue  `yaml:"jobs"`
+	Rate         flagValue  `yaml:"rate"`
+	Bandwidth    flagValue  `yaml:"bandwidth"`
+	UserAgent    flagValue  `yaml:"user_agent"`
+	AllowPrivate flagValue  `yaml:"allow_private"`
+	Sets         []Set      `yaml:"sets"`
 
 	// Of the hub embedded in serve: the flags of hub, after "hub.".
 	HubLeaseMin         flagValue  `yaml:"hub.lease_min"`
@@ -76,29 +79,29 @@ type fileConfig struct {
 	HubAllowPrivate     flagValue  `yaml:"hub.allow_private"`
 	HubPublishTokenFile flagValue  `yaml:"hub.publish_token_file"`
 	HubPublishOpen      flagValue  `yaml:"hub.publish_open"`
-	HubPublishPrefix    stringList `yaml:"hub.publish_prefix"`
+	HubPublishPrefix    StringList `yaml:"hub.publish_prefix"`
 	HubCheckTopics      flagValue  `yaml:"hub.check_topics"`
 	HubSignature        flagValue  `yaml:"hub.signature"`
 	HubKeyFile          flagValue  `yaml:"hub.key_file"`
 	HubCAFile           flagValue  `yaml:"hub.ca_file"`
 }
 
-// readConfig reads a configuration file. Relative paths in it are relative to
+// Read reads a configuration file. Relative paths in it are relative to
 // the directory it stands in.
-func readConfig(path string) (fileConfig, error) {
+func Read(path string) (File, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return fileConfig{}, term.Usagef("read configuration: %w", err)
+		return File{}, term.Usagef("read configuration: %w", err)
 	}
 	defer func() { _ = f.Close() }() // read only
 	text, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
 	if err != nil {
-		return fileConfig{}, term.Usagef("read configuration: %w", err)
+		return File{}, term.Usagef("read configuration: %w", err)
 	}
 	if len(text) > maxConfig {
-		return fileConfig{}, term.Usagef("read configuration %s: larger than %s", path, term.Size(maxConfig))
+		return File{}, term.Usagef("read configuration %s: larger than %s", path, term.Size(maxConfig))
 	}
-	c, err := parseConfig(text)
+	c, err := Parse(text)
 	if err != nil {
 		return c, term.Usage(fmt.Errorf("read configuration %s: %w", path, err), term.HintOf(err))
 	}
@@ -107,7 +110,7 @@ func readConfig(path string) (fileConfig, error) {
 }
 
 // resolve makes relative paths begin at dir.
-func (c *fileConfig) resolve(dir string) {
+func (c *File) resolve(dir string) {
 	for _, p := range []*flagValue{&c.State, &c.Documents, &c.APITokenFile, &c.HubTokenFile, &c.AdminFile, &c.HubPublishTokenFile, &c.HubKeyFile, &c.HubCAFile, &c.BearerFile, &c.CAFile} {
 		*p = flagValue(besideConfig(dir, string(*p)))
 	}
@@ -115,12 +118,12 @@ func (c *fileConfig) resolve(dir string) {
 		c.Admin = flagValue("unix:" + besideConfig(dir, path))
 	}
 	for i, v := range c.HubToken {
-		if t, err := parseHubToken(v, c.Hub); err == nil { // a wrong one is refused later
-			c.HubToken[i] = t.hub + "=" + besideConfig(dir, t.file)
+		if t, err := ParseHubToken(v, c.Hub); err == nil { // a wrong one is refused later
+			c.HubToken[i] = t.Hub + "=" + besideConfig(dir, t.File)
 		}
 	}
 	for i := range c.Sets {
-		c.Sets[i].from.resolve(dir)
+		c.Sets[i].Origin.resolve(dir)
 	}
 }
 
@@ -131,15 +134,15 @@ func besideConfig(dir, path string) string {
 	return filepath.Join(dir, path)
 }
 
-// parseConfig reads the text of a configuration file.
-func parseConfig(text []byte) (fileConfig, error) {
-	var c fileConfig
+// Parse reads the text of a configuration file.
+func Parse(text []byte) (File, error) {
+	var c File
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	dec.KnownFields(true)
 	if err := dec.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
 		return c, explainYAML(err)
 	}
-	if err := dec.Decode(&fileConfig{}); !errors.Is(err, io.EOF) {
+	if err := dec.Decode(&File{}); !errors.Is(err, io.EOF) {
 		return c, errors.New("holds more than one document")
 	}
 	if err := checkSets(text); err != nil {
@@ -147,7 +150,7 @@ func parseConfig(text []byte) (fileConfig, error) {
 	}
 	for i := range c.Sets {
 		if err := c.Sets[i].check(); err != nil {
-			return c, fmt.Errorf("set %s: %w", c.Sets[i].label(i), err)
+			return c, fmt.Errorf("set %s: %w", c.Sets[i].Label(i), err)
 		}
 	}
 	return c, nil
@@ -177,8 +180,8 @@ func checkSets(text []byte) error {
 	return nil
 }
 
-// flagValues returns what the file says as values of flags, by flag name.
-func (c fileConfig) flagValues() map[string][]string {
+// FlagValues returns what the file says as values of flags, by flag name.
+func (c File) FlagValues() map[string][]string {
 	values := map[string][]string{}
 	for v, i := reflect.ValueOf(c), 0; i < v.NumField(); i++ {
 		f := v.Type().Field(i)
@@ -188,7 +191,7 @@ func (c fileConfig) flagValues() map[string][]string {
 			if v != "" {
 				values[name] = []string{string(v)}
 			}
-		case stringList:
+		case StringList:
 			if len(v) > 0 && !slices.Contains(v, "") {
 				values[name] = v
 			}
@@ -207,7 +210,7 @@ func flagOf(f reflect.StructField) string {
 
 // configKey returns the key that stands for a flag.
 func configKey(flag string) string {
-	for t, i := reflect.TypeFor[fileConfig](), 0; i < t.NumField(); i++ {
+	for t, i := reflect.TypeFor[File](), 0; i < t.NumField(); i++ {
 		if f := t.Field(i); flagOf(f) == flag {
 			return f.Tag.Get("yaml")
 		}
@@ -234,7 +237,7 @@ func configKeys() map[string][]string {
 			}
 		}
 	}
-	visit(reflect.TypeFor[fileConfig]())
+	visit(reflect.TypeFor[File]())
 	return keys
 }
 
@@ -252,11 +255,11 @@ func (v *flagValue) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// A stringList is written as a YAML list, or as one string.
-type stringList []string
+// A StringList is written as a YAML list, or as one string.
+type StringList []string
 
 // UnmarshalYAML implements [yaml.Unmarshaler].
-func (l *stringList) UnmarshalYAML(n *yaml.Node) error {
+func (l *StringList) UnmarshalYAML(n *yaml.Node) error {
 	if n.Kind == yaml.ScalarNode && n.Tag != "!!null" {
 		*l = []string{n.Value}
 		return nil
@@ -282,7 +285,7 @@ type byteSize int64
 
 // UnmarshalYAML implements [yaml.Unmarshaler].
 func (b *byteSize) UnmarshalYAML(n *yaml.Node) error {
-	v, err := parseSize(n.Value)
+	v, err := ParseSize(n.Value)
 	if err != nil || v <= 0 {
 		return fmt.Errorf("line %d: %q is no size; write 1GiB or 500M", n.Line, n.Value)
 	}
@@ -292,9 +295,9 @@ func (b *byteSize) UnmarshalYAML(n *yaml.Node) error {
 
 var errBadSize = errors.New("want a number of bytes, as 500k or 2M")
 
-// parseSize reads a number of bytes: 1500, 500k, 2M, 1.5G, each optionally
+// ParseSize reads a number of bytes: 1500, 500k, 2M, 1.5G, each optionally
 // with a B; multiples are of 1000, with i (Ki, Mi, Gi) of 1024.
-func parseSize(s string) (int64, error) {
+func ParseSize(s string) (int64, error) {
 	if s == "" {
 		return 0, nil
 	}

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"fmt"
@@ -13,16 +13,16 @@ func envName(flag string) string {
 	return "LOCKSTEP_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// fromEnvironment reports whether the value of a flag is what the environment
+// FromEnvironment reports whether the value of a flag is what the environment
 // says, and perhaps for other commands.
-func fromEnvironment(flag, value string, lookup func(string) (string, bool)) bool {
+func FromEnvironment(flag, value string, lookup func(string) (string, bool)) bool {
 	v, ok := lookup(envName(flag))
 	return ok && v == value
 }
 
-// flagsFromEnvironment sets the flags that the command line does not from the
+// FlagsFromEnvironment sets the flags that the command line does not from the
 // environment. A flag that may be repeated takes one value per line.
-func flagsFromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
+func FlagsFromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	var first error
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Changed || f.Name == "help" || first != nil {
@@ -46,9 +46,9 @@ func flagsFromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, boo
 	return first
 }
 
-// flagsFromFile sets the flags that neither command line nor environment set
-// from a configuration file, given as values per flag name.
-func flagsFromFile(flags *pflag.FlagSet, file string, values map[string][]string) error {
+// FlagsFromFile sets the flags that neither command line nor environment set
+// Origin a configuration file, given as values per flag name.
+func FlagsFromFile(flags *pflag.FlagSet, file string, values map[string][]string) error {
 	for name, vs := range values {
 		f := flags.Lookup(name)
 		if f == nil || f.Changed {
@@ -77,11 +77,11 @@ func plainValueError(f *pflag.Flag, v string, err error) error {
 	return err
 }
 
-// refuseEmptyFlags refuses a flag whose value on the command line is empty, which
+// RefuseEmptyFlags refuses a flag whose value on the command line is empty, which
 // an unset variable of a script usually makes it: --state "" is not the default
 // state. An empty --bandwidth means no limit, an empty --base-url the default in place of the
 // configuration's.
-func refuseEmptyFlags(flags *pflag.FlagSet) (err error) {
+func RefuseEmptyFlags(flags *pflag.FlagSet) (err error) {
 	flags.Visit(func(f *pflag.Flag) {
 		var values []string
 		switch v := f.Value.(type) {

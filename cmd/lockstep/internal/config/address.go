@@ -1,0 +1,123 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/internal/fetch"
+)
+
+// An Address says where the resources of a set come from: in the configuration
+// File after from, on the command line where DIR stands.
+type Address struct {
+	Kind  *Kind
+	Place string // what stands behind the scheme
+}
+
+// parseAddress reads an address that has to name its scheme.
+func parseAddress(s string) (Address, error) {
+	scheme, place, ok := strings.Cut(s, ":")
+	kind := KindOf(scheme)
+	switch {
+	case !ok && kind != nil && kind.wants == "": // YAML takes a colon at the end for another thing
+		return Address{Kind: kind}, nil
+	case ok && kind != nil:
+		a := Address{kind, strings.TrimPrefix(place, kind.After)}
+		if !strings.HasPrefix(place, kind.After) || (a.Place == "") != (kind.wants == "") {
+			return Address{}, term.WithHint(fmt.Errorf("from %q does not say where", s), "write "+kind.form())
+		}
+		return a, nil
+	case ok && !strings.HasPrefix(place, `\`) && scheme != "": // C:\ is a directory
+		err := fmt.Errorf("from %q: unknown way in %q", fetch.WithoutUser(s), scheme)
+		if near := nearest(scheme, schemes()); near != "" {
+			return Address{}, term.WithHint(err, "did you mean "+near+":?")
+		}
+		return Address{}, term.WithHint(err, "known ways in: "+strings.Join(forms(), ", "))
+	}
+	return Address{}, term.WithHint(fmt.Errorf("from %q does not say what kind of place that is", fetch.WithoutUser(s)), "for a directory write dir:"+s)
+}
+
+// ParseArgument reads the address given where DIR stands: without a scheme we
+// know it is a directory.
+func ParseArgument(s string) (Address, error) {
+	scheme, _, ok := strings.Cut(s, ":")
+	if ok && (KindOf(scheme) != nil || strings.Contains(s, "://")) {
+		a, err := parseAddress(s)
+		if err != nil {
+			return a, term.Usage(fmt.Errorf("%s: %w", fetch.WithoutUser(s), err), term.HintOf(err))
+		}
+		return a, nil
+	}
+	return Address{KindOf("dir"), s}, nil
+}
+
+// String returns the address as it is written, without user name and password.
+func (a Address) String() string { return a.Kind.Scheme + ":" + a.Kind.After + a.WithoutUser() }
+
+// WithoutUser returns the place without the user name and password it may have: those are
+// for the client that asks there.
+func (a Address) WithoutUser() string { return fetch.WithoutUser(a.Place) }
+
+// Name names the place for people: a directory by its path alone.
+func (a Address) Name() string {
+	if a.Kind.Scheme != "dir" {
+		return a.String()
+	}
+	if wd, err := os.Getwd(); a.Place == "." && err == nil {
+		return wd
+	}
+	return a.Place
+}
+
+// Dir returns the directory an address names, or "" if it names something else.
+func (a Address) Dir() string {
+	if a.Kind.Scheme != "dir" {
+		return ""
+	}
+	return a.Place
+}
+
+// resolve makes a relative path in a configuration file begin at dir, where
+// that file stands.
+func (a *Address) resolve(dir string) {
+	if a.Kind.path != nil && a.Kind.path(a.Place) {
+		a.Place = besideConfig(dir, a.Place)
+	}
+}
+
+// allows refuses keys of a set that mean nothing where its resources come from.
+func (a Address) allows(s *Set) error {
+	for _, k := range s.particular() {
+		if k.given && !slices.Contains(a.Kind.Keys, k.key) {
+			return fmt.Errorf("%s means nothing for a set from %s", k.key, a.Kind.Scheme)
+		}
+	}
+	return nil
+}
+
+// KindOf returns the way in with the scheme, or nil.
+func KindOf(scheme string) *Kind {
+	kinds := Kinds()
+	i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Scheme == scheme })
+	if i < 0 {
+		return nil
+	}
+	return &kinds[i]
+}
+
+func schemes() (names []string) {
+	for _, k := range Kinds() {
+		names = append(names, k.Scheme)
+	}
+	return names
+}
+
+func forms() (forms []string) {
+	for _, k := range Kinds() {
+		forms = append(forms, k.form())
+	}
+	return forms
+}
