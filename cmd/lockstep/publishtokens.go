@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/hub"
 	"lockstep/internal/trust"
@@ -45,7 +46,7 @@ func parsePublishTokens(lines []string) ([]hub.PublishToken, error) {
 		fields := strings.Fields(line)
 		t := hub.PublishToken{Token: fields[0], Prefixes: fields[1:]} // lines are not blank
 		for _, p := range t.Prefixes {
-			if !absolute(p) || !(strings.HasPrefix(p, "http://") || strings.HasPrefix(p, "https://")) {
+			if !config.IsAbsoluteURI(p) || !(strings.HasPrefix(p, "http://") || strings.HasPrefix(p, "https://")) {
 				return nil, fmt.Errorf("token %d: what follows the token is not an http(s) URL", i+1)
 			}
 		}
