@@ -211,7 +211,9 @@ func (r *setReader) wantOf(e *resourcesync.Entry) want {
 	if e.HasLength {
 		w.Length = e.Length
 	}
-	r.future.note(e.Loc, e.Datetime, e.Lastmod)
+	if r.set.foreign == nil { // else the harvest has reported them
+		r.future.note(e.Loc, e.Datetime, e.Lastmod)
+	}
 	for i := range e.Links {
 		if len(w.Links) < maxLinks && r.d.usefulLink(&e.Links[i]) && (r.set.foreign == nil || !isRepresentation(&e.Links[i])) {
 			w.Links = append(w.Links, e.Links[i])

@@ -45,7 +45,7 @@ func (h *feedHarvest) chain(ctx context.Context, sub *feedDoc) (orderly bool, er
 		if err != nil {
 			return true, h.lose(ctx, d.Prev, err)
 		}
-		if !h.disorder && contradict(d, next) {
+		if !h.disorder && h.contradict(d, next) {
 			return false, nil
 		}
 		if h.length++; len(h.walked) < maxFeedDocs {
@@ -114,6 +114,7 @@ func (h *feedHarvest) hop(ctx context.Context, uri string, visited *feedVisit) (
 	if err := h.mayRead(uri); err != nil {
 		return nil, chainError(err.Error())
 	}
+	h.depth = h.length
 	d, feed, err := h.read(ctx, uri)
 	if err != nil {
 		return nil, err
@@ -130,10 +131,10 @@ func (h *feedHarvest) hop(ctx context.Context, uri string, visited *feedVisit) (
 	return d, nil
 }
 
-// contradict reports whether next, the older document, is younger than what
-// stands in d: AP-TS-03, AP-AMB-12.
-func contradict(d, next *feedDoc) bool {
-	if next.Updated.IsZero() {
+// contradict reports whether next, the older document, is younger than what is in
+// d: AP-TS-03, AP-AMB-12. Times in our future contradict nothing.
+func (h *feedHarvest) contradict(d, next *feedDoc) bool {
+	if next.Updated.IsZero() || h.future.has(next.Updated.Time) {
 		return false
 	}
 	if d.Entries == 0 {

@@ -23,6 +23,7 @@ import (
 // A feedPart is one reading of a document.
 type feedPart struct {
 	updated time.Time // of the feed in it
+	depth   int       // how many documents are between it and now: 0 for the subscription document
 	broken  bool      // it was not read to its end
 }
 
@@ -104,7 +105,7 @@ func (h *feedHarvest) readOnce(ctx context.Context, q *fetch.Request, known *fee
 	}
 	h.tally.read.Add(1)
 	part := uint32(len(h.parts))
-	h.parts = append(h.parts, feedPart{broken: true})
+	h.parts = append(h.parts, feedPart{broken: true, depth: h.depth})
 	sum := sha256.New()
 	rd := atompmh.NewReader(io.TeeReader(resp.Body, sum), atompmh.ReaderOptions{
 		Base: resp.URI, MaxBytes: q.MaxBytes,
@@ -123,7 +124,8 @@ func (h *feedHarvest) readOnce(ctx context.Context, q *fetch.Request, known *fee
 	if err != nil {
 		return nil, feed, err
 	}
-	h.parts[part] = feedPart{updated: feed.Updated}
+	h.parts[part] = feedPart{updated: feed.Updated, depth: h.depth}
+	h.future.note(q.URI, feed.Updated)
 	h.describe(q.URI, d, &feed, resp.Header, rd.Stats())
 	d.Digest = base64.RawURLEncoding.EncodeToString(sum.Sum(nil)[:18])
 	d.same = known != nil && known.Digest == d.Digest // AP-HTTP-07
@@ -189,6 +191,7 @@ func (h *feedHarvest) collect(rd *atompmh.Reader, d *feedDoc, part uint32) error
 			d.Max.Time = e.Updated
 		}
 		d.Entries++
+		h.future.note(e.ID, e.Updated)
 		if err := h.add(&e, part); err != nil {
 			return &stopError{err}
 		}

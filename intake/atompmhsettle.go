@@ -3,6 +3,7 @@ package intake
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"iter"
@@ -53,6 +54,9 @@ func (h *feedHarvest) take(ctx context.Context) error {
 
 // troubles tells what was the matter with the feed as a whole (AP-HV-17).
 func (h *feedHarvest) troubles() {
+	if err := h.future.report(); err != nil {
+		h.skipped(h.name, err)
+	}
 	if h.missing != nil {
 		h.illegible(h.missing.uri, h.missing.err)
 	} else if g := h.old.Gap; g != nil && !h.full {
@@ -134,10 +138,11 @@ type newest struct {
 // groups calls f for the newest entry of each record, in the order of their ids
 // (AP-CLS-03): the latest by updated, then by that of the feed it was in, then
 // the one met last. AP-CLS-06: one that says the opposite at the same time makes
-// it tied.
+// it tied. Where one of two times lies in our future, the place in the feed decides.
 func (h *feedHarvest) groups(f func(*newest) error) error {
 	var best newest
 	var in time.Time // updated of the feed it was in
+	var at feedPlace
 	has := false
 	flush := func() error {
 		if !has {
@@ -164,6 +169,10 @@ func (h *feedHarvest) groups(f func(*newest) error) error {
 			return nil // behind the break the record may have come again
 		}
 		said := it.said
+		place := h.placeOf(it)
+		if has && !updated.Equal(best.updated) && (h.future.has(updated) || h.future.has(best.updated)) && place.isOlder(&at) {
+			return nil
+		}
 		if has && updated.Equal(best.updated) {
 			if part.updated.Before(in) {
 				return nil
@@ -181,13 +190,35 @@ func (h *feedHarvest) groups(f func(*newest) error) error {
 			}
 		}
 		best = newest{string(it.uri[:i]), updated, append(best.said[:0], said...)}
-		in, has = part.updated, true
+		in, at, has = part.updated, place, true
 		return nil
 	})
 	if err != nil {
 		return err
 	}
 	return flush()
+}
+
+// A feedPlace is where in a feed an entry was read.
+type feedPlace struct {
+	depth       int // of its document
+	part, count uint32
+}
+
+func (h *feedHarvest) placeOf(it *listed) feedPlace {
+	return feedPlace{h.parts[it.part].depth, it.part, binary.BigEndian.Uint32(it.uri[len(it.uri)-4:])}
+}
+
+// isOlder reports whether an entry at p is likely older than one at q: in an older
+// document, in an earlier reading of it, or behind the other one.
+func (p *feedPlace) isOlder(q *feedPlace) bool {
+	switch {
+	case p.depth != q.depth:
+		return p.depth > q.depth
+	case p.part != q.part:
+		return p.part < q.part
+	}
+	return p.count > q.count
 }
 
 // decideAll compares entries with what the ledger has, and puts in order those
@@ -245,7 +276,7 @@ func (h *feedHarvest) counts(n *newest, row *LedgerRow) bool {
 	case n.updated.After(row.Updated):
 		return true
 	case n.updated.Before(row.Updated):
-		if !h.whole() { // AP-HV-02 needs all of the feed
+		if !h.whole() && !h.future.has(row.Updated) { // AP-HV-02 needs all of the feed
 			return false
 		}
 		h.older++

@@ -24,6 +24,11 @@ type feedMemory struct {
 	Whole     bool     `json:"whole,omitempty"`    // everything was harvested once
 	Disorder  bool     `json:"disorder,omitempty"` // the chain broke I3, however often it was read
 
+	Ahead      bool     `json:"ahead,omitempty"` // the last harvest read times in our future
+	AheadSince feedTime `json:"ahead_since"`     // times in this interval were in our future when they were read
+	AheadTill  feedTime `json:"ahead_till"`
+	Reported   feedTime `json:"reported"` // the latest of them that was reported
+
 	Full     time.Time          `json:"full"` // when the last full harvest ended, by our clock
 	Failures int                `json:"failures,omitempty"`
 	Failed   time.Time          `json:"failed"` // the first of them
@@ -145,6 +150,15 @@ func (h *feedHarvest) remember(at point) error {
 	m := h.now
 	m.Rules, m.Address, m.Point = h.a.rules(), h.name, at
 	m.Disorder = h.disorder
+	m.Ahead, m.Reported.Time = !h.future.latest.IsZero(), h.future.reported
+	if m.Ahead {
+		if m.AheadSince.IsZero() || h.future.now.Before(m.AheadSince.Time) {
+			m.AheadSince.Time = h.future.now
+		}
+		if h.future.latest.After(m.AheadTill.Time) {
+			m.AheadTill.Time = h.future.latest
+		}
+	}
 	if h.missing != nil {
 		m.Failures++
 		if m.Failures == 1 {
@@ -197,11 +211,14 @@ func (h *feedHarvest) held() bool {
 }
 
 // watermark returns the new watermark: AP-HV-01, from entries; AP-HV-10, not
-// beyond the time of the answer.
+// beyond the time of the answer, nor that of our clock.
 func (h *feedHarvest) watermark() feedTime {
 	w := h.seen
 	if !h.date.IsZero() && w.After(h.date) {
 		w.Time = h.date
+	}
+	if h.future.isAhead(w.Time) {
+		w.Time = h.future.now
 	}
 	if !h.full && w.Before(h.old.Watermark.Time) {
 		return h.old.Watermark

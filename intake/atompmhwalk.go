@@ -52,6 +52,8 @@ type feedHarvest struct {
 	hops   int        // how many named another
 	home   []*url.URL // whose documents may be read
 	date   time.Time  // of the first answer
+	future futureTimes
+	depth  int // of the document that is read: 0 is the subscription document
 	docs   map[string]*feedDoc
 	seed   maphash.Seed // of feedDoc.print
 	parts  []feedPart
@@ -100,7 +102,8 @@ func (a *AtomPMH) newHarvest(full bool) (*feedHarvest, error) {
 		}
 	}
 	h.now = feedMemory{ID: m.ID, Title: m.Title, At: m.At, Watermark: m.Watermark, Complete: m.Complete, Whole: m.Whole,
-		Full: m.Full, Failures: m.Failures, Failed: m.Failed, Gap: m.Gap, Docs: m.Docs}
+		Full: m.Full, Failures: m.Failures, Failed: m.Failed, Gap: m.Gap, Docs: m.Docs, AheadSince: m.AheadSince, AheadTill: m.AheadTill}
+	h.future = futureTimes{now: time.Now().UTC(), since: m.AheadSince.Time, till: m.AheadTill.Time, reported: m.Reported.Time}
 	h.full = full
 	return h, nil
 }
@@ -243,7 +246,8 @@ func (h *feedHarvest) mustReadAll(sub *feedDoc) bool {
 	if h.full {
 		return false
 	}
-	return h.absence && !sub.Complete || // AP-AMB-07
+	return h.old.Ahead || h.future.isAhead(h.old.Watermark.Time) || // what it says now may be dated earlier than what was read
+		h.absence && !sub.Complete || // AP-AMB-07
 		!sub.Complete && h.old.Complete || // AP-CDL-04
 		!sub.Complete && h.missing == nil && h.some && h.seen.Before(h.old.Watermark.Time) // the producer went back
 }
@@ -254,6 +258,7 @@ const maxCurrent = 3
 // subscription reads the subscription document.
 func (h *feedHarvest) subscription(ctx context.Context) (*feedDoc, error) {
 	address, _, _ := strings.Cut(h.name, "#")
+	h.depth = 0
 	for {
 		d, feed, err := h.read(ctx, h.sub)
 		switch {

@@ -198,31 +198,33 @@ func (h *OAIPMH) Status() OAIPMHStatus {
 
 // An oaiMemory is how far the harvests of a set are.
 type oaiMemory struct {
-	Rules      string    `json:"rules"`          // what is harvested, and how
-	Point      point     `json:"point"`          // of the catalog, when it was saved
-	Generation int64     `json:"generation"`     // of full harvests: their Tokens begin with it
-	From       time.Time `json:"from"`           // the next one asks for what changed from here on
-	FullAt     time.Time `json:"full_at"`        // when, by our clock, the last full one ended
-	Listed     bool      `json:"listed"`         // there was one
-	Whole      bool      `json:"whole"`          // and it missed nothing
-	Complete   bool      `json:"complete"`       // the last one missed nothing
-	Coarse     bool      `json:"coarse"`         // the repository takes days only, whatever it says
-	Held       int       `json:"held"`           // harvests since From rose: not all of theirs was listed
-	Lost       []string  `json:"lost,omitempty"` // records that could not be read when they were listed
-	Absent     bool      `json:"absent"`         // what is of earlier generations is to be deleted
-	Run        *oaiRun   `json:"run,omitempty"`  // under way
+	Rules      string    `json:"rules"`             // what is harvested, and how
+	Point      point     `json:"point"`             // of the catalog, when it was saved
+	Generation int64     `json:"generation"`        // of full harvests: their Tokens begin with it
+	From       time.Time `json:"from"`              // the next one asks for what changed from here on
+	FullAt     time.Time `json:"full_at"`           // when, by our clock, the last full one ended
+	Listed     bool      `json:"listed"`            // there was one
+	Whole      bool      `json:"whole"`             // and it missed nothing
+	Complete   bool      `json:"complete"`          // the last one missed nothing
+	Coarse     bool      `json:"coarse"`            // the repository takes days only, whatever it says
+	Held       int       `json:"held"`              // harvests since From rose: not all of theirs was listed
+	Lost       []string  `json:"lost,omitempty"`    // records that could not be read when they were listed
+	Absent     bool      `json:"absent"`            // what is of earlier generations is to be deleted
+	Reported   time.Time `json:"reported,omitzero"` // the latest time in our future that was reported
+	Run        *oaiRun   `json:"run,omitempty"`     // under way
 }
 
 // An oaiRun is how far a harvest is.
 type oaiRun struct {
 	Full       bool      `json:"full"`
-	From       string    `json:"from"`       // argument of its list
-	Began      time.Time `json:"began"`      // of its first response, by the repository's clock
-	Token      string    `json:"token"`      // of the next page; empty: the first
-	Listed     int64     `json:"listed"`     // records so far, since the list began
-	Incomplete bool      `json:"incomplete"` // something could not be read
-	Fresh      bool      `json:"fresh"`      // the set was empty
-	Anew       bool      `json:"anew"`       // nobody knew what is in the Contents
+	From       string    `json:"from"`           // argument of its list
+	Began      time.Time `json:"began"`          // of its first response, by the repository's clock, or ours if that is ahead
+	Ahead      time.Time `json:"ahead,omitzero"` // the time of that response, if the clock is ahead
+	Token      string    `json:"token"`          // of the next page; empty: the first
+	Listed     int64     `json:"listed"`         // records so far, since the list began
+	Incomplete bool      `json:"incomplete"`     // something could not be read
+	Fresh      bool      `json:"fresh"`          // the set was empty
+	Anew       bool      `json:"anew"`           // nobody knew what is in the Contents
 
 	// For when the repository refuses the token.
 	Restarts int       `json:"restarts"`

@@ -87,7 +87,7 @@ func TestOAIPMHClock(t *testing.T) {
 		"illegible and neither":   {"now", "today", time.Time{}},
 		"only the Date legible":   {"now", now.Format(http.TimeFormat), now},
 		"only the other legible":  {now.Format(time.RFC3339), "today", now},
-		"in the future, and both": {now.Add(time.Hour).Format(time.RFC3339), now.Add(time.Hour).Format(http.TimeFormat), now.Add(time.Hour)},
+		"in the future, and both": {now.Add(time.Hour).Format(time.RFC3339), now.Add(time.Hour).Format(http.TimeFormat), now}, // ours: it may be corrected
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -102,12 +102,17 @@ func TestOAIPMHClock(t *testing.T) {
 				_, _ = io.WriteString(w, text[:from]+"<responseDate>"+tt.said+text[to:])
 			}
 			s.expect("")
+			latest := time.Now()
 			s.expect("")
 			want := ""
 			if !tt.want.IsZero() {
 				want = oaipmh.FormatDatestamp(tt.want.Truncate(time.Second).Add(-time.Minute), oaipmh.Second)
 			}
-			if from := s.asked[len(s.asked)-1].Get("from"); from != want {
+			from := s.asked[len(s.asked)-1].Get("from")
+			if ours := strings.HasPrefix(name, "in the future"); ours && from >= want && from <= oaipmh.FormatDatestamp(latest.Add(-time.Minute), oaipmh.Second) {
+				return
+			}
+			if from != want {
 				t.Errorf("asked from %q, want %q", from, want)
 			}
 		})

@@ -187,9 +187,14 @@ func (p *pager) began() {
 	if t.IsZero() || !p.date.IsZero() && p.date.Before(t) {
 		t = p.date
 	}
-	if p.run.Began.IsZero() {
-		p.run.Began = t
+	if !p.run.Began.IsZero() {
+		return
 	}
+	now := time.Now().UTC()
+	if t.After(now.Add(trustedSkew)) { // its clock may be corrected
+		p.run.Ahead, t = t, now
+	}
+	p.run.Began = t
 }
 
 // count compares what the repository says of the size of its list with what came.

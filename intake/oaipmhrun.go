@@ -34,6 +34,8 @@ type oaiHarvest struct {
 	paused   bool // the stretch was used up behind a page
 	wentBack bool // the repository's clock did, since the harvest before
 
+	future futureTimes // that were read
+
 	profile struct { // of the last record
 		name string
 		ok   bool
@@ -68,6 +70,7 @@ func (v *oaiHarvest) once(ctx context.Context, full bool) (more bool, err error)
 		return false, err
 	}
 	over, err := v.list(ctx)
+	v.reportFuture()
 	if err != nil || !over {
 		if serr := v.keep(ctx); err == nil {
 			err = serr
@@ -75,6 +78,17 @@ func (v *oaiHarvest) once(ctx context.Context, full bool) (more bool, err error)
 		return err == nil, err
 	}
 	return false, v.end(ctx)
+}
+
+// reportFuture reports times in our future that were read.
+func (v *oaiHarvest) reportFuture() {
+	if !v.future.isAhead(v.memory.Reported) { // a clock that stays ahead was reported
+		v.future.note("its response", v.at.Ahead)
+	}
+	if err := v.future.report(); err != nil {
+		v.skipped(v.base, err)
+		v.memory.Reported, v.dirty = v.future.reported, true
+	}
 }
 
 // identify asks the repository what it is, once in the life of an OAIPMH.
@@ -124,6 +138,7 @@ func (v *oaiHarvest) start(ctx context.Context, full bool) error {
 		v.begun = true
 	}
 	v.at, v.fresh, v.anew = m.Run, m.Run.Fresh, m.Run.Anew
+	v.future = futureTimes{now: time.Now(), reported: m.Reported}
 	v.lost = make(map[string]bool, len(m.Lost))
 	for _, id := range m.Lost {
 		v.lost[id] = true

@@ -64,6 +64,7 @@ func (v *oaiHarvest) make(ctx context.Context, rec *oaipmh.Record, sum *resource
 		delete(v.lost, rec.Identifier)
 	}
 	m := made{name: fetch.Printable(rec.Identifier)}
+	v.future.note(rec.Identifier, rec.Datestamp)
 	uri := v.o.URI(rec.Identifier)
 	switch err := checkURI(uri); {
 	case uri == "":
