@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -76,8 +75,18 @@ func (p *applier) run(ctx context.Context, actions iter.Seq2[action, error]) err
 	send := func(o outcome) { done <- p.seal(o) }
 	work := newDispatcher(jobs, func(a *action) error {
 		o := p.fetch.do(gctx, a)
+		cause := o.err
+		if cause != nil {
+			var other outcome
+			switch other, o.instead = p.fetch.otherForm(gctx, a, cause); {
+			case o.instead && other.action != nil:
+				send(other)
+			case !o.instead && other.err != nil:
+				o.err = fmt.Errorf("%w; no other representation of the record can be fetched: %w", cause, other.err)
+			}
+		}
 		send(o)
-		return o.err
+		return cause
 	}, func(a *action, err error) { done <- outcome{action: a, err: err} })
 	g.Go(func() error {
 		defer close(done)
@@ -280,7 +289,7 @@ func (p *applier) take(o outcome) error {
 		return p.unkept(a, o.err)
 	case confirmsDeletion(a, o.err):
 		p.confirm(a, o.err)
-	case o.err != nil && p.isOptional(a, o.err):
+	case o.err != nil && o.instead:
 		p.excuse(a, o.err)
 	case o.err != nil:
 		p.failed(a, o)
@@ -437,34 +446,6 @@ func (p *applier) mended(a *action) {
 		p.report.unfail(a.URI, err.Error())
 		p.report.unmiss(a.URI)
 	}
-}
-
-// isOptional reports whether a is a further representation that the server does not
-// serve, of a record of which the first one is held.
-func (p *applier) isOptional(a *action, err error) bool {
-	if a.main == "" || a.isHeld() || p.versions != nil || !isRefusal(err) {
-		return false
-	}
-	hs, err := p.d.journal.Lookup(context.Background(), []string{a.main}) // one row
-	return err == nil && hs[0].URI != ""
-}
-
-// excuse books an optional representation that the server does not serve: that is
-// reported once, and tried again by later runs.
-func (p *applier) excuse(a *action, err error) {
-	if !a.excused {
-		p.warn(a.URI, fmt.Sprintf("a further representation of a record cannot be fetched; later runs try again, and do not report it: %v", err))
-	}
-	a.excused = true
-	p.mended(a)
-	p.owe(a, err)
-}
-
-// isRefusal reports whether err is the word of the server that it does not serve
-// what it was asked for.
-func isRefusal(err error) bool {
-	var status *fetch.StatusError
-	return errors.As(err, &status) && (isGone(err) || status.Status == http.StatusForbidden)
 }
 
 // refused books a resource that must not be fetched.

@@ -25,7 +25,7 @@ func (s *setAudit) check(ctx context.Context, act *action) (verdict, error) {
 	case !act.isHeld() && s.plain:
 		return s.compareFile(ctx, act)
 	case !act.isHeld() && s.excused[act.URI]:
-		return s.verdict(act, Unverifiable, "a further representation, which the server does not serve"), nil
+		return s.verdict(act, Unverifiable, "a representation that the server does not serve; another one is kept"), nil
 	case !act.isHeld():
 		return s.verdict(act, Missing, s.whyMissing(ctx, act)), nil
 	case !contains(act.held.Sets, s.set.Number): // another set's

@@ -44,6 +44,9 @@ func (s *setAudit) actions(ctx context.Context, st *stage, names *sortWriter) it
 			if row, ok := s.halfway[act.URI]; ok && err == nil {
 				act, err = s.decided(ctx, &act, row)
 			}
+			if err == nil && s.isStandIn(&act) {
+				act, err = s.standIn(ctx, &act)
+			}
 			if err == nil {
 				err = s.account(&act, names)
 			}

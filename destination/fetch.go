@@ -24,6 +24,7 @@ type outcome struct {
 	adopted bool        // the file was there, and is right
 	by      byWay       // which way the content came
 	later   bool        // something that may go stands in its way
+	instead bool        // it failed, and another representation of the record is kept
 	err     error       // it failed; nothing is to be recorded
 	stale   bool        // the description may be out of date: read it again
 	warning string
@@ -40,11 +41,12 @@ type fetcher struct {
 	first  bool                    // deletions are still to come: what stands in the way may go
 	refuse func(uri string) string // says why content must not be fetched from there
 	faults patchFaults
-	past   *pastRun  // content is of the past; nil: of now
-	asOf   time.Time // the instant that is
-	ours   bool      // files that are right can only be the mirror's
-	origin Origin    // may have contents; nil: there is none
-	lookOn bool      // where content of the past cannot be had, it may yet be had in another way
+	past   *pastRun    // content is of the past; nil: of now
+	asOf   time.Time   // the instant that is
+	ours   bool        // files that are right can only be the mirror's
+	origin Origin      // may have contents; nil: there is none
+	forms  *otherForms // finds other representations of records; nil: there are none
+	lookOn bool        // where content of the past cannot be had, it may yet be had in another way
 
 	lasting bool        // addresses have failed for so long that mementos are used
 	failing atomic.Bool // an address failed whose resource has a memento

@@ -77,6 +77,10 @@ func (g *group) last() (want, bool) {
 	if listed := g.best[wantListed]; last.Type == "" && !last.Gone && listed != nil {
 		last.Type = listed.Type // a change need not repeat it
 	}
+	if owed := g.best[wantOwed]; owed != nil && owed.excused && !last.Gone {
+		last.excused = true
+		last.main = owed.main
+	}
 	last.chain = g.chain(w)
 	return last, true
 }

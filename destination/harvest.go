@@ -223,6 +223,9 @@ func (r *setRun) takeAll(ctx context.Context, h *harvestState, s *OriginStatus, 
 	if err := r.stageOrigin(ctx, r.origin.Entries(ctx), wantListed, 0); err != nil {
 		return false, err
 	}
+	if err := r.stageReported(ctx); err != nil {
+		return false, err
+	}
 	whole, unchanged := s.Whole && !broken, r.report.Unchanged
 	again, err = r.carryOut(ctx, work{
 		mode: ModeBaseline, via: r.set.viaList(), complete: true, files: true,
@@ -258,8 +261,7 @@ func (r *setRun) applied(ctx context.Context, s *OriginStatus, err error) error 
 func (r *setRun) stageOrigin(ctx context.Context, entries iter.Seq2[resourcesync.Entry, error], class wantClass, done int64) error {
 	n := r.stage.addDoc()
 	r.stage.docs[n].dated, r.stage.docs[n].rising = true, true
-	c := &chooser{reader: r.reader}
-	c.finder, _ = r.origin.(Finder)
+	c := r.chooser()
 	pos := int64(0)
 	for e, err := range entries {
 		if err != nil {

@@ -13,7 +13,7 @@ import (
 // one is kept.
 type Finder interface {
 	// Find returns what there is now at a URI; it reports whether there is anything.
-	// It may be called while Entries or Changes are read.
+	// It may be called by several goroutines, also while Entries or Changes are read.
 	Find(ctx context.Context, uri string) (resourcesync.Entry, bool, error)
 }
 
@@ -72,6 +72,32 @@ func (c *chooser) settle(ctx context.Context, e *resourcesync.Entry, now bool) (
 // choose returns the URI of the representation of a record that is kept, or
 // "". The record's first one is main.
 func (c *chooser) choose(ctx context.Context, main *resourcesync.Entry) (string, error) {
+	fit := c.forms(main)
+	for i := range fit {
+		e, there, err := c.form(ctx, main, fit[i].URI)
+		if err != nil {
+			return "", err
+		}
+		if there {
+			return e.Loc, nil
+		}
+	}
+	return "", nil
+}
+
+// form returns the representation at uri of the record whose first one is main, and
+// whether it is one.
+func (c *chooser) form(ctx context.Context, main *resourcesync.Entry, uri string) (resourcesync.Entry, bool, error) {
+	if uri == main.Loc {
+		return *main, true, nil
+	}
+	e, there, err := c.finder.Find(ctx, uri)
+	return e, there && canonicalOf(&e) == main.Loc, err // else it is one of another record
+}
+
+// forms returns the representations of a record that are selected, as its first one
+// names them, best first.
+func (c *chooser) forms(main *resourcesync.Entry) []want {
 	sel := c.reader.d.selects
 	own := want{URI: main.Loc, Type: main.Type, Lastmod: main.Lastmod}
 	var fit []want
@@ -87,27 +113,20 @@ func (c *chooser) choose(ctx context.Context, main *resourcesync.Entry) (string,
 		}
 	}
 	sel.sortPreferred(fit)
-	for i := range fit {
-		if fit[i].URI == main.Loc {
-			return main.Loc, nil
-		}
-		e, there, err := c.finder.Find(ctx, fit[i].URI)
-		if err != nil {
-			return "", err
-		}
-		if there && canonicalOf(&e) == main.Loc { // else it is one of another record
-			return e.Loc, nil
-		}
-	}
-	return "", nil
+	return fit
 }
 
 // relatives returns the other resources of the record that e, which is there
-// now or was, is one of.
+// now or was, is one of, where e may decide about them.
 func (c *chooser) relatives(ctx context.Context, e *resourcesync.Entry) (all []resourcesync.Entry, err error) {
 	if c.finder == nil || c.reader.d.selects.isAll() {
 		return nil, nil
 	}
+	return c.family(ctx, e)
+}
+
+// family returns the other resources of the record that e is one of.
+func (c *chooser) family(ctx context.Context, e *resourcesync.Entry) (all []resourcesync.Entry, err error) {
 	main := e
 	if uri := canonicalOf(e); uri != "" {
 		first, there, err := c.finder.Find(ctx, uri)

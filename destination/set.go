@@ -374,6 +374,12 @@ func (r *setRun) stageOwed(ctx context.Context) (int, error) {
 			w.Gone = false // as it was then: it is asked again
 		}
 		w.passing, w.notBefore = false, time.Time{}
+		if w.excused {
+			if err := r.stageExcused(ctx, &w); err != nil {
+				return n, err
+			}
+			continue
+		}
 		if !w.Gone {
 			w.Refused = r.reader.refuse(w.URI)
 		}

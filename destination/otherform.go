@@ -1,0 +1,202 @@
+package destination
+
+import (
+	"context"
+	"fmt"
+
+	"lockstep/internal/fetch"
+	"lockstep/resourcesync"
+)
+
+// A record of a feed may have several representations, of which one is chosen to be
+// kept. Where that one cannot be fetched, another one is kept, and the chosen one is
+// pending: that is reported once, and later runs try again. When it comes, it takes
+// the place of the other.
+
+// otherForms finds the other representations of a record.
+type otherForms struct {
+	chooser *chooser
+	planner *planner
+}
+
+// otherForms returns how to find other representations of what p plans; nil where
+// each resource has one.
+func (r *setRun) otherForms(p *planner) *otherForms {
+	c := r.chooser()
+	if c.finder == nil {
+		return nil
+	}
+	return &otherForms{c, p}
+}
+
+// otherForm gets another representation of the record of a, whose own could not be
+// fetched for err: the best one that can be fetched, or is here already. It reports
+// whether there is one; o has no action where it is here. Else o.err says why not, if
+// one was tried.
+func (f *fetcher) otherForm(ctx context.Context, a *action, err error) (o outcome, found bool) {
+	if f.forms == nil || a.verb != verbFetch || a.isHeld() || ctx.Err() != nil || isCanceled(err) || isLocal(err) || isTaken(err) || !notBeforeOf(err).IsZero() {
+		return outcome{}, false
+	}
+	all, ferr := f.forms.chooser.others(ctx, a.URI)
+	if ferr != nil {
+		return outcome{err: ferr}, false
+	}
+	var failed error
+	for i := range all {
+		act, derr := f.forms.decide(ctx, f.d.journal, &all[i])
+		switch {
+		case derr != nil:
+			return outcome{err: derr}, false
+		case act.verb == verbNone, act.verb == verbTouch:
+			return outcome{}, true
+		case act.verb != verbFetch:
+			continue
+		}
+		o := f.doOwn(ctx, &act)
+		if o.err == nil {
+			return o, true
+		}
+		if failed == nil {
+			failed = o.err
+		}
+	}
+	return outcome{err: failed}, false
+}
+
+// decide plans what to do about another representation.
+func (o *otherForms) decide(ctx context.Context, j Journal, w *want) (action, error) {
+	held, err := j.Lookup(ctx, []string{w.URI})
+	if err != nil {
+		return action{}, fmt.Errorf("read what is held: %w", err)
+	}
+	return o.planner.decide(ctx, w, held[0])
+}
+
+// others returns the representations of the record that the resource at uri is one
+// of, those that are selected, best first, without that one.
+func (c *chooser) others(ctx context.Context, uri string) ([]want, error) {
+	e, there, err := c.finder.Find(ctx, uri)
+	if err != nil || !there {
+		return nil, err
+	}
+	main := &e
+	if first := canonicalOf(&e); first != "" {
+		m, there, err := c.finder.Find(ctx, first)
+		if err != nil || !there || canonicalOf(&m) != "" || !leadsTo(&m, uri) {
+			return nil, err
+		}
+		main = &m
+	}
+	var all []want
+	fit := c.forms(main)
+	for i := range fit {
+		if fit[i].URI == uri {
+			continue
+		}
+		form, there, err := c.form(ctx, main, fit[i].URI)
+		if err != nil {
+			return nil, err
+		}
+		if there {
+			w := c.reader.wantOf(&form)
+			w.class = wantListed
+			all = append(all, w)
+		}
+	}
+	return all, nil
+}
+
+// stageExcused stages a representation that is pending because it could not be
+// fetched, and the others of its record, as they are now.
+func (r *setRun) stageExcused(ctx context.Context, w *want) error {
+	c := r.chooser()
+	if c.finder == nil {
+		return r.stage.add(ctx, *w)
+	}
+	at := rank{class: wantListed, doc: r.stage.addDoc()}
+	add := func(w want, err error) error {
+		if err != nil {
+			return err
+		}
+		w.rank = at
+		return r.stage.add(ctx, w)
+	}
+	e, there, err := c.finder.Find(ctx, w.URI)
+	if err != nil {
+		return err
+	}
+	if !there {
+		return add(want{URI: w.URI, Gone: true, Length: -1}, nil)
+	}
+	if err := r.stage.add(ctx, *w); err != nil { // that it was reported, see group.last
+		return err
+	}
+	if err := add(c.settle(ctx, &e, true)); err != nil {
+		return err
+	}
+	others, err := c.family(ctx, &e)
+	if err != nil {
+		return err
+	}
+	for i := range others {
+		if err := add(c.settle(ctx, &others[i], true)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stageReported stages the pending representations that were reported, where all
+// there is is staged: they are not reported again.
+func (r *setRun) stageReported(ctx context.Context) error {
+	for o, err := range r.d.journal.Owed(ctx, r.set.Number) {
+		if err != nil {
+			return err
+		}
+		w, _, err := decodeWant(o.URI, string(o.Entry))
+		if err != nil {
+			return err
+		}
+		if !w.excused {
+			continue
+		}
+		w.class = wantOwed
+		if err := r.stageExcused(ctx, &w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// chooser returns what chooses among the representations of a record.
+func (r *setRun) chooser() *chooser {
+	c := &chooser{reader: r.reader}
+	c.finder, _ = r.origin.(Finder)
+	return c
+}
+
+// excuse books an optional representation that could not be fetched, where another
+// one of its record is kept: that is reported once, and tried again by later runs.
+func (p *applier) excuse(a *action, err error) {
+	if !a.excused {
+		p.warn(a.URI, fmt.Sprintf("%s: this representation of a record cannot be fetched, and another one is kept; later runs try again, and do not report it: %v", fetch.Printable(a.URI), err))
+	}
+	if a.excused = true; a.main == "" {
+		a.main = a.URI // it is the first one itself
+	}
+	p.mended(a)
+	p.owe(a, err)
+}
+
+// isStandIn reports whether a, which is to be removed, is kept in place of a
+// representation that could not be fetched.
+func (s *setAudit) isStandIn(a *action) bool {
+	return a.verb == verbRemove && a.Instead != "" && s.excused[a.Instead]
+}
+
+// standIn decides about such a resource as what is kept.
+func (s *setAudit) standIn(ctx context.Context, a *action) (action, error) {
+	w := a.want
+	w.Gone, w.Instead, w.Change = false, "", resourcesync.Change(0)
+	return s.planner.decide(ctx, &w, a.held)
+}
