@@ -355,6 +355,9 @@ func (p *applier) settled(o *outcome) {
 	switch {
 	case a.verb == verbRelease || o.same:
 		p.report.Unchanged++
+	case o.adopted:
+		p.report.Unchanged++
+		p.applied(a, &o.held)
 	case a.isHeld():
 		p.report.Updated++
 		p.applied(a, &o.held)

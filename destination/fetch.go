@@ -114,7 +114,7 @@ func (f *fetcher) with(ctx context.Context, a *action, get func(*transfer) outco
 			return outcome{action: a, later: true}
 		}
 		if err != nil {
-			return f.taken(ctx, a, err)
+			return f.taken(ctx, a, err, get)
 		}
 	}
 	o := get(&transfer{fetcher: f, a: a, path: path})
@@ -131,8 +131,9 @@ func isTaken(err error) bool {
 	return errors.As(err, &taken)
 }
 
-// taken deals with something in the place of a resource that is new here.
-func (f *fetcher) taken(ctx context.Context, a *action, err error) outcome {
+// taken deals with something in the place of a resource that is new here; get
+// fetches its content.
+func (f *fetcher) taken(ctx context.Context, a *action, err error, get func(*transfer) outcome) outcome {
 	var taken *TakenError
 	if !errors.As(err, &taken) {
 		return outcome{action: a, err: err}
@@ -147,6 +148,9 @@ func (f *fetcher) taken(ctx context.Context, a *action, err error) outcome {
 	}
 	if !f.d.opts.Adopt && !f.ours {
 		return outcome{action: a, err: fmt.Errorf("%w, which is not from here and was left alone; --adopt takes over what is right", err)}
+	}
+	if len(a.Hashes) == 0 && f.ours {
+		return f.compareTaken(ctx, a, taken, get)
 	}
 	if len(a.Hashes) == 0 {
 		return outcome{action: a, err: fmt.Errorf("%w, and without a hash from the Source it cannot be known whether it is right; move it away, or give --adopt, which compares length and time", err)}

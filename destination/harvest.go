@@ -47,8 +47,14 @@ func (r *setRun) harvest(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		if more && r.d.opts.DryRun {
-			continue // it is told at the end what all of it comes to
+		wait := r.d.opts.DryRun // what all of it comes to is reported at the end
+		if more && !wait {
+			if wait, err = r.isUndecided(ctx); err != nil {
+				return err
+			}
+		}
+		if more && wait {
+			continue
 		}
 		again, err := r.takeIn(ctx, more, broken)
 		switch {
@@ -224,6 +230,9 @@ func (r *setRun) takeAll(ctx context.Context, h *harvestState, s *OriginStatus, 
 		return false, err
 	}
 	if err := r.stageReported(ctx); err != nil {
+		return false, err
+	}
+	if err := r.knowsOwnHarvest(ctx); err != nil {
 		return false, err
 	}
 	whole, unchanged := s.Whole && !broken, r.report.Unchanged

@@ -2,6 +2,7 @@ package destination
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -13,7 +14,9 @@ import (
 // A mirror whose state is lost, or older than its files, has the right bytes on
 // disk. They are taken over without a flag where the directory is the mirror's
 // own: its state names this Source, or it contains nothing that the Source does
-// not list. Only what a hash proves is taken over, and only at its own path.
+// not list. A file is taken over only at its own path, and only if a hash proves
+// that it is right, or, where the Source states none, its bytes are those that the
+// Source serves: neither length nor time proves that.
 
 // reclaims reports whether a run takes over files of a set before it fetches.
 func (r *setRun) reclaims() bool {
@@ -21,17 +24,43 @@ func (r *setRun) reclaims() bool {
 }
 
 // knowsOwn finds out whether DEST is the mirror's own although the Journal is
-// new.
+// new. Of what is harvested that is known later: see knowsOwnHarvest.
 func (s *session) knowsOwn(ctx context.Context) error {
-	if !s.fresh || s.ours || s.d.isForgetful() || s.past != nil || s.d.opts.Adopt || s.mirror.Found == nil || s.mirror.Found.Foreign != nil {
+	if s.mirror.Found == nil || s.mirror.Found.Foreign != nil {
 		return nil
 	}
-	s.fresh = false
-	empty, err := s.isEmpty(ctx)
-	if err != nil || empty {
+	undecided, err := s.isUndecided(ctx)
+	if err != nil || !undecided {
 		return err
 	}
-	s.ours, err = s.listsAll(ctx)
+	s.fresh = false
+	s.ours, err = s.listsAll(ctx, s.listed)
+	return err
+}
+
+// isUndecided reports whether it is yet to be found out if the files in DEST are the
+// mirror's own.
+func (s *session) isUndecided(ctx context.Context) (bool, error) {
+	if !s.fresh || s.ours || s.d.isForgetful() || s.past != nil || s.d.opts.Adopt {
+		return false, nil
+	}
+	empty, err := s.isEmpty(ctx)
+	s.fresh = !empty
+	return !empty && err == nil, err
+}
+
+// knowsOwnHarvest finds out whether DEST is the own of a mirror of what is
+// harvested, when all there is is staged.
+func (r *setRun) knowsOwnHarvest(ctx context.Context) error {
+	undecided, err := r.isUndecided(ctx)
+	if err != nil || !undecided {
+		return err
+	}
+	r.fresh = false
+	if err := r.findOrigin(ctx); err != nil {
+		return err
+	}
+	r.ours, err = r.listsAll(ctx, func(ctx context.Context, to *sorter) (bool, error) { return true, r.addStaged(ctx, to) })
 	return err
 }
 
@@ -59,8 +88,9 @@ func (s *session) isEmpty(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// listsAll reports whether the Source lists a resource for every file in DEST.
-func (s *session) listsAll(ctx context.Context) (all bool, err error) {
+// listsAll reports whether the Source lists a resource for every file in DEST. The
+// URIs it lists are added by list, which reports whether it could.
+func (s *session) listsAll(ctx context.Context, list func(ctx context.Context, to *sorter) (bool, error)) (all bool, err error) {
 	paths, err := s.paths()
 	if err != nil || s.mirror.Origin == "" {
 		return false, err
@@ -87,7 +117,7 @@ func (s *session) listsAll(ctx context.Context) (all bool, err error) {
 		}
 	}
 	here.release(w)
-	if known, err := s.listed(ctx, listed); err != nil || !known {
+	if known, err := list(ctx, listed); err != nil || !known {
 		return false, err
 	}
 	next, stop := iter.Pull2(listed.sorted())
@@ -153,15 +183,60 @@ func (s *session) listedIn(ctx context.Context, set *setState, to *sorter) (know
 	if _, err := r.reader.readList(ctx, set.Lists); err != nil {
 		return false, fmt.Errorf("read what %s lists: %w", fetch.Printable(set.URI), err)
 	}
-	w := to.writer()
-	defer to.release(w)
-	for w1, err := range r.stage.wants(ctx) {
+	return r.failed == 0, r.addStaged(ctx, to)
+}
+
+// addStaged adds the URIs of the resources that are staged, but those that are gone.
+func (r *setRun) addStaged(ctx context.Context, to *sorter) error {
+	out := to.writer()
+	defer to.release(out)
+	for w, err := range r.stage.wants(ctx) {
+		if err == nil && w.Gone && w.Instead == "" {
+			continue
+		}
 		if err == nil {
-			err = w.add(w1.URI, nil)
+			err = out.add(w.URI, nil)
 		}
 		if err != nil {
-			return false, err
+			return err
 		}
 	}
-	return r.failed == 0, nil
+	return nil
+}
+
+// compareTaken fetches a resource of which the Source states no hash, and whose place
+// is taken by a file that may be the mirror's own: it is taken over if its bytes are
+// the same, and left as it is in any case.
+func (f *fetcher) compareTaken(ctx context.Context, a *action, taken *TakenError, get func(*transfer) outcome) outcome {
+	differs := func(why error, remedy string) outcome {
+		return outcome{action: a, err: fmt.Errorf("%w, which is not what the Source has and was left alone: %w; %s", taken, why, remedy)}
+	}
+	info, err := f.d.store.Stat(ctx, taken.Path)
+	if err != nil {
+		return outcome{action: a, err: fmt.Errorf("%w: %w", taken, err)}
+	}
+	if a.Length >= 0 && a.Length != info.Size {
+		return differs(&ContentError{a.URI, "length", fmt.Sprint(a.Length), fmt.Sprint(info.Size)}, "--adopt --replace replaces it")
+	}
+	f.names.take(a.URI, taken.Path)
+	o := get(&transfer{fetcher: f, a: a, path: taken.Path})
+	o.action, o.held.Path = a, taken.Path
+	if o.err != nil || o.writer == nil {
+		f.names.release(taken.Path)
+		o.held = Held{}
+		return o
+	}
+	_ = o.writer.Close() // the file stays as it is
+	o.writer = nil
+	length, sums, err := f.hashBlob(ctx, f.d.store, taken.Path, algorithmsOf(o.held.Hashes))
+	if err == nil && !sameContent(&o.held, &Held{Length: length, Hashes: sums}) {
+		f.names.release(taken.Path)
+		return differs(errors.New("its bytes are others"), "remove it to have the Source's") // --adopt compares length and time, which may be right
+	}
+	if err != nil {
+		f.names.release(taken.Path)
+		return outcome{action: a, err: fmt.Errorf("%w: %w", taken, err)}
+	}
+	o.held.record(&info)
+	return outcome{action: a, held: o.held, adopted: true}
 }

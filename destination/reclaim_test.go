@@ -146,3 +146,64 @@ func TestReclaimOlderState(t *testing.T) {
 		})
 	}
 }
+
+// TestReclaimWithoutHashes takes over the files of a mirror whose state is lost also
+// where the Source states no hashes: what it serves is compared with them, and they
+// are not written again. That length and time are the same proves nothing.
+func TestReclaimWithoutHashes(t *testing.T) {
+	t.Parallel()
+	for name, st := range map[string]style{"changes": {noHash: true}, "lists": {noHash: true, noChanges: true}, "no length": {noHash: true, noLength: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := localSite(t, st, 10)
+			m := newMirror(t, s)
+			m.mustSync()
+			m.journal = new(destination.MemJournal)
+			info, err := os.Stat(m.path("d3/f"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			writeFile(t, m.path("d3/f"), "CONTENT of 3")
+			if err := os.Chtimes(m.path("d3/f"), info.ModTime(), info.ModTime()); err != nil {
+				t.Fatal(err)
+			}
+			before, err := os.Stat(m.path("d4/f"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for run := range 2 {
+				r, err := m.sync()
+				if !errors.Is(err, destination.ErrIncomplete) || r.Failed != 1 || r.Created != 0 || run == 0 && r.By.Adopted != 9 ||
+					!strings.Contains(fmt.Sprint(r.Failures), "/d3/f") || !strings.Contains(fmt.Sprint(r.Failures), "remove it") {
+					t.Errorf("run %d: %v, %+v", run, err, r)
+				}
+			}
+			if f := m.files(); f["d3/f"] != "CONTENT of 3" || f["d4/f"] != "content of 4" {
+				t.Errorf("files %v", f)
+			}
+			if after, err := os.Stat(m.path("d4/f")); err != nil || !os.SameFile(before, after) {
+				t.Errorf("the file was written again: %v", err)
+			}
+			if err := os.Remove(m.path("d3/f")); err != nil {
+				t.Fatal(err)
+			}
+			m.mustSync()
+			m.same()
+		})
+	}
+}
+
+// TestReclaimWithoutHashesStranger takes nothing over without hashes, either, in a
+// directory that contains a file the Source does not list.
+func TestReclaimWithoutHashesStranger(t *testing.T) {
+	t.Parallel()
+	s := localSite(t, style{noHash: true}, 5)
+	m := newMirror(t, s)
+	m.mustSync()
+	m.journal = new(destination.MemJournal)
+	writeFile(t, m.path("notes"), "the user's")
+	r, err := m.sync()
+	if !errors.Is(err, destination.ErrIncomplete) || r.By.Adopted != 0 || r.Failed != 5 || s.bytes() != 0 {
+		t.Errorf("%v, %+v, %d bytes", err, r, s.bytes())
+	}
+}
