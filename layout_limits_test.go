@@ -69,7 +69,7 @@ var exceptions = []exception{
 	{"destination.Follower", methods, 67},
 	{"cmd/lockstep.site", methods, 57},
 	{"destination.transfer", methods, 57},
-	{"destination.applier", methods, 56},
+	{"destination.applier", methods, 55},
 	{"intake.feedHarvest", methods, 55},
 	{"source.publication", methods, 49},
 	{"blob.Dir", methods, 41},

@@ -81,7 +81,7 @@ func (r *setRun) carryOut(ctx context.Context, w work) (again bool, err error) {
 	}
 	a := r.applier(ctx, paths)
 	a.ways = by
-	a.fetch.forms = r.otherForms(p)
+	a.fetch.forms = newOtherForms(r, p)
 	if w.past != nil {
 		a.fetch.asOf = w.past.asOf
 		a.fetch.lookOn = w.past.mayHint() && r.d.opts.Via != ViaList

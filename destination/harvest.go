@@ -49,7 +49,7 @@ func (r *setRun) harvest(ctx context.Context) (err error) {
 		}
 		wait := r.d.opts.DryRun // what all of it comes to is reported at the end
 		if more && !wait {
-			if wait, err = r.isUndecided(ctx); err != nil {
+			if wait, err = isUndecided(ctx, r.session); err != nil {
 				return err
 			}
 		}
@@ -229,10 +229,10 @@ func (r *setRun) takeAll(ctx context.Context, h *harvestState, s *OriginStatus, 
 	if err := r.stageOrigin(ctx, r.origin.Entries(ctx), wantListed, 0); err != nil {
 		return false, err
 	}
-	if err := r.stageReported(ctx); err != nil {
+	if err := stageReported(ctx, r); err != nil {
 		return false, err
 	}
-	if err := r.knowsOwnHarvest(ctx); err != nil {
+	if err := knowsOwnHarvest(ctx, r); err != nil {
 		return false, err
 	}
 	whole, unchanged := s.Whole && !broken, r.report.Unchanged
@@ -270,7 +270,7 @@ func (r *setRun) applied(ctx context.Context, s *OriginStatus, err error) error 
 func (r *setRun) stageOrigin(ctx context.Context, entries iter.Seq2[resourcesync.Entry, error], class wantClass, done int64) error {
 	n := r.stage.addDoc()
 	r.stage.docs[n].dated, r.stage.docs[n].rising = true, true
-	c := r.chooser()
+	c := newChooser(r)
 	pos := int64(0)
 	for e, err := range entries {
 		if err != nil {

@@ -19,10 +19,10 @@ type otherForms struct {
 	planner *planner
 }
 
-// otherForms returns how to find other representations of what p plans; nil where
+// newOtherForms returns how to find other representations of what p plans; nil where
 // each resource has one.
-func (r *setRun) otherForms(p *planner) *otherForms {
-	c := r.chooser()
+func newOtherForms(r *setRun, p *planner) *otherForms {
+	c := newChooser(r)
 	if c.finder == nil {
 		return nil
 	}
@@ -108,8 +108,8 @@ func (c *chooser) others(ctx context.Context, uri string) ([]want, error) {
 
 // stageExcused stages a representation that is pending because it could not be
 // fetched, and the others of its record, as they are now.
-func (r *setRun) stageExcused(ctx context.Context, w *want) error {
-	c := r.chooser()
+func stageExcused(ctx context.Context, r *setRun, w *want) error {
+	c := newChooser(r)
 	if c.finder == nil {
 		return r.stage.add(ctx, *w)
 	}
@@ -148,7 +148,7 @@ func (r *setRun) stageExcused(ctx context.Context, w *want) error {
 
 // stageReported stages the pending representations that were reported, where all
 // there is is staged: they are not reported again.
-func (r *setRun) stageReported(ctx context.Context) error {
+func stageReported(ctx context.Context, r *setRun) error {
 	for o, err := range r.d.journal.Owed(ctx, r.set.Number) {
 		if err != nil {
 			return err
@@ -161,15 +161,15 @@ func (r *setRun) stageReported(ctx context.Context) error {
 			continue
 		}
 		w.class = wantOwed
-		if err := r.stageExcused(ctx, &w); err != nil {
+		if err := stageExcused(ctx, r, &w); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// chooser returns what chooses among the representations of a record.
-func (r *setRun) chooser() *chooser {
+// newChooser returns what chooses among the representations of a record.
+func newChooser(r *setRun) *chooser {
 	c := &chooser{reader: r.reader}
 	c.finder, _ = r.origin.(Finder)
 	return c

@@ -29,7 +29,7 @@ func (s *session) knowsOwn(ctx context.Context) error {
 	if s.mirror.Found == nil || s.mirror.Found.Foreign != nil {
 		return nil
 	}
-	undecided, err := s.isUndecided(ctx)
+	undecided, err := isUndecided(ctx, s)
 	if err != nil || !undecided {
 		return err
 	}
@@ -40,7 +40,7 @@ func (s *session) knowsOwn(ctx context.Context) error {
 
 // isUndecided reports whether it is yet to be found out if the files in DEST are the
 // mirror's own.
-func (s *session) isUndecided(ctx context.Context) (bool, error) {
+func isUndecided(ctx context.Context, s *session) (bool, error) {
 	if !s.fresh || s.ours || s.d.isForgetful() || s.past != nil || s.d.opts.Adopt {
 		return false, nil
 	}
@@ -51,8 +51,8 @@ func (s *session) isUndecided(ctx context.Context) (bool, error) {
 
 // knowsOwnHarvest finds out whether DEST is the own of a mirror of what is
 // harvested, when all there is is staged.
-func (r *setRun) knowsOwnHarvest(ctx context.Context) error {
-	undecided, err := r.isUndecided(ctx)
+func knowsOwnHarvest(ctx context.Context, r *setRun) error {
+	undecided, err := isUndecided(ctx, r.session)
 	if err != nil || !undecided {
 		return err
 	}
@@ -60,7 +60,7 @@ func (r *setRun) knowsOwnHarvest(ctx context.Context) error {
 	if err := r.findOrigin(ctx); err != nil {
 		return err
 	}
-	r.ours, err = r.listsAll(ctx, func(ctx context.Context, to *sorter) (bool, error) { return true, r.addStaged(ctx, to) })
+	r.ours, err = r.listsAll(ctx, func(ctx context.Context, to *sorter) (bool, error) { return true, addStaged(ctx, r.stage, to) })
 	return err
 }
 
@@ -183,14 +183,14 @@ func (s *session) listedIn(ctx context.Context, set *setState, to *sorter) (know
 	if _, err := r.reader.readList(ctx, set.Lists); err != nil {
 		return false, fmt.Errorf("read what %s lists: %w", fetch.Printable(set.URI), err)
 	}
-	return r.failed == 0, r.addStaged(ctx, to)
+	return r.failed == 0, addStaged(ctx, r.stage, to)
 }
 
 // addStaged adds the URIs of the resources that are staged, but those that are gone.
-func (r *setRun) addStaged(ctx context.Context, to *sorter) error {
+func addStaged(ctx context.Context, staged *stage, to *sorter) error {
 	out := to.writer()
 	defer to.release(out)
-	for w, err := range r.stage.wants(ctx) {
+	for w, err := range staged.wants(ctx) {
 		if err == nil && w.Gone && w.Instead == "" {
 			continue
 		}

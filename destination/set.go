@@ -375,7 +375,7 @@ func (r *setRun) stageOwed(ctx context.Context) (int, error) {
 		}
 		w.passing, w.notBefore = false, time.Time{}
 		if w.excused {
-			if err := r.stageExcused(ctx, &w); err != nil {
+			if err := stageExcused(ctx, r, &w); err != nil {
 				return n, err
 			}
 			continue

@@ -45,7 +45,7 @@ func (h *feedHarvest) chain(ctx context.Context, sub *feedDoc) (orderly bool, er
 		if err != nil {
 			return true, h.lose(ctx, d.Prev, err)
 		}
-		if !h.disorder && h.contradict(d, next) {
+		if !h.disorder && contradict(d, next, &h.future) {
 			return false, nil
 		}
 		if h.length++; len(h.walked) < maxFeedDocs {
@@ -133,8 +133,8 @@ func (h *feedHarvest) hop(ctx context.Context, uri string, visited *feedVisit) (
 
 // contradict reports whether next, the older document, is younger than what is in
 // d: AP-TS-03, AP-AMB-12. Times in our future contradict nothing.
-func (h *feedHarvest) contradict(d, next *feedDoc) bool {
-	if next.Updated.IsZero() || h.future.has(next.Updated.Time) {
+func contradict(d, next *feedDoc, future *futureTimes) bool {
+	if next.Updated.IsZero() || future.has(next.Updated.Time) {
 		return false
 	}
 	if d.Entries == 0 {

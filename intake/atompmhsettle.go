@@ -169,7 +169,7 @@ func (h *feedHarvest) groups(f func(*newest) error) error {
 			return nil // behind the break the record may have come again
 		}
 		said := it.said
-		place := h.placeOf(it)
+		place := placeOf(it, part)
 		if has && !updated.Equal(best.updated) && (h.future.has(updated) || h.future.has(best.updated)) && place.isOlder(&at) {
 			return nil
 		}
@@ -205,8 +205,8 @@ type feedPlace struct {
 	part, count uint32
 }
 
-func (h *feedHarvest) placeOf(it *listed) feedPlace {
-	return feedPlace{h.parts[it.part].depth, it.part, binary.BigEndian.Uint32(it.uri[len(it.uri)-4:])}
+func placeOf(it *listed, part *feedPart) feedPlace {
+	return feedPlace{part.depth, it.part, binary.BigEndian.Uint32(it.uri[len(it.uri)-4:])}
 }
 
 // isOlder reports whether an entry at p is likely older than one at q: in an older
