@@ -19,7 +19,7 @@ import (
 )
 
 var (
-	pasts    = flag.Int("pasts", 20, "of how many Sources TestAt asks what they were")
+	pasts    = flag.Int("pasts", 12, "of how many Sources TestAt asks what they were")
 	pastSeed = flag.Uint64("past-seed", 0, "the one TestAt asks; 0 for others each time")
 )
 

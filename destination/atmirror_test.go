@@ -20,7 +20,7 @@ import (
 func TestAtOwnHistory(t *testing.T) {
 	t.Parallel()
 	for _, noList := range []bool{false, true} {
-		for at := 1; ; at++ {
+		for at := range faultPlaces() {
 			s := newSite(t, style{dumpStyle: dumpStyle{noList: noList}})
 			k := newKeeping(t, s, destination.Keep{All: true})
 			for i := range 5 {

@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	breakFiles = flag.Int("break.files", 300, "resources synced over a network that breaks")
+	breakFiles = flag.Int("break.files", 120, "resources synced over a network that breaks")
 	breakShare = flag.Float64("break.share", 0.1, "share of the answers that break")
 )
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math/rand/v2"
 	"sync"
 	"syscall"
 	"testing"
@@ -116,7 +117,15 @@ func (j *fusedJournal) Record(ctx context.Context, b destination.Batch) error {
 	return j.Journal.Record(ctx, b)
 }
 
-// TestFault lets every write fail in turn: for good, as if the process had
+// faultPlaces yields the numbers of the writes that are to fail, without end.
+func faultPlaces() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for at := 1 + rand.IntN(*faultStep); yield(at); at += *faultStep {
+		}
+	}
+}
+
+// TestFault lets writes fail in turn: for good, as if the process had
 // died, or once, as a full disk does. The next run makes the mirror exact.
 func TestFault(t *testing.T) {
 	t.Parallel()
@@ -127,9 +136,8 @@ func TestFault(t *testing.T) {
 	}{{"crash", errCrash, false}, {"full disk", syscall.ENOSPC, false}, {"one write", syscall.EACCES, true}} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			for at := 1; ; at++ {
+			for at := range faultPlaces() {
 				if done := faultAt(t, &fuse{at: at, err: tt.err, once: tt.once}); done {
-					t.Logf("%d writes", at-1)
 					return
 				}
 			}

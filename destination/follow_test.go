@@ -18,7 +18,7 @@ import (
 	"lockstep/resourcesync"
 )
 
-var follows = flag.Int("follows", 60, "how many lives TestFollow leads")
+var follows = flag.Int("follows", 25, "how many lives TestFollow leads")
 
 // A follower is who follows a mirror in a history: by what it is handed over,
 // or as a Sink. It fails now and then.

@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	pushes    = flag.Int("pushes", 24, "how many lives TestPushes leads")
+	pushes    = flag.Int("pushes", 12, "how many lives TestPushes leads")
 	pushSeed  = flag.Uint64("push-seed", 0, "the one to lead")
 	pushSteps = flag.Int("push-steps", 60, "how long they are")
 )

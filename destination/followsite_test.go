@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -26,6 +27,8 @@ type press struct {
 	srv   *httptest.Server // the hub
 	until time.Time        // of the last notification
 	told  int              // events of the log
+
+	verifying sync.RWMutex // held while a subscription is verified and recorded
 
 	pmu     sync.Mutex // guards what follows
 	subs    map[string]subscriber
@@ -94,6 +97,8 @@ func (p *press) serveHub(w http.ResponseWriter, r *http.Request) {
 		if form.Get("hub.mode") == "subscribe" {
 			q.Set("hub.lease_seconds", fmt.Sprint(cmp.Or(p.lease, 3600)))
 		}
+		p.verifying.Lock() // once it is verified, deliveries reach the subscriber
+		defer p.verifying.Unlock()
 		if get(websub.VerificationURL(callback, q)) != "ch4llenge-of-some-length" {
 			return
 		}
@@ -139,12 +144,11 @@ func (p *press) deliver(payload string) (status int) { return p.deliverSigned(pa
 
 // deliverSigned does so with a signature of the test's own: "-" is none.
 func (p *press) deliverSigned(payload, signature string) (status int) {
+	p.verifying.RLock()
 	p.pmu.Lock()
-	subs := map[string]subscriber{}
-	for k, v := range p.subs {
-		subs[k] = v
-	}
+	subs := maps.Clone(p.subs)
 	p.pmu.Unlock()
+	p.verifying.RUnlock()
 	for callback, sub := range subs {
 		r, _ := http.NewRequest(http.MethodPost, callback, strings.NewReader(payload))
 		r.Header.Set("Content-Type", "application/xml")

@@ -38,7 +38,7 @@ import (
 )
 
 var (
-	histories   = flag.Int("histories", 100, "how many lives TestHistories leads")
+	histories   = flag.Int("histories", 40, "how many lives TestHistories leads")
 	historySeed = flag.Uint64("history-seed", 0, "the one life TestHistories leads; 0 for others each time")
 )
 

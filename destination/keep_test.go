@@ -406,7 +406,8 @@ func TestKeepFault(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			for at := 1 + rand.IntN(tt.each); ; at += tt.each {
+			each := max(tt.each, *faultStep)
+			for at := 1 + rand.IntN(each); ; at += each {
 				if keepFaultAt(t, &fuse{at: at, err: tt.err, once: tt.once}, tt.keep) {
 					t.Logf("%d writes", at-1)
 					return

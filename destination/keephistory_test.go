@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	keepLives = flag.Int("keep.lives", 15, "how many lives TestKeepHistories leads")
+	keepLives = flag.Int("keep.lives", 8, "how many lives TestKeepHistories leads")
 	keepSeed  = flag.Uint64("keep.seed", 0, "the one life TestKeepHistories leads; 0 for others each time")
 )
 

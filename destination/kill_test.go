@@ -26,8 +26,8 @@ import (
 )
 
 var (
-	kills     = flag.Int("kills", 20, "how often a sync is killed")
-	killFiles = flag.Int("kill.files", 1000, "resources it syncs")
+	kills     = flag.Int("kills", 8, "how often a sync is killed")
+	killFiles = flag.Int("kill.files", 400, "resources it syncs")
 )
 
 // TestKillProcess is the sync that TestKill kills.

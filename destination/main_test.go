@@ -1,9 +1,39 @@
 package destination_test
 
 import (
+	"flag"
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// faultStep is how many writes apart the faults of tests are that let each write
+// of a run fail in turn.
+var faultStep = flag.Int("fault.step", 3, "let every n-th write fail, from a random one on; 1 for each")
+
+// TestMain has temporary files in memory where there is room for them: the tests
+// sync thousands of small files, none of which has to outlive a power cut. Those
+// that set TMPDIR choose the place themselves.
+func TestMain(m *testing.M) {
+	if err := flag.Set("rapid.checks", "40"); err != nil { // the default: a flag of the command line comes later
+		panic(err)
+	}
+	dir := memoryDir()
+	if os.Getenv("TMPDIR") != "" || dir == "" {
+		goleak.VerifyTestMain(m)
+		return
+	}
+	dir, err := os.MkdirTemp(dir, "lockstep-destination-")
+	if err != nil {
+		goleak.VerifyTestMain(m)
+		return
+	}
+	if err := os.Setenv("TMPDIR", dir); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(dir) // only litter
+		os.Exit(code)
+	}))
+}

@@ -117,7 +117,7 @@ func shortLife(s *site, run func()) {
 // handed over, or told, ends with what the Source has.
 func TestDeliverFault(t *testing.T) {
 	t.Parallel()
-	for at := 1; ; at++ {
+	for at := range faultPlaces() {
 		f := &fuse{at: at, err: errCrash}
 		s := newSite(t, style{})
 		m := newMirror(t, s)

@@ -3,6 +3,7 @@ package destination_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -15,6 +16,8 @@ import (
 	"lockstep/destination"
 	"lockstep/storage/sqlite"
 )
+
+var swapLives = flag.Int("swap.lives", 10, "how many lives TestSwapHistories leads")
 
 // ownPlaces checks that every file of the mirror has the name that its URI has
 // where nothing is in its way.
@@ -80,7 +83,7 @@ func TestSwapOwnPlace(t *testing.T) {
 // in their own places.
 func TestSwapKilled(t *testing.T) {
 	t.Parallel()
-	for at := 1; ; at++ {
+	for at := range faultPlaces() {
 		s := newSite(t, style{})
 		m := newMirror(t, s)
 		m.opts.MaxDelete, m.opts.Jobs = 100, 2
@@ -107,7 +110,6 @@ func TestSwapKilled(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Logf("%d writes", at-1)
 			return
 		}
 		m.store, m.journal = plain, mem
@@ -181,7 +183,7 @@ func (s *killedStore) Commit(ctx context.Context, ws ...blob.Writer) error {
 func TestSwapHistories(t *testing.T) {
 	t.Parallel()
 	names := []string{"/a", "/a/b", "/a/b/c", "/a/d", "/e", "/e/f", "/e/f/g", "/h"}
-	for seed := range uint64(25) {
+	for seed := range uint64(*swapLives) {
 		r := rand.New(rand.NewPCG(seed, 15))
 		s := newSite(t, style{noChanges: seed%4 == 3})
 		m := newMirror(t, s)

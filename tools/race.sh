@@ -15,7 +15,7 @@ race() { # PACKAGE... [FLAG...]
 apart='/(bench|destination|source|bridge|repository|cmd/lockstep|examples/.*)$'
 serial='/(resourcesync|atompmh|oaipmh|oaipmh/oaipmhtest|patch)$|/internal/(iri|xmlscan|weblink|negotiate|linkrel|nesting|private)$'
 race $(go list ./... | grep -vE "$apart|$serial") -skip 'Kill|Large|Memory'
-race ./destination -skip 'Kill|PowerCut|Memory' -histories 15 -pasts 1 -follows 10 -pushes 6 -push-steps 30 -keep.lives 4 -break.files 60
+race ./destination -skip 'Kill|PowerCut|Memory' -histories 15 -pasts 1 -follows 10 -pushes 6 -push-steps 30 -keep.lives 4 -break.files 60 -swap.lives 3 -fault.step 9 -rapid.checks 15
 race ./source -source.atomrounds 5 -skip 'ZIP64|ReadBy'
 race ./bridge -rounds 1
 race ./repository -histories 6

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package destination_test
+
+func memoryDir() string { return "" }
