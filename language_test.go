@@ -38,7 +38,7 @@ type phraseBudget struct {
 const budgetStep = 5
 
 var phraseBudgets = []phraseBudget{
-	{".", 0, 0, 50},
+	{".", 0, 0, 40},
 	{"atompmh", 80, 0, 0},
 	{"bitstream", 105, 30, 0},
 	{"blob", 40, 0, 0},
@@ -47,7 +47,7 @@ var phraseBudgets = []phraseBudget{
 	{"cmd", 110, 25, 50},
 	{"destination", 85, 25, 0},
 	{"discover", 45, 5, 0},
-	{"docs", 0, 0, 80},
+	{"docs", 0, 0, 20},
 	{"hub", 65, 10, 35},
 	{"intake", 100, 10, 0},
 	{"internal", 55, 0, 0},
