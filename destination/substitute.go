@@ -183,8 +183,10 @@ func (r *setRun) readOtherChanges(ctx context.Context, since resourcesync.Dateti
 	}
 	r.failAll(failures)
 	c.other = true
-	unproven := ""
-	if end := maxOf(stateTime(c.until), stateTime(c.newest)); !end.IsZero() {
+	// A Change Dump that was read before is not read again, and then tells of no
+	// instant; nor does that prove that nothing has changed since.
+	unproven := "changes that it does not tell of are unknown"
+	if end := maxOf(maxOf(stateTime(c.until), stateTime(c.newest)), maxOf(st.Watermark, st.ListAt)); !end.IsZero() {
 		unproven = fmt.Sprintf("changes after %s are unknown", show(end))
 	}
 	r.fallBack(Fallback{Missing: string(st.changesKind()), URI: cause.uri, Cause: cause.err.Error(),

@@ -78,16 +78,16 @@ func TestMemoryHostileHarvest(t *testing.T) {
 	}{
 		{"endless entries", "atom-pmh:", endlessFeed(sized(1<<30, quickBytes))},
 		{"endless id of a feed", "atom-pmh:", sendText(`<feed xmlns="http://www.w3.org/2005/Atom"><id>urn:`, "for ever and ever ")},
-		{"endless links", "atom-pmh:", sendMuch(hostileFeed+"<entry>", `<link rel="alternate" href="http://HOST/a/very/long/address" type="text/plain"/>`)},
+		{"endless links", "atom-pmh:", sendMuch(24<<20, hostileFeed+"<entry>", `<link rel="alternate" href="http://HOST/a/very/long/address" type="text/plain"/>`)},
 		{"endless text", "atom-pmh:", sendText(hostileFeed+"<entry><title>", "for ever and ever ")},
 		{"endless depth", "atom-pmh:", sendText(hostileFeed, "<a>")},
-		{"endless page", "oai-pmh:", afterIdentify(sendMuch(hostileOAI+"<ListRecords>", anyRecord+"<a/></metadata></record>"))},
-		{"endless record", "oai-pmh:", afterIdentify(sendMuch(hostileOAI+"<ListRecords>"+anyRecord+"<a>", "<b>for ever and ever</b>"))},
-		{"endless depth of a record", "oai-pmh:", afterIdentify(sendMuch(hostileOAI+"<ListRecords>"+anyRecord, "<b>"))},
-		{"endless characters that are none", "oai-pmh:", afterIdentify(sendMuch(hostileOAI+"<ListRecords>"+anyRecord+"<a>", "\x01&#1;\xff& "))},
-		{"endless header", "oai-pmh:", afterIdentify(sendMuch(hostileOAI+"<ListRecords><record><header>", "<setSpec>one</setSpec>"))},
+		{"endless page", "oai-pmh:", afterIdentify(sendMuch(4<<20, hostileOAI+"<ListRecords>", anyRecord+"<a/></metadata></record>"))},
+		{"endless record", "oai-pmh:", afterIdentify(sendText(hostileOAI+"<ListRecords>"+anyRecord+"<a>", "<b>for ever and ever</b>"))},
+		{"endless depth of a record", "oai-pmh:", afterIdentify(sendText(hostileOAI+"<ListRecords>"+anyRecord, "<b>"))},
+		{"endless characters that are none", "oai-pmh:", afterIdentify(sendText(hostileOAI+"<ListRecords>"+anyRecord+"<a>", "\x01&#1;\xff& "))},
+		{"endless header", "oai-pmh:", afterIdentify(sendText(hostileOAI+"<ListRecords><record><header>", "<setSpec>one</setSpec>"))},
 		{"endless token", "oai-pmh:", afterIdentify(sendText(hostileOAI+"<ListRecords>"+anyRecord+"<a/></metadata></record><resumptionToken>", "for ever and ever "))},
-		{"endless Identify", "oai-pmh:", sendMuch(hostileOAI+"<Identify>", "<description><a>for ever</a></description>")},
+		{"endless Identify", "oai-pmh:", sendText(hostileOAI+"<Identify>", "<description><a>for ever</a></description>")},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -136,15 +136,15 @@ func sendText(head, tail string) http.HandlerFunc {
 }
 
 // sendMuch is sendText for what a reader accepts, piece by piece, as far as its
-// limit, which takes long. Without -memory it breaks off before.
-func sendMuch(head, tail string) http.HandlerFunc {
+// limit, which takes long. Without -memory it breaks off after size bytes.
+func sendMuch(size int, head, tail string) http.HandlerFunc {
 	if *fullMemory {
 		return sendText(head, tail)
 	}
 	many := strings.Repeat(tail, 1+(32<<10)/len(tail))
 	return func(w http.ResponseWriter, _ *http.Request) {
 		_, err := io.WriteString(w, head)
-		for n := 0; err == nil && n < quickBytes; n += len(many) {
+		for n := 0; err == nil && n < size; n += len(many) {
 			_, err = io.WriteString(w, many)
 		}
 	}
