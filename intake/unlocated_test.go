@@ -4,12 +4,14 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"lockstep/catalog"
 	"lockstep/intake"
+	"lockstep/oaipmh"
 )
 
 // TestSitemapEntriesWithoutLoc: an entry that does not say which resource it is
@@ -164,6 +166,55 @@ func TestOAIPMHJunkBeforeXML(t *testing.T) {
 			defer mu.Unlock()
 			if len(warned) != 2 { // Identify and ListRecords, once each
 				t.Errorf("warned of %v", warned)
+			}
+		})
+	}
+}
+
+// TestOAIPMHJunkBeforeEveryVerb: the same in the answers that a scan needs only
+// at times: those that say what a repository has instead of what was asked for,
+// and a record by itself.
+func TestOAIPMHJunkBeforeEveryVerb(t *testing.T) {
+	t.Parallel()
+	const junk = "\xef\xbb\xbf<br />\n<b>Notice</b>: session & more in oai.php\n"
+	for name, tt := range map[string]struct {
+		list, says string
+		o          intake.OAIPMHOptions
+	}{
+		"ListSets":            {oaiError(oaipmh.CodeNoRecordsMatch), "its sets are maps", intake.OAIPMHOptions{SetSpec: "charts"}},
+		"ListMetadataFormats": {oaiError(oaipmh.CodeCannotDisseminateFormat), "its metadataPrefixes are oai_dc", intake.OAIPMHOptions{}},
+		"GetRecord":           {oaiList(oaiRecord("a", "x"), ""), "", intake.OAIPMHOptions{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStranger(t, tt.o)
+			s.o.Contents = nil // each record is asked for by itself
+			s.open()
+			s.list = func(url.Values) string { return tt.list }
+			s.get = func(id string) string { return "<GetRecord>" + oaiRecord(id, "x") + "</GetRecord>" }
+			s.sets = func(url.Values) string {
+				return "<ListSets><set><setSpec>maps</setSpec><setName>Maps</setName></set></ListSets>"
+			}
+			s.whole = func(w http.ResponseWriter, q *http.Request, text string) {
+				if q.URL.Query().Get("verb") == "ListMetadataFormats" {
+					text = strings.Replace(text, oaiError(oaipmh.CodeIDDoesNotExist), "<ListMetadataFormats><metadataFormat><metadataPrefix>oai_dc</metadataPrefix>"+
+						"<schema>http://www.openarchives.org/OAI/2.0/oai_dc.xsd</schema><metadataNamespace>"+oaipmh.DublinCoreNamespace+"</metadataNamespace></metadataFormat></ListMetadataFormats>", 1)
+				}
+				_, _ = io.WriteString(w, junk+text)
+			}
+			_, err := s.oai.Scan(t.Context())
+			if tt.says != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.says) {
+					t.Errorf("error %v, want one that says %q", err, tt.says)
+				}
+				return
+			}
+			must(t, err)
+			if held := s.held(); len(held) != 1 || held["a"] != "x" {
+				t.Errorf("held: %v", held)
+			}
+			if !slices.ContainsFunc(s.asked, func(q url.Values) bool { return q.Get("verb") == "GetRecord" }) {
+				t.Error("no record was asked for by itself")
 			}
 		})
 	}

@@ -27,6 +27,14 @@ func (r *Reader) exactRoot() {
 	}
 }
 
+// exactText looks at what stands in front of the tag at hand, where the schema of
+// Sitemaps has elements only.
+func (r *Reader) exactText() {
+	if r.opts.Exact && r.s.PassedText() {
+		r.warn("RS-XML-03", "text between elements, ignored")
+	}
+}
+
 // exactAttributes looks at an element that has none.
 func (r *Reader) exactAttributes() {
 	if len(r.s.Attrs) > 0 {

@@ -70,6 +70,7 @@ func (r *Reader) entry(e *Entry) (ok bool, err error) {
 		if err != nil {
 			return false, err
 		}
+		r.exactText()
 		if m == xmlscan.End {
 			break
 		}
@@ -85,6 +86,7 @@ func (r *Reader) entry(e *Entry) (ok bool, err error) {
 		if err != nil {
 			return false, err
 		}
+		r.s.PassedText() // that of the child
 		if len(d.text) > maxEntryText {
 			return false, r.s.Errorf("%w: an entry with more than %d bytes", ErrLimit, maxEntryText)
 		}

@@ -244,6 +244,7 @@ func (r *Reader) rootChildren() error {
 		if err != nil {
 			return err
 		}
+		r.exactText()
 		if m == xmlscan.End {
 			return r.end()
 		}
@@ -271,6 +272,7 @@ func (r *Reader) rootChildren() error {
 		if err := r.skip(); err != nil {
 			return err
 		}
+		r.s.PassedText() // in an element that is not read
 	}
 }
 
@@ -314,7 +316,11 @@ func (r *Reader) count(e *Entry) {
 	}
 	if t.Compare(r.lastEvent) < 0 && !r.lastEvent.IsZero() {
 		r.stats.Disorder++
-		r.warn("RS-VER-12", "an event is older than the one in front of it")
+		if e.Datetime.IsZero() { // RS-EM-05: lastmod need not be the time of the event
+			r.note("RS-VER-12", "by its lastmod, an event is older than the one in front of it")
+		} else {
+			r.warn("RS-VER-12", "an event is older than the one in front of it")
+		}
 	}
 	r.lastEvent = t
 	if r.firstTime.IsZero() || t.Compare(r.firstTime) < 0 {

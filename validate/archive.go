@@ -25,7 +25,9 @@ func (c *checker) archived(e *resourcesync.Entry) {
 	}
 	switch {
 	case e.At.IsZero():
-		c.advisef("RA-DOC-07", c.at(), "an entry without at")
+		if c.lacks("at", true) {
+			c.advisef("RA-DOC-07", c.at(), "an entry without at")
+		}
 	case c.last != nil && e.At.Compare(c.last.At) < 0:
 		c.advisef("RA-RES-03", c.at(), "at %s is before that of the entry in front, %s", e.At, c.last.At)
 	}

@@ -25,6 +25,12 @@ func newChecker(p place, doc *document, now time.Time, r *resourcesync.Reader) *
 	return &checker{place: p, doc: doc, now: now, reader: r, names: make(map[string]bool), paths: make(map[string]bool)}
 }
 
+// lacks reports whether the entry at hand has no attribute of that name: not one
+// that cannot be used, which the Reader has told.
+func (c *checker) lacks(name string, missing bool) bool {
+	return missing && !c.doc.part.has(before(c.reader)-1, name)
+}
+
 // at returns where the entry at hand is.
 func (c *checker) at() string { return position(c.reader.Position()) }
 
@@ -133,7 +139,9 @@ func (c *checker) part(e *resourcesync.Entry) {
 		return
 	}
 	if e.From.IsZero() {
-		c.warnf(r.from, c.at(), "an entry without from")
+		if c.lacks("from", true) {
+			c.warnf(r.from, c.at(), "an entry without from")
+		}
 		return
 	}
 	last := c.last
@@ -172,21 +180,21 @@ func (c *checker) dumped(e *resourcesync.Entry) {
 		c.errorf(twice, c.at(), "%s has a second entry", e.Loc)
 	}
 	switch {
-	case e.Type == "":
+	case c.lacks("type", e.Type == ""):
 		c.warnf(advised, c.at(), "a package without type")
-	case baseType(e.Type) != "application/zip":
+	case e.Type != "" && baseType(e.Type) != "application/zip":
 		c.warnf("RS-RD-05", c.at(), "a package of type %s", e.Type)
 	}
-	if !e.HasLength {
+	if c.lacks("length", !e.HasLength) {
 		c.warnf(advised, c.at(), "a package without length")
 	}
 	if c.doc.kind != KindChangeDump {
 		return
 	}
-	if e.From.IsZero() {
+	if c.lacks("from", e.From.IsZero()) {
 		c.warnf(advised, c.at(), "a package without from")
 	}
-	if e.Until.IsZero() {
+	if c.lacks("until", e.Until.IsZero()) {
 		c.advisef("RS-CD-06", c.at(), "a package without until")
 	}
 	last := c.last
@@ -205,7 +213,7 @@ func (c *checker) packed(e *resourcesync.Entry) {
 	if e.Change == resourcesync.Deleted {
 		return
 	}
-	if changes && e.Path == "" {
+	if changes && c.lacks("path", e.Path == "") {
 		if hasPatch(e) { // the text of the standard wants both, an example of it has the patch alone
 			c.warnf("RS-CDM-04", c.at(), "%s with a patch only, without path of the whole", e.Change)
 		} else {
@@ -219,7 +227,7 @@ func (c *checker) packed(e *resourcesync.Entry) {
 	if e.Path != "" && !first(c.paths, e.Path) {
 		c.advisef(rule, c.at(), "path %s is that of an entry in front, too", e.Path)
 	}
-	if e.Type == "" {
+	if c.lacks("type", e.Type == "") {
 		if changes {
 			rule = "RS-CDM-04"
 		}
@@ -229,7 +237,7 @@ func (c *checker) packed(e *resourcesync.Entry) {
 
 // change checks an entry that tells of a change.
 func (c *checker) change(e *resourcesync.Entry) {
-	if e.Datetime.IsZero() {
+	if c.lacks("datetime", e.Datetime.IsZero()) {
 		c.advisef("RS-EM-03", c.at(), "a change without datetime")
 	}
 	if e.Change == resourcesync.Deleted && !e.Lastmod.IsZero() && !e.Datetime.IsZero() {
@@ -253,9 +261,9 @@ func (c *checker) end(h *resourcesync.Header) {
 		c.warnf("RS-CL-05", "root", "no link describedby to information about the set")
 	case k&anyIndex != 0 && h.Link(resourcesync.RelIndex) != "":
 		c.errorf("RS-IDX-04", "root", "an index that is part of an index")
-	case k == KindNotification && h.Until.IsZero():
+	case k == KindNotification && h.Until.IsZero() && !c.doc.root.has(0, "until"):
 		c.errorf("RN-PL-02", "root", "a notification without until")
-	case k == KindChangeDumpManifest && h.Until.IsZero():
+	case k == KindChangeDumpManifest && h.Until.IsZero() && !c.doc.root.has(0, "until"):
 		c.advisef("RS-CDM-01", "root", "a manifest without until")
 	}
 	if !h.Until.IsZero() && h.Until.Time().After(c.now.Add(clockSkew)) {

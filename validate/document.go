@@ -32,6 +32,7 @@ type document struct {
 	sum        [sha256.Size]byte    // of its bytes
 	whole      bool                 // it could be read to its end
 	faulted    bool                 // its capability was found to be missing
+	root, part unusable             // attributes of the root and of the entry at hand
 }
 
 const (
@@ -71,24 +72,28 @@ func (w *walk) read(src *source, each eachFunc) (*document, error) {
 	doc := &document{uri: src.uri, final: src.final}
 	var early []resourcesync.Warning
 	root := "" // where the Reader stands when it looks at the root as a whole
-	warn := func(x resourcesync.Warning) {
+	warn := func(u *unusable, n int, x resourcesync.Warning) {
 		at := position(x.Line, x.Column)
 		if at == root {
 			at = "root"
+		}
+		if u.note(n, x); u.has(n, missing(x)) {
+			return
 		}
 		if rule, level := translate(x, doc.kind); rule != "" {
 			doc.faulted = doc.faulted || rule == "RS-MD-01"
 			p.add(Finding{Rule: rule, Level: level, Document: p.doc, Location: at, Message: x.Message})
 		}
 	}
-	r := resourcesync.NewReader(body, resourcesync.ReaderOptions{
+	var r *resourcesync.Reader
+	r = resourcesync.NewReader(body, resourcesync.ReaderOptions{
 		Base: src.final, Exact: true, MaxBytes: w.opts.DocumentBytes,
 		OnWarning: func(x resourcesync.Warning) {
 			if doc.kind == 0 {
 				early = append(early, x)
 				return
 			}
-			warn(x)
+			warn(&doc.part, before(r), x)
 		},
 	})
 	h, err := r.Header()
@@ -97,7 +102,7 @@ func (w *walk) read(src *source, each eachFunc) (*document, error) {
 	}
 	root = position(r.Position())
 	for _, x := range early {
-		warn(x)
+		warn(&doc.root, 0, x)
 	}
 	root = ""
 	if err == nil {
@@ -161,6 +166,12 @@ func (w *walk) entries(doc *document, p place, r *resourcesync.Reader, each each
 	}
 	c.end(&doc.header)
 	return nil
+}
+
+// before returns the number of entries that r has left behind.
+func before(r *resourcesync.Reader) int {
+	st := r.Stats()
+	return int(st.Entries + st.Skipped)
 }
 
 func position(line, column int) string { return fmt.Sprintf("%d:%d", line, column) }

@@ -59,7 +59,7 @@ var rules = [...]struct {
 	{"RS-XML-01", Error, documents, "the document is well-formed XML in UTF-8", ""},
 	{"RS-XML-01", Warning, documents, "the document begins with an XML declaration", ""},
 	{"RS-XML-02", Error, documents, "URIs are percent-encoded", ""},
-	{"RS-XML-03", Warning, documents, "loc, lastmod and changefreq stand in the order of the schema of Sitemaps", ""},
+	{"RS-XML-03", Warning, documents, "loc, lastmod and changefreq stand in the order of the schema of Sitemaps, without text between elements", ""},
 	{"RS-XML-03", Advice, documents, "elements of ResourceSync stand behind those of Sitemaps, rs:md in front of rs:ln; what is said of the document stands in front of its entries", ""},
 	{"RS-XML-04", Error, documents, "there is one rs:md at the root and at most one in an entry", ""},
 	{"RS-XML-06", Error, documents, "attributes of ResourceSync have no prefix", ""},

@@ -65,7 +65,7 @@ func translate(w resourcesync.Warning, k Kinds) (rule string, level Level) {
 			level = Warning // XML 1.0, 2.8
 		}
 	case "RS-XML-03":
-		if level = Advice; about("loc, lastmod") {
+		if level = Advice; about("loc, lastmod") || about("text between") {
 			level = Warning
 		}
 	case "RS-XML-07":
@@ -85,6 +85,9 @@ func translate(w resourcesync.Warning, k Kinds) (rule string, level Level) {
 		}
 		return lacksTime[k], level
 	case "RS-VER-12":
+		if about("lastmod") { // the time of the resource, which may have changed long before
+			return "", level
+		}
 		return disorder[k], level
 	case "RS-EM-02":
 		if about("does not say what changed") && lacksChange[k] != "" {

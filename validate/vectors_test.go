@@ -12,6 +12,41 @@ import (
 	"lockstep/validate"
 )
 
+// TestConsequencesAreNoFindings: a value that cannot be used is one finding; that
+// it is missing then is not another.
+func TestConsequencesAreNoFindings(t *testing.T) {
+	t.Parallel()
+	const ns = `<?xml version="1.0" encoding="UTF-8"?><urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">` +
+		`<rs:ln rel="up" href="https://h.example/cl.xml"/>`
+	for body, want := range map[string]string{
+		`<rs:md capability="resourcelist" at="2024-13-01T00:00:00Z"/>`:                                                                                  "RS-DT-01.error",
+		`<rs:md capability="changelist" from="yesterday"/>`:                                                                                             "RS-DT-01.error",
+		`<rs:md capability="change-notification" from="2024-05-01T00:00:00Z" until="now"/>`:                                                             "RS-DT-01.error",
+		`<rs:md capability="resourcedump-manifest" at="2024-05-01T00:00:00Z"/>` + entry(`path="/../a" type="text/plain"`):                               "RS-PATH-01.error",
+		`<rs:md capability="resourcedump-manifest" at="2024-05-01T00:00:00Z"/>` + entry(`path="/a" type="text"`):                                        "RS-TYPE-01.error",
+		`<rs:md capability="resourcedump" at="2024-05-01T00:00:00Z"/>` + entry(`type="application/zip" length="-1"`):                                    "RS-LEN-01.error",
+		`<rs:md capability="changedump" from="2024-05-01T00:00:00Z"/>` + entry(`type="application/zip" length="1" from="x"`):                            "RS-DT-01.error",
+		`<rs:md capability="changelist" from="2024-05-01T00:00:00Z"/>` + entry(`change="updated" datetime="x"`):                                         "RS-DT-01.error",
+		`<rs:md capability="resourcedump" at="2024-05-01T00:00:00Z"/>` + entry(`type="application/zip" length="-1"`) + entry2(`type="application/zip"`): "RS-LEN-01.error RS-RD-03.warning",
+	} {
+		r, err := validate.Document(t.Context(), strings.NewReader(ns+body+"</urlset>"), "https://h.example/x.xml", validate.Options{Advice: true, TempDir: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := notAdvice(r); got != want {
+			t.Errorf("%s: %q, want %q: %v", body, got, want, r.Findings)
+		}
+		if strings.Contains(body, "datetime") && r.Advice > 0 {
+			t.Errorf("%s: %v", body, r.Findings)
+		}
+	}
+}
+
+func entry(attrs string) string {
+	return `<url><loc>https://h.example/a.zip</loc><rs:md ` + attrs + `/></url>`
+}
+func entry2(attrs string) string { return strings.Replace(entry(attrs), "a.zip", "b.zip", 1) }
+
 // inTable reports whether findings are of rules of the table.
 func inTable(t testing.TB, r *validate.Report) {
 	t.Helper()
@@ -138,6 +173,7 @@ const unsigned = "AP-DOC-02.warning AP-DOC-03.warning"
 // a liberty, but that no Source should write: with the rules against that.
 var unkind = map[string]string{
 	"capability-unknown": "RS-GEN-06", "community-attributes": "RS-XML-07", "datetime-equal": "RS-DT-01", "datetime-offset": "RS-DT-01",
+	"changes-lastmod-disorder": "RS-EM-03", "text-between": "RS-XML-03",
 	"dump-open-package": "RS-CD-06", "manifest-canonical": "RS-HASH-02", "memento-dates": "RS-HASH-02",
 	"dialect-0.9.1-changes": "RS-EM-03", "loc-trimmed": "RS-XML-09", "manifest-changes": "RS-CDM-04",
 	"plain-sitemap-index": "RS-MD-01", "plain-sitemap": "RS-DT-01 RS-MD-01", "prefix-free": "RS-DT-01 RS-XML-01",

@@ -70,6 +70,14 @@ func (s *Scanner) Blank() (bool, error) {
 	}
 }
 
+// PassedText reports whether something other than white space and comments stood
+// between tags since the last call.
+func (s *Scanner) PassedText() bool {
+	passed := s.solid
+	s.solid = false
+	return passed
+}
+
 // Attr returns the value of the attribute of that name without a prefix at the
 // tag at hand, and whether there is one.
 func (s *Scanner) Attr(name string) ([]byte, bool) {
