@@ -27,7 +27,9 @@ func (u *unusable) note(n int, w resourcesync.Warning) {
 
 // has reports whether an attribute of the element behind n entries is there, but
 // cannot be used.
-func (u *unusable) has(n int, name string) bool { return n == u.entry && slices.Contains(u.names, name) }
+func (u *unusable) has(n int, name string) bool {
+	return n == u.entry && slices.Contains(u.names, name)
+}
 
 // missing names the attribute that a warning of a Reader calls missing, or "".
 func missing(w resourcesync.Warning) string {
