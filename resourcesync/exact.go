@@ -7,8 +7,8 @@ import (
 	"lockstep/internal/xmlscan"
 )
 
-// What an exact Reader tells beside the liberties it takes: things every reader
-// understands but no writer should give. They change nothing of what is read.
+// An exact Reader also warns of things that every reader understands but no
+// writer should write. They do not change the result of the reading.
 
 const nsXSI = "http://www.w3.org/2001/XMLSchema-instance"
 
@@ -27,12 +27,29 @@ func (r *Reader) exactRoot() {
 	}
 }
 
-// exactText looks at what stands in front of the tag at hand, where the schema of
-// Sitemaps has elements only.
-func (r *Reader) exactText() {
+// exactText warns of text before a tag: the schema of Sitemaps allows only
+// elements there.
+func exactText(r *Reader) {
 	if r.opts.Exact && r.s.PassedText() {
 		r.warn("RS-XML-03", "text between elements, ignored")
 	}
+}
+
+// exactElement warns of an element in the namespace of Sitemaps or ResourceSync
+// that neither of them defines. Its name is probably misspelt.
+func exactElement(r *Reader) {
+	space := ""
+	switch name := string(r.s.Local); {
+	case !r.opts.Exact, name == "priority" && r.s.Space == spaceSitemap:
+		return
+	case r.s.Space == spaceSitemap:
+		space = "Sitemaps"
+	case r.s.Space == spaceRS:
+		space = "ResourceSync"
+	default:
+		return
+	}
+	r.warn("RS-XML-07", "unknown element "+xmlscan.Clip(string(r.s.Local))+" of the namespace of "+space+", ignored")
 }
 
 // exactAttributes looks at an element that has none.

@@ -105,7 +105,11 @@ func (r *Reader) normalizeCapability(h *Header) {
 	case in.capability == "" && in.seenMD:
 		r.rootWarn("RS-MD-01", "the rs:md of the document has no capability")
 	}
-	if h.Capability != "" && documentKind(h.Capability, h.Index) == kindUnknown {
+	switch {
+	case h.Capability == "" || documentKind(h.Capability, h.Index) != kindUnknown:
+	case documentKind(h.Capability, false) != kindUnknown:
+		r.rootNote("RS-GEN-04", "a sitemapindex with capability "+string(h.Capability)+", of which there are no indexes")
+	default:
 		r.rootNote("RS-GEN-06", "unknown capability "+xmlscan.Clip(string(h.Capability)))
 	}
 }

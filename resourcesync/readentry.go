@@ -70,7 +70,7 @@ func (r *Reader) entry(e *Entry) (ok bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		r.exactText()
+		exactText(r)
 		if m == xmlscan.End {
 			break
 		}
@@ -86,7 +86,7 @@ func (r *Reader) entry(e *Entry) (ok bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		r.s.PassedText() // that of the child
+		r.s.PassedText() // forget the text of the child element
 		if len(d.text) > maxEntryText {
 			return false, r.s.Errorf("%w: an entry with more than %d bytes", ErrLimit, maxEntryText)
 		}
@@ -190,6 +190,8 @@ func (r *Reader) sitemapChild(e *Entry, name []byte) error {
 	case "url", "sitemap":
 		r.note("RS-XML-09", "an entry within another one, skipped")
 		r.lost("an entry within another one", Datetime{})
+	default:
+		exactElement(r)
 	}
 	return r.skip()
 }
@@ -211,6 +213,8 @@ func (r *Reader) rsChild(e *Entry, name []byte) error {
 		return r.alphaFixity()
 	case "size", "md5":
 		return r.alphaText(e, string(name))
+	default:
+		exactElement(r)
 	}
 	return r.skip()
 }

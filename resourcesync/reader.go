@@ -244,7 +244,7 @@ func (r *Reader) rootChildren() error {
 		if err != nil {
 			return err
 		}
-		r.exactText()
+		exactText(r)
 		if m == xmlscan.End {
 			return r.end()
 		}
@@ -268,11 +268,13 @@ func (r *Reader) rootChildren() error {
 		case r.foreignEntry():
 			r.note("RS-XML-07", "an element "+xmlscan.Clip(name)+" where one of the namespace of Sitemaps is expected, read as an entry")
 			return nil
+		default:
+			exactElement(r)
 		}
 		if err := r.skip(); err != nil {
 			return err
 		}
-		r.s.PassedText() // in an element that is not read
+		r.s.PassedText() // forget the text of the skipped element
 	}
 }
 

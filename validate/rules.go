@@ -64,7 +64,7 @@ var rules = [...]struct {
 	{"RS-XML-04", Error, documents, "there is one rs:md at the root and at most one in an entry", ""},
 	{"RS-XML-06", Error, documents, "attributes of ResourceSync have no prefix", ""},
 	{"RS-XML-07", Error, documents, "attributes of a community are in a namespace of its own and have a prefix", ""},
-	{"RS-XML-07", Warning, documents, "an element called url or sitemap is in the namespace of Sitemaps, and so is its loc", ""},
+	{"RS-XML-07", Warning, documents, "an element called url or sitemap is in the namespace of Sitemaps, and so is its loc; an element of that namespace, or that of ResourceSync, is one they have", ""},
 	{"RS-XML-08", Error, documents, "url and sitemap have no attributes", ""},
 	{"RS-XML-09", Error, documents, "each entry has one loc: an absolute URI without white space around it", ""},
 	{"RS-XML-10", Warning, documents, "a loc has 12 to 2048 characters", ""},

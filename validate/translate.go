@@ -69,7 +69,7 @@ func translate(w resourcesync.Warning, k Kinds) (rule string, level Level) {
 			level = Warning
 		}
 	case "RS-XML-07":
-		if about("of Sitemaps") { // it may be a community's own
+		if about("of Sitemaps") || about("element") { // it may be a community's own
 			level = Warning
 		}
 	case "RS-AMB-03", "RS-VER-03", "RS-VER-04":
