@@ -120,6 +120,7 @@ type hasher struct {
 	sum  *resourcesync.Hasher
 	buf  []byte
 	head []byte // scratch for the first bytes of a file
+	pace *pacer // nil: reads as fast as it can
 }
 
 func newHasher(s *scan) *hasher {
@@ -235,6 +236,9 @@ func (h *hasher) content(ctx context.Context, f treeFile, size int64) (head []by
 		}
 		_, _ = h.sum.Write(want[:n])
 		h.s.bytes.Add(int64(n))
+		if err := h.pace.wait(ctx, n); err != nil {
+			return nil, err
+		}
 		if n < len(want) && h.sum.Size() == size {
 			break
 		}

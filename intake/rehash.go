@@ -15,6 +15,10 @@ import (
 // read about three times a year.
 const DefaultRehash = 0.01
 
+// DefaultRehashRate is how many bytes a second are read again at most: a quarter
+// of what one slow disk delivers, so that others are hardly delayed.
+const DefaultRehashRate = 32 << 20
+
 // maxArrears is how much of what was to be read while nothing ran is made up for.
 const maxArrears = 24 * time.Hour
 
@@ -29,6 +33,7 @@ type Damage struct {
 // RehashOptions configures a [Rehasher].
 type RehashOptions struct {
 	Share float64 // of the files, in a day; 0 is none
+	Rate  int64   // bytes a second at most; default DefaultRehashRate, negative: no limit
 	State string  // file that keeps the place reached; empty: nothing does
 
 	Now      func() time.Time // default: time.Now
@@ -60,6 +65,9 @@ type rehashPlace struct {
 func NewRehasher(d *Dir, o RehashOptions) *Rehasher {
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Rate == 0 {
+		o.Rate = DefaultRehashRate
 	}
 	r := &Rehasher{d: d, o: o}
 	if !recall(o.State, &r.place) {
@@ -113,6 +121,7 @@ func (r *Rehasher) read(ctx context.Context, wanted int64) (files int, err error
 	}
 	defer t.release()
 	h := newHasher(newScan(r.d, t))
+	h.pace = newPacer(r.o.Rate)
 	for first := true; wanted > 0; first = false {
 		page, err := r.page(ctx, wanted)
 		if err != nil {

@@ -12,6 +12,36 @@ import (
 	"lockstep/resourcesync"
 )
 
+// TestRehashRate: files are not read again faster than the rate.
+func TestRehashRate(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	if err := os.WriteFile(filepath.Join(root, "large"), make([]byte, 300_000), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cat := catalog.NewMem(nil)
+	d, err := intake.NewDir(root, cat, "set", intake.DirOptions{BaseURI: "https://example.org/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Scan(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	r := intake.NewRehasher(d, intake.RehashOptions{Share: 1, Rate: 1_000_000, Now: func() time.Time { return now }})
+	if _, err := r.Step(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(24 * time.Hour)
+	began := time.Now()
+	if _, err := r.Step(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took < 300*time.Millisecond { // 300,000 bytes at 1,000,000 a second
+		t.Errorf("300,000 bytes were read again in %v, want 0.3 s or more", took)
+	}
+}
+
 // TestRehash: a share of the files is read again in a day, spread evenly, through
 // restarts; one whose bytes changed while size and times did not is reported, and
 // listed as it is. A scan does not see it.

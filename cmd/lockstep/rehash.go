@@ -58,7 +58,9 @@ func (s *site) rehashOnce(ctx context.Context) (damage bool) {
 		if set.rehasher == nil {
 			continue
 		}
-		if _, err := set.rehasher.Step(ctx); err != nil && ctx.Err() == nil {
+		n, err := set.rehasher.Step(ctx)
+		s.tally.rehashed(set.name, n)
+		if err != nil && ctx.Err() == nil {
 			s.log.Warn("read files again", slog.String("set", set.name), slog.String("err", err.Error()))
 		}
 		damage = set.damage.Swap(false) || damage

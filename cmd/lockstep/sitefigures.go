@@ -25,6 +25,7 @@ type setTally struct {
 	accepted, tried, refused int64 // notifications
 	gaps                     int64 // of them, those that could not tell all
 	damaged                  int64 // files found damaged
+	rehashed                 int64 // files read again
 }
 
 // set returns the tally of a set. t.mu is held.
@@ -56,6 +57,13 @@ func (t *siteTally) published(r *source.Report, began time.Time, err error) {
 		s.resources = r.Sets[i].Resources
 		s.changes += r.Sets[i].Changes
 	}
+}
+
+// rehashed counts files that were read again to find damage.
+func (t *siteTally) rehashed(set string, files int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.set(set).rehashed += int64(files)
 }
 
 // damaged counts a file that was found damaged.
@@ -111,6 +119,7 @@ const maxSetFigures = 1000
 func (s *setTally) figures(out *figures, name string) {
 	out.gauge("lockstep_source_resources", "Resources in the set.", float64(s.resources), "set", name)
 	out.counter("lockstep_source_changes_published_total", "Changes published.", float64(s.changes), "set", name)
+	out.counter("lockstep_source_rehashed_files_total", "Files read again, though size and times had not changed, to find damage.", float64(s.rehashed), "set", name)
 	out.counter("lockstep_source_damaged_files_total", "Files whose bytes changed while size and times did not, or that could not be read again.", float64(s.damaged), "set", name)
 	const notifications = "Change notifications, by what hubs made of them: failed ones come again."
 	for _, r := range []struct {

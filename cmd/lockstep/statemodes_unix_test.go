@@ -32,14 +32,18 @@ func TestStateModes(t *testing.T) {
 // A modes runs the program with a umask, and looks at what it leaves.
 type modes struct {
 	*testing.T
-	umask string
-	dir   string
+	umask   string
+	dir     string
+	running []*process // that others started
 }
 
 func newModes(t *testing.T, umask string) *modes {
 	m := &modes{T: t, umask: umask, dir: t.TempDir()}
 	for i := range 3 {
 		m.write(fmt.Sprintf("files/%d.txt", i), strings.Repeat("text ", 20_000))
+	}
+	if err := os.Mkdir(filepath.Join(m.dir, "tmp"), 0o755); err != nil {
+		t.Fatal(err)
 	}
 	m.write("site.yaml", "base_url: http://example.org/\nstate: publish-state\nsets:\n  - {name: files, from: 'dir:files', resource_dump: {}, change_dump: {}}\n")
 	return m
@@ -64,7 +68,8 @@ func (m *modes) command(args ...string) *exec.Cmd {
 	}
 	cmd := exec.Command("/bin/sh", append([]string{"-c", "umask " + m.umask + ` && exec "$0" "$@"`, program}, args...)...)
 	cmd.Dir = m.dir
-	cmd.Env = append(os.Environ(), "HOME="+m.dir, "XDG_STATE_HOME="+filepath.Join(m.dir, "xdg"))
+	cmd.Env = append(os.Environ(), "HOME="+m.dir, "XDG_STATE_HOME="+filepath.Join(m.dir, "xdg"), "TMPDIR="+filepath.Join(m.dir, "tmp"),
+		"AWS_ACCESS_KEY_ID=k", "AWS_SECRET_ACCESS_KEY=s", "AWS_REGION=us-east-1")
 	return cmd
 }
 
@@ -89,6 +94,7 @@ func (m *modes) run() {
 	src := m.start("serve", "files", "--listen", "127.0.0.1:0", "--state", "serve-state", "--versions", "--dump")
 	m.must("publish", "--config", "site.yaml", "--out", "out")
 	m.must("sync", src.address, "mirror", "--keep-versions")
+	m.others()
 	follow := m.start("follow", src.address, "followed", "--listen", "127.0.0.1:0", "--keep-versions")
 	m.start("hub", "--listen", "127.0.0.1:0", "--allow-private")
 	m.write("files/0.txt", "other text")
@@ -102,7 +108,50 @@ func (m *modes) run() {
 	}
 	m.must("sync", src.address, "mirror", "--keep-versions")
 	m.unfinished()
+	for _, p := range m.running {
+		if _, err := p.end(syscall.SIGTERM); err != nil {
+			m.Error(err)
+		}
+	}
 	m.check("afterwards")
+}
+
+// others runs what keeps state besides: sets that programs fill, with their keys;
+// mirrors of a repository, of a feed, and in a bucket; a harvest; the simulated
+// Source and the demo, which stay.
+func (m *modes) others() {
+	m.write("api.yaml", "sets:\n  - {name: items, from: api}\n  - {name: files, from: 'dir:files'}\n")
+	src := m.start("serve", "--config", "api.yaml", "--listen", "127.0.0.1:0", "--state", "api-state", "--oai-pmh", "--atom-pmh")
+	token, err := os.ReadFile(filepath.Join(m.dir, "api-state/admin-token"))
+	if err != nil {
+		m.Fatal(err)
+	}
+	put := knock{"PUT", "/-/api/v1/sets/items/resources?uri=https://r.example.org/1", `{"length":1}`,
+		map[string]string{"Content-Type": "application/json", "Idempotency-Key": "key", "Authorization": "Bearer " + strings.TrimSpace(string(token))}}
+	if status, text, err := put.send(src.address); err != nil || status != http.StatusCreated {
+		m.Fatalf("fill a set: %d %s, %v", status, text, err)
+	}
+	m.must("sync", src.address+"oai?set=files", "oai-mirror")
+	m.must("sync", src.address+"resourcesync/files/atom.xml", "feed-mirror")
+	m.must("publish", "atom-pmh:"+src.address+"resourcesync/files/atom.xml", "--out", "harvest-out", "--state", "harvest-state", "--base-url", "http://example.org/")
+	bucket := newTestBucket(m.T)
+	cmd := m.command("sync", src.address, bucket.address(), "--set", "files", "--state", "bucket-state")
+	cmd.Env = append(cmd.Env, "AWS_ENDPOINT_URL="+bucket.URL)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		m.Fatalf("sync into a bucket: %v\n%s", err, out)
+	}
+	m.running = []*process{src, m.start("simulate", "--listen", "127.0.0.1:0", "--resources", "20", "--dump"), m.start("demo", "--keep")}
+	for _, name := range []string{"api-state/admin.sock", "api-state/admin-token", "serve-state/admin.sock", "serve-state/admin-token", "serve-state/hub.key"} {
+		if info, err := os.Lstat(filepath.Join(m.dir, name)); err != nil || info.Mode().Perm() != 0o600 {
+			m.Errorf("%s: %v, %v, want mode 0600", name, info, err)
+		}
+	}
+	if keys, _ := filepath.Glob(filepath.Join(m.dir, "api-state/*/*/keys-*.log")); len(keys) == 0 {
+		m.Error("no record of the keys of requests")
+	}
+	if found, _ := filepath.Glob(filepath.Join(m.dir, "tmp/lockstep-demo-*/state/catalog.db")); len(found) != 1 {
+		m.Errorf("the state of the demo: %v", found)
+	}
 }
 
 // unfinished kills a sync amid a download.
@@ -157,10 +206,13 @@ func (m *modes) check(when string) {
 		rel, _ := filepath.Rel(m.dir, path)
 		top, _, _ := strings.Cut(rel, "/")
 		info, err := os.Lstat(path)
-		if err != nil || rel == "." || top == "files" || top == "site.yaml" || top == "bin" {
+		if err != nil || rel == "." || top == "files" || top == "site.yaml" || top == "api.yaml" || rel == "tmp" || top == "bin" {
 			return nil
 		}
 		mode, perm := info.Mode(), info.Mode().Perm()
+		if isDemo(rel) && !m.isState(rel) {
+			return nil // below a directory that only its owner can enter
+		}
 		if m.isState(rel) {
 			seen[top]++
 			if perm&0o077 != 0 {
@@ -182,7 +234,7 @@ func (m *modes) check(when string) {
 	if err != nil {
 		m.Fatal(err)
 	}
-	for _, top := range []string{"serve-state", "publish-state", "mirror", "followed", "xdg", "out"} {
+	for _, top := range []string{"serve-state", "publish-state", "mirror", "followed", "xdg", "out", "api-state", "oai-mirror", "feed-mirror", "harvest-state", "harvest-out", "bucket-state"} {
 		if seen[top] == 0 {
 			m.Errorf("%s: no state in %s", when, top)
 		}
@@ -197,10 +249,23 @@ func (m *modes) isState(rel string) bool {
 	}
 	top, below, _ := strings.Cut(rel, "/")
 	switch top {
-	case "serve-state", "publish-state", "xdg":
+	case "tmp":
+		return !isDemo(rel)
+	case "bucket-state":
+		return true
+	case "serve-state", "publish-state", "xdg", "api-state", "harvest-state":
 		return below != "documents" && !strings.HasPrefix(below, "documents/")
 	}
 	return false
+}
+
+// isDemo reports whether a path is one of the demo's files that are not state.
+func isDemo(rel string) bool {
+	parts := strings.Split(rel, "/")
+	if len(parts) < 3 || parts[0] != "tmp" || !strings.HasPrefix(parts[1], "lockstep-demo-") {
+		return false
+	}
+	return parts[2] != "state" || len(parts) > 3 && parts[3] == "documents"
 }
 
 // TestWideStateNarrowed: state that an older version made with wider modes is
