@@ -153,6 +153,9 @@ func newCall(r *http.Request, key string, body []byte, batch bool, updates ...ca
 
 // decodePut reads the body of a PUT to uri.
 func decodePut(body []byte, uri string) (catalog.Update, error) {
+	if err := checkFetchable(uri); err != nil {
+		return catalog.Update{}, refuse(http.StatusUnprocessableEntity, "parameter uri: %v", err)
+	}
 	e, err := decodeEntry(body)
 	if err == nil {
 		switch {

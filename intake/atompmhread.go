@@ -290,6 +290,10 @@ func usable(uri string) error {
 	if err != nil || u.Host == "" || !strings.EqualFold(u.Scheme, "http") && !strings.EqualFold(u.Scheme, "https") {
 		return errors.New("it is no http or https URI")
 	}
+	whole, _, _ := strings.Cut(uri, "#") // see resources
+	if err := checkFetchable(whole); err != nil {
+		return err
+	}
 	return checkListed(&resourcesync.Entry{Loc: uri})
 }
 

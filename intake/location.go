@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"lockstep/internal/linkrel"
@@ -21,8 +22,16 @@ func checkFetchable(uri string) error {
 	case strings.Contains(uri, "#"):
 		return fmt.Errorf("%.200q has a fragment: want the URI of a whole resource", uri)
 	}
-	if u, err := url.Parse(uri); err == nil && u.User != nil {
+	u, err := url.Parse(uri)
+	switch {
+	case err != nil:
+		return nil // its form is not looked at here
+	case u.User != nil:
 		return errors.New("has a user name or password, which a list would publish")
+	case u.Port() != "":
+		if n, err := strconv.Atoi(u.Port()); err != nil || n < 1 || n > 65535 {
+			return fmt.Errorf("%.200q has no port that exists: want one from 1 to 65535", uri)
+		}
 	}
 	return nil
 }
@@ -35,7 +44,7 @@ func checkRelations(links []resourcesync.Link) error {
 		if err := linkrel.Check(links[i].Rel); err != nil {
 			return fmt.Errorf("links[%d]: %w", i, err)
 		}
-		if links[i].Rel == linkrel.Canonical {
+		if strings.EqualFold(links[i].Rel, linkrel.Canonical) {
 			if canonical {
 				return fmt.Errorf("links[%d]: %w", i, linkrel.ErrSecondCanonical)
 			}
@@ -53,7 +62,7 @@ func (d *dropper) check(l *resourcesync.Link) error {
 	if err := linkrel.Check(l.Rel); err != nil {
 		return err
 	}
-	if l.Rel == linkrel.Canonical {
+	if strings.EqualFold(l.Rel, linkrel.Canonical) {
 		if d.canonical {
 			return linkrel.ErrSecondCanonical
 		}

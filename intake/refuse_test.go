@@ -22,6 +22,7 @@ func TestRefusedEntries(t *testing.T) {
 		`{"uri":"file:///etc/passwd"}`:                          "cannot be fetched",
 		`{"uri":"https://example.org/a#b"}`:                     "fragment",
 		`{"uri":"https://u:s3cret@example.org/a"}`:              "password",
+		`{"uri":"https://example.org:99999/a"}`:                 "port",
 		`{"uri":"urn:isbn:123","change":"deleted"}`:             "",
 		`{"uri":"HTTPS://example.org/a"}`:                       "",
 		fmt.Sprintf(link, `{"rel":"sitemap","href":"urn:x:y"}`): "links[0]: relation \"sitemap\"",
@@ -52,7 +53,7 @@ func TestUpstreamLinksDropped(t *testing.T) {
 	t.Parallel()
 	var d dropper
 	var kept []string
-	for _, rel := range []string{"canonical", "my-own", "describedby", "canonical", "urn:x:rel"} {
+	for _, rel := range []string{"canonical", "my-own", "describedby", "canonical", "Canonical", "urn:x:rel"} {
 		if d.check(&resourcesync.Link{Rel: rel, Href: "urn:x:y"}) == nil {
 			kept = append(kept, rel)
 		}
