@@ -13,8 +13,8 @@ import (
 	"lockstep/resourcesync"
 )
 
-// Unproven is one reason why a mirror may lack something that the Source has: its
-// documents do not show that nothing is missing, or not all of them could be used.
+// Unproven is one reason why a mirror may lack something that the Source has, or have
+// what is gone: its documents do not show it, or not all of them could be used.
 type Unproven struct {
 	Set     string `json:"set,omitempty"` // URI of the set; empty: all of the Source
 	Reason  string `json:"reason"`
@@ -75,6 +75,10 @@ func (st *setState) isChangesOnly(d *doubts) bool {
 
 // unproven says what the documents of a set leave open.
 func (s *session) unproven(st *setState) []Unproven {
+	if st.foreign != nil && st.partial && !st.unselected {
+		return []Unproven{{Set: fetch.Printable(st.URI), Reason: fetch.Printable("set " + st.Name + ": not all of it could be read, and records that only the rest names may be missing"),
+			Command: s.command("--baseline"), Needs: "all of it can be read"}}
+	}
 	if st.foreign != nil || st.unselected || st.Lists == "" && st.Changes == "" {
 		return nil
 	}
@@ -110,6 +114,11 @@ func (s *session) unproven(st *setState) []Unproven {
 	}
 	if d.NoAt {
 		add("its Resource List does not say as of when it is (at), and changes between it and the "+changesName(st)+" may be missing", "it must state at", false)
+	}
+	if st.pending > 0 {
+		add(plural(st.pending, "deletion")+" that it notified, and has not confirmed, are pending: what they name may be gone", "", false)
+		last := &all[len(all)-1]
+		last.Command, last.Needs = s.command(), "the Source confirms or contradicts them"
 	}
 	return all
 }

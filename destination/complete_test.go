@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/catalog"
 	"lockstep/destination"
 )
 
@@ -225,6 +226,36 @@ func TestCompleteIsFalseWithFailures(t *testing.T) {
 	for _, v := range []any{r, a, destination.Report{}, destination.SetReport{}, destination.AuditReport{}, destination.SetStatus{}, destination.FollowStatus{}} {
 		if text, err := json.Marshal(v); err != nil || !strings.Contains(string(text), `"complete":false`) {
 			t.Errorf("%T: %s %v", v, text, err)
+		}
+	}
+}
+
+// TestHarvestThatIsNotWholeIsNotComplete: where not all of a feed or a repository
+// could be read, every run says so, also with nothing new, and the command that
+// closes it does, once all can be read.
+func TestHarvestThatIsNotWholeIsNotComplete(t *testing.T) {
+	t.Parallel()
+	p := newPool(t)
+	m := newReservoir(t, p)
+	p.whole = false
+	p.brings([]catalog.Update{p.put("/a", "a")})
+	for run := range 3 {
+		if run == 2 {
+			p.brings([]catalog.Update{p.put("/b", "b")})
+		}
+		r, err := m.sync()
+		if err != nil || r.Complete || r.BySet[0].Complete || len(r.Unproven) != 1 || !strings.Contains(r.Unproven[0].Reason, "not all of it could be read") ||
+			!strings.HasSuffix(r.Unproven[0].Command, " --baseline") || strings.Contains(r.Unproven[0].String(), "\n") {
+			t.Fatalf("run %d: %v %+v", run, err, r)
+		}
+	}
+	if a, err := m.destination().Audit(t.Context(), p.srv.URL+"/feed", destination.AuditOptions{}); err == nil || a.Complete || len(a.Unproven) == 0 {
+		t.Errorf("audit: %v %+v", err, a)
+	}
+	p.whole = true
+	for _, m.opts.Baseline = range []bool{true, false} {
+		if r, err := m.sync(); err != nil || !r.Complete || len(r.Unproven) > 0 {
+			t.Errorf("%v %+v", err, r)
 		}
 	}
 }

@@ -183,6 +183,7 @@ func (s *session) settlePending(ctx context.Context, set *setState, now time.Tim
 		}
 	}
 	err := s.removePending(ctx, set, &all)
+	set.pending = all.left
 	if all.left > 0 {
 		s.report.Pending += all.left
 		s.warn(set.URI, fmt.Sprintf("set %s: the Source has not confirmed %s that it notified, and still has what they name; they stay pending", set.Name, plural(all.left, "deletion")))

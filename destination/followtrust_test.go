@@ -45,6 +45,9 @@ func TestUnconfirmedDeletionIsPending(t *testing.T) {
 	if err != nil || r.Pending != 1 || !strings.Contains(strings.Join(r.Warnings, "\n"), "not confirmed 1 deletion") {
 		t.Errorf("Sync = %v, %d pending, %q; want it reported", err, r.Pending, r.Warnings)
 	}
+	if r.Complete || len(r.Unproven) != 1 || !strings.Contains(r.Unproven[0].String(), "1 deletion that it notified") || !strings.HasPrefix(r.Unproven[0].Command, "lockstep sync ") {
+		t.Errorf("complete %v, %+v; want the pending deletion to be the reason", r.Complete, r.Unproven)
+	}
 
 	g.start(destination.FollowOptions{Poll: 50 * time.Millisecond})
 	g.live(destination.ChannelHub)

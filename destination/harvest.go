@@ -125,7 +125,7 @@ func (r *setRun) takeIn(ctx context.Context, more, broken bool) (again bool, err
 		r.warn(r.set.URI, text)
 	}
 	st, o := r.set, &r.d.opts
-	st.Watermark = s.Until
+	st.Watermark, st.partial = s.Until, !s.Whole
 	h := st.Harvest.of(&s)
 	switch {
 	case more:
@@ -353,7 +353,7 @@ func (r *setRun) expectedHarvest(ctx context.Context) (snap snapshot, err error)
 	for _, text := range s.Warnings {
 		r.warn(r.set.URI, text)
 	}
-	if !s.Whole && r.failed == 0 {
+	if r.set.partial = !s.Whole; !s.Whole && r.failed == 0 {
 		r.reader.fail(r.set.URI, fmt.Errorf("read %s: not all of it is known", fetch.Printable(r.set.URI)))
 	}
 	snap.sitemap = !s.Complete // like a Sitemap it does not say what is no more

@@ -52,6 +52,7 @@ type setState struct {
 
 	foreign *discover.Foreign // it has no documents, but an Origin
 	ended   bool              // nothing new will ever come
+	partial bool              // not all of it could be read by the harvests so far
 
 	unselected bool // it is not to be followed any more
 
@@ -61,6 +62,7 @@ type setState struct {
 	push     *pushState // what notifications brought; nil: nobody looked
 	doubted  bool       // it may be wrong: all is to be compared
 	compared bool       // all was, when it was last brought into step
+	pending  int64      // deletions that were notified, and that the Source has not confirmed
 
 	planned bool // all of it was compared in this run
 
