@@ -47,7 +47,6 @@ var phraseBudgets = []phraseBudget{
 	{"cmd", 110, 25, 50},
 	{"destination", 85, 25, 0},
 	{"discover", 45, 5, 0},
-	{"docs", 0, 0, 20},
 	{"hub", 65, 10, 35},
 	{"intake", 100, 10, 0},
 	{"internal", 55, 0, 0},
@@ -59,7 +58,7 @@ var phraseBudgets = []phraseBudget{
 	{"source", 100, 35, 0},
 	{"storage", 45, 0, 0},
 	{"testdata", 0, 0, 60},
-	{"validate", 90, 15, 0},
+	{"validate", 90, 0, 0},
 	{"vault", 70, 0, 0},
 	{"websub", 80, 5, 0},
 }

@@ -93,11 +93,11 @@ const definedRequirements = `RS-RD-01 RS-RD-02 RS-RD-03 RS-RD-04 RS-RD-05 RS-RD-
 // ruleTable returns the rules for people.
 func ruleTable() string {
 	var b strings.Builder
-	b.WriteString("| level | rule | asked of | what it asks | follows from | also |\n|---|---|---|---|---|---|\n")
+	b.WriteString("| level | rule | applies to | rule text | follows from | also |\n|---|---|---|---|---|---|\n")
 	for _, r := range validate.Rules() {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", r.Level, r.ID, r.Kinds, r.Words, r.Section, strings.Join(strings.Fields(r.Covers), ", "))
 	}
-	b.WriteString("\nWhat a Source must do but nobody can see:\n\n| why | requirements |\n|---|---|\n")
+	b.WriteString("\nRequirements for a Source that cannot be checked from outside:\n\n| why | requirements |\n|---|---|\n")
 	for _, u := range validate.Unseen() {
 		fmt.Fprintf(&b, "| %s | %s |\n", u.Why, strings.Join(u.IDs, ", "))
 	}
