@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
 
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/internal/trust"
@@ -174,4 +176,32 @@ func (a *administration) serve(ctx context.Context, h http.Handler, log *slog.Lo
 		return fmt.Errorf("administration: %w", err)
 	}
 	return nil
+}
+
+// serveBeside serves on l while the tasks run, until ctx ends or one of them
+// fails; then requests under way are finished, if they are quick about it.
+func serveBeside(ctx context.Context, srv *http.Server, l net.Listener, tasks ...func(context.Context) error) error {
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve: %w", err)
+		}
+		return nil
+	})
+	g.Go(func() error {
+		<-gctx.Done()
+		drain, cancel := context.WithTimeout(context.WithoutCancel(gctx), drainLimit)
+		defer cancel()
+		if err := srv.Shutdown(drain); err != nil {
+			_ = srv.Close() // who is still reading has had its time
+		}
+		return nil
+	})
+	for _, task := range tasks {
+		g.Go(func() error { return task(gctx) })
+	}
+	if err := g.Wait(); err != nil && ctx.Err() == nil {
+		return err
+	}
+	return context.Cause(ctx)
 }

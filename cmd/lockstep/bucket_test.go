@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"lockstep/cmd/lockstep/internal/term"
 	"net"
 	"net/http"
 	"os"
@@ -15,6 +14,8 @@ import (
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"lockstep/cmd/lockstep/internal/term"
 )
 
 // bucketEnv is what programs for buckets take from the environment.

@@ -8,10 +8,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"lockstep/cmd/lockstep/internal/term"
 	"os"
 	"path/filepath"
 	"slices"
+
+	"lockstep/cmd/lockstep/internal/term"
 )
 
 // samples are the files of the demo: text, data, pictures, an empty file, a

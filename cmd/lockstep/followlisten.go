@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"lockstep/cmd/lockstep/internal/term"
 	"net"
 	"net/url"
+
+	"lockstep/cmd/lockstep/internal/term"
 )
 
 // reachable listens where --listen and --callback say, if they say anything,

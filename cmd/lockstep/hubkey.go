@@ -8,9 +8,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"lockstep/cmd/lockstep/internal/term"
 	"os"
 	"path/filepath"
+
+	"lockstep/cmd/lockstep/internal/term"
 )
 
 // keySize is how long the key is that seals subscribers' secrets.

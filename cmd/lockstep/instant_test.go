@@ -2,10 +2,11 @@ package main
 
 import (
 	"errors"
-	"lockstep/cmd/lockstep/internal/term"
 	"strings"
 	"testing"
 	"time"
+
+	"lockstep/cmd/lockstep/internal/term"
 )
 
 // TestParseInstant reads what people write for an instant.

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -142,4 +145,33 @@ func netrcPath(netrc string, lookup func(string) (string, bool)) string {
 	}
 	home, _ := lookup("HOME")
 	return filepath.Join(home, ".netrc")
+}
+
+// hubClient returns a client for hubs, which the user has named: nothing keeps
+// them from being anywhere.
+func (o *networkOptions) hubClient() (*http.Client, error) {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	switch o.proxy {
+	case "": // as the environment says
+	case noProxy:
+		t.Proxy = nil
+	default:
+		u, err := url.Parse(o.proxy)
+		if err != nil {
+			return nil, term.Usagef("--proxy %q is no URL", o.proxy)
+		}
+		t.Proxy = http.ProxyURL(u)
+	}
+	if o.caFile != "" {
+		roots, err := x509.SystemCertPool()
+		if err != nil {
+			roots = x509.NewCertPool() // the file alone, where the system has none
+		}
+		pem, err := os.ReadFile(o.caFile)
+		if err != nil || !roots.AppendCertsFromPEM(pem) {
+			return nil, term.Usagef("--ca-file %s: holds no certificates, or cannot be read", o.caFile)
+		}
+		t.TLSClientConfig = &tls.Config{RootCAs: roots}
+	}
+	return &http.Client{Transport: t, Timeout: hubTimeout}, nil
 }

@@ -2,13 +2,10 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"time"
 
@@ -135,35 +132,6 @@ func (s *site) publisher(hub string) (source.Notifier, error) {
 		return nil, term.Usage(fmt.Errorf("--hub %s: %w", hub, err), "name the URL of a hub, as that of lockstep hub")
 	}
 	return publisher{p}, nil
-}
-
-// hubClient returns a client for hubs, which the user has named: nothing keeps
-// them from being anywhere.
-func (o *networkOptions) hubClient() (*http.Client, error) {
-	t := http.DefaultTransport.(*http.Transport).Clone()
-	switch o.proxy {
-	case "": // as the environment says
-	case noProxy:
-		t.Proxy = nil
-	default:
-		u, err := url.Parse(o.proxy)
-		if err != nil {
-			return nil, term.Usagef("--proxy %q is no URL", o.proxy)
-		}
-		t.Proxy = http.ProxyURL(u)
-	}
-	if o.caFile != "" {
-		roots, err := x509.SystemCertPool()
-		if err != nil {
-			roots = x509.NewCertPool() // the file alone, where the system has none
-		}
-		pem, err := os.ReadFile(o.caFile)
-		if err != nil || !roots.AppendCertsFromPEM(pem) {
-			return nil, term.Usagef("--ca-file %s: holds no certificates, or cannot be read", o.caFile)
-		}
-		t.TLSClientConfig = &tls.Config{RootCAs: roots}
-	}
-	return &http.Client{Transport: t, Timeout: hubTimeout}, nil
 }
 
 // A publisher is a hub elsewhere, as a Source knows hubs.

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"lockstep/cmd/lockstep/internal/config"
-	"lockstep/cmd/lockstep/internal/term"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+
+	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/term"
 )
 
 // checkPlaces refuses directories that would get into each other's way: what

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"lockstep/cmd/lockstep/internal/config"
-	"lockstep/cmd/lockstep/internal/term"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +15,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/term"
 )
 
 // proxies returns addresses of reverse proxies on this machine that pass what

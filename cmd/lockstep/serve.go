@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/term"
@@ -243,34 +242,6 @@ func (s *site) serveUntil(ctx context.Context, l net.Listener, watch bool, n *ne
 		tasks = append(tasks, func(ctx context.Context) error { return s.watch(ctx, n) })
 	}
 	return serveBeside(ctx, srv, s.src.Front(l, h), tasks...)
-}
-
-// serveBeside serves on l while the tasks run, until ctx ends or one of them
-// fails; then requests under way are finished, if they are quick about it.
-func serveBeside(ctx context.Context, srv *http.Server, l net.Listener, tasks ...func(context.Context) error) error {
-	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() error {
-		if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			return fmt.Errorf("serve: %w", err)
-		}
-		return nil
-	})
-	g.Go(func() error {
-		<-gctx.Done()
-		drain, cancel := context.WithTimeout(context.WithoutCancel(gctx), drainLimit)
-		defer cancel()
-		if err := srv.Shutdown(drain); err != nil {
-			_ = srv.Close() // who is still reading has had its time
-		}
-		return nil
-	})
-	for _, task := range tasks {
-		g.Go(func() error { return task(gctx) })
-	}
-	if err := g.Wait(); err != nil && ctx.Err() == nil {
-		return err
-	}
-	return context.Cause(ctx)
 }
 
 // adminHandler serves administration: the pages, and the API.

@@ -2,24 +2,12 @@ package main
 
 import (
 	"context"
-	"lockstep/cmd/lockstep/internal/term"
 	"runtime"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"lockstep/cmd/lockstep/internal/term"
 )
-
-// release is what the next release will be called; `go install` of a tagged
-// version tells its own.
-const release = "0.1.0-dev"
-
-// version returns the version of this binary.
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
-	}
-	return release
-}
 
 func newVersion(io term.IO, out *term.Options) *cobra.Command {
 	return &cobra.Command{

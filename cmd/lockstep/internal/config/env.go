@@ -2,10 +2,11 @@ package config
 
 import (
 	"fmt"
-	"lockstep/cmd/lockstep/internal/term"
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"lockstep/cmd/lockstep/internal/term"
 )
 
 // envName returns the environment variable that stands in for a flag.

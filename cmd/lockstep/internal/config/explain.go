@@ -3,12 +3,13 @@ package config
 import (
 	"errors"
 	"fmt"
-	"lockstep/cmd/lockstep/internal/term"
 	"regexp"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"lockstep/cmd/lockstep/internal/term"
 )
 
 var unknownField = regexp.MustCompile(`^line (\d+): field (.*) not found in type (\S+)$`)

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"lockstep/cmd/lockstep/internal/term"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -17,6 +16,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"lockstep/cmd/lockstep/internal/term"
 )
 
 // maxConfig caps a configuration file: what is larger is some other file.

@@ -2,9 +2,10 @@ package config
 
 import (
 	"fmt"
-	"lockstep/cmd/lockstep/internal/term"
 	"net/url"
 	"strings"
+
+	"lockstep/cmd/lockstep/internal/term"
 )
 
 // A HubToken is a token and the hub it belongs to: it is sent nowhere else.
