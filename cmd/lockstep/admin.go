@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
@@ -205,3 +206,6 @@ func serveBeside(ctx context.Context, srv *http.Server, l net.Listener, tasks ..
 	}
 	return context.Cause(ctx)
 }
+
+// drainLimit is how long requests under way may go on after the process is asked to stop.
+const drainLimit = 5 * time.Second

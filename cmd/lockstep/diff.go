@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lockstep/blob"
+	"lockstep/cmd/lockstep/internal/help"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 )
@@ -52,7 +53,7 @@ if it cannot be told what there was: then the error says from when on it can.`,
 	flags := cmd.Flags()
 	flags.StringVar(&o.from, "from", "", "the first `TIME`: a date, as 2026-05-01 (its first instant in UTC), or a time, as 2026-05-01T12:00:00Z")
 	flags.StringVar(&o.to, "to", "", "the second `TIME` (default now)")
-	grouped(flags, selectGroup, o.declareWhich)
+	help.Grouped(flags, help.SelectGroup, o.declareWhich)
 	o.network.declare(flags, theSource)
 	return cmd
 }

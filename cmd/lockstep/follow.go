@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"lockstep/cmd/lockstep/internal/help"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 )
@@ -65,7 +66,7 @@ does nothing else: exit code 1 if one could not be ended.`,
 	}
 	flags := cmd.Flags()
 	o.syncOptions.declare(flags)
-	grouped(flags, newsGroup, func(flags *pflag.FlagSet) {
+	help.Grouped(flags, help.NewsGroup, func(flags *pflag.FlagSet) {
 		flags.StringVar(&o.callback, "callback", "", "the `URL` by which a hub reaches us; what comes for it, and below it, has to arrive at --listen (default: no hub is used)")
 		flags.StringVar(&o.listen, "listen", "", "listen at `HOST:PORT` for hubs, and for monitors: /-/healthz and /-/readyz, and with the admin token /-/metrics and /-/api/v1/follow (default: the port that --callback names, if any)")
 		flags.StringVar(&o.channel, "channel", "", "learn of news only by this `WAY`: hub, events, or poll (default the best there is)")

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"lockstep/cmd/lockstep/internal/release"
 	"lockstep/destination"
 	"lockstep/source"
 )
@@ -76,7 +77,7 @@ func (f *following) state() followState {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return followState{
-		Version: version(), Ready: f.ready, Since: f.started, Result: f.result(&status, nil), Progress: maps.Clone(f.progress),
+		Version: release.Version(), Ready: f.ready, Since: f.started, Result: f.result(&status, nil), Progress: maps.Clone(f.progress),
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/help"
+	"lockstep/cmd/lockstep/internal/release"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/hub"
 	"lockstep/internal/fetch"
@@ -65,7 +67,7 @@ func (s *hubSettings) declare(all *pflag.FlagSet, prefix string) {
 		all.AddFlagSet(flags)
 		return
 	}
-	grouped(all, hubGroup, func(fs *pflag.FlagSet) { fs.AddFlagSet(flags) })
+	help.Grouped(all, help.HubGroup, func(fs *pflag.FlagSet) { fs.AddFlagSet(flags) })
 }
 
 // hubOfThisMachine are the settings of a hub that nobody has to configure, and
@@ -83,7 +85,7 @@ const defaultSignature = "sha256"
 // options returns the options of a hub at publicURL. What nobody said is left
 // to the hub, which fits it to what was said.
 func (s *hubSettings) options(publicURL string) (o hub.Options, err error) {
-	o = hub.Options{PublicURL: publicURL, AllowPrivate: s.allowPrivate, PublishOpen: s.publishOpen, PublishPrefixes: s.publishPrefixes, CheckTopics: s.checkTopics, Method: s.signature, UserAgent: "lockstep/" + version()}
+	o = hub.Options{PublicURL: publicURL, AllowPrivate: s.allowPrivate, PublishOpen: s.publishOpen, PublishPrefixes: s.publishPrefixes, CheckTopics: s.checkTopics, Method: s.signature, UserAgent: "lockstep/" + release.Version()}
 	for _, d := range []struct {
 		flag  string
 		value time.Duration

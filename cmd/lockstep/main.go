@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/help"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/intake"
@@ -147,8 +148,8 @@ See all of it in a few seconds:  lockstep demo`,
 	}
 	root.SetOut(io.Out)
 	root.SetErr(io.Err)
-	root.SetUsageFunc(printUsage)
-	root.SetHelpTemplate(helpTemplate)
+	root.SetUsageFunc(help.PrintUsage)
+	root.SetHelpTemplate(help.HelpTemplate)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return term.Usage(err, cmd.CommandPath()+" --help lists the flags")
 	})

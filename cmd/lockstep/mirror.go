@@ -15,6 +15,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/help"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/discover"
@@ -40,7 +41,7 @@ type selectOptions struct {
 }
 
 func (o *selectOptions) declare(all *pflag.FlagSet) {
-	grouped(all, selectGroup, o.declareFlags)
+	help.Grouped(all, help.SelectGroup, o.declareFlags)
 }
 
 func (o *selectOptions) declareFlags(flags *pflag.FlagSet) {

@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/help"
+	"lockstep/cmd/lockstep/internal/release"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
@@ -71,7 +73,7 @@ const theSource = "the Source"
 
 // Declare declares the flags; whom says for people who is sent what is secret.
 func (o *networkOptions) declare(all *pflag.FlagSet, whom string) {
-	grouped(all, networkGroup, func(flags *pflag.FlagSet) { o.declareFlags(flags, whom) })
+	help.Grouped(all, help.NetworkGroup, func(flags *pflag.FlagSet) { o.declareFlags(flags, whom) })
 }
 
 func (o *networkOptions) declareFlags(flags *pflag.FlagSet, whom string) {
@@ -98,7 +100,7 @@ func (o *networkOptions) client(home string, lookup func(string) (string, bool),
 		Rate: o.rate, UserAgent: o.userAgent, AllowPrivate: o.allowPrivate, Logger: log,
 	}
 	if opts.UserAgent == "" {
-		opts.UserAgent = "lockstep/" + version()
+		opts.UserAgent = "lockstep/" + release.Version()
 	}
 	if o.retries == 0 {
 		opts.Retries = -1 // zero asks for the default there
@@ -175,3 +177,6 @@ func (o *networkOptions) hubClient() (*http.Client, error) {
 	}
 	return &http.Client{Transport: t, Timeout: hubTimeout}, nil
 }
+
+// hubTimeout is how long a hub may take to accept a notification.
+const hubTimeout = 30 * time.Second

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/release"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/internal/fetch"
 	"lockstep/source"
@@ -98,9 +99,6 @@ func (s *site) hubs() ([]source.Hub, error) {
 	return hubs, nil
 }
 
-// hubTimeout is how long a hub may take to accept a notification.
-const hubTimeout = 30 * time.Second
-
 // notifyOnce tells hubs what has been published.
 func (s *site) notifyOnce(ctx context.Context) error {
 	if err := s.src.NotifyOnce(ctx); err != nil {
@@ -118,7 +116,7 @@ func (s *site) notifyOnce(ctx context.Context) error {
 func (s *site) publisher(hub string) (source.Notifier, error) {
 	o := websub.PublisherOptions{Hub: hub, UserAgent: s.opts.network.userAgent}
 	if o.UserAgent == "" {
-		o.UserAgent = "lockstep/" + version()
+		o.UserAgent = "lockstep/" + release.Version()
 	}
 	var err error
 	if o.Token, o.TokenScope, err = s.opts.hubs.token(hub); err != nil {

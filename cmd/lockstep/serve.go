@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,9 +20,6 @@ import (
 	"lockstep/memento"
 	"lockstep/source"
 )
-
-// drainLimit is how long requests under way may go on when we are told to stop.
-const drainLimit = 5 * time.Second
 
 // readyPrefix begins the line that tells scripts that a Source serves, and
 // where.

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"lockstep/cmd/lockstep/internal/help"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 )
@@ -89,7 +90,7 @@ func (o *syncOptions) declare(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.adopt, "adopt", false, "take over files that are there already, where their content is right")
 	flags.BoolVar(&o.replace, "replace", false, "with --adopt: replace files that are there and not right")
 	flags.StringVar(&o.checkLocal, "check-local", "", "look `WHEN` for files of DEST that are missing, or differ in size or time from what was written, and repair them: always, daily, never (default always; daily in mirrors of 100,000 resources and more)")
-	grouped(flags, outcomeGroup, func(flags *pflag.FlagSet) {
+	help.Grouped(flags, help.OutcomeGroup, func(flags *pflag.FlagSet) {
 		declareKeep(flags, &o.keep)
 		flags.StringVar(&o.events, "events", "", "append one JSON line for every applied change to `FILE`, or write them to stdout if it is -")
 		flags.StringVar(&o.exec, "exec", "", "run `CMD` by sh for every batch of changes that is durable, with their JSON lines on its stdin; if it fails the run stops, and the next hands them over again")

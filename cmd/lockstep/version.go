@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lockstep/cmd/lockstep/internal/release"
 	"lockstep/cmd/lockstep/internal/term"
 )
 
@@ -23,9 +24,9 @@ func newVersion(io term.IO, out *term.Options) *cobra.Command {
 func runVersion(_ context.Context, out *term.Options, io term.IO) error {
 	if out.JSON {
 		return io.PrintJSON(map[string]string{
-			"version": version(), "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,
+			"version": release.Version(), "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH,
 		})
 	}
-	io.Printf("lockstep %s (%s, %s/%s)\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	io.Printf("lockstep %s (%s, %s/%s)\n", release.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	return nil
 }

@@ -1,4 +1,4 @@
-package main
+package help
 
 import (
 	"strings"
@@ -24,18 +24,18 @@ const groupKey = "group"
 // The headings of flags, in the order in which they are shown below those that
 // have none.
 const (
-	newsGroup    = "How news come"
-	selectGroup  = "Which resources, and where they go"
-	outcomeGroup = "What becomes of changes"
-	hubGroup     = "The hub embedded here"
-	networkGroup = "Network flags" // those of networkOptions
+	NewsGroup    = "How news come"
+	SelectGroup  = "Which resources, and where they go"
+	OutcomeGroup = "What becomes of changes"
+	HubGroup     = "The hub embedded here"
+	NetworkGroup = "Network flags" // those of networkOptions
 )
 
 // groups are the headings in their order.
-func groups() []string { return []string{newsGroup, selectGroup, outcomeGroup, hubGroup, networkGroup} }
+func groups() []string { return []string{NewsGroup, SelectGroup, OutcomeGroup, HubGroup, NetworkGroup} }
 
-// grouped declares flags under a heading.
-func grouped(all *pflag.FlagSet, group string, declare func(*pflag.FlagSet)) {
+// Grouped declares flags under a heading.
+func Grouped(all *pflag.FlagSet, group string, declare func(*pflag.FlagSet)) {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	declare(flags)
 	flags.VisitAll(func(f *pflag.Flag) { f.Annotations = map[string][]string{groupKey: {group}} })
@@ -45,8 +45,8 @@ func grouped(all *pflag.FlagSet, group string, declare func(*pflag.FlagSet)) {
 // helpWidth is where flag usages are wrapped.
 const helpWidth = 100
 
-// printUsage writes how a command is used to where its help goes.
-func printUsage(cmd *cobra.Command) error {
+// PrintUsage writes how a command is used to where its help goes.
+func PrintUsage(cmd *cobra.Command) error {
 	t, err := template.New("usage").Funcs(template.FuncMap{"flags": groupUsages, "rpad": rpad, "groups": groups}).Parse(usageTemplate)
 	if err != nil {
 		return err // unreachable: it parses
@@ -97,6 +97,6 @@ Each flag can also be set in the environment: --some-flag as LOCKSTEP_SOME_FLAG.
 ` + exitCodes + `
 `
 
-const helpTemplate = `{{with (or .Long .Short)}}{{.}}
+const HelpTemplate = `{{with (or .Long .Short)}}{{.}}
 
 {{end}}{{.UsageString}}`

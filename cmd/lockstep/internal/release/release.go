@@ -1,13 +1,13 @@
-package main
+package release
 
 import "runtime/debug"
 
 // release is what the next release will be called; `go install` of a tagged
-// version tells its own.
+// Version tells its own.
 const release = "0.1.0-dev"
 
-// version returns the version of this binary.
-func version() string {
+// Version returns the version of this binary.
+func Version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
 		return info.Main.Version
 	}
