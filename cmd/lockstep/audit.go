@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lockstep/cmd/lockstep/internal/network"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 )
@@ -20,7 +21,7 @@ var errDifferences = errors.New("not in step")
 // auditOptions are the flags of audit.
 type auditOptions struct {
 	selectOptions
-	network   networkOptions
+	network   network.Options
 	out       *term.Options
 	content   bool
 	fix       bool
@@ -59,7 +60,7 @@ their content, with what SOURCE states of the resources they would be.`,
 	flags.IntVar(&o.maxDelete, "max-delete", destination.DefaultMaxDelete, "stop before --fix deletes more than this `PERCENT` of the mirror; 100 consents")
 	flags.StringVar(&o.report, "report", "", "write all findings to `FILE`, or to stdout if -")
 	flags.StringVar(&o.format, "format", "", "`FORM` of the report: json, jsonl, csv (default: what FILE ends in)")
-	o.network.declare(flags, theSource)
+	o.network.Declare(flags, network.TheSource)
 	return cmd
 }
 

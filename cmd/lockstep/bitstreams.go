@@ -81,7 +81,7 @@ func (s *site) openBytes(set *siteSet, way *wayIn) error {
 // client returns a client for what is at home, as the network flags describe
 // it. It is closed with the site.
 func (s *site) client(home string) (*fetch.Client, error) {
-	c, err := s.opts.network.client(home, s.opts.io.LookupEnv, s.log)
+	c, err := s.opts.network.Client(home, s.opts.io.LookupEnv, s.log)
 	if err == nil {
 		s.clients = append(s.clients, c)
 	}

@@ -245,7 +245,7 @@ var oddNames = []string{
 	"swap", "swap/a", "swap/a/b", "swap/c", "Swap", "index.html", "d/index.html",
 }
 
-// Name draws the name of a file.
+// name draws the name of a file.
 func (l *life) name() string {
 	if l.IntN(3) == 0 {
 		return oddNames[l.IntN(len(oddNames))]

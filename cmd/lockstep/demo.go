@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
@@ -138,7 +139,7 @@ func (d *demo) serve(ctx context.Context, state string) (<-chan error, error) {
 	s, err := openSite(ctx, siteOptions{
 		baseURL: d.base, sets: []config.Set{{Origin: config.Address{Kind: config.KindOf("dir"), Place: d.files}, Hash: []string{"sha-256", "md5"}}}, state: state, documents: filepath.Join(state, "documents"),
 		scanInterval: -1, content: true, command: "demo", log: d.o.out.Logger(d.io), onEvent: n.event,
-		hubs: hubFlags{hub: []string{hubEmbedded}, notifyDelay: defaultNotifyDelay}, embedding: &embedding{hub: hubOfThisMachine(), adminOptions: adminOptions{admin: adminOff}}, io: d.io,
+		hubs: hubFlags{hub: []string{hubEmbedded}, notifyDelay: defaultNotifyDelay}, embedding: &embedding{hub: hubOfThisMachine(), Flags: admin.Flags{Admin: admin.AdminOff}}, io: d.io,
 	})
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
@@ -236,7 +237,7 @@ func (d *demo) change(ctx context.Context, c demoChange) error {
 	return d.check(c.step, start, r, c.created, c.updated, c.deleted, fmt.Sprintf("%s; %s after %s", c.what, how, term.Elapsed(at.Sub(start))))
 }
 
-// Check compares what a sync says with what was done (created below 0: as
+// check compares what a sync says with what was done (created below 0: as
 // many as there are), and then the files themselves: what counts is not what
 // the program says of itself.
 func (d *demo) check(step string, start time.Time, r destination.Report, created, updated, deleted int64, said string) error {

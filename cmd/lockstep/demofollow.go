@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/network"
 	"lockstep/destination"
 	"lockstep/source"
 )
@@ -37,7 +39,7 @@ type demoPass struct {
 // ends. The channel tells when that is over.
 func (d *demo) openMirror(ctx context.Context) (<-chan error, error) {
 	sel := selectOptions{source: d.base, dest: d.mirror}
-	network := networkOptions{proxy: noProxy, timeout: passLimit, retries: 1}
+	network := network.Options{Proxy: network.NoProxy, Timeout: passLimit, Retries: 1}
 	run, err := openRun(&sel, &network, destination.Options{Dest: d.mirror, Logger: d.o.out.Logger(d.io)}, false, d.io)
 	if err != nil {
 		return nil, err
@@ -58,7 +60,7 @@ func (d *demo) openMirror(ctx context.Context) (<-chan error, error) {
 	}))
 	ended := make(chan error, 1)
 	go func() {
-		err := serveBeside(ctx, srv, l)
+		err := admin.ServeBeside(ctx, srv, l)
 		if ctx.Err() != nil {
 			err = nil
 		}

@@ -14,6 +14,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/cmd/lockstep/internal/help"
+	"lockstep/cmd/lockstep/internal/network"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 )
@@ -21,7 +22,7 @@ import (
 // diffOptions are the flags of diff.
 type diffOptions struct {
 	selectOptions
-	network  networkOptions
+	network  network.Options
 	out      *term.Options
 	from, to string
 }
@@ -54,7 +55,7 @@ if it cannot be told what there was: then the error says from when on it can.`,
 	flags.StringVar(&o.from, "from", "", "the first `TIME`: a date, as 2026-05-01 (its first instant in UTC), or a time, as 2026-05-01T12:00:00Z")
 	flags.StringVar(&o.to, "to", "", "the second `TIME` (default now)")
 	help.Grouped(flags, help.SelectGroup, o.declareWhich)
-	o.network.declare(flags, theSource)
+	o.network.Declare(flags, network.TheSource)
 	return cmd
 }
 
@@ -90,10 +91,10 @@ func runDiff(ctx context.Context, o *diffOptions, io term.IO) error {
 	if err != nil {
 		return err
 	}
-	do.Logger, do.Jobs = o.out.Logger(io), o.network.jobs
+	do.Logger, do.Jobs = o.out.Logger(io), o.network.Jobs
 	w := &watcher{ctx: ctx, io: io, quiet: true}
 	do.OnEvent = w.event
-	client, err := o.network.client(o.source, io.LookupEnv, do.Logger)
+	client, err := o.network.Client(o.source, io.LookupEnv, do.Logger)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ import (
 // An execHook runs the command of --exec for the changes of a batch.
 type execHook struct {
 	command      string
-	shell        string // path of sh
+	shell        string // Path of sh
 	source, dest string
 	out          io.Writer // for what the command says on stdout and stderr
 }

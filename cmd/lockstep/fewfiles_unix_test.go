@@ -54,7 +54,7 @@ func TestFortyOpenFilesAreEnough(t *testing.T) {
 }
 
 // TestMoreClientsThanOpenFiles has 200 clients ask services that may have 40 files
-// open, each of which keeps its connection when it has its answer: all are
+// Open, each of which keeps its connection when it has its answer: all are
 // answered, nothing is logged as an error, and afterwards all is as before.
 func TestMoreClientsThanOpenFiles(t *testing.T) {
 	t.Parallel()

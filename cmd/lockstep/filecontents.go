@@ -24,7 +24,7 @@ type fileContents struct {
 
 var _ intake.Contents = (*fileContents)(nil)
 
-// Name is the name of the file that a URI leads to.
+// name is the name of the file that a URI leads to.
 func (c *fileContents) name(uri string) (string, error) {
 	path, below := strings.CutPrefix(uri, c.base)
 	name, err := url.PathUnescape(path)

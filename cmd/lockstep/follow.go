@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/help"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
@@ -26,7 +27,7 @@ type followOptions struct {
 
 	unsubscribe bool
 
-	adminOptions
+	admin.Flags
 }
 
 func newFollow(io term.IO, out *term.Options) *cobra.Command {
@@ -75,7 +76,7 @@ does nothing else: exit code 1 if one could not be ended.`,
 		flags.DurationVar(&o.lease, "lease", 0, "ask hubs for a subscription of this `DURATION`, which is renewed in time (default: the hub decides)")
 		flags.BoolVar(&o.unsubscribe, "unsubscribe", false, "end the subscriptions of a mirror that is taken down; --callback and --listen as when they were made (default: as recorded)")
 	})
-	o.adminOptions.declare(flags, "metrics, status")
+	o.Flags.Declare(flags, "metrics, status")
 	return cmd
 }
 
@@ -145,7 +146,7 @@ func runFollow(ctx context.Context, o *followOptions, io term.IO) error {
 		return errors.Join(term.Usage(err, ""), closeEvents())
 	}
 	f.client = r.client
-	if f.admin, err = o.adminOptions.open(ctx, r.memory(), l != nil, io); err != nil {
+	if f.admin, err = o.Flags.Open(ctx, r.memory(), l != nil, io); err != nil {
 		return errors.Join(err, closeEvents())
 	}
 	defer f.admin.Close()
@@ -166,10 +167,10 @@ func runFollow(ctx context.Context, o *followOptions, io term.IO) error {
 // follow follows while it serves on l, if that is not nil.
 func (f *following) follow(ctx context.Context, l net.Listener) error {
 	about := f.about()
-	admin := func(ctx context.Context) error { return f.admin.serve(ctx, about.admin(nil), f.o.out.Logger(f.io)) }
+	serveAdmin := func(ctx context.Context) error { return f.admin.Serve(ctx, about.Admin(nil), f.o.out.Logger(f.io)) }
 	if l == nil {
-		return together(ctx, f.run, f.watch, admin)
+		return together(ctx, f.run, f.watch, serveAdmin)
 	}
 	f.address = baseURLOf(l.Addr(), f.quietly())
-	return serveBeside(ctx, f.server(about), l, f.run, f.watch, admin)
+	return admin.ServeBeside(ctx, f.server(about), l, f.run, f.watch, serveAdmin)
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/internal/fetch"
@@ -25,7 +26,7 @@ type following struct {
 	watcher  watcher
 	follower *destination.Follower
 	client   *fetch.Client
-	admin    *administration
+	admin    *admin.Access
 	address  string // URL of what we serve; "" if we do not
 	started  time.Time
 	stopBar  func() // ends the bar of the first sync
@@ -186,7 +187,7 @@ func (f *following) announce(s *destination.FollowStatus) error {
 	if f.address != "" {
 		where = f.address
 	}
-	f.admin.print(out)
+	f.admin.Print(out)
 	out.Printf("  Ctrl-C stops; progress is kept\n%s%s\n", readyPrefix, where)
 	f.mu.Lock()
 	f.ready = true

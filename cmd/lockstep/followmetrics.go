@@ -4,26 +4,27 @@ import (
 	"slices"
 	"time"
 
+	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/destination"
 )
 
 // figures tells monitors all that is known of how it goes.
-func (f *following) figures(s *figures) {
+func (f *following) figures(s *admin.Figures) {
 	state := f.state()
 	tellFollow(s, &state)
-	s.counter("lockstep_destination_requests_total", "Requests sent.", float64(f.client.Requests()))
-	s.counter("lockstep_destination_received_bytes_total", "Bytes that came over the network.", float64(f.client.Bytes()))
+	s.Counter("lockstep_destination_requests_total", "Requests sent.", float64(f.client.Requests()))
+	s.Counter("lockstep_destination_received_bytes_total", "Bytes that came over the network.", float64(f.client.Bytes()))
 }
 
 // tellFollow tells what all passes came to, how far the one under way is, and
 // how each set is followed.
-func tellFollow(s *figures, state *followState) {
+func tellFollow(s *admin.Figures, state *followState) {
 	r := &state.Result
-	s.gauge("lockstep_follow_ready", "Whether the first sync is done.", truth(state.Ready))
-	s.gauge("lockstep_follow_failing", "Whether the last look at the Source, or at each of its sets, failed.", truth(isFailing(&r.Follow)))
-	s.counter("lockstep_follow_passes_total", "Passes that did something or failed.", float64(r.Passes))
-	s.counter("lockstep_follow_passes_failed_total", "Passes after which not everything was in step.", float64(r.PassesFailed))
-	s.counter("lockstep_follow_pass_seconds_total", "Time spent in passes.", r.Elapsed)
+	s.Gauge("lockstep_follow_ready", "Whether the first sync is done.", truth(state.Ready))
+	s.Gauge("lockstep_follow_failing", "Whether the last look at the Source, or at each of its sets, failed.", truth(isFailing(&r.Follow)))
+	s.Counter("lockstep_follow_passes_total", "Passes that did something or failed.", float64(r.Passes))
+	s.Counter("lockstep_follow_passes_failed_total", "Passes after which not everything was in step.", float64(r.PassesFailed))
+	s.Counter("lockstep_follow_pass_seconds_total", "Time spent in passes.", r.Elapsed)
 	tellBy(s, &r.By)
 	if r.Kept != nil {
 		tellKept(s, r.Report)
@@ -66,16 +67,16 @@ func setLabels(f *destination.FollowStatus) map[string]string {
 }
 
 // tellKept tells which versions the mirror keeps.
-func tellKept(s *figures, r *destination.Report) {
-	s.gauge("lockstep_destination_versions", "Versions kept of what was replaced or removed.", float64(r.Kept.Versions))
-	s.gauge("lockstep_destination_versions_bytes", "Their length, each by itself; what they take on disk is less.", float64(r.Kept.Bytes))
-	s.gauge("lockstep_destination_versions_since_timestamp_seconds", "How far back the mirror can be what it was.", float64(r.Kept.Since.UnixMicro())/1e6)
-	s.counter("lockstep_destination_versions_not_kept_total", "Versions that could not be kept: their files were damaged or gone.", float64(r.NotKept))
+func tellKept(s *admin.Figures, r *destination.Report) {
+	s.Gauge("lockstep_destination_versions", "Versions kept of what was replaced or removed.", float64(r.Kept.Versions))
+	s.Gauge("lockstep_destination_versions_bytes", "Their length, each by itself; what they take on disk is less.", float64(r.Kept.Bytes))
+	s.Gauge("lockstep_destination_versions_since_timestamp_seconds", "How far back the mirror can be what it was.", float64(r.Kept.Since.UnixMicro())/1e6)
+	s.Counter("lockstep_destination_versions_not_kept_total", "Versions that could not be kept: their files were damaged or gone.", float64(r.NotKept))
 }
 
 // tellBy tells by which ways contents came; those of the past are not for a
 // mirror that follows.
-func tellBy(s *figures, by *destination.By) {
+func tellBy(s *admin.Figures, by *destination.By) {
 	for _, way := range []struct {
 		name string
 		n    int64
@@ -83,12 +84,12 @@ func tellBy(s *figures, by *destination.By) {
 		{"request", by.Request}, {"package", by.Package}, {"on-demand", by.OnDemand}, {"patch", by.Patch}, {"harvest", by.Harvest},
 		{"mirror", by.Mirror}, {"unchanged", by.Unchanged}, {"adopted", by.Adopted},
 	} {
-		s.counter("lockstep_destination_contents_total", "Contents by the way they came.", float64(way.n), "by", way.name)
+		s.Counter("lockstep_destination_contents_total", "Contents by the way they came.", float64(way.n), "by", way.name)
 	}
 }
 
 // tellSet tells what all passes came to for a set.
-func tellSet(s *figures, name string, r *destination.SetReport) {
+func tellSet(s *admin.Figures, name string, r *destination.SetReport) {
 	for _, outcome := range []struct {
 		name string
 		n    int64
@@ -96,14 +97,14 @@ func tellSet(s *figures, name string, r *destination.SetReport) {
 		{"created", r.Created}, {"updated", r.Updated}, {"deleted", r.Deleted},
 		{"unchanged", r.Unchanged}, {"failed", r.Failed}, {"refused", r.Refused},
 	} {
-		s.counter("lockstep_destination_resources_total", "Resources dealt with, by what became of them.", float64(outcome.n), "set", name, "outcome", outcome.name)
+		s.Counter("lockstep_destination_resources_total", "Resources dealt with, by what became of them.", float64(outcome.n), "set", name, "outcome", outcome.name)
 	}
-	s.counter("lockstep_destination_set_bytes_total", "Bytes that came over the network for a set.", float64(r.Bytes), "set", name)
-	s.counter("lockstep_destination_set_seconds_total", "Time spent in passes of a set.", r.Elapsed, "set", name)
+	s.Counter("lockstep_destination_set_bytes_total", "Bytes that came over the network for a set.", float64(r.Bytes), "set", name)
+	s.Counter("lockstep_destination_set_seconds_total", "Time spent in passes of a set.", r.Elapsed, "set", name)
 }
 
 // tellProgress tells how far the pass under way is, or how far the last came.
-func tellProgress(s *figures, name string, p *destination.Progress) {
+func tellProgress(s *admin.Figures, name string, p *destination.Progress) {
 	for _, figure := range []struct {
 		name, help string
 		n          int64
@@ -115,24 +116,24 @@ func tellProgress(s *figures, name string, p *destination.Progress) {
 		{"applied", "Changes applied in the current pass.", p.Applied},
 		{"failed", "Resources that failed in the current pass.", p.Failed},
 	} {
-		s.gauge("lockstep_destination_pass_"+figure.name, figure.help, float64(figure.n), "set", name)
+		s.Gauge("lockstep_destination_pass_"+figure.name, figure.help, float64(figure.n), "set", name)
 	}
 }
 
 // tellFollowed tells how a set is followed, and how far we are.
-func tellFollowed(s *figures, name string, set *destination.SetStatus) {
+func tellFollowed(s *admin.Figures, name string, set *destination.SetStatus) {
 	for _, channel := range []string{destination.ChannelHub, destination.ChannelEvents, destination.ChannelPoll} {
-		s.gauge("lockstep_follow_channel", "How news of a set come.", truth(set.Channel == channel), "set", name, "channel", channel)
+		s.Gauge("lockstep_follow_channel", "How news of a set come.", truth(set.Channel == channel), "set", name, "channel", channel)
 	}
-	s.gauge("lockstep_follow_set_failing", "Whether the set was not in step after its last pass.", truth(set.Error != ""), "set", name)
-	s.gauge("lockstep_follow_set_refused", "Whether the set is left as it is, for safety.", truth(set.Refused != ""), "set", name)
-	s.gauge("lockstep_follow_pending_deletions", "Deletions that were notified and that the Source has not confirmed.", float64(set.Pending), "set", name)
-	s.gauge("lockstep_follow_push_paused", "Whether notifications are not used because the Source's documents contradicted one.", truth(!set.Paused.IsZero()), "set", name)
-	s.gauge("lockstep_follow_waiting", "Notifications taken and not yet processed.", float64(set.Waiting), "set", name)
-	s.gauge("lockstep_follow_waiting_bytes", "Bytes that these notifications take.", float64(set.Backlog), "set", name)
-	s.gauge("lockstep_follow_waiting_age_seconds", "How long the oldest of these notifications has waited.", ageOf(set.Oldest), "set", name)
-	s.gauge("lockstep_follow_overloaded", "Whether notifications were discarded because there were too many, and the Source's documents are read instead.", truth(!set.Overload.IsZero()), "set", name)
-	s.gauge("lockstep_follow_lag_seconds", "From the newest change applied by a notification, at the Source, to its file here.", set.Lag.Seconds(), "set", name)
+	s.Gauge("lockstep_follow_set_failing", "Whether the set was not in step after its last pass.", truth(set.Error != ""), "set", name)
+	s.Gauge("lockstep_follow_set_refused", "Whether the set is left as it is, for safety.", truth(set.Refused != ""), "set", name)
+	s.Gauge("lockstep_follow_pending_deletions", "Deletions that were notified and that the Source has not confirmed.", float64(set.Pending), "set", name)
+	s.Gauge("lockstep_follow_push_paused", "Whether notifications are not used because the Source's documents contradicted one.", truth(!set.Paused.IsZero()), "set", name)
+	s.Gauge("lockstep_follow_waiting", "Notifications taken and not yet processed.", float64(set.Waiting), "set", name)
+	s.Gauge("lockstep_follow_waiting_bytes", "Bytes that these notifications take.", float64(set.Backlog), "set", name)
+	s.Gauge("lockstep_follow_waiting_age_seconds", "How long the oldest of these notifications has waited.", ageOf(set.Oldest), "set", name)
+	s.Gauge("lockstep_follow_overloaded", "Whether notifications were discarded because there were too many, and the Source's documents are read instead.", truth(!set.Overload.IsZero()), "set", name)
+	s.Gauge("lockstep_follow_lag_seconds", "From the newest change applied by a notification, at the Source, to its file here.", set.Lag.Seconds(), "set", name)
 	for _, at := range []struct {
 		name, help string
 		time       time.Time
@@ -147,7 +148,7 @@ func tellFollowed(s *figures, name string, set *destination.SetStatus) {
 		{"lease_end", "When the subscription at the hub ends, if it is not renewed.", set.LeaseEnd},
 	} {
 		if !at.time.IsZero() {
-			s.gauge("lockstep_follow_"+at.name+"_timestamp_seconds", at.help, float64(at.time.UnixMicro())/1e6, "set", name)
+			s.Gauge("lockstep_follow_"+at.name+"_timestamp_seconds", at.help, float64(at.time.UnixMicro())/1e6, "set", name)
 		}
 	}
 	for _, c := range []struct {
@@ -165,7 +166,7 @@ func tellFollowed(s *figures, name string, set *destination.SetStatus) {
 		{"discarded", "Notifications that were not used.", set.Discarded},
 		{"overloads", "Times that too many notifications waited to be applied one by one.", set.Overloads},
 	} {
-		s.counter("lockstep_follow_"+c.name+"_total", c.help, float64(c.n), "set", name)
+		s.Counter("lockstep_follow_"+c.name+"_total", c.help, float64(c.n), "set", name)
 	}
 }
 

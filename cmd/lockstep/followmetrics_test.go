@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/destination"
 )
 
@@ -36,10 +37,10 @@ func TestFollowFigures(t *testing.T) {
 	set.Name, set.URI, state.Result.BySet[0].URI = "main", "u", "u"
 	state.Progress = map[string]destination.Progress{"main": progress}
 
-	m := newMetrics()
-	m.register(func(s *figures) { tellFollow(s, &state) })
+	m := admin.NewMetrics()
+	m.Register(func(s *admin.Figures) { tellFollow(s, &state) })
 	w := httptest.NewRecorder()
-	m.handler().ServeHTTP(w, httptest.NewRequest("GET", "/-/metrics", nil))
+	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/-/metrics", nil))
 	for _, value := range want {
 		if !strings.Contains(w.Body.String(), " "+value+"\n") {
 			t.Errorf("no figure is %s", value)
@@ -96,10 +97,10 @@ func TestFollowFiguresSameName(t *testing.T) {
 	var state followState
 	state.Result.Report = &destination.Report{}
 	state.Result.Follow.Sets = []destination.SetStatus{{URI: "http://a/1", Name: "main"}, {URI: "http://a/2", Name: "main"}, {URI: "http://a/3"}}
-	m := newMetrics()
-	m.register(func(s *figures) { tellFollow(s, &state) })
+	m := admin.NewMetrics()
+	m.Register(func(s *admin.Figures) { tellFollow(s, &state) })
 	w := httptest.NewRecorder()
-	m.handler().ServeHTTP(w, httptest.NewRequest("GET", "/-/metrics", nil))
+	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/-/metrics", nil))
 	for _, uri := range []string{"http://a/1", "http://a/2", "http://a/3"} {
 		if want := fmt.Sprintf("lockstep_follow_pulls_total{set=%q} 0\n", uri); !strings.Contains(w.Body.String(), want) {
 			t.Errorf("not among the figures: %s", want)

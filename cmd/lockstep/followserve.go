@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/release"
 	"lockstep/destination"
 	"lockstep/source"
@@ -18,19 +19,19 @@ import (
 const followStatusPath = "api/v1/follow"
 
 // about returns the pages of a process that follows.
-func (f *following) about() *pages {
-	m := newMetrics()
-	m.register(f.figures)
-	p := newPages("/", f.admin.guard, m, f.whyNotReady)
-	p.protect(followStatusPath, http.HandlerFunc(f.serveStatus))
+func (f *following) about() *admin.Pages {
+	m := admin.NewMetrics()
+	m.Register(f.figures)
+	p := admin.NewPages("/", f.admin.Guard, m, f.whyNotReady)
+	p.Protect(followStatusPath, http.HandlerFunc(f.serveStatus))
 	return p
 }
 
 // server serves what hubs call, and the pages.
-func (f *following) server(about *pages) *http.Server {
+func (f *following) server(about *admin.Pages) *http.Server {
 	hubs := f.follower.Handler()
 	srv := source.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !about.serve(w, r) {
+		if !about.Serve(w, r) {
 			hubs.ServeHTTP(w, r)
 		}
 	}))

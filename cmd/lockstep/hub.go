@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/hub"
@@ -20,7 +21,7 @@ import (
 // hubOptions are the flags of hub.
 type hubOptions struct {
 	hubSettings
-	adminOptions
+	admin.Flags
 	out       *term.Options
 	listen    string
 	publicURL string
@@ -55,7 +56,7 @@ URL/hub. Its status page is /-/hub on the admin socket, or with the admin token.
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:8080", "take requests at `HOST:PORT`; port 0 takes a free one")
 	flags.StringVar(&o.publicURL, "public-url", "", "the `URL` others reach the hub by (default: that of --listen)")
 	flags.StringVar(&o.state, "state", "", "keep topics, messages and subscriptions in `DIR`, or in a database several hubs share, postgres://… (default one per URL below ~/.local/state/lockstep)")
-	o.adminOptions.declare(flags, "status, metrics, subscriptions")
+	o.Flags.Declare(flags, "status, metrics, subscriptions")
 	o.hubSettings.declare(flags, "")
 	return cmd
 }
@@ -96,12 +97,12 @@ func runHub(ctx context.Context, o *hubOptions, io term.IO) error {
 	}
 	log := o.out.Logger(io)
 	ho.Logger = log
-	h := &startingHandler{}
+	h := &admin.StartingHandler{}
 	srv := source.NewServer(h)
 	srv.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug)
 	state := &hubState{close: func() {}}
 	defer func() { state.close() }() // After the last request
-	return serveBeside(ctx, srv, l, func(ctx context.Context) error {
+	return admin.ServeBeside(ctx, srv, l, func(ctx context.Context) error {
 		s, err := openHubState(ctx, o.state, o.keyFile, log)
 		if err != nil {
 			return err
@@ -112,7 +113,7 @@ func runHub(ctx context.Context, o *hubOptions, io term.IO) error {
 }
 
 // run is a hub until ctx ends. Until it has loaded, h says that it is starting.
-func (o *hubOptions) run(ctx context.Context, state *hubState, ho hub.Options, h *startingHandler, listening string, io term.IO) error {
+func (o *hubOptions) run(ctx context.Context, state *hubState, ho hub.Options, h *admin.StartingHandler, listening string, io term.IO) error {
 	ho.Secret = state.key
 	local := o.state // for sockets and tokens
 	if strings.Contains(local, "://") {
@@ -124,11 +125,11 @@ func (o *hubOptions) run(ctx context.Context, state *hubState, ho hub.Options, h
 			return err
 		}
 	}
-	admin, err := o.adminOptions.open(ctx, local, true, io)
+	access, err := o.Flags.Open(ctx, local, true, io)
 	if err != nil {
 		return err
 	}
-	defer admin.Close()
+	defer access.Close()
 	publishToken := ""
 	if !o.publishOpen {
 		if publishToken, ho.PublishTokens, err = publishTokens("publish-token-file", o.publishTokenFile, local); err != nil {
@@ -139,16 +140,16 @@ func (o *hubOptions) run(ctx context.Context, state *hubState, ho hub.Options, h
 	if err != nil {
 		return err
 	}
-	about := front.about(admin, newMetrics())
+	about := front.about(access, admin.NewMetrics())
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return front.Run(ctx) })
-	g.Go(func() error { return admin.serve(ctx, about.admin(nil), ho.Logger) })
+	g.Go(func() error { return access.Serve(ctx, about.Admin(nil), ho.Logger) })
 	g.Go(func() error {
 		if !front.awaitReady(ctx) {
 			return nil
 		}
-		h.set(front.alone(about))
-		return o.announce(front, listening, admin, publishToken, io)
+		h.Set(front.alone(about))
+		return o.announce(front, listening, access, publishToken, io)
 	})
 	return g.Wait()
 }
@@ -163,18 +164,18 @@ func defaultHubState(publicURL, listen string, lookup func(string) (string, bool
 }
 
 // announce says on stdout where the hub is.
-func (o *hubOptions) announce(f *hubFront, listening string, admin *administration, publishToken string, io term.IO) error {
-	status := "http://" + listening + "/" + pagesDir + "hub"
+func (o *hubOptions) announce(f *hubFront, listening string, access *admin.Access, publishToken string, io term.IO) error {
+	status := "http://" + listening + "/" + admin.PagesDir + "hub"
 	if o.out.JSON {
 		return io.PrintJSON(hubbing{URL: f.url, Listen: listening, Status: status, State: withoutPassword(o.state),
-			Admin: admin.address(), AdminTokenFile: admin.tokenFile, PublishTokenFile: publishToken})
+			Admin: access.Address(), AdminTokenFile: access.TokenFile, PublishTokenFile: publishToken})
 	}
 	io.Printf("hub at %s\n", f.url)
-	admin.print(io)
+	access.Print(io)
 	token := ""
 	if publishToken != "" {
 		io.Printf("  publish token    %s\n", publishToken)
-		token = " --hub-token " + f.url + "=" + quoted(publishToken)
+		token = " --hub-token " + f.url + "=" + admin.Quoted(publishToken)
 	}
 	io.Printf("  publish to it    lockstep serve DIR --hub %s%s\n", f.url, token)
 	io.Printf("%s%s\n", readyPrefix, f.url)
@@ -194,7 +195,7 @@ func withoutPassword(state string) string {
 type hubFront struct {
 	*hub.Hub
 	url       string // as others reach it
-	readiness *readiness
+	readiness *admin.Readiness
 }
 
 // newHubFront returns a hub that keeps its memory in store.
@@ -206,7 +207,7 @@ func newHubFront(ctx context.Context, store hub.Store, o hub.Options) (*hubFront
 	if err := h.CheckSecret(ctx); err != nil {
 		return nil, term.WithHint(err, "name the file with the right key by --key-file, or bring it back")
 	}
-	return &hubFront{h, o.PublicURL, &readiness{check: h.Check, log: o.Logger}}, nil
+	return &hubFront{h, o.PublicURL, &admin.Readiness{Check: h.Check, Log: o.Logger}}, nil
 }
 
 // awaitReady waits until the hub takes requests, and reports whether it does.
@@ -221,35 +222,35 @@ func (f *hubFront) awaitReady(ctx context.Context) bool {
 
 // ready says why the hub takes no requests: it is loading or stopping, or its
 // database does not work.
-func (f *hubFront) ready() error { return f.readiness.ready() }
+func (f *hubFront) ready() error { return f.readiness.Ready() }
 
 // hubAPIPath is where the hub is managed, below the pages of a process.
 const hubAPIPath = "api/v1/hub"
 
 // show adds what is to be seen of the hub to the pages of a process.
-func (f *hubFront) show(p *pages, a *administration, m *metrics) {
-	p.protect("hub", f.StatusPage(p.dir+hubAPIPath, a.curl))
-	p.mount(hubAPIPath, f.API())
-	m.register(f.figures)
+func (f *hubFront) show(p *admin.Pages, a *admin.Access, m *admin.Metrics) {
+	p.Protect("hub", f.StatusPage(p.Dir+hubAPIPath, a.Curl))
+	p.Mount(hubAPIPath, f.API())
+	m.Register(f.figures)
 }
 
 // about returns the pages of a hub that runs on its own.
-func (f *hubFront) about(a *administration, m *metrics) *pages {
-	p := newPages("/", a.guard, m, f.ready)
+func (f *hubFront) about(a *admin.Access, m *admin.Metrics) *admin.Pages {
+	p := admin.NewPages("/", a.Guard, m, f.ready)
 	f.show(p, a, m)
 	return p
 }
 
 // alone serves the hub where there is nothing else. Behind a proxy it may be
 // asked by the path of its own address, or by the root: all mean the hub.
-func (f *hubFront) alone(about *pages) http.Handler {
+func (f *hubFront) alone(about *admin.Pages) http.Handler {
 	own := "/"
 	if u, err := url.Parse(f.url); err == nil && u.EscapedPath() != "" {
 		own = u.EscapedPath()
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path := r.URL.EscapedPath(); {
-		case about.serve(w, r):
+		case about.Serve(w, r):
 		case path == "/", path == "/"+hubPath, path == own:
 			f.ServeHTTP(w, r)
 		default:

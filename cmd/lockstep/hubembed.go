@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/source"
 )
@@ -17,7 +18,7 @@ const hubPath = "hub"
 // An embedding says what a Source serves besides its documents and resources.
 type embedding struct {
 	hub hubSettings
-	adminOptions
+	admin.Flags
 }
 
 // openHub opens the hub embedded in the Source, if there is to be one. It keeps
@@ -68,17 +69,17 @@ func (s *site) openPages(ctx context.Context) error {
 	if err != nil {
 		return err // unreachable: BaseURL has parsed it
 	}
-	if s.admin, err = e.adminOptions.open(ctx, s.opts.state, true, s.opts.io); err != nil {
+	if s.admin, err = e.Flags.Open(ctx, s.opts.state, true, s.opts.io); err != nil {
 		return err
 	}
-	m := newMetrics()
-	m.register(s.tally.figures)
-	m.register(s.upstreams.figures)
-	m.register(s.channelFigures)
-	m.register(s.versionFigures)
-	s.database = &readiness{check: s.db.Check, log: s.log}
-	s.pages = newPages(u.EscapedPath(), s.admin.guard, m, s.ready)
-	s.pages.detail = s.upstreams.detail
+	m := admin.NewMetrics()
+	m.Register(s.tally.figures)
+	m.Register(s.upstreams.figures)
+	m.Register(s.channelFigures)
+	m.Register(s.versionFigures)
+	s.database = &admin.Readiness{Check: s.db.Check, Log: s.log}
+	s.pages = admin.NewPages(u.EscapedPath(), s.admin.Guard, m, s.ready)
+	s.pages.Detail = s.upstreams.detail
 	if s.hub != nil {
 		s.hubPath = u.EscapedPath() + hubPath
 		s.hub.show(s.pages, s.admin, m)
@@ -91,14 +92,14 @@ func (s *site) ready() error {
 	if s.hub != nil {
 		return s.hub.ready()
 	}
-	return s.database.ready()
+	return s.database.Ready()
 }
 
 // beside serves what is at our addresses besides documents and resources, and
 // reports whether r was for that.
 func (s *site) beside(w http.ResponseWriter, r *http.Request) bool {
 	switch {
-	case s.pages != nil && s.pages.serve(w, r):
+	case s.pages != nil && s.pages.Serve(w, r):
 		return true
 	case s.hub != nil && r.URL.EscapedPath() == s.hubPath && !s.hidden(r):
 		s.hub.ServeHTTP(w, r)

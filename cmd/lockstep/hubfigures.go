@@ -1,53 +1,55 @@
 package main
 
+import "lockstep/cmd/lockstep/internal/admin"
+
 // figures are what monitors learn of the hub.
-func (f *hubFront) figures(out *figures) {
+func (f *hubFront) figures(out *admin.Figures) {
 	ready := 0.0
 	if f.ready() == nil {
 		ready = 1
 	}
-	out.gauge("lockstep_hub_ready", "1 when the hub takes requests.", ready)
+	out.Gauge("lockstep_hub_ready", "1 when the hub takes requests.", ready)
 	select {
 	case <-f.Ready():
 	default:
 		return // what was loaded so far would be taken for all there is
 	}
 	s := f.Stats()
-	out.gauge("lockstep_hub_topics", "Topics that were published or subscribed to.", float64(s.Topics))
+	out.Gauge("lockstep_hub_topics", "Topics that were published or subscribed to.", float64(s.Topics))
 	const states = "Subscriptions by what they do: idle have everything, queued and sending are about to get more, waiting failed and are tried again."
 	for _, state := range []struct {
 		name string
 		n    int
 	}{{"idle", s.Idle}, {"queued", s.Queued}, {"sending", s.Sending}, {"waiting", s.Waiting}} {
-		out.gauge("lockstep_hub_subscriptions", states, float64(state.n), "state", state.name)
+		out.Gauge("lockstep_hub_subscriptions", states, float64(state.n), "state", state.name)
 	}
-	out.gauge("lockstep_hub_subscriptions_behind", "Subscriptions that lack messages.", float64(s.Behind))
-	out.gauge("lockstep_hub_requests_pending", "Requests for subscriptions, or their ends, that wait to be verified.", float64(s.Requests))
-	out.gauge("lockstep_hub_lag_messages_max", "The most messages one subscription lacks.", float64(s.LagMax))
-	out.gauge("lockstep_hub_log_bytes", "Bytes of messages that are kept.", float64(s.Kept))
-	out.counter("lockstep_hub_messages_accepted_total", "Messages accepted.", float64(s.Accepted))
-	out.counter("lockstep_hub_message_bytes_accepted_total", "Bytes of messages accepted.", float64(s.AcceptedBytes))
-	out.counter("lockstep_hub_deliveries_total", "Messages that a subscriber took.", float64(s.Delivered))
-	out.counter("lockstep_hub_delivery_bytes_total", "Bytes of those.", float64(s.DeliveredBytes))
-	out.counter("lockstep_hub_delivery_failures_total", "Attempts to deliver in vain.", float64(s.Failed))
-	out.counter("lockstep_hub_deliveries_given_up_total", "Messages that a subscriber did not get in time.", float64(s.GivenUp))
+	out.Gauge("lockstep_hub_subscriptions_behind", "Subscriptions that lack messages.", float64(s.Behind))
+	out.Gauge("lockstep_hub_requests_pending", "Requests for subscriptions, or their ends, that wait to be verified.", float64(s.Requests))
+	out.Gauge("lockstep_hub_lag_messages_max", "The most messages one subscription lacks.", float64(s.LagMax))
+	out.Gauge("lockstep_hub_log_bytes", "Bytes of messages that are kept.", float64(s.Kept))
+	out.Counter("lockstep_hub_messages_accepted_total", "Messages accepted.", float64(s.Accepted))
+	out.Counter("lockstep_hub_message_bytes_accepted_total", "Bytes of messages accepted.", float64(s.AcceptedBytes))
+	out.Counter("lockstep_hub_deliveries_total", "Messages that a subscriber took.", float64(s.Delivered))
+	out.Counter("lockstep_hub_delivery_bytes_total", "Bytes of those.", float64(s.DeliveredBytes))
+	out.Counter("lockstep_hub_delivery_failures_total", "Attempts to deliver in vain.", float64(s.Failed))
+	out.Counter("lockstep_hub_deliveries_given_up_total", "Messages that a subscriber did not get in time.", float64(s.GivenUp))
 	const verified = "Requests that were verified, by whether the subscriber said it meant them."
-	out.counter("lockstep_hub_verifications_total", verified, float64(s.Verified), "meant", "true")
-	out.counter("lockstep_hub_verifications_total", verified, float64(s.Unverified), "meant", "false")
-	out.counter("lockstep_hub_requests_refused_total", "Requests answered with 4xx or 5xx.", float64(s.Refused))
-	out.counter("lockstep_hub_requests_limited_total", "Of them, those answered 429: there were too many.", float64(s.Limited))
-	out.counter("lockstep_hub_pings_total", "Topics that publishers said have news.", float64(s.Pings))
+	out.Counter("lockstep_hub_verifications_total", verified, float64(s.Verified), "meant", "true")
+	out.Counter("lockstep_hub_verifications_total", verified, float64(s.Unverified), "meant", "false")
+	out.Counter("lockstep_hub_requests_refused_total", "Requests answered with 4xx or 5xx.", float64(s.Refused))
+	out.Counter("lockstep_hub_requests_limited_total", "Of them, those answered 429: there were too many.", float64(s.Limited))
+	out.Counter("lockstep_hub_pings_total", "Topics that publishers said have news.", float64(s.Pings))
 	const fetches = "Topics that were fetched then, by what came of it."
-	out.counter("lockstep_hub_topic_fetches_total", fetches, float64(s.Fetched), "result", "news")
-	out.counter("lockstep_hub_topic_fetches_total", fetches, float64(s.Unchanged), "result", "unchanged")
-	out.counter("lockstep_hub_topic_fetches_total", fetches, float64(s.Unfetched), "result", "failed")
+	out.Counter("lockstep_hub_topic_fetches_total", fetches, float64(s.Fetched), "result", "news")
+	out.Counter("lockstep_hub_topic_fetches_total", fetches, float64(s.Unchanged), "result", "unchanged")
+	out.Counter("lockstep_hub_topic_fetches_total", fetches, float64(s.Unfetched), "result", "failed")
 	const ended = "Subscriptions that ended: by 410 from the endpoint, because the lease was over, or by whoever runs the hub."
-	out.counter("lockstep_hub_subscriptions_ended_total", ended, float64(s.Ended), "by", "endpoint")
-	out.counter("lockstep_hub_subscriptions_ended_total", ended, float64(s.Expired), "by", "lease")
-	out.counter("lockstep_hub_subscriptions_ended_total", ended, float64(s.Denied), "by", "hub")
+	out.Counter("lockstep_hub_subscriptions_ended_total", ended, float64(s.Ended), "by", "endpoint")
+	out.Counter("lockstep_hub_subscriptions_ended_total", ended, float64(s.Expired), "by", "lease")
+	out.Counter("lockstep_hub_subscriptions_ended_total", ended, float64(s.Denied), "by", "hub")
 	upTo := make(map[float64]uint64, len(s.Latency.UpTo))
 	for bound, n := range s.Latency.UpTo {
 		upTo[bound.Seconds()] = uint64(n)
 	}
-	out.histogram("lockstep_hub_delivery_seconds", "How long deliveries took that were taken.", uint64(s.Latency.Count), s.Latency.Sum.Seconds(), upTo)
+	out.Histogram("lockstep_hub_delivery_seconds", "How long deliveries took that were taken.", uint64(s.Latency.Count), s.Latency.Sum.Seconds(), upTo)
 }

@@ -36,7 +36,7 @@ type hubSettings struct {
 	given  func(flag string) bool // whether somebody said so, or it is a default
 }
 
-// Declare declares the flags, whose names begin with prefix.
+// declare declares the flags, whose names begin with prefix.
 func (s *hubSettings) declare(all *pflag.FlagSet, prefix string) {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags.DurationVar(&s.leaseMin, prefix+"lease-min", hub.DefaultLeaseMin, "no subscription is shorter than this `DURATION`")

@@ -4,24 +4,26 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"lockstep/cmd/lockstep/internal/admin"
 )
 
 // TestMetrics registers figures of every kind and reads them as a monitor does.
 // One that breaks the rules is left out and takes no other with it.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	m := newMetrics()
-	m.register(func(s *figures) {
-		s.gauge("lockstep_test_lag_seconds", "How far behind.", 1.5, "set", "main")
-		s.gauge("lockstep_test_lag_seconds", "How far behind.", 0, "set", "other")
-		s.histogram("lockstep_test_latency_seconds", "How long.", 3, 0.75, map[float64]uint64{0.1: 1, 1: 3})
+	m := admin.NewMetrics()
+	m.Register(func(s *admin.Figures) {
+		s.Gauge("lockstep_test_lag_seconds", "How far behind.", 1.5, "set", "main")
+		s.Gauge("lockstep_test_lag_seconds", "How far behind.", 0, "set", "other")
+		s.Histogram("lockstep_test_latency_seconds", "How long.", 3, 0.75, map[float64]uint64{0.1: 1, 1: 3})
 	})
-	m.register(func(s *figures) {
-		s.counter("lockstep_test_taken_total", "Taken.", 7)
-		s.counter("lockstep_test_wrong_total", "Wrong.", 1, "label", "\xff") // no UTF-8
+	m.Register(func(s *admin.Figures) {
+		s.Counter("lockstep_test_taken_total", "Taken.", 7)
+		s.Counter("lockstep_test_wrong_total", "Wrong.", 1, "label", "\xff") // no UTF-8
 	})
 	w := httptest.NewRecorder()
-	m.handler().ServeHTTP(w, httptest.NewRequest("GET", "/-/metrics", nil))
+	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/-/metrics", nil))
 	got := w.Body.String()
 	for _, want := range []string{
 		"# HELP lockstep_test_lag_seconds How far behind.\n# TYPE lockstep_test_lag_seconds gauge\n",

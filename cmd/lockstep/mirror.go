@@ -16,6 +16,7 @@ import (
 	"lockstep/blob"
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/help"
+	"lockstep/cmd/lockstep/internal/network"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/discover"
@@ -183,12 +184,12 @@ type destinationRun struct {
 }
 
 // openRun opens the mirror and makes the Destination.
-func openRun(sel *selectOptions, net *networkOptions, do destination.Options, readOnly bool, io term.IO) (*destinationRun, error) {
-	client, err := net.client(sel.source, io.LookupEnv, do.Logger)
+func openRun(sel *selectOptions, net *network.Options, do destination.Options, readOnly bool, io term.IO) (*destinationRun, error) {
+	client, err := net.Client(sel.source, io.LookupEnv, do.Logger)
 	if err != nil {
 		return nil, err
 	}
-	do.Jobs = net.jobs
+	do.Jobs = net.Jobs
 	// With a store in memory first: nothing is made for options that cannot be used.
 	do.Versions = &blob.Mem{}
 	if _, err := destination.New(&blob.Mem{}, &destination.MemJournal{}, client, do); err != nil {

@@ -43,7 +43,7 @@ type hubFlags struct {
 	embedded     bool // there can be one here
 }
 
-// Declare declares the flags; serve can be a hub itself.
+// declare declares the flags; serve can be a hub itself.
 func (o *hubFlags) declare(flags *pflag.FlagSet, embedded bool) {
 	o.embedded = embedded
 	if embedded {
@@ -114,7 +114,7 @@ func (s *site) notifyOnce(ctx context.Context) error {
 
 // publisher returns what tells a hub elsewhere.
 func (s *site) publisher(hub string) (source.Notifier, error) {
-	o := websub.PublisherOptions{Hub: hub, UserAgent: s.opts.network.userAgent}
+	o := websub.PublisherOptions{Hub: hub, UserAgent: s.opts.network.UserAgent}
 	if o.UserAgent == "" {
 		o.UserAgent = "lockstep/" + release.Version()
 	}
@@ -122,7 +122,7 @@ func (s *site) publisher(hub string) (source.Notifier, error) {
 	if o.Token, o.TokenScope, err = s.opts.hubs.token(hub); err != nil {
 		return nil, err
 	}
-	if o.Client, err = s.opts.network.hubClient(); err != nil {
+	if o.Client, err = s.opts.network.HubClient(); err != nil {
 		return nil, err
 	}
 	p, err := websub.NewPublisher(o)

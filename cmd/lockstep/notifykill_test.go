@@ -79,7 +79,7 @@ func (h *harshHub) take(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// Count returns how many changes were told.
+// count returns how many changes were told.
 func (h *harshHub) count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -146,7 +146,7 @@ func openAPI(w *wayIn) (origin, error) {
 		_, path, _ := strings.Cut(host, "/")
 		w.site.apiPath = "/" + path + apiDir
 		w.site.api, err = intake.NewAPI(w.catalog, intake.APIOptions{
-			State: filepath.Join(w.site.opts.state, "api"), TokenFile: w.site.opts.apiTokenFile, Admin: w.site.admin.trusts(), Path: w.site.apiPath, Logger: w.site.log,
+			State: filepath.Join(w.site.opts.state, "api"), TokenFile: w.site.opts.apiTokenFile, Admin: w.site.admin.Trusts(), Path: w.site.apiPath, Logger: w.site.log,
 		})
 		if err != nil {
 			return nil, err

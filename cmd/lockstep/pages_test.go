@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/internal/trust"
 )
 
@@ -15,8 +16,8 @@ import (
 func TestPages(t *testing.T) {
 	t.Parallel()
 	ready := errors.New("not yet")
-	p := newPages("/data%20x/", trust.NewGuard(nil), newMetrics(), func() error { return ready })
-	p.mount("api/v1/it", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	p := admin.NewPages("/data%20x/", trust.NewGuard(nil), admin.NewMetrics(), func() error { return ready })
+	p.Mount("api/v1/it", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "it "+r.Method+" "+r.URL.RequestURI())
 	}))
 	for _, tt := range []struct {
@@ -44,7 +45,7 @@ func TestPages(t *testing.T) {
 		r = r.WithContext(trust.WithOwner(r.Context()))
 		w := httptest.NewRecorder()
 		status := 0
-		if p.serve(w, r) {
+		if p.Serve(w, r) {
 			status = w.Code
 		}
 		if status != tt.status || !strings.Contains(w.Body.String(), tt.text) {
@@ -65,14 +66,14 @@ func TestPages(t *testing.T) {
 	} {
 		r := httptest.NewRequest("GET", "http://localhost"+tt.target, nil)
 		w := httptest.NewRecorder()
-		p.admin(nil).ServeHTTP(w, r.WithContext(trust.WithOwner(r.Context())))
+		p.Admin(nil).ServeHTTP(w, r.WithContext(trust.WithOwner(r.Context())))
 		if w.Code != tt.status || !strings.Contains(w.Body.String(), tt.text) {
 			t.Errorf("admin listener, %s: %d %.40q, want %d %q", tt.target, w.Code, w.Body, tt.status, tt.text)
 		}
 	}
 	ready = nil
 	w := httptest.NewRecorder()
-	if p.serve(w, httptest.NewRequest("GET", "/data%20x/-/readyz", nil)); w.Code != 200 {
+	if p.Serve(w, httptest.NewRequest("GET", "/data%20x/-/readyz", nil)); w.Code != 200 {
 		t.Errorf("ready: %d", w.Code)
 	}
 }

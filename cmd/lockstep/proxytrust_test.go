@@ -296,19 +296,19 @@ func TestAdminRoutesRefuse(t *testing.T) {
 	}
 	t.Cleanup(s.Close)
 	open := []string{"healthz", "readyz"}
-	for _, route := range s.pages.routes {
+	for _, route := range s.pages.Routes {
 		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"} {
 			w := httptest.NewRecorder()
-			r := httptest.NewRequest(method, "http://127.0.0.1:1"+s.pages.dir+route.path, nil)
+			r := httptest.NewRequest(method, "http://127.0.0.1:1"+s.pages.Dir+route.Path, nil)
 			r.RemoteAddr = "127.0.0.1:2"
 			s.handler().ServeHTTP(w, r)
 			status := w.Code
-			if want := http.StatusUnauthorized; !slices.Contains(open, route.path) && status != want {
-				t.Errorf("%s %s: %d, want %d", method, route.path, status, want)
+			if want := http.StatusUnauthorized; !slices.Contains(open, route.Path) && status != want {
+				t.Errorf("%s %s: %d, want %d", method, route.Path, status, want)
 			}
 		}
 	}
-	if len(s.pages.routes) < 6 {
-		t.Errorf("there are %d routes only", len(s.pages.routes))
+	if len(s.pages.Routes) < 6 {
+		t.Errorf("there are %d routes only", len(s.pages.Routes))
 	}
 }

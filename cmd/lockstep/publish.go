@@ -61,7 +61,7 @@ The web server must serve what is in OUT below the base URL, and DIR too.`,
 	return cmd
 }
 
-// Check refuses what cannot work before anything is written.
+// check refuses what cannot work before anything is written.
 func (o *publishOptions) check() error {
 	if o.out == "" {
 		return term.Usage(errors.New("--out is missing"), "say where to write the documents: the directory your web server serves, --out "+o.places())

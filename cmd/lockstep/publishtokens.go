@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/hub"
@@ -25,7 +26,7 @@ func publishTokens(flag, file, state string) (path string, tokens []hub.PublishT
 		}
 		return file, tokens, nil
 	}
-	if path, err = filepath.Abs(filepath.Join(state, publishTokenName)); err != nil {
+	if path, err = filepath.Abs(filepath.Join(state, admin.PublishTokenName)); err != nil {
 		return "", nil, err
 	}
 	t, err := trust.MakeTokens(path)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/internal/connlimit"
@@ -65,7 +66,7 @@ The line "ready: URL" on stdout says that everything is served.`,
 		},
 	}
 	cmd.Flags().StringVar(&o.listen, "listen", "127.0.0.1:8080", "serve at `HOST:PORT`; port 0 takes a free one")
-	o.adminOptions.declare(cmd.Flags(), "metrics, the hub's status and subscriptions, api:")
+	o.Flags.Declare(cmd.Flags(), "metrics, the hub's status and subscriptions, api:")
 	cmd.Flags().BoolVar(&o.versions, "versions", false, "keep all versions of every resource, and offer them through Memento")
 	o.oaiFlags.declare(cmd.Flags())
 	o.sourceFlags.declare(cmd.Flags(), "the `URL` others reach us by (default: that of --listen)", true)
@@ -168,7 +169,7 @@ type serving struct {
 func (o *serveOptions) announce(s *site, p *publication, io term.IO) error {
 	base := s.opts.baseURL
 	if o.out.JSON {
-		v := serving{BaseURL: base, Listen: o.listen, Resources: p.resources(), State: o.state, Admin: s.admin.address(), AdminTokenFile: s.admin.tokenFile}
+		v := serving{BaseURL: base, Listen: o.listen, Resources: p.resources(), State: o.state, Admin: s.admin.Address(), AdminTokenFile: s.admin.TokenFile}
 		for _, set := range s.sets {
 			v.CapabilityList = append(v.CapabilityList, set.list)
 		}
@@ -189,7 +190,7 @@ func (o *serveOptions) announce(s *site, p *publication, io term.IO) error {
 	if s.opts.keepsVersions() {
 		io.Printf("  prior versions   %s%sURI\n", strings.TrimSuffix(base, "/")+"/", memento.TimeGatePrefix)
 	}
-	s.admin.print(io)
+	s.admin.Print(io)
 	for _, hub := range s.opts.hubs.hub {
 		if hub != hubOff && hub != hubEmbedded {
 			io.Printf("  tells the hub    %s\n", hub)
@@ -224,7 +225,7 @@ func (s *site) serveUntil(ctx context.Context, l net.Listener, watch bool, n *ne
 	srv.ErrorLog = slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)
 	tasks := []func(context.Context) error{func(ctx context.Context) error { return s.upkeep(ctx, n) },
 		func(ctx context.Context) error { return s.upkeepVersions(ctx, n) }, s.src.Notify, s.indexOAI,
-		func(ctx context.Context) error { return s.admin.serve(ctx, s.adminHandler(), s.log) }}
+		func(ctx context.Context) error { return s.admin.Serve(ctx, s.adminHandler(), s.log) }}
 	if s.hub != nil {
 		tasks = append(tasks, s.hub.Run)
 	}
@@ -237,12 +238,12 @@ func (s *site) serveUntil(ctx context.Context, l net.Listener, watch bool, n *ne
 	if watch {
 		tasks = append(tasks, func(ctx context.Context) error { return s.watch(ctx, n) })
 	}
-	return serveBeside(ctx, srv, s.src.Front(l, h), tasks...)
+	return admin.ServeBeside(ctx, srv, s.src.Front(l, h), tasks...)
 }
 
 // adminHandler serves administration: the pages, and the API.
 func (s *site) adminHandler() http.Handler {
-	return s.pages.admin(func(w http.ResponseWriter, r *http.Request) bool {
+	return s.pages.Admin(func(w http.ResponseWriter, r *http.Request) bool {
 		if s.api == nil || !strings.HasPrefix(r.URL.EscapedPath(), s.apiPath) {
 			return false
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/internal/simulate"
 	"lockstep/source"
@@ -162,5 +163,5 @@ func runSimulate(ctx context.Context, o *simulateOptions, io term.IO) error {
 	}
 	srv := source.NewServer(sim.Handler())
 	srv.ErrorLog = slog.NewLogLogger(so.Logger.Handler(), slog.LevelDebug)
-	return serveBeside(ctx, srv, l, sim.Run)
+	return admin.ServeBeside(ctx, srv, l, sim.Run)
 }

@@ -14,7 +14,9 @@ import (
 	"lockstep/bitstream"
 	"lockstep/blob"
 	"lockstep/catalog"
+	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/network"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
 	"lockstep/internal/fetch"
@@ -42,10 +44,10 @@ type site struct {
 	log       *slog.Logger
 	release   func()    // of the state's lock
 	hub       *hubFront // embedded; nil: none
-	database  *readiness
+	database  *admin.Readiness
 	hubPath   string                 // where it is
-	pages     *pages                 // about the Source; nil: none
-	admin     *administration        // nil: none
+	pages     *admin.Pages           // about the Source; nil: none
+	admin     *admin.Access          // nil: none
 	oai       *repository.Repository // for harvesters; nil: none
 	oaiPath   string                 // where it is
 	tally     siteTally
@@ -68,9 +70,9 @@ type siteOptions struct {
 	hubs         hubFlags
 	oai          oaiFlags
 	embedding    *embedding // nil: nothing but documents and resources is served
-	content      bool       // serve the resources too, where we have them
+	content      bool       // Serve the resources too, where we have them
 	command      string     // what the lock says
-	network      *networkOptions
+	network      *network.Options
 	io           term.IO
 	log          *slog.Logger
 	onEvent      func(set string, e intake.Event)

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/source"
 )
 
@@ -93,14 +94,14 @@ func (t *siteTally) notified(n *source.Notification) {
 }
 
 // figures are what monitors learn of the Source.
-func (t *siteTally) figures(out *figures) {
+func (t *siteTally) figures(out *admin.Figures) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	out.counter("lockstep_source_publications_total", "Times documents were brought in step with the catalog.", float64(t.publications))
-	out.counter("lockstep_source_publications_failed_total", "Times that failed.", float64(t.failed))
+	out.Counter("lockstep_source_publications_total", "Times documents were brought in step with the catalog.", float64(t.publications))
+	out.Counter("lockstep_source_publications_failed_total", "Times that failed.", float64(t.failed))
 	if !t.last.IsZero() {
-		out.gauge("lockstep_source_published_timestamp_seconds", "When documents were published last.", float64(t.last.UnixMicro())/1e6)
-		out.gauge("lockstep_source_publication_seconds", "How long that took.", t.took.Seconds())
+		out.Gauge("lockstep_source_published_timestamp_seconds", "When documents were published last.", float64(t.last.UnixMicro())/1e6)
+		out.Gauge("lockstep_source_publication_seconds", "How long that took.", t.took.Seconds())
 	}
 	names := make([]string, 0, len(t.sets))
 	for name := range t.sets {
@@ -116,17 +117,17 @@ func (t *siteTally) figures(out *figures) {
 // values.
 const maxSetFigures = 1000
 
-func (s *setTally) figures(out *figures, name string) {
-	out.gauge("lockstep_source_resources", "Resources in the set.", float64(s.resources), "set", name)
-	out.counter("lockstep_source_changes_published_total", "Changes published.", float64(s.changes), "set", name)
-	out.counter("lockstep_source_rehashed_files_total", "Files read again, though size and times had not changed, to find damage.", float64(s.rehashed), "set", name)
-	out.counter("lockstep_source_damaged_files_total", "Files whose bytes changed while size and times did not, or that could not be read again.", float64(s.damaged), "set", name)
+func (s *setTally) figures(out *admin.Figures, name string) {
+	out.Gauge("lockstep_source_resources", "Resources in the set.", float64(s.resources), "set", name)
+	out.Counter("lockstep_source_changes_published_total", "Changes published.", float64(s.changes), "set", name)
+	out.Counter("lockstep_source_rehashed_files_total", "Files read again, though size and times had not changed, to find damage.", float64(s.rehashed), "set", name)
+	out.Counter("lockstep_source_damaged_files_total", "Files whose bytes changed while size and times did not, or that could not be read again.", float64(s.damaged), "set", name)
 	const notifications = "Change notifications, by what hubs made of them: failed ones come again."
 	for _, r := range []struct {
 		result string
 		n      int64
 	}{{"accepted", s.accepted}, {"failed", s.tried}, {"refused", s.refused}} {
-		out.counter("lockstep_source_notifications_total", notifications, float64(r.n), "set", name, "result", r.result)
+		out.Counter("lockstep_source_notifications_total", notifications, float64(r.n), "set", name, "result", r.result)
 	}
-	out.counter("lockstep_source_notification_gaps_total", "Notifications before which some could not be told.", float64(s.gaps), "set", name)
+	out.Counter("lockstep_source_notification_gaps_total", "Notifications before which some could not be told.", float64(s.gaps), "set", name)
 }

@@ -12,13 +12,14 @@ import (
 	"github.com/spf13/pflag"
 
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/network"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
 )
 
 // sourceFlags are the flags serve and publish share.
 type sourceFlags struct {
-	networkOptions
+	network.Options
 	baseURL      string
 	state        string
 	config       string
@@ -43,7 +44,7 @@ type sourceFlags struct {
 	file config.File
 }
 
-// Declare declares the flags; what differs between the commands is given.
+// declare declares the flags; what differs between the commands is given.
 func (o *sourceFlags) declare(flags *pflag.FlagSet, baseURL string, watch bool) {
 	flags.StringVar(&o.baseURL, "base-url", "", baseURL)
 	flags.StringVar(&o.state, "state", "", "keep what is known of the resources in `DIR` (default one per directory below ~/.local/state/lockstep)")
@@ -63,7 +64,7 @@ func (o *sourceFlags) declare(flags *pflag.FlagSet, baseURL string, watch bool) 
 	flags.BoolVar(&o.noWatch, "no-watch", false, "do not watch for changes")
 	o.hubFlags.declare(flags, watch)
 	o.AtomFlags.Declare(flags)
-	o.networkOptions.declare(flags, "the sitemap's host, or that of the set's URIs")
+	o.Options.Declare(flags, "the sitemap's host, or that of the set's URIs")
 }
 
 // watching reports whether the command goes on after the first publication.
@@ -204,7 +205,7 @@ func (o *sourceFlags) renameState(from config.Address, lookup func(string) (stri
 func (o *sourceFlags) site(command string, out *term.Options, io term.IO) siteOptions {
 	return siteOptions{
 		baseURL: o.baseURL, sets: o.sets, state: o.state, allowEmpty: o.allowEmpty, takeOver: o.takeOver, scanInterval: o.scanInterval, rehash: o.rehash,
-		watching: o.watching(), gzip: o.gzip, apiTokenFile: o.apiTokenFile, hubs: o.hubFlags, network: &o.networkOptions, io: io, command: command, log: out.Logger(io),
+		watching: o.watching(), gzip: o.gzip, apiTokenFile: o.apiTokenFile, hubs: o.hubFlags, network: &o.Options, io: io, command: command, log: out.Logger(io),
 	}
 }
 

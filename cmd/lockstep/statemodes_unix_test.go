@@ -191,7 +191,7 @@ func (m *modes) unfinished() {
 	}
 }
 
-// Check looks at everything below the directory.
+// check looks at everything below the directory.
 func (m *modes) check(when string) {
 	m.Helper()
 	public := fs.FileMode(0o666)

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"lockstep/cmd/lockstep/internal/help"
+	"lockstep/cmd/lockstep/internal/network"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 )
@@ -19,7 +20,7 @@ import (
 // syncOptions are the flags of sync.
 type syncOptions struct {
 	selectOptions
-	network     networkOptions
+	network     network.Options
 	out         *term.Options
 	via         string
 	allVersions bool
@@ -79,7 +80,7 @@ is known of it.`,
 	return cmd
 }
 
-// Declare declares the flags that sync and follow share.
+// declare declares the flags that sync and follow share.
 func (o *syncOptions) declare(flags *pflag.FlagSet) {
 	o.selectOptions.declare(flags)
 	flags.StringVar(&o.via, "via", "auto", "get contents by this `WAY`: list (a request for each), dump (packages wherever there are any), auto (what costs least)")
@@ -95,7 +96,7 @@ func (o *syncOptions) declare(flags *pflag.FlagSet) {
 		flags.StringVar(&o.events, "events", "", "append one JSON line for every applied change to `FILE`, or write them to stdout if it is -")
 		flags.StringVar(&o.exec, "exec", "", "run `CMD` by sh for every batch of changes that is durable, with their JSON lines on its stdin; if it fails the run stops, and the next hands them over again")
 	})
-	o.network.declare(flags, theSource)
+	o.network.Declare(flags, network.TheSource)
 }
 
 // options returns what the flags mean to a Destination.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/internal/fetch"
@@ -89,7 +90,7 @@ func serveFor(ctx context.Context, h http.Handler, l net.Listener, do func(conte
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var err error
-	serr := serveBeside(ctx, source.NewServer(h), l, func(ctx context.Context) error {
+	serr := admin.ServeBeside(ctx, source.NewServer(h), l, func(ctx context.Context) error {
 		defer stop()
 		err = do(ctx)
 		return nil

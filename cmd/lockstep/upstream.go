@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
 	"lockstep/internal/fetch"
@@ -82,7 +83,7 @@ func (u *upstreams) note(set string, e *intake.Event) string {
 }
 
 // figures are what monitors learn of origins.
-func (u *upstreams) figures(out *figures) {
+func (u *upstreams) figures(out *admin.Figures) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	sets := make(map[string]bool)
@@ -101,10 +102,10 @@ func (u *upstreams) figures(out *figures) {
 		if failing {
 			age = time.Since(f.since).Seconds()
 		}
-		out.gauge("lockstep_source_origin_failing", "1 while the origin of the set (directory, list, feed, repository) cannot be read.", truth(failing), "set", set)
-		out.gauge("lockstep_source_origin_failing_seconds", "For how long the origin of the set could not be read.", age, "set", set)
+		out.Gauge("lockstep_source_origin_failing", "1 while the origin of the set (directory, list, feed, repository) cannot be read.", truth(failing), "set", set)
+		out.Gauge("lockstep_source_origin_failing_seconds", "For how long the origin of the set could not be read.", age, "set", set)
 		if t := u.read[set]; !t.IsZero() {
-			out.gauge("lockstep_source_origin_read_timestamp_seconds", "When the origin of the set was read last.", float64(t.UnixMicro())/1e6, "set", set)
+			out.Gauge("lockstep_source_origin_read_timestamp_seconds", "When the origin of the set was read last.", float64(t.UnixMicro())/1e6, "set", set)
 		}
 	}
 }

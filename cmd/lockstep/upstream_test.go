@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/intake"
 )
 
@@ -28,8 +29,8 @@ func TestOriginDown(t *testing.T) {
 	if d := u.detail(); !strings.HasPrefix(d, "set maps: its origin cannot be read since 2") || strings.Contains(d, "other") {
 		t.Errorf("detail %q", d)
 	}
-	m := newMetrics()
-	m.register(u.figures)
+	m := admin.NewMetrics()
+	m.Register(u.figures)
 	if s := scanned("maps", nil); !strings.Contains(s, "set maps: its origin can be read again") {
 		t.Errorf("note %q", s)
 	}

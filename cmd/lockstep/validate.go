@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lockstep/cmd/lockstep/internal/network"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
@@ -27,7 +28,7 @@ var errFindings = errors.New("not valid")
 // validateOptions are the flags of validate.
 type validateOptions struct {
 	targets []string
-	network networkOptions
+	network network.Options
 	out     *term.Options
 	sample  string
 	seed    uint64
@@ -81,7 +82,7 @@ repository (oai-pmh:URL, or its address) the answers to a few requests are check
 	flags.BoolVar(&o.alone, "alone", false, "check only the documents named, not what they name")
 	flags.BoolVar(&o.rules, "rules", false, "list the rules")
 	flags.StringVar(&o.baseURL, "base-url", "", "the `URL` a directory is served at (default: what its Source Description tells)")
-	o.network.declare(flags, theSource)
+	o.network.Declare(flags, network.TheSource)
 	return cmd
 }
 
@@ -113,7 +114,7 @@ func runValidate(ctx context.Context, o *validateOptions, io term.IO) error {
 	result.Findings = validate.Findings{}
 	var current atomic.Pointer[string]
 	vo := validate.Options{
-		Sample: sample, Seed: o.seed, Strict: o.strict, Advice: o.advice, Single: o.alone, Jobs: o.network.jobs,
+		Sample: sample, Seed: o.seed, Strict: o.strict, Advice: o.advice, Single: o.alone, Jobs: o.network.Jobs,
 		OnDocument: func(uri string) { current.Store(&uri) },
 		OnFinding: func(f validate.Finding) {
 			if !o.out.JSON {
@@ -188,7 +189,7 @@ func validateTarget(ctx context.Context, o *validateOptions, vo validate.Options
 	case err == nil:
 		return validateFile(ctx, vo, target)
 	}
-	client, err := o.network.client(target, io.LookupEnv, o.out.Logger(io))
+	client, err := o.network.Client(target, io.LookupEnv, o.out.Logger(io))
 	if err != nil {
 		return nil, err
 	}

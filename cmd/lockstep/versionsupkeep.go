@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/config"
 )
 
@@ -141,25 +142,25 @@ func (t *versionsTally) retained(set string, f versionsFigures, dropped int64) {
 }
 
 // versionFigures are what monitors learn of prior versions.
-func (s *site) versionFigures(out *figures) {
+func (s *site) versionFigures(out *admin.Figures) {
 	if s.versions.blobs == nil {
 		return
 	}
 	t := &s.versions.tally
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	out.counter("lockstep_source_versions_captured_total", "Versions of resources kept.", float64(s.keeper.Captured()))
-	out.counter("lockstep_source_versions_dropped_total", "Versions dropped, for they are not to be kept so long.", float64(t.dropped))
-	out.counter("lockstep_source_versions_damaged_total", "Times kept bytes turned out to be damaged; they are never served.", float64(s.keeper.Damaged()))
+	out.Counter("lockstep_source_versions_captured_total", "Versions of resources kept.", float64(s.keeper.Captured()))
+	out.Counter("lockstep_source_versions_dropped_total", "Versions dropped, for they are not to be kept so long.", float64(t.dropped))
+	out.Counter("lockstep_source_versions_damaged_total", "Times kept bytes turned out to be damaged; they are never served.", float64(s.keeper.Damaged()))
 	for i, set := range s.sets {
 		f, known := t.sets[set.name]
 		if !known || i >= maxSetFigures {
 			continue
 		}
-		out.gauge("lockstep_source_versions", "Versions there are, when that was looked at last.", float64(f.kept), "set", set.name)
-		out.gauge("lockstep_source_versions_bytes", "Their length, each by itself; what they take on disk is less.", float64(f.bytes), "set", set.name)
+		out.Gauge("lockstep_source_versions", "Versions there are, when that was looked at last.", float64(f.kept), "set", set.name)
+		out.Gauge("lockstep_source_versions_bytes", "Their length, each by itself; what they take on disk is less.", float64(f.bytes), "set", set.name)
 		if !f.oldest.IsZero() {
-			out.gauge("lockstep_source_versions_oldest_timestamp_seconds", "Datetime of the oldest of them.", float64(f.oldest.UnixMicro())/1e6, "set", set.name)
+			out.Gauge("lockstep_source_versions_oldest_timestamp_seconds", "Datetime of the oldest of them.", float64(f.oldest.UnixMicro())/1e6, "set", set.name)
 		}
 	}
 }

@@ -23,6 +23,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	_ "modernc.org/sqlite" // the driver
+
+	"lockstep/cmd/lockstep/internal/admin"
 )
 
 // readyLimit is how long a Source in the tests may take until it serves, and
@@ -43,11 +45,11 @@ type worldKey struct{}
 func worldOf(ts *testscript.TestScript) *world { return ts.Value(worldKey{}).(*world) }
 
 // A process is a lockstep that runs in the background and has said that it is
-// ready.
+// Ready.
 type process struct {
 	cmd     *exec.Cmd
 	address string
-	admin   string // path of the admin socket; "" if there is none
+	admin   string // Path of the admin socket; "" if there is none
 	out     *syncBuffer
 	stderr  *syncBuffer
 	done    chan error
@@ -148,7 +150,7 @@ func exitCodeOf(err error) (int, error) {
 // source: `source VAR ARG...` runs `lockstep ARG...` in the background until
 // the end of the script, waits until it is ready, and sets VAR to the address
 // it serves at, VAR_HOST to host and port of it, VAR_ADMIN to the path of its
-// admin socket.
+// Admin socket.
 func (w *world) source(ts *testscript.TestScript, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: source VAR ARG...")
@@ -387,7 +389,7 @@ func (w *world) save(ts *testscript.TestScript, args []string) {
 // a public one.
 func socketFor(address string) string {
 	u, err := url.Parse(address)
-	if err != nil || !strings.Contains(u.Path, "/"+pagesDir) || strings.HasSuffix(u.Path, "/healthz") || strings.HasSuffix(u.Path, "/readyz") {
+	if err != nil || !strings.Contains(u.Path, "/"+admin.PagesDir) || strings.HasSuffix(u.Path, "/healthz") || strings.HasSuffix(u.Path, "/readyz") {
 		return ""
 	}
 	socket, _ := adminSockets.Load(u.Host)

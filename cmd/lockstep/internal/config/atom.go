@@ -49,7 +49,7 @@ func (c *Atom) UnmarshalYAML(n *yaml.Node) error {
 	return n.Decode((*plain)(c))
 }
 
-// Check refuses what cannot be meant.
+// check refuses what cannot be meant.
 func (c *Atom) check() error {
 	switch {
 	case c == nil:

@@ -96,7 +96,7 @@ func (s *Set) Label(i int) string {
 	return strconv.Itoa(i + 1)
 }
 
-// Check refuses what cannot be meant and understands From.
+// check refuses what cannot be meant and understands From.
 func (s *Set) check() (err error) {
 	if s.From == "" {
 		return term.WithHint(errors.New("from is missing"), "say where its resources come from, as from: dir:/path/of/the/files")

@@ -1,3 +1,4 @@
+// Package help prints how commands are used, with the flags in groups.
 package help
 
 import (

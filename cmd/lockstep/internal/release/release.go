@@ -1,3 +1,4 @@
+// Package release knows the version of this binary.
 package release
 
 import "runtime/debug"

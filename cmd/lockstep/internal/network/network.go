@@ -1,4 +1,6 @@
-package main
+// Package network has the flags of commands that send requests, and makes
+// clients of them.
+package network
 
 import (
 	"crypto/tls"
@@ -21,32 +23,32 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// networkOptions are the flags every command shares that asks others for
+// Options are the flags every command shares that asks others for
 // something over the network.
-type networkOptions struct {
+type Options struct {
 	headers      []string
 	bearerFile   string
 	netrc        string
-	proxy        string
+	Proxy        string
 	caFile       string
-	timeout      time.Duration
-	retries      int
-	jobs         int
+	Timeout      time.Duration
+	Retries      int
+	Jobs         int
 	rate         float64
 	bandwidth    string
-	userAgent    string
+	UserAgent    string
 	allowPrivate bool
 }
 
-// noProxy as --proxy goes to no proxy, whatever the environment says.
-const noProxy = "none"
+// NoProxy as --proxy goes to no proxy, whatever the environment says.
+const NoProxy = "none"
 
 // proxyOption returns what --proxy means to a client. The environment is only
 // looked at where it names a proxy: who connects through one leaves the
 // checking of addresses to it.
-func (o *networkOptions) proxyOption(lookup func(string) (string, bool)) string {
-	switch o.proxy {
-	case noProxy:
+func (o *Options) proxyOption(lookup func(string) (string, bool)) string {
+	switch o.Proxy {
+	case NoProxy:
 		return ""
 	case "":
 		for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
@@ -55,7 +57,7 @@ func (o *networkOptions) proxyOption(lookup func(string) (string, bool)) string 
 			}
 		}
 	}
-	return o.proxy
+	return o.Proxy
 }
 
 // netrcDefault stands for the netrc file at its usual place.
@@ -68,44 +70,44 @@ func (v *netrcValue) String() string     { return string(*v) }
 func (v *netrcValue) Set(s string) error { *v = netrcValue(s); return nil }
 func (v *netrcValue) Type() string       { return "bool" } // help then shows no value
 
-// theSource is who is asked by commands that are given a Source.
-const theSource = "the Source"
+// TheSource is who is asked by commands that are given a Source.
+const TheSource = "the Source"
 
 // Declare declares the flags; whom says for people who is sent what is secret.
-func (o *networkOptions) declare(all *pflag.FlagSet, whom string) {
+func (o *Options) Declare(all *pflag.FlagSet, whom string) {
 	help.Grouped(all, help.NetworkGroup, func(flags *pflag.FlagSet) { o.declareFlags(flags, whom) })
 }
 
-func (o *networkOptions) declareFlags(flags *pflag.FlagSet, whom string) {
+func (o *Options) declareFlags(flags *pflag.FlagSet, whom string) {
 	flags.StringArrayVar(&o.headers, "header", nil, "send the header `'K: V'` to "+whom+", and to nobody else (repeatable)")
 	flags.StringVar(&o.bearerFile, "bearer-token-file", "", "send the token in `FILE` to "+whom+", and to nobody else")
 	flags.Var((*netrcValue)(&o.netrc), "netrc", "take user and password for "+whom+" from $NETRC or ~/.netrc; --netrc=`FILE` from FILE")
 	flags.Lookup("netrc").NoOptDefVal = netrcDefault
-	flags.StringVar(&o.proxy, "proxy", "", "go through the proxy at `URL`, or none (default: what HTTP_PROXY, HTTPS_PROXY and NO_PROXY say)")
+	flags.StringVar(&o.Proxy, "proxy", "", "go through the proxy at `URL`, or none (default: what HTTP_PROXY, HTTPS_PROXY and NO_PROXY say)")
 	flags.StringVar(&o.caFile, "ca-file", "", "trust the certificates in `FILE` (PEM) besides the system's")
-	flags.DurationVar(&o.timeout, "timeout", fetch.DefaultTimeout, "give up on a request after this `DURATION` without a byte; a transfer that moves has no limit")
-	flags.IntVar(&o.retries, "retries", fetch.MaxTries-1, "try a request that failed for a passing reason `N` times more")
-	flags.IntVar(&o.jobs, "jobs", 0, "have at most `N` requests under way; 0 adapts")
+	flags.DurationVar(&o.Timeout, "timeout", fetch.DefaultTimeout, "give up on a request after this `DURATION` without a byte; a transfer that moves has no limit")
+	flags.IntVar(&o.Retries, "retries", fetch.MaxTries-1, "try a request that failed for a passing reason `N` times more")
+	flags.IntVar(&o.Jobs, "jobs", 0, "have at most `N` requests under way; 0 adapts")
 	flags.Float64Var(&o.rate, "rate", 0, "make at most `R` requests a second to one host; 0 is no limit")
 	flags.StringVar(&o.bandwidth, "bandwidth", "", "read at most `BYTES` a second, as 500k, 2M; empty is no limit")
-	flags.StringVar(&o.userAgent, "user-agent", "", "call ourselves `NAME`")
+	flags.StringVar(&o.UserAgent, "user-agent", "", "call ourselves `NAME`")
 	flags.BoolVar(&o.allowPrivate, "allow-private", false, "let documents name private and loopback addresses; without it only a Source that is itself at one, or a file, may")
 }
 
-// client returns a client for the Source at home, an address as the user gave
+// Client returns a client for the Source at home, an address as the user gave
 // it.
-func (o *networkOptions) client(home string, lookup func(string) (string, bool), log *slog.Logger) (*fetch.Client, error) {
+func (o *Options) Client(home string, lookup func(string) (string, bool), log *slog.Logger) (*fetch.Client, error) {
 	opts := fetch.Options{
-		Header: http.Header{}, Proxy: o.proxyOption(lookup), CAFile: o.caFile, Timeout: o.timeout, Retries: o.retries, Jobs: o.jobs,
-		Rate: o.rate, UserAgent: o.userAgent, AllowPrivate: o.allowPrivate, Logger: log,
+		Header: http.Header{}, Proxy: o.proxyOption(lookup), CAFile: o.caFile, Timeout: o.Timeout, Retries: o.Retries, Jobs: o.Jobs,
+		Rate: o.rate, UserAgent: o.UserAgent, AllowPrivate: o.allowPrivate, Logger: log,
 	}
 	if opts.UserAgent == "" {
 		opts.UserAgent = "lockstep/" + release.Version()
 	}
-	if o.retries == 0 {
+	if o.Retries == 0 {
 		opts.Retries = -1 // zero asks for the default there
 	}
-	if o.timeout <= 0 || o.retries < 0 || o.jobs < 0 || o.rate < 0 {
+	if o.Timeout <= 0 || o.Retries < 0 || o.Jobs < 0 || o.rate < 0 {
 		return nil, term.Usagef("--timeout must be above 0; --retries, --jobs and --rate must not be below 0")
 	}
 	if opts.Home = discover.Home(home); opts.Home == nil {
@@ -149,18 +151,18 @@ func netrcPath(netrc string, lookup func(string) (string, bool)) string {
 	return filepath.Join(home, ".netrc")
 }
 
-// hubClient returns a client for hubs, which the user has named: nothing keeps
+// HubClient returns a client for hubs, which the user has named: nothing keeps
 // them from being anywhere.
-func (o *networkOptions) hubClient() (*http.Client, error) {
+func (o *Options) HubClient() (*http.Client, error) {
 	t := http.DefaultTransport.(*http.Transport).Clone()
-	switch o.proxy {
+	switch o.Proxy {
 	case "": // as the environment says
-	case noProxy:
+	case NoProxy:
 		t.Proxy = nil
 	default:
-		u, err := url.Parse(o.proxy)
+		u, err := url.Parse(o.Proxy)
 		if err != nil {
-			return nil, term.Usagef("--proxy %q is no URL", o.proxy)
+			return nil, term.Usagef("--proxy %q is no URL", o.Proxy)
 		}
 		t.Proxy = http.ProxyURL(u)
 	}

@@ -1,25 +1,25 @@
-package main
+package admin
 
 import (
 	"net/http"
 	"sync/atomic"
 )
 
-// A startingHandler answers for a process that is not ready yet: it lives, and
+// A StartingHandler answers for a process that is not ready yet: it lives, and
 // everything else is to be asked for again in a second.
-type startingHandler struct {
+type StartingHandler struct {
 	ready atomic.Pointer[http.Handler] // nil: still starting
 }
 
-// set has all requests from now on answered by h.
-func (s *startingHandler) set(h http.Handler) { s.ready.Store(&h) }
+// Set has all requests from now on answered by h.
+func (s *StartingHandler) Set(h http.Handler) { s.ready.Store(&h) }
 
-func (s *startingHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *StartingHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h := s.ready.Load(); h != nil {
 		(*h).ServeHTTP(w, r)
 		return
 	}
-	if r.URL.Path == "/"+pagesDir+"healthz" {
+	if r.URL.Path == "/"+PagesDir+"healthz" {
 		says(func() error { return nil }).ServeHTTP(w, r)
 		return
 	}

@@ -1,4 +1,4 @@
-package main
+package admin
 
 import (
 	"net/http"
@@ -8,28 +8,28 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// metrics are the figures one process tells monitors, in the text format of
+// Metrics are the figures one process tells monitors, in the text format of
 // Prometheus. What they are read off is counted where the work is done, which
 // knows nothing of metrics: a function reads it whenever somebody
 // asks.
-type metrics struct{ registry *prometheus.Registry }
+type Metrics struct{ registry *prometheus.Registry }
 
-// newMetrics returns metrics of the process itself: memory, processor, Go's
+// NewMetrics returns metrics of the process itself: memory, processor, Go's
 // runtime.
-func newMetrics() *metrics {
-	m := &metrics{prometheus.NewRegistry()}
+func NewMetrics() *Metrics {
+	m := &Metrics{prometheus.NewRegistry()}
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
-// register adds figures. collect is called for each request, perhaps several
+// Register adds figures. collect is called for each request, perhaps several
 // times at once, and must be quick: it reads what is in memory. A name and its
 // labels must come once in all.
-func (m *metrics) register(collect func(*figures)) { m.registry.MustRegister(sampler(collect)) }
+func (m *Metrics) Register(collect func(*Figures)) { m.registry.MustRegister(sampler(collect)) }
 
-// handler serves the figures. Should one of them be wrong, it leaves that out
+// Handler serves the figures. Should one of them be wrong, it leaves that out
 // and serves the others.
-func (m *metrics) handler() http.Handler {
+func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: maxScrapes,
 	})
@@ -38,25 +38,25 @@ func (m *metrics) handler() http.Handler {
 // maxScrapes bounds how many may read figures at a time: nobody needs more.
 const maxScrapes = 10
 
-// figures collects the figures of one moment. Names follow Prometheus' rules:
+// Figures collects the figures of one moment. Names follow Prometheus' rules:
 // lockstep_ROLE_WHAT_UNIT, _total at the end of what only grows. Labels are
 // pairs of name and value, with values of which there are few: never a URL that
 // a stranger chose.
-type figures struct{ out chan<- prometheus.Metric }
+type Figures struct{ out chan<- prometheus.Metric }
 
-// gauge adds a figure that goes up and down.
-func (s *figures) gauge(name, help string, value float64, labels ...string) {
+// Gauge adds a figure that goes up and down.
+func (s *Figures) Gauge(name, help string, value float64, labels ...string) {
 	s.add(name, help, prometheus.GaugeValue, value, labels)
 }
 
-// counter adds a figure that only grows while the process runs.
-func (s *figures) counter(name, help string, value float64, labels ...string) {
+// Counter adds a figure that only grows while the process runs.
+func (s *Figures) Counter(name, help string, value float64, labels ...string) {
 	s.add(name, help, prometheus.CounterValue, value, labels)
 }
 
-// histogram adds how values are distributed: how many there were, their sum,
+// Histogram adds how values are distributed: how many there were, their sum,
 // and for each upper bound how many were not above it.
-func (s *figures) histogram(name, help string, count uint64, sum float64, upTo map[float64]uint64, labels ...string) {
+func (s *Figures) Histogram(name, help string, count uint64, sum float64, upTo map[float64]uint64, labels ...string) {
 	desc, values := describe(name, help, labels)
 	m, err := prometheus.NewConstHistogram(desc, count, sum, upTo, values...)
 	if err != nil {
@@ -65,7 +65,7 @@ func (s *figures) histogram(name, help string, count uint64, sum float64, upTo m
 	s.out <- m
 }
 
-func (s *figures) add(name, help string, kind prometheus.ValueType, value float64, labels []string) {
+func (s *Figures) add(name, help string, kind prometheus.ValueType, value float64, labels []string) {
 	desc, values := describe(name, help, labels)
 	m, err := prometheus.NewConstMetric(desc, kind, value, values...)
 	if err != nil {
@@ -85,10 +85,10 @@ func describe(name, help string, labels []string) (*prometheus.Desc, []string) {
 
 // A sampler is a [prometheus.Collector] that does not say beforehand what it
 // collects.
-type sampler func(*figures)
+type sampler func(*Figures)
 
 // Describe implements [prometheus.Collector].
 func (sampler) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements [prometheus.Collector].
-func (f sampler) Collect(out chan<- prometheus.Metric) { f(&figures{out}) }
+func (f sampler) Collect(out chan<- prometheus.Metric) { f(&Figures{out}) }

@@ -1,4 +1,7 @@
-package main
+// Package admin is what a long-running command offers to operators: the admin
+// listener and its token, metrics, readiness and status pages, and the answer
+// while the command is still starting.
+package admin
 
 import (
 	"context"
@@ -20,69 +23,69 @@ import (
 )
 
 const (
-	// adminOff as --admin listens nowhere for administration.
-	adminOff = "off"
-	// adminTokenName and publishTokenName are the files of generated tokens in a
+	// AdminOff as --admin listens nowhere for administration.
+	AdminOff = "off"
+	// adminTokenName and PublishTokenName are the files of generated tokens in a
 	// state directory.
 	adminTokenName   = "admin-token"
-	publishTokenName = "publish-token"
+	PublishTokenName = "publish-token"
 )
 
-// adminOptions are the flags that say how a process is administrated.
-type adminOptions struct {
-	admin     string
+// Flags are the flags that say how a process is administrated.
+type Flags struct {
+	Admin     string
 	tokenFile string
 }
 
 // Declare declares the flags; what names what can be administrated.
-func (o *adminOptions) declare(flags *pflag.FlagSet, what string) {
-	flags.StringVar(&o.admin, "admin", "", "listen for administration ("+what+") at `ADDRESS`: unix:PATH, HOST:PORT, which takes the admin token, or off (default unix:admin.sock in the state directory)")
+func (o *Flags) Declare(flags *pflag.FlagSet, what string) {
+	flags.StringVar(&o.Admin, "admin", "", "listen for administration ("+what+") at `ADDRESS`: unix:PATH, HOST:PORT, which takes the admin token, or off (default unix:admin.sock in the state directory)")
 	flags.StringVar(&o.tokenFile, "admin-token-file", "", "the admin tokens are in `FILE`, one a line; they are good at --listen, too (default admin-token in the state directory, made where there is none)")
 }
 
 // settle refuses addresses that cannot be meant.
-func (o *adminOptions) settle() error {
-	if o.admin == "" || o.admin == adminOff || strings.HasPrefix(o.admin, "unix:") && o.admin != "unix:" {
+func (o *Flags) settle() error {
+	if o.Admin == "" || o.Admin == AdminOff || strings.HasPrefix(o.Admin, "unix:") && o.Admin != "unix:" {
 		return nil
 	}
-	if i := strings.LastIndexByte(o.admin, ':'); i < 0 || strings.Contains(o.admin, "/") {
-		return term.Usage(fmt.Errorf("--admin %q: want unix:PATH, HOST:PORT or off", o.admin), "as --admin unix:/run/lockstep/admin.sock, or --admin 127.0.0.1:9090")
+	if i := strings.LastIndexByte(o.Admin, ':'); i < 0 || strings.Contains(o.Admin, "/") {
+		return term.Usage(fmt.Errorf("--admin %q: want unix:PATH, HOST:PORT or off", o.Admin), "as --admin unix:/run/lockstep/admin.sock, or --admin 127.0.0.1:9090")
 	}
 	return nil
 }
 
-// An administration is how a process is administrated: on a listener of its
+// An Access is how a process is administrated: on a listener of its
 // own, and with the admin token on the public one.
-type administration struct {
-	guard     *trust.Guard
+type Access struct {
+	Guard     *trust.Guard
 	listener  *trust.Listener // nil: there is none
-	tokenFile string          // "": nothing takes the admin token
+	TokenFile string          // "": nothing takes the admin token
 }
 
-// open listens for administration, with the files it needs in the directory
+// Open listens for administration, with the files it needs in the directory
 // state. The token is made where something takes one: a listener over TCP, or,
 // with public, the public listener.
-func (o *adminOptions) open(ctx context.Context, state string, public bool, io term.IO) (*administration, error) {
-	a := &administration{tokenFile: o.tokenFile}
+func (o *Flags) Open(ctx context.Context, state string, public bool, io term.IO) (*Access, error) {
+	a := &Access{TokenFile: o.tokenFile}
 	if err := o.settle(); err != nil {
 		return nil, err
 	}
 	var tokens *trust.Tokens
 	var err error
 	switch {
-	case a.tokenFile != "":
-		if tokens, err = trust.ReadTokens(a.tokenFile); err != nil {
+	case a.TokenFile != "":
+		if tokens, err = trust.ReadTokens(a.TokenFile); err != nil {
 			return nil, term.Usage(fmt.Errorf("--admin-token-file: %w", err), "")
 		}
-	case public || o.admin != "" && !strings.HasPrefix(o.admin, "unix:"):
-		if a.tokenFile, err = filepath.Abs(filepath.Join(state, adminTokenName)); err != nil {
+	case public || o.Admin != "" && !strings.HasPrefix(o.Admin, "unix:"):
+		if a.TokenFile, err = filepath.Abs(filepath.Join(state, adminTokenName)); err != nil {
 			return nil, err
 		}
-		if tokens, err = trust.MakeTokens(a.tokenFile); err != nil {
+		if tokens, err = trust.MakeTokens(a.TokenFile); err != nil {
 			return nil, term.WithHint(err, "remove the file, and a new token is made")
 		}
 	}
-	a.guard = trust.NewGuard(tokens)
+	a.Guard = trust.NewGuard(tokens)
 	if a.listener, err = o.listen(ctx, state, io); err != nil {
 		return nil, err
 	}
@@ -91,10 +94,10 @@ func (o *adminOptions) open(ctx context.Context, state string, public bool, io t
 
 // listen opens the listener. A default that cannot be had is no reason not to
 // start: some file systems have no sockets.
-func (o *adminOptions) listen(ctx context.Context, state string, io term.IO) (*trust.Listener, error) {
+func (o *Flags) listen(ctx context.Context, state string, io term.IO) (*trust.Listener, error) {
 	const remedy = "as --admin unix:/run/lockstep/admin.sock, --admin 127.0.0.1:9090, or --admin off"
-	switch o.admin {
-	case adminOff:
+	switch o.Admin {
+	case AdminOff:
 		return nil, nil
 	case "":
 		l, err := trust.ListenIn(ctx, state)
@@ -107,81 +110,81 @@ func (o *adminOptions) listen(ctx context.Context, state string, io term.IO) (*t
 		}
 		return l, nil
 	}
-	l, err := trust.Listen(ctx, o.admin)
+	l, err := trust.Listen(ctx, o.Admin)
 	switch {
 	case errors.Is(err, trust.ErrSocketPath):
-		return nil, term.Usage(fmt.Errorf("--admin %s: %w", o.admin, err), "choose a shorter path, "+remedy)
+		return nil, term.Usage(fmt.Errorf("--admin %s: %w", o.Admin, err), "choose a shorter path, "+remedy)
 	case err != nil:
-		return nil, term.WithHint(fmt.Errorf("listen for administration at %s: %w", o.admin, err), "choose another address, "+remedy)
+		return nil, term.WithHint(fmt.Errorf("listen for administration at %s: %w", o.Admin, err), "choose another address, "+remedy)
 	}
 	return l, nil
 }
 
 // Close stops listening. It may be called more than once, and on nil.
-func (a *administration) Close() {
+func (a *Access) Close() {
 	if a != nil && a.listener != nil {
 		_ = a.listener.Close() // the server may have done so
 	}
 }
 
 // Address returns where administration is listened for; "" if nowhere.
-func (a *administration) address() string {
+func (a *Access) Address() string {
 	if a == nil || a.listener == nil {
 		return ""
 	}
 	return a.listener.Address()
 }
 
-// trusts returns the guard of administration; nil if there is none.
-func (a *administration) trusts() *trust.Guard {
+// Trusts returns the guard of administration; nil if there is none.
+func (a *Access) Trusts() *trust.Guard {
 	if a == nil {
 		return nil
 	}
-	return a.guard
+	return a.Guard
 }
 
-// print says on stdout where and with which token the process is administrated.
-func (a *administration) print(io term.IO) {
-	if address := a.address(); address != "" {
+// Print says on stdout where and with which token the process is administrated.
+func (a *Access) Print(io term.IO) {
+	if address := a.Address(); address != "" {
 		io.Printf("  administration   %s\n", address)
 	}
-	if a != nil && a.tokenFile != "" {
-		io.Printf("  admin token      %s\n", a.tokenFile)
+	if a != nil && a.TokenFile != "" {
+		io.Printf("  admin token      %s\n", a.TokenFile)
 	}
 }
 
-// curl returns the options with which curl sends a request like r, for people.
-func (a *administration) curl(r *http.Request) string {
+// Curl returns the options with which curl sends a request like r, for people.
+func (a *Access) Curl(r *http.Request) string {
 	if trust.FromOwner(r) {
-		return "--unix-socket " + quoted(a.listener.Socket()) + " "
+		return "--unix-socket " + Quoted(a.listener.Socket()) + " "
 	}
 	return `-H "Authorization: Bearer $TOKEN" `
 }
 
-// quoted returns a path as a shell takes it.
-func quoted(path string) string {
+// Quoted returns a path as a shell takes it.
+func Quoted(path string) string {
 	if strings.Trim(path, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/") == "" {
 		return path
 	}
 	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
-// serve serves administration by h until ctx ends.
-func (a *administration) serve(ctx context.Context, h http.Handler, log *slog.Logger) error {
+// Serve serves administration by h until ctx ends.
+func (a *Access) Serve(ctx context.Context, h http.Handler, log *slog.Logger) error {
 	if a == nil || a.listener == nil {
 		return nil
 	}
 	srv := source.NewServer(a.listener.Handler(h))
 	srv.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug)
-	if err := serveBeside(ctx, srv, a.listener); err != nil && ctx.Err() == nil {
+	if err := ServeBeside(ctx, srv, a.listener); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("administration: %w", err)
 	}
 	return nil
 }
 
-// serveBeside serves on l while the tasks run, until ctx ends or one of them
+// ServeBeside serves on l while the tasks run, until ctx ends or one of them
 // fails; then requests under way are finished, if they are quick about it.
-func serveBeside(ctx context.Context, srv *http.Server, l net.Listener, tasks ...func(context.Context) error) error {
+func ServeBeside(ctx context.Context, srv *http.Server, l net.Listener, tasks ...func(context.Context) error) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {

@@ -1,4 +1,4 @@
-package main
+package admin
 
 import (
 	"context"
@@ -12,24 +12,24 @@ import (
 // errDatabase is all that readiness says of a database to the public.
 var errDatabase = errors.New("the database does not work")
 
-// A readiness says whether a process can do what it is there for. The cause of a
+// A Readiness says whether a process can do what it is there for. The cause of a
 // failure names files or hosts: it is logged, once for each time it begins.
-type readiness struct {
-	check   func(context.Context) error
-	log     *slog.Logger
+type Readiness struct {
+	Check   func(context.Context) error
+	Log     *slog.Logger
 	failing atomic.Bool
 }
 
-// ready returns nil, or why the process is not ready.
-func (r *readiness) ready() error {
-	err := r.check(context.Background())
+// Ready returns nil, or why the process is not ready.
+func (r *Readiness) Ready() error {
+	err := r.Check(context.Background())
 	switch {
 	case errors.Is(err, hub.ErrNotReady):
 		return err
 	case err != nil && !r.failing.Swap(true):
-		r.log.Error("not ready", slog.String("err", err.Error()))
+		r.Log.Error("not ready", slog.String("err", err.Error()))
 	case err == nil && r.failing.Swap(false):
-		r.log.Warn("ready again")
+		r.Log.Warn("ready again")
 	}
 	if err != nil {
 		return errDatabase

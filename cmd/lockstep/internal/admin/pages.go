@@ -1,4 +1,4 @@
-package main
+package admin
 
 import (
 	"net/http"
@@ -9,52 +9,52 @@ import (
 	"lockstep/internal/trust"
 )
 
-// pagesDir is where pages about a process are, below its base URL: for people,
+// PagesDir is where pages about a process are, below its base URL: for people,
 // monitors, and programs that manage it.
-const pagesDir = "-/"
+const PagesDir = "-/"
 
-// pages serve the status of a process. All but health and readiness takes the
-// admin token, or the admin socket.
-type pages struct {
-	detail func() string // what /-/readyz says behind "ok"; may be nil
-	dir    string        // the path they are below, from the root, with a slash at its end
+// Pages serve the status of a process. All but health and readiness takes the
+// Admin token, or the admin socket.
+type Pages struct {
+	Detail func() string // what /-/readyz says behind "ok"; may be nil
+	Dir    string        // the path they are below, from the root, with a slash at its end
 	guard  *trust.Guard
-	routes []pageRoute
+	Routes []pageRoute
 }
 
 // A pageRoute is one address, or all below one that ends in a slash.
 type pageRoute struct {
-	path    string // below dir
+	Path    string // below dir
 	handler http.Handler
 }
 
-// newPages returns the pages of what is served below base, a path with slashes
+// NewPages returns the pages of what is served below base, a path with slashes
 // WithoutUser both ends: health, and figures. ready tells why the process is not ready
 // yet; nil says it is.
-func newPages(base string, g *trust.Guard, m *metrics, ready func() error) *pages {
-	p := &pages{dir: base + pagesDir, guard: g}
+func NewPages(base string, g *trust.Guard, m *Metrics, ready func() error) *Pages {
+	p := &Pages{Dir: base + PagesDir, guard: g}
 	p.add("healthz", says(func() error { return nil }))
 	p.add("readyz", saysWith(ready, func() string {
-		if p.detail == nil {
+		if p.Detail == nil {
 			return ""
 		}
-		return p.detail()
+		return p.Detail()
 	}))
-	p.protect("metrics", m.handler())
+	p.Protect("metrics", m.Handler())
 	return p
 }
 
 // add serves h at path below the pages, to everybody.
-func (p *pages) add(path string, h http.Handler) { p.routes = append(p.routes, pageRoute{path, h}) }
+func (p *Pages) add(path string, h http.Handler) { p.Routes = append(p.Routes, pageRoute{path, h}) }
 
-// protect serves h at path to requests that may administrate.
-func (p *pages) protect(path string, h http.Handler) { p.add(path, p.guard.Protect(h)) }
+// Protect serves h at path to requests that may administrate.
+func (p *Pages) Protect(path string, h http.Handler) { p.add(path, p.guard.Protect(h)) }
 
-// mount serves h at an address and at all below it, to requests that may
+// Mount serves h at an address and at all below it, to requests that may
 // administrate. The path h sees begins after it.
-func (p *pages) mount(at string, h http.Handler) {
+func (p *Pages) Mount(at string, h http.Handler) {
 	below := p.guard.Protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		rest := strings.TrimPrefix(r.URL.EscapedPath(), p.dir+at)
+		rest := strings.TrimPrefix(r.URL.EscapedPath(), p.Dir+at)
 		if rest == "" {
 			rest = "/"
 		}
@@ -68,17 +68,17 @@ func (p *pages) mount(at string, h http.Handler) {
 		sub.URL = inner
 		h.ServeHTTP(w, &sub)
 	}))
-	p.routes = append(p.routes, pageRoute{at, below}, pageRoute{at + "/", below})
+	p.Routes = append(p.Routes, pageRoute{at, below}, pageRoute{at + "/", below})
 }
 
-// serve answers a request for one of the pages, and reports whether it was.
-func (p *pages) serve(w http.ResponseWriter, r *http.Request) bool {
-	rel, ok := strings.CutPrefix(r.URL.EscapedPath(), p.dir)
+// Serve answers a request for one of the pages, and reports whether it was.
+func (p *Pages) Serve(w http.ResponseWriter, r *http.Request) bool {
+	rel, ok := strings.CutPrefix(r.URL.EscapedPath(), p.Dir)
 	if !ok {
 		return false
 	}
-	for _, route := range p.routes {
-		if rel == route.path || strings.HasSuffix(route.path, "/") && strings.HasPrefix(rel, route.path) {
+	for _, route := range p.Routes {
+		if rel == route.Path || strings.HasSuffix(route.Path, "/") && strings.HasPrefix(rel, route.Path) {
 			route.handler.ServeHTTP(w, r)
 			return true
 		}
@@ -86,13 +86,13 @@ func (p *pages) serve(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// admin returns a handler for the admin listener: the pages, and what else may
+// Admin returns a handler for the admin listener: the pages, and what else may
 // be administrated. There they are at the root, too, wherever the public
 // addresses are.
-func (p *pages) admin(more func(http.ResponseWriter, *http.Request) bool) http.Handler {
+func (p *Pages) Admin(more func(http.ResponseWriter, *http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if rest, ok := strings.CutPrefix(r.URL.EscapedPath(), "/"+pagesDir); ok && !strings.HasPrefix(r.URL.EscapedPath(), p.dir) {
-			inner, err := url.ParseRequestURI(p.dir + rest)
+		if rest, ok := strings.CutPrefix(r.URL.EscapedPath(), "/"+PagesDir); ok && !strings.HasPrefix(r.URL.EscapedPath(), p.Dir) {
+			inner, err := url.ParseRequestURI(p.Dir + rest)
 			if err != nil {
 				http.NotFound(w, r)
 				return
@@ -101,11 +101,11 @@ func (p *pages) admin(more func(http.ResponseWriter, *http.Request) bool) http.H
 			sub := *r
 			sub.URL, r = inner, &sub
 		}
-		if p.serve(w, r) || more != nil && more(w, r) {
+		if p.Serve(w, r) || more != nil && more(w, r) {
 			return
 		}
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		http.Error(w, "there is nothing here; administration is below /"+pagesDir+", as /"+pagesDir+"metrics", http.StatusNotFound)
+		http.Error(w, "there is nothing here; administration is below /"+PagesDir+", as /"+PagesDir+"metrics", http.StatusNotFound)
 	})
 }
 
