@@ -30,6 +30,7 @@ release-check: lint race ## before a release: what takes too long for each chang
 	FUZZ=30s FUZZ_TOTAL=3600 ./tools/fuzz.sh
 	$(GO) test -count=1 -timeout 1h ./destination -run '^(TestHistories|TestPushes|TestAt)$$' -histories 2000 -pushes 300 -pasts 200
 	$(GO) test -count=1 -timeout 1h ./destination -fault.step 1 -follows 100 -kills 20 -kill.files 1000 -keep.lives 60 -swap.lives 100 -break.files 300 -rapid.checks 400
+	$(GO) test -count=1 -timeout 1h ./source -source.full -source.atomrounds 30
 	$(GO) test ./...
 
 soak: ## before a release: kills, histories and power cuts in the numbers we promise
@@ -39,7 +40,7 @@ soak: ## before a release: kills, histories and power cuts in the numbers we pro
 	$(GO) test -count=1 -timeout 2h ./vault -run TestKilled -kills 500
 	$(GO) test -count=1 -timeout 2h ./cmd/lockstep -run 'TestTorture|TestHubKill|TestKillAnywhere|TestServeKilled|TestPublishKilled|TestDumpKilled|TestAtom.*Killed|TestKillHarvest|TestPowerCut' -torture 200 -hub-kills 1000 -kills 200 -serve-kills 500 -publish-kills 200 -dump-kills 200 -atom-kills 100 -harvest-kills 100 -cuts 200
 	$(GO) test -count=1 -timeout 2h ./cmd/lockstep -run 'TestMemory|TestFullDisk$$|TestConverge' -memory -each-room -converge-steps 1000
-	$(GO) test -count=1 -timeout 2h ./source -run TestAtom -source.atom -source.atomrounds 600
+	$(GO) test -count=1 -timeout 2h ./source -run TestAtom -source.full -source.atom -source.atomrounds 600
 	$(GO) test -count=1 -timeout 2h ./repository -run Convergence -histories 3000
 	$(GO) test -count=1 -timeout 2h ./bridge -run Converges -rounds 300
 

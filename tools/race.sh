@@ -19,6 +19,6 @@ race ./destination -skip 'Kill|PowerCut|Memory' -histories 15 -pasts 1 -follows 
 race ./source -source.atomrounds 5 -skip 'ZIP64|ReadBy'
 race ./bridge -rounds 1
 race ./repository -histories 6
-# The whole program, by scripts. Those that only print or only kill are left out.
-race ./cmd/lockstep -run '^TestScript$/^(serve|sync|follow|hub|notify|api|publish|bucket|dump|versions|harvest|atom|oai)'
+# The whole program, by scripts: those in which most goes on at a time.
+race ./cmd/lockstep -run '^TestScript$/^(api|bucketmirror|bucketout|dumpsync|followevents|followhub|followpoll|harvestoai|hubserve|keepbucket|notify|streams|versions)$'
 race ./blob -tags portable # what other systems than Linux do
