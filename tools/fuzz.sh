@@ -1,46 +1,82 @@
 #!/usr/bin/env bash
-# Runs every fuzz target of the module for FUZZ each (default 5s), one after
-# the other, and stops at the first that finds something. FUZZ_TOTAL seconds
-# (default 240) bound the whole: with many targets each runs for less time. The
-# test binary of a package is built once for all its targets.
+# Runs every fuzz target of the module for FUZZ each (default 5s), as many
+# packages at a time as there are processors, and fails if one finds something.
+# FUZZ_TOTAL seconds (default 240) bound the whole: with many targets each runs
+# for less time, but for no less than a second. The test binary of a package is
+# built once for all its targets.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-root=$PWD
 
-targets=() # "directory name"
+declare -A targets=() # names by directory
+count=0
 while IFS=: read -r file line; do
 	name=${line#func }
-	targets+=("$(dirname "$file") ${name%%(*}")
+	dir=$(dirname "$file")
+	targets[$dir]="${targets[$dir]:-} ${name%%(*}"
+	count=$((count + 1))
 done < <(git grep -E --untracked '^func Fuzz[A-Z][A-Za-z0-9_]*\(' -- '*_test.go' | sort)
-((${#targets[@]} > 0)) || { echo "no fuzz targets found"; exit 1; }
+((count > 0)) || { echo "no fuzz targets found"; exit 1; }
 
+lanes=$(getconf _NPROCESSORS_ONLN)
 each=${FUZZ:-5s}
 seconds=${each%s}
 total=${FUZZ_TOTAL:-240}
 # Building a package and starting a target take about a second as well.
-if ((${#targets[@]} * (seconds + 1) > total)); then
-	seconds=$((total / ${#targets[@]} - 1))
+if ((count * (seconds + 1) > total * lanes)); then
+	seconds=$((total * lanes / count - 1))
 	((seconds >= 1)) || seconds=1
 fi
-echo "fuzz: ${#targets[@]} targets, ${seconds}s each"
+echo "fuzz: $count targets, ${seconds}s each, $lanes at a time"
+module=$(go list -m)
 cache=$(go env GOCACHE)/fuzz
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
-built=
-for t in "${targets[@]}"; do
-	read -r dir name <<<"$t"
-	if [[ $dir != "$built" ]]; then
-		go test -c -fuzz=. -o "$out/fuzz.test" "./$dir"
-		built=$dir
+
+# A finding has an input, a panic or a seed that fails, and so has a worker that
+# crashes. At the end of its time a run at times says "context deadline exceeded"
+# without one, and a worker that is slow or was killed is no finding either.
+# Whatever else makes a run fail is a failure.
+is_finding='Failing input|failure while testing seed corpus|panic:|fatal error:'
+is_none='context deadline exceeded|fuzzing process (hung or )?terminated|fuzzing process hung'
+
+fuzz() { # DIRECTORY NUMBER NAME...: runs the targets of a package
+	local dir=$1 binary=$out/$2.test name text state
+	shift 2
+	# As -fuzz does, but only for the module: instrumenting what it depends on, a
+	# database among it, takes minutes and guides towards nothing of ours.
+	go test -c "-gcflags=$module/...=-d=libfuzzer" -o "$binary" "./$dir" || return 1
+	for name in "$@"; do
+		state=
+		if ! text=$(cd "$dir" && "$binary" -test.run '^$' -test.fuzz "^${name}\$" -test.fuzztime "${seconds}s" \
+			-test.parallel 1 -test.fuzzcachedir "$cache/lockstep/$dir" 2>&1); then
+			if grep -qE "$is_finding" <<<"$text" || ! grep -qE "$is_none" <<<"$text"; then
+				printf '%s %s: FAILED\n%s\n' "$dir" "$name" "$text"
+				return 1
+			fi
+			state=" (not to the end)"
+		fi
+		echo "$dir $name: $(grep -o 'execs: [0-9]*' <<<"$text" | tail -n 1)$state"
+		echo "$dir $name" >>"$out/ran"
+	done
+	rm -f "$binary"
+}
+
+failed=0 running=0 number=0
+for dir in $(for d in "${!targets[@]}"; do echo "$(wc -w <<<"${targets[$d]}") $d"; done | sort -k1,1nr -k2 | cut -d ' ' -f 2); do # the longest first
+	if ((running == lanes)); then
+		wait -n || failed=1
+		running=$((running - 1))
 	fi
-	# At the end of its time a run at times says "context deadline exceeded"
-	# and fails though nothing was found: a finding has an input or a panic.
-	if ! text=$(cd "$dir" && "$out/fuzz.test" -test.run '^$' -test.fuzz "^${name}\$" -test.fuzztime "${seconds}s" \
-		-test.fuzzcachedir "$cache/lockstep/$dir" 2>&1) &&
-		{ ! grep -q '^ *context deadline exceeded$' <<<"$text" || grep -q 'Failing input\|panic' <<<"$text"; }; then
-		echo "$text"
-		exit 1
-	fi
-	echo "$dir $name: $(grep -o 'execs: [0-9]*' <<<"$text" | tail -n 1)"
+	((failed == 0)) || break
+	number=$((number + 1))
+	# shellcheck disable=SC2086 # names are words
+	fuzz "$dir" "$number" ${targets[$dir]} &
+	running=$((running + 1))
 done
-cd "$root"
+while ((running > 0)); do
+	wait -n || failed=1
+	running=$((running - 1))
+done
+ran=$(wc -l <"$out/ran" || echo 0)
+echo "fuzz: $ran of $count targets ran in ${SECONDS}s"
+((failed == 0 && ran == count))
