@@ -38,7 +38,6 @@ type phraseBudget struct {
 const budgetStep = 5
 
 var phraseBudgets = []phraseBudget{
-	{".", 0, 0, 40},
 	{"atompmh", 80, 0, 0},
 	{"bitstream", 105, 30, 0},
 	{"blob", 40, 0, 0},
