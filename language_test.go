@@ -48,7 +48,7 @@ var phraseBudgets = []phraseBudget{
 	{"discover", 45, 5, 0},
 	{"hub", 65, 10, 35},
 	{"intake", 100, 10, 0},
-	{"internal", 55, 0, 0},
+	{"internal", 45, 0, 0},
 	{"memento", 50, 0, 0},
 	{"oaipmh", 35, 0, 0},
 	{"patch", 25, 0, 0},

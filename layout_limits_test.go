@@ -53,7 +53,7 @@ type exception struct {
 const lineStep = 250
 
 var exceptions = []exception{
-	{"destination", codeLines, 23250},
+	{"destination", codeLines, 23000},
 	{"intake", codeLines, 13000},
 	{"source", codeLines, 12250},
 	{"cmd/lockstep", codeLines, 9500},
@@ -151,7 +151,7 @@ var exceptions = []exception{
 	{"validate.repository", embedding, 2},
 	{"validate.set", embedding, 2},
 
-	{"source/atom*", sameWord, 14},
+	{"source/atom*", sameWord, 13},
 	{"intake/atompmh*", sameWord, 9},
 	{"intake/oaipmh*", sameWord, 9},
 	{"destination/package*", sameWord, 8},

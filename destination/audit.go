@@ -6,6 +6,7 @@ import (
 	"maps"
 	"time"
 
+	"lockstep/internal/extsort"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -112,9 +113,9 @@ func (a *auditor) run(ctx context.Context, address string) (err error) {
 	if a.plain {
 		a.warn(a.d.opts.Dest, "there is no mirror of ours here: its files were compared by what they are")
 	}
-	names := newSorter(roomOf(a.d.journal))
+	names := roomOf(a.d.journal).sorter()
 	defer func() {
-		if cerr := names.close(); err == nil {
+		if cerr := names.Close(); err == nil {
 			err = cerr
 		}
 	}()
@@ -174,7 +175,7 @@ func (a *auditor) read(ctx context.Context) error {
 
 // auditSet compares one set. Files that a set before contains have been
 // looked at.
-func (a *auditor) auditSet(ctx context.Context, set *setState, before []*setState, names *sorter) (complete bool, err error) {
+func (a *auditor) auditSet(ctx context.Context, set *setState, before []*setState, names *extsort.Sorter) (complete bool, err error) {
 	r := &setRun{session: a.session, set: set, stage: newStage(a.d.journal)}
 	r.reader = &setReader{d: a.d, set: set, home: a.home, stage: r.stage, warn: a.warn, fail: r.fail}
 	defer r.reader.packages.shelf.clear()
@@ -206,8 +207,8 @@ func (a *auditor) auditSet(ctx context.Context, set *setState, before []*setStat
 	}
 	a.total = max(a.done, a.counts[set.Number])
 	a.d.emit(Event{Kind: EventPlan, Set: set.Name, Progress: Progress{Total: a.total}})
-	w := names.writer()
-	defer names.release(w)
+	w := names.Writer()
+	defer names.Release(w)
 	if err := s.run(ctx, r.stage, w); err != nil {
 		return false, err
 	}

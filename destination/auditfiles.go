@@ -4,32 +4,34 @@ import (
 	"context"
 	"iter"
 	"strings"
+
+	"lockstep/internal/extsort"
 )
 
 // foreign finds the files that are nobody's: those under whose names nothing
 // is held. The names we gave are sorted like everything else that is long, and
 // walked beside the files.
-func (a *auditor) foreign(ctx context.Context, names *sorter) error {
+func (a *auditor) foreign(ctx context.Context, names *extsort.Sorter) error {
 	if a.d.isForgetful() {
 		return nil
 	}
 	if err := a.name(ctx, names); err != nil {
 		return err
 	}
-	next, stop := iter.Pull2(names.sorted())
+	next, stop := iter.Pull2(names.Sorted(ctx))
 	defer stop()
 	name, err, more := next()
 	for info, lerr := range a.d.store.List(ctx, "") {
 		if lerr != nil {
 			return lerr
 		}
-		for err == nil && more && string(name.key) < info.Name {
+		for err == nil && more && string(name.Key) < info.Name {
 			name, err, more = next()
 		}
 		if err != nil {
 			return err
 		}
-		if strings.HasPrefix(info.Name, stateDir+"/") || more && string(name.key) == info.Name {
+		if strings.HasPrefix(info.Name, stateDir+"/") || more && string(name.Key) == info.Name {
 			continue
 		}
 		cause := "not made by lockstep"
@@ -43,11 +45,11 @@ func (a *auditor) foreign(ctx context.Context, names *sorter) error {
 }
 
 // name notes the names of all files that are held, unless it was done.
-func (a *auditor) name(ctx context.Context, names *sorter) error {
-	w := names.writer()
-	defer names.release(w)
+func (a *auditor) name(ctx context.Context, names *extsort.Sorter) error {
+	w := names.Writer()
+	defer names.Release(w)
 	for _, h := range a.halfway {
-		if err := w.add(h.Path, nil); err != nil {
+		if err := w.Add([]byte(h.Path), nil); err != nil {
 			return err
 		}
 	}
@@ -56,7 +58,7 @@ func (a *auditor) name(ctx context.Context, names *sorter) error {
 	}
 	for h, err := range a.d.journal.Held(ctx, "", "") {
 		if err == nil {
-			err = w.add(h.Path, nil)
+			err = w.Add([]byte(h.Path), nil)
 		}
 		if err != nil {
 			return err

@@ -3,6 +3,8 @@ package destination
 import (
 	"context"
 	"iter"
+
+	"lockstep/internal/extsort"
 )
 
 // A setAudit looks at the resources of one set, many at a time, and tells of
@@ -29,7 +31,7 @@ type verdict struct {
 
 // run looks at all that s expects, and all that is held, and notes the names of
 // the files that are accounted for.
-func (s *setAudit) run(ctx context.Context, st *stage, names *sortWriter) error {
+func (s *setAudit) run(ctx context.Context, st *stage, names *extsort.Writer) error {
 	err := inBundles(ctx, s.actions(ctx, st, names), s.check, func(act *action, v *verdict) error {
 		return s.book(ctx, act, v)
 	})
@@ -38,7 +40,7 @@ func (s *setAudit) run(ctx context.Context, st *stage, names *sortWriter) error 
 }
 
 // actions yields what is to be looked at.
-func (s *setAudit) actions(ctx context.Context, st *stage, names *sortWriter) iter.Seq2[action, error] {
+func (s *setAudit) actions(ctx context.Context, st *stage, names *extsort.Writer) iter.Seq2[action, error] {
 	return func(yield func(action, error) bool) {
 		for act, err := range s.planner.actions(ctx, st) {
 			if row, ok := s.halfway[act.URI]; ok && err == nil {
@@ -68,16 +70,16 @@ func (s *setAudit) actions(ctx context.Context, st *stage, names *sortWriter) it
 // account notes the names of the files that belong to a resource: where all
 // that is held passes by, of all that is held; in a plain directory, of all
 // that is wanted.
-func (s *setAudit) account(act *action, names *sortWriter) error {
+func (s *setAudit) account(act *action, names *extsort.Writer) error {
 	switch {
 	case s.plain:
 		for path := range s.d.filesOf(s.paths, act.URI) {
-			if err := names.add(path, nil); err != nil {
+			if err := names.Add([]byte(path), nil); err != nil {
 				return err
 			}
 		}
 	case act.isHeld() && s.planner.prune && !s.named:
-		return names.add(act.held.Path, nil)
+		return names.Add([]byte(act.held.Path), nil)
 	}
 	return nil
 }

@@ -168,7 +168,7 @@ func (r *setReader) readPast(ctx context.Context, docs []archived, since resourc
 		}
 		past[i].archived = docs[i]
 		g.Go(func() error {
-			defer r.stage.sorter.release(c.out.out)
+			defer r.stage.sorter.Release(c.out.out)
 			return c.readArchived(gctx, &past[i])
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"lockstep/internal/extsort"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -67,7 +68,7 @@ func (d *Destination) Diff(ctx context.Context, address string, from, to time.Ti
 type differ struct {
 	*session
 	report *DiffReport
-	states *sorter // by URI, what each set had at either instant
+	states *extsort.Sorter // by URI, what each set had at either instant
 	said   map[string]bool
 }
 
@@ -91,9 +92,9 @@ func (s *differ) run(ctx context.Context, address string, each func(Difference) 
 	if err != nil {
 		return err
 	}
-	s.states = newSorter(roomOf(s.d.journal))
+	s.states = roomOf(s.d.journal).sorter()
 	defer func() {
-		if cerr := s.states.close(); err == nil {
+		if cerr := s.states.Close(); err == nil {
 			err = cerr
 		}
 	}()
@@ -131,8 +132,8 @@ func (s *differ) collect(ctx context.Context, set *setState, number, side int, a
 	}
 	prefix := binary.AppendUvarint([]byte{byte(side)}, uint64(number))
 	prefix = appendDatetime(prefix, st.at)
-	out := s.states.writer()
-	defer s.states.release(out)
+	out := s.states.Writer()
+	defer s.states.Release(out)
 	var value []byte
 	for w, err := range r.stage.wants(ctx) {
 		if err != nil {
@@ -143,7 +144,7 @@ func (s *differ) collect(ctx context.Context, set *setState, number, side int, a
 		}
 		w.Links, w.chain, w.Member, w.Refused = nil, nil, member{}, ""
 		value = w.appendTo(append(value[:0], prefix...))
-		if err := out.add(w.URI, value); err != nil {
+		if err := out.Add([]byte(w.URI), value); err != nil {
 			return fmt.Errorf("sort entries: %w", err)
 		}
 	}
@@ -205,18 +206,18 @@ func (s *differ) compare(ctx context.Context, each func(Difference) error) error
 		}
 		return each(Difference{Change: change, URI: uri})
 	}
-	for p, err := range s.states.sorted() {
+	for p, err := range s.states.Sorted(ctx) {
 		if err != nil {
 			return fmt.Errorf("sort entries: %w", err)
 		}
-		if n == 0 || string(p.key) != uri {
+		if n == 0 || string(p.Key) != uri {
 			if err := flush(); err != nil {
 				return err
 			}
-			uri = string(p.key)
+			uri = string(p.Key)
 			n++
 		}
-		side, t, err := decodeTold(uri, string(p.value))
+		side, t, err := decodeTold(uri, string(p.Value))
 		if err != nil {
 			return err
 		}

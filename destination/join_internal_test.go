@@ -24,7 +24,7 @@ func TestJoin(t *testing.T) {
 		uri := func() string { return fmt.Sprintf("http://a/%05d", r.IntN(2*n)) }
 		p := &planner{d: &Destination{journal: j, selects: &selection{}}, set: 1, prune: all}
 		s := newStage(j)
-		s.sorter.arena, s.sorter.merge = 3000, 4
+		s.sorter.Memory, s.sorter.Merge = 3000, 4
 		wants, held := map[string]want{}, map[string]Held{}
 		s.addDoc()
 		for i := range sizes[r.IntN(len(sizes))] {

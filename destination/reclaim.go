@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"lockstep/internal/extsort"
 	"lockstep/internal/fetch"
 )
 
@@ -60,7 +61,7 @@ func knowsOwnHarvest(ctx context.Context, r *setRun) error {
 	if err := r.findOrigin(ctx); err != nil {
 		return err
 	}
-	r.ours, err = r.listsAll(ctx, func(ctx context.Context, to *sorter) (bool, error) { return true, addStaged(ctx, r.stage, to) })
+	r.ours, err = r.listsAll(ctx, func(ctx context.Context, to *extsort.Sorter) (bool, error) { return true, addStaged(ctx, r.stage, to) })
 	return err
 }
 
@@ -90,20 +91,20 @@ func (s *session) isEmpty(ctx context.Context) (bool, error) {
 
 // listsAll reports whether the Source lists a resource for every file in DEST. The
 // URIs it lists are added by list, which reports whether it could.
-func (s *session) listsAll(ctx context.Context, list func(ctx context.Context, to *sorter) (bool, error)) (all bool, err error) {
+func (s *session) listsAll(ctx context.Context, list func(ctx context.Context, to *extsort.Sorter) (bool, error)) (all bool, err error) {
 	paths, err := s.paths()
 	if err != nil || s.mirror.Origin == "" {
 		return false, err
 	}
-	here, listed := newSorter(roomOf(s.d.journal)), newSorter(roomOf(s.d.journal))
+	here, listed := roomOf(s.d.journal).sorter(), roomOf(s.d.journal).sorter()
 	defer func() {
-		for _, sorted := range []*sorter{here, listed} {
-			if cerr := sorted.close(); err == nil {
+		for _, sorted := range []*extsort.Sorter{here, listed} {
+			if cerr := sorted.Close(); err == nil {
 				err = cerr
 			}
 		}
 	}()
-	w := here.writer()
+	w := here.Writer()
 	for name, err := range s.files(ctx) {
 		if err != nil {
 			return false, fmt.Errorf("list the files%s: %w", s.d.inDest(), err)
@@ -112,22 +113,22 @@ func (s *session) listsAll(ctx context.Context, list func(ctx context.Context, t
 		if err != nil {
 			return false, nil // no resource has such a file
 		}
-		if err := w.add(uri, nil); err != nil {
+		if err := w.Add([]byte(uri), nil); err != nil {
 			return false, err
 		}
 	}
-	here.release(w)
+	here.Release(w)
 	if known, err := list(ctx, listed); err != nil || !known {
 		return false, err
 	}
-	next, stop := iter.Pull2(listed.sorted())
+	next, stop := iter.Pull2(listed.Sorted(ctx))
 	defer stop()
 	at, err, more := next()
-	for file, ferr := range here.sorted() {
-		for err == nil && more && string(at.key) < string(file.key) {
+	for file, ferr := range here.Sorted(ctx) {
+		for err == nil && more && string(at.Key) < string(file.Key) {
 			at, err, more = next()
 		}
-		if err != nil || ferr != nil || !more || string(at.key) != string(file.key) {
+		if err != nil || ferr != nil || !more || string(at.Key) != string(file.Key) {
 			return false, firstError(err, ferr)
 		}
 	}
@@ -145,7 +146,7 @@ func firstError(errs ...error) error {
 
 // listed adds the URIs of all resources of the sets that are followed. It reports
 // whether all of them could be read.
-func (s *session) listed(ctx context.Context, to *sorter) (bool, error) {
+func (s *session) listed(ctx context.Context, to *extsort.Sorter) (bool, error) {
 	names := slices.Clone(s.report.Sets)
 	defer func() { s.report.Sets = names }()
 	chosen, err := s.choose(s.mirror.Found)
@@ -167,7 +168,7 @@ func (s *session) listed(ctx context.Context, to *sorter) (bool, error) {
 	return true, nil
 }
 
-func (s *session) listedIn(ctx context.Context, set *setState, to *sorter) (known bool, err error) {
+func (s *session) listedIn(ctx context.Context, set *setState, to *extsort.Sorter) (known bool, err error) {
 	if set.Lists == "" {
 		return false, nil
 	}
@@ -187,15 +188,15 @@ func (s *session) listedIn(ctx context.Context, set *setState, to *sorter) (know
 }
 
 // addStaged adds the URIs of the resources that are staged, but those that are gone.
-func addStaged(ctx context.Context, staged *stage, to *sorter) error {
-	out := to.writer()
-	defer to.release(out)
+func addStaged(ctx context.Context, staged *stage, to *extsort.Sorter) error {
+	out := to.Writer()
+	defer to.Release(out)
 	for w, err := range staged.wants(ctx) {
 		if err == nil && w.Gone && w.Instead == "" {
 			continue
 		}
 		if err == nil {
-			err = out.add(w.URI, nil)
+			err = out.Add([]byte(w.URI), nil)
 		}
 		if err != nil {
 			return err

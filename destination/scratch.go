@@ -1,16 +1,14 @@
 package destination
 
 import (
-	"bytes"
-	"compress/flate"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
 	"syscall"
+
+	"lockstep/internal/extsort"
 )
 
 // A Scratcher is a [Journal] with a directory in which a run may have scratch
@@ -52,29 +50,17 @@ const (
 // ErrScratch reports that there was more to sort than there is scratch space.
 var ErrScratch = errors.New("not enough scratch space to sort what the Source says")
 
-// A scratch holds blocks that are written once and read again, concurrently.
-type scratch interface {
-	// write keeps a copy of b and returns where.
-	write(b []byte) (extent, error)
-	// read returns a block, in buf if it fits.
-	read(p extent, buf []byte) ([]byte, error)
-	close() error
-}
-
-// An extent is where a block is.
-type extent struct {
-	at  int64
-	len int
-}
+// sorter returns a sorter with its scratch space in the room.
+func (r scratchRoom) sorter() *extsort.Sorter { return extsort.New(r.open) }
 
 // open returns scratch space.
-func (r scratchRoom) open() (scratch, error) {
+func (r scratchRoom) open() (extsort.Space, error) {
 	if r.dir == "" {
-		return &memScratch{}, nil
+		return memoryScratch(), nil
 	}
-	f, err := unnamedFile(r.dir)
+	f, err := extsort.Unnamed(r.dir)
 	if err != nil && !r.own {
-		return &memScratch{}, nil
+		return memoryScratch(), nil
 	}
 	if err != nil {
 		f, err = namedFile(r.dir)
@@ -82,99 +68,22 @@ func (r scratchRoom) open() (scratch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a scratch file: %w", err)
 	}
-	limit := int64(maxScratch)
-	if free := freeSpace(f); free > 0 { // where there is none, the system says so
-		limit = min(limit, free/2)
-	}
-	return &fileScratch{file: f, limit: limit}, nil
+	limit, full := scratchLimit(freeSpace(f))
+	return extsort.NewFile(f, limit, full), nil
 }
 
-// A fileScratch is a file.
-type fileScratch struct {
-	file  *os.File
-	limit int64
-
-	mu  sync.Mutex // guards end
-	end int64
+// scratchLimit returns how large a scratch file may become on a disk with so
+// much free space, -1 if that is not known, and the error when it is reached.
+// Where nothing is free, the system reports it.
+func scratchLimit(free int64) (limit int64, full error) {
+	if limit = free / 2; limit > 0 && limit < maxScratch {
+		return limit, fmt.Errorf("write a scratch file: more than %d MiB, half of the room there is: %w", limit>>20, syscall.ENOSPC)
+	}
+	return maxScratch, fmt.Errorf("%w: more than %d GiB", ErrScratch, maxScratch>>30)
 }
 
-func (s *fileScratch) write(b []byte) (extent, error) {
-	s.mu.Lock()
-	p := extent{s.end, len(b)}
-	s.end += int64(len(b))
-	s.mu.Unlock()
-	switch {
-	case p.at+int64(p.len) <= s.limit:
-	case s.limit < maxScratch:
-		return extent{}, fmt.Errorf("write a scratch file: more than %d MiB, half of the room there is: %w", s.limit>>20, syscall.ENOSPC)
-	default:
-		return extent{}, fmt.Errorf("%w: more than %d GiB", ErrScratch, s.limit>>30)
-	}
-	if _, err := s.file.WriteAt(b, p.at); err != nil {
-		return extent{}, fmt.Errorf("write a scratch file: %w", err)
-	}
-	return p, nil
-}
-
-func (s *fileScratch) read(p extent, buf []byte) ([]byte, error) {
-	if cap(buf) < p.len {
-		buf = make([]byte, p.len)
-	}
-	buf = buf[:p.len]
-	if _, err := s.file.ReadAt(buf, p.at); err != nil {
-		return nil, fmt.Errorf("read a scratch file: %w", err)
-	}
-	return buf, nil
-}
-
-func (s *fileScratch) close() error { return s.file.Close() }
-
-// A memScratch compresses into memory.
-type memScratch struct {
-	mu     sync.Mutex // guards what follows
-	blocks [][]byte
-	size   int64
-	deflw  *flate.Writer
-	out    bytes.Buffer
-}
-
-func (s *memScratch) write(b []byte) (extent, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.out.Reset()
-	if s.deflw == nil {
-		s.deflw, _ = flate.NewWriter(&s.out, flate.BestSpeed) // a level there is
-	} else {
-		s.deflw.Reset(&s.out)
-	}
-	_, _ = s.deflw.Write(b) // a Buffer takes all
-	_ = s.deflw.Close()
-	if s.size += int64(s.out.Len()); s.size > maxScratchMemory {
-		return extent{}, fmt.Errorf("%w: more than %d MiB of memory", ErrScratch, maxScratchMemory>>20)
-	}
-	s.blocks = append(s.blocks, bytes.Clone(s.out.Bytes()))
-	return extent{int64(len(s.blocks) - 1), len(b)}, nil
-}
-
-func (s *memScratch) read(p extent, buf []byte) ([]byte, error) {
-	s.mu.Lock()
-	b := s.blocks[p.at]
-	s.mu.Unlock()
-	if cap(buf) < p.len {
-		buf = make([]byte, p.len)
-	}
-	buf = buf[:p.len]
-	if _, err := io.ReadFull(flate.NewReader(bytes.NewReader(b)), buf); err != nil {
-		return nil, fmt.Errorf("read scratch space: %w", err)
-	}
-	return buf, nil
-}
-
-func (s *memScratch) close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.blocks = nil
-	return nil
+func memoryScratch() extsort.Space {
+	return extsort.NewMemory(maxScratchMemory, fmt.Errorf("%w: more than %d MiB of memory", ErrScratch, maxScratchMemory>>20))
 }
 
 // namedFile makes a file in dir and takes its name away: at once where the

@@ -10,14 +10,16 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"lockstep/internal/extsort"
 	"lockstep/resourcesync"
 )
 
 // A stage sorts what the Source says by URI and leaves one want of each: the
-// last word. Its memory is bounded: see sorter. Documents are numbered in the
+// last word. Its memory is bounded: see extsort. Documents are numbered in the
 // order in which their entries count, whatever order they are read in.
 type stage struct {
-	sorter *sorter
+	room   scratchRoom
+	sorter *extsort.Sorter
 	main   *stageWriter // of add; nil: not used yet
 	count  atomic.Int64 // wants taken
 	mu     sync.Mutex   // guards docs while several documents are read
@@ -42,7 +44,7 @@ type docInfo struct {
 
 // newStage returns an empty stage with its scratch space where the Journal has
 // room.
-func newStage(j Journal) *stage { return &stage{sorter: newSorter(roomOf(j))} }
+func newStage(j Journal) *stage { return &stage{room: roomOf(j), sorter: roomOf(j).sorter()} }
 
 // addDoc begins a document and returns its number.
 func (s *stage) addDoc() int {
@@ -72,14 +74,14 @@ func (s *stage) lastly() {
 
 // reset begins anew.
 func (s *stage) reset() {
-	_ = s.sorter.close() // nothing in it counts any more
-	s.sorter, s.main, s.docs = newSorter(s.sorter.room), nil, nil
+	_ = s.sorter.Close() // nothing in it counts any more
+	s.sorter, s.main, s.docs = s.room.sorter(), nil, nil
 	s.since, s.until, s.seen, s.void = resourcesync.Datetime{}, resourcesync.Datetime{}, nil, 0
 	s.count.Store(0)
 }
 
 // clear gives the scratch space back.
-func (s *stage) clear(context.Context) error { return s.sorter.close() }
+func (s *stage) clear(context.Context) error { return s.sorter.Close() }
 
 // voidChanges forgets the changes taken so far: they are going to be read again.
 func (s *stage) voidChanges() { s.void = len(s.docs) }
@@ -98,13 +100,13 @@ func (s *stage) add(_ context.Context, w want) error {
 // A stageWriter takes wants; several can do so at the same time.
 type stageWriter struct {
 	stage *stage
-	out   *sortWriter
+	out   *extsort.Writer
 	buf   []byte
 }
 
-func (s *stage) writer() *stageWriter { return &stageWriter{stage: s, out: s.sorter.writer()} }
+func (s *stage) writer() *stageWriter { return &stageWriter{stage: s, out: s.sorter.Writer()} }
 
-func (o *stageWriter) release() { o.stage.sorter.release(o.out) }
+func (o *stageWriter) release() { o.stage.sorter.Release(o.out) }
 
 // What one entry may take of what memory there is to sort in.
 const (
@@ -131,7 +133,7 @@ func (o *stageWriter) add(w *want) error {
 			o.buf = bare.appendTo(o.buf[:0])
 		}
 	}
-	if err := o.out.add(w.URI, o.buf); err != nil {
+	if err := o.out.Add([]byte(w.URI), o.buf); err != nil {
 		return fmt.Errorf("sort entries: %w", err)
 	}
 	o.stage.count.Add(1)
@@ -172,8 +174,11 @@ type chunk struct {
 	from  string // all URIs from here
 	to    string // up to here, are of this chunk; "": to the end
 	data  []byte
-	refs  []ref // in order of the keys
+	refs  []chunkRef // in order of the keys
 }
+
+// A chunkRef is a key and a value in a chunk.
+type chunkRef struct{ at, key, value uint32 }
 
 // chunks cuts what is staged into chunks: all URIs there can be, ascending.
 // What is yielded is the caller's. Without wants there is one empty chunk.
@@ -181,7 +186,7 @@ func (s *stage) chunks(ctx context.Context) iter.Seq2[*chunk, error] {
 	return func(yield func(*chunk, error) bool) {
 		c := &chunk{stage: s}
 		uris, told := 0, 0
-		for p, err := range s.sorter.sorted() {
+		for p, err := range s.sorter.Sorted(ctx) {
 			if err == nil && uris%64 == 0 {
 				err = ctx.Err()
 			}
@@ -189,9 +194,9 @@ func (s *stage) chunks(ctx context.Context) iter.Seq2[*chunk, error] {
 				yield(nil, fmt.Errorf("sort entries: %w", err))
 				return
 			}
-			if len(c.refs) == 0 || !bytes.Equal(c.key(len(c.refs)-1), p.key) {
+			if len(c.refs) == 0 || !bytes.Equal(c.key(len(c.refs)-1), p.Key) {
 				if uris == chunkURIs || len(c.data) > chunkBytes {
-					next := &chunk{stage: s, from: string(p.key)}
+					next := &chunk{stage: s, from: string(p.Key)}
 					c.to = next.from
 					if !yield(c, nil) {
 						return
@@ -200,7 +205,7 @@ func (s *stage) chunks(ctx context.Context) iter.Seq2[*chunk, error] {
 				}
 				uris, told = uris+1, 0
 			}
-			c.add(p.key, p.value)
+			c.add(p.Key, p.Value)
 			if told++; told == maxTold {
 				told = 0
 				if err := c.reduce(); err != nil {
@@ -214,7 +219,7 @@ func (s *stage) chunks(ctx context.Context) iter.Seq2[*chunk, error] {
 }
 
 func (c *chunk) add(key, value []byte) {
-	c.refs = append(c.refs, ref{uint32(len(c.data)), uint32(len(key)), uint32(len(value))})
+	c.refs = append(c.refs, chunkRef{uint32(len(c.data)), uint32(len(key)), uint32(len(value))})
 	c.data = append(append(c.data, key...), value...)
 }
 

@@ -2,10 +2,13 @@ package destination
 
 import (
 	"cmp"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"iter"
 	"slices"
+
+	"lockstep/internal/extsort"
 )
 
 // packedMemory is how many actions wait in memory for their packages; where
@@ -16,8 +19,8 @@ const packedMemory = 20_000
 type packed struct {
 	room   scratchRoom
 	list   []*action
-	sorter *sorter // by package, where they are many
-	out    *sortWriter
+	sorter *extsort.Sorter // by package, where they are many
+	out    *extsort.Writer
 	buf    []byte
 }
 
@@ -31,14 +34,14 @@ func (p *packed) add(a *action) error {
 
 func (p *packed) spill() error {
 	if p.sorter == nil {
-		p.sorter = newSorter(p.room)
-		p.out = p.sorter.writer()
+		p.sorter = p.room.sorter()
+		p.out = p.sorter.Writer()
 	}
 	var key [8]byte
 	for _, a := range p.list {
 		binary.BigEndian.PutUint64(key[:], uint64(a.Member.Package))
 		p.buf = a.appendTo(p.buf[:0])
-		if err := p.out.add(string(key[:]), p.buf); err != nil {
+		if err := p.out.Add(key[:], p.buf); err != nil {
 			return fmt.Errorf("sort by package: %w", err)
 		}
 	}
@@ -48,10 +51,10 @@ func (p *packed) spill() error {
 }
 
 // byPackage yields what is wanted of each package. It is called once.
-func (p *packed) byPackage() iter.Seq2[[]*action, error] {
+func (p *packed) byPackage(ctx context.Context) iter.Seq2[[]*action, error] {
 	return func(yield func([]*action, error) bool) {
 		var same []*action // of one package
-		for a, err := range p.sorted() {
+		for a, err := range p.sorted(ctx) {
 			if err != nil {
 				yield(nil, err)
 				return
@@ -70,7 +73,7 @@ func (p *packed) byPackage() iter.Seq2[[]*action, error] {
 	}
 }
 
-func (p *packed) sorted() iter.Seq2[*action, error] {
+func (p *packed) sorted(ctx context.Context) iter.Seq2[*action, error] {
 	return func(yield func(*action, error) bool) {
 		if p.sorter == nil {
 			slices.SortStableFunc(p.list, func(a, b *action) int { return cmp.Compare(a.Member.Package, b.Member.Package) })
@@ -86,10 +89,10 @@ func (p *packed) sorted() iter.Seq2[*action, error] {
 			yield(nil, err)
 			return
 		}
-		for pair, err := range p.sorter.sorted() {
+		for pair, err := range p.sorter.Sorted(ctx) {
 			var a *action
 			if err == nil {
-				a, err = decodeAction(pair.value)
+				a, err = decodeAction(pair.Value)
 			}
 			if !yield(a, err) || err != nil {
 				return
@@ -103,7 +106,7 @@ func (p *packed) close() error {
 	if p.sorter == nil {
 		return nil
 	}
-	err := p.sorter.close()
+	err := p.sorter.Close()
 	p.sorter = nil
 	return err
 }

@@ -30,7 +30,7 @@ func TestPacked(t *testing.T) {
 			}
 		}
 		seen := map[int]bool{}
-		for same, err := range p.byPackage() {
+		for same, err := range p.byPackage(t.Context()) {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -96,7 +96,7 @@ func (w *ways) unpackAll() error {
 	var g errgroup.Group
 	g.SetLimit(packagesAtOnce)
 	room := semaphore.NewWeighted(packedAtOnce)
-	for wanted, err := range w.packed.byPackage() {
+	for wanted, err := range w.packed.byPackage(w.ctx) {
 		if err != nil {
 			_ = g.Wait() // nobody fails
 			return err

@@ -41,7 +41,7 @@ func (h *feedHarvest) applyAll(ctx context.Context) error {
 		batch, size = nil, 0
 		return h.applyBatch(ctx, b)
 	}
-	err := h.order.all(func(it *listed) error {
+	err := h.order.all(ctx, func(it *listed) error {
 		batch = append(batch, feedChange{id: string(it.uri[timeSize:]), updated: parseTime(it.uri), told: parseTold(it.said)})
 		if size += len(it.said); len(batch) < most && size < feedBatchBytes {
 			return nil

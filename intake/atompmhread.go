@@ -255,7 +255,7 @@ func (h *feedHarvest) add(e *atompmh.Entry, part uint32) error {
 		said.resources = h.resources(e)
 	}
 	h.said = said.append(h.said[:0])
-	return h.sorter.add(string(key), part, false, h.said)
+	return h.sorter.add(key, part, false, h.said)
 }
 
 // resources returns the representations of a record that can be used, each URI

@@ -94,7 +94,7 @@ func (h *feedHarvest) settle(ctx context.Context) error {
 		}
 		return err
 	}
-	gerr := h.groups(func(n *newest) error {
+	gerr := h.groups(ctx, func(n *newest) error {
 		if err := below(n.id); err != nil {
 			return err
 		}
@@ -139,7 +139,7 @@ type newest struct {
 // (AP-CLS-03): the latest by updated, then by that of the feed it was in, then
 // the one met last. AP-CLS-06: one that says the opposite at the same time makes
 // it tied. Where one of two times lies in our future, the place in the feed decides.
-func (h *feedHarvest) groups(f func(*newest) error) error {
+func (h *feedHarvest) groups(ctx context.Context, f func(*newest) error) error {
 	var best newest
 	var in time.Time // updated of the feed it was in
 	var at feedPlace
@@ -155,7 +155,7 @@ func (h *feedHarvest) groups(f func(*newest) error) error {
 		b.said = bytes.Clone(best.said)
 		return f(&b)
 	}
-	err := h.sorter.all(func(it *listed) error {
+	err := h.sorter.all(ctx, func(it *listed) error {
 		i := bytes.IndexByte(it.uri, 0)
 		updated := parseTime(it.uri[i+1:])
 		part := &h.parts[it.part]
@@ -242,7 +242,7 @@ func (h *feedHarvest) decideAll(ctx context.Context, batch []newest) error {
 		}
 		key := append(appendTime(h.key[:0], n.updated), n.id...)
 		h.key = key
-		if err := h.order.add(string(key), 0, false, n.said); err != nil {
+		if err := h.order.add(key, 0, false, n.said); err != nil {
 			return err
 		}
 	}

@@ -82,7 +82,7 @@ func (s *bucketScan) run(ctx context.Context) error {
 func (s *bucketScan) merge(ctx context.Context) error {
 	rows := readRows(ctx, s.b.cat, s.b.set, []catalog.Range{{}})
 	defer rows.stop()
-	err := s.sorted.all(func(l *listed) error { return s.meet(ctx, rows, l.object()) })
+	err := s.sorted.all(ctx, func(l *listed) error { return s.meet(ctx, rows, l.object()) })
 	if err != nil {
 		return err
 	}

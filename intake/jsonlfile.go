@@ -172,7 +172,7 @@ func (r *jsonlFile) read(ctx context.Context) error {
 		case l.uri != "":
 			r.changes = r.changes || l.change != 0
 			r.files.Add(1)
-			return r.sorter.add(l.uri, 0, l.gone, said)
+			return r.sorter.add([]byte(l.uri), 0, l.gone, said)
 		}
 		return nil
 	})
@@ -219,7 +219,7 @@ func (r *jsonlFile) still() (bool, error) {
 
 // takeChanges does what the lines say, the last for each resource.
 func (r *jsonlFile) takeChanges(ctx context.Context) error {
-	err := r.sorter.all(func(it *listed) error {
+	err := r.sorter.all(ctx, func(it *listed) error {
 		r.files.Add(1)
 		u, err := it.update()
 		if err != nil {

@@ -149,7 +149,7 @@ func (j *JSONL) takeStream(ctx context.Context, l *listing) error {
 			return v.err
 		}
 		said = appendRecord(said[:0], &v.update.Record)
-		if err := l.sorter.add(v.update.URI, 0, v.update.Deleted, said); err != nil {
+		if err := l.sorter.add([]byte(v.update.URI), 0, v.update.Deleted, said); err != nil {
 			return err
 		}
 	}

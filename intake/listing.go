@@ -60,7 +60,7 @@ func (l *listing) illegible(path string, err error) {
 func (l *listing) compare(ctx context.Context, met func(it *listed, token string, known bool) error, left func(r *row) error) error {
 	rows := readRows(ctx, l.cat, l.set, []catalog.Range{{}})
 	defer rows.stop()
-	err := l.sorter.all(func(it *listed) error {
+	err := l.sorter.all(ctx, func(it *listed) error {
 		for rows.more() && rows.row().uri < string(it.uri) {
 			if err := left(rows.row()); err != nil {
 				return err

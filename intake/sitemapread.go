@@ -314,7 +314,7 @@ func (r *sitemapReading) entries(uri string, doc *discover.Document) error {
 			r.undated++
 		}
 		r.said = appendRecord(r.said[:0], &rec)
-		if err := r.sorter.add(rec.URI, part, false, r.said); err != nil {
+		if err := r.sorter.add([]byte(rec.URI), part, false, r.said); err != nil {
 			return &stopError{err}
 		}
 	}

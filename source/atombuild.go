@@ -12,6 +12,7 @@ import (
 	"lockstep/atompmh"
 	"lockstep/blob"
 	"lockstep/catalog"
+	"lockstep/internal/extsort"
 )
 
 // An atomBuild makes a feed anew, under new names, off the catalog and the
@@ -26,17 +27,28 @@ type atomBuild struct {
 	compact bool        // the catalog is not asked: only history is left out
 
 	next   atomFeed
-	byTime *sorter // the newest first
-	groups *sorter // of resources, by part
+	byTime *extsort.Sorter // the newest first
+	groups *extsort.Sorter // of resources, by part
 	newest time.Time
 	news   int64 // entries that get a time now
 }
 
+// sortMemory is how much of what is sorted is in memory; the rest is on disk.
+const sortMemory = 16 << 20
+
+// newSorter returns a sorter that keeps entries with the same key in the order
+// in which they were added. It has to be closed.
+func (b *atomBuild) newSorter() *extsort.Sorter {
+	s := extsort.New(extsort.TempFiles(b.opts.Temp))
+	s.Memory, s.Stable = sortMemory, true
+	return s
+}
+
 // run makes the feed, and switches to it.
 func (b *atomBuild) run(ctx context.Context) error {
-	b.byTime, b.groups = &sorter{dir: b.opts.Temp}, &sorter{dir: b.opts.Temp}
-	defer b.byTime.close()
-	defer b.groups.close()
+	b.byTime, b.groups = b.newSorter(), b.newSorter()
+	defer b.byTime.Close()
+	defer b.groups.Close()
 	if err := b.name(ctx); err != nil {
 		return err
 	}
@@ -58,13 +70,13 @@ func (b *atomBuild) run(ctx context.Context) error {
 // merge takes what the catalog says, and what it and the documents there are say
 // is gone.
 func (b *atomBuild) merge(ctx context.Context, untold bool) error {
-	byID := &sorter{dir: b.opts.Temp}
-	defer byID.close()
+	byID := b.newSorter()
+	defer byID.Close()
 	whole, err := b.readChain(ctx, byID)
 	if err != nil {
 		return err
 	}
-	take := func(e *buildEntry) error { return byID.add(e.idKey(0), e.encode()) }
+	take := func(e *buildEntry) error { return byID.Add(e.idKey(0), e.encode()) }
 	if err := b.readCatalog(ctx, take); err != nil {
 		return err
 	}
@@ -73,7 +85,7 @@ func (b *atomBuild) merge(ctx context.Context, untold bool) error {
 			return err
 		}
 	}
-	return b.mergeOld(byID)
+	return b.mergeOld(ctx, byID)
 }
 
 // name settles what the feed is to be, under names that were never given.
@@ -112,13 +124,13 @@ func (b *atomBuild) name(ctx context.Context) error {
 }
 
 // mergeOld takes of each record what is to be told of it.
-func (b *atomBuild) mergeOld(byID *sorter) error {
+func (b *atomBuild) mergeOld(ctx context.Context, byID *extsort.Sorter) error {
 	var now, old *buildEntry
-	for it, err := range byID.sorted() {
+	for it, err := range byID.Sorted(ctx) {
 		if err != nil {
 			return err
 		}
-		e, err := decodeBuildEntry(it.data)
+		e, err := decodeBuildEntry(it.Value)
 		if err != nil {
 			return err
 		}
@@ -190,5 +202,5 @@ func (b *atomBuild) take(e *buildEntry) error {
 		key[0] = 1
 		binary.BigEndian.PutUint64(key[1:], ^uint64(e.at+1<<62))
 	}
-	return b.byTime.add(key, e.encode())
+	return b.byTime.Add(key, e.encode())
 }

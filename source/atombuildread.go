@@ -10,6 +10,7 @@ import (
 
 	"lockstep/atompmh"
 	"lockstep/catalog"
+	"lockstep/internal/extsort"
 	"lockstep/resourcesync"
 )
 
@@ -68,7 +69,7 @@ func (b *atomBuild) addGroup(uri string, g *atomGroup) error {
 		return err
 	}
 	key := binary.BigEndian.AppendUint16(nil, uint16(groupPart(uri)))
-	return b.groups.add(append(key, uri...), data)
+	return b.groups.Add(append(key, uri...), data)
 }
 
 // readDeletions hands what has been deleted to take, as far back as the catalog
@@ -96,7 +97,7 @@ func (b *atomBuild) readDeletions(ctx context.Context, take func(*buildEntry) er
 
 // readChain adds the entries of the documents there are, the newest first, and
 // reports whether those are all.
-func (b *atomBuild) readChain(ctx context.Context, byID *sorter) (whole bool, err error) {
+func (b *atomBuild) readChain(ctx context.Context, byID *extsort.Sorter) (whole bool, err error) {
 	seen := make(map[string]bool)
 	whole = true
 	for name := b.from; name != "" && !seen[name]; {
@@ -108,7 +109,7 @@ func (b *atomBuild) readChain(ctx context.Context, byID *sorter) (whole bool, er
 			}
 			b.last = max(b.last, e.Updated.UnixMilli())
 			old := &buildEntry{Entry: e, at: e.Updated.UnixMilli()}
-			if err = byID.add(old.idKey(1), old.encode()); err != nil {
+			if err = byID.Add(old.idKey(1), old.encode()); err != nil {
 				return false, err
 			}
 		}

@@ -14,7 +14,7 @@ import (
 
 // writeAll writes all documents, the newest first, and switches to them.
 func (b *atomBuild) writeAll(ctx context.Context) error {
-	n := b.byTime.n
+	n := b.byTime.Len()
 	archives := int64(0)
 	if !b.next.Complete && n > 0 {
 		archives = (n - 1) / int64(b.limit)
@@ -33,11 +33,11 @@ func (b *atomBuild) writeAll(ctx context.Context) error {
 	if b.news > 0 {
 		b.next.Last = clock.top
 	}
-	for it, err := range b.byTime.sorted() {
+	for it, err := range b.byTime.Sorted(ctx) {
 		if err != nil {
 			return err
 		}
-		e, err := decodeBuildEntry(it.data)
+		e, err := decodeBuildEntry(it.Value)
 		if err != nil {
 			return err
 		}
@@ -177,7 +177,7 @@ func (w *atomWriting) discard() {
 // writeGroupParts writes what is to be remembered of groups, under names nobody
 // asks for yet.
 func (b *atomBuild) writeGroupParts(ctx context.Context) error {
-	if b.groups.n == 0 {
+	if b.groups.Len() == 0 {
 		return nil
 	}
 	b.next.Groups = b.next.Chain
@@ -190,21 +190,21 @@ func (b *atomBuild) writeGroupParts(ctx context.Context) error {
 		all = make(atomGroups)
 		return err
 	}
-	for it, err := range b.groups.sorted() {
+	for it, err := range b.groups.Sorted(ctx) {
 		if err != nil {
 			return err
 		}
-		if p := int(binary.BigEndian.Uint16(it.key)); p != part {
+		if p := int(binary.BigEndian.Uint16(it.Key)); p != part {
 			if err := flush(); err != nil {
 				return err
 			}
 			part = p
 		}
 		g := new(atomGroup)
-		if err := json.Unmarshal(it.data, g); err != nil {
+		if err := json.Unmarshal(it.Value, g); err != nil {
 			return err
 		}
-		key := string(it.key[2:])
+		key := string(it.Key[2:])
 		if o := all[key]; o != nil { // more resources of one identifier
 			g.Members = append(o.Members, g.Members...)
 		}

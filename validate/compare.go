@@ -23,7 +23,7 @@ type facts struct {
 // compare looks at what is said of each resource in all documents of a set.
 func (w *walk) compare(t *tally, f *facts) error {
 	g := &group{walk: w, tally: t, facts: f}
-	err := t.each(func(r *record) error {
+	err := t.each(w.ctx, func(r *record) error {
 		if g.any && r.key != g.key {
 			g.finish()
 			if w.ctx.Err() != nil {

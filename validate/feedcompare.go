@@ -28,11 +28,7 @@ func (t *tally) addEntry(number, n int, told about, id string, updated time.Time
 	if err != nil {
 		return err
 	}
-	t.recs = append(t.recs, r)
-	if len(t.recs) == runRecords {
-		return t.spill()
-	}
-	return nil
+	return t.sort(&r)
 }
 
 // nanoseconds returns t as a number that keeps the order of times, also of those
@@ -64,7 +60,7 @@ func (f *feedWalk) entriesOnce() error {
 	// What alternate links lead to is asked for again by itself, not with the feed.
 	defer f.flaky.Store(f.flaky.Load())
 	follower := f.newFollower()
-	err := f.tally.each(func(r *record) error {
+	err := f.tally.each(f.ctx, func(r *record) error {
 		if len(s.newest) > 0 && r.key != s.newest[0].key {
 			s.end(follower)
 			s.newest, s.inHead = s.newest[:0], false

@@ -169,7 +169,7 @@ func (f *follower) reconsider() error {
 		since[f.doubts[i].id] = f.doubts[i].updated
 	}
 	if _, err := newer.open(f.chain[0].uri); err == nil {
-		err := newer.tally.each(func(r *record) error {
+		err := newer.tally.each(f.ctx, func(r *record) error {
 			if id := newer.id(r); since[id] != 0 {
 				since[id] = r.time // the newest comes last
 			}

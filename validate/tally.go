@@ -1,32 +1,24 @@
 package validate
 
 import (
-	"bufio"
-	"bytes"
-	"container/heap"
+	"context"
 	"encoding/binary"
 	"hash/maphash"
-	"io"
 	"os"
-	"slices"
 
+	"lockstep/internal/extsort"
 	"lockstep/resourcesync"
 )
 
 // A tally remembers what the documents of a set say of each resource, so that
-// it can be compared: too much for memory, so it is kept as records of a fixed
-// size, sorted in runs that are written to a temporary file and merged. URIs
-// stand there as keyed digests; their texts, which only findings need, lie in a
-// second file.
+// it can be compared. That may be too much for memory, so it is stored as sorted
+// records of a fixed size. They have keyed digests of the URIs; the URIs, which
+// only findings need, are in a file.
 type tally struct {
-	dir   string
 	seeds [2]maphash.Seed
 	docs  []string        // URIs of the documents, by number
 	known map[string]bool // the same
-	recs  []record        // not yet in a run
-	file  *os.File        // the runs; nil while all fits into memory
-	runs  []int64         // where each ends
-	size  int64
+	recs  *extsort.Sorter
 	names textFile
 	err   error // sticks
 }
@@ -57,12 +49,12 @@ const (
 )
 
 const (
+	keyBytes    = 33 // of a record: what orders it
 	recordBytes = 59
-	// runRecords are sorted at a time: 10 MB.
-	runRecords = 1 << 17
+	// sortMemory is how much is sorted in memory.
+	sortMemory = 8 << 20
 	// namesInMemory is how much of the URIs is kept in memory.
 	namesInMemory = 4 << 20
-	mergeBuffer   = 64 << 10
 	// maxEvents caps the changes of one resource that are compared at a time.
 	maxEvents = 10_000
 )
@@ -76,7 +68,9 @@ func (e *keepError) Error() string {
 func (e *keepError) Unwrap() error { return e.err }
 
 func newTally(dir string) *tally {
-	return &tally{dir: dir, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, known: make(map[string]bool), names: textFile{dir: dir}}
+	recs := extsort.New(extsort.TempFiles(dir))
+	recs.Memory = sortMemory
+	return &tally{recs: recs, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, known: make(map[string]bool), names: textFile{dir: dir}}
 }
 
 // begin returns the number of a document; negative, if there is nothing to
@@ -127,155 +121,70 @@ func (t *tally) add(number, n int, doc *document, e *resourcesync.Entry) error {
 	if r.name, t.err = t.names.add(e.Loc); t.err != nil {
 		return t.err
 	}
-	t.recs = append(t.recs, r)
-	if len(t.recs) == runRecords {
-		return t.spill()
-	}
-	return nil
+	return t.sort(&r)
 }
 
-func compareRecords(a, b record) int {
-	if c := bytes.Compare(a.key[:], b.key[:]); c != 0 {
-		return c
-	}
-	switch {
-	case a.time != b.time:
-		if a.time < b.time {
-			return -1
-		}
-		return 1
-	case a.about != b.about:
-		return int(a.about) - int(b.about)
-	case a.doc != b.doc:
-		return int(int64(a.doc) - int64(b.doc))
-	}
-	return int(int64(a.entry) - int64(b.entry))
-}
-
-// spill sorts what is in memory and writes it to the file as a run.
-func (t *tally) spill() (err error) {
-	if t.file == nil {
-		if t.file, err = temporary(t.dir); err != nil {
-			return err
-		}
-	}
-	slices.SortFunc(t.recs, compareRecords)
-	w := bufio.NewWriterSize(&offsetWriter{t.file, t.size}, mergeBuffer)
+// sort adds a record.
+func (t *tally) sort(r *record) error {
 	var b [recordBytes]byte
-	for i := range t.recs {
-		t.recs[i].put(b[:])
-		if _, err := w.Write(b[:]); err != nil {
-			return &keepError{err}
-		}
-	}
-	if err := w.Flush(); err != nil {
+	r.put(b[:])
+	if err := t.recs.Add(b[:keyBytes], b[keyBytes:]); err != nil {
 		return &keepError{err}
 	}
-	t.size += int64(len(t.recs)) * recordBytes
-	t.runs = append(t.runs, t.size)
-	t.recs = t.recs[:0]
 	return nil
 }
 
-// each hands the records to f, sorted.
-func (t *tally) each(f func(r *record) error) error {
-	slices.SortFunc(t.recs, compareRecords)
-	var h runHeap
-	begin := int64(0)
-	for _, end := range t.runs {
-		r := &run{src: bufio.NewReaderSize(io.NewSectionReader(t.file, begin, end-begin), mergeBuffer)}
-		begin = end
-		if err := r.next(); err == nil {
-			h = append(h, r)
-		} else if err != io.EOF {
-			return err
-		}
-	}
-	if len(t.recs) > 0 {
-		h = append(h, &run{rest: t.recs[1:], head: t.recs[0]})
-	}
-	heap.Init(&h)
-	for len(h) > 0 {
-		if err := f(&h[0].head); err != nil {
-			return err
-		}
-		err := h[0].next()
-		if err == io.EOF {
-			heap.Pop(&h)
-			continue
-		}
+// each hands the records to f, sorted by key, time, kind, document and entry,
+// each valid until f returns.
+func (t *tally) each(ctx context.Context, f func(r *record) error) error {
+	var r record
+	for p, err := range t.recs.Sorted(ctx) {
 		if err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return &keepError{err}
+		}
+		r.take(p.Key, p.Value)
+		if err := f(&r); err != nil {
 			return err
 		}
-		heap.Fix(&h, 0)
 	}
 	return nil
 }
 
 // Close removes the files.
 func (t *tally) Close() {
-	if t.file != nil {
-		discardFile(t.file)
-	}
+	_ = t.recs.Close() // nothing in it is needed any more
 	t.names.Close()
 }
 
-// A run is a sorted sequence of records.
-type run struct {
-	src  *bufio.Reader // of a run in the file
-	rest []record      // of the one in memory
-	head record
-}
-
-func (r *run) next() error {
-	if r.src == nil {
-		if len(r.rest) == 0 {
-			return io.EOF
-		}
-		r.head, r.rest = r.rest[0], r.rest[1:]
-		return nil
-	}
-	var b [recordBytes]byte
-	if _, err := io.ReadFull(r.src, b[:]); err != nil {
-		return err
-	}
-	r.head.take(b[:])
-	return nil
-}
-
-type runHeap []*run
-
-func (h runHeap) Len() int           { return len(h) }
-func (h runHeap) Less(i, j int) bool { return compareRecords(h[i].head, h[j].head) < 0 }
-func (h runHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *runHeap) Push(x any)        { *h = append(*h, x.(*run)) }
-func (h *runHeap) Pop() any {
-	last := (*h)[len(*h)-1]
-	*h = (*h)[:len(*h)-1]
-	return last
-}
-
+// put encodes the record: what orders it first, so that the order of the bytes
+// is that of the records.
 func (r *record) put(b []byte) {
-	le := binary.LittleEndian
+	be := binary.BigEndian
 	copy(b, r.key[:])
-	le.PutUint64(b[16:], uint64(r.time))
-	b[24], b[25], b[26] = byte(r.about), byte(r.change), byte(r.algorithm)
-	le.PutUint64(b[27:], r.digest)
-	le.PutUint64(b[35:], uint64(r.length))
-	le.PutUint64(b[43:], uint64(r.name))
-	le.PutUint32(b[51:], r.doc)
-	le.PutUint32(b[55:], r.entry)
+	be.PutUint64(b[16:], uint64(r.time)^1<<63) // negative times come first
+	b[24] = byte(r.about)
+	be.PutUint32(b[25:], r.doc)
+	be.PutUint32(b[29:], r.entry)
+	b[33], b[34] = byte(r.change), byte(r.algorithm)
+	be.PutUint64(b[35:], r.digest)
+	be.PutUint64(b[43:], uint64(r.length))
+	be.PutUint64(b[51:], uint64(r.name))
 }
 
-func (r *record) take(b []byte) {
-	le := binary.LittleEndian
-	copy(r.key[:], b)
-	r.time = int64(le.Uint64(b[16:]))
-	r.about, r.change, r.algorithm = about(b[24]), resourcesync.Change(b[25]), resourcesync.Algorithm(b[26])
-	r.digest = le.Uint64(b[27:])
-	r.length = int64(le.Uint64(b[35:]))
-	r.name = int64(le.Uint64(b[43:]))
-	r.doc, r.entry = le.Uint32(b[51:]), le.Uint32(b[55:])
+// take decodes what put encoded.
+func (r *record) take(key, value []byte) {
+	be := binary.BigEndian
+	copy(r.key[:], key)
+	r.time = int64(be.Uint64(key[16:]) ^ 1<<63)
+	r.about = about(key[24])
+	r.doc, r.entry = be.Uint32(key[25:]), be.Uint32(key[29:])
+	r.change, r.algorithm = resourcesync.Change(value[0]), resourcesync.Algorithm(value[1])
+	r.digest = be.Uint64(value[2:])
+	r.length = int64(be.Uint64(value[10:]))
+	r.name = int64(be.Uint64(value[18:]))
 }
 
 // A textFile holds texts, in memory as long as they are few.
@@ -347,16 +256,4 @@ func temporary(dir string) (*os.File, error) {
 func discardFile(f *os.File) {
 	_ = f.Close() // nothing in it is wanted any more
 	_ = os.Remove(f.Name())
-}
-
-// An offsetWriter appends to a file at a place of its own.
-type offsetWriter struct {
-	f  *os.File
-	at int64
-}
-
-func (w *offsetWriter) Write(p []byte) (int, error) {
-	n, err := w.f.WriteAt(p, w.at)
-	w.at += int64(n)
-	return n, err
 }
