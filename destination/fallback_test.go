@@ -178,6 +178,42 @@ func TestFallbackAgain(t *testing.T) {
 	}
 }
 
+// A Resource List that can be read again, and is older than the Resource Dump that
+// was applied in its place, is no sign that the Source went back in time: the
+// mirror stays as new as it is until the list has caught up.
+func TestListOlderThanTheDumpInItsPlace(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{noChanges: true, dumpStyle: dumpStyle{dump: true}})
+	fill(s, 5)
+	m := newMirror(t, s)
+	s.mu.Lock()
+	list, _ := s.document("/rs/resourcelist.xml")
+	s.mu.Unlock()
+	s.put("/d/001", "newer than the list")
+	s.makeDump()
+	s.breakDocuments(missing["not found"].answer, "/rs/resourcelist.xml")
+	m.mustSync()
+	s.setFault(nil)
+	s.replace("/rs/resourcelist.xml", list)
+	for range 2 {
+		if r := m.mustSync(); len(r.Fallbacks) != 1 || r.Fallbacks[0].Used != "resourcedump" || r.Created+r.Updated+r.Deleted > 0 {
+			t.Errorf("%s, fallbacks %+v", counts(r), r.Fallbacks)
+		}
+	}
+	m.opts.DryRun = true // compares nothing that it did not have to before
+	if _, err := m.sync(); err != nil {
+		t.Error(err)
+	}
+	m.opts.DryRun = false
+	s.mu.Lock()
+	delete(s.doc, "/rs/resourcelist.xml")
+	s.mu.Unlock()
+	s.put("/d/002", "newer than the dump")
+	if r := m.mustSync(); len(r.Fallbacks) > 0 || r.Updated != 1 {
+		t.Errorf("%s, fallbacks %+v", counts(r), r.Fallbacks)
+	}
+}
+
 // TestFallbackAfterAnHour: what fails with an error that may pass is replaced
 // after an hour, too, and what worked in between begins anew.
 func TestFallbackAfterAnHour(t *testing.T) {

@@ -40,18 +40,22 @@ func (r *setRun) readSetList(ctx context.Context) (snap snapshot, err error) {
 	}
 	if snap.complete || len(failures) == 0 {
 		r.works(st.listKind())
-		r.failAll(failures)
-		return snap, nil
-	}
-	cause := gravest(failures)
-	may := r.mayReplace(string(st.listKind()), cause.err)
-	may = may || len(r.noChanges) > 0 && r.isLasting(string(st.changesKind())) // the set has waited long enough
-	if st.Dump == "" || !may {
-		if st.Dump != "" {
-			r.warnWaiting(st.listKind(), resourcesync.ResourceDump, cause.uri)
+		if !r.isBehindDump(snap.at) {
+			r.failAll(failures)
+			return snap, nil
 		}
-		r.failAll(failures)
-		return snap, nil
+		failures = append(failures, documentFailure{st.Lists, r.behindDump(snap.at)})
+	} else {
+		cause := gravest(failures)
+		may := r.mayReplace(string(st.listKind()), cause.err)
+		may = may || len(r.noChanges) > 0 && r.isLasting(string(st.changesKind())) // the set has waited long enough
+		if st.Dump == "" || !may {
+			if st.Dump != "" {
+				r.warnWaiting(st.listKind(), resourcesync.ResourceDump, cause.uri)
+			}
+			r.failAll(failures)
+			return snap, nil
+		}
 	}
 	var dump snapshot
 	others, err := r.attempt(func() (err error) {
@@ -69,6 +73,18 @@ func (r *setRun) readSetList(ctx context.Context) (snap snapshot, err error) {
 	}
 	r.listURI, r.listCause = st.Dump, failures
 	return dump, nil
+}
+
+// isBehindDump reports whether the Resource List, of an instant, is older than the
+// Resource Dump that was applied in its place: then the dump is used again, until
+// the list has caught up. Neither says that the Source went back in time.
+func (r *setRun) isBehindDump(at resourcesync.Datetime) bool {
+	st := r.set
+	return st.Dump != "" && st.ListFrom == st.Dump && !at.IsZero() && stateTime(at).Before(st.ListAt) && !r.d.opts.Baseline
+}
+
+func (r *setRun) behindDump(at resourcesync.Datetime) error {
+	return fmt.Errorf("it is as of %s, and the Resource Dump that was applied in its place as of %s", show(at.Time()), show(r.set.ListAt))
 }
 
 // useDump reports that the Resource Dump is used in place of the Resource List.
@@ -274,7 +290,11 @@ func (r *setRun) sameList(ctx context.Context) (bool, error) {
 	doc, err := r.reader.open(ctx, st.Lists, validators{})
 	switch {
 	case err == nil:
-		return false, doc.Close()
+		at := doc.Header.At
+		if cerr := doc.Close(); cerr != nil || !r.isBehindDump(at) {
+			return false, cerr
+		}
+		err = r.behindDump(at)
 	case ctx.Err() != nil:
 		return false, context.Cause(ctx)
 	case !r.mayReplace(string(st.listKind()), err):
