@@ -50,7 +50,7 @@ func (p *Paths) undecoded(uri string) string {
 		}
 		path := strings.Join(append(b.dir[:len(b.dir):len(b.dir)], strings.TrimPrefix(rest, "/")), "/")
 		first, _, _ := strings.Cut(path, "/")
-		if n := fold(first); len(uri) > maxURI || !blob.ValidName(path) || n == stateDir || n == otherDir {
+		if len(uri) > maxURI || !blob.ValidName(path) || inStateDir(path) || fold(first) == otherDir {
 			return ""
 		}
 		return path

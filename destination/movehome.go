@@ -11,7 +11,8 @@ import (
 )
 
 // Resources whose own place was taken have their files under marked names. When
-// the place is free the file moves there, without being fetched again.
+// the place is free the file moves there, without being fetched again. So do files
+// that an earlier version stored in a directory of the name of our state.
 
 // docMarked is the document that says which resources have marked names.
 const docMarked = "marked"
@@ -28,6 +29,7 @@ const (
 // A markedState says which resources have marked names.
 type markedState struct {
 	Known bool     `json:"known"`          // all rows were looked through
+	State bool     `json:"state"`          // also for files in directories of our state's name
 	URIs  []string `json:"uris,omitempty"` // at most maxMarked
 	Over  bool     `json:"over,omitempty"` // there are more
 
@@ -35,9 +37,9 @@ type markedState struct {
 }
 
 // isMarked reports whether a path has a mark of a file beside a directory, or of
-// a directory beside a file.
+// a directory beside a file, or leads through a directory of our state's name.
 func isMarked(path string) bool {
-	return strings.Contains(path, "%~+/") || strings.HasSuffix(path, "%~-")
+	return strings.Contains(path, "%~+/") || strings.HasSuffix(path, "%~-") || inStateDir(path)
 }
 
 // add notes a resource that has a marked name.
@@ -63,7 +65,7 @@ func (s *session) moveHome(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !s.placed.Known || s.placed.Over && s.report.Deleted > 0 {
+	if !s.placed.Known || !s.placed.State || s.placed.Over && s.report.Deleted > 0 {
 		if err := s.findMarked(ctx, paths); err != nil {
 			return err
 		}
@@ -87,7 +89,7 @@ func (s *session) moveHome(ctx context.Context) error {
 
 // findMarked looks through all rows.
 func (s *session) findMarked(ctx context.Context, paths *Paths) error {
-	s.placed = markedState{Known: true, changed: true}
+	s.placed = markedState{Known: true, State: true, changed: true}
 	if lister, ok := s.d.journal.(FileLister); ok {
 		for p, err := range lister.Files(ctx) {
 			if err != nil {

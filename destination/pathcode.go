@@ -12,6 +12,7 @@ type form struct {
 	portable bool // escapes what some file system refuses or changes
 	exact    bool // also escapes what some file system takes for something else
 	long     bool // cuts no segment that just fits
+	earlier  bool // as earlier versions: the name of our state's directory is reserved at the root alone
 }
 
 // A component of a path. It is cut if its segment goes on in the next one.
@@ -135,6 +136,28 @@ type encoder struct {
 	reserved func(before []component, name string) bool // may be nil
 }
 
+// isReserved reports whether the next component must not have that name. At any
+// depth a directory of our state's name is somebody's state: of a mirror, or of
+// one that is made there later, for which a Source must not have laid the state.
+func (e *encoder) isReserved(name string) bool {
+	return !e.earlier && isStateDir(name) || e.reserved != nil && e.reserved(e.out, name)
+}
+
+// isStateDir reports whether some file system takes name for that of our state's
+// directory.
+func isStateDir(name string) bool { return len(name) >= len(stateDir) && fold(name) == stateDir }
+
+// inStateDir reports whether a path leads to or through a directory of our state's
+// name, as those of earlier versions may.
+func inStateDir(path string) bool {
+	for name := range strings.SplitSeq(path, "/") {
+		if isStateDir(name) {
+			return true
+		}
+	}
+	return false
+}
+
 // path encodes what follows a prefix.
 func (e *encoder) path(rest string, direct, query bool) {
 	var lead []unit
@@ -165,7 +188,7 @@ func (e *encoder) path(rest string, direct, query bool) {
 
 // text encodes one segment.
 func (e *encoder) text(lead []unit, seg string) {
-	if lead == nil && !e.portable && plain(seg) && (len(seg) <= maxComponent || e.long && len(seg) <= maxName) && (e.reserved == nil || !e.reserved(e.out, seg)) {
+	if lead == nil && !e.portable && plain(seg) && (len(seg) <= maxComponent || e.long && len(seg) <= maxName) && !e.isReserved(seg) {
 		e.out = append(e.out, component{name: seg})
 		return
 	}
@@ -235,7 +258,7 @@ func (e *encoder) emit(units []unit) {
 // adjust escapes the ends of what would be a name with a meaning of its own.
 func (e *encoder) adjust(part []unit) {
 	name := e.spell(part)
-	if name == "." || name == ".." || e.reserved != nil && e.reserved(e.out, name) || e.portable && device(name) {
+	if name == "." || name == ".." || e.isReserved(name) || e.portable && device(name) {
 		part[0].natural = false
 	}
 	if last := &part[len(part)-1]; e.portable && (last.b == '.' || last.b == ' ') {

@@ -39,7 +39,8 @@ import (
 // letters and all beyond ASCII are escaped, so that two such names differ
 // however the file system compares them.
 
-// Names at the root of DEST that no URI of the root's prefix gets.
+// Names at the root of DEST that no URI of the root's prefix gets. The name of the
+// state's directory no URI gets anywhere.
 const (
 	stateDir = ".lockstep"
 	otherDir = "_other"
@@ -172,7 +173,7 @@ func newBase(m PathMap) (base, error) {
 		return base{}, errors.New("not a directory below DEST")
 	}
 	comps := strings.Split(dir, "/")
-	if first := fold(comps[0]); first == stateDir || first == otherDir {
+	if fold(comps[0]) == otherDir || slices.ContainsFunc(comps, isStateDir) {
 		return base{}, errors.New("this directory has its own use")
 	}
 	for _, c := range comps {
@@ -322,6 +323,11 @@ func (p *Paths) URI(path string) (string, error) {
 	forms := []form{{long: true}, {}, {portable: true, long: true}, {portable: true}}
 	if exact {
 		forms = []form{{portable: true, exact: true}}
+	}
+	if inStateDir(path) {
+		for i := range forms {
+			forms[i].earlier = true
+		}
 	}
 	for _, f := range forms {
 		comps, err := p.components(uri, f)

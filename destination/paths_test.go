@@ -70,7 +70,11 @@ func TestPath(t *testing.T) {
 		{"/.LockStep", "%~=2ELockStep", ""},
 		{"/.loc%E2%84%AAstep", "%~=2Eloc\u212astep", ".loc%~E2%~84%~AAstep"},
 		{"/_other/x", "%~=5Fother/x", ""},
-		{"/a/.lockstep/_other", "a/.lockstep/_other", ""},
+		{"/a/.lockstep/_other", "a/%~=2Elockstep/_other", ""},
+		{"/a/b/.LockStep", "a/b/%~=2ELockStep", ""},
+		{"/a/.loc%E2%84%AAstep/x", "a/%~=2Eloc\u212astep/x", "a/.loc%~E2%~84%~AAstep/x"},
+		{"/a/%2Elockstep/x", "a/%~2Elockstep/x", ""},
+		{"/a/.lockstep.", "a/.lockstep.", "a/.lockstep%~=2E"},
 		{"/LOCKST~1/x", "LOCKST~1/x", "LOCKST%~=7E1/x"},
 		{"/con", "con", "%~=63on"},
 		{"/a/NUL.txt", "a/NUL.txt", "a/%~=4EUL.txt"},
@@ -116,6 +120,8 @@ func TestPathOtherOrigins(t *testing.T) {
 		"file:///etc/passwd":              "_other/file%~;/etc/passwd",
 		"https:///x":                      "_other/%~@/x",
 		"https://h":                       "_other/h/%~,",
+		"https://.lockstep/x":             "_other/%~=2Elockstep/x",
+		"https://h/.lockstep/x":           "_other/h/%~=2Elockstep/x",
 	} {
 		if got, err := p.Path(uri); got != want || err != nil {
 			t.Errorf("Path(%q) = %q, %v, want %q", uri, got, err, want)

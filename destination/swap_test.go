@@ -240,6 +240,55 @@ func TestSwapHistories(t *testing.T) {
 	}
 }
 
+// TestStateOfAnotherMirrorIsNotPlanted: no resource gets a file in a directory of
+// our state's name, at any depth; files that an earlier version stored in one move
+// to their own places, without being fetched.
+func TestStateOfAnotherMirrorIsNotPlanted(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, style{})
+	m := newMirror(t, s)
+	s.put("/a/.lockstep/state.db", "planted")
+	s.put("/a/.LOCKSTEP/tmp/x", "planted, too")
+	s.put("/a/b", "b")
+	m.mustSync()
+	m.noStateBelow()
+	for h, err := range m.journal.Held(t.Context(), "", "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		earlier := strings.ReplaceAll(h.Path, "%~=2E", ".")
+		if earlier == h.Path {
+			continue
+		}
+		if err := errors.Join(os.MkdirAll(filepath.Dir(m.path(earlier)), 0o755), os.Rename(m.path(h.Path), m.path(earlier))); err != nil {
+			t.Fatal(err)
+		}
+		h.Path = earlier
+		if err := m.journal.Record(t.Context(), destination.Batch{Put: []destination.Held{h}, Save: map[string][]byte{"marked": []byte(`{"known":true}`)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := m.sync()
+	if err != nil || r.Moved != 2 || s.bytes() != 0 {
+		t.Errorf("%v, moved %d, %d bytes were sent", err, r.Moved, s.bytes())
+	}
+	m.noStateBelow()
+	m.ownPlaces()
+	if r := m.mustSync(); r.Moved != 0 {
+		t.Errorf("the next run moved %d", r.Moved)
+	}
+}
+
+// noStateBelow checks that there is no directory of our state's name below another.
+func (m *mirror) noStateBelow() {
+	m.t.Helper()
+	for _, name := range []string{"a/.lockstep", "a/.LOCKSTEP"} {
+		if _, err := os.Lstat(m.path(name)); err == nil {
+			m.t.Errorf("%s is there", name)
+		}
+	}
+}
+
 func (s *site) has(path string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
