@@ -40,11 +40,12 @@ func (r *setRun) readSetList(ctx context.Context) (snap snapshot, err error) {
 	}
 	if snap.complete || len(failures) == 0 {
 		r.works(st.listKind())
-		if !r.isBehindDump(snap.at) {
+		behind := r.set.behindDump(snap.at)
+		if behind == nil || r.d.opts.Baseline {
 			r.failAll(failures)
 			return snap, nil
 		}
-		failures = append(failures, documentFailure{st.Lists, r.behindDump(snap.at)})
+		failures = append(failures, documentFailure{st.Lists, behind})
 	} else {
 		cause := gravest(failures)
 		may := r.mayReplace(string(st.listKind()), cause.err)
@@ -75,16 +76,14 @@ func (r *setRun) readSetList(ctx context.Context) (snap snapshot, err error) {
 	return dump, nil
 }
 
-// isBehindDump reports whether the Resource List, of an instant, is older than the
-// Resource Dump that was applied in its place: then the dump is used again, until
-// the list has caught up. Neither says that the Source went back in time.
-func (r *setRun) isBehindDump(at resourcesync.Datetime) bool {
-	st := r.set
-	return st.Dump != "" && st.ListFrom == st.Dump && !at.IsZero() && stateTime(at).Before(st.ListAt) && !r.d.opts.Baseline
-}
-
-func (r *setRun) behindDump(at resourcesync.Datetime) error {
-	return fmt.Errorf("it is as of %s, and the Resource Dump that was applied in its place as of %s", show(at.Time()), show(r.set.ListAt))
+// behindDump returns an error if the Resource List, of an instant, is older than
+// the Resource Dump that was applied in its place: then the dump is used again,
+// until the list has caught up. Neither says that the Source went back in time.
+func (st *setState) behindDump(at resourcesync.Datetime) error {
+	if st.Dump == "" || st.ListFrom != st.Dump || at.IsZero() || !stateTime(at).Before(st.ListAt) {
+		return nil
+	}
+	return fmt.Errorf("it is as of %s, and the Resource Dump that was applied in its place as of %s", show(at.Time()), show(st.ListAt))
 }
 
 // useDump reports that the Resource Dump is used in place of the Resource List.
@@ -291,10 +290,10 @@ func (r *setRun) sameList(ctx context.Context) (bool, error) {
 	switch {
 	case err == nil:
 		at := doc.Header.At
-		if cerr := doc.Close(); cerr != nil || !r.isBehindDump(at) {
+		cerr := doc.Close()
+		if err = st.behindDump(at); cerr != nil || err == nil {
 			return false, cerr
 		}
-		err = r.behindDump(at)
 	case ctx.Err() != nil:
 		return false, context.Cause(ctx)
 	case !r.mayReplace(string(st.listKind()), err):
