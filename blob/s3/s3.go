@@ -190,13 +190,23 @@ func parseEndpoint(s string) (*url.URL, error) {
 	}
 	u, err := url.Parse(s)
 	if err != nil {
-		return nil, fmt.Errorf("endpoint %q: %w", s, err)
+		var parsing *url.Error // repeats the whole address, password and all
+		if errors.As(err, &parsing) {
+			err = parsing.Err
+		}
+		return nil, fmt.Errorf("endpoint %q: %w", withoutUser(s), err)
 	}
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
-		return nil, fmt.Errorf("endpoint %q: want http://HOST[:PORT] or https://HOST[:PORT]", s)
+		return nil, fmt.Errorf("endpoint %q: want http://HOST[:PORT] or https://HOST[:PORT]", withoutUser(s))
 	}
 	u.Path = ""
 	return u, nil
+}
+
+// withoutUser returns an address as it may be shown.
+func withoutUser(address string) string {
+	before, rest, _ := strings.Cut(address, "://")
+	return before + "://" + rest[strings.LastIndexByte(rest, '@')+1:]
 }
 
 // ParseURL returns the bucket and the prefix, without a slash at its end, that

@@ -8,6 +8,7 @@ import (
 	"net/url"
 
 	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/internal/fetch"
 )
 
 // reachable listens where --listen and --callback say, if they say anything,
@@ -45,9 +46,9 @@ func parseCallback(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		return nil, term.Usage(fmt.Errorf("--callback %q: want a URL by which hubs reach us", s), "as http://mirror.example.net:8090/")
+		return nil, term.Usage(fmt.Errorf("--callback %q: want a URL by which hubs reach us", fetch.WithoutUser(s)), "as http://mirror.example.net:8090/")
 	case u.Fragment != "" || u.User != nil || u.RawQuery != "":
-		return nil, term.Usagef("--callback %q: want a URL without user, query and fragment", s)
+		return nil, term.Usagef("--callback %q: want a URL without user, query and fragment", fetch.WithoutUser(s))
 	}
 	if u.Path == "" {
 		u.Path = "/"

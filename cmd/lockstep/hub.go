@@ -15,6 +15,7 @@ import (
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/hub"
+	"lockstep/internal/fetch"
 	"lockstep/source"
 )
 
@@ -76,7 +77,10 @@ type hubbing struct {
 // runHub is a hub until ctx ends.
 func runHub(ctx context.Context, o *hubOptions, io term.IO) error {
 	if o.publicURL != "" && !config.IsAbsoluteURI(o.publicURL) {
-		return term.Usage(fmt.Errorf("--public-url %q is no http(s) URL", o.publicURL), "write it whole, as https://hub.example.org/")
+		return term.Usage(fmt.Errorf("--public-url %q is no http(s) URL", fetch.WithoutUser(o.publicURL)), "write it whole, as https://hub.example.org/")
+	}
+	if fetch.WithoutUser(o.publicURL) != o.publicURL {
+		return term.Usage(fmt.Errorf("--public-url %s has a user name or password, which every subscriber would be told", fetch.WithoutUser(o.publicURL)), "leave it out")
 	}
 	ho, err := o.options(o.publicURL)
 	if err != nil {

@@ -271,7 +271,7 @@ func proxyFunc(proxy string) (func(*http.Request) (*url.URL, error), error) {
 	}
 	u, err := url.Parse(proxy)
 	if err != nil || u.Host == "" {
-		return nil, fmt.Errorf("proxy %s: not a URL such as http://proxy.example.org:3128", Printable(proxy))
+		return nil, fmt.Errorf("proxy %s: not a URL such as http://proxy.example.org:3128", Printable(withoutUser(proxy)))
 	}
 	switch u.Scheme {
 	case "http", "https", "socks5", "socks5h":

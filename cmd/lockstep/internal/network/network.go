@@ -116,7 +116,7 @@ func (o *Options) Client(home string, lookup func(string) (string, bool), log *s
 	for _, h := range o.headers {
 		name, value, ok := strings.Cut(h, ":")
 		if !ok || strings.TrimSpace(name) == "" {
-			return nil, term.Usagef("--header %q: want 'Name: value'", h)
+			return nil, term.Usagef("--header: want 'Name: value'; one of them has no name before a colon") // its text may be a secret
 		}
 		opts.Header.Add(strings.TrimSpace(name), strings.TrimSpace(value))
 	}
