@@ -16,24 +16,6 @@ func (o *syncOptions) instant() (time.Time, error) {
 	return parseInstant("at", o.at)
 }
 
-// pastState is the first line of what a run with --at came to.
-func pastState(io term.IO, r *destination.Report, err error) {
-	head := ""
-	switch {
-	case r.DryRun:
-		head = "dry run, nothing was done: to be "
-	case err != nil:
-		head = "not all of "
-	}
-	io.Printf("%s%s as it was at %s\n", head, r.Source, r.At.Format(time.RFC3339Nano))
-	if !r.AsOf.IsZero() && !r.AsOf.Equal(r.At) {
-		io.Printf("  it is as of %s: what was there at the instant asked for cannot be told\n", r.AsOf.Format(time.RFC3339Nano))
-	}
-	if n := r.Failed + r.Refused; n > 0 {
-		io.Printf("  %s of that time are missing; what is here of them, if anything, is of another time\n", term.Count(n, "resource"))
-	}
-}
-
 // explainPast adds ways out to errors of a run with --at.
 func (o *syncOptions) explainPast(err error) error {
 	none, ok := errors.AsType[*destination.NoPastError](err)

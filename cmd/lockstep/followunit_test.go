@@ -1,15 +1,8 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"strings"
 	"testing"
-	"time"
-
-	"lockstep/cmd/lockstep/internal/term"
-	"lockstep/destination"
 )
 
 // TestFollowReachable tells where follow listens, and by which URL hubs reach
@@ -59,71 +52,5 @@ func TestFollowReachable(t *testing.T) {
 		if want := strings.ReplaceAll(tt.wantCallback, "*", port); callback != want {
 			t.Errorf("--callback %q --listen %q is called at %q, want %q", tt.callback, tt.listen, callback, want)
 		}
-	}
-}
-
-// TestFollowTally sums up passes, and does not grow with them.
-func TestFollowTally(t *testing.T) {
-	t.Parallel()
-	var tally followTally
-	until := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
-	for i := range 1000 {
-		r := destination.Report{
-			Source: "s", Sets: []string{"u"}, Mode: destination.ModeIncremental, Via: destination.ViaNotification,
-			Created: 1, Bytes: 10, Requests: 2, Elapsed: 0.5, SyncedUntil: until.Add(time.Duration(i) * time.Second),
-			By:       destination.By{Request: 1},
-			BySet:    []destination.SetReport{{URI: "u", Name: "n", Created: 1, Error: fmt.Sprint(i)}},
-			Failures: []destination.Failure{{URI: "u", Cause: fmt.Sprint(i)}}, Warnings: []string{fmt.Sprint(i)},
-		}
-		var err error
-		if i == 0 {
-			r.Mode, r.Via = destination.ModeBaseline, destination.ViaList
-		}
-		if i%10 == 0 {
-			err = destination.ErrIncomplete
-		}
-		tally.add(&r, err)
-	}
-	c := tally.copy()
-	if c.Passes != 1000 || c.Failing != 100 || c.Created != 1000 || c.Bytes != 10_000 || c.Requests != 2000 || c.By.Request != 1000 || c.Elapsed != 500 {
-		t.Errorf("sums: %+v", c)
-	}
-	if c.Mode != destination.ModeBaseline || c.Via != destination.ViaList || !c.SyncedUntil.Equal(until.Add(999*time.Second)) {
-		t.Errorf("mode %s via %s until %s, want those of the greatest effort, and the latest time", c.Mode, c.Via, c.SyncedUntil)
-	}
-	if len(c.BySet) != 1 || c.BySet[0].Created != 1000 || c.BySet[0].Error != "999" {
-		t.Errorf("by set: %+v", c.BySet)
-	}
-	if len(c.Failures) != mostKept || c.Failures[mostKept-1].Cause != "999" || len(c.Warnings) != mostKept {
-		t.Errorf("%d failures, %d warnings, want the newest %d", len(c.Failures), len(c.Warnings), mostKept)
-	}
-	if c.BySet[0].Created++; tally.BySet[0].Created != 1000 {
-		t.Error("a copy shares what it holds")
-	}
-	for i := range mostSets + 10 {
-		tally.add(&destination.Report{BySet: []destination.SetReport{{URI: fmt.Sprint(i)}}}, nil)
-	}
-	if n := len(tally.BySet); n != mostSets {
-		t.Errorf("%d sets are told of, want the newest %d", n, mostSets)
-	}
-}
-
-// TestFollowSaidOnce keeps what fails again and again from filling the log.
-func TestFollowSaidOnce(t *testing.T) {
-	t.Parallel()
-	var said syncBuffer
-	w := watcher{ctx: context.Background(), io: term.IO{Err: &said}, once: &saidBefore{}}
-	for range 5 {
-		w.tell(destination.Event{Kind: destination.EventWarning, Err: errors.New("x is down")})
-		w.tell(destination.Event{Kind: destination.EventFailed, Err: errors.New("y failed")})
-	}
-	if got, want := said.String(), "warning: x is down\nfailed: y failed\n"; got != want {
-		t.Errorf("said %q, want %q", got, want)
-	}
-	for i := range 3 * mostSaid {
-		w.say("", fmt.Errorf("%d", i))
-	}
-	if n := len(w.once.said); n > mostSaid {
-		t.Errorf("%d sentences remembered, want at most %d", n, mostSaid)
 	}
 }

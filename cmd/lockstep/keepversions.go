@@ -2,7 +2,6 @@ package main
 
 import (
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 
@@ -37,9 +36,4 @@ func parseKeepVersions(value string) (destination.Keep, error) {
 		return destination.Keep{}, term.Usage(err, "to forget the versions that are kept, write "+keepNone)
 	}
 	return destination.Keep{All: v.All, Count: v.Count, Age: v.Age}, nil
-}
-
-// keptText says what a mirror has of versions.
-func keptText(k *destination.Kept) string {
-	return term.Count(k.Versions, "version") + " kept, " + term.Size(k.Bytes) + "; --at goes back to " + k.Since.UTC().Format(time.RFC3339Nano)
 }

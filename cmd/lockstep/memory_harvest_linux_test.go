@@ -81,7 +81,7 @@ func TestMemoryHostileHarvest(t *testing.T) {
 		{"endless links", "atom-pmh:", sendMuch(24<<20, hostileFeed+"<entry>", `<link rel="alternate" href="http://HOST/a/very/long/address" type="text/plain"/>`)},
 		{"endless text", "atom-pmh:", sendText(hostileFeed+"<entry><title>", "for ever and ever ")},
 		{"endless depth", "atom-pmh:", sendText(hostileFeed, "<a>")},
-		{"endless page", "oai-pmh:", afterIdentify(sendMuch(4<<20, hostileOAI+"<ListRecords>", anyRecord+"<a/></metadata></record>"))},
+		{"endless page", "oai-pmh:", afterIdentify(sendMuch(sized(24<<20, 4<<20), hostileOAI+"<ListRecords>", anyRecord+"<a/></metadata></record>"))},
 		{"endless record", "oai-pmh:", afterIdentify(sendText(hostileOAI+"<ListRecords>"+anyRecord+"<a>", "<b>for ever and ever</b>"))},
 		{"endless depth of a record", "oai-pmh:", afterIdentify(sendText(hostileOAI+"<ListRecords>"+anyRecord, "<b>"))},
 		{"endless characters that are none", "oai-pmh:", afterIdentify(sendText(hostileOAI+"<ListRecords>"+anyRecord+"<a>", "\x01&#1;\xff& "))},

@@ -300,3 +300,26 @@ func errorText(err error) string {
 	}
 	return err.Error()
 }
+
+// pastState is the first line of what a run with --at came to.
+func pastState(io term.IO, r *destination.Report, err error) {
+	head := ""
+	switch {
+	case r.DryRun:
+		head = "dry run, nothing was done: to be "
+	case err != nil:
+		head = "not all of "
+	}
+	io.Printf("%s%s as it was at %s\n", head, r.Source, r.At.Format(time.RFC3339Nano))
+	if !r.AsOf.IsZero() && !r.AsOf.Equal(r.At) {
+		io.Printf("  it is as of %s: what was there at the instant asked for cannot be told\n", r.AsOf.Format(time.RFC3339Nano))
+	}
+	if n := r.Failed + r.Refused; n > 0 {
+		io.Printf("  %s of that time are missing; what is here of them, if anything, is of another time\n", term.Count(n, "resource"))
+	}
+}
+
+// keptText says what a mirror has of versions.
+func keptText(k *destination.Kept) string {
+	return term.Count(k.Versions, "version") + " kept, " + term.Size(k.Bytes) + "; --at goes back to " + k.Since.UTC().Format(time.RFC3339Nano)
+}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -218,4 +220,29 @@ func (o *syncOptions) openEvents(w *watcher) (closeEvents func() error, err erro
 		}
 		return nil
 	}, nil
+}
+
+// bring brings the mirror of r into step, or makes of it what was.
+func (o *syncOptions) bring(ctx context.Context, r *destinationRun, do destination.Options, io term.IO) (destination.Report, error) {
+	if o.at == "" || !mirrorAt(o.source) {
+		return r.dest.Sync(ctx, o.source)
+	}
+	if sameDir(o.source, o.dest) {
+		return r.dest.SyncPast(ctx, r.dest, do.At)
+	}
+	sel := selectOptions{dest: o.source}
+	text, err := os.ReadFile(filepath.Join(o.source, filepath.Dir(filepath.FromSlash(destination.StateFile)), stateOf))
+	if err == nil {
+		sel.dest, sel.state = strings.TrimSpace(string(text)), o.source // it is the state of a mirror in a bucket
+	}
+	m, err := openMirror(&sel, false, io.LookupEnv, do.Logger)
+	if err != nil {
+		return destination.Report{}, err
+	}
+	defer m.close()
+	from, err := destination.New(m.store, m.journal, r.client, destination.Options{Dest: o.source, Versions: m.versions, Logger: do.Logger})
+	if err != nil {
+		return destination.Report{}, err
+	}
+	return r.dest.SyncPast(ctx, from, do.At)
 }

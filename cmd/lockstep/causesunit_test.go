@@ -1,0 +1,38 @@
+package main
+
+import (
+	"fmt"
+	"lockstep/destination"
+	"strings"
+	"testing"
+)
+
+func TestCauseOf(t *testing.T) {
+	t.Parallel()
+	const uri = "http://h/a/5"
+	for text, want := range map[string]string{
+		"get http://h/a/5: status 503 Service Unavailable (5 tries)":                                          "status 503 Service Unavailable",
+		"get http://h/a/5: read tcp 127.0.0.1:53212->10.0.0.1:80: connection reset by peer":                   "read tcp 10.0.0.1:80: connection reset by peer",
+		"get http://h/a/5: body ended early after 5 of 10 bytes":                                              "body ended early after … bytes",
+		"http://h/a/5: sha-256 is " + strings.Repeat("ab", 32):                                                "it: sha-256 is …",
+		"get http://h/a/5: h has failed every request since 2026-05-01T10:00:00Z: dial tcp: connection reset": "h has failed every request since …: dial tcp: connection reset",
+	} {
+		if got := causeOf(text, uri); got != want {
+			t.Errorf("causeOf(%q) = %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestCausesAreBounded(t *testing.T) {
+	t.Parallel()
+	var c causes
+	for i := range 10 * maxCauses {
+		c.add("failed", destination.Event{URI: "http://h/a", Err: fmt.Errorf("cause %c%c", 'a'+i%26, 'a'+i/26%26)})
+	}
+	if len(c.groups) > maxCauses+1 {
+		t.Errorf("%d groups are kept, want at most %d", len(c.groups), maxCauses+1)
+	}
+	if lines := c.take(); len(lines) > maxCausesSaid+1 {
+		t.Errorf("%d lines, want at most %d", len(lines), maxCausesSaid+1)
+	}
+}
