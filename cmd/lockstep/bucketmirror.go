@@ -216,7 +216,7 @@ func (t listedTag) String() string {
 }
 
 // Stat describes an object. Of one that is known from the listing it returns the
-// Name, the size and the entity tag.
+// name, the size and the entity tag.
 func (s *mirrorBucket) Stat(ctx context.Context, name string) (blob.Info, error) {
 	o, there, known, err := s.look(ctx, name)
 	switch {

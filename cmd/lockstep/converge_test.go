@@ -29,7 +29,7 @@ var (
 // TestConverge lets a directory live any life under a Source that is killed,
 // started again, and once in a while robbed of all it knew, with a mirror
 // brought up to date now and then by runs of which some are killed: once all is
-// Quiet, one run more and the mirror is the directory.
+// quiet, one run more and the mirror is the directory.
 func TestConverge(t *testing.T) {
 	t.Parallel()
 	seed := *convergeSeed

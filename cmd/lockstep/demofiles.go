@@ -16,7 +16,7 @@ import (
 )
 
 // samples are the files of the demo: text, data, pictures, an empty file, a
-// Name that is not ASCII.
+// name that is not ASCII.
 //
 //go:embed samples
 var samples embed.FS
@@ -106,7 +106,7 @@ func (d *demo) changes() []demoChange {
 
 // pick chooses a file to edit and another to delete, the smallest there are,
 // Origin a user's files. The second is "new/Hello, world.txt" if there is one
-// File only.
+// file only.
 func (d *demo) pick() (edited, deleted string) {
 	type candidate struct {
 		rel  string

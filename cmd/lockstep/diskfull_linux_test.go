@@ -17,7 +17,7 @@ import (
 var eachRoom = flag.Bool("each-room", false, "have TestFullDisk leave nearly every amount of room")
 
 // checkFailed checks a run that could not write: it said where and why, every
-// File is whole, and what was there before still is, unless it was to go.
+// file is whole, and what was there before still is, unless it was to go.
 func checkFailed(t *testing.T, src *liveSource, dest string, before map[string]string, code int, said string, causes ...string) {
 	t.Helper()
 	if code != 1 || !strings.Contains(said, dest) || !slices.ContainsFunc(causes, func(c string) bool { return strings.Contains(said, c) }) {

@@ -248,7 +248,7 @@ func oldFeedMirror(t *testing.T, e *earlier) {
 }
 
 // oldFollower: follow continues with a mirror that it kept before, beside a
-// Serve that continues too.
+// serve that continues too.
 func oldFollower(t *testing.T, e *earlier) {
 	defer e.end(e.serve())
 	p := e.start("follow", earlierSource, e.in("mirror-follow"), "--proxy", e.src.url, "--listen", "127.0.0.1:0", "--poll", "1s")

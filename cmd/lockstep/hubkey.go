@@ -43,7 +43,7 @@ func readKey(path string) ([]byte, error) {
 }
 
 // makeKey makes a key and keeps it in a file that only its owner can read. The
-// File is whole as soon as it is there, and on disk when makeKey returns: what
+// file is whole as soon as it is there, and on disk when makeKey returns: what
 // is sealed with the key cannot be read without it.
 func makeKey(path string) (key []byte, err error) {
 	defer func() {

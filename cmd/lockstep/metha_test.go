@@ -22,7 +22,7 @@ const sheet = `<mods xmlns="http://www.loc.gov/mods/v3" version="3.7"><titleInfo
 
 // TestMetha has a repository of ours answer what metha 0.4.21 asks
 // (docs/interoperability.md), byte for byte: who it is, all records, those of a
-// Set or a format, a day at a time.
+// set or a format, a day at a time.
 func TestMetha(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

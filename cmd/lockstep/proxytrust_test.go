@@ -281,7 +281,7 @@ func TestProxyOpensNothing(t *testing.T) {
 }
 
 // TestAdminRoutesRefuse goes through the registered pages of a Source with a
-// Hub: all but health and readiness refuse a request without a token.
+// hub: all but health and readiness refuse a request without a token.
 func TestAdminRoutesRefuse(t *testing.T) {
 	t.Parallel()
 	room := t.TempDir()

@@ -26,7 +26,7 @@ type holder struct {
 // lockState takes the state directory of a Source for this process. The lock
 // is the operating system's and ends with the process, however it ends; a file
 // beside it says who holds it, since not every system lets others read a locked
-// File.
+// file.
 func lockState(dir, command string) (release func(), err error) {
 	path := filepath.Join(dir, "lock.json")
 	lock := flock.New(filepath.Join(dir, "lock"))

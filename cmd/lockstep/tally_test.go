@@ -1,10 +1,7 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"testing"
 	"time"
@@ -53,25 +50,5 @@ func TestFollowTally(t *testing.T) {
 	}
 	if n := len(tally.BySet); n != mostSets {
 		t.Errorf("%d sets are told of, want the newest %d", n, mostSets)
-	}
-}
-
-// TestFollowSaidOnce keeps what fails again and again from filling the log.
-func TestFollowSaidOnce(t *testing.T) {
-	t.Parallel()
-	var said syncBuffer
-	w := watcher{ctx: context.Background(), io: term.IO{Err: &said}, once: &saidBefore{}}
-	for range 5 {
-		w.tell(destination.Event{Kind: destination.EventWarning, Err: errors.New("x is down")})
-		w.tell(destination.Event{Kind: destination.EventFailed, Err: errors.New("y failed")})
-	}
-	if got, want := said.String(), "warning: x is down\nfailed: y failed\n"; got != want {
-		t.Errorf("said %q, want %q", got, want)
-	}
-	for i := range 3 * mostSaid {
-		w.say("", fmt.Errorf("%d", i))
-	}
-	if n := len(w.once.said); n > mostSaid {
-		t.Errorf("%d sentences remembered, want at most %d", n, mostSaid)
 	}
 }

@@ -45,7 +45,7 @@ type worldKey struct{}
 func worldOf(ts *testscript.TestScript) *world { return ts.Value(worldKey{}).(*world) }
 
 // A process is a lockstep that runs in the background and has said that it is
-// Ready.
+// ready.
 type process struct {
 	cmd     *exec.Cmd
 	address string
@@ -150,7 +150,7 @@ func exitCodeOf(err error) (int, error) {
 // source: `source VAR ARG...` runs `lockstep ARG...` in the background until
 // the end of the script, waits until it is ready, and sets VAR to the address
 // it serves at, VAR_HOST to host and port of it, VAR_ADMIN to the path of its
-// Admin socket.
+// admin socket.
 func (w *world) source(ts *testscript.TestScript, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: source VAR ARG...")
@@ -205,7 +205,7 @@ func (w *world) told(ts *testscript.TestScript, args []string) {
 
 // static: `static VAR DIR [PREFIX]` serves DIR as any plain web server would,
 // below /PREFIX/ if given, and sets VAR to the address. `static VAR DIR` with a
-// File DIR/.status holding "CODE PATH" lines answers those paths with CODE.
+// file DIR/.status holding "CODE PATH" lines answers those paths with CODE.
 func (w *world) static(ts *testscript.TestScript, args []string) {
 	if len(args) != 2 && len(args) != 3 {
 		ts.Fatalf("usage: static VAR DIR [ADDRESS]")

@@ -14,7 +14,7 @@ import (
 const PagesDir = "-/"
 
 // Pages serve the status of a process. All but health and readiness takes the
-// Admin token, or the admin socket.
+// admin token, or the admin socket.
 type Pages struct {
 	Detail func() string // what /-/readyz says behind "ok"; may be nil
 	Dir    string        // the path they are below, from the root, with a slash at its end

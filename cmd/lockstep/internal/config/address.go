@@ -11,7 +11,7 @@ import (
 )
 
 // An Address says where the resources of a set come from: in the configuration
-// File after from, on the command line where DIR stands.
+// file after from, on the command line where DIR stands.
 type Address struct {
 	Kind  *Kind
 	Place string // what stands behind the scheme

@@ -4,7 +4,7 @@ package release
 import "runtime/debug"
 
 // release is what the next release will be called; `go install` of a tagged
-// Version tells its own.
+// version tells its own.
 const release = "0.1.0-dev"
 
 // Version returns the version of this binary.
