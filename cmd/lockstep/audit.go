@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lockstep/cmd/lockstep/internal/network"
+	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 )
@@ -112,7 +113,7 @@ func runAudit(ctx context.Context, o *auditOptions, io term.IO) error {
 		return errors.Join(explain(err, o.dest), findings.drop())
 	}
 	defer r.Close()
-	stop := term.ShowProgress(io, o.out.Quiet, w.meter.line)
+	stop := term.ShowProgress(io, o.out.Quiet, w.meter.Line)
 	report, err := r.dest.Audit(ctx, o.source, destination.AuditOptions{Content: o.content, Fix: o.fix})
 	stop()
 	w.sumUp()
@@ -144,12 +145,12 @@ func printAudit(io term.IO, out *term.Options, r destination.AuditReport, err er
 		return io.PrintJSON(struct {
 			destination.AuditReport
 			Error string `json:"error,omitempty"`
-		}{r, errorText(err)})
+		}{r, report.ErrorText(err)})
 	}
 	if err != nil && !errors.Is(err, errDifferences) {
 		return nil // the error says it
 	}
-	open := unprovenText(r.Unproven)
+	open := report.UnprovenText(r.Unproven)
 	known := ""
 	if open != "" && err == nil {
 		known = ", as far as it can be known:"

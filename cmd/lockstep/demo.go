@@ -13,6 +13,7 @@ import (
 
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 )
@@ -309,7 +310,7 @@ func (d *demo) stay(ctx context.Context) error {
 			case p.err != nil:
 				d.io.Errorf("warning: %v; trying again\n", p.err)
 			case p.Created+p.Updated+p.Deleted > 0:
-				text := "mirrored " + tallyText(p.Created, p.Updated, p.Deleted, 0, 0, 0)
+				text := "mirrored " + report.TallyText(p.Created, p.Updated, p.Deleted, 0, 0, 0)
 				if s := d.run.follower.Status(); p.Via == destination.ViaNotification && len(s.Sets) > 0 && s.Sets[0].Lag > 0 {
 					text += "; " + term.Elapsed(s.Sets[0].Lag) + " after the change"
 				}

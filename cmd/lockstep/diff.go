@@ -15,6 +15,7 @@ import (
 	"lockstep/blob"
 	"lockstep/cmd/lockstep/internal/help"
 	"lockstep/cmd/lockstep/internal/network"
+	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 )
@@ -174,7 +175,7 @@ func (s *shownDiff) end(r *destination.DiffReport, failed error) error {
 		text, err := encodeJSON(struct {
 			*destination.DiffReport
 			Error string `json:"error,omitempty"`
-		}{r, errorText(failed)})
+		}{r, report.ErrorText(failed)})
 		if err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 )
@@ -178,7 +179,7 @@ func (j *jsonFindings) end(w io.Writer, r *destination.AuditReport, err error) e
 	text, merr := json.Marshal(struct {
 		destination.AuditReport
 		Error string `json:"error,omitempty"`
-	}{rest, errorText(err)})
+	}{rest, report.ErrorText(err)})
 	if merr != nil {
 		return merr
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/internal/fetch"
@@ -32,7 +33,7 @@ type following struct {
 	stopBar  func() // ends the bar of the first sync
 
 	mu       sync.Mutex // guards what follows
-	tally    followTally
+	tally    report.Tally
 	progress map[string]destination.Progress // by set, of the pass under way or the last
 	begun    bool                            // a pass has come to its end, if not to a good one
 	ready    bool                            // said so
@@ -47,7 +48,7 @@ type following struct {
 func newFollowing(ctx context.Context, o *followOptions, io term.IO) *following {
 	return &following{
 		o: o, io: io, started: time.Now(), stopBar: func() {},
-		watcher:  watcher{ctx: ctx, io: io, quiet: o.out.Quiet, once: &saidBefore{}},
+		watcher:  watcher{ctx: ctx, io: io, quiet: o.out.Quiet, once: &report.Once{}},
 		progress: map[string]destination.Progress{}, said: map[string]string{}, spurned: map[string]string{},
 	}
 }
@@ -59,7 +60,7 @@ func (f *following) quietly() term.IO { return term.IO{Out: io.Discard, Err: io.
 func (f *following) event(e destination.Event) {
 	f.mu.Lock()
 	if e.Kind == destination.EventPlan || e.Kind == destination.EventProgress {
-		if len(f.progress) >= mostSets {
+		if len(f.progress) >= report.MostSets {
 			clear(f.progress)
 		}
 		f.progress[e.Set] = e.Progress
@@ -75,8 +76,8 @@ func (f *following) event(e destination.Event) {
 
 // run follows until ctx ends or the Follower gives up.
 func (f *following) run(ctx context.Context) error {
-	f.watcher.meter.fetched = f.client.Bytes
-	stop := term.ShowFitting(f.io, f.o.out.Quiet, f.watcher.meter.fit)
+	f.watcher.meter.Fetched = f.client.Bytes
+	stop := term.ShowFitting(f.io, f.o.out.Quiet, f.watcher.meter.Fit)
 	defer stop()
 	f.mu.Lock()
 	f.stopBar = stop
@@ -87,7 +88,7 @@ func (f *following) run(ctx context.Context) error {
 // passed is told of each pass that did something or failed.
 func (f *following) passed(r destination.Report, err error) {
 	f.mu.Lock()
-	f.tally.add(&r, err)
+	f.tally.Add(&r, err)
 	f.begun = f.begun || err == nil || errors.Is(err, destination.ErrIncomplete)
 	if err != nil {
 		f.failing++
@@ -98,7 +99,7 @@ func (f *following) passed(r destination.Report, err error) {
 	f.watcher.sumUp()
 	if err != nil {
 		err = explain(err, f.o.dest)
-		if hint := f.watcher.causes.hint(); hint != "" {
+		if hint := f.watcher.causes.Hint(); hint != "" {
 			err = term.WithHint(err, hint)
 		}
 		f.watcher.say("warning: ", fmt.Errorf("%w; trying again", err))
@@ -161,20 +162,20 @@ func (f *following) mayBeReady(s *destination.FollowStatus) bool {
 func (f *following) announce(s *destination.FollowStatus) error {
 	f.mu.Lock()
 	stop := f.stopBar
-	report, err := f.tally.Report, f.last
+	sum, err := f.tally.Report, f.last
 	f.mu.Unlock()
 	stop()
 	out := f.io
 	if f.o.out.JSON || f.o.events == "-" {
 		out.Out = f.io.Err // stdout has the result, or the events, and nothing else
 	}
-	report.Source, report.Elapsed = s.Source, time.Since(f.started).Seconds()
-	report.Requests, report.Bytes = f.client.Requests(), f.client.Bytes()
-	if report.Mode == "" {
-		report.Mode = destination.ModeNone
+	sum.Source, sum.Elapsed = s.Source, time.Since(f.started).Seconds()
+	sum.Requests, sum.Bytes = f.client.Requests(), f.client.Bytes()
+	if sum.Mode == "" {
+		sum.Mode = destination.ModeNone
 	}
-	report.SyncedUntil = syncedUntil(s)
-	if err := printSync(context.Background(), out, &term.Options{Quiet: f.o.out.Quiet}, nil, &report, err); err != nil {
+	sum.SyncedUntil = syncedUntil(s)
+	if err := report.PrintSync(context.Background(), out, &term.Options{Quiet: f.o.out.Quiet}, nil, &sum, err); err != nil {
 		return err
 	}
 	for i := range s.Sets {
@@ -291,7 +292,7 @@ func (f *following) tellRecovered(s *destination.FollowStatus) {
 	f.failing = 0
 	f.mu.Unlock()
 	if n > 0 {
-		f.watcher.once.forget()
+		f.watcher.once.Forget()
 		f.io.Errorf("%s  in step again, after %s\n", time.Now().Format(time.TimeOnly), term.Count(n, "failed attempt"))
 	}
 }
@@ -316,9 +317,9 @@ func (f *following) conclude(err error) error {
 		return out.PrintJSON(r)
 	}
 	if f.flush(); f.ready {
-		out.Printf("followed %s for %s: %s\n", r.Source, term.Elapsed(time.Since(f.started)), tallyText(r.Created, r.Updated, r.Deleted, 0, r.Failed, r.Refused))
+		out.Printf("followed %s for %s: %s\n", r.Source, term.Elapsed(time.Since(f.started)), report.TallyText(r.Created, r.Updated, r.Deleted, 0, r.Failed, r.Refused))
 		if r.Kept != nil {
-			out.Printf("  %s\n", keptText(r.Kept))
+			out.Printf("  %s\n", report.KeptText(r.Kept))
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 )
@@ -66,7 +67,7 @@ func (f *following) flush() {
 	if len(l.sets) == 0 {
 		return
 	}
-	text := "mirrored " + tallyText(l.created, l.updated, l.deleted, 0, l.failed, l.refused)
+	text := "mirrored " + report.TallyText(l.created, l.updated, l.deleted, 0, l.failed, l.refused)
 	if len(f.said) > 1 {
 		text += " in " + strings.Join(slices.Sorted(maps.Keys(l.sets)), ", ")
 	}

@@ -11,6 +11,7 @@ import (
 
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/release"
+	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/destination"
 	"lockstep/source"
 )
@@ -85,7 +86,7 @@ func (f *following) state() followState {
 // result is what it all came to so far. f.mu is held; what it holds is the
 // caller's.
 func (f *following) result(status *destination.FollowStatus, err error) followResult {
-	sum := f.tally.copy()
+	sum := f.tally.Copy()
 	sum.Source, sum.Destination = f.o.source, f.o.dest
 	if sum.Mode == "" {
 		sum.Mode = destination.ModeNone
@@ -101,6 +102,6 @@ func (f *following) result(status *destination.FollowStatus, err error) followRe
 	}
 	return followResult{
 		Report: &sum.Report, Passes: sum.Passes, PassesFailed: sum.Failing,
-		Followed: time.Since(f.started).Seconds(), Follow: *status, Error: errorText(err),
+		Followed: time.Since(f.started).Seconds(), Follow: *status, Error: report.ErrorText(err),
 	}
 }

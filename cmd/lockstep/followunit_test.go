@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"lockstep/cmd/lockstep/internal/term"
-	"lockstep/destination"
 	"strings"
 	"testing"
+
+	"lockstep/cmd/lockstep/internal/report"
+	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/destination"
 )
 
 // TestFollowReachable tells where follow listens, and by which URL hubs reach
@@ -35,7 +37,7 @@ func TestFollowReachable(t *testing.T) {
 	} {
 		o := followOptions{callback: tt.callback, listen: tt.listen}
 		l, callback, err := o.reachable(t.Context())
-		if got := errorText(err); tt.wantErr == "" && err != nil || !strings.Contains(got, tt.wantErr) {
+		if got := report.ErrorText(err); tt.wantErr == "" && err != nil || !strings.Contains(got, tt.wantErr) {
 			t.Errorf("--callback %q --listen %q: %v, want %q", tt.callback, tt.listen, err, tt.wantErr)
 			continue
 		}
@@ -64,7 +66,7 @@ func TestFollowReachable(t *testing.T) {
 func TestFollowSaidOnce(t *testing.T) {
 	t.Parallel()
 	var said syncBuffer
-	w := watcher{ctx: context.Background(), io: term.IO{Err: &said}, once: &saidBefore{}}
+	w := watcher{ctx: context.Background(), io: term.IO{Err: &said}, once: &report.Once{}}
 	for range 5 {
 		w.tell(destination.Event{Kind: destination.EventWarning, Err: errors.New("x is down")})
 		w.tell(destination.Event{Kind: destination.EventFailed, Err: errors.New("y failed")})
@@ -72,10 +74,10 @@ func TestFollowSaidOnce(t *testing.T) {
 	if got, want := said.String(), "warning: x is down\nfailed: y failed\n"; got != want {
 		t.Errorf("said %q, want %q", got, want)
 	}
-	for i := range 3 * mostSaid {
+	for i := range 3 * report.MostSaid {
 		w.say("", fmt.Errorf("%d", i))
 	}
-	if n := len(w.once.said); n > mostSaid {
-		t.Errorf("%d sentences remembered, want at most %d", n, mostSaid)
+	if n := len(w.once.Said); n > report.MostSaid {
+		t.Errorf("%d sentences remembered, want at most %d", n, report.MostSaid)
 	}
 }

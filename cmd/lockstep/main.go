@@ -20,6 +20,7 @@ import (
 
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/help"
+	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/intake"
@@ -52,8 +53,8 @@ func run(args []string, io term.IO) int {
 	if err != nil && errors.Is(context.Cause(ctx), term.ErrInterrupted) && !errors.Is(err, term.ErrInterrupted) {
 		err = term.ErrInterrupted // whatever broke, it broke because of the signal
 	}
-	if status := deniedStatus(err); status != 0 {
-		err = term.ReplaceHint(err, deniedHint(status))
+	if status := report.DeniedStatus(err); status != 0 {
+		err = term.ReplaceHint(err, report.DeniedHint(status))
 	}
 	term.ReportError(io, err)
 	return exitCode(err)

@@ -17,6 +17,7 @@ import (
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/help"
 	"lockstep/cmd/lockstep/internal/network"
+	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/discover"
@@ -250,18 +251,18 @@ type watcher struct {
 	ctx    context.Context // of the run, for as long as it lasts
 	io     term.IO
 	quiet  bool
-	meter  meter
+	meter  report.Meter
 	stream func(destination.Event) // for --events; may be nil
-	once   *saidBefore             // what need not be said again; nil: everything is said
-	causes causes                  // of what failed
+	once   *report.Once            // what need not be said again; nil: everything is said
+	causes report.Causes           // of what failed
 }
 
 // event is the callback of a Destination.
 func (w *watcher) event(e destination.Event) {
 	w.tell(e)
-	w.meter.event(e)
-	if e.Kind == destination.EventDone && !w.quiet && w.meter.several() {
-		w.io.Errorf("%s\n", setText(&e.Result))
+	w.meter.Event(e)
+	if e.Kind == destination.EventDone && !w.quiet && w.meter.Several() {
+		w.io.Errorf("%s\n", report.SetText(&e.Result))
 	}
 }
 
@@ -274,12 +275,12 @@ func (w *watcher) tell(e destination.Event) {
 		case w.once != nil && e.Set == "": // a document: a run that goes on has no end at which to sum up
 			w.say("failed: ", e.Err)
 		default:
-			w.causes.add("failed", e)
+			w.causes.Add("failed", e)
 		}
 	case destination.EventRefused:
-		w.causes.add("refused", e)
+		w.causes.Add("refused", e)
 	case destination.EventRetry:
-		w.causes.retrying()
+		w.causes.Retrying()
 	case destination.EventWarning:
 		w.say("warning: ", e.Err)
 	case destination.EventApplied:
@@ -291,7 +292,7 @@ func (w *watcher) tell(e destination.Event) {
 
 // sumUp says what has failed since it did so last.
 func (w *watcher) sumUp() {
-	for _, line := range w.causes.take() {
+	for _, line := range w.causes.Take() {
 		head, text, _ := strings.Cut(line, ": ")
 		w.say(head+": ", errors.New(text))
 	}
@@ -299,7 +300,7 @@ func (w *watcher) sumUp() {
 
 // say writes a line, unless it has been said.
 func (w *watcher) say(head string, err error) {
-	if text := head + errorText(err) + "\n"; w.once == nil || w.once.first(text) {
+	if text := head + report.ErrorText(err) + "\n"; w.once == nil || w.once.First(text) {
 		w.io.Errorf("%s", text)
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"lockstep/cmd/lockstep/internal/help"
 	"lockstep/cmd/lockstep/internal/network"
+	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 )
@@ -165,16 +166,16 @@ func runSync(ctx context.Context, o *syncOptions, io term.IO) error {
 		return errors.Join(explain(err, o.dest), closeEvents())
 	}
 	defer r.Close()
-	w.meter.fetched = r.client.Bytes
-	stop := term.ShowFitting(io, o.out.Quiet, w.meter.fit)
-	report, err := o.bring(ctx, r, do, io)
+	w.meter.Fetched = r.client.Bytes
+	stop := term.ShowFitting(io, o.out.Quiet, w.meter.Fit)
+	result, err := o.bring(ctx, r, do, io)
 	stop()
 	w.sumUp()
 	if cerr := closeEvents(); err == nil {
 		err = cerr
 	}
 	err = o.explainPast(explain(err, o.dest))
-	if hint := w.causes.hint(); hint != "" && errors.Is(err, destination.ErrIncomplete) {
+	if hint := w.causes.Hint(); hint != "" && errors.Is(err, destination.ErrIncomplete) {
 		err = term.WithHint(err, hint)
 	}
 	if interrupted(ctx, err) {
@@ -183,7 +184,7 @@ func runSync(ctx context.Context, o *syncOptions, io term.IO) error {
 	if o.events == "-" {
 		io.Out = io.Err // stdout has events, and nothing else
 	}
-	if perr := printSync(ctx, io, o.out, r.dest, &report, err); err == nil {
+	if perr := report.PrintSync(ctx, io, o.out, r.dest, &result, err); err == nil {
 		err = perr
 	}
 	return err

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/internal/fetch"
@@ -113,7 +114,7 @@ func (o *followOptions) printUnsubscribed(r *unsubscribeResult, io term.IO) erro
 	if failed > 0 {
 		err = term.WithHint(fmt.Errorf("unsubscribe: %d of %s could not be ended", failed, term.Count(len(r.Subscriptions), "subscription")),
 			"run the same command again while the hub can reach the callback; otherwise the hub drops them at the end of their leases")
-		r.Error = errorText(err)
+		r.Error = report.ErrorText(err)
 	}
 	if o.out.JSON {
 		return errors.Join(err, io.PrintJSON(r))

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lockstep/cmd/lockstep/internal/network"
+	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
@@ -268,7 +269,7 @@ func validateFile(ctx context.Context, vo validate.Options, name string) (*valid
 // printValidation prints what all came to.
 func printValidation(io term.IO, out *term.Options, v *validation, err error) error {
 	if out.JSON {
-		v.Error = errorText(err)
+		v.Error = report.ErrorText(err)
 		return io.PrintJSON(v)
 	}
 	if err != nil && !errors.Is(err, errFindings) && v.Documents == 0 {

@@ -1,4 +1,4 @@
-package main
+package report
 
 import (
 	"fmt"
@@ -25,14 +25,14 @@ func TestCauseOf(t *testing.T) {
 
 func TestCausesAreBounded(t *testing.T) {
 	t.Parallel()
-	var c causes
+	var c Causes
 	for i := range 10 * maxCauses {
-		c.add("failed", destination.Event{URI: "http://h/a", Err: fmt.Errorf("cause %c%c", 'a'+i%26, 'a'+i/26%26)})
+		c.Add("failed", destination.Event{URI: "http://h/a", Err: fmt.Errorf("cause %c%c", 'a'+i%26, 'a'+i/26%26)})
 	}
 	if len(c.groups) > maxCauses+1 {
 		t.Errorf("%d groups are kept, want at most %d", len(c.groups), maxCauses+1)
 	}
-	if lines := c.take(); len(lines) > maxCausesSaid+1 {
+	if lines := c.Take(); len(lines) > maxCausesSaid+1 {
 		t.Errorf("%d lines, want at most %d", len(lines), maxCausesSaid+1)
 	}
 }

@@ -1,4 +1,6 @@
-package main
+// Package report shows people how a synchronization proceeds and what its result
+// is: progress, failures grouped by cause, totals.
+package report
 
 import (
 	"bufio"
@@ -16,8 +18,8 @@ import (
 	"lockstep/discover"
 )
 
-// printSync prints what a run came to.
-func printSync(ctx context.Context, io term.IO, out *term.Options, d *destination.Destination, r *destination.Report, err error) error {
+// PrintSync prints what a run came to.
+func PrintSync(ctx context.Context, io term.IO, out *term.Options, d *destination.Destination, r *destination.Report, err error) error {
 	if out.JSON {
 		return printReport(context.WithoutCancel(ctx), io, d, r, err)
 	}
@@ -33,7 +35,7 @@ func printSync(ctx context.Context, io term.IO, out *term.Options, d *destinatio
 	} else {
 		presentState(io, r, err)
 	}
-	io.Printf("  %s\n", tallyText(r.Created, r.Updated, r.Deleted, r.Unchanged, r.Failed, r.Refused))
+	io.Printf("  %s\n", TallyText(r.Created, r.Updated, r.Deleted, r.Unchanged, r.Failed, r.Refused))
 	if text := waysText(&r.By); text != "" {
 		io.Printf("  contents: %s\n", text)
 	}
@@ -53,14 +55,14 @@ func printSync(ctx context.Context, io term.IO, out *term.Options, d *destinatio
 		io.Printf("  %s\n", text)
 	}
 	if r.Kept != nil {
-		io.Printf("  %s\n", keptText(r.Kept))
+		io.Printf("  %s\n", KeptText(r.Kept))
 	}
 	if r.DryRun && r.Expected > 0 {
 		io.Printf("  %s of content to be had, as far as the Source states it\n", term.Size(r.Expected))
 	}
 	if len(r.BySet) > 1 && out.Quiet { // else they have been told of
 		for i := range r.BySet {
-			io.Printf("  %s\n", setText(&r.BySet[i]))
+			io.Printf("  %s\n", SetText(&r.BySet[i]))
 		}
 	}
 	for _, sentence := range r.Plan {
@@ -89,7 +91,7 @@ func printReport(ctx context.Context, io term.IO, d *destination.Destination, r 
 	head, merr := marshal(struct {
 		*destination.Report
 		Error string `json:"error,omitempty"`
-	}{&own, errorText(err)})
+	}{&own, ErrorText(err)})
 	if merr != nil {
 		return fmt.Errorf("write result: %w", merr)
 	}
@@ -162,7 +164,7 @@ func presentState(io term.IO, r *destination.Report, err error) {
 	if !r.SyncedUntil.IsZero() && !r.DryRun {
 		io.Printf(", as of %s", r.SyncedUntil.UTC().Format(time.RFC3339))
 	}
-	open := unprovenText(r.Unproven)
+	open := UnprovenText(r.Unproven)
 	if open != "" && err == nil {
 		io.Printf(", as far as it can be known:")
 	}
@@ -172,9 +174,9 @@ func presentState(io term.IO, r *destination.Report, err error) {
 	}
 }
 
-// unprovenText says in one line why a mirror is not known to be complete, failures
+// UnprovenText says in one line why a mirror is not known to be complete, failures
 // aside, which the error says.
-func unprovenText(all []destination.Unproven) string {
+func UnprovenText(all []destination.Unproven) string {
 	text, more := "", 0
 	for i := range all {
 		switch {
@@ -191,8 +193,8 @@ func unprovenText(all []destination.Unproven) string {
 	return text
 }
 
-// tallyText says how many resources were dealt with in which way.
-func tallyText(created, updated, deleted, unchanged, failed, refused int64) string {
+// TallyText says how many resources were dealt with in which way.
+func TallyText(created, updated, deleted, unchanged, failed, refused int64) string {
 	text := term.Thousands(created) + " created, " + term.Thousands(updated) + " updated, " + term.Thousands(deleted) + " deleted"
 	for _, part := range []struct {
 		n    int64
@@ -280,12 +282,12 @@ func howText(mode, via string) string {
 	return ""
 }
 
-// setText is the line of a set that is one of several.
-func setText(r *destination.SetReport) string {
+// SetText is the line of a set that is one of several.
+func SetText(r *destination.SetReport) string {
 	text := r.Name + ": "
 	switch {
 	case r.Created+r.Updated+r.Deleted+r.Failed+r.Refused > 0:
-		text += tallyText(r.Created, r.Updated, r.Deleted, r.Unchanged, r.Failed, r.Refused)
+		text += TallyText(r.Created, r.Updated, r.Deleted, r.Unchanged, r.Failed, r.Refused)
 	case r.Error != "":
 		text += r.Error
 	default:
@@ -294,7 +296,7 @@ func setText(r *destination.SetReport) string {
 	return text + "; " + term.Size(r.Bytes) + ", " + term.Elapsed(time.Duration(r.Elapsed*float64(time.Second)))
 }
 
-func errorText(err error) string {
+func ErrorText(err error) string {
 	if err == nil {
 		return ""
 	}
@@ -319,7 +321,7 @@ func pastState(io term.IO, r *destination.Report, err error) {
 	}
 }
 
-// keptText says what a mirror has of versions.
-func keptText(k *destination.Kept) string {
+// KeptText says what a mirror has of versions.
+func KeptText(k *destination.Kept) string {
 	return term.Count(k.Versions, "version") + " kept, " + term.Size(k.Bytes) + "; --at goes back to " + k.Since.UTC().Format(time.RFC3339Nano)
 }

@@ -1,4 +1,4 @@
-package main
+package report
 
 import (
 	"cmp"
@@ -25,9 +25,9 @@ const (
 	maxCausesSaid = 20
 )
 
-// causes sum up what failed or was refused: one line for each cause and host, with
+// Causes sum up what failed or was refused: one line for each cause and host, with
 // a count and an example. The zero value is ready to use.
-type causes struct {
+type Causes struct {
 	mu     sync.Mutex // guards what follows
 	groups map[causeKey]*causeGroup
 	later  map[causeKey]*causeGroup // of failures that are tried again at the end of the run
@@ -43,8 +43,8 @@ type causeGroup struct {
 	uri     string // of the first
 }
 
-// add takes in a failure of a resource or document.
-func (c *causes) add(head string, e destination.Event) {
+// Add takes in a failure of a resource or document.
+func (c *Causes) Add(head string, e destination.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.groups == nil {
@@ -54,8 +54,8 @@ func (c *causes) add(head string, e destination.Event) {
 	if e.Later {
 		groups = c.later
 	}
-	text := errorText(e.Err)
-	c.denied = cmp.Or(c.denied, deniedStatus(e.Err))
+	text := ErrorText(e.Err)
+	c.denied = cmp.Or(c.denied, DeniedStatus(e.Err))
 	key := causeKey{head, hostOfURI(e.URI), causeOf(text, fetch.Printable(e.URI))}
 	if groups[key] == nil && len(groups) >= maxCauses {
 		key = causeKey{head: head, cause: "other causes"}
@@ -68,17 +68,17 @@ func (c *causes) add(head string, e destination.Event) {
 	g.count++
 }
 
-// retrying drops the failures that are tried again: they are reported again if
+// Retrying drops the failures that are tried again: they are reported again if
 // they fail again.
-func (c *causes) retrying() {
+func (c *Causes) Retrying() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.later)
 }
 
-// take returns the lines, in the order in which the causes were met, and forgets
+// Take returns the lines, in the order in which the causes were met, and forgets
 // what was summed up.
-func (c *causes) take() []string {
+func (c *Causes) Take() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var lines []string
@@ -104,13 +104,13 @@ func (c *causes) take() []string {
 	return lines
 }
 
-// hint says which flag helps, if a server denied access.
-func (c *causes) hint() string {
+// Hint says which flag helps, if a server denied access.
+func (c *Causes) Hint() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	denied := c.denied
 	c.denied = 0
-	return deniedHint(denied)
+	return DeniedHint(denied)
 }
 
 func (g *causeGroup) line(key causeKey) string {
@@ -154,8 +154,8 @@ func causeOf(text, uri string) string {
 	return causeNumber.ReplaceAllString(text, "$1…")
 }
 
-// deniedStatus returns the status by which a server denied access; 0 if none did.
-func deniedStatus(err error) int {
+// DeniedStatus returns the status by which a server denied access; 0 if none did.
+func DeniedStatus(err error) int {
 	if status, ok := fetch.StatusOf(err); ok && (status == http.StatusUnauthorized || status == http.StatusForbidden) {
 		return status
 	}
@@ -169,8 +169,8 @@ func deniedStatus(err error) int {
 	return 0
 }
 
-// deniedHint says which flags help where a server denied access with a status.
-func deniedHint(status int) string {
+// DeniedHint says which flags help where a server denied access with a status.
+func DeniedHint(status int) string {
 	const flags = "--bearer-token-file FILE, --netrc, or --header 'Authorization: …'"
 	switch status {
 	case http.StatusUnauthorized:

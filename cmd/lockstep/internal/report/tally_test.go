@@ -1,4 +1,4 @@
-package main
+package report
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 // TestFollowTally sums up passes, and does not grow with them.
 func TestFollowTally(t *testing.T) {
 	t.Parallel()
-	var tally followTally
+	var tally Tally
 	until := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 	for i := range 1000 {
 		r := destination.Report{
@@ -27,9 +27,9 @@ func TestFollowTally(t *testing.T) {
 		if i%10 == 0 {
 			err = destination.ErrIncomplete
 		}
-		tally.add(&r, err)
+		tally.Add(&r, err)
 	}
-	c := tally.copy()
+	c := tally.Copy()
 	if c.Passes != 1000 || c.Failing != 100 || c.Created != 1000 || c.Bytes != 10_000 || c.Requests != 2000 || c.By.Request != 1000 || c.Elapsed != 500 {
 		t.Errorf("sums: %+v", c)
 	}
@@ -45,10 +45,10 @@ func TestFollowTally(t *testing.T) {
 	if c.BySet[0].Created++; tally.BySet[0].Created != 1000 {
 		t.Error("a copy shares what it holds")
 	}
-	for i := range mostSets + 10 {
-		tally.add(&destination.Report{BySet: []destination.SetReport{{URI: fmt.Sprint(i)}}}, nil)
+	for i := range MostSets + 10 {
+		tally.Add(&destination.Report{BySet: []destination.SetReport{{URI: fmt.Sprint(i)}}}, nil)
 	}
-	if n := len(tally.BySet); n != mostSets {
-		t.Errorf("%d sets are told of, want the newest %d", n, mostSets)
+	if n := len(tally.BySet); n != MostSets {
+		t.Errorf("%d sets are told of, want the newest %d", n, MostSets)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package report
 
 import (
 	"slices"
@@ -8,8 +8,8 @@ import (
 	"lockstep/destination"
 )
 
-// A followTally sums up the passes of a follow. It does not grow with them.
-type followTally struct {
+// A Tally sums up the passes of a follow. It does not grow with them.
+type Tally struct {
 	Passes  int64 // that did something or failed
 	Failing int64 // of them: after which not all was in step
 	destination.Report
@@ -17,11 +17,11 @@ type followTally struct {
 
 const (
 	mostKept = 100    // failures and warnings that are kept, the newest of them
-	mostSets = 10_000 // sets that are told of one by one: those of a Source may come and go
+	MostSets = 10_000 // sets that are told of one by one: those of a Source may come and go
 )
 
-// add adds a pass.
-func (t *followTally) add(r *destination.Report, err error) {
+// Add adds a pass.
+func (t *Tally) Add(r *destination.Report, err error) {
 	t.Passes++
 	if err != nil {
 		t.Failing++
@@ -54,8 +54,8 @@ func (t *followTally) add(r *destination.Report, err error) {
 	sum.Fallbacks = r.Fallbacks // those of the last pass
 }
 
-// copy returns a copy that shares nothing with t.
-func (t *followTally) copy() *followTally {
+// Copy returns a copy that shares nothing with t.
+func (t *Tally) Copy() *Tally {
 	c := *t
 	c.Way, c.BySet = slices.Clone(c.Way), slices.Clone(c.BySet)
 	c.Fallbacks = slices.Clone(c.Fallbacks)
@@ -79,7 +79,7 @@ func addBy(a, b destination.By) destination.By {
 func addSet(sum *destination.Report, r *destination.SetReport) {
 	i := slices.IndexFunc(sum.BySet, func(s destination.SetReport) bool { return s.URI == r.URI })
 	if i < 0 {
-		if len(sum.BySet) >= mostSets {
+		if len(sum.BySet) >= MostSets {
 			sum.BySet = slices.Delete(sum.BySet, 0, 1)
 		}
 		sum.BySet = append(sum.BySet, *r)
@@ -111,36 +111,36 @@ func newest[T comparable](kept, more []T) []T {
 	return kept
 }
 
-// A saidBefore keeps what is tried again and again from being said each time.
-type saidBefore struct {
+// A Once keeps what is tried again and again from being said each time.
+type Once struct {
 	mu   sync.Mutex // guards said
-	said map[string]time.Time
+	Said map[string]time.Time
 }
 
 const (
 	sayAgain = time.Hour // After which something is said again
-	mostSaid = 1000      // sentences remembered
+	MostSaid = 1000      // sentences remembered
 )
 
-// first reports whether a text has not been said for a while, and notes that
+// First reports whether a text has not been said for a while, and notes that
 // it is now.
-func (s *saidBefore) first(text string) bool {
+func (s *Once) First(text string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	if at, ok := s.said[text]; ok && now.Sub(at) < sayAgain {
+	if at, ok := s.Said[text]; ok && now.Sub(at) < sayAgain {
 		return false
 	}
-	if s.said == nil || len(s.said) >= mostSaid {
-		s.said = map[string]time.Time{}
+	if s.Said == nil || len(s.Said) >= MostSaid {
+		s.Said = map[string]time.Time{}
 	}
-	s.said[text] = now
+	s.Said[text] = now
 	return true
 }
 
-// forget makes everything worth saying again.
-func (s *saidBefore) forget() {
+// Forget makes everything worth saying again.
+func (s *Once) Forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.said = nil
+	s.Said = nil
 }

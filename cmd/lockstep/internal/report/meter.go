@@ -1,4 +1,4 @@
-package main
+package report
 
 import (
 	"fmt"
@@ -11,10 +11,10 @@ import (
 	"lockstep/destination"
 )
 
-// A meter sums up the events of a Destination: as one line for people, and set
+// A Meter sums up the events of a Destination: as one line for people, and set
 // by set for whoever counts. The zero value is ready to use.
-type meter struct {
-	fetched func() int64     // bytes off the network so far; nil: those the events tell
+type Meter struct {
+	Fetched func() int64     // bytes off the network so far; nil: those the events tell
 	clock   func() time.Time // nil: the real one
 
 	mu      sync.Mutex // guards what follows
@@ -50,8 +50,8 @@ const (
 	itemBytes = 50_000
 )
 
-// event takes in what an event says.
-func (m *meter) event(e destination.Event) {
+// Event takes in what an event says.
+func (m *Meter) Event(e destination.Event) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch e.Kind {
@@ -70,7 +70,7 @@ func (m *meter) event(e destination.Event) {
 }
 
 // current is the set under way, which a run that tells of no sets has, too.
-func (m *meter) current(name string) *setMeter {
+func (m *Meter) current(name string) *setMeter {
 	if len(m.sets) == 0 {
 		m.sets = append(m.sets, setMeter{name: name})
 	}
@@ -81,38 +81,38 @@ func (m *meter) current(name string) *setMeter {
 	return s
 }
 
-// several reports whether the run is over more than one set.
-func (m *meter) several() bool {
+// Several reports whether the run is over more than one set.
+func (m *Meter) Several() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.total > 1
 }
 
-func (m *meter) bytes() int64 {
-	if m.fetched == nil {
+func (m *Meter) bytes() int64 {
+	if m.Fetched == nil {
 		return 0
 	}
-	return m.fetched()
+	return m.Fetched()
 }
 
-func (m *meter) time() time.Time {
+func (m *Meter) time() time.Time {
 	if m.clock != nil {
 		return m.clock()
 	}
 	return time.Now()
 }
 
-// line describes how far the run is, however long that gets.
-func (m *meter) line() string { return m.fit(0) }
+// Line describes how far the run is, however long that gets.
+func (m *Meter) Line() string { return m.Fit(0) }
 
 // reading describes what is read before there is a plan, which of a long feed or
 // a large repository may take hours.
-func (m *meter) reading(columns int) string {
+func (m *Meter) reading(columns int) string {
 	text := "reading " + m.doc
-	if m.fetched == nil {
+	if m.Fetched == nil {
 		return text
 	}
-	if n := m.fetched(); n > 0 {
+	if n := m.Fetched(); n > 0 {
 		if more := text + "  " + term.Size(n); columns <= 0 || utf8.RuneCountInString(more) < columns {
 			return more
 		}
@@ -120,9 +120,9 @@ func (m *meter) reading(columns int) string {
 	return text
 }
 
-// fit describes how far the run is in so many columns; 0 is any number. What
+// Fit describes how far the run is in so many columns; 0 is any number. What
 // matters least is left out first.
-func (m *meter) fit(columns int) string {
+func (m *Meter) Fit(columns int) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.sets) == 0 || !m.sets[len(m.sets)-1].planned || m.sets[len(m.sets)-1].now.Total == 0 {
@@ -153,13 +153,13 @@ type view struct {
 }
 
 // view looks at the set under way.
-func (m *meter) view() view {
+func (m *Meter) view() view {
 	s := &m.sets[len(m.sets)-1]
 	v := view{name: s.name, p: s.now, bytes: s.now.Bytes}
 	if m.total > 1 {
 		v.head = fmt.Sprintf("%d/%d", len(m.sets), m.total)
 	}
-	if m.fetched != nil {
+	if m.Fetched != nil {
 		v.bytes = m.bytes() - s.base
 	}
 	v.p.Done = min(v.p.Done, v.p.Total)

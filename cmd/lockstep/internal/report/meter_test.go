@@ -1,0 +1,71 @@
+package report
+
+import (
+	"lockstep/destination"
+	"testing"
+	"time"
+)
+
+func TestMeter(t *testing.T) {
+	t.Parallel()
+	var m Meter
+	if got := m.Line(); got != "" {
+		t.Errorf("before the first event: %q", got)
+	}
+	m.Event(destination.Event{Kind: destination.EventDocument, URI: "http://x.org/list.xml"})
+	if got, want := m.Line(), "reading http://x.org/list.xml"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	m.Fetched = func() int64 { return 12_300_000 }
+	if got, want := m.Line(), "reading http://x.org/list.xml  12.3 MB"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got, want := m.Fit(30), "reading http://x.org/list.xml"; got != want {
+		t.Errorf("in few columns %q, want %q", got, want)
+	}
+	m.Fetched = nil
+	m.Event(destination.Event{Kind: destination.EventPlan, Set: "main", Progress: destination.Progress{Total: 4000}})
+	m.Event(destination.Event{Kind: destination.EventProgress, Progress: destination.Progress{Done: 1000, Total: 4000, Bytes: 5e6, Failed: 2}})
+	if got, want := m.Line(), "main  [=====               ]  25%  1,000 of 4,000  5.0 MB  2 failed"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestMeterFit has what matters most in any width.
+func TestMeterFit(t *testing.T) {
+	t.Parallel()
+	now, fetched := time.Unix(0, 0), int64(0)
+	m := Meter{clock: func() time.Time { return now }, Fetched: func() int64 { return fetched }}
+	m.Event(destination.Event{Kind: destination.EventSet, Set: "articles", Progress: destination.Progress{Set: 1, Sets: 3}})
+	m.Event(destination.Event{Kind: destination.EventDone, Set: "articles"})
+	m.Event(destination.Event{Kind: destination.EventSet, Set: "records", Progress: destination.Progress{Set: 2, Sets: 3}})
+	fetched = 1e6 // documents
+	m.Event(destination.Event{Kind: destination.EventPlan, Set: "records", Progress: destination.Progress{Total: 100_000, TotalBytes: 5e9}})
+	for i := range int64(20) {
+		now, fetched = now.Add(time.Second), fetched+100e6
+		m.Event(destination.Event{Kind: destination.EventProgress, Set: "records",
+			Progress: destination.Progress{Done: 2000 * (i + 1), Total: 100_000, TotalBytes: 5e9, Failed: 7}})
+		m.Line()
+	}
+	for _, tt := range []struct {
+		columns int
+		want    string
+	}{
+		{200, "2/3  records  [========            ]  40%  40,000 of 100,000  2,000/s  2.0 GB of 5.0 GB  100.0 MB/s  30 s left  7 failed"},
+		{100, "2/3  records  [====      ]  40%  40,000 of 100,000  2.0 GB  100.0 MB/s  30 s left  7 failed"},
+		{80, "2/3  [====      ]  40%  40,000 of 100,000  100.0 MB/s  30 s left  7 failed"},
+		{40, "2/3  40%  40,000 of 100,000  7 failed"},
+	} {
+		got := m.Fit(tt.columns)
+		if got != tt.want {
+			t.Errorf("%d columns:\n got %q\nwant %q", tt.columns, got, tt.want)
+		}
+		if len(got) >= tt.columns {
+			t.Errorf("%d columns: %d are taken", tt.columns, len(got))
+		}
+	}
+	m.Event(destination.Event{Kind: destination.EventSet, Set: "rest", Progress: destination.Progress{Set: 3, Sets: 3}})
+	if got := m.Line(); got != "" {
+		t.Errorf("the next set has %q", got)
+	}
+}
