@@ -95,6 +95,8 @@ func runServe(ctx context.Context, o *serveOptions, io term.IO) error {
 	if so.baseURL == "" {
 		so.baseURL = baseURLOf(l.Addr(), io)
 	}
+	stopStarting := answerStarting(l, o.out.Logger(io))
+	defer stopStarting()
 	so.content, so.embedding, so.oai = true, &o.embedding, o.oaiFlags
 	if so.documents = string(o.file.Documents); so.documents == "" {
 		so.documents = filepath.Join(o.state, "documents")
@@ -115,6 +117,7 @@ func runServe(ctx context.Context, o *serveOptions, io term.IO) error {
 	if err := p.failed(); err != nil {
 		n.warn(err)
 	}
+	stopStarting()
 	return s.serveUntil(ctx, l, o.watching(), n, func() error { return o.announce(s, &p, io) })
 }
 
