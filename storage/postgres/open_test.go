@@ -41,7 +41,7 @@ func TestOpenRefuses(t *testing.T) {
 	tamper(t, newer, `UPDATE schema_version SET version = 99 WHERE name = 'hub'`)
 	const secret = "s3cr3t"
 	for name, tt := range map[string]struct{ url, want string }{
-		"newer":        {newer, "hub schema has version 99, this program knows versions up to 1"},
+		"newer":        {newer, "hub schema has version 99, this program knows versions up to 2"},
 		"no database":  {strings.Replace(good, "/postgres?", "/none?", 1), `database "none" does not exist`},
 		"no user":      {with(t, good, "user", "none"), `role "none" does not exist`},
 		"no server":    {"postgres://u:" + secret + "@127.0.0.1:1/db", "127.0.0.1:1/db"},
@@ -71,7 +71,7 @@ func TestOpenOlder(t *testing.T) {
 		t.Fatal(err)
 	}
 	tamper(t, address, `DELETE FROM schema_version WHERE name = 'hub'`)
-	for _, table := range []string{"topic", "mark", "message", "subscription", "progress", "request", "owner", "claim"} {
+	for _, table := range []string{"topic", "mark", "message", "subscription", "progress", "request", "owner", "claim", "replay"} {
 		tamper(t, address, `DROP TABLE hub_`+table)
 	}
 	h := open(t, postgres.Options{}, address).Hub()
