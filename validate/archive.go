@@ -56,7 +56,7 @@ func (s *set) archive(docs []*document) error {
 	var last *resourcesync.Entry
 	for k, doc := range docs {
 		for i := range doc.entries {
-			e, p := &doc.entries[i], place{s.collector, doc.uri}
+			e, p := &doc.entries[i], s.collector.in(doc.uri)
 			if done[e.Loc] {
 				if k > 0 {
 					p.advisef("RA-DOC-09", doc.places[i], "%s stands in another part, too", e.Loc)
@@ -80,11 +80,11 @@ func (s *set) archive(docs []*document) error {
 
 // archivedAt checks the document that entry i of an archive names.
 func (s *set) archivedAt(archive *document, i int) error {
-	e, at, p := &archive.entries[i], archive.places[i], place{s.collector, archive.uri}
+	e, at, p := &archive.entries[i], archive.places[i], s.collector.in(archive.uri)
 	doc, err := s.document(e.Loc, nil)
 	switch {
 	case errors.Is(err, ErrUnseen):
-		s.report.Unseen++
+		s.collector.report.Unseen++
 		return nil
 	case isMissing(err):
 		p.errorf("RA-GEN-09", at, "%s: %v", e.Loc, err)
@@ -99,10 +99,10 @@ func (s *set) archivedAt(archive *document, i int) error {
 	}
 	s.archivedTimes(p, at, e, &doc.header)
 	if s.upElsewhere(doc) {
-		place{s.collector, doc.uri}.errorf(lacksUp[doc.kind], "", "the link up leads to %s, not to the Capability List", doc.header.Link(resourcesync.RelUp))
+		s.collector.in(doc.uri).errorf(lacksUp[doc.kind], "", "the link up leads to %s, not to the Capability List", doc.header.Link(resourcesync.RelUp))
 	}
 	if doc.header.Link(resourcesync.RelArchives) == "" {
-		place{s.collector, doc.uri}.advisef("RA-GEN-12", "", "an archived document without a link archives")
+		s.collector.in(doc.uri).advisef("RA-GEN-12", "", "an archived document without a link archives")
 	}
 	docs := []*document{doc}
 	if doc.kind&indexes != 0 {
@@ -145,9 +145,9 @@ func (s *set) archivedPackages(docs []*document) error {
 			r.Close()
 			switch {
 			case errors.Is(err, ErrUnseen):
-				s.report.Unseen++
+				s.collector.report.Unseen++
 			case isMissing(err):
-				place{s.collector, d.uri}.errorf("RA-GEN-09", d.places[i], "%s: %v", e.Loc, err)
+				s.collector.in(d.uri).errorf("RA-GEN-09", d.places[i], "%s: %v", e.Loc, err)
 			case err != nil:
 				return err
 			}
@@ -167,11 +167,11 @@ func (s *set) linksArchives(doc *document) error {
 		s.archiveLinks = make(map[string]bool)
 	}
 	s.archiveLinks[to] = true
-	p := place{s.collector, doc.uri}
+	p := s.collector.in(doc.uri)
 	there, err := s.look(to)
 	switch {
 	case errors.Is(err, ErrUnseen):
-		s.report.Unseen++
+		s.collector.report.Unseen++
 	case isMissing(err):
 		p.errorf("RA-ADV-03", "root", "the link archives leads to %s: %v", to, err)
 	case err != nil:

@@ -1,9 +1,9 @@
 package validate
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
-	"time"
 
 	"lockstep/resourcesync"
 )
@@ -12,6 +12,42 @@ import (
 type span struct{ from, to int64 }
 
 const forever = math.MaxInt64
+
+// maxEvents caps the changes of one resource that are compared at a time.
+const maxEvents = 10_000
+
+// tallyEntry remembers entry n of a document, if it says something of a
+// resource that other documents may contradict.
+func (w *walk) tallyEntry(number, n int, doc *document, e *resourcesync.Entry) error {
+	r := record{change: e.Change, length: -1}
+	switch doc.kind {
+	case KindResourceList:
+		r.about = listed
+	case KindResourceDumpManifest:
+		r.about = dumped
+	case KindChangeList:
+		r.about = changed
+	case KindChangeDumpManifest:
+		r.about = repeats
+	default:
+		return nil
+	}
+	if r.about >= changed {
+		if e.Datetime.IsZero() {
+			return nil // nothing to compare by
+		}
+		r.time = e.Datetime.Time().UnixNano()
+	}
+	for _, h := range e.Hashes {
+		if r.algorithm == 0 || h.Algorithm == resourcesync.SHA256 {
+			r.algorithm, r.digest = h.Algorithm, binary.BigEndian.Uint64([]byte(h.Digest[:8]))
+		}
+	}
+	if e.HasLength {
+		r.length = e.Length
+	}
+	return w.tally.add(number, n, e.Loc, r)
+}
 
 // facts are what compare needs to know of the documents of a set.
 type facts struct {
@@ -89,18 +125,18 @@ func (g *group) add(r *record) {
 
 func (g *group) name(r *record) string {
 	if g.nameOf == "" {
-		g.nameOf = g.tally.names.get(r.name)
+		g.nameOf = g.tally.nameOf(r)
 	}
 	return g.nameOf
 }
 
 // where says where a record is from.
 func (g *group) where(r *record) string {
-	return fmt.Sprintf("entry %d of %s", r.entry, g.tally.docs[r.doc])
+	return g.tally.where(r)
 }
 
 func (g *group) find(r *record, rule, format string, args ...any) {
-	g.collector.add(Finding{Rule: rule, Level: levelOfComparison(rule), Document: g.tally.docs[r.doc], Location: fmt.Sprintf("entry %d", r.entry), Message: fmt.Sprintf(format, args...)})
+	g.collector.in(g.tally.document(r)).add(rule, levelOfComparison(rule), r.location(), fmt.Sprintf(format, args...))
 }
 
 // finish compares what is said of the resource, and begins anew.
@@ -234,8 +270,6 @@ func agrees(r, e *record) bool {
 func alike(a, b *record) bool {
 	return (a.algorithm != b.algorithm || a.digest == b.digest) && (a.length < 0 || b.length < 0 || a.length == b.length)
 }
-
-func instant(ns int64) string { return resourcesync.NewDatetime(time.Unix(0, ns)).String() }
 
 // spanOf returns the time a document speaks of.
 func spanOf(from, to resourcesync.Datetime) *span {

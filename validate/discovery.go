@@ -17,11 +17,11 @@ func (w *walk) wellKnown(doc *document) error {
 	if origin == "" || path == wellKnownPath {
 		return nil
 	}
-	p := place{w.collector, doc.uri}
+	p := w.collector.in(doc.uri)
 	there, err := w.look(origin + wellKnownPath)
 	switch {
 	case errors.Is(err, ErrUnseen):
-		w.report.Unseen++
+		w.collector.report.Unseen++
 	case isMissing(err):
 		p.warnf("RS-SD-09", "", "%s: %v", origin+wellKnownPath, err)
 	case err != nil:
@@ -82,7 +82,7 @@ func (w *walk) robots() error {
 
 // sitemaps checks the lines of a robots.txt that name Sitemaps.
 func (w *walk) sitemaps(origin string, text []byte) {
-	p := place{w.collector, origin + "/robots.txt"}
+	p := w.collector.in(origin + "/robots.txt")
 	named := make(map[string]bool)
 	lines := bufio.NewScanner(bytes.NewReader(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))))
 	lines.Buffer(nil, maxRobots+1)
@@ -108,18 +108,4 @@ func (w *walk) sitemaps(origin string, text []byte) {
 			p.advisef("RS-DISC-07", "", "does not name the Resource List %s", uri)
 		}
 	}
-}
-
-// resolve returns ref as an absolute URI, or "".
-func resolve(base, ref string) string {
-	b, err := url.Parse(base)
-	if err != nil {
-		return ""
-	}
-	u, err := b.Parse(strings.TrimSpace(ref))
-	if err != nil || !u.IsAbs() {
-		return ""
-	}
-	u.User = nil // for nobody, and it would be shown
-	return u.String()
 }

@@ -5,21 +5,11 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
-	"net/http"
 	"time"
 
 	"lockstep/resourcesync"
 )
-
-// A source is a document about to be read.
-type source struct {
-	io.Reader
-	uri    string // by which it goes
-	final  string // against which what it says is resolved
-	header http.Header
-}
 
 // A document is one that was read.
 type document struct {
@@ -47,28 +37,12 @@ const (
 // An eachFunc is called for each entry of a document; at tells where it stands.
 type eachFunc func(doc *document, at func() string, e *resourcesync.Entry)
 
-// A faithful passes bytes on, hashes them, and remembers why there are no more.
-type faithful struct {
-	r   io.Reader
-	sum hash.Hash
-	err error
-}
-
-func (f *faithful) Read(p []byte) (int, error) {
-	n, err := f.r.Read(p)
-	_, _ = f.sum.Write(p[:n]) // never fails
-	if err != nil && err != io.EOF {
-		f.err = err
-	}
-	return n, err
-}
-
 // read reads a document and checks all that it shows by itself. Its entries go
 // to each, which may be nil, and into the tally of the set. The error is that
 // of reading, not of what was read.
 func (w *walk) read(src *source, each eachFunc) (*document, error) {
-	body := &faithful{r: src.Reader, sum: sha256.New()}
-	p := place{w.collector, src.uri}
+	body := newFaithful(src)
+	p := w.collector.in(src.uri)
 	doc := &document{uri: src.uri, final: src.final}
 	var early []resourcesync.Warning
 	root := "" // where the Reader stands when it looks at the root as a whole
@@ -82,7 +56,7 @@ func (w *walk) read(src *source, each eachFunc) (*document, error) {
 		}
 		if rule, level := translate(x, doc.kind); rule != "" {
 			doc.faulted = doc.faulted || rule == "RS-MD-01"
-			p.add(Finding{Rule: rule, Level: level, Document: p.doc, Location: at, Message: x.Message})
+			p.add(rule, level, at, x.Message)
 		}
 	}
 	var r *resourcesync.Reader
@@ -112,8 +86,8 @@ func (w *walk) read(src *source, each eachFunc) (*document, error) {
 	if stop := w.ctx.Err(); stop != nil {
 		return nil, context.Cause(w.ctx)
 	}
-	if err != nil && body.err != nil {
-		return nil, fmt.Errorf("read %s: %w", printable(src.uri), body.err)
+	if err != nil && body.readError() != nil {
+		return nil, fmt.Errorf("read %s: %w", printable(src.uri), body.readError())
 	}
 	if err != nil {
 		location := ""
@@ -124,13 +98,9 @@ func (w *walk) read(src *source, each eachFunc) (*document, error) {
 	}
 	doc.whole = err == nil
 	w.count(doc.uri)
-	_, _ = io.Copy(io.Discard, io.LimitReader(body, drain)) // what stands behind the root is white space
-	copy(doc.sum[:], body.sum.Sum(nil))
+	doc.sum = body.rest()
 	return doc, nil
 }
-
-// drain caps what is read of a document that broke a rule early.
-const drain = 1 << 20
 
 // entries reads the entries of doc.
 func (w *walk) entries(doc *document, p place, r *resourcesync.Reader, each eachFunc) error {
@@ -145,9 +115,9 @@ func (w *walk) entries(doc *document, p place, r *resourcesync.Reader, each each
 		if err != nil {
 			return err
 		}
-		w.report.Entries++
+		w.collector.report.Entries++
 		c.entry(&e)
-		if err := w.tally.add(number, n, doc, &e); err != nil {
+		if err := w.tallyEntry(number, n, doc, &e); err != nil {
 			return err
 		}
 		if doc.kind&keptKinds != 0 && len(doc.entries) < maxListed {
@@ -174,4 +144,35 @@ func before(r *resourcesync.Reader) int {
 	return int(st.Entries + st.Skipped)
 }
 
-func position(line, column int) string { return fmt.Sprintf("%d:%d", line, column) }
+// kindOf returns the kind of a document that says h of itself (RS-GEN-05).
+func kindOf(h *resourcesync.Header) Kinds {
+	list, index := KindUnknown, KindUnknown
+	switch h.Capability {
+	case "":
+		return KindSitemap
+	case resourcesync.Description:
+		list, index = KindDescription, KindDescriptionIndex
+	case resourcesync.CapabilityList:
+		list, index = KindCapabilityList, KindCapabilityList
+	case resourcesync.ResourceList:
+		list, index = KindResourceList, KindResourceListIndex
+	case resourcesync.ResourceDump:
+		list, index = KindResourceDump, KindResourceDumpIndex
+	case resourcesync.ResourceDumpManifest:
+		list, index = KindResourceDumpManifest, KindResourceDumpManifest
+	case resourcesync.ChangeList:
+		list, index = KindChangeList, KindChangeListIndex
+	case resourcesync.ChangeDump:
+		list, index = KindChangeDump, KindChangeDumpIndex
+	case resourcesync.ChangeDumpManifest:
+		list, index = KindChangeDumpManifest, KindChangeDumpManifest
+	case resourcesync.ResourceListArchive, resourcesync.ResourceDumpArchive, resourcesync.ChangeListArchive, resourcesync.ChangeDumpArchive:
+		list, index = KindArchive, KindArchiveIndex
+	case resourcesync.ChangeNotification:
+		list = KindNotification
+	}
+	if h.Index {
+		return index
+	}
+	return list
+}

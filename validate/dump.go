@@ -46,7 +46,7 @@ func (s *set) dumps(docs []*document) (whole bool, err error) {
 // dumped looks into the package entry i of a dump names. It reports whether its
 // manifest could be read.
 func (s *set) dumped(dump *document, i, share int) (ok bool, err error) {
-	e, at, p := &dump.entries[i], dump.places[i], place{s.collector, dump.uri}
+	e, at, p := &dump.entries[i], dump.places[i], s.collector.in(dump.uri)
 	missing, copied, want := "RS-RD-02", "RS-RD-04", KindResourceDumpManifest
 	if dump.kind == KindChangeDump {
 		missing, copied, want = "RS-CD-02", "RS-CD-04", KindChangeDumpManifest
@@ -56,7 +56,7 @@ func (s *set) dumped(dump *document, i, share int) (ok bool, err error) {
 	err = r.open()
 	switch {
 	case errors.Is(err, ErrUnseen):
-		s.report.Unseen++
+		s.collector.report.Unseen++
 		return false, nil
 	case isMissing(err):
 		p.errorf(missing, at, "%s: %v", e.Loc, err)
@@ -70,7 +70,7 @@ func (s *set) dumped(dump *document, i, share int) (ok bool, err error) {
 	if err := s.digest(p, at, e, r); err != nil {
 		return false, err
 	}
-	f := &packageFile{walk: s.walk, place: place{s.collector, e.Loc}, uri: e.Loc, want: want, bitstreams: share}
+	f := &packageFile{walk: s.walk, place: s.collector.in(e.Loc), uri: e.Loc, want: want, bitstreams: share}
 	if err := f.check(r, r.size); err != nil {
 		if !isMissing(err) {
 			return false, err
@@ -82,7 +82,7 @@ func (s *set) dumped(dump *document, i, share int) (ok bool, err error) {
 		return false, nil
 	}
 	if s.upElsewhere(f.manifest) {
-		place{s.collector, f.manifest.uri}.errorf(lacksUp[want], "", "the link up leads to %s, not to the Capability List", f.manifest.header.Link(resourcesync.RelUp))
+		s.collector.in(f.manifest.uri).errorf(lacksUp[want], "", "the link up leads to %s, not to the Capability List", f.manifest.header.Link(resourcesync.RelUp))
 	}
 	if contents := e.Link(resourcesync.RelContents); contents != "" {
 		return true, s.contents(p, copied, at, contents, f.manifest)
@@ -113,7 +113,7 @@ func (s *set) contents(p place, rule, at, uri string, manifest *document) error 
 	a, err := s.ask(Request{URI: uri, Document: true})
 	switch {
 	case errors.Is(err, ErrUnseen):
-		s.report.Unseen++
+		s.collector.report.Unseen++
 		return nil
 	case isMissing(err):
 		p.errorf(rule, at, "contents %s: %v", uri, err)
@@ -188,7 +188,7 @@ func (r *remote) begin() error {
 		return err
 	}
 	if r.size = a.Size; r.size < 0 || r.size > math.MaxInt64/2 {
-		return &missingError{r.uri, errors.New("the answer does not say how long it is as a whole")}
+		return missingBecause(r.uri, errors.New("the answer does not say how long it is as a whole"))
 	}
 	data, err := io.ReadAll(io.LimitReader(a.Body, min(blockBytes, r.size)))
 	if err == nil && int64(len(data)) < min(blockBytes, r.size) {
@@ -260,7 +260,7 @@ func (r *remote) fill(b *block, number int64) error {
 	}
 	defer a.Body.Close() // read whole, or of no use
 	if !a.Partial || a.Size >= 0 && a.Size != r.size {
-		return &missingError{r.uri, errWhole}
+		return missingBecause(r.uri, errWhole)
 	}
 	if int64(cap(b.data)) < want {
 		b.data = make([]byte, want)

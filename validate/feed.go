@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash"
-	"io"
 	"strings"
 	"time"
 
@@ -61,18 +60,12 @@ type feedReader struct {
 	bare   string             // the first entry without
 }
 
-// What a document is that is no feed.
-var (
-	errPage  = errors.New("this is an HTML page")
-	errNoXML = errors.New("this is no XML")
-)
-
 // read reads a feed document. The error is that of reading, not of what was
 // read.
 func (w *feedWalk) read(src *source) (*feedDoc, error) {
-	body := &faithful{r: src.Reader, sum: sha256.New()}
+	body := newFaithful(src)
 	doc := &feedDoc{uri: src.uri, final: src.final, base: src.final, tells: sha256.New()}
-	r := &feedReader{place: place{w.collector, src.uri}, walk: w, doc: doc, counts: map[string]int{}, links: map[[2]string]bool{}}
+	r := &feedReader{place: w.collector.in(src.uri), walk: w, doc: doc, counts: map[string]int{}, links: map[[2]string]bool{}}
 	r.Scanner = xmlscan.New(body, xmlscan.Options{Namespaces: feedSpaces, MaxBytes: w.opts.DocumentBytes, HTML: errPage, NotDocument: errNoXML})
 	err := r.root()
 	if w.ctx.Err() != nil {
@@ -81,8 +74,8 @@ func (w *feedWalk) read(src *source) (*feedDoc, error) {
 	if _, ok := errors.AsType[*keepError](err); ok {
 		return nil, err
 	}
-	if err != nil && body.err != nil {
-		return nil, fmt.Errorf("read %s: %w", printable(src.uri), body.err)
+	if err != nil && body.readError() != nil {
+		return nil, fmt.Errorf("read %s: %w", printable(src.uri), body.readError())
 	}
 	if err != nil {
 		location := ""
@@ -97,8 +90,7 @@ func (w *feedWalk) read(src *source) (*feedDoc, error) {
 	}
 	doc.whole = err == nil
 	w.count(doc.uri)
-	_, _ = io.Copy(io.Discard, io.LimitReader(body, drain)) // what stands behind the root is white space
-	copy(doc.sum[:], body.sum.Sum(nil))
+	doc.sum = body.rest()
 	return doc, nil
 }
 
@@ -180,7 +172,7 @@ func (r *feedReader) child() (err error) {
 	switch name {
 	case "entry":
 		d.entries++
-		r.walk.report.Entries++
+		r.walk.collector.report.Entries++
 		return (&entryReader{feedReader: r, at: at, base: d.base, n: d.entries, counts: map[string]int{}, links: map[[2]string]bool{}}).read()
 	case "id":
 		d.id, err = r.iri(at)
@@ -302,7 +294,7 @@ func (r *feedReader) tombstone(at string) error {
 	ref, _ := r.Attr("ref")
 	when, _ := r.Attr("when")
 	if t, ok := parseDate(string(when)); ok && len(ref) > 0 {
-		if err := r.walk.tally.addEntry(r.number, r.doc.entries, deletionTold, string(ref), t, ""); err != nil {
+		if err := r.walk.addEntry(r.number, r.doc.entries, deletionTold, string(ref), t, ""); err != nil {
 			return err
 		}
 	}

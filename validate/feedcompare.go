@@ -1,9 +1,7 @@
 package validate
 
 import (
-	"encoding/binary"
 	"fmt"
-	"hash/maphash"
 	"math"
 	"time"
 )
@@ -15,20 +13,14 @@ const (
 )
 
 // addEntry remembers entry n of a feed document, and a text that belongs to it.
-func (t *tally) addEntry(number, n int, told about, id string, updated time.Time, text string) (err error) {
-	if number < 0 {
-		return nil
+func (f *feedWalk) addEntry(number, n int, told about, id string, updated time.Time, text string) (err error) {
+	r := record{about: told, time: nanoseconds(updated), length: -1}
+	if number >= 0 && text != "" {
+		if r.length, err = f.tally.keepText(text); err != nil {
+			return err
+		}
 	}
-	r := record{about: told, time: nanoseconds(updated), length: -1, doc: uint32(number), entry: uint32(n)}
-	binary.BigEndian.PutUint64(r.key[:8], maphash.String(t.seeds[0], id))
-	binary.BigEndian.PutUint64(r.key[8:], maphash.String(t.seeds[1], id))
-	if r.name, err = t.names.add(id); err == nil && text != "" {
-		r.length, err = t.names.add(text)
-	}
-	if err != nil {
-		return err
-	}
-	return t.sort(&r)
+	return f.tally.add(number, n, id, r)
 }
 
 // nanoseconds returns t as a number that keeps the order of times, also of those
@@ -132,14 +124,14 @@ func (s *story) end(to *follower) {
 // tie tells of two entries of one record and one time.
 func (s *story) tie(rule string, level Level, r, other *record) {
 	what := map[about]string{activeTold: "an entry", deletionTold: "a deletion entry"}
-	s.find(rule, level, r, "%s has %s of %s, and %s of the same time: entry %d of %s",
-		s.id(r), what[r.about], instant(r.time), what[other.about], other.entry, s.tally.docs[other.doc])
+	s.find(rule, level, r, "%s has %s of %s, and %s of the same time: %s",
+		s.id(r), what[r.about], instant(r.time), what[other.about], s.tally.where(other))
 }
 
-func (f *feedWalk) id(r *record) string { return f.tally.names.get(r.name) }
+func (f *feedWalk) id(r *record) string { return f.tally.nameOf(r) }
 
 func (f *feedWalk) find(rule string, level Level, r *record, format string, args ...any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.add(Finding{Rule: rule, Level: level, Document: f.tally.docs[r.doc], Location: fmt.Sprintf("entry %d", r.entry), Message: fmt.Sprintf(format, args...)})
+	f.collector.in(f.tally.document(r)).add(rule, level, r.location(), fmt.Sprintf(format, args...))
 }

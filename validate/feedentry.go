@@ -156,7 +156,7 @@ func (r *entryReader) end() error {
 	if told == deletionTold && d.deletionAt == "" {
 		d.deletionAt = r.at
 	}
-	return r.walk.tally.addEntry(r.number, r.n, told, r.id, r.updated, r.kept())
+	return r.walk.addEntry(r.number, r.n, told, r.id, r.updated, r.kept())
 }
 
 // shape returns what the entry tells of its record, as a lenient consumer takes

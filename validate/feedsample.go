@@ -74,8 +74,8 @@ func (f *follower) offer(r *record) {
 
 // send hands an entry to whoever is free.
 func (f *follower) send(r *record) {
-	lines := strings.Split(f.tally.names.upTo(r.length, maxKept), "\n")
-	e := followedEntry{id: f.id(r), doc: f.tally.docs[r.doc], at: lines[0], updated: r.time}
+	lines := strings.Split(f.tally.text(r.length, maxKept), "\n")
+	e := followedEntry{id: f.id(r), doc: f.tally.document(r), at: lines[0], updated: r.time}
 	for i := 1; i+1 < len(lines); i += 2 {
 		e.links = append(e.links, feedLink{media: lines[i], href: lines[i+1]})
 	}
@@ -129,9 +129,9 @@ func (f *follower) link(e *followedEntry, l *feedLink, first bool) {
 	if first {
 		f.mu.Lock()
 		if errors.Is(err, ErrUnseen) {
-			f.report.Unseen++
+			f.collector.report.Unseen++
 		} else {
-			f.report.Links++
+			f.collector.report.Links++
 		}
 		f.mu.Unlock()
 	}
@@ -151,7 +151,7 @@ func (f *follower) link(e *followedEntry, l *feedLink, first bool) {
 	}
 	if first {
 		f.mu.Lock()
-		feedValidators(place{f.collector, l.href}, a.Header)
+		feedValidators(f.collector.in(l.href), a.Header)
 		f.mu.Unlock()
 	}
 }
@@ -162,7 +162,7 @@ func (f *follower) reconsider() error {
 	if err := pause(f.ctx, f.opts.Settle); err != nil {
 		return err
 	}
-	newer := &feedWalk{walk: f.quiet(f.chain[0].uri), tally: newTally(f.opts.TempDir)}
+	newer := &feedWalk{visitor: f.quiet(), tally: newTally(f.opts.TempDir)}
 	defer newer.tally.Close()
 	since := make(map[string]int64, len(f.doubts))
 	for i := range f.doubts {
@@ -188,7 +188,7 @@ func (f *follower) reconsider() error {
 			f.link(&again, &again.links[i], false)
 		}
 		for _, finding := range again.findings {
-			f.add(finding)
+			f.collector.add(finding)
 		}
 	}
 	return f.ctx.Err()

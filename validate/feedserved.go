@@ -16,7 +16,7 @@ func (w *feedWalk) feedHeaders(doc *feedDoc, h http.Header) {
 		return
 	}
 	doc.etag, doc.modified = h.Get("ETag"), h.Get("Last-Modified")
-	p := place{w.collector, doc.uri}
+	p := w.collector.in(doc.uri)
 	switch t := baseType(h.Get("Content-Type")); t {
 	case atompmh.MediaType:
 	case "":
@@ -44,7 +44,7 @@ const otherTag = `"lockstep-none"`
 // conditional asks for the subscription document as those do who have it, or had
 // it.
 func (f *feedWalk) conditional(d *feedDoc) error {
-	p := place{f.collector, d.uri}
+	p := f.collector.in(d.uri)
 	if d.etag != "" {
 		again, sent, err := f.askIf(Request{URI: d.uri, IfNoneMatch: d.etag})
 		if err != nil {
@@ -118,7 +118,7 @@ func (f *feedWalk) unchanged() error {
 		case err != nil:
 			return err
 		case again.whole && string(again.tells.Sum(nil)) != d.told:
-			place{f.collector, d.uri}.warnf("AP-TS-07", "", "asked for a second time, it has other entries: an archive document is never written again")
+			f.collector.in(d.uri).warnf("AP-TS-07", "", "asked for a second time, it has other entries: an archive document is never written again")
 		}
 	}
 	return nil

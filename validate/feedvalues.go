@@ -1,7 +1,6 @@
 package validate
 
 import (
-	"fmt"
 	"net/url"
 	"path"
 	"regexp"
@@ -118,10 +117,6 @@ func (r *feedReader) text(name, at string) error {
 	return r.Skip()
 }
 
-// absoluteIRI is as strict as harvesters need: without what RFC 3987 keeps out
-// of IRIs, marks of the direction of writing among that.
-var absoluteIRI = regexp.MustCompile("^[A-Za-z][A-Za-z0-9+.-]*:[^\\s\\pZ<>\"{}|\\\\^`\\x{200e}\\x{200f}\\x{202a}-\\x{202e}]+$")
-
 // iri reads an id.
 func (r *feedReader) iri(at string) (string, error) {
 	text, raw, err := r.Text()
@@ -130,7 +125,7 @@ func (r *feedReader) iri(at string) (string, error) {
 	}
 	id := string(text)
 	switch {
-	case !absoluteIRI.MatchString(id):
+	case !isIRI(id):
 		r.errorf("AP-DOC-09", at, "id %q is no absolute IRI", printable(id))
 	case len(raw) != len(text):
 		r.errorf("AP-DOC-09", at, "id %s has white space around it", printable(id))
@@ -169,14 +164,6 @@ func parseDate(s string) (time.Time, bool) {
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
-
-// notOne says how many elements there are where one belongs.
-func notOne(n int, name string) string {
-	if n == 0 {
-		return "no " + name
-	}
-	return fmt.Sprintf("%s %d times, where one belongs", name, n)
-}
 
 // elsewhere reports whether uri is an address of the web that is none of others,
 // however they are written. It is not where these are no addresses of the web.

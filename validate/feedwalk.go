@@ -3,7 +3,6 @@ package validate
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,7 +14,7 @@ import (
 // A feedWalk is one reading of a logical feed: its subscription document, and
 // the archive documents that follow by prev-archive, newest first.
 type feedWalk struct {
-	*walk
+	*visitor
 	tally  *tally // of the entries
 	chain  []*feedDoc
 	known  map[string]bool // addresses of the documents in chain
@@ -25,61 +24,30 @@ type feedWalk struct {
 	mu     sync.Mutex      // guards the collector while alternate links are followed
 }
 
-// Feed checks the logical feed one of whose documents is at address, as [Source]
-// does where it finds one; here it is a Finding if there is none.
-func Feed(ctx context.Context, open Opener, address string, o Options) (*Report, error) {
-	o = o.withDefaults()
-	c := newCollector(&o)
-	w := newWalk(ctx, c, open, &o)
-	err := w.feed(address)
-	c.release()
-	return c.report, err
-}
-
-// feed checks the logical feed one of whose documents is at uri. If its
-// documents were cut anew while they were read, what does not fit together is no
-// finding yet, and all is read again.
-func (w *walk) feed(uri string) error {
+// Check checks the logical feed one of whose documents is at uri. If its
+// documents are replaced while they are read, all are read again before
+// contradictions between them become findings.
+func checkFeed(v *visitor, uri string) error {
 	for attempt := 1; ; attempt++ {
-		before := *w.report
-		w.hold()
-		w.flaky.Store(false)
-		f := &feedWalk{walk: w, tally: newTally(w.opts.TempDir), known: make(map[string]bool)}
+		before := *v.collector.report
+		v.collector.hold()
+		v.flaky.Store(false)
+		f := newFeedWalk(v)
 		err := f.visit(uri)
 		f.tally.Close()
-		if err != nil || len(*w.pending) == 0 || attempt == maxAttempts || !w.flaky.Load() && !f.replaced() {
-			w.release()
+		if err != nil || !v.collector.isWaiting() || attempt == maxAttempts || !v.flaky.Load() && !f.replaced() {
+			v.collector.release()
 			return err
 		}
-		w.drop()
-		before.Documents = w.report.Documents // each counts once
-		*w.report = before
+		v.collector.drop()
+		before.Documents = v.collector.report.Documents // each counts once
+		*v.collector.report = before
 	}
 }
 
-// feeds checks the feeds a Capability List links to: they tell of what its set
-// holds in another way.
-func (w *walk) feeds(s *set) error {
-	for _, uri := range s.feedURIs[:min(len(s.feedURIs), maxFeeds)] {
-		err := w.feed(uri)
-		switch {
-		case errors.Is(err, ErrUnseen):
-			w.report.Unseen++
-		case isMissing(err):
-			place{w.collector, s.uri}.errorf("AP-GEN-03", "root", "the link to a feed leads to %s: %v", uri, err)
-		case err != nil:
-			return err
-		}
-	}
-	return nil
-}
-
-// maxFeeds caps the feeds of one set.
-const maxFeeds = 10
-
-// feedAlone checks one feed document, and nothing else.
-func (w *walk) feedAlone(src *source) error {
-	f := &feedWalk{walk: w, tally: newTally(w.opts.TempDir), known: make(map[string]bool)}
+// CheckDocument checks one feed document, and nothing else.
+func checkFeedDocument(v *visitor, src *source) error {
+	f := newFeedWalk(v)
 	defer f.tally.Close()
 	doc, err := f.read(src)
 	if err != nil {
@@ -88,6 +56,10 @@ func (w *walk) feedAlone(src *source) error {
 	f.join(doc)
 	f.single = true
 	return f.entriesOnce()
+}
+
+func newFeedWalk(v *visitor) *feedWalk {
+	return &feedWalk{visitor: v, tally: newTally(v.opts.TempDir), known: make(map[string]bool)}
 }
 
 // replaced reports whether the subscription document is another one by now.
@@ -101,7 +73,7 @@ func (f *feedWalk) replaced() bool {
 
 // aside reads a document without findings, and keeps nothing of it.
 func (f *feedWalk) aside(uri string) (*feedDoc, error) {
-	q := &feedWalk{walk: f.quiet(uri)}
+	q := &feedWalk{visitor: f.quiet()}
 	return q.open(uri)
 }
 
@@ -121,7 +93,7 @@ func (f *feedWalk) open(uri string) (*feedDoc, error) {
 	defer a.Body.Close() // read as far as it is of use
 	body := bufio.NewReader(a.Body)
 	if head, _ := body.Peek(2); a.Header != nil && bytes.Equal(head, []byte{0x1f, 0x8b}) {
-		place{f.collector, uri}.errorf("AP-DOC-11", "Content-Encoding", "compressed, which the header does not say: most readers see no XML")
+		f.collector.in(uri).errorf("AP-DOC-11", "Content-Encoding", "compressed, which the header does not say: most readers see no XML")
 	}
 	doc, err := f.read(&source{body, uri, a.URI, a.Header})
 	if err != nil {
@@ -159,7 +131,7 @@ func (f *feedWalk) visit(uri string) error {
 	}
 	f.documents()
 	if f.start != "" && !f.known[f.start] && !f.broke {
-		place{f.collector, f.start}.errorf("AP-TS-05", "", "the chain of prev-archive from %s does not lead here", f.chain[0].uri)
+		f.collector.in(f.start).errorf("AP-TS-05", "", "the chain of prev-archive from %s does not lead here", f.chain[0].uri)
 	}
 	return f.entriesOnce()
 }
@@ -174,11 +146,11 @@ func (f *feedWalk) join(doc *feedDoc) {
 // fromCurrent goes from an archive document to its subscription document
 // (AP-HV-14).
 func (f *feedWalk) fromCurrent(doc *feedDoc) (*feedDoc, error) {
-	p := place{f.collector, doc.uri}
+	p := f.collector.in(doc.uri)
 	current, err := f.open(doc.current)
 	switch {
 	case errors.Is(err, ErrUnseen):
-		f.report.Unseen++
+		f.collector.report.Unseen++
 	case isMissing(err):
 		p.warnf("AP-TS-06", "", "the link current leads to %s: %v", doc.current, err)
 	case err != nil:
@@ -189,8 +161,8 @@ func (f *feedWalk) fromCurrent(doc *feedDoc) (*feedDoc, error) {
 		f.start = doc.uri
 		f.tally.Close() // of the archive document, which comes again, with what is to be found in it
 		f.tally = newTally(f.opts.TempDir)
-		f.drop()
-		f.hold()
+		f.collector.drop()
+		f.collector.hold()
 		return f.open(doc.current)
 	}
 	return doc, nil
@@ -210,7 +182,7 @@ func (f *feedWalk) follow() error {
 			f.broke = f.broke || !d.whole
 			return nil
 		}
-		p := place{f.collector, d.uri}
+		p := f.collector.in(d.uri)
 		if f.known[d.prev] {
 			p.errorf("AP-TS-02", "root", "(I2) prev-archive leads in a circle, back to %s", d.prev)
 			f.broke = true
@@ -223,7 +195,7 @@ func (f *feedWalk) follow() error {
 		f.broke = err != nil
 		switch {
 		case errors.Is(err, ErrUnseen):
-			f.report.Unseen++
+			f.collector.report.Unseen++
 			return nil
 		case errors.Is(err, fs.ErrNotExist):
 			p.errorf("AP-TS-02", "root", "(I2) prev-archive leads to %s: nothing is there", d.prev)
@@ -247,7 +219,7 @@ func (f *feedWalk) follow() error {
 		if older.entries > 0 && older.told != d.told {
 			chain.Yield()
 		} else if err := chain.Barren(); err != nil {
-			place{f.collector, older.uri}.errorf("AP-TS-02", "root", "(I2) the chain of prev-archive has no end: %v", err)
+			f.collector.in(older.uri).errorf("AP-TS-02", "root", "(I2) the chain of prev-archive has no end: %v", err)
 			f.broke = true
 			return nil
 		}
@@ -256,7 +228,7 @@ func (f *feedWalk) follow() error {
 
 // neighbours compares two documents that follow each other.
 func (f *feedWalk) neighbours(d, older *feedDoc) {
-	p, q := place{f.collector, d.uri}, place{f.collector, older.uri}
+	p, q := f.collector.in(d.uri), f.collector.in(older.uri)
 	switch {
 	case older.updated.IsZero() || d.entries > 0 && d.oldest.IsZero():
 	case d.entries == 0 && !d.updated.Equal(older.updated):
@@ -283,11 +255,11 @@ func (f *feedWalk) neighbours(d, older *feedDoc) {
 // documents looks at which documents are archives.
 func (f *feedWalk) documents() {
 	first := f.chain[0]
-	if p := (place{f.collector, first.uri}); len(f.chain) > 1 && first.archive && f.start == "" {
+	if p := (f.collector.in(first.uri)); len(f.chain) > 1 && first.archive && f.start == "" {
 		p.warnf("AP-TS-06", "root", "fh:archive in the subscription document")
 	}
 	for _, d := range f.chain[1:] {
-		p := place{f.collector, d.uri}
+		p := f.collector.in(d.uri)
 		if !d.archive && d.whole {
 			p.warnf("AP-TS-06", "root", "no fh:archive in an archive document")
 		}

@@ -106,9 +106,20 @@ type collector struct {
 	beyond  [3]int     // errors, warnings and advice that wait, and are only counted
 }
 
-func newCollector(o *Options) *collector {
-	return &collector{report: &Report{Findings: Findings{}, Seed: o.Seed}, strict: o.Strict, advice: o.Advice, seen: make(map[Finding]bool), tell: o.OnFinding, alike: make(map[[2]string]int)}
+// NewCollector returns a Collector with an empty Report. If strict, warnings are
+// filed as errors; unless advice, findings of that level are counted only. It
+// calls tell, which may be nil, with each finding of the Report.
+func newCollector(seed uint64, strict, advice bool, tell func(Finding)) *collector {
+	return &collector{report: &Report{Findings: Findings{}, Seed: seed}, strict: strict, advice: advice, seen: make(map[Finding]bool), tell: tell, alike: make(map[[2]string]int)}
 }
+
+// NewQuiet returns a Collector whose Report is of no interest.
+func newQuiet() *collector {
+	return &collector{report: &Report{}, alike: make(map[[2]string]int)}
+}
+
+// In returns a Place that files findings about a document.
+func (c *collector) in(doc string) place { return place{c, doc} }
 
 // add files a finding.
 func (c *collector) add(f Finding) {
@@ -207,6 +218,9 @@ func (c *collector) release() {
 	c.report.Omitted += beyond[0] + beyond[1]
 }
 
+// IsWaiting reports whether a finding waits.
+func (c *collector) isWaiting() bool { return c.pending != nil && len(*c.pending) > 0 }
+
 // drop forgets what waited, and returns it.
 func (c *collector) drop() []Finding {
 	c.beyond = [3]int{}
@@ -220,20 +234,25 @@ func (c *collector) drop() []Finding {
 
 // A place is where findings are made: a document.
 type place struct {
-	*collector
-	doc string
+	collector *collector
+	doc       string
+}
+
+// Add files a finding about the document.
+func (p place) add(rule string, level Level, location, message string) {
+	p.collector.add(Finding{Rule: rule, Level: level, Document: p.doc, Location: location, Message: message})
 }
 
 func (p place) errorf(rule, location, format string, args ...any) {
-	p.add(Finding{Rule: rule, Level: Error, Document: p.doc, Location: location, Message: fmt.Sprintf(format, args...)})
+	p.add(rule, Error, location, fmt.Sprintf(format, args...))
 }
 
 func (p place) warnf(rule, location, format string, args ...any) {
-	p.add(Finding{Rule: rule, Level: Warning, Document: p.doc, Location: location, Message: fmt.Sprintf(format, args...)})
+	p.add(rule, Warning, location, fmt.Sprintf(format, args...))
 }
 
 func (p place) advisef(rule, location, format string, args ...any) {
-	p.add(Finding{Rule: rule, Level: Advice, Document: p.doc, Location: location, Message: fmt.Sprintf(format, args...)})
+	p.add(rule, Advice, location, fmt.Sprintf(format, args...))
 }
 
 // printable makes what a stranger wrote fit for one line of a message.
@@ -254,4 +273,15 @@ func printable(s string) string {
 		}
 		return unicode.ReplacementChar
 	}, strings.ToValidUTF8(s, "\uFFFD"))
+}
+
+// Position returns the location of a line and column.
+func position(line, column int) string { return fmt.Sprintf("%d:%d", line, column) }
+
+// NotOne says how many elements there are where one belongs.
+func notOne(n int, name string) string {
+	if n == 0 {
+		return "no " + name
+	}
+	return fmt.Sprintf("%s %d times, where one belongs", name, n)
 }

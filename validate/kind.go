@@ -2,8 +2,6 @@ package validate
 
 import (
 	"strings"
-
-	"lockstep/resourcesync"
 )
 
 // Kinds is a set of kinds of things a rule applies to: documents, by capability
@@ -73,37 +71,4 @@ func (k Kinds) String() string {
 		}
 	}
 	return strings.Join(names, ", ")
-}
-
-// kindOf returns the kind of a document that says h of itself (RS-GEN-05).
-func kindOf(h *resourcesync.Header) Kinds {
-	list, index := KindUnknown, KindUnknown
-	switch h.Capability {
-	case "":
-		return KindSitemap
-	case resourcesync.Description:
-		list, index = KindDescription, KindDescriptionIndex
-	case resourcesync.CapabilityList:
-		list, index = KindCapabilityList, KindCapabilityList
-	case resourcesync.ResourceList:
-		list, index = KindResourceList, KindResourceListIndex
-	case resourcesync.ResourceDump:
-		list, index = KindResourceDump, KindResourceDumpIndex
-	case resourcesync.ResourceDumpManifest:
-		list, index = KindResourceDumpManifest, KindResourceDumpManifest
-	case resourcesync.ChangeList:
-		list, index = KindChangeList, KindChangeListIndex
-	case resourcesync.ChangeDump:
-		list, index = KindChangeDump, KindChangeDumpIndex
-	case resourcesync.ChangeDumpManifest:
-		list, index = KindChangeDumpManifest, KindChangeDumpManifest
-	case resourcesync.ResourceListArchive, resourcesync.ResourceDumpArchive, resourcesync.ChangeListArchive, resourcesync.ChangeDumpArchive:
-		list, index = KindArchive, KindArchiveIndex
-	case resourcesync.ChangeNotification:
-		list = KindNotification
-	}
-	if h.Index {
-		return index
-	}
-	return list
 }

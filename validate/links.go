@@ -111,24 +111,6 @@ func hasPatch(e *resourcesync.Entry) bool {
 	return false
 }
 
-// baseType returns a media type without parameters, in lower case.
-func baseType(t string) string {
-	t, _, _ = strings.Cut(t, ";")
-	return strings.ToLower(strings.TrimSpace(t))
-}
-
-// sameType reports whether two media types mean the same, whatever their
-// parameters: text/xml is another name of application/xml (RFC 7303, 9.2).
-func sameType(a, b string) bool {
-	plain := func(t string) string {
-		if t = baseType(t); t == "text/xml" {
-			return "application/xml"
-		}
-		return t
-	}
-	return plain(a) == plain(b)
-}
-
 // relations are those IANA has registered, sorted.
 var relations = [...]string{
 	"about", "acl", "alternate", "amphtml", "api-catalog", "appendix", "apple-touch-icon", "apple-touch-startup-image", "archives", "author",

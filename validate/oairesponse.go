@@ -2,7 +2,6 @@ package validate
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"regexp"
@@ -16,6 +15,9 @@ import (
 var oaiSpaces = []string{oaipmh.Namespace}
 
 const inOAI xmlscan.Space = 1
+
+// rootName is the name of the root element of a response.
+const rootName = "OAI-PMH"
 
 // An oaiResponse is what was read of one response.
 type oaiResponse struct {
@@ -66,26 +68,26 @@ const maxRecords = 10_000
 type oaiReader struct {
 	xmlscan.Scanner
 	place
-	walk *walk
-	resp *oaiResponse
-	form *regexp.Regexp // that datestamps have; nil if any will do
+	visitor *visitor
+	resp    *oaiResponse
+	form    *regexp.Regexp // that datestamps have; nil if any will do
 }
 
 // readResponse reads a response. The error is that of reading, not of what was
 // read.
-func (w *walk) readResponse(src *source, form *regexp.Regexp) (*oaiResponse, error) {
-	body := &faithful{r: src.Reader, sum: sha256.New()}
+func readResponse(v *visitor, src *source, form *regexp.Regexp) (*oaiResponse, error) {
+	body := newFaithful(src)
 	resp := &oaiResponse{uri: src.uri, request: map[string]string{}, fields: map[string][]string{}, byID: map[string]int{}}
-	r := &oaiReader{place: place{w.collector, src.uri}, walk: w, resp: resp, form: form}
+	r := &oaiReader{place: v.collector.in(src.uri), visitor: v, resp: resp, form: form}
 	r.Scanner = xmlscan.New(body, xmlscan.Options{
-		Namespaces: oaiSpaces, MaxBytes: w.opts.DocumentBytes, MaxToken: int(min(w.opts.DocumentBytes, 16<<20)), HTML: errPage, NotDocument: errNoXML,
+		Namespaces: oaiSpaces, MaxBytes: v.opts.DocumentBytes, MaxToken: int(min(v.opts.DocumentBytes, 16<<20)), HTML: errPage, NotDocument: errNoXML,
 	})
 	err := r.root()
-	if w.ctx.Err() != nil {
-		return nil, context.Cause(w.ctx)
+	if v.ctx.Err() != nil {
+		return nil, context.Cause(v.ctx)
 	}
-	if err != nil && body.err != nil {
-		return nil, fmt.Errorf("read %s: %w", printable(src.uri), body.err)
+	if err != nil && body.readError() != nil {
+		return nil, fmt.Errorf("read %s: %w", printable(src.uri), body.readError())
 	}
 	if err != nil {
 		location := ""
@@ -95,7 +97,7 @@ func (w *walk) readResponse(src *source, form *regexp.Regexp) (*oaiResponse, err
 		r.errorf("OAI-XML-01", location, "cannot be read: %v", err)
 	}
 	resp.whole = err == nil
-	w.count(resp.uri)
+	v.count(resp.uri)
 	return resp, nil
 }
 
@@ -125,8 +127,8 @@ func (r *oaiReader) root() error {
 	if err != nil {
 		return err
 	}
-	if m != xmlscan.Start || r.Space != inOAI || string(r.Local) != repositoryRoot {
-		if string(r.Local) == repositoryRoot {
+	if m != xmlscan.Start || r.Space != inOAI || string(r.Local) != rootName {
+		if string(r.Local) == rootName {
 			return r.Errorf("the root is not in the namespace %s", oaipmh.Namespace)
 		}
 		return r.Errorf("the root is %s, not OAI-PMH", printable(string(r.Local)))
@@ -287,19 +289,19 @@ func (r *oaiReader) add(rec *oaiRecord) error {
 		r.errorf("OAI-REC-01", rec.at, "a header has %s", notOne(identifiers, "identifier"))
 	case datestamps != 1:
 		r.errorf("OAI-REC-01", rec.at, "the header of %s has %s", rec.identifier, notOne(datestamps, "datestamp"))
-	case !absoluteIRI.MatchString(rec.identifier):
+	case !isIRI(rec.identifier):
 		r.errorf("OAI-REC-01", rec.at, "the identifier %q is no URI", printable(rec.identifier))
 	case r.form != nil && !r.form.MatchString(rec.datestamp):
 		r.errorf("OAI-DAT-01", rec.at, "the datestamp %q is not of the granularity that Identify states", printable(rec.datestamp))
 	case !dayForm.MatchString(rec.datestamp) && !secondForm.MatchString(rec.datestamp):
 		r.errorf("OAI-DAT-01", rec.at, "the datestamp %q is of neither of the two forms", printable(rec.datestamp))
 	}
-	r.walk.report.Entries++
+	r.visitor.collector.report.Entries++
 	if r.resp.count++; len(r.resp.records) < maxRecords {
 		r.resp.byID[rec.identifier] = len(r.resp.records)
 		r.resp.records = append(r.resp.records, *rec)
 	}
-	return r.walk.ctx.Err()
+	return r.visitor.ctx.Err()
 }
 
 // The forms of times (OAI-PMH 2.0, 3.3).
@@ -308,21 +310,21 @@ var (
 	secondForm = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$`)
 )
 
-// responseAlone checks one response, and nothing else.
-func (w *walk) responseAlone(src *source) error {
-	_, err := w.readResponse(src, nil)
+// CheckResponse checks one response, and nothing else.
+func checkResponse(v *visitor, src *source) error {
+	_, err := readResponse(v, src, nil)
 	return err
 }
 
-// response is responseAlone for what is at uri.
-func (w *walk) response(uri string) error {
-	a, err := w.ask(Request{URI: uri, Document: true})
+// CheckResponseAt is CheckResponse for what is at uri.
+func checkResponseAt(v *visitor, uri string) error {
+	a, err := v.ask(Request{URI: uri, Document: true})
 	if err != nil {
 		return err
 	}
 	defer a.Body.Close() // read as far as it is of use
-	if err := w.responseAlone(&source{a.Body, uri, a.URI, a.Header}); err != nil {
-		return w.broken(uri, err)
+	if err := checkResponse(v, &source{a.Body, uri, a.URI, a.Header}); err != nil {
+		return v.broken(uri, err)
 	}
 	return nil
 }

@@ -83,7 +83,7 @@ func (b *bounded) ReadAt(p []byte, off int64) (int, error) {
 
 // check looks into the package. The error is that of reading it.
 func (f *packageFile) check(r io.ReaderAt, size int64) error {
-	f.walk.report.Packages++
+	f.walk.collector.report.Packages++
 	f.rnd = rand.New(rand.NewPCG(f.opts.Seed, uint64(len(f.uri))))
 	b := &bounded{r: r, left: maxDirectory}
 	z, err := zip.NewReader(b, size)
@@ -216,14 +216,14 @@ func (f *packageFile) readManifest(file *zip.File, b *bounded) error {
 		return nil
 	}
 	if k := f.manifest.kind; f.manifest.whole && (k&manifests == 0 || f.want != 0 && k != f.want) {
-		place{f.walk.collector, name}.errorf("RS-GEN-04", "", "a %s, where the manifest of the package belongs", k)
+		f.walk.collector.in(name).errorf("RS-GEN-04", "", "a %s, where the manifest of the package belongs", k)
 	}
 	return nil
 }
 
 // entry compares an entry of the manifest with the file it names.
 func (f *packageFile) entry(doc *document, at func() string, e *resourcesync.Entry) {
-	p := place{f.walk.collector, doc.uri}
+	p := f.walk.collector.in(doc.uri)
 	for i := range e.Links {
 		if l := &e.Links[i]; l.Path != "" {
 			f.pathOf(p, at, l.Path, l.Length, l.HasLength)
@@ -285,13 +285,13 @@ func (f *packageFile) nearly(name string) *packed {
 
 // compareBitstreams compares the bytes of the files drawn with the manifest.
 func (f *packageFile) compareBitstreams(b *bounded) error {
-	p := place{f.walk.collector, f.uri + "!/" + manifestName}
+	p := f.walk.collector.in(f.uri + "!/" + manifestName)
 	for i := range f.drawn {
 		if f.ctx.Err() != nil {
 			return context.Cause(f.ctx)
 		}
 		d := &f.drawn[i]
-		f.walk.report.Resources++
+		f.walk.collector.report.Resources++
 		h := d.entry.Hashes.NewHasher()
 		body, err := d.file.Open()
 		if err == nil {

@@ -17,7 +17,7 @@ func (s *set) parts(index *document) (docs []*document, sound bool, err error) {
 	var last *document
 	var nested nesting.Walk
 	for i := range index.entries {
-		e, at, p := &index.entries[i], index.places[i], place{s.collector, index.uri}
+		e, at, p := &index.entries[i], index.places[i], s.collector.in(index.uri)
 		if done[e.Loc] {
 			if e.Loc == index.uri || e.Loc == index.final {
 				p.errorf("RS-IDX-04", at, "the index names itself")
@@ -29,7 +29,7 @@ func (s *set) parts(index *document) (docs []*document, sound bool, err error) {
 		part, err := s.document(e.Loc, s.each)
 		switch {
 		case errors.Is(err, ErrUnseen):
-			s.report.Unseen++
+			s.collector.report.Unseen++
 			sound = false
 			continue
 		case isMissing(err):
@@ -61,7 +61,7 @@ func (s *set) parts(index *document) (docs []*document, sound bool, err error) {
 // part compares one part with entry i of its index. It reports whether it is
 // one of use.
 func (s *set) part(index *document, i int, part *document) bool {
-	e, at, p, own := &index.entries[i], index.places[i], place{s.collector, index.uri}, place{s.collector, part.uri}
+	e, at, p, own := &index.entries[i], index.places[i], s.collector.in(index.uri), s.collector.in(part.uri)
 	switch {
 	case !part.whole:
 		return false // told where it is
@@ -141,7 +141,7 @@ func (s *set) follows(index *document, i int, last, part *document) bool {
 	if !index.entries[i].From.IsZero() && !index.entries[i-1].Until.IsZero() {
 		return last.header.Until.Compare(part.header.From) == 0
 	}
-	p, at := place{s.collector, index.uri}, index.places[i]
+	p, at := s.collector.in(index.uri), index.places[i]
 	switch {
 	case last.header.Open():
 		if index.entries[i].From.IsZero() {

@@ -1,21 +1,19 @@
 package validate
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"lockstep/oaipmh"
 )
 
 // A repository is an OAI-PMH repository being asked.
 type repository struct {
-	*walk
+	*visitor
 	base    string         // its address
 	prefix  string         // of the format that is asked for
 	set     string         // in which records are asked for; empty for all
@@ -40,21 +38,12 @@ const (
 	noDate       = "2999-01-01" // from which on there are no records
 )
 
-// Repository asks the OAI-PMH repository at address a few things, and checks
-// what it answers: what it says of itself, two pages of its records, one by
-// itself, and the errors it has to know. The address may have metadataPrefix and
-// set in its query: of which format and set the records are to be.
-//
-// An error means that the run could not be finished, as that of [Source];
-// [ErrNoSuch] that there is nothing to look at.
-func Repository(ctx context.Context, open Opener, address string, o Options) (*Report, error) {
-	o = o.withDefaults()
-	c := newCollector(&o)
-	w := &walk{collector: c, ctx: ctx, opts: &o, opn: open, counted: make(map[string]bool), flaky: new(atomic.Bool)}
-	r := &repository{walk: w}
+// Check asks the repository at address, whose query may name a metadataPrefix
+// and a set.
+func checkRepository(v *visitor, address string) error {
+	r := &repository{visitor: v}
 	r.base, r.prefix, r.set = splitAddress(address)
-	err := r.visit()
-	return c.report, err
+	return r.visit()
 }
 
 // splitAddress takes metadataPrefix and set out of an address.
@@ -88,18 +77,18 @@ func (r *repository) ask(verb oaipmh.Verb, args ...string) (*oaiResponse, error)
 	if r.opts.OnDocument != nil {
 		r.opts.OnDocument(uri)
 	}
-	a, err := r.walk.ask(Request{URI: uri, Document: true})
+	a, err := r.visitor.ask(Request{URI: uri, Document: true})
 	if err != nil {
 		return nil, err
 	}
 	defer a.Body.Close() // read as far as it is of use
-	p := place{r.collector, uri}
+	p := r.collector.in(uri)
 	if a.Header != nil {
 		if t := baseType(a.Header.Get("Content-Type")); t != "text/xml" {
 			p.errorf("OAI-XML-02", "Content-Type", "served as %q, not as text/xml", t)
 		}
 	}
-	resp, err := r.readResponse(&source{a.Body, uri, a.URI, a.Header}, r.form)
+	resp, err := readResponse(r.visitor, &source{a.Body, uri, a.URI, a.Header}, r.form)
 	if err != nil {
 		return nil, r.broken(uri, err)
 	}
@@ -151,7 +140,7 @@ func (r *repository) visit() error {
 	}
 	if !identify.whole || len(identify.codes) > 0 || identify.answer == "" {
 		if identify.whole {
-			place{r.collector, identify.uri}.errorf("OAI-IDF-01", "", "no answer to Identify, but %s", strings.Join(identify.codes, ", "))
+			r.collector.in(identify.uri).errorf("OAI-IDF-01", "", "no answer to Identify, but %s", strings.Join(identify.codes, ", "))
 		}
 		return nil // nothing else can be expected of it
 	}
@@ -169,9 +158,9 @@ func (r *repository) visit() error {
 func (r *repository) told(err error, rule, what string) error {
 	switch {
 	case errors.Is(err, ErrUnseen):
-		r.report.Unseen++
+		r.collector.report.Unseen++
 	case isMissing(err):
-		place{r.collector, r.asked}.errorf(rule, "", "%s: %v", what, err)
+		r.collector.in(r.asked).errorf(rule, "", "%s: %v", what, err)
 	default:
 		return err
 	}
@@ -180,7 +169,7 @@ func (r *repository) told(err error, rule, what string) error {
 
 // identify checks what the repository says of itself (OAI-PMH 2.0, 4.2).
 func (r *repository) identify(resp *oaiResponse) {
-	p := place{r.collector, resp.uri}
+	p := r.collector.in(resp.uri)
 	for _, name := range []string{"repositoryName", "baseURL", "protocolVersion", "earliestDatestamp", "deletedRecord", "granularity"} {
 		if n := len(resp.fields[name]); n != 1 {
 			p.errorf("OAI-IDF-01", "", "Identify has %s", notOne(n, name))
@@ -226,7 +215,7 @@ func (r *repository) formats() error {
 	if err != nil {
 		return r.told(err, "OAI-FMT-01", "ListMetadataFormats")
 	}
-	p := place{r.collector, resp.uri}
+	p := r.collector.in(resp.uri)
 	prefixes := resp.fields["metadataPrefix"]
 	switch {
 	case !resp.whole:
@@ -246,7 +235,7 @@ func (r *repository) sets() error {
 	if err != nil {
 		return r.told(err, "OAI-SET-01", "ListSets")
 	}
-	p := place{r.collector, resp.uri}
+	p := r.collector.in(resp.uri)
 	r.unlisted = r.set != "" && resp.whole && resp.token == "" && !slices.Contains(resp.fields["setSpec"], r.set)
 	switch {
 	case !resp.whole || resp.has(oaipmh.CodeNoSetHierarchy):
@@ -264,7 +253,7 @@ func (r *repository) records() error {
 	if err != nil {
 		return r.told(err, "OAI-REC-01", "ListRecords")
 	}
-	p := place{r.collector, page.uri}
+	p := r.collector.in(page.uri)
 	switch {
 	case r.unlisted && len(page.codes) > 0:
 		return fmt.Errorf("set %s %w", printable(r.set), ErrNoSuch)
@@ -298,7 +287,7 @@ func (r *repository) nextPage(page *oaiResponse) error {
 	if page.token == "" {
 		return nil
 	}
-	p := place{r.collector, page.uri}
+	p := r.collector.in(page.uri)
 	next, err := r.ask(oaipmh.VerbListRecords, "resumptionToken", page.token)
 	switch {
 	case err != nil:
@@ -311,7 +300,7 @@ func (r *repository) nextPage(page *oaiResponse) error {
 	case next.token == page.token:
 		p.errorf("OAI-TOK-01", "resumptionToken", "the token leads to itself")
 	case !next.hasToken:
-		place{r.collector, next.uri}.errorf("OAI-TOK-01", "", "the last response of the list has no resumptionToken, which is to be empty")
+		r.collector.in(next.uri).errorf("OAI-TOK-01", "", "the last response of the list has no resumptionToken, which is to be empty")
 	}
 	if next != nil && len(next.records) > 0 && !slices.ContainsFunc(next.records, func(rec oaiRecord) bool { return page.find(rec.identifier) == nil }) {
 		p.errorf("OAI-TOK-01", "resumptionToken", "the token leads to the same records again")
@@ -325,7 +314,7 @@ func (r *repository) single(rec *oaiRecord) error {
 	if err != nil {
 		return r.told(err, "OAI-GET-01", "GetRecord of "+rec.identifier)
 	}
-	p := place{r.collector, got.uri}
+	p := r.collector.in(got.uri)
 	switch {
 	case !got.whole:
 		return nil
@@ -347,7 +336,7 @@ func (r *repository) single(rec *oaiRecord) error {
 	}
 	again, err := r.ask(oaipmh.VerbGetRecord, "identifier", rec.identifier, "metadataPrefix", r.prefix)
 	if err == nil && again.find(rec.identifier) != nil && again.find(rec.identifier).datestamp == rec.datestamp {
-		place{r.collector, list.uri}.errorf("OAI-SEL-01", "", "%s, which is of %s, is not there: from and until are inclusive", rec.identifier, rec.datestamp)
+		r.collector.in(list.uri).errorf("OAI-SEL-01", "", "%s, which is of %s, is not there: from and until are inclusive", rec.identifier, rec.datestamp)
 	}
 	return nil
 }
@@ -377,7 +366,7 @@ func (r *repository) errors() error {
 			if got == "" {
 				got = "none"
 			}
-			place{r.collector, resp.uri}.errorf(probe.rule, "", "the error is %s, not %s", got, probe.code)
+			r.collector.in(resp.uri).errorf(probe.rule, "", "the error is %s, not %s", got, probe.code)
 		}
 	}
 	return nil

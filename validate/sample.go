@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"lockstep/resourcesync"
 )
@@ -37,7 +36,7 @@ type sampler struct {
 // maxSample caps a sample: it is held in memory.
 const maxSample = 100_000
 
-func (s *sampler) begin(o *Options, set string) {
+func (s *sampler) begin(o *settings, set string) {
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, set) // never fails
 	s.want, s.rnd = min(o.Sample, maxSample), rand.New(rand.NewPCG(o.Seed, h.Sum64()))
@@ -105,21 +104,10 @@ func (s *set) sample() error {
 	}
 	for _, d := range doubts {
 		for _, f := range d.findings {
-			s.add(f)
+			s.collector.add(f)
 		}
 	}
 	return nil
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // compareAll looks at every resource of the sample, several at once.
@@ -134,7 +122,7 @@ func (s *set) compareAll() (doubts []doubt, err error) {
 			for one := range work {
 				found := s.resource(&one, &mu)
 				mu.Lock()
-				s.report.Resources++
+				s.collector.report.Resources++
 				if len(found) > 0 && len(doubts) < maxDoubts {
 					doubts = append(doubts, doubt{sampled: one, findings: found})
 				}
@@ -254,7 +242,7 @@ func (s *set) resource(one *sampled, mu *sync.Mutex) (doubts []Finding) {
 	switch {
 	case errors.Is(err, ErrUnseen):
 		mu.Lock()
-		s.report.Unseen++
+		s.collector.report.Unseen++
 		mu.Unlock()
 		return nil
 	case s.ctx.Err() != nil:
@@ -302,7 +290,7 @@ func (s *set) resource(one *sampled, mu *sync.Mutex) (doubts []Finding) {
 
 // answered compares the headers of an answer with what is said of a resource.
 func (s *set) answered(one *sampled, a *Answer) {
-	e, p := &one.entry, place{s.collector, one.entry.Loc}
+	e, p := &one.entry, s.collector.in(one.entry.Loc)
 	validators(p, a.Header)
 	if t := a.Header.Get("Content-Type"); e.Type != "" && t != "" && !sameType(t, e.Type) {
 		p.warnf("RS-TYPE-01", "Content-Type", "served as %s, listed as %s", t, e.Type)

@@ -41,8 +41,8 @@ type set struct {
 // no finding yet, and all is read again.
 func (w *walk) set(uri, description string, c resourcesync.Capability) error {
 	for attempt := 1; ; attempt++ {
-		before, served := *w.report, maps.Clone(w.served)
-		w.hold()
+		before, served := *w.collector.report, maps.Clone(w.served)
+		w.collector.hold()
 		w.flaky.Store(false)
 		s := &set{walk: w, uri: uri, description: description, heads: make(map[string][sha256.Size]byte), linked: make(map[string]bool)}
 		s.sampler.begin(w.opts, uri)
@@ -50,13 +50,13 @@ func (w *walk) set(uri, description string, c resourcesync.Capability) error {
 		err := s.visit(c)
 		w.tally.Close()
 		w.tally = nil
-		if err != nil || len(*w.pending) == 0 || attempt == maxAttempts || !w.flaky.Load() && !s.replaced() {
-			w.release()
+		if err != nil || !w.collector.isWaiting() || attempt == maxAttempts || !w.flaky.Load() && !s.replaced() {
+			w.collector.release()
 			return cmp.Or(err, w.feeds(s))
 		}
-		w.drop()
-		before.Documents = w.report.Documents // each counts once
-		*w.report, w.served = before, served
+		w.collector.drop()
+		before.Documents = w.collector.report.Documents // each counts once
+		*w.collector.report, w.served = before, served
 	}
 }
 
@@ -117,11 +117,11 @@ func (s *set) visit(c resourcesync.Capability) error {
 // finish does what needs all documents.
 func (s *set) finish() error {
 	if l, c := s.facts.list, s.facts.changes; l != nil && c != nil && c.from > l.from {
-		place{s.collector, s.changeURI}.advisef("RS-CHL-10", "", "it begins at %s, the Resource List was taken at %s: what changed between them is told nowhere",
+		s.collector.in(s.changeURI).advisef("RS-CHL-10", "", "it begins at %s, the Resource List was taken at %s: what changed between them is told nowhere",
 			s.changeFrom, instant(l.from))
 	}
 	if until := s.archivedUntil; s.facts.changes != nil && !until.IsZero() && until.Compare(s.changeFrom) < 0 {
-		place{s.collector, s.changeURI}.advisef("RA-CHG-09", "", "it begins at %s, its archive ends at %s: what changed between them is told nowhere", s.changeFrom, until)
+		s.collector.in(s.changeURI).advisef("RA-CHG-09", "", "it begins at %s, its archive ends at %s: what changed between them is told nowhere", s.changeFrom, until)
 	}
 	if err := s.compare(s.tally, &s.facts); err != nil {
 		return err
@@ -136,11 +136,11 @@ func (s *set) checkUp(list *document) error {
 	if s.description == "" || up == "" || up == s.description {
 		return nil
 	}
-	p := place{s.collector, s.uri}
+	p := s.collector.in(s.uri)
 	there, err := s.look(up)
 	switch {
 	case errors.Is(err, ErrUnseen):
-		s.report.Unseen++
+		s.collector.report.Unseen++
 	case isMissing(err):
 		p.errorf("RS-CL-04", "", "the link up leads to %s: %v", up, err)
 	case err != nil:
@@ -161,11 +161,11 @@ func (s *set) each(doc *document, at func() string, e *resourcesync.Entry) {
 
 // target checks the document that entry i of the Capability List names.
 func (s *set) target(list *document, i int) error {
-	e, at, p := &list.entries[i], list.places[i], place{s.collector, list.uri}
+	e, at, p := &list.entries[i], list.places[i], s.collector.in(list.uri)
 	doc, err := s.document(e.Loc, s.each)
 	switch {
 	case errors.Is(err, ErrUnseen):
-		s.report.Unseen++
+		s.collector.report.Unseen++
 		return nil
 	case isMissing(err):
 		p.errorf("RS-CL-06", at, "%s: %v", e.Loc, err)
@@ -181,7 +181,7 @@ func (s *set) target(list *document, i int) error {
 	s.heads[doc.uri] = doc.sum
 	s.stale(p, "RS-CL-07", at, e, doc)
 	if s.upElsewhere(doc) {
-		place{s.collector, doc.uri}.errorf(lacksUp[doc.kind], "", "the link up leads to %s, not to the Capability List", doc.header.Link(resourcesync.RelUp))
+		s.collector.in(doc.uri).errorf(lacksUp[doc.kind], "", "the link up leads to %s, not to the Capability List", doc.header.Link(resourcesync.RelUp))
 	}
 	if index := doc.header.Link(resourcesync.RelIndex); doc.kind&(lists|KindArchive) != 0 && index != "" {
 		p.errorf("RS-IDX-02", at, "%s is a part: its index is %s", e.Loc, index)
@@ -270,3 +270,22 @@ func lastPackage(docs []*document) *resourcesync.Entry {
 	}
 	return nil
 }
+
+// feeds checks the feeds to which the Capability List of s links.
+func (w *walk) feeds(s *set) error {
+	for _, uri := range s.feedURIs[:min(len(s.feedURIs), maxFeeds)] {
+		err := checkFeed(w.visitor, uri)
+		switch {
+		case errors.Is(err, ErrUnseen):
+			w.collector.report.Unseen++
+		case isMissing(err):
+			w.collector.in(s.uri).errorf("AP-GEN-03", "root", "the link to a feed leads to %s: %v", uri, err)
+		case err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
+// maxFeeds caps the feeds of one set.
+const maxFeeds = 10

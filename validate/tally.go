@@ -3,8 +3,10 @@ package validate
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"hash/maphash"
 	"os"
+	"time"
 
 	"lockstep/internal/extsort"
 	"lockstep/resourcesync"
@@ -20,7 +22,6 @@ type tally struct {
 	known map[string]bool // the same
 	recs  *extsort.Sorter
 	names textFile
-	err   error // sticks
 }
 
 // A record is what one entry says.
@@ -55,8 +56,8 @@ const (
 	sortMemory = 8 << 20
 	// namesInMemory is how much of the URIs is kept in memory.
 	namesInMemory = 4 << 20
-	// maxEvents caps the changes of one resource that are compared at a time.
-	maxEvents = 10_000
+	// maxName caps what a message contains of a name.
+	maxName = 1000
 )
 
 // A keepError reports that there was no room for what is to be compared.
@@ -84,45 +85,38 @@ func (t *tally) begin(uri string) int {
 	return len(t.docs) - 1
 }
 
-// add remembers entry n of a document.
-func (t *tally) add(number, n int, doc *document, e *resourcesync.Entry) error {
+// Add remembers what entry n of a document says of the resource of that name.
+func (t *tally) add(number, n int, name string, r record) (err error) {
 	if number < 0 {
 		return nil
 	}
-	r := record{change: e.Change, length: -1, doc: uint32(number), entry: uint32(n)}
-	switch doc.kind {
-	case KindResourceList:
-		r.about = listed
-	case KindResourceDumpManifest:
-		r.about = dumped
-	case KindChangeList:
-		r.about = changed
-	case KindChangeDumpManifest:
-		r.about = repeats
-	default:
-		return nil
-	}
-	if r.about >= changed {
-		if e.Datetime.IsZero() {
-			return nil // nothing to compare by
-		}
-		r.time = e.Datetime.Time().UnixNano()
-	}
-	for _, h := range e.Hashes {
-		if r.algorithm == 0 || h.Algorithm == resourcesync.SHA256 {
-			r.algorithm, r.digest = h.Algorithm, binary.BigEndian.Uint64([]byte(h.Digest[:8]))
-		}
-	}
-	if e.HasLength {
-		r.length = e.Length
-	}
-	binary.BigEndian.PutUint64(r.key[:8], maphash.String(t.seeds[0], e.Loc))
-	binary.BigEndian.PutUint64(r.key[8:], maphash.String(t.seeds[1], e.Loc))
-	if r.name, t.err = t.names.add(e.Loc); t.err != nil {
-		return t.err
+	r.doc, r.entry = uint32(number), uint32(n)
+	binary.BigEndian.PutUint64(r.key[:8], maphash.String(t.seeds[0], name))
+	binary.BigEndian.PutUint64(r.key[8:], maphash.String(t.seeds[1], name))
+	if r.name, err = t.names.add(name); err != nil {
+		return err
 	}
 	return t.sort(&r)
 }
+
+// Keep keeps a text and returns its address, for [Tally.Text].
+func (t *tally) keepText(s string) (int64, error) { return t.names.add(s) }
+
+// Text returns the text kept at an address, or so many bytes of it.
+func (t *tally) text(at int64, most int) string { return t.names.upTo(at, most) }
+
+// Name returns the name of the resource of r, as much of it as a message can
+// contain.
+func (t *tally) nameOf(r *record) string { return t.names.upTo(r.name, maxName) }
+
+// Document returns the URI of the document of r.
+func (t *tally) document(r *record) string { return t.docs[r.doc] }
+
+// Location returns the location of r in its document.
+func (r *record) location() string { return fmt.Sprintf("entry %d", r.entry) }
+
+// Where returns the location and the document of r.
+func (t *tally) where(r *record) string { return r.location() + " of " + t.document(r) }
 
 // sort adds a record.
 func (t *tally) sort(r *record) error {
@@ -217,9 +211,6 @@ func (t *textFile) add(s string) (int64, error) {
 	return at, nil
 }
 
-// get returns the text kept at at, as far as a message has room for it.
-func (t *textFile) get(at int64) string { return t.upTo(at, maxMessage) }
-
 // upTo returns the text kept at at, or so many bytes of it.
 func (t *textFile) upTo(at int64, most int) string {
 	head := make([]byte, most+binary.MaxVarintLen64)
@@ -257,3 +248,6 @@ func discardFile(f *os.File) {
 	_ = f.Close() // nothing in it is wanted any more
 	_ = os.Remove(f.Name())
 }
+
+// Instant returns a time of a record as ResourceSync writes it.
+func instant(ns int64) string { return resourcesync.NewDatetime(time.Unix(0, ns)).String() }

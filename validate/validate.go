@@ -28,7 +28,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"sync/atomic"
 	"time"
 )
 
@@ -71,7 +70,7 @@ var ErrUnseen = errors.New("cannot be looked at from here")
 var ErrNotModified = errors.New("not modified")
 
 // SampleAll as [Options.Sample] means every resource.
-const SampleAll = -1
+const SampleAll = sampleAll
 
 const (
 	// DefaultSample is how many resources, and how many bitstreams of packages,
@@ -134,20 +133,29 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// newVisit returns what asks open for documents, with an empty Report.
+func newVisit(ctx context.Context, open Opener, o Options) *visitor {
+	o = o.withDefaults()
+	return newVisitor(ctx, newCollector(o.Seed, o.Strict, o.Advice, o.OnFinding), open, &settings{
+		Sample: o.Sample, Seed: o.Seed, Single: o.Single, Jobs: o.Jobs,
+		DocumentBytes: o.DocumentBytes, Documents: o.Documents, ResourceBytes: o.ResourceBytes,
+		Settle: o.Settle, TempDir: o.TempDir, OnDocument: o.OnDocument, Now: o.Now,
+	})
+}
+
 // Document checks the document in r, whose address is uri: relative URIs in it
 // are resolved against it. The error is that of reading r, or of ctx.
 func Document(ctx context.Context, r io.Reader, uri string, o Options) (*Report, error) {
-	o = o.withDefaults()
-	c := newCollector(&o)
-	w := &walk{ctx: ctx, opts: &o, collector: c, flaky: new(atomic.Bool)}
+	w := newWalk(newVisit(ctx, nil, o))
+	c := w.collector
 	text := bufio.NewReaderSize(r, maxHead)
 	head, _ := text.Peek(maxHead) // what is shorter is the whole
 	src := &source{Reader: text, uri: uri, final: uri}
 	switch rootOf(head) {
 	case feedRoot:
-		return c.report, w.feedAlone(src)
+		return c.report, checkFeedDocument(w.visitor, src)
 	case repositoryRoot:
-		return c.report, w.responseAlone(src)
+		return c.report, checkResponse(w.visitor, src)
 	}
 	return c.report, w.alone(func() error {
 		_, err := w.read(src, nil)
@@ -170,9 +178,30 @@ func (w *walk) alone(check func() error) error {
 // are compared with what the manifest says: of as many as o.Sample says. The
 // error is that of reading r, or of ctx.
 func Package(ctx context.Context, r io.ReaderAt, size int64, uri string, o Options) (*Report, error) {
-	o = o.withDefaults()
-	c := newCollector(&o)
-	w := &walk{ctx: ctx, opts: &o, collector: c, flaky: new(atomic.Bool)}
-	p := &packageFile{walk: w, place: place{c, uri}, uri: uri, bitstreams: o.Sample}
+	w := newWalk(newVisit(ctx, nil, o))
+	c := w.collector
+	p := &packageFile{walk: w, place: c.in(uri), uri: uri, bitstreams: o.Sample}
 	return c.report, w.alone(func() error { return p.check(r, size) })
+}
+
+// Feed checks the logical feed one of whose documents is at address, as [Source]
+// does where it finds one; here it is a Finding if there is none.
+func Feed(ctx context.Context, open Opener, address string, o Options) (*Report, error) {
+	v := newVisit(ctx, open, o)
+	err := checkFeed(v, address)
+	v.collector.release()
+	return v.collector.report, err
+}
+
+// Repository asks the OAI-PMH repository at address a few things, and checks
+// what it answers: what it says of itself, two pages of its records, one by
+// itself, and the errors it has to know. The address may have metadataPrefix and
+// set in its query: of which format and set the records are to be.
+//
+// An error means that the run could not be finished, as that of [Source];
+// [ErrNoSuch] that there is nothing to look at.
+func Repository(ctx context.Context, open Opener, address string, o Options) (*Report, error) {
+	v := newVisit(ctx, open, o)
+	err := checkRepository(v, address)
+	return v.collector.report, err
 }

@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"net/http"
 	"net/url"
-	"sync/atomic"
 	"time"
 
 	"lockstep/resourcesync"
@@ -22,18 +19,13 @@ const clockTick = time.Second
 
 // A walk is one run over a Source.
 type walk struct {
-	*collector
-	ctx   context.Context
-	opts  *Options
-	opn   Opener
+	*visitor
 	tally *tally // of the set at hand; nil where none is wanted
 
-	counted map[string]bool  // documents, by URI; nil if there is but one
-	served  map[string]bool  // documents whose headers were looked at
-	kinds   map[string]Kinds // of the documents met
+	served map[string]bool  // documents whose headers were looked at
+	kinds  map[string]Kinds // of the documents met
 
-	resourceLists []string     // or their indexes, where they have one
-	flaky         *atomic.Bool // something broke off or could not be reached
+	resourceLists []string // or their indexes, where they have one
 }
 
 // Source checks the Source one of whose documents is at address. From a Source
@@ -50,9 +42,8 @@ func Source(ctx context.Context, open Opener, address string, o Options) (*Repor
 // Sources is [Source] for several addresses, in one run: a document that is
 // reached from several of them is counted, and reported, once.
 func Sources(ctx context.Context, open Opener, addresses []string, o Options) (*Report, error) {
-	o = o.withDefaults()
-	c := newCollector(&o)
-	w := newWalk(ctx, c, open, &o)
+	v := newVisit(ctx, open, o)
+	c, w := v.collector, newWalk(v)
 	var err error
 	for _, address := range addresses {
 		if err = w.start(address); err != nil {
@@ -66,9 +57,8 @@ func Sources(ctx context.Context, open Opener, addresses []string, o Options) (*
 	return c.report, err
 }
 
-func newWalk(ctx context.Context, c *collector, open Opener, o *Options) *walk {
-	return &walk{collector: c, ctx: ctx, opts: o, opn: open,
-		counted: make(map[string]bool), served: make(map[string]bool), kinds: make(map[string]Kinds), flaky: new(atomic.Bool)}
+func newWalk(v *visitor) *walk {
+	return &walk{visitor: v, served: make(map[string]bool), kinds: make(map[string]Kinds)}
 }
 
 // start begins at address, whatever is there.
@@ -80,9 +70,9 @@ func (w *walk) start(address string) error {
 	if !doc.whole {
 		switch w.rootAt(address) {
 		case feedRoot:
-			return w.feed(address)
+			return checkFeed(w.visitor, address)
 		case repositoryRoot:
-			return w.response(address)
+			return checkResponseAt(w.visitor, address)
 		}
 	}
 	up := doc.header.Link(resourcesync.RelUp)
@@ -122,11 +112,11 @@ func (w *walk) single(address string) error {
 // fromPart goes up from a document of a set to its Capability List. Where that
 // cannot be had, only what stands below the document is checked.
 func (w *walk) fromPart(doc *document, up string) error {
-	p := place{w.collector, doc.uri}
+	p := w.collector.in(doc.uri)
 	above, err := w.look(up)
 	switch {
 	case errors.Is(err, ErrUnseen):
-		w.report.Unseen++
+		w.collector.report.Unseen++
 	case isMissing(err):
 		p.errorf(lacksUp[doc.kind], "", "the link up leads to %s: %v", up, err)
 	case err != nil:
@@ -145,10 +135,10 @@ func (w *walk) fromBelow(list *document) error {
 	description := ""
 	if up != "" {
 		above, err := w.document(up, nil)
-		p := place{w.collector, list.uri}
+		p := w.collector.in(list.uri)
 		switch {
 		case errors.Is(err, ErrUnseen):
-			w.report.Unseen++
+			w.collector.report.Unseen++
 		case isMissing(err):
 			p.errorf("RS-CL-04", "", "the link up leads to %s: %v", up, err)
 		case err != nil:
@@ -181,11 +171,11 @@ func names(d, what *document) bool {
 // descriptions goes through an index of Source Descriptions.
 func (w *walk) descriptions(index *document) error {
 	for i := range index.entries {
-		e, p := &index.entries[i], place{w.collector, index.uri}
+		e, p := &index.entries[i], w.collector.in(index.uri)
 		doc, err := w.document(e.Loc, nil)
 		switch {
 		case errors.Is(err, ErrUnseen):
-			w.report.Unseen++
+			w.collector.report.Unseen++
 		case isMissing(err):
 			p.errorf("RS-IDX-06", index.places[i], "%s: %v", e.Loc, err)
 		case err != nil:
@@ -211,7 +201,7 @@ func (w *walk) description(doc *document) error {
 	}
 	done := make(map[string]bool)
 	for i := range doc.entries {
-		e, p := &doc.entries[i], place{w.collector, doc.uri}
+		e, p := &doc.entries[i], w.collector.in(doc.uri)
 		if done[e.Loc] {
 			continue
 		}
@@ -219,7 +209,7 @@ func (w *walk) description(doc *document) error {
 		list, err := w.look(e.Loc)
 		switch {
 		case errors.Is(err, ErrUnseen):
-			w.report.Unseen++
+			w.collector.report.Unseen++
 			continue
 		case isMissing(err):
 			p.errorf("RS-SD-05", doc.places[i], "%s: %v", e.Loc, err)
@@ -252,7 +242,7 @@ func (w *walk) document(uri string, each eachFunc) (*document, error) {
 		return nil, err
 	}
 	defer a.Body.Close() // read as far as it is of use
-	w.alias(uri, a.URI)
+	w.collector.alias(uri, a.URI)
 	doc, err := w.read(&source{a.Body, uri, a.URI, a.Header}, each)
 	if err != nil {
 		return nil, w.broken(uri, err)
@@ -262,86 +252,12 @@ func (w *walk) document(uri string, each eachFunc) (*document, error) {
 	return doc, nil
 }
 
-// room fails if enough documents were read before uri.
-func (w *walk) room(uri string) error {
-	if len(w.counted) >= w.opts.Documents {
-		return fmt.Errorf("stopped at %s: %d documents are enough", printable(uri), w.opts.Documents)
-	}
-	return nil
-}
-
 // look is document without findings, and without what the set tallies.
 func (w *walk) look(uri string) (*document, error) { return w.quiet(uri).document(uri, nil) }
 
 // quiet returns a walk of its own that keeps nothing it finds.
 func (w *walk) quiet(uri string) *walk {
-	q := *w
-	q.tally, q.counted, q.served, q.kinds = nil, make(map[string]bool), map[string]bool{uri: true}, make(map[string]Kinds)
-	q.collector = &collector{report: &Report{}, alike: make(map[[2]string]int)}
-	return &q
-}
-
-// ask opens what r asks for.
-func (w *walk) ask(r Request) (*Answer, error) {
-	if err := w.ctx.Err(); err != nil {
-		return nil, context.Cause(w.ctx)
-	}
-	a, err := w.opn(w.ctx, r)
-	if err != nil {
-		return nil, w.broken(r.URI, err)
-	}
-	if a.URI == "" {
-		a.URI = r.URI
-	}
-	return a, nil
-}
-
-// broken makes of what hindered the reading of uri an error that isMissing,
-// unless the run itself is at its end.
-func (w *walk) broken(uri string, err error) error {
-	if w.ctx.Err() != nil {
-		return context.Cause(w.ctx)
-	}
-	if _, ok := errors.AsType[*keepError](err); ok || errors.Is(err, ErrUnseen) {
-		return err
-	}
-	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrNotModified) {
-		w.flaky.Store(true)
-	}
-	return &missingError{uri, err}
-}
-
-// A missingError reports something that was named and cannot be had.
-type missingError struct {
-	uri string
-	err error
-}
-
-func (e *missingError) Error() string {
-	if errors.Is(e.err, fs.ErrNotExist) {
-		return "nothing is there"
-	}
-	return "it cannot be had: " + e.err.Error()
-}
-
-func (e *missingError) Unwrap() error { return e.err }
-
-// isMissing reports whether err is about something named that cannot be had.
-func isMissing(err error) bool {
-	_, ok := errors.AsType[*missingError](err)
-	return ok
-}
-
-// count counts a document once.
-func (w *walk) count(uri string) {
-	if w.counted == nil {
-		w.report.Documents++
-		return
-	}
-	if !w.counted[uri] {
-		w.counted[uri] = true
-		w.report.Documents++
-	}
+	return &walk{visitor: w.visitor.quiet(), served: map[string]bool{uri: true}, kinds: make(map[string]Kinds)}
 }
 
 // headers looks at how a document is served.
@@ -354,7 +270,7 @@ func (w *walk) headers(doc *document, h http.Header) {
 		return
 	}
 	w.served[doc.uri] = true
-	p := place{w.collector, doc.uri}
+	p := w.collector.in(doc.uri)
 	switch t := baseType(h.Get("Content-Type")); t {
 	case "application/xml", "application/gzip", "application/x-gzip":
 	default:
@@ -390,11 +306,4 @@ func originOf(uri string) (origin, path string) {
 		return "", ""
 	}
 	return u.Scheme + "://" + u.Host, u.Path
-}
-
-// discard reads what is left of a small answer, so that its connection can be
-// used again, and closes it.
-func discard(body io.ReadCloser) {
-	_, _ = io.CopyN(io.Discard, body, 4<<10)
-	_ = body.Close() // nothing of it is wanted
 }
