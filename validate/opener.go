@@ -101,6 +101,9 @@ var ErrBase = errors.New("cannot tell the URL it is served at")
 // maxSniff caps what is read to find the base of a directory.
 const maxSniff = 1 << 20
 
+// maxLocs is how many entries of a Source Description are tried for that.
+const maxLocs = 20
+
 // DirBase returns the URL a directory with a Source Description is served at:
 // what is left of the URI of a Capability List without the name of its file.
 func DirBase(dir string) (string, error) {
@@ -130,7 +133,7 @@ func DirBase(dir string) (string, error) {
 // locsOf returns the URIs a document names, as far as it can be read.
 func locsOf(r io.Reader) (locs []string) {
 	for e, err := range resourcesync.NewReader(r, resourcesync.ReaderOptions{MaxBytes: maxSniff}).Entries() {
-		if err != nil || len(locs) == maxAlike {
+		if err != nil || len(locs) == maxLocs {
 			break
 		}
 		locs = append(locs, e.Loc)

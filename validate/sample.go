@@ -327,7 +327,7 @@ func (s *set) coverage(p place, a *Answer) {
 		if !known {
 			doc, err := s.look(to)
 			good = errors.Is(err, ErrUnseen) || err == nil && doc.kind == KindCapabilityList
-			if len(s.linked) < maxAlike {
+			if len(s.linked) < maxLinked {
 				s.linked[to] = good
 			}
 		}
@@ -336,6 +336,9 @@ func (s *set) coverage(p place, a *Answer) {
 		}
 	}
 }
+
+// maxLinked caps the targets of Link headers that are remembered.
+const maxLinked = 20
 
 // linkTargets returns where the Link headers with relation rel lead. What is
 // not well formed is left out: it says nothing.
