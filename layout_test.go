@@ -57,8 +57,9 @@ var rooms = []room{
 	{"memento/mementotest", "memento", "github.com/google/go-cmp"},
 	{"bitstream", "catalog resourcesync blob patch memento vault", "golang.org/x/sync"},
 	{"discover", "atompmh oaipmh resourcesync internal/fetch websub", "golang.org/x/net"},
-	{"validate", "atompmh resourcesync internal/extsort internal/nesting internal/xmlscan oaipmh", ""},
-	{"validate/validatetest", "validate", ""},
+	{"validate/finding", "", ""},
+	{"validate", "validate/finding atompmh resourcesync internal/extsort internal/nesting internal/xmlscan oaipmh", ""},
+	{"validate/validatetest", "validate validate/finding", ""},
 	{"hub", "websub internal/fetch internal/trust", "golang.org/x/sync"},
 	{"hub/hubtest", "hub", "github.com/google/go-cmp"},
 	// roles

@@ -21,6 +21,7 @@ import (
 	"lockstep/resourcesync"
 	"lockstep/source"
 	"lockstep/validate"
+	"lockstep/validate/finding"
 )
 
 // A told is one change, as a notification or a Change List tells it.
@@ -80,7 +81,7 @@ func readPayload(t testing.TB, topic string, header http.Header, body []byte) pa
 		return p
 	}
 	for _, f := range rep.Findings {
-		if f.Level == validate.Error || f.Level == validate.Warning {
+		if f.Level == finding.Error || f.Level == finding.Warning {
 			t.Errorf("validate finds %+v in\n%s", f, body)
 		}
 	}

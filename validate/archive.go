@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"lockstep/resourcesync"
+	"lockstep/validate/finding"
 )
 
 // coreOf tells of which documents an archive is one.
@@ -17,7 +18,7 @@ var coreOf = map[resourcesync.Capability]resourcesync.Capability{
 // archived checks an entry of an archive: the times of the document it names.
 func (c *checker) archived(e *resourcesync.Entry) {
 	if !first(c.names, e.Loc) {
-		c.advisef("RA-DOC-09", c.at(), "%s has a second entry", e.Loc)
+		c.Advisef("RA-DOC-09", c.at(), "%s has a second entry", e.Loc)
 	}
 	if coreOf[c.doc.header.Capability].Changes() {
 		c.archivedChanges(e)
@@ -26,10 +27,10 @@ func (c *checker) archived(e *resourcesync.Entry) {
 	switch {
 	case e.At.IsZero():
 		if c.lacks("at", true) {
-			c.advisef("RA-DOC-07", c.at(), "an entry without at")
+			c.Advisef("RA-DOC-07", c.at(), "an entry without at")
 		}
 	case c.last != nil && e.At.Compare(c.last.At) < 0:
-		c.advisef("RA-RES-03", c.at(), "at %s is before that of the entry in front, %s", e.At, c.last.At)
+		c.Advisef("RA-RES-03", c.at(), "at %s is before that of the entry in front, %s", e.At, c.last.At)
 	}
 }
 
@@ -37,12 +38,12 @@ func (c *checker) archivedChanges(e *resourcesync.Entry) {
 	last := c.last
 	switch {
 	case e.From.IsZero() || e.Until.IsZero():
-		c.advisef("RA-DOC-07", c.at(), "an entry without from and until")
+		c.Advisef("RA-DOC-07", c.at(), "an entry without from and until")
 	case last == nil || last.From.IsZero() || last.Until.IsZero():
 	case e.From.Compare(last.From) < 0:
-		c.errorf("RA-CHG-03", c.at(), "from %s is before that of the entry in front, %s", e.From, last.From)
+		c.Errorf("RA-CHG-03", c.at(), "from %s is before that of the entry in front, %s", e.From, last.From)
 	case e.From.Compare(last.Until) != 0:
-		c.advisef("RA-CHG-04", c.at(), "from %s is not the until of the entry in front, %s", e.From, last.Until)
+		c.Advisef("RA-CHG-04", c.at(), "from %s is not the until of the entry in front, %s", e.From, last.Until)
 	}
 }
 
@@ -56,16 +57,16 @@ func (s *set) archive(docs []*document) error {
 	var last *resourcesync.Entry
 	for k, doc := range docs {
 		for i := range doc.entries {
-			e, p := &doc.entries[i], s.collector.in(doc.uri)
+			e, p := &doc.entries[i], s.collector.In(doc.uri)
 			if done[e.Loc] {
 				if k > 0 {
-					p.advisef("RA-DOC-09", doc.places[i], "%s stands in another part, too", e.Loc)
+					p.Advisef("RA-DOC-09", doc.places[i], "%s stands in another part, too", e.Loc)
 				}
 				continue
 			}
 			done[e.Loc] = true
 			if i == 0 && last != nil && !last.From.IsZero() && !e.From.IsZero() && e.From.Compare(last.From) < 0 {
-				p.errorf("RA-CHG-03", doc.places[i], "from %s is before %s in the part in front", e.From, last.From)
+				p.Errorf("RA-CHG-03", doc.places[i], "from %s is before %s in the part in front", e.From, last.From)
 			}
 			if last = e; e.Until.Compare(s.archivedUntil) > 0 && doc.header.Capability == resourcesync.ChangeListArchive {
 				s.archivedUntil = e.Until
@@ -80,37 +81,37 @@ func (s *set) archive(docs []*document) error {
 
 // archivedAt checks the document that entry i of an archive names.
 func (s *set) archivedAt(archive *document, i int) error {
-	e, at, p := &archive.entries[i], archive.places[i], s.collector.in(archive.uri)
+	e, at, p := &archive.entries[i], archive.places[i], s.collector.In(archive.uri)
 	doc, err := s.document(e.Loc, nil)
 	switch {
 	case errors.Is(err, ErrUnseen):
-		s.collector.report.Unseen++
+		s.collector.Report.Unseen++
 		return nil
 	case isMissing(err):
-		p.errorf("RA-GEN-09", at, "%s: %v", e.Loc, err)
+		p.Errorf("RA-GEN-09", at, "%s: %v", e.Loc, err)
 		return nil
 	case err != nil:
 		return err
 	case !doc.whole:
 		return nil // told where it is
 	case doc.header.Capability != coreOf[archive.header.Capability]:
-		p.errorf("RA-GEN-03", at, "%s is a %s", e.Loc, doc.kind)
+		p.Errorf("RA-GEN-03", at, "%s is a %s", e.Loc, doc.kind)
 		return nil
 	}
 	s.archivedTimes(p, at, e, &doc.header)
 	if s.upElsewhere(doc) {
-		s.collector.in(doc.uri).errorf(lacksUp[doc.kind], "", "the link up leads to %s, not to the Capability List", doc.header.Link(resourcesync.RelUp))
+		s.collector.In(doc.uri).Errorf(lacksUp[doc.kind], "", "the link up leads to %s, not to the Capability List", doc.header.Link(resourcesync.RelUp))
 	}
 	if doc.header.Link(resourcesync.RelArchives) == "" {
-		s.collector.in(doc.uri).advisef("RA-GEN-12", "", "an archived document without a link archives")
+		s.collector.In(doc.uri).Advisef("RA-GEN-12", "", "an archived document without a link archives")
 	}
 	docs := []*document{doc}
-	if doc.kind&indexes != 0 {
+	if doc.kind&finding.Indexes != 0 {
 		if docs, _, err = s.parts(doc); err != nil {
 			return err
 		}
 	}
-	if doc.kind&(KindResourceDump|KindResourceDumpIndex|KindChangeDump|KindChangeDumpIndex) == 0 {
+	if doc.kind&(finding.KindResourceDump|finding.KindResourceDumpIndex|finding.KindChangeDump|finding.KindChangeDumpIndex) == 0 {
 		return nil
 	}
 	return s.archivedPackages(docs)
@@ -118,9 +119,9 @@ func (s *set) archivedAt(archive *document, i int) error {
 
 // archivedTimes compares what an entry of an archive says with what the
 // archived document says.
-func (s *set) archivedTimes(p place, at string, e *resourcesync.Entry, h *resourcesync.Header) {
+func (s *set) archivedTimes(p finding.Place, at string, e *resourcesync.Entry, h *resourcesync.Header) {
 	if h.Capability.Changes() && h.Open() {
-		p.advisef("RA-GEN-10", at, "%s is open", e.Loc)
+		p.Advisef("RA-GEN-10", at, "%s is open", e.Loc)
 		return
 	}
 	for _, t := range []struct {
@@ -128,7 +129,7 @@ func (s *set) archivedTimes(p place, at string, e *resourcesync.Entry, h *resour
 		said, there resourcesync.Datetime
 	}{{"at", e.At, h.At}, {"completed", e.Completed, h.Completed}, {"from", e.From, h.From}, {"until", e.Until, h.Until}} {
 		if !t.said.IsZero() && t.said.Compare(t.there) != 0 {
-			p.advisef("RA-DOC-10", at, "%s %s, but %s says %s", t.name, t.said, e.Loc, said(t.there))
+			p.Advisef("RA-DOC-10", at, "%s %s, but %s says %s", t.name, t.said, e.Loc, said(t.there))
 			return
 		}
 	}
@@ -145,9 +146,9 @@ func (s *set) archivedPackages(docs []*document) error {
 			r.Close()
 			switch {
 			case errors.Is(err, ErrUnseen):
-				s.collector.report.Unseen++
+				s.collector.Report.Unseen++
 			case isMissing(err):
-				s.collector.in(d.uri).errorf("RA-GEN-09", d.places[i], "%s: %v", e.Loc, err)
+				s.collector.In(d.uri).Errorf("RA-GEN-09", d.places[i], "%s: %v", e.Loc, err)
 			case err != nil:
 				return err
 			}
@@ -167,17 +168,17 @@ func (s *set) linksArchives(doc *document) error {
 		s.archiveLinks = make(map[string]bool)
 	}
 	s.archiveLinks[to] = true
-	p := s.collector.in(doc.uri)
+	p := s.collector.In(doc.uri)
 	there, err := s.look(to)
 	switch {
 	case errors.Is(err, ErrUnseen):
-		s.collector.report.Unseen++
+		s.collector.Report.Unseen++
 	case isMissing(err):
-		p.errorf("RA-ADV-03", "root", "the link archives leads to %s: %v", to, err)
+		p.Errorf("RA-ADV-03", "root", "the link archives leads to %s: %v", to, err)
 	case err != nil:
 		return err
 	case coreOf[there.header.Capability] != doc.header.Capability:
-		p.errorf("RA-ADV-03", "root", "the link archives leads to a %s of capability %s", there.kind, there.header.Capability)
+		p.Errorf("RA-ADV-03", "root", "the link archives leads to a %s of capability %s", there.kind, there.header.Capability)
 	}
 	return nil
 }

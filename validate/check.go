@@ -4,12 +4,13 @@ import (
 	"time"
 
 	"lockstep/resourcesync"
+	"lockstep/validate/finding"
 )
 
 // A checker looks at a document, entry by entry, for what the Reader has no
 // warning for.
 type checker struct {
-	place
+	finding.Place
 	doc    *document
 	now    time.Time
 	reader *resourcesync.Reader
@@ -21,8 +22,8 @@ type checker struct {
 	noSHA256 bool // told
 }
 
-func newChecker(p place, doc *document, now time.Time, r *resourcesync.Reader) *checker {
-	return &checker{place: p, doc: doc, now: now, reader: r, names: make(map[string]bool), paths: make(map[string]bool)}
+func newChecker(p finding.Place, doc *document, now time.Time, r *resourcesync.Reader) *checker {
+	return &checker{Place: p, doc: doc, now: now, reader: r, names: make(map[string]bool), paths: make(map[string]bool)}
 }
 
 // lacks reports whether the entry at hand has no attribute of that name: not one
@@ -32,7 +33,7 @@ func (c *checker) lacks(name string, missing bool) bool {
 }
 
 // at returns where the entry at hand is.
-func (c *checker) at() string { return position(c.reader.Position()) }
+func (c *checker) at() string { return finding.Position(c.reader.Position()) }
 
 // first reports whether name is met for the first time, as far as that can be
 // told in bounded memory.
@@ -49,35 +50,35 @@ func first(names map[string]bool, name string) bool {
 // entry checks the next entry.
 func (c *checker) entry(e *resourcesync.Entry) {
 	if n := len(e.Loc); n < 12 || n > 2048 {
-		c.warnf("RS-XML-10", c.at(), "a loc of %d characters", n)
+		c.Warnf("RS-XML-10", c.at(), "a loc of %d characters", n)
 	}
 	if len(e.Hashes) > 0 && e.Hashes.Get(resourcesync.SHA256) == "" && !c.noSHA256 {
 		c.noSHA256 = true
-		c.advisef("RS-HASH-02", c.at(), "a hash, but not by sha-256")
+		c.Advisef("RS-HASH-02", c.at(), "a hash, but not by sha-256")
 	}
 	switch k := c.doc.kind; {
-	case k&(KindDescription|KindDescriptionIndex) != 0:
+	case k&(finding.KindDescription|finding.KindDescriptionIndex) != 0:
 		c.description(e)
-	case k == KindCapabilityList:
+	case k == finding.KindCapabilityList:
 		c.capability(e)
-	case k&indexes != 0:
+	case k&finding.Indexes != 0:
 		c.part(e)
-	case k&(KindResourceDump|KindChangeDump) != 0:
+	case k&(finding.KindResourceDump|finding.KindChangeDump) != 0:
 		c.dumped(e)
-	case k == KindArchive:
+	case k == finding.KindArchive:
 		c.archived(e)
-	case k == KindArchiveIndex && !first(c.names, e.Loc):
-		c.advisef("RA-DOC-09", c.at(), "%s has a second entry", e.Loc)
-	case k&manifests != 0:
+	case k == finding.KindArchiveIndex && !first(c.names, e.Loc):
+		c.Advisef("RA-DOC-09", c.at(), "%s has a second entry", e.Loc)
+	case k&finding.Manifests != 0:
 		c.packed(e)
 	}
-	if c.doc.kind&events != 0 {
+	if c.doc.kind&finding.Events != 0 {
 		c.change(e)
 	}
 	if len(e.Links) > 0 {
 		c.links(e)
 	}
-	if c.doc.kind&(indexes|KindChangeDump|KindArchive) != 0 {
+	if c.doc.kind&(finding.Indexes|finding.KindChangeDump|finding.KindArchive) != 0 {
 		c.last = &resourcesync.Entry{Loc: e.Loc, Metadata: e.Metadata}
 	}
 }
@@ -85,19 +86,19 @@ func (c *checker) entry(e *resourcesync.Entry) {
 // description checks an entry of a Source Description.
 func (c *checker) description(e *resourcesync.Entry) {
 	if !first(c.names, e.Loc) {
-		c.advisef("RS-SD-04", c.at(), "%s has a second entry", e.Loc)
+		c.Advisef("RS-SD-04", c.at(), "%s has a second entry", e.Loc)
 	}
-	if c.doc.kind == KindDescriptionIndex {
+	if c.doc.kind == finding.KindDescriptionIndex {
 		if e.Capability != "" && e.Capability != resourcesync.Description {
-			c.errorf("RS-IDX-10", c.at(), "capability %s in an index of Source Descriptions", e.Capability)
+			c.Errorf("RS-IDX-10", c.at(), "capability %s in an index of Source Descriptions", e.Capability)
 		}
 		return
 	}
 	if e.Capability != "" && e.Capability != resourcesync.CapabilityList {
-		c.errorf("RS-SD-06", c.at(), "capability %s, where capabilitylist belongs", e.Capability)
+		c.Errorf("RS-SD-06", c.at(), "capability %s, where capabilitylist belongs", e.Capability)
 	}
 	if e.Link(resourcesync.RelDescribedBy) == "" {
-		c.warnf("RS-SD-07", c.at(), "no link describedby to information about the set")
+		c.Warnf("RS-SD-07", c.at(), "no link describedby to information about the set")
 	}
 }
 
@@ -105,57 +106,57 @@ func (c *checker) description(e *resourcesync.Entry) {
 func (c *checker) capability(e *resourcesync.Entry) {
 	switch e.Capability {
 	case resourcesync.ResourceDumpManifest, resourcesync.ChangeDumpManifest, resourcesync.CapabilityList, resourcesync.Description:
-		c.advisef("RS-CL-12", c.at(), "an entry with capability %s", e.Capability)
+		c.Advisef("RS-CL-12", c.at(), "an entry with capability %s", e.Capability)
 	case resourcesync.ChangeNotification:
 		if e.Link(resourcesync.RelHub) == "" {
-			c.errorf("RN-CH-07", c.at(), "an entry for change-notification without a link hub")
+			c.Errorf("RN-CH-07", c.at(), "an entry for change-notification without a link hub")
 		}
 		return
 	}
 	// A capability of another specification may be notified of by a hub, too.
-	if e.Link(resourcesync.RelHub) != "" && kindOf(&resourcesync.Header{Capability: e.Capability}) != KindUnknown {
-		c.advisef("RS-LN-04", c.at(), "a link hub in an entry for %s", e.Capability)
+	if e.Link(resourcesync.RelHub) != "" && kindOf(&resourcesync.Header{Capability: e.Capability}) != finding.KindUnknown {
+		c.Advisef("RS-LN-04", c.at(), "a link hub in an entry for %s", e.Capability)
 	}
 }
 
 // Rules of indexes: the same ones under the names they have for each kind.
 type indexRules struct{ twice, order, times, from string }
 
-var indexRule = map[Kinds]indexRules{
-	KindResourceListIndex: {twice: "RS-RLI-02", times: "RS-RLI-03"},
-	KindResourceDumpIndex: {twice: "RS-RDI-01", times: "RS-RDI-01"},
-	KindChangeListIndex:   {twice: "RS-CHI-03", order: "RS-CHI-02", times: "RS-CHI-05", from: "RS-CHI-03"},
-	KindChangeDumpIndex:   {twice: "RS-CDI-01", order: "RS-CDI-01", times: "RS-CDI-01", from: "RS-CDI-01"},
+var indexRule = map[finding.Kinds]indexRules{
+	finding.KindResourceListIndex: {twice: "RS-RLI-02", times: "RS-RLI-03"},
+	finding.KindResourceDumpIndex: {twice: "RS-RDI-01", times: "RS-RDI-01"},
+	finding.KindChangeListIndex:   {twice: "RS-CHI-03", order: "RS-CHI-02", times: "RS-CHI-05", from: "RS-CHI-03"},
+	finding.KindChangeDumpIndex:   {twice: "RS-CDI-01", order: "RS-CDI-01", times: "RS-CDI-01", from: "RS-CDI-01"},
 }
 
 // part checks an entry of an index.
 func (c *checker) part(e *resourcesync.Entry) {
 	r, h := indexRule[c.doc.kind], &c.doc.header
 	if !first(c.names, e.Loc) {
-		c.errorf(r.twice, c.at(), "%s has a second entry", e.Loc)
+		c.Errorf(r.twice, c.at(), "%s has a second entry", e.Loc)
 	}
-	if c.doc.kind&snapshots != 0 {
+	if c.doc.kind&finding.Snapshots != 0 {
 		c.snapshotPart(e, r, h)
 		return
 	}
 	if e.From.IsZero() {
 		if c.lacks("from", true) {
-			c.warnf(r.from, c.at(), "an entry without from")
+			c.Warnf(r.from, c.at(), "an entry without from")
 		}
 		return
 	}
 	last := c.last
 	switch {
 	case last != nil && !last.From.IsZero() && e.From.Compare(last.From) < 0:
-		c.errorf(r.order, c.at(), "from %s is before that of the part in front, %s", e.From, last.From)
+		c.Errorf(r.order, c.at(), "from %s is before that of the part in front, %s", e.From, last.From)
 	case c.open:
-		c.advisef(r.times, c.at(), "the part in front is open: only the last can be")
+		c.Advisef(r.times, c.at(), "the part in front is open: only the last can be")
 	case last != nil && !last.Until.IsZero() && e.From.Compare(last.Until) != 0:
-		c.advisef(r.times, c.at(), "from %s is not the until of the part in front, %s", e.From, last.Until)
+		c.Advisef(r.times, c.at(), "from %s is not the until of the part in front, %s", e.From, last.Until)
 	case last == nil && !h.FromUnproven && e.From.Compare(h.From) != 0:
-		c.advisef(r.times, c.at(), "the first part begins at %s, the index at %s", e.From, h.From)
+		c.Advisef(r.times, c.at(), "the first part begins at %s, the index at %s", e.From, h.From)
 	case !h.Until.IsZero() && (e.Until.IsZero() || e.Until.Compare(h.Until) > 0):
-		c.advisef(r.times, c.at(), "a part that does not end by the until of the index, %s", h.Until)
+		c.Advisef(r.times, c.at(), "a part that does not end by the until of the index, %s", h.Until)
 	}
 	c.open = e.Until.IsZero()
 }
@@ -164,60 +165,60 @@ func (c *checker) part(e *resourcesync.Entry) {
 func (c *checker) snapshotPart(e *resourcesync.Entry, r indexRules, h *resourcesync.Header) {
 	switch {
 	case !e.At.IsZero() && !h.At.IsZero() && e.At.Compare(h.At) < 0:
-		c.advisef(r.times, c.at(), "at %s is before that of the index, %s", e.At, h.At)
+		c.Advisef(r.times, c.at(), "at %s is before that of the index, %s", e.At, h.At)
 	case !h.Completed.IsZero() && e.Completed.Compare(h.Completed) > 0:
-		c.advisef(r.times, c.at(), "completed %s is after that of the index, %s", e.Completed, h.Completed)
+		c.Advisef(r.times, c.at(), "completed %s is after that of the index, %s", e.Completed, h.Completed)
 	}
 }
 
 // dumped checks an entry of a dump: a package.
 func (c *checker) dumped(e *resourcesync.Entry) {
 	twice, advised := "RS-RD-02", "RS-RD-03"
-	if c.doc.kind == KindChangeDump {
+	if c.doc.kind == finding.KindChangeDump {
 		twice, advised = "RS-CD-02", "RS-CD-02"
 	}
 	if !first(c.names, e.Loc) {
-		c.errorf(twice, c.at(), "%s has a second entry", e.Loc)
+		c.Errorf(twice, c.at(), "%s has a second entry", e.Loc)
 	}
 	switch {
 	case c.lacks("type", e.Type == ""):
-		c.warnf(advised, c.at(), "a package without type")
+		c.Warnf(advised, c.at(), "a package without type")
 	case e.Type != "" && baseType(e.Type) != "application/zip":
-		c.warnf("RS-RD-05", c.at(), "a package of type %s", e.Type)
+		c.Warnf("RS-RD-05", c.at(), "a package of type %s", e.Type)
 	}
 	if c.lacks("length", !e.HasLength) {
-		c.warnf(advised, c.at(), "a package without length")
+		c.Warnf(advised, c.at(), "a package without length")
 	}
-	if c.doc.kind != KindChangeDump {
+	if c.doc.kind != finding.KindChangeDump {
 		return
 	}
 	if c.lacks("from", e.From.IsZero()) {
-		c.warnf(advised, c.at(), "a package without from")
+		c.Warnf(advised, c.at(), "a package without from")
 	}
 	if c.lacks("until", e.Until.IsZero()) {
-		c.advisef("RS-CD-06", c.at(), "a package without until")
+		c.Advisef("RS-CD-06", c.at(), "a package without until")
 	}
 	last := c.last
 	switch {
 	case last == nil || last.From.IsZero() || e.From.IsZero():
 	case e.From.Compare(last.From) < 0:
-		c.warnf("RS-CD-03", c.at(), "from %s is before that of the package in front, %s", e.From, last.From)
+		c.Warnf("RS-CD-03", c.at(), "from %s is before that of the package in front, %s", e.From, last.From)
 	case !last.Until.IsZero() && e.From.Compare(last.Until) != 0:
-		c.advisef("RS-MD-11", c.at(), "from %s is not the until of the package in front, %s", e.From, last.Until)
+		c.Advisef("RS-MD-11", c.at(), "from %s is not the until of the package in front, %s", e.From, last.Until)
 	}
 }
 
 // packed checks an entry of a manifest.
 func (c *checker) packed(e *resourcesync.Entry) {
-	changes := c.doc.kind == KindChangeDumpManifest
+	changes := c.doc.kind == finding.KindChangeDumpManifest
 	if e.Change == resourcesync.Deleted {
 		return
 	}
 	if changes && c.lacks("path", e.Path == "") {
 		if hasPatch(e) { // the text of the standard wants both, an example of it has the patch alone
-			c.warnf("RS-CDM-04", c.at(), "%s with a patch only, without path of the whole", e.Change)
+			c.Warnf("RS-CDM-04", c.at(), "%s with a patch only, without path of the whole", e.Change)
 		} else {
-			c.errorf("RS-CDM-04", c.at(), "%s without path", e.Change)
+			c.Errorf("RS-CDM-04", c.at(), "%s without path", e.Change)
 		}
 	}
 	rule := "RS-RDM-03"
@@ -225,52 +226,52 @@ func (c *checker) packed(e *resourcesync.Entry) {
 		rule = "RS-CDM-05"
 	}
 	if e.Path != "" && !first(c.paths, e.Path) {
-		c.advisef(rule, c.at(), "path %s is that of an entry in front, too", e.Path)
+		c.Advisef(rule, c.at(), "path %s is that of an entry in front, too", e.Path)
 	}
 	if c.lacks("type", e.Type == "") {
 		if changes {
 			rule = "RS-CDM-04"
 		}
-		c.warnf(rule, c.at(), "an entry without type")
+		c.Warnf(rule, c.at(), "an entry without type")
 	}
 }
 
 // change checks an entry that tells of a change.
 func (c *checker) change(e *resourcesync.Entry) {
 	if c.lacks("datetime", e.Datetime.IsZero()) {
-		c.advisef("RS-EM-03", c.at(), "a change without datetime")
+		c.Advisef("RS-EM-03", c.at(), "a change without datetime")
 	}
 	if e.Change == resourcesync.Deleted && !e.Lastmod.IsZero() && !e.Datetime.IsZero() {
-		c.advisef("RS-CHL-08", c.at(), "a deletion with lastmod")
+		c.Advisef("RS-CHL-08", c.at(), "a deletion with lastmod")
 	}
 }
 
 // end checks what the document says of itself.
 func (c *checker) end(h *resourcesync.Header) {
 	switch k := c.doc.kind; {
-	case k == KindSitemap:
+	case k == finding.KindSitemap:
 		if !c.doc.faulted && h.Capability == "" { // else it is said behind the entries
-			c.errorf("RS-MD-01", "root", "a plain Sitemap: nothing at the root says what kind of document it is")
+			c.Errorf("RS-MD-01", "root", "a plain Sitemap: nothing at the root says what kind of document it is")
 		}
 		return
-	case k&(KindDescription|KindDescriptionIndex) != 0 && h.Link(resourcesync.RelUp) != "":
-		c.advisef("RS-SD-02", "root", "a Source Description with a link up")
-	case k == KindDescription && h.Link(resourcesync.RelDescribedBy) == "":
-		c.warnf("RS-SD-03", "root", "no link describedby to information about the Source")
-	case k == KindCapabilityList && h.Link(resourcesync.RelDescribedBy) == "":
-		c.warnf("RS-CL-05", "root", "no link describedby to information about the set")
-	case k&anyIndex != 0 && h.Link(resourcesync.RelIndex) != "":
-		c.errorf("RS-IDX-04", "root", "an index that is part of an index")
-	case k == KindNotification && h.Until.IsZero() && !c.doc.root.has(0, "until"):
-		c.errorf("RN-PL-02", "root", "a notification without until")
-	case k == KindChangeDumpManifest && h.Until.IsZero() && !c.doc.root.has(0, "until"):
-		c.advisef("RS-CDM-01", "root", "a manifest without until")
+	case k&(finding.KindDescription|finding.KindDescriptionIndex) != 0 && h.Link(resourcesync.RelUp) != "":
+		c.Advisef("RS-SD-02", "root", "a Source Description with a link up")
+	case k == finding.KindDescription && h.Link(resourcesync.RelDescribedBy) == "":
+		c.Warnf("RS-SD-03", "root", "no link describedby to information about the Source")
+	case k == finding.KindCapabilityList && h.Link(resourcesync.RelDescribedBy) == "":
+		c.Warnf("RS-CL-05", "root", "no link describedby to information about the set")
+	case k&finding.AnyIndex != 0 && h.Link(resourcesync.RelIndex) != "":
+		c.Errorf("RS-IDX-04", "root", "an index that is part of an index")
+	case k == finding.KindNotification && h.Until.IsZero() && !c.doc.root.has(0, "until"):
+		c.Errorf("RN-PL-02", "root", "a notification without until")
+	case k == finding.KindChangeDumpManifest && h.Until.IsZero() && !c.doc.root.has(0, "until"):
+		c.Advisef("RS-CDM-01", "root", "a manifest without until")
 	}
 	if !h.Until.IsZero() && h.Until.Time().After(c.now.Add(clockSkew)) {
-		c.advisef("RS-AMB-25", "root", "until %s lies in the future", h.Until)
+		c.Advisef("RS-AMB-25", "root", "until %s lies in the future", h.Until)
 	}
 	if !h.Modified.IsZero() && !h.Approximate && !h.FromUnproven {
-		c.errorf("RS-XML-07", "root", "modified at the root, which the standard has given up")
+		c.Errorf("RS-XML-07", "root", "modified at the root, which the standard has given up")
 	}
 	for i := range h.Links {
 		c.rootLink(&h.Links[i])

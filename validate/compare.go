@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"lockstep/resourcesync"
+	"lockstep/validate/finding"
 )
 
 // A span is the time a document speaks of, in nanoseconds.
@@ -21,13 +22,13 @@ const maxEvents = 10_000
 func (w *walk) tallyEntry(number, n int, doc *document, e *resourcesync.Entry) error {
 	r := record{change: e.Change, length: -1}
 	switch doc.kind {
-	case KindResourceList:
+	case finding.KindResourceList:
 		r.about = listed
-	case KindResourceDumpManifest:
+	case finding.KindResourceDumpManifest:
 		r.about = dumped
-	case KindChangeList:
+	case finding.KindChangeList:
 		r.about = changed
-	case KindChangeDumpManifest:
+	case finding.KindChangeDumpManifest:
 		r.about = repeats
 	default:
 		return nil
@@ -136,7 +137,7 @@ func (g *group) where(r *record) string {
 }
 
 func (g *group) find(r *record, rule, format string, args ...any) {
-	g.collector.in(g.tally.document(r)).add(rule, levelOfComparison(rule), r.location(), fmt.Sprintf(format, args...))
+	g.collector.In(g.tally.document(r)).Add(rule, levelOfComparison(rule), r.location(), fmt.Sprintf(format, args...))
 }
 
 // finish compares what is said of the resource, and begins anew.
@@ -286,9 +287,9 @@ func spanOf(from, to resourcesync.Datetime) *span {
 
 // levelOfComparison is the level of a rule about what documents say together:
 // that changes of one resource have different datetimes is a rule of ours.
-func levelOfComparison(rule string) Level {
+func levelOfComparison(rule string) finding.Level {
 	if rule == "RS-CHL-07" {
-		return Advice
+		return finding.Advice
 	}
-	return Error
+	return finding.Error
 }

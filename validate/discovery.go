@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"lockstep/validate/finding"
 )
 
 // wellKnown checks that the Source Description is where everybody looks for it
@@ -17,18 +19,18 @@ func (w *walk) wellKnown(doc *document) error {
 	if origin == "" || path == wellKnownPath {
 		return nil
 	}
-	p := w.collector.in(doc.uri)
+	p := w.collector.In(doc.uri)
 	there, err := w.look(origin + wellKnownPath)
 	switch {
 	case errors.Is(err, ErrUnseen):
-		w.collector.report.Unseen++
+		w.collector.Report.Unseen++
 	case isMissing(err):
-		p.warnf("RS-SD-09", "", "%s: %v", origin+wellKnownPath, err)
+		p.Warnf("RS-SD-09", "", "%s: %v", origin+wellKnownPath, err)
 	case err != nil:
 		return err
-	case there.kind == KindDescriptionIndex || there.kind == KindDescription && sameEntries(there, doc):
+	case there.kind == finding.KindDescriptionIndex || there.kind == finding.KindDescription && sameEntries(there, doc):
 	default:
-		p.warnf("RS-SD-09", "", "%s is another document", origin+wellKnownPath)
+		p.Warnf("RS-SD-09", "", "%s is another document", origin+wellKnownPath)
 	}
 	return nil
 }
@@ -82,7 +84,7 @@ func (w *walk) robots() error {
 
 // sitemaps checks the lines of a robots.txt that name Sitemaps.
 func (w *walk) sitemaps(origin string, text []byte) {
-	p := w.collector.in(origin + "/robots.txt")
+	p := w.collector.In(origin + "/robots.txt")
 	named := make(map[string]bool)
 	lines := bufio.NewScanner(bytes.NewReader(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))))
 	lines.Buffer(nil, maxRobots+1)
@@ -93,19 +95,19 @@ func (w *walk) sitemaps(origin string, text []byte) {
 		}
 		value, _, _ = strings.Cut(value, " #")
 		value = strings.TrimSpace(value)
-		at := position(n, 1)
+		at := finding.Position(n, 1)
 		if u, err := url.Parse(value); err != nil || !u.IsAbs() {
-			p.warnf("RS-DISC-07", at, "Sitemap: %s is no absolute URI", value)
+			p.Warnf("RS-DISC-07", at, "Sitemap: %s is no absolute URI", value)
 			continue
 		}
 		named[value] = true
-		if k, known := w.kinds[value]; known && k&(KindResourceList|KindResourceListIndex|KindSitemap) == 0 {
-			p.warnf("RS-SMC-01", at, "names %s, a %s, which is nothing for search engines", value, k)
+		if k, known := w.kinds[value]; known && k&(finding.KindResourceList|finding.KindResourceListIndex|finding.KindSitemap) == 0 {
+			p.Warnf("RS-SMC-01", at, "names %s, a %s, which is nothing for search engines", value, k)
 		}
 	}
 	for _, uri := range w.resourceLists {
 		if own, _ := originOf(uri); own == origin && !named[uri] {
-			p.advisef("RS-DISC-07", "", "does not name the Resource List %s", uri)
+			p.Advisef("RS-DISC-07", "", "does not name the Resource List %s", uri)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/validate"
+	"lockstep/validate/finding"
 )
 
 var update = flag.Bool("update", false, "rewrite the generated part of docs/requirements.md")
@@ -94,11 +94,11 @@ const definedRequirements = `RS-RD-01 RS-RD-02 RS-RD-03 RS-RD-04 RS-RD-05 RS-RD-
 func ruleTable() string {
 	var b strings.Builder
 	b.WriteString("| level | rule | applies to | rule text | follows from | also |\n|---|---|---|---|---|---|\n")
-	for _, r := range validate.Rules() {
+	for _, r := range finding.Rules() {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", r.Level, r.ID, r.Kinds, r.Words, r.Section, strings.Join(strings.Fields(r.Covers), ", "))
 	}
 	b.WriteString("\nRequirements for a Source that cannot be checked from outside:\n\n| why | requirements |\n|---|---|\n")
-	for _, u := range validate.Unseen() {
+	for _, u := range finding.Unseen() {
 		fmt.Fprintf(&b, "| %s | %s |\n", u.Why, strings.Join(u.IDs, ", "))
 	}
 	return b.String()

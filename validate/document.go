@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"lockstep/resourcesync"
+	"lockstep/validate/finding"
 )
 
 // A document is one that was read.
 type document struct {
 	uri, final string
-	kind       Kinds
+	kind       finding.Kinds
 	header     resourcesync.Header
 	entries    []resourcesync.Entry // of those whose entries are documents or packages
 	places     []string             // of the entries
@@ -31,7 +32,7 @@ const (
 	maxListed = 2 * resourcesync.MaxEntries
 
 	// keptKinds are those whose entries are kept.
-	keptKinds = KindDescription | KindDescriptionIndex | KindCapabilityList | KindResourceDump | KindChangeDump | KindArchive | anyIndex
+	keptKinds = finding.KindDescription | finding.KindDescriptionIndex | finding.KindCapabilityList | finding.KindResourceDump | finding.KindChangeDump | finding.KindArchive | finding.AnyIndex
 )
 
 // An eachFunc is called for each entry of a document; at tells where it stands.
@@ -42,12 +43,12 @@ type eachFunc func(doc *document, at func() string, e *resourcesync.Entry)
 // of reading, not of what was read.
 func (w *walk) read(src *source, each eachFunc) (*document, error) {
 	body := newFaithful(src)
-	p := w.collector.in(src.uri)
+	p := w.collector.In(src.uri)
 	doc := &document{uri: src.uri, final: src.final}
 	var early []resourcesync.Warning
 	root := "" // where the Reader stands when it looks at the root as a whole
 	warn := func(u *unusable, n int, x resourcesync.Warning) {
-		at := position(x.Line, x.Column)
+		at := finding.Position(x.Line, x.Column)
 		if at == root {
 			at = "root"
 		}
@@ -56,7 +57,7 @@ func (w *walk) read(src *source, each eachFunc) (*document, error) {
 		}
 		if rule, level := translate(x, doc.kind); rule != "" {
 			doc.faulted = doc.faulted || rule == "RS-MD-01"
-			p.add(rule, level, at, x.Message)
+			p.Add(rule, level, at, x.Message)
 		}
 	}
 	var r *resourcesync.Reader
@@ -74,7 +75,7 @@ func (w *walk) read(src *source, each eachFunc) (*document, error) {
 	if err == nil || doc.kind == 0 {
 		doc.kind = kindOf(&h)
 	}
-	root = position(r.Position())
+	root = finding.Position(r.Position())
 	for _, x := range early {
 		warn(&doc.root, 0, x)
 	}
@@ -87,14 +88,14 @@ func (w *walk) read(src *source, each eachFunc) (*document, error) {
 		return nil, context.Cause(w.ctx)
 	}
 	if err != nil && body.readError() != nil {
-		return nil, fmt.Errorf("read %s: %w", printable(src.uri), body.readError())
+		return nil, fmt.Errorf("read %s: %w", finding.Printable(src.uri), body.readError())
 	}
 	if err != nil {
 		location := ""
 		if syntax, ok := errors.AsType[*resourcesync.SyntaxError](err); ok {
-			location, err = position(syntax.Line, syntax.Column), syntax.Err
+			location, err = finding.Position(syntax.Line, syntax.Column), syntax.Err
 		}
-		p.errorf(ruleOfError(err), location, "cannot be read: %v", err)
+		p.Errorf(ruleOfError(err), location, "cannot be read: %v", err)
 	}
 	doc.whole = err == nil
 	w.count(doc.uri)
@@ -103,7 +104,7 @@ func (w *walk) read(src *source, each eachFunc) (*document, error) {
 }
 
 // entries reads the entries of doc.
-func (w *walk) entries(doc *document, p place, r *resourcesync.Reader, each eachFunc) error {
+func (w *walk) entries(doc *document, p finding.Place, r *resourcesync.Reader, each eachFunc) error {
 	c := newChecker(p, doc, w.opts.Now(), r)
 	number := w.tally.begin(doc.uri)
 	for n := 1; ; n++ {
@@ -115,7 +116,7 @@ func (w *walk) entries(doc *document, p place, r *resourcesync.Reader, each each
 		if err != nil {
 			return err
 		}
-		w.collector.report.Entries++
+		w.collector.Report.Entries++
 		c.entry(&e)
 		if err := w.tallyEntry(number, n, doc, &e); err != nil {
 			return err
@@ -145,31 +146,31 @@ func before(r *resourcesync.Reader) int {
 }
 
 // kindOf returns the kind of a document that says h of itself (RS-GEN-05).
-func kindOf(h *resourcesync.Header) Kinds {
-	list, index := KindUnknown, KindUnknown
+func kindOf(h *resourcesync.Header) finding.Kinds {
+	list, index := finding.KindUnknown, finding.KindUnknown
 	switch h.Capability {
 	case "":
-		return KindSitemap
+		return finding.KindSitemap
 	case resourcesync.Description:
-		list, index = KindDescription, KindDescriptionIndex
+		list, index = finding.KindDescription, finding.KindDescriptionIndex
 	case resourcesync.CapabilityList:
-		list, index = KindCapabilityList, KindCapabilityList
+		list, index = finding.KindCapabilityList, finding.KindCapabilityList
 	case resourcesync.ResourceList:
-		list, index = KindResourceList, KindResourceListIndex
+		list, index = finding.KindResourceList, finding.KindResourceListIndex
 	case resourcesync.ResourceDump:
-		list, index = KindResourceDump, KindResourceDumpIndex
+		list, index = finding.KindResourceDump, finding.KindResourceDumpIndex
 	case resourcesync.ResourceDumpManifest:
-		list, index = KindResourceDumpManifest, KindResourceDumpManifest
+		list, index = finding.KindResourceDumpManifest, finding.KindResourceDumpManifest
 	case resourcesync.ChangeList:
-		list, index = KindChangeList, KindChangeListIndex
+		list, index = finding.KindChangeList, finding.KindChangeListIndex
 	case resourcesync.ChangeDump:
-		list, index = KindChangeDump, KindChangeDumpIndex
+		list, index = finding.KindChangeDump, finding.KindChangeDumpIndex
 	case resourcesync.ChangeDumpManifest:
-		list, index = KindChangeDumpManifest, KindChangeDumpManifest
+		list, index = finding.KindChangeDumpManifest, finding.KindChangeDumpManifest
 	case resourcesync.ResourceListArchive, resourcesync.ResourceDumpArchive, resourcesync.ChangeListArchive, resourcesync.ChangeDumpArchive:
-		list, index = KindArchive, KindArchiveIndex
+		list, index = finding.KindArchive, finding.KindArchiveIndex
 	case resourcesync.ChangeNotification:
-		list = KindNotification
+		list = finding.KindNotification
 	}
 	if h.Index {
 		return index

@@ -8,6 +8,7 @@ import (
 	"math"
 
 	"lockstep/resourcesync"
+	"lockstep/validate/finding"
 )
 
 // wholeBytes is up to what size a package is read as a whole, to compare its
@@ -46,43 +47,43 @@ func (s *set) dumps(docs []*document) (whole bool, err error) {
 // dumped looks into the package entry i of a dump names. It reports whether its
 // manifest could be read.
 func (s *set) dumped(dump *document, i, share int) (ok bool, err error) {
-	e, at, p := &dump.entries[i], dump.places[i], s.collector.in(dump.uri)
-	missing, copied, want := "RS-RD-02", "RS-RD-04", KindResourceDumpManifest
-	if dump.kind == KindChangeDump {
-		missing, copied, want = "RS-CD-02", "RS-CD-04", KindChangeDumpManifest
+	e, at, p := &dump.entries[i], dump.places[i], s.collector.In(dump.uri)
+	missing, copied, want := "RS-RD-02", "RS-RD-04", finding.KindResourceDumpManifest
+	if dump.kind == finding.KindChangeDump {
+		missing, copied, want = "RS-CD-02", "RS-CD-04", finding.KindChangeDumpManifest
 	}
 	r := &remote{walk: s.walk, uri: e.Loc}
 	defer r.Close()
 	err = r.open()
 	switch {
 	case errors.Is(err, ErrUnseen):
-		s.collector.report.Unseen++
+		s.collector.Report.Unseen++
 		return false, nil
 	case isMissing(err):
-		p.errorf(missing, at, "%s: %v", e.Loc, err)
+		p.Errorf(missing, at, "%s: %v", e.Loc, err)
 		return false, nil
 	case err != nil:
 		return false, err
 	}
 	if e.HasLength && e.Length != r.size {
-		p.errorf("RS-LEN-01", at, "length %d, but %s has %d bytes", e.Length, e.Loc, r.size)
+		p.Errorf("RS-LEN-01", at, "length %d, but %s has %d bytes", e.Length, e.Loc, r.size)
 	}
 	if err := s.digest(p, at, e, r); err != nil {
 		return false, err
 	}
-	f := &packageFile{walk: s.walk, place: s.collector.in(e.Loc), uri: e.Loc, want: want, bitstreams: share}
+	f := &packageFile{walk: s.walk, Place: s.collector.In(e.Loc), uri: e.Loc, want: want, bitstreams: share}
 	if err := f.check(r, r.size); err != nil {
 		if !isMissing(err) {
 			return false, err
 		}
-		p.errorf(missing, at, "%s: %v", e.Loc, err)
+		p.Errorf(missing, at, "%s: %v", e.Loc, err)
 		return false, nil
 	}
 	if f.manifest == nil || !f.manifest.whole || f.manifest.kind != want {
 		return false, nil
 	}
 	if s.upElsewhere(f.manifest) {
-		s.collector.in(f.manifest.uri).errorf(lacksUp[want], "", "the link up leads to %s, not to the Capability List", f.manifest.header.Link(resourcesync.RelUp))
+		s.collector.In(f.manifest.uri).Errorf(lacksUp[want], "", "the link up leads to %s, not to the Capability List", f.manifest.header.Link(resourcesync.RelUp))
 	}
 	if contents := e.Link(resourcesync.RelContents); contents != "" {
 		return true, s.contents(p, copied, at, contents, f.manifest)
@@ -91,7 +92,7 @@ func (s *set) dumped(dump *document, i, share int) (ok bool, err error) {
 }
 
 // digest compares the hash of a package, if it is small or all is to be looked at.
-func (s *set) digest(p place, at string, e *resourcesync.Entry, r *remote) error {
+func (s *set) digest(p finding.Place, at string, e *resourcesync.Entry, r *remote) error {
 	if len(e.Hashes) == 0 || s.opts.Sample == 0 || s.opts.Sample > 0 && r.size > wholeBytes || r.size > s.opts.ResourceBytes {
 		return nil
 	}
@@ -103,20 +104,20 @@ func (s *set) digest(p place, at string, e *resourcesync.Entry, r *remote) error
 		return err
 	}
 	if _, differs := e.Hashes.Compare(h.Sum()); differs != 0 {
-		p.errorf("RS-HASH-05", at, "the %s digest of %s is another one", differs, e.Loc)
+		p.Errorf("RS-HASH-05", at, "the %s digest of %s is another one", differs, e.Loc)
 	}
 	return nil
 }
 
 // contents compares the copy of a manifest with the manifest.
-func (s *set) contents(p place, rule, at, uri string, manifest *document) error {
+func (s *set) contents(p finding.Place, rule, at, uri string, manifest *document) error {
 	a, err := s.ask(Request{URI: uri, Document: true})
 	switch {
 	case errors.Is(err, ErrUnseen):
-		s.collector.report.Unseen++
+		s.collector.Report.Unseen++
 		return nil
 	case isMissing(err):
-		p.errorf(rule, at, "contents %s: %v", uri, err)
+		p.Errorf(rule, at, "contents %s: %v", uri, err)
 		return nil
 	case err != nil:
 		return err
@@ -126,14 +127,14 @@ func (s *set) contents(p place, rule, at, uri string, manifest *document) error 
 	n, err := io.Copy(h, io.LimitReader(a.Body, s.opts.DocumentBytes))
 	if err != nil {
 		if err = s.broken(uri, err); isMissing(err) {
-			p.errorf(rule, at, "contents %s: %v", uri, err)
+			p.Errorf(rule, at, "contents %s: %v", uri, err)
 			return nil
 		}
 		return err
 	}
 	s.count(uri)
 	if [sha256.Size]byte(h.Sum(nil)) != manifest.sum {
-		p.errorf(rule, at, "contents %s (%d bytes) is not equal to the manifest in the package", uri, n)
+		p.Errorf(rule, at, "contents %s (%d bytes) is not equal to the manifest in the package", uri, n)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"lockstep/atompmh"
 	"lockstep/internal/xmlscan"
+	"lockstep/validate/finding"
 )
 
 // The namespaces of a feed that are told apart, by their number as a
@@ -50,7 +51,7 @@ func (d *feedDoc) named(uri string) bool { return uri == d.uri || uri == d.final
 // A feedReader reads one feed document and checks what it shows by itself.
 type feedReader struct {
 	xmlscan.Scanner
-	place
+	found  finding.Place
 	walk   *feedWalk
 	doc    *feedDoc
 	number int // of the document in the tally
@@ -65,7 +66,7 @@ type feedReader struct {
 func (w *feedWalk) read(src *source) (*feedDoc, error) {
 	body := newFaithful(src)
 	doc := &feedDoc{uri: src.uri, final: src.final, base: src.final, tells: sha256.New()}
-	r := &feedReader{place: w.collector.in(src.uri), walk: w, doc: doc, counts: map[string]int{}, links: map[[2]string]bool{}}
+	r := &feedReader{found: w.collector.In(src.uri), walk: w, doc: doc, counts: map[string]int{}, links: map[[2]string]bool{}}
 	r.Scanner = xmlscan.New(body, xmlscan.Options{Namespaces: feedSpaces, MaxBytes: w.opts.DocumentBytes, HTML: errPage, NotDocument: errNoXML})
 	err := r.root()
 	if w.ctx.Err() != nil {
@@ -75,18 +76,18 @@ func (w *feedWalk) read(src *source) (*feedDoc, error) {
 		return nil, err
 	}
 	if err != nil && body.readError() != nil {
-		return nil, fmt.Errorf("read %s: %w", printable(src.uri), body.readError())
+		return nil, fmt.Errorf("read %s: %w", finding.Printable(src.uri), body.readError())
 	}
 	if err != nil {
 		location := ""
 		if syntax, ok := errors.AsType[*xmlscan.SyntaxError](err); ok {
-			location, err = position(syntax.Line, syntax.Column), syntax.Err
+			location, err = finding.Position(syntax.Line, syntax.Column), syntax.Err
 		}
 		rule := "AP-DOC-01"
 		if strings.Contains(err.Error(), "document type") {
 			rule = "AP-DOC-11"
 		}
-		r.errorf(rule, location, "cannot be read: %v", err)
+		r.found.Errorf(rule, location, "cannot be read: %v", err)
 	}
 	doc.whole = err == nil
 	w.count(doc.uri)
@@ -95,7 +96,7 @@ func (w *feedWalk) read(src *source) (*feedDoc, error) {
 }
 
 // here is the place the reader is at.
-func (r *feedReader) here() string { return position(r.Position()) }
+func (r *feedReader) here() string { return finding.Position(r.Position()) }
 
 // root reads the document.
 func (r *feedReader) root() error {
@@ -110,7 +111,7 @@ func (r *feedReader) root() error {
 	r.number = r.walk.tally.begin(r.doc.uri)
 	r.rebase(&r.doc.base)
 	if name, _ := r.Encoding(); name != "" && !strings.EqualFold(name, "UTF-8") {
-		r.advisef("AP-DOC-11", "root", "in %s, not in UTF-8", name)
+		r.found.Advisef("AP-DOC-11", "root", "in %s, not in UTF-8", name)
 	}
 	for {
 		m, err := r.Next()
@@ -141,7 +142,7 @@ func (r *feedReader) otherRoot() error {
 	case name == "feed":
 		return r.Errorf("the root is feed, but not in the namespace %s", atompmh.Namespace)
 	default:
-		return r.Errorf("the root is %s, not feed: this is no feed of Atom", printable(name))
+		return r.Errorf("the root is %s, not feed: this is no feed of Atom", finding.Printable(name))
 	}
 }
 
@@ -156,7 +157,7 @@ func (r *feedReader) child() (err error) {
 		case "complete":
 			d.complete = true
 		default:
-			r.warnf("AP-CMP-01", at, "the namespace of feed history has no element %s", name)
+			r.found.Warnf("AP-CMP-01", at, "the namespace of feed history has no element %s", name)
 		}
 		return r.Skip()
 	case inTombstones:
@@ -172,7 +173,7 @@ func (r *feedReader) child() (err error) {
 	switch name {
 	case "entry":
 		d.entries++
-		r.walk.collector.report.Entries++
+		r.walk.collector.Report.Entries++
 		return (&entryReader{feedReader: r, at: at, base: d.base, n: d.entries, counts: map[string]int{}, links: map[[2]string]bool{}}).read()
 	case "id":
 		d.id, err = r.iri(at)
@@ -199,11 +200,11 @@ func (r *feedReader) common(name, at, in string) error {
 		return r.text(name, at)
 	case "category":
 		if _, ok := r.Attr("term"); !ok {
-			r.errorf("AP-DOC-01", at, "category without term")
+			r.found.Errorf("AP-DOC-01", at, "category without term")
 		}
 	case "generator", "icon", "logo", "published", "source":
 	default:
-		r.errorf("AP-DOC-01", at, "Atom has no element %s in %s", printable(name), in)
+		r.found.Errorf("AP-DOC-01", at, "Atom has no element %s in %s", finding.Printable(name), in)
 	}
 	return r.Skip()
 }
@@ -213,43 +214,43 @@ func (r *feedReader) end() {
 	d := r.doc
 	for _, name := range []string{"id", "title", "updated"} {
 		if n := r.counts[name]; n != 1 {
-			r.errorf("AP-DOC-02", "root", "the feed has %s", notOne(n, name))
+			r.found.Errorf("AP-DOC-02", "root", "the feed has %s", finding.NotOne(n, name))
 		}
 	}
 	for _, name := range []string{"generator", "icon", "logo", "rights", "subtitle"} {
 		if n := r.counts[name]; n > 1 {
-			r.errorf("AP-DOC-01", "root", "the feed has %s", notOne(n, name))
+			r.found.Errorf("AP-DOC-01", "root", "the feed has %s", finding.NotOne(n, name))
 		}
 	}
 	if !r.author && r.bare != "" {
-		r.warnf("AP-DOC-02", "root", "neither the feed nor the entry at %s has an author", r.bare)
+		r.found.Warnf("AP-DOC-02", "root", "neither the feed nor the entry at %s has an author", r.bare)
 	}
 	switch {
 	case d.self == "":
-		r.warnf("AP-DOC-03", "root", "no link self")
+		r.found.Warnf("AP-DOC-03", "root", "no link self")
 	case elsewhere(d.self, d.uri, d.final):
-		r.warnf("AP-DOC-03", "root", "the link self leads to %s", d.self)
+		r.found.Warnf("AP-DOC-03", "root", "the link self leads to %s", d.self)
 	}
 	if !d.updated.IsZero() && d.newest.After(d.updated) {
-		r.errorf("AP-TS-01", d.newestAt, "(I1) the entry is of %s, later than its feed, which is of %s", stamp(d.newest), stamp(d.updated))
+		r.found.Errorf("AP-TS-01", d.newestAt, "(I1) the entry is of %s, later than its feed, which is of %s", stamp(d.newest), stamp(d.updated))
 	}
 	if d.newest.After(r.walk.opts.Now().Add(clockSkew)) {
-		r.advisef("AP-TS-11", d.newestAt, "the entry is of %s, which is still to come: what changes until then looks older", stamp(d.newest))
+		r.found.Advisef("AP-TS-11", d.newestAt, "the entry is of %s, which is still to come: what changes until then looks older", stamp(d.newest))
 	}
 	if d.newest.Before(d.updated) && d.entries > 0 && !d.newest.IsZero() && !d.complete { // a deletion changes a complete feed
-		r.advisef("AP-TS-13", "root", "the feed is of %s, its newest entry of %s", stamp(d.updated), stamp(d.newest))
+		r.found.Advisef("AP-TS-13", "root", "the feed is of %s, its newest entry of %s", stamp(d.updated), stamp(d.newest))
 	}
 	if d.complete && d.prev != "" {
-		r.advisef("AP-CMP-03", "root", "a feed that is complete has no archive, but prev-archive leads to %s", d.prev)
+		r.found.Advisef("AP-CMP-03", "root", "a feed that is complete has no archive, but prev-archive leads to %s", d.prev)
 	}
 	if d.complete && d.deletionAt != "" {
-		r.warnf("AP-DEL-02", d.deletionAt, "a deletion entry in a document that is complete: what is not in it is deleted anyway")
+		r.found.Warnf("AP-DEL-02", d.deletionAt, "a deletion entry in a document that is complete: what is not in it is deleted anyway")
 	}
 	if d.tombstoneAt != "" {
-		r.advisef("AP-CLS-05", d.tombstoneAt, "a tombstone, where harvesters look for an entry with empty content")
+		r.found.Advisef("AP-CLS-05", d.tombstoneAt, "a tombstone, where harvesters look for an entry with empty content")
 	}
 	if d.paged != "" && d.prev == "" && d.next == "" {
-		r.errorf("AP-TS-10", "root", "link %s, but no prev-archive: harvesters do not follow paged feeds", d.paged)
+		r.found.Errorf("AP-TS-10", "root", "link %s, but no prev-archive: harvesters do not follow paged feeds", d.paged)
 	}
 }
 
@@ -281,7 +282,7 @@ func (r *feedReader) feedLink(l feedLink, at string) {
 func (r *feedReader) once(links map[[2]string]bool, l feedLink, at string) {
 	key := [2]string{strings.ToLower(l.media), strings.ToLower(l.lang)}
 	if links[key] {
-		r.warnf("AP-DOC-07", at, "another alternate link of type %q and language %q", l.media, l.lang)
+		r.found.Warnf("AP-DOC-07", at, "another alternate link of type %q and language %q", l.media, l.lang)
 	}
 	links[key] = true
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"lockstep/validate/finding"
 )
 
 // What an entry of a feed tells of its record.
@@ -73,7 +75,7 @@ func (s *story) add(r *record) {
 		for i := range s.newest {
 			for j := range i {
 				if s.newest[i].doc == s.newest[j].doc {
-					s.tie("AP-DOC-06", Warning, &s.newest[i], &s.newest[j])
+					s.tie("AP-DOC-06", finding.Warning, &s.newest[i], &s.newest[j])
 				}
 			}
 		}
@@ -100,29 +102,29 @@ func (s *story) end(to *follower) {
 		case r == last:
 		case r.doc == last.doc && r.about != last.about:
 			settled = false
-			s.tie("AP-DEL-04", Warning, r, last)
+			s.tie("AP-DEL-04", finding.Warning, r, last)
 		case r.doc == last.doc && r.about == activeTold:
 			settled = false
-			s.tie("AP-ACT-01", Error, r, last)
+			s.tie("AP-ACT-01", finding.Error, r, last)
 		case r.doc == last.doc:
-			s.tie("AP-DOC-06", Warning, r, last)
+			s.tie("AP-DOC-06", finding.Warning, r, last)
 		case last.about == activeTold:
-			s.tie("AP-ACT-03", Warning, last, r)
+			s.tie("AP-ACT-03", finding.Warning, last, r)
 		default:
-			s.tie("AP-DEL-04", Warning, last, r)
+			s.tie("AP-DEL-04", finding.Warning, last, r)
 		}
 	}
 	if last.about != activeTold || !settled {
 		return
 	}
 	if head := s.chain[0]; head.complete && head.whole && !s.inHead {
-		s.find("AP-CMP-02", Error, last, "the active entry of %s is not in %s, which says it is complete", s.id(last), head.uri)
+		s.find("AP-CMP-02", finding.Error, last, "the active entry of %s is not in %s, which says it is complete", s.id(last), head.uri)
 	}
 	to.offer(last)
 }
 
 // tie tells of two entries of one record and one time.
-func (s *story) tie(rule string, level Level, r, other *record) {
+func (s *story) tie(rule string, level finding.Level, r, other *record) {
 	what := map[about]string{activeTold: "an entry", deletionTold: "a deletion entry"}
 	s.find(rule, level, r, "%s has %s of %s, and %s of the same time: %s",
 		s.id(r), what[r.about], instant(r.time), what[other.about], s.tally.where(other))
@@ -130,8 +132,8 @@ func (s *story) tie(rule string, level Level, r, other *record) {
 
 func (f *feedWalk) id(r *record) string { return f.tally.nameOf(r) }
 
-func (f *feedWalk) find(rule string, level Level, r *record, format string, args ...any) {
+func (f *feedWalk) find(rule string, level finding.Level, r *record, format string, args ...any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.collector.in(f.tally.document(r)).add(rule, level, r.location(), fmt.Sprintf(format, args...))
+	f.collector.In(f.tally.document(r)).Add(rule, level, r.location(), fmt.Sprintf(format, args...))
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"lockstep/internal/xmlscan"
+	"lockstep/validate/finding"
 )
 
 // An entryReader reads one entry (RFC 4287, 4.1.2).
@@ -79,7 +80,7 @@ func (r *entryReader) child() (err error) {
 	case "author":
 		r.author = true
 	case "generator", "icon", "logo", "subtitle", "entry":
-		r.errorf("AP-DOC-01", at, "Atom has no element %s in an entry", name)
+		r.found.Errorf("AP-DOC-01", at, "Atom has no element %s in an entry", name)
 		return r.Skip()
 	}
 	return r.common(name, at, "an entry")
@@ -128,12 +129,12 @@ func (r *entryReader) source() error {
 func (r *entryReader) end() error {
 	for _, name := range []string{"id", "title", "updated"} {
 		if n := r.counts[name]; n != 1 {
-			r.errorf("AP-DOC-05", r.at, "the entry has %s", notOne(n, name))
+			r.found.Errorf("AP-DOC-05", r.at, "the entry has %s", finding.NotOne(n, name))
 		}
 	}
 	for _, name := range []string{"content", "published", "rights", "source", "summary"} {
 		if n := r.counts[name]; n > 1 {
-			r.errorf("AP-DOC-01", r.at, "the entry has %s", notOne(n, name))
+			r.found.Errorf("AP-DOC-01", r.at, "the entry has %s", finding.NotOne(n, name))
 		}
 	}
 	if !r.author && r.bare == "" {
@@ -167,20 +168,20 @@ func (r *entryReader) shape() about {
 		case emptyContent:
 			return deletionTold
 		case noContent:
-			r.errorf("AP-ACT-05", r.at, "the entry has neither an alternate link nor content: it is no active and no deletion entry")
+			r.found.Errorf("AP-ACT-05", r.at, "the entry has neither an alternate link nor content: it is no active and no deletion entry")
 		default:
-			r.errorf("AP-DEL-06", r.at, "the entry has no alternate link, and content that is not empty: it is no active and no deletion entry")
+			r.found.Errorf("AP-DEL-06", r.at, "the entry has no alternate link, and content that is not empty: it is no active and no deletion entry")
 		}
 		return 0
 	}
 	switch {
 	case r.content == emptyContent:
-		r.errorf("AP-DEL-05", r.at, "the entry has empty content, as a deletion entry has, and an alternate link")
+		r.found.Errorf("AP-DEL-05", r.at, "the entry has empty content, as a deletion entry has, and an alternate link")
 	case r.content == someContent:
-		r.errorf("AP-ACT-04", r.at, "the entry has an alternate link and content")
+		r.found.Errorf("AP-ACT-04", r.at, "the entry has an alternate link and content")
 	}
 	if r.untyped {
-		r.errorf("AP-ACT-05", r.at, "an alternate link has no type")
+		r.found.Errorf("AP-ACT-05", r.at, "an alternate link has no type")
 	}
 	return activeTold
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"lockstep/validate"
+	"lockstep/validate/finding"
 )
 
 // feedOf writes a feed document: what is put in its head, and its entries as
@@ -52,7 +53,7 @@ func serving(docs func(path string) string) validate.Opener {
 	}
 }
 
-func findings(t *testing.T, open validate.Opener, start string, o validate.Options) (*validate.Report, []string) {
+func findings(t *testing.T, open validate.Opener, start string, o validate.Options) (*finding.Report, []string) {
 	t.Helper()
 	o.TempDir, o.Settle = t.TempDir(), 1
 	r, err := validate.Source(t.Context(), open, base+start, o)

@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+
+	"lockstep/validate/finding"
 )
 
 // A followed entry is one whose alternate links are to be followed.
@@ -15,7 +17,7 @@ type followedEntry struct {
 	id, doc, at string
 	updated     int64
 	links       []feedLink
-	findings    []Finding
+	findings    []finding.Finding
 }
 
 // maxKept caps what is kept of the alternates of one entry.
@@ -123,15 +125,15 @@ func (f *follower) look(e *followedEntry) {
 // first time it looks at how it is served.
 func (f *follower) link(e *followedEntry, l *feedLink, first bool) {
 	doubtful := func(rule, format string, args ...any) {
-		e.findings = append(e.findings, Finding{Rule: rule, Level: Error, Document: e.doc, Location: e.at, Message: l.href + ": " + fmt.Sprintf(format, args...)})
+		e.findings = append(e.findings, finding.Finding{Rule: rule, Level: finding.Error, Document: e.doc, Location: e.at, Message: l.href + ": " + fmt.Sprintf(format, args...)})
 	}
 	a, err := f.ask(Request{URI: l.href, Resource: true})
 	if first {
 		f.mu.Lock()
 		if errors.Is(err, ErrUnseen) {
-			f.collector.report.Unseen++
+			f.collector.Report.Unseen++
 		} else {
-			f.collector.report.Links++
+			f.collector.Report.Links++
 		}
 		f.mu.Unlock()
 	}
@@ -151,7 +153,7 @@ func (f *follower) link(e *followedEntry, l *feedLink, first bool) {
 	}
 	if first {
 		f.mu.Lock()
-		feedValidators(f.collector.in(l.href), a.Header)
+		feedValidators(f.collector.In(l.href), a.Header)
 		f.mu.Unlock()
 	}
 }
@@ -188,7 +190,7 @@ func (f *follower) reconsider() error {
 			f.link(&again, &again.links[i], false)
 		}
 		for _, finding := range again.findings {
-			f.collector.add(finding)
+			f.collector.Add(finding)
 		}
 	}
 	return f.ctx.Err()

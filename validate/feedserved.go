@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"lockstep/atompmh"
+	"lockstep/validate/finding"
 )
 
 // feedHeaders looks at how a feed document is served.
@@ -16,24 +17,24 @@ func (w *feedWalk) feedHeaders(doc *feedDoc, h http.Header) {
 		return
 	}
 	doc.etag, doc.modified = h.Get("ETag"), h.Get("Last-Modified")
-	p := w.collector.in(doc.uri)
+	p := w.collector.In(doc.uri)
 	switch t := baseType(h.Get("Content-Type")); t {
 	case atompmh.MediaType:
 	case "":
-		p.advisef("AP-DOC-11", "Content-Type", "served without a Content-Type, which is application/atom+xml")
+		p.Advisef("AP-DOC-11", "Content-Type", "served without a Content-Type, which is application/atom+xml")
 	case "application/xml", "text/xml":
-		p.advisef("AP-DOC-11", "Content-Type", "served as %q, not as application/atom+xml", t)
+		p.Advisef("AP-DOC-11", "Content-Type", "served as %q, not as application/atom+xml", t)
 	default:
-		p.warnf("AP-DOC-11", "Content-Type", "served as %q, not as application/atom+xml", t)
+		p.Warnf("AP-DOC-11", "Content-Type", "served as %q, not as application/atom+xml", t)
 	}
 	feedValidators(p, h)
 }
 
 // feedValidators is validators for what a feed names.
-func feedValidators(p place, h http.Header) {
+func feedValidators(p finding.Place, h http.Header) {
 	for _, name := range []string{"ETag", "Last-Modified"} {
 		if h.Get(name) == "" {
-			p.warnf("AP-HTTP-01", name, "the answer has no %s", name)
+			p.Warnf("AP-HTTP-01", name, "the answer has no %s", name)
 		}
 	}
 }
@@ -44,14 +45,14 @@ const otherTag = `"lockstep-none"`
 // conditional asks for the subscription document as those do who have it, or had
 // it.
 func (f *feedWalk) conditional(d *feedDoc) error {
-	p := f.collector.in(d.uri)
+	p := f.collector.In(d.uri)
 	if d.etag != "" {
 		again, sent, err := f.askIf(Request{URI: d.uri, IfNoneMatch: d.etag})
 		if err != nil {
 			return err
 		}
 		if sent && again.Get("ETag") == d.etag {
-			p.errorf("AP-HTTP-02", "ETag", "asked for with If-None-Match: %s, it was sent all the same, not answered with 304", d.etag)
+			p.Errorf("AP-HTTP-02", "ETag", "asked for with If-None-Match: %s, it was sent all the same, not answered with 304", d.etag)
 		}
 	}
 	if d.modified == "" {
@@ -62,13 +63,13 @@ func (f *feedWalk) conditional(d *feedDoc) error {
 		return err
 	}
 	if sent && again.Get("Last-Modified") == d.modified {
-		p.warnf("AP-HTTP-03", "Last-Modified", "asked for with If-Modified-Since: %s, it was sent all the same, not answered with 304", d.modified)
+		p.Warnf("AP-HTTP-03", "Last-Modified", "asked for with If-Modified-Since: %s, it was sent all the same, not answered with 304", d.modified)
 	}
 	if d.etag == "" || sent {
 		return nil
 	}
 	if again, sent, err = f.askIf(Request{URI: d.uri, IfNoneMatch: otherTag, IfModifiedSince: d.modified}); err == nil && !sent && again == nil {
-		p.errorf("AP-HTTP-02", "ETag", "asked for with another tag in If-None-Match, it was not sent: If-Modified-Since does not count then")
+		p.Errorf("AP-HTTP-02", "ETag", "asked for with another tag in If-None-Match, it was not sent: If-Modified-Since does not count then")
 	}
 	return err
 }
@@ -118,7 +119,7 @@ func (f *feedWalk) unchanged() error {
 		case err != nil:
 			return err
 		case again.whole && string(again.tells.Sum(nil)) != d.told:
-			f.collector.in(d.uri).warnf("AP-TS-07", "", "asked for a second time, it has other entries: an archive document is never written again")
+			f.collector.In(d.uri).Warnf("AP-TS-07", "", "asked for a second time, it has other entries: an archive document is never written again")
 		}
 	}
 	return nil

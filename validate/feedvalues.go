@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockstep/internal/xmlscan"
+	"lockstep/validate/finding"
 )
 
 // A feedLink is a link of Atom.
@@ -36,17 +37,17 @@ func (r *feedReader) link(base, at string) (feedLink, error) {
 		l.rel = rel
 	}
 	if _, ok := r.Attr("href"); !ok {
-		r.errorf("AP-DOC-01", at, "link without href")
+		r.found.Errorf("AP-DOC-01", at, "link without href")
 	} else if to := resolveFrom(base, l.href); to == "" || strings.ContainsAny(l.href, " \t\r\n") {
-		r.errorf("AP-DOC-01", at, "href %q is no IRI", printable(l.href))
+		r.found.Errorf("AP-DOC-01", at, "href %q is no IRI", finding.Printable(l.href))
 	} else {
 		l.href = to
 	}
 	if l.rel == "" {
-		r.errorf("AP-DOC-01", at, "rel is empty")
+		r.found.Errorf("AP-DOC-01", at, "rel is empty")
 	}
 	if l.media != "" && !mediaType.MatchString(l.media) {
-		r.errorf("AP-DOC-01", at, "type %q is no media type", printable(l.media))
+		r.found.Errorf("AP-DOC-01", at, "type %q is no media type", finding.Printable(l.media))
 	}
 	return l, r.Skip()
 }
@@ -92,7 +93,7 @@ func (r *feedReader) person(name, at string) error {
 			return err
 		case m == xmlscan.End:
 			if names != 1 {
-				r.errorf("AP-DOC-01", at, "%s has %s", name, notOne(names, "name"))
+				r.found.Errorf("AP-DOC-01", at, "%s has %s", name, finding.NotOne(names, "name"))
 			}
 			return nil
 		}
@@ -111,7 +112,7 @@ func (r *feedReader) text(name, at string) error {
 		switch string(t) {
 		case "text", "html", "xhtml":
 		default:
-			r.errorf("AP-DOC-01", at, "type of %s is %q, not text, html or xhtml", name, printable(string(t)))
+			r.found.Errorf("AP-DOC-01", at, "type of %s is %q, not text, html or xhtml", name, finding.Printable(string(t)))
 		}
 	}
 	return r.Skip()
@@ -126,9 +127,9 @@ func (r *feedReader) iri(at string) (string, error) {
 	id := string(text)
 	switch {
 	case !isIRI(id):
-		r.errorf("AP-DOC-09", at, "id %q is no absolute IRI", printable(id))
+		r.found.Errorf("AP-DOC-09", at, "id %q is no absolute IRI", finding.Printable(id))
 	case len(raw) != len(text):
-		r.errorf("AP-DOC-09", at, "id %s has white space around it", printable(id))
+		r.found.Errorf("AP-DOC-09", at, "id %s has white space around it", finding.Printable(id))
 	}
 	return id, nil
 }
@@ -142,9 +143,9 @@ func (r *feedReader) date(at string) (time.Time, error) {
 	t, ok := parseDate(string(text))
 	switch {
 	case !ok:
-		r.errorf("AP-DOC-08", at, "%q is no time by RFC 3339 with T, and Z or an offset", printable(string(text)))
+		r.found.Errorf("AP-DOC-08", at, "%q is no time by RFC 3339 with T, and Z or an offset", finding.Printable(string(text)))
 	case len(raw) != len(text):
-		r.errorf("AP-DOC-08", at, "%s has white space around it", printable(string(text)))
+		r.found.Errorf("AP-DOC-08", at, "%s has white space around it", finding.Printable(string(text)))
 	}
 	return t, nil
 }

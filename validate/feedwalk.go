@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"lockstep/internal/nesting"
+	"lockstep/validate/finding"
 )
 
 // A feedWalk is one reading of a logical feed: its subscription document, and
@@ -29,19 +30,19 @@ type feedWalk struct {
 // contradictions between them become findings.
 func checkFeed(v *visitor, uri string) error {
 	for attempt := 1; ; attempt++ {
-		before := *v.collector.report
-		v.collector.hold()
+		before := *v.collector.Report
+		v.collector.Hold()
 		v.flaky.Store(false)
 		f := newFeedWalk(v)
 		err := f.visit(uri)
 		f.tally.Close()
-		if err != nil || !v.collector.isWaiting() || attempt == maxAttempts || !v.flaky.Load() && !f.replaced() {
-			v.collector.release()
+		if err != nil || !v.collector.IsWaiting() || attempt == maxAttempts || !v.flaky.Load() && !f.replaced() {
+			v.collector.Release()
 			return err
 		}
-		v.collector.drop()
-		before.Documents = v.collector.report.Documents // each counts once
-		*v.collector.report = before
+		v.collector.Drop()
+		before.Documents = v.collector.Report.Documents // each counts once
+		*v.collector.Report = before
 	}
 }
 
@@ -93,7 +94,7 @@ func (f *feedWalk) open(uri string) (*feedDoc, error) {
 	defer a.Body.Close() // read as far as it is of use
 	body := bufio.NewReader(a.Body)
 	if head, _ := body.Peek(2); a.Header != nil && bytes.Equal(head, []byte{0x1f, 0x8b}) {
-		f.collector.in(uri).errorf("AP-DOC-11", "Content-Encoding", "compressed, which the header does not say: most readers see no XML")
+		f.collector.In(uri).Errorf("AP-DOC-11", "Content-Encoding", "compressed, which the header does not say: most readers see no XML")
 	}
 	doc, err := f.read(&source{body, uri, a.URI, a.Header})
 	if err != nil {
@@ -131,7 +132,7 @@ func (f *feedWalk) visit(uri string) error {
 	}
 	f.documents()
 	if f.start != "" && !f.known[f.start] && !f.broke {
-		f.collector.in(f.start).errorf("AP-TS-05", "", "the chain of prev-archive from %s does not lead here", f.chain[0].uri)
+		f.collector.In(f.start).Errorf("AP-TS-05", "", "the chain of prev-archive from %s does not lead here", f.chain[0].uri)
 	}
 	return f.entriesOnce()
 }
@@ -146,23 +147,23 @@ func (f *feedWalk) join(doc *feedDoc) {
 // fromCurrent goes from an archive document to its subscription document
 // (AP-HV-14).
 func (f *feedWalk) fromCurrent(doc *feedDoc) (*feedDoc, error) {
-	p := f.collector.in(doc.uri)
+	p := f.collector.In(doc.uri)
 	current, err := f.open(doc.current)
 	switch {
 	case errors.Is(err, ErrUnseen):
-		f.collector.report.Unseen++
+		f.collector.Report.Unseen++
 	case isMissing(err):
-		p.warnf("AP-TS-06", "", "the link current leads to %s: %v", doc.current, err)
+		p.Warnf("AP-TS-06", "", "the link current leads to %s: %v", doc.current, err)
 	case err != nil:
 		return nil, err
 	case !current.isFeed:
-		p.warnf("AP-TS-06", "", "the link current leads to %s, which is no feed document", doc.current)
+		p.Warnf("AP-TS-06", "", "the link current leads to %s, which is no feed document", doc.current)
 	default:
 		f.start = doc.uri
 		f.tally.Close() // of the archive document, which comes again, with what is to be found in it
 		f.tally = newTally(f.opts.TempDir)
-		f.collector.drop()
-		f.collector.hold()
+		f.collector.Drop()
+		f.collector.Hold()
 		return f.open(doc.current)
 	}
 	return doc, nil
@@ -182,35 +183,35 @@ func (f *feedWalk) follow() error {
 			f.broke = f.broke || !d.whole
 			return nil
 		}
-		p := f.collector.in(d.uri)
+		p := f.collector.In(d.uri)
 		if f.known[d.prev] {
-			p.errorf("AP-TS-02", "root", "(I2) prev-archive leads in a circle, back to %s", d.prev)
+			p.Errorf("AP-TS-02", "root", "(I2) prev-archive leads in a circle, back to %s", d.prev)
 			f.broke = true
 			return nil
 		}
 		if most := f.opts.Documents / chainShare; len(f.chain) >= most {
-			return fmt.Errorf("stopped at %s: %d documents of one feed are enough", printable(d.prev), most)
+			return fmt.Errorf("stopped at %s: %d documents of one feed are enough", finding.Printable(d.prev), most)
 		}
 		older, err := f.open(d.prev)
 		f.broke = err != nil
 		switch {
 		case errors.Is(err, ErrUnseen):
-			f.collector.report.Unseen++
+			f.collector.Report.Unseen++
 			return nil
 		case errors.Is(err, fs.ErrNotExist):
-			p.errorf("AP-TS-02", "root", "(I2) prev-archive leads to %s: nothing is there", d.prev)
+			p.Errorf("AP-TS-02", "root", "(I2) prev-archive leads to %s: nothing is there", d.prev)
 			return nil
 		case isMissing(err):
-			p.errorf("AP-TS-02", "root", "(I2) prev-archive leads to %s: %v", d.prev, err)
+			p.Errorf("AP-TS-02", "root", "(I2) prev-archive leads to %s: %v", d.prev, err)
 			return nil
 		case err != nil:
 			return err
 		case !older.isFeed:
-			p.errorf("AP-TS-02", "root", "(I2) prev-archive leads to %s, which is no feed document", d.prev)
+			p.Errorf("AP-TS-02", "root", "(I2) prev-archive leads to %s, which is no feed document", d.prev)
 			f.broke = true
 			return nil
 		case f.known[older.final]:
-			p.errorf("AP-TS-02", "root", "(I2) prev-archive leads in a circle, back to %s", older.final)
+			p.Errorf("AP-TS-02", "root", "(I2) prev-archive leads in a circle, back to %s", older.final)
 			f.broke = true
 			return nil
 		}
@@ -219,7 +220,7 @@ func (f *feedWalk) follow() error {
 		if older.entries > 0 && older.told != d.told {
 			chain.Yield()
 		} else if err := chain.Barren(); err != nil {
-			f.collector.in(older.uri).errorf("AP-TS-02", "root", "(I2) the chain of prev-archive has no end: %v", err)
+			f.collector.In(older.uri).Errorf("AP-TS-02", "root", "(I2) the chain of prev-archive has no end: %v", err)
 			f.broke = true
 			return nil
 		}
@@ -228,50 +229,50 @@ func (f *feedWalk) follow() error {
 
 // neighbours compares two documents that follow each other.
 func (f *feedWalk) neighbours(d, older *feedDoc) {
-	p, q := f.collector.in(d.uri), f.collector.in(older.uri)
+	p, q := f.collector.In(d.uri), f.collector.In(older.uri)
 	switch {
 	case older.updated.IsZero() || d.entries > 0 && d.oldest.IsZero():
 	case d.entries == 0 && !d.updated.Equal(older.updated):
-		p.advisef("AP-TS-13", "root", "the document is empty and of %s, its archive of %s", stamp(d.updated), stamp(older.updated))
+		p.Advisef("AP-TS-13", "root", "the document is empty and of %s, its archive of %s", stamp(d.updated), stamp(older.updated))
 	case d.entries == 0:
 	case older.updated.After(d.oldest):
-		p.errorf("AP-TS-03", d.oldestAt, "(I3) the entry is of %s, but the archive before it of %s: %s", stamp(d.oldest), stamp(older.updated), older.uri)
+		p.Errorf("AP-TS-03", d.oldestAt, "(I3) the entry is of %s, but the archive before it of %s: %s", stamp(d.oldest), stamp(older.updated), older.uri)
 	case older.updated.Equal(d.oldest):
-		p.advisef("AP-TS-12", d.oldestAt, "the feed was cut between entries of the same time, %s", stamp(d.oldest))
+		p.Advisef("AP-TS-12", d.oldestAt, "the feed was cut between entries of the same time, %s", stamp(d.oldest))
 	}
 	first := f.chain[0]
 	if d.id != "" && older.id != "" && older.id != first.id && first.id != "" {
-		q.advisef("AP-DOC-04", "root", "its id is %s, that of the feed %s", older.id, first.id)
+		q.Advisef("AP-DOC-04", "root", "its id is %s, that of the feed %s", older.id, first.id)
 	}
 	switch {
 	case older.next == "":
 	case d == first:
-		q.warnf("AP-TS-06", "root", "next-archive leads to %s, but this is the newest archive", older.next)
+		q.Warnf("AP-TS-06", "root", "next-archive leads to %s, but this is the newest archive", older.next)
 	case !d.named(older.next):
-		q.warnf("AP-TS-06", "root", "next-archive leads to %s, but the document after this one is %s", older.next, d.uri)
+		q.Warnf("AP-TS-06", "root", "next-archive leads to %s, but the document after this one is %s", older.next, d.uri)
 	}
 }
 
 // documents looks at which documents are archives.
 func (f *feedWalk) documents() {
 	first := f.chain[0]
-	if p := (f.collector.in(first.uri)); len(f.chain) > 1 && first.archive && f.start == "" {
-		p.warnf("AP-TS-06", "root", "fh:archive in the subscription document")
+	if p := (f.collector.In(first.uri)); len(f.chain) > 1 && first.archive && f.start == "" {
+		p.Warnf("AP-TS-06", "root", "fh:archive in the subscription document")
 	}
 	for _, d := range f.chain[1:] {
-		p := f.collector.in(d.uri)
+		p := f.collector.In(d.uri)
 		if !d.archive && d.whole {
-			p.warnf("AP-TS-06", "root", "no fh:archive in an archive document")
+			p.Warnf("AP-TS-06", "root", "no fh:archive in an archive document")
 		}
 		switch {
 		case !d.whole:
 		case d.current == "":
-			p.warnf("AP-TS-06", "root", "no link current to the subscription document")
+			p.Warnf("AP-TS-06", "root", "no link current to the subscription document")
 		case !first.named(d.current) && f.start == "":
-			p.warnf("AP-TS-06", "root", "the link current leads to %s, not to %s", d.current, first.uri)
+			p.Warnf("AP-TS-06", "root", "the link current leads to %s, not to %s", d.current, first.uri)
 		}
 		if d.complete {
-			p.advisef("AP-CMP-03", "root", "an archive document says it is complete")
+			p.Advisef("AP-CMP-03", "root", "an archive document says it is complete")
 		}
 	}
 }

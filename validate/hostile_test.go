@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"lockstep/validate"
+	"lockstep/validate/finding"
 )
 
 const head = `<?xml version="1.0" encoding="UTF-8"?>
@@ -225,7 +226,7 @@ func TestFindingsBounded(t *testing.T) {
 		fmt.Fprint(w, "</urlset>")
 	})
 	told := 0
-	r, err := validate.Document(t.Context(), body, "x.xml", validate.Options{Advice: true, TempDir: t.TempDir(), OnFinding: func(validate.Finding) { told++ }})
+	r, err := validate.Document(t.Context(), body, "x.xml", validate.Options{Advice: true, TempDir: t.TempDir(), OnFinding: func(finding.Finding) { told++ }})
 	if err != nil || len(r.Findings) != 20 || told != 20 || r.Omitted != 4980 || r.Advice != 5000 {
 		t.Errorf("%d findings, %d told, %d omitted, %d of advice, error %v", len(r.Findings), told, r.Omitted, r.Advice, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"lockstep/validate"
+	"lockstep/validate/finding"
 )
 
 // TestLegal: what no standard forbids is no error.
@@ -57,7 +58,7 @@ func TestLegal(t *testing.T) {
 						t.Error("nothing is said")
 					}
 					for _, f := range r.Findings {
-						if f.Section == "" || f.Level == validate.Advice && !advice {
+						if f.Section == "" || f.Level == finding.Advice && !advice {
 							t.Errorf("advice %v: %+v", advice, f)
 						}
 					}
@@ -72,13 +73,13 @@ func TestLegal(t *testing.T) {
 func TestRuleSections(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
-	for _, r := range validate.Rules() {
+	for _, r := range finding.Rules() {
 		key := r.ID + " " + string(r.Level)
 		if seen[key] {
 			t.Errorf("%s has two rows", key)
 		}
 		seen[key] = true
-		if r.Section == "" || (r.Level == validate.Advice) != strings.HasPrefix(r.Section, "Lockstep, on ") {
+		if r.Section == "" || (r.Level == finding.Advice) != strings.HasPrefix(r.Section, "Lockstep, on ") {
 			t.Errorf("%s: section %q", key, r.Section)
 		}
 	}

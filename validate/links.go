@@ -5,12 +5,13 @@ import (
 	"strings"
 
 	"lockstep/resourcesync"
+	"lockstep/validate/finding"
 )
 
 // rootLink checks a link of a document.
 func (c *checker) rootLink(l *resourcesync.Link) {
 	if !l.Modified.IsZero() || len(l.Hashes) > 0 || l.HasLength || l.Encoding != "" || l.Pri != 0 || l.Path != "" {
-		c.advisef("RS-LN-02", "root", "the link %s at the root has more than rel, href and type", l.Rel)
+		c.Advisef("RS-LN-02", "root", "the link %s at the root has more than rel, href and type", l.Rel)
 	}
 	c.relation(l, "root")
 }
@@ -21,7 +22,7 @@ func (c *checker) relation(l *resourcesync.Link, at string) {
 	case strings.Contains(rel, ":"), rel == "top", rel == "resourcesync": // the last two are told of as what they stand for
 	default:
 		if _, ok := slices.BinarySearch(relations[:], rel); !ok {
-			c.errorf("RS-LN-04", at, "relation %q is neither registered nor a URI", rel)
+			c.Errorf("RS-LN-04", at, "relation %q is neither registered nor a URI", rel)
 		}
 	}
 }
@@ -44,19 +45,19 @@ func (c *checker) links(e *resourcesync.Entry) {
 		switch l.Rel {
 		case "duplicate":
 			if described || l.Type != "" || l.Encoding != "" {
-				c.warnf("RS-REL-11", at, "the link to mirror %s repeats what is said of the resource", l.Href)
+				c.Warnf("RS-REL-11", at, "the link to mirror %s repeats what is said of the resource", l.Href)
 			}
 		case "alternate":
 			if l.Type == "" {
-				c.warnf("RS-REL-20", at, "the link to alternate %s has no type", l.Href)
+				c.Warnf("RS-REL-20", at, "the link to alternate %s has no type", l.Href)
 			}
 		case "timegate":
 			if described || l.Type != "" || l.Encoding != "" || !l.Modified.IsZero() || l.Pri != 0 {
-				c.warnf("RS-REL-52", at, "the link to timegate %s has more than href", l.Href)
+				c.Warnf("RS-REL-52", at, "the link to timegate %s has more than href", l.Href)
 			}
 		case "timemap":
 			if l.Type == "" {
-				c.advisef("RS-REL-53", at, "the link to timemap %s has no type", l.Href)
+				c.Advisef("RS-REL-53", at, "the link to timemap %s has no type", l.Href)
 			}
 		case "memento":
 			c.memento(e, l, at)
@@ -66,7 +67,7 @@ func (c *checker) links(e *resourcesync.Entry) {
 	}
 	for _, once := range []struct{ rel, rule string }{{"canonical", "RS-REL-22"}, {"memento", "RS-REL-51"}, {"via", "RS-REL-71"}} {
 		if count[once.rel] > 1 {
-			c.warnf(once.rule, at, "%d links %s", count[once.rel], once.rel)
+			c.Warnf(once.rule, at, "%d links %s", count[once.rel], once.rel)
 		}
 	}
 }
@@ -75,29 +76,29 @@ func (c *checker) links(e *resourcesync.Entry) {
 func (c *checker) memento(e *resourcesync.Entry, l *resourcesync.Link, at string) {
 	_, differs := e.Hashes.Compare(l.Hashes)
 	if differs != 0 || e.HasLength && l.HasLength && e.Length != l.Length || e.Type != "" && l.Type != "" && e.Type != l.Type {
-		c.warnf("RS-REL-51", at, "the link to memento %s says something else than the entry", l.Href)
+		c.Warnf("RS-REL-51", at, "the link to memento %s says something else than the entry", l.Href)
 	}
 }
 
 // patch checks a link to a difference.
 func (c *checker) patch(e *resourcesync.Entry, l *resourcesync.Link, at string) {
-	if c.doc.kind&events == 0 {
+	if c.doc.kind&finding.Events == 0 {
 		return // told by the Reader
 	}
 	if e.Change != resourcesync.Updated {
-		c.advisef("RS-REL-30", at, "a patch of a resource that was %s", e.Change)
+		c.Advisef("RS-REL-30", at, "a patch of a resource that was %s", e.Change)
 	}
-	if c.doc.kind == KindChangeDumpManifest && l.Path == "" {
-		c.errorf("RS-CDM-06", at, "a patch without path")
+	if c.doc.kind == finding.KindChangeDumpManifest && l.Path == "" {
+		c.Errorf("RS-CDM-06", at, "a patch without path")
 	}
 	switch {
 	case l.Type == "":
-		c.errorf("RS-REL-31", at, "a patch without type")
+		c.Errorf("RS-REL-31", at, "a patch without type")
 	case baseType(l.Type) == oldJSONPatch, baseType(l.Type) == patchOpsError:
-		c.advisef("RS-REL-32", at, "a patch of type %s, which was printed by mistake", l.Type)
+		c.Advisef("RS-REL-32", at, "a patch of type %s, which was printed by mistake", l.Type)
 	}
 	if len(e.Hashes) == 0 || len(l.Hashes) == 0 || !e.HasLength || !l.HasLength {
-		c.advisef("RS-REL-33", at, "a patch without hash and length of its own, or of what it leads to")
+		c.Advisef("RS-REL-33", at, "a patch without hash and length of its own, or of what it leads to")
 	}
 }
 

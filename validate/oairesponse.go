@@ -9,6 +9,7 @@ import (
 
 	"lockstep/internal/xmlscan"
 	"lockstep/oaipmh"
+	"lockstep/validate/finding"
 )
 
 // oaiSpaces are the namespaces of responses that are told apart.
@@ -67,7 +68,7 @@ const maxRecords = 10_000
 // An oaiReader reads one response and checks what it shows by itself.
 type oaiReader struct {
 	xmlscan.Scanner
-	place
+	found   finding.Place
 	visitor *visitor
 	resp    *oaiResponse
 	form    *regexp.Regexp // that datestamps have; nil if any will do
@@ -78,7 +79,7 @@ type oaiReader struct {
 func readResponse(v *visitor, src *source, form *regexp.Regexp) (*oaiResponse, error) {
 	body := newFaithful(src)
 	resp := &oaiResponse{uri: src.uri, request: map[string]string{}, fields: map[string][]string{}, byID: map[string]int{}}
-	r := &oaiReader{place: v.collector.in(src.uri), visitor: v, resp: resp, form: form}
+	r := &oaiReader{found: v.collector.In(src.uri), visitor: v, resp: resp, form: form}
 	r.Scanner = xmlscan.New(body, xmlscan.Options{
 		Namespaces: oaiSpaces, MaxBytes: v.opts.DocumentBytes, MaxToken: int(min(v.opts.DocumentBytes, 16<<20)), HTML: errPage, NotDocument: errNoXML,
 	})
@@ -87,21 +88,21 @@ func readResponse(v *visitor, src *source, form *regexp.Regexp) (*oaiResponse, e
 		return nil, context.Cause(v.ctx)
 	}
 	if err != nil && body.readError() != nil {
-		return nil, fmt.Errorf("read %s: %w", printable(src.uri), body.readError())
+		return nil, fmt.Errorf("read %s: %w", finding.Printable(src.uri), body.readError())
 	}
 	if err != nil {
 		location := ""
 		if syntax, ok := errors.AsType[*xmlscan.SyntaxError](err); ok {
-			location, err = position(syntax.Line, syntax.Column), syntax.Err
+			location, err = finding.Position(syntax.Line, syntax.Column), syntax.Err
 		}
-		r.errorf("OAI-XML-01", location, "cannot be read: %v", err)
+		r.found.Errorf("OAI-XML-01", location, "cannot be read: %v", err)
 	}
 	resp.whole = err == nil
 	v.count(resp.uri)
 	return resp, nil
 }
 
-func (r *oaiReader) here() string { return position(r.Position()) }
+func (r *oaiReader) here() string { return finding.Position(r.Position()) }
 
 // children calls f for each child of the element at hand, whose start tag is at
 // hand then and which f has to read to its end.
@@ -131,12 +132,12 @@ func (r *oaiReader) root() error {
 		if string(r.Local) == rootName {
 			return r.Errorf("the root is not in the namespace %s", oaipmh.Namespace)
 		}
-		return r.Errorf("the root is %s, not OAI-PMH", printable(string(r.Local)))
+		return r.Errorf("the root is %s, not OAI-PMH", finding.Printable(string(r.Local)))
 	}
 	first, answers := []string{"responseDate", "request"}, 0
 	err = r.children(func(name, at string) error {
 		for len(first) > 0 && name != first[0] {
-			r.errorf("OAI-RSP-01", at, "%s, in front of which there is no %s", orOther(name), first[0])
+			r.found.Errorf("OAI-RSP-01", at, "%s, in front of which there is no %s", orOther(name), first[0])
 			first = first[1:]
 		}
 		if len(first) > 0 {
@@ -144,7 +145,7 @@ func (r *oaiReader) root() error {
 			return r.part(name, at)
 		}
 		if answers++; answers > 1 && (name != "error" || r.resp.answer != "") {
-			r.errorf("OAI-RSP-01", at, "%s behind the answer", orOther(name))
+			r.found.Errorf("OAI-RSP-01", at, "%s behind the answer", orOther(name))
 		}
 		return r.part(name, at)
 	})
@@ -152,7 +153,7 @@ func (r *oaiReader) root() error {
 		return err
 	}
 	if answers == 0 {
-		r.errorf("OAI-RSP-01", "root", "neither what was asked for nor an error")
+		r.found.Errorf("OAI-RSP-01", "root", "neither what was asked for nor an error")
 	}
 	m, err = r.Next()
 	if err == nil && m != xmlscan.EOF {
@@ -165,7 +166,7 @@ func orOther(name string) string {
 	if name == "" {
 		return "an element of another namespace"
 	}
-	return printable(name)
+	return finding.Printable(name)
 }
 
 // part reads a child of the root.
@@ -174,7 +175,7 @@ func (r *oaiReader) part(name, at string) error {
 	case "responseDate":
 		text, _, err := r.Text()
 		if err == nil && !secondForm.Match(text) {
-			r.errorf("OAI-DAT-01", at, "responseDate %q is not of the form YYYY-MM-DDThh:mm:ssZ", printable(string(text)))
+			r.found.Errorf("OAI-DAT-01", at, "responseDate %q is not of the form YYYY-MM-DDThh:mm:ssZ", finding.Printable(string(text)))
 		}
 		return err
 	case "request":
@@ -188,7 +189,7 @@ func (r *oaiReader) part(name, at string) error {
 		code, _ := r.Attr("code")
 		r.resp.codes = append(r.resp.codes, string(code))
 		if !knownCodes[string(code)] {
-			r.errorf("OAI-RSP-01", at, "the code of an error is %q, which there is not", printable(string(code)))
+			r.found.Errorf("OAI-RSP-01", at, "the code of an error is %q, which there is not", finding.Printable(string(code)))
 		}
 		return r.Skip()
 	case "":
@@ -253,13 +254,13 @@ func (r *oaiReader) record(at string) error {
 	switch {
 	case err != nil:
 	case headers != 1:
-		r.errorf("OAI-REC-01", at, "a record has %s", notOne(headers, "header"))
+		r.found.Errorf("OAI-REC-01", at, "a record has %s", finding.NotOne(headers, "header"))
 	case rec.deleted && metadata > 0:
-		r.errorf("OAI-REC-01", at, "%s is deleted, and has metadata", rec.identifier)
+		r.found.Errorf("OAI-REC-01", at, "%s is deleted, and has metadata", rec.identifier)
 	case !rec.deleted && metadata != 1:
-		r.errorf("OAI-REC-01", at, "%s has %s", rec.identifier, notOne(metadata, "metadata"))
+		r.found.Errorf("OAI-REC-01", at, "%s has %s", rec.identifier, finding.NotOne(metadata, "metadata"))
 	case !rec.deleted && roots != 1:
-		r.errorf("OAI-REC-01", at, "the metadata of %s have %s", rec.identifier, notOne(roots, "root element"))
+		r.found.Errorf("OAI-REC-01", at, "the metadata of %s have %s", rec.identifier, finding.NotOne(roots, "root element"))
 	}
 	return err
 }
@@ -286,17 +287,17 @@ func (r *oaiReader) add(rec *oaiRecord) error {
 	}
 	switch {
 	case identifiers != 1:
-		r.errorf("OAI-REC-01", rec.at, "a header has %s", notOne(identifiers, "identifier"))
+		r.found.Errorf("OAI-REC-01", rec.at, "a header has %s", finding.NotOne(identifiers, "identifier"))
 	case datestamps != 1:
-		r.errorf("OAI-REC-01", rec.at, "the header of %s has %s", rec.identifier, notOne(datestamps, "datestamp"))
+		r.found.Errorf("OAI-REC-01", rec.at, "the header of %s has %s", rec.identifier, finding.NotOne(datestamps, "datestamp"))
 	case !isIRI(rec.identifier):
-		r.errorf("OAI-REC-01", rec.at, "the identifier %q is no URI", printable(rec.identifier))
+		r.found.Errorf("OAI-REC-01", rec.at, "the identifier %q is no URI", finding.Printable(rec.identifier))
 	case r.form != nil && !r.form.MatchString(rec.datestamp):
-		r.errorf("OAI-DAT-01", rec.at, "the datestamp %q is not of the granularity that Identify states", printable(rec.datestamp))
+		r.found.Errorf("OAI-DAT-01", rec.at, "the datestamp %q is not of the granularity that Identify states", finding.Printable(rec.datestamp))
 	case !dayForm.MatchString(rec.datestamp) && !secondForm.MatchString(rec.datestamp):
-		r.errorf("OAI-DAT-01", rec.at, "the datestamp %q is of neither of the two forms", printable(rec.datestamp))
+		r.found.Errorf("OAI-DAT-01", rec.at, "the datestamp %q is of neither of the two forms", finding.Printable(rec.datestamp))
 	}
-	r.visitor.collector.report.Entries++
+	r.visitor.collector.Report.Entries++
 	if r.resp.count++; len(r.resp.records) < maxRecords {
 		r.resp.byID[rec.identifier] = len(r.resp.records)
 		r.resp.records = append(r.resp.records, *rec)

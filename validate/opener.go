@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"lockstep/resourcesync"
+	"lockstep/validate/finding"
 )
 
 // Named returns an Opener for what lies below the URL base, by its name: the
@@ -25,7 +26,7 @@ func Named(base string, open func(ctx context.Context, name string) (io.ReadClos
 	return func(ctx context.Context, r Request) (*Answer, error) {
 		name, ok := nameBelow(base, r.URI)
 		if !ok {
-			return nil, fmt.Errorf("%s: %w", printable(r.URI), ErrUnseen)
+			return nil, fmt.Errorf("%s: %w", finding.Printable(r.URI), ErrUnseen)
 		}
 		body, err := open(ctx, name)
 		if err != nil {

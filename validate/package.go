@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"lockstep/resourcesync"
+	"lockstep/validate/finding"
 )
 
 const (
@@ -27,10 +28,10 @@ const (
 // A packageFile is a ZIP file that is looked into.
 type packageFile struct {
 	*walk
-	place
+	finding.Place
 	uri        string
-	want       Kinds // of the manifest; 0 takes either
-	bitstreams int   // whose bytes are compared
+	want       finding.Kinds // of the manifest; 0 takes either
+	bitstreams int           // whose bytes are compared
 	manifest   *document
 
 	files map[string]*packed
@@ -83,7 +84,7 @@ func (b *bounded) ReadAt(p []byte, off int64) (int, error) {
 
 // check looks into the package. The error is that of reading it.
 func (f *packageFile) check(r io.ReaderAt, size int64) error {
-	f.walk.collector.report.Packages++
+	f.walk.collector.Report.Packages++
 	f.rnd = rand.New(rand.NewPCG(f.opts.Seed, uint64(len(f.uri))))
 	b := &bounded{r: r, left: maxDirectory}
 	z, err := zip.NewReader(b, size)
@@ -91,7 +92,7 @@ func (f *packageFile) check(r io.ReaderAt, size int64) error {
 		return b.err
 	}
 	if err != nil && !errors.Is(err, zip.ErrInsecurePath) {
-		f.errorf("RS-ZIP-03", "", "cannot be read as a ZIP file: %v", err)
+		f.Errorf("RS-ZIP-03", "", "cannot be read as a ZIP file: %v", err)
 		return nil
 	}
 	b.left = -1
@@ -105,7 +106,7 @@ func (f *packageFile) check(r io.ReaderAt, size int64) error {
 	if f.manifest.whole {
 		for _, file := range z.File {
 			if p := f.files[file.Name]; p != nil && !p.named && file.Name != manifestName {
-				f.advisef("RS-ZIP-04", file.Name, "the manifest does not name this file")
+				f.Advisef("RS-ZIP-04", file.Name, "the manifest does not name this file")
 			}
 		}
 	}
@@ -123,7 +124,7 @@ func (f *packageFile) directory(z *zip.Reader) (manifest *zip.File) {
 		position++
 		f.name(file)
 		if f.files[file.Name] != nil {
-			f.advisef("RS-ZIP-03", file.Name, "a second file of this name")
+			f.Advisef("RS-ZIP-03", file.Name, "a second file of this name")
 			continue
 		}
 		f.files[file.Name] = &packed{File: file}
@@ -131,7 +132,7 @@ func (f *packageFile) directory(z *zip.Reader) (manifest *zip.File) {
 		case file.Name == manifestName:
 			manifest = file
 			if position > 1 {
-				f.advisef("RS-ZIP-01", manifestName, "the manifest is file %d of the package, not the first", position)
+				f.Advisef("RS-ZIP-01", manifestName, "the manifest is file %d of the package, not the first", position)
 			}
 		case strings.EqualFold(file.Name[strings.LastIndexByte(file.Name, '/')+1:], manifestName) && like == "":
 			like = file.Name
@@ -142,7 +143,7 @@ func (f *packageFile) directory(z *zip.Reader) (manifest *zip.File) {
 		if like != "" {
 			hint = fmt.Sprintf(" (there is %s)", like)
 		}
-		f.errorf("RS-ZIP-01", "", "no manifest.xml at the root of the package%s", hint)
+		f.Errorf("RS-ZIP-01", "", "no manifest.xml at the root of the package%s", hint)
 	}
 	return manifest
 }
@@ -153,7 +154,7 @@ func (f *packageFile) name(file *zip.File) {
 	wrong := ""
 	switch {
 	case strings.HasPrefix(name, "/"):
-		f.advisef("RS-ZIP-02", name, "a name in a package begins with no slash")
+		f.Advisef("RS-ZIP-02", name, "a name in a package begins with no slash")
 		return
 	case !utf8.ValidString(name):
 		wrong = "the name is not UTF-8"
@@ -173,7 +174,7 @@ func (f *packageFile) name(file *zip.File) {
 		wrong = "it is no regular file"
 	}
 	if wrong != "" {
-		f.advisef("RS-ZIP-03", name, "%s", wrong)
+		f.Advisef("RS-ZIP-03", name, "%s", wrong)
 	}
 }
 
@@ -211,19 +212,19 @@ func (f *packageFile) readManifest(file *zip.File, b *bounded) error {
 		return err
 	}
 	if err != nil {
-		f.errorf("RS-ZIP-03", manifestName, "cannot be unpacked: %v", err)
+		f.Errorf("RS-ZIP-03", manifestName, "cannot be unpacked: %v", err)
 		f.manifest = &document{}
 		return nil
 	}
-	if k := f.manifest.kind; f.manifest.whole && (k&manifests == 0 || f.want != 0 && k != f.want) {
-		f.walk.collector.in(name).errorf("RS-GEN-04", "", "a %s, where the manifest of the package belongs", k)
+	if k := f.manifest.kind; f.manifest.whole && (k&finding.Manifests == 0 || f.want != 0 && k != f.want) {
+		f.walk.collector.In(name).Errorf("RS-GEN-04", "", "a %s, where the manifest of the package belongs", k)
 	}
 	return nil
 }
 
 // entry compares an entry of the manifest with the file it names.
 func (f *packageFile) entry(doc *document, at func() string, e *resourcesync.Entry) {
-	p := f.walk.collector.in(doc.uri)
+	p := f.walk.collector.In(doc.uri)
 	for i := range e.Links {
 		if l := &e.Links[i]; l.Path != "" {
 			f.pathOf(p, at, l.Path, l.Length, l.HasLength)
@@ -248,23 +249,23 @@ func (f *packageFile) entry(doc *document, at func() string, e *resourcesync.Ent
 }
 
 // pathOf returns the file at a path, having checked what can be seen of it.
-func (f *packageFile) pathOf(p place, at func() string, path string, length int64, hasLength bool) *zip.File {
+func (f *packageFile) pathOf(p finding.Place, at func() string, path string, length int64, hasLength bool) *zip.File {
 	name := strings.TrimLeft(path, "/")
 	file := f.files[name]
 	if file == nil {
 		if file = f.nearly(name); file == nil {
-			p.errorf("RS-ZIP-04", at(), "path %s: no such file in the package", path)
+			p.Errorf("RS-ZIP-04", at(), "path %s: no such file in the package", path)
 			return nil
 		}
-		p.errorf("RS-ZIP-02", at(), "path %s is not a slash and the name of the file, %s", path, file.Name)
+		p.Errorf("RS-ZIP-02", at(), "path %s is not a slash and the name of the file, %s", path, file.Name)
 	}
 	if name == manifestName {
-		p.advisef("RS-ZIP-04", at(), "path %s is that of the manifest itself", path)
+		p.Advisef("RS-ZIP-04", at(), "path %s is that of the manifest itself", path)
 		return nil
 	}
 	file.named = true
 	if hasLength && uint64(length) != file.UncompressedSize64 {
-		p.errorf("RS-LEN-01", at(), "length %d, but %s has %d bytes", length, path, file.UncompressedSize64)
+		p.Errorf("RS-LEN-01", at(), "length %d, but %s has %d bytes", length, path, file.UncompressedSize64)
 		return nil
 	}
 	return file.File
@@ -285,13 +286,13 @@ func (f *packageFile) nearly(name string) *packed {
 
 // compareBitstreams compares the bytes of the files drawn with the manifest.
 func (f *packageFile) compareBitstreams(b *bounded) error {
-	p := f.walk.collector.in(f.uri + "!/" + manifestName)
+	p := f.walk.collector.In(f.uri + "!/" + manifestName)
 	for i := range f.drawn {
 		if f.ctx.Err() != nil {
 			return context.Cause(f.ctx)
 		}
 		d := &f.drawn[i]
-		f.walk.collector.report.Resources++
+		f.walk.collector.Report.Resources++
 		h := d.entry.Hashes.NewHasher()
 		body, err := d.file.Open()
 		if err == nil {
@@ -302,11 +303,11 @@ func (f *packageFile) compareBitstreams(b *bounded) error {
 		case b.err != nil:
 			return b.err
 		case err != nil:
-			p.errorf("RS-ZIP-03", d.location, "%s cannot be unpacked: %v", d.entry.Path, err)
+			p.Errorf("RS-ZIP-03", d.location, "%s cannot be unpacked: %v", d.entry.Path, err)
 			continue
 		}
 		if _, differs := d.entry.Hashes.Compare(h.Sum()); differs != 0 {
-			p.errorf("RS-HASH-05", d.location, "the %s digest of %s is another one", differs, d.entry.Path)
+			p.Errorf("RS-HASH-05", d.location, "the %s digest of %s is another one", differs, d.entry.Path)
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 
 	"lockstep/internal/nesting"
 	"lockstep/resourcesync"
+	"lockstep/validate/finding"
 )
 
 // parts reads the parts of an index and compares them with what the index says
@@ -17,10 +18,10 @@ func (s *set) parts(index *document) (docs []*document, sound bool, err error) {
 	var last *document
 	var nested nesting.Walk
 	for i := range index.entries {
-		e, at, p := &index.entries[i], index.places[i], s.collector.in(index.uri)
+		e, at, p := &index.entries[i], index.places[i], s.collector.In(index.uri)
 		if done[e.Loc] {
 			if e.Loc == index.uri || e.Loc == index.final {
-				p.errorf("RS-IDX-04", at, "the index names itself")
+				p.Errorf("RS-IDX-04", at, "the index names itself")
 			}
 			sound = false
 			continue
@@ -29,11 +30,11 @@ func (s *set) parts(index *document) (docs []*document, sound bool, err error) {
 		part, err := s.document(e.Loc, s.each)
 		switch {
 		case errors.Is(err, ErrUnseen):
-			s.collector.report.Unseen++
+			s.collector.Report.Unseen++
 			sound = false
 			continue
 		case isMissing(err):
-			p.errorf("RS-IDX-06", at, "%s: %v", e.Loc, err)
+			p.Errorf("RS-IDX-06", at, "%s: %v", e.Loc, err)
 			sound = false
 			continue
 		case err != nil:
@@ -42,14 +43,14 @@ func (s *set) parts(index *document) (docs []*document, sound bool, err error) {
 		if part.kind != index.kind {
 			nested.Yield()
 		} else if err := nested.Barren(); err != nil {
-			p.errorf("RS-IDX-04", at, "%s is an index within an index; %v", e.Loc, err)
+			p.Errorf("RS-IDX-04", at, "%s is an index within an index; %v", e.Loc, err)
 			return docs, false, nil
 		}
 		if !s.part(index, i, part) {
 			sound = false
 			continue
 		}
-		if index.kind&intervals != 0 && last != nil && !s.follows(index, i, last, part) {
+		if index.kind&finding.Intervals != 0 && last != nil && !s.follows(index, i, last, part) {
 			sound = false
 		}
 		last = part
@@ -61,76 +62,76 @@ func (s *set) parts(index *document) (docs []*document, sound bool, err error) {
 // part compares one part with entry i of its index. It reports whether it is
 // one of use.
 func (s *set) part(index *document, i int, part *document) bool {
-	e, at, p, own := &index.entries[i], index.places[i], s.collector.in(index.uri), s.collector.in(part.uri)
+	e, at, p, own := &index.entries[i], index.places[i], s.collector.In(index.uri), s.collector.In(part.uri)
 	switch {
 	case !part.whole:
 		return false // told where it is
 	case part.kind == index.kind:
-		p.errorf("RS-IDX-04", at, "%s is an index within an index", e.Loc)
+		p.Errorf("RS-IDX-04", at, "%s is an index within an index", e.Loc)
 		return false
 	case part.header.Capability != index.header.Capability:
-		p.errorf("RS-GEN-05", at, "%s is a %s", e.Loc, part.kind)
+		p.Errorf("RS-GEN-05", at, "%s is a %s", e.Loc, part.kind)
 		return false
 	}
 	s.stale(p, "RS-EM-06", at, e, part)
 	if s.upElsewhere(part) {
-		own.errorf("RS-IDX-05", "", "the link up leads to %s, not to the Capability List", part.header.Link(resourcesync.RelUp))
+		own.Errorf("RS-IDX-05", "", "the link up leads to %s, not to the Capability List", part.header.Link(resourcesync.RelUp))
 	}
 	switch to := part.header.Link(resourcesync.RelIndex); {
 	case to == "":
-		own.warnf("RS-IDX-05", "", "a part without a link index")
+		own.Warnf("RS-IDX-05", "", "a part without a link index")
 	case to == index.uri, to == index.final:
-	case index.kind&snapshots != 0 && part.header.Link(resourcesync.RelArchives) != "": // RA-AMB-08: the index that is archived
+	case index.kind&finding.Snapshots != 0 && part.header.Link(resourcesync.RelArchives) != "": // RA-AMB-08: the index that is archived
 	default:
-		own.warnf("RS-IDX-05", "", "the link index leads to %s, not to %s, which names this part", to, index.uri)
+		own.Warnf("RS-IDX-05", "", "the link index leads to %s, not to %s, which names this part", to, index.uri)
 	}
 	switch {
-	case index.kind&snapshots != 0:
+	case index.kind&finding.Snapshots != 0:
 		s.partSnapshot(p, at, &index.header, e, &part.header)
-	case index.kind&intervals != 0:
+	case index.kind&finding.Intervals != 0:
 		s.partInterval(p, at, index.kind, &index.header, e, &part.header)
 	}
 	return true
 }
 
 // partSnapshot compares when a part was taken with what the index says.
-func (s *set) partSnapshot(p place, at string, index *resourcesync.Header, e *resourcesync.Entry, part *resourcesync.Header) {
+func (s *set) partSnapshot(p finding.Place, at string, index *resourcesync.Header, e *resourcesync.Entry, part *resourcesync.Header) {
 	rule := "RS-RLI-03"
 	if index.Capability == resourcesync.ResourceDump {
 		rule = "RS-RDI-01"
 	}
 	switch {
 	case !e.At.IsZero() && e.At.Compare(part.At) != 0:
-		p.advisef(rule, at, "at %s, but %s says %s", e.At, e.Loc, said(part.At))
+		p.Advisef(rule, at, "at %s, but %s says %s", e.At, e.Loc, said(part.At))
 	case !e.Completed.IsZero() && e.Completed.Compare(part.Completed) != 0:
-		p.advisef(rule, at, "completed %s, but %s says %s", e.Completed, e.Loc, said(part.Completed))
+		p.Advisef(rule, at, "completed %s, but %s says %s", e.Completed, e.Loc, said(part.Completed))
 	case !index.At.IsZero() && !part.At.IsZero() && part.At.Compare(index.At) < 0:
-		p.advisef(rule, at, "%s was taken at %s, before the at of the index, %s", e.Loc, part.At, index.At)
+		p.Advisef(rule, at, "%s was taken at %s, before the at of the index, %s", e.Loc, part.At, index.At)
 	case !index.Completed.IsZero() && part.Completed.Compare(index.Completed) > 0:
-		p.advisef(rule, at, "%s was completed at %s, after the completed of the index, %s", e.Loc, part.Completed, index.Completed)
+		p.Advisef(rule, at, "%s was completed at %s, after the completed of the index, %s", e.Loc, part.Completed, index.Completed)
 	}
 }
 
 // partInterval compares the interval of a part with what the index says.
-func (s *set) partInterval(p place, at string, k Kinds, index *resourcesync.Header, e *resourcesync.Entry, part *resourcesync.Header) {
+func (s *set) partInterval(p finding.Place, at string, k finding.Kinds, index *resourcesync.Header, e *resourcesync.Entry, part *resourcesync.Header) {
 	ends, within := "RS-CHI-04", "RS-CHI-05"
-	if k == KindChangeDumpIndex {
+	if k == finding.KindChangeDumpIndex {
 		ends, within = "RS-CDI-01", "RS-CDI-01"
 	}
 	switch {
 	case e.From.IsZero() && e.Until.IsZero(): // no rs:md: the part is asked
 	case e.Until.IsZero() && !part.Until.IsZero() && !part.Living:
-		p.errorf(ends, at, "no until, but %s is closed at %s", e.Loc, part.Until)
+		p.Errorf(ends, at, "no until, but %s is closed at %s", e.Loc, part.Until)
 	case !e.Until.IsZero() && e.Until.Compare(part.Until) != 0:
-		p.errorf(ends, at, "until %s, but %s says %s", e.Until, e.Loc, said(part.Until))
+		p.Errorf(ends, at, "until %s, but %s says %s", e.Until, e.Loc, said(part.Until))
 	case !e.From.IsZero() && !part.FromUnproven && e.From.Compare(part.From) != 0:
-		p.advisef(within, at, "from %s, but %s says %s", e.From, e.Loc, said(part.From))
+		p.Advisef(within, at, "from %s, but %s says %s", e.From, e.Loc, said(part.From))
 	}
 	if !index.FromUnproven && !part.FromUnproven && part.From.Compare(index.From) < 0 {
-		p.advisef(within, at, "%s begins at %s, before the index, %s", e.Loc, part.From, index.From)
+		p.Advisef(within, at, "%s begins at %s, before the index, %s", e.Loc, part.From, index.From)
 	}
 	if !index.Until.IsZero() && part.Open() {
-		p.advisef(within, at, "%s is open, the index closed at %s", e.Loc, index.Until)
+		p.Advisef(within, at, "%s is open, the index closed at %s", e.Loc, index.Until)
 	}
 }
 
@@ -141,18 +142,18 @@ func (s *set) follows(index *document, i int, last, part *document) bool {
 	if !index.entries[i].From.IsZero() && !index.entries[i-1].Until.IsZero() {
 		return last.header.Until.Compare(part.header.From) == 0
 	}
-	p, at := s.collector.in(index.uri), index.places[i]
+	p, at := s.collector.In(index.uri), index.places[i]
 	switch {
 	case last.header.Open():
 		if index.entries[i].From.IsZero() {
-			p.advisef(rule, at, "the part in front of %s is open: only the last can be", part.uri)
+			p.Advisef(rule, at, "the part in front of %s is open: only the last can be", part.uri)
 		}
 		return false
 	case part.header.FromUnproven || last.header.FromUnproven:
 		return false
 	case last.header.Until.Compare(part.header.From) != 0:
 		if index.entries[i].From.IsZero() || index.entries[i-1].Until.IsZero() {
-			p.advisef(rule, at, "%s begins at %s, the part in front ends at %s", part.uri, part.header.From, last.header.Until)
+			p.Advisef(rule, at, "%s begins at %s, the part in front ends at %s", part.uri, part.header.From, last.header.Until)
 		}
 		return false
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"lockstep/oaipmh"
+	"lockstep/validate/finding"
 )
 
 // A repository is an OAI-PMH repository being asked.
@@ -82,10 +83,10 @@ func (r *repository) ask(verb oaipmh.Verb, args ...string) (*oaiResponse, error)
 		return nil, err
 	}
 	defer a.Body.Close() // read as far as it is of use
-	p := r.collector.in(uri)
+	p := r.collector.In(uri)
 	if a.Header != nil {
 		if t := baseType(a.Header.Get("Content-Type")); t != "text/xml" {
-			p.errorf("OAI-XML-02", "Content-Type", "served as %q, not as text/xml", t)
+			p.Errorf("OAI-XML-02", "Content-Type", "served as %q, not as text/xml", t)
 		}
 	}
 	resp, err := readResponse(r.visitor, &source{a.Body, uri, a.URI, a.Header}, r.form)
@@ -99,24 +100,24 @@ func (r *repository) ask(verb oaipmh.Verb, args ...string) (*oaiResponse, error)
 }
 
 // echo checks that the response says what it answers (OAI-PMH 2.0, 3.2).
-func (r *repository) echo(p place, resp *oaiResponse, verb oaipmh.Verb, args []string) {
+func (r *repository) echo(p finding.Place, resp *oaiResponse, verb oaipmh.Verb, args []string) {
 	if resp.base != r.base && (r.stated == "" || resp.base != r.stated) && resp.answer != string(oaipmh.VerbIdentify) {
-		p.errorf("OAI-RSP-02", "request", "the response says it is that of %q", resp.base)
+		p.Errorf("OAI-RSP-02", "request", "the response says it is that of %q", resp.base)
 	}
 	if slices.ContainsFunc(resp.codes, func(code string) bool { return !knownCodes[code] }) {
 		return // told already
 	}
 	if resp.has(oaipmh.CodeBadVerb) || resp.has(oaipmh.CodeBadArgument) {
 		if len(resp.request) > 0 {
-			p.errorf("OAI-RSP-02", "request", "attributes in the answer to a bad request")
+			p.Errorf("OAI-RSP-02", "request", "attributes in the answer to a bad request")
 		}
 		return
 	}
 	if len(resp.codes) == 0 && resp.answer != string(verb) && resp.answer != "" {
-		p.errorf("OAI-RSP-01", "", "the answer to %s is %s", verb, resp.answer)
+		p.Errorf("OAI-RSP-01", "", "the answer to %s is %s", verb, resp.answer)
 	}
 	if len(resp.request) == 0 {
-		p.errorf("OAI-RSP-02", "request", "the element has no attributes, which are to repeat the verb and arguments of the request")
+		p.Errorf("OAI-RSP-02", "request", "the element has no attributes, which are to repeat the verb and arguments of the request")
 		return
 	}
 	want := map[string]string{"verb": string(verb)}
@@ -127,7 +128,7 @@ func (r *repository) echo(p place, resp *oaiResponse, verb oaipmh.Verb, args []s
 	}
 	for _, name := range []string{"verb", "identifier", "metadataPrefix", "from", "until", "set", "resumptionToken"} {
 		if resp.request[name] != want[name] {
-			p.errorf("OAI-RSP-02", "request", "%s is %q, but was %q in the request", name, resp.request[name], want[name])
+			p.Errorf("OAI-RSP-02", "request", "%s is %q, but was %q in the request", name, resp.request[name], want[name])
 		}
 	}
 }
@@ -140,7 +141,7 @@ func (r *repository) visit() error {
 	}
 	if !identify.whole || len(identify.codes) > 0 || identify.answer == "" {
 		if identify.whole {
-			r.collector.in(identify.uri).errorf("OAI-IDF-01", "", "no answer to Identify, but %s", strings.Join(identify.codes, ", "))
+			r.collector.In(identify.uri).Errorf("OAI-IDF-01", "", "no answer to Identify, but %s", strings.Join(identify.codes, ", "))
 		}
 		return nil // nothing else can be expected of it
 	}
@@ -158,9 +159,9 @@ func (r *repository) visit() error {
 func (r *repository) told(err error, rule, what string) error {
 	switch {
 	case errors.Is(err, ErrUnseen):
-		r.collector.report.Unseen++
+		r.collector.Report.Unseen++
 	case isMissing(err):
-		r.collector.in(r.asked).errorf(rule, "", "%s: %v", what, err)
+		r.collector.In(r.asked).Errorf(rule, "", "%s: %v", what, err)
 	default:
 		return err
 	}
@@ -169,27 +170,27 @@ func (r *repository) told(err error, rule, what string) error {
 
 // identify checks what the repository says of itself (OAI-PMH 2.0, 4.2).
 func (r *repository) identify(resp *oaiResponse) {
-	p := r.collector.in(resp.uri)
+	p := r.collector.In(resp.uri)
 	for _, name := range []string{"repositoryName", "baseURL", "protocolVersion", "earliestDatestamp", "deletedRecord", "granularity"} {
 		if n := len(resp.fields[name]); n != 1 {
-			p.errorf("OAI-IDF-01", "", "Identify has %s", notOne(n, name))
+			p.Errorf("OAI-IDF-01", "", "Identify has %s", finding.NotOne(n, name))
 		}
 	}
 	if len(resp.fields["adminEmail"]) == 0 {
-		p.errorf("OAI-IDF-01", "", "Identify has no adminEmail")
+		p.Errorf("OAI-IDF-01", "", "Identify has no adminEmail")
 	}
 	if v := resp.field("protocolVersion"); v != "" && v != "2.0" {
-		p.errorf("OAI-IDF-01", "", "protocolVersion is %q, not 2.0", v)
+		p.Errorf("OAI-IDF-01", "", "protocolVersion is %q, not 2.0", v)
 	}
 	r.deletes = resp.field("deletedRecord")
 	switch r.deletes {
 	case "no", "transient", "persistent", "":
 	default:
-		p.errorf("OAI-IDF-01", "", "deletedRecord is %q, not no, transient or persistent", r.deletes)
+		p.Errorf("OAI-IDF-01", "", "deletedRecord is %q, not no, transient or persistent", r.deletes)
 	}
 	r.stated = resp.field("baseURL")
 	if r.stated != "" && r.stated != r.base {
-		p.warnf("OAI-IDF-02", "", "baseURL is %s, the repository is at %s", r.stated, r.base)
+		p.Warnf("OAI-IDF-02", "", "baseURL is %s, the repository is at %s", r.stated, r.base)
 	}
 	switch g := resp.field("granularity"); g {
 	case "YYYY-MM-DD":
@@ -198,13 +199,13 @@ func (r *repository) identify(resp *oaiResponse) {
 		r.form = secondForm
 	case "":
 	default:
-		p.errorf("OAI-IDF-01", "", "granularity is %q, not YYYY-MM-DD or YYYY-MM-DDThh:mm:ssZ", g)
+		p.Errorf("OAI-IDF-01", "", "granularity is %q, not YYYY-MM-DD or YYYY-MM-DDThh:mm:ssZ", g)
 	}
 	r.first = resp.field("earliestDatestamp")
 	if r.form == nil {
 		r.first = "" // nothing to compare by
 	} else if r.first != "" && !r.form.MatchString(r.first) {
-		p.errorf("OAI-DAT-01", "", "earliestDatestamp %q is not of the granularity", r.first)
+		p.Errorf("OAI-DAT-01", "", "earliestDatestamp %q is not of the granularity", r.first)
 		r.first = ""
 	}
 }
@@ -215,16 +216,16 @@ func (r *repository) formats() error {
 	if err != nil {
 		return r.told(err, "OAI-FMT-01", "ListMetadataFormats")
 	}
-	p := r.collector.in(resp.uri)
+	p := r.collector.In(resp.uri)
 	prefixes := resp.fields["metadataPrefix"]
 	switch {
 	case !resp.whole:
 	case r.prefix != oaipmh.DublinCore && len(prefixes) > 0 && !slices.Contains(prefixes, r.prefix):
-		return fmt.Errorf("format %s %w; there are: %s", printable(r.prefix), ErrNoSuch, printable(strings.Join(prefixes, ", ")))
+		return fmt.Errorf("format %s %w; there are: %s", finding.Printable(r.prefix), ErrNoSuch, finding.Printable(strings.Join(prefixes, ", ")))
 	case !slices.Contains(prefixes, oaipmh.DublinCore):
-		p.errorf("OAI-FMT-01", "", "there is no format %s", oaipmh.DublinCore)
+		p.Errorf("OAI-FMT-01", "", "there is no format %s", oaipmh.DublinCore)
 	case len(resp.fields["schema"]) != len(prefixes) || len(resp.fields["metadataNamespace"]) != len(prefixes):
-		p.errorf("OAI-FMT-01", "", "a format without schema or metadataNamespace")
+		p.Errorf("OAI-FMT-01", "", "a format without schema or metadataNamespace")
 	}
 	return nil
 }
@@ -235,14 +236,14 @@ func (r *repository) sets() error {
 	if err != nil {
 		return r.told(err, "OAI-SET-01", "ListSets")
 	}
-	p := r.collector.in(resp.uri)
+	p := r.collector.In(resp.uri)
 	r.unlisted = r.set != "" && resp.whole && resp.token == "" && !slices.Contains(resp.fields["setSpec"], r.set)
 	switch {
 	case !resp.whole || resp.has(oaipmh.CodeNoSetHierarchy):
 	case len(resp.codes) > 0:
-		p.errorf("OAI-SET-01", "", "the answer is %s", strings.Join(resp.codes, ", "))
+		p.Errorf("OAI-SET-01", "", "the answer is %s", strings.Join(resp.codes, ", "))
 	case len(resp.fields["setSpec"]) != len(resp.fields["setName"]):
-		p.errorf("OAI-SET-01", "", "a set without setSpec or setName")
+		p.Errorf("OAI-SET-01", "", "a set without setSpec or setName")
 	}
 	return nil
 }
@@ -253,24 +254,24 @@ func (r *repository) records() error {
 	if err != nil {
 		return r.told(err, "OAI-REC-01", "ListRecords")
 	}
-	p := r.collector.in(page.uri)
+	p := r.collector.In(page.uri)
 	switch {
 	case r.unlisted && len(page.codes) > 0:
-		return fmt.Errorf("set %s %w", printable(r.set), ErrNoSuch)
+		return fmt.Errorf("set %s %w", finding.Printable(r.set), ErrNoSuch)
 	case !page.whole || page.has(oaipmh.CodeNoRecordsMatch):
 		return nil
 	case len(page.codes) > 0:
-		p.errorf("OAI-REC-01", "", "the answer to ListRecords is %s", strings.Join(page.codes, ", "))
+		p.Errorf("OAI-REC-01", "", "the answer to ListRecords is %s", strings.Join(page.codes, ", "))
 		return nil
 	}
 	var one *oaiRecord
 	for i := range page.records {
 		rec := &page.records[i]
 		if rec.deleted && r.deletes == "no" {
-			p.errorf("OAI-REC-02", rec.at, "%s is deleted, but Identify says that deletions are not told", rec.identifier)
+			p.Errorf("OAI-REC-02", rec.at, "%s is deleted, but Identify says that deletions are not told", rec.identifier)
 		}
 		if r.first != "" && r.form.MatchString(rec.datestamp) && rec.datestamp < r.first {
-			p.errorf("OAI-IDF-03", rec.at, "%s is of %s, before the earliest datestamp, %s", rec.identifier, rec.datestamp, r.first)
+			p.Errorf("OAI-IDF-03", rec.at, "%s is of %s, before the earliest datestamp, %s", rec.identifier, rec.datestamp, r.first)
 		}
 		if one == nil && !rec.deleted && rec.identifier != "" {
 			one = rec
@@ -287,23 +288,23 @@ func (r *repository) nextPage(page *oaiResponse) error {
 	if page.token == "" {
 		return nil
 	}
-	p := r.collector.in(page.uri)
+	p := r.collector.In(page.uri)
 	next, err := r.ask(oaipmh.VerbListRecords, "resumptionToken", page.token)
 	switch {
 	case err != nil:
 		return r.told(err, "OAI-TOK-01", "the resumption token")
 	case !next.whole:
 	case len(next.codes) > 0:
-		p.errorf("OAI-TOK-01", "resumptionToken", "the token just given is answered by %s", strings.Join(next.codes, ", "))
+		p.Errorf("OAI-TOK-01", "resumptionToken", "the token just given is answered by %s", strings.Join(next.codes, ", "))
 	case next.count == 0:
-		p.errorf("OAI-TOK-01", "resumptionToken", "the token leads to no records")
+		p.Errorf("OAI-TOK-01", "resumptionToken", "the token leads to no records")
 	case next.token == page.token:
-		p.errorf("OAI-TOK-01", "resumptionToken", "the token leads to itself")
+		p.Errorf("OAI-TOK-01", "resumptionToken", "the token leads to itself")
 	case !next.hasToken:
-		r.collector.in(next.uri).errorf("OAI-TOK-01", "", "the last response of the list has no resumptionToken, which is to be empty")
+		r.collector.In(next.uri).Errorf("OAI-TOK-01", "", "the last response of the list has no resumptionToken, which is to be empty")
 	}
 	if next != nil && len(next.records) > 0 && !slices.ContainsFunc(next.records, func(rec oaiRecord) bool { return page.find(rec.identifier) == nil }) {
-		p.errorf("OAI-TOK-01", "resumptionToken", "the token leads to the same records again")
+		p.Errorf("OAI-TOK-01", "resumptionToken", "the token leads to the same records again")
 	}
 	return nil
 }
@@ -314,15 +315,15 @@ func (r *repository) single(rec *oaiRecord) error {
 	if err != nil {
 		return r.told(err, "OAI-GET-01", "GetRecord of "+rec.identifier)
 	}
-	p := r.collector.in(got.uri)
+	p := r.collector.In(got.uri)
 	switch {
 	case !got.whole:
 		return nil
 	case len(got.codes) > 0:
-		p.errorf("OAI-GET-01", "", "%s was listed, but the answer is %s", rec.identifier, strings.Join(got.codes, ", "))
+		p.Errorf("OAI-GET-01", "", "%s was listed, but the answer is %s", rec.identifier, strings.Join(got.codes, ", "))
 		return nil
 	case got.find(rec.identifier) == nil:
-		p.errorf("OAI-GET-01", "", "the answer is not %s", rec.identifier)
+		p.Errorf("OAI-GET-01", "", "the answer is not %s", rec.identifier)
 		return nil
 	case got.find(rec.identifier).datestamp != rec.datestamp:
 		return nil // it has changed since
@@ -336,7 +337,7 @@ func (r *repository) single(rec *oaiRecord) error {
 	}
 	again, err := r.ask(oaipmh.VerbGetRecord, "identifier", rec.identifier, "metadataPrefix", r.prefix)
 	if err == nil && again.find(rec.identifier) != nil && again.find(rec.identifier).datestamp == rec.datestamp {
-		r.collector.in(list.uri).errorf("OAI-SEL-01", "", "%s, which is of %s, is not there: from and until are inclusive", rec.identifier, rec.datestamp)
+		r.collector.In(list.uri).Errorf("OAI-SEL-01", "", "%s, which is of %s, is not there: from and until are inclusive", rec.identifier, rec.datestamp)
 	}
 	return nil
 }
@@ -366,7 +367,7 @@ func (r *repository) errors() error {
 			if got == "" {
 				got = "none"
 			}
-			r.collector.in(resp.uri).errorf(probe.rule, "", "the error is %s, not %s", got, probe.code)
+			r.collector.In(resp.uri).Errorf(probe.rule, "", "the error is %s, not %s", got, probe.code)
 		}
 	}
 	return nil

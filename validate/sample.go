@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"lockstep/resourcesync"
+	"lockstep/validate/finding"
 )
 
 // A sampled resource is one whose bytes are to be compared with what is said of
@@ -63,7 +64,7 @@ func (s *sampler) offer(doc string, at func() string, e *resourcesync.Entry) {
 // it has changed since.
 type doubt struct {
 	sampled
-	findings []Finding
+	findings []finding.Finding
 	told     resourcesync.Datetime // of the last change that was known of when it was looked at; zero: none
 }
 
@@ -104,7 +105,7 @@ func (s *set) sample() error {
 	}
 	for _, d := range doubts {
 		for _, f := range d.findings {
-			s.collector.add(f)
+			s.collector.Add(f)
 		}
 	}
 	return nil
@@ -122,7 +123,7 @@ func (s *set) compareAll() (doubts []doubt, err error) {
 			for one := range work {
 				found := s.resource(&one, &mu)
 				mu.Lock()
-				s.collector.report.Resources++
+				s.collector.Report.Resources++
 				if len(found) > 0 && len(doubts) < maxDoubts {
 					doubts = append(doubts, doubt{sampled: one, findings: found})
 				}
@@ -189,7 +190,7 @@ func (s *set) newestChanges(doubts []doubt) (map[string]*resourcesync.Entry, err
 		newest[d.entry.Loc] = nil
 	}
 	docs := s.changeDocs
-	if doc, err := s.look(s.changeURI); err == nil && doc.kind == KindChangeListIndex {
+	if doc, err := s.look(s.changeURI); err == nil && doc.kind == finding.KindChangeListIndex {
 		docs = nil
 		for i := range doc.entries {
 			docs = append(docs, doc.entries[i].Loc)
@@ -233,16 +234,16 @@ func (s *set) reconsider(doubts []doubt) (left []doubt, err error) {
 // resource compares one resource with what is said of it. It returns what a
 // change of the resource may explain; the rest are findings at once, filed
 // while mu is held.
-func (s *set) resource(one *sampled, mu *sync.Mutex) (doubts []Finding) {
+func (s *set) resource(one *sampled, mu *sync.Mutex) (doubts []finding.Finding) {
 	e := &one.entry
 	doubtful := func(rule, format string, args ...any) {
-		doubts = append(doubts, Finding{Rule: rule, Level: Error, Document: one.doc, Location: one.at, Message: e.Loc + ": " + fmt.Sprintf(format, args...)})
+		doubts = append(doubts, finding.Finding{Rule: rule, Level: finding.Error, Document: one.doc, Location: one.at, Message: e.Loc + ": " + fmt.Sprintf(format, args...)})
 	}
 	a, err := s.ask(Request{URI: e.Loc, Resource: true})
 	switch {
 	case errors.Is(err, ErrUnseen):
 		mu.Lock()
-		s.collector.report.Unseen++
+		s.collector.Report.Unseen++
 		mu.Unlock()
 		return nil
 	case s.ctx.Err() != nil:
@@ -290,23 +291,23 @@ func (s *set) resource(one *sampled, mu *sync.Mutex) (doubts []Finding) {
 
 // answered compares the headers of an answer with what is said of a resource.
 func (s *set) answered(one *sampled, a *Answer) {
-	e, p := &one.entry, s.collector.in(one.entry.Loc)
+	e, p := &one.entry, s.collector.In(one.entry.Loc)
 	validators(p, a.Header)
 	if t := a.Header.Get("Content-Type"); e.Type != "" && t != "" && !sameType(t, e.Type) {
-		p.warnf("RS-TYPE-01", "Content-Type", "served as %s, listed as %s", t, e.Type)
+		p.Warnf("RS-TYPE-01", "Content-Type", "served as %s, listed as %s", t, e.Type)
 	}
 	coding := a.Header.Get("Content-Encoding")
 	if strings.EqualFold(coding, "identity") {
 		coding = ""
 	}
 	if !strings.EqualFold(coding, e.Encoding) {
-		p.warnf("RS-ENC-01", "Content-Encoding", "served with coding %q, listed with %q", coding, e.Encoding)
+		p.Warnf("RS-ENC-01", "Content-Encoding", "served with coding %q, listed with %q", coding, e.Encoding)
 	}
 	if len(e.Hashes) > 0 || e.HasLength {
 		for _, vary := range a.Header.Values("Vary") {
 			for name := range strings.SplitSeq(vary, ",") {
 				if n := strings.TrimSpace(name); strings.EqualFold(n, "Accept") || strings.EqualFold(n, "Accept-Language") {
-					p.warnf("RS-EM-08", "Vary", "what is served depends on the header %s, but the list states hash or length of one representation", n)
+					p.Warnf("RS-EM-08", "Vary", "what is served depends on the header %s, but the list states hash or length of one representation", n)
 				}
 			}
 		}
@@ -315,7 +316,7 @@ func (s *set) answered(one *sampled, a *Answer) {
 }
 
 // coverage looks where Link headers of a resource lead (RS-DISC-04).
-func (s *set) coverage(p place, a *Answer) {
+func (s *set) coverage(p finding.Place, a *Answer) {
 	targets := linkTargets(a.Header, "resourcesync", a.URI)
 	for _, to := range targets {
 		if to == s.uri || s.uri == "" {
@@ -326,13 +327,13 @@ func (s *set) coverage(p place, a *Answer) {
 		good, known := s.linked[to]
 		if !known {
 			doc, err := s.look(to)
-			good = errors.Is(err, ErrUnseen) || err == nil && doc.kind == KindCapabilityList
+			good = errors.Is(err, ErrUnseen) || err == nil && doc.kind == finding.KindCapabilityList
 			if len(s.linked) < maxLinked {
 				s.linked[to] = good
 			}
 		}
 		if !good {
-			p.warnf("RS-DISC-04", "Link", "leads to %s, which is no Capability List", to)
+			p.Warnf("RS-DISC-04", "Link", "leads to %s, which is no Capability List", to)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"lockstep/atompmh"
 	"lockstep/resourcesync"
+	"lockstep/validate/finding"
 )
 
 // maxAttempts is how often a set is read that changes while it is read.
@@ -41,8 +42,8 @@ type set struct {
 // no finding yet, and all is read again.
 func (w *walk) set(uri, description string, c resourcesync.Capability) error {
 	for attempt := 1; ; attempt++ {
-		before, served := *w.collector.report, maps.Clone(w.served)
-		w.collector.hold()
+		before, served := *w.collector.Report, maps.Clone(w.served)
+		w.collector.Hold()
 		w.flaky.Store(false)
 		s := &set{walk: w, uri: uri, description: description, heads: make(map[string][sha256.Size]byte), linked: make(map[string]bool)}
 		s.sampler.begin(w.opts, uri)
@@ -50,13 +51,13 @@ func (w *walk) set(uri, description string, c resourcesync.Capability) error {
 		err := s.visit(c)
 		w.tally.Close()
 		w.tally = nil
-		if err != nil || !w.collector.isWaiting() || attempt == maxAttempts || !w.flaky.Load() && !s.replaced() {
-			w.collector.release()
+		if err != nil || !w.collector.IsWaiting() || attempt == maxAttempts || !w.flaky.Load() && !s.replaced() {
+			w.collector.Release()
 			return cmp.Or(err, w.feeds(s))
 		}
-		w.collector.drop()
-		before.Documents = w.collector.report.Documents // each counts once
-		*w.collector.report, w.served = before, served
+		w.collector.Drop()
+		before.Documents = w.collector.Report.Documents // each counts once
+		*w.collector.Report, w.served = before, served
 	}
 }
 
@@ -117,11 +118,11 @@ func (s *set) visit(c resourcesync.Capability) error {
 // finish does what needs all documents.
 func (s *set) finish() error {
 	if l, c := s.facts.list, s.facts.changes; l != nil && c != nil && c.from > l.from {
-		s.collector.in(s.changeURI).advisef("RS-CHL-10", "", "it begins at %s, the Resource List was taken at %s: what changed between them is told nowhere",
+		s.collector.In(s.changeURI).Advisef("RS-CHL-10", "", "it begins at %s, the Resource List was taken at %s: what changed between them is told nowhere",
 			s.changeFrom, instant(l.from))
 	}
 	if until := s.archivedUntil; s.facts.changes != nil && !until.IsZero() && until.Compare(s.changeFrom) < 0 {
-		s.collector.in(s.changeURI).advisef("RA-CHG-09", "", "it begins at %s, its archive ends at %s: what changed between them is told nowhere", s.changeFrom, until)
+		s.collector.In(s.changeURI).Advisef("RA-CHG-09", "", "it begins at %s, its archive ends at %s: what changed between them is told nowhere", s.changeFrom, until)
 	}
 	if err := s.compare(s.tally, &s.facts); err != nil {
 		return err
@@ -136,17 +137,17 @@ func (s *set) checkUp(list *document) error {
 	if s.description == "" || up == "" || up == s.description {
 		return nil
 	}
-	p := s.collector.in(s.uri)
+	p := s.collector.In(s.uri)
 	there, err := s.look(up)
 	switch {
 	case errors.Is(err, ErrUnseen):
-		s.collector.report.Unseen++
+		s.collector.Report.Unseen++
 	case isMissing(err):
-		p.errorf("RS-CL-04", "", "the link up leads to %s: %v", up, err)
+		p.Errorf("RS-CL-04", "", "the link up leads to %s: %v", up, err)
 	case err != nil:
 		return err
-	case !names(there, list) && there.kind != KindDescriptionIndex:
-		p.errorf("RS-CL-04", "", "the link up leads to %s, which does not name this Capability List", up)
+	case !names(there, list) && there.kind != finding.KindDescriptionIndex:
+		p.Errorf("RS-CL-04", "", "the link up leads to %s, which does not name this Capability List", up)
 	}
 	return nil
 }
@@ -154,37 +155,37 @@ func (s *set) checkUp(list *document) error {
 // each is called for each entry of the documents of the set: the Resource List
 // is what the sample is taken from.
 func (s *set) each(doc *document, at func() string, e *resourcesync.Entry) {
-	if doc.kind == KindResourceList && !s.past {
+	if doc.kind == finding.KindResourceList && !s.past {
 		s.sampler.offer(doc.uri, at, e)
 	}
 }
 
 // target checks the document that entry i of the Capability List names.
 func (s *set) target(list *document, i int) error {
-	e, at, p := &list.entries[i], list.places[i], s.collector.in(list.uri)
+	e, at, p := &list.entries[i], list.places[i], s.collector.In(list.uri)
 	doc, err := s.document(e.Loc, s.each)
 	switch {
 	case errors.Is(err, ErrUnseen):
-		s.collector.report.Unseen++
+		s.collector.Report.Unseen++
 		return nil
 	case isMissing(err):
-		p.errorf("RS-CL-06", at, "%s: %v", e.Loc, err)
+		p.Errorf("RS-CL-06", at, "%s: %v", e.Loc, err)
 		return nil
 	case err != nil:
 		return err
 	case !doc.whole:
 		return nil // told where it is
 	case doc.header.Capability != e.Capability:
-		p.errorf("RS-CL-06", at, "%s is a %s, not what capability %s says", e.Loc, doc.kind, e.Capability)
+		p.Errorf("RS-CL-06", at, "%s is a %s, not what capability %s says", e.Loc, doc.kind, e.Capability)
 		return nil
 	}
 	s.heads[doc.uri] = doc.sum
 	s.stale(p, "RS-CL-07", at, e, doc)
 	if s.upElsewhere(doc) {
-		s.collector.in(doc.uri).errorf(lacksUp[doc.kind], "", "the link up leads to %s, not to the Capability List", doc.header.Link(resourcesync.RelUp))
+		s.collector.In(doc.uri).Errorf(lacksUp[doc.kind], "", "the link up leads to %s, not to the Capability List", doc.header.Link(resourcesync.RelUp))
 	}
-	if index := doc.header.Link(resourcesync.RelIndex); doc.kind&(lists|KindArchive) != 0 && index != "" {
-		p.errorf("RS-IDX-02", at, "%s is a part: its index is %s", e.Loc, index)
+	if index := doc.header.Link(resourcesync.RelIndex); doc.kind&(finding.Lists|finding.KindArchive) != 0 && index != "" {
+		p.Errorf("RS-IDX-02", at, "%s is a part: its index is %s", e.Loc, index)
 	}
 	return s.capability(doc)
 }
@@ -199,13 +200,13 @@ func (s *set) upElsewhere(doc *document) bool {
 // capability goes on below the document a capability begins with, and notes
 // what is known from it.
 func (s *set) capability(doc *document) error {
-	if doc.kind&(lists|indexes) != 0 {
+	if doc.kind&(finding.Lists|finding.Indexes) != 0 {
 		if err := s.linksArchives(doc); err != nil {
 			return err
 		}
 	}
 	docs, sound := []*document{doc}, doc.whole
-	if doc.kind&(indexes|KindArchiveIndex) != 0 {
+	if doc.kind&(finding.Indexes|finding.KindArchiveIndex) != 0 {
 		var err error
 		if docs, sound, err = s.parts(doc); err != nil {
 			return err
@@ -277,9 +278,9 @@ func (w *walk) feeds(s *set) error {
 		err := checkFeed(w.visitor, uri)
 		switch {
 		case errors.Is(err, ErrUnseen):
-			w.collector.report.Unseen++
+			w.collector.Report.Unseen++
 		case isMissing(err):
-			w.collector.in(s.uri).errorf("AP-GEN-03", "root", "the link to a feed leads to %s: %v", uri, err)
+			w.collector.In(s.uri).Errorf("AP-GEN-03", "root", "the link to a feed leads to %s: %v", uri, err)
 		case err != nil:
 			return err
 		}

@@ -23,6 +23,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"lockstep/validate"
+	"lockstep/validate/finding"
 )
 
 const base = "https://lib.example.net/"
@@ -176,7 +177,7 @@ func (s *site) open(_ context.Context, r validate.Request) (*validate.Answer, er
 // A fault is a file beside the site: how to break one rule.
 type fault struct {
 	rule  string
-	level validate.Level
+	level finding.Level
 	title string
 	start string
 	alone bool
@@ -193,7 +194,7 @@ func readFault(t testing.TB, path string) *fault {
 		t.Fatal(err)
 	}
 	name := strings.Split(filepath.Base(path), ".")
-	f := &fault{rule: name[0], level: validate.Level(name[1]), start: ".well-known/resourcesync"}
+	f := &fault{rule: name[0], level: finding.Level(name[1]), start: ".well-known/resourcesync"}
 	switch f.rule[:2] {
 	case "AP":
 		f.start, f.site = "pmh/feed.atom", readSite(t, "feeds")
@@ -295,7 +296,7 @@ func join(text, line string) string {
 }
 
 // check validates the site of a fault.
-func (f *fault) check(t testing.TB) *validate.Report {
+func (f *fault) check(t testing.TB) *finding.Report {
 	t.Helper()
 	o := validate.Options{Advice: true, Sample: validate.SampleAll, Single: f.alone, Settle: 1, TempDir: t.TempDir()}
 	check := validate.Source
@@ -339,7 +340,7 @@ func TestGoodSite(t *testing.T) {
 func TestRules(t *testing.T) {
 	t.Parallel()
 	want := map[string]bool{}
-	for _, r := range validate.Rules() {
+	for _, r := range finding.Rules() {
 		want[r.ID+"."+string(r.Level)] = true
 	}
 	known := maps.Clone(want)

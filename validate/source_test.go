@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"lockstep/validate"
+	"lockstep/validate/finding"
 	"lockstep/validate/validatetest"
 )
 
@@ -153,7 +154,7 @@ func TestStrict(t *testing.T) {
 	t.Parallel()
 	f := readFault(t, filepath.Join(rulesDir, "RS-SD-07.warning"))
 	r, err := validate.Source(t.Context(), f.site.open, base+f.start, validate.Options{Single: true, Strict: true, TempDir: t.TempDir()})
-	if err != nil || r.Errors != 1 || r.Warnings != 0 || !errors.Is(r.Findings.Err(), validate.ErrFindings) {
+	if err != nil || r.Errors != 1 || r.Warnings != 0 || !errors.Is(r.Findings.Err(), finding.ErrFindings) {
 		t.Errorf("%d errors, %d warnings, %v, %v", r.Errors, r.Warnings, r.Findings.Err(), err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"lockstep/resourcesync"
+	"lockstep/validate/finding"
 )
 
 // What a Reader warns of is named for what it did; a rule is named for what a
@@ -24,36 +25,36 @@ var renamed = map[string]string{
 // softer are the warnings of a Reader that are no errors. Where the text of the
 // standard and its own examples differ the level is Warning: examples 1 to 5 and
 // 8 have no link up (RS-AMB-03), and several have digests of a wrong length.
-var softer = map[string]Level{
-	"RS-DT-01": Warning, "RS-ENC-01": Warning, "RS-VER-16": Warning, "RS-AMB-03": Warning, "RS-AMB-01": Warning, "RS-HASH-04": Warning,
-	"RS-GEN-06": Advice, "RS-XML-12": Advice, "RS-HASH-02": Advice, "RS-CHL-08": Advice,
+var softer = map[string]finding.Level{
+	"RS-DT-01": finding.Warning, "RS-ENC-01": finding.Warning, "RS-VER-16": finding.Warning, "RS-AMB-03": finding.Warning, "RS-AMB-01": finding.Warning, "RS-HASH-04": finding.Warning,
+	"RS-GEN-06": finding.Advice, "RS-XML-12": finding.Advice, "RS-HASH-02": finding.Advice, "RS-CHL-08": finding.Advice,
 }
 
 // lacksUp, lacksTime, disorder and lacksChange name the rules for what a
 // document of a kind must have.
 var (
-	lacksUp = map[Kinds]string{
-		KindCapabilityList: "RS-CL-04", KindResourceList: "RS-RL-02", KindResourceListIndex: "RS-RLI-01",
-		KindResourceDump: "RS-RD-01", KindResourceDumpIndex: "RS-RDI-01", KindResourceDumpManifest: "RS-RDM-01",
-		KindChangeList: "RS-CHL-01", KindChangeListIndex: "RS-CHI-01", KindChangeDump: "RS-CD-01",
-		KindChangeDumpIndex: "RS-CDI-01", KindChangeDumpManifest: "RS-CDM-01",
-		KindArchive: "RA-DOC-03", KindArchiveIndex: "RA-DOC-03", KindNotification: "RN-PL-03",
+	lacksUp = map[finding.Kinds]string{
+		finding.KindCapabilityList: "RS-CL-04", finding.KindResourceList: "RS-RL-02", finding.KindResourceListIndex: "RS-RLI-01",
+		finding.KindResourceDump: "RS-RD-01", finding.KindResourceDumpIndex: "RS-RDI-01", finding.KindResourceDumpManifest: "RS-RDM-01",
+		finding.KindChangeList: "RS-CHL-01", finding.KindChangeListIndex: "RS-CHI-01", finding.KindChangeDump: "RS-CD-01",
+		finding.KindChangeDumpIndex: "RS-CDI-01", finding.KindChangeDumpManifest: "RS-CDM-01",
+		finding.KindArchive: "RA-DOC-03", finding.KindArchiveIndex: "RA-DOC-03", finding.KindNotification: "RN-PL-03",
 	}
-	lacksTime = map[Kinds]string{
-		KindResourceList: "RS-RL-01", KindResourceListIndex: "RS-RLI-01",
-		KindResourceDump: "RS-RD-01", KindResourceDumpIndex: "RS-RDI-01", KindResourceDumpManifest: "RS-RDM-01",
-		KindChangeList: "RS-CHL-01", KindChangeListIndex: "RS-CHI-01", KindChangeDump: "RS-CD-01",
-		KindChangeDumpIndex: "RS-CDI-01", KindChangeDumpManifest: "RS-CDM-01", KindNotification: "RN-PL-02",
+	lacksTime = map[finding.Kinds]string{
+		finding.KindResourceList: "RS-RL-01", finding.KindResourceListIndex: "RS-RLI-01",
+		finding.KindResourceDump: "RS-RD-01", finding.KindResourceDumpIndex: "RS-RDI-01", finding.KindResourceDumpManifest: "RS-RDM-01",
+		finding.KindChangeList: "RS-CHL-01", finding.KindChangeListIndex: "RS-CHI-01", finding.KindChangeDump: "RS-CD-01",
+		finding.KindChangeDumpIndex: "RS-CDI-01", finding.KindChangeDumpManifest: "RS-CDM-01", finding.KindNotification: "RN-PL-02",
 	}
-	disorder    = map[Kinds]string{KindChangeList: "RS-CHL-03", KindChangeDumpManifest: "RS-CDM-03", KindNotification: "RN-PL-04"}
-	lacksChange = map[Kinds]string{KindChangeList: "RS-CHL-04", KindChangeDumpManifest: "RS-CDM-04", KindNotification: "RN-PL-05"}
+	disorder    = map[finding.Kinds]string{finding.KindChangeList: "RS-CHL-03", finding.KindChangeDumpManifest: "RS-CDM-03", finding.KindNotification: "RN-PL-04"}
+	lacksChange = map[finding.Kinds]string{finding.KindChangeList: "RS-CHL-04", finding.KindChangeDumpManifest: "RS-CDM-04", finding.KindNotification: "RN-PL-05"}
 )
 
 // translate returns the rule, and its level, that a warning about a document
 // of kind k stands for; no rule if another warning tells of the same.
-func translate(w resourcesync.Warning, k Kinds) (rule string, level Level) {
+func translate(w resourcesync.Warning, k finding.Kinds) (rule string, level finding.Level) {
 	if level = softer[w.Rule]; level == "" {
-		level = Error
+		level = finding.Error
 	}
 	if rule, ok := renamed[w.Rule]; ok {
 		return rule, level
@@ -62,21 +63,21 @@ func translate(w resourcesync.Warning, k Kinds) (rule string, level Level) {
 	switch w.Rule {
 	case "RS-XML-01":
 		if about("declaration") {
-			level = Warning // XML 1.0, 2.8
+			level = finding.Warning // XML 1.0, 2.8
 		}
 	case "RS-XML-03":
-		if level = Advice; about("loc, lastmod") || about("text between") {
-			level = Warning
+		if level = finding.Advice; about("loc, lastmod") || about("text between") {
+			level = finding.Warning
 		}
 	case "RS-XML-07":
 		if about("of Sitemaps") || about("element") { // it may be a community's own
-			level = Warning
+			level = finding.Warning
 		}
 	case "RS-AMB-03", "RS-VER-03", "RS-VER-04":
-		if k == KindNotification { // its link up is optional
-			return lacksUp[k], Advice
+		if k == finding.KindNotification { // its link up is optional
+			return lacksUp[k], finding.Advice
 		}
-		return lacksUp[k], Warning
+		return lacksUp[k], finding.Warning
 	case "RS-MD-13", "RS-MD-14", "RS-VER-08", "RS-VER-09":
 		return lacksTime[k], level
 	case "RS-VER-07":
@@ -105,7 +106,7 @@ func translate(w resourcesync.Warning, k Kinds) (rule string, level Level) {
 		return "RS-GEN-04", level
 	case "RS-HASH-04":
 		if about("no algorithm") || about("too many") {
-			return "RS-HASH-01", Error
+			return "RS-HASH-01", finding.Error
 		}
 		return "RS-HASH-02", level
 	case "RS-MD-12":
@@ -117,18 +118,18 @@ func translate(w resourcesync.Warning, k Kinds) (rule string, level Level) {
 		}
 		switch {
 		case rule == "RS-MD-12", strings.HasPrefix(rule, "RA-"):
-			level = Advice
+			level = finding.Advice
 		case rule == "RS-EM-03":
-			level = Warning
+			level = finding.Warning
 		}
 		return rule, level
 	case "RS-LN-03":
 		if about("several") || about("spelt") {
-			level = Warning
+			level = finding.Warning
 		}
 	case "RS-LN-04":
 		if rule = misplacedLink(w.Message, k); strings.HasPrefix(rule, "RS-LN") || strings.HasPrefix(rule, "RA-") {
-			level = Advice
+			level = finding.Advice
 		}
 		return rule, level
 	}
@@ -144,17 +145,17 @@ func isTime(item string) bool {
 }
 
 // misplacedAtRoot returns the rule against an attribute of the root's rs:md.
-func misplacedAtRoot(item string, k Kinds) string {
+func misplacedAtRoot(item string, k finding.Kinds) string {
 	switch {
 	case !isTime(item):
 		return "RS-MD-12"
-	case k&(KindDescription|KindDescriptionIndex) != 0:
+	case k&(finding.KindDescription|finding.KindDescriptionIndex) != 0:
 		return "RS-SD-02"
-	case k == KindCapabilityList:
+	case k == finding.KindCapabilityList:
 		return "RS-CL-09"
-	case k&archives != 0:
+	case k&finding.Archives != 0:
 		return "RA-DOC-02"
-	case k&intervals != 0:
+	case k&finding.Intervals != 0:
 		return "RS-MD-04"
 	}
 	return "RS-MD-08"
@@ -162,26 +163,26 @@ func misplacedAtRoot(item string, k Kinds) string {
 
 // misplacedInEntry returns the rule against an attribute of an entry's rs:md,
 // or against a child of the entry: that of the document, if it has one.
-func misplacedInEntry(item string, k Kinds) string {
+func misplacedInEntry(item string, k finding.Kinds) string {
 	word := item == "change" || item == "datetime" || item == "path" || item == "capability"
 	switch {
-	case k == KindResourceList && (item == "at" || item == "completed"):
+	case k == finding.KindResourceList && (item == "at" || item == "completed"):
 		return "RS-RL-06"
-	case k == KindResourceList && (word || isTime(item)):
+	case k == finding.KindResourceList && (word || isTime(item)):
 		return "RS-RL-07"
-	case k == KindResourceDump && (word || item == "from" || item == "until"):
+	case k == finding.KindResourceDump && (word || item == "from" || item == "until"):
 		return "RS-RD-08"
-	case k == KindResourceDumpManifest && (item == "change" || item == "datetime" || isTime(item)):
+	case k == finding.KindResourceDumpManifest && (item == "change" || item == "datetime" || isTime(item)):
 		return "RS-RDM-04"
-	case k == KindChangeList && (item == "path" || item == "capability" || isTime(item)):
+	case k == finding.KindChangeList && (item == "path" || item == "capability" || isTime(item)):
 		return "RS-CHL-09"
-	case k&archives != 0:
+	case k&finding.Archives != 0:
 		return "RA-DOC-08"
-	case k&(KindDescription|KindDescriptionIndex) != 0 && isTime(item):
+	case k&(finding.KindDescription|finding.KindDescriptionIndex) != 0 && isTime(item):
 		return "RS-SD-02"
-	case k == KindCapabilityList && isTime(item):
+	case k == finding.KindCapabilityList && isTime(item):
 		return "RS-CL-09"
-	case k&intervals != 0 && (item == "at" || item == "completed"):
+	case k&finding.Intervals != 0 && (item == "at" || item == "completed"):
 		return "RS-MD-04"
 	}
 	switch item {
@@ -198,17 +199,17 @@ func misplacedInEntry(item string, k Kinds) string {
 }
 
 // misplacedLink returns the rule against a link that has no place there.
-func misplacedLink(message string, k Kinds) string {
+func misplacedLink(message string, k finding.Kinds) string {
 	switch {
-	case strings.Contains(message, "patch link") && k == KindResourceList:
+	case strings.Contains(message, "patch link") && k == finding.KindResourceList:
 		return "RS-RL-07"
-	case strings.Contains(message, "patch link") && k == KindResourceDumpManifest:
+	case strings.Contains(message, "patch link") && k == finding.KindResourceDumpManifest:
 		return "RS-RDM-03"
 	case strings.Contains(message, "patch link"):
 		return "RS-REL-30"
 	case strings.Contains(message, "link archives"):
 		return "RA-ADV-06"
-	case k&archives != 0 && strings.Contains(message, "entry"):
+	case k&finding.Archives != 0 && strings.Contains(message, "entry"):
 		return "RA-DOC-08"
 	}
 	return "RS-LN-04"

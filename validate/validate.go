@@ -1,8 +1,8 @@
 // Package validate checks documents of ResourceSync against the requirements of
 // the standard, and a Source against what its documents promise.
 //
-// The rules are data: [Rules] lists each with the ID of its requirement, its
-// level, and what it asks. What breaks one is a [Finding], which is data too,
+// The rules are data: [finding.Rules] lists each with the ID of its requirement, its
+// level, and what it asks. What breaks one is a [finding.Finding], which is data too,
 // not an error: errors mean that something could not be looked at.
 //
 //	report, err := validate.Document(ctx, r, "https://example.org/resourcelist.xml", validate.Options{})
@@ -29,6 +29,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"time"
+
+	"lockstep/validate/finding"
 )
 
 // A Request asks an [Opener] for what is at a URI.
@@ -92,19 +94,19 @@ const (
 // Options configures a run. The zero value looks at documents, packages and no
 // resources.
 type Options struct {
-	Sample        int              // resources to compare with what is said of them, chosen at random; SampleAll; 0 none
-	Seed          uint64           // of the choice; 0 takes one that the Report tells
-	Strict        bool             // warnings count as errors
-	Advice        bool             // findings of level Advice are wanted
-	Single        bool             // only the document at the address
-	Jobs          int              // resources looked at at once; default 8
-	DocumentBytes int64            // of one document, uncompressed; default 128 MiB
-	Documents     int              // of one run; default 100,000
-	ResourceBytes int64            // read of one resource; default 16 GiB
-	Settle        time.Duration    // how long a Source may take to tell of a change; default 3 s
-	TempDir       string           // for what does not fit into memory; default os.TempDir
-	OnFinding     func(Finding)    // called in order, never concurrently; may be nil
-	OnDocument    func(uri string) // called when one is opened, perhaps concurrently; may be nil
+	Sample        int                   // resources to compare with what is said of them, chosen at random; SampleAll; 0 none
+	Seed          uint64                // of the choice; 0 takes one that the Report tells
+	Strict        bool                  // warnings count as errors
+	Advice        bool                  // findings of level Advice are wanted
+	Single        bool                  // only the document at the address
+	Jobs          int                   // resources looked at at once; default 8
+	DocumentBytes int64                 // of one document, uncompressed; default 128 MiB
+	Documents     int                   // of one run; default 100,000
+	ResourceBytes int64                 // read of one resource; default 16 GiB
+	Settle        time.Duration         // how long a Source may take to tell of a change; default 3 s
+	TempDir       string                // for what does not fit into memory; default os.TempDir
+	OnFinding     func(finding.Finding) // called in order, never concurrently; may be nil
+	OnDocument    func(uri string)      // called when one is opened, perhaps concurrently; may be nil
 	Now           func() time.Time
 }
 
@@ -136,7 +138,7 @@ func (o Options) withDefaults() Options {
 // newVisit returns what asks open for documents, with an empty Report.
 func newVisit(ctx context.Context, open Opener, o Options) *visitor {
 	o = o.withDefaults()
-	return newVisitor(ctx, newCollector(o.Seed, o.Strict, o.Advice, o.OnFinding), open, &settings{
+	return newVisitor(ctx, finding.NewCollector(o.Seed, o.Strict, o.Advice, o.OnFinding), open, &settings{
 		Sample: o.Sample, Seed: o.Seed, Single: o.Single, Jobs: o.Jobs,
 		DocumentBytes: o.DocumentBytes, Documents: o.Documents, ResourceBytes: o.ResourceBytes,
 		Settle: o.Settle, TempDir: o.TempDir, OnDocument: o.OnDocument, Now: o.Now,
@@ -145,7 +147,7 @@ func newVisit(ctx context.Context, open Opener, o Options) *visitor {
 
 // Document checks the document in r, whose address is uri: relative URIs in it
 // are resolved against it. The error is that of reading r, or of ctx.
-func Document(ctx context.Context, r io.Reader, uri string, o Options) (*Report, error) {
+func Document(ctx context.Context, r io.Reader, uri string, o Options) (*finding.Report, error) {
 	w := newWalk(newVisit(ctx, nil, o))
 	c := w.collector
 	text := bufio.NewReaderSize(r, maxHead)
@@ -153,11 +155,11 @@ func Document(ctx context.Context, r io.Reader, uri string, o Options) (*Report,
 	src := &source{Reader: text, uri: uri, final: uri}
 	switch rootOf(head) {
 	case feedRoot:
-		return c.report, checkFeedDocument(w.visitor, src)
+		return c.Report, checkFeedDocument(w.visitor, src)
 	case repositoryRoot:
-		return c.report, checkResponse(w.visitor, src)
+		return c.Report, checkResponse(w.visitor, src)
 	}
-	return c.report, w.alone(func() error {
+	return c.Report, w.alone(func() error {
 		_, err := w.read(src, nil)
 		return err
 	})
@@ -177,20 +179,20 @@ func (w *walk) alone(check func() error) error {
 // Package checks the ZIP file in r and the manifest in it. Bytes of bitstreams
 // are compared with what the manifest says: of as many as o.Sample says. The
 // error is that of reading r, or of ctx.
-func Package(ctx context.Context, r io.ReaderAt, size int64, uri string, o Options) (*Report, error) {
+func Package(ctx context.Context, r io.ReaderAt, size int64, uri string, o Options) (*finding.Report, error) {
 	w := newWalk(newVisit(ctx, nil, o))
 	c := w.collector
-	p := &packageFile{walk: w, place: c.in(uri), uri: uri, bitstreams: o.Sample}
-	return c.report, w.alone(func() error { return p.check(r, size) })
+	p := &packageFile{walk: w, Place: c.In(uri), uri: uri, bitstreams: o.Sample}
+	return c.Report, w.alone(func() error { return p.check(r, size) })
 }
 
 // Feed checks the logical feed one of whose documents is at address, as [Source]
 // does where it finds one; here it is a Finding if there is none.
-func Feed(ctx context.Context, open Opener, address string, o Options) (*Report, error) {
+func Feed(ctx context.Context, open Opener, address string, o Options) (*finding.Report, error) {
 	v := newVisit(ctx, open, o)
 	err := checkFeed(v, address)
-	v.collector.release()
-	return v.collector.report, err
+	v.collector.Release()
+	return v.collector.Report, err
 }
 
 // Repository asks the OAI-PMH repository at address a few things, and checks
@@ -200,8 +202,8 @@ func Feed(ctx context.Context, open Opener, address string, o Options) (*Report,
 //
 // An error means that the run could not be finished, as that of [Source];
 // [ErrNoSuch] that there is nothing to look at.
-func Repository(ctx context.Context, open Opener, address string, o Options) (*Report, error) {
+func Repository(ctx context.Context, open Opener, address string, o Options) (*finding.Report, error) {
 	v := newVisit(ctx, open, o)
 	err := checkRepository(v, address)
-	return v.collector.report, err
+	return v.collector.Report, err
 }

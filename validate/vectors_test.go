@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"lockstep/validate"
+	"lockstep/validate/finding"
 )
 
 // TestConsequencesAreNoFindings: a value that cannot be used is one finding; that
@@ -48,10 +49,10 @@ func entry(attrs string) string {
 func entry2(attrs string) string { return strings.Replace(entry(attrs), "a.zip", "b.zip", 1) }
 
 // inTable reports whether findings are of rules of the table.
-func inTable(t testing.TB, r *validate.Report) {
+func inTable(t testing.TB, r *finding.Report) {
 	t.Helper()
 	rows := map[string]bool{}
-	for _, r := range validate.Rules() {
+	for _, r := range finding.Rules() {
 		rows[r.ID+" "+string(r.Level)] = true
 	}
 	errors, warnings, advice := 0, 0, 0
@@ -63,9 +64,9 @@ func inTable(t testing.TB, r *validate.Report) {
 			t.Errorf("%s: no section", f)
 		}
 		switch f.Level {
-		case validate.Error:
+		case finding.Error:
 			errors++
-		case validate.Warning:
+		case finding.Warning:
 			warnings++
 		default:
 			advice++
@@ -140,10 +141,10 @@ func vectorFiles(t testing.TB) []string {
 
 // notAdvice returns the rules of the errors and warnings of a report, each with
 // its level once.
-func notAdvice(r *validate.Report) string {
+func notAdvice(r *finding.Report) string {
 	rules := map[string]bool{}
 	for _, f := range r.Findings {
-		if f.Level != validate.Advice {
+		if f.Level != finding.Advice {
 			rules[f.Rule+"."+string(f.Level)] = true
 		}
 	}

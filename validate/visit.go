@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"sync/atomic"
 	"time"
+
+	"lockstep/validate/finding"
 )
 
 // SampleAll as [Settings.Sample] means every resource.
@@ -31,7 +33,7 @@ type settings struct {
 // A Visitor asks for the documents of one run, within its limits, and counts
 // them.
 type visitor struct {
-	collector *collector
+	collector *finding.Collector
 	opts      *settings
 	ctx       context.Context
 	flaky     *atomic.Bool // a connection broke off, or an address could not be reached
@@ -41,21 +43,21 @@ type visitor struct {
 }
 
 // NewVisitor returns a Visitor that asks open and reports to c.
-func newVisitor(ctx context.Context, c *collector, open Opener, o *settings) *visitor {
+func newVisitor(ctx context.Context, c *finding.Collector, open Opener, o *settings) *visitor {
 	return &visitor{collector: c, ctx: ctx, opts: o, opn: open, counted: make(map[string]bool), flaky: new(atomic.Bool)}
 }
 
 // Quiet returns a Visitor whose findings and counts are discarded.
 func (v *visitor) quiet() *visitor {
 	q := *v
-	q.collector, q.counted = newQuiet(), make(map[string]bool)
+	q.collector, q.counted = finding.NewQuiet(), make(map[string]bool)
 	return &q
 }
 
 // Room fails if enough documents were read before uri.
 func (v *visitor) room(uri string) error {
 	if len(v.counted) >= v.opts.Documents {
-		return fmt.Errorf("stopped at %s: %d documents are enough", printable(uri), v.opts.Documents)
+		return fmt.Errorf("stopped at %s: %d documents are enough", finding.Printable(uri), v.opts.Documents)
 	}
 	return nil
 }
@@ -94,7 +96,7 @@ func (v *visitor) broken(uri string, err error) error {
 func (v *visitor) count(uri string) {
 	if !v.counted[uri] {
 		v.counted[uri] = true
-		v.collector.report.Documents++
+		v.collector.Report.Documents++
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockstep/resourcesync"
+	"lockstep/validate/finding"
 )
 
 // wellKnownPath is where a Source Description is to be found (RS-DISC-02).
@@ -22,8 +23,8 @@ type walk struct {
 	*visitor
 	tally *tally // of the set at hand; nil where none is wanted
 
-	served map[string]bool  // documents whose headers were looked at
-	kinds  map[string]Kinds // of the documents met
+	served map[string]bool          // documents whose headers were looked at
+	kinds  map[string]finding.Kinds // of the documents met
 
 	resourceLists []string // or their indexes, where they have one
 }
@@ -35,30 +36,30 @@ type walk struct {
 // An error means that the run could not be finished: nothing is at address, ctx
 // has ended, or what is to be compared could not be kept. The Report tells what
 // was found until then. All else is a Finding.
-func Source(ctx context.Context, open Opener, address string, o Options) (*Report, error) {
+func Source(ctx context.Context, open Opener, address string, o Options) (*finding.Report, error) {
 	return Sources(ctx, open, []string{address}, o)
 }
 
 // Sources is [Source] for several addresses, in one run: a document that is
 // reached from several of them is counted, and reported, once.
-func Sources(ctx context.Context, open Opener, addresses []string, o Options) (*Report, error) {
+func Sources(ctx context.Context, open Opener, addresses []string, o Options) (*finding.Report, error) {
 	v := newVisit(ctx, open, o)
 	c, w := v.collector, newWalk(v)
 	var err error
 	for _, address := range addresses {
 		if err = w.start(address); err != nil {
 			if len(addresses) > 1 {
-				err = fmt.Errorf("%s: %w", printable(address), err)
+				err = fmt.Errorf("%s: %w", finding.Printable(address), err)
 			}
 			break
 		}
 	}
-	c.release()
-	return c.report, err
+	c.Release()
+	return c.Report, err
 }
 
 func newWalk(v *visitor) *walk {
-	return &walk{visitor: v, served: make(map[string]bool), kinds: make(map[string]Kinds)}
+	return &walk{visitor: v, served: make(map[string]bool), kinds: make(map[string]finding.Kinds)}
 }
 
 // start begins at address, whatever is there.
@@ -77,18 +78,18 @@ func (w *walk) start(address string) error {
 	}
 	up := doc.header.Link(resourcesync.RelUp)
 	switch k := doc.kind; {
-	case w.opts.Single, !doc.whole, k&(KindSitemap|KindUnknown|manifests|KindNotification) != 0:
+	case w.opts.Single, !doc.whole, k&(finding.KindSitemap|finding.KindUnknown|finding.Manifests|finding.KindNotification) != 0:
 		return w.single(address)
-	case k == KindDescription, k == KindDescriptionIndex:
+	case k == finding.KindDescription, k == finding.KindDescriptionIndex:
 		if doc, err = w.document(address, nil); err != nil {
 			return err
 		}
-		if k == KindDescription {
+		if k == finding.KindDescription {
 			err = w.description(doc)
 		} else {
 			err = w.descriptions(doc)
 		}
-	case k == KindCapabilityList:
+	case k == finding.KindCapabilityList:
 		err = w.fromBelow(doc)
 	case up == "":
 		err = w.set(doc.uri, "", doc.header.Capability)
@@ -112,17 +113,17 @@ func (w *walk) single(address string) error {
 // fromPart goes up from a document of a set to its Capability List. Where that
 // cannot be had, only what stands below the document is checked.
 func (w *walk) fromPart(doc *document, up string) error {
-	p := w.collector.in(doc.uri)
+	p := w.collector.In(doc.uri)
 	above, err := w.look(up)
 	switch {
 	case errors.Is(err, ErrUnseen):
-		w.collector.report.Unseen++
+		w.collector.Report.Unseen++
 	case isMissing(err):
-		p.errorf(lacksUp[doc.kind], "", "the link up leads to %s: %v", up, err)
+		p.Errorf(lacksUp[doc.kind], "", "the link up leads to %s: %v", up, err)
 	case err != nil:
 		return err
-	case above.kind != KindCapabilityList:
-		p.errorf(lacksUp[doc.kind], "", "the link up leads to a %s, not to a Capability List", above.kind)
+	case above.kind != finding.KindCapabilityList:
+		p.Errorf(lacksUp[doc.kind], "", "the link up leads to a %s, not to a Capability List", above.kind)
 	default:
 		return w.fromBelow(above)
 	}
@@ -135,20 +136,20 @@ func (w *walk) fromBelow(list *document) error {
 	description := ""
 	if up != "" {
 		above, err := w.document(up, nil)
-		p := w.collector.in(list.uri)
+		p := w.collector.In(list.uri)
 		switch {
 		case errors.Is(err, ErrUnseen):
-			w.collector.report.Unseen++
+			w.collector.Report.Unseen++
 		case isMissing(err):
-			p.errorf("RS-CL-04", "", "the link up leads to %s: %v", up, err)
+			p.Errorf("RS-CL-04", "", "the link up leads to %s: %v", up, err)
 		case err != nil:
 			return err
-		case above.kind&(KindDescription|KindDescriptionIndex) == 0:
-			p.errorf("RS-CL-04", "", "the link up leads to a %s, not to a Source Description", above.kind)
+		case above.kind&(finding.KindDescription|finding.KindDescriptionIndex) == 0:
+			p.Errorf("RS-CL-04", "", "the link up leads to a %s, not to a Source Description", above.kind)
 		default:
 			description = above.uri
-			if above.kind == KindDescription && !names(above, list) {
-				p.errorf("RS-CL-04", "", "the link up leads to %s, which does not name this Capability List", up)
+			if above.kind == finding.KindDescription && !names(above, list) {
+				p.Errorf("RS-CL-04", "", "the link up leads to %s, which does not name this Capability List", up)
 			}
 			if err := w.wellKnown(above); err != nil {
 				return err
@@ -171,19 +172,19 @@ func names(d, what *document) bool {
 // descriptions goes through an index of Source Descriptions.
 func (w *walk) descriptions(index *document) error {
 	for i := range index.entries {
-		e, p := &index.entries[i], w.collector.in(index.uri)
+		e, p := &index.entries[i], w.collector.In(index.uri)
 		doc, err := w.document(e.Loc, nil)
 		switch {
 		case errors.Is(err, ErrUnseen):
-			w.collector.report.Unseen++
+			w.collector.Report.Unseen++
 		case isMissing(err):
-			p.errorf("RS-IDX-06", index.places[i], "%s: %v", e.Loc, err)
+			p.Errorf("RS-IDX-06", index.places[i], "%s: %v", e.Loc, err)
 		case err != nil:
 			return err
-		case doc.kind == KindDescriptionIndex:
-			p.errorf("RS-IDX-04", index.places[i], "%s is an index within an index", e.Loc)
-		case doc.kind != KindDescription:
-			p.errorf("RS-IDX-10", index.places[i], "%s is a %s, not a Source Description", e.Loc, doc.kind)
+		case doc.kind == finding.KindDescriptionIndex:
+			p.Errorf("RS-IDX-04", index.places[i], "%s is an index within an index", e.Loc)
+		case doc.kind != finding.KindDescription:
+			p.Errorf("RS-IDX-10", index.places[i], "%s is a %s, not a Source Description", e.Loc, doc.kind)
 		default:
 			w.stale(p, "RS-EM-06", index.places[i], e, doc)
 			if err := w.description(doc); err != nil {
@@ -201,7 +202,7 @@ func (w *walk) description(doc *document) error {
 	}
 	done := make(map[string]bool)
 	for i := range doc.entries {
-		e, p := &doc.entries[i], w.collector.in(doc.uri)
+		e, p := &doc.entries[i], w.collector.In(doc.uri)
 		if done[e.Loc] {
 			continue
 		}
@@ -209,15 +210,15 @@ func (w *walk) description(doc *document) error {
 		list, err := w.look(e.Loc)
 		switch {
 		case errors.Is(err, ErrUnseen):
-			w.collector.report.Unseen++
+			w.collector.Report.Unseen++
 			continue
 		case isMissing(err):
-			p.errorf("RS-SD-05", doc.places[i], "%s: %v", e.Loc, err)
+			p.Errorf("RS-SD-05", doc.places[i], "%s: %v", e.Loc, err)
 			continue
 		case err != nil:
 			return err
-		case list.kind != KindCapabilityList || list.header.Index:
-			p.errorf("RS-SD-05", doc.places[i], "%s is a %s, not a Capability List", e.Loc, list.kind)
+		case list.kind != finding.KindCapabilityList || list.header.Index:
+			p.Errorf("RS-SD-05", doc.places[i], "%s is a %s, not a Capability List", e.Loc, list.kind)
 			continue
 		}
 		w.stale(p, "RS-SD-08", doc.places[i], e, list)
@@ -242,7 +243,7 @@ func (w *walk) document(uri string, each eachFunc) (*document, error) {
 		return nil, err
 	}
 	defer a.Body.Close() // read as far as it is of use
-	w.collector.alias(uri, a.URI)
+	w.collector.Alias(uri, a.URI)
 	doc, err := w.read(&source{a.Body, uri, a.URI, a.Header}, each)
 	if err != nil {
 		return nil, w.broken(uri, err)
@@ -257,7 +258,7 @@ func (w *walk) look(uri string) (*document, error) { return w.quiet(uri).documen
 
 // quiet returns a walk of its own that keeps nothing it finds.
 func (w *walk) quiet(uri string) *walk {
-	return &walk{visitor: w.visitor.quiet(), served: map[string]bool{uri: true}, kinds: make(map[string]Kinds)}
+	return &walk{visitor: w.visitor.quiet(), served: map[string]bool{uri: true}, kinds: make(map[string]finding.Kinds)}
 }
 
 // headers looks at how a document is served.
@@ -270,32 +271,32 @@ func (w *walk) headers(doc *document, h http.Header) {
 		return
 	}
 	w.served[doc.uri] = true
-	p := w.collector.in(doc.uri)
+	p := w.collector.In(doc.uri)
 	switch t := baseType(h.Get("Content-Type")); t {
 	case "application/xml", "application/gzip", "application/x-gzip":
 	default:
-		p.advisef("RS-DISC-13", "Content-Type", "served as %q, not as application/xml", t)
+		p.Advisef("RS-DISC-13", "Content-Type", "served as %q, not as application/xml", t)
 	}
 	validators(p, h)
 }
 
 // validators checks that an answer can be asked for again in a cheap way.
-func validators(p place, h http.Header) {
+func validators(p finding.Place, h http.Header) {
 	for _, name := range []string{"ETag", "Last-Modified"} {
 		if h.Get(name) == "" {
-			p.warnf("RS-HTTP-01", name, "the answer has no %s", name)
+			p.Warnf("RS-HTTP-01", name, "the answer has no %s", name)
 		}
 	}
 }
 
 // stale checks that the lastmod an entry gives for a document is not older than
 // the document.
-func (w *walk) stale(p place, rule, at string, e *resourcesync.Entry, doc *document) {
+func (w *walk) stale(p finding.Place, rule, at string, e *resourcesync.Entry, doc *document) {
 	if e.Lastmod.IsZero() || doc.modified.IsZero() {
 		return
 	}
 	if mod := e.Lastmod.Time(); mod.Before(doc.modified.Add(-clockTick)) {
-		p.warnf(rule, at, "lastmod %s, but %s was modified at %s", e.Lastmod, e.Loc, resourcesync.NewDatetime(doc.modified))
+		p.Warnf(rule, at, "lastmod %s, but %s was modified at %s", e.Lastmod, e.Loc, resourcesync.NewDatetime(doc.modified))
 	}
 }
 

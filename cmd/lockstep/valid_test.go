@@ -9,6 +9,7 @@ import (
 
 	"lockstep/discover"
 	"lockstep/validate"
+	"lockstep/validate/finding"
 )
 
 // validDirs checks every directory below dir that holds a Source Description:
@@ -48,10 +49,10 @@ func validDirs(t testing.TB, dir string) {
 
 // advised reports whether a finding is about what is not ours: what the owner of
 // the resources says of them, or a robots.txt that was there before.
-func advised(f validate.Finding) bool {
+func advised(f finding.Finding) bool {
 	switch f.Rule {
 	case "RS-HASH-02", "RS-XML-10", "RS-DISC-07":
-		return f.Level != validate.Error
+		return f.Level != finding.Error
 	}
 	return false
 }

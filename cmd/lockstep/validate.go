@@ -21,6 +21,7 @@ import (
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/validate"
+	"lockstep/validate/finding"
 )
 
 // errFindings reports that documents break rules.
@@ -90,7 +91,7 @@ repository (oai-pmh:URL, or its address) the answers to a few requests are check
 // validation is what validate prints with --json.
 type validation struct {
 	Sources []string `json:"sources"`
-	validate.Report
+	finding.Report
 	Requests int64   `json:"requests"`
 	Elapsed  float64 `json:"elapsed_seconds"`
 	Error    string  `json:"error,omitempty"`
@@ -112,12 +113,12 @@ func runValidate(ctx context.Context, o *validateOptions, io term.IO) error {
 	for _, target := range o.targets {
 		result.Sources = append(result.Sources, fetch.WithoutUser(target))
 	}
-	result.Findings = validate.Findings{}
+	result.Findings = finding.Findings{}
 	var current atomic.Pointer[string]
 	vo := validate.Options{
 		Sample: sample, Seed: o.seed, Strict: o.strict, Advice: o.advice, Single: o.alone, Jobs: o.network.Jobs,
 		OnDocument: func(uri string) { current.Store(&uri) },
-		OnFinding: func(f validate.Finding) {
+		OnFinding: func(f finding.Finding) {
 			if !o.out.JSON {
 				io.Printf("%s\n", f)
 			}
@@ -130,7 +131,7 @@ func runValidate(ctx context.Context, o *validateOptions, io term.IO) error {
 		return "looking for documents"
 	})
 	for _, target := range o.targets {
-		var r *validate.Report
+		var r *finding.Report
 		if r, err = validateTarget(ctx, o, vo, target, &result, io); r != nil {
 			result.add(r)
 			vo.Seed = r.Seed // one for all
@@ -166,7 +167,7 @@ func parseSample(s string) (int, error) {
 }
 
 // add adds the report about one target.
-func (v *validation) add(r *validate.Report) {
+func (v *validation) add(r *finding.Report) {
 	v.Documents += r.Documents
 	v.Entries += r.Entries
 	v.Packages += r.Packages
@@ -182,7 +183,7 @@ func (v *validation) add(r *validate.Report) {
 }
 
 // validateTarget checks what one argument names.
-func validateTarget(ctx context.Context, o *validateOptions, vo validate.Options, target string, result *validation, io term.IO) (*validate.Report, error) {
+func validateTarget(ctx context.Context, o *validateOptions, vo validate.Options, target string, result *validation, io term.IO) (*finding.Report, error) {
 	info, err := os.Stat(target)
 	switch {
 	case err == nil && info.IsDir():
@@ -231,7 +232,7 @@ func validateTarget(ctx context.Context, o *validateOptions, vo validate.Options
 }
 
 // validateDir checks a Source whose files are in a directory.
-func validateDir(ctx context.Context, o *validateOptions, vo validate.Options, dir string) (*validate.Report, error) {
+func validateDir(ctx context.Context, o *validateOptions, vo validate.Options, dir string) (*finding.Report, error) {
 	base := o.baseURL
 	if base == "" {
 		var err error
@@ -245,7 +246,7 @@ func validateDir(ctx context.Context, o *validateOptions, vo validate.Options, d
 }
 
 // validateFile checks a document or a package in a file.
-func validateFile(ctx context.Context, vo validate.Options, name string) (*validate.Report, error) {
+func validateFile(ctx context.Context, vo validate.Options, name string) (*finding.Report, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
@@ -309,10 +310,10 @@ func printValidation(io term.IO, out *term.Options, v *validation, err error) er
 
 // printRules lists what is checked.
 func printRules(o *validateOptions, io term.IO) error {
-	rules := validate.Rules()
+	rules := finding.Rules()
 	if o.out.JSON {
 		type rule struct {
-			validate.Rule
+			finding.Rule
 			AppliesTo string `json:"applies_to"`
 		}
 		all := make([]rule, len(rules))

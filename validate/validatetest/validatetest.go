@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lockstep/validate"
+	"lockstep/validate/finding"
 )
 
 // settle is how long a Source in a test may take to tell of a change.
@@ -20,7 +21,7 @@ const settle = 100 * time.Millisecond
 // its packages and resources, and fails t for each finding, warnings included.
 // For documents in memory see [validate.Named], for files [validate.Dir], for a
 // server [HTTP].
-func NoFindings(t testing.TB, open validate.Opener, address string) *validate.Report {
+func NoFindings(t testing.TB, open validate.Opener, address string) *finding.Report {
 	t.Helper()
 	r, err := validate.Source(t.Context(), open, address, validate.Options{Advice: true, Sample: validate.SampleAll, Settle: settle, TempDir: t.TempDir()})
 	if err != nil {

@@ -1,4 +1,4 @@
-package validate
+package finding
 
 // A row names a row of the table of rules.
 type row struct {

@@ -1,4 +1,4 @@
-package validate
+package finding
 
 import (
 	"strings"
@@ -27,7 +27,7 @@ const (
 	KindArchive
 	KindArchiveIndex
 	KindNotification
-	KindUnknown // a document of a capability nobody here knows
+	KindUnknown // a document of an unknown capability
 
 	KindPackage  // a ZIP file with a manifest
 	KindResource // what a loc leads to
@@ -37,15 +37,17 @@ const (
 	KindFeeds      // what only all documents of a feed, or headers, show
 	KindRepository // an OAI-PMH repository
 
-	lists     = KindResourceList | KindResourceDump | KindChangeList | KindChangeDump
-	indexes   = KindResourceListIndex | KindResourceDumpIndex | KindChangeListIndex | KindChangeDumpIndex
-	manifests = KindResourceDumpManifest | KindChangeDumpManifest
-	archives  = KindArchive | KindArchiveIndex
-	snapshots = KindResourceList | KindResourceListIndex | KindResourceDump | KindResourceDumpIndex | KindResourceDumpManifest
-	intervals = KindChangeList | KindChangeListIndex | KindChangeDump | KindChangeDumpIndex | KindChangeDumpManifest | KindNotification
-	events    = KindChangeList | KindChangeDumpManifest | KindNotification
-	resources = KindResourceList | KindResourceDumpManifest | events
-	anyIndex  = indexes | KindDescriptionIndex | KindArchiveIndex
+	// Sets of kinds that rules apply to.
+
+	Lists     = KindResourceList | KindResourceDump | KindChangeList | KindChangeDump
+	Indexes   = KindResourceListIndex | KindResourceDumpIndex | KindChangeListIndex | KindChangeDumpIndex
+	Manifests = KindResourceDumpManifest | KindChangeDumpManifest
+	Archives  = KindArchive | KindArchiveIndex
+	Snapshots = KindResourceList | KindResourceListIndex | KindResourceDump | KindResourceDumpIndex | KindResourceDumpManifest
+	Intervals = KindChangeList | KindChangeListIndex | KindChangeDump | KindChangeDumpIndex | KindChangeDumpManifest | KindNotification
+	Events    = KindChangeList | KindChangeDumpManifest | KindNotification
+	resources = KindResourceList | KindResourceDumpManifest | Events
+	AnyIndex  = Indexes | KindDescriptionIndex | KindArchiveIndex
 	documents = KindUnknown<<1 - 1
 )
 

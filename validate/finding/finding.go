@@ -1,4 +1,15 @@
-package validate
+// Package finding has the rules that documents are checked against, and what a
+// check reports.
+//
+// The rules are data: [Rules] lists each with the ID of its requirement, its
+// level, and what it asks. A [Finding] is one place that breaks one rule, and a
+// [Report] has the findings of a run. Findings are no errors: an error means that
+// something could not be checked.
+//
+// A check files its findings with a [Collector], through a [Place] for each
+// document. The Collector removes duplicates, limits how many similar findings
+// are kept, and can hold findings back until it is certain that they count.
+package finding
 
 import (
 	"errors"
@@ -67,7 +78,7 @@ func (fs Findings) Err() error {
 	return fmt.Errorf("%w: %s (and %d more)", ErrFindings, first, n-1)
 }
 
-// A Report is what a run came to.
+// A Report is the result of a run.
 type Report struct {
 	Documents int      `json:"documents"`       // read, manifests among them
 	Entries   int64    `json:"entries"`         // in them
@@ -84,18 +95,19 @@ type Report struct {
 }
 
 const (
-	// maxAlike caps the findings told of one rule in one document: a list in
+	// maxAlike caps the findings of one rule in one document: a list in
 	// which every entry is wrong the same way.
 	maxAlike = 20
 	// maxFindings caps those kept of a run: memory filled by a hostile Source.
 	maxFindings = 10_000
-	// maxMessage caps what of a stranger's words goes into one finding.
+	// maxMessage caps how much of a text of a Source goes into one finding.
 	maxMessage = 1000
 )
 
-// A collector gathers the findings of a run or, buffered, of a part of it.
-type collector struct {
-	report  *Report
+// A Collector gathers the findings of a run or, held back, of a part of it.
+type Collector struct {
+	Report *Report
+
 	strict  bool
 	advice  bool              // advice is wanted
 	final   map[string]string // where documents are, by the addresses that lead there
@@ -109,20 +121,20 @@ type collector struct {
 // NewCollector returns a Collector with an empty Report. If strict, warnings are
 // filed as errors; unless advice, findings of that level are counted only. It
 // calls tell, which may be nil, with each finding of the Report.
-func newCollector(seed uint64, strict, advice bool, tell func(Finding)) *collector {
-	return &collector{report: &Report{Findings: Findings{}, Seed: seed}, strict: strict, advice: advice, seen: make(map[Finding]bool), tell: tell, alike: make(map[[2]string]int)}
+func NewCollector(seed uint64, strict, advice bool, tell func(Finding)) *Collector {
+	return &Collector{Report: &Report{Findings: Findings{}, Seed: seed}, strict: strict, advice: advice, seen: make(map[Finding]bool), tell: tell, alike: make(map[[2]string]int)}
 }
 
-// NewQuiet returns a Collector whose Report is of no interest.
-func newQuiet() *collector {
-	return &collector{report: &Report{}, alike: make(map[[2]string]int)}
+// NewQuiet returns a Collector for reading without a report.
+func NewQuiet() *Collector {
+	return &Collector{Report: &Report{}, alike: make(map[[2]string]int)}
 }
 
 // In returns a Place that files findings about a document.
-func (c *collector) in(doc string) place { return place{c, doc} }
+func (c *Collector) In(doc string) Place { return Place{c, doc} }
 
-// add files a finding.
-func (c *collector) add(f Finding) {
+// Add files a finding.
+func (c *Collector) Add(f Finding) {
 	if c.pending != nil {
 		switch {
 		case len(*c.pending) < maxFindings:
@@ -140,30 +152,30 @@ func (c *collector) add(f Finding) {
 	if c.strict && f.Level == Warning {
 		f.Level = Error
 	}
-	f.Document, f.Location, f.Message = printable(f.Document), printable(f.Location), printable(f.Message)
+	f.Document, f.Location, f.Message = Printable(f.Document), Printable(f.Location), Printable(f.Message)
 	if c.isKnown(f) {
 		return
 	}
 	switch f.Level {
 	case Error:
-		c.report.Errors++
+		c.Report.Errors++
 	case Warning:
-		c.report.Warnings++
+		c.Report.Warnings++
 	default:
-		if c.report.Advice++; !c.advice {
+		if c.Report.Advice++; !c.advice {
 			return
 		}
 	}
-	if len(c.report.Findings) >= maxFindings {
-		c.report.Omitted++
+	if len(c.Report.Findings) >= maxFindings {
+		c.Report.Omitted++
 		return
 	}
 	key := [2]string{f.Rule, f.Document}
 	if c.alike[key]++; c.alike[key] > maxAlike {
-		c.report.Omitted++
+		c.Report.Omitted++
 		return
 	}
-	c.report.Findings = append(c.report.Findings, f)
+	c.Report.Findings = append(c.Report.Findings, f)
 	if c.tell != nil {
 		c.tell(f)
 	}
@@ -171,7 +183,7 @@ func (c *collector) add(f Finding) {
 
 // isKnown reports whether f was filed before: the same document is reached by
 // several ways.
-func (c *collector) isKnown(f Finding) bool {
+func (c *Collector) isKnown(f Finding) bool {
 	if c.seen == nil {
 		return false
 	}
@@ -187,42 +199,43 @@ func (c *collector) isKnown(f Finding) bool {
 	return false
 }
 
-// alias notes that a redirect leads from one address to another.
-func (c *collector) alias(from, to string) {
+// Alias records that a redirect leads from one address to another, so that a
+// document that is reached through both is reported once.
+func (c *Collector) Alias(from, to string) {
 	if c.seen == nil || from == to || len(c.final) >= maxFindings {
 		return
 	}
 	if c.final == nil {
 		c.final = make(map[string]string)
 	}
-	c.final[printable(from)] = printable(to)
+	c.final[Printable(from)] = Printable(to)
 }
 
-// hold makes findings wait until release or drop.
-func (c *collector) hold() {
+// Hold holds findings back until [Collector.Release] or [Collector.Drop].
+func (c *Collector) Hold() {
 	if c.pending == nil {
 		c.pending = new([]Finding)
 	}
 }
 
-// release files what waited.
-func (c *collector) release() {
+// Release files the findings that Hold held back.
+func (c *Collector) Release() {
 	beyond := c.beyond
-	waiting := c.drop()
+	waiting := c.Drop()
 	for _, f := range waiting {
-		c.add(f)
+		c.Add(f)
 	}
-	c.report.Errors += beyond[0]
-	c.report.Warnings += beyond[1]
-	c.report.Advice += beyond[2]
-	c.report.Omitted += beyond[0] + beyond[1]
+	c.Report.Errors += beyond[0]
+	c.Report.Warnings += beyond[1]
+	c.Report.Advice += beyond[2]
+	c.Report.Omitted += beyond[0] + beyond[1]
 }
 
-// IsWaiting reports whether a finding waits.
-func (c *collector) isWaiting() bool { return c.pending != nil && len(*c.pending) > 0 }
+// IsWaiting reports whether a finding is held back.
+func (c *Collector) IsWaiting() bool { return c.pending != nil && len(*c.pending) > 0 }
 
-// drop forgets what waited, and returns it.
-func (c *collector) drop() []Finding {
+// Drop discards the findings that Hold held back, and returns them.
+func (c *Collector) Drop() []Finding {
 	c.beyond = [3]int{}
 	if c.pending == nil {
 		return nil
@@ -232,31 +245,34 @@ func (c *collector) drop() []Finding {
 	return waiting
 }
 
-// A place is where findings are made: a document.
-type place struct {
-	collector *collector
+// A Place files findings about one document.
+type Place struct {
+	collector *Collector
 	doc       string
 }
 
 // Add files a finding about the document.
-func (p place) add(rule string, level Level, location, message string) {
-	p.collector.add(Finding{Rule: rule, Level: level, Document: p.doc, Location: location, Message: message})
+func (p Place) Add(rule string, level Level, location, message string) {
+	p.collector.Add(Finding{Rule: rule, Level: level, Document: p.doc, Location: location, Message: message})
 }
 
-func (p place) errorf(rule, location, format string, args ...any) {
-	p.add(rule, Error, location, fmt.Sprintf(format, args...))
+// Errorf files a finding of level Error.
+func (p Place) Errorf(rule, location, format string, args ...any) {
+	p.Add(rule, Error, location, fmt.Sprintf(format, args...))
 }
 
-func (p place) warnf(rule, location, format string, args ...any) {
-	p.add(rule, Warning, location, fmt.Sprintf(format, args...))
+// Warnf files a finding of level Warning.
+func (p Place) Warnf(rule, location, format string, args ...any) {
+	p.Add(rule, Warning, location, fmt.Sprintf(format, args...))
 }
 
-func (p place) advisef(rule, location, format string, args ...any) {
-	p.add(rule, Advice, location, fmt.Sprintf(format, args...))
+// Advisef files a finding of level Advice.
+func (p Place) Advisef(rule, location, format string, args ...any) {
+	p.Add(rule, Advice, location, fmt.Sprintf(format, args...))
 }
 
-// printable makes what a stranger wrote fit for one line of a message.
-func printable(s string) string {
+// Printable makes a text of a Source fit for one line of a message.
+func Printable(s string) string {
 	if len(s) > maxMessage {
 		s = s[:maxMessage] + "…"
 	}
@@ -276,10 +292,10 @@ func printable(s string) string {
 }
 
 // Position returns the location of a line and column.
-func position(line, column int) string { return fmt.Sprintf("%d:%d", line, column) }
+func Position(line, column int) string { return fmt.Sprintf("%d:%d", line, column) }
 
 // NotOne says how many elements there are where one belongs.
-func notOne(n int, name string) string {
+func NotOne(n int, name string) string {
 	if n == 0 {
 		return "no " + name
 	}
