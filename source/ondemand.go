@@ -19,6 +19,7 @@ import (
 	"lockstep/catalog"
 	"lockstep/internal/hangup"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/zipfile"
 )
 
 // RelDemand is the relation by which a Capability List names the address that
@@ -163,7 +164,7 @@ func (h *handler) answerDemand(w http.ResponseWriter, r *http.Request, set *Set)
 	header.Set("Content-Disposition", `attachment; filename="`+set.Name+packageSuffix+`"`)
 	header.Set("Cache-Control", cacheNever)
 	out := bufio.NewWriterSize(to, writeChunk)
-	_, err = p.writeTo(&zipOut{w: out}, io.Discard, func(to *zipOut) error { return to.splice(z, content.content()) })
+	_, err = p.writeTo(zipfile.NewWriter(out, 0), io.Discard, func(to *zipfile.Writer) error { return to.Splice(z, content.content()) })
 	if err == nil {
 		err = out.Flush()
 	}

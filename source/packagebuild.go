@@ -10,6 +10,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/zipfile"
 )
 
 // A packing makes one package. First add is called for all that is to be in
@@ -132,7 +133,7 @@ func (p *packing) entry(e *resourcesync.Entry, it *item, patches []item) {
 // have been gathered; an error of its own ends the packing.
 func (p *packing) build(ctx context.Context, name string, keep func() error) (packed, error) {
 	if !p.settled {
-		done, err := p.commitPackage(ctx, name, func(z *zipOut) error { return p.pack(ctx, p.items, z) })
+		done, err := p.commitPackage(ctx, name, func(z *zipfile.Writer) error { return p.pack(ctx, p.items, z) })
 		if _, deviates := errors.AsType[*deviation](err); !deviates {
 			return done, err
 		}
@@ -148,19 +149,19 @@ func (p *packing) build(ctx context.Context, name string, keep func() error) (pa
 			return packed{}, err
 		}
 	}
-	return p.commitPackage(ctx, name, func(out *zipOut) error { return out.splice(z, content.content()) })
+	return p.commitPackage(ctx, name, func(out *zipfile.Writer) error { return out.Splice(z, content.content()) })
 }
 
 // settle gathers the bitstreams in a temporary file and makes the items say
 // what they are; or it returns resourcesync.ErrTooLarge, should that be more
 // than most bytes.
-func (p *packing) settle(ctx context.Context, most int64) (*zipOut, *spool, error) {
+func (p *packing) settle(ctx context.Context, most int64) (*zipfile.Writer, *spool, error) {
 	p.settled = true
 	sp, err := newSpool(p.opts.Temp, most)
 	if err != nil {
 		return nil, nil, err
 	}
-	z := &zipOut{w: sp}
+	z := zipfile.NewWriter(sp, 0)
 	if err := p.pack(ctx, p.items, z); err != nil {
 		sp.close()
 		return nil, nil, err
@@ -169,7 +170,7 @@ func (p *packing) settle(ctx context.Context, most int64) (*zipOut, *spool, erro
 }
 
 // commitPackage writes manifest and files and commits the package.
-func (p *packing) commitPackage(ctx context.Context, name string, files func(*zipOut) error) (packed, error) {
+func (p *packing) commitPackage(ctx context.Context, name string, files func(*zipfile.Writer) error) (packed, error) {
 	pkg, err := p.docs.Create(ctx, name)
 	if err != nil {
 		return packed{}, err
@@ -183,7 +184,7 @@ func (p *packing) commitPackage(ctx context.Context, name string, files func(*zi
 	pkg.SetModTime(p.stamp)
 	copied.SetModTime(p.stamp)
 	out := newSink(pkg)
-	z := &zipOut{w: out, entries: make([]zipEntry, 0, len(p.items)+1)}
+	z := zipfile.NewWriter(out, len(p.items)+1)
 	manifest, err := p.writeTo(z, copied, files)
 	sum, err1 := out.close()
 	if err == nil {
@@ -192,13 +193,13 @@ func (p *packing) commitPackage(ctx context.Context, name string, files func(*zi
 	if err != nil {
 		return packed{}, err
 	}
-	return packed{Length: z.n, SHA256: sum, Manifest: manifest}, p.docs.Commit(ctx, copied, pkg)
+	return packed{Length: z.Size(), SHA256: sum, Manifest: manifest}, p.docs.Commit(ctx, copied, pkg)
 }
 
 // writeTo writes the package to z and its manifest to copied as well; it
 // returns the manifest's size.
-func (p *packing) writeTo(z *zipOut, copied io.Writer, files func(*zipOut) error) (int64, error) {
-	f, err := z.create(zipEntry{name: manifestFile, mod: p.stamp})
+func (p *packing) writeTo(z *zipfile.Writer, copied io.Writer, files func(*zipfile.Writer) error) (int64, error) {
+	f, err := z.Create(zipfile.Entry{Name: manifestFile, Modified: p.stamp})
 	if err != nil {
 		return 0, err
 	}
@@ -226,13 +227,13 @@ func (p *packing) writeTo(z *zipOut, copied io.Writer, files func(*zipOut) error
 	if err := d.Close(); err != nil {
 		return 0, err
 	}
-	if err := f.close(); err != nil {
+	if err := f.Close(); err != nil {
 		return 0, err
 	}
 	if err := files(z); err != nil {
 		return 0, err
 	}
-	return d.Bytes(), z.finish()
+	return d.Bytes(), z.Finish()
 }
 
 // deviant counts the resources that are not packed as catalogued, and logs

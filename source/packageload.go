@@ -18,6 +18,7 @@ import (
 	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/zipfile"
 )
 
 const (
@@ -26,10 +27,6 @@ const (
 	batchItems = 128
 	inFlight   = 2 // batches loaded ahead, for each of them
 	streamSize = 256 << 10
-
-	// deflateLevel is where more effort stops to pay: packages are made once and
-	// fetched often, but they are also made anew with every change in them.
-	deflateLevel = 5
 )
 
 // An item is a file of a package to be, or a change that has none. In a
@@ -67,9 +64,9 @@ type packer struct {
 // A batch is consecutive items on their way into a package.
 type batch struct {
 	items   []item
-	buf     []byte     // headers and data of those that are loaded
-	entries []zipEntry // of those; offsets are in buf
-	later   []*item    // to be streamed
+	buf     []byte          // headers and data of those that are loaded
+	entries []zipfile.Entry // of those; offsets are in buf
+	later   []*item         // to be streamed
 	ready   chan struct{}
 	err     error
 }
@@ -78,7 +75,7 @@ var batchBuffers = sync.Pool{New: func() any { return new(make([]byte, 0, batchB
 
 // pack appends the items to z: small ones loaded by several goroutines, in
 // their order; the others each as it comes.
-func (p *packer) pack(ctx context.Context, items []item, z *zipOut) error {
+func (p *packer) pack(ctx context.Context, items []item, z *zipfile.Writer) error {
 	g, ctx := errgroup.WithContext(ctx)
 	queue := make(chan *batch, inFlight*p.workers) // in order
 	work := make(chan *batch)
@@ -144,11 +141,11 @@ func cutBatch(items []item) (head, rest []item) {
 }
 
 // place writes what a batch has come to.
-func (l *loader) place(ctx context.Context, b *batch, z *zipOut) error {
+func (l *loader) place(ctx context.Context, b *batch, z *zipfile.Writer) error {
 	if b.err != nil {
 		return b.err
 	}
-	if err := z.append(b.buf, b.entries); err != nil {
+	if err := z.Append(b.buf, b.entries); err != nil {
 		return err
 	}
 	if cap(b.buf) <= 2*batchBytes {
@@ -197,9 +194,9 @@ func (l *loader) small(ctx context.Context, it *item, b *batch) error {
 		return l.unopened(ctx, it, err)
 	}
 	defer r.Close() // opened for reading only
-	e := zipEntry{name: it.name, mod: it.Lastmod}
+	e := zipfile.Entry{Name: it.name, Modified: it.Lastmod}
 	start := len(b.buf)
-	data := start + e.headerSize()
+	data := start + e.HeaderSize()
 	b.buf = append(b.buf, make([]byte, data-start)...)
 	most := int64(smallItem)
 	if !l.settled && it.Length >= 0 {
@@ -220,14 +217,14 @@ func (l *loader) small(ctx context.Context, it *item, b *batch) error {
 	if err := l.verify(it, h); err != nil {
 		return err
 	}
-	e.size, e.raw, e.crc, e.offset = n, n, crc32.ChecksumIEEE(b.buf[data:]), int64(start)
+	e.Size, e.Packed, e.CRC32, e.Offset = n, n, crc32.ChecksumIEEE(b.buf[data:]), int64(start)
 	if n > 0 && compressible(it) {
 		if packed := l.compress(b.buf[data:]); len(packed) < int(n) {
-			e.method, e.raw = methodDeflate, int64(len(packed))
+			e.Method, e.Packed = zipfile.Deflate, int64(len(packed))
 			b.buf = append(b.buf[:data], packed...)
 		}
 	}
-	e.appendLocal(b.buf[start:start]) // into the room left for it
+	e.AppendLocal(b.buf[start:start]) // into the room left for it
 	b.entries = append(b.entries, e)
 	return nil
 }
@@ -253,7 +250,7 @@ func appendRead(b []byte, r io.Reader, most int64) ([]byte, error) {
 // close hands back what others can use.
 func (l *loader) close() {
 	if l.deflate != nil {
-		deflaters.Put(l.deflate)
+		zipfile.PutDeflater(l.deflate)
 	}
 }
 
@@ -267,14 +264,14 @@ func (l *loader) compress(data []byte) []byte {
 
 func (l *loader) deflater(w io.Writer) *flate.Writer {
 	if l.deflate == nil {
-		l.deflate = deflaters.Get().(*flate.Writer)
+		l.deflate = zipfile.GetDeflater()
 	}
 	l.deflate.Reset(w)
 	return l.deflate
 }
 
 // stream packs an item of any size.
-func (l *loader) stream(ctx context.Context, it *item, z *zipOut) error {
+func (l *loader) stream(ctx context.Context, it *item, z *zipfile.Writer) error {
 	r, err := l.open(ctx, it)
 	if err != nil {
 		return l.unopened(ctx, it, err)
@@ -283,15 +280,15 @@ func (l *loader) stream(ctx context.Context, it *item, z *zipOut) error {
 	if l.buf == nil {
 		l.buf = make([]byte, streamSize)
 	}
-	e := zipEntry{name: it.name, mod: it.Lastmod, streamed: true, long: l.settled || it.Length < 0 || it.Length >= longEntry}
+	e := zipfile.Entry{Name: it.name, Modified: it.Lastmod, Streamed: true, Long: l.settled || it.Length < 0 || it.Length >= zipfile.LongEntry}
 	if compressible(it) {
-		e.method = methodDeflate
+		e.Method = zipfile.Deflate
 	}
-	if err := z.begin(&e); err != nil {
+	if err := z.Begin(&e); err != nil {
 		return err
 	}
 	to, finish := io.Writer(z), func() error { return nil }
-	if e.method == methodDeflate {
+	if e.Method == zipfile.Deflate {
 		w := l.deflater(z)
 		to, finish = w, w.Close
 	}
@@ -300,9 +297,9 @@ func (l *loader) stream(ctx context.Context, it *item, z *zipOut) error {
 		n, err := r.Read(l.buf)
 		if n > 0 {
 			_, _ = h.Write(l.buf[:n]) // never fails
-			e.crc = crc32.Update(e.crc, crc32.IEEETable, l.buf[:n])
-			e.size += int64(n)
-			if !l.settled && it.Length >= 0 && e.size > it.Length {
+			e.CRC32 = crc32.Update(e.CRC32, crc32.IEEETable, l.buf[:n])
+			e.Size += int64(n)
+			if !l.settled && it.Length >= 0 && e.Size > it.Length {
 				break // it will not verify
 			}
 			if _, err := to.Write(l.buf[:n]); err != nil {
@@ -325,7 +322,7 @@ func (l *loader) stream(ctx context.Context, it *item, z *zipOut) error {
 	if err := finish(); err != nil {
 		return err
 	}
-	return z.end(&e)
+	return z.End(&e)
 }
 
 // hash returns a hasher for what is to be known of it.
