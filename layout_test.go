@@ -63,7 +63,8 @@ var rooms = []room{
 	{"hub", "websub internal/fetch internal/trust", "golang.org/x/sync"},
 	{"hub/hubtest", "hub", "github.com/google/go-cmp"},
 	// roles
-	{"intake", "atompmh catalog resourcesync blob discover internal/extsort internal/fetch internal/linkrel internal/mediatype internal/nesting internal/trust oaipmh",
+	{"intake/internal/entry", "catalog internal/linkrel resourcesync", ""},
+	{"intake", "intake/internal/entry atompmh catalog resourcesync blob discover internal/extsort internal/fetch internal/mediatype internal/nesting internal/trust oaipmh",
 		"github.com/bmatcuk/doublestar/v4 github.com/fsnotify/fsnotify golang.org/x/sync golang.org/x/sys"},
 	{"intake/ledgertest", "intake", "github.com/google/go-cmp"},
 	{"intake/contentstest", "intake", ""},

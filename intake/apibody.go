@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/intake/internal/entry"
 	"lockstep/resourcesync"
 )
 
@@ -47,7 +48,7 @@ func uriOf(r *http.Request) (string, error) {
 		return "", refuse(http.StatusBadRequest, "want the parameter uri once, as ?uri=https%%3A%%2F%%2Fdata.example.org%%2Fa; it is there %d times", n)
 	}
 	uri := query["uri"][0]
-	if err := checkURI(uri); err != nil {
+	if err := entry.CheckURI(uri); err != nil {
 		return "", refuse(http.StatusUnprocessableEntity, "parameter uri: %v", err)
 	}
 	return uri, nil
@@ -153,23 +154,23 @@ func newCall(r *http.Request, key string, body []byte, batch bool, updates ...ca
 
 // decodePut reads the body of a PUT to uri.
 func decodePut(body []byte, uri string) (catalog.Update, error) {
-	if err := checkFetchable(uri); err != nil {
+	if err := entry.CheckFetchable(uri); err != nil {
 		return catalog.Update{}, refuse(http.StatusUnprocessableEntity, "parameter uri: %v", err)
 	}
-	e, err := decodeEntry(body)
+	e, err := entry.Decode(body)
 	if err == nil {
 		switch {
-		case e.update.URI != "" && e.update.URI != uri:
-			err = &EntryError{Field: "uri", Err: fmt.Errorf("is another one than that of the address, %s", uri)}
-		case e.change == resourcesync.Deleted:
-			err = &EntryError{Field: "change", Err: errors.New("is deleted; that is what DELETE is for")}
+		case e.Update.URI != "" && e.Update.URI != uri:
+			err = &entry.Error{Field: "uri", Err: fmt.Errorf("is another one than that of the address, %s", uri)}
+		case e.Change == resourcesync.Deleted:
+			err = &entry.Error{Field: "change", Err: errors.New("is deleted; that is what DELETE is for")}
 		}
 	}
 	if err != nil {
 		return catalog.Update{}, entryProblem(err)
 	}
-	e.update.URI = uri
-	return e.update, nil
+	e.Update.URI = uri
+	return e.Update, nil
 }
 
 // entryProblem is the problem with a body that is one entry.
@@ -206,14 +207,14 @@ type batch struct {
 // add reads one change, which begins at byte start of the body.
 func (b *batch) add(text []byte, start, line int) {
 	i := len(b.updates)
-	e, err := decodeEntry(text)
-	if err == nil && e.update.URI == "" {
-		err = &EntryError{Field: "uri", Err: errMissing}
+	e, err := entry.Decode(text)
+	if err == nil && e.Update.URI == "" {
+		err = &entry.Error{Field: "uri", Err: entry.ErrMissing}
 	}
 	if err != nil {
 		b.faults.add(err, problemPlace{Index: &i, Line: line, Byte: start})
 	}
-	b.updates = append(b.updates, e.update)
+	b.updates = append(b.updates, e.Update)
 }
 
 func tooMany(most int) error {
@@ -236,24 +237,24 @@ func (b *batch) lines(body []byte, most int) error {
 }
 
 func (b *batch) array(body []byte, most int) error {
-	t := jsonText{text: body}
+	t := entry.Text{Bytes: body}
 	full := errors.New("full")
-	err := t.array(func(i int) error {
+	err := t.Array(func(i int) error {
 		if i == most {
 			return full
 		}
-		start := t.at
-		if err := t.skip(0); err != nil {
+		start := t.At
+		if err := t.Skip(0); err != nil {
 			return err
 		}
-		b.add(body[start:t.at], start, 0)
+		b.add(body[start:t.At], start, 0)
 		return nil
 	})
 	if errors.Is(err, full) {
 		return tooMany(most)
 	}
 	if err == nil {
-		err = t.end()
+		err = t.End()
 	}
 	if err != nil {
 		return entryProblem(err)
@@ -268,15 +269,15 @@ type faults struct {
 	malformed bool // some of it is no JSON
 }
 
-// add adds an error of decodeEntry; at says where the entry is.
+// add adds an error of Decode; at says where the entry is.
 func (f *faults) add(err error, at problemPlace) {
 	f.count++
-	f.malformed = f.malformed || errors.Is(err, errJSON)
+	f.malformed = f.malformed || errors.Is(err, entry.ErrMalformed)
 	if len(f.places) == maxPlaces {
 		return
 	}
 	at.Detail = err.Error()
-	if e, ok := errors.AsType[*EntryError](err); ok {
+	if e, ok := errors.AsType[*entry.Error](err); ok {
 		at.Byte += e.Offset
 		at.Field, at.Detail = e.Field, e.Err.Error()
 	}

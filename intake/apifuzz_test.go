@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"lockstep/intake/internal/entry"
 )
 
 // FuzzDecodeBatch sees to it that a batch is JSON, or lines of it, that all of
@@ -48,7 +50,7 @@ func FuzzDecodeBatch(f *testing.F) {
 			t.Fatalf("decodeBatch(%q): %d updates", body, len(updates))
 		}
 		for i := range updates {
-			if checkURI(updates[i].URI) != nil {
+			if entry.CheckURI(updates[i].URI) != nil {
 				t.Fatalf("decodeBatch(%q): update of %q", body, updates[i].URI)
 			}
 		}

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"lockstep/intake/internal/entry"
 )
 
 //go:embed openapi.json
@@ -203,7 +205,7 @@ type openAPISchema struct {
 func (d *openAPIDocument) object(name string) apiObject {
 	s := d.Components.Schemas[name]
 	o := apiObject{Name: name, Description: s.Description}
-	order := map[string]string{"Entry": entryFields, "Link": linkFields}[name]
+	order := map[string]string{"Entry": entry.Fields, "Link": entry.LinkFields}[name]
 	names := strings.Split(order, ", ")
 	if order == "" {
 		names = sortedKeys(s.Properties)

@@ -13,7 +13,7 @@ type resourceAnswer struct {
 	Datetime string      `json:"datetime"` // of that
 }
 
-// An entryView is an entry as decodeEntry reads it.
+// An entryView is an entry as Decode reads it.
 type entryView struct {
 	URI      string     `json:"uri"`
 	Lastmod  string     `json:"lastmod,omitempty"`

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"lockstep/atompmh"
+	"lockstep/intake/internal/entry"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -291,7 +292,7 @@ func usable(uri string) error {
 		return errors.New("it is no http or https URI")
 	}
 	whole, _, _ := strings.Cut(uri, "#") // see resources
-	if err := checkFetchable(whole); err != nil {
+	if err := entry.CheckFetchable(whole); err != nil {
 		return err
 	}
 	return checkListed(&resourcesync.Entry{Loc: uri})

@@ -120,8 +120,8 @@ func (b *lineBlock) parse(p *lineParser) {
 		l := &b.lines[i]
 		e, ok, err := p.take(l.number, b.text[l.from:l.to], l.err)
 		if l.err = err; ok {
-			l.uri, l.change, l.gone = e.update.URI, e.change, e.update.Deleted
-			b.said = appendRecord(b.said, &e.update.Record)
+			l.uri, l.change, l.gone = e.Update.URI, e.Change, e.Update.Deleted
+			b.said = appendRecord(b.said, &e.Update.Record)
 		}
 		l.saidTo = len(b.said)
 	}

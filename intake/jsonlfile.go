@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/intake/internal/entry"
 )
 
 // settled is how long a file that lists the whole set must have been left alone
@@ -179,9 +180,9 @@ func (r *jsonlFile) read(ctx context.Context) error {
 }
 
 // take is parse of a line that may have been too long.
-func (p *lineParser) take(line int64, text []byte, err error) (entry, bool, error) {
+func (p *lineParser) take(line int64, text []byte, err error) (entry.Entry, bool, error) {
 	if err != nil {
-		return entry{}, false, &LineError{line, err}
+		return entry.Entry{}, false, &LineError{line, err}
 	}
 	return p.parse(line, text)
 }

@@ -8,6 +8,8 @@ import (
 	"hash"
 	"io"
 	"strings"
+
+	"lockstep/intake/internal/entry"
 )
 
 // maxLine is the longest line that is read: a list without line ends must not
@@ -22,7 +24,7 @@ type LineError struct {
 
 // Error names the line, the place in it, and the cause.
 func (e *LineError) Error() string {
-	if _, ok := errors.AsType[*EntryError](e.Err); ok {
+	if _, ok := errors.AsType[*entry.Error](e.Err); ok {
 		return fmt.Sprintf("line %d, %v", e.Line, e.Err)
 	}
 	return fmt.Sprintf("line %d: %v", e.Line, e.Err)
@@ -94,7 +96,7 @@ func trimEnd(b []byte) []byte {
 
 // A lineParser makes entries of lines. Several may work for one listing.
 type lineParser struct {
-	text  jsonText
+	text  entry.Text
 	line  int64
 	known map[string]bool // the unknown fields that were met
 	found []unknownField  // of these, those not told of yet
@@ -112,7 +114,7 @@ const maxUnknown = 100
 
 func (l *listing) newLineParser() *lineParser {
 	p := &lineParser{known: make(map[string]bool)}
-	p.text.extra = p.unknown
+	p.text.Unknown = p.unknown
 	return p
 }
 
@@ -151,26 +153,26 @@ func (l *listing) tellUnknown(found []unknownField) {
 }
 
 // parse makes an entry of a line, if there is one in it. A blank line has none.
-func (p *lineParser) parse(line int64, text []byte) (e entry, ok bool, err error) {
+func (p *lineParser) parse(line int64, text []byte) (e entry.Entry, ok bool, err error) {
 	if line == 1 {
 		if err := foreign(text); err != nil {
-			return entry{}, false, err
+			return entry.Entry{}, false, err
 		}
 		text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
 	}
 	if len(bytes.TrimLeft(text, " \t\r")) == 0 {
-		return entry{}, false, nil
+		return entry.Entry{}, false, nil
 	}
-	p.text.text, p.text.at, p.line = text, 0, line
-	e, err = p.text.entry()
+	p.text.Bytes, p.text.At, p.line = text, 0, line
+	e, err = p.text.Entry()
 	if err == nil {
-		err = p.text.end()
+		err = p.text.End()
 	}
-	if err == nil && e.update.URI == "" {
-		err = &EntryError{Field: "uri", Err: errMissing}
+	if err == nil && e.Update.URI == "" {
+		err = &entry.Error{Field: "uri", Err: entry.ErrMissing}
 	}
 	if err != nil {
-		return entry{}, false, &LineError{line, err}
+		return entry.Entry{}, false, &LineError{line, err}
 	}
 	return e, true, nil
 }

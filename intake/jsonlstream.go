@@ -70,7 +70,7 @@ func (s *lineStream) read(ctx context.Context, l *listing) <-chan streamed {
 			case err != nil:
 				l.illegible(l.name, err)
 			case ok:
-				send(streamed{update: e.update})
+				send(streamed{update: e.Update})
 			}
 		}
 	}()

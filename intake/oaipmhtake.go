@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/catalog"
+	"lockstep/intake/internal/entry"
 	"lockstep/internal/fetch"
 	"lockstep/oaipmh"
 	"lockstep/resourcesync"
@@ -66,7 +67,7 @@ func (v *oaiHarvest) make(ctx context.Context, rec *oaipmh.Record, sum *resource
 	m := made{name: fetch.Printable(rec.Identifier)}
 	v.future.note(rec.Identifier, rec.Datestamp)
 	uri := v.o.URI(rec.Identifier)
-	switch err := checkURI(uri); {
+	switch err := entry.CheckURI(uri); {
 	case uri == "":
 		m.skip = errors.New("its identifier is too long for the name of a file")
 		return m, nil
@@ -130,7 +131,7 @@ func versionOf(hs resourcesync.Hashes) string {
 
 // maxRecordSets is how many sets of a record are told of: entries that have more
 // links Destinations would cut.
-const maxRecordSets = maxEntryLinks / 2
+const maxRecordSets = entry.MaxLinks / 2
 
 // links tells where a record belongs: to its sets, the repository and the format;
 // and by which identifier, where that is a URI.
@@ -139,10 +140,10 @@ func (v *oaiHarvest) links(uri string, rec *oaipmh.Record) []resourcesync.Link {
 	for _, s := range rec.Sets[:min(len(rec.Sets), maxRecordSets)] {
 		links = append(links, resourcesync.Link{Rel: "collection", Href: oaipmh.URL(v.base, oaipmh.VerbListRecords, "metadataPrefix", v.o.Prefix, "set", s)})
 	}
-	if checkURI(rec.Identifier) == nil {
+	if entry.CheckURI(rec.Identifier) == nil {
 		links = append(links, resourcesync.Link{Rel: catalog.RelRecord, Href: rec.Identifier})
 	}
-	if via := oaipmh.RecordURL(v.base, v.o.Prefix, rec.Identifier); via != uri && checkURI(via) == nil {
+	if via := oaipmh.RecordURL(v.base, v.o.Prefix, rec.Identifier); via != uri && entry.CheckURI(via) == nil {
 		links = append(links, resourcesync.Link{Rel: "via", Href: via})
 	}
 	if v.profileOK(rec.Namespace) {
@@ -160,7 +161,7 @@ func (v *oaiHarvest) links(uri string, rec *oaipmh.Record) []resourcesync.Link {
 // record before.
 func (v *oaiHarvest) profileOK(namespace string) bool {
 	if namespace != v.profile.name {
-		v.profile.name, v.profile.ok = namespace, checkURI(namespace) == nil
+		v.profile.name, v.profile.ok = namespace, entry.CheckURI(namespace) == nil
 	}
 	return v.profile.ok
 }

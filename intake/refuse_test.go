@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"lockstep/intake/internal/entry"
 	"lockstep/resourcesync"
 )
 
@@ -30,7 +31,7 @@ func TestRefusedEntries(t *testing.T) {
 		fmt.Sprintf(link, `{"rel":"canonical","href":"https://example.org/b"},{"rel":"CANONICAL","href":"https://example.org/c"}`):          "links[1]: a second canonical",
 		fmt.Sprintf(link, `{"rel":"canonical","href":"https://example.org/b"},{"rel":"alternate","href":"https://example.org/c#fragment"}`): "",
 	} {
-		_, err := decodeEntry([]byte(text))
+		_, err := entry.Decode([]byte(text))
 		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret")) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
@@ -51,10 +52,10 @@ func TestRefusedEntries(t *testing.T) {
 // canonical link, are left out; the resource stays.
 func TestUpstreamLinksDropped(t *testing.T) {
 	t.Parallel()
-	var d dropper
+	var d entry.LinkFilter
 	var kept []string
 	for _, rel := range []string{"canonical", "my-own", "describedby", "canonical", "Canonical", "urn:x:rel"} {
-		if d.check(&resourcesync.Link{Rel: rel, Href: "urn:x:y"}) == nil {
+		if d.Check(&resourcesync.Link{Rel: rel, Href: "urn:x:y"}) == nil {
 			kept = append(kept, rel)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"lockstep/intake/internal/entry"
 )
 
 // ErrEmpty reports that a directory in which there were resources has none:
@@ -114,6 +116,10 @@ func compareProblems(a, b Problem) int {
 	}
 	return cmp.Or(cmp.Compare(x.Line, y.Line), strings.Compare(x.Error(), y.Error()))
 }
+
+// An EntryError reports why a JSON object does not describe a resource: the
+// offset in the text, the field, and the cause.
+type EntryError = entry.Error
 
 // EventKind says what an [Event] is about.
 type EventKind uint8

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/intake/internal/entry"
 	"lockstep/resourcesync"
 )
 
@@ -249,32 +250,32 @@ func held(ctx context.Context, cat catalog.Catalog, set, uri string) (catalog.Re
 }
 
 // parseSidecar reads the text of a sidecar: {"links":[…]}, with links as those
-// of an entry. Its errors are of type *EntryError.
+// of an entry. Its errors are of type [*EntryError].
 func parseSidecar(text []byte) (links []resourcesync.Link, err error) {
-	t := jsonText{text: text}
-	t.peek()
-	start := t.at
-	seen := make(fieldSet, 0, 1)
-	err = t.object(func(name string, at int) error {
-		return seen.field(name, at, "links", func() (err error) {
+	t := entry.Text{Bytes: text}
+	t.Peek()
+	start := t.At
+	seen := make(entry.FieldSet, 0, 1)
+	err = t.Object(func(name string, at int) error {
+		return seen.Read(name, at, "links", func() (err error) {
 			if name != "links" {
-				return errField
+				return entry.ErrUnknownField
 			}
-			links, err = t.links()
+			links, err = t.Links()
 			return err
 		})
 	})
 	if err == nil {
-		err = t.end()
+		err = t.End()
 	}
 	if err != nil {
 		return nil, err
 	}
-	e := entry{update: catalog.Update{Record: catalog.Record{Links: links}}}
+	e := entry.Entry{Update: catalog.Update{Record: catalog.Record{Links: links}}}
 	for _, l := range links {
 		if l.Rel == resourcesync.RelPatch {
-			return nil, &EntryError{Offset: start, Err: errSidecarPatch}
+			return nil, &entry.Error{Offset: start, Err: errSidecarPatch}
 		}
 	}
-	return links, e.check(start)
+	return links, e.Check(start)
 }

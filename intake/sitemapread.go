@@ -12,6 +12,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/discover"
+	"lockstep/intake/internal/entry"
 	"lockstep/internal/fetch"
 	"lockstep/internal/nesting"
 	"lockstep/resourcesync"
@@ -333,17 +334,17 @@ func (r *sitemapReading) record(e *resourcesync.Entry) (catalog.Record, error) {
 	if err := checkListed(&bare); err != nil {
 		return rec, err
 	}
-	if err := checkFetchable(e.Loc); err != nil {
+	if err := entry.CheckFetchable(e.Loc); err != nil {
 		return rec, err
 	}
-	var drop dropper
+	var drop entry.LinkFilter
 	for i := range e.Links {
 		l := e.Links[i]
 		l.Path = ""
 		bare.Links = []resourcesync.Link{l}
 		err := checkListed(&bare)
 		if err == nil {
-			err = drop.check(&l)
+			err = drop.Check(&l)
 		}
 		if err != nil {
 			r.skipped(fetch.Printable(e.Loc), err)

@@ -1,4 +1,4 @@
-package intake
+package entry
 
 import (
 	"errors"
@@ -11,10 +11,9 @@ import (
 	"lockstep/resourcesync"
 )
 
-// checkFetchable returns why no Destination could fetch what is at uri, which is
-// well-formed: its scheme is not http or https, or it names a part of a resource,
-// or shows a password.
-func checkFetchable(uri string) error {
+// CheckFetchable reports why no Destination could fetch uri, which is well-formed:
+// the scheme is not http or https, or the URI has a fragment or a password.
+func CheckFetchable(uri string) error {
 	scheme, _, _ := strings.Cut(uri, ":")
 	switch {
 	case !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https"):
@@ -36,8 +35,8 @@ func checkFetchable(uri string) error {
 	return nil
 }
 
-// checkRelations returns why a resource cannot have links: one has a relation
-// that is none, or two are canonical.
+// checkRelations reports why a resource cannot have links: a relation is unknown,
+// or two are canonical.
 func checkRelations(links []resourcesync.Link) error {
 	canonical := false
 	for i := range links {
@@ -54,11 +53,11 @@ func checkRelations(links []resourcesync.Link) error {
 	return nil
 }
 
-// A dropper picks the links of one entry of an upstream that can be published.
-type dropper struct{ canonical bool }
+// A LinkFilter selects the links of one upstream entry that can be published.
+type LinkFilter struct{ canonical bool }
 
-// check returns why a link is to be dropped; the resource is kept.
-func (d *dropper) check(l *resourcesync.Link) error {
+// Check reports why a link is dropped; the resource is kept without it.
+func (d *LinkFilter) Check(l *resourcesync.Link) error {
 	if err := linkrel.Check(l.Rel); err != nil {
 		return err
 	}

@@ -1,4 +1,6 @@
-package intake
+// Package entry decodes JSON objects that describe resources, as JSON Lines, the
+// API and sidecars contain them, and checks that a Source can publish the result.
+package entry
 
 import (
 	"errors"
@@ -11,8 +13,8 @@ import (
 	"lockstep/resourcesync"
 )
 
-// An entry is what a JSON object says of a resource, in JSON Lines and through
-// the API:
+// An Entry is the description of one resource by a JSON object, in JSON Lines and
+// through the API:
 //
 //	uri       absolute URI
 //	lastmod   W3C datetime, with a time zone where it has a time
@@ -23,23 +25,23 @@ import (
 //	change    created, updated or deleted
 //	links     [{rel, href, type, encoding, modified, length, hash, pri}, …]
 //
-// All but the URI may be missing or null, which says that it is not known. An
-// unknown field is an error, lest one that is misspelt be lost; in JSON Lines,
-// which often have more columns, it is passed over and told of.
-type entry struct {
-	update catalog.Update
-	change resourcesync.Change // as stated; 0 if nothing is
+// All but the URI may be missing or null, which means unknown. An unknown field is
+// an error, so that a misspelt one is noticed; in JSON Lines, which often have
+// more columns, it is skipped and reported.
+type Entry struct {
+	Update catalog.Update
+	Change resourcesync.Change // as stated; 0 if nothing is
 }
 
-// An EntryError says what keeps a JSON object from being taken for an entry.
-type EntryError struct {
-	Offset int    // of the place in the text, in bytes from 0
+// An Error reports why a JSON object is not a valid entry.
+type Error struct {
+	Offset int    // in the text, in bytes from 0
 	Field  string // such as links[2].href; "" for the object as a whole
 	Err    error
 }
 
-// Error names the place and the cause.
-func (e *EntryError) Error() string {
+// Error returns the offset, the field and the cause.
+func (e *Error) Error() string {
 	if e.Field == "" {
 		return fmt.Sprintf("byte %d: %v", e.Offset, e.Err)
 	}
@@ -47,63 +49,63 @@ func (e *EntryError) Error() string {
 }
 
 // Unwrap returns the cause.
-func (e *EntryError) Unwrap() error { return e.Err }
+func (e *Error) Unwrap() error { return e.Err }
 
-// What an entry is bounded by; each says what it prevents.
+// Limits of an entry.
 const (
-	maxURIBytes   = 16 << 10 // what no reader follows
-	maxEntryLinks = 1000     // entries Destinations would cut
+	maxURIBytes = 16 << 10 // no reader follows longer URIs
+	MaxLinks    = 1000     // Destinations would truncate entries with more
 )
 
-// decodeEntry reads the JSON object that text is. Whether it must name its
-// resource is for the caller: update.URI is empty if it does not. What it
-// returns without error can be published as it is, but for the missing URI.
-// All its errors are of type *EntryError.
-func decodeEntry(text []byte) (entry, error) {
-	t := jsonText{text: text}
-	e, err := t.entry()
+// Decode decodes the JSON object in text. Update.URI is empty if the object names
+// no resource; the caller decides whether it must. Apart from a missing URI, an
+// entry returned without error can be published as it is. All errors are of type
+// [*Error].
+func Decode(text []byte) (Entry, error) {
+	t := Text{Bytes: text}
+	e, err := t.Entry()
 	if err == nil {
-		err = t.end()
+		err = t.End()
 	}
 	return e, err
 }
 
-// entry reads an entry.
-func (t *jsonText) entry() (entry, error) {
-	t.peek()
-	start := t.at
-	e := entry{update: catalog.Update{Record: catalog.Record{Length: -1}}}
-	seen := make(fieldSet, 0, 8)
-	err := t.object(func(name string, at int) error {
-		return seen.field(name, at, entryFields, func() error { return t.entryField(&e, name) })
+// Entry reads an entry.
+func (t *Text) Entry() (Entry, error) {
+	t.Peek()
+	start := t.At
+	e := Entry{Update: catalog.Update{Record: catalog.Record{Length: -1}}}
+	seen := make(FieldSet, 0, 8)
+	err := t.Object(func(name string, at int) error {
+		return seen.Read(name, at, Fields, func() error { return t.entryField(&e, name) })
 	})
 	if err != nil {
-		return entry{}, err
+		return Entry{}, err
 	}
-	if e.update.Deleted {
-		e.update.Record = catalog.Record{URI: e.update.URI}
+	if e.Update.Deleted {
+		e.Update.Record = catalog.Record{URI: e.Update.URI}
 	}
-	return e, e.check(start)
+	return e, e.Check(start)
 }
 
-// entryFields and linkFields are what an object can say, for messages.
+// Fields and LinkFields list the known fields of an object, for messages.
 const (
-	entryFields = "uri, lastmod, length, hash, type, encoding, change, links"
-	linkFields  = "rel, href, type, encoding, modified, length, hash, pri"
+	Fields     = "uri, lastmod, length, hash, type, encoding, change, links"
+	LinkFields = "rel, href, type, encoding, modified, length, hash, pri"
 )
 
-// errField reports a field nobody knows.
-var errField = errors.New("unknown field")
+// ErrUnknownField reports an unknown field.
+var ErrUnknownField = errors.New("unknown field")
 
-// A fieldSet holds the names of the fields an object had so far.
-type fieldSet []string
+// A FieldSet contains the names of the fields that were read from an object.
+type FieldSet []string
 
-// field has read read the field name, which stands at byte at; its errors then
-// name the field.
-func (s *fieldSet) field(name string, at int, known string, read func() error) error {
+// Read calls read for the field name, which begins at byte at, and adds the
+// field's name to its errors. A second field of that name is an error.
+func (s *FieldSet) Read(name string, at int, known string, read func() error) error {
 	for _, n := range *s {
 		if n == name {
-			return &EntryError{Offset: at, Field: name, Err: errors.New("is there twice")}
+			return &Error{Offset: at, Field: name, Err: errors.New("is there twice")}
 		}
 	}
 	*s = append(*s, name)
@@ -111,13 +113,13 @@ func (s *fieldSet) field(name string, at int, known string, read func() error) e
 	if err == nil {
 		return nil
 	}
-	place, placed := errors.AsType[*EntryError](err)
+	place, placed := errors.AsType[*Error](err)
 	switch {
-	case !placed && errors.Is(err, errField):
-		return &EntryError{Offset: at, Err: fmt.Errorf("%w %.40q; known are %s", errField, name, known)}
+	case !placed && errors.Is(err, ErrUnknownField):
+		return &Error{Offset: at, Err: fmt.Errorf("%w %.40q; known are %s", ErrUnknownField, name, known)}
 	case !placed:
-		return &EntryError{Offset: at, Field: name, Err: err}
-	case errors.Is(err, errJSON):
+		return &Error{Offset: at, Field: name, Err: err}
+	case errors.Is(err, ErrMalformed):
 		return err
 	case place.Field == "":
 		place.Field = name
@@ -130,8 +132,8 @@ func (s *fieldSet) field(name string, at int, known string, read func() error) e
 }
 
 // entryField reads the value of a field of e.
-func (t *jsonText) entryField(e *entry, name string) (err error) {
-	r := &e.update.Record
+func (t *Text) entryField(e *Entry, name string) (err error) {
+	r := &e.Update.Record
 	switch name {
 	case "uri":
 		r.URI, err = t.uri()
@@ -150,36 +152,36 @@ func (t *jsonText) entryField(e *entry, name string) (err error) {
 	case "change":
 		var s string
 		if s, err = t.string(); err == nil {
-			if e.change, err = resourcesync.ParseChange(s); err != nil {
+			if e.Change, err = resourcesync.ParseChange(s); err != nil {
 				err = fmt.Errorf("%.40q is none of created, updated, deleted", s)
 			}
 		}
-		e.update.Deleted = e.change == resourcesync.Deleted
+		e.Update.Deleted = e.Change == resourcesync.Deleted
 	case "links":
-		r.Links, err = t.links()
+		r.Links, err = t.Links()
 	default:
-		return t.unknown(name, entryFields)
+		return t.unknown(name, Fields)
 	}
 	return err
 }
 
-// unknown deals with a field that is none of the known.
-func (t *jsonText) unknown(name, known string) error {
-	if t.extra == nil {
-		return errField
+// unknown skips or rejects an unknown field.
+func (t *Text) unknown(name, known string) error {
+	if t.Unknown == nil {
+		return ErrUnknownField
 	}
-	t.extra(name, known)
-	return t.skip(0)
+	t.Unknown(name, known)
+	return t.Skip(0)
 }
 
-// links reads the links of an entry.
-func (t *jsonText) links() (links []resourcesync.Link, err error) {
-	err = t.array(func(i int) error {
-		if i == maxEntryLinks {
-			return fmt.Errorf("are more than %d", maxEntryLinks)
+// Links reads the links of an entry.
+func (t *Text) Links() (links []resourcesync.Link, err error) {
+	err = t.Array(func(i int) error {
+		if i == MaxLinks {
+			return fmt.Errorf("are more than %d", MaxLinks)
 		}
 		l, err := t.link()
-		if place, ok := errors.AsType[*EntryError](err); ok && !errors.Is(err, errJSON) {
+		if place, ok := errors.AsType[*Error](err); ok && !errors.Is(err, ErrMalformed) {
 			if place.Field != "" && place.Field[0] != '[' {
 				place.Field = "." + place.Field
 			}
@@ -192,26 +194,26 @@ func (t *jsonText) links() (links []resourcesync.Link, err error) {
 }
 
 // link reads one link.
-func (t *jsonText) link() (l resourcesync.Link, err error) {
-	start := t.at
-	seen := make(fieldSet, 0, 8)
-	err = t.object(func(name string, at int) error {
-		return seen.field(name, at, linkFields, func() error { return t.linkField(&l, name) })
+func (t *Text) link() (l resourcesync.Link, err error) {
+	start := t.At
+	seen := make(FieldSet, 0, 8)
+	err = t.Object(func(name string, at int) error {
+		return seen.Read(name, at, LinkFields, func() error { return t.linkField(&l, name) })
 	})
 	switch {
 	case err != nil:
 	case l.Rel == "":
-		err = &EntryError{Offset: start, Field: "rel", Err: errMissing}
+		err = &Error{Offset: start, Field: "rel", Err: ErrMissing}
 	case l.Href == "":
-		err = &EntryError{Offset: start, Field: "href", Err: errMissing}
+		err = &Error{Offset: start, Field: "href", Err: ErrMissing}
 	}
 	return l, err
 }
 
-var errMissing = errors.New("is missing")
+var ErrMissing = errors.New("is missing")
 
 // linkField reads the value of a field of l.
-func (t *jsonText) linkField(l *resourcesync.Link, name string) (err error) {
+func (t *Text) linkField(l *resourcesync.Link, name string) (err error) {
 	switch name {
 	case "rel":
 		l.Rel, err = t.string()
@@ -238,23 +240,23 @@ func (t *jsonText) linkField(l *resourcesync.Link, name string) (err error) {
 		}
 		l.Pri = int(n)
 	default:
-		return t.unknown(name, linkFields)
+		return t.unknown(name, LinkFields)
 	}
 	return err
 }
 
 // uri reads an absolute URI.
-func (t *jsonText) uri() (string, error) {
+func (t *Text) uri() (string, error) {
 	s, err := t.string()
 	if err != nil {
 		return "", err
 	}
-	return s, checkURI(s)
+	return s, CheckURI(s)
 }
 
-// checkURI reports what keeps s from being a URI, of whatever scheme: that of a
-// resource is to be fetchable, too, see checkFetchable.
-func checkURI(s string) error {
+// CheckURI reports why s is no URI. It accepts any scheme; the URI of a resource
+// must pass [CheckFetchable] too.
+func CheckURI(s string) error {
 	if s == "" {
 		return errors.New("is empty")
 	}
@@ -281,13 +283,13 @@ func checkURI(s string) error {
 	return nil
 }
 
-// checkLocation asks those who write the documents.
+// checkLocation reports why a Resource List cannot contain uri.
 func checkLocation(uri string) error {
 	return resourcesync.CheckEntry(resourcesync.ResourceList, &resourcesync.Entry{Loc: uri})
 }
 
 // datetime reads a datetime.
-func (t *jsonText) datetime() (resourcesync.Datetime, error) {
+func (t *Text) datetime() (resourcesync.Datetime, error) {
 	s, err := t.string()
 	if err != nil {
 		return resourcesync.Datetime{}, err
@@ -300,7 +302,7 @@ func (t *jsonText) datetime() (resourcesync.Datetime, error) {
 }
 
 // mediaType reads a media type.
-func (t *jsonText) mediaType() (string, error) {
+func (t *Text) mediaType() (string, error) {
 	s, err := t.string()
 	if err == nil && s != "" && !resourcesync.ValidMediaType(s) {
 		err = fmt.Errorf("%.100q is no media type, such as text/html", s)
@@ -309,7 +311,7 @@ func (t *jsonText) mediaType() (string, error) {
 }
 
 // hashes reads hashes in either form.
-func (t *jsonText) hashes() (hs resourcesync.Hashes, err error) {
+func (t *Text) hashes() (hs resourcesync.Hashes, err error) {
 	add := func(value string) error {
 		token, _, colon := strings.Cut(value, ":")
 		if _, err := resourcesync.ParseAlgorithm(token); err != nil || !colon {
@@ -325,7 +327,7 @@ func (t *jsonText) hashes() (hs resourcesync.Hashes, err error) {
 		hs = append(hs, h)
 		return nil
 	}
-	switch t.peek() {
+	switch t.Peek() {
 	case '"':
 		s, err := t.string()
 		for value := range strings.FieldsSeq(s) {
@@ -335,7 +337,7 @@ func (t *jsonText) hashes() (hs resourcesync.Hashes, err error) {
 		}
 		return hs, err
 	case '{':
-		err := t.object(func(name string, _ int) error {
+		err := t.Object(func(name string, _ int) error {
 			s, err := t.string()
 			if err == nil {
 				err = add(name + ":" + s)
@@ -347,20 +349,20 @@ func (t *jsonText) hashes() (hs resourcesync.Hashes, err error) {
 	return nil, t.mistaken("a string or an object")
 }
 
-// check asks those who write the documents whether they can state e; the text
-// of e begins at byte start.
-func (e *entry) check(start int) error {
-	r := &e.update.Record
-	if e.update.Deleted { // however it was listed, it can be taken off the list
+// Check reports why the documents of a Source cannot contain e, whose text begins
+// at byte start.
+func (e *Entry) Check(start int) error {
+	r := &e.Update.Record
+	if e.Update.Deleted { // however it was listed, it can be taken off the list
 		return nil
 	}
 	if r.URI != "" {
-		if err := checkFetchable(r.URI); err != nil {
-			return &EntryError{Offset: start, Field: "uri", Err: err}
+		if err := CheckFetchable(r.URI); err != nil {
+			return &Error{Offset: start, Field: "uri", Err: err}
 		}
 	}
 	if err := checkRelations(r.Links); err != nil {
-		return &EntryError{Offset: start, Err: err}
+		return &Error{Offset: start, Err: err}
 	}
 	if r.Encoding == "" && len(r.Links) == 0 && !endsBlank(r.Type) {
 		return nil // all there is has been looked at
@@ -374,7 +376,7 @@ func (e *entry) check(start int) error {
 		Links: r.Links,
 	})
 	if err != nil {
-		return &EntryError{Offset: start, Err: err}
+		return &Error{Offset: start, Err: err}
 	}
 	return nil
 }

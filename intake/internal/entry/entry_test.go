@@ -1,4 +1,4 @@
-package intake
+package entry
 
 import (
 	"encoding/json"
@@ -22,10 +22,10 @@ func TestDecodeEntry(t *testing.T) {
 		t.Fatal(err)
 	}
 	hashes, _ := resourcesync.ParseHashes("sha-256:" + emptySHA256 + " md5:" + emptyMD5)
-	put := func(r catalog.Record) entry { return entry{update: catalog.Update{Record: r}} }
+	put := func(r catalog.Record) Entry { return Entry{Update: catalog.Update{Record: r}} }
 	for _, tt := range []struct {
 		name, text string
-		want       entry
+		want       Entry
 	}{
 		{"nothing", ` {} `, put(catalog.Record{Length: -1})},
 		{"nulls", `{"uri":null,"lastmod":null,"length":null,"hash":null,"type":null,"encoding":null,"change":null,"links":null}`,
@@ -37,9 +37,9 @@ func TestDecodeEntry(t *testing.T) {
 		{"hash", `{"hash":"SHA256:` + strings.ToUpper(emptySHA256) + `  md5:` + emptyMD5 + `"}`, put(catalog.Record{Length: -1, Hashes: hashes})},
 		{"hashes", `{"hash":{"sha-256":"` + emptySHA256 + `","md5":"1B2M2Y8AsgTpgAmY7PhCfg=="}}`, put(catalog.Record{Length: -1, Hashes: hashes})},
 		{"stated", `{"uri":"http://x","change":"created"}`,
-			entry{catalog.Update{Record: catalog.Record{URI: "http://x", Length: -1}}, resourcesync.Created}},
+			Entry{catalog.Update{Record: catalog.Record{URI: "http://x", Length: -1}}, resourcesync.Created}},
 		{"deleted", `{"uri":"urn:x","change":"deleted","length":7,"type":"text/plain"}`,
-			entry{catalog.Update{Record: catalog.Record{URI: "urn:x"}, Deleted: true}, resourcesync.Deleted}},
+			Entry{catalog.Update{Record: catalog.Record{URI: "urn:x"}, Deleted: true}, resourcesync.Deleted}},
 		{"links", `{"links":[{"rel":"Duplicate","href":"ftp://m.example/a","pri":1},
 			{"rel":"describedby","href":"http://x.example/m","type":"application/xml","modified":"2024-05-17","length":0,"hash":"md5:` + emptyMD5 + `"},
 			{"rel":"http://www.openarchives.org/rs/terms/patch","href":"http://x.example/p","type":"application/json-patch+json"}]}`,
@@ -51,11 +51,11 @@ func TestDecodeEntry(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := decodeEntry([]byte(tt.text))
+			got, err := Decode([]byte(tt.text))
 			if err != nil {
 				t.Fatalf("decodeEntry(%s): %v", tt.text, err)
 			}
-			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(entry{}), cmp.Comparer(func(a, b resourcesync.Datetime) bool { return a == b })); diff != "" {
+			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(Entry{}), cmp.Comparer(func(a, b resourcesync.Datetime) bool { return a == b })); diff != "" {
 				t.Errorf("decodeEntry(%s): (-want +got)\n%s", tt.text, diff)
 			}
 		})
@@ -108,11 +108,11 @@ func TestDecodeEntryErrors(t *testing.T) {
 		{`{"links":[{"rel":"` + resourcesync.RelPatch + `","href":"urn:x"}]}`, `byte 0: the patch link lacks type (RS-REL-31)`},
 		{`{"links":[` + strings.Repeat(`{"rel":"via","href":"urn:x"},`, 1001) + `]}`, `byte 1: links: are more than 1000`},
 	} {
-		_, err := decodeEntry([]byte(tt.text))
+		_, err := Decode([]byte(tt.text))
 		if err == nil || err.Error() != tt.want {
 			t.Errorf("decodeEntry(%.80s): %v, want %s", tt.text, err, tt.want)
 		}
-		if _, ok := errors.AsType[*EntryError](err); !ok {
+		if _, ok := errors.AsType[*Error](err); !ok {
 			t.Errorf("decodeEntry(%.80s): the error is a %T", tt.text, err)
 		}
 	}
@@ -125,9 +125,9 @@ func FuzzDecodeEntry(f *testing.F) {
 	f.Add([]byte(`{"uri":"urn:\u0061","change":"deleted","hash":{"md5":"1B2M2Y8AsgTpgAmY7PhCfg=="},"links":null}`))
 	f.Add([]byte(`{"links":[{"rel":"Via","href":"urn:x","modified":"2024","length":0,"pri":9},{"rel":"urn:y","href":"urn:z"}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		e, err := decodeEntry(text)
+		e, err := Decode(text)
 		if err != nil {
-			place, ok := errors.AsType[*EntryError](err)
+			place, ok := errors.AsType[*Error](err)
 			if !ok || place.Offset < 0 || place.Offset > len(text) {
 				t.Fatalf("decodeEntry(%q): %#v", text, err)
 			}
@@ -136,12 +136,12 @@ func FuzzDecodeEntry(f *testing.F) {
 		if !json.Valid(text) {
 			t.Fatalf("decodeEntry(%q) takes what is no JSON", text)
 		}
-		if e.update.URI == "" {
-			e.update.URI = "urn:x"
+		if e.Update.URI == "" {
+			e.Update.URI = "urn:x"
 		}
-		r := e.update.Record
+		r := e.Update.Record
 		entry := resourcesync.Entry{Loc: r.URI, Metadata: resourcesync.Metadata{Change: resourcesync.Updated, Datetime: resourcesync.NewDatetime(time.Now())}}
-		if e.update.Deleted {
+		if e.Update.Deleted {
 			entry.Change = resourcesync.Deleted
 		} else {
 			entry.Lastmod, entry.Hashes, entry.Length, entry.HasLength = resourcesync.NewDatetime(r.Lastmod), r.Hashes, max(r.Length, 0), r.Length >= 0
