@@ -19,6 +19,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/blob/s3"
+	"lockstep/cmd/lockstep/internal/statedir"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/internal/private"
@@ -85,7 +86,7 @@ func openBucketMirror(dest, state string, readOnly bool, lookup func(string) (st
 	if _, err := os.Stat(database); readOnly && errors.Is(err, fs.ErrNotExist) {
 		return &mirror{store: store, journal: &destination.MemJournal{}, versions: versions, close: func() {}}, nil
 	}
-	if err := makeState(state, log); err != nil {
+	if err := statedir.Make(state, log); err != nil {
 		return nil, err
 	}
 	lock, err := lockMirror(state)

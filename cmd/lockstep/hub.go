@@ -13,6 +13,7 @@ import (
 
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/statedir"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/hub"
 	"lockstep/internal/fetch"
@@ -125,7 +126,7 @@ func (o *hubOptions) run(ctx context.Context, state *hubState, ho hub.Options, h
 		if local, err = defaultState("hub "+ho.PublicURL+" at "+listening, false, io.LookupEnv); err != nil {
 			return err
 		}
-		if err := makeState(local, ho.Logger); err != nil {
+		if err := statedir.Make(local, ho.Logger); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 
+	"lockstep/cmd/lockstep/internal/statedir"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/hub"
 	"lockstep/internal/private"
@@ -31,10 +32,10 @@ func openHubState(ctx context.Context, state, keyFile string, log *slog.Logger) 
 	if scheme, _, ok := strings.Cut(state, "://"); ok {
 		return openSharedState(ctx, scheme, state, keyFile, log)
 	}
-	if err := makeState(state, log); err != nil {
+	if err := statedir.Make(state, log); err != nil {
 		return nil, err
 	}
-	release, err := lockState(state, "hub")
+	release, err := statedir.Lock(state, "hub")
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/network"
+	"lockstep/cmd/lockstep/internal/statedir"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
 	"lockstep/internal/fetch"
@@ -87,7 +88,7 @@ func openSite(ctx context.Context, o siteOptions) (_ *site, err error) {
 	if err := o.checkOAI(); err != nil {
 		return nil, err
 	}
-	if err := makeState(o.state, o.log); err != nil {
+	if err := statedir.Make(o.state, o.log); err != nil {
 		return nil, err
 	}
 	s := &site{opts: o, log: o.log}
@@ -96,7 +97,7 @@ func openSite(ctx context.Context, o siteOptions) (_ *site, err error) {
 			s.Close()
 		}
 	}()
-	if s.release, err = lockState(o.state, o.command); err != nil {
+	if s.release, err = statedir.Lock(o.state, o.command); err != nil {
 		return nil, err
 	}
 	if s.db, err = sqlite.Open(filepath.Join(o.state, "catalog.db")); err != nil {

@@ -1,4 +1,5 @@
-package main
+// Package statedir makes the state directory of a process and locks it.
+package statedir
 
 import (
 	"encoding/json"
@@ -23,11 +24,11 @@ type holder struct {
 	Since   time.Time `json:"since"`
 }
 
-// lockState takes the state directory of a Source for this process. The lock
+// Lock takes the state directory of a Source for this process. The lock
 // is the operating system's and ends with the process, however it ends; a file
 // beside it says who holds it, since not every system lets others read a locked
 // file.
-func lockState(dir, command string) (release func(), err error) {
+func Lock(dir, command string) (release func(), err error) {
 	path := filepath.Join(dir, "lock.json")
 	lock := flock.New(filepath.Join(dir, "lock"))
 	ok, err := lock.TryLock()
@@ -53,10 +54,10 @@ func lockState(dir, command string) (release func(), err error) {
 	}, nil
 }
 
-// makeState makes a state directory, which only its owner can read. One that is
+// Make makes a state directory, which only its owner can read. One that is
 // there may be the user's for other things, too: then it is reported, and what
 // is in it is private by itself.
-func makeState(dir string, log *slog.Logger) error {
+func Make(dir string, log *slog.Logger) error {
 	if err := private.MakeDirs(dir); err != nil {
 		return term.WithHint(fmt.Errorf("make the state directory: %w", err), "choose another one with --state")
 	}
