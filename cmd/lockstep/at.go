@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 )
@@ -24,7 +25,7 @@ func (o *syncOptions) explainPast(err error) error {
 		return err
 	case !none.Earliest.IsZero():
 		return term.WithHint(err, "give --at "+none.Earliest.UTC().Format(time.RFC3339Nano)+" or later")
-	case mirrorAt(o.source):
+	case mirror.IsMirror(o.Source):
 		return term.WithHint(err, "a mirror remembers what it was from when it is told to: sync --keep-versions")
 	}
 	return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/network"
 	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/term"
@@ -21,7 +22,7 @@ var errDifferences = errors.New("not in step")
 
 // auditOptions are the flags of audit.
 type auditOptions struct {
-	selectOptions
+	mirror.Selection
 	network   network.Options
 	out       *term.Options
 	content   bool
@@ -49,12 +50,12 @@ their content, with what SOURCE states of the resources they would be.`,
   lockstep audit https://example.org/ mirror --content --report findings.csv`,
 		Args: arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.source, o.dest = args[0], args[1]
+			o.Source, o.Dest = args[0], args[1]
 			return runAudit(cmd.Context(), o, io)
 		},
 	}
 	flags := cmd.Flags()
-	o.selectOptions.declare(flags)
+	o.Selection.Declare(flags)
 	flags.BoolVar(&o.content, "content", false, "read every file and compare it with what was written")
 	flags.BoolVar(&o.fix, "fix", false, "fetch again what is missing, stale or corrupt; delete what is extra")
 	flags.StringVar(&o.delete, "delete", "", "`WHAT` --fix does about extra resources: apply deletes them, keep keeps them (default apply; for plain Sitemaps keep)")
@@ -67,7 +68,7 @@ their content, with what SOURCE states of the resources they would be.`,
 
 // options returns what the flags mean to a Destination.
 func (o *auditOptions) options() (destination.Options, error) {
-	do, err := o.selectOptions.options()
+	do, err := o.Selection.Options()
 	if err != nil {
 		return do, err
 	}
@@ -91,7 +92,7 @@ func runAudit(ctx context.Context, o *auditOptions, io term.IO) error {
 	if err != nil {
 		return err
 	}
-	if err := o.checkSource(false); err != nil {
+	if err := o.CheckSource(false); err != nil {
 		return err
 	}
 	do.Logger = o.out.Logger(io)
@@ -99,32 +100,32 @@ func runAudit(ctx context.Context, o *auditOptions, io term.IO) error {
 	if err != nil {
 		return err
 	}
-	w := &watcher{ctx: ctx, io: io}
+	w := &mirror.Watcher{Ctx: ctx, Io: io}
 	shown := &shownFindings{io: io, off: o.out.JSON || o.report == "-"}
 	do.OnEvent = func(e destination.Event) {
 		if e.Kind == destination.EventFinding {
 			shown.add(&e.Finding)
 			findings.add(&e.Finding)
 		}
-		w.event(e)
+		w.Event(e)
 	}
-	r, err := openRun(&o.selectOptions, &o.network, do, !o.fix || !o.isMirror(), io)
+	r, err := mirror.Open(&o.Selection, &o.network, do, !o.fix || !o.IsMirror(), io)
 	if err != nil {
-		return errors.Join(explain(err, o.dest), findings.drop())
+		return errors.Join(mirror.Explain(err, o.Dest), findings.drop())
 	}
 	defer r.Close()
-	stop := term.ShowProgress(io, o.out.Quiet, w.meter.Line)
-	report, err := r.dest.Audit(ctx, o.source, destination.AuditOptions{Content: o.content, Fix: o.fix})
+	stop := term.ShowProgress(io, o.out.Quiet, w.Meter.Line)
+	report, err := r.Dest.Audit(ctx, o.Source, destination.AuditOptions{Content: o.content, Fix: o.fix})
 	stop()
-	w.sumUp()
+	w.SumUp()
 	shown.end()
 	whole := err == nil || errors.Is(err, destination.ErrIncomplete) || errors.Is(err, destination.ErrRefused)
 	switch {
 	case err == nil && !report.InSync, report.Mended != nil && errors.Is(err, destination.ErrIncomplete):
 		err = fmt.Errorf("%w: %s", errDifferences, differences(report))
 	}
-	err = explain(err, o.dest)
-	if interrupted(ctx, err) {
+	err = mirror.Explain(err, o.Dest)
+	if mirror.Interrupted(ctx, err) {
 		err = term.ErrInterrupted
 	}
 	if rerr := findings.close(&report, err, whole); rerr != nil {

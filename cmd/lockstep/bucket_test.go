@@ -15,6 +15,7 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/term"
 )
 
@@ -134,13 +135,13 @@ func TestBucketAddress(t *testing.T) {
 		"s3://bucket":      "",
 		"s3://bucket/a/b/": "",
 	} {
-		b, err := openBucket(address, nothing)
+		b, err := mirror.OpenBucket(address, nothing)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("openBucket(%q) = %v, %v, want %q", address, b, err, want)
 		}
 	}
 	half := func(name string) (string, bool) { return "key", name == "AWS_ACCESS_KEY_ID" }
-	if _, err := openBucket("s3://bucket", half); err == nil || !strings.Contains(term.HintOf(err), "AWS_SECRET_ACCESS_KEY") {
+	if _, err := mirror.OpenBucket("s3://bucket", half); err == nil || !strings.Contains(term.HintOf(err), "AWS_SECRET_ACCESS_KEY") {
 		t.Errorf("half a credential: %v, hint %q", err, term.HintOf(err))
 	}
 }

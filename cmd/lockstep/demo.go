@@ -202,7 +202,7 @@ func (d *demo) tell(ctx context.Context) error {
 		return err
 	}
 	start = time.Now()
-	audit, err := d.run.dest.Audit(ctx, d.base, destination.AuditOptions{Content: true})
+	audit, err := d.run.Dest.Audit(ctx, d.base, destination.AuditOptions{Content: true})
 	if err != nil {
 		return err
 	}

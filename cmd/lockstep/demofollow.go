@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/network"
 	"lockstep/destination"
 	"lockstep/source"
@@ -18,7 +19,7 @@ import (
 // A demoMirror is the Destination of a demo: it follows the Source, whose hub
 // calls it.
 type demoMirror struct {
-	*destinationRun
+	*mirror.Run
 	base     string // of the Source
 	callback string // by which the hub reaches us
 	hooks    atomic.Pointer[http.Handler]
@@ -38,9 +39,9 @@ type demoPass struct {
 // openDemoMirror opens the mirror, and serves what the hub calls until ctx
 // ends. The channel tells when that is over.
 func (d *demo) openMirror(ctx context.Context) (<-chan error, error) {
-	sel := selectOptions{source: d.base, dest: d.mirror}
+	sel := mirror.Selection{Source: d.base, Dest: d.mirror}
 	network := network.Options{Proxy: network.NoProxy, Timeout: passLimit, Retries: 1}
-	run, err := openRun(&sel, &network, destination.Options{Dest: d.mirror, Logger: d.o.out.Logger(d.io)}, false, d.io)
+	run, err := mirror.Open(&sel, &network, destination.Options{Dest: d.mirror, Logger: d.o.out.Logger(d.io)}, false, d.io)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +50,7 @@ func (d *demo) openMirror(ctx context.Context) (<-chan error, error) {
 		run.Close()
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	m := &demoMirror{destinationRun: run, base: d.base, callback: "http://" + l.Addr().String() + "/", passes: make(chan demoPass, 64)}
+	m := &demoMirror{Run: run, base: d.base, callback: "http://" + l.Addr().String() + "/", passes: make(chan demoPass, 64)}
 	d.run = m
 	srv := source.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if h := m.hooks.Load(); h != nil {
@@ -71,7 +72,7 @@ func (d *demo) openMirror(ctx context.Context) (<-chan error, error) {
 
 // follow begins to follow.
 func (m *demoMirror) follow(ctx context.Context) (err error) {
-	m.follower, err = m.dest.Follow(m.base, destination.FollowOptions{
+	m.follower, err = m.Dest.Follow(m.base, destination.FollowOptions{
 		Callback: m.callback, Channel: destination.ChannelHub,
 		OnSync: func(r destination.Report, err error) {
 			select {
@@ -142,6 +143,6 @@ func (m *demoMirror) channel() (kind, hub string) {
 // Close ends following and gives everything back.
 func (m *demoMirror) Close() error {
 	err := m.rest()
-	m.destinationRun.Close()
+	m.Run.Close()
 	return err
 }

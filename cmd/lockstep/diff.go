@@ -14,6 +14,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/cmd/lockstep/internal/help"
+	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/network"
 	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/term"
@@ -22,7 +23,7 @@ import (
 
 // diffOptions are the flags of diff.
 type diffOptions struct {
-	selectOptions
+	mirror.Selection
 	network  network.Options
 	out      *term.Options
 	from, to string
@@ -45,7 +46,7 @@ if it cannot be told what there was: then the error says from when on it can.`,
   lockstep diff https://example.org/ --from 2026-05-01 --json`,
 		Args: arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.source = args[0]
+			o.Source = args[0]
 			if err := refuseEmpty(cmd, "to"); err != nil {
 				return err
 			}
@@ -55,7 +56,7 @@ if it cannot be told what there was: then the error says from when on it can.`,
 	flags := cmd.Flags()
 	flags.StringVar(&o.from, "from", "", "the first `TIME`: a date, as 2026-05-01 (its first instant in UTC), or a time, as 2026-05-01T12:00:00Z")
 	flags.StringVar(&o.to, "to", "", "the second `TIME` (default now)")
-	help.Grouped(flags, help.SelectGroup, o.declareWhich)
+	help.Grouped(flags, help.SelectGroup, o.DeclareWhich)
 	o.network.Declare(flags, network.TheSource)
 	return cmd
 }
@@ -85,17 +86,17 @@ func runDiff(ctx context.Context, o *diffOptions, io term.IO) error {
 	if err != nil {
 		return err
 	}
-	if err := o.checkSource(false); err != nil {
+	if err := o.CheckSource(false); err != nil {
 		return err
 	}
-	do, err := o.options()
+	do, err := o.Options()
 	if err != nil {
 		return err
 	}
 	do.Logger, do.Jobs = o.out.Logger(io), o.network.Jobs
-	w := &watcher{ctx: ctx, io: io, quiet: true}
-	do.OnEvent = w.event
-	client, err := o.network.Client(o.source, io.LookupEnv, do.Logger)
+	w := &mirror.Watcher{Ctx: ctx, Io: io, Quiet: true}
+	do.OnEvent = w.Event
+	client, err := o.network.Client(o.Source, io.LookupEnv, do.Logger)
 	if err != nil {
 		return err
 	}
@@ -106,12 +107,12 @@ func runDiff(ctx context.Context, o *diffOptions, io term.IO) error {
 		return term.Usage(err, "")
 	}
 	shown := newShownDiff(io, o.out.JSON)
-	report, err := d.Diff(ctx, o.source, from, to, shown.add)
-	w.sumUp()
+	report, err := d.Diff(ctx, o.Source, from, to, shown.add)
+	w.SumUp()
 	if none, ok := errors.AsType[*destination.NoPastError](err); ok && none.Err == nil && !none.Earliest.IsZero() {
 		err = term.WithHint(err, "give instants from "+none.Earliest.UTC().Format(time.RFC3339Nano)+" on")
 	}
-	if interrupted(ctx, err) {
+	if mirror.Interrupted(ctx, err) {
 		err = term.ErrInterrupted
 	}
 	if perr := shown.end(&report, err); err == nil {

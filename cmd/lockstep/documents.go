@@ -10,6 +10,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/blob/s3"
+	"lockstep/cmd/lockstep/internal/mirror"
 )
 
 // openDocuments opens the store of a site's documents, whose state is locked,
@@ -49,8 +50,8 @@ type bucketStore struct{ *s3.Bucket }
 func (bucketStore) Close() error { return nil }
 
 func openDocumentStore(o siteOptions) (documentStore, error) {
-	if isBucket(o.documents) {
-		b, err := openBucket(o.documents, o.io.LookupEnv)
+	if mirror.IsBucket(o.documents) {
+		b, err := mirror.OpenBucket(o.documents, o.io.LookupEnv)
 		return bucketStore{b}, err
 	}
 	var do blob.DirOptions

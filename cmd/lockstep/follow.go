@@ -11,6 +11,7 @@ import (
 
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/help"
+	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 )
@@ -58,7 +59,7 @@ does nothing else: exit code 1 if one could not be ended.`,
   lockstep follow example.org mirror --unsubscribe`,
 		Args: arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.source, o.dest = args[0], args[1]
+			o.Source, o.Dest = args[0], args[1]
 			if o.unsubscribe {
 				return runUnsubscribe(cmd.Context(), o, io)
 			}
@@ -112,16 +113,16 @@ func runFollow(ctx context.Context, o *followOptions, io term.IO) error {
 	if err != nil {
 		return err
 	}
-	if err := o.checkSource(false); err != nil {
+	if err := o.CheckSource(false); err != nil {
 		return err
 	}
 	do.Logger = o.out.Logger(io)
-	hook, err := newExecHook(o.exec, o.source, o.dest, io)
+	hook, err := mirror.NewExecHook(o.exec, o.Source, o.Dest, io)
 	if err != nil {
 		return err
 	}
 	if hook != nil {
-		do.Deliver = hook.deliver
+		do.Deliver = hook.Deliver
 	}
 	l, callback, err := o.reachable(ctx)
 	if err != nil {
@@ -136,17 +137,17 @@ func runFollow(ctx context.Context, o *followOptions, io term.IO) error {
 		return err
 	}
 	do.OnEvent = f.event
-	r, err := openRun(&o.selectOptions, &o.network, do, false, io)
+	r, err := mirror.Open(&o.Selection, &o.network, do, false, io)
 	if err != nil {
-		return errors.Join(explain(err, o.dest), closeEvents())
+		return errors.Join(mirror.Explain(err, o.Dest), closeEvents())
 	}
 	defer r.Close()
 	fo.Callback, fo.OnSync = callback, f.passed
-	if f.follower, err = r.dest.Follow(o.source, fo); err != nil {
+	if f.follower, err = r.Dest.Follow(o.Source, fo); err != nil {
 		return errors.Join(term.Usage(err, ""), closeEvents())
 	}
-	f.client = r.client
-	if f.admin, err = o.Flags.Open(ctx, r.memory(), l != nil, io); err != nil {
+	f.client = r.Client
+	if f.admin, err = o.Flags.Open(ctx, r.Memory(), l != nil, io); err != nil {
 		return errors.Join(err, closeEvents())
 	}
 	defer f.admin.Close()
@@ -154,8 +155,8 @@ func runFollow(ctx context.Context, o *followOptions, io term.IO) error {
 	if cerr := closeEvents(); err == nil {
 		err = cerr
 	}
-	err = explain(err, o.dest)
-	if interrupted(ctx, err) {
+	err = mirror.Explain(err, o.Dest)
+	if mirror.Interrupted(ctx, err) {
 		err = term.WithHint(term.ErrInterrupted, "progress is kept; run the same command again to go on")
 	}
 	if perr := f.conclude(err); err == nil {

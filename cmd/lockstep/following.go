@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
@@ -24,7 +25,7 @@ import (
 type following struct {
 	o        *followOptions
 	io       term.IO
-	watcher  watcher
+	watcher  mirror.Watcher
 	follower *destination.Follower
 	client   *fetch.Client
 	admin    *admin.Access
@@ -48,7 +49,7 @@ type following struct {
 func newFollowing(ctx context.Context, o *followOptions, io term.IO) *following {
 	return &following{
 		o: o, io: io, started: time.Now(), stopBar: func() {},
-		watcher:  watcher{ctx: ctx, io: io, quiet: o.out.Quiet, once: &report.Once{}},
+		watcher:  mirror.Watcher{Ctx: ctx, Io: io, Quiet: o.out.Quiet, Once: &report.Once{}},
 		progress: map[string]destination.Progress{}, said: map[string]string{}, spurned: map[string]string{},
 	}
 }
@@ -68,16 +69,16 @@ func (f *following) event(e destination.Event) {
 	ready := f.ready
 	f.mu.Unlock()
 	if ready {
-		f.watcher.tell(e) // the meter is that of the first sync
+		f.watcher.Tell(e) // the meter is that of the first sync
 	} else {
-		f.watcher.event(e)
+		f.watcher.Event(e)
 	}
 }
 
 // run follows until ctx ends or the Follower gives up.
 func (f *following) run(ctx context.Context) error {
-	f.watcher.meter.Fetched = f.client.Bytes
-	stop := term.ShowFitting(f.io, f.o.out.Quiet, f.watcher.meter.Fit)
+	f.watcher.Meter.Fetched = f.client.Bytes
+	stop := term.ShowFitting(f.io, f.o.out.Quiet, f.watcher.Meter.Fit)
 	defer stop()
 	f.mu.Lock()
 	f.stopBar = stop
@@ -96,15 +97,15 @@ func (f *following) passed(r destination.Report, err error) {
 	f.last = err
 	ready := f.ready
 	f.mu.Unlock()
-	f.watcher.sumUp()
+	f.watcher.SumUp()
 	if err != nil {
-		err = explain(err, f.o.dest)
-		if hint := f.watcher.causes.Hint(); hint != "" {
+		err = mirror.Explain(err, f.o.Dest)
+		if hint := f.watcher.Causes.Hint(); hint != "" {
 			err = term.WithHint(err, hint)
 		}
-		f.watcher.say("warning: ", fmt.Errorf("%w; trying again", err))
+		f.watcher.Say("warning: ", fmt.Errorf("%w; trying again", err))
 		if hint := term.HintOf(err); hint != "" {
-			f.watcher.say("hint: ", errors.New(hint))
+			f.watcher.Say("hint: ", errors.New(hint))
 		}
 	}
 	if ready {
@@ -184,7 +185,7 @@ func (f *following) announce(s *destination.FollowStatus) error {
 		out.Printf("  %s: %s\n", nameOf(set), f.said[set.URI])
 		f.tellHub(set)
 	}
-	where := f.o.dest
+	where := f.o.Dest
 	if f.address != "" {
 		where = f.address
 	}
@@ -292,7 +293,7 @@ func (f *following) tellRecovered(s *destination.FollowStatus) {
 	f.failing = 0
 	f.mu.Unlock()
 	if n > 0 {
-		f.watcher.once.Forget()
+		f.watcher.Once.Forget()
 		f.io.Errorf("%s  in step again, after %s\n", time.Now().Format(time.TimeOnly), term.Count(n, "failed attempt"))
 	}
 }

@@ -87,7 +87,7 @@ func (f *following) state() followState {
 // caller's.
 func (f *following) result(status *destination.FollowStatus, err error) followResult {
 	sum := f.tally.Copy()
-	sum.Source, sum.Destination = f.o.source, f.o.dest
+	sum.Source, sum.Destination = f.o.Source, f.o.Dest
 	if sum.Mode == "" {
 		sum.Mode = destination.ModeNone
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
@@ -66,18 +67,18 @@ func TestFollowReachable(t *testing.T) {
 func TestFollowSaidOnce(t *testing.T) {
 	t.Parallel()
 	var said syncBuffer
-	w := watcher{ctx: context.Background(), io: term.IO{Err: &said}, once: &report.Once{}}
+	w := mirror.Watcher{Ctx: context.Background(), Io: term.IO{Err: &said}, Once: &report.Once{}}
 	for range 5 {
-		w.tell(destination.Event{Kind: destination.EventWarning, Err: errors.New("x is down")})
-		w.tell(destination.Event{Kind: destination.EventFailed, Err: errors.New("y failed")})
+		w.Tell(destination.Event{Kind: destination.EventWarning, Err: errors.New("x is down")})
+		w.Tell(destination.Event{Kind: destination.EventFailed, Err: errors.New("y failed")})
 	}
 	if got, want := said.String(), "warning: x is down\nfailed: y failed\n"; got != want {
 		t.Errorf("said %q, want %q", got, want)
 	}
 	for i := range 3 * report.MostSaid {
-		w.say("", fmt.Errorf("%d", i))
+		w.Say("", fmt.Errorf("%d", i))
 	}
-	if n := len(w.once.Said); n > report.MostSaid {
+	if n := len(w.Once.Said); n > report.MostSaid {
 		t.Errorf("%d sentences remembered, want at most %d", n, report.MostSaid)
 	}
 }

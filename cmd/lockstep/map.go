@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lockstep/bridge"
+	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/internal/fetch"
@@ -59,7 +60,7 @@ type mapping struct {
 
 // runMap prints the other side of each argument.
 func runMap(_ context.Context, o *mapOptions, args []string, io term.IO) error {
-	maps, err := parseMaps(o.maps)
+	maps, err := mirror.ParseMaps(o.maps)
 	if err != nil {
 		return err
 	}
@@ -93,7 +94,7 @@ func (o *mapOptions) mapOne(arg string, maps []destination.PathMap) (mapping, er
 		}
 		source = arg
 	}
-	if f, ok := foreign(source); ok {
+	if f, ok := mirror.ParseForeign(source); ok {
 		source, maps = f.URI, slices.Concat(maps, bridge.Maps(f))
 	}
 	origin, err := originOf(fetch.WithoutUser(source))

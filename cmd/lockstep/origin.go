@@ -13,6 +13,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
 	"lockstep/internal/fetch"
@@ -93,7 +94,7 @@ func openDir(w *wayIn) (origin, error) {
 
 // openBucketOrigin makes a set from the objects of a bucket.
 func openBucketOrigin(w *wayIn) (origin, error) {
-	bucket, err := openBucket(w.Address.String(), w.site.opts.io.LookupEnv)
+	bucket, err := mirror.OpenBucket(w.Address.String(), w.site.opts.io.LookupEnv)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"lockstep/blob"
+	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 )
@@ -54,7 +55,7 @@ func (c *outClaim) restarts() bool { return c != nil && c.owner.Restarting }
 // o, or free. The place of another state is refused, unless that one is gone or is
 // to be replaced. Nothing is written there until take.
 func checkOwner(ctx context.Context, docs blob.Store, o siteOptions) (*outClaim, error) {
-	if _, ours := inside(o.state, o.documents); ours && !isBucket(o.documents) {
+	if _, ours := inside(o.state, o.documents); ours && !mirror.IsBucket(o.documents) {
 		return &outClaim{}, nil
 	}
 	id, err := loadStateID(o.state)

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/term"
 )
 
@@ -19,7 +20,7 @@ import (
 // we write must not come out as a resource.
 func checkPlaces(o siteOptions) error {
 	for _, c := range o.sets {
-		if from := c.Origin.String(); isBucket(from) && bucketBelow(from, o.documents) {
+		if from := c.Origin.String(); mirror.IsBucket(from) && bucketBelow(from, o.documents) {
 			return term.Usage(fmt.Errorf("the documents in %s would lie inside %s and be published as resources", o.documents, from),
 				"write them elsewhere, or to "+from+" itself")
 
@@ -69,7 +70,7 @@ func beside(from config.Address, documents string) bool {
 	if dir := from.Dir(); dir != "" {
 		return same(dir, documents)
 	}
-	return isBucket(documents) && strings.TrimSuffix(from.String(), "/") == strings.TrimSuffix(documents, "/")
+	return mirror.IsBucket(documents) && strings.TrimSuffix(from.String(), "/") == strings.TrimSuffix(documents, "/")
 }
 
 // inside reports whether path is dir or below it, and where.

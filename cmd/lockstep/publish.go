@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
 )
@@ -66,7 +67,7 @@ func (o *publishOptions) check() error {
 	if o.out == "" {
 		return term.Usage(errors.New("--out is missing"), "say where to write the documents: the directory your web server serves, --out "+o.places())
 	}
-	if strings.Contains(o.out, "://") && !isBucket(o.out) {
+	if strings.Contains(o.out, "://") && !mirror.IsBucket(o.out) {
 		return term.Usagef("--out %s: want a directory or s3://BUCKET/PREFIX", o.out)
 	}
 	if o.baseURL == "" {

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/source"
 	"lockstep/websub"
@@ -147,7 +148,7 @@ func (o *snippetOptions) view(sets []config.Set) (*snippetView, error) {
 	switch {
 	case o.out == "":
 		return nil, term.Usage(errors.New("--out is missing"), "say where the documents are: the directory that was given to publish")
-	case isBucket(o.out):
+	case mirror.IsBucket(o.out):
 		return nil, term.Usage(fmt.Errorf("--out %s: a bucket is served by its own service", o.out), "publish has told it types and cache headers with every document")
 	case strings.Contains(o.out, "://"):
 		return nil, term.Usagef("--out %s: want a directory", o.out)

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"lockstep/cmd/lockstep/internal/help"
+	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/network"
 	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/term"
@@ -22,7 +23,7 @@ import (
 
 // syncOptions are the flags of sync.
 type syncOptions struct {
-	selectOptions
+	mirror.Selection
 	network     network.Options
 	out         *term.Options
 	via         string
@@ -69,7 +70,7 @@ is known of it.`,
   lockstep sync example.org then --at 2026-05-01T12:00:00Z`,
 		Args: arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.source, o.dest = args[0], args[1]
+			o.Source, o.Dest = args[0], args[1]
 			if err := refuseEmpty(cmd, "at"); err != nil {
 				return err
 			}
@@ -85,7 +86,7 @@ is known of it.`,
 
 // declare declares the flags that sync and follow share.
 func (o *syncOptions) declare(flags *pflag.FlagSet) {
-	o.selectOptions.declare(flags)
+	o.Selection.Declare(flags)
 	flags.StringVar(&o.via, "via", "auto", "get contents by this `WAY`: list (a request for each), dump (packages wherever there are any), auto (what costs least)")
 	flags.BoolVar(&o.allVersions, "all-versions", false, "apply every version of what changed more than once, in order, where the Source still has it")
 	flags.StringVar(&o.delete, "delete", "", "`WHAT` to do about resources the Source no longer has: apply deletes them, keep keeps them (default apply; for plain Sitemaps keep)")
@@ -95,7 +96,7 @@ func (o *syncOptions) declare(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.replace, "replace", false, "with --adopt: replace files that are there and not right")
 	flags.StringVar(&o.checkLocal, "check-local", "", "look `WHEN` for files of DEST that are missing, or differ in size or time from what was written, and repair them: always, daily, never (default always; daily in mirrors of 100,000 resources and more)")
 	help.Grouped(flags, help.OutcomeGroup, func(flags *pflag.FlagSet) {
-		declareKeep(flags, &o.keep)
+		mirror.DeclareKeep(flags, &o.keep)
 		flags.StringVar(&o.events, "events", "", "append one JSON line for every applied change to `FILE`, or write them to stdout if it is -")
 		flags.StringVar(&o.exec, "exec", "", "run `CMD` by sh for every batch of changes that is durable, with their JSON lines on its stdin; if it fails the run stops, and the next hands them over again")
 	})
@@ -104,7 +105,7 @@ func (o *syncOptions) declare(flags *pflag.FlagSet) {
 
 // options returns what the flags mean to a Destination.
 func (o *syncOptions) options() (destination.Options, error) {
-	do, err := o.selectOptions.options()
+	do, err := o.Selection.Options()
 	if err != nil {
 		return do, err
 	}
@@ -122,7 +123,7 @@ func (o *syncOptions) options() (destination.Options, error) {
 	case o.events == "-" && o.out.JSON:
 		return do, term.Usage(errors.New("--json and --events - both write to stdout"), "give --events a file")
 	}
-	if do.Keep, err = parseKeepVersions(o.keep); err != nil {
+	if do.Keep, err = mirror.ParseKeepVersions(o.keep); err != nil {
 		return do, err
 	}
 	if o.at != "" {
@@ -144,61 +145,61 @@ func runSync(ctx context.Context, o *syncOptions, io term.IO) error {
 	if err != nil {
 		return err
 	}
-	if err := o.checkSource(o.at != ""); err != nil {
+	if err := o.CheckSource(o.at != ""); err != nil {
 		return err
 	}
 	do.Logger = o.out.Logger(io)
-	hook, err := newExecHook(o.exec, o.source, o.dest, io)
+	hook, err := mirror.NewExecHook(o.exec, o.Source, o.Dest, io)
 	if err != nil {
 		return err
 	}
 	if hook != nil {
-		do.Deliver = hook.deliver
+		do.Deliver = hook.Deliver
 	}
-	w := &watcher{ctx: ctx, io: io, quiet: o.out.Quiet}
-	do.OnEvent = w.event
+	w := &mirror.Watcher{Ctx: ctx, Io: io, Quiet: o.out.Quiet}
+	do.OnEvent = w.Event
 	closeEvents, err := o.openEvents(w)
 	if err != nil {
 		return err
 	}
-	r, err := openRun(&o.selectOptions, &o.network, do, o.dryRun, io)
+	r, err := mirror.Open(&o.Selection, &o.network, do, o.dryRun, io)
 	if err != nil {
-		return errors.Join(explain(err, o.dest), closeEvents())
+		return errors.Join(mirror.Explain(err, o.Dest), closeEvents())
 	}
 	defer r.Close()
-	w.meter.Fetched = r.client.Bytes
-	stop := term.ShowFitting(io, o.out.Quiet, w.meter.Fit)
+	w.Meter.Fetched = r.Client.Bytes
+	stop := term.ShowFitting(io, o.out.Quiet, w.Meter.Fit)
 	result, err := o.bring(ctx, r, do, io)
 	stop()
-	w.sumUp()
+	w.SumUp()
 	if cerr := closeEvents(); err == nil {
 		err = cerr
 	}
-	err = o.explainPast(explain(err, o.dest))
-	if hint := w.causes.Hint(); hint != "" && errors.Is(err, destination.ErrIncomplete) {
+	err = o.explainPast(mirror.Explain(err, o.Dest))
+	if hint := w.Causes.Hint(); hint != "" && errors.Is(err, destination.ErrIncomplete) {
 		err = term.WithHint(err, hint)
 	}
-	if interrupted(ctx, err) {
+	if mirror.Interrupted(ctx, err) {
 		err = term.WithHint(term.ErrInterrupted, "progress is kept; run the same command again to go on")
 	}
 	if o.events == "-" {
 		io.Out = io.Err // stdout has events, and nothing else
 	}
-	if perr := report.PrintSync(ctx, io, o.out, r.dest, &result, err); err == nil {
+	if perr := report.PrintSync(ctx, io, o.out, r.Dest, &result, err); err == nil {
 		err = perr
 	}
 	return err
 }
 
 // openEvents opens what --events names, and has the watcher write to it.
-func (o *syncOptions) openEvents(w *watcher) (closeEvents func() error, err error) {
+func (o *syncOptions) openEvents(w *mirror.Watcher) (closeEvents func() error, err error) {
 	var out io.Writer
 	closeEvents = func() error { return nil }
 	switch o.events {
 	case "":
 		return closeEvents, nil
 	case "-":
-		out = w.io.Out
+		out = w.Io.Out
 	default:
 		f, err := os.OpenFile(o.events, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 		if err != nil {
@@ -209,7 +210,7 @@ func (o *syncOptions) openEvents(w *watcher) (closeEvents func() error, err erro
 	var failed error
 	enc := json.NewEncoder(out)
 	enc.SetEscapeHTML(false)
-	w.stream = func(e destination.Event) {
+	w.Stream = func(e destination.Event) {
 		if failed == nil {
 			failed = enc.Encode(e)
 		}
@@ -224,26 +225,26 @@ func (o *syncOptions) openEvents(w *watcher) (closeEvents func() error, err erro
 }
 
 // bring brings the mirror of r into step, or makes of it what was.
-func (o *syncOptions) bring(ctx context.Context, r *destinationRun, do destination.Options, io term.IO) (destination.Report, error) {
-	if o.at == "" || !mirrorAt(o.source) {
-		return r.dest.Sync(ctx, o.source)
+func (o *syncOptions) bring(ctx context.Context, r *mirror.Run, do destination.Options, io term.IO) (destination.Report, error) {
+	if o.at == "" || !mirror.IsMirror(o.Source) {
+		return r.Dest.Sync(ctx, o.Source)
 	}
-	if sameDir(o.source, o.dest) {
-		return r.dest.SyncPast(ctx, r.dest, do.At)
+	if mirror.SameDir(o.Source, o.Dest) {
+		return r.Dest.SyncPast(ctx, r.Dest, do.At)
 	}
-	sel := selectOptions{dest: o.source}
-	text, err := os.ReadFile(filepath.Join(o.source, filepath.Dir(filepath.FromSlash(destination.StateFile)), stateOf))
+	sel := mirror.Selection{Dest: o.Source}
+	text, err := os.ReadFile(filepath.Join(o.Source, filepath.Dir(filepath.FromSlash(destination.StateFile)), mirror.StateOf))
 	if err == nil {
-		sel.dest, sel.state = strings.TrimSpace(string(text)), o.source // it is the state of a mirror in a bucket
+		sel.Dest, sel.State = strings.TrimSpace(string(text)), o.Source // it is the state of a mirror in a bucket
 	}
-	m, err := openMirror(&sel, false, io.LookupEnv, do.Logger)
+	m, err := mirror.OpenState(&sel, false, io.LookupEnv, do.Logger)
 	if err != nil {
 		return destination.Report{}, err
 	}
-	defer m.close()
-	from, err := destination.New(m.store, m.journal, r.client, destination.Options{Dest: o.source, Versions: m.versions, Logger: do.Logger})
+	defer m.Close()
+	from, err := destination.New(m.Store, m.Journal, r.Client, destination.Options{Dest: o.Source, Versions: m.Versions, Logger: do.Logger})
 	if err != nil {
 		return destination.Report{}, err
 	}
-	return r.dest.SyncPast(ctx, from, do.At)
+	return r.Dest.SyncPast(ctx, from, do.At)
 }

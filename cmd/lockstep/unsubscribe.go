@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
@@ -36,23 +37,23 @@ func runUnsubscribe(ctx context.Context, o *followOptions, io term.IO) error {
 	if err != nil {
 		return err
 	}
-	if !isBucket(o.dest) {
-		state := filepath.Join(o.dest, filepath.FromSlash(destination.StateFile))
+	if !mirror.IsBucket(o.Dest) {
+		state := filepath.Join(o.Dest, filepath.FromSlash(destination.StateFile))
 		if _, err := os.Stat(state); errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("unsubscribe: %s is no mirror: there is no %s", o.dest, state)
+			return fmt.Errorf("unsubscribe: %s is no mirror: there is no %s", o.Dest, state)
 		}
 	}
 	do.Logger = o.out.Logger(io)
-	r, err := openRun(&o.selectOptions, &o.network, do, false, io)
+	r, err := mirror.Open(&o.Selection, &o.network, do, false, io)
 	if err != nil {
-		return explain(err, o.dest)
+		return mirror.Explain(err, o.Dest)
 	}
 	defer r.Close()
-	recorded, err := destination.CallbackOf(ctx, r.mirror.journal)
+	recorded, err := destination.CallbackOf(ctx, r.State.Journal)
 	if err != nil {
 		return fmt.Errorf("unsubscribe: %w", err)
 	}
-	result := unsubscribeResult{Source: fetch.WithoutUser(o.source), Destination: o.dest, Subscriptions: []destination.Unsubscription{}}
+	result := unsubscribeResult{Source: fetch.WithoutUser(o.Source), Destination: o.Dest, Subscriptions: []destination.Unsubscription{}}
 	if recorded == "" {
 		return o.printUnsubscribed(&result, io)
 	}
@@ -63,7 +64,7 @@ func runUnsubscribe(ctx context.Context, o *followOptions, io term.IO) error {
 	if err != nil {
 		return err
 	}
-	u, err := destination.NewUnsubscriber(r.mirror.journal, r.client, callback, do.Logger)
+	u, err := destination.NewUnsubscriber(r.State.Journal, r.Client, callback, do.Logger)
 	if err != nil {
 		return errors.Join(term.Usage(err, ""), l.Close())
 	}
@@ -77,7 +78,7 @@ func runUnsubscribe(ctx context.Context, o *followOptions, io term.IO) error {
 		}
 		return err
 	})
-	if interrupted(ctx, err) {
+	if mirror.Interrupted(ctx, err) {
 		err = term.WithHint(term.ErrInterrupted, "run the same command again to go on")
 	}
 	if err != nil {
@@ -120,7 +121,7 @@ func (o *followOptions) printUnsubscribed(r *unsubscribeResult, io term.IO) erro
 		return errors.Join(err, io.PrintJSON(r))
 	}
 	if len(r.Subscriptions) == 0 && !o.out.Quiet {
-		io.Printf("%s has no subscriptions\n", o.dest)
+		io.Printf("%s has no subscriptions\n", o.Dest)
 	}
 	for i := range r.Subscriptions {
 		s := &r.Subscriptions[i]

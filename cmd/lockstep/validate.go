@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/network"
 	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/term"
@@ -141,7 +142,7 @@ func runValidate(ctx context.Context, o *validateOptions, io term.IO) error {
 		}
 	}
 	stop()
-	if interrupted(ctx, err) {
+	if mirror.Interrupted(ctx, err) {
 		err = term.ErrInterrupted
 	}
 	if err == nil && result.Errors > 0 {
@@ -151,7 +152,7 @@ func runValidate(ctx context.Context, o *validateOptions, io term.IO) error {
 	if perr := printValidation(io, o.out, &result, err); err == nil {
 		err = perr
 	}
-	return explain(err, "")
+	return mirror.Explain(err, "")
 }
 
 // parseSample reads the value of --sample.

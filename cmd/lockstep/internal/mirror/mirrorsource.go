@@ -1,4 +1,4 @@
-package main
+package mirror
 
 import (
 	"errors"
@@ -13,9 +13,9 @@ import (
 	"lockstep/discover"
 )
 
-// mirrorAt reports whether there is a mirror, or the state of one in a bucket,
+// IsMirror reports whether there is a mirror, or the state of one in a bucket,
 // in the directory that address may be.
-func mirrorAt(address string) bool {
+func IsMirror(address string) bool {
 	if strings.Contains(address, "://") {
 		return false
 	}
@@ -23,24 +23,24 @@ func mirrorAt(address string) bool {
 	return err == nil
 }
 
-// checkSource refuses what cannot be the address of a Source, before anything
+// CheckSource refuses what cannot be the address of a Source, before anything
 // is made for it. A mirror is one of what it was, if past is what is wanted.
-func (o *selectOptions) checkSource(past bool) error {
-	if mirrorAt(o.source) {
+func (o *Selection) CheckSource(past bool) error {
+	if IsMirror(o.Source) {
 		if past {
 			return nil
 		}
-		return term.Usage(fmt.Errorf("%s is a mirror, not a Source", o.source), "sync --at TIME makes another mirror of what it was; for what there is now, give the address it is a mirror of")
+		return term.Usage(fmt.Errorf("%s is a mirror, not a Source", o.Source), "sync --at TIME makes another mirror of what it was; for what there is now, give the address it is a mirror of")
 	}
-	err := discover.Check(o.source)
+	err := discover.Check(o.Source)
 	if _, unread := errors.AsType[*fs.PathError](err); err == nil || unread {
 		return err
 	}
 	return term.Usage(err, "")
 }
 
-// sameDir reports whether two names are those of one directory.
-func sameDir(a, b string) bool {
+// SameDir reports whether two names are those of one directory.
+func SameDir(a, b string) bool {
 	one, err := os.Stat(a)
 	other, oerr := os.Stat(b)
 	return errors.Join(err, oerr) == nil && os.SameFile(one, other)

@@ -1,4 +1,4 @@
-package main
+package mirror
 
 import (
 	"strings"
@@ -11,13 +11,13 @@ import (
 // bucketScheme begins the address of a bucket.
 const bucketScheme = "s3://"
 
-// isBucket reports whether an address is that of a bucket.
-func isBucket(address string) bool { return strings.HasPrefix(address, bucketScheme) }
+// IsBucket reports whether an address is that of a bucket.
+func IsBucket(address string) bool { return strings.HasPrefix(address, bucketScheme) }
 
-// openBucket returns the bucket at an address, with the credentials every
+// OpenBucket returns the bucket at an address, with the credentials every
 // program for buckets takes from the environment. Each of adjust may change how
 // it is used.
-func openBucket(address string, lookup func(string) (string, bool), adjust ...func(*s3.Options)) (*s3.Bucket, error) {
+func OpenBucket(address string, lookup func(string) (string, bool), adjust ...func(*s3.Options)) (*s3.Bucket, error) {
 	bucket, prefix, err := s3.ParseURL(address)
 	if err != nil {
 		return nil, term.Usage(err, "")

@@ -1,4 +1,4 @@
-package main
+package mirror
 
 import (
 	"bytes"
@@ -18,8 +18,8 @@ import (
 	"lockstep/destination"
 )
 
-// An execHook runs the command of --exec for the changes of a batch.
-type execHook struct {
+// An ExecHook runs the command of --exec for the changes of a batch.
+type ExecHook struct {
 	command      string
 	shell        string // Path of sh
 	source, dest string
@@ -30,8 +30,8 @@ type execHook struct {
 // how long its output is waited for when it has ended and left others behind.
 const execPatience = 2 * time.Second
 
-// newExecHook returns the hook for a command line, or nil for none.
-func newExecHook(command, source, dest string, io term.IO) (*execHook, error) {
+// NewExecHook returns the hook for a command line, or nil for none.
+func NewExecHook(command, source, dest string, io term.IO) (*ExecHook, error) {
 	if command == "" {
 		return nil, nil
 	}
@@ -42,17 +42,17 @@ func newExecHook(command, source, dest string, io term.IO) (*execHook, error) {
 	if err != nil {
 		return nil, term.Usage(fmt.Errorf("--exec: %w", err), "commands are run by sh -c, so there has to be one")
 	}
-	if !isBucket(dest) {
+	if !IsBucket(dest) {
 		if dest, err = filepath.Abs(dest); err != nil {
 			return nil, term.Usagef("--exec: %w", err)
 		}
 	}
-	return &execHook{command, shell, source, dest, io.Err}, nil
+	return &ExecHook{command, shell, source, dest, io.Err}, nil
 }
 
-// deliver is a Destination's Deliver: one run of the command for the changes
+// Deliver is a Destination's Deliver: one run of the command for the changes
 // of each set in the batch.
-func (h *execHook) deliver(ctx context.Context, batch []destination.Change) error {
+func (h *ExecHook) Deliver(ctx context.Context, batch []destination.Change) error {
 	for len(batch) > 0 {
 		n := 1
 		for n < len(batch) && batch[n].Set == batch[0].Set {
@@ -67,7 +67,7 @@ func (h *execHook) deliver(ctx context.Context, batch []destination.Change) erro
 }
 
 // run runs the command with the changes as JSON lines on its stdin.
-func (h *execHook) run(ctx context.Context, changes []destination.Change) error {
+func (h *ExecHook) run(ctx context.Context, changes []destination.Change) error {
 	var lines bytes.Buffer
 	enc := json.NewEncoder(&lines)
 	enc.SetEscapeHTML(false)

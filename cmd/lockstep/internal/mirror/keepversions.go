@@ -1,4 +1,4 @@
-package main
+package mirror
 
 import (
 	"strings"
@@ -17,14 +17,14 @@ const versionsDir = ".lockstep/versions"
 // keepNone is the word that has a mirror forget its versions.
 const keepNone = "off"
 
-// declareKeep declares --keep-versions.
-func declareKeep(flags *pflag.FlagSet, value *string) {
+// DeclareKeep declares --keep-versions.
+func DeclareKeep(flags *pflag.FlagSet, value *string) {
 	flags.StringVar(value, "keep-versions", "", "keep what is replaced in DEST or removed, so that sync --at can bring it back. `WHICH` is all, how many of each resource, or for how long, as 90d; off forgets them (default as DEST was told before)")
 	flags.Lookup("keep-versions").NoOptDefVal = "all"
 }
 
-// parseKeepVersions reads the value of --keep-versions.
-func parseKeepVersions(value string) (destination.Keep, error) {
+// ParseKeepVersions reads the value of --keep-versions.
+func ParseKeepVersions(value string) (destination.Keep, error) {
 	switch strings.TrimSpace(value) {
 	case "":
 		return destination.Keep{}, nil

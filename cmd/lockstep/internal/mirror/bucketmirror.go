@@ -1,4 +1,4 @@
-package main
+package mirror
 
 import (
 	"cmp"
@@ -63,14 +63,14 @@ func openBucketMirror(dest, state string, readOnly bool, lookup func(string) (st
 		return nil, fmt.Errorf("open the state: %w", err)
 	}
 	own := filepath.Join(state, filepath.Dir(filepath.FromSlash(destination.StateFile)))
-	bucket, err := openBucket(dest, lookup, func(o *s3.Options) {
+	bucket, err := OpenBucket(dest, lookup, func(o *s3.Options) {
 		o.Attributes, o.Parallel, o.Held, o.TempDir = nil, bucketParallel, bucketHeld, own
 	})
 	if err != nil {
 		return nil, err
 	}
 	store := &mirrorBucket{Bucket: bucket, seed: maphash.MakeSeed()}
-	versions, err := openBucket(strings.TrimSuffix(dest, "/")+"/"+versionsDir, lookup, func(o *s3.Options) {
+	versions, err := OpenBucket(strings.TrimSuffix(dest, "/")+"/"+versionsDir, lookup, func(o *s3.Options) {
 		o.Attributes, o.Parallel, o.Held, o.TempDir = nil, bucketParallel, bucketHeld, own
 	})
 	if err != nil {
@@ -84,7 +84,7 @@ func openBucketMirror(dest, state string, readOnly bool, lookup func(string) (st
 	}
 	database := filepath.Join(state, filepath.FromSlash(destination.StateFile))
 	if _, err := os.Stat(database); readOnly && errors.Is(err, fs.ErrNotExist) {
-		return &mirror{store: store, journal: &destination.MemJournal{}, versions: versions, close: func() {}}, nil
+		return &mirror{Store: store, Journal: &destination.MemJournal{}, Versions: versions, Close: func() {}}, nil
 	}
 	if err := statedir.Make(state, log); err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func openBucketMirror(dest, state string, readOnly bool, lookup func(string) (st
 	if err != nil {
 		return nil, errors.Join(err, scratch.Close(), lock.Close())
 	}
-	return &mirror{store: store, journal: db.Journal(), versions: versions, state: state, scratch: scratch, close: func() {
+	return &mirror{Store: store, Journal: db.Journal(), Versions: versions, state: state, scratch: scratch, Close: func() {
 		if err := errors.Join(db.Close(), scratch.Close(), lock.Close()); err != nil {
 			log.Warn("close the mirror", slog.Any("err", err))
 		}
@@ -130,14 +130,14 @@ func probeBucket(bucket *s3.Bucket) error {
 	return nil
 }
 
-// stateOf is the file in a state directory that says whose it is.
-const stateOf = "destination"
+// StateOf is the file in a state directory that says whose it is.
+const StateOf = "destination"
 
 // checkStateOf refuses a state directory that belongs to another mirror: what
 // it says is held would be held against this one.
 func checkStateOf(state, dest string) error {
 	own := filepath.Join(state, filepath.Dir(filepath.FromSlash(destination.StateFile)))
-	text, err := os.ReadFile(filepath.Join(own, stateOf))
+	text, err := os.ReadFile(filepath.Join(own, StateOf))
 	switch {
 	case err == nil:
 		if whose := strings.TrimSpace(string(text)); whose != dest {
@@ -156,7 +156,7 @@ func checkStateOf(state, dest string) error {
 // nameStateOf says whose the state in own is, whole or not at all: a kill must
 // leave no name that is nobody's.
 func nameStateOf(own, dest string) error {
-	path := filepath.Join(own, stateOf)
+	path := filepath.Join(own, StateOf)
 	if _, err := os.Stat(path); err == nil {
 		return nil // checkStateOf has read it
 	}

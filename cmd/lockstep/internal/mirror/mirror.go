@@ -1,4 +1,6 @@
-package main
+// Package mirror opens mirrors for the commands that work on one: its place, state
+// and client, which resources it has, and the programs that learn of its changes.
+package mirror
 
 import (
 	"context"
@@ -27,11 +29,11 @@ import (
 	"lockstep/storage/sqlite"
 )
 
-// selectOptions are the flags that say which resources of which Source a
+// Selection are the flags that say which resources of which Source a
 // mirror is made of, and where they go: sync and audit share them.
-type selectOptions struct {
-	source, dest string // the arguments
-	state        string
+type Selection struct {
+	Source, Dest string // the arguments
+	State        string
 	sets         []string
 	include      []string
 	exclude      []string
@@ -42,31 +44,31 @@ type selectOptions struct {
 	allowHosts   []string
 }
 
-func (o *selectOptions) declare(all *pflag.FlagSet) {
+func (o *Selection) Declare(all *pflag.FlagSet) {
 	help.Grouped(all, help.SelectGroup, o.declareFlags)
 }
 
-func (o *selectOptions) declareFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.state, "state", "", "keep the memory of a mirror in a bucket in `DIR` (that of a directory is in it)")
-	o.declareWhich(flags)
+func (o *Selection) declareFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.State, "state", "", "keep the memory of a mirror in a bucket in `DIR` (that of a directory is in it)")
+	o.DeclareWhich(flags)
 	flags.StringVar(&o.since, "since", "", "only resources last modified at `TIME` or later, a date or a time as 2026-05-01T12:00:00Z; those of which the Source does not say when, too")
 	flags.StringArrayVar(&o.prefer, "prefer", nil, "where a resource has several representations, keep the one of media `TYPE`, as application/json or text/* (repeatable, best first)")
 	flags.StringArrayVar(&o.maps, "map", nil, "put resources whose URIs begin with `PREFIX=DIR` into DIR below DEST (repeatable)")
 	flags.StringArrayVar(&o.allowHosts, "allow-host", nil, "let the Source name resources on `HOST` besides its own; * is any (repeatable)")
 }
 
-// declareWhich declares the flags that say which resources are meant.
-func (o *selectOptions) declareWhich(flags *pflag.FlagSet) {
+// DeclareWhich declares the flags that say which resources are meant.
+func (o *Selection) DeclareWhich(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&o.sets, "set", nil, "only the set with this `NAME` or URL (repeatable; default all)")
 	flags.StringArrayVar(&o.include, "include", nil, "only resources whose URI matches `GLOB` (repeatable)")
 	flags.StringArrayVar(&o.exclude, "exclude", nil, "no resources whose URI matches `GLOB` (repeatable; wins over --include)")
 	flags.StringArrayVar(&o.types, "type", nil, "only resources of a media type that matches `GLOB`, as image/* (repeatable)")
 }
 
-// options returns what the flags mean to a Destination.
-func (o *selectOptions) options() (destination.Options, error) {
+// Options returns what the flags mean to a Destination.
+func (o *Selection) Options() (destination.Options, error) {
 	do := destination.Options{
-		Sets: o.sets, Include: o.include, Exclude: o.exclude, Types: o.types, Prefer: o.prefer, AllowHosts: o.allowHosts, Dest: o.dest,
+		Sets: o.sets, Include: o.include, Exclude: o.exclude, Types: o.types, Prefer: o.prefer, AllowHosts: o.allowHosts, Dest: o.Dest,
 	}
 	if o.since != "" {
 		since, err := resourcesync.ParseDatetime(o.since)
@@ -76,12 +78,12 @@ func (o *selectOptions) options() (destination.Options, error) {
 		do.Since = since.Time()
 	}
 	var err error
-	do.Maps, err = parseMaps(o.maps)
+	do.Maps, err = ParseMaps(o.maps)
 	return do, err
 }
 
-// parseMaps reads the values of --map.
-func parseMaps(values []string) ([]destination.PathMap, error) {
+// ParseMaps reads the values of --map.
+func ParseMaps(values []string) ([]destination.PathMap, error) {
 	var maps []destination.PathMap
 	for _, v := range values {
 		i := strings.LastIndexByte(v, '=') // a URI may hold one, the directory rarely does
@@ -93,27 +95,27 @@ func parseMaps(values []string) ([]destination.PathMap, error) {
 	return maps, nil
 }
 
-// A mirror is an open DEST: its files and its Journal.
+// A State is an open DEST: its files and its Journal.
 type mirror struct {
-	store    blob.Store
-	journal  destination.Journal
-	versions blob.Store     // where versions are kept; nil where there is no mirror yet
+	Store    blob.Store
+	Journal  destination.Journal
+	Versions blob.Store     // where versions are kept; nil where there is no mirror yet
 	scratch  blob.Scratcher // room for packages, where the store has none; may be nil
 	state    string         // directory of its memory; "" where there is none yet
 	portable bool           // its file system folds or refuses names
-	close    func()
+	Close    func()
 }
 
-// openMirror opens DEST and locks it. With readOnly nothing is made in a DEST
+// OpenState opens DEST and locks it. With readOnly nothing is made in a DEST
 // that is no mirror yet.
-func openMirror(sel *selectOptions, readOnly bool, lookup func(string) (string, bool), log *slog.Logger) (*mirror, error) {
-	dest := sel.dest
+func OpenState(sel *Selection, readOnly bool, lookup func(string) (string, bool), log *slog.Logger) (*mirror, error) {
+	dest := sel.Dest
 	switch {
-	case isBucket(dest):
-		return openBucketMirror(dest, sel.state, readOnly, lookup, log)
+	case IsBucket(dest):
+		return openBucketMirror(dest, sel.State, readOnly, lookup, log)
 	case strings.Contains(dest, "://"):
 		return nil, term.Usage(fmt.Errorf("%s: not a place for a mirror", dest), "give a directory, or a bucket as s3://BUCKET/PREFIX")
-	case sel.state != "" && !config.FromEnvironment("state", sel.state, lookup): // there it may be meant for serve
+	case sel.State != "" && !config.FromEnvironment("state", sel.State, lookup): // there it may be meant for serve
 		return nil, term.Usage(errors.New("--state is for mirrors in buckets"), "a mirror in a directory keeps its memory in "+filepath.Join(dest, ".lockstep"))
 	}
 	switch info, err := os.Stat(dest); {
@@ -132,7 +134,7 @@ func openMirror(sel *selectOptions, readOnly bool, lookup func(string) (string, 
 		if _, err := os.Stat(dest); err == nil {
 			journal.Scratch = dest // nothing is ever seen there of scratch files without names
 		}
-		return &mirror{store: store, journal: journal, versions: &blob.Mem{}, close: func() {}}, nil
+		return &mirror{Store: store, Journal: journal, Versions: &blob.Mem{}, Close: func() {}}, nil
 	}
 	lock, err := lockMirror(dest)
 	if err != nil {
@@ -150,18 +152,18 @@ func openMirror(sel *selectOptions, readOnly bool, lookup func(string) (string, 
 	if err != nil {
 		return nil, errors.Join(err, versions.Close(), lock.Close())
 	}
-	return &mirror{store: store, journal: db.Journal(), versions: versions, state: dest, portable: portable, close: func() {
+	return &mirror{Store: store, Journal: db.Journal(), Versions: versions, state: dest, portable: portable, Close: func() {
 		if err := errors.Join(db.Close(), versions.Close(), lock.Close()); err != nil {
 			log.Warn("close the mirror", slog.Any("err", err))
 		}
 	}}, nil
 }
 
-// isMirror reports whether there is a mirror already.
-func (o *selectOptions) isMirror() bool {
-	dir := o.dest
-	if isBucket(dir) {
-		dir = o.state
+// IsMirror reports whether there is a mirror already.
+func (o *Selection) IsMirror() bool {
+	dir := o.Dest
+	if IsBucket(dir) {
+		dir = o.State
 	}
 	_, err := os.Stat(filepath.Join(dir, filepath.FromSlash(destination.StateFile)))
 	return err == nil
@@ -176,17 +178,17 @@ func lockMirror(dir string) (*destination.Lock, error) {
 	return lock, err
 }
 
-// A destinationRun is what sync, audit and demo have in common: one Destination at work
+// A Run is what sync, audit and demo have in common: one Destination at work
 // on one mirror.
-type destinationRun struct {
-	mirror *mirror
-	client *fetch.Client
-	dest   *destination.Destination
+type Run struct {
+	State  *mirror
+	Client *fetch.Client
+	Dest   *destination.Destination
 }
 
-// openRun opens the mirror and makes the Destination.
-func openRun(sel *selectOptions, net *network.Options, do destination.Options, readOnly bool, io term.IO) (*destinationRun, error) {
-	client, err := net.Client(sel.source, io.LookupEnv, do.Logger)
+// Open opens the mirror and makes the Destination.
+func Open(sel *Selection, net *network.Options, do destination.Options, readOnly bool, io term.IO) (*Run, error) {
+	client, err := net.Client(sel.Source, io.LookupEnv, do.Logger)
 	if err != nil {
 		return nil, err
 	}
@@ -197,28 +199,28 @@ func openRun(sel *selectOptions, net *network.Options, do destination.Options, r
 		client.Close()
 		return nil, term.Usage(err, "")
 	}
-	m, err := openMirror(sel, readOnly, io.LookupEnv, do.Logger)
+	m, err := OpenState(sel, readOnly, io.LookupEnv, do.Logger)
 	if err != nil {
 		client.Close()
 		return nil, err
 	}
 	rememberHTTPS(client, m.state, do.Logger)
-	do.Portable, do.Scratch, do.Versions = m.portable, m.scratch, m.versions
+	do.Portable, do.Scratch, do.Versions = m.portable, m.scratch, m.Versions
 	bridged(&do, m.state, client, do.Logger)
-	r := &destinationRun{mirror: m, client: client}
-	if r.dest, err = destination.New(m.store, m.journal, client, do); err != nil {
+	r := &Run{State: m, Client: client}
+	if r.Dest, err = destination.New(m.Store, m.Journal, client, do); err != nil {
 		r.Close()
 		return nil, err
 	}
 	return r, nil
 }
 
-// memory returns the directory in which the memory of the mirror is.
-func (r *destinationRun) memory() string {
-	if r.mirror.state == "" {
+// Memory returns the directory in which the memory of the mirror is.
+func (r *Run) Memory() string {
+	if r.State.state == "" {
 		return "" // unreachable: only a run that changes nothing has none
 	}
-	return filepath.Dir(filepath.Join(r.mirror.state, filepath.FromSlash(destination.StateFile)))
+	return filepath.Dir(filepath.Join(r.State.state, filepath.FromSlash(destination.StateFile)))
 }
 
 // httpsFile keeps, in the state of a mirror, the host that credentials go to over
@@ -241,72 +243,72 @@ func rememberHTTPS(client *fetch.Client, state string, log *slog.Logger) {
 }
 
 // Close gives everything back.
-func (r *destinationRun) Close() {
-	r.mirror.close()
-	r.client.Close()
+func (r *Run) Close() {
+	r.State.Close()
+	r.Client.Close()
 }
 
-// A watcher turns the events of a run into what stderr shows.
-type watcher struct {
-	ctx    context.Context // of the run, for as long as it lasts
-	io     term.IO
-	quiet  bool
-	meter  report.Meter
-	stream func(destination.Event) // for --events; may be nil
-	once   *report.Once            // what need not be said again; nil: everything is said
-	causes report.Causes           // of what failed
+// A Watcher turns the events of a run into what stderr shows.
+type Watcher struct {
+	Ctx    context.Context // of the run, for as long as it lasts
+	Io     term.IO
+	Quiet  bool
+	Meter  report.Meter
+	Stream func(destination.Event) // for --events; may be nil
+	Once   *report.Once            // what need not be said again; nil: everything is said
+	Causes report.Causes           // of what failed
 }
 
-// event is the callback of a Destination.
-func (w *watcher) event(e destination.Event) {
-	w.tell(e)
-	w.meter.Event(e)
-	if e.Kind == destination.EventDone && !w.quiet && w.meter.Several() {
-		w.io.Errorf("%s\n", report.SetText(&e.Result))
+// Event is the callback of a Destination.
+func (w *Watcher) Event(e destination.Event) {
+	w.Tell(e)
+	w.Meter.Event(e)
+	if e.Kind == destination.EventDone && !w.Quiet && w.Meter.Several() {
+		w.Io.Errorf("%s\n", report.SetText(&e.Result))
 	}
 }
 
-// tell tells people what they should know, and --events what is applied.
-func (w *watcher) tell(e destination.Event) {
+// Tell tells people what they should know, and --events what is applied.
+func (w *Watcher) Tell(e destination.Event) {
 	switch e.Kind {
 	case destination.EventFailed:
 		switch {
-		case w.ctx.Err() != nil: // all that is under way when a run is interrupted breaks off
-		case w.once != nil && e.Set == "": // a document: a run that goes on has no end at which to sum up
-			w.say("failed: ", e.Err)
+		case w.Ctx.Err() != nil: // all that is under way when a run is interrupted breaks off
+		case w.Once != nil && e.Set == "": // a document: a run that goes on has no end at which to sum up
+			w.Say("failed: ", e.Err)
 		default:
-			w.causes.Add("failed", e)
+			w.Causes.Add("failed", e)
 		}
 	case destination.EventRefused:
-		w.causes.Add("refused", e)
+		w.Causes.Add("refused", e)
 	case destination.EventRetry:
-		w.causes.Retrying()
+		w.Causes.Retrying()
 	case destination.EventWarning:
-		w.say("warning: ", e.Err)
+		w.Say("warning: ", e.Err)
 	case destination.EventApplied:
-		if w.stream != nil {
-			w.stream(e)
+		if w.Stream != nil {
+			w.Stream(e)
 		}
 	}
 }
 
-// sumUp says what has failed since it did so last.
-func (w *watcher) sumUp() {
-	for _, line := range w.causes.Take() {
+// SumUp says what has failed since it did so last.
+func (w *Watcher) SumUp() {
+	for _, line := range w.Causes.Take() {
 		head, text, _ := strings.Cut(line, ": ")
-		w.say(head+": ", errors.New(text))
+		w.Say(head+": ", errors.New(text))
 	}
 }
 
-// say writes a line, unless it has been said.
-func (w *watcher) say(head string, err error) {
-	if text := head + report.ErrorText(err) + "\n"; w.once == nil || w.once.First(text) {
-		w.io.Errorf("%s", text)
+// Say writes a line, unless it has been said.
+func (w *Watcher) Say(head string, err error) {
+	if text := head + report.ErrorText(err) + "\n"; w.Once == nil || w.Once.First(text) {
+		w.Io.Errorf("%s", text)
 	}
 }
 
-// explain adds ways out to errors of a run that have none.
-func explain(err error, dest string) error {
+// Explain adds ways out to errors of a run that have none.
+func Explain(err error, dest string) error {
 	if _, other := errors.AsType[*discover.KindError](err); other {
 		return term.WithHint(err, "if "+dest+" is to follow what is there now, run sync with --baseline")
 	}
@@ -321,7 +323,7 @@ func explain(err error, dest string) error {
 	return err
 }
 
-// interrupted reports whether err is there only because ctx ended.
-func interrupted(ctx context.Context, err error) bool {
+// Interrupted reports whether err is there only because ctx ended.
+func Interrupted(ctx context.Context, err error) bool {
 	return err != nil && ctx.Err() != nil
 }

@@ -1,4 +1,4 @@
-package main
+package mirror
 
 import (
 	"log/slog"
@@ -21,9 +21,9 @@ func bridged(do *destination.Options, state string, client *fetch.Client, log *s
 	do.Bridge = bridge.New(client, o).Open
 }
 
-// foreign returns what an address says by its prefix that it is, without asking
+// ParseForeign returns what an address says by its prefix that it is, without asking
 // anybody; ok is false for one without a prefix.
-func foreign(address string) (f discover.Foreign, ok bool) {
+func ParseForeign(address string) (f discover.Foreign, ok bool) {
 	kind, uri := discover.Prefix(address)
 	if kind == "" || uri == "" {
 		return f, false
