@@ -169,6 +169,10 @@ func (p *applier) handEach(ctx context.Context, actions iter.Seq2[action, error]
 }
 
 func (p *applier) handFetch(ctx context.Context, a *action, work *dispatcher) error {
+	if a.rehash { // mostly nothing has to come
+		work.put(ctx, a, !p.last)
+		return nil
+	}
 	packed := p.ways.packages != nil && a.Member.Package > 0
 	if a.from == "" && a.Change != resourcesync.UnknownChange && len(p.fetch.patchesFirst(a, packed)) == 0 { // else nobody has it, or nothing is cheaper
 		if p.fetch.past != nil && a.Member.Package > 0 && p.fetch.keeps(ctx, a) {

@@ -35,6 +35,7 @@ func (p *planner) becomePast(a *action) {
 	if a.verb != verbFetch {
 		return
 	}
+	a.rehash = false
 	if a.conditional && a.Length >= 0 && a.Length == a.held.Length && sameLastmod(a.held.Lastmod, a.Lastmod) {
 		a.verb, a.conditional = verbNone, false // RA-DST-06: there is nothing better to tell by
 		if !contains(a.held.Sets, p.set) {

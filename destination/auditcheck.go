@@ -39,7 +39,7 @@ func (s *setAudit) check(ctx context.Context, act *action) (verdict, error) {
 		return verdict{}, nil
 	}
 	v, err := s.checkFile(ctx, act)
-	if v.finding.Kind == "" && err == nil && act.conditional {
+	if v.finding.Kind == "" && err == nil && act.conditional && !act.rehash {
 		v.finding = s.verdict(act, Unverifiable, "the Source states neither a hash we know, nor length and lastmod").finding
 	}
 	return v, err
@@ -141,7 +141,7 @@ func (s *setAudit) checkFile(ctx context.Context, act *action) (verdict, error) 
 		v.finding.Expected, v.finding.Found, v.damaged = h.facts(), found, true
 		return v, nil
 	}
-	r, info, err := s.open(ctx, h)
+	r, info, err := s.open(ctx, h, act.rehash)
 	switch {
 	case ctx.Err() != nil:
 		return verdict{}, ctx.Err()
@@ -169,7 +169,11 @@ func (s *setAudit) checkFile(ctx context.Context, act *action) (verdict, error) 
 	if r == nil {
 		return verdict{}, nil
 	}
-	n, got, err := s.sums.hash(ctx, r, algorithmsOf(h.Hashes))
+	algs := algorithmsOf(h.Hashes)
+	if act.rehash {
+		algs |= algorithmsOf(act.Hashes)
+	}
+	n, got, err := s.sums.hash(ctx, r, algs)
 	switch {
 	case ctx.Err() != nil:
 		return verdict{}, ctx.Err()
@@ -185,12 +189,16 @@ func (s *setAudit) checkFile(ctx context.Context, act *action) (verdict, error) 
 			return v, err
 		}
 	}
+	if act.rehash && likeHashes(got, act.Hashes) == different {
+		return s.stale(ctx, act)
+	}
 	return verdict{verified: true, read: n}, nil
 }
 
-// open opens the file of h if it is to be read; else it only looks at it.
-func (s *setAudit) open(ctx context.Context, h *Held) (blob.Reader, blob.Info, error) {
-	if !s.opts.Content {
+// open opens the file of h if it must be read, or all files are to be; else it only
+// looks at it.
+func (s *setAudit) open(ctx context.Context, h *Held, must bool) (blob.Reader, blob.Info, error) {
+	if !s.opts.Content && !must {
 		info, err := s.d.store.Stat(ctx, h.Path)
 		if err != nil || info.Size != h.Length || !touched(h, &info) {
 			return nil, info, err

@@ -43,7 +43,7 @@ type needs struct {
 }
 
 func (n *needs) add(a *action) {
-	if a.verb != verbFetch {
+	if a.verb != verbFetch || a.rehash {
 		return
 	}
 	n.count++

@@ -73,6 +73,11 @@ func (f *fetcher) doOwn(ctx context.Context, a *action) outcome {
 				return o
 			}
 		}
+		if t.a.rehash {
+			if o, ok := t.rehashed(ctx); ok {
+				return o
+			}
+		}
 		if o, ok := t.fromOrigin(ctx); ok {
 			return o
 		}

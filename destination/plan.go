@@ -30,6 +30,7 @@ type action struct {
 	verb        verb
 	held        Held   // zero when it is not held
 	conditional bool   // the content may be what we hold: ask with its validators
+	rehash      bool   // the stated hashes are of other algorithms than are recorded: compute them from the file that is held
 	unselected  bool   // the Source has it, but it is not selected any more
 	gone        bool   // verbFetch: the file is not there any more, whatever the Journal says
 	moves       bool   // verbFetch: what stands in the place of its file is not ours; it gets another
@@ -169,6 +170,8 @@ func (p *planner) decideLast(ctx context.Context, w *want, h Held) (action, erro
 		// Neither times nor validators are of the same thing.
 	case like == same && p.lookUp && a.Change == resourcesync.UnknownChange:
 		a.conditional = true
+	case like != different && isStatedOtherwise(&h, &a.want):
+		a.conditional, a.rehash = true, true
 	case like == same:
 		a.verb = verbNone
 		if !ours || !a.Lastmod.IsZero() && !sameLastmod(h.Lastmod, a.Lastmod) {
@@ -296,6 +299,10 @@ func (t *tally) add(a *action) {
 			t.replaced++
 		}
 	case verbFetch:
+		if a.rehash { // expected to be what is held
+			t.touched++
+			return
+		}
 		if a.isHeld() {
 			t.updated++
 		} else {

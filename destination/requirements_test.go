@@ -6,10 +6,12 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"lockstep/destination"
+	"lockstep/resourcesync"
 )
 
 // content returns the text of a mirrored file, by the path of its URI.
@@ -270,8 +272,9 @@ func TestURIsAreComparedAsTheyStand(t *testing.T) {
 }
 
 // Contents count as equal or different by a hash only if both sides have one of
-// the same algorithm (RS-DST-05): a list that comes to state another algorithm
-// for the same content leads to no failure, and a new content is still found.
+// the same algorithm (RS-DST-05). A list that comes to state another algorithm has
+// it computed from the files that are held, once: the same content is not fetched,
+// and another content is found though its length and time are the same.
 func TestHashesOfDifferentAlgorithms(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{noChanges: true})
@@ -289,12 +292,33 @@ func TestHashesOfDifferentAlgorithms(t *testing.T) {
 		s.doc["/rs/resourcelist.xml"] = strings.Replace(list, hash, fmt.Sprintf("sha-512:%x", sha512.Sum512(s.files["/a"].data)), 1)
 	}
 	relist()
-	if r := m.mustSync(); r.Created+r.Updated+r.Deleted != 0 {
-		t.Errorf("the same content with another algorithm: %s", counts(r))
+	if a := m.audit(); !a.InSync {
+		t.Errorf("audit of the same content with another algorithm: %+v", a)
 	}
-	s.put("/a", "another length")
+	if r := m.mustSync(); r.Created+r.Updated+r.Deleted != 0 || s.got("/a") != 0 {
+		t.Errorf("the same content with another algorithm: %s, %d requests", counts(r), s.got("/a"))
+	}
+	held, err := m.journal.Lookup(t.Context(), []string{s.url("/a")})
+	if err != nil || held[0].Hashes.Get(resourcesync.SHA512) == "" {
+		t.Errorf("the hash that was computed is not recorded: %v, %v", held, err)
+	}
+
+	held[0].Hashes = slices.DeleteFunc(held[0].Hashes, func(h resourcesync.Hash) bool { return h.Algorithm == resourcesync.SHA512 })
+	if err := m.journal.Record(t.Context(), destination.Batch{Put: held}); err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	f := s.files["/a"]
+	s.files["/a"] = siteFile{data: []byte("other"), mod: f.mod} // as long, in the same second
+	s.mu.Unlock()
 	relist()
+	if a := m.audit(); a.InSync || a.Stale != 1 {
+		t.Errorf("audit of another content of the same length and time: %+v", a)
+	}
 	wantCounts(t, m.mustSync(), "baseline created=0 updated=1 deleted=0 unchanged=0 failed=0 refused=0")
+	if r := m.mustSync(); s.got("/a") != 0 {
+		t.Errorf("the next run: %s, %d requests", counts(r), s.got("/a"))
+	}
 }
 
 // A part of a Resource List that is missing has its index read once more; then

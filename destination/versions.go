@@ -74,7 +74,7 @@ func (p *planner) becomeVersion(a *action) {
 			memento = l.Href
 		}
 	}
-	a.Links, a.chain, a.conditional = nil, nil, false // they lead to the last one, too
+	a.Links, a.chain, a.conditional, a.rehash = nil, nil, false, false // they lead to the last one, too
 	if a.Member.Package > 0 {
 		return
 	}

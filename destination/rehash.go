@@ -1,0 +1,36 @@
+package destination
+
+import "context"
+
+// isStatedOtherwise reports whether a resource is described by hashes of other
+// algorithms than are recorded for what is held, so that they have to be computed
+// to be compared. Length and time do not tell two versions of one second apart.
+func isStatedOtherwise(h *Held, w *want) bool {
+	return canTell(w.Hashes) && len(h.Hashes) > 0 && likeHashes(h.Hashes, w.Hashes) == unknown
+}
+
+// rehashed computes the stated hashes from the file that is held. If they are
+// those of the file they are recorded, so that this is done once. Otherwise, and
+// where there is no file to read, it reports false, and the content is to be
+// fetched, whatever validators say (RS-DST-05).
+func (t *transfer) rehashed(ctx context.Context) (outcome, bool) {
+	a := t.a
+	a.rehash, a.conditional = false, false
+	if t.past != nil || t.path != a.held.Path || t.d.isForgetful() {
+		return outcome{}, false
+	}
+	n, got, err := t.hashBlob(ctx, t.d.store, a.held.Path, algorithmsOf(a.held.Hashes)|algorithmsOf(a.Hashes))
+	if ctx.Err() != nil {
+		return outcome{err: context.Cause(ctx)}, true
+	}
+	if err != nil || n != a.held.Length || likeHashes(got, a.held.Hashes) == different || likeHashes(got, a.Hashes) != same {
+		return outcome{}, false
+	}
+	h := heldFrom(a, t.set, t.path)
+	if a.Lastmod.IsZero() {
+		h.Lastmod = a.held.Lastmod
+	}
+	h.Length, h.Hashes, h.ETag, h.Modified = n, got, a.held.ETag, a.held.Modified
+	h.Written, h.Tag = a.held.Written, a.held.Tag
+	return outcome{held: h, same: true}, true
+}
