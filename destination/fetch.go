@@ -74,7 +74,7 @@ func (f *fetcher) doOwn(ctx context.Context, a *action) outcome {
 			}
 		}
 		if t.a.rehash {
-			if o, ok := t.rehashed(ctx); ok {
+			if o, ok := rehashed(ctx, t); ok {
 				return o
 			}
 		}

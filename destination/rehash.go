@@ -13,7 +13,7 @@ func isStatedOtherwise(h *Held, w *want) bool {
 // those of the file they are recorded, so that this is done once. Otherwise, and
 // where there is no file to read, it reports false, and the content is to be
 // fetched, whatever validators say (RS-DST-05).
-func (t *transfer) rehashed(ctx context.Context) (outcome, bool) {
+func rehashed(ctx context.Context, t *transfer) (outcome, bool) {
 	a := t.a
 	a.rehash, a.conditional = false, false
 	if t.past != nil || t.path != a.held.Path || t.d.isForgetful() {
