@@ -47,7 +47,7 @@ var phraseBudgets = []phraseBudget{
 	{"destination", 85, 25, 0},
 	{"discover", 45, 5, 0},
 	{"hub", 65, 10, 35},
-	{"intake", 100, 10, 0},
+	{"intake", 90, 10, 0},
 	{"internal", 45, 0, 0},
 	{"memento", 50, 0, 0},
 	{"oaipmh", 35, 0, 0},

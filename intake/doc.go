@@ -23,7 +23,7 @@
 // same way. The Token of a record is the hash of what was said. A [Web] opens
 // representations where their URIs say they are.
 //
-// An [API] is told by applications, over HTTP, and compares nothing.
+// Package api fills a set with changes that applications send over HTTP.
 //
 // # Which files are resources
 //

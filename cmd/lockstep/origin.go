@@ -16,6 +16,7 @@ import (
 	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
+	"lockstep/intake/api"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 	"lockstep/source"
@@ -146,7 +147,7 @@ func openAPI(w *wayIn) (origin, error) {
 		_, host, _ := strings.Cut(base, "://")
 		_, path, _ := strings.Cut(host, "/")
 		w.site.apiPath = "/" + path + apiDir
-		w.site.api, err = intake.NewAPI(w.catalog, intake.APIOptions{
+		w.site.api, err = api.New(w.catalog, api.Options{
 			State: filepath.Join(w.site.opts.state, "api"), TokenFile: w.site.opts.apiTokenFile, Admin: w.site.admin.Trusts(), Path: w.site.apiPath, Logger: w.site.log,
 		})
 		if err != nil {

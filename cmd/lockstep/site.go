@@ -20,6 +20,7 @@ import (
 	"lockstep/cmd/lockstep/internal/statedir"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
+	"lockstep/intake/api"
 	"lockstep/internal/fetch"
 	"lockstep/internal/mediatype"
 	"lockstep/repository"
@@ -37,7 +38,7 @@ type site struct {
 	claim     *outClaim // of the place of the documents
 	src       *source.Source
 	clients   []*fetch.Client
-	api       *intake.API       // nil: no set is filled through it
+	api       *api.API          // nil: no set is filled through it
 	apiPath   string            // where it is
 	bytes     *blob.Dir         // of past representations; nil if nobody needs them
 	keeper    *bitstream.Keeper // of those

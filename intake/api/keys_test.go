@@ -1,4 +1,4 @@
-package intake_test
+package api_test
 
 import (
 	"context"
@@ -16,12 +16,13 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/intake"
+	"lockstep/intake/api"
 )
 
 func TestAPIKeys(t *testing.T) {
 	t.Parallel()
 	cat, state := catalog.NewMem(nil), t.TempDir()
-	a := newAPI(t, cat, intake.APIOptions{State: state})
+	a := newAPI(t, cat, api.Options{State: state})
 	first := put("http://x", `{"length":1}`).key("A")
 	_, answer := a.do(first)
 	a.want(put("http://x", `{"length":2}`), 200, `"updated"`)
@@ -43,11 +44,11 @@ func TestAPIKeys(t *testing.T) {
 		a.want(del("http://x").key("A"), 422, "for another request")
 	}
 	again(a)
-	again(newAPI(t, cat, intake.APIOptions{State: state})) // as after a crash: nothing was closed
+	again(newAPI(t, cat, api.Options{State: state})) // as after a crash: nothing was closed
 	if err := a.api.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again(newAPI(t, cat, intake.APIOptions{State: state}))
+	again(newAPI(t, cat, api.Options{State: state}))
 	want := "1 created http://x 1\n2 updated http://x 2\n3 created http://a -1\n4 updated http://x 3\n"
 	if got := a.history(); got != want {
 		t.Errorf("history\n%swant\n%s", got, want)
@@ -60,14 +61,14 @@ func TestAPIKeyLife(t *testing.T) {
 	var now atomic.Int64
 	now.Store(time.Now().UnixNano())
 	state := t.TempDir()
-	a := newAPI(t, nil, intake.APIOptions{State: state, MaxKeys: 3, Now: func() time.Time { return time.Unix(0, now.Load()) }})
+	a := newAPI(t, nil, api.Options{State: state, MaxKeys: 3, Now: func() time.Time { return time.Unix(0, now.Load()) }})
 	pass := func(d time.Duration) { now.Add(int64(d)) }
 	a.want(put("http://x", `{"length":1}`).key("A"), 201)
 	pass(2 * time.Hour)
 	a.want(put("http://x", `{"length":2}`).key("B"), 200, "updated")
 	a.want(put("http://x", `{"length":3}`).key("C"), 200, "updated")
 	a.want(put("http://x", `{"length":4}`).key("D"), 503, "more idempotency keys than are remembered")
-	pass(intake.KeyLife - 2*time.Hour - time.Second)
+	pass(api.KeyLife - 2*time.Hour - time.Second)
 	a.want(put("http://x", `{"length":1}`).key("A"), 201, "created")
 	pass(time.Second)
 	a.want(put("http://x", `{"length":3}`).key("C"), 200, "updated")
@@ -113,7 +114,7 @@ func (g *gate) Apply(ctx context.Context, set string, us []catalog.Update) (a ca
 func TestAPIGroups(t *testing.T) {
 	t.Parallel()
 	g := newGate()
-	a := newAPI(t, g, intake.APIOptions{})
+	a := newAPI(t, g, api.Options{})
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var got []string
@@ -169,7 +170,7 @@ func TestAPIGroups(t *testing.T) {
 func TestAPIBatchAlone(t *testing.T) {
 	t.Parallel()
 	g := newGate()
-	a := newAPI(t, g, intake.APIOptions{})
+	a := newAPI(t, g, api.Options{})
 	var wg sync.WaitGroup
 	batch := apiRequest{method: "POST", path: "/-/api/v1/sets/papers/changes", body: `[{"uri":"http://a"},{"uri":"http://b"}]`}
 	for i, r := range []apiRequest{put("http://hold", "{}"), put("http://c", "{}"), batch.key("b"), put("http://d", "{}"), put("http://e", "{}").key("e")} {
@@ -198,7 +199,7 @@ func TestAPIApplyFails(t *testing.T) {
 			t.Run(fmt.Sprintf("made=%v crash=%v", made, crash), func(t *testing.T) {
 				t.Parallel()
 				g, state := newGate(), t.TempDir()
-				a := newAPI(t, g, intake.APIOptions{State: state})
+				a := newAPI(t, g, api.Options{State: state})
 				run := func(a *apiTest, o gateOrder, r apiRequest, status int, word string) {
 					t.Helper()
 					done := make(chan struct{})
@@ -217,7 +218,7 @@ func TestAPIApplyFails(t *testing.T) {
 				failing := gateOrder{made, fmt.Errorf("write page: %w", syscall.ENOSPC)}
 				run(a, failing, put("http://x", `{"length":2}`).key("A"), 507, "write page")
 				if crash {
-					a = newAPI(t, g, intake.APIOptions{State: state})
+					a = newAPI(t, g, api.Options{State: state})
 				}
 				seq := 2
 				if !made {
@@ -246,7 +247,7 @@ func TestAPICrash(t *testing.T) {
 		t.Run(fmt.Sprint("made=", made), func(t *testing.T) {
 			t.Parallel()
 			g, state := newGate(), t.TempDir()
-			a := newAPI(t, g, intake.APIOptions{State: state})
+			a := newAPI(t, g, api.Options{State: state})
 			done := make(chan struct{})
 			requests := []apiRequest{
 				put("http://x", `{"length":1}`).key("x"), put("http://y", `{"length":1}`).key("y"), del("http://z").key("z"),
@@ -271,7 +272,7 @@ func TestAPICrash(t *testing.T) {
 			if err := os.CopyFS(copied, os.DirFS(state)); err != nil {
 				t.Fatal(err)
 			}
-			b := newAPI(t, g.Catalog, intake.APIOptions{State: copied})
+			b := newAPI(t, g.Catalog, api.Options{State: copied})
 			for i, r := range requests {
 				resp, body := b.do(r)
 				if i < len(answers) && (body != answers[i] || resp.Header.Get("Idempotency-Replayed") == "") {
@@ -295,7 +296,7 @@ func TestAPICrash(t *testing.T) {
 func TestAPIKeysDamaged(t *testing.T) {
 	t.Parallel()
 	cat, state := catalog.NewMem(nil), t.TempDir()
-	a := newAPI(t, cat, intake.APIOptions{State: state})
+	a := newAPI(t, cat, api.Options{State: state})
 	a.want(put("http://x", `{"length":1}`).key("A"), 201)
 	a.want(put("http://x", `{"length":2}`).key("B"), 200)
 	if err := a.api.Close(); err != nil {
@@ -323,7 +324,7 @@ func TestAPIKeysDamaged(t *testing.T) {
 		if err := os.WriteFile(path, damaged, 0o666); err != nil {
 			t.Fatal(err)
 		}
-		b := newAPI(t, cat, intake.APIOptions{State: dir})
+		b := newAPI(t, cat, api.Options{State: dir})
 		resp, body := b.do(put("http://x", `{"length":2}`).key("B"))
 		if resp.StatusCode != http.StatusOK {
 			t.Fatalf("damaged at %d: %d %s", n, resp.StatusCode, body)
@@ -336,14 +337,14 @@ func TestAPIKeysDamaged(t *testing.T) {
 func TestAPICatalogRestored(t *testing.T) {
 	t.Parallel()
 	state := t.TempDir()
-	a := newAPI(t, nil, intake.APIOptions{State: state})
+	a := newAPI(t, nil, api.Options{State: state})
 	for i := range 3 {
 		a.want(put("http://x", fmt.Sprintf(`{"length":%d}`, i)).key(fmt.Sprint(i)), 201-min(i, 1))
 	}
 	if err := a.api.Close(); err != nil {
 		t.Fatal(err)
 	}
-	b := newAPI(t, nil, intake.APIOptions{State: state})
+	b := newAPI(t, nil, api.Options{State: state})
 	b.want(put("http://x", `{"length":2}`).key("2"), 201, `"created","seq":1`)
 }
 
@@ -352,7 +353,7 @@ func TestAPICatalogRestored(t *testing.T) {
 func TestAPIKeysUnwritable(t *testing.T) {
 	t.Parallel()
 	state := t.TempDir()
-	a := newAPI(t, nil, intake.APIOptions{State: state})
+	a := newAPI(t, nil, api.Options{State: state})
 	if err := os.WriteFile(filepath.Join(state, "papers"), nil, 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -369,7 +370,7 @@ func TestAPIKeysUnwritable(t *testing.T) {
 func TestAPIWatch(t *testing.T) {
 	t.Parallel()
 	told := make(chan string, 10)
-	a := newAPI(t, nil, intake.APIOptions{Changed: func(set string) { told <- set }})
+	a := newAPI(t, nil, api.Options{Changed: func(set string) { told <- set }})
 	ctx, stop := context.WithCancelCause(t.Context())
 	reports := make(chan intake.Report)
 	ended := make(chan error)

@@ -1,4 +1,4 @@
-package intake
+package api
 
 import (
 	"bytes"
@@ -139,8 +139,8 @@ func (a *API) read(w http.ResponseWriter, r *http.Request, limit int64) (body []
 }
 
 // newCall returns a call for what a request asks.
-func newCall(r *http.Request, key string, body []byte, batch bool, updates ...catalog.Update) *apiCall {
-	c := &apiCall{updates: updates, batch: batch, key: key}
+func newCall(r *http.Request, key string, body []byte, batch bool, updates ...catalog.Update) *call {
+	c := &call{updates: updates, batch: batch, key: key}
 	if key != "" {
 		h := sha256.New()
 		for _, s := range []string{r.Method, r.URL.EscapedPath(), r.URL.RawQuery, r.Header.Get("Content-Type")} {

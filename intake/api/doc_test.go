@@ -1,4 +1,4 @@
-package intake_test
+package api_test
 
 import (
 	"bufio"
@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"lockstep/catalog"
-	"lockstep/intake"
+	"lockstep/intake/api"
 )
 
 // An openAPI is of openapi.json what the tests look at.
@@ -105,7 +105,7 @@ func TestAPIDescribed(t *testing.T) {
 		t.Fatal(err)
 	}
 	cat := &failing{Catalog: catalog.NewMem(nil)}
-	a := newAPI(t, cat, intake.APIOptions{TokenFile: token, MaxBatch: 2, MaxBody: 1 << 17, BodyTime: 50 * time.Millisecond})
+	a := newAPI(t, cat, api.Options{TokenFile: token, MaxBatch: 2, MaxBody: 1 << 17, BodyTime: 50 * time.Millisecond})
 	doc, text := readOpenAPI(a)
 	d := &describedTest{apiTest: a, token: token, cat: cat, doc: doc, text: text, operations: doc.operations(t), seen: make(map[string]bool)}
 	const set = "/v1/sets/{set}"
@@ -210,7 +210,7 @@ func (d *describedTest) write(op string, r apiRequest) {
 		d.answer(op, 408, resp, body)
 	}
 	g := newGate()
-	b := newAPI(d.t, g, intake.APIOptions{})
+	b := newAPI(d.t, g, api.Options{})
 	done := make(chan struct{})
 	go func() { b.do(r.key("K")); close(done) }()
 	<-g.arrived
@@ -310,7 +310,7 @@ func (d *openAPI) check(t *testing.T, text, op string, described map[string]json
 // TestAPIDocument looks at openapi.json itself.
 func TestAPIDocument(t *testing.T) {
 	t.Parallel()
-	a := newAPI(t, nil, intake.APIOptions{})
+	a := newAPI(t, nil, api.Options{})
 	doc, text := readOpenAPI(a)
 	if doc.OpenAPI != "3.1.0" {
 		t.Errorf("openapi %s", doc.OpenAPI)
@@ -370,7 +370,7 @@ func TestAPIDocument(t *testing.T) {
 // TestAPIExamples sees to it that what the document shows as examples is taken.
 func TestAPIExamples(t *testing.T) {
 	t.Parallel()
-	a := newAPI(t, nil, intake.APIOptions{})
+	a := newAPI(t, nil, api.Options{})
 	doc, _ := readOpenAPI(a)
 	const set = "/v1/sets/{set}"
 	for path, method := range map[string]string{set + "/resources": "put", set + "/changes": "post"} {
@@ -403,7 +403,7 @@ func TestAPIExamples(t *testing.T) {
 func TestAPIPage(t *testing.T) {
 	t.Parallel()
 	for _, tokens := range []bool{false, true} {
-		o := intake.APIOptions{Path: "/data/-/api/"}
+		o := api.Options{Path: "/data/-/api/"}
 		if tokens {
 			o.TokenFile = filepath.Join(t.TempDir(), "token")
 			if err := os.WriteFile(o.TokenFile, []byte("secret\n"), 0o600); err != nil {

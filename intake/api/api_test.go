@@ -1,4 +1,4 @@
-package intake_test
+package api_test
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"lockstep/catalog"
-	"lockstep/intake"
+	"lockstep/intake/api"
 	"lockstep/internal/trust"
 )
 
@@ -26,12 +26,12 @@ const papers = "https://data.example.org/resourcesync/papers/capabilitylist.xml"
 type apiTest struct {
 	t   *testing.T
 	cat catalog.Catalog
-	api *intake.API
+	api *api.API
 	url string
 }
 
 // newAPI serves an API that changes the set papers of cat; nil is a new one.
-func newAPI(t *testing.T, cat catalog.Catalog, o intake.APIOptions) *apiTest {
+func newAPI(t *testing.T, cat catalog.Catalog, o api.Options) *apiTest {
 	t.Helper()
 	if cat == nil {
 		cat = catalog.NewMem(nil)
@@ -42,7 +42,7 @@ func newAPI(t *testing.T, cat catalog.Catalog, o intake.APIOptions) *apiTest {
 	if o.Sets == nil {
 		o.Sets = map[string]string{"papers": papers}
 	}
-	api, err := intake.NewAPI(cat, o)
+	api, err := api.New(cat, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func (a *apiTest) history() string {
 
 func TestAPI(t *testing.T) {
 	t.Parallel()
-	a := newAPI(t, nil, intake.APIOptions{})
+	a := newAPI(t, nil, api.Options{})
 	const x, y = "https://x.example/a?b=c&d=%20+", "http://isbn/123"
 	a.want(apiRequest{method: "GET", path: "/-/api/v1/sets"}, 200, `{"sets":["papers"]}`)
 	a.want(apiRequest{method: "GET", path: "/-/api/v1/sets/papers"}, 200, `{"set":"papers","resources":0,"seq":0}`)
@@ -194,7 +194,7 @@ func TestAPI(t *testing.T) {
 // TestAPIRoundTrip sees to it that what GET gives is what PUT takes.
 func TestAPIRoundTrip(t *testing.T) {
 	t.Parallel()
-	a := newAPI(t, nil, intake.APIOptions{})
+	a := newAPI(t, nil, api.Options{})
 	const uri = "https://x.example/a"
 	a.want(put(uri, `{"lastmod":"2024-05-17T09:30:00.123456Z","length":0,"hash":{"md5":"d41d8cd98f00b204e9800998ecf8427e"},"type":"a/b","encoding":"gzip",
 		"links":[{"rel":"via","href":"http://x","type":"a/b","encoding":"br","modified":"2024-05-17","length":0,"hash":"md5:d41d8cd98f00b204e9800998ecf8427e"}]}`), 201)
@@ -208,7 +208,7 @@ func TestAPIRoundTrip(t *testing.T) {
 
 func TestAPIRefusals(t *testing.T) {
 	t.Parallel()
-	a := newAPI(t, nil, intake.APIOptions{MaxBatch: 3, MaxBody: 1 << 20})
+	a := newAPI(t, nil, api.Options{MaxBatch: 3, MaxBody: 1 << 20})
 	const changes, x = "/-/api/v1/sets/papers/changes", "http://x"
 	batch := func(body string) apiRequest { return apiRequest{method: "POST", path: changes, body: body} }
 	for _, tt := range []struct {
@@ -274,7 +274,7 @@ func TestAPIRefusals(t *testing.T) {
 
 func TestAPIChunked(t *testing.T) {
 	t.Parallel()
-	a := newAPI(t, nil, intake.APIOptions{MaxBody: 1 << 20})
+	a := newAPI(t, nil, api.Options{MaxBody: 1 << 20})
 	for body, want := range map[string]int{`{"length":7}`: 201, strings.Repeat(" ", 65537) + "{}": 413} {
 		req, err := http.NewRequestWithContext(t.Context(), "PUT", a.url+resource("http://x"), io.MultiReader(strings.NewReader(body)))
 		if err != nil {
@@ -294,7 +294,7 @@ func TestAPIChunked(t *testing.T) {
 
 func TestAPIHead(t *testing.T) {
 	t.Parallel()
-	a := newAPI(t, nil, intake.APIOptions{})
+	a := newAPI(t, nil, api.Options{})
 	for _, path := range []string{"/-/api/", "/-/api/openapi.json", "/-/api/v1/sets", "/-/api/v1/sets/papers"} {
 		resp, body := a.do(apiRequest{method: "HEAD", path: path})
 		if resp.StatusCode != 200 || body != "" {
@@ -311,15 +311,15 @@ func TestAPIToken(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := intake.NewAPI(nil, intake.APIOptions{State: t.TempDir(), TokenFile: file}); !errors.Is(err, os.ErrNotExist) {
+	if _, err := api.New(nil, api.Options{State: t.TempDir(), TokenFile: file}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("NewAPI without the token file: %v", err)
 	}
 	write("\n")
-	if _, err := intake.NewAPI(nil, intake.APIOptions{State: t.TempDir(), TokenFile: file}); err == nil || !strings.Contains(err.Error(), "has no token in it") {
+	if _, err := api.New(nil, api.Options{State: t.TempDir(), TokenFile: file}); err == nil || !strings.Contains(err.Error(), "has no token in it") {
 		t.Errorf("NewAPI with an empty token file: %v", err)
 	}
 	write("first secret\n  second \n")
-	a := newAPI(t, nil, intake.APIOptions{TokenFile: file})
+	a := newAPI(t, nil, api.Options{TokenFile: file})
 	req := put("http://x", "{}")
 	token := func(token string) apiRequest { return req.with("Authorization", token) }
 	resp, _ := a.do(req)
@@ -370,7 +370,7 @@ func TestAPIAddressGrantsNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := newAPI(t, nil, intake.APIOptions{Admin: trust.NewGuard(tokens)})
+	a := newAPI(t, nil, api.Options{Admin: trust.NewGuard(tokens)})
 	for _, tt := range []struct {
 		name, peer, host string
 		header           map[string]string
@@ -415,17 +415,17 @@ func TestAPIAddressGrantsNothing(t *testing.T) {
 func TestNewAPIErrors(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		o    intake.APIOptions
+		o    api.Options
 		want string
 	}{
-		{intake.APIOptions{}, "no directory for its state"},
-		{intake.APIOptions{State: "x", Path: "api"}, "must begin and end with a slash"},
-		{intake.APIOptions{State: "x", Sets: map[string]string{"": papers}}, "a name has letters"},
-		{intake.APIOptions{State: "x", Sets: map[string]string{"..": papers}}, "a name has letters"},
-		{intake.APIOptions{State: "x", Sets: map[string]string{"a/b": papers}}, "a name has letters"},
-		{intake.APIOptions{State: "x", Sets: map[string]string{"a": ""}}, "set a"},
+		{api.Options{}, "no directory for its state"},
+		{api.Options{State: "x", Path: "api"}, "must begin and end with a slash"},
+		{api.Options{State: "x", Sets: map[string]string{"": papers}}, "a name has letters"},
+		{api.Options{State: "x", Sets: map[string]string{"..": papers}}, "a name has letters"},
+		{api.Options{State: "x", Sets: map[string]string{"a/b": papers}}, "a name has letters"},
+		{api.Options{State: "x", Sets: map[string]string{"a": ""}}, "set a"},
 	} {
-		if _, err := intake.NewAPI(catalog.NewMem(nil), tt.o); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := api.New(catalog.NewMem(nil), tt.o); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("NewAPI(%+v): %v, want %s", tt.o, err, tt.want)
 		}
 	}

@@ -1,4 +1,4 @@
-package intake
+package api
 
 import (
 	"context"
@@ -19,8 +19,8 @@ const (
 	maxWaiting   = 100_000 // updates that wait: memory filled while the disk is slow
 )
 
-// An apiCall is a request on its way into the catalog.
-type apiCall struct {
+// A call is a request on its way into the catalog.
+type call struct {
 	updates []catalog.Update
 	batch   bool
 	key     string   // Idempotency-Key; "" for none
@@ -29,7 +29,7 @@ type apiCall struct {
 	done chan struct{} // closed when what follows is set
 	lead chan struct{} // closed when this call is to carry out those that wait
 
-	reply  *apiReply
+	reply  *reply
 	err    error
 	asked  keyRecord // what the log of keys has of it
 	events []event   // what it came to
@@ -49,7 +49,7 @@ type event struct {
 // transaction, and hands over to the first of those that came meanwhile. So
 // many requests share what a transaction costs, and one alone waits for nobody.
 // A call is carried out even if its client has gone: what was begun is finished.
-func (s *APISet) do(ctx context.Context, c *apiCall) (*apiReply, error) {
+func (s *Set) do(ctx context.Context, c *call) (*reply, error) {
 	c.done, c.lead = make(chan struct{}), make(chan struct{})
 	if err := s.enter(c); err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (s *APISet) do(ctx context.Context, c *apiCall) (*apiReply, error) {
 }
 
 // enter puts a call into the queue.
-func (s *APISet) enter(c *apiCall) error {
+func (s *Set) enter(c *call) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.key != "" && s.inflight[c.key] {
@@ -88,7 +88,7 @@ func (s *APISet) enter(c *apiCall) error {
 // group takes from the queue, in order, what goes into the catalog together.
 // Of two calls about one resource the second waits, so that it is known which
 // of them a change came from; so do others when a batch has a key.
-func (s *APISet) group() []*apiCall {
+func (s *Set) group() []*call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n, updates := 0, 0
@@ -113,7 +113,7 @@ func (s *APISet) group() []*apiCall {
 }
 
 // meets reports whether c is about one of the resources.
-func (c *apiCall) meets(taken map[string]bool) bool {
+func (c *call) meets(taken map[string]bool) bool {
 	for i := range c.updates {
 		if taken[c.updates[i].URI] {
 			return true
@@ -123,7 +123,7 @@ func (c *apiCall) meets(taken map[string]bool) bool {
 }
 
 // handOver lets the next one lead.
-func (s *APISet) handOver() {
+func (s *Set) handOver() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.queue) == 0 {
@@ -139,7 +139,7 @@ func (s *APISet) handOver() {
 // answers of the group before; then the changes, in one transaction; then the
 // answers, which need not be durable, for until the next group is written they
 // can be read off the catalog.
-func (s *APISet) carryOut(ctx context.Context, group []*apiCall) {
+func (s *Set) carryOut(ctx context.Context, group []*call) {
 	err := s.apply(ctx, group)
 	if err != nil {
 		s.api.o.Logger.ErrorContext(ctx, "cannot apply changes", slog.String("set", s.name), slog.Any("err", err))
@@ -159,7 +159,7 @@ func (s *APISet) carryOut(ctx context.Context, group []*apiCall) {
 
 // apply gives the calls of a group their replies or errors. Its own error is
 // that of all which have neither.
-func (s *APISet) apply(ctx context.Context, group []*apiCall) error {
+func (s *Set) apply(ctx context.Context, group []*call) error {
 	if err := s.prepare(ctx); err != nil {
 		return err
 	}
@@ -202,7 +202,7 @@ func (s *APISet) apply(ctx context.Context, group []*apiCall) error {
 
 // prepare makes the set ready for changes: the first time, and after something
 // went wrong.
-func (s *APISet) prepare(ctx context.Context) error {
+func (s *Set) prepare(ctx context.Context) error {
 	if !s.keys.opened {
 		if err := s.keys.open(); err != nil {
 			return err
@@ -234,8 +234,8 @@ func (s *APISet) prepare(ctx context.Context) error {
 
 // fresh returns the calls that are to be carried out. Those whose key is known
 // get their answer.
-func (s *APISet) fresh(group []*apiCall) ([]*apiCall, error) {
-	var fresh []*apiCall
+func (s *Set) fresh(group []*call) ([]*call, error) {
+	var fresh []*call
 	for _, c := range group {
 		if c.key == "" {
 			fresh = append(fresh, c)
@@ -255,7 +255,7 @@ func (s *APISet) fresh(group []*apiCall) ([]*apiCall, error) {
 		case known.request != c.request:
 			c.err = refuse(http.StatusUnprocessableEntity, "the Idempotency-Key was used before, for another request")
 		default:
-			c.reply = &apiReply{status: known.status, body: known.body, replayed: true}
+			c.reply = &reply{status: known.status, body: known.body, replayed: true}
 		}
 	}
 	return fresh, nil
@@ -265,7 +265,7 @@ func (s *APISet) fresh(group []*apiCall) ([]*apiCall, error) {
 // all of them were to be in one Apply, and nothing was applied since. If the
 // catalog has no change since they were asked, nothing was done, or nothing that
 // shows: they may be asked again.
-func (s *APISet) settle(ctx context.Context) error {
+func (s *Set) settle(ctx context.Context) error {
 	if len(s.keys.asked) == 0 {
 		return nil
 	}
@@ -301,7 +301,7 @@ func find(events []event, uri string) *event {
 }
 
 // eventsAfter reads what happened in the set after a change.
-func (s *APISet) eventsAfter(ctx context.Context, after catalog.Seq) ([]event, error) {
+func (s *Set) eventsAfter(ctx context.Context, after catalog.Seq) ([]event, error) {
 	var events []event
 	for c, err := range s.cat.Changes(ctx, s.set, after) {
 		if err != nil {
@@ -313,8 +313,8 @@ func (s *APISet) eventsAfter(ctx context.Context, after catalog.Seq) ([]event, e
 }
 
 // answer gives each call its share of what happened.
-func (s *APISet) answer(calls []*apiCall, events []event) {
-	owner := make(map[string]*apiCall)
+func (s *Set) answer(calls []*call, events []event) {
+	owner := make(map[string]*call)
 	for _, c := range calls {
 		for i := range c.updates {
 			owner[c.updates[i].URI] = c
@@ -346,7 +346,7 @@ type changeAnswer struct {
 }
 
 // singleReply answers a call about one resource; e is nil if nothing happened.
-func singleReply(uri string, e *event) *apiReply {
+func singleReply(uri string, e *event) *reply {
 	v := changeAnswer{URI: uri, Change: "unchanged"}
 	status := http.StatusOK
 	if e != nil {
@@ -355,7 +355,7 @@ func singleReply(uri string, e *event) *apiReply {
 			status = http.StatusCreated
 		}
 	}
-	return reply(status, v)
+	return jsonReply(status, v)
 }
 
 // A batchAnswer is what a batch came to.
@@ -370,7 +370,7 @@ type batchAnswer struct {
 }
 
 // batchReply answers a call with so many changes.
-func batchReply(changes int, events []event) *apiReply {
+func batchReply(changes int, events []event) *reply {
 	v := batchAnswer{Changes: changes, Unchanged: changes - len(events)}
 	for i := range events {
 		switch e := &events[i]; e.change {
@@ -385,7 +385,7 @@ func batchReply(changes int, events []event) *apiReply {
 	if n := len(events); n > 0 {
 		v.Seq, v.Datetime = events[n-1].seq, datetime(events[n-1].at)
 	}
-	return reply(http.StatusOK, v)
+	return jsonReply(http.StatusOK, v)
 }
 
 // datetime returns t as documents have it.

@@ -1,4 +1,4 @@
-package intake
+package api
 
 import (
 	"bytes"
@@ -19,10 +19,10 @@ import (
 //go:embed openapi.json
 var openAPI []byte
 
-//go:embed apipage.html
+//go:embed page.html
 var apiPageHTML string
 
-//go:embed apipage.css
+//go:embed page.css
 var apiPageCSS string
 
 var apiPageTemplate = template.Must(template.New("api").Parse(apiPageHTML))
@@ -35,7 +35,7 @@ var apiPagePolicy = func() string {
 }()
 
 // description serves openapi.json.
-func (a *API) description(_ *APISet, w http.ResponseWriter, r *http.Request) (*apiReply, error) {
+func (a *API) description(_ *Set, w http.ResponseWriter, r *http.Request) (*reply, error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-cache")
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(openAPI))
@@ -43,7 +43,7 @@ func (a *API) description(_ *APISet, w http.ResponseWriter, r *http.Request) (*a
 }
 
 // page serves what openapi.json says as a page for people.
-func (a *API) page(_ *APISet, w http.ResponseWriter, r *http.Request) (*apiReply, error) {
+func (a *API) page(_ *Set, w http.ResponseWriter, r *http.Request) (*reply, error) {
 	p, err := describeAPI(a.routes)
 	if err != nil {
 		return nil, err
@@ -62,55 +62,55 @@ func (a *API) page(_ *APISet, w http.ResponseWriter, r *http.Request) (*apiReply
 	return nil, nil
 }
 
-// An apiPage is what apipage.html shows.
-type apiPage struct {
+// A page is the data of page.html.
+type page struct {
 	Title, Summary string
 	Description    []string // paragraphs
 	Path           string
 	Tokens         bool // a token is needed
-	Operations     []apiOperation
-	Objects        []apiObject
-	Responses      []apiResponse // what can go wrong
+	Operations     []operation
+	Objects        []object
+	Responses      []response // what can go wrong
 	Style          template.CSS
 }
 
-// An apiOperation is one thing that can be done.
-type apiOperation struct {
+// An operation is one thing that can be done.
+type operation struct {
 	ID, Method, Path     string
 	Summary, Description string
-	Parameters           []apiField
-	Bodies               []apiBody
-	Responses            []apiResponse
+	Parameters           []field
+	Bodies               []requestBody
+	Responses            []response
 }
 
-// An apiBody is a body that can be sent or comes.
-type apiBody struct{ Type, Example string }
+// An requestBody is a body that can be sent or comes.
+type requestBody struct{ Type, Example string }
 
-// An apiResponse is an answer.
-type apiResponse struct {
+// A response is an answer.
+type response struct {
 	Status, Description string
-	Bodies              []apiBody
+	Bodies              []requestBody
 }
 
-// An apiObject is an object in a body.
-type apiObject struct {
+// An object is an object in a body.
+type object struct {
 	Name, Description string
-	Fields            []apiField
+	Fields            []field
 }
 
-// An apiField is a field or parameter.
-type apiField struct {
+// A field is a field or parameter.
+type field struct {
 	Name, In, Description string
 	Required              bool
 }
 
 // describeAPI reads openapi.json.
-func describeAPI(routes []apiRoute) (*apiPage, error) {
+func describeAPI(routes []route) (*page, error) {
 	var doc openAPIDocument
 	if err := json.Unmarshal(openAPI, &doc); err != nil {
 		return nil, fmt.Errorf("read openapi.json: %w", err) // unreachable: a test reads it
 	}
-	p := &apiPage{Title: doc.Info.Title, Summary: doc.Info.Summary, Description: strings.Split(doc.Info.Description, "\n\n"), Style: template.CSS(apiPageCSS)}
+	p := &page{Title: doc.Info.Title, Summary: doc.Info.Summary, Description: strings.Split(doc.Info.Description, "\n\n"), Style: template.CSS(apiPageCSS)}
 	for i := range routes { // in their order, which a JSON object does not have
 		r := &routes[i]
 		item := doc.Paths["/"+r.path]
@@ -118,16 +118,16 @@ func describeAPI(routes []apiRoute) (*apiPage, error) {
 		if op == nil || r.about {
 			continue
 		}
-		o := apiOperation{ID: op.OperationID, Method: r.method, Path: r.path, Summary: op.Summary, Description: op.Description}
+		o := operation{ID: op.OperationID, Method: r.method, Path: r.path, Summary: op.Summary, Description: op.Description}
 		for _, param := range append(slices.Clone(item.Parameters), op.Parameters...) {
 			o.Parameters = append(o.Parameters, doc.Components.Parameters[param.name()])
 		}
 		o.Bodies = bodies(op.RequestBody.Content)
 		for _, status := range sortedKeys(op.Responses) {
 			if resp := op.Responses[status]; resp.Ref == "" {
-				o.Responses = append(o.Responses, apiResponse{status, resp.Description, bodies(resp.Content)})
+				o.Responses = append(o.Responses, response{status, resp.Description, bodies(resp.Content)})
 			} else {
-				o.Responses = append(o.Responses, apiResponse{Status: status})
+				o.Responses = append(o.Responses, response{Status: status})
 				p.fails(status, doc.Components.Responses[resp.name()].Description)
 			}
 		}
@@ -140,10 +140,10 @@ func describeAPI(routes []apiRoute) (*apiPage, error) {
 }
 
 // fails notes what a status means, once.
-func (p *apiPage) fails(status, description string) {
-	i, found := slices.BinarySearchFunc(p.Responses, status, func(r apiResponse, s string) int { return strings.Compare(r.Status, s) })
+func (p *page) fails(status, description string) {
+	i, found := slices.BinarySearchFunc(p.Responses, status, func(r response, s string) int { return strings.Compare(r.Status, s) })
 	if !found {
-		p.Responses = slices.Insert(p.Responses, i, apiResponse{Status: status, Description: description})
+		p.Responses = slices.Insert(p.Responses, i, response{Status: status, Description: description})
 	}
 }
 
@@ -154,7 +154,7 @@ type openAPIDocument struct {
 	}
 	Paths      map[string]openAPIPath
 	Components struct {
-		Parameters map[string]apiField
+		Parameters map[string]field
 		Responses  map[string]openAPIResponse
 		Schemas    map[string]openAPISchema
 	}
@@ -202,24 +202,24 @@ type openAPISchema struct {
 
 // object returns a schema as the page shows it; its fields in the order they
 // have in messages.
-func (d *openAPIDocument) object(name string) apiObject {
+func (d *openAPIDocument) object(name string) object {
 	s := d.Components.Schemas[name]
-	o := apiObject{Name: name, Description: s.Description}
+	o := object{Name: name, Description: s.Description}
 	order := map[string]string{"Entry": entry.Fields, "Link": entry.LinkFields}[name]
 	names := strings.Split(order, ", ")
 	if order == "" {
 		names = sortedKeys(s.Properties)
 	}
 	for _, n := range names {
-		o.Fields = append(o.Fields, apiField{Name: n, Description: s.Properties[n].Description, Required: slices.Contains(s.Required, n)})
+		o.Fields = append(o.Fields, field{Name: n, Description: s.Properties[n].Description, Required: slices.Contains(s.Required, n)})
 	}
 	return o
 }
 
 // bodies returns the bodies of a request or answer. Types with one example
 // share it.
-func bodies(content map[string]openAPIMedia) []apiBody {
-	var all []apiBody
+func bodies(content map[string]openAPIMedia) []requestBody {
+	var all []requestBody
 	for _, typ := range sortedKeys(content) {
 		example := content[typ].Example
 		var text string
@@ -230,11 +230,11 @@ func bodies(content map[string]openAPIMedia) []apiBody {
 			_ = json.Indent(&b, example, "", "  ") // it came out of a JSON document
 			text = b.String()
 		}
-		if i := slices.IndexFunc(all, func(b apiBody) bool { return text != "" && b.Example == text }); i >= 0 {
+		if i := slices.IndexFunc(all, func(b requestBody) bool { return text != "" && b.Example == text }); i >= 0 {
 			all[i].Type += ", " + typ
 			continue
 		}
-		all = append(all, apiBody{typ, text})
+		all = append(all, requestBody{typ, text})
 	}
 	return all
 }

@@ -1,4 +1,4 @@
-package intake
+package api
 
 import (
 	"errors"
@@ -64,7 +64,7 @@ var (
 	errKeyFile  = errors.New("is not a file of idempotency keys")
 )
 
-func newKeyLog(dir string, o APIOptions) *keyLog {
+func newKeyLog(dir string, o Options) *keyLog {
 	return &keyLog{dir: dir, now: o.Now, max: o.MaxKeys, logger: o.Logger, next: 1,
 		recent: make(map[keyID]int), asked: make(map[keyID]keyRecord)}
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package intake_test
+package api_test
 
 import (
 	"bufio"
@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"lockstep/catalog"
-	"lockstep/intake"
+	"lockstep/intake/api"
 	"lockstep/storage/sqlite"
 )
 
@@ -177,10 +177,17 @@ func serveSQLite(t *testing.T, state string) {
 	db, err := sqlite.Open(filepath.Join(state, "catalog.db"))
 	must(t, err)
 	var cat catalog.Catalog = db.Catalog()
-	api, err := intake.NewAPI(cat, intake.APIOptions{State: filepath.Join(state, "api"), Sets: map[string]string{"papers": papers}})
+	api, err := api.New(cat, api.Options{State: filepath.Join(state, "api"), Sets: map[string]string{"papers": papers}})
 	must(t, err)
 	l, err := net.FileListener(os.NewFile(3, "socket"))
 	must(t, err)
 	fmt.Println("ready")
 	_ = http.Serve(l, asOwner(api)) // until the end
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -1,4 +1,7 @@
-package intake
+// Package api lets applications report changes to resources over HTTP, one at a
+// time or in batches. An [API] is an [net/http.Handler]; each of its sets fills one set
+// of a catalog and answers a request once the change is durable.
+package api
 
 import (
 	"context"
@@ -13,13 +16,14 @@ import (
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/intake"
 	"lockstep/internal/trust"
 )
 
-// DefaultAPIPath is where an [API] has its place at a host of its own.
-const DefaultAPIPath = "/-/api/"
+// DefaultPath is the path of an [API] on its own host.
+const DefaultPath = "/-/api/"
 
-// What an API accepts unless told otherwise; each says what it prevents.
+// Default limits; each comment says what the limit prevents.
 const (
 	defaultBatch    = 10_000    // changes of one batch: others waiting for long
 	defaultBody     = 16 << 20  // bytes of a batch: memory filled by bodies
@@ -30,14 +34,14 @@ const (
 // KeyLife is how long an idempotency key is remembered.
 const KeyLife = 24 * time.Hour
 
-// APIOptions configures an [API]. Only State is required.
-type APIOptions struct {
-	// Sets are those applications may change: by the name that stands in
-	// addresses, the name in the catalog. More can be added with [API.Add].
+// Options configures an [API]. Only State is required.
+type Options struct {
+	// Sets maps the names of the sets that applications may change, as they appear
+	// in URLs, to their names in the catalog. [API.Add] adds more.
 	Sets map[string]string
 
-	// State is a directory for what must outlive a restart: idempotency keys. No
-	// other process may use it.
+	// State is the directory of the idempotency keys, which must survive a
+	// restart. No other process may use it.
 	State string
 
 	// TokenFile holds a token in each line; a client that sends one of them as a
@@ -49,11 +53,11 @@ type APIOptions struct {
 	// Admin knows the admin tokens of the process; default: there are none.
 	Admin *trust.Guard
 
-	// Path is where the API has its place; default DefaultAPIPath.
+	// Path is the path below which the API is served; default [DefaultPath].
 	Path string
 
-	// Changed is told the name of a set after changes of it have become durable.
-	// It must return soon; may be nil.
+	// Changed is called with the name of a set after changes to it have become
+	// durable. It must return soon; may be nil.
 	Changed func(set string)
 
 	MaxBatch int           // changes of one batch; default 10,000
@@ -65,34 +69,33 @@ type APIOptions struct {
 	Logger *slog.Logger // default: discards; tokens are never logged
 }
 
-// An API is a way in for applications: an [http.Handler] by which they say what
-// has changed, one resource at a time or in batches. An answer is given when
-// the change is durable in the catalog. Requests that arrive together go into
-// the catalog together.
+// An API is an [http.Handler] through which applications report what has changed,
+// one resource at a time or in batches. It answers when the change is durable in
+// the catalog. Requests that arrive together are applied together.
 //
-// A request that has an Idempotency-Key is carried out once: when it comes
-// again, it gets the first answer again, for KeyLife, also after a crash.
+// A request with an Idempotency-Key is carried out once: a repetition within
+// [KeyLife] gets the first answer again, also after a crash.
 //
 // Below its path it serves a page for people and openapi.json, which describe
-// what there is. It is safe for concurrent use.
+// the operations. It is safe for concurrent use.
 type API struct {
-	o      APIOptions
-	routes []apiRoute
+	o      Options
+	routes []route
 	tokens *trust.Tokens // nil: only requests that guard trusts
 	guard  *trust.Guard
 	large  chan struct{}
 
 	mu   sync.Mutex // guards sets
-	sets map[string]*APISet
+	sets map[string]*Set
 }
 
-// NewAPI returns an API by which the sets of cat are changed.
-func NewAPI(cat catalog.Catalog, o APIOptions) (*API, error) {
+// New returns an API that changes the sets of cat listed in o.
+func New(cat catalog.Catalog, o Options) (*API, error) {
 	if o.State == "" {
 		return nil, errors.New("api: no directory for its state is given")
 	}
 	if o.Path == "" {
-		o.Path = DefaultAPIPath
+		o.Path = DefaultPath
 	}
 	if !strings.HasPrefix(o.Path, "/") || !strings.HasSuffix(o.Path, "/") {
 		return nil, fmt.Errorf("api: path %q must begin and end with a slash", o.Path)
@@ -110,7 +113,7 @@ func NewAPI(cat catalog.Catalog, o APIOptions) (*API, error) {
 	if o.Admin == nil {
 		o.Admin = trust.NewGuard(nil)
 	}
-	a := &API{o: o, guard: o.Admin, routes: apiRoutes(), large: make(chan struct{}, largeRequests), sets: make(map[string]*APISet)}
+	a := &API{o: o, guard: o.Admin, routes: routes(), large: make(chan struct{}, largeRequests), sets: make(map[string]*Set)}
 	if o.TokenFile != "" {
 		var err error
 		if a.tokens, err = trust.ReadTokens(o.TokenFile); err != nil {
@@ -125,7 +128,7 @@ func NewAPI(cat catalog.Catalog, o APIOptions) (*API, error) {
 	return a, nil
 }
 
-// positive returns n, or if that is not above 0, the default.
+// positive returns n, or otherwise if n is not positive.
 func positive[T int | int64 | time.Duration](n, otherwise T) T {
 	if n > 0 {
 		return n
@@ -133,8 +136,8 @@ func positive[T int | int64 | time.Duration](n, otherwise T) T {
 	return otherwise
 }
 
-// Add lets applications change, by name, a set of cat.
-func (a *API) Add(name string, cat catalog.Catalog, set string) (*APISet, error) {
+// Add lets applications change a set of cat under the given name.
+func (a *API) Add(name string, cat catalog.Catalog, set string) (*Set, error) {
 	if name == "" || name[0] == '.' || strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~") != "" {
 		return nil, fmt.Errorf("api: set %q: a name has letters, digits and -._~ only", name)
 	}
@@ -146,7 +149,7 @@ func (a *API) Add(name string, cat catalog.Catalog, set string) (*APISet, error)
 	if a.sets[name] != nil {
 		return nil, fmt.Errorf("api: set %q is there already", name)
 	}
-	s := &APISet{
+	s := &Set{
 		api: a, name: name, set: set, cat: cat,
 		news:     make(chan struct{}, 1),
 		inflight: make(map[string]bool),
@@ -156,8 +159,8 @@ func (a *API) Add(name string, cat catalog.Catalog, set string) (*APISet, error)
 	return s, nil
 }
 
-// Set returns the set applications call name, or nil.
-func (a *API) Set(name string) *APISet {
+// Set returns the set with the given name, or nil.
+func (a *API) Set(name string) *Set {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.sets[name]
@@ -181,31 +184,31 @@ func (a *API) Close() error {
 	return errors.Join(errs...)
 }
 
-// An APISet is a set that applications change. Only it may fill the set.
-type APISet struct {
+// A Set is a set that applications change. Nothing else may fill it.
+type Set struct {
 	api  *API
 	name string
 	set  string // its name in the catalog
 	cat  catalog.Catalog
-	news chan struct{} // there are changes not yet told to Watch
+	news chan struct{} // signals changes not yet reported by Watch
 
 	mu       sync.Mutex      // guards what follows
-	queue    []*apiCall      // the first of them leads, if leading
+	queue    []*call         // the first of them leads, if leading
 	waiting  int             // updates in queue
-	leading  bool            // somebody carries calls out
+	leading  bool            // a caller is carrying calls out
 	inflight map[string]bool // keys of calls not yet answered
-	report   Report          // what was applied since Watch was told
+	report   intake.Report   // applied since the last report of Watch
 
-	keys *keyLog // belongs to whoever leads
+	keys *keyLog // used only by the leading caller
 }
 
-// Scan does nothing: what applications do not say, nobody knows.
-func (s *APISet) Scan(ctx context.Context) (Report, error) { return Report{}, ctx.Err() }
+// Scan does nothing: only applications know what has changed.
+func (s *Set) Scan(ctx context.Context) (intake.Report, error) { return intake.Report{}, ctx.Err() }
 
-// Watch tells of changes that applications made, soon after they have become
-// durable, until ctx ends; then it returns the cause. What happens while
-// onChange runs is told together afterwards.
-func (s *APISet) Watch(ctx context.Context, onChange func(Report)) error {
+// Watch reports changes that applications made, soon after they have become
+// durable, until ctx ends; then it returns the cause. Changes made while onChange
+// runs are reported together afterwards.
+func (s *Set) Watch(ctx context.Context, onChange func(intake.Report)) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -214,7 +217,7 @@ func (s *APISet) Watch(ctx context.Context, onChange func(Report)) error {
 		}
 		s.mu.Lock()
 		r := s.report
-		s.report = Report{}
+		s.report = intake.Report{}
 		s.mu.Unlock()
 		if r.Changed() && onChange != nil {
 			onChange(r)
@@ -222,8 +225,8 @@ func (s *APISet) Watch(ctx context.Context, onChange func(Report)) error {
 	}
 }
 
-// applied tells of an Apply whoever wants to know.
-func (s *APISet) applied(a catalog.Applied) {
+// applied counts the result of an Apply and notifies Watch and Options.Changed.
+func (s *Set) applied(a catalog.Applied) {
 	s.mu.Lock()
 	s.report.Created += int64(a.Created)
 	s.report.Updated += int64(a.Updated)
@@ -235,7 +238,7 @@ func (s *APISet) applied(a catalog.Applied) {
 	}
 	select {
 	case s.news <- struct{}{}:
-	default: // already told
+	default: // already signaled
 	}
 	if s.api.o.Changed != nil {
 		s.api.o.Changed(s.name)

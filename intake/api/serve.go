@@ -1,4 +1,4 @@
-package intake
+package api
 
 import (
 	"bytes"
@@ -16,8 +16,8 @@ import (
 	"lockstep/internal/trust"
 )
 
-// An apiReply is an answer that is no error.
-type apiReply struct {
+// A reply is an answer that is no error.
+type reply struct {
 	status   int
 	body     []byte
 	replayed bool // given before, to the same request
@@ -52,16 +52,16 @@ func refuse(status int, format string, args ...any) error {
 	return &problem{Title: http.StatusText(status), Status: status, Detail: fmt.Sprintf(format, args...)}
 }
 
-// An apiRoute is an operation: what is done for one method at one address.
-type apiRoute struct {
+// A route is an operation: what is done for one method at one address.
+type route struct {
 	method, path string // the path below that of the API; {set} is the name of a set
 	about        bool   // it describes the API
-	handle       func(a *API, s *APISet, w http.ResponseWriter, r *http.Request) (*apiReply, error)
+	handle       func(a *API, s *Set, w http.ResponseWriter, r *http.Request) (*reply, error)
 }
 
-// apiRoutes returns all operations; openapi.json describes them.
-func apiRoutes() []apiRoute {
-	return []apiRoute{
+// routes returns all operations; openapi.json describes them.
+func routes() []route {
+	return []route{
 		{method: "GET", path: "", about: true, handle: (*API).page},
 		{method: "GET", path: "openapi.json", about: true, handle: (*API).description},
 		{method: "GET", path: "v1/sets", handle: (*API).list},
@@ -96,7 +96,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // serve finds the operation that is asked for, and does it.
-func (a *API) serve(w http.ResponseWriter, r *http.Request) (*apiReply, error) {
+func (a *API) serve(w http.ResponseWriter, r *http.Request) (*reply, error) {
 	rest, ok := strings.CutPrefix(r.URL.EscapedPath(), a.o.Path)
 	if !ok {
 		return nil, refuse(http.StatusNotFound, "the API is below %s", a.o.Path)
@@ -115,7 +115,7 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request) (*apiReply, error) {
 		if err := a.authorize(r); err != nil {
 			return nil, err
 		}
-		var s *APISet
+		var s *Set
 		if name != "" {
 			if s = a.Set(name); s == nil {
 				return nil, refuse(http.StatusNotFound, "there is no set %.100q here; there are: %s", name, strings.Join(a.names(), ", "))
@@ -184,8 +184,8 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	_, _ = w.Write(toJSON(p)) // the client is gone: nobody to tell
 }
 
-// reply returns an answer with v as its body.
-func reply(status int, v any) *apiReply { return &apiReply{status: status, body: toJSON(v)} }
+// jsonReply returns an answer with v as its body.
+func jsonReply(status int, v any) *reply { return &reply{status: status, body: toJSON(v)} }
 
 // toJSON returns v as one line of JSON.
 func toJSON(v any) []byte {
@@ -199,8 +199,8 @@ func toJSON(v any) []byte {
 }
 
 // list answers with the names of the sets.
-func (a *API) list(_ *APISet, _ http.ResponseWriter, _ *http.Request) (*apiReply, error) {
-	return reply(http.StatusOK, struct {
+func (a *API) list(_ *Set, _ http.ResponseWriter, _ *http.Request) (*reply, error) {
+	return jsonReply(http.StatusOK, struct {
 		Sets []string `json:"sets"`
 	}{a.names()}), nil
 }
@@ -214,16 +214,16 @@ type setAnswer struct {
 }
 
 // status answers with what there is to say of a set.
-func (a *API) status(s *APISet, _ http.ResponseWriter, r *http.Request) (*apiReply, error) {
+func (a *API) status(s *Set, _ http.ResponseWriter, r *http.Request) (*reply, error) {
 	st, err := s.cat.Status(r.Context(), s.set)
 	if err != nil {
 		return nil, err
 	}
-	return reply(http.StatusOK, setAnswer{s.name, st.Resources, st.Last, datetime(st.LastTime)}), nil
+	return jsonReply(http.StatusOK, setAnswer{s.name, st.Resources, st.Last, datetime(st.LastTime)}), nil
 }
 
 // get answers with what the catalog knows of a resource.
-func (a *API) get(s *APISet, _ http.ResponseWriter, r *http.Request) (*apiReply, error) {
+func (a *API) get(s *Set, _ http.ResponseWriter, r *http.Request) (*reply, error) {
 	uri, err := uriOf(r)
 	if err != nil {
 		return nil, err
@@ -233,7 +233,7 @@ func (a *API) get(s *APISet, _ http.ResponseWriter, r *http.Request) (*apiReply,
 			return nil, err
 		}
 		if rec.URI == uri {
-			return reply(http.StatusOK, view(&rec)), nil
+			return jsonReply(http.StatusOK, view(&rec)), nil
 		}
 		break
 	}
@@ -241,7 +241,7 @@ func (a *API) get(s *APISet, _ http.ResponseWriter, r *http.Request) (*apiReply,
 }
 
 // put makes what the body says true of a resource.
-func (a *API) put(s *APISet, w http.ResponseWriter, r *http.Request) (*apiReply, error) {
+func (a *API) put(s *Set, w http.ResponseWriter, r *http.Request) (*reply, error) {
 	uri, err := uriOf(r)
 	if err != nil {
 		return nil, err
@@ -266,7 +266,7 @@ func (a *API) put(s *APISet, w http.ResponseWriter, r *http.Request) (*apiReply,
 }
 
 // delete makes a resource gone.
-func (a *API) delete(s *APISet, _ http.ResponseWriter, r *http.Request) (*apiReply, error) {
+func (a *API) delete(s *Set, _ http.ResponseWriter, r *http.Request) (*reply, error) {
 	uri, err := uriOf(r)
 	if err != nil {
 		return nil, err
@@ -282,7 +282,7 @@ func (a *API) delete(s *APISet, _ http.ResponseWriter, r *http.Request) (*apiRep
 }
 
 // changes makes a batch of changes, all or none.
-func (a *API) changes(s *APISet, w http.ResponseWriter, r *http.Request) (*apiReply, error) {
+func (a *API) changes(s *Set, w http.ResponseWriter, r *http.Request) (*reply, error) {
 	key, err := keyOf(r)
 	if err != nil {
 		return nil, err

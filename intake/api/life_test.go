@@ -1,4 +1,4 @@
-package intake_test
+package api_test
 
 import (
 	"context"
@@ -15,14 +15,14 @@ import (
 	"time"
 
 	"lockstep/catalog"
-	"lockstep/intake"
+	"lockstep/intake/api"
 	"lockstep/internal/trust"
 )
 
 // TestAPISlowBodies sees to it that clients which send slowly keep nobody out.
 func TestAPISlowBodies(t *testing.T) {
 	t.Parallel()
-	a := newAPI(t, nil, intake.APIOptions{BodyTime: 10 * time.Second})
+	a := newAPI(t, nil, api.Options{BodyTime: 10 * time.Second})
 	for range 50 {
 		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(a.url, "http://"))
 		if err != nil {
@@ -47,7 +47,7 @@ func TestAPILogs(t *testing.T) {
 		t.Fatal(err)
 	}
 	cat := &failing{Catalog: catalog.NewMem(nil), err: errors.New("disk on fire")}
-	a := newAPI(t, cat, intake.APIOptions{TokenFile: token, Logger: log.logger()})
+	a := newAPI(t, cat, api.Options{TokenFile: token, Logger: log.logger()})
 	a.want(put("http://x", "{}").with("Authorization", "Bearer s3cret"), 500, "disk on fire")
 	a.want(put("http://x", "{}").with("Authorization", "Bearer wr0ng"), 403)
 	if got := log.String(); !strings.Contains(got, "disk on fire") || strings.Contains(got, "s3cret") || strings.Contains(got, "wr0ng") {
@@ -60,7 +60,7 @@ func TestAPILogs(t *testing.T) {
 func TestAPIClientGone(t *testing.T) {
 	t.Parallel()
 	g := newGate()
-	a := newAPI(t, g, intake.APIOptions{})
+	a := newAPI(t, g, api.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan int)
 	go func() {
