@@ -8,12 +8,6 @@ import (
 	"lockstep/validate/finding"
 )
 
-// What an entry of a feed tells of its record.
-const (
-	activeTold about = iota + repeats + 1
-	deletionTold
-)
-
 // addEntry remembers entry n of a feed document, and a text that belongs to it.
 func (f *feedWalk) addEntry(number, n int, told about, id string, updated time.Time, text string) (err error) {
 	r := record{about: told, time: nanoseconds(updated), length: -1}

@@ -47,6 +47,9 @@ const (
 	dumped                   // in a Resource Dump
 	changed                  // in a Change List
 	repeats                  // in a Change Dump
+
+	activeTold   // in a feed, as active
+	deletionTold // in a feed, as deleted
 )
 
 const (

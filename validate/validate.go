@@ -24,52 +24,12 @@ package validate
 import (
 	"bufio"
 	"context"
-	"errors"
 	"io"
 	"math/rand/v2"
-	"net/http"
 	"time"
 
 	"lockstep/validate/finding"
 )
-
-// A Request asks an [Opener] for what is at a URI.
-type Request struct {
-	URI      string
-	Document bool  // for reading as a document: may come compressed for the way if the Opener undoes that
-	Resource bool  // one that is listed: it may well be kept where documents are not
-	First    int64 // with Last: only these bytes
-	Last     int64 // of the last byte; 0: all there is, if First is 0
-
-	// Only what has another entity tag is wanted, or, where no tag is given, what
-	// has changed since that time, which is written as in Last-Modified.
-	IfNoneMatch, IfModifiedSince string
-}
-
-// Ranged reports whether r asks for a part.
-func (r *Request) Ranged() bool { return r.First > 0 || r.Last > 0 }
-
-// An Answer is what a URI leads to.
-type Answer struct {
-	URI     string      // after redirects; empty: as asked for
-	Header  http.Header // nil where there are no headers, as of a file
-	Size    int64       // of the whole; -1 if not known
-	Partial bool        // Body holds the bytes asked for, not the whole
-	Body    io.ReadCloser
-}
-
-// An Opener opens what r asks for. It may be called concurrently. It fails with
-// an error that is fs.ErrNotExist if it is known that nothing is there,
-// [ErrUnseen] if that cannot be known from here, and [ErrNotModified] if what is
-// there is what the request does not want. It may answer a request for a part with the
-// whole.
-type Opener func(ctx context.Context, r Request) (*Answer, error)
-
-// ErrUnseen reports an address an Opener cannot look at: no fault of the Source.
-var ErrUnseen = errors.New("cannot be looked at from here")
-
-// ErrNotModified reports what is as the request said.
-var ErrNotModified = errors.New("not modified")
 
 // SampleAll as [Options.Sample] means every resource.
 const SampleAll = sampleAll
