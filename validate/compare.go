@@ -7,6 +7,7 @@ import (
 
 	"lockstep/resourcesync"
 	"lockstep/validate/finding"
+	"lockstep/validate/internal/tally"
 )
 
 // A span is the time a document speaks of, in nanoseconds.
@@ -20,34 +21,34 @@ const maxEvents = 10_000
 // tallyEntry remembers entry n of a document, if it says something of a
 // resource that other documents may contradict.
 func (w *walk) tallyEntry(number, n int, doc *document, e *resourcesync.Entry) error {
-	r := record{change: e.Change, length: -1}
+	r := tally.Record{Change: e.Change, Length: -1}
 	switch doc.kind {
 	case finding.KindResourceList:
-		r.about = listed
+		r.About = tally.Listed
 	case finding.KindResourceDumpManifest:
-		r.about = dumped
+		r.About = tally.Dumped
 	case finding.KindChangeList:
-		r.about = changed
+		r.About = tally.Changed
 	case finding.KindChangeDumpManifest:
-		r.about = repeats
+		r.About = tally.Repeats
 	default:
 		return nil
 	}
-	if r.about >= changed {
+	if r.About >= tally.Changed {
 		if e.Datetime.IsZero() {
 			return nil // nothing to compare by
 		}
-		r.time = e.Datetime.Time().UnixNano()
+		r.Time = e.Datetime.Time().UnixNano()
 	}
 	for _, h := range e.Hashes {
-		if r.algorithm == 0 || h.Algorithm == resourcesync.SHA256 {
-			r.algorithm, r.digest = h.Algorithm, binary.BigEndian.Uint64([]byte(h.Digest[:8]))
+		if r.Algorithm == 0 || h.Algorithm == resourcesync.SHA256 {
+			r.Algorithm, r.Digest = h.Algorithm, binary.BigEndian.Uint64([]byte(h.Digest[:8]))
 		}
 	}
 	if e.HasLength {
-		r.length = e.Length
+		r.Length = e.Length
 	}
-	return w.tally.add(number, n, e.Loc, r)
+	return w.tally.Add(number, n, e.Loc, r)
 }
 
 // facts are what compare needs to know of the documents of a set.
@@ -58,10 +59,10 @@ type facts struct {
 }
 
 // compare looks at what is said of each resource in all documents of a set.
-func (w *walk) compare(t *tally, f *facts) error {
+func (w *walk) compare(t *tally.Tally, f *facts) error {
 	g := &group{walk: w, tally: t, facts: f}
-	err := t.each(w.ctx, func(r *record) error {
-		if g.any && r.key != g.key {
+	err := t.Each(w.ctx, func(r *tally.Record) error {
+		if g.any && r.Key != g.key {
 			g.finish()
 			if w.ctx.Err() != nil {
 				return w.ctx.Err()
@@ -82,33 +83,33 @@ func (w *walk) compare(t *tally, f *facts) error {
 // A group is what is said of one resource.
 type group struct {
 	*walk
-	tally *tally
+	tally *tally.Tally
 	facts *facts
 
 	any          bool
 	key          [16]byte
-	list, dump   *record
-	events       []record // from Change Lists and Change Dumps
-	overflow     bool     // there were more
+	list, dump   *tally.Record
+	events       []tally.Record // from Change Lists and Change Dumps
+	overflow     bool           // there were more
 	nameOf       string
-	recordedList record
-	recordedDump record
+	recordedList tally.Record
+	recordedDump tally.Record
 }
 
-func (g *group) add(r *record) {
+func (g *group) add(r *tally.Record) {
 	if !g.any {
-		g.any, g.key, g.list, g.dump, g.overflow, g.nameOf = true, r.key, nil, nil, false, ""
+		g.any, g.key, g.list, g.dump, g.overflow, g.nameOf = true, r.Key, nil, nil, false, ""
 		g.events = g.events[:0]
 	}
-	switch r.about {
-	case listed:
+	switch r.About {
+	case tally.Listed:
 		if g.list != nil {
 			g.find(r, "RS-RL-04", "%s is listed twice: also %s", g.name(r), g.where(g.list))
 			return
 		}
 		g.recordedList = *r
 		g.list = &g.recordedList
-	case dumped:
+	case tally.Dumped:
 		if g.dump != nil {
 			g.find(r, "RS-RD-07", "%s is in the dump twice: also %s", g.name(r), g.where(g.dump))
 			return
@@ -124,20 +125,20 @@ func (g *group) add(r *record) {
 	}
 }
 
-func (g *group) name(r *record) string {
+func (g *group) name(r *tally.Record) string {
 	if g.nameOf == "" {
-		g.nameOf = g.tally.nameOf(r)
+		g.nameOf = g.tally.Name(r)
 	}
 	return g.nameOf
 }
 
 // where says where a record is from.
-func (g *group) where(r *record) string {
-	return g.tally.where(r)
+func (g *group) where(r *tally.Record) string {
+	return g.tally.Where(r)
 }
 
-func (g *group) find(r *record, rule, format string, args ...any) {
-	g.collector.In(g.tally.document(r)).Add(rule, levelOfComparison(rule), r.location(), fmt.Sprintf(format, args...))
+func (g *group) find(r *tally.Record, rule, format string, args ...any) {
+	g.collector.In(g.tally.Document(r)).Add(rule, levelOfComparison(rule), r.Location(), fmt.Sprintf(format, args...))
 }
 
 // finish compares what is said of the resource, and begins anew.
@@ -161,13 +162,13 @@ func (g *group) finish() {
 
 // eventsOnce checks that no two changes have the same time (RS-CHL-07).
 func (g *group) eventsOnce() {
-	var last [repeats + 1]*record
+	var last [tally.Repeats + 1]*tally.Record
 	for i := range g.events {
 		r := &g.events[i]
-		if l := last[r.about]; l != nil && l.time == r.time {
-			g.find(r, "RS-CHL-07", "%s has two changes at %s: also %s", g.name(r), instant(r.time), g.where(l))
+		if l := last[r.About]; l != nil && l.Time == r.Time {
+			g.find(r, "RS-CHL-07", "%s has two changes at %s: also %s", g.name(r), tally.Instant(r.Time), g.where(l))
 		}
-		last[r.about] = r
+		last[r.About] = r
 	}
 }
 
@@ -177,21 +178,21 @@ func (g *group) eventsBoth() {
 	to := min(g.facts.changes.to, g.facts.repeats.to)
 	for i := 0; i < len(g.events); {
 		r := &g.events[i]
-		var said [repeats + 1]*record
-		for ; i < len(g.events) && g.events[i].time == r.time; i++ {
-			said[g.events[i].about] = &g.events[i]
+		var said [tally.Repeats + 1]*tally.Record
+		for ; i < len(g.events) && g.events[i].Time == r.Time; i++ {
+			said[g.events[i].About] = &g.events[i]
 		}
-		inList, inDump := said[changed], said[repeats]
+		inList, inDump := said[tally.Changed], said[tally.Repeats]
 		switch {
-		case r.time <= from || r.time >= to:
+		case r.Time <= from || r.Time >= to:
 		case inDump == nil:
-			g.find(inList, "RS-CDM-02", "the change of %s at %s is not in the Change Dump", g.name(r), instant(r.time))
+			g.find(inList, "RS-CDM-02", "the change of %s at %s is not in the Change Dump", g.name(r), tally.Instant(r.Time))
 		case inList == nil:
-			g.find(inDump, "RS-CHL-05", "the change of %s at %s is not in the Change List", g.name(r), instant(r.time))
-		case inList.change != inDump.change:
-			g.find(inDump, "RS-CL-03", "%s was %s at %s, but %s according to the Change List", g.name(r), inDump.change, instant(r.time), inList.change)
+			g.find(inDump, "RS-CHL-05", "the change of %s at %s is not in the Change List", g.name(r), tally.Instant(r.Time))
+		case inList.Change != inDump.Change:
+			g.find(inDump, "RS-CL-03", "%s was %s at %s, but %s according to the Change List", g.name(r), inDump.Change, tally.Instant(r.Time), inList.Change)
 		case !alike(inList, inDump):
-			g.find(inDump, "RS-CL-03", "%s: hash or length is not that of the Change List for %s", g.name(r), instant(r.time))
+			g.find(inDump, "RS-CL-03", "%s: hash or length is not that of the Change List for %s", g.name(r), tally.Instant(r.Time))
 		}
 	}
 }
@@ -199,7 +200,7 @@ func (g *group) eventsBoth() {
 // snapshot checks what a list or dump taken in the time s says of the resource,
 // nil if it does not name it, against the changes. It reports whether nothing
 // is known but what it says itself.
-func (g *group) snapshot(s *span, r *record, what string) (alone bool) {
+func (g *group) snapshot(s *span, r *tally.Record, what string) (alone bool) {
 	if s == nil {
 		return false
 	}
@@ -207,17 +208,17 @@ func (g *group) snapshot(s *span, r *record, what string) (alone bool) {
 	if c == nil || c.from > s.from {
 		return true
 	}
-	var before *record // the last change that must be in
+	var before *tally.Record // the last change that must be in
 	alone = true
 	explained := false // by a change that may or may not be in
 	for i := range g.events {
 		e := &g.events[i]
 		switch {
-		case e.about != changed:
-		case e.time < s.from:
+		case e.About != tally.Changed:
+		case e.Time < s.from:
 			before = e
 			alone = false
-		case e.time <= s.to:
+		case e.Time <= s.to:
 			alone = false
 			explained = explained || agrees(r, e)
 		}
@@ -227,11 +228,11 @@ func (g *group) snapshot(s *span, r *record, what string) (alone bool) {
 	}
 	switch {
 	case r == nil:
-		g.find(before, "RS-CL-03", "%s was %s at %s but is not in the %s", g.name(before), before.change, instant(before.time), what)
-	case before.change == resourcesync.Deleted:
-		g.find(r, "RS-CL-03", "%s is in the %s although it was deleted at %s: %s", g.name(r), what, instant(before.time), g.where(before))
+		g.find(before, "RS-CL-03", "%s was %s at %s but is not in the %s", g.name(before), before.Change, tally.Instant(before.Time), what)
+	case before.Change == resourcesync.Deleted:
+		g.find(r, "RS-CL-03", "%s is in the %s although it was deleted at %s: %s", g.name(r), what, tally.Instant(before.Time), g.where(before))
 	default:
-		g.find(r, "RS-CL-03", "%s: hash or length is not that since the change at %s: %s", g.name(r), instant(before.time), g.where(before))
+		g.find(r, "RS-CL-03", "%s: hash or length is not that since the change at %s: %s", g.name(r), tally.Instant(before.Time), g.where(before))
 	}
 	return false
 }
@@ -243,7 +244,7 @@ func (g *group) snapshots() {
 		return // changes between them would not be known
 	}
 	for i := range g.events {
-		if e := &g.events[i]; e.about == changed && e.time >= min(l.from, d.from) {
+		if e := &g.events[i]; e.About == tally.Changed && e.Time >= min(l.from, d.from) {
 			return
 		}
 	}
@@ -260,16 +261,16 @@ func (g *group) snapshots() {
 
 // agrees reports whether r, nil where a resource is not named, can be its state
 // after e.
-func agrees(r, e *record) bool {
-	if r == nil || e.change == resourcesync.Deleted {
-		return r == nil && e.change == resourcesync.Deleted
+func agrees(r, e *tally.Record) bool {
+	if r == nil || e.Change == resourcesync.Deleted {
+		return r == nil && e.Change == resourcesync.Deleted
 	}
 	return alike(r, e)
 }
 
 // alike reports whether nothing that both state differs.
-func alike(a, b *record) bool {
-	return (a.algorithm != b.algorithm || a.digest == b.digest) && (a.length < 0 || b.length < 0 || a.length == b.length)
+func alike(a, b *tally.Record) bool {
+	return (a.Algorithm != b.Algorithm || a.Digest == b.Digest) && (a.Length < 0 || b.Length < 0 || a.Length == b.Length)
 }
 
 // spanOf returns the time a document speaks of.

@@ -106,7 +106,7 @@ func (w *walk) read(src *source, each eachFunc) (*document, error) {
 // entries reads the entries of doc.
 func (w *walk) entries(doc *document, p finding.Place, r *resourcesync.Reader, each eachFunc) error {
 	c := newChecker(p, doc, w.opts.Now(), r)
-	number := w.tally.begin(doc.uri)
+	number := w.tally.Begin(doc.uri)
 	for n := 1; ; n++ {
 		var e resourcesync.Entry
 		err := r.Read(&e)

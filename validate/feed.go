@@ -12,6 +12,7 @@ import (
 	"lockstep/atompmh"
 	"lockstep/internal/xmlscan"
 	"lockstep/validate/finding"
+	"lockstep/validate/internal/tally"
 )
 
 // The namespaces of a feed that are told apart, by their number as a
@@ -72,7 +73,7 @@ func (w *feedWalk) read(src *source) (*feedDoc, error) {
 	if w.ctx.Err() != nil {
 		return nil, context.Cause(w.ctx)
 	}
-	if _, ok := errors.AsType[*keepError](err); ok {
+	if _, ok := errors.AsType[*tally.KeepError](err); ok {
 		return nil, err
 	}
 	if err != nil && body.readError() != nil {
@@ -108,7 +109,7 @@ func (r *feedReader) root() error {
 		return r.otherRoot()
 	}
 	r.doc.isFeed = true
-	r.number = r.walk.tally.begin(r.doc.uri)
+	r.number = r.walk.tally.Begin(r.doc.uri)
 	r.rebase(&r.doc.base)
 	if name, _ := r.Encoding(); name != "" && !strings.EqualFold(name, "UTF-8") {
 		r.found.Advisef("AP-DOC-11", "root", "in %s, not in UTF-8", name)
@@ -295,7 +296,7 @@ func (r *feedReader) tombstone(at string) error {
 	ref, _ := r.Attr("ref")
 	when, _ := r.Attr("when")
 	if t, ok := parseDate(string(when)); ok && len(ref) > 0 {
-		if err := r.walk.addEntry(r.number, r.doc.entries, deletionTold, string(ref), t, ""); err != nil {
+		if err := r.walk.addEntry(r.number, r.doc.entries, tally.Deletion, string(ref), t, ""); err != nil {
 			return err
 		}
 	}

@@ -6,17 +6,18 @@ import (
 	"time"
 
 	"lockstep/validate/finding"
+	"lockstep/validate/internal/tally"
 )
 
 // addEntry remembers entry n of a feed document, and a text that belongs to it.
-func (f *feedWalk) addEntry(number, n int, told about, id string, updated time.Time, text string) (err error) {
-	r := record{about: told, time: nanoseconds(updated), length: -1}
+func (f *feedWalk) addEntry(number, n int, told tally.About, id string, updated time.Time, text string) (err error) {
+	r := tally.Record{About: told, Time: nanoseconds(updated), Length: -1}
 	if number >= 0 && text != "" {
-		if r.length, err = f.tally.keepText(text); err != nil {
+		if r.Length, err = f.tally.Keep(text); err != nil {
 			return err
 		}
 	}
-	return f.tally.add(number, n, id, r)
+	return f.tally.Add(number, n, id, r)
 }
 
 // nanoseconds returns t as a number that keeps the order of times, also of those
@@ -37,8 +38,8 @@ const maxTied = 100
 // A story is what a logical feed tells of one record, oldest entry first.
 type story struct {
 	*feedWalk
-	newest []record // of the latest time so far
-	inHead bool     // some entry is in the subscription document
+	newest []tally.Record // of the latest time so far
+	inHead bool           // some entry is in the subscription document
 }
 
 // entriesOnce looks at what all documents together tell of each record, and
@@ -48,8 +49,8 @@ func (f *feedWalk) entriesOnce() error {
 	// What alternate links lead to is asked for again by itself, not with the feed.
 	defer f.flaky.Store(f.flaky.Load())
 	follower := f.newFollower()
-	err := f.tally.each(f.ctx, func(r *record) error {
-		if len(s.newest) > 0 && r.key != s.newest[0].key {
+	err := f.tally.Each(f.ctx, func(r *tally.Record) error {
+		if len(s.newest) > 0 && r.Key != s.newest[0].Key {
 			s.end(follower)
 			s.newest, s.inHead = s.newest[:0], false
 		}
@@ -63,12 +64,12 @@ func (f *feedWalk) entriesOnce() error {
 }
 
 // add takes the next entry.
-func (s *story) add(r *record) {
-	s.inHead = s.inHead || r.doc == 0
-	if len(s.newest) > 0 && r.time != s.newest[0].time {
+func (s *story) add(r *tally.Record) {
+	s.inHead = s.inHead || r.Doc == 0
+	if len(s.newest) > 0 && r.Time != s.newest[0].Time {
 		for i := range s.newest {
 			for j := range i {
-				if s.newest[i].doc == s.newest[j].doc {
+				if s.newest[i].Doc == s.newest[j].Doc {
 					s.tie("AP-DOC-06", finding.Warning, &s.newest[i], &s.newest[j])
 				}
 			}
@@ -85,7 +86,7 @@ func (s *story) add(r *record) {
 func (s *story) end(to *follower) {
 	last := &s.newest[0]
 	for i := range s.newest {
-		if r := &s.newest[i]; r.doc < last.doc {
+		if r := &s.newest[i]; r.Doc < last.Doc {
 			last = r
 		}
 	}
@@ -94,21 +95,21 @@ func (s *story) end(to *follower) {
 		r := &s.newest[i]
 		switch {
 		case r == last:
-		case r.doc == last.doc && r.about != last.about:
+		case r.Doc == last.Doc && r.About != last.About:
 			settled = false
 			s.tie("AP-DEL-04", finding.Warning, r, last)
-		case r.doc == last.doc && r.about == activeTold:
+		case r.Doc == last.Doc && r.About == tally.Active:
 			settled = false
 			s.tie("AP-ACT-01", finding.Error, r, last)
-		case r.doc == last.doc:
+		case r.Doc == last.Doc:
 			s.tie("AP-DOC-06", finding.Warning, r, last)
-		case last.about == activeTold:
+		case last.About == tally.Active:
 			s.tie("AP-ACT-03", finding.Warning, last, r)
 		default:
 			s.tie("AP-DEL-04", finding.Warning, last, r)
 		}
 	}
-	if last.about != activeTold || !settled {
+	if last.About != tally.Active || !settled {
 		return
 	}
 	if head := s.chain[0]; head.complete && head.whole && !s.inHead {
@@ -118,16 +119,16 @@ func (s *story) end(to *follower) {
 }
 
 // tie tells of two entries of one record and one time.
-func (s *story) tie(rule string, level finding.Level, r, other *record) {
-	what := map[about]string{activeTold: "an entry", deletionTold: "a deletion entry"}
+func (s *story) tie(rule string, level finding.Level, r, other *tally.Record) {
+	what := map[tally.About]string{tally.Active: "an entry", tally.Deletion: "a deletion entry"}
 	s.find(rule, level, r, "%s has %s of %s, and %s of the same time: %s",
-		s.id(r), what[r.about], instant(r.time), what[other.about], s.tally.where(other))
+		s.id(r), what[r.About], tally.Instant(r.Time), what[other.About], s.tally.Where(other))
 }
 
-func (f *feedWalk) id(r *record) string { return f.tally.nameOf(r) }
+func (f *feedWalk) id(r *tally.Record) string { return f.tally.Name(r) }
 
-func (f *feedWalk) find(rule string, level finding.Level, r *record, format string, args ...any) {
+func (f *feedWalk) find(rule string, level finding.Level, r *tally.Record, format string, args ...any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.collector.In(f.tally.document(r)).Add(rule, level, r.location(), fmt.Sprintf(format, args...))
+	f.collector.In(f.tally.Document(r)).Add(rule, level, r.Location(), fmt.Sprintf(format, args...))
 }

@@ -6,6 +6,7 @@ import (
 
 	"lockstep/internal/xmlscan"
 	"lockstep/validate/finding"
+	"lockstep/validate/internal/tally"
 )
 
 // An entryReader reads one entry (RFC 4287, 4.1.2).
@@ -154,7 +155,7 @@ func (r *entryReader) end() error {
 	if told == 0 || r.id == "" {
 		return nil
 	}
-	if told == deletionTold && d.deletionAt == "" {
+	if told == tally.Deletion && d.deletionAt == "" {
 		d.deletionAt = r.at
 	}
 	return r.walk.addEntry(r.number, r.n, told, r.id, r.updated, r.kept())
@@ -162,11 +163,11 @@ func (r *entryReader) end() error {
 
 // shape returns what the entry tells of its record, as a lenient consumer takes
 // it (AP-CLS-04); 0 if nothing.
-func (r *entryReader) shape() about {
+func (r *entryReader) shape() tally.About {
 	if len(r.alternates) == 0 {
 		switch r.content {
 		case emptyContent:
-			return deletionTold
+			return tally.Deletion
 		case noContent:
 			r.found.Errorf("AP-ACT-05", r.at, "the entry has neither an alternate link nor content: it is no active and no deletion entry")
 		default:
@@ -183,7 +184,7 @@ func (r *entryReader) shape() about {
 	if r.untyped {
 		r.found.Errorf("AP-ACT-05", r.at, "an alternate link has no type")
 	}
-	return activeTold
+	return tally.Active
 }
 
 // kept returns the alternates as one text, where they are wanted again.

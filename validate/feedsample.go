@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"lockstep/validate/finding"
+	"lockstep/validate/internal/tally"
 )
 
 // A followed entry is one whose alternate links are to be followed.
@@ -31,7 +32,7 @@ type follower struct {
 	want   int
 	rnd    *rand.Rand
 	seen   int
-	chosen []record
+	chosen []tally.Record
 
 	work   chan followedEntry
 	wg     sync.WaitGroup
@@ -58,9 +59,9 @@ func (f *feedWalk) newFollower() *follower {
 }
 
 // offer shows the follower an active entry.
-func (f *follower) offer(r *record) {
+func (f *follower) offer(r *tally.Record) {
 	switch {
-	case f.work == nil || r.length < 0:
+	case f.work == nil || r.Length < 0:
 	case f.opts.Sample == SampleAll:
 		f.send(r)
 	case len(f.chosen) < f.want:
@@ -75,9 +76,9 @@ func (f *follower) offer(r *record) {
 }
 
 // send hands an entry to whoever is free.
-func (f *follower) send(r *record) {
-	lines := strings.Split(f.tally.text(r.length, maxKept), "\n")
-	e := followedEntry{id: f.id(r), doc: f.tally.document(r), at: lines[0], updated: r.time}
+func (f *follower) send(r *tally.Record) {
+	lines := strings.Split(f.tally.Text(r.Length, maxKept), "\n")
+	e := followedEntry{id: f.id(r), doc: f.tally.Document(r), at: lines[0], updated: r.Time}
 	for i := 1; i+1 < len(lines); i += 2 {
 		e.links = append(e.links, feedLink{media: lines[i], href: lines[i+1]})
 	}
@@ -164,16 +165,16 @@ func (f *follower) reconsider() error {
 	if err := pause(f.ctx, f.opts.Settle); err != nil {
 		return err
 	}
-	newer := &feedWalk{visitor: f.quiet(), tally: newTally(f.opts.TempDir)}
+	newer := &feedWalk{visitor: f.quiet(), tally: tally.New(f.opts.TempDir)}
 	defer newer.tally.Close()
 	since := make(map[string]int64, len(f.doubts))
 	for i := range f.doubts {
 		since[f.doubts[i].id] = f.doubts[i].updated
 	}
 	if _, err := newer.open(f.chain[0].uri); err == nil {
-		err := newer.tally.each(f.ctx, func(r *record) error {
+		err := newer.tally.Each(f.ctx, func(r *tally.Record) error {
 			if id := newer.id(r); since[id] != 0 {
-				since[id] = r.time // the newest comes last
+				since[id] = r.Time // the newest comes last
 			}
 			return nil
 		})

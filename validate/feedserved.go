@@ -9,6 +9,7 @@ import (
 
 	"lockstep/atompmh"
 	"lockstep/validate/finding"
+	"lockstep/validate/internal/tally"
 )
 
 // feedHeaders looks at how a feed document is served.
@@ -126,7 +127,7 @@ func (f *feedWalk) unchanged() error {
 }
 
 // note adds an entry to what the document tells.
-func (d *feedDoc) note(told about, id, updated string, alternates []feedLink) {
+func (d *feedDoc) note(told tally.About, id, updated string, alternates []feedLink) {
 	fmt.Fprintf(d.tells, "%d %q %s", told, id, updated)
 	for _, l := range alternates {
 		fmt.Fprintf(d.tells, " %q %q", l.media, l.href)

@@ -10,13 +10,14 @@ import (
 
 	"lockstep/internal/nesting"
 	"lockstep/validate/finding"
+	"lockstep/validate/internal/tally"
 )
 
 // A feedWalk is one reading of a logical feed: its subscription document, and
 // the archive documents that follow by prev-archive, newest first.
 type feedWalk struct {
 	*visitor
-	tally  *tally // of the entries
+	tally  *tally.Tally // of the entries
 	chain  []*feedDoc
 	known  map[string]bool // addresses of the documents in chain
 	start  string          // where it began, if that is an archive document
@@ -60,7 +61,7 @@ func checkFeedDocument(v *visitor, src *source) error {
 }
 
 func newFeedWalk(v *visitor) *feedWalk {
-	return &feedWalk{visitor: v, tally: newTally(v.opts.TempDir), known: make(map[string]bool)}
+	return &feedWalk{visitor: v, tally: tally.New(v.opts.TempDir), known: make(map[string]bool)}
 }
 
 // replaced reports whether the subscription document is another one by now.
@@ -161,7 +162,7 @@ func (f *feedWalk) fromCurrent(doc *feedDoc) (*feedDoc, error) {
 	default:
 		f.start = doc.uri
 		f.tally.Close() // of the archive document, which comes again, with what is to be found in it
-		f.tally = newTally(f.opts.TempDir)
+		f.tally = tally.New(f.opts.TempDir)
 		f.collector.Drop()
 		f.collector.Hold()
 		return f.open(doc.current)

@@ -15,6 +15,7 @@ import (
 
 	"lockstep/resourcesync"
 	"lockstep/validate/finding"
+	"lockstep/validate/internal/tally"
 )
 
 const (
@@ -208,7 +209,7 @@ func (f *packageFile) readManifest(file *zip.File, b *bounded) error {
 	if b.err != nil {
 		return b.err
 	}
-	if _, ours := errors.AsType[*keepError](err); ours || f.ctx.Err() != nil {
+	if _, ours := errors.AsType[*tally.KeepError](err); ours || f.ctx.Err() != nil {
 		return err
 	}
 	if err != nil {
@@ -321,7 +322,7 @@ type localFile struct {
 
 // download keeps what body yields in a temporary file.
 func download(w *walk, uri string, body io.Reader) (*localFile, error) {
-	f, err := temporary(w.opts.TempDir)
+	f, err := tally.TempFile(w.opts.TempDir)
 	if err != nil {
 		return nil, err
 	}
@@ -330,13 +331,13 @@ func download(w *walk, uri string, body io.Reader) (*localFile, error) {
 		err = fmt.Errorf("longer than %d bytes", w.opts.ResourceBytes)
 	}
 	if err != nil {
-		discardFile(f)
+		tally.RemoveFile(f)
 		return nil, w.broken(uri, err)
 	}
 	return &localFile{f, n}, nil
 }
 
-func (l *localFile) Close() { discardFile(l.File) }
+func (l *localFile) Close() { tally.RemoveFile(l.File) }
 
 // A keeper is a file whose errors are told from those of what is copied to it.
 type keeper struct{ f *os.File }
@@ -344,7 +345,7 @@ type keeper struct{ f *os.File }
 func (k *keeper) Write(p []byte) (int, error) {
 	n, err := k.f.Write(p)
 	if err != nil {
-		err = &keepError{err}
+		err = &tally.KeepError{Err: err}
 	}
 	return n, err
 }

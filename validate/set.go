@@ -10,6 +10,7 @@ import (
 	"lockstep/atompmh"
 	"lockstep/resourcesync"
 	"lockstep/validate/finding"
+	"lockstep/validate/internal/tally"
 )
 
 // maxAttempts is how often a set is read that changes while it is read.
@@ -47,7 +48,7 @@ func (w *walk) set(uri, description string, c resourcesync.Capability) error {
 		w.flaky.Store(false)
 		s := &set{walk: w, uri: uri, description: description, heads: make(map[string][sha256.Size]byte), linked: make(map[string]bool)}
 		s.sampler.begin(w.opts, uri)
-		w.tally = newTally(w.opts.TempDir)
+		w.tally = tally.New(w.opts.TempDir)
 		err := s.visit(c)
 		w.tally.Close()
 		w.tally = nil
@@ -119,7 +120,7 @@ func (s *set) visit(c resourcesync.Capability) error {
 func (s *set) finish() error {
 	if l, c := s.facts.list, s.facts.changes; l != nil && c != nil && c.from > l.from {
 		s.collector.In(s.changeURI).Advisef("RS-CHL-10", "", "it begins at %s, the Resource List was taken at %s: what changed between them is told nowhere",
-			s.changeFrom, instant(l.from))
+			s.changeFrom, tally.Instant(l.from))
 	}
 	if until := s.archivedUntil; s.facts.changes != nil && !until.IsZero() && until.Compare(s.changeFrom) < 0 {
 		s.collector.In(s.changeURI).Advisef("RA-CHG-09", "", "it begins at %s, its archive ends at %s: what changed between them is told nowhere", s.changeFrom, until)

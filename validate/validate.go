@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"lockstep/validate/finding"
+	"lockstep/validate/internal/tally"
 )
 
 // SampleAll as [Options.Sample] means every resource.
@@ -128,7 +129,7 @@ func Document(ctx context.Context, r io.Reader, uri string, o Options) (*finding
 // alone runs check, which reads one document, and compares what that says with
 // itself.
 func (w *walk) alone(check func() error) error {
-	w.tally = newTally(w.opts.TempDir)
+	w.tally = tally.New(w.opts.TempDir)
 	defer w.tally.Close()
 	if err := check(); err != nil {
 		return err

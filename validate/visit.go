@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockstep/validate/finding"
+	"lockstep/validate/internal/tally"
 )
 
 // SampleAll as [Settings.Sample] means every resource.
@@ -83,7 +84,7 @@ func (v *visitor) broken(uri string, err error) error {
 	if v.ctx.Err() != nil {
 		return context.Cause(v.ctx)
 	}
-	if _, ok := errors.AsType[*keepError](err); ok || errors.Is(err, ErrUnseen) {
+	if _, ok := errors.AsType[*tally.KeepError](err); ok || errors.Is(err, ErrUnseen) {
 		return err
 	}
 	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrNotModified) {

@@ -10,6 +10,7 @@ import (
 
 	"lockstep/resourcesync"
 	"lockstep/validate/finding"
+	"lockstep/validate/internal/tally"
 )
 
 // wellKnownPath is where a Source Description is to be found (RS-DISC-02).
@@ -21,7 +22,7 @@ const clockTick = time.Second
 // A walk is one run over a Source.
 type walk struct {
 	*visitor
-	tally *tally // of the set at hand; nil where none is wanted
+	tally *tally.Tally // of the set at hand; nil where none is wanted
 
 	served map[string]bool          // documents whose headers were looked at
 	kinds  map[string]finding.Kinds // of the documents met

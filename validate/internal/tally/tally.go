@@ -1,0 +1,264 @@
+// Package tally stores what the documents of a run say of each resource or
+// record, in files if memory does not suffice, and returns it sorted, so that
+// what several documents say of the same one can be compared.
+package tally
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"hash/maphash"
+	"os"
+	"time"
+
+	"lockstep/internal/extsort"
+	"lockstep/resourcesync"
+)
+
+// A Tally remembers what the documents of a set say of each resource, so that
+// it can be compared. That may be too much for memory, so it is stored as sorted
+// records of a fixed size. They have keyed digests of the URIs; the URIs, which
+// only findings need, are in a file.
+type Tally struct {
+	seeds [2]maphash.Seed
+	docs  []string        // URIs of the documents, by number
+	known map[string]bool // the same
+	recs  *extsort.Sorter
+	names textFile
+}
+
+// A Record is what one entry says.
+type Record struct {
+	Key       [16]byte
+	Time      int64 // of the event in nanoseconds; 0 for what says how things are
+	About     About
+	Change    resourcesync.Change
+	Algorithm resourcesync.Algorithm // of digest; 0 if there is none
+	Digest    uint64                 // the beginning of it
+	Length    int64                  // -1 if not stated
+	name      int64                  // address of its URI
+	Doc       uint32
+	entry     uint32
+}
+
+// About is what kind of document a record is from. Records of one resource are
+// sorted by time, those without first.
+type About uint8
+
+// The kinds of documents.
+const (
+	Listed  About = iota + 1 // in a Resource List
+	Dumped                   // in a Resource Dump
+	Changed                  // in a Change List
+	Repeats                  // in a Change Dump
+
+	Active   // in a feed, as active
+	Deletion // in a feed, as deleted
+)
+
+const (
+	keyBytes    = 33 // of a record: what orders it
+	recordBytes = 59
+	// sortMemory is how much is sorted in memory.
+	sortMemory = 8 << 20
+	// namesInMemory is how much of the URIs is kept in memory.
+	namesInMemory = 4 << 20
+	// maxName caps what a message contains of a name.
+	maxName = 1000
+)
+
+// A KeepError reports that what is to be compared could not be written to a
+// temporary file, or read from it.
+type KeepError struct{ Err error }
+
+func (e *KeepError) Error() string {
+	return "keep what the documents say in a temporary file: " + e.Err.Error()
+}
+func (e *KeepError) Unwrap() error { return e.Err }
+
+// New returns a Tally that has its files in dir, by default os.TempDir.
+func New(dir string) *Tally {
+	recs := extsort.New(extsort.TempFiles(dir))
+	recs.Memory = sortMemory
+	return &Tally{recs: recs, seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, known: make(map[string]bool), names: textFile{dir: dir}}
+}
+
+// Begin returns the number of a document; negative, if there is nothing to
+// remember of it, or if it was read before.
+func (t *Tally) Begin(uri string) int {
+	if t == nil || t.known[uri] {
+		return -1
+	}
+	t.known[uri] = true
+	t.docs = append(t.docs, uri)
+	return len(t.docs) - 1
+}
+
+// Add remembers what entry n of a document says of the resource of that name.
+func (t *Tally) Add(number, n int, name string, r Record) (err error) {
+	if number < 0 {
+		return nil
+	}
+	r.Doc, r.entry = uint32(number), uint32(n)
+	binary.BigEndian.PutUint64(r.Key[:8], maphash.String(t.seeds[0], name))
+	binary.BigEndian.PutUint64(r.Key[8:], maphash.String(t.seeds[1], name))
+	if r.name, err = t.names.add(name); err != nil {
+		return err
+	}
+	return t.sort(&r)
+}
+
+// Keep keeps a text and returns its address, for [Tally.Text].
+func (t *Tally) Keep(s string) (int64, error) { return t.names.add(s) }
+
+// Text returns the text kept at an address, or so many bytes of it.
+func (t *Tally) Text(at int64, most int) string { return t.names.upTo(at, most) }
+
+// Name returns the name of the resource of r, as much of it as a message can
+// contain.
+func (t *Tally) Name(r *Record) string { return t.names.upTo(r.name, maxName) }
+
+// Document returns the URI of the document of r.
+func (t *Tally) Document(r *Record) string { return t.docs[r.Doc] }
+
+// Location returns the location of r in its document, for a finding.
+func (r *Record) Location() string { return fmt.Sprintf("entry %d", r.entry) }
+
+// Where returns the location and the document of r.
+func (t *Tally) Where(r *Record) string { return r.Location() + " of " + t.Document(r) }
+
+// sort adds a record.
+func (t *Tally) sort(r *Record) error {
+	var b [recordBytes]byte
+	r.put(b[:])
+	if err := t.recs.Add(b[:keyBytes], b[keyBytes:]); err != nil {
+		return &KeepError{err}
+	}
+	return nil
+}
+
+// Each hands the records to f, sorted by key, time, kind, document and entry,
+// each valid until f returns.
+func (t *Tally) Each(ctx context.Context, f func(r *Record) error) error {
+	var r Record
+	for p, err := range t.recs.Sorted(ctx) {
+		if err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return &KeepError{err}
+		}
+		r.take(p.Key, p.Value)
+		if err := f(&r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close removes the files.
+func (t *Tally) Close() {
+	_ = t.recs.Close() // nothing in it is needed any more
+	t.names.Close()
+}
+
+// put encodes the record: what orders it first, so that the order of the bytes
+// is that of the records.
+func (r *Record) put(b []byte) {
+	be := binary.BigEndian
+	copy(b, r.Key[:])
+	be.PutUint64(b[16:], uint64(r.Time)^1<<63) // negative times come first
+	b[24] = byte(r.About)
+	be.PutUint32(b[25:], r.Doc)
+	be.PutUint32(b[29:], r.entry)
+	b[33], b[34] = byte(r.Change), byte(r.Algorithm)
+	be.PutUint64(b[35:], r.Digest)
+	be.PutUint64(b[43:], uint64(r.Length))
+	be.PutUint64(b[51:], uint64(r.name))
+}
+
+// take decodes what put encoded.
+func (r *Record) take(key, value []byte) {
+	be := binary.BigEndian
+	copy(r.Key[:], key)
+	r.Time = int64(be.Uint64(key[16:]) ^ 1<<63)
+	r.About = About(key[24])
+	r.Doc, r.entry = be.Uint32(key[25:]), be.Uint32(key[29:])
+	r.Change, r.Algorithm = resourcesync.Change(value[0]), resourcesync.Algorithm(value[1])
+	r.Digest = be.Uint64(value[2:])
+	r.Length = int64(be.Uint64(value[10:]))
+	r.name = int64(be.Uint64(value[18:]))
+}
+
+// A textFile holds texts, in memory as long as they are few.
+type textFile struct {
+	dir  string
+	file *os.File
+	size int64
+	buf  []byte // not yet in the file
+}
+
+// add keeps s and returns its address.
+func (t *textFile) add(s string) (int64, error) {
+	at := t.size + int64(len(t.buf))
+	t.buf = binary.AppendUvarint(t.buf, uint64(len(s)))
+	t.buf = append(t.buf, s...)
+	if len(t.buf) < namesInMemory {
+		return at, nil
+	}
+	if t.file == nil {
+		var err error
+		if t.file, err = TempFile(t.dir); err != nil {
+			return 0, err
+		}
+	}
+	if _, err := t.file.WriteAt(t.buf, t.size); err != nil {
+		return 0, &KeepError{err}
+	}
+	t.size += int64(len(t.buf))
+	t.buf = t.buf[:0]
+	return at, nil
+}
+
+// upTo returns the text kept at at, or so many bytes of it.
+func (t *textFile) upTo(at int64, most int) string {
+	head := make([]byte, most+binary.MaxVarintLen64)
+	if at >= t.size {
+		head = t.buf[at-t.size:]
+	} else {
+		n, _ := t.file.ReadAt(head, at) // what is missing is missing in a message
+		head = head[:n]
+	}
+	n, used := binary.Uvarint(head)
+	if used <= 0 {
+		return "?"
+	}
+	head = head[used:]
+	return string(head[:min(uint64(len(head)), uint64(most), n)])
+}
+
+func (t *textFile) Close() {
+	if t.file != nil {
+		RemoveFile(t.file)
+	}
+}
+
+// TempFile creates a temporary file, without a name where the system allows it.
+// [RemoveFile] removes it.
+func TempFile(dir string) (*os.File, error) {
+	f, err := os.CreateTemp(dir, "lockstep-validate-")
+	if err != nil {
+		return nil, &KeepError{err}
+	}
+	_ = os.Remove(f.Name()) // where that fails, RemoveFile does it
+	return f, nil
+}
+
+// RemoveFile closes and removes a temporary file.
+func RemoveFile(f *os.File) {
+	_ = f.Close() // its content is no longer needed
+	_ = os.Remove(f.Name())
+}
+
+// Instant returns a time of a record as ResourceSync writes it.
+func Instant(ns int64) string { return resourcesync.NewDatetime(time.Unix(0, ns)).String() }
