@@ -58,9 +58,10 @@ var rooms = []room{
 	{"bitstream", "catalog resourcesync blob patch memento vault", "golang.org/x/sync"},
 	{"discover", "atompmh oaipmh resourcesync internal/fetch websub", "golang.org/x/net"},
 	{"validate/finding", "", ""},
+	{"validate/opener", "validate/finding resourcesync", ""},
 	{"validate/internal/tally", "internal/extsort resourcesync", ""},
-	{"validate", "validate/finding validate/internal/tally atompmh resourcesync internal/extsort internal/nesting internal/xmlscan oaipmh", ""},
-	{"validate/validatetest", "validate validate/finding", ""},
+	{"validate", "validate/finding validate/opener validate/internal/tally atompmh resourcesync internal/extsort internal/nesting internal/xmlscan oaipmh", ""},
+	{"validate/validatetest", "validate validate/finding validate/opener", ""},
 	{"hub", "websub internal/fetch internal/trust", "golang.org/x/sync"},
 	{"hub/hubtest", "hub", "github.com/google/go-cmp"},
 	// roles

@@ -17,7 +17,7 @@ import (
 	"lockstep/catalog"
 	"lockstep/resourcesync"
 	"lockstep/source"
-	"lockstep/validate"
+	"lockstep/validate/opener"
 	"lockstep/validate/validatetest"
 )
 
@@ -90,7 +90,7 @@ func TestChannelAdvertised(t *testing.T) {
 			if !slices.ContainsFunc(entries, func(e resourcesync.Entry) bool { return e.Capability == resourcesync.ChangeList }) {
 				t.Error("RN-CH-02: no Change List")
 			}
-			validatetest.NoFindings(t, validate.Named(baseURL, opening(w.docs)), baseURL+"resourcesync/main/capabilitylist.xml")
+			validatetest.NoFindings(t, opener.Named(baseURL, opening(w.docs)), baseURL+"resourcesync/main/capabilitylist.xml")
 			if len(found) == 0 {
 				return nil
 			}

@@ -14,13 +14,13 @@ import (
 	"lockstep/blob"
 	"lockstep/resourcesync"
 	"lockstep/source"
-	"lockstep/validate"
+	"lockstep/validate/opener"
 	"lockstep/validate/validatetest"
 )
 
 // opener opens what is published, and the resources behind it.
-func (d *dumpWorld) opener() validate.Opener {
-	return validate.Named(baseURL, func(ctx context.Context, name string) (io.ReadCloser, error) {
+func (d *dumpWorld) opener() opener.Func {
+	return opener.Named(baseURL, func(ctx context.Context, name string) (io.ReadCloser, error) {
 		r, err := d.docs.Open(ctx, name)
 		if err == nil {
 			return r, nil

@@ -17,7 +17,7 @@ import (
 	"lockstep/memento"
 	"lockstep/resourcesync"
 	"lockstep/source"
-	"lockstep/validate"
+	"lockstep/validate/opener"
 	"lockstep/validate/validatetest"
 )
 
@@ -200,7 +200,7 @@ func TestLinksToVersions(t *testing.T) {
 	if got := w.links(listDocument, resourcesync.ResourceList)[baseURL+"a"]; !slices.Equal(got, want) {
 		t.Errorf("Resource List: %q, want %q", got, want)
 	}
-	validatetest.NoFindings(t, validate.Named(baseURL, opening(w.docs)), baseURL+"resourcesync/main/capabilitylist.xml")
+	validatetest.NoFindings(t, opener.Named(baseURL, opening(w.docs)), baseURL+"resourcesync/main/capabilitylist.xml")
 	// When no more are kept, lists are taken anew without them.
 	ending := *p.Versions
 	ending.Ending = true

@@ -5,6 +5,7 @@ import (
 
 	"lockstep/resourcesync"
 	"lockstep/validate/finding"
+	"lockstep/validate/opener"
 )
 
 // coreOf tells of which documents an archive is one.
@@ -84,7 +85,7 @@ func (s *set) archivedAt(archive *document, i int) error {
 	e, at, p := &archive.entries[i], archive.places[i], s.collector.In(archive.uri)
 	doc, err := s.document(e.Loc, nil)
 	switch {
-	case errors.Is(err, ErrUnseen):
+	case errors.Is(err, opener.ErrUnseen):
 		s.collector.Report.Unseen++
 		return nil
 	case isMissing(err):
@@ -145,7 +146,7 @@ func (s *set) archivedPackages(docs []*document) error {
 			err := r.open()
 			r.Close()
 			switch {
-			case errors.Is(err, ErrUnseen):
+			case errors.Is(err, opener.ErrUnseen):
 				s.collector.Report.Unseen++
 			case isMissing(err):
 				s.collector.In(d.uri).Errorf("RA-GEN-09", d.places[i], "%s: %v", e.Loc, err)
@@ -171,7 +172,7 @@ func (s *set) linksArchives(doc *document) error {
 	p := s.collector.In(doc.uri)
 	there, err := s.look(to)
 	switch {
-	case errors.Is(err, ErrUnseen):
+	case errors.Is(err, opener.ErrUnseen):
 		s.collector.Report.Unseen++
 	case isMissing(err):
 		p.Errorf("RA-ADV-03", "root", "the link archives leads to %s: %v", to, err)

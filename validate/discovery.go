@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"lockstep/validate/finding"
+	"lockstep/validate/opener"
 )
 
 // wellKnown checks that the Source Description is where everybody looks for it
@@ -22,7 +23,7 @@ func (w *walk) wellKnown(doc *document) error {
 	p := w.collector.In(doc.uri)
 	there, err := w.look(origin + wellKnownPath)
 	switch {
-	case errors.Is(err, ErrUnseen):
+	case errors.Is(err, opener.ErrUnseen):
 		w.collector.Report.Unseen++
 	case isMissing(err):
 		p.Warnf("RS-SD-09", "", "%s: %v", origin+wellKnownPath, err)
@@ -66,8 +67,8 @@ func (w *walk) robots() error {
 		}
 	}
 	for _, origin := range origins {
-		a, err := w.ask(Request{URI: origin + "/robots.txt"})
-		if errors.Is(err, ErrUnseen) || isMissing(err) {
+		a, err := w.ask(opener.Request{URI: origin + "/robots.txt"})
+		if errors.Is(err, opener.ErrUnseen) || isMissing(err) {
 			continue // none, or none for us: it is no duty
 		}
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"lockstep/resourcesync"
 	"lockstep/validate/finding"
+	"lockstep/validate/opener"
 )
 
 // wholeBytes is up to what size a package is read as a whole, to compare its
@@ -56,7 +57,7 @@ func (s *set) dumped(dump *document, i, share int) (ok bool, err error) {
 	defer r.Close()
 	err = r.open()
 	switch {
-	case errors.Is(err, ErrUnseen):
+	case errors.Is(err, opener.ErrUnseen):
 		s.collector.Report.Unseen++
 		return false, nil
 	case isMissing(err):
@@ -111,9 +112,9 @@ func (s *set) digest(p finding.Place, at string, e *resourcesync.Entry, r *remot
 
 // contents compares the copy of a manifest with the manifest.
 func (s *set) contents(p finding.Place, rule, at, uri string, manifest *document) error {
-	a, err := s.ask(Request{URI: uri, Document: true})
+	a, err := s.ask(opener.Request{URI: uri, Document: true})
 	switch {
-	case errors.Is(err, ErrUnseen):
+	case errors.Is(err, opener.ErrUnseen):
 		s.collector.Report.Unseen++
 		return nil
 	case isMissing(err):
@@ -176,7 +177,7 @@ func (r *remote) open() (err error) {
 }
 
 func (r *remote) begin() error {
-	a, err := r.ask(Request{URI: r.uri, Last: blockBytes - 1})
+	a, err := r.ask(opener.Request{URI: r.uri, Last: blockBytes - 1})
 	if err != nil {
 		return err
 	}
@@ -255,7 +256,7 @@ var errWhole = errors.New("it was changed, or is no longer given by parts")
 func (r *remote) fill(b *block, number int64) error {
 	first := number * blockBytes
 	want := min(blockBytes, r.size-first)
-	a, err := r.ask(Request{URI: r.uri, First: first, Last: first + want - 1})
+	a, err := r.ask(opener.Request{URI: r.uri, First: first, Last: first + want - 1})
 	if err != nil {
 		return err
 	}

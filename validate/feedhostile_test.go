@@ -16,6 +16,7 @@ import (
 
 	"lockstep/validate"
 	"lockstep/validate/finding"
+	"lockstep/validate/opener"
 )
 
 // feedOf writes a feed document: what is put in its head, and its entries as
@@ -40,20 +41,20 @@ const (
 
 // serving is an Opener for documents by their path; what begins with "error" is
 // none.
-func serving(docs func(path string) string) validate.Opener {
-	return func(_ context.Context, r validate.Request) (*validate.Answer, error) {
+func serving(docs func(path string) string) opener.Func {
+	return func(_ context.Context, r opener.Request) (*opener.Answer, error) {
 		text := docs(strings.TrimPrefix(r.URI, base))
 		switch {
 		case text == "unseen":
-			return nil, validate.ErrUnseen
+			return nil, opener.ErrUnseen
 		case strings.HasPrefix(text, "error"):
 			return nil, errors.New(text)
 		}
-		return &validate.Answer{Size: int64(len(text)), Body: io.NopCloser(strings.NewReader(text))}, nil
+		return &opener.Answer{Size: int64(len(text)), Body: io.NopCloser(strings.NewReader(text))}, nil
 	}
 }
 
-func findings(t *testing.T, open validate.Opener, start string, o validate.Options) (*finding.Report, []string) {
+func findings(t *testing.T, open opener.Func, start string, o validate.Options) (*finding.Report, []string) {
 	t.Helper()
 	o.TempDir, o.Settle = t.TempDir(), 1
 	r, err := validate.Source(t.Context(), open, base+start, o)
@@ -191,8 +192,8 @@ func TestEndlessFeed(t *testing.T) {
 func TestFeedXMLTypes(t *testing.T) {
 	t.Parallel()
 	for served, want := range map[string]string{"text/xml; charset=utf-8": "", "Application/XML": "", "text/plain": "AP-ACT-05"} {
-		open := func(_ context.Context, r validate.Request) (*validate.Answer, error) {
-			a := &validate.Answer{Body: io.NopCloser(strings.NewReader(feedOf("2024-05-01T00:00:00Z", "", `urn:x:1 2024-05-01T00:00:00Z <link type="application/xml" href="/r"/>`)))}
+		open := func(_ context.Context, r opener.Request) (*opener.Answer, error) {
+			a := &opener.Answer{Body: io.NopCloser(strings.NewReader(feedOf("2024-05-01T00:00:00Z", "", `urn:x:1 2024-05-01T00:00:00Z <link type="application/xml" href="/r"/>`)))}
 			if r.Resource {
 				a.Header = http.Header{"Content-Type": {served}, "Etag": {"x"}, "Last-Modified": {"x"}}
 			}
@@ -239,12 +240,12 @@ func TestLargeFeed(t *testing.T) {
 		entries = 3_000
 	}
 	begin := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
-	open := func(_ context.Context, r validate.Request) (*validate.Answer, error) {
+	open := func(_ context.Context, r opener.Request) (*opener.Answer, error) {
 		n := documents
 		if _, err := fmt.Sscanf(strings.TrimPrefix(r.URI, base), "a%d", &n); err != nil && !strings.HasSuffix(r.URI, "/f") {
-			return &validate.Answer{Header: http.Header{}, Body: io.NopCloser(strings.NewReader(""))}, nil
+			return &opener.Answer{Header: http.Header{}, Body: io.NopCloser(strings.NewReader(""))}, nil
 		}
-		return &validate.Answer{Body: generated(func(w io.Writer) {
+		return &opener.Answer{Body: generated(func(w io.Writer) {
 			last := begin.Add(time.Duration(n*entries-1) * time.Second)
 			fmt.Fprintf(w, `<feed xmlns="http://www.w3.org/2005/Atom" xmlns:fh="http://purl.org/syndication/history/1.0"><id>urn:x:f</id><title/><author><name/></author>`)
 			fmt.Fprintf(w, `<link rel="self" href="%s"/><updated>%s</updated>`, r.URI, last.Format(time.RFC3339))

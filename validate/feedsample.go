@@ -11,6 +11,7 @@ import (
 
 	"lockstep/validate/finding"
 	"lockstep/validate/internal/tally"
+	"lockstep/validate/opener"
 )
 
 // A followed entry is one whose alternate links are to be followed.
@@ -128,10 +129,10 @@ func (f *follower) link(e *followedEntry, l *feedLink, first bool) {
 	doubtful := func(rule, format string, args ...any) {
 		e.findings = append(e.findings, finding.Finding{Rule: rule, Level: finding.Error, Document: e.doc, Location: e.at, Message: l.href + ": " + fmt.Sprintf(format, args...)})
 	}
-	a, err := f.ask(Request{URI: l.href, Resource: true})
+	a, err := f.ask(opener.Request{URI: l.href, Resource: true})
 	if first {
 		f.mu.Lock()
-		if errors.Is(err, ErrUnseen) {
+		if errors.Is(err, opener.ErrUnseen) {
 			f.collector.Report.Unseen++
 		} else {
 			f.collector.Report.Links++
@@ -139,7 +140,7 @@ func (f *follower) link(e *followedEntry, l *feedLink, first bool) {
 		f.mu.Unlock()
 	}
 	switch {
-	case errors.Is(err, ErrUnseen), f.ctx.Err() != nil:
+	case errors.Is(err, opener.ErrUnseen), f.ctx.Err() != nil:
 		return
 	case err != nil:
 		doubtful("AP-ACT-06", "an alternate link of an active entry, but %v", err)

@@ -10,6 +10,7 @@ import (
 	"lockstep/atompmh"
 	"lockstep/validate/finding"
 	"lockstep/validate/internal/tally"
+	"lockstep/validate/opener"
 )
 
 // feedHeaders looks at how a feed document is served.
@@ -48,7 +49,7 @@ const otherTag = `"lockstep-none"`
 func (f *feedWalk) conditional(d *feedDoc) error {
 	p := f.collector.In(d.uri)
 	if d.etag != "" {
-		again, sent, err := f.askIf(Request{URI: d.uri, IfNoneMatch: d.etag})
+		again, sent, err := f.askIf(opener.Request{URI: d.uri, IfNoneMatch: d.etag})
 		if err != nil {
 			return err
 		}
@@ -59,7 +60,7 @@ func (f *feedWalk) conditional(d *feedDoc) error {
 	if d.modified == "" {
 		return nil
 	}
-	again, sent, err := f.askIf(Request{URI: d.uri, IfModifiedSince: d.modified})
+	again, sent, err := f.askIf(opener.Request{URI: d.uri, IfModifiedSince: d.modified})
 	if err != nil {
 		return err
 	}
@@ -69,7 +70,7 @@ func (f *feedWalk) conditional(d *feedDoc) error {
 	if d.etag == "" || sent {
 		return nil
 	}
-	if again, sent, err = f.askIf(Request{URI: d.uri, IfNoneMatch: otherTag, IfModifiedSince: d.modified}); err == nil && !sent && again == nil {
+	if again, sent, err = f.askIf(opener.Request{URI: d.uri, IfNoneMatch: otherTag, IfModifiedSince: d.modified}); err == nil && !sent && again == nil {
 		p.Errorf("AP-HTTP-02", "ETag", "asked for with another tag in If-None-Match, it was not sent: If-Modified-Since does not count then")
 	}
 	return err
@@ -78,13 +79,13 @@ func (f *feedWalk) conditional(d *feedDoc) error {
 // askIf asks for a document on a condition. It returns the headers, if it was
 // sent, and nil and false if it is as the condition says; what cannot be had now,
 // although it was before, is no answer.
-func (f *feedWalk) askIf(r Request) (h http.Header, sent bool, err error) {
+func (f *feedWalk) askIf(r opener.Request) (h http.Header, sent bool, err error) {
 	r.Document = true
 	a, err := f.ask(r)
 	switch {
-	case errors.Is(err, ErrNotModified):
+	case errors.Is(err, opener.ErrNotModified):
 		return nil, false, nil
-	case isMissing(err), errors.Is(err, ErrUnseen):
+	case isMissing(err), errors.Is(err, opener.ErrUnseen):
 		return http.Header{}, false, nil // who can be had once, and not twice, is told of elsewhere
 	case err != nil:
 		return nil, false, err
@@ -107,7 +108,7 @@ func (f *feedWalk) unchanged() error {
 			continue
 		}
 		if d.etag != "" {
-			if h, sent, err := f.askIf(Request{URI: d.uri, IfNoneMatch: d.etag}); err != nil || !sent || h.Get("ETag") == d.etag {
+			if h, sent, err := f.askIf(opener.Request{URI: d.uri, IfNoneMatch: d.etag}); err != nil || !sent || h.Get("ETag") == d.etag {
 				if err != nil {
 					return err
 				}
@@ -116,7 +117,7 @@ func (f *feedWalk) unchanged() error {
 		}
 		again, err := f.aside(d.uri)
 		switch {
-		case isMissing(err), errors.Is(err, ErrUnseen):
+		case isMissing(err), errors.Is(err, opener.ErrUnseen):
 		case err != nil:
 			return err
 		case again.whole && string(again.tells.Sum(nil)) != d.told:

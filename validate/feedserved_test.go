@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"lockstep/validate"
+	"lockstep/validate/opener"
 )
 
 // TestNamedFeed: where a feed is said to be, what is none breaks the rules of
@@ -42,13 +43,13 @@ func TestFeedCompressed(t *testing.T) {
 	_, _ = io.WriteString(z, feedOf("2024-05-01T00:00:00Z", "", "urn:x:1 2024-05-01T00:00:00Z "+gone)) // into memory
 	_ = z.Close()                                                                                      // likewise
 	asked := 0
-	open := func(context.Context, validate.Request) (*validate.Answer, error) {
+	open := func(context.Context, opener.Request) (*opener.Answer, error) {
 		asked++
 		h := http.Header{"Content-Type": {"application/atom+xml"}, "Etag": {`"1"`}, "Last-Modified": {"Wed, 01 May 2024 03:00:00 GMT"}}
 		if asked > 3 { // two looks what it is, and the feed
-			return nil, validate.ErrNotModified
+			return nil, opener.ErrNotModified
 		}
-		return &validate.Answer{Header: h, Size: -1, Body: io.NopCloser(bytes.NewReader(packed.Bytes()))}, nil
+		return &opener.Answer{Header: h, Size: -1, Body: io.NopCloser(bytes.NewReader(packed.Bytes()))}, nil
 	}
 	r, rules := findings(t, open, "f", validate.Options{})
 	if !slices.Equal(rules, []string{"AP-DOC-11", "AP-HTTP-02"}) || r.Entries != 1 {

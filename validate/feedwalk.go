@@ -11,6 +11,7 @@ import (
 	"lockstep/internal/nesting"
 	"lockstep/validate/finding"
 	"lockstep/validate/internal/tally"
+	"lockstep/validate/opener"
 )
 
 // A feedWalk is one reading of a logical feed: its subscription document, and
@@ -88,7 +89,7 @@ func (f *feedWalk) open(uri string) (*feedDoc, error) {
 	if f.opts.OnDocument != nil {
 		f.opts.OnDocument(uri)
 	}
-	a, err := f.ask(Request{URI: uri, Document: true})
+	a, err := f.ask(opener.Request{URI: uri, Document: true})
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +152,7 @@ func (f *feedWalk) fromCurrent(doc *feedDoc) (*feedDoc, error) {
 	p := f.collector.In(doc.uri)
 	current, err := f.open(doc.current)
 	switch {
-	case errors.Is(err, ErrUnseen):
+	case errors.Is(err, opener.ErrUnseen):
 		f.collector.Report.Unseen++
 	case isMissing(err):
 		p.Warnf("AP-TS-06", "", "the link current leads to %s: %v", doc.current, err)
@@ -196,7 +197,7 @@ func (f *feedWalk) follow() error {
 		older, err := f.open(d.prev)
 		f.broke = err != nil
 		switch {
-		case errors.Is(err, ErrUnseen):
+		case errors.Is(err, opener.ErrUnseen):
 			f.collector.Report.Unseen++
 			return nil
 		case errors.Is(err, fs.ErrNotExist):

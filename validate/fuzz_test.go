@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"lockstep/validate"
+	"lockstep/validate/opener"
 )
 
 // FuzzDocument: whatever a document is, there is a report, every finding is of
@@ -84,14 +85,14 @@ func FuzzFeed(f *testing.F) {
 	f.Add(s.file("pmh/feed.atom"), []byte(`<feed xmlns="http://www.w3.org/2005/Atom"><link rel="current" href="archive-1.atom"/></feed>`), []byte{0x1f, 0x8b})
 	f.Fuzz(func(t *testing.T, first, second, third []byte) {
 		asked := 0
-		open := func(_ context.Context, r validate.Request) (*validate.Answer, error) {
+		open := func(_ context.Context, r opener.Request) (*opener.Answer, error) {
 			if asked++; asked > 10_000 {
 				t.Fatal("asks for ever")
 			}
 			b := third
 			switch {
 			case r.IfNoneMatch != "" && len(first)%2 == 0:
-				return nil, validate.ErrNotModified
+				return nil, opener.ErrNotModified
 			case strings.HasSuffix(r.URI, "feed.atom"):
 				b = first
 			case strings.HasSuffix(r.URI, "archive-2.atom"):
@@ -99,7 +100,7 @@ func FuzzFeed(f *testing.F) {
 			case len(r.URI)%5 == 0:
 				return nil, fs.ErrNotExist
 			}
-			return &validate.Answer{Size: int64(len(b)), Header: http.Header{"Etag": {`"x"`}}, Body: io.NopCloser(bytes.NewReader(b))}, nil
+			return &opener.Answer{Size: int64(len(b)), Header: http.Header{"Etag": {`"x"`}}, Body: io.NopCloser(bytes.NewReader(b))}, nil
 		}
 		r, err := validate.Source(t.Context(), open, base+"pmh/feed.atom",
 			validate.Options{DocumentBytes: 1 << 20, Documents: 100, Sample: 5, Jobs: 1, Settle: 1})
@@ -116,14 +117,14 @@ func FuzzRepository(f *testing.F) {
 	f.Add(s.file("oai?verb=Identify"), s.file("oai?verb=ListRecords&metadataPrefix=oai_dc"), s.file("oai?verb=ListSets"))
 	f.Add(s.file("oai?verb=Identify"), s.file("oai?verb=ListRecords&resumptionToken=t2"), s.file("oai?verb=Lockstep"))
 	f.Fuzz(func(t *testing.T, identify, records, other []byte) {
-		open := func(_ context.Context, r validate.Request) (*validate.Answer, error) {
+		open := func(_ context.Context, r opener.Request) (*opener.Answer, error) {
 			b := other
 			if strings.Contains(r.URI, "verb=Identify") {
 				b = identify
 			} else if strings.Contains(r.URI, "Record") {
 				b = records
 			}
-			return &validate.Answer{Size: int64(len(b)), Body: io.NopCloser(bytes.NewReader(b))}, nil
+			return &opener.Answer{Size: int64(len(b)), Body: io.NopCloser(bytes.NewReader(b))}, nil
 		}
 		r, err := validate.Repository(t.Context(), open, base+"oai?set=x&metadataPrefix=%31", validate.Options{DocumentBytes: 1 << 20})
 		if err != nil && !errors.Is(err, validate.ErrNoSuch) {
@@ -143,7 +144,7 @@ func FuzzSource(f *testing.F) {
 	f.Add(s.file("rs/maps/changedump.xml"), s.file("rs/maps/changes-1.zip"), []byte{}, "")
 	f.Fuzz(func(t *testing.T, top, below, robots []byte, link string) {
 		asked := 0
-		open := func(_ context.Context, r validate.Request) (*validate.Answer, error) {
+		open := func(_ context.Context, r opener.Request) (*opener.Answer, error) {
 			if asked++; asked > 10_000 {
 				t.Fatal("asks for ever")
 			}
@@ -156,7 +157,7 @@ func FuzzSource(f *testing.F) {
 			case len(name)%5 == 0:
 				return nil, fs.ErrNotExist
 			}
-			a := &validate.Answer{Size: int64(len(b)), Header: http.Header{"Link": {link}, "Vary": {link}}}
+			a := &opener.Answer{Size: int64(len(b)), Header: http.Header{"Link": {link}, "Vary": {link}}}
 			if r.Ranged() {
 				a.Partial = true
 				b = b[min(r.First, a.Size):min(r.Last+1, a.Size)]

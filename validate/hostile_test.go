@@ -16,6 +16,7 @@ import (
 
 	"lockstep/validate"
 	"lockstep/validate/finding"
+	"lockstep/validate/opener"
 )
 
 const head = `<?xml version="1.0" encoding="UTF-8"?>
@@ -34,8 +35,8 @@ func generated(write func(w io.Writer)) io.ReadCloser {
 }
 
 // opened counts what is asked for.
-func opened(n *atomic.Int64, open func(name string) (io.ReadCloser, error)) validate.Opener {
-	return validate.Named(base, func(_ context.Context, name string) (io.ReadCloser, error) {
+func opened(n *atomic.Int64, open func(name string) (io.ReadCloser, error)) opener.Func {
+	return opener.Named(base, func(_ context.Context, name string) (io.ReadCloser, error) {
 		n.Add(1)
 		return open(name)
 	})
@@ -238,7 +239,7 @@ func TestCancel(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("gone home")
 	s := goodSite(t)
-	open := func(ctx context.Context, r validate.Request) (*validate.Answer, error) {
+	open := func(ctx context.Context, r opener.Request) (*opener.Answer, error) {
 		if strings.HasSuffix(r.URI, "changes-2.xml") {
 			cancel(gone)
 		}

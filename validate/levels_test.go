@@ -10,6 +10,7 @@ import (
 
 	"lockstep/validate"
 	"lockstep/validate/finding"
+	"lockstep/validate/opener"
 )
 
 // TestLegal: what no standard forbids is no error.
@@ -101,7 +102,7 @@ func TestReportedOnce(t *testing.T) {
 		"/2/cl.xml": strings.Replace(capability, "LIST", "moved.xml", 1),
 		"/list.xml": doc(`<rs:md capability="resourcelist" at="2024-05-01T02:00:00Z"/><url><loc>https://h.example/a</loc><changefreq>often</changefreq></url>`),
 	}
-	open := func(_ context.Context, r validate.Request) (*validate.Answer, error) {
+	open := func(_ context.Context, r opener.Request) (*opener.Answer, error) {
 		path := strings.TrimPrefix(r.URI, "https://h.example")
 		final := r.URI
 		if path == "/moved.xml" {
@@ -111,7 +112,7 @@ func TestReportedOnce(t *testing.T) {
 		if !ok {
 			return nil, fs.ErrNotExist
 		}
-		return &validate.Answer{URI: final, Size: int64(len(text)), Body: io.NopCloser(strings.NewReader(text))}, nil
+		return &opener.Answer{URI: final, Size: int64(len(text)), Body: io.NopCloser(strings.NewReader(text))}, nil
 	}
 	for _, starts := range [][]string{{"/sd.xml"}, {"/1/cl.xml", "/2/cl.xml"}, {"/sd.xml", "/2/cl.xml", "/sd.xml"}} {
 		var addresses []string

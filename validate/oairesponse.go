@@ -10,6 +10,7 @@ import (
 	"lockstep/internal/xmlscan"
 	"lockstep/oaipmh"
 	"lockstep/validate/finding"
+	"lockstep/validate/opener"
 )
 
 // oaiSpaces are the namespaces of responses that are told apart.
@@ -319,7 +320,7 @@ func checkResponse(v *visitor, src *source) error {
 
 // CheckResponseAt is CheckResponse for what is at uri.
 func checkResponseAt(v *visitor, uri string) error {
-	a, err := v.ask(Request{URI: uri, Document: true})
+	a, err := v.ask(opener.Request{URI: uri, Document: true})
 	if err != nil {
 		return err
 	}

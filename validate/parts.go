@@ -7,6 +7,7 @@ import (
 	"lockstep/internal/nesting"
 	"lockstep/resourcesync"
 	"lockstep/validate/finding"
+	"lockstep/validate/opener"
 )
 
 // parts reads the parts of an index and compares them with what the index says
@@ -29,7 +30,7 @@ func (s *set) parts(index *document) (docs []*document, sound bool, err error) {
 		done[e.Loc] = true
 		part, err := s.document(e.Loc, s.each)
 		switch {
-		case errors.Is(err, ErrUnseen):
+		case errors.Is(err, opener.ErrUnseen):
 			s.collector.Report.Unseen++
 			sound = false
 			continue

@@ -10,6 +10,7 @@ import (
 
 	"lockstep/oaipmh"
 	"lockstep/validate/finding"
+	"lockstep/validate/opener"
 )
 
 // A repository is an OAI-PMH repository being asked.
@@ -78,7 +79,7 @@ func (r *repository) ask(verb oaipmh.Verb, args ...string) (*oaiResponse, error)
 	if r.opts.OnDocument != nil {
 		r.opts.OnDocument(uri)
 	}
-	a, err := r.visitor.ask(Request{URI: uri, Document: true})
+	a, err := r.visitor.ask(opener.Request{URI: uri, Document: true})
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +159,7 @@ func (r *repository) visit() error {
 // itself.
 func (r *repository) told(err error, rule, what string) error {
 	switch {
-	case errors.Is(err, ErrUnseen):
+	case errors.Is(err, opener.ErrUnseen):
 		r.collector.Report.Unseen++
 	case isMissing(err):
 		r.collector.In(r.asked).Errorf(rule, "", "%s: %v", what, err)

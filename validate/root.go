@@ -8,6 +8,7 @@ import (
 	"lockstep/atompmh"
 	"lockstep/internal/xmlscan"
 	"lockstep/oaipmh"
+	"lockstep/validate/opener"
 )
 
 // maxHead caps what is read to see what a document is.
@@ -41,7 +42,7 @@ func rootOf(head []byte) string {
 
 // rootAt is rootOf for what is at uri; "" if that cannot be had.
 func (w *walk) rootAt(uri string) string {
-	a, err := w.ask(Request{URI: uri, Document: true})
+	a, err := w.ask(opener.Request{URI: uri, Document: true})
 	if err != nil {
 		return ""
 	}

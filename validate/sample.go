@@ -15,6 +15,7 @@ import (
 
 	"lockstep/resourcesync"
 	"lockstep/validate/finding"
+	"lockstep/validate/opener"
 )
 
 // A sampled resource is one whose bytes are to be compared with what is said of
@@ -171,7 +172,7 @@ func (s *set) again(uri string, each eachFunc) error {
 	for range maxAttempts {
 		doc, err := s.quiet(uri).document(uri, each)
 		switch {
-		case errors.Is(err, ErrUnseen):
+		case errors.Is(err, opener.ErrUnseen):
 			return nil
 		case err != nil && !isMissing(err):
 			return err
@@ -239,9 +240,9 @@ func (s *set) resource(one *sampled, mu *sync.Mutex) (doubts []finding.Finding) 
 	doubtful := func(rule, format string, args ...any) {
 		doubts = append(doubts, finding.Finding{Rule: rule, Level: finding.Error, Document: one.doc, Location: one.at, Message: e.Loc + ": " + fmt.Sprintf(format, args...)})
 	}
-	a, err := s.ask(Request{URI: e.Loc, Resource: true})
+	a, err := s.ask(opener.Request{URI: e.Loc, Resource: true})
 	switch {
-	case errors.Is(err, ErrUnseen):
+	case errors.Is(err, opener.ErrUnseen):
 		mu.Lock()
 		s.collector.Report.Unseen++
 		mu.Unlock()
@@ -290,7 +291,7 @@ func (s *set) resource(one *sampled, mu *sync.Mutex) (doubts []finding.Finding) 
 }
 
 // answered compares the headers of an answer with what is said of a resource.
-func (s *set) answered(one *sampled, a *Answer) {
+func (s *set) answered(one *sampled, a *opener.Answer) {
 	e, p := &one.entry, s.collector.In(one.entry.Loc)
 	validators(p, a.Header)
 	if t := a.Header.Get("Content-Type"); e.Type != "" && t != "" && !sameType(t, e.Type) {
@@ -316,7 +317,7 @@ func (s *set) answered(one *sampled, a *Answer) {
 }
 
 // coverage looks where Link headers of a resource lead (RS-DISC-04).
-func (s *set) coverage(p finding.Place, a *Answer) {
+func (s *set) coverage(p finding.Place, a *opener.Answer) {
 	targets := linkTargets(a.Header, "resourcesync", a.URI)
 	for _, to := range targets {
 		if to == s.uri || s.uri == "" {
@@ -327,7 +328,7 @@ func (s *set) coverage(p finding.Place, a *Answer) {
 		good, known := s.linked[to]
 		if !known {
 			doc, err := s.look(to)
-			good = errors.Is(err, ErrUnseen) || err == nil && doc.kind == finding.KindCapabilityList
+			good = errors.Is(err, opener.ErrUnseen) || err == nil && doc.kind == finding.KindCapabilityList
 			if len(s.linked) < maxLinked {
 				s.linked[to] = good
 			}

@@ -11,6 +11,7 @@ import (
 	"lockstep/resourcesync"
 	"lockstep/validate/finding"
 	"lockstep/validate/internal/tally"
+	"lockstep/validate/opener"
 )
 
 // maxAttempts is how often a set is read that changes while it is read.
@@ -141,7 +142,7 @@ func (s *set) checkUp(list *document) error {
 	p := s.collector.In(s.uri)
 	there, err := s.look(up)
 	switch {
-	case errors.Is(err, ErrUnseen):
+	case errors.Is(err, opener.ErrUnseen):
 		s.collector.Report.Unseen++
 	case isMissing(err):
 		p.Errorf("RS-CL-04", "", "the link up leads to %s: %v", up, err)
@@ -166,7 +167,7 @@ func (s *set) target(list *document, i int) error {
 	e, at, p := &list.entries[i], list.places[i], s.collector.In(list.uri)
 	doc, err := s.document(e.Loc, s.each)
 	switch {
-	case errors.Is(err, ErrUnseen):
+	case errors.Is(err, opener.ErrUnseen):
 		s.collector.Report.Unseen++
 		return nil
 	case isMissing(err):
@@ -278,7 +279,7 @@ func (w *walk) feeds(s *set) error {
 	for _, uri := range s.feedURIs[:min(len(s.feedURIs), maxFeeds)] {
 		err := checkFeed(w.visitor, uri)
 		switch {
-		case errors.Is(err, ErrUnseen):
+		case errors.Is(err, opener.ErrUnseen):
 			w.collector.Report.Unseen++
 		case isMissing(err):
 			w.collector.In(s.uri).Errorf("AP-GEN-03", "root", "the link to a feed leads to %s: %v", uri, err)

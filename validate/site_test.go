@@ -24,6 +24,7 @@ import (
 
 	"lockstep/validate"
 	"lockstep/validate/finding"
+	"lockstep/validate/opener"
 )
 
 const base = "https://lib.example.net/"
@@ -123,10 +124,10 @@ func (s *site) pack(prefix string) []byte {
 }
 
 // open is an Opener for the site.
-func (s *site) open(_ context.Context, r validate.Request) (*validate.Answer, error) {
+func (s *site) open(_ context.Context, r opener.Request) (*opener.Answer, error) {
 	name, ok := strings.CutPrefix(r.URI, base)
 	if !ok {
-		return nil, validate.ErrUnseen
+		return nil, opener.ErrUnseen
 	}
 	if strings.HasPrefix(name, "oai?") {
 		name, _ = url.QueryUnescape(name)
@@ -163,10 +164,10 @@ func (s *site) open(_ context.Context, r validate.Request) (*validate.Answer, er
 	wanted := r.IfNoneMatch == "" && (r.IfModifiedSince == "" || r.IfModifiedSince != h.Get("Last-Modified") || h.Get("X-Timeless") != "") ||
 		r.IfNoneMatch != "" && (r.IfNoneMatch != h.Get("Etag") || h.Get("X-Unconditional") != "")
 	if !wanted || r.IfModifiedSince != "" && h.Get("X-Tagless") != "" {
-		return nil, validate.ErrNotModified
+		return nil, opener.ErrNotModified
 	}
 	s.sent[name]++
-	a := &validate.Answer{Header: h, Size: int64(len(b))}
+	a := &opener.Answer{Header: h, Size: int64(len(b))}
 	if r.Ranged() {
 		a.Partial, b = true, b[r.First:min(r.Last+1, a.Size)]
 	}

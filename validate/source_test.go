@@ -17,6 +17,7 @@ import (
 
 	"lockstep/validate"
 	"lockstep/validate/finding"
+	"lockstep/validate/opener"
 	"lockstep/validate/validatetest"
 )
 
@@ -25,7 +26,7 @@ func TestReplacedWhileRead(t *testing.T) {
 	t.Parallel()
 	s := goodSite(t)
 	reads := 0
-	open := func(ctx context.Context, r validate.Request) (*validate.Answer, error) {
+	open := func(ctx context.Context, r opener.Request) (*opener.Answer, error) {
 		if strings.HasSuffix(r.URI, "resourcelist.xml") {
 			if reads++; reads == 1 { // the parts come next: they are of the next generation
 				old := s.file("rs/maps/resourcelist.xml")
@@ -36,7 +37,7 @@ func TestReplacedWhileRead(t *testing.T) {
 						delete(s.built, name)
 					}
 				}()
-				return &validate.Answer{Size: -1, Body: io.NopCloser(bytes.NewReader(old))}, nil
+				return &opener.Answer{Size: -1, Body: io.NopCloser(bytes.NewReader(old))}, nil
 			}
 		}
 		return s.open(ctx, r)
@@ -84,7 +85,7 @@ func TestChangedResource(t *testing.T) {
 			delete(s.built, "maps/2.txt")
 			var mu sync.Mutex
 			asked := 0
-			open := func(ctx context.Context, r validate.Request) (*validate.Answer, error) {
+			open := func(ctx context.Context, r opener.Request) (*opener.Answer, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				if strings.HasSuffix(r.URI, "changes-2.xml") {
@@ -123,12 +124,12 @@ func TestSample(t *testing.T) {
 	choose := func(seed uint64) string {
 		var mu sync.Mutex
 		var chosen []string
-		open := func(ctx context.Context, r validate.Request) (*validate.Answer, error) {
+		open := func(ctx context.Context, r opener.Request) (*opener.Answer, error) {
 			if r.Resource {
 				mu.Lock()
 				chosen = append(chosen, r.URI)
 				mu.Unlock()
-				return nil, validate.ErrUnseen
+				return nil, opener.ErrUnseen
 			}
 			if strings.HasSuffix(r.URI, "capabilitylist.xml") {
 				return nil, fs.ErrNotExist
@@ -183,27 +184,27 @@ func TestDir(t *testing.T) {
 	t.Parallel()
 	s := goodSite(t)
 	dir := s.write(t)
-	at, err := validate.DirBase(dir)
+	at, err := opener.DirBase(dir)
 	if err != nil || at != base {
 		t.Fatalf("DirBase = %q, %v, want %q", at, err, base)
 	}
-	r := validatetest.NoFindings(t, validate.Dir(at, dir), at+".well-known/resourcesync")
+	r := validatetest.NoFindings(t, opener.Dir(at, dir), at+".well-known/resourcesync")
 	if r.Documents != 24 || r.Packages != 2 || r.Resources != 8 || r.Unseen != 0 {
 		t.Errorf("%+v", *r)
 	}
 	if err := os.RemoveAll(filepath.Join(dir, "maps")); err != nil {
 		t.Fatal(err)
 	}
-	if r = validatetest.NoFindings(t, validate.Dir(at, dir), at+".well-known/resourcesync"); r.Unseen != 3 {
+	if r = validatetest.NoFindings(t, opener.Dir(at, dir), at+".well-known/resourcesync"); r.Unseen != 3 {
 		t.Errorf("%d unseen, want the three resources", r.Unseen)
 	}
-	if _, err := validate.DirBase(t.TempDir()); !errors.Is(err, validate.ErrBase) {
+	if _, err := opener.DirBase(t.TempDir()); !errors.Is(err, opener.ErrBase) {
 		t.Errorf("DirBase of an empty directory: %v", err)
 	}
 	if err := os.Remove(filepath.Join(dir, "rs", "maps", "list-2.xml")); err != nil {
 		t.Fatal(err)
 	}
-	bad, err := validate.Source(t.Context(), validate.Dir(at, dir), at+".well-known/resourcesync", validate.Options{})
+	bad, err := validate.Source(t.Context(), opener.Dir(at, dir), at+".well-known/resourcesync", validate.Options{})
 	if err != nil || len(bad.Findings) != 1 || bad.Findings[0].Rule != "RS-IDX-06" {
 		t.Errorf("without a part: %v, %v", bad.Findings, err)
 	}

@@ -17,7 +17,7 @@
 // and down to every part, manifest and package, compares what the documents of
 // a set say with each other, and a sample of resources with what they say.
 //
-// The package opens nothing by itself: an [Opener] brings what a URI leads to,
+// The package opens nothing by itself: an [opener.Func] brings what a URI leads to,
 // from the network, a directory, or memory.
 package validate
 
@@ -30,6 +30,7 @@ import (
 
 	"lockstep/validate/finding"
 	"lockstep/validate/internal/tally"
+	"lockstep/validate/opener"
 )
 
 // SampleAll as [Options.Sample] means every resource.
@@ -97,7 +98,7 @@ func (o Options) withDefaults() Options {
 }
 
 // newVisit returns what asks open for documents, with an empty Report.
-func newVisit(ctx context.Context, open Opener, o Options) *visitor {
+func newVisit(ctx context.Context, open opener.Func, o Options) *visitor {
 	o = o.withDefaults()
 	return newVisitor(ctx, finding.NewCollector(o.Seed, o.Strict, o.Advice, o.OnFinding), open, &settings{
 		Sample: o.Sample, Seed: o.Seed, Single: o.Single, Jobs: o.Jobs,
@@ -149,7 +150,7 @@ func Package(ctx context.Context, r io.ReaderAt, size int64, uri string, o Optio
 
 // Feed checks the logical feed one of whose documents is at address, as [Source]
 // does where it finds one; here it is a Finding if there is none.
-func Feed(ctx context.Context, open Opener, address string, o Options) (*finding.Report, error) {
+func Feed(ctx context.Context, open opener.Func, address string, o Options) (*finding.Report, error) {
 	v := newVisit(ctx, open, o)
 	err := checkFeed(v, address)
 	v.collector.Release()
@@ -163,7 +164,7 @@ func Feed(ctx context.Context, open Opener, address string, o Options) (*finding
 //
 // An error means that the run could not be finished, as that of [Source];
 // [ErrNoSuch] that there is nothing to look at.
-func Repository(ctx context.Context, open Opener, address string, o Options) (*finding.Report, error) {
+func Repository(ctx context.Context, open opener.Func, address string, o Options) (*finding.Report, error) {
 	v := newVisit(ctx, open, o)
 	err := checkRepository(v, address)
 	return v.collector.Report, err

@@ -11,6 +11,7 @@ import (
 
 	"lockstep/validate/finding"
 	"lockstep/validate/internal/tally"
+	"lockstep/validate/opener"
 )
 
 // SampleAll as [Settings.Sample] means every resource.
@@ -39,12 +40,12 @@ type visitor struct {
 	ctx       context.Context
 	flaky     *atomic.Bool // a connection broke off, or an address could not be reached
 
-	opn     Opener
+	opn     opener.Func
 	counted map[string]bool // documents, by URI
 }
 
 // NewVisitor returns a Visitor that asks open and reports to c.
-func newVisitor(ctx context.Context, c *finding.Collector, open Opener, o *settings) *visitor {
+func newVisitor(ctx context.Context, c *finding.Collector, open opener.Func, o *settings) *visitor {
 	return &visitor{collector: c, ctx: ctx, opts: o, opn: open, counted: make(map[string]bool), flaky: new(atomic.Bool)}
 }
 
@@ -64,7 +65,7 @@ func (v *visitor) room(uri string) error {
 }
 
 // Ask opens what r asks for.
-func (v *visitor) ask(r Request) (*Answer, error) {
+func (v *visitor) ask(r opener.Request) (*opener.Answer, error) {
 	if err := v.ctx.Err(); err != nil {
 		return nil, context.Cause(v.ctx)
 	}
@@ -84,10 +85,10 @@ func (v *visitor) broken(uri string, err error) error {
 	if v.ctx.Err() != nil {
 		return context.Cause(v.ctx)
 	}
-	if _, ok := errors.AsType[*tally.KeepError](err); ok || errors.Is(err, ErrUnseen) {
+	if _, ok := errors.AsType[*tally.KeepError](err); ok || errors.Is(err, opener.ErrUnseen) {
 		return err
 	}
-	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrNotModified) {
+	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, opener.ErrNotModified) {
 		v.flaky.Store(true)
 	}
 	return &missingError{uri, err}

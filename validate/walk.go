@@ -11,6 +11,7 @@ import (
 	"lockstep/resourcesync"
 	"lockstep/validate/finding"
 	"lockstep/validate/internal/tally"
+	"lockstep/validate/opener"
 )
 
 // wellKnownPath is where a Source Description is to be found (RS-DISC-02).
@@ -37,13 +38,13 @@ type walk struct {
 // An error means that the run could not be finished: nothing is at address, ctx
 // has ended, or what is to be compared could not be kept. The Report tells what
 // was found until then. All else is a Finding.
-func Source(ctx context.Context, open Opener, address string, o Options) (*finding.Report, error) {
+func Source(ctx context.Context, open opener.Func, address string, o Options) (*finding.Report, error) {
 	return Sources(ctx, open, []string{address}, o)
 }
 
 // Sources is [Source] for several addresses, in one run: a document that is
 // reached from several of them is counted, and reported, once.
-func Sources(ctx context.Context, open Opener, addresses []string, o Options) (*finding.Report, error) {
+func Sources(ctx context.Context, open opener.Func, addresses []string, o Options) (*finding.Report, error) {
 	v := newVisit(ctx, open, o)
 	c, w := v.collector, newWalk(v)
 	var err error
@@ -117,7 +118,7 @@ func (w *walk) fromPart(doc *document, up string) error {
 	p := w.collector.In(doc.uri)
 	above, err := w.look(up)
 	switch {
-	case errors.Is(err, ErrUnseen):
+	case errors.Is(err, opener.ErrUnseen):
 		w.collector.Report.Unseen++
 	case isMissing(err):
 		p.Errorf(lacksUp[doc.kind], "", "the link up leads to %s: %v", up, err)
@@ -139,7 +140,7 @@ func (w *walk) fromBelow(list *document) error {
 		above, err := w.document(up, nil)
 		p := w.collector.In(list.uri)
 		switch {
-		case errors.Is(err, ErrUnseen):
+		case errors.Is(err, opener.ErrUnseen):
 			w.collector.Report.Unseen++
 		case isMissing(err):
 			p.Errorf("RS-CL-04", "", "the link up leads to %s: %v", up, err)
@@ -176,7 +177,7 @@ func (w *walk) descriptions(index *document) error {
 		e, p := &index.entries[i], w.collector.In(index.uri)
 		doc, err := w.document(e.Loc, nil)
 		switch {
-		case errors.Is(err, ErrUnseen):
+		case errors.Is(err, opener.ErrUnseen):
 			w.collector.Report.Unseen++
 		case isMissing(err):
 			p.Errorf("RS-IDX-06", index.places[i], "%s: %v", e.Loc, err)
@@ -210,7 +211,7 @@ func (w *walk) description(doc *document) error {
 		done[e.Loc] = true
 		list, err := w.look(e.Loc)
 		switch {
-		case errors.Is(err, ErrUnseen):
+		case errors.Is(err, opener.ErrUnseen):
 			w.collector.Report.Unseen++
 			continue
 		case isMissing(err):
@@ -239,7 +240,7 @@ func (w *walk) document(uri string, each eachFunc) (*document, error) {
 	if w.opts.OnDocument != nil {
 		w.opts.OnDocument(uri)
 	}
-	a, err := w.ask(Request{URI: uri, Document: true})
+	a, err := w.ask(opener.Request{URI: uri, Document: true})
 	if err != nil {
 		return nil, err
 	}

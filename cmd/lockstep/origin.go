@@ -33,9 +33,9 @@ type origin interface {
 	Watch(ctx context.Context, onChange func(intake.Report)) error
 }
 
-// An opener is an origin whose resources are files on this machine, so that we
+// A fileOpener is an origin whose resources are files on this machine, so that we
 // can serve them.
-type opener interface {
+type fileOpener interface {
 	// Open opens the resource at the path rel below the set's URI; it fails with
 	// fs.ErrNotExist if that is none.
 	Open(rel string) (*os.File, fs.FileInfo, error)

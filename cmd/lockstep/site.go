@@ -204,7 +204,7 @@ func (s *site) Close() {
 // resource.
 func (s *site) open(rel string) (*os.File, fs.FileInfo, error) {
 	for _, set := range s.sets {
-		files, ok := set.origin.(opener)
+		files, ok := set.origin.(fileOpener)
 		if !ok || set.source.Elsewhere {
 			continue
 		}
@@ -221,7 +221,7 @@ func (s *site) open(rel string) (*os.File, fs.FileInfo, error) {
 // mark tells the state of the file that open opens.
 func (s *site) mark(rel string) (string, error) {
 	for _, set := range s.sets {
-		files, ok := set.origin.(opener)
+		files, ok := set.origin.(fileOpener)
 		if !ok || set.source.Elsewhere {
 			continue
 		}

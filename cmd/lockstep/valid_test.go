@@ -10,6 +10,7 @@ import (
 	"lockstep/discover"
 	"lockstep/validate"
 	"lockstep/validate/finding"
+	"lockstep/validate/opener"
 )
 
 // validDirs checks every directory below dir that holds a Source Description:
@@ -25,12 +26,12 @@ func validDirs(t testing.TB, dir string) {
 		if _, err := os.Stat(filepath.Join(path, filepath.FromSlash(strings.TrimPrefix(discover.WellKnown, "/")))); err != nil {
 			return nil
 		}
-		base, err := validate.DirBase(path)
+		base, err := opener.DirBase(path)
 		if err != nil {
 			return nil // a mirror, or what a script has made of it
 		}
 		base = strings.TrimSuffix(base, "/")
-		r, err := validate.Source(t.Context(), validate.Dir(base, path), base+discover.WellKnown, validate.Options{Advice: true, TempDir: t.TempDir()})
+		r, err := validate.Source(t.Context(), opener.Dir(base, path), base+discover.WellKnown, validate.Options{Advice: true, TempDir: t.TempDir()})
 		if err != nil {
 			t.Errorf("validate %s: %v", path, err)
 		}

@@ -23,6 +23,7 @@ import (
 	"lockstep/internal/fetch"
 	"lockstep/validate"
 	"lockstep/validate/finding"
+	"lockstep/validate/opener"
 )
 
 // errFindings reports that documents break rules.
@@ -237,13 +238,13 @@ func validateDir(ctx context.Context, o *validateOptions, vo validate.Options, d
 	base := o.baseURL
 	if base == "" {
 		var err error
-		if base, err = validate.DirBase(dir); err != nil {
+		if base, err = opener.DirBase(dir); err != nil {
 			return nil, term.WithHint(err, "name the documents in it, or say by --base-url at which URL the directory is served")
 		}
 	}
 	base = strings.TrimSuffix(base, "/")
 	vo.Settle = time.Nanosecond // files do not tell later what they do not tell now
-	return validate.Source(ctx, validate.Dir(base, dir), base+discover.WellKnown, vo)
+	return validate.Source(ctx, opener.Dir(base, dir), base+discover.WellKnown, vo)
 }
 
 // validateFile checks a document or a package in a file.

@@ -11,7 +11,7 @@ import (
 
 	"lockstep/discover"
 	"lockstep/internal/fetch"
-	"lockstep/validate"
+	"lockstep/validate/opener"
 )
 
 // A start is where a validation begins.
@@ -23,7 +23,7 @@ type start struct {
 // startsOf returns where to begin for an address: there, if it is a document and,
 // unless that is looked at alone, no answer of a repository, or at what can be
 // found from it.
-func startsOf(ctx context.Context, client *fetch.Client, open validate.Opener, address string, alone bool) ([]start, error) {
+func startsOf(ctx context.Context, client *fetch.Client, open opener.Func, address string, alone bool) ([]start, error) {
 	home := discover.Home(address)
 	kind, _ := discover.Prefix(address)
 	if home != nil && home.Scheme != "" && kind != discover.OAIPMH {
@@ -72,8 +72,8 @@ func startsOf(ctx context.Context, client *fetch.Client, open validate.Opener, a
 
 // headOf returns how what is at uri begins, in lower case and without bytes that
 // only say how characters are written; nothing, if it cannot be had.
-func headOf(ctx context.Context, open validate.Opener, uri string) []byte {
-	a, err := open(ctx, validate.Request{URI: uri, Document: true})
+func headOf(ctx context.Context, open opener.Func, uri string) []byte {
+	a, err := open(ctx, opener.Request{URI: uri, Document: true})
 	if err != nil {
 		return nil
 	}
@@ -94,8 +94,8 @@ func looksLikeXML(head []byte) bool {
 }
 
 // openerOf opens what URIs lead to over the network.
-func openerOf(client *fetch.Client) validate.Opener {
-	return func(ctx context.Context, r validate.Request) (*validate.Answer, error) {
+func openerOf(client *fetch.Client) opener.Func {
+	return func(ctx context.Context, r opener.Request) (*opener.Answer, error) {
 		q := fetch.Request{URI: r.URI, Document: r.Document, AcceptGzip: r.Document, RangeFrom: r.First, RangeTo: r.Last, IfNoneMatch: r.IfNoneMatch, IfModifiedSince: r.IfModifiedSince}
 		if !r.Document {
 			q.Header = http.Header{"Accept-Encoding": {"identity"}}
@@ -113,9 +113,9 @@ func openerOf(client *fetch.Client) validate.Opener {
 		}
 		if resp.Status == http.StatusNotModified {
 			_ = resp.Body.Close() // empty
-			return nil, validate.ErrNotModified
+			return nil, opener.ErrNotModified
 		}
-		a := &validate.Answer{URI: resp.URI, Header: resp.Header, Size: resp.Length, Body: resp.Body}
+		a := &opener.Answer{URI: resp.URI, Header: resp.Header, Size: resp.Length, Body: resp.Body}
 		if resp.Status == http.StatusPartialContent {
 			a.Partial, a.Size = true, resp.Range.Total
 		}

@@ -12,6 +12,7 @@ import (
 
 	"lockstep/validate"
 	"lockstep/validate/finding"
+	"lockstep/validate/opener"
 )
 
 // settle is how long a Source in a test may take to tell of a change.
@@ -19,9 +20,9 @@ const settle = 100 * time.Millisecond
 
 // NoFindings checks the Source one of whose documents is at address, with all
 // its packages and resources, and fails t for each finding, warnings included.
-// For documents in memory see [validate.Named], for files [validate.Dir], for a
+// For documents in memory see [opener.Named], for files [opener.Dir], for a
 // server [HTTP].
-func NoFindings(t testing.TB, open validate.Opener, address string) *finding.Report {
+func NoFindings(t testing.TB, open opener.Func, address string) *finding.Report {
 	t.Helper()
 	r, err := validate.Source(t.Context(), open, address, validate.Options{Advice: true, Sample: validate.SampleAll, Settle: settle, TempDir: t.TempDir()})
 	if err != nil {
@@ -34,8 +35,8 @@ func NoFindings(t testing.TB, open validate.Opener, address string) *finding.Rep
 }
 
 // HTTP returns an Opener that asks c, such as the client of a test server.
-func HTTP(c *http.Client) validate.Opener {
-	return func(ctx context.Context, r validate.Request) (*validate.Answer, error) {
+func HTTP(c *http.Client) opener.Func {
+	return func(ctx context.Context, r opener.Request) (*opener.Answer, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.URI, nil)
 		if err != nil {
 			return nil, err
@@ -50,7 +51,7 @@ func HTTP(c *http.Client) validate.Opener {
 		if err != nil {
 			return nil, err
 		}
-		a := &validate.Answer{URI: resp.Request.URL.String(), Header: resp.Header, Size: resp.ContentLength, Body: resp.Body}
+		a := &opener.Answer{URI: resp.Request.URL.String(), Header: resp.Header, Size: resp.ContentLength, Body: resp.Body}
 		switch resp.StatusCode {
 		case http.StatusOK:
 			return a, nil

@@ -1,4 +1,7 @@
-package validate
+// Package opener has the functions through which a validation reads documents
+// and resources: from a directory, from names in any store, or, written by the
+// caller, from the network.
+package opener
 
 import (
 	"context"
@@ -17,16 +20,16 @@ import (
 	"lockstep/validate/finding"
 )
 
-// A Request asks an [Opener] for what is at a URI.
+// A Request asks a [Func] for what is at a URI.
 type Request struct {
 	URI      string
-	Document bool  // for reading as a document: may come compressed for the way if the Opener undoes that
-	Resource bool  // one that is listed: it may well be kept where documents are not
+	Document bool  // to be read as a document: a content coding is allowed if the Func decodes it
+	Resource bool  // a listed resource, which may be stored elsewhere than the documents
 	First    int64 // with Last: only these bytes
 	Last     int64 // of the last byte; 0: all there is, if First is 0
 
-	// Only what has another entity tag is wanted, or, where no tag is given, what
-	// has changed since that time, which is written as in Last-Modified.
+	// The answer is wanted only if its entity tag is another one or, where no tag
+	// is given, if it has changed since that time, written as in Last-Modified.
 	IfNoneMatch, IfModifiedSince string
 }
 
@@ -42,25 +45,24 @@ type Answer struct {
 	Body    io.ReadCloser
 }
 
-// An Opener opens what r asks for. It may be called concurrently. It fails with
-// an error that is fs.ErrNotExist if it is known that nothing is there,
-// [ErrUnseen] if that cannot be known from here, and [ErrNotModified] if what is
-// there is what the request does not want. It may answer a request for a part with the
-// whole.
-type Opener func(ctx context.Context, r Request) (*Answer, error)
+// A Func opens what r asks for. It may be called concurrently. Its error is
+// fs.ErrNotExist if nothing is there, [ErrUnseen] if that cannot be determined
+// from here, and [ErrNotModified] if the conditions of the request are not met.
+// It may answer a request for a part with the whole.
+type Func func(ctx context.Context, r Request) (*Answer, error)
 
-// ErrUnseen reports an address an Opener cannot look at: no fault of the Source.
+// ErrUnseen reports an address that a Func cannot read: no fault of the Source.
 var ErrUnseen = errors.New("cannot be looked at from here")
 
-// ErrNotModified reports what is as the request said.
+// ErrNotModified reports what has not changed as the request demands.
 var ErrNotModified = errors.New("not modified")
 
-// Named returns an Opener for what lies below the URL base, by its name: the
+// Named returns a Func for what lies below the URL base, by its name: the
 // rest of the path, decoded, such as "resourcesync/main/resourcelist.xml". What
 // lies elsewhere is unseen, and so are resources that are not there: a Source
 // need not keep them beside its documents. If what open returns is an io.Seeker,
 // packages are read by parts.
-func Named(base string, open func(ctx context.Context, name string) (io.ReadCloser, error)) Opener {
+func Named(base string, open func(ctx context.Context, name string) (io.ReadCloser, error)) Func {
 	base = strings.TrimSuffix(base, "/") + "/"
 	return func(ctx context.Context, r Request) (*Answer, error) {
 		name, ok := nameBelow(base, r.URI)
@@ -119,9 +121,9 @@ func answerOf(body io.ReadCloser, r *Request) (*Answer, error) {
 	return a, nil
 }
 
-// Dir returns an Opener for the files in a directory that a web server serves
+// Dir returns a Func for the files in a directory that a web server serves
 // below base.
-func Dir(base, dir string) Opener {
+func Dir(base, dir string) Func {
 	return Named(base, func(_ context.Context, name string) (io.ReadCloser, error) {
 		f, err := os.OpenInRoot(dir, filepath.FromSlash(name))
 		if err != nil {
@@ -135,7 +137,7 @@ func Dir(base, dir string) Opener {
 	})
 }
 
-// ErrBase reports a directory of which it cannot be told where it is served.
+// ErrBase reports a directory whose documents do not show where it is served.
 var ErrBase = errors.New("cannot tell the URL it is served at")
 
 // description is where a Source Description is, below its server (RS-DISC-02).
