@@ -63,7 +63,7 @@ func (f *feedWalk) newFollower() *follower {
 func (f *follower) offer(r *tally.Record) {
 	switch {
 	case f.work == nil || r.Length < 0:
-	case f.opts.Sample == SampleAll:
+	case f.opts.Sample == sampleAll:
 		f.send(r)
 	case len(f.chosen) < f.want:
 		f.seen++

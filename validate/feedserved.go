@@ -98,7 +98,7 @@ func (f *feedWalk) askIf(r opener.Request) (h http.Header, sent bool, err error)
 // what was archived stays as it was.
 func (f *feedWalk) unchanged() error {
 	archives := slices.Clone(f.chain[1:])
-	if len(archives) > f.opts.Sample && f.opts.Sample != SampleAll {
+	if len(archives) > f.opts.Sample && f.opts.Sample != sampleAll {
 		rnd := rand.New(rand.NewPCG(f.opts.Seed, uint64(len(archives))))
 		rnd.Shuffle(len(archives), func(i, j int) { archives[i], archives[j] = archives[j], archives[i] })
 		archives = archives[:f.opts.Sample]

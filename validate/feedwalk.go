@@ -98,7 +98,7 @@ func (f *feedWalk) open(uri string) (*feedDoc, error) {
 	if head, _ := body.Peek(2); a.Header != nil && bytes.Equal(head, []byte{0x1f, 0x8b}) {
 		f.collector.In(uri).Errorf("AP-DOC-11", "Content-Encoding", "compressed, which the header does not say: most readers see no XML")
 	}
-	doc, err := f.read(&source{body, uri, a.URI, a.Header})
+	doc, err := f.read(&source{Reader: body, uri: uri, final: a.URI, header: a.Header})
 	if err != nil {
 		return nil, f.broken(uri, err)
 	}

@@ -325,7 +325,7 @@ func checkResponseAt(v *visitor, uri string) error {
 		return err
 	}
 	defer a.Body.Close() // read as far as it is of use
-	if err := checkResponse(v, &source{a.Body, uri, a.URI, a.Header}); err != nil {
+	if err := checkResponse(v, sourceOf(uri, a)); err != nil {
 		return v.broken(uri, err)
 	}
 	return nil

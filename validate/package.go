@@ -240,7 +240,7 @@ func (f *packageFile) entry(doc *document, at func() string, e *resourcesync.Ent
 	}
 	f.seen++
 	switch {
-	case f.bitstreams == SampleAll && len(f.drawn) < 2*resourcesync.MaxEntries, len(f.drawn) < f.bitstreams:
+	case f.bitstreams == sampleAll && len(f.drawn) < 2*resourcesync.MaxEntries, len(f.drawn) < f.bitstreams:
 		f.drawn = append(f.drawn, drawn{*e, at(), file})
 	case f.bitstreams > 0:
 		if i := f.rnd.IntN(f.seen); i < len(f.drawn) {

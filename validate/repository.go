@@ -90,7 +90,7 @@ func (r *repository) ask(verb oaipmh.Verb, args ...string) (*oaiResponse, error)
 			p.Errorf("OAI-XML-02", "Content-Type", "served as %q, not as text/xml", t)
 		}
 	}
-	resp, err := readResponse(r.visitor, &source{a.Body, uri, a.URI, a.Header}, r.form)
+	resp, err := readResponse(r.visitor, sourceOf(uri, a), r.form)
 	if err != nil {
 		return nil, r.broken(uri, err)
 	}

@@ -35,9 +35,6 @@ type sampler struct {
 	chosen []sampled
 }
 
-// maxSample caps a sample: it is held in memory.
-const maxSample = 100_000
-
 func (s *sampler) begin(o *settings, set string) {
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, set) // never fails
@@ -68,9 +65,6 @@ type doubt struct {
 	findings []finding.Finding
 	told     resourcesync.Datetime // of the last change that was known of when it was looked at; zero: none
 }
-
-// maxDoubts caps the doubts that are kept until the Change List was asked.
-const maxDoubts = 10_000
 
 // sample compares resources with what is said of them. What does not agree is
 // looked up in the Change List, once now and once a little later: a resource may
@@ -149,7 +143,7 @@ func (s *set) feed(work chan<- sampled) error {
 		case <-s.ctx.Done():
 		}
 	}
-	if s.opts.Sample != SampleAll {
+	if s.opts.Sample != sampleAll {
 		for _, one := range s.sampler.chosen {
 			send(one)
 		}

@@ -14,9 +14,6 @@ import (
 	"lockstep/validate/opener"
 )
 
-// maxAttempts is how often a set is read that changes while it is read.
-const maxAttempts = 3
-
 // A set is one Capability List and what stands below it.
 type set struct {
 	*walk

@@ -14,8 +14,17 @@ import (
 	"lockstep/validate/opener"
 )
 
-// SampleAll as [Settings.Sample] means every resource.
-const sampleAll = -1
+const (
+	// SampleAll as [Settings.Sample] means every resource.
+	sampleAll = -1
+	// MaxSample caps a sample: it is held in memory.
+	maxSample = 100_000
+	// MaxDoubts caps the findings about a sample that are held in memory until
+	// newer documents confirm them.
+	maxDoubts = 10_000
+	// MaxAttempts is how often documents are read that change meanwhile.
+	maxAttempts = 3
+)
 
 // Settings are the limits of a run and what it looks at. All are set.
 type settings struct {

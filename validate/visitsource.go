@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+
+	"lockstep/validate/opener"
 )
 
 // A Source is a document about to be read.
@@ -17,6 +19,11 @@ type source struct {
 	uri    string // by which it goes
 	final  string // against which what it says is resolved
 	header http.Header
+}
+
+// SourceOf returns the document in a, which was asked for by uri.
+func sourceOf(uri string, a *opener.Answer) *source {
+	return &source{Reader: a.Body, uri: uri, final: a.URI, header: a.Header}
 }
 
 // Why a document cannot be read as XML.

@@ -246,7 +246,7 @@ func (w *walk) document(uri string, each eachFunc) (*document, error) {
 	}
 	defer a.Body.Close() // read as far as it is of use
 	w.collector.Alias(uri, a.URI)
-	doc, err := w.read(&source{a.Body, uri, a.URI, a.Header}, each)
+	doc, err := w.read(sourceOf(uri, a), each)
 	if err != nil {
 		return nil, w.broken(uri, err)
 	}
