@@ -5,6 +5,7 @@ import (
 
 	"lockstep/resourcesync"
 	"lockstep/validate/finding"
+	"lockstep/validate/internal/visit"
 	"lockstep/validate/opener"
 )
 
@@ -58,7 +59,7 @@ func (s *set) archive(docs []*document) error {
 	var last *resourcesync.Entry
 	for k, doc := range docs {
 		for i := range doc.entries {
-			e, p := &doc.entries[i], s.collector.In(doc.uri)
+			e, p := &doc.entries[i], s.Collector.In(doc.uri)
 			if done[e.Loc] {
 				if k > 0 {
 					p.Advisef("RA-DOC-09", doc.places[i], "%s stands in another part, too", e.Loc)
@@ -82,13 +83,13 @@ func (s *set) archive(docs []*document) error {
 
 // archivedAt checks the document that entry i of an archive names.
 func (s *set) archivedAt(archive *document, i int) error {
-	e, at, p := &archive.entries[i], archive.places[i], s.collector.In(archive.uri)
+	e, at, p := &archive.entries[i], archive.places[i], s.Collector.In(archive.uri)
 	doc, err := s.document(e.Loc, nil)
 	switch {
 	case errors.Is(err, opener.ErrUnseen):
-		s.collector.Report.Unseen++
+		s.Collector.Report.Unseen++
 		return nil
-	case isMissing(err):
+	case visit.IsMissing(err):
 		p.Errorf("RA-GEN-09", at, "%s: %v", e.Loc, err)
 		return nil
 	case err != nil:
@@ -101,10 +102,10 @@ func (s *set) archivedAt(archive *document, i int) error {
 	}
 	s.archivedTimes(p, at, e, &doc.header)
 	if s.upElsewhere(doc) {
-		s.collector.In(doc.uri).Errorf(lacksUp[doc.kind], "", "the link up leads to %s, not to the Capability List", doc.header.Link(resourcesync.RelUp))
+		s.Collector.In(doc.uri).Errorf(lacksUp[doc.kind], "", "the link up leads to %s, not to the Capability List", doc.header.Link(resourcesync.RelUp))
 	}
 	if doc.header.Link(resourcesync.RelArchives) == "" {
-		s.collector.In(doc.uri).Advisef("RA-GEN-12", "", "an archived document without a link archives")
+		s.Collector.In(doc.uri).Advisef("RA-GEN-12", "", "an archived document without a link archives")
 	}
 	docs := []*document{doc}
 	if doc.kind&finding.Indexes != 0 {
@@ -147,9 +148,9 @@ func (s *set) archivedPackages(docs []*document) error {
 			r.Close()
 			switch {
 			case errors.Is(err, opener.ErrUnseen):
-				s.collector.Report.Unseen++
-			case isMissing(err):
-				s.collector.In(d.uri).Errorf("RA-GEN-09", d.places[i], "%s: %v", e.Loc, err)
+				s.Collector.Report.Unseen++
+			case visit.IsMissing(err):
+				s.Collector.In(d.uri).Errorf("RA-GEN-09", d.places[i], "%s: %v", e.Loc, err)
 			case err != nil:
 				return err
 			}
@@ -169,12 +170,12 @@ func (s *set) linksArchives(doc *document) error {
 		s.archiveLinks = make(map[string]bool)
 	}
 	s.archiveLinks[to] = true
-	p := s.collector.In(doc.uri)
+	p := s.Collector.In(doc.uri)
 	there, err := s.look(to)
 	switch {
 	case errors.Is(err, opener.ErrUnseen):
-		s.collector.Report.Unseen++
-	case isMissing(err):
+		s.Collector.Report.Unseen++
+	case visit.IsMissing(err):
 		p.Errorf("RA-ADV-03", "root", "the link archives leads to %s: %v", to, err)
 	case err != nil:
 		return err

@@ -5,6 +5,7 @@ import (
 
 	"lockstep/resourcesync"
 	"lockstep/validate/finding"
+	"lockstep/validate/internal/visit"
 )
 
 // A checker looks at a document, entry by entry, for what the Reader has no
@@ -183,7 +184,7 @@ func (c *checker) dumped(e *resourcesync.Entry) {
 	switch {
 	case c.lacks("type", e.Type == ""):
 		c.Warnf(advised, c.at(), "a package without type")
-	case e.Type != "" && baseType(e.Type) != "application/zip":
+	case e.Type != "" && visit.BaseType(e.Type) != "application/zip":
 		c.Warnf("RS-RD-05", c.at(), "a package of type %s", e.Type)
 	}
 	if c.lacks("length", !e.HasLength) {

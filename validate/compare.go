@@ -61,11 +61,11 @@ type facts struct {
 // compare looks at what is said of each resource in all documents of a set.
 func (w *walk) compare(t *tally.Tally, f *facts) error {
 	g := &group{walk: w, tally: t, facts: f}
-	err := t.Each(w.ctx, func(r *tally.Record) error {
+	err := t.Each(w.Ctx, func(r *tally.Record) error {
 		if g.any && r.Key != g.key {
 			g.finish()
-			if w.ctx.Err() != nil {
-				return w.ctx.Err()
+			if w.Ctx.Err() != nil {
+				return w.Ctx.Err()
 			}
 		}
 		g.add(r)
@@ -138,7 +138,7 @@ func (g *group) where(r *tally.Record) string {
 }
 
 func (g *group) find(r *tally.Record, rule, format string, args ...any) {
-	g.collector.In(g.tally.Document(r)).Add(rule, levelOfComparison(rule), r.Location(), fmt.Sprintf(format, args...))
+	g.Collector.In(g.tally.Document(r)).Add(rule, levelOfComparison(rule), r.Location(), fmt.Sprintf(format, args...))
 }
 
 // finish compares what is said of the resource, and begins anew.

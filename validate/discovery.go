@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"lockstep/validate/finding"
+	"lockstep/validate/internal/visit"
 	"lockstep/validate/opener"
 )
 
@@ -20,12 +21,12 @@ func (w *walk) wellKnown(doc *document) error {
 	if origin == "" || path == wellKnownPath {
 		return nil
 	}
-	p := w.collector.In(doc.uri)
+	p := w.Collector.In(doc.uri)
 	there, err := w.look(origin + wellKnownPath)
 	switch {
 	case errors.Is(err, opener.ErrUnseen):
-		w.collector.Report.Unseen++
-	case isMissing(err):
+		w.Collector.Report.Unseen++
+	case visit.IsMissing(err):
 		p.Warnf("RS-SD-09", "", "%s: %v", origin+wellKnownPath, err)
 	case err != nil:
 		return err
@@ -67,8 +68,8 @@ func (w *walk) robots() error {
 		}
 	}
 	for _, origin := range origins {
-		a, err := w.ask(opener.Request{URI: origin + "/robots.txt"})
-		if errors.Is(err, opener.ErrUnseen) || isMissing(err) {
+		a, err := w.Ask(opener.Request{URI: origin + "/robots.txt"})
+		if errors.Is(err, opener.ErrUnseen) || visit.IsMissing(err) {
 			continue // none, or none for us: it is no duty
 		}
 		if err != nil {
@@ -85,7 +86,7 @@ func (w *walk) robots() error {
 
 // sitemaps checks the lines of a robots.txt that name Sitemaps.
 func (w *walk) sitemaps(origin string, text []byte) {
-	p := w.collector.In(origin + "/robots.txt")
+	p := w.Collector.In(origin + "/robots.txt")
 	named := make(map[string]bool)
 	lines := bufio.NewScanner(bytes.NewReader(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))))
 	lines.Buffer(nil, maxRobots+1)

@@ -10,6 +10,7 @@ import (
 
 	"lockstep/resourcesync"
 	"lockstep/validate/finding"
+	"lockstep/validate/internal/visit"
 )
 
 // A document is one that was read.
@@ -41,10 +42,10 @@ type eachFunc func(doc *document, at func() string, e *resourcesync.Entry)
 // read reads a document and checks all that it shows by itself. Its entries go
 // to each, which may be nil, and into the tally of the set. The error is that
 // of reading, not of what was read.
-func (w *walk) read(src *source, each eachFunc) (*document, error) {
-	body := newFaithful(src)
-	p := w.collector.In(src.uri)
-	doc := &document{uri: src.uri, final: src.final}
+func (w *walk) read(src *visit.Source, each eachFunc) (*document, error) {
+	body := visit.NewHashed(src)
+	p := w.Collector.In(src.URI)
+	doc := &document{uri: src.URI, final: src.Final}
 	var early []resourcesync.Warning
 	root := "" // where the Reader stands when it looks at the root as a whole
 	warn := func(u *unusable, n int, x resourcesync.Warning) {
@@ -62,7 +63,7 @@ func (w *walk) read(src *source, each eachFunc) (*document, error) {
 	}
 	var r *resourcesync.Reader
 	r = resourcesync.NewReader(body, resourcesync.ReaderOptions{
-		Base: src.final, Exact: true, MaxBytes: w.opts.DocumentBytes,
+		Base: src.Final, Exact: true, MaxBytes: w.Settings.DocumentBytes,
 		OnWarning: func(x resourcesync.Warning) {
 			if doc.kind == 0 {
 				early = append(early, x)
@@ -84,11 +85,11 @@ func (w *walk) read(src *source, each eachFunc) (*document, error) {
 		doc.header = h
 		err = w.entries(doc, p, r, each)
 	}
-	if stop := w.ctx.Err(); stop != nil {
-		return nil, context.Cause(w.ctx)
+	if stop := w.Ctx.Err(); stop != nil {
+		return nil, context.Cause(w.Ctx)
 	}
-	if err != nil && body.readError() != nil {
-		return nil, fmt.Errorf("read %s: %w", finding.Printable(src.uri), body.readError())
+	if err != nil && body.Err() != nil {
+		return nil, fmt.Errorf("read %s: %w", finding.Printable(src.URI), body.Err())
 	}
 	if err != nil {
 		location := ""
@@ -98,14 +99,14 @@ func (w *walk) read(src *source, each eachFunc) (*document, error) {
 		p.Errorf(ruleOfError(err), location, "cannot be read: %v", err)
 	}
 	doc.whole = err == nil
-	w.count(doc.uri)
-	doc.sum = body.rest()
+	w.Count(doc.uri)
+	doc.sum = body.Rest()
 	return doc, nil
 }
 
 // entries reads the entries of doc.
 func (w *walk) entries(doc *document, p finding.Place, r *resourcesync.Reader, each eachFunc) error {
-	c := newChecker(p, doc, w.opts.Now(), r)
+	c := newChecker(p, doc, w.Settings.Now(), r)
 	number := w.tally.Begin(doc.uri)
 	for n := 1; ; n++ {
 		var e resourcesync.Entry
@@ -116,7 +117,7 @@ func (w *walk) entries(doc *document, p finding.Place, r *resourcesync.Reader, e
 		if err != nil {
 			return err
 		}
-		w.collector.Report.Entries++
+		w.Collector.Report.Entries++
 		c.entry(&e)
 		if err := w.tallyEntry(number, n, doc, &e); err != nil {
 			return err
@@ -128,8 +129,8 @@ func (w *walk) entries(doc *document, p finding.Place, r *resourcesync.Reader, e
 		if each != nil {
 			each(doc, c.at, &e)
 		}
-		if n%1024 == 0 && w.ctx.Err() != nil {
-			return context.Cause(w.ctx)
+		if n%1024 == 0 && w.Ctx.Err() != nil {
+			return context.Cause(w.Ctx)
 		}
 	}
 	if h, err := r.Header(); err == nil {

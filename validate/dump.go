@@ -9,6 +9,7 @@ import (
 
 	"lockstep/resourcesync"
 	"lockstep/validate/finding"
+	"lockstep/validate/internal/visit"
 	"lockstep/validate/opener"
 )
 
@@ -23,7 +24,7 @@ func (s *set) dumps(docs []*document) (whole bool, err error) {
 	for _, d := range docs {
 		packages += len(d.entries)
 	}
-	share := s.opts.Sample // of bitstreams, in each package
+	share := s.Settings.Sample // of bitstreams, in each package
 	if share > 0 {
 		share = (share + packages - 1) / max(packages, 1)
 	}
@@ -48,7 +49,7 @@ func (s *set) dumps(docs []*document) (whole bool, err error) {
 // dumped looks into the package entry i of a dump names. It reports whether its
 // manifest could be read.
 func (s *set) dumped(dump *document, i, share int) (ok bool, err error) {
-	e, at, p := &dump.entries[i], dump.places[i], s.collector.In(dump.uri)
+	e, at, p := &dump.entries[i], dump.places[i], s.Collector.In(dump.uri)
 	missing, copied, want := "RS-RD-02", "RS-RD-04", finding.KindResourceDumpManifest
 	if dump.kind == finding.KindChangeDump {
 		missing, copied, want = "RS-CD-02", "RS-CD-04", finding.KindChangeDumpManifest
@@ -58,9 +59,9 @@ func (s *set) dumped(dump *document, i, share int) (ok bool, err error) {
 	err = r.open()
 	switch {
 	case errors.Is(err, opener.ErrUnseen):
-		s.collector.Report.Unseen++
+		s.Collector.Report.Unseen++
 		return false, nil
-	case isMissing(err):
+	case visit.IsMissing(err):
 		p.Errorf(missing, at, "%s: %v", e.Loc, err)
 		return false, nil
 	case err != nil:
@@ -72,9 +73,9 @@ func (s *set) dumped(dump *document, i, share int) (ok bool, err error) {
 	if err := s.digest(p, at, e, r); err != nil {
 		return false, err
 	}
-	f := &packageFile{walk: s.walk, Place: s.collector.In(e.Loc), uri: e.Loc, want: want, bitstreams: share}
+	f := &packageFile{walk: s.walk, Place: s.Collector.In(e.Loc), uri: e.Loc, want: want, bitstreams: share}
 	if err := f.check(r, r.size); err != nil {
-		if !isMissing(err) {
+		if !visit.IsMissing(err) {
 			return false, err
 		}
 		p.Errorf(missing, at, "%s: %v", e.Loc, err)
@@ -84,7 +85,7 @@ func (s *set) dumped(dump *document, i, share int) (ok bool, err error) {
 		return false, nil
 	}
 	if s.upElsewhere(f.manifest) {
-		s.collector.In(f.manifest.uri).Errorf(lacksUp[want], "", "the link up leads to %s, not to the Capability List", f.manifest.header.Link(resourcesync.RelUp))
+		s.Collector.In(f.manifest.uri).Errorf(lacksUp[want], "", "the link up leads to %s, not to the Capability List", f.manifest.header.Link(resourcesync.RelUp))
 	}
 	if contents := e.Link(resourcesync.RelContents); contents != "" {
 		return true, s.contents(p, copied, at, contents, f.manifest)
@@ -94,12 +95,12 @@ func (s *set) dumped(dump *document, i, share int) (ok bool, err error) {
 
 // digest compares the hash of a package, if it is small or all is to be looked at.
 func (s *set) digest(p finding.Place, at string, e *resourcesync.Entry, r *remote) error {
-	if len(e.Hashes) == 0 || s.opts.Sample == 0 || s.opts.Sample > 0 && r.size > wholeBytes || r.size > s.opts.ResourceBytes {
+	if len(e.Hashes) == 0 || s.Settings.Sample == 0 || s.Settings.Sample > 0 && r.size > wholeBytes || r.size > s.Settings.ResourceBytes {
 		return nil
 	}
 	h := e.Hashes.NewHasher()
 	if _, err := io.Copy(h, io.NewSectionReader(r, 0, r.size)); err != nil {
-		if isMissing(err) {
+		if visit.IsMissing(err) {
 			return nil // told when the package is opened
 		}
 		return err
@@ -112,12 +113,12 @@ func (s *set) digest(p finding.Place, at string, e *resourcesync.Entry, r *remot
 
 // contents compares the copy of a manifest with the manifest.
 func (s *set) contents(p finding.Place, rule, at, uri string, manifest *document) error {
-	a, err := s.ask(opener.Request{URI: uri, Document: true})
+	a, err := s.Ask(opener.Request{URI: uri, Document: true})
 	switch {
 	case errors.Is(err, opener.ErrUnseen):
-		s.collector.Report.Unseen++
+		s.Collector.Report.Unseen++
 		return nil
-	case isMissing(err):
+	case visit.IsMissing(err):
 		p.Errorf(rule, at, "contents %s: %v", uri, err)
 		return nil
 	case err != nil:
@@ -125,15 +126,15 @@ func (s *set) contents(p finding.Place, rule, at, uri string, manifest *document
 	}
 	defer a.Body.Close() // read whole, or of no use
 	h := sha256.New()
-	n, err := io.Copy(h, io.LimitReader(a.Body, s.opts.DocumentBytes))
+	n, err := io.Copy(h, io.LimitReader(a.Body, s.Settings.DocumentBytes))
 	if err != nil {
-		if err = s.broken(uri, err); isMissing(err) {
+		if err = s.Broken(uri, err); visit.IsMissing(err) {
 			p.Errorf(rule, at, "contents %s: %v", uri, err)
 			return nil
 		}
 		return err
 	}
-	s.count(uri)
+	s.Count(uri)
 	if [sha256.Size]byte(h.Sum(nil)) != manifest.sum {
 		p.Errorf(rule, at, "contents %s (%d bytes) is not equal to the manifest in the package", uri, n)
 	}
@@ -169,7 +170,7 @@ const maxTries = 4
 // open learns the size of the package, and whether it can be read by parts.
 func (r *remote) open() (err error) {
 	for range maxTries {
-		if err = r.begin(); !isMissing(err) || errors.Is(err, fs.ErrNotExist) {
+		if err = r.begin(); !visit.IsMissing(err) || errors.Is(err, fs.ErrNotExist) {
 			break
 		}
 	}
@@ -177,7 +178,7 @@ func (r *remote) open() (err error) {
 }
 
 func (r *remote) begin() error {
-	a, err := r.ask(opener.Request{URI: r.uri, Last: blockBytes - 1})
+	a, err := r.Ask(opener.Request{URI: r.uri, Last: blockBytes - 1})
 	if err != nil {
 		return err
 	}
@@ -190,14 +191,14 @@ func (r *remote) begin() error {
 		return err
 	}
 	if r.size = a.Size; r.size < 0 || r.size > math.MaxInt64/2 {
-		return missingBecause(r.uri, errors.New("the answer does not say how long it is as a whole"))
+		return visit.Missing(r.uri, errors.New("the answer does not say how long it is as a whole"))
 	}
 	data, err := io.ReadAll(io.LimitReader(a.Body, min(blockBytes, r.size)))
 	if err == nil && int64(len(data)) < min(blockBytes, r.size) {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
-		return r.broken(r.uri, err)
+		return r.Broken(r.uri, err)
 	}
 	r.uses = 1
 	r.blocks[0] = block{0, r.uses, data}
@@ -239,7 +240,7 @@ func (r *remote) block(number int64) ([]byte, error) {
 	}
 	b, err := &r.blocks[oldest], error(nil)
 	for range maxTries {
-		if err = r.fill(b, number); !isMissing(err) || errors.Is(err, errWhole) {
+		if err = r.fill(b, number); !visit.IsMissing(err) || errors.Is(err, errWhole) {
 			break
 		}
 	}
@@ -256,20 +257,20 @@ var errWhole = errors.New("it was changed, or is no longer given by parts")
 func (r *remote) fill(b *block, number int64) error {
 	first := number * blockBytes
 	want := min(blockBytes, r.size-first)
-	a, err := r.ask(opener.Request{URI: r.uri, First: first, Last: first + want - 1})
+	a, err := r.Ask(opener.Request{URI: r.uri, First: first, Last: first + want - 1})
 	if err != nil {
 		return err
 	}
 	defer a.Body.Close() // read whole, or of no use
 	if !a.Partial || a.Size >= 0 && a.Size != r.size {
-		return missingBecause(r.uri, errWhole)
+		return visit.Missing(r.uri, errWhole)
 	}
 	if int64(cap(b.data)) < want {
 		b.data = make([]byte, want)
 	}
 	b.number, b.used, b.data = number, 0, b.data[:want]
 	if _, err := io.ReadFull(a.Body, b.data); err != nil {
-		return r.broken(r.uri, err)
+		return r.Broken(r.uri, err)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"lockstep/internal/xmlscan"
 	"lockstep/validate/finding"
 	"lockstep/validate/internal/tally"
+	"lockstep/validate/internal/visit"
 )
 
 // The namespaces of a feed that are told apart, by their number as a
@@ -64,20 +65,20 @@ type feedReader struct {
 
 // read reads a feed document. The error is that of reading, not of what was
 // read.
-func (w *feedWalk) read(src *source) (*feedDoc, error) {
-	body := newFaithful(src)
-	doc := &feedDoc{uri: src.uri, final: src.final, base: src.final, tells: sha256.New()}
-	r := &feedReader{found: w.collector.In(src.uri), walk: w, doc: doc, counts: map[string]int{}, links: map[[2]string]bool{}}
-	r.Scanner = xmlscan.New(body, xmlscan.Options{Namespaces: feedSpaces, MaxBytes: w.opts.DocumentBytes, HTML: errPage, NotDocument: errNoXML})
+func (w *feedWalk) read(src *visit.Source) (*feedDoc, error) {
+	body := visit.NewHashed(src)
+	doc := &feedDoc{uri: src.URI, final: src.Final, base: src.Final, tells: sha256.New()}
+	r := &feedReader{found: w.Collector.In(src.URI), walk: w, doc: doc, counts: map[string]int{}, links: map[[2]string]bool{}}
+	r.Scanner = xmlscan.New(body, xmlscan.Options{Namespaces: feedSpaces, MaxBytes: w.Settings.DocumentBytes, HTML: visit.ErrPage, NotDocument: visit.ErrNoXML})
 	err := r.root()
-	if w.ctx.Err() != nil {
-		return nil, context.Cause(w.ctx)
+	if w.Ctx.Err() != nil {
+		return nil, context.Cause(w.Ctx)
 	}
 	if _, ok := errors.AsType[*tally.KeepError](err); ok {
 		return nil, err
 	}
-	if err != nil && body.readError() != nil {
-		return nil, fmt.Errorf("read %s: %w", finding.Printable(src.uri), body.readError())
+	if err != nil && body.Err() != nil {
+		return nil, fmt.Errorf("read %s: %w", finding.Printable(src.URI), body.Err())
 	}
 	if err != nil {
 		location := ""
@@ -91,8 +92,8 @@ func (w *feedWalk) read(src *source) (*feedDoc, error) {
 		r.found.Errorf(rule, location, "cannot be read: %v", err)
 	}
 	doc.whole = err == nil
-	w.count(doc.uri)
-	doc.sum = body.rest()
+	w.Count(doc.uri)
+	doc.sum = body.Rest()
 	return doc, nil
 }
 
@@ -127,8 +128,8 @@ func (r *feedReader) root() error {
 		if err := r.child(); err != nil {
 			return err
 		}
-		if r.doc.entries%1024 == 0 && r.walk.ctx.Err() != nil {
-			return r.walk.ctx.Err()
+		if r.doc.entries%1024 == 0 && r.walk.Ctx.Err() != nil {
+			return r.walk.Ctx.Err()
 		}
 	}
 }
@@ -174,7 +175,7 @@ func (r *feedReader) child() (err error) {
 	switch name {
 	case "entry":
 		d.entries++
-		r.walk.collector.Report.Entries++
+		r.walk.Collector.Report.Entries++
 		return (&entryReader{feedReader: r, at: at, base: d.base, n: d.entries, counts: map[string]int{}, links: map[[2]string]bool{}}).read()
 	case "id":
 		d.id, err = r.iri(at)
@@ -235,7 +236,7 @@ func (r *feedReader) end() {
 	if !d.updated.IsZero() && d.newest.After(d.updated) {
 		r.found.Errorf("AP-TS-01", d.newestAt, "(I1) the entry is of %s, later than its feed, which is of %s", stamp(d.newest), stamp(d.updated))
 	}
-	if d.newest.After(r.walk.opts.Now().Add(clockSkew)) {
+	if d.newest.After(r.walk.Settings.Now().Add(clockSkew)) {
 		r.found.Advisef("AP-TS-11", d.newestAt, "the entry is of %s, which is still to come: what changes until then looks older", stamp(d.newest))
 	}
 	if d.newest.Before(d.updated) && d.entries > 0 && !d.newest.IsZero() && !d.complete { // a deletion changes a complete feed

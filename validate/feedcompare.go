@@ -47,15 +47,15 @@ type story struct {
 func (f *feedWalk) entriesOnce() error {
 	s := &story{feedWalk: f}
 	// What alternate links lead to is asked for again by itself, not with the feed.
-	defer f.flaky.Store(f.flaky.Load())
+	defer f.Flaky.Store(f.Flaky.Load())
 	follower := f.newFollower()
-	err := f.tally.Each(f.ctx, func(r *tally.Record) error {
+	err := f.tally.Each(f.Ctx, func(r *tally.Record) error {
 		if len(s.newest) > 0 && r.Key != s.newest[0].Key {
 			s.end(follower)
 			s.newest, s.inHead = s.newest[:0], false
 		}
 		s.add(r)
-		return f.ctx.Err()
+		return f.Ctx.Err()
 	})
 	if err == nil && len(s.newest) > 0 {
 		s.end(follower)
@@ -130,5 +130,5 @@ func (f *feedWalk) id(r *tally.Record) string { return f.tally.Name(r) }
 func (f *feedWalk) find(rule string, level finding.Level, r *tally.Record, format string, args ...any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.collector.In(f.tally.Document(r)).Add(rule, level, r.Location(), fmt.Sprintf(format, args...))
+	f.Collector.In(f.tally.Document(r)).Add(rule, level, r.Location(), fmt.Sprintf(format, args...))
 }

@@ -189,7 +189,7 @@ func (r *entryReader) shape() tally.About {
 
 // kept returns the alternates as one text, where they are wanted again.
 func (r *entryReader) kept() string {
-	if r.walk.opts.Sample == 0 || r.walk.single {
+	if r.walk.Settings.Sample == 0 || r.walk.single {
 		return ""
 	}
 	var b strings.Builder

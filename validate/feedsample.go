@@ -11,6 +11,7 @@ import (
 
 	"lockstep/validate/finding"
 	"lockstep/validate/internal/tally"
+	"lockstep/validate/internal/visit"
 	"lockstep/validate/opener"
 )
 
@@ -42,14 +43,14 @@ type follower struct {
 
 func (f *feedWalk) newFollower() *follower {
 	to := &follower{feedWalk: f}
-	if f.opts.Sample == 0 || f.single || len(f.chain) == 0 {
+	if f.Settings.Sample == 0 || f.single || len(f.chain) == 0 {
 		return to
 	}
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, f.chain[0].uri) // never fails
-	to.want, to.rnd = min(f.opts.Sample, maxSample), rand.New(rand.NewPCG(f.opts.Seed, h.Sum64()))
+	to.want, to.rnd = min(f.Settings.Sample, visit.MaxSample), rand.New(rand.NewPCG(f.Settings.Seed, h.Sum64()))
 	to.work = make(chan followedEntry)
-	for range f.opts.Jobs {
+	for range f.Settings.Jobs {
 		to.wg.Go(func() {
 			for e := range to.work {
 				to.look(&e)
@@ -63,7 +64,7 @@ func (f *feedWalk) newFollower() *follower {
 func (f *follower) offer(r *tally.Record) {
 	switch {
 	case f.work == nil || r.Length < 0:
-	case f.opts.Sample == sampleAll:
+	case f.Settings.Sample == visit.SampleAll:
 		f.send(r)
 	case len(f.chosen) < f.want:
 		f.seen++
@@ -85,7 +86,7 @@ func (f *follower) send(r *tally.Record) {
 	}
 	select {
 	case f.work <- e:
-	case <-f.ctx.Done():
+	case <-f.Ctx.Done():
 	}
 }
 
@@ -102,8 +103,8 @@ func (f *follower) finish(err error) error {
 	}
 	close(f.work)
 	f.wg.Wait()
-	if err == nil && f.ctx.Err() != nil {
-		err = f.ctx.Err()
+	if err == nil && f.Ctx.Err() != nil {
+		err = f.Ctx.Err()
 	}
 	if err != nil || len(f.doubts) == 0 {
 		return err
@@ -118,7 +119,7 @@ func (f *follower) look(e *followedEntry) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(e.findings) > 0 && len(f.doubts) < maxDoubts {
+	if len(e.findings) > 0 && len(f.doubts) < visit.MaxDoubts {
 		f.doubts = append(f.doubts, *e)
 	}
 }
@@ -129,33 +130,33 @@ func (f *follower) link(e *followedEntry, l *feedLink, first bool) {
 	doubtful := func(rule, format string, args ...any) {
 		e.findings = append(e.findings, finding.Finding{Rule: rule, Level: finding.Error, Document: e.doc, Location: e.at, Message: l.href + ": " + fmt.Sprintf(format, args...)})
 	}
-	a, err := f.ask(opener.Request{URI: l.href, Resource: true})
+	a, err := f.Ask(opener.Request{URI: l.href, Resource: true})
 	if first {
 		f.mu.Lock()
 		if errors.Is(err, opener.ErrUnseen) {
-			f.collector.Report.Unseen++
+			f.Collector.Report.Unseen++
 		} else {
-			f.collector.Report.Links++
+			f.Collector.Report.Links++
 		}
 		f.mu.Unlock()
 	}
 	switch {
-	case errors.Is(err, opener.ErrUnseen), f.ctx.Err() != nil:
+	case errors.Is(err, opener.ErrUnseen), f.Ctx.Err() != nil:
 		return
 	case err != nil:
 		doubtful("AP-ACT-06", "an alternate link of an active entry, but %v", err)
 		return
 	}
-	discard(a.Body)
+	visit.Discard(a.Body)
 	if a.Header == nil {
 		return
 	}
-	if t := a.Header.Get("Content-Type"); t != "" && l.media != "" && !sameType(t, l.media) {
+	if t := a.Header.Get("Content-Type"); t != "" && l.media != "" && !visit.SameType(t, l.media) {
 		doubtful("AP-ACT-05", "served as %s, but the link says %s", t, l.media)
 	}
 	if first {
 		f.mu.Lock()
-		feedValidators(f.collector.In(l.href), a.Header)
+		feedValidators(f.Collector.In(l.href), a.Header)
 		f.mu.Unlock()
 	}
 }
@@ -163,17 +164,17 @@ func (f *follower) link(e *followedEntry, l *feedLink, first bool) {
 // reconsider files the doubts that nothing new in the subscription document
 // resolves, and that are still there.
 func (f *follower) reconsider() error {
-	if err := pause(f.ctx, f.opts.Settle); err != nil {
+	if err := visit.Pause(f.Ctx, f.Settings.Settle); err != nil {
 		return err
 	}
-	newer := &feedWalk{visitor: f.quiet(), tally: tally.New(f.opts.TempDir)}
+	newer := &feedWalk{Visitor: f.Quiet(), tally: tally.New(f.Settings.TempDir)}
 	defer newer.tally.Close()
 	since := make(map[string]int64, len(f.doubts))
 	for i := range f.doubts {
 		since[f.doubts[i].id] = f.doubts[i].updated
 	}
 	if _, err := newer.open(f.chain[0].uri); err == nil {
-		err := newer.tally.Each(f.ctx, func(r *tally.Record) error {
+		err := newer.tally.Each(f.Ctx, func(r *tally.Record) error {
 			if id := newer.id(r); since[id] != 0 {
 				since[id] = r.Time // the newest comes last
 			}
@@ -192,8 +193,8 @@ func (f *follower) reconsider() error {
 			f.link(&again, &again.links[i], false)
 		}
 		for _, finding := range again.findings {
-			f.collector.Add(finding)
+			f.Collector.Add(finding)
 		}
 	}
-	return f.ctx.Err()
+	return f.Ctx.Err()
 }

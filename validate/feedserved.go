@@ -10,6 +10,7 @@ import (
 	"lockstep/atompmh"
 	"lockstep/validate/finding"
 	"lockstep/validate/internal/tally"
+	"lockstep/validate/internal/visit"
 	"lockstep/validate/opener"
 )
 
@@ -19,8 +20,8 @@ func (w *feedWalk) feedHeaders(doc *feedDoc, h http.Header) {
 		return
 	}
 	doc.etag, doc.modified = h.Get("ETag"), h.Get("Last-Modified")
-	p := w.collector.In(doc.uri)
-	switch t := baseType(h.Get("Content-Type")); t {
+	p := w.Collector.In(doc.uri)
+	switch t := visit.BaseType(h.Get("Content-Type")); t {
 	case atompmh.MediaType:
 	case "":
 		p.Advisef("AP-DOC-11", "Content-Type", "served without a Content-Type, which is application/atom+xml")
@@ -47,7 +48,7 @@ const otherTag = `"lockstep-none"`
 // conditional asks for the subscription document as those do who have it, or had
 // it.
 func (f *feedWalk) conditional(d *feedDoc) error {
-	p := f.collector.In(d.uri)
+	p := f.Collector.In(d.uri)
 	if d.etag != "" {
 		again, sent, err := f.askIf(opener.Request{URI: d.uri, IfNoneMatch: d.etag})
 		if err != nil {
@@ -81,16 +82,16 @@ func (f *feedWalk) conditional(d *feedDoc) error {
 // although it was before, is no answer.
 func (f *feedWalk) askIf(r opener.Request) (h http.Header, sent bool, err error) {
 	r.Document = true
-	a, err := f.ask(r)
+	a, err := f.Ask(r)
 	switch {
 	case errors.Is(err, opener.ErrNotModified):
 		return nil, false, nil
-	case isMissing(err), errors.Is(err, opener.ErrUnseen):
+	case visit.IsMissing(err), errors.Is(err, opener.ErrUnseen):
 		return http.Header{}, false, nil // who can be had once, and not twice, is told of elsewhere
 	case err != nil:
 		return nil, false, err
 	}
-	discard(a.Body)
+	visit.Discard(a.Body)
 	return a.Header, true, nil
 }
 
@@ -98,10 +99,10 @@ func (f *feedWalk) askIf(r opener.Request) (h http.Header, sent bool, err error)
 // what was archived stays as it was.
 func (f *feedWalk) unchanged() error {
 	archives := slices.Clone(f.chain[1:])
-	if len(archives) > f.opts.Sample && f.opts.Sample != sampleAll {
-		rnd := rand.New(rand.NewPCG(f.opts.Seed, uint64(len(archives))))
+	if len(archives) > f.Settings.Sample && f.Settings.Sample != visit.SampleAll {
+		rnd := rand.New(rand.NewPCG(f.Settings.Seed, uint64(len(archives))))
 		rnd.Shuffle(len(archives), func(i, j int) { archives[i], archives[j] = archives[j], archives[i] })
-		archives = archives[:f.opts.Sample]
+		archives = archives[:f.Settings.Sample]
 	}
 	for _, d := range archives {
 		if !d.whole {
@@ -117,11 +118,11 @@ func (f *feedWalk) unchanged() error {
 		}
 		again, err := f.aside(d.uri)
 		switch {
-		case isMissing(err), errors.Is(err, opener.ErrUnseen):
+		case visit.IsMissing(err), errors.Is(err, opener.ErrUnseen):
 		case err != nil:
 			return err
 		case again.whole && string(again.tells.Sum(nil)) != d.told:
-			f.collector.In(d.uri).Warnf("AP-TS-07", "", "asked for a second time, it has other entries: an archive document is never written again")
+			f.Collector.In(d.uri).Warnf("AP-TS-07", "", "asked for a second time, it has other entries: an archive document is never written again")
 		}
 	}
 	return nil

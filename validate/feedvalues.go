@@ -9,6 +9,7 @@ import (
 
 	"lockstep/internal/xmlscan"
 	"lockstep/validate/finding"
+	"lockstep/validate/internal/visit"
 )
 
 // A feedLink is a link of Atom.
@@ -55,7 +56,7 @@ func (r *feedReader) link(base, at string) (feedLink, error) {
 // resolveFrom is resolve that leaves a reference as it is where it is not known
 // what it is relative to, as in a file.
 func resolveFrom(base, ref string) string {
-	if to := resolve(base, ref); to != "" {
+	if to := visit.Resolve(base, ref); to != "" {
 		return to
 	}
 	if b, err := url.Parse(base); err == nil && b.IsAbs() {
@@ -126,7 +127,7 @@ func (r *feedReader) iri(at string) (string, error) {
 	}
 	id := string(text)
 	switch {
-	case !isIRI(id):
+	case !visit.IsIRI(id):
 		r.found.Errorf("AP-DOC-09", at, "id %q is no absolute IRI", finding.Printable(id))
 	case len(raw) != len(text):
 		r.found.Errorf("AP-DOC-09", at, "id %s has white space around it", finding.Printable(id))

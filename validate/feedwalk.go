@@ -11,13 +11,14 @@ import (
 	"lockstep/internal/nesting"
 	"lockstep/validate/finding"
 	"lockstep/validate/internal/tally"
+	"lockstep/validate/internal/visit"
 	"lockstep/validate/opener"
 )
 
 // A feedWalk is one reading of a logical feed: its subscription document, and
 // the archive documents that follow by prev-archive, newest first.
 type feedWalk struct {
-	*visitor
+	*visit.Visitor
 	tally  *tally.Tally // of the entries
 	chain  []*feedDoc
 	known  map[string]bool // addresses of the documents in chain
@@ -30,26 +31,26 @@ type feedWalk struct {
 // Check checks the logical feed one of whose documents is at uri. If its
 // documents are replaced while they are read, all are read again before
 // contradictions between them become findings.
-func checkFeed(v *visitor, uri string) error {
+func checkFeed(v *visit.Visitor, uri string) error {
 	for attempt := 1; ; attempt++ {
-		before := *v.collector.Report
-		v.collector.Hold()
-		v.flaky.Store(false)
+		before := *v.Collector.Report
+		v.Collector.Hold()
+		v.Flaky.Store(false)
 		f := newFeedWalk(v)
 		err := f.visit(uri)
 		f.tally.Close()
-		if err != nil || !v.collector.IsWaiting() || attempt == maxAttempts || !v.flaky.Load() && !f.replaced() {
-			v.collector.Release()
+		if err != nil || !v.Collector.IsWaiting() || attempt == visit.MaxAttempts || !v.Flaky.Load() && !f.replaced() {
+			v.Collector.Release()
 			return err
 		}
-		v.collector.Drop()
-		before.Documents = v.collector.Report.Documents // each counts once
-		*v.collector.Report = before
+		v.Collector.Drop()
+		before.Documents = v.Collector.Report.Documents // each counts once
+		*v.Collector.Report = before
 	}
 }
 
 // CheckDocument checks one feed document, and nothing else.
-func checkFeedDocument(v *visitor, src *source) error {
+func checkFeedDocument(v *visit.Visitor, src *visit.Source) error {
 	f := newFeedWalk(v)
 	defer f.tally.Close()
 	doc, err := f.read(src)
@@ -61,8 +62,8 @@ func checkFeedDocument(v *visitor, src *source) error {
 	return f.entriesOnce()
 }
 
-func newFeedWalk(v *visitor) *feedWalk {
-	return &feedWalk{visitor: v, tally: tally.New(v.opts.TempDir), known: make(map[string]bool)}
+func newFeedWalk(v *visit.Visitor) *feedWalk {
+	return &feedWalk{Visitor: v, tally: tally.New(v.Settings.TempDir), known: make(map[string]bool)}
 }
 
 // replaced reports whether the subscription document is another one by now.
@@ -76,31 +77,31 @@ func (f *feedWalk) replaced() bool {
 
 // aside reads a document without findings, and keeps nothing of it.
 func (f *feedWalk) aside(uri string) (*feedDoc, error) {
-	q := &feedWalk{visitor: f.quiet()}
+	q := &feedWalk{Visitor: f.Quiet()}
 	return q.open(uri)
 }
 
-// open opens a feed document and reads it. An error that isMissing is to be told
+// open opens a feed document and reads it. An error that IsMissing is to be told
 // where the document was named.
 func (f *feedWalk) open(uri string) (*feedDoc, error) {
-	if err := f.room(uri); err != nil {
+	if err := f.Room(uri); err != nil {
 		return nil, err
 	}
-	if f.opts.OnDocument != nil {
-		f.opts.OnDocument(uri)
+	if f.Settings.OnDocument != nil {
+		f.Settings.OnDocument(uri)
 	}
-	a, err := f.ask(opener.Request{URI: uri, Document: true})
+	a, err := f.Ask(opener.Request{URI: uri, Document: true})
 	if err != nil {
 		return nil, err
 	}
 	defer a.Body.Close() // read as far as it is of use
 	body := bufio.NewReader(a.Body)
 	if head, _ := body.Peek(2); a.Header != nil && bytes.Equal(head, []byte{0x1f, 0x8b}) {
-		f.collector.In(uri).Errorf("AP-DOC-11", "Content-Encoding", "compressed, which the header does not say: most readers see no XML")
+		f.Collector.In(uri).Errorf("AP-DOC-11", "Content-Encoding", "compressed, which the header does not say: most readers see no XML")
 	}
-	doc, err := f.read(&source{Reader: body, uri: uri, final: a.URI, header: a.Header})
+	doc, err := f.read(&visit.Source{Reader: body, URI: uri, Final: a.URI, Header: a.Header})
 	if err != nil {
-		return nil, f.broken(uri, err)
+		return nil, f.Broken(uri, err)
 	}
 	f.feedHeaders(doc, a.Header)
 	return doc, nil
@@ -112,7 +113,7 @@ func (f *feedWalk) visit(uri string) error {
 	switch {
 	case err != nil:
 		return err
-	case f.opts.Single || !doc.isFeed:
+	case f.Settings.Single || !doc.isFeed:
 		f.single = true
 		f.join(doc)
 		return f.entriesOnce()
@@ -134,7 +135,7 @@ func (f *feedWalk) visit(uri string) error {
 	}
 	f.documents()
 	if f.start != "" && !f.known[f.start] && !f.broke {
-		f.collector.In(f.start).Errorf("AP-TS-05", "", "the chain of prev-archive from %s does not lead here", f.chain[0].uri)
+		f.Collector.In(f.start).Errorf("AP-TS-05", "", "the chain of prev-archive from %s does not lead here", f.chain[0].uri)
 	}
 	return f.entriesOnce()
 }
@@ -149,12 +150,12 @@ func (f *feedWalk) join(doc *feedDoc) {
 // fromCurrent goes from an archive document to its subscription document
 // (AP-HV-14).
 func (f *feedWalk) fromCurrent(doc *feedDoc) (*feedDoc, error) {
-	p := f.collector.In(doc.uri)
+	p := f.Collector.In(doc.uri)
 	current, err := f.open(doc.current)
 	switch {
 	case errors.Is(err, opener.ErrUnseen):
-		f.collector.Report.Unseen++
-	case isMissing(err):
+		f.Collector.Report.Unseen++
+	case visit.IsMissing(err):
 		p.Warnf("AP-TS-06", "", "the link current leads to %s: %v", doc.current, err)
 	case err != nil:
 		return nil, err
@@ -163,9 +164,9 @@ func (f *feedWalk) fromCurrent(doc *feedDoc) (*feedDoc, error) {
 	default:
 		f.start = doc.uri
 		f.tally.Close() // of the archive document, which comes again, with what is to be found in it
-		f.tally = tally.New(f.opts.TempDir)
-		f.collector.Drop()
-		f.collector.Hold()
+		f.tally = tally.New(f.Settings.TempDir)
+		f.Collector.Drop()
+		f.Collector.Hold()
 		return f.open(doc.current)
 	}
 	return doc, nil
@@ -185,25 +186,25 @@ func (f *feedWalk) follow() error {
 			f.broke = f.broke || !d.whole
 			return nil
 		}
-		p := f.collector.In(d.uri)
+		p := f.Collector.In(d.uri)
 		if f.known[d.prev] {
 			p.Errorf("AP-TS-02", "root", "(I2) prev-archive leads in a circle, back to %s", d.prev)
 			f.broke = true
 			return nil
 		}
-		if most := f.opts.Documents / chainShare; len(f.chain) >= most {
+		if most := f.Settings.Documents / chainShare; len(f.chain) >= most {
 			return fmt.Errorf("stopped at %s: %d documents of one feed are enough", finding.Printable(d.prev), most)
 		}
 		older, err := f.open(d.prev)
 		f.broke = err != nil
 		switch {
 		case errors.Is(err, opener.ErrUnseen):
-			f.collector.Report.Unseen++
+			f.Collector.Report.Unseen++
 			return nil
 		case errors.Is(err, fs.ErrNotExist):
 			p.Errorf("AP-TS-02", "root", "(I2) prev-archive leads to %s: nothing is there", d.prev)
 			return nil
-		case isMissing(err):
+		case visit.IsMissing(err):
 			p.Errorf("AP-TS-02", "root", "(I2) prev-archive leads to %s: %v", d.prev, err)
 			return nil
 		case err != nil:
@@ -222,7 +223,7 @@ func (f *feedWalk) follow() error {
 		if older.entries > 0 && older.told != d.told {
 			chain.Yield()
 		} else if err := chain.Barren(); err != nil {
-			f.collector.In(older.uri).Errorf("AP-TS-02", "root", "(I2) the chain of prev-archive has no end: %v", err)
+			f.Collector.In(older.uri).Errorf("AP-TS-02", "root", "(I2) the chain of prev-archive has no end: %v", err)
 			f.broke = true
 			return nil
 		}
@@ -231,7 +232,7 @@ func (f *feedWalk) follow() error {
 
 // neighbours compares two documents that follow each other.
 func (f *feedWalk) neighbours(d, older *feedDoc) {
-	p, q := f.collector.In(d.uri), f.collector.In(older.uri)
+	p, q := f.Collector.In(d.uri), f.Collector.In(older.uri)
 	switch {
 	case older.updated.IsZero() || d.entries > 0 && d.oldest.IsZero():
 	case d.entries == 0 && !d.updated.Equal(older.updated):
@@ -258,11 +259,11 @@ func (f *feedWalk) neighbours(d, older *feedDoc) {
 // documents looks at which documents are archives.
 func (f *feedWalk) documents() {
 	first := f.chain[0]
-	if p := (f.collector.In(first.uri)); len(f.chain) > 1 && first.archive && f.start == "" {
+	if p := (f.Collector.In(first.uri)); len(f.chain) > 1 && first.archive && f.start == "" {
 		p.Warnf("AP-TS-06", "root", "fh:archive in the subscription document")
 	}
 	for _, d := range f.chain[1:] {
-		p := f.collector.In(d.uri)
+		p := f.Collector.In(d.uri)
 		if !d.archive && d.whole {
 			p.Warnf("AP-TS-06", "root", "no fh:archive in an archive document")
 		}

@@ -6,6 +6,7 @@ import (
 
 	"lockstep/resourcesync"
 	"lockstep/validate/finding"
+	"lockstep/validate/internal/visit"
 )
 
 // rootLink checks a link of a document.
@@ -94,7 +95,7 @@ func (c *checker) patch(e *resourcesync.Entry, l *resourcesync.Link, at string) 
 	switch {
 	case l.Type == "":
 		c.Errorf("RS-REL-31", at, "a patch without type")
-	case baseType(l.Type) == oldJSONPatch, baseType(l.Type) == patchOpsError:
+	case visit.BaseType(l.Type) == oldJSONPatch, visit.BaseType(l.Type) == patchOpsError:
 		c.Advisef("RS-REL-32", at, "a patch of type %s, which was printed by mistake", l.Type)
 	}
 	if len(e.Hashes) == 0 || len(l.Hashes) == 0 || !e.HasLength || !l.HasLength {

@@ -10,6 +10,7 @@ import (
 	"lockstep/internal/xmlscan"
 	"lockstep/oaipmh"
 	"lockstep/validate/finding"
+	"lockstep/validate/internal/visit"
 	"lockstep/validate/opener"
 )
 
@@ -70,26 +71,26 @@ const maxRecords = 10_000
 type oaiReader struct {
 	xmlscan.Scanner
 	found   finding.Place
-	visitor *visitor
+	visitor *visit.Visitor
 	resp    *oaiResponse
 	form    *regexp.Regexp // that datestamps have; nil if any will do
 }
 
 // readResponse reads a response. The error is that of reading, not of what was
 // read.
-func readResponse(v *visitor, src *source, form *regexp.Regexp) (*oaiResponse, error) {
-	body := newFaithful(src)
-	resp := &oaiResponse{uri: src.uri, request: map[string]string{}, fields: map[string][]string{}, byID: map[string]int{}}
-	r := &oaiReader{found: v.collector.In(src.uri), visitor: v, resp: resp, form: form}
+func readResponse(v *visit.Visitor, src *visit.Source, form *regexp.Regexp) (*oaiResponse, error) {
+	body := visit.NewHashed(src)
+	resp := &oaiResponse{uri: src.URI, request: map[string]string{}, fields: map[string][]string{}, byID: map[string]int{}}
+	r := &oaiReader{found: v.Collector.In(src.URI), visitor: v, resp: resp, form: form}
 	r.Scanner = xmlscan.New(body, xmlscan.Options{
-		Namespaces: oaiSpaces, MaxBytes: v.opts.DocumentBytes, MaxToken: int(min(v.opts.DocumentBytes, 16<<20)), HTML: errPage, NotDocument: errNoXML,
+		Namespaces: oaiSpaces, MaxBytes: v.Settings.DocumentBytes, MaxToken: int(min(v.Settings.DocumentBytes, 16<<20)), HTML: visit.ErrPage, NotDocument: visit.ErrNoXML,
 	})
 	err := r.root()
-	if v.ctx.Err() != nil {
-		return nil, context.Cause(v.ctx)
+	if v.Ctx.Err() != nil {
+		return nil, context.Cause(v.Ctx)
 	}
-	if err != nil && body.readError() != nil {
-		return nil, fmt.Errorf("read %s: %w", finding.Printable(src.uri), body.readError())
+	if err != nil && body.Err() != nil {
+		return nil, fmt.Errorf("read %s: %w", finding.Printable(src.URI), body.Err())
 	}
 	if err != nil {
 		location := ""
@@ -99,7 +100,7 @@ func readResponse(v *visitor, src *source, form *regexp.Regexp) (*oaiResponse, e
 		r.found.Errorf("OAI-XML-01", location, "cannot be read: %v", err)
 	}
 	resp.whole = err == nil
-	v.count(resp.uri)
+	v.Count(resp.uri)
 	return resp, nil
 }
 
@@ -291,19 +292,19 @@ func (r *oaiReader) add(rec *oaiRecord) error {
 		r.found.Errorf("OAI-REC-01", rec.at, "a header has %s", finding.NotOne(identifiers, "identifier"))
 	case datestamps != 1:
 		r.found.Errorf("OAI-REC-01", rec.at, "the header of %s has %s", rec.identifier, finding.NotOne(datestamps, "datestamp"))
-	case !isIRI(rec.identifier):
+	case !visit.IsIRI(rec.identifier):
 		r.found.Errorf("OAI-REC-01", rec.at, "the identifier %q is no URI", finding.Printable(rec.identifier))
 	case r.form != nil && !r.form.MatchString(rec.datestamp):
 		r.found.Errorf("OAI-DAT-01", rec.at, "the datestamp %q is not of the granularity that Identify states", finding.Printable(rec.datestamp))
 	case !dayForm.MatchString(rec.datestamp) && !secondForm.MatchString(rec.datestamp):
 		r.found.Errorf("OAI-DAT-01", rec.at, "the datestamp %q is of neither of the two forms", finding.Printable(rec.datestamp))
 	}
-	r.visitor.collector.Report.Entries++
+	r.visitor.Collector.Report.Entries++
 	if r.resp.count++; len(r.resp.records) < maxRecords {
 		r.resp.byID[rec.identifier] = len(r.resp.records)
 		r.resp.records = append(r.resp.records, *rec)
 	}
-	return r.visitor.ctx.Err()
+	return r.visitor.Ctx.Err()
 }
 
 // The forms of times (OAI-PMH 2.0, 3.3).
@@ -313,20 +314,20 @@ var (
 )
 
 // CheckResponse checks one response, and nothing else.
-func checkResponse(v *visitor, src *source) error {
+func checkResponse(v *visit.Visitor, src *visit.Source) error {
 	_, err := readResponse(v, src, nil)
 	return err
 }
 
 // CheckResponseAt is CheckResponse for what is at uri.
-func checkResponseAt(v *visitor, uri string) error {
-	a, err := v.ask(opener.Request{URI: uri, Document: true})
+func checkResponseAt(v *visit.Visitor, uri string) error {
+	a, err := v.Ask(opener.Request{URI: uri, Document: true})
 	if err != nil {
 		return err
 	}
 	defer a.Body.Close() // read as far as it is of use
-	if err := checkResponse(v, sourceOf(uri, a)); err != nil {
-		return v.broken(uri, err)
+	if err := checkResponse(v, visit.SourceOf(uri, a)); err != nil {
+		return v.Broken(uri, err)
 	}
 	return nil
 }

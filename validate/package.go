@@ -16,6 +16,7 @@ import (
 	"lockstep/resourcesync"
 	"lockstep/validate/finding"
 	"lockstep/validate/internal/tally"
+	"lockstep/validate/internal/visit"
 )
 
 const (
@@ -85,8 +86,8 @@ func (b *bounded) ReadAt(p []byte, off int64) (int, error) {
 
 // check looks into the package. The error is that of reading it.
 func (f *packageFile) check(r io.ReaderAt, size int64) error {
-	f.walk.collector.Report.Packages++
-	f.rnd = rand.New(rand.NewPCG(f.opts.Seed, uint64(len(f.uri))))
+	f.walk.Collector.Report.Packages++
+	f.rnd = rand.New(rand.NewPCG(f.Settings.Seed, uint64(len(f.uri))))
 	b := &bounded{r: r, left: maxDirectory}
 	z, err := zip.NewReader(b, size)
 	if b.err != nil {
@@ -204,12 +205,12 @@ func (f *packageFile) readManifest(file *zip.File, b *bounded) error {
 	body, err := file.Open()
 	if err == nil {
 		defer body.Close() // read whole, or of no use
-		f.manifest, err = f.read(&source{Reader: body, uri: name, final: f.uri}, f.entry)
+		f.manifest, err = f.read(&visit.Source{Reader: body, URI: name, Final: f.uri}, f.entry)
 	}
 	if b.err != nil {
 		return b.err
 	}
-	if _, ours := errors.AsType[*tally.KeepError](err); ours || f.ctx.Err() != nil {
+	if _, ours := errors.AsType[*tally.KeepError](err); ours || f.Ctx.Err() != nil {
 		return err
 	}
 	if err != nil {
@@ -218,14 +219,14 @@ func (f *packageFile) readManifest(file *zip.File, b *bounded) error {
 		return nil
 	}
 	if k := f.manifest.kind; f.manifest.whole && (k&finding.Manifests == 0 || f.want != 0 && k != f.want) {
-		f.walk.collector.In(name).Errorf("RS-GEN-04", "", "a %s, where the manifest of the package belongs", k)
+		f.walk.Collector.In(name).Errorf("RS-GEN-04", "", "a %s, where the manifest of the package belongs", k)
 	}
 	return nil
 }
 
 // entry compares an entry of the manifest with the file it names.
 func (f *packageFile) entry(doc *document, at func() string, e *resourcesync.Entry) {
-	p := f.walk.collector.In(doc.uri)
+	p := f.walk.Collector.In(doc.uri)
 	for i := range e.Links {
 		if l := &e.Links[i]; l.Path != "" {
 			f.pathOf(p, at, l.Path, l.Length, l.HasLength)
@@ -240,7 +241,7 @@ func (f *packageFile) entry(doc *document, at func() string, e *resourcesync.Ent
 	}
 	f.seen++
 	switch {
-	case f.bitstreams == sampleAll && len(f.drawn) < 2*resourcesync.MaxEntries, len(f.drawn) < f.bitstreams:
+	case f.bitstreams == visit.SampleAll && len(f.drawn) < 2*resourcesync.MaxEntries, len(f.drawn) < f.bitstreams:
 		f.drawn = append(f.drawn, drawn{*e, at(), file})
 	case f.bitstreams > 0:
 		if i := f.rnd.IntN(f.seen); i < len(f.drawn) {
@@ -287,17 +288,17 @@ func (f *packageFile) nearly(name string) *packed {
 
 // compareBitstreams compares the bytes of the files drawn with the manifest.
 func (f *packageFile) compareBitstreams(b *bounded) error {
-	p := f.walk.collector.In(f.uri + "!/" + manifestName)
+	p := f.walk.Collector.In(f.uri + "!/" + manifestName)
 	for i := range f.drawn {
-		if f.ctx.Err() != nil {
-			return context.Cause(f.ctx)
+		if f.Ctx.Err() != nil {
+			return context.Cause(f.Ctx)
 		}
 		d := &f.drawn[i]
-		f.walk.collector.Report.Resources++
+		f.walk.Collector.Report.Resources++
 		h := d.entry.Hashes.NewHasher()
 		body, err := d.file.Open()
 		if err == nil {
-			_, err = io.Copy(h, io.LimitReader(body, min(f.opts.ResourceBytes, int64(min(d.file.UncompressedSize64, 1<<62))+1)))
+			_, err = io.Copy(h, io.LimitReader(body, min(f.Settings.ResourceBytes, int64(min(d.file.UncompressedSize64, 1<<62))+1)))
 			_ = body.Close() // read as far as it is of use
 		}
 		switch {
@@ -322,17 +323,17 @@ type localFile struct {
 
 // download keeps what body yields in a temporary file.
 func download(w *walk, uri string, body io.Reader) (*localFile, error) {
-	f, err := tally.TempFile(w.opts.TempDir)
+	f, err := tally.TempFile(w.Settings.TempDir)
 	if err != nil {
 		return nil, err
 	}
-	n, err := io.Copy(&keeper{f}, io.LimitReader(body, w.opts.ResourceBytes+1))
-	if err == nil && n > w.opts.ResourceBytes {
-		err = fmt.Errorf("longer than %d bytes", w.opts.ResourceBytes)
+	n, err := io.Copy(&keeper{f}, io.LimitReader(body, w.Settings.ResourceBytes+1))
+	if err == nil && n > w.Settings.ResourceBytes {
+		err = fmt.Errorf("longer than %d bytes", w.Settings.ResourceBytes)
 	}
 	if err != nil {
 		tally.RemoveFile(f)
-		return nil, w.broken(uri, err)
+		return nil, w.Broken(uri, err)
 	}
 	return &localFile{f, n}, nil
 }

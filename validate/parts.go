@@ -7,6 +7,7 @@ import (
 	"lockstep/internal/nesting"
 	"lockstep/resourcesync"
 	"lockstep/validate/finding"
+	"lockstep/validate/internal/visit"
 	"lockstep/validate/opener"
 )
 
@@ -19,7 +20,7 @@ func (s *set) parts(index *document) (docs []*document, sound bool, err error) {
 	var last *document
 	var nested nesting.Walk
 	for i := range index.entries {
-		e, at, p := &index.entries[i], index.places[i], s.collector.In(index.uri)
+		e, at, p := &index.entries[i], index.places[i], s.Collector.In(index.uri)
 		if done[e.Loc] {
 			if e.Loc == index.uri || e.Loc == index.final {
 				p.Errorf("RS-IDX-04", at, "the index names itself")
@@ -31,10 +32,10 @@ func (s *set) parts(index *document) (docs []*document, sound bool, err error) {
 		part, err := s.document(e.Loc, s.each)
 		switch {
 		case errors.Is(err, opener.ErrUnseen):
-			s.collector.Report.Unseen++
+			s.Collector.Report.Unseen++
 			sound = false
 			continue
-		case isMissing(err):
+		case visit.IsMissing(err):
 			p.Errorf("RS-IDX-06", at, "%s: %v", e.Loc, err)
 			sound = false
 			continue
@@ -63,7 +64,7 @@ func (s *set) parts(index *document) (docs []*document, sound bool, err error) {
 // part compares one part with entry i of its index. It reports whether it is
 // one of use.
 func (s *set) part(index *document, i int, part *document) bool {
-	e, at, p, own := &index.entries[i], index.places[i], s.collector.In(index.uri), s.collector.In(part.uri)
+	e, at, p, own := &index.entries[i], index.places[i], s.Collector.In(index.uri), s.Collector.In(part.uri)
 	switch {
 	case !part.whole:
 		return false // told where it is
@@ -143,7 +144,7 @@ func (s *set) follows(index *document, i int, last, part *document) bool {
 	if !index.entries[i].From.IsZero() && !index.entries[i-1].Until.IsZero() {
 		return last.header.Until.Compare(part.header.From) == 0
 	}
-	p, at := s.collector.In(index.uri), index.places[i]
+	p, at := s.Collector.In(index.uri), index.places[i]
 	switch {
 	case last.header.Open():
 		if index.entries[i].From.IsZero() {

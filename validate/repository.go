@@ -10,12 +10,13 @@ import (
 
 	"lockstep/oaipmh"
 	"lockstep/validate/finding"
+	"lockstep/validate/internal/visit"
 	"lockstep/validate/opener"
 )
 
 // A repository is an OAI-PMH repository being asked.
 type repository struct {
-	*visitor
+	*visit.Visitor
 	base    string         // its address
 	prefix  string         // of the format that is asked for
 	set     string         // in which records are asked for; empty for all
@@ -42,8 +43,8 @@ const (
 
 // Check asks the repository at address, whose query may name a metadataPrefix
 // and a set.
-func checkRepository(v *visitor, address string) error {
-	r := &repository{visitor: v}
+func checkRepository(v *visit.Visitor, address string) error {
+	r := &repository{Visitor: v}
 	r.base, r.prefix, r.set = splitAddress(address)
 	return r.visit()
 }
@@ -71,28 +72,28 @@ func splitAddress(address string) (base, prefix, set string) {
 	return base, prefix, set
 }
 
-// ask sends a request and reads the response. An error that isMissing is to be
+// ask sends a request and reads the response. An error that IsMissing is to be
 // told by who asks.
 func (r *repository) ask(verb oaipmh.Verb, args ...string) (*oaiResponse, error) {
 	uri := oaipmh.URL(r.base, verb, args...)
 	r.asked = uri
-	if r.opts.OnDocument != nil {
-		r.opts.OnDocument(uri)
+	if r.Settings.OnDocument != nil {
+		r.Settings.OnDocument(uri)
 	}
-	a, err := r.visitor.ask(opener.Request{URI: uri, Document: true})
+	a, err := r.Visitor.Ask(opener.Request{URI: uri, Document: true})
 	if err != nil {
 		return nil, err
 	}
 	defer a.Body.Close() // read as far as it is of use
-	p := r.collector.In(uri)
+	p := r.Collector.In(uri)
 	if a.Header != nil {
-		if t := baseType(a.Header.Get("Content-Type")); t != "text/xml" {
+		if t := visit.BaseType(a.Header.Get("Content-Type")); t != "text/xml" {
 			p.Errorf("OAI-XML-02", "Content-Type", "served as %q, not as text/xml", t)
 		}
 	}
-	resp, err := readResponse(r.visitor, sourceOf(uri, a), r.form)
+	resp, err := readResponse(r.Visitor, visit.SourceOf(uri, a), r.form)
 	if err != nil {
-		return nil, r.broken(uri, err)
+		return nil, r.Broken(uri, err)
 	}
 	if resp.whole {
 		r.echo(p, resp, verb, args)
@@ -142,7 +143,7 @@ func (r *repository) visit() error {
 	}
 	if !identify.whole || len(identify.codes) > 0 || identify.answer == "" {
 		if identify.whole {
-			r.collector.In(identify.uri).Errorf("OAI-IDF-01", "", "no answer to Identify, but %s", strings.Join(identify.codes, ", "))
+			r.Collector.In(identify.uri).Errorf("OAI-IDF-01", "", "no answer to Identify, but %s", strings.Join(identify.codes, ", "))
 		}
 		return nil // nothing else can be expected of it
 	}
@@ -160,9 +161,9 @@ func (r *repository) visit() error {
 func (r *repository) told(err error, rule, what string) error {
 	switch {
 	case errors.Is(err, opener.ErrUnseen):
-		r.collector.Report.Unseen++
-	case isMissing(err):
-		r.collector.In(r.asked).Errorf(rule, "", "%s: %v", what, err)
+		r.Collector.Report.Unseen++
+	case visit.IsMissing(err):
+		r.Collector.In(r.asked).Errorf(rule, "", "%s: %v", what, err)
 	default:
 		return err
 	}
@@ -171,7 +172,7 @@ func (r *repository) told(err error, rule, what string) error {
 
 // identify checks what the repository says of itself (OAI-PMH 2.0, 4.2).
 func (r *repository) identify(resp *oaiResponse) {
-	p := r.collector.In(resp.uri)
+	p := r.Collector.In(resp.uri)
 	for _, name := range []string{"repositoryName", "baseURL", "protocolVersion", "earliestDatestamp", "deletedRecord", "granularity"} {
 		if n := len(resp.fields[name]); n != 1 {
 			p.Errorf("OAI-IDF-01", "", "Identify has %s", finding.NotOne(n, name))
@@ -217,7 +218,7 @@ func (r *repository) formats() error {
 	if err != nil {
 		return r.told(err, "OAI-FMT-01", "ListMetadataFormats")
 	}
-	p := r.collector.In(resp.uri)
+	p := r.Collector.In(resp.uri)
 	prefixes := resp.fields["metadataPrefix"]
 	switch {
 	case !resp.whole:
@@ -237,7 +238,7 @@ func (r *repository) sets() error {
 	if err != nil {
 		return r.told(err, "OAI-SET-01", "ListSets")
 	}
-	p := r.collector.In(resp.uri)
+	p := r.Collector.In(resp.uri)
 	r.unlisted = r.set != "" && resp.whole && resp.token == "" && !slices.Contains(resp.fields["setSpec"], r.set)
 	switch {
 	case !resp.whole || resp.has(oaipmh.CodeNoSetHierarchy):
@@ -255,7 +256,7 @@ func (r *repository) records() error {
 	if err != nil {
 		return r.told(err, "OAI-REC-01", "ListRecords")
 	}
-	p := r.collector.In(page.uri)
+	p := r.Collector.In(page.uri)
 	switch {
 	case r.unlisted && len(page.codes) > 0:
 		return fmt.Errorf("set %s %w", finding.Printable(r.set), ErrNoSuch)
@@ -289,7 +290,7 @@ func (r *repository) nextPage(page *oaiResponse) error {
 	if page.token == "" {
 		return nil
 	}
-	p := r.collector.In(page.uri)
+	p := r.Collector.In(page.uri)
 	next, err := r.ask(oaipmh.VerbListRecords, "resumptionToken", page.token)
 	switch {
 	case err != nil:
@@ -302,7 +303,7 @@ func (r *repository) nextPage(page *oaiResponse) error {
 	case next.token == page.token:
 		p.Errorf("OAI-TOK-01", "resumptionToken", "the token leads to itself")
 	case !next.hasToken:
-		r.collector.In(next.uri).Errorf("OAI-TOK-01", "", "the last response of the list has no resumptionToken, which is to be empty")
+		r.Collector.In(next.uri).Errorf("OAI-TOK-01", "", "the last response of the list has no resumptionToken, which is to be empty")
 	}
 	if next != nil && len(next.records) > 0 && !slices.ContainsFunc(next.records, func(rec oaiRecord) bool { return page.find(rec.identifier) == nil }) {
 		p.Errorf("OAI-TOK-01", "resumptionToken", "the token leads to the same records again")
@@ -316,7 +317,7 @@ func (r *repository) single(rec *oaiRecord) error {
 	if err != nil {
 		return r.told(err, "OAI-GET-01", "GetRecord of "+rec.identifier)
 	}
-	p := r.collector.In(got.uri)
+	p := r.Collector.In(got.uri)
 	switch {
 	case !got.whole:
 		return nil
@@ -338,7 +339,7 @@ func (r *repository) single(rec *oaiRecord) error {
 	}
 	again, err := r.ask(oaipmh.VerbGetRecord, "identifier", rec.identifier, "metadataPrefix", r.prefix)
 	if err == nil && again.find(rec.identifier) != nil && again.find(rec.identifier).datestamp == rec.datestamp {
-		r.collector.In(list.uri).Errorf("OAI-SEL-01", "", "%s, which is of %s, is not there: from and until are inclusive", rec.identifier, rec.datestamp)
+		r.Collector.In(list.uri).Errorf("OAI-SEL-01", "", "%s, which is of %s, is not there: from and until are inclusive", rec.identifier, rec.datestamp)
 	}
 	return nil
 }
@@ -368,7 +369,7 @@ func (r *repository) errors() error {
 			if got == "" {
 				got = "none"
 			}
-			r.collector.In(resp.uri).Errorf(probe.rule, "", "the error is %s, not %s", got, probe.code)
+			r.Collector.In(resp.uri).Errorf(probe.rule, "", "the error is %s, not %s", got, probe.code)
 		}
 	}
 	return nil

@@ -42,7 +42,7 @@ func rootOf(head []byte) string {
 
 // rootAt is rootOf for what is at uri; "" if that cannot be had.
 func (w *walk) rootAt(uri string) string {
-	a, err := w.ask(opener.Request{URI: uri, Document: true})
+	a, err := w.Ask(opener.Request{URI: uri, Document: true})
 	if err != nil {
 		return ""
 	}

@@ -15,6 +15,7 @@ import (
 
 	"lockstep/resourcesync"
 	"lockstep/validate/finding"
+	"lockstep/validate/internal/visit"
 	"lockstep/validate/opener"
 )
 
@@ -35,10 +36,10 @@ type sampler struct {
 	chosen []sampled
 }
 
-func (s *sampler) begin(o *settings, set string) {
+func (s *sampler) begin(o *visit.Settings, set string) {
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, set) // never fails
-	s.want, s.rnd = min(o.Sample, maxSample), rand.New(rand.NewPCG(o.Seed, h.Sum64()))
+	s.want, s.rnd = min(o.Sample, visit.MaxSample), rand.New(rand.NewPCG(o.Seed, h.Sum64()))
 }
 
 // offer shows the sampler a resource.
@@ -71,7 +72,7 @@ type doubt struct {
 // change at any time, and the Change List may take a moment to tell. If it then
 // tells of one more change, nothing can be said of the resource.
 func (s *set) sample() error {
-	if s.opts.Sample == 0 || len(s.listDocs) == 0 {
+	if s.Settings.Sample == 0 || len(s.listDocs) == 0 {
 		return nil
 	}
 	doubts, err := s.compareAll()
@@ -80,7 +81,7 @@ func (s *set) sample() error {
 	}
 	for round := 0; len(doubts) > 0 && len(s.changeDocs) > 0 && round < 2; round++ {
 		if round > 0 {
-			if err := pause(s.ctx, s.opts.Settle); err != nil {
+			if err := visit.Pause(s.Ctx, s.Settings.Settle); err != nil {
 				return err
 			}
 		}
@@ -89,7 +90,7 @@ func (s *set) sample() error {
 		}
 	}
 	if len(doubts) > 0 && len(s.changeDocs) > 0 {
-		if err := pause(s.ctx, s.opts.Settle); err != nil {
+		if err := visit.Pause(s.Ctx, s.Settings.Settle); err != nil {
 			return err
 		}
 		newest, err := s.newestChanges(doubts)
@@ -100,7 +101,7 @@ func (s *set) sample() error {
 	}
 	for _, d := range doubts {
 		for _, f := range d.findings {
-			s.collector.Add(f)
+			s.Collector.Add(f)
 		}
 	}
 	return nil
@@ -113,13 +114,13 @@ func (s *set) compareAll() (doubts []doubt, err error) {
 		wg sync.WaitGroup
 		mu sync.Mutex // guards doubts, and the collector
 	)
-	for range s.opts.Jobs {
+	for range s.Settings.Jobs {
 		wg.Go(func() {
 			for one := range work {
 				found := s.resource(&one, &mu)
 				mu.Lock()
-				s.collector.Report.Resources++
-				if len(found) > 0 && len(doubts) < maxDoubts {
+				s.Collector.Report.Resources++
+				if len(found) > 0 && len(doubts) < visit.MaxDoubts {
 					doubts = append(doubts, doubt{sampled: one, findings: found})
 				}
 				mu.Unlock()
@@ -129,8 +130,8 @@ func (s *set) compareAll() (doubts []doubt, err error) {
 	err = s.feed(work)
 	close(work)
 	wg.Wait()
-	if s.ctx.Err() != nil {
-		return nil, context.Cause(s.ctx)
+	if s.Ctx.Err() != nil {
+		return nil, context.Cause(s.Ctx)
 	}
 	return doubts, err
 }
@@ -140,10 +141,10 @@ func (s *set) feed(work chan<- sampled) error {
 	send := func(one sampled) {
 		select {
 		case work <- one:
-		case <-s.ctx.Done():
+		case <-s.Ctx.Done():
 		}
 	}
-	if s.opts.Sample != sampleAll {
+	if s.Settings.Sample != visit.SampleAll {
 		for _, one := range s.sampler.chosen {
 			send(one)
 		}
@@ -163,12 +164,12 @@ func (s *set) feed(work chan<- sampled) error {
 // again reads a document once more, without findings. What breaks off is tried
 // a few times: each entry may come several times then.
 func (s *set) again(uri string, each eachFunc) error {
-	for range maxAttempts {
+	for range visit.MaxAttempts {
 		doc, err := s.quiet(uri).document(uri, each)
 		switch {
 		case errors.Is(err, opener.ErrUnseen):
 			return nil
-		case err != nil && !isMissing(err):
+		case err != nil && !visit.IsMissing(err):
 			return err
 		case errors.Is(err, fs.ErrNotExist), err == nil && doc.whole:
 			return nil
@@ -234,18 +235,18 @@ func (s *set) resource(one *sampled, mu *sync.Mutex) (doubts []finding.Finding) 
 	doubtful := func(rule, format string, args ...any) {
 		doubts = append(doubts, finding.Finding{Rule: rule, Level: finding.Error, Document: one.doc, Location: one.at, Message: e.Loc + ": " + fmt.Sprintf(format, args...)})
 	}
-	a, err := s.ask(opener.Request{URI: e.Loc, Resource: true})
+	a, err := s.Ask(opener.Request{URI: e.Loc, Resource: true})
 	switch {
 	case errors.Is(err, opener.ErrUnseen):
 		mu.Lock()
-		s.collector.Report.Unseen++
+		s.Collector.Report.Unseen++
 		mu.Unlock()
 		return nil
-	case s.ctx.Err() != nil:
+	case s.Ctx.Err() != nil:
 		return nil
 	case e.Change == resourcesync.Deleted:
 		if err == nil {
-			discard(a.Body)
+			visit.Discard(a.Body)
 			doubtful("RS-RL-08", "deleted at %s according to the Change List, but still there", e.Datetime)
 		}
 		return doubts
@@ -258,7 +259,7 @@ func (s *set) resource(one *sampled, mu *sync.Mutex) (doubts []finding.Finding) 
 	}
 	defer a.Body.Close() // read as far as it is of use
 	h := e.Hashes.NewHasher()
-	limit := s.opts.ResourceBytes
+	limit := s.Settings.ResourceBytes
 	if e.HasLength {
 		limit = min(limit, e.Length)
 	} else if len(e.Hashes) == 0 {
@@ -286,9 +287,9 @@ func (s *set) resource(one *sampled, mu *sync.Mutex) (doubts []finding.Finding) 
 
 // answered compares the headers of an answer with what is said of a resource.
 func (s *set) answered(one *sampled, a *opener.Answer) {
-	e, p := &one.entry, s.collector.In(one.entry.Loc)
+	e, p := &one.entry, s.Collector.In(one.entry.Loc)
 	validators(p, a.Header)
-	if t := a.Header.Get("Content-Type"); e.Type != "" && t != "" && !sameType(t, e.Type) {
+	if t := a.Header.Get("Content-Type"); e.Type != "" && t != "" && !visit.SameType(t, e.Type) {
 		p.Warnf("RS-TYPE-01", "Content-Type", "served as %s, listed as %s", t, e.Type)
 	}
 	coding := a.Header.Get("Content-Encoding")
@@ -352,7 +353,7 @@ func linkTargets(h http.Header, rel, base string) (targets []string) {
 			end := linkEnd(parameters)
 			value, parameters = parameters[end:], parameters[:end]
 			if hasRel(parameters, rel) {
-				if to := resolve(base, target); to != "" {
+				if to := visit.Resolve(base, target); to != "" {
 					targets = append(targets, to)
 				}
 			}

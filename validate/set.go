@@ -11,6 +11,7 @@ import (
 	"lockstep/resourcesync"
 	"lockstep/validate/finding"
 	"lockstep/validate/internal/tally"
+	"lockstep/validate/internal/visit"
 	"lockstep/validate/opener"
 )
 
@@ -41,22 +42,22 @@ type set struct {
 // no finding yet, and all is read again.
 func (w *walk) set(uri, description string, c resourcesync.Capability) error {
 	for attempt := 1; ; attempt++ {
-		before, served := *w.collector.Report, maps.Clone(w.served)
-		w.collector.Hold()
-		w.flaky.Store(false)
+		before, served := *w.Collector.Report, maps.Clone(w.served)
+		w.Collector.Hold()
+		w.Flaky.Store(false)
 		s := &set{walk: w, uri: uri, description: description, heads: make(map[string][sha256.Size]byte), linked: make(map[string]bool)}
-		s.sampler.begin(w.opts, uri)
-		w.tally = tally.New(w.opts.TempDir)
+		s.sampler.begin(w.Settings, uri)
+		w.tally = tally.New(w.Settings.TempDir)
 		err := s.visit(c)
 		w.tally.Close()
 		w.tally = nil
-		if err != nil || !w.collector.IsWaiting() || attempt == maxAttempts || !w.flaky.Load() && !s.replaced() {
-			w.collector.Release()
+		if err != nil || !w.Collector.IsWaiting() || attempt == visit.MaxAttempts || !w.Flaky.Load() && !s.replaced() {
+			w.Collector.Release()
 			return cmp.Or(err, w.feeds(s))
 		}
-		w.collector.Drop()
-		before.Documents = w.collector.Report.Documents // each counts once
-		*w.collector.Report, w.served = before, served
+		w.Collector.Drop()
+		before.Documents = w.Collector.Report.Documents // each counts once
+		*w.Collector.Report, w.served = before, served
 	}
 }
 
@@ -90,7 +91,7 @@ func (s *set) visit(c resourcesync.Capability) error {
 	}
 	s.heads[s.uri] = list.sum
 	for _, l := range list.header.Links {
-		if (l.Rel == atompmh.RelFeed || l.Rel == "current") && baseType(l.Type) == atompmh.MediaType {
+		if (l.Rel == atompmh.RelFeed || l.Rel == "current") && visit.BaseType(l.Type) == atompmh.MediaType {
 			s.feedURIs = append(s.feedURIs, l.Href)
 		}
 	}
@@ -117,11 +118,11 @@ func (s *set) visit(c resourcesync.Capability) error {
 // finish does what needs all documents.
 func (s *set) finish() error {
 	if l, c := s.facts.list, s.facts.changes; l != nil && c != nil && c.from > l.from {
-		s.collector.In(s.changeURI).Advisef("RS-CHL-10", "", "it begins at %s, the Resource List was taken at %s: what changed between them is told nowhere",
+		s.Collector.In(s.changeURI).Advisef("RS-CHL-10", "", "it begins at %s, the Resource List was taken at %s: what changed between them is told nowhere",
 			s.changeFrom, tally.Instant(l.from))
 	}
 	if until := s.archivedUntil; s.facts.changes != nil && !until.IsZero() && until.Compare(s.changeFrom) < 0 {
-		s.collector.In(s.changeURI).Advisef("RA-CHG-09", "", "it begins at %s, its archive ends at %s: what changed between them is told nowhere", s.changeFrom, until)
+		s.Collector.In(s.changeURI).Advisef("RA-CHG-09", "", "it begins at %s, its archive ends at %s: what changed between them is told nowhere", s.changeFrom, until)
 	}
 	if err := s.compare(s.tally, &s.facts); err != nil {
 		return err
@@ -136,12 +137,12 @@ func (s *set) checkUp(list *document) error {
 	if s.description == "" || up == "" || up == s.description {
 		return nil
 	}
-	p := s.collector.In(s.uri)
+	p := s.Collector.In(s.uri)
 	there, err := s.look(up)
 	switch {
 	case errors.Is(err, opener.ErrUnseen):
-		s.collector.Report.Unseen++
-	case isMissing(err):
+		s.Collector.Report.Unseen++
+	case visit.IsMissing(err):
 		p.Errorf("RS-CL-04", "", "the link up leads to %s: %v", up, err)
 	case err != nil:
 		return err
@@ -161,13 +162,13 @@ func (s *set) each(doc *document, at func() string, e *resourcesync.Entry) {
 
 // target checks the document that entry i of the Capability List names.
 func (s *set) target(list *document, i int) error {
-	e, at, p := &list.entries[i], list.places[i], s.collector.In(list.uri)
+	e, at, p := &list.entries[i], list.places[i], s.Collector.In(list.uri)
 	doc, err := s.document(e.Loc, s.each)
 	switch {
 	case errors.Is(err, opener.ErrUnseen):
-		s.collector.Report.Unseen++
+		s.Collector.Report.Unseen++
 		return nil
-	case isMissing(err):
+	case visit.IsMissing(err):
 		p.Errorf("RS-CL-06", at, "%s: %v", e.Loc, err)
 		return nil
 	case err != nil:
@@ -181,7 +182,7 @@ func (s *set) target(list *document, i int) error {
 	s.heads[doc.uri] = doc.sum
 	s.stale(p, "RS-CL-07", at, e, doc)
 	if s.upElsewhere(doc) {
-		s.collector.In(doc.uri).Errorf(lacksUp[doc.kind], "", "the link up leads to %s, not to the Capability List", doc.header.Link(resourcesync.RelUp))
+		s.Collector.In(doc.uri).Errorf(lacksUp[doc.kind], "", "the link up leads to %s, not to the Capability List", doc.header.Link(resourcesync.RelUp))
 	}
 	if index := doc.header.Link(resourcesync.RelIndex); doc.kind&(finding.Lists|finding.KindArchive) != 0 && index != "" {
 		p.Errorf("RS-IDX-02", at, "%s is a part: its index is %s", e.Loc, index)
@@ -274,12 +275,12 @@ func lastPackage(docs []*document) *resourcesync.Entry {
 // feeds checks the feeds to which the Capability List of s links.
 func (w *walk) feeds(s *set) error {
 	for _, uri := range s.feedURIs[:min(len(s.feedURIs), maxFeeds)] {
-		err := checkFeed(w.visitor, uri)
+		err := checkFeed(w.Visitor, uri)
 		switch {
 		case errors.Is(err, opener.ErrUnseen):
-			w.collector.Report.Unseen++
-		case isMissing(err):
-			w.collector.In(s.uri).Errorf("AP-GEN-03", "root", "the link to a feed leads to %s: %v", uri, err)
+			w.Collector.Report.Unseen++
+		case visit.IsMissing(err):
+			w.Collector.In(s.uri).Errorf("AP-GEN-03", "root", "the link to a feed leads to %s: %v", uri, err)
 		case err != nil:
 			return err
 		}

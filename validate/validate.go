@@ -30,11 +30,12 @@ import (
 
 	"lockstep/validate/finding"
 	"lockstep/validate/internal/tally"
+	"lockstep/validate/internal/visit"
 	"lockstep/validate/opener"
 )
 
 // SampleAll as [Options.Sample] means every resource.
-const SampleAll = sampleAll
+const SampleAll = visit.SampleAll
 
 const (
 	// DefaultSample is how many resources, and how many bitstreams of packages,
@@ -98,9 +99,9 @@ func (o Options) withDefaults() Options {
 }
 
 // newVisit returns what asks open for documents, with an empty Report.
-func newVisit(ctx context.Context, open opener.Func, o Options) *visitor {
+func newVisit(ctx context.Context, open opener.Func, o Options) *visit.Visitor {
 	o = o.withDefaults()
-	return newVisitor(ctx, finding.NewCollector(o.Seed, o.Strict, o.Advice, o.OnFinding), open, &settings{
+	return visit.NewVisitor(ctx, finding.NewCollector(o.Seed, o.Strict, o.Advice, o.OnFinding), open, &visit.Settings{
 		Sample: o.Sample, Seed: o.Seed, Single: o.Single, Jobs: o.Jobs,
 		DocumentBytes: o.DocumentBytes, Documents: o.Documents, ResourceBytes: o.ResourceBytes,
 		Settle: o.Settle, TempDir: o.TempDir, OnDocument: o.OnDocument, Now: o.Now,
@@ -111,15 +112,15 @@ func newVisit(ctx context.Context, open opener.Func, o Options) *visitor {
 // are resolved against it. The error is that of reading r, or of ctx.
 func Document(ctx context.Context, r io.Reader, uri string, o Options) (*finding.Report, error) {
 	w := newWalk(newVisit(ctx, nil, o))
-	c := w.collector
+	c := w.Collector
 	text := bufio.NewReaderSize(r, maxHead)
 	head, _ := text.Peek(maxHead) // what is shorter is the whole
-	src := &source{Reader: text, uri: uri, final: uri}
+	src := &visit.Source{Reader: text, URI: uri, Final: uri}
 	switch rootOf(head) {
 	case feedRoot:
-		return c.Report, checkFeedDocument(w.visitor, src)
+		return c.Report, checkFeedDocument(w.Visitor, src)
 	case repositoryRoot:
-		return c.Report, checkResponse(w.visitor, src)
+		return c.Report, checkResponse(w.Visitor, src)
 	}
 	return c.Report, w.alone(func() error {
 		_, err := w.read(src, nil)
@@ -130,7 +131,7 @@ func Document(ctx context.Context, r io.Reader, uri string, o Options) (*finding
 // alone runs check, which reads one document, and compares what that says with
 // itself.
 func (w *walk) alone(check func() error) error {
-	w.tally = tally.New(w.opts.TempDir)
+	w.tally = tally.New(w.Settings.TempDir)
 	defer w.tally.Close()
 	if err := check(); err != nil {
 		return err
@@ -143,7 +144,7 @@ func (w *walk) alone(check func() error) error {
 // error is that of reading r, or of ctx.
 func Package(ctx context.Context, r io.ReaderAt, size int64, uri string, o Options) (*finding.Report, error) {
 	w := newWalk(newVisit(ctx, nil, o))
-	c := w.collector
+	c := w.Collector
 	p := &packageFile{walk: w, Place: c.In(uri), uri: uri, bitstreams: o.Sample}
 	return c.Report, w.alone(func() error { return p.check(r, size) })
 }
@@ -153,8 +154,8 @@ func Package(ctx context.Context, r io.ReaderAt, size int64, uri string, o Optio
 func Feed(ctx context.Context, open opener.Func, address string, o Options) (*finding.Report, error) {
 	v := newVisit(ctx, open, o)
 	err := checkFeed(v, address)
-	v.collector.Release()
-	return v.collector.Report, err
+	v.Collector.Release()
+	return v.Collector.Report, err
 }
 
 // Repository asks the OAI-PMH repository at address a few things, and checks
@@ -167,5 +168,5 @@ func Feed(ctx context.Context, open opener.Func, address string, o Options) (*fi
 func Repository(ctx context.Context, open opener.Func, address string, o Options) (*finding.Report, error) {
 	v := newVisit(ctx, open, o)
 	err := checkRepository(v, address)
-	return v.collector.Report, err
+	return v.Collector.Report, err
 }

@@ -11,6 +11,7 @@ import (
 	"lockstep/resourcesync"
 	"lockstep/validate/finding"
 	"lockstep/validate/internal/tally"
+	"lockstep/validate/internal/visit"
 	"lockstep/validate/opener"
 )
 
@@ -22,7 +23,7 @@ const clockTick = time.Second
 
 // A walk is one run over a Source.
 type walk struct {
-	*visitor
+	*visit.Visitor
 	tally *tally.Tally // of the set at hand; nil where none is wanted
 
 	served map[string]bool          // documents whose headers were looked at
@@ -46,7 +47,7 @@ func Source(ctx context.Context, open opener.Func, address string, o Options) (*
 // reached from several of them is counted, and reported, once.
 func Sources(ctx context.Context, open opener.Func, addresses []string, o Options) (*finding.Report, error) {
 	v := newVisit(ctx, open, o)
-	c, w := v.collector, newWalk(v)
+	c, w := v.Collector, newWalk(v)
 	var err error
 	for _, address := range addresses {
 		if err = w.start(address); err != nil {
@@ -60,8 +61,8 @@ func Sources(ctx context.Context, open opener.Func, addresses []string, o Option
 	return c.Report, err
 }
 
-func newWalk(v *visitor) *walk {
-	return &walk{visitor: v, served: make(map[string]bool), kinds: make(map[string]finding.Kinds)}
+func newWalk(v *visit.Visitor) *walk {
+	return &walk{Visitor: v, served: make(map[string]bool), kinds: make(map[string]finding.Kinds)}
 }
 
 // start begins at address, whatever is there.
@@ -73,14 +74,14 @@ func (w *walk) start(address string) error {
 	if !doc.whole {
 		switch w.rootAt(address) {
 		case feedRoot:
-			return checkFeed(w.visitor, address)
+			return checkFeed(w.Visitor, address)
 		case repositoryRoot:
-			return checkResponseAt(w.visitor, address)
+			return checkResponseAt(w.Visitor, address)
 		}
 	}
 	up := doc.header.Link(resourcesync.RelUp)
 	switch k := doc.kind; {
-	case w.opts.Single, !doc.whole, k&(finding.KindSitemap|finding.KindUnknown|finding.Manifests|finding.KindNotification) != 0:
+	case w.Settings.Single, !doc.whole, k&(finding.KindSitemap|finding.KindUnknown|finding.Manifests|finding.KindNotification) != 0:
 		return w.single(address)
 	case k == finding.KindDescription, k == finding.KindDescriptionIndex:
 		if doc, err = w.document(address, nil); err != nil {
@@ -115,12 +116,12 @@ func (w *walk) single(address string) error {
 // fromPart goes up from a document of a set to its Capability List. Where that
 // cannot be had, only what stands below the document is checked.
 func (w *walk) fromPart(doc *document, up string) error {
-	p := w.collector.In(doc.uri)
+	p := w.Collector.In(doc.uri)
 	above, err := w.look(up)
 	switch {
 	case errors.Is(err, opener.ErrUnseen):
-		w.collector.Report.Unseen++
-	case isMissing(err):
+		w.Collector.Report.Unseen++
+	case visit.IsMissing(err):
 		p.Errorf(lacksUp[doc.kind], "", "the link up leads to %s: %v", up, err)
 	case err != nil:
 		return err
@@ -138,11 +139,11 @@ func (w *walk) fromBelow(list *document) error {
 	description := ""
 	if up != "" {
 		above, err := w.document(up, nil)
-		p := w.collector.In(list.uri)
+		p := w.Collector.In(list.uri)
 		switch {
 		case errors.Is(err, opener.ErrUnseen):
-			w.collector.Report.Unseen++
-		case isMissing(err):
+			w.Collector.Report.Unseen++
+		case visit.IsMissing(err):
 			p.Errorf("RS-CL-04", "", "the link up leads to %s: %v", up, err)
 		case err != nil:
 			return err
@@ -174,12 +175,12 @@ func names(d, what *document) bool {
 // descriptions goes through an index of Source Descriptions.
 func (w *walk) descriptions(index *document) error {
 	for i := range index.entries {
-		e, p := &index.entries[i], w.collector.In(index.uri)
+		e, p := &index.entries[i], w.Collector.In(index.uri)
 		doc, err := w.document(e.Loc, nil)
 		switch {
 		case errors.Is(err, opener.ErrUnseen):
-			w.collector.Report.Unseen++
-		case isMissing(err):
+			w.Collector.Report.Unseen++
+		case visit.IsMissing(err):
 			p.Errorf("RS-IDX-06", index.places[i], "%s: %v", e.Loc, err)
 		case err != nil:
 			return err
@@ -204,7 +205,7 @@ func (w *walk) description(doc *document) error {
 	}
 	done := make(map[string]bool)
 	for i := range doc.entries {
-		e, p := &doc.entries[i], w.collector.In(doc.uri)
+		e, p := &doc.entries[i], w.Collector.In(doc.uri)
 		if done[e.Loc] {
 			continue
 		}
@@ -212,9 +213,9 @@ func (w *walk) description(doc *document) error {
 		list, err := w.look(e.Loc)
 		switch {
 		case errors.Is(err, opener.ErrUnseen):
-			w.collector.Report.Unseen++
+			w.Collector.Report.Unseen++
 			continue
-		case isMissing(err):
+		case visit.IsMissing(err):
 			p.Errorf("RS-SD-05", doc.places[i], "%s: %v", e.Loc, err)
 			continue
 		case err != nil:
@@ -231,24 +232,24 @@ func (w *walk) description(doc *document) error {
 	return nil
 }
 
-// document opens the document at uri and reads it. An error that isMissing is
+// document opens the document at uri and reads it. An error that IsMissing is
 // to be told where the document was named.
 func (w *walk) document(uri string, each eachFunc) (*document, error) {
-	if err := w.room(uri); err != nil {
+	if err := w.Room(uri); err != nil {
 		return nil, err
 	}
-	if w.opts.OnDocument != nil {
-		w.opts.OnDocument(uri)
+	if w.Settings.OnDocument != nil {
+		w.Settings.OnDocument(uri)
 	}
-	a, err := w.ask(opener.Request{URI: uri, Document: true})
+	a, err := w.Ask(opener.Request{URI: uri, Document: true})
 	if err != nil {
 		return nil, err
 	}
 	defer a.Body.Close() // read as far as it is of use
-	w.collector.Alias(uri, a.URI)
-	doc, err := w.read(sourceOf(uri, a), each)
+	w.Collector.Alias(uri, a.URI)
+	doc, err := w.read(visit.SourceOf(uri, a), each)
 	if err != nil {
-		return nil, w.broken(uri, err)
+		return nil, w.Broken(uri, err)
 	}
 	w.kinds[uri] = doc.kind
 	w.headers(doc, a.Header)
@@ -260,7 +261,7 @@ func (w *walk) look(uri string) (*document, error) { return w.quiet(uri).documen
 
 // quiet returns a walk of its own that keeps nothing it finds.
 func (w *walk) quiet(uri string) *walk {
-	return &walk{visitor: w.visitor.quiet(), served: map[string]bool{uri: true}, kinds: make(map[string]finding.Kinds)}
+	return &walk{Visitor: w.Visitor.Quiet(), served: map[string]bool{uri: true}, kinds: make(map[string]finding.Kinds)}
 }
 
 // headers looks at how a document is served.
@@ -273,8 +274,8 @@ func (w *walk) headers(doc *document, h http.Header) {
 		return
 	}
 	w.served[doc.uri] = true
-	p := w.collector.In(doc.uri)
-	switch t := baseType(h.Get("Content-Type")); t {
+	p := w.Collector.In(doc.uri)
+	switch t := visit.BaseType(h.Get("Content-Type")); t {
 	case "application/xml", "application/gzip", "application/x-gzip":
 	default:
 		p.Advisef("RS-DISC-13", "Content-Type", "served as %q, not as application/xml", t)

@@ -1,4 +1,8 @@
-package validate
+// Package visit asks for the documents of one validation run, within its limits,
+// and separates what cannot be read at an address, which is a finding, from what
+// ends the run, which is an error. Checks of Sources, feeds and repositories are
+// built on it.
+package visit
 
 import (
 	"context"
@@ -16,22 +20,22 @@ import (
 
 const (
 	// SampleAll as [Settings.Sample] means every resource.
-	sampleAll = -1
+	SampleAll = -1
 	// MaxSample caps a sample: it is held in memory.
-	maxSample = 100_000
+	MaxSample = 100_000
 	// MaxDoubts caps the findings about a sample that are held in memory until
 	// newer documents confirm them.
-	maxDoubts = 10_000
+	MaxDoubts = 10_000
 	// MaxAttempts is how often documents are read that change meanwhile.
-	maxAttempts = 3
+	MaxAttempts = 3
 )
 
-// Settings are the limits of a run and what it looks at. All are set.
-type settings struct {
-	Sample        int // resources to compare with what is said of them; 0 none
+// Settings are the limits of a run and what it checks. All are set.
+type Settings struct {
+	Sample        int // resources to compare with their descriptions; 0 none
 	Seed          uint64
 	Single        bool  // only the document at the address
-	Jobs          int   // resources looked at at once
+	Jobs          int   // resources compared concurrently
 	DocumentBytes int64 // of one document, uncompressed
 	Documents     int   // of one run
 	ResourceBytes int64 // read of one resource
@@ -43,44 +47,44 @@ type settings struct {
 
 // A Visitor asks for the documents of one run, within its limits, and counts
 // them.
-type visitor struct {
-	collector *finding.Collector
-	opts      *settings
-	ctx       context.Context
-	flaky     *atomic.Bool // a connection broke off, or an address could not be reached
+type Visitor struct {
+	Collector *finding.Collector
+	Settings  *Settings
+	Ctx       context.Context
+	Flaky     *atomic.Bool // a connection broke off, or an address could not be reached
 
 	opn     opener.Func
 	counted map[string]bool // documents, by URI
 }
 
 // NewVisitor returns a Visitor that asks open and reports to c.
-func newVisitor(ctx context.Context, c *finding.Collector, open opener.Func, o *settings) *visitor {
-	return &visitor{collector: c, ctx: ctx, opts: o, opn: open, counted: make(map[string]bool), flaky: new(atomic.Bool)}
+func NewVisitor(ctx context.Context, c *finding.Collector, open opener.Func, o *Settings) *Visitor {
+	return &Visitor{Collector: c, Ctx: ctx, Settings: o, opn: open, counted: make(map[string]bool), Flaky: new(atomic.Bool)}
 }
 
 // Quiet returns a Visitor whose findings and counts are discarded.
-func (v *visitor) quiet() *visitor {
+func (v *Visitor) Quiet() *Visitor {
 	q := *v
-	q.collector, q.counted = finding.NewQuiet(), make(map[string]bool)
+	q.Collector, q.counted = finding.NewQuiet(), make(map[string]bool)
 	return &q
 }
 
 // Room fails if enough documents were read before uri.
-func (v *visitor) room(uri string) error {
-	if len(v.counted) >= v.opts.Documents {
-		return fmt.Errorf("stopped at %s: %d documents are enough", finding.Printable(uri), v.opts.Documents)
+func (v *Visitor) Room(uri string) error {
+	if len(v.counted) >= v.Settings.Documents {
+		return fmt.Errorf("stopped at %s: %d documents are enough", finding.Printable(uri), v.Settings.Documents)
 	}
 	return nil
 }
 
 // Ask opens what r asks for.
-func (v *visitor) ask(r opener.Request) (*opener.Answer, error) {
-	if err := v.ctx.Err(); err != nil {
-		return nil, context.Cause(v.ctx)
+func (v *Visitor) Ask(r opener.Request) (*opener.Answer, error) {
+	if err := v.Ctx.Err(); err != nil {
+		return nil, context.Cause(v.Ctx)
 	}
-	a, err := v.opn(v.ctx, r)
+	a, err := v.opn(v.Ctx, r)
 	if err != nil {
-		return nil, v.broken(r.URI, err)
+		return nil, v.Broken(r.URI, err)
 	}
 	if a.URI == "" {
 		a.URI = r.URI
@@ -90,24 +94,24 @@ func (v *visitor) ask(r opener.Request) (*opener.Answer, error) {
 
 // Broken converts an error of reading uri to one for which [IsMissing] holds,
 // unless the run itself has to end.
-func (v *visitor) broken(uri string, err error) error {
-	if v.ctx.Err() != nil {
-		return context.Cause(v.ctx)
+func (v *Visitor) Broken(uri string, err error) error {
+	if v.Ctx.Err() != nil {
+		return context.Cause(v.Ctx)
 	}
 	if _, ok := errors.AsType[*tally.KeepError](err); ok || errors.Is(err, opener.ErrUnseen) {
 		return err
 	}
 	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, opener.ErrNotModified) {
-		v.flaky.Store(true)
+		v.Flaky.Store(true)
 	}
 	return &missingError{uri, err}
 }
 
 // Count counts a document once.
-func (v *visitor) count(uri string) {
+func (v *Visitor) Count(uri string) {
 	if !v.counted[uri] {
 		v.counted[uri] = true
-		v.collector.Report.Documents++
+		v.Collector.Report.Documents++
 	}
 }
 
@@ -118,7 +122,7 @@ type missingError struct {
 }
 
 // Missing returns an error for which [IsMissing] holds, because of err.
-func missingBecause(uri string, err error) error { return &missingError{uri, err} }
+func Missing(uri string, err error) error { return &missingError{uri, err} }
 
 func (e *missingError) Error() string {
 	if errors.Is(e.err, fs.ErrNotExist) {
@@ -130,20 +134,20 @@ func (e *missingError) Error() string {
 func (e *missingError) Unwrap() error { return e.err }
 
 // IsMissing reports whether err is about something named that cannot be read.
-func isMissing(err error) bool {
+func IsMissing(err error) bool {
 	_, ok := errors.AsType[*missingError](err)
 	return ok
 }
 
 // Discard reads what is left of a small answer, so that its connection can be
 // used again, and closes it.
-func discard(body io.ReadCloser) {
+func Discard(body io.ReadCloser) {
 	_, _ = io.CopyN(io.Discard, body, 4<<10)
 	_ = body.Close() // its content is not needed
 }
 
 // Pause waits for d or until ctx is done.
-func pause(ctx context.Context, d time.Duration) error {
+func Pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

@@ -1,4 +1,4 @@
-package validate
+package visit
 
 import (
 	"crypto/sha256"
@@ -14,35 +14,35 @@ import (
 )
 
 // A Source is a document about to be read.
-type source struct {
+type Source struct {
 	io.Reader
-	uri    string // by which it goes
-	final  string // against which what it says is resolved
-	header http.Header
+	URI    string // by which it goes
+	Final  string // against which what it says is resolved
+	Header http.Header
 }
 
 // SourceOf returns the document in a, which was asked for by uri.
-func sourceOf(uri string, a *opener.Answer) *source {
-	return &source{Reader: a.Body, uri: uri, final: a.URI, header: a.Header}
+func SourceOf(uri string, a *opener.Answer) *Source {
+	return &Source{Reader: a.Body, URI: uri, Final: a.URI, Header: a.Header}
 }
 
 // Why a document cannot be read as XML.
 var (
-	errPage  = errors.New("this is an HTML page")
-	errNoXML = errors.New("this is no XML")
+	ErrPage  = errors.New("this is an HTML page")
+	ErrNoXML = errors.New("this is no XML")
 )
 
 // A Hashed passes bytes on, hashes them, and remembers why reading failed.
-type faithful struct {
+type Hashed struct {
 	r   io.Reader
 	sum hash.Hash
 	err error
 }
 
 // NewHashed returns a Hashed that reads r.
-func newFaithful(r io.Reader) *faithful { return &faithful{r: r, sum: sha256.New()} }
+func NewHashed(r io.Reader) *Hashed { return &Hashed{r: r, sum: sha256.New()} }
 
-func (f *faithful) Read(p []byte) (int, error) {
+func (f *Hashed) Read(p []byte) (int, error) {
 	n, err := f.r.Read(p)
 	_, _ = f.sum.Write(p[:n]) // never fails
 	if err != nil && err != io.EOF {
@@ -52,30 +52,30 @@ func (f *faithful) Read(p []byte) (int, error) {
 }
 
 // Err returns why reading failed, or nil.
-func (f *faithful) readError() error { return f.err }
+func (f *Hashed) Err() error { return f.err }
 
 // drain caps what is read of a document that broke a rule early.
 const drain = 1 << 20
 
 // Rest reads what is behind the end of the document, which is white space, and
 // returns the SHA-256 of all bytes.
-func (f *faithful) rest() (sum [sha256.Size]byte) {
+func (f *Hashed) Rest() (sum [sha256.Size]byte) {
 	_, _ = io.Copy(io.Discard, io.LimitReader(f, drain))
 	copy(sum[:], f.sum.Sum(nil))
 	return sum
 }
 
-// baseType returns a media type without parameters, in lower case.
-func baseType(t string) string {
+// BaseType returns a media type without parameters, in lower case.
+func BaseType(t string) string {
 	t, _, _ = strings.Cut(t, ";")
 	return strings.ToLower(strings.TrimSpace(t))
 }
 
-// sameType reports whether two media types mean the same, whatever their
+// SameType reports whether two media types mean the same, whatever their
 // parameters: text/xml is another name of application/xml (RFC 7303, 9.2).
-func sameType(a, b string) bool {
+func SameType(a, b string) bool {
 	plain := func(t string) string {
-		if t = baseType(t); t == "text/xml" {
+		if t = BaseType(t); t == "text/xml" {
 			return "application/xml"
 		}
 		return t
@@ -83,8 +83,8 @@ func sameType(a, b string) bool {
 	return plain(a) == plain(b)
 }
 
-// resolve returns ref as an absolute URI, or "".
-func resolve(base, ref string) string {
+// Resolve returns ref as an absolute URI, or "".
+func Resolve(base, ref string) string {
 	b, err := url.Parse(base)
 	if err != nil {
 		return ""
@@ -102,4 +102,4 @@ func resolve(base, ref string) string {
 var iriForm = regexp.MustCompile("^[A-Za-z][A-Za-z0-9+.-]*:[^\\s\\pZ<>\"{}|\\\\^`\\x{200e}\\x{200f}\\x{202a}-\\x{202e}]+$")
 
 // IsIRI reports whether s is an absolute IRI.
-func isIRI(s string) bool { return iriForm.MatchString(s) }
+func IsIRI(s string) bool { return iriForm.MatchString(s) }
