@@ -54,7 +54,7 @@ var phraseBudgets = []phraseBudget{
 	{"patch", 25, 0, 0},
 	{"repository", 95, 15, 0},
 	{"resourcesync", 75, 0, 0},
-	{"source", 100, 35, 0},
+	{"source", 90, 35, 0},
 	{"storage", 45, 0, 0},
 	{"validate", 75, 0, 0},
 	{"vault", 70, 0, 0},

@@ -1,4 +1,4 @@
-package source
+package front
 
 import (
 	"bufio"
@@ -9,9 +9,9 @@ import (
 	"lockstep/internal/negotiate"
 )
 
-// FuzzAsk demands that what the front takes for a plain request net/http takes
-// for the same.
-func FuzzAsk(f *testing.F) {
+// FuzzRequest checks that net/http reads the same from each request that the
+// front answers.
+func FuzzRequest(f *testing.F) {
 	for _, s := range []string{
 		"GET /a/b.txt HTTP/1.1\r\nHost: x\r\n\r\n",
 		"GET /a HTTP/1.1\r\nHost: x:80\r\nAccept-Encoding: gzip, br\r\nConnection: Keep-Alive\r\nUser-Agent: u\r\n\r\n",
@@ -30,7 +30,7 @@ func FuzzAsk(f *testing.F) {
 		if n == 0 {
 			return
 		}
-		a, ok := parseAsk(text[:n])
+		a, ok := parseRequest(text[:n])
 		if !ok {
 			return
 		}
@@ -44,7 +44,7 @@ func FuzzAsk(f *testing.F) {
 		}
 		for _, name := range []string{"Range", "If-None-Match", "If-Modified-Since", "Expect", "Upgrade", "Transfer-Encoding", "Authorization"} {
 			if r.Header.Get(name) != "" {
-				t.Errorf("%q: taken with %s", text[:n], name)
+				t.Errorf("%q: accepted with %s", text[:n], name)
 			}
 		}
 	})
