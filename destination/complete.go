@@ -167,6 +167,9 @@ func (s *session) prove(st *setState, r *SetReport) {
 
 // settle says of each set and of all together whether they are complete.
 func (s *session) settle(r *Report, err error) {
+	if t := fetch.NotBefore(err); !t.IsZero() {
+		r.deferUntil(t)
+	}
 	r.Complete = err == nil && len(r.Failures) == 0 && r.Failed+r.Refused == 0 && len(r.Missing) == 0
 	for i := range r.BySet {
 		b := &r.BySet[i]

@@ -95,7 +95,7 @@ func (r *setRun) deferredWants(ctx context.Context, now time.Time) iter.Seq2[def
 				return
 			}
 			w, _, err := decodeWant(o.URI, string(o.Entry))
-			if err == nil && !w.notBefore.After(now) {
+			if err == nil && (r.d.opts.AskNow || !w.notBefore.After(now)) {
 				continue
 			}
 			if !yield(deferred{w, &deferredError{o.Cause, w.notBefore}}, err) || err != nil {

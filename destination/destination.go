@@ -49,6 +49,7 @@ type Options struct {
 	Delete     Delete
 	MaxDelete  int        // in percent; default DefaultMaxDelete; 100 consents to everything
 	Baseline   bool       // ignore saved progress: compare all, and go where the Source is, even back
+	AskNow     bool       // ask for what servers asked earlier not to be asked for before a time
 	DryRun     bool       // plan and report only
 	Adopt      bool       // take files over that we did not make, if their content is right
 	Replace    bool       // with Adopt: replace those whose content is not right

@@ -45,7 +45,7 @@ func (f *Follower) pass(ctx context.Context, do func(s *session) error) (Report,
 		s.report = report
 	}
 	if err == nil {
-		err = do(s)
+		err = s.deferringDocuments(ctx, func() error { return do(s) })
 	}
 	if err == nil || errors.Is(err, ErrIncomplete) {
 		if kerr := s.endKeeping(ctx); kerr != nil {
@@ -115,11 +115,11 @@ func (f *Follower) look(ctx context.Context) error {
 		f.tell(&r, err)
 		return err
 	case source || errors.As(err, &unknown) || errors.Is(err, ErrRefused) || errors.Is(err, ErrIncomplete) || isDelivery(err):
-		f.lookFailed(err)
+		f.lookFailed(&r, err)
 		f.tell(&r, err)
 		return nil
 	default:
-		f.lookFailed(err)
+		f.lookFailed(&r, err)
 		f.tell(&r, err)
 		return f.broken(err)
 	}
@@ -131,7 +131,7 @@ func (f *Follower) look(ctx context.Context) error {
 	f.adopt(ctx, sets)
 	f.setUnproven(&r)
 	if f.setUnread(err != nil, pause); err != nil {
-		f.lookFailed(err)
+		f.lookFailed(&r, err)
 	}
 	if len(left) > 0 {
 		dr, derr := f.dissolve(ctx, left)
@@ -166,12 +166,13 @@ func (f *Follower) setUnread(unread bool, pause time.Duration) {
 }
 
 // lookFailed books that the Source could not be looked at.
-func (f *Follower) lookFailed(err error) {
+func (f *Follower) lookFailed(r *Report, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var wait time.Duration
 	f.pause, wait = f.longer(f.pause)
-	f.lookAt = time.Now().Add(wait)
+	now := time.Now()
+	f.lookAt = now.Add(max(wait, r.patience(now)))
 	f.trouble = fetch.Printable(err.Error())
 }
 
@@ -351,6 +352,9 @@ func (f *Follower) pull(ctx context.Context, s *followed) error {
 		if s.overload != nil && !s.overload.Over {
 			s.due = now.Add(min(f.distance(s), f.opts.Poll))
 		}
+	}
+	if patience := r.patience(now); patience > 0 && s.state != nil && f.d.isDeferred(s.state) {
+		s.due = now.Add(max(wait, patience))
 	}
 	done := err == nil || errors.Is(err, ErrIncomplete)
 	s.pulled = s.pulled || done

@@ -76,6 +76,7 @@ type Report struct {
 	Failures []Failure   `json:"failures,omitempty"` // the first of them, documents included
 	Warnings []string    `json:"warnings,omitempty"`
 
+	NotBefore time.Time      `json:"not_before,omitzero"` // when a document that could not be read may be asked for again, as its server wished; the earliest
 	Unproven  []Unproven     `json:"unproven,omitempty"`  // why it is not complete
 	Withdrawn []WithdrawnSet `json:"withdrawn,omitempty"` // sets that the Source lists no more, and whose files stay
 	Fallbacks []Fallback     `json:"fallbacks,omitempty"` // what was used in place of what could not be read
@@ -222,6 +223,27 @@ func (r *Report) retry(n int64) {
 func (r *Report) fail(uri, cause string) {
 	if len(r.Failures) < maxListed {
 		r.Failures = append(r.Failures, Failure{URI: fetch.Printable(uri), Cause: fetch.Printable(cause)})
+	}
+}
+
+// failDocument notes a document that could not be read.
+func (r *Report) failDocument(uri string, err error) {
+	n := len(r.Failures)
+	r.fail(uri, err.Error())
+	t := fetch.NotBefore(err)
+	if t.IsZero() {
+		return
+	}
+	r.deferUntil(t)
+	if len(r.Failures) > n {
+		r.Failures[n].NotBefore = t.UTC().Truncate(time.Second)
+	}
+}
+
+// deferUntil notes that a document may be asked for again at t.
+func (r *Report) deferUntil(t time.Time) {
+	if t = t.UTC().Truncate(time.Second); r.NotBefore.IsZero() || t.Before(r.NotBefore) {
+		r.NotBefore = t
 	}
 }
 

@@ -366,7 +366,7 @@ func (r *setRun) stageOwed(ctx context.Context) (int, error) {
 		if r.final && !w.passing {
 			continue
 		}
-		if n++; w.notBefore.After(now) {
+		if n++; w.notBefore.After(now) && !r.d.opts.AskNow {
 			continue // it is reported, see deferring
 		}
 		w.class, w.Refused, w.Member, w.pack = wantOwed, "", member{}, 0 // of a dump of another day

@@ -30,11 +30,12 @@ type session struct {
 	passing   map[int]int64 // counts by set what failed and is tried again at the end of the run; nil: nothing is
 	withdrawn map[int]bool  // numbers of the sets that the Source has withdrawn, and whose files stay
 
-	fresh      bool         // the Journal was new when the session began
-	ours       bool         // files in DEST that are right can only be the mirror's
-	placed     markedState  // which resources have marked names
-	damaged    map[int]bool // numbers of the sets with files that the local check found damaged
-	unrepaired int          // files that are damaged, or cannot be looked at, and that no set can repair
+	deferred   []fetch.Deferral // documents that must not be asked for yet, as the Journal has them
+	fresh      bool             // the Journal was new when the session began
+	ours       bool             // files in DEST that are right can only be the mirror's
+	placed     markedState      // which resources have marked names
+	damaged    map[int]bool     // numbers of the sets with files that the local check found damaged
+	unrepaired int              // files that are damaged, or cannot be looked at, and that no set can repair
 }
 
 // Sync brings the mirror into step with the Source at address, which may be
@@ -69,7 +70,9 @@ func (d *Destination) sync(ctx context.Context, address string, deliver func(con
 	if at := d.opts.At; !at.IsZero() {
 		s.past = &pastRun{at: at, from: d}
 	}
-	return s.whole(address, deliver, func() error { return s.run(ctx, address) })
+	return s.whole(address, deliver, func() error {
+		return s.deferringDocuments(ctx, func() error { return s.run(ctx, address) })
+	})
 }
 
 // whole is a session from its beginning to its end, in which do is done.
@@ -225,6 +228,9 @@ func (s *session) open(ctx context.Context) error {
 	if _, err := load(ctx, j, docMarked, &s.placed); err != nil {
 		return err
 	}
+	if err := s.loadDeferrals(ctx); err != nil {
+		return err
+	}
 	running, err := j.Load(ctx, docOpen)
 	if err != nil {
 		return err
@@ -349,7 +355,7 @@ func (s *session) until(set *setState) {
 
 // problem books a document that could not be read.
 func (s *session) problem(uri string, err error) {
-	s.report.fail(uri, err.Error())
+	s.report.failDocument(uri, err)
 	s.d.emit(Event{Kind: EventFailed, URI: uri, Err: err})
 }
 

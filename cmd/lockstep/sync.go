@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -33,6 +34,7 @@ type syncOptions struct {
 	at          string
 	dryRun      bool
 	baseline    bool
+	askNow      bool
 	adopt       bool
 	replace     bool
 	checkLocal  string
@@ -80,6 +82,7 @@ is known of it.`,
 	flags := cmd.Flags()
 	o.declare(flags)
 	flags.StringVar(&o.at, "at", "", "make of DEST what the collection was at `TIME`, a date or a time as 2026-05-01T12:00:00Z, and name what cannot be had any more")
+	flags.BoolVar(&o.askNow, "ask-now", false, "ask also for what a server asked in an earlier run not to be asked for before a time")
 	flags.BoolVarP(&o.dryRun, "dry-run", "n", false, "say what would be done, and do nothing")
 	return cmd
 }
@@ -134,7 +137,7 @@ func (o *syncOptions) options() (destination.Options, error) {
 	do.Via, do.AllVersions = o.via, o.allVersions
 	do.CheckLocal = destination.CheckLocal(o.checkLocal)
 	do.Delete, do.MaxDelete = destination.Delete(o.delete), o.maxDelete
-	do.DryRun, do.Baseline, do.Adopt, do.Replace = o.dryRun, o.baseline, o.adopt, o.replace
+	do.DryRun, do.Baseline, do.Adopt, do.Replace, do.AskNow = o.dryRun, o.baseline, o.adopt, o.replace, o.askNow
 	return do, nil
 }
 
@@ -178,6 +181,9 @@ func runSync(ctx context.Context, o *syncOptions, io term.IO) error {
 	err = o.explainPast(mirror.Explain(err, o.Dest))
 	if hint := w.Causes.Hint(); hint != "" && errors.Is(err, destination.ErrIncomplete) {
 		err = term.WithHint(err, hint)
+	}
+	if t := result.NotBefore; err != nil && !t.IsZero() && !mirror.Interrupted(ctx, err) {
+		err = term.WithHint(err, "run it again after "+t.Format(time.RFC3339)+", as the Source wishes; --ask-now asks at once")
 	}
 	if mirror.Interrupted(ctx, err) {
 		err = term.WithHint(term.ErrInterrupted, "progress is kept; run the same command again to go on")

@@ -112,6 +112,7 @@ type Client struct {
 	up        upgrade
 	hosts     hosts
 	bandwidth pace
+	deferrals deferrals
 	requests  atomic.Int64
 	bytes     atomic.Int64
 }

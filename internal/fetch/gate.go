@@ -257,6 +257,9 @@ func NotBefore(err error) time.Time {
 	if status, ok := errors.AsType[*StatusError](err); ok {
 		return status.NotBefore
 	}
+	if deferred, ok := errors.AsType[*DeferralError](err); ok {
+		return deferred.NotBefore
+	}
 	return time.Time{}
 }
 

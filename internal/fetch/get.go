@@ -100,6 +100,11 @@ func (c *Client) get(ctx context.Context, r *Request, at *attempts) (*Response, 
 	if err != nil {
 		return nil, &Error{URI: r.URI, Err: err}
 	}
+	if r.Document {
+		if err := c.deferrals.check(r.URI, time.Now()); err != nil {
+			return nil, &Error{URI: r.URI, Err: err}
+		}
+	}
 	for {
 		at.tries++
 		resp, chain, err := c.follow(ctx, r, u, at.tries)
@@ -110,6 +115,9 @@ func (c *Client) get(ctx context.Context, r *Request, at *attempts) (*Response, 
 		if ctx.Err() != nil {
 			final.Err = context.Cause(ctx)
 			return nil, final
+		}
+		if until := NotBefore(err); r.Document && !until.IsZero() {
+			c.deferrals.put(Deferral{URI: r.URI, NotBefore: until, Cause: Printable(err.Error())}, time.Now())
 		}
 		if _, unsent := errors.AsType[*HostError](err); unsent {
 			final.Tries-- // it was not asked

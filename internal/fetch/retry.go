@@ -161,16 +161,17 @@ func backoff(n int) time.Duration {
 	return d - rand.N(d/2)
 }
 
-// retryAfter reads a Retry-After header, seconds or a date; zero if absent.
+// retryAfter reads a Retry-After header, seconds or a date, of up to MaxDeferral;
+// zero if absent.
 func retryAfter(v string, now time.Time) time.Duration {
 	v = strings.TrimSpace(v)
 	if n, err := strconv.ParseUint(v, 10, 64); err == nil {
-		return time.Duration(min(n, uint64(24*time.Hour/time.Second))) * time.Second
+		return time.Duration(min(n, uint64(MaxDeferral/time.Second))) * time.Second
 	} else if errors.Is(err, strconv.ErrRange) {
-		return 24 * time.Hour
+		return MaxDeferral
 	}
 	if t, err := http.ParseTime(v); err == nil && t.After(now) {
-		return t.Sub(now)
+		return min(t.Sub(now), MaxDeferral)
 	}
 	return 0
 }

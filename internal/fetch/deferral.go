@@ -1,0 +1,98 @@
+package fetch
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// maxDeferrals caps the documents that are remembered as deferred, each of which
+	// a Source may name.
+	maxDeferrals = 1000
+
+	// MaxDeferral caps for how long a server may ask not to be asked again.
+	MaxDeferral = 24 * time.Hour
+)
+
+// A Deferral is a document whose server asked for more patience than
+// [MaxRetryAfter].
+type Deferral struct {
+	URI       string    `json:"uri"` // without user and password
+	NotBefore time.Time `json:"not_before"`
+	Cause     string    `json:"cause"` // how the server answered
+}
+
+// A DeferralError reports a document that was not asked for, because its server
+// asked earlier not to be asked again before a time.
+type DeferralError struct{ Deferral }
+
+func (e *DeferralError) Error() string {
+	return "not asked again before " + e.NotBefore.UTC().Format(time.RFC3339) + ", as its server wishes: " + e.Cause
+}
+
+// Deferrals returns the documents that are not asked for yet, by URI.
+func (c *Client) Deferrals() []Deferral { return c.deferrals.list(time.Now()) }
+
+// Defer has documents not be asked for before their time, as if their server had
+// just said so. Times further off than [MaxDeferral] are ignored.
+func (c *Client) Defer(ds []Deferral) {
+	now := time.Now()
+	for _, d := range ds {
+		c.deferrals.put(d, now)
+	}
+}
+
+// deferrals are the documents that are not asked for yet.
+type deferrals struct {
+	mu sync.Mutex // guards of
+	of map[string]Deferral
+}
+
+func (ds *deferrals) put(d Deferral, now time.Time) {
+	d.URI = withoutUser(d.URI)
+	if !d.NotBefore.After(now) || d.NotBefore.After(now.Add(MaxDeferral)) {
+		return
+	}
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	if ds.of == nil {
+		ds.of = map[string]Deferral{}
+	}
+	if _, known := ds.of[d.URI]; known || len(ds.of) < maxDeferrals {
+		ds.of[d.URI] = d
+	}
+}
+
+// check returns an error if uri must not be asked for yet.
+func (ds *deferrals) check(uri string, now time.Time) error {
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	if len(ds.of) == 0 {
+		return nil
+	}
+	uri = withoutUser(uri)
+	d, ok := ds.of[uri]
+	switch {
+	case !ok:
+		return nil
+	case !d.NotBefore.After(now):
+		delete(ds.of, uri)
+		return nil
+	}
+	return &DeferralError{d}
+}
+
+func (ds *deferrals) list(now time.Time) []Deferral {
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	var all []Deferral
+	for _, d := range ds.of {
+		if d.NotBefore.After(now) {
+			all = append(all, d)
+		}
+	}
+	slices.SortFunc(all, func(a, b Deferral) int { return strings.Compare(a.URI, b.URI) })
+	return all
+}
