@@ -92,6 +92,8 @@ func (a *answer) Read(p []byte) (int, error) {
 	if !errors.Is(err, io.EOF) {
 		err = &BodyError{URI: a.uri, Got: a.wire, Want: a.want, Err: err}
 		a.reply.good = false
+	} else if !a.doc {
+		a.host.breaks.finished()
 	}
 	a.err = err
 	a.finish()

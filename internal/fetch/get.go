@@ -77,7 +77,9 @@ func (c *Client) Get(ctx context.Context, r Request) (*Response, error) {
 // use returns.
 func (c *Client) Fetch(ctx context.Context, r *Request, use func(*Response) error) error {
 	var at attempts
+	var broke place
 	for {
+		from := r.RangeFrom
 		resp, err := c.get(ctx, r, &at)
 		if err != nil {
 			return err
@@ -89,7 +91,10 @@ func (c *Client) Fetch(ctx context.Context, r *Request, use func(*Response) erro
 			return err
 		}
 		f := c.booked(resp.URI, err)
-		if !at.helps(c, r, &f) || c.pauseBefore(ctx, at.tries, f) != nil {
+		if !r.Document {
+			f.over = f.host.breaks.add(body) || f.over
+		}
+		if broke.again(from+body.Got) || !at.helps(c, r, &f) || c.pauseBefore(ctx, at.tries, f) != nil {
 			return err
 		}
 	}
@@ -196,6 +201,11 @@ func (c *Client) enter(ctx context.Context, h *host, u *url.URL, doc bool) (lane
 // how often it was tried, this time included.
 func (c *Client) send(ctx context.Context, r *Request, u *url.URL, tries int) (*answer, error) {
 	h := c.hosts.get(hostOf(u))
+	if !r.Document && r.Post == nil {
+		if err := h.breaks.pass(); err != nil {
+			return nil, err
+		}
+	}
 	lane, err := c.enter(ctx, h, u, r.Document)
 	if err != nil {
 		return nil, err

@@ -28,9 +28,10 @@ type hosts struct {
 
 // A host is what is known of one host and port.
 type host struct {
-	slots slots
-	rate  pace
-	gate  gate
+	slots  slots
+	rate   pace
+	gate   gate
+	breaks breaks
 }
 
 // HostOf returns what the limits of uri go by: the host and port to ask, in one
@@ -73,7 +74,7 @@ func (hs *hosts) get(name string) *host {
 			}
 		}
 	}
-	h = &host{slots: slots{lanes: hs.lanes, adapter: adapter{jobs: hs.jobs, most: hs.most}}, rate: pace{rate: hs.rate}, gate: gate{host: name, patience: hs.patience, off: hs.ungated}}
+	h = &host{slots: slots{lanes: hs.lanes, adapter: adapter{jobs: hs.jobs, most: hs.most}}, rate: pace{rate: hs.rate}, gate: gate{host: name, patience: hs.patience, off: hs.ungated}, breaks: breaks{host: name, patience: hs.patience, off: hs.ungated}}
 	hs.m[name] = h
 	return h
 }
