@@ -173,7 +173,13 @@ func isGone(err error) bool {
 	return errors.As(err, &wrong) || errors.As(err, &status) && (status.Status == http.StatusNotFound || status.Status == http.StatusGone)
 }
 
+// open opens a document of the set. What the Capability List or an index names is
+// read from the hosts that may have resources (RS-SEC-01): else a Source could have
+// any host asked, and speak for it.
 func (r *setReader) open(ctx context.Context, uri string, v validators) (*discover.Document, error) {
+	if reason := r.refuseDocument(uri); reason != "" {
+		return nil, fmt.Errorf("read %s: %s", fetch.Printable(uri), reason)
+	}
 	r.d.emit(Event{Kind: EventDocument, Set: r.set.Name, URI: uri})
 	return discover.Open(ctx, r.d.client, uri, discover.Validators{ETag: v.ETag, LastModified: v.Modified})
 }
@@ -247,6 +253,18 @@ func (r *setReader) refuse(uri string) string {
 		}
 	}
 	return reason
+}
+
+// refuseDocument is refuse for a document. A Capability List in a file of this
+// machine is the user's own, who may name any document in it.
+func (r *setReader) refuseDocument(uri string) string {
+	if uri == r.set.URI {
+		return ""
+	}
+	if doc, err := url.Parse(r.set.URI); err != nil || doc.Scheme != "http" && doc.Scheme != "https" {
+		return ""
+	}
+	return r.refuse(uri)
 }
 
 // isPlain reports whether s, as the rest of a URI, is nothing a parser has to
