@@ -17,19 +17,19 @@ const docDeferrals = "deferred"
 
 // loadDeferrals has documents not be asked for whose server asked in an earlier run
 // for more patience than a run has.
-func (s *session) loadDeferrals(ctx context.Context) error {
+func loadDeferrals(ctx context.Context, s *session) error {
 	if _, err := load(ctx, s.d.journal, docDeferrals, &s.deferred); err != nil {
 		return err
 	}
 	if !s.d.opts.AskNow {
-		s.d.client.Defer(s.deferred)
+		fetch.Defer(s.d.client, s.deferred)
 	}
 	return nil
 }
 
 // saveDeferrals records which documents later runs must not ask for yet.
-func (s *session) saveDeferrals(ctx context.Context) error {
-	now := s.d.client.Deferrals()
+func saveDeferrals(ctx context.Context, s *session) error {
+	now := fetch.DeferralsOf(s.d.client)
 	if s.d.opts.DryRun || s.d.compare || slices.EqualFunc(now, s.deferred, func(a, b fetch.Deferral) bool {
 		return a.URI == b.URI && a.NotBefore.Equal(b.NotBefore)
 	}) {
@@ -48,9 +48,9 @@ func (s *session) saveDeferrals(ctx context.Context) error {
 
 // deferringDocuments does something and then records which documents are deferred, also if
 // it failed.
-func (s *session) deferringDocuments(ctx context.Context, do func() error) error {
+func deferringDocuments(ctx context.Context, s *session, do func() error) error {
 	err := do()
-	if serr := s.saveDeferrals(ctx); err == nil || errors.Is(err, ErrIncomplete) && serr != nil {
+	if serr := saveDeferrals(ctx, s); err == nil || errors.Is(err, ErrIncomplete) && serr != nil {
 		err = serr
 	}
 	return err
@@ -71,7 +71,7 @@ func (r *Report) patience(now time.Time) time.Duration {
 
 // isDeferred reports whether the document with which a pass over the set begins must
 // not be asked for yet.
-func (d *Destination) isDeferred(st *setState) bool {
+func isDeferred(c *fetch.Client, st *setState) bool {
 	first := fetch.WithoutUser(cmp.Or(st.Changes, st.Lists))
-	return slices.ContainsFunc(d.client.Deferrals(), func(f fetch.Deferral) bool { return f.URI == first })
+	return slices.ContainsFunc(fetch.DeferralsOf(c), func(f fetch.Deferral) bool { return f.URI == first })
 }

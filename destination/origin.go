@@ -177,7 +177,7 @@ func isGone(err error) bool {
 // read from the hosts that may have resources (RS-SEC-01): else a Source could have
 // any host asked, and speak for it.
 func (r *setReader) open(ctx context.Context, uri string, v validators) (*discover.Document, error) {
-	if reason := r.refuseDocument(uri); reason != "" {
+	if reason := refuseDocument(r, uri); reason != "" {
 		return nil, fmt.Errorf("read %s: %s", fetch.Printable(uri), reason)
 	}
 	r.d.emit(Event{Kind: EventDocument, Set: r.set.Name, URI: uri})
@@ -257,7 +257,7 @@ func (r *setReader) refuse(uri string) string {
 
 // refuseDocument is refuse for a document. A Capability List in a file of this
 // machine is the user's own, who may name any document in it.
-func (r *setReader) refuseDocument(uri string) string {
+func refuseDocument(r *setReader, uri string) string {
 	if uri == r.set.URI {
 		return ""
 	}

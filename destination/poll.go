@@ -45,7 +45,7 @@ func (f *Follower) pass(ctx context.Context, do func(s *session) error) (Report,
 		s.report = report
 	}
 	if err == nil {
-		err = s.deferringDocuments(ctx, func() error { return do(s) })
+		err = deferringDocuments(ctx, s, func() error { return do(s) })
 	}
 	if err == nil || errors.Is(err, ErrIncomplete) {
 		if kerr := s.endKeeping(ctx); kerr != nil {
@@ -353,7 +353,7 @@ func (f *Follower) pull(ctx context.Context, s *followed) error {
 			s.due = now.Add(min(f.distance(s), f.opts.Poll))
 		}
 	}
-	if patience := r.patience(now); patience > 0 && s.state != nil && f.d.isDeferred(s.state) {
+	if patience := r.patience(now); patience > 0 && s.state != nil && isDeferred(f.d.client, s.state) {
 		s.due = now.Add(max(wait, patience))
 	}
 	done := err == nil || errors.Is(err, ErrIncomplete)

@@ -71,7 +71,7 @@ func (d *Destination) sync(ctx context.Context, address string, deliver func(con
 		s.past = &pastRun{at: at, from: d}
 	}
 	return s.whole(address, deliver, func() error {
-		return s.deferringDocuments(ctx, func() error { return s.run(ctx, address) })
+		return deferringDocuments(ctx, s, func() error { return s.run(ctx, address) })
 	})
 }
 
@@ -228,7 +228,7 @@ func (s *session) open(ctx context.Context) error {
 	if _, err := load(ctx, j, docMarked, &s.placed); err != nil {
 		return err
 	}
-	if err := s.loadDeferrals(ctx); err != nil {
+	if err := loadDeferrals(ctx, s); err != nil {
 		return err
 	}
 	running, err := j.Load(ctx, docOpen)

@@ -32,12 +32,12 @@ func (e *DeferralError) Error() string {
 	return "not asked again before " + e.NotBefore.UTC().Format(time.RFC3339) + ", as its server wishes: " + e.Cause
 }
 
-// Deferrals returns the documents that are not asked for yet, by URI.
-func (c *Client) Deferrals() []Deferral { return c.deferrals.list(time.Now()) }
+// DeferralsOf returns the documents that c does not ask for yet, by URI.
+func DeferralsOf(c *Client) []Deferral { return c.deferrals.list(time.Now()) }
 
-// Defer has documents not be asked for before their time, as if their server had
+// Defer has c not ask for documents before their time, as if their server had
 // just said so. Times further off than [MaxDeferral] are ignored.
-func (c *Client) Defer(ds []Deferral) {
+func Defer(c *Client, ds []Deferral) {
 	now := time.Now()
 	for _, d := range ds {
 		c.deferrals.put(d, now)
