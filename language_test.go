@@ -56,7 +56,7 @@ var phraseBudgets = []phraseBudget{
 	{"resourcesync", 75, 0, 0},
 	{"source", 90, 35, 0},
 	{"storage", 45, 0, 0},
-	{"validate", 75, 0, 0},
+	{"validate", 65, 0, 0},
 	{"vault", 70, 0, 0},
 	{"websub", 80, 5, 0},
 }

@@ -268,7 +268,7 @@ func (c *checker) end(h *resourcesync.Header) {
 	case k == finding.KindChangeDumpManifest && h.Until.IsZero() && !c.doc.root.has(0, "until"):
 		c.Advisef("RS-CDM-01", "root", "a manifest without until")
 	}
-	if !h.Until.IsZero() && h.Until.Time().After(c.now.Add(clockSkew)) {
+	if !h.Until.IsZero() && h.Until.Time().After(c.now.Add(visit.ClockSkew)) {
 		c.Advisef("RS-AMB-25", "root", "until %s lies in the future", h.Until)
 	}
 	if !h.Modified.IsZero() && !h.Approximate && !h.FromUnproven {
@@ -278,6 +278,3 @@ func (c *checker) end(h *resourcesync.Header) {
 		c.rootLink(&h.Links[i])
 	}
 }
-
-// clockSkew is by how much a Source's clock may differ from ours unremarked.
-const clockSkew = 5 * time.Minute

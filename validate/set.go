@@ -10,6 +10,7 @@ import (
 	"lockstep/atompmh"
 	"lockstep/resourcesync"
 	"lockstep/validate/finding"
+	"lockstep/validate/internal/feed"
 	"lockstep/validate/internal/tally"
 	"lockstep/validate/internal/visit"
 	"lockstep/validate/opener"
@@ -275,7 +276,7 @@ func lastPackage(docs []*document) *resourcesync.Entry {
 // feeds checks the feeds to which the Capability List of s links.
 func (w *walk) feeds(s *set) error {
 	for _, uri := range s.feedURIs[:min(len(s.feedURIs), maxFeeds)] {
-		err := checkFeed(w.Visitor, uri)
+		err := feed.Check(w.Visitor, uri)
 		switch {
 		case errors.Is(err, opener.ErrUnseen):
 			w.Collector.Report.Unseen++

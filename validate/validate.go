@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"lockstep/validate/finding"
+	"lockstep/validate/internal/feed"
 	"lockstep/validate/internal/tally"
 	"lockstep/validate/internal/visit"
 	"lockstep/validate/opener"
@@ -118,7 +119,7 @@ func Document(ctx context.Context, r io.Reader, uri string, o Options) (*finding
 	src := &visit.Source{Reader: text, URI: uri, Final: uri}
 	switch rootOf(head) {
 	case feedRoot:
-		return c.Report, checkFeedDocument(w.Visitor, src)
+		return c.Report, feed.CheckDocument(w.Visitor, src)
 	case repositoryRoot:
 		return c.Report, checkResponse(w.Visitor, src)
 	}
@@ -153,7 +154,7 @@ func Package(ctx context.Context, r io.ReaderAt, size int64, uri string, o Optio
 // does where it finds one; here it is a Finding if there is none.
 func Feed(ctx context.Context, open opener.Func, address string, o Options) (*finding.Report, error) {
 	v := newVisit(ctx, open, o)
-	err := checkFeed(v, address)
+	err := feed.Check(v, address)
 	v.Collector.Release()
 	return v.Collector.Report, err
 }

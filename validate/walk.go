@@ -10,6 +10,7 @@ import (
 
 	"lockstep/resourcesync"
 	"lockstep/validate/finding"
+	"lockstep/validate/internal/feed"
 	"lockstep/validate/internal/tally"
 	"lockstep/validate/internal/visit"
 	"lockstep/validate/opener"
@@ -74,7 +75,7 @@ func (w *walk) start(address string) error {
 	if !doc.whole {
 		switch w.rootAt(address) {
 		case feedRoot:
-			return checkFeed(w.Visitor, address)
+			return feed.Check(w.Visitor, address)
 		case repositoryRoot:
 			return checkResponseAt(w.Visitor, address)
 		}

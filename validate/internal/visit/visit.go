@@ -28,6 +28,8 @@ const (
 	MaxDoubts = 10_000
 	// MaxAttempts is how often documents are read that change meanwhile.
 	MaxAttempts = 3
+	// ClockSkew is how far a Source's clock may differ from ours without a finding.
+	ClockSkew = 5 * time.Minute
 )
 
 // Settings are the limits of a run and what it checks. All are set.

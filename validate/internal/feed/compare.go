@@ -1,4 +1,4 @@
-package validate
+package feed
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 )
 
 // addEntry remembers entry n of a feed document, and a text that belongs to it.
-func (f *feedWalk) addEntry(number, n int, told tally.About, id string, updated time.Time, text string) (err error) {
+func (f *walk) addEntry(number, n int, told tally.About, id string, updated time.Time, text string) (err error) {
 	r := tally.Record{About: told, Time: nanoseconds(updated), Length: -1}
 	if number >= 0 && text != "" {
 		if r.Length, err = f.tally.Keep(text); err != nil {
@@ -35,27 +35,27 @@ func nanoseconds(t time.Time) int64 {
 // maxTied caps the entries of one record and one time that are compared.
 const maxTied = 100
 
-// A story is what a logical feed tells of one record, oldest entry first.
+// A story is what a logical feed says of one record, oldest entry first.
 type story struct {
-	*feedWalk
+	*walk
 	newest []tally.Record // of the latest time so far
 	inHead bool           // some entry is in the subscription document
 }
 
-// entriesOnce looks at what all documents together tell of each record, and
-// then at a sample of the active entries.
-func (f *feedWalk) entriesOnce() error {
-	s := &story{feedWalk: f}
+// entriesOnce compares what all documents say of each record, and then checks a
+// sample of the active entries.
+func (f *walk) entriesOnce() error {
+	s := &story{walk: f}
 	// What alternate links lead to is asked for again by itself, not with the feed.
-	defer f.Flaky.Store(f.Flaky.Load())
+	defer f.visitor.Flaky.Store(f.visitor.Flaky.Load())
 	follower := f.newFollower()
-	err := f.tally.Each(f.Ctx, func(r *tally.Record) error {
+	err := f.tally.Each(f.visitor.Ctx, func(r *tally.Record) error {
 		if len(s.newest) > 0 && r.Key != s.newest[0].Key {
 			s.end(follower)
 			s.newest, s.inHead = s.newest[:0], false
 		}
 		s.add(r)
-		return f.Ctx.Err()
+		return f.visitor.Ctx.Err()
 	})
 	if err == nil && len(s.newest) > 0 {
 		s.end(follower)
@@ -125,10 +125,10 @@ func (s *story) tie(rule string, level finding.Level, r, other *tally.Record) {
 		s.id(r), what[r.About], tally.Instant(r.Time), what[other.About], s.tally.Where(other))
 }
 
-func (f *feedWalk) id(r *tally.Record) string { return f.tally.Name(r) }
+func (f *walk) id(r *tally.Record) string { return f.tally.Name(r) }
 
-func (f *feedWalk) find(rule string, level finding.Level, r *tally.Record, format string, args ...any) {
+func (f *walk) find(rule string, level finding.Level, r *tally.Record, format string, args ...any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.Collector.In(f.tally.Document(r)).Add(rule, level, r.Location(), fmt.Sprintf(format, args...))
+	f.visitor.Collector.In(f.tally.Document(r)).Add(rule, level, r.Location(), fmt.Sprintf(format, args...))
 }

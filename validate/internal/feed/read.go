@@ -1,4 +1,4 @@
-package validate
+package feed
 
 import (
 	"context"
@@ -24,10 +24,10 @@ const (
 	inTombstones
 )
 
-var feedSpaces = []string{atompmh.Namespace, atompmh.NamespaceHistory, atompmh.NamespaceTombstones}
+var spaces = []string{atompmh.Namespace, atompmh.NamespaceHistory, atompmh.NamespaceTombstones}
 
-// A feedDoc is a feed document that was read.
-type feedDoc struct {
+// A document is a feed document that was read.
+type document struct {
 	uri, final, base        string
 	id, self                string
 	current, prev, next     string
@@ -43,19 +43,19 @@ type feedDoc struct {
 	tells                   hash.Hash // of what its entries tell; nil once the document is in a chain,
 	told                    string    // of which this is the sum
 	whole                   bool      // it could be read to its end
-	isFeed                  bool
+	feed                    bool
 }
 
 // named reports whether uri is the document's: by it it was asked for, answered,
 // or calls itself.
-func (d *feedDoc) named(uri string) bool { return uri == d.uri || uri == d.final || uri == d.self }
+func (d *document) named(uri string) bool { return uri == d.uri || uri == d.final || uri == d.self }
 
-// A feedReader reads one feed document and checks what it shows by itself.
-type feedReader struct {
+// A reader reads one feed document and checks what it shows by itself.
+type reader struct {
 	xmlscan.Scanner
 	found  finding.Place
-	walk   *feedWalk
-	doc    *feedDoc
+	walk   *walk
+	doc    *document
 	number int // of the document in the tally
 	counts map[string]int
 	links  map[[2]string]bool // of alternates, by type and language
@@ -65,14 +65,14 @@ type feedReader struct {
 
 // read reads a feed document. The error is that of reading, not of what was
 // read.
-func (w *feedWalk) read(src *visit.Source) (*feedDoc, error) {
+func (w *walk) read(src *visit.Source) (*document, error) {
 	body := visit.NewHashed(src)
-	doc := &feedDoc{uri: src.URI, final: src.Final, base: src.Final, tells: sha256.New()}
-	r := &feedReader{found: w.Collector.In(src.URI), walk: w, doc: doc, counts: map[string]int{}, links: map[[2]string]bool{}}
-	r.Scanner = xmlscan.New(body, xmlscan.Options{Namespaces: feedSpaces, MaxBytes: w.Settings.DocumentBytes, HTML: visit.ErrPage, NotDocument: visit.ErrNoXML})
+	doc := &document{uri: src.URI, final: src.Final, base: src.Final, tells: sha256.New()}
+	r := &reader{found: w.visitor.Collector.In(src.URI), walk: w, doc: doc, counts: map[string]int{}, links: map[[2]string]bool{}}
+	r.Scanner = xmlscan.New(body, xmlscan.Options{Namespaces: spaces, MaxBytes: w.visitor.Settings.DocumentBytes, HTML: visit.ErrPage, NotDocument: visit.ErrNoXML})
 	err := r.root()
-	if w.Ctx.Err() != nil {
-		return nil, context.Cause(w.Ctx)
+	if w.visitor.Ctx.Err() != nil {
+		return nil, context.Cause(w.visitor.Ctx)
 	}
 	if _, ok := errors.AsType[*tally.KeepError](err); ok {
 		return nil, err
@@ -92,16 +92,16 @@ func (w *feedWalk) read(src *visit.Source) (*feedDoc, error) {
 		r.found.Errorf(rule, location, "cannot be read: %v", err)
 	}
 	doc.whole = err == nil
-	w.Count(doc.uri)
+	w.visitor.Count(doc.uri)
 	doc.sum = body.Rest()
 	return doc, nil
 }
 
 // here is the place the reader is at.
-func (r *feedReader) here() string { return finding.Position(r.Position()) }
+func (r *reader) here() string { return finding.Position(r.Position()) }
 
 // root reads the document.
-func (r *feedReader) root() error {
+func (r *reader) root() error {
 	m, err := r.Next()
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func (r *feedReader) root() error {
 	if m != xmlscan.Start || r.Space != inAtom || string(r.Local) != "feed" {
 		return r.otherRoot()
 	}
-	r.doc.isFeed = true
+	r.doc.feed = true
 	r.number = r.walk.tally.Begin(r.doc.uri)
 	r.rebase(&r.doc.base)
 	if name, _ := r.Encoding(); name != "" && !strings.EqualFold(name, "UTF-8") {
@@ -128,14 +128,14 @@ func (r *feedReader) root() error {
 		if err := r.child(); err != nil {
 			return err
 		}
-		if r.doc.entries%1024 == 0 && r.walk.Ctx.Err() != nil {
-			return r.walk.Ctx.Err()
+		if r.doc.entries%1024 == 0 && r.walk.visitor.Ctx.Err() != nil {
+			return r.walk.visitor.Ctx.Err()
 		}
 	}
 }
 
 // otherRoot says what a document is whose root is not that of a feed.
-func (r *feedReader) otherRoot() error {
+func (r *reader) otherRoot() error {
 	switch name := string(r.Local); {
 	case r.Space == inAtom && name == "entry":
 		return r.Errorf("this is one entry of Atom, not a feed")
@@ -149,7 +149,7 @@ func (r *feedReader) otherRoot() error {
 }
 
 // child reads a child of the feed (RFC 4287, 4.1.1).
-func (r *feedReader) child() (err error) {
+func (r *reader) child() (err error) {
 	d, name, at := r.doc, string(r.Local), r.here()
 	switch r.Space {
 	case inHistory:
@@ -175,8 +175,8 @@ func (r *feedReader) child() (err error) {
 	switch name {
 	case "entry":
 		d.entries++
-		r.walk.Collector.Report.Entries++
-		return (&entryReader{feedReader: r, at: at, base: d.base, n: d.entries, counts: map[string]int{}, links: map[[2]string]bool{}}).read()
+		r.walk.visitor.Collector.Report.Entries++
+		return (&entryReader{reader: r, at: at, base: d.base, n: d.entries, counts: map[string]int{}, links: map[[2]string]bool{}}).read()
 	case "id":
 		d.id, err = r.iri(at)
 		return err
@@ -185,7 +185,7 @@ func (r *feedReader) child() (err error) {
 		return err
 	case "link":
 		l, err := r.link(d.base, at)
-		r.feedLink(l, at)
+		r.takeLink(l, at)
 		return err
 	case "author":
 		r.author = true
@@ -194,7 +194,7 @@ func (r *feedReader) child() (err error) {
 }
 
 // common reads a child that feeds and entries may have.
-func (r *feedReader) common(name, at, in string) error {
+func (r *reader) common(name, at, in string) error {
 	switch name {
 	case "author", "contributor":
 		return r.person(name, at)
@@ -212,7 +212,7 @@ func (r *feedReader) common(name, at, in string) error {
 }
 
 // end checks what is known at the end of the feed.
-func (r *feedReader) end() {
+func (r *reader) end() {
 	d := r.doc
 	for _, name := range []string{"id", "title", "updated"} {
 		if n := r.counts[name]; n != 1 {
@@ -236,7 +236,7 @@ func (r *feedReader) end() {
 	if !d.updated.IsZero() && d.newest.After(d.updated) {
 		r.found.Errorf("AP-TS-01", d.newestAt, "(I1) the entry is of %s, later than its feed, which is of %s", stamp(d.newest), stamp(d.updated))
 	}
-	if d.newest.After(r.walk.Settings.Now().Add(clockSkew)) {
+	if d.newest.After(r.walk.visitor.Settings.Now().Add(visit.ClockSkew)) {
 		r.found.Advisef("AP-TS-11", d.newestAt, "the entry is of %s, which is still to come: what changes until then looks older", stamp(d.newest))
 	}
 	if d.newest.Before(d.updated) && d.entries > 0 && !d.newest.IsZero() && !d.complete { // a deletion changes a complete feed
@@ -256,8 +256,8 @@ func (r *feedReader) end() {
 	}
 }
 
-// feedLink takes a link of the feed.
-func (r *feedReader) feedLink(l feedLink, at string) {
+// takeLink takes a link of the feed.
+func (r *reader) takeLink(l link, at string) {
 	d := r.doc
 	take := func(to *string) {
 		if *to == "" {
@@ -281,7 +281,7 @@ func (r *feedReader) feedLink(l feedLink, at string) {
 }
 
 // once checks that an alternate is the only one of its type and language.
-func (r *feedReader) once(links map[[2]string]bool, l feedLink, at string) {
+func (r *reader) once(links map[[2]string]bool, l link, at string) {
 	key := [2]string{strings.ToLower(l.media), strings.ToLower(l.lang)}
 	if links[key] {
 		r.found.Warnf("AP-DOC-07", at, "another alternate link of type %q and language %q", l.media, l.lang)
@@ -290,7 +290,7 @@ func (r *feedReader) once(links map[[2]string]bool, l feedLink, at string) {
 }
 
 // tombstone takes a deletion by RFC 6721.
-func (r *feedReader) tombstone(at string) error {
+func (r *reader) tombstone(at string) error {
 	if r.doc.tombstoneAt == "" {
 		r.doc.tombstoneAt = at
 	}

@@ -1,4 +1,4 @@
-package validate
+package feed
 
 import (
 	"errors"
@@ -14,13 +14,13 @@ import (
 	"lockstep/validate/opener"
 )
 
-// feedHeaders looks at how a feed document is served.
-func (w *feedWalk) feedHeaders(doc *feedDoc, h http.Header) {
+// headers looks at how a feed document is served.
+func (w *walk) headers(doc *document, h http.Header) {
 	if h == nil {
 		return
 	}
 	doc.etag, doc.modified = h.Get("ETag"), h.Get("Last-Modified")
-	p := w.Collector.In(doc.uri)
+	p := w.visitor.Collector.In(doc.uri)
 	switch t := visit.BaseType(h.Get("Content-Type")); t {
 	case atompmh.MediaType:
 	case "":
@@ -30,11 +30,11 @@ func (w *feedWalk) feedHeaders(doc *feedDoc, h http.Header) {
 	default:
 		p.Warnf("AP-DOC-11", "Content-Type", "served as %q, not as application/atom+xml", t)
 	}
-	feedValidators(p, h)
+	validators(p, h)
 }
 
-// feedValidators is validators for what a feed names.
-func feedValidators(p finding.Place, h http.Header) {
+// validators is validators for what a feed names.
+func validators(p finding.Place, h http.Header) {
 	for _, name := range []string{"ETag", "Last-Modified"} {
 		if h.Get(name) == "" {
 			p.Warnf("AP-HTTP-01", name, "the answer has no %s", name)
@@ -47,8 +47,8 @@ const otherTag = `"lockstep-none"`
 
 // conditional asks for the subscription document as those do who have it, or had
 // it.
-func (f *feedWalk) conditional(d *feedDoc) error {
-	p := f.Collector.In(d.uri)
+func (f *walk) conditional(d *document) error {
+	p := f.visitor.Collector.In(d.uri)
 	if d.etag != "" {
 		again, sent, err := f.askIf(opener.Request{URI: d.uri, IfNoneMatch: d.etag})
 		if err != nil {
@@ -80,14 +80,14 @@ func (f *feedWalk) conditional(d *feedDoc) error {
 // askIf asks for a document on a condition. It returns the headers, if it was
 // sent, and nil and false if it is as the condition says; what cannot be had now,
 // although it was before, is no answer.
-func (f *feedWalk) askIf(r opener.Request) (h http.Header, sent bool, err error) {
+func (f *walk) askIf(r opener.Request) (h http.Header, sent bool, err error) {
 	r.Document = true
-	a, err := f.Ask(r)
+	a, err := f.visitor.Ask(r)
 	switch {
 	case errors.Is(err, opener.ErrNotModified):
 		return nil, false, nil
 	case visit.IsMissing(err), errors.Is(err, opener.ErrUnseen):
-		return http.Header{}, false, nil // who can be had once, and not twice, is told of elsewhere
+		return http.Header{}, false, nil // a finding elsewhere, if it cannot be read now
 	case err != nil:
 		return nil, false, err
 	}
@@ -97,12 +97,12 @@ func (f *feedWalk) askIf(r opener.Request) (h http.Header, sent bool, err error)
 
 // unchanged asks for archive documents again, for as many as the sample has:
 // what was archived stays as it was.
-func (f *feedWalk) unchanged() error {
+func (f *walk) unchanged() error {
 	archives := slices.Clone(f.chain[1:])
-	if len(archives) > f.Settings.Sample && f.Settings.Sample != visit.SampleAll {
-		rnd := rand.New(rand.NewPCG(f.Settings.Seed, uint64(len(archives))))
+	if len(archives) > f.visitor.Settings.Sample && f.visitor.Settings.Sample != visit.SampleAll {
+		rnd := rand.New(rand.NewPCG(f.visitor.Settings.Seed, uint64(len(archives))))
 		rnd.Shuffle(len(archives), func(i, j int) { archives[i], archives[j] = archives[j], archives[i] })
-		archives = archives[:f.Settings.Sample]
+		archives = archives[:f.visitor.Settings.Sample]
 	}
 	for _, d := range archives {
 		if !d.whole {
@@ -122,14 +122,14 @@ func (f *feedWalk) unchanged() error {
 		case err != nil:
 			return err
 		case again.whole && string(again.tells.Sum(nil)) != d.told:
-			f.Collector.In(d.uri).Warnf("AP-TS-07", "", "asked for a second time, it has other entries: an archive document is never written again")
+			f.visitor.Collector.In(d.uri).Warnf("AP-TS-07", "", "asked for a second time, it has other entries: an archive document is never written again")
 		}
 	}
 	return nil
 }
 
 // note adds an entry to what the document tells.
-func (d *feedDoc) note(told tally.About, id, updated string, alternates []feedLink) {
+func (d *document) note(told tally.About, id, updated string, alternates []link) {
 	fmt.Fprintf(d.tells, "%d %q %s", told, id, updated)
 	for _, l := range alternates {
 		fmt.Fprintf(d.tells, " %q %q", l.media, l.href)

@@ -1,4 +1,4 @@
-package validate
+package feed
 
 import (
 	"strings"
@@ -11,7 +11,7 @@ import (
 
 // An entryReader reads one entry (RFC 4287, 4.1.2).
 type entryReader struct {
-	*feedReader
+	*reader
 	at     string // where it begins
 	base   string
 	n      int // its number in the document
@@ -20,7 +20,7 @@ type entryReader struct {
 
 	id         string
 	updated    time.Time
-	alternates []feedLink
+	alternates []link
 	untyped    bool // one of them has no type
 	author     bool
 	content    contentShape
@@ -189,7 +189,7 @@ func (r *entryReader) shape() tally.About {
 
 // kept returns the alternates as one text, where they are wanted again.
 func (r *entryReader) kept() string {
-	if r.walk.Settings.Sample == 0 || r.walk.single {
+	if r.walk.visitor.Settings.Sample == 0 || r.walk.single {
 		return ""
 	}
 	var b strings.Builder

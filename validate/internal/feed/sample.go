@@ -1,4 +1,4 @@
-package validate
+package feed
 
 import (
 	"errors"
@@ -19,18 +19,19 @@ import (
 type followedEntry struct {
 	id, doc, at string
 	updated     int64
-	links       []feedLink
+	links       []link
 	findings    []finding.Finding
 }
 
 // maxKept caps what is kept of the alternates of one entry.
 const maxKept = 64 << 10
 
-// A follower looks where the alternate links of active entries lead, of as many
-// entries as [Options.Sample] says, several at once. Who is not there any more
-// may have changed since: that is asked of the feed, once, a little later.
+// A follower requests the representations to which active entries link, of as
+// many entries as [visit.Settings.Sample] says, several concurrently. A resource
+// that is no longer there may have changed since: the feed is read again for
+// that, once, a little later.
 type follower struct {
-	*feedWalk
+	*walk
 	want   int
 	rnd    *rand.Rand
 	seen   int
@@ -41,16 +42,16 @@ type follower struct {
 	doubts []followedEntry // guarded by mu
 }
 
-func (f *feedWalk) newFollower() *follower {
-	to := &follower{feedWalk: f}
-	if f.Settings.Sample == 0 || f.single || len(f.chain) == 0 {
+func (f *walk) newFollower() *follower {
+	to := &follower{walk: f}
+	if f.visitor.Settings.Sample == 0 || f.single || len(f.chain) == 0 {
 		return to
 	}
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, f.chain[0].uri) // never fails
-	to.want, to.rnd = min(f.Settings.Sample, visit.MaxSample), rand.New(rand.NewPCG(f.Settings.Seed, h.Sum64()))
+	to.want, to.rnd = min(f.visitor.Settings.Sample, visit.MaxSample), rand.New(rand.NewPCG(f.visitor.Settings.Seed, h.Sum64()))
 	to.work = make(chan followedEntry)
-	for range f.Settings.Jobs {
+	for range f.visitor.Settings.Jobs {
 		to.wg.Go(func() {
 			for e := range to.work {
 				to.look(&e)
@@ -64,7 +65,7 @@ func (f *feedWalk) newFollower() *follower {
 func (f *follower) offer(r *tally.Record) {
 	switch {
 	case f.work == nil || r.Length < 0:
-	case f.Settings.Sample == visit.SampleAll:
+	case f.visitor.Settings.Sample == visit.SampleAll:
 		f.send(r)
 	case len(f.chosen) < f.want:
 		f.seen++
@@ -82,11 +83,11 @@ func (f *follower) send(r *tally.Record) {
 	lines := strings.Split(f.tally.Text(r.Length, maxKept), "\n")
 	e := followedEntry{id: f.id(r), doc: f.tally.Document(r), at: lines[0], updated: r.Time}
 	for i := 1; i+1 < len(lines); i += 2 {
-		e.links = append(e.links, feedLink{media: lines[i], href: lines[i+1]})
+		e.links = append(e.links, link{media: lines[i], href: lines[i+1]})
 	}
 	select {
 	case f.work <- e:
-	case <-f.Ctx.Done():
+	case <-f.visitor.Ctx.Done():
 	}
 }
 
@@ -103,8 +104,8 @@ func (f *follower) finish(err error) error {
 	}
 	close(f.work)
 	f.wg.Wait()
-	if err == nil && f.Ctx.Err() != nil {
-		err = f.Ctx.Err()
+	if err == nil && f.visitor.Ctx.Err() != nil {
+		err = f.visitor.Ctx.Err()
 	}
 	if err != nil || len(f.doubts) == 0 {
 		return err
@@ -126,22 +127,22 @@ func (f *follower) look(e *followedEntry) {
 
 // link asks for a representation, and reads no more of it than its headers. The
 // first time it looks at how it is served.
-func (f *follower) link(e *followedEntry, l *feedLink, first bool) {
+func (f *follower) link(e *followedEntry, l *link, first bool) {
 	doubtful := func(rule, format string, args ...any) {
 		e.findings = append(e.findings, finding.Finding{Rule: rule, Level: finding.Error, Document: e.doc, Location: e.at, Message: l.href + ": " + fmt.Sprintf(format, args...)})
 	}
-	a, err := f.Ask(opener.Request{URI: l.href, Resource: true})
+	a, err := f.visitor.Ask(opener.Request{URI: l.href, Resource: true})
 	if first {
 		f.mu.Lock()
 		if errors.Is(err, opener.ErrUnseen) {
-			f.Collector.Report.Unseen++
+			f.visitor.Collector.Report.Unseen++
 		} else {
-			f.Collector.Report.Links++
+			f.visitor.Collector.Report.Links++
 		}
 		f.mu.Unlock()
 	}
 	switch {
-	case errors.Is(err, opener.ErrUnseen), f.Ctx.Err() != nil:
+	case errors.Is(err, opener.ErrUnseen), f.visitor.Ctx.Err() != nil:
 		return
 	case err != nil:
 		doubtful("AP-ACT-06", "an alternate link of an active entry, but %v", err)
@@ -156,7 +157,7 @@ func (f *follower) link(e *followedEntry, l *feedLink, first bool) {
 	}
 	if first {
 		f.mu.Lock()
-		feedValidators(f.Collector.In(l.href), a.Header)
+		validators(f.visitor.Collector.In(l.href), a.Header)
 		f.mu.Unlock()
 	}
 }
@@ -164,17 +165,17 @@ func (f *follower) link(e *followedEntry, l *feedLink, first bool) {
 // reconsider files the doubts that nothing new in the subscription document
 // resolves, and that are still there.
 func (f *follower) reconsider() error {
-	if err := visit.Pause(f.Ctx, f.Settings.Settle); err != nil {
+	if err := visit.Pause(f.visitor.Ctx, f.visitor.Settings.Settle); err != nil {
 		return err
 	}
-	newer := &feedWalk{Visitor: f.Quiet(), tally: tally.New(f.Settings.TempDir)}
+	newer := &walk{visitor: f.visitor.Quiet(), tally: tally.New(f.visitor.Settings.TempDir)}
 	defer newer.tally.Close()
 	since := make(map[string]int64, len(f.doubts))
 	for i := range f.doubts {
 		since[f.doubts[i].id] = f.doubts[i].updated
 	}
 	if _, err := newer.open(f.chain[0].uri); err == nil {
-		err := newer.tally.Each(f.Ctx, func(r *tally.Record) error {
+		err := newer.tally.Each(f.visitor.Ctx, func(r *tally.Record) error {
 			if id := newer.id(r); since[id] != 0 {
 				since[id] = r.Time // the newest comes last
 			}
@@ -193,8 +194,8 @@ func (f *follower) reconsider() error {
 			f.link(&again, &again.links[i], false)
 		}
 		for _, finding := range again.findings {
-			f.Collector.Add(finding)
+			f.visitor.Collector.Add(finding)
 		}
 	}
-	return f.Ctx.Err()
+	return f.visitor.Ctx.Err()
 }

@@ -1,4 +1,4 @@
-package validate
+package feed
 
 import (
 	"net/url"
@@ -12,8 +12,8 @@ import (
 	"lockstep/validate/internal/visit"
 )
 
-// A feedLink is a link of Atom.
-type feedLink struct{ rel, href, media, lang string }
+// A link is a link of Atom.
+type link struct{ rel, href, media, lang string }
 
 // ianaRelation is how a registered relation may be written in full (RFC 4287,
 // 4.2.7.2).
@@ -22,9 +22,9 @@ const ianaRelation = "http://www.iana.org/assignments/relation/"
 var mediaType = regexp.MustCompile(`^[\w!#$&^.+-]+/[\w!#$&^.+-]+\s*(;.*)?$`)
 
 // link reads the link at hand; its href is resolved (AP-DOC-12).
-func (r *feedReader) link(base, at string) (feedLink, error) {
+func (r *reader) link(base, at string) (link, error) {
 	r.rebase(&base)
-	l := feedLink{rel: "alternate"}
+	l := link{rel: "alternate"}
 	for _, a := range []struct {
 		name string
 		to   *string
@@ -74,7 +74,7 @@ func resolveFrom(base, ref string) string {
 }
 
 // rebase applies xml:base of the tag at hand.
-func (r *feedReader) rebase(base *string) {
+func (r *reader) rebase(base *string) {
 	for i := range r.Attrs {
 		if a := &r.Attrs[i]; a.Space == xmlscan.XML && string(a.Local) == "base" {
 			if to := resolveFrom(*base, string(a.Value)); to != "" {
@@ -85,7 +85,7 @@ func (r *feedReader) rebase(base *string) {
 }
 
 // person reads an author or contributor (RFC 4287, 3.2).
-func (r *feedReader) person(name, at string) error {
+func (r *reader) person(name, at string) error {
 	names := 0
 	for {
 		m, err := r.Next()
@@ -108,7 +108,7 @@ func (r *feedReader) person(name, at string) error {
 }
 
 // text reads a text (RFC 4287, 3.1).
-func (r *feedReader) text(name, at string) error {
+func (r *reader) text(name, at string) error {
 	if t, ok := r.Attr("type"); ok {
 		switch string(t) {
 		case "text", "html", "xhtml":
@@ -120,7 +120,7 @@ func (r *feedReader) text(name, at string) error {
 }
 
 // iri reads an id.
-func (r *feedReader) iri(at string) (string, error) {
+func (r *reader) iri(at string) (string, error) {
 	text, raw, err := r.Text()
 	if err != nil {
 		return "", err
@@ -136,7 +136,7 @@ func (r *feedReader) iri(at string) (string, error) {
 }
 
 // date reads a time; zero if it is illegible.
-func (r *feedReader) date(at string) (time.Time, error) {
+func (r *reader) date(at string) (time.Time, error) {
 	text, raw, err := r.Text()
 	if err != nil {
 		return time.Time{}, err

@@ -1,4 +1,8 @@
-package validate
+// Package feed checks the feeds of Atom-PMH: each document by itself, the chain of
+// archive documents behind a subscription document, what all of them say of each
+// record, how they are served, and a sample of the representations to which
+// their entries link.
+package feed
 
 import (
 	"bufio"
@@ -15,28 +19,28 @@ import (
 	"lockstep/validate/opener"
 )
 
-// A feedWalk is one reading of a logical feed: its subscription document, and
-// the archive documents that follow by prev-archive, newest first.
-type feedWalk struct {
-	*visit.Visitor
-	tally  *tally.Tally // of the entries
-	chain  []*feedDoc
-	known  map[string]bool // addresses of the documents in chain
-	start  string          // where it began, if that is an archive document
-	single bool            // one document, and nothing else
-	broke  bool            // the chain could not be followed to its end
-	mu     sync.Mutex      // guards the collector while alternate links are followed
+// A walk reads a logical feed once: its subscription document, and the archive
+// documents that follow by prev-archive, newest first.
+type walk struct {
+	visitor *visit.Visitor
+	tally   *tally.Tally // of the entries
+	chain   []*document
+	known   map[string]bool // addresses of the documents in chain
+	start   string          // address at which it began, if that is an archive document
+	single  bool            // one document, and nothing else
+	broke   bool            // the chain could not be followed to its end
+	mu      sync.Mutex      // guards the collector while alternate links are followed
 }
 
 // Check checks the logical feed one of whose documents is at uri. If its
 // documents are replaced while they are read, all are read again before
 // contradictions between them become findings.
-func checkFeed(v *visit.Visitor, uri string) error {
+func Check(v *visit.Visitor, uri string) error {
 	for attempt := 1; ; attempt++ {
 		before := *v.Collector.Report
 		v.Collector.Hold()
 		v.Flaky.Store(false)
-		f := newFeedWalk(v)
+		f := newWalk(v)
 		err := f.visit(uri)
 		f.tally.Close()
 		if err != nil || !v.Collector.IsWaiting() || attempt == visit.MaxAttempts || !v.Flaky.Load() && !f.replaced() {
@@ -50,8 +54,8 @@ func checkFeed(v *visit.Visitor, uri string) error {
 }
 
 // CheckDocument checks one feed document, and nothing else.
-func checkFeedDocument(v *visit.Visitor, src *visit.Source) error {
-	f := newFeedWalk(v)
+func CheckDocument(v *visit.Visitor, src *visit.Source) error {
+	f := newWalk(v)
 	defer f.tally.Close()
 	doc, err := f.read(src)
 	if err != nil {
@@ -62,12 +66,12 @@ func checkFeedDocument(v *visit.Visitor, src *visit.Source) error {
 	return f.entriesOnce()
 }
 
-func newFeedWalk(v *visit.Visitor) *feedWalk {
-	return &feedWalk{Visitor: v, tally: tally.New(v.Settings.TempDir), known: make(map[string]bool)}
+func newWalk(v *visit.Visitor) *walk {
+	return &walk{visitor: v, tally: tally.New(v.Settings.TempDir), known: make(map[string]bool)}
 }
 
 // replaced reports whether the subscription document is another one by now.
-func (f *feedWalk) replaced() bool {
+func (f *walk) replaced() bool {
 	if len(f.chain) == 0 || f.single {
 		return false
 	}
@@ -76,44 +80,44 @@ func (f *feedWalk) replaced() bool {
 }
 
 // aside reads a document without findings, and keeps nothing of it.
-func (f *feedWalk) aside(uri string) (*feedDoc, error) {
-	q := &feedWalk{Visitor: f.Quiet()}
+func (f *walk) aside(uri string) (*document, error) {
+	q := &walk{visitor: f.visitor.Quiet()}
 	return q.open(uri)
 }
 
 // open opens a feed document and reads it. An error that IsMissing is to be told
 // where the document was named.
-func (f *feedWalk) open(uri string) (*feedDoc, error) {
-	if err := f.Room(uri); err != nil {
+func (f *walk) open(uri string) (*document, error) {
+	if err := f.visitor.Room(uri); err != nil {
 		return nil, err
 	}
-	if f.Settings.OnDocument != nil {
-		f.Settings.OnDocument(uri)
+	if f.visitor.Settings.OnDocument != nil {
+		f.visitor.Settings.OnDocument(uri)
 	}
-	a, err := f.Ask(opener.Request{URI: uri, Document: true})
+	a, err := f.visitor.Ask(opener.Request{URI: uri, Document: true})
 	if err != nil {
 		return nil, err
 	}
 	defer a.Body.Close() // read as far as it is of use
 	body := bufio.NewReader(a.Body)
 	if head, _ := body.Peek(2); a.Header != nil && bytes.Equal(head, []byte{0x1f, 0x8b}) {
-		f.Collector.In(uri).Errorf("AP-DOC-11", "Content-Encoding", "compressed, which the header does not say: most readers see no XML")
+		f.visitor.Collector.In(uri).Errorf("AP-DOC-11", "Content-Encoding", "compressed, which the header does not say: most readers see no XML")
 	}
 	doc, err := f.read(&visit.Source{Reader: body, URI: uri, Final: a.URI, Header: a.Header})
 	if err != nil {
-		return nil, f.Broken(uri, err)
+		return nil, f.visitor.Broken(uri, err)
 	}
-	f.feedHeaders(doc, a.Header)
+	f.headers(doc, a.Header)
 	return doc, nil
 }
 
 // visit reads the documents and compares them.
-func (f *feedWalk) visit(uri string) error {
+func (f *walk) visit(uri string) error {
 	doc, err := f.open(uri)
 	switch {
 	case err != nil:
 		return err
-	case f.Settings.Single || !doc.isFeed:
+	case f.visitor.Settings.Single || !doc.feed:
 		f.single = true
 		f.join(doc)
 		return f.entriesOnce()
@@ -135,13 +139,13 @@ func (f *feedWalk) visit(uri string) error {
 	}
 	f.documents()
 	if f.start != "" && !f.known[f.start] && !f.broke {
-		f.Collector.In(f.start).Errorf("AP-TS-05", "", "the chain of prev-archive from %s does not lead here", f.chain[0].uri)
+		f.visitor.Collector.In(f.start).Errorf("AP-TS-05", "", "the chain of prev-archive from %s does not lead here", f.chain[0].uri)
 	}
 	return f.entriesOnce()
 }
 
 // join adds a document to the chain.
-func (f *feedWalk) join(doc *feedDoc) {
+func (f *walk) join(doc *document) {
 	doc.told, doc.tells = string(doc.tells.Sum(nil)), nil
 	f.chain = append(f.chain, doc)
 	f.known[doc.uri], f.known[doc.final] = true, true
@@ -149,24 +153,24 @@ func (f *feedWalk) join(doc *feedDoc) {
 
 // fromCurrent goes from an archive document to its subscription document
 // (AP-HV-14).
-func (f *feedWalk) fromCurrent(doc *feedDoc) (*feedDoc, error) {
-	p := f.Collector.In(doc.uri)
+func (f *walk) fromCurrent(doc *document) (*document, error) {
+	p := f.visitor.Collector.In(doc.uri)
 	current, err := f.open(doc.current)
 	switch {
 	case errors.Is(err, opener.ErrUnseen):
-		f.Collector.Report.Unseen++
+		f.visitor.Collector.Report.Unseen++
 	case visit.IsMissing(err):
 		p.Warnf("AP-TS-06", "", "the link current leads to %s: %v", doc.current, err)
 	case err != nil:
 		return nil, err
-	case !current.isFeed:
+	case !current.feed:
 		p.Warnf("AP-TS-06", "", "the link current leads to %s, which is no feed document", doc.current)
 	default:
 		f.start = doc.uri
 		f.tally.Close() // of the archive document, which comes again, with what is to be found in it
-		f.tally = tally.New(f.Settings.TempDir)
-		f.Collector.Drop()
-		f.Collector.Hold()
+		f.tally = tally.New(f.visitor.Settings.TempDir)
+		f.visitor.Collector.Drop()
+		f.visitor.Collector.Hold()
 		return f.open(doc.current)
 	}
 	return doc, nil
@@ -178,7 +182,7 @@ func (f *feedWalk) fromCurrent(doc *feedDoc) (*feedDoc, error) {
 const chainShare = 10
 
 // follow walks the chain, to its end or as far as it can be walked.
-func (f *feedWalk) follow() error {
+func (f *walk) follow() error {
 	var chain nesting.Walk
 	for {
 		d := f.chain[len(f.chain)-1]
@@ -186,20 +190,20 @@ func (f *feedWalk) follow() error {
 			f.broke = f.broke || !d.whole
 			return nil
 		}
-		p := f.Collector.In(d.uri)
+		p := f.visitor.Collector.In(d.uri)
 		if f.known[d.prev] {
 			p.Errorf("AP-TS-02", "root", "(I2) prev-archive leads in a circle, back to %s", d.prev)
 			f.broke = true
 			return nil
 		}
-		if most := f.Settings.Documents / chainShare; len(f.chain) >= most {
+		if most := f.visitor.Settings.Documents / chainShare; len(f.chain) >= most {
 			return fmt.Errorf("stopped at %s: %d documents of one feed are enough", finding.Printable(d.prev), most)
 		}
 		older, err := f.open(d.prev)
 		f.broke = err != nil
 		switch {
 		case errors.Is(err, opener.ErrUnseen):
-			f.Collector.Report.Unseen++
+			f.visitor.Collector.Report.Unseen++
 			return nil
 		case errors.Is(err, fs.ErrNotExist):
 			p.Errorf("AP-TS-02", "root", "(I2) prev-archive leads to %s: nothing is there", d.prev)
@@ -209,7 +213,7 @@ func (f *feedWalk) follow() error {
 			return nil
 		case err != nil:
 			return err
-		case !older.isFeed:
+		case !older.feed:
 			p.Errorf("AP-TS-02", "root", "(I2) prev-archive leads to %s, which is no feed document", d.prev)
 			f.broke = true
 			return nil
@@ -223,7 +227,7 @@ func (f *feedWalk) follow() error {
 		if older.entries > 0 && older.told != d.told {
 			chain.Yield()
 		} else if err := chain.Barren(); err != nil {
-			f.Collector.In(older.uri).Errorf("AP-TS-02", "root", "(I2) the chain of prev-archive has no end: %v", err)
+			f.visitor.Collector.In(older.uri).Errorf("AP-TS-02", "root", "(I2) the chain of prev-archive has no end: %v", err)
 			f.broke = true
 			return nil
 		}
@@ -231,8 +235,8 @@ func (f *feedWalk) follow() error {
 }
 
 // neighbours compares two documents that follow each other.
-func (f *feedWalk) neighbours(d, older *feedDoc) {
-	p, q := f.Collector.In(d.uri), f.Collector.In(older.uri)
+func (f *walk) neighbours(d, older *document) {
+	p, q := f.visitor.Collector.In(d.uri), f.visitor.Collector.In(older.uri)
 	switch {
 	case older.updated.IsZero() || d.entries > 0 && d.oldest.IsZero():
 	case d.entries == 0 && !d.updated.Equal(older.updated):
@@ -257,13 +261,13 @@ func (f *feedWalk) neighbours(d, older *feedDoc) {
 }
 
 // documents looks at which documents are archives.
-func (f *feedWalk) documents() {
+func (f *walk) documents() {
 	first := f.chain[0]
-	if p := (f.Collector.In(first.uri)); len(f.chain) > 1 && first.archive && f.start == "" {
+	if p := (f.visitor.Collector.In(first.uri)); len(f.chain) > 1 && first.archive && f.start == "" {
 		p.Warnf("AP-TS-06", "root", "fh:archive in the subscription document")
 	}
 	for _, d := range f.chain[1:] {
-		p := f.Collector.In(d.uri)
+		p := f.visitor.Collector.In(d.uri)
 		if !d.archive && d.whole {
 			p.Warnf("AP-TS-06", "root", "no fh:archive in an archive document")
 		}
