@@ -57,7 +57,6 @@ var exceptions = []exception{
 	{"intake", codeLines, 10250},
 	{"source", codeLines, 11500},
 	{"cmd/lockstep", codeLines, 8000},
-	{"validate", codeLines, 3750},
 	{"hub", codeLines, 6000},
 	{"resourcesync", codeLines, 3750},
 	{"storage/internal/sqldb", codeLines, 3250},

@@ -30,6 +30,7 @@ import (
 
 	"lockstep/validate/finding"
 	"lockstep/validate/internal/feed"
+	"lockstep/validate/internal/repository"
 	"lockstep/validate/internal/tally"
 	"lockstep/validate/internal/visit"
 	"lockstep/validate/opener"
@@ -121,7 +122,7 @@ func Document(ctx context.Context, r io.Reader, uri string, o Options) (*finding
 	case feedRoot:
 		return c.Report, feed.CheckDocument(w.Visitor, src)
 	case repositoryRoot:
-		return c.Report, checkResponse(w.Visitor, src)
+		return c.Report, repository.CheckResponse(w.Visitor, src)
 	}
 	return c.Report, w.alone(func() error {
 		_, err := w.read(src, nil)
@@ -159,15 +160,19 @@ func Feed(ctx context.Context, open opener.Func, address string, o Options) (*fi
 	return v.Collector.Report, err
 }
 
+// ErrNoSuch reports that a repository does not have the format or set that the
+// address names.
+var ErrNoSuch = repository.ErrNoSuch
+
 // Repository asks the OAI-PMH repository at address a few things, and checks
 // what it answers: what it says of itself, two pages of its records, one by
 // itself, and the errors it has to know. The address may have metadataPrefix and
 // set in its query: of which format and set the records are to be.
 //
 // An error means that the run could not be finished, as that of [Source];
-// [ErrNoSuch] that there is nothing to look at.
+// [ErrNoSuch] that there is nothing to check.
 func Repository(ctx context.Context, open opener.Func, address string, o Options) (*finding.Report, error) {
 	v := newVisit(ctx, open, o)
-	err := checkRepository(v, address)
+	err := repository.Check(v, address)
 	return v.Collector.Report, err
 }

@@ -11,6 +11,7 @@ import (
 	"lockstep/resourcesync"
 	"lockstep/validate/finding"
 	"lockstep/validate/internal/feed"
+	"lockstep/validate/internal/repository"
 	"lockstep/validate/internal/tally"
 	"lockstep/validate/internal/visit"
 	"lockstep/validate/opener"
@@ -77,7 +78,7 @@ func (w *walk) start(address string) error {
 		case feedRoot:
 			return feed.Check(w.Visitor, address)
 		case repositoryRoot:
-			return checkResponseAt(w.Visitor, address)
+			return repository.CheckResponseAt(w.Visitor, address)
 		}
 	}
 	up := doc.header.Link(resourcesync.RelUp)

@@ -1,4 +1,4 @@
-package validate
+package repository
 
 import (
 	"context"
@@ -14,23 +14,23 @@ import (
 	"lockstep/validate/opener"
 )
 
-// oaiSpaces are the namespaces of responses that are told apart.
-var oaiSpaces = []string{oaipmh.Namespace}
+// spaces are the namespaces of responses that are told apart.
+var spaces = []string{oaipmh.Namespace}
 
 const inOAI xmlscan.Space = 1
 
 // rootName is the name of the root element of a response.
 const rootName = "OAI-PMH"
 
-// An oaiResponse is what was read of one response.
-type oaiResponse struct {
+// An response is what was read of one response.
+type response struct {
 	uri      string
 	request  map[string]string // attributes of the element request
 	base     string            // its text
 	answer   string            // name of the element that answers the request; empty if there are errors
 	codes    []string          // of errors
 	fields   map[string][]string
-	records  []oaiRecord // the first ones
+	records  []record // the first ones
 	byID     map[string]int
 	count    int
 	token    string
@@ -38,17 +38,17 @@ type oaiResponse struct {
 	whole    bool
 }
 
-// An oaiRecord is a record or, of ListIdentifiers, its header.
-type oaiRecord struct {
+// An record is a record or, of ListIdentifiers, its header.
+type record struct {
 	identifier, datestamp, at string
 	deleted                   bool
 }
 
 // has reports whether the response states the error.
-func (r *oaiResponse) has(code string) bool { return slices.Contains(r.codes, code) }
+func (r *response) has(code string) bool { return slices.Contains(r.codes, code) }
 
 // field returns the first text of that name; "" if there is none.
-func (r *oaiResponse) field(name string) string {
+func (r *response) field(name string) string {
 	if len(r.fields[name]) == 0 {
 		return ""
 	}
@@ -56,7 +56,7 @@ func (r *oaiResponse) field(name string) string {
 }
 
 // find returns the record of that identifier, if it is among the first.
-func (r *oaiResponse) find(identifier string) *oaiRecord {
+func (r *response) find(identifier string) *record {
 	i, ok := r.byID[identifier]
 	if !ok {
 		return nil
@@ -67,23 +67,23 @@ func (r *oaiResponse) find(identifier string) *oaiRecord {
 // maxRecords caps the records kept of one response.
 const maxRecords = 10_000
 
-// An oaiReader reads one response and checks what it shows by itself.
-type oaiReader struct {
+// An reader reads one response and checks what it shows by itself.
+type reader struct {
 	xmlscan.Scanner
 	found   finding.Place
 	visitor *visit.Visitor
-	resp    *oaiResponse
+	resp    *response
 	form    *regexp.Regexp // that datestamps have; nil if any will do
 }
 
 // readResponse reads a response. The error is that of reading, not of what was
 // read.
-func readResponse(v *visit.Visitor, src *visit.Source, form *regexp.Regexp) (*oaiResponse, error) {
+func readResponse(v *visit.Visitor, src *visit.Source, form *regexp.Regexp) (*response, error) {
 	body := visit.NewHashed(src)
-	resp := &oaiResponse{uri: src.URI, request: map[string]string{}, fields: map[string][]string{}, byID: map[string]int{}}
-	r := &oaiReader{found: v.Collector.In(src.URI), visitor: v, resp: resp, form: form}
+	resp := &response{uri: src.URI, request: map[string]string{}, fields: map[string][]string{}, byID: map[string]int{}}
+	r := &reader{found: v.Collector.In(src.URI), visitor: v, resp: resp, form: form}
 	r.Scanner = xmlscan.New(body, xmlscan.Options{
-		Namespaces: oaiSpaces, MaxBytes: v.Settings.DocumentBytes, MaxToken: int(min(v.Settings.DocumentBytes, 16<<20)), HTML: visit.ErrPage, NotDocument: visit.ErrNoXML,
+		Namespaces: spaces, MaxBytes: v.Settings.DocumentBytes, MaxToken: int(min(v.Settings.DocumentBytes, 16<<20)), HTML: visit.ErrPage, NotDocument: visit.ErrNoXML,
 	})
 	err := r.root()
 	if v.Ctx.Err() != nil {
@@ -104,11 +104,11 @@ func readResponse(v *visit.Visitor, src *visit.Source, form *regexp.Regexp) (*oa
 	return resp, nil
 }
 
-func (r *oaiReader) here() string { return finding.Position(r.Position()) }
+func (r *reader) here() string { return finding.Position(r.Position()) }
 
 // children calls f for each child of the element at hand, whose start tag is at
 // hand then and which f has to read to its end.
-func (r *oaiReader) children(f func(name, at string) error) error {
+func (r *reader) children(f func(name, at string) error) error {
 	for {
 		m, err := r.Next()
 		if err != nil || m != xmlscan.Start {
@@ -125,7 +125,7 @@ func (r *oaiReader) children(f func(name, at string) error) error {
 }
 
 // root reads a response (OAI-PMH 2.0, 3.2).
-func (r *oaiReader) root() error {
+func (r *reader) root() error {
 	m, err := r.Next()
 	if err != nil {
 		return err
@@ -172,7 +172,7 @@ func orOther(name string) string {
 }
 
 // part reads a child of the root.
-func (r *oaiReader) part(name, at string) error {
+func (r *reader) part(name, at string) error {
 	switch name {
 	case "responseDate":
 		text, _, err := r.Text()
@@ -207,12 +207,12 @@ var knownCodes = map[string]bool{
 }
 
 // item reads what an answer consists of.
-func (r *oaiReader) item(name, at string) error {
+func (r *reader) item(name, at string) error {
 	switch name {
 	case "record":
 		return r.record(at)
 	case "header":
-		return r.add(&oaiRecord{at: at})
+		return r.add(&record{at: at})
 	case "metadataFormat", "set":
 		return r.children(r.field)
 	case "resumptionToken":
@@ -224,7 +224,7 @@ func (r *oaiReader) item(name, at string) error {
 }
 
 // field reads a text.
-func (r *oaiReader) field(name, _ string) error {
+func (r *reader) field(name, _ string) error {
 	if name == "" || name == "description" || name == "setDescription" {
 		return r.Skip()
 	}
@@ -236,8 +236,8 @@ func (r *oaiReader) field(name, _ string) error {
 }
 
 // record reads a record (OAI-PMH 2.0, 2.5).
-func (r *oaiReader) record(at string) error {
-	rec := &oaiRecord{at: at}
+func (r *reader) record(at string) error {
+	rec := &record{at: at}
 	headers, metadata, roots := 0, 0, 0
 	err := r.children(func(name, at string) error {
 		switch name {
@@ -268,7 +268,7 @@ func (r *oaiReader) record(at string) error {
 }
 
 // add reads the header at hand into rec, which it adds.
-func (r *oaiReader) add(rec *oaiRecord) error {
+func (r *reader) add(rec *record) error {
 	status, _ := r.Attr("status")
 	rec.deleted = string(status) == "deleted"
 	identifiers, datestamps := 0, 0
@@ -314,19 +314,19 @@ var (
 )
 
 // CheckResponse checks one response, and nothing else.
-func checkResponse(v *visit.Visitor, src *visit.Source) error {
+func CheckResponse(v *visit.Visitor, src *visit.Source) error {
 	_, err := readResponse(v, src, nil)
 	return err
 }
 
 // CheckResponseAt is CheckResponse for what is at uri.
-func checkResponseAt(v *visit.Visitor, uri string) error {
+func CheckResponseAt(v *visit.Visitor, uri string) error {
 	a, err := v.Ask(opener.Request{URI: uri, Document: true})
 	if err != nil {
 		return err
 	}
 	defer a.Body.Close() // read as far as it is of use
-	if err := checkResponse(v, visit.SourceOf(uri, a)); err != nil {
+	if err := CheckResponse(v, visit.SourceOf(uri, a)); err != nil {
 		return v.Broken(uri, err)
 	}
 	return nil

@@ -1,4 +1,6 @@
-package validate
+// Package repository checks an OAI-PMH repository: what it says of itself, two
+// pages of its records, one record alone, and the errors it has to report.
+package repository
 
 import (
 	"errors"
@@ -16,7 +18,7 @@ import (
 
 // A repository is an OAI-PMH repository being asked.
 type repository struct {
-	*visit.Visitor
+	visitor *visit.Visitor
 	base    string         // its address
 	prefix  string         // of the format that is asked for
 	set     string         // in which records are asked for; empty for all
@@ -29,8 +31,7 @@ type repository struct {
 	unlisted bool // set is not among those there are
 }
 
-// ErrNoSuch reports that a repository has not the format or set whose records it
-// was to be asked for.
+// ErrNoSuch reports that a repository does not have the requested format or set.
 var ErrNoSuch = errors.New("is not there")
 
 // What no repository has.
@@ -43,8 +44,8 @@ const (
 
 // Check asks the repository at address, whose query may name a metadataPrefix
 // and a set.
-func checkRepository(v *visit.Visitor, address string) error {
-	r := &repository{Visitor: v}
+func Check(v *visit.Visitor, address string) error {
+	r := &repository{visitor: v}
 	r.base, r.prefix, r.set = splitAddress(address)
 	return r.visit()
 }
@@ -74,26 +75,26 @@ func splitAddress(address string) (base, prefix, set string) {
 
 // ask sends a request and reads the response. An error that IsMissing is to be
 // told by who asks.
-func (r *repository) ask(verb oaipmh.Verb, args ...string) (*oaiResponse, error) {
+func (r *repository) ask(verb oaipmh.Verb, args ...string) (*response, error) {
 	uri := oaipmh.URL(r.base, verb, args...)
 	r.asked = uri
-	if r.Settings.OnDocument != nil {
-		r.Settings.OnDocument(uri)
+	if r.visitor.Settings.OnDocument != nil {
+		r.visitor.Settings.OnDocument(uri)
 	}
-	a, err := r.Visitor.Ask(opener.Request{URI: uri, Document: true})
+	a, err := r.visitor.Ask(opener.Request{URI: uri, Document: true})
 	if err != nil {
 		return nil, err
 	}
 	defer a.Body.Close() // read as far as it is of use
-	p := r.Collector.In(uri)
+	p := r.visitor.Collector.In(uri)
 	if a.Header != nil {
 		if t := visit.BaseType(a.Header.Get("Content-Type")); t != "text/xml" {
 			p.Errorf("OAI-XML-02", "Content-Type", "served as %q, not as text/xml", t)
 		}
 	}
-	resp, err := readResponse(r.Visitor, visit.SourceOf(uri, a), r.form)
+	resp, err := readResponse(r.visitor, visit.SourceOf(uri, a), r.form)
 	if err != nil {
-		return nil, r.Broken(uri, err)
+		return nil, r.visitor.Broken(uri, err)
 	}
 	if resp.whole {
 		r.echo(p, resp, verb, args)
@@ -102,7 +103,7 @@ func (r *repository) ask(verb oaipmh.Verb, args ...string) (*oaiResponse, error)
 }
 
 // echo checks that the response says what it answers (OAI-PMH 2.0, 3.2).
-func (r *repository) echo(p finding.Place, resp *oaiResponse, verb oaipmh.Verb, args []string) {
+func (r *repository) echo(p finding.Place, resp *response, verb oaipmh.Verb, args []string) {
 	if resp.base != r.base && (r.stated == "" || resp.base != r.stated) && resp.answer != string(oaipmh.VerbIdentify) {
 		p.Errorf("OAI-RSP-02", "request", "the response says it is that of %q", resp.base)
 	}
@@ -143,7 +144,7 @@ func (r *repository) visit() error {
 	}
 	if !identify.whole || len(identify.codes) > 0 || identify.answer == "" {
 		if identify.whole {
-			r.Collector.In(identify.uri).Errorf("OAI-IDF-01", "", "no answer to Identify, but %s", strings.Join(identify.codes, ", "))
+			r.visitor.Collector.In(identify.uri).Errorf("OAI-IDF-01", "", "no answer to Identify, but %s", strings.Join(identify.codes, ", "))
 		}
 		return nil // nothing else can be expected of it
 	}
@@ -161,9 +162,9 @@ func (r *repository) visit() error {
 func (r *repository) told(err error, rule, what string) error {
 	switch {
 	case errors.Is(err, opener.ErrUnseen):
-		r.Collector.Report.Unseen++
+		r.visitor.Collector.Report.Unseen++
 	case visit.IsMissing(err):
-		r.Collector.In(r.asked).Errorf(rule, "", "%s: %v", what, err)
+		r.visitor.Collector.In(r.asked).Errorf(rule, "", "%s: %v", what, err)
 	default:
 		return err
 	}
@@ -171,8 +172,8 @@ func (r *repository) told(err error, rule, what string) error {
 }
 
 // identify checks what the repository says of itself (OAI-PMH 2.0, 4.2).
-func (r *repository) identify(resp *oaiResponse) {
-	p := r.Collector.In(resp.uri)
+func (r *repository) identify(resp *response) {
+	p := r.visitor.Collector.In(resp.uri)
 	for _, name := range []string{"repositoryName", "baseURL", "protocolVersion", "earliestDatestamp", "deletedRecord", "granularity"} {
 		if n := len(resp.fields[name]); n != 1 {
 			p.Errorf("OAI-IDF-01", "", "Identify has %s", finding.NotOne(n, name))
@@ -218,7 +219,7 @@ func (r *repository) formats() error {
 	if err != nil {
 		return r.told(err, "OAI-FMT-01", "ListMetadataFormats")
 	}
-	p := r.Collector.In(resp.uri)
+	p := r.visitor.Collector.In(resp.uri)
 	prefixes := resp.fields["metadataPrefix"]
 	switch {
 	case !resp.whole:
@@ -238,7 +239,7 @@ func (r *repository) sets() error {
 	if err != nil {
 		return r.told(err, "OAI-SET-01", "ListSets")
 	}
-	p := r.Collector.In(resp.uri)
+	p := r.visitor.Collector.In(resp.uri)
 	r.unlisted = r.set != "" && resp.whole && resp.token == "" && !slices.Contains(resp.fields["setSpec"], r.set)
 	switch {
 	case !resp.whole || resp.has(oaipmh.CodeNoSetHierarchy):
@@ -256,7 +257,7 @@ func (r *repository) records() error {
 	if err != nil {
 		return r.told(err, "OAI-REC-01", "ListRecords")
 	}
-	p := r.Collector.In(page.uri)
+	p := r.visitor.Collector.In(page.uri)
 	switch {
 	case r.unlisted && len(page.codes) > 0:
 		return fmt.Errorf("set %s %w", finding.Printable(r.set), ErrNoSuch)
@@ -266,7 +267,7 @@ func (r *repository) records() error {
 		p.Errorf("OAI-REC-01", "", "the answer to ListRecords is %s", strings.Join(page.codes, ", "))
 		return nil
 	}
-	var one *oaiRecord
+	var one *record
 	for i := range page.records {
 		rec := &page.records[i]
 		if rec.deleted && r.deletes == "no" {
@@ -286,11 +287,11 @@ func (r *repository) records() error {
 }
 
 // nextPage follows the resumption token (OAI-PMH 2.0, 3.5).
-func (r *repository) nextPage(page *oaiResponse) error {
+func (r *repository) nextPage(page *response) error {
 	if page.token == "" {
 		return nil
 	}
-	p := r.Collector.In(page.uri)
+	p := r.visitor.Collector.In(page.uri)
 	next, err := r.ask(oaipmh.VerbListRecords, "resumptionToken", page.token)
 	switch {
 	case err != nil:
@@ -303,21 +304,21 @@ func (r *repository) nextPage(page *oaiResponse) error {
 	case next.token == page.token:
 		p.Errorf("OAI-TOK-01", "resumptionToken", "the token leads to itself")
 	case !next.hasToken:
-		r.Collector.In(next.uri).Errorf("OAI-TOK-01", "", "the last response of the list has no resumptionToken, which is to be empty")
+		r.visitor.Collector.In(next.uri).Errorf("OAI-TOK-01", "", "the last response of the list has no resumptionToken, which is to be empty")
 	}
-	if next != nil && len(next.records) > 0 && !slices.ContainsFunc(next.records, func(rec oaiRecord) bool { return page.find(rec.identifier) == nil }) {
+	if next != nil && len(next.records) > 0 && !slices.ContainsFunc(next.records, func(rec record) bool { return page.find(rec.identifier) == nil }) {
 		p.Errorf("OAI-TOK-01", "resumptionToken", "the token leads to the same records again")
 	}
 	return nil
 }
 
 // single asks for one record, by its identifier and by its datestamp.
-func (r *repository) single(rec *oaiRecord) error {
+func (r *repository) single(rec *record) error {
 	got, err := r.ask(oaipmh.VerbGetRecord, "identifier", rec.identifier, "metadataPrefix", r.prefix)
 	if err != nil {
 		return r.told(err, "OAI-GET-01", "GetRecord of "+rec.identifier)
 	}
-	p := r.Collector.In(got.uri)
+	p := r.visitor.Collector.In(got.uri)
 	switch {
 	case !got.whole:
 		return nil
@@ -339,7 +340,7 @@ func (r *repository) single(rec *oaiRecord) error {
 	}
 	again, err := r.ask(oaipmh.VerbGetRecord, "identifier", rec.identifier, "metadataPrefix", r.prefix)
 	if err == nil && again.find(rec.identifier) != nil && again.find(rec.identifier).datestamp == rec.datestamp {
-		r.Collector.In(list.uri).Errorf("OAI-SEL-01", "", "%s, which is of %s, is not there: from and until are inclusive", rec.identifier, rec.datestamp)
+		r.visitor.Collector.In(list.uri).Errorf("OAI-SEL-01", "", "%s, which is of %s, is not there: from and until are inclusive", rec.identifier, rec.datestamp)
 	}
 	return nil
 }
@@ -369,7 +370,7 @@ func (r *repository) errors() error {
 			if got == "" {
 				got = "none"
 			}
-			r.Collector.In(resp.uri).Errorf(probe.rule, "", "the error is %s, not %s", got, probe.code)
+			r.visitor.Collector.In(resp.uri).Errorf(probe.rule, "", "the error is %s, not %s", got, probe.code)
 		}
 	}
 	return nil
