@@ -3,6 +3,8 @@ package intake
 import (
 	"maps"
 	"strings"
+
+	"lockstep/intake/internal/filestat"
 )
 
 // maxAliases bounds how many files with further names are remembered. Beyond
@@ -60,8 +62,8 @@ func (d *Dir) touchedAliases() []string {
 	for rel, token := range aliases {
 		now := ""
 		st, err := t.stat(rel)
-		if err == nil && st.kind == kindFile {
-			now = st.mark()
+		if err == nil && st.Kind == filestat.File {
+			now = st.Mark()
 		}
 		if now == token {
 			continue

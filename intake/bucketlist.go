@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"lockstep/blob"
+	"lockstep/intake/internal/filestat"
 )
 
 // ErrListing reports a bucket whose listing cannot be relied on. Errors that
@@ -138,7 +139,7 @@ func (s *bucketScan) take(info blob.Info) error {
 // a directory above it.
 func reservedPath(rel string) bool {
 	top, _, below := strings.Cut(rel, "/")
-	return reserved(rel, kindFile) || below && reserved(top, kindDir)
+	return reserved(rel, filestat.File) || below && reserved(top, filestat.Dir)
 }
 
 // lie takes down how the listing contradicts itself. Its error ends the scan.

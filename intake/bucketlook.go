@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"lockstep/catalog"
+	"lockstep/intake/internal/filestat"
 	"lockstep/internal/mediatype"
 	"lockstep/resourcesync"
 )
@@ -120,8 +121,8 @@ func (l *looker) describe(ctx context.Context, j *bucketJob, h http.Header) (cat
 	}
 	if listedVersion {
 		rec.Token = l.s.b.token(&j.object)
-		if j.etag == "" && j.modTime.After(l.s.start.Add(-coarseTick)) {
-			rec.Token += string(racyMark)
+		if j.etag == "" && j.modTime.After(l.s.start.Add(-filestat.CoarseTick)) {
+			rec.Token += string(filestat.RacyMark)
 		}
 	} else {
 		// It was replaced since it was listed. Without a Token the next scan,

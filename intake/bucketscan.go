@@ -12,6 +12,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/catalog"
+	"lockstep/intake/internal/filestat"
 )
 
 // bucketScan is one run of a Bucket.
@@ -304,7 +305,7 @@ func (s *bucketScan) older(h http.Header) bool {
 	if err != nil {
 		now = time.Now()
 	}
-	began := now.Add(-time.Since(s.start)).Add(-coarseTick) // both headers count in seconds
+	began := now.Add(-time.Since(s.start)).Add(-filestat.CoarseTick) // both headers count in seconds
 	return mod.Before(began)
 }
 

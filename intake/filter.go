@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
+
+	"lockstep/intake/internal/filestat"
 )
 
 // Why a name is passed over; the Err of a [Problem] among the skipped.
@@ -120,7 +122,7 @@ func (f *filter) dir(rel string) bool {
 
 // passes reports whether a walk would come to the file at rel.
 func (f *filter) passes(rel string) bool {
-	if reserved(rel, kindFile) || !f.file(rel) {
+	if reserved(rel, filestat.File) || !f.file(rel) {
 		return false
 	}
 	if _, ok := f.sidecarOf(rel); ok {
@@ -134,7 +136,7 @@ func (f *filter) passes(rel string) bool {
 func (f *filter) passesDir(rel string) bool {
 	for i := range len(rel) + 1 {
 		if i == len(rel) || rel[i] == '/' {
-			if reserved(rel[:i], kindDir) || !f.dir(rel[:i]) {
+			if reserved(rel[:i], filestat.Dir) || !f.dir(rel[:i]) {
 				return false
 			}
 		}
@@ -144,12 +146,12 @@ func (f *filter) passesDir(rel string) bool {
 
 // reserved reports whether the file or directory at rel is hidden: by a Source's
 // own documents at the root, or because it is a state directory, at any depth.
-func reserved(rel string, k kind) bool {
+func reserved(rel string, k filestat.Kind) bool {
 	switch rel {
 	case "robots.txt", ".well-known/resourcesync":
 		return true
 	case "resourcesync", "-":
-		return k == kindDir
+		return k == filestat.Dir
 	}
-	return k == kindDir && (rel == stateDir || strings.HasSuffix(rel, "/"+stateDir))
+	return k == filestat.Dir && (rel == stateDir || strings.HasSuffix(rel, "/"+stateDir))
 }

@@ -6,12 +6,14 @@ import (
 	"io"
 	"path"
 	"runtime"
+	"strconv"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/catalog"
+	"lockstep/intake/internal/filestat"
 	"lockstep/internal/mediatype"
 	"lockstep/resourcesync"
 )
@@ -112,7 +114,7 @@ const readBuffer = 128 << 10
 
 // readTries are the pauses before a file that changed while it was read is read
 // again. A writer that takes longer is met by a later scan.
-var readTries = [...]time.Duration{0, kernelTick, 4 * kernelTick}
+var readTries = [...]time.Duration{0, filestat.KernelTick, 4 * filestat.KernelTick}
 
 // hasher reads files, one at a time.
 type hasher struct {
@@ -179,12 +181,12 @@ func (h *hasher) readOnce(ctx context.Context, j *job, last bool) (done bool, er
 	if err != nil {
 		return false, err
 	}
-	if before.kind != kindFile {
+	if before.Kind != filestat.File {
 		j.outcome = readVanished
 		return true, nil
 	}
 	now := time.Now()
-	head, err := h.content(ctx, f, before.size)
+	head, err := h.content(ctx, f, before.Size)
 	if err != nil {
 		return false, err
 	}
@@ -192,19 +194,19 @@ func (h *hasher) readOnce(ctx context.Context, j *job, last bool) (done bool, er
 	if err != nil {
 		return false, err
 	}
-	if h.sum.Size() != before.size || !before.unchanged(&after) || after.fresh(now) && !last {
+	if h.sum.Size() != before.Size || !before.Unchanged(&after) || after.Fresh(now) && !last {
 		return false, nil
 	}
 	token := make([]byte, 0, 48)
-	token = after.appendToken(token, h.s.d.prefix)
-	if after.racy(now) {
-		token = append(token, racyMark)
+	token = after.AppendToken(token, h.s.d.prefix)
+	if after.Racy(now) {
+		token = append(token, filestat.RacyMark)
 	}
 	j.outcome = readWhole
 	j.record = catalog.Record{
 		URI:     j.uri,
-		Lastmod: after.lastmod(),
-		Length:  after.size,
+		Lastmod: after.Lastmod(),
+		Length:  after.Size,
 		Type:    mediatype.Of(path.Base(j.rel), head),
 		Hashes:  h.sum.Sum(),
 		Token:   string(token),
@@ -259,4 +261,17 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// tokenRules changes when a Record derived from the same bytes would differ:
+// the next scan then reads every file again.
+const tokenRules = "1"
+
+// tokenPrefix begins the Tokens of records made with these algorithms.
+func tokenPrefix(algs []resourcesync.Algorithm) string {
+	p := []byte(tokenRules)
+	for _, a := range algs {
+		p = strconv.AppendUint(p, uint64(a), 36)
+	}
+	return string(append(p, '.'))
 }

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/intake/internal/filestat"
 	"lockstep/internal/fetch"
 )
 
@@ -191,7 +191,7 @@ func (j *JSONL) changed(ctx context.Context) error {
 		if err := sleep(ctx, j.o.ScanInterval); err != nil {
 			return err
 		}
-		now := lookAt(j.path)
+		now := filestat.MarkAt(j.path)
 		switch {
 		case now == seen:
 			last, since = now, time.Time{}
@@ -204,14 +204,4 @@ func (j *JSONL) changed(ctx context.Context) error {
 		}
 		last = now
 	}
-}
-
-// lookAt returns what tells one state of a file from another.
-func lookAt(path string) string {
-	fi, err := os.Stat(path)
-	if err != nil {
-		return err.Error()
-	}
-	st := statOf(fi)
-	return st.mark()
 }

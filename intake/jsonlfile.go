@@ -12,6 +12,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/intake/internal/entry"
+	"lockstep/intake/internal/filestat"
 )
 
 // settled is how long a file that lists the whole set must have been left alone
@@ -41,7 +42,7 @@ type jsonlFile struct {
 	*listing
 	j       *JSONL
 	f       *os.File
-	before  fileStat
+	before  filestat.Stat
 	began   time.Time
 	lines   *lines
 	changes bool  // a line had a change
@@ -51,7 +52,7 @@ type jsonlFile struct {
 
 // scanFile brings the catalog in step with the file.
 func (j *JSONL) scanFile(ctx context.Context, l *listing) (err error) {
-	j.seen = lookAt(j.path)
+	j.seen = filestat.MarkAt(j.path)
 	defer func() {
 		if err != nil && !errors.Is(err, ErrEmpty) {
 			j.seen = "" // to be looked at again
@@ -84,7 +85,7 @@ func (j *JSONL) scanFile(ctx context.Context, l *listing) (err error) {
 // open opens the file. One written just now it leaves alone for a moment, so
 // that by its times it can be told from one that is written yet.
 func (r *jsonlFile) open(ctx context.Context) error {
-	f, err := os.OpenFile(r.j.path, os.O_RDONLY|openFlags, 0)
+	f, err := os.OpenFile(r.j.path, os.O_RDONLY|filestat.OpenFlags, 0)
 	if err != nil {
 		return err
 	}
@@ -93,8 +94,8 @@ func (r *jsonlFile) open(ctx context.Context) error {
 		err = errors.New("is no regular file; what comes through a pipe is read from standard input")
 	}
 	if err == nil {
-		if st := statOf(fi); st.racy(r.began) {
-			err = sleep(ctx, fineTick)
+		if st := filestat.Of(fi); st.Racy(r.began) {
+			err = sleep(ctx, filestat.FineTick)
 			r.began = time.Now()
 		}
 	}
@@ -105,7 +106,7 @@ func (r *jsonlFile) open(ctx context.Context) error {
 		_ = f.Close() // nothing was read
 		return err
 	}
-	r.f, r.before = f, statOf(fi)
+	r.f, r.before = f, filestat.Of(fi)
 	return nil
 }
 
@@ -116,12 +117,12 @@ func (r *jsonlFile) resume(ctx context.Context, at point) (same bool, err error)
 	r.j.recall()
 	m := &r.j.memory
 	known := m.Rules == jsonlRules && m.File == r.j.path && m.Point == at
-	if known && m.Mark != "" && m.Mark == r.before.mark() {
+	if known && m.Mark != "" && m.Mark == r.before.Mark() {
 		return true, nil
 	}
 	r.lines = newLines(&reader{ctx, r.f})
 	r.lines.sum = sha256.New()
-	if !known || !m.Changes || m.Read > r.before.size {
+	if !known || !m.Changes || m.Read > r.before.Size {
 		return false, nil
 	}
 	n, err := io.CopyN(r.lines.sum, &reader{ctx, r.f}, m.Read)
@@ -214,8 +215,8 @@ func (r *jsonlFile) still() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	st := statOf(fi)
-	return r.before.unchanged(&st) && lookAt(r.j.path) == r.before.mark(), nil
+	st := filestat.Of(fi)
+	return r.before.Unchanged(&st) && filestat.MarkAt(r.j.path) == r.before.Mark(), nil
 }
 
 // takeChanges does what the lines say, the last for each resource.
@@ -259,7 +260,7 @@ func (r *jsonlFile) takeWhole(ctx context.Context, still bool) error {
 // into its place is no writing.)
 func (r *jsonlFile) settle(ctx context.Context) error {
 	now := time.Now()
-	wait := min(time.Unix(0, r.before.mtime).Add(settled).Sub(now), r.began.Add(settled).Sub(now))
+	wait := min(time.Unix(0, r.before.Mtime).Add(settled).Sub(now), r.began.Add(settled).Sub(now))
 	return sleep(ctx, wait)
 }
 
@@ -273,12 +274,12 @@ func (r *jsonlFile) remember(ctx context.Context, still bool) error {
 		return err
 	}
 	m := jsonlMemory{Rules: jsonlRules, File: r.j.path, Point: at, Changes: r.changes}
-	racy := r.before.racy(r.began)
+	racy := r.before.Racy(r.began)
 	if still && !racy {
-		m.Mark = r.before.mark()
+		m.Mark = r.before.Mark()
 	}
 	if racy {
-		r.j.seen += string(racyMark) // look again
+		r.j.seen += string(filestat.RacyMark) // look again
 	}
 	if r.changes && r.lines.whole {
 		m.Read, m.Lines, m.Flawed = r.lines.at, r.lines.line, r.flawed

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"lockstep/catalog"
+	"lockstep/intake/internal/filestat"
 )
 
 // mergeAll walks the whole directory beside the whole set.
@@ -40,18 +41,18 @@ func (s *scan) only(rel string) *node {
 	case err != nil && vanished(err):
 	case err != nil:
 		s.unreadable(rel, err)
-		n.append([]byte(name), kindUnreadable, false)
-		n.append([]byte(name), kindUnreadable, true)
-		n.stats = []fileStat{{kind: kindUnreadable}, {kind: kindUnreadable}}
-	case st.kind == kindDir:
+		n.append([]byte(name), filestat.Unreadable, false)
+		n.append([]byte(name), filestat.Unreadable, true)
+		n.stats = []filestat.Stat{{Kind: filestat.Unreadable}, {Kind: filestat.Unreadable}}
+	case st.Kind == filestat.Dir:
 		if s.d.filter.passesDir(rel) {
-			n.append([]byte(name), kindDir, true)
-			n.stats = []fileStat{st}
+			n.append([]byte(name), filestat.Dir, true)
+			n.stats = []filestat.Stat{st}
 			n.dirs = []int32{0}
 		}
 	case s.d.filter.passes(rel):
-		n.append([]byte(name), st.kind, false)
-		n.stats = []fileStat{s.walker().judge(dir, []byte(name), st, nil)}
+		n.append([]byte(name), st.Kind, false)
+		n.stats = []filestat.Stat{s.walker().judge(dir, []byte(name), st, nil)}
 		s.walker().onlyCar(n, name)
 	}
 	return n
@@ -90,7 +91,7 @@ func (s *scan) meet(ctx context.Context, rows *rows, it *item) error {
 	if rows.err != nil {
 		return rows.err
 	}
-	if it.kind == kindDir { // unreadable: nobody knows what is below
+	if it.kind == filestat.Dir { // unreadable: nobody knows what is below
 		for rows.more() && strings.HasPrefix(rows.row().uri, string(it.uri)) {
 			rows.next()
 		}
@@ -99,16 +100,16 @@ func (s *scan) meet(ctx context.Context, rows *rows, it *item) error {
 	s.files.Add(1)
 	known := rows.more() && rows.row().uri == string(it.uri)
 	j := job{}
-	if !known && it.kind == kindUnreadable {
+	if !known && it.kind == filestat.Unreadable {
 		return nil
 	}
 	if known {
 		old := rows.row().token
 		rows.next()
-		if it.kind == kindUnreadable {
+		if it.kind == filestat.Unreadable {
 			return nil
 		}
-		s.token = it.st.appendToken(s.token[:0], s.d.prefix)
+		s.token = it.st.AppendToken(s.token[:0], s.d.prefix)
 		file := len(s.token)
 		s.token = it.car.appendToken(s.token)
 		if string(s.token) == old {
@@ -117,7 +118,7 @@ func (s *scan) meet(ctx context.Context, rows *rows, it *item) error {
 		}
 		j.same = fileToken(old) == string(s.token[:file])
 	}
-	j.uri, j.rel, j.link, j.known, j.size = string(it.uri), it.rel(), it.link, known, it.st.size
+	j.uri, j.rel, j.link, j.known, j.size = string(it.uri), it.rel(), it.link, known, it.st.Size
 	if it.car != nil {
 		j.car = *it.car
 	}

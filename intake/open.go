@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"lockstep/catalog"
+	"lockstep/intake/internal/filestat"
 )
 
 // Open opens the file at the slash-separated relative path rel if a scan would
@@ -40,7 +41,7 @@ func (d *Dir) Mark(rel string) (string, error) {
 	}
 	defer t.release()
 	st, err := t.lstat(rel)
-	if err == nil && st.kind == kindLink {
+	if err == nil && st.Kind == filestat.Link {
 		if leadsToState(t, rel) {
 			return "", notListed(rel)
 		}
@@ -49,10 +50,10 @@ func (d *Dir) Mark(rel string) (string, error) {
 	switch {
 	case err != nil && !vanished(err) && !escaped(err):
 		return "", err
-	case err != nil, st.kind != kindFile:
+	case err != nil, st.Kind != filestat.File:
 		return "", notListed(rel)
 	}
-	return st.mark(), nil
+	return st.Mark(), nil
 }
 
 // Bitstream opens the present representation of r; if a scan would not list it
@@ -79,7 +80,7 @@ func openListed(t tree, rel string) (*os.File, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	link := st.kind == kindLink
+	link := st.Kind == filestat.Link
 	if link {
 		if leadsToState(t, rel) {
 			return nil, nil, notListed(rel)
@@ -88,7 +89,7 @@ func openListed(t tree, rel string) (*os.File, fs.FileInfo, error) {
 			return nil, nil, err
 		}
 	}
-	if st.kind != kindFile {
+	if st.Kind != filestat.File {
 		return nil, nil, notListed(rel)
 	}
 	f, err := t.openOS(rel, link)

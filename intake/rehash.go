@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/intake/internal/filestat"
 	"lockstep/resourcesync"
 )
 
@@ -178,10 +179,10 @@ func (r *Rehasher) check(ctx context.Context, h *hasher, rec *catalog.Record) (d
 		return false, nil
 	}
 	st, err := h.s.t.lstat(rel)
-	if err != nil || st.kind != kindFile && st.kind != kindLink {
+	if err != nil || st.Kind != filestat.File && st.Kind != filestat.Link {
 		return false, nil // gone, or about to be taken off the list
 	}
-	j := job{uri: rec.URI, rel: rel, link: st.kind == kindLink, size: rec.Length}
+	j := job{uri: rec.URI, rel: rel, link: st.Kind == filestat.Link, size: rec.Length}
 	whole, err := h.readOnce(ctx, &j, true)
 	switch {
 	case ctx.Err() != nil:

@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"golang.org/x/sys/unix"
+
+	"lockstep/intake/internal/filestat"
 )
 
 // atRest reports whether rel is a regular file that nobody has open for
@@ -20,7 +22,7 @@ func (t *linuxTree) atRest(rel string) bool {
 	}
 	defer unix.Close(fd)
 	st, err := linuxFile(fd).stat()
-	if err != nil || st.kind != kindFile {
+	if err != nil || st.Kind != filestat.File {
 		return false
 	}
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_RDLCK); err != nil {

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/catalog"
+	"lockstep/intake/internal/filestat"
 )
 
 // Sizes of a scan's pipeline. They bound its memory, whatever the tree.
@@ -135,7 +136,7 @@ func (s *scan) absent(uri string) bool {
 		return true
 	}
 	st, err := s.t.lstat(rel)
-	if err == nil && st.kind == kindLink {
+	if err == nil && st.Kind == filestat.Link {
 		if leadsToState(s.t, rel) {
 			return true
 		}
@@ -150,10 +151,10 @@ func (s *scan) absent(uri string) bool {
 		}
 		return vanished(err)
 	}
-	if st.kind == kindFile {
+	if st.Kind == filestat.File {
 		s.d.addAgain(rel)
 	}
-	return st.kind != kindFile
+	return st.Kind != filestat.File
 }
 
 func (s *scan) apply(ctx context.Context, batch []catalog.Update) error {
@@ -176,10 +177,10 @@ func (s *scan) entering(rel string) {
 	}
 }
 
-func (s *scan) aliased(rel string, st *fileStat, link bool) {
+func (s *scan) aliased(rel string, st *filestat.Stat, link bool) {
 	token := ""
-	if st.kind == kindFile {
-		token = st.mark()
+	if st.Kind == filestat.File {
+		token = st.Mark()
 	}
 	s.d.addAlias(rel, token, !link)
 }

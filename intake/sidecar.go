@@ -12,6 +12,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/intake/internal/entry"
+	"lockstep/intake/internal/filestat"
 	"lockstep/resourcesync"
 )
 
@@ -20,9 +21,9 @@ const maxSidecar = 1 << 20
 
 // A sidecar is a file that says to what the file beside it is linked.
 type sidecar struct {
-	ent  int      // of the file, in the directory
-	name string   // its own; empty: there is none
-	st   fileStat // kindFile, kindLink or kindUnreadable
+	ent  int           // of the file, in the directory
+	name string        // its own; empty: there is none
+	st   filestat.Stat // File, Link or Unreadable
 }
 
 // Why a sidecar is passed over or refused.
@@ -57,7 +58,7 @@ func (w *walker) addCar(n *node, name []byte) bool {
 	if !ok {
 		return false
 	}
-	if rel := n.rel + of; !reserved(rel, kindFile) && w.f.file(rel) {
+	if rel := n.rel + of; !reserved(rel, filestat.File) && w.f.file(rel) {
 		n.cars = append(n.cars, sidecar{name: string(name)})
 	}
 	return true
@@ -78,7 +79,7 @@ func (w *walker) matchCars(n *node, h dirHandle) {
 			continue
 		}
 		st, err := h.lstat([]byte(car.name))
-		if car.st = w.judge(n.rel, []byte(car.name), st, err); car.st.kind == kindNone {
+		if car.st = w.judge(n.rel, []byte(car.name), st, err); car.st.Kind == filestat.None {
 			continue
 		}
 		car.ent = i
@@ -95,10 +96,10 @@ func (w *walker) onlyCar(n *node, name string) {
 	}
 	car := sidecar{name: name + w.f.sidecar}
 	st, err := w.t.lstat(n.rel + car.name)
-	if err == nil && st.kind != kindFile && st.kind != kindLink {
+	if err == nil && st.Kind != filestat.File && st.Kind != filestat.Link {
 		return
 	}
-	if car.st = w.judge(n.rel, []byte(car.name), st, err); car.st.kind != kindNone {
+	if car.st = w.judge(n.rel, []byte(car.name), st, err); car.st.Kind != filestat.None {
 		n.cars = []sidecar{car}
 	}
 }
@@ -114,10 +115,10 @@ func (c *sidecar) appendToken(dst []byte) []byte {
 	switch {
 	case c == nil || c.name == "":
 		return dst
-	case c.st.kind == kindUnreadable:
+	case c.st.Kind == filestat.Unreadable:
 		return append(dst, sidecarMark, unreadableMark)
 	}
-	return c.st.appendToken(append(dst, sidecarMark), "")
+	return c.st.AppendToken(append(dst, sidecarMark), "")
 }
 
 // fileToken is the part of a Token that tells of the file itself.
@@ -146,18 +147,18 @@ func (h *hasher) addLinks(ctx context.Context, j *job) error {
 	}
 	rel := j.rel[:strings.LastIndexByte(j.rel, '/')+1] + j.car.name
 	token := string(j.car.appendToken(nil))
-	if j.car.st.kind != kindUnreadable { // else it has been told
+	if j.car.st.Kind != filestat.Unreadable { // else it has been told
 		for i, pause := range readTries {
 			if err := sleep(ctx, pause); err != nil {
 				return err
 			}
-			links, mark, err := h.readSidecar(rel, j.car.st.kind == kindLink, i == len(readTries)-1)
+			links, mark, err := h.readSidecar(rel, j.car.st.Kind == filestat.Link, i == len(readTries)-1)
 			switch {
 			case err == nil:
 				j.record.Links = links
 				j.record.Token += mark
 				return nil
-			case vanished(err), j.car.st.kind == kindLink && escaped(err):
+			case vanished(err), j.car.st.Kind == filestat.Link && escaped(err):
 				j.record.Links = nil
 				return nil
 			case errors.Is(err, ErrChanging) && i < len(readTries)-1:
@@ -168,7 +169,7 @@ func (h *hasher) addLinks(ctx context.Context, j *job) error {
 			h.s.unreadable(rel, err)
 			break
 		}
-		token += string(racyMark)
+		token += string(filestat.RacyMark)
 	}
 	j.record.Token += token
 	j.record.Links = nil
@@ -192,14 +193,14 @@ func (h *hasher) readSidecar(rel string, link, last bool) (links []resourcesync.
 	if err != nil {
 		return nil, "", err
 	}
-	if before.kind != kindFile {
+	if before.Kind != filestat.File {
 		return nil, "", nil
 	}
-	if before.size > maxSidecar {
+	if before.Size > maxSidecar {
 		return nil, "", errSidecarSize
 	}
 	now := time.Now()
-	text := make([]byte, before.size+1)
+	text := make([]byte, before.Size+1)
 	n, err := fill(f, text)
 	if err != nil {
 		return nil, "", err
@@ -208,15 +209,15 @@ func (h *hasher) readSidecar(rel string, link, last bool) (links []resourcesync.
 	if err != nil {
 		return nil, "", err
 	}
-	if int64(n) != before.size || !before.unchanged(&after) || after.fresh(now) && !last {
+	if int64(n) != before.Size || !before.Unchanged(&after) || after.Fresh(now) && !last {
 		return nil, "", ErrChanging
 	}
 	if links, err = parseSidecar(text[:n]); err != nil {
 		return nil, "", err
 	}
-	token := after.appendToken([]byte{sidecarMark}, "")
-	if after.racy(now) {
-		token = append(token, racyMark)
+	token := after.AppendToken([]byte{sidecarMark}, "")
+	if after.Racy(now) {
+		token = append(token, filestat.RacyMark)
 	}
 	return links, string(token), nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/intake/internal/filestat"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -120,7 +121,7 @@ func (s *Sitemap) Scan(ctx context.Context) (Report, error) {
 // what is gone.
 func (s *Sitemap) scan(ctx context.Context) (Report, error) {
 	if s.file != "" {
-		s.seen = lookAt(s.file)
+		s.seen = filestat.MarkAt(s.file)
 	}
 	var before Report
 	for whole := false; ; whole = true {
@@ -163,7 +164,7 @@ func (s *Sitemap) due(ctx context.Context) error {
 		if err := sleep(ctx, min(DefaultListInterval, time.Until(next))); err != nil {
 			return err
 		}
-		if lookAt(s.file) != seen {
+		if filestat.MarkAt(s.file) != seen {
 			return sleep(ctx, quiet)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"lockstep/catalog"
 	"lockstep/discover"
 	"lockstep/intake/internal/entry"
+	"lockstep/intake/internal/filestat"
 	"lockstep/internal/fetch"
 	"lockstep/internal/nesting"
 	"lockstep/resourcesync"
@@ -214,7 +215,7 @@ func (r *sitemapReading) readDoc(ctx context.Context, uri string) (parts []strin
 	path, local := localPath(uri)
 	now := sitemapDoc{}
 	if local {
-		now.Mark = lookAt(path)
+		now.Mark = filestat.MarkAt(path)
 		if remembered && known.Mark == now.Mark {
 			return r.keep(uri, known), nil
 		}
@@ -236,7 +237,7 @@ func (r *sitemapReading) readDoc(ctx context.Context, uri string) (parts []strin
 		return nil, fmt.Errorf("it is a %s, not a Sitemap or Resource List", fetch.Printable(string(c)))
 	}
 	now.ETag, now.Modified, now.Index = doc.ETag, doc.LastModified, doc.Header.Index
-	if local && r.began.Sub(doc.Modified) < coarseTick {
+	if local && r.began.Sub(doc.Modified) < filestat.CoarseTick {
 		now.Mark = "" // it may yet change without a trace
 	}
 	if now.Index {

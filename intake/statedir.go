@@ -1,6 +1,10 @@
 package intake
 
-import "strings"
+import (
+	"strings"
+
+	"lockstep/intake/internal/filestat"
+)
 
 // stateDir is the name of the directories in which lockstep keeps its own state:
 // the journal and the earlier versions of a mirror, unfinished documents of a
@@ -43,9 +47,9 @@ func leadsToState(t tree, rel string) bool {
 		switch {
 		case err != nil:
 			return false
-		case st.kind == kindDir && name == stateDir:
+		case st.Kind == filestat.Dir && name == stateDir:
 			return true
-		case st.kind != kindLink:
+		case st.Kind != filestat.Link:
 			at = path
 			continue
 		}

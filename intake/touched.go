@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"lockstep/intake/internal/filestat"
 )
 
 // maxTouched is how many paths are scanned one by one; when more are touched a
@@ -22,7 +24,7 @@ const together = quiet / 4
 // settle is how long nothing must have happened to a file before it is asked
 // whether anybody still writes it; then twice as long each time. Long enough
 // that the times of the file tell its next change from the last one.
-const settle = kernelTick + 2*time.Millisecond
+const settle = filestat.KernelTick + 2*time.Millisecond
 
 // touched collects what events tell until it is time to scan. The zero value
 // but for wake is empty. Safe for concurrent use.

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"lockstep/intake/internal/filestat"
 )
 
 // A tree is an open root directory and what is below it. Paths are relative
@@ -18,8 +20,8 @@ type tree interface {
 	openDir(rel string) (dirHandle, error)
 	openFile(rel string, follow bool) (treeFile, error) // returns at once, even if it is a pipe by now
 	openOS(rel string, follow bool) (*os.File, error)   // likewise
-	lstat(rel string) (fileStat, error)
-	stat(rel string) (fileStat, error)
+	lstat(rel string) (filestat.Stat, error)
+	stat(rel string) (filestat.Stat, error)
 	readlink(rel string) (string, error)
 	info() (fs.FileInfo, error) // of the root
 	close() error
@@ -29,15 +31,15 @@ type tree interface {
 type dirHandle interface {
 	// read calls add with each name, valid only during the call, and what is
 	// known of its kind.
-	read(add func(name []byte, k kind)) error
-	lstat(name []byte) (fileStat, error)
+	read(add func(name []byte, k filestat.Kind)) error
+	lstat(name []byte) (filestat.Stat, error)
 	close() error
 }
 
 // A treeFile is an open file.
 type treeFile interface {
 	io.Reader
-	stat() (fileStat, error)
+	stat() (filestat.Stat, error)
 	Close() error
 }
 
@@ -77,7 +79,7 @@ func (t *rootTree) openFile(rel string, follow bool) (treeFile, error) {
 
 func (t *rootTree) openOS(rel string, follow bool) (*os.File, error) {
 	if follow {
-		return t.root.OpenFile(rel, os.O_RDONLY|openFlags, 0)
+		return t.root.OpenFile(rel, os.O_RDONLY|filestat.OpenFlags, 0)
 	}
 	return t.openSame(rel, 0, syscall.ELOOP)
 }
@@ -92,7 +94,7 @@ func (t *rootTree) openSame(rel string, typ fs.FileMode, wrong error) (*os.File,
 	if before.Mode().Type() != typ {
 		return nil, &fs.PathError{Op: "open", Path: rel, Err: wrong}
 	}
-	f, err := t.root.OpenFile(rel, os.O_RDONLY|openFlags, 0)
+	f, err := t.root.OpenFile(rel, os.O_RDONLY|filestat.OpenFlags, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -124,20 +126,20 @@ func (t *rootTree) lstatInfo(rel string) (fs.FileInfo, error) {
 	return t.root.Lstat(rel)
 }
 
-func (t *rootTree) lstat(rel string) (fileStat, error) {
+func (t *rootTree) lstat(rel string) (filestat.Stat, error) {
 	fi, err := t.lstatInfo(rel)
 	if err != nil {
-		return fileStat{}, err
+		return filestat.Stat{}, err
 	}
-	return statOf(fi), nil
+	return filestat.Of(fi), nil
 }
 
-func (t *rootTree) stat(rel string) (fileStat, error) {
+func (t *rootTree) stat(rel string) (filestat.Stat, error) {
 	fi, err := t.root.Stat(rel)
 	if err != nil {
-		return fileStat{}, err
+		return filestat.Stat{}, err
 	}
-	return statOf(fi), nil
+	return filestat.Of(fi), nil
 }
 
 func (t *rootTree) readlink(rel string) (string, error) {
@@ -153,11 +155,11 @@ type rootDir struct {
 
 func (h *rootDir) close() error { return h.f.Close() }
 
-func (h *rootDir) read(add func(name []byte, k kind)) error {
+func (h *rootDir) read(add func(name []byte, k filestat.Kind)) error {
 	for {
 		es, err := h.f.ReadDir(1024)
 		for _, e := range es {
-			add([]byte(e.Name()), kindOf(e.Type()))
+			add([]byte(e.Name()), filestat.KindOf(e.Type()))
 		}
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -168,43 +170,25 @@ func (h *rootDir) read(add func(name []byte, k kind)) error {
 	}
 }
 
-func (h *rootDir) lstat(name []byte) (fileStat, error) {
+func (h *rootDir) lstat(name []byte) (filestat.Stat, error) {
 	rel := string(name)
 	if h.rel != "." {
 		rel = h.rel + "/" + rel
 	}
 	fi, err := h.root.Lstat(rel)
 	if err != nil {
-		return fileStat{}, err
+		return filestat.Stat{}, err
 	}
-	return statOf(fi), nil
+	return filestat.Of(fi), nil
 }
 
 // osFile is a treeFile by package os.
 type osFile struct{ *os.File }
 
-func (f osFile) stat() (fileStat, error) {
+func (f osFile) stat() (filestat.Stat, error) {
 	fi, err := f.Stat()
 	if err != nil {
-		return fileStat{}, err
+		return filestat.Stat{}, err
 	}
-	return statOf(fi), nil
-}
-
-func statOf(fi fs.FileInfo) fileStat {
-	s := fileStat{size: fi.Size(), mtime: nanos(fi.ModTime()), kind: kindOf(fi.Mode().Type())}
-	s.addSys(fi)
-	return s
-}
-
-func kindOf(m fs.FileMode) kind {
-	switch m.Type() {
-	case 0:
-		return kindFile
-	case fs.ModeDir:
-		return kindDir
-	case fs.ModeSymlink:
-		return kindLink
-	}
-	return kindSpecial
+	return filestat.Of(fi), nil
 }

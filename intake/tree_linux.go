@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"lockstep/intake/internal/filestat"
 )
 
 // openTree opens root: with openat2(2), by which the kernel itself keeps us
@@ -111,24 +113,24 @@ func (t *linuxTree) openOS(rel string, follow bool) (*os.File, error) {
 	return os.NewFile(uintptr(fd), rel), nil
 }
 
-func (t *linuxTree) lstat(rel string) (fileStat, error) {
+func (t *linuxTree) lstat(rel string) (filestat.Stat, error) {
 	if len(rel) > maxOneCall {
 		return t.rootTree.lstat(rel)
 	}
 	return t.statPath(rel, unix.O_PATH|unix.O_NOFOLLOW, resolveSame)
 }
 
-func (t *linuxTree) stat(rel string) (fileStat, error) {
+func (t *linuxTree) stat(rel string) (filestat.Stat, error) {
 	if len(rel) > maxOneCall {
 		return t.rootTree.stat(rel)
 	}
 	return t.statPath(rel, unix.O_PATH, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_MAGICLINKS)
 }
 
-func (t *linuxTree) statPath(rel string, flags, resolve uint64) (fileStat, error) {
+func (t *linuxTree) statPath(rel string, flags, resolve uint64) (filestat.Stat, error) {
 	fd, err := t.openat2(rel, flags, resolve)
 	if err != nil {
-		return fileStat{}, err
+		return filestat.Stat{}, err
 	}
 	defer unix.Close(fd)
 	return linuxFile(fd).stat()
@@ -141,7 +143,7 @@ func (h linuxDir) close() error { return unix.Close(int(h)) }
 
 var direntBufs = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
-func (h linuxDir) read(add func(name []byte, k kind)) error {
+func (h linuxDir) read(add func(name []byte, k filestat.Kind)) error {
 	buf := direntBufs.Get().(*[32 << 10]byte)
 	defer direntBufs.Put(buf)
 	for {
@@ -173,21 +175,21 @@ func (h linuxDir) read(add func(name []byte, k kind)) error {
 	}
 }
 
-func direntKind(t byte) kind {
+func direntKind(t byte) filestat.Kind {
 	switch t {
 	case unix.DT_REG:
-		return kindFile
+		return filestat.File
 	case unix.DT_DIR:
-		return kindDir
+		return filestat.Dir
 	case unix.DT_LNK:
-		return kindLink
+		return filestat.Link
 	case unix.DT_UNKNOWN:
-		return kindUnknown
+		return filestat.Unknown
 	}
-	return kindSpecial
+	return filestat.Special
 }
 
-func (h linuxDir) lstat(name []byte) (fileStat, error) {
+func (h linuxDir) lstat(name []byte) (filestat.Stat, error) {
 	var st unix.Stat_t
 	for {
 		switch err := unix.Fstatat(int(h), string(name), &st, unix.AT_SYMLINK_NOFOLLOW); err {
@@ -195,7 +197,7 @@ func (h linuxDir) lstat(name []byte) (fileStat, error) {
 			return linuxStat(&st), nil
 		case unix.EINTR:
 		default:
-			return fileStat{}, &fs.PathError{Op: "lstat", Path: string(name), Err: err}
+			return filestat.Stat{}, &fs.PathError{Op: "lstat", Path: string(name), Err: err}
 		}
 	}
 }
@@ -218,7 +220,7 @@ func (f linuxFile) Read(p []byte) (int, error) {
 	}
 }
 
-func (f linuxFile) stat() (fileStat, error) {
+func (f linuxFile) stat() (filestat.Stat, error) {
 	var st unix.Stat_t
 	for {
 		switch err := unix.Fstat(int(f), &st); err {
@@ -226,29 +228,29 @@ func (f linuxFile) stat() (fileStat, error) {
 			return linuxStat(&st), nil
 		case unix.EINTR:
 		default:
-			return fileStat{}, &fs.PathError{Op: "fstat", Err: err}
+			return filestat.Stat{}, &fs.PathError{Op: "fstat", Err: err}
 		}
 	}
 }
 
-func linuxStat(st *unix.Stat_t) fileStat {
-	s := fileStat{
-		size:   st.Size,
-		mtime:  nanos(time.Unix(st.Mtim.Unix())),
-		ctime:  nanos(time.Unix(st.Ctim.Unix())),
-		dev:    uint64(st.Dev),
-		ino:    st.Ino,
-		shared: st.Nlink > 1,
+func linuxStat(st *unix.Stat_t) filestat.Stat {
+	s := filestat.Stat{
+		Size:   st.Size,
+		Mtime:  filestat.Nanos(time.Unix(st.Mtim.Unix())),
+		Ctime:  filestat.Nanos(time.Unix(st.Ctim.Unix())),
+		Dev:    uint64(st.Dev),
+		Ino:    st.Ino,
+		Shared: st.Nlink > 1,
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
-		s.kind = kindFile
+		s.Kind = filestat.File
 	case unix.S_IFDIR:
-		s.kind = kindDir
+		s.Kind = filestat.Dir
 	case unix.S_IFLNK:
-		s.kind = kindLink
+		s.Kind = filestat.Link
 	default:
-		s.kind = kindSpecial
+		s.Kind = filestat.Special
 	}
 	return s
 }

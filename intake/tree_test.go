@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"lockstep/intake/internal/filestat"
 )
 
 // TestTrees: the tree of this system and the one that serves every system
@@ -57,10 +59,10 @@ func TestTrees(t *testing.T) {
 // answers tells all that t says of rel.
 func answers(t tree, rel string) []string {
 	var out []string
-	say := func(what string, st fileStat, err error) {
+	say := func(what string, st filestat.Stat, err error) {
 		switch {
 		case err == nil:
-			out = append(out, what+": "+string(st.appendToken(nil, ""))+" "+string('0'+rune(st.kind)))
+			out = append(out, what+": "+string(st.AppendToken(nil, ""))+" "+string('0'+rune(st.Kind)))
 		case vanished(err):
 			out = append(out, what+": vanished")
 		case escaped(err):
@@ -73,7 +75,7 @@ func answers(t tree, rel string) []string {
 	say("lstat", st, err)
 	st, err = t.stat(rel)
 	say("stat", st, err)
-	if err == nil && (st.kind == kindFile) {
+	if err == nil && (st.Kind == filestat.File) {
 		for _, follow := range []bool{false, true} {
 			f, err := t.openFile(rel, follow)
 			if err == nil {
@@ -84,13 +86,13 @@ func answers(t tree, rel string) []string {
 		}
 	}
 	h, err := t.openDir(rel)
-	say("openDir", fileStat{}, err)
+	say("openDir", filestat.Stat{}, err)
 	if err != nil {
 		return out
 	}
 	defer h.close()
 	var names []string
-	_ = h.read(func(name []byte, k kind) {
+	_ = h.read(func(name []byte, k filestat.Kind) {
 		st, err := h.lstat(name)
 		names = append(names, string(name)+string('0'+rune(k)))
 		say("lstat "+string(name), st, err)

@@ -1,6 +1,10 @@
 package intake
 
-import "context"
+import (
+	"context"
+
+	"lockstep/intake/internal/filestat"
+)
 
 // visitor is the consumer's side of a walk: depth first, in order.
 type visitor struct {
@@ -33,7 +37,7 @@ func (v *visitor) visit(n *node) error {
 			run, from = v.statRun(n, i/statRun), i
 		}
 		e := &n.ents[i]
-		if e.kind == kindDir {
+		if e.kind == filestat.Dir {
 			if err := v.visitKid(n, kid); err != nil {
 				return err
 			}
@@ -64,7 +68,7 @@ func (v *visitor) failed(n *node) error {
 		return nil
 	}
 	v.w.obs.unreadable(n.dirRel(), n.err)
-	v.it = item{uri: v.buf, node: n, kind: kindDir}
+	v.it = item{uri: v.buf, node: n, kind: filestat.Dir}
 	return v.yield(&v.it)
 }
 
@@ -80,16 +84,16 @@ func (v *visitor) visitKid(n *node, k int) error {
 	return err
 }
 
-func (v *visitor) file(n *node, e *dirent, st *fileStat) error {
-	v.it = item{uri: v.buf, node: n, name: n.rawName(e), car: v.it.car, kind: st.kind, st: *st}
-	switch st.kind {
-	case kindNone:
+func (v *visitor) file(n *node, e *dirent, st *filestat.Stat) error {
+	v.it = item{uri: v.buf, node: n, name: n.rawName(e), car: v.it.car, kind: st.Kind, st: *st}
+	switch st.Kind {
+	case filestat.None:
 		return nil
-	case kindLink:
-		v.it.kind, v.it.link, v.it.st.kind = kindFile, true, kindFile
-	case kindUnreadable:
+	case filestat.Link:
+		v.it.kind, v.it.link, v.it.st.Kind = filestat.File, true, filestat.File
+	case filestat.Unreadable:
 		if v.buf[len(v.buf)-1] == '/' {
-			v.it.kind = kindDir
+			v.it.kind = filestat.Dir
 		}
 	}
 	return v.yield(&v.it)
@@ -97,16 +101,16 @@ func (v *visitor) file(n *node, e *dirent, st *fileStat) error {
 
 // statRun returns what stands under the r-th run of names of a large directory,
 // while the runs that follow are being looked at.
-func (v *visitor) statRun(n *node, r int) []fileStat {
+func (v *visitor) statRun(n *node, r int) []filestat.Stat {
 	for i := r; i < min(r+statRuns, len(n.runs)); i++ {
 		if n.runs[i] != nil {
 			continue
 		}
-		out := make(chan []fileStat, 1)
+		out := make(chan []filestat.Stat, 1)
 		n.runs[i] = out
 		from := i * statRun
 		n.looks.Go(func() {
-			out <- v.w.look(n, n.h, make([]fileStat, 0, statRun), from, min(from+statRun, len(n.ents)))
+			out <- v.w.look(n, n.h, make([]filestat.Stat, 0, statRun), from, min(from+statRun, len(n.ents)))
 		})
 	}
 	return <-n.runs[r]

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"lockstep/intake/internal/filestat"
 )
 
 // The walk reads directories with several workers and yields files in the byte
@@ -28,13 +30,13 @@ const (
 
 // An item is one thing the walk comes by.
 type item struct {
-	uri  []byte   // URI; of a directory with the slash at the end. Valid until the next item
-	car  *sidecar // of the file, or nil
-	node *node    // the directory it is in
-	name []byte   // its name there, as valid
-	kind kind     // kindFile, kindUnreadable, or kindDir: an unreadable directory
-	link bool     // it is a symbolic link to the file
-	st   fileStat // of the file; of kindFile only
+	uri  []byte        // URI; of a directory with the slash at the end. Valid until the next item
+	car  *sidecar      // of the file, or nil
+	node *node         // the directory it is in
+	name []byte        // its name there, as valid
+	kind filestat.Kind // File, Unreadable, or Dir: an unreadable directory
+	link bool          // it is a symbolic link to the file
+	st   filestat.Stat // of the file; of File only
 }
 
 // rel returns the relative path of a file.
@@ -63,21 +65,21 @@ type observer interface {
 	// aliased is told of a file that can be written under another name: because
 	// it is reached by a symbolic link, which may lead nowhere yet, or because
 	// it has several names.
-	aliased(rel string, st *fileStat, link bool)
+	aliased(rel string, st *filestat.Stat, link bool)
 }
 
 // node is one directory.
 type node struct {
 	rel, uri string // from the root: raw, escaped; with a slash at the end, or ""
 	taken    atomic.Bool
-	done     chan struct{} // closed when it has been read
-	err      error         // why it could not be read
-	arena    []byte        // names
-	ents     []dirent      // sorted
-	stats    []fileStat    // of ents, unless there are runs
-	cars     []sidecar     // of files among ents, in their order
-	h        dirHandle     // open while there are runs to make
-	runs     []chan []fileStat
+	done     chan struct{}   // closed when it has been read
+	err      error           // why it could not be read
+	arena    []byte          // names
+	ents     []dirent        // sorted
+	stats    []filestat.Stat // of ents, unless there are runs
+	cars     []sidecar       // of files among ents, in their order
+	h        dirHandle       // open while there are runs to make
+	runs     []chan []filestat.Stat
 	looks    sync.WaitGroup // the runs being made
 
 	dirs     []int32 // the subdirectories: places in ents
@@ -91,7 +93,7 @@ type node struct {
 type dirent struct {
 	seg, name       uint32 // where in the arena the escaped and the raw name stand
 	segLen, nameLen uint16 // segLen counts the slash after a directory
-	kind            kind
+	kind            filestat.Kind
 }
 
 func (n *node) segment(e *dirent) []byte { return n.arena[e.seg : e.seg+uint32(e.segLen)] }
@@ -214,7 +216,7 @@ func (w *walker) release(n *node) {
 type parts struct {
 	arena []byte
 	ents  []dirent
-	stats []fileStat
+	stats []filestat.Stat
 }
 
 var nodeParts = sync.Pool{New: func() any { return new(parts) }}
@@ -230,21 +232,21 @@ func (w *walker) read(n *node) {
 	}
 	p := nodeParts.Get().(*parts)
 	n.arena, n.ents, n.stats = p.arena, p.ents, p.stats
-	if err := h.read(func(name []byte, k kind) { w.add(n, h, name, k) }); err != nil {
+	if err := h.read(func(name []byte, k filestat.Kind) { w.add(n, h, name, k) }); err != nil {
 		n.err, n.ents = err, n.ents[:0]
 		_ = h.close() // only read from
 		return
 	}
 	slices.SortFunc(n.ents, func(a, b dirent) int { return bytes.Compare(n.segment(&a), n.segment(&b)) })
 	for i := range n.ents {
-		if n.ents[i].kind == kindDir {
+		if n.ents[i].kind == filestat.Dir {
 			n.dirs = append(n.dirs, int32(i))
 		}
 	}
 	w.matchCars(n, h)
 	if len(n.ents)-len(n.dirs) > 2*statRun {
 		n.h = h
-		n.runs = make([]chan []fileStat, (len(n.ents)+statRun-1)/statRun)
+		n.runs = make([]chan []filestat.Stat, (len(n.ents)+statRun-1)/statRun)
 		return
 	}
 	n.stats = w.look(n, h, n.stats, 0, len(n.ents))
@@ -252,25 +254,25 @@ func (w *walker) read(n *node) {
 }
 
 // add adds a name to n unless it is passed over.
-func (w *walker) add(n *node, h dirHandle, name []byte, k kind) {
-	if k == kindUnknown { // some file systems do not tell
+func (w *walker) add(n *node, h dirHandle, name []byte, k filestat.Kind) {
+	if k == filestat.Unknown { // some file systems do not tell
 		st, err := h.lstat(name)
 		if err != nil && !vanished(err) {
 			// File or directory: protect both.
 			w.obs.unreadable(n.rel+string(name), err)
-			n.append(name, kindUnreadable, false)
-			n.append(name, kindUnreadable, true)
+			n.append(name, filestat.Unreadable, false)
+			n.append(name, filestat.Unreadable, true)
 			return
 		}
-		k = st.kind
+		k = st.Kind
 	}
-	if k == kindUnknown {
+	if k == filestat.Unknown {
 		return // vanished
 	}
-	if w.f.sidecar != "" && (k == kindFile || k == kindLink) && w.addCar(n, name) {
+	if w.f.sidecar != "" && (k == filestat.File || k == filestat.Link) && w.addCar(n, name) {
 		return
 	}
-	if k == kindDir && string(name) == stateDir {
+	if k == filestat.Dir && string(name) == stateDir {
 		w.obs.skipped(n.rel+stateDir, errState)
 		return
 	}
@@ -282,14 +284,14 @@ func (w *walker) add(n *node, h dirHandle, name []byte, k kind) {
 	}
 	if !w.f.idle() {
 		rel := n.rel + string(name)
-		if k == kindDir && !w.f.dir(rel) || k != kindDir && !w.f.file(rel) {
+		if k == filestat.Dir && !w.f.dir(rel) || k != filestat.Dir && !w.f.file(rel) {
 			return
 		}
 	}
-	n.append(name, k, k == kindDir)
+	n.append(name, k, k == filestat.Dir)
 }
 
-func (n *node) append(name []byte, k kind, dir bool) {
+func (n *node) append(name []byte, k filestat.Kind, dir bool) {
 	e := dirent{seg: uint32(len(n.arena)), nameLen: uint16(len(name)), kind: k}
 	n.arena = appendEscaped(n.arena, name)
 	escaped := len(n.arena)-int(e.seg) != len(name)
@@ -306,28 +308,28 @@ func (n *node) append(name []byte, k kind, dir bool) {
 }
 
 // look appends what stands under the names n.ents[from:to].
-func (w *walker) look(n *node, h dirHandle, stats []fileStat, from, to int) []fileStat {
+func (w *walker) look(n *node, h dirHandle, stats []filestat.Stat, from, to int) []filestat.Stat {
 	for i := from; i < to; i++ {
 		e := &n.ents[i]
 		switch e.kind {
-		case kindFile, kindLink:
+		case filestat.File, filestat.Link:
 			st, err := h.lstat(n.rawName(e))
 			stats = append(stats, w.judge(n.rel, n.rawName(e), st, err))
-		case kindSpecial:
+		case filestat.Special:
 			w.obs.skipped(n.rel+string(n.rawName(e)), errSpecial)
-			stats = append(stats, fileStat{kind: kindNone})
+			stats = append(stats, filestat.Stat{Kind: filestat.None})
 		default:
-			stats = append(stats, fileStat{kind: e.kind})
+			stats = append(stats, filestat.Stat{Kind: e.kind})
 		}
 	}
 	return stats
 }
 
 // judge decides, from what lstat said of a name, what it is to the catalog:
-// kindFile with the stat of the file, kindUnreadable, or kindNone.
-func (w *walker) judge(dir string, name []byte, st fileStat, err error) fileStat {
-	none := fileStat{kind: kindNone}
-	link := err == nil && st.kind == kindLink
+// File with the stat of the file, Unreadable, or None.
+func (w *walker) judge(dir string, name []byte, st filestat.Stat, err error) filestat.Stat {
+	none := filestat.Stat{Kind: filestat.None}
+	link := err == nil && st.Kind == filestat.Link
 	if link {
 		if leadsToState(w.t, dir+string(name)) {
 			w.obs.skipped(dir+string(name), errLinkOwn)
@@ -335,17 +337,17 @@ func (w *walker) judge(dir string, name []byte, st fileStat, err error) fileStat
 		}
 		st, err = w.t.stat(dir + string(name))
 	}
-	if link || err == nil && st.kind == kindFile && st.shared {
+	if link || err == nil && st.Kind == filestat.File && st.Shared {
 		w.obs.aliased(dir+string(name), &st, link)
 	}
 	switch {
-	case err == nil && st.kind == kindFile:
+	case err == nil && st.Kind == filestat.File:
 		if link {
-			st.kind = kindLink
+			st.Kind = filestat.Link
 		}
 		return st
-	case err == nil && !link && st.kind == kindDir: // was a file a moment ago
-	case err == nil && st.kind == kindDir:
+	case err == nil && !link && st.Kind == filestat.Dir: // was a file a moment ago
+	case err == nil && st.Kind == filestat.Dir:
 		w.obs.skipped(dir+string(name), errLinkDir)
 	case err == nil:
 		w.obs.skipped(dir+string(name), errSpecial)
@@ -356,7 +358,7 @@ func (w *walker) judge(dir string, name []byte, st fileStat, err error) fileStat
 		w.obs.skipped(dir+string(name), errLinkOut)
 	default:
 		w.obs.unreadable(dir+string(name), err)
-		return fileStat{kind: kindUnreadable}
+		return filestat.Stat{Kind: filestat.Unreadable}
 	}
 	return none
 }

@@ -1,4 +1,4 @@
-package intake
+package filestat
 
 import (
 	"testing"
@@ -28,8 +28,8 @@ func TestRacy(t *testing.T) {
 		{"no ctime, old", at(-time.Hour), 0, false},
 	}
 	for _, tt := range tests {
-		s := fileStat{mtime: tt.mtime, ctime: tt.ctime}
-		if got := s.racy(now); got != tt.want {
+		s := Stat{Mtime: tt.mtime, Ctime: tt.ctime}
+		if got := s.Racy(now); got != tt.want {
 			t.Errorf("%s: racy = %v, want %v", tt.name, got, tt.want)
 		}
 	}
@@ -37,15 +37,15 @@ func TestRacy(t *testing.T) {
 
 func TestToken(t *testing.T) {
 	t.Parallel()
-	a := fileStat{size: 1, mtime: 2, ctime: 2, ino: 3}
+	a := Stat{Size: 1, Mtime: 2, Ctime: 2, Ino: 3}
 	seen := map[string]bool{}
-	for _, s := range []fileStat{
-		a, {size: 2, mtime: 2, ctime: 2, ino: 3}, {size: 1, mtime: 3, ctime: 2, ino: 3}, {size: 1, mtime: 2, ctime: 3, ino: 3},
-		{size: 1, mtime: 2, ctime: 2, ino: 4}, {size: 1, mtime: noTime, ctime: 2, ino: 3}, {size: 1, mtime: -2, ctime: -2, ino: 3},
+	for _, s := range []Stat{
+		a, {Size: 2, Mtime: 2, Ctime: 2, Ino: 3}, {Size: 1, Mtime: 3, Ctime: 2, Ino: 3}, {Size: 1, Mtime: 2, Ctime: 3, Ino: 3},
+		{Size: 1, Mtime: 2, Ctime: 2, Ino: 4}, {Size: 1, Mtime: noTime, Ctime: 2, Ino: 3}, {Size: 1, Mtime: -2, Ctime: -2, Ino: 3},
 	} {
-		seen[string(s.appendToken(nil, "1."))] = true
+		seen[string(s.AppendToken(nil, "1."))] = true
 	}
-	seen[string(a.appendToken(nil, "2."))] = true
+	seen[string(a.AppendToken(nil, "2."))] = true
 	if len(seen) != 8 {
 		t.Errorf("%d tokens of 8 states: %v", len(seen), seen)
 	}

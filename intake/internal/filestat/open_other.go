@@ -1,0 +1,6 @@
+//go:build !unix
+
+package filestat
+
+// OpenFlags is empty where opening never blocks.
+const OpenFlags = 0
