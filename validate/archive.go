@@ -143,10 +143,10 @@ func (s *set) archivedPackages(docs []*document) error {
 	for _, d := range docs {
 		for i := range d.entries {
 			e := &d.entries[i]
-			r := &remote{walk: s.walk, uri: e.Loc}
-			err := r.open()
-			r.Close()
+			r, err := openRemote(s.Visitor, e.Loc)
 			switch {
+			case err == nil:
+				r.Close()
 			case errors.Is(err, opener.ErrUnseen):
 				s.Collector.Report.Unseen++
 			case visit.IsMissing(err):

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"net/url"
-	"os"
 	"strings"
 	"unicode/utf8"
 
@@ -27,14 +26,27 @@ const (
 	maxDirectory = 32 << 20
 )
 
-// A packageFile is a ZIP file that is looked into.
+// An EntryFunc is called for each entry of a manifest; at returns its location.
+type entryFunc func(at func() string, e *resourcesync.Entry)
+
+// A ReadManifest checks the manifest in src and calls entry for each entry. It
+// returns what kind of document it is, and whether it could be read to its end.
+type readManifest func(src *visit.Source, entry entryFunc) (kind finding.Kinds, whole bool, err error)
+
+// PackageOptions says what a package is.
+type packageOptions struct {
+	URI        string
+	Want       finding.Kinds // kind of the manifest; 0 allows either
+	Bitstreams int           // how many are compared with the manifest
+	Read       readManifest
+}
+
+// A packageFile is a ZIP file that is checked.
 type packageFile struct {
-	*walk
-	finding.Place
-	uri        string
-	want       finding.Kinds // of the manifest; 0 takes either
-	bitstreams int           // whose bytes are compared
-	manifest   *document
+	opts    packageOptions
+	visitor *visit.Visitor
+	found   finding.Place
+	whole   bool // the manifest could be read to its end
 
 	files map[string]*packed
 	rnd   *rand.Rand
@@ -84,17 +96,17 @@ func (b *bounded) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// check looks into the package. The error is that of reading it.
-func (f *packageFile) check(r io.ReaderAt, size int64) error {
-	f.walk.Collector.Report.Packages++
-	f.rnd = rand.New(rand.NewPCG(f.Settings.Seed, uint64(len(f.uri))))
+// CheckPackage checks the package in r. The error is that of reading it.
+func checkPackage(v *visit.Visitor, r io.ReaderAt, size int64, o packageOptions) error {
+	v.Collector.Report.Packages++
+	f := &packageFile{opts: o, visitor: v, found: v.Collector.In(o.URI), rnd: rand.New(rand.NewPCG(v.Settings.Seed, uint64(len(o.URI))))}
 	b := &bounded{r: r, left: maxDirectory}
 	z, err := zip.NewReader(b, size)
 	if b.err != nil {
 		return b.err
 	}
 	if err != nil && !errors.Is(err, zip.ErrInsecurePath) {
-		f.Errorf("RS-ZIP-03", "", "cannot be read as a ZIP file: %v", err)
+		f.found.Errorf("RS-ZIP-03", "", "cannot be read as a ZIP file: %v", err)
 		return nil
 	}
 	b.left = -1
@@ -105,10 +117,10 @@ func (f *packageFile) check(r io.ReaderAt, size int64) error {
 	if err := f.readManifest(manifest, b); err != nil {
 		return err
 	}
-	if f.manifest.whole {
+	if f.whole {
 		for _, file := range z.File {
 			if p := f.files[file.Name]; p != nil && !p.named && file.Name != manifestName {
-				f.Advisef("RS-ZIP-04", file.Name, "the manifest does not name this file")
+				f.found.Advisef("RS-ZIP-04", file.Name, "the manifest does not name this file")
 			}
 		}
 	}
@@ -126,7 +138,7 @@ func (f *packageFile) directory(z *zip.Reader) (manifest *zip.File) {
 		position++
 		f.name(file)
 		if f.files[file.Name] != nil {
-			f.Advisef("RS-ZIP-03", file.Name, "a second file of this name")
+			f.found.Advisef("RS-ZIP-03", file.Name, "a second file of this name")
 			continue
 		}
 		f.files[file.Name] = &packed{File: file}
@@ -134,7 +146,7 @@ func (f *packageFile) directory(z *zip.Reader) (manifest *zip.File) {
 		case file.Name == manifestName:
 			manifest = file
 			if position > 1 {
-				f.Advisef("RS-ZIP-01", manifestName, "the manifest is file %d of the package, not the first", position)
+				f.found.Advisef("RS-ZIP-01", manifestName, "the manifest is file %d of the package, not the first", position)
 			}
 		case strings.EqualFold(file.Name[strings.LastIndexByte(file.Name, '/')+1:], manifestName) && like == "":
 			like = file.Name
@@ -145,7 +157,7 @@ func (f *packageFile) directory(z *zip.Reader) (manifest *zip.File) {
 		if like != "" {
 			hint = fmt.Sprintf(" (there is %s)", like)
 		}
-		f.Errorf("RS-ZIP-01", "", "no manifest.xml at the root of the package%s", hint)
+		f.found.Errorf("RS-ZIP-01", "", "no manifest.xml at the root of the package%s", hint)
 	}
 	return manifest
 }
@@ -156,7 +168,7 @@ func (f *packageFile) name(file *zip.File) {
 	wrong := ""
 	switch {
 	case strings.HasPrefix(name, "/"):
-		f.Advisef("RS-ZIP-02", name, "a name in a package begins with no slash")
+		f.found.Advisef("RS-ZIP-02", name, "a name in a package begins with no slash")
 		return
 	case !utf8.ValidString(name):
 		wrong = "the name is not UTF-8"
@@ -176,7 +188,7 @@ func (f *packageFile) name(file *zip.File) {
 		wrong = "it is no regular file"
 	}
 	if wrong != "" {
-		f.Advisef("RS-ZIP-03", name, "%s", wrong)
+		f.found.Advisef("RS-ZIP-03", name, "%s", wrong)
 	}
 }
 
@@ -199,34 +211,36 @@ func closed(name string) bool {
 	return true
 }
 
+// manifestURI returns the name of the manifest in findings.
+func (f *packageFile) manifestURI() string { return f.opts.URI + "!/" + manifestName }
+
 // readManifest reads the manifest and compares it with the directory.
 func (f *packageFile) readManifest(file *zip.File, b *bounded) error {
-	name := f.uri + "!/" + manifestName
+	name, kind := f.manifestURI(), finding.Kinds(0)
 	body, err := file.Open()
 	if err == nil {
 		defer body.Close() // read whole, or of no use
-		f.manifest, err = f.read(&visit.Source{Reader: body, URI: name, Final: f.uri}, f.entry)
+		kind, f.whole, err = f.opts.Read(&visit.Source{Reader: body, URI: name, Final: f.opts.URI}, f.entry)
 	}
 	if b.err != nil {
 		return b.err
 	}
-	if _, ours := errors.AsType[*tally.KeepError](err); ours || f.Ctx.Err() != nil {
+	if _, ours := errors.AsType[*tally.KeepError](err); ours || f.visitor.Ctx.Err() != nil {
 		return err
 	}
 	if err != nil {
-		f.Errorf("RS-ZIP-03", manifestName, "cannot be unpacked: %v", err)
-		f.manifest = &document{}
+		f.found.Errorf("RS-ZIP-03", manifestName, "cannot be unpacked: %v", err)
 		return nil
 	}
-	if k := f.manifest.kind; f.manifest.whole && (k&finding.Manifests == 0 || f.want != 0 && k != f.want) {
-		f.walk.Collector.In(name).Errorf("RS-GEN-04", "", "a %s, where the manifest of the package belongs", k)
+	if want := f.opts.Want; f.whole && (kind&finding.Manifests == 0 || want != 0 && kind != want) {
+		f.visitor.Collector.In(name).Errorf("RS-GEN-04", "", "a %s, where the manifest of the package belongs", kind)
 	}
 	return nil
 }
 
 // entry compares an entry of the manifest with the file it names.
-func (f *packageFile) entry(doc *document, at func() string, e *resourcesync.Entry) {
-	p := f.walk.Collector.In(doc.uri)
+func (f *packageFile) entry(at func() string, e *resourcesync.Entry) {
+	p := f.visitor.Collector.In(f.manifestURI())
 	for i := range e.Links {
 		if l := &e.Links[i]; l.Path != "" {
 			f.pathOf(p, at, l.Path, l.Length, l.HasLength)
@@ -236,14 +250,14 @@ func (f *packageFile) entry(doc *document, at func() string, e *resourcesync.Ent
 		return
 	}
 	file := f.pathOf(p, at, e.Path, e.Length, e.HasLength)
-	if file == nil || f.bitstreams == 0 || len(e.Hashes) == 0 && !e.HasLength {
+	if file == nil || f.opts.Bitstreams == 0 || len(e.Hashes) == 0 && !e.HasLength {
 		return
 	}
 	f.seen++
 	switch {
-	case f.bitstreams == visit.SampleAll && len(f.drawn) < 2*resourcesync.MaxEntries, len(f.drawn) < f.bitstreams:
+	case f.opts.Bitstreams == visit.SampleAll && len(f.drawn) < 2*resourcesync.MaxEntries, len(f.drawn) < f.opts.Bitstreams:
 		f.drawn = append(f.drawn, drawn{*e, at(), file})
-	case f.bitstreams > 0:
+	case f.opts.Bitstreams > 0:
 		if i := f.rnd.IntN(f.seen); i < len(f.drawn) {
 			f.drawn[i] = drawn{*e, at(), file}
 		}
@@ -288,17 +302,17 @@ func (f *packageFile) nearly(name string) *packed {
 
 // compareBitstreams compares the bytes of the files drawn with the manifest.
 func (f *packageFile) compareBitstreams(b *bounded) error {
-	p := f.walk.Collector.In(f.uri + "!/" + manifestName)
+	p := f.visitor.Collector.In(f.manifestURI())
 	for i := range f.drawn {
-		if f.Ctx.Err() != nil {
-			return context.Cause(f.Ctx)
+		if f.visitor.Ctx.Err() != nil {
+			return context.Cause(f.visitor.Ctx)
 		}
 		d := &f.drawn[i]
-		f.walk.Collector.Report.Resources++
+		f.visitor.Collector.Report.Resources++
 		h := d.entry.Hashes.NewHasher()
 		body, err := d.file.Open()
 		if err == nil {
-			_, err = io.Copy(h, io.LimitReader(body, min(f.Settings.ResourceBytes, int64(min(d.file.UncompressedSize64, 1<<62))+1)))
+			_, err = io.Copy(h, io.LimitReader(body, min(f.visitor.Settings.ResourceBytes, int64(min(d.file.UncompressedSize64, 1<<62))+1)))
 			_ = body.Close() // read as far as it is of use
 		}
 		switch {
@@ -313,40 +327,4 @@ func (f *packageFile) compareBitstreams(b *bounded) error {
 		}
 	}
 	return nil
-}
-
-// A localFile is a package that had to be fetched as a whole.
-type localFile struct {
-	*os.File
-	size int64
-}
-
-// download keeps what body yields in a temporary file.
-func download(w *walk, uri string, body io.Reader) (*localFile, error) {
-	f, err := tally.TempFile(w.Settings.TempDir)
-	if err != nil {
-		return nil, err
-	}
-	n, err := io.Copy(&keeper{f}, io.LimitReader(body, w.Settings.ResourceBytes+1))
-	if err == nil && n > w.Settings.ResourceBytes {
-		err = fmt.Errorf("longer than %d bytes", w.Settings.ResourceBytes)
-	}
-	if err != nil {
-		tally.RemoveFile(f)
-		return nil, w.Broken(uri, err)
-	}
-	return &localFile{f, n}, nil
-}
-
-func (l *localFile) Close() { tally.RemoveFile(l.File) }
-
-// A keeper is a file whose errors are told from those of what is copied to it.
-type keeper struct{ f *os.File }
-
-func (k *keeper) Write(p []byte) (int, error) {
-	n, err := k.f.Write(p)
-	if err != nil {
-		err = &tally.KeepError{Err: err}
-	}
-	return n, err
 }

@@ -146,9 +146,10 @@ func (w *walk) alone(check func() error) error {
 // error is that of reading r, or of ctx.
 func Package(ctx context.Context, r io.ReaderAt, size int64, uri string, o Options) (*finding.Report, error) {
 	w := newWalk(newVisit(ctx, nil, o))
-	c := w.Collector
-	p := &packageFile{walk: w, Place: c.In(uri), uri: uri, bitstreams: o.Sample}
-	return c.Report, w.alone(func() error { return p.check(r, size) })
+	var manifest *document
+	return w.Collector.Report, w.alone(func() error {
+		return checkPackage(w.Visitor, r, size, packageOptions{URI: uri, Bitstreams: o.Sample, Read: w.manifestReader(&manifest)})
+	})
 }
 
 // Feed checks the logical feed one of whose documents is at address, as [Source]

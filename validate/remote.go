@@ -1,0 +1,226 @@
+package validate
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"lockstep/resourcesync"
+	"lockstep/validate/finding"
+	"lockstep/validate/internal/tally"
+	"lockstep/validate/internal/visit"
+	"lockstep/validate/opener"
+	"math"
+	"os"
+)
+
+// wholeBytes is up to what size a package is read as a whole, to compare its
+// hash, when only a sample is asked for.
+const wholeBytes = 16 << 20
+
+// A Remote is a package that is read by blocks, of which only a few are in memory.
+type remote struct {
+	visitor *visit.Visitor
+	uri     string
+	size    int64
+	blocks  [maxBlocks]block // the last used ones
+	uses    int
+	local   *localFile // the whole, where parts cannot be had
+}
+
+// A block is a piece of a package.
+type block struct {
+	number int64
+	used   int // when, 0 if it holds nothing
+	data   []byte
+}
+
+const (
+	blockBytes = 1 << 20
+	maxBlocks  = 6
+)
+
+// maxTries is how often a block is asked for whose bytes break off: an Opener
+// can only try again what fails before it answers.
+const maxTries = 4
+
+// OpenRemote asks for the first block of the package at uri, and thereby for its
+// size and whether parts of it can be requested. The caller closes the Remote.
+func openRemote(v *visit.Visitor, uri string) (*remote, error) {
+	r := &remote{visitor: v, uri: uri}
+	var err error
+	for range maxTries {
+		if err = r.begin(); !visit.IsMissing(err) || errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *remote) begin() error {
+	a, err := r.visitor.Ask(opener.Request{URI: r.uri, Last: blockBytes - 1})
+	if err != nil {
+		return err
+	}
+	defer a.Body.Close() // read as far as it is of use
+	if !a.Partial {
+		r.local, err = download(r.visitor, r.uri, a.Body)
+		if err == nil {
+			r.size = r.local.size
+		}
+		return err
+	}
+	if r.size = a.Size; r.size < 0 || r.size > math.MaxInt64/2 {
+		return visit.Missing(r.uri, errors.New("the answer does not say how long it is as a whole"))
+	}
+	data, err := io.ReadAll(io.LimitReader(a.Body, min(blockBytes, r.size)))
+	if err == nil && int64(len(data)) < min(blockBytes, r.size) {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return r.visitor.Broken(r.uri, err)
+	}
+	r.uses = 1
+	r.blocks[0] = block{0, r.uses, data}
+	return nil
+}
+
+// ReadAt implements [io.ReaderAt], by one goroutine at a time.
+func (r *remote) ReadAt(p []byte, off int64) (n int, err error) {
+	if r.local != nil {
+		return r.local.ReadAt(p, off)
+	}
+	for n < len(p) {
+		if off >= r.size {
+			return n, io.EOF
+		}
+		b, err := r.block(off / blockBytes)
+		if err != nil {
+			return n, err
+		}
+		m := copy(p[n:], b[off%blockBytes:])
+		n, off = n+m, off+int64(m)
+	}
+	return n, nil
+}
+
+// block returns a block, from memory or by asking for it.
+func (r *remote) block(number int64) ([]byte, error) {
+	r.uses++
+	oldest := 0
+	for i := range r.blocks {
+		b := &r.blocks[i]
+		if b.used > 0 && b.number == number {
+			b.used = r.uses
+			return b.data, nil
+		}
+		if b.used < r.blocks[oldest].used {
+			oldest = i
+		}
+	}
+	b, err := &r.blocks[oldest], error(nil)
+	for range maxTries {
+		if err = r.fill(b, number); !visit.IsMissing(err) || errors.Is(err, errWhole) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	b.used = r.uses
+	return b.data, nil
+}
+
+var errWhole = errors.New("it was changed, or is no longer given by parts")
+
+// fill reads a block into b.
+func (r *remote) fill(b *block, number int64) error {
+	first := number * blockBytes
+	want := min(blockBytes, r.size-first)
+	a, err := r.visitor.Ask(opener.Request{URI: r.uri, First: first, Last: first + want - 1})
+	if err != nil {
+		return err
+	}
+	defer a.Body.Close() // read whole, or of no use
+	if !a.Partial || a.Size >= 0 && a.Size != r.size {
+		return visit.Missing(r.uri, errWhole)
+	}
+	if int64(cap(b.data)) < want {
+		b.data = make([]byte, want)
+	}
+	b.number, b.used, b.data = number, 0, b.data[:want]
+	if _, err := io.ReadFull(a.Body, b.data); err != nil {
+		return r.visitor.Broken(r.uri, err)
+	}
+	return nil
+}
+
+// Close removes the copy of the package, if there is one.
+func (r *remote) Close() {
+	if r.local != nil {
+		r.local.Close()
+	}
+}
+
+// Compare compares the length and, if the package is small or everything is to
+// be checked, the hash of the package with e, which is at at in the document of p.
+func (r *remote) compare(p finding.Place, at string, e *resourcesync.Entry) error {
+	if e.HasLength && e.Length != r.size {
+		p.Errorf("RS-LEN-01", at, "length %d, but %s has %d bytes", e.Length, e.Loc, r.size)
+	}
+	o := r.visitor.Settings
+	if len(e.Hashes) == 0 || o.Sample == 0 || o.Sample > 0 && r.size > wholeBytes || r.size > o.ResourceBytes {
+		return nil
+	}
+	h := e.Hashes.NewHasher()
+	if _, err := io.Copy(h, io.NewSectionReader(r, 0, r.size)); err != nil {
+		if visit.IsMissing(err) {
+			return nil // a finding when the package is opened
+		}
+		return err
+	}
+	if _, differs := e.Hashes.Compare(h.Sum()); differs != 0 {
+		p.Errorf("RS-HASH-05", at, "the %s digest of %s is another one", differs, e.Loc)
+	}
+	return nil
+}
+
+// A localFile is a package that had to be fetched as a whole.
+type localFile struct {
+	*os.File
+	size int64
+}
+
+// download keeps what body yields in a temporary file.
+func download(v *visit.Visitor, uri string, body io.Reader) (*localFile, error) {
+	f, err := tally.TempFile(v.Settings.TempDir)
+	if err != nil {
+		return nil, err
+	}
+	n, err := io.Copy(&keeper{f}, io.LimitReader(body, v.Settings.ResourceBytes+1))
+	if err == nil && n > v.Settings.ResourceBytes {
+		err = fmt.Errorf("longer than %d bytes", v.Settings.ResourceBytes)
+	}
+	if err != nil {
+		tally.RemoveFile(f)
+		return nil, v.Broken(uri, err)
+	}
+	return &localFile{f, n}, nil
+}
+
+func (l *localFile) Close() { tally.RemoveFile(l.File) }
+
+// A keeper is a file whose errors are told from those of what is copied to it.
+type keeper struct{ f *os.File }
+
+func (k *keeper) Write(p []byte) (int, error) {
+	n, err := k.f.Write(p)
+	if err != nil {
+		err = &tally.KeepError{Err: err}
+	}
+	return n, err
+}
