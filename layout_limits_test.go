@@ -78,7 +78,6 @@ var exceptions = []exception{
 	{"source.dumping", methods, 34},
 	{"destination.Destination", methods, 33},
 	{"repository.answer", methods, 32},
-	{"validate.set", methods, 31},
 	{"websub.Subscriber", methods, 31},
 
 	{"bitstream.endingReader", contextFields, 1},
@@ -139,8 +138,6 @@ var exceptions = []exception{
 	{"source.pendingChange", embedding, 2},
 	{"source.resourceDumpBuild", embedding, 2},
 	{"validate.group", embedding, 2},
-	{"validate.packageFile", embedding, 2},
-	{"validate.remote", embedding, 2},
 	{"validate.set", embedding, 2},
 
 	{"source/atom*", sameWord, 13},

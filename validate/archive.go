@@ -5,6 +5,7 @@ import (
 
 	"lockstep/resourcesync"
 	"lockstep/validate/finding"
+	"lockstep/validate/internal/dump"
 	"lockstep/validate/internal/visit"
 	"lockstep/validate/opener"
 )
@@ -143,7 +144,7 @@ func (s *set) archivedPackages(docs []*document) error {
 	for _, d := range docs {
 		for i := range d.entries {
 			e := &d.entries[i]
-			r, err := openRemote(s.Visitor, e.Loc)
+			r, err := dump.OpenRemote(s.Visitor, e.Loc)
 			switch {
 			case err == nil:
 				r.Close()

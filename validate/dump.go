@@ -7,6 +7,7 @@ import (
 
 	"lockstep/resourcesync"
 	"lockstep/validate/finding"
+	"lockstep/validate/internal/dump"
 	"lockstep/validate/internal/visit"
 	"lockstep/validate/opener"
 )
@@ -42,13 +43,13 @@ func (s *set) dumps(docs []*document) (whole bool, err error) {
 
 // dumped looks into the package entry i of a dump names. It reports whether its
 // manifest could be read.
-func (s *set) dumped(dump *document, i, share int) (ok bool, err error) {
-	e, at, p := &dump.entries[i], dump.places[i], s.Collector.In(dump.uri)
+func (s *set) dumped(list *document, i, share int) (ok bool, err error) {
+	e, at, p := &list.entries[i], list.places[i], s.Collector.In(list.uri)
 	missing, copied, want := "RS-RD-02", "RS-RD-04", finding.KindResourceDumpManifest
-	if dump.kind == finding.KindChangeDump {
+	if list.kind == finding.KindChangeDump {
 		missing, copied, want = "RS-CD-02", "RS-CD-04", finding.KindChangeDumpManifest
 	}
-	r, err := openRemote(s.Visitor, e.Loc)
+	r, err := dump.OpenRemote(s.Visitor, e.Loc)
 	switch {
 	case errors.Is(err, opener.ErrUnseen):
 		s.Collector.Report.Unseen++
@@ -60,11 +61,11 @@ func (s *set) dumped(dump *document, i, share int) (ok bool, err error) {
 		return false, err
 	}
 	defer r.Close()
-	if err := r.compare(p, at, e); err != nil {
+	if err := r.Compare(p, at, e); err != nil {
 		return false, err
 	}
 	var manifest *document
-	if err := checkPackage(s.Visitor, r, r.size, packageOptions{URI: e.Loc, Want: want, Bitstreams: share, Read: s.manifestReader(&manifest)}); err != nil {
+	if err := dump.Check(s.Visitor, r, r.Size, dump.Package{URI: e.Loc, Want: want, Bitstreams: share, Read: s.manifestReader(&manifest)}); err != nil {
 		if !visit.IsMissing(err) {
 			return false, err
 		}
@@ -85,8 +86,8 @@ func (s *set) dumped(dump *document, i, share int) (ok bool, err error) {
 
 // manifestReader returns what reads the manifest of a package, as far as it can
 // be read into manifest.
-func (w *walk) manifestReader(manifest **document) readManifest {
-	return func(src *visit.Source, entry entryFunc) (finding.Kinds, bool, error) {
+func (w *walk) manifestReader(manifest **document) dump.ReadManifest {
+	return func(src *visit.Source, entry dump.EntryFunc) (finding.Kinds, bool, error) {
 		doc, err := w.read(src, func(_ *document, at func() string, e *resourcesync.Entry) { entry(at, e) })
 		if err != nil {
 			return 0, false, err

@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"lockstep/validate/finding"
+	"lockstep/validate/internal/dump"
 	"lockstep/validate/internal/feed"
 	"lockstep/validate/internal/repository"
 	"lockstep/validate/internal/tally"
@@ -148,7 +149,7 @@ func Package(ctx context.Context, r io.ReaderAt, size int64, uri string, o Optio
 	w := newWalk(newVisit(ctx, nil, o))
 	var manifest *document
 	return w.Collector.Report, w.alone(func() error {
-		return checkPackage(w.Visitor, r, size, packageOptions{URI: uri, Bitstreams: o.Sample, Read: w.manifestReader(&manifest)})
+		return dump.Check(w.Visitor, r, size, dump.Package{URI: uri, Bitstreams: o.Sample, Read: w.manifestReader(&manifest)})
 	})
 }
 

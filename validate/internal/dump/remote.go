@@ -1,17 +1,18 @@
-package validate
+package dump
 
 import (
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
+	"os"
+
 	"lockstep/resourcesync"
 	"lockstep/validate/finding"
 	"lockstep/validate/internal/tally"
 	"lockstep/validate/internal/visit"
 	"lockstep/validate/opener"
-	"math"
-	"os"
 )
 
 // wholeBytes is up to what size a package is read as a whole, to compare its
@@ -19,10 +20,10 @@ import (
 const wholeBytes = 16 << 20
 
 // A Remote is a package that is read by blocks, of which only a few are in memory.
-type remote struct {
+type Remote struct {
 	visitor *visit.Visitor
 	uri     string
-	size    int64
+	Size    int64
 	blocks  [maxBlocks]block // the last used ones
 	uses    int
 	local   *localFile // the whole, where parts cannot be had
@@ -40,14 +41,14 @@ const (
 	maxBlocks  = 6
 )
 
-// maxTries is how often a block is asked for whose bytes break off: an Opener
-// can only try again what fails before it answers.
+// maxTries is how often a block is requested when the connection breaks off: an
+// [opener.Func] can repeat a request only before it answers.
 const maxTries = 4
 
 // OpenRemote asks for the first block of the package at uri, and thereby for its
 // size and whether parts of it can be requested. The caller closes the Remote.
-func openRemote(v *visit.Visitor, uri string) (*remote, error) {
-	r := &remote{visitor: v, uri: uri}
+func OpenRemote(v *visit.Visitor, uri string) (*Remote, error) {
+	r := &Remote{visitor: v, uri: uri}
 	var err error
 	for range maxTries {
 		if err = r.begin(); !visit.IsMissing(err) || errors.Is(err, fs.ErrNotExist) {
@@ -61,7 +62,7 @@ func openRemote(v *visit.Visitor, uri string) (*remote, error) {
 	return r, nil
 }
 
-func (r *remote) begin() error {
+func (r *Remote) begin() error {
 	a, err := r.visitor.Ask(opener.Request{URI: r.uri, Last: blockBytes - 1})
 	if err != nil {
 		return err
@@ -70,15 +71,15 @@ func (r *remote) begin() error {
 	if !a.Partial {
 		r.local, err = download(r.visitor, r.uri, a.Body)
 		if err == nil {
-			r.size = r.local.size
+			r.Size = r.local.size
 		}
 		return err
 	}
-	if r.size = a.Size; r.size < 0 || r.size > math.MaxInt64/2 {
+	if r.Size = a.Size; r.Size < 0 || r.Size > math.MaxInt64/2 {
 		return visit.Missing(r.uri, errors.New("the answer does not say how long it is as a whole"))
 	}
-	data, err := io.ReadAll(io.LimitReader(a.Body, min(blockBytes, r.size)))
-	if err == nil && int64(len(data)) < min(blockBytes, r.size) {
+	data, err := io.ReadAll(io.LimitReader(a.Body, min(blockBytes, r.Size)))
+	if err == nil && int64(len(data)) < min(blockBytes, r.Size) {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
@@ -90,12 +91,12 @@ func (r *remote) begin() error {
 }
 
 // ReadAt implements [io.ReaderAt], by one goroutine at a time.
-func (r *remote) ReadAt(p []byte, off int64) (n int, err error) {
+func (r *Remote) ReadAt(p []byte, off int64) (n int, err error) {
 	if r.local != nil {
 		return r.local.ReadAt(p, off)
 	}
 	for n < len(p) {
-		if off >= r.size {
+		if off >= r.Size {
 			return n, io.EOF
 		}
 		b, err := r.block(off / blockBytes)
@@ -109,7 +110,7 @@ func (r *remote) ReadAt(p []byte, off int64) (n int, err error) {
 }
 
 // block returns a block, from memory or by asking for it.
-func (r *remote) block(number int64) ([]byte, error) {
+func (r *Remote) block(number int64) ([]byte, error) {
 	r.uses++
 	oldest := 0
 	for i := range r.blocks {
@@ -138,15 +139,15 @@ func (r *remote) block(number int64) ([]byte, error) {
 var errWhole = errors.New("it was changed, or is no longer given by parts")
 
 // fill reads a block into b.
-func (r *remote) fill(b *block, number int64) error {
+func (r *Remote) fill(b *block, number int64) error {
 	first := number * blockBytes
-	want := min(blockBytes, r.size-first)
+	want := min(blockBytes, r.Size-first)
 	a, err := r.visitor.Ask(opener.Request{URI: r.uri, First: first, Last: first + want - 1})
 	if err != nil {
 		return err
 	}
 	defer a.Body.Close() // read whole, or of no use
-	if !a.Partial || a.Size >= 0 && a.Size != r.size {
+	if !a.Partial || a.Size >= 0 && a.Size != r.Size {
 		return visit.Missing(r.uri, errWhole)
 	}
 	if int64(cap(b.data)) < want {
@@ -160,24 +161,24 @@ func (r *remote) fill(b *block, number int64) error {
 }
 
 // Close removes the copy of the package, if there is one.
-func (r *remote) Close() {
+func (r *Remote) Close() {
 	if r.local != nil {
 		r.local.Close()
 	}
 }
 
 // Compare compares the length and, if the package is small or everything is to
-// be checked, the hash of the package with e, which is at at in the document of p.
-func (r *remote) compare(p finding.Place, at string, e *resourcesync.Entry) error {
-	if e.HasLength && e.Length != r.size {
-		p.Errorf("RS-LEN-01", at, "length %d, but %s has %d bytes", e.Length, e.Loc, r.size)
+// be checked, the hash of the package with e, whose location in the document of p is at.
+func (r *Remote) Compare(p finding.Place, at string, e *resourcesync.Entry) error {
+	if e.HasLength && e.Length != r.Size {
+		p.Errorf("RS-LEN-01", at, "length %d, but %s has %d bytes", e.Length, e.Loc, r.Size)
 	}
 	o := r.visitor.Settings
-	if len(e.Hashes) == 0 || o.Sample == 0 || o.Sample > 0 && r.size > wholeBytes || r.size > o.ResourceBytes {
+	if len(e.Hashes) == 0 || o.Sample == 0 || o.Sample > 0 && r.Size > wholeBytes || r.Size > o.ResourceBytes {
 		return nil
 	}
 	h := e.Hashes.NewHasher()
-	if _, err := io.Copy(h, io.NewSectionReader(r, 0, r.size)); err != nil {
+	if _, err := io.Copy(h, io.NewSectionReader(r, 0, r.Size)); err != nil {
 		if visit.IsMissing(err) {
 			return nil // a finding when the package is opened
 		}
@@ -214,7 +215,8 @@ func download(v *visit.Visitor, uri string, body io.Reader) (*localFile, error) 
 
 func (l *localFile) Close() { tally.RemoveFile(l.File) }
 
-// A keeper is a file whose errors are told from those of what is copied to it.
+// A keeper is a file whose errors can be distinguished from those of the source
+// that is copied to it.
 type keeper struct{ f *os.File }
 
 func (k *keeper) Write(p []byte) (int, error) {

@@ -1,4 +1,7 @@
-package validate
+// Package dump checks a package of a dump: the ZIP file, its names, its manifest
+// and a sample of the bitstreams in it. It reads packages from the network by
+// blocks, without storing them, where the server allows it.
+package dump
 
 import (
 	"archive/zip"
@@ -27,23 +30,23 @@ const (
 )
 
 // An EntryFunc is called for each entry of a manifest; at returns its location.
-type entryFunc func(at func() string, e *resourcesync.Entry)
+type EntryFunc func(at func() string, e *resourcesync.Entry)
 
 // A ReadManifest checks the manifest in src and calls entry for each entry. It
 // returns what kind of document it is, and whether it could be read to its end.
-type readManifest func(src *visit.Source, entry entryFunc) (kind finding.Kinds, whole bool, err error)
+type ReadManifest func(src *visit.Source, entry EntryFunc) (kind finding.Kinds, whole bool, err error)
 
-// PackageOptions says what a package is.
-type packageOptions struct {
+// A Package describes what [Check] checks.
+type Package struct {
 	URI        string
 	Want       finding.Kinds // kind of the manifest; 0 allows either
 	Bitstreams int           // how many are compared with the manifest
-	Read       readManifest
+	Read       ReadManifest
 }
 
 // A packageFile is a ZIP file that is checked.
 type packageFile struct {
-	opts    packageOptions
+	opts    Package
 	visitor *visit.Visitor
 	found   finding.Place
 	whole   bool // the manifest could be read to its end
@@ -67,7 +70,7 @@ type drawn struct {
 	file     *zip.File
 }
 
-// A bounded is what the directory of a package is read through.
+// A bounded limits how much is read for the directory of a package.
 type bounded struct {
 	r    io.ReaderAt
 	left int64 // negative: without bound
@@ -96,8 +99,8 @@ func (b *bounded) ReadAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// CheckPackage checks the package in r. The error is that of reading it.
-func checkPackage(v *visit.Visitor, r io.ReaderAt, size int64, o packageOptions) error {
+// Check checks the package in r. The error is that of reading it.
+func Check(v *visit.Visitor, r io.ReaderAt, size int64, o Package) error {
 	v.Collector.Report.Packages++
 	f := &packageFile{opts: o, visitor: v, found: v.Collector.In(o.URI), rnd: rand.New(rand.NewPCG(v.Settings.Seed, uint64(len(o.URI))))}
 	b := &bounded{r: r, left: maxDirectory}
