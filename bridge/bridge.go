@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockstep/destination"
+	"lockstep/destination/filename"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/oaipmh"
@@ -70,7 +71,7 @@ func (b *Bridge) Open(ctx context.Context, f discover.Foreign, o destination.Bri
 
 // Maps says what files the resources of f get in a mirror, where that is another
 // than their URIs tell.
-func Maps(f discover.Foreign) []destination.PathMap {
+func Maps(f discover.Foreign) []filename.Map {
 	base, prefix, _, err := oaipmh.ParseAddress(f.URI)
 	if f.Kind != discover.OAIPMH || err != nil { // who opens it is told
 		return nil

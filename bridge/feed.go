@@ -8,6 +8,7 @@ import (
 	"io/fs"
 
 	"lockstep/destination"
+	"lockstep/destination/filename"
 	"lockstep/discover"
 	"lockstep/intake"
 	"lockstep/internal/fetch"
@@ -65,4 +66,4 @@ func (f *feed) open(context.Context, string, resourcesync.Hashes) (io.ReadCloser
 
 func (f *feed) applied(context.Context) error { return nil }
 
-func (f *feed) maps() []destination.PathMap { return nil }
+func (f *feed) maps() []filename.Map { return nil }

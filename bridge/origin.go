@@ -9,6 +9,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/destination"
+	"lockstep/destination/filename"
 	"lockstep/intake"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -29,7 +30,7 @@ type harvester interface {
 	applied(ctx context.Context) error
 
 	// maps is destination.PathMapper's Maps.
-	maps() []destination.PathMap
+	maps() []filename.Map
 }
 
 // An origin is a destination.Origin that reads a catalog.
@@ -121,7 +122,7 @@ func (o *origin) Applied(ctx context.Context, changes, contents int64) error {
 }
 
 // Maps implements [destination.PathMapper].
-func (o *origin) Maps() []destination.PathMap { return o.maps() }
+func (o *origin) Maps() []filename.Map { return o.maps() }
 
 // Close implements [destination.Origin].
 func (o *origin) Close() error { return o.memory.close() }

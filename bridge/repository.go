@@ -11,6 +11,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/destination"
+	"lockstep/destination/filename"
 	"lockstep/discover"
 	"lockstep/intake"
 	"lockstep/internal/fetch"
@@ -32,14 +33,14 @@ type repository struct {
 	intake   *intake.OAIPMH
 	catalog  catalog.Catalog
 	contents intake.Contents
-	files    []destination.PathMap
+	files    []filename.Map
 	said     []string
 }
 
 // repositoryMaps has records lie in files that are called by their identifiers.
-func repositoryMaps(base, prefix string) []destination.PathMap {
+func repositoryMaps(base, prefix string) []filename.Map {
 	records := strings.TrimSuffix(oaipmh.RecordURL(base, prefix, "x"), "x")
-	return []destination.PathMap{{Prefix: records, Dir: ".", Value: true, Suffix: ".xml"}}
+	return []filename.Map{{Prefix: records, Dir: ".", Value: true, Suffix: ".xml"}}
 }
 
 func openRepository(b *Bridge, m *memory, f discover.Foreign, o destination.BridgeOptions) (harvester, error) {
@@ -97,4 +98,4 @@ func (r *repository) applied(ctx context.Context) error {
 	return r.contents.Clear(ctx, setName)
 }
 
-func (r *repository) maps() []destination.PathMap { return r.files }
+func (r *repository) maps() []filename.Map { return r.files }

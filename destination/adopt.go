@@ -7,10 +7,10 @@ import (
 	"hash/maphash"
 	"iter"
 	"net/http"
-	"strings"
 	"time"
 
 	"lockstep/blob"
+	"lockstep/destination/filename"
 	"lockstep/resourcesync"
 )
 
@@ -28,34 +28,16 @@ var errNoTelling = errors.New("the Source states neither a hash nor a length and
 
 // filesOf yields where the file of uri may be that another program has
 // written: under its own name, and under one in which nothing is decoded.
-func (d *Destination) filesOf(paths *Paths, uri string) iter.Seq[string] {
+func (d *Destination) filesOf(paths *filename.Mapping, uri string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		own, err := paths.Path(uri)
 		if err == nil && !yield(own) {
 			return
 		}
-		if p := paths.undecoded(uri); p != "" && p != own {
+		if p := paths.Undecoded(uri); p != "" && p != own {
 			yield(p)
 		}
 	}
-}
-
-// undecoded returns the file that programs give to uri which take what follows
-// the prefix for a path as it is, or "" if that is no name here.
-func (p *Paths) undecoded(uri string) string {
-	for _, b := range p.bases {
-		rest, ok := b.cut(uri)
-		if !ok {
-			continue
-		}
-		path := strings.Join(append(b.dir[:len(b.dir):len(b.dir)], strings.TrimPrefix(rest, "/")), "/")
-		first, _, _ := strings.Cut(path, "/")
-		if len(uri) > maxURI || !blob.ValidName(path) || inStateDir(path) || fold(first) == otherDir {
-			return ""
-		}
-		return path
-	}
-	return ""
 }
 
 // A likely file is one that may hold what w describes.
@@ -116,7 +98,7 @@ func resembles(w *want, info *blob.Info) error {
 // is right is held from then on, and no way to get content sees it.
 type adoption struct {
 	*setRun
-	paths *Paths
+	paths *filename.Mapping
 	sums  hashers
 	taken map[uint64]struct{} // hashes of the names of files that are held
 	seed  maphash.Seed
@@ -178,7 +160,7 @@ type foundFile struct {
 // adopt takes over the files that are right of the resources p would fetch and
 // that are not held. With Options.Replace those that are not right become ours,
 // too, to be replaced. In a dry run nothing is done, and what is right returned.
-func (r *setRun) adopt(ctx context.Context, p *planner, paths *Paths) (adopted, error) {
+func (r *setRun) adopt(ctx context.Context, p *planner, paths *filename.Mapping) (adopted, error) {
 	d := &adoption{setRun: r, paths: paths, taken: map[uint64]struct{}{}, seed: maphash.MakeSeed()}
 	if r.d.opts.Adopt {
 		for h, err := range r.d.journal.Held(ctx, "", "") {

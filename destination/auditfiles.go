@@ -5,6 +5,7 @@ import (
 	"iter"
 	"strings"
 
+	"lockstep/destination/filename"
 	"lockstep/internal/extsort"
 )
 
@@ -31,7 +32,7 @@ func (a *auditor) foreign(ctx context.Context, names *extsort.Sorter) error {
 		if err != nil {
 			return err
 		}
-		if strings.HasPrefix(info.Name, stateDir+"/") || more && string(name.Key) == info.Name {
+		if strings.HasPrefix(info.Name, filename.StateDir+"/") || more && string(name.Key) == info.Name {
 			continue
 		}
 		cause := "not made by lockstep"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 
+	"lockstep/destination/filename"
 	"lockstep/internal/extsort"
 )
 
@@ -16,7 +17,7 @@ type setAudit struct {
 	listed bool        // what the Source does not list is not to be here
 
 	excused map[string]bool // optional representations that were reported as not served
-	paths   *Paths
+	paths   *filename.Mapping
 	planner *planner
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"iter"
 	"time"
+
+	"lockstep/destination/filename"
 )
 
 // work is what carryOut is to do with what is staged.
@@ -141,7 +143,7 @@ func (r *setRun) predict(t *tally) {
 	r.report.Expected += t.bytes
 }
 
-func (r *setRun) applier(ctx context.Context, paths *Paths) *applier {
+func (r *setRun) applier(ctx context.Context, paths *filename.Mapping) *applier {
 	a := &applier{d: r.d, set: r.set, report: &r.report, counts: r.counts, out: r.out, keep: r.keep, stale: r.stale, results: r.results, ways: &ways{}, marked: &r.placed}
 	a.fetch = &fetcher{d: r.d, set: r.set.Number, names: newNames(ctx, paths, r.d.store), resume: r.resume, first: true, refuse: r.reader.refuse, past: r.past, origin: r.origin, ours: r.ours}
 	if !r.final {

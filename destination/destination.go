@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"lockstep/blob"
+	"lockstep/destination/filename"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/vault"
@@ -38,14 +39,14 @@ const freeDeletes = 5
 
 // Options configures a [Destination]. The zero value is ready to use.
 type Options struct {
-	Sets       []string  // names or URIs of the sets to follow; default: all
-	Include    []string  // globs on the URI; default: all
-	Exclude    []string  // globs on the URI, stronger than Include
-	Types      []string  // globs on the media type; default: all
-	Since      time.Time // only resources last modified then or later, or nobody says when; default: all
-	Maps       []PathMap // where resources go that should not go by their URI
-	AllowHosts []string  // hosts whose resources the Source may name besides its own; "*" is any (RS-SEC-01)
-	Prefer     []string  // globs on the media type, best first: the representation to keep where the Source names several (RS-REL-23); default: the one at the resource's own URI
+	Sets       []string       // names or URIs of the sets to follow; default: all
+	Include    []string       // globs on the URI; default: all
+	Exclude    []string       // globs on the URI, stronger than Include
+	Types      []string       // globs on the media type; default: all
+	Since      time.Time      // only resources last modified then or later, or nobody says when; default: all
+	Maps       []filename.Map // where resources go that should not go by their URI
+	AllowHosts []string       // hosts whose resources the Source may name besides its own; "*" is any (RS-SEC-01)
+	Prefer     []string       // globs on the media type, best first: the representation to keep where the Source names several (RS-REL-23); default: the one at the resource's own URI
 	Delete     Delete
 	MaxDelete  int        // in percent; default DefaultMaxDelete; 100 consents to everything
 	Baseline   bool       // ignore saved progress: compare all, and go where the Source is, even back
@@ -81,7 +82,7 @@ type Options struct {
 	// Each pass over the set opens it, and closes it.
 	Bridge func(ctx context.Context, f discover.Foreign, o BridgeOptions) (Origin, error)
 
-	Portable bool // name files for file systems that fold case or refuse characters, see [ProbePortable]
+	Portable bool // name files for file systems that fold case or refuse characters, see [filename.ProbePortable]
 
 	// Deliver, if not nil, is handed the changes of each batch when they are
 	// durable, in order, one batch at a time, and the run goes on when it has

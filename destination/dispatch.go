@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"lockstep/destination/filename"
 	"lockstep/internal/fetch"
 )
 
@@ -70,7 +71,7 @@ func newDispatcher(most int, do func(*action) error, fail func(*action, error)) 
 
 // hostOf returns the part of a URI that says who is asked.
 func hostOf(uri string) string {
-	_, rest, _ := cutScheme(uri)
+	_, rest, _ := filename.CutScheme(uri)
 	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
 		rest = rest[:i]
 	}

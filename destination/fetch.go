@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockstep/blob"
+	"lockstep/destination/filename"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -132,14 +133,14 @@ func (f *fetcher) with(ctx context.Context, a *action, get func(*transfer) outco
 }
 
 func isTaken(err error) bool {
-	var taken *TakenError
+	var taken *filename.TakenError
 	return errors.As(err, &taken)
 }
 
 // taken deals with something in the place of a resource that is new here; get
 // fetches its content.
 func (f *fetcher) taken(ctx context.Context, a *action, err error, get func(*transfer) outcome) outcome {
-	var taken *TakenError
+	var taken *filename.TakenError
 	if !errors.As(err, &taken) {
 		return outcome{action: a, err: err}
 	}

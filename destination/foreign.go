@@ -7,6 +7,7 @@ import (
 	"iter"
 	"time"
 
+	"lockstep/destination/filename"
 	"lockstep/resourcesync"
 )
 
@@ -73,7 +74,7 @@ type BridgeOptions struct {
 
 // A PathMapper is an Origin that knows better than the URIs of its resources
 // what their files are to be called.
-type PathMapper interface{ Maps() []PathMap }
+type PathMapper interface{ Maps() []filename.Map }
 
 // OriginStatus describes the memory of an [Origin].
 type OriginStatus struct {

@@ -12,6 +12,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/destination"
+	"lockstep/destination/filename"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -387,7 +388,7 @@ func TestOriginContents(t *testing.T) {
 	t.Parallel()
 	p := newPool(t)
 	m := newReservoir(t, p)
-	p.maps = []destination.PathMap{{Prefix: p.srv.URL + "/?id=", Dir: ".", Value: true, Suffix: ".xml"}}
+	p.maps = []filename.Map{{Prefix: p.srv.URL + "/?id=", Dir: ".", Value: true, Suffix: ".xml"}}
 	record := func(id, text string) catalog.Update {
 		u := p.put("/?id="+id, "nothing to ask for")
 		sum := resourcesync.NewHasher(resourcesync.SHA256)

@@ -15,6 +15,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/destination"
+	"lockstep/destination/filename"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -41,7 +42,7 @@ type pool struct {
 	warnings []string
 	contents map[string]string // by URI, what the Origin has itself
 	gone     map[string]bool
-	maps     []destination.PathMap
+	maps     []filename.Map
 
 	updates  int
 	fulls    int
@@ -197,7 +198,7 @@ func (p poolOrigin) Applied(_ context.Context, changes, contents int64) error {
 	return nil
 }
 
-func (p poolOrigin) Maps() []destination.PathMap { return p.maps }
+func (p poolOrigin) Maps() []filename.Map { return p.maps }
 
 func (p poolOrigin) Close() error {
 	p.pool.open--

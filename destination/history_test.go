@@ -29,6 +29,7 @@ import (
 	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/destination"
+	"lockstep/destination/filename"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/patch"
@@ -430,7 +431,7 @@ func (h *history) sync(ctx context.Context, f *fuse) error {
 // same compares the mirror's files with what the Source holds.
 func (h *history) same() {
 	h.Helper()
-	paths, err := destination.NewPaths(destination.PathOptions{Origin: h.srv.URL})
+	paths, err := filename.New(filename.Options{Origin: h.srv.URL})
 	h.must(err)
 	m := mirror{t: h.T, dir: h.dir}
 	got := map[string]string{}

@@ -18,6 +18,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination"
+	"lockstep/destination/filename"
 )
 
 // A keeping is a mirror that keeps versions, and remembers what it was.
@@ -53,7 +54,7 @@ func (k *keeping) run() (time.Time, map[string]string) {
 
 // resources returns what the mirror holds, by the paths of the URIs.
 func (k *keeping) resources() map[string]string {
-	paths, err := destination.NewPaths(destination.PathOptions{Origin: k.site.srv.URL})
+	paths, err := filename.New(filename.Options{Origin: k.site.srv.URL})
 	if err != nil {
 		k.t.Fatal(err)
 	}

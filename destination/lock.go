@@ -13,14 +13,15 @@ import (
 	"github.com/gofrs/flock"
 
 	"lockstep/blob"
+	"lockstep/destination/filename"
 	"lockstep/internal/fetch"
 	"lockstep/internal/private"
 )
 
 // What stands in the directory of our own in a mirror.
 const (
-	StateFile = stateDir + "/state.db" // the Journal
-	lockFile  = stateDir + "/lock"
+	StateFile = filename.StateDir + "/state.db" // the Journal
+	lockFile  = filename.StateDir + "/lock"
 )
 
 // A Holder is the process that has a mirror.
@@ -90,7 +91,7 @@ const lockPatience = 200 * time.Millisecond
 // makeOwn makes the directory of our own, which must not be a link to
 // somewhere else.
 func makeOwn(dest string) error {
-	own := filepath.Join(dest, stateDir)
+	own := filepath.Join(dest, filename.StateDir)
 	if err := blob.MakePrivateDir(own); err != nil { // durable, as all below it shall be
 		return err
 	}

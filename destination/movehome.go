@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"lockstep/blob"
+	"lockstep/destination/filename"
 	"lockstep/internal/fetch"
 )
 
@@ -39,7 +40,7 @@ type markedState struct {
 // isMarked reports whether a path has a mark of a file beside a directory, or of
 // a directory beside a file, or leads through a directory of our state's name.
 func isMarked(path string) bool {
-	return strings.Contains(path, "%~+/") || strings.HasSuffix(path, "%~-") || inStateDir(path)
+	return strings.Contains(path, "%~+/") || strings.HasSuffix(path, "%~-") || filename.InStateDir(path)
 }
 
 // add notes a resource that has a marked name.
@@ -88,7 +89,7 @@ func (s *session) moveHome(ctx context.Context) error {
 }
 
 // findMarked looks through all rows.
-func (s *session) findMarked(ctx context.Context, paths *Paths) error {
+func (s *session) findMarked(ctx context.Context, paths *filename.Mapping) error {
 	s.placed = markedState{Known: true, State: true, changed: true}
 	if lister, ok := s.d.journal.(FileLister); ok {
 		for p, err := range lister.Files(ctx) {
@@ -116,7 +117,7 @@ func (s *session) findMarked(ctx context.Context, paths *Paths) error {
 
 // moveSome moves those of the resources that can be, and returns those that
 // keep their marked names.
-func (s *session) moveSome(ctx context.Context, mover blob.Mover, paths *Paths, uris []string) (still []string, err error) {
+func (s *session) moveSome(ctx context.Context, mover blob.Mover, paths *filename.Mapping, uris []string) (still []string, err error) {
 	held, err := s.d.journal.Lookup(ctx, uris)
 	if err != nil {
 		return nil, err

@@ -7,13 +7,14 @@ import (
 	"sync"
 
 	"lockstep/blob"
+	"lockstep/destination/filename"
 )
 
 // names gives new resources their files. What a URI once has the Journal
 // remembers; what was given out and is not recorded yet is remembered here.
 type names struct {
 	ctx   context.Context
-	paths *Paths
+	paths *filename.Mapping
 	store blob.Store
 
 	mu    sync.Mutex        // guards what follows
@@ -25,7 +26,7 @@ type names struct {
 // maxKnown caps the directories remembered: beyond, the file system is asked again.
 const maxKnown = 50_000
 
-func newNames(ctx context.Context, p *Paths, s blob.Store) *names {
+func newNames(ctx context.Context, p *filename.Mapping, s blob.Store) *names {
 	return &names{ctx: ctx, paths: p, store: s, files: map[string]string{}, dirs: map[string]int{}, known: map[string]bool{}}
 }
 
@@ -89,28 +90,28 @@ func (n *names) owner(path string) string {
 }
 
 // at tells what stands at path.
-func (n *names) at(path string) (Standing, error) {
+func (n *names) at(path string) (filename.Occupancy, error) {
 	key := n.paths.Key(path)
 	switch {
 	case n.files[key] != "":
-		return Occupied, nil
+		return filename.Occupied, nil
 	case n.known[path], n.dirs[key] > 0:
-		return Folder, nil
+		return filename.Directory, nil
 	}
 	_, err := n.store.Stat(n.ctx, path)
 	switch {
 	case err == nil, errors.Is(err, blob.ErrForeign):
-		return Occupied, nil
+		return filename.Occupied, nil
 	case errors.Is(err, blob.ErrDirectory):
 		if len(n.known) >= maxKnown {
 			clear(n.known)
 		}
 		n.known[path] = true
-		return Folder, nil
+		return filename.Directory, nil
 	case errors.Is(err, blob.ErrNotExist):
-		return Vacant, nil
+		return filename.Vacant, nil
 	}
-	return Occupied, &localError{err}
+	return filename.Occupied, &localError{err}
 }
 
 // parents yields the directories above path.

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"lockstep/blob"
+	"lockstep/destination/filename"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -66,7 +67,7 @@ func newPackageRig(t testing.TB, body []byte) *packageRig {
 	if g.d, err = New(store, &MemJournal{}, c, Options{}); err != nil {
 		t.Fatal(err)
 	}
-	paths, err := NewPaths(PathOptions{Origin: g.srv.URL})
+	paths, err := filename.New(filename.Options{Origin: g.srv.URL})
 	if err != nil {
 		t.Fatal(err)
 	}

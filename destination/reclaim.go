@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"lockstep/destination/filename"
 	"lockstep/internal/extsort"
 	"lockstep/internal/fetch"
 )
@@ -69,7 +70,7 @@ func knowsOwnHarvest(ctx context.Context, r *setRun) error {
 func (s *session) files(ctx context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		for info, err := range s.d.store.List(ctx, "") {
-			if err == nil && strings.HasPrefix(info.Name, stateDir+"/") {
+			if err == nil && strings.HasPrefix(info.Name, filename.StateDir+"/") {
 				continue
 			}
 			if !yield(info.Name, err) || err != nil {
@@ -208,7 +209,7 @@ func addStaged(ctx context.Context, staged *stage, to *extsort.Sorter) error {
 // compareTaken fetches a resource of which the Source states no hash, and whose place
 // is taken by a file that may be the mirror's own: it is taken over if its bytes are
 // the same, and left as it is in any case.
-func (f *fetcher) compareTaken(ctx context.Context, a *action, taken *TakenError, get func(*transfer) outcome) outcome {
+func (f *fetcher) compareTaken(ctx context.Context, a *action, taken *filename.TakenError, get func(*transfer) outcome) outcome {
 	differs := func(why error, remedy string) outcome {
 		return outcome{action: a, err: fmt.Errorf("%w, which is not what the Source has and was left alone: %w; %s", taken, why, remedy)}
 	}

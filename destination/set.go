@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/destination/filename"
 	"lockstep/internal/fetch"
 	"lockstep/internal/nesting"
 	"lockstep/resourcesync"
@@ -400,7 +401,7 @@ func (r *setRun) findOrigin(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		scheme, rest, ok := cutScheme(w.URI)
+		scheme, rest, ok := filename.CutScheme(w.URI)
 		if !ok {
 			continue
 		}

@@ -24,6 +24,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination"
+	"lockstep/destination/filename"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 )
@@ -519,7 +520,7 @@ func (m *mirror) audit() destination.AuditReport {
 // nothing else lies about.
 func (m *mirror) same() {
 	m.t.Helper()
-	paths, err := destination.NewPaths(destination.PathOptions{Origin: m.site.srv.URL})
+	paths, err := filename.New(filename.Options{Origin: m.site.srv.URL})
 	if err != nil {
 		m.t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"lockstep/destination/filename"
 	"lockstep/discover"
 	"lockstep/resourcesync"
 )
@@ -31,7 +32,7 @@ type mirrorState struct {
 	Origin  string          `json:"origin"`         // whose resources have their files at the root of the mirror
 	Found   *discover.Found `json:"found"`          // the way to the documents
 	Numbers map[string]int  `json:"numbers"`        // of the sets, by their URIs
-	Maps    []PathMap       `json:"maps,omitempty"` // besides those of the user: where the resources of an Origin go
+	Maps    []filename.Map  `json:"maps,omitempty"` // besides those of the user: where the resources of an Origin go
 }
 
 // setState is how far we have come with one set.

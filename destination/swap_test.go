@@ -14,6 +14,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination"
+	"lockstep/destination/filename"
 	"lockstep/storage/sqlite"
 )
 
@@ -23,7 +24,7 @@ var swapLives = flag.Int("swap.lives", 10, "how many lives TestSwapHistories lea
 // where nothing is in its way.
 func (m *mirror) ownPlaces() {
 	m.t.Helper()
-	paths, err := destination.NewPaths(destination.PathOptions{Origin: m.site.srv.URL})
+	paths, err := filename.New(filename.Options{Origin: m.site.srv.URL})
 	if err != nil {
 		m.t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockstep/blob"
+	"lockstep/destination/filename"
 	"lockstep/internal/fetch"
 )
 
@@ -325,20 +326,20 @@ func (s *session) sweep(ctx context.Context, sweeper blob.Sweeper) error {
 }
 
 // paths returns the mapping of this mirror.
-func (s *session) paths() (*Paths, error) {
+func (s *session) paths() (*filename.Mapping, error) {
 	origin := s.mirror.Origin
 	if origin == "" {
 		origin = "file://"
 	}
-	o := PathOptions{Origin: origin, Portable: s.d.opts.Portable, Map: s.d.opts.Maps}
+	o := filename.Options{Origin: origin, Portable: s.d.opts.Portable, Map: s.d.opts.Maps}
 	if len(s.mirror.Maps) > 0 {
 		o.Map = slices.Concat(o.Map, s.mirror.Maps)
-		if p, err := NewPaths(o); err == nil {
+		if p, err := filename.New(o); err == nil {
 			return p, nil
 		}
 		o.Map = s.d.opts.Maps // the user has other plans for these
 	}
-	return NewPaths(o)
+	return filename.New(o)
 }
 
 // until books how far a set is: the Report tells of the one least far.

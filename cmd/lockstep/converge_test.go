@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/destination"
+	"lockstep/destination/filename"
 )
 
 var (
@@ -227,7 +227,7 @@ func (l *life) mirrored() map[string]string {
 	l.Helper()
 	files, err := contents(l.mirror)
 	l.must(err)
-	paths, err := destination.NewPaths(destination.PathOptions{Origin: strings.TrimSuffix(l.src.base, "/")})
+	paths, err := filename.New(filename.Options{Origin: strings.TrimSuffix(l.src.base, "/")})
 	l.must(err)
 	named := make(map[string]string, len(files))
 	for path, text := range files {

@@ -12,7 +12,7 @@ import (
 	"lockstep/bridge"
 	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/term"
-	"lockstep/destination"
+	"lockstep/destination/filename"
 	"lockstep/internal/fetch"
 )
 
@@ -86,7 +86,7 @@ func runMap(_ context.Context, o *mapOptions, args []string, io term.IO) error {
 }
 
 // mapOne maps one argument.
-func (o *mapOptions) mapOne(arg string, maps []destination.PathMap) (mapping, error) {
+func (o *mapOptions) mapOne(arg string, maps []filename.Map) (mapping, error) {
 	source, isURI := o.source, strings.Contains(arg, "://")
 	if source == "" {
 		if !isURI {
@@ -101,7 +101,7 @@ func (o *mapOptions) mapOne(arg string, maps []destination.PathMap) (mapping, er
 	if err != nil {
 		return mapping{}, err
 	}
-	p, err := destination.NewPaths(destination.PathOptions{Origin: origin, Portable: o.portable, Map: maps})
+	p, err := filename.New(filename.Options{Origin: origin, Portable: o.portable, Map: maps})
 	if err != nil {
 		return mapping{}, term.Usage(err, "")
 	}

@@ -22,6 +22,7 @@ import (
 	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
+	"lockstep/destination/filename"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/internal/private"
@@ -83,14 +84,14 @@ func (o *Selection) Options() (destination.Options, error) {
 }
 
 // ParseMaps reads the values of --map.
-func ParseMaps(values []string) ([]destination.PathMap, error) {
-	var maps []destination.PathMap
+func ParseMaps(values []string) ([]filename.Map, error) {
+	var maps []filename.Map
 	for _, v := range values {
 		i := strings.LastIndexByte(v, '=') // a URI may hold one, the directory rarely does
 		if i <= 0 || i == len(v)-1 {
 			return nil, term.Usagef("--map %q: want PREFIX=DIR, as https://example.org/articles/=articles", v)
 		}
-		maps = append(maps, destination.PathMap{Prefix: v[:i], Dir: v[i+1:]})
+		maps = append(maps, filename.Map{Prefix: v[:i], Dir: v[i+1:]})
 	}
 	return maps, nil
 }
@@ -140,7 +141,7 @@ func OpenState(sel *Selection, readOnly bool, lookup func(string) (string, bool)
 	if err != nil {
 		return nil, err
 	}
-	portable, err := destination.ProbePortable(filepath.Dir(database))
+	portable, err := filename.ProbePortable(filepath.Dir(database))
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}

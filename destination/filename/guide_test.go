@@ -1,17 +1,17 @@
-package destination_test
+package filename_test
 
 import (
 	"os"
 	"regexp"
 	"testing"
 
-	"lockstep/destination"
+	"lockstep/destination/filename"
 )
 
 // The tables of the guide are true.
-func TestPathsGuide(t *testing.T) {
+func TestGuide(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../docs/guide/files.md")
+	text, err := os.ReadFile("../../docs/guide/files.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -19,7 +19,7 @@ func TestPathsGuide(t *testing.T) {
 	if len(rows) < 15 {
 		t.Fatalf("found %d rows", len(rows))
 	}
-	p := newPaths(t, destination.PathOptions{})
+	p := newMapping(t, filename.Options{})
 	for _, row := range rows {
 		uri, want := string(row[1]), string(row[2])
 		if got, err := p.Path(uri); got != want || err != nil {

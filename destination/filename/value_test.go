@@ -1,18 +1,18 @@
-package destination_test
+package filename_test
 
 import (
 	"errors"
 	"testing"
 
-	"lockstep/destination"
+	"lockstep/destination/filename"
 )
 
 func TestPathValue(t *testing.T) {
 	t.Parallel()
 	const prefix = "https://repo.example.org/oai?verb=GetRecord&metadataPrefix=oai_dc&identifier="
-	p, err := destination.NewPaths(destination.PathOptions{
+	p, err := filename.New(filename.Options{
 		Origin: "https://repo.example.org",
-		Map:    []destination.PathMap{{Prefix: prefix, Dir: ".", Value: true, Suffix: ".xml"}},
+		Map:    []filename.Map{{Prefix: prefix, Dir: ".", Value: true, Suffix: ".xml"}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func TestPathValue(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"a", "a.txt", "..xml/b"} {
-		if uri, err := p.URI(name); !errors.Is(err, destination.ErrPath) {
+		if uri, err := p.URI(name); !errors.Is(err, filename.ErrPath) {
 			t.Errorf("URI(%q) = %q, %v, want ErrPath", name, uri, err)
 		}
 	}
@@ -46,12 +46,12 @@ func TestPathValue(t *testing.T) {
 
 func TestPathValueMaps(t *testing.T) {
 	t.Parallel()
-	for _, m := range []destination.PathMap{
+	for _, m := range []filename.Map{
 		{Prefix: "https://x/?a=", Dir: "a", Value: true, Suffix: "/b"},
 		{Prefix: "https://x/?a=", Dir: "a", Suffix: ".xml"},
 	} {
-		if _, err := destination.NewPaths(destination.PathOptions{Origin: "https://x", Map: []destination.PathMap{m}}); err == nil {
-			t.Errorf("NewPaths(%+v) succeeded", m)
+		if _, err := filename.New(filename.Options{Origin: "https://x", Map: []filename.Map{m}}); err == nil {
+			t.Errorf("New(%+v) succeeded", m)
 		}
 	}
 }

@@ -1,10 +1,10 @@
-package destination_test
+package filename_test
 
 import (
 	"os"
 	"testing"
 
-	"lockstep/destination"
+	"lockstep/destination/filename"
 )
 
 // The file systems Linux builds and mirrors live on take every name.
@@ -14,7 +14,7 @@ func TestProbePortableLinux(t *testing.T) {
 		if _, err := os.Stat(dir); err != nil {
 			continue
 		}
-		if portable, err := destination.ProbePortable(dir); portable || err != nil {
+		if portable, err := filename.ProbePortable(dir); portable || err != nil {
 			t.Errorf("ProbePortable(%s) = %v, %v, want false", dir, portable, err)
 		}
 	}

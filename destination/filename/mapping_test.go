@@ -1,4 +1,4 @@
-package destination_test
+package filename_test
 
 import (
 	"errors"
@@ -8,17 +8,17 @@ import (
 	"strings"
 	"testing"
 
-	"lockstep/destination"
+	"lockstep/destination/filename"
 )
 
 const origin = "https://data.example.org"
 
-func newPaths(t testing.TB, o destination.PathOptions) *destination.Paths {
+func newMapping(t testing.TB, o filename.Options) *filename.Mapping {
 	t.Helper()
 	if o.Origin == "" {
 		o.Origin = origin
 	}
-	p, err := destination.NewPaths(o)
+	p, err := filename.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestPath(t *testing.T) {
 		{"/" + strings.Repeat("%2f", 120) + "..", strings.Repeat("%~2f", 60) + "%~_/" + strings.Repeat("%~2f", 60) + "%~_/%~=2E.", strings.Repeat("%~2f", 60) + "%~_/" + strings.Repeat("%~2f", 60) + "%~_/%~=2E%~=2E"},
 	} {
 		for flavour, want := range []string{tt.posix, tt.portable} {
-			p := newPaths(t, destination.PathOptions{Portable: flavour == 1})
+			p := newMapping(t, filename.Options{Portable: flavour == 1})
 			if want == "" {
 				want = tt.posix
 			}
@@ -105,7 +105,7 @@ func TestPath(t *testing.T) {
 
 func TestPathOtherOrigins(t *testing.T) {
 	t.Parallel()
-	p := newPaths(t, destination.PathOptions{})
+	p := newMapping(t, filename.Options{})
 	for uri, want := range map[string]string{
 		"https://cdn.example.org/a":       "_other/cdn.example.org/a",
 		"https://cdn.example.org:81/a":    "_other/cdn.example.org%~=3A81/a",
@@ -131,7 +131,7 @@ func TestPathOtherOrigins(t *testing.T) {
 		}
 	}
 	for _, uri := range []string{"", "a", "/a", "urn:x", "://h/", "1http://h/", "ht tp://h", strings.Repeat("a", 65) + "://h", origin + strings.Repeat("/a", 300), origin + "/" + strings.Repeat("a", 16<<10)} {
-		if got, err := p.Path(uri); !errors.Is(err, destination.ErrURI) {
+		if got, err := p.Path(uri); !errors.Is(err, filename.ErrURI) {
 			t.Errorf("Path(%q) = %q, %v, want ErrURI", uri, got, err)
 		}
 	}
@@ -139,7 +139,7 @@ func TestPathOtherOrigins(t *testing.T) {
 
 func TestPathMap(t *testing.T) {
 	t.Parallel()
-	p := newPaths(t, destination.PathOptions{Map: []destination.PathMap{
+	p := newMapping(t, filename.Options{Map: []filename.Map{
 		{Prefix: "https://cdn.example.org/img/", Dir: "images"},
 		{Prefix: origin + "/deep/", Dir: "a/b"},
 		{Prefix: "https://q.example.org/get?id=", Dir: "got"},
@@ -176,7 +176,7 @@ func TestPathMap(t *testing.T) {
 		}
 	}
 
-	root := newPaths(t, destination.PathOptions{Map: []destination.PathMap{{Prefix: origin + "/set/", Dir: "."}}})
+	root := newMapping(t, filename.Options{Map: []filename.Map{{Prefix: origin + "/set/", Dir: "."}}})
 	for uri, want := range map[string]string{
 		origin + "/set/x":         "x",
 		origin + "/x":             "_other/data.example.org/x",
@@ -193,37 +193,37 @@ func TestPathMap(t *testing.T) {
 
 func TestPathMapOrigin(t *testing.T) {
 	t.Parallel()
-	p := newPaths(t, destination.PathOptions{Map: []destination.PathMap{{Prefix: origin, Dir: "d"}}})
+	p := newMapping(t, filename.Options{Map: []filename.Map{{Prefix: origin, Dir: "d"}}})
 	if got, err := p.Path(origin + "/d/x"); got != "d/d/x" || err != nil {
 		t.Errorf("Path = %q, %v", got, err)
 	}
 	if got, err := p.URI("d/d/x"); got != origin+"/d/x" || err != nil {
 		t.Errorf("URI = %q, %v", got, err)
 	}
-	if got, err := p.URI("x"); !errors.Is(err, destination.ErrPath) {
+	if got, err := p.URI("x"); !errors.Is(err, filename.ErrPath) {
 		t.Errorf("URI = %q, %v, want ErrPath", got, err)
 	}
 }
 
-func TestNewPathsRefuses(t *testing.T) {
+func TestNewRefuses(t *testing.T) {
 	t.Parallel()
-	for _, o := range []destination.PathOptions{
+	for _, o := range []filename.Options{
 		{},
 		{Origin: "example.org"},
 		{Origin: "https://example.org/"},
-		{Origin: origin, Map: []destination.PathMap{{Prefix: "x", Dir: "d"}}},
-		{Origin: origin, Map: []destination.PathMap{{Prefix: "http://h/", Dir: "../d"}}},
-		{Origin: origin, Map: []destination.PathMap{{Prefix: "http://h/", Dir: "/d"}}},
-		{Origin: origin, Map: []destination.PathMap{{Prefix: "http://h/", Dir: ".Lockstep/d"}}},
-		{Origin: origin, Map: []destination.PathMap{{Prefix: "http://h/", Dir: "_other"}}},
-		{Origin: origin, Map: []destination.PathMap{{Prefix: "http://h/", Dir: "a%~b"}}},
-		{Origin: origin, Map: []destination.PathMap{{Prefix: "http://h/", Dir: "a"}, {Prefix: "http://h/", Dir: "b"}}},
-		{Origin: origin, Map: []destination.PathMap{{Prefix: "http://h/", Dir: "a"}, {Prefix: "http://i/", Dir: "a/b"}}},
-		{Origin: origin, Map: []destination.PathMap{{Prefix: "http://h/", Dir: "."}, {Prefix: "http://i/", Dir: "."}}},
-		{Origin: origin, Map: []destination.PathMap{{Prefix: "http://h/", Dir: "."}, {Prefix: "http://h/", Dir: "d"}}},
+		{Origin: origin, Map: []filename.Map{{Prefix: "x", Dir: "d"}}},
+		{Origin: origin, Map: []filename.Map{{Prefix: "http://h/", Dir: "../d"}}},
+		{Origin: origin, Map: []filename.Map{{Prefix: "http://h/", Dir: "/d"}}},
+		{Origin: origin, Map: []filename.Map{{Prefix: "http://h/", Dir: ".Lockstep/d"}}},
+		{Origin: origin, Map: []filename.Map{{Prefix: "http://h/", Dir: "_other"}}},
+		{Origin: origin, Map: []filename.Map{{Prefix: "http://h/", Dir: "a%~b"}}},
+		{Origin: origin, Map: []filename.Map{{Prefix: "http://h/", Dir: "a"}, {Prefix: "http://h/", Dir: "b"}}},
+		{Origin: origin, Map: []filename.Map{{Prefix: "http://h/", Dir: "a"}, {Prefix: "http://i/", Dir: "a/b"}}},
+		{Origin: origin, Map: []filename.Map{{Prefix: "http://h/", Dir: "."}, {Prefix: "http://i/", Dir: "."}}},
+		{Origin: origin, Map: []filename.Map{{Prefix: "http://h/", Dir: "."}, {Prefix: "http://h/", Dir: "d"}}},
 	} {
-		if _, err := destination.NewPaths(o); err == nil {
-			t.Errorf("NewPaths(%+v) succeeded", o)
+		if _, err := filename.New(o); err == nil {
+			t.Errorf("New(%+v) succeeded", o)
 		}
 	}
 }
@@ -231,7 +231,7 @@ func TestNewPathsRefuses(t *testing.T) {
 // What is not exactly what we would write stands for nothing.
 func TestURIRefuses(t *testing.T) {
 	t.Parallel()
-	p := newPaths(t, destination.PathOptions{Map: []destination.PathMap{{Prefix: origin + "/m/", Dir: "d"}}})
+	p := newMapping(t, filename.Options{Map: []filename.Map{{Prefix: origin + "/m/", Dir: "d"}}})
 	for _, name := range []string{
 		"", "/", "/a", "a/", "a//b", ".", "a/../b", "a\x00b",
 		".lockstep", ".lockstep/state.db", ".LOCKSTEP/x", "_other", "_other/h", "_OTHER/h/x", "d", "m/x",
@@ -239,7 +239,7 @@ func TestURIRefuses(t *testing.T) {
 		"%~+", "%~-", "a%~+", "a%~-/b", "a%~-%~-", "%~=61", "%~25", "%~=2F", "a%~=2fb", "%~=41", "x%~!%~!",
 		"%~,a", "%~@/%~,", "_other/https%~;h/x", "_other/h:1/x", "_other/h%~_/%~@", "a%~", strings.Repeat("x", 256), strings.Repeat("x", 250) + "%~_/a",
 	} {
-		if uri, err := p.URI(name); !errors.Is(err, destination.ErrPath) {
+		if uri, err := p.URI(name); !errors.Is(err, filename.ErrPath) {
 			t.Errorf("URI(%q) = %q, %v, want ErrPath", name, uri, err)
 		}
 	}
@@ -247,27 +247,27 @@ func TestURIRefuses(t *testing.T) {
 
 // disk is a directory tree of names, kept by the key of their paths.
 type disk struct {
-	p     *destination.Paths
+	p     *filename.Mapping
 	files map[string]string // URI by key
 	dirs  map[string]string // spelling by key
 }
 
-func newDisk(p *destination.Paths) *disk {
+func newDisk(p *filename.Mapping) *disk {
 	return &disk{p, map[string]string{}, map[string]string{}}
 }
 
-func (d *disk) at(name string) (destination.Standing, error) {
+func (d *disk) at(name string) (filename.Occupancy, error) {
 	key := d.p.Key(name)
 	if _, ok := d.files[key]; ok {
-		return destination.Occupied, nil
+		return filename.Occupied, nil
 	}
 	switch spelling, ok := d.dirs[key]; {
 	case !ok:
-		return destination.Vacant, nil
+		return filename.Vacant, nil
 	case spelling == name:
-		return destination.Folder, nil
+		return filename.Directory, nil
 	}
-	return destination.Occupied, nil
+	return filename.Occupied, nil
 }
 
 func (d *disk) put(t interface{ Fatalf(string, ...any) }, uri string) string {
@@ -275,12 +275,12 @@ func (d *disk) put(t interface{ Fatalf(string, ...any) }, uri string) string {
 	if err != nil {
 		t.Fatalf("Place(%q): %v; there are %q", uri, err, d.files)
 	}
-	if s, _ := d.at(name); s != destination.Vacant {
+	if s, _ := d.at(name); s != filename.Vacant {
 		t.Fatalf("Place(%q) = %q, which is taken", uri, name)
 	}
 	d.files[d.p.Key(name)] = uri
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
-		if s, _ := d.at(dir); s == destination.Occupied {
+		if s, _ := d.at(dir); s == filename.Occupied {
 			t.Fatalf("Place(%q) = %q, but %q is a file", uri, name, dir)
 		}
 		d.dirs[d.p.Key(dir)] = dir
@@ -322,7 +322,7 @@ func TestPlace(t *testing.T) {
 			[]string{"%~2f", "%~2F%~!", "%~aB", "%~=25%~=41b%~!"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			d := newDisk(newPaths(t, destination.PathOptions{Portable: tt.portable}))
+			d := newDisk(newMapping(t, filename.Options{Portable: tt.portable}))
 			for i, uri := range tt.uris {
 				got := d.put(t, origin+uri)
 				if got != tt.want[i] {
@@ -338,14 +338,14 @@ func TestPlace(t *testing.T) {
 
 func TestPlaceTaken(t *testing.T) {
 	t.Parallel()
-	p := newPaths(t, destination.PathOptions{})
-	_, err := p.Place(origin+"/a/b", func(string) (destination.Standing, error) { return destination.Occupied, nil })
-	var taken *destination.TakenError
+	p := newMapping(t, filename.Options{})
+	_, err := p.Place(origin+"/a/b", func(string) (filename.Occupancy, error) { return filename.Occupied, nil })
+	var taken *filename.TakenError
 	if !errors.As(err, &taken) || taken.Path != "a/b" || taken.URI != origin+"/a/b" {
 		t.Errorf("Place = %v, want a TakenError for a/b", err)
 	}
 	cause := errors.New("unreadable")
-	_, err = p.Place(origin+"/a/b", func(string) (destination.Standing, error) { return 0, cause })
+	_, err = p.Place(origin+"/a/b", func(string) (filename.Occupancy, error) { return 0, cause })
 	if !errors.Is(err, cause) {
 		t.Errorf("Place = %v, want %v", err, cause)
 	}
@@ -355,7 +355,7 @@ func TestPlaceTaken(t *testing.T) {
 // of source and mirror finds nothing.
 func TestPathIsFileName(t *testing.T) {
 	t.Parallel()
-	p := newPaths(t, destination.PathOptions{})
+	p := newMapping(t, filename.Options{})
 	var names []string
 	for c := range 256 {
 		if c != 0 && c != '/' {

@@ -1,4 +1,4 @@
-package destination
+package filename
 
 import (
 	"errors"
@@ -10,14 +10,14 @@ import (
 	"syscall"
 )
 
-// A nameSpace is a directory as far as a probe needs it.
+// A nameSpace is a directory in which names are probed.
 type nameSpace interface {
-	Make(name string) error           // a file; fs.ErrInvalid if the name cannot be
+	Make(name string) error           // a file; fs.ErrInvalid if no file can have the name
 	Has(name string) (bool, error)    // whether a file has the name
-	Names() (names []string, _ error) // of all files, as they are kept
+	Names() (names []string, _ error) // of all files, as they are stored
 }
 
-// probes are names as they occur, and what must not be the same.
+// probes are names as they occur, each with one that must not be the same.
 var probes = []struct{ name, other string }{
 	{"Probe", "pROBE"},
 	{"\u00e9", "\u00c9"},
@@ -32,9 +32,9 @@ var probes = []struct{ name, other string }{
 }
 
 // ProbePortable reports whether the file system at dir, an existing directory,
-// takes two names for one, or does not take or keep every name, so that
-// [PathOptions.Portable] is needed. It uses the name "probe" in dir and leaves
-// nothing behind; one probe at a time.
+// treats two different names as the same, or refuses or changes some names, so that
+// [Options.Portable] is needed. It creates a directory "probe" in dir and removes
+// it; only one probe may run there at a time.
 func ProbePortable(dir string) (portable bool, err error) {
 	if runtime.GOOS == "windows" {
 		return true, nil
@@ -50,8 +50,8 @@ func ProbePortable(dir string) (portable bool, err error) {
 	return portable, nil
 }
 
-// probeDir is where names are probed. What a kill leaves there the next probe
-// removes.
+// probeDir is where names are probed. If the process is killed, the next probe
+// removes what it left.
 const probeDir = "probe"
 
 func probe(root *os.Root) (portable bool, err error) {
@@ -74,7 +74,7 @@ func probe(root *os.Root) (portable bool, err error) {
 	return folds(rootNames{sub})
 }
 
-// folds does the probing in an empty directory.
+// folds probes names in n, which is empty.
 func folds(n nameSpace) (bool, error) {
 	var made []string
 	for _, p := range probes {
@@ -109,7 +109,7 @@ func (r rootNames) Make(name string) error {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EROFS), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EIO):
 		return err
 	}
-	return fs.ErrInvalid // whatever this file system says: EINVAL, EILSEQ, EEXIST, …
+	return fs.ErrInvalid // the error depends on the file system: EINVAL, EILSEQ, EEXIST, …
 }
 
 func (r rootNames) Has(name string) (bool, error) {
@@ -117,7 +117,7 @@ func (r rootNames) Has(name string) (bool, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	return err == nil, nil // a name that cannot be is none that is
+	return err == nil, nil // no file has a name that the file system refuses
 }
 
 func (r rootNames) Names() ([]string, error) {

@@ -1,4 +1,4 @@
-package destination
+package filename
 
 import (
 	"fmt"
@@ -12,10 +12,10 @@ type form struct {
 	portable bool // escapes what some file system refuses or changes
 	exact    bool // also escapes what some file system takes for something else
 	long     bool // cuts no segment that just fits
-	earlier  bool // as earlier versions: the name of our state's directory is reserved at the root alone
+	earlier  bool // as in earlier versions, which reserve the name of the state directory at the root alone
 }
 
-// A component of a path. It is cut if its segment goes on in the next one.
+// A component of a path. It is cut if its segment continues in the next one.
 type component struct {
 	name string
 	cut  bool
@@ -30,21 +30,21 @@ func join(comps []component) string {
 }
 
 const (
-	// maxURI bounds names. Sitemaps allow 2,048 characters, web servers about
-	// 8,000.
+	// maxURI limits the length of URIs. Sitemaps allow 2,048 characters, web
+	// servers about 8,000.
 	maxURI = 16 << 10
 
-	// maxFolders bounds how deep a Source can nest directories: each is looked
-	// for, made, synced and removed.
+	// maxFolders limits how deep a Source can nest directories: each costs a
+	// lookup, a creation, a flush and a removal.
 	maxFolders = 256
 
-	// maxScheme bounds a URI's scheme; the longest registered has 36 letters.
+	// maxScheme limits a URI's scheme; the longest registered one has 36 letters.
 	maxScheme = 64
 )
 
 // components spells the path of a URI.
-func (p *Paths) components(uri string, f form) ([]component, error) {
-	scheme, rest, ok := cutScheme(uri)
+func (p *Mapping) components(uri string, f form) ([]component, error) {
+	scheme, rest, ok := CutScheme(uri)
 	switch {
 	case !ok || len(scheme) > maxScheme:
 		return nil, ErrURI
@@ -76,7 +76,7 @@ func (p *Paths) components(uri string, f form) ([]component, error) {
 	authority := e.units(nil, rest[:end])
 	for i := range authority {
 		if authority[i].text == ":" {
-			authority[i].natural = false // also where it could be
+			authority[i].natural = false // even where it could be natural
 		}
 	}
 	if scheme != p.scheme {
@@ -87,12 +87,12 @@ func (p *Paths) components(uri string, f form) ([]component, error) {
 	return e.out, nil
 }
 
-// cut returns what follows the prefix. After a bare authority this has to
-// begin something new: example.org is not the beginning of example.org.evil.
+// cut returns the rest of the URI after the prefix. After an authority alone the
+// rest has to begin with a separator: example.org is no prefix of example.org.evil.
 func (b base) cut(uri string) (string, bool) {
 	rest, ok := strings.CutPrefix(uri, b.prefix)
 	if ok && rest != "" && strings.IndexByte("/?#", rest[0]) < 0 {
-		_, tail, _ := cutScheme(b.prefix)
+		_, tail, _ := CutScheme(b.prefix)
 		ok = strings.ContainsAny(tail, "/?#")
 	}
 	if ok && b.value {
@@ -104,9 +104,9 @@ func (b base) cut(uri string) (string, bool) {
 
 // reserved reports whether a path at the root of DEST would be, or enter, a
 // place with another use.
-func (p *Paths) reserved(before []component, name string) bool {
+func (p *Mapping) reserved(before []component, name string) bool {
 	if len(before) == 0 {
-		if n := fold(name); n == stateDir || n == otherDir {
+		if n := fold(name); n == StateDir || n == otherDir {
 			return true
 		}
 	}
@@ -136,20 +136,19 @@ type encoder struct {
 	reserved func(before []component, name string) bool // may be nil
 }
 
-// isReserved reports whether the next component must not have that name. At any
-// depth a directory of our state's name is somebody's state: of a mirror, or of
-// one that is made there later, for which a Source must not have laid the state.
+// isReserved reports whether the next component must not have that name. A
+// directory with the state directory's name is, at any depth, the state of a
+// mirror, or of one created there later, whose state no Source may provide.
 func (e *encoder) isReserved(name string) bool {
 	return !e.earlier && isStateDir(name) || e.reserved != nil && e.reserved(e.out, name)
 }
 
-// isStateDir reports whether some file system takes name for that of our state's
-// directory.
-func isStateDir(name string) bool { return len(name) >= len(stateDir) && fold(name) == stateDir }
+// isStateDir reports whether name is the state directory's on some file system.
+func isStateDir(name string) bool { return len(name) >= len(StateDir) && fold(name) == StateDir }
 
-// inStateDir reports whether a path leads to or through a directory of our state's
-// name, as those of earlier versions may.
-func inStateDir(path string) bool {
+// InStateDir reports whether a path has a component with the state directory's
+// name, as paths of earlier versions may.
+func InStateDir(path string) bool {
 	for name := range strings.SplitSeq(path, "/") {
 		if isStateDir(name) {
 			return true
@@ -158,7 +157,7 @@ func inStateDir(path string) bool {
 	return false
 }
 
-// path encodes what follows a prefix.
+// path encodes the rest of a URI after a prefix.
 func (e *encoder) path(rest string, direct, query bool) {
 	var lead []unit
 	if !direct {
@@ -195,7 +194,7 @@ func (e *encoder) text(lead []unit, seg string) {
 	e.segment(e.units(lead, seg))
 }
 
-// plain reports whether a segment is its own name, as most are.
+// plain reports whether a segment can be a name unchanged, as most can.
 func plain(seg string) bool {
 	for i := range len(seg) {
 		if !literal[seg[i]] {
@@ -205,7 +204,7 @@ func plain(seg string) bool {
 	return seg != "" && seg != "." && seg != ".."
 }
 
-// segment encodes units, to one component or more.
+// segment encodes units as one component or more.
 func (e *encoder) segment(units []unit) {
 	if len(units) == 0 {
 		units = []unit{mark("%~@")}
@@ -220,7 +219,7 @@ func (e *encoder) segment(units []unit) {
 	}
 }
 
-// emit cuts units to components.
+// emit splits units into components.
 func (e *encoder) emit(units []unit) {
 	if e.long {
 		whole := slices.Clone(units)
@@ -255,7 +254,7 @@ func (e *encoder) emit(units []unit) {
 	}
 }
 
-// adjust escapes the ends of what would be a name with a meaning of its own.
+// adjust escapes the ends of a name that would have a special meaning.
 func (e *encoder) adjust(part []unit) {
 	name := e.spell(part)
 	if name == "." || name == ".." || e.isReserved(name) || e.portable && device(name) {
@@ -274,10 +273,10 @@ func (e *encoder) spell(part []unit) string {
 	return b.String()
 }
 
-// A unit is what a name spells at a time: a byte of the URI, or an escape.
+// A unit is the smallest part that is encoded: a byte of the URI, or an escape.
 type unit struct {
 	text    string // in the URI; for a mark, in the name
-	b       byte   // what it stands for
+	b       byte   // its decoded value
 	natural bool   // may be spelled as b
 	kind    unitKind
 }
@@ -319,7 +318,7 @@ func (e *encoder) units(us []unit, seg string) []unit {
 	return us
 }
 
-// spell returns what stands for the unit in a name.
+// spell returns the unit as it is written in a name.
 func (u unit) spell(f form) string {
 	switch {
 	case u.kind == unitMark:
@@ -333,7 +332,7 @@ func (u unit) spell(f form) string {
 	case !f.exact || u.text == strings.ToUpper(u.text):
 		return "%~" + u.text[1:]
 	}
-	// Names must differ otherwise than %~2f and %~2F do.
+	// Names must differ by more than %~2f and %~2F do.
 	s := "%~=25"
 	for i := 1; i < len(u.text); i++ {
 		if c := u.text[i]; ambiguous(c) {
@@ -345,7 +344,7 @@ func (u unit) spell(f form) string {
 	return s
 }
 
-// decodeSegments undoes encoder.path. Bare reports that there was no slash.
+// decodeSegments reverses encoder.path. Bare reports that there was no slash.
 func decodeSegments(names []string) (text string, bare, ok bool) {
 	var b strings.Builder
 	for i, name := range names {
@@ -364,7 +363,7 @@ func decodeSegments(names []string) (text string, bare, ok bool) {
 	return b.String(), bare, true
 }
 
-// decodeName undoes encoder.spell.
+// decodeName reverses encoder.spell.
 func decodeName(b *strings.Builder, name string) bool {
 	for i := 0; i < len(name); {
 		esc, special := strings.CutPrefix(name[i:], "%~")
@@ -393,8 +392,8 @@ func decodeName(b *strings.Builder, name string) bool {
 	return true
 }
 
-// decode undoes components, and accepts more than that makes.
-func (p *Paths) decode(names []string) (string, bool) {
+// decode reverses components, and also accepts names that components never returns.
+func (p *Mapping) decode(names []string) (string, bool) {
 	if names[0] == otherDir {
 		return p.decodeOther(names[1:])
 	}
@@ -415,7 +414,7 @@ func (p *Paths) decode(names []string) (string, bool) {
 	return found.prefix + rest, ok
 }
 
-func (p *Paths) decodeOther(names []string) (string, bool) {
+func (p *Mapping) decodeOther(names []string) (string, bool) {
 	n := slices.IndexFunc(names, func(name string) bool { return !strings.HasSuffix(name, "%~_") }) + 1
 	if n == 0 || n == len(names) {
 		return "", false

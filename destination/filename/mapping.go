@@ -1,4 +1,4 @@
-package destination
+package filename
 
 import (
 	"errors"
@@ -11,47 +11,47 @@ import (
 
 // How a URI becomes a file name
 //
-// A name says which URI it stands for: decoding it gives the URI back, byte
-// for byte, so two URIs never meet in one file. Where a URI is one of those
-// our own Source writes for a file, the name is the name of that file.
+// Decoding a name returns its URI, byte for byte, so two URIs never share a
+// file. Where our own Source would publish a file under the URI, the name is the
+// name of that file.
 //
-// The URI is cut behind the longest prefix that has a directory of its own
-// (the Source's origin has DEST itself). What follows is cut at the slashes
+// The URI is cut after the longest prefix that has a directory of its own
+// (the Source's origin has DEST itself). The rest is split at the slashes
 // before any "?" or "#"; each segment becomes one component:
 //
-//	x       a byte that stands in URIs as it is: itself
-//	%XX     a byte that needs it, in upper case: the byte
+//	x       a byte that URIs contain unescaped: itself
+//	%XX     a byte that has to be escaped, in upper case: the byte
 //	%~XX    any other escape, as it was written: %2f, %41, %2F, %00
-//	%~=XX   a byte that stands in the URI, but cannot in a name: ?, a space
+//	%~=XX   an unescaped byte of the URI that a name cannot contain: ?, a space
 //	%~@     an empty segment
-//	%~,     the URI does not go on with a slash (at the very beginning)
-//	%~;     between scheme and authority, in _other, where not the Source's scheme
-//	%~_     the segment goes on in the next component (at the end)
-//	%~+     a directory beside a file of its name (at the end)
-//	%~-     a file beside a directory of its name (at the end)
+//	%~,     the URI does not continue with a slash (at the very beginning)
+//	%~;     between scheme and authority, in _other, if it is not the Source's scheme
+//	%~_     the segment continues in the next component (at the end)
+//	%~+     a directory whose name a file has already (at the end)
+//	%~-     a file whose name a directory has already (at the end)
 //	%~!     letters are spelled exactly, see below (at the end, before these)
 //
-// "%~" occurs in no other sense: a "%" that a "~" follows stays escaped.
+// "%~" has no other meaning: a "%" before a "~" remains escaped.
 //
-// The portable flavour serves file systems that take "a" and "A", or two
-// spellings of "é", for one name, or refuse some characters. It escapes more,
-// and has a second form for when the first one's name is taken: there capital
-// letters and all beyond ASCII are escaped, so that two such names differ
-// however the file system compares them.
+// Portable names are for file systems on which "a" and "A", or two spellings of
+// "é", are the same name, or which refuse some characters. They escape more
+// characters, and have a second form for when the first name is taken: it also
+// escapes capital letters and all non-ASCII characters, so that two such names
+// differ however the file system compares them.
 
-// Names at the root of DEST that no URI of the root's prefix gets. The name of the
-// state's directory no URI gets anywhere.
+// Names at the root of DEST that no URI of the root's prefix gets. No URI gets
+// the name of the state directory at any level.
 const (
-	stateDir = ".lockstep"
+	StateDir = ".lockstep"
 	otherDir = "_other"
 )
 
 const (
-	// maxName is what file systems take.
+	// maxName is the longest name that file systems accept, in bytes.
 	maxName = 255
 
 	// maxComponent is the length at which a segment that is longer than
-	// maxName, or has to be marked, goes on in the next component. Escaping its
+	// maxName, or has to be marked, continues in the next component. Escaping its
 	// ends and the marks add up to 14 bytes.
 	maxComponent = 240
 )
@@ -61,54 +61,54 @@ var (
 	// or longer than 16 KiB, or of more than 256 segments.
 	ErrURI = errors.New("not an absolute URI")
 
-	// ErrPath reports a file name that stands for no URI.
+	// ErrPath reports a file name that no URI has.
 	ErrPath = errors.New("not a name that stands for a URI")
 )
 
-// A TakenError reports that something that is not the resource's stands in
-// every place it could have; Path is the first of them.
+// A TakenError reports that every path the resource could have is taken by
+// something else; Path is the first of them.
 type TakenError struct{ URI, Path string }
 
 func (e *TakenError) Error() string {
 	return fmt.Sprintf("place %s: %q is in the way", e.URI, e.Path)
 }
 
-// PathOptions configures [Paths].
-type PathOptions struct {
+// Options configures a [Mapping].
+type Options struct {
 	// Origin is the Source's scheme and authority, as in its URIs:
 	// "https://example.org:8080". Required.
 	Origin string
 
-	// Portable selects the flavour, see [ProbePortable]. A mirror may change
-	// it: names of both are understood.
+	// Portable selects portable names, see [ProbePortable]. A mirror may change
+	// it: names of either kind can be decoded.
 	Portable bool
 
 	// Map gives prefixes of URIs a directory of their own.
-	Map []PathMap
+	Map []Map
 }
 
-// A PathMap puts the URIs that begin with Prefix below Dir, a slash-separated
-// path below DEST, or "." for DEST itself, where the Source's origin then no
-// longer has its place and goes below _other like any other.
-type PathMap struct {
+// A Map puts the URIs that begin with Prefix below Dir, a slash-separated
+// path below DEST, or "." for DEST itself; the files of the Source's origin are
+// then below _other, like those of any other origin.
+type Map struct {
 	Prefix string `json:"prefix"`
 	Dir    string `json:"dir"`
 
-	// Value says that what follows is one value of a query string, and names the
-	// file together with Suffix. URIs in which it is not escaped as one lie
-	// elsewhere.
+	// Value is set if the rest of the URI is one value of a query string: the
+	// file's name is the value and Suffix. URIs whose rest is not escaped like a
+	// value are not below Dir.
 	Value  bool   `json:"value,omitempty"`
 	Suffix string `json:"suffix,omitempty"` // without slashes; only with Value
 }
 
-// Paths knows which file a URI has, and which URI a file.
-type Paths struct {
+// A Mapping converts URIs to paths of files, and paths to URIs.
+type Mapping struct {
 	scheme   string
 	portable bool
 	bases    []base // longest prefix first
 }
 
-// A base is a prefix of URIs and where they lie.
+// A base is a prefix of URIs and the directory of their files.
 type base struct {
 	prefix string
 	dir    []string // components; none for DEST itself
@@ -116,20 +116,20 @@ type base struct {
 	suffix string
 }
 
-// direct reports whether the first segment follows the prefix at once, and not
-// behind a slash.
+// direct reports whether the first segment follows the prefix without a slash
+// between them.
 func (b base) direct() bool { return strings.HasSuffix(b.prefix, "/") || b.query() }
 
-// query reports whether slashes behind the prefix separate nothing.
+// query reports whether slashes after the prefix separate no segments.
 func (b base) query() bool { return strings.ContainsAny(b.prefix, "?#") }
 
-// NewPaths checks the options.
-func NewPaths(o PathOptions) (*Paths, error) {
-	scheme, rest, ok := cutScheme(o.Origin)
+// New checks the options and returns their Mapping.
+func New(o Options) (*Mapping, error) {
+	scheme, rest, ok := CutScheme(o.Origin)
 	if !ok || strings.ContainsAny(rest, "/?#") {
 		return nil, fmt.Errorf("origin %q: %w", o.Origin, ErrURI)
 	}
-	p := &Paths{scheme: scheme, portable: o.Portable}
+	p := &Mapping{scheme: scheme, portable: o.Portable}
 	root := base{prefix: o.Origin}
 	seen := map[string]bool{}
 	for _, m := range o.Map {
@@ -151,15 +151,15 @@ func NewPaths(o PathOptions) (*Paths, error) {
 		}
 		p.bases = append(p.bases, b)
 	}
-	if root.prefix != o.Origin || !seen[o.Origin] { // else all of the origin lies elsewhere
+	if root.prefix != o.Origin || !seen[o.Origin] { // else the whole origin has another directory
 		p.bases = append(p.bases, root)
 	}
 	slices.SortFunc(p.bases, func(a, b base) int { return len(b.prefix) - len(a.prefix) })
 	return p, nil
 }
 
-func newBase(m PathMap) (base, error) {
-	if _, _, ok := cutScheme(m.Prefix); !ok {
+func newBase(m Map) (base, error) {
+	if _, _, ok := CutScheme(m.Prefix); !ok {
 		return base{}, ErrURI
 	}
 	if strings.Contains(m.Suffix, "/") || m.Suffix != "" && !m.Value {
@@ -184,8 +184,8 @@ func newBase(m PathMap) (base, error) {
 	return base{prefix: m.Prefix, dir: comps, value: m.Value, suffix: m.Suffix}, nil
 }
 
-// within reports whether path lies at or below dir, on whatever file system.
-// Nothing lies below DEST itself in this sense: it has rules of its own.
+// within reports whether path is dir or is below dir on some file system. It is
+// false if dir is DEST itself, which has rules of its own.
 func within(path, dir []string) bool {
 	if len(dir) == 0 || len(path) < len(dir) {
 		return false
@@ -198,8 +198,8 @@ func within(path, dir []string) bool {
 	return true
 }
 
-// cutScheme cuts an absolute URI in its scheme and what follows "://".
-func cutScheme(uri string) (scheme, rest string, ok bool) {
+// CutScheme splits an absolute URI into its scheme and the rest after "://".
+func CutScheme(uri string) (scheme, rest string, ok bool) {
 	scheme, rest, ok = strings.Cut(uri, "://")
 	for i := range len(scheme) {
 		c := scheme[i] | 0x20
@@ -210,9 +210,9 @@ func cutScheme(uri string) (scheme, rest string, ok bool) {
 	return scheme, rest, ok && scheme != ""
 }
 
-// Path returns the file of a URI, relative to DEST and slash-separated, if
-// nothing stands in the way there. [Paths.Place] looks.
-func (p *Paths) Path(uri string) (string, error) {
+// Path returns the path of a URI's file, relative to DEST and slash-separated, if
+// nothing else has that path. [Mapping.Place] checks.
+func (p *Mapping) Path(uri string) (string, error) {
 	comps, err := p.components(uri, p.forms()[0])
 	if err != nil {
 		return "", pathError(uri, err)
@@ -228,20 +228,20 @@ func pathError(uri string, err error) error {
 	return fmt.Errorf("path of %q: %w", uri, err)
 }
 
-// A Standing is what has a name.
-type Standing int
+// An Occupancy says what a name is in use for.
+type Occupancy int
 
 const (
-	Vacant   Standing = iota // nothing, and nothing below it
-	Folder                   // a directory, spelled this way
-	Occupied                 // anything else: a file, a link, a directory spelled otherwise
+	Vacant    Occupancy = iota // nothing, neither at the name nor below it
+	Directory                  // a directory with exactly this name
+	Occupied                   // anything else: a file, a link, a directory whose name is spelled differently
 )
 
-// Place returns the file a URI can have beside what there is, which at tells:
-// files and directories on disk as well as those promised to other URIs. What
-// a URI has once been given is to be remembered, not asked for again. When no
-// name is free the error is a [TakenError].
-func (p *Paths) Place(uri string, at func(path string) (Standing, error)) (string, error) {
+// Place returns a path that is free for the file of a URI. At reports what a path
+// is in use for: files and directories on disk as well as those reserved for
+// other URIs. Callers store the path, because a later call may return a different
+// one. If no path is free the error is a [TakenError].
+func (p *Mapping) Place(uri string, at func(path string) (Occupancy, error)) (string, error) {
 	first := ""
 	for _, f := range p.forms() {
 		comps, err := p.components(uri, f)
@@ -259,19 +259,20 @@ func (p *Paths) Place(uri string, at func(path string) (Standing, error)) (strin
 	return "", &TakenError{URI: uri, Path: first}
 }
 
-// forms are the spellings this mirror may use, the first choice first.
-func (p *Paths) forms() []form {
+// forms returns the spellings this mirror may use, the preferred one first.
+func (p *Mapping) forms() []form {
 	if p.portable {
 		return []form{{portable: true, long: true}, {portable: true}, {portable: true, exact: true}}
 	}
 	return []form{{long: true}, {}}
 }
 
-// place marks components as needed, and returns "" if that does not help.
-func place(comps []component, at func(string) (Standing, error)) (string, error) {
+// place marks components where necessary, and returns "" if the path is taken
+// even so.
+func place(comps []component, at func(string) (Occupancy, error)) (string, error) {
 	path, last, vacant := "", len(comps)-1, false
 	for i, c := range comps {
-		name, mark, wanted := c.name, "%~+", Folder
+		name, mark, wanted := c.name, "%~+", Directory
 		if i == last {
 			mark, wanted = "%~-", Vacant
 		}
@@ -280,7 +281,7 @@ func place(comps []component, at func(string) (Standing, error)) (string, error)
 			continue
 		}
 		s, err := at(path + name)
-		if err == nil && s != Vacant && s != wanted && !c.cut && (i < last || s == Folder) && len(name+mark) <= maxName {
+		if err == nil && s != Vacant && s != wanted && !c.cut && (i < last || s == Directory) && len(name+mark) <= maxName {
 			name += mark
 			s, err = at(path + name)
 		}
@@ -298,9 +299,9 @@ func place(comps []component, at func(string) (Standing, error)) (string, error)
 	return path, nil
 }
 
-// URI returns the URI whose file, in either flavour, has this path, or fails
-// with ErrPath.
-func (p *Paths) URI(path string) (string, error) {
+// URI returns the URI whose file has this path, portable or not, or fails with
+// ErrPath.
+func (p *Mapping) URI(path string) (string, error) {
 	fail := fmt.Errorf("%w: %q", ErrPath, path)
 	if !blob.ValidName(path) {
 		return "", fail
@@ -324,7 +325,7 @@ func (p *Paths) URI(path string) (string, error) {
 	if exact {
 		forms = []form{{portable: true, exact: true}}
 	}
-	if inStateDir(path) {
+	if InStateDir(path) {
 		for i := range forms {
 			forms[i].earlier = true
 		}
@@ -336,4 +337,22 @@ func (p *Paths) URI(path string) (string, error) {
 		}
 	}
 	return "", fail
+}
+
+// Undecoded returns the file name of uri in programs that use what follows the
+// prefix as a path without decoding it, or "" if no file can have that name here.
+func (p *Mapping) Undecoded(uri string) string {
+	for _, b := range p.bases {
+		rest, ok := b.cut(uri)
+		if !ok {
+			continue
+		}
+		path := strings.Join(append(b.dir[:len(b.dir):len(b.dir)], strings.TrimPrefix(rest, "/")), "/")
+		first, _, _ := strings.Cut(path, "/")
+		if len(uri) > maxURI || !blob.ValidName(path) || InStateDir(path) || fold(first) == otherDir {
+			return ""
+		}
+		return path
+	}
+	return ""
 }

@@ -1,4 +1,4 @@
-package destination
+package filename
 
 import (
 	"strings"
@@ -9,8 +9,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// literal holds the bytes that stand in a URI's segments as they are: those
-// our Source leaves. All others it escapes, in upper case.
+// literal holds the bytes that our Source leaves unescaped in a URI's segments.
+// It escapes all others, in upper case.
 var literal = func() (t [256]bool) {
 	for c := range t {
 		t[c] = c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
@@ -19,7 +19,7 @@ var literal = func() (t [256]bool) {
 	return t
 }()
 
-// byteNames holds a string of each byte, to have it without an allocation.
+// byteNames holds a string of each byte, to avoid allocating one.
 var byteNames = func() (t [256]string) {
 	for c := range t {
 		t[c] = string([]byte{byte(c)})
@@ -46,15 +46,16 @@ func unhex(c byte) int {
 	return -1
 }
 
-// refused reports whether some file system takes no name with this byte.
+// refused reports whether some file system refuses names with this byte.
 func refused(c byte) bool {
 	return c < ' ' || c == 0x7f || strings.IndexByte(`<>:"/|?*\`, c) >= 0
 }
 
-// ambiguous reports whether a name with this byte may be taken for another.
+// ambiguous reports whether some file system may confuse a name that contains
+// this byte with another.
 func ambiguous(c byte) bool { return 'A' <= c && c <= 'Z' || c >= utf8.RuneSelf }
 
-// devices are names that Windows takes for devices, whatever follows a dot.
+// devices are the names that Windows reserves for devices, with any extension.
 const devices = " con prn aux nul conin$ conout$ com0 com1 com2 com3 com4 com5 com6 com7 com8 com9 com¹ com² com³" +
 	" lpt0 lpt1 lpt2 lpt3 lpt4 lpt5 lpt6 lpt7 lpt8 lpt9 lpt¹ lpt² lpt³ clock$ "
 
@@ -64,8 +65,8 @@ func device(name string) bool {
 	return name != "" && !strings.Contains(name, " ") && strings.Contains(devices, " "+strings.ToLower(name)+" ")
 }
 
-// natural reports whether file systems that normalise names leave these alone,
-// and none of them leaves a character out of account.
+// natural reports whether file systems that normalize names leave these unchanged,
+// and none ignores one of their characters.
 func natural(comps []component) bool {
 	for _, c := range comps {
 		if !utf8.ValidString(c.name) || !norm.NFC.IsNormalString(c.name) || strings.ContainsFunc(c.name, ignorable) {
@@ -81,7 +82,7 @@ func ignorable(r rune) bool {
 		r == 0x34f || !unicode.In(r, unicode.L, unicode.M, unicode.N, unicode.P, unicode.S, unicode.Z))
 }
 
-// fold maps names that some file system takes for one to one string.
+// fold returns the same string for names that are the same on some file system.
 func fold(name string) string {
 	ascii := true
 	for i := range len(name) {
@@ -99,9 +100,9 @@ func fold(name string) string {
 	return norm.NFD.String(cases.Fold().String(name))
 }
 
-// Key maps paths to one string that this mirror's file system might take for
-// one path. In the posix flavour it is the path.
-func (p *Paths) Key(path string) string {
+// Key returns the same string for paths that may be the same on this mirror's file
+// system: the path itself unless names are portable.
+func (p *Mapping) Key(path string) string {
 	if !p.portable {
 		return path
 	}

@@ -1,13 +1,13 @@
-package destination_test
+package filename_test
 
 import (
 	"strings"
 	"testing"
 	"unicode/utf8"
 
-	"lockstep/destination"
-
 	"pgregory.net/rapid"
+
+	"lockstep/destination/filename"
 )
 
 // pieces are what breaks mappings, to be strung together.
@@ -37,19 +37,19 @@ func genURI() *rapid.Generator[string] {
 	})
 }
 
-var testMap = []destination.PathMap{
+var testMap = []filename.Map{
 	{Prefix: origin + "/m/", Dir: "mm"}, {Prefix: "https://cdn/x?y=", Dir: "a/é"}, {Prefix: "http://bare", Dir: "A/b"},
 }
 
 const valuePrefix = "https://oai/?verb=GetRecord&identifier="
 
 // With a map of values files are called by one value of a query string.
-var valueMap = []destination.PathMap{{Prefix: valuePrefix, Dir: ".", Value: true, Suffix: ".xml"}, {Prefix: origin + "/m/", Dir: "mm"}}
+var valueMap = []filename.Map{{Prefix: valuePrefix, Dir: ".", Value: true, Suffix: ".xml"}, {Prefix: origin + "/m/", Dir: "mm"}}
 
-func TestPathsProperties(t *testing.T) {
+func TestMappingProperties(t *testing.T) {
 	t.Parallel()
-	for _, o := range []destination.PathOptions{{}, {Portable: true}, {Map: testMap}, {Portable: true, Map: testMap}, {Map: valueMap}, {Portable: true, Map: valueMap}} {
-		p := newPaths(t, o)
+	for _, o := range []filename.Options{{}, {Portable: true}, {Map: testMap}, {Portable: true, Map: testMap}, {Map: valueMap}, {Portable: true, Map: valueMap}} {
+		p := newMapping(t, o)
 		rapid.Check(t, func(t *rapid.T) {
 			uri := genURI().Draw(t, "uri")
 			checkPath(t, p, o.Portable, uri)
@@ -63,7 +63,7 @@ type failer interface {
 }
 
 // checkPath checks what holds for a URI on its own.
-func checkPath(t failer, p *destination.Paths, portable bool, uri string) {
+func checkPath(t failer, p *filename.Mapping, portable bool, uri string) {
 	t.Helper()
 	name, err := p.Path(uri)
 	if err != nil {
@@ -98,8 +98,8 @@ func checkName(t failer, portable bool, uri, name string) {
 // Any URIs in any order find a place each, and it tells which is whose.
 func TestPlaceProperties(t *testing.T) {
 	t.Parallel()
-	for _, o := range []destination.PathOptions{{}, {Portable: true}, {Map: testMap}, {Portable: true, Map: testMap}, {Map: valueMap}, {Portable: true, Map: valueMap}} {
-		p := newPaths(t, o)
+	for _, o := range []filename.Options{{}, {Portable: true}, {Map: testMap}, {Portable: true, Map: testMap}, {Map: valueMap}, {Portable: true, Map: valueMap}} {
+		p := newMapping(t, o)
 		rapid.Check(t, func(t *rapid.T) {
 			d := newDisk(p)
 			seen := map[string]bool{}
@@ -125,7 +125,7 @@ func TestPlaceAlike(t *testing.T) {
 	alike := []string{"a", "A", "%61", "%41", "é", "É", "%C3%A9", "%C3%89", "%c3%a9", "e%CC%81", "E%CC%81", "k", "K", "%E2%84%AA", "ß", "%C3%9F", "ss",
 		"SS", "%E2%80%8D", "a%E2%80%8D", ".", "%2E", "%2e", " ", "%20", "/", "%2F", "%2f", "~", "%7E", "%", "%25", "!", "%21", "con", "CON"}
 	for _, portable := range []bool{false, true} {
-		p := newPaths(t, destination.PathOptions{Portable: portable})
+		p := newMapping(t, filename.Options{Portable: portable})
 		rapid.Check(t, func(t *rapid.T) {
 			d := newDisk(p)
 			seen := map[string]bool{}
@@ -140,15 +140,15 @@ func TestPlaceAlike(t *testing.T) {
 	}
 }
 
-func FuzzPaths(f *testing.F) {
+func FuzzMapping(f *testing.F) {
 	for _, s := range pieces {
 		f.Add(origin+"/"+s, s)
 		f.Add("https://"+s, "_other/"+s)
 		f.Add(valuePrefix+s, s+".xml")
 	}
-	var all []*destination.Paths
-	for _, o := range []destination.PathOptions{{}, {Portable: true}, {Map: testMap}, {Portable: true, Map: testMap}, {Map: valueMap}, {Portable: true, Map: valueMap}} {
-		all = append(all, newPaths(f, o))
+	var all []*filename.Mapping
+	for _, o := range []filename.Options{{}, {Portable: true}, {Map: testMap}, {Portable: true, Map: testMap}, {Map: valueMap}, {Portable: true, Map: valueMap}} {
+		all = append(all, newMapping(f, o))
 	}
 	f.Fuzz(func(t *testing.T, uri, name string) {
 		for i, p := range all {
@@ -174,7 +174,7 @@ func FuzzPaths(f *testing.F) {
 
 func BenchmarkPath(b *testing.B) {
 	for _, portable := range []bool{false, true} {
-		p := newPaths(b, destination.PathOptions{Portable: portable})
+		p := newMapping(b, filename.Options{Portable: portable})
 		b.Run(map[bool]string{false: "posix", true: "portable"}[portable], func(b *testing.B) {
 			b.ReportAllocs()
 			for range b.N {

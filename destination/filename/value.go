@@ -1,22 +1,22 @@
-package destination
+package filename
 
 import "strings"
 
-// What stands behind the prefix of a map of values is one value of a query
-// string: letters, digits, "-", ".", "_" and "~" as they are, all else as %XX. In
-// the file's path it is spelled as the path of a URI would be, so that
+// With Map.Value, one value of a query string follows the prefix: letters, digits,
+// "-", ".", "_" and "~" unescaped, all else as %XX. In the file's path it is
+// written like the path of a URI, so that
 //
 //	oai%3Aexample.org%3Amaps%2F7	is	oai:example.org:maps/7.xml
 //
-// where the suffix is .xml.
+// if the suffix is .xml.
 
-// unreserved reports whether c stands for itself everywhere in a URI.
+// unreserved reports whether c is never escaped in a URI.
 func unreserved(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '.' || c == '_' || c == '~'
 }
 
-// pathOfValue spells a value as a path. It fails if the value is not spelled as
-// above, so that no two have one path.
+// pathOfValue converts a value to a path. It fails if the value is not escaped as
+// above, so that no two values have the same path.
 func pathOfValue(value string) (path string, ok bool) {
 	var b strings.Builder
 	b.Grow(len(value))
@@ -47,7 +47,7 @@ func pathOfValue(value string) (path string, ok bool) {
 	return b.String(), slashes <= maxFolders
 }
 
-// valueOfPath undoes pathOfValue.
+// valueOfPath reverses pathOfValue.
 func valueOfPath(path string) string {
 	var b strings.Builder
 	b.Grow(len(path))
