@@ -10,6 +10,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/names"
 )
 
 // An Archive says which documents of a set's past stay, by kind (RA-GEN-02). A
@@ -81,20 +82,6 @@ func (a *Archive) of(c resourcesync.Capability) *Retain {
 	return nil
 }
 
-// archiveOf returns the capability of archives of documents that have c
-// (RA-GEN-01).
-func archiveOf(c resourcesync.Capability) resourcesync.Capability {
-	switch c {
-	case resourcesync.ResourceList:
-		return resourcesync.ResourceListArchive
-	case resourcesync.ResourceDump:
-		return resourcesync.ResourceDumpArchive
-	case resourcesync.ChangeList:
-		return resourcesync.ChangeListArchive
-	}
-	return resourcesync.ChangeDumpArchive
-}
-
 // A pointer is what an archive says of a document (RA-GEN-03).
 type pointer struct {
 	Name  string      `json:"name"`
@@ -123,8 +110,8 @@ func (p pointer) same(o pointer) bool {
 	return p.Name == o.Name || p.At.IsZero() && p.From.Equal(o.From) && p.Until.Equal(o.Until)
 }
 
-func (p *pointer) entry(b base) resourcesync.Entry {
-	return resourcesync.Entry{Loc: b.uri(p.Name), Metadata: resourcesync.Metadata{ // RA-DOC-05, RA-DOC-08
+func (p *pointer) entry(b names.Base) resourcesync.Entry {
+	return resourcesync.Entry{Loc: b.URI(p.Name), Metadata: resourcesync.Metadata{ // RA-DOC-05, RA-DOC-08
 		At:    resourcesync.NewDatetime(p.At),   // RA-RES-01
 		From:  resourcesync.NewDatetime(p.From), // RA-CHG-01
 		Until: resourcesync.NewDatetime(p.Until),
@@ -192,7 +179,7 @@ type archiving struct {
 func (s *Source) archiving(set string, c resourcesync.Capability, r *Retain, a *archived, published bool) *archiving {
 	g := &archiving{Source: s, set: set, capability: c, retain: r, dirty: make(map[string]bool), left: make(map[string]bool)}
 	if a == nil {
-		a, published = &archived{Parts: []archivePart{{Name: archiveName(set, c)}}}, false // RA-DOC-11
+		a, published = &archived{Parts: []archivePart{{Name: names.Archive(set, c)}}}, false // RA-DOC-11
 	}
 	g.next = a.clone()
 	if !published {
@@ -216,7 +203,7 @@ func (g *archiving) reset() {
 
 // rewrite has all documents written.
 func (g *archiving) rewrite() {
-	g.dirty[archiveName(g.set, g.capability)] = true
+	g.dirty[names.Archive(g.set, g.capability)] = true
 	for _, p := range g.next.Parts {
 		g.dirty[p.Name] = true
 	}
@@ -237,11 +224,11 @@ func (g *archiving) add(p pointer) {
 	if len(g.next.Parts[last].Pointers) >= g.archiveLimit() {
 		if !g.next.Index {
 			g.next.Index = true
-			g.next.Parts[0].Name = archivePartName(g.set, g.capability, 1)
+			g.next.Parts[0].Name = names.ArchivePart(g.set, g.capability, 1)
 			g.dirty[g.next.Parts[0].Name] = true
 		}
-		g.next.Parts = append(g.next.Parts, archivePart{Name: archivePartName(g.set, g.capability, g.highest()+1)})
-		g.dirty[archiveName(g.set, g.capability)] = true
+		g.next.Parts = append(g.next.Parts, archivePart{Name: names.ArchivePart(g.set, g.capability, g.highest()+1)})
+		g.dirty[names.Archive(g.set, g.capability)] = true
 		last++
 	}
 	part := &g.next.Parts[last]
@@ -263,7 +250,7 @@ func (g *archiving) names(p pointer) bool {
 // highest returns the highest number of a part.
 func (g *archiving) highest() (n int) {
 	for _, p := range g.next.Parts {
-		n = max(n, archivePartNumber(g.set, g.capability, p.Name))
+		n = max(n, names.ArchivePartNumber(g.set, g.capability, p.Name))
 	}
 	return n
 }
@@ -285,12 +272,12 @@ func (g *archiving) insert(p pointer) {
 // follow number.
 func chunk(set string, c resourcesync.Capability, all []pointer, limit, number int, index bool) archived {
 	if len(all) <= limit && !index {
-		return archived{Parts: []archivePart{{Name: archiveName(set, c), Pointers: all}}}
+		return archived{Parts: []archivePart{{Name: names.Archive(set, c), Pointers: all}}}
 	}
 	a := archived{Index: true}
 	for ps := range slices.Chunk(all, limit) {
 		number++
-		a.Parts = append(a.Parts, archivePart{Name: archivePartName(set, c, number), Pointers: slices.Clip(ps)})
+		a.Parts = append(a.Parts, archivePart{Name: names.ArchivePart(set, c, number), Pointers: slices.Clip(ps)})
 	}
 	return a
 }
@@ -317,7 +304,7 @@ func (g *archiving) drop(out func(*pointer) bool) (dropped int) {
 		last := g.next.Parts[n-1]
 		g.next.Parts = slices.DeleteFunc(g.next.Parts, func(p archivePart) bool { return len(p.Pointers) == 0 && p.Name != last.Name })
 		if len(g.next.Parts) < n {
-			g.dirty[archiveName(g.set, g.capability)] = true
+			g.dirty[names.Archive(g.set, g.capability)] = true
 		}
 	}
 	return dropped
@@ -367,6 +354,6 @@ func (g *archiving) expire(current func(*pointer) bool) {
 // archiveLimit returns how many documents one archive can name.
 func (s *Source) archiveLimit() int {
 	// An address, escaped at worst, and what is said of the document.
-	entry := int64(6*(len(s.base.prefix)+200) + 300)
+	entry := int64(6*(len(s.base.Prefix)+200) + 300)
 	return int(max(1, min(int64(s.opts.MaxEntries), s.opts.MaxBytes/entry-1))) // RA-GEN-05
 }

@@ -14,6 +14,7 @@ import (
 	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/names"
 )
 
 // dumpArchives are the kinds of archives that PublishDumps sees to.
@@ -45,20 +46,20 @@ func (d *dumping) hold(ctx context.Context) error {
 			d.held[part.Name] = true
 		}
 		for p := range g.next.all() {
-			names, ok := known[p.Name]
+			docNames, ok := known[p.Name]
 			if !ok {
 				var err error
-				if names, ok, err = d.consistsOf(ctx, p.Name, true); err != nil {
+				if docNames, ok, err = d.consistsOf(ctx, p.Name, true); err != nil {
 					return fmt.Errorf("read archived dump: %w", err)
 				}
 			}
 			if ok {
-				next[p.Name] = names
+				next[p.Name] = docNames
 			} else {
 				d.blind = true
 			}
 			d.held[p.Name] = true
-			for _, name := range names {
+			for _, name := range docNames {
 				d.held[name] = true
 			}
 		}
@@ -69,7 +70,7 @@ func (d *dumping) hold(ctx context.Context) error {
 
 // consistsOf returns the blobs that a dump names, and those that its parts do if
 // it is an index. ok is false if the dump cannot be read for what is in it.
-func (d *dumping) consistsOf(ctx context.Context, name string, entry bool) (names []string, ok bool, err error) {
+func (d *dumping) consistsOf(ctx context.Context, name string, entry bool) (docNames []string, ok bool, err error) {
 	r, err := d.docs.Open(ctx, name)
 	if errors.Is(err, blob.ErrNotExist) {
 		return nil, true, nil
@@ -79,7 +80,7 @@ func (d *dumping) consistsOf(ctx context.Context, name string, entry bool) (name
 	}
 	defer r.Close() // opened for reading only
 	read := &errorReader{r: r}
-	doc := resourcesync.NewReader(read, resourcesync.ReaderOptions{Base: d.base.uri(name), Strict: true})
+	doc := resourcesync.NewReader(read, resourcesync.ReaderOptions{Base: d.base.URI(name), Strict: true})
 	h, err := doc.Header()
 	if err == nil && h.Index && !entry {
 		err = errors.New("an index names an index") // RS-IDX-04
@@ -90,17 +91,17 @@ func (d *dumping) consistsOf(ctx context.Context, name string, entry bool) (name
 			ok = false
 			break
 		}
-		part := unique.Make(strings.TrimPrefix(e.Loc, d.base.prefix)).Value() // most are in many dumps
-		names = append(names, part)
+		part := unique.Make(strings.TrimPrefix(e.Loc, d.base.Prefix)).Value() // most are in many dumps
+		docNames = append(docNames, part)
 		if !h.Index {
-			names = append(names, unique.Make(manifestName(part)).Value())
+			docNames = append(docNames, unique.Make(names.Manifest(part)).Value())
 			continue
 		}
 		inner, whole, err := d.consistsOf(ctx, part, false)
 		if err != nil {
 			return nil, false, err
 		}
-		names, ok = append(names, inner...), ok && whole
+		docNames, ok = append(docNames, inner...), ok && whole
 	}
 	if read.err != nil {
 		return nil, false, fmt.Errorf("%s: %w", name, read.err)
@@ -108,7 +109,7 @@ func (d *dumping) consistsOf(ctx context.Context, name string, entry bool) (name
 	if err != nil {
 		d.opts.Logger.WarnContext(ctx, "archived dump is unreadable; nothing of older dumps is removed", slog.String("doc", name), slog.Any("err", err))
 	}
-	return names, ok, nil
+	return docNames, ok, nil
 }
 
 // current reports whether what d tells of is part of the current Change Dump.
@@ -132,7 +133,7 @@ func (d *dumping) saveArchives(ctx context.Context) error {
 	d.written = true
 	for _, g := range []*archiving{d.snapshots, d.packed} {
 		if g != nil {
-			d.there[archiveName(d.set.Name, g.capability)] = true
+			d.there[names.Archive(d.set.Name, g.capability)] = true
 			for _, part := range g.next.Parts {
 				d.there[part.Name] = true
 			}
@@ -146,7 +147,7 @@ func (d *dumping) saveArchives(ctx context.Context) error {
 func (d *dumping) nameArchives(ctx context.Context) error {
 	due := d.written
 	for _, c := range dumpArchives {
-		due = due || d.set.Archive.of(c) == nil && d.there[archiveName(d.set.Name, c)]
+		due = due || d.set.Archive.of(c) == nil && d.there[names.Archive(d.set.Name, c)]
 	}
 	if !due {
 		return nil
@@ -189,7 +190,7 @@ func (b *changeDumpBuild) archiveChanges(ctx context.Context, st *changeDumpStat
 	}
 	for len(packages) > 0 {
 		n := 0
-		for n < len(packages) && b.have([]string{packages[n].Name, manifestName(packages[n].Name)}) {
+		for n < len(packages) && b.have([]string{packages[n].Name, names.Manifest(packages[n].Name)}) {
 			n++
 		}
 		if err := b.leave(ctx, after, packages[:n]); err != nil {
@@ -264,10 +265,10 @@ func (b *changeDumpBuild) leave(ctx context.Context, after catalog.Seq, packages
 		}
 		h := b.changeDumpHeader()
 		h.From, h.Until = resourcesync.NewDatetime(p.From), resourcesync.NewDatetime(p.Until)
-		plain := changeDumpListName(b.set.Name, p.From)
+		plain := names.ChangeDumpList(b.set.Name, p.From)
 		p.Name = plain
 		for n := 2; b.there[p.Name]; n++ {
-			p.Name = numbered(plain, n)
+			p.Name = names.Numbered(plain, n)
 		}
 		w, err := b.dumpDocument(ctx, p.Name, h, b.after(b.state.Stamp), b.changeEntries(stretch))
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"lockstep/resourcesync"
+	"lockstep/source/internal/names"
 )
 
 // keepHistory has the archive of Change Lists name what is published of a
@@ -65,7 +66,7 @@ func (p *publication) published(ctx context.Context) (docs []pointer, same bool,
 	if err != nil {
 		return nil, false, err
 	}
-	open := changeListName(p.set.Name)
+	open := names.ChangeList(p.set.Name)
 	if n := len(parts); n > 0 {
 		for _, c := range parts[:n-1] {
 			docs = append(docs, pointer{Name: c.Name, From: c.From, Until: c.Until, Seq: -1})

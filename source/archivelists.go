@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockstep/resourcesync"
+	"lockstep/source/internal/names"
 )
 
 // listArchives are the kinds of archives that Publish sees to.
@@ -16,7 +17,7 @@ var listArchives = []resourcesync.Capability{resourcesync.ResourceList, resource
 // archivesLink returns the link from a document to the archive of its kind
 // (RA-ADV-03, RA-GEN-12).
 func (s *Source) archivesLink(set string, c resourcesync.Capability) resourcesync.Link {
-	return resourcesync.Link{Rel: resourcesync.RelArchives, Href: s.base.uri(archiveName(set, c))}
+	return resourcesync.Link{Rel: resourcesync.RelArchives, Href: s.base.URI(names.Archive(set, c))}
 }
 
 // openArchives finds out what the archives of the set's lists name, if somebody
@@ -38,13 +39,13 @@ func none(*pointer) bool { return false }
 // current tells which documents are parts of the Change List st, or of the one
 // that readers may be reading.
 func (p *publication) current(st *changeState) func(*pointer) bool {
-	names := make(map[string]bool)
+	docNames := make(map[string]bool)
 	for _, c := range []*changeState{st, p.state.Changes} {
 		for _, name := range c.names() {
-			names[name] = true
+			docNames[name] = true
 		}
 	}
-	return func(d *pointer) bool { return names[d.Name] }
+	return func(d *pointer) bool { return docNames[d.Name] }
 }
 
 // archiveClosed has the archive name the closed parts of st (RA-GEN-10): they
@@ -103,7 +104,7 @@ func (p *publication) archiveDue() (list, any bool) {
 	list = st.List != nil && st.List.Past != (a.of(resourcesync.ResourceList) != nil) || p.lists != nil && p.lists.next.newest() == nil
 	any = list || p.next.Changes.Past != (a.of(resourcesync.ChangeList) != nil) || p.lists.changed() || p.closed.changed()
 	for _, c := range listArchives {
-		any = any || a.of(c) == nil && p.there.taken(archiveName(p.set.Name, c))
+		any = any || a.of(c) == nil && p.there.taken(names.Archive(p.set.Name, c))
 	}
 	return list, any
 }
@@ -131,7 +132,7 @@ func (p *publication) archivedNames() func(name string) bool {
 			held[ptr.Name] = true
 		}
 	}
-	return func(name string) bool { return held[name] || held[copyOfPart(name)] }
+	return func(name string) bool { return held[name] || held[names.CopyOfPart(name)] }
 }
 
 // leftNames tells which documents stayed for the sake of an archive that does
@@ -139,7 +140,7 @@ func (p *publication) archivedNames() func(name string) bool {
 func (p *publication) leftNames() func(name string) bool {
 	return func(name string) bool {
 		for _, g := range []*archiving{p.lists, p.closed} {
-			if g != nil && (g.left[name] || g.left[copyOfPart(name)]) {
+			if g != nil && (g.left[name] || g.left[names.CopyOfPart(name)]) {
 				return true
 			}
 		}
@@ -148,15 +149,15 @@ func (p *publication) leftNames() func(name string) bool {
 }
 
 // archiveParts returns the names of the parts of the archives.
-func (p *publication) archiveParts() (names []string) {
+func (p *publication) archiveParts() (docNames []string) {
 	for _, g := range []*archiving{p.lists, p.closed} {
 		if g != nil {
 			for _, part := range g.next.Parts {
-				names = append(names, part.Name)
+				docNames = append(docNames, part.Name)
 			}
 		}
 	}
-	return names
+	return docNames
 }
 
 // expireArchives drops from the archives what is not to be kept any more.

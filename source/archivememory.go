@@ -50,7 +50,7 @@ func (s *Source) readWhole(ctx context.Context, name string, fits func(*resource
 	}
 	defer r.Close() // opened for reading only
 	read := &errorReader{r: r}
-	d := resourcesync.NewReader(read, resourcesync.ReaderOptions{Base: s.base.uri(name), Strict: true})
+	d := resourcesync.NewReader(read, resourcesync.ReaderOptions{Base: s.base.URI(name), Strict: true})
 	h, wrong = d.Header()
 	if wrong == nil && !fits(&h) {
 		return resourcesync.Header{}, nil, nil, nil

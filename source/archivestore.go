@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockstep/resourcesync"
+	"lockstep/source/internal/names"
 )
 
 // archivesVersion numbers the layout of remembered. Older ones are read, newer
@@ -39,7 +40,7 @@ func (s *Source) openArchive(ctx context.Context, set Set, c resourcesync.Capabi
 	if retain == nil {
 		return nil, nil
 	}
-	entry := archiveName(set.Name, c)
+	entry := names.Archive(set.Name, c)
 	a, published := s.archives.get(entry), true
 	var planned []pointer
 	if a == nil {
@@ -97,7 +98,7 @@ func (s *Source) loadArchive(ctx context.Context, set string, c resourcesync.Cap
 		}
 	}
 	if a == nil && len(planned) > 0 {
-		s.opts.Logger.WarnContext(ctx, "archive is not as it was left, and is made anew", slog.String("set", set), slog.String("doc", archiveName(set, c)))
+		s.opts.Logger.WarnContext(ctx, "archive is not as it was left, and is made anew", slog.String("set", set), slog.String("doc", names.Archive(set, c)))
 	}
 	return a, planned, nil
 }
@@ -105,7 +106,7 @@ func (s *Source) loadArchive(ctx context.Context, set string, c resourcesync.Cap
 // readArchive reads a published archive; nil if there is none, or none as we
 // write them.
 func (s *Source) readArchive(ctx context.Context, set string, c resourcesync.Capability) (*archived, error) {
-	name := archiveName(set, c)
+	name := names.Archive(set, c)
 	h, entries, err := s.readArchivePart(ctx, set, c, name)
 	if err != nil || h.Capability == "" {
 		return nil, err
@@ -120,8 +121,8 @@ func (s *Source) readArchive(ctx context.Context, set string, c resourcesync.Cap
 		return a, nil
 	}
 	for _, e := range entries {
-		part := strings.TrimPrefix(e.Loc, s.base.prefix)
-		if archivePartNumber(set, c, part) == 0 {
+		part := strings.TrimPrefix(e.Loc, s.base.Prefix)
+		if names.ArchivePartNumber(set, c, part) == 0 {
 			return nil, nil
 		}
 		ph, pe, err := s.readArchivePart(ctx, set, c, part)
@@ -144,7 +145,7 @@ func (s *Source) readArchive(ctx context.Context, set string, c resourcesync.Cap
 // is none.
 func (s *Source) readArchivePart(ctx context.Context, set string, c resourcesync.Capability, name string) (h resourcesync.Header, entries []resourcesync.Entry, err error) {
 	h, entries, _, err = s.readWhole(ctx, name, func(h *resourcesync.Header) bool {
-		return h.Capability == archiveOf(c) && h.Link(resourcesync.RelUp) == s.capabilityList(set)
+		return h.Capability == names.ArchiveOf(c) && h.Link(resourcesync.RelUp) == s.capabilityList(set)
 	})
 	return h, entries, err
 }
@@ -154,7 +155,7 @@ func (s *Source) readArchivePart(ctx context.Context, set string, c resourcesync
 func (s *Source) pointers(set string, c resourcesync.Capability, entries []resourcesync.Entry) []pointer {
 	pointers := make([]pointer, 0, len(entries))
 	for _, e := range entries {
-		p := pointer{Name: strings.TrimPrefix(e.Loc, s.base.prefix), At: e.At.Time(), From: e.From.Time(), Until: e.Until.Time(), Seq: -1}
+		p := pointer{Name: strings.TrimPrefix(e.Loc, s.base.Prefix), At: e.At.Time(), From: e.From.Time(), Until: e.Until.Time(), Seq: -1}
 		if !p.sound(set, c) || len(pointers) > 0 && pointers[len(pointers)-1].compare(p) > 0 {
 			return nil
 		}
@@ -166,14 +167,14 @@ func (s *Source) pointers(set string, c resourcesync.Capability, entries []resou
 // sound reports whether p can point to a document of that kind.
 func (p *pointer) sound(set string, c resourcesync.Capability) bool {
 	snapshot := c == resourcesync.ResourceList || c == resourcesync.ResourceDump
-	return isArchived(set, c, p.Name) && snapshot == !p.At.IsZero() && snapshot == p.From.IsZero() && snapshot == p.Until.IsZero() &&
+	return names.IsArchived(set, c, p.Name) && snapshot == !p.At.IsZero() && snapshot == p.From.IsZero() && snapshot == p.Until.IsZero() &&
 		!p.Until.Before(p.From) && p.Seq >= -1
 }
 
 // loadRemembered returns what is remembered of the archives of a set's lists,
 // or of its dumps.
 func (s *Source) loadRemembered(ctx context.Context, set string, dumps bool) (*remembered, error) {
-	name := archivesName(set, dumps)
+	name := names.ArchiveState(set, dumps)
 	fresh := &remembered{Version: archivesVersion, CapabilityList: s.capabilityList(set), Archives: make(map[resourcesync.Capability][]pointer)}
 	data, _, err := s.read(ctx, name)
 	if err != nil || data == nil {
@@ -226,7 +227,7 @@ func (s *Source) remember(ctx context.Context, set string, dumps bool, gs ...*ar
 			continue
 		}
 		if g.changed() {
-			s.archives.put(archiveName(set, g.capability), nil) // should anything fail, what holds is in the blobs
+			s.archives.put(names.Archive(set, g.capability), nil) // should anything fail, what holds is in the blobs
 		}
 		m.Archives[g.capability] = []pointer{}
 		for p := range g.next.all() {
@@ -235,9 +236,9 @@ func (s *Source) remember(ctx context.Context, set string, dumps bool, gs ...*ar
 	}
 	data, err := json.Marshal(m)
 	if err != nil {
-		return false, fmt.Errorf("write %s: %w", archivesName(set, dumps), err)
+		return false, fmt.Errorf("write %s: %w", names.ArchiveState(set, dumps), err)
 	}
-	return true, s.commit(ctx, archivesName(set, dumps), append(data, '\n'), time.Time{})
+	return true, s.commit(ctx, names.ArchiveState(set, dumps), append(data, '\n'), time.Time{})
 }
 
 // publish commits what has changed of the archive, if there is one: parts, the
@@ -253,14 +254,14 @@ func (g *archiving) publish(ctx context.Context, stamp time.Time) error {
 }
 
 func (g *archiving) commitAll(ctx context.Context, stamp time.Time) error {
-	entry := archiveName(g.set, g.capability)
+	entry := names.Archive(g.set, g.capability)
 	for _, p := range slices.Backward(g.next.Parts) {
 		if !g.dirty[p.Name] {
 			continue
 		}
 		h := g.header()
 		if g.next.Index {
-			h.Links = append(h.Links, resourcesync.Link{Rel: resourcesync.RelIndex, Href: g.base.uri(entry)}) // RA-DOC-04
+			h.Links = append(h.Links, resourcesync.Link{Rel: resourcesync.RelIndex, Href: g.base.URI(entry)}) // RA-DOC-04
 		}
 		entries := make([]resourcesync.Entry, len(p.Pointers))
 		for i := range p.Pointers {
@@ -275,7 +276,7 @@ func (g *archiving) commitAll(ctx context.Context, stamp time.Time) error {
 		h.Index = true
 		entries := make([]resourcesync.Entry, len(g.next.Parts))
 		for i, p := range g.next.Parts {
-			entries[i].Loc = g.base.uri(p.Name) // RA-IDX-01, RA-IDX-02, RA-IDX-03: the address and nothing else
+			entries[i].Loc = g.base.URI(p.Name) // RA-IDX-01, RA-IDX-02, RA-IDX-03: the address and nothing else
 		}
 		if err := g.put(ctx, entry, h, stamp, entries); err != nil {
 			return err
@@ -290,7 +291,7 @@ func (g *archiving) commitAll(ctx context.Context, stamp time.Time) error {
 // header returns what all documents of an archive begin with: no times
 // (RA-DOC-02), no link to archives (RA-ADV-06).
 func (g *archiving) header() resourcesync.Header {
-	return resourcesync.Header{Capability: archiveOf(g.capability), Links: []resourcesync.Link{ // RA-DOC-01, RA-DOC-03
+	return resourcesync.Header{Capability: names.ArchiveOf(g.capability), Links: []resourcesync.Link{ // RA-DOC-01, RA-DOC-03
 		{Rel: resourcesync.RelUp, Href: g.capabilityList(g.set)}}}
 }
 
@@ -310,7 +311,7 @@ func (s *Source) withdrawArchives(ctx context.Context, set Set, there func(name 
 	var gone []string
 	kept := make(map[resourcesync.Capability]bool)
 	for _, c := range kinds {
-		name := archiveName(set.Name, c)
+		name := names.Archive(set.Name, c)
 		if kept[c] = set.Archive.of(c) != nil; !kept[c] && there(name) {
 			gone = append(gone, name)
 		}
@@ -329,7 +330,7 @@ func (s *Source) withdrawArchives(ctx context.Context, set Set, there func(name 
 	}
 	data, err := json.Marshal(m)
 	if err == nil {
-		err = s.commit(ctx, archivesName(set.Name, isDump(kinds[0])), append(data, '\n'), time.Time{})
+		err = s.commit(ctx, names.ArchiveState(set.Name, isDump(kinds[0])), append(data, '\n'), time.Time{})
 	}
 	if err == nil {
 		err = s.docs.Remove(ctx, gone...)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockstep/atompmh"
+	"lockstep/source/internal/names"
 )
 
 // An Atom says how a set's Atom-PMH feed is cut and what it says of itself
@@ -37,7 +38,7 @@ func (s *Source) checkAtom(set *Set) error {
 		return errors.New("atom feed: a complete feed is one document, whatever the number of entries")
 	}
 	f, _ := s.atomDefaults(set)
-	_, err := atompmh.NewWriter(io.Discard, atompmh.Feed{ID: f.ID, Title: f.Title, Author: f.Author, Self: s.base.uri(atomName(set.Name)), Updated: time.Unix(0, 0)})
+	_, err := atompmh.NewWriter(io.Discard, atompmh.Feed{ID: f.ID, Title: f.Title, Author: f.Author, Self: s.base.URI(names.Feed(set.Name)), Updated: time.Unix(0, 0)})
 	if err != nil {
 		return fmt.Errorf("atom feed: %w", err)
 	}
@@ -50,6 +51,6 @@ func AtomFeedURI(baseURL, set string) (string, error) {
 	if _, err := CapabilityListURI(baseURL, set); err != nil {
 		return "", err
 	}
-	base, err := parseBase(baseURL)
-	return base.uri(atomName(set)), err
+	base, err := names.ParseBase(baseURL)
+	return base.URI(names.Feed(set)), err
 }

@@ -13,6 +13,7 @@ import (
 	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/internal/extsort"
+	"lockstep/source/internal/names"
 )
 
 // An atomBuild makes a feed anew, under new names, off the catalog and the
@@ -91,11 +92,11 @@ func (b *atomBuild) merge(ctx context.Context, untold bool) error {
 // name settles what the feed is to be, under names that were never given.
 func (b *atomBuild) name(ctx context.Context) error {
 	taken := make(map[string]bool)
-	for info, err := range b.docs.List(ctx, atomPrefix(b.set.Name)) {
+	for info, err := range b.docs.List(ctx, names.FeedPrefix(b.set.Name)) {
 		if err != nil {
 			return err
 		}
-		taken[atomArchiveChain(b.set.Name, info.Name)] = true
+		taken[names.FeedArchiveChain(b.set.Name, info.Name)] = true
 	}
 	for _, r := range b.st.Retired {
 		taken[r.Chain] = true
@@ -105,13 +106,13 @@ func (b *atomBuild) name(ctx context.Context) error {
 	if cur != nil {
 		taken[cur.Chain] = true
 		b.next.Stamp = cur.Stamp
-	} else if info, err := b.docs.Stat(ctx, atomName(b.set.Name)); err == nil {
+	} else if info, err := b.docs.Stat(ctx, names.Feed(b.set.Name)); err == nil {
 		b.next.Stamp = info.ModTime
 	} else if !errors.Is(err, blob.ErrNotExist) {
 		return err
 	}
 	b.next.Stamp = b.after(b.next.Stamp)
-	stamp := b.next.Stamp.UTC().Format(stampLayout)
+	stamp := b.next.Stamp.UTC().Format(names.StampLayout)
 	b.next.Chain = stamp
 	for n := 2; taken[b.next.Chain]; n++ {
 		b.next.Chain = fmt.Sprintf("%s.%d", stamp, n)

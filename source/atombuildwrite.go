@@ -10,6 +10,7 @@ import (
 
 	"lockstep/atompmh"
 	"lockstep/blob"
+	"lockstep/source/internal/names"
 )
 
 // writeAll writes all documents, the newest first, and switches to them.
@@ -24,7 +25,7 @@ func (b *atomBuild) writeAll(ctx context.Context) error {
 		if number < 1 || number > archives {
 			return ""
 		}
-		return atomArchiveName(b.set.Name, b.next.Chain, int(number))
+		return names.FeedArchive(b.set.Name, b.next.Chain, int(number))
 	}
 	b.next.Newest = name(archives)
 	w := &atomWriting{atomBuild: b, number: archives + 1, names: name, left: n - archives*int64(b.limit), rest: n, last: noTime}
@@ -106,7 +107,7 @@ func (w *atomWriting) at(ctx context.Context, updated int64) (d *atomDocument, e
 		if w.next.Complete { // its newest entry may have been deleted, but the feed has changed since
 			updated = max(updated, w.next.Last)
 		}
-		w.entry, err = w.start(ctx, atomName(w.set.Name), updated)
+		w.entry, err = w.start(ctx, names.Feed(w.set.Name), updated)
 		return w.entry, err
 	case w.names(w.number) == "":
 		return w.entry, nil

@@ -13,6 +13,7 @@ import (
 
 	"lockstep/atompmh"
 	"lockstep/blob"
+	"lockstep/source/internal/names"
 )
 
 // An atomDocument is a document of a feed that is being written. What was begun
@@ -45,14 +46,14 @@ func (a *atomPublication) document(ctx context.Context, next *atomFeed, name, pr
 		return nil, err
 	}
 	b.SetModTime(next.Stamp)
-	f := atompmh.Feed{ID: next.ID, Title: next.Title, Author: next.Author, Updated: millis(updated), Self: a.base.uri(name), Complete: next.Complete} // AP-DOC-02, AP-DOC-03, AP-DOC-04
+	f := atompmh.Feed{ID: next.ID, Title: next.Title, Author: next.Author, Updated: millis(updated), Self: a.base.URI(name), Complete: next.Complete} // AP-DOC-02, AP-DOC-03, AP-DOC-04
 	if prev != "" {
-		f.PrevArchive = a.base.uri(prev) // AP-TS-05
+		f.PrevArchive = a.base.URI(prev) // AP-TS-05
 	}
-	if name != atomName(a.set.Name) { // AP-TS-06
-		f.Archive, f.Current = true, a.base.uri(atomName(a.set.Name))
+	if name != names.Feed(a.set.Name) { // AP-TS-06
+		f.Archive, f.Current = true, a.base.URI(names.Feed(a.set.Name))
 		if succ != "" {
-			f.NextArchive = a.base.uri(succ)
+			f.NextArchive = a.base.URI(succ)
 		}
 	}
 	d := &atomDocument{blob: b, sum: sha256.New()}
@@ -81,7 +82,7 @@ func (s *Source) readAtom(ctx context.Context, name, id string, doc *atompmh.Fee
 		}
 		defer r.Close() // opened for reading only
 		read := &errorReader{r: r}
-		d := atompmh.NewReader(read, atompmh.ReaderOptions{Base: s.base.uri(name)})
+		d := atompmh.NewReader(read, atompmh.ReaderOptions{Base: s.base.URI(name)})
 		for e, err := range d.Entries() {
 			if err != nil {
 				yield(atompmh.Entry{}, lostUnless(read.err, name, err))
@@ -114,8 +115,8 @@ func lostUnless(failed error, name string, wrong error) error {
 // atomNameOf returns the name of the document of the set's feed at uri, "" if it
 // is none.
 func (s *Source) atomNameOf(set, uri string) string {
-	name, ok := strings.CutPrefix(uri, s.base.prefix)
-	if !ok || name != atomName(set) && atomArchiveChain(set, name) == "" {
+	name, ok := strings.CutPrefix(uri, s.base.Prefix)
+	if !ok || name != names.Feed(set) && names.FeedArchiveChain(set, name) == "" {
 		return ""
 	}
 	return name

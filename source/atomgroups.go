@@ -9,6 +9,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"lockstep/source/internal/names"
 )
 
 // An atomGroup is how a resource was told of last, where that is not as a record
@@ -52,7 +54,7 @@ func groupPart(uri string) int {
 // readGroups returns a part of the groups of a chain.
 func (s *Source) readGroups(ctx context.Context, set, chain string, part int) (atomGroups, error) {
 	all := make(atomGroups)
-	name := atomGroupName(set, chain, part)
+	name := names.FeedGroup(set, chain, part)
 	data, _, err := s.read(ctx, name)
 	if err != nil || data == nil {
 		return all, err
@@ -91,7 +93,7 @@ func (s *Source) group(ctx context.Context, set, chain string, changed atomGroup
 }
 
 func (s *Source) writeGroups(ctx context.Context, set, chain string, part int, all atomGroups) error {
-	name := atomGroupName(set, chain, part)
+	name := names.FeedGroup(set, chain, part)
 	data, err := json.Marshal(all)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
@@ -102,11 +104,11 @@ func (s *Source) writeGroups(ctx context.Context, set, chain string, part int, a
 // dropGroups removes the groups of all chains but one.
 func (s *Source) dropGroups(ctx context.Context, set, but string) error {
 	var old []string
-	for info, err := range s.docs.List(ctx, atomGroupPrefix(set)) {
+	for info, err := range s.docs.List(ctx, names.FeedGroupPrefix(set)) {
 		if err != nil {
 			return err
 		}
-		if but == "" || info.Name < atomGroupName(set, but, 0) || info.Name > atomGroupName(set, but, groupParts) {
+		if but == "" || info.Name < names.FeedGroup(set, but, 0) || info.Name > names.FeedGroup(set, but, groupParts) {
 			old = append(old, info.Name)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"lockstep/atompmh"
 	"lockstep/blob"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/names"
 )
 
 // grow takes the next changes into the feed: their entries come into the
@@ -32,7 +33,7 @@ func (a *atomPublication) grow(ctx context.Context) error {
 	}
 	var doc atompmh.Feed
 	var entries []atompmh.Entry
-	for e, err := range a.readAtom(ctx, atomName(a.set.Name), cur.ID, &doc) {
+	for e, err := range a.readAtom(ctx, names.Feed(a.set.Name), cur.ID, &doc) {
 		if err != nil {
 			return err
 		}
@@ -68,9 +69,9 @@ func (a *atomPublication) cut(ctx context.Context, next *atomFeed, entries []ato
 			n++
 		}
 		next.Number++
-		name, succ := atomArchiveName(a.set.Name, next.Chain, next.Number), ""
+		name, succ := names.FeedArchive(a.set.Name, next.Chain, next.Number), ""
 		if len(entries)-n > a.limit { // else that is under construction
-			succ = atomArchiveName(a.set.Name, next.Chain, next.Number+1)
+			succ = names.FeedArchive(a.set.Name, next.Chain, next.Number+1)
 		}
 		d, err := a.write(ctx, next, name, next.Newest, succ, entries[:n])
 		if err != nil {
@@ -80,7 +81,7 @@ func (a *atomPublication) cut(ctx context.Context, next *atomFeed, entries []ato
 		next.Newest, entries = name, entries[n:]
 		next.Archives++
 	}
-	d, err := a.write(ctx, next, atomName(a.set.Name), next.Newest, "", entries)
+	d, err := a.write(ctx, next, names.Feed(a.set.Name), next.Newest, "", entries)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"lockstep/atompmh"
 	"lockstep/blob"
+	"lockstep/source/internal/names"
 )
 
 // atomSlice is how many changes are taken into the feed at a time: they are held.
@@ -89,13 +90,13 @@ func (p *publication) publishAtom(ctx context.Context, look bool) (written bool,
 func (s *Source) atomDefaults(set *Set) (atomFeed, int) {
 	f := atomFeed{ID: set.Atom.ID, Title: set.Atom.Title, Author: set.Atom.Author, Complete: set.Atom.Complete}
 	if f.ID == "" {
-		f.ID = atompmh.RecordID(s.base.uri(atomName(set.Name))) // AP-DOC-09: for good, as the address is
+		f.ID = atompmh.RecordID(s.base.URI(names.Feed(set.Name))) // AP-DOC-09: for good, as the address is
 	}
 	if f.Title == "" {
 		f.Title = set.Name
 	}
 	if f.Author == "" {
-		_, f.Author, _ = strings.Cut(s.base.origin(), "://")
+		_, f.Author, _ = strings.Cut(s.base.Origin(), "://")
 	}
 	limit := set.Atom.Entries
 	if limit == 0 {
@@ -113,7 +114,7 @@ func (a *atomPublication) open(ctx context.Context, look bool) (err error) {
 	if !look || a.st.Current == nil {
 		return nil
 	}
-	info, err := a.docs.Stat(ctx, atomName(set))
+	info, err := a.docs.Stat(ctx, names.Feed(set))
 	if err != nil && !errors.Is(err, blob.ErrNotExist) {
 		return err
 	}
@@ -124,11 +125,11 @@ func (a *atomPublication) open(ctx context.Context, look bool) (err error) {
 		}
 	}
 	there := 0
-	for info, err := range a.docs.List(ctx, atomPrefix(set)+a.st.Current.Chain+"-") {
+	for info, err := range a.docs.List(ctx, names.FeedPrefix(set)+a.st.Current.Chain+"-") {
 		if err != nil {
 			return err
 		}
-		if atomArchiveChain(set, info.Name) == a.st.Current.Chain {
+		if names.FeedArchiveChain(set, info.Name) == a.st.Current.Chain {
 			there++
 		}
 	}
@@ -142,7 +143,7 @@ func (a *atomPublication) step(ctx context.Context) (more bool, err error) {
 	if cur == nil {
 		b := &atomBuild{atomPublication: a, keep: -1, last: noTime}
 		if a.lost != nil { // documents of ours may be there: what they tell of and is gone must be said
-			b.last, b.from, b.spare = a.lost.Last, atomName(a.set.Name), a.lost.Newest
+			b.last, b.from, b.spare = a.lost.Last, names.Feed(a.set.Name), a.lost.Newest
 		}
 		return true, b.run(ctx)
 	}
@@ -155,7 +156,7 @@ func (a *atomPublication) step(ctx context.Context) (more bool, err error) {
 	}
 	news := a.status.Last > cur.Through
 	named := cur.Title != a.want.Title || cur.Author != a.want.Author
-	again := &atomBuild{atomPublication: a, keep: cur.Through, last: cur.Last, from: atomName(a.set.Name)}
+	again := &atomBuild{atomPublication: a, keep: cur.Through, last: cur.Last, from: names.Feed(a.set.Name)}
 	switch {
 	case back || a.back && !a.caughtUp():
 		a.opts.Logger.WarnContext(ctx, "catalog is older than the feed published from it, which is told of anew", slog.String("set", a.set.Name))
@@ -217,11 +218,11 @@ func (a *atomPublication) tidy(ctx context.Context) error {
 	}
 	there := make(map[string]bool)
 	var old []string
-	for info, err := range a.docs.List(ctx, atomPrefix(set)) {
+	for info, err := range a.docs.List(ctx, names.FeedPrefix(set)) {
 		if err != nil {
 			return err
 		}
-		chain := atomArchiveChain(set, info.Name)
+		chain := names.FeedArchiveChain(set, info.Name)
 		if chain == "" || cur != nil && chain == cur.Chain {
 			continue
 		}
@@ -256,7 +257,7 @@ func (p *publication) withdrawAtom(ctx context.Context) error {
 		return nil
 	}
 	set := p.set.Name
-	sum, err := p.docs.Stat(ctx, atomStateName(set))
+	sum, err := p.docs.Stat(ctx, names.FeedState(set))
 	if errors.Is(err, blob.ErrNotExist) {
 		return nil
 	}
@@ -264,15 +265,15 @@ func (p *publication) withdrawAtom(ctx context.Context) error {
 		return err
 	}
 	delete(p.atoms, set)
-	if err := p.docs.Remove(ctx, atomName(set)+gzipSuffix, atomName(set)); err != nil { // Compressed may not be asked for any more
+	if err := p.docs.Remove(ctx, names.Feed(set)+names.GzipSuffix, names.Feed(set)); err != nil { // Compressed may not be asked for any more
 		return err
 	}
 	var old []string
-	for info, err := range p.docs.List(ctx, atomPrefix(set)) {
+	for info, err := range p.docs.List(ctx, names.FeedPrefix(set)) {
 		if err != nil {
 			return err
 		}
-		if atomArchiveChain(set, info.Name) != "" {
+		if names.FeedArchiveChain(set, info.Name) != "" {
 			old = append(old, info.Name)
 		}
 	}

@@ -251,7 +251,7 @@ func (v *atomView) deletion(e *atompmh.Entry, id, uri string) {
 func (v *atomView) title(uri string) string {
 	title := uri
 	below := v.rules[v.set.Name].below
-	if _, plain, inside := below.find(uri); inside && plain != "" {
+	if _, plain, inside := below.Find(uri); inside && plain != "" {
 		title = plain
 	}
 	title = strings.Map(func(r rune) rune {

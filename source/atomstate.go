@@ -13,6 +13,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/catalog"
+	"lockstep/source/internal/names"
 )
 
 // atomVersion numbers the layout of atomState. Older ones are read, newer
@@ -72,7 +73,7 @@ func (s *Source) loadAtom(ctx context.Context, set string) (st *atomState, lost 
 		return st, nil, false, nil
 	}
 	st = &atomState{Version: atomVersion, CapabilityList: s.capabilityList(set)}
-	data, _, err := s.read(ctx, atomStateName(set))
+	data, _, err := s.read(ctx, names.FeedState(set))
 	if err != nil {
 		return nil, nil, true, err
 	}
@@ -82,12 +83,12 @@ func (s *Source) loadAtom(ctx context.Context, set string) (st *atomState, lost 
 		case err != nil:
 			s.opts.Logger.WarnContext(ctx, "state of the feed is unreadable and will be made anew", slog.String("set", set), slog.Any("err", err))
 		case known.Version > atomVersion:
-			return nil, nil, true, fmt.Errorf("read %s: written by a newer version (layout %d, this one knows %d)", atomStateName(set), known.Version, atomVersion)
+			return nil, nil, true, fmt.Errorf("read %s: written by a newer version (layout %d, this one knows %d)", names.FeedState(set), known.Version, atomVersion)
 		case known.CapabilityList == st.CapabilityList && known.sound(set):
 			st, st.known = known, true
 		}
 	}
-	sum, err := s.digest(ctx, atomName(set))
+	sum, err := s.digest(ctx, names.Feed(set))
 	if err != nil {
 		return nil, nil, true, err
 	}
@@ -122,25 +123,25 @@ func (s *Source) dropPlanned(ctx context.Context, set string, st *atomState, pla
 	if planned == nil || planned.Chain != st.Current.Chain || planned.Number <= st.Current.Number {
 		return nil // another chain is found by its name
 	}
-	var names []string
+	var docNames []string
 	for n := st.Current.Number + 1; n <= planned.Number; n++ {
-		names = append(names, atomArchiveName(set, planned.Chain, n))
+		docNames = append(docNames, names.FeedArchive(set, planned.Chain, n))
 	}
 	st.Current.Number = planned.Number
-	return s.docs.Remove(ctx, names...)
+	return s.docs.Remove(ctx, docNames...)
 }
 
 // sound reports whether st can be the state of the set's feed: only documents of
 // ours are ever read or removed for it.
 func (st *atomState) sound(set string) bool {
 	for _, f := range []*atomFeed{st.Current, st.Planned} {
-		if f != nil && (!atomChain.MatchString(f.Chain) || f.Number < 0 || f.Through < 0 || f.Sum == "" ||
-			f.Newest != "" && atomArchiveChain(set, f.Newest) != f.Chain) {
+		if f != nil && (!names.FeedChain.MatchString(f.Chain) || f.Number < 0 || f.Through < 0 || f.Sum == "" ||
+			f.Newest != "" && names.FeedArchiveChain(set, f.Newest) != f.Chain) {
 			return false
 		}
 	}
 	for _, r := range st.Retired {
-		if !atomChain.MatchString(r.Chain) {
+		if !names.FeedChain.MatchString(r.Chain) {
 			return false
 		}
 	}
@@ -154,9 +155,9 @@ func (s *Source) planAtom(ctx context.Context, set string, st *atomState, next *
 	planned.Planned, planned.Grouped = next, grouped
 	data, err := json.MarshalIndent(&planned, "", "\t")
 	if err != nil {
-		return fmt.Errorf("write %s: %w", atomStateName(set), err)
+		return fmt.Errorf("write %s: %w", names.FeedState(set), err)
 	}
-	return s.commit(ctx, atomStateName(set), append(data, '\n'), time.Time{})
+	return s.commit(ctx, names.FeedState(set), append(data, '\n'), time.Time{})
 }
 
 // digest returns the sha-256 of a blob in hex, "" if there is none.

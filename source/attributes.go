@@ -1,11 +1,12 @@
 package source
 
 import (
+	"mime"
 	"path"
-	"regexp"
 	"strings"
 
 	"lockstep/atompmh"
+	"lockstep/source/internal/names"
 )
 
 // Cache-Control values. A document that changes is kept, but asked for: a stale
@@ -21,27 +22,27 @@ const (
 // compressed variant has the attributes of what is in it, but for the type.
 func Attributes(name string) (contentType, cacheControl string) {
 	cacheControl = cacheRevalidate
-	plain := strings.TrimSuffix(name, gzipSuffix)
+	plain := strings.TrimSuffix(name, names.GzipSuffix)
 	switch {
-	case strings.HasPrefix(name, privateDir):
+	case strings.HasPrefix(name, names.PrivateDir):
 		return "application/json", cacheNever
-	case isPatch(name):
-		for mediaType, ext := range patchTypes {
+	case names.IsPatch(name):
+		for mediaType, ext := range names.PatchTypes {
 			if path.Ext(name) == ext {
 				contentType = mediaType
 			}
 		}
 		return contentType, cacheForever
-	case immutable(plain):
+	case names.Immutable(plain):
 		cacheControl = cacheForever
 	}
 	if plain != name {
 		return "application/gzip", cacheControl
 	}
-	if isTopic(name) {
+	if names.IsTopic(name) {
 		return notificationType, cacheControl
 	}
-	if path.Base(name) == atomFile {
+	if path.Base(name) == names.FeedFile {
 		return atompmh.MediaType, cacheControl // AP-DOC-11
 	}
 	switch path.Ext(name) {
@@ -51,7 +52,7 @@ func Attributes(name string) (contentType, cacheControl string) {
 		contentType = "text/html; charset=utf-8"
 	case ".zip":
 		contentType = "application/zip"
-	case feedSuffix:
+	case names.FeedSuffix:
 		contentType = atompmh.MediaType // AP-DOC-11
 	default:
 		contentType = "application/xml; charset=utf-8" // RS-DISC-13
@@ -65,18 +66,4 @@ func typeOf(name string) string {
 	return typ
 }
 
-// immutableName is what names within a set's directory begin with whose bytes
-// never change: those of the parts of Resource Lists, of packages and documents of
-// dumps, and of archives of feeds (AP-TS-07), which all carry an instant. Parts of
-// the Change List grow until they are closed.
-var immutableName = regexp.MustCompile(`^(resourcelist|resourcedump|changedump|feed)-[0-9]`)
-
-// immutable reports whether the bytes under name never change (RS-IDX-06).
-func immutable(name string) bool {
-	rest, ok := strings.CutPrefix(name, documentsDir)
-	if !ok {
-		return false
-	}
-	set, file, inSet := strings.Cut(rest, "/")
-	return inSet && immutableName.MatchString(file) || !inSet && descriptionPart.MatchString(set)
-}
+func typeByExtension(rel string, _ []byte) string { return mime.TypeByExtension(path.Ext(rel)) }

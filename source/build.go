@@ -17,6 +17,7 @@ import (
 	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/names"
 )
 
 // commitParts is how many parts are committed at once: few enough that a store
@@ -158,7 +159,7 @@ func (b *listBuild) run(ctx context.Context) (*listState, blob.Writer, error) {
 func (b *listBuild) beginEntry(ctx context.Context, h resourcesync.Header) (*document, error) {
 	b.discardTwin() // of an attempt before
 	if b.copy == "" {
-		return b.begin(ctx, resourceListName(b.set), h, b.stamp)
+		return b.begin(ctx, names.ResourceList(b.set), h, b.stamp)
 	}
 	w, err := b.docs.Create(ctx, b.copy)
 	if err != nil {
@@ -166,7 +167,7 @@ func (b *listBuild) beginEntry(ctx context.Context, h resourcesync.Header) (*doc
 	}
 	w.SetModTime(b.stamp)
 	b.twin = w
-	return b.beginTo(ctx, resourceListName(b.set), h, b.stamp, func(entry io.Writer) io.Writer { return io.MultiWriter(entry, w) })
+	return b.beginTo(ctx, names.ResourceList(b.set), h, b.stamp, func(entry io.Writer) io.Writer { return io.MultiWriter(entry, w) })
 }
 
 func (b *listBuild) discardTwin() {
@@ -234,7 +235,7 @@ func (b *listBuild) writeRange(ctx context.Context, r catalog.Range, number int6
 	describe := b.describer(b.set)
 	for rec, err := range b.catalog.Resources(ctx, b.capabilityList(b.set), r) {
 		if err == nil && d == nil {
-			d, err = b.begin(ctx, resourceListPartName(b.set, b.gen, int(number)), b.header(true), b.stamp)
+			d, err = b.begin(ctx, names.ResourceListPart(b.set, b.gen, int(number)), b.header(true), b.stamp)
 		}
 		if err == nil {
 			describe.resource(&e, &rec)
@@ -243,7 +244,7 @@ func (b *listBuild) writeRange(ctx context.Context, r catalog.Range, number int6
 		if errors.Is(err, resourcesync.ErrTooLarge) && d.Entries() > 0 {
 			if err = b.part(ctx, d); err == nil {
 				number = b.number.Add(1)
-				d, err = b.begin(ctx, resourceListPartName(b.set, b.gen, int(number)), b.header(true), b.stamp)
+				d, err = b.begin(ctx, names.ResourceListPart(b.set, b.gen, int(number)), b.header(true), b.stamp)
 			}
 			if err == nil {
 				err = d.add(&e)
@@ -306,7 +307,7 @@ func (b *listBuild) index(ctx context.Context) (blob.Writer, error) {
 		return nil, err
 	}
 	for _, name := range b.names {
-		e := resourcesync.Entry{Loc: b.base.uri(name), Metadata: resourcesync.Metadata{At: h.At}} // RS-RLI-03
+		e := resourcesync.Entry{Loc: b.base.URI(name), Metadata: resourcesync.Metadata{At: h.At}} // RS-RLI-03
 		if err := d.Write(&e); err != nil {
 			d.discard()
 			return nil, fmt.Errorf("%d parts: %w", len(b.names), err) // RS-IDX-04: one level is all there is
@@ -330,11 +331,11 @@ func (b *listBuild) header(part bool) resourcesync.Header {
 		h.Links = append(h.Links, b.archivesLink(b.set, resourcesync.ResourceList))
 	}
 	if part {
-		index := resourceListName(b.set)
+		index := names.ResourceList(b.set)
 		if b.copy != "" {
 			index = b.copy // RA-AMB-08
 		}
-		h.Links = append(h.Links, resourcesync.Link{Rel: "index", Href: b.base.uri(index)}) // RS-IDX-05
+		h.Links = append(h.Links, resourcesync.Link{Rel: "index", Href: b.base.URI(index)}) // RS-IDX-05
 	}
 	return h
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"lockstep/blob"
+	"lockstep/source/internal/names"
 )
 
 const (
@@ -98,7 +99,7 @@ func (c *cache) digest(d *cached, r io.ReaderAt, zip bool) error {
 	defer func() { <-c.slots }()
 	var buf bytes.Buffer
 	level := gzip.DefaultCompression
-	if !immutable(d.name) {
+	if !names.Immutable(d.name) {
 		level = gzip.BestSpeed // the next version may come in a moment
 	}
 	zw, err := gzip.NewWriterLevel(&buf, level)

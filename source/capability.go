@@ -10,6 +10,7 @@ import (
 	"lockstep/atompmh"
 	"lockstep/blob"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/names"
 )
 
 // A capable is a document that a Capability List names if it is there.
@@ -20,14 +21,14 @@ type capable struct {
 
 func capabilities(set Set) []capable {
 	all := []capable{
-		{resourceListName(set.Name), resourcesync.ResourceList},
-		{resourceDumpName(set.Name), resourcesync.ResourceDump},
-		{changeListName(set.Name), resourcesync.ChangeList},
-		{changeDumpName(set.Name), resourcesync.ChangeDump},
+		{names.ResourceList(set.Name), resourcesync.ResourceList},
+		{names.ResourceDump(set.Name), resourcesync.ResourceDump},
+		{names.ChangeList(set.Name), resourcesync.ChangeList},
+		{names.ChangeDump(set.Name), resourcesync.ChangeDump},
 	}
-	for _, c := range archivable { // RA-ADV-01
+	for _, c := range names.Archivable { // RA-ADV-01
 		if set.Archive.of(c) != nil {
-			all = append(all, capable{archiveName(set.Name, c), archiveOf(c)})
+			all = append(all, capable{names.Archive(set.Name, c), names.ArchiveOf(c)})
 		}
 	}
 	return all
@@ -61,7 +62,7 @@ func (s *Source) publishCapabilityList(ctx context.Context, set Set, without ...
 	}()
 	feed := false
 	if set.Atom != nil {
-		_, err := s.docs.Stat(ctx, atomName(set.Name))
+		_, err := s.docs.Stat(ctx, names.Feed(set.Name))
 		if feed = err == nil; err != nil && !errors.Is(err, blob.ErrNotExist) {
 			return false, fmt.Errorf("publish capability list: %w", err)
 		}
@@ -70,7 +71,7 @@ func (s *Source) publishCapabilityList(ctx context.Context, set Set, without ...
 	if err != nil {
 		return false, fmt.Errorf("build capability list: %w", err)
 	}
-	name := capabilityListName(set.Name)
+	name := names.CapabilityList(set.Name)
 	old, mod, err := s.read(ctx, name)
 	if err == nil && bytes.Equal(old, data) {
 		return false, nil
@@ -100,7 +101,7 @@ func (s *Source) offers(set string, c resourcesync.Capability) string {
 	defer s.telling.Unlock()
 	for _, d := range s.offered[set] {
 		if d.capability == c {
-			return s.base.uri(d.name)
+			return s.base.URI(d.name)
 		}
 	}
 	return ""
@@ -111,24 +112,24 @@ func (s *Source) offers(set string, c resourcesync.Capability) string {
 func (s *Source) encodeCapabilityList(set Set, there []capable, feed bool) ([]byte, error) {
 	h := resourcesync.Header{
 		Capability: resourcesync.CapabilityList,
-		Links:      []resourcesync.Link{{Rel: "up", Href: s.base.uri(wellKnownName)}}, // RS-CL-04
+		Links:      []resourcesync.Link{{Rel: "up", Href: s.base.URI(names.WellKnown)}}, // RS-CL-04
 	}
 	if s.demandable(set) {
-		h.Links = append(h.Links, resourcesync.Link{Rel: RelDemand, Href: s.base.uri(demandName(set.Name))})
+		h.Links = append(h.Links, resourcesync.Link{Rel: RelDemand, Href: s.base.URI(names.Demand(set.Name))})
 	}
 	if s.opts.Streams > 0 {
-		h.Links = append(h.Links, resourcesync.Link{Rel: RelEvents, Href: s.base.uri(topicName(set.Name)), Type: eventsType})
+		h.Links = append(h.Links, resourcesync.Link{Rel: RelEvents, Href: s.base.URI(names.Topic(set.Name)), Type: eventsType})
 	}
 	h.Links = append(h.Links, resourcesync.Link{Rel: "describedby", Href: s.about(set)}) // RS-CL-05
 	if feed {                                                                            // alternate is a relation of resources (RS-MD-12)
-		h.Links = append(h.Links, resourcesync.Link{Rel: atompmh.RelFeed, Href: s.base.uri(atomName(set.Name)), Type: atompmh.MediaType})
+		h.Links = append(h.Links, resourcesync.Link{Rel: atompmh.RelFeed, Href: s.base.URI(names.Feed(set.Name)), Type: atompmh.MediaType})
 	}
 	entries := make([]resourcesync.Entry, len(there))
 	for i, c := range there {
-		entries[i] = capability(s.base.uri(c.name), c.capability)
+		entries[i] = capability(s.base.URI(c.name), c.capability)
 	}
 	if len(s.opts.Hubs) > 0 { // RN-CH-07, RN-CH-08: one entry, whatever the number of hubs
-		channel := capability(s.base.uri(topicName(set.Name)), resourcesync.ChangeNotification)
+		channel := capability(s.base.URI(names.Topic(set.Name)), resourcesync.ChangeNotification)
 		for _, h := range s.opts.Hubs {
 			channel.Links = append(channel.Links, resourcesync.Link{Rel: resourcesync.RelHub, Href: h.URL})
 		}
@@ -145,7 +146,7 @@ func capability(uri string, c resourcesync.Capability) resourcesync.Entry {
 
 // capabilityList returns the URI of the set's Capability List, which is also
 // the set's name in the catalog.
-func (s *Source) capabilityList(set string) string { return s.base.uri(capabilityListName(set)) }
+func (s *Source) capabilityList(set string) string { return s.base.URI(names.CapabilityList(set)) }
 
 func encode(h resourcesync.Header, entries ...resourcesync.Entry) ([]byte, error) {
 	var buf bytes.Buffer

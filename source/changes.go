@@ -10,6 +10,7 @@ import (
 	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/names"
 )
 
 // boundary is how long after its last event an interval ends. Events have
@@ -219,7 +220,7 @@ func (b *changeBuild) eventTime(ctx context.Context, seq catalog.Seq) (time.Time
 func (b *changeBuild) name(p *openPart) {
 	for {
 		p.Used++
-		p.Name = changeListPartName(b.set.Name, p.From, p.Used)
+		p.Name = names.ChangeListPart(b.set.Name, p.From, p.Used)
 		if !b.there.taken(p.Name) {
 			return
 		}
@@ -230,7 +231,7 @@ func (b *changeBuild) name(p *openPart) {
 // what it should be. With ErrTooLarge it returns the last change that fits.
 func (b *changeBuild) writeOpen(ctx context.Context, st *changeState, last catalog.Seq) (catalog.Seq, error) {
 	part := len(st.Closed) > 0
-	name := changeListName(b.set.Name)
+	name := names.ChangeList(b.set.Name)
 	if part {
 		name = st.Open.Name
 	}
@@ -261,7 +262,7 @@ func (b *changeBuild) finish(ctx context.Context, st *changeState) (err error) {
 	if len(st.Closed) == 0 {
 		st.Open.Name = ""
 	} else if same := b.prev != nil && !b.unsure && b.prev.Past == b.past && b.prev.From.Equal(st.From) && slices.Equal(b.prev.names(), st.names()); !same ||
-		!b.there.has(changeListName(b.set.Name)) {
+		!b.there.has(names.ChangeList(b.set.Name)) {
 		if b.index, err = b.writeIndex(ctx, st); err != nil {
 			return err
 		}
@@ -336,13 +337,13 @@ func (b *changeBuild) fill(ctx context.Context, d *document, after, upto catalog
 func (b *changeBuild) writeIndex(ctx context.Context, st *changeState) (blob.Writer, error) {
 	h := b.header(st.From, time.Time{}, false)
 	h.Index = true
-	d, err := b.begin(ctx, changeListName(b.set.Name), h, b.stamp)
+	d, err := b.begin(ctx, names.ChangeList(b.set.Name), h, b.stamp)
 	if err != nil {
 		return nil, err
 	}
 	add := func(name string, from, until time.Time) {
 		if err == nil {
-			err = d.Write(&resourcesync.Entry{Loc: b.base.uri(name), Metadata: resourcesync.Metadata{
+			err = d.Write(&resourcesync.Entry{Loc: b.base.URI(name), Metadata: resourcesync.Metadata{
 				From: resourcesync.NewDatetime(from), Until: resourcesync.NewDatetime(until), // RS-CHI-04
 			}})
 		}
@@ -373,7 +374,7 @@ func (b *changeBuild) header(from, until time.Time, part bool) resourcesync.Head
 		h.Links = append(h.Links, b.archivesLink(b.set.Name, resourcesync.ChangeList))
 	}
 	if part {
-		h.Links = append(h.Links, resourcesync.Link{Rel: "index", Href: b.base.uri(changeListName(b.set.Name))})
+		h.Links = append(h.Links, resourcesync.Link{Rel: "index", Href: b.base.URI(names.ChangeList(b.set.Name))})
 	}
 	return h
 }
@@ -383,17 +384,17 @@ func (st *changeState) names() []string {
 	if st == nil || st.Open.Name == "" {
 		return nil
 	}
-	var names []string
+	var docNames []string
 	for _, p := range st.Closed {
-		names = append(names, p.Name)
+		docNames = append(docNames, p.Name)
 	}
-	return append(names, st.Open.Name)
+	return append(docNames, st.Open.Name)
 }
 
 // document returns the name of the document that grows.
 func (p *openPart) document(set string) string {
 	if p.Name == "" {
-		return changeListName(set)
+		return names.ChangeList(set)
 	}
 	return p.Name
 }

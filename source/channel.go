@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/source/internal/names"
 )
 
 // A place is a point in the history of a set: all changes through Seq are told,
@@ -50,7 +51,7 @@ type channel struct {
 const recentNotifications = 4
 
 func newChannel(set Set) *channel {
-	return &channel{set: set, name: topicName(set.Name), grown: make(chan struct{}), moved: make(chan struct{}, 1)}
+	return &channel{set: set, name: names.Topic(set.Name), grown: make(chan struct{}), moved: make(chan struct{}, 1)}
 }
 
 // Streams returns how many event streams are being read, of all sets.
@@ -187,7 +188,7 @@ func (s *Source) Channels() []ChannelStatus {
 	for i := range s.opts.Sets {
 		c := s.channels[s.opts.Sets[i].Name]
 		e, _ := c.look()
-		st := ChannelStatus{Set: c.set.Name, Topic: s.base.uri(c.name), Last: e.through.Seq, Streams: int(c.streams.Load())}
+		st := ChannelStatus{Set: c.set.Name, Topic: s.base.URI(c.name), Last: e.through.Seq, Streams: int(c.streams.Load())}
 		for _, q := range c.hubs() {
 			q.mu.Lock()
 			h := HubStatus{URL: q.hub.URL, Told: q.told.Seq, Accepted: q.accepted, Refused: q.refused, Failures: q.failures, Err: q.err}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"lockstep/resourcesync"
+	"lockstep/source/internal/names"
 )
 
 // publishSource writes the documents about the Source as a whole: the Source
@@ -23,10 +24,10 @@ func (s *Source) publishSource(ctx context.Context, sets []Set, report *Report) 
 	}
 	hint, err := s.hint(sets)
 	if err != nil {
-		return fmt.Errorf("build %s: %w", hintName, err)
+		return fmt.Errorf("build %s: %w", names.Hint, err)
 	}
-	for _, d := range append(parts, smallDocument{wellKnownName, description, nil}, smallDocument{robotsName, s.robots(sets), ourRobots},
-		smallDocument{hintName, hint, ourHint}) {
+	for _, d := range append(parts, smallDocument{names.WellKnown, description, nil}, smallDocument{names.Robots, s.robots(sets), ourRobots},
+		smallDocument{names.Hint, hint, ourHint}) {
 		written, theirs, err := s.publishSmall(ctx, d)
 		if err != nil {
 			return fmt.Errorf("publish %s: %w", d.name, err)
@@ -36,7 +37,7 @@ func (s *Source) publishSource(ctx context.Context, sets []Set, report *Report) 
 			continue
 		}
 		report.Kept = append(report.Kept, d.name)
-		if d.name == robotsName {
+		if d.name == names.Robots {
 			report.Lacking = s.lacking(theirs, sets)
 		}
 	}
@@ -89,7 +90,7 @@ func (s *Source) encodeDescription(sets []Set) (parts []smallDocument, descripti
 		return nil, description, err
 	}
 	ph := h
-	ph.Links = append(ph.Links[:len(h.Links):len(h.Links)], resourcesync.Link{Rel: "index", Href: s.base.uri(wellKnownName)})
+	ph.Links = append(ph.Links[:len(h.Links):len(h.Links)], resourcesync.Link{Rel: "index", Href: s.base.URI(names.WellKnown)})
 	var entries []resourcesync.Entry
 	for len(sets) > 0 {
 		var data []byte
@@ -97,9 +98,9 @@ func (s *Source) encodeDescription(sets []Set) (parts []smallDocument, descripti
 			return nil, nil, err
 		}
 		sum := sha256.Sum256(data)
-		part := smallDocument{name: descriptionPartName(sum[:8]), data: data}
+		part := smallDocument{name: names.DescriptionPart(sum[:8]), data: data}
 		parts = append(parts, part)
-		entries = append(entries, resourcesync.Entry{Loc: s.base.uri(part.name)})
+		entries = append(entries, resourcesync.Entry{Loc: s.base.URI(part.name)})
 	}
 	h.Index = true
 	description, err = encode(h, entries...)
@@ -146,7 +147,7 @@ func (s *Source) tidyDescriptions(ctx context.Context, parts []smallDocument) er
 	if s.tidied {
 		return nil
 	}
-	info, err := s.docs.Stat(ctx, wellKnownName)
+	info, err := s.docs.Stat(ctx, names.WellKnown)
 	if err != nil {
 		return err
 	}
@@ -158,11 +159,11 @@ func (s *Source) tidyDescriptions(ctx context.Context, parts []smallDocument) er
 		named[p.name] = true
 	}
 	var old []string
-	for info, err := range s.docs.List(ctx, documentsDir+descriptionPrefix) {
+	for info, err := range s.docs.List(ctx, names.DocumentsDir+names.DescriptionPrefix) {
 		if err != nil {
 			return err
 		}
-		if descriptionPart.MatchString(strings.TrimPrefix(info.Name, documentsDir)) && !named[info.Name] {
+		if names.DescriptionParts.MatchString(strings.TrimPrefix(info.Name, names.DocumentsDir)) && !named[info.Name] {
 			old = append(old, info.Name)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/names"
 )
 
 const (
@@ -169,12 +170,12 @@ func (d *dumping) look(ctx context.Context) error {
 		return err
 	}
 	d.state = *st
-	for info, err := range d.docs.List(ctx, documentsDir+d.set.Name+"/") {
+	for info, err := range d.docs.List(ctx, names.DocumentsDir+d.set.Name+"/") {
 		if err != nil {
 			return err
 		}
-		if name := info.Name; isDumpPart(d.set.Name, name) || name == resourceDumpName(d.set.Name) || name == changeDumpName(d.set.Name) ||
-			name == archiveName(d.set.Name, resourcesync.ResourceDump) || name == archiveName(d.set.Name, resourcesync.ChangeDump) {
+		if name := info.Name; names.IsDumpPart(d.set.Name, name) || name == names.ResourceDump(d.set.Name) || name == names.ChangeDump(d.set.Name) ||
+			name == names.Archive(d.set.Name, resourcesync.ResourceDump) || name == names.Archive(d.set.Name, resourcesync.ChangeDump) {
 			d.there[name] = true
 		}
 	}
@@ -218,8 +219,8 @@ func (d *dumping) resume(ctx context.Context) error {
 func (d *dumping) known() map[string]bool {
 	known := maps.Clone(d.held)
 	st := &d.state
-	for _, names := range [][]string{st.Resources.names(), st.Next.names(), st.Changes.names(), st.NextChanges.names()} {
-		for _, name := range names {
+	for _, docNames := range [][]string{st.Resources.names(), st.Next.names(), st.Changes.names(), st.NextChanges.names()} {
+		for _, name := range docNames {
 			known[name] = true
 		}
 	}
@@ -229,8 +230,8 @@ func (d *dumping) known() map[string]bool {
 	return known
 }
 
-func (d *dumping) have(names []string) bool {
-	for _, name := range names {
+func (d *dumping) have(docNames []string) bool {
+	for _, name := range docNames {
 		if !d.there[name] {
 			return false
 		}
@@ -238,11 +239,11 @@ func (d *dumping) have(names []string) bool {
 	return true
 }
 
-func (d *dumping) remove(ctx context.Context, names []string) error {
-	if err := d.docs.Remove(ctx, names...); err != nil {
+func (d *dumping) remove(ctx context.Context, docNames []string) error {
+	if err := d.docs.Remove(ctx, docNames...); err != nil {
 		return fmt.Errorf("remove what dumps no longer need: %w", err)
 	}
-	for _, name := range names {
+	for _, name := range docNames {
 		delete(d.there, name)
 	}
 	return nil
@@ -267,14 +268,14 @@ func (d *dumping) announce(ctx context.Context, prefix string) error {
 func (d *dumping) abandon(ctx context.Context, prefix string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTime)
 	defer cancel()
-	var names []string
+	var docNames []string
 	known := d.known()
 	for info, err := range d.docs.List(ctx, prefix) {
-		if err == nil && isDumpPart(d.set.Name, info.Name) && !known[info.Name] {
-			names = append(names, info.Name)
+		if err == nil && names.IsDumpPart(d.set.Name, info.Name) && !known[info.Name] {
+			docNames = append(docNames, info.Name)
 		}
 	}
-	_ = d.docs.Remove(ctx, names...) // see above
+	_ = d.docs.Remove(ctx, docNames...) // see above
 }
 
 // abandonTime is what removing the packages of a dump that has failed may take.
@@ -282,14 +283,14 @@ const abandonTime = 30 * time.Second
 
 // retire notes that names are not named any more, if nothing else names them.
 // old is the Resource Dump they belonged to; nil: none.
-func (d *dumping) retire(names []string, old *resourceDumpState) {
+func (d *dumping) retire(docNames []string, old *resourceDumpState) {
 	named := make(map[string]bool)
 	for _, ns := range [][]string{d.state.Resources.names(), d.state.Changes.names()} {
 		for _, name := range ns {
 			named[name] = true
 		}
 	}
-	for _, name := range names {
+	for _, name := range docNames {
 		if !named[name] && d.there[name] {
 			r := retired{Name: name, Gone: d.opts.Now()}
 			if old != nil {
@@ -309,7 +310,7 @@ func (d *dumping) tidy(ctx context.Context) error {
 	known := d.known()
 	var strangers []string
 	for name := range d.there {
-		if isDumpPart(d.set.Name, name) && !known[name] {
+		if names.IsDumpPart(d.set.Name, name) && !known[name] {
 			strangers = append(strangers, name)
 		}
 	}
@@ -381,15 +382,15 @@ func (d *dumping) put(ctx context.Context, entry blob.Writer) error {
 // entryLimit returns how many packages one document can name.
 func (s *Source) entryLimit() int {
 	// Twice an address, escaped at worst, and what is said of the package.
-	entry := int64(12*(len(s.base.prefix)+200) + 600)
+	entry := int64(12*(len(s.base.Prefix)+200) + 600)
 	return int(max(1, min(int64(s.opts.MaxEntries), (s.opts.MaxBytes-entry)/entry)))
 }
 
 // packageEntry returns the entry of a package in a dump, with a link to the
 // copy of its manifest (RS-RD-04, RS-CD-04).
 func (s *Source) packageEntry(name string, m resourcesync.Metadata) resourcesync.Entry {
-	return resourcesync.Entry{Loc: s.base.uri(name), Metadata: m, Links: []resourcesync.Link{
-		{Rel: resourcesync.RelContents, Href: s.base.uri(manifestName(name)), Type: typeOf(manifestName(name))},
+	return resourcesync.Entry{Loc: s.base.URI(name), Metadata: m, Links: []resourcesync.Link{
+		{Rel: resourcesync.RelContents, Href: s.base.URI(names.Manifest(name)), Type: typeOf(names.Manifest(name))},
 	}}
 }
 

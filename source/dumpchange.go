@@ -10,11 +10,12 @@ import (
 	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/names"
 )
 
 // changes adds packages to the Change Dump if they are due.
 func (d *dumping) changes(ctx context.Context) error {
-	entry := changeDumpName(d.set.Name)
+	entry := names.ChangeDump(d.set.Name)
 	b := &changeDumpBuild{dumping: d, key: d.capabilityList(d.set.Name)}
 	if d.set.ChangeDump == nil {
 		if d.state.Changes == nil && !d.there[entry] {
@@ -67,7 +68,7 @@ func (d *dumping) changeDumpDocuments(ctx context.Context, st *changeDumpState) 
 	h := d.changeDumpHeader()
 	h.From = resourcesync.NewDatetime(st.From)
 	entries := d.changeEntries(st.Packages)
-	name := changeDumpName(d.set.Name)
+	name := names.ChangeDump(d.set.Name)
 	if len(st.Lists) == 0 {
 		entry, err = d.dumpDocument(ctx, name, h, d.state.Stamp, entries)
 		return nil, entry, err
@@ -86,13 +87,13 @@ func (d *dumping) changeDumpDocuments(ctx context.Context, st *changeDumpState) 
 		if i < len(st.Lists)-1 {
 			m.Until = mine[len(mine)-1].Until
 		}
-		index = append(index, resourcesync.Entry{Loc: d.base.uri(list.Name), Metadata: m})
+		index = append(index, resourcesync.Entry{Loc: d.base.URI(list.Name), Metadata: m})
 		if closed[list.Name] && !m.Until.IsZero() {
 			continue
 		}
 		ph := h
 		ph.From, ph.Until = m.From, m.Until
-		ph.Links = append(slices.Clone(h.Links), resourcesync.Link{Rel: resourcesync.RelIndex, Href: d.base.uri(name)})
+		ph.Links = append(slices.Clone(h.Links), resourcesync.Link{Rel: resourcesync.RelIndex, Href: d.base.URI(name)})
 		w, err := d.dumpDocument(ctx, list.Name, ph, d.state.Stamp, mine)
 		if err != nil {
 			return parts, nil, err
@@ -157,7 +158,7 @@ func (b *changeDumpBuild) run(ctx context.Context) error {
 	}
 	due := fresh || b.opts.Now().Sub(st.Built) >= b.set.ChangeDump.Every
 	if !due || st.Through >= b.status.Last {
-		if fresh || trimmed || !b.there[changeDumpName(b.set.Name)] {
+		if fresh || trimmed || !b.there[names.ChangeDump(b.set.Name)] {
 			if err := b.publish(ctx, st); err != nil {
 				return err
 			}
@@ -236,7 +237,7 @@ func (b *changeDumpBuild) cutLists(st *changeDumpState) {
 	for _, p := range st.Packages[listed:] {
 		last := len(st.Lists) - 1
 		if last < 0 || st.Lists[last].Packages >= per {
-			st.Lists = append(st.Lists, changePart{Name: changeDumpListName(b.set.Name, p.From)})
+			st.Lists = append(st.Lists, changePart{Name: names.ChangeDumpList(b.set.Name, p.From)})
 			last++
 		}
 		st.Lists[last].Packages++

@@ -15,6 +15,7 @@ import (
 	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/names"
 )
 
 // A lostChange is one whose bitstream nobody has any more.
@@ -74,11 +75,11 @@ func (b *changeDumpBuild) pack(ctx context.Context, st *changeDumpState) (*chang
 	}
 	until := last.At.Add(boundary)
 	p.header.Until = resourcesync.NewDatetime(until)
-	name := changeDumpPackageName(b.set.Name, st.Until)
-	for n, plain := 2, name; b.there[name] || b.there[manifestName(name)]; n++ {
-		name = numbered(plain, n)
+	name := names.ChangeDumpPackage(b.set.Name, st.Until)
+	for n, plain := 2, name; b.there[name] || b.there[names.Manifest(name)]; n++ {
+		name = names.Numbered(plain, n)
 	}
-	prefix := strings.TrimSuffix(name, packageSuffix) + "."
+	prefix := strings.TrimSuffix(name, names.PackageSuffix) + "."
 	if err := b.announce(ctx, prefix); err != nil {
 		return nil, err
 	}
@@ -88,7 +89,7 @@ func (b *changeDumpBuild) pack(ctx context.Context, st *changeDumpState) (*chang
 		b.abandon(ctx, prefix)
 		return nil, err
 	}
-	b.there[name], b.there[manifestName(name)] = true, true
+	b.there[name], b.there[names.Manifest(name)] = true, true
 	return &changePackage{Name: name, From: st.Until, Until: until, Last: last.Seq, Changes: p.files, packed: done}, nil
 }
 
@@ -103,7 +104,7 @@ func (b *changeDumpBuild) gather(ctx context.Context, p *packing, st *changeDump
 		below := b.rules[b.set.Name].below
 		patches, err := b.patches(ctx, &c, dir)
 		if err == nil {
-			err = p.add(&c, dir+newNamer(below).name(c.URI), patches...)
+			err = p.add(&c, dir+names.NewMembers(below).Name(c.URI), patches...)
 		}
 		if errors.Is(err, resourcesync.ErrTooLarge) && len(p.items) > 0 {
 			break
@@ -122,7 +123,7 @@ func (b *changeDumpBuild) patches(ctx context.Context, c *catalog.Change, dir st
 	var items []item
 	for i := range c.Links {
 		l := &c.Links[i]
-		name, ours := strings.CutPrefix(l.Href, b.base.prefix)
+		name, ours := strings.CutPrefix(l.Href, b.base.Prefix)
 		if l.Rel != resourcesync.RelPatch || c.Change != resourcesync.Updated || !ours || !blob.ValidName(name) {
 			continue
 		}
@@ -133,7 +134,7 @@ func (b *changeDumpBuild) patches(ctx context.Context, c *catalog.Change, dir st
 		if err != nil {
 			return nil, err
 		}
-		it := item{blob: name, name: dir + clashDir + "patch" + strconv.Itoa(len(items)+1) + "/" + safeName(name[strings.LastIndexByte(name, '/')+1:])}
+		it := item{blob: name, name: dir + names.ClashDir + "patch" + strconv.Itoa(len(items)+1) + "/" + names.SafeName(name[strings.LastIndexByte(name, '/')+1:])}
 		it.URI, it.Hashes, it.Length, it.Type, it.Encoding = l.Href, l.Hashes, info.Size, l.Type, l.Encoding
 		items = append(items, it)
 	}

@@ -18,6 +18,7 @@ import (
 	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/names"
 )
 
 // packingMemory bounds what is remembered of the resources in packages being
@@ -26,7 +27,7 @@ const packingMemory = 50 << 20
 
 // resources publishes a new Resource Dump if one is due.
 func (d *dumping) resources(ctx context.Context) error {
-	entry := resourceDumpName(d.set.Name)
+	entry := names.ResourceDump(d.set.Name)
 	if d.set.ResourceDump == nil {
 		if d.state.Resources == nil && !d.there[entry] {
 			return nil
@@ -74,7 +75,7 @@ func (d *dumping) switchResources(ctx context.Context, next *resourceDumpState) 
 	if err := d.archiveDump(ctx, next); err != nil {
 		return err
 	}
-	entry, err := d.resourceDumpEntry(ctx, next, resourceDumpName(d.set.Name))
+	entry, err := d.resourceDumpEntry(ctx, next, names.ResourceDump(d.set.Name))
 	if err != nil {
 		return err
 	}
@@ -98,7 +99,7 @@ func (d *dumping) resourceDumpEntry(ctx context.Context, st *resourceDumpState, 
 	}
 	var index []resourcesync.Entry
 	for _, list := range st.Lists {
-		index = append(index, resourcesync.Entry{Loc: d.base.uri(list), Metadata: resourcesync.Metadata{At: h.At}}) // RS-RLI-03
+		index = append(index, resourcesync.Entry{Loc: d.base.URI(list), Metadata: resourcesync.Metadata{At: h.At}}) // RS-RLI-03
 	}
 	h.Index = true
 	return d.dumpDocument(ctx, name, h, d.state.Stamp, index)
@@ -112,15 +113,15 @@ func (d *dumping) resourceDumpParts(ctx context.Context, st *resourceDumpState) 
 		return nil
 	}
 	h := d.resourceDumpHeader(st)
-	index := resourceDumpName(d.set.Name)
+	index := names.ResourceDump(d.set.Name)
 	if st.Copy != "" {
 		index = st.Copy // RA-AMB-08
 	}
-	h.Links = append(h.Links, resourcesync.Link{Rel: resourcesync.RelIndex, Href: d.base.uri(index)}) // RS-RD-01
+	h.Links = append(h.Links, resourcesync.Link{Rel: resourcesync.RelIndex, Href: d.base.URI(index)}) // RS-RD-01
 	var parts []blob.Writer
 	defer func() { discard(parts) }() // does nothing after Commit
 	for packages := range slices.Chunk(st.Packages, per) {
-		name := resourceDumpListName(d.set.Name, st.Gen, len(parts)+1)
+		name := names.ResourceDumpList(d.set.Name, st.Gen, len(parts)+1)
 		w, err := d.dumpDocument(ctx, name, h, d.state.Stamp, d.packageEntries(packages))
 		if err != nil {
 			return err
@@ -231,7 +232,7 @@ func (b *resourceDumpBuild) run(ctx context.Context) (*resourceDumpState, error)
 		return nil, err
 	}
 	b.gen = b.generation()
-	prefix := resourceDumpPrefix(b.set.Name, b.gen)
+	prefix := names.ResourceDumpPrefix(b.set.Name, b.gen)
 	if err := b.announce(ctx, prefix); err != nil {
 		return nil, err
 	}
@@ -249,9 +250,9 @@ func (b *resourceDumpBuild) run(ctx context.Context) (*resourceDumpState, error)
 // generation names the dump. Should the clock stand still, a suffix keeps it
 // apart from those before.
 func (b *resourceDumpBuild) generation() string {
-	stamp := b.mark.At.UTC().Format(stampLayout)
+	stamp := b.mark.At.UTC().Format(names.StampLayout)
 	for n, gen := 2, stamp; ; n++ {
-		prefix, taken := resourceDumpPrefix(b.set.Name, gen), b.there[resourceDumpCopyName(b.set.Name, gen)]
+		prefix, taken := names.ResourceDumpPrefix(b.set.Name, gen), b.there[names.ResourceDumpCopy(b.set.Name, gen)]
 		for name := range b.there {
 			taken = taken || strings.HasPrefix(name, prefix)
 		}
@@ -272,7 +273,7 @@ func (b *resourceDumpBuild) stale(ctx context.Context) (runs []catalog.Range, ke
 	old := b.state.Resources.Packages
 	dirty := make([]bool, len(old))
 	for i, p := range old {
-		dirty[i] = p.Deviant > 0 || !b.have([]string{p.Name, manifestName(p.Name)})
+		dirty[i] = p.Deviant > 0 || !b.have([]string{p.Name, names.Manifest(p.Name)})
 	}
 	for c, err := range b.catalog.Changes(ctx, b.key, b.state.Resources.Seq) {
 		if err != nil {
@@ -333,7 +334,7 @@ func (b *resourceDumpBuild) packages(ctx context.Context, runs []catalog.Range, 
 	b.report.Reused = len(kept)
 	next := &resourceDumpState{Gen: b.gen, At: b.mark.At, Seq: b.mark.Seq, Manner: b.manner, Packages: append(kept, b.built...)}
 	if b.snapshots != nil {
-		next.Copy = resourceDumpCopyName(b.set.Name, b.gen)
+		next.Copy = names.ResourceDumpCopy(b.set.Name, b.gen)
 	}
 	slices.SortFunc(next.Packages, func(x, y dumpPackage) int { return cmp.Compare(string(x.First), string(y.First)) })
 	if err := b.resourceDumpParts(ctx, next); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/names"
 )
 
 // A rangeCut is the range of one package to be.
@@ -87,7 +88,7 @@ func (b *resourceDumpBuild) pack(ctx context.Context, c rangeCut, number int64) 
 		if first, more, err = b.gather(ctx, p, &r); err != nil || len(p.items) == 0 {
 			return err
 		}
-		name := resourceDumpPackageName(b.set.Name, b.gen, int(number))
+		name := names.ResourceDumpPackage(b.set.Name, b.gen, int(number))
 		done, err := p.build(ctx, name, nil)
 		if err != nil {
 			return err
@@ -105,13 +106,13 @@ func (b *resourceDumpBuild) pack(ctx context.Context, c rangeCut, number int64) 
 // gather adds to p the resources in r, as many as fit, and moves r on to those
 // that do not. first is where the range of p begins.
 func (b *resourceDumpBuild) gather(ctx context.Context, p *packing, r *catalog.Range) (first string, more bool, err error) {
-	names := newNamer(b.rules[b.set.Name].below)
+	docNames := names.NewMembers(b.rules[b.set.Name].below)
 	first = r.From
 	for rec, err := range b.catalog.Resources(ctx, b.key, *r) {
 		if err != nil {
 			return first, false, err
 		}
-		err = p.add(&catalog.Change{Record: rec}, names.name(rec.URI))
+		err = p.add(&catalog.Change{Record: rec}, docNames.Name(rec.URI))
 		if errors.Is(err, resourcesync.ErrTooLarge) && len(p.items) > 0 {
 			r.From = rec.URI
 			return first, true, nil

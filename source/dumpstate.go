@@ -12,6 +12,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/names"
 )
 
 // dumpStateVersion numbers the layout of dumpState. Older ones are read, newer
@@ -99,28 +100,28 @@ func (st *resourceDumpState) names() []string {
 	if st == nil {
 		return nil
 	}
-	names := append([]string(nil), st.Lists...)
+	docNames := append([]string(nil), st.Lists...)
 	if st.Copy != "" {
-		names = append(names, st.Copy)
+		docNames = append(docNames, st.Copy)
 	}
 	for _, p := range st.Packages {
-		names = append(names, p.Name, manifestName(p.Name))
+		docNames = append(docNames, p.Name, names.Manifest(p.Name))
 	}
-	return names
+	return docNames
 }
 
 func (st *changeDumpState) names() []string {
 	if st == nil {
 		return nil
 	}
-	var names []string
+	var docNames []string
 	for _, l := range st.Lists {
-		names = append(names, l.Name)
+		docNames = append(docNames, l.Name)
 	}
 	for _, p := range st.Packages {
-		names = append(names, p.Name, manifestName(p.Name))
+		docNames = append(docNames, p.Name, names.Manifest(p.Name))
 	}
-	return names
+	return docNames
 }
 
 func (p packed) metadata() resourcesync.Metadata {
@@ -175,7 +176,7 @@ func (s *Source) loadDumps(ctx context.Context, set string) (*dumpState, error) 
 		return st, nil
 	}
 	fresh := &dumpState{Version: dumpStateVersion, CapabilityList: s.capabilityList(set)}
-	data, _, err := s.read(ctx, dumpStateName(set))
+	data, _, err := s.read(ctx, names.DumpState(set))
 	if err != nil || data == nil {
 		return fresh, err
 	}
@@ -185,7 +186,7 @@ func (s *Source) loadDumps(ctx context.Context, set string) (*dumpState, error) 
 		return fresh, nil
 	}
 	if st.Version > dumpStateVersion {
-		return nil, fmt.Errorf("read %s: written by a newer version (layout %d, this one knows %d)", dumpStateName(set), st.Version, dumpStateVersion)
+		return nil, fmt.Errorf("read %s: written by a newer version (layout %d, this one knows %d)", names.DumpState(set), st.Version, dumpStateVersion)
 	}
 	if st.CapabilityList != fresh.CapabilityList {
 		return fresh, nil
@@ -197,10 +198,10 @@ func (s *Source) loadDumps(ctx context.Context, set string) (*dumpState, error) 
 func (s *Source) saveDumps(ctx context.Context, set string, st *dumpState) error {
 	data, err := json.MarshalIndent(st, "", "\t")
 	if err != nil {
-		return fmt.Errorf("write %s: %w", dumpStateName(set), err)
+		return fmt.Errorf("write %s: %w", names.DumpState(set), err)
 	}
 	s.dumps.put(set, nil) // should the commit fail, what holds is in the blob
-	if err := s.commit(ctx, dumpStateName(set), append(data, '\n'), time.Time{}); err != nil {
+	if err := s.commit(ctx, names.DumpState(set), append(data, '\n'), time.Time{}); err != nil {
 		return err
 	}
 	s.dumps.put(set, st)

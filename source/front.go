@@ -8,6 +8,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/source/internal/front"
+	"lockstep/source/internal/names"
 )
 
 // Front returns a listener for an HTTP server of h, a [Source.Handler]. It
@@ -25,7 +26,7 @@ func (s *Source) Front(l net.Listener, h http.Handler) net.Listener {
 
 // servedStates identifies the states of documents and resources.
 type servedStates struct {
-	base base
+	base names.Base
 	docs blob.Store
 	mark func(rel string) (string, error) // of a resource, see Options.Mark; may be nil
 }
@@ -34,18 +35,18 @@ type servedStates struct {
 // returns "" for what the server has to answer: pages, topics, and whatever has
 // no known state.
 func (s *servedStates) at(path string) string {
-	rel, ok := s.base.locate(path)
-	if !ok || rel == homeName || isTopic(rel) {
+	rel, ok := s.base.Locate(path)
+	if !ok || rel == names.Home || names.IsTopic(rel) {
 		return ""
 	}
-	if served(rel) {
+	if names.Served(rel) {
 		info, err := s.docs.Stat(context.Background(), rel)
 		if err != nil {
 			return "" // the server answers with the error
 		}
 		return "d" + strconv.FormatInt(info.Size, 36) + "-" + strconv.FormatInt(info.ModTime.UnixNano(), 36)
 	}
-	if Reserved(rel) || s.mark == nil {
+	if names.Reserved(rel) || s.mark == nil {
 		return ""
 	}
 	mark, err := s.mark(rel)

@@ -14,6 +14,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"lockstep/blob"
+	"lockstep/source/internal/names"
 )
 
 // Compressed returns a Store that keeps a compressed variant NAME.xml.gz beside
@@ -72,10 +73,10 @@ func (s *gzipStore) Create(ctx context.Context, name string) (blob.Writer, error
 
 func (s *gzipStore) createVariant(ctx context.Context, name string) (*variant, error) {
 	manner := fleeting
-	if immutable(name) {
+	if names.Immutable(name) {
 		manner = lasting
 	}
-	w, err := s.Store.Create(ctx, name+gzipSuffix)
+	w, err := s.Store.Create(ctx, name+names.GzipSuffix)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +122,7 @@ func (v *variant) Close() error {
 }
 
 func hasVariant(name string) bool {
-	return (strings.HasSuffix(name, ".xml") || strings.HasSuffix(name, feedSuffix)) && strings.HasPrefix(name, documentsDir)
+	return (strings.HasSuffix(name, ".xml") || strings.HasSuffix(name, names.FeedSuffix)) && strings.HasPrefix(name, names.DocumentsDir)
 }
 
 // SetModTime is that of both: servers compare them.
@@ -167,18 +168,18 @@ func (s *gzipStore) Commit(ctx context.Context, ws ...blob.Writer) error {
 		return err
 	}
 	done, _ := slices.BinarySearchFunc(ends, c.Done, func(end, done int) int { return end - done - 1 })
-	if done < len(ws) && c.Done > 0 && inner[c.Done-1].Name() == ws[done].Name()+gzipSuffix {
+	if done < len(ws) && c.Done > 0 && inner[c.Done-1].Name() == ws[done].Name()+names.GzipSuffix {
 		ws[done].(*gzipWriter).variant.done = true
 	}
 	return &blob.CommitError{Done: done, Name: c.Name, Err: c.Err}
 }
 
 // Remove removes documents with their variants, which go first.
-func (s *gzipStore) Remove(ctx context.Context, names ...string) error {
+func (s *gzipStore) Remove(ctx context.Context, docNames ...string) error {
 	var all []string
-	for _, name := range names {
+	for _, name := range docNames {
 		if hasVariant(name) {
-			all = append(all, name+gzipSuffix)
+			all = append(all, name+names.GzipSuffix)
 		}
 		all = append(all, name)
 	}
@@ -217,15 +218,15 @@ func (p *publication) variants(ctx context.Context) error {
 	store, compressing := p.docs.(*gzipStore)
 	var stale []string
 	for name := range p.there {
-		_, there := p.there[name+gzipSuffix]
+		_, there := p.there[name+names.GzipSuffix]
 		switch {
-		case !hasVariant(name) || !isDocument(p.set.Name, name):
+		case !hasVariant(name) || !names.IsDocument(p.set.Name, name):
 		case compressing && (!there || !p.state.Compressed):
 			if err := store.fill(ctx, name); err != nil {
 				return err
 			}
 		case !compressing && there && p.state.Compressed:
-			stale = append(stale, name+gzipSuffix)
+			stale = append(stale, name+names.GzipSuffix)
 		}
 	}
 	if len(stale) > 0 {

@@ -1,6 +1,10 @@
 package source
 
-import "bytes"
+import (
+	"bytes"
+
+	"lockstep/source/internal/names"
+)
 
 // hintMark stands near the beginning of a hint page of ours. Any other is its
 // owner's.
@@ -10,7 +14,7 @@ const hintMark = "<!-- Written by lockstep. -->"
 // programs that look at HTML: it links to the Capability Lists of the sets that
 // cover it (RS-DISC-03). It says nothing that changes with the resources.
 func (s *Source) hint(sets []Set) ([]byte, error) {
-	return s.render(sets, nil, "A ResourceSync Source", "", hintName)
+	return s.render(sets, nil, "A ResourceSync Source", "", names.Hint)
 }
 
 func ourHint(data []byte) bool {

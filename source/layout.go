@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"lockstep/atompmh"
+	"lockstep/source/internal/names"
 )
 
 // A Layout says where the documents of a Source are, and what is to be stated of
@@ -41,18 +42,18 @@ type MediaType struct {
 // WebLayout returns the Layout of every Source. It agrees with [Attributes].
 func WebLayout() Layout {
 	l := Layout{
-		WellKnown: wellKnownName, Robots: robotsName, Documents: documentsDir, Index: path.Base(hintName), Private: privateDir,
-		Variant:   gzipSuffix,
-		Immutable: `^(` + descriptionPrefix + `[0-9a-f]+\.xml(\.gz)?$|[^/]+/(resourcelist|resourcedump|changedump|feed)-[0-9]|[^/]+/patches/[0-9]+/T)`,
+		WellKnown: names.WellKnown, Robots: names.Robots, Documents: names.DocumentsDir, Index: path.Base(names.Hint), Private: names.PrivateDir,
+		Variant:   names.GzipSuffix,
+		Immutable: `^(` + names.DescriptionPrefix + `[0-9a-f]+\.xml(\.gz)?$|[^/]+/(resourcelist|resourcedump|changedump|feed)-[0-9]|[^/]+/patches/[0-9]+/T)`,
 		Forever:   cacheForever, Revalidate: cacheRevalidate,
 	}
-	l.Description, _ = Attributes(wellKnownName)
-	l.Feed, l.FeedType = atomFile, atompmh.MediaType
-	for _, name := range []string{hintName, capabilityListName(DefaultSet), demandName(DefaultSet) + packageSuffix, atomArchiveName(DefaultSet, "", 0), hintName + gzipSuffix} {
+	l.Description, _ = Attributes(names.WellKnown)
+	l.Feed, l.FeedType = names.FeedFile, atompmh.MediaType
+	for _, name := range []string{names.Hint, names.CapabilityList(DefaultSet), names.Demand(DefaultSet) + names.PackageSuffix, names.FeedArchive(DefaultSet, "", 0), names.Hint + names.GzipSuffix} {
 		t, _ := Attributes(name)
 		l.Types = append(l.Types, MediaType{path.Ext(name)[1:], t})
 	}
-	for t, ext := range patchTypes {
+	for t, ext := range names.PatchTypes {
 		l.Types = append(l.Types, MediaType{ext[1:], t})
 	}
 	slices.SortFunc(l.Types, func(a, b MediaType) int { return strings.Compare(a.Extension, b.Extension) })

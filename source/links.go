@@ -16,6 +16,7 @@ import (
 	"lockstep/internal/linkrel"
 	"lockstep/memento"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/names"
 )
 
 // A describer makes entries of what the catalog knows of a set's resources,
@@ -23,7 +24,7 @@ import (
 // it made holds until it makes the next.
 type describer struct {
 	rules []linkRule
-	below placeOf
+	below names.Place
 	links []resourcesync.Link // those of the entry at hand
 
 	versions memento.Base // where those the set keeps are; empty: it keeps none
@@ -78,7 +79,7 @@ func (d *describer) state(e *resourcesync.Entry, r *catalog.Record, patches bool
 // follow adds the links of the rules that apply to r. What the record says of
 // itself goes before what a rule says of many.
 func (d *describer) follow(r *catalog.Record) {
-	path, plain, inside := d.below.find(r.URI)
+	path, plain, inside := d.below.Find(r.URI)
 	for i := range d.rules {
 		rule := &d.rules[i]
 		if rule.match != "" && (!inside || !doublestar.MatchUnvalidated(rule.match, plain)) || rule.href.path && !inside {
@@ -105,7 +106,7 @@ func (d *describer) has(l *resourcesync.Link) bool {
 // setRules are what New made of a Set's Links.
 type setRules struct {
 	links []linkRule
-	below placeOf
+	below names.Place
 	mark  string // changes when the rules do, or whether versions are kept; empty if there is neither
 
 	versions memento.Base // where those it keeps are; empty: it keeps none
@@ -120,10 +121,10 @@ type linkRule struct {
 
 // compileRules checks the link rules of a set: each must make links that
 // documents can hold.
-func compileRules(set *Set, b base) (setRules, error) {
-	rules := setRules{below: placeOf{prefix: set.URI}}
+func compileRules(set *Set, b names.Base) (setRules, error) {
+	rules := setRules{below: names.Place{Prefix: set.URI}}
 	if set.URI == "" {
-		rules.below = placeOf{prefix: b.prefix, path: strings.Trim(set.Path, "/"), nowhere: set.Elsewhere}
+		rules.below = names.Place{Prefix: b.Prefix, Path: strings.Trim(set.Path, "/"), Nowhere: set.Elsewhere}
 	}
 	for i, l := range set.Links {
 		rule, err := compileRule(&l)
@@ -142,7 +143,7 @@ func compileRules(set *Set, b base) (setRules, error) {
 		rules.mark = hex.EncodeToString(sum[:8])
 	}
 	if set.Versions.kept() {
-		rules.versions = memento.Base(b.prefix)
+		rules.versions = memento.Base(b.Prefix)
 		rules.mark += "+versions"
 	}
 	return rules, nil
@@ -262,39 +263,4 @@ func (t *hrefTemplate) expand(path, uri string) string {
 		b.WriteString(value)
 	}
 	return b.String()
-}
-
-// A placeOf knows the place below which the resources of a set lie.
-type placeOf struct {
-	prefix  string // what their URIs begin with
-	path    string // decoded segments behind it, without slashes at the ends
-	nowhere bool   // there is no such place
-}
-
-// find returns the path of a URI below the place, as it stands there and
-// decoded; ok is false if it lies elsewhere.
-func (p *placeOf) find(uri string) (encoded, decoded string, ok bool) {
-	rest, ok := strings.CutPrefix(uri, p.prefix)
-	if !ok || p.nowhere {
-		return "", "", false
-	}
-	if p.path != "" {
-		n := 0 // of the segments of p.path
-		for range strings.Count(p.path, "/") + 1 {
-			i := strings.IndexByte(rest[n:], '/')
-			if i < 0 {
-				return "", "", false
-			}
-			n += i + 1
-		}
-		if dir, ok := decodePath(rest[:n-1]); !ok || dir != p.path {
-			return "", "", false
-		}
-		rest = rest[n:]
-	}
-	plain, _, _ := strings.Cut(rest, "?")
-	if s, err := url.PathUnescape(plain); err == nil {
-		plain = s
-	}
-	return rest, plain, true
 }

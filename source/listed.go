@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"lockstep/catalog"
+	"lockstep/source/internal/names"
 )
 
 // Listed returns what the published documents of a set, those in archives
@@ -69,11 +70,11 @@ func (s *Source) pointersOf(ctx context.Context, set string) (all []pointer, err
 		if s.opts.Sets[i].Name != set {
 			continue
 		}
-		for _, c := range archivable {
+		for _, c := range names.Archivable {
 			if s.opts.Sets[i].Archive.of(c) == nil {
 				continue
 			}
-			a := s.archives.get(archiveName(set, c))
+			a := s.archives.get(names.Archive(set, c))
 			if a == nil {
 				var planned []pointer
 				if a, planned, err = s.loadArchive(ctx, set, c); err != nil {

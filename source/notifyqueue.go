@@ -202,7 +202,7 @@ func (s *Source) notify(ctx context.Context, c *channel, q *queue, n *notificati
 		to = shown
 	}
 	attempt, cancel := context.WithTimeout(ctx, notifyTimeout)
-	err = q.hub.Notifier.Publish(attempt, s.base.uri(c.name), s.notifyHeader(c, q.hub), n.body)
+	err = q.hub.Notifier.Publish(attempt, s.base.URI(c.name), s.notifyHeader(c, q.hub), n.body)
 	cancel()
 	if err != nil && ctx.Err() != nil {
 		return notifyRetryFirst, ctx.Err()

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"slices"
 	"time"
+
+	"lockstep/source/internal/names"
 )
 
 // notifyVersion numbers the layout of keptChannel. Older ones are read, newer
@@ -95,7 +97,7 @@ func (c *channel) hubs() []*queue {
 
 // loadChannel reads what is remembered of a channel.
 func (s *Source) loadChannel(ctx context.Context, c *channel) (*keptChannel, []byte, error) {
-	data, _, err := s.read(ctx, notifyName(c.set.Name))
+	data, _, err := s.read(ctx, names.NotifyState(c.set.Name))
 	if err != nil || data == nil {
 		return &keptChannel{}, nil, err
 	}
@@ -105,7 +107,7 @@ func (s *Source) loadChannel(ctx context.Context, c *channel) (*keptChannel, []b
 		return &keptChannel{}, nil, nil
 	}
 	if kept.Version > notifyVersion {
-		return nil, nil, fmt.Errorf("read %s: written by a newer version (layout %d, this one knows %d)", notifyName(c.set.Name), kept.Version, notifyVersion)
+		return nil, nil, fmt.Errorf("read %s: written by a newer version (layout %d, this one knows %d)", names.NotifyState(c.set.Name), kept.Version, notifyVersion)
 	}
 	if kept.CapabilityList != s.capabilityList(c.set.Name) {
 		return &keptChannel{}, nil, nil
@@ -136,12 +138,12 @@ func (s *Source) saveChannel(ctx context.Context, c *channel) error {
 	c.mu.Unlock()
 	data, err := json.MarshalIndent(&k, "", "\t")
 	if err != nil {
-		return fmt.Errorf("write %s: %w", notifyName(c.set.Name), err)
+		return fmt.Errorf("write %s: %w", names.NotifyState(c.set.Name), err)
 	}
 	if data = append(data, '\n'); bytes.Equal(data, old) {
 		return nil
 	}
-	if err := s.commit(ctx, notifyName(c.set.Name), data, time.Time{}); err != nil {
+	if err := s.commit(ctx, names.NotifyState(c.set.Name), data, time.Time{}); err != nil {
 		return err
 	}
 	c.mu.Lock()

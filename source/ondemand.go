@@ -19,6 +19,7 @@ import (
 	"lockstep/catalog"
 	"lockstep/internal/hangup"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/names"
 	"lockstep/source/internal/zipfile"
 )
 
@@ -79,12 +80,12 @@ func (h *handler) demand(w http.ResponseWriter, r *http.Request) bool {
 	if h.opts.OnDemand == nil {
 		return false
 	}
-	rel, ok := h.base.locate(sentPath(r.URL))
+	rel, ok := h.base.Locate(sentPath(r.URL))
 	if !ok {
 		return false
 	}
 	for i := range h.opts.Sets {
-		if set := &h.opts.Sets[i]; rel == demandName(set.Name) && h.demandable(*set) {
+		if set := &h.opts.Sets[i]; rel == names.Demand(set.Name) && h.demandable(*set) {
 			h.answerDemand(w, r, set)
 			return true
 		}
@@ -161,7 +162,7 @@ func (h *handler) answerDemand(w http.ResponseWriter, r *http.Request, set *Set)
 	leave()
 	header := w.Header()
 	header.Set("Content-Type", packageType)
-	header.Set("Content-Disposition", `attachment; filename="`+set.Name+packageSuffix+`"`)
+	header.Set("Content-Disposition", `attachment; filename="`+set.Name+names.PackageSuffix+`"`)
 	header.Set("Cache-Control", cacheNever)
 	out := bufio.NewWriterSize(to, writeChunk)
 	_, err = p.writeTo(zipfile.NewWriter(out, 0), io.Discard, func(to *zipfile.Writer) error { return to.Splice(z, content.content()) })
@@ -193,12 +194,12 @@ func (h *handler) demanded(ctx context.Context, set *Set, uris []string) (*packi
 		return nil, err
 	}
 	p.stamp, p.lenient = h.opts.Now(), true
-	names := newNamer(h.rules[set.Name].below)
+	docNames := names.NewMembers(h.rules[set.Name].below)
 	for rec, err := range h.among(ctx, key, uris) {
 		if err != nil {
 			return nil, err
 		}
-		if err := p.add(&catalog.Change{Record: rec}, names.name(rec.URI)); err != nil {
+		if err := p.add(&catalog.Change{Record: rec}, docNames.Name(rec.URI)); err != nil {
 			return nil, err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/names"
 	"lockstep/source/internal/zipfile"
 )
 
@@ -176,7 +177,7 @@ func (p *packing) commitPackage(ctx context.Context, name string, files func(*zi
 		return packed{}, err
 	}
 	defer pkg.Close() // does nothing after Commit
-	copied, err := p.docs.Create(ctx, manifestName(name))
+	copied, err := p.docs.Create(ctx, names.Manifest(name))
 	if err != nil {
 		return packed{}, err
 	}
@@ -199,7 +200,7 @@ func (p *packing) commitPackage(ctx context.Context, name string, files func(*zi
 // writeTo writes the package to z and its manifest to copied as well; it
 // returns the manifest's size.
 func (p *packing) writeTo(z *zipfile.Writer, copied io.Writer, files func(*zipfile.Writer) error) (int64, error) {
-	f, err := z.Create(zipfile.Entry{Name: manifestFile, Modified: p.stamp})
+	f, err := z.Create(zipfile.Entry{Name: names.ManifestFile, Modified: p.stamp})
 	if err != nil {
 		return 0, err
 	}

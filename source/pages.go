@@ -15,6 +15,7 @@ import (
 	"lockstep/atompmh"
 	"lockstep/memento"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/names"
 )
 
 //go:embed page.html
@@ -108,13 +109,13 @@ func (s *Source) summarize() {
 
 // home serves the page at the base URL, for those who come with a browser.
 func (h *handler) home(w http.ResponseWriter, r *http.Request) {
-	body, err := h.render("A ResourceSync Source", "", homeName)
+	body, err := h.render("A ResourceSync Source", "", names.Home)
 	if err != nil {
 		h.refuse(w, r, "home page", err)
 		return
 	}
 	header := w.Header()
-	h.pageHeader(header, homeName)
+	h.pageHeader(header, names.Home)
 	sum := sha256.Sum256(body)
 	header.Set("ETag", `"`+hex.EncodeToString(sum[:16])+`"`)
 	header["Cache-Control"] = revalidate
@@ -130,7 +131,7 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int, links
 		http.StatusMethodNotAllowed:    "Only GET and HEAD are possible here.",
 		http.StatusInternalServerError: "This cannot be answered just now.",
 	}[status]
-	rel, ok := h.base.locate(sentPath(r.URL))
+	rel, ok := h.base.Locate(sentPath(r.URL))
 	if !ok {
 		rel = outside
 	}
@@ -164,7 +165,7 @@ func (h *handler) pageHeader(header http.Header, rel string) {
 	}
 	for _, set := range h.opts.Sets[:min(len(h.opts.Sets), maxPageSets)] {
 		if set.Atom != nil {
-			links = append(links, "<"+h.base.uri(atomName(set.Name))+`>; rel="alternate"; type="`+atompmh.MediaType+`"`)
+			links = append(links, "<"+h.base.URI(names.Feed(set.Name))+`>; rel="alternate"; type="`+atompmh.MediaType+`"`)
 		}
 	}
 	header["Link"] = links
@@ -188,8 +189,8 @@ func (s *Source) render(sets []Set, known *summary, title, message, rel string) 
 		Mark:        hintMark,
 		Title:       title,
 		Message:     message,
-		Home:        s.base.uri(homeName),
-		Description: s.base.uri(wellKnownName),
+		Home:        s.base.URI(names.Home),
+		Description: s.base.URI(names.WellKnown),
 		Style:       template.CSS(pageCSS),
 	}
 	shown := sets[:min(len(sets), maxPageSets)]
@@ -200,22 +201,22 @@ func (s *Source) render(sets []Set, known *summary, title, message, rel string) 
 			ps = (*known)[set.Name]
 			ps.ResourceDump = s.offers(set.Name, resourcesync.ResourceDump)
 			ps.ChangeDump = s.offers(set.Name, resourcesync.ChangeDump)
-			for _, c := range archivable {
-				if uri := s.offers(set.Name, archiveOf(c)); uri != "" {
+			for _, c := range names.Archivable {
+				if uri := s.offers(set.Name, names.ArchiveOf(c)); uri != "" {
 					ps.Archives = append(ps.Archives, pageArchive{uri, archivesOf[c]})
 				}
 			}
 		}
 		if set.Versions != nil && !set.Versions.Ending {
-			ps.TimeGate, ps.TimeMap = s.base.uri(memento.TimeGatePrefix), s.base.uri(memento.TimeMapPrefix)
+			ps.TimeGate, ps.TimeMap = s.base.URI(memento.TimeGatePrefix), s.base.URI(memento.TimeMapPrefix)
 		}
 		if set.Atom != nil {
-			ps.Feed = s.base.uri(atomName(set.Name))
+			ps.Feed = s.base.URI(names.Feed(set.Name))
 		}
 		ps.Name, ps.About, ps.OAI = set.Name, set.Description, set.OAI
 		ps.CapabilityList, ps.Covers = s.capabilityList(set.Name), rel != outside && covers(&set, rel)
-		ps.ResourceList = s.base.uri(resourceListName(set.Name))
-		ps.ChangeList = s.base.uri(changeListName(set.Name))
+		ps.ResourceList = s.base.URI(names.ResourceList(set.Name))
+		ps.ChangeList = s.base.URI(names.ChangeList(set.Name))
 		p.Sets = append(p.Sets, ps)
 	}
 	var b strings.Builder

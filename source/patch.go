@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockstep/resourcesync"
+	"lockstep/source/internal/names"
 )
 
 const (
@@ -28,14 +29,14 @@ const (
 func (s *Source) PutPatch(ctx context.Context, set, mediaType string, patch []byte) (uri string, err error) {
 	var random [8]byte
 	_, _ = rand.Read(random[:]) // never fails
-	name, ok := patchName(set, mediaType, s.opts.Now(), hex.EncodeToString(random[:]))
+	name, ok := names.Patch(set, mediaType, s.opts.Now(), hex.EncodeToString(random[:]))
 	if !ok {
 		return "", fmt.Errorf("publish patch: no name for the type %q", mediaType)
 	}
 	if err := s.commit(ctx, name, patch, time.Time{}); err != nil {
 		return "", fmt.Errorf("publish patch: %w", err)
 	}
-	return s.base.uri(name), nil
+	return s.base.URI(name), nil
 }
 
 // tidyPatches removes the patches that no kept change of the set names. It looks
@@ -55,18 +56,18 @@ func (p *publication) tidyPatches(ctx context.Context) error {
 		floor = grace
 	}
 	old := make(map[string]string) // URI to name
-	for info, err := range p.docs.List(ctx, patchDir(p.set.Name)) {
+	for info, err := range p.docs.List(ctx, names.PatchDir(p.set.Name)) {
 		if err != nil {
 			return fmt.Errorf("look for old patches: %w", err)
 		}
-		at, ok := parsePatchName(p.set.Name, info.Name)
+		at, ok := names.ParsePatch(p.set.Name, info.Name)
 		if !ok {
 			continue
 		}
 		if at.After(floor) {
 			break // they come in the order of their instants
 		}
-		if old[p.base.uri(info.Name)] = info.Name; len(old) == patchesAtOnce {
+		if old[p.base.URI(info.Name)] = info.Name; len(old) == patchesAtOnce {
 			if err := p.removePatches(ctx, old); err != nil {
 				return err
 			}
@@ -95,13 +96,13 @@ func (p *publication) removePatches(ctx context.Context, old map[string]string) 
 			}
 		}
 	}
-	names := make([]string, 0, len(old))
+	docNames := make([]string, 0, len(old))
 	for _, name := range old {
-		names = append(names, name)
+		docNames = append(docNames, name)
 	}
-	if err := p.docs.Remove(ctx, names...); err != nil {
+	if err := p.docs.Remove(ctx, docNames...); err != nil {
 		return fmt.Errorf("remove old patches: %w", err)
 	}
-	p.opts.Logger.DebugContext(ctx, "removed old patches", slog.String("set", p.set.Name), slog.Int("entries", len(names)))
+	p.opts.Logger.DebugContext(ctx, "removed old patches", slog.String("set", p.set.Name), slog.Int("entries", len(docNames)))
 	return nil
 }

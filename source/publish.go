@@ -11,6 +11,7 @@ import (
 	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/names"
 )
 
 // A Report says what a Publish came to.
@@ -98,7 +99,7 @@ func (s *Source) publishSets(ctx context.Context, look bool) (report Report, set
 		there := err == nil
 		if err != nil {
 			errs = append(errs, fmt.Errorf("publish set %s: %w", set.Name, err))
-			_, err := s.docs.Stat(ctx, capabilityListName(set.Name))
+			_, err := s.docs.Stat(ctx, names.CapabilityList(set.Name))
 			there = err == nil
 		}
 		if there {
@@ -237,10 +238,10 @@ func (p *publication) look(ctx context.Context) error {
 	p.there = make(sizes)
 	initials := []string{"c", "r"} // of all documents; there may be many patches
 	if _, compressing := p.docs.(*gzipStore); compressing || p.state.Compressed {
-		initials = append(initials, atomFile, "feed-") // for their variants
+		initials = append(initials, names.FeedFile, "feed-") // for their variants
 	}
 	for _, initial := range initials {
-		for info, err := range p.docs.List(ctx, documentsDir+p.set.Name+"/"+initial) {
+		for info, err := range p.docs.List(ctx, names.DocumentsDir+p.set.Name+"/"+initial) {
 			if err != nil {
 				return err
 			}
@@ -344,14 +345,14 @@ func (p *publication) decide(ctx context.Context) (look bool, err error) {
 	list, past := p.archiveDue()
 	p.past = past
 	p.list = list || st.List == nil || p.unsure || p.anew || st.List.Rules != p.rules[p.set.Name].mark || p.listDue(news) ||
-		!p.there.has(resourceListName(p.set.Name)) || !p.have(st.List.names())
+		!p.there.has(names.ResourceList(p.set.Name)) || !p.have(st.List.names())
 	if st.List != nil {
 		p.report.Parts = len(st.List.Parts)
 	}
 	trim, err := p.trimDue(ctx, c)
 	cut := past || c.Open.Size == 0 || !p.have(c.names()) || p.status.Last-c.Open.After > catalog.Seq(p.partEntries(p.set, c)) ||
 		p.status.Last > c.Open.After && (p.old(p.set, c) || p.costly(p.set, c)) || trim
-	p.changes = p.list || news || cut || !p.there.has(changeListName(p.set.Name)) ||
+	p.changes = p.list || news || cut || !p.there.has(names.ChangeList(p.set.Name)) ||
 		!p.there.is(c.Open.document(p.set.Name), c.Open.Size+int64(len(closingTag)))
 	return p.list || cut, err
 }
@@ -379,6 +380,6 @@ func (p *publication) listDue(news bool) bool {
 		int64(p.status.Last-list.Seq) >= n/listShare && n > int64(p.opts.SmallSet) || age >= listAge)
 }
 
-func (p *publication) have(names []string) bool {
-	return !slices.ContainsFunc(names, func(name string) bool { return !p.there.has(name) })
+func (p *publication) have(docNames []string) bool {
+	return !slices.ContainsFunc(docNames, func(name string) bool { return !p.there.has(name) })
 }

@@ -10,6 +10,7 @@ import (
 	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/names"
 )
 
 // recoverChanges reads off a published index where the parts of the Change
@@ -53,7 +54,7 @@ func (p *publication) recoverChanges(ctx context.Context, kept catalog.Mark) (*c
 		}
 	}
 	c.Open = openPart{Name: open.Name, From: open.From, After: c.After, First: began, Used: 1}
-	for changeListPartName(p.set.Name, open.From, c.Open.Used) != open.Name && c.Open.Used < len(p.there) {
+	for names.ChangeListPart(p.set.Name, open.From, c.Open.Used) != open.Name && c.Open.Used < len(p.there) {
 		c.Open.Used++
 	}
 	if n := len(c.Closed); n > 0 {
@@ -66,7 +67,7 @@ func (p *publication) recoverChanges(ctx context.Context, kept catalog.Mark) (*c
 // readIndex returns the parts the published index of the Change List names;
 // none if there is no index, or none of ours.
 func (p *publication) readIndex(ctx context.Context) ([]closedPart, error) {
-	name := changeListName(p.set.Name)
+	name := names.ChangeList(p.set.Name)
 	if !p.there.taken(name) {
 		return nil, nil
 	}
@@ -78,7 +79,7 @@ func (p *publication) readIndex(ctx context.Context) ([]closedPart, error) {
 		return nil, err
 	}
 	defer r.Close() // opened for reading only
-	d := resourcesync.NewReader(r, resourcesync.ReaderOptions{Base: p.base.uri(name), Strict: true})
+	d := resourcesync.NewReader(r, resourcesync.ReaderOptions{Base: p.base.URI(name), Strict: true})
 	h, err := d.Header()
 	if err != nil || !h.Index || h.Capability != resourcesync.ChangeList || h.Link(resourcesync.RelUp) != p.capabilityList(p.set.Name) {
 		return nil, nil // not ours
@@ -86,8 +87,8 @@ func (p *publication) readIndex(ctx context.Context) ([]closedPart, error) {
 	var parts []closedPart
 	until := h.From.Time()
 	for e, err := range d.Entries() {
-		part := closedPart{Name: strings.TrimPrefix(e.Loc, p.base.prefix), From: e.From.Time(), Until: e.Until.Time()}
-		if err != nil || !isChangePart(p.set.Name, part.Name) || !p.there.taken(part.Name) || !part.From.Equal(until) || until.IsZero() {
+		part := closedPart{Name: strings.TrimPrefix(e.Loc, p.base.Prefix), From: e.From.Time(), Until: e.Until.Time()}
+		if err != nil || !names.IsChangePart(p.set.Name, part.Name) || !p.there.taken(part.Name) || !part.From.Equal(until) || until.IsZero() {
 			return nil, nil // not as we wrote it
 		}
 		until = part.Until
@@ -111,7 +112,7 @@ func (p *publication) followParts(ctx context.Context, parts []closedPart) ([]cl
 		last.Until = h.Until.Time()
 		next := closedPart{From: last.Until}
 		for n := 1; ; n++ {
-			name := changeListPartName(p.set.Name, next.From, n)
+			name := names.ChangeListPart(p.set.Name, next.From, n)
 			if !p.there.taken(name) {
 				break
 			}
@@ -131,7 +132,7 @@ func (p *publication) readHeader(ctx context.Context, name string) (resourcesync
 		return resourcesync.Header{}, err
 	}
 	defer r.Close() // opened for reading only
-	h, err := resourcesync.NewReader(r, resourcesync.ReaderOptions{Base: p.base.uri(name), Strict: true}).Header()
+	h, err := resourcesync.NewReader(r, resourcesync.ReaderOptions{Base: p.base.URI(name), Strict: true}).Header()
 	if err != nil {
 		return resourcesync.Header{}, nil // whatever it is, it is written anew
 	}

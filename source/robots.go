@@ -3,6 +3,8 @@ package source
 import (
 	"bytes"
 	"strings"
+
+	"lockstep/source/internal/names"
 )
 
 // robotsMark is how a robots.txt of ours begins. Any other is its owner's.
@@ -20,13 +22,13 @@ func (s *Source) robots(sets []Set) []byte {
 }
 
 func (s *Source) sitemapLine(set Set) string {
-	return "Sitemap: " + s.base.uri(resourceListName(set.Name))
+	return "Sitemap: " + s.base.URI(names.ResourceList(set.Name))
 }
 
 // lacking returns the lines of ours that are not in a robots.txt of others.
 func (s *Source) lacking(robots []byte, sets []Set) (lines []string) {
 	for _, set := range sets {
-		if !bytes.Contains(robots, []byte(s.base.uri(resourceListName(set.Name)))) {
+		if !bytes.Contains(robots, []byte(s.base.URI(names.ResourceList(set.Name)))) {
 			lines = append(lines, s.sitemapLine(set))
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"lockstep/internal/hangup"
 	"lockstep/internal/negotiate"
 	"lockstep/memento"
+	"lockstep/source/internal/names"
 )
 
 // A handler answers requests for documents, resources and pages.
@@ -91,23 +92,23 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.versions.Answer(w, r, target)
 		return
 	}
-	rel, ok := h.base.locate(sentPath(r.URL))
+	rel, ok := h.base.Locate(sentPath(r.URL))
 	switch {
 	case !ok:
 		h.fail(w, r, http.StatusNotFound)
-	case rel == homeName:
+	case rel == names.Home:
 		h.home(w, r)
-	case rel == healthName:
+	case rel == names.Health:
 		header.Set("Content-Type", "text/plain; charset=utf-8")
 		header.Set("Cache-Control", "no-store")
 		http.ServeContent(w, r, "", time.Time{}, strings.NewReader("ok\n"))
-	case isTopic(rel):
+	case names.IsTopic(rel):
 		h.topic(w, r, rel)
-	case isPackage(rel), isPatch(rel):
+	case names.IsPackage(rel), names.IsPatch(rel):
 		h.parcel(w, r, rel)
-	case served(rel):
+	case names.Served(rel):
 		h.document(w, r, rel)
-	case Reserved(rel), h.versions != nil && memento.Contains(rel):
+	case names.Reserved(rel), h.versions != nil && memento.Contains(rel):
 		h.fail(w, r, http.StatusNotFound)
 	default:
 		h.resource(w, r, rel)
@@ -138,7 +139,7 @@ func (h *handler) document(w http.ResponseWriter, r *http.Request, name string) 
 		return
 	}
 	defer doc.Close() // opened for reading only
-	zip := negotiate.Gzip(r.Header["Accept-Encoding"]) && !strings.HasSuffix(name, gzipSuffix)
+	zip := negotiate.Gzip(r.Header["Accept-Encoding"]) && !strings.HasSuffix(name, names.GzipSuffix)
 	known, err := h.cache.get(doc, zip)
 	if err != nil {
 		h.refuse(w, r, name, err)
@@ -149,7 +150,7 @@ func (h *handler) document(w http.ResponseWriter, r *http.Request, name string) 
 	header.Set("Content-Type", typ)
 	header.Set("Cache-Control", caching)
 	header.Set("Vary", "Accept-Encoding")
-	if name == hintName {
+	if name == names.Hint {
 		securePage(header)
 	}
 	if h.versions != nil {
@@ -220,7 +221,7 @@ func (h *handler) resource(w http.ResponseWriter, r *http.Request, rel string) {
 	header := w.Header()
 	header["Link"] = h.coverage(rel)
 	if h.versions != nil {
-		header["Link"] = h.pastLinks(header["Link"], rel, h.base.origin()+sentPath(r.URL))
+		header["Link"] = h.pastLinks(header["Link"], rel, h.base.Origin()+sentPath(r.URL))
 	}
 	header["Cache-Control"] = revalidate
 	header["Content-Type"] = []string{typ}

@@ -19,15 +19,12 @@ package source
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
-	"net/url"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,6 +32,7 @@ import (
 	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/names"
 )
 
 // What a Source does unless told otherwise.
@@ -171,7 +169,7 @@ type Source struct {
 	catalog catalog.Catalog
 	docs    blob.Store
 	opts    Options
-	base    base
+	base    names.Base
 	rules   map[string]setRules     // of each set
 	page    atomic.Pointer[summary] // what the home page tells; nil before the first Publish
 
@@ -205,7 +203,7 @@ type Source struct {
 // New returns a Source of what c holds that keeps its documents in docs. It
 // reads and writes nothing yet.
 func New(c catalog.Catalog, docs blob.Store, o Options) (*Source, error) {
-	b, err := parseBase(o.BaseURL)
+	b, err := names.ParseBase(o.BaseURL)
 	if err != nil {
 		return nil, err
 	}
@@ -226,7 +224,7 @@ func New(c catalog.Catalog, docs blob.Store, o Options) (*Source, error) {
 	return s, nil
 }
 
-func (o Options) withDefaults(b base) (Options, error) {
+func (o Options) withDefaults(b names.Base) (Options, error) {
 	o.Sets = append([]Set(nil), o.Sets...)
 	if len(o.Sets) == 0 {
 		o.Sets = []Set{{}}
@@ -261,9 +259,9 @@ func (o Options) withDefaults(b base) (Options, error) {
 	switch {
 	case o.Description != "":
 	case o.Content != nil:
-		o.Description = b.uri(homeName)
+		o.Description = b.URI(names.Home)
 	default:
-		o.Description = b.uri(hintName) // is there whoever serves the documents
+		o.Description = b.URI(names.Hint) // is there whoever serves the documents
 	}
 	if o.Type == nil {
 		o.Type = typeByExtension
@@ -294,47 +292,4 @@ func (o Options) withDefaults(b base) (Options, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return o, nil
-}
-
-// A base is the URL below which all addresses of a Source lie.
-type base struct {
-	prefix string // with a slash at the end
-	path   string // of it, decoded, without the first slash: "" or "a/b/"
-}
-
-func (b base) uri(name string) string { return b.prefix + name }
-
-// origin returns scheme and host.
-func (b base) origin() string {
-	_, host, _ := strings.Cut(b.prefix, "://")
-	return b.prefix[:len(b.prefix)-len(host)] + host[:strings.IndexByte(host, '/')]
-}
-
-func parseBase(s string) (base, error) {
-	u, err := url.Parse(s)
-	if err != nil {
-		if syntax, ok := errors.AsType[*url.Error](err); ok {
-			err = syntax.Err
-		}
-		return base{}, fmt.Errorf("base URL: %w", err)
-	}
-	if u.User != nil {
-		return base{}, fmt.Errorf("base URL of %s: must have no user name and password", u.Host)
-	}
-	switch {
-	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return base{}, fmt.Errorf("base URL %q: want http://HOST/ or https://HOST/, with any path", s)
-	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		return base{}, fmt.Errorf("base URL %q: must have no query or fragment", s)
-	}
-	b := base{prefix: u.Scheme + "://" + u.Host + "/"}
-	path := strings.Trim(u.EscapedPath(), "/")
-	if path == "" {
-		return b, nil
-	}
-	decoded, ok := decodePath(path)
-	if !ok {
-		return base{}, fmt.Errorf("base URL %q: the path must have no empty segments, dots or encoded slashes", s)
-	}
-	return base{prefix: b.prefix + path + "/", path: decoded + "/"}, nil
 }

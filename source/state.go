@@ -12,6 +12,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/catalog"
+	"lockstep/source/internal/names"
 )
 
 // stateVersion numbers the layout of state. Older ones are read, newer refused.
@@ -118,7 +119,7 @@ func (s *Source) load(ctx context.Context, set, capabilityList string) (*state, 
 	}
 	fresh := &state{Version: stateVersion, CapabilityList: capabilityList}
 	st := new(state)
-	data, _, err := s.read(ctx, stateName(set))
+	data, _, err := s.read(ctx, names.State(set))
 	if err != nil || data == nil {
 		return fresh, err
 	}
@@ -127,7 +128,7 @@ func (s *Source) load(ctx context.Context, set, capabilityList string) (*state, 
 		return fresh, nil
 	}
 	if st.Version > stateVersion {
-		return nil, fmt.Errorf("read %s: written by a newer version (layout %d, this one knows %d)", stateName(set), st.Version, stateVersion)
+		return nil, fmt.Errorf("read %s: written by a newer version (layout %d, this one knows %d)", names.State(set), st.Version, stateVersion)
 	}
 	if st.CapabilityList != capabilityList {
 		return fresh, nil
@@ -148,7 +149,7 @@ func (s *Source) load(ctx context.Context, set, capabilityList string) (*state, 
 // happened to the blob, only parts of ours are ever read or removed for it, and
 // changes are looked for in their order.
 func (st *state) sound(set string) bool {
-	part := func(name string) bool { return isPart(set, name) }
+	part := func(name string) bool { return names.IsPart(set, name) }
 	if st.List != nil && (st.List.Seq < 0 || !all(st.List.names(), part)) {
 		return false
 	}
@@ -168,24 +169,24 @@ func (st *state) sound(set string) bool {
 func (st *changeState) sound(set string) bool {
 	after, from := st.After, st.From
 	for _, p := range st.Closed {
-		if !isChangePart(set, p.Name) || !p.From.Equal(from) || p.Last < after || p.Until.Before(p.From) {
+		if !names.IsChangePart(set, p.Name) || !p.From.Equal(from) || p.Last < after || p.Until.Before(p.From) {
 			return false
 		}
 		after, from = p.Last, p.Until
 	}
 	o := &st.Open
-	named := o.Name == "" || isChangePart(set, o.Name)
+	named := o.Name == "" || names.IsChangePart(set, o.Name)
 	return st.After >= 0 && named && (len(st.Closed) == 0 || o.Name != "") && o.After == after && o.From.Equal(from) && !from.IsZero() &&
-		o.Size >= 0 && o.Used >= 0 && st.Through >= after && (st.Ended == nil || isChangePart(set, st.Ended.Name))
+		o.Size >= 0 && o.Used >= 0 && st.Through >= after && (st.Ended == nil || names.IsChangePart(set, st.Ended.Name))
 }
 
-func all(names []string, ok func(string) bool) bool {
-	return !slices.ContainsFunc(names, func(name string) bool { return !ok(name) })
+func all(docNames []string, ok func(string) bool) bool {
+	return !slices.ContainsFunc(docNames, func(name string) bool { return !ok(name) })
 }
 
 // loadTail brings st up to the documents, if only the open list has grown since.
 func (s *Source) loadTail(ctx context.Context, set string, st *state) error {
-	data, _, err := s.read(ctx, tailName(set))
+	data, _, err := s.read(ctx, names.Tail(set))
 	if err != nil || data == nil || st.Changes == nil || st.Saved.IsZero() {
 		return err
 	}
@@ -212,10 +213,10 @@ func (s *Source) save(ctx context.Context, set string, st *state) error {
 	st.Saved = st.Stamp
 	data, err := json.MarshalIndent(st, "", "\t")
 	if err != nil {
-		return fmt.Errorf("write %s: %w", stateName(set), err)
+		return fmt.Errorf("write %s: %w", names.State(set), err)
 	}
 	delete(s.states, set) // should the commit fail, what holds is in the blob
-	if err := s.commit(ctx, stateName(set), append(data, '\n'), time.Time{}); err != nil {
+	if err := s.commit(ctx, names.State(set), append(data, '\n'), time.Time{}); err != nil {
 		return err
 	}
 	s.states[set] = st
@@ -228,9 +229,9 @@ func (s *Source) saveGrown(ctx context.Context, set string, list blob.Writer, st
 	t := &tail{Saved: st.Saved, Stamp: st.Stamp, Open: st.Changes.Open, Through: st.Changes.Through, ThroughTime: st.Changes.ThroughTime}
 	data, err := json.Marshal(t)
 	if err != nil {
-		return fmt.Errorf("write %s: %w", tailName(set), err)
+		return fmt.Errorf("write %s: %w", names.Tail(set), err)
 	}
-	w, err := s.create(ctx, tailName(set), append(data, '\n'), time.Time{})
+	w, err := s.create(ctx, names.Tail(set), append(data, '\n'), time.Time{})
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request, rel string) boo
 		if !set.Serve || set.Bitstream == nil || !covers(set, rel) {
 			continue
 		}
-		record, err := h.lookup(r.Context(), set, h.base.origin()+sentPath(r.URL))
+		record, err := h.lookup(r.Context(), set, h.base.Origin()+sentPath(r.URL))
 		if err == nil {
 			err = h.streamRecord(w, r, set, record, rel)
 		}

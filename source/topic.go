@@ -148,7 +148,7 @@ func (s *Source) restore(ctx context.Context, c *channel, kept *keptTopic) {
 // WS-D-02).
 func (s *Source) topicLinks(c *channel, hubs ...Hub) string {
 	var b strings.Builder
-	b.WriteString("<" + s.base.uri(c.name) + `>; rel="self"`)
+	b.WriteString("<" + s.base.URI(c.name) + `>; rel="self"`)
 	for _, h := range hubs {
 		b.WriteString(", <" + h.URL + `>; rel="hub"`)
 	}

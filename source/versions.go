@@ -10,6 +10,7 @@ import (
 
 	"lockstep/memento"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/names"
 )
 
 // Versions are the prior versions a set keeps. The Handler offers them below
@@ -60,7 +61,7 @@ func checkVersions(sets []Set) error {
 // past returns what offers the versions of the sets; nil if none keeps any.
 func (s *Source) past() *memento.Handler {
 	var all []*Versions
-	o := memento.Options{Base: memento.Base(s.base.prefix), Logger: s.opts.Logger}
+	o := memento.Options{Base: memento.Base(s.base.Prefix), Logger: s.opts.Logger}
 	for i := range s.opts.Sets {
 		if v := s.opts.Sets[i].Versions; v != nil {
 			all = append(all, v)
@@ -90,31 +91,13 @@ func (h *handler) pastTarget(r *http.Request) (target string, ok bool) {
 	if h.versions == nil {
 		return "", false
 	}
-	rest, ok := h.base.below(memento.Target(r))
+	rest, ok := h.base.Below(memento.Target(r))
 	if !ok {
 		return "", false
 	}
 	prefix, rest, _ := strings.Cut(rest, "/")
-	prefix, ok = decodeSegment(prefix)
+	prefix, ok = names.DecodeSegment(prefix)
 	return prefix + "/" + rest, ok && memento.Contains(prefix)
-}
-
-// below returns what follows the base URL in a target, as it stands there.
-func (b base) below(target string) (rest string, ok bool) {
-	rest, ok = strings.CutPrefix(target, "/")
-	if b.path == "" || !ok {
-		return rest, ok
-	}
-	n := 0 // of the segments of b.path
-	for range strings.Count(b.path, "/") {
-		i := strings.IndexByte(rest[n:], '/')
-		if i < 0 {
-			return "", false
-		}
-		n += i + 1
-	}
-	dir, ok := decodePath(rest[:n-1])
-	return rest[n:], ok && dir+"/" == b.path
 }
 
 // pastLinks adds to the Link field of a resource where its versions are
@@ -123,16 +106,16 @@ func (h *handler) pastLinks(links []string, rel, uri string) []string {
 	if !h.keepsVersions(rel) {
 		return links
 	}
-	return append(links[:len(links):len(links)], memento.Base(h.base.prefix).Links(uri))
+	return append(links[:len(links):len(links)], memento.Base(h.base.Prefix).Links(uri))
 }
 
 // goneLinks returns the Link field of a resource that is not there, if it was
 // once (ME-LK-07).
 func (h *handler) goneLinks(r *http.Request, rel string) []string {
-	if Reserved(rel) || !h.keepsVersions(rel) {
+	if names.Reserved(rel) || !h.keepsVersions(rel) {
 		return nil
 	}
-	uri := h.base.origin() + sentPath(r.URL)
+	uri := h.base.Origin() + sentPath(r.URL)
 	switch known, err := h.versions.Knows(r.Context(), uri); {
 	case err != nil:
 		h.opts.Logger.WarnContext(r.Context(), "cannot tell whether there was a resource", slog.String("uri", uri), slog.Any("err", err))
@@ -140,7 +123,7 @@ func (h *handler) goneLinks(r *http.Request, rel string) []string {
 	case !known:
 		return nil
 	}
-	return []string{memento.Base(h.base.prefix).Links(uri)}
+	return []string{memento.Base(h.base.Prefix).Links(uri)}
 }
 
 // keepsVersions reports whether resources at rel are led from to their

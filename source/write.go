@@ -12,6 +12,7 @@ import (
 	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/names"
 )
 
 // write takes steps 1 to 6 of publishSet. It reports whether it wrote anything
@@ -139,9 +140,9 @@ func (p *publication) takeList(ctx context.Context) error {
 		return fmt.Errorf("build resource list: %w", err)
 	}
 	b := &listBuild{Source: p.Source, set: p.set.Name, mark: mark, stamp: p.next.Stamp,
-		gen: generation(p.set.Name, mark.At, p.there.taken), past: p.lists != nil}
+		gen: names.Generation(p.set.Name, mark.At, p.there.taken), past: p.lists != nil}
 	if p.archiveList(mark.At) {
-		b.copy = resourceListCopyName(p.set.Name, b.gen)
+		b.copy = names.ResourceListCopy(p.set.Name, b.gen)
 	}
 	list, w, err := b.run(ctx)
 	if err != nil {
@@ -216,7 +217,7 @@ func (p *publication) announce(ctx context.Context) error {
 // List does not continue: from their at on, changes could not be followed
 // (RS-CL-03). They will be built anew.
 func (p *publication) withdrawDumps(ctx context.Context) error {
-	dumps := []string{resourceDumpName(p.set.Name), changeDumpName(p.set.Name)}
+	dumps := []string{names.ResourceDump(p.set.Name), names.ChangeDump(p.set.Name)}
 	if !p.there.taken(dumps[0]) && !p.there.taken(dumps[1]) {
 		return nil
 	}
@@ -234,8 +235,8 @@ func (p *publication) withdrawDumps(ctx context.Context) error {
 // who is reading the list they belong to.
 func (p *publication) retire(now time.Time) []retired {
 	named, archived, left := make(map[string]bool), p.archivedNames(), p.leftNames()
-	for _, names := range [][]string{p.next.List.names(), p.next.Changes.names(), p.archiveParts()} {
-		for _, name := range names {
+	for _, docNames := range [][]string{p.next.List.names(), p.next.Changes.names(), p.archiveParts()} {
+		for _, name := range docNames {
 			named[name] = true
 		}
 	}
@@ -256,9 +257,9 @@ func (p *publication) retire(now time.Time) []retired {
 		}
 	}
 	for name := range p.there {
-		if isPart(p.set.Name, name) && !named[name] && !known[name] && (last[name] || !archived(name)) {
+		if names.IsPart(p.set.Name, name) && !named[name] && !known[name] && (last[name] || !archived(name)) {
 			r := retired{Name: name, Gone: now, At: at.At, Seq: at.Seq}
-			if p.anew && isChangePart(p.set.Name, name) {
+			if p.anew && names.IsChangePart(p.set.Name, name) {
 				r.Gone = time.Time{} // at once: who follows it must not take it for the present
 			}
 			if !last[name] && left(name) {

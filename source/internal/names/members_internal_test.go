@@ -1,4 +1,4 @@
-package source
+package names
 
 import (
 	"strings"
@@ -7,7 +7,7 @@ import (
 
 func TestNames(t *testing.T) {
 	t.Parallel()
-	n := newNamer(placeOf{prefix: "https://h.example/set/"})
+	n := NewMembers(Place{Prefix: "https://h.example/set/"})
 	for _, tt := range []struct{ uri, want string }{
 		{"https://h.example/set/a/b.txt", "a/b.txt"},
 		{"https://h.example/set/caf%C3%A9/x%20y", "café/x y"},
@@ -24,7 +24,7 @@ func TestNames(t *testing.T) {
 		{"http://other.example:8080/p%7Bq", "other/other.example~3a8080/p{q"},
 		{"urn:isbn:123", "other/urn~3aisbn~3a123"},
 	} {
-		if got := n.name(tt.uri); got != tt.want {
+		if got := n.Name(tt.uri); got != tt.want {
 			t.Errorf("name(%q) = %q, want %q", tt.uri, got, tt.want)
 		}
 	}
@@ -34,13 +34,13 @@ func TestNames(t *testing.T) {
 // and directories of one name.
 func TestNamesDoNotClash(t *testing.T) {
 	t.Parallel()
-	n := newNamer(placeOf{prefix: "http://h/"})
+	n := NewMembers(Place{Prefix: "http://h/"})
 	uris := []string{"a", "A", "a/b", "manifest.xml", "MANIFEST.XML", "manifest.xml/x", "x/y", "X", "x", "é", "e%CC%81", "É", "ſ", "s", "S", "K", "k",
 		strings.Repeat("long", 100), strings.Repeat("long", 100) + "2", strings.Repeat("d/", 800) + "deep", strings.Repeat("d/", 800) + "Deep", "a%62", "ab"}
 	plain := 0
 	var names []string
 	for _, uri := range uris {
-		name := n.name("http://h/" + uri)
+		name := n.Name("http://h/" + uri)
 		checkName(t, name)
 		if !strings.HasPrefix(name, "~") {
 			plain++
@@ -58,13 +58,13 @@ func TestNamesDoNotClash(t *testing.T) {
 		t.Errorf("%d of %q kept their names, want 9", plain, names)
 	}
 	// Who knows how names are made cannot make two the same.
-	n = newNamer(placeOf{prefix: "http://h/"})
-	n.name("http://h/v")
-	escaped := n.name("http://h/V")
-	n = newNamer(placeOf{prefix: "http://h/"})
+	n = NewMembers(Place{Prefix: "http://h/"})
+	n.Name("http://h/v")
+	escaped := n.Name("http://h/V")
+	n = NewMembers(Place{Prefix: "http://h/"})
 	seen := map[string]bool{}
 	for _, uri := range []string{"http://h/" + escaped, "http://h/v", "http://h/V"} {
-		if name := n.name(uri); seen[name] {
+		if name := n.Name(uri); seen[name] {
 			t.Errorf("%q is given twice", name)
 		} else {
 			seen[name] = true
@@ -99,38 +99,12 @@ func FuzzName(f *testing.F) {
 		if a == b {
 			return
 		}
-		n := newNamer(placeOf{prefix: "http://h/"})
-		x, y := n.name(a), n.name(b)
+		n := NewMembers(Place{Prefix: "http://h/"})
+		x, y := n.Name(a), n.Name(b)
 		checkName(t, x)
 		checkName(t, y)
-		if clash(x, y) || clash(x, manifestFile) || clash(y, manifestFile) {
+		if clash(x, y) || clash(x, ManifestFile) || clash(y, ManifestFile) {
 			t.Errorf("%q and %q are named %q and %q", a, b, x, y)
-		}
-	})
-}
-
-// FuzzDemand holds that a request's body yields URIs in order, each once, not
-// more than allowed, or a problem of the client's.
-func FuzzDemand(f *testing.F) {
-	for _, body := range []string{"http://h/a\nhttp://h/b\r\n\nhttp://h/a", `["a","b"]`, `["a",1]`, `[["a"]]`, `["a"]x`, `{"a":"b"}`, `["\u0000"]`, "[", ""} {
-		f.Add("text/plain; charset=utf-8", body)
-		f.Add("application/json", body)
-	}
-	f.Fuzz(func(t *testing.T, typ, body string) {
-		uris, err := parseDemand(typ, strings.NewReader(body), 5)
-		if err != nil {
-			if p, ok := err.(*demandProblem); !ok || p.status < 400 || p.status > 499 || len(uris) > 0 {
-				t.Errorf("parseDemand(%q, %q) = %q, %v", typ, body, uris, err)
-			}
-			return
-		}
-		for i, uri := range uris {
-			if uri == "" || i > 0 && uri <= uris[i-1] || strings.ContainsRune(uri, 0) {
-				t.Errorf("parseDemand(%q, %q) = %q", typ, body, uris)
-			}
-		}
-		if len(uris) > 5 {
-			t.Errorf("parseDemand(%q, %q) = %d URIs", typ, body, len(uris))
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package source
+package names
 
 import (
 	"crypto/sha256"
@@ -12,31 +12,31 @@ import (
 )
 
 const (
-	manifestFile = "manifest.xml" // the name of the manifest in a package (RS-RDM-02)
+	ManifestFile = "manifest.xml" // the name of the manifest in a package (RS-RDM-02)
 	otherDir     = "other/"       // in it lie files whose URIs are not below the set's own place
-	clashDir     = "~"            // begins the directory of a file whose own name is taken
+	ClashDir     = "~"            // begins the directory of a file whose own name is taken
 
 	maxSegment = 200  // bytes of one segment: file systems end at 255
 	maxName    = 1000 // bytes of a name: what unpacks a package has limits of its own
 )
 
-// A namer gives the files in one package their names: the path of the URI below
-// the set's own place, decoded, as far as that makes a name that every system
-// can unpack, and that no other has, also where case does not count (RS-ZIP-03).
-type namer struct {
-	place placeOf
+// Members names the files of one package: the decoded path of the URI below the
+// place of the set, changed where not every system could unpack it, and unique,
+// also on systems that ignore case (RS-ZIP-03).
+type Members struct {
+	place Place
 	seed  maphash.Seed
 	used  map[uint64]bool // by hash of the folded name: true is a file, false a directory
 }
 
-func newNamer(place placeOf) *namer {
-	n := &namer{place: place, seed: maphash.MakeSeed(), used: make(map[uint64]bool)}
-	n.take(manifestFile)
+func NewMembers(place Place) *Members {
+	n := &Members{place: place, seed: maphash.MakeSeed(), used: make(map[uint64]bool)}
+	n.take(ManifestFile)
 	return n
 }
 
-// name returns the name for the resource at uri, which is given only once.
-func (n *namer) name(uri string) string {
+// Name returns the name for the resource at uri. It returns each name once.
+func (n *Members) Name(uri string) string {
 	name := n.plain(uri)
 	if len(name) <= maxName && n.take(name) {
 		return name
@@ -46,25 +46,25 @@ func (n *namer) name(uri string) string {
 	}
 	for again := ""; ; again += "\x00" { // ends at once but for those who name their resources after hashes of others
 		sum := sha256.Sum256([]byte(uri + again))
-		if name := clashDir + hex.EncodeToString(sum[:16]) + "/" + name; n.take(name) {
+		if name := ClashDir + hex.EncodeToString(sum[:16]) + "/" + name; n.take(name) {
 			return name
 		}
 	}
 }
 
-// plain returns the name for uri, whether or not another has it.
-func (n *namer) plain(uri string) string {
-	if path, _, ok := n.place.find(uri); ok {
-		return safeName(path)
+// plain returns the name for uri, whether or not it is in use.
+func (n *Members) plain(uri string) string {
+	if path, _, ok := n.place.Find(uri); ok {
+		return SafeName(path)
 	}
 	if _, rest, ok := strings.Cut(uri, "://"); ok {
-		return otherDir + safeName(rest)
+		return otherDir + SafeName(rest)
 	}
-	return otherDir + safeName(uri)
+	return otherDir + SafeName(uri)
 }
 
 // take marks name as used, unless it or a part of it is used otherwise.
-func (n *namer) take(name string) bool {
+func (n *Members) take(name string) bool {
 	folded := fold(name)
 	for i := 0; ; {
 		j := strings.IndexByte(folded[i:], '/')
@@ -88,9 +88,9 @@ func (n *namer) take(name string) bool {
 	return true
 }
 
-func (n *namer) hash(s string) uint64 { return maphash.String(n.seed, s) }
+func (n *Members) hash(s string) uint64 { return maphash.String(n.seed, s) }
 
-// fold returns what is the same for all names that a system may take for one.
+// fold returns the same string for all names that a system may treat as equal.
 func fold(s string) string {
 	ascii := true
 	for i := range len(s) {
@@ -114,9 +114,9 @@ func foldRune(r rune) rune {
 	return least
 }
 
-// safeName decodes a path and makes it a name: what cannot stand in one is
-// written ~XX, what would be empty or lead elsewhere begins with ~.
-func safeName(path string) string {
+// SafeName decodes a path and makes it a name: characters that are not allowed
+// become ~XX, and segments that would be empty or lead elsewhere begin with ~.
+func SafeName(path string) string {
 	if plainName(path) {
 		return path
 	}
@@ -130,7 +130,7 @@ func safeName(path string) string {
 	return b.String()
 }
 
-// plainName reports whether nothing in path needs a second look.
+// plainName reports whether path is a name as it is.
 func plainName(path string) bool {
 	start := 0
 	for i := 0; i <= len(path); i++ {
@@ -148,7 +148,7 @@ func plainName(path string) bool {
 	return true
 }
 
-// plainByte tells the characters that are nothing else in any name.
+// plainByte marks the characters that need no change in a name.
 var plainByte = func() (t [256]bool) {
 	for c := '!'; c < 0x7f; c++ {
 		t[c] = !strings.ContainsRune(`%<>:"|?*\/`, c)
@@ -185,7 +185,7 @@ func safeSegment(segment string) string {
 	}
 	name := b.String()
 	if name == "" {
-		return clashDir
+		return ClashDir
 	}
 	if len(name) > maxSegment {
 		sum := sha256.Sum256([]byte(segment))
