@@ -81,8 +81,9 @@ var rooms = []room{
 	{"source/internal/zipfile", "", "github.com/klauspost/compress"},
 	{"source", "catalog resourcesync blob memento atompmh internal/connlimit internal/extsort internal/hangup internal/linkrel internal/negotiate source/internal/front source/internal/names source/internal/zipfile", "github.com/bmatcuk/doublestar/v4 github.com/klauspost/compress golang.org/x/sync"},
 	{"destination/filename", "blob", "golang.org/x/text"},
-	{"destination", "destination/filename discover resourcesync websub blob internal/eventstream internal/extsort internal/fetch internal/nesting internal/private internal/unpack patch memento vault",
-		"github.com/bmatcuk/doublestar/v4 github.com/gofrs/flock golang.org/x/sync"},
+	{"destination/lock", "blob destination/filename internal/fetch internal/private", "github.com/gofrs/flock"},
+	{"destination", "destination/filename discover resourcesync websub blob internal/eventstream internal/extsort internal/fetch internal/nesting internal/unpack patch memento vault",
+		"github.com/bmatcuk/doublestar/v4 golang.org/x/sync"},
 	{"destination/journaltest", "destination resourcesync", "github.com/google/go-cmp"},
 	{"repository", "catalog internal/hangup internal/iri internal/negotiate oaipmh resourcesync", ""},
 	// joinery
@@ -101,10 +102,10 @@ var rooms = []room{
 	{"cmd/lockstep/internal/admin", "cmd/lockstep/internal/term hub internal/trust source", "github.com/prometheus/client_golang github.com/spf13/pflag golang.org/x/sync"},
 	{"cmd/lockstep/internal/report", "cmd/lockstep/internal/term destination discover internal/fetch", ""},
 	{"cmd/lockstep/internal/statedir", "cmd/lockstep/internal/term internal/private", "github.com/gofrs/flock"},
-	{"cmd/lockstep/internal/mirror", "blob blob/s3 bridge cmd/lockstep/internal/config cmd/lockstep/internal/help cmd/lockstep/internal/network cmd/lockstep/internal/report cmd/lockstep/internal/statedir cmd/lockstep/internal/term destination destination/filename discover internal/fetch internal/private resourcesync source storage/sqlite", "github.com/spf13/pflag"},
+	{"cmd/lockstep/internal/mirror", "blob blob/s3 bridge cmd/lockstep/internal/config cmd/lockstep/internal/help cmd/lockstep/internal/network cmd/lockstep/internal/report cmd/lockstep/internal/statedir cmd/lockstep/internal/term destination destination/filename destination/lock discover internal/fetch internal/private resourcesync source storage/sqlite", "github.com/spf13/pflag"},
 	{"cmd/lockstep", "*", "github.com/prometheus/client_golang github.com/spf13/cobra github.com/spf13/pflag go.yaml.in/yaml/v3 golang.org/x/term github.com/gofrs/flock golang.org/x/sync"},
 	// examples: what programs of others can import, and nothing else
-	{"examples/...", "destination resourcesync storage/sqlite", "modernc.org/sqlite"},
+	{"examples/...", "destination destination/lock resourcesync storage/sqlite", "modernc.org/sqlite"},
 	// benchmarks: they measure everything
 	{"bench/...", "*", "*"},
 }

@@ -29,6 +29,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination"
+	"lockstep/destination/lock"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 	"lockstep/storage/sqlite"
@@ -245,7 +246,7 @@ func TestSyncProcess(t *testing.T) {
 	}
 	start := time.Now()
 	debug.SetGCPercent(200) // as the command does
-	lock, err := destination.LockDir(dest)
+	held, err := lock.Acquire(dest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +272,7 @@ func TestSyncProcess(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %+v", err, r)
 	}
-	for _, f := range []func() error{db.Close, store.Close, lock.Close} {
+	for _, f := range []func() error{db.Close, store.Close, held.Close} {
 		if err := f(); err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"lockstep/destination"
+	"lockstep/destination/lock"
 )
 
 // seeded returns a Source of ten resources and its mirror, in step.
@@ -412,19 +413,19 @@ func TestNoSource(t *testing.T) {
 func TestInUse(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	l, err := destination.LockDir(dir)
+	l, err := lock.Acquire(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = destination.LockDir(dir)
-	var inUse *destination.InUseError
+	_, err = lock.Acquire(dir)
+	var inUse *lock.InUseError
 	if !errors.As(err, &inUse) || inUse.Holder.PID != os.Getpid() || !strings.Contains(err.Error(), fmt.Sprint(os.Getpid())) {
 		t.Fatalf("second lock: %v", err)
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if l, err = destination.LockDir(dir); err != nil {
+	if l, err = lock.Acquire(dir); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.Close(); err != nil {

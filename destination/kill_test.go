@@ -20,6 +20,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination"
+	"lockstep/destination/lock"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/storage/sqlite"
@@ -48,11 +49,11 @@ func TestKillProcess(t *testing.T) {
 
 // syncTo syncs as the command does, with everything on disk.
 func syncTo(source, dest string) error {
-	lock, err := destination.LockDir(dest)
+	held, err := lock.Acquire(dest)
 	if err != nil {
 		return err
 	}
-	defer lock.Close()
+	defer held.Close()
 	db, err := sqlite.Open(filepath.Join(dest, destination.StateFile))
 	if err != nil {
 		return err

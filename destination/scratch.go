@@ -88,7 +88,7 @@ func memoryScratch() extsort.Space {
 
 // namedFile makes a file in dir and takes its name away: at once where the
 // system lets it, else whoever makes the next one does. Nobody else makes such
-// files there, see [LockDir].
+// files there, see package lock.
 func namedFile(dir string) (*os.File, error) {
 	for i := 0; ; i++ {
 		name := filepath.Join(dir, fmt.Sprint("scratch-", i))

@@ -16,6 +16,9 @@ import (
 	"lockstep/resourcesync"
 )
 
+// StateFile is the path of the Journal below a mirror's directory.
+const StateFile = filename.StateDir + "/state.db"
+
 // The documents in the Journal. They are JSON; fields are only ever added.
 const (
 	docMirror = "mirror"  // a mirrorState

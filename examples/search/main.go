@@ -22,6 +22,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"lockstep/destination"
+	"lockstep/destination/lock"
 	"lockstep/resourcesync"
 	"lockstep/storage/sqlite"
 )
@@ -49,11 +50,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 
 // update brings the index in dir into step with a Source.
 func update(ctx context.Context, source, dir string, out io.Writer) (err error) {
-	lock, err := destination.LockDir(dir) // one update at a time; makes dir
+	held, err := lock.Acquire(dir) // one update at a time; makes dir
 	if err != nil {
 		return err
 	}
-	defer lock.Close()
+	defer held.Close()
 	db, err := sqlite.Open(filepath.Join(dir, filepath.FromSlash(destination.StateFile)))
 	if err != nil {
 		return err

@@ -23,6 +23,7 @@ import (
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 	"lockstep/destination/filename"
+	"lockstep/destination/lock"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/internal/private"
@@ -137,24 +138,24 @@ func OpenState(sel *Selection, readOnly bool, lookup func(string) (string, bool)
 		}
 		return &mirror{Store: store, Journal: journal, Versions: &blob.Mem{}, Close: func() {}}, nil
 	}
-	lock, err := lockMirror(dest)
+	held, err := lockMirror(dest)
 	if err != nil {
 		return nil, err
 	}
 	portable, err := filename.ProbePortable(filepath.Dir(database))
 	if err != nil {
-		return nil, errors.Join(err, lock.Close())
+		return nil, errors.Join(err, held.Close())
 	}
 	versions, err := blob.NewDir(filepath.Join(dest, filepath.FromSlash(versionsDir)), blob.DirOptions{Tmp: "tmp", Private: true})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the mirror: %w", err), lock.Close())
+		return nil, errors.Join(fmt.Errorf("open the mirror: %w", err), held.Close())
 	}
 	db, err := sqlite.Open(database)
 	if err != nil {
-		return nil, errors.Join(err, versions.Close(), lock.Close())
+		return nil, errors.Join(err, versions.Close(), held.Close())
 	}
 	return &mirror{Store: store, Journal: db.Journal(), Versions: versions, state: dest, portable: portable, Close: func() {
-		if err := errors.Join(db.Close(), versions.Close(), lock.Close()); err != nil {
+		if err := errors.Join(db.Close(), versions.Close(), held.Close()); err != nil {
 			log.Warn("close the mirror", slog.Any("err", err))
 		}
 	}}, nil
@@ -171,12 +172,12 @@ func (o *Selection) IsMirror() bool {
 }
 
 // lockMirror takes the mirror whose memory is in dir.
-func lockMirror(dir string) (*destination.Lock, error) {
-	lock, err := destination.LockDir(dir)
-	if _, used := errors.AsType[*destination.InUseError](err); used {
+func lockMirror(dir string) (*lock.Lock, error) {
+	held, err := lock.Acquire(dir)
+	if _, used := errors.AsType[*lock.InUseError](err); used {
 		err = term.WithHint(err, "wait for it to end, or stop it: its progress is kept")
 	}
-	return lock, err
+	return held, err
 }
 
 // A Run is what sync, audit and demo have in common: one Destination at work

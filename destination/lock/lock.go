@@ -1,4 +1,4 @@
-package destination
+package lock
 
 import (
 	"context"
@@ -18,13 +18,9 @@ import (
 	"lockstep/internal/private"
 )
 
-// What stands in the directory of our own in a mirror.
-const (
-	StateFile = filename.StateDir + "/state.db" // the Journal
-	lockFile  = filename.StateDir + "/lock"
-)
+const lockFile = filename.StateDir + "/lock"
 
-// A Holder is the process that has a mirror.
+// A Holder is the process that has locked a mirror.
 type Holder struct {
 	PID     int       `json:"pid"`
 	Host    string    `json:"host"`
@@ -32,10 +28,10 @@ type Holder struct {
 	Since   time.Time `json:"since"`
 }
 
-// An InUseError reports a mirror that another process is at.
+// An InUseError reports that another process has locked the mirror.
 type InUseError struct {
 	Dest   string
-	Holder Holder // zero if it does not say
+	Holder Holder // zero if unknown
 }
 
 func (e *InUseError) Error() string {
@@ -46,22 +42,22 @@ func (e *InUseError) Error() string {
 		fetch.Printable(e.Holder.Host), fetch.Printable(e.Holder.Command), e.Holder.Since.Local().Format(time.DateTime))
 }
 
-// A Lock is the right to write to a mirror.
+// A Lock is the exclusive right to write to a mirror.
 type Lock struct {
 	file *flock.Flock
 }
 
-// LockDir takes the mirror in the directory dest for this process, and makes
-// the directory where there is none. The operating system ends the lock with
-// the process, however it ends: a dead holder never blocks. When another
-// process has the mirror the error is an [InUseError] that names it.
-func LockDir(dest string) (*Lock, error) {
+// Acquire locks the mirror in the directory dest for this process, and creates
+// the directory if it does not exist. The operating system releases the lock when
+// the process ends, even if it is killed. If another process has locked the mirror
+// the error is an [InUseError] that names it.
+func Acquire(dest string) (*Lock, error) {
 	path := filepath.Join(dest, filepath.FromSlash(lockFile))
 	if err := makeOwn(dest); err != nil {
 		return nil, fmt.Errorf("lock %s: %w", dest, err)
 	}
 	l := &Lock{flock.New(path)}
-	// Who has just taken it writes its name in a moment.
+	// A process that has just locked the mirror is about to write its name.
 	ctx, cancel := context.WithTimeout(context.Background(), lockPatience)
 	defer cancel()
 	switch ok, err := l.file.TryLockContext(ctx, lockPatience/4); {
@@ -70,8 +66,8 @@ func LockDir(dest string) (*Lock, error) {
 	case err != nil:
 		return nil, fmt.Errorf("lock %s: %w", dest, err)
 	}
-	host, _ := os.Hostname() // only to be shown
-	// No more of the command line than its first word: flags and addresses hold secrets.
+	host, _ := os.Hostname() // only for messages
+	// Only the first word of the command line: flags and addresses contain secrets.
 	command := strings.Join(os.Args[:min(len(os.Args), 2)], " ")
 	h := Holder{os.Getpid(), host, command, time.Now().UTC().Truncate(time.Second)}
 	text, err := json.Marshal(h)
@@ -85,14 +81,13 @@ func LockDir(dest string) (*Lock, error) {
 	return l, nil
 }
 
-// lockPatience is how long a lock is waited for: the holder may be about to end.
+// lockPatience is how long to wait for a lock: its holder may be about to end.
 const lockPatience = 200 * time.Millisecond
 
-// makeOwn makes the directory of our own, which must not be a link to
-// somewhere else.
+// makeOwn creates the state directory, which must not be a symbolic link.
 func makeOwn(dest string) error {
 	own := filepath.Join(dest, filename.StateDir)
-	if err := blob.MakePrivateDir(own); err != nil { // durable, as all below it shall be
+	if err := blob.MakePrivateDir(own); err != nil { // durable, like the files in it
 		return err
 	}
 	for _, p := range []string{own, filepath.Join(dest, filepath.FromSlash(lockFile))} {
@@ -108,10 +103,10 @@ func makeOwn(dest string) error {
 	return nil
 }
 
-// Close gives the mirror free.
+// Close releases the lock.
 func (l *Lock) Close() error {
-	// The name goes while the lock still holds: nobody reads a holder that is gone.
-	_ = os.Truncate(l.file.Path(), 0) // the lock is what counts
+	// Remove the name before the lock is released: no process reads an outdated one.
+	_ = os.Truncate(l.file.Path(), 0) // only the lock matters
 	if err := l.file.Close(); err != nil {
 		return fmt.Errorf("unlock: %w", err)
 	}
