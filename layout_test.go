@@ -53,7 +53,7 @@ var rooms = []room{
 	// services
 	{"catalog", "resourcesync", ""},
 	{"catalog/catalogtest", "catalog resourcesync", "github.com/google/go-cmp pgregory.net/rapid"},
-	{"memento", "internal/weblink", ""},
+	{"memento", "internal/hangup internal/weblink", ""},
 	{"memento/mementotest", "memento", "github.com/google/go-cmp"},
 	{"bitstream", "catalog resourcesync blob patch memento vault", "golang.org/x/sync"},
 	{"discover", "atompmh oaipmh resourcesync internal/fetch websub", "golang.org/x/net"},
@@ -66,7 +66,7 @@ var rooms = []room{
 	{"validate/internal/dump", "validate/finding validate/internal/tally validate/internal/visit validate/opener resourcesync", ""},
 	{"validate", "validate/finding validate/internal/dump validate/internal/feed validate/internal/repository validate/internal/tally validate/internal/visit validate/opener atompmh resourcesync internal/nesting internal/xmlscan oaipmh", ""},
 	{"validate/validatetest", "validate validate/finding validate/opener", ""},
-	{"hub", "websub internal/fetch internal/trust", "golang.org/x/sync"},
+	{"hub", "websub internal/fetch internal/hangup internal/trust", "golang.org/x/sync"},
 	{"hub/hubtest", "hub", "github.com/google/go-cmp"},
 	// roles
 	{"intake/internal/entry", "catalog internal/linkrel resourcesync", ""},

@@ -15,6 +15,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/sync/errgroup"
+
+	"lockstep/internal/hangup"
 )
 
 // What the API grants; each says what it prevents.
@@ -91,6 +93,9 @@ func (h *Hub) reply(w http.ResponseWriter, r *http.Request, handle func(*http.Re
 		return
 	}
 	status := http.StatusOK
+	if _, refused := errors.AsType[*apiError](err); !refused && hangup.Is(r.Context(), err) {
+		panic(http.ErrAbortHandler) // the client is gone
+	}
 	if err != nil {
 		status = h.statusOf(r.Context(), err)
 		header.Set("Content-Type", "application/problem+json")

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/internal/hangup"
 	"lockstep/internal/weblink"
 )
 
@@ -278,10 +279,12 @@ func (h *Handler) fail(w http.ResponseWriter, status int, format string, args ..
 	_, _ = io.WriteString(w, http.StatusText(status)+": "+fmt.Sprintf(format, args...)+"\n") // who is gone needs no answer
 }
 
-// broken answers when we cannot, and says so to whom it may concern.
+// broken answers a request for which the index of versions cannot be read, and
+// logs why. If the client has gone it cuts the connection: without a status, the
+// answer would be logged as an empty one with status 200.
 func (h *Handler) broken(w http.ResponseWriter, r *http.Request, uri string, err error) {
-	if r.Context().Err() != nil {
-		return // nobody waits for it
+	if hangup.Is(r.Context(), err) {
+		panic(http.ErrAbortHandler)
 	}
 	h.opts.Logger.ErrorContext(r.Context(), "cannot serve", slog.String("uri", uri), slog.Any("err", err))
 	h.fail(w, http.StatusInternalServerError, "the index of versions cannot be read")

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"lockstep/internal/hangup"
 )
 
 const (
@@ -191,8 +193,8 @@ func (v *Version) compare(n int64, digest [32]byte) error {
 // damaged answers for a version whose bytes are not what they were, or not
 // there.
 func (h *Handler) damaged(w http.ResponseWriter, r *http.Request, v Version, err error) {
-	if r.Context().Err() != nil {
-		return // nobody waits for it
+	if hangup.Is(r.Context(), err) {
+		panic(http.ErrAbortHandler) // the client is gone
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		uri, a, now, again := h.version(r, v.URI, v.At)

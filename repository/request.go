@@ -11,6 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"lockstep/internal/hangup"
 	"lockstep/oaipmh"
 )
 
@@ -85,7 +86,9 @@ func arguments(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 		return args, errors.New("a POST must be of the type application/x-www-form-urlencoded") // OAI-PMH 2.0, 3.1.1.2
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxArguments)
-	if err := r.ParseForm(); err != nil {
+	if err := r.ParseForm(); hangup.IsBody(r.Context(), err) {
+		panic(http.ErrAbortHandler) // the client is gone: half a body is no wrong argument
+	} else if err != nil {
 		return args, errors.New("the body is no list of arguments, or too long")
 	}
 	for name, values := range r.PostForm {

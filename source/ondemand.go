@@ -136,6 +136,9 @@ func (h *handler) answerDemand(w http.ResponseWriter, r *http.Request, set *Set)
 		return
 	}
 	if !h.place(r.Context()) {
+		if r.Context().Err() != nil {
+			panic(http.ErrAbortHandler) // the client is gone
+		}
 		h.refuseDemand(w, r, set, errDemandsFull)
 		return
 	}

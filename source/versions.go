@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 
+	"lockstep/internal/hangup"
 	"lockstep/memento"
 	"lockstep/resourcesync"
 	"lockstep/source/internal/names"
@@ -117,8 +118,10 @@ func (h *handler) goneLinks(r *http.Request, rel string) []string {
 	}
 	uri := h.base.Origin() + sentPath(r.URL)
 	switch known, err := h.versions.Knows(r.Context(), uri); {
+	case hangup.Is(r.Context(), err):
+		panic(http.ErrAbortHandler) // the client is gone
 	case err != nil:
-		h.opts.Logger.WarnContext(r.Context(), "cannot tell whether there was a resource", slog.String("uri", uri), slog.Any("err", err))
+		h.opts.Logger.WarnContext(r.Context(), "cannot find out whether there was a resource", slog.String("uri", uri), slog.Any("err", err))
 		return nil
 	case !known:
 		return nil
