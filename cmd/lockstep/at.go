@@ -26,7 +26,7 @@ func (o *syncOptions) explainPast(err error) error {
 	case !none.Earliest.IsZero():
 		return term.WithHint(err, "give --at "+none.Earliest.UTC().Format(time.RFC3339Nano)+" or later")
 	case mirror.IsMirror(o.Source):
-		return term.WithHint(err, "a mirror remembers what it was from when it is told to: sync --keep-versions")
+		return term.WithHint(err, "a mirror has earlier states only from the time at which it was given --keep-versions")
 	}
 	return err
 }

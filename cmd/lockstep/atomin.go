@@ -42,6 +42,6 @@ func (f feedOrigin) Scan(ctx context.Context) (intake.Report, error) {
 		return r, err
 	}
 	r.Skipped.Count++
-	r.Skipped.First = append(r.Skipped.First, intake.Problem{Path: fetch.Printable(st.Address), Err: fmt.Errorf("%w; what it told of stays", intake.ErrEnded)})
+	r.Skipped.First = append(r.Skipped.First, intake.Problem{Path: fetch.Printable(st.Address), Err: fmt.Errorf("%w; its records are kept", intake.ErrEnded)})
 	return r, nil
 }

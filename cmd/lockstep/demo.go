@@ -32,7 +32,7 @@ func newDemo(io term.IO, out *term.Options) *cobra.Command {
 		Short: "See all of it: a Source, a hub and a mirror in one process",
 		Long: `Publish some sample files, or a copy of DIR, mirror them, then edit, add and
 delete a file at the Source and see each change arrive in the mirror, which the
-Source's hub tells of it. After every step Source and mirror are compared byte by
+Source's hub notifies. After every step Source and mirror are compared byte by
 byte; an audit ends it.
 
 Everything happens in a temporary directory on 127.0.0.1 and is removed at the
@@ -233,7 +233,7 @@ func (d *demo) change(ctx context.Context, c demoChange) error {
 	}
 	how := "mirrored"
 	if r.Via == destination.ViaNotification {
-		how = "told of and mirrored"
+		how = "notified and mirrored"
 	}
 	return d.check(c.step, start, r, c.created, c.updated, c.deleted, fmt.Sprintf("%s; %s after %s", c.what, how, term.Elapsed(at.Sub(start))))
 }

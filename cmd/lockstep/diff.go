@@ -33,14 +33,15 @@ func newDiff(io term.IO, out *term.Options) *cobra.Command {
 	o := &diffOptions{out: out}
 	cmd := &cobra.Command{
 		Use:   "diff SOURCE --from TIME [--to TIME] [flags]",
-		Short: "Tell what became of the resources of SOURCE between two instants",
-		Long: `Tell what became of the resources of SOURCE between two instants, by what it has
-kept of its past: archived lists and dumps, and what changed since. Each resource
-that was not the same is one line, by URI: created, updated or deleted, or
-unknown where SOURCE states nothing by which its contents can be compared.
+		Short: "List what changed at SOURCE between two instants",
+		Long: `List the resources of SOURCE that changed between two instants, from its archived
+lists and dumps and its changes since. Each resource that differs is one line, by
+URI: created, updated or deleted, or unknown where SOURCE states nothing by which
+its contents can be compared.
 
-Only documents are read. The exit code is 0 whatever the differences are, and 1
-if it cannot be told what there was: then the error says from when on it can.`,
+Only documents are read. The exit code is 0 whether or not there are differences,
+and 1 if the state at an instant is not known: then the error says from when on it
+is known.`,
 		Example: `  lockstep diff https://example.org/ --from 2026-05-01 --to 2026-06-01
   lockstep diff https://example.org/ --from 2026-05-01T12:00:00Z --include '*.pdf'
   lockstep diff https://example.org/ --from 2026-05-01 --json`,
@@ -130,7 +131,7 @@ func diffText(r *destination.DiffReport) string {
 	for _, p := range []struct {
 		n    int64
 		what string
-	}{{r.Created, "created"}, {r.Updated, "updated"}, {r.Deleted, "deleted"}, {r.Unknown, "of which it cannot be told"}, {r.Unchanged, "unchanged"}} {
+	}{{r.Created, "created"}, {r.Updated, "updated"}, {r.Deleted, "deleted"}, {r.Unknown, "unknown"}, {r.Unchanged, "unchanged"}} {
 		if p.n > 0 || p.what == "unchanged" {
 			parts = append(parts, term.Thousands(p.n)+" "+p.what)
 		}

@@ -71,9 +71,9 @@ does nothing else: exit code 1 if one could not be ended.`,
 	help.Grouped(flags, help.NewsGroup, func(flags *pflag.FlagSet) {
 		flags.StringVar(&o.callback, "callback", "", "the `URL` by which a hub reaches us; what comes for it, and below it, has to arrive at --listen (default: no hub is used)")
 		flags.StringVar(&o.listen, "listen", "", "listen at `HOST:PORT` for hubs, and for monitors: /-/healthz and /-/readyz, and with the admin token /-/metrics and /-/api/v1/follow (default: the port that --callback names, if any)")
-		flags.StringVar(&o.channel, "channel", "", "learn of news only by this `WAY`: hub, events, or poll (default the best there is)")
-		flags.DurationVar(&o.poll, "poll", destination.DefaultPoll, "ask a Source that tells nothing every `DURATION`")
-		flags.DurationVar(&o.check, "check", destination.DefaultCheck, "ask a Source that tells us its news all the same every `DURATION`")
+		flags.StringVar(&o.channel, "channel", "", "the only `CHANNEL` to learn of changes by: hub, events, or poll (default the best that the Source offers)")
+		flags.DurationVar(&o.poll, "poll", destination.DefaultPoll, "poll a Source that sends no notifications every `DURATION`")
+		flags.DurationVar(&o.check, "check", destination.DefaultCheck, "also poll a Source that sends notifications every `DURATION`")
 		flags.DurationVar(&o.lease, "lease", 0, "ask hubs for a subscription of this `DURATION`, which is renewed in time (default: the hub decides)")
 		flags.BoolVar(&o.unsubscribe, "unsubscribe", false, "end the subscriptions of a mirror that is taken down; --callback and --listen as when they were made (default: as recorded)")
 	})

@@ -223,9 +223,9 @@ func nameOf(s *destination.SetStatus) string {
 func (f *following) how(s *destination.SetStatus) string {
 	switch s.Channel {
 	case destination.ChannelHub:
-		return "told of changes by the hub " + fetch.Printable(s.Hub)
+		return "notified by the hub " + fetch.Printable(s.Hub)
 	case destination.ChannelEvents:
-		return "told of changes by a stream of events from the Source"
+		return "notified by the event stream of the Source"
 	}
 	return "asked for changes every " + term.Brief(f.o.poll)
 }

@@ -123,7 +123,7 @@ func tellProgress(s *admin.Figures, name string, p *destination.Progress) {
 // tellFollowed tells how a set is followed, and how far we are.
 func tellFollowed(s *admin.Figures, name string, set *destination.SetStatus) {
 	for _, channel := range []string{destination.ChannelHub, destination.ChannelEvents, destination.ChannelPoll} {
-		s.Gauge("lockstep_follow_channel", "How news of a set come.", truth(set.Channel == channel), "set", name, "channel", channel)
+		s.Gauge("lockstep_follow_channel", "The channel by which changes of a set arrive.", truth(set.Channel == channel), "set", name, "channel", channel)
 	}
 	s.Gauge("lockstep_follow_set_failing", "Whether the set was not in step after its last pass.", truth(set.Error != ""), "set", name)
 	s.Gauge("lockstep_follow_set_refused", "Whether the set is left as it is, for safety.", truth(set.Refused != ""), "set", name)

@@ -34,9 +34,9 @@ func newHub(io term.IO, out *term.Options) *cobra.Command {
 	o := &hubOptions{out: out}
 	cmd := &cobra.Command{
 		Use:   "hub [flags]",
-		Short: "Be a WebSub hub: pass news on to all who have subscribed",
-		Long: `Be a WebSub hub: publishers tell it of news, and it passes them on to all who have
-subscribed, of any topic and any content. lockstep serve has one embedded; one on
+		Short: "Run a WebSub hub: pass notifications on to all subscribers",
+		Long: `Run a WebSub hub: publishers notify it of changes, and it passes them on to all
+subscribers, of any topic and any content. lockstep serve has one embedded; one on
 its own serves many Sources, or programs that have nothing to do with ResourceSync.
 
 What the hub has accepted it keeps until every subscriber has taken it, through
@@ -81,7 +81,7 @@ func runHub(ctx context.Context, o *hubOptions, io term.IO) error {
 		return term.Usage(fmt.Errorf("--public-url %q is no http(s) URL", fetch.WithoutUser(o.publicURL)), "write it whole, as https://hub.example.org/")
 	}
 	if fetch.WithoutUser(o.publicURL) != o.publicURL {
-		return term.Usage(fmt.Errorf("--public-url %s has a user name or password, which every subscriber would be told", fetch.WithoutUser(o.publicURL)), "leave it out")
+		return term.Usage(fmt.Errorf("--public-url %s has a user name or password, which would be sent to every subscriber", fetch.WithoutUser(o.publicURL)), "leave it out")
 	}
 	ho, err := o.options(o.publicURL)
 	if err != nil {

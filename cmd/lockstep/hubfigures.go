@@ -31,19 +31,19 @@ func (f *hubFront) figures(out *admin.Figures) {
 	out.Counter("lockstep_hub_message_bytes_accepted_total", "Bytes of messages accepted.", float64(s.AcceptedBytes))
 	out.Counter("lockstep_hub_deliveries_total", "Messages that a subscriber took.", float64(s.Delivered))
 	out.Counter("lockstep_hub_delivery_bytes_total", "Bytes of those.", float64(s.DeliveredBytes))
-	out.Counter("lockstep_hub_delivery_failures_total", "Attempts to deliver in vain.", float64(s.Failed))
+	out.Counter("lockstep_hub_delivery_failures_total", "Attempts to deliver that failed.", float64(s.Failed))
 	out.Counter("lockstep_hub_deliveries_given_up_total", "Messages that a subscriber did not get in time.", float64(s.GivenUp))
 	const verified = "Requests that were verified, by whether the subscriber said it meant them."
 	out.Counter("lockstep_hub_verifications_total", verified, float64(s.Verified), "meant", "true")
 	out.Counter("lockstep_hub_verifications_total", verified, float64(s.Unverified), "meant", "false")
 	out.Counter("lockstep_hub_requests_refused_total", "Requests answered with 4xx or 5xx.", float64(s.Refused))
 	out.Counter("lockstep_hub_requests_limited_total", "Of them, those answered 429: there were too many.", float64(s.Limited))
-	out.Counter("lockstep_hub_pings_total", "Topics that publishers said have news.", float64(s.Pings))
+	out.Counter("lockstep_hub_pings_total", "Topics that publishers reported as changed.", float64(s.Pings))
 	const fetches = "Topics that were fetched then, by what came of it."
 	out.Counter("lockstep_hub_topic_fetches_total", fetches, float64(s.Fetched), "result", "news")
 	out.Counter("lockstep_hub_topic_fetches_total", fetches, float64(s.Unchanged), "result", "unchanged")
 	out.Counter("lockstep_hub_topic_fetches_total", fetches, float64(s.Unfetched), "result", "failed")
-	const ended = "Subscriptions that ended: by 410 from the endpoint, because the lease was over, or by whoever runs the hub."
+	const ended = "Subscriptions that ended: by 410 from the endpoint, because the lease was over, or by the operator of the hub."
 	out.Counter("lockstep_hub_subscriptions_ended_total", ended, float64(s.Ended), "by", "endpoint")
 	out.Counter("lockstep_hub_subscriptions_ended_total", ended, float64(s.Expired), "by", "lease")
 	out.Counter("lockstep_hub_subscriptions_ended_total", ended, float64(s.Denied), "by", "hub")

@@ -30,7 +30,7 @@ func newMap(io term.IO, out *term.Options) *cobra.Command {
 		Use:   "map URI|PATH... [flags]",
 		Short: "Say which file of a mirror belongs to a URI, and the other way round",
 		Long: `Print for each URI the file it gets in a mirror, and for each path below DEST the
-URI it stands for. The mapping is one-to-one and asks nobody.
+URI it stands for. The mapping is one-to-one and needs no network.
 
 Where a file and a directory of one name meet, the mirror marks the later one;
 the path given for a URI is the one it gets when nothing is in its way.

@@ -165,7 +165,7 @@ func (n *newsroom) tell(r source.Report, now time.Time) {
 // told says what else a publication came to, if anything.
 func (n *newsroom) told(r source.Report) {
 	for _, name := range r.Kept {
-		n.io.Errorf("note: %s is somebody else's and stays as it is\n", name)
+		n.io.Errorf("note: %s was not written by Lockstep and is left as it is\n", name)
 	}
 	if len(r.Lacking) > 0 {
 		n.io.Errorf("hint: for others to find the Source by robots.txt, add to it\n  %s\n", strings.Join(r.Lacking, "\n  "))

@@ -47,13 +47,13 @@ type hubFlags struct {
 func (o *hubFlags) declare(flags *pflag.FlagSet, embedded bool) {
 	o.embedded = embedded
 	if embedded {
-		flags.StringArrayVar(&o.hub, "hub", []string{hubEmbedded}, "tell the hub at `URL` of changes (repeatable), the one embedded here, or off")
+		flags.StringArrayVar(&o.hub, "hub", []string{hubEmbedded}, "notify the hub at `URL` of changes (repeatable), the embedded one, or off")
 	} else {
-		flags.StringArrayVar(&o.hub, "hub", []string{hubOff}, "tell the hub at `URL` of changes (repeatable), or off")
+		flags.StringArrayVar(&o.hub, "hub", []string{hubOff}, "notify the hub at `URL` of changes (repeatable), or off")
 	}
 	flags.StringVar(&o.hubTokenFile, "hub-token-file", "", "publish at the hub elsewhere, if there is one, with the token in `FILE`")
 	flags.StringArrayVar(&o.hubTokenList, "hub-token", nil, "publish at the hub at URL, and nowhere else, with the token in a file: `URL=FILE` (repeatable)")
-	flags.DurationVar(&o.notifyDelay, "notify-delay", defaultNotifyDelay, "let changes gather for this `DURATION` before they are published and told")
+	flags.DurationVar(&o.notifyDelay, "notify-delay", defaultNotifyDelay, "collect changes for this `DURATION` before they are published and notified")
 }
 
 // settle refuses what cannot be meant.
@@ -102,12 +102,12 @@ func (s *site) hubs() ([]source.Hub, error) {
 // notifyOnce tells hubs what has been published.
 func (s *site) notifyOnce(ctx context.Context) error {
 	if err := s.src.NotifyOnce(ctx); err != nil {
-		hint := "all is published; what could not be told is told by the next run"
+		hint := "everything is published; undelivered notifications are sent by the next run"
 		var refused *websub.RefusedError
 		if errors.As(err, &refused) && refused.Permanent() {
 			hint = "all is published, and in the Change List; see that the hub knows the topic and the token (--hub-token)"
 		}
-		return term.WithHint(fmt.Errorf("tell hubs of the changes: %w", err), hint)
+		return term.WithHint(fmt.Errorf("notify hubs of the changes: %w", err), hint)
 	}
 	return nil
 }

@@ -33,14 +33,14 @@ func newPublish(io term.IO, out *term.Options) *cobra.Command {
 		Short: "Write the documents as static files for any web server",
 		Long: `Find out what is in DIR and write the ResourceSync documents about it to the
 directory or bucket OUT, as static files for whatever web server serves DIR
-already. OUT may be DIR itself: the documents stand beside the files and are never
-taken for some of them. Run it again after changes, or leave it running with
+already. OUT may be DIR itself: the documents are then stored beside the files and are
+never published as resources. Run it again after changes, or leave it running with
 --watch.
 
 In place of DIR there can be a bucket (s3://BUCKET/PREFIX), JSON lines
 (jsonl:FILE, jsonl:- for standard input), a sitemap (sitemap:URL), a feed of
 Atom-PMH (atom-pmh:URL) or a repository (oai-pmh:URL), whose records are written
-to OUT. Several sets stand in a configuration file.
+to OUT. Several sets are described in a configuration file.
 
 The web server must serve what is in OUT below the base URL, and DIR too.`,
 		Example: `  lockstep publish /var/www --out /var/www --base-url https://data.example.org/

@@ -41,14 +41,14 @@ func newServe(io term.IO, out *term.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve [DIR] [flags]",
 		Short: "Be a Source: publish what is in DIR and serve it, watch for changes",
-		Long: `Be a Source: find out what is in DIR (default: the working directory), publish
+		Long: `Run a Source: find out what is in DIR (default: the working directory), publish
 that as ResourceSync documents, serve documents and files, and keep the documents
 up to date while the files change.
 
 In place of DIR there can be a bucket (s3://BUCKET/PREFIX), JSON lines
 (jsonl:FILE, jsonl:- for standard input), a sitemap (sitemap:URL), a feed of
 Atom-PMH (atom-pmh:URL), a repository that speaks OAI-PMH (oai-pmh:URL), or api:
-for what applications tell by HTTP. Several sets stand in a configuration file.
+for resources that applications write by HTTP. Several sets are described in a configuration file.
 
 The line "ready: URL" on stdout says that everything is served.`,
 		Example: `  lockstep serve files
@@ -196,7 +196,7 @@ func (o *serveOptions) announce(s *site, p *publication, io term.IO) error {
 	s.admin.Print(io)
 	for _, hub := range s.opts.hubs.hub {
 		if hub != hubOff && hub != hubEmbedded {
-			io.Printf("  tells the hub    %s\n", hub)
+			io.Printf("  notifies hub     %s\n", hub)
 		}
 	}
 	if o.watching() {

@@ -129,5 +129,5 @@ func (s *setTally) figures(out *admin.Figures, name string) {
 	}{{"accepted", s.accepted}, {"failed", s.tried}, {"refused", s.refused}} {
 		out.Counter("lockstep_source_notifications_total", notifications, float64(r.n), "set", name, "result", r.result)
 	}
-	out.Counter("lockstep_source_notification_gaps_total", "Notifications before which some could not be told.", float64(s.gaps), "set", name)
+	out.Counter("lockstep_source_notification_gaps_total", "Notifications before which some could not be sent.", float64(s.gaps), "set", name)
 }

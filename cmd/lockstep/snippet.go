@@ -66,7 +66,7 @@ Give the same flags or the same configuration file as to publish.`,
 	flags.StringVar(&o.baseURL, "base-url", "", "the `URL` below which the web server serves the documents, and the files")
 	flags.StringVar(&o.config, "config", "", "read configuration from `FILE` (YAML); flags overrule it")
 	flags.StringVar(&o.uri, "uri", "", "the `URL` the URIs of the resources begin with, where that is not the base URL")
-	flags.StringArrayVar(&o.hub, "hub", nil, "changes are told to the hub at `URL` (repeatable): say so at the topic")
+	flags.StringArrayVar(&o.hub, "hub", nil, "announce the hub at `URL` at the topic (repeatable)")
 	flags.BoolVar(&o.gzip, "gzip", false, "there are compressed variants (seen by itself once they are there)")
 	return cmd
 }
@@ -149,7 +149,7 @@ func (o *snippetOptions) view(sets []config.Set) (*snippetView, error) {
 	case o.out == "":
 		return nil, term.Usage(errors.New("--out is missing"), "say where the documents are: the directory that was given to publish")
 	case mirror.IsBucket(o.out):
-		return nil, term.Usage(fmt.Errorf("--out %s: a bucket is served by its own service", o.out), "publish has told it types and cache headers with every document")
+		return nil, term.Usage(fmt.Errorf("--out %s: a bucket is served by its own service", o.out), "publish has stored types and cache headers with every document")
 	case strings.Contains(o.out, "://"):
 		return nil, term.Usagef("--out %s: want a directory", o.out)
 	case o.baseURL == "":

@@ -81,7 +81,7 @@ is known of it.`,
 	}
 	flags := cmd.Flags()
 	o.declare(flags)
-	flags.StringVar(&o.at, "at", "", "make of DEST what the collection was at `TIME`, a date or a time as 2026-05-01T12:00:00Z, and name what cannot be had any more")
+	flags.StringVar(&o.at, "at", "", "restore the collection in DEST as of `TIME`, a date or a time such as 2026-05-01T12:00:00Z, and name what is no longer available")
 	flags.BoolVar(&o.askNow, "ask-now", false, "ask also for what a server asked in an earlier run not to be asked for before a time")
 	flags.BoolVarP(&o.dryRun, "dry-run", "n", false, "say what would be done, and do nothing")
 	return cmd

@@ -80,12 +80,12 @@ repository (oai-pmh:URL, or its address) the answers to a few requests are check
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.sample, "sample", strconv.Itoa(validate.DefaultSample), "compare `N` resources, chosen at random, with what is said of them; 0 none, all")
-	flags.Uint64Var(&o.seed, "seed", 0, "choose as the run did that told this `NUMBER`")
+	flags.Uint64Var(&o.seed, "seed", 0, "choose the same sample as the run that printed this `NUMBER`")
 	flags.BoolVar(&o.strict, "strict", false, "count warnings as errors")
 	flags.BoolVar(&o.advice, "advice", false, "also print advice: findings that no standard forbids or advises against")
 	flags.BoolVar(&o.alone, "alone", false, "check only the documents named, not what they name")
 	flags.BoolVar(&o.rules, "rules", false, "list the rules")
-	flags.StringVar(&o.baseURL, "base-url", "", "the `URL` a directory is served at (default: what its Source Description tells)")
+	flags.StringVar(&o.baseURL, "base-url", "", "the `URL` a directory is served at (default: the one in its Source Description)")
 	o.network.Declare(flags, network.TheSource)
 	return cmd
 }

@@ -39,7 +39,7 @@ func FlagsFromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, boo
 		}
 		for _, v := range values {
 			if err := flags.Set(f.Name, v); err != nil {
-				first = term.Usage(fmt.Errorf("read %s: %w", envName(f.Name), err), "it stands for the flag --"+f.Name)
+				first = term.Usage(fmt.Errorf("read %s: %w", envName(f.Name), err), "it sets the flag --"+f.Name)
 				return
 			}
 		}

@@ -86,7 +86,7 @@ func hintForKey(key, typ string) string {
 // mappingNames says what mappings in the file are, by the type they are read
 // into. Keys that mean something in several of the others are no help.
 var mappingNames = [...]struct{ typ, place string }{
-	{"config.File", "the file as a whole, not of what it stands in"},
+	{"config.File", "the whole file, not of the mapping it is in"},
 	{"config.Set", "a set: write it below sets"},
 	{"config.Link", "a link: write it below links"},
 }

@@ -25,10 +25,10 @@ const groupKey = "group"
 // The headings of flags, in the order in which they are shown below those that
 // have none.
 const (
-	NewsGroup    = "How news come"
-	SelectGroup  = "Which resources, and where they go"
-	OutcomeGroup = "What becomes of changes"
-	HubGroup     = "The hub embedded here"
+	NewsGroup    = "Notifications"
+	SelectGroup  = "Selection and file names"
+	OutcomeGroup = "Handling of changes"
+	HubGroup     = "Embedded hub"
 	NetworkGroup = "Network flags" // those of networkOptions
 )
 

@@ -79,8 +79,8 @@ func (o *Options) Declare(all *pflag.FlagSet, whom string) {
 }
 
 func (o *Options) declareFlags(flags *pflag.FlagSet, whom string) {
-	flags.StringArrayVar(&o.headers, "header", nil, "send the header `'K: V'` to "+whom+", and to nobody else (repeatable)")
-	flags.StringVar(&o.bearerFile, "bearer-token-file", "", "send the token in `FILE` to "+whom+", and to nobody else")
+	flags.StringArrayVar(&o.headers, "header", nil, "send the header `'K: V'` to "+whom+", and to no other server (repeatable)")
+	flags.StringVar(&o.bearerFile, "bearer-token-file", "", "send the token in `FILE` to "+whom+", and to no other server")
 	flags.Var((*netrcValue)(&o.netrc), "netrc", "take user and password for "+whom+" from $NETRC or ~/.netrc; --netrc=`FILE` from FILE")
 	flags.Lookup("netrc").NoOptDefVal = netrcDefault
 	flags.StringVar(&o.Proxy, "proxy", "", "go through the proxy at `URL`, or none (default: what HTTP_PROXY, HTTPS_PROXY and NO_PROXY say)")

@@ -58,7 +58,7 @@ func PrintSync(ctx context.Context, io term.IO, out *term.Options, d *destinatio
 		io.Printf("  %s\n", KeptText(r.Kept))
 	}
 	if r.DryRun && r.Expected > 0 {
-		io.Printf("  %s of content to be had, as far as the Source states it\n", term.Size(r.Expected))
+		io.Printf("  %s of content to fetch, as far as the Source states it\n", term.Size(r.Expected))
 	}
 	if len(r.BySet) > 1 && out.Quiet { // else they have been told of
 		for i := range r.BySet {
@@ -314,7 +314,7 @@ func pastState(io term.IO, r *destination.Report, err error) {
 	}
 	io.Printf("%s%s as it was at %s\n", head, r.Source, r.At.Format(time.RFC3339Nano))
 	if !r.AsOf.IsZero() && !r.AsOf.Equal(r.At) {
-		io.Printf("  it is as of %s: what was there at the instant asked for cannot be told\n", r.AsOf.Format(time.RFC3339Nano))
+		io.Printf("  it is as of %s: the state at the requested instant is not known\n", r.AsOf.Format(time.RFC3339Nano))
 	}
 	if n := r.Failed + r.Refused; n > 0 {
 		io.Printf("  %s of that time are missing; what is here of them, if anything, is of another time\n", term.Count(n, "resource"))
