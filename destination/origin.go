@@ -30,6 +30,7 @@ type setReader struct {
 	d     *Destination
 	set   *setState
 	home  *url.URL // the Source as the user named it
+	file  string   // URI of the file that the user named as the Source, or ""
 	stage *stage
 	warn  func(uri, text string)
 	fail  func(uri string, err error) // a document that could not be read
@@ -255,10 +256,11 @@ func (r *setReader) refuse(uri string) string {
 	return reason
 }
 
-// refuseDocument is refuse for a document. A Capability List in a file of this
-// machine is the user's own, who may name any document in it.
+// refuseDocument is refuse for a document. A file that the user named is read in
+// place of the document of its kind; a Capability List in a file of this machine is
+// the user's own and may name any document.
 func refuseDocument(r *setReader, uri string) string {
-	if uri == r.set.URI {
+	if uri == r.set.URI || uri == r.file && uri != "" {
 		return ""
 	}
 	if doc, err := url.Parse(r.set.URI); err != nil || doc.Scheme != "http" && doc.Scheme != "https" {

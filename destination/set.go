@@ -58,7 +58,7 @@ const maxRounds = 3
 func (s *session) newSetRun(set *setState) *setRun {
 	r := &setRun{session: s, set: set, stage: newStage(s.d.journal), stale: map[string]error{}}
 	r.stage.turns.keep = s.d.opts.AllVersions
-	r.reader = &setReader{d: s.d, set: set, home: s.home, stage: r.stage, warn: s.warn, fail: r.fail}
+	r.reader = &setReader{d: s.d, set: set, home: s.home, file: s.file, stage: r.stage, warn: s.warn, fail: r.fail}
 	r.reader.future.limit = time.Now().Add(maxTrustedSkew)
 	r.stage.future = &r.reader.future
 	return r

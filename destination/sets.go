@@ -25,6 +25,7 @@ func (s *session) goHome(address string) {
 	if s.home = discover.Home(address); s.home != nil && s.home.Scheme == "" {
 		s.home.Scheme = "http"
 	}
+	s.file = discover.FileURI(address)
 }
 
 // offered returns what was found of a set, or nil.

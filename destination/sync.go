@@ -20,6 +20,7 @@ type session struct {
 	mirror mirrorState
 	counts counts
 	home   *url.URL // the Source as the user named it
+	file   string   // URI of the file that the user named as the Source, or ""
 	report Report
 	out    *outbox
 	keep   *keeper  // nil: the mirror keeps no versions

@@ -157,6 +157,16 @@ func plausibleHost(host string) bool {
 		(host == "localhost" || strings.Contains(host, ".") || strings.Contains(host, ":") || len(host) > 1)
 }
 
+// FileURI returns the file: URI of the document that an address names on this
+// machine, or "" if the address is not one of a file.
+func FileURI(addr string) string {
+	a, err := parseAddress(addr)
+	if err != nil || a.file == "" {
+		return ""
+	}
+	return fileURI(a.file)
+}
+
 // filePath returns the path a file: URI names.
 func filePath(uri string) (string, bool) {
 	u, err := url.Parse(uri)

@@ -159,6 +159,9 @@ func TestAtomServeKilled(t *testing.T) {
 			return nil, errDown
 		}
 		defer resp.Body.Close()
+		if resp.StatusCode == http.StatusServiceUnavailable && resp.Header.Get("Retry-After") != "" {
+			return nil, errDown // it is starting
+		}
 		if resp.StatusCode != http.StatusOK {
 			return nil, errors.New(resp.Status)
 		}

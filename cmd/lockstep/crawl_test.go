@@ -172,6 +172,9 @@ func load(uri string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errDown, err)
 	}
+	if resp.StatusCode == http.StatusServiceUnavailable && resp.Header.Get("Retry-After") != "" {
+		return nil, fmt.Errorf("%w: %s is starting", errDown, uri)
+	}
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("%s: status %d", uri, resp.StatusCode)
 	}
