@@ -43,7 +43,7 @@ var phraseBudgets = []phraseBudget{
 	{"blob", 40, 0, 0},
 	{"bridge", 100, 60, 0},
 	{"catalog", 20, 0, 0},
-	{"cmd", 110, 25, 50},
+	{"cmd", 110, 0, 10},
 	{"destination", 85, 25, 0},
 	{"discover", 45, 5, 0},
 	{"hub", 65, 10, 35},
