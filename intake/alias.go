@@ -11,24 +11,59 @@ import (
 // it a write through another name is seen by the next full scan.
 const maxAliases = 10_000
 
+// An alias is a file that can be written through another name than its own.
+type alias struct {
+	token    string // its state, or "" for a link that leads to no file
+	dev, ino uint64 // of a hard link
+	searched bool   // a full scan has looked, or will look, for its other names
+}
+
 // addAlias remembers a file that can be written through another name than its
-// own (a symbolic link, a hard link): no event tells of that. token is how it
-// stands, or "" for a link that leads to no file.
-func (d *Dir) addAlias(rel, token string, hard bool) {
+// own (a symbolic link, a hard link): no event reports that.
+func (d *Dir) addAlias(rel string, a alias, hard bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if _, ok := d.aliases[rel]; !ok {
-		if len(d.aliases) >= maxAliases {
-			return
-		}
-		if hard {
-			d.newHard = true
-		}
+	old, known := d.aliases[rel]
+	if !known && len(d.aliases) >= maxAliases {
+		return
+	}
+	same := known && old.dev == a.dev && old.ino == a.ino
+	a.searched = same && old.searched
+	if hard && !a.searched && !(same && d.hasOtherName(rel, a)) {
+		// Its name may have belonged to another file, and its other name may
+		// have been read before it was one of two.
+		a.searched, d.newHard = true, true
 	}
 	if d.aliases == nil {
-		d.aliases = make(map[string]string)
+		d.aliases = make(map[string]alias)
 	}
-	d.aliases[rel] = token
+	d.aliases[rel] = a
+}
+
+// addFoundAlias remembers an alias that a full scan came by. Past are those from
+// before the scan.
+func (d *Dir) addFoundAlias(rel string, a alias, past map[string]alias) {
+	old, known := past[rel]
+	a.searched = known && old.dev == a.dev && old.ino == a.ino && old.searched
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, known := d.aliases[rel]; !known && len(d.aliases) >= maxAliases {
+		return
+	}
+	if d.aliases == nil {
+		d.aliases = make(map[string]alias)
+	}
+	d.aliases[rel] = a
+}
+
+// hasOtherName reports whether another name of the file a is known. d.mu is held.
+func (d *Dir) hasOtherName(rel string, a alias) bool {
+	for other, o := range d.aliases {
+		if other != rel && o.dev == a.dev && o.ino == a.ino && o.ino != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // takeNewHard reports whether a file with several names was met that had not
@@ -42,13 +77,16 @@ func (d *Dir) takeNewHard() bool {
 	return hard
 }
 
-func (d *Dir) forgetAliases() {
+// takeAliases forgets the remembered files and returns them.
+func (d *Dir) takeAliases() map[string]alias {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	past := d.aliases
 	d.aliases = nil
+	return past
 }
 
-// touchedAliases returns the remembered files that do not stand as they did.
+// touchedAliases returns the remembered files whose state has changed.
 func (d *Dir) touchedAliases() []string {
 	t, err := d.acquire()
 	if err != nil {
@@ -59,23 +97,25 @@ func (d *Dir) touchedAliases() []string {
 	aliases := maps.Clone(d.aliases)
 	d.mu.Unlock()
 	var touched []string
-	for rel, token := range aliases {
+	for rel, a := range aliases {
 		now := ""
 		st, err := t.stat(rel)
 		if err == nil && st.Kind == filestat.File {
 			now = st.Mark()
 		}
-		if now == token {
+		if now == a.token {
 			continue
 		}
 		touched = append(touched, rel)
-		if _, err := t.lstat(rel); err != nil && vanished(err) {
-			d.mu.Lock()
+		_, err = t.lstat(rel)
+		d.mu.Lock()
+		if err != nil && vanished(err) {
 			delete(d.aliases, rel)
-			d.mu.Unlock()
 		} else {
-			d.addAlias(rel, now, false)
+			a.token = now // the scan of the file finds out whether it is another one
+			d.aliases[rel] = a
 		}
+		d.mu.Unlock()
 	}
 	return touched
 }

@@ -72,12 +72,12 @@ type Dir struct {
 
 	teller
 
-	mu      sync.Mutex        // guards what follows
-	tree    *sharedTree       // the root as last opened
-	aliases map[string]string // files with further names (links, hard links): path to token
-	newHard bool              // a hard link was met that is not among them before
-	again   []string          // files the last scan could not settle
-	enter   func(rel string)  // Watch's: called before a directory is read
+	mu      sync.Mutex       // guards what follows
+	tree    *sharedTree      // the root as last opened
+	aliases map[string]alias // files with further names (links, hard links), by path
+	newHard bool             // a hard link was met whose other names are not known
+	again   []string         // files the last scan could not settle
+	enter   func(rel string) // Watch's: called before a directory is read
 }
 
 // NewDir returns a Dir that fills the set of cat from the directory root.
@@ -172,7 +172,7 @@ func (d *Dir) scan(ctx context.Context, paths []string) (Report, error) {
 	s := newScan(d, t)
 	defer s.gone.close()
 	if paths == nil {
-		d.forgetAliases()
+		s.full, s.past = true, d.takeAliases()
 	}
 	err = s.run(ctx, paths)
 	r := s.report()

@@ -34,6 +34,9 @@ type scan struct {
 	open   *block // being filled by the merge
 	token  []byte // scratch of the merge
 
+	full bool             // of everything
+	past map[string]alias // those known before a full scan
+
 	tally
 }
 
@@ -182,5 +185,13 @@ func (s *scan) aliased(rel string, st *filestat.Stat, link bool) {
 	if st.Kind == filestat.File {
 		token = st.Mark()
 	}
-	s.d.addAlias(rel, token, !link)
+	a := alias{token: token}
+	if !link {
+		a.dev, a.ino = st.Dev, st.Ino
+	}
+	if s.full {
+		s.d.addFoundAlias(rel, a, s.past)
+	} else {
+		s.d.addAlias(rel, a, !link)
+	}
 }

@@ -138,6 +138,25 @@ func TestWatch(t *testing.T) {
 	}
 }
 
+// TestWatchNameOfAnotherHardLink: a name that belonged to one file with several
+// names belongs to another one now. A write through it changes that one under
+// its other name, too.
+func TestWatchNameOfAnotherHardLink(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	at := func(name string) string { return filepath.Join(root, name) }
+	write(t, root, "a", "one")
+	write(t, root, "c", "two")
+	must(t, os.Link(at("c"), at("b")))
+	w := watchDir(t, root, intake.DirOptions{})
+	w.settles(t)
+	must(t, os.Link(at("a"), at("tmp")))
+	must(t, os.Rename(at("tmp"), at("b")))
+	w.settles(t)
+	write(t, root, "b", "changed")
+	w.settles(t)
+}
+
 // TestWatchStorm: files and directories come, go and change places at random;
 // when the storm is over the catalog is the tree.
 func TestWatchStorm(t *testing.T) {

@@ -2,6 +2,7 @@ package memento_test
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"net/http"
 	"net/http/httptest"
@@ -60,7 +61,9 @@ func TestTimeMapTogether(t *testing.T) {
 			answers = append(answers, w)
 			go func() {
 				defer func() {
-					if cut := recover(); cut != nil && (cut != http.ErrAbortHandler || ctx.Err() == nil) {
+					cut := recover()
+					err, _ := cut.(error)
+					if cut != nil && (!errors.Is(err, http.ErrAbortHandler) || ctx.Err() == nil) {
 						panic(cut) // only the connection of a client that has gone is cut
 					}
 				}()
