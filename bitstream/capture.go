@@ -23,7 +23,7 @@ const smallBytes = 128 << 10
 
 var (
 	errVanished = errors.New("is gone")
-	errUnsteady = errors.New("does not come to rest")
+	errUnsteady = errors.New("kept changing while it was being read")
 	errOversize = errors.New("is larger than was known, too large for patches")
 )
 

@@ -281,7 +281,7 @@ func (b *batch) remaining(ctx context.Context) []catalog.Update {
 			rest = append(rest, b.updates[i])
 		}
 	}
-	b.keeper.opts.Logger.DebugContext(ctx, "changes left out until they come to rest", slog.String("set", b.set), slog.Int("entries", len(b.updates)-len(rest)))
+	b.keeper.opts.Logger.DebugContext(ctx, "changes left out because the resources kept changing while they were read", slog.String("set", b.set), slog.Int("entries", len(b.updates)-len(rest)))
 	return rest
 }
 

@@ -84,7 +84,7 @@ func (b *Bridge) remember(ctx context.Context, f discover.Foreign, readOnly bool
 	if err != nil {
 		err = fmt.Errorf("open the memory of what is harvested: %w", err)
 		if errors.Is(err, sqlite.ErrDamaged) {
-			err = fmt.Errorf("%w; without that file everything is harvested anew, and what was deleted in the meantime may stay", err)
+			err = fmt.Errorf("%w; without that file everything is harvested again, and resources that were deleted in the meantime may remain", err)
 		}
 		return nil, errors.Join(err, m.discard())
 	}
@@ -135,7 +135,7 @@ func (m *memory) open(ctx context.Context, f discover.Foreign) error {
 		case err == nil && !again:
 			err = db.Close()
 		default:
-			err = cmp.Or(err, errors.New("it does not keep what it is told"))
+			err = cmp.Or(err, errors.New("it does not store what is written"))
 			_ = db.Close() // err says more
 		}
 		if err == nil {

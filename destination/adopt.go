@@ -24,7 +24,7 @@ import (
 // writes, in whole seconds.
 
 // errNoTelling says that nothing tells whether a file is right.
-var errNoTelling = errors.New("the Source states neither a hash nor a length and time by which to tell whether it is right")
+var errNoTelling = errors.New("the Source states neither a hash nor a length and time to verify it by")
 
 // filesOf yields where the file of uri may be that another program has
 // written: under its own name, and under one in which nothing is decoded.

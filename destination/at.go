@@ -128,14 +128,14 @@ type NoPastError struct {
 }
 
 func (e *NoPastError) Error() string {
-	text := fmt.Sprintf("set %s: what it was at %s cannot be told: ", fetch.Printable(e.Set), show(e.At))
+	text := fmt.Sprintf("set %s: its state at %s is not known: ", fetch.Printable(e.Set), show(e.At))
 	switch {
 	case e.Err != nil:
 		return text + e.Err.Error()
 	case e.Earliest.IsZero():
 		return text + "no list of an earlier time was kept"
 	}
-	return text + "the earliest it can be told for is " + show(e.Earliest)
+	return text + "the earliest known state is of " + show(e.Earliest)
 }
 
 // Unwrap returns why what is listed is of no use, if that is why.
@@ -154,14 +154,14 @@ type PastError struct {
 }
 
 func (e *PastError) Error() string {
-	text := "not all of what was at " + show(e.At) + " could be had"
+	text := "not all of what was at " + show(e.At) + " was available"
 	sep := ": "
 	add := func(part string) { text, sep = text+sep+part, ", " }
 	if e.Missing > 0 {
 		add(plural(e.Missing, "resource") + " missing")
 	}
 	if e.Untold > 0 {
-		add("of " + plural(int64(e.Untold), "set") + " it cannot be told")
+		add("the state of " + plural(int64(e.Untold), "set") + " is not known")
 	}
 	if !e.AsOf.IsZero() && !e.AsOf.Equal(e.At) {
 		add("it is as of " + show(e.AsOf))

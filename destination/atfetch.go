@@ -168,14 +168,14 @@ func (t *transfer) unavailable() error {
 	if at := t.eventOf(); !at.IsZero() {
 		when = " of " + show(at)
 	}
-	why := "nobody has kept it"
+	why := "no server has kept it"
 	if len(t.missed) > 0 {
 		why = strings.Join(t.missed, "; ")
 	}
 	if !canTell(t.a.Hashes) {
 		why += "; without a hash what is there now cannot be known to be it"
 	}
-	return fmt.Errorf("get %s: its version%s cannot be had: %s", fetch.Printable(t.a.URI), when, why)
+	return fmt.Errorf("get %s: its version%s is not available: %s", fetch.Printable(t.a.URI), when, why)
 }
 
 // eventOf is when the version that is wanted came to be, as far as is known.

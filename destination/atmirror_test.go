@@ -92,7 +92,7 @@ func TestAtSets(t *testing.T) {
 		if !errors.As(err, &past) || past.Untold != 1 || m.files()["a"] != s.data[2] || len(r.BySet) != 2 || !r.BySet[0].AsOf.Equal(m.opts.At) || !r.BySet[1].AsOf.IsZero() {
 			t.Fatalf("%v: %+v", err, r)
 		}
-		if !strings.Contains(err.Error(), "of 1 set it cannot be told") {
+		if !strings.Contains(err.Error(), "the state of 1 set is not known") {
 			t.Fatal(err)
 		}
 		m.opts.At = time.Time{}

@@ -44,14 +44,14 @@ func (r *setRun) travel(ctx context.Context) error {
 			return err
 		case own != nil:
 			if st != nil {
-				r.warn(r.set.URI, fmt.Sprintf("set %s: the Source cannot tell what it was then: %s; this is what the mirror was", r.set.Name, st.why))
+				r.warn(r.set.URI, fmt.Sprintf("set %s: the Source does not know its state then: %s; this is the state of the mirror", r.set.Name, st.why))
 			}
 			st = own
 		case st == nil:
 			r.untold++
 			return none
 		default:
-			r.reader.fail(r.set.URI, fmt.Errorf("set %s: what it was at %s cannot be told: %s; it is as of %s", r.set.Name, show(r.past.at), st.why, show(st.asOf)))
+			r.reader.fail(r.set.URI, fmt.Errorf("set %s: its state at %s is not known: %s; it is as of %s", r.set.Name, show(r.past.at), st.why, show(st.asOf)))
 		}
 	}
 	r.listAt = st.at
@@ -244,7 +244,7 @@ func (r *setReader) stageFrom(ctx context.Context, b *archived, docs []archived,
 	exact := base.Compare(at) == 0
 	if len(docs) == 0 {
 		if !exact {
-			st.why = "nothing tells of changes since " + show(base.Time())
+			st.why = "no document lists changes since " + show(base.Time())
 		}
 		return st, nil
 	}
@@ -255,7 +255,7 @@ func (r *setReader) stageFrom(ctx context.Context, b *archived, docs []archived,
 	if c.gap {
 		r.stage.voidChanges()
 		if !exact {
-			st.why = fmt.Sprintf("its changes since %s are told without a gap up to %s only", show(base.Time()), show(c.until.Time()))
+			st.why = fmt.Sprintf("its changes since %s are known without a gap only up to %s", show(base.Time()), show(c.until.Time()))
 		}
 		return st, nil
 	}

@@ -148,9 +148,9 @@ func (s *setAudit) checkFile(ctx context.Context, act *action) (verdict, error) 
 	case errors.Is(err, blob.ErrNotExist):
 		return broken(Missing, "the file is gone", nil)
 	case errors.Is(err, blob.ErrDirectory):
-		return broken(Corrupt, "a directory stands in its place", nil)
+		return broken(Corrupt, "a directory is in its place", nil)
 	case errors.Is(err, blob.ErrForeign):
-		return broken(Corrupt, "something that is no file stands in its place", nil)
+		return broken(Corrupt, "something other than a file is in its place", nil)
 	case isShortage(err):
 		return verdict{}, err
 	case err != nil:

@@ -145,7 +145,7 @@ func (r *setRun) wentBack(s *snapshot, c *chain) error {
 		}
 	}
 	if reached.Before(st.Watermark) {
-		return backInTime(st, fmt.Sprintf("it tells of %s at most, we know it as of %s", show(reached), show(st.Watermark)))
+		return backInTime(st, fmt.Sprintf("the Source's latest change (%s) is older than our last sync (%s)", show(reached), show(st.Watermark)))
 	}
 	return nil
 }

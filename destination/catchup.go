@@ -98,7 +98,7 @@ func gapBetween(kind resourcesync.Capability, until, behind, to resourcesync.Dat
 	if behind.IsZero() {
 		behind = to
 	}
-	return fmt.Sprintf("its archived %ss tell nothing between %s and %s", archivedName(kind), show(until.Time()), show(behind.Time()))
+	return fmt.Sprintf("its archived %ss do not cover the time between %s and %s", archivedName(kind), show(until.Time()), show(behind.Time()))
 }
 
 func archivedName(kind resourcesync.Capability) string {

@@ -180,7 +180,7 @@ func New(store blob.Store, j Journal, c *fetch.Client, o Options) (*Destination,
 	case keeps && d.isForgetful():
 		return nil, errors.New("a mirror without files has no versions to keep")
 	case keeps && d.vault == nil:
-		return nil, errors.New("nobody said where versions are to be kept (Options.Versions)")
+		return nil, errors.New("no version store is configured (Options.Versions)")
 	}
 	return d, nil
 }

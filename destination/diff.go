@@ -170,9 +170,9 @@ func (s *differ) stateThen(ctx context.Context, r *setRun, at time.Time) (*state
 	case st == nil:
 		return nil, none
 	case st.why != "" && now:
-		s.warn(r.set.URI, fmt.Sprintf("set %s: what it is now is told as of %s", r.set.Name, show(st.asOf)))
+		s.warn(r.set.URI, fmt.Sprintf("set %s: its present state is known as of %s", r.set.Name, show(st.asOf)))
 	case st.why != "":
-		none.Earliest, none.Err = st.asOf, fmt.Errorf("%s; it can be told for %s", st.why, show(st.asOf))
+		none.Earliest, none.Err = st.asOf, fmt.Errorf("%s; it is known for %s", st.why, show(st.asOf))
 		return nil, none
 	}
 	return st, nil

@@ -73,7 +73,7 @@ func (r *setRun) harvest(ctx context.Context) (err error) {
 func (r *setRun) openOrigin(ctx context.Context) error {
 	f, o := r.set.foreign, &r.d.opts
 	if o.Bridge == nil {
-		return fmt.Errorf("read %s: %s, and nobody here can harvest it", fetch.Printable(f.URI), f.What())
+		return fmt.Errorf("read %s: %s, and harvesting is not configured", fetch.Printable(f.URI), f.What())
 	}
 	var err error
 	if r.origin, err = o.Bridge(ctx, *f, BridgeOptions{ReadOnly: o.DryRun, Accept: o.Baseline}); err != nil {

@@ -85,7 +85,7 @@ func (s *session) openKeeper(ctx context.Context, whole bool) error {
 	case !known && (want == Keep{} || want.None):
 		return nil
 	case s.d.vault == nil:
-		return errors.New("the mirror keeps versions, and nobody said where (Options.Versions)")
+		return errors.New("the mirror keeps versions, but no version store is configured (Options.Versions)")
 	case want.None || k.Keep.None:
 		if err := k.forget(ctx); err != nil || want == (Keep{}) || want.None {
 			return err

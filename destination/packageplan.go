@@ -74,7 +74,7 @@ func (u *unpacking) plan(dir *unpack.Directory) []passage {
 // findMember returns the member a wants, if it can be had.
 func findMember(dir *unpack.Directory, a *action, path string) (*unpack.Member, error) {
 	refuse := func(reason string) error {
-		return fmt.Errorf("%s is not to be had: %s", fetch.Printable(clip(path)), reason)
+		return fmt.Errorf("%s is not available: %s", fetch.Printable(clip(path)), reason)
 	}
 	if path == "" {
 		return nil, errors.New("its manifest gives no path")

@@ -261,7 +261,7 @@ func (p *pusher) apply(ctx context.Context) error {
 		return err
 	}
 	if r.Failed > int64(len(p.stale)) {
-		p.look("some of what was notified could not be had")
+		p.look("some of the notified resources are not available")
 	}
 	return nil
 }
@@ -325,7 +325,7 @@ func (s *session) compareNotified(ctx context.Context, set *setState, now time.T
 	}
 	if doubtful > 0 && now.Sub(p.Doubted) >= s.d.doubtEvery {
 		p.Doubted = now
-		s.warn(set.Changes, fmt.Sprintf("set %s: %s that it notified stand in none of its documents: comparing all of it", set.Name, plural(int64(doubtful), "change")))
+		s.warn(set.Changes, fmt.Sprintf("set %s: %s that it notified are in none of its documents: comparing everything", set.Name, plural(int64(doubtful), "change")))
 		set.doubted = true
 		err := s.syncSet(ctx, set)
 		set.doubted = false

@@ -254,7 +254,7 @@ func (r *Report) miss(uri, cause string) {
 		return
 	}
 	if r.missing += len(f.URI) + len(f.Cause) + 64; r.missing > maxMissing {
-		r.warn("more is missing than can be listed here: each was told of when it was looked for")
+		r.warn("more is missing than can be listed here: each was reported when it was requested")
 	}
 	r.Missing = append(r.Missing, f)
 }

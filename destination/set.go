@@ -285,7 +285,7 @@ func (r *setRun) gap(c *chain, since resourcesync.Datetime) string {
 	case c.resumed || since.IsZero() || c.from.IsZero() || c.from.Compare(since) <= 0:
 		return ""
 	}
-	return fmt.Sprintf("its changes are told from %s on, we know it as of %s", show(c.from.Time()), show(since.Time()))
+	return fmt.Sprintf("its changes are listed from %s on, but our last sync is of %s", show(c.from.Time()), show(since.Time()))
 }
 
 // advance moves the watermark to the end of what was read. It is never taken

@@ -200,7 +200,7 @@ func (r *setRun) readOtherChanges(ctx context.Context, since resourcesync.Dateti
 	c.other = true
 	// A Change Dump that was read before is not read again, and then tells of no
 	// instant; nor does that prove that nothing has changed since.
-	unproven := "changes that it does not tell of are unknown"
+	unproven := "changes that it does not list are unknown"
 	if end := maxOf(maxOf(stateTime(c.until), stateTime(c.newest)), maxOf(st.Watermark, st.ListAt)); !end.IsZero() {
 		unproven = fmt.Sprintf("changes after %s are unknown", show(end))
 	}

@@ -72,7 +72,7 @@ func (t *transfer) run(ctx context.Context) outcome {
 	}
 	t.leave(own)
 	if stale := isStale(own); mirrors > 0 {
-		return outcome{err: fmt.Errorf("%w; nor could it be had from %d mirrors, the last: %v", own, mirrors, elsewhere), stale: stale}
+		return outcome{err: fmt.Errorf("%w; nor was it available from %d mirrors, the last: %v", own, mirrors, elsewhere), stale: stale}
 	}
 	return outcome{err: own, stale: isStale(own)}
 }

@@ -358,7 +358,7 @@ func (f *finder) page(p *page, all bool) (done bool, err error) {
 		case html:
 			what = "an HTML page"
 		case rss:
-			what = "a feed of RSS, which tells neither what came before nor what is gone, so it cannot be harvested as one of Atom can"
+			what = "an RSS feed, which lists neither earlier entries nor deletions, so it cannot be harvested as an Atom feed can"
 		}
 		f.step(p.uri, "%s, without a link to a ResourceSync document", what)
 	}

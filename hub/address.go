@@ -50,7 +50,7 @@ func checkTopicURL(raw string) (*url.URL, error) {
 	}
 	for i := range len(raw) {
 		if c := raw[i]; c <= ' ' || c >= 0x7f || strings.IndexByte(`<>"\`, c) >= 0 {
-			return nil, fmt.Errorf("has a byte, number %d, that can not stand in a URL: percent-encode it", i+1)
+			return nil, fmt.Errorf("has a byte, number %d, that is not allowed in a URL: percent-encode it", i+1)
 		}
 	}
 	u, err := url.Parse(raw)

@@ -332,7 +332,7 @@ func (h *Hub) apiReplayTopic(r *http.Request) (any, error) {
 		return nil, err
 	}
 	if done.Load() == 0 {
-		return nil, problem(http.StatusNotFound, "nobody has subscribed to that topic")
+		return nil, problem(http.StatusNotFound, "the topic has no subscribers")
 	}
 	return map[string]int64{"subscriptions": done.Load(), "from": from.Load()}, nil
 }

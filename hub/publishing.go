@@ -49,7 +49,7 @@ func parsePublishing(h http.Header) (*publishing, error) {
 		return nil, noSelf(h)
 	}
 	if e := h.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
-		return nil, refuse(http.StatusUnsupportedMediaType, "the body has a content coding, which subscribers would not be told of: send it as it is")
+		return nil, refuse(http.StatusUnsupportedMediaType, "the body has a content coding, which subscribers would not learn of: send it without")
 	}
 	if strings.TrimSpace(p.contentType) == "" { // WS-C-01: deliveries have that of the topic
 		return nil, refuse(http.StatusUnsupportedMediaType, "the request has no Content-Type: send the media type of the body, subscribers get the same")

@@ -60,7 +60,7 @@ func (h *feedHarvest) troubles() {
 	if h.missing != nil {
 		h.illegible(h.missing.uri, h.missing.err)
 	} else if g := h.old.Gap; g != nil && !h.full {
-		h.skipped(g.URI, fmt.Errorf("it could not be had since %s, and records that only it tells of may be missing: %s", g.Since.Format(time.DateOnly), g.Cause))
+		h.skipped(g.URI, fmt.Errorf("it has not been available since %s, and records that only it lists may be missing: %s", g.Since.Format(time.DateOnly), g.Cause))
 	}
 	if h.blurred && h.absence {
 		h.illegible(h.name, errors.New("some entries of the complete feed could not be read: what is not in it stays"))

@@ -48,7 +48,7 @@ const maxLies = 10_000
 
 // Why an object is no resource; the Err of a [Problem] among the skipped.
 var (
-	errMarker   = errors.New("stands for a directory")
+	errMarker   = errors.New("represents a directory")
 	errNoKey    = errors.New("the key is empty below the prefix")
 	errDots     = errors.New(`a segment of the key is "." or "..", to which no URI leads`)
 	errNUL      = errors.New("the key has a NUL byte, to which no URI leads")

@@ -230,7 +230,7 @@ func (v *oaiHarvest) end(ctx context.Context) error {
 		v.dirty = true
 	} else if !run.Began.IsZero() {
 		if !run.Full && run.Began.Add(clockSlack).Before(m.From) {
-			v.skipped(v.base, fmt.Errorf("its clock went back from %s to %s: everything is harvested anew", stamp(m.From), stamp(run.Began)))
+			v.skipped(v.base, fmt.Errorf("its clock went back from %s to %s: everything is harvested again", stamp(m.From), stamp(run.Began)))
 			v.wentBack, v.dirty = true, true
 		}
 		v.dirty = v.dirty || run.Began.Sub(m.From) >= saveEvery
@@ -240,7 +240,7 @@ func (v *oaiHarvest) end(ctx context.Context) error {
 		v.skipped(v.base, fmt.Errorf("the repository counted %d records and listed %d: nothing is deleted for not being listed", run.Size, run.Listed))
 	}
 	if run.Windowed {
-		v.unreadable(v.base, errors.New("the repository refuses its own resumption tokens, so its list was begun anew in the middle, where it may lack records; nothing is deleted for not being listed"))
+		v.unreadable(v.base, errors.New("the repository refuses its own resumption tokens, so its list was restarted in the middle, where it may lack records; nothing is deleted because of its absence from the list"))
 	}
 	if run.Full {
 		v.dirty = true

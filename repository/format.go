@@ -99,7 +99,7 @@ func (b *batch) format(ctx context.Context, r *catalog.Record) (string, error) {
 	if len(x.fmts) >= maxFormats {
 		if !x.full {
 			x.full = true
-			x.opts.Logger.WarnContext(ctx, "there are more formats than harvesters are told of", slog.String("set", x.Name), slog.String("uri", r.URI))
+			x.opts.Logger.WarnContext(ctx, "there are more formats than are listed for harvesters", slog.String("set", x.Name), slog.String("uri", r.URI))
 		}
 		return "", nil
 	}

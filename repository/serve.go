@@ -308,7 +308,7 @@ func (a *answer) getRecord() error {
 	case !known:
 		return a.noItem()
 	case !ok:
-		return &oaipmh.Error{Code: oaipmh.CodeCannotDisseminateFormat, Message: "the item is not to be had in this format"}
+		return &oaipmh.Error{Code: oaipmh.CodeCannotDisseminateFormat, Message: "the item is not available in this format"}
 	}
 	if a.unchanged(a.sets) {
 		return nil

@@ -185,7 +185,7 @@ func (r *Reader) rootStart() error {
 	case m != xmlscan.Start:
 		return r.s.Errorf("%w: it has no element at all", ErrNotDocument)
 	case r.s.Space == spaceDraft && name == "changeset":
-		return r.s.Errorf("%w: a changeset of a draft of 2012, which tells of changes in a way given up since (RS-VER-21)", ErrNotDocument)
+		return r.s.Errorf("%w: a changeset of a draft of 2012, whose form of changes was abandoned (RS-VER-21)", ErrNotDocument)
 	case name == "sitemapindex":
 		r.root.index = true
 	case name != "urlset":

@@ -40,7 +40,7 @@ func (p *publication) keepHistory(ctx context.Context) error {
 			n += p.lists.drop(func(d *pointer) bool { return !d.At.Before(from) })
 		}
 		if n > 0 {
-			p.opts.Logger.WarnContext(ctx, "archived documents reach beyond the instant at which history begins anew, and are not named any more",
+			p.opts.Logger.WarnContext(ctx, "archived documents extend beyond the instant at which the history restarts, and are no longer listed",
 				slog.String("set", p.set.Name), slog.Int("documents", n), slog.Time("from", from))
 		}
 	case p.state.Changes != nil && p.closed != nil:

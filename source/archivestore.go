@@ -98,7 +98,7 @@ func (s *Source) loadArchive(ctx context.Context, set string, c resourcesync.Cap
 		}
 	}
 	if a == nil && len(planned) > 0 {
-		s.opts.Logger.WarnContext(ctx, "archive is not as it was left, and is made anew", slog.String("set", set), slog.String("doc", names.Archive(set, c)))
+		s.opts.Logger.WarnContext(ctx, "archive was changed by another program, and is rebuilt", slog.String("set", set), slog.String("doc", names.Archive(set, c)))
 	}
 	return a, planned, nil
 }
@@ -182,7 +182,7 @@ func (s *Source) loadRemembered(ctx context.Context, set string, dumps bool) (*r
 	}
 	m := new(remembered)
 	if err := json.Unmarshal(data, m); err != nil {
-		s.opts.Logger.WarnContext(ctx, "what is remembered of archives is unreadable and will be made anew", slog.String("set", set), slog.Any("err", err))
+		s.opts.Logger.WarnContext(ctx, "state of archives is unreadable and will be rebuilt", slog.String("set", set), slog.Any("err", err))
 		return fresh, nil
 	}
 	if m.Version > archivesVersion {
@@ -193,7 +193,7 @@ func (s *Source) loadRemembered(ctx context.Context, set string, dumps bool) (*r
 	}
 	for c, pointers := range m.Archives {
 		if isDump(c) != dumps || slices.ContainsFunc(pointers, func(p pointer) bool { return !p.sound(set, c) }) || !slices.IsSortedFunc(pointers, pointer.compare) {
-			s.opts.Logger.WarnContext(ctx, "what is remembered of archives contradicts itself and will be made anew", slog.String("set", set))
+			s.opts.Logger.WarnContext(ctx, "state of archives contradicts itself and will be rebuilt", slog.String("set", set))
 			return fresh, nil
 		}
 	}

@@ -118,7 +118,7 @@ func (b *atomBuild) readChain(ctx context.Context, byID *extsort.Sorter) (whole 
 			continue
 		}
 		if errors.Is(err, errAtomLost) {
-			b.opts.Logger.WarnContext(ctx, "documents of an atom feed are lost: what only they told of is not told any more",
+			b.opts.Logger.WarnContext(ctx, "documents of an atom feed are lost: entries that only they had are no longer in the feed",
 				slog.String("set", b.set.Name), slog.Any("err", err))
 			return false, nil
 		}

@@ -61,7 +61,7 @@ func (b *atomBuild) writeAll(ctx context.Context) error {
 	if err := b.switchTo(ctx, &b.next, w.entry, nil, nil); err != nil {
 		return err
 	}
-	b.opts.Logger.InfoContext(ctx, "atom feed made anew", slog.String("set", b.set.Name), slog.Int64("entries", n))
+	b.opts.Logger.InfoContext(ctx, "atom feed rebuilt", slog.String("set", b.set.Name), slog.Int64("entries", n))
 	return nil
 }
 

@@ -67,7 +67,7 @@ func (p *publication) publishAtom(ctx context.Context, look bool) (written bool,
 	for tried := false; ; {
 		more, err := a.step(ctx)
 		if errors.Is(err, errAtomLost) && !tried {
-			p.opts.Logger.WarnContext(ctx, "atom feed is not as it was left, and is made anew", slog.String("set", p.set.Name), slog.Any("err", err))
+			p.opts.Logger.WarnContext(ctx, "atom feed was changed by another program, and is rebuilt", slog.String("set", p.set.Name), slog.Any("err", err))
 			tried, a.lost, a.st.Current = true, a.st.Current, nil
 			continue
 		}
@@ -159,7 +159,7 @@ func (a *atomPublication) step(ctx context.Context) (more bool, err error) {
 	again := &atomBuild{atomPublication: a, keep: cur.Through, last: cur.Last, from: names.Feed(a.set.Name)}
 	switch {
 	case back || a.back && !a.caughtUp():
-		a.opts.Logger.WarnContext(ctx, "catalog is older than the feed published from it, which is told of anew", slog.String("set", a.set.Name))
+		a.opts.Logger.WarnContext(ctx, "catalog is older than the feed published from it, which is published again", slog.String("set", a.set.Name))
 		again.keep = -1
 	case a.status.Kept.Seq > cur.Through, a.short, cur.Complete != a.want.Complete: // what has changed is not known any more
 	case a.want.Complete && (news || named):

@@ -221,7 +221,7 @@ var errNoURI = errors.New("its address is no URI")
 
 // refuse tells that a resource is left out.
 func (v *atomView) refuse(uri string, err error) bool {
-	v.opts.Logger.Warn("resource cannot be told of in an atom feed", slog.String("uri", uri), slog.Any("err", err))
+	v.opts.Logger.Warn("resource cannot be listed in an atom feed", slog.String("uri", uri), slog.Any("err", err))
 	return false
 }
 

@@ -81,7 +81,7 @@ func (s *Source) loadAtom(ctx context.Context, set string) (st *atomState, lost 
 		known := new(atomState)
 		switch err := json.Unmarshal(data, known); {
 		case err != nil:
-			s.opts.Logger.WarnContext(ctx, "state of the feed is unreadable and will be made anew", slog.String("set", set), slog.Any("err", err))
+			s.opts.Logger.WarnContext(ctx, "state of the feed is unreadable and will be rebuilt", slog.String("set", set), slog.Any("err", err))
 		case known.Version > atomVersion:
 			return nil, nil, true, fmt.Errorf("read %s: written by a newer version (layout %d, this one knows %d)", names.FeedState(set), known.Version, atomVersion)
 		case known.CapabilityList == st.CapabilityList && known.sound(set):

@@ -244,7 +244,7 @@ func (b *changeBuild) writeOpen(ctx context.Context, st *changeState, last catal
 		if !errors.Is(err, errForeign) {
 			return got, err
 		}
-		b.opts.Logger.WarnContext(ctx, "open change list is not as it was left, and is written anew", "doc", name)
+		b.opts.Logger.WarnContext(ctx, "open change list was changed by another program, and is rewritten", "doc", name)
 	}
 	return b.write(ctx, st, name, h, last)
 }

@@ -193,7 +193,7 @@ func (b *changeDumpBuild) begin(ctx context.Context) (st *changeDumpState, fresh
 		}
 	}
 	if back {
-		b.opts.Logger.WarnContext(ctx, "catalog is not the one the change dump was made from; its history begins anew", slog.String("set", b.set.Name))
+		b.opts.Logger.WarnContext(ctx, "catalog is not the one the change dump was made from; its history restarts", slog.String("set", b.set.Name))
 	}
 	kept := b.status.Kept
 	if kept.At.IsZero() {

@@ -36,7 +36,7 @@ func (b *changeDumpBuild) extend(ctx context.Context, st *changeDumpState) error
 	for {
 		pkg, err := b.pack(ctx, st)
 		if lost, ok := errors.AsType[*lostChange](err); ok {
-			b.opts.Logger.WarnContext(ctx, "bitstream of a change is lost; the change dump begins anew after it",
+			b.opts.Logger.WarnContext(ctx, "bitstream of a change is lost; the change dump restarts after it",
 				slog.String("set", b.set.Name), slog.String("uri", lost.uri), slog.Time("at", lost.at))
 			until := lost.at.Add(boundary)
 			if err := b.archiveChanges(ctx, st, false, until); err != nil {

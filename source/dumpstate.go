@@ -182,7 +182,7 @@ func (s *Source) loadDumps(ctx context.Context, set string) (*dumpState, error) 
 	}
 	st := new(dumpState)
 	if err := json.Unmarshal(data, st); err != nil {
-		s.opts.Logger.WarnContext(ctx, "state of dumps is unreadable and will be made anew", slog.String("set", set), slog.Any("err", err))
+		s.opts.Logger.WarnContext(ctx, "state of dumps is unreadable and will be rebuilt", slog.String("set", set), slog.Any("err", err))
 		return fresh, nil
 	}
 	if st.Version > dumpStateVersion {

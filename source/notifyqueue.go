@@ -195,7 +195,7 @@ func (s *Source) notify(ctx context.Context, c *channel, q *queue, n *notificati
 	to, thin := n.to, q.thin()
 	shown, err := s.show(ctx, c, n)
 	if err != nil {
-		s.opts.Logger.ErrorContext(ctx, "cannot write what stands at the topic", slog.String("set", c.set.Name), slog.Any("err", err))
+		s.opts.Logger.ErrorContext(ctx, "cannot write the document at the topic", slog.String("set", c.set.Name), slog.Any("err", err))
 		return jittered(retry), err
 	}
 	if thin && shown.Seq > to.Seq {

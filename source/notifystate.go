@@ -103,7 +103,7 @@ func (s *Source) loadChannel(ctx context.Context, c *channel) (*keptChannel, []b
 	}
 	kept := new(keptChannel)
 	if err := json.Unmarshal(data, kept); err != nil {
-		s.opts.Logger.WarnContext(ctx, "what hubs have been told is unreadable; they begin anew", slog.String("set", c.set.Name), slog.Any("err", err))
+		s.opts.Logger.WarnContext(ctx, "record of notifications sent to hubs is unreadable; it restarts", slog.String("set", c.set.Name), slog.Any("err", err))
 		return &keptChannel{}, nil, nil
 	}
 	if kept.Version > notifyVersion {
@@ -162,7 +162,7 @@ func (s *Source) keepChannel(ctx context.Context, c *channel) {
 		case <-c.moved:
 		}
 		if err := s.saveChannel(ctx, c); err != nil && ctx.Err() == nil {
-			s.opts.Logger.WarnContext(ctx, "cannot remember what hubs have been told", slog.String("set", c.set.Name), slog.Any("err", err))
+			s.opts.Logger.WarnContext(ctx, "cannot record the notifications sent to hubs", slog.String("set", c.set.Name), slog.Any("err", err))
 			c.move() // try again
 		}
 		if !sleep(ctx, keepEvery) {
@@ -185,7 +185,7 @@ func (s *Source) keepAll(ctx context.Context) {
 	defer cancel()
 	for _, c := range s.channels {
 		if err := s.saveChannel(ctx, c); err != nil {
-			s.opts.Logger.WarnContext(ctx, "cannot remember what hubs have been told", slog.String("set", c.set.Name), slog.Any("err", err))
+			s.opts.Logger.WarnContext(ctx, "cannot record the notifications sent to hubs", slog.String("set", c.set.Name), slog.Any("err", err))
 		}
 	}
 }

@@ -124,7 +124,7 @@ func (s *Source) load(ctx context.Context, set, capabilityList string) (*state, 
 		return fresh, err
 	}
 	if err := json.Unmarshal(data, st); err != nil {
-		s.opts.Logger.WarnContext(ctx, "publishing state is unreadable and will be made anew", slog.String("set", set), slog.Any("err", err))
+		s.opts.Logger.WarnContext(ctx, "publishing state is unreadable and will be rebuilt", slog.String("set", set), slog.Any("err", err))
 		return fresh, nil
 	}
 	if st.Version > stateVersion {
@@ -138,7 +138,7 @@ func (s *Source) load(ctx context.Context, set, capabilityList string) (*state, 
 		return fresh, err
 	}
 	if !st.sound(set) {
-		s.opts.Logger.WarnContext(ctx, "publishing state contradicts itself and will be made anew", slog.String("set", set))
+		s.opts.Logger.WarnContext(ctx, "publishing state contradicts itself and will be rebuilt", slog.String("set", set))
 		return fresh, nil
 	}
 	s.states[set] = st
@@ -192,7 +192,7 @@ func (s *Source) loadTail(ctx context.Context, set string, st *state) error {
 	}
 	var t tail
 	if err := json.Unmarshal(data, &t); err != nil {
-		s.opts.Logger.WarnContext(ctx, "end of the publishing state is unreadable and will be made anew", slog.String("set", set), slog.Any("err", err))
+		s.opts.Logger.WarnContext(ctx, "end of the publishing state is unreadable and will be rebuilt", slog.String("set", set), slog.Any("err", err))
 		return nil
 	}
 	if t.Saved.Equal(st.Saved) {

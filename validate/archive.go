@@ -63,7 +63,7 @@ func (s *set) archive(docs []*document) error {
 			e, p := &doc.entries[i], s.Collector.In(doc.uri)
 			if done[e.Loc] {
 				if k > 0 {
-					p.Advisef("RA-DOC-09", doc.places[i], "%s stands in another part, too", e.Loc)
+					p.Advisef("RA-DOC-09", doc.places[i], "%s is in another part, too", e.Loc)
 				}
 				continue
 			}

@@ -119,11 +119,11 @@ func (s *set) visit(c resourcesync.Capability) error {
 // finish does what needs all documents.
 func (s *set) finish() error {
 	if l, c := s.facts.list, s.facts.changes; l != nil && c != nil && c.from > l.from {
-		s.Collector.In(s.changeURI).Advisef("RS-CHL-10", "", "it begins at %s, the Resource List was taken at %s: what changed between them is told nowhere",
+		s.Collector.In(s.changeURI).Advisef("RS-CHL-10", "", "it begins at %s, the Resource List was taken at %s: changes between them are listed nowhere",
 			s.changeFrom, tally.Instant(l.from))
 	}
 	if until := s.archivedUntil; s.facts.changes != nil && !until.IsZero() && until.Compare(s.changeFrom) < 0 {
-		s.Collector.In(s.changeURI).Advisef("RA-CHG-09", "", "it begins at %s, its archive ends at %s: what changed between them is told nowhere", s.changeFrom, until)
+		s.Collector.In(s.changeURI).Advisef("RA-CHG-09", "", "it begins at %s, its archive ends at %s: changes between them are listed nowhere", s.changeFrom, until)
 	}
 	if err := s.compare(s.tally, &s.facts); err != nil {
 		return err

@@ -141,7 +141,7 @@ func NewSubscriber(o SubscriberOptions) (*Subscriber, error) {
 		return nil, fmt.Errorf("callback %s: %w", plain(o.Callback), err)
 	}
 	if base.User != nil {
-		return nil, errors.New("callback: a user and password in the URL would be told to every hub")
+		return nil, errors.New("callback: a user and password in the URL would be sent to every hub")
 	}
 	if o.State == nil || o.Deliver == nil {
 		return nil, errors.New("a Subscriber needs State and Deliver")

@@ -37,14 +37,14 @@ func newAudit(io term.IO, out *term.Options) *cobra.Command {
 	o := &auditOptions{out: out}
 	cmd := &cobra.Command{
 		Use:   "audit SOURCE DEST [flags]",
-		Short: "Compare DEST with SOURCE; report; with --fix, mend",
-		Long: `Compare the mirror in DEST with what SOURCE says it has: what is missing, stale,
-corrupt (not the bytes that were written) or extra. Files are read with
---content; without it, only those that look touched since they were written.
-Nothing is changed, neither files nor saved progress, unless --fix is given.
+		Short: "Compare DEST with SOURCE and report differences; --fix repairs them",
+		Long: `Compare the mirror in DEST with the documents of SOURCE and report files that are
+missing, stale, corrupt (not the bytes that were written) or extra. All files are
+read with --content; without it, only those that seem changed since they were
+written. Neither files nor saved progress are changed unless --fix is given.
 
-A DEST that was never synced can be audited, too: its files are compared, by
-their content, with what SOURCE states of the resources they would be.`,
+A DEST that was never synced can be audited, too: the contents of its files are
+compared with what SOURCE states about the resources at these paths.`,
 		Example: `  lockstep audit https://example.org/ mirror
   lockstep audit https://example.org/ mirror --content --fix
   lockstep audit https://example.org/ mirror --content --report findings.csv`,

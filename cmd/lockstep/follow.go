@@ -36,18 +36,18 @@ func newFollow(io term.IO, out *term.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "follow SOURCE DEST [flags]",
 		Short: "Bring DEST into step with SOURCE, and keep it there",
-		Long: `Bring DEST into step with SOURCE as sync does, and stay until Ctrl-C: what changes
-at the Source is in DEST a moment later. SOURCE and DEST are what they are for
-sync, and either command can go on where the other has ended.
+		Long: `Bring DEST into step with SOURCE as sync does, and keep it in step until Ctrl-C:
+changes at the Source are in DEST a moment later. SOURCE and DEST are the same as
+for sync, and either command can continue where the other has ended.
 
-How news come is chosen for each set, and said. With --callback URL, a hub that
-the Source names is subscribed to, and calls us at that URL. Otherwise a stream
-of events is read, which Lockstep's own Sources offer to everybody. A Source that
-has neither is asked every --poll; the others are asked every --check all the
-same, for news may be lost.
+The channel for notifications is chosen for each set and reported. With
+--callback URL, follow subscribes at the hub that the Source names, which calls
+that URL. Otherwise it reads an event stream, which Lockstep's own Sources offer.
+A Source with neither is polled every --poll; the others are also polled every
+--check, because notifications can be lost.
 
-What fails is tried again, and what is refused for safety is left as it is and
-tried again; nothing that a Source or a hub sends ends it.
+Failures are retried. A set that is refused for safety is left unchanged and
+retried; nothing that a Source or a hub sends ends follow.
 The line "ready: ..." on stdout says that the first sync is done.
 
 Before a mirror is taken down, --unsubscribe ends its subscriptions at hubs, and
@@ -69,7 +69,7 @@ does nothing else: exit code 1 if one could not be ended.`,
 	flags := cmd.Flags()
 	o.syncOptions.declare(flags)
 	help.Grouped(flags, help.NewsGroup, func(flags *pflag.FlagSet) {
-		flags.StringVar(&o.callback, "callback", "", "the `URL` by which a hub reaches us; what comes for it, and below it, has to arrive at --listen (default: no hub is used)")
+		flags.StringVar(&o.callback, "callback", "", "the `URL` at which hubs reach this process; requests for it and below it must arrive at --listen (default: no hub is used)")
 		flags.StringVar(&o.listen, "listen", "", "listen at `HOST:PORT` for hubs, and for monitors: /-/healthz and /-/readyz, and with the admin token /-/metrics and /-/api/v1/follow (default: the port that --callback names, if any)")
 		flags.StringVar(&o.channel, "channel", "", "the only `CHANNEL` to learn of changes by: hub, events, or poll (default the best that the Source offers)")
 		flags.DurationVar(&o.poll, "poll", destination.DefaultPoll, "poll a Source that sends no notifications every `DURATION`")

@@ -97,7 +97,7 @@ func tellSet(s *admin.Figures, name string, r *destination.SetReport) {
 		{"created", r.Created}, {"updated", r.Updated}, {"deleted", r.Deleted},
 		{"unchanged", r.Unchanged}, {"failed", r.Failed}, {"refused", r.Refused},
 	} {
-		s.Counter("lockstep_destination_resources_total", "Resources dealt with, by what became of them.", float64(outcome.n), "set", name, "outcome", outcome.name)
+		s.Counter("lockstep_destination_resources_total", "Resources processed, by result.", float64(outcome.n), "set", name, "outcome", outcome.name)
 	}
 	s.Counter("lockstep_destination_set_bytes_total", "Bytes that came over the network for a set.", float64(r.Bytes), "set", name)
 	s.Counter("lockstep_destination_set_seconds_total", "Time spent in passes of a set.", r.Elapsed, "set", name)

@@ -39,14 +39,13 @@ func newHub(io term.IO, out *term.Options) *cobra.Command {
 subscribers, of any topic and any content. lockstep serve has one embedded; one on
 its own serves many Sources, or programs that have nothing to do with ResourceSync.
 
-What the hub has accepted it keeps until every subscriber has taken it, through
+The hub keeps an accepted message until every subscriber has accepted it, through
 restarts, with retries. Subscribers whose callbacks are at private addresses are
-refused unless --allow-private. To publish takes a token, which is made at the
-first start, or is in --publish-token-file; with --publish-open it takes none.
---publish-prefix narrows what may be published.
+refused unless --allow-private. Publishing requires a token, which is created at
+the first start, or is in --publish-token-file; with --publish-open it requires
+none. --publish-prefix limits the topics.
 
-The line "ready: URL" on stdout says that it takes requests, there, and at
-URL/hub. Its status page is /-/hub on the admin socket, or with the admin token.`,
+The line "ready: URL" on stdout says that it accepts requests at URL/hub. Its status page is /-/hub on the admin socket, or with the admin token.`,
 		Example: `  lockstep hub --listen 127.0.0.1:8090 --allow-private
   lockstep hub --listen :8090 --public-url https://hub.example.org/ --publish-token-file tokens
   lockstep hub --state postgres://hub@db.example.org/hub --key-file hub.key --public-url https://hub.example.org/
@@ -56,7 +55,7 @@ URL/hub. Its status page is /-/hub on the admin socket, or with the admin token.
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:8080", "take requests at `HOST:PORT`; port 0 takes a free one")
-	flags.StringVar(&o.publicURL, "public-url", "", "the `URL` others reach the hub by (default: that of --listen)")
+	flags.StringVar(&o.publicURL, "public-url", "", "the public `URL` of the hub (default: that of --listen)")
 	flags.StringVar(&o.state, "state", "", "keep topics, messages and subscriptions in `DIR`, or in a database several hubs share, postgres://… (default one per URL below ~/.local/state/lockstep)")
 	o.Flags.Declare(flags, "status, metrics, subscriptions")
 	o.hubSettings.declare(flags, "")

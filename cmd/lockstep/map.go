@@ -28,9 +28,9 @@ func newMap(io term.IO, out *term.Options) *cobra.Command {
 	o := &mapOptions{out: out}
 	cmd := &cobra.Command{
 		Use:   "map URI|PATH... [flags]",
-		Short: "Say which file of a mirror belongs to a URI, and the other way round",
+		Short: "Print which file of a mirror belongs to a URI, or the reverse",
 		Long: `Print for each URI the file it gets in a mirror, and for each path below DEST the
-URI it stands for. The mapping is one-to-one and needs no network.
+URI it belongs to. The mapping is one-to-one and needs no network.
 
 Where a file and a directory of one name meet, the mirror marks the later one;
 the path given for a URI is the one it gets when nothing is in its way.
@@ -90,7 +90,7 @@ func (o *mapOptions) mapOne(arg string, maps []filename.Map) (mapping, error) {
 	source, isURI := o.source, strings.Contains(arg, "://")
 	if source == "" {
 		if !isURI {
-			return mapping{}, term.Usage(errors.New(arg+": a path stands for a URI of some Source"), "say which: --source https://example.org/")
+			return mapping{}, term.Usage(errors.New(arg+": a path belongs to a URI of some Source"), "say which: --source https://example.org/")
 		}
 		source = arg
 	}

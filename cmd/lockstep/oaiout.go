@@ -32,7 +32,7 @@ type oaiFlags struct {
 }
 
 func (o *oaiFlags) declare(flags *pflag.FlagSet) {
-	flags.BoolVar(&o.oai, "oai-pmh", false, "answer harvesters that speak OAI-PMH, at "+oaiName+" below the base URL")
+	flags.BoolVar(&o.oai, "oai-pmh", false, "answer OAI-PMH harvesters at "+oaiName+" below the base URL")
 	flags.StringVar(&o.oaiAdmin, "oai-admin", "", "the administrator that harvesters can write to, an `EMAIL` address (default postmaster at the host of the base URL)")
 	flags.StringVar(&o.oaiTitle, "oai-name", "", "the `NAME` of the repository for harvesters (default the host of the base URL)")
 }

@@ -31,11 +31,10 @@ func newPublish(io term.IO, out *term.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "publish DIR --out OUT --base-url URL [flags]",
 		Short: "Write the documents as static files for any web server",
-		Long: `Find out what is in DIR and write the ResourceSync documents about it to the
-directory or bucket OUT, as static files for whatever web server serves DIR
-already. OUT may be DIR itself: the documents are then stored beside the files and are
-never published as resources. Run it again after changes, or leave it running with
---watch.
+		Long: `Scan DIR and write its ResourceSync documents to the directory or bucket OUT, as
+static files for the web server that serves DIR. OUT may be DIR itself: the
+documents are then stored beside the files and are never published as resources.
+Run it again after changes, or leave it running with --watch.
 
 In place of DIR there can be a bucket (s3://BUCKET/PREFIX), JSON lines
 (jsonl:FILE, jsonl:- for standard input), a sitemap (sitemap:URL), a feed of

@@ -40,15 +40,16 @@ func newServe(io term.IO, out *term.Options) *cobra.Command {
 	o := &serveOptions{out: out}
 	cmd := &cobra.Command{
 		Use:   "serve [DIR] [flags]",
-		Short: "Be a Source: publish what is in DIR and serve it, watch for changes",
-		Long: `Run a Source: find out what is in DIR (default: the working directory), publish
-that as ResourceSync documents, serve documents and files, and keep the documents
-up to date while the files change.
+		Short: "Run a Source: publish what is in DIR, serve it, watch for changes",
+		Long: `Run a Source: scan DIR (default: the working directory), publish its files as
+ResourceSync documents, serve documents and files, and keep the documents up to
+date while the files change.
 
 In place of DIR there can be a bucket (s3://BUCKET/PREFIX), JSON lines
 (jsonl:FILE, jsonl:- for standard input), a sitemap (sitemap:URL), a feed of
 Atom-PMH (atom-pmh:URL), a repository that speaks OAI-PMH (oai-pmh:URL), or api:
-for resources that applications write by HTTP. Several sets are described in a configuration file.
+for resources that applications write by HTTP. Several sets are described in a
+configuration file.
 
 The line "ready: URL" on stdout says that everything is served.`,
 		Example: `  lockstep serve files
@@ -69,7 +70,7 @@ The line "ready: URL" on stdout says that everything is served.`,
 	o.Flags.Declare(cmd.Flags(), "metrics, the hub's status and subscriptions, api:")
 	cmd.Flags().BoolVar(&o.versions, "versions", false, "keep all versions of every resource, and offer them through Memento")
 	o.oaiFlags.declare(cmd.Flags())
-	o.sourceFlags.declare(cmd.Flags(), "the `URL` others reach us by (default: that of --listen)", true)
+	o.sourceFlags.declare(cmd.Flags(), "the public `URL` of this Source (default: that of --listen)", true)
 	o.embedding.hub.declare(cmd.Flags(), "hub-")
 	return cmd
 }

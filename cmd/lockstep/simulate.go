@@ -38,7 +38,7 @@ func newSimulate(io term.IO, out *term.Options) *cobra.Command {
 	o := &simulateOptions{out: out}
 	cmd := &cobra.Command{
 		Use:   "simulate [flags]",
-		Short: "Be a Source whose resources keep changing, for tests and load",
+		Short: "Run a Source whose resources keep changing, for tests and load",
 		Long: `Be a Source of made-up resources that keep changing. Nothing is stored: what a
 resource holds follows from the seed, so that any number of simulations with the
 same flags hold the same after the same number of changes, to the byte.
@@ -52,7 +52,7 @@ answers as a bad network or a broken server would.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.listen, "listen", "127.0.0.1:8080", "serve at `HOST:PORT`; port 0 takes a free one")
-	flags.StringVar(&o.baseURL, "base-url", "", "the `URL` others reach us by (default: that of --listen)")
+	flags.StringVar(&o.baseURL, "base-url", "", "the public `URL` of this Source (default: that of --listen)")
 	flags.IntVar(&o.resources, "resources", simulate.DefaultResources, "begin with `N` resources")
 	flags.StringVar(&o.size, "size", "4KB", "`SIZE` of a resource, or a range of sizes as 1KB-10MB, each order of magnitude as frequent")
 	flags.Float64Var(&o.rate, "rate", 1, "make `R` changes a second; 0 none")

@@ -65,7 +65,7 @@ Give the same flags or the same configuration file as to publish.`,
 	flags.StringVar(&o.out, "out", "", "the directory `OUT` publish writes the documents to")
 	flags.StringVar(&o.baseURL, "base-url", "", "the `URL` below which the web server serves the documents, and the files")
 	flags.StringVar(&o.config, "config", "", "read configuration from `FILE` (YAML); flags overrule it")
-	flags.StringVar(&o.uri, "uri", "", "the `URL` the URIs of the resources begin with, where that is not the base URL")
+	flags.StringVar(&o.uri, "uri", "", "the `URL` that the URIs of the resources begin with, if it is not the base URL")
 	flags.StringArrayVar(&o.hub, "hub", nil, "announce the hub at `URL` at the topic (repeatable)")
 	flags.BoolVar(&o.gzip, "gzip", false, "there are compressed variants (seen by itself once they are there)")
 	return cmd

@@ -48,20 +48,20 @@ func newSync(io term.IO, out *term.Options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sync SOURCE DEST [flags]",
 		Short: "Bring DEST into step with SOURCE once, then exit",
-		Long: `Bring DEST into step with SOURCE: everything the first time, only what changed
-from then on. Every file is verified before it gets its final name. An interrupted
-run is continued by the next.
+		Long: `Bring DEST into step with SOURCE: everything the first time, then only changes.
+Every file is verified before it gets its final name. The next run continues an
+interrupted one.
 
-SOURCE is whatever you have at hand: the address of a site, of a page of it, of
-its Source Description, a Capability List, a Resource List or Dump, a Change List
-or Dump, a plain Sitemap, or a local file that is one of these.
+SOURCE is any address of a Source: a site, one of its pages, its Source
+Description, a Capability List, a Resource List or Dump, a Change List or Dump, a
+plain Sitemap, or a local file that is one of these.
 
-It may also be what has to be harvested: an Atom feed by Atom-PMH, or a repository
-by OAI-PMH. Where its address leaves that open, say it: atom-pmh:URL, or
+It can also be an Atom-PMH feed or an OAI-PMH repository, which is harvested. If
+its address does not show which, write atom-pmh:URL or
 oai-pmh:URL?metadataPrefix=PREFIX&set=SET (by default oai_dc, and all sets).
 
-DEST is a directory, or a bucket (s3://BUCKET/PREFIX) with --state DIR for what
-is known of it.`,
+DEST is a directory, or a bucket (s3://BUCKET/PREFIX) with --state DIR for its
+state.`,
 		Example: `  lockstep sync https://example.org/ mirror
   lockstep sync https://example.org/sitemap.xml mirror --include '*.pdf'
   lockstep sync example.org mirror --dry-run
@@ -82,7 +82,7 @@ is known of it.`,
 	flags := cmd.Flags()
 	o.declare(flags)
 	flags.StringVar(&o.at, "at", "", "restore the collection in DEST as of `TIME`, a date or a time such as 2026-05-01T12:00:00Z, and name what is no longer available")
-	flags.BoolVar(&o.askNow, "ask-now", false, "ask also for what a server asked in an earlier run not to be asked for before a time")
+	flags.BoolVar(&o.askNow, "ask-now", false, "also request what a server asked in an earlier run not to request before a time")
 	flags.BoolVarP(&o.dryRun, "dry-run", "n", false, "say what would be done, and do nothing")
 	return cmd
 }
@@ -95,8 +95,8 @@ func (o *syncOptions) declare(flags *pflag.FlagSet) {
 	flags.StringVar(&o.delete, "delete", "", "`WHAT` to do about resources the Source no longer has: apply deletes them, keep keeps them (default apply; for plain Sitemaps keep)")
 	flags.IntVar(&o.maxDelete, "max-delete", destination.DefaultMaxDelete, "stop before deleting more than this `PERCENT` of the mirror; 100 consents")
 	flags.BoolVar(&o.baseline, "baseline", false, "ignore saved progress: compare everything")
-	flags.BoolVar(&o.adopt, "adopt", false, "take over files that are there already, where their content is right")
-	flags.BoolVar(&o.replace, "replace", false, "with --adopt: replace files that are there and not right")
+	flags.BoolVar(&o.adopt, "adopt", false, "adopt existing files whose content is correct")
+	flags.BoolVar(&o.replace, "replace", false, "with --adopt: replace existing files whose content is not correct")
 	flags.StringVar(&o.checkLocal, "check-local", "", "look `WHEN` for files of DEST that are missing, or differ in size or time from what was written, and repair them: always, daily, never (default always; daily in mirrors of 100,000 resources and more)")
 	help.Grouped(flags, help.OutcomeGroup, func(flags *pflag.FlagSet) {
 		mirror.DeclareKeep(flags, &o.keep)

@@ -13,7 +13,7 @@ import (
 func newVersion(io term.IO, out *term.Options) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version [flags]",
-		Short: "Say which version this is",
+		Short: "Print the version",
 		Args:  arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runVersion(cmd.Context(), out, io)

@@ -62,7 +62,7 @@ var (
 	ErrURI = errors.New("not an absolute URI")
 
 	// ErrPath reports a file name that no URI has.
-	ErrPath = errors.New("not a name that stands for a URI")
+	ErrPath = errors.New("not a name that belongs to a URI")
 )
 
 // A TakenError reports that every path the resource could have is taken by

@@ -78,9 +78,9 @@ func (s *Scanner) bind(prefix, uri []byte) error {
 	case string(prefix) == "xmlns":
 		return s.Errorf("prefix xmlns is declared")
 	case string(prefix) == "xml" && space != XML, string(prefix) != "xml" && space == XML, space == XMLNS:
-		return s.Errorf("prefix %q cannot stand for namespace %q", Clip(string(prefix)), Clip(string(uri)))
+		return s.Errorf("prefix %q cannot be bound to namespace %q", Clip(string(prefix)), Clip(string(uri)))
 	case len(prefix) > 0 && len(uri) == 0:
-		return s.Errorf("prefix %q stands for no namespace", Clip(string(prefix)))
+		return s.Errorf("prefix %q is bound to no namespace", Clip(string(prefix)))
 	case len(s.bindings) == maxBindings:
 		return s.Errorf("%w: more than %d namespace declarations", ErrLimit, maxBindings)
 	}

@@ -138,7 +138,7 @@ func Dir(base, dir string) Func {
 }
 
 // ErrBase reports a directory whose documents do not show where it is served.
-var ErrBase = errors.New("cannot tell the URL it is served at")
+var ErrBase = errors.New("cannot determine the URL it is served at")
 
 // description is where a Source Description is, below its server (RS-DISC-02).
 const description = ".well-known/resourcesync"

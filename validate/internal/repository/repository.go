@@ -271,7 +271,7 @@ func (r *repository) records() error {
 	for i := range page.records {
 		rec := &page.records[i]
 		if rec.deleted && r.deletes == "no" {
-			p.Errorf("OAI-REC-02", rec.at, "%s is deleted, but Identify says that deletions are not told", rec.identifier)
+			p.Errorf("OAI-REC-02", rec.at, "%s is deleted, but Identify says that deletions are not reported", rec.identifier)
 		}
 		if r.first != "" && r.form.MatchString(rec.datestamp) && rec.datestamp < r.first {
 			p.Errorf("OAI-IDF-03", rec.at, "%s is of %s, before the earliest datestamp, %s", rec.identifier, rec.datestamp, r.first)

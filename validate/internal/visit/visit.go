@@ -130,7 +130,7 @@ func (e *missingError) Error() string {
 	if errors.Is(e.err, fs.ErrNotExist) {
 		return "nothing is there"
 	}
-	return "it cannot be had: " + e.err.Error()
+	return "it is not available: " + e.err.Error()
 }
 
 func (e *missingError) Unwrap() error { return e.err }

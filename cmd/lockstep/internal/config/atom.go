@@ -18,7 +18,7 @@ type AtomFlags struct {
 }
 
 func (o *AtomFlags) Declare(flags *pflag.FlagSet) {
-	flags.BoolVar(&o.Atom, "atom-pmh", false, "publish the changes as an Atom feed, too, for readers of news and harvesters of Atom-PMH")
+	flags.BoolVar(&o.Atom, "atom-pmh", false, "also publish the changes as an Atom feed, for feed readers and Atom-PMH harvesters")
 }
 
 // An Atom says what a set's Atom-PMH feed is like: true, false, or a mapping.

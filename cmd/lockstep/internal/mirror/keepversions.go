@@ -19,7 +19,7 @@ const keepNone = "off"
 
 // DeclareKeep declares --keep-versions.
 func DeclareKeep(flags *pflag.FlagSet, value *string) {
-	flags.StringVar(value, "keep-versions", "", "keep what is replaced in DEST or removed, so that sync --at can bring it back. `WHICH` is all, how many of each resource, or for how long, as 90d; off forgets them (default as DEST was told before)")
+	flags.StringVar(value, "keep-versions", "", "keep what is replaced in DEST or removed, so that sync --at can bring it back. `WHICH` is all, how many of each resource, or for how long, as 90d; off removes them (default as before)")
 	flags.Lookup("keep-versions").NoOptDefVal = "all"
 }
 

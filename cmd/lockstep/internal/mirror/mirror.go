@@ -51,7 +51,7 @@ func (o *Selection) Declare(all *pflag.FlagSet) {
 }
 
 func (o *Selection) declareFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.State, "state", "", "keep the memory of a mirror in a bucket in `DIR` (that of a directory is in it)")
+	flags.StringVar(&o.State, "state", "", "store the state of a mirror in a bucket in `DIR` (a mirror in a directory contains its state)")
 	o.DeclareWhich(flags)
 	flags.StringVar(&o.since, "since", "", "only resources last modified at `TIME` or later, a date or a time as 2026-05-01T12:00:00Z; those of which the Source does not say when, too")
 	flags.StringArrayVar(&o.prefer, "prefer", nil, "where a resource has several representations, keep the one of media `TYPE`, as application/json or text/* (repeatable, best first)")

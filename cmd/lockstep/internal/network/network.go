@@ -85,12 +85,12 @@ func (o *Options) declareFlags(flags *pflag.FlagSet, whom string) {
 	flags.Lookup("netrc").NoOptDefVal = netrcDefault
 	flags.StringVar(&o.Proxy, "proxy", "", "go through the proxy at `URL`, or none (default: what HTTP_PROXY, HTTPS_PROXY and NO_PROXY say)")
 	flags.StringVar(&o.caFile, "ca-file", "", "trust the certificates in `FILE` (PEM) besides the system's")
-	flags.DurationVar(&o.Timeout, "timeout", fetch.DefaultTimeout, "give up on a request after this `DURATION` without a byte; a transfer that moves has no limit")
-	flags.IntVar(&o.Retries, "retries", fetch.MaxTries-1, "try a request that failed for a passing reason `N` times more")
-	flags.IntVar(&o.Jobs, "jobs", 0, "have at most `N` requests under way; 0 adapts")
+	flags.DurationVar(&o.Timeout, "timeout", fetch.DefaultTimeout, "abort a request after this `DURATION` without a byte; a transfer that makes progress has no limit")
+	flags.IntVar(&o.Retries, "retries", fetch.MaxTries-1, "retry a request that failed temporarily up to `N` times")
+	flags.IntVar(&o.Jobs, "jobs", 0, "send at most `N` requests at a time; 0 adapts to the server")
 	flags.Float64Var(&o.rate, "rate", 0, "make at most `R` requests a second to one host; 0 is no limit")
 	flags.StringVar(&o.bandwidth, "bandwidth", "", "read at most `BYTES` a second, as 500k, 2M; empty is no limit")
-	flags.StringVar(&o.UserAgent, "user-agent", "", "call ourselves `NAME`")
+	flags.StringVar(&o.UserAgent, "user-agent", "", "send `NAME` as the User-Agent")
 	flags.BoolVar(&o.allowPrivate, "allow-private", false, "let documents name private and loopback addresses; without it only a Source that is itself at one, or a file, may")
 }
 
