@@ -2,6 +2,7 @@ package patch
 
 import (
 	"bytes"
+	"encoding/xml"
 	"fmt"
 	"slices"
 	"strings"
@@ -234,7 +235,7 @@ func (p *xmlPatching) addAttr(n, op *xmlNode, kind string) error {
 	} else if name, err = p.attrName(n, op, name); err != nil {
 		return err
 	}
-	if strings.ContainsAny(name, " \t\r\n<>&='\"/") || slices.ContainsFunc(as, func(a xmlAttr) bool { return a.name == name }) {
+	if !isQName(name) || slices.ContainsFunc(as, func(a xmlAttr) bool { return a.name == name }) {
 		return fmt.Errorf("%w: attribute %q cannot be added", ErrInvalid, clip(name))
 	}
 	at := 1 + len(n.name)
@@ -242,6 +243,21 @@ func (p *xmlPatching) addAttr(n, op *xmlNode, kind string) error {
 		at = as[k-1].end
 	}
 	return n.splice(at, at, " "+name+`="`+value+`"`)
+}
+
+// isQName reports whether name is a qualified name of XML: one or two names.
+func isQName(name string) bool {
+	parts := strings.Split(name, ":")
+	if len(parts) > 2 {
+		return false
+	}
+	for _, part := range parts {
+		token, err := xml.NewDecoder(strings.NewReader("<" + part + "/>")).RawToken()
+		if start, ok := token.(xml.StartElement); err != nil || !ok || start.Name.Local != part {
+			return false
+		}
+	}
+	return true
 }
 
 // attrName returns the name that an attribute of a patch has at n.
