@@ -27,7 +27,7 @@ func TestDamagedMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := m.sync()
-	if !errors.Is(err, sqlite.ErrDamaged) || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "harvested anew") {
+	if !errors.Is(err, sqlite.ErrDamaged) || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "harvested again") {
 		t.Errorf("error = %v", err)
 	}
 	m.holds(p.want())

@@ -168,31 +168,31 @@ func TestCatchUpGap(t *testing.T) {
 				return r.URL.Path == path
 			}
 		}},
-		{name: "an entry that is missing", why: "tell nothing between", alter: func(p *pastSite) {
+		{name: "an entry that is missing", why: "do not cover the time between", alter: func(p *pastSite) {
 			p.doc[archivePath] = p.archive(false, p.entries(append(append([]pastList{}, p.closed[:3]...), p.closed[4:]...)))
 		}},
-		{name: "RA-CHG-05: a gap of a second, in the lists alone", why: "tell nothing between", alter: func(p *pastSite) {
+		{name: "RA-CHG-05: a gap of a second, in the lists alone", why: "do not cover the time between", alter: func(p *pastSite) {
 			l := p.closed[3]
 			l.from = l.from.Add(time.Second)
 			p.doc[l.path] = strings.Replace(p.doc[l.path], p.time(p.closed[3].from), p.time(l.from), 1)
 		}},
-		{name: "RA-CHG-09: it does not reach up to the current list", why: "tell nothing between", alter: func(p *pastSite) {
+		{name: "RA-CHG-09: it does not reach up to the current list", why: "do not cover the time between", alter: func(p *pastSite) {
 			p.doc[archivePath] = p.archive(false, p.entries(p.closed[:5]))
 		}},
-		{name: "it begins too late", why: "tell nothing between", alter: func(p *pastSite) {
+		{name: "it begins too late", why: "do not cover the time between", alter: func(p *pastSite) {
 			p.doc[archivePath] = p.archive(false, p.entries(p.closed[4:]))
 		}},
-		{name: "RA-CHG-07: a list that is not closed", why: "tell nothing between", alter: func(p *pastSite) {
+		{name: "RA-CHG-07: a list that is not closed", why: "do not cover the time between", alter: func(p *pastSite) {
 			l := p.closed[3]
 			p.doc[l.path] = strings.Replace(p.doc[l.path], fmt.Sprintf(` until="%s"`, p.time(l.until)), "", 1)
 		}},
-		{name: "a list that ends in the future", why: "tell nothing between", alter: func(p *pastSite) {
+		{name: "a list that ends in the future", why: "do not cover the time between", alter: func(p *pastSite) {
 			l := &p.closed[3]
 			p.doc[l.path] = strings.Replace(p.doc[l.path], p.time(l.until), "2999-01-01T00:00:00Z", 1)
 			l.until = time.Date(2999, 1, 1, 0, 0, 0, 0, time.UTC)
 			p.doc[archivePath] = p.archive(false, p.entries(append(append([]pastList{}, p.closed[:4]...), p.closed[5:]...)))
 		}},
-		{name: "RS-MD-10: a list that ends before it begins", why: "tell nothing between", alter: func(p *pastSite) {
+		{name: "RS-MD-10: a list that ends before it begins", why: "do not cover the time between", alter: func(p *pastSite) {
 			l := p.closed[3]
 			p.doc[l.path] = strings.Replace(p.doc[l.path], fmt.Sprintf(`from="%s" until="%s"`, p.time(l.from), p.time(l.until)),
 				fmt.Sprintf(`from="%s" until="%s"`, p.time(l.until), p.time(l.from)), 1)
@@ -204,7 +204,7 @@ func TestCatchUpGap(t *testing.T) {
 		{name: "a list of another kind", why: "resourcelist", alter: func(p *pastSite) {
 			p.doc[p.closed[3].path], _ = p.document("/rs/resourcelist.xml")
 		}},
-		{name: "RA-DOC-11: an empty archive", why: "tell nothing between", alter: func(p *pastSite) { p.doc[archivePath] = p.archive(false, nil) }},
+		{name: "RA-DOC-11: an empty archive", why: "do not cover the time between", alter: func(p *pastSite) { p.doc[archivePath] = p.archive(false, nil) }},
 		{name: "an archive that names itself", why: "itself", past: pastStyle{parts: 2}, alter: func(p *pastSite) {
 			p.doc[archivePath] = p.archive(true, []resourcesync.Entry{{Loc: p.url(archivePath)}})
 		}},

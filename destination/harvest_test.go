@@ -480,7 +480,7 @@ func TestOriginWithoutBridge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Sync(t.Context(), p.srv.URL+"/feed"); err == nil || !strings.Contains(err.Error(), "/feed: an Atom feed, and nobody here can harvest it") {
+	if _, err := d.Sync(t.Context(), p.srv.URL+"/feed"); err == nil || !strings.Contains(err.Error(), "/feed: an Atom feed, and harvesting is not configured") {
 		t.Errorf("Sync = %v", err)
 	}
 }

@@ -339,7 +339,7 @@ func TestKeepOptions(t *testing.T) {
 		store blob.Store
 		want  string
 	}{
-		{destination.Keep{All: true}, nil, "nobody said where"},
+		{destination.Keep{All: true}, nil, "no version store is configured"},
 		{destination.Keep{All: true, Count: 1}, &blob.Mem{}, "want all, a number"},
 		{destination.Keep{Count: -1}, &blob.Mem{}, "want all, a number"},
 		{destination.Keep{Age: -1}, &blob.Mem{}, "want all, a number"},

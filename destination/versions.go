@@ -169,7 +169,7 @@ func (r *setRun) applyVersions(ctx context.Context, c *chain, via string) error 
 		r.warn(r.set.Changes, fmt.Sprintf("set %s: of %s only the last version is applied: there are more than %d", r.set.Name, plural(n, "resource"), maxVersions))
 	}
 	if gone.count > 0 {
-		r.warn(r.set.Changes, fmt.Sprintf("set %s: %s were not available, the first %s", r.set.Name, plural(int64(gone.count), "earlier version"), gone.first))
+		r.warn(r.set.Changes, fmt.Sprintf("set %s: %s not available, the first %s", r.set.Name, plural(int64(gone.count), "earlier version"), gone.first))
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func TestAllVersions(t *testing.T) {
 			if text := strings.Join(got, " "); text != tt.want {
 				t.Errorf("applied %s, want %s", text, tt.want)
 			}
-			if lost := strings.Contains(fmt.Sprint(r.Warnings), "earlier versions could not be had"); lost != tt.lost {
+			if lost := strings.Contains(fmt.Sprint(r.Warnings), "earlier versions not available"); lost != tt.lost {
 				t.Errorf("warnings %q", r.Warnings)
 			}
 			if r := m.mustSync(); r.Mode != destination.ModeNone {
@@ -88,7 +88,7 @@ func TestMementos(t *testing.T) {
 		s.mu.Unlock()
 	}
 	r := m.mustSync()
-	if r.Updated != 3 || r.Failed != 0 || !strings.Contains(fmt.Sprint(r.Warnings), "1 earlier version could not be had") {
+	if r.Updated != 3 || r.Failed != 0 || !strings.Contains(fmt.Sprint(r.Warnings), "1 earlier version not available") {
 		t.Errorf("%s, warnings %q", counts(r), r.Warnings)
 	}
 }
