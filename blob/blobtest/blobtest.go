@@ -22,6 +22,10 @@ import (
 // Limits is what a kind of store cannot do, and says so in its documentation.
 // The suite then asks for the refusal instead; all else holds unchanged.
 type Limits struct {
+	// LosesInFolders says that the service may lose a blob that is stored while
+	// the last other one of its folder is removed.
+	LosesInFolders bool
+
 	// UTF8 says that names which are not UTF-8 are refused with blob.ErrName,
 	// and that nothing is found below such a prefix.
 	UTF8 bool
@@ -58,7 +62,7 @@ func RunLimits(t *testing.T, l Limits, open func(t *testing.T) blob.Store) {
 		{"TwoWriters", anyStore(testTwoWriters)},
 		{"Atomic", anyStore(testAtomic)},
 		{"Concurrent", anyStore(testConcurrent)},
-		{"ComeAndGo", anyStore(testComeAndGo)},
+		{"ComeAndGo", testComeAndGo},
 		{"Resume", testResume},
 		{"Keep", testKeep},
 		{"Sweep", testSweep},

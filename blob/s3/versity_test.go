@@ -113,6 +113,10 @@ func startVersity(program string) error {
 
 func TestVersity(t *testing.T) {
 	t.Parallel()
+	// It removes a folder with its last object, and at times acknowledges another
+	// one that is put there at this moment, and has it nowhere afterwards.
+	limits := limits
+	limits.LosesInFolders = true
 	for _, parallel := range []int{1, 8} {
 		t.Run(fmt.Sprint("parallel=", parallel), func(t *testing.T) {
 			t.Parallel()
