@@ -111,7 +111,7 @@ func (d *Dir) touchedAliases() []string {
 		d.mu.Lock()
 		if err != nil && vanished(err) {
 			delete(d.aliases, rel)
-		} else {
+		} else if a, ok := d.aliases[rel]; ok { // else a full scan has begun, which meets it
 			a.token = now // the scan of the file finds out whether it is another one
 			d.aliases[rel] = a
 		}

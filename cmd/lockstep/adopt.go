@@ -17,7 +17,7 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A Set is known to the catalog by the URI of its Capability List, and that
+// A set is known to the catalog by the URI of its Capability List, and that
 // changes with the base URL. What a directory holds is then found out anew; what
 // applications have said, or went by in a stream, nobody would say again. So we
 // remember what each set was known by, and take over what it held.

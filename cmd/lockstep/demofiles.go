@@ -105,7 +105,7 @@ func (d *demo) changes() []demoChange {
 }
 
 // pick chooses a file to edit and another to delete, the smallest there are,
-// Origin a user's files. The second is "new/Hello, world.txt" if there is one
+// from a user's files. The second is "new/Hello, world.txt" if there is one
 // file only.
 func (d *demo) pick() (edited, deleted string) {
 	type candidate struct {

@@ -283,7 +283,7 @@ type earlier struct {
 	testing.TB
 	dir, program string
 	src          *earlierProxy
-	server       string // Address of serve, if it runs
+	server       string // address of serve, if it runs
 }
 
 func (e *earlier) in(name string) string { return filepath.Join(e.dir, filepath.FromSlash(name)) }

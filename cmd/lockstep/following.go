@@ -69,7 +69,7 @@ func (f *following) event(e destination.Event) {
 	ready := f.ready
 	f.mu.Unlock()
 	if ready {
-		f.watcher.Tell(e) // the meter is that of the first sync
+		f.watcher.Report(e) // the meter is that of the first sync
 	} else {
 		f.watcher.Event(e)
 	}

@@ -45,7 +45,7 @@ func tellFollow(s *admin.Figures, state *followState) {
 }
 
 // isFailing reports whether the Source does not answer: the last look at it, or
-// WithoutUser each of its sets, failed.
+// at each of its sets, failed.
 func isFailing(f *destination.FollowStatus) bool {
 	return f.Error != "" || len(f.Sets) > 0 && !slices.ContainsFunc(f.Sets, func(s destination.SetStatus) bool { return s.Error == "" })
 }

@@ -69,8 +69,8 @@ func TestFollowSaidOnce(t *testing.T) {
 	var said syncBuffer
 	w := mirror.Watcher{Ctx: context.Background(), Io: term.IO{Err: &said}, Once: &report.Once{}}
 	for range 5 {
-		w.Tell(destination.Event{Kind: destination.EventWarning, Err: errors.New("x is down")})
-		w.Tell(destination.Event{Kind: destination.EventFailed, Err: errors.New("y failed")})
+		w.Report(destination.Event{Kind: destination.EventWarning, Err: errors.New("x is down")})
+		w.Report(destination.Event{Kind: destination.EventFailed, Err: errors.New("y failed")})
 	}
 	if got, want := said.String(), "warning: x is down\nfailed: y failed\n"; got != want {
 		t.Errorf("said %q, want %q", got, want)

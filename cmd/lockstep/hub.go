@@ -105,7 +105,7 @@ func runHub(ctx context.Context, o *hubOptions, io term.IO) error {
 	srv := source.NewServer(h)
 	srv.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug)
 	state := &hubState{close: func() {}}
-	defer func() { state.close() }() // After the last request
+	defer func() { state.close() }() // after the last request
 	return admin.ServeBeside(ctx, srv, l, func(ctx context.Context) error {
 		s, err := openHubState(ctx, o.state, o.keyFile, log)
 		if err != nil {

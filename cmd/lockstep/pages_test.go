@@ -57,7 +57,7 @@ func TestPages(t *testing.T) {
 		status int
 		text   string
 	}{
-		{"/-/metrics", 200, "process_"}, // WithoutUser the root, too
+		{"/-/metrics", 200, "process_"}, // at the root, too
 		{"/data%20x/-/metrics", 200, "process_"},
 		{"/-/api/v1/it?a=%2f", 200, "it GET /?a=%2f"},
 		{"/-/nothing", 404, "below /-/"},

@@ -197,7 +197,7 @@ type crawler struct {
 	files  *restlessFiles
 	crawls atomic.Int64
 	last   *crawl
-	state  map[string]string // File to digest, by the changes since the first crawl
+	state  map[string]string // file to digest, by the changes since the first crawl
 	uris   map[string]string // the same by URI
 }
 

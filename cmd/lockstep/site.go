@@ -63,7 +63,7 @@ type siteOptions struct {
 	state        string       // directory for what is kept from run to run
 	documents    string       // directory or bucket for the documents
 	gzip         bool         // with compressed variants
-	apiTokenFile string       // who has the token in it may fill sets; "" nobody
+	apiTokenFile string       // clients with a token in it may fill sets; "" none may
 	allowEmpty   bool
 	takeOver     bool          // documents of another state are replaced
 	scanInterval time.Duration // of sets that do not say; 0 the default of the way in, negative never
@@ -72,7 +72,7 @@ type siteOptions struct {
 	hubs         hubFlags
 	oai          oaiFlags
 	embedding    *embedding // nil: nothing but documents and resources is served
-	content      bool       // Serve the resources too, where we have them
+	content      bool       // serve the resources too, where we have them
 	command      string     // what the lock says
 	network      *network.Options
 	io           term.IO

@@ -120,7 +120,7 @@ func runSnippet(o *snippetOptions, name string, sets []config.Set, io term.IO) e
 type snippetView struct {
 	source.Layout
 	BaseURL  string
-	Out      string // IsAbsoluteURI, without a slash at the end
+	Out      string // absolute, without a slash at the end
 	BasePath string // of the base URL, with slashes at both ends
 	Gzip     bool
 	Sets     []snippetSet

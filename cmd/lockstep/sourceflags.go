@@ -40,7 +40,7 @@ type sourceFlags struct {
 	hubFlags
 	config.AtomFlags
 
-	sets []config.Set // Origin the configuration file, or the one that is the argument
+	sets []config.Set // from the configuration file, or the one that is the argument
 	file config.File
 }
 

@@ -205,7 +205,7 @@ func (s *site) adoptVersions(ctx context.Context, n *newsroom) {
 	}
 }
 
-// checkVersions refuses versions that nobody could be offered.
+// checkVersions refuses versions that could not be served.
 func (o *siteOptions) checkVersions() error {
 	for i := range o.sets {
 		if c := &o.sets[i]; c.Versions != nil && !o.content {

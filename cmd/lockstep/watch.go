@@ -17,7 +17,7 @@ import (
 const (
 	publishRate = 20e6        // bytes a second that publications write at most, ...
 	publishPace = time.Second // ... unless the rest would be longer than this, or nobody is told
-	publishFull = time.Second // Origin one publication of all there is to the next
+	publishFull = time.Second // from one publication of all there is to the next
 )
 
 // How long a publication that failed, on a full disk say, waits for better

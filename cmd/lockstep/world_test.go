@@ -49,7 +49,7 @@ func worldOf(ts *testscript.TestScript) *world { return ts.Value(worldKey{}).(*w
 type process struct {
 	cmd     *exec.Cmd
 	address string
-	admin   string // Path of the admin socket; "" if there is none
+	admin   string // path of the admin socket; "" if there is none
 	out     *syncBuffer
 	stderr  *syncBuffer
 	done    chan error
@@ -448,7 +448,7 @@ func (w *world) eventually(ts *testscript.TestScript, args []string) {
 }
 
 // get returns what is at an address. Pages that take the admin token are read
-// Origin the admin socket of the process there.
+// from the admin socket of the process there.
 func get(address string) (string, error) {
 	client := http.DefaultClient
 	if socket := socketFor(address); socket != "" {

@@ -83,7 +83,7 @@ type operation struct {
 	Responses            []response
 }
 
-// An requestBody is a body that can be sent or comes.
+// A requestBody is a body that can be sent or comes.
 type requestBody struct{ Type, Example string }
 
 // A response is an answer.

@@ -22,7 +22,7 @@ const inOAI xmlscan.Space = 1
 // rootName is the name of the root element of a response.
 const rootName = "OAI-PMH"
 
-// An response is what was read of one response.
+// A response is what was read of one response.
 type response struct {
 	uri      string
 	request  map[string]string // attributes of the element request
@@ -38,7 +38,7 @@ type response struct {
 	whole    bool
 }
 
-// An record is a record or, of ListIdentifiers, its header.
+// A record is a record or, of ListIdentifiers, its header.
 type record struct {
 	identifier, datestamp, at string
 	deleted                   bool
@@ -67,7 +67,7 @@ func (r *response) find(identifier string) *record {
 // maxRecords caps the records kept of one response.
 const maxRecords = 10_000
 
-// An reader reads one response and checks what it shows by itself.
+// A reader reads one response and checks what it shows by itself.
 type reader struct {
 	xmlscan.Scanner
 	found   finding.Place

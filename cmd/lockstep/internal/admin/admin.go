@@ -92,7 +92,7 @@ func (o *Flags) Open(ctx context.Context, state string, public bool, io term.IO)
 	return a, nil
 }
 
-// listen opens the listener. A default that cannot be had is no reason not to
+// listen opens the listener. An unavailable default is no reason not to
 // start: some file systems have no sockets.
 func (o *Flags) listen(ctx context.Context, state string, io term.IO) (*trust.Listener, error) {
 	const remedy = "as --admin unix:/run/lockstep/admin.sock, --admin 127.0.0.1:9090, or --admin off"
@@ -197,7 +197,7 @@ func ServeBeside(ctx context.Context, srv *http.Server, l net.Listener, tasks ..
 		drain, cancel := context.WithTimeout(context.WithoutCancel(gctx), drainLimit)
 		defer cancel()
 		if err := srv.Shutdown(drain); err != nil {
-			_ = srv.Close() // who is still reading has had its time
+			_ = srv.Close() // clients that are still reading have had their time
 		}
 		return nil
 	})

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Metrics are the figures one process tells monitors, in the text format of
+// Metrics are the figures of one process for monitors, in the text format of
 // Prometheus. What they are read off is counted where the work is done, which
 // knows nothing of metrics: a function reads it whenever somebody
 // asks.

@@ -29,7 +29,7 @@ type pageRoute struct {
 }
 
 // NewPages returns the pages of what is served below base, a path with slashes
-// WithoutUser both ends: health, and figures. ready tells why the process is not ready
+// at both ends: health, and figures. ready tells why the process is not ready
 // yet; nil says it is.
 func NewPages(base string, g *trust.Guard, m *Metrics, ready func() error) *Pages {
 	p := &Pages{Dir: base + PagesDir, guard: g}

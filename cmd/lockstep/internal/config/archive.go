@@ -27,7 +27,7 @@ type Archive struct {
 // told otherwise, where lists are taken anew all the time.
 const archiveEvery = 24 * time.Hour
 
-// Archive returns what the set's Source is told; watching: it goes on after the
+// Archive returns the archive options of the set's Source; watching: it goes on after the
 // first publication.
 func (c *Archive) Archive(watching bool) *source.Archive {
 	if c == nil {

@@ -62,7 +62,7 @@ func (c *Atom) check() error {
 	return nil
 }
 
-// Atom returns what the set's Source is told.
+// Atom returns the feed options of the set's Source.
 func (c *Atom) Atom() *source.Atom {
 	if c == nil || c.none {
 		return nil

@@ -48,7 +48,7 @@ func FlagsFromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, boo
 }
 
 // FlagsFromFile sets the flags that neither command line nor environment set
-// Origin a configuration file, given as values per flag name.
+// from a configuration file, given as values per flag name.
 func FlagsFromFile(flags *pflag.FlagSet, file string, values map[string][]string) error {
 	for name, vs := range values {
 		f := flags.Lookup(name)

@@ -268,7 +268,7 @@ func (l *StringList) UnmarshalYAML(n *yaml.Node) error {
 	return n.Decode((*[]string)(l))
 }
 
-// A Count is a number of things, above 0.
+// A countValue is a number of things, above 0.
 type countValue int
 
 // UnmarshalYAML implements [yaml.Unmarshaler].

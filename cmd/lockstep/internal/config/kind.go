@@ -2,11 +2,11 @@ package config
 
 import "strings"
 
-// An Kind is a way in.
+// A Kind is a kind of origin.
 type Kind struct {
 	Scheme string                  // of its addresses
 	After  string                  // what follows scheme and colon in each
-	wants  string                  // what stands behind that, for people; "" nothing
+	wants  string                  // what follows that, for people; "" nothing
 	Keys   []string                // of a set that mean something to it, of those that do not to all
 	path   func(place string) bool // whether a place is a path of this machine; nil never
 	Part   string                  // what it consists of, for people
@@ -19,7 +19,7 @@ type Kind struct {
 // form shows what an address of this kind looks like.
 func (k *Kind) form() string { return k.Scheme + ":" + k.After + k.wants }
 
-// Kinds lists the ways in. This is the only place that knows them all.
+// Kinds lists the kinds of origins. This is the only place that knows them all.
 func Kinds() []Kind {
 	anyPath := func(string) bool { return true }
 	file := func(place string) bool { return place != Stdin }

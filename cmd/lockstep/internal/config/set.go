@@ -44,7 +44,7 @@ type Set struct {
 	Mirrors      StringList    `yaml:"mirrors"`
 
 	Origin      Address // From, understood
-	HashesGiven bool    // hashes are asked for, not just to be had by default
+	HashesGiven bool    // hashes are requested, not only published by default
 }
 
 type ChangeList struct {

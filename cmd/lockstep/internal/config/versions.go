@@ -14,7 +14,7 @@ type Versions struct {
 	Compress bool       `yaml:"compress"` // those of all sets: they share a store
 }
 
-// keepAll is how versions are kept unless told otherwise, and a short way to
+// keepAll is how versions are kept by default, and a short way to
 // write that.
 const keepAll = "keep"
 

@@ -50,7 +50,7 @@ const (
 
 // openBucketMirror opens a mirror in a bucket, with its memory in the directory
 // state.
-func openBucketMirror(dest, state string, readOnly bool, lookup func(string) (string, bool), log *slog.Logger) (*mirror, error) {
+func openBucketMirror(dest, state string, readOnly bool, lookup func(string) (string, bool), log *slog.Logger) (*State, error) {
 	if state == "" {
 		return nil, term.Usage(fmt.Errorf("%s: a mirror in a bucket keeps its memory in a directory", dest),
 			"give one with --state DIR; keep it, and use the same one with every command for this mirror")
@@ -84,7 +84,7 @@ func openBucketMirror(dest, state string, readOnly bool, lookup func(string) (st
 	}
 	database := filepath.Join(state, filepath.FromSlash(destination.StateFile))
 	if _, err := os.Stat(database); readOnly && errors.Is(err, fs.ErrNotExist) {
-		return &mirror{Store: store, Journal: &destination.MemJournal{}, Versions: versions, Close: func() {}}, nil
+		return &State{Store: store, Journal: &destination.MemJournal{}, Versions: versions, Close: func() {}}, nil
 	}
 	if err := statedir.Make(state, log); err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func openBucketMirror(dest, state string, readOnly bool, lookup func(string) (st
 	if err != nil {
 		return nil, errors.Join(err, scratch.Close(), lock.Close())
 	}
-	return &mirror{Store: store, Journal: db.Journal(), Versions: versions, state: state, scratch: scratch, Close: func() {
+	return &State{Store: store, Journal: db.Journal(), Versions: versions, state: state, scratch: scratch, Close: func() {
 		if err := errors.Join(db.Close(), scratch.Close(), lock.Close()); err != nil {
 			log.Warn("close the mirror", slog.Any("err", err))
 		}
@@ -178,7 +178,7 @@ type mirrorBucket struct {
 	asked   int
 	over    bool                // there are too many to be remembered
 	listed  []listedObject      // by key; nil: not listed
-	touched map[uint64]struct{} // Keys of what was written or removed since: the bucket is asked
+	touched map[uint64]struct{} // keys of what was written or removed since: the bucket is asked
 }
 
 type listedObject struct {

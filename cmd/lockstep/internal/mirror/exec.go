@@ -21,7 +21,7 @@ import (
 // An ExecHook runs the command of --exec for the changes of a batch.
 type ExecHook struct {
 	command      string
-	shell        string // Path of sh
+	shell        string // path of sh
 	source, dest string
 	out          io.Writer // for what the command says on stdout and stderr
 }

@@ -98,7 +98,7 @@ func ParseMaps(values []string) ([]filename.Map, error) {
 }
 
 // A State is an open DEST: its files and its Journal.
-type mirror struct {
+type State struct {
 	Store    blob.Store
 	Journal  destination.Journal
 	Versions blob.Store     // where versions are kept; nil where there is no mirror yet
@@ -110,7 +110,7 @@ type mirror struct {
 
 // OpenState opens DEST and locks it. With readOnly nothing is made in a DEST
 // that is no mirror yet.
-func OpenState(sel *Selection, readOnly bool, lookup func(string) (string, bool), log *slog.Logger) (*mirror, error) {
+func OpenState(sel *Selection, readOnly bool, lookup func(string) (string, bool), log *slog.Logger) (*State, error) {
 	dest := sel.Dest
 	switch {
 	case IsBucket(dest):
@@ -136,7 +136,7 @@ func OpenState(sel *Selection, readOnly bool, lookup func(string) (string, bool)
 		if _, err := os.Stat(dest); err == nil {
 			journal.Scratch = dest // nothing is ever seen there of scratch files without names
 		}
-		return &mirror{Store: store, Journal: journal, Versions: &blob.Mem{}, Close: func() {}}, nil
+		return &State{Store: store, Journal: journal, Versions: &blob.Mem{}, Close: func() {}}, nil
 	}
 	held, err := lockMirror(dest)
 	if err != nil {
@@ -154,7 +154,7 @@ func OpenState(sel *Selection, readOnly bool, lookup func(string) (string, bool)
 	if err != nil {
 		return nil, errors.Join(err, versions.Close(), held.Close())
 	}
-	return &mirror{Store: store, Journal: db.Journal(), Versions: versions, state: dest, portable: portable, Close: func() {
+	return &State{Store: store, Journal: db.Journal(), Versions: versions, state: dest, portable: portable, Close: func() {
 		if err := errors.Join(db.Close(), versions.Close(), held.Close()); err != nil {
 			log.Warn("close the mirror", slog.Any("err", err))
 		}
@@ -183,7 +183,7 @@ func lockMirror(dir string) (*lock.Lock, error) {
 // A Run is what sync, audit and demo have in common: one Destination at work
 // on one mirror.
 type Run struct {
-	State  *mirror
+	State  *State
 	Client *fetch.Client
 	Dest   *destination.Destination
 }
@@ -263,15 +263,16 @@ type Watcher struct {
 
 // Event is the callback of a Destination.
 func (w *Watcher) Event(e destination.Event) {
-	w.Tell(e)
+	w.Report(e)
 	w.Meter.Event(e)
 	if e.Kind == destination.EventDone && !w.Quiet && w.Meter.Several() {
 		w.Io.Errorf("%s\n", report.SetText(&e.Result))
 	}
 }
 
-// Tell tells people what they should know, and --events what is applied.
-func (w *Watcher) Tell(e destination.Event) {
+// Report shows an event on stderr if the user should know of it, and passes applied
+// changes on to --events.
+func (w *Watcher) Report(e destination.Event) {
 	switch e.Kind {
 	case destination.EventFailed:
 		switch {

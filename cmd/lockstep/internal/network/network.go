@@ -70,10 +70,10 @@ func (v *netrcValue) String() string     { return string(*v) }
 func (v *netrcValue) Set(s string) error { *v = netrcValue(s); return nil }
 func (v *netrcValue) Type() string       { return "bool" } // help then shows no value
 
-// TheSource is who is asked by commands that are given a Source.
+// TheSource is the server that commands with a SOURCE argument send requests to.
 const TheSource = "the Source"
 
-// Declare declares the flags; whom says for people who is sent what is secret.
+// Declare declares the flags; whom names the server that gets the credentials.
 func (o *Options) Declare(all *pflag.FlagSet, whom string) {
 	help.Grouped(all, help.NetworkGroup, func(flags *pflag.FlagSet) { o.declareFlags(flags, whom) })
 }

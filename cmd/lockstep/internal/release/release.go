@@ -4,7 +4,7 @@ package release
 import "runtime/debug"
 
 // release is what the next release will be called; `go install` of a tagged
-// version tells its own.
+// version has its own.
 const release = "0.1.0-dev"
 
 // Version returns the version of this binary.

@@ -14,7 +14,7 @@ import (
 // A Meter sums up the events of a Destination: as one line for people, and set
 // by set for whoever counts. The zero value is ready to use.
 type Meter struct {
-	Fetched func() int64     // bytes off the network so far; nil: those the events tell
+	Fetched func() int64     // bytes off the network so far; nil: those that events report
 	clock   func() time.Time // nil: the real one
 
 	mu      sync.Mutex // guards what follows

@@ -60,7 +60,7 @@ func PrintSync(ctx context.Context, io term.IO, out *term.Options, d *destinatio
 	if r.DryRun && r.Expected > 0 {
 		io.Printf("  %s of content to fetch, as far as the Source states it\n", term.Size(r.Expected))
 	}
-	if len(r.BySet) > 1 && out.Quiet { // else they have been told of
+	if len(r.BySet) > 1 && out.Quiet { // else they have been reported
 		for i := range r.BySet {
 			io.Printf("  %s\n", SetText(&r.BySet[i]))
 		}

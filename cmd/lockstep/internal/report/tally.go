@@ -17,7 +17,7 @@ type Tally struct {
 
 const (
 	mostKept = 100    // failures and warnings that are kept, the newest of them
-	MostSets = 10_000 // sets that are told of one by one: those of a Source may come and go
+	MostSets = 10_000 // sets that are reported one by one: those of a Source may come and go
 )
 
 // Add adds a pass.
@@ -118,7 +118,7 @@ type Once struct {
 }
 
 const (
-	sayAgain = time.Hour // After which something is said again
+	sayAgain = time.Hour // after which something is said again
 	MostSaid = 1000      // sentences remembered
 )
 

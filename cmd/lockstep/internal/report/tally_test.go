@@ -49,6 +49,6 @@ func TestFollowTally(t *testing.T) {
 		tally.Add(&destination.Report{BySet: []destination.SetReport{{URI: fmt.Sprint(i)}}}, nil)
 	}
 	if n := len(tally.BySet); n != MostSets {
-		t.Errorf("%d sets are told of, want the newest %d", n, MostSets)
+		t.Errorf("%d sets are reported, want the newest %d", n, MostSets)
 	}
 }

@@ -33,9 +33,9 @@ func (io IO) Safe() IO {
 	return io
 }
 
-func (io IO) Printf(format string, args ...any) { _, _ = fmt.Fprintf(io.Out, format, args...) } // nobody to tell
+func (io IO) Printf(format string, args ...any) { _, _ = fmt.Fprintf(io.Out, format, args...) } // there is no one left to report to
 
-func (io IO) Errorf(format string, args ...any) { _, _ = fmt.Fprintf(io.Err, format, args...) } // nobody to tell
+func (io IO) Errorf(format string, args ...any) { _, _ = fmt.Fprintf(io.Err, format, args...) } // there is no one left to report to
 
 // Options are the flags of every command.
 type Options struct {
@@ -66,7 +66,7 @@ func (o *Options) Check() error {
 // Logger returns the log of a command, which goes to stderr.
 func (o *Options) Logger(io IO) *slog.Logger {
 	var level slog.Level
-	_ = level.UnmarshalText([]byte(o.logLevel)) // Check has seen it
+	_ = level.UnmarshalText([]byte(o.logLevel)) // check has seen it
 	opts := &slog.HandlerOptions{Level: level}
 	if o.logFormat == "json" {
 		return slog.New(slog.NewJSONHandler(io.Err, opts))
