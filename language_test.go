@@ -43,7 +43,7 @@ var phraseBudgets = []phraseBudget{
 	{"blob", 40, 0, 0},
 	{"bridge", 100, 0, 0},
 	{"catalog", 20, 0, 0},
-	{"cmd", 110, 0, 10},
+	{"cmd", 90, 0, 10},
 	{"destination", 85, 0, 0},
 	{"discover", 45, 0, 0},
 	{"hub", 65, 0, 0},

@@ -360,6 +360,7 @@ func FuzzBucketKey(f *testing.F) {
 func FuzzBucketHeader(f *testing.F) {
 	f.Add("text/html; charset=utf-8", "gzip, aws-chunked", "FULL_OBJECT", "q1MKE+RZFJgrefm34+uplM/R8/si9xzqGvvwK0YMbR0=", "0123456789abcdef0123456789abcdef")
 	f.Add("binary/octet-stream", "a\xffb", "", "x-2", "0123456789abcdef0123456789abcdef-2")
+	f.Add("0/}", "", "", "", "")
 	f.Fuzz(func(t *testing.T, contentType, encoding, kind, sum, etag string) {
 		fake, cat := newFakeBucket(), catalog.NewMem(nil)
 		fake.put("proof", "proof")

@@ -188,8 +188,8 @@ const octets = "application/octet-stream"
 // that is what services and tools give to everything, the type for its name.
 func objectType(key, contentType string) string {
 	t, _, err := mime.ParseMediaType(contentType)
-	if err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) || !strings.Contains(t, "/") {
-		t = ""
+	if err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) || !resourcesync.ValidMediaType(t) {
+		t = "" // package mime also takes "a" and "a/}"
 	}
 	switch t {
 	case octets, "binary/octet-stream", "application/x-www-form-urlencoded", "":

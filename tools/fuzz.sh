@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Runs every fuzz target of the module for FUZZ each (default 5s), as many
-# packages at a time as there are processors, and fails if one finds something.
+# packages at a time as there are processors. It ends with 2 if the only failures
+# are findings: inputs for which a target fails. Each is in the testdata of its
+# package, or, with FINDINGS=DIR, moved to DIR.
 # FUZZ_TOTAL seconds (default 240) bound the whole: with many targets each runs
 # for less time, but for no less than a second. The test binary of a package is
 # built once for all its targets.
@@ -40,7 +42,7 @@ is_finding='Failing input|failure while testing seed corpus|panic:|fatal error:'
 is_none='context deadline exceeded|fuzzing process (hung or )?terminated|fuzzing process hung'
 
 fuzz() { # DIRECTORY NUMBER NAME...: runs the targets of a package
-	local dir=$1 binary=$out/$2.test name text state
+	local dir=$1 binary=$out/$2.test name text state input
 	shift 2
 	# As -fuzz does, but only for the module: instrumenting what it depends on, a
 	# database among it, takes minutes and guides towards nothing of ours.
@@ -48,10 +50,13 @@ fuzz() { # DIRECTORY NUMBER NAME...: runs the targets of a package
 	for name in "$@"; do
 		state=
 		if ! text=$(cd "$dir" && "$binary" -test.run '^$' -test.fuzz "^${name}\$" -test.fuzztime "${seconds}s" \
-			-test.parallel 1 -test.fuzzcachedir "$cache/lockstep/$dir" 2>&1); then
+			-test.parallel 1 -test.fuzzminimizetime 10s -test.fuzzcachedir "$cache/lockstep/$dir" 2>&1); then
 			if grep -qE "$is_finding" <<<"$text" || ! grep -qE "$is_none" <<<"$text"; then
 				printf '%s %s: FAILED\n%s\n' "$dir" "$name" "$text"
-				return 1
+				input=$(grep -oE "testdata/fuzz/$name/[0-9a-f]+\$" <<<"$text" | head -n 1) || return 1
+				cat "$dir/$input"
+				[[ -z "${FINDINGS:-}" ]] || mv "$dir/$input" "$FINDINGS/${dir//\//-}-$name"
+				echo "$dir $name" >>"$out/found"
 			fi
 			state=" (not to the end)"
 		fi
@@ -61,6 +66,7 @@ fuzz() { # DIRECTORY NUMBER NAME...: runs the targets of a package
 	rm -f "$binary"
 }
 
+touch "$out/ran" "$out/found"
 failed=0 running=0 number=0
 for dir in $(for d in "${!targets[@]}"; do echo "$(wc -w <<<"${targets[$d]}") $d"; done | sort -k1,1nr -k2 | cut -d ' ' -f 2); do # the longest first
 	if ((running == lanes)); then
@@ -77,6 +83,6 @@ while ((running > 0)); do
 	wait -n || failed=1
 	running=$((running - 1))
 done
-ran=$(wc -l <"$out/ran" || echo 0)
-echo "fuzz: $ran of $count targets ran in ${SECONDS}s"
-((failed == 0 && ran == count))
+echo "fuzz: $(wc -l <"$out/ran") of $count targets ran in ${SECONDS}s, $(wc -l <"$out/found") found an input that fails"
+((failed == 0 && $(wc -l <"$out/ran") == count)) || exit 1
+[[ ! -s "$out/found" ]] || exit 2
