@@ -71,7 +71,8 @@ var rooms = []room{
 	// roles
 	{"intake/internal/entry", "catalog internal/linkrel resourcesync", ""},
 	{"intake/internal/filestat", "", ""},
-	{"intake", "intake/internal/entry intake/internal/filestat atompmh catalog resourcesync blob discover internal/extsort internal/fetch internal/mediatype internal/nesting oaipmh",
+	{"intake/internal/listed", "catalog internal/extsort resourcesync", ""},
+	{"intake", "intake/internal/entry intake/internal/filestat intake/internal/listed atompmh catalog resourcesync blob discover internal/fetch internal/mediatype internal/nesting oaipmh",
 		"github.com/bmatcuk/doublestar/v4 github.com/fsnotify/fsnotify golang.org/x/sync golang.org/x/sys"},
 	{"intake/api", "catalog intake intake/internal/entry internal/trust resourcesync", ""},
 	{"intake/ledgertest", "intake", "github.com/google/go-cmp"},

@@ -61,7 +61,7 @@ func (s *scan) settle(batch []catalog.Update, b *block) ([]catalog.Update, error
 		case readVanished:
 			s.files.Add(-1)
 			if j.known {
-				if err := s.gone.add(j.uri); err != nil {
+				if err := s.gone.Add(j.uri); err != nil {
 					return nil, err
 				}
 			}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/intake/internal/listed"
 	"lockstep/resourcesync"
 )
 
@@ -41,9 +42,9 @@ func (h *feedHarvest) applyAll(ctx context.Context) error {
 		batch, size = nil, 0
 		return h.applyBatch(ctx, b)
 	}
-	err := h.order.all(ctx, func(it *listed) error {
-		batch = append(batch, feedChange{id: string(it.uri[timeSize:]), updated: parseTime(it.uri), told: parseTold(it.said)})
-		if size += len(it.said); len(batch) < most && size < feedBatchBytes {
+	err := h.order.All(ctx, func(it *listed.Entry) error {
+		batch = append(batch, feedChange{id: string(it.URI[timeSize:]), updated: parseTime(it.URI), told: parseTold(it.Packed)})
+		if size += len(it.Packed); len(batch) < most && size < feedBatchBytes {
 			return nil
 		}
 		return flush()

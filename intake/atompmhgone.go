@@ -102,17 +102,17 @@ func (h *feedHarvest) dropGone(ctx context.Context) error {
 		return nil
 	}
 	if h.anew || !h.old.Whole {
-		if err := h.unowned(ctx, func(r *row) error { return h.strays.add(r.uri) }); err != nil {
+		if err := h.unowned(ctx, func(r *row) error { return h.strays.Add(r.uri) }); err != nil {
 			return err
 		}
 	}
-	records := h.gone.count
-	h.gone.count += h.strays.count
+	records := h.gone.Count
+	h.gone.Count += h.strays.Count
 	if err := h.mayDelete(ctx); err != nil {
 		return err
 	}
-	h.gone.count = records
-	for uri, err := range h.strays.all() {
+	h.gone.Count = records
+	for uri, err := range h.strays.All() {
 		if err == nil {
 			err = h.put(ctx, catalog.Update{Record: catalog.Record{URI: uri}, Deleted: true})
 		}
@@ -129,7 +129,7 @@ func (h *feedHarvest) dropGone(ctx context.Context) error {
 		batch = nil
 		return h.applyBatch(ctx, b)
 	}
-	for id, err := range h.gone.all() {
+	for id, err := range h.gone.All() {
 		if err != nil {
 			return err
 		}

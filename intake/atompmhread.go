@@ -17,6 +17,7 @@ import (
 
 	"lockstep/atompmh"
 	"lockstep/intake/internal/entry"
+	"lockstep/intake/internal/listed"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -256,7 +257,7 @@ func (h *feedHarvest) add(e *atompmh.Entry, part uint32) error {
 		said.resources = h.resources(e)
 	}
 	h.said = said.append(h.said[:0])
-	return h.sorter.add(key, part, false, h.said)
+	return h.sorter.Add(key, part, false, h.said)
 }
 
 // resources returns the representations of a record that can be used, each URI
@@ -361,9 +362,9 @@ func (t *told) append(b []byte) []byte {
 	if t.tied {
 		flags |= toldTied
 	}
-	b = appendText(append(b, flags), t.id)
+	b = listed.AppendText(append(b, flags), t.id)
 	for _, r := range t.resources {
-		b = appendText(appendText(b, r.URI), r.Type)
+		b = listed.AppendText(listed.AppendText(b, r.URI), r.Type)
 	}
 	return b
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"lockstep/intake/internal/listed"
 	"time"
 )
 
@@ -121,10 +122,10 @@ func (h *feedHarvest) absent(r *LedgerRow) error {
 	if r.Deleted {
 		return nil
 	}
-	if err := h.gone.add(r.ID); err != nil {
+	if err := h.gone.Add(r.ID); err != nil {
 		return err
 	}
-	h.gone.count += int64(len(r.Resources)) - 1
+	h.gone.Count += int64(len(r.Resources)) - 1
 	return nil
 }
 
@@ -155,20 +156,20 @@ func (h *feedHarvest) groups(ctx context.Context, f func(*newest) error) error {
 		b.said = bytes.Clone(best.said)
 		return f(&b)
 	}
-	err := h.sorter.all(ctx, func(it *listed) error {
-		i := bytes.IndexByte(it.uri, 0)
-		updated := parseTime(it.uri[i+1:])
-		part := &h.parts[it.part]
-		if has && string(it.uri[:i]) != best.id {
+	err := h.sorter.All(ctx, func(it *listed.Entry) error {
+		i := bytes.IndexByte(it.URI, 0)
+		updated := parseTime(it.URI[i+1:])
+		part := &h.parts[it.Part]
+		if has && string(it.URI[:i]) != best.id {
 			if err := flush(); err != nil {
 				return err
 			}
 		}
-		deleted := it.said[0]&toldDeleted != 0
+		deleted := it.Packed[0]&toldDeleted != 0
 		if part.broken && deleted {
 			return nil // behind the break the record may have come again
 		}
-		said := it.said
+		said := it.Packed
 		place := placeOf(it, part)
 		if has && !updated.Equal(best.updated) && (h.future.has(updated) || h.future.has(best.updated)) && place.isOlder(&at) {
 			return nil
@@ -182,14 +183,14 @@ func (h *feedHarvest) groups(ctx context.Context, f func(*newest) error) error {
 					best.said[0] |= toldTied
 					return nil
 				}
-				said = bytes.Clone(it.said)
+				said = bytes.Clone(it.Packed)
 				said[0] |= toldTied
 			} else if part.updated.Equal(in) && best.said[0]&toldTied != 0 {
-				said = bytes.Clone(it.said)
+				said = bytes.Clone(it.Packed)
 				said[0] |= toldTied
 			}
 		}
-		best = newest{string(it.uri[:i]), updated, append(best.said[:0], said...)}
+		best = newest{string(it.URI[:i]), updated, append(best.said[:0], said...)}
 		in, at, has = part.updated, place, true
 		return nil
 	})
@@ -205,8 +206,8 @@ type feedPlace struct {
 	part, count uint32
 }
 
-func placeOf(it *listed, part *feedPart) feedPlace {
-	return feedPlace{part.depth, it.part, binary.BigEndian.Uint32(it.uri[len(it.uri)-4:])}
+func placeOf(it *listed.Entry, part *feedPart) feedPlace {
+	return feedPlace{part.depth, it.Part, binary.BigEndian.Uint32(it.URI[len(it.URI)-4:])}
 }
 
 // isOlder reports whether an entry at p is likely older than one at q: in an older
@@ -242,7 +243,7 @@ func (h *feedHarvest) decideAll(ctx context.Context, batch []newest) error {
 		}
 		key := append(appendTime(h.key[:0], n.updated), n.id...)
 		h.key = key
-		if err := h.order.add(key, 0, false, n.said); err != nil {
+		if err := h.order.Add(key, 0, false, n.said); err != nil {
 			return err
 		}
 	}

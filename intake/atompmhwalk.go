@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"lockstep/atompmh"
+	"lockstep/intake/internal/listed"
 	"lockstep/internal/fetch"
 )
 
@@ -36,8 +37,8 @@ type feedHarvest struct {
 	*listing // its sorter holds entries by record and time; gone, records
 	a        *AtomPMH
 	old, now feedMemory
-	order    sorter // what is to be applied, by time
-	strays   spill  // resources of the catalog that are on nobody's account
+	order    listed.Sorter // what is to be applied, by time
+	strays   listed.URIs   // resources of the catalog that are on nobody's account
 
 	full         bool      // the whole chain is read
 	anew         bool      // nothing is known of how the catalog stands
@@ -86,7 +87,7 @@ type missingDoc struct {
 func (a *AtomPMH) newHarvest(full bool) (*feedHarvest, error) {
 	m := a.recalled()
 	h := &feedHarvest{listing: a.newListing(), a: a, docs: make(map[string]*feedDoc), seed: maphash.MakeSeed()}
-	h.order.dir, h.strays.dir = a.dir, a.dir
+	h.order.Dir, h.strays.Dir = a.dir, a.dir
 	address, _, _ := strings.Cut(a.name, "#")
 	u, err := url.Parse(address)
 	if err != nil {
@@ -335,6 +336,6 @@ func (h *feedHarvest) identify(feed *atompmh.Feed) (again bool, err error) {
 
 func (h *feedHarvest) close() {
 	h.listing.close()
-	h.order.close()
-	h.strays.close()
+	h.order.Close()
+	h.strays.Close()
 }

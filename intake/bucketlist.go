@@ -132,7 +132,7 @@ func (s *bucketScan) take(info blob.Info) error {
 	s.files.Add(1)
 	s.proof.offer(o)
 	s.packed = o.pack(s.packed[:0])
-	return s.sorted.add([]byte(o.path), 0, false, s.packed)
+	return s.sorted.Add([]byte(o.path), 0, false, s.packed)
 }
 
 // reservedPath reports whether a Source's own documents hide what is at rel, or

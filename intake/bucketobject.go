@@ -26,12 +26,9 @@ func (o *object) pack(dst []byte) []byte {
 	return append(dst, o.etag...)
 }
 
-// object returns the object that was packed into l.said.
-func (l *listed) object() object {
-	o := object{path: string(l.uri)}
-	size, n := binary.Varint(l.said)
-	micro, m := binary.Varint(l.said[n:])
-	o.size = size
-	o.modTime, o.etag = time.UnixMicro(micro).UTC(), string(l.said[n+m:])
-	return o
+// parseObject undoes [object.pack]; path is the key as it stands in a URI.
+func parseObject(path string, packed []byte) object {
+	size, n := binary.Varint(packed)
+	micro, m := binary.Varint(packed[n:])
+	return object{path: path, size: size, modTime: time.UnixMicro(micro).UTC(), etag: string(packed[n+m:])}
 }

@@ -13,14 +13,15 @@ import (
 	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/intake/internal/filestat"
+	"lockstep/intake/internal/listed"
 )
 
 // bucketScan is one run of a Bucket.
 type bucketScan struct {
 	b      *Bucket
-	sorted sorter // the listing
-	packed []byte // scratch
-	gone   spill  // URIs no object was listed for
+	sorted listed.Sorter // the listing
+	packed []byte        // scratch
+	gone   listed.URIs   // URIs no object was listed for
 	proof  proof
 	jobs   chan bucketJob
 	ready  chan catalog.Update
@@ -38,16 +39,16 @@ type bucketJob struct {
 func newBucketScan(b *Bucket) *bucketScan {
 	return &bucketScan{
 		b: b, tally: tally{teller: &b.teller, start: time.Now()},
-		sorted: sorter{dir: b.o.TempDir},
-		gone:   spill{dir: b.o.TempDir},
+		sorted: listed.Sorter{Dir: b.o.TempDir},
+		gone:   listed.URIs{Dir: b.o.TempDir},
 		jobs:   make(chan bucketJob, b.o.Requests),
 		ready:  make(chan catalog.Update, batchRows),
 	}
 }
 
 func (s *bucketScan) close() {
-	s.sorted.close()
-	s.gone.close()
+	s.sorted.Close()
+	s.gone.Close()
 }
 
 // run lists the bucket, then compares the listing with the catalog.
@@ -83,12 +84,12 @@ func (s *bucketScan) run(ctx context.Context) error {
 func (s *bucketScan) merge(ctx context.Context) error {
 	rows := readRows(ctx, s.b.cat, s.b.set, []catalog.Range{{}})
 	defer rows.stop()
-	err := s.sorted.all(ctx, func(l *listed) error { return s.meet(ctx, rows, l.object()) })
+	err := s.sorted.All(ctx, func(l *listed.Entry) error { return s.meet(ctx, rows, parseObject(string(l.URI), l.Packed)) })
 	if err != nil {
 		return err
 	}
 	for rows.more() {
-		if err := s.gone.add(rows.row().uri); err != nil {
+		if err := s.gone.Add(rows.row().uri); err != nil {
 			return err
 		}
 		rows.next()
@@ -100,7 +101,7 @@ func (s *bucketScan) merge(ctx context.Context) error {
 func (s *bucketScan) meet(ctx context.Context, rows *rows, o object) error {
 	uri := s.b.base + o.path
 	for rows.more() && rows.row().uri < uri {
-		if err := s.gone.add(rows.row().uri); err != nil {
+		if err := s.gone.Add(rows.row().uri); err != nil {
 			return err
 		}
 		rows.next()
@@ -193,7 +194,7 @@ func (s *bucketScan) applyAll(ctx context.Context) error {
 // deleteGone deletes the resources for which no object was listed, once every
 // object has been asked for.
 func (s *bucketScan) deleteGone(ctx context.Context) error {
-	if s.gone.count == 0 {
+	if s.gone.Count == 0 {
 		return nil
 	}
 	if s.files.Load() == 0 && !s.b.o.AllowEmpty {
@@ -205,8 +206,8 @@ func (s *bucketScan) deleteGone(ctx context.Context) error {
 			return &EmptyError{Root: s.b.objects.String(), Resources: st.Resources, listing: true}
 		}
 	}
-	sure := spill{dir: s.b.o.TempDir}
-	defer sure.close()
+	sure := listed.URIs{Dir: s.b.o.TempDir}
+	defer sure.Close()
 	for batch, err := range chunks(&s.gone) {
 		if err == nil {
 			err = s.absent(ctx, batch, &sure)
@@ -234,10 +235,10 @@ func (s *bucketScan) deleteGone(ctx context.Context) error {
 }
 
 // chunks yields the URIs of sp, a batch at a time.
-func chunks(sp *spill) func(func([]string, error) bool) {
+func chunks(sp *listed.URIs) func(func([]string, error) bool) {
 	return func(yield func([]string, error) bool) {
 		var batch []string
-		for uri, err := range sp.all() {
+		for uri, err := range sp.All() {
 			if err != nil {
 				yield(nil, err)
 				return
@@ -257,7 +258,7 @@ func chunks(sp *spill) func(func([]string, error) bool) {
 
 // absent asks for the objects of uris, none of which was listed, and adds to
 // sure those that are not there.
-func (s *bucketScan) absent(ctx context.Context, uris []string, sure *spill) error {
+func (s *bucketScan) absent(ctx context.Context, uris []string, sure *listed.URIs) error {
 	there := make([]bool, len(uris))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(s.b.o.Requests)
@@ -287,7 +288,7 @@ func (s *bucketScan) absent(ctx context.Context, uris []string, sure *spill) err
 		if there[i] {
 			continue
 		}
-		if err := sure.add(uri); err != nil {
+		if err := sure.Add(uri); err != nil {
 			return err
 		}
 	}

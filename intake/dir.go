@@ -170,7 +170,7 @@ func (d *Dir) scan(ctx context.Context, paths []string) (Report, error) {
 		paths = nil
 	}
 	s := newScan(d, t)
-	defer s.gone.close()
+	defer s.gone.Close()
 	if paths == nil {
 		s.full, s.past = true, d.takeAliases()
 	}

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"lockstep/intake/internal/listed"
 	"lockstep/resourcesync"
 )
 
@@ -121,7 +122,7 @@ func (b *lineBlock) parse(p *lineParser) {
 		e, ok, err := p.take(l.number, b.text[l.from:l.to], l.err)
 		if l.err = err; ok {
 			l.uri, l.change, l.gone = e.Update.URI, e.Change, e.Update.Deleted
-			b.said = appendRecord(b.said, &e.Update.Record)
+			b.said = listed.AppendRecord(b.said, &e.Update.Record)
 		}
 		l.saidTo = len(b.said)
 	}

@@ -10,9 +10,9 @@ import (
 	"os"
 	"time"
 
-	"lockstep/catalog"
 	"lockstep/intake/internal/entry"
 	"lockstep/intake/internal/filestat"
+	"lockstep/intake/internal/listed"
 )
 
 // settled is how long a file that lists the whole set must have been left alone
@@ -174,7 +174,7 @@ func (r *jsonlFile) read(ctx context.Context) error {
 		case l.uri != "":
 			r.changes = r.changes || l.change != 0
 			r.files.Add(1)
-			return r.sorter.add([]byte(l.uri), 0, l.gone, said)
+			return r.sorter.Add([]byte(l.uri), 0, l.gone, said)
 		}
 		return nil
 	})
@@ -221,9 +221,9 @@ func (r *jsonlFile) still() (bool, error) {
 
 // takeChanges does what the lines say, the last for each resource.
 func (r *jsonlFile) takeChanges(ctx context.Context) error {
-	err := r.sorter.all(ctx, func(it *listed) error {
+	err := r.sorter.All(ctx, func(it *listed.Entry) error {
 		r.files.Add(1)
-		u, err := it.update()
+		u, err := it.Update()
 		if err != nil {
 			return err
 		}
@@ -237,7 +237,7 @@ func (r *jsonlFile) takeChanges(ctx context.Context) error {
 
 // takeWhole makes the set what the file lists.
 func (r *jsonlFile) takeWhole(ctx context.Context, still bool) error {
-	if err := r.takeListed(ctx); err != nil || r.gone.count == 0 {
+	if err := r.takeListed(ctx); err != nil || r.gone.Count == 0 {
 		return err
 	}
 	if still && !r.incomplete.Load() {
@@ -295,39 +295,28 @@ func (r *jsonlFile) remember(ctx context.Context, still bool) error {
 	return nil
 }
 
-// update is what the catalog has to be told.
-func (it *listed) update() (catalog.Update, error) {
-	if it.gone {
-		return catalog.Update{Record: catalog.Record{URI: string(it.uri)}, Deleted: true}, nil
-	}
-	r, err := parseRecord(it.said)
-	r.URI = string(it.uri)
-	r.Token = string(appendFingerprint(nil, it.said))
-	return catalog.Update{Record: r}, err
-}
-
 // takeListed takes in what is listed, and puts aside what is not.
 func (l *listing) takeListed(ctx context.Context) error {
 	var token []byte
-	err := l.compare(ctx, func(it *listed, old string, known bool) error {
-		if it.gone {
+	err := l.compare(ctx, func(it *listed.Entry, old string, known bool) error {
+		if it.Gone {
 			if known {
-				return l.gone.add(string(it.uri))
+				return l.gone.Add(string(it.URI))
 			}
 			return nil
 		}
 		l.files.Add(1)
-		token = appendFingerprint(token[:0], it.said)
+		token = listed.AppendFingerprint(token[:0], it.Packed)
 		if known && string(token) == old {
 			l.unchanged.Add(1)
 			return nil
 		}
-		u, err := it.update()
+		u, err := it.Update()
 		if err != nil {
 			return err
 		}
 		return l.put(ctx, u)
-	}, func(r *row) error { return l.gone.add(r.uri) })
+	}, func(r *row) error { return l.gone.Add(r.uri) })
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/intake/internal/entry"
+	"lockstep/intake/internal/listed"
 	"lockstep/resourcesync"
 )
 
@@ -53,13 +54,13 @@ func FuzzJSONL(f *testing.F) {
 // roundTrip packs r and unpacks it.
 func roundTrip(t *testing.T, r *catalog.Record) {
 	t.Helper()
-	b := appendRecord(nil, r)
-	got, err := parseRecord(b)
+	b := listed.AppendRecord(nil, r)
+	got, err := listed.ParseRecord(b)
 	got.URI = r.URI
 	if diff := cmp.Diff(*r, got, byInstant); diff != "" || err != nil {
 		t.Fatalf("parseRecord(appendRecord(%+v)): %v (-want +got)\n%s", *r, err, diff)
 	}
-	if got, err := parseRecord(b[:len(b)-1]); err == nil {
+	if got, err := listed.ParseRecord(b[:len(b)-1]); err == nil {
 		t.Fatalf("a record cut short is %+v", got)
 	}
 }
@@ -87,9 +88,9 @@ func FuzzSidecar(f *testing.F) {
 
 // FuzzParseRecord sees to it that damage is noticed, not followed.
 func FuzzParseRecord(f *testing.F) {
-	f.Add(appendRecord(nil, &catalog.Record{Length: -1, Links: []resourcesync.Link{{Rel: "via", Href: "urn:x"}}}))
+	f.Add(listed.AppendRecord(nil, &catalog.Record{Length: -1, Links: []resourcesync.Link{{Rel: "via", Href: "urn:x"}}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		r, err := parseRecord(b)
+		r, err := listed.ParseRecord(b)
 		if err == nil {
 			roundTripLoose(t, &r)
 		}
@@ -98,7 +99,7 @@ func FuzzParseRecord(f *testing.F) {
 
 func roundTripLoose(t *testing.T, r *catalog.Record) {
 	t.Helper()
-	got, err := parseRecord(appendRecord(nil, r))
+	got, err := listed.ParseRecord(listed.AppendRecord(nil, r))
 	if diff := cmp.Diff(*r, got, byInstant); diff != "" || err != nil {
 		t.Fatalf("parseRecord(appendRecord(%+v)): %v (-want +got)\n%s", *r, err, diff)
 	}

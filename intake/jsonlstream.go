@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/intake/internal/listed"
 )
 
 // flushAfter is how long a line of a stream waits for others.
@@ -98,8 +99,8 @@ func (j *JSONL) follow(ctx context.Context, l *listing, onChange func(Report)) e
 			end = !ok
 			if ok {
 				l.files.Add(1)
-				said = appendRecord(said[:0], &v.update.Record)
-				v.update.Token = string(appendFingerprint(nil, said))
+				said = listed.AppendRecord(said[:0], &v.update.Record)
+				v.update.Token = string(listed.AppendFingerprint(nil, said))
 				l.batch = append(l.batch, v.update)
 				full = len(l.batch) == batchRows
 			}
@@ -148,8 +149,8 @@ func (j *JSONL) takeStream(ctx context.Context, l *listing) error {
 		if v.err != nil {
 			return v.err
 		}
-		said = appendRecord(said[:0], &v.update.Record)
-		if err := l.sorter.add([]byte(v.update.URI), 0, v.update.Deleted, said); err != nil {
+		said = listed.AppendRecord(said[:0], &v.update.Record)
+		if err := l.sorter.Add([]byte(v.update.URI), 0, v.update.Deleted, said); err != nil {
 			return err
 		}
 	}

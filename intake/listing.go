@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/intake/internal/listed"
 )
 
 // A lister keeps a set in step with an origin that lists its resources in any
@@ -29,8 +30,8 @@ type lister struct {
 // which the next one goes on.
 type listing struct {
 	*lister
-	sorter  sorter
-	gone    spill
+	sorter  listed.Sorter
+	gone    listed.URIs
 	batch   []catalog.Update
 	unknown map[string]bool // fields that were told of
 
@@ -39,12 +40,12 @@ type listing struct {
 }
 
 func (l *lister) newListing() *listing {
-	return &listing{lister: l, sorter: sorter{dir: l.dir}, gone: spill{dir: l.dir}, tally: tally{teller: &l.told, start: time.Now()}}
+	return &listing{lister: l, sorter: listed.Sorter{Dir: l.dir}, gone: listed.URIs{Dir: l.dir}, tally: tally{teller: &l.told, start: time.Now()}}
 }
 
 func (l *listing) close() {
-	l.sorter.close()
-	l.gone.close()
+	l.sorter.Close()
+	l.gone.Close()
 }
 
 // illegible tells of a piece of the list that could not be read: nobody knows
@@ -57,11 +58,11 @@ func (l *listing) illegible(path string, err error) {
 // compare walks what is listed beside the set. met is called for everything
 // listed, with the Token of its row if there is one; left for every row that is
 // not listed.
-func (l *listing) compare(ctx context.Context, met func(it *listed, token string, known bool) error, left func(r *row) error) error {
+func (l *listing) compare(ctx context.Context, met func(it *listed.Entry, token string, known bool) error, left func(r *row) error) error {
 	rows := readRows(ctx, l.cat, l.set, []catalog.Range{{}})
 	defer rows.stop()
-	err := l.sorter.all(ctx, func(it *listed) error {
-		for rows.more() && rows.row().uri < string(it.uri) {
+	err := l.sorter.All(ctx, func(it *listed.Entry) error {
+		for rows.more() && rows.row().uri < string(it.URI) {
 			if err := left(rows.row()); err != nil {
 				return err
 			}
@@ -70,7 +71,7 @@ func (l *listing) compare(ctx context.Context, met func(it *listed, token string
 		if rows.err != nil {
 			return rows.err
 		}
-		token, known := "", rows.more() && rows.row().uri == string(it.uri)
+		token, known := "", rows.more() && rows.row().uri == string(it.URI)
 		if known {
 			token = rows.row().token
 			rows.next()
@@ -117,7 +118,7 @@ const minShrink = 100
 // mayDelete refuses to delete all of a set, or most of it, unless that was
 // agreed to: more likely an export broke off than that somebody deleted so much.
 func (l *listing) mayDelete(ctx context.Context) error {
-	if l.gone.count == 0 || l.allowEmpty {
+	if l.gone.Count == 0 || l.allowEmpty {
 		return nil
 	}
 	st, err := l.cat.Status(ctx, l.set)
@@ -125,23 +126,23 @@ func (l *listing) mayDelete(ctx context.Context) error {
 		return err
 	}
 	empty := l.files.Load() == 0 && st.Resources > 0
-	if !empty && (l.gone.count <= minShrink || l.gone.count <= st.Resources/2) {
+	if !empty && (l.gone.Count <= minShrink || l.gone.Count <= st.Resources/2) {
 		return nil
 	}
 	e := &EmptyError{Root: l.name, Resources: st.Resources, listing: true}
 	if !empty {
-		e.Gone = l.gone.count
+		e.Gone = l.gone.Count
 	}
 	return e
 }
 
 // finish deletes what was put aside as gone, if all of the list could be read.
 func (l *listing) finish(ctx context.Context) error {
-	if l.gone.count == 0 {
+	if l.gone.Count == 0 {
 		return nil
 	}
 	if l.incomplete.Load() {
-		l.skipped(l.name, fmt.Errorf("%d resources that are not listed stay, for not all of the list could be read", l.gone.count))
+		l.skipped(l.name, fmt.Errorf("%d resources that are not listed stay, for not all of the list could be read", l.gone.Count))
 		return nil
 	}
 	return l.deleteGone(ctx)
@@ -152,7 +153,7 @@ func (l *listing) deleteGone(ctx context.Context) error {
 	if err := l.mayDelete(ctx); err != nil {
 		return err
 	}
-	for uri, err := range l.gone.all() {
+	for uri, err := range l.gone.All() {
 		if err == nil {
 			err = l.put(ctx, catalog.Update{Record: catalog.Record{URI: uri}, Deleted: true})
 		}

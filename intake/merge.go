@@ -72,7 +72,7 @@ func (s *scan) merge(ctx context.Context, start *node, ranges ...catalog.Range) 
 		return err
 	}
 	for rows.more() {
-		if err := s.gone.add(rows.row().uri); err != nil {
+		if err := s.gone.Add(rows.row().uri); err != nil {
 			return err
 		}
 		rows.next()
@@ -83,7 +83,7 @@ func (s *scan) merge(ctx context.Context, start *node, ranges ...catalog.Range) 
 // meet compares an item of the walk with the row that stands at its place.
 func (s *scan) meet(ctx context.Context, rows *rows, it *item) error {
 	for rows.more() && rows.row().uri < string(it.uri) {
-		if err := s.gone.add(rows.row().uri); err != nil {
+		if err := s.gone.Add(rows.row().uri); err != nil {
 			return err
 		}
 		rows.next()

@@ -348,14 +348,14 @@ func (v *oaiHarvest) deleteAbsent(ctx context.Context) error {
 			v.files.Add(1)
 			continue
 		}
-		if err := v.gone.add(rows.row().uri); err != nil {
+		if err := v.gone.Add(rows.row().uri); err != nil {
 			return err
 		}
 	}
 	if rows.err != nil {
 		return rows.err
 	}
-	if v.gone.count == 0 {
+	if v.gone.Count == 0 {
 		return nil
 	}
 	if err := v.mayDelete(ctx); err != nil {
@@ -365,7 +365,7 @@ func (v *oaiHarvest) deleteAbsent(ctx context.Context) error {
 		return err
 	}
 	b := &oaiBatch{oaiHarvest: v}
-	for uri, err := range v.gone.all() {
+	for uri, err := range v.gone.All() {
 		if err != nil {
 			return err
 		}

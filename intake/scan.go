@@ -11,6 +11,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/intake/internal/filestat"
+	"lockstep/intake/internal/listed"
 )
 
 // Sizes of a scan's pipeline. They bound its memory, whatever the tree.
@@ -28,7 +29,7 @@ type scan struct {
 	d      *Dir
 	t      *sharedTree
 	enter  func(rel string)
-	gone   spill
+	gone   listed.URIs
 	jobs   chan *block
 	hashed chan *block
 	open   *block // being filled by the merge
@@ -45,7 +46,7 @@ func newScan(d *Dir, t *sharedTree) *scan {
 	defer d.mu.Unlock()
 	return &scan{
 		d: d, t: t, enter: d.enter, tally: tally{teller: &d.teller, start: time.Now()},
-		gone:   spill{dir: d.o.TempDir},
+		gone:   listed.URIs{Dir: d.o.TempDir},
 		jobs:   make(chan *block, 2*runtime.GOMAXPROCS(0)),
 		hashed: make(chan *block, blocksReady),
 	}
@@ -79,7 +80,7 @@ func (s *scan) run(ctx context.Context, paths []string) error {
 
 // deleteGone deletes the resources that the scan did not come by.
 func (s *scan) deleteGone(ctx context.Context, whole bool) error {
-	if s.gone.count == 0 {
+	if s.gone.Count == 0 {
 		return nil
 	}
 	// What the catalog was compared with must still be the directory.
@@ -94,7 +95,7 @@ func (s *scan) deleteGone(ctx context.Context, whole bool) error {
 		return err
 	}
 	var batch []catalog.Update
-	for uri, err := range s.gone.all() {
+	for uri, err := range s.gone.All() {
 		if err != nil {
 			return err
 		}
@@ -119,10 +120,10 @@ func (s *scan) mayEmpty(ctx context.Context, whole bool) error {
 		return nil
 	}
 	st, err := s.d.cat.Status(ctx, s.d.set)
-	if err != nil || st.Resources == 0 || !whole && s.gone.count < st.Resources {
+	if err != nil || st.Resources == 0 || !whole && s.gone.Count < st.Resources {
 		return err
 	}
-	for uri, err := range s.gone.all() {
+	for uri, err := range s.gone.All() {
 		if err != nil || !s.absent(uri) { // it has come back
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/intake/internal/filestat"
+	"lockstep/intake/internal/listed"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -209,7 +210,7 @@ func (s *Sitemap) rules() string {
 
 // partID is what the Tokens of the resources listed by a document begin with.
 func partID(uri string) string {
-	return string(appendFingerprint(nil, []byte(uri)))[:partSize]
+	return string(listed.AppendFingerprint(nil, []byte(uri)))[:partSize]
 }
 
 const partSize = 8 // characters
@@ -224,11 +225,11 @@ type sitemapToken struct {
 }
 
 func parseSitemapToken(t string) (sitemapToken, bool) {
-	if len(t) < partSize+fingerprintSize {
+	if len(t) < partSize+listed.FingerprintSize {
 		return sitemapToken{}, false
 	}
-	k := sitemapToken{part: t[:partSize], said: t[partSize : partSize+fingerprintSize]}
-	if rest := t[partSize+fingerprintSize:]; rest != "" {
+	k := sitemapToken{part: t[:partSize], said: t[partSize : partSize+listed.FingerprintSize]}
+	if rest := t[partSize+listed.FingerprintSize:]; rest != "" {
 		k.ask = true
 		k.modified, k.etag, _ = strings.Cut(rest[1:], "|")
 	}

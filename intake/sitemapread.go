@@ -14,6 +14,7 @@ import (
 	"lockstep/discover"
 	"lockstep/intake/internal/entry"
 	"lockstep/intake/internal/filestat"
+	"lockstep/intake/internal/listed"
 	"lockstep/internal/fetch"
 	"lockstep/internal/nesting"
 	"lockstep/resourcesync"
@@ -315,8 +316,8 @@ func (r *sitemapReading) entries(uri string, doc *discover.Document) error {
 		if undated(&rec) {
 			r.undated++
 		}
-		r.said = appendRecord(r.said[:0], &rec)
-		if err := r.sorter.add([]byte(rec.URI), part, false, r.said); err != nil {
+		r.said = listed.AppendRecord(r.said[:0], &rec)
+		if err := r.sorter.Add([]byte(rec.URI), part, false, r.said); err != nil {
 			return &stopError{err}
 		}
 	}
@@ -374,7 +375,7 @@ func (r *sitemapReading) remember(ctx context.Context) error {
 		delete(r.now.Docs, r.docs[part])
 	}
 	r.now.Point = at
-	r.now.Shared = r.now.Shared || r.sorter.doubled || len(r.asIs) > 0 && r.old.Shared
+	r.now.Shared = r.now.Shared || r.sorter.Doubled || len(r.asIs) > 0 && r.old.Shared
 	r.now.Undated = r.s.o.Content && (r.now.Undated || len(r.asIs) > 0 && r.old.Undated)
 	if r.incomplete.Load() && r.strayed { // it was not deleted: it has to be met again
 		r.now = sitemapMemory{}

@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/catalog"
+	"lockstep/intake/internal/listed"
 )
 
 // An ask is a resource of which the catalog may have to be told, perhaps after
@@ -28,7 +29,7 @@ func (r *sitemapReading) take(ctx context.Context) (again bool, err error) {
 	asks, answers := make(chan *ask), make(chan *ask, r.s.client.Jobs())
 	g.Go(func() error {
 		defer close(asks)
-		return r.compare(gctx, func(it *listed, token string, known bool) error {
+		return r.compare(gctx, func(it *listed.Entry, token string, known bool) error {
 			return r.met(gctx, it, token, known, asks)
 		}, func(row *row) error {
 			return r.left(gctx, row, asks, &again)
@@ -46,11 +47,11 @@ func (r *sitemapReading) take(ctx context.Context) (again bool, err error) {
 }
 
 // met compares what a document says of a resource with what the catalog holds.
-func (r *sitemapReading) met(ctx context.Context, it *listed, token string, known bool, asks chan<- *ask) error {
+func (r *sitemapReading) met(ctx context.Context, it *listed.Entry, token string, known bool, asks chan<- *ask) error {
 	r.files.Add(1)
-	r.said = append(append(r.said[:0], it.said...), r.rules...)
-	said := string(appendFingerprint(nil, r.said))
-	id := r.ids[it.part]
+	r.said = append(append(r.said[:0], it.Packed...), r.rules...)
+	said := string(listed.AppendFingerprint(nil, r.said))
+	id := r.ids[it.Part]
 	old, ours := parseSitemapToken(token)
 	known = known && ours
 	if known && old.part != id {
@@ -63,12 +64,12 @@ func (r *sitemapReading) met(ctx context.Context, it *listed, token string, know
 		r.unchanged.Add(1)
 		return nil
 	}
-	rec, err := parseRecord(it.said)
+	rec, err := listed.ParseRecord(it.Packed)
 	if err != nil {
 		return err
 	}
-	rec.URI = string(it.uri)
-	a := &ask{part: it.part, said: rec, known: known, token: sitemapToken{part: id, said: said}, update: true}
+	rec.URI = string(it.URI)
+	a := &ask{part: it.Part, said: rec, known: known, token: sitemapToken{part: id, said: said}, update: true}
 	switch {
 	case !r.s.o.Content || len(rec.Hashes) > 0 && rec.Length >= 0:
 	case same:
@@ -113,7 +114,7 @@ func (r *sitemapReading) left(ctx context.Context, row *row, asks chan<- *ask, a
 	if _, ok := r.lost[old.part]; !ok {
 		r.strayed = true
 	}
-	return r.gone.add(row.uri)
+	return r.gone.Add(row.uri)
 }
 
 // noPart is the part of a resource whose document was not read.

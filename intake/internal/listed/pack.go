@@ -1,4 +1,4 @@
-package intake
+package listed
 
 import (
 	"crypto/sha256"
@@ -15,25 +15,25 @@ import (
 // the order of URIs; and since equal records pack equally, the hash of it tells
 // whether the origin says the same as before.
 
-// appendRecord appends what r says of a representation and its links.
-func appendRecord(b []byte, r *catalog.Record) []byte {
+// AppendRecord appends what r says of a representation and its links.
+func AppendRecord(b []byte, r *catalog.Record) []byte {
 	if r.Lastmod.IsZero() {
 		b = append(b, 0)
 	} else {
 		b = binary.AppendVarint(append(b, 1), r.Lastmod.UnixMicro())
 	}
 	b = binary.AppendVarint(b, r.Length)
-	b = appendText(b, r.Type)
-	b = appendText(b, r.Encoding)
+	b = AppendText(b, r.Type)
+	b = AppendText(b, r.Encoding)
 	b = appendHashes(b, r.Hashes)
 	b = binary.AppendUvarint(b, uint64(len(r.Links)))
 	for i := range r.Links {
 		l := &r.Links[i]
-		b = appendText(b, l.Rel)
-		b = appendText(b, l.Href)
-		b = appendText(b, l.Type)
-		b = appendText(b, l.Encoding)
-		b = appendText(b, l.Modified.String())
+		b = AppendText(b, l.Rel)
+		b = AppendText(b, l.Href)
+		b = AppendText(b, l.Type)
+		b = AppendText(b, l.Encoding)
+		b = AppendText(b, l.Modified.String())
 		b = appendHashes(b, l.Hashes)
 		length := int64(-1)
 		if l.HasLength {
@@ -45,23 +45,24 @@ func appendRecord(b []byte, r *catalog.Record) []byte {
 	return b
 }
 
-func appendText(b []byte, s string) []byte {
+// AppendText appends s behind its length.
+func AppendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
 func appendHashes(b []byte, hs resourcesync.Hashes) []byte {
 	b = append(b, byte(len(hs)))
 	for _, h := range hs {
-		b = appendText(append(b, byte(h.Algorithm)), h.Digest)
+		b = AppendText(append(b, byte(h.Algorithm)), h.Digest)
 	}
 	return b
 }
 
-// errPacked reports a record that was not packed by [appendRecord].
+// errPacked reports a record that was not packed by [AppendRecord].
 var errPacked = errors.New("a record that was put aside is damaged")
 
-// parseRecord undoes [appendRecord].
-func parseRecord(b []byte) (catalog.Record, error) {
+// ParseRecord undoes [AppendRecord].
+func ParseRecord(b []byte) (catalog.Record, error) {
 	p := packed{b: b}
 	var r catalog.Record
 	if p.byte() != 0 {
@@ -136,13 +137,15 @@ func (p *packed) hashes() (hs resourcesync.Hashes) {
 	return hs
 }
 
-// appendFingerprint appends 16 characters that differ where packed records do.
-func appendFingerprint(b, packed []byte) []byte {
+// AppendFingerprint appends 16 characters that differ where packed records do.
+func AppendFingerprint(b, packed []byte) []byte {
 	sum := sha256.Sum256(packed)
 	return base64.RawURLEncoding.AppendEncode(b, sum[:fingerprintBytes])
 }
 
 const (
 	fingerprintBytes = 12 // by accident no two of 10^9 records are alike
-	fingerprintSize  = 16 // characters
+
+	// FingerprintSize is the number of characters of a fingerprint.
+	FingerprintSize = 16
 )

@@ -1,4 +1,4 @@
-package intake
+package listed
 
 import (
 	"bufio"
@@ -11,32 +11,33 @@ import (
 	"sync"
 )
 
-// maxSpillMemory is how many bytes of URIs a spill keeps before it takes a file.
+// maxSpillMemory is how many bytes of URIs are kept in memory before a file is used.
 const maxSpillMemory = 1 << 20
 
-// spill keeps URIs until the end of a scan, in memory or, when they are many,
+// URIs keeps URIs in the order of [URIs.Add] until the end of a scan, in memory or, when they are many,
 // in a file without a name.
-type spill struct {
-	dir string // where the file would be
+type URIs struct {
+	Dir string // where the file would be
 
 	mu    sync.Mutex // guards what follows while URIs are added
-	count int64
+	Count int64      // of what was added
 	mem   []byte
 	file  *os.File
 	named bool // the file could not be unlinked while open
 }
 
-func (s *spill) add(uri string) error {
+// Add adds a URI.
+func (s *URIs) Add(uri string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.count++
+	s.Count++
 	s.mem = binary.AppendUvarint(s.mem, uint64(len(uri)))
 	s.mem = append(s.mem, uri...)
 	if len(s.mem) < maxSpillMemory {
 		return nil
 	}
 	if s.file == nil {
-		f, err := os.CreateTemp(s.dir, "lockstep-scan-*")
+		f, err := os.CreateTemp(s.Dir, "lockstep-scan-*")
 		if err != nil {
 			return fmt.Errorf("keep what is to be deleted: %w", err)
 		}
@@ -50,8 +51,8 @@ func (s *spill) add(uri string) error {
 	return nil
 }
 
-// all yields what was added, in order. Nothing can be added afterwards.
-func (s *spill) all() iter.Seq2[string, error] {
+// All yields what was added, in order. Nothing can be added afterwards.
+func (s *URIs) All() iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		if s.file != nil {
 			if _, err := s.file.Seek(0, io.SeekStart); err != nil {
@@ -72,7 +73,7 @@ func (s *spill) all() iter.Seq2[string, error] {
 	}
 }
 
-// readSpill yields what stands in the file and reports whether to go on.
+// readSpill yields what is in the file and reports whether to go on.
 func readSpill(r *bufio.Reader, yield func(string, error) bool) bool {
 	for {
 		n, err := binary.ReadUvarint(r)
@@ -93,11 +94,12 @@ func readSpill(r *bufio.Reader, yield func(string, error) bool) bool {
 	}
 }
 
-func (s *spill) close() {
+// Close removes the file.
+func (s *URIs) Close() {
 	if s.file == nil {
 		return
 	}
-	_ = s.file.Close() // nobody reads it again
+	_ = s.file.Close() // it is not read again
 	if s.named {
 		_ = os.Remove(s.file.Name()) // what remains is an empty shell
 	}
