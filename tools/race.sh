@@ -6,9 +6,12 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
 race() { # PACKAGE... [FLAG...]
 	echo "race: $*"
-	go test -race -timeout 30m -p 2 "$@"
+	go test -race -timeout 30m -p 2 "$@" | tee -a "$log"
 }
 
 # Packages with an invocation of their own below, and those that start no goroutine.
@@ -22,3 +25,6 @@ race ./repository -histories 6
 # The whole program, by scripts: those in which most goes on at a time.
 race ./cmd/lockstep -run '^TestScript$/^(api|bucketmirror|bucketout|dumpsync|followevents|followhub|followpoll|harvestoai|hubserve|keepbucket|notify|streams|versions)$'
 race ./blob -tags portable # what other systems than Linux do
+
+echo "race: the ten slowest runs"
+awk '$1 == "ok" && $3 ~ /s$/ { print $3, $2 }' "$log" | sort -rn | head -n 10
