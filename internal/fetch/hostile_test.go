@@ -195,6 +195,7 @@ func FuzzAnswers(f *testing.F) {
 	for _, s := range []string{"bytes 5-9/10", "bytes 5-7/10", "bytes 0-9/*", "bytes */10", "bytes 9223372036854775807-9223372036854775807/*", "BYTES 5-9/9"} {
 		f.Add(s, int64(5), int64(9), int64(0), int64(-1), "/b")
 		f.Add(s, int64(0), int64(0), int64(5), int64(5), "http://u:p@[::1]:80/\x1b#x")
+		f.Add(s, int64(0), int64(0), int64(5), int64(5), "?:// ")
 	}
 	f.Fuzz(func(t *testing.T, text string, from, to, tail, length int64, location string) {
 		r := fetch.Request{RangeFrom: max(from, 0), RangeTo: max(to, 0), RangeLast: max(tail, 0)}

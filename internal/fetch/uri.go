@@ -50,7 +50,7 @@ func escape(uri string) string {
 	const hex = "0123456789ABCDEF"
 	// A host is not percent-encoded: net/http takes names in other scripts.
 	host := 0
-	if i := strings.Index(uri, "://"); i >= 0 {
+	if i := strings.Index(uri, "://"); i >= 0 && !strings.ContainsAny(uri[:i], "/?#") { // in a query it begins no host
 		host = len(uri)
 		if j := strings.IndexAny(uri[i+3:], "/?#"); j >= 0 {
 			host = i + 3 + j

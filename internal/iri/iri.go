@@ -85,7 +85,7 @@ func Encode(text []byte) []byte {
 	}
 	const hex = "0123456789ABCDEF"
 	host := 0
-	if i := bytes.Index(text, []byte("://")); i >= 0 {
+	if i := bytes.Index(text, []byte("://")); i >= 0 && !bytes.ContainsAny(text[:i], "/?#") { // in a query it begins no host
 		host = len(text)
 		if j := bytes.IndexAny(text[i+3:], "/?#"); j >= 0 {
 			host = i + 3 + j

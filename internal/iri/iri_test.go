@@ -60,6 +60,7 @@ func TestEncode(t *testing.T) {
 		"http://bücher.example/ü?ü#ü": "http://bücher.example/%C3%BC?%C3%BC#%C3%BC",
 		"http://bücher.example":       "http://bücher.example",
 		"/a/\"<>\\^`{|}":              "/a/%22%3C%3E%5C%5E%60%7B%7C%7D",
+		"/a?b=http://c d/ü":           "/a?b=http://c%20d/%C3%BC",
 		"\x00\xff":                    "%00%FF",
 	} {
 		if got := string(iri.Encode([]byte(in))); got != want {
