@@ -124,12 +124,11 @@ func runFollow(ctx context.Context, o *followOptions, io term.IO) error {
 	if hook != nil {
 		do.Deliver = hook.Deliver
 	}
-	l, callback, err := o.reachable(ctx)
-	if err != nil {
+	if _, _, err := o.callbackAddress(); err != nil {
 		return err
 	}
-	if l != nil {
-		defer func() { _ = l.Close() }() // the server closes it as well
+	if err := o.Flags.Check(); err != nil {
+		return err
 	}
 	f := newFollowing(ctx, o, io)
 	closeEvents, err := o.openEvents(&f.watcher)
@@ -142,6 +141,13 @@ func runFollow(ctx context.Context, o *followOptions, io term.IO) error {
 		return errors.Join(mirror.Explain(err, o.Dest), closeEvents())
 	}
 	defer r.Close()
+	l, callback, err := o.reachable(ctx)
+	if err != nil {
+		return errors.Join(err, closeEvents())
+	}
+	if l != nil {
+		defer func() { _ = l.Close() }() // the server closes it as well
+	}
 	fo.Callback, fo.OnSync = callback, f.passed
 	if f.follower, err = r.Dest.Follow(o.Source, fo); err != nil {
 		return errors.Join(term.Usage(err, ""), closeEvents())

@@ -11,23 +11,26 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// reachable listens where --listen and --callback say, if they say anything,
-// and returns the URL by which hubs reach us, if they can.
-func (o *followOptions) reachable(ctx context.Context) (l net.Listener, callback string, err error) {
-	var u *url.URL
+// callbackAddress returns the URL that --callback names, nil if there is none, and
+// the address to listen at, "" if nothing has to be listened for.
+func (o *followOptions) callbackAddress() (u *url.URL, address string, err error) {
 	if o.callback != "" {
 		if u, err = parseCallback(o.callback); err != nil {
 			return nil, "", err
 		}
 	}
-	address := o.listen
-	if address == "" {
-		if u == nil {
-			return nil, "", nil
-		}
-		if address, err = listenFor(u); err != nil {
-			return nil, "", err
-		}
+	if address = o.listen; address == "" && u != nil {
+		address, err = listenFor(u)
+	}
+	return u, address, err
+}
+
+// reachable listens where --listen and --callback say, if they say anything,
+// and returns the URL by which hubs reach us, if they can.
+func (o *followOptions) reachable(ctx context.Context) (l net.Listener, callback string, err error) {
+	u, address, err := o.callbackAddress()
+	if err != nil || address == "" {
+		return nil, "", err
 	}
 	if l, err = listen(ctx, address); err != nil {
 		return nil, "", err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -86,20 +87,28 @@ func runHub(ctx context.Context, o *hubOptions, io term.IO) error {
 	if err != nil {
 		return err
 	}
-	l, err := listen(ctx, o.listen)
-	if err != nil {
+	if err := errors.Join(o.Flags.Check(), o.checkFiles()); err != nil {
 		return err
 	}
-	defer func() { _ = l.Close() }() // the server closes it as well
 	if o.state == "" {
 		if o.state, err = defaultHubState(o.publicURL, o.listen, io.LookupEnv); err != nil {
 			return err
 		}
 	}
+	log := o.out.Logger(io)
+	release, err := lockHubState(o.state, o.keyFile, log)
+	if err != nil {
+		return err
+	}
+	defer release()
+	l, err := listen(ctx, o.listen)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = l.Close() }() // the server closes it as well
 	if ho.PublicURL == "" {
 		ho.PublicURL = baseURLOf(l.Addr(), io)
 	}
-	log := o.out.Logger(io)
 	ho.Logger = log
 	h := &admin.StartingHandler{}
 	srv := source.NewServer(h)

@@ -26,29 +26,33 @@ type hubState struct {
 	close func()
 }
 
-// openHubState opens the state of a hub that runs on its own: a directory, or a
-// PostgreSQL database that several hubs may share.
-func openHubState(ctx context.Context, state, keyFile string, log *slog.Logger) (*hubState, error) {
+// lockHubState checks where the state of a hub is to be, before anything is opened:
+// a directory is created and locked; a database needs a key file.
+func lockHubState(state, keyFile string, log *slog.Logger) (release func(), err error) {
 	if scheme, _, ok := strings.Cut(state, "://"); ok {
-		return openSharedState(ctx, scheme, state, keyFile, log)
+		_, err := sharedKey(scheme, keyFile)
+		return func() {}, err
 	}
 	if err := statedir.Make(state, log); err != nil {
 		return nil, err
 	}
-	release, err := statedir.Lock(state, "hub")
-	if err != nil {
-		return nil, err
+	return statedir.Lock(state, "hub")
+}
+
+// openHubState opens the state of a hub that runs on its own: a directory that is
+// locked, or a PostgreSQL database that several hubs may share.
+func openHubState(ctx context.Context, state, keyFile string, log *slog.Logger) (*hubState, error) {
+	if scheme, _, ok := strings.Cut(state, "://"); ok {
+		return openSharedState(ctx, scheme, state, keyFile, log)
 	}
 	db, err := sqlite.Open(filepath.Join(state, "hub.db"))
 	if err != nil {
-		release()
 		return nil, err
 	}
 	s := &hubState{store: db.Hub(), close: func() {
 		if err := db.Close(); err != nil {
 			log.Warn("close the hub's state", slog.Any("err", err))
 		}
-		release()
 	}}
 	if keyFile == "" {
 		keyFile = filepath.Join(state, hubKeyName)
@@ -63,16 +67,9 @@ func openHubState(ctx context.Context, state, keyFile string, log *slog.Logger) 
 // openSharedState opens a state in a database. Its key cannot be made here: all
 // hubs that share the state need the same.
 func openSharedState(ctx context.Context, scheme, state, keyFile string, log *slog.Logger) (*hubState, error) {
-	if scheme != "postgres" && scheme != "postgresql" {
-		return nil, term.Usage(fmt.Errorf("--state %s://: want a directory, or the URL of a PostgreSQL database", scheme), "as postgres://user@host/database")
-	}
-	const hint = "openssl rand -hex 32 > FILE makes one; give every hub that shares the state the same"
-	if keyFile == "" {
-		return nil, term.Usage(errors.New("--state postgres://: want the file with the key that seals subscribers' secrets, by --key-file"), hint)
-	}
-	key, err := readKey(keyFile)
+	key, err := sharedKey(scheme, keyFile)
 	if err != nil {
-		return nil, term.Usage(err, hint)
+		return nil, err
 	}
 	warnOfKey(keyFile, log)
 	db, err := postgres.Open(ctx, state)
@@ -84,6 +81,22 @@ func openSharedState(ctx context.Context, scheme, state, keyFile string, log *sl
 			log.Warn("close the hub's state", slog.Any("err", err))
 		}
 	}}, nil
+}
+
+// sharedKey returns the key of a state in a database.
+func sharedKey(scheme, keyFile string) ([]byte, error) {
+	if scheme != "postgres" && scheme != "postgresql" {
+		return nil, term.Usage(fmt.Errorf("--state %s://: want a directory, or the URL of a PostgreSQL database", scheme), "as postgres://user@host/database")
+	}
+	const hint = "openssl rand -hex 32 > FILE makes one; give every hub that shares the state the same"
+	if keyFile == "" {
+		return nil, term.Usage(errors.New("--state postgres://: want the file with the key that seals subscribers' secrets, by --key-file"), hint)
+	}
+	key, err := readKey(keyFile)
+	if err != nil {
+		return nil, term.Usage(err, hint)
+	}
+	return key, nil
 }
 
 // hubKey returns the key in a file, which is made where there is none.

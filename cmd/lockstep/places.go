@@ -25,6 +25,11 @@ func checkPlaces(o siteOptions) error {
 				"write them elsewhere, or to "+from+" itself")
 
 		}
+		if file := c.Origin.File(); file != "" && len(o.sets) == 1 {
+			if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("%s does not exist", file)
+			}
+		}
 		dir := c.Origin.Dir()
 		if dir == "" {
 			continue
@@ -43,6 +48,10 @@ func checkPlaces(o siteOptions) error {
 			return term.Usage(err, "")
 		case !info.IsDir():
 			return term.Usagef("%s is not a directory", dir)
+		case len(o.sets) == 1: // scanning reports each of several
+			if err := checkReadable(dir); err != nil {
+				return err
+			}
 		}
 		if rel, ok := inside(dir, o.state); ok && !strings.Contains("/"+rel+"/", "/.lockstep/") {
 			return term.Usage(fmt.Errorf("the state directory %s lies inside %s and would be published", o.state, dir),

@@ -88,6 +88,17 @@ func (o *serveOptions) keepVersions() {
 // runServe serves until ctx ends.
 func runServe(ctx context.Context, o *serveOptions, io term.IO) error {
 	so := o.site("serve", o.out, io)
+	so.content, so.embedding, so.oai = true, &o.embedding, o.oaiFlags
+	if so.documents = string(o.file.Documents); so.documents == "" {
+		so.documents = filepath.Join(o.state, "documents")
+	}
+	if err := so.check(); err != nil {
+		return err
+	}
+	if err := so.lock(); err != nil {
+		return err
+	}
+	defer so.release()
 	l, err := listen(ctx, o.listen)
 	if err != nil {
 		return err
@@ -98,10 +109,6 @@ func runServe(ctx context.Context, o *serveOptions, io term.IO) error {
 	}
 	stopStarting := answerStarting(l, o.out.Logger(io))
 	defer stopStarting()
-	so.content, so.embedding, so.oai = true, &o.embedding, o.oaiFlags
-	if so.documents = string(o.file.Documents); so.documents == "" {
-		so.documents = filepath.Join(o.state, "documents")
-	}
 	n := &newsroom{io: io, quiet: o.out.Quiet}
 	so.onEvent, so.onNotify = n.event, n.notified
 	s, err := openSite(ctx, so)

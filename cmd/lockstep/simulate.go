@@ -123,6 +123,9 @@ func runSimulate(ctx context.Context, o *simulateOptions, io term.IO) error {
 	if err != nil {
 		return err
 	}
+	if err := so.Check(); err != nil {
+		return term.Usage(err, "")
+	}
 	l, err := listen(ctx, o.listen)
 	if err != nil {
 		return err

@@ -17,7 +17,6 @@ import (
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/network"
-	"lockstep/cmd/lockstep/internal/statedir"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
 	"lockstep/intake/api"
@@ -74,6 +73,7 @@ type siteOptions struct {
 	embedding    *embedding // nil: nothing but documents and resources is served
 	content      bool       // serve the resources too, where we have them
 	command      string     // what the lock says
+	release      func()     // of the state's lock, where it is locked already
 	network      *network.Options
 	io           term.IO
 	log          *slog.Logger
@@ -83,24 +83,20 @@ type siteOptions struct {
 
 // openSite opens the state of a site and locks it. Nothing is scanned yet.
 func openSite(ctx context.Context, o siteOptions) (_ *site, err error) {
-	if err := checkPlaces(o); err != nil {
-		return nil, err
+	if o.release == nil {
+		if err := o.check(); err != nil {
+			return nil, err
+		}
+		if err := o.lock(); err != nil {
+			return nil, err
+		}
 	}
-	if err := o.checkOAI(); err != nil {
-		return nil, err
-	}
-	if err := statedir.Make(o.state, o.log); err != nil {
-		return nil, err
-	}
-	s := &site{opts: o, log: o.log}
+	s := &site{opts: o, log: o.log, release: o.release}
 	defer func() {
 		if err != nil {
 			s.Close()
 		}
 	}()
-	if s.release, err = statedir.Lock(o.state, o.command); err != nil {
-		return nil, err
-	}
 	if s.db, err = sqlite.Open(filepath.Join(o.state, "catalog.db")); err != nil {
 		return nil, err
 	}

@@ -118,6 +118,16 @@ func New(ctx context.Context, o Options) (*Source, error) {
 	return s, s.Publish(ctx)
 }
 
+// Check reports options that New refuses. It makes nothing; the base URL may be
+// missing.
+func (o Options) Check() error {
+	o, err := o.withDefaults()
+	if err == nil && o.BaseURL != "" {
+		_, err = source.BaseURL(o.BaseURL)
+	}
+	return err
+}
+
 func (o Options) withDefaults() (Options, error) {
 	if o.Resources == 0 {
 		o.Resources = DefaultResources

@@ -54,6 +54,28 @@ func (o *Flags) settle() error {
 	return nil
 }
 
+// Check reports settings that cannot be used, and token files that cannot be read.
+// It opens and creates nothing.
+func (o *Flags) Check() error {
+	if err := o.settle(); err != nil {
+		return err
+	}
+	_, err := o.givenTokens()
+	return err
+}
+
+// givenTokens reads --admin-token-file; nil if there is none.
+func (o *Flags) givenTokens() (*trust.Tokens, error) {
+	if o.tokenFile == "" {
+		return nil, nil
+	}
+	tokens, err := trust.ReadTokens(o.tokenFile)
+	if err != nil {
+		return nil, term.Usage(fmt.Errorf("--admin-token-file: %w", err), "")
+	}
+	return tokens, nil
+}
+
 // An Access is how a process is administrated: on a listener of its
 // own, and with the admin token on the public one.
 type Access struct {
@@ -74,8 +96,8 @@ func (o *Flags) Open(ctx context.Context, state string, public bool, io term.IO)
 	var err error
 	switch {
 	case a.TokenFile != "":
-		if tokens, err = trust.ReadTokens(a.TokenFile); err != nil {
-			return nil, term.Usage(fmt.Errorf("--admin-token-file: %w", err), "")
+		if tokens, err = o.givenTokens(); err != nil {
+			return nil, err
 		}
 	case public || o.Admin != "" && !strings.HasPrefix(o.Admin, "unix:"):
 		if a.TokenFile, err = filepath.Abs(filepath.Join(state, adminTokenName)); err != nil {

@@ -80,6 +80,15 @@ func (a Address) Dir() string {
 	return a.Place
 }
 
+// File returns the file an address names; "" if it names something else, or standard
+// input.
+func (a Address) File() string {
+	if a.Dir() != "" || a.Kind.path == nil || !a.Kind.path(a.Place) {
+		return ""
+	}
+	return a.Place
+}
+
 // resolve makes a relative path in a configuration file begin at dir, where
 // that file stands.
 func (a *Address) resolve(dir string) {
