@@ -93,6 +93,10 @@ var rooms = []room{
 	{"storage/sqlite", "storage/internal/sqldb catalog destination hub internal/private", "modernc.org/sqlite"},
 	{"storage/postgres", "storage/internal/sqldb hub", "github.com/jackc/pgx/v5"},
 	{"bridge", "catalog destination destination/filename discover intake internal/fetch internal/private oaipmh resourcesync storage/sqlite", ""},
+	{"internal/mirrordir", "blob bridge destination destination/filename destination/lock internal/private storage/sqlite", ""},
+	{"internal/statedir", "blob destination internal/private", "github.com/gofrs/flock"},
+	{"mirror", "blob destination internal/fetch internal/mirrordir", ""},
+	{"publish", "intake internal/mediatype internal/statedir source storage/sqlite", ""},
 	{"storage/postgres/postgrestest", "", "github.com/jackc/pgx/v5"},
 	// commands
 	{"cmd/lockstep/internal/term", "destination", "github.com/spf13/pflag golang.org/x/term"},
@@ -102,11 +106,10 @@ var rooms = []room{
 	{"cmd/lockstep/internal/network", "cmd/lockstep/internal/config cmd/lockstep/internal/help cmd/lockstep/internal/release cmd/lockstep/internal/term discover internal/fetch", "github.com/spf13/pflag"},
 	{"cmd/lockstep/internal/admin", "cmd/lockstep/internal/term hub internal/trust source", "github.com/prometheus/client_golang github.com/spf13/pflag golang.org/x/sync"},
 	{"cmd/lockstep/internal/report", "cmd/lockstep/internal/term destination discover internal/fetch", ""},
-	{"cmd/lockstep/internal/statedir", "cmd/lockstep/internal/term internal/private", "github.com/gofrs/flock"},
-	{"cmd/lockstep/internal/mirror", "blob blob/s3 bridge cmd/lockstep/internal/config cmd/lockstep/internal/help cmd/lockstep/internal/network cmd/lockstep/internal/report cmd/lockstep/internal/statedir cmd/lockstep/internal/term destination destination/filename destination/lock discover internal/fetch internal/private resourcesync source storage/sqlite", "github.com/spf13/pflag"},
+	{"cmd/lockstep/internal/mirror", "blob blob/s3 cmd/lockstep/internal/config cmd/lockstep/internal/help cmd/lockstep/internal/network cmd/lockstep/internal/report cmd/lockstep/internal/term destination destination/filename destination/lock discover internal/fetch internal/mirrordir internal/private internal/statedir resourcesync source storage/sqlite", "github.com/spf13/pflag"},
 	{"cmd/lockstep", "*", "github.com/prometheus/client_golang github.com/spf13/cobra github.com/spf13/pflag go.yaml.in/yaml/v3 golang.org/x/term github.com/gofrs/flock golang.org/x/sync"},
 	// examples: what programs of others can import, and nothing else
-	{"examples/...", "destination destination/lock resourcesync storage/sqlite", "modernc.org/sqlite"},
+	{"examples/...", "destination destination/lock mirror resourcesync storage/sqlite", "modernc.org/sqlite"},
 	// benchmarks: they measure everything
 	{"bench/...", "*", "*"},
 }

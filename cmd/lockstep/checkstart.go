@@ -9,8 +9,9 @@ import (
 	"sync"
 
 	"lockstep/cmd/lockstep/internal/config"
-	"lockstep/cmd/lockstep/internal/statedir"
+
 	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/internal/statedir"
 	"lockstep/internal/trust"
 	"lockstep/source"
 )

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -11,15 +9,11 @@ import (
 	"lockstep/blob"
 	"lockstep/blob/s3"
 	"lockstep/cmd/lockstep/internal/mirror"
+	"lockstep/internal/statedir"
 )
 
-// openDocuments opens the store of a site's documents, whose state is locked,
-// and removes what a publication that was killed left unfinished there.
-//
-// Documents within the state are ours alone. Other directories we may share:
-// with publications from another state, with a mirror that keeps unfinished
-// downloads to go on with. There unfinished documents get a directory that is
-// named for our state, so that nobody else's are ever removed.
+// openDocuments opens the store of a site's documents, whose state is locked, and
+// removes the unfinished documents of a publication that was killed.
 func openDocuments(ctx context.Context, o siteOptions) (documentStore, error) {
 	docs, err := openDocumentStore(o)
 	if err != nil {
@@ -27,7 +21,8 @@ func openDocuments(ctx context.Context, o siteOptions) (documentStore, error) {
 	}
 	n, err := docs.Sweep(ctx, slices.Values([]string{}))
 	if err != nil {
-		// Litter harms nobody, and if we cannot write there we shall see.
+		// Unfinished documents do no harm, and if the directory cannot be
+		// written, publishing fails.
 		o.log.WarnContext(ctx, "cannot remove unfinished documents", slog.Any("err", err))
 	}
 	if n > 0 {
@@ -54,14 +49,14 @@ func openDocumentStore(o siteOptions) (documentStore, error) {
 		b, err := mirror.OpenBucket(o.documents, o.io.LookupEnv)
 		return bucketStore{b}, err
 	}
-	var do blob.DirOptions
-	if _, ours := inside(o.state, o.documents); !ours {
-		state, err := realPath(o.state)
-		if err != nil {
-			return nil, fmt.Errorf("find the state directory: %w", err)
-		}
-		sum := sha256.Sum256([]byte(state))
-		do.Tmp = fmt.Sprintf(".lockstep/tmp-%x", sum[:4])
+	return statedir.Documents(o.documents, o.state)
+}
+
+// claimDocuments claims the place of the documents for the state of o. Documents
+// in the state itself, which is locked, need no claim.
+func claimDocuments(ctx context.Context, docs blob.Store, o siteOptions) (*statedir.Claim, error) {
+	if _, ours := statedir.Inside(o.state, o.documents); ours && !mirror.IsBucket(o.documents) {
+		return &statedir.Claim{}, nil
 	}
-	return blob.NewDir(o.documents, do)
+	return statedir.NewClaim(ctx, docs, o.documents, o.state, o.takeOver)
 }

@@ -11,10 +11,10 @@ import (
 	"runtime"
 	"strings"
 
-	"lockstep/cmd/lockstep/internal/statedir"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/hub"
 	"lockstep/internal/private"
+	"lockstep/internal/statedir"
 	"lockstep/storage/postgres"
 	"lockstep/storage/sqlite"
 )

@@ -22,6 +22,7 @@ import (
 	"lockstep/intake/api"
 	"lockstep/internal/fetch"
 	"lockstep/internal/mediatype"
+	"lockstep/internal/statedir"
 	"lockstep/repository"
 	"lockstep/source"
 	"lockstep/storage/sqlite"
@@ -34,7 +35,7 @@ type site struct {
 	sets      []*siteSet
 	db        *sqlite.DB
 	docs      documentStore
-	claim     *outClaim // of the place of the documents
+	claim     *statedir.Claim // of the place of the documents
 	src       *source.Source
 	clients   []*fetch.Client
 	api       *api.API          // nil: no set is filled through it
@@ -103,7 +104,7 @@ func openSite(ctx context.Context, o siteOptions) (_ *site, err error) {
 	if s.docs, err = openDocuments(ctx, o); err != nil {
 		return nil, err
 	}
-	if s.claim, err = checkOwner(ctx, s.docs, o); err != nil {
+	if s.claim, err = claimDocuments(ctx, s.docs, o); err != nil {
 		return nil, err
 	}
 	if err := s.openVersions(); err != nil {
@@ -121,7 +122,7 @@ func openSite(ctx context.Context, o siteOptions) (_ *site, err error) {
 	if err := s.newSource(); err != nil {
 		return nil, err
 	}
-	if err := s.claim.take(ctx); err != nil {
+	if err := s.claim.Take(ctx); err != nil {
 		return nil, err
 	}
 	if err := s.adopt(ctx); err != nil {
@@ -134,7 +135,7 @@ func openSite(ctx context.Context, o siteOptions) (_ *site, err error) {
 func (s *site) newSource() (err error) {
 	so := source.Options{BaseURL: s.opts.baseURL, Temp: s.opts.state, Logger: s.log}
 	so.Type = mediatype.Of // what lists state: the types files are served with are no others
-	so.Static, so.Restart = !s.opts.content, s.claim.restarts()
+	so.Static, so.Restart = !s.opts.content, s.claim.Restarts()
 	if s.opts.content {
 		so.Content, so.Mark, so.OnDemand, so.Streams = s.open, s.mark, &source.OnDemand{}, min(maxStreams, max(connections()/2, 1))
 	}
@@ -280,7 +281,7 @@ func (s *site) publishBy(ctx context.Context, publish func(context.Context) (sou
 	r, err := publish(ctx)
 	s.tally.published(&r, began, err)
 	if err == nil {
-		err = s.claim.published(ctx)
+		err = s.claim.Published(ctx)
 	}
 	if err != nil {
 		err = fmt.Errorf("write documents to %s: %w", s.opts.documents, err)

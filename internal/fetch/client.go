@@ -78,6 +78,18 @@ const (
 // the usual variables.
 const ProxyEnvironment = "environment"
 
+// EnvironmentProxy returns [ProxyEnvironment] if the environment names a proxy,
+// and otherwise "", because with a proxy the client cannot check the addresses
+// that it connects to.
+func EnvironmentProxy(lookup func(string) (string, bool)) string {
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
+		if v, ok := lookup(name); ok && v != "" {
+			return ProxyEnvironment
+		}
+	}
+	return ""
+}
+
 // Options configures a [Client]. The zero value is ready to use.
 type Options struct {
 	Header       http.Header    // sent with every request to Home, and to no other host

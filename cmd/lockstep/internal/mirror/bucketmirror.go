@@ -19,10 +19,11 @@ import (
 
 	"lockstep/blob"
 	"lockstep/blob/s3"
-	"lockstep/cmd/lockstep/internal/statedir"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
+	"lockstep/internal/mirrordir"
 	"lockstep/internal/private"
+	"lockstep/internal/statedir"
 	"lockstep/storage/sqlite"
 )
 
@@ -70,7 +71,7 @@ func openBucketMirror(dest, state string, readOnly bool, lookup func(string) (st
 		return nil, err
 	}
 	store := &mirrorBucket{Bucket: bucket, seed: maphash.MakeSeed()}
-	versions, err := OpenBucket(strings.TrimSuffix(dest, "/")+"/"+versionsDir, lookup, func(o *s3.Options) {
+	versions, err := OpenBucket(strings.TrimSuffix(dest, "/")+"/"+mirrordir.Versions, lookup, func(o *s3.Options) {
 		o.Attributes, o.Parallel, o.Held, o.TempDir = nil, bucketParallel, bucketHeld, own
 	})
 	if err != nil {

@@ -10,10 +10,6 @@ import (
 	"lockstep/destination"
 )
 
-// versionsDir is where a mirror keeps versions: a directory below DEST, or the
-// same names in its bucket.
-const versionsDir = ".lockstep/versions"
-
 // keepNone is the word that has a mirror forget its versions.
 const keepNone = "off"
 

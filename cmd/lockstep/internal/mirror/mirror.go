@@ -26,9 +26,8 @@ import (
 	"lockstep/destination/lock"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
-	"lockstep/internal/private"
+	"lockstep/internal/mirrordir"
 	"lockstep/resourcesync"
-	"lockstep/storage/sqlite"
 )
 
 // Selection are the flags that say which resources of which Source a
@@ -120,42 +119,29 @@ func OpenState(sel *Selection, readOnly bool, lookup func(string) (string, bool)
 	case sel.State != "" && !config.FromEnvironment("state", sel.State, lookup): // there it may be meant for serve
 		return nil, term.Usage(errors.New("--state is for mirrors in buckets"), "a mirror in a directory keeps its memory in "+filepath.Join(dest, ".lockstep"))
 	}
-	switch info, err := os.Stat(dest); {
-	case err == nil && !info.IsDir():
-		return nil, term.Usagef("%s is not a directory", dest)
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("open the mirror: %w", err)
+	if err := mirrordir.Check(dest); err != nil {
+		if _, ok := errors.AsType[*fs.PathError](err); ok {
+			return nil, err
+		}
+		return nil, term.Usage(err, "")
 	}
-	store, err := blob.NewDir(dest, blob.DirOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("open the mirror: %w", err)
-	}
-	database := filepath.Join(dest, filepath.FromSlash(destination.StateFile))
-	if _, err := os.Stat(database); readOnly && errors.Is(err, fs.ErrNotExist) {
+	if readOnly && !mirrordir.Exists(dest) {
+		store, err := blob.NewDir(dest, blob.DirOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("open the mirror: %w", err)
+		}
 		journal := &destination.MemJournal{}
 		if _, err := os.Stat(dest); err == nil {
-			journal.Scratch = dest // nothing is ever seen there of scratch files without names
+			journal.Scratch = dest // scratch files have no names there
 		}
 		return &State{Store: store, Journal: journal, Versions: &blob.Mem{}, Close: func() {}}, nil
 	}
-	held, err := lockMirror(dest)
+	m, err := mirrordir.Open(dest)
 	if err != nil {
-		return nil, err
+		return nil, explainLock(err)
 	}
-	portable, err := filename.ProbePortable(filepath.Dir(database))
-	if err != nil {
-		return nil, errors.Join(err, held.Close())
-	}
-	versions, err := blob.NewDir(filepath.Join(dest, filepath.FromSlash(versionsDir)), blob.DirOptions{Tmp: "tmp", Private: true})
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the mirror: %w", err), held.Close())
-	}
-	db, err := sqlite.Open(database)
-	if err != nil {
-		return nil, errors.Join(err, versions.Close(), held.Close())
-	}
-	return &State{Store: store, Journal: db.Journal(), Versions: versions, state: dest, portable: portable, Close: func() {
-		if err := errors.Join(db.Close(), versions.Close(), held.Close()); err != nil {
+	return &State{Store: m.Files, Journal: m.Journal, Versions: m.Versions, state: dest, portable: m.Portable, Close: func() {
+		if err := m.Close(); err != nil {
 			log.Warn("close the mirror", slog.Any("err", err))
 		}
 	}}, nil
@@ -171,13 +157,18 @@ func (o *Selection) IsMirror() bool {
 	return err == nil
 }
 
-// lockMirror takes the mirror whose memory is in dir.
+// lockMirror locks the mirror whose state is in dir.
 func lockMirror(dir string) (*lock.Lock, error) {
 	held, err := lock.Acquire(dir)
+	return held, explainLock(err)
+}
+
+// explainLock adds a hint to the error about a mirror that is in use.
+func explainLock(err error) error {
 	if _, used := errors.AsType[*lock.InUseError](err); used {
 		err = term.WithHint(err, "wait for it to end, or stop it: its progress is kept")
 	}
-	return held, err
+	return err
 }
 
 // A Run is what sync, audit and demo have in common: one Destination at work
@@ -206,9 +197,9 @@ func Open(sel *Selection, net *network.Options, do destination.Options, readOnly
 		client.Close()
 		return nil, err
 	}
-	rememberHTTPS(client, m.state, do.Logger)
+	mirrordir.RememberHTTPS(client, m.state, do.Logger)
 	do.Portable, do.Scratch, do.Versions = m.portable, m.scratch, m.Versions
-	bridged(&do, m.state, client, do.Logger)
+	mirrordir.Harvest(&do, m.state, client)
 	r := &Run{State: m, Client: client}
 	if r.Dest, err = destination.New(m.Store, m.Journal, client, do); err != nil {
 		r.Close()
@@ -223,25 +214,6 @@ func (r *Run) Memory() string {
 		return "" // unreachable: only a run that changes nothing has none
 	}
 	return filepath.Dir(filepath.Join(r.State.state, filepath.FromSlash(destination.StateFile)))
-}
-
-// httpsFile keeps, in the state of a mirror, the host that credentials go to over
-// https although the Source was named by http.
-const httpsFile = "https-host"
-
-// rememberHTTPS has the client go to where an earlier run was led, so that not
-// even one request with credentials goes over http again.
-func rememberHTTPS(client *fetch.Client, state string, log *slog.Logger) {
-	if state == "" {
-		return
-	}
-	path := filepath.Join(state, filepath.Dir(filepath.FromSlash(destination.StateFile)), httpsFile)
-	text, _ := os.ReadFile(path) // none: nothing is known
-	client.UseHTTPS(strings.TrimSpace(string(text)), func(host string) {
-		if err := os.WriteFile(path, []byte(host+"\n"), private.FileMode); err != nil {
-			log.Warn("keep the https address of the Source", slog.String("err", err.Error()))
-		}
-	})
 }
 
 // Close gives everything back.

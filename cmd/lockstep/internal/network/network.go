@@ -43,19 +43,14 @@ type Options struct {
 // NoProxy as --proxy goes to no proxy, whatever the environment says.
 const NoProxy = "none"
 
-// proxyOption returns what --proxy means to a client. The environment is only
-// looked at where it names a proxy: who connects through one leaves the
-// checking of addresses to it.
+// proxyOption returns the proxy of a client. The environment is used only if it
+// names a proxy, because the proxy then has to check the addresses.
 func (o *Options) proxyOption(lookup func(string) (string, bool)) string {
 	switch o.Proxy {
 	case NoProxy:
 		return ""
 	case "":
-		for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
-			if v, ok := lookup(name); ok && v != "" {
-				return fetch.ProxyEnvironment
-			}
-		}
+		return fetch.EnvironmentProxy(lookup)
 	}
 	return o.Proxy
 }

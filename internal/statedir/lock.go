@@ -1,4 +1,5 @@
-// Package statedir makes the state directory of a process and locks it.
+// Package statedir has the state directory of a Source or a hub: where it is by
+// default, its lock, and its identity, which marks the documents published from it.
 package statedir
 
 import (
@@ -12,11 +13,21 @@ import (
 
 	"github.com/gofrs/flock"
 
-	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/internal/private"
 )
 
-// A holder says who works on a directory.
+// A hinted error says what to do about it, for the command line.
+type hinted struct {
+	error
+	hint string
+}
+
+func (e hinted) Unwrap() error { return e.error }
+
+// Hint returns what to do.
+func (e hinted) Hint() string { return e.hint }
+
+// A holder is the process that has locked a directory.
 type holder struct {
 	PID     int       `json:"pid"`
 	Host    string    `json:"host"`
@@ -24,10 +35,9 @@ type holder struct {
 	Since   time.Time `json:"since"`
 }
 
-// Lock takes the state directory of a Source for this process. The lock
-// is the operating system's and ends with the process, however it ends; a file
-// beside it says who holds it, since not every system lets others read a locked
-// file.
+// Lock locks the state directory for this process. The operating system releases
+// the lock when the process ends, however it ends. Because not every system lets
+// others read a locked file, a file beside it names the process.
 func Lock(dir, command string) (release func(), err error) {
 	path := filepath.Join(dir, "lock.json")
 	lock := flock.New(filepath.Join(dir, "lock"))
@@ -36,10 +46,10 @@ func Lock(dir, command string) (release func(), err error) {
 		return nil, fmt.Errorf("lock the state in %s: %w", dir, err)
 	}
 	if !ok {
-		return nil, term.WithHint(fmt.Errorf("the state in %s is in use by %s", dir, readHolder(path)),
-			"stop that process first, or give this one a --state of its own")
+		return nil, hinted{fmt.Errorf("the state in %s is in use by %s", dir, readHolder(path)),
+			"stop that process first, or give this one a --state of its own"}
 	}
-	host, _ := os.Hostname() // "" tells little, and no more is needed
+	host, _ := os.Hostname() // only for messages
 	text, err := json.Marshal(holder{PID: os.Getpid(), Host: host, Command: command, Since: time.Now().UTC().Truncate(time.Second)})
 	if err == nil {
 		err = errors.Join(private.Narrow(path), os.WriteFile(path, append(text, '\n'), private.FileMode))
@@ -49,17 +59,17 @@ func Lock(dir, command string) (release func(), err error) {
 		return nil, fmt.Errorf("lock the state in %s: %w", dir, err)
 	}
 	return func() {
-		_ = os.Remove(path) // only says who holds it
+		_ = os.Remove(path) // it is only for messages
 		_ = lock.Close()
 	}, nil
 }
 
-// Make makes a state directory, which only its owner can read. One that is
-// there may be the user's for other things, too: then it is reported, and what
-// is in it is private by itself.
+// Make creates a state directory that only its owner can read. If the directory
+// exists and others can list it, that is logged: the user may use it for other
+// things too, and what Lockstep creates in it is private by itself.
 func Make(dir string, log *slog.Logger) error {
 	if err := private.MakeDirs(dir); err != nil {
-		return term.WithHint(fmt.Errorf("make the state directory: %w", err), "choose another one with --state")
+		return hinted{fmt.Errorf("make the state directory: %w", err), "choose another one with --state"}
 	}
 	if private.Wide(dir) {
 		log.Warn("others can list the state directory, though not read what is in it: chmod 700 closes it", slog.String("dir", dir))

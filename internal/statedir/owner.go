@@ -1,4 +1,4 @@
-package main
+package statedir
 
 import (
 	"context"
@@ -16,14 +16,13 @@ import (
 	"time"
 
 	"lockstep/blob"
-	"lockstep/cmd/lockstep/internal/mirror"
-	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 )
 
-// Documents belong to the state they are published from: two states that take
-// turns in one place would each continue the other's history with changes it does
-// not know. A mark beside the documents names the state; another one is refused.
+// Documents belong to the state from which they are published: if two states took
+// turns in one place, each would continue the other's history with changes that it
+// does not know. A mark beside the documents names the state, and publication from
+// another state is refused.
 const (
 	ownerMark = ".lockstep/owner/publisher.json" // beside the documents
 	stateID   = "publisher-id"                   // in the state directory
@@ -31,8 +30,8 @@ const (
 	maxOwner  = 4 << 10 // bytes of a mark that are read
 )
 
-// An owner is the mark in a place for documents. It must not tell the readers of
-// a public directory where the publisher keeps its files: the place is a digest.
+// An owner is the mark in a place for documents. The place of the state is a
+// digest, so that readers of a public directory do not learn it.
 type owner struct {
 	ID         string    `json:"id"`                   // of the state
 	Place      string    `json:"place"`                // digest of host and path of the state directory
@@ -40,46 +39,43 @@ type owner struct {
 	Restarting bool      `json:"restarting,omitempty"` // the documents of another state have not been replaced yet
 }
 
-// An outClaim is the right of a state to publish to one place.
-type outClaim struct {
+// A Claim is the right of a state to publish to one place.
+type Claim struct {
 	docs  blob.Store // nil: the documents are in the state itself, which is locked
 	owner owner
-	due   bool // the mark is to be written
+	due   bool // the mark has to be written
 }
 
-// restarts reports whether what is published there is another state's: the
-// history begins again.
-func (c *outClaim) restarts() bool { return c != nil && c.owner.Restarting }
+// Restarts reports whether the published documents are those of another state, so
+// that their history begins again.
+func (c *Claim) Restarts() bool { return c != nil && c.owner.Restarting }
 
-// checkOwner finds out whether the place of the documents is that of the state of
-// o, or free. The place of another state is refused, unless that one is gone or is
-// to be replaced. Nothing is written there until take.
-func checkOwner(ctx context.Context, docs blob.Store, o siteOptions) (*outClaim, error) {
-	if _, ours := inside(o.state, o.documents); ours && !mirror.IsBucket(o.documents) {
-		return &outClaim{}, nil
-	}
-	id, err := loadStateID(o.state)
+// NewClaim returns the claim of the state directory to documents at a place. A
+// place that belongs to another state is refused, unless that state is gone or
+// takeOver is set. Nothing is written before Take.
+func NewClaim(ctx context.Context, docs blob.Store, place, state string, takeOver bool) (*Claim, error) {
+	id, err := loadID(state)
 	if err != nil {
 		return nil, err
 	}
-	place, err := placeOf(o.state)
+	own, err := placeOf(state)
 	if err != nil {
 		return nil, err
 	}
-	c := &outClaim{docs: docs, owner: owner{ID: id, Place: place, Since: time.Now().UTC().Truncate(time.Second)}}
+	c := &Claim{docs: docs, owner: owner{ID: id, Place: own, Since: time.Now().UTC().Truncate(time.Second)}}
 	known, found, err := readOwner(ctx, docs)
 	switch {
 	case err != nil:
-		return nil, term.WithHint(fmt.Errorf("open %s for the documents: %w", o.documents, err), "see that it can be reached and written; nothing was published")
+		return nil, hinted{fmt.Errorf("open %s for the documents: %w", place, err), "see that it can be reached and written; nothing was published"}
 	case !found:
 		c.due = true
 		return c, nil
 	case known.ID == id:
 		c.owner = known
 		return c, nil
-	case known.Place != place && !o.takeOver:
+	case known.Place != own && !takeOver:
 		return nil, &destination.RefusedError{
-			Reason: fmt.Sprintf("%s is published from another state directory since %s, not from %s", o.documents, known.Since.Format(time.RFC3339), o.state),
+			Reason: fmt.Sprintf("%s is published from another state directory since %s, not from %s", place, known.Since.Format(time.RFC3339), state),
 			Hint: "use that one's --state (and the same user, whose default it may be), or give this one a place of its own; " +
 				"if the other is gone for good, run once with --take-over: readers then compare everything",
 		}
@@ -88,8 +84,8 @@ func checkOwner(ctx context.Context, docs blob.Store, o siteOptions) (*outClaim,
 	return c, nil
 }
 
-// take marks the place as that of the state.
-func (c *outClaim) take(ctx context.Context) error {
+// Take marks the place as that of the state.
+func (c *Claim) Take(ctx context.Context) error {
 	if !c.due {
 		return nil
 	}
@@ -97,16 +93,16 @@ func (c *outClaim) take(ctx context.Context) error {
 	return c.write(ctx)
 }
 
-// published notes that the documents are this state's.
-func (c *outClaim) published(ctx context.Context) error {
-	if !c.restarts() {
+// Published records that the documents of the state have replaced all others.
+func (c *Claim) Published(ctx context.Context) error {
+	if !c.Restarts() {
 		return nil
 	}
 	c.owner.Restarting = false
 	return c.write(ctx)
 }
 
-func (c *outClaim) write(ctx context.Context) error {
+func (c *Claim) write(ctx context.Context) error {
 	text, err := json.Marshal(c.owner)
 	if err != nil {
 		return err
@@ -146,18 +142,18 @@ func readOwner(ctx context.Context, docs blob.Store) (o owner, found bool, err e
 
 // placeOf returns a digest of where a state directory is.
 func placeOf(state string) (string, error) {
-	path, err := realPath(state)
+	path, err := RealPath(state)
 	if err != nil {
 		return "", fmt.Errorf("find the state directory: %w", err)
 	}
-	host, _ := os.Hostname() // "" tells less, and no more is needed
+	host, _ := os.Hostname() // without it the path has to do
 	sum := sha256.Sum256([]byte(host + "\x00" + path))
 	return hex.EncodeToString(sum[:16]), nil
 }
 
-// loadStateID returns the identity of a state directory, which is made at its
-// first use and moves with it. The directory is locked.
-func loadStateID(state string) (string, error) {
+// loadID returns the identity of a state directory, which is created at its first
+// use and moves with it. The directory is locked.
+func loadID(state string) (string, error) {
 	path := filepath.Join(state, stateID)
 	text, err := os.ReadFile(path)
 	if id := strings.TrimSpace(string(text)); err == nil && len(id) == 2*idBytes {

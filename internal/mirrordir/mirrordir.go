@@ -1,0 +1,132 @@
+// Package mirrordir opens a mirror in a directory: its files, its state and its
+// lock. Commands and package mirror open mirrors alike, so that each continues
+// what the other has begun.
+package mirrordir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"lockstep/blob"
+	"lockstep/bridge"
+	"lockstep/destination"
+	"lockstep/destination/filename"
+	"lockstep/destination/lock"
+	"lockstep/internal/private"
+	"lockstep/storage/sqlite"
+)
+
+// Versions is the directory of a mirror with the versions that it keeps.
+const Versions = filename.StateDir + "/versions"
+
+// A Dir is an open mirror.
+type Dir struct {
+	Files    *blob.Dir
+	Journal  destination.Journal
+	Versions blob.Store
+	Portable bool // the file system folds case or refuses characters
+	closers  []interface{ Close() error }
+}
+
+// Check returns an error if there cannot be a mirror in the directory dest.
+func Check(dest string) error {
+	switch info, err := os.Stat(dest); {
+	case err == nil && !info.IsDir():
+		return fmt.Errorf("%s is not a directory", dest)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("open the mirror: %w", err)
+	}
+	return nil
+}
+
+// Exists reports whether the directory dest contains a mirror.
+func Exists(dest string) bool {
+	_, err := os.Stat(filepath.Join(dest, filepath.FromSlash(destination.StateFile)))
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// Open locks the mirror in the directory dest and opens it. It creates what does
+// not exist. If another process has locked it the error is a [lock.InUseError].
+func Open(dest string) (_ *Dir, err error) {
+	d := &Dir{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.Close())
+		}
+	}()
+	held, err := lock.Acquire(dest)
+	if err != nil {
+		return nil, err
+	}
+	d.closers = append(d.closers, held)
+	if d.Portable, err = filename.ProbePortable(stateDir(dest)); err != nil {
+		return nil, err
+	}
+	if d.Files, err = blob.NewDir(dest, blob.DirOptions{}); err != nil {
+		return nil, fmt.Errorf("open the mirror: %w", err)
+	}
+	d.closers = append(d.closers, d.Files)
+	versions, err := blob.NewDir(filepath.Join(dest, filepath.FromSlash(Versions)), blob.DirOptions{Tmp: "tmp", Private: true})
+	if err != nil {
+		return nil, fmt.Errorf("open the mirror: %w", err)
+	}
+	d.Versions = versions
+	d.closers = append(d.closers, versions)
+	db, err := sqlite.Open(filepath.Join(dest, filepath.FromSlash(destination.StateFile)))
+	if err != nil {
+		return nil, err
+	}
+	d.Journal = db.Journal()
+	d.closers = append(d.closers, db)
+	return d, nil
+}
+
+// Close closes the mirror and releases its lock.
+func (d *Dir) Close() error {
+	var err error
+	for i := len(d.closers) - 1; i >= 0; i-- {
+		err = errors.Join(err, d.closers[i].Close())
+	}
+	d.closers = nil
+	return err
+}
+
+// Harvest lets a Destination with the options do mirror feeds and repositories.
+// What it has harvested is remembered in the mirror whose state is below dir; if
+// dir is empty it is forgotten at the end of the run.
+func Harvest(do *destination.Options, dir string, client *destination.Client) {
+	o := bridge.Options{AllowHosts: do.AllowHosts, Logger: do.Logger}
+	if dir != "" {
+		o.Dir = stateDir(dir)
+	}
+	do.Bridge = bridge.New(client, o).Open
+}
+
+// httpsFile contains the host that receives credentials over https although the
+// Source was given with http.
+const httpsFile = "https-host"
+
+// RememberHTTPS lets the client use https if an earlier run was redirected to it,
+// so that no further request with credentials is sent over http. The mirror's
+// state is below dir; if dir is empty nothing is remembered.
+func RememberHTTPS(client *destination.Client, dir string, log *slog.Logger) {
+	if dir == "" {
+		return
+	}
+	path := filepath.Join(stateDir(dir), httpsFile)
+	text, _ := os.ReadFile(path) // it does not exist in most mirrors
+	client.UseHTTPS(strings.TrimSpace(string(text)), func(host string) {
+		if err := os.WriteFile(path, []byte(host+"\n"), private.FileMode); err != nil && log != nil {
+			log.Warn("keep the https address of the Source", slog.String("err", err.Error()))
+		}
+	})
+}
+
+func stateDir(dest string) string {
+	return filepath.Dir(filepath.Join(dest, filepath.FromSlash(destination.StateFile)))
+}
