@@ -2,7 +2,7 @@
 GO      ?= go
 FUZZ    ?= 5s
 
-.PHONY: check build test race lint fuzz release-check soak bench
+.PHONY: check build test race lint fuzz release-check soak bench api
 
 check: lint fuzz ## everything CI asks, short of its cross-builds
 	./tools/race.sh
@@ -47,3 +47,6 @@ soak: ## before a release: kills, histories and power cuts in the numbers we pro
 bench: ## figures beside yardsticks, in turn on this machine; see docs/performance.md
 	$(GO) test -run "^$$" -bench "Document|Catalog|Publish|Republish|Steady|Dump|Scan|Feed|Harvest|Sync|CatchUp|Distance|Plan|Audit|Bitstream|API|Notify|Follow|Hub|Vault|TimeGate" -benchtime 1x -timeout 2h ./bench
 	$(GO) test -run "^$$" -bench "Get|Serve" -timeout 1h ./bench
+
+api: ## records the names that were added to stable packages (docs/api.md)
+	$(GO) test . -run TestAPIOfStablePackages -update-api

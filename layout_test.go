@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
 	"path"
 	"slices"
@@ -121,7 +122,15 @@ type goPackage struct {
 	Imports    []string
 }
 
-const module = "lockstep"
+// module is the path of the module, which make module changes.
+var module = func() string {
+	text, err := os.ReadFile("go.mod")
+	if err != nil {
+		panic(err)
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	return strings.TrimSpace(strings.TrimPrefix(line, "module "))
+}()
 
 func TestLayout(t *testing.T) {
 	packages := list(t, "./...")

@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"lockstep/cmd/lockstep/internal/config"
-
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/internal/statedir"
 	"lockstep/internal/trust"
