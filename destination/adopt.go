@@ -70,7 +70,7 @@ func (p *hashers) look(ctx context.Context, s blob.Store, path string, w *want) 
 		return l, err
 	}
 	if hashed {
-		_, err = verify(w, l.length, l.hashes)
+		_, err = verify(w.described(), l.length, l.hashes)
 		l.verified = err == nil
 	}
 	return l, err
@@ -80,7 +80,7 @@ func (p *hashers) look(ctx context.Context, s blob.Store, path string, w *want) 
 func resembles(w *want, info *blob.Info) error {
 	switch {
 	case w.Length >= 0 && w.Length != info.Size:
-		return &ContentError{w.URI, "length", fmt.Sprint(w.Length), fmt.Sprint(info.Size)}
+		return &ContentError{URI: w.URI, What: "length", Want: fmt.Sprint(w.Length), Got: fmt.Sprint(info.Size)}
 	case w.Lastmod.IsZero() || info.Version != "": // such stores do not keep the time
 		return errNoTelling
 	}
@@ -318,7 +318,7 @@ func (d *adoption) copy(ctx context.Context, a *action, f *foundFile) error {
 	algs := algorithmsOf(h.Hashes)
 	sums := d.sums.get(algs)
 	defer d.sums.put(algs, sums)
-	n, err := copyHashing(w, sums, ctxReader{ctx, r})
+	n, err := copyHashing(w, sums, withContext(ctx, r))
 	if err != nil || !sameContent(h, &Held{Length: n, Hashes: sums.Sum()}) {
 		_ = w.Close() // not wanted
 		return ctx.Err()

@@ -126,7 +126,7 @@ func (p *applier) seal(o outcome) outcome {
 	if err != nil {
 		_ = o.writer.Close() // err says why it is of no use
 		p.fetch.names.release(o.held.Path)
-		return outcome{action: o.action, err: &localError{err}}
+		return outcome{action: o.action, err: &localError{err: err}}
 	}
 	o.sealed = sealed
 	return o

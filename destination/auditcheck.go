@@ -232,7 +232,7 @@ func isShortage(err error) bool {
 func (p *hashers) hash(ctx context.Context, r blob.Reader, algs uint8) (int64, resourcesync.Hashes, error) {
 	h := p.get(algs)
 	defer p.put(algs, h)
-	n, err := copyHashing(nil, h, ctxReader{ctx, r})
+	n, err := copyHashing(nil, h, withContext(ctx, r))
 	if err != nil {
 		return n, nil, err
 	}

@@ -103,7 +103,7 @@ func (c *changeReader) readEntries(ctx context.Context, t *telling, said resourc
 			continue
 		}
 		if err := c.add(ctx, &w); err != nil {
-			return &localError{err}
+			return &localError{err: err}
 		}
 	}
 	if resume && !c.chain.resumed {

@@ -1,6 +1,7 @@
 package destination
 
 import (
+	"context"
 	"io"
 	"runtime"
 	"sync"
@@ -61,6 +62,21 @@ func ended(err error) error {
 	return err
 }
 
+// A readerFunc is a reader that consists of its Read method.
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// withContext returns a reader of r that fails once ctx has ended.
+func withContext(ctx context.Context, r io.Reader) io.Reader {
+	return readerFunc(func(p []byte) (int, error) {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		return r.Read(p)
+	})
+}
+
 // copySmall copies until r ends, or turns out to be large.
 func copySmall(w io.Writer, h *resourcesync.Hasher, r io.Reader) (int64, error) {
 	small := smallBuffers.Get().(*[smallBuffer]byte)
@@ -96,7 +112,7 @@ func write(w io.Writer, p []byte) error {
 		return nil
 	}
 	if _, err := w.Write(p); err != nil {
-		return &localError{err}
+		return &localError{err: err}
 	}
 	return nil
 }

@@ -279,7 +279,7 @@ func (r *setReader) stageManifest(m *packedManifest, pkg, n int, class wantClass
 			continue
 		}
 		if err := out.add(&w); err != nil {
-			return pos, &localError{err}
+			return pos, &localError{err: err}
 		}
 	}
 	r.tellManifest(m)

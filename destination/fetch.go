@@ -11,7 +11,6 @@ import (
 	"lockstep/blob"
 	"lockstep/destination/filename"
 	"lockstep/internal/fetch"
-	"lockstep/resourcesync"
 )
 
 // An outcome is what became of an action.
@@ -53,7 +52,7 @@ type fetcher struct {
 	failing atomic.Bool // an address failed whose resource has a memento
 
 	members *memberReader // of the packages that are known; nil: none are used
-	hashers
+	hashers hashers
 }
 
 // do carries out a verbFetch alone, by the cheapest method that succeeds: see
@@ -161,11 +160,11 @@ func (f *fetcher) taken(ctx context.Context, a *action, err error, get func(*tra
 	if len(a.Hashes) == 0 {
 		return outcome{action: a, err: fmt.Errorf("%w, and without a hash from the Source it cannot be known whether it is right; move it away, or give --adopt, which compares length and time", err)}
 	}
-	length, got, herr := f.hashBlob(ctx, f.d.store, taken.Path, algorithmsOf(a.Hashes))
+	length, got, herr := f.hashers.hashBlob(ctx, f.d.store, taken.Path, algorithmsOf(a.Hashes))
 	if herr != nil {
 		return outcome{action: a, err: fmt.Errorf("%w: %w", err, herr)}
 	}
-	if _, verr := verify(&a.want, length, got); verr != nil {
+	if _, verr := verify(a.described(), length, got); verr != nil {
 		return outcome{action: a, err: fmt.Errorf("%w, which is not from here and was left alone: %w; --adopt --replace replaces it", err, verr)}
 	}
 	f.names.take(a.URI, taken.Path)
@@ -175,33 +174,4 @@ func (f *fetcher) taken(ctx context.Context, a *action, err error, get func(*tra
 		h.record(&info)
 	}
 	return outcome{action: a, held: h, adopted: true}
-}
-
-// hashBlob reads a committed blob.
-func (p *hashers) hashBlob(ctx context.Context, s blob.Store, path string, algs uint8) (int64, resourcesync.Hashes, error) {
-	r, err := s.Open(ctx, path)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer r.Close()
-	h := p.get(algs)
-	defer p.put(algs, h)
-	n, err := copyHashing(nil, h, ctxReader{ctx, r})
-	if err != nil {
-		return 0, nil, err
-	}
-	return n, h.Sum(), nil
-}
-
-// ctxReader ends when its context does.
-type ctxReader struct {
-	ctx context.Context
-	io.Reader
-}
-
-func (r ctxReader) Read(p []byte) (int, error) {
-	if err := r.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return r.Reader.Read(p)
 }

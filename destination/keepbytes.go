@@ -80,7 +80,7 @@ func (k *keeper) capturePart(ctx context.Context, hs []Held) []capture {
 }
 
 func keepError(err error) error {
-	return &localError{fmt.Errorf("keep the version before: %w", err)}
+	return &localError{err: fmt.Errorf("keep the version before: %w", err)}
 }
 
 // captureOne stages the content of one file.
@@ -100,7 +100,7 @@ func (k *keeper) captureOne(ctx context.Context, h *Held) capture {
 	algs := algorithmsOf(h.Hashes)
 	sums := k.sums.get(algs)
 	defer k.sums.put(algs, sums)
-	src := &countedReader{r: ctxReader{ctx, r}, sums: sums}
+	src := &countedReader{r: withContext(ctx, r), sums: sums}
 	s, err := k.d.vault.Stage(ctx, src, k.like(ctx, h)...)
 	if damaged, ok := errors.AsType[*vault.DamagedError](err); ok { // what it resembles is of no help, then
 		k.d.log.WarnContext(ctx, "a version that was kept is damaged", slog.String("uri", h.URI), slog.Any("err", damaged))

@@ -283,7 +283,7 @@ func (l *listReading) stageEntries(doc *discover.Document, n int) (int64, error)
 			continue
 		}
 		if err := out.add(&w); err != nil {
-			return pos, &localError{err}
+			return pos, &localError{err: err}
 		}
 	}
 	return pos, nil

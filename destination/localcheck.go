@@ -595,3 +595,9 @@ func (d *Destination) makeRoom(ctx context.Context, path string) (moved string, 
 	blocked, err = d.blocked(ctx, path)
 	return moved, blocked, err
 }
+
+// An owedKey identifies work that is owed.
+type owedKey struct {
+	set int
+	uri string
+}

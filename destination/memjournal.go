@@ -19,12 +19,12 @@ type MemJournal struct {
 	mu   sync.Mutex // guards what follows
 	docs map[string][]byte
 	held map[string]Held
-	owed map[owedKey]Owed
+	owed map[memKey]Owed
 	past map[string][]Past // by URI, ascending
 	when []Instant         // ascending
 }
 
-type owedKey struct {
+type memKey struct {
 	set int
 	uri string
 }
@@ -113,7 +113,7 @@ func (j *MemJournal) Record(ctx context.Context, b Batch) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.docs == nil {
-		j.docs, j.held, j.owed = map[string][]byte{}, map[string]Held{}, map[owedKey]Owed{}
+		j.docs, j.held, j.owed = map[string][]byte{}, map[string]Held{}, map[memKey]Owed{}
 		j.past = map[string][]Past{}
 	}
 	j.ahead(&b)
@@ -125,10 +125,10 @@ func (j *MemJournal) Record(ctx context.Context, b Batch) error {
 	}
 	for _, o := range b.Owe {
 		o.Entry = bytes.Clone(o.Entry)
-		j.owed[owedKey{o.Set, o.URI}] = o
+		j.owed[memKey{o.Set, o.URI}] = o
 	}
 	for _, o := range b.Settle {
-		delete(j.owed, owedKey{o.Set, o.URI})
+		delete(j.owed, memKey{o.Set, o.URI})
 	}
 	for name, doc := range b.Save {
 		if doc == nil {

@@ -111,7 +111,7 @@ func (n *names) at(path string) (filename.Occupancy, error) {
 	case errors.Is(err, blob.ErrNotExist):
 		return filename.Vacant, nil
 	}
-	return filename.Occupied, &localError{err}
+	return filename.Occupied, &localError{err: err}
 }
 
 // parents yields the directories above path.

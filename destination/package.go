@@ -139,15 +139,6 @@ func (u *unpacking) giveUnvouched(err error) {
 // isVouched reports whether content can be verified by w itself.
 func isVouched(w *want) bool { return hasKnown(w.Hashes) }
 
-func hasKnown(hs resourcesync.Hashes) bool {
-	for _, h := range hs {
-		if h.Algorithm >= resourcesync.MD5 && h.Algorithm <= resourcesync.SHA512 {
-			return true
-		}
-	}
-	return false
-}
-
 // round opens the package and gets what is left of it. After
 // errPackageChanged there may be more left to be had from what it is now.
 func (u *unpacking) round(ctx context.Context) error {

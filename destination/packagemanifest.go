@@ -119,12 +119,12 @@ func (r *setReader) openManifestCopy(ctx context.Context, l *resourcesync.Link) 
 // verifyCopy reads the copy aside and compares it with the hash its link states,
 // before anything in it is believed.
 func (m *packedManifest) verifyCopy(l *resourcesync.Link) error {
-	w := want{URI: l.Href, Length: -1, Hashes: l.Hashes}
+	w := description{URI: l.Href, Length: -1, Hashes: l.Hashes}
 	aside := &spool{d: m.d, ctx: m.ctx}
 	hasher := hasherFor(l.Hashes)
 	n, err := copyHashing(aside, hasher, m.body)
 	if err == nil {
-		_, err = verify(&w, n, hasher.Sum())
+		_, err = verify(w, n, hasher.Sum())
 	}
 	if err != nil {
 		_ = aside.Close() // not wanted

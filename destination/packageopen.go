@@ -237,7 +237,7 @@ func (o *opening) fill(ctx context.Context, r *fetch.Request, resp *fetch.Respon
 	o.n += n
 	switch {
 	case err == nil && o.n >= limit:
-		return &ContentError{o.job.URI, "length", fmt.Sprint(o.job.Length), fmt.Sprintf("more than %d", limit-1)}
+		return &ContentError{URI: o.job.URI, What: "length", Want: fmt.Sprint(o.job.Length), Got: fmt.Sprintf("more than %d", limit-1)}
 	case err == nil:
 		o.total, o.file = o.n, o.spool
 		return nil
@@ -249,24 +249,14 @@ func (o *opening) fill(ctx context.Context, r *fetch.Request, resp *fetch.Respon
 	return err
 }
 
-func hasherFor(hs resourcesync.Hashes) *resourcesync.Hasher {
-	var algs []resourcesync.Algorithm
-	for _, h := range hs {
-		if hasKnown(resourcesync.Hashes{h}) {
-			algs = append(algs, h.Algorithm)
-		}
-	}
-	return resourcesync.NewHasher(algs...)
-}
-
 // verify checks the package as a whole, as far as that can be (RS-ZIP-09).
 func (o *opening) verify() (warning string, err error) {
-	w := want{URI: o.job.URI, Length: o.job.Length}
+	w := description{URI: o.job.URI, Length: o.job.Length}
 	var got resourcesync.Hashes
 	if o.spool != nil {
 		w.Hashes, got = o.job.Hashes, o.hash.Sum()
 	}
-	return verify(&w, o.total, got)
+	return verify(w, o.total, got)
 }
 
 // A spool is a package that is held whole: in memory, and beyond a few
@@ -342,7 +332,7 @@ func (s *spool) ReadAt(b []byte, off int64) (int, error) {
 func (s *spool) directory(l unpack.Limits) (*unpack.Directory, error) { return unpack.Read(s, s.n, l) }
 
 func (s *spool) section(ctx context.Context, from, to int64) io.ReadCloser {
-	return io.NopCloser(ctxReader{ctx, io.NewSectionReader(s, from, to-from)})
+	return io.NopCloser(withContext(ctx, io.NewSectionReader(s, from, to-from)))
 }
 
 func (s *spool) Close() error {

@@ -344,7 +344,7 @@ func (t *transfer) heldBytes(ctx context.Context) ([]byte, error) {
 		return nil, errNotHeld
 	}
 	data := make([]byte, h.Length)
-	if _, err := io.ReadFull(ctxReader{ctx, r}, data); err != nil {
+	if _, err := io.ReadFull(withContext(ctx, r), data); err != nil {
 		return nil, fmt.Errorf("%w: %w", errNotHeld, err)
 	}
 	if !t.hasHashes(data, h.Hashes) {
@@ -402,7 +402,7 @@ func (t *transfer) packedPatch(ctx context.Context, s *step) (data []byte, err e
 
 func (t *transfer) checkPatch(l *resourcesync.Link, data []byte) error {
 	if int64(len(data)) != l.Length || len(l.Hashes) > 0 && !t.hasHashes(data, l.Hashes) {
-		return &ContentError{l.Href, "content", "another", fmt.Sprintf("one of %d bytes", len(data))}
+		return &ContentError{URI: l.Href, What: "content", Want: "another", Got: fmt.Sprintf("one of %d bytes", len(data))}
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ func isDown(err error) bool { return errors.Is(err, blob.ErrUnavailable) }
 func (t *transfer) create(ctx context.Context) (blob.Writer, error) {
 	w, err := createPatiently(ctx, t.d.store, t.path)
 	if err != nil {
-		return nil, &localError{err}
+		return nil, &localError{err: err}
 	}
 	if !t.a.Lastmod.IsZero() {
 		w.SetModTime(t.a.Lastmod.Time())

@@ -226,7 +226,7 @@ func (s *session) findContent(ctx context.Context, l *leftRow) error {
 	}
 	h := sums.get(algs)
 	defer sums.put(algs, h)
-	n, err = copyHashing(nil, h, ctxReader{ctx, part})
+	n, err = copyHashing(nil, h, withContext(ctx, part))
 	if err != nil || !sameContent(&l.row, &Held{Length: n, Hashes: h.Sum()}) {
 		_ = w.Close() // it is not whole
 		return ctx.Err()

@@ -218,7 +218,7 @@ func (f *fetcher) compareTaken(ctx context.Context, a *action, taken *filename.T
 		return outcome{action: a, err: fmt.Errorf("%w: %w", taken, err)}
 	}
 	if a.Length >= 0 && a.Length != info.Size {
-		return differs(&ContentError{a.URI, "length", fmt.Sprint(a.Length), fmt.Sprint(info.Size)}, "--adopt --replace replaces it")
+		return differs(&ContentError{URI: a.URI, What: "length", Want: fmt.Sprint(a.Length), Got: fmt.Sprint(info.Size)}, "--adopt --replace replaces it")
 	}
 	f.names.take(a.URI, taken.Path)
 	o := get(&transfer{fetcher: f, a: a, path: taken.Path})
@@ -230,7 +230,7 @@ func (f *fetcher) compareTaken(ctx context.Context, a *action, taken *filename.T
 	}
 	_ = o.writer.Close() // the file stays as it is
 	o.writer = nil
-	length, sums, err := f.hashBlob(ctx, f.d.store, taken.Path, algorithmsOf(o.held.Hashes))
+	length, sums, err := f.hashers.hashBlob(ctx, f.d.store, taken.Path, algorithmsOf(o.held.Hashes))
 	if err == nil && !sameContent(&o.held, &Held{Length: length, Hashes: sums}) {
 		f.names.release(taken.Path)
 		return differs(errors.New("its bytes are others"), "remove it to have the Source's") // --adopt compares length and time, which may be right

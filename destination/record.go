@@ -142,3 +142,14 @@ type FileRecord struct {
 	Written time.Time
 	Tag     string
 }
+
+// A Scratcher is a [Journal] with a directory in which a run may have scratch
+// files, where it sorts what does not fit in memory. They have no names, or
+// lose them as soon as they are made, so that nothing is left of them whatever
+// happens. Without a directory, sorting is done in memory, up to a bound.
+type Scratcher interface {
+	// ScratchDir returns the directory, or "". Only where it is our own, and
+	// its names beginning with "scratch-" are, may scratch files have names at
+	// all; elsewhere, where files must have names, there are none.
+	ScratchDir() (dir string, own bool)
+}

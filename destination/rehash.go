@@ -19,7 +19,7 @@ func rehashed(ctx context.Context, t *transfer) (outcome, bool) {
 	if t.past != nil || t.path != a.held.Path || t.d.isForgetful() {
 		return outcome{}, false
 	}
-	n, got, err := t.hashBlob(ctx, t.d.store, a.held.Path, algorithmsOf(a.held.Hashes)|algorithmsOf(a.Hashes))
+	n, got, err := t.hashers.hashBlob(ctx, t.d.store, a.held.Path, algorithmsOf(a.held.Hashes)|algorithmsOf(a.Hashes))
 	if ctx.Err() != nil {
 		return outcome{err: context.Cause(ctx)}, true
 	}

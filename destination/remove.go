@@ -147,13 +147,6 @@ func isFull(err error) bool {
 	return !errors.As(err, &delivery) && !errors.As(err, &sink) && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT))
 }
 
-// isLocal reports whether err is one of the store, not of the Source.
-func isLocal(err error) bool {
-	var local *localError
-	var commit *blob.CommitError
-	return errors.As(err, &local) || errors.As(err, &commit)
-}
-
 // isFatal reports whether err concerns the place where resources are kept, not
 // one of them. Where there is no room for one, there may be for another.
 func isFatal(err error) bool {

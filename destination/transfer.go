@@ -114,7 +114,7 @@ func (t *transfer) copy(ctx context.Context, r io.Reader) outcome {
 	if limit := t.limit(); limit > 0 {
 		r = io.LimitReader(r, limit)
 	}
-	if t.n, err = copyHashing(t.w, t.hasher, ctxReader{ctx, r}); err == nil {
+	if t.n, err = copyHashing(t.w, t.hasher, withContext(ctx, r)); err == nil {
 		err = t.check()
 	}
 	if err != nil {
@@ -221,7 +221,7 @@ func (t *transfer) pickUp(ctx context.Context) (done bool, err error) {
 		return false, nil // there is none, or it cannot be used: begin anew
 	}
 	t.w, t.resumed = w, true
-	if t.n, err = copyHashing(nil, t.hasher, ctxReader{ctx, part}); err != nil {
+	if t.n, err = copyHashing(nil, t.hasher, withContext(ctx, part)); err != nil {
 		t.drop()
 		return false, ctx.Err()
 	}
@@ -273,7 +273,7 @@ func (t *transfer) get(ctx context.Context, r *fetch.Request) error {
 		}
 		n, err := copyHashing(t.w, t.hasher, body)
 		if t.n += n; err == nil && limit > 0 && t.n >= limit {
-			return &ContentError{t.a.URI, "length", fmt.Sprint(t.a.Length), fmt.Sprintf("more than %d", limit-1)}
+			return &ContentError{URI: t.a.URI, What: "length", Want: fmt.Sprint(t.a.Length), Got: fmt.Sprintf("more than %d", limit-1)}
 		}
 		if err != nil {
 			t.goOn(r, resp)
@@ -315,7 +315,7 @@ func (t *transfer) limit() int64 {
 }
 
 func (t *transfer) check() error {
-	_, err := verify(&t.a.want, t.n, t.hasher.Sum())
+	_, err := verify(t.a.described(), t.n, t.hasher.Sum())
 	return err
 }
 
@@ -356,7 +356,7 @@ func (t *transfer) finish() outcome {
 	if t.header != nil && !t.at.mirror { // a mirror's are not the resource's
 		h.ETag, h.Modified = t.header.Get("ETag"), t.header.Get("Last-Modified")
 	}
-	warning, _ := verify(&a.want, t.n, h.Hashes) // has no error any more
+	warning, _ := verify(a.described(), t.n, h.Hashes) // has no error any more
 	if a.isHeld() && !a.gone && len(a.held.Hashes) > 0 && sameContent(&a.held, &h) {
 		if there, err := t.d.onDisk(context.Background(), &a.held); err == nil && there {
 			t.drop()

@@ -36,6 +36,9 @@ type want struct {
 	rank
 }
 
+// described returns what is stated of the content.
+func (w *want) described() description { return description{URI: w.URI, Length: w.Length, Hashes: w.Hashes} }
+
 // A member is a place in a package.
 type member struct {
 	Package int    // its number in the reading of the dump, from 1; zero: none
