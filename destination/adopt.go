@@ -49,9 +49,9 @@ type likely struct {
 	tag      string
 }
 
-// look reads the file at path and says whether it is what w describes: a
+// lookAt reads the file at path and says whether it is what w describes: a
 // [ContentError] says that it is not, errNoTelling that there is no telling.
-func (p *hashers) look(ctx context.Context, s blob.Store, path string, w *want) (likely, error) {
+func lookAt(ctx context.Context, p *hashers, s blob.Store, path string, w *want) (likely, error) {
 	r, err := s.Open(ctx, path)
 	if err != nil {
 		return likely{}, err
@@ -209,7 +209,7 @@ func (d *adoption) look(ctx context.Context, a *action) (foundFile, error) {
 		if _, ours := d.taken[maphash.String(d.seed, path)]; ours {
 			continue
 		}
-		l, err := d.sums.look(ctx, d.d.store, path, &a.want)
+		l, err := lookAt(ctx, &d.sums, d.d.store, path, &a.want)
 		if ctx.Err() != nil {
 			return foundFile{}, ctx.Err()
 		}
@@ -245,7 +245,7 @@ func (d *adoption) lookOwn(ctx context.Context, a *action, own string) (foundFil
 	if a.isHeld() {
 		own = a.held.Path
 	}
-	l, err := d.sums.look(ctx, d.d.store, own, &a.want)
+	l, err := lookAt(ctx, &d.sums, d.d.store, own, &a.want)
 	if ctx.Err() != nil {
 		return foundFile{}, ctx.Err()
 	}

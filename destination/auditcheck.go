@@ -227,14 +227,3 @@ func touched(h *Held, info *blob.Info) bool {
 func isShortage(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
 }
-
-// hash reads r to its end.
-func (p *hashers) hash(ctx context.Context, r blob.Reader, algs uint8) (int64, resourcesync.Hashes, error) {
-	h := p.get(algs)
-	defer p.put(algs, h)
-	n, err := copyHashing(nil, h, withContext(ctx, r))
-	if err != nil {
-		return n, nil, err
-	}
-	return n, h.Sum(), nil
-}

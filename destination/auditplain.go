@@ -16,7 +16,7 @@ func (s *setAudit) compareFile(ctx context.Context, act *action) (verdict, error
 		f.Path = p
 	}
 	for path := range s.d.filesOf(s.paths, act.URI) {
-		l, err := s.sums.look(ctx, s.d.store, path, &act.want)
+		l, err := lookAt(ctx, &s.sums, s.d.store, path, &act.want)
 		var wrong *ContentError
 		switch {
 		case ctx.Err() != nil:

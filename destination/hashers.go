@@ -61,6 +61,17 @@ func (p *hashers) hashBlob(ctx context.Context, s blob.Store, path string, algs 
 	return n, h.Sum(), nil
 }
 
+// hash reads r to its end and returns how many bytes came and their hashes.
+func (p *hashers) hash(ctx context.Context, r blob.Reader, algs uint8) (int64, resourcesync.Hashes, error) {
+	h := p.get(algs)
+	defer p.put(algs, h)
+	n, err := copyHashing(nil, h, withContext(ctx, r))
+	if err != nil {
+		return n, nil, err
+	}
+	return n, h.Sum(), nil
+}
+
 // hasKnown reports whether hs has a hash that can be computed.
 func hasKnown(hs resourcesync.Hashes) bool {
 	for _, h := range hs {
