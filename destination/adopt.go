@@ -11,6 +11,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/filename"
+	"lockstep/destination/internal/content"
 	"lockstep/resourcesync"
 )
 
@@ -51,7 +52,7 @@ type likely struct {
 
 // lookAt reads the file at path and says whether it is what w describes: a
 // [ContentError] says that it is not, errNoTelling that there is no telling.
-func lookAt(ctx context.Context, p *hashers, s blob.Store, path string, w *want) (likely, error) {
+func lookAt(ctx context.Context, p *content.Hashers, s blob.Store, path string, w *want) (likely, error) {
 	r, err := s.Open(ctx, path)
 	if err != nil {
 		return likely{}, err
@@ -59,18 +60,18 @@ func lookAt(ctx context.Context, p *hashers, s blob.Store, path string, w *want)
 	defer r.Close()
 	info := r.Info()
 	l := likely{length: info.Size, modified: info.ModTime, tag: info.Version}
-	algs := algorithmsOf(w.Hashes)
-	hashed := algs != algorithmsOf(nil) || w.Hashes.Get(resourcesync.SHA256) != ""
+	algs := content.Algorithms(w.Hashes)
+	hashed := algs != content.Algorithms(nil) || w.Hashes.Get(resourcesync.SHA256) != ""
 	if !hashed {
 		if err := resembles(w, &info); err != nil {
 			return l, err
 		}
 	}
-	if l.length, l.hashes, err = p.hash(ctx, r, algs); err != nil {
+	if l.length, l.hashes, err = p.Sum(ctx, r, algs); err != nil {
 		return l, err
 	}
 	if hashed {
-		_, err = verify(w.described(), l.length, l.hashes)
+		_, err = content.Verify(w.described(), l.length, l.hashes)
 		l.verified = err == nil
 	}
 	return l, err
@@ -80,7 +81,7 @@ func lookAt(ctx context.Context, p *hashers, s blob.Store, path string, w *want)
 func resembles(w *want, info *blob.Info) error {
 	switch {
 	case w.Length >= 0 && w.Length != info.Size:
-		return &ContentError{URI: w.URI, What: "length", Want: fmt.Sprint(w.Length), Got: fmt.Sprint(info.Size)}
+		return &content.Error{URI: w.URI, What: "length", Want: fmt.Sprint(w.Length), Got: fmt.Sprint(info.Size)}
 	case w.Lastmod.IsZero() || info.Version != "": // such stores do not keep the time
 		return errNoTelling
 	}
@@ -99,7 +100,7 @@ func resembles(w *want, info *blob.Info) error {
 type adoption struct {
 	*setRun
 	paths *filename.Mapping
-	sums  hashers
+	sums  content.Hashers
 	taken map[uint64]struct{} // hashes of the names of files that are held
 	seed  maphash.Seed
 	batch Batch
@@ -259,7 +260,7 @@ func (d *adoption) lookOwn(ctx context.Context, a *action, own string) (foundFil
 }
 
 func isWrong(err error) bool {
-	var wrong *ContentError
+	var wrong *content.Error
 	return errors.As(err, &wrong) || errors.Is(err, errNoTelling)
 }
 
@@ -315,10 +316,10 @@ func (d *adoption) copy(ctx context.Context, a *action, f *foundFile) error {
 	if err != nil {
 		return ctx.Err()
 	}
-	algs := algorithmsOf(h.Hashes)
-	sums := d.sums.get(algs)
-	defer d.sums.put(algs, sums)
-	n, err := copyHashing(w, sums, withContext(ctx, r))
+	algs := content.Algorithms(h.Hashes)
+	sums := d.sums.Get(algs)
+	defer d.sums.Put(algs, sums)
+	n, err := content.Copy(w, sums, content.WithContext(ctx, r))
 	if err != nil || !sameContent(h, &Held{Length: n, Hashes: sums.Sum()}) {
 		_ = w.Close() // not wanted
 		return ctx.Err()

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/blob"
+	"lockstep/destination/internal/content"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -126,7 +127,7 @@ func (p *applier) seal(o outcome) outcome {
 	if err != nil {
 		_ = o.writer.Close() // err says why it is of no use
 		p.fetch.names.release(o.held.Path)
-		return outcome{action: o.action, err: &localError{err: err}}
+		return outcome{action: o.action, err: &content.LocalError{Err: err}}
 	}
 	o.sealed = sealed
 	return o
@@ -282,14 +283,14 @@ func (p *applier) take(o outcome) error {
 	case p.versions != nil && a.verb == verbRefuse:
 		p.versions.add(a, errNoVersion)
 		return nil
-	case p.versions != nil && o.err != nil && !isCanceled(o.err) && !isLocal(o.err):
+	case p.versions != nil && o.err != nil && !isCanceled(o.err) && !content.IsLocal(o.err):
 		p.versions.add(a, o.err)
 		return nil
 	case a.verb == verbRefuse:
 		p.refused(a)
 	case isCanceled(o.err):
 		return nil // neither done nor failed: the next run finds it as it was
-	case o.err != nil && isLocal(o.err):
+	case o.err != nil && content.IsLocal(o.err):
 		return p.unkept(a, o.err)
 	case confirmsDeletion(a, o.err):
 		p.confirm(a, o.err)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/destination/internal/content"
 	"lockstep/internal/fetch"
 	"lockstep/memento"
 	"lockstep/resourcesync"
@@ -84,7 +85,7 @@ func (t *transfer) fromKept(ctx context.Context) (outcome, bool) {
 	}
 	defer r.Close()
 	o := t.copy(ctx, r)
-	if o.err == nil || isLocal(o.err) || ctx.Err() != nil {
+	if o.err == nil || content.IsLocal(o.err) || ctx.Err() != nil {
 		o.by = byKept
 		return o, true
 	}
@@ -99,7 +100,7 @@ func (t *transfer) miss(where, uri string, err error) {
 		return
 	}
 	text := strings.TrimPrefix(err.Error(), "get "+fetch.Printable(uri)+": ")
-	if wrong, ok := errors.AsType[*ContentError](err); ok {
+	if wrong, ok := errors.AsType[*content.Error](err); ok {
 		text = "another content, by its " + wrong.What
 	}
 	t.missed = append(t.missed, where+": "+text)
@@ -120,9 +121,9 @@ type pastWay struct {
 // version that is named, else the one a TimeGate names, else what is at the
 // address of the resource now, if its hash shows that it has not changed.
 func (t *transfer) ofThePast(ctx context.Context) outcome {
-	t.algs = algorithmsOf(t.a.Hashes)
-	t.hasher = t.hashers.get(t.algs)
-	defer func() { t.hashers.put(t.algs, t.hasher) }()
+	t.algs = content.Algorithms(t.a.Hashes)
+	t.hasher = t.hashers.Get(t.algs)
+	defer func() { t.hashers.Put(t.algs, t.hasher) }()
 	ways := t.pastWays()
 	tried, maps := map[string]bool{}, timeMaps(t.a.Links)
 	for i := 0; i <= len(ways); i++ {
@@ -139,7 +140,7 @@ func (t *transfer) ofThePast(ctx context.Context) outcome {
 				o.by = byMemento
 			}
 			return o
-		case ctx.Err() != nil || isLocal(err):
+		case ctx.Err() != nil || content.IsLocal(err):
 			t.leave(err)
 			return outcome{err: err}
 		}
@@ -153,7 +154,7 @@ func (t *transfer) ofThePast(ctx context.Context) outcome {
 	for _, p := range t.elsewhere() {
 		if err := t.from(ctx, p); err == nil {
 			return t.finish()
-		} else if ctx.Err() != nil || isLocal(err) {
+		} else if ctx.Err() != nil || content.IsLocal(err) {
 			t.leave(err)
 			return outcome{err: err}
 		}
@@ -262,7 +263,7 @@ func (t *transfer) noteHost(w *pastWay, err error) {
 		return
 	}
 	status, ok := errors.AsType[*fetch.StatusError](err)
-	_, wrong := errors.AsType[*ContentError](err)
+	_, wrong := errors.AsType[*content.Error](err)
 	if wrong || ok && status.Status < http.StatusInternalServerError && status.Status != http.StatusTooManyRequests || errors.Is(err, errNoVersionThere) {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"time"
 
+	"lockstep/destination/internal/content"
 	"lockstep/internal/extsort"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -79,7 +80,7 @@ func (d *Destination) with(o Options) (*Destination, error) {
 type auditor struct {
 	*session
 	opts AuditOptions
-	sums hashers
+	sums content.Hashers
 	out  AuditReport
 
 	plain   bool            // there is no Journal: the files are all there is

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockstep/blob"
+	"lockstep/destination/internal/content"
 	"lockstep/resourcesync"
 )
 
@@ -169,11 +170,11 @@ func (s *setAudit) checkFile(ctx context.Context, act *action) (verdict, error) 
 	if r == nil {
 		return verdict{}, nil
 	}
-	algs := algorithmsOf(h.Hashes)
+	algs := content.Algorithms(h.Hashes)
 	if act.rehash {
-		algs |= algorithmsOf(act.Hashes)
+		algs |= content.Algorithms(act.Hashes)
 	}
-	n, got, err := s.sums.hash(ctx, r, algs)
+	n, got, err := s.sums.Sum(ctx, r, algs)
 	switch {
 	case ctx.Err() != nil:
 		return verdict{}, ctx.Err()

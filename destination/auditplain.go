@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"lockstep/blob"
+	"lockstep/destination/internal/content"
 )
 
 // compareFile compares the file of a resource in a plain directory with what
@@ -17,7 +18,7 @@ func (s *setAudit) compareFile(ctx context.Context, act *action) (verdict, error
 	}
 	for path := range s.d.filesOf(s.paths, act.URI) {
 		l, err := lookAt(ctx, &s.sums, s.d.store, path, &act.want)
-		var wrong *ContentError
+		var wrong *content.Error
 		switch {
 		case ctx.Err() != nil:
 			return verdict{}, ctx.Err()

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"lockstep/destination/internal/content"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/internal/nesting"
@@ -215,9 +216,9 @@ func (c *changeReader) readList(ctx context.Context, t *telling, said resourcesy
 		t, err = fresh, c.readEntries(ctx, fresh, said, false)
 	}
 	if err != nil {
-		var local *localError
+		var local *content.LocalError
 		if errors.As(err, &local) {
-			return local.err
+			return local.Err
 		}
 		return c.missing(ctx, t.uri, err, depth, again)
 	}

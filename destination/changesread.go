@@ -9,6 +9,7 @@ import (
 	"iter"
 	"time"
 
+	"lockstep/destination/internal/content"
 	"lockstep/discover"
 	"lockstep/resourcesync"
 )
@@ -103,7 +104,7 @@ func (c *changeReader) readEntries(ctx context.Context, t *telling, said resourc
 			continue
 		}
 		if err := c.add(ctx, &w); err != nil {
-			return &localError{err: err}
+			return &content.LocalError{Err: err}
 		}
 	}
 	if resume && !c.chain.resumed {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"lockstep/destination/internal/coding"
 	"lockstep/internal/fetch"
 )
 
@@ -19,7 +20,7 @@ import (
 
 // unasked returns the codings of the answer beyond those described.
 func (t *transfer) unasked() []string {
-	served, described := codings(t.header.Get("Content-Encoding")), codings(t.a.Coding)
+	served, described := coding.Split(t.header.Get("Content-Encoding")), coding.Split(t.a.Coding)
 	if len(served) >= len(described) && slices.Equal(served[:len(described)], described) {
 		return served[len(described):]
 	}
@@ -29,7 +30,7 @@ func (t *transfer) unasked() []string {
 // isCoded reports whether content, for which check returned err, should be
 // looked at with its coding undone.
 func (t *transfer) isCoded(err error) bool {
-	if t.undo || t.header == nil || len(codings(t.header.Get("Content-Encoding"))) == 0 {
+	if t.undo || t.header == nil || len(coding.Split(t.header.Get("Content-Encoding"))) == 0 {
 		return false
 	}
 	return err != nil
@@ -38,14 +39,14 @@ func (t *transfer) isCoded(err error) bool {
 // decoded gets the content again, with its codings undone. wrong says what is
 // wrong with it as it is served.
 func (t *transfer) decoded(ctx context.Context, r fetch.Request, wrong error) error {
-	if served := codings(t.header.Get("Content-Encoding")); !undoable(served) {
-		return fmt.Errorf("%w; %w", wrong, codingError(t.a.URI, served))
+	if served := coding.Split(t.header.Get("Content-Encoding")); !coding.CanUndo(served) {
+		return fmt.Errorf("%w; %w", wrong, coding.Error(t.a.URI, served))
 	}
 	t.drop()
 	t.undo = true
 	defer func() { t.undo = false }()
-	accept := strings.Join(codings(t.header.Get("Content-Encoding")), ", ")
-	again := fetch.Request{URI: r.URI, NoCache: r.NoCache, Once: r.Once, Header: http.Header{"Accept-Encoding": {acceptable(accept)}}}
+	accept := strings.Join(coding.Split(t.header.Get("Content-Encoding")), ", ")
+	again := fetch.Request{URI: r.URI, NoCache: r.NoCache, Once: r.Once, Header: http.Header{"Accept-Encoding": {coding.Accept(accept)}}}
 	err := t.get(ctx, &again)
 	if err == nil && !t.kept {
 		err = t.check()
@@ -59,12 +60,12 @@ func (t *transfer) plain(resp *fetch.Response) (io.Reader, error) {
 	undo := t.unasked()
 	switch {
 	case t.undo && len(undo) == 0:
-		undo = codings(resp.Header.Get("Content-Encoding"))
+		undo = coding.Split(resp.Header.Get("Content-Encoding"))
 	case t.undo:
 	case len(undo) == 0, len(t.a.Hashes) > 0, resp.Status == http.StatusPartialContent:
 		return resp.Body, nil
 	case t.a.Length >= 0 && (resp.Length == t.a.Length || resp.Length < 0):
 		return resp.Body, nil // the length may tell
 	}
-	return codedBody{URI: t.a.URI, MediaType: typeOnly(t.a.Type), All: t.undo}.undo(resp.Body, undo)
+	return coding.Body{URI: t.a.URI, MediaType: typeOnly(t.a.Type), All: t.undo}.Undo(resp.Body, undo)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockstep/blob"
+	"lockstep/destination/internal/content"
 	"lockstep/internal/fetch"
 )
 
@@ -154,7 +155,7 @@ func (p *applier) carry(ctx context.Context, l *shipment) {
 	}
 	for full, waits := 0, 0; len(batch) > 0; {
 		err := p.d.store.Commit(ctx, ws...)
-		if n, again := committedBefore(err, len(ws)); again && waits < maxFileWaits && pauseFor(ctx, fileWait) {
+		if n, again := content.CommittedBefore(err, len(ws)); again && waits < content.MaxFileWaits && content.Pause(ctx, content.FileWait) {
 			for i := range batch[:n] {
 				l.ends = append(l.ends, ending{outcome: batch[i]})
 			}

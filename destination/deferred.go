@@ -6,6 +6,7 @@ import (
 	"iter"
 	"time"
 
+	"lockstep/destination/internal/content"
 	"lockstep/internal/fetch"
 )
 
@@ -30,7 +31,7 @@ func notBeforeOf(err error) time.Time {
 // isPassing reports whether what failed with err is tried again at the end of the
 // run: the network, the server or the store may have recovered. What found no room
 // has been tried again already, after the others.
-func isPassing(err error) bool { return fetch.Passing(err) || isLocal(err) && !isFull(err) }
+func isPassing(err error) bool { return fetch.Passing(err) || content.IsLocal(err) && !isFull(err) }
 
 // deferring yields the actions, of which those whose resources must not be asked
 // for yet come as verbDefer. Resources of which nothing else is to be said come,

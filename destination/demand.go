@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"lockstep/destination/internal/content"
 	"lockstep/internal/fetch"
 	"lockstep/internal/unpack"
 	"lockstep/resourcesync"
@@ -329,10 +330,10 @@ func manifestOf[T any](dir *unpack.Directory, b []byte, base string, wanted map[
 // take takes content for a, which the Source's list vouches for: the manifest in
 // the answer is not verified, and vouches for nothing. It reports whether a is
 // dealt with.
-func (d *demand) take(ctx context.Context, a *action, content []byte) bool {
-	o := d.fetch.take(ctx, a, bytes.NewReader(content))
+func (d *demand) take(ctx context.Context, a *action, data []byte) bool {
+	o := d.fetch.take(ctx, a, bytes.NewReader(data))
 	o.by = byOnDemand
-	if o.err != nil && !isLocal(o.err) && !isCanceled(o.err) {
+	if o.err != nil && !content.IsLocal(o.err) && !isCanceled(o.err) {
 		return false
 	}
 	d.done(o)

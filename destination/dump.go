@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"lockstep/destination/internal/content"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -253,15 +254,15 @@ func (l *listReading) readManifest(ctx context.Context, p listPart, depth, n int
 	if err == nil {
 		return nil
 	}
-	if local := (*localError)(nil); errors.As(err, &local) {
-		return local.err
+	if local := (*content.LocalError)(nil); errors.As(err, &local) {
+		return local.Err
 	}
 	return l.broken(ctx, p.uri, err, &l.snap.complete, depth, l.again)
 }
 
 // stageManifest stages the entries of a manifest that tells of a state, as the
 // n-th document, as far as they concern us. An error of the stage is a
-// localError.
+// LocalError.
 func (r *setReader) stageManifest(m *packedManifest, pkg, n int, class wantClass, concerns func(uri string) bool) (int64, error) {
 	out := r.stage.writer()
 	defer out.release()
@@ -279,7 +280,7 @@ func (r *setReader) stageManifest(m *packedManifest, pkg, n int, class wantClass
 			continue
 		}
 		if err := out.add(&w); err != nil {
-			return pos, &localError{err: err}
+			return pos, &content.LocalError{Err: err}
 		}
 	}
 	r.tellManifest(m)

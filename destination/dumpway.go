@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"lockstep/destination/internal/content"
 	"lockstep/internal/fetch"
 	"lockstep/internal/nesting"
 	"lockstep/resourcesync"
@@ -262,8 +263,8 @@ func (r *setReader) readHints(ctx context.Context, refs []packageRef, want resou
 			if err == nil {
 				_, err = r.stageManifest(m, pkg, n, wantPacked, nil)
 			}
-			if local := (*localError)(nil); errors.As(err, &local) {
-				return local.err
+			if local := (*content.LocalError)(nil); errors.As(err, &local) {
+				return local.Err
 			}
 			if err != nil && gctx.Err() == nil {
 				r.mu.Lock()

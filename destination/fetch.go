@@ -10,6 +10,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/filename"
+	"lockstep/destination/internal/content"
 	"lockstep/internal/fetch"
 )
 
@@ -52,14 +53,14 @@ type fetcher struct {
 	failing atomic.Bool // an address failed whose resource has a memento
 
 	members *memberReader // of the packages that are known; nil: none are used
-	hashers hashers
+	hashers content.Hashers
 }
 
 // do carries out a verbFetch alone, by the cheapest method that succeeds: see
 // [fetcher.methods]. The path it settles on stays kept in f.names.
 func (f *fetcher) do(ctx context.Context, a *action) outcome {
 	o := f.doOwn(ctx, a)
-	if o.err == nil || !a.preferred || f.past != nil || ctx.Err() != nil || isLocal(o.err) || isTaken(o.err) {
+	if o.err == nil || !a.preferred || f.past != nil || ctx.Err() != nil || content.IsLocal(o.err) || isTaken(o.err) {
 		return o
 	}
 	return f.instead(ctx, a, o.err)
@@ -160,11 +161,11 @@ func (f *fetcher) taken(ctx context.Context, a *action, err error, get func(*tra
 	if len(a.Hashes) == 0 {
 		return outcome{action: a, err: fmt.Errorf("%w, and without a hash from the Source it cannot be known whether it is right; move it away, or give --adopt, which compares length and time", err)}
 	}
-	length, got, herr := f.hashers.hashBlob(ctx, f.d.store, taken.Path, algorithmsOf(a.Hashes))
+	length, got, herr := f.hashers.Blob(ctx, f.d.store, taken.Path, content.Algorithms(a.Hashes))
 	if herr != nil {
 		return outcome{action: a, err: fmt.Errorf("%w: %w", err, herr)}
 	}
-	if _, verr := verify(a.described(), length, got); verr != nil {
+	if _, verr := content.Verify(a.described(), length, got); verr != nil {
 		return outcome{action: a, err: fmt.Errorf("%w, which is not from here and was left alone: %w; --adopt --replace replaces it", err, verr)}
 	}
 	f.names.take(a.URI, taken.Path)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"lockstep/destination/internal/content"
 	"lockstep/vault"
 )
 
@@ -70,7 +71,7 @@ type keeper struct {
 	d *Destination
 	history
 	marks map[int]time.Time // watermarks of the sets
-	sums  hashers
+	sums  content.Hashers
 }
 
 // openKeeper begins to keep, if that is wanted; whole says that what the mirror

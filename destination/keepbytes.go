@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"lockstep/destination/internal/content"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 	"lockstep/vault"
@@ -80,7 +81,7 @@ func (k *keeper) capturePart(ctx context.Context, hs []Held) []capture {
 }
 
 func keepError(err error) error {
-	return &localError{err: fmt.Errorf("keep the version before: %w", err)}
+	return &content.LocalError{Err: fmt.Errorf("keep the version before: %w", err)}
 }
 
 // captureOne stages the content of one file.
@@ -97,10 +98,10 @@ func (k *keeper) captureOne(ctx context.Context, h *Held) capture {
 		return k.uncaptured(ctx, c, err)
 	}
 	defer r.Close()
-	algs := algorithmsOf(h.Hashes)
-	sums := k.sums.get(algs)
-	defer k.sums.put(algs, sums)
-	src := &countedReader{r: withContext(ctx, r), sums: sums}
+	algs := content.Algorithms(h.Hashes)
+	sums := k.sums.Get(algs)
+	defer k.sums.Put(algs, sums)
+	src := &countedReader{r: content.WithContext(ctx, r), sums: sums}
 	s, err := k.d.vault.Stage(ctx, src, k.like(ctx, h)...)
 	if damaged, ok := errors.AsType[*vault.DamagedError](err); ok { // what it resembles is of no help, then
 		k.d.log.WarnContext(ctx, "a version that was kept is damaged", slog.String("uri", h.URI), slog.Any("err", damaged))

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"lockstep/destination/internal/content"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
 	"lockstep/internal/nesting"
@@ -159,8 +160,8 @@ func (l *listReading) read(ctx context.Context, p listPart, depth, n int) ([]lis
 	}
 	entries, err := l.stageEntries(doc, n)
 	if err != nil {
-		if local := (*localError)(nil); errors.As(err, &local) {
-			return nil, local.err
+		if local := (*content.LocalError)(nil); errors.As(err, &local) {
+			return nil, local.Err
 		}
 		return nil, l.broken(ctx, p.uri, err, &l.snap.complete, depth, l.again)
 	}
@@ -283,7 +284,7 @@ func (l *listReading) stageEntries(doc *discover.Document, n int) (int64, error)
 			continue
 		}
 		if err := out.add(&w); err != nil {
-			return pos, &localError{err: err}
+			return pos, &content.LocalError{Err: err}
 		}
 	}
 	return pos, nil

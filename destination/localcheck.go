@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/blob"
+	"lockstep/destination/internal/content"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -182,7 +183,7 @@ type localCheck struct {
 	report  *LocalReport
 	offered map[int]bool // numbers of the sets that can be repaired from the Source
 	damaged map[int]bool // and of those that have to be
-	sums    hashers
+	sums    content.Hashers
 	marks   Batch
 
 	untagged, untaggedBytes int64 // that were read for want of a recorded tag
@@ -461,7 +462,7 @@ func (c *localCheck) mayRead(l *localLook) bool {
 
 // read compares the content of a file with what was written.
 func (c *localCheck) read(ctx context.Context, l *localLook) error {
-	n, got, err := c.sums.hashBlob(ctx, c.d.store, l.row.Path, algorithmsOf(l.row.Hashes))
+	n, got, err := c.sums.Blob(ctx, c.d.store, l.row.Path, content.Algorithms(l.row.Hashes))
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)

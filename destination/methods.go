@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"lockstep/destination/internal/content"
 	"lockstep/resourcesync"
 )
 
@@ -78,10 +79,10 @@ func (t *transfer) byMethods(ctx context.Context) outcome {
 			o, ok = t.patched(ctx, steps, m == packedPatch)
 		case packedVersion, packedAnyhow:
 			o = t.unpacked(ctx, m == packedAnyhow)
-			ok, packed = o.err == nil || isLocal(o.err), o.err
+			ok, packed = o.err == nil || content.IsLocal(o.err), o.err
 		case wholeResource:
 			o = t.run(ctx)
-			ok, failed = o.err == nil || isLocal(o.err), o
+			ok, failed = o.err == nil || content.IsLocal(o.err), o
 		}
 		if ok {
 			return o

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"lockstep/destination/internal/content"
 	"lockstep/resourcesync"
 )
 
@@ -120,7 +121,7 @@ func (m *mirrorHosts) usable(host string) bool {
 
 // note takes down how a request to a mirror went.
 func (m *mirrorHosts) note(host string, err error) {
-	if isLocal(err) || errors.Is(err, context.Canceled) {
+	if content.IsLocal(err) || errors.Is(err, context.Canceled) {
 		return
 	}
 	m.mu.Lock()

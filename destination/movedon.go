@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	"lockstep/destination/internal/content"
 	"lockstep/internal/fetch"
 )
 
@@ -78,7 +79,7 @@ func (t *transfer) fromMemento(ctx context.Context, own error) (outcome, bool) {
 			o.by, o.moved = byMemento, own
 			return o, true
 		}
-		if ctx.Err() != nil || isLocal(err) {
+		if ctx.Err() != nil || content.IsLocal(err) {
 			t.leave(err)
 			return outcome{err: err}, true
 		}

@@ -8,6 +8,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/filename"
+	"lockstep/destination/internal/content"
 	"lockstep/internal/fetch"
 )
 
@@ -154,7 +155,7 @@ func (s *session) moveSome(ctx context.Context, mover blob.Mover, paths *filenam
 	b := Batch{Save: map[string][]byte{docPlaces: nil}}
 	for i, m := range moves {
 		if err := mover.Move(ctx, m.From, m.To); err != nil {
-			if ctx.Err() != nil || isFatal(&localError{err: err}) {
+			if ctx.Err() != nil || isFatal(&content.LocalError{Err: err}) {
 				return nil, fmt.Errorf("move %s to its own place%s: %w", fetch.Printable(m.URI), s.d.inDest(), err)
 			}
 			s.warn(m.URI, fmt.Sprintf("move %s to its own place%s: %v", fetch.Printable(m.URI), s.d.inDest(), err))

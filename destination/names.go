@@ -8,6 +8,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/destination/filename"
+	"lockstep/destination/internal/content"
 )
 
 // names gives new resources their files. What a URI once has the Journal
@@ -111,7 +112,7 @@ func (n *names) at(path string) (filename.Occupancy, error) {
 	case errors.Is(err, blob.ErrNotExist):
 		return filename.Vacant, nil
 	}
-	return filename.Occupied, &localError{err: err}
+	return filename.Occupied, &content.LocalError{Err: err}
 }
 
 // parents yields the directories above path.

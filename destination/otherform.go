@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"lockstep/destination/internal/content"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -34,7 +35,7 @@ func newOtherForms(r *setRun, p *planner) *otherForms {
 // whether there is one; o has no action where it is here. Else o.err says why not, if
 // one was tried.
 func (f *fetcher) otherForm(ctx context.Context, a *action, err error) (o outcome, found bool) {
-	if f.forms == nil || a.verb != verbFetch || a.isHeld() || ctx.Err() != nil || isCanceled(err) || isLocal(err) || isTaken(err) || !notBeforeOf(err).IsZero() {
+	if f.forms == nil || a.verb != verbFetch || a.isHeld() || ctx.Err() != nil || isCanceled(err) || content.IsLocal(err) || isTaken(err) || !notBeforeOf(err).IsZero() {
 		return outcome{}, false
 	}
 	all, ferr := f.forms.chooser.others(ctx, a.URI)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"lockstep/destination/internal/content"
 	"lockstep/internal/fetch"
 	"lockstep/internal/unpack"
 	"lockstep/resourcesync"
@@ -117,7 +118,7 @@ func (u *unpacking) vouch() {
 	if len(u.unvouched) == 0 {
 		return
 	}
-	if hasKnown(u.job.Hashes) {
+	if content.HasKnown(u.job.Hashes) {
 		u.whole = true
 		return
 	}
@@ -137,7 +138,7 @@ func (u *unpacking) giveUnvouched(err error) {
 }
 
 // isVouched reports whether content can be verified by w itself.
-func isVouched(w *want) bool { return hasKnown(w.Hashes) }
+func isVouched(w *want) bool { return content.HasKnown(w.Hashes) }
 
 // round opens the package and gets what is left of it. After
 // errPackageChanged there may be more left to be had from what it is now.

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"slices"
 
+	"lockstep/destination/internal/content"
 	"lockstep/internal/fetch"
 	"lockstep/internal/unpack"
 	"lockstep/resourcesync"
@@ -107,7 +108,7 @@ func (r *setReader) openManifestCopy(ctx context.Context, l *resourcesync.Link) 
 			return nil, fmt.Errorf("refuse manifest %s: %s", fetch.Printable(resp.URI), reason)
 		}
 	}
-	if hasKnown(l.Hashes) {
+	if content.HasKnown(l.Hashes) {
 		if err := m.verifyCopy(l); err != nil {
 			_ = m.Close() // err says why it is of no use
 			return nil, err
@@ -119,12 +120,12 @@ func (r *setReader) openManifestCopy(ctx context.Context, l *resourcesync.Link) 
 // verifyCopy reads the copy aside and compares it with the hash its link states,
 // before anything in it is believed.
 func (m *packedManifest) verifyCopy(l *resourcesync.Link) error {
-	w := description{URI: l.Href, Length: -1, Hashes: l.Hashes}
+	w := content.Description{URI: l.Href, Length: -1, Hashes: l.Hashes}
 	aside := &spool{d: m.d, ctx: m.ctx}
-	hasher := hasherFor(l.Hashes)
-	n, err := copyHashing(aside, hasher, m.body)
+	hasher := content.NewHasher(l.Hashes)
+	n, err := content.Copy(aside, hasher, m.body)
 	if err == nil {
-		_, err = verify(w, n, hasher.Sum())
+		_, err = content.Verify(w, n, hasher.Sum())
 	}
 	if err != nil {
 		_ = aside.Close() // not wanted
@@ -136,7 +137,7 @@ func (m *packedManifest) verifyCopy(l *resourcesync.Link) error {
 }
 
 func isContentError(err error) bool {
-	var wrong *ContentError
+	var wrong *content.Error
 	return errors.As(err, &wrong)
 }
 
@@ -147,7 +148,7 @@ func (d *Destination) openManifestInside(ctx context.Context, entry *resourcesyn
 		job.Length = entry.Length
 	}
 	for try := 0; ; try++ {
-		m, err := d.tryManifestInside(ctx, job, try > 0 || believe && hasKnown(job.Hashes))
+		m, err := d.tryManifestInside(ctx, job, try > 0 || believe && content.HasKnown(job.Hashes))
 		if err == nil || !isOther(err) || try == maxReopen {
 			return m, err
 		}

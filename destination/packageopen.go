@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"lockstep/blob"
+	"lockstep/destination/internal/content"
 	"lockstep/internal/fetch"
 	"lockstep/internal/unpack"
 	"lockstep/resourcesync"
@@ -94,7 +95,7 @@ func (o *opening) openVerified(ctx context.Context) (packageFile, error) {
 		}
 		_ = file.Close() // only read
 		switch {
-		case o.spool == nil && hasKnown(o.job.Hashes):
+		case o.spool == nil && content.HasKnown(o.job.Hashes):
 			o.whole = true
 		case o.spool != nil && !o.noCache && ctx.Err() == nil:
 			o.noCache = true
@@ -170,10 +171,10 @@ func (o *opening) requests() []*fetch.Request {
 func (o *opening) reuse(ctx context.Context) (packageFile, error) {
 	o.hash, o.total, o.file = o.spool.hash, o.spool.n, o.spool
 	for _, h := range o.job.Hashes {
-		if hasKnown(resourcesync.Hashes{h}) && o.hash.Sum().Get(h.Algorithm) == "" {
-			o.hash = hasherFor(o.job.Hashes)
+		if content.HasKnown(resourcesync.Hashes{h}) && o.hash.Sum().Get(h.Algorithm) == "" {
+			o.hash = content.NewHasher(o.job.Hashes)
 			all := o.spool.section(ctx, 0, o.total)
-			if _, err := copyHashing(nil, o.hash, all); err != nil {
+			if _, err := content.Copy(nil, o.hash, all); err != nil {
 				_ = o.spool.Close() // only read
 				return nil, err
 			}
@@ -218,7 +219,7 @@ func (o *opening) takeTail(ctx context.Context, resp *fetch.Response) error {
 // fill writes the package aside. Where it breaks off, the rest is asked for.
 func (o *opening) fill(ctx context.Context, r *fetch.Request, resp *fetch.Response) error {
 	if o.spool == nil {
-		o.hash = hasherFor(o.job.Hashes)
+		o.hash = content.NewHasher(o.job.Hashes)
 		o.spool = &spool{d: o.d, hash: o.hash}
 	}
 	if resp.Status != http.StatusPartialContent && o.n > 0 {
@@ -233,11 +234,11 @@ func (o *opening) fill(ctx context.Context, r *fetch.Request, resp *fetch.Respon
 		limit = 2*n + 16<<20
 	}
 	o.spool.ctx = ctx
-	n, err := copyHashing(o.spool, o.hash, io.LimitReader(resp.Body, limit-o.n))
+	n, err := content.Copy(o.spool, o.hash, io.LimitReader(resp.Body, limit-o.n))
 	o.n += n
 	switch {
 	case err == nil && o.n >= limit:
-		return &ContentError{URI: o.job.URI, What: "length", Want: fmt.Sprint(o.job.Length), Got: fmt.Sprintf("more than %d", limit-1)}
+		return &content.Error{URI: o.job.URI, What: "length", Want: fmt.Sprint(o.job.Length), Got: fmt.Sprintf("more than %d", limit-1)}
 	case err == nil:
 		o.total, o.file = o.n, o.spool
 		return nil
@@ -251,12 +252,12 @@ func (o *opening) fill(ctx context.Context, r *fetch.Request, resp *fetch.Respon
 
 // verify checks the package as a whole, as far as that can be (RS-ZIP-09).
 func (o *opening) verify() (warning string, err error) {
-	w := description{URI: o.job.URI, Length: o.job.Length}
+	w := content.Description{URI: o.job.URI, Length: o.job.Length}
 	var got resourcesync.Hashes
 	if o.spool != nil {
 		w.Hashes, got = o.job.Hashes, o.hash.Sum()
 	}
-	return verify(w, o.total, got)
+	return content.Verify(w, o.total, got)
 }
 
 // A spool is a package that is held whole: in memory, and beyond a few
@@ -332,7 +333,7 @@ func (s *spool) ReadAt(b []byte, off int64) (int, error) {
 func (s *spool) directory(l unpack.Limits) (*unpack.Directory, error) { return unpack.Read(s, s.n, l) }
 
 func (s *spool) section(ctx context.Context, from, to int64) io.ReadCloser {
-	return io.NopCloser(withContext(ctx, io.NewSectionReader(s, from, to-from)))
+	return io.NopCloser(content.WithContext(ctx, io.NewSectionReader(s, from, to-from)))
 }
 
 func (s *spool) Close() error {

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"sync"
 
+	"lockstep/destination/internal/content"
 	"lockstep/internal/unpack"
 )
 
@@ -201,16 +202,16 @@ func (u *unpacking) unpackPiece(ctx context.Context, m *unpack.Member, a *action
 // take hands content to the fetcher. If it is not what was wanted, a is handed
 // back; unless broken says that it is only the way here that broke, and a is
 // tried again.
-func (u *unpacking) take(ctx context.Context, a *action, content io.Reader, broken func() bool) {
-	o := u.fetch.take(ctx, a, content)
-	var wrong *ContentError
+func (u *unpacking) take(ctx context.Context, a *action, r io.Reader, broken func() bool) {
+	o := u.fetch.take(ctx, a, r)
+	var wrong *content.Error
 	var member *unpack.MemberError
 	switch {
 	case o.err == nil:
 		o.by = byPackage
 		u.had.Store(true)
 		u.done(o)
-	case isLocal(o.err):
+	case content.IsLocal(o.err):
 		u.done(o)
 	case broken != nil && broken():
 	case errors.As(o.err, &wrong), errors.As(o.err, &member):

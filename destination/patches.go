@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 
+	"lockstep/destination/internal/content"
 	"lockstep/internal/fetch"
 	"lockstep/patch"
 	"lockstep/resourcesync"
@@ -229,7 +230,7 @@ func (f *fetcher) usable(steps []step) []step {
 // wanted, if they are of lengths that can be applied, and how many bytes they
 // have.
 func (a *action) patchesThatLead() (steps []step, bytes int64) {
-	if steps = a.chainFrom(); len(steps) == 0 || a.Length < 0 || !hasKnown(a.Hashes) {
+	if steps = a.chainFrom(); len(steps) == 0 || a.Length < 0 || !content.HasKnown(a.Hashes) {
 		return nil, 0
 	}
 	for i := range steps {
@@ -288,10 +289,10 @@ func (t *transfer) patched(ctx context.Context, steps []step, packed bool) (outc
 	if weight > makingBytes/4 {
 		runtime.GC() // what the one before it took would be collected when there is as much again
 	}
-	content, err := t.make(ctx, steps, packed)
+	data, err := t.make(ctx, steps, packed)
 	if err == nil {
-		o := t.copy(ctx, bytes.NewReader(content))
-		if o.by, err = byPatch, o.err; err == nil || isLocal(err) {
+		o := t.copy(ctx, bytes.NewReader(data))
+		if o.by, err = byPatch, o.err; err == nil || content.IsLocal(err) {
 			t.faults.note(steps, err == nil)
 			return o, true
 		}
@@ -344,7 +345,7 @@ func (t *transfer) heldBytes(ctx context.Context) ([]byte, error) {
 		return nil, errNotHeld
 	}
 	data := make([]byte, h.Length)
-	if _, err := io.ReadFull(withContext(ctx, r), data); err != nil {
+	if _, err := io.ReadFull(content.WithContext(ctx, r), data); err != nil {
 		return nil, fmt.Errorf("%w: %w", errNotHeld, err)
 	}
 	if !t.hasHashes(data, h.Hashes) {
@@ -355,9 +356,9 @@ func (t *transfer) heldBytes(ctx context.Context) ([]byte, error) {
 
 // hasHashes reports whether data has all of the hashes.
 func (t *transfer) hasHashes(data []byte, hs resourcesync.Hashes) bool {
-	algs := algorithmsOf(hs)
-	hasher := t.hashers.get(algs)
-	defer t.hashers.put(algs, hasher)
+	algs := content.Algorithms(hs)
+	hasher := t.hashers.Get(algs)
+	defer t.hashers.Put(algs, hasher)
 	_, _ = hasher.Write(data) // never fails
 	return likeHashes(hasher.Sum(), hs) == same
 }
@@ -402,7 +403,7 @@ func (t *transfer) packedPatch(ctx context.Context, s *step) (data []byte, err e
 
 func (t *transfer) checkPatch(l *resourcesync.Link, data []byte) error {
 	if int64(len(data)) != l.Length || len(l.Hashes) > 0 && !t.hasHashes(data, l.Hashes) {
-		return &ContentError{URI: l.Href, What: "content", Want: "another", Got: fmt.Sprintf("one of %d bytes", len(data))}
+		return &content.Error{URI: l.Href, What: "content", Want: "another", Got: fmt.Sprintf("one of %d bytes", len(data))}
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"mime"
 
 	"lockstep/blob"
+	"lockstep/destination/internal/content"
 )
 
 // maxDown is how many resources in a row a store that lies elsewhere may not
@@ -19,9 +20,9 @@ func isDown(err error) bool { return errors.Is(err, blob.ErrUnavailable) }
 // create begins the resource's file, with what is known of it before its bytes.
 // Stores that send a large one on while it is written need that then.
 func (t *transfer) create(ctx context.Context) (blob.Writer, error) {
-	w, err := createPatiently(ctx, t.d.store, t.path)
+	w, err := content.Create(ctx, t.d.store, t.path)
 	if err != nil {
-		return nil, &localError{err: err}
+		return nil, &content.LocalError{Err: err}
 	}
 	if !t.a.Lastmod.IsZero() {
 		w.SetModTime(t.a.Lastmod.Time())

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"lockstep/blob"
+	"lockstep/destination/internal/content"
 	"lockstep/resourcesync"
 )
 
@@ -203,9 +204,9 @@ func (s *session) finishSwap(ctx context.Context, drop []placeRow, left []leftRo
 // findContent looks for the content of a row: under its name, else among the
 // unfinished blobs.
 func (s *session) findContent(ctx context.Context, l *leftRow) error {
-	var sums hashers
-	algs := algorithmsOf(l.row.Hashes)
-	n, got, err := sums.hashBlob(ctx, s.d.store, l.row.Path, algs)
+	var sums content.Hashers
+	algs := content.Algorithms(l.row.Hashes)
+	n, got, err := sums.Blob(ctx, s.d.store, l.row.Path, algs)
 	switch {
 	case ctx.Err() != nil || isDown(err):
 		return fmt.Errorf("look at what an interrupted run left%s: %w", s.d.inDest(), err)
@@ -224,9 +225,9 @@ func (s *session) findContent(ctx context.Context, l *leftRow) error {
 		}
 		return ctx.Err()
 	}
-	h := sums.get(algs)
-	defer sums.put(algs, h)
-	n, err = copyHashing(nil, h, withContext(ctx, part))
+	h := sums.Get(algs)
+	defer sums.Put(algs, h)
+	n, err = content.Copy(nil, h, content.WithContext(ctx, part))
 	if err != nil || !sameContent(&l.row, &Held{Length: n, Hashes: h.Sum()}) {
 		_ = w.Close() // it is not whole
 		return ctx.Err()

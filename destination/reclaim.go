@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"lockstep/destination/filename"
+	"lockstep/destination/internal/content"
 	"lockstep/internal/extsort"
 	"lockstep/internal/fetch"
 )
@@ -218,7 +219,7 @@ func (f *fetcher) compareTaken(ctx context.Context, a *action, taken *filename.T
 		return outcome{action: a, err: fmt.Errorf("%w: %w", taken, err)}
 	}
 	if a.Length >= 0 && a.Length != info.Size {
-		return differs(&ContentError{URI: a.URI, What: "length", Want: fmt.Sprint(a.Length), Got: fmt.Sprint(info.Size)}, "--adopt --replace replaces it")
+		return differs(&content.Error{URI: a.URI, What: "length", Want: fmt.Sprint(a.Length), Got: fmt.Sprint(info.Size)}, "--adopt --replace replaces it")
 	}
 	f.names.take(a.URI, taken.Path)
 	o := get(&transfer{fetcher: f, a: a, path: taken.Path})
@@ -230,7 +231,7 @@ func (f *fetcher) compareTaken(ctx context.Context, a *action, taken *filename.T
 	}
 	_ = o.writer.Close() // the file stays as it is
 	o.writer = nil
-	length, sums, err := f.hashers.hashBlob(ctx, f.d.store, taken.Path, algorithmsOf(o.held.Hashes))
+	length, sums, err := f.hashers.Blob(ctx, f.d.store, taken.Path, content.Algorithms(o.held.Hashes))
 	if err == nil && !sameContent(&o.held, &Held{Length: length, Hashes: sums}) {
 		f.names.release(taken.Path)
 		return differs(errors.New("its bytes are others"), "remove it to have the Source's") // --adopt compares length and time, which may be right

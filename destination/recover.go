@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"lockstep/blob"
+	"lockstep/destination/internal/content"
 	"lockstep/resourcesync"
 )
 
@@ -55,7 +56,7 @@ func (s *session) settleIntent(ctx context.Context) error {
 // intended reads an intent and looks at its files. It returns the rows that are
 // to be others than before, and what they were.
 func (d *Destination) intended(ctx context.Context, intent []byte) (rows, before []Held, err error) {
-	var sums hashers
+	var sums content.Hashers
 	for len(intent) > 0 {
 		var want Held
 		if want, intent, err = decodeHeld(intent); err != nil {
@@ -116,11 +117,11 @@ func (s *session) settled(news []Change, row, before Held) {
 
 // settleOne returns the row for a file that was to become want, and was before
 // (zero: not held), and whether it is another row than before.
-func (d *Destination) settleOne(ctx context.Context, sums *hashers, want, before Held) (Held, bool, error) {
+func (d *Destination) settleOne(ctx context.Context, sums *content.Hashers, want, before Held) (Held, bool, error) {
 	if before.Path != want.Path {
 		before = Held{} // it was elsewhere, and is not there
 	}
-	length, got, err := sums.hashBlob(ctx, d.store, want.Path, algorithmsOf(want.Hashes)|algorithmsOf(before.Hashes))
+	length, got, err := sums.Blob(ctx, d.store, want.Path, content.Algorithms(want.Hashes)|content.Algorithms(before.Hashes))
 	switch {
 	case d.isForgetful():
 		// It may have been delivered: in doubt, so that a deletion is, too.

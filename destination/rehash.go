@@ -1,6 +1,10 @@
 package destination
 
-import "context"
+import (
+	"context"
+
+	"lockstep/destination/internal/content"
+)
 
 // isStatedOtherwise reports whether a resource is described by hashes of other
 // algorithms than are recorded for what is held, so that they have to be computed
@@ -19,7 +23,7 @@ func rehashed(ctx context.Context, t *transfer) (outcome, bool) {
 	if t.past != nil || t.path != a.held.Path || t.d.isForgetful() {
 		return outcome{}, false
 	}
-	n, got, err := t.hashers.hashBlob(ctx, t.d.store, a.held.Path, algorithmsOf(a.held.Hashes)|algorithmsOf(a.Hashes))
+	n, got, err := t.hashers.Blob(ctx, t.d.store, a.held.Path, content.Algorithms(a.held.Hashes)|content.Algorithms(a.Hashes))
 	if ctx.Err() != nil {
 		return outcome{err: context.Cause(ctx)}, true
 	}

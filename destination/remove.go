@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"lockstep/blob"
+	"lockstep/destination/internal/content"
 )
 
 // removeCount is how many files are removed before that is recorded.
@@ -154,7 +155,7 @@ func isFatal(err error) bool {
 	if errors.As(err, &sink) {
 		return true
 	}
-	if !isLocal(err) {
+	if !content.IsLocal(err) {
 		return false
 	}
 	for _, e := range []error{syscall.EROFS, syscall.EIO, syscall.EMFILE, syscall.ENFILE, syscall.ENODEV} {

@@ -29,11 +29,11 @@ type Sink interface {
 // A Delivery is one change with its content.
 type Delivery struct {
 	Change  // its Path is the name that a file would have
-	content content
+	content rereadable
 }
 
-// A content is bytes that can be read from their beginning more than once.
-type content interface {
+// A rereadable is content that can be read from its beginning more than once.
+type rereadable interface {
 	reader() io.ReadSeeker
 }
 

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"lockstep/blob"
+	"lockstep/destination/internal/coding"
+	"lockstep/destination/internal/content"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -43,12 +45,12 @@ type transfer struct {
 // at the resource's own may be so because the description is old: the outcome
 // is stale.
 func (t *transfer) run(ctx context.Context) outcome {
-	t.algs = algorithmsOf(t.a.Hashes)
+	t.algs = content.Algorithms(t.a.Hashes)
 	if t.a.conditional && len(t.a.held.Hashes) > 0 {
-		t.algs |= algorithmsOf(t.a.held.Hashes) // to see whether it is what we hold
+		t.algs |= content.Algorithms(t.a.held.Hashes) // to see whether it is what we hold
 	}
-	t.hasher = t.hashers.get(t.algs)
-	defer func() { t.hashers.put(t.algs, t.hasher) }()
+	t.hasher = t.hashers.Get(t.algs)
+	defer func() { t.hashers.Put(t.algs, t.hasher) }()
 
 	var own, elsewhere error
 	mirrors := 0
@@ -62,7 +64,7 @@ func (t *transfer) run(ctx context.Context) outcome {
 		} else {
 			mirrors, elsewhere = mirrors+1, err
 		}
-		if ctx.Err() != nil || isLocal(err) {
+		if ctx.Err() != nil || content.IsLocal(err) {
 			t.leave(err)
 			return outcome{err: err}
 		}
@@ -81,7 +83,7 @@ func (t *transfer) run(ctx context.Context) outcome {
 // all caches if it is not as stated (RS-HASH-08).
 func (t *transfer) from(ctx context.Context, p location) error {
 	t.at = p
-	var wrong *ContentError
+	var wrong *content.Error
 	if t.n > 0 && len(t.a.Hashes) == 0 {
 		t.drop() // nothing tells that the parts fit
 	}
@@ -103,9 +105,9 @@ func (t *transfer) from(ctx context.Context, p location) error {
 
 // copy takes the content from r.
 func (t *transfer) copy(ctx context.Context, r io.Reader) outcome {
-	t.algs = algorithmsOf(t.a.Hashes)
-	t.hasher = t.hashers.get(t.algs)
-	defer func() { t.hashers.put(t.algs, t.hasher) }()
+	t.algs = content.Algorithms(t.a.Hashes)
+	t.hasher = t.hashers.Get(t.algs)
+	defer func() { t.hashers.Put(t.algs, t.hasher) }()
 	w, err := t.create(ctx)
 	if err != nil {
 		return outcome{err: err}
@@ -114,7 +116,7 @@ func (t *transfer) copy(ctx context.Context, r io.Reader) outcome {
 	if limit := t.limit(); limit > 0 {
 		r = io.LimitReader(r, limit)
 	}
-	if t.n, err = copyHashing(t.w, t.hasher, withContext(ctx, r)); err == nil {
+	if t.n, err = content.Copy(t.w, t.hasher, content.WithContext(ctx, r)); err == nil {
 		err = t.check()
 	}
 	if err != nil {
@@ -126,7 +128,7 @@ func (t *transfer) copy(ctx context.Context, r io.Reader) outcome {
 
 // isStale reports whether reading the description again may explain err.
 func isStale(err error) bool {
-	var wrong *ContentError
+	var wrong *content.Error
 	var status *fetch.StatusError
 	return errors.As(err, &wrong) || errors.Is(err, ErrGone) ||
 		errors.As(err, &status) && (status.Status == http.StatusNotFound || status.Status == http.StatusGone)
@@ -135,7 +137,7 @@ func isStale(err error) bool {
 // attempt gets the content and verifies it.
 func (t *transfer) attempt(ctx context.Context, r fetch.Request, first bool) error {
 	r.URI, _, _ = strings.Cut(t.at.uri, "#") // RS-AMB-22
-	if accept := acceptable(t.a.Coding); accept != "" {
+	if accept := coding.Accept(t.a.Coding); accept != "" {
 		if r.Header = r.Header.Clone(); r.Header == nil {
 			r.Header = http.Header{}
 		}
@@ -221,7 +223,7 @@ func (t *transfer) pickUp(ctx context.Context) (done bool, err error) {
 		return false, nil // there is none, or it cannot be used: begin anew
 	}
 	t.w, t.resumed = w, true
-	if t.n, err = copyHashing(nil, t.hasher, withContext(ctx, part)); err != nil {
+	if t.n, err = content.Copy(nil, t.hasher, content.WithContext(ctx, part)); err != nil {
 		t.drop()
 		return false, ctx.Err()
 	}
@@ -271,9 +273,9 @@ func (t *transfer) get(ctx context.Context, r *fetch.Request) error {
 		if limit > 0 {
 			body = io.LimitReader(body, limit-t.n)
 		}
-		n, err := copyHashing(t.w, t.hasher, body)
+		n, err := content.Copy(t.w, t.hasher, body)
 		if t.n += n; err == nil && limit > 0 && t.n >= limit {
-			return &ContentError{URI: t.a.URI, What: "length", Want: fmt.Sprint(t.a.Length), Got: fmt.Sprintf("more than %d", limit-1)}
+			return &content.Error{URI: t.a.URI, What: "length", Want: fmt.Sprint(t.a.Length), Got: fmt.Sprintf("more than %d", limit-1)}
 		}
 		if err != nil {
 			t.goOn(r, resp)
@@ -315,7 +317,7 @@ func (t *transfer) limit() int64 {
 }
 
 func (t *transfer) check() error {
-	_, err := verify(t.a.described(), t.n, t.hasher.Sum())
+	_, err := content.Verify(t.a.described(), t.n, t.hasher.Sum())
 	return err
 }
 
@@ -331,8 +333,8 @@ func (t *transfer) drop() {
 // leave ends a transfer that failed: what came over a network that broke, or
 // before we were interrupted, is left for the next run.
 func (t *transfer) leave(err error) {
-	var wrong *ContentError
-	var local *localError
+	var wrong *content.Error
+	var local *content.LocalError
 	keeper, ok := t.w.(blob.Keeper)
 	if ok && t.n > 0 && len(t.a.Hashes) > 0 && !errors.As(err, &wrong) && !errors.As(err, &local) && keeper.Keep() == nil {
 		t.w = nil
@@ -356,7 +358,7 @@ func (t *transfer) finish() outcome {
 	if t.header != nil && !t.at.mirror { // a mirror's are not the resource's
 		h.ETag, h.Modified = t.header.Get("ETag"), t.header.Get("Last-Modified")
 	}
-	warning, _ := verify(a.described(), t.n, h.Hashes) // has no error any more
+	warning, _ := content.Verify(a.described(), t.n, h.Hashes) // has no error any more
 	if a.isHeld() && !a.gone && len(a.held.Hashes) > 0 && sameContent(&a.held, &h) {
 		if there, err := t.d.onDisk(context.Background(), &a.held); err == nil && there {
 			t.drop()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"lockstep/destination/internal/content"
 	"lockstep/resourcesync"
 )
 
@@ -37,7 +38,9 @@ type want struct {
 }
 
 // described returns what is stated of the content.
-func (w *want) described() description { return description{URI: w.URI, Length: w.Length, Hashes: w.Hashes} }
+func (w *want) described() content.Description {
+	return content.Description{URI: w.URI, Length: w.Length, Hashes: w.Hashes}
+}
 
 // A member is a place in a package.
 type member struct {

@@ -1,4 +1,4 @@
-package destination
+package content
 
 import (
 	"context"
@@ -8,15 +8,15 @@ import (
 	"lockstep/resourcesync"
 )
 
-// hashers lends hashers, because making one takes long compared with hashing a
+// Hashers lends hashers, because making one takes long compared with hashing a
 // small file. The zero value is ready to use.
-type hashers struct {
+type Hashers struct {
 	pools [1 << 6]sync.Pool // by the set of algorithms
 }
 
-// algorithmsOf returns the algorithms to compute for content described by hs:
+// Algorithms returns the algorithms to compute for content described by hs:
 // those stated, else SHA-256, so that a later change can be detected.
-func algorithmsOf(hs resourcesync.Hashes) uint8 {
+func Algorithms(hs resourcesync.Hashes) uint8 {
 	var set uint8
 	for _, h := range hs {
 		if h.Algorithm >= resourcesync.MD5 && h.Algorithm <= resourcesync.SHA512 {
@@ -29,7 +29,7 @@ func algorithmsOf(hs resourcesync.Hashes) uint8 {
 	return set
 }
 
-func (p *hashers) get(set uint8) *resourcesync.Hasher {
+func (p *Hashers) Get(set uint8) *resourcesync.Hasher {
 	if h, ok := p.pools[set].Get().(*resourcesync.Hasher); ok {
 		h.Reset()
 		return h
@@ -43,37 +43,37 @@ func (p *hashers) get(set uint8) *resourcesync.Hasher {
 	return resourcesync.NewHasher(algs...)
 }
 
-func (p *hashers) put(set uint8, h *resourcesync.Hasher) { p.pools[set].Put(h) }
+func (p *Hashers) Put(set uint8, h *resourcesync.Hasher) { p.pools[set].Put(h) }
 
-// hashBlob reads a committed blob and returns its length and hashes.
-func (p *hashers) hashBlob(ctx context.Context, s blob.Store, path string, algs uint8) (int64, resourcesync.Hashes, error) {
+// Blob reads a committed blob and returns its length and hashes.
+func (p *Hashers) Blob(ctx context.Context, s blob.Store, path string, algs uint8) (int64, resourcesync.Hashes, error) {
 	r, err := s.Open(ctx, path)
 	if err != nil {
 		return 0, nil, err
 	}
 	defer r.Close()
-	h := p.get(algs)
-	defer p.put(algs, h)
-	n, err := copyHashing(nil, h, withContext(ctx, r))
+	h := p.Get(algs)
+	defer p.Put(algs, h)
+	n, err := Copy(nil, h, WithContext(ctx, r))
 	if err != nil {
 		return 0, nil, err
 	}
 	return n, h.Sum(), nil
 }
 
-// hash reads r to its end and returns how many bytes came and their hashes.
-func (p *hashers) hash(ctx context.Context, r blob.Reader, algs uint8) (int64, resourcesync.Hashes, error) {
-	h := p.get(algs)
-	defer p.put(algs, h)
-	n, err := copyHashing(nil, h, withContext(ctx, r))
+// Sum reads r to its end and returns how many bytes came and their hashes.
+func (p *Hashers) Sum(ctx context.Context, r blob.Reader, algs uint8) (int64, resourcesync.Hashes, error) {
+	h := p.Get(algs)
+	defer p.Put(algs, h)
+	n, err := Copy(nil, h, WithContext(ctx, r))
 	if err != nil {
 		return n, nil, err
 	}
 	return n, h.Sum(), nil
 }
 
-// hasKnown reports whether hs has a hash that can be computed.
-func hasKnown(hs resourcesync.Hashes) bool {
+// HasKnown reports whether hs has a hash that can be computed.
+func HasKnown(hs resourcesync.Hashes) bool {
 	for _, h := range hs {
 		if h.Algorithm >= resourcesync.MD5 && h.Algorithm <= resourcesync.SHA512 {
 			return true
@@ -82,14 +82,13 @@ func hasKnown(hs resourcesync.Hashes) bool {
 	return false
 }
 
-// hasherFor returns a hasher for the hashes of hs that can be computed.
-func hasherFor(hs resourcesync.Hashes) *resourcesync.Hasher {
+// NewHasher returns a hasher for the hashes of hs that can be computed.
+func NewHasher(hs resourcesync.Hashes) *resourcesync.Hasher {
 	var algs []resourcesync.Algorithm
 	for _, h := range hs {
-		if hasKnown(resourcesync.Hashes{h}) {
+		if HasKnown(resourcesync.Hashes{h}) {
 			algs = append(algs, h.Algorithm)
 		}
 	}
 	return resourcesync.NewHasher(algs...)
 }
-

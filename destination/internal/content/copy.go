@@ -1,4 +1,4 @@
-package destination
+package content
 
 import (
 	"context"
@@ -35,9 +35,9 @@ var (
 	lines = make(chan struct{}, runtime.NumCPU())
 )
 
-// copyHashing copies r to w and h, and returns how many bytes came. w may be
+// Copy copies r to w and h, and returns how many bytes came. w may be
 // nil. Errors of w are localErrors.
-func copyHashing(w io.Writer, h *resourcesync.Hasher, r io.Reader) (int64, error) {
+func Copy(w io.Writer, h *resourcesync.Hasher, r io.Reader) (int64, error) {
 	n, err := copySmall(w, h, r)
 	if err != nil {
 		return n, ended(err)
@@ -67,8 +67,8 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// withContext returns a reader of r that fails once ctx has ended.
-func withContext(ctx context.Context, r io.Reader) io.Reader {
+// WithContext returns a reader of r that fails once ctx has ended.
+func WithContext(ctx context.Context, r io.Reader) io.Reader {
 	return readerFunc(func(p []byte) (int, error) {
 		if err := ctx.Err(); err != nil {
 			return 0, err
@@ -112,7 +112,7 @@ func write(w io.Writer, p []byte) error {
 		return nil
 	}
 	if _, err := w.Write(p); err != nil {
-		return &localError{err: err}
+		return &LocalError{Err: err}
 	}
 	return nil
 }

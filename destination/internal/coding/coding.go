@@ -1,4 +1,6 @@
-package destination
+// Package coding undoes the content codings of answers (RFC 9110, section 8.4),
+// up to a number of them and a growth that no honest server needs.
+package coding
 
 import (
 	"bufio"
@@ -18,9 +20,9 @@ import (
 // maxCodings caps the codings that are undone one after the other.
 const maxCodings = 3
 
-// codings splits the value of a Content-Encoding header, or of encoding, and
+// Split splits the value of a Content-Encoding header, or of encoding, and
 // leaves out what says nothing.
-func codings(header string) []string {
+func Split(header string) []string {
 	var cs []string
 	for c := range strings.SplitSeq(header, ",") {
 		switch c = strings.ToLower(strings.TrimSpace(c)); c {
@@ -34,10 +36,10 @@ func codings(header string) []string {
 	return cs
 }
 
-// acceptable returns what to ask for, given the coding an entry names; "" asks
+// Accept returns what to ask for, given the coding an entry names; "" asks
 // for none.
-func acceptable(coding string) string {
-	cs := codings(coding)
+func Accept(coding string) string {
+	cs := Split(coding)
 	for _, c := range cs {
 		if strings.Trim(c, "abcdefghijklmnopqrstuvwxyz0123456789-_.*") != "" {
 			return "" // no name of a coding
@@ -46,22 +48,22 @@ func acceptable(coding string) string {
 	return strings.Join(cs, ", ")
 }
 
-// undoable reports whether all of the codings can be undone.
-func undoable(cs []string) bool {
+// CanUndo reports whether all of the codings can be undone.
+func CanUndo(cs []string) bool {
 	return len(cs) <= maxCodings && !slices.ContainsFunc(cs, func(c string) bool { return c != "gzip" && c != "deflate" })
 }
 
-// A codedBody describes the body of an answer whose codings are to be undone.
-type codedBody struct {
+// A Body describes the body of an answer whose codings are to be undone.
+type Body struct {
 	URI       string // of the resource
 	MediaType string // of the resource, without parameters and in lower case; may be empty
-	All       bool   // undo what looks like the coding of a compressed file, too
+	All       bool   // Undo what looks like the coding of a compressed file, too
 }
 
-// undo returns body without the codings, which were applied in this order.
-func (d codedBody) undo(body io.Reader, cs []string) (io.Reader, error) {
-	if !undoable(cs) {
-		return nil, codingError(d.URI, cs)
+// Undo returns body without the codings, which were applied in this order.
+func (d Body) Undo(body io.Reader, cs []string) (io.Reader, error) {
+	if !CanUndo(cs) {
+		return nil, Error(d.URI, cs)
 	}
 	wire := &counter{r: body}
 	body = wire
@@ -74,14 +76,14 @@ func (d codedBody) undo(body io.Reader, cs []string) (io.Reader, error) {
 	return body, nil
 }
 
-// codingError reports that codings of the content of uri cannot be undone.
-func codingError(uri string, cs []string) error {
+// Error reports that codings of the content of uri cannot be undone.
+func Error(uri string, cs []string) error {
 	return fmt.Errorf("get %s: content coding %s: %w", fetch.Printable(uri), fetch.Printable(strings.Join(cs, ", ")), fetch.ErrEncoding)
 }
 
 // undoOne undoes one coding. Some servers name a coding for a resource that is
 // itself compressed, only to say what kind of file it is.
-func (d codedBody) undoOne(body io.Reader, coding string, wire *counter) (io.Reader, error) {
+func (d Body) undoOne(body io.Reader, coding string, wire *counter) (io.Reader, error) {
 	peek := bufio.NewReaderSize(body, 4<<10)
 	begin, err := peek.Peek(4 << 10)
 	if len(begin) == 0 {

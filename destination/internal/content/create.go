@@ -1,0 +1,55 @@
+package content
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"time"
+
+	"lockstep/blob"
+)
+
+const (
+	// FileWait is how long to wait for open files to be closed when the process,
+	// or the system, may open no more; MaxFileWaits is how often, without progress.
+	FileWait     = 100 * time.Millisecond
+	MaxFileWaits = 300
+)
+
+// IsTooManyFiles reports whether err says that no further file can be opened.
+func IsTooManyFiles(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}
+
+// CommittedBefore reports whether a Commit of so many contents failed only because
+// no further file could be opened, and how many are committed all the same.
+func CommittedBefore(err error, contents int) (done int, again bool) {
+	ce, ok := errors.AsType[*blob.CommitError](err)
+	if !ok || !IsTooManyFiles(err) || ce.Done >= contents {
+		return 0, false
+	}
+	return ce.Done, true
+}
+
+// Pause waits, and reports whether it did so to the end.
+func Pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// Create creates a content in the store. While no further file can be
+// opened it waits: others are about to be closed.
+func Create(ctx context.Context, store blob.Store, path string) (w blob.Writer, err error) {
+	for range MaxFileWaits {
+		if w, err = store.Create(ctx, path); err == nil || !IsTooManyFiles(err) || !Pause(ctx, FileWait) {
+			break
+		}
+	}
+	return w, err
+}

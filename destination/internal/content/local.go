@@ -1,0 +1,21 @@
+package content
+
+import (
+	"errors"
+
+	"lockstep/blob"
+)
+
+// A LocalError is an error of the store: the fault is on this side, not at the
+// Source.
+type LocalError struct{ Err error }
+
+func (e *LocalError) Error() string { return e.Err.Error() }
+func (e *LocalError) Unwrap() error { return e.Err }
+
+// IsLocal reports whether err comes from the store, not from the Source.
+func IsLocal(err error) bool {
+	var local *LocalError
+	var commit *blob.CommitError
+	return errors.As(err, &local) || errors.As(err, &commit)
+}
