@@ -2,7 +2,7 @@
 GO      ?= go
 FUZZ    ?= 5s
 
-.PHONY: check build test race lint fuzz release-check soak bench api
+.PHONY: check build test race lint fuzz release-check soak bench api module
 
 check: lint fuzz ## everything CI asks, short of its cross-builds
 	./tools/race.sh
@@ -50,3 +50,14 @@ bench: ## figures beside yardsticks, in turn on this machine; see docs/performan
 
 api: ## records the names that were added to stable packages (docs/api.md)
 	$(GO) test . -run TestAPIOfStablePackages -update-api
+
+# "make module PATH=…" replaces the variable by which programs are found: it is
+# taken from the environment in which make was started, where that can be read.
+MODULE ?=
+ifeq ($(origin PATH),command line)
+MODULE := $(PATH)
+override PATH := $(or $(shell /usr/bin/tr '\0' '\n' </proc/$$PPID/environ 2>/dev/null | /usr/bin/sed -n 's/^PATH=//p'),/usr/local/go/bin:/usr/local/bin:/opt/homebrew/bin:/usr/bin:/bin)
+endif
+
+module: ## gives the module another path, in place: make module PATH=example.org/lockstep
+	$(GO) run -C tools ./module -C .. "$(MODULE)"

@@ -509,7 +509,7 @@ func TestLayoutLimitsAreEnforced(t *testing.T) {
 		"methods/b_other.go": "package methods\n" + code("func (t *T[K]) M%d() {}\n", 0, 30),
 		"methods/parse.go":   "package methods\ntype Parser int\n" + code("func (Parser) M%d() {}\n", 0, 81),
 		"contexts/a.go":      "package contexts\nimport std \"context\"\ntype T struct { A int; B, C std.Context }\nfunc F(ctx std.Context, c interface{ Context() }) { type in struct { std.Context } }",
-		"embeds/a.go": "package embeds\nimport \"lockstep/embeds/base\"\n" +
+		"embeds/a.go": "package embeds\nimport \"" + module + "/embeds/base\"\n" +
 			"type One struct { *base.Zero; base.Record }\ntype Two struct { One }\ntype Data struct { base.Record }\ntype Field struct { two Two }",
 		"embeds/base/a.go": "package base\ntype Record struct{ A int }\ntype Zero struct{}\nfunc (Zero) Do() {}",
 	}

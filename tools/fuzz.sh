@@ -50,7 +50,7 @@ fuzz() { # DIRECTORY NUMBER NAME...: runs the targets of a package
 	for name in "$@"; do
 		state=
 		if ! text=$(cd "$dir" && "$binary" -test.run '^$' -test.fuzz "^${name}\$" -test.fuzztime "${seconds}s" \
-			-test.parallel 1 -test.fuzzminimizetime 100x -test.fuzzcachedir "$cache/lockstep/$dir" 2>&1); then
+			-test.parallel 1 -test.fuzzminimizetime 100x -test.fuzzcachedir "$cache/$module/$dir" 2>&1); then
 			if grep -qE "$is_finding" <<<"$text" || ! grep -qE "$is_none" <<<"$text"; then
 				printf '%s %s: FAILED\n%s\n' "$dir" "$name" "$text"
 				input=$(grep -oE "testdata/fuzz/$name/[0-9a-f]+\$" <<<"$text" | head -n 1) || return 1
