@@ -10,9 +10,6 @@ import (
 	"lockstep/catalog"
 )
 
-// applyEvery bounds how long what was read waits for its batch to fill.
-const applyEvery = time.Second
-
 // applyAll puts what the hashers have read into the catalog. They come in an
 // order close to that of URIs; a batch is sorted, so that the catalog writes
 // its pages almost in sequence.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/intake/internal/fault"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -131,7 +132,7 @@ type AtomPMHStatus struct {
 // What was harvested is remembered in a [Ledger]. Only one AtomPMH may fill a
 // set. Its methods are safe for concurrent use; harvests take turns.
 type AtomPMH struct {
-	lister
+	in     lister
 	client *fetch.Client
 	ledger Ledger
 	o      AtomPMHOptions
@@ -153,7 +154,7 @@ func NewAtomPMH(address string, c *fetch.Client, cat catalog.Catalog, set string
 		return nil, errors.New("atom-pmh: the address is missing")
 	}
 	if c == nil {
-		return nil, fmt.Errorf("atom-pmh %s: %w", fetch.Printable(address), errNoClient)
+		return nil, fmt.Errorf("atom-pmh %s: %w", fetch.Printable(address), fault.ErrNoClient)
 	}
 	if len(o.Algorithms) == 0 {
 		o.Algorithms = []resourcesync.Algorithm{resourcesync.MD5, resourcesync.SHA256}
@@ -177,7 +178,7 @@ func NewAtomPMH(address string, c *fetch.Client, cat catalog.Catalog, set string
 	}
 	return &AtomPMH{
 		types:  types,
-		lister: lister{name: address, cat: cat, set: set, dir: o.TempDir, allowEmpty: o.AllowEmpty, told: teller{onEvent: o.OnEvent}},
+		in:     lister{name: address, cat: cat, set: set, dir: o.TempDir, allowEmpty: o.AllowEmpty, told: teller{onEvent: o.OnEvent}},
 		client: c, ledger: ledger, o: o, web: NewWeb(c),
 	}, nil
 }
@@ -202,7 +203,7 @@ func (a *AtomPMH) Harvest(ctx context.Context, full bool) (Report, error) {
 	a.ended = errors.Is(err, ErrEnded)
 	a.mu.Unlock()
 	if err != nil {
-		return r, fmt.Errorf("harvest %s: %w", fetch.Printable(a.name), cause(ctx, err))
+		return r, fmt.Errorf("harvest %s: %w", fetch.Printable(a.in.name), cause(ctx, err))
 	}
 	return r, nil
 }
@@ -217,7 +218,7 @@ func (a *AtomPMH) harvest(ctx context.Context, full bool) (Report, error) {
 			return before, err
 		}
 		err = h.run(ctx)
-		r := h.report()
+		r := h.list.report()
 		h.close()
 		r.Created += before.Created
 		r.Updated += before.Updated
@@ -242,7 +243,7 @@ func (a *AtomPMH) harvest(ctx context.Context, full bool) (Report, error) {
 // until it returns. What goes wrong is told to [AtomPMHOptions.OnEvent], and tried
 // again.
 func (a *AtomPMH) Watch(ctx context.Context, onChange func(Report)) error {
-	return a.watch(ctx, a.Scan, a.due, onChange)
+	return a.in.watch(ctx, a.Scan, a.due, onChange)
 }
 
 // due waits for the time of the next scan.

@@ -10,6 +10,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/catalog"
+	"lockstep/intake/internal/entry"
+	"lockstep/intake/internal/fault"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -80,7 +82,7 @@ func (h *feedHarvest) open(c *feedChange, open LedgerOpen, uri string, err error
 	if open == OpenPending {
 		h.pending.Store(true)
 	}
-	h.unreadable(fetch.Printable(uri), ofRecord(c.recordID(), err))
+	h.list.unreadable(fetch.Printable(uri), ofRecord(c.recordID(), err))
 }
 
 // untie finds out whether a record is there of which two entries of one instant
@@ -122,16 +124,16 @@ func (h *feedHarvest) fetchOne(ctx context.Context, uri string, hash bool) (cont
 		}
 		sum := resourcesync.NewHasher(h.a.o.Algorithms...)
 		n, err := io.Copy(sum, resp.Body)
-		h.bytes.Add(n)
+		h.list.bytes.Add(n)
 		if err != nil {
 			return err
 		}
-		h.tally.read.Add(1)
+		h.list.tally.hashed.Add(1)
 		c = contentOfFeed{hashes: sum.Sum(), length: n}
-		if typ := strings.TrimSpace(resp.Header.Get("Content-Type")); listable(resourcesync.Metadata{Type: typ}) {
+		if typ := strings.TrimSpace(resp.Header.Get("Content-Type")); entry.Listable(resourcesync.Metadata{Type: typ}) {
 			c.typ = typ
 		}
-		if coding := strings.ToLower(strings.TrimSpace(resp.Header.Get("Content-Encoding"))); coding != "identity" && listable(resourcesync.Metadata{Encoding: coding}) {
+		if coding := strings.ToLower(strings.TrimSpace(resp.Header.Get("Content-Encoding"))); coding != "identity" && entry.Listable(resourcesync.Metadata{Encoding: coding}) {
 			c.encoding = coding
 		}
 		return nil
@@ -140,9 +142,9 @@ func (h *feedHarvest) fetchOne(ctx context.Context, uri string, hash bool) (cont
 	case ctx.Err() != nil:
 		return c, ctx.Err()
 	case isStatus(err, http.StatusForbidden, http.StatusNotFound, http.StatusGone):
-		c.missing = plainError(uri, notThere(err))
+		c.missing = fault.Plain(uri, fault.NotThere(err))
 	case err != nil:
-		c.other = plainError(uri, err)
+		c.other = fault.Plain(uri, err)
 	}
 	return c, nil
 }
@@ -156,7 +158,7 @@ const maxRetries = 1000
 func (h *feedHarvest) retry(ctx context.Context) error {
 	var batch []feedChange
 	owed := 0
-	for row, err := range h.a.ledger.Open(ctx, h.set) {
+	for row, err := range h.a.ledger.Open(ctx, h.list.set) {
 		if err != nil {
 			return err
 		}

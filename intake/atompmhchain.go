@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"lockstep/atompmh"
+	"lockstep/intake/internal/fault"
 	"lockstep/internal/fetch"
 	"lockstep/internal/nesting"
 )
@@ -126,7 +127,7 @@ func (h *feedHarvest) hop(ctx context.Context, uri string, visited *feedVisit) (
 		return nil, circle
 	}
 	if feed.ID != "" && h.now.ID != "" && feedID(feed.ID) != h.now.ID {
-		h.skipped(uri, fmt.Errorf("AP-DOC-04: the id of its feed is %q, not that of the subscription document", fetch.Printable(feed.ID)))
+		h.list.skipped(uri, fmt.Errorf("AP-DOC-04: the id of its feed is %q, not that of the subscription document", fetch.Printable(feed.ID)))
 	}
 	return d, nil
 }
@@ -145,7 +146,7 @@ func contradict(d, next *feedDoc, future *futureTimes) bool {
 
 // lose notes that the walk ends at a document which could not be had (AP-HV-08).
 func (h *feedHarvest) lose(ctx context.Context, uri string, err error) error {
-	_, stop := errors.AsType[*stopError](err)
+	_, stop := errors.AsType[*fault.StopError](err)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)

@@ -17,6 +17,7 @@ import (
 
 	"lockstep/atompmh"
 	"lockstep/intake/internal/entry"
+	"lockstep/intake/internal/fault"
 	"lockstep/intake/internal/listed"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
@@ -53,7 +54,7 @@ func (h *feedHarvest) read(ctx context.Context, uri string) (*feedDoc, atompmh.F
 		h.docs[uri] = known // AP-HV-07: not asked, as configured
 		return known, atompmh.Feed{}, nil
 	}
-	left := h.a.o.MaxBytes - h.tally.bytes.Load()
+	left := h.a.o.MaxBytes - h.list.tally.bytes.Load()
 	if left <= 0 {
 		return nil, atompmh.Feed{}, fmt.Errorf("the documents of the feed have more than %d bytes", h.a.o.MaxBytes)
 	}
@@ -105,7 +106,7 @@ func (h *feedHarvest) readOnce(ctx context.Context, q *fetch.Request, known *fee
 		d.same, d.final = true, resp.URI
 		return &d, atompmh.Feed{}, nil
 	}
-	h.tally.read.Add(1)
+	h.list.tally.hashed.Add(1)
 	part := uint32(len(h.parts))
 	h.parts = append(h.parts, feedPart{broken: true, depth: h.depth})
 	sum := sha256.New()
@@ -115,7 +116,7 @@ func (h *feedHarvest) readOnce(ctx context.Context, q *fetch.Request, known *fee
 	})
 	d := &feedDoc{final: resp.URI}
 	err = h.collect(rd, d, part)
-	h.tally.bytes.Add(rd.Stats().Bytes)
+	h.list.tally.bytes.Add(rd.Stats().Bytes)
 	if err == nil {
 		_, err = io.Copy(io.Discard, resp.Body) // what the document does not need, but the digest
 	}
@@ -139,14 +140,14 @@ func (h *feedHarvest) readOnce(ctx context.Context, q *fetch.Request, known *fee
 // which line.
 func documentError(uri string, err error) error {
 	if e, ok := errors.AsType[*fetch.BodyError](err); ok {
-		return &wordedError{strings.TrimPrefix(e.Error(), "get "+fetch.Printable(uri)+": "), err}
+		return &fault.Reworded{Text: strings.TrimPrefix(e.Error(), "get "+fetch.Printable(uri)+": "), Err: err}
 	}
-	return plainError(uri, err)
+	return fault.Plain(uri, err)
 }
 
 // warned tells of a liberty that was taken with a document.
 func (h *feedHarvest) warned(uri string, w *atompmh.Warning) {
-	h.skipped(fetch.Printable(uri), &LineError{Line: int64(w.Line), Err: fmt.Errorf("%s: %s", w.Rule, fetch.Printable(w.Message))})
+	h.list.skipped(fetch.Printable(uri), &LineError{Line: int64(w.Line), Err: fmt.Errorf("%s: %s", w.Rule, fetch.Printable(w.Message))})
 }
 
 // answered keeps what an answer to the request for the subscription document
@@ -195,7 +196,7 @@ func (h *feedHarvest) collect(rd *atompmh.Reader, d *feedDoc, part uint32) error
 		d.Entries++
 		h.future.note(e.ID, e.Updated)
 		if err := h.add(&e, part); err != nil {
-			return &stopError{err}
+			return &fault.StopError{Err: err}
 		}
 		_, _ = print.WriteString(e.ID) // never fails
 		_, _ = print.Write(appendTime(h.said, e.Updated))
@@ -230,9 +231,9 @@ func (h *feedHarvest) describe(uri string, d *feedDoc, feed *atompmh.Feed, head 
 		h.blurred = true
 	}
 	if n := st.Nameless; n == 1 {
-		h.illegible(uri, errors.New("an entry cannot be read: it lacks its id, its time or a usable link"))
+		h.list.illegible(uri, errors.New("an entry cannot be read: it lacks its id, its time or a usable link"))
 	} else if n > 1 {
-		h.illegible(uri, fmt.Errorf("%d entries cannot be read: they lack their id, their time or a usable link", n))
+		h.list.illegible(uri, fmt.Errorf("%d entries cannot be read: they lack their id, their time or a usable link", n))
 	}
 }
 
@@ -257,7 +258,7 @@ func (h *feedHarvest) add(e *atompmh.Entry, part uint32) error {
 		said.resources = h.resources(e)
 	}
 	h.said = said.append(h.said[:0])
-	return h.sorter.Add(key, part, false, h.said)
+	return h.list.sorter.Add(key, part, false, h.said)
 }
 
 // resources returns the representations of a record that can be used, each URI
@@ -266,15 +267,15 @@ func (h *feedHarvest) resources(e *atompmh.Entry) []LedgerResource {
 	var rs []LedgerResource
 	for _, l := range e.Alternates() {
 		typ := strings.TrimSpace(l.Type)
-		if typ != "" && !listable(resourcesync.Metadata{Type: typ}) {
-			h.skipped(fetch.Printable(l.Href), fmt.Errorf("record %s: %q is no media type", fetch.Printable(e.ID), fetch.Printable(typ)))
+		if typ != "" && !entry.Listable(resourcesync.Metadata{Type: typ}) {
+			h.list.skipped(fetch.Printable(l.Href), fmt.Errorf("record %s: %q is no media type", fetch.Printable(e.ID), fetch.Printable(typ)))
 			typ = ""
 		}
 		if !h.a.wants(typ) {
 			continue
 		}
 		if err := usable(l.Href); err != nil {
-			h.skipped(fetch.Printable(l.Href), fmt.Errorf("record %s: %w", fetch.Printable(e.ID), err))
+			h.list.skipped(fetch.Printable(l.Href), fmt.Errorf("record %s: %w", fetch.Printable(e.ID), err))
 			continue
 		}
 		uri, _, _ := strings.Cut(l.Href, "#") // nobody can be asked for a part
@@ -296,7 +297,7 @@ func usable(uri string) error {
 	if err := entry.CheckFetchable(whole); err != nil {
 		return err
 	}
-	return checkListed(&resourcesync.Entry{Loc: uri})
+	return entry.CheckListed(&resourcesync.Entry{Loc: uri})
 }
 
 // wants reports whether a representation of this type is wanted.

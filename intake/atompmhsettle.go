@@ -7,8 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"lockstep/intake/internal/listed"
 	"time"
+
+	"lockstep/intake/internal/listed"
 )
 
 // How many records are looked up, and applied, at a time: as many as it takes for
@@ -44,7 +45,7 @@ func (h *feedHarvest) take(ctx context.Context) error {
 		return err
 	}
 	if h.older > 0 {
-		h.skipped(h.name, fmt.Errorf("AP-HV-02: the feed went back in time: of %d records it has an older entry than before, which counts from now on", h.older))
+		h.list.skipped(h.list.name, fmt.Errorf("AP-HV-02: the feed went back in time: of %d records it has an older entry than before, which counts from now on", h.older))
 	}
 	if err := h.applyAll(ctx); err != nil {
 		return err
@@ -56,15 +57,15 @@ func (h *feedHarvest) take(ctx context.Context) error {
 // troubles tells what was the matter with the feed as a whole (AP-HV-17).
 func (h *feedHarvest) troubles() {
 	if err := h.future.report(); err != nil {
-		h.skipped(h.name, err)
+		h.list.skipped(h.list.name, err)
 	}
 	if h.missing != nil {
-		h.illegible(h.missing.uri, h.missing.err)
+		h.list.illegible(h.missing.uri, h.missing.err)
 	} else if g := h.old.Gap; g != nil && !h.full {
-		h.skipped(g.URI, fmt.Errorf("it has not been available since %s, and records that only it lists may be missing: %s", g.Since.Format(time.DateOnly), g.Cause))
+		h.list.skipped(g.URI, fmt.Errorf("it has not been available since %s, and records that only it lists may be missing: %s", g.Since.Format(time.DateOnly), g.Cause))
 	}
 	if h.blurred && h.absence {
-		h.illegible(h.name, errors.New("some entries of the complete feed could not be read: what is not in it stays"))
+		h.list.illegible(h.list.name, errors.New("some entries of the complete feed could not be read: what is not in it stays"))
 	}
 }
 
@@ -72,7 +73,7 @@ func (h *feedHarvest) troubles() {
 func (h *feedHarvest) settle(ctx context.Context) error {
 	next, stop := func() (LedgerRow, error, bool) { return LedgerRow{}, nil, false }, func() {}
 	if h.absence {
-		next, stop = iter.Pull2(h.a.ledger.Rows(ctx, h.set))
+		next, stop = iter.Pull2(h.a.ledger.Rows(ctx, h.list.set))
 	}
 	defer stop()
 	row, err, more := next()
@@ -122,10 +123,10 @@ func (h *feedHarvest) absent(r *LedgerRow) error {
 	if r.Deleted {
 		return nil
 	}
-	if err := h.gone.Add(r.ID); err != nil {
+	if err := h.list.gone.Add(r.ID); err != nil {
 		return err
 	}
-	h.gone.Count += int64(len(r.Resources)) - 1
+	h.list.gone.Count += int64(len(r.Resources)) - 1
 	return nil
 }
 
@@ -150,13 +151,13 @@ func (h *feedHarvest) groups(ctx context.Context, f func(*newest) error) error {
 			return nil
 		}
 		t := parseTold(best.said)
-		h.files.Add(int64(len(t.resources)))
+		h.list.files.Add(int64(len(t.resources)))
 		has = false
 		b := best
 		b.said = bytes.Clone(best.said)
 		return f(&b)
 	}
-	err := h.sorter.All(ctx, func(it *listed.Entry) error {
+	err := h.list.sorter.All(ctx, func(it *listed.Entry) error {
 		i := bytes.IndexByte(it.URI, 0)
 		updated := parseTime(it.URI[i+1:])
 		part := &h.parts[it.Part]
@@ -256,12 +257,12 @@ func (h *feedHarvest) lookup(ctx context.Context, ids []string) ([]LedgerRow, er
 	if h.blank {
 		return make([]LedgerRow, len(ids)), nil
 	}
-	return h.a.ledger.Lookup(ctx, h.set, ids)
+	return h.a.ledger.Lookup(ctx, h.list.set, ids)
 }
 
 // isBlank reports whether the ledger has nothing at all.
 func (h *feedHarvest) isBlank(ctx context.Context) (bool, error) {
-	for _, err := range h.a.ledger.Rows(ctx, h.set) {
+	for _, err := range h.a.ledger.Rows(ctx, h.list.set) {
 		return false, err
 	}
 	return true, nil

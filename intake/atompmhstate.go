@@ -127,10 +127,10 @@ func (a *AtomPMH) keep(m feedMemory) error {
 // Status tells how far the feed was harvested; before the first time, nowhere.
 func (a *AtomPMH) Status() AtomPMHStatus {
 	m := a.recalled()
-	if m.Address != a.name {
-		return AtomPMHStatus{Address: a.name}
+	if m.Address != a.in.name {
+		return AtomPMHStatus{Address: a.in.name}
 	}
-	s := AtomPMHStatus{Address: a.name, ID: m.ID, Title: m.Title, Watermark: m.Watermark.Time, Complete: m.Complete, Whole: m.Whole}
+	s := AtomPMHStatus{Address: a.in.name, ID: m.ID, Title: m.Title, Watermark: m.Watermark.Time, Complete: m.Complete, Whole: m.Whole}
 	if m.Gap != nil {
 		s.Gap = m.Gap.URI
 	}
@@ -148,7 +148,7 @@ const (
 func (h *feedHarvest) remember(at point) error {
 	now := time.Now().UTC().Truncate(time.Second)
 	m := h.now
-	m.Rules, m.Address, m.Point = h.a.rules(), h.name, at
+	m.Rules, m.Address, m.Point = h.a.rules(), h.list.name, at
 	m.Disorder = h.disorder
 	m.Ahead, m.Reported.Time = !h.future.latest.IsZero(), h.future.reported
 	if m.Ahead {

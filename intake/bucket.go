@@ -153,7 +153,7 @@ type Bucket struct {
 	prefix  string // of Tokens
 
 	scanning sync.Mutex // held by a scan
-	teller
+	events   teller
 }
 
 // NewBucket returns a Bucket that fills the set of cat from the objects.
@@ -177,7 +177,7 @@ func NewBucket(objects Objects, cat catalog.Catalog, set string, o BucketOptions
 		o.Requests = DefaultRequests
 	}
 	b.o = o
-	b.onEvent = o.OnEvent
+	b.events.onEvent = o.OnEvent
 	b.prefix = bucketTokenPrefix(o.Content, o.Algorithms)
 	return b, nil
 }

@@ -144,8 +144,8 @@ func reservedPath(rel string) bool {
 
 // lie takes down how the listing contradicts itself. Its error ends the scan.
 func (s *bucketScan) lie(key string, how error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.liesMu.Lock()
+	defer s.liesMu.Unlock()
 	s.lies.add(Problem{key, how})
 	if s.lies.Count >= maxLies {
 		return &ListingError{Lies: s.lies}
@@ -155,8 +155,8 @@ func (s *bucketScan) lie(key string, how error) error {
 
 // listingError returns what is wrong with the listing, or nil.
 func (s *bucketScan) listingError() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.liesMu.Lock()
+	defer s.liesMu.Unlock()
 	if s.lies.Count == 0 {
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -27,7 +28,9 @@ type bucketScan struct {
 	ready  chan catalog.Update
 
 	tally
-	lies Problems // guarded by the tally's mutex
+
+	liesMu sync.Mutex // guards lies
+	lies   Problems
 }
 
 // A bucketJob is an object to be looked at.
@@ -38,7 +41,7 @@ type bucketJob struct {
 
 func newBucketScan(b *Bucket) *bucketScan {
 	return &bucketScan{
-		b: b, tally: tally{teller: &b.teller, start: time.Now()},
+		b: b, tally: tally{teller: &b.events, start: time.Now()},
 		sorted: listed.Sorter{Dir: b.o.TempDir},
 		gone:   listed.URIs{Dir: b.o.TempDir},
 		jobs:   make(chan bucketJob, b.o.Requests),

@@ -19,7 +19,7 @@ func (b *Bucket) Watch(ctx context.Context, onChange func(Report)) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		b.emit(Event{Kind: EventScanned, Err: err, Report: r})
+		b.events.emit(Event{Kind: EventScanned, Err: err, Report: r})
 		if r.Changed() && onChange != nil {
 			onChange(r)
 		}

@@ -2,7 +2,6 @@ package intake
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path"
 	"path/filepath"
@@ -70,7 +69,7 @@ type Dir struct {
 
 	scanning sync.Mutex // held by a scan
 
-	teller
+	events teller
 
 	mu      sync.Mutex       // guards what follows
 	tree    *sharedTree      // the root as last opened
@@ -104,7 +103,7 @@ func NewDir(root string, cat catalog.Catalog, set string, o DirOptions) (*Dir, e
 	}
 	o.Algorithms = slices.Clone(o.Algorithms)
 	d.o = o
-	d.onEvent = o.OnEvent
+	d.events.onEvent = o.OnEvent
 	d.prefix = tokenPrefix(o.Algorithms)
 	return d, nil
 }
@@ -180,12 +179,4 @@ func (d *Dir) scan(ctx context.Context, paths []string) (Report, error) {
 		return r, fmt.Errorf("scan %s: %w", d.root, cause(ctx, err))
 	}
 	return r, nil
-}
-
-// cause prefers the reason why ctx ended to what broke because it did.
-func cause(ctx context.Context, err error) error {
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return context.Cause(ctx)
-	}
-	return err
 }

@@ -211,7 +211,7 @@ func (h *hasher) readOnce(ctx context.Context, j *job, last bool) (done bool, er
 		Hashes:  h.sum.Sum(),
 		Token:   string(token),
 	}
-	h.s.read.Add(1)
+	h.s.tally.hashed.Add(1)
 	return true, nil
 }
 
@@ -246,21 +246,6 @@ func (h *hasher) content(ctx context.Context, f treeFile, size int64) (head []by
 		}
 	}
 	return head, nil
-}
-
-// sleep waits for d or the end of ctx, whose error it returns.
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // tokenRules changes when a Record derived from the same bytes would differ:

@@ -46,7 +46,7 @@ type JSONLOptions struct {
 
 // DefaultListInterval keeps what a Source says within two seconds of the file:
 // looking at it costs one system call.
-const DefaultListInterval = 500 * time.Millisecond
+const DefaultListInterval = fileInterval
 
 // A JSONL keeps a set of a catalog in step with JSON Lines: a file, or a stream
 // such as standard input. Each line is a JSON object and names one resource,
@@ -69,7 +69,7 @@ const DefaultListInterval = 500 * time.Millisecond
 // Only one JSONL may fill a set. Its methods are safe for concurrent use; scans
 // take turns.
 type JSONL struct {
-	lister
+	in     lister
 	path   string
 	stream *lineStream // nil: path is a file
 	o      JSONLOptions
@@ -109,8 +109,8 @@ func newJSONL(name string, cat catalog.Catalog, set string, o JSONLOptions) *JSO
 		o.ScanInterval = DefaultListInterval
 	}
 	return &JSONL{
-		lister: lister{name: name, cat: cat, set: set, dir: o.TempDir, allowEmpty: o.AllowEmpty, told: teller{onEvent: o.OnEvent}},
-		o:      o, web: NewWeb(o.Client),
+		in: lister{name: name, cat: cat, set: set, dir: o.TempDir, allowEmpty: o.AllowEmpty, told: teller{onEvent: o.OnEvent}},
+		o:  o, web: NewWeb(o.Client),
 	}
 }
 
@@ -120,7 +120,7 @@ func newJSONL(name string, cat catalog.Catalog, set string, o JSONLOptions) *JSO
 func (j *JSONL) Scan(ctx context.Context) (Report, error) {
 	j.scanning.Lock()
 	defer j.scanning.Unlock()
-	l := j.newListing()
+	l := j.in.newListing()
 	defer l.close()
 	stop := l.progress()
 	defer stop()
@@ -134,7 +134,7 @@ func (j *JSONL) Scan(ctx context.Context) (Report, error) {
 		err = j.follow(ctx, l, nil)
 	}
 	if err != nil {
-		return l.report(), fmt.Errorf("scan %s: %w", j.name, cause(ctx, err))
+		return l.report(), fmt.Errorf("scan %s: %w", j.in.name, cause(ctx, err))
 	}
 	return l.report(), nil
 }
@@ -145,29 +145,23 @@ func (j *JSONL) Scan(ctx context.Context) (Report, error) {
 // until it returns. What goes wrong is told to [JSONLOptions.OnEvent].
 func (j *JSONL) Watch(ctx context.Context, onChange func(Report)) error {
 	if j.stream == nil {
-		return j.watch(ctx, j.Scan, j.changed, onChange)
+		return j.in.watch(ctx, j.Scan, j.changed, onChange)
 	}
 	if j.o.Complete {
-		return j.watch(ctx, j.Scan, forever, onChange)
+		return j.in.watch(ctx, j.Scan, forever, onChange)
 	}
 	j.scanning.Lock()
 	defer j.scanning.Unlock()
-	l := j.newListing()
+	l := j.in.newListing()
 	err := j.follow(ctx, l, onChange)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		err = fmt.Errorf("read %s: %w", j.name, err)
+		err = fmt.Errorf("read %s: %w", j.in.name, err)
 	}
-	j.told.emit(Event{Kind: EventScanned, Err: err, Report: l.report()})
+	j.in.told.emit(Event{Kind: EventScanned, Err: err, Report: l.report()})
 	return forever(ctx)
-}
-
-// forever waits for the end of ctx.
-func forever(ctx context.Context) error {
-	<-ctx.Done()
-	return context.Cause(ctx)
 }
 
 // Bitstream opens the representation of r, which is wherever its URI says. See

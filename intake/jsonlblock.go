@@ -54,7 +54,7 @@ func (r *jsonlFile) eachLine(ctx context.Context, take func(l *blockLine, said [
 	})
 	for range n {
 		g.Go(func() error {
-			p := r.newLineParser()
+			p := newLineParser()
 			for b := range work {
 				b.parse(p)
 				close(b.done)
@@ -69,7 +69,7 @@ func (r *jsonlFile) eachLine(ctx context.Context, take func(l *blockLine, said [
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-			r.tellUnknown(b.found)
+			r.unknown.add(b.found)
 			from := 0
 			for i := range b.lines {
 				l := &b.lines[i]
@@ -78,7 +78,7 @@ func (r *jsonlFile) eachLine(ctx context.Context, take func(l *blockLine, said [
 				}
 				from = l.saidTo
 			}
-			r.bytes.Store(b.at)
+			r.list.bytes.Store(b.at)
 		}
 		return nil
 	})

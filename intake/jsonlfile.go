@@ -39,14 +39,15 @@ const jsonlRules = 1
 
 // A jsonlFile is one reading of a file.
 type jsonlFile struct {
-	*listing
+	list    *listing
 	j       *JSONL
 	f       *os.File
 	before  filestat.Stat
 	began   time.Time
 	lines   *lines
-	changes bool  // a line had a change
-	flawed  bool  // a line that was passed over, being known, could not be taken
+	changes bool // a line had a change
+	flawed  bool // a line that was passed over, being known, could not be taken
+	unknown unknownReports
 	last    error // of a last line without line end
 }
 
@@ -58,12 +59,12 @@ func (j *JSONL) scanFile(ctx context.Context, l *listing) (err error) {
 			j.seen = "" // to be looked at again
 		}
 	}()
-	r := &jsonlFile{j: j, listing: l, began: time.Now()}
+	r := &jsonlFile{j: j, list: l, unknown: unknownReports{list: l}, began: time.Now()}
 	if err := r.open(ctx); err != nil {
 		return err
 	}
 	defer func() { _ = r.f.Close() }() // only read from
-	at, err := j.point(ctx)
+	at, err := j.in.point(ctx)
 	if err != nil {
 		return err
 	}
@@ -120,12 +121,12 @@ func (r *jsonlFile) resume(ctx context.Context, at point) (same bool, err error)
 	if known && m.Mark != "" && m.Mark == r.before.Mark() {
 		return true, nil
 	}
-	r.lines = newLines(&reader{ctx, r.f})
+	r.lines = newLines(readUntil(ctx, r.f))
 	r.lines.sum = sha256.New()
 	if !known || !m.Changes || m.Read > r.before.Size {
 		return false, nil
 	}
-	n, err := io.CopyN(r.lines.sum, &reader{ctx, r.f}, m.Read)
+	n, err := io.CopyN(r.lines.sum, readUntil(ctx, r.f), m.Read)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return false, err
 	}
@@ -148,18 +149,19 @@ func (j *JSONL) recall() {
 	}
 }
 
-// reader reads until ctx ends.
-type reader struct {
-	ctx context.Context // a Reader has no other way to know
-	r   io.Reader
+// readUntil returns a Reader of r that fails when ctx has ended.
+func readUntil(ctx context.Context, r io.Reader) io.Reader {
+	return readFunc(func(p []byte) (int, error) {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		return r.Read(p)
+	})
 }
 
-func (r *reader) Read(p []byte) (int, error) {
-	if err := r.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return r.r.Read(p)
-}
+type readFunc func(p []byte) (int, error)
+
+func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
 // read reads all lines and puts them into order.
 func (r *jsonlFile) read(ctx context.Context) error {
@@ -170,11 +172,11 @@ func (r *jsonlFile) read(ctx context.Context) error {
 		case l.err != nil && !l.ended:
 			r.last = &LineError{l.number, errCutOff}
 		case l.err != nil:
-			r.illegible(r.name, l.err)
+			r.list.illegible(r.list.name, l.err)
 		case l.uri != "":
 			r.changes = r.changes || l.change != 0
-			r.files.Add(1)
-			return r.sorter.Add([]byte(l.uri), 0, l.gone, said)
+			r.list.files.Add(1)
+			return r.list.sorter.Add([]byte(l.uri), 0, l.gone, said)
 		}
 		return nil
 	})
@@ -195,9 +197,9 @@ func (r *jsonlFile) take(ctx context.Context) error {
 		return err
 	}
 	if r.last != nil && (still || !r.changes) {
-		r.illegible(r.name, r.last)
+		r.list.illegible(r.list.name, r.last)
 	}
-	r.files.Store(0)
+	r.list.files.Store(0)
 	if r.changes {
 		err = r.takeChanges(ctx)
 	} else {
@@ -221,26 +223,26 @@ func (r *jsonlFile) still() (bool, error) {
 
 // takeChanges does what the lines say, the last for each resource.
 func (r *jsonlFile) takeChanges(ctx context.Context) error {
-	err := r.sorter.All(ctx, func(it *listed.Entry) error {
-		r.files.Add(1)
+	err := r.list.sorter.All(ctx, func(it *listed.Entry) error {
+		r.list.files.Add(1)
 		u, err := it.Update()
 		if err != nil {
 			return err
 		}
-		return r.put(ctx, u)
+		return r.list.put(ctx, u)
 	})
 	if err != nil {
 		return err
 	}
-	return r.flush(ctx)
+	return r.list.flush(ctx)
 }
 
 // takeWhole makes the set what the file lists.
 func (r *jsonlFile) takeWhole(ctx context.Context, still bool) error {
-	if err := r.takeListed(ctx); err != nil || r.gone.Count == 0 {
+	if err := r.list.takeListed(ctx); err != nil || r.list.gone.Count == 0 {
 		return err
 	}
-	if still && !r.incomplete.Load() {
+	if still && !r.list.incomplete.Load() {
 		if err := r.settle(ctx); err != nil {
 			return err
 		}
@@ -250,10 +252,10 @@ func (r *jsonlFile) takeWhole(ctx context.Context, still bool) error {
 		}
 	}
 	if !still {
-		r.illegible(r.name, ErrChanging)
+		r.list.illegible(r.list.name, ErrChanging)
 		return nil
 	}
-	return r.finish(ctx)
+	return r.list.finish(ctx)
 }
 
 // settle waits until the file has not been written for long enough. (A rename
@@ -266,10 +268,10 @@ func (r *jsonlFile) settle(ctx context.Context) error {
 
 // remember keeps how the file stands, if all of it was taken.
 func (r *jsonlFile) remember(ctx context.Context, still bool) error {
-	if r.flawed = r.flawed || r.incomplete.Load(); r.flawed || r.last != nil && !still {
+	if r.flawed = r.flawed || r.list.incomplete.Load(); r.flawed || r.last != nil && !still {
 		still = false
 	}
-	at, err := r.point(ctx)
+	at, err := r.list.point(ctx)
 	if err != nil {
 		return err
 	}
@@ -293,32 +295,4 @@ func (r *jsonlFile) remember(ctx context.Context, still bool) error {
 		return fmt.Errorf("keep how far it was read: %w", err)
 	}
 	return nil
-}
-
-// takeListed takes in what is listed, and puts aside what is not.
-func (l *listing) takeListed(ctx context.Context) error {
-	var token []byte
-	err := l.compare(ctx, func(it *listed.Entry, old string, known bool) error {
-		if it.Gone {
-			if known {
-				return l.gone.Add(string(it.URI))
-			}
-			return nil
-		}
-		l.files.Add(1)
-		token = listed.AppendFingerprint(token[:0], it.Packed)
-		if known && string(token) == old {
-			l.unchanged.Add(1)
-			return nil
-		}
-		u, err := it.Update()
-		if err != nil {
-			return err
-		}
-		return l.put(ctx, u)
-	}, func(r *row) error { return l.gone.Add(r.uri) })
-	if err != nil {
-		return err
-	}
-	return l.flush(ctx)
 }

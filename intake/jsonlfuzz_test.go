@@ -24,9 +24,7 @@ func FuzzJSONL(f *testing.F) {
 	f.Add([]byte(`{"uri":"urn:x","hash":"md5:d41d8cd98f00b204e9800998ecf8427e","type":"a/b","encoding":"gzip","links":[{"rel":"via","href":"urn:y","modified":"2024","length":0,"pri":9,"x":null}]}` + "\nx\n"))
 	f.Add([]byte("\x1f\x8b"))
 	f.Fuzz(func(t *testing.T, list []byte) {
-		l := (&lister{name: "list"}).newListing()
-		defer l.close()
-		p, in := l.newLineParser(), newLines(bytes.NewReader(list))
+		p, in := newLineParser(), newLines(bytes.NewReader(list))
 		var n int64
 		for {
 			text, ended, err := in.next()
@@ -62,46 +60,6 @@ func roundTrip(t *testing.T, r *catalog.Record) {
 	}
 	if got, err := listed.ParseRecord(b[:len(b)-1]); err == nil {
 		t.Fatalf("a record cut short is %+v", got)
-	}
-}
-
-// FuzzSidecar sees to it that the links that are taken can be published.
-func FuzzSidecar(f *testing.F) {
-	f.Add([]byte(`{"links":[{"rel":"Via","href":"urn:x","modified":"2024","length":0,"pri":9},{"rel":"urn:y","href":"urn:z"}]}`))
-	f.Add([]byte(`{"links":null}`))
-	f.Add([]byte(`{"links":[],"links":[]}`))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		links, err := parseSidecar(text)
-		if err != nil {
-			place, ok := errors.AsType[*entry.Error](err)
-			if !ok || place.Offset < 0 || place.Offset > len(text) {
-				t.Fatalf("parseSidecar(%q): %#v", text, err)
-			}
-			return
-		}
-		if err := checkListed(&resourcesync.Entry{Loc: "urn:x", Links: links}); err != nil {
-			t.Fatalf("parseSidecar(%q) takes what no Resource List can state: %v", text, err)
-		}
-		roundTrip(t, &catalog.Record{URI: "urn:x", Links: links})
-	})
-}
-
-// FuzzParseRecord sees to it that damage is noticed, not followed.
-func FuzzParseRecord(f *testing.F) {
-	f.Add(listed.AppendRecord(nil, &catalog.Record{Length: -1, Links: []resourcesync.Link{{Rel: "via", Href: "urn:x"}}}))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		r, err := listed.ParseRecord(b)
-		if err == nil {
-			roundTripLoose(t, &r)
-		}
-	})
-}
-
-func roundTripLoose(t *testing.T, r *catalog.Record) {
-	t.Helper()
-	got, err := listed.ParseRecord(listed.AppendRecord(nil, r))
-	if diff := cmp.Diff(*r, got, byInstant); diff != "" || err != nil {
-		t.Fatalf("parseRecord(appendRecord(%+v)): %v (-want +got)\n%s", *r, err, diff)
 	}
 }
 

@@ -16,23 +16,6 @@ import (
 // fill the memory.
 const maxLine = 1 << 20
 
-// A LineError says what is the matter with a line.
-type LineError struct {
-	Line int64 // from 1
-	Err  error // an [*EntryError] where the line is no entry
-}
-
-// Error names the line, the place in it, and the cause.
-func (e *LineError) Error() string {
-	if _, ok := errors.AsType[*entry.Error](e.Err); ok {
-		return fmt.Sprintf("line %d, %v", e.Line, e.Err)
-	}
-	return fmt.Sprintf("line %d: %v", e.Line, e.Err)
-}
-
-// Unwrap returns the cause.
-func (e *LineError) Unwrap() error { return e.Err }
-
 var (
 	errLongLine = fmt.Errorf("longer than %d bytes", maxLine)
 	errCutOff   = errors.New("the last line has no end: the list broke off, or is still being written")
@@ -112,7 +95,7 @@ type unknownField struct {
 // maxUnknown is how many unknown fields are told of.
 const maxUnknown = 100
 
-func (l *listing) newLineParser() *lineParser {
+func newLineParser() *lineParser {
 	p := &lineParser{known: make(map[string]bool)}
 	p.text.Unknown = p.unknown
 	return p
@@ -134,21 +117,26 @@ func (p *lineParser) takeFound() []unknownField {
 	return found
 }
 
-// tellUnknown tells of fields nobody knows, of each once.
-func (l *listing) tellUnknown(found []unknownField) {
+// unknownReports reports fields that no entry has, each once.
+type unknownReports struct {
+	list *listing
+	seen map[string]bool
+}
+
+func (u *unknownReports) add(found []unknownField) {
 	for _, f := range found {
-		if l.unknown[f.name] || len(l.unknown) == maxUnknown {
+		if u.seen[f.name] || len(u.seen) == maxUnknown {
 			continue
 		}
-		if l.unknown == nil {
-			l.unknown = make(map[string]bool)
+		if u.seen == nil {
+			u.seen = make(map[string]bool)
 		}
-		l.unknown[f.name] = true
+		u.seen[f.name] = true
 		text := fmt.Sprintf("the field %.40q is unknown and passed over", f.name)
 		if near := nearest(f.name, strings.Split(f.known, ", ")); near != "" {
 			text += fmt.Sprintf(" (did you mean %s?)", near)
 		}
-		l.skipped(l.name, &LineError{f.line, errors.New(text)})
+		u.list.skipped(u.list.name, &LineError{f.line, errors.New(text)})
 	}
 }
 

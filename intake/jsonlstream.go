@@ -49,7 +49,7 @@ func (s *lineStream) read(ctx context.Context, l *listing) <-chan streamed {
 				return false
 			}
 		}
-		p, in := l.newLineParser(), newLines(s.r)
+		p, in, unknown := newLineParser(), newLines(s.r), unknownReports{list: l}
 		for ctx.Err() == nil {
 			text, ended, err := in.next()
 			if errors.Is(err, io.EOF) {
@@ -61,7 +61,7 @@ func (s *lineStream) read(ctx context.Context, l *listing) <-chan streamed {
 			}
 			l.bytes.Store(in.at)
 			e, ok, err := p.take(in.line, text, err)
-			l.tellUnknown(p.takeFound())
+			unknown.add(p.takeFound())
 			switch _, ofLine := errors.AsType[*LineError](err); {
 			case err != nil && !ofLine:
 				send(streamed{err: err})
@@ -125,18 +125,6 @@ func (j *JSONL) follow(ctx context.Context, l *listing, onChange func(Report)) e
 			return ctx.Err()
 		}
 	}
-}
-
-// since is what r counts beyond o, an earlier state of the same Report.
-func (r Report) since(o Report) Report {
-	r.Created -= o.Created
-	r.Updated -= o.Updated
-	r.Deleted -= o.Deleted
-	r.Unchanged -= o.Unchanged
-	r.Files -= o.Files
-	r.Bytes -= o.Bytes
-	r.Elapsed -= o.Elapsed
-	return r
 }
 
 // takeStream makes the set what the stream lists, once it has come to its end.

@@ -30,10 +30,9 @@ type lister struct {
 // which the next one goes on.
 type listing struct {
 	*lister
-	sorter  listed.Sorter
-	gone    listed.URIs
-	batch   []catalog.Update
-	unknown map[string]bool // fields that were told of
+	sorter listed.Sorter
+	gone   listed.URIs
+	batch  []catalog.Update
 
 	tally
 	incomplete atomic.Bool // not all of the list could be read
@@ -210,4 +209,32 @@ func errorText(err error) string {
 		return ""
 	}
 	return err.Error()
+}
+
+// takeListed takes in what is listed, and puts aside what is not.
+func (l *listing) takeListed(ctx context.Context) error {
+	var token []byte
+	err := l.compare(ctx, func(it *listed.Entry, old string, known bool) error {
+		if it.Gone {
+			if known {
+				return l.gone.Add(string(it.URI))
+			}
+			return nil
+		}
+		l.files.Add(1)
+		token = listed.AppendFingerprint(token[:0], it.Packed)
+		if known && string(token) == old {
+			l.unchanged.Add(1)
+			return nil
+		}
+		u, err := it.Update()
+		if err != nil {
+			return err
+		}
+		return l.put(ctx, u)
+	}, func(r *row) error { return l.gone.Add(r.uri) })
+	if err != nil {
+		return err
+	}
+	return l.flush(ctx)
 }

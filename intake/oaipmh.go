@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/intake/internal/fault"
 	"lockstep/internal/fetch"
 	"lockstep/oaipmh"
 	"lockstep/resourcesync"
@@ -113,7 +114,7 @@ func NewOAIPMH(base string, c *fetch.Client, cat catalog.Catalog, set string, o 
 		return nil, errors.New("OAI-PMH: the address is missing")
 	}
 	if c == nil {
-		return nil, fmt.Errorf("OAI-PMH %s: %w", fetch.Printable(base), errNoClient)
+		return nil, fmt.Errorf("OAI-PMH %s: %w", fetch.Printable(base), fault.ErrNoClient)
 	}
 	base, _, _ = strings.Cut(base, "#")
 	if o.Prefix == "" {

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"lockstep/catalog"
+	"lockstep/intake/internal/fault"
 	"lockstep/internal/fetch"
 	"lockstep/oaipmh"
 	"lockstep/resourcesync"
@@ -49,7 +50,7 @@ func (h *OAIPMH) record(ctx context.Context, uri string) ([]byte, error) {
 	rec, err := h.getRecord(ctx, uri)
 	switch {
 	case oaipmh.HasCode(err, oaipmh.CodeIDDoesNotExist), oaipmh.HasCode(err, oaipmh.CodeCannotDisseminateFormat):
-		return nil, &missingError{err}
+		return nil, &fault.Missing{Err: err}
 	case err != nil:
 		return nil, err
 	case rec.Deleted:
@@ -67,7 +68,7 @@ func (h *OAIPMH) getRecord(ctx context.Context, uri string) (rec oaipmh.Record, 
 		return rec, fmt.Errorf("the response holds no record: %w", fs.ErrNotExist)
 	}
 	if err != nil {
-		return rec, plainError(uri, err)
+		return rec, fault.Plain(uri, err)
 	}
 	return rec, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"lockstep/intake/internal/fault"
 	"lockstep/internal/fetch"
 	"lockstep/oaipmh"
 )
@@ -102,7 +103,7 @@ func (v *oaiHarvest) identify(ctx context.Context) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("ask what it is: %w", plainError(oaipmh.URL(v.base, oaipmh.VerbIdentify), err))
+		return fmt.Errorf("ask what it is: %w", fault.Plain(oaipmh.URL(v.base, oaipmh.VerbIdentify), err))
 	}
 	if p := id.ProtocolVersion; p != "" && !strings.HasPrefix(p, "2.") {
 		return fmt.Errorf("it speaks version %.20q of OAI-PMH, not 2.0", p)
@@ -290,10 +291,10 @@ func (v *oaiHarvest) tokenOf() string {
 
 const generationMark = "oai:"
 
-// plainOAI leaves the address out of err, as [plainError], and says what can be
+// plainOAI leaves the address out of err, as [Plain], and says what can be
 // done about what a repository reports.
 func (v *oaiHarvest) plainOAI(ctx context.Context, uri string, err error) error {
-	err = plainError(uri, err)
+	err = fault.Plain(uri, err)
 	if !oaipmh.HasCode(err, oaipmh.CodeCannotDisseminateFormat) || strings.Contains(uri, "verb=GetRecord") {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 
+	"lockstep/intake/internal/fault"
 	"lockstep/internal/fetch"
 	"lockstep/oaipmh"
 )
@@ -38,7 +39,7 @@ func (p *pager) salvage(ctx context.Context, uri string, why error) (t oaipmh.To
 	text, strange := onlyResponse(text)
 	begins := recordBegins.FindAllIndex(text, -1)
 	if len(begins) == 0 {
-		return t, 0, plainError(uri, why)
+		return t, 0, fault.Plain(uri, why)
 	}
 	head := text[:begins[0][0]]
 	tail := len(text)
@@ -69,13 +70,13 @@ func (p *pager) salvage(ctx context.Context, uri string, why error) (t oaipmh.To
 		}
 	}
 	if lost == 0 && !strange || tail == len(text) { // what is wrong is elsewhere: who knows what is missing
-		if err := p.miss(ctx, uri, plainError(uri, why)); err != nil {
+		if err := p.miss(ctx, uri, fault.Plain(uri, why)); err != nil {
 			return t, records, err
 		}
 	}
 	r := oaipmh.NewReader(io.MultiReader(bytes.NewReader(head), bytes.NewReader(text[tail:])), oaipmh.ReaderOptions{})
 	if err := r.Read(new(oaipmh.Record)); !errors.Is(err, io.EOF) {
-		return t, records, plainError(uri, why) // how the list goes on cannot be read
+		return t, records, fault.Plain(uri, why) // how the list goes on cannot be read
 	}
 	t, _ = r.Token()
 	p.head, _ = r.Header()

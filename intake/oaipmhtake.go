@@ -149,11 +149,11 @@ func (v *oaiHarvest) links(uri string, rec *oaipmh.Record) []resourcesync.Link {
 	if v.profileOK(rec.Namespace) {
 		links = append(links, resourcesync.Link{Rel: "profile", Href: rec.Namespace})
 	}
-	if len(rec.Sets) == 0 || checkListed(&resourcesync.Entry{Loc: "urn:x", Links: links}) == nil {
+	if len(rec.Sets) == 0 || entry.CheckListed(&resourcesync.Entry{Loc: "urn:x", Links: links}) == nil {
 		return links
 	}
 	return slices.DeleteFunc(links, func(l resourcesync.Link) bool {
-		return checkListed(&resourcesync.Entry{Loc: "urn:x", Links: []resourcesync.Link{l}}) != nil
+		return entry.CheckListed(&resourcesync.Entry{Loc: "urn:x", Links: []resourcesync.Link{l}}) != nil
 	})
 }
 

@@ -1,41 +1,13 @@
 package intake
 
 import (
-	"fmt"
 	"strings"
 	"testing"
-
-	"lockstep/intake/internal/entry"
-	"lockstep/resourcesync"
 )
 
-// TestRefusedEntries: what no Destination could use is refused with its place,
-// in JSON Lines, through the API and in sidecars: addresses that cannot be
-// fetched, or have a fragment or a password, relations that are none, and a
-// second canonical link. Links may lead to URIs of any scheme; what is listed can
-// be deleted whatever its address.
-func TestRefusedEntries(t *testing.T) {
+// TestRefusedSidecars: what no Destination could use is refused in sidecars, too.
+func TestRefusedSidecars(t *testing.T) {
 	t.Parallel()
-	const link = `{"uri":"https://example.org/a","links":[%s]}`
-	for text, want := range map[string]string{
-		`{"uri":"ftp://example.org/a"}`:                         "cannot be fetched",
-		`{"uri":"urn:isbn:123"}`:                                "cannot be fetched",
-		`{"uri":"file:///etc/passwd"}`:                          "cannot be fetched",
-		`{"uri":"https://example.org/a#b"}`:                     "fragment",
-		`{"uri":"https://u:s3cret@example.org/a"}`:              "password",
-		`{"uri":"https://example.org:99999/a"}`:                 "port",
-		`{"uri":"urn:isbn:123","change":"deleted"}`:             "",
-		`{"uri":"HTTPS://example.org/a"}`:                       "",
-		fmt.Sprintf(link, `{"rel":"sitemap","href":"urn:x:y"}`): "links[0]: relation \"sitemap\"",
-		fmt.Sprintf(link, `{"rel":"describedby","href":"mailto:a@example.org"},{"rel":"urn:x:rel","href":"urn:x:y"}`):                       "",
-		fmt.Sprintf(link, `{"rel":"canonical","href":"https://example.org/b"},{"rel":"CANONICAL","href":"https://example.org/c"}`):          "links[1]: a second canonical",
-		fmt.Sprintf(link, `{"rel":"canonical","href":"https://example.org/b"},{"rel":"alternate","href":"https://example.org/c#fragment"}`): "",
-	} {
-		_, err := entry.Decode([]byte(text))
-		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret")) {
-			t.Errorf("%s: %v, want %q", text, err, want)
-		}
-	}
 	for text, want := range map[string]string{
 		`{"links":[{"rel":"my-own","href":"https://example.org/"}]}`:                                                                "links[0]: relation \"my-own\"",
 		`{"links":[{"rel":"canonical","href":"https://example.org/"},{"rel":"canonical","href":"https://example.org/2"}]}`:          "links[1]: a second canonical",
@@ -45,22 +17,6 @@ func TestRefusedEntries(t *testing.T) {
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("sidecar %s: %v, want %q", text, err, want)
 		}
-	}
-}
-
-// TestUpstreamLinksDropped: what an upstream links to by no relation, and a second
-// canonical link, are left out; the resource stays.
-func TestUpstreamLinksDropped(t *testing.T) {
-	t.Parallel()
-	var d entry.LinkFilter
-	var kept []string
-	for _, rel := range []string{"canonical", "my-own", "describedby", "canonical", "Canonical", "urn:x:rel"} {
-		if d.Check(&resourcesync.Link{Rel: rel, Href: "urn:x:y"}) == nil {
-			kept = append(kept, rel)
-		}
-	}
-	if got := strings.Join(kept, " "); got != "canonical describedby urn:x:rel" {
-		t.Errorf("kept %s", got)
 	}
 }
 

@@ -149,3 +149,32 @@ func (ps *Problems) merge(other *Problems) {
 	}
 	ps.Count = count
 }
+
+// A LineError says what is the matter with a line.
+type LineError struct {
+	Line int64 // from 1
+	Err  error // an [*EntryError] where the line is no entry
+}
+
+// Error names the line, the place in it, and the cause.
+func (e *LineError) Error() string {
+	if _, ok := errors.AsType[*entry.Error](e.Err); ok {
+		return fmt.Sprintf("line %d, %v", e.Line, e.Err)
+	}
+	return fmt.Sprintf("line %d: %v", e.Line, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *LineError) Unwrap() error { return e.Err }
+
+// since is what r counts beyond o, an earlier state of the same Report.
+func (r Report) since(o Report) Report {
+	r.Created -= o.Created
+	r.Updated -= o.Updated
+	r.Deleted -= o.Deleted
+	r.Unchanged -= o.Unchanged
+	r.Files -= o.Files
+	r.Bytes -= o.Bytes
+	r.Elapsed -= o.Elapsed
+	return r
+}

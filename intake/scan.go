@@ -16,8 +16,6 @@ import (
 
 // Sizes of a scan's pipeline. They bound its memory, whatever the tree.
 const (
-	pageRows    = 4 << 10   // catalog rows read in one transaction
-	batchRows   = 4 << 10   // updates applied in one transaction
 	blockFiles  = 32        // files handed to a hasher at a time,
 	blockBytes  = 256 << 10 // or so many bytes
 	blocksReady = 64        // hashed and waiting to be applied
@@ -45,7 +43,7 @@ func newScan(d *Dir, t *sharedTree) *scan {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return &scan{
-		d: d, t: t, enter: d.enter, tally: tally{teller: &d.teller, start: time.Now()},
+		d: d, t: t, enter: d.enter, tally: tally{teller: &d.events, start: time.Now()},
 		gone:   listed.URIs{Dir: d.o.TempDir},
 		jobs:   make(chan *block, 2*runtime.GOMAXPROCS(0)),
 		hashed: make(chan *block, blocksReady),

@@ -242,14 +242,6 @@ func (h *hasher) held(ctx context.Context, uri string) (catalog.Record, bool, er
 	return held(ctx, h.s.d.cat, h.s.d.set, uri)
 }
 
-// held returns what a catalog holds of one resource, but for patches: each
-// belongs to a change that has been.
-func held(ctx context.Context, cat catalog.Catalog, set, uri string) (catalog.Record, bool, error) {
-	rec, ok, err := catalog.Find(ctx, cat, set, uri)
-	rec.Links = slices.DeleteFunc(rec.Links, func(l resourcesync.Link) bool { return l.Rel == resourcesync.RelPatch })
-	return rec, ok, err
-}
-
 // parseSidecar reads the text of a sidecar: {"links":[…]}, with links as those
 // of an entry. Its errors are of type [*EntryError].
 func parseSidecar(text []byte) (links []resourcesync.Link, err error) {

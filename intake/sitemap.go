@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/intake/internal/fault"
 	"lockstep/intake/internal/filestat"
 	"lockstep/intake/internal/listed"
 	"lockstep/internal/fetch"
@@ -68,7 +69,7 @@ const DefaultSitemapInterval = 10 * time.Minute
 // Only one Sitemap may fill a set. Its methods are safe for concurrent use; scans
 // take turns.
 type Sitemap struct {
-	lister
+	in     lister
 	client *fetch.Client
 	o      SitemapOptions
 	web    *Web
@@ -87,7 +88,7 @@ func NewSitemap(address string, c *fetch.Client, cat catalog.Catalog, set string
 		return nil, errors.New("sitemap: the address is missing")
 	}
 	if c == nil {
-		return nil, fmt.Errorf("sitemap %s: %w", fetch.Printable(address), errNoClient)
+		return nil, fmt.Errorf("sitemap %s: %w", fetch.Printable(address), fault.ErrNoClient)
 	}
 	if len(o.Algorithms) == 0 {
 		o.Algorithms = []resourcesync.Algorithm{resourcesync.MD5, resourcesync.SHA256}
@@ -97,7 +98,7 @@ func NewSitemap(address string, c *fetch.Client, cat catalog.Catalog, set string
 		o.ScanInterval = DefaultSitemapInterval
 	}
 	s := &Sitemap{
-		lister: lister{name: address, cat: cat, set: set, dir: o.TempDir, allowEmpty: o.AllowEmpty, told: teller{onEvent: o.OnEvent}},
+		in:     lister{name: address, cat: cat, set: set, dir: o.TempDir, allowEmpty: o.AllowEmpty, told: teller{onEvent: o.OnEvent}},
 		client: c, o: o, web: NewWeb(c),
 	}
 	s.file, _ = localPath(address)
@@ -113,7 +114,7 @@ func (s *Sitemap) Scan(ctx context.Context) (Report, error) {
 	r, err := s.scan(ctx)
 	r.Elapsed = time.Since(start)
 	if err != nil {
-		return r, fmt.Errorf("scan %s: %w", fetch.Printable(s.name), cause(ctx, err))
+		return r, fmt.Errorf("scan %s: %w", fetch.Printable(s.in.name), cause(ctx, err))
 	}
 	return r, nil
 }
@@ -128,8 +129,8 @@ func (s *Sitemap) scan(ctx context.Context) (Report, error) {
 	for whole := false; ; whole = true {
 		r := s.newReading(whole)
 		again, err := r.run(ctx)
-		report := r.report()
-		r.close()
+		report := r.list.report()
+		r.list.close()
 		report.Created += before.Created
 		report.Updated += before.Updated
 		report.Hashed += before.Hashed
@@ -146,7 +147,7 @@ func (s *Sitemap) scan(ctx context.Context) (Report, error) {
 // the catalog; the next one waits until it returns. What goes wrong is told to
 // [SitemapOptions.OnEvent], and tried again.
 func (s *Sitemap) Watch(ctx context.Context, onChange func(Report)) error {
-	return s.watch(ctx, s.Scan, s.due, onChange)
+	return s.in.watch(ctx, s.Scan, s.due, onChange)
 }
 
 // due waits for the time of the next scan.
@@ -162,7 +163,7 @@ func (s *Sitemap) due(ctx context.Context) error {
 	s.scanning.Unlock()
 	next := time.Now().Add(s.o.ScanInterval)
 	for time.Now().Before(next) {
-		if err := sleep(ctx, min(DefaultListInterval, time.Until(next))); err != nil {
+		if err := sleep(ctx, min(fileInterval, time.Until(next))); err != nil {
 			return err
 		}
 		if filestat.MarkAt(s.file) != seen {

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 
+	"lockstep/intake/internal/entry"
+	"lockstep/intake/internal/fault"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
@@ -43,7 +45,7 @@ func (f *fetcher) fetch(ctx context.Context, a *ask) error {
 		return ctx.Err()
 	}
 	if err != nil {
-		a.failure = plainError(a.said.URI, notThere(err))
+		a.failure = fault.Plain(a.said.URI, fault.NotThere(err))
 	}
 	return nil
 }
@@ -52,11 +54,11 @@ func (f *fetcher) fetch(ctx context.Context, a *ask) error {
 func (f *fetcher) read(a *ask, resp *fetch.Response) error {
 	f.sum.Reset()
 	n, err := io.CopyBuffer(f.sum, resp.Body, f.buf)
-	f.r.bytes.Add(n)
+	f.r.list.bytes.Add(n)
 	if err != nil {
 		return err
 	}
-	f.r.read.Add(1)
+	f.r.list.hashed.Add(1)
 	sum := f.sum.Sum()
 	a.update = a.update || len(a.said.Hashes) == 0
 	if common, differs := sum.Compare(a.said.Hashes); common == 0 || differs != 0 {
@@ -64,12 +66,12 @@ func (f *fetcher) read(a *ask, resp *fetch.Response) error {
 	}
 	a.said.Hashes, a.said.Length = sum, n
 	head := resp.Header
-	if typ := strings.TrimSpace(head.Get("Content-Type")); a.said.Type == "" && listable(resourcesync.Metadata{Type: typ}) {
+	if typ := strings.TrimSpace(head.Get("Content-Type")); a.said.Type == "" && entry.Listable(resourcesync.Metadata{Type: typ}) {
 		a.said.Type = typ
 	}
 	// One may be sent although nobody asked: what is hashed is what is sent.
 	a.said.Encoding = ""
-	if coding := strings.ToLower(strings.TrimSpace(head.Get("Content-Encoding"))); coding != "identity" && listable(resourcesync.Metadata{Encoding: coding}) {
+	if coding := strings.ToLower(strings.TrimSpace(head.Get("Content-Encoding"))); coding != "identity" && entry.Listable(resourcesync.Metadata{Encoding: coding}) {
 		a.said.Encoding = coding
 	}
 	if a.token.ask {
@@ -93,9 +95,4 @@ func (f *fetcher) keep(a *ask, head http.Header) {
 	if date, err := http.ParseTime(head.Get("Date")); err == nil && modified.Before(date) {
 		a.token.modified = head.Get("Last-Modified")
 	}
-}
-
-// listable reports whether a Resource List can state m.
-func listable(m resourcesync.Metadata) bool {
-	return checkListed(&resourcesync.Entry{Loc: "urn:x", Metadata: m}) == nil
 }

@@ -13,6 +13,7 @@ import (
 	"lockstep/catalog"
 	"lockstep/discover"
 	"lockstep/intake/internal/entry"
+	"lockstep/intake/internal/fault"
 	"lockstep/intake/internal/filestat"
 	"lockstep/intake/internal/listed"
 	"lockstep/internal/fetch"
@@ -27,7 +28,7 @@ const (
 
 // A sitemapReading is one reading of the documents.
 type sitemapReading struct {
-	*listing
+	list  *listing
 	s     *Sitemap
 	whole bool // everything is read, whatever is remembered
 	began time.Time
@@ -55,9 +56,9 @@ func (s *Sitemap) newReading(whole bool) *sitemapReading {
 		rules = []byte(s.rules())
 	}
 	return &sitemapReading{
-		rules:   rules,
-		listing: s.newListing(), s: s, whole: whole, began: time.Now(),
-		now:     sitemapMemory{Rules: s.rules(), Address: s.name, Docs: make(map[string]sitemapDoc)},
+		rules: rules,
+		list:  s.in.newListing(), s: s, whole: whole, began: time.Now(),
+		now:     sitemapMemory{Rules: s.rules(), Address: s.in.name, Docs: make(map[string]sitemapDoc)},
 		asIs:    make(map[string]struct{}),
 		lost:    make(map[string]struct{}),
 		visited: make(map[string]bool),
@@ -68,9 +69,9 @@ func (s *Sitemap) newReading(whole bool) *sitemapReading {
 // run reads and takes in. It asks for another, whole reading if it could not
 // tell what is gone.
 func (r *sitemapReading) run(ctx context.Context) (again bool, err error) {
-	stop := r.progress()
+	stop := r.list.progress()
 	defer stop()
-	at, err := r.point(ctx)
+	at, err := r.list.point(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -83,21 +84,21 @@ func (r *sitemapReading) run(ctx context.Context) (again bool, err error) {
 	if m := r.s.memory; !r.whole && m.Rules == r.now.Rules && m.Address == r.now.Address && m.Point == at {
 		r.old = m
 	}
-	if err := r.visit(ctx, r.name, 0); err != nil {
+	if err := r.visit(ctx, r.list.name, 0); err != nil {
 		return false, err
 	}
 	if !r.fresh && !r.old.Undated {
-		r.files.Store(at.Resources)
-		r.unchanged.Store(at.Resources)
+		r.list.files.Store(at.Resources)
+		r.list.unchanged.Store(at.Resources)
 		return false, nil
 	}
 	if r.undated > 0 && !r.s.o.Content {
-		r.skipped(r.name, undatedError(r.undated))
+		r.list.skipped(r.list.name, undatedError(r.undated))
 	}
 	if again, err = r.take(ctx); err != nil || again {
 		return again, err
 	}
-	if err := r.finish(ctx); err != nil {
+	if err := r.list.finish(ctx); err != nil {
 		return false, err
 	}
 	return false, r.remember(ctx)
@@ -118,7 +119,7 @@ func (n undatedError) Error() string {
 // is told, and leaves the reading incomplete.
 func (r *sitemapReading) visit(ctx context.Context, uri string, depth int) error {
 	if r.visited[uri] { // an index that leads back to itself, or has a part twice
-		r.skipped(uri, errListedTwice)
+		r.list.skipped(uri, errListedTwice)
 		return nil
 	}
 	if r.nested.Ended() { // which was reported: nobody knows what is left
@@ -134,16 +135,16 @@ func (r *sitemapReading) visit(ctx context.Context, uri string, depth int) error
 			parts = nil
 		}
 	}
-	switch _, stop := errors.AsType[*stopError](err); {
+	switch _, stop := errors.AsType[*fault.StopError](err); {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case stop:
 		return err
 	case err != nil && depth == 0:
-		return plainError(uri, err)
+		return fault.Plain(uri, err)
 	case err != nil:
 		r.lost[partID(uri)] = struct{}{}
-		r.illegible(uri, plainError(uri, err))
+		r.list.illegible(uri, fault.Plain(uri, err))
 	}
 	for _, part := range parts {
 		if err := r.visit(ctx, part, depth+1); err != nil {
@@ -165,32 +166,6 @@ func (r *sitemapReading) bound(uri string, depth int) error {
 	}
 	return err
 }
-
-// A stopError is one of ours: no other document would fare better.
-type stopError struct{ err error }
-
-func (e *stopError) Error() string { return e.err.Error() }
-func (e *stopError) Unwrap() error { return e.err }
-
-// plainError leaves the address, beside which it will stand, out of err.
-func plainError(uri string, err error) error {
-	if e, ok := errors.AsType[*fetch.Error](err); ok && len(e.Chain) == 0 {
-		return &wordedError{strings.TrimPrefix(err.Error(), "get "+fetch.Printable(uri)+": "), err}
-	}
-	if text, ok := strings.CutPrefix(err.Error(), "read "+fetch.Printable(uri)+": "); ok {
-		return &wordedError{text, err}
-	}
-	return err
-}
-
-// A wordedError says the same in other words.
-type wordedError struct {
-	text string
-	err  error
-}
-
-func (e *wordedError) Error() string { return e.text }
-func (e *wordedError) Unwrap() error { return e.err }
 
 var errListedTwice = errors.New("the document is listed below itself, or twice")
 
@@ -252,11 +227,11 @@ func (r *sitemapReading) readDoc(ctx context.Context, uri string) (parts []strin
 	switch n, err := doc.Stats().Skipped, doc.Unlocated(); {
 	case n > 0:
 		r.lost[partID(uri)] = struct{}{}
-		r.illegible(uri, fmt.Errorf("%d entries could not be read: %s", n, firstWarning(doc)))
+		r.list.illegible(uri, fmt.Errorf("%d entries could not be read: %s", n, firstWarning(doc)))
 		return parts, nil
 	case err != nil:
 		r.lost[partID(uri)] = struct{}{}
-		r.illegible(uri, plainError(uri, err))
+		r.list.illegible(uri, fault.Plain(uri, err))
 		return parts, nil
 	}
 	if now.ETag != "" || now.Modified != "" || now.Mark != "" {
@@ -310,15 +285,15 @@ func (r *sitemapReading) entries(uri string, doc *discover.Document) error {
 		}
 		rec, err := r.record(&e)
 		if err != nil {
-			r.skipped(fetch.Printable(e.Loc), err)
+			r.list.skipped(fetch.Printable(e.Loc), err)
 			continue
 		}
 		if undated(&rec) {
 			r.undated++
 		}
 		r.said = listed.AppendRecord(r.said[:0], &rec)
-		if err := r.sorter.Add([]byte(rec.URI), part, false, r.said); err != nil {
-			return &stopError{err}
+		if err := r.list.sorter.Add([]byte(rec.URI), part, false, r.said); err != nil {
+			return &fault.StopError{Err: err}
 		}
 	}
 }
@@ -333,7 +308,7 @@ func (r *sitemapReading) record(e *resourcesync.Entry) (catalog.Record, error) {
 		rec.Length = e.Length
 	}
 	bare := resourcesync.Entry{Loc: e.Loc, Metadata: resourcesync.Metadata{Type: e.Type, Encoding: e.Encoding}}
-	if err := checkListed(&bare); err != nil {
+	if err := entry.CheckListed(&bare); err != nil {
 		return rec, err
 	}
 	if err := entry.CheckFetchable(e.Loc); err != nil {
@@ -344,12 +319,12 @@ func (r *sitemapReading) record(e *resourcesync.Entry) (catalog.Record, error) {
 		l := e.Links[i]
 		l.Path = ""
 		bare.Links = []resourcesync.Link{l}
-		err := checkListed(&bare)
+		err := entry.CheckListed(&bare)
 		if err == nil {
 			err = drop.Check(&l)
 		}
 		if err != nil {
-			r.skipped(fetch.Printable(e.Loc), err)
+			r.list.skipped(fetch.Printable(e.Loc), err)
 			continue
 		}
 		rec.Links = append(rec.Links, l)
@@ -357,17 +332,12 @@ func (r *sitemapReading) record(e *resourcesync.Entry) (catalog.Record, error) {
 	return rec, nil
 }
 
-// checkListed asks those who write the documents whether they can state e.
-func checkListed(e *resourcesync.Entry) error {
-	return resourcesync.CheckEntry(resourcesync.ResourceList, e)
-}
-
 // undated reports whether nothing said of a resource changes when it does.
 func undated(r *catalog.Record) bool { return r.Lastmod.IsZero() && len(r.Hashes) == 0 }
 
 // remember keeps how the documents stand.
 func (r *sitemapReading) remember(ctx context.Context) error {
-	at, err := r.point(ctx)
+	at, err := r.list.point(ctx)
 	if err != nil {
 		return err
 	}
@@ -375,9 +345,9 @@ func (r *sitemapReading) remember(ctx context.Context) error {
 		delete(r.now.Docs, r.docs[part])
 	}
 	r.now.Point = at
-	r.now.Shared = r.now.Shared || r.sorter.Doubled || len(r.asIs) > 0 && r.old.Shared
+	r.now.Shared = r.now.Shared || r.list.sorter.Doubled || len(r.asIs) > 0 && r.old.Shared
 	r.now.Undated = r.s.o.Content && (r.now.Undated || len(r.asIs) > 0 && r.old.Undated)
-	if r.incomplete.Load() && r.strayed { // it was not deleted: it has to be met again
+	if r.list.incomplete.Load() && r.strayed { // it was not deleted: it has to be met again
 		r.now = sitemapMemory{}
 	}
 	r.s.memory = r.now

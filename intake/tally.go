@@ -31,10 +31,10 @@ func (t *teller) emit(e Event) {
 // A tally counts what a scan comes to, and tells of it. Its methods are safe for
 // concurrent use.
 type tally struct {
-	*teller
-	start time.Time
+	teller *teller
+	start  time.Time
 
-	files, unchanged, read, bytes atomic.Int64
+	files, unchanged, hashed, bytes atomic.Int64
 
 	mu sync.Mutex // guards r
 	r  Report     // but for the counters above
@@ -56,7 +56,7 @@ func (t *tally) report() Report {
 	defer t.mu.Unlock()
 	r := t.r
 	r.Files, r.Unchanged = t.files.Load(), t.unchanged.Load()
-	r.Hashed, r.Bytes = t.read.Load(), t.bytes.Load()
+	r.Hashed, r.Bytes = t.hashed.Load(), t.bytes.Load()
 	r.Elapsed = time.Since(t.start)
 	return r
 }
@@ -64,7 +64,7 @@ func (t *tally) report() Report {
 // progress tells now and then how far the scan is, until stopped, if anybody
 // wants to know.
 func (t *tally) progress() (stop func()) {
-	if t.onEvent == nil {
+	if t.teller.onEvent == nil {
 		return func() {}
 	}
 	done := make(chan struct{})
@@ -77,7 +77,7 @@ func (t *tally) progress() (stop func()) {
 			case <-tick.C:
 				r := t.report()
 				r.Unreadable.First, r.Skipped.First = nil, nil // still being written to
-				t.emit(Event{Kind: EventProgress, Report: r})
+				t.teller.emit(Event{Kind: EventProgress, Report: r})
 			case <-done:
 				return
 			}
@@ -94,7 +94,7 @@ func (t *tally) skipped(path string, why error) {
 	t.mu.Lock()
 	t.r.Skipped.add(Problem{path, why})
 	t.mu.Unlock()
-	t.emit(Event{Kind: EventSkipped, Path: path, Err: why})
+	t.teller.emit(Event{Kind: EventSkipped, Path: path, Err: why})
 }
 
 // unreadable tells of what could not be taken, and stays as it was.
@@ -106,5 +106,5 @@ func (t *tally) unreadable(path string, err error) {
 	t.mu.Lock()
 	t.r.Unreadable.add(Problem{path, err})
 	t.mu.Unlock()
-	t.emit(Event{Kind: EventUnreadable, Path: path, Err: err})
+	t.teller.emit(Event{Kind: EventUnreadable, Path: path, Err: err})
 }

@@ -10,11 +10,7 @@ import (
 
 // The rhythm of a Watch.
 const (
-	quiet        = 200 * time.Millisecond // a path that may be written still is scanned when nothing happened to it for so long,
-	patience     = 5 * time.Second        // or after so long if it never is quiet
-	rootInterval = 2 * time.Second        // between looks whether the root is still the same directory
-	retryFirst   = time.Second            // after a scan that failed; doubles
-	retryMost    = time.Minute
+	rootInterval = 2 * time.Second  // between looks whether the root is still the same directory
 	pollLeast    = 10 * time.Second // between full scans where events cannot be had,
 	pollShare    = 20               // or so many times what a scan takes
 	hardAfter    = time.Second      // before the names of a new hard link are looked for; or as many times a scan
@@ -152,7 +148,7 @@ func (w *watch) scan(ctx context.Context, paths []string, all bool) {
 	}
 	w.plan(all, r.Elapsed, err)
 	if all || err != nil || r.Changed() {
-		w.d.emit(Event{Kind: EventScanned, Err: err, Report: r})
+		w.d.events.emit(Event{Kind: EventScanned, Err: err, Report: r})
 	}
 	if r.Changed() && w.onChange != nil {
 		w.onChange(r)
@@ -171,7 +167,7 @@ func (w *watch) plan(all bool, took time.Duration, err error) {
 	}
 	degraded := w.notify.failure()
 	if degraded != nil {
-		w.d.emit(Event{Kind: EventDegraded, Err: degraded})
+		w.d.events.emit(Event{Kind: EventDegraded, Err: degraded})
 	}
 	hard := w.d.takeNewHard()
 	if !all {

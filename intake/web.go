@@ -2,13 +2,11 @@ package intake
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"net/http"
 
 	"lockstep/catalog"
+	"lockstep/intake/internal/fault"
 	"lockstep/internal/fetch"
 )
 
@@ -20,8 +18,6 @@ type Web struct{ client *fetch.Client }
 // hold. A Web without client opens nothing.
 func NewWeb(c *fetch.Client) *Web { return &Web{c} }
 
-var errNoClient = errors.New("there is no client to fetch it with")
-
 // Bitstream opens the representation of r as it is served now, byte for byte:
 // no content coding is asked for, and none is undone (RS-HASH-07). Whether it is
 // the one r describes is the caller's to verify. What breaks off is asked for
@@ -31,26 +27,11 @@ var errNoClient = errors.New("there is no client to fetch it with")
 // resource; others are an [*fetch.Error] and name the address and the cause.
 func (w *Web) Bitstream(ctx context.Context, r *catalog.Record) (io.ReadCloser, error) {
 	if w.client == nil {
-		return nil, fmt.Errorf("get %s: %w", fetch.Printable(r.URI), errNoClient)
+		return nil, fmt.Errorf("get %s: %w", fetch.Printable(r.URI), fault.ErrNoClient)
 	}
 	resp, err := w.client.GetWhole(ctx, fetch.Request{URI: r.URI})
 	if err != nil {
-		return nil, notThere(err)
+		return nil, fault.NotThere(err)
 	}
 	return resp.Body, nil
 }
-
-// notThere makes the error of a resource that is not there match fs.ErrNotExist.
-func notThere(err error) error {
-	status, ok := errors.AsType[*fetch.StatusError](err)
-	if !ok || status.Status != http.StatusNotFound && status.Status != http.StatusGone {
-		return err
-	}
-	return &missingError{err}
-}
-
-type missingError struct{ err error }
-
-func (e *missingError) Error() string        { return e.err.Error() }
-func (e *missingError) Unwrap() error        { return e.err }
-func (e *missingError) Is(target error) bool { return target == fs.ErrNotExist }

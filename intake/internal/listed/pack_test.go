@@ -1,0 +1,31 @@
+package listed
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"lockstep/catalog"
+	"lockstep/resourcesync"
+)
+
+var byInstant = cmp.Comparer(func(a, b resourcesync.Datetime) bool { return a.Compare(b) == 0 })
+
+// FuzzParseRecord sees to it that damage is noticed, not followed.
+func FuzzParseRecord(f *testing.F) {
+	f.Add(AppendRecord(nil, &catalog.Record{Length: -1, Links: []resourcesync.Link{{Rel: "via", Href: "urn:x"}}}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, err := ParseRecord(b)
+		if err == nil {
+			roundTripLoose(t, &r)
+		}
+	})
+}
+
+func roundTripLoose(t *testing.T, r *catalog.Record) {
+	t.Helper()
+	got, err := ParseRecord(AppendRecord(nil, r))
+	if diff := cmp.Diff(*r, got, byInstant); diff != "" || err != nil {
+		t.Fatalf("parseRecord(appendRecord(%+v)): %v (-want +got)\n%s", *r, err, diff)
+	}
+}

@@ -1,0 +1,111 @@
+package intake
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"lockstep/catalog"
+	"lockstep/resourcesync"
+)
+
+// A row is what the merge needs of a Record.
+type row struct{ uri, token string }
+
+// rows reads ahead in the catalog, a page to a transaction: what is applied
+// meanwhile lies behind.
+type rows struct {
+	pages  chan page
+	cancel context.CancelFunc
+	page   []row
+	err    error
+}
+
+type page struct {
+	rows []row
+	err  error
+}
+
+func readRows(ctx context.Context, cat catalog.Catalog, set string, ranges []catalog.Range) *rows {
+	ctx, cancel := context.WithCancel(ctx)
+	r := &rows{pages: make(chan page, 2), cancel: cancel}
+	go func() {
+		defer close(r.pages)
+		for _, rg := range ranges {
+			for more := true; more; {
+				var p page
+				p, more = readPage(ctx, cat, set, &rg)
+				select {
+				case r.pages <- p:
+				case <-ctx.Done():
+					return
+				}
+				if p.err != nil {
+					return
+				}
+			}
+		}
+	}()
+	return r
+}
+
+// readPage reads the next rows of rg, moves rg behind them and reports whether
+// there may be more.
+func readPage(ctx context.Context, cat catalog.Catalog, set string, rg *catalog.Range) (page, bool) {
+	p := page{rows: make([]row, 0, 64)}
+	for rec, err := range cat.Resources(ctx, set, *rg) {
+		if err != nil {
+			return page{err: err}, false
+		}
+		p.rows = append(p.rows, row{rec.URI, rec.Token})
+		if len(p.rows) == pageRows {
+			rg.From = rec.URI + "\x00"
+			return p, true
+		}
+	}
+	return p, false
+}
+
+// more reports whether there is a row.
+func (r *rows) more() bool {
+	for len(r.page) == 0 {
+		p, ok := <-r.pages
+		if !ok {
+			return false
+		}
+		if p.err != nil {
+			r.err = p.err
+		}
+		r.page = p.rows
+	}
+	return true
+}
+
+func (r *rows) row() *row { return &r.page[0] }
+
+func (r *rows) next() { r.page = r.page[1:] }
+
+// stop ends the reading and waits for its end.
+func (r *rows) stop() {
+	r.cancel()
+	for range r.pages {
+	}
+}
+
+// held returns what a catalog holds of one resource, but for patches: each
+// belongs to a change that has been.
+func held(ctx context.Context, cat catalog.Catalog, set, uri string) (catalog.Record, bool, error) {
+	rec, ok, err := catalog.Find(ctx, cat, set, uri)
+	rec.Links = slices.DeleteFunc(rec.Links, func(l resourcesync.Link) bool { return l.Rel == resourcesync.RelPatch })
+	return rec, ok, err
+}
+
+// applyEvery bounds how long what was read waits for its batch to fill.
+const applyEvery = time.Second
+
+// Sizes of what is read from and written to a catalog at a time. They bound the
+// memory of a scan.
+const (
+	pageRows  = 4 << 10 // rows read in one transaction
+	batchRows = 4 << 10 // updates applied in one transaction
+)
