@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/intake"
+	"lockstep/intake/jsonl"
 	"lockstep/storage/sqlite"
 )
 
@@ -94,7 +94,7 @@ func TestScanJSONLProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j, err := intake.NewJSONL(list, db.Catalog(), "https://example.org/cl.xml", intake.JSONLOptions{TempDir: state, State: filepath.Join(state, "list.json")})
+	j, err := jsonl.New(list, db.Catalog(), "https://example.org/cl.xml", jsonl.Options{TempDir: state, State: filepath.Join(state, "list.json")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func (s *scan) applyAll(ctx context.Context) error {
 			if batch, err = s.settle(batch, b); err != nil {
 				return err
 			}
-			if len(batch) < batchRows {
+			if len(batch) < BatchRows {
 				continue
 			}
 		case <-tick.C:
@@ -49,14 +49,14 @@ func (s *scan) applyAll(ctx context.Context) error {
 // settle appends the updates that come of a block.
 func (s *scan) settle(batch []catalog.Update, b *block) ([]catalog.Update, error) {
 	if batch == nil {
-		batch = make([]catalog.Update, 0, batchRows/8)
+		batch = make([]catalog.Update, 0, BatchRows/8)
 	}
 	for i := range b.jobs {
 		switch j := &b.jobs[i]; j.outcome {
 		case readWhole:
 			batch = append(batch, catalog.Update{Record: j.record})
 		case readVanished:
-			s.files.Add(-1)
+			s.Files.Add(-1)
 			if j.known {
 				if err := s.gone.Add(j.uri); err != nil {
 					return nil, err

@@ -132,7 +132,7 @@ type AtomPMHStatus struct {
 // What was harvested is remembered in a [Ledger]. Only one AtomPMH may fill a
 // set. Its methods are safe for concurrent use; harvests take turns.
 type AtomPMH struct {
-	in     lister
+	in     Origin
 	client *fetch.Client
 	ledger Ledger
 	o      AtomPMHOptions
@@ -178,7 +178,7 @@ func NewAtomPMH(address string, c *fetch.Client, cat catalog.Catalog, set string
 	}
 	return &AtomPMH{
 		types:  types,
-		in:     lister{name: address, cat: cat, set: set, dir: o.TempDir, allowEmpty: o.AllowEmpty, told: teller{onEvent: o.OnEvent}},
+		in:     Origin{Name: address, Catalog: cat, Set: set, TempDir: o.TempDir, AllowEmpty: o.AllowEmpty, Events: Reporter{OnEvent: o.OnEvent}},
 		client: c, ledger: ledger, o: o, web: NewWeb(c),
 	}, nil
 }
@@ -203,7 +203,7 @@ func (a *AtomPMH) Harvest(ctx context.Context, full bool) (Report, error) {
 	a.ended = errors.Is(err, ErrEnded)
 	a.mu.Unlock()
 	if err != nil {
-		return r, fmt.Errorf("harvest %s: %w", fetch.Printable(a.in.name), cause(ctx, err))
+		return r, fmt.Errorf("harvest %s: %w", fetch.Printable(a.in.Name), Cause(ctx, err))
 	}
 	return r, nil
 }
@@ -218,7 +218,7 @@ func (a *AtomPMH) harvest(ctx context.Context, full bool) (Report, error) {
 			return before, err
 		}
 		err = h.run(ctx)
-		r := h.list.report()
+		r := h.list.Report()
 		h.close()
 		r.Created += before.Created
 		r.Updated += before.Updated
@@ -243,7 +243,7 @@ func (a *AtomPMH) harvest(ctx context.Context, full bool) (Report, error) {
 // until it returns. What goes wrong is told to [AtomPMHOptions.OnEvent], and tried
 // again.
 func (a *AtomPMH) Watch(ctx context.Context, onChange func(Report)) error {
-	return a.in.watch(ctx, a.Scan, a.due, onChange)
+	return a.in.Watch(ctx, a.Scan, a.due, onChange)
 }
 
 // due waits for the time of the next scan.
@@ -252,9 +252,9 @@ func (a *AtomPMH) due(ctx context.Context) error {
 	ended := a.ended
 	a.mu.Unlock()
 	if a.o.ScanInterval < 0 || ended {
-		return forever(ctx)
+		return Forever(ctx)
 	}
-	return sleep(ctx, a.o.ScanInterval)
+	return Sleep(ctx, a.o.ScanInterval)
 }
 
 // Bitstream opens the representation of r, which is wherever its URI says. See

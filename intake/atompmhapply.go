@@ -94,14 +94,14 @@ func (h *feedHarvest) applyBatch(ctx context.Context, changes []feedChange) erro
 	}
 	if len(s.updates) > 0 {
 		if !h.unremembered {
-			if err := h.a.ledger.Record(ctx, h.list.set, s.claims, nil); err != nil {
+			if err := h.a.ledger.Record(ctx, h.list.Set, s.claims, nil); err != nil {
 				return err
 			}
 			for i := range s.put {
 				s.put[i].New = false
 			}
 		}
-		a, err := h.list.cat.Apply(ctx, h.list.set, s.updates)
+		a, err := h.list.Catalog.Apply(ctx, h.list.Set, s.updates)
 		if err != nil {
 			return err
 		}
@@ -109,14 +109,14 @@ func (h *feedHarvest) applyBatch(ctx context.Context, changes []feedChange) erro
 	}
 	// What is near in a database is written together.
 	slices.SortFunc(s.put, func(a, b LedgerRow) int { return strings.Compare(a.ID, b.ID) })
-	return h.a.ledger.Record(ctx, h.list.set, s.put, s.drop)
+	return h.a.ledger.Record(ctx, h.list.Set, s.put, s.drop)
 }
 
 // recover finishes what a harvest had claimed that did not come to record it.
 func (h *feedHarvest) recover(ctx context.Context) error {
 	for {
 		var batch []feedChange
-		for row, err := range h.a.ledger.Open(ctx, h.list.set) {
+		for row, err := range h.a.ledger.Open(ctx, h.list.Set) {
 			if err != nil {
 				return err
 			}
@@ -243,7 +243,7 @@ func (h *feedHarvest) release(ctx context.Context, s *feedStep, ids []string) er
 	for _, id := range ids {
 		here[id] = true
 	}
-	owners, err := h.a.ledger.Owners(ctx, h.list.set, removed, func(id string) bool { return here[id] })
+	owners, err := h.a.ledger.Owners(ctx, h.list.Set, removed, func(id string) bool { return here[id] })
 	if err != nil {
 		return err
 	}
@@ -261,11 +261,11 @@ func (h *feedHarvest) release(ctx context.Context, s *feedStep, ids []string) er
 
 // handOver puts a resource on the account of another record that names it.
 func (h *feedHarvest) handOver(ctx context.Context, uri, owner string) (catalog.Update, error) {
-	rows, err := h.a.ledger.Lookup(ctx, h.list.set, []string{owner})
+	rows, err := h.a.ledger.Lookup(ctx, h.list.Set, []string{owner})
 	if err != nil {
 		return catalog.Update{}, err
 	}
-	now, _, err := held(ctx, h.list.cat, h.list.set, uri)
+	now, _, err := held(ctx, h.list.Catalog, h.list.Set, uri)
 	if err != nil {
 		return catalog.Update{}, err
 	}

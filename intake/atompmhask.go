@@ -124,7 +124,7 @@ func (h *feedHarvest) fetchOne(ctx context.Context, uri string, hash bool) (cont
 		}
 		sum := resourcesync.NewHasher(h.a.o.Algorithms...)
 		n, err := io.Copy(sum, resp.Body)
-		h.list.bytes.Add(n)
+		h.list.Bytes.Add(n)
 		if err != nil {
 			return err
 		}
@@ -158,7 +158,7 @@ const maxRetries = 1000
 func (h *feedHarvest) retry(ctx context.Context) error {
 	var batch []feedChange
 	owed := 0
-	for row, err := range h.a.ledger.Open(ctx, h.list.set) {
+	for row, err := range h.a.ledger.Open(ctx, h.list.Set) {
 		if err != nil {
 			return err
 		}

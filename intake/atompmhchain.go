@@ -127,7 +127,7 @@ func (h *feedHarvest) hop(ctx context.Context, uri string, visited *feedVisit) (
 		return nil, circle
 	}
 	if feed.ID != "" && h.now.ID != "" && feedID(feed.ID) != h.now.ID {
-		h.list.skipped(uri, fmt.Errorf("AP-DOC-04: the id of its feed is %q, not that of the subscription document", fetch.Printable(feed.ID)))
+		h.list.Skipped(uri, fmt.Errorf("AP-DOC-04: the id of its feed is %q, not that of the subscription document", fetch.Printable(feed.ID)))
 	}
 	return d, nil
 }

@@ -24,7 +24,7 @@ func (h *feedHarvest) adopt(ctx context.Context) error {
 		if !ours || id == "" {
 			return nil
 		}
-		rec, ok, err := held(ctx, h.list.cat, h.list.set, r.uri)
+		rec, ok, err := held(ctx, h.list.Catalog, h.list.Set, r.uri)
 		if err != nil || !ok {
 			return err
 		}
@@ -55,7 +55,7 @@ func (h *feedHarvest) adoptAll(ctx context.Context, rows []LedgerRow) error {
 	for i := range put {
 		ids[i] = put[i].ID
 	}
-	accounts, err := h.a.ledger.Lookup(ctx, h.list.set, ids)
+	accounts, err := h.a.ledger.Lookup(ctx, h.list.Set, ids)
 	if err != nil {
 		return err
 	}
@@ -66,15 +66,15 @@ func (h *feedHarvest) adoptAll(ctx context.Context, rows []LedgerRow) error {
 		account.Deleted, account.Resources = false, union(account.Resources, put[i].Resources)
 		put[i] = account
 	}
-	return h.a.ledger.Record(ctx, h.list.set, put, nil)
+	return h.a.ledger.Record(ctx, h.list.Set, put, nil)
 }
 
 // unowned calls f for the resources of the catalog that are on no record's
 // account.
 func (h *feedHarvest) unowned(ctx context.Context, f func(*row) error) error {
-	rows := readRows(ctx, h.list.cat, h.list.set, []catalog.Range{{}})
+	rows := readRows(ctx, h.list.Catalog, h.list.Set, []catalog.Range{{}})
 	defer rows.stop()
-	next, stop := iter.Pull2(h.a.ledger.URIs(ctx, h.list.set))
+	next, stop := iter.Pull2(h.a.ledger.URIs(ctx, h.list.Set))
 	defer stop()
 	uri, err, more := next()
 	for ; err == nil && rows.more(); rows.next() {
@@ -106,21 +106,21 @@ func (h *feedHarvest) dropGone(ctx context.Context) error {
 			return err
 		}
 	}
-	records := h.list.gone.Count
-	h.list.gone.Count += h.strays.Count
+	records := h.list.Gone.Count
+	h.list.Gone.Count += h.strays.Count
 	if err := h.list.mayDelete(ctx); err != nil {
 		return err
 	}
-	h.list.gone.Count = records
+	h.list.Gone.Count = records
 	for uri, err := range h.strays.All() {
 		if err == nil {
-			err = h.list.put(ctx, catalog.Update{Record: catalog.Record{URI: uri}, Deleted: true})
+			err = h.list.Put(ctx, catalog.Update{Record: catalog.Record{URI: uri}, Deleted: true})
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if err := h.list.flush(ctx); err != nil {
+	if err := h.list.Flush(ctx); err != nil {
 		return err
 	}
 	var batch []feedChange
@@ -129,7 +129,7 @@ func (h *feedHarvest) dropGone(ctx context.Context) error {
 		batch = nil
 		return h.applyBatch(ctx, b)
 	}
-	for id, err := range h.list.gone.All() {
+	for id, err := range h.list.Gone.All() {
 		if err != nil {
 			return err
 		}

@@ -54,7 +54,7 @@ func (h *feedHarvest) read(ctx context.Context, uri string) (*feedDoc, atompmh.F
 		h.docs[uri] = known // AP-HV-07: not asked, as configured
 		return known, atompmh.Feed{}, nil
 	}
-	left := h.a.o.MaxBytes - h.list.tally.bytes.Load()
+	left := h.a.o.MaxBytes - h.list.tally.Bytes.Load()
 	if left <= 0 {
 		return nil, atompmh.Feed{}, fmt.Errorf("the documents of the feed have more than %d bytes", h.a.o.MaxBytes)
 	}
@@ -116,7 +116,7 @@ func (h *feedHarvest) readOnce(ctx context.Context, q *fetch.Request, known *fee
 	})
 	d := &feedDoc{final: resp.URI}
 	err = h.collect(rd, d, part)
-	h.list.tally.bytes.Add(rd.Stats().Bytes)
+	h.list.tally.Bytes.Add(rd.Stats().Bytes)
 	if err == nil {
 		_, err = io.Copy(io.Discard, resp.Body) // what the document does not need, but the digest
 	}
@@ -147,7 +147,7 @@ func documentError(uri string, err error) error {
 
 // warned tells of a liberty that was taken with a document.
 func (h *feedHarvest) warned(uri string, w *atompmh.Warning) {
-	h.list.skipped(fetch.Printable(uri), &LineError{Line: int64(w.Line), Err: fmt.Errorf("%s: %s", w.Rule, fetch.Printable(w.Message))})
+	h.list.Skipped(fetch.Printable(uri), &LineError{Line: int64(w.Line), Err: fmt.Errorf("%s: %s", w.Rule, fetch.Printable(w.Message))})
 }
 
 // answered keeps what an answer to the request for the subscription document
@@ -231,9 +231,9 @@ func (h *feedHarvest) describe(uri string, d *feedDoc, feed *atompmh.Feed, head 
 		h.blurred = true
 	}
 	if n := st.Nameless; n == 1 {
-		h.list.illegible(uri, errors.New("an entry cannot be read: it lacks its id, its time or a usable link"))
+		h.list.Illegible(uri, errors.New("an entry cannot be read: it lacks its id, its time or a usable link"))
 	} else if n > 1 {
-		h.list.illegible(uri, fmt.Errorf("%d entries cannot be read: they lack their id, their time or a usable link", n))
+		h.list.Illegible(uri, fmt.Errorf("%d entries cannot be read: they lack their id, their time or a usable link", n))
 	}
 }
 
@@ -258,7 +258,7 @@ func (h *feedHarvest) add(e *atompmh.Entry, part uint32) error {
 		said.resources = h.resources(e)
 	}
 	h.said = said.append(h.said[:0])
-	return h.list.sorter.Add(key, part, false, h.said)
+	return h.list.Sorter.Add(key, part, false, h.said)
 }
 
 // resources returns the representations of a record that can be used, each URI
@@ -268,14 +268,14 @@ func (h *feedHarvest) resources(e *atompmh.Entry) []LedgerResource {
 	for _, l := range e.Alternates() {
 		typ := strings.TrimSpace(l.Type)
 		if typ != "" && !entry.Listable(resourcesync.Metadata{Type: typ}) {
-			h.list.skipped(fetch.Printable(l.Href), fmt.Errorf("record %s: %q is no media type", fetch.Printable(e.ID), fetch.Printable(typ)))
+			h.list.Skipped(fetch.Printable(l.Href), fmt.Errorf("record %s: %q is no media type", fetch.Printable(e.ID), fetch.Printable(typ)))
 			typ = ""
 		}
 		if !h.a.wants(typ) {
 			continue
 		}
 		if err := usable(l.Href); err != nil {
-			h.list.skipped(fetch.Printable(l.Href), fmt.Errorf("record %s: %w", fetch.Printable(e.ID), err))
+			h.list.Skipped(fetch.Printable(l.Href), fmt.Errorf("record %s: %w", fetch.Printable(e.ID), err))
 			continue
 		}
 		uri, _, _ := strings.Cut(l.Href, "#") // nobody can be asked for a part

@@ -45,7 +45,7 @@ func (h *feedHarvest) take(ctx context.Context) error {
 		return err
 	}
 	if h.older > 0 {
-		h.list.skipped(h.list.name, fmt.Errorf("AP-HV-02: the feed went back in time: of %d records it has an older entry than before, which counts from now on", h.older))
+		h.list.Skipped(h.list.Name, fmt.Errorf("AP-HV-02: the feed went back in time: of %d records it has an older entry than before, which counts from now on", h.older))
 	}
 	if err := h.applyAll(ctx); err != nil {
 		return err
@@ -57,15 +57,15 @@ func (h *feedHarvest) take(ctx context.Context) error {
 // troubles tells what was the matter with the feed as a whole (AP-HV-17).
 func (h *feedHarvest) troubles() {
 	if err := h.future.report(); err != nil {
-		h.list.skipped(h.list.name, err)
+		h.list.Skipped(h.list.Name, err)
 	}
 	if h.missing != nil {
-		h.list.illegible(h.missing.uri, h.missing.err)
+		h.list.Illegible(h.missing.uri, h.missing.err)
 	} else if g := h.old.Gap; g != nil && !h.full {
-		h.list.skipped(g.URI, fmt.Errorf("it has not been available since %s, and records that only it lists may be missing: %s", g.Since.Format(time.DateOnly), g.Cause))
+		h.list.Skipped(g.URI, fmt.Errorf("it has not been available since %s, and records that only it lists may be missing: %s", g.Since.Format(time.DateOnly), g.Cause))
 	}
 	if h.blurred && h.absence {
-		h.list.illegible(h.list.name, errors.New("some entries of the complete feed could not be read: what is not in it stays"))
+		h.list.Illegible(h.list.Name, errors.New("some entries of the complete feed could not be read: what is not in it stays"))
 	}
 }
 
@@ -73,7 +73,7 @@ func (h *feedHarvest) troubles() {
 func (h *feedHarvest) settle(ctx context.Context) error {
 	next, stop := func() (LedgerRow, error, bool) { return LedgerRow{}, nil, false }, func() {}
 	if h.absence {
-		next, stop = iter.Pull2(h.a.ledger.Rows(ctx, h.list.set))
+		next, stop = iter.Pull2(h.a.ledger.Rows(ctx, h.list.Set))
 	}
 	defer stop()
 	row, err, more := next()
@@ -123,10 +123,10 @@ func (h *feedHarvest) absent(r *LedgerRow) error {
 	if r.Deleted {
 		return nil
 	}
-	if err := h.list.gone.Add(r.ID); err != nil {
+	if err := h.list.Gone.Add(r.ID); err != nil {
 		return err
 	}
-	h.list.gone.Count += int64(len(r.Resources)) - 1
+	h.list.Gone.Count += int64(len(r.Resources)) - 1
 	return nil
 }
 
@@ -151,13 +151,13 @@ func (h *feedHarvest) groups(ctx context.Context, f func(*newest) error) error {
 			return nil
 		}
 		t := parseTold(best.said)
-		h.list.files.Add(int64(len(t.resources)))
+		h.list.Files.Add(int64(len(t.resources)))
 		has = false
 		b := best
 		b.said = bytes.Clone(best.said)
 		return f(&b)
 	}
-	err := h.list.sorter.All(ctx, func(it *listed.Entry) error {
+	err := h.list.Sorter.All(ctx, func(it *listed.Entry) error {
 		i := bytes.IndexByte(it.URI, 0)
 		updated := parseTime(it.URI[i+1:])
 		part := &h.parts[it.Part]
@@ -257,12 +257,12 @@ func (h *feedHarvest) lookup(ctx context.Context, ids []string) ([]LedgerRow, er
 	if h.blank {
 		return make([]LedgerRow, len(ids)), nil
 	}
-	return h.a.ledger.Lookup(ctx, h.list.set, ids)
+	return h.a.ledger.Lookup(ctx, h.list.Set, ids)
 }
 
 // isBlank reports whether the ledger has nothing at all.
 func (h *feedHarvest) isBlank(ctx context.Context) (bool, error) {
-	for _, err := range h.a.ledger.Rows(ctx, h.list.set) {
+	for _, err := range h.a.ledger.Rows(ctx, h.list.Set) {
 		return false, err
 	}
 	return true, nil

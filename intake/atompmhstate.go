@@ -19,7 +19,7 @@ type feedMemory struct {
 	ID        string   `json:"id"`           // of the feed
 	Title     string   `json:"title,omitempty"`
 	Watermark feedTime `json:"watermark"`
-	Point     point    `json:"point"`
+	Point     Point    `json:"point"`
 	Complete  bool     `json:"complete,omitempty"` // the subscription document had fh:complete
 	Whole     bool     `json:"whole,omitempty"`    // everything was harvested once
 	Disorder  bool     `json:"disorder,omitempty"` // the chain broke I3, however often it was read
@@ -106,7 +106,7 @@ func (a *AtomPMH) recalled() feedMemory {
 	defer a.mu.Unlock()
 	if !a.known {
 		a.known = true
-		if !recall(a.o.State, &a.memory) {
+		if !Recall(a.o.State, &a.memory) {
 			a.memory = feedMemory{}
 		}
 	}
@@ -118,7 +118,7 @@ func (a *AtomPMH) keep(m feedMemory) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.memory, a.known = m, true
-	if err := remember(a.o.State, m); err != nil {
+	if err := Remember(a.o.State, m); err != nil {
 		return fmt.Errorf("keep how far the feed was harvested: %w", err)
 	}
 	return nil
@@ -127,10 +127,10 @@ func (a *AtomPMH) keep(m feedMemory) error {
 // Status tells how far the feed was harvested; before the first time, nowhere.
 func (a *AtomPMH) Status() AtomPMHStatus {
 	m := a.recalled()
-	if m.Address != a.in.name {
-		return AtomPMHStatus{Address: a.in.name}
+	if m.Address != a.in.Name {
+		return AtomPMHStatus{Address: a.in.Name}
 	}
-	s := AtomPMHStatus{Address: a.in.name, ID: m.ID, Title: m.Title, Watermark: m.Watermark.Time, Complete: m.Complete, Whole: m.Whole}
+	s := AtomPMHStatus{Address: a.in.Name, ID: m.ID, Title: m.Title, Watermark: m.Watermark.Time, Complete: m.Complete, Whole: m.Whole}
 	if m.Gap != nil {
 		s.Gap = m.Gap.URI
 	}
@@ -145,10 +145,10 @@ const (
 )
 
 // remember keeps how far this harvest came.
-func (h *feedHarvest) remember(at point) error {
+func (h *feedHarvest) remember(at Point) error {
 	now := time.Now().UTC().Truncate(time.Second)
 	m := h.now
-	m.Rules, m.Address, m.Point = h.a.rules(), h.list.name, at
+	m.Rules, m.Address, m.Point = h.a.rules(), h.list.Name, at
 	m.Disorder = h.disorder
 	m.Ahead, m.Reported.Time = !h.future.latest.IsZero(), h.future.reported
 	if m.Ahead {

@@ -34,7 +34,7 @@ const (
 // harvested. A harvest killed at any point is repeated: it finishes what was
 // claimed, and finds done what was done.
 type feedHarvest struct {
-	list     *listing // its sorter holds entries by record and time; gone, records
+	list     *Listing // its sorter holds entries by record and time; gone, records
 	a        *AtomPMH
 	old, now feedMemory
 	order    listed.Sorter // what is to be applied, by time
@@ -86,16 +86,16 @@ type missingDoc struct {
 
 func (a *AtomPMH) newHarvest(full bool) (*feedHarvest, error) {
 	m := a.recalled()
-	h := &feedHarvest{list: a.in.newListing(), a: a, docs: make(map[string]*feedDoc), seed: maphash.MakeSeed()}
-	h.order.Dir, h.strays.Dir = a.in.dir, a.in.dir
-	address, _, _ := strings.Cut(a.in.name, "#")
+	h := &feedHarvest{list: a.in.NewListing(), a: a, docs: make(map[string]*feedDoc), seed: maphash.MakeSeed()}
+	h.order.Dir, h.strays.Dir = a.in.TempDir, a.in.TempDir
+	address, _, _ := strings.Cut(a.in.Name, "#")
 	u, err := url.Parse(address)
 	if err != nil {
-		return nil, fmt.Errorf("%q is no URL", fetch.Printable(a.in.name))
+		return nil, fmt.Errorf("%q is no URL", fetch.Printable(a.in.Name))
 	}
 	h.home = []*url.URL{u}
 	h.sub, h.old = address, m
-	h.elsewhere = m.Address != "" && m.Address != a.in.name
+	h.elsewhere = m.Address != "" && m.Address != a.in.Name
 	if m.At != "" && !h.elsewhere {
 		h.sub = m.At
 		if u, err := url.Parse(m.At); err == nil {
@@ -111,7 +111,7 @@ func (a *AtomPMH) newHarvest(full bool) (*feedHarvest, error) {
 
 // prepare decides what is read: everything, if what is remembered does not fit
 // what the catalog holds, or it is time for it (AP-HV-12).
-func (h *feedHarvest) prepare(at point) {
+func (h *feedHarvest) prepare(at Point) {
 	m := &h.old
 	// A catalog that was lost, or set back, is behind.
 	h.unremembered = m.Address == "" || m.Rules != h.a.rules()
@@ -139,8 +139,8 @@ func (h *feedHarvest) escalate() {
 
 // run harvests. The feed is quiet if it was found as it was.
 func (h *feedHarvest) run(ctx context.Context) error {
-	defer h.list.progress()()
-	at, err := h.list.point(ctx)
+	defer h.list.Progress()()
+	at, err := h.list.Point(ctx)
 	if err != nil {
 		return err
 	}
@@ -160,12 +160,12 @@ func (h *feedHarvest) run(ctx context.Context) error {
 	if err := h.retry(ctx); err != nil {
 		return err
 	}
-	if at, err = h.list.point(ctx); err != nil {
+	if at, err = h.list.Point(ctx); err != nil {
 		return err
 	}
-	h.list.files.Store(at.Resources)
-	r := h.list.report()
-	h.list.unchanged.Store(max(at.Resources-r.Created-r.Updated, 0))
+	h.list.Files.Store(at.Resources)
+	r := h.list.Report()
+	h.list.Unchanged.Store(max(at.Resources-r.Created-r.Updated, 0))
 	if quiet {
 		return h.rest(at)
 	}
@@ -174,7 +174,7 @@ func (h *feedHarvest) run(ctx context.Context) error {
 
 // rest ends a harvest that found nothing new. Nothing is written for it, unless
 // the feed has moved, or work that was owed is done.
-func (h *feedHarvest) rest(at point) error {
+func (h *feedHarvest) rest(at Point) error {
 	if h.now.At == h.old.At && at.Last == h.old.Point.Last {
 		return nil
 	}
@@ -212,7 +212,7 @@ func (h *feedHarvest) walk(ctx context.Context) (quiet bool, err error) {
 			h.escalate()
 		case !orderly:
 			h.disorder = true
-			h.list.skipped(h.list.name, errDisorder)
+			h.list.Skipped(h.list.Name, errDisorder)
 			_, err := h.chain(ctx, sub)
 			return false, err
 		case h.length == 1:
@@ -227,7 +227,7 @@ func (h *feedHarvest) walk(ctx context.Context) (quiet bool, err error) {
 			}
 			if rounds == feedRounds {
 				if h.unsettled = !added; h.unsettled {
-					h.list.skipped(h.list.name, fmt.Errorf("the feed kept changing while it was read %d times", rounds))
+					h.list.Skipped(h.list.Name, fmt.Errorf("the feed kept changing while it was read %d times", rounds))
 				}
 				return false, nil
 			}
@@ -258,7 +258,7 @@ const maxCurrent = 3
 
 // subscription reads the subscription document.
 func (h *feedHarvest) subscription(ctx context.Context) (*feedDoc, error) {
-	address, _, _ := strings.Cut(h.list.name, "#")
+	address, _, _ := strings.Cut(h.list.Name, "#")
 	h.depth = 0
 	for {
 		d, feed, err := h.read(ctx, h.sub)
@@ -268,7 +268,7 @@ func (h *feedHarvest) subscription(ctx context.Context) (*feedDoc, error) {
 		case isStatus(err, http.StatusGone):
 			return nil, ErrEnded // AP-HV-15
 		case err != nil && h.named != "":
-			h.list.skipped(h.named, fmt.Errorf("the subscription document it names, %s, cannot be read: %w", fetch.Printable(h.sub), documentError(h.sub, err)))
+			h.list.Skipped(h.named, fmt.Errorf("the subscription document it names, %s, cannot be read: %w", fetch.Printable(h.sub), documentError(h.sub, err)))
 			delete(h.docs, h.named) // to be compared with what was remembered
 			h.sub, h.now.At, h.named, h.hops = h.named, h.old.At, "", maxCurrent
 			continue
@@ -324,7 +324,7 @@ func (h *feedHarvest) identify(feed *atompmh.Feed) (again bool, err error) {
 		return false, nil
 	}
 	if !h.a.o.AcceptFeed && !h.elsewhere {
-		return false, &AnotherFeedError{Address: h.list.name, Was: h.old.ID, Is: h.now.ID}
+		return false, &AnotherFeedError{Address: h.list.Name, Was: h.old.ID, Is: h.now.ID}
 	}
 	h.replaced, h.anew = true, true
 	if h.full {
@@ -335,7 +335,7 @@ func (h *feedHarvest) identify(feed *atompmh.Feed) (again bool, err error) {
 }
 
 func (h *feedHarvest) close() {
-	h.list.close()
+	h.list.Close()
 	h.order.Close()
 	h.strays.Close()
 }

@@ -153,7 +153,7 @@ type Bucket struct {
 	prefix  string // of Tokens
 
 	scanning sync.Mutex // held by a scan
-	events   teller
+	events   Reporter
 }
 
 // NewBucket returns a Bucket that fills the set of cat from the objects.
@@ -177,7 +177,7 @@ func NewBucket(objects Objects, cat catalog.Catalog, set string, o BucketOptions
 		o.Requests = DefaultRequests
 	}
 	b.o = o
-	b.events.onEvent = o.OnEvent
+	b.events.OnEvent = o.OnEvent
 	b.prefix = bucketTokenPrefix(o.Content, o.Algorithms)
 	return b, nil
 }
@@ -191,9 +191,9 @@ func (b *Bucket) Scan(ctx context.Context) (Report, error) {
 	s := newBucketScan(b)
 	defer s.close()
 	err := s.run(ctx)
-	r := s.report()
+	r := s.Report()
 	if err != nil {
-		if err = cause(ctx, err); strings.Contains(err.Error(), fmt.Sprint(b.objects)) {
+		if err = Cause(ctx, err); strings.Contains(err.Error(), fmt.Sprint(b.objects)) {
 			return r, err // once is enough
 		}
 		return r, fmt.Errorf("scan %s: %w", b.objects, err)

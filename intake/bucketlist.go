@@ -116,20 +116,20 @@ func (s *bucketScan) take(info blob.Info) error {
 		return s.lie(key, errNegative)
 	}
 	if why != nil {
-		s.skipped(key, why)
+		s.Skipped(key, why)
 		return nil
 	}
 	if !s.b.filter.passes(key) {
 		switch {
 		case inStateDir(key):
-			s.skipped(key, errState)
+			s.Skipped(key, errState)
 		case reservedPath(key):
-			s.skipped(key, errReserved)
+			s.Skipped(key, errReserved)
 		}
 		return nil
 	}
 	o := object{path: EscapePath(key), size: info.Size, modTime: info.ModTime.UTC().Truncate(time.Microsecond), etag: info.Version}
-	s.files.Add(1)
+	s.Files.Add(1)
 	s.proof.offer(o)
 	s.packed = o.pack(s.packed[:0])
 	return s.sorted.Add([]byte(o.path), 0, false, s.packed)

@@ -152,7 +152,7 @@ func (l *looker) read(ctx context.Context, j *bucketJob) (catalog.Record, error)
 			l.head = append(l.head, l.buf[:min(n, room)]...)
 		}
 		_, _ = l.sum.Write(l.buf[:n])
-		l.s.bytes.Add(int64(n))
+		l.s.Bytes.Add(int64(n))
 		if errors.Is(err, io.EOF) {
 			break
 		}

@@ -74,7 +74,7 @@ func (s *bucketScan) prove(ctx context.Context, o *object) (done, proved bool, e
 	}
 	sum := md5.New()
 	n, err := io.Copy(sum, io.LimitReader(body, o.size+1))
-	s.bytes.Add(n)
+	s.Bytes.Add(n)
 	if err != nil {
 		return false, false, fmt.Errorf("see whether entity tags are hashes: read %q: %w", o.key(), err)
 	}

@@ -45,7 +45,7 @@ func newBucketScan(b *Bucket) *bucketScan {
 		sorted: listed.Sorter{Dir: b.o.TempDir},
 		gone:   listed.URIs{Dir: b.o.TempDir},
 		jobs:   make(chan bucketJob, b.o.Requests),
-		ready:  make(chan catalog.Update, batchRows),
+		ready:  make(chan catalog.Update, BatchRows),
 	}
 }
 
@@ -60,7 +60,7 @@ func (s *bucketScan) close() {
 // and every one of them has been looked at. A scan killed at any point leaves a
 // catalog from which the next one goes on.
 func (s *bucketScan) run(ctx context.Context) error {
-	defer s.progress()()
+	defer s.Progress()()
 	if err := s.list(ctx); err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (s *bucketScan) meet(ctx context.Context, rows *rows, o object) error {
 		old := rows.row().token
 		rows.next()
 		if old == s.b.token(&o) {
-			s.unchanged.Add(1)
+			s.Unchanged.Add(1)
 			return nil
 		}
 	}
@@ -141,7 +141,7 @@ func (s *bucketScan) lookAll(ctx context.Context) error {
 				}
 				switch {
 				case errors.Is(err, blob.ErrNotExist):
-					s.skipped(j.key, errNoObject)
+					s.Skipped(j.key, errNoObject)
 					continue
 				case errors.Is(err, errLie):
 					if err := s.lie(j.key, err); err != nil {
@@ -181,7 +181,7 @@ func (s *bucketScan) applyAll(ctx context.Context) error {
 			if !ok {
 				return flush()
 			}
-			if batch = append(batch, u); len(batch) < batchRows {
+			if batch = append(batch, u); len(batch) < BatchRows {
 				continue
 			}
 		case <-tick.C:
@@ -200,7 +200,7 @@ func (s *bucketScan) deleteGone(ctx context.Context) error {
 	if s.gone.Count == 0 {
 		return nil
 	}
-	if s.files.Load() == 0 && !s.b.o.AllowEmpty {
+	if s.Files.Load() == 0 && !s.b.o.AllowEmpty {
 		st, err := s.b.cat.Status(ctx, s.b.set)
 		if err != nil {
 			return err
@@ -246,7 +246,7 @@ func chunks(sp *listed.URIs) func(func([]string, error) bool) {
 				yield(nil, err)
 				return
 			}
-			if batch = append(batch, uri); len(batch) == batchRows {
+			if batch = append(batch, uri); len(batch) == BatchRows {
 				if !yield(batch, nil) {
 					return
 				}

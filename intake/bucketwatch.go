@@ -19,7 +19,7 @@ func (b *Bucket) Watch(ctx context.Context, onChange func(Report)) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		b.events.emit(Event{Kind: EventScanned, Err: err, Report: r})
+		b.events.Emit(Event{Kind: EventScanned, Err: err, Report: r})
 		if r.Changed() && onChange != nil {
 			onChange(r)
 		}
@@ -38,7 +38,7 @@ func (b *Bucket) Watch(ctx context.Context, onChange func(Report)) error {
 		default:
 			retry = 0
 		}
-		if sleep(ctx, pause) != nil {
+		if Sleep(ctx, pause) != nil {
 			return context.Cause(ctx)
 		}
 	}

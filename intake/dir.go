@@ -69,7 +69,7 @@ type Dir struct {
 
 	scanning sync.Mutex // held by a scan
 
-	events teller
+	events Reporter
 
 	mu      sync.Mutex       // guards what follows
 	tree    *sharedTree      // the root as last opened
@@ -103,7 +103,7 @@ func NewDir(root string, cat catalog.Catalog, set string, o DirOptions) (*Dir, e
 	}
 	o.Algorithms = slices.Clone(o.Algorithms)
 	d.o = o
-	d.events.onEvent = o.OnEvent
+	d.events.OnEvent = o.OnEvent
 	d.prefix = tokenPrefix(o.Algorithms)
 	return d, nil
 }
@@ -174,9 +174,9 @@ func (d *Dir) scan(ctx context.Context, paths []string) (Report, error) {
 		s.full, s.past = true, d.takeAliases()
 	}
 	err = s.run(ctx, paths)
-	r := s.report()
+	r := s.Report()
 	if err != nil {
-		return r, fmt.Errorf("scan %s: %w", d.root, cause(ctx, err))
+		return r, fmt.Errorf("scan %s: %w", d.root, Cause(ctx, err))
 	}
 	return r, nil
 }

@@ -143,7 +143,7 @@ func (h *hasher) read(ctx context.Context, j *job) error {
 		}
 	}
 	for i, pause := range readTries {
-		if err := sleep(ctx, pause); err != nil {
+		if err := Sleep(ctx, pause); err != nil {
 			return err
 		}
 		done, err := h.readOnce(ctx, j, i == len(readTries)-1)
@@ -237,7 +237,7 @@ func (h *hasher) content(ctx context.Context, f treeFile, size int64) (head []by
 			head = append(head, want[:min(n, room)]...)
 		}
 		_, _ = h.sum.Write(want[:n])
-		h.s.bytes.Add(int64(n))
+		h.s.Bytes.Add(int64(n))
 		if err := h.pace.wait(ctx, n); err != nil {
 			return nil, err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -154,4 +155,9 @@ func (f found) want(before map[string]content) map[string]content {
 		}
 	}
 	return m
+}
+
+func counts(r intake.Report) string {
+	return fmt.Sprintf("%d created, %d updated, %d deleted, %d unchanged, %d listed, %d unreadable",
+		r.Created, r.Updated, r.Deleted, r.Unchanged, r.Files, r.Unreadable.Count)
 }

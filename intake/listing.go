@@ -13,13 +13,13 @@ import (
 
 // A lister keeps a set in step with an origin that lists its resources in any
 // order: what is common to JSON Lines and Sitemaps.
-type lister struct {
-	name       string // of the origin, for people
-	cat        catalog.Catalog
-	set        string
-	dir        string // for temporary files
-	allowEmpty bool
-	told       teller
+type Origin struct {
+	Name       string // of the origin, for people
+	Catalog    catalog.Catalog
+	Set        string
+	TempDir    string // for temporary files
+	AllowEmpty bool
+	Events     Reporter
 }
 
 // A listing is one reading of an origin: what it lists, and what came of it.
@@ -28,39 +28,39 @@ type lister struct {
 // of URIs; then, if the origin was read to its end without a problem, what it no
 // longer lists is deleted. A listing killed at any point leaves a catalog from
 // which the next one goes on.
-type listing struct {
-	*lister
-	sorter listed.Sorter
-	gone   listed.URIs
-	batch  []catalog.Update
+type Listing struct {
+	*Origin
+	Sorter listed.Sorter
+	Gone   listed.URIs
+	Batch  []catalog.Update
 
 	tally
-	incomplete atomic.Bool // not all of the list could be read
+	Incomplete atomic.Bool // not all of the list could be read
 }
 
-func (l *lister) newListing() *listing {
-	return &listing{lister: l, sorter: listed.Sorter{Dir: l.dir}, gone: listed.URIs{Dir: l.dir}, tally: tally{teller: &l.told, start: time.Now()}}
+func (l *Origin) NewListing() *Listing {
+	return &Listing{Origin: l, Sorter: listed.Sorter{Dir: l.TempDir}, Gone: listed.URIs{Dir: l.TempDir}, tally: tally{teller: &l.Events, start: time.Now()}}
 }
 
-func (l *listing) close() {
-	l.sorter.Close()
-	l.gone.Close()
+func (l *Listing) Close() {
+	l.Sorter.Close()
+	l.Gone.Close()
 }
 
 // illegible tells of a piece of the list that could not be read: nobody knows
 // what it names.
-func (l *listing) illegible(path string, err error) {
-	l.incomplete.Store(true)
+func (l *Listing) Illegible(path string, err error) {
+	l.Incomplete.Store(true)
 	l.unreadable(path, err)
 }
 
 // compare walks what is listed beside the set. met is called for everything
 // listed, with the Token of its row if there is one; left for every row that is
 // not listed.
-func (l *listing) compare(ctx context.Context, met func(it *listed.Entry, token string, known bool) error, left func(r *row) error) error {
-	rows := readRows(ctx, l.cat, l.set, []catalog.Range{{}})
+func (l *Listing) compare(ctx context.Context, met func(it *listed.Entry, token string, known bool) error, left func(r *row) error) error {
+	rows := readRows(ctx, l.Catalog, l.Set, []catalog.Range{{}})
 	defer rows.stop()
-	err := l.sorter.All(ctx, func(it *listed.Entry) error {
+	err := l.Sorter.All(ctx, func(it *listed.Entry) error {
 		for rows.more() && rows.row().uri < string(it.URI) {
 			if err := left(rows.row()); err != nil {
 				return err
@@ -88,21 +88,21 @@ func (l *listing) compare(ctx context.Context, met func(it *listed.Entry, token 
 }
 
 // put adds an update to the batch, which is applied when it is full.
-func (l *listing) put(ctx context.Context, u catalog.Update) error {
-	l.batch = append(l.batch, u)
-	if len(l.batch) < batchRows {
+func (l *Listing) Put(ctx context.Context, u catalog.Update) error {
+	l.Batch = append(l.Batch, u)
+	if len(l.Batch) < BatchRows {
 		return nil
 	}
-	return l.flush(ctx)
+	return l.Flush(ctx)
 }
 
 // flush applies what is in the batch.
-func (l *listing) flush(ctx context.Context) error {
-	if len(l.batch) == 0 {
+func (l *Listing) Flush(ctx context.Context) error {
+	if len(l.Batch) == 0 {
 		return nil
 	}
-	a, err := l.cat.Apply(ctx, l.set, l.batch)
-	l.batch = nil // the catalog may keep it
+	a, err := l.Catalog.Apply(ctx, l.Set, l.Batch)
+	l.Batch = nil // the catalog may keep it
 	if err != nil {
 		return err
 	}
@@ -116,56 +116,56 @@ const minShrink = 100
 
 // mayDelete refuses to delete all of a set, or most of it, unless that was
 // agreed to: more likely an export broke off than that somebody deleted so much.
-func (l *listing) mayDelete(ctx context.Context) error {
-	if l.gone.Count == 0 || l.allowEmpty {
+func (l *Listing) mayDelete(ctx context.Context) error {
+	if l.Gone.Count == 0 || l.AllowEmpty {
 		return nil
 	}
-	st, err := l.cat.Status(ctx, l.set)
+	st, err := l.Catalog.Status(ctx, l.Set)
 	if err != nil {
 		return err
 	}
-	empty := l.files.Load() == 0 && st.Resources > 0
-	if !empty && (l.gone.Count <= minShrink || l.gone.Count <= st.Resources/2) {
+	empty := l.Files.Load() == 0 && st.Resources > 0
+	if !empty && (l.Gone.Count <= minShrink || l.Gone.Count <= st.Resources/2) {
 		return nil
 	}
-	e := &EmptyError{Root: l.name, Resources: st.Resources, listing: true}
+	e := &EmptyError{Root: l.Name, Resources: st.Resources, listing: true}
 	if !empty {
-		e.Gone = l.gone.Count
+		e.Gone = l.Gone.Count
 	}
 	return e
 }
 
 // finish deletes what was put aside as gone, if all of the list could be read.
-func (l *listing) finish(ctx context.Context) error {
-	if l.gone.Count == 0 {
+func (l *Listing) Finish(ctx context.Context) error {
+	if l.Gone.Count == 0 {
 		return nil
 	}
-	if l.incomplete.Load() {
-		l.skipped(l.name, fmt.Errorf("%d resources that are not listed stay, for not all of the list could be read", l.gone.Count))
+	if l.Incomplete.Load() {
+		l.Skipped(l.Name, fmt.Errorf("%d resources that are not listed stay, for not all of the list could be read", l.Gone.Count))
 		return nil
 	}
 	return l.deleteGone(ctx)
 }
 
 // deleteGone deletes what has been put aside as gone.
-func (l *listing) deleteGone(ctx context.Context) error {
+func (l *Listing) deleteGone(ctx context.Context) error {
 	if err := l.mayDelete(ctx); err != nil {
 		return err
 	}
-	for uri, err := range l.gone.All() {
+	for uri, err := range l.Gone.All() {
 		if err == nil {
-			err = l.put(ctx, catalog.Update{Record: catalog.Record{URI: uri}, Deleted: true})
+			err = l.Put(ctx, catalog.Update{Record: catalog.Record{URI: uri}, Deleted: true})
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return l.flush(ctx)
+	return l.Flush(ctx)
 }
 
 // watch scans at once and then whenever due says so, which waits, until ctx
 // ends; then it returns the cause.
-func (l *lister) watch(ctx context.Context, scan func(context.Context) (Report, error), due func(context.Context) error, onChange func(Report)) error {
+func (l *Origin) Watch(ctx context.Context, scan func(context.Context) (Report, error), due func(context.Context) error, onChange func(Report)) error {
 	said, retry := "", time.Duration(0)
 	last, every := time.Time{}, repeatFirst // of a trouble that stays
 	for {
@@ -177,11 +177,11 @@ func (l *lister) watch(ctx context.Context, scan func(context.Context) (Report, 
 		switch text := errorText(err); {
 		case text == "" || said == "":
 			last, every = time.Now(), repeatFirst
-			l.told.emit(Event{Kind: EventScanned, Err: err, Report: r})
+			l.Events.Emit(Event{Kind: EventScanned, Err: err, Report: r})
 			said = text
 		case text != said || time.Since(last) >= every:
 			last, every = time.Now(), min(2*every, repeatMost)
-			l.told.emit(Event{Kind: EventScanned, Err: err, Report: r})
+			l.Events.Emit(Event{Kind: EventScanned, Err: err, Report: r})
 			said = text
 		}
 		if r.Changed() && onChange != nil {
@@ -191,7 +191,7 @@ func (l *lister) watch(ctx context.Context, scan func(context.Context) (Report, 
 		if err == nil || errors.Is(err, ErrEmpty) { // trying again does not help
 			retry = 0
 		}
-		if sleep(ctx, retry) != nil || due(ctx) != nil {
+		if Sleep(ctx, retry) != nil || due(ctx) != nil {
 			return context.Cause(ctx)
 		}
 	}
@@ -211,30 +211,30 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// takeListed takes in what is listed, and puts aside what is not.
-func (l *listing) takeListed(ctx context.Context) error {
+// TakeListed takes in what is listed, and puts aside what is not.
+func (l *Listing) TakeListed(ctx context.Context) error {
 	var token []byte
 	err := l.compare(ctx, func(it *listed.Entry, old string, known bool) error {
 		if it.Gone {
 			if known {
-				return l.gone.Add(string(it.URI))
+				return l.Gone.Add(string(it.URI))
 			}
 			return nil
 		}
-		l.files.Add(1)
+		l.Files.Add(1)
 		token = listed.AppendFingerprint(token[:0], it.Packed)
 		if known && string(token) == old {
-			l.unchanged.Add(1)
+			l.Unchanged.Add(1)
 			return nil
 		}
 		u, err := it.Update()
 		if err != nil {
 			return err
 		}
-		return l.put(ctx, u)
-	}, func(r *row) error { return l.gone.Add(r.uri) })
+		return l.Put(ctx, u)
+	}, func(r *row) error { return l.Gone.Add(r.uri) })
 	if err != nil {
 		return err
 	}
-	return l.flush(ctx)
+	return l.Flush(ctx)
 }

@@ -97,7 +97,7 @@ func (s *scan) meet(ctx context.Context, rows *rows, it *item) error {
 		}
 		return rows.err
 	}
-	s.files.Add(1)
+	s.Files.Add(1)
 	known := rows.more() && rows.row().uri == string(it.uri)
 	j := job{}
 	if !known && it.kind == filestat.Unreadable {
@@ -113,7 +113,7 @@ func (s *scan) meet(ctx context.Context, rows *rows, it *item) error {
 		file := len(s.token)
 		s.token = it.car.appendToken(s.token)
 		if string(s.token) == old {
-			s.unchanged.Add(1)
+			s.Unchanged.Add(1)
 			return nil
 		}
 		j.same = fileToken(old) == string(s.token[:file])

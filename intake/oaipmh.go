@@ -84,7 +84,7 @@ const (
 // Only one OAIPMH may fill a set. Its methods are safe for concurrent use;
 // harvests take turns.
 type OAIPMH struct {
-	in     lister
+	in     Origin
 	client *fetch.Client
 	o      OAIPMHOptions
 	base   string
@@ -127,7 +127,7 @@ func NewOAIPMH(base string, c *fetch.Client, cat catalog.Catalog, set string, o 
 		o.FullInterval = DefaultFullInterval
 	}
 	h := &OAIPMH{
-		in:     lister{name: base, cat: cat, set: set, dir: o.TempDir, allowEmpty: o.AllowEmpty, told: teller{onEvent: o.OnEvent}},
+		in:     Origin{Name: base, Catalog: cat, Set: set, TempDir: o.TempDir, AllowEmpty: o.AllowEmpty, Events: Reporter{OnEvent: o.OnEvent}},
 		client: c, o: o, base: base, algs: slices.Clone(o.Algorithms),
 	}
 	if h.o.URI == nil {
@@ -156,14 +156,14 @@ func (h *OAIPMH) Scan(ctx context.Context) (Report, error) {
 func (h *OAIPMH) Harvest(ctx context.Context, s Stretch) (r Report, more bool, err error) {
 	h.scanning.Lock()
 	defer h.scanning.Unlock()
-	v := &oaiHarvest{OAIPMH: h, listing: h.in.newListing(), stretch: s, began: time.Now()}
-	defer v.close()
-	stop := v.progress()
+	v := &oaiHarvest{OAIPMH: h, Listing: h.in.NewListing(), stretch: s, began: time.Now()}
+	defer v.Close()
+	stop := v.Progress()
 	more, err = v.run(ctx)
 	stop()
-	r = v.report()
+	r = v.Report()
 	if err != nil {
-		return r, false, fmt.Errorf("harvest %s: %w", fetch.Printable(h.base), cause(ctx, err))
+		return r, false, fmt.Errorf("harvest %s: %w", fetch.Printable(h.base), Cause(ctx, err))
 	}
 	return r, more, nil
 }
@@ -173,11 +173,11 @@ func (h *OAIPMH) Harvest(ctx context.Context, s Stretch) (r Report, more bool, e
 // the catalog; the next one waits until it returns. What goes wrong is told to
 // [OAIPMHOptions.OnEvent], and tried again.
 func (h *OAIPMH) Watch(ctx context.Context, onChange func(Report)) error {
-	return h.in.watch(ctx, h.Scan, func(ctx context.Context) error {
+	return h.in.Watch(ctx, h.Scan, func(ctx context.Context) error {
 		if h.o.ScanInterval < 0 {
-			return forever(ctx)
+			return Forever(ctx)
 		}
-		return sleep(ctx, h.o.ScanInterval)
+		return Sleep(ctx, h.o.ScanInterval)
 	}, onChange)
 }
 
@@ -200,7 +200,7 @@ func (h *OAIPMH) Status() OAIPMHStatus {
 // An oaiMemory is how far the harvests of a set are.
 type oaiMemory struct {
 	Rules      string    `json:"rules"`             // what is harvested, and how
-	Point      point     `json:"point"`             // of the catalog, when it was saved
+	Point      Point     `json:"point"`             // of the catalog, when it was saved
 	Generation int64     `json:"generation"`        // of full harvests: their Tokens begin with it
 	From       time.Time `json:"from"`              // the next one asks for what changed from here on
 	FullAt     time.Time `json:"full_at"`           // when, by our clock, the last full one ended
@@ -266,7 +266,7 @@ func (h *OAIPMH) recall() {
 		return
 	}
 	h.recalled = true
-	if !recall(h.o.State, &h.memory) || h.memory.Rules != h.rules() {
+	if !Recall(h.o.State, &h.memory) || h.memory.Rules != h.rules() {
 		h.memory = oaiMemory{Rules: h.rules(), Generation: h.memory.Generation}
 	}
 	h.stale = h.memory.Run != nil
@@ -277,7 +277,7 @@ func (h *OAIPMH) recall() {
 // ahead, by what came last before a crash.
 func (h *OAIPMH) verify(ctx context.Context) error {
 	h.recall()
-	at, err := h.in.point(ctx)
+	at, err := h.in.Point(ctx)
 	if err != nil {
 		return err
 	}
@@ -294,12 +294,12 @@ const saveEvery = time.Hour
 
 // save keeps how far the harvests are.
 func (h *OAIPMH) save(ctx context.Context) error {
-	at, err := h.in.point(ctx)
+	at, err := h.in.Point(ctx)
 	if err != nil {
 		return err
 	}
 	h.memory.Point = at
-	if err := remember(h.o.State, &h.memory); err != nil {
+	if err := Remember(h.o.State, &h.memory); err != nil {
 		return fmt.Errorf("keep how far the harvest is: %w", err)
 	}
 	h.saved = time.Now()

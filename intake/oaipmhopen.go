@@ -22,7 +22,7 @@ import (
 // the version that r describes is the caller's to verify.
 func (h *OAIPMH) Bitstream(ctx context.Context, r *catalog.Record) (io.ReadCloser, error) {
 	if hash := versionOf(r.Hashes); h.o.Contents != nil && hash != "" {
-		b, err := h.o.Contents.Get(ctx, h.in.set, r.URI, hash)
+		b, err := h.o.Contents.Get(ctx, h.in.Set, r.URI, hash)
 		if err == nil {
 			return io.NopCloser(bytes.NewReader(b)), nil
 		}

@@ -163,7 +163,7 @@ func (p *pager) next(ctx context.Context) (t oaipmh.Token, records int64, err er
 			p.run, p.salvaged = before, true
 			return p.salvage(ctx, uri, err)
 		}
-		if err := sleep(ctx, pagePause<<(try-1)); err != nil {
+		if err := Sleep(ctx, pagePause<<(try-1)); err != nil {
 			return t, 0, err
 		}
 	}
@@ -356,7 +356,7 @@ func (h *OAIPMH) noteJunk(uri string, body io.Reader) {
 	if _, known := h.junk.LoadOrStore(verb, true); known {
 		return
 	}
-	h.in.told.emit(Event{Kind: EventUnreadable, Path: fetch.Printable(uri), Err: errors.New(text)})
+	h.in.Events.Emit(Event{Kind: EventUnreadable, Path: fetch.Printable(uri), Err: errors.New(text)})
 }
 
 // verbOf returns the verb that a request asks for.

@@ -19,7 +19,7 @@ import (
 // after the other, each while the one before it is taken in.
 type oaiHarvest struct {
 	*OAIPMH
-	*listing
+	*Listing
 	stretch Stretch
 	began   time.Time
 
@@ -87,7 +87,7 @@ func (v *oaiHarvest) reportFuture() {
 		v.future.note("its response", v.at.Ahead)
 	}
 	if err := v.future.report(); err != nil {
-		v.skipped(v.base, err)
+		v.Skipped(v.base, err)
 		v.memory.Reported, v.dirty = v.future.reported, true
 	}
 }
@@ -127,7 +127,7 @@ func (v *oaiHarvest) start(ctx context.Context, full bool) error {
 		m.Run = &oaiRun{Full: full, Anew: !m.Listed, Coarse: m.Coarse}
 		if full {
 			m.Generation = max(m.Generation+1, time.Now().UnixMilli())
-			st, err := v.cat.Status(ctx, v.set)
+			st, err := v.Catalog.Status(ctx, v.Set)
 			if err != nil {
 				return err
 			}
@@ -231,14 +231,14 @@ func (v *oaiHarvest) end(ctx context.Context) error {
 		v.dirty = true
 	} else if !run.Began.IsZero() {
 		if !run.Full && run.Began.Add(clockSlack).Before(m.From) {
-			v.skipped(v.base, fmt.Errorf("its clock went back from %s to %s: everything is harvested again", stamp(m.From), stamp(run.Began)))
+			v.Skipped(v.base, fmt.Errorf("its clock went back from %s to %s: everything is harvested again", stamp(m.From), stamp(run.Began)))
 			v.wentBack, v.dirty = true, true
 		}
 		v.dirty = v.dirty || run.Began.Sub(m.From) >= saveEvery
 		m.From = run.Began
 	}
 	if run.short() {
-		v.skipped(v.base, fmt.Errorf("the repository counted %d records and listed %d: nothing is deleted for not being listed", run.Size, run.Listed))
+		v.Skipped(v.base, fmt.Errorf("the repository counted %d records and listed %d: nothing is deleted for not being listed", run.Size, run.Listed))
 	}
 	if run.Windowed {
 		v.unreadable(v.base, errors.New("the repository refuses its own resumption tokens, so its list was restarted in the middle, where it may lack records; nothing is deleted because of its absence from the list"))
@@ -250,7 +250,7 @@ func (v *oaiHarvest) end(ctx context.Context) error {
 		}
 		switch {
 		case run.Incomplete || len(m.Lost) > 0:
-			v.skipped(v.base, errors.New("nothing is deleted for not being listed, for not all of the list could be read"))
+			v.Skipped(v.base, errors.New("nothing is deleted for not being listed, for not all of the list could be read"))
 		case !run.Windowed && !run.short():
 			m.Whole, m.Absent = true, true
 		}
@@ -264,7 +264,7 @@ func (v *oaiHarvest) end(ctx context.Context) error {
 		m.Absent = false
 	}
 	if !v.dirty && !v.begun {
-		at, err := v.point(ctx)
+		at, err := v.Point(ctx)
 		m.Point = at
 		return err
 	}

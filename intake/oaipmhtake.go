@@ -96,7 +96,7 @@ func (v *oaiHarvest) make(ctx context.Context, rec *oaipmh.Record, sum *resource
 		m.content = content
 		return m, nil
 	}
-	was, known, err := held(ctx, v.cat, v.set, uri)
+	was, known, err := held(ctx, v.Catalog, v.Set, uri)
 	if err != nil {
 		return m, err
 	}
@@ -113,7 +113,7 @@ func (v *oaiHarvest) stay(ctx context.Context, uri string, m *made) error {
 	if v.fresh {
 		return nil
 	}
-	was, known, err := held(ctx, v.cat, v.set, uri)
+	was, known, err := held(ctx, v.Catalog, v.Set, uri)
 	if err != nil || !known {
 		return err
 	}
@@ -241,10 +241,10 @@ func (b *oaiBatch) add(at *piece) {
 		b.taken++
 		switch {
 		case m.bad != nil:
-			b.illegible(m.name, m.bad)
+			b.Illegible(m.name, m.bad)
 			continue
 		case m.skip != nil:
-			if b.skipped(m.name, m.skip); m.update.URI == "" {
+			if b.Skipped(m.name, m.skip); m.update.URI == "" {
 				continue
 			}
 		case m.update.Deleted:
@@ -252,8 +252,8 @@ func (b *oaiBatch) add(at *piece) {
 		case len(b.gone) > 0:
 			delete(b.gone, m.update.URI)
 		}
-		b.files.Add(m.count)
-		b.oaiHarvest.bytes.Add(max(m.update.Length, 0))
+		b.Files.Add(m.count)
+		b.oaiHarvest.Bytes.Add(max(m.update.Length, 0))
 		b.updates = append(b.updates, m.update)
 		if m.content.Bytes != nil {
 			b.contents = append(b.contents, m.content)
@@ -265,7 +265,7 @@ func (b *oaiBatch) add(at *piece) {
 	}
 	if at.end {
 		run := at.run
-		b.reached, b.lacking = &run, b.incomplete.Load()
+		b.reached, b.lacking = &run, b.Incomplete.Load()
 	}
 }
 
@@ -315,17 +315,17 @@ func (v *oaiHarvest) announce(ctx context.Context) error {
 func (b *oaiBatch) apply(ctx context.Context) error {
 	if c := b.o.Contents; c != nil {
 		if len(b.contents) > 0 {
-			if err := c.Put(ctx, b.set, b.contents); err != nil {
+			if err := c.Put(ctx, b.Set, b.contents); err != nil {
 				return err
 			}
 		}
 		if len(b.gone) > 0 {
-			if err := c.Drop(ctx, b.set, slices.Sorted(maps.Keys(b.gone))); err != nil {
+			if err := c.Drop(ctx, b.Set, slices.Sorted(maps.Keys(b.gone))); err != nil {
 				return err
 			}
 		}
 	}
-	a, err := b.cat.Apply(ctx, b.set, b.updates)
+	a, err := b.Catalog.Apply(ctx, b.Set, b.updates)
 	if err != nil {
 		return err
 	}
@@ -333,29 +333,29 @@ func (b *oaiBatch) apply(ctx context.Context) error {
 	if len(b.changed) == 0 {
 		return nil
 	}
-	return b.o.Contents.Settle(ctx, b.set, b.changed)
+	return b.o.Contents.Settle(ctx, b.Set, b.changed)
 }
 
 // deleteAbsent deletes the resources that the last full harvest did not list, if
 // that may be.
 func (v *oaiHarvest) deleteAbsent(ctx context.Context) error {
 	current := v.tokenOf()
-	v.files.Store(0)
-	rows := readRows(ctx, v.cat, v.set, []catalog.Range{{}})
+	v.Files.Store(0)
+	rows := readRows(ctx, v.Catalog, v.Set, []catalog.Range{{}})
 	defer rows.stop()
 	for ; rows.more(); rows.next() {
 		if rows.row().token == current {
-			v.files.Add(1)
+			v.Files.Add(1)
 			continue
 		}
-		if err := v.gone.Add(rows.row().uri); err != nil {
+		if err := v.Gone.Add(rows.row().uri); err != nil {
 			return err
 		}
 	}
 	if rows.err != nil {
 		return rows.err
 	}
-	if v.gone.Count == 0 {
+	if v.Gone.Count == 0 {
 		return nil
 	}
 	if err := v.mayDelete(ctx); err != nil {
@@ -365,7 +365,7 @@ func (v *oaiHarvest) deleteAbsent(ctx context.Context) error {
 		return err
 	}
 	b := &oaiBatch{oaiHarvest: v}
-	for uri, err := range v.gone.All() {
+	for uri, err := range v.Gone.All() {
 		if err != nil {
 			return err
 		}

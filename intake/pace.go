@@ -29,5 +29,5 @@ func (p *pacer) wait(ctx context.Context, n int) error {
 		p.next = now // time in which nothing was read is not saved up
 	}
 	p.next = p.next.Add(time.Duration(float64(n) / p.rate * float64(time.Second)))
-	return sleep(ctx, p.next.Sub(now))
+	return Sleep(ctx, p.next.Sub(now))
 }

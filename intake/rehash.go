@@ -71,7 +71,7 @@ func NewRehasher(d *Dir, o RehashOptions) *Rehasher {
 		o.Rate = DefaultRehashRate
 	}
 	r := &Rehasher{d: d, o: o}
-	if !recall(o.State, &r.place) {
+	if !Recall(o.State, &r.place) {
 		r.place = rehashPlace{}
 	}
 	return r
@@ -108,7 +108,7 @@ func (r *Rehasher) Step(ctx context.Context) (files int, err error) {
 }
 
 func (r *Rehasher) keep() error {
-	if err := remember(r.o.State, &r.place); err != nil {
+	if err := Remember(r.o.State, &r.place); err != nil {
 		return fmt.Errorf("keep which files were read again: %w", err)
 	}
 	return nil

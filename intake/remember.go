@@ -11,19 +11,19 @@ import (
 // A point is where a set stood when an origin had been taken in to its end.
 // What was remembered then holds only as long as the set stands there: a catalog
 // that was lost, or filled by others, is compared anew.
-type point struct {
+type Point struct {
 	Last      catalog.Seq `json:"last"`
 	Resources int64       `json:"resources"`
 }
 
-func (l *lister) point(ctx context.Context) (point, error) {
-	st, err := l.cat.Status(ctx, l.set)
-	return point{st.Last, st.Resources}, err
+func (l *Origin) Point(ctx context.Context) (Point, error) {
+	st, err := l.Catalog.Status(ctx, l.Set)
+	return Point{st.Last, st.Resources}, err
 }
 
 // recall reads what was remembered in the file at path. What cannot be read is
 // not remembered: that costs a comparison.
-func recall(path string, v any) bool {
+func Recall(path string, v any) bool {
 	if path == "" {
 		return false
 	}
@@ -33,7 +33,7 @@ func recall(path string, v any) bool {
 
 // remember writes v to the file at path, which holds the old or the new
 // whatever happens.
-func remember(path string, v any) error {
+func Remember(path string, v any) error {
 	if path == "" {
 		return nil
 	}

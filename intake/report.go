@@ -168,7 +168,7 @@ func (e *LineError) Error() string {
 func (e *LineError) Unwrap() error { return e.Err }
 
 // since is what r counts beyond o, an earlier state of the same Report.
-func (r Report) since(o Report) Report {
+func (r Report) Since(o Report) Report {
 	r.Created -= o.Created
 	r.Updated -= o.Updated
 	r.Deleted -= o.Deleted

@@ -107,5 +107,5 @@ const applyEvery = time.Second
 // memory of a scan.
 const (
 	pageRows  = 4 << 10 // rows read in one transaction
-	batchRows = 4 << 10 // updates applied in one transaction
+	BatchRows = 4 << 10 // updates applied in one transaction
 )

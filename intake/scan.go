@@ -56,7 +56,7 @@ func newScan(d *Dir, t *sharedTree) *scan {
 // else has succeeded. A scan killed at any point leaves a catalog from which
 // the next one goes on.
 func (s *scan) run(ctx context.Context, paths []string) error {
-	defer s.progress()()
+	defer s.Progress()()
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		defer close(s.jobs)
@@ -101,7 +101,7 @@ func (s *scan) deleteGone(ctx context.Context, whole bool) error {
 			continue
 		}
 		batch = append(batch, catalog.Update{Record: catalog.Record{URI: uri}, Deleted: true})
-		if len(batch) == batchRows {
+		if len(batch) == BatchRows {
 			if err := s.apply(ctx, batch); err != nil {
 				return err
 			}
@@ -114,7 +114,7 @@ func (s *scan) deleteGone(ctx context.Context, whole bool) error {
 // mayEmpty refuses to delete the last resources of a set, however few there were,
 // unless that was agreed to: a directory may not be mounted.
 func (s *scan) mayEmpty(ctx context.Context, whole bool) error {
-	if s.d.o.AllowEmpty || whole && s.files.Load() > 0 {
+	if s.d.o.AllowEmpty || whole && s.Files.Load() > 0 {
 		return nil
 	}
 	st, err := s.d.cat.Status(ctx, s.d.set)

@@ -75,7 +75,7 @@ func (w *walker) matchCars(n *node, h dirHandle) {
 		segment = appendEscaped(segment[:0], strings.TrimSuffix(car.name, w.f.sidecar))
 		i, found := slices.BinarySearchFunc(n.ents, segment, func(e dirent, s []byte) int { return bytes.Compare(n.segment(&e), s) })
 		if !found {
-			w.obs.skipped(n.rel+car.name, errNoResource)
+			w.obs.Skipped(n.rel+car.name, errNoResource)
 			continue
 		}
 		st, err := h.lstat([]byte(car.name))
@@ -149,7 +149,7 @@ func (h *hasher) addLinks(ctx context.Context, j *job) error {
 	token := string(j.car.appendToken(nil))
 	if j.car.st.Kind != filestat.Unreadable { // else it has been told
 		for i, pause := range readTries {
-			if err := sleep(ctx, pause); err != nil {
+			if err := Sleep(ctx, pause); err != nil {
 				return err
 			}
 			links, mark, err := h.readSidecar(rel, j.car.st.Kind == filestat.Link, i == len(readTries)-1)

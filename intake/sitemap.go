@@ -69,7 +69,7 @@ const DefaultSitemapInterval = 10 * time.Minute
 // Only one Sitemap may fill a set. Its methods are safe for concurrent use; scans
 // take turns.
 type Sitemap struct {
-	in     lister
+	in     Origin
 	client *fetch.Client
 	o      SitemapOptions
 	web    *Web
@@ -98,7 +98,7 @@ func NewSitemap(address string, c *fetch.Client, cat catalog.Catalog, set string
 		o.ScanInterval = DefaultSitemapInterval
 	}
 	s := &Sitemap{
-		in:     lister{name: address, cat: cat, set: set, dir: o.TempDir, allowEmpty: o.AllowEmpty, told: teller{onEvent: o.OnEvent}},
+		in:     Origin{Name: address, Catalog: cat, Set: set, TempDir: o.TempDir, AllowEmpty: o.AllowEmpty, Events: Reporter{OnEvent: o.OnEvent}},
 		client: c, o: o, web: NewWeb(c),
 	}
 	s.file, _ = localPath(address)
@@ -114,7 +114,7 @@ func (s *Sitemap) Scan(ctx context.Context) (Report, error) {
 	r, err := s.scan(ctx)
 	r.Elapsed = time.Since(start)
 	if err != nil {
-		return r, fmt.Errorf("scan %s: %w", fetch.Printable(s.in.name), cause(ctx, err))
+		return r, fmt.Errorf("scan %s: %w", fetch.Printable(s.in.Name), Cause(ctx, err))
 	}
 	return r, nil
 }
@@ -129,8 +129,8 @@ func (s *Sitemap) scan(ctx context.Context) (Report, error) {
 	for whole := false; ; whole = true {
 		r := s.newReading(whole)
 		again, err := r.run(ctx)
-		report := r.list.report()
-		r.list.close()
+		report := r.list.Report()
+		r.list.Close()
 		report.Created += before.Created
 		report.Updated += before.Updated
 		report.Hashed += before.Hashed
@@ -147,27 +147,27 @@ func (s *Sitemap) scan(ctx context.Context) (Report, error) {
 // the catalog; the next one waits until it returns. What goes wrong is told to
 // [SitemapOptions.OnEvent], and tried again.
 func (s *Sitemap) Watch(ctx context.Context, onChange func(Report)) error {
-	return s.in.watch(ctx, s.Scan, s.due, onChange)
+	return s.in.Watch(ctx, s.Scan, s.due, onChange)
 }
 
 // due waits for the time of the next scan.
 func (s *Sitemap) due(ctx context.Context) error {
 	if s.o.ScanInterval < 0 {
-		return forever(ctx)
+		return Forever(ctx)
 	}
 	if s.file == "" {
-		return sleep(ctx, s.o.ScanInterval)
+		return Sleep(ctx, s.o.ScanInterval)
 	}
 	s.scanning.Lock()
 	seen := s.seen
 	s.scanning.Unlock()
 	next := time.Now().Add(s.o.ScanInterval)
 	for time.Now().Before(next) {
-		if err := sleep(ctx, min(fileInterval, time.Until(next))); err != nil {
+		if err := Sleep(ctx, min(FileInterval, time.Until(next))); err != nil {
 			return err
 		}
 		if filestat.MarkAt(s.file) != seen {
-			return sleep(ctx, quiet)
+			return Sleep(ctx, quiet)
 		}
 	}
 	return ctx.Err()
@@ -183,7 +183,7 @@ func (s *Sitemap) Bitstream(ctx context.Context, r *catalog.Record) (io.ReadClos
 type sitemapMemory struct {
 	Rules   string                `json:"rules"` // how they were read
 	Address string                `json:"address"`
-	Point   point                 `json:"point"`
+	Point   Point                 `json:"point"`
 	Shared  bool                  `json:"shared"`  // some resource is listed by two documents
 	Undated bool                  `json:"undated"` // of some resource its own server has to be asked
 	Docs    map[string]sitemapDoc `json:"docs"`    // by URI; those without validators are not there

@@ -54,7 +54,7 @@ func (f *fetcher) fetch(ctx context.Context, a *ask) error {
 func (f *fetcher) read(a *ask, resp *fetch.Response) error {
 	f.sum.Reset()
 	n, err := io.CopyBuffer(f.sum, resp.Body, f.buf)
-	f.r.list.bytes.Add(n)
+	f.r.list.Bytes.Add(n)
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ const (
 
 // A sitemapReading is one reading of the documents.
 type sitemapReading struct {
-	list  *listing
+	list  *Listing
 	s     *Sitemap
 	whole bool // everything is read, whatever is remembered
 	began time.Time
@@ -57,8 +57,8 @@ func (s *Sitemap) newReading(whole bool) *sitemapReading {
 	}
 	return &sitemapReading{
 		rules: rules,
-		list:  s.in.newListing(), s: s, whole: whole, began: time.Now(),
-		now:     sitemapMemory{Rules: s.rules(), Address: s.in.name, Docs: make(map[string]sitemapDoc)},
+		list:  s.in.NewListing(), s: s, whole: whole, began: time.Now(),
+		now:     sitemapMemory{Rules: s.rules(), Address: s.in.Name, Docs: make(map[string]sitemapDoc)},
 		asIs:    make(map[string]struct{}),
 		lost:    make(map[string]struct{}),
 		visited: make(map[string]bool),
@@ -69,36 +69,36 @@ func (s *Sitemap) newReading(whole bool) *sitemapReading {
 // run reads and takes in. It asks for another, whole reading if it could not
 // tell what is gone.
 func (r *sitemapReading) run(ctx context.Context) (again bool, err error) {
-	stop := r.list.progress()
+	stop := r.list.Progress()
 	defer stop()
-	at, err := r.list.point(ctx)
+	at, err := r.list.Point(ctx)
 	if err != nil {
 		return false, err
 	}
 	if !r.s.recalled {
 		r.s.recalled = true
-		if !recall(r.s.o.State, &r.s.memory) {
+		if !Recall(r.s.o.State, &r.s.memory) {
 			r.s.memory = sitemapMemory{}
 		}
 	}
 	if m := r.s.memory; !r.whole && m.Rules == r.now.Rules && m.Address == r.now.Address && m.Point == at {
 		r.old = m
 	}
-	if err := r.visit(ctx, r.list.name, 0); err != nil {
+	if err := r.visit(ctx, r.list.Name, 0); err != nil {
 		return false, err
 	}
 	if !r.fresh && !r.old.Undated {
-		r.list.files.Store(at.Resources)
-		r.list.unchanged.Store(at.Resources)
+		r.list.Files.Store(at.Resources)
+		r.list.Unchanged.Store(at.Resources)
 		return false, nil
 	}
 	if r.undated > 0 && !r.s.o.Content {
-		r.list.skipped(r.list.name, undatedError(r.undated))
+		r.list.Skipped(r.list.Name, undatedError(r.undated))
 	}
 	if again, err = r.take(ctx); err != nil || again {
 		return again, err
 	}
-	if err := r.list.finish(ctx); err != nil {
+	if err := r.list.Finish(ctx); err != nil {
 		return false, err
 	}
 	return false, r.remember(ctx)
@@ -119,7 +119,7 @@ func (n undatedError) Error() string {
 // is told, and leaves the reading incomplete.
 func (r *sitemapReading) visit(ctx context.Context, uri string, depth int) error {
 	if r.visited[uri] { // an index that leads back to itself, or has a part twice
-		r.list.skipped(uri, errListedTwice)
+		r.list.Skipped(uri, errListedTwice)
 		return nil
 	}
 	if r.nested.Ended() { // which was reported: nobody knows what is left
@@ -144,7 +144,7 @@ func (r *sitemapReading) visit(ctx context.Context, uri string, depth int) error
 		return fault.Plain(uri, err)
 	case err != nil:
 		r.lost[partID(uri)] = struct{}{}
-		r.list.illegible(uri, fault.Plain(uri, err))
+		r.list.Illegible(uri, fault.Plain(uri, err))
 	}
 	for _, part := range parts {
 		if err := r.visit(ctx, part, depth+1); err != nil {
@@ -227,11 +227,11 @@ func (r *sitemapReading) readDoc(ctx context.Context, uri string) (parts []strin
 	switch n, err := doc.Stats().Skipped, doc.Unlocated(); {
 	case n > 0:
 		r.lost[partID(uri)] = struct{}{}
-		r.list.illegible(uri, fmt.Errorf("%d entries could not be read: %s", n, firstWarning(doc)))
+		r.list.Illegible(uri, fmt.Errorf("%d entries could not be read: %s", n, firstWarning(doc)))
 		return parts, nil
 	case err != nil:
 		r.lost[partID(uri)] = struct{}{}
-		r.list.illegible(uri, fault.Plain(uri, err))
+		r.list.Illegible(uri, fault.Plain(uri, err))
 		return parts, nil
 	}
 	if now.ETag != "" || now.Modified != "" || now.Mark != "" {
@@ -285,14 +285,14 @@ func (r *sitemapReading) entries(uri string, doc *discover.Document) error {
 		}
 		rec, err := r.record(&e)
 		if err != nil {
-			r.list.skipped(fetch.Printable(e.Loc), err)
+			r.list.Skipped(fetch.Printable(e.Loc), err)
 			continue
 		}
 		if undated(&rec) {
 			r.undated++
 		}
 		r.said = listed.AppendRecord(r.said[:0], &rec)
-		if err := r.list.sorter.Add([]byte(rec.URI), part, false, r.said); err != nil {
+		if err := r.list.Sorter.Add([]byte(rec.URI), part, false, r.said); err != nil {
 			return &fault.StopError{Err: err}
 		}
 	}
@@ -324,7 +324,7 @@ func (r *sitemapReading) record(e *resourcesync.Entry) (catalog.Record, error) {
 			err = drop.Check(&l)
 		}
 		if err != nil {
-			r.list.skipped(fetch.Printable(e.Loc), err)
+			r.list.Skipped(fetch.Printable(e.Loc), err)
 			continue
 		}
 		rec.Links = append(rec.Links, l)
@@ -337,7 +337,7 @@ func undated(r *catalog.Record) bool { return r.Lastmod.IsZero() && len(r.Hashes
 
 // remember keeps how the documents stand.
 func (r *sitemapReading) remember(ctx context.Context) error {
-	at, err := r.list.point(ctx)
+	at, err := r.list.Point(ctx)
 	if err != nil {
 		return err
 	}
@@ -345,13 +345,13 @@ func (r *sitemapReading) remember(ctx context.Context) error {
 		delete(r.now.Docs, r.docs[part])
 	}
 	r.now.Point = at
-	r.now.Shared = r.now.Shared || r.list.sorter.Doubled || len(r.asIs) > 0 && r.old.Shared
+	r.now.Shared = r.now.Shared || r.list.Sorter.Doubled || len(r.asIs) > 0 && r.old.Shared
 	r.now.Undated = r.s.o.Content && (r.now.Undated || len(r.asIs) > 0 && r.old.Undated)
-	if r.list.incomplete.Load() && r.strayed { // it was not deleted: it has to be met again
+	if r.list.Incomplete.Load() && r.strayed { // it was not deleted: it has to be met again
 		r.now = sitemapMemory{}
 	}
 	r.s.memory = r.now
-	if err := remember(r.s.o.State, r.now); err != nil {
+	if err := Remember(r.s.o.State, r.now); err != nil {
 		return fmt.Errorf("keep how the documents stand: %w", err)
 	}
 	return nil

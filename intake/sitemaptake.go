@@ -43,12 +43,12 @@ func (r *sitemapReading) take(ctx context.Context) (again bool, err error) {
 	if err := g.Wait(); err != nil {
 		return false, err
 	}
-	return again && !r.list.incomplete.Load(), nil
+	return again && !r.list.Incomplete.Load(), nil
 }
 
 // met compares what a document says of a resource with what the catalog holds.
 func (r *sitemapReading) met(ctx context.Context, it *listed.Entry, token string, known bool, asks chan<- *ask) error {
-	r.list.files.Add(1)
+	r.list.Files.Add(1)
 	r.said = append(append(r.said[:0], it.Packed...), r.rules...)
 	said := string(listed.AppendFingerprint(nil, r.said))
 	id := r.ids[it.Part]
@@ -61,7 +61,7 @@ func (r *sitemapReading) met(ctx context.Context, it *listed.Entry, token string
 	}
 	same := known && old.said == said
 	if same && !old.ask && old.part == id {
-		r.list.unchanged.Add(1)
+		r.list.Unchanged.Add(1)
 		return nil
 	}
 	rec, err := listed.ParseRecord(it.Packed)
@@ -74,7 +74,7 @@ func (r *sitemapReading) met(ctx context.Context, it *listed.Entry, token string
 	case !r.s.o.Content || len(rec.Hashes) > 0 && rec.Length >= 0:
 	case same:
 		// What was found out holds; the document is another, or has to be asked.
-		kept, ok, err := held(ctx, r.list.cat, r.list.set, rec.URI)
+		kept, ok, err := held(ctx, r.list.Catalog, r.list.Set, rec.URI)
 		if err != nil {
 			return err
 		}
@@ -96,12 +96,12 @@ func (r *sitemapReading) met(ctx context.Context, it *listed.Entry, token string
 func (r *sitemapReading) left(ctx context.Context, row *row, asks chan<- *ask, again *bool) error {
 	old, ours := parseSitemapToken(row.token)
 	if _, ok := r.asIs[old.part]; ok {
-		r.list.files.Add(1)
+		r.list.Files.Add(1)
 		if !old.ask || !r.s.o.Content {
-			r.list.unchanged.Add(1)
+			r.list.Unchanged.Add(1)
 			return nil
 		}
-		rec, ok, err := held(ctx, r.list.cat, r.list.set, row.uri)
+		rec, ok, err := held(ctx, r.list.Catalog, r.list.Set, row.uri)
 		if err != nil || !ok {
 			return err
 		}
@@ -114,7 +114,7 @@ func (r *sitemapReading) left(ctx context.Context, row *row, asks chan<- *ask, a
 	if _, ok := r.lost[old.part]; !ok {
 		r.strayed = true
 	}
-	return r.list.gone.Add(row.uri)
+	return r.list.Gone.Add(row.uri)
 }
 
 // noPart is the part of a resource whose document was not read.
@@ -170,12 +170,12 @@ func (r *sitemapReading) applyAll(ctx context.Context, answers <-chan *ask) erro
 				r.failed[a.part] = true
 			}
 		case a.update:
-			if err := r.list.put(ctx, catalog.Update{Record: a.said}); err != nil {
+			if err := r.list.Put(ctx, catalog.Update{Record: a.said}); err != nil {
 				return err
 			}
 		default:
-			r.list.unchanged.Add(1)
+			r.list.Unchanged.Add(1)
 		}
 	}
-	return r.list.flush(ctx)
+	return r.list.Flush(ctx)
 }

@@ -14,27 +14,27 @@ import (
 const progressGap = 250 * time.Millisecond
 
 // A teller hands events to whoever wants to know, one at a time.
-type teller struct {
-	onEvent func(Event) // may be nil
-	events  sync.Mutex  // held while onEvent runs
+type Reporter struct {
+	OnEvent func(Event) // may be nil
+	events  sync.Mutex  // held while OnEvent runs
 }
 
-func (t *teller) emit(e Event) {
-	if t.onEvent == nil {
+func (t *Reporter) Emit(e Event) {
+	if t.OnEvent == nil {
 		return
 	}
 	t.events.Lock()
 	defer t.events.Unlock()
-	t.onEvent(e)
+	t.OnEvent(e)
 }
 
 // A tally counts what a scan comes to, and tells of it. Its methods are safe for
 // concurrent use.
 type tally struct {
-	teller *teller
+	teller *Reporter
 	start  time.Time
 
-	files, unchanged, hashed, bytes atomic.Int64
+	Files, Unchanged, hashed, Bytes atomic.Int64
 
 	mu sync.Mutex // guards r
 	r  Report     // but for the counters above
@@ -42,7 +42,7 @@ type tally struct {
 
 // applied counts what the catalog made of a batch.
 func (t *tally) applied(a catalog.Applied) {
-	t.unchanged.Add(int64(a.Unchanged))
+	t.Unchanged.Add(int64(a.Unchanged))
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.r.Created += int64(a.Created)
@@ -51,20 +51,20 @@ func (t *tally) applied(a catalog.Applied) {
 }
 
 // report is what the scan came to so far.
-func (t *tally) report() Report {
+func (t *tally) Report() Report {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.r
-	r.Files, r.Unchanged = t.files.Load(), t.unchanged.Load()
-	r.Hashed, r.Bytes = t.hashed.Load(), t.bytes.Load()
+	r.Files, r.Unchanged = t.Files.Load(), t.Unchanged.Load()
+	r.Hashed, r.Bytes = t.hashed.Load(), t.Bytes.Load()
 	r.Elapsed = time.Since(t.start)
 	return r
 }
 
 // progress tells now and then how far the scan is, until stopped, if anybody
 // wants to know.
-func (t *tally) progress() (stop func()) {
-	if t.teller.onEvent == nil {
+func (t *tally) Progress() (stop func()) {
+	if t.teller.OnEvent == nil {
 		return func() {}
 	}
 	done := make(chan struct{})
@@ -75,9 +75,9 @@ func (t *tally) progress() (stop func()) {
 		for {
 			select {
 			case <-tick.C:
-				r := t.report()
+				r := t.Report()
 				r.Unreadable.First, r.Skipped.First = nil, nil // still being written to
-				t.teller.emit(Event{Kind: EventProgress, Report: r})
+				t.teller.Emit(Event{Kind: EventProgress, Report: r})
 			case <-done:
 				return
 			}
@@ -90,11 +90,11 @@ func (t *tally) progress() (stop func()) {
 }
 
 // skipped tells of what is passed over by rule.
-func (t *tally) skipped(path string, why error) {
+func (t *tally) Skipped(path string, why error) {
 	t.mu.Lock()
 	t.r.Skipped.add(Problem{path, why})
 	t.mu.Unlock()
-	t.teller.emit(Event{Kind: EventSkipped, Path: path, Err: why})
+	t.teller.Emit(Event{Kind: EventSkipped, Path: path, Err: why})
 }
 
 // unreadable tells of what could not be taken, and stays as it was.
@@ -106,5 +106,5 @@ func (t *tally) unreadable(path string, err error) {
 	t.mu.Lock()
 	t.r.Unreadable.add(Problem{path, err})
 	t.mu.Unlock()
-	t.teller.emit(Event{Kind: EventUnreadable, Path: path, Err: err})
+	t.teller.Emit(Event{Kind: EventUnreadable, Path: path, Err: err})
 }

@@ -52,7 +52,7 @@ func (t touch) due() time.Time {
 		return t.last
 	}
 	at := t.last.Add(quiet)
-	if most := t.first.Add(patience); most.Before(at) {
+	if most := t.first.Add(Patience); most.Before(at) {
 		return most
 	}
 	return at

@@ -8,21 +8,21 @@ import (
 
 // The rhythm of a Watch.
 const (
-	fileInterval = 500 * time.Millisecond // between looks at a list that is a file
+	FileInterval = 500 * time.Millisecond // between looks at a list that is a file
 	quiet        = 200 * time.Millisecond // a file that may still be written is read when it has not changed for so long,
-	patience     = 5 * time.Second        // or after so long if it keeps changing
+	Patience     = 5 * time.Second        // or after so long if it keeps changing
 	retryFirst   = time.Second            // after a scan that failed; doubles
 	retryMost    = time.Minute
 )
 
 // forever waits for the end of ctx.
-func forever(ctx context.Context) error {
+func Forever(ctx context.Context) error {
 	<-ctx.Done()
 	return context.Cause(ctx)
 }
 
 // sleep waits for d or the end of ctx, whose error it returns.
-func sleep(ctx context.Context, d time.Duration) error {
+func Sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()
 	}
@@ -37,7 +37,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 // cause prefers the reason why ctx ended to what broke because it did.
-func cause(ctx context.Context, err error) error {
+func Cause(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return context.Cause(ctx)
 	}

@@ -60,7 +60,7 @@ type walker struct {
 // several goroutines.
 type observer interface {
 	entering(rel string) // before a directory is read
-	skipped(rel string, why error)
+	Skipped(rel string, why error)
 	unreadable(rel string, err error)
 	// aliased is told of a file that can be written under another name: because
 	// it is reached by a symbolic link, which may lead nowhere yet, or because
@@ -273,12 +273,12 @@ func (w *walker) add(n *node, h dirHandle, name []byte, k filestat.Kind) {
 		return
 	}
 	if k == filestat.Dir && string(name) == stateDir {
-		w.obs.skipped(n.rel+stateDir, errState)
+		w.obs.Skipped(n.rel+stateDir, errState)
 		return
 	}
 	if n.rel == "" || n.rel == ".well-known/" {
 		if rel := n.rel + string(name); reserved(rel, k) {
-			w.obs.skipped(rel, errReserved)
+			w.obs.Skipped(rel, errReserved)
 			return
 		}
 	}
@@ -316,7 +316,7 @@ func (w *walker) look(n *node, h dirHandle, stats []filestat.Stat, from, to int)
 			st, err := h.lstat(n.rawName(e))
 			stats = append(stats, w.judge(n.rel, n.rawName(e), st, err))
 		case filestat.Special:
-			w.obs.skipped(n.rel+string(n.rawName(e)), errSpecial)
+			w.obs.Skipped(n.rel+string(n.rawName(e)), errSpecial)
 			stats = append(stats, filestat.Stat{Kind: filestat.None})
 		default:
 			stats = append(stats, filestat.Stat{Kind: e.kind})
@@ -332,7 +332,7 @@ func (w *walker) judge(dir string, name []byte, st filestat.Stat, err error) fil
 	link := err == nil && st.Kind == filestat.Link
 	if link {
 		if leadsToState(w.t, dir+string(name)) {
-			w.obs.skipped(dir+string(name), errLinkOwn)
+			w.obs.Skipped(dir+string(name), errLinkOwn)
 			return none
 		}
 		st, err = w.t.stat(dir + string(name))
@@ -348,14 +348,14 @@ func (w *walker) judge(dir string, name []byte, st filestat.Stat, err error) fil
 		return st
 	case err == nil && !link && st.Kind == filestat.Dir: // was a file a moment ago
 	case err == nil && st.Kind == filestat.Dir:
-		w.obs.skipped(dir+string(name), errLinkDir)
+		w.obs.Skipped(dir+string(name), errLinkDir)
 	case err == nil:
-		w.obs.skipped(dir+string(name), errSpecial)
+		w.obs.Skipped(dir+string(name), errSpecial)
 	case link && vanished(err):
-		w.obs.skipped(dir+string(name), errLinkGone)
+		w.obs.Skipped(dir+string(name), errLinkGone)
 	case vanished(err):
 	case link && escaped(err):
-		w.obs.skipped(dir+string(name), errLinkOut)
+		w.obs.Skipped(dir+string(name), errLinkOut)
 	default:
 		w.obs.unreadable(dir+string(name), err)
 		return filestat.Stat{Kind: filestat.Unreadable}

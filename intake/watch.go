@@ -148,7 +148,7 @@ func (w *watch) scan(ctx context.Context, paths []string, all bool) {
 	}
 	w.plan(all, r.Elapsed, err)
 	if all || err != nil || r.Changed() {
-		w.d.events.emit(Event{Kind: EventScanned, Err: err, Report: r})
+		w.d.events.Emit(Event{Kind: EventScanned, Err: err, Report: r})
 	}
 	if r.Changed() && w.onChange != nil {
 		w.onChange(r)
@@ -167,7 +167,7 @@ func (w *watch) plan(all bool, took time.Duration, err error) {
 	}
 	degraded := w.notify.failure()
 	if degraded != nil {
-		w.d.events.emit(Event{Kind: EventDegraded, Err: degraded})
+		w.d.events.Emit(Event{Kind: EventDegraded, Err: degraded})
 	}
 	hard := w.d.takeNewHard()
 	if !all {

@@ -17,6 +17,7 @@ import (
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
 	"lockstep/intake/api"
+	"lockstep/intake/jsonl"
 	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 	"lockstep/source"
@@ -115,14 +116,14 @@ func openJSONL(w *wayIn) (origin, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := intake.JSONLOptions{
+	o := jsonl.Options{
 		Complete: w.config.Complete, AllowEmpty: w.allowEmpty, TempDir: w.site.opts.state,
 		State: w.stateFile("jsonl.json"), ScanInterval: w.interval, Client: client, OnEvent: w.onEvent,
 	}
 	if w.Place == config.Stdin {
-		return intake.NewJSONLStream(w.site.opts.io.In, "standard input", w.catalog, w.set, o), nil
+		return jsonl.NewStream(w.site.opts.io.In, "standard input", w.catalog, w.set, o), nil
 	}
-	return intake.NewJSONL(w.Place, w.catalog, w.set, o)
+	return jsonl.New(w.Place, w.catalog, w.set, o)
 }
 
 // openSitemap makes a set from a sitemap at a URL or in a file.

@@ -1,4 +1,4 @@
-package intake
+package jsonl
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"os"
 	"time"
 
+	"lockstep/intake"
 	"lockstep/intake/internal/entry"
 	"lockstep/intake/internal/filestat"
 	"lockstep/intake/internal/listed"
@@ -19,12 +20,12 @@ import (
 // before what it does not name is gone: it might be halfway written.
 const settled = 2 * time.Second
 
-// jsonlMemory is how a file stood when all of it had been taken in.
-type jsonlMemory struct {
-	Rules int    `json:"rules"` // how it was read
-	File  string `json:"file"`
-	Mark  string `json:"mark"` // size and times; empty: it may yet change without a trace
-	Point point  `json:"point"`
+// memory is the state of a file when all of it had been applied.
+type memory struct {
+	Rules int          `json:"rules"` // how it was read
+	File  string       `json:"file"`
+	Mark  string       `json:"mark"` // size and times; empty: it may yet change without a trace
+	Point intake.Point `json:"point"`
 
 	// Of a list of changes, which grows at its end:
 	Changes bool   `json:"changes"`
@@ -34,13 +35,13 @@ type jsonlMemory struct {
 	Flawed  bool   `json:"-"`     // some of these could not be taken
 }
 
-// jsonlRules changes when the same lines would make other records.
-const jsonlRules = 1
+// rules changes when the same lines would make other records.
+const rules = 1
 
-// A jsonlFile is one reading of a file.
-type jsonlFile struct {
-	list    *listing
-	j       *JSONL
+// A reading is one reading of a file.
+type reading struct {
+	list    *intake.Listing
+	j       *List
 	f       *os.File
 	before  filestat.Stat
 	began   time.Time
@@ -52,19 +53,19 @@ type jsonlFile struct {
 }
 
 // scanFile brings the catalog in step with the file.
-func (j *JSONL) scanFile(ctx context.Context, l *listing) (err error) {
+func (j *List) scanFile(ctx context.Context, l *intake.Listing) (err error) {
 	j.seen = filestat.MarkAt(j.path)
 	defer func() {
-		if err != nil && !errors.Is(err, ErrEmpty) {
+		if err != nil && !errors.Is(err, intake.ErrEmpty) {
 			j.seen = "" // to be looked at again
 		}
 	}()
-	r := &jsonlFile{j: j, list: l, unknown: unknownReports{list: l}, began: time.Now()}
+	r := &reading{j: j, list: l, unknown: unknownReports{list: l}, began: time.Now()}
 	if err := r.open(ctx); err != nil {
 		return err
 	}
 	defer func() { _ = r.f.Close() }() // only read from
-	at, err := j.in.point(ctx)
+	at, err := j.in.Point(ctx)
 	if err != nil {
 		return err
 	}
@@ -73,8 +74,8 @@ func (j *JSONL) scanFile(ctx context.Context, l *listing) (err error) {
 		return err
 	}
 	if same {
-		l.files.Store(at.Resources)
-		l.unchanged.Store(at.Resources)
+		l.Files.Store(at.Resources)
+		l.Unchanged.Store(at.Resources)
 		return nil
 	}
 	if err := r.read(ctx); err != nil {
@@ -85,7 +86,7 @@ func (j *JSONL) scanFile(ctx context.Context, l *listing) (err error) {
 
 // open opens the file. One written just now it leaves alone for a moment, so
 // that by its times it can be told from one that is written yet.
-func (r *jsonlFile) open(ctx context.Context) error {
+func (r *reading) open(ctx context.Context) error {
 	f, err := os.OpenFile(r.j.path, os.O_RDONLY|filestat.OpenFlags, 0)
 	if err != nil {
 		return err
@@ -96,7 +97,7 @@ func (r *jsonlFile) open(ctx context.Context) error {
 	}
 	if err == nil {
 		if st := filestat.Of(fi); st.Racy(r.began) {
-			err = sleep(ctx, filestat.FineTick)
+			err = intake.Sleep(ctx, filestat.FineTick)
 			r.began = time.Now()
 		}
 	}
@@ -114,10 +115,10 @@ func (r *jsonlFile) open(ctx context.Context) error {
 // resume finds out whether the file is as it was; or, if it is a list of
 // changes that has grown since, goes to where it ended. at is where the set
 // stands.
-func (r *jsonlFile) resume(ctx context.Context, at point) (same bool, err error) {
+func (r *reading) resume(ctx context.Context, at intake.Point) (same bool, err error) {
 	r.j.recall()
 	m := &r.j.memory
-	known := m.Rules == jsonlRules && m.File == r.j.path && m.Point == at
+	known := m.Rules == rules && m.File == r.j.path && m.Point == at
 	if known && m.Mark != "" && m.Mark == r.before.Mark() {
 		return true, nil
 	}
@@ -140,11 +141,11 @@ func (r *jsonlFile) resume(ctx context.Context, at point) (same bool, err error)
 }
 
 // recall reads, once, what State holds.
-func (j *JSONL) recall() {
+func (j *List) recall() {
 	if !j.recalled {
 		j.recalled = true
-		if !recall(j.o.State, &j.memory) {
-			j.memory = jsonlMemory{}
+		if !intake.Recall(j.o.State, &j.memory) {
+			j.memory = memory{}
 		}
 	}
 }
@@ -164,19 +165,19 @@ type readFunc func(p []byte) (int, error)
 func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
 // read reads all lines and puts them into order.
-func (r *jsonlFile) read(ctx context.Context) error {
+func (r *reading) read(ctx context.Context) error {
 	return r.eachLine(ctx, func(l *blockLine, said []byte) error {
-		switch _, ofLine := errors.AsType[*LineError](l.err); {
+		switch _, ofLine := errors.AsType[*intake.LineError](l.err); {
 		case l.err != nil && !ofLine:
 			return l.err
 		case l.err != nil && !l.ended:
-			r.last = &LineError{l.number, errCutOff}
+			r.last = &intake.LineError{Line: l.number, Err: errCutOff}
 		case l.err != nil:
-			r.list.illegible(r.list.name, l.err)
+			r.list.Illegible(r.list.Name, l.err)
 		case l.uri != "":
 			r.changes = r.changes || l.change != 0
-			r.list.files.Add(1)
-			return r.list.sorter.Add([]byte(l.uri), 0, l.gone, said)
+			r.list.Files.Add(1)
+			return r.list.Sorter.Add([]byte(l.uri), 0, l.gone, said)
 		}
 		return nil
 	})
@@ -185,21 +186,21 @@ func (r *jsonlFile) read(ctx context.Context) error {
 // take is parse of a line that may have been too long.
 func (p *lineParser) take(line int64, text []byte, err error) (entry.Entry, bool, error) {
 	if err != nil {
-		return entry.Entry{}, false, &LineError{line, err}
+		return entry.Entry{}, false, &intake.LineError{Line: line, Err: err}
 	}
 	return p.parse(line, text)
 }
 
 // take brings the set in step with what was read.
-func (r *jsonlFile) take(ctx context.Context) error {
+func (r *reading) take(ctx context.Context) error {
 	still, err := r.still()
 	if err != nil {
 		return err
 	}
 	if r.last != nil && (still || !r.changes) {
-		r.list.illegible(r.list.name, r.last)
+		r.list.Illegible(r.list.Name, r.last)
 	}
-	r.list.files.Store(0)
+	r.list.Files.Store(0)
 	if r.changes {
 		err = r.takeChanges(ctx)
 	} else {
@@ -212,7 +213,7 @@ func (r *jsonlFile) take(ctx context.Context) error {
 }
 
 // still reports whether the file, and what is at its path, is as it was.
-func (r *jsonlFile) still() (bool, error) {
+func (r *reading) still() (bool, error) {
 	fi, err := r.f.Stat()
 	if err != nil {
 		return false, err
@@ -222,27 +223,27 @@ func (r *jsonlFile) still() (bool, error) {
 }
 
 // takeChanges does what the lines say, the last for each resource.
-func (r *jsonlFile) takeChanges(ctx context.Context) error {
-	err := r.list.sorter.All(ctx, func(it *listed.Entry) error {
-		r.list.files.Add(1)
+func (r *reading) takeChanges(ctx context.Context) error {
+	err := r.list.Sorter.All(ctx, func(it *listed.Entry) error {
+		r.list.Files.Add(1)
 		u, err := it.Update()
 		if err != nil {
 			return err
 		}
-		return r.list.put(ctx, u)
+		return r.list.Put(ctx, u)
 	})
 	if err != nil {
 		return err
 	}
-	return r.list.flush(ctx)
+	return r.list.Flush(ctx)
 }
 
 // takeWhole makes the set what the file lists.
-func (r *jsonlFile) takeWhole(ctx context.Context, still bool) error {
-	if err := r.list.takeListed(ctx); err != nil || r.list.gone.Count == 0 {
+func (r *reading) takeWhole(ctx context.Context, still bool) error {
+	if err := r.list.TakeListed(ctx); err != nil || r.list.Gone.Count == 0 {
 		return err
 	}
-	if still && !r.list.incomplete.Load() {
+	if still && !r.list.Incomplete.Load() {
 		if err := r.settle(ctx); err != nil {
 			return err
 		}
@@ -252,30 +253,30 @@ func (r *jsonlFile) takeWhole(ctx context.Context, still bool) error {
 		}
 	}
 	if !still {
-		r.list.illegible(r.list.name, ErrChanging)
+		r.list.Illegible(r.list.Name, intake.ErrChanging)
 		return nil
 	}
-	return r.list.finish(ctx)
+	return r.list.Finish(ctx)
 }
 
 // settle waits until the file has not been written for long enough. (A rename
 // into its place is no writing.)
-func (r *jsonlFile) settle(ctx context.Context) error {
+func (r *reading) settle(ctx context.Context) error {
 	now := time.Now()
 	wait := min(time.Unix(0, r.before.Mtime).Add(settled).Sub(now), r.began.Add(settled).Sub(now))
-	return sleep(ctx, wait)
+	return intake.Sleep(ctx, wait)
 }
 
 // remember keeps how the file stands, if all of it was taken.
-func (r *jsonlFile) remember(ctx context.Context, still bool) error {
-	if r.flawed = r.flawed || r.list.incomplete.Load(); r.flawed || r.last != nil && !still {
+func (r *reading) remember(ctx context.Context, still bool) error {
+	if r.flawed = r.flawed || r.list.Incomplete.Load(); r.flawed || r.last != nil && !still {
 		still = false
 	}
-	at, err := r.list.point(ctx)
+	at, err := r.list.Point(ctx)
 	if err != nil {
 		return err
 	}
-	m := jsonlMemory{Rules: jsonlRules, File: r.j.path, Point: at, Changes: r.changes}
+	m := memory{Rules: rules, File: r.j.path, Point: at, Changes: r.changes}
 	racy := r.before.Racy(r.began)
 	if still && !racy {
 		m.Mark = r.before.Mark()
@@ -291,7 +292,7 @@ func (r *jsonlFile) remember(ctx context.Context, still bool) error {
 	if m.Flawed { // what could not be taken is told again in the next life
 		m.Read, m.Lines, m.Sum = 0, 0, ""
 	}
-	if err := remember(r.j.o.State, m); err != nil {
+	if err := intake.Remember(r.j.o.State, m); err != nil {
 		return fmt.Errorf("keep how far it was read: %w", err)
 	}
 	return nil

@@ -1,4 +1,4 @@
-package intake_test
+package jsonl_test
 
 import (
 	"context"
@@ -17,31 +17,32 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/intake"
+	"lockstep/intake/jsonl"
 )
 
 // list writes lines to a file that has been left alone for a while.
-func list(t tb, path string, lines ...string) {
+func list(t testing.TB, path string, lines ...string) {
 	t.Helper()
 	must(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o644))
 	rest(t, path)
 }
 
 // rest makes a file look as if nobody had touched it for an hour.
-func rest(t tb, path string) {
+func rest(t testing.TB, path string) {
 	t.Helper()
 	old := time.Now().Add(-time.Hour)
 	must(t, os.Chtimes(path, old, old))
 }
 
-func newJSONL(t tb, path string, cat catalog.Catalog, o intake.JSONLOptions) *intake.JSONL {
+func newJSONL(t testing.TB, path string, cat catalog.Catalog, o jsonl.Options) *jsonl.List {
 	t.Helper()
-	j, err := intake.NewJSONL(path, cat, set, o)
+	j, err := jsonl.New(path, cat, set, o)
 	must(t, err)
 	return j
 }
 
 // said returns what the catalog holds: URI and length.
-func said(t tb, cat catalog.Catalog) map[string]int64 {
+func said(t testing.TB, cat catalog.Catalog) map[string]int64 {
 	t.Helper()
 	m := make(map[string]int64)
 	for r, err := range cat.Resources(context.Background(), set, catalog.Range{}) {
@@ -59,7 +60,7 @@ func counts(r intake.Report) string {
 func TestJSONLWhole(t *testing.T) {
 	t.Parallel()
 	cat, path := catalog.NewMem(nil), filepath.Join(t.TempDir(), "list.jsonl")
-	j := newJSONL(t, path, cat, intake.JSONLOptions{})
+	j := newJSONL(t, path, cat, jsonl.Options{})
 	steps := []struct {
 		lines []string
 		want  string
@@ -122,7 +123,7 @@ func TestJSONLProblems(t *testing.T) {
 	must(t, os.WriteFile(path, b[:len(b)-1], 0o644)) // the last line has no end
 	rest(t, path)
 	cat := catalog.NewMem(nil)
-	r, err := newJSONL(t, path, cat, intake.JSONLOptions{}).Scan(t.Context())
+	r, err := newJSONL(t, path, cat, jsonl.Options{}).Scan(t.Context())
 	must(t, err)
 	var got []string
 	for _, p := range slices.Concat(r.Unreadable.First, r.Skipped.First) {
@@ -156,13 +157,13 @@ func TestJSONLForeign(t *testing.T) {
 	} {
 		path := filepath.Join(dir, tt.name)
 		must(t, os.WriteFile(path, []byte(tt.text), 0o644))
-		_, err := newJSONL(t, path, catalog.NewMem(nil), intake.JSONLOptions{}).Scan(t.Context())
+		_, err := newJSONL(t, path, catalog.NewMem(nil), jsonl.Options{}).Scan(t.Context())
 		if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v, want one about %s", tt.name, err, tt.want)
 		}
 	}
 	for _, path := range []string{dir, filepath.Join(dir, "nothing")} {
-		if _, err := newJSONL(t, path, catalog.NewMem(nil), intake.JSONLOptions{}).Scan(t.Context()); err == nil || !strings.Contains(err.Error(), path) {
+		if _, err := newJSONL(t, path, catalog.NewMem(nil), jsonl.Options{}).Scan(t.Context()); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v, want an error that names it", path, err)
 		}
 	}
@@ -183,10 +184,10 @@ func TestJSONLMassDeletion(t *testing.T) {
 	}{{1, 0, true}, {3, 0, true}, {6, 0, true}, {100, 1, false}, {202, 101, false}, {202, 100, true}, {300, 0, true}} {
 		cat, path := catalog.NewMem(nil), filepath.Join(t.TempDir(), "list.jsonl")
 		list(t, path, lines(tt.before)...)
-		_, err := newJSONL(t, path, cat, intake.JSONLOptions{}).Scan(t.Context())
+		_, err := newJSONL(t, path, cat, jsonl.Options{}).Scan(t.Context())
 		must(t, err)
 		list(t, path, lines(tt.after)...)
-		_, err = newJSONL(t, path, cat, intake.JSONLOptions{}).Scan(t.Context())
+		_, err = newJSONL(t, path, cat, jsonl.Options{}).Scan(t.Context())
 		if got := errors.Is(err, intake.ErrEmpty); got != tt.refused || err != nil != tt.refused {
 			t.Errorf("%d to %d: %v, refused should be %t", tt.before, tt.after, err, tt.refused)
 		}
@@ -197,7 +198,7 @@ func TestJSONLMassDeletion(t *testing.T) {
 		if got := len(said(t, cat)); got != want {
 			t.Errorf("%d to %d: %d are left, want %d", tt.before, tt.after, got, want)
 		}
-		_, err = newJSONL(t, path, cat, intake.JSONLOptions{AllowEmpty: true}).Scan(t.Context())
+		_, err = newJSONL(t, path, cat, jsonl.Options{AllowEmpty: true}).Scan(t.Context())
 		must(t, err)
 		if got := len(said(t, cat)); got != tt.after {
 			t.Errorf("%d to %d, agreed to: %d are left", tt.before, tt.after, got)
@@ -215,7 +216,7 @@ func TestJSONLRestart(t *testing.T) {
 	cat := catalog.NewMem(nil)
 	scan := func(cat catalog.Catalog) intake.Report {
 		t.Helper()
-		r, err := newJSONL(t, path, cat, intake.JSONLOptions{State: state}).Scan(t.Context())
+		r, err := newJSONL(t, path, cat, jsonl.Options{State: state}).Scan(t.Context())
 		must(t, err)
 		return r
 	}
@@ -244,7 +245,7 @@ func TestJSONLGrowing(t *testing.T) {
 	for i := range 12 {
 		lines = append(lines, fmt.Sprintf(`{"uri":"http://x.example/%d","change":"created"}`, i))
 		list(t, path, lines...)
-		r, err := newJSONL(t, path, cat, intake.JSONLOptions{State: state}).Scan(t.Context())
+		r, err := newJSONL(t, path, cat, jsonl.Options{State: state}).Scan(t.Context())
 		must(t, err)
 		if r.Files != 1 || r.Created != 1 {
 			t.Fatalf("%d lines: %s", i+1, counts(r))
@@ -252,7 +253,7 @@ func TestJSONLGrowing(t *testing.T) {
 	}
 	lines[3] = `{"uri":"http://x.example/another-and-a-longer-one"}`
 	list(t, path, append(lines, `{"uri":`)...)
-	r, err := newJSONL(t, path, cat, intake.JSONLOptions{State: state}).Scan(t.Context())
+	r, err := newJSONL(t, path, cat, jsonl.Options{State: state}).Scan(t.Context())
 	must(t, err)
 	if r.Files != 12 || r.Created != 1 || r.Unreadable.Count != 1 || r.Unreadable.First[0].Err.Error() != "line 13, byte 7: malformed JSON: ends where a string should be" {
 		t.Errorf("rewritten: %s, %v", counts(r), r.Unreadable.First)
@@ -263,7 +264,7 @@ func TestJSONLGrowing(t *testing.T) {
 func TestJSONLGrowingPieces(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	path, o := filepath.Join(dir, "list.jsonl"), intake.JSONLOptions{State: filepath.Join(dir, "state.json")}
+	path, o := filepath.Join(dir, "list.jsonl"), jsonl.Options{State: filepath.Join(dir, "state.json")}
 	cat := catalog.NewMem(nil)
 	j := newJSONL(t, path, cat, o)
 	text := ""
@@ -299,7 +300,7 @@ func TestJSONLHalfWritten(t *testing.T) {
 	cat := catalog.NewMem(nil)
 	all := []string{`{"uri":"http://x.example/a"}`, `{"uri":"http://x.example/b"}`, `{"uri":"http://x.example/c"}`}
 	list(t, path, all...)
-	j := newJSONL(t, path, cat, intake.JSONLOptions{})
+	j := newJSONL(t, path, cat, jsonl.Options{})
 	_, err := j.Scan(t.Context())
 	must(t, err)
 	must(t, os.WriteFile(path, []byte(all[0]+"\n"), 0o644)) // and more to come
@@ -338,7 +339,7 @@ func TestJSONLOrder(t *testing.T) {
 	must(t, f.Close())
 	rest(t, path)
 	cat := catalog.NewMem(nil)
-	j := newJSONL(t, path, cat, intake.JSONLOptions{TempDir: t.TempDir()})
+	j := newJSONL(t, path, cat, jsonl.Options{TempDir: t.TempDir()})
 	if _, err := j.Scan(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -354,7 +355,7 @@ func TestJSONLWatch(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "list.jsonl")
 	cat := catalog.NewMem(nil)
-	j := newJSONL(t, path, cat, intake.JSONLOptions{ScanInterval: 10 * time.Millisecond})
+	j := newJSONL(t, path, cat, jsonl.Options{ScanInterval: 10 * time.Millisecond})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	told := make(chan intake.Report, 10)
 	done := make(chan error)
@@ -393,7 +394,7 @@ func TestJSONLStream(t *testing.T) {
 	in, out := io.Pipe()
 	defer out.Close()
 	var problems []string
-	j := intake.NewJSONLStream(in, "standard input", cat, set, intake.JSONLOptions{OnEvent: func(e intake.Event) {
+	j := jsonl.NewStream(in, "standard input", cat, set, jsonl.Options{OnEvent: func(e intake.Event) {
 		if e.Kind == intake.EventUnreadable {
 			problems = append(problems, e.Path+": "+e.Err.Error())
 		}
@@ -446,7 +447,7 @@ func TestJSONLStreamComplete(t *testing.T) {
 		{"{\"uri\":\"http://a\"}\n{\"uri\":\"http://c\"}\nx\n", "1 created, 0 updated, 0 deleted, 1 unchanged, 2 listed, 1 unreadable"},
 		{"{\"uri\":\"http://c\"}\n", "0 created, 0 updated, 2 deleted, 1 unchanged, 1 listed, 0 unreadable"},
 	} {
-		j := intake.NewJSONLStream(strings.NewReader(tt.text), "-", cat, set, intake.JSONLOptions{Complete: true})
+		j := jsonl.NewStream(strings.NewReader(tt.text), "-", cat, set, jsonl.Options{Complete: true})
 		r, err := j.Scan(t.Context())
 		must(t, err)
 		if got := counts(r); got != tt.want {
@@ -457,7 +458,7 @@ func TestJSONLStreamComplete(t *testing.T) {
 		}
 	}
 	broken := io.MultiReader(strings.NewReader("{\"uri\":\"http://x\"}\n"), brokenReader{})
-	_, err := intake.NewJSONLStream(broken, "-", cat, set, intake.JSONLOptions{Complete: true}).Scan(t.Context())
+	_, err := jsonl.NewStream(broken, "-", cat, set, jsonl.Options{Complete: true}).Scan(t.Context())
 	if !errors.Is(err, errBroken) {
 		t.Errorf("a stream that breaks: %v, want %v", err, errBroken)
 	}

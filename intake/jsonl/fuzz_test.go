@@ -1,4 +1,4 @@
-package intake
+package jsonl
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"lockstep/catalog"
+	"lockstep/intake"
 	"lockstep/intake/internal/entry"
 	"lockstep/intake/internal/listed"
 	"lockstep/resourcesync"
@@ -36,7 +37,7 @@ func FuzzJSONL(f *testing.F) {
 				t.Fatalf("line %d of %q: %q at %d, %v", in.line, list, text, in.at, err)
 			}
 			e, ok, err := p.take(in.line, text, err)
-			if _, ofLine := errors.AsType[*LineError](err); err != nil && !ofLine && n > 1 {
+			if _, ofLine := errors.AsType[*intake.LineError](err); err != nil && !ofLine && n > 1 {
 				t.Fatalf("line %q: %v", text, err)
 			}
 			if ok {

@@ -1,4 +1,6 @@
-package intake
+// Package jsonl keeps a set of a catalog in step with JSON Lines: a file that lists
+// the resources or their changes, or a stream of either.
+package jsonl
 
 import (
 	"context"
@@ -10,12 +12,13 @@ import (
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/intake"
 	"lockstep/intake/internal/filestat"
 	"lockstep/internal/fetch"
 )
 
-// JSONLOptions configures a [JSONL]. The zero value is ready to use.
-type JSONLOptions struct {
+// Options configures a [List]. The zero value is ready to use.
+type Options struct {
 	// Complete says that a stream lists the whole set: what it does not name by
 	// its end is gone. Of a file that shows by itself.
 	Complete bool
@@ -40,15 +43,15 @@ type JSONLOptions struct {
 	Client *fetch.Client
 
 	// OnEvent is told what happens, never concurrently; may be nil. It must not
-	// call the JSONL.
-	OnEvent func(Event)
+	// call the List.
+	OnEvent func(intake.Event)
 }
 
-// DefaultListInterval keeps what a Source says within two seconds of the file:
+// DefaultInterval keeps what a Source says within two seconds of the file:
 // looking at it costs one system call.
-const DefaultListInterval = fileInterval
+const DefaultInterval = intake.FileInterval
 
-// A JSONL keeps a set of a catalog in step with JSON Lines: a file, or a stream
+// A List keeps a set of a catalog in step with JSON Lines: a file, or a stream
 // such as standard input. Each line is a JSON object and names one resource,
 // which may live anywhere:
 //
@@ -66,23 +69,23 @@ const DefaultListInterval = fileInterval
 // taken, but then nothing is deleted because it is not named. Nor is it if the
 // file changes while it is read, or has done so just before and does again.
 //
-// Only one JSONL may fill a set. Its methods are safe for concurrent use; scans
+// Only one List may fill a set. Its methods are safe for concurrent use; scans
 // take turns.
-type JSONL struct {
-	in     lister
+type List struct {
+	in     intake.Origin
 	path   string
 	stream *lineStream // nil: path is a file
-	o      JSONLOptions
-	web    *Web
+	o      Options
+	web    *intake.Web
 
 	scanning sync.Mutex // held by a scan, guards what follows
-	memory   jsonlMemory
+	memory   memory
 	recalled bool   // memory was read from State
 	seen     string // how the file stood at the last look, taken in or not
 }
 
-// NewJSONL returns a JSONL that fills the set of cat from the file at path.
-func NewJSONL(path string, cat catalog.Catalog, set string, o JSONLOptions) (*JSONL, error) {
+// New returns a List that fills the set of cat from the file at path.
+func New(path string, cat catalog.Catalog, set string, o Options) (*List, error) {
 	if path == "" {
 		return nil, errors.New("JSON Lines: the path of the file is missing")
 	}
@@ -90,39 +93,39 @@ func NewJSONL(path string, cat catalog.Catalog, set string, o JSONLOptions) (*JS
 	if err != nil {
 		return nil, fmt.Errorf("JSON Lines %s: %w", path, err)
 	}
-	j := newJSONL(path, cat, set, o)
+	j := newList(path, cat, set, o)
 	j.path = abs
 	return j, nil
 }
 
-// NewJSONLStream returns a JSONL that fills the set of cat from r, called name
+// NewStream returns a List that fills the set of cat from r, called name
 // in messages. The stream is read once, by the first Scan or Watch; what comes
 // is in the catalog within a second.
-func NewJSONLStream(r io.Reader, name string, cat catalog.Catalog, set string, o JSONLOptions) *JSONL {
-	j := newJSONL(name, cat, set, o)
+func NewStream(r io.Reader, name string, cat catalog.Catalog, set string, o Options) *List {
+	j := newList(name, cat, set, o)
 	j.stream = &lineStream{r: r}
 	return j
 }
 
-func newJSONL(name string, cat catalog.Catalog, set string, o JSONLOptions) *JSONL {
+func newList(name string, cat catalog.Catalog, set string, o Options) *List {
 	if o.ScanInterval == 0 {
-		o.ScanInterval = DefaultListInterval
+		o.ScanInterval = DefaultInterval
 	}
-	return &JSONL{
-		in: lister{name: name, cat: cat, set: set, dir: o.TempDir, allowEmpty: o.AllowEmpty, told: teller{onEvent: o.OnEvent}},
-		o:  o, web: NewWeb(o.Client),
+	return &List{
+		in: intake.Origin{Name: name, Catalog: cat, Set: set, TempDir: o.TempDir, AllowEmpty: o.AllowEmpty, Events: intake.Reporter{OnEvent: o.OnEvent}},
+		o:  o, web: intake.NewWeb(o.Client),
 	}
 }
 
 // Scan brings the catalog in step with the file as it is now; of a stream it
 // reads what comes to its end. The Report is right, as far as the scan came,
 // with an error too.
-func (j *JSONL) Scan(ctx context.Context) (Report, error) {
+func (j *List) Scan(ctx context.Context) (intake.Report, error) {
 	j.scanning.Lock()
 	defer j.scanning.Unlock()
-	l := j.in.newListing()
-	defer l.close()
-	stop := l.progress()
+	l := j.in.NewListing()
+	defer l.Close()
+	stop := l.Progress()
 	defer stop()
 	var err error
 	switch {
@@ -134,47 +137,47 @@ func (j *JSONL) Scan(ctx context.Context) (Report, error) {
 		err = j.follow(ctx, l, nil)
 	}
 	if err != nil {
-		return l.report(), fmt.Errorf("scan %s: %w", j.in.name, cause(ctx, err))
+		return l.Report(), fmt.Errorf("scan %s: %w", j.in.Name, intake.Cause(ctx, err))
 	}
-	return l.report(), nil
+	return l.Report(), nil
 }
 
 // Watch scans at once, and again when the file has changed, until ctx ends;
 // then it returns the cause. Of a stream it takes in what comes, as it comes.
 // onChange is told of everything that changed the catalog; what comes next waits
-// until it returns. What goes wrong is told to [JSONLOptions.OnEvent].
-func (j *JSONL) Watch(ctx context.Context, onChange func(Report)) error {
+// until it returns. What goes wrong is told to [Options.OnEvent].
+func (j *List) Watch(ctx context.Context, onChange func(intake.Report)) error {
 	if j.stream == nil {
-		return j.in.watch(ctx, j.Scan, j.changed, onChange)
+		return j.in.Watch(ctx, j.Scan, j.changed, onChange)
 	}
 	if j.o.Complete {
-		return j.in.watch(ctx, j.Scan, forever, onChange)
+		return j.in.Watch(ctx, j.Scan, intake.Forever, onChange)
 	}
 	j.scanning.Lock()
 	defer j.scanning.Unlock()
-	l := j.in.newListing()
+	l := j.in.NewListing()
 	err := j.follow(ctx, l, onChange)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		err = fmt.Errorf("read %s: %w", j.in.name, err)
+		err = fmt.Errorf("read %s: %w", j.in.Name, err)
 	}
-	j.in.told.emit(Event{Kind: EventScanned, Err: err, Report: l.report()})
-	return forever(ctx)
+	j.in.Events.Emit(intake.Event{Kind: intake.EventScanned, Err: err, Report: l.Report()})
+	return intake.Forever(ctx)
 }
 
 // Bitstream opens the representation of r, which is wherever its URI says. See
 // [Web.Bitstream].
-func (j *JSONL) Bitstream(ctx context.Context, r *catalog.Record) (io.ReadCloser, error) {
+func (j *List) Bitstream(ctx context.Context, r *catalog.Record) (io.ReadCloser, error) {
 	return j.web.Bitstream(ctx, r)
 }
 
 // changed waits until the file stands otherwise than at the last look, and has
 // come to rest.
-func (j *JSONL) changed(ctx context.Context) error {
+func (j *List) changed(ctx context.Context) error {
 	if j.o.ScanInterval < 0 {
-		return forever(ctx)
+		return intake.Forever(ctx)
 	}
 	j.scanning.Lock()
 	seen := j.seen
@@ -182,7 +185,7 @@ func (j *JSONL) changed(ctx context.Context) error {
 	last := seen
 	var since time.Time // the file has stood otherwise
 	for {
-		if err := sleep(ctx, j.o.ScanInterval); err != nil {
+		if err := intake.Sleep(ctx, j.o.ScanInterval); err != nil {
 			return err
 		}
 		now := filestat.MarkAt(j.path)
@@ -193,7 +196,7 @@ func (j *JSONL) changed(ctx context.Context) error {
 		case since.IsZero():
 			since = time.Now()
 		}
-		if now == last || time.Since(since) > patience {
+		if now == last || time.Since(since) > intake.Patience {
 			return nil
 		}
 		last = now

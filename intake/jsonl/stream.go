@@ -1,4 +1,4 @@
-package intake
+package jsonl
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/intake"
 	"lockstep/intake/internal/listed"
 )
 
@@ -32,7 +33,7 @@ type streamed struct {
 // its own: nothing else interrupts a read from a pipe, and who waits for the
 // next line could not apply the last. The goroutine ends with the read that is
 // under way.
-func (s *lineStream) read(ctx context.Context, l *listing) <-chan streamed {
+func (s *lineStream) read(ctx context.Context, l *intake.Listing) <-chan streamed {
 	out := make(chan streamed, streamAhead)
 	if s.used {
 		close(out)
@@ -59,17 +60,17 @@ func (s *lineStream) read(ctx context.Context, l *listing) <-chan streamed {
 				send(streamed{err: err})
 				return
 			}
-			l.bytes.Store(in.at)
+			l.Bytes.Store(in.at)
 			e, ok, err := p.take(in.line, text, err)
 			unknown.add(p.takeFound())
-			switch _, ofLine := errors.AsType[*LineError](err); {
+			switch _, ofLine := errors.AsType[*intake.LineError](err); {
 			case err != nil && !ofLine:
 				send(streamed{err: err})
 				return
 			case err != nil && !ended:
-				l.illegible(l.name, &LineError{in.line, errCutOff})
+				l.Illegible(l.Name, &intake.LineError{Line: in.line, Err: errCutOff})
 			case err != nil:
-				l.illegible(l.name, err)
+				l.Illegible(l.Name, err)
 			case ok:
 				send(streamed{update: e.Update})
 			}
@@ -80,43 +81,43 @@ func (s *lineStream) read(ctx context.Context, l *listing) <-chan streamed {
 
 // follow applies the lines of the stream as they come, in their order. onChange,
 // which may be nil, is told of each batch that changed the catalog.
-func (j *JSONL) follow(ctx context.Context, l *listing, onChange func(Report)) error {
+func (j *List) follow(ctx context.Context, l *intake.Listing, onChange func(intake.Report)) error {
 	in := j.stream.read(ctx, l)
 	tick := time.NewTicker(flushAfter)
 	defer tick.Stop()
 	var said []byte
-	told := l.report()
+	told := l.Report()
 	for {
 		end, full := false, false
 		select {
 		case v, ok := <-in:
 			if v.err != nil {
-				if err := l.flush(ctx); err != nil {
+				if err := l.Flush(ctx); err != nil {
 					return err
 				}
 				return v.err
 			}
 			end = !ok
 			if ok {
-				l.files.Add(1)
+				l.Files.Add(1)
 				said = listed.AppendRecord(said[:0], &v.update.Record)
 				v.update.Token = string(listed.AppendFingerprint(nil, said))
-				l.batch = append(l.batch, v.update)
-				full = len(l.batch) == batchRows
+				l.Batch = append(l.Batch, v.update)
+				full = len(l.Batch) == intake.BatchRows
 			}
 		case <-tick.C:
-			full = len(l.batch) > 0
+			full = len(l.Batch) > 0
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 		if !end && !full {
 			continue
 		}
-		if err := l.flush(ctx); err != nil {
+		if err := l.Flush(ctx); err != nil {
 			return err
 		}
-		if now := l.report(); onChange != nil && now.Changed() {
-			if d := now.since(told); d.Changed() {
+		if now := l.Report(); onChange != nil && now.Changed() {
+			if d := now.Since(told); d.Changed() {
 				onChange(d)
 			}
 			told = now
@@ -128,7 +129,7 @@ func (j *JSONL) follow(ctx context.Context, l *listing, onChange func(Report)) e
 }
 
 // takeStream makes the set what the stream lists, once it has come to its end.
-func (j *JSONL) takeStream(ctx context.Context, l *listing) error {
+func (j *List) takeStream(ctx context.Context, l *intake.Listing) error {
 	if j.stream.used {
 		return nil
 	}
@@ -138,15 +139,15 @@ func (j *JSONL) takeStream(ctx context.Context, l *listing) error {
 			return v.err
 		}
 		said = listed.AppendRecord(said[:0], &v.update.Record)
-		if err := l.sorter.Add([]byte(v.update.URI), 0, v.update.Deleted, said); err != nil {
+		if err := l.Sorter.Add([]byte(v.update.URI), 0, v.update.Deleted, said); err != nil {
 			return err
 		}
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := l.takeListed(ctx); err != nil {
+	if err := l.TakeListed(ctx); err != nil {
 		return err
 	}
-	return l.finish(ctx)
+	return l.Finish(ctx)
 }

@@ -1,4 +1,4 @@
-package intake
+package jsonl
 
 import (
 	"bufio"
@@ -9,6 +9,7 @@ import (
 	"io"
 	"strings"
 
+	"lockstep/intake"
 	"lockstep/intake/internal/entry"
 )
 
@@ -119,7 +120,7 @@ func (p *lineParser) takeFound() []unknownField {
 
 // unknownReports reports fields that no entry has, each once.
 type unknownReports struct {
-	list *listing
+	list *intake.Listing
 	seen map[string]bool
 }
 
@@ -136,7 +137,7 @@ func (u *unknownReports) add(found []unknownField) {
 		if near := nearest(f.name, strings.Split(f.known, ", ")); near != "" {
 			text += fmt.Sprintf(" (did you mean %s?)", near)
 		}
-		u.list.skipped(u.list.name, &LineError{f.line, errors.New(text)})
+		u.list.Skipped(u.list.Name, &intake.LineError{Line: f.line, Err: errors.New(text)})
 	}
 }
 
@@ -160,7 +161,7 @@ func (p *lineParser) parse(line int64, text []byte) (e entry.Entry, ok bool, err
 		err = &entry.Error{Field: "uri", Err: entry.ErrMissing}
 	}
 	if err != nil {
-		return entry.Entry{}, false, &LineError{line, err}
+		return entry.Entry{}, false, &intake.LineError{Line: line, Err: err}
 	}
 	return e, true, nil
 }

@@ -1,4 +1,4 @@
-package intake
+package jsonl
 
 import (
 	"context"
@@ -43,7 +43,7 @@ type blockLine struct {
 
 // eachLine reads all lines and calls take with each in turn; they are parsed by
 // as many as there are processors.
-func (r *jsonlFile) eachLine(ctx context.Context, take func(l *blockLine, said []byte) error) error {
+func (r *reading) eachLine(ctx context.Context, take func(l *blockLine, said []byte) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	n := runtime.GOMAXPROCS(0)
 	work, order := make(chan *lineBlock, n), make(chan *lineBlock, 2*n)
@@ -78,7 +78,7 @@ func (r *jsonlFile) eachLine(ctx context.Context, take func(l *blockLine, said [
 				}
 				from = l.saidTo
 			}
-			r.list.bytes.Store(b.at)
+			r.list.Bytes.Store(b.at)
 		}
 		return nil
 	})
@@ -87,7 +87,7 @@ func (r *jsonlFile) eachLine(ctx context.Context, take func(l *blockLine, said [
 
 // readBlocks reads the lines in blocks, each of which goes to who parses it and,
 // in turn, to who takes it.
-func (r *jsonlFile) readBlocks(ctx context.Context, work, order chan<- *lineBlock) error {
+func (r *reading) readBlocks(ctx context.Context, work, order chan<- *lineBlock) error {
 	for end := false; !end; {
 		b := &lineBlock{done: make(chan struct{})}
 		for len(b.text) < lineBlockBytes && len(b.lines) < lineBlockLines {
