@@ -13,6 +13,7 @@ import (
 
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/listen"
 	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
@@ -135,7 +136,7 @@ func (d *demo) serve(ctx context.Context, state string) (<-chan error, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	d.base = baseURLOf(l.Addr(), d.io)
+	d.base = listen.BaseURL(l.Addr(), d.io)
 	n := &newsroom{io: d.io, quiet: true}
 	s, err := openSite(ctx, siteOptions{
 		baseURL: d.base, sets: []config.Set{{Origin: config.Address{Kind: config.KindOf("dir"), Place: d.files}, Hash: []string{"sha-256", "md5"}}}, state: state, documents: filepath.Join(state, "documents"),
@@ -296,7 +297,7 @@ func (d *demo) stay(ctx context.Context) error {
 	if err := d.run.follow(ctx); err != nil {
 		return err
 	}
-	d.say("%s%s\n", readyPrefix, d.base)
+	d.say("%s%s\n", listen.ReadyPrefix, d.base)
 	for {
 		select {
 		case <-ctx.Done():

@@ -11,6 +11,7 @@ import (
 
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/help"
+	"lockstep/cmd/lockstep/internal/listen"
 	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
@@ -178,6 +179,6 @@ func (f *following) follow(ctx context.Context, l net.Listener) error {
 	if l == nil {
 		return together(ctx, f.run, f.watch, serveAdmin)
 	}
-	f.address = baseURLOf(l.Addr(), f.quietly())
+	f.address = listen.BaseURL(l.Addr(), f.quietly())
 	return admin.ServeBeside(ctx, f.server(about), l, f.run, f.watch, serveAdmin)
 }

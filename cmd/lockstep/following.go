@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/listen"
 	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/term"
@@ -190,7 +191,7 @@ func (f *following) announce(s *destination.FollowStatus) error {
 		where = f.address
 	}
 	f.admin.Print(out)
-	out.Printf("  Ctrl-C stops; progress is kept\n%s%s\n", readyPrefix, where)
+	out.Printf("  Ctrl-C stops; progress is kept\n%s%s\n", listen.ReadyPrefix, where)
 	f.mu.Lock()
 	f.ready = true
 	f.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 
+	"lockstep/cmd/lockstep/internal/listen"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/internal/fetch"
 )
@@ -32,7 +33,7 @@ func (o *followOptions) reachable(ctx context.Context) (l net.Listener, callback
 	if err != nil || address == "" {
 		return nil, "", err
 	}
-	if l, err = listen(ctx, address); err != nil {
+	if l, err = listen.Open(ctx, address); err != nil {
 		return nil, "", err
 	}
 	if u == nil {
@@ -64,9 +65,9 @@ func parseCallback(s string) (*url.URL, error) {
 func listenFor(u *url.URL) (string, error) {
 	switch host, port := u.Hostname(), u.Port(); {
 	case u.Scheme != "http": // whoever ends TLS for us passes on to another port
-	case port != "" && !isLoopback(host):
+	case port != "" && !listen.IsLoopback(host):
 		return net.JoinHostPort("", port), nil
-	case isLoopback(host):
+	case listen.IsLoopback(host):
 		if port == "" {
 			port = "0"
 		}
@@ -79,5 +80,5 @@ func listenFor(u *url.URL) (string, error) {
 
 // anyPort reports whether a callback leaves the port to us.
 func anyPort(u *url.URL, listenGiven bool) bool {
-	return u.Port() == "0" || u.Port() == "" && u.Scheme == "http" && isLoopback(u.Hostname()) && !listenGiven
+	return u.Port() == "0" || u.Port() == "" && u.Scheme == "http" && listen.IsLoopback(u.Hostname()) && !listenGiven
 }

@@ -14,6 +14,7 @@ import (
 
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/listen"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/hub"
 	"lockstep/internal/fetch"
@@ -101,13 +102,13 @@ func runHub(ctx context.Context, o *hubOptions, io term.IO) error {
 		return err
 	}
 	defer release()
-	l, err := listen(ctx, o.listen)
+	l, err := listen.Open(ctx, o.listen)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = l.Close() }() // the server closes it as well
 	if ho.PublicURL == "" {
-		ho.PublicURL = baseURLOf(l.Addr(), io)
+		ho.PublicURL = listen.BaseURL(l.Addr(), io)
 	}
 	ho.Logger = log
 	h := &admin.StartingHandler{}
@@ -191,7 +192,7 @@ func (o *hubOptions) announce(f *hubFront, listening string, access *admin.Acces
 		token = " --hub-token " + f.url + "=" + admin.Quoted(publishToken)
 	}
 	io.Printf("  publish to it    lockstep serve DIR --hub %s%s\n", f.url, token)
-	io.Printf("%s%s\n", readyPrefix, f.url)
+	io.Printf("%s%s\n", listen.ReadyPrefix, f.url)
 	return nil
 }
 

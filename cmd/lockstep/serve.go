@@ -2,12 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"path/filepath"
 	"strings"
 
@@ -15,16 +12,11 @@ import (
 
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/listen"
 	"lockstep/cmd/lockstep/internal/term"
-	"lockstep/internal/connlimit"
-	"lockstep/internal/fetch"
 	"lockstep/memento"
 	"lockstep/source"
 )
-
-// readyPrefix begins the line that tells scripts that a Source serves, and
-// where.
-const readyPrefix = "ready: "
 
 // serveOptions are the flags of serve.
 type serveOptions struct {
@@ -99,15 +91,15 @@ func runServe(ctx context.Context, o *serveOptions, io term.IO) error {
 		return err
 	}
 	defer so.release()
-	l, err := listen(ctx, o.listen)
+	l, err := listen.Open(ctx, o.listen)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = l.Close() }() // the server closes it as well
 	if so.baseURL == "" {
-		so.baseURL = baseURLOf(l.Addr(), io)
+		so.baseURL = listen.BaseURL(l.Addr(), io)
 	}
-	stopStarting := answerStarting(l, o.out.Logger(io))
+	stopStarting := listen.AnswerStarting(l, o.out.Logger(io))
 	defer stopStarting()
 	n := &newsroom{io: io, quiet: o.out.Quiet}
 	so.onEvent, so.onNotify = n.event, n.notified
@@ -127,42 +119,6 @@ func runServe(ctx context.Context, o *serveOptions, io term.IO) error {
 	}
 	stopStarting()
 	return s.serveUntil(ctx, l, o.watching(), n, func() error { return o.announce(s, &p, io) })
-}
-
-// connections returns how many connections a server of ours holds at a time.
-func connections() int { return connlimit.ForFiles(fetch.OpenFiles(), fetch.OwnFiles) }
-
-// listen opens the address of --listen, for as many connections at a time as the
-// files that may be open allow.
-func listen(ctx context.Context, address string) (net.Listener, error) {
-	if _, _, err := net.SplitHostPort(address); err != nil {
-		return nil, term.Usage(fmt.Errorf("--listen %q: want HOST:PORT", address), "as 127.0.0.1:8080, or :8080 for every address of this machine")
-	}
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, term.WithHint(fmt.Errorf("listen on %s: %w", address, errors.Unwrap(err)), "choose another address with --listen; port 0 takes a free one")
-	}
-	return connlimit.New(l, connections()), nil
-}
-
-// baseURLOf returns the base URL of a Source that was not given one.
-func baseURLOf(addr net.Addr, io term.IO) string {
-	host, port, err := net.SplitHostPort(addr.String())
-	if err != nil {
-		return "http://" + addr.String() + "/"
-	}
-	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
-		io.Errorf("warning: others cannot use the addresses in our documents: they name %s\nhint: give the name others know this machine by: --base-url http://NAME:%s/\n", host, port)
-	}
-	u := url.URL{Scheme: "http", Host: net.JoinHostPort(host, port), Path: "/"}
-	return u.String()
-}
-
-// isLoopback reports whether a host is this machine, as seen from itself.
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
 // A serving is what serve prints with --json.
@@ -210,7 +166,7 @@ func (o *serveOptions) announce(s *site, p *publication, io term.IO) error {
 	if o.watching() {
 		io.Printf("  watching for changes; Ctrl-C stops\n")
 	}
-	io.Printf("%s%s\n", readyPrefix, base)
+	io.Printf("%s%s\n", listen.ReadyPrefix, base)
 	return nil
 }
 

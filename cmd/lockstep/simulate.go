@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/listen"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/internal/simulate"
 	"lockstep/source"
@@ -126,13 +127,13 @@ func runSimulate(ctx context.Context, o *simulateOptions, io term.IO) error {
 	if err := so.Check(); err != nil {
 		return term.Usage(err, "")
 	}
-	l, err := listen(ctx, o.listen)
+	l, err := listen.Open(ctx, o.listen)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = l.Close() }() // the server closes it as well
 	if so.BaseURL == "" {
-		so.BaseURL = baseURLOf(l.Addr(), io)
+		so.BaseURL = listen.BaseURL(l.Addr(), io)
 	}
 	so.Logger = o.out.Logger(io)
 	var made simulate.Progress
@@ -162,7 +163,7 @@ func runSimulate(ctx context.Context, o *simulateOptions, io term.IO) error {
 		io.Printf("simulating %s, %v changes a second, seed %d\n", term.Count(sim.Progress().Resources, "resource"), o.rate, o.seed)
 		io.Printf("  capability list  %s\n", list)
 		io.Printf("  mirror it with   lockstep sync %s DEST\n", so.BaseURL)
-		io.Printf("%s%s\n", readyPrefix, so.BaseURL)
+		io.Printf("%s%s\n", listen.ReadyPrefix, so.BaseURL)
 	}
 	srv := source.NewServer(sim.Handler())
 	srv.ErrorLog = slog.NewLogLogger(so.Logger.Handler(), slog.LevelDebug)

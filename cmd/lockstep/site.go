@@ -16,6 +16,7 @@ import (
 	"lockstep/catalog"
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/listen"
 	"lockstep/cmd/lockstep/internal/network"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
@@ -137,7 +138,7 @@ func (s *site) newSource() (err error) {
 	so.Type = mediatype.Of // what lists state: the types files are served with are no others
 	so.Static, so.Restart = !s.opts.content, s.claim.Restarts()
 	if s.opts.content {
-		so.Content, so.Mark, so.OnDemand, so.Streams = s.open, s.mark, &source.OnDemand{}, min(maxStreams, max(connections()/2, 1))
+		so.Content, so.Mark, so.OnDemand, so.Streams = s.open, s.mark, &source.OnDemand{}, min(maxStreams, max(listen.Connections()/2, 1))
 	}
 	if so.Hubs, err = s.hubs(); err != nil {
 		return err

@@ -25,6 +25,7 @@ import (
 	_ "modernc.org/sqlite" // the driver
 
 	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/listen"
 )
 
 // readyLimit is how long a Source in the tests may take until it serves, and
@@ -112,7 +113,7 @@ func (r *readyLine) Write(p []byte) (int, error) {
 		if !whole {
 			break
 		}
-		if address, ok := strings.CutPrefix(string(line), readyPrefix); ok {
+		if address, ok := strings.CutPrefix(string(line), listen.ReadyPrefix); ok {
 			r.found = true
 			r.ready <- address
 		}
