@@ -3,12 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"slices"
 	"sync"
 
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/hubserver"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/internal/statedir"
 	"lockstep/internal/trust"
@@ -80,27 +80,10 @@ func (o *siteOptions) checkEmbedding(base string) error {
 	if !slices.Contains(o.hubs.hub, hubEmbedded) {
 		return nil
 	}
-	if _, err := o.embedding.hub.options(base + hubPath); err != nil {
+	if _, err := o.embedding.hub.Options(base + hubserver.Path); err != nil {
 		return err
 	}
-	return o.embedding.hub.checkFiles()
-}
-
-// checkFiles reads the token and key files that were named, where they exist. A key
-// file that does not exist may be created later.
-func (s *hubSettings) checkFiles() error {
-	if s.publishTokenFile != "" {
-		if _, _, err := publishTokens(s.prefix+"publish-token-file", s.publishTokenFile, ""); err != nil {
-			return err
-		}
-	}
-	if s.keyFile == "" {
-		return nil
-	}
-	if _, err := readKey(s.keyFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
+	return o.embedding.hub.CheckFiles()
 }
 
 // checkReadable reports a directory that cannot be listed.

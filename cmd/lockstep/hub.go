@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"net/url"
 	"strings"
 
@@ -14,6 +13,7 @@ import (
 
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/hubserver"
 	"lockstep/cmd/lockstep/internal/listen"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/hub"
@@ -24,7 +24,7 @@ import (
 
 // hubOptions are the flags of hub.
 type hubOptions struct {
-	hubSettings
+	hubserver.Settings
 	admin.Flags
 	out       *term.Options
 	listen    string
@@ -60,7 +60,7 @@ The line "ready: URL" on stdout says that it accepts requests at URL/hub. Its st
 	flags.StringVar(&o.publicURL, "public-url", "", "the public `URL` of the hub (default: that of --listen)")
 	flags.StringVar(&o.state, "state", "", "keep topics, messages and subscriptions in `DIR`, or in a database several hubs share, postgres://… (default one per URL below ~/.local/state/lockstep)")
 	o.Flags.Declare(flags, "status, metrics, subscriptions")
-	o.hubSettings.declare(flags, "")
+	o.Settings.Declare(flags, "")
 	return cmd
 }
 
@@ -84,11 +84,11 @@ func runHub(ctx context.Context, o *hubOptions, io term.IO) error {
 	if fetch.WithoutUser(o.publicURL) != o.publicURL {
 		return term.Usage(fmt.Errorf("--public-url %s has a user name or password, which would be sent to every subscriber", fetch.WithoutUser(o.publicURL)), "leave it out")
 	}
-	ho, err := o.options(o.publicURL)
+	ho, err := o.Options(o.publicURL)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(o.Flags.Check(), o.checkFiles()); err != nil {
+	if err := errors.Join(o.Flags.Check(), o.CheckFiles()); err != nil {
 		return err
 	}
 	if o.state == "" {
@@ -97,7 +97,7 @@ func runHub(ctx context.Context, o *hubOptions, io term.IO) error {
 		}
 	}
 	log := o.out.Logger(io)
-	release, err := lockHubState(o.state, o.keyFile, log)
+	release, err := hubserver.LockState(o.state, o.KeyFile, log)
 	if err != nil {
 		return err
 	}
@@ -114,10 +114,10 @@ func runHub(ctx context.Context, o *hubOptions, io term.IO) error {
 	h := &admin.StartingHandler{}
 	srv := source.NewServer(h)
 	srv.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug)
-	state := &hubState{close: func() {}}
-	defer func() { state.close() }() // after the last request
+	state := &hubserver.State{Close: func() {}}
+	defer func() { state.Close() }() // after the last request
 	return admin.ServeBeside(ctx, srv, l, func(ctx context.Context) error {
-		s, err := openHubState(ctx, o.state, o.keyFile, log)
+		s, err := hubserver.OpenState(ctx, o.state, o.KeyFile, log)
 		if err != nil {
 			return err
 		}
@@ -127,8 +127,8 @@ func runHub(ctx context.Context, o *hubOptions, io term.IO) error {
 }
 
 // run is a hub until ctx ends. Until it has loaded, h says that it is starting.
-func (o *hubOptions) run(ctx context.Context, state *hubState, ho hub.Options, h *admin.StartingHandler, listening string, io term.IO) error {
-	ho.Secret = state.key
+func (o *hubOptions) run(ctx context.Context, state *hubserver.State, ho hub.Options, h *admin.StartingHandler, listening string, io term.IO) error {
+	ho.Secret = state.Key
 	local := o.state // for sockets and tokens
 	if strings.Contains(local, "://") {
 		var err error
@@ -145,24 +145,24 @@ func (o *hubOptions) run(ctx context.Context, state *hubState, ho hub.Options, h
 	}
 	defer access.Close()
 	publishToken := ""
-	if !o.publishOpen {
-		if publishToken, ho.PublishTokens, err = publishTokens("publish-token-file", o.publishTokenFile, local); err != nil {
+	if !o.PublishOpen {
+		if publishToken, ho.PublishTokens, err = hubserver.PublishTokens("publish-token-file", o.PublishTokenFile, local); err != nil {
 			return err
 		}
 	}
-	front, err := newHubFront(ctx, state.store, ho)
+	front, err := hubserver.New(ctx, state.Store, ho)
 	if err != nil {
 		return err
 	}
-	about := front.about(access, admin.NewMetrics())
+	about := front.About(access, admin.NewMetrics())
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return front.Run(ctx) })
 	g.Go(func() error { return access.Serve(ctx, about.Admin(nil), ho.Logger) })
 	g.Go(func() error {
-		if !front.awaitReady(ctx) {
+		if !front.AwaitReady(ctx) {
 			return nil
 		}
-		h.Set(front.alone(about))
+		h.Set(front.Alone(about))
 		return o.announce(front, listening, access, publishToken, io)
 	})
 	return g.Wait()
@@ -178,21 +178,21 @@ func defaultHubState(publicURL, listen string, lookup func(string) (string, bool
 }
 
 // announce says on stdout where the hub is.
-func (o *hubOptions) announce(f *hubFront, listening string, access *admin.Access, publishToken string, io term.IO) error {
+func (o *hubOptions) announce(f *hubserver.Front, listening string, access *admin.Access, publishToken string, io term.IO) error {
 	status := "http://" + listening + "/" + admin.PagesDir + "hub"
 	if o.out.JSON {
-		return io.PrintJSON(hubbing{URL: f.url, Listen: listening, Status: status, State: withoutPassword(o.state),
+		return io.PrintJSON(hubbing{URL: f.URL, Listen: listening, Status: status, State: withoutPassword(o.state),
 			Admin: access.Address(), AdminTokenFile: access.TokenFile, PublishTokenFile: publishToken})
 	}
-	io.Printf("hub at %s\n", f.url)
+	io.Printf("hub at %s\n", f.URL)
 	access.Print(io)
 	token := ""
 	if publishToken != "" {
 		io.Printf("  publish token    %s\n", publishToken)
-		token = " --hub-token " + f.url + "=" + admin.Quoted(publishToken)
+		token = " --hub-token " + f.URL + "=" + admin.Quoted(publishToken)
 	}
-	io.Printf("  publish to it    lockstep serve DIR --hub %s%s\n", f.url, token)
-	io.Printf("%s%s\n", listen.ReadyPrefix, f.url)
+	io.Printf("  publish to it    lockstep serve DIR --hub %s%s\n", f.URL, token)
+	io.Printf("%s%s\n", listen.ReadyPrefix, f.URL)
 	return nil
 }
 
@@ -202,74 +202,4 @@ func withoutPassword(state string) string {
 		return u.Redacted()
 	}
 	return state
-}
-
-// A hubFront is a hub and what is to be seen of it, on its own or within a
-// Source.
-type hubFront struct {
-	*hub.Hub
-	url       string // as others reach it
-	readiness *admin.Readiness
-}
-
-// newHubFront returns a hub that keeps its memory in store.
-func newHubFront(ctx context.Context, store hub.Store, o hub.Options) (*hubFront, error) {
-	h, err := hub.New(store, o)
-	if err != nil {
-		return nil, term.Usage(err, "")
-	}
-	if err := h.CheckSecret(ctx); err != nil {
-		return nil, term.WithHint(err, "name the file with the right key by --key-file, or bring it back")
-	}
-	return &hubFront{h, o.PublicURL, &admin.Readiness{Check: h.Check, Log: o.Logger}}, nil
-}
-
-// awaitReady waits until the hub takes requests, and reports whether it does.
-func (f *hubFront) awaitReady(ctx context.Context) bool {
-	select {
-	case <-f.Ready():
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// ready says why the hub takes no requests: it is loading or stopping, or its
-// database does not work.
-func (f *hubFront) ready() error { return f.readiness.Ready() }
-
-// hubAPIPath is where the hub is managed, below the pages of a process.
-const hubAPIPath = "api/v1/hub"
-
-// show adds what is to be seen of the hub to the pages of a process.
-func (f *hubFront) show(p *admin.Pages, a *admin.Access, m *admin.Metrics) {
-	p.Protect("hub", f.StatusPage(p.Dir+hubAPIPath, a.Curl))
-	p.Mount(hubAPIPath, f.API())
-	m.Register(f.figures)
-}
-
-// about returns the pages of a hub that runs on its own.
-func (f *hubFront) about(a *admin.Access, m *admin.Metrics) *admin.Pages {
-	p := admin.NewPages("/", a.Guard, m, f.ready)
-	f.show(p, a, m)
-	return p
-}
-
-// alone serves the hub where there is nothing else. Behind a proxy it may be
-// asked by the path of its own address, or by the root: all mean the hub.
-func (f *hubFront) alone(about *admin.Pages) http.Handler {
-	own := "/"
-	if u, err := url.Parse(f.url); err == nil && u.EscapedPath() != "" {
-		own = u.EscapedPath()
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch path := r.URL.EscapedPath(); {
-		case about.Serve(w, r):
-		case path == "/", path == "/"+hubPath, path == own:
-			f.ServeHTTP(w, r)
-		default:
-			w.Header().Set("X-Content-Type-Options", "nosniff")
-			http.Error(w, "there is nothing here; the hub is at "+f.url, http.StatusNotFound)
-		}
-	})
 }

@@ -8,16 +8,14 @@ import (
 	"slices"
 
 	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/hubserver"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/source"
 )
 
-// hubPath is where the hub embedded in a Source is, below the base URL.
-const hubPath = "hub"
-
 // An embedding says what a Source serves besides its documents and resources.
 type embedding struct {
-	hub hubSettings
+	hub hubserver.Settings
 	admin.Flags
 }
 
@@ -32,26 +30,26 @@ func (s *site) openHub(ctx context.Context) error {
 	if err != nil {
 		return term.Usage(err, "")
 	}
-	o, err := e.hub.options(base + hubPath)
+	o, err := e.hub.Options(base + hubserver.Path)
 	if err != nil {
 		return err
 	}
 	o.OwnTopics = []string{base} // the Source publishes them from here
-	if file := e.hub.publishTokenFile; file != "" {
-		if _, o.PublishTokens, err = publishTokens("hub-publish-token-file", file, ""); err != nil {
+	if file := e.hub.PublishTokenFile; file != "" {
+		if _, o.PublishTokens, err = hubserver.PublishTokens("hub-publish-token-file", file, ""); err != nil {
 			return err
 		}
 	}
-	keyFile := e.hub.keyFile
+	keyFile := e.hub.KeyFile
 	if keyFile == "" {
-		keyFile = filepath.Join(s.opts.state, hubKeyName)
+		keyFile = filepath.Join(s.opts.state, hubserver.KeyName)
 	}
 	store := s.db.Hub()
-	if o.Secret, err = hubKey(ctx, keyFile, store, s.log); err != nil {
+	if o.Secret, err = hubserver.LoadKey(ctx, keyFile, store, s.log); err != nil {
 		return err
 	}
 	o.Logger = s.log
-	s.hub, err = newHubFront(ctx, store, o)
+	s.hub, err = hubserver.New(ctx, store, o)
 	return err
 }
 
@@ -81,8 +79,8 @@ func (s *site) openPages(ctx context.Context) error {
 	s.pages = admin.NewPages(u.EscapedPath(), s.admin.Guard, m, s.ready)
 	s.pages.Detail = s.upstreams.detail
 	if s.hub != nil {
-		s.hubPath = u.EscapedPath() + hubPath
-		s.hub.show(s.pages, s.admin, m)
+		s.hubPath = u.EscapedPath() + hubserver.Path
+		s.hub.Show(s.pages, s.admin, m)
 	}
 	return nil
 }
@@ -90,7 +88,7 @@ func (s *site) openPages(ctx context.Context) error {
 // ready tells why the site does not serve all it should yet.
 func (s *site) ready() error {
 	if s.hub != nil {
-		return s.hub.ready()
+		return s.hub.CheckReady()
 	}
 	return s.database.Ready()
 }
@@ -118,7 +116,7 @@ func (s *site) hidden(r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false
 	}
-	return s.isFile(hubPath)
+	return s.isFile(hubserver.Path)
 }
 
 // isFile reports whether a resource of ours is at the path rel below the base

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"testing"
 
+	"lockstep/cmd/lockstep/internal/hubserver"
 	"lockstep/storage/postgres/postgrestest"
 )
 
@@ -109,7 +110,7 @@ func (g *databaseGate) set(way gateWay) {
 func hubKeyFile(t *testing.T) string {
 	t.Helper()
 	key := filepath.Join(t.TempDir(), "hub.key")
-	if err := os.WriteFile(key, []byte(strings.Repeat("0f", keySize)), 0o600); err != nil {
+	if err := os.WriteFile(key, []byte(strings.Repeat("0f", hubserver.KeySize)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return key

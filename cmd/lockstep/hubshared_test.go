@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/cmd/lockstep/internal/hubserver"
 	"lockstep/storage/postgres/postgrestest"
 )
 
@@ -83,7 +84,7 @@ func TestHubShared(t *testing.T) {
 	t.Parallel()
 	database := postgrestest.URL(t)
 	key := filepath.Join(t.TempDir(), "hub.key")
-	if err := os.WriteFile(key, []byte(strings.Repeat("0f", keySize)), 0o600); err != nil {
+	if err := os.WriteFile(key, []byte(strings.Repeat("0f", hubserver.KeySize)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	args := []string{"--listen", "127.0.0.1:0", "--state", database, "--key-file", key}

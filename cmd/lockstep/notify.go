@@ -86,7 +86,7 @@ func (s *site) hubs() ([]source.Hub, error) {
 		case hubOff:
 		case hubEmbedded:
 			if s.hub != nil {
-				hubs = append(hubs, source.Hub{URL: s.hub.url, Notifier: s.hub})
+				hubs = append(hubs, source.Hub{URL: s.hub.URL, Notifier: s.hub})
 			}
 		default:
 			n, err := s.publisher(v)

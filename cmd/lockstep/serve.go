@@ -63,7 +63,7 @@ The line "ready: URL" on stdout says that everything is served.`,
 	cmd.Flags().BoolVar(&o.versions, "versions", false, "keep all versions of every resource, and offer them through Memento")
 	o.oaiFlags.declare(cmd.Flags())
 	o.sourceFlags.declare(cmd.Flags(), "the public `URL` of this Source (default: that of --listen)", true)
-	o.embedding.hub.declare(cmd.Flags(), "hub-")
+	o.embedding.hub.Declare(cmd.Flags(), "hub-")
 	return cmd
 }
 
@@ -197,7 +197,7 @@ func (s *site) serveUntil(ctx context.Context, l net.Listener, watch bool, n *ne
 		tasks = append(tasks, s.hub.Run)
 	}
 	tasks = append(tasks, func(ctx context.Context) error {
-		if s.hub != nil && !s.hub.awaitReady(ctx) {
+		if s.hub != nil && !s.hub.AwaitReady(ctx) {
 			return nil
 		}
 		return announce()

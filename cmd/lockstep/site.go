@@ -16,6 +16,7 @@ import (
 	"lockstep/catalog"
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/hubserver"
 	"lockstep/cmd/lockstep/internal/listen"
 	"lockstep/cmd/lockstep/internal/network"
 	"lockstep/cmd/lockstep/internal/term"
@@ -45,8 +46,8 @@ type site struct {
 	keeper    *bitstream.Keeper // of those
 	versions  versionsKeeping
 	log       *slog.Logger
-	release   func()    // of the state's lock
-	hub       *hubFront // embedded; nil: none
+	release   func()           // of the state's lock
+	hub       *hubserver.Front // embedded; nil: none
 	database  *admin.Readiness
 	hubPath   string                 // where it is
 	pages     *admin.Pages           // about the Source; nil: none

@@ -1,7 +1,9 @@
-package main
+package hubserver
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"strings"
 	"time"
@@ -16,28 +18,28 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// hubSettings say how a hub behaves, be it on its own or within a Source.
-type hubSettings struct {
+// Settings say how a hub behaves, be it on its own or within a Source.
+type Settings struct {
 	leaseMin, leaseDefault, leaseMax time.Duration
 	retryFirst, retryMost, retryFor  time.Duration
 	keep, timeout                    time.Duration
 	maxBody                          string
 	allowPrivate                     bool
-	publishTokenFile                 string
-	publishOpen                      bool
+	PublishTokenFile                 string
+	PublishOpen                      bool
 	publishPrefixes                  []string
 	trustedProxies                   []string
 	checkTopics                      bool
 	signature                        string
-	keyFile                          string
+	KeyFile                          string
 	caFile                           string
 
 	prefix string                 // of the flags
 	given  func(flag string) bool // whether somebody said so, or it is a default
 }
 
-// declare declares the flags, whose names begin with prefix.
-func (s *hubSettings) declare(all *pflag.FlagSet, prefix string) {
+// Declare declares the flags, whose names begin with prefix.
+func (s *Settings) Declare(all *pflag.FlagSet, prefix string) {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags.DurationVar(&s.leaseMin, prefix+"lease-min", hub.DefaultLeaseMin, "no subscription is shorter than this `DURATION`")
 	flags.DurationVar(&s.leaseDefault, prefix+"lease-default", hub.DefaultLease, "`DURATION` of a subscription that requests none")
@@ -53,13 +55,13 @@ func (s *hubSettings) declare(all *pflag.FlagSet, prefix string) {
 	if prefix != "" {
 		madeToken = "default: no request may publish; the Source does so from inside"
 	}
-	flags.StringVar(&s.publishTokenFile, prefix+"publish-token-file", "", "requests with a token of `FILE`, one a line, may publish; TOKEN URL: topics below that URL only ("+madeToken+")")
-	flags.BoolVar(&s.publishOpen, prefix+"publish-open", false, "requests without a token may publish, too, from anywhere")
+	flags.StringVar(&s.PublishTokenFile, prefix+"publish-token-file", "", "requests with a token of `FILE`, one a line, may publish; TOKEN URL: topics below that URL only ("+madeToken+")")
+	flags.BoolVar(&s.PublishOpen, prefix+"publish-open", false, "requests without a token may publish, too, from anywhere")
 	flags.StringArrayVar(&s.publishPrefixes, prefix+"publish-prefix", nil, "only topics below this `URL` may be published (repeatable; default: any)")
 	flags.StringArrayVar(&s.trustedProxies, "trusted-proxy", nil, "believe this `ADDRESS` or network which client it asks for, in X-Forwarded-For; used for rate limits only (repeatable; default: none)")
 	flags.BoolVar(&s.checkTopics, prefix+"check-topics", false, "take the first subscription to a topic only if the topic names this hub as its own")
 	flags.StringVar(&s.signature, prefix+"signature", defaultSignature, "`METHOD` of signatures: sha1, sha256, sha384, sha512")
-	flags.StringVar(&s.keyFile, prefix+"key-file", "", "the key that seals subscribers' secrets is in `FILE` (default hub.key in the state directory, made where there is none)")
+	flags.StringVar(&s.KeyFile, prefix+"key-file", "", "the key that seals subscribers' secrets is in `FILE` (default hub.key in the state directory, made where there is none)")
 	flags.StringVar(&s.caFile, prefix+"ca-file", "", "trust the certificates in `FILE` (PEM) besides the system's, of callbacks and topics")
 	s.prefix = prefix
 	s.given = func(name string) bool { return all.Changed(prefix + name) }
@@ -70,11 +72,11 @@ func (s *hubSettings) declare(all *pflag.FlagSet, prefix string) {
 	help.Grouped(all, help.HubGroup, func(fs *pflag.FlagSet) { fs.AddFlagSet(flags) })
 }
 
-// hubOfThisMachine are the settings of a hub that nobody has to configure, and
+// ForThisMachine are the settings of a hub that nobody has to configure, and
 // everybody on this machine may use.
-func hubOfThisMachine() hubSettings {
-	var s hubSettings
-	s.declare(pflag.NewFlagSet("", pflag.ContinueOnError), "")
+func ForThisMachine() Settings {
+	var s Settings
+	s.Declare(pflag.NewFlagSet("", pflag.ContinueOnError), "")
 	s.allowPrivate = true
 	return s
 }
@@ -82,10 +84,10 @@ func hubOfThisMachine() hubSettings {
 // defaultSignature is strong enough and understood by all (WS-X-03).
 const defaultSignature = "sha256"
 
-// options returns the options of a hub at publicURL. What nobody said is left
+// Options returns the options of a hub at publicURL. What nobody said is left
 // to the hub, which fits it to what was said.
-func (s *hubSettings) options(publicURL string) (o hub.Options, err error) {
-	o = hub.Options{PublicURL: publicURL, AllowPrivate: s.allowPrivate, PublishOpen: s.publishOpen, PublishPrefixes: s.publishPrefixes, CheckTopics: s.checkTopics, Method: s.signature, UserAgent: "lockstep/" + release.Version()}
+func (s *Settings) Options(publicURL string) (o hub.Options, err error) {
+	o = hub.Options{PublicURL: publicURL, AllowPrivate: s.allowPrivate, PublishOpen: s.PublishOpen, PublishPrefixes: s.publishPrefixes, CheckTopics: s.checkTopics, Method: s.signature, UserAgent: "lockstep/" + release.Version()}
 	for _, d := range []struct {
 		flag  string
 		value time.Duration
@@ -128,7 +130,7 @@ func (s *hubSettings) options(publicURL string) (o hub.Options, err error) {
 	if o.TrustedProxies, err = parseProxies(s.trustedProxies); err != nil {
 		return o, err
 	}
-	if s.publishOpen && s.publishTokenFile != "" {
+	if s.PublishOpen && s.PublishTokenFile != "" {
 		return o, term.Usage(fmt.Errorf("--%spublish-open and --%[1]spublish-token-file contradict each other", s.prefix), "leave one of them out")
 	}
 	return o, nil
@@ -149,4 +151,21 @@ func parseProxies(values []string) ([]netip.Prefix, error) {
 		proxies = append(proxies, p.Masked())
 	}
 	return proxies, nil
+}
+
+// CheckFiles reads the token and key files that were named, where they exist. A key
+// file that does not exist may be created later.
+func (s *Settings) CheckFiles() error {
+	if s.PublishTokenFile != "" {
+		if _, _, err := PublishTokens(s.prefix+"publish-token-file", s.PublishTokenFile, ""); err != nil {
+			return err
+		}
+	}
+	if s.KeyFile == "" {
+		return nil
+	}
+	if _, err := readKey(s.KeyFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }

@@ -1,4 +1,4 @@
-package main
+package hubserver
 
 import (
 	"bytes"
@@ -26,7 +26,7 @@ func TestKey(t *testing.T) {
 	}
 	makers.Wait()
 	kept, err := readKey(path)
-	if err != nil || len(kept) != keySize {
+	if err != nil || len(kept) != KeySize {
 		t.Fatalf("readKey: %x, %v", kept, err)
 	}
 	for _, k := range keys {
@@ -45,18 +45,18 @@ func TestKey(t *testing.T) {
 // TestReadKey reads keys as people make them.
 func TestReadKey(t *testing.T) {
 	t.Parallel()
-	raw := strings.Repeat("\x01\xff", keySize/2)
+	raw := strings.Repeat("\x01\xff", KeySize/2)
 	for name, tt := range map[string]struct {
 		text string
 		want bool
 	}{
 		"bytes":          {raw, true},
-		"digits":         {strings.Repeat("01ff", keySize/2), true},
-		"with line feed": {strings.Repeat("01FF", keySize/2) + "\r\n", true},
+		"digits":         {strings.Repeat("01ff", KeySize/2), true},
+		"with line feed": {strings.Repeat("01FF", KeySize/2) + "\r\n", true},
 		"empty":          {"", false},
-		"short":          {strings.Repeat("01ff", keySize/2-1), false},
-		"long":           {strings.Repeat("01ff", keySize), false},
-		"no digits":      {strings.Repeat("zz", keySize), false},
+		"short":          {strings.Repeat("01ff", KeySize/2-1), false},
+		"long":           {strings.Repeat("01ff", KeySize), false},
+		"no digits":      {strings.Repeat("zz", KeySize), false},
 	} {
 		path := filepath.Join(t.TempDir(), "key")
 		if err := os.WriteFile(path, []byte(tt.text), 0o600); err != nil {

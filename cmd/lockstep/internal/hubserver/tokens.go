@@ -1,4 +1,4 @@
-package main
+package hubserver
 
 import (
 	"fmt"
@@ -12,9 +12,9 @@ import (
 	"lockstep/internal/trust"
 )
 
-// publishTokens returns the tokens that entitle to publish at a hub: those in
+// PublishTokens returns the tokens that entitle to publish at a hub: those in
 // the file that was given, or one that is made in the directory state.
-func publishTokens(flag, file, state string) (path string, tokens []hub.PublishToken, err error) {
+func PublishTokens(flag, file, state string) (path string, tokens []hub.PublishToken, err error) {
 	if file != "" {
 		t, err := trust.ReadTokens(file)
 		if err != nil {

@@ -1,11 +1,94 @@
-package main
+// Package hubserver is a hub as lockstep runs it, on its own or inside a Source: its
+// settings, its key and state, and what operators see of it.
+package hubserver
 
-import "lockstep/cmd/lockstep/internal/admin"
+import (
+	"context"
+	"net/http"
+	"net/url"
+
+	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/hub"
+)
+
+// A Front is a hub and what is to be seen of it, on its own or within a
+// Source.
+type Front struct {
+	*hub.Hub
+	URL       string // as others reach it
+	readiness *admin.Readiness
+}
+
+// New returns a hub that keeps its memory in store.
+func New(ctx context.Context, store hub.Store, o hub.Options) (*Front, error) {
+	h, err := hub.New(store, o)
+	if err != nil {
+		return nil, term.Usage(err, "")
+	}
+	if err := h.CheckSecret(ctx); err != nil {
+		return nil, term.WithHint(err, "name the file with the right key by --key-file, or bring it back")
+	}
+	return &Front{h, o.PublicURL, &admin.Readiness{Check: h.Check, Log: o.Logger}}, nil
+}
+
+// AwaitReady waits until the hub takes requests, and reports whether it does.
+func (f *Front) AwaitReady(ctx context.Context) bool {
+	select {
+	case <-f.Ready():
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// CheckReady says why the hub takes no requests: it is loading or stopping, or its
+// database does not work.
+func (f *Front) CheckReady() error { return f.readiness.Ready() }
+
+// apiPath is where the hub is managed, below the pages of a process.
+const apiPath = "api/v1/hub"
+
+// Show adds what is to be seen of the hub to the pages of a process.
+func (f *Front) Show(p *admin.Pages, a *admin.Access, m *admin.Metrics) {
+	p.Protect("hub", f.StatusPage(p.Dir+apiPath, a.Curl))
+	p.Mount(apiPath, f.API())
+	m.Register(f.figures)
+}
+
+// About returns the pages of a hub that runs on its own.
+func (f *Front) About(a *admin.Access, m *admin.Metrics) *admin.Pages {
+	p := admin.NewPages("/", a.Guard, m, f.CheckReady)
+	f.Show(p, a, m)
+	return p
+}
+
+// Alone serves the hub where there is nothing else. Behind a proxy it may be
+// asked by the path of its own address, or by the root: all mean the hub.
+func (f *Front) Alone(about *admin.Pages) http.Handler {
+	own := "/"
+	if u, err := url.Parse(f.URL); err == nil && u.EscapedPath() != "" {
+		own = u.EscapedPath()
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch path := r.URL.EscapedPath(); {
+		case about.Serve(w, r):
+		case path == "/", path == "/"+Path, path == own:
+			f.ServeHTTP(w, r)
+		default:
+			w.Header().Set("X-Content-Type-Options", "nosniff")
+			http.Error(w, "there is nothing here; the hub is at "+f.URL, http.StatusNotFound)
+		}
+	})
+}
+
+// Path is where the hub embedded in a Source is, below the base URL.
+const Path = "hub"
 
 // figures are what monitors learn of the hub.
-func (f *hubFront) figures(out *admin.Figures) {
+func (f *Front) figures(out *admin.Figures) {
 	ready := 0.0
-	if f.ready() == nil {
+	if f.CheckReady() == nil {
 		ready = 1
 	}
 	out.Gauge("lockstep_hub_ready", "1 when the hub takes requests.", ready)

@@ -1,4 +1,4 @@
-package main
+package hubserver
 
 import (
 	"bytes"
@@ -14,11 +14,11 @@ import (
 	"lockstep/cmd/lockstep/internal/term"
 )
 
-// keySize is how long the key is that seals subscribers' secrets.
-const keySize = 32
+// KeySize is how long the key is that seals subscribers' secrets.
+const KeySize = 32
 
-// hubKeyName is what the file with it is called in a state directory.
-const hubKeyName = "hub.key"
+// KeyName is what the file with it is called in a state directory.
+const KeyName = "hub.key"
 
 // readKey reads a key from a file: 64 hexadecimal digits, or the bytes
 // themselves.
@@ -28,15 +28,15 @@ func readKey(path string) ([]byte, error) {
 		return nil, fmt.Errorf("read the hub's key: %w", err)
 	}
 	defer func() { _ = f.Close() }() // read only
-	text, err := io.ReadAll(io.LimitReader(f, 4*keySize))
+	text, err := io.ReadAll(io.LimitReader(f, 4*KeySize))
 	if err != nil {
 		return nil, fmt.Errorf("read the hub's key: %w", err)
 	}
-	if len(text) == keySize {
+	if len(text) == KeySize {
 		return text, nil
 	}
 	key, err := hex.DecodeString(string(bytes.TrimSpace(text)))
-	if err != nil || len(key) != keySize {
+	if err != nil || len(key) != KeySize {
 		return nil, term.Usage(fmt.Errorf("read the hub's key: %s does not hold a key", path), "a key is 64 hexadecimal digits, as openssl rand -hex 32 prints")
 	}
 	return key, nil
@@ -51,9 +51,9 @@ func makeKey(path string) (key []byte, err error) {
 			err = fmt.Errorf("keep the hub's key: %w", err)
 		}
 	}()
-	key = make([]byte, keySize)
-	_, _ = rand.Read(key)                                        // never fails
-	f, err := os.CreateTemp(filepath.Dir(path), hubKeyName+".*") // only its owner can read it
+	key = make([]byte, KeySize)
+	_, _ = rand.Read(key)                                     // never fails
+	f, err := os.CreateTemp(filepath.Dir(path), KeyName+".*") // only its owner can read it
 	if err != nil {
 		return nil, err
 	}

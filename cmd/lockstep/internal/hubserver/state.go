@@ -1,4 +1,4 @@
-package main
+package hubserver
 
 import (
 	"context"
@@ -19,16 +19,16 @@ import (
 	"lockstep/storage/sqlite"
 )
 
-// A hubState is what a hub remembers, and the key that seals the secrets in it.
-type hubState struct {
-	store hub.Store
-	key   []byte
-	close func()
+// A State is what a hub remembers, and the key that seals the secrets in it.
+type State struct {
+	Store hub.Store
+	Key   []byte
+	Close func()
 }
 
-// lockHubState checks where the state of a hub is to be, before anything is opened:
+// LockState checks where the state of a hub is to be, before anything is opened:
 // a directory is created and locked; a database needs a key file.
-func lockHubState(state, keyFile string, log *slog.Logger) (release func(), err error) {
+func LockState(state, keyFile string, log *slog.Logger) (release func(), err error) {
 	if scheme, _, ok := strings.Cut(state, "://"); ok {
 		_, err := sharedKey(scheme, keyFile)
 		return func() {}, err
@@ -39,9 +39,9 @@ func lockHubState(state, keyFile string, log *slog.Logger) (release func(), err 
 	return statedir.Lock(state, "hub")
 }
 
-// openHubState opens the state of a hub that runs on its own: a directory that is
+// OpenState opens the state of a hub that runs on its own: a directory that is
 // locked, or a PostgreSQL database that several hubs may share.
-func openHubState(ctx context.Context, state, keyFile string, log *slog.Logger) (*hubState, error) {
+func OpenState(ctx context.Context, state, keyFile string, log *slog.Logger) (*State, error) {
 	if scheme, _, ok := strings.Cut(state, "://"); ok {
 		return openSharedState(ctx, scheme, state, keyFile, log)
 	}
@@ -49,16 +49,16 @@ func openHubState(ctx context.Context, state, keyFile string, log *slog.Logger) 
 	if err != nil {
 		return nil, err
 	}
-	s := &hubState{store: db.Hub(), close: func() {
+	s := &State{Store: db.Hub(), Close: func() {
 		if err := db.Close(); err != nil {
 			log.Warn("close the hub's state", slog.Any("err", err))
 		}
 	}}
 	if keyFile == "" {
-		keyFile = filepath.Join(state, hubKeyName)
+		keyFile = filepath.Join(state, KeyName)
 	}
-	if s.key, err = hubKey(ctx, keyFile, s.store, log); err != nil {
-		s.close()
+	if s.Key, err = LoadKey(ctx, keyFile, s.Store, log); err != nil {
+		s.Close()
 		return nil, err
 	}
 	return s, nil
@@ -66,7 +66,7 @@ func openHubState(ctx context.Context, state, keyFile string, log *slog.Logger) 
 
 // openSharedState opens a state in a database. Its key cannot be made here: all
 // hubs that share the state need the same.
-func openSharedState(ctx context.Context, scheme, state, keyFile string, log *slog.Logger) (*hubState, error) {
+func openSharedState(ctx context.Context, scheme, state, keyFile string, log *slog.Logger) (*State, error) {
 	key, err := sharedKey(scheme, keyFile)
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func openSharedState(ctx context.Context, scheme, state, keyFile string, log *sl
 	if err != nil {
 		return nil, err
 	}
-	return &hubState{store: db.Hub(), key: key, close: func() {
+	return &State{Store: db.Hub(), Key: key, Close: func() {
 		if err := db.Close(); err != nil {
 			log.Warn("close the hub's state", slog.Any("err", err))
 		}
@@ -99,9 +99,9 @@ func sharedKey(scheme, keyFile string) ([]byte, error) {
 	return key, nil
 }
 
-// hubKey returns the key in a file, which is made where there is none.
-func hubKey(ctx context.Context, path string, store hub.Store, log *slog.Logger) ([]byte, error) {
-	if filepath.Base(path) == hubKeyName { // of ours
+// LoadKey returns the key in a file, which is made where there is none.
+func LoadKey(ctx context.Context, path string, store hub.Store, log *slog.Logger) ([]byte, error) {
+	if filepath.Base(path) == KeyName { // of ours
 		_ = private.Narrow(path) // else it is reported
 	}
 	key, err := readKey(path)
