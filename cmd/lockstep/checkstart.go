@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/hubflags"
 	"lockstep/cmd/lockstep/internal/hubserver"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/internal/statedir"
@@ -42,8 +43,8 @@ func (o *siteOptions) check() error {
 			return term.Usage(fmt.Errorf("--api-token-file: %w", err), "")
 		}
 	}
-	for _, hub := range o.hubs.elsewhere() {
-		if _, _, err := o.hubs.token(hub); err != nil {
+	for _, hub := range o.hubs.Elsewhere() {
+		if _, _, err := o.hubs.Token(hub); err != nil {
 			return err
 		}
 		if _, err := o.network.HubClient(); err != nil {
@@ -77,7 +78,7 @@ func (o *siteOptions) checkEmbedding(base string) error {
 	if err := o.embedding.Flags.Check(); err != nil {
 		return err
 	}
-	if !slices.Contains(o.hubs.hub, hubEmbedded) {
+	if !slices.Contains(o.hubs.URLs, hubflags.Embedded) {
 		return nil
 	}
 	if _, err := o.embedding.hub.Options(base + hubserver.Path); err != nil {

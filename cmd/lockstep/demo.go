@@ -13,6 +13,7 @@ import (
 
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/hubflags"
 	"lockstep/cmd/lockstep/internal/hubserver"
 	"lockstep/cmd/lockstep/internal/listen"
 	"lockstep/cmd/lockstep/internal/report"
@@ -142,7 +143,7 @@ func (d *demo) serve(ctx context.Context, state string) (<-chan error, error) {
 	s, err := openSite(ctx, siteOptions{
 		baseURL: d.base, sets: []config.Set{{Origin: config.Address{Kind: config.KindOf("dir"), Place: d.files}, Hash: []string{"sha-256", "md5"}}}, state: state, documents: filepath.Join(state, "documents"),
 		scanInterval: -1, content: true, command: "demo", log: d.o.out.Logger(d.io), onEvent: n.event,
-		hubs: hubFlags{hub: []string{hubEmbedded}, notifyDelay: defaultNotifyDelay}, embedding: &embedding{hub: hubserver.ForThisMachine(), Flags: admin.Flags{Admin: admin.AdminOff}}, io: d.io,
+		hubs: hubflags.Hubs{URLs: []string{hubflags.Embedded}, Delay: hubflags.DefaultDelay}, embedding: &embedding{hub: hubserver.ForThisMachine(), Flags: admin.Flags{Admin: admin.AdminOff}}, io: d.io,
 	})
 	if err != nil {
 		return nil, errors.Join(err, l.Close())

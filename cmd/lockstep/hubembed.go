@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/hubflags"
 	"lockstep/cmd/lockstep/internal/hubserver"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/source"
@@ -23,7 +24,7 @@ type embedding struct {
 // its memory where the catalog is.
 func (s *site) openHub(ctx context.Context) error {
 	e := s.opts.embedding
-	if e == nil || !slices.Contains(s.opts.hubs.hub, hubEmbedded) {
+	if e == nil || !slices.Contains(s.opts.hubs.URLs, hubflags.Embedded) {
 		return nil
 	}
 	base, err := source.BaseURL(s.opts.baseURL)

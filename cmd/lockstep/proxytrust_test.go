@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/hubflags"
 	"lockstep/cmd/lockstep/internal/hubserver"
 	"lockstep/cmd/lockstep/internal/term"
 )
@@ -290,7 +291,7 @@ func TestAdminRoutesRefuse(t *testing.T) {
 	s, err := openSite(t.Context(), siteOptions{
 		baseURL: "http://127.0.0.1:1/data/", sets: []config.Set{{Origin: config.Address{Kind: config.KindOf("dir"), Place: t.TempDir()}, Hash: []string{"sha-256"}}}, state: filepath.Join(room, "state"), documents: filepath.Join(room, "documents"),
 		scanInterval: -1, content: true, command: "test", log: (&term.Options{}).Logger(io), io: io,
-		hubs: hubFlags{hub: []string{hubEmbedded}}, embedding: &embedding{hub: hubserver.ForThisMachine()},
+		hubs: hubflags.Hubs{URLs: []string{hubflags.Embedded}}, embedding: &embedding{hub: hubserver.ForThisMachine()},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/hubflags"
 	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
@@ -118,7 +119,7 @@ func runPublish(ctx context.Context, o *publishOptions, io term.IO) error {
 		}
 		return s.goOn(ctx, n)
 	}
-	return errors.Join(p.failed(), dumpErr, unreadable(p.scans), s.notifyOnce(ctx))
+	return errors.Join(p.failed(), dumpErr, unreadable(p.scans), hubflags.NotifyOnce(ctx, s.src))
 }
 
 // goOn publishes changes and builds dumps as they fall due until ctx ends.

@@ -12,6 +12,7 @@ import (
 
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/hubflags"
 	"lockstep/cmd/lockstep/internal/listen"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/memento"
@@ -158,8 +159,8 @@ func (o *serveOptions) announce(s *site, p *publication, io term.IO) error {
 		io.Printf("  prior versions   %s%sURI\n", strings.TrimSuffix(base, "/")+"/", memento.TimeGatePrefix)
 	}
 	s.admin.Print(io)
-	for _, hub := range s.opts.hubs.hub {
-		if hub != hubOff && hub != hubEmbedded {
+	for _, hub := range s.opts.hubs.URLs {
+		if hub != hubflags.Off && hub != hubflags.Embedded {
 			io.Printf("  notifies hub     %s\n", hub)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"lockstep/catalog"
 	"lockstep/cmd/lockstep/internal/admin"
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/hubflags"
 	"lockstep/cmd/lockstep/internal/hubserver"
 	"lockstep/cmd/lockstep/internal/listen"
 	"lockstep/cmd/lockstep/internal/network"
@@ -71,7 +72,7 @@ type siteOptions struct {
 	scanInterval time.Duration // of sets that do not say; 0 the default of the way in, negative never
 	rehash       float64       // share of the files that is read again in a day
 	watching     bool          // go on after the first publication
-	hubs         hubFlags
+	hubs         hubflags.Hubs
 	oai          oaiFlags
 	embedding    *embedding // nil: nothing but documents and resources is served
 	content      bool       // serve the resources too, where we have them
@@ -141,7 +142,7 @@ func (s *site) newSource() (err error) {
 	if s.opts.content {
 		so.Content, so.Mark, so.OnDemand, so.Streams = s.open, s.mark, &source.OnDemand{}, min(maxStreams, max(listen.Connections()/2, 1))
 	}
-	if so.Hubs, err = s.hubs(); err != nil {
+	if so.Hubs, err = s.opts.hubs.ForSource(s.hub, s.opts.network); err != nil {
 		return err
 	}
 	so.OnNotify = func(n source.Notification) {

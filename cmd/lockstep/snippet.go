@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/hubflags"
 	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/source"
@@ -170,11 +171,11 @@ func (o *snippetOptions) view(sets []config.Set) (*snippetView, error) {
 	if v.BasePath, err = url.PathUnescape(path); err != nil { // unreachable: BaseURL has checked it
 		return nil, term.Usagef("--base-url %s: %w", base, err)
 	}
-	hubs := hubFlags{hub: o.hub}
-	if err := hubs.settle(); err != nil {
+	hubs := hubflags.Hubs{URLs: o.hub}
+	if err := hubs.Settle(); err != nil {
 		return nil, err
 	}
-	v.hubs = slices.DeleteFunc(slices.Clone(o.hub), func(hub string) bool { return hub == hubOff })
+	v.hubs = slices.DeleteFunc(slices.Clone(o.hub), func(hub string) bool { return hub == hubflags.Off })
 	if len(sets) == 0 {
 		sets = []config.Set{{URI: o.uri}}
 	}

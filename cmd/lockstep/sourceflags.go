@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"lockstep/cmd/lockstep/internal/config"
+	"lockstep/cmd/lockstep/internal/hubflags"
 	"lockstep/cmd/lockstep/internal/network"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/intake"
@@ -37,7 +38,7 @@ type sourceFlags struct {
 	rehash       float64 // share of the files in a day
 	watch        bool
 	noWatch      bool
-	hubFlags
+	hubflags.Hubs
 	config.AtomFlags
 
 	sets []config.Set // from the configuration file, or the one that is the argument
@@ -62,7 +63,7 @@ func (o *sourceFlags) declare(flags *pflag.FlagSet, baseURL string, watch bool) 
 	flags.StringVar(&o.rehashText, "rehash", rehashDefault, "read `PERCENT` of the files again in a day, to find damage of disk and catalog; 0 none")
 	flags.BoolVar(&o.watch, "watch", watch, "watch for changes and publish them at once")
 	flags.BoolVar(&o.noWatch, "no-watch", false, "do not watch for changes")
-	o.hubFlags.declare(flags, watch)
+	o.Hubs.Declare(flags, watch)
 	o.AtomFlags.Declare(flags)
 	o.Options.Declare(flags, "the sitemap's host, or that of the set's URIs")
 }
@@ -95,7 +96,7 @@ func (o *sourceFlags) settle(flags *pflag.FlagSet, args []string, lookup func(st
 			return err
 		}
 	}
-	if err := o.hubFlags.settle(); err != nil {
+	if err := o.Hubs.Settle(); err != nil {
 		return err
 	}
 	var err error
@@ -205,7 +206,7 @@ func (o *sourceFlags) renameState(from config.Address, lookup func(string) (stri
 func (o *sourceFlags) site(command string, out *term.Options, io term.IO) siteOptions {
 	return siteOptions{
 		baseURL: o.baseURL, sets: o.sets, state: o.state, allowEmpty: o.allowEmpty, takeOver: o.takeOver, scanInterval: o.scanInterval, rehash: o.rehash,
-		watching: o.watching(), gzip: o.gzip, apiTokenFile: o.apiTokenFile, hubs: o.hubFlags, network: &o.Options, io: io, command: command, log: out.Logger(io),
+		watching: o.watching(), gzip: o.gzip, apiTokenFile: o.apiTokenFile, hubs: o.Hubs, network: &o.Options, io: io, command: command, log: out.Logger(io),
 	}
 }
 

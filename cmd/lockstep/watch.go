@@ -98,7 +98,7 @@ func (s *site) publishChanges(ctx context.Context, changed <-chan struct{}, n *n
 		case <-later.C:
 			all = true
 		}
-		if !all && !pause(ctx, max(s.opts.hubs.notifyDelay, time.Until(rest))) {
+		if !all && !pause(ctx, max(s.opts.hubs.Delay, time.Until(rest))) {
 			return nil
 		}
 		select {
@@ -128,10 +128,8 @@ func (s *site) publishChanges(ctx context.Context, changed <-chan struct{}, n *n
 // heard reports whether somebody is told of changes as they are published: a hub
 // elsewhere, a subscriber of ours, a reader of events.
 func (s *site) heard() bool {
-	for _, v := range s.opts.hubs.hub {
-		if v != hubOff && v != hubEmbedded {
-			return true
-		}
+	if len(s.opts.hubs.Elsewhere()) > 0 {
+		return true
 	}
 	return s.src.Streams() > 0 || s.hub != nil && s.hub.Subscriptions() > 0
 }

@@ -11,6 +11,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/catalog"
+	"lockstep/cmd/lockstep/internal/hubflags"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/source"
 )
@@ -20,8 +21,8 @@ import (
 // is told, that holds for all of it.
 func TestPublicationPace(t *testing.T) {
 	t.Parallel()
-	t.Run("heard", func(t *testing.T) { testPublicationPace(t, "http://hub.example.org/", 2*defaultNotifyDelay) })
-	t.Run("unheard", func(t *testing.T) { testPublicationPace(t, hubEmbedded, publishPace+defaultNotifyDelay) })
+	t.Run("heard", func(t *testing.T) { testPublicationPace(t, "http://hub.example.org/", 2*hubflags.DefaultDelay) })
+	t.Run("unheard", func(t *testing.T) { testPublicationPace(t, hubflags.Embedded, publishPace+hubflags.DefaultDelay) })
 }
 
 func testPublicationPace(t *testing.T, hub string, within time.Duration) {
@@ -40,7 +41,7 @@ func testPublicationPace(t *testing.T, hub string, within time.Duration) {
 		if _, err := src.Publish(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		s := &site{src: src, opts: siteOptions{hubs: hubFlags{hub: []string{hub}, notifyDelay: defaultNotifyDelay}}}
+		s := &site{src: src, opts: siteOptions{hubs: hubflags.Hubs{URLs: []string{hub}, Delay: hubflags.DefaultDelay}}}
 		var mu sync.Mutex  // guards what follows
 		var at []time.Time // of each publication
 		lists := 0
@@ -74,8 +75,8 @@ func testPublicationPace(t *testing.T, hub string, within time.Duration) {
 		change()
 		time.Sleep(5 * time.Second)
 		mu.Lock()
-		if len(at) != 1 || at[0].Sub(made[0]) != defaultNotifyDelay {
-			t.Errorf("a change that came alone was published %v after %s, want one publication after %s", at, made[0], defaultNotifyDelay)
+		if len(at) != 1 || at[0].Sub(made[0]) != hubflags.DefaultDelay {
+			t.Errorf("a change that came alone was published %v after %s, want one publication after %s", at, made[0], hubflags.DefaultDelay)
 		}
 		mu.Unlock()
 		const every, long = 70 * time.Millisecond, 20 * time.Second // 14 changes a second
@@ -96,7 +97,7 @@ func testPublicationPace(t *testing.T, hub string, within time.Duration) {
 				t.Errorf("change %d was published after %s, %v", i, p.Sub(m), ok)
 			}
 		}
-		if most := int(long/publishPace) + 3; hub == hubEmbedded && len(at) > most {
+		if most := int(long/publishPace) + 3; hub == hubflags.Embedded && len(at) > most {
 			t.Errorf("%d publications in %s that nobody was told of, want %d at most", len(at), long, most)
 		}
 		last, err := src.Publish(t.Context())
