@@ -46,7 +46,6 @@ var phraseBudgets = []phraseBudget{
 	{"cmd", 90, 0, 10},
 	{"destination", 85, 0, 0},
 	{"discover", 45, 0, 0},
-	{"hub", 65, 0, 0},
 	{"intake", 90, 0, 0},
 	{"internal", 45, 0, 0},
 	{"memento", 50, 0, 0},

@@ -17,44 +17,46 @@ import (
 )
 
 const (
-	// maxBodies caps the bytes of all bodies held at a time, of those who may
-	// publish; maxStrange of those of whom nothing is known.
+	// maxBodies caps the memory used by all request bodies of publications and
+	// pings at a time; maxStrange caps it for requests from unknown clients.
 	maxBodies  = 128 << 20
 	maxStrange = 64 << 20
-	// bodyTime is how long what is published may take to come, and formTime a
-	// form.
+	// bodyTime is how long a client may take to send a publication, and formTime to
+	// send a form.
 	bodyTime = 2 * time.Minute
 	formTime = 20 * time.Second
-	// saveTime is how long a store may take before a request is put off. It does
-	// not end with the request: what was begun is finished.
+	// saveTime is how long a store may take before the hub answers that the client
+	// should retry. The write itself does not end with the request: it is
+	// completed.
 	saveTime = 30 * time.Second
 )
 
 var (
-	// askRate is how often one source may ask for subscriptions and their ends:
-	// ten thousand at once, as one aggregator has, but then not more than can be
-	// verified though no callback ever answers.
+	// askRate limits how often one client may subscribe and unsubscribe. The burst
+	// is ten thousand, as one aggregator has; after it, requests do not arrive
+	// faster than the hub can verify them, even if no callback ever answers.
 	askRate = rate{burst: 10_000, per: 40}
-	// pingRate is how often one source may ping topics.
+	// pingRate limits how often one client may ping topics.
 	pingRate = rate{burst: 2000, per: 500}
 )
 
-// An accepting is the part of the hub that everything comes in by.
+// An accepting handles all incoming HTTP requests of the hub.
 type accepting struct {
 	publishers *publishers
-	bodies     budget // of publishings and topics
-	strange    budget // of all others
+	bodies     budget // of publications and pings
+	strange    budget // of all other requests
 	asks       *buckets[netip.Prefix]
 	pings      *buckets[netip.Prefix]
 	counts     acceptCounts
 	replays    replays // of signed publications
 }
 
-// acceptCounts is what came in, and what was done about it, since the start.
+// acceptCounts counts the requests since the hub was started, and their
+// results.
 type acceptCounts struct {
-	pings                         atomic.Int64 // topics, in requests answered 202
-	limited                       atomic.Int64 // requests answered 429
-	fetched, unchanged, unfetched atomic.Int64 // topics: with news, without, in vain
+	pings                         atomic.Int64 // topics in requests answered with 202
+	limited                       atomic.Int64 // requests answered with 429
+	fetched, unchanged, unfetched atomic.Int64 // topics: changed, unchanged, failed
 }
 
 func newAccepting(o Options) (*accepting, error) {
@@ -71,12 +73,13 @@ func newAccepting(o Options) (*accepting, error) {
 	}, nil
 }
 
-// ServeHTTP is the hub's endpoint. POST of a form subscribes, unsubscribes
-// (WS-H-01, WS-H-11) or pings a topic (RN-PB-03); of anything else that has a
-// Link to itself it publishes that (RN-PB-04). GET tells what this is.
+// ServeHTTP is the hub's endpoint. A POST of a form subscribes, unsubscribes
+// (WS-H-01, WS-H-11) or pings a topic (RN-PB-03); a POST of any other media
+// type with a Link to itself publishes its body (RN-PB-04). GET describes the
+// hub.
 //
-// What is answered 202 is durable. No answer waits for a subscriber, or for a
-// topic (WS-H-03).
+// A request answered with 202 is durable. No answer waits for a subscriber or
+// for a topic (WS-H-03).
 func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodPost:
@@ -99,11 +102,11 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if isForm(r.Header.Get("Content-Type")) {
 		accept, within = h.acceptForm, formTime
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(within)) // where there is no connection there is none to hold
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(within)) // without a connection there is no deadline to set
 	h.answer(w, r, accept(r))
 }
 
-// acceptForm carries out a form. Parameters come from the body alone.
+// acceptForm executes a form. It reads the parameters from the body alone.
 func (h *Hub) acceptForm(r *http.Request) error {
 	body, done, err := h.in.strange.read(r.Body, r.ContentLength, min(maxForm, h.opts.MaxBody))
 	if err != nil {
@@ -133,7 +136,8 @@ func (h *Hub) acceptForm(r *http.Request) error {
 	return refuse(http.StatusBadRequest, "hub.mode is not one of subscribe, unsubscribe, publish")
 }
 
-// acceptSubscribing makes a request durable. Verification comes after the answer.
+// acceptSubscribing stores a request durably. The hub verifies it after the
+// answer.
 func (h *Hub) acceptSubscribing(r *http.Request, s *subscribing) error {
 	if !h.knowsTopic(s.topic) {
 		if _, err := checkURL(s.topic, h.opts.AllowPrivate); err != nil {
@@ -153,8 +157,8 @@ func (h *Hub) acceptSubscribing(r *http.Request, s *subscribing) error {
 	return h.intents.accept(ctx, req, s.target)
 }
 
-// acceptPing makes it durable that topics have news; they are fetched after the
-// answer.
+// acceptPing durably records that topics have changed; the hub fetches them
+// after the answer.
 func (h *Hub) acceptPing(r *http.Request, form map[string][]string) error {
 	urls, topics, malformed := parsePing(form, &h.opts)
 	for _, u := range urls {
@@ -180,14 +184,14 @@ func (h *Hub) acceptPing(r *http.Request, form map[string][]string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), saveTime)
 	defer cancel()
-	if err := h.thin.ping(ctx, topics, urls); err != nil {
+	if err := h.pingFetcher.ping(ctx, topics, urls); err != nil {
 		return err
 	}
 	h.in.counts.pings.Add(int64(len(topics)))
 	return nil
 }
 
-// acceptPublishing makes a message durable (RN-PB-05).
+// acceptPublishing stores a message durably (RN-PB-05).
 func (h *Hub) acceptPublishing(r *http.Request) error {
 	p, err := parsePublishing(r.Header)
 	if err != nil {
@@ -229,12 +233,13 @@ func (h *Hub) acceptPublishing(r *http.Request) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), saveTime)
 	defer cancel()
 	if _, err = h.append(ctx, Message{Topic: p.topic, ContentType: p.contentType, Links: p.links, Body: body}); err != nil {
-		undo() // the publisher may send the same once more
+		undo() // the publisher may send the same request again
 	}
 	return err
 }
 
-// answer tells how it went: 202, or why not in words (WS-H-04, RN-PB-05).
+// answer sends 202, or a status and text that explain the refusal (WS-H-04,
+// RN-PB-05).
 func (h *Hub) answer(w http.ResponseWriter, r *http.Request, err error) {
 	status, text, after := http.StatusAccepted, "accepted", time.Duration(0)
 	var refused *refusal
@@ -270,27 +275,27 @@ func (h *Hub) answer(w http.ResponseWriter, r *http.Request, err error) {
 	head.Set("Cache-Control", "no-store")
 	c := http.NewResponseController(w)
 	if status == http.StatusRequestEntityTooLarge {
-		_ = c.EnableFullDuplex() // where it can be done
+		_ = c.EnableFullDuplex() // if the protocol supports it
 		head.Set("Connection", "close")
 	}
 	w.WriteHeader(status)
-	_, _ = io.WriteString(w, text+"\n") // who is gone needs no answer
+	_, _ = io.WriteString(w, text+"\n") // the client may have disconnected
 	if status == http.StatusRequestEntityTooLarge && r.Header.Get("Expect") == "" {
 		_ = c.Flush()
 		_ = c.SetReadDeadline(time.Now().Add(lingerTime))
-		_, _ = io.CopyN(io.Discard, r.Body, lingerBytes) // whatever becomes of it
+		_, _ = io.CopyN(io.Discard, r.Body, lingerBytes) // only the reading counts
 	}
 }
 
-// What is too large is taken and thrown away up to lingerBytes, for lingerTime:
-// many clients read no answer before they have sent all, and learn of none if
-// the connection ends meanwhile.
+// A body that is too large is read and discarded up to lingerBytes, for
+// lingerTime: many clients read no answer before they have sent the whole body,
+// and never see it if the server closes the connection before.
 const (
 	lingerBytes = 64 << 20
 	lingerTime  = 2 * time.Second
 )
 
-// An about is what the hub tells of itself.
+// An about is the hub's description of itself.
 type about struct {
 	Hub   string   `json:"hub"`
 	What  string   `json:"what"`
@@ -306,7 +311,7 @@ func (h *Hub) serveAbout(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-cache")
-	b, _ := json.MarshalIndent(a, "", "  ") // of strings: does not fail
+	b, _ := json.MarshalIndent(a, "", "  ") // strings only: cannot fail
 	b = append(b, '\n')
 	w.Header().Set("Content-Length", strconv.Itoa(len(b)))
 	if r.Method == http.MethodGet {
@@ -314,8 +319,9 @@ func (h *Hub) serveAbout(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// knowsTopic reports whether messages of the topic were published here, or it has
-// the hub's own scheme, host and port: then a stranger learns nothing from it.
+// knowsTopic reports whether messages of the topic were published here, or the
+// topic has the hub's own scheme, host and port. In both cases the answer reveals
+// nothing to a stranger.
 func (h *Hub) knowsTopic(topic string) bool {
 	if _, ok := h.topic(topic); ok {
 		return true

@@ -2,10 +2,12 @@ package hub
 
 import "time"
 
-// VerifyWaits sets the waits before a callback is asked again, before Run.
+// VerifyWaits sets the waits before a callback is asked again. Call it before
+// Run.
 func (h *Hub) VerifyWaits(d ...time.Duration) { h.intents.waits = d }
 
-// Fetches returns how often topics were fetched, with news, without and in vain.
+// Fetches returns how many fetches of topics found a change, found none, or
+// failed.
 func (h *Hub) Fetches() (fetched, unchanged, unfetched int64) {
 	c := &h.in.counts
 	return c.fetched.Load(), c.unchanged.Load(), c.unfetched.Load()
@@ -18,12 +20,12 @@ func (h *Hub) Pending() (requests, hosts int) {
 	return len(h.intents.asks), len(h.intents.hosts)
 }
 
-// Pinged returns how many topics have something under way.
+// Pinged returns how many topics have a pending or running fetch.
 func (h *Hub) Pinged() int {
-	h.thin.mu.Lock()
-	defer h.thin.mu.Unlock()
-	return len(h.thin.topics)
+	h.pingFetcher.mu.Lock()
+	defer h.pingFetcher.mu.Unlock()
+	return len(h.pingFetcher.topics)
 }
 
-// AskRate sets how often one source may ask.
+// AskRate sets how often one client may subscribe.
 func (h *Hub) AskRate(burst, per float64) { h.in.asks.rate = rate{burst, per} }

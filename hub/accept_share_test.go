@@ -18,7 +18,7 @@ type half struct {
 	odd bool
 }
 
-// digests are the signed publications that hubs have accepted.
+// digests are the signed publications that any hub has accepted.
 type digests struct{ seen sync.Map }
 
 func (d *digests) Remember(_ context.Context, digest [sha256.Size]byte, until time.Time) (bool, error) {
@@ -53,8 +53,8 @@ func (x half) News(ctx context.Context, mark int64) (map[string]int64, int64, er
 	return topics, mark + 1, nil
 }
 
-// TestTwoHubs: what one hub accepts the other carries out, where it is its part:
-// requests, their ends, publishings and pings.
+// TestTwoHubs tests that requests, publications and pings accepted by one hub
+// are handled by the hub that owns the shard.
 func TestTwoHubs(t *testing.T) {
 	t.Parallel()
 	mem := hub.NewMem()

@@ -28,8 +28,8 @@ type site struct {
 	stop  func() // ends Run, and waits for it
 }
 
-// start runs a hub on store until the test is over. Where options say nothing
-// it takes private addresses, for all tests are on loopback.
+// start runs a hub on store until the test ends. Unless change says otherwise,
+// it accepts private addresses, because all tests are on loopback.
 func start(t testing.TB, store hub.Store, change func(*hub.Options)) *site {
 	t.Helper()
 	var h atomic.Pointer[hub.Hub]
@@ -107,14 +107,14 @@ func wantStatus(t testing.TB, r *http.Response, want int) {
 	}
 }
 
-// A subscriber is an endpoint that does what it is told to, and remembers.
+// A subscriber is an endpoint that answers as configured, and records requests.
 type subscriber struct {
 	url    string
 	asked  chan url.Values  // verifications and denials
 	raw    chan string      // their raw queries
 	taken  chan *delivery   // deliveries
-	answer http.HandlerFunc // to a GET; nil: the challenge, as octet-stream
-	status func() int       // of a delivery; nil: 204
+	answer http.HandlerFunc // answers a GET; nil: with the challenge, as octet-stream
+	status func() int       // of the answer to a delivery; nil: 204
 }
 
 type delivery struct {
@@ -136,7 +136,7 @@ func subscribe(t testing.TB, answer http.HandlerFunc) *subscriber {
 	return s
 }
 
-// echo confirms whatever it is asked.
+// echo confirms every request.
 func echo(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/octet-stream")
 	_, _ = io.WriteString(w, r.URL.Query().Get("hub.challenge"))
@@ -182,7 +182,7 @@ func (s *subscriber) nextTaken(t testing.TB) *delivery {
 	}
 }
 
-// quiet sees to it that nothing is delivered, nor asked, for a while.
+// quiet checks that no delivery and no verification arrives for a while.
 func (s *subscriber) quiet(t testing.TB) {
 	t.Helper()
 	select {
@@ -194,7 +194,7 @@ func (s *subscriber) quiet(t testing.TB) {
 	}
 }
 
-// subscriptions returns what the store holds.
+// subscriptions returns the content of the store.
 func (s *site) subscriptions(t testing.TB) []hub.Subscription {
 	t.Helper()
 	var all []hub.Subscription
@@ -219,7 +219,7 @@ func (s *site) requests(t testing.TB) []hub.Request {
 	return all
 }
 
-// subscribed subscribes and waits until that is verified.
+// subscribed subscribes and waits until the subscription is verified.
 func (s *site) subscribed(t testing.TB, sub *subscriber, topic string, more ...string) {
 	t.Helper()
 	key := hub.KeyOf(topic, sub.url)
@@ -243,7 +243,7 @@ func (s *site) subscribed(t testing.TB, sub *subscriber, topic string, more ...s
 	})
 }
 
-// publish publishes a body, fat, and fails the test unless it is accepted.
+// publish publishes a body and fails the test unless it is accepted.
 func (s *site) publish(t testing.TB, topic, contentType, body string, header ...string) {
 	t.Helper()
 	header = append(header, "Content-Type", contentType, "Link", websub.LinkHeader(topic, []string{s.url}))
@@ -252,8 +252,9 @@ func (s *site) publish(t testing.TB, topic, contentType, body string, header ...
 
 const topicA = "http://topics.example/a"
 
-// TestMethods: anything but GET, HEAD and POST is 405 with Allow (WS-H-04), and
-// GET says what this is. Nobody is sent to another hub (WS-H-06).
+// TestMethods: methods other than GET, HEAD and POST get 405 with Allow
+// (WS-H-04), and GET describes the hub. The hub redirects no client to another
+// hub (WS-H-06).
 func TestMethods(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), nil)
@@ -276,8 +277,8 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-// TestRefusedForms: what is faulty is 400, what is against the rules of the hub is
-// 403 (WS-H-05), and the answer says why in words (WS-H-04).
+// TestRefusedForms: a faulty form gets 400, one that violates the hub's rules 403
+// (WS-H-05), and the answer states the reason (WS-H-04).
 func TestRefusedForms(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), func(o *hub.Options) { o.AllowPrivate = false })
@@ -285,7 +286,7 @@ func TestRefusedForms(t *testing.T) {
 	long := "http://subscribers.example/" + strings.Repeat("x", 3000)
 	tests := []struct {
 		name   string
-		form   string // of "mode topic callback" with others behind
+		form   string // of "mode topic callback" with further parameters appended
 		status int
 		says   string
 	}{
@@ -343,7 +344,7 @@ func TestRefusedForms(t *testing.T) {
 	}
 }
 
-// TestParametersOfQuery: parameters come from the body, not from the address.
+// TestParametersOfQuery: parameters are read from the body, not from the query.
 func TestParametersOfQuery(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), nil)
@@ -352,8 +353,8 @@ func TestParametersOfQuery(t *testing.T) {
 	wantStatus(t, s.post(t, "hub.topic", topicA), 400)
 }
 
-// TestMediaTypes: forms and publishings are told apart by the Content-Type
-// (RN-PB-04); what is neither is refused (WS-H-04, RN-PB-05).
+// TestMediaTypes: the Content-Type distinguishes forms from publications
+// (RN-PB-04); requests that are neither are refused (WS-H-04, RN-PB-05).
 func TestMediaTypes(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), nil)
@@ -393,8 +394,8 @@ func TestMediaTypes(t *testing.T) {
 	wantStatus(t, r, 415)
 }
 
-// TestLargeBodies: bodies beyond the limit are 413, announced or not (WS-SEC-03),
-// and one that is just as large passes.
+// TestLargeBodies: bodies beyond the limit get 413, with or without
+// Content-Length (WS-SEC-03); a body of exactly that size is accepted.
 func TestLargeBodies(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), func(o *hub.Options) { o.MaxBody = 10_000 })
@@ -433,7 +434,8 @@ func TestLargeBodies(t *testing.T) {
 	}
 }
 
-// TestLargeBodySentWhole: who reads no answer before all is sent gets one, too.
+// TestLargeBodySentWhole: a client that reads no answer before it has sent the
+// whole body gets an answer too.
 func TestLargeBodySentWhole(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), nil)
@@ -460,8 +462,8 @@ func TestLargeBodySentWhole(t *testing.T) {
 	}
 }
 
-// TestPutOff: before Run has loaded, and after it has ended, requests are put
-// off and not lost.
+// TestPutOff: before Run has loaded, and after it has ended, clients are asked
+// to retry.
 func TestPutOff(t *testing.T) {
 	t.Parallel()
 	h, err := hub.New(hub.NewMem(), hub.Options{PublicURL: "http://hub.example/"})

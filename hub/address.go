@@ -13,16 +13,18 @@ import (
 	"lockstep/websub"
 )
 
-// maxURL caps a topic or a callback: each is kept, and sent with every delivery.
+// maxURL caps the length of a topic or a callback: each is stored, and sent with
+// every delivery.
 const maxURL = 2048
 
-// refusedPorts are those above 1023 on which something listens that takes lines
-// of HTTP for commands of its own, after the list of the Fetch standard (2.9);
-// of those below, only the ports of HTTP are called.
+// refusedPorts are the ports above 1023 whose services could mistake lines of
+// HTTP for their own commands, from the list of the Fetch standard (2.9). Of
+// the ports below 1024, the hub calls only those of HTTP.
 var refusedPorts = []int{2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080}
 
-// checkURL returns why a URL is none that the hub calls on behalf of a stranger
-// (WS-H-04, WS-SEC-02). What its host resolves to is checked when it is dialled.
+// checkURL returns an error if the hub must not call a URL on behalf of a
+// stranger (WS-H-04, WS-SEC-02). The addresses that its host resolves to are
+// checked when it is dialled.
 func checkURL(raw string, allowPrivate bool) (*url.URL, error) {
 	u, err := checkTopicURL(raw)
 	if err != nil {
@@ -39,8 +41,8 @@ func checkURL(raw string, allowPrivate bool) (*url.URL, error) {
 	return u, nil
 }
 
-// checkTopicURL returns why a URL is no topic: for a name that the hub does not
-// call the address is of no account.
+// checkTopicURL returns an error if a URL cannot name a topic. Since the hub
+// does not call it, any address is allowed.
 func checkTopicURL(raw string) (*url.URL, error) {
 	if raw == "" {
 		return nil, errors.New("is missing")
@@ -72,11 +74,12 @@ func checkTopicURL(raw string) (*url.URL, error) {
 	return u, nil
 }
 
-// An addressRefused is a URL that is one, but not for strangers to name.
+// An addressRefused reports a valid URL that strangers may not make the hub
+// call.
 type addressRefused struct{ err error }
 
-// Error names the switches of both commands that have a hub: who reads it is
-// the subscriber, and passes it on to whom it concerns.
+// Error names the flags of both commands that run a hub: the subscriber reads
+// the message and passes it on to the hub's operator.
 func (e *addressRefused) Error() string {
 	var a *fetch.AddressError
 	if !errors.As(e.err, &a) || a.Class != "loopback" && a.Class != "private" {
@@ -91,12 +94,13 @@ func (e *addressRefused) Unwrap() error { return e.err }
 func checkPort(port string) error {
 	n, err := strconv.Atoi(port)
 	if err != nil || n == 80 || n == 443 || n >= 1024 && !slices.Contains(refusedPorts, n) {
-		return nil // that of the scheme, if there is none
+		return nil // the default port of the scheme
 	}
 	return fmt.Errorf("port %d is not one of HTTP", n)
 }
 
-// bareHost returns the host of a URL without its port, as limits count by.
+// bareHost returns the host of a URL without its port, the key of the limits
+// per host.
 func bareHost(u *url.URL) string {
 	return strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
 }
@@ -116,10 +120,10 @@ func parsePrefixes(prefixes []string) ([]topicPrefix, error) {
 	return all, nil
 }
 
-// within reports whether topic begins with one of the prefixes. What is
-// compared are whole origins: a prefix without a slash behind its host is no
-// prefix of longer hosts. A topic that leaves the prefix by way of dot segments
-// is not within it.
+// within reports whether topic begins with one of the prefixes. Origins are
+// compared as a whole: a prefix without a slash after its host does not match
+// longer host names. A topic that leaves the prefix by way of dot segments is
+// not within it.
 func within(prefixes []topicPrefix, topic *url.URL) bool {
 	if len(prefixes) == 0 {
 		return true
@@ -136,8 +140,8 @@ func within(prefixes []topicPrefix, topic *url.URL) bool {
 }
 
 // touches reports whether topic begins with one of the prefixes, or might once
-// a server has resolved its dot segments or decoded it: for what is refused
-// within them.
+// a server has resolved its dot segments or decoded it. It is used to refuse
+// topics below a prefix.
 func touches(prefixes []topicPrefix, topic *url.URL) bool {
 	clean := *topic
 	clean.Path, clean.RawPath = path.Clean("/"+topic.Path), ""
@@ -155,7 +159,8 @@ func originOf(u *url.URL) string {
 	return u.Scheme + "://" + bareHost(u) + ":" + port
 }
 
-// pathOf returns what follows the origin, spelt as topics are compared.
+// pathOf returns what follows the origin, in the spelling in which topics are
+// compared.
 func pathOf(u *url.URL) string {
 	c := *u
 	c.Scheme, c.Host, c.User = "", "", nil

@@ -7,8 +7,7 @@ import (
 
 const unset = -1 // index of an alarm that is not set
 
-// An alarm is a time at which something is to be done for a subscription or a
-// host.
+// An alarm is the time of the next action for a subscription or a host.
 type alarm struct {
 	at    time.Time
 	index int // in alarms
@@ -16,10 +15,10 @@ type alarm struct {
 	host  *host
 }
 
-// alarms are those that are set, the first in front.
+// alarms is a heap of the alarms that are set, the earliest first.
 type alarms []*alarm
 
-// set sets n to ring at the time at, instead of the one it was set to.
+// set makes n ring at the time at, in place of any earlier setting.
 func (a *alarms) set(n *alarm, at time.Time) {
 	n.at = at
 	if n.index == unset {
@@ -29,14 +28,14 @@ func (a *alarms) set(n *alarm, at time.Time) {
 	heap.Fix(a, n.index)
 }
 
-// clear sees to it that n does not ring.
+// clear removes n, so that it does not ring.
 func (a *alarms) clear(n *alarm) {
 	if n.index != unset {
 		heap.Remove(a, n.index)
 	}
 }
 
-// due returns the next alarm whose time has come, not set any more; or nil.
+// due removes and returns the next alarm whose time has come, or nil.
 func (a *alarms) due(now time.Time) *alarm {
 	if len(*a) == 0 || now.Before((*a)[0].at) {
 		return nil

@@ -19,31 +19,31 @@ import (
 	"lockstep/internal/hangup"
 )
 
-// What the API grants; each says what it prevents.
+// Limits of the API; each comment says what the limit prevents.
 const (
-	apiLimit   = 100     // things in one answer, unless told
-	apiMost    = 1000    // the same, whatever is told: memory, and locks held long
-	apiBody    = 8 << 10 // bytes of a request
-	apiReplays = 256     // subscriptions set back at a time: each waits for the store, together
-	reasonSize = 200     // of a reason for the end of a subscription: it goes into a URL
+	apiLimit   = 100     // default number of items in one answer
+	apiMost    = 1000    // the maximum a client can request: bounds memory, and how long locks are held
+	apiBody    = 8 << 10 // bytes of a request body
+	apiReplays = 256     // subscriptions replayed at a time: each waits for the store, together
+	reasonSize = 200     // bytes of a reason for ending a subscription: it becomes part of a URL
 )
 
-// API returns what programs read the state of the hub by, and manage
-// subscriptions. It answers for paths from the root, all in JSON:
+// API returns the handler through which programs read the hub's state and manage subscriptions. Its
+// paths start at the root, and all answers are JSON:
 //
-//	GET    /                            how things stand: Stats
+//	GET    /                            Stats
 //	GET    /topics                      ?after=URL&limit=N
 //	GET    /subscriptions               ?topic=URL&behind=true&after=KEY&limit=N
 //	GET    /subscriptions/{key}
-//	DELETE /subscriptions/{key}         ?reason=TEXT: ends it, and tells the subscriber
-//	POST   /subscriptions/{key}/replay  {"from": N}: deliver from the message with this number on once more
-//	GET    /verifications               the newest requests that callbacks did not confirm, and why
-//	GET    /messages                    ?topic=URL&after=N&limit=N: what is kept
-//	POST   /replay                      {"topic": URL, "from": N}: the same for all subscriptions of a topic
+//	DELETE /subscriptions/{key}         ?reason=TEXT: ends it and notifies the subscriber
+//	POST   /subscriptions/{key}/replay  {"from": N}: delivers the messages from this number on again
+//	GET    /verifications               the newest requests that callbacks did not confirm, with reasons
+//	GET    /messages                    ?topic=URL&after=N&limit=N: the stored messages
+//	POST   /replay                      {"topic": URL, "from": N}: replays to all subscriptions of a topic
 //
-// It does not ask who is there: whoever serves it sees to that, and to it that
-// no page of others can make a browser use it. What it shows is for whoever
-// runs the hub; callbacks it shows to nobody (WS-SEC-07).
+// The handler does not authenticate clients. The program that serves it must do so, and must keep
+// web pages of other origins from using it through a browser. Its answers are meant for the hub's
+// operator; callbacks are never shown (WS-SEC-07).
 func (h *Hub) API() http.Handler {
 	mux := http.NewServeMux()
 	for pattern, handle := range map[string]func(*http.Request) (any, error){
@@ -62,7 +62,7 @@ func (h *Hub) API() http.Handler {
 	return mux
 }
 
-// An apiError is a request that is refused.
+// An apiError refuses a request to the API.
 type apiError struct {
 	status int
 	text   string
@@ -74,7 +74,7 @@ func problem(status int, format string, args ...any) error {
 	return &apiError{status, fmt.Sprintf(format, args...)}
 }
 
-// reply carries out a request and answers in JSON.
+// reply executes a request and writes the result as JSON.
 func (h *Hub) reply(w http.ResponseWriter, r *http.Request, handle func(*http.Request) (any, error)) {
 	header := w.Header()
 	header.Set("Content-Type", "application/json")
@@ -94,7 +94,7 @@ func (h *Hub) reply(w http.ResponseWriter, r *http.Request, handle func(*http.Re
 	}
 	status := http.StatusOK
 	if _, refused := errors.AsType[*apiError](err); !refused && hangup.Is(r.Context(), err) {
-		panic(http.ErrAbortHandler) // the client is gone
+		panic(http.ErrAbortHandler) // the client has disconnected
 	}
 	if err != nil {
 		status = h.statusOf(r.Context(), err)
@@ -107,10 +107,10 @@ func (h *Hub) reply(w http.ResponseWriter, r *http.Request, handle func(*http.Re
 	w.WriteHeader(status)
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v) // a client that has gone needs no answer
+	_ = enc.Encode(v) // the client may have disconnected
 }
 
-// statusOf is where the errors of the API become statuses.
+// statusOf maps the errors of the API to HTTP statuses.
 func (h *Hub) statusOf(ctx context.Context, err error) int {
 	if e, ok := errors.AsType[*apiError](err); ok {
 		return e.status
@@ -127,11 +127,11 @@ func (h *Hub) statusOf(ctx context.Context, err error) int {
 	return http.StatusInternalServerError
 }
 
-// errElsewhere reports a subscription that another hub on the same store sees to,
-// if there is such.
+// errElsewhere reports a subscription that belongs to another hub on the same
+// store, if it exists.
 var errElsewhere = errors.New("another hub that shares the state sees to this subscription now: ask that one")
 
-// keyOf reads which subscription is meant.
+// keyOf returns the key of the subscription that the request names.
 func (h *Hub) keyOf(r *http.Request) (Key, error) {
 	key := Key(r.PathValue("key"))
 	if !h.owns(key) {
@@ -154,7 +154,8 @@ func (h *Hub) apiStats(*http.Request) (any, error) {
 	return v, nil
 }
 
-// Quantile returns an upper bound of the share q of durations, in seconds.
+// Quantile returns an upper bound of the quantile q of the durations, in
+// seconds.
 func (h Histogram) Quantile(q float64) float64 {
 	for _, bound := range latencies {
 		if float64(h.UpTo[bound]) >= q*float64(h.Count) {
@@ -164,7 +165,7 @@ func (h Histogram) Quantile(q float64) float64 {
 	return latencies[len(latencies)-1].Seconds()
 }
 
-// limitOf reads how many things are wanted.
+// limitOf returns how many items the client requested.
 func limitOf(r *http.Request) (int, error) {
 	text := r.URL.Query().Get("limit")
 	if text == "" {
@@ -210,7 +211,7 @@ func (h *Hub) apiSubscriptions(r *http.Request) (any, error) {
 	return v, nil
 }
 
-// notNil has an empty list shown as one.
+// notNil makes an empty list appear as [] in JSON instead of null.
 func notNil[T any](s []T) []T {
 	if s == nil {
 		return []T{}
@@ -235,7 +236,7 @@ func (h *Hub) apiSubscription(r *http.Request) (any, error) {
 	return v[0], nil
 }
 
-// apiRemove ends a subscription and tells the subscriber (WS-V-02).
+// apiRemove ends a subscription and notifies the subscriber (WS-V-02).
 func (h *Hub) apiRemove(r *http.Request) (any, error) {
 	reason := r.URL.Query().Get("reason")
 	if len(reason) > reasonSize || !utf8.ValidString(reason) {
@@ -255,13 +256,13 @@ func (h *Hub) apiRemove(r *http.Request) (any, error) {
 	return nil, nil
 }
 
-// A replay is what is asked for by POST.
+// A replay is the body of a POST that requests one.
 type replay struct {
 	Topic string `json:"topic"`
 	From  *int64 `json:"from"`
 }
 
-// replayOf reads it.
+// replayOf parses it.
 func replayOf(r *http.Request, topic bool) (p replay, err error) {
 	if typ, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || typ != "application/json" {
 		return p, problem(http.StatusUnsupportedMediaType, "want Content-Type: application/json")
@@ -304,8 +305,8 @@ func (h *Hub) apiReplay(r *http.Request) (any, error) {
 	return map[string]int64{"from": from}, nil
 }
 
-// apiReplayTopic does it for all subscriptions of a topic. Those that end
-// meanwhile are passed over.
+// apiReplayTopic replays to all subscriptions of a topic. It skips those that
+// end meanwhile.
 func (h *Hub) apiReplayTopic(r *http.Request) (any, error) {
 	p, err := replayOf(r, true)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// FuzzAPI sends requests of any kind to the API and the status page. Both answer
-// all of them, never with a failure of their own, and show no callback.
+// FuzzAPI sends all kinds of requests to the API and the status page. Both
+// answer each of them, never with an internal error, and never show a callback.
 func FuzzAPI(f *testing.F) {
 	f.Add("GET", "/subscriptions?limit=1&behind=true&after=00", "")
 	f.Add("GET", "/topics?after=https://data.example.org/", "")

@@ -16,14 +16,14 @@ import (
 	"lockstep/hub"
 )
 
-// A desk is a running hub with its API and page, and callbacks that do as they
-// are told.
+// A desk is a running hub with its API and page, and callbacks that answer as
+// configured.
 type desk struct {
 	t         *testing.T
 	hub       *hub.Hub
 	store     *hub.Mem
 	callbacks *httptest.Server
-	status    atomic.Int64 // what callbacks answer to deliveries
+	status    atomic.Int64 // of the answers to deliveries
 
 	mu      sync.Mutex // guards what follows
 	bodies  []string   // delivered
@@ -32,8 +32,8 @@ type desk struct {
 
 const deskTopic = "https://data.example.org/news"
 
-// newDesk starts a hub with a subscription of each of the named callbacks; of
-// "name topic" to that topic.
+// newDesk starts a hub with a subscription for each of the named callbacks; for
+// "name topic" the subscription is to that topic.
 func newDesk(t *testing.T, names ...string) *desk {
 	t.Helper()
 	d := &desk{t: t, store: hub.NewMem()}
@@ -76,9 +76,9 @@ func (d *desk) row(name, topic string) hub.Subscription {
 
 func (d *desk) key(name string) hub.Key { return d.row(name, deskTopic).Key }
 
-// call is what the hub reaches.
+// call answers the hub's requests to callbacks.
 func (d *desk) call(w http.ResponseWriter, r *http.Request) {
-	body, _ := io.ReadAll(r.Body) // short or not at all: then a message is missing
+	body, _ := io.ReadAll(r.Body) // a short body shows as a missing message
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if r.Method == http.MethodGet {
@@ -92,7 +92,7 @@ func (d *desk) call(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(status)
 }
 
-// publish hands in a message from within the process.
+// publish publishes a message from within the process.
 func (d *desk) publish(body string) {
 	d.t.Helper()
 	header := http.Header{"Content-Type": {"text/plain"}, "Link": {"<" + deskTopic + `>; rel="self"`}}
@@ -101,7 +101,7 @@ func (d *desk) publish(body string) {
 	}
 }
 
-// ask sends a request to the API, and reads the answer into v.
+// ask sends a request to the API and decodes the answer into v.
 func (d *desk) ask(method, target, body string, v any) (status int) {
 	d.t.Helper()
 	r := httptest.NewRequest(method, target, strings.NewReader(body))
@@ -121,7 +121,7 @@ func (d *desk) ask(method, target, body string, v any) (status int) {
 	return w.Code
 }
 
-// settled waits until f says that what is wrong is nothing.
+// settled waits until f returns no error text.
 func settled(t *testing.T, f func() (wrong string)) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -133,7 +133,7 @@ func settled(t *testing.T, f func() (wrong string)) {
 	}
 }
 
-// of returns how things stand with the subscription of a callback.
+// of returns the status of a callback's subscription.
 func (d *desk) of(name string) (s hub.SubscriptionStatus) {
 	d.t.Helper()
 	if status := d.ask("GET", "/subscriptions/"+string(d.key(name)), "", &s); status != 200 {
@@ -142,9 +142,9 @@ func (d *desk) of(name string) (s hub.SubscriptionStatus) {
 	return s
 }
 
-// TestStatusOfFailing follows a subscription through failures: what it lacks,
-// since when, why, and when it is tried again; of its callback nothing but the
-// host is shown (WS-SEC-07).
+// TestStatusOfFailing follows a subscription through failures: the messages it
+// lacks, since when, why, and when the hub retries. Only the host of its
+// callback is shown (WS-SEC-07).
 func TestStatusOfFailing(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, "a")
@@ -190,7 +190,7 @@ func TestStatusOfFailing(t *testing.T) {
 	}
 }
 
-// TestReplay delivers once more what is kept, to one and to all.
+// TestReplay delivers stored messages again, to one subscription and to all.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, "a", "b")
@@ -236,8 +236,8 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestReplayWhileFailing sets back a subscription whose endpoint fails: it gets
-// everything once that is well again, and in order.
+// TestReplayWhileFailing replays to a subscription whose endpoint fails: it
+// gets everything in order once the endpoint works again.
 func TestReplayWhileFailing(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, "a")
@@ -271,7 +271,7 @@ func TestReplayWhileFailing(t *testing.T) {
 }
 
 // TestRemove ends a subscription: nothing more is delivered, the subscriber is
-// told (WS-V-02), and it stays ended.
+// notified (WS-V-02), and it stays ended.
 func TestRemove(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, "a", "b")
@@ -308,7 +308,7 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// TestAPIPages asks for lists a part at a time.
+// TestAPIPages requests lists in parts.
 func TestAPIPages(t *testing.T) {
 	t.Parallel()
 	names := make([]string, 23)
@@ -367,7 +367,7 @@ func TestAPIPages(t *testing.T) {
 	}
 }
 
-// TestNotReady asks a hub that has not loaded yet.
+// TestNotReady calls the API of a hub that has not loaded yet.
 func TestNotReady(t *testing.T) {
 	t.Parallel()
 	h, err := hub.New(hub.NewMem(), hub.Options{PublicURL: "https://hub.example.org/"})

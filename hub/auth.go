@@ -12,23 +12,24 @@ import (
 	"lockstep/websub"
 )
 
-// signatureMethods are those that entitle to publish: a token deserves no less.
+// signatureMethods are the methods that authenticate a publication: nothing
+// weaker protects a token.
 var signatureMethods = []string{"sha256", "sha384", "sha512"}
 
-// publishers decides which requests may publish what (RN-PB-07, WS-SEC-04). The
-// address a request comes from does not matter: a reverse proxy on this machine
-// asks on behalf of anyone.
+// publishers decides which requests may publish which topics (RN-PB-07,
+// WS-SEC-04). The address a request comes from does not matter: a reverse proxy
+// on this machine forwards requests of anyone.
 type publishers struct {
 	tokens   []publishToken
-	open     bool // requests without a token may publish, too
+	open     bool // requests without a token may publish too
 	prefixes []topicPrefix
-	own      []topicPrefix // published by [Hub.Publish] alone
+	own      []topicPrefix // only [Hub.Publish] publishes them
 }
 
-// A PublishToken entitles requests that carry it to publish.
+// A PublishToken authorizes requests that carry it to publish.
 type PublishToken struct {
 	Token    string
-	Prefixes []string // URLs: only topics below them; none: any topic
+	Prefixes []string // URLs: the token covers only topics below them; none: any topic
 }
 
 // A publishToken is a PublishToken whose prefixes have been parsed.
@@ -57,8 +58,8 @@ func newPublishers(o *Options) (*publishers, error) {
 	return p, err
 }
 
-// admit decides whether a request may publish the topics, as far as that can be
-// decided before the body is read. With signed, the body has to prove the rest:
+// admit decides whether a request may publish the topics, as far as possible
+// before the body is read. If it returns signed, the body must prove the rest:
 // see [Hub.signed].
 func (p *publishers) admit(r *http.Request, topics ...*url.URL) (signed bool, err error) {
 	token, given := bearer(r.Header)
@@ -78,7 +79,7 @@ func (p *publishers) admit(r *http.Request, topics ...*url.URL) (signed bool, er
 }
 
 // entitle refuses a token that is unknown, and one that does not cover all of
-// the topics. How long it takes says nothing of the tokens.
+// the topics. Its running time reveals nothing about the tokens.
 func (p *publishers) entitle(token string, topics []*url.URL) error {
 	var known []publishToken
 	for _, t := range p.tokens {
@@ -97,7 +98,7 @@ func (p *publishers) entitle(token string, topics []*url.URL) error {
 	return nil
 }
 
-// covers decides whether a topic is one that may be published.
+// covers returns an error unless the topic may be published.
 func (p *publishers) covers(topic *url.URL) error {
 	if err := p.foreign(topic); err != nil {
 		return err
@@ -108,8 +109,8 @@ func (p *publishers) covers(topic *url.URL) error {
 	return nil
 }
 
-// foreign refuses the topics of the Source that the hub is embedded in,
-// whatever the request carries.
+// foreign refuses topics of the Source that the hub is embedded in, whatever
+// credentials the request carries.
 func (p *publishers) foreign(topic *url.URL) error {
 	if len(p.own) == 0 || !touches(p.own, topic) {
 		return nil

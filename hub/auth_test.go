@@ -10,7 +10,7 @@ import (
 	"lockstep/hub"
 )
 
-// publishTokens returns tokens that are good for all topics.
+// publishTokens returns tokens that cover all topics.
 func publishTokens(texts ...string) (tokens []hub.PublishToken) {
 	for _, t := range texts {
 		tokens = append(tokens, hub.PublishToken{Token: t})
@@ -18,7 +18,7 @@ func publishTokens(texts ...string) (tokens []hub.PublishToken) {
 	return tokens
 }
 
-// TestPublishRights: who may publish what (RN-PB-07, WS-SEC-04).
+// TestPublishRights: which requests may publish what (RN-PB-07, WS-SEC-04).
 func TestPublishRights(t *testing.T) {
 	t.Parallel()
 	const body, token = "<urlset/>\n", "open-sesame"
@@ -37,13 +37,13 @@ func TestPublishRights(t *testing.T) {
 	}
 	narrower := func(o *hub.Options) { narrow(o); o.PublishPrefixes = []string{"http://topics.example/a/"} }
 	tests := []struct {
-		name   string
-		change func(*hub.Options)
-		peer   string
-		topic  string
-		header string // Name: value, several with \n
-		fat    int
-		thin   int
+		name        string
+		change      func(*hub.Options)
+		peer        string
+		topic       string
+		header      string // Name: value, several separated by \n
+		fat         int
+		pingFetcher int
 	}{
 		{"no tokens, from this machine", closed, "127.0.0.1:1", topicA, "", 403, 403},
 		{"no tokens, from this machine by IPv6", closed, "[::1]:1", topicA, "", 403, 403},
@@ -101,7 +101,7 @@ func TestPublishRights(t *testing.T) {
 		for _, form := range []bool{false, true} {
 			want, content := tt.fat, body
 			if form {
-				want, content = tt.thin, "hub.mode=publish&hub.url="+strings.ReplaceAll(tt.topic, "%", "%25")
+				want, content = tt.pingFetcher, "hub.mode=publish&hub.url="+strings.ReplaceAll(tt.topic, "%", "%25")
 			}
 			r := httptest.NewRequest(http.MethodPost, s.url, strings.NewReader(content))
 			r.RemoteAddr = tt.peer
@@ -127,8 +127,8 @@ func TestPublishRights(t *testing.T) {
 	}
 }
 
-// TestPingOfSeveralTopics: one topic that the token does not cover refuses the
-// whole request.
+// TestPingOfSeveralTopics: one topic that the token does not cover makes the
+// hub refuse the whole request.
 func TestPingOfSeveralTopics(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), func(o *hub.Options) {
@@ -145,7 +145,8 @@ func TestPingOfSeveralTopics(t *testing.T) {
 	}
 }
 
-// TestUnauthorisedBody: who may not publish is refused before the body is read.
+// TestUnauthorisedBody: unauthorized requests are refused before their body is
+// read.
 func TestUnauthorisedBody(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), func(o *hub.Options) { o.PublishTokens, o.PublishOpen = publishTokens("open-sesame"), false })
@@ -166,7 +167,7 @@ func (u unread) Read([]byte) (int, error) {
 	return 0, http.ErrBodyReadAfterClose
 }
 
-// TestBadRights: options that can not be meant are refused in words.
+// TestBadRights: New refuses invalid tokens and prefixes with a clear error.
 func TestBadRights(t *testing.T) {
 	t.Parallel()
 	for _, o := range []hub.Options{

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// calls carries out calls to hosts of strangers. Each host and port has a lane of
-// its own, in which few calls are under way at a time, so that a slow one delays
-// nobody but itself. Each host is held to a rate, so that the hub is no amplifier
-// (WS-SEC-03).
+// calls makes HTTP calls to hosts that strangers have named. Each host and port
+// has a lane of its own, in which few calls are under way at a time, so that a
+// slow host delays only itself. Each host is rate-limited, so that the hub cannot
+// amplify an attack (WS-SEC-03).
 type calls struct {
 	inAll   int // calls under way at a time
 	perHost int
@@ -19,31 +19,32 @@ type calls struct {
 
 	mu      sync.Mutex // guards the rest
 	hosts   map[string]*callLane
-	ready   [ranks][]*callLane // those with something to start, in turn
+	ready   [ranks][]*callLane // lanes with a call to start, in turn
 	delayed callHeap
 	active  int
 	wake    chan struct{}
 }
 
-// A call is one thing to do at a host; without do, a lane to look at again.
+// A call is one call to a host. Without do, it only makes the scheduler check
+// the lane again.
 type call struct {
 	lane string
 	host string
-	at   time.Time // not before
+	at   time.Time // earliest start
 	rank rank
 	do   func(ctx context.Context)
 }
 
-// A rank says which calls of a lane go first.
+// A rank orders the calls of a lane.
 type rank uint8
 
 const (
-	known   rank = iota // the host has said before that it wants to be called
-	unknown             // it may be a stranger's idea: of these there may be very many
+	known   rank = iota // the host has confirmed a request before
+	unknown             // a stranger may have invented it: there may be very many of these
 	ranks
 )
 
-// reserved is the part of all calls under way that is not for unknown ones:
+// reserved is the share of all concurrent calls that unknown hosts cannot use:
 // strangers may name very many hosts that never answer.
 const reserved = 8
 
@@ -53,8 +54,8 @@ type callLane struct {
 	queues [ranks][]*call
 	active int
 	listed [ranks]bool // in ready
-	held   bool        // in delayed, for its rate is used up
-	paid   bool        // the next call may start as far as the rate is concerned
+	held   bool        // in delayed: its rate is used up
+	paid   bool        // the rate limit already allows the next call to start
 }
 
 func newCalls(inAll, perHost int, r rate, clock func() time.Time) *calls {
@@ -64,7 +65,7 @@ func newCalls(inAll, perHost int, r rate, clock func() time.Time) *calls {
 	}
 }
 
-// add has do called, not before at, by run. It does not wait.
+// add schedules do to be called by run, not before at. It does not wait.
 func (l *calls) add(target *url.URL, r rank, at time.Time, do func(ctx context.Context)) {
 	c := &call{lane: hostOf(target), host: bareHost(target), rank: r, at: at, do: do}
 	l.mu.Lock()
@@ -77,7 +78,8 @@ func (l *calls) add(target *url.URL, r rank, at time.Time, do func(ctx context.C
 	l.stir()
 }
 
-// forgive takes back that the host was called: it wants to be.
+// forgive returns the token that a call to the host took: the host confirmed
+// the request.
 func (l *calls) forgive(target *url.URL) { l.starts.give(bareHost(target), 1) }
 
 func (l *calls) stir() {
@@ -87,8 +89,8 @@ func (l *calls) stir() {
 	}
 }
 
-// run starts calls as they are due, until ctx ends and all have returned. Those
-// not started then are forgotten.
+// run starts calls when they are due, until ctx ends and all have returned. It
+// discards calls that have not started by then.
 func (l *calls) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -122,8 +124,8 @@ func (l *calls) ended(c *call) {
 	l.stir()
 }
 
-// list puts h where due finds it, if it has something to start, and forgets it
-// if there is nothing at all.
+// list puts h where due finds it if it has a call to start, and removes it if
+// it is empty.
 func (l *calls) list(h *callLane) {
 	idle := h.active == 0 && !h.held
 	for r := range h.queues {
@@ -173,8 +175,8 @@ func (l *calls) due() (calls []*call, wait time.Duration) {
 	return calls, wait
 }
 
-// start takes the first lane that is ready, and the call of it that is to start;
-// or none, and when it may.
+// start returns the call to start in the first lane that is ready; or nil, and
+// when one may start.
 func (l *calls) start(r rank, now time.Time) (c *call, wait time.Duration) {
 	h := l.ready[r][0]
 	l.ready[r] = l.ready[r][1:]
@@ -183,7 +185,7 @@ func (l *calls) start(r rank, now time.Time) (c *call, wait time.Duration) {
 	if len(h.queues[r]) == 0 || h.active >= l.perHost || h.held {
 		return nil, 0 // it was listed in the other rank as well
 	}
-	// Paid in advance, so that no other lane of the host snatches it away.
+	// Paid in advance, so that no other lane of the same host takes the token.
 	if d := l.pay(h); d > 0 {
 		h.held = true
 		heap.Push(&l.delayed, &call{lane: h.name, at: now.Add(d)})
@@ -198,7 +200,7 @@ func (l *calls) start(r rank, now time.Time) (c *call, wait time.Duration) {
 	return c, 0
 }
 
-// pay takes what one call of h's costs, and returns how long to wait for it.
+// pay takes the token for one call to h, and returns how long to wait for it.
 func (l *calls) pay(h *callLane) time.Duration {
 	if h.paid {
 		return 0

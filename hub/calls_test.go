@@ -26,8 +26,8 @@ func at(t testing.TB, text string) *url.URL {
 	return u
 }
 
-// TestCallRate: a host is called so often at once, and then at a rate, whatever
-// the port; other hosts are not concerned, and none starves.
+// TestCallRate: after a burst, a host is called at a limited rate, whatever the
+// port; other hosts are unaffected, and none starves.
 func TestCallRate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -66,8 +66,8 @@ func TestCallRate(t *testing.T) {
 	})
 }
 
-// TestCallConcurrency: few calls are under way at one host and port, and others
-// go on.
+// TestCallConcurrency: few calls are under way at one host and port, while
+// others continue.
 func TestCallConcurrency(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestCallConcurrency(t *testing.T) {
 }
 
 // TestCallReserve: however many unknown hosts never answer, known ones are called
-// at once, also by way of a lane in which unknown calls wait.
+// at once, even through a lane in which unknown calls wait.
 func TestCallReserve(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestCallReserve(t *testing.T) {
 	})
 }
 
-// TestBuckets: what is used up comes back, and what is remembered is bounded.
+// TestBuckets: buckets refill, and their number is bounded.
 func TestBuckets(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -162,7 +162,7 @@ func TestBuckets(t *testing.T) {
 	if d := b.take(1, 3); d != 0 {
 		t.Errorf("given back: wait %v", d)
 	}
-	now = now.Add(-time.Hour) // a clock that was set
+	now = now.Add(-time.Hour) // the clock was set back
 	if d := b.take(1, 1); d <= 0 || d > time.Minute {
 		t.Errorf("with the clock set back: wait %v", d)
 	}
@@ -174,7 +174,8 @@ func TestBuckets(t *testing.T) {
 	}
 }
 
-// TestBudget: bodies are held to a number of bytes in all, and give them back.
+// TestBudget: all bodies together are limited to a number of bytes, and release
+// them.
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	b := &budget{left: 14_000}
@@ -204,7 +205,7 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
-// FuzzForm: no form makes the hub panic, and what passes keeps the rules.
+// FuzzForm: no form makes the hub panic, and accepted forms obey the rules.
 func FuzzForm(f *testing.F) {
 	f.Add("hub.mode=subscribe&hub.topic=http%3A%2F%2Fa.example%2F&hub.callback=https%3A%2F%2Fb.example%2F%3Fx%3D1&hub.secret=s&hub.lease_seconds=60")
 	f.Add("hub.mode=unsubscribe&hub.topic=http://a.example/%257E&hub.callback=http://[::1]:80/&hub.verify_token=t")
@@ -248,8 +249,8 @@ func FuzzForm(f *testing.F) {
 	})
 }
 
-// FuzzPublishing: nor does the header of a publishing, and what is relayed can
-// be sent.
+// FuzzPublishing: no header of a publication makes the hub panic, and relayed
+// values can be sent.
 func FuzzPublishing(f *testing.F) {
 	f.Add(`<http://a.example/>; rel="self", <http://hub.example/>; rel=hub, <http://a.example/cap>; rel="resourcesync"`, "application/xml", "")
 	f.Add(`<http://a.example/>; rel="self"; anchor="http://b.example/"`, "text/plain; charset=\"x\"", "identity")

@@ -5,15 +5,15 @@ import (
 	"fmt"
 )
 
-// A Checker is a Store that can say whether it works: [Hub.Check] asks it.
+// A Checker is a Store that can check whether it works. [Hub.Check] calls it.
 type Checker interface {
-	// Check reads and writes, changing nothing, and returns why that is not
-	// possible. It answers within seconds, and may be called often.
+	// Check reads and writes, changing nothing, and returns an error if that is not
+	// possible. It returns within seconds and may be called often.
 	Check(ctx context.Context) error
 }
 
-// Check returns nil if the hub takes requests: it has loaded, is not about to
-// stop, and its store works. Otherwise it says why not.
+// Check returns nil if the hub accepts requests: it has loaded, is not shutting
+// down, and its store works. Otherwise the error gives the reason.
 func (h *Hub) Check(ctx context.Context) error {
 	h.mu.Lock()
 	running := h.running

@@ -12,27 +12,27 @@ import (
 )
 
 const (
-	idleConns    = 1024             // kept open when there is nothing to send, in all
+	idleConns    = 1024             // idle connections kept open, in all
 	idleFor      = 90 * time.Second // as long as servers commonly keep them
 	maxHeader    = 64 << 10         // of an answer
 	writeBuffer  = 8 << 10          // a message of ordinary size and its header in one write
-	tlsResumable = 1024             // sessions remembered
+	tlsResumable = 1024             // TLS sessions remembered
 )
 
-// A dialError reports an endpoint that no connection could be made to: whatever
-// was to be sent, it would have fared the same.
+// A dialError reports that no connection to an endpoint could be made: any
+// other delivery there would have failed as well.
 type dialError struct{ error }
 
 func (e *dialError) Unwrap() error { return e.error }
 
 // newClient returns the client for callbacks. It follows no redirects (WS-C-08)
-// and connects to no address that is not allowed (WS-SEC-02).
+// and connects only to allowed addresses (WS-SEC-02).
 func newClient(o Options) *http.Client {
 	dial := fetch.Dialer(o.AllowPrivate)
 	return &http.Client{
 		Transport: &http.Transport{
 			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-				ctx, cancel := context.WithTimeout(ctx, o.Timeout*3/4) // to be told from an answer that does not come
+				ctx, cancel := context.WithTimeout(ctx, o.Timeout*3/4) // shorter than the timeout of an answer, to distinguish the two
 				defer cancel()
 				c, err := dial(ctx, network, address)
 				if err != nil && !errors.Is(err, context.Canceled) {

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// clientOf returns whom rate limits count a request for: the address at the
-// other end of the connection; where that is one of the trusted proxies, the
-// client it names in X-Forwarded-For. Of IPv6 it is the network, for its hosts
-// are free to choose. Nothing but limits may depend on it.
+// clientOf returns the client that rate limits count a request for: the remote
+// address of the connection or, if that is a trusted proxy, the client it names
+// in X-Forwarded-For. For IPv6 it is the network, because hosts choose their
+// own addresses within it. Only limits may depend on the result.
 //
-// The header is read from its end: every trusted proxy has added the address
-// that it saw. What stands before the first address that is not a trusted proxy
-// was written by the client, and is ignored.
+// The header is read from its end: every trusted proxy appends the address that
+// it saw. Everything before the first address that is not a trusted proxy was
+// written by the client and is ignored.
 func clientOf(r *http.Request, proxies []netip.Prefix) netip.Prefix {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -32,7 +32,7 @@ func clientOf(r *http.Request, proxies []netip.Prefix) netip.Prefix {
 			i := strings.LastIndexByte(chain, ',')
 			next, err := parseForwarded(chain[i+1:])
 			if err != nil {
-				break // the proxy has not named anyone: it is the client
+				break // the proxy has named no client: it is the client
 			}
 			client, chain = next, chain[:max(i, 0)]
 		}

@@ -11,8 +11,9 @@ import (
 	"lockstep/hub"
 )
 
-// TestClientAddress: whom a request is counted for. A header counts only if a
-// trusted proxy has sent it, and only the part that trusted proxies have added.
+// TestClientAddress: the client a request is counted for. A header counts only
+// if a trusted proxy has sent it, and only the part that trusted proxies have
+// added.
 func TestClientAddress(t *testing.T) {
 	t.Parallel()
 	local := []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix("::1/128")}
@@ -51,8 +52,8 @@ func TestClientAddress(t *testing.T) {
 	}
 }
 
-// TestForgedClientAddress: nobody escapes a rate limit by a header, and clients
-// of a trusted proxy do not share one.
+// TestForgedClientAddress: no client escapes a rate limit by a header, and
+// clients of a trusted proxy do not share one.
 func TestForgedClientAddress(t *testing.T) {
 	t.Parallel()
 	var topics []string

@@ -10,22 +10,22 @@ import (
 )
 
 const (
-	commitPace  = 5 * time.Millisecond // from the start of a commit to the next, at most, if company is expected
+	commitPace  = 5 * time.Millisecond // maximum time from the start of a commit to the next, while more items are expected
 	commitCount = 1000                 // items of one commit
-	commitBytes = 16 << 20             // of messages in one commit, unless one alone has more
+	commitBytes = 16 << 20             // bytes of messages in one commit, unless a single message has more
 )
 
-// A group commits items together: those that come while a commit is under way
-// share the next. That begins as soon as there are as many as there were in the
-// one before, but does not wait for them longer than commitPace. So who brings
-// one after the other never waits for company that does not come.
+// A group commits items together: items that arrive while a commit is under way
+// share the next one. It begins as soon as there are as many items as in the
+// previous commit, but waits for them no longer than commitPace. A caller that
+// adds one item after the other therefore never waits for others.
 type group[T sized] struct {
 	commit func([]T)
 
 	mu      sync.Mutex // guards what follows
 	items   []T
-	want    int           // items that run waits for; 0: it does not
-	came    chan struct{} // they came
+	want    int           // number of items that run waits for; 0: it does not wait
+	came    chan struct{} // they have arrived
 	busy    bool          // run is running
 	closed  bool
 	workers sync.WaitGroup
@@ -37,7 +37,7 @@ func newGroup[T sized](commit func([]T)) *group[T] {
 	return &group[T]{commit: commit, came: make(chan struct{}, 1)}
 }
 
-// add hands in an item. It returns false if the group is closed.
+// add adds an item. It returns false if the group is closed.
 func (g *group[T]) add(item T) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -55,7 +55,7 @@ func (g *group[T]) add(item T) bool {
 	return true
 }
 
-// run commits until there is nothing left.
+// run commits until the group is empty.
 func (g *group[T]) run() {
 	for {
 		start := time.Now()
@@ -68,7 +68,7 @@ func (g *group[T]) run() {
 	}
 }
 
-// gather waits until there are n items, but not for longer.
+// gather waits until there are n items, but at most for longest.
 func (g *group[T]) gather(n int, longest time.Duration) {
 	g.mu.Lock()
 	enough := len(g.items) >= n
@@ -80,12 +80,12 @@ func (g *group[T]) gather(n int, longest time.Duration) {
 	timer := time.NewTimer(longest)
 	defer timer.Stop()
 	select {
-	case <-g.came: // now, or in vain, some time ago
+	case <-g.came: // now, or left over from an earlier wait
 	case <-timer.C:
 	}
 }
 
-// take returns what the next commit is of.
+// take returns the items of the next commit.
 func (g *group[T]) take() []T {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -106,7 +106,7 @@ func (g *group[T]) take() []T {
 	return batch
 }
 
-// close refuses further items and waits until those that were taken are
+// close refuses further items and waits until those already added are
 // committed.
 func (g *group[T]) close() {
 	g.mu.Lock()
@@ -115,7 +115,7 @@ func (g *group[T]) close() {
 	g.workers.Wait()
 }
 
-// An appending is a message on its way into the log.
+// An appending is a message that is being appended to the log.
 type appending struct {
 	message Message
 	seq     int64
@@ -125,11 +125,11 @@ type appending struct {
 
 func (a *appending) size() int { return len(a.message.Body) }
 
-// append writes a message to the log of its topic, and wakes who has subscribed
-// to it. ID and At are given to it if it has none. When append returns without an
-// error the message is durable; with one of ctx it may be. It returns
-// [ErrNotReady], [ErrFull], or what the store says. The hub keeps what the
-// message refers to: it is not to be changed.
+// append writes a message to the log of its topic and wakes the topic's
+// subscriptions. It sets ID and At if they are empty. When append returns nil the
+// message is durable; with an error of ctx it may be. It returns [ErrNotReady],
+// [ErrFull], or the error of the store. The hub retains the memory that the
+// message refers to: the caller must not change it.
 func (h *Hub) append(ctx context.Context, m Message) (seq int64, err error) {
 	if m.ID == "" {
 		m.ID = rand.Text()
@@ -152,7 +152,7 @@ func (h *Hub) append(ctx context.Context, m Message) (seq int64, err error) {
 	}
 }
 
-// admit says whether a message can be accepted now.
+// admit returns an error if a message cannot be accepted now.
 func (h *Hub) admit(m Message) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -165,13 +165,13 @@ func (h *Hub) admit(m Message) error {
 	return nil
 }
 
-// commitMessages appends a batch to the store, then to what is in memory.
+// commitMessages appends a batch to the store, then to the logs in memory.
 func (h *Hub) commitMessages(batch []*appending) {
 	messages := make([]Message, len(batch))
 	for i, a := range batch {
 		messages[i] = a.message
 	}
-	seqs, err := h.store.Append(context.Background(), messages) // of many callers, none of whom may end it
+	seqs, err := h.store.Append(context.Background(), messages) // the batch has many callers, none of whom may cancel it
 	entries := make([]*entry, len(batch))
 	for i := range messages {
 		if err == nil {
@@ -193,7 +193,7 @@ func (h *Hub) commitMessages(batch []*appending) {
 	}
 }
 
-// accepted takes in a message that was appended.
+// accepted adds a stored message to its topic in memory.
 func (h *Hub) accepted(e *entry) {
 	t := h.registry.topic(e.Topic)
 	e.log = t
@@ -209,7 +209,7 @@ func (h *Hub) accepted(e *entry) {
 	h.arrived(t, e.Seq)
 }
 
-// arrived wakes who has subscribed to a topic, if the message numbered last is
+// arrived wakes the subscriptions of a topic if the message numbered last is
 // new.
 func (h *Hub) arrived(t *topic, last int64) {
 	if last <= t.last {
@@ -223,7 +223,7 @@ func (h *Hub) arrived(t *topic, last int64) {
 	t.idle = t.idle[:0]
 }
 
-// A saving is a set of changes on its way into the store.
+// A saving is a set of changes that is being saved.
 type saving struct {
 	changes Changes
 	err     error
@@ -232,23 +232,23 @@ type saving struct {
 
 func (s *saving) size() int { return 0 }
 
-// save writes changes, together with those of others. Of subscriptions that are
-// put or removed the hub learns nothing by it: that is what subscribe and end are
-// for. When it returns with an error of ctx they may still be written.
+// save writes changes, together with those of other callers. It does not update
+// the hub's memory for subscriptions that are put or removed: subscribe and end
+// do that. If it returns an error of ctx, the changes may still be written.
 func (h *Hub) save(ctx context.Context, c Changes) error {
 	if err := h.enter(c).wait(ctx); err != nil {
 		return err
 	}
 	for _, r := range c.Ask {
-		if err := h.tell(ctx, r.Key); err != nil {
+		if err := h.notifyOwner(ctx, r.Key); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// enter begins to save changes, after those that were entered before. It returns
-// nil if the hub is ending.
+// enter begins to save changes, after those entered before. It returns nil if
+// the hub is shutting down.
 func (h *Hub) enter(c Changes) *saving {
 	s := &saving{changes: c, done: make(chan struct{})}
 	if !h.saves.add(s) {
@@ -257,7 +257,7 @@ func (h *Hub) enter(c Changes) *saving {
 	return s
 }
 
-// wait returns what came of it.
+// wait returns the result.
 func (s *saving) wait(ctx context.Context) error {
 	if s == nil {
 		return ErrNotReady
@@ -277,7 +277,7 @@ func (h *Hub) commitChanges(batch []*saving) {
 		all[i] = s.changes
 	}
 	c := merge(all)
-	err := h.store.Save(context.Background(), c) // of many callers, none of whom may end it
+	err := h.store.Save(context.Background(), c) // the batch has many callers, none of whom may cancel it
 	if err == nil && len(c.Topics) > 0 {
 		h.mu.Lock()
 		for _, t := range c.Topics {

@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	savePace   = 50 * time.Millisecond // between two saves of how far the subscriptions have come
-	saveShare  = 4                     // and as many times as long as the last took
-	savePause  = time.Second           // after one that failed
-	saveCursor = 1000                  // cursors saved in one transaction: others want to write, too
+	savePace   = 50 * time.Millisecond // between two saves of the subscriptions' progress
+	saveShare  = 4                     // and this many times the duration of the last save
+	savePause  = time.Second           // after a failed save
+	saveCursor = 1000                  // cursors saved in one transaction: other writers need their turn
 )
 
-// note sees to it that the progress of s is saved. The caller holds h.mu.
+// note schedules the progress of s to be saved. The caller holds h.mu.
 func (h *Hub) note(s *subscription) {
 	if s.dirty {
 		return
@@ -24,10 +24,10 @@ func (h *Hub) note(s *subscription) {
 	}
 }
 
-// hurry sees to it that it is saved at once.
+// hurry makes pending progress be saved at once.
 func (h *Hub) hurry() { wake(h.hurried) }
 
-// finish ends a subscription; that is saved at once. The caller holds h.mu.
+// finish ends a subscription and saves that at once. The caller holds h.mu.
 func (h *Hub) finish(s *subscription) {
 	h.registry.drop(s)
 	h.removing[s.Key] = true
@@ -35,13 +35,13 @@ func (h *Hub) finish(s *subscription) {
 	h.hurry()
 }
 
-// expire ends a subscription whose lease is over (WS-L-01).
+// expire ends a subscription whose lease has expired (WS-L-01).
 func (h *Hub) expire(s *subscription) {
 	h.tally.expire()
 	h.finish(s)
 }
 
-// keepCursors saves how far subscriptions have come until ctx ends.
+// keepCursors saves the subscriptions' progress until ctx ends.
 func (h *Hub) keepCursors(ctx context.Context) {
 	for {
 		select {
@@ -73,7 +73,7 @@ func (h *Hub) keepCursors(ctx context.Context) {
 	}
 }
 
-// saveCursors saves what is to be saved, and reports whether there is more.
+// saveCursors saves pending progress, and reports whether there is more.
 func (h *Hub) saveCursors() (more bool, err error) {
 	h.mu.Lock()
 	n := min(len(h.dirty), saveCursor)
@@ -97,7 +97,7 @@ func (h *Hub) saveCursors() (more bool, err error) {
 		h.mu.Unlock()
 		return more, nil
 	}
-	saving := h.enter(c) // here: what is entered later was later
+	saving := h.enter(c) // here, so that whatever is entered later is written later
 	h.mu.Unlock()
 	if saving == nil {
 		return false, ErrNotReady
@@ -112,7 +112,7 @@ func (h *Hub) saveCursors() (more bool, err error) {
 		case saving.err != nil:
 			h.note(s)
 		default:
-			s.saved = min(p.Cursor, s.Progress.Cursor) // it may have been set back
+			s.saved = min(p.Cursor, s.Progress.Cursor) // it may have been replayed meanwhile
 		}
 	}
 	for k := range removing {
@@ -123,10 +123,10 @@ func (h *Hub) saveCursors() (more bool, err error) {
 	return more || saving.err != nil, saving.err
 }
 
-// wake makes a receiver of c go on, now or when it comes to it.
+// wake sends to c unless a value is already waiting there.
 func wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
-	default: // it will, already
+	default: // the receiver will wake anyway
 	}
 }

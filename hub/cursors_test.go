@@ -9,8 +9,8 @@ import (
 	"lockstep/hub"
 )
 
-// TestCursorsSaved: what was taken is saved soon, however long the hub has been
-// saving already.
+// TestCursorsSaved: progress is saved soon after a delivery, however long the
+// hub has been saving already.
 func TestCursorsSaved(t *testing.T) {
 	t.Parallel()
 	store, s := hub.NewMem(), newSink(t, nil)

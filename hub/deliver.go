@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	drainMost  = 16 << 10               // bytes of an answer that are read and ignored, for the connection to be used again
-	stayFor    = 32                     // messages in a row for who lags behind, while the page with them is in memory
-	watchEvery = 100 * time.Millisecond // how exact timeouts are
+	drainMost  = 16 << 10               // bytes of an answer that are read and discarded, so that the connection can be reused
+	stayFor    = 32                     // consecutive messages to a subscriber that lags behind, while the page with them is in memory
+	watchEvery = 100 * time.Millisecond // precision of timeouts
 	storeRetry = time.Second            // after the store could not be read
 )
 
-// signing is the secret of a subscription at work.
+// signing is the secret of a subscription, ready for use.
 type signing struct {
 	key    Key
 	sealed []byte
@@ -51,27 +51,27 @@ func (s *signing) sign(h *Hub, body []byte) (string, error) {
 // A flight is a chain of deliveries, one at a time.
 type flight struct {
 	sub    *subscription // nil: none
-	queue  *queue        // that counts it
-	stayed int           // messages in a row to the same subscriber
-	start  time.Time     // of the delivery under way; zero: none is
+	queue  *queue        // the queue that counts it
+	stayed int           // consecutive messages to the same subscriber
+	start  time.Time     // of the current delivery; zero: none
 	cancel context.CancelFunc
-	late   bool // it was canceled for taking too long
+	late   bool // canceled because it took too long
 	index  int  // in Hub.flights
 
-	patience time.Duration // what was too long
+	patience time.Duration // the time limit that it exceeded
 }
 
-// An outcome is what came of an attempt.
+// An outcome is the result of an attempt.
 type outcome struct {
 	status     int // 0: there was no answer
 	err        error
 	retryAfter time.Duration
 	took       time.Duration
 	late       bool // it took too long
-	ended      bool // the hub is ending: it says nothing of the endpoint
+	ended      bool // the hub is shutting down: the result says nothing about the endpoint
 }
 
-// spawn starts deliveries for all whose turn it is. The caller holds h.mu.
+// spawn starts all deliveries whose turn it is. The caller holds h.mu.
 func (h *Hub) spawn() {
 	for {
 		s, q := h.scheduler.take()
@@ -86,7 +86,7 @@ func (h *Hub) spawn() {
 	}
 }
 
-// fly delivers for as long as it is somebody's turn.
+// fly makes deliveries for as long as a subscription has its turn.
 func (h *Hub) fly(f *flight) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -107,8 +107,8 @@ func (h *Hub) fly(f *flight) {
 }
 
 // deliver makes one attempt to deliver the next message, if there is one, and
-// reports whether the subscriber is to get another at once. The caller holds
-// h.mu, which is not held while the delivery is under way.
+// reports whether to send the subscriber another at once. The caller holds
+// h.mu, which is released during the delivery.
 func (h *Hub) deliver(f *flight) (stay bool) {
 	s := f.sub
 	e, err := h.next(s)
@@ -131,7 +131,7 @@ func (h *Hub) deliver(f *flight) (stay bool) {
 	h.mu.Lock()
 	out.took = time.Since(f.start)
 	f.start = time.Time{}
-	if out.err != nil && ctx.Err() != nil { // canceled by us
+	if out.err != nil && ctx.Err() != nil { // canceled by the hub
 		out.late, out.ended = f.late, !f.late
 		if f.late {
 			out.err = fmt.Errorf("no answer within %v", f.patience)
@@ -147,9 +147,9 @@ func (h *Hub) deliver(f *flight) (stay bool) {
 	return false
 }
 
-// stays reports whether the next message for the same subscriber is to follow at
-// once: it lags behind, what it needs was just read, and others would displace
-// it.
+// stays reports whether the next message to the same subscriber is sent at once:
+// the subscriber lags behind, the messages it needs were just read, and other
+// readers would displace them.
 func (h *Hub) stays(f *flight) bool {
 	s := f.sub
 	p := &s.Progress
@@ -157,8 +157,8 @@ func (h *Hub) stays(f *flight) bool {
 		p.Cursor < s.log.last && s.log.recent.find(p.Cursor+1) == nil
 }
 
-// next returns the message that s is to get next; nil if there is none. What
-// nobody can get any more is passed over. The caller holds h.mu.
+// next returns the next message for s, or nil if there is none. It skips
+// messages that are no longer available. The caller holds h.mu.
 func (h *Hub) next(s *subscription) (*entry, error) {
 	for s.stage != gone {
 		p := &s.Progress
@@ -177,7 +177,7 @@ func (h *Hub) next(s *subscription) (*entry, error) {
 			return nil, nil // ended while the store was read
 		case e == nil:
 			h.skip(s, forgotten)
-		case e.Seq <= p.Cursor: // set forward meanwhile
+		case e.Seq <= p.Cursor: // replayed from a later message meanwhile
 		case e.Seq > p.Cursor+1:
 			h.skip(s, e.Seq-1)
 		case e.Whole && s.log.whole > e.Seq: // WS-C-11: superseded
@@ -190,7 +190,7 @@ func (h *Hub) next(s *subscription) (*entry, error) {
 	return nil, nil
 }
 
-// skip gives up the messages up to upto: they are forgotten, or wait for too
+// skip gives up the messages up to upto: they are forgotten, or have waited too
 // long.
 func (h *Hub) skip(s *subscription, upto int64) {
 	if n := upto - s.Progress.Cursor; n > 0 {
@@ -208,11 +208,11 @@ func (h *Hub) post(ctx context.Context, e *entry, target *url.URL, signer *signi
 		head = h.header(&e.Message, topic) // WS-C-03: as the subscriber spells it
 	}
 	if signer != nil { // WS-C-15
-		signature, err := signer.sign(h, e.Body) // WS-X-12: with the secret of now
+		signature, err := signer.sign(h, e.Body) // WS-X-12: with the current secret
 		if err != nil {
 			return outcome{err: err}
 		}
-		head = maps.Clone(head) // that of others stays as it is
+		head = maps.Clone(head) // the shared header must not change
 		head[websub.SignatureHeader] = []string{signature}
 	}
 	if target == nil {
@@ -231,7 +231,7 @@ func (h *Hub) post(ctx context.Context, e *entry, target *url.URL, signer *signi
 	if err != nil {
 		return outcome{err: err}
 	}
-	_, _ = io.CopyN(io.Discard, a.Body, drainMost) // WS-C-08: what it says does not matter
+	_, _ = io.CopyN(io.Discard, a.Body, drainMost) // WS-C-08: the body of the answer does not matter
 	_ = a.Body.Close()                             // likewise
 	return outcome{status: a.StatusCode, retryAfter: retryAfter(a.Header.Get("Retry-After"), h.now())}
 }

@@ -17,8 +17,8 @@ import (
 	"lockstep/websub"
 )
 
-// TestRequest: what a delivery looks like (WS-C-01, WS-C-02, WS-C-03, WS-C-04,
-// RN-PB-02, WS-X-12).
+// TestRequest: the headers and body of a delivery (WS-C-01, WS-C-02, WS-C-03,
+// WS-C-04, RN-PB-02, WS-X-12).
 func TestRequest(t *testing.T) {
 	t.Parallel()
 	type request struct {
@@ -61,9 +61,9 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// TestSignature: who gave a secret gets signatures made with it, and with a new
-// one as soon as that is verified; nobody else gets any (WS-X-01, WS-X-02,
-// WS-X-03, WS-X-12, WS-C-15).
+// TestSignature: subscribers with a secret get signatures made with it, and
+// with a new secret as soon as that is verified; other subscribers get none
+// (WS-X-01, WS-X-02, WS-X-03, WS-X-12, WS-C-15).
 func TestSignature(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{"", "sha1", "sha384", "sha512"} {
@@ -101,7 +101,7 @@ func TestSignature(t *testing.T) {
 }
 
 // TestSealed: a secret is not readable in the store, and a hub with another key
-// delivers nothing rather than something unsigned.
+// delivers nothing rather than an unsigned message.
 func TestSealed(t *testing.T) {
 	t.Parallel()
 	s := newSink(t, nil)
@@ -125,8 +125,8 @@ func TestSealed(t *testing.T) {
 	}
 }
 
-// TestWhole: of messages that are the whole content, who lags gets only the
-// newest; increments it gets all (WS-C-11).
+// TestWhole: of messages that are the whole content, a subscriber that lags
+// behind gets only the newest; of increments it gets all (WS-C-11).
 func TestWhole(t *testing.T) {
 	t.Parallel()
 	under, release := make(chan struct{}), make(chan struct{})
@@ -155,8 +155,8 @@ func TestWhole(t *testing.T) {
 	}
 }
 
-// TestSlow: endpoints that never answer, or take a second, on the same host,
-// delay nobody else (WS-C-13).
+// TestSlow: endpoints that never answer, or take a second, delay no other
+// endpoint on the same host (WS-C-13).
 func TestSlow(t *testing.T) {
 	t.Parallel()
 	over := make(chan struct{})
@@ -179,7 +179,7 @@ func TestSlow(t *testing.T) {
 		r.subscribe(fmt.Sprintf("%s/slow/%d", s.URL, i), "")
 	}
 	r.subscribe(s.URL+"/quick", "")
-	r.publish("first") // after which it is known who is slow
+	r.publish("first") // after which the slow endpoints are known
 	eventually(t, "first", func() bool { return len(s.at("/quick")) == 1 })
 	time.Sleep(time.Second)
 	start := time.Now()
@@ -229,8 +229,9 @@ func TestOneAtATime(t *testing.T) {
 	}
 }
 
-// TestLease: what is accepted when the lease is over is not delivered, and the
-// row goes; the lease runs from when the subscriber was asked (WS-L-01, WS-L-02).
+// TestLease: a message accepted after the lease has expired is not delivered, and
+// the row is deleted; the lease runs from when the subscriber was asked (WS-L-01,
+// WS-L-02).
 func TestLease(t *testing.T) {
 	t.Parallel()
 	s := newSink(t, nil)
@@ -255,7 +256,8 @@ func TestLease(t *testing.T) {
 	}
 }
 
-// TestRenewal: a renewed subscription goes on where it was, once (WS-L-04).
+// TestRenewal: a renewed subscription continues at its position, and gets each
+// message once (WS-L-04).
 func TestRenewal(t *testing.T) {
 	t.Parallel()
 	s := newSink(t, nil)
@@ -287,8 +289,9 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
-// TestEnd: who has unsubscribed gets nothing more, not even what was accepted
-// before (WS-C-14); a delivery under way changes nothing about it.
+// TestEnd: a subscriber that has unsubscribed gets nothing more, not even
+// messages accepted before (WS-C-14); a delivery under way does not change
+// that.
 func TestEnd(t *testing.T) {
 	t.Parallel()
 	under, release := make(chan struct{}), make(chan struct{})
@@ -315,7 +318,7 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// TestReplayed: a subscription is set back, and forward.
+// TestReplayed sets the cursor of a subscription back and forward.
 func TestReplayed(t *testing.T) {
 	t.Parallel()
 	var failing atomic.Bool
@@ -345,7 +348,7 @@ func TestReplayed(t *testing.T) {
 	r.publish("6", "7")
 	eventually(t, "failure", func() bool { return r.Stats().Waiting == 2 })
 	failing.Store(false)
-	replay(7, 7) // does not wait for the next attempt
+	replay(7, 7) // without waiting for the next attempt
 	eventually(t, "the last", func() bool { return len(s.at("/cb")) == 14 })
 	if got, want := s.at("/cb"), strings.Fields("1 2 3 4 5 3 4 5 1 2 3 4 5 7"); !same(got, want) {
 		t.Errorf("got %v, want %v", got, want)

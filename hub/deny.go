@@ -10,15 +10,15 @@ import (
 	"lockstep/websub"
 )
 
-// maxDenials caps the denials that wait to be sent.
+// maxDenials caps the denials waiting to be sent.
 const maxDenials = 10_000
 
-// deny tells a subscriber that its subscription, or its wish for one, is denied
-// (WS-V-02). It does not wait, and what is answered is of no account (WS-V-04).
+// deny notifies a subscriber that its subscription or its request is denied
+// (WS-V-02). It does not wait, and the answer is ignored (WS-V-04).
 func (v *intents) deny(s Subscription, reason string) {
 	target, err := url.Parse(s.Callback)
 	if err != nil {
-		return // nothing was ever verified there
+		return // nothing there was ever verified
 	}
 	if v.denials.Add(1) > maxDenials {
 		v.denials.Add(-1)
@@ -36,7 +36,7 @@ func (v *intents) deny(s Subscription, reason string) {
 			return
 		}
 		v.calls.add(target, known, v.h.opts.Clock().Add(v.h.opts.RetryFirst), func(ctx context.Context) {
-			_, _ = v.get(ctx, address, 0) // once more, and no more
+			_, _ = v.get(ctx, address, 0) // one retry, and no more
 			v.denied(s)
 		})
 	})

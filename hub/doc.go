@@ -1,6 +1,8 @@
-// Package hub is a WebSub hub: it accepts, persists, and fans out. Of
-// ResourceSync it knows nothing: any topic, any content type, untouched bytes.
+// Package hub implements a WebSub hub: it accepts messages and subscriptions,
+// stores them, and delivers each message to the subscribers of its topic. It
+// knows nothing of ResourceSync: it takes any topic and any content type and
+// delivers the bytes unchanged.
 //
-// What the hub answered 202 is durable, and delivered at least once to every
-// subscription that was live then, in order.
+// A message that the hub has answered with 202 is durable. It is delivered at
+// least once, and in order, to every subscription that was active at that time.
 package hub

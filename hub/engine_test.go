@@ -17,10 +17,10 @@ import (
 
 const topicURL = "https://source.example/topic"
 
-// A sink is a server of callbacks that notes what it gets, by path.
+// A sink is a server of callbacks that records deliveries, by path.
 type sink struct {
 	*httptest.Server
-	answer func(w http.ResponseWriter, r *http.Request, body string) // before it is noted; nil: 204
+	answer func(w http.ResponseWriter, r *http.Request, body string) // called before the delivery is recorded; nil: 204
 
 	mu  sync.Mutex // guards what follows
 	got map[string][]string
@@ -33,7 +33,7 @@ func newSink(t testing.TB, answer func(w http.ResponseWriter, r *http.Request, b
 	return s
 }
 
-// ServeHTTP notes what is answered with 2xx.
+// ServeHTTP records the deliveries that it answers with 2xx.
 func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -50,7 +50,7 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// noted notes the status.
+// noted records the status.
 type noted struct {
 	http.ResponseWriter
 	status int
@@ -64,7 +64,7 @@ func (s *sink) at(path string) []string {
 	return append([]string(nil), s.got[path]...)
 }
 
-// A running is a hub at work.
+// A running is a running hub.
 type running struct {
 	*hub.Hub
 	t    testing.TB
@@ -77,7 +77,7 @@ func run(t testing.TB, s hub.Store, o hub.Options) *running {
 	return runWith(t, s, o, func(*hub.Hub) {})
 }
 
-// runWith does so after prepare.
+// runWith calls prepare first.
 func runWith(t testing.TB, s hub.Store, o hub.Options, prepare func(*hub.Hub)) *running {
 	t.Helper()
 	if o.PublicURL == "" {
@@ -136,10 +136,10 @@ func numbers(first, last int) []string {
 	return all
 }
 
-// eventually waits until ok.
+// eventually waits until ok returns true.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !ok(); { // long: a loaded machine is slow, and no test waits for its end
+	for end := time.Now().Add(2 * time.Minute); !ok(); { // long: a loaded machine is slow, and a passing test does not wait for the end
 		if time.Now().After(end) {
 			t.Fatalf("not in time: %s", what)
 		}

@@ -12,7 +12,7 @@ import (
 	"lockstep/hub"
 )
 
-// A hub, a subscriber that says it meant to subscribe, and a message.
+// A hub, a subscriber that confirms its subscription, and a message.
 func Example() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -20,7 +20,7 @@ func Example() {
 	var h *hub.Hub
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(w, r) }))
 	defer srv.Close()
-	h, err := hub.New(hub.NewMem(), hub.Options{PublicURL: srv.URL, AllowPrivate: true}) // to keep it: storage/sqlite
+	h, err := hub.New(hub.NewMem(), hub.Options{PublicURL: srv.URL, AllowPrivate: true}) // durable store: storage/sqlite
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -31,7 +31,7 @@ func Example() {
 
 	asked, delivered := make(chan bool, 1), make(chan string, 1)
 	callback := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet { // did you mean it?
+		if r.Method == http.MethodGet { // verification of intent
 			_, _ = io.WriteString(w, r.FormValue("hub.challenge"))
 			asked <- true
 			return
@@ -51,7 +51,7 @@ func Example() {
 	_ = resp.Body.Close()
 	fmt.Println(resp.Status)
 	<-asked
-	for h.Stats().Subscriptions == 0 { // the answer is on its way
+	for h.Stats().Subscriptions == 0 { // the hub is still reading the answer
 		time.Sleep(time.Millisecond)
 	}
 

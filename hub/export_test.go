@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// SubscribeVerified makes a subscription as if its request had come in, and had
-// been verified at that moment.
+// SubscribeVerified creates a subscription as if its request had just been
+// accepted and verified.
 func (h *Hub) SubscribeVerified(ctx context.Context, topic, callback, secret string, lease time.Duration, sent time.Time) (Key, error) {
 	key := KeyOf(topic, callback)
 	return key, h.subscribe(ctx, Request{
@@ -30,19 +30,19 @@ func (h *Hub) Replayed(ctx context.Context, key Key, from int64) (int64, error) 
 	return h.replay(ctx, key, from)
 }
 
-// Row returns a subscription as the hub has it.
+// Row returns a subscription as the hub has it in memory.
 func (h *Hub) Row(key Key) (Subscription, bool) { return h.subscription(key) }
 
-// Log returns a topic as the hub has it.
+// Log returns a topic as the hub has it in memory.
 func (h *Hub) Log(topic string) (Topic, bool) { return h.topic(topic) }
 
-// RetryAfter is the parser of that header field.
+// RetryAfter parses that header field.
 var RetryAfter = retryAfter
 
 // ClaimFor sets for how long a hub claims shards.
 func (h *Hub) ClaimFor(d time.Duration) { h.sharing.ttl = d }
 
-// Shards returns how many shards are the hub's.
+// Shards returns how many shards the hub owns.
 func (h *Hub) Shards() (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -54,8 +54,8 @@ func (h *Hub) Shards() (n int) {
 	return n
 }
 
-// Lanes bounds how many deliveries are under way on the fast lane and on the
-// slow one. It is called before Run.
+// Lanes sets how many deliveries may be under way on the fast and the slow
+// lane. Call it before Run.
 func (h *Hub) Lanes(quick, slowly int) {
 	h.scheduler.lanes[fast].limit, h.scheduler.lanes[slow].limit = quick, slowly
 }

@@ -18,13 +18,13 @@ import (
 	"lockstep/websub"
 )
 
-// maxFailures is how many failed verifications the hub remembers: a stranger may
+// maxFailures is how many failed verifications the hub remembers: a stranger can
 // cause very many.
 const maxFailures = 100
 
-// A FailedVerification describes a request that its callback has not confirmed. Of
-// the callback it shows scheme and host (WS-SEC-07), of the answer the status at
-// most: the rest concerns the operator of the callback.
+// A FailedVerification describes a request that its callback has not confirmed. It
+// shows only the scheme and host of the callback (WS-SEC-07) and at most the
+// status of its answer: the rest is for the callback's operator.
 type FailedVerification struct {
 	Key      Key       `json:"key"`
 	Mode     string    `json:"mode"`
@@ -42,7 +42,7 @@ type failures struct {
 	all []FailedVerification
 }
 
-// record remembers f in place of what was known of its key.
+// record stores f in place of an earlier failure of the same key.
 func (l *failures) record(f FailedVerification) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,7 +53,7 @@ func (l *failures) record(f FailedVerification) {
 	l.all = append(l.all, f)
 }
 
-// forget removes what is known of a key: its request has been confirmed.
+// forget removes the failure of a key: its request has been confirmed.
 func (l *failures) forget(key Key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,7 +74,7 @@ func (h *Hub) apiVerifications(*http.Request) (any, error) {
 	return map[string]any{"failed": notNil(h.intents.failed.newest())}, nil
 }
 
-// fail remembers that p was not confirmed, and logs it.
+// fail records and logs that p was not confirmed.
 func (v *intents) fail(p *pending, err error, attempts int, next time.Time) {
 	reason := v.reason(err)
 	v.failed.record(FailedVerification{
@@ -84,8 +84,8 @@ func (v *intents) fail(p *pending, err error, attempts int, next time.Time) {
 	v.logFailure(p, reason, attempts, next)
 }
 
-// reason names the cause of a failed verification without anything that the
-// callback sent besides its status.
+// reason describes the cause of a failed verification without any data that the
+// callback sent, except its status.
 func (v *intents) reason(err error) string {
 	var (
 		status  *statusError
@@ -135,8 +135,8 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// isCertificateError reports whether a certificate was not accepted, or a server
-// speaks no TLS.
+// isCertificateError reports whether a certificate was rejected, or the server
+// does not speak TLS.
 func isCertificateError(err error) bool {
 	var (
 		verification *tls.CertificateVerificationError
@@ -147,20 +147,21 @@ func isCertificateError(err error) bool {
 	return errors.As(err, &verification) || errors.As(err, &unknown) || errors.As(err, &name) || errors.As(err, &invalid)
 }
 
-// errWrongChallenge reports an answer that confirms nothing (WS-I-04).
+// errWrongChallenge reports an answer that does not confirm the request
+// (WS-I-04).
 var errWrongChallenge = errors.New("the callback did not answer with the challenge")
 
-// A topicError reports a topic that subscriptions are not taken to.
+// A topicError reports a topic that the hub accepts no subscriptions to.
 type topicError struct {
 	text  string
-	again bool // it may pass
+	again bool // a later attempt may succeed
 }
 
 func (e *topicError) Error() string { return e.text }
 
 // checkTopic asks the topic whether it names this hub (WS-SEC-05).
 func (v *intents) checkTopic(ctx context.Context, topic string) *topicError {
-	named, err := v.h.thin.names(ctx, topic)
+	named, err := v.h.pingFetcher.names(ctx, topic)
 	var status *websub.StatusError
 	switch {
 	case errors.Is(err, websub.ErrNoHub), err == nil && !named:
@@ -178,7 +179,8 @@ func (v *intents) checkTopic(ctx context.Context, topic string) *topicError {
 	return nil
 }
 
-// passing are the statuses below 500 after which a request may succeed later.
+// passing returns the statuses below 500 after which a request may succeed
+// later.
 func passing() []int {
 	return []int{http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests}
 }

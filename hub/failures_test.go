@@ -16,7 +16,7 @@ import (
 	"lockstep/hub"
 )
 
-// failedVerifications returns what the API says of them.
+// failedVerifications returns the API's list of them.
 func failedVerifications(t testing.TB, h *hub.Hub) (all []hub.FailedVerification) {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -28,9 +28,9 @@ func failedVerifications(t testing.TB, h *hub.Hub) (all []hub.FailedVerification
 	return answer.Failed
 }
 
-// TestFailedVerificationReason: the status shows why a callback was not
-// verified, by class or status, and nothing else that the callback sent or that
-// its address says.
+// TestFailedVerificationReason: the status shows the class or HTTP status of a
+// failed verification, and nothing else that the callback sent or that its
+// address contains.
 func TestFailedVerificationReason(t *testing.T) {
 	t.Parallel()
 	const private = "this-is-private"
@@ -80,8 +80,8 @@ func TestFailedVerificationReason(t *testing.T) {
 	}
 }
 
-// TestFailedVerificationsBounded: however many fail, the newest hundred are
-// remembered, and one that succeeds later is forgotten.
+// TestFailedVerificationsBounded: the newest hundred failures are remembered,
+// and one that succeeds later is removed.
 func TestFailedVerificationsBounded(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), nil)
@@ -116,8 +116,8 @@ func numbersTo(n int) map[string]bool {
 	return all
 }
 
-// TestMissingTopicReported: with CheckTopics a topic that is not there is
-// reported as such at once, and the subscriber is told.
+// TestMissingTopicReported: with CheckTopics, a topic that does not exist is
+// reported at once, and the subscriber is notified.
 func TestMissingTopicReported(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]string{404: "status 404", 410: "status 410", 401: "status 401"} {
@@ -135,8 +135,8 @@ func TestMissingTopicReported(t *testing.T) {
 	}
 }
 
-// TestRootCAs: callbacks and topics behind https are trusted by the certificates
-// in the options; without them the reason says what is missing.
+// TestRootCAs: https callbacks and topics are verified with the certificates in
+// the options; without them the error says what is missing.
 func TestRootCAs(t *testing.T) {
 	t.Parallel()
 	var challenges, deliveries atomic.Int64
@@ -208,7 +208,7 @@ func TestPublicationWithoutContentType(t *testing.T) {
 	}
 }
 
-// A checkedStore works as long as nobody says otherwise.
+// A checkedStore is a Store whose Check can be made to fail.
 type checkedStore struct {
 	*hub.Mem
 	err atomic.Pointer[error]
@@ -221,8 +221,8 @@ func (c *checkedStore) Check(context.Context) error {
 	return nil
 }
 
-// TestReadiness: a hub takes requests between the end of loading and its end, and
-// as long as its store works; before, it answers 503 to everything.
+// TestReadiness: a hub accepts requests from the end of loading until its end, as
+// long as its store works; before, it answers every request with 503.
 func TestReadiness(t *testing.T) {
 	t.Parallel()
 	store := &checkedStore{Mem: hub.NewMem()}

@@ -15,32 +15,33 @@ import (
 const (
 	formType = "application/x-www-form-urlencoded"
 
-	// maxForm caps a form, which is held and taken apart in memory. A ping may
-	// name many topics.
+	// maxForm caps a form, which is held and parsed in memory. A ping may name many
+	// topics.
 	maxForm = 256 << 10
 	// maxSecret is the first length that is refused (WS-S-04, RN-AMB-08).
 	maxSecret = 200
-	// maxToken caps hub.verify_token: it is kept, and sent back.
+	// maxToken caps hub.verify_token: it is stored, and sent back.
 	maxToken = 256
-	// maxPings caps the topics one form names.
+	// maxPings caps the topics that one form names.
 	maxPings = 1000
 )
 
-// A subscribing is a form that asks for a subscription, or for its end.
+// A subscribing is a form that subscribes or unsubscribes.
 type subscribing struct {
 	mode            string
-	topic, callback string   // as given: they are sent back, and called, like that (WS-H-09)
+	topic, callback string   // as sent: the hub sends them back, and calls them, unchanged (WS-H-09)
 	target          *url.URL // of the callback
 	secret          []byte   // nil: none (WS-H-08)
 	lease           time.Duration
 	token           string
 }
 
-// A refusal is a request that is not carried out, with the status to say so.
+// A refusal reports a request that is not executed, with the HTTP status of the
+// answer.
 type refusal struct {
 	status int
 	text   string
-	after  time.Duration // to come back, if above zero
+	after  time.Duration // Retry-After, if above zero
 }
 
 func (e *refusal) Error() string { return e.text }
@@ -66,8 +67,9 @@ func plainForm(err error) string {
 	return err.Error()
 }
 
-// one returns the value of a parameter that stands at most once. Given twice
-// with two values it would mean different things to different readers.
+// one returns the value of a parameter that may occur at most once. If it
+// occurred twice with two values, different readers would understand it
+// differently.
 func one(form url.Values, name string) (string, error) {
 	values := form[name]
 	if len(values) == 0 {
@@ -114,7 +116,7 @@ func parseSubscribing(mode string, form url.Values, o *Options) (*subscribing, e
 	return s, nil
 }
 
-// refuseURL answers a parameter that checkURL refused.
+// refuseURL returns the answer to a parameter that checkURL refused.
 func refuseURL(name string, err error) error {
 	var address *addressRefused
 	if errors.As(err, &address) {
@@ -123,15 +125,15 @@ func refuseURL(name string, err error) error {
 	return refuse(400, "%s %s", name, err)
 }
 
-// grantedLease returns the lease for a wish (WS-H-12): within the bounds, whole
-// seconds, the default for a wish that is no positive integer (WS-H-04), and
-// never for ever (WS-L-01, RN-AMB-11).
+// grantedLease returns the lease granted for a requested one (WS-H-12): whole
+// seconds, within the bounds, and the default if the request is no positive
+// integer (WS-H-04). It is never unlimited (WS-L-01, RN-AMB-11).
 func grantedLease(wish string, o *Options) time.Duration {
 	lease := o.LeaseDefault
 	if wish != "" && strings.Trim(wish, "0123456789") == "" {
 		switch n, err := strconv.ParseInt(wish, 10, 64); {
 		case err != nil || n > int64(o.LeaseMax/time.Second):
-			lease = o.LeaseMax // however many digits
+			lease = o.LeaseMax // any number of digits
 		case n > 0:
 			lease = time.Duration(n) * time.Second
 		}
@@ -140,7 +142,7 @@ func grantedLease(wish string, o *Options) time.Duration {
 	return max(lease.Truncate(time.Second), time.Second)
 }
 
-// parsePing returns the topics a form of mode publish names, each once, as
+// parsePing returns the topics that a form of mode publish names, each once, as
 // websub.Canonical spells it (WS-P-02, RN-PB-03).
 func parsePing(form url.Values, o *Options) ([]*url.URL, []string, error) {
 	given := append(slices.Clone(form["hub.url"]), form["hub.topic"]...)

@@ -12,57 +12,59 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// landing is how long deliveries under way have to end when the hub ends.
+// landing is how long deliveries under way may take to end when the hub shuts
+// down.
 const landing = 3 * time.Second
 
 var (
-	// ErrNotReady reports that the hub has not loaded yet, or is ending.
+	// ErrNotReady reports that the hub has not loaded yet, or is shutting down.
 	ErrNotReady = errors.New("hub is not running")
-	// ErrFull reports a topic whose messages wait in such numbers that no more
-	// are accepted.
+	// ErrFull reports that too many messages of the topic are waiting for delivery.
+	// The hub accepts no more until some are delivered.
 	ErrFull = errors.New("too many messages of the topic wait for delivery")
-	// ErrNoSubscription reports that there is no such subscription.
+	// ErrNoSubscription reports that the subscription does not exist.
 	ErrNoSubscription = errors.New("there is no such subscription")
 )
 
-// A verification is the part of the hub that asks callbacks whether they mean
-// it. Run calls its methods: load before the hub is ready, and whenever it has
-// got more shards, or there are new requests in some that it has; unload when it
-// has lost some; run once.
+// A verification is the part of the hub that asks callbacks to confirm requests.
+// Run calls its methods: load before the hub is ready, and whenever the hub has
+// gained shards or some of its shards have new requests; unload when it has lost
+// some; run once.
 type verification interface {
 	load(ctx context.Context, shards []int) error
 	unload(shards []int)
-	run(ctx context.Context) error      // until ctx ends; all that it starts has ended then
-	deny(s Subscription, reason string) // tells the subscriber that it is over (WS-V-02); does not wait
+	run(ctx context.Context) error      // until ctx ends; everything it started has ended when it returns
+	deny(s Subscription, reason string) // notifies the subscriber that the subscription has ended (WS-V-02); does not wait
 }
 
-// A Hub accepts messages and delivers them to who has subscribed. [Hub.Run] does
-// the work; all other methods are safe for concurrent use meanwhile.
+// A Hub accepts messages and delivers them to the subscribers of their topics.
+// [Hub.Run] does the work; all other methods are safe for concurrent use while
+// it runs.
 //
-// A subscription is a small state machine: it has nothing to do, waits for its
-// turn, has one delivery under way, or waits for the next attempt. That only one
-// is under way is what keeps the order. There is no goroutine for each, and no
-// record of a delivery: only how far each subscription has come in the log of
-// its topic.
+// A subscription is a small state machine: it is idle, waits for its turn, has
+// one delivery under way, or waits for the next attempt. Because only one
+// delivery is under way, messages stay in order. A subscription has no goroutine
+// of its own, and there is no record of a delivery, only the position of each
+// subscription in the log of its topic.
 type Hub struct {
-	store    Store
-	sharer   Sharer // nil: the hub has the store for itself
-	opts     Options
-	client   *http.Client // for callbacks: no redirects, guarded dialling
-	aead     cipher.AEAD
-	verifier verification // nil: none
-	in       *accepting   // what comes in over HTTP
-	intents  *intents     // the verifier
-	thin     *thin        // what was pinged
-	appends  *group[*appending]
-	saves    *group[*saving]
-	ready    chan struct{}
-	tally    tally
-	started  time.Time
+	store       Store
+	sharer      Sharer // nil: no other hub uses the store
+	opts        Options
+	client      *http.Client // for callbacks: no redirects, guarded dialling
+	aead        cipher.AEAD
+	verifier    verification // nil: none
+	in          *accepting   // incoming HTTP requests
+	intents     *intents     // the verifier
+	pingFetcher *pingFetcher // pinged topics
+	appends     *group[*appending]
+	saves       *group[*saving]
+	ready       chan struct{}
+	tally       tally
+	started     time.Time
 
-	changed chan struct{} // there is something to save
-	hurried chan struct{} // at once
-	poked   chan struct{} // there is something to wait for
+	changed chan struct{} // progress has to be saved
+	hurried chan struct{} // progress has to be saved at once
+	poked   chan struct{} // there is a new alarm or delivery to wait for
 	workers sync.WaitGroup
 
 	mu        sync.Mutex // guards what follows
@@ -70,16 +72,17 @@ type Hub struct {
 	scheduler scheduler
 	cache     cache
 	flights   []*flight
-	dirty     []*subscription // Progress is to be saved
-	removing  map[Key]bool    // subscriptions that are over, their rows are to go
+	dirty     []*subscription // their Progress has to be saved
+	removing  map[Key]bool    // subscriptions that have ended and whose rows must be deleted
 	sharing   sharing
-	running   bool // between the end of loading and the end of Run
+	running   bool // from the end of loading to the end of Run
 
-	saveTook time.Duration // of keepCursors alone
+	saveTook time.Duration // used by keepCursors alone
 }
 
-// New returns a Hub that keeps its memory in s. If s is a [Sharer], other hubs
-// may use it at the same time.
+// New returns a Hub that stores its state in s. If s is a [Sharer], other hubs
+// may use it at the same time. New returns an error if o is contradictory or
+// incomplete.
 func New(s Store, o Options) (*Hub, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -100,7 +103,7 @@ func New(s Store, o Options) (*Hub, error) {
 	if h.in, err = newAccepting(o); err != nil {
 		return nil, err
 	}
-	if h.thin, err = newThin(h); err != nil {
+	if h.pingFetcher, err = newPingFetcher(h); err != nil {
 		return nil, err
 	}
 	h.intents = newIntents(h)
@@ -108,12 +111,13 @@ func New(s Store, o Options) (*Hub, error) {
 	return h, nil
 }
 
-// Ready returns a channel that is closed when the hub has loaded: until then it
-// accepts nothing.
+// Ready returns a channel that is closed when the hub has loaded. Until then it
+// accepts no requests.
 func (h *Hub) Ready() <-chan struct{} { return h.ready }
 
-// Run loads, verifies and delivers until ctx ends; then it returns nil, and how
-// far all subscriptions have come is saved. It is called once.
+// Run loads the state, verifies requests and delivers messages until ctx ends.
+// Then it saves the progress of all subscriptions and returns nil. Call it
+// once.
 func (h *Hub) Run(ctx context.Context) error {
 	defer h.client.CloseIdleConnections()
 	defer h.saves.close()
@@ -155,7 +159,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	return errors.Join(err, h.finally())
 }
 
-// finally saves what is still to be saved when all else has ended.
+// finally saves the remaining progress when all else has ended.
 func (h *Hub) finally() error {
 	for {
 		more, err := h.saveCursors()
@@ -191,7 +195,7 @@ func (h *Hub) load(ctx context.Context) error {
 	}
 	if h.sharer != nil {
 		if t := h.registry.topics[changesTopic]; t != nil {
-			h.sharing.told = t.last
+			h.sharing.changesRead = t.last
 		}
 		return h.claim(ctx)
 	}
@@ -204,8 +208,8 @@ func (h *Hub) load(ctx context.Context) error {
 	return h.verifier.load(ctx, allShards())
 }
 
-// loadShards takes the subscriptions of a shard into the registry, of all if it
-// is negative.
+// loadShards loads the subscriptions of a shard into the registry, or of all
+// shards if it is negative.
 func (h *Hub) loadShards(ctx context.Context, shard int) error {
 	for row, err := range h.store.Subscriptions(ctx, shard) {
 		if err != nil {
@@ -220,6 +224,6 @@ func (h *Hub) loadShards(ctx context.Context, shard int) error {
 	return nil
 }
 
-// now returns the time as the hub's clock has it, to the microsecond as stores
-// keep it.
+// now returns the time of the hub's clock, truncated to the microsecond like
+// stored times.
 func (h *Hub) now() time.Time { return h.opts.Clock().Round(0).Truncate(time.Microsecond) }

@@ -8,8 +8,8 @@ import (
 	"lockstep/hub"
 )
 
-// TestRecordedSubscribers replays what libraries of others send to subscribe,
-// as docs/interoperability.md tells: header and body as they were recorded, but
+// TestRecordedSubscribers replays subscription requests of other libraries,
+// which docs/interoperability.md describes: header and body as recorded, except
 // for the addresses.
 func TestRecordedSubscribers(t *testing.T) {
 	t.Parallel()

@@ -10,8 +10,8 @@ import (
 )
 
 // crowd starts a hub with room for 8 quick and 16 slow deliveries, 4 subscribers
-// at each of 15 hosts that answer as hold says, and one at a host of its own that
-// is always quick.
+// at each of 15 hosts that answer after the delay hold returns, and one at a host
+// of its own that is always quick.
 func crowd(t *testing.T, hold func(body string) time.Duration) (r *running, quick *sink, crowd []*sink) {
 	over := make(chan struct{})
 	slow := func(_ http.ResponseWriter, r *http.Request, body string) {
@@ -35,8 +35,8 @@ func crowd(t *testing.T, hold func(body string) time.Duration) (r *running, quic
 	return r, quick, crowd
 }
 
-// TestSlowLaneFull: more endpoints that never answer than there is room for do
-// not stay where the quick ones are delivered to (WS-C-13).
+// TestSlowLaneFull: endpoints that never answer, more than the slow lane has
+// room for, do not stay in the fast lane (WS-C-13).
 func TestSlowLaneFull(t *testing.T) {
 	t.Parallel()
 	r, quick, _ := crowd(t, func(string) time.Duration { return time.Minute })
@@ -50,8 +50,8 @@ func TestSlowLaneFull(t *testing.T) {
 	}
 }
 
-// TestSlowAtTimes: endpoints that take long every second time hold a quick one
-// up while that is not known, but not each time (WS-C-13).
+// TestSlowAtTimes: endpoints that are slow every second time delay a quick one
+// until they are known to be slow, but not each time (WS-C-13).
 func TestSlowAtTimes(t *testing.T) {
 	t.Parallel()
 	r, quick, crowd := crowd(t, func(body string) time.Duration {

@@ -9,14 +9,15 @@ import (
 	"time"
 )
 
-// A rate is how often something may happen: burst times at once, per each
-// second thereafter.
+// A rate limits how often something may happen: burst times at once, then per
+// times each second.
 type rate struct{ burst, per float64 }
 
-// maxBuckets caps how many a [buckets] remembers; all others share one.
+// maxBuckets caps how many keys a [buckets] remembers; all others share one
+// bucket.
 const maxBuckets = 100_000
 
-// buckets hold each key to a rate. It is safe for concurrent use.
+// buckets rate-limits each key. It is safe for concurrent use.
 type buckets[K comparable] struct {
 	rate  rate
 	clock func() time.Time
@@ -28,7 +29,7 @@ type buckets[K comparable] struct {
 }
 
 type bucket struct {
-	used float64 // tokens taken and not back yet
+	used float64 // tokens taken and not yet refilled
 	at   time.Time
 }
 
@@ -36,8 +37,8 @@ func newBuckets[K comparable](r rate, clock func() time.Time) *buckets[K] {
 	return &buckets[K]{rate: r, clock: clock, m: make(map[K]*bucket)}
 }
 
-// take takes n tokens of k's, all or none, and returns zero, or how long to
-// wait for them.
+// take takes n tokens of k, all or none. It returns zero, or how long to wait
+// for them.
 func (b *buckets[K]) take(k K, n float64) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -52,7 +53,7 @@ func (b *buckets[K]) take(k K, n float64) time.Duration {
 	return 0
 }
 
-// reserve takes a token of k's in any case, and returns how long to wait for it.
+// reserve takes a token of k in any case, and returns how long to wait for it.
 func (b *buckets[K]) reserve(k K) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -63,7 +64,7 @@ func (b *buckets[K]) reserve(k K) time.Duration {
 	return max(time.Duration((c.used-b.rate.burst)/b.rate.per*float64(time.Second)), 0)
 }
 
-// give puts n tokens of k's back.
+// give returns n tokens to k.
 func (b *buckets[K]) give(k K, n float64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -94,8 +95,8 @@ func (b *buckets[K]) get(k K, now time.Time) *bucket {
 	return c
 }
 
-// sweep forgets the buckets nothing is taken of, at most once a second: to look
-// at all of them for each request of a flood would be dear.
+// sweep removes full buckets, at most once a second: examining all of them for
+// each request of a flood would be expensive.
 func (b *buckets[K]) sweep(now time.Time) {
 	if now.Sub(b.swept) < time.Second {
 		return
@@ -113,16 +114,17 @@ func tooMany(wait time.Duration, format string, args ...any) error {
 	return again(http.StatusTooManyRequests, wait, format, args...)
 }
 
-// again refuses for now.
+// again answers that the client should retry later.
 func again(status int, wait time.Duration, format string, args ...any) error {
 	e := refuse(status, format, args...).(*refusal)
 	e.after = max(wait, time.Second)
 	return e
 }
 
-// A budget bounds the bytes of bodies held at a time, whoever sends them. The
-// first firstRead of each are free: what a connection costs anyway is more, and
-// ordinary requests pass when strangers have used up the rest.
+// A budget bounds the bytes of all bodies held at a time, of all clients
+// together. The first firstRead bytes of each are free: a connection costs more
+// than that anyway, and ordinary requests pass when strangers have used up the
+// rest.
 type budget struct {
 	mu   sync.Mutex // guards left
 	left int64
@@ -146,9 +148,9 @@ func (b *budget) give(n int64) {
 
 const firstRead = 4 << 10
 
-// read returns a body of at most most bytes, and what to call when it is not held
-// any more. Memory follows what came, not what was announced, which is -1 if
-// nothing was.
+// read returns a body of at most most bytes, and a function to call when the body
+// is released. Memory grows with the bytes received, not with the announced
+// length, which is -1 if unknown.
 func (b *budget) read(r io.Reader, announced, most int64) (body []byte, done func(), err error) {
 	if announced > most {
 		return nil, nil, tooLarge(most)

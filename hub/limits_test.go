@@ -29,8 +29,8 @@ func (s *site) ask(mode, topic, callback, peer string) *httptest.ResponseRecorde
 	return w
 }
 
-// TestLimitPerHost: of callbacks at one host there are so many and no more
-// (WS-SEC-03); a renewal is no more, and other hosts are not concerned.
+// TestLimitPerHost: the number of callbacks at one host is limited (WS-SEC-03);
+// renewals do not count again, and other hosts are unaffected.
 func TestLimitPerHost(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), func(o *hub.Options) { o.MaxPerHost = 20 })
@@ -40,7 +40,7 @@ func TestLimitPerHost(t *testing.T) {
 			t.Fatalf("request %d: %d %s", i, w.Code, w.Body)
 		}
 	}
-	for i := range 20 { // while they wait, and when they are verified
+	for i := range 20 { // while they are pending, and when they are verified
 		w := s.ask("subscribe", topicA, fmt.Sprint(sub.url, "?more", i), "198.51.100.1:1")
 		if w.Code != 429 || w.Header().Get("Retry-After") == "" {
 			t.Fatalf("one more: %d %s, Retry-After %q, want 429 and when to come back", w.Code, w.Body, w.Header().Get("Retry-After"))
@@ -67,7 +67,7 @@ func TestLimitPerHost(t *testing.T) {
 	}
 }
 
-// TestLimitInAll: nor are there more than so many in all.
+// TestLimitInAll: the total number of subscriptions is limited.
 func TestLimitInAll(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), func(o *hub.Options) { o.MaxSubscriptions = 5 })
@@ -86,8 +86,8 @@ func TestLimitInAll(t *testing.T) {
 }
 
 // TestFlood: of very many requests for one host, or from one address, few are
-// accepted, and little is kept of them (WS-SEC-03). The callback is asked no
-// oftener than it may be.
+// accepted and little is stored (WS-SEC-03). The callback is asked no more
+// often than the rate limit allows.
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), func(o *hub.Options) { o.MaxPerHost = 300 })
@@ -138,8 +138,8 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestFloodAndRenewal: who has subscribed can renew and end it while others flood
-// the hub with requests in its name.
+// TestFloodAndRenewal: a subscriber can renew and end its subscription while
+// others flood the hub with requests in its name.
 func TestFloodAndRenewal(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), func(o *hub.Options) { o.MaxPerHost = 500 })
@@ -162,7 +162,7 @@ func TestFloodAndRenewal(t *testing.T) {
 	}
 }
 
-// TestPingLimit: pings are held to a rate, by topics (WS-SEC-04).
+// TestPingLimit: pings are rate-limited, by topics (WS-SEC-04).
 func TestPingLimit(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), func(o *hub.Options) { o.PublishTokens, o.PublishOpen = publishTokens("token"), false })
@@ -186,8 +186,8 @@ func TestPingLimit(t *testing.T) {
 	wantStatus(t, r, 400)
 }
 
-// TestFullLog: where too much waits for delivery nothing more is accepted, for a
-// while.
+// TestFullLog: when too many messages wait for delivery, the hub temporarily
+// accepts no more.
 func TestFullLog(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), func(o *hub.Options) { o.MaxLog = 1000 })
@@ -198,7 +198,7 @@ func TestFullLog(t *testing.T) {
 	}
 }
 
-// A broken store fails when it is told to.
+// A broken store fails on request.
 type broken struct {
 	hub.Store
 	down atomic.Bool
@@ -220,8 +220,8 @@ func (b *broken) Append(ctx context.Context, m []hub.Message) ([]int64, error) {
 	return b.Store.Append(ctx, m)
 }
 
-// TestBrokenStore: what can not be made durable is not accepted, and the hub
-// goes on when it can be.
+// TestBrokenStore: requests that cannot be made durable are not accepted, and
+// the hub continues when the store works again.
 func TestBrokenStore(t *testing.T) {
 	t.Parallel()
 	store := &broken{Store: hub.NewMem()}
@@ -245,14 +245,14 @@ func TestBrokenStore(t *testing.T) {
 	sub.nextTaken(t)
 }
 
-// TestStoreFailsMeanwhile: what was accepted is carried out once the store is
-// back, though it failed when the outcome was to be written.
+// TestStoreFailsMeanwhile: accepted requests are carried out once the store
+// works again, though writing the result failed.
 func TestStoreFailsMeanwhile(t *testing.T) {
 	t.Parallel()
 	store := &broken{Store: hub.NewMem()}
 	s := start(t, store, func(o *hub.Options) { o.RetryFirst = 20 * time.Millisecond })
 	s.VerifyWaits(20*time.Millisecond, 20*time.Millisecond)
-	var failing atomic.Bool // when somebody else is asked the disk fills up
+	var failing atomic.Bool // the disk fills up while another callback is asked
 	fill := func() {
 		if failing.Load() {
 			store.down.Store(true)
@@ -287,8 +287,8 @@ func TestStoreFailsMeanwhile(t *testing.T) {
 	eventually(t, "done", func() bool { return s.Pinged() == 0 })
 }
 
-// TestSlowBodies: bodies that trickle, and clients that leave in the middle,
-// hold up nobody.
+// TestSlowBodies: bodies that trickle, and clients that disconnect in the
+// middle, delay no other client.
 func TestSlowBodies(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), nil)

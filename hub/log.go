@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	recentBytes = 64 << 20  // of the newest messages, held in memory for who keeps up
-	pageBytes   = 512 << 10 // of messages read at a time, for who lags behind
+	recentBytes = 64 << 20  // of the newest messages, held in memory for subscribers that keep up
+	pageBytes   = 512 << 10 // of messages read at a time, for subscribers that lag behind
 	pageCount   = 256       // messages read at a time
-	pagesBytes  = 32 << 20  // of pages held for others that lag at the same place
-	pagesMost   = 1024      // of them
-	entryBytes  = 512       // what a message takes besides its body, about
+	pagesBytes  = 32 << 20  // of pages shared by subscribers that lag at the same position
+	pagesMost   = 1024      // number of pages
+	entryBytes  = 512       // approximate size of a message besides its body
 )
 
-// An entry is a message of a log in memory. It is never changed.
+// An entry is a message of a log in memory. It is immutable.
 type entry struct {
 	Message
 	log    *topic
-	header http.Header // of deliveries without signature, to who spells the topic like the log
+	header http.Header // of unsigned deliveries to subscribers that spell the topic like the log
 	size   int64
 }
 
@@ -32,7 +32,8 @@ func (h *Hub) entry(t *topic, m Message) *entry {
 	return &entry{Message: m, log: t, header: h.header(&m, m.Topic), size: entryBytes + int64(len(m.Body))}
 }
 
-// header returns the header of the delivery of m to who calls the topic self.
+// header returns the header of the delivery of m to a subscriber that spells
+// the topic as self.
 func (h *Hub) header(m *Message, self string) http.Header {
 	links := websub.LinkHeader(self, []string{h.opts.PublicURL}) // WS-C-03: one field
 	if len(m.Links) > 0 {
@@ -44,7 +45,7 @@ func (h *Hub) header(m *Message, self string) http.Header {
 		"User-Agent":      {h.opts.UserAgent},
 		"Content-Type":    {m.ContentType}, // WS-C-01
 	}
-	if m.ContentType == "" { // of a topic that was served without one: RFC 9110, 8.3
+	if m.ContentType == "" { // the topic was served without one: RFC 9110, 8.3
 		head["Content-Type"] = []string{"application/octet-stream"}
 	}
 	return head
@@ -65,9 +66,9 @@ func (w *window) find(seq int64) *entry {
 	return w.entries.at(int(i))
 }
 
-// A cache is what of all logs is in memory. It is guarded by Hub.mu.
+// A cache holds the parts of all logs that are in memory. Hub.mu guards it.
 type cache struct {
-	recent      fifo[*entry] // of all windows, the oldest in front
+	recent      fifo[*entry] // of all windows, the oldest first
 	recentBytes int64
 	pages       fifo[*page]
 	pagesBytes  int64
@@ -77,7 +78,7 @@ type cache struct {
 func (c *cache) add(e *entry) {
 	w := &e.log.recent
 	if n := w.entries.len(); n > 0 && w.entries.at(n-1).Seq != e.Seq-1 {
-		w.entries = fifo[*entry]{} // a window has no holes
+		w.entries = fifo[*entry]{} // a window has no gaps
 	}
 	w.entries.push(e)
 	c.recent.push(e)
@@ -86,13 +87,13 @@ func (c *cache) add(e *entry) {
 		old := c.recent.pop()
 		c.recentBytes -= old.size
 		if old.log.recent.find(old.Seq) == old {
-			old.log.recent.entries.pop() // the first: all before it were older
+			old.log.recent.entries.pop() // the first entry: all before it were older
 		}
 	}
 }
 
-// A page is a part of a log: all that is kept of what is numbered above after,
-// up to upto.
+// A page is a part of a log: all stored messages numbered above after, up to
+// upto.
 type page struct {
 	log         *topic
 	after, upto int64
@@ -100,7 +101,7 @@ type page struct {
 	size        int64
 }
 
-// find returns the first message that is not before seq.
+// find returns the first message whose number is not below seq.
 func (p *page) find(seq int64) *entry {
 	i := sort.Search(len(p.entries), func(i int) bool { return p.entries[i].Seq >= seq })
 	if i == len(p.entries) {
@@ -116,13 +117,13 @@ func (c *cache) addPage(p *page) {
 	for c.pagesBytes > pagesBytes && c.pages.len() > 1 || c.pages.len() > pagesMost {
 		old := c.pages.pop()
 		c.pagesBytes -= old.size
-		old.log.pages = slices.Delete(old.log.pages, 0, 1) // the first: those before it were older
+		old.log.pages = slices.Delete(old.log.pages, 0, 1) // the first page: all before it were older
 	}
 }
 
 // at returns the message of t numbered seq. If that is forgotten it returns the
-// next that is kept, or nil and the number of the last that is forgotten. The
-// caller holds h.mu, which is not held while the store is read.
+// next stored one, or nil and the number of the last forgotten one. The caller
+// holds h.mu, which is released while the store is read.
 func (h *Hub) at(ctx context.Context, t *topic, seq int64) (e *entry, forgotten int64, err error) {
 	for {
 		if e := t.recent.find(seq); e != nil {
@@ -133,7 +134,7 @@ func (h *Hub) at(ctx context.Context, t *topic, seq int64) (e *entry, forgotten 
 				return p.find(seq), p.upto, nil
 			}
 		}
-		if read := t.read; read != nil { // by another, perhaps just what is wanted
+		if read := t.read; read != nil { // by another goroutine, perhaps the same page
 			h.mu.Unlock()
 			<-read
 			h.mu.Lock()

@@ -6,8 +6,8 @@ import (
 	"lockstep/websub"
 )
 
-// topic returns what the hub knows of a topic, whatever the spelling of its
-// URL; false if nothing.
+// topic returns the state of a topic, whatever the spelling of its URL; false
+// if the hub does not know it.
 func (h *Hub) topic(uri string) (Topic, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -22,8 +22,8 @@ func (t *topic) export() Topic {
 	return Topic{URL: t.url, First: t.first, Last: t.last, Bytes: t.bytes, State: t.state}
 }
 
-// subscriptions returns the subscriptions of a topic with how far they have
-// come, in no order; with several hubs, those that are this one's.
+// subscriptions returns the subscriptions of a topic with their progress, in no
+// order. With several hubs, it returns those of this one.
 func (h *Hub) subscriptions(uri string) []Subscription {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -38,7 +38,7 @@ func (h *Hub) subscriptions(uri string) []Subscription {
 	return all
 }
 
-// subscription returns one; false if there is no such.
+// subscription returns a subscription; false if it does not exist.
 func (h *Hub) subscription(key Key) (Subscription, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -49,16 +49,16 @@ func (h *Hub) subscription(key Key) (Subscription, bool) {
 	return s.Subscription, true
 }
 
-// Subscriptions returns how many subscriptions there are; with several hubs,
-// those that are this one's.
+// Subscriptions returns the number of subscriptions. With several hubs, it
+// counts those of this one.
 func (h *Hub) Subscriptions() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.registry.count
 }
 
-// count returns how many subscriptions there are, in all and with callbacks at
-// the host of callback, whatever the port: those that are this hub's.
+// count returns the number of this hub's subscriptions, in all and with
+// callbacks at the host of callback, whatever the port.
 func (h *Hub) count(callback *url.URL) (all, atHost int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain sees to it that every hub that was started has ended altogether.
+// TestMain checks that every hub has stopped completely.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	http.DefaultClient.CloseIdleConnections() // of the tests themselves

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A Mem is a Store in memory. It lives as long as the process.
+// A Mem is a Store in memory. Its content is lost when the process ends.
 type Mem struct {
 	mu            sync.Mutex // guards all below
 	topics        map[string]*memTopic
@@ -21,7 +21,7 @@ type Mem struct {
 // A memTopic is a topic with its log.
 type memTopic struct {
 	Topic
-	log []Message // First to Last; what a reader has of it is never written again
+	log []Message // First to Last; slices given to readers are never written again
 }
 
 var _ Store = (*Mem)(nil)
@@ -186,11 +186,12 @@ func (m *Mem) Trim(ctx context.Context, topic string, upto int64) error {
 		t.Bytes -= int64(len(msg.Body))
 	}
 	t.First += n
-	t.log = slices.Clone(t.log[n:]) // hold on to no body that is gone
+	t.log = slices.Clone(t.log[n:]) // release the bodies of trimmed messages
 	return nil
 }
 
-// topic returns the topic, which is made where there is none. m.mu must be held.
+// topic returns the topic and creates it if it does not exist. The caller holds
+// m.mu.
 func (m *Mem) topic(url string) *memTopic {
 	t := m.topics[url]
 	if t == nil {
@@ -200,7 +201,7 @@ func (m *Mem) topic(url string) *memTopic {
 	return t
 }
 
-// ofShard returns the values of a shard, or of all, ordered by key.
+// ofShard returns the values of a shard, or of all shards, ordered by key.
 func ofShard[T any](all map[Key]T, shard int) []T {
 	var keys []Key
 	for k := range maps.Keys(all) {
@@ -243,7 +244,7 @@ func (p Progress) inMicros() Progress {
 	return p
 }
 
-// inMicros returns t as stores keep it.
+// inMicros returns t with the precision of stores.
 func inMicros(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}

@@ -13,8 +13,8 @@ func TestMem(t *testing.T) {
 	hubtest.Run(t, func(*testing.T) hub.Store { return hub.NewMem() })
 }
 
-// TestKeyOf: a subscription is its topic and its callback (WS-H-07), however
-// unreserved characters are spelt (WS-H-09).
+// TestKeyOf: topic and callback identify a subscription (WS-H-07), regardless
+// of the encoding of unreserved characters (WS-H-09).
 func TestKeyOf(t *testing.T) {
 	t.Parallel()
 	const topic, callback = "https://example.org/~t?a=b", "https://example.org/c%2Fd"

@@ -12,9 +12,9 @@ import (
 
 // Defaults of [Options].
 const (
-	DefaultLeaseMin = time.Minute         // shorter ones cost more verifications than deliveries
-	DefaultLease    = 10 * 24 * time.Hour // the Recommendation's advice
-	DefaultLeaseMax = 30 * 24 * time.Hour // who has gone for good is forgotten after that
+	DefaultLeaseMin = time.Minute         // with shorter leases, verifications cost more than deliveries
+	DefaultLease    = 10 * 24 * time.Hour // the advice of the WebSub Recommendation
+	DefaultLeaseMax = 30 * 24 * time.Hour // a subscriber that has disappeared is forgotten after that time
 
 	DefaultRetryFirst = time.Second
 	DefaultRetryMost  = time.Hour
@@ -32,43 +32,43 @@ const (
 
 // Options configures a [Hub].
 type Options struct {
-	// PublicURL is the hub's address as subscribers know it, for Link headers.
-	// It is required.
+	// PublicURL is the hub's address as subscribers know it, for Link headers. It
+	// is required.
 	PublicURL string
 
-	// A lease is LeaseDefault long if the subscriber wishes nothing, and within
-	// LeaseMin and LeaseMax whatever it wishes (WS-L-01).
+	// A lease is LeaseDefault long unless the subscriber requests a length.
+	// Requested lengths are limited to LeaseMin and LeaseMax (WS-L-01).
 	LeaseMin, LeaseDefault, LeaseMax time.Duration
 
-	// After a delivery in vain the next attempt waits RetryFirst, then twice as
+	// After a failed delivery the hub retries after RetryFirst, then waits twice as
 	// long each time, up to RetryMost. A message that an endpoint has refused for
 	// RetryFor is given up, and counted.
 	RetryFirst, RetryMost, RetryFor time.Duration
 
-	Keep    time.Duration // messages everybody has are kept for so long, to be replayed
-	Forget  time.Duration // messages of this age are forgotten, whoever lacks them; counted as given up
+	Keep    time.Duration // how long messages delivered to all subscribers are kept, to be replayed
+	Forget  time.Duration // messages of this age are deleted even if subscribers lack them; those count as given up
 	Timeout time.Duration // of one delivery
 	MaxBody int64         // bytes of a message
-	MaxLog  int64         // bytes of a topic's messages that are not forgotten yet; beyond it nothing is accepted
+	MaxLog  int64         // bytes of a topic's stored messages; beyond it the hub accepts no more
 
 	AllowPrivate    bool           // topics and callbacks may be at private and loopback addresses
 	PublishTokens   []PublishToken // a request with one of them may publish
-	PublishOpen     bool           // a request without a token may publish, too; without either only [Hub.Publish] does
-	OwnTopics       []string       // URLs: topics below them are published by [Hub.Publish] alone, whatever a request carries
-	PublishPrefixes []string       // topics that may be published; none: any
+	PublishOpen     bool           // requests without a token may publish too; without tokens and PublishOpen only [Hub.Publish] does
+	OwnTopics       []string       // URLs: only [Hub.Publish] publishes topics below them, whatever credentials a request carries
+	PublishPrefixes []string       // topics below them may be published; none: any topic
 
-	// TrustedProxies are believed which client they speak for, in
-	// X-Forwarded-For. Only rate limits depend on it.
+	// TrustedProxies are the proxies whose X-Forwarded-For the hub trusts to name
+	// the client. Only rate limits depend on it.
 	TrustedProxies []netip.Prefix
 
-	// RootCAs are trusted when callbacks and topics are reached by https; nil: the
-	// system's.
+	// RootCAs verify the https certificates of callbacks and topics; nil: the
+	// system's certificates.
 	RootCAs *x509.CertPool
 
-	CheckTopics bool // ask a topic whether it names this hub before the first subscription to it (WS-SEC-05)
+	CheckTopics bool // before the first subscription to a topic, check that it names this hub (WS-SEC-05)
 
 	Method    string // of signatures; default "sha256" (WS-X-03)
-	Secret    []byte // 32 bytes, the key that seals the secrets of subscribers at rest; nil: a random one, for stores that end with the process
+	Secret    []byte // 32 bytes: encrypts the secrets of subscribers at rest; nil: a random key, for stores that do not outlive the process
 	UserAgent string // default "lockstep"
 
 	MaxSubscriptions int // in all
@@ -111,11 +111,12 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// durations fills in what is not given, so that it fits what is.
+// durations sets the durations that are not given, consistently with those that
+// are.
 func (o *Options) durations() error {
 	for _, d := range []struct {
 		value *time.Duration
-		def   func() time.Duration // may depend on those above
+		def   func() time.Duration // may depend on the values above
 		name  string
 	}{
 		{&o.LeaseMax, func() time.Duration { return max(DefaultLeaseMax, o.LeaseMin, o.LeaseDefault) }, "longest lease"},

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestOptionsDefaults fits what nobody said to what somebody did.
+// TestOptionsDefaults: defaults are consistent with the values given.
 func TestOptionsDefaults(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour

@@ -27,8 +27,8 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"kept":    func(t TopicStatus) string { return thousands(max(0, t.Last-t.First+1)) },
 }).Parse(pageHTML))
 
-// pagePolicy allows the page its own style and nothing else: no script, no
-// frame, no request to anywhere.
+// pagePolicy allows the page only its own style: no scripts, no frames, no
+// requests to other addresses.
 var pagePolicy = func() string {
 	sum := sha256.Sum256([]byte(pageCSS))
 	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
@@ -48,17 +48,17 @@ type statusPage struct {
 	Worst         []SubscriptionStatus
 	Topics        []TopicStatus
 	TopicsAfter   string // there are more
-	Topic         string // whose subscriptions are shown; "" of all
+	Topic         string // whose subscriptions are shown; "": those of all topics
 	Subscriptions []SubscriptionStatus
 	After         Key
-	API           string // where it is
-	Auth          string // what curl needs besides
+	API           string // its path
+	Auth          string // further options that curl needs
 }
 
-// StatusPage returns the page that shows people how things stand. api is the
-// path at which [Hub.API] is served; curl returns the options with which curl
-// reaches it as a request did, and may be nil. As with the API, the caller
-// decides which requests may see the page.
+// StatusPage returns a web page that shows the hub's state. api is the path at
+// which [Hub.API] is served. curl returns the options with which curl reaches
+// the API in the same way as a request did; it may be nil. As with the API, the
+// caller decides which requests may see the page.
 func (h *Hub) StatusPage(api string, curl func(*http.Request) string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
@@ -70,7 +70,7 @@ func (h *Hub) StatusPage(api string, curl func(*http.Request) string) http.Handl
 		}
 		select {
 		case <-h.ready:
-		default: // what it would show is not all there is
+		default: // the page would be incomplete
 			header.Set("Retry-After", "1")
 			http.Error(w, "the hub is starting: try again in a second", http.StatusServiceUnavailable)
 			return
@@ -93,11 +93,11 @@ func (h *Hub) StatusPage(api string, curl func(*http.Request) string) http.Handl
 		header.Set("Referrer-Policy", "no-referrer")
 		header.Set("Cache-Control", "no-store")
 		header.Set("Content-Length", strconv.Itoa(b.Len()))
-		_, _ = w.Write(b.Bytes()) // a client that has gone needs no answer
+		_, _ = w.Write(b.Bytes()) // the client may have disconnected
 	})
 }
 
-// look gathers what the page shows.
+// look collects the data of the page.
 func (h *Hub) look(r *http.Request) *statusPage {
 	q := r.URL.Query()
 	p := &statusPage{Style: template.CSS(pageCSS), URL: h.opts.PublicURL, Started: h.started, Stats: h.Stats(), Topic: q.Get("topic")}
@@ -114,7 +114,7 @@ func (h *Hub) look(r *http.Request) *statusPage {
 	return p
 }
 
-// stamp writes a time for people.
+// stamp formats a time for people.
 func stamp(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -122,7 +122,7 @@ func stamp(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05Z")
 }
 
-// seconds writes a duration for people.
+// seconds formats a duration for people.
 func seconds(s float64) string {
 	if s < 1 {
 		return fmt.Sprintf("%g ms", s*1000)
@@ -130,7 +130,7 @@ func seconds(s float64) string {
 	return fmt.Sprintf("%g s", s)
 }
 
-// thousands writes n with a comma between groups of three digits.
+// thousands formats n with a comma between groups of three digits.
 func thousands(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	var b strings.Builder

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/net/html"
 )
 
-// TestPage shows the status page with text of strangers on it: it stays text,
-// callbacks stay secret (WS-SEC-07), and nothing on the page needs a script.
+// TestPage puts hostile text on the status page: it stays text, callbacks stay
+// secret (WS-SEC-07), and the page needs no script.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	const topic = `https://data.example.org/"><script>alert(1)</script>`
@@ -42,7 +42,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// page returns the page, which is well-formed enough to be one.
+// page returns the page, after checking that it is well-formed.
 func (d *desk) page(target string) string {
 	d.t.Helper()
 	r := httptest.NewRequest("GET", target, nil)

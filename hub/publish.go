@@ -8,12 +8,11 @@ import (
 	"lockstep/websub"
 )
 
-// Publish accepts a message from within the process: a fat publishing (RN-PB-01)
-// that nobody has to be entitled to. Content-Type and Link of the header are
-// relayed as they would be if it had come by HTTP. The message is durable when
-// Publish returns nil; a Link with rel=self may be left out. An error with a method Permanent that returns true refuses
-// the message; after any other it may be brought again. The body is not to be
-// changed afterwards.
+// Publish accepts a message from within the process: a fat publication (RN-PB-01) that needs no
+// authorization. Content-Type and Link of the header are relayed as if it had come by HTTP; a Link
+// with rel=self may be omitted. The message is durable when Publish returns nil. An error with a
+// method Permanent that returns true rejects the message; after any other error the caller may
+// retry. The caller must not change the body afterwards.
 func (h *Hub) Publish(ctx context.Context, topic string, header http.Header, body []byte) error {
 	p, err := parsePublishing(withSelf(header, topic))
 	if err != nil {
@@ -50,7 +49,7 @@ func withSelf(header http.Header, topic string) http.Header {
 	return header
 }
 
-// Permanent reports whether the same request will be refused again.
+// Permanent reports whether the hub would refuse the same request again.
 func (r *refusal) Permanent() bool {
 	return r.after == 0 && r.status < 500 && r.status != http.StatusTooManyRequests
 }

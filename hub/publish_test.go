@@ -8,8 +8,8 @@ import (
 	"lockstep/hub"
 )
 
-// TestPublish hands in messages from within the process. What is refused is so
-// for good; a hub that does not run may take it later.
+// TestPublish publishes messages from within the process. A refusal is
+// permanent; a hub that is not running may accept the message later.
 func TestPublish(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, "a")

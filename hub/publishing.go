@@ -11,10 +11,10 @@ import (
 
 const (
 	maxContentType = 1 << 10 // sent with every delivery
-	maxRelayed     = 8 << 10 // bytes of links: servers commonly take a header of that size
+	maxRelayed     = 8 << 10 // bytes of links: servers commonly accept a header of that size
 )
 
-// A publishing is what the header of a fat publishing says (RN-PB-01).
+// A publishing is the parsed header of a fat publication (RN-PB-01).
 type publishing struct {
 	topic       string // as websub.Canonical spells it
 	self        string // as the publisher spells it
@@ -23,8 +23,9 @@ type publishing struct {
 	links       []string // to relay, character for character
 }
 
-// parsePublishing reads the header of a request that is not a form: what has a
-// link to itself is a fat publishing, the topic is what it names (RN-PB-04).
+// parsePublishing reads the header of a request that is not a form. A request
+// with a link to itself is a fat publication of the topic that the link names
+// (RN-PB-04).
 func parsePublishing(h http.Header) (*publishing, error) {
 	links := websub.ParseLinks(h.Values("Link"), nil)
 	p := &publishing{contentType: h.Get("Content-Type")}
@@ -62,11 +63,11 @@ func parsePublishing(h http.Header) (*publishing, error) {
 	return p, err
 }
 
-// noSelf answers a request that is neither a form nor a publishing. What one
-// would send for a form by mistake is told of the media type (WS-H-04), all
-// else of the link (RN-PB-05).
+// noSelf answers a request that is neither a form nor a publication. If the
+// body could be meant as a form, the answer names the media type of forms
+// (WS-H-04), otherwise the missing link (RN-PB-05).
 func noSelf(h http.Header) error {
-	media, _, _ := mime.ParseMediaType(h.Get("Content-Type")) // "" if it is none
+	media, _, _ := mime.ParseMediaType(h.Get("Content-Type")) // "" if it is not valid
 	if len(h.Values("Link")) == 0 {
 		switch media {
 		case "", "application/json", "multipart/form-data", "text/plain":
@@ -77,8 +78,8 @@ func noSelf(h http.Header) error {
 	return refuse(http.StatusBadRequest, "there is no Link with rel=self, which names the topic")
 }
 
-// relayed returns the links that deliveries carry beside the hub's own of self
-// and hub (RN-PB-02).
+// relayed returns the links that deliveries carry in addition to the hub's own
+// self and hub links (RN-PB-02).
 func relayed(links []websub.Link) ([]string, error) {
 	var out []string
 	size := 0
@@ -94,8 +95,8 @@ func relayed(links []websub.Link) ([]string, error) {
 	return out, nil
 }
 
-// ends reports whether a link ends where it seems to: with a quote that is left
-// open it would swallow what stands behind it.
+// ends reports whether a link ends where it seems to: an unclosed quote would
+// swallow the links after it.
 func ends(raw string) bool {
 	all := websub.ParseLinks([]string{raw + `, <urn:x>; rel="end"`}, nil)
 	return len(all) == 2 && all[1].Has("end")

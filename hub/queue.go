@@ -6,21 +6,21 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// Deliveries under way at a time. What is quick has a lane of its own, so that
-// who is slow delays only who is slow as well (WS-C-13). A host has a share of
-// each.
+// Limits of concurrent deliveries. Quick endpoints have a lane of their own, so
+// that slow endpoints delay only slow ones (WS-C-13). Each host has a share of
+// both lanes.
 const (
 	fastLimit   = 256
 	fastPerHost = 64
 	slowLimit   = 1024
 	slowPerHost = 32
 	slowAfter   = 500 * time.Millisecond // a delivery that takes longer changes lanes
-	slowFor     = 8                      // quick ones on the slow lane, before the fast one is taken again
-	slowMore    = 2                      // times slowLimit are on the slow lane at most, with those that changed to it
+	slowFor     = 8                      // quick deliveries on the slow lane before the endpoint returns to the fast one
+	slowMore    = 2                      // factor: at most slowLimit times this many are on the slow lane, including those that moved there while under way
 )
 
-// breakerAfter is how many connections to a host must fail, one after the other,
-// for it to be left in peace for a while; one attempt is made then.
+// breakerAfter is how many consecutive connections to a host must fail before
+// deliveries to it pause. One attempt is made when the pause ends.
 const breakerAfter = 3
 
 const (
@@ -29,14 +29,14 @@ const (
 	lanes
 )
 
-// A lane bounds how many deliveries are under way at a time.
+// A lane bounds the number of concurrent deliveries.
 type lane struct {
 	limit, perHost int
 	running        int
-	turns          fifo[*queue] // of hosts with something to do
+	turns          fifo[*queue] // of hosts with pending deliveries
 }
 
-// A queue is what is to be done at a host in a lane.
+// A queue holds the pending deliveries to a host in a lane.
 type queue struct {
 	host    *host
 	lane    *lane
@@ -45,35 +45,36 @@ type queue struct {
 	listed  bool // in turns of the lane
 }
 
-// A host is where callbacks are: what shares connections, and fails together.
+// A host groups the callbacks that share connections and fail together.
 type host struct {
 	name   string // with port
-	bare   string // without
+	bare   string // without port
 	subs   int    // subscriptions with callbacks there
 	queues [lanes]queue
 	alarm  alarm // when it is tried again
 
-	down  int       // connections that failed, one after the other
-	since time.Time // when the first of them did
+	down  int       // consecutive connections that failed
+	since time.Time // when the first of them failed
 	shut  bool      // until the alarm rings
 }
 
-// A scheduler says which delivery is made next. It is guarded by Hub.mu.
+// A scheduler decides which delivery is made next. Hub.mu guards it.
 type scheduler struct {
 	lanes    [lanes]lane
-	draining bool // no more
+	draining bool // no new deliveries start
 }
 
 func newScheduler() scheduler {
 	var s scheduler
-	// Of the files that may be open each lane takes a quarter at most, so that clients can connect.
+	// Each lane uses at most a quarter of the files that may be open, so that clients can connect.
 	few := max((fetch.OpenFiles()-fetch.OwnFiles)/4, 2)
 	s.lanes[fast] = lane{limit: min(fastLimit, few), perHost: min(fastPerHost, few)}
 	s.lanes[slow] = lane{limit: min(slowLimit, max(few/slowMore, 1)), perHost: min(slowPerHost, max(few/slowMore, 1))}
 	return s
 }
 
-// offer lets q take its turns, if there is something to do and room to do it.
+// offer puts q in line for its turn, if it has pending deliveries and room for
+// one more.
 func (q *queue) offer() {
 	if !q.listed && q.ready.len() > 0 && q.room() {
 		q.listed = true
@@ -81,7 +82,7 @@ func (q *queue) offer() {
 	}
 }
 
-// room reports whether the host bears one more.
+// room reports whether the host may have one more delivery under way.
 func (q *queue) room() bool {
 	x := q.host
 	switch {
@@ -93,15 +94,15 @@ func (q *queue) room() bool {
 	return q.running < q.lane.perHost
 }
 
-// offer does it for both lanes.
+// offer does so for both lanes.
 func (x *host) offer() {
 	for i := range x.queues {
 		x.queues[i].offer()
 	}
 }
 
-// take returns the subscription whose turn it is, and the queue it counts in,
-// or nil.
+// take returns the subscription whose turn it is and the queue that counts its
+// delivery, or nil.
 func (s *scheduler) take() (*subscription, *queue) {
 	if s.draining {
 		return nil, nil

@@ -7,54 +7,54 @@ import (
 	"lockstep/websub"
 )
 
-// A stage is what a subscription is doing.
+// A stage is the state of a subscription.
 type stage uint8
 
 const (
-	idle    stage = iota // has everything there is
+	idle    stage = iota // has all messages
 	queued               // waits for its turn
 	sending              // a delivery is under way
-	waiting              // for the time of the next attempt
-	gone                 // is no more, or not yet
+	waiting              // waits for the time of the next attempt
+	gone                 // removed, or not yet started
 )
 
-// A subscription is a [Subscription] at work.
+// A subscription is a [Subscription] with its delivery state.
 type subscription struct {
 	Subscription
 	log    *topic
 	host   *host
-	target *url.URL // of the callback; nil if it can not be delivered to
+	target *url.URL // of the callback; nil if the callback is invalid
 	signer *signing // nil: no secret
-	alarm  alarm    // when its lease ends, or it is tried again, whichever is first
+	alarm  alarm    // when its lease ends or the next attempt is due, whichever is first
 
 	stage stage
-	slow  uint8 // how often its endpoint has to be quick to be thought so again
-	dirty bool  // Progress is to be saved
-	moved bool  // the cursor was set by hand: what is under way does not move it
-	saved int64 // the cursor the store knows, or less
-	place int   // in the list its topic has of those that are idle
+	slow  uint8 // quick deliveries needed before the endpoint counts as quick again
+	dirty bool  // Progress has to be saved
+	moved bool  // a replay set the cursor: the delivery under way does not move it
+	saved int64 // the cursor in the store, or a lower one
+	place int   // index in its topic's list of idle subscriptions
 }
 
-// A topic is a log at work.
+// A topic is a log with its subscriptions.
 type topic struct {
 	url   string
 	first int64
 	last  int64
 	bytes int64
-	row   bool // the store has it
+	row   bool // it is in the store
 	state []byte
 	subs  map[Key]*subscription
 	idle  []*subscription
 
 	recent window
 	pages  []*page
-	read   chan struct{} // closed when the page that is being read is there; nil: none is
-	whole  int64         // the newest Whole message there is known to be
+	read   chan struct{} // closed when the page being read is available; nil: none is being read
+	whole  int64         // the newest Whole message that is known
 	ages   ages
 }
 
 // A registry is what the hub holds in memory: all topics, and the subscriptions
-// of the shards that are its own.
+// of its own shards.
 type registry struct {
 	topics map[string]*topic // by URL as websub.Canonical spells it
 	shards [Shards]map[Key]*subscription
@@ -72,7 +72,7 @@ func newRegistry() registry {
 	return r
 }
 
-// topic returns the topic at uri, made if there is none yet.
+// topic returns the topic at uri and creates it if needed.
 func (r *registry) topic(uri string) *topic {
 	if t := r.topics[uri]; t != nil {
 		return t
@@ -89,8 +89,7 @@ func (r *registry) topic(uri string) *topic {
 // find returns the subscription, or nil.
 func (r *registry) find(key Key) *subscription { return r.shards[key.Shard()][key] }
 
-// add takes in a subscription that is not there yet. It is gone: it has yet to
-// be set going.
+// add adds a new subscription. Its stage is gone until it is started.
 func (r *registry) add(row Subscription, lanes *[lanes]lane) *subscription {
 	s := &subscription{stage: gone, saved: row.Progress.Cursor, log: r.topic(row.Topic)}
 	s.alarm = alarm{sub: s, index: unset}
@@ -117,16 +116,16 @@ func (r *registry) add(row Subscription, lanes *[lanes]lane) *subscription {
 	return s
 }
 
-// set makes s what row says.
+// set updates s from row.
 func (s *subscription) set(row Subscription) {
 	s.Subscription, s.signer = row, nil
 	if len(row.Secret) > 0 {
 		s.signer = &signing{key: row.Key, sealed: row.Secret}
 	}
-	s.target, _ = url.Parse(row.Callback) // those that are no URLs were refused long ago
+	s.target, _ = url.Parse(row.Callback) // invalid URLs were refused when they were submitted
 }
 
-// drop forgets a subscription.
+// drop removes a subscription.
 func (r *registry) drop(s *subscription) {
 	r.alarms.clear(&s.alarm)
 	s.log.unlist(s)
@@ -146,13 +145,13 @@ func (r *registry) drop(s *subscription) {
 	}
 }
 
-// list notes that s has everything.
+// list adds s to the idle subscriptions.
 func (t *topic) list(s *subscription) {
 	s.stage, s.place = idle, len(t.idle)
 	t.idle = append(t.idle, s)
 }
 
-// unlist undoes it, if it was noted.
+// unlist removes s from them, if it is there.
 func (t *topic) unlist(s *subscription) {
 	if s.stage != idle {
 		return
@@ -164,7 +163,8 @@ func (t *topic) unlist(s *subscription) {
 	t.idle = t.idle[:end]
 }
 
-// hostOf returns host and port of a URL, as connections are shared by.
+// hostOf returns the host and port of a URL, the key by which connections are
+// shared.
 func hostOf(u *url.URL) string {
 	port := u.Port()
 	if port == "" {

@@ -23,8 +23,9 @@ import (
 	"lockstep/storage/sqlite"
 )
 
-// TestRestart: a hub that ends in the middle goes on where it was: nothing is
-// lost, and as it could save how far it was, nothing doubled (WS-C-12).
+// TestRestart: a restarted hub continues at its position: no message is lost
+// and, because the hub could save its progress, none is delivered twice
+// (WS-C-12).
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	s := newSink(t, nil)
@@ -50,7 +51,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestEndWhileHanging: deliveries that hang do not keep the hub from ending, and
+// TestEndWhileHanging: hanging deliveries do not keep the hub from stopping, and
 // do not count as attempts.
 func TestEndWhileHanging(t *testing.T) {
 	t.Parallel()
@@ -76,7 +77,8 @@ func TestEndWhileHanging(t *testing.T) {
 	}
 }
 
-// TestBacklog: who has missed much gets it all, read in pages.
+// TestBacklog: a subscriber that has missed many messages gets them all, read
+// in pages.
 func TestBacklog(t *testing.T) {
 	t.Parallel()
 	s := newSink(t, nil)
@@ -106,7 +108,7 @@ func TestBacklog(t *testing.T) {
 	}
 }
 
-// A faulty store fails to write, for a while.
+// A faulty store fails some of its writes.
 type faulty struct {
 	hub.Store
 	writes      atomic.Int64
@@ -141,8 +143,8 @@ func (f *faulty) Trim(ctx context.Context, topic string, upto int64) error {
 	return f.Store.Trim(ctx, topic, upto)
 }
 
-// TestDiskFull: whichever write fails, what was accepted is delivered, once and
-// in order, and what was not is said.
+// TestDiskFull: whichever write fails, accepted messages are delivered once and
+// in order, and the publisher learns which were not accepted.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	for first := int64(1); first <= 16; first++ {
@@ -200,7 +202,8 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// TestFullForGood: a hub that cannot save how far it is says so in the end.
+// TestFullForGood: a hub that cannot save its progress returns an error from
+// Run.
 func TestFullForGood(t *testing.T) {
 	t.Parallel()
 	s := newSink(t, nil)
@@ -225,8 +228,8 @@ func TestFullForGood(t *testing.T) {
 
 const killEnv = "LOCKSTEP_TEST_KILL_HUB"
 
-// TestKill kills a hub with SIGKILL under load, again and again: every message
-// it answered 202 to is delivered to every subscriber, in order (WS-C-12).
+// TestKill kills a hub with SIGKILL under load, repeatedly: every message that
+// it answered with 202 is delivered to every subscriber, in order (WS-C-12).
 func TestKill(t *testing.T) {
 	if path := os.Getenv(killEnv); path != "" {
 		if err := hubToKill(path); err != nil {
@@ -297,8 +300,8 @@ func TestKill(t *testing.T) {
 	kill()
 }
 
-// publishOrSubscribe posts to a hub that may die meanwhile, and reports whether
-// it accepted.
+// publishOrSubscribe posts to a hub that may be killed meanwhile, and reports
+// whether the hub accepted.
 func publishOrSubscribe(t *testing.T, address, contentType, body string) bool {
 	t.Helper()
 	r, err := http.NewRequest(http.MethodPost, address, strings.NewReader(body))
@@ -319,8 +322,8 @@ func publishOrSubscribe(t *testing.T, address, contentType, body string) bool {
 	return true
 }
 
-// hubProcess starts a hub on the file at path, and returns its address and what
-// kills it.
+// hubProcess starts a hub on the file at path. It returns its address and a
+// function that kills it.
 func hubProcess(t *testing.T, path string) (address string, kill func()) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestKill$")

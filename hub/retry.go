@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-const spread = 0.2 // of a wait, more or less: who failed together does not come again together
+const spread = 0.2 // relative variation of a wait: endpoints that failed together are not retried together
 
-// settle records what came of the attempt to deliver e to s. The caller holds
+// settle records the result of the attempt to deliver e to s. The caller holds
 // h.mu.
 func (h *Hub) settle(s *subscription, e *entry, out outcome) {
 	if s.stage == gone || out.ended {
@@ -45,8 +45,8 @@ func (h *Hub) settle(s *subscription, e *entry, out outcome) {
 	}
 }
 
-// fail records an attempt in vain: when the next is made, and whether the
-// message has waited too long.
+// fail records a failed attempt: when the next is made, and whether the message
+// has waited too long.
 func (h *Hub) fail(s *subscription, e *entry, out outcome) {
 	p, now := &s.Progress, h.now()
 	p.LastError = out.String()
@@ -64,16 +64,17 @@ func (h *Hub) fail(s *subscription, e *entry, out outcome) {
 	h.hurry()
 }
 
-// giveUp passes over the messages that were accepted before limit, which is
-// RetryFor ago, if the endpoint has failed since then (WS-C-10). What waits for
-// another reason, because the hub was down, has its time from the first failure.
+// giveUp skips the messages that were accepted before limit, which is RetryFor
+// ago, if the endpoint has failed since then (WS-C-10). For messages that waited
+// for another reason, such as downtime of the hub, the time counts from the
+// first failure.
 func (h *Hub) giveUp(s *subscription, failing, limit time.Time) {
 	if !failing.IsZero() && !failing.After(limit) {
 		h.skip(s, min(s.log.ages.before(limit), s.log.last))
 	}
 }
 
-// wait returns how long to wait after that many attempts in vain (WS-C-09).
+// wait returns how long to wait after that many failed attempts (WS-C-09).
 func (h *Hub) wait(attempts int, retryAfter time.Duration) time.Duration {
 	d := h.opts.RetryFirst
 	for ; attempts > 1 && d < h.opts.RetryMost; attempts-- {
@@ -84,8 +85,8 @@ func (h *Hub) wait(attempts int, retryAfter time.Duration) time.Duration {
 	return max(d, min(retryAfter, h.opts.RetryMost))
 }
 
-// reached notes whether a host could be connected to. One that cannot, several
-// times, is left in peace for a while, whatever else is to be sent there.
+// reached records whether a connection to a host could be made. After several
+// failures in a row, all deliveries to the host pause.
 func (h *Hub) reached(x *host, out outcome) {
 	if out.late {
 		return // whatever the reason
@@ -106,8 +107,8 @@ func (h *Hub) reached(x *host, out outcome) {
 	}
 }
 
-// resume lets s do what is to be done next. The caller holds h.mu; a delivery to
-// s is not under way any more, and it is in no queue.
+// resume moves s to its next stage. The caller holds h.mu; no delivery to s is
+// under way, and s is in no queue.
 func (h *Hub) resume(s *subscription) {
 	switch {
 	case s.stage == gone:
@@ -120,7 +121,7 @@ func (h *Hub) resume(s *subscription) {
 	}
 }
 
-// rest lets s wait for a time.
+// rest makes s wait until a time.
 func (h *Hub) rest(s *subscription, until time.Time) {
 	if s.stage == gone {
 		return
@@ -132,7 +133,7 @@ func (h *Hub) rest(s *subscription, until time.Time) {
 	h.ring(&s.alarm, until)
 }
 
-// enqueue lets s wait for its turn.
+// enqueue makes s wait for its turn.
 func (h *Hub) enqueue(s *subscription) {
 	s.stage = queued
 	q := &s.host.queues[fast]
@@ -143,7 +144,7 @@ func (h *Hub) enqueue(s *subscription) {
 	q.offer()
 }
 
-// String says what went wrong, without the address.
+// String describes the failure, without the address.
 func (o outcome) String() string {
 	if o.err != nil {
 		return o.err.Error()
@@ -151,15 +152,15 @@ func (o outcome) String() string {
 	return strings.TrimSpace(fmt.Sprintf("answered %d %s", o.status, http.StatusText(o.status)))
 }
 
-// retryAfter returns how long the header field asks to wait; 0 if it asks for
-// nothing that can be understood.
+// retryAfter returns the wait that the header field requests; 0 if it is
+// missing or not understood.
 func retryAfter(value string, now time.Time) time.Duration {
 	value = strings.TrimSpace(value)
 	if value == "" {
 		return 0
 	}
 	n, err := strconv.ParseUint(value, 10, 31)
-	if err == nil || errors.Is(err, strconv.ErrRange) { // then n is the most there is
+	if err == nil || errors.Is(err, strconv.ErrRange) { // on overflow n is the largest possible value
 		return time.Duration(n) * time.Second
 	}
 	if t, err := http.ParseTime(value); err == nil {

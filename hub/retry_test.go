@@ -14,9 +14,9 @@ import (
 	"lockstep/hub"
 )
 
-// TestRetry: an attempt that fails is made again, with waits that double, until
-// it is taken; the order stays, the id too, and only then is it taken (WS-C-08,
-// WS-C-09, WS-C-11).
+// TestRetry: a failed attempt is repeated, with waits that double, until it
+// succeeds; order and message ID do not change, and only success counts as
+// delivery (WS-C-08, WS-C-09, WS-C-11).
 func TestRetry(t *testing.T) {
 	t.Parallel()
 	const fails, first = 5, 40 * time.Millisecond
@@ -42,7 +42,7 @@ func TestRetry(t *testing.T) {
 		p := row.Progress
 		return p.Attempts > 0 && !p.Failing.IsZero() && p.LastError == "answered 500 Internal Server Error" && p.Cursor == 0
 	})
-	eventually(t, "all", func() bool { return len(s.at("/cb")) == 5 && r.Stats().Delivered == 5 }) // the hub hears of it last
+	eventually(t, "all", func() bool { return len(s.at("/cb")) == 5 && r.Stats().Delivered == 5 }) // the hub records it after the subscriber
 	if got := s.at("/cb"); !same(got, numbers(1, 5)) || len(ids) != 1 {
 		t.Errorf("got %v with ids %v", got, ids)
 	}
@@ -60,7 +60,7 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// TestFailures: what counts as one, and that redirects are not followed
+// TestFailures: which answers are failures, and that redirects are not followed
 // (WS-C-08).
 func TestFailures(t *testing.T) {
 	t.Parallel()
@@ -110,8 +110,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestRetryAfter: an endpoint that says when it can be asked again is not asked
-// before, up to the longest wait (WS-C-09).
+// TestRetryAfter: the hub honors Retry-After, up to the longest wait (WS-C-09).
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	for asked, want := range map[string]time.Duration{"1": time.Second, "100000": 1500 * time.Millisecond} {
@@ -160,7 +159,7 @@ func TestRetryAfterForms(t *testing.T) {
 	}
 }
 
-// TestGone: 410 ends the subscription, for good (WS-C-07).
+// TestGone: 410 ends the subscription permanently (WS-C-07).
 func TestGone(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
@@ -181,8 +180,8 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// TestGiveUp: what an endpoint has refused for too long is given up and counted;
-// the subscription stays, and gets the next (WS-C-10).
+// TestGiveUp: a message that an endpoint has refused for too long is given up
+// and counted; the subscription remains, and gets the next message (WS-C-10).
 func TestGiveUp(t *testing.T) {
 	t.Parallel()
 	var well atomic.Bool
@@ -217,8 +216,8 @@ func TestGiveUp(t *testing.T) {
 	}
 }
 
-// TestGiveUpLater: messages that waited because the hub was down have their time
-// all the same.
+// TestGiveUpLater: messages that waited because the hub was down still have the
+// full time.
 func TestGiveUpLater(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
@@ -240,8 +239,8 @@ func TestGiveUpLater(t *testing.T) {
 	eventually(t, "delivery", func() bool { return len(s.at("/cb")) == 1 })
 }
 
-// TestBreaker: a host that cannot be connected to is left in peace, whatever
-// there is to be sent; when it is back everybody gets everything (WS-C-13).
+// TestBreaker: deliveries to a host that cannot be reached pause; when it is
+// back, every subscription gets everything (WS-C-13).
 func TestBreaker(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -274,7 +273,7 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
-// TestDeadHostGivesUp: what waits at a host that is down is given up, whether or
+// TestDeadHostGivesUp: messages waiting for a dead host are given up, whether or
 // not it was this subscription's turn to try.
 func TestDeadHostGivesUp(t *testing.T) {
 	t.Parallel()
@@ -287,8 +286,8 @@ func TestDeadHostGivesUp(t *testing.T) {
 	eventually(t, "the log to be trimmed", func() bool { l, _ := r.Log(topicURL); return l.First == 4 })
 }
 
-// TestEndlessAnswer: an answer that never ends holds nothing up, and counts by
-// its status.
+// TestEndlessAnswer: an endless answer delays nothing, and counts by its
+// status.
 func TestEndlessAnswer(t *testing.T) {
 	t.Parallel()
 	s := newSink(t, func(w http.ResponseWriter, r *http.Request, _ string) {

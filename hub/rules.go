@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// The rules every Store shares.
+// Rules that every Store shares.
 
-// CheckMessages refuses messages no store can hold: a topic that is empty or
-// has a NUL byte in it. Every other byte is allowed.
+// CheckMessages returns an error for messages that no store can hold: those
+// whose topic is empty or has a NUL byte in it. Every other byte is allowed.
 func CheckMessages(messages []Message) error {
 	for i := range messages {
 		if err := checkTopic(messages[i].Topic); err != nil {
@@ -18,8 +18,8 @@ func CheckMessages(messages []Message) error {
 	return nil
 }
 
-// Check refuses changes no store can hold: keys that [KeyOf] never makes, and
-// topics like those [CheckMessages] refuses.
+// Check returns an error for changes that no store can hold: keys that [KeyOf]
+// never returns, and topics that [CheckMessages] refuses.
 func (c *Changes) Check() error {
 	for i := range c.Topics {
 		if err := checkTopic(c.Topics[i].URL); err != nil {
@@ -46,8 +46,8 @@ func checkTopic(url string) error {
 	return nil
 }
 
-// keyLength is that of a Key, in lower-case hexadecimal digits: stores find the
-// keys of a shard by what they begin with.
+// keyLength is the length of a Key, in lower-case hexadecimal digits: stores
+// find the keys of a shard by their first digits.
 const keyLength = 32
 
 func (k Key) check() error {

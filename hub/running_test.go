@@ -10,8 +10,8 @@ import (
 	"lockstep/hub"
 )
 
-// TestDefaultLease: who wishes nothing gets ten days, unless the bounds say
-// otherwise (WS-L-01).
+// TestDefaultLease: a subscriber that requests no lease gets ten days, within
+// the bounds (WS-L-01).
 func TestDefaultLease(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -27,9 +27,9 @@ func newSeal(secret []byte) (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-// seal encrypts the secret of the subscription key, for the store. It is bound
-// to the key, so that it cannot be moved to the row of another subscription.
-// Of nil or an empty secret it is nil: there is none (WS-H-08).
+// seal encrypts the secret of the subscription key for the store. The result is
+// bound to the key, so that it cannot be moved to the row of another
+// subscription. For an empty secret it returns nil: there is none (WS-H-08).
 func (h *Hub) seal(key Key, secret []byte) []byte {
 	if len(secret) == 0 {
 		return nil

@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// CheckSecret tells whether [Options.Secret] is the key that the secrets of
-// subscribers were sealed with: with another, deliveries to those who have one
-// would all fail. It looks at one of them.
+// CheckSecret reports an error if [Options.Secret] is not the key that
+// encrypted the subscribers' secrets: with another key, all signed deliveries
+// would fail. It tries one of the secrets.
 func (h *Hub) CheckSecret(ctx context.Context) error {
 	for s, err := range h.store.Subscriptions(ctx, -1) {
 		if err != nil {

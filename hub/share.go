@@ -11,33 +11,34 @@ import (
 )
 
 const (
-	claimFor    = 10 * time.Second // after which the shards of a hub that died are taken over
-	claimShare  = 10               // the part of that after which they are renewed
-	claimSafe   = 4                // the part of that before whose end deliveries cease if they were not
-	claimTime   = 5                // the part of that for which the store has time to answer
+	claimFor    = 10 * time.Second // after which other hubs take over the shards of a hub that died
+	claimShare  = 10               // claims are renewed after this fraction of the ttl
+	claimSafe   = 4                // if they were not renewed, deliveries stop this fraction of the ttl before its end
+	claimTime   = 5                // the fraction of the ttl within which the store must answer
 	releaseTime = 2 * time.Second
 	newsEvery   = 25 * time.Millisecond
-	claimSay    = 10 * time.Second // between two reports that the store could not be used
+	claimSay    = 10 * time.Second // between two reports that the store is unavailable
 )
 
-// changesTopic is the log by which hubs tell each other that something became of
-// a subscription or a request in the other's shard. A message is a Key.
+// changesTopic is the log through which hubs notify each other of changes to a
+// subscription or a request in another hub's shard. The body of a message is a
+// Key.
 const changesTopic = "urn:x-lockstep:hub:changes"
 
-// sharing is which part of the work is this hub's.
+// sharing records which shards belong to this hub.
 type sharing struct {
-	owner string
-	ttl   time.Duration // of claims
-	own   [Shards]bool
-	until time.Time // the claims are good
-	want  int
-	mark  int64 // of the news that were read
-	told  int64 // number of the last message of changesTopic that was read
+	owner       string
+	ttl         time.Duration // of the claims
+	own         [Shards]bool
+	until       time.Time // the claims are valid until then
+	want        int
+	mark        int64 // position in Sharer.News
+	changesRead int64 // number of the last message of changesTopic that was read
 }
 
 func newSharing() sharing { return sharing{owner: rand.Text(), ttl: claimFor, want: Shards} }
 
-// owns reports whether what becomes of a key is this hub's to see to.
+// owns reports whether this hub handles a key.
 func (h *Hub) owns(key Key) bool {
 	if h.sharer == nil {
 		return true
@@ -47,12 +48,12 @@ func (h *Hub) owns(key Key) bool {
 	return h.sharing.own[key.Shard()]
 }
 
-// share keeps the claims and listens for news, until ctx ends.
+// share renews the claims and reads the changes of other hubs, until ctx ends.
 func (h *Hub) share(ctx context.Context) {
 	claims, news := time.NewTicker(h.sharing.ttl/claimShare), time.NewTicker(newsEvery)
 	defer claims.Stop()
 	defer news.Stop()
-	var said time.Time // that something failed
+	var said time.Time // when a failure was last logged
 	for {
 		var err error
 		select {
@@ -70,8 +71,8 @@ func (h *Hub) share(ctx context.Context) {
 	}
 }
 
-// claim renews the claims, and takes or lets go what is due. Claims that could
-// not be renewed in time are let go.
+// claim renews the claims, and gains or gives up shards as needed. It gives up
+// claims that could not be renewed in time.
 func (h *Hub) claim(ctx context.Context) error {
 	x := &h.sharing
 	asked := time.Now()
@@ -94,11 +95,11 @@ func (h *Hub) claim(ctx context.Context) error {
 	if err := h.gain(ctx, shards); err != nil || x.want <= had {
 		return err
 	}
-	return h.claim(ctx) // a hub has ended: now what it had
+	return h.claim(ctx) // a hub has ended: claim its shards now
 }
 
-// retire forgets the subscriptions of the shards that Claim will let go, and
-// saves how far they are before others go on with them.
+// retire drops the subscriptions of the shards that Claim will give up, and
+// saves their progress before other hubs continue with them.
 func (h *Hub) retire(ctx context.Context) error {
 	h.mu.Lock()
 	var keep []int
@@ -124,7 +125,7 @@ func (h *Hub) retire(ctx context.Context) error {
 	return saving.wait(ctx)
 }
 
-// lose forgets the subscriptions of all shards but those of shards.
+// lose drops the subscriptions of all shards except those in shards.
 func (h *Hub) lose(shards []int) {
 	var keep [Shards]bool
 	for _, i := range shards {
@@ -147,7 +148,7 @@ func (h *Hub) lose(shards []int) {
 	}
 }
 
-// gain loads those of shards that are new.
+// gain loads the shards that are new.
 func (h *Hub) gain(ctx context.Context, shards []int) error {
 	var gained []int
 	for _, i := range shards {
@@ -177,7 +178,7 @@ func (h *Hub) gain(ctx context.Context, shards []int) error {
 	return h.verifier.load(ctx, gained)
 }
 
-// release lets go all claims.
+// release ends all claims.
 func (h *Hub) release() error {
 	if h.sharer == nil {
 		return nil
@@ -190,7 +191,7 @@ func (h *Hub) release() error {
 	return nil
 }
 
-// news learns what other hubs have accepted.
+// news reads what other hubs have accepted.
 func (h *Hub) news(ctx context.Context) error {
 	if h.sharer == nil {
 		return nil
@@ -219,8 +220,8 @@ func (h *Hub) news(ctx context.Context) error {
 	return h.listen(ctx, topics[changesTopic])
 }
 
-// tell lets the hub whose shard it is know that something became of a key.
-func (h *Hub) tell(ctx context.Context, key Key) error {
+// notifyOwner notifies the hub that owns the shard of a change to a key.
+func (h *Hub) notifyOwner(ctx context.Context, key Key) error {
 	if h.owns(key) {
 		return nil
 	}
@@ -236,11 +237,11 @@ func (h *Hub) tell(ctx context.Context, key Key) error {
 	}
 }
 
-// listen takes in what others told.
+// listen handles the notifications of other hubs.
 func (h *Hub) listen(ctx context.Context, last int64) error {
 	h.mu.Lock()
-	after := h.sharing.told
-	h.sharing.told = max(after, last)
+	after := h.sharing.changesRead
+	h.sharing.changesRead = max(after, last)
 	h.mu.Unlock()
 	if last <= after {
 		return nil
@@ -249,7 +250,7 @@ func (h *Hub) listen(ctx context.Context, last int64) error {
 	for m, err := range h.store.Log(ctx, changesTopic, after) {
 		if err != nil {
 			h.mu.Lock()
-			h.sharing.told = after
+			h.sharing.changesRead = after
 			h.mu.Unlock()
 			return fmt.Errorf("look for news of subscriptions: %w", err)
 		}
@@ -268,7 +269,7 @@ func (h *Hub) listen(ctx context.Context, last int64) error {
 	return nil
 }
 
-// reload takes in what became of subscriptions and requests of a shard.
+// reload reads changed subscriptions and requests of a shard from the store.
 func (h *Hub) reload(ctx context.Context, shard int, keys map[Key]bool) error {
 	for row, err := range h.store.Subscriptions(ctx, shard) {
 		if err != nil {
@@ -294,13 +295,13 @@ func (h *Hub) reload(ctx context.Context, shard int, keys map[Key]bool) error {
 	return h.verifier.load(ctx, []int{shard})
 }
 
-// others is what other hubs have to do with the logs.
+// others describes the needs of other hubs for the logs.
 type others struct {
-	mine    bool             // it is this hub that trims
-	cursors map[string]int64 // by topic: how far all subscriptions have come
+	mine    bool             // this hub trims the logs
+	cursors map[string]int64 // by topic: the lowest cursor of all subscriptions
 }
 
-// others asks the store, if there may be any.
+// others asks the store, if there may be other hubs.
 func (h *Hub) others(ctx context.Context) (others, error) {
 	if h.sharer == nil {
 		return others{mine: true}, nil

@@ -20,15 +20,15 @@ type shared struct {
 	mu     sync.Mutex // guards what follows
 	owners map[string]time.Time
 	shards [hub.Shards]string
-	lapsed int // claims that ended because their owner did not renew them in time
+	lapsed int // claims that expired because their owner did not renew them in time
 }
 
 func newShared() *shared { return &shared{Mem: hub.NewMem(), owners: map[string]time.Time{}} }
 
-// A member is what one hub has of it.
+// A member is one hub's handle of the shared store.
 type member struct {
 	*shared
-	cut atomic.Bool // nothing works any more
+	cut atomic.Bool // all calls fail
 }
 
 var errCut = errors.New("the store is out of reach")
@@ -113,7 +113,7 @@ func (s *shared) join(t *testing.T) (*running, *member) {
 	return r, m
 }
 
-// subscribeAt subscribes at whichever hub has the shard.
+// subscribeAt subscribes at the hub that owns the shard.
 func subscribeAt(t *testing.T, callback string, hubs ...*running) {
 	t.Helper()
 	for range 6000 { // a minute
@@ -131,7 +131,7 @@ func subscribeAt(t *testing.T, callback string, hubs ...*running) {
 	t.Fatalf("no hub wants %s", callback)
 }
 
-// first returns each of got once, where it came first.
+// first returns each element of got once, at its first position.
 func first(got []string) (all []string) {
 	seen := map[string]bool{}
 	for _, s := range got {
@@ -143,8 +143,9 @@ func first(got []string) (all []string) {
 	return all
 }
 
-// TestShare: hubs on one store divide the subscriptions, deliver what any of
-// them accepts, and take over from one that ends, and from one that dies.
+// TestShare: hubs on one store divide the subscriptions, deliver messages that
+// any of them accepts, and take over from a hub that stops, and from one that
+// dies.
 func TestShare(t *testing.T) {
 	t.Parallel()
 	s, store := newSink(t, nil), newShared()
@@ -199,7 +200,8 @@ func TestShare(t *testing.T) {
 	dying.cut.Store(false) // so that it can end
 }
 
-// TestShareEnd: what is ended at one hub another does not deliver to any more.
+// TestShareEnd: when a subscription is ended at one hub, no other hub delivers
+// to it.
 func TestShareEnd(t *testing.T) {
 	t.Parallel()
 	s, store := newSink(t, nil), newShared()

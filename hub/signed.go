@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// signedFor is how old a signed publication may be, signedAhead how far in the
-	// future its date may be, for clocks differ.
+	// signedFor is how old a signed publication may be; signedAhead is how far in
+	// the future its date may be, to allow for clocks that differ.
 	signedFor   = 5 * time.Minute
 	signedAhead = 10 * time.Second
-	// maxReplays caps the signed publications that are remembered: memory filled
-	// by those who have a token.
+	// maxReplays caps the signed publications that are remembered: holders of a
+	// token could fill the memory.
 	maxReplays = 100_000
 )
 
@@ -35,10 +35,10 @@ func dateOf(h http.Header) (value string, at time.Time, err error) {
 	return "", time.Time{}, refuse(http.StatusForbidden, "a signed publication takes one Date header, and a signature over topic, date and body")
 }
 
-// checkDate refuses a signed publication that is not of now. What was signed
-// before a hub started that has its state for itself may have been accepted by
-// the process before, which kept no record of it. Hubs that share their state
-// record there what they have accepted.
+// checkDate refuses a signed publication that is too old or too far in the
+// future. A hub that shares its state with no other hub also refuses what was
+// signed before it started: the previous process may have accepted it, and kept
+// no record. Hubs that share their state record there what they have accepted.
 func (h *Hub) checkDate(header http.Header) error {
 	_, at, err := dateOf(header)
 	now := h.now()
@@ -54,9 +54,9 @@ func (h *Hub) checkDate(header http.Header) error {
 	return nil
 }
 
-// signed decides by the signature of a publication, made with a token as the
-// key over topic, date and body (WS-X-09), and remembers it: the same is not
-// accepted again. undo forgets it.
+// signed verifies the signature of a publication, made with a token as the key
+// over topic, date and body (WS-X-09), and remembers it, so that the same
+// publication is not accepted again. undo forgets it.
 func (h *Hub) signed(r *http.Request, p *publishing, body []byte) (undo func(), err error) {
 	date, at, err := dateOf(r.Header)
 	if err != nil {
@@ -77,9 +77,9 @@ func (h *Hub) signed(r *http.Request, p *publishing, body []byte) (undo func(), 
 	return nil, refuse(http.StatusForbidden, "the signature is not made with one of the tokens that may publish here, by %s, over topic, date and body", strings.Join(signatureMethods, ", "))
 }
 
-// noteDigest notes a signed publication before it is accepted: where hubs share
-// their state, there; otherwise in memory. A publication that was noted and then
-// lost by a crash has to be signed again, with another date.
+// noteDigest records a signed publication before it is accepted: in the shared
+// state if there is one, otherwise in memory. A publication that was recorded
+// and then lost in a crash has to be signed again, with another date.
 func noteDigest(ctx context.Context, h *Hub, digest [sha256.Size]byte, until time.Time) (undo func(), err error) {
 	if h.sharer == nil {
 		return h.in.replays.remember(digest, h.now(), until)
@@ -102,14 +102,14 @@ func noteDigest(ctx context.Context, h *Hub, digest [sha256.Size]byte, until tim
 	}, nil
 }
 
-// replays are the signed publications that were accepted and could still be
-// repeated.
+// replays remembers the signed publications that were accepted and could still
+// be replayed.
 type replays struct {
 	mu    sync.Mutex // guards until
 	until map[[sha256.Size]byte]time.Time
 }
 
-// remember notes a publication until its date is too old to be accepted.
+// remember records a publication until its date is too old to be accepted.
 func (r *replays) remember(sum [sha256.Size]byte, now, until time.Time) (undo func(), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -31,7 +31,7 @@ func sign(t *testing.T, method, token, topic string, at time.Time, body string) 
 	return signing{topic, date, body, signature}
 }
 
-// send returns the status that the hub answers with, and why.
+// send returns the status and the text of the hub's answer.
 func (p signing) send(s *site) (int, string) {
 	r := httptest.NewRequest(http.MethodPost, s.url, strings.NewReader(p.body))
 	r.Header.Set("Content-Type", "application/xml")
@@ -45,8 +45,8 @@ func (p signing) send(s *site) (int, string) {
 	return w.Code, w.Body.String()
 }
 
-// TestSignedPublication: a signature entitles to publish this body, of this
-// topic, now, and once (WS-X-09).
+// TestSignedPublication: a signature authorizes one publication of this body,
+// of this topic, now (WS-X-09).
 func TestSignedPublication(t *testing.T) {
 	t.Parallel()
 	const token = "open-sesame"
@@ -96,8 +96,8 @@ func TestSignedPublication(t *testing.T) {
 		t.Errorf("%d messages were accepted, want 2", n)
 	}
 
-	// A hub that starts again does not know what was accepted before: it refuses
-	// what may have been.
+	// A restarted hub does not know what was accepted before: it refuses what may
+	// have been.
 	s.stop()
 	again := now.Add(time.Second)
 	clock.Store(&again)
@@ -109,8 +109,8 @@ func TestSignedPublication(t *testing.T) {
 	want("signed again", sign(t, "sha256", token, topicA, soon, "<urlset/>"), 202, "")
 }
 
-// TestSignedPublicationPrefix: a signature is good for the topics of the token
-// it was made with.
+// TestSignedPublicationPrefix: a signature covers the topics of the token it
+// was made with.
 func TestSignedPublicationPrefix(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 5, 10, 0, 0, 0, time.UTC)
@@ -130,8 +130,8 @@ func TestSignedPublicationPrefix(t *testing.T) {
 	}
 }
 
-// TestSignedPublicationShared: hubs that share their state take a signed
-// publication once, whichever is asked, and right after their start.
+// TestSignedPublicationShared: hubs that share their state accept a signed
+// publication once, whichever hub gets it, and right after their start.
 func TestSignedPublicationShared(t *testing.T) {
 	t.Parallel()
 	store := half{Mem: hub.NewMem(), digests: new(digests)}
@@ -158,7 +158,7 @@ func TestSignedPublicationShared(t *testing.T) {
 	}
 }
 
-// messages returns what the store has of both topics.
+// messages returns the stored messages of both topics.
 func (s *site) messages(t *testing.T) (all []hub.Message) {
 	t.Helper()
 	for _, topic := range []string{topicA, otherTopic} {

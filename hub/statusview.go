@@ -10,25 +10,25 @@ import (
 	"lockstep/websub"
 )
 
-// A TopicStatus tells how things stand with a topic.
+// A TopicStatus describes a topic.
 type TopicStatus struct {
 	URL           string `json:"url"`
-	First         int64  `json:"first"` // number of the oldest message kept; last + 1 if none is
-	Last          int64  `json:"last"`  // of the newest ever; 0: there was none
-	Bytes         int64  `json:"bytes"` // of the messages kept
+	First         int64  `json:"first"` // number of the oldest stored message; last + 1 if none is stored
+	Last          int64  `json:"last"`  // number of the newest message ever; 0: there was none
+	Bytes         int64  `json:"bytes"` // of the stored messages
 	Subscriptions int    `json:"subscriptions"`
 	Behind        int    `json:"behind"`  // subscriptions that lack messages
 	LagMax        int64  `json:"lag_max"` // the most messages one of them lacks
 
-	// Of a topic that is published by pings:
-	Fetched       time.Time `json:"fetched,omitzero"`         // the last time with success
+	// Only for topics published by pings:
+	Fetched       time.Time `json:"fetched,omitzero"`         // the last successful fetch
 	FetchError    string    `json:"fetch_error,omitempty"`    // of the last attempt, if it failed
-	FetchAttempts int       `json:"fetch_attempts,omitempty"` // in vain
-	NextFetch     time.Time `json:"next_fetch,omitzero"`      // zero with an error: it was given up, until the next ping
+	FetchAttempts int       `json:"fetch_attempts,omitempty"` // failed attempts
+	NextFetch     time.Time `json:"next_fetch,omitzero"`      // zero with an error: given up until the next ping
 }
 
-// A SubscriptionStatus tells how things stand with a subscription. Of the
-// callback it shows where it is and no more: whoever knows the rest could feign
+// A SubscriptionStatus describes a subscription. It shows only the scheme and
+// host of the callback: the full address would allow its reader to forge
 // deliveries (WS-SEC-07).
 type SubscriptionStatus struct {
 	Key          Key       `json:"key"`
@@ -37,32 +37,32 @@ type SubscriptionStatus struct {
 	State        string    `json:"state"`    // "idle", "queued", "sending", "waiting"
 	Signed       bool      `json:"signed"`
 	Created      time.Time `json:"created"`
-	Expires      time.Time `json:"expires"`                     // end of the lease
-	Cursor       int64     `json:"cursor"`                      // number of the last message that was taken, or given up
+	Expires      time.Time `json:"expires"`                     // of the lease
+	Cursor       int64     `json:"cursor"`                      // number of the last message that was delivered or given up
 	Lag          int64     `json:"lag"`                         // messages it lacks
 	Oldest       time.Time `json:"oldest_undelivered,omitzero"` // when the first of them was accepted
-	Attempts     int       `json:"attempts"`                    // made in vain for that one
+	Attempts     int       `json:"attempts"`                    // failed attempts to deliver it
 	Next         time.Time `json:"next_try,omitzero"`
 	FailingSince time.Time `json:"failing_since,omitzero"`
 	LastError    string    `json:"last_error,omitempty"`
-	LastTaken    time.Time `json:"last_taken,omitzero"` // when a message was taken last
+	LastTaken    time.Time `json:"last_taken,omitzero"` // when a message was last delivered
 	Taken        int64     `json:"taken"`
 	GivenUp      int64     `json:"given_up"`
 }
 
-// A MessageStatus tells of a message that is kept.
+// A MessageStatus describes a stored message.
 type MessageStatus struct {
 	Seq         int64     `json:"seq"`
-	ID          string    `json:"id"` // as deliveries name it
+	ID          string    `json:"id"` // as in deliveries
 	At          time.Time `json:"at"` // when it was accepted
 	ContentType string    `json:"content_type,omitempty"`
 	Bytes       int       `json:"bytes"`
-	Whole       bool      `json:"whole"` // the next of its kind makes it superfluous
+	Whole       bool      `json:"whole"` // a newer message of its kind supersedes it
 }
 
-// A selection says which subscriptions are meant.
+// A selection restricts a list of subscriptions.
 type selection struct {
-	topic  string // "" any
+	topic  string // "": any
 	behind bool   // only those that lack messages, or fail
 }
 
@@ -70,8 +70,8 @@ func (c selection) has(s *subscription) bool {
 	return (c.topic == "" || s.log.url == websub.Canonical(c.topic)) && (!c.behind || s.lag() > 0 || s.Progress.Attempts > 0)
 }
 
-// topicsAfter returns how things stand with topics whose URL is above after, in
-// order, at most limit; and if there are more, the last that was looked at.
+// topicsAfter returns the status of at most limit topics whose URL is above
+// after, in order; if there are more, it also returns the last URL it examined.
 func (h *Hub) topicsAfter(after string, limit int) (all []TopicStatus, next string) {
 	urls := h.topicURLs(after)
 	slices.Sort(urls)
@@ -83,7 +83,7 @@ func (h *Hub) topicsAfter(after string, limit int) (all []TopicStatus, next stri
 	for _, u := range urls[:min(limit, len(urls))] {
 		t := h.registry.topics[u]
 		if t == nil {
-			continue // nobody needs it any more
+			continue // removed meanwhile: no subscription needs it
 		}
 		s := TopicStatus{URL: t.url, First: t.first, Last: t.last, Bytes: t.bytes, Subscriptions: len(t.subs)}
 		f := stateOf(t.state)
@@ -111,8 +111,8 @@ func (h *Hub) topicURLs(after string) (urls []string) {
 	return urls
 }
 
-// subscriptionsAfter returns how things stand with those selected whose Key is
-// above after, in order, at most limit, and whether there are more.
+// subscriptionsAfter returns the status of at most limit selected subscriptions
+// whose Key is above after, in order, and reports whether there are more.
 func (h *Hub) subscriptionsAfter(ctx context.Context, c selection, after Key, limit int) (all []SubscriptionStatus, more bool) {
 	for shard := after.Shard(); shard < Shards && len(all) <= limit; shard++ {
 		h.mu.Lock()
@@ -128,7 +128,7 @@ func (h *Hub) subscriptionsAfter(ctx context.Context, c selection, after Key, li
 	return all, more
 }
 
-// part returns those of a shard that are selected, with a Key above after, in
+// part returns the selected subscriptions of a shard with a Key above after, in
 // order.
 func (r *registry) part(shard int, c selection, after Key) []*subscription {
 	var part []*subscription
@@ -141,8 +141,8 @@ func (r *registry) part(shard int, c selection, after Key) []*subscription {
 	return part
 }
 
-// worst returns how things stand with the selected subscriptions that lack most,
-// at most limit.
+// worst returns the status of the selected subscriptions that lack the most
+// messages, at most limit.
 func (h *Hub) worst(ctx context.Context, limit int) []SubscriptionStatus {
 	var all []SubscriptionStatus
 	for shard := range Shards {
@@ -170,7 +170,7 @@ func worstOf(all []SubscriptionStatus, limit int) []SubscriptionStatus {
 	return all[:min(limit, len(all))]
 }
 
-// status returns how things stand with s.
+// status returns the status of s.
 func (s *subscription) status() SubscriptionStatus {
 	p := &s.Progress
 	return SubscriptionStatus{
@@ -180,7 +180,7 @@ func (s *subscription) status() SubscriptionStatus {
 	}
 }
 
-// String names the stage for people.
+// String returns the name of the stage for people.
 func (s stage) String() string {
 	switch s {
 	case queued:
@@ -202,18 +202,19 @@ func origin(callback string) string {
 	return u.Scheme + "://" + u.Host
 }
 
-// hide takes a callback out of what an error says.
+// hide removes a callback from the text of an error.
 func hide(text, callback string) string {
 	return strings.ReplaceAll(text, callback, origin(callback))
 }
 
-// date finds out when the first message that each lacks was accepted.
+// date determines when the first message that each subscription lacks was
+// accepted.
 func (h *Hub) date(ctx context.Context, all []SubscriptionStatus) {
 	type place struct {
 		topic string
 		after int64
 	}
-	known := map[place]time.Time{} // many stand at one place
+	known := map[place]time.Time{} // many subscriptions are at the same position
 	for i := range all {
 		if all[i].Lag == 0 {
 			continue
@@ -222,7 +223,7 @@ func (h *Hub) date(ctx context.Context, all []SubscriptionStatus) {
 		at, ok := known[p]
 		if !ok {
 			for m, err := range h.store.Log(ctx, p.topic, p.after) {
-				if err == nil { // otherwise it is not known
+				if err == nil { // otherwise it is unknown
 					at = m.At
 				}
 				break
@@ -233,8 +234,8 @@ func (h *Hub) date(ctx context.Context, all []SubscriptionStatus) {
 	}
 }
 
-// messagesAfter tells of the messages of a topic that are kept, numbered above
-// after, at most limit.
+// messagesAfter describes at most limit stored messages of a topic, numbered
+// above after.
 func (h *Hub) messagesAfter(ctx context.Context, topic string, after int64, limit int) ([]MessageStatus, error) {
 	all := []MessageStatus{}
 	for m, err := range h.store.Log(ctx, websub.Canonical(topic), after) {

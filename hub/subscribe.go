@@ -7,21 +7,23 @@ import (
 	"lockstep/websub"
 )
 
-// subscribe makes a request that was verified a subscription, or renews the one
-// there is: then it goes on where it was, in its new terms (WS-L-04). A new one
-// begins with what is accepted from now on (WS-C-14). The lease runs from sent,
-// when the subscriber was asked (WS-L-02). The request is settled by it. When
-// subscribe returns without an error all that is durable. It is [ErrNotReady] if
-// the shard of the request is another hub's now, which verifies it again.
+// subscribe turns a verified request into a subscription, or renews the existing
+// one, which then continues at its position with the new terms (WS-L-04). A new
+// subscription begins with the messages accepted from now on (WS-C-14). The
+// lease runs from sent, when the hub asked the subscriber (WS-L-02). The request
+// is then complete. When subscribe returns nil all that is durable. It returns
+// [ErrNotReady] if the shard of the request now belongs to another hub, which
+// verifies the request again.
 func (h *Hub) subscribe(ctx context.Context, r Request, sent time.Time) error {
 	return h.subscribeSince(ctx, r, sent, -1, true, func(join func()) { join() })
 }
 
-// subscribeSince is subscribe for one that was being asked since message number
-// since was the newest, if that is not negative. What was accepted meanwhile a
-// new subscription gets: it may have been published because the subscriber
-// answered. Without settle the request stays, for it is a newer one by now. The
-// registry takes the subscription in when within calls join.
+// subscribeSince is subscribe for a request whose verification began when
+// message number since was the newest, if that is not negative. A new
+// subscription gets the messages accepted since then: they may have been
+// published because the subscriber answered. If settle is false the request
+// remains, because a newer one has replaced it. The registry adds the
+// subscription when within calls join.
 func (h *Hub) subscribeSince(ctx context.Context, r Request, sent time.Time, since int64, settle bool, within func(join func())) error {
 	if err := h.news(ctx); err != nil {
 		return err
@@ -33,8 +35,8 @@ func (h *Hub) subscribeSince(ctx context.Context, r Request, sent time.Time, sin
 	if err := saving.wait(ctx); err != nil {
 		return err
 	}
-	if !h.owns(r.Key) { // any more: whose it is now may have read the row, or not
-		return h.tell(ctx, r.Key)
+	if !h.owns(r.Key) { // no longer: the new owner may have read the row, or not
+		return h.notifyOwner(ctx, r.Key)
 	}
 	within(func() {
 		h.mu.Lock()
@@ -44,7 +46,7 @@ func (h *Hub) subscribeSince(ctx context.Context, r Request, sent time.Time, sin
 	return nil
 }
 
-// begin enters the row of a subscription that is to be.
+// begin enters the row of a new subscription to be saved.
 func (h *Hub) begin(r Request, sent time.Time, since int64, settle bool) (Subscription, *saving, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -86,8 +88,8 @@ func settled(key Key, settle bool) []Key {
 	return []Key{key}
 }
 
-// join takes a subscription that was saved into the registry, or what has become
-// of it. The caller holds h.mu.
+// join adds a saved subscription to the registry, or updates the one there. The
+// caller holds h.mu.
 func (h *Hub) join(row Subscription) {
 	s := h.registry.find(row.Key)
 	if s == nil {
@@ -95,7 +97,7 @@ func (h *Hub) join(row Subscription) {
 		h.spawn()
 		return
 	}
-	row.Progress = s.Progress // it may have gone on meanwhile
+	row.Progress = s.Progress // deliveries may have continued meanwhile
 	s.set(row)
 	at := s.Expires
 	if s.stage == waiting && s.Progress.Next.Before(at) {
@@ -104,19 +106,18 @@ func (h *Hub) join(row Subscription) {
 	h.ring(&s.alarm, at)
 }
 
-// start sets a subscription going that has just come to the registry.
+// start starts a subscription that was just added to the registry.
 func (h *Hub) start(s *subscription) {
 	h.registry.alarms.set(&s.alarm, s.Expires)
-	s.stage = idle // for a moment
+	s.stage = idle // only until resume
 	h.resume(s)
 }
 
-// end ends a subscription, if there is such: nothing more is delivered to it. A
-// request that waits is settled with it. It is durable when end returns without
-// an error.
+// end ends a subscription, if it exists: nothing more is delivered to it. A
+// pending request for it is complete. When end returns nil that is durable.
 func (h *Hub) end(ctx context.Context, key Key) error { return h.endWith(ctx, key, true) }
 
-// endWith is end that without settle leaves the request: it is a newer one.
+// endWith is end, but keeps the request if settle is false: it is a newer one.
 func (h *Hub) endWith(ctx context.Context, key Key, settle bool) error {
 	h.mu.Lock()
 	if s := h.registry.find(key); s != nil {
@@ -126,18 +127,18 @@ func (h *Hub) endWith(ctx context.Context, key Key, settle bool) error {
 	h.mu.Unlock()
 	err := saving.wait(ctx)
 	if err == nil {
-		return h.tell(ctx, key)
+		return h.notifyOwner(ctx, key)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.registry.find(key) == nil { // the row has to go all the same
+	if h.registry.find(key) == nil { // the row has to be deleted in any case
 		h.removing[key] = true
 		wake(h.changed)
 	}
 	return err
 }
 
-// remove ends a subscription and lets the subscriber know (WS-V-02).
+// remove ends a subscription and notifies the subscriber (WS-V-02).
 func (h *Hub) remove(ctx context.Context, key Key, reason string) error {
 	s, ok := h.subscription(key)
 	if !ok {
@@ -153,8 +154,8 @@ func (h *Hub) remove(ctx context.Context, key Key, reason string) error {
 	return nil
 }
 
-// replay sets a subscription to get the messages from the number from on (again),
-// those that are kept, and returns the number it begins with.
+// replay makes a subscription receive the stored messages from the number from
+// on, again if necessary, and returns the number it begins with.
 func (h *Hub) replay(ctx context.Context, key Key, from int64) (int64, error) {
 	h.mu.Lock()
 	s := h.registry.find(key)

@@ -12,13 +12,13 @@ import (
 	"lockstep/websub"
 )
 
-// A page is a topic as the public conformance suite has it: hub and self in two
-// separate Link fields.
+// A page is a topic like those of the public conformance suite: hub and self
+// are in two separate Link fields.
 type page struct {
 	url         string
 	contentType string
 	body        func() string
-	head        func(http.Header) // what else its header says
+	head        func(http.Header) // further header fields
 	fetched     chan http.Header  // of each request
 }
 
@@ -41,14 +41,13 @@ func publishPage(t testing.TB, hubURL, contentType string, body func() string) *
 
 func says(body string) func() string { return func() string { return body } }
 
-// ping tells the hub of news, the way the suite does: with hub.topic alone
-// (WS-P-02).
+// ping announces a change like the suite: with hub.topic alone (WS-P-02).
 func (s *site) ping(t testing.TB, topic string) {
 	t.Helper()
 	wantStatus(t, s.post(t, "hub.mode", "publish", "hub.topic", topic), 202)
 }
 
-// checkDelivery checks a delivery the way the suite does.
+// checkDelivery checks a delivery like the suite.
 func checkDelivery(t testing.TB, s *site, p *page, d *delivery, secret string) {
 	t.Helper()
 	if strings.TrimSpace(string(d.body)) == "" || strings.TrimSpace(string(d.body)) != strings.TrimSpace(p.body()) {
@@ -81,7 +80,7 @@ func checkDelivery(t testing.TB, s *site, p *page, d *delivery, secret string) {
 	}
 }
 
-// checkAsked checks a verification the way the suite does.
+// suiteSubscribes subscribes and checks the verification like the suite.
 func (s *site) suiteSubscribes(t testing.TB, sub *subscriber, topic string, more ...string) {
 	t.Helper()
 	wantStatus(t, s.post(t, append([]string{"hub.callback", sub.url, "hub.mode", "subscribe", "hub.topic", topic}, more...)...), 202)
@@ -92,8 +91,8 @@ func (s *site) suiteSubscribes(t testing.TB, sub *subscriber, topic string, more
 }
 
 // TestSuite plays the subscriber and the publisher of the public conformance
-// suite (section 17.1) for a public hub. It publishes as soon as the subscriber
-// has answered.
+// suite (section 17.1) against a public hub. It publishes as soon as the
+// subscriber has answered.
 func TestSuite(t *testing.T) {
 	t.Parallel()
 	const html = "text/html; charset=UTF-8"
@@ -138,7 +137,7 @@ func TestSuiteTwice(t *testing.T) {
 	sub.quiet(t)
 }
 
-// TestSuiteUnsubscribed is WR-H-104: after unsubscribing nothing comes any more.
+// TestSuiteUnsubscribed is WR-H-104: after unsubscribing no deliveries arrive.
 func TestSuiteUnsubscribed(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), nil)
@@ -154,8 +153,8 @@ func TestSuiteUnsubscribed(t *testing.T) {
 	sub.quiet(t)
 }
 
-// TestSuiteIntegrated is the suite's other mode: the hub of a topic of its own.
-// Hub and self are discovered, and news are published fat (RN-PB-01).
+// TestSuiteIntegrated is the suite's other mode: the hub of its own topic. Hub
+// and self are discovered, and publications are fat (RN-PB-01).
 func TestSuiteIntegrated(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), nil)
@@ -170,8 +169,8 @@ func TestSuiteIntegrated(t *testing.T) {
 	checkDelivery(t, s, p, sub.nextTaken(t), "abcdefghij0123456789")
 }
 
-// TestPublishAtOnce: what is published as soon as a subscriber has answered the
-// verification, it gets; what was published before it subscribed it does not
+// TestPublishAtOnce: a subscriber gets what is published as soon as it has
+// answered the verification, but not what was published before it subscribed
 // (WS-C-14).
 func TestPublishAtOnce(t *testing.T) {
 	t.Parallel()
@@ -188,8 +187,8 @@ func TestPublishAtOnce(t *testing.T) {
 	}
 }
 
-// TestFat: what is accepted with 202 (RN-AMB-14) arrives with bytes, type and links
-// unchanged (RN-PB-02, RN-AMB-15, WS-C-01, WS-C-03), in order, each once.
+// TestFat: a message accepted with 202 (RN-AMB-14) is delivered with bytes, type
+// and links unchanged (RN-PB-02, RN-AMB-15, WS-C-01, WS-C-03), in order, once.
 func TestFat(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), nil)
@@ -219,9 +218,9 @@ func TestFat(t *testing.T) {
 	sub.quiet(t)
 }
 
-// TestDenied: a subscription that is removed is denied, in words, and once more
-// if the denial did not get through; what is answered is of no account (WS-V-02,
-// WS-V-04).
+// TestDenied: the subscriber of a removed subscription is notified with the
+// reason, and once more if the first denial failed; its answer is ignored
+// (WS-V-02, WS-V-04).
 func TestDenied(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), nil)
@@ -243,13 +242,13 @@ func TestDenied(t *testing.T) {
 	sub.quiet(t)
 }
 
-// TestDeniedAgain: a denial that did not get through is sent once more, and no
-// more (WS-V-04).
+// TestDeniedAgain: a denial that failed is sent once more, and no more
+// (WS-V-04).
 func TestDeniedAgain(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), func(o *hub.Options) { o.RetryFirst = 20 * time.Millisecond })
 	sub := subscribe(t, func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Connection", "close") // what fails on a connection used before the client sends again by itself
+		w.Header().Set("Connection", "close") // on a reused connection the client would retry by itself
 		echo(w, r)
 	})
 	s.subscribed(t, sub, topicA)

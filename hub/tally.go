@@ -6,7 +6,7 @@ import (
 )
 
 // A tally counts what a hub does. All its methods are safe for concurrent use
-// and cost next to nothing.
+// and cheap.
 type tally struct {
 	accepted, acceptedBytes   atomic.Int64
 	delivered, deliveredBytes atomic.Int64
@@ -21,21 +21,22 @@ type tally struct {
 // accept counts a message that was accepted.
 func (t *tally) accept(bytes int) { t.accepted.Add(1); t.acceptedBytes.Add(int64(bytes)) }
 
-// deliver counts a message that a subscriber took, so long after the attempt
-// began.
+// deliver counts a message that a subscriber accepted, with the duration of the
+// attempt.
 func (t *tally) deliver(bytes int, took time.Duration) {
 	t.delivered.Add(1)
 	t.deliveredBytes.Add(int64(bytes))
 	t.latency.add(took)
 }
 
-// fail counts an attempt in vain.
+// fail counts a failed attempt.
 func (t *tally) fail() { t.failed.Add(1) }
 
-// giveUp counts messages that one subscriber does not get.
+// giveUp counts messages that one subscriber will not receive.
 func (t *tally) giveUp(n int64) { t.givenUp.Add(n) }
 
-// verify counts a request that was asked about: whether the subscriber meant it.
+// verify counts a completed verification: whether the callback confirmed the
+// request.
 func (t *tally) verify(meant bool) {
 	if meant {
 		t.verified.Add(1)
@@ -47,8 +48,8 @@ func (t *tally) verify(meant bool) {
 // refuse counts a request that was answered with 4xx or 5xx.
 func (t *tally) refuse() { t.refused.Add(1) }
 
-// end counts a subscription that its endpoint ended by 410; expire one whose
-// lease was over; deny one that we ended.
+// end counts a subscription that its endpoint ended with 410; expire, one whose
+// lease expired; deny, one that the hub ended.
 func (t *tally) end()    { t.ended.Add(1) }
 func (t *tally) expire() { t.expired.Add(1) }
 func (t *tally) deny()   { t.denied.Add(1) }
@@ -62,7 +63,7 @@ var latencies = [...]time.Duration{
 // A histogram counts durations by size.
 type histogram struct {
 	sum   atomic.Int64
-	count [len(latencies) + 1]atomic.Int64 // the last is of what is above all bounds
+	count [len(latencies) + 1]atomic.Int64 // the last counts durations above all bounds
 }
 
 func (h *histogram) add(d time.Duration) {
@@ -74,7 +75,8 @@ func (h *histogram) add(d time.Duration) {
 	h.sum.Add(int64(d))
 }
 
-// read returns what was counted, as of about now.
+// read returns the counts. Counters that change meanwhile may be included or
+// not.
 func (h *histogram) read() Histogram {
 	r := Histogram{UpTo: make(map[time.Duration]int64, len(latencies)), Sum: time.Duration(h.sum.Load())}
 	for i := range h.count {
@@ -86,9 +88,9 @@ func (h *histogram) read() Histogram {
 	return r
 }
 
-// A Histogram tells how durations are distributed.
+// A Histogram is a distribution of durations.
 type Histogram struct {
 	Count int64
 	Sum   time.Duration
-	UpTo  map[time.Duration]int64 // how many were not above the bound
+	UpTo  map[time.Duration]int64 // number of durations not above the bound
 }

@@ -7,31 +7,32 @@ import (
 )
 
 const (
-	tidyMost  = time.Minute // between two looks at what can be forgotten
+	tidyMost  = time.Minute // between two checks for messages that can be deleted
 	tidyLeast = 10 * time.Millisecond
-	ageShare  = 16 // the age of messages is known to that part of the times that matter
+	ageShare  = 16 // the precision of ages is this fraction of the retention times
 	walkCount = 1000
 	walkBytes = 16 << 20
 )
 
-// An age says that messages up to a number were accepted at a time, or earlier.
+// An age records that all messages up to a number were accepted at a time, or
+// earlier.
 type age struct {
 	at   time.Time
 	upto int64
 }
 
-// ages tell how old the messages of a log are, without a record of each: those
-// accepted since the hub was started, and those of before that were looked at
+// ages records how old the messages of a log are, without a record of each:
+// those accepted since the hub was started, and older ones that were examined
 // since.
 type ages struct {
 	loaded int64 // the newest message when the hub was started
-	walked int64 // of those before that, which were looked at
+	walked int64 // the last older message that was examined
 	last   age   // of the newest message
 	marks  []age
 	older  []age // up to walked
 }
 
-// add notes the age of the message numbered seq.
+// add records the age of the message numbered seq.
 func (a *ages) add(at time.Time, seq int64, grain time.Duration) {
 	a.last = age{at, seq}
 	if n := len(a.marks); n == 0 || at.Sub(a.marks[n-1].at) >= grain {
@@ -39,7 +40,7 @@ func (a *ages) add(at time.Time, seq int64, grain time.Duration) {
 	}
 }
 
-// walk does so for a message of before, the next there is.
+// walk records the age of the next message from before the start.
 func (a *ages) walk(at time.Time, seq int64, grain time.Duration) {
 	a.walked = seq
 	if n := len(a.older); n > 1 && at.Sub(a.older[n-2].at) < grain {
@@ -49,8 +50,8 @@ func (a *ages) walk(at time.Time, seq int64, grain time.Duration) {
 	a.older = append(a.older, age{at, seq})
 }
 
-// before returns the number of a message up to which all were accepted at limit
-// or earlier; 0 if that is known of none.
+// before returns the highest known number up to which all messages were
+// accepted at limit or earlier; 0 if there is none.
 func (a *ages) before(limit time.Time) int64 {
 	if a.last.upto > 0 && !a.last.at.After(limit) {
 		return a.last.upto
@@ -65,7 +66,7 @@ func (a *ages) before(limit time.Time) int64 {
 	return 0
 }
 
-// forget drops what is known of messages up to a number.
+// forget drops the records of messages up to a number.
 func (a *ages) forget(upto int64) {
 	for len(a.older) > 0 && a.older[0].upto < upto {
 		a.older = a.older[1:]
@@ -75,10 +76,10 @@ func (a *ages) forget(upto int64) {
 	}
 }
 
-// grain is how exactly ages are known.
+// grain is the precision of ages.
 func (h *Hub) grain() time.Duration { return min(h.opts.Keep, h.opts.RetryFor) / ageShare }
 
-// tidy forgets what nobody needs any more, until ctx ends.
+// tidy deletes messages that are no longer needed, until ctx ends.
 func (h *Hub) tidy(ctx context.Context) {
 	ticker := time.NewTicker(min(max(h.grain(), tidyLeast), tidyMost))
 	defer ticker.Stop()
@@ -134,8 +135,8 @@ func (h *Hub) tidyAll(ctx context.Context) error {
 	return h.measure(ctx)
 }
 
-// walk looks at how old some messages are that were there when the hub was
-// started, until there is one young enough to be kept.
+// walk examines the age of messages from before the start, until it finds one
+// that is young enough to be kept.
 func (h *Hub) walk(ctx context.Context, t *topic) error {
 	h.mu.Lock()
 	a := &t.ages
@@ -160,10 +161,10 @@ func (h *Hub) walk(ctx context.Context, t *topic) error {
 	return nil
 }
 
-// superfluous returns the number of the message up to which those of t are
-// needed no more: everybody has passed them, and the store knows it, and Keep is
-// over; or they are older than Forget. 0: none. What waited too long at an
-// endpoint that fails is given up on the way.
+// superfluous returns the number up to which the messages of t are no longer
+// needed: all subscriptions are past them, as the store knows, and Keep has
+// elapsed; or they are older than Forget. 0: none. It also gives up messages
+// that have waited too long for a failing endpoint.
 func (h *Hub) superfluous(t *topic) int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -171,7 +172,7 @@ func (h *Hub) superfluous(t *topic) int64 {
 	forget, limit := t.ages.before(now.Add(-h.opts.Forget)), now.Add(-h.opts.RetryFor)
 	upto := t.ages.before(now.Add(-h.opts.Keep))
 	for _, s := range t.subs {
-		if s.stage != sending { // else it is passed over when that has ended
+		if s.stage != sending { // else it is skipped when that delivery ends
 			h.skip(s, forget)
 		}
 		if s.Progress.Cursor < t.last && s.stage != sending {
@@ -186,7 +187,7 @@ func (h *Hub) superfluous(t *topic) int64 {
 	return upto
 }
 
-// measure asks the store how much is kept.
+// measure asks the store for the size of the stored messages.
 func (h *Hub) measure(ctx context.Context) error {
 	for row, err := range h.store.Topics(ctx) {
 		if err != nil {

@@ -12,7 +12,7 @@ import (
 	"lockstep/hub"
 )
 
-// kept returns the bodies of what the store keeps of the topic.
+// kept returns the bodies of the topic's stored messages.
 func kept(t testing.TB, s hub.Store) (all []string) {
 	t.Helper()
 	for m, err := range s.Log(context.Background(), topicURL, 0) {
@@ -24,8 +24,8 @@ func kept(t testing.TB, s hub.Store) (all []string) {
 	return all
 }
 
-// TestTrim: messages everybody has are kept for Keep, and for a replay until
-// then; who lacks some keeps them.
+// TestTrim: messages delivered to all subscribers are kept for Keep, and can be
+// replayed until then; messages that a subscriber lacks are kept.
 func TestTrim(t *testing.T) {
 	t.Parallel()
 	var well atomic.Bool
@@ -60,8 +60,8 @@ func TestTrim(t *testing.T) {
 	eventually(t, "numbers to go on", func() bool { return same(s.at("/well"), []string{"1", "2", "3", "4", "5"}) })
 }
 
-// TestTrimBefore: what was there when the hub was started is trimmed like all
-// else.
+// TestTrimBefore: messages from before the hub's start are trimmed in the same
+// way.
 func TestTrimBefore(t *testing.T) {
 	t.Parallel()
 	store := hub.NewMem()
@@ -76,8 +76,8 @@ func TestTrimBefore(t *testing.T) {
 	eventually(t, "trimming", func() bool { n := len(kept(t, store)); return 8 <= n && n <= 10 })
 }
 
-// TestForget: what is old enough is forgotten, whoever lacks it: a subscriber
-// that takes its time does not hold the log up for ever.
+// TestForget: messages older than Forget are deleted even if a subscriber lacks
+// them, so that a slow subscriber does not retain the log forever.
 func TestForget(t *testing.T) {
 	t.Parallel()
 	hang := make(chan struct{})
@@ -96,8 +96,8 @@ func TestForget(t *testing.T) {
 	eventually(t, "the next", func() bool { g := s.at("/cb"); return len(g) > 0 && g[len(g)-1] == "6" })
 }
 
-// TestForgotten: what a subscriber can not get any more is counted as given up,
-// and passed over.
+// TestForgotten: deleted messages that a subscriber lacks count as given up,
+// and are skipped.
 func TestForgotten(t *testing.T) {
 	t.Parallel()
 	s := newSink(t, nil)
@@ -122,8 +122,8 @@ func TestForgotten(t *testing.T) {
 	}
 }
 
-// TestFull: a topic whose messages wait in such numbers accepts no more, until
-// there is room (WS-SEC-03).
+// TestFull: a topic with too many waiting messages accepts no more until there
+// is room (WS-SEC-03).
 func TestFull(t *testing.T) {
 	t.Parallel()
 	var well atomic.Bool

@@ -21,9 +21,10 @@ import (
 )
 
 const (
-	// verifyTime caps how long a callback may think about it (WS-I-08).
+	// verifyTime caps how long a callback may take to answer (WS-I-08).
 	verifyTime = 10 * time.Second
-	// challengeBytes are random (WS-I-02); 32 characters.
+	// challengeBytes is the number of random bytes of a challenge (WS-I-02), which
+	// has 32 characters.
 	challengeBytes = 24
 	// maxPending caps the requests that wait for verification, in all.
 	maxPending = 100_000
@@ -32,28 +33,28 @@ const (
 	verifyAtOne = 32
 )
 
-// verifyRate is how often a host is asked that does not mean it: an answer that
-// confirms costs nothing (WS-SEC-03).
+// verifyRate limits how often the hub asks a host that does not confirm: an
+// answer that confirms costs nothing (WS-SEC-03).
 var verifyRate = rate{burst: 100, per: 10}
 
-// verifyWaits are the waits after which a callback that could not be reached is
+// verifyWaits are the waits before a callback that could not be reached is
 // asked again: all within five minutes (WS-I-04).
 var verifyWaits = []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute}
 
-// intents asks callbacks whether they mean what was asked for in their name
-// (section 5.3 of the Recommendation). It is the [verification] of a hub.
+// intents asks callbacks to confirm the requests made in their name (section
+// 5.3 of the Recommendation). It is the [verification] of a hub.
 type intents struct {
 	h       *Hub
 	calls   *calls
 	waits   []time.Duration // see verifyWaits
 	denials atomic.Int64    // waiting to be sent
-	failed  failures        // what callbacks did not confirm
+	failed  failures        // requests that callbacks did not confirm
 
 	mu     sync.Mutex // guards what follows
 	asks   map[Key]*ask
 	hosts  map[string]int // asks that are fresh, by bareHost
 	topics map[string]int // asks, by topic
-	tasks  sync.WaitGroup // what calls have left to do
+	tasks  sync.WaitGroup // the work started by calls
 }
 
 // A pending is a request that waits for its verification.
@@ -69,8 +70,9 @@ func newIntents(h *Hub) *intents {
 	}
 }
 
-// accept makes a request durable and has it verified. To a request that ends
-// what there is not nothing happens, and just as long (WS-H-11).
+// accept stores a request durably and schedules its verification. A request to
+// end a subscription that does not exist has no effect, and takes as long
+// (WS-H-11).
 func (v *intents) accept(ctx context.Context, r Request, target *url.URL) error {
 	a, err := v.hold(ctx, r, target)
 	if err != nil {
@@ -83,14 +85,14 @@ func (v *intents) accept(ctx context.Context, r Request, target *url.URL) error 
 	if err := v.h.save(ctx, Changes{Ask: []Request{r}}); err != nil {
 		return err
 	}
-	if v.h.owns(r.Key) { // else the hub whose it is has been told
+	if v.h.owns(r.Key) { // otherwise the owning hub has been notified
 		v.put(a, &pending{Request: r, target: target})
 	}
 	return nil
 }
 
-// put makes p what is asked for. What is under way is finished first: the
-// subscriber may have confirmed it already.
+// put makes p the newest request. A verification under way is completed first:
+// the subscriber may have confirmed it already.
 func (v *intents) put(a *ask, p *pending) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -100,8 +102,7 @@ func (v *intents) put(a *ask, p *pending) {
 	}
 }
 
-// schedule has newest verified when it is time, and nothing that was to be
-// verified before.
+// schedule schedules the verification of newest, in place of an earlier one.
 func (v *intents) schedule(a *ask) {
 	a.round++
 	key, round, r := a.newest.Key, a.round, known
@@ -111,7 +112,7 @@ func (v *intents) schedule(a *ask) {
 	v.calls.add(a.newest.target, r, a.newest.Next, func(ctx context.Context) { v.carry(ctx, key, a, round) })
 }
 
-// load takes up the requests of shards that were accepted before.
+// load loads the stored requests of shards.
 func (v *intents) load(ctx context.Context, shards []int) error {
 	for _, shard := range shards {
 		for r, err := range v.h.store.Requests(ctx, shard) {
@@ -125,7 +126,7 @@ func (v *intents) load(ctx context.Context, shards []int) error {
 			v.take(r, target)
 		}
 	}
-	return v.h.thin.load(ctx, shards)
+	return v.h.pingFetcher.load(ctx, shards)
 }
 
 func (v *intents) take(r Request, target *url.URL) {
@@ -145,7 +146,7 @@ func (v *intents) take(r Request, target *url.URL) {
 	}
 }
 
-// unload forgets the requests of shards that are another hub's now.
+// unload drops the requests of shards that now belong to another hub.
 func (v *intents) unload(shards []int) {
 	gone := make(map[int]bool, len(shards))
 	for _, s := range shards {
@@ -158,30 +159,30 @@ func (v *intents) unload(shards []int) {
 			v.close(key, a)
 		}
 	}
-	v.h.thin.unload(gone)
+	v.h.pingFetcher.unload(gone)
 }
 
-// run asks until ctx ends.
+// run verifies requests until ctx ends.
 func (v *intents) run(ctx context.Context) error {
 	var wg sync.WaitGroup
-	wg.Go(func() { v.h.thin.run(ctx) })
+	wg.Go(func() { v.h.pingFetcher.run(ctx) })
 	v.calls.run(ctx)
 	v.tasks.Wait()
 	wg.Wait()
 	return nil
 }
 
-// A verdict is what came of asking a callback.
+// A verdict is the result of asking a callback.
 type verdict struct {
 	sent   time.Time // the lease runs from here (WS-L-02)
-	since  int64     // the newest message of the topic was this one then; negative: not known
+	since  int64     // number of the topic's newest message at that time; negative: unknown
 	err    error     // nil: confirmed
-	again  bool      // it may be asked again
-	reason string    // to deny it with; empty: no denial
+	again  bool      // it may be retried
+	reason string    // the reason to deny the request with; empty: no denial
 }
 
-// carry has what is asked for verified. What is to be written of it is left to
-// a goroutine of its own, so that the next of the host has its turn.
+// carry has a request verified. Writing the result is left to a separate
+// goroutine, so that the next call to the host can start.
 func (v *intents) carry(ctx context.Context, key Key, a *ask, round int) {
 	v.mu.Lock()
 	p := a.newest
@@ -193,7 +194,7 @@ func (v *intents) carry(ctx context.Context, key Key, a *ask, round int) {
 	v.mu.Unlock()
 	o := v.verify(ctx, p)
 	if ctx.Err() != nil {
-		return // the hub is ending: it asks again when it is back
+		return // the hub is shutting down: it asks again after its restart
 	}
 	if o.err == nil {
 		v.calls.forgive(p.target)
@@ -204,8 +205,8 @@ func (v *intents) carry(ctx context.Context, key Key, a *ask, round int) {
 	v.tasks.Go(func() { v.conclude(ctx, key, a, p, o) })
 }
 
-// conclude writes what came of p. If something newer is asked for by now it
-// stays asked for.
+// conclude writes the result of p. If there is a newer request by now, that
+// remains pending.
 func (v *intents) conclude(ctx context.Context, key Key, a *ask, p *pending, o verdict) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
 	defer cancel()
@@ -229,13 +230,13 @@ func (v *intents) conclude(ctx context.Context, key Key, a *ask, p *pending, o v
 	}
 }
 
-// write writes it, and reports whether p is done with.
+// write writes the result, and reports whether p is complete.
 func (v *intents) write(ctx context.Context, a *ask, p *pending, o verdict, superseded bool) (done bool, err error) {
 	switch {
 	case o.err == nil:
 		if p.Mode == websub.ModeSubscribe {
 			err = v.h.subscribeSince(ctx, p.Request, o.sent, o.since, !superseded, func(join func()) {
-				v.mu.Lock() // for v.room neither both nor none
+				v.mu.Lock() // so that v.room counts it exactly once
 				defer v.mu.Unlock()
 				join()
 				v.counted(a)
@@ -264,7 +265,7 @@ func (v *intents) write(ctx context.Context, a *ask, p *pending, o verdict, supe
 	if o.reason != "" {
 		v.deny(Subscription{Topic: p.Topic, Callback: p.Callback}, o.reason)
 	}
-	// What there is stays as it is (WS-H-07).
+	// An existing subscription stays as it is (WS-H-07).
 	return true, v.h.save(ctx, Changes{Settle: []Key{p.Key}})
 }
 
@@ -284,7 +285,7 @@ func (v *intents) verify(ctx context.Context, p *pending) verdict {
 	o := verdict{sent: v.h.now(), since: v.h.newest(p.Topic)}
 	body, err := v.get(ctx, websub.VerificationURL(p.Callback, added), len(challenge)+1)
 	switch status := (*statusError)(nil); {
-	case err == nil && string(body) == challenge: // WS-I-04: those bytes and no others
+	case err == nil && string(body) == challenge: // WS-I-04: exactly those bytes
 	case err == nil:
 		o.err = errWrongChallenge
 	case errors.As(err, &status):
@@ -296,8 +297,9 @@ func (v *intents) verify(ctx context.Context, p *pending) verdict {
 	return o
 }
 
-// advertised checks that the topic names this hub, if that is asked for and
-// this is the first subscription to it (WS-SEC-05). It says whether to go on.
+// advertised checks that the topic names this hub, if CheckTopics is set and
+// this is the first subscription to it (WS-SEC-05). It reports whether to
+// continue.
 func (v *intents) advertised(ctx context.Context, p *pending) (verdict, bool) {
 	if !v.h.opts.CheckTopics || p.Mode != websub.ModeSubscribe || v.h.subscribed(p.Topic) {
 		return verdict{}, true
@@ -308,8 +310,8 @@ func (v *intents) advertised(ctx context.Context, p *pending) (verdict, bool) {
 	return verdict{}, true
 }
 
-// newest returns the number of the newest message of a topic. Of what other hubs
-// have accepted this one may not know yet: then it is -1.
+// newest returns the number of the newest message of a topic. If other hubs may
+// have accepted messages that this one does not know yet, it returns -1.
 func (h *Hub) newest(topic string) int64 {
 	if h.sharer != nil {
 		return -1
@@ -318,26 +320,26 @@ func (h *Hub) newest(topic string) int64 {
 	return t.Last // 0, if there is none
 }
 
-// A statusError is an answer that confirms nothing.
+// A statusError reports an answer that confirms nothing.
 type statusError struct{ status int }
 
 func (e *statusError) Error() string { return fmt.Sprintf("status %d", e.status) }
 
-// get asks a callback and returns the first most bytes of an answer of 2xx.
-// Redirects are not followed.
+// get calls a callback and returns the first most bytes of a 2xx answer. It
+// follows no redirects.
 func (v *intents) get(ctx context.Context, address string, most int) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(verifyTime, v.h.opts.Timeout))
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return nil, &statusError{} // never was a URL
+		return nil, &statusError{} // not a URL
 	}
 	r.Header.Set("User-Agent", v.h.opts.UserAgent)
 	resp, err := v.h.client.Do(r)
 	if err != nil {
 		return nil, withoutURL(err)
 	}
-	defer func() { _ = resp.Body.Close() }() // read as far as it is wanted
+	defer func() { _ = resp.Body.Close() }() // read as far as needed
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return nil, &statusError{resp.StatusCode}
 	}
@@ -345,8 +347,8 @@ func (v *intents) get(ctx context.Context, address string, most int) ([]byte, er
 	return body, err
 }
 
-// withoutURL takes the address off an error of the client: paths of callbacks
-// and challenges are not for logs (WS-SEC-07).
+// withoutURL removes the address from an error of the client: paths of
+// callbacks and challenges must not be logged (WS-SEC-07).
 func withoutURL(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
@@ -361,14 +363,13 @@ func newChallenge() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// jitter returns d changed by up to a fifth, so that many do not come back at
-// once.
+// jitter returns d changed by up to a fifth, to spread retries.
 func jitter(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (0.8 + 0.4*mathrand.Float64()))
 }
 
-// logFailure logs a failed verification: a warning once it is given up, since
-// then someone who asked for messages gets none.
+// logFailure logs a failed verification, as a warning once it is given up: from
+// then on a party that requested messages gets none.
 func (v *intents) logFailure(p *pending, reason string, attempts int, next time.Time) {
 	level, more := slog.LevelWarn, []slog.Attr{slog.String("mode", p.Mode), slog.Int("attempt", attempts), slog.String("err", reason)}
 	if !next.IsZero() {
@@ -377,7 +378,7 @@ func (v *intents) logFailure(p *pending, reason string, attempts int, next time.
 	v.log(level, "subscription request not verified", p.Topic, p.Callback, more...)
 }
 
-// log names a callback by its host alone (WS-SEC-07).
+// log logs a message that names a callback by its host alone (WS-SEC-07).
 func (v *intents) log(level slog.Level, message, topic, callback string, more ...slog.Attr) {
 	lg := v.h.opts.Logger
 	if !lg.Enabled(context.Background(), level) {

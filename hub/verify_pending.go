@@ -9,38 +9,39 @@ import (
 	"lockstep/websub"
 )
 
-// An ask is what is under way for a Key. There is one as long as anything is.
+// An ask is the state of the requests for a Key. It exists while one is pending
+// or being verified.
 type ask struct {
-	turn   chan struct{} // held by who changes what the store says of the request
-	refs   int           // of those who hold the turn, or wait for it
+	turn   chan struct{} // its holder may change the stored request
+	refs   int           // number of holders and waiters of the turn
 	host   string
 	topic  string   // as websub.Canonical spells it
-	fresh  bool     // no subscription there is counts it
-	newest *pending // nil: nothing is asked for
-	asking bool     // the callback is being asked, or what came of it is being written
-	round  int      // counts what v.calls was given: only the last of it holds
+	fresh  bool     // the registry does not count its subscription yet
+	newest *pending // nil: no request is pending
+	asking bool     // the callback is being asked, or the result is being written
+	round  int      // counts the calls given to v.calls: only the last one is valid
 }
 
 // known reports whether there is anything that a request could end.
 func (v *intents) known(key Key, a *ask) bool {
 	if _, ok := v.h.subscription(key); ok || v.h.sharer != nil {
-		return true // with several hubs it may be another's
+		return true // with several hubs it may belong to another
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return a.newest != nil
 }
 
-// expects reports whether somebody may be about to subscribe to a topic.
+// expects reports whether a client may be about to subscribe to a topic.
 func (v *intents) expects(topic string) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.topics[topic] > 0
 }
 
-// hold waits for the turn to change what the store says of key. It refuses one
-// new subscription more than may be; what there is can always be renewed and
-// ended, however many others ask.
+// hold waits for the turn to change the stored request of key. It refuses new
+// subscriptions beyond the limit; existing ones can always be renewed and
+// ended, however many other requests there are.
 func (v *intents) hold(ctx context.Context, r Request, target *url.URL) (*ask, error) {
 	key, host := r.Key, bareHost(target)
 	_, subscribed := v.h.subscription(key)
@@ -67,8 +68,9 @@ func (v *intents) hold(ctx context.Context, r Request, target *url.URL) (*ask, e
 	}
 }
 
-// room says whether one more may be asked for (WS-SEC-03). What is asked for
-// becomes a subscription while v.mu is held, so that each counts once.
+// room returns an error unless one more subscription may be requested
+// (WS-SEC-03). A request becomes a subscription while v.mu is held, so that
+// each counts once.
 func (v *intents) room(host string, fresh bool, target *url.URL) error {
 	if !fresh {
 		return nil
@@ -102,8 +104,8 @@ func (v *intents) release(key Key, a *ask) {
 	v.drop(key, a)
 }
 
-// drop gives up one reference; with the last the ask is forgotten, if nothing is
-// asked for.
+// drop releases one reference. With the last one the ask is removed, if no
+// request is pending.
 func (v *intents) drop(key Key, a *ask) {
 	if a.refs--; a.refs > 0 || a.newest != nil {
 		return
@@ -122,7 +124,8 @@ func (v *intents) close(key Key, a *ask) {
 	}
 }
 
-// counted notes that from now on the registry counts what a asked for.
+// counted records that the registry now counts the subscription that a
+// requested.
 func (v *intents) counted(a *ask) {
 	if a.fresh {
 		a.fresh = false

@@ -19,8 +19,8 @@ import (
 	"lockstep/hub"
 )
 
-// TestVerification: what is asked, and what becomes of it (WS-H-01, WS-H-03,
-// WS-I-01, WS-I-02, WS-L-02, WS-H-12).
+// TestVerification: the hub's question, and the effect of the answer (WS-H-01,
+// WS-H-03, WS-I-01, WS-I-02, WS-L-02, WS-H-12).
 func TestVerification(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), nil)
@@ -44,8 +44,8 @@ func TestVerification(t *testing.T) {
 	}
 }
 
-// TestLeases: a wish is granted within bounds; one that is none gets the default
-// (WS-H-04, WS-L-01, RN-AMB-11).
+// TestLeases: a requested lease is granted within bounds; an invalid one becomes
+// the default (WS-H-04, WS-L-01, RN-AMB-11).
 func TestLeases(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), func(o *hub.Options) { o.LeaseMin, o.LeaseDefault, o.LeaseMax = time.Minute, time.Hour, 24*time.Hour })
@@ -65,8 +65,9 @@ func TestLeases(t *testing.T) {
 	}
 }
 
-// TestCallbackQuery: the query of a callback stays in front, as it is (WS-H-10),
-// the topic goes back as it came, and so does a token of old (WS-OLD-01).
+// TestCallbackQuery: the query of a callback is kept as it is, in front
+// (WS-H-10); the topic is sent back unchanged, and so is a verify token
+// (WS-OLD-01).
 func TestCallbackQuery(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), nil)
@@ -94,8 +95,8 @@ func TestCallbackQuery(t *testing.T) {
 
 func challenge(r *http.Request) string { return r.URL.Query().Get("hub.challenge") }
 
-// TestSameSubscription: topics and callbacks that differ in encoded unreserved
-// characters alone are the same (WS-H-09, RN-AMB-16).
+// TestSameSubscription: topics and callbacks that differ only in encoded
+// unreserved characters are the same (WS-H-09, RN-AMB-16).
 func TestSameSubscription(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), nil)
@@ -107,8 +108,9 @@ func TestSameSubscription(t *testing.T) {
 	}
 }
 
-// TestNotVerified: anything but 2xx with the very bytes of the challenge is no
-// confirmation (WS-I-04, WS-I-08), and leaves what there was (WS-H-07).
+// TestNotVerified: only 2xx with exactly the bytes of the challenge confirms a
+// request (WS-I-04, WS-I-08); otherwise the existing subscription stays
+// (WS-H-07).
 func TestNotVerified(t *testing.T) {
 	t.Parallel()
 	var elsewhere atomic.Int64
@@ -182,8 +184,9 @@ func (s *site) subscription(t testing.TB, callback string) hub.Subscription {
 	return hub.Subscription{}
 }
 
-// TestSecrets: 199 bytes pass (RN-AMB-08), none and an empty one are the same (WS-H-08), the
-// store never sees one (WS-SEC-07), and a renewal replaces it.
+// TestSecrets: secrets of 199 bytes are accepted (RN-AMB-08), a missing one and an empty one
+// are the same (WS-H-08), the store never sees one in plain text (WS-SEC-07), and a renewal
+// replaces it.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), nil)
@@ -200,8 +203,9 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// TestUnsubscribing: it takes the subscriber's word (WS-H-11). Of what is not
-// there nothing is asked, and the answer is the same.
+// TestUnsubscribing: the subscriber must confirm it (WS-H-11). For a
+// subscription that does not exist no callback is asked, and the answer is the
+// same.
 func TestUnsubscribing(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), nil)
@@ -223,7 +227,8 @@ func TestUnsubscribing(t *testing.T) {
 }
 
 // TestSlowVerification: no answer waits for a callback, and the newest request
-// for a pair counts, after what was confirmed before (WS-H-03, WS-H-07).
+// for a pair wins, after the effects of those confirmed before (WS-H-03,
+// WS-H-07).
 func TestSlowVerification(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), nil)
@@ -253,8 +258,8 @@ func TestSlowVerification(t *testing.T) {
 	slow.quiet(t)
 }
 
-// TestSilentCallbacks: callbacks that never answer hold up nobody at another
-// port, and are asked again (WS-I-04, WS-I-08).
+// TestSilentCallbacks: callbacks that never answer delay none at another port,
+// and are asked again (WS-I-04, WS-I-08).
 func TestSilentCallbacks(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), func(o *hub.Options) { o.Timeout = 200 * time.Millisecond })
@@ -281,7 +286,7 @@ func TestSilentCallbacks(t *testing.T) {
 	})
 }
 
-// TestAskedAgain: where the network fails a callback is asked again three times,
+// TestAskedAgain: after network failures a callback is asked three more times,
 // each time with another challenge, and then no more (WS-I-04).
 func TestAskedAgain(t *testing.T) {
 	t.Parallel()
@@ -314,8 +319,8 @@ func TestAskedAgain(t *testing.T) {
 	}
 }
 
-// TestRestartVerifies: what was answered 202 is verified after a restart
-// (WS-C-12), and its counts go on.
+// TestRestartVerifies: a request answered with 202 is verified after a restart
+// (WS-C-12), and its attempts continue to count.
 func TestRestartVerifies(t *testing.T) {
 	t.Parallel()
 	store := hub.NewMem()
@@ -342,8 +347,8 @@ func TestRestartVerifies(t *testing.T) {
 	eventually(t, "verified", func() bool { return len(second.subscriptions(t)) == 1 && len(second.requests(t)) == 0 })
 }
 
-// TestPrivateName: a name that turns out to be of this machine, or of its
-// network, is not called: it is looked at when it is dialled (WS-SEC-02).
+// TestPrivateName: a name that resolves to an address of this machine or its
+// network is not called: addresses are checked when dialling (WS-SEC-02).
 func TestPrivateName(t *testing.T) {
 	t.Parallel()
 	sub := subscribe(t, nil)
@@ -364,8 +369,8 @@ func TestPrivateName(t *testing.T) {
 	sub.quiet(t)
 }
 
-// TestUntrusted: over HTTPS a callback has to prove whose it is (WS-SEC-01), and
-// is called over HTTPS alone (WS-C-04).
+// TestUntrusted: an HTTPS callback must have a valid certificate (WS-SEC-01),
+// and is never called over plain HTTP (WS-C-04).
 func TestUntrusted(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
@@ -385,7 +390,7 @@ func TestUntrusted(t *testing.T) {
 	}
 }
 
-// TestStopsAtOnce: Run ends although callbacks are silent.
+// TestStopsAtOnce: Run ends even if callbacks do not answer.
 func TestStopsAtOnce(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), nil)

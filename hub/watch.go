@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// watchMost is how long the alarms are not looked at, at most: the clock may be
-// set.
+// watchMost is the maximum time between two checks of the alarms: the clock may
+// be set.
 const watchMost = time.Second
 
 // ring sets an alarm. The caller holds h.mu.
@@ -17,12 +17,12 @@ func (h *Hub) ring(n *alarm, at time.Time) {
 	}
 }
 
-// poke makes watch look at what there is to wait for.
+// poke makes watch check what it waits for.
 func (h *Hub) poke() { wake(h.poked) }
 
-// watch sees to it that what has its time happens, until ctx ends: leases end,
-// deliveries are tried again, those that are slow change lanes, and those that
-// take too long are given up.
+// watch handles everything that depends on time until ctx ends: leases expire,
+// deliveries are retried, slow ones change lanes, and those that take too long
+// are canceled.
 func (h *Hub) watch(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -52,7 +52,7 @@ func (h *Hub) watch(ctx context.Context) {
 	}
 }
 
-// rung does what an alarm was set for.
+// rung performs the action of an alarm.
 func (h *Hub) rung(n *alarm, now time.Time) {
 	if n.host != nil {
 		n.host.shut = false
@@ -70,9 +70,9 @@ func (h *Hub) rung(n *alarm, now time.Time) {
 	}
 }
 
-// watchFlights looks after the deliveries under way. None stays in the fast lane
-// for long: when the slow one has no place even for those who come from there,
-// patience is at an end, and the delivery is tried again by the slow lane.
+// watchFlights watches the deliveries under way. None stays in the fast lane for
+// long: when the slow lane has no room even for deliveries from there, the
+// delivery is canceled and retried in the slow lane.
 func (h *Hub) watchFlights() {
 	for _, f := range h.flights {
 		if f.start.IsZero() || f.late {
@@ -94,14 +94,14 @@ func (h *Hub) watchFlights() {
 	}
 }
 
-// breakOff ends a delivery that has taken too long.
+// breakOff cancels a delivery that has taken too long.
 func (f *flight) breakOff(patience time.Duration) {
 	f.late, f.patience = true, patience
 	f.cancel()
 }
 
 // land waits until no delivery is under way. Those that have not ended after
-// grace are broken off: they are made again when the hub is started again.
+// grace are canceled: they are made again when the hub is restarted.
 func (h *Hub) land(grace time.Duration) {
 	h.mu.Lock()
 	h.scheduler.draining = true

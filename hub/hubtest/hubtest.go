@@ -23,8 +23,8 @@ import (
 	"lockstep/hub"
 )
 
-// Run tests the stores open returns. Each must be new and empty; open sees to
-// it that it is closed.
+// Run tests the stores that open returns. Each must be new and empty; open must
+// arrange for it to be closed.
 func Run(t *testing.T, open func(*testing.T) hub.Store) {
 	tests := []struct {
 		name string
@@ -58,8 +58,8 @@ func Run(t *testing.T, open func(*testing.T) hub.Store) {
 	}
 }
 
-// Hostile are strings a stranger may have sent: no topic of them is empty or
-// has a NUL byte, which no URL has.
+// hostile are strings a stranger may have sent. As topics none is empty or has
+// a NUL byte, which no URL has.
 var hostile = []string{
 	"https://example.org/a'; DROP TABLE hub_topic; --",
 	"https://example.org/?q=\"$1\"&r=?&s=%s%00\\",
@@ -158,13 +158,13 @@ func same[T any](t testing.TB, what string, got, want T) {
 	}
 }
 
-// sameInstant tells times apart that are not the same instant in UTC.
+// sameInstant compares times by instant: all must be in UTC.
 var sameInstant = cmp.Comparer(func(a, b time.Time) bool { return a.Equal(b) && a.Location() == b.Location() })
 
-// sameBytes is what cmp would find, at once.
+// sameBytes compares bytes like cmp, but faster.
 var sameBytes = cmp.FilterValues(func(a, b []byte) bool { return len(a) > 0 || len(b) > 0 }, cmp.Comparer(bytes.Equal))
 
-// failed checks that a reading yields one error, and nothing with it.
+// failed checks that an iterator yields one error and nothing else.
 func failed[T any](t testing.TB, what string, seq iter.Seq2[T, error], want error) {
 	t.Helper()
 	n := 0

@@ -14,14 +14,16 @@ import (
 	"lockstep/hub"
 )
 
-// killTopics get as many messages each in every Append of a [Victim].
+// killTopics are the topics to which every Append of a [Victim] adds the same
+// number of messages.
 var killTopics = []string{"https://example.org/kill/1", "https://example.org/kill/2", "https://example.org/kill/3"}
 
-// killSubscriptions is how many have the same cursor after every Save of a Victim.
+// killSubscriptions is the number of subscriptions that have the same cursor after
+// every Save of a Victim.
 const killSubscriptions = 30
 
-// Victim writes to s until it is killed, and says on w what it has done. It
-// returns what kept it from going on.
+// Victim writes to s until it is killed, and reports completed writes on w. It
+// returns the error that stopped it.
 func Victim(ctx context.Context, s hub.Store, w io.Writer) error {
 	body := make([]byte, 3000)
 	var put hub.Changes
@@ -59,7 +61,7 @@ func Victim(ctx context.Context, s hub.Store, w io.Writer) error {
 }
 
 // RunKill starts the command, which runs a [Victim] on a store, and kills it,
-// again and again. What it said was done is done, and nothing is there by half.
+// repeatedly. Every reported write must be in the store, and none partially.
 // Open opens the store, shut closes it.
 func RunKill(t *testing.T, rounds int, command func() *exec.Cmd, open func() hub.Store, shut func()) {
 	for range rounds {
@@ -98,7 +100,8 @@ func RunKill(t *testing.T, rounds int, command func() *exec.Cmd, open func() hub
 	}
 }
 
-// kill runs a Victim and kills it. It returns what it said last.
+// kill runs a Victim and kills it. It returns the last write that the Victim
+// reported.
 func kill(t *testing.T, cmd *exec.Cmd) (seq, cursor int64) {
 	t.Helper()
 	out, err := cmd.StdoutPipe()
@@ -111,7 +114,7 @@ func kill(t *testing.T, cmd *exec.Cmd) (seq, cursor int64) {
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		if cursor == 0 { // it has begun
-			time.AfterFunc(rand.N(50*time.Millisecond), func() { _ = cmd.Process.Kill() }) // it may have died by itself
+			time.AfterFunc(rand.N(50*time.Millisecond), func() { _ = cmd.Process.Kill() }) // it may have exited by itself
 		}
 		if _, err := fmt.Sscan(lines.Text(), &seq, &cursor); err != nil {
 			t.Errorf("victim: %s", lines.Text())

@@ -24,7 +24,7 @@ func testAppend(t *testing.T, s hub.Store) {
 	same(t, "numbers", appendTo(t, s, message(topicA, "1"), message(topicB, "2"), message(topicA, "3")), []int64{1, 1, 2})
 	same(t, "numbers", appendTo(t, s, message(topicB, "4"), message(topicB, "5"), message(topicA, "6")), []int64{2, 3, 3})
 	m := message(topicA, "7")
-	m.Seq = 1000 // says nothing
+	m.Seq = 1000 // the store ignores it
 	same(t, "number", appendTo(t, s, m), []int64{4})
 	same(t, "log of a", bodies(t, s, topicA, 0), []string{"1 1", "2 3", "3 6", "4 7"})
 	same(t, "log of b", bodies(t, s, topicB, 0), []string{"1 2", "2 4", "3 5"})
@@ -32,7 +32,7 @@ func testAppend(t *testing.T, s hub.Store) {
 		{URL: topicA, First: 1, Last: 4, Bytes: 4},
 		{URL: topicB, First: 1, Last: 3, Bytes: 3},
 	})
-	// Many topics at once, some of them new, neither up nor down.
+	// Many topics at once, some of them new, in no order.
 	var many []hub.Message
 	for i := range 300 {
 		many = append(many, message(fmt.Sprintf("%s%03d", topicA, i*7%150), "x"))
@@ -132,7 +132,7 @@ func testMessages(t *testing.T, s hub.Store) {
 }
 
 func testTrim(t *testing.T, s hub.Store) {
-	trim(t, s, topicA, 10) // of what is not there
+	trim(t, s, topicA, 10) // of a topic that does not exist
 	same(t, "topics", topics(t, s), nil)
 	appendTo(t, s, message(topicA, "1"), message(topicA, "22"), message(topicA, "333"), message(topicA, "4444"), message(topicB, "b"))
 	state := func(first, last, size int64) {
@@ -158,7 +158,8 @@ func testTrim(t *testing.T, s hub.Store) {
 	same(t, "log", bodies(t, s, topicA, 0), []string{"5 5"})
 }
 
-// testTrimMany trims more than a store does at a time, while others append.
+// testTrimMany trims more messages than a store deletes in one step, while
+// others append.
 func testTrimMany(t *testing.T, s hub.Store) {
 	const many, kept = 3456, 7
 	m := message(topicA, strings.Repeat("x", 100))

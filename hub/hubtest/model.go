@@ -9,8 +9,8 @@ import (
 	"lockstep/hub"
 )
 
-// testModel does the same random things to the store and to one in memory, and
-// compares what they say.
+// testModel applies the same random operations to the store and to one in
+// memory, and compares the results.
 func testModel(t *testing.T, s hub.Store) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

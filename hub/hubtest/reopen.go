@@ -7,10 +7,9 @@ import (
 	"lockstep/hub"
 )
 
-// RunReopen tests that a store which outlives the process is as it was left
-// (WS-C-12).
-// open returns the same store each time, at first empty; shut closes what open
-// returned last.
+// RunReopen tests that a persistent store has the same content after it was
+// closed and opened again (WS-C-12). open returns the same store each time, at
+// first empty; shut closes what open returned last.
 func RunReopen(t *testing.T, open func() hub.Store, shut func()) {
 	type state struct {
 		Topics        []hub.Topic

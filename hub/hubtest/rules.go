@@ -90,7 +90,7 @@ func testOwnership(t *testing.T, s hub.Store) {
 	appendTo(t, s, m)
 	save(t, s, hub.Changes{Topics: []hub.Topic{{URL: topicA, State: state}}, Put: []hub.Subscription{sub}, Ask: []hub.Request{ask}})
 	m.Body[0], m.Links[0], sub.Secret[0], ask.Secret[0], state[0] = 'X', "X", 'X', 'X', 'X'
-	for range 2 { // the second time: what the first got was its own, too
+	for range 2 { // the second time, to check that the caller may change the first result
 		log, tt := collect(t, s.Log(t.Context(), topicA, 0)), topics(t, s)
 		ss, rs := subscriptions(t, s, -1), requests(t, s, -1)
 		got := fmt.Sprintf("%s %s %s %q %q", log[0].Body, log[0].Links, tt[0].State, ss[0].Secret[0], rs[0].Secret[0])
@@ -101,8 +101,9 @@ func testOwnership(t *testing.T, s hub.Store) {
 	}
 }
 
-// testConcurrentAppend appends to common and new topics from several sides:
-// every number is given once, and what one side appends keeps its order.
+// testConcurrentAppend appends to common and new topics from several
+// goroutines: every number is assigned once, and the messages of one goroutine
+// stay in order.
 func testConcurrentAppend(t *testing.T, s hub.Store) {
 	const sides, rounds = 4, 20
 	var mu sync.Mutex
@@ -139,7 +140,7 @@ func testConcurrentAppend(t *testing.T, s hub.Store) {
 	wg.Wait()
 	n := 0
 	for _, topic := range topics(t, s) {
-		last := make(map[byte]string) // body, by side
+		last := make(map[byte]string) // body, by goroutine
 		for i, m := range collect(t, s.Log(t.Context(), topic.URL, 0)) {
 			if m.Seq != int64(i+1) {
 				t.Fatalf("%s: message %d follows %d", topic.URL, m.Seq, i)
@@ -159,7 +160,7 @@ func testConcurrentAppend(t *testing.T, s hub.Store) {
 	}
 }
 
-// testConcurrentSave writes the same subscriptions from several sides.
+// testConcurrentSave writes the same subscriptions from several goroutines.
 func testConcurrentSave(t *testing.T, s hub.Store) {
 	const keys = 200
 	var all []hub.Subscription

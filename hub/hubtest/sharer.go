@@ -19,9 +19,8 @@ type Shared interface {
 	hub.Sharer
 }
 
-// RunSharer tests stores that are shared. For each test, store makes one that is
-// empty and returns a function that opens it: each time as another process
-// would.
+// RunSharer tests shared stores. For each test, store makes an empty one and
+// returns a function that opens it, each time as another process would.
 func RunSharer(t *testing.T, store func(*testing.T) (open func() Shared)) {
 	tests := []struct {
 		name string
@@ -45,10 +44,10 @@ func RunSharer(t *testing.T, store func(*testing.T) (open func() Shared)) {
 	}
 }
 
-// long is a ttl that is not over before the test is.
+// long is a ttl that does not end during the test.
 const long = time.Hour
 
-// claim claims and checks what comes of it.
+// claim claims and checks the result.
 func claim(t *testing.T, s Shared, owner string, want int, ttl time.Duration, shards []int, owners int) {
 	t.Helper()
 	got, n, err := s.Claim(t.Context(), owner, want, ttl)
@@ -60,7 +59,7 @@ func claim(t *testing.T, s Shared, owner string, want int, ttl time.Duration, sh
 	}
 }
 
-// between returns the numbers from a up to and without b.
+// between returns the numbers from a to b-1.
 func between(a, b int) []int {
 	var all []int
 	for i := a; i < b; i++ {
@@ -80,7 +79,7 @@ func testClaim(t *testing.T, open func() Shared) {
 	a, b, c := open(), open(), open()
 	claim(t, a, "a", hub.Shards, long, between(0, 256), 1)
 	claim(t, a, "a", hub.Shards+9, long, between(0, 256), 1)
-	claim(t, b, "b", hub.Shards, long, nil, 2) // all are taken, but it is seen
+	claim(t, b, "b", hub.Shards, long, nil, 2) // no shard is free, but b counts as an owner
 	claim(t, a, "a", 128, long, between(0, 128), 2)
 	claim(t, b, "b", 128, long, between(128, 256), 2)
 	claim(t, c, "c", 86, long, nil, 3)
@@ -101,15 +100,15 @@ func testLease(t *testing.T, open func() Shared) {
 	claim(t, b, "b", hub.Shards, long, between(100, 256), 2)
 	after(t, short)
 	claim(t, b, "b", hub.Shards, long, between(0, 256), 1)
-	claim(t, a, "a", hub.Shards, short, nil, 2) // what it had is another's now
+	claim(t, a, "a", hub.Shards, short, nil, 2) // its shards belong to another owner now
 	claim(t, b, "b", 128, short, between(0, 128), 2)
 	after(t, short)
-	// Its own lease is over, but nobody came: it goes on.
+	// Its lease is over, but no other owner has claimed the shards: it continues.
 	claim(t, b, "b", 128, long, between(0, 128), 1)
 	claim(t, a, "a", hub.Shards, long, between(128, 256), 2)
 }
 
-// after waits until a lease that was taken before is over.
+// after waits until a lease that was taken before has expired.
 func after(t *testing.T, ttl time.Duration) {
 	t.Helper()
 	select {
@@ -121,7 +120,7 @@ func after(t *testing.T, ttl time.Duration) {
 
 func testRelease(t *testing.T, open func() Shared) {
 	a, b := open(), open()
-	release(t, a, "a") // of nothing
+	release(t, a, "a") // without any claims
 	claim(t, a, "a", 200, long, between(0, 200), 1)
 	claim(t, b, "b", 200, long, between(200, 256), 2)
 	release(t, a, "a")
@@ -142,9 +141,9 @@ func testOwners(t *testing.T, open func() Shared) {
 	}
 }
 
-// testDivision lets several owners come and go, each of which claims its fair
-// share again and again. No shard ever has two, and in the end all are shared
-// evenly.
+// testDivision lets several owners come and go, each of which repeatedly claims
+// its fair share. No shard ever has two owners, and in the end the shards are
+// divided evenly.
 func testDivision(t *testing.T, open func() Shared) {
 	const owners, rounds = 5, 12
 	var mu sync.Mutex
@@ -156,7 +155,7 @@ func testDivision(t *testing.T, open func() Shared) {
 	step := func(i int) {
 		name := fmt.Sprint("owner ", i)
 		mu.Lock()
-		for _, shard := range held[i][min(share[i], len(held[i])):] { // the highest go
+		for _, shard := range held[i][min(share[i], len(held[i])):] { // the highest are given up
 			delete(holder, shard)
 		}
 		mu.Unlock()
@@ -184,7 +183,7 @@ func testDivision(t *testing.T, open func() Shared) {
 		})
 	}
 	wg.Wait()
-	for range 2 { // all know of each other now; one lets go, the next takes
+	for range 2 { // all owners know of each other now; one gives up shards, the next claims them
 		for i := range owners {
 			step(i)
 		}
@@ -201,8 +200,8 @@ func testDivision(t *testing.T, open func() Shared) {
 	}
 }
 
-// testRemember notes digests: each is new once, whoever asks, until it is taken
-// back; one whose time has passed is not new.
+// testRemember records digests: each is new once, whichever owner asks, until
+// it is removed; one whose time has passed is not new.
 func testRemember(t *testing.T, open func() Shared) {
 	a, b := open(), open()
 	remember := func(s Shared, name string, until time.Time, want bool) {
@@ -280,8 +279,8 @@ func testNews(t *testing.T, open func() Shared) {
 
 func first[A, B any](a A, _ B) A { return a }
 
-// testNewsMoving asks for news while several append. In the end nothing was
-// missed, whatever came between.
+// testNewsMoving calls News while others append. In the end no message was
+// missed.
 func testNewsMoving(t *testing.T, open func() Shared) {
 	const sides, rounds = 4, 25
 	ctx, stop := context.WithCancel(t.Context())

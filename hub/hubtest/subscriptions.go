@@ -24,7 +24,7 @@ func subscription(topic, callback string) hub.Subscription {
 	}
 }
 
-// bare returns a subscription in which all is zero that can be.
+// bare returns a subscription in which every optional field is zero.
 func bare(callback string) hub.Subscription {
 	return hub.Subscription{Key: hub.KeyOf(topicA, callback), Topic: topicA, Callback: callback}
 }
@@ -46,9 +46,9 @@ func testSubscriptions(t *testing.T, s hub.Store) {
 	}
 	save(t, s, hub.Changes{Put: all})
 	same(t, "subscriptions", subscriptions(t, s, -1), byKey(all, subscriptionKey))
-	same(t, "topics", topics(t, s), nil) // a subscription makes none
+	same(t, "topics", topics(t, s), nil) // a subscription creates none
 
-	// Renewed: everything is as it is put now.
+	// Renewed: every field is replaced.
 	renewed := all[1]
 	renewed.Secret, renewed.Progress = nil, hub.Progress{Cursor: 5}
 	renewed.Expires = time.Date(2030, 1, 1, 0, 0, 0, 1999, time.FixedZone("", -3600))
@@ -60,7 +60,7 @@ func testSubscriptions(t *testing.T, s hub.Store) {
 	remove := []hub.Key{all[0].Key, hub.KeyOf("none", "none"), all[0].Key, "nonsense", "", "\x00"}
 	save(t, s, hub.Changes{Remove: remove})
 	same(t, "subscriptions", subscriptions(t, s, -1), byKey(all[1:], subscriptionKey))
-	// Again after that: nothing is left of what was.
+	// Again after that: no previous value is left.
 	save(t, s, hub.Changes{Put: all[:1]})
 	same(t, "subscriptions", subscriptions(t, s, -1), byKey(all, subscriptionKey))
 }
@@ -121,7 +121,8 @@ func testRequests(t *testing.T, s hub.Store) {
 	all = append(all[:1], all[2:]...)
 	same(t, "requests", requests(t, s, -1), byKey(all, requestKey))
 
-	// Verified: the request goes and the subscription comes, all at once.
+	// Verified: the request is removed and the subscription added in one
+	// transaction.
 	sub := bare("https://example.org/full")
 	save(t, s, hub.Changes{Put: []hub.Subscription{sub}, Settle: []hub.Key{sub.Key}})
 	same(t, "requests", requests(t, s, -1), byKey(all[1:], requestKey))
@@ -152,7 +153,7 @@ func testShards(t *testing.T, s hub.Store) {
 	same(t, "subscriptions of a shard that is none", subscriptions(t, s, hub.Shards), nil)
 }
 
-// testTwice names things twice in one Save.
+// testTwice names the same key twice in one Save.
 func testTwice(t *testing.T, s hub.Store) {
 	sub, again := subscription(topicA, "https://example.org/"), bare("https://example.org/")
 	ask, askAgain := request(topicA, "https://example.org/"), hub.Request{Key: again.Key, Mode: "again"}

@@ -21,28 +21,28 @@ const (
 
 	fetchInAll = 32
 	fetchAtOne = 4
-	// maxReason caps what is kept of why a fetch failed.
+	// maxReason caps the stored reason for a failed fetch.
 	maxReason = 500
 )
 
-// fetchRate is how often the topics at one host are fetched.
+// fetchRate limits how often topics at one host are fetched.
 var fetchRate = rate{burst: 200, per: 100}
 
-// topicState is what the hub keeps of a topic that is published by pings,
-// as JSON in Topic.State.
+// topicState is the state of a topic that is published by pings, stored as JSON
+// in Topic.State.
 type topicState struct {
-	Pinged   time.Time `json:"pinged,omitzero"` // when the news were announced that are still to be fetched; zero: none are
+	Pinged   time.Time `json:"pinged,omitzero"` // time of the ping whose changes are not fetched yet; zero: none
 	Derived  bool      `json:"derived,omitzero"`
-	Attempts int       `json:"attempts,omitzero"` // to fetch them, in vain
+	Attempts int       `json:"attempts,omitzero"` // failed attempts to fetch them
 	Next     time.Time `json:"next,omitzero"`     // time of the next attempt
-	Error    string    `json:"error,omitempty"`   // of the last attempt; empty: it did not fail
-	Fetched  time.Time `json:"fetched,omitzero"`  // the last time with success
+	Error    string    `json:"error,omitempty"`   // of the last attempt; empty: it succeeded
+	Fetched  time.Time `json:"fetched,omitzero"`  // the last successful fetch
 	ETag     string    `json:"etag,omitempty"`
 	Modified string    `json:"modified,omitempty"` // Last-Modified, as the topic's server spells it
-	Sum      []byte    `json:"sum,omitempty"`      // SHA-256 of what was distributed last
+	Sum      []byte    `json:"sum,omitempty"`      // SHA-256 of the content distributed last
 }
 
-// stateOf reads Topic.State. What can not be read costs one fetch more.
+// stateOf parses Topic.State. An unreadable state costs one more fetch.
 func stateOf(state []byte) topicState {
 	var s topicState
 	if len(state) > 0 && json.Unmarshal(state, &s) != nil {
@@ -51,8 +51,8 @@ func stateOf(state []byte) topicState {
 	return s
 }
 
-// thin fetches topics that were pinged, and distributes what is new (WS-P-03).
-type thin struct {
+// A pingFetcher fetches topics that were pinged, and distributes new content (WS-P-03).
+type pingFetcher struct {
 	h      *Hub
 	client *fetch.Client
 	pages  *http.Client // for discovery
@@ -60,24 +60,24 @@ type thin struct {
 
 	mu     sync.Mutex // guards what follows
 	topics map[string]*pinged
-	shards map[int]bool // whose pings were taken up
+	shards map[int]bool // shards whose pings are loaded
 }
 
-// A pinged is a topic with something under way.
+// A pinged is a topic with a pending or running fetch.
 type pinged struct {
-	turn chan struct{} // held by who changes the state; the state is guarded by it
-	refs int           // of those who hold the turn, or wait for it
+	turn chan struct{} // its holder may change the state, which it guards
+	refs int           // number of holders and waiters of the turn
 	url  *url.URL
 
 	state topicState
-	saved bool // the store knows that there is a ping
+	saved bool // the ping is in the store
 
-	wanted, begun uint64 // pings, and those of them before the last fetch began
+	wanted, begun uint64 // number of pings, and of those before the last fetch began
 	fetching      bool
-	round         int // counts what n.calls was given: only the last of it holds
+	round         int // counts the calls given to n.calls: only the last one is valid
 }
 
-func newThin(h *Hub) (*thin, error) {
+func newPingFetcher(h *Hub) (*pingFetcher, error) {
 	o := &h.opts
 	client, err := fetch.New(fetch.Options{
 		Timeout: o.Timeout, Retries: -1, UserAgent: o.UserAgent, AllowPrivate: o.AllowPrivate, Logger: o.Logger,
@@ -87,17 +87,17 @@ func newThin(h *Hub) (*thin, error) {
 		return nil, fmt.Errorf("hub: %w", err)
 	}
 	pages := *h.client
-	pages.CheckRedirect = nil // discovery follows them (WS-D-09), each to an address that is checked
-	return &thin{
+	pages.CheckRedirect = nil // discovery follows redirects (WS-D-09), each to a checked address
+	return &pingFetcher{
 		h: h, client: client, pages: &pages,
 		calls:  newCalls(fetchInAll, fetchAtOne, fetchRate, o.Clock),
 		topics: make(map[string]*pinged), shards: make(map[int]bool),
 	}, nil
 }
 
-// subscribed reports whether somebody wants to know of news of a topic. Of the
-// subscriptions of other hubs on the same store this one knows nothing: then the
-// answer is yes.
+// subscribed reports whether a topic has subscribers. This hub does not know the
+// subscriptions of other hubs on the same store: with several hubs the answer is
+// true.
 func (h *Hub) subscribed(topic string) bool {
 	if h.sharer != nil {
 		return true
@@ -108,8 +108,8 @@ func (h *Hub) subscribed(topic string) bool {
 	return t != nil && len(t.subs) > 0
 }
 
-// ping makes it durable that topics have news. urls are those of the topics.
-func (n *thin) ping(ctx context.Context, topics []string, urls []*url.URL) error {
+// ping durably records that topics have changed. urls are their addresses.
+func (n *pingFetcher) ping(ctx context.Context, topics []string, urls []*url.URL) error {
 	errs := make([]error, len(topics))
 	var wg sync.WaitGroup
 	for i := range topics { // few commits for all of them
@@ -119,7 +119,7 @@ func (n *thin) ping(ctx context.Context, topics []string, urls []*url.URL) error
 	return errors.Join(errs...)
 }
 
-func (n *thin) pingOne(ctx context.Context, topic string, u *url.URL, derived bool) error {
+func (n *pingFetcher) pingOne(ctx context.Context, topic string, u *url.URL, derived bool) error {
 	p, err := n.hold(ctx, topic, u)
 	if err != nil {
 		return err
@@ -140,7 +140,7 @@ func (n *thin) pingOne(ctx context.Context, topic string, u *url.URL, derived bo
 	}
 	p.state.Derived = p.state.Derived && derived
 	at := n.h.now()
-	if p.state.Attempts > 0 { // it is back, so it seems; but many pings are no reason to hurry
+	if p.state.Attempts > 0 { // the topic seems to be available again; but many pings do not speed up its retries
 		at = minTime(p.state.Next, p.state.Pinged.Add(n.h.opts.RetryFirst))
 	}
 	n.mu.Lock()
@@ -158,9 +158,9 @@ func minTime(a, b time.Time) time.Time {
 	return b
 }
 
-// remember notes that what was distributed last is not what the topic holds: who
-// subscribes next has to get it again, should it come back.
-func (n *thin) remember(ctx context.Context, topic string, p *pinged) error {
+// remember records that the topic's content is no longer what was distributed
+// last: if that content comes back, the next subscribers must receive it again.
+func (n *pingFetcher) remember(ctx context.Context, topic string, p *pinged) error {
 	if p.state.Sum == nil || p.saved {
 		return nil
 	}
@@ -169,8 +169,8 @@ func (n *thin) remember(ctx context.Context, topic string, p *pinged) error {
 	return n.save(ctx, topic, p, s)
 }
 
-// save makes s the state of the topic.
-func (n *thin) save(ctx context.Context, topic string, p *pinged, s topicState) error {
+// save stores s as the state of the topic.
+func (n *pingFetcher) save(ctx context.Context, topic string, p *pinged, s topicState) error {
 	b, err := json.Marshal(s)
 	if err != nil {
 		return fmt.Errorf("state of topic: %w", err)
@@ -182,7 +182,7 @@ func (n *thin) save(ctx context.Context, topic string, p *pinged, s topicState) 
 	return nil
 }
 
-func (n *thin) hold(ctx context.Context, topic string, u *url.URL) (*pinged, error) {
+func (n *pingFetcher) hold(ctx context.Context, topic string, u *url.URL) (*pinged, error) {
 	known, _ := n.h.topic(topic)
 	n.mu.Lock()
 	p := n.topics[topic]
@@ -203,28 +203,28 @@ func (n *thin) hold(ctx context.Context, topic string, u *url.URL) (*pinged, err
 	}
 }
 
-func (n *thin) release(topic string, p *pinged) {
+func (n *pingFetcher) release(topic string, p *pinged) {
 	<-p.turn
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.drop(topic, p)
 }
 
-func (n *thin) drop(topic string, p *pinged) {
+func (n *pingFetcher) drop(topic string, p *pinged) {
 	if p.refs--; p.refs == 0 && p.wanted == p.begun && !p.fetching && n.topics[topic] == p {
 		delete(n.topics, topic)
 	}
 }
 
-// schedule has a topic fetched at a time, and not at one it was to be before.
-func (n *thin) schedule(topic string, p *pinged, at time.Time) {
+// schedule schedules a fetch of a topic, in place of an earlier one.
+func (n *pingFetcher) schedule(topic string, p *pinged, at time.Time) {
 	p.round++
 	round := p.round
 	n.calls.add(p.url, known, at, func(ctx context.Context) { n.carry(ctx, topic, p, round) })
 }
 
-// load takes up the pings of the topics of shards that nobody has carried out.
-func (n *thin) load(ctx context.Context, shards []int) error {
+// load loads the pings of the topics of shards that no hub has handled yet.
+func (n *pingFetcher) load(ctx context.Context, shards []int) error {
 	fresh := make(map[int]bool)
 	n.mu.Lock()
 	for _, s := range shards {
@@ -251,7 +251,7 @@ func (n *thin) load(ctx context.Context, shards []int) error {
 	return nil
 }
 
-func (n *thin) take(topic string, u *url.URL, s topicState) {
+func (n *pingFetcher) take(topic string, u *url.URL, s topicState) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.topics[topic] != nil {
@@ -262,20 +262,20 @@ func (n *thin) take(topic string, u *url.URL, s topicState) {
 	n.schedule(topic, p, s.Next)
 }
 
-func (n *thin) unload(shards map[int]bool) {
+func (n *pingFetcher) unload(shards map[int]bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for s := range shards {
-		delete(n.shards, s) // what is under way is finished
+		delete(n.shards, s) // running fetches are completed
 	}
 }
 
-func (n *thin) run(ctx context.Context) { n.calls.run(ctx) }
+func (n *pingFetcher) run(ctx context.Context) { n.calls.run(ctx) }
 
-// carry fetches a topic once, and writes what came of it: a message first, then
-// that the ping was carried out. After a crash between the two the message may
-// come twice.
-func (n *thin) carry(ctx context.Context, topic string, p *pinged, round int) {
+// carry fetches a topic once and writes the result: first a message, then that
+// the ping is handled. After a crash between the two the message may be
+// delivered twice.
+func (n *pingFetcher) carry(ctx context.Context, topic string, p *pinged, round int) {
 	n.mu.Lock()
 	if p.round != round || p.fetching || n.topics[topic] != p {
 		n.mu.Unlock()
@@ -293,13 +293,13 @@ func (n *thin) carry(ctx context.Context, topic string, p *pinged, round int) {
 	defer n.release(topic, p)
 	defer n.settle(topic, p, f)
 	if ctx.Err() != nil {
-		return // fetched again when the hub is back
+		return // fetched again when the hub has restarted
 	}
 	n.conclude(ctx, topic, p, f)
 }
 
-// settle goes on where there is more to fetch.
-func (n *thin) settle(topic string, p *pinged, f *fetched) {
+// settle schedules a further fetch if there is more to fetch.
+func (n *pingFetcher) settle(topic string, p *pinged, f *fetched) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	p.fetching = false
@@ -307,15 +307,15 @@ func (n *thin) settle(topic string, p *pinged, f *fetched) {
 	case p.saved && f.err == nil && p.wanted > p.begun:
 		n.schedule(topic, p, n.h.now())
 	case p.saved:
-		p.begun = p.wanted - 1 // still wanted
+		p.begun = p.wanted - 1 // still to be fetched
 		n.schedule(topic, p, p.state.Next)
 	default:
 		p.begun = p.wanted
 	}
 }
 
-// conclude writes what came of a fetch.
-func (n *thin) conclude(ctx context.Context, topic string, p *pinged, f *fetched) {
+// conclude writes the result of a fetch.
+func (n *pingFetcher) conclude(ctx context.Context, topic string, p *pinged, f *fetched) {
 	defer f.done()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTime)
 	defer cancel()
@@ -327,7 +327,7 @@ func (n *thin) conclude(ctx context.Context, topic string, p *pinged, f *fetched
 		}
 	}
 	n.mu.Lock()
-	more := p.wanted > p.begun // RN-PB-03: pings during a fetch are one more fetch
+	more := p.wanted > p.begun // RN-PB-03: any number of pings during a fetch cause one more fetch
 	n.mu.Unlock()
 	if f.err != nil {
 		n.failed(&s, f, more)
@@ -344,7 +344,7 @@ func (n *thin) conclude(ctx context.Context, topic string, p *pinged, f *fetched
 	}
 }
 
-func (n *thin) succeeded(s *topicState, f *fetched, more bool) {
+func (n *pingFetcher) succeeded(s *topicState, f *fetched, more bool) {
 	s.Attempts, s.Next, s.Error, s.Fetched = 0, time.Time{}, "", n.h.now()
 	if !f.notModified {
 		s.ETag, s.Modified, s.Sum = f.etag, f.modified, f.sum
@@ -355,8 +355,8 @@ func (n *thin) succeeded(s *topicState, f *fetched, more bool) {
 	}
 }
 
-// failed puts the topic off (WS-P-05), or gives it up.
-func (n *thin) failed(s *topicState, f *fetched, more bool) {
+// failed schedules a retry (WS-P-05), or gives the topic up.
+func (n *pingFetcher) failed(s *topicState, f *fetched, more bool) {
 	o := &n.h.opts
 	s.Attempts++
 	s.Error = fetch.Printable(f.err.Error())
@@ -369,11 +369,11 @@ func (n *thin) failed(s *topicState, f *fetched, more bool) {
 	}
 	s.Next = n.h.now().Add(jitter(max(min(wait, o.RetryMost), min(f.after, o.RetryMost))))
 	if f.final && !more || s.Next.Sub(s.Pinged) > o.RetryFor {
-		s.Pinged, s.Next = time.Time{}, time.Time{} // Error stays, for the status
+		s.Pinged, s.Next = time.Time{}, time.Time{} // Error remains, for the status
 	}
 }
 
-func (n *thin) report(ctx context.Context, topic string, s *topicState, f *fetched) {
+func (n *pingFetcher) report(ctx context.Context, topic string, s *topicState, f *fetched) {
 	counts := &n.h.in.counts
 	switch {
 	case f.err == nil && f.body != nil:
@@ -391,10 +391,10 @@ func (n *thin) report(ctx context.Context, topic string, s *topicState, f *fetch
 	n.h.opts.Logger.WarnContext(ctx, message, slog.String("topic", fetch.Printable(topic)), slog.Int("attempt", s.Attempts), slog.String("err", s.Error))
 }
 
-// follow pings the topic that the one fetched says it is in truth, if somebody
-// has subscribed to that. It is fetched from its own address: no topic speaks
-// for another.
-func (n *thin) follow(ctx context.Context, topic string, self *url.URL) {
+// follow pings the topic that the fetched one names as its canonical address,
+// if that has subscribers. It is then fetched from its own address: a topic
+// cannot publish content for another.
+func (n *pingFetcher) follow(ctx context.Context, topic string, self *url.URL) {
 	name := websub.Canonical(self.String())
 	if name == topic || !n.h.subscribed(name) || n.h.in.publishers.covers(self) != nil {
 		return

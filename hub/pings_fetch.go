@@ -15,7 +15,7 @@ import (
 )
 
 // names reports whether a topic advertises this hub.
-func (n *thin) names(ctx context.Context, topic string) (bool, error) {
+func (n *pingFetcher) names(ctx context.Context, topic string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
 	d, err := websub.Discover(ctx, n.pages, topic)
@@ -27,22 +27,22 @@ func (n *thin) names(ctx context.Context, topic string) (bool, error) {
 	}), nil
 }
 
-// A fetched is what came of a fetch.
+// A fetched is the result of a fetch.
 type fetched struct {
 	body           []byte // nil: nothing new
 	contentType    string
 	sum            []byte
 	etag, modified string
 	notModified    bool
-	self           *url.URL // the topic's own name for itself, if it says so
+	self           *url.URL // the topic's self link, if it has one
 	err            error
-	final          bool          // to try again is of no use
-	after          time.Duration // as the server asked
-	done           func()        // the body is not held any more
+	final          bool          // retries are useless
+	after          time.Duration // the wait that the server requested
+	done           func()        // releases the body
 }
 
-// fetch gets the topic, if it is another than s tells of.
-func (n *thin) fetch(ctx context.Context, topic string, s topicState) *fetched {
+// fetch downloads the topic, unless it is unchanged according to s.
+func (n *pingFetcher) fetch(ctx context.Context, topic string, s topicState) *fetched {
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
 	f := &fetched{done: func() {}}
@@ -52,10 +52,10 @@ func (n *thin) fetch(ctx context.Context, topic string, s topicState) *fetched {
 	if err != nil {
 		return f.fail(err)
 	}
-	defer func() { _ = r.Body.Close() }() // read to its end, or of no use
+	defer func() { _ = r.Body.Close() }() // read to its end, or useless
 	for _, l := range websub.ParseLinks(r.Header.Values("Link"), n.base(r.URI)) {
 		if l.Has("self") && f.self == nil {
-			f.self, _ = checkURL(l.Target, n.h.opts.AllowPrivate) // nil: none that can be fetched
+			f.self, _ = checkURL(l.Target, n.h.opts.AllowPrivate) // nil: none, or one that must not be fetched
 		}
 	}
 	if r.Status == http.StatusNotModified {
@@ -76,7 +76,7 @@ func (n *thin) fetch(ctx context.Context, topic string, s topicState) *fetched {
 	return f
 }
 
-func (n *thin) base(uri string) *url.URL {
+func (n *pingFetcher) base(uri string) *url.URL {
 	u, err := url.Parse(uri)
 	if err != nil {
 		return &url.URL{}
@@ -84,7 +84,7 @@ func (n *thin) base(uri string) *url.URL {
 	return u
 }
 
-// fail notes why, and whether it can pass.
+// fail records the error, and whether a retry may succeed.
 func (f *fetched) fail(err error) *fetched {
 	var (
 		address  *fetch.AddressError
@@ -102,9 +102,10 @@ func (f *fetched) fail(err error) *fetched {
 	return f
 }
 
-// validators returns what to ask with for changes. A resource that was changed
-// in the second of the answer may change again within it: then neither its date
-// nor, as servers make them of the date, its tag would tell.
+// validators returns the validators for the next conditional request. A
+// resource that was changed in the second of the answer may change again within
+// that second: then neither its date nor an entity tag that the server derives
+// from the date would show the change.
 func validators(h http.Header) (etag, modified string) {
 	etag, modified = h.Get("ETag"), h.Get("Last-Modified")
 	if modified == "" {

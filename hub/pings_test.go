@@ -13,9 +13,9 @@ import (
 	"lockstep/hub"
 )
 
-// TestPing: a ping has the topic fetched, and distributed as it is (WS-P-03,
-// RN-PB-03, WS-C-02), with a User-Agent; what is unchanged is not distributed
-// again.
+// TestPing: a ping makes the hub fetch the topic and distribute it unchanged
+// (WS-P-03, RN-PB-03, WS-C-02), with a User-Agent; unchanged content is not
+// distributed again.
 func TestPing(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), func(o *hub.Options) { o.UserAgent = "hub-under-test" })
@@ -24,7 +24,7 @@ func TestPing(t *testing.T) {
 	p := publishPage(t, s.url, `text/x-Odd; Charset="x"`, func() string { return body.Load().(string) })
 	sub := subscribe(t, nil)
 	s.subscribed(t, sub, p.url)
-	for _, pairs := range [][]string{ // WS-P-02: either, both, and several
+	for _, pairs := range [][]string{ // WS-P-02: either parameter, both, and several
 		{"hub.url", p.url}, {"hub.topic", p.url}, {"hub.url", p.url, "hub.topic", p.url}, {"hub.url", p.url, "hub.url", "http://127.0.0.1:1/other"},
 	} {
 		body.Store(fmt.Sprint(pairs))
@@ -44,8 +44,8 @@ func TestPing(t *testing.T) {
 	eventually(t, "nothing under way", func() bool { return s.Pinged() == 0 })
 }
 
-// TestConditional: validators are sent back, unless what they vouch for may have
-// changed in the second they are of.
+// TestConditional: validators are sent back, unless the resource may have
+// changed within the second that they name.
 func TestConditional(t *testing.T) {
 	t.Parallel()
 	now := time.Now().UTC()
@@ -94,7 +94,7 @@ func TestConditional(t *testing.T) {
 	}
 }
 
-// TestNotModified: 304 is no news.
+// TestNotModified: 304 is not distributed.
 func TestNotModified(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), nil)
@@ -121,8 +121,8 @@ func TestNotModified(t *testing.T) {
 	sub.quiet(t)
 }
 
-// TestPingsDuringFetch: however many pings come during a fetch, there is exactly
-// one fetch more, and it sees what they tell of.
+// TestPingsDuringFetch: any number of pings during a fetch cause exactly one
+// more fetch, which sees the announced change.
 func TestPingsDuringFetch(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), nil)
@@ -158,8 +158,8 @@ func TestPingsDuringFetch(t *testing.T) {
 	}
 }
 
-// TestPingWithoutSubscriptions: it is accepted, and nothing is fetched (WS-P-04);
-// nothing of it is kept.
+// TestPingWithoutSubscriptions: it is accepted, but nothing is fetched (WS-P-04)
+// or stored.
 func TestPingWithoutSubscriptions(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), nil)
@@ -177,8 +177,8 @@ func TestPingWithoutSubscriptions(t *testing.T) {
 	}
 }
 
-// TestForgottenContent: what a topic held before news that nobody wanted is new
-// to who subscribes after them.
+// TestForgottenContent: content that was distributed before a change without
+// subscribers is new to clients that subscribe afterwards.
 func TestForgottenContent(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), nil)
@@ -189,14 +189,15 @@ func TestForgottenContent(t *testing.T) {
 	first.nextTaken(t)
 	wantStatus(t, s.post(t, "hub.mode", "unsubscribe", "hub.topic", p.url, "hub.callback", first.url), 202)
 	eventually(t, "ended", func() bool { return len(s.subscriptions(t)) == 0 && len(s.requests(t)) == 0 })
-	s.ping(t, p.url) // of other content, which was not looked at
+	s.ping(t, p.url) // announces other content, which was not fetched
 	s.subscribed(t, second, p.url)
 	s.ping(t, p.url)
 	second.nextTaken(t)
 }
 
-// TestFetchFails: what fails is tried again with growing waits (WS-P-05), a new
-// ping is tried at once, and the error is in the state of the topic meanwhile.
+// TestFetchFails: failed fetches are retried with growing waits (WS-P-05), a
+// new ping causes an attempt at once, and meanwhile the error is in the state
+// of the topic.
 func TestFetchFails(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), func(o *hub.Options) { o.RetryFirst = 10 * time.Millisecond })
@@ -226,8 +227,8 @@ func TestFetchFails(t *testing.T) {
 	})
 }
 
-// TestFetchGivenUp: after RetryFor, or at once where it can not pass, a topic is
-// given up; the next ping has it fetched again.
+// TestFetchGivenUp: after RetryFor, or at once for a permanent failure, a topic
+// is given up; the next ping causes a new fetch.
 func TestFetchGivenUp(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), func(o *hub.Options) {
@@ -268,7 +269,8 @@ func TestFetchGivenUp(t *testing.T) {
 	sub.nextTaken(t)
 }
 
-// TestPingSurvives: a ping that was answered 202 is carried out after a restart.
+// TestPingSurvives: a ping that was answered with 202 is handled after a
+// restart.
 func TestPingSurvives(t *testing.T) {
 	t.Parallel()
 	store := hub.NewMem()
@@ -307,9 +309,9 @@ func TestPingSurvives(t *testing.T) {
 	sub.quiet(t)
 }
 
-// TestCanonicalTopic: a topic that says that it is another in truth brings no
-// content to the subscribers of that, but has it fetched from its own address;
-// and two that name each other do not go on for ever.
+// TestCanonicalTopic: a topic that names another as canonical delivers no
+// content to the other's subscribers, but causes a fetch from its address; two
+// topics that name each other cause no endless loop.
 func TestCanonicalTopic(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), nil)
@@ -334,7 +336,7 @@ func TestCanonicalTopic(t *testing.T) {
 	}
 }
 
-// TestTopicAtPrivateAddress: a topic is fetched from no private address
+// TestTopicAtPrivateAddress: the hub fetches no topic from a private address
 // (WS-SEC-02), not even behind a redirect.
 func TestTopicAtPrivateAddress(t *testing.T) {
 	t.Parallel()
@@ -348,8 +350,9 @@ func TestTopicAtPrivateAddress(t *testing.T) {
 	}
 }
 
-// TestCheckTopics: with it the first subscription to a topic is made only if the
-// topic names this hub (WS-SEC-05, WS-H-05, WS-V-01); others are denied.
+// TestCheckTopics: with CheckTopics, the first subscription to a topic is
+// accepted only if the topic names this hub (WS-SEC-05, WS-H-05, WS-V-01);
+// others are denied.
 func TestCheckTopics(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), func(o *hub.Options) { o.CheckTopics = true })
@@ -370,8 +373,8 @@ func TestCheckTopics(t *testing.T) {
 	}
 }
 
-// TestRedirectedTopic: a topic that moved is fetched where it is (WS-P-06), and
-// distributed as the topic that was subscribed to.
+// TestRedirectedTopic: a topic that moved is fetched from its new address
+// (WS-P-06) and distributed as the topic that was subscribed to.
 func TestRedirectedTopic(t *testing.T) {
 	t.Parallel()
 	s := start(t, hub.NewMem(), nil)
