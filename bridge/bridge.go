@@ -15,18 +15,18 @@ import (
 
 // Options configures a [Bridge]. The zero value is ready to use.
 type Options struct {
-	// Dir is where what was harvested is remembered, in files whose names begin
-	// with "harvest". It is made when there is something to remember. Without it
-	// everything is harvested anew for each Origin, in memory, and forgotten; of
-	// very many records that is refused with destination.ErrScratch.
+	// Dir is where harvested data is stored, in files whose names begin with
+	// "harvest". It is created when there is something to store. Without it every
+	// Origin harvests everything again, in memory, and discards it; a harvest of
+	// very many records then fails with destination.ErrScratch.
 	Dir string
 
-	// FullInterval is how long after the last one a harvest reads everything
+	// FullInterval is the maximum time between harvests that read everything
 	// (AP-HV-12); default 30 days, negative never.
 	FullInterval time.Duration
 
-	// AllowHosts are hosts that may have documents of a feed besides its own; "*"
-	// is any.
+	// AllowHosts are hosts besides the feed's own that may serve documents of the
+	// feed; "*" allows any.
 	AllowHosts []string
 
 	Logger *slog.Logger // default: discards
@@ -39,7 +39,7 @@ type Bridge struct {
 	opts   Options
 }
 
-// New returns a Bridge that asks through c.
+// New returns a Bridge that sends its requests through c.
 func New(c *fetch.Client, o Options) *Bridge {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -47,7 +47,7 @@ func New(c *fetch.Client, o Options) *Bridge {
 	return &Bridge{client: c, opts: o}
 }
 
-// Open opens the Origin of f: it is what destination.Options.Bridge wants.
+// Open opens the Origin of f. It has the type of destination.Options.Bridge.
 func (b *Bridge) Open(ctx context.Context, f discover.Foreign, o destination.BridgeOptions) (destination.Origin, error) {
 	open := openFeed
 	switch f.Kind {
@@ -63,17 +63,17 @@ func (b *Bridge) Open(ctx context.Context, f discover.Foreign, o destination.Bri
 	}
 	h, err := open(b, m, f, o)
 	if err != nil {
-		_ = m.close() // err says more
+		_ = m.close() // err is more important
 		return nil, err
 	}
 	return &origin{memory: m, harvester: h}, nil
 }
 
-// Maps says what files the resources of f get in a mirror, where that is another
-// than their URIs tell.
+// Maps returns rules for the file names of f's resources in a mirror, where
+// these differ from the names derived from their URIs.
 func Maps(f discover.Foreign) []filename.Map {
 	base, prefix, _, err := oaipmh.ParseAddress(f.URI)
-	if f.Kind != discover.OAIPMH || err != nil { // who opens it is told
+	if f.Kind != discover.OAIPMH || err != nil { // Open reports the error
 		return nil
 	}
 	return repositoryMaps(base, prefix)

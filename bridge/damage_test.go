@@ -11,9 +11,9 @@ import (
 	"lockstep/storage/sqlite"
 )
 
-// TestDamagedMemory says of a memory that is not readable any more which file that
-// is, and that it goes without it: the mirror keeps its files. Which files a deleted
-// record had nobody knows then.
+// TestDamagedMemory: the error about an unreadable memory names the file and says
+// that it can be deleted: the mirror keeps its files. Which files belonged to a
+// deleted record is then unknown.
 func TestDamagedMemory(t *testing.T) {
 	t.Parallel()
 	p := newPress(t)

@@ -15,16 +15,16 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A feed harvests by Atom-PMH.
+// A feed is a harvester of Atom-PMH.
 type feed struct {
 	uri    string
 	intake *intake.AtomPMH
-	said   []string // by the last harvest
+	said   []string // warnings of the last harvest
 }
 
 func openFeed(b *Bridge, m *memory, f discover.Foreign, o destination.BridgeOptions) (harvester, error) {
 	in, err := intake.NewAtomPMH(f.URI, b.client, m.catalog(), setName, m.ledger, intake.AtomPMHOptions{
-		AllowEmpty: true, // the Destination is who asks before it deletes
+		AllowEmpty: true, // the Destination asks before it deletes
 		AcceptFeed: o.Accept, FullInterval: b.opts.FullInterval, AllowHosts: b.opts.AllowHosts,
 		TempDir: m.dir, State: m.state(), ScanInterval: -1,
 	})
@@ -59,7 +59,7 @@ func (f *feed) status(s *destination.OriginStatus) {
 	s.Complete = st.Complete
 }
 
-// open leaves contents to those who ask for them: a feed has none.
+// open returns no content: the Destination downloads the resources of a feed.
 func (f *feed) open(context.Context, string, resourcesync.Hashes) (io.ReadCloser, error) {
 	return nil, fs.ErrNotExist
 }

@@ -19,8 +19,8 @@ import (
 	"lockstep/discover"
 )
 
-// A press publishes records by Atom-PMH. Its documents are made from its history
-// when they are asked for.
+// A press publishes records by Atom-PMH. It generates the documents from its
+// history on request.
 type press struct {
 	t   testing.TB
 	srv *httptest.Server
@@ -29,17 +29,17 @@ type press struct {
 	id       string
 	now      time.Time
 	history  []issue
-	texts    map[int]string // of the records there are
+	texts    map[int]string // of the current records
 	formats  map[int]int    // indexes of formats
-	per      int            // entries of an archive document
-	cut      int            // entries in archives
-	epoch    int            // of the names of archives
+	per      int            // entries per archive document
+	cut      int            // number of entries in archives
+	epoch    int            // part of the names of archives
 	complete bool           // fh:complete instead of deletion entries
 	ended    bool
-	faults   float64 // share of requests that go wrong
+	faults   float64 // share of requests that fail
 	rnd      *rand.Rand
 	asked    []string
-	absent   map[string]bool // archives that cannot be had
+	absent   map[string]bool // archives that are unavailable
 }
 
 // An issue is one entry.
@@ -49,14 +49,14 @@ type issue struct {
 	formats int // index of formats; 0: deleted
 }
 
-// formats are the ends of the addresses of a record, and the types there.
+// formats are the suffixes of a record's addresses, and the media types there.
 var formats = [][]format{nil, {text}, {text, asJSON}, {asJSON}, {asJSON, text}}
 
 type format struct{ end, typ string }
 
 var text, asJSON = format{"", "text/plain"}, format{".json", "application/json"}
 
-// of is the text of a record in a format.
+// of returns the text of a record in a format.
 func (f format) of(text string) string {
 	if f == asJSON {
 		return "{" + text + "}"
@@ -64,7 +64,7 @@ func (f format) of(text string) string {
 	return text
 }
 
-// chosen is the format of a record that is kept.
+// chosen returns the format of a record that the mirror stores.
 func chosen(formats []format, prefer []string) format {
 	for _, typ := range prefer {
 		for _, f := range formats {
@@ -84,7 +84,8 @@ func newPress(t testing.TB) *press {
 	return p
 }
 
-// tick is the time of the next event; of several that have one, now and then.
+// tick returns the time of the next event; sometimes several events have the
+// same time.
 func (p *press) tick() time.Time {
 	if p.rnd.IntN(4) > 0 {
 		p.now = p.now.Add(time.Duration(1+p.rnd.IntN(2000)) * time.Millisecond)
@@ -98,7 +99,7 @@ func (p *press) put(record int, text string, formats int) {
 	p.now = p.tick()
 	for i := len(p.history) - 1; i >= 0 && !p.history[i].updated.Before(p.now); i-- {
 		if p.history[i].record == record {
-			p.now = p.now.Add(time.Millisecond) // two events of a record are told apart by their times
+			p.now = p.now.Add(time.Millisecond) // two events of a record are distinguished by their times
 		}
 	}
 	p.texts[record], p.formats[record] = text, formats
@@ -126,7 +127,7 @@ func (p *press) archive(keep int) {
 	}
 }
 
-// recut distributes the entries anew, under other names.
+// recut redistributes the entries over archives with new names.
 func (p *press) recut(per int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,7 +136,7 @@ func (p *press) recut(per int) {
 	p.cut -= p.cut % per
 }
 
-// forget drops entries that are history, and names the archives anew.
+// forget drops obsolete entries and renames the archives.
 func (p *press) forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -194,11 +195,11 @@ func (p *press) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	_, _ = w.Write([]byte(text)) // who does not read it need not
+	_, _ = w.Write([]byte(text)) // the client may have disconnected
 }
 
-// fail answers wrongly; of a record in a way that shows, for nothing tells what
-// it should be.
+// fail sends a wrong answer; for a record the answer is visibly wrong, because
+// nothing describes its content.
 func (p *press) fail(w http.ResponseWriter, record bool) {
 	switch n := p.rnd.IntN(4); {
 	case n == 0:
@@ -214,8 +215,8 @@ func (p *press) fail(w http.ResponseWriter, record bool) {
 	}
 }
 
-// feed is the document that ends before the end-th entry: one of the archives, or
-// the subscription document.
+// feed returns the document that ends before the end-th entry: one of the
+// archives, or the subscription document.
 func (p *press) feed(end int) string {
 	var b strings.Builder
 	from, prev := p.cut, p.cut
@@ -267,7 +268,7 @@ func (p *press) feed(end int) string {
 	return b.String()
 }
 
-// want is the files of a mirror.
+// want returns the expected files of a mirror.
 func (p *press) want(prefer ...string) map[string]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -279,7 +280,7 @@ func (p *press) want(prefer ...string) map[string]string {
 	return all
 }
 
-// requests returns what was asked for since it was called last.
+// requests returns the requests since its last call.
 func (p *press) requests() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -334,7 +335,8 @@ func TestFeed(t *testing.T) {
 	}
 }
 
-// The guard asks before much goes, by deletion entries as by absence.
+// The guard asks before many deletions, by deletion entries as well as by
+// absence.
 func TestFeedGuard(t *testing.T) {
 	t.Parallel()
 	for _, complete := range []bool{false, true} {
@@ -363,8 +365,8 @@ func TestFeedGuard(t *testing.T) {
 	}
 }
 
-// AP-HV-11: another feed at the address is refused, unless one says that it is
-// right.
+// AP-HV-11: another feed at the address is refused, unless the user confirms
+// it.
 func TestFeedOther(t *testing.T) {
 	t.Parallel()
 	p := newPress(t)
@@ -393,8 +395,8 @@ func TestFeedOther(t *testing.T) {
 	m.mustSync()
 }
 
-// AP-HV-08: what could be read is applied, nothing else is touched, and the run
-// says that it is not in step.
+// AP-HV-08: readable entries are applied, nothing else is touched, and the run
+// reports that the mirror is not in step.
 func TestFeedGap(t *testing.T) {
 	t.Parallel()
 	p := newPress(t)
@@ -457,8 +459,8 @@ func TestFeedEnds(t *testing.T) {
 	}
 }
 
-// Random histories, documents that are cut anew, faults, cancelled runs and lost
-// memories: in the end the mirror is what the feed tells of.
+// Random histories, recut documents, faults, canceled runs and lost memories: in
+// the end the mirror equals the feed.
 func TestFeedConverges(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(*rounds) {
@@ -479,7 +481,7 @@ func TestFeedConverges(t *testing.T) {
 				}
 				if rnd.IntN(8) == 0 {
 					m.forget()
-					m.opts.Delete = destination.DeleteApply // or what went meanwhile stays
+					m.opts.Delete = destination.DeleteApply // otherwise resources deleted meanwhile stay
 				}
 				m.disturb(rnd)
 				p.setFaults(0)
@@ -493,7 +495,7 @@ func TestFeedConverges(t *testing.T) {
 	}
 }
 
-// happen has time pass.
+// happen simulates the passage of time.
 func (p *press) happen(rnd *rand.Rand) {
 	for range rnd.IntN(25) {
 		n := rnd.IntN(40)

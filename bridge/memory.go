@@ -21,22 +21,22 @@ import (
 	"lockstep/storage/sqlite"
 )
 
-// The files of a memory. All that belongs to one has its ID in a name or inside:
-// of two files of different memories neither is taken for the other's.
+// The files of a memory. Each contains the ID of its memory in its name or its
+// content, so that files of different memories are never mixed.
 const (
 	filePrefix = "harvest"
 	database   = filePrefix + ".db"
 )
 
-// cacheSize is small, in KiB: beside it is the Journal's, and what is read is
-// mostly read once.
+// cacheSize is small, in KiB: the Journal has a cache as well, and most data is
+// read once.
 const cacheSize = 2 << 10
 
 // setName names the only set of the catalog.
 const setName = "harvest"
 
-// docMemory is what the database is the memory of, in a document of its Journal:
-// a memoryState.
+// docMemory is the document of the database's Journal that identifies the
+// memory's Source: a memoryState.
 const docMemory = "memory"
 
 type memoryState struct {
@@ -45,22 +45,23 @@ type memoryState struct {
 	URI  string `json:"uri"`
 }
 
-// A memory is what was harvested from one Source.
+// A memory is the harvested state of one Source.
 //
-//	harvest.db          the catalog, and what the intake keeps in the database
-//	harvest-ID.json     how far the intake is; without it, it begins anew
+//	harvest.db          the catalog, and what the intake stores in the database
+//	harvest-ID.json     the progress of the intake; without it, the intake starts again
 type memory struct {
 	memoryState
 	dir  string
-	db   *sqlite.DB // nil: it is nowhere but here
-	temp bool       // dir goes when it is closed
+	db   *sqlite.DB // nil: the memory has no database
+	temp bool       // delete dir when the memory is closed
 
 	cat    catalog.Catalog
 	ledger intake.Ledger
 }
 
-// remember opens the memory of f. With readOnly it is a copy beside it, which
-// goes when it is closed, or with the next memory that is opened for good.
+// remember opens the memory of f. With readOnly it opens a temporary copy,
+// which is deleted when it is closed, or when a memory is next opened for
+// writing.
 func (b *Bridge) remember(ctx context.Context, f discover.Foreign, readOnly bool) (*memory, error) {
 	if b.opts.Dir == "" {
 		return newMemory(ctx, f)
@@ -91,7 +92,7 @@ func (b *Bridge) remember(ctx context.Context, f discover.Foreign, readOnly bool
 	return m, nil
 }
 
-// newMemory returns a memory that leaves no trace.
+// newMemory returns a memory that leaves no files behind.
 func newMemory(ctx context.Context, f discover.Foreign) (*memory, error) {
 	m := &memory{memoryState: memoryState{ID: rand.Text(), Kind: f.Kind, URI: f.URI}, ledger: new(intake.MemLedger)}
 	m.cat = &smallCatalog{catalog.NewMem(nil), maxInMemory}
@@ -99,11 +100,11 @@ func newMemory(ctx context.Context, f discover.Foreign) (*memory, error) {
 	return m, err
 }
 
-// maxInMemory is how many changes are held where there is no place for a
-// database: some hundred MB.
+// maxInMemory is the maximum number of changes held without a database: some
+// hundred MB.
 const maxInMemory = 250_000
 
-// smallCatalog is a Catalog in memory that does not outgrow it.
+// smallCatalog is a Catalog in memory of limited size.
 type smallCatalog struct {
 	catalog.Catalog
 	most catalog.Seq
@@ -118,8 +119,8 @@ func (c *smallCatalog) Apply(ctx context.Context, set string, us []catalog.Updat
 	return a, err
 }
 
-// open opens the database, one that has only just been made if what is there is
-// the memory of another Source.
+// open opens the database. It replaces an existing one if that is the memory of
+// another Source.
 func (m *memory) open(ctx context.Context, f discover.Foreign) error {
 	path := filepath.Join(m.dir, database)
 	for again := false; ; again = true {
@@ -136,7 +137,7 @@ func (m *memory) open(ctx context.Context, f discover.Foreign) error {
 			err = db.Close()
 		default:
 			err = cmp.Or(err, errors.New("it does not store what is written"))
-			_ = db.Close() // err says more
+			_ = db.Close() // err is more important
 		}
 		if err == nil {
 			err = removeDatabase(path)
@@ -147,7 +148,7 @@ func (m *memory) open(ctx context.Context, f discover.Foreign) error {
 	}
 }
 
-// recall reads what db is the memory of; a new one is made that of f.
+// recall reads which Source db belongs to; it assigns a new database to f.
 func (m *memory) recall(ctx context.Context, db *sqlite.DB, f discover.Foreign) error {
 	text, err := db.Journal().Load(ctx, docMemory)
 	if err != nil {
@@ -156,7 +157,7 @@ func (m *memory) recall(ctx context.Context, db *sqlite.DB, f discover.Foreign) 
 	if text != nil {
 		return json.Unmarshal(text, &m.memoryState)
 	}
-	// From here on its changes are kept.
+	// From here on the database records changes.
 	if _, err := db.Catalog().Mark(ctx, setName); err != nil {
 		return err
 	}
@@ -167,8 +168,8 @@ func (m *memory) recall(ctx context.Context, db *sqlite.DB, f discover.Foreign) 
 	return db.Journal().Record(ctx, destination.Batch{Save: map[string][]byte{docMemory: text}})
 }
 
-// removeDatabase removes a database, what it needs to be whole first: without
-// its log it is an older one, still of the same Source.
+// removeDatabase removes a database, its write-ahead log first: if the removal is
+// interrupted, the remaining file is an older database of the same Source.
 func removeDatabase(path string) error {
 	for _, end := range []string{"-wal", "-shm", ""} {
 		if err := os.Remove(path + end); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -178,7 +179,7 @@ func removeDatabase(path string) error {
 	return nil
 }
 
-// state is the path of the file in which the intake keeps how far it is.
+// state returns the path of the file in which the intake stores its progress.
 func (m *memory) state() string {
 	if m.db == nil {
 		return ""
@@ -186,7 +187,7 @@ func (m *memory) state() string {
 	return filepath.Join(m.dir, filePrefix+"-"+m.ID+".json")
 }
 
-// tidy removes what is left of memories that are no more.
+// tidy removes files of memories that no longer exist.
 func (m *memory) tidy() error {
 	found, err := os.ReadDir(m.dir)
 	if err != nil {
@@ -202,8 +203,8 @@ func (m *memory) tidy() error {
 	return nil
 }
 
-// contents are those the catalog tells of and that were not asked for yet; nil:
-// they are kept nowhere.
+// contents returns the stored contents that the Destination has not read yet;
+// nil if contents are not stored.
 func (m *memory) contents() intake.Contents {
 	if m.db == nil {
 		return nil
@@ -212,11 +213,11 @@ func (m *memory) contents() intake.Contents {
 }
 
 // maxReaders is how many contents are read from the database at a time. A
-// Destination asks for hundreds, and each is a connection, with a cache of its
-// own and three open files.
+// Destination requests hundreds, and each needs a connection with its own cache
+// and three open files.
 const maxReaders = 4
 
-// fewReaders is Contents that is read by a few at a time.
+// fewReaders is Contents that limits concurrent reads.
 type fewReaders struct {
 	intake.Contents
 	slots chan struct{}
@@ -235,7 +236,7 @@ func (f *fewReaders) Get(ctx context.Context, set, uri, hash string) ([]byte, er
 
 func (m *memory) catalog() catalog.Catalog { return m.cat }
 
-// close gives back what is held.
+// close releases the memory's resources.
 func (m *memory) close() error {
 	if m.db == nil {
 		return nil
@@ -244,7 +245,7 @@ func (m *memory) close() error {
 	return errors.Join(err, m.discard())
 }
 
-// discard removes what is not to be remembered.
+// discard removes data that is not to be stored.
 func (m *memory) discard() error {
 	if !m.temp {
 		return nil
@@ -252,7 +253,7 @@ func (m *memory) discard() error {
 	return os.RemoveAll(m.dir)
 }
 
-// copyMemory copies the files of a memory that nobody has open.
+// copyMemory copies the files of a memory that no process has open.
 func copyMemory(to, from string) error {
 	found, err := os.ReadDir(from)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -9,7 +9,7 @@ import (
 	"lockstep/destination"
 )
 
-// What is held in memory does not outgrow it.
+// A catalog in memory does not exceed its limit.
 func TestSmallCatalog(t *testing.T) {
 	t.Parallel()
 	c := &smallCatalog{catalog.NewMem(nil), 3}

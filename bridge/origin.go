@@ -15,18 +15,18 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A harvester brings the catalog of a memory in step.
+// A harvester brings the catalog of a memory up to date.
 type harvester interface {
 	// harvest is destination.Origin's Update.
 	harvest(ctx context.Context, full bool) (more bool, err error)
 
-	// status completes what the memory does not know of itself.
+	// status adds what the memory does not know.
 	status(s *destination.OriginStatus)
 
 	// open is destination.Origin's Open.
 	open(ctx context.Context, uri string, h resourcesync.Hashes) (io.ReadCloser, error)
 
-	// applied drops contents: all there are were applied.
+	// applied drops contents: all of them were applied.
 	applied(ctx context.Context) error
 
 	// maps is destination.PathMapper's Maps.
@@ -82,7 +82,7 @@ func (o *origin) Changes(ctx context.Context, after int64) iter.Seq2[resourcesyn
 	}
 }
 
-// entryOf is what a list would say of a resource.
+// entryOf returns the entry of a resource as in a list.
 func entryOf(r *catalog.Record) resourcesync.Entry {
 	e := resourcesync.Entry{Loc: r.URI, Lastmod: resourcesync.NewDatetime(r.Lastmod)}
 	e.Type, e.Encoding, e.Hashes, e.Links = r.Type, r.Encoding, r.Hashes, r.Links
@@ -118,7 +118,7 @@ func (o *origin) Applied(ctx context.Context, changes, contents int64) error {
 		}
 		return cat.Forget(ctx, setName, catalog.Mark{Seq: c.Seq, At: c.EventTime})
 	}
-	return nil // unreachable: what was applied is there until it is forgotten
+	return nil // unreachable: applied contents exist until they are removed
 }
 
 // Maps implements [destination.PathMapper].
@@ -127,14 +127,15 @@ func (o *origin) Maps() []filename.Map { return o.maps() }
 // Close implements [destination.Origin].
 func (o *origin) Close() error { return o.memory.close() }
 
-// broken is what could not be read, or nil if all could be.
+// broken returns an error about what could not be read, or nil if everything
+// could.
 func broken(ps *intake.Problems) error {
 	if ps.Count == 0 {
 		return nil
 	}
 	var all destination.Problems
 	for _, p := range ps.First {
-		all = append(all, told(p))
+		all = append(all, problemError(p))
 	}
 	if n := ps.Count - int64(len(ps.First)); n > 0 {
 		all = append(all, fmt.Errorf("and %d more could not be read", n))
@@ -142,19 +143,19 @@ func broken(ps *intake.Problems) error {
 	return all
 }
 
-// told says what the matter is, and where.
-func told(p intake.Problem) error {
+// problemError describes the problem and its location.
+func problemError(p intake.Problem) error {
 	if strings.Contains(p.Err.Error(), p.Path) {
 		return p.Err
 	}
 	return fmt.Errorf("read %s: %w", fetch.Printable(p.Path), p.Err)
 }
 
-// warnings are what is to be said of things that were passed over.
+// warnings returns messages about skipped items.
 func warnings(ps *intake.Problems) []string {
 	var all []string
 	for _, p := range ps.First {
-		all = append(all, told(p).Error())
+		all = append(all, problemError(p).Error())
 	}
 	if n := ps.Count - int64(len(ps.First)); n > 0 {
 		all = append(all, fmt.Sprintf("and %d more of this kind", n))

@@ -12,7 +12,7 @@ import (
 	"lockstep/oaipmh/oaipmhtest"
 )
 
-// loseState removes all that a mirror remembers.
+// loseState removes all state of a mirror.
 func (m *mirror) loseState() {
 	m.t.Helper()
 	if err := os.RemoveAll(filepath.Join(m.dir, ".lockstep")); err != nil {
@@ -20,8 +20,9 @@ func (m *mirror) loseState() {
 	}
 }
 
-// A mirror of a feed whose state is lost takes over its files without a flag: those
-// whose bytes the server serves. What differs is left alone and named.
+// A mirror of a feed whose state is lost takes over its files without a flag, if
+// their bytes equal what the server serves. Files that differ are left alone and
+// named.
 func TestFeedLostState(t *testing.T) {
 	t.Parallel()
 	p := newPress(t)
@@ -47,14 +48,14 @@ func TestFeedLostState(t *testing.T) {
 	}
 }
 
-// The same for a repository, whose records are hashed as they are harvested: nothing
-// but the list is asked for. Long harvests decide at their end.
+// The same for a repository, whose records are hashed as they are harvested: only
+// the list is requested. Long harvests decide at their end.
 func TestRepositoryLostState(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, oaipmhtest.Options{Records: 25, PageSize: 10})
 	m := newMirror(t, l.url)
 	m.mustSync()
-	for range 2 { // also where only the Journal is lost
+	for range 2 { // also if only the Journal is lost
 		if err := os.Remove(filepath.Join(m.dir, ".lockstep", "state.db")); err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +78,7 @@ func TestRepositoryLostState(t *testing.T) {
 	}
 }
 
-// Where a directory contains a file that is none of a record, nothing is taken over.
+// If a directory contains a file that belongs to no record, nothing is taken over.
 func TestHarvestLostStateStranger(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, oaipmhtest.Options{Records: 5})
@@ -91,7 +92,7 @@ func TestHarvestLostStateStranger(t *testing.T) {
 	}
 }
 
-// write puts a file into the mirror, as another program does.
+// write puts a file into the mirror, as another program would.
 func (m *mirror) write(name, text string) {
 	m.t.Helper()
 	if err := os.WriteFile(filepath.Join(m.dir, filepath.FromSlash(name)), []byte(text), 0o666); err != nil {

@@ -19,17 +19,17 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A stretch of a harvest is applied before it goes on: what is there is of use,
-// and contents that wait take room.
+// A harvest is applied in parts: what has arrived is useful at once, and
+// waiting contents take space.
 const (
 	stretchRecords = 50_000
 	stretchTime    = time.Minute
 )
 
-// A repository harvests by OAI-PMH.
+// A repository is a harvester of OAI-PMH.
 type repository struct {
 	uri      string
-	which    string // records are meant
+	which    string // describes which records are selected
 	intake   *intake.OAIPMH
 	catalog  catalog.Catalog
 	contents intake.Contents
@@ -37,7 +37,7 @@ type repository struct {
 	said     []string
 }
 
-// repositoryMaps has records lie in files that are called by their identifiers.
+// repositoryMaps stores records in files named after their identifiers.
 func repositoryMaps(base, prefix string) []filename.Map {
 	records := strings.TrimSuffix(oaipmh.RecordURL(base, prefix, "x"), "x")
 	return []filename.Map{{Prefix: records, Dir: ".", Value: true, Suffix: ".xml"}}
@@ -54,7 +54,7 @@ func openRepository(b *Bridge, m *memory, f discover.Foreign, o destination.Brid
 	}
 	r.intake, err = intake.NewOAIPMH(base, b.client, m.catalog(), setName, intake.OAIPMHOptions{
 		Prefix: prefix, SetSpec: set, Contents: r.contents,
-		AllowEmpty: true, // the Destination is who asks before it deletes
+		AllowEmpty: true, // the Destination asks before it deletes
 		State:      m.state(), TempDir: m.dir, ScanInterval: -1, FullInterval: b.opts.FullInterval,
 	})
 	if err != nil {
@@ -79,13 +79,14 @@ func (r *repository) status(s *destination.OriginStatus) {
 	s.Source, s.Warnings = r.uri, r.said
 	at := r.intake.Status()
 	s.Until, s.Whole = at.Until, at.Whole
-	s.Complete = true // a record that is not listed is not there
+	s.Complete = true // the list of records is complete
 }
 
-// open opens the metadata of a record, which is part of what its address has.
+// open returns the metadata of a record, which is a part of the document at its
+// address.
 func (r *repository) open(ctx context.Context, uri string, h resourcesync.Hashes) (io.ReadCloser, error) {
 	content, err := r.intake.Bitstream(ctx, &catalog.Record{URI: uri, Length: -1, Hashes: h})
-	if errors.Is(err, fs.ErrNotExist) { // and nothing else would be had from the address
+	if errors.Is(err, fs.ErrNotExist) { // the address would return the same
 		return nil, fmt.Errorf("harvest %s: %w", fetch.Printable(uri), destination.ErrGone)
 	}
 	return content, err

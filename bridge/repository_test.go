@@ -21,7 +21,7 @@ import (
 	"lockstep/oaipmh/oaipmhtest"
 )
 
-// A clock that a test turns.
+// A clock is set by the test.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -55,7 +55,7 @@ func newLibrary(t testing.TB, o oaipmhtest.Options) *library {
 	return &library{repo, c, srv.URL + "/oai"}
 }
 
-// want is the files of a mirror of the library.
+// want returns the expected files of a mirror of the library.
 func (l *library) want() map[string]string {
 	all := map[string]string{}
 	for id, text := range l.All() {
@@ -122,7 +122,7 @@ func TestRepository(t *testing.T) {
 	}
 }
 
-// One set, in one format; and what the address means for the names of files.
+// One set, in one format; and how the address determines file names.
 func TestRepositorySet(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, oaipmhtest.Options{Records: 10, Sets: []string{"a", "b"}})
@@ -147,8 +147,8 @@ func TestRepositorySet(t *testing.T) {
 	}
 }
 
-// What is gone without a mark is seen by a full harvest, and the guard asks
-// before much of it goes.
+// Records that disappear without a deletion record are noticed by a full
+// harvest, and the guard asks before many are deleted.
 func TestRepositoryForgets(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, oaipmhtest.Options{Records: 20, Deleted: oaipmh.DeletedNo})
@@ -171,7 +171,7 @@ func TestRepositoryForgets(t *testing.T) {
 	m.holds(l.want())
 }
 
-// A dry run, and an audit, leave the memory as it is.
+// A dry run and an audit do not change the memory.
 func TestRepositoryDryRun(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, oaipmhtest.Options{Records: 5})
@@ -185,7 +185,7 @@ func TestRepositoryDryRun(t *testing.T) {
 			t.Errorf("a dry run left %v", names)
 		}
 	}
-	if err := os.Mkdir(filepath.Join(m.dir, ".lockstep", "harvest-look-1"), 0o777); err != nil { // as one that is killed leaves
+	if err := os.Mkdir(filepath.Join(m.dir, ".lockstep", "harvest-look-1"), 0o777); err != nil { // as a killed process leaves it
 		t.Fatal(err)
 	}
 	m.opts.DryRun = false
@@ -208,8 +208,8 @@ func TestRepositoryDryRun(t *testing.T) {
 	m.holds(l.want())
 }
 
-// Random histories with faults, cancelled runs and lost memories: in the end the
-// mirror is what the repository has.
+// Random histories with faults, canceled runs and lost memories: in the end the
+// mirror equals the repository.
 func TestRepositoryConverges(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(*rounds) {
@@ -233,7 +233,7 @@ func TestRepositoryConverges(t *testing.T) {
 			}
 			l.pass(time.Hour)
 			m.opts.Baseline = deleted == oaipmh.DeletedNo
-			if _, err := m.sync(); err != nil { // a harvest under way comes to its end
+			if _, err := m.sync(); err != nil { // complete a harvest that has begun
 				t.Logf("Sync: %v", err)
 			}
 			m.mustSync()
@@ -242,7 +242,7 @@ func TestRepositoryConverges(t *testing.T) {
 	}
 }
 
-// happen has time pass in the library.
+// happen simulates the passage of time in the library.
 func (l *library) happen(rnd *rand.Rand) {
 	for range rnd.IntN(30) {
 		id := fmt.Sprintf("oai:example.org:%07d", rnd.IntN(80))
@@ -258,7 +258,7 @@ func (l *library) happen(rnd *rand.Rand) {
 	}
 }
 
-// disturb syncs, perhaps not to the end.
+// disturb starts a sync that may be canceled.
 func (m *mirror) disturb(rnd *rand.Rand) {
 	m.t.Helper()
 	ctx := m.t.Context()

@@ -25,23 +25,23 @@ import (
 	"lockstep/source"
 )
 
-// An office is a real Source, with a feed and a repository of its set, that goes
-// on changing while it is read.
+// An office is a real Source, with a feed and a repository of its set, that
+// keeps changing while it is read.
 type office struct {
 	*clock
 	t    testing.TB
 	srv  *httptest.Server
 	cat  *catalog.Mem
-	set  string // as the catalog calls it
+	set  string // its name in the catalog
 	src  *source.Source
 	docs http.Handler
 	repo *repository.Repository
 
-	mu      sync.Mutex // guards what follows, and one change at a time
+	mu      sync.Mutex // guards what follows; held for one change at a time
 	rnd     *rand.Rand
-	texts   map[string]string // what there is, by path
-	faults  float64           // share of requests that go wrong
-	changes float64           // share of requests that something changes before
+	texts   map[string]string // current texts, by path
+	faults  float64           // share of requests that fail
+	changes float64           // share of requests that a change precedes
 }
 
 func newOffice(t testing.TB, seed uint64) *office {
@@ -94,7 +94,7 @@ func (o *office) open(_ context.Context, r *catalog.Record) (io.ReadCloser, erro
 	return io.NopCloser(strings.NewReader(text)), nil
 }
 
-// put has a record, in one or two representations.
+// put stores a record, in one or two representations.
 func (o *office) put(n int, text string, both bool) {
 	uri := func(end string) string { return fmt.Sprintf("%s/r/%d%s", o.srv.URL, n, end) }
 	us := []catalog.Update{{Record: catalog.Record{URI: uri(".xml"), Type: "application/xml", Lastmod: o.now}}}
@@ -133,7 +133,7 @@ func (o *office) apply(us []catalog.Update) {
 	}
 }
 
-// happen has n changes come and be published.
+// happen makes n changes and publishes them.
 func (o *office) happen(n int) {
 	for range n {
 		if o.rnd.IntN(3) > 0 {
@@ -182,7 +182,7 @@ func (o *office) answer(w http.ResponseWriter, r *http.Request, text string, ok 
 		o.repo.ServeHTTP(w, r)
 	case ok:
 		w.Header().Set("ETag", fmt.Sprintf("%q", fmt.Sprintf("%x", sha256.Sum256([]byte(text)))[:16]))
-		_, _ = io.WriteString(w, text) // who does not read it need not
+		_, _ = io.WriteString(w, text) // the client may have disconnected
 	default:
 		o.docs.ServeHTTP(w, r)
 	}
@@ -197,8 +197,8 @@ func (o *office) settle() {
 	o.pass(time.Minute)
 }
 
-// disturbed syncs a mirror of an office again and again, while it changes and
-// not always to the end, and once more when all is quiet.
+// disturbed syncs a mirror of an office repeatedly, while it changes and
+// sometimes canceled, and once more when all changes have ended.
 func (o *office) disturbed(m *mirror, rnd *rand.Rand) {
 	m.opts.MaxDelete = 100
 	for range 6 {
@@ -222,7 +222,7 @@ func (o *office) disturbed(m *mirror, rnd *rand.Rand) {
 	m.mustSync()
 }
 
-// In the end a mirror is what the Source has, read through its feed.
+// In the end a mirror read through the feed equals the Source.
 func TestSourceFeedConverges(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(*rounds) {
@@ -250,7 +250,7 @@ func TestSourceFeedConverges(t *testing.T) {
 
 var title = regexp.MustCompile(`<title>(.*)</title>`)
 
-// And read by OAI-PMH.
+// So does one read by OAI-PMH.
 func TestSourceRepositoryConverges(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(*rounds) {

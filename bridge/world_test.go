@@ -20,14 +20,14 @@ import (
 	"lockstep/storage/sqlite"
 )
 
-// A mirror is a directory that is kept in step by one run after the other, each
-// with everything opened anew.
+// A mirror is a directory that is synchronized by consecutive runs, each of
+// which opens everything again.
 type mirror struct {
 	t       testing.TB
 	dir     string
 	address string
 	opts    destination.Options
-	nowhere bool // nothing is remembered
+	nowhere bool // harvest in memory
 	bridge  bridge.Options
 }
 
@@ -89,7 +89,7 @@ func (m *mirror) mustSync() destination.Report {
 	return r
 }
 
-// files returns what is in the mirror, our own state aside.
+// files returns the mirror's files, without Lockstep's own state.
 func (m *mirror) files() map[string]string {
 	m.t.Helper()
 	got := map[string]string{}
@@ -120,7 +120,7 @@ func (m *mirror) holds(want map[string]string) {
 	}
 }
 
-// state returns the names of the files of the memory.
+// state returns the names of the memory's files.
 func (m *mirror) state() (names []string) {
 	m.t.Helper()
 	found, err := os.ReadDir(filepath.Join(m.dir, ".lockstep"))
@@ -135,14 +135,14 @@ func (m *mirror) state() (names []string) {
 	return names
 }
 
-// rounds is how many random histories are lived through.
+// rounds is the number of random histories.
 var rounds = flag.Int("rounds", 5, "how many random histories TestRepositoryConverges and TestFeedConverges try, each")
 
-// forget has the mirror lose the memory of what was harvested.
+// forget deletes the memory of the harvest.
 func (m *mirror) forget() {
 	m.t.Helper()
 	for _, name := range m.state() {
-		if err := os.Remove(filepath.Join(m.dir, ".lockstep", name)); err != nil && !errors.Is(err, fs.ErrNotExist) { // as one of them goes with another
+		if err := os.Remove(filepath.Join(m.dir, ".lockstep", name)); err != nil && !errors.Is(err, fs.ErrNotExist) { // a killed process leaves it
 			m.t.Fatal(err)
 		}
 	}

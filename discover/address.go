@@ -12,15 +12,15 @@ import (
 	"lockstep/oaipmh"
 )
 
-// An address is what a person gave: URIs to try in turn, or a file.
+// An address is the parsed input of a user: URIs to try in turn, or a file.
 type address struct {
 	kind string        // AtomPMH or OAIPMH, if the address says so
-	uris []string      // without user and password: they end up in messages and files
-	user *url.Userinfo // which only Home tells
+	uris []string      // without user and password: they appear in messages and files
+	user *url.Userinfo // returned only by Home
 	file string
 }
 
-// prefix is what the address was to begin with.
+// prefix returns the prefix that the address had.
 func (a *address) prefix() string {
 	if a.kind == "" {
 		return ""
@@ -28,9 +28,9 @@ func (a *address) prefix() string {
 	return a.kind + ":"
 }
 
-// Home returns the part of an address that [fetch.Options] wants to know: nil
-// if it is a file. The scheme is empty where the address has none. A user and
-// password in an address are told here and nowhere else.
+// Home returns the part of an address that [fetch.Options] needs: nil if it is
+// a file. The scheme is empty if the address has none. Only Home returns the
+// user and password of an address.
 func Home(addr string) *url.URL {
 	a, err := parseAddress(addr)
 	if err != nil || a.file != "" {
@@ -47,15 +47,16 @@ func Home(addr string) *url.URL {
 	return u
 }
 
-// Check fails, in words a user can act on, if addr is nothing Find takes.
+// Check returns an error that a user can act on if addr is not a valid argument
+// of Find.
 func Check(addr string) error {
 	_, err := parseAddress(addr)
 	return err
 }
 
-// parseAddress understands URIs, names of files, and what people type: a host,
-// perhaps with a port and a path. A name of a file that exists is that file. A
-// prefix says that something else than ResourceSync is there.
+// parseAddress accepts URIs, names of files, and a host, perhaps with a port
+// and a path. The name of an existing file means that file. A prefix selects
+// another protocol than ResourceSync.
 func parseAddress(addr string) (address, error) {
 	kind, rest := Prefix(addr)
 	a, err := parsePlain(rest)
@@ -69,9 +70,9 @@ func parseAddress(addr string) (address, error) {
 	return a, err
 }
 
-// Prefix returns what addr says by its prefix that is there, [AtomPMH] or [OAIPMH],
-// and the address that follows; without a prefix "" and addr. Blanks around addr
-// do not count.
+// Prefix returns the protocol that addr names by its prefix, [AtomPMH] or [OAIPMH],
+// and the rest of the address; without a prefix, "" and addr. It ignores blanks
+// around addr.
 func Prefix(addr string) (kind, rest string) {
 	addr = strings.TrimSpace(addr)
 	for _, kind := range []string{AtomPMH, OAIPMH} {
@@ -144,7 +145,7 @@ func parsePlain(addr string) (address, error) {
 	return address{uris: []string{"https://" + addr, "http://" + addr}, user: user}, nil
 }
 
-// shown returns an address as people typed it without user name and password.
+// shown returns the address without user name and password.
 func shown(addr string) string {
 	if strings.Contains(addr, "://") {
 		return fetch.WithoutUser(addr)
@@ -158,7 +159,7 @@ func plausibleHost(host string) bool {
 }
 
 // FileURI returns the file: URI of the document that an address names on this
-// machine, or "" if the address is not one of a file.
+// machine, or "" if the address is not a file.
 func FileURI(addr string) string {
 	a, err := parseAddress(addr)
 	if err != nil || a.file == "" {
@@ -167,7 +168,7 @@ func FileURI(addr string) string {
 	return fileURI(a.file)
 }
 
-// filePath returns the path a file: URI names.
+// filePath returns the path of a file: URI.
 func filePath(uri string) (string, bool) {
 	u, err := url.Parse(uri)
 	if err != nil || !strings.EqualFold(u.Scheme, "file") || u.Host != "" && u.Host != "localhost" || u.Path == "" {
@@ -180,7 +181,7 @@ func filePath(uri string) (string, bool) {
 	return filepath.FromSlash(path), true
 }
 
-// fileURI is the inverse of filePath, of an absolute path.
+// fileURI is the inverse of filePath, for absolute paths.
 func fileURI(path string) string {
 	if abs, err := filepath.Abs(path); err == nil {
 		path = abs

@@ -9,8 +9,8 @@ import (
 	"lockstep/discover"
 )
 
-// A Capability List that was read on the way up, and could not be read again
-// on the way down, is one set, and of use.
+// A Capability List that was read on the way up and could not be read again on
+// the way down is one usable set.
 func TestFindOnceUnreadable(t *testing.T) {
 	t.Parallel()
 	read := 0

@@ -13,10 +13,10 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// failures are the ways in which a document can be unreadable.
+// failures are the kinds of unreadable documents.
 var failures = []string{"503", "404", "403", "429", "reset", "html", "truncated", "sitemap"}
 
-// A failing site fails at one path in one way.
+// A failing site fails at one path in one manner.
 type failing struct {
 	*server
 	mu        sync.Mutex // guards what follows
@@ -64,8 +64,7 @@ func (s site) serveFailing(t testing.TB) *failing {
 	return f
 }
 
-// once returns a client that does not repeat requests, and has not been asked to
-// pause.
+// once returns a client that does not retry requests, and is not rate-limited.
 func (f *failing) once(t testing.TB) *fetch.Client {
 	t.Helper()
 	c, err := fetch.New(fetch.Options{Home: discover.Home(f.URL), Retries: -1})
@@ -76,16 +75,16 @@ func (f *failing) once(t testing.TB) *fetch.Client {
 	return c
 }
 
-// withPages adds what must never take the place of an announced document: a
-// Sitemap of the pages of the site.
+// withPages adds a document that must never replace an announced one: a Sitemap
+// of the pages of the site.
 func (s site) withPages() site {
 	return s.with(site{"/sitemap.xml": doc("", nil, "HOST/pages/1.html", "HOST/pages/2.html")})
 }
 
-// TestAnnouncedDocumentHasNoSubstitute fails each document on the chain from an
-// address to the Capability List, one at a time: the error names it, and nothing
-// else is used in its place, whether the chain is followed for the first time or
-// again.
+// TestAnnouncedDocumentHasNoSubstitute makes each document on the chain from an
+// address to the Capability List fail, one at a time: the error names it, and no
+// other document replaces it, whether the chain is followed for the first time
+// or again.
 func TestAnnouncedDocumentHasNoSubstitute(t *testing.T) {
 	t.Parallel()
 	bare := site{"/.well-known/resourcesync": ""}
@@ -94,8 +93,8 @@ func TestAnnouncedDocumentHasNoSubstitute(t *testing.T) {
 		name    string
 		changes site
 		address string
-		chain   []string // documents, all announced but those whose absence says that nothing is
-		customs []string // documents whose absence says that nothing is announced
+		chain   []string // documents, all announced, except those whose absence means that nothing is announced
+		customs []string // documents whose absence means that nothing is announced
 	}{
 		{name: "well-known", changes: one, address: "HOST/", chain: []string{"/.well-known/resourcesync", "/rs/main/capabilitylist.xml"}, customs: []string{"/.well-known/resourcesync"}},
 		{name: "Link header", address: "HOST/x", changes: bare.with(site{"/x": "Link: </rs/maps/capabilitylist.xml>; rel=resourcesync\n\nx"}), chain: []string{"/rs/maps/capabilitylist.xml"}},
@@ -114,10 +113,10 @@ func TestAnnouncedDocumentHasNoSubstitute(t *testing.T) {
 			for _, how := range failures {
 				absent := how == "404" && slices.Contains(tt.customs, path)
 				if how == "sitemap" && (path == "/robots.txt" || path == "/page.html" || path == "/rs/maps/resourcelist.xml") {
-					continue // what it is then announces nothing, or is what it may be
+					continue // the failing document then announces nothing, or is valid
 				}
 				if path == "/page.html" && how != "reset" && how != "truncated" && how != "503" {
-					continue // a page that is not there, or another one, links to nothing
+					continue // a missing or different page has no links
 				}
 				t.Run(fmt.Sprintf("%s %s %s", tt.name, strings.ReplaceAll(path, "/", "_"), how), func(t *testing.T) {
 					t.Parallel()
@@ -148,8 +147,8 @@ func TestAnnouncedDocumentHasNoSubstitute(t *testing.T) {
 }
 
 // TestUnknownIsNotAbsent: a site with nothing but a Sitemap is synchronized by
-// it; where a place in which documents are announced cannot be looked at, or a
-// page is in its place, nothing is guessed.
+// it; if a location that could announce documents cannot be read, or has an
+// HTML page, nothing is guessed.
 func TestUnknownIsNotAbsent(t *testing.T) {
 	t.Parallel()
 	pages := func() site { return site{"/": "<html></html>"}.withPages() }
@@ -174,15 +173,15 @@ func TestUnknownIsNotAbsent(t *testing.T) {
 	}
 }
 
-// TestRefreshKeepsKind replaces the document that was followed: one of another
-// kind is not accepted, one of the same is.
+// TestRefreshKeepsKind replaces the followed document: one of another kind is
+// refused, one of the same kind is accepted.
 func TestRefreshKeepsKind(t *testing.T) {
 	t.Parallel()
 	sd := usual()["/.well-known/resourcesync"]
 	tests := []struct {
 		name    string
 		changes site
-		want    string // the sets then; or a part of the error
+		want    string // the sets afterwards; or a part of the error
 		fails   bool
 	}{
 		{"an index", site{"/.well-known/resourcesync": index(`capability="description"`, nil, "HOST/sd.xml"), "/sd.xml": sd}, both, false},
@@ -220,9 +219,9 @@ func TestRefreshKeepsKind(t *testing.T) {
 	}
 }
 
-// TestRefreshNestedDescriptions: below an index of Source Descriptions, a change
-// of one is noticed, and so is one that breaks and comes back, though the index
-// stays as it is.
+// TestRefreshNestedDescriptions: below an index of Source Descriptions, Refresh
+// notices a change of one, and one that fails and comes back, though the index
+// does not change.
 func TestRefreshNestedDescriptions(t *testing.T) {
 	t.Parallel()
 	main := doc(`capability="description"`, nil, `HOST/rs/main/capabilitylist.xml capability="capabilitylist"`)
@@ -252,8 +251,8 @@ func TestRefreshNestedDescriptions(t *testing.T) {
 	}
 }
 
-// TestSetNamesDoNotDependOnOrder gives sets of like names others by their URIs,
-// whatever their order, and keeps names that are in use.
+// TestSetNamesDoNotDependOnOrder: sets with equal names get unique ones from
+// their URIs, whatever their order, and keep names in use.
 func TestSetNamesDoNotDependOnOrder(t *testing.T) {
 	t.Parallel()
 	const a, b, other = `HOST/a/rs/capabilitylist.xml capability="capabilitylist"`, `HOST/b/rs/capabilitylist.xml capability="capabilitylist"`, `HOST/rs/maps/capabilitylist.xml capability="capabilitylist"`
@@ -285,7 +284,7 @@ func TestSetNamesDoNotDependOnOrder(t *testing.T) {
 			t.Errorf("%s is named %q, %q, %q", uri, name, all[1][uri], all[2][uri])
 		}
 	}
-	found.Sets[0].Name, found.Sets[1].Name = "rs", "rs-2" // as they were named once
+	found.Sets[0].Name, found.Sets[1].Name = "rs", "rs-2" // as earlier versions named them
 	srv.site["/.well-known/resourcesync"] = doc(`capability="description"`, nil, a, b)
 	now, _, err := discover.Refresh(t.Context(), srv.client, found)
 	if err != nil || names(now)[srv.strip(found.Sets[1].CapabilityList)] != "rs-2" {

@@ -13,10 +13,10 @@ import (
 	"lockstep/resourcesync"
 )
 
-// TestChannel reads channels of Change Notification as Capability Lists name
-// them (RN-CH-07, RN-CH-08, RN-AMB-03): with the link to the hub before or behind
-// rs:md, or without one (RN-CH-09), in older spellings (RN-CH-10), and passes
-// over what is none (RN-FW-03). A topic is never asked for (RN-CH-11).
+// TestChannel reads Change Notification channels from Capability Lists (RN-CH-07,
+// RN-CH-08, RN-AMB-03): with the link to the hub before or after rs:md, or
+// without one (RN-CH-09), in older spellings (RN-CH-10); it skips other entries
+// (RN-FW-03). A topic is never requested (RN-CH-11).
 func TestChannel(t *testing.T) {
 	t.Parallel()
 	const hub, second = `<rs:ln rel="hub" href="https://hub.example.net/"/>`, `<rs:ln rel="hub" href="https://second.example.net/"/>`
@@ -76,7 +76,7 @@ func TestChannel(t *testing.T) {
 	}
 }
 
-// TestCheck says of what is no address that it is none, without asking anybody.
+// TestCheck refuses invalid addresses without sending a request.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	for addr, ok := range map[string]bool{"https://example.org/": true, "example.org": true, "": false, "ftp://example.org/": false, "/no/such/file.xml": false,

@@ -1,8 +1,8 @@
-// Package discover finds the way from whatever address a person has to the
-// documents of a Source, and opens them.
+// Package discover finds the documents of a Source from any address a user may have, and opens
+// them.
 //
-// [Find] takes the address and answers with the Source's sets and what each
-// offers, and tells which way it took. [Open] opens one document:
+// [Find] takes the address and returns the Source's sets, the capabilities of each, and the steps
+// that led there. [Open] opens one document:
 //
 //	found, err := discover.Find(ctx, client, "example.org")
 //	doc, err := discover.Open(ctx, client, found.Sets[0].URI(resourcesync.ResourceList), discover.Validators{})
@@ -24,32 +24,33 @@ import (
 	"lockstep/websub"
 )
 
-// WellKnown is where a Source Description is to be found (RS-DISC-02).
+// WellKnown is the path of a Source Description (RS-DISC-02).
 const WellKnown = "/.well-known/resourcesync"
 
-// relation of links from a resource to the Capability List that covers it.
+// relation is that of links from a resource to the Capability List that covers
+// it.
 const relation = "resourcesync"
 
 const (
 	maxHops  = 5    // of up and index, from one document to the next (RS-DISC-10)
-	maxPages = 2000 // opened by one Find: what a Source names must not make us go on for ever
-	maxSteps = 1000 // kept of the way: a Source of many sets names them all
+	maxPages = 2000 // opened by one Find: what a Source names must not keep us reading forever
+	maxSteps = 1000 // steps recorded: a Source with many sets names them all
 )
 
-// Found is what an address led to.
+// Found is the result of Find.
 type Found struct {
-	Address           string // as it was given, without user and password
-	Origin            string // scheme, host and port where the way began; empty for a file
+	Address           string // as given, without user and password
+	Origin            string // scheme, host and port of the first successful request; empty for a file
 	SourceDescription string // URI, if known
 	Validators               // of the Source Description, if it was read
 	All               bool   // Sets are all that the Source Description lists
 	Again             bool   `json:",omitempty"` // the next Refresh reads everything again: a document that may lead to more sets was unreadable, or Source Descriptions are nested
 	Sets              []Set
-	Foreign           *Foreign `json:",omitempty"` // instead of Sets: what has to be harvested
+	Foreign           *Foreign `json:",omitempty"` // instead of Sets: what has to be harvested by another protocol
 	Way               []Step
 }
 
-// A Step is one thing that was tried on the way, in words for people.
+// A Step is one attempt of Find, described for people.
 type Step struct {
 	URI  string
 	What string
@@ -61,14 +62,14 @@ func (s Step) String() string { return s.URI + ": " + s.What }
 // ErrNoSource reports an address from which no document could be found.
 var ErrNoSource = errors.New("no ResourceSync document, Sitemap, Atom feed or OAI-PMH repository found")
 
-// errPages ends a Find whose documents lead to ever more documents.
+// errPages ends a Find whose documents keep naming further documents.
 var errPages = fmt.Errorf("more than %d documents on the way", maxPages)
 
-// Find goes from addr to the documents behind it: a URI of anything of a
-// Source or of a page that links to one, a host, or a file (RS-DISC-11). From
-// a Capability List or anything below it only that set is meant, from anything
-// above it all sets (RS-SD-10). A set whose Capability List could not be read
-// has its Err set; Find fails if there is none that could.
+// Find finds the documents of a Source from addr: the URI of any part of a
+// Source or of a page that links to one, a host, or a file (RS-DISC-11). A
+// Capability List or anything below it selects only that set, anything above it
+// all sets (RS-SD-10). A set whose Capability List could not be read has its
+// Err set; Find fails if that is true of all sets.
 func Find(ctx context.Context, c *fetch.Client, addr string) (*Found, error) {
 	a, err := parseAddress(addr)
 	if err != nil {
@@ -95,7 +96,7 @@ func Find(ctx context.Context, c *fetch.Client, addr string) (*Found, error) {
 	return nil, ErrNoSource // unreachable: the last of the URIs returns
 }
 
-// begin begins at uri, one of those of a.
+// begin starts at uri, one of those of a.
 func (f *finder) begin(a address, uri string) error {
 	switch {
 	case a.kind == "":
@@ -106,8 +107,8 @@ func (f *finder) begin(a address, uri string) error {
 	return f.probe(a.kind, uri)
 }
 
-// elsewhere reports whether err leaves hope for the other scheme: nobody
-// answered, or not in this one. A certificate that is wrong leaves none.
+// elsewhere reports whether the other scheme may work after err: there was no
+// answer, or none in this scheme. An invalid certificate excludes it.
 func elsewhere(err error) bool {
 	var (
 		failed  *fetch.Error
@@ -124,17 +125,17 @@ func elsewhere(err error) bool {
 	return true
 }
 
-// A finder is one Find under way.
+// A finder is the state of one Find.
 type finder struct {
-	ctx    context.Context // of Find, in which the finder lives
+	ctx    context.Context // of Find: the finder lives no longer
 	client *fetch.Client
 	found  *Found
 	once   bool // one attempt per request: another scheme is still to be tried, or the links of a local file are followed
 	local  bool // the address is a local file: links that lead up from it need not work
 	seen   map[string]bool
 	pages  int
-	circle error    // the first circle met
-	vague  *bool    // whether the host answers addresses that do not exist with an HTML page; nil: not asked yet
+	circle error    // the first cycle found
+	vague  *bool    // whether the host answers requests for missing addresses with an HTML page; nil: not determined yet
 	feeds  []string // to which the page at the address links
 }
 
@@ -176,7 +177,7 @@ func (f *finder) finish(err error) (*Found, error) {
 	return nil, fmt.Errorf("%s: %w", fetch.Printable(f.found.Address), ErrNoSource)
 }
 
-// A circleError reports a document met again on the way it led to.
+// A circleError reports a document that links back to one that led to it.
 type circleError struct{ uri string }
 
 func (e *circleError) Error() string {
@@ -204,7 +205,7 @@ func (f *finder) open(uri string) (*page, error) {
 	return p, err
 }
 
-// openDocument opens uri, which should be a document.
+// openDocument opens uri, which must be a document.
 func (f *finder) openDocument(uri string) (*Document, error) {
 	p, err := f.open(uri)
 	if err != nil {
@@ -212,7 +213,7 @@ func (f *finder) openDocument(uri string) (*Document, error) {
 	}
 	d, err := p.document()
 	if err != nil {
-		_ = p.close() // the error of reading is what counts
+		_ = p.close() // the error of reading is more important
 		return nil, err
 	}
 	return d, nil
@@ -223,7 +224,7 @@ func (f *finder) fromFile(file string) error {
 	if err != nil {
 		return err
 	}
-	defer p.close() // read as far as it was of use
+	defer p.close() // read as far as needed
 	if o, err := p.foreign(); err != nil {
 		return err
 	} else if o != nil {
@@ -233,11 +234,11 @@ func (f *finder) fromFile(file string) error {
 	if err != nil {
 		return err
 	}
-	f.once, f.local = true, true // what it names may be long gone
+	f.once, f.local = true, true // it may name addresses that no longer exist
 	return f.visit(d, false)
 }
 
-// start begins at uri, whatever is there.
+// start examines uri, whatever is there.
 func (f *finder) start(uri string) error {
 	u, err := url.Parse(uri)
 	if err != nil {
@@ -273,9 +274,9 @@ func (f *finder) start(uri string) error {
 	return f.lastResort(uri, f.search(there))
 }
 
-// refused goes on where u answered with an error.
+// refused continues after u was answered with an error.
 func (f *finder) refused(u *url.URL, status *fetch.StatusError, err error) error {
-	if mayBeRepository(u) { // which needs arguments to be satisfied
+	if mayBeRepository(u) { // an OAI-PMH request needs arguments
 		if err := f.identify(u.String(), true); err != nil || f.found.Foreign != nil {
 			return err
 		}
@@ -290,9 +291,10 @@ func (f *finder) refused(u *url.URL, status *fetch.StatusError, err error) error
 	return f.lastResort(u.String(), f.search(u))
 }
 
-// unavailable continues where the page at u is temporarily unavailable with err:
-// it may announce a document, so nothing is guessed. At the root of a host, the
-// Source Description at the well-known URI leads to all that such a page could.
+// unavailable continues after the page at u was temporarily unavailable with
+// err: since it may announce a document, nothing is guessed. At the root of a
+// host, the Source Description at the well-known URI leads to everything that
+// such a page could.
 func (f *finder) unavailable(u *url.URL, err error) error {
 	if !isRoot(u.Path) {
 		return err
@@ -303,8 +305,8 @@ func (f *finder) unavailable(u *url.URL, err error) error {
 	return err
 }
 
-// page uses p, a document or something that links to one. It reports whether
-// that led anywhere.
+// page uses p, a document or a page that links to one. It reports whether that
+// led to a document.
 func (f *finder) page(p *page, all bool) (done bool, err error) {
 	html, rss := p.looksLikeHTML(), p.isRSS()
 	if !html {
@@ -345,7 +347,7 @@ func (f *finder) page(p *page, all bool) (done bool, err error) {
 	}
 	for _, target := range targets {
 		if f.knows(target) || f.seen[withoutFragment(target)] {
-			continue // a page of several sets, whose Source was reached by the first
+			continue // the page names several sets, and the first has already led to the Source
 		}
 		f.step(p.uri, "%s %s", how, target)
 		if err := f.follow(target, all); err != nil {
@@ -365,22 +367,22 @@ func (f *finder) page(p *page, all bool) (done bool, err error) {
 	return f.announced(), context.Cause(f.ctx)
 }
 
-// follow visits the document at uri, to which a link of relation resourcesync
-// leads.
+// follow visits the document at uri, the target of a link with relation
+// resourcesync.
 func (f *finder) follow(uri string, all bool) error {
 	d, err := f.openDocument(uri)
 	if err != nil {
 		return err
 	}
-	defer d.Close()                // read as far as it was of use
-	if d.Header.Capability == "" { // RS-DISC-12 is about documents of the standard
+	defer d.Close()                // read as far as needed
+	if d.Header.Capability == "" { // RS-DISC-12 applies to documents of the standard
 		return fmt.Errorf("read %s: plain Sitemap, where a Capability List was expected", fetch.Printable(uri))
 	}
 	return f.visit(d, all)
 }
 
-// unread notes a document that was announced and could not be read: nothing else
-// takes its place, and the sets it would lead to are unknown.
+// unread records a document that was announced and could not be read: nothing
+// else replaces it, and the sets it would lead to are unknown.
 func (f *finder) unread(uri string, err error) {
 	f.failed(uri, err)
 	f.add(Set{CapabilityList: uri, Err: err})
@@ -391,7 +393,7 @@ func (f *finder) unread(uri string, err error) {
 // guessed any more.
 func (f *finder) announced() bool { return len(f.found.Sets) > 0 || f.found.Foreign != nil }
 
-// failed notes a step that led nowhere.
+// failed records an unsuccessful step.
 func (f *finder) failed(uri string, err error) {
 	var status *fetch.StatusError
 	if errors.As(err, &status) {
@@ -401,7 +403,7 @@ func (f *finder) failed(uri string, err error) {
 	f.step(uri, "of no use: %v", err)
 }
 
-// knows reports whether the set of that Capability List is found already.
+// knows reports whether the set with that Capability List is found already.
 func (f *finder) knows(capabilityList string) bool {
 	for i := range f.found.Sets {
 		if f.found.Sets[i].CapabilityList == capabilityList {

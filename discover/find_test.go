@@ -111,7 +111,7 @@ func way(f *discover.Found) string {
 }
 
 // TestFindLinkedSets begins at a page whose header names every set of a Source:
-// the first leads to all of them, and no more is said of the others.
+// the first leads to all of them, and the others add no steps.
 func TestFindLinkedSets(t *testing.T) {
 	t.Parallel()
 	srv := usual().with(site{"/": "Link: <HOST/rs/main/capabilitylist.xml>; rel=\"resourcesync\", <HOST/rs/maps/capabilitylist.xml>; rel=\"resourcesync\"\n\n<html></html>"}).serve(t)
@@ -202,7 +202,7 @@ func TestFindFile(t *testing.T) {
 	if err := os.WriteFile(file, []byte(srv.fill(srv.site["/rs/maps/resourcelist.xml"])), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	client, err := fetch.New(fetch.Options{AllowPrivate: true}) // a file may name what only this machine can reach
+	client, err := fetch.New(fetch.Options{AllowPrivate: true}) // a file may name addresses that only this machine can reach
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,27 +18,27 @@ import (
 	"lockstep/oaipmh"
 )
 
-// The kinds of what is no ResourceSync but can be harvested. Each is also the
-// prefix by which an address says that it is one: atom-pmh:https://…
+// The kinds of harvestable addresses that are not ResourceSync. Each is also
+// the prefix that selects the kind: atom-pmh:https://…
 const (
-	AtomPMH = "atom-pmh" // a feed of Atom
-	OAIPMH  = "oai-pmh"  // a repository of OAI-PMH 2.0
+	AtomPMH = "atom-pmh" // an Atom feed
+	OAIPMH  = "oai-pmh"  // an OAI-PMH 2.0 repository
 )
 
 const (
 	maxFeeds = 5    // taken from one page, and from its header: each costs a request
-	maxTitle = 1000 // bytes kept of one
+	maxTitle = 1000 // bytes stored of a title
 )
 
-// A Foreign is what an address led to that is no ResourceSync: somebody else
-// has to harvest it.
+// A Foreign is an address that is not ResourceSync, and has to be harvested by
+// another protocol.
 type Foreign struct {
 	Kind  string // AtomPMH or OAIPMH
 	URI   string // of the feed; the base URL of the repository, with metadataPrefix and set if the address had them
-	Title string `json:",omitempty"` // what it calls itself, if that was seen
+	Title string `json:",omitempty"` // its title, if it was read
 }
 
-// What names the kind for people.
+// What returns the name of the kind for people.
 func (f *Foreign) What() string {
 	if f.Kind == AtomPMH {
 		return "an Atom feed"
@@ -46,17 +46,18 @@ func (f *Foreign) What() string {
 	return "an OAI-PMH repository"
 }
 
-// errEntry reports an Atom document of one entry.
+// errEntry reports an Atom document that is a single entry.
 var errEntry = errors.New("an Atom entry, not a feed; give the address of the feed it is from")
 
-// isRSS reports whether p is a feed of RSS: it tells neither what came before nor
-// what is gone.
+// isRSS reports whether p is an RSS feed, which lists neither older entries nor
+// deletions.
 func (p *page) isRSS() bool {
 	root, _ := firstElement(p.head())
 	return root.Local == "rss" || root.Local == "RDF" && bytes.Contains(p.head(), []byte("http://purl.org/rss/1.0/"))
 }
 
-// An atomEntry is what tells an entry about a record from one of other news.
+// An atomEntry has the properties that distinguish an entry about a record from
+// a news article.
 type atomEntry struct {
 	Links []struct {
 		Rel  string `xml:"rel,attr"`
@@ -67,13 +68,13 @@ type atomEntry struct {
 	} `xml:"http://www.w3.org/2005/Atom content"`
 }
 
-// article reports whether e brings what it is about as content.
+// article reports whether e contains its subject as content.
 func (e *atomEntry) article() bool {
 	return e.Content != nil && strings.TrimSpace(e.Content.Inside) != ""
 }
 
-// record reports whether e is of the form Atom-PMH has: it leads to a
-// representation, whose type it states, or tells that there is none any more.
+// record reports whether e has the form of Atom-PMH: it links to a
+// representation and states its type, or reports its deletion.
 func (e *atomEntry) record() bool {
 	for _, l := range e.Links {
 		if (l.Rel == "" || l.Rel == atompmh.RelAlternate) && l.Type != "" {
@@ -83,8 +84,8 @@ func (e *atomEntry) record() bool {
 	return e.Content != nil && !e.article()
 }
 
-// mostly reports whether is holds for more than half of the entries of p, as far
-// as its beginning shows; also whether there are any.
+// mostly reports whether is returns true for more than half of the entries in
+// the first part of p; also whether there are any.
 func (p *page) mostly(is func(*atomEntry) bool) (yes, some bool) {
 	_, d := firstElement(p.head())
 	all, those := 0, 0
@@ -108,12 +109,12 @@ func (p *page) mostly(is func(*atomEntry) bool) (yes, some bool) {
 	return 2*those > all, all > 0
 }
 
-// oaiArguments are those of the six verbs (OAI-PMH 2.0, 4): what an address
-// with one of them asks for is not what its repository is called.
+// oaiArguments are those of the six verbs (OAI-PMH 2.0, 4): they select what a
+// request returns and are not part of the base URL.
 var oaiArguments = []string{"verb", "identifier", "resumptionToken", "from", "until"}
 
-// foreign looks whether p is something to be harvested, without reading on. It
-// fails if p is what should have been, but is of no use.
+// foreign reports whether p can be harvested by another protocol, from its
+// first part alone. It fails if p should be such a document but is unusable.
 func (p *page) foreign() (*Foreign, error) {
 	root, d := firstElement(withoutJunk(p.head()))
 	switch {
@@ -127,7 +128,7 @@ func (p *page) foreign() (*Foreign, error) {
 	return nil, nil
 }
 
-// withoutJunk leaves out what is in front of a response of OAI-PMH.
+// withoutJunk removes bytes before an OAI-PMH response.
 func withoutJunk(head []byte) []byte {
 	if !bytes.Contains(head, []byte("OAI-PMH")) {
 		return head
@@ -138,7 +139,7 @@ func withoutJunk(head []byte) []byte {
 
 // head returns the beginning of p, unpacked if p is a gzip file.
 func (p *page) head() []byte {
-	head, _ := p.text.Peek(documentBuffer) // what is shorter is the whole
+	head, _ := p.text.Peek(documentBuffer) // a shorter document is returned whole
 	if !bytes.HasPrefix(head, []byte{0x1f, 0x8b}) {
 		return head
 	}
@@ -147,13 +148,13 @@ func (p *page) head() []byte {
 		return nil
 	}
 	plain := make([]byte, documentBuffer)
-	n, _ := io.ReadFull(z, plain) // it is cut off where head is
+	n, _ := io.ReadFull(z, plain) // it ends where head ends
 	return plain[:n]
 }
 
-// firstElement returns the name of the root of a document, and what goes on
-// behind it; an empty name if there is none in head. What declares a document
-// type is none of ours.
+// firstElement returns the name of the root element of a document, and a
+// decoder positioned behind it; an empty name if head has none, or if a document type
+// declaration comes first: supported documents have none.
 func firstElement(head []byte) (xml.Name, *xml.Decoder) {
 	d := xml.NewDecoder(bytes.NewReader(head))
 	d.Strict = false
@@ -172,8 +173,8 @@ func firstElement(head []byte) (xml.Name, *xml.Decoder) {
 	}
 }
 
-// textOf returns the text of the first element of that name before one whose
-// local name is end, as far as d goes.
+// textOf returns the text of the first element with that name before one whose
+// local name is end, as far as d can be read.
 func textOf(d *xml.Decoder, name xml.Name, end string) string {
 	for {
 		t, err := d.Token()
@@ -195,14 +196,13 @@ func textOf(d *xml.Decoder, name xml.Name, end string) string {
 	}
 }
 
-// repositoryOf returns the base URL of the repository that answered uri. What
-// says which records are meant stays.
+// repositoryOf returns the base URL of the repository that answered uri, with
+// the arguments that select records.
 func repositoryOf(uri string) string {
 	return editQuery(uri, func(name string) bool { return !slices.Contains(oaiArguments, name) })
 }
 
-// identifyOf returns the address at which a repository tells about itself, if
-// there is one at uri.
+// identifyOf returns the Identify request of a repository, if uri could be one.
 func identifyOf(uri string) string {
 	keep := func(name string) bool {
 		return !slices.Contains(oaiArguments, name) && name != "metadataPrefix" && name != "set"
@@ -210,8 +210,8 @@ func identifyOf(uri string) string {
 	return oaipmh.URL(editQuery(uri, keep), oaipmh.VerbIdentify)
 }
 
-// editQuery keeps of the query of uri, as it is written, the arguments whose
-// names keep agrees with.
+// editQuery returns uri with only the arguments of its query for whose names
+// keep returns true, in their original spelling.
 func editQuery(uri string, keep func(name string) bool) string {
 	base, query, _ := strings.Cut(withoutFragment(uri), "?")
 	var kept []string
@@ -235,7 +235,7 @@ func withoutFragment(uri string) string {
 	return uri
 }
 
-// take makes of o what the address led to.
+// take makes o the result.
 func (f *finder) take(o *Foreign) {
 	f.found.Foreign = o
 	if o.Title != "" {
@@ -245,8 +245,8 @@ func (f *finder) take(o *Foreign) {
 	}
 }
 
-// named takes an address at its word: it says by its prefix what is there, and
-// nothing has to be asked.
+// named accepts the kind that the prefix of an address states, without a
+// request.
 func (f *finder) named(kind, uri string) error {
 	u, err := url.Parse(uri)
 	if err != nil {
@@ -262,8 +262,8 @@ func (f *finder) named(kind, uri string) error {
 	return nil
 }
 
-// probe is named for an address without a scheme: it is used with the first
-// one by which somebody answers, whatever the answer is.
+// probe is named for an address without a scheme: it uses the first scheme that
+// gets an answer, whatever the answer is.
 func (f *finder) probe(kind, uri string) error {
 	ask := uri
 	if kind == OAIPMH {
@@ -273,23 +273,23 @@ func (f *finder) probe(kind, uri string) error {
 	var status *fetch.StatusError
 	switch {
 	case err == nil:
-		_ = p.close() // that it is there was to be known
+		_ = p.close() // only its existence mattered
 	case !errors.As(err, &status) || status.Status == http.StatusBadRequest && f.once:
 		return err
 	}
 	return f.named(kind, uri)
 }
 
-// mayBeRepository reports whether u is called as many repositories are, so that
-// it is worth asking it before everything else.
+// mayBeRepository reports whether u looks like the address of a repository, so
+// that an Identify request is worth sending first.
 func mayBeRepository(u *url.URL) bool {
 	return strings.Contains(strings.ToLower(u.Path+"?"+u.RawQuery), "oai") || u.Query().Has("verb")
 }
 
-// identify asks whether there is a repository at uri whose answer to an
-// address without arguments is a page for people, or an error. It fails if the
-// server does not answer; where the address looks like that of a repository, also
-// if it is temporarily out of order.
+// identify asks whether there is a repository at uri whose answer to an address
+// without arguments is an HTML page or an error. It fails if the server does not
+// answer; if the address looks like that of a repository, also if it is
+// temporarily unavailable.
 func (f *finder) identify(uri string, likely bool) error {
 	ask := identifyOf(uri)
 	if f.seen[ask] {
@@ -306,7 +306,7 @@ func (f *finder) identify(uri string, likely bool) error {
 	case err != nil:
 		return err
 	}
-	defer p.close() // its beginning was of use
+	defer p.close() // only its first part was needed
 	o, err := p.foreign()
 	if err == nil && o != nil && o.Kind == OAIPMH {
 		o.URI = repositoryOf(uri)
@@ -315,9 +315,9 @@ func (f *finder) identify(uri string, likely bool) error {
 	return nil
 }
 
-// lastResort is what is left when no custom led to a document: the feeds the
-// page links to, and asking whether it is a repository. err is what came of the
-// customs.
+// lastResort is used when no conventional location had a document: it tries the
+// feeds that the page links to, and an Identify request. err is the result of
+// the search.
 func (f *finder) lastResort(uri string, err error) error {
 	if !errors.Is(err, ErrNoSource) {
 		return err
@@ -333,7 +333,7 @@ func (f *finder) lastResort(uri string, err error) error {
 		}
 		o, err := p.foreign()
 		records, some := p.mostly((*atomEntry).record)
-		_ = p.close() // its beginning was of use
+		_ = p.close() // only its first part was needed
 		switch {
 		case err != nil:
 			f.failed(feed, err)
@@ -352,7 +352,7 @@ func (f *finder) lastResort(uri string, err error) error {
 	return f.nothing()
 }
 
-// isAtom reports whether t is the media type of feeds.
+// isAtom reports whether t is the media type of Atom feeds.
 func isAtom(t string) bool {
 	t, _, _ = strings.Cut(t, ";")
 	return strings.EqualFold(strings.TrimSpace(t), atompmh.MediaType)

@@ -21,12 +21,13 @@ records&#x9b;</a:title><a:entry><a:title>no</a:title><a:link type="text/plain" h
 	badVerb = `<OAI-PMH xmlns="http://www.openarchives.org/OAI/2.0/"><request>HOST/oai</request><error code="badVerb">no</error></OAI-PMH>`
 )
 
-// blog is a feed that brings articles; one of its entries is as in Atom-PMH.
+// blog is a feed of articles; one of its entries has the form of Atom-PMH.
 const blog = `<feed xmlns="http://www.w3.org/2005/Atom"><id>urn:x:1</id><title>Blog</title>
 <entry><id>urn:x:2</id><link href="/2"/><content type="html">one</content></entry><entry><id>urn:x:3</id><link href="/3"/><content> </content></entry>
 <entry><id>urn:x:4</id><link href="/4"/><content type="xhtml"><div xmlns="http://www.w3.org/1999/xhtml">two</div></content></entry></feed>`
 
-// A feed of articles is harvested by its own address only, and said to be one.
+// A feed of articles is harvested only if its own address is given, and
+// reported as such.
 func TestFindArticles(t *testing.T) {
 	t.Parallel()
 	srv := usual().with(site{"/blog": blog}).serve(t)
@@ -107,7 +108,7 @@ func TestFindForeign(t *testing.T) {
 	}
 }
 
-// and returns both.
+// and returns the union of both.
 func (s site) and(more site) site {
 	both := site{}
 	for _, m := range []site{s, more} {
@@ -118,7 +119,7 @@ func (s site) and(more site) site {
 	return both
 }
 
-// A Source is one, whatever feeds its pages link to.
+// A page of a Source leads to the Source, even if it links to feeds.
 func TestFindSourceBeforeFeed(t *testing.T) {
 	t.Parallel()
 	srv := usual().with(site{"/p": `<html><link rel=alternate type="application/atom+xml" href="/f">`, "/f": feed}).serve(t)
@@ -128,7 +129,7 @@ func TestFindSourceBeforeFeed(t *testing.T) {
 	}
 }
 
-// Repositories answer an address without arguments in many ways.
+// Repositories answer an address without arguments in many different forms.
 func TestFindRepositoryByIdentify(t *testing.T) {
 	t.Parallel()
 	for _, answer := range []string{"status 400", "status 404", "status 422", "<html>Welcome</html>", "text"} {
@@ -175,7 +176,7 @@ func TestFindForeignFails(t *testing.T) {
 		srv := usual().with(tt.changes).serve(t)
 		c := srv.client
 		if tt.address == file {
-			c = newClient(t, "") // a user's, who may name files
+			c = newClient(t, "") // of a user, who may name files
 		}
 		found, err := discover.Find(t.Context(), c, srv.fill(tt.address))
 		if err == nil || !strings.Contains(srv.strip(err.Error()), tt.want) {

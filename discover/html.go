@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	maxHTML    = 2 << 20   // bytes of a page that are looked at
+	maxHTML    = 2 << 20   // bytes read of a page
 	maxHTMLTag = 256 << 10 // bytes of one tag: an endless attribute must not fill memory
 	maxLinks   = 100       // of one page: each may cost requests
 )
 
 // parseHTML returns the targets of a page's links with relation resourcesync,
-// in order, each once (RS-DISC-06), and likewise the feeds of Atom it links to.
-// It fails if r does: what was not read may have had a link.
+// in order, each once (RS-DISC-06), and in the same way the Atom feeds it links
+// to. It fails if r does: the unread part may contain a link.
 func parseHTML(r io.Reader, base *url.URL) (found, feeds []string, err error) {
 	seen := map[string]bool{}
 	based := false

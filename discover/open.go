@@ -19,34 +19,35 @@ import (
 )
 
 const (
-	// maxDocument caps a document: it bounds what an endless one costs in time
-	// and in the space a caller keeps entries in.
+	// maxDocument caps a document: it limits the time that an endless one takes,
+	// and the space in which a caller stores its entries.
 	maxDocument = resourcesync.DefaultReadBytes
-	// maxWarned caps the warnings kept of one document.
+	// maxWarned caps the warnings recorded per document.
 	maxWarned = 100
 
 	documentBuffer = 32 << 10
 )
 
-// ErrNotModified reports a document that is as the validators say.
+// ErrNotModified reports that a document has not changed since the validators
+// were returned.
 var ErrNotModified = errors.New("not modified")
 
 // ErrLocal reports a Source on the network that names a file of this machine.
 var ErrLocal = errors.New("a Source on the network has no say about files here")
 
-// Validators tell one state of a document from another.
+// Validators identify one version of a document.
 type Validators struct {
 	ETag         string // of the answer
 	LastModified string // likewise, verbatim
 }
 
-// A Document is being read. It has to be closed.
+// A Document is a document being read. The caller must close it.
 type Document struct {
-	URI   string // as it was asked for: its identity (RS-HTTP-02)
-	Final string // after redirects: what it says is relative to it
+	URI   string // as requested: its identity (RS-HTTP-02)
+	Final string // after redirects: the base of relative URIs
 	Validators
-	Modified time.Time           // of the answer or file; zero if not known
-	Header   resourcesync.Header // what the document says of itself before its first entry; all of it once read to the end
+	Modified time.Time           // of the answer or file; zero if unknown
+	Header   resourcesync.Header // the properties of the document that precede its first entry; all of them once it is read to its end
 
 	links    []websub.Link // of the answer's Link headers
 	reader   *resourcesync.Reader
@@ -55,14 +56,14 @@ type Document struct {
 }
 
 // Open opens the document at uri: an http or https URI, a file: URI, or the
-// path of a file. With validators of an http document it may fail with
-// [ErrNotModified]. Documents compressed for the way, and documents that are
-// gzip files (RS-IDX-08), are unpacked. A file needs no client; with one whose
-// Source is on the network it is refused with [ErrLocal].
+// path of a file. With validators of an http document it may return
+// [ErrNotModified]. It decompresses documents with a content encoding and gzip
+// files (RS-IDX-08). A file needs no client; if c belongs to a Source on the
+// network, a file is refused with [ErrLocal].
 //
-// Errors name the address and the cause: an [*fetch.Error] when it could not
-// be had; [resourcesync.ErrHTML], [resourcesync.ErrNotDocument] or a
-// [*resourcesync.SyntaxError] when it is not what it should be.
+// Errors name the address and the cause: an [*fetch.Error] if the document was
+// unavailable; [resourcesync.ErrHTML], [resourcesync.ErrNotDocument] or a
+// [*resourcesync.SyntaxError] if it is not a valid document.
 func Open(ctx context.Context, c *fetch.Client, uri string, v Validators) (*Document, error) {
 	p, err := openPage(ctx, c, fetch.Request{URI: uri, IfNoneMatch: v.ETag, IfModifiedSince: v.LastModified})
 	if err != nil {
@@ -70,7 +71,7 @@ func Open(ctx context.Context, c *fetch.Client, uri string, v Validators) (*Docu
 	}
 	d, err := p.document()
 	if err != nil {
-		_ = p.close() // the error of reading is what counts
+		_ = p.close() // the error of reading is more important
 		return nil, err
 	}
 	return d, nil
@@ -86,7 +87,7 @@ func (d *Document) Read(e *resourcesync.Entry) error {
 		return d.readError(err)
 	}
 	if h, err := d.reader.Header(); err == nil {
-		d.Header = h // RS-XML-03: some of it may stand behind the entries
+		d.Header = h // RS-XML-03: some properties may follow the entries
 	}
 	return io.EOF
 }
@@ -111,12 +112,13 @@ func (d *Document) Entries() iter.Seq2[resourcesync.Entry, error] {
 	}
 }
 
-// Stats returns what was counted so far.
+// Stats returns the counts so far.
 func (d *Document) Stats() resourcesync.Stats { return d.reader.Stats() }
 
-// Unlocated returns nil, or an error that names the document and wraps a
-// [*resourcesync.UnlocatedError] if entries read so far have no readable loc:
-// what the document does not name may exist all the same.
+// Unlocated returns an error that names the document and wraps a
+// [*resourcesync.UnlocatedError] if entries read so far have no readable loc,
+// otherwise nil. A resource that the document does not name may exist in that
+// case.
 func (d *Document) Unlocated() error {
 	if err := d.reader.Unlocated(); err != nil {
 		return fmt.Errorf("%w: the reading is incomplete", d.readError(err))
@@ -124,18 +126,18 @@ func (d *Document) Unlocated() error {
 	return nil
 }
 
-// Warnings returns the liberties taken with the document so far, the first
-// hundred.
+// Warnings returns the deviations from the standard that the reader has
+// accepted so far, the first hundred.
 func (d *Document) Warnings() []resourcesync.Warning { return d.warnings }
 
-// Close ends the reading.
+// Close closes the document.
 func (d *Document) Close() error { return d.close() }
 
 func (d *Document) readError(err error) error {
 	return readError(d.URI, err)
 }
 
-// readError adds the address, unless err is one of fetch, which has it.
+// readError adds the address to err, unless fetch has already added it.
 func readError(uri string, err error) error {
 	var body *fetch.BodyError
 	if errors.As(err, &body) {
@@ -144,16 +146,16 @@ func readError(uri string, err error) error {
 	return fmt.Errorf("read %s: %w", fetch.Printable(uri), printable{err})
 }
 
-// printable shows an error that may quote a stranger.
+// printable is an error whose text may quote untrusted data.
 type printable struct{ err error }
 
 func (p printable) Error() string { return fetch.Printable(p.err.Error()) }
 func (p printable) Unwrap() error { return p.err }
 
-// A page is something opened, of which it is not known yet what it is.
+// A page is an open resource whose type is not known yet.
 type page struct {
 	uri, final string
-	header     http.Header // of an answer; nil for a file
+	header     http.Header // of the answer; nil for a file
 	modified   time.Time
 	body       io.ReadCloser
 	text       *bufio.Reader // of body
@@ -176,7 +178,7 @@ func (p *page) open(ctx context.Context, c *fetch.Client, r fetch.Request) (io.R
 		path, isFile = r.URI, true
 	}
 	switch {
-	case isFile && c != nil && c.HasHome(): // it is not the user who names it
+	case isFile && c != nil && c.HasHome(): // the Source names it, not the user
 		return nil, fmt.Errorf("refuse %s: %w", fetch.Printable(r.URI), ErrLocal)
 	case isFile:
 		return p.openFile(path)
@@ -216,10 +218,10 @@ func (p *page) openFile(path string) (io.ReadCloser, error) {
 
 func (p *page) close() error { return p.body.Close() }
 
-// validators returns what the next request can ask by whether anything has
-// changed. A Last-Modified that is not before the second of the answer itself
-// is none: the document may have changed later in that second, and would be
-// taken for unchanged from then on (RFC 9110, 8.8.2.2).
+// validators returns the validators for the next conditional request. A
+// Last-Modified that is not before the second of the answer itself is not one:
+// the document may have changed later in that second, and would then be
+// considered unchanged forever (RFC 9110, 8.8.2.2).
 func validators(h http.Header) Validators {
 	v := Validators{ETag: h.Get("ETag"), LastModified: h.Get("Last-Modified")}
 	modified, err1 := http.ParseTime(v.LastModified)
@@ -253,7 +255,7 @@ func (p *page) document() (*Document, error) {
 	return d, nil
 }
 
-// looksLikeHTML reports whether p begins as a page for people does.
+// looksLikeHTML reports whether p begins like an HTML page.
 func (p *page) looksLikeHTML() bool {
 	head, _ := p.text.Peek(1024)
 	head = bytes.ToLower(bytes.TrimLeft(bytes.TrimPrefix(head, []byte("\xef\xbb\xbf")), " \t\r\n"))

@@ -23,7 +23,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	log.SetOutput(io.Discard) // net/http tells there what servers say unasked
+	log.SetOutput(io.Discard) // net/http logs unsolicited responses there
 	goleak.VerifyTestMain(m)
 }
 
@@ -117,14 +117,14 @@ func TestOpenConditional(t *testing.T) {
 	if d, err = discover.Open(t.Context(), srv.client, srv.URL+"/l", discover.Validators{}); err != nil {
 		t.Fatal(err)
 	}
-	_ = d.Close() // only the validators are wanted
+	_ = d.Close() // only the validators are needed
 	if _, err = discover.Open(t.Context(), srv.client, srv.URL+"/l", d.Validators); !errors.Is(err, discover.ErrNotModified) || d.ETag == "" {
 		t.Errorf("Open with %+v = %v, want ErrNotModified", d.Validators, err)
 	}
 }
 
-// TestOpenFresh: a document may change within the second it was read in, so
-// its Last-Modified is no validator yet.
+// TestOpenFresh: a document may change within the second in which it was read,
+// so its Last-Modified is not a validator yet.
 func TestOpenFresh(t *testing.T) {
 	t.Parallel()
 	list := doc(`capability="resourcelist"`+at, nil)
@@ -145,7 +145,7 @@ func TestOpenFresh(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_ = d.Close() // only the validators are wanted
+			_ = d.Close() // only the validators are needed
 			if got := d.LastModified != ""; got != tt.want {
 				t.Errorf("Last-Modified %q kept: %t, want %t", d.LastModified, got, tt.want)
 			}
@@ -179,7 +179,7 @@ func TestOpenFails(t *testing.T) {
 		d, err := discover.Open(t.Context(), srv.client, srv.URL+tt.path, discover.Validators{})
 		if err == nil {
 			_, err = locs(t, d)
-			_ = d.Close() // the error of reading is what counts
+			_ = d.Close() // the error of reading is more important
 		}
 		if err == nil || !strings.Contains(srv.strip(err.Error()), tt.want) || tt.is != nil && !errors.Is(err, tt.is) {
 			t.Errorf("Open(%s) = %v, want %v, %s", tt.path, err, tt.is, tt.want)
@@ -192,7 +192,7 @@ func TestOpenFails(t *testing.T) {
 	}
 }
 
-// A document whose connection breaks is read to its end all the same.
+// A document whose connection breaks is still read to its end.
 func TestOpenMends(t *testing.T) {
 	t.Parallel()
 	var entries []string
@@ -221,8 +221,8 @@ func TestOpenMends(t *testing.T) {
 	}
 }
 
-// A server that goes silent in the middle of a document ("EOF" is all that the
-// network says of it) has not come to the end of the document.
+// If a server stops sending in the middle of a document (the network reports
+// only "EOF"), the document is not complete.
 func TestOpenSilenced(t *testing.T) {
 	t.Parallel()
 	var entries []string

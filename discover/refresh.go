@@ -12,15 +12,15 @@ import (
 	"lockstep/resourcesync"
 )
 
-// maxRefreshes caps the Capability Lists looked at at a time.
+// maxRefreshes caps the Capability Lists checked at a time.
 const maxRefreshes = 4
 
 // A KindError reports that an address leads to a document of another kind than
-// the one that was followed so far.
+// the one followed so far.
 type KindError struct {
-	Address  string // that is followed
+	Address  string // the address followed
 	Was, Now string // kinds, for people
-	Err      error  // why the document that was followed cannot be; nil: the other one is in its place
+	Err      error  // why the followed document is unavailable; nil: another one has replaced it
 }
 
 func (e *KindError) Error() string {
@@ -33,7 +33,7 @@ func (e *KindError) Error() string {
 
 func (e *KindError) Unwrap() error { return e.Err }
 
-// followed names the kind of document by which the sets are known.
+// followed names the kind of document that lists the sets.
 func (f *Found) followed() string {
 	if f.Foreign != nil {
 		return f.Foreign.What()
@@ -54,8 +54,8 @@ func (f *Found) followed() string {
 	return "nothing"
 }
 
-// KeepNames gives the sets the names that was has for them: a name, once used,
-// stays with its set.
+// KeepNames gives the sets the names they have in was: once used, a name stays
+// with its set.
 func (f *Found) KeepNames(was *Found) {
 	if was == nil {
 		return
@@ -70,15 +70,13 @@ func (f *Found) KeepNames(was *Found) {
 	nameSets(f.Sets)
 }
 
-// Refresh looks whether the documents behind found are as they were, asking
-// with their validators: the Source Description, if it was what said which
-// sets there are, and each Capability List. It returns what is found now, and
-// whether that differs.
+// Refresh checks whether the documents behind found have changed, using their
+// validators: the Source Description, if it listed the sets, and each Capability
+// List. It returns the current state, and whether that differs.
 //
-// The documents are those that were found then. Nothing else takes their place,
-// unless the server says that they are gone: then found.Address is followed once
-// more, and what it leads to has to be of the same kind, else the error is a
-// [*KindError].
+// It reads only those documents. No other document replaces them, unless the
+// server reports that they are gone: then Refresh follows found.Address again.
+// If that leads to a document of another kind, the error is a [*KindError].
 func Refresh(ctx context.Context, c *fetch.Client, found *Found) (*Found, bool, error) {
 	all := found.All && found.SourceDescription != ""
 	if found.Again && !all {
@@ -124,7 +122,7 @@ func Refresh(ctx context.Context, c *fetch.Client, found *Found) (*Found, bool, 
 	return &now, slices.Contains(moved, true), nil
 }
 
-// visitAgain reads everything below the Source Description d again, and closes it.
+// visitAgain reads everything below the Source Description d again, and closes d.
 func visitAgain(ctx context.Context, c *fetch.Client, found *Found, d *Document) (*Found, bool, error) {
 	f := newFinder(ctx, c, found.Address)
 	f.found.Origin = found.Origin
@@ -136,7 +134,7 @@ func visitAgain(ctx context.Context, c *fetch.Client, found *Found, d *Document)
 	default:
 		err = &KindError{found.SourceDescription, found.followed(), "a " + kind(&d.Header), nil}
 	}
-	_ = d.Close() // read as far as it was of use
+	_ = d.Close() // read as far as needed
 	now, err := f.finish(err)
 	if err != nil {
 		return nil, false, err
@@ -149,9 +147,9 @@ func visitAgain(ctx context.Context, c *fetch.Client, found *Found, d *Document)
 	return now, true, nil
 }
 
-// findAgain follows the address once more, where what it led to is gone, or was
-// not read to its end. Of sets that were known by their Capability Lists, the
-// Source Description may be known now.
+// findAgain follows the address again if its document is gone, or was not read
+// to its end. For sets that were known by their Capability Lists, the Source
+// Description may be known now.
 func findAgain(ctx context.Context, c *fetch.Client, found *Found, gone error) (*Found, bool, error) {
 	now, err := Find(ctx, c, found.Address)
 	if err != nil {
@@ -168,13 +166,13 @@ func findAgain(ctx context.Context, c *fetch.Client, found *Found, gone error) (
 	return now, true, nil
 }
 
-// isGone reports whether the server says that there is no such document.
+// isGone reports whether the server says that the document does not exist.
 func isGone(err error) bool {
 	var status *fetch.StatusError
 	return errors.As(err, &status) && (status.Status == http.StatusNotFound || status.Status == http.StatusGone)
 }
 
-// refresh reads the Capability List of s again, if it changed, and reports
+// refresh reads the Capability List of s again if it changed, and reports
 // whether it did.
 func refresh(ctx context.Context, c *fetch.Client, s *Set) bool {
 	d, err := Open(ctx, c, s.CapabilityList, s.Validators)
@@ -189,7 +187,7 @@ func refresh(ctx context.Context, c *fetch.Client, s *Set) bool {
 		} else {
 			err = fmt.Errorf("read %s: %s, where a Capability List was expected", fetch.Printable(d.URI), kind(&d.Header))
 		}
-		_ = d.Close() // read to its end, or err says why not
+		_ = d.Close() // read to its end, or err gives the reason
 	}
 	if err != nil {
 		s.Err = err

@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// maxRobots caps how much of a robots.txt is read; RFC 9309 asks for half a
-	// megabyte at least.
+	// maxRobots caps the bytes read of a robots.txt; RFC 9309 requires at least
+	// half a megabyte.
 	maxRobots = 1 << 20
 	// maxSitemaps caps the Sitemaps taken from it: each costs a request.
 	maxSitemaps = 20
 )
 
-// parseRobots returns the Sitemaps a robots.txt names, in order, each once.
-// Sitemap lines stand outside the groups of user agents (RS-DISC-08). It fails if
-// r does: what was not read may have had a line.
+// parseRobots returns the Sitemaps that a robots.txt names, in order, each once.
+// Sitemap lines do not belong to the groups of user agents (RS-DISC-08). It fails
+// if r does: the unread part may contain a line.
 func parseRobots(r io.Reader, base *url.URL) ([]string, error) {
 	var found []string
 	seen := map[string]bool{}
@@ -48,7 +48,7 @@ func parseRobots(r io.Reader, base *url.URL) ([]string, error) {
 	return found, lines.Err()
 }
 
-// withoutComment cuts a comment, which begins at a "#" at the start of the
+// withoutComment removes a comment, which begins at a "#" at the start of the
 // line or after a blank: elsewhere it belongs to a URI.
 func withoutComment(line []byte) []byte {
 	for i, c := range line {

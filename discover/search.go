@@ -14,13 +14,14 @@ import (
 	"lockstep/resourcesync"
 )
 
-// maxTold caps the steps in the sentence about an address that led nowhere.
+// maxTold caps the steps listed in the error about an address without
+// documents.
 const maxTold = 12
 
-// search looks where documents are by custom, for a site of which u is a page.
-// A place counts as empty only if the Source says so: a document that may be
-// there but cannot be read ends the search with its error, and what one place
-// announces is not looked for in another.
+// search looks for documents at the conventional locations of a site; u is one
+// of its pages. A location counts as empty only if the server says so: a
+// document that may exist but cannot be read ends the search with its error,
+// and what one location announces is not searched for elsewhere.
 func (f *finder) search(u *url.URL) error {
 	var forbidden error
 	for _, uri := range WellKnowns(u) {
@@ -28,7 +29,7 @@ func (f *finder) search(u *url.URL) error {
 			continue
 		}
 		err := f.wellKnown(uri)
-		if isForbidden(err) { // a bucket may say so of what is not there; the next place may have a document
+		if isForbidden(err) { // an object store may answer 403 for missing objects; the next location may have a document
 			forbidden = cmp.Or(forbidden, fmt.Errorf("%w; if there is no Source Description, give the address of a document of the Source", err))
 			f.failed(uri, err)
 			continue
@@ -58,9 +59,9 @@ func (f *finder) search(u *url.URL) error {
 	return f.nothing()
 }
 
-// WellKnowns returns where the Source Description of a site may be of which u is
-// a page, likely places first: at the root of the host (RS-DISC-02), and below
-// u, where those put it who have no say in the root.
+// WellKnowns returns the possible addresses of the Source Description of the
+// site that u belongs to, likely ones first: at the root of the host
+// (RS-DISC-02), and below u, for publishers that do not control the root.
 func WellKnowns(u *url.URL) []string {
 	dirs := []*url.URL{rootOf(u), directory(u)}
 	if !strings.HasSuffix(u.Path, "/") && siteLike(u.Path) {
@@ -77,12 +78,12 @@ func WellKnowns(u *url.URL) []string {
 
 func rootOf(u *url.URL) *url.URL { return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/"} }
 
-// directory returns the directory u is in, or is.
+// directory returns the directory that contains u, or u if it is one.
 func directory(u *url.URL) *url.URL {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).ResolveReference(&url.URL{Path: "./"})
 }
 
-// nothing is the sentence for an address that leads nowhere.
+// nothing returns the error for an address without documents.
 func (f *finder) nothing() error {
 	tried := make([]string, 0, maxTold+1)
 	for i, s := range f.found.Way {
@@ -95,8 +96,8 @@ func (f *finder) nothing() error {
 	return fmt.Errorf("%s: %w (%s)", fetch.Printable(f.found.Address), ErrNoSource, strings.Join(tried, "; "))
 }
 
-// wellKnown visits the Source Description at uri, a well-known URI, if there is
-// one.
+// wellKnown visits the Source Description at uri, a well-known URI, if it
+// exists.
 func (f *finder) wellKnown(uri string) error {
 	d, err := f.openDocument(uri)
 	switch {
@@ -108,7 +109,7 @@ func (f *finder) wellKnown(uri string) error {
 	case err != nil:
 		return err
 	}
-	defer d.Close() // read as far as it was of use
+	defer d.Close() // read as far as needed
 	switch d.Header.Capability {
 	case resourcesync.Description, resourcesync.CapabilityList:
 		return f.visit(d, true)
@@ -116,7 +117,7 @@ func (f *finder) wellKnown(uri string) error {
 	return fmt.Errorf("read %s: %s, where a Source Description was expected", fetch.Printable(uri), kind(&d.Header))
 }
 
-// guess visits uri, which nothing announces, if a document is there.
+// guess visits uri, which nothing announces, if it is a document.
 func (f *finder) guess(uri string) error {
 	d, err := f.openDocument(uri)
 	if isAbsent(err) || errors.Is(err, resourcesync.ErrHTML) || errors.Is(err, resourcesync.ErrNotDocument) {
@@ -126,18 +127,18 @@ func (f *finder) guess(uri string) error {
 	if err != nil {
 		return err
 	}
-	defer d.Close() // read as far as it was of use
+	defer d.Close() // read as far as needed
 	return f.visit(d, true)
 }
 
-// nowhere is an address that no site has: those that answer it with a page have
-// pages in the place of "not found"
+// nowhere is an address that no site has: servers that answer it with a page
+// send pages instead of "not found"
 // (https://www.w3.org/TR/change-password-url/).
 const nowhere = "resource-that-should-not-exist-whose-status-code-should-not-be-200"
 
-// page404 decides what an HTML page at uri means, where there would be a document
-// if the site had one. On a site that answers everything with pages it means
-// that there is none; on any other it is in the place of the document.
+// page404 decides what an HTML page at uri means, where a site could have a
+// document. If the site answers every request with pages, there is no document;
+// otherwise the page has replaced it.
 func (f *finder) page404(uri string, err error, expected string) error {
 	if f.vague == nil {
 		u, perr := url.Parse(uri)
@@ -146,7 +147,7 @@ func (f *finder) page404(uri string, err error, expected string) error {
 		}
 		p, oerr := f.open(u.ResolveReference(&url.URL{Path: nowhere}).String())
 		if oerr == nil {
-			_ = p.close() // that it is there was to be known
+			_ = p.close() // only its existence mattered
 		} else if !isAbsent(oerr) {
 			return err
 		}
@@ -160,8 +161,9 @@ func (f *finder) page404(uri string, err error, expected string) error {
 	return fmt.Errorf("%w; %s was expected there: if the site has none, give the address of a document of the Source", err, expected)
 }
 
-// isAbsent reports whether err is the word of the server that nothing is there.
-// One that asks for credentials, refuses, or is out of order does not say that.
+// isAbsent reports whether err means that the server has nothing there. A
+// server that asks for credentials, refuses access, or is out of order does not
+// say that.
 func isAbsent(err error) bool {
 	var status *fetch.StatusError
 	if !errors.As(err, &status) || status.Status < 400 || status.Status > 499 || retryable(status.Status) {
@@ -170,7 +172,8 @@ func isAbsent(err error) bool {
 	return !isForbidden(err)
 }
 
-// isForbidden reports whether the server refuses to say what is there.
+// isForbidden reports whether the server refuses to say whether something
+// exists.
 func isForbidden(err error) bool {
 	var status *fetch.StatusError
 	if !errors.As(err, &status) {
@@ -183,7 +186,8 @@ func isForbidden(err error) bool {
 	return false
 }
 
-// retryable reports whether an answer of this status may be another one later.
+// retryable reports whether a later request may get another answer than this
+// status.
 func retryable(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusMisdirectedRequest, http.StatusLocked, http.StatusTooEarly, http.StatusTooManyRequests:
@@ -192,10 +196,9 @@ func retryable(status int) bool {
 	return status >= 500
 }
 
-// robots follows the Sitemap lines of robots.txt: first to Resource Lists
-// (RS-DISC-09); plain Sitemaps serve where there is none. A line whose document
-// cannot be read may be that of a Resource List: then no plain Sitemap takes its
-// place.
+// robots follows the Sitemap lines of robots.txt: first those of Resource Lists
+// (RS-DISC-09); without one, plain Sitemaps are used. An unreadable document may
+// be a Resource List: then no plain Sitemap replaces it.
 func (f *finder) robots(at *url.URL) error {
 	p, err := f.open(at.String())
 	if isAbsent(err) {
@@ -207,7 +210,7 @@ func (f *finder) robots(at *url.URL) error {
 	}
 	html := p.looksLikeHTML()
 	sitemaps, err := parseRobots(p.text, at)
-	_ = p.close() // read as far as it was of use
+	_ = p.close() // read as far as needed
 	switch {
 	case err != nil:
 		return readError(at.String(), err)
@@ -220,24 +223,24 @@ func (f *finder) robots(at *url.URL) error {
 	var plain []*Document
 	defer func() {
 		for _, d := range plain {
-			_ = d.Close() // only its header was of use
+			_ = d.Close() // only its header was needed
 		}
 	}()
 	broken := map[string]error{}
 	for _, uri := range sitemaps {
 		if f.seen[uri] {
-			continue // its Source was reached from another one
+			continue // another line has already led to its Source
 		}
 		f.step(at.String(), "names %s", uri)
 		d, err := f.openDocument(uri)
 		switch {
 		case errors.Is(err, resourcesync.ErrNotDocument):
-			f.failed(uri, err) // a feed, which robots.txt may name, too
+			f.failed(uri, err) // robots.txt may also name a feed
 		case err == nil && d.Header.Capability == "":
 			plain = append(plain, d)
 		case err == nil:
 			err = f.visit(d, true)
-			_ = d.Close() // read as far as it was of use
+			_ = d.Close() // read as far as needed
 			fallthrough
 		default:
 			if err != nil {
@@ -245,7 +248,7 @@ func (f *finder) robots(at *url.URL) error {
 			}
 		}
 	}
-	if f.found.All && f.usable() { // a Source Description says which sets there are
+	if f.found.All && f.usable() { // a Source Description lists all sets
 		return nil
 	}
 	for _, uri := range sitemaps {
@@ -263,8 +266,8 @@ func (f *finder) robots(at *url.URL) error {
 
 func isRoot(p string) bool { return p == "" || p == "/" }
 
-// siteLike reports whether p looks like a part of a site rather than a
-// document that should be there.
+// siteLike reports whether p looks like a page of a site rather than a missing
+// document.
 func siteLike(p string) bool {
 	return isRoot(p) || strings.HasSuffix(p, "/") || path.Ext(p) == "" && !strings.HasPrefix(p, "/.well-known/")
 }

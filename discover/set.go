@@ -15,35 +15,35 @@ import (
 // maxHubs caps the hubs of one channel: each may cost a request.
 const maxHubs = 10
 
-// A Capability is a document a set offers. That of Change Notification is no
-// document: its URI names a topic, and asking for it may yield nothing
-// (RN-CH-11).
+// A Capability is a document that a set offers. The capability Change
+// Notification is not a document: its URI names a topic, and a request for it
+// may fail (RN-CH-11).
 type Capability struct {
 	Capability resourcesync.Capability
 	URI        string
 }
 
-// A Link is a link of a Capability List that is of use beside its entries.
+// A Link is a useful link of a Capability List.
 type Link struct {
 	Rel string
 	URI string
 }
 
-// A Set is what one Capability List offers.
+// A Set is the content of one Capability List.
 type Set struct {
-	Name           string // last element of the path before capabilitylist.xml, or "main"; differs from set to set
+	Name           string // last element of the path before capabilitylist.xml, or "main"; unique within the Source
 	CapabilityList string // URI; empty when only a list is known
 	Validators            // of the Capability List
 	Capabilities   []Capability
-	Sitemap        bool     `json:",omitempty"` // all that is known is a plain Sitemap
+	Sitemap        bool     `json:",omitempty"` // only a plain Sitemap is known
 	Links          []Link   `json:",omitempty"` // at the root of the Capability List
-	Hubs           []string `json:",omitempty"` // of the channel of Change Notification, in order (RN-CH-07)
-	Warnings       []string `json:"-"`          // liberties taken with its channel, when it was read
+	Hubs           []string `json:",omitempty"` // of the Change Notification channel, in order (RN-CH-07)
+	Warnings       []string `json:"-"`          // deviations from the standard in its channel, when it was read
 	Err            error    `json:"-"`          // why the Capability List could not be read
 }
 
 // Link returns the target of the Capability List's first link with relation
-// rel, or "" (RS-LN-04: relations may be anybody's).
+// rel, or "" (RS-LN-04: any relation is allowed).
 func (s *Set) Link(rel string) string {
 	for _, l := range s.Links {
 		if l.Rel == rel {
@@ -53,7 +53,7 @@ func (s *Set) Link(rel string) string {
 	return ""
 }
 
-// URI returns the address of the document of capability c, or "".
+// URI returns the address of the document with capability c, or "".
 func (s *Set) URI(c resourcesync.Capability) string {
 	for _, o := range s.Capabilities {
 		if o.Capability == c {
@@ -97,7 +97,7 @@ func readSet(d *Document) (Set, error) {
 		if c != resourcesync.ChangeNotification {
 			continue
 		}
-		for _, l := range e.Links { // before or behind rs:md, several, or none (RN-CH-08, RN-CH-09)
+		for _, l := range e.Links { // before or after rs:md, several, or none (RN-CH-08, RN-CH-09)
 			if l.Rel == resourcesync.RelHub && l.Href != "" && len(s.Hubs) < maxHubs && !slices.Contains(s.Hubs, l.Href) {
 				s.Hubs = append(s.Hubs, l.Href)
 			}
@@ -106,7 +106,7 @@ func readSet(d *Document) (Set, error) {
 	if err := d.Unlocated(); err != nil {
 		return Set{}, err
 	}
-	for _, l := range d.Header.Links { // all of them, now that it is read to its end
+	for _, l := range d.Header.Links { // all of them, now that the document is read to its end
 		if l.Rel != "" && l.Href != "" && len(s.Links) < maxCapabilities {
 			s.Links = append(s.Links, Link{l.Rel, l.Href})
 		}
@@ -114,9 +114,9 @@ func readSet(d *Document) (Set, error) {
 	return s, nil
 }
 
-// channel returns the capability of an entry as it is spelt today, if it is
-// what one calls a channel of Change Notification; any other as it stands. An
-// entry that is about another kind of notification is none of ours.
+// channel returns the current spelling of an entry's capability if the entry is
+// a Change Notification channel; any other capability unchanged. It ignores
+// entries about other kinds of notification.
 func (s *Set) channel(c resourcesync.Capability) (resourcesync.Capability, bool) {
 	switch c {
 	case resourcesync.ChangeNotification:
@@ -134,9 +134,9 @@ func (s *Set) channel(c resourcesync.Capability) (resourcesync.Capability, bool)
 	return c, true
 }
 
-// nameSets gives every set a name of its own that does not depend on the order of
-// the sets: those that would have the same are told apart by their URIs. A set
-// that has a name keeps it.
+// nameSets gives every set a unique name that does not depend on the order of the
+// sets: sets with equal names are distinguished by their URIs. A set that has a
+// name keeps it.
 func nameSets(sets []Set) {
 	same, taken := map[string]int{}, map[string]bool{}
 	for i := range sets {
@@ -154,7 +154,7 @@ func nameSets(sets []Set) {
 		name := setName(s.uri())
 		if same[name] > 1 || taken[name] {
 			sum := sha256.Sum256([]byte(s.uri()))
-			for n := 3; ; n++ { // longer, should two begin alike
+			for n := 3; ; n++ { // longer, if two hashes begin alike
 				if unique := fmt.Sprintf("%s-%x", name, sum[:n]); !taken[unique] && same[unique] == 0 {
 					name = unique
 					break
@@ -166,7 +166,7 @@ func nameSets(sets []Set) {
 	}
 }
 
-// uri names the set: by its Capability List, else by the only list known.
+// uri identifies the set: by its Capability List, else by the only list known.
 func (s *Set) uri() string {
 	if s.CapabilityList == "" && len(s.Capabilities) > 0 {
 		return s.Capabilities[0].URI

@@ -6,8 +6,8 @@ import (
 	"lockstep/discover"
 )
 
-// TestSetLinks asks a set for what its Capability List links to, also when it
-// is read again.
+// TestSetLinks reads the links of a Capability List, also when it is read
+// again.
 func TestSetLinks(t *testing.T) {
 	t.Parallel()
 	const rel = "urn:x-example:more"

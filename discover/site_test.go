@@ -12,17 +12,17 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// A site is what a test Source serves, by path. In a body HOST stands for the
-// site's own base URI. A value "status N" is an answer of that status,
-// "-> URI" a redirect; "Link: value", an empty line and a body is that body
-// with that header.
+// A site is the content of a test Source, by path. In a body, HOST is replaced
+// by the site's base URI. A value "status N" is an answer with that status, "->
+// URI" a redirect; "Link: value", an empty line and a body is that body with
+// that header.
 type site map[string]string
 
 // A server serves a site.
 type server struct {
 	*httptest.Server
 	site     site
-	byQuery  bool // the query counts as part of the path, if there is one
+	byQuery  bool // the query, if any, is a part of the path
 	client   *fetch.Client
 	requests atomic.Int64
 	full     atomic.Int64 // answered with a body
@@ -71,7 +71,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte(text))
 }
 
-// fill puts the base URI for HOST, and host and port for NAME.
+// fill replaces HOST by the base URI, and NAME by host and port.
 func (s *server) fill(text string) string {
 	text = strings.ReplaceAll(text, "HOST", s.URL)
 	return strings.ReplaceAll(text, "NAME", strings.TrimPrefix(s.URL, "http://"))
@@ -90,7 +90,7 @@ func newClient(t testing.TB, home string) *fetch.Client {
 	return c
 }
 
-// doc writes a document: the attributes of its rs:md, its links as "rel href",
+// doc formats a document: the attributes of its rs:md, its links as "rel href",
 // its entries as "loc attributes".
 func doc(md string, links []string, entries ...string) string {
 	return document("urlset", "url", md, links, entries)
@@ -150,7 +150,7 @@ func usual() site {
 	}
 }
 
-// with returns s, changed: a value of "" takes a path away.
+// with returns a copy of s with changes: the value "" removes a path.
 func (s site) with(changes site) site {
 	for path, text := range changes {
 		if text == "" {

@@ -16,9 +16,9 @@ const (
 	maxDescriptions = 3    // Source Descriptions within each other
 )
 
-// visit goes on from d, whatever it is (RS-DISC-12): down from what stands
-// above the sets, up from what stands in one. With all, it goes up to the
-// Source Description.
+// visit continues from the document d (RS-DISC-12): down to the sets from a
+// document above them, up from a document within a set. With all, it goes up to
+// the Source Description.
 func (f *finder) visit(d *Document, all bool) error { return f.visitAt(d, all, 0) }
 
 func (f *finder) visitAt(d *Document, all bool, hops int) error {
@@ -65,7 +65,7 @@ func (f *finder) visitAt(d *Document, all bool, hops int) error {
 	return nil
 }
 
-// climb goes from d to next, which should stand above it.
+// climb goes from d to next, which should be above it.
 func (f *finder) climb(d *Document, next string, all bool, hops int) (done bool, err error) {
 	above, err := f.openDocument(next)
 	if err != nil {
@@ -91,8 +91,8 @@ func (f *finder) climb(d *Document, next string, all bool, hops int) (done bool,
 	return false, fmt.Errorf("read %s: %s, where a Capability List was expected", fetch.Printable(next), kind(h))
 }
 
-// fromAbove takes the sets of a Source Description that a list names as what
-// stands above it: the one that offers the list, if one does.
+// fromAbove adds the sets of a Source Description that a list names as the
+// document above it: only the set that contains the list, if there is one.
 func (f *finder) fromAbove(d, above *Document, all bool) (bool, error) {
 	if err := f.description(above, 0); err != nil {
 		return false, err
@@ -105,7 +105,7 @@ func (f *finder) fromAbove(d, above *Document, all bool) (bool, error) {
 			}
 		}
 	}
-	for _, s := range f.found.Sets { // it may be the one that offers the list
+	for _, s := range f.found.Sets { // one of them may contain the list
 		if s.Err != nil && (!all || !f.usable()) {
 			return false, s.Err
 		}
@@ -116,8 +116,8 @@ func (f *finder) fromAbove(d, above *Document, all bool) (bool, error) {
 	return f.usable(), nil
 }
 
-// prefer makes the list the user named the set's, unless it is a part of what
-// the Capability List names.
+// prefer makes d, the list that the user named, the set's, unless it is a part
+// of a list that the Capability List names.
 func (f *finder) prefer(s *Set, d *Document) {
 	if !listed(d.Header.Capability) {
 		return
@@ -143,15 +143,15 @@ func (f *finder) prefer(s *Set, d *Document) {
 	}
 }
 
-// sameDocument reports whether two URIs differ in scheme and host only: one
-// server under two names.
+// sameDocument reports whether two URIs differ only in scheme and host: one
+// server with two names.
 func sameDocument(a, b string) bool {
 	u, err := url.Parse(a)
 	v, verr := url.Parse(b)
 	return err == nil && verr == nil && u.Path == v.Path && u.RawQuery == v.RawQuery
 }
 
-// alone makes a set of a list with nothing above it.
+// alone makes a set of a list without a document above it.
 func (f *finder) alone(d *Document) {
 	c := d.Header.Capability
 	if c == "" { // RS-RL-12
@@ -161,7 +161,8 @@ func (f *finder) alone(d *Document) {
 	f.found.Sets = append(f.found.Sets, Set{Capabilities: []Capability{{c, d.URI}}, Sitemap: d.Header.Capability == ""})
 }
 
-// listed reports whether c is a capability that can serve by itself.
+// listed reports whether c is a capability that is usable without a Capability
+// List.
 func listed(c resourcesync.Capability) bool {
 	switch c {
 	case "", resourcesync.ResourceList, resourcesync.ResourceDump, resourcesync.ChangeList, resourcesync.ChangeDump:
@@ -170,7 +171,8 @@ func listed(c resourcesync.Capability) bool {
 	return false
 }
 
-// capabilityList adds the set d describes; with all, those beside it, too.
+// capabilityList adds the set that d describes; with all, also the other sets
+// of its Source.
 func (f *finder) capabilityList(d *Document, all bool) error {
 	up := d.Header.Link(resourcesync.RelUp)
 	if all && up != "" {
@@ -192,8 +194,9 @@ func (f *finder) capabilityList(d *Document, all bool) error {
 }
 
 // above adds the sets of the Source Description that a Capability List names as
-// what is above it, and reports whether there are any. A Source Description that
-// is not there, or a link that leads back, leaves the Capability List by itself.
+// the document above it, and reports whether there are any. If the Source
+// Description does not exist, or a link leads back, only the Capability List is
+// used.
 func (f *finder) above(d *Document, up string) (done bool, err error) {
 	above, err := f.openDocument(up)
 	var circle *circleError
@@ -221,13 +224,13 @@ func (f *finder) above(d *Document, up string) (done bool, err error) {
 		f.step(up, "Capability List, which does not list the sets of a Source")
 		return false, nil
 	}
-	delete(f.seen, d.URI) // it is named there again
+	delete(f.seen, d.URI) // the Source Description names it again
 	delete(f.seen, d.Final)
 	f.step(d.URI, "Capability List; its link leads up to %s", up)
 	if err := f.description(above, 0); err != nil {
 		return false, err
 	}
-	for i := range f.found.Sets { // what was read of this Capability List a moment ago counts
+	for i := range f.found.Sets { // this Capability List was read a moment ago
 		if s := &f.found.Sets[i]; s.CapabilityList == d.URI && s.Err != nil {
 			return false, nil
 		}
@@ -235,7 +238,7 @@ func (f *finder) above(d *Document, up string) (done bool, err error) {
 	return f.announced(), nil
 }
 
-// add adds a set. Of one that is there already, what could be read counts.
+// add adds a set. If it is there already, the readable version wins.
 func (f *finder) add(s Set) {
 	for i := range f.found.Sets {
 		if was := &f.found.Sets[i]; was.CapabilityList == s.CapabilityList && s.CapabilityList != "" {
@@ -248,7 +251,7 @@ func (f *finder) add(s Set) {
 	f.found.Sets = append(f.found.Sets, s)
 }
 
-// description adds every set d lists.
+// description adds every set that d lists.
 func (f *finder) description(d *Document, depth int) error {
 	locs, err := readLocs(d, maxSets)
 	if err != nil {
@@ -258,10 +261,10 @@ func (f *finder) description(d *Document, depth int) error {
 	if depth == 0 {
 		f.found.SourceDescription, f.found.Validators, f.found.All = d.URI, d.Validators, true
 	}
-	f.found.Again = f.found.Again || depth > 0 // what is below may change without it
+	f.found.Again = f.found.Again || depth > 0 // documents below it may change without it
 	for _, loc := range locs {
 		if f.knows(loc) {
-			continue // another Source Description of the same index lists it, too
+			continue // another Source Description of the same index lists it too
 		}
 		if err := f.set(loc, depth); err != nil {
 			if f.ctx.Err() != nil || errors.Is(err, errPages) {
@@ -301,7 +304,7 @@ func (f *finder) set(loc string, depth int) error {
 	return fmt.Errorf("read %s: %s, where a Capability List was expected", fetch.Printable(loc), kind(h))
 }
 
-// readLocs returns what the entries of d name, each once.
+// readLocs returns the locs of d's entries, each once.
 func readLocs(d *Document, most int) ([]string, error) {
 	var locs []string
 	seen := map[string]bool{}
@@ -321,7 +324,7 @@ func readLocs(d *Document, most int) ([]string, error) {
 	return locs, d.Unlocated()
 }
 
-// kind names a document for people.
+// kind returns the name of a document's kind for people.
 func kind(h *resourcesync.Header) string {
 	name := map[resourcesync.Capability]string{
 		"":                                "plain Sitemap",
