@@ -40,8 +40,6 @@ const budgetStep = 5
 var phraseBudgets = []phraseBudget{
 	{"atompmh", 80, 0, 0},
 	{"bitstream", 105, 0, 0},
-	{"blob", 40, 0, 0},
-	{"catalog", 20, 0, 0},
 	{"cmd", 90, 0, 10},
 	{"destination", 85, 0, 0},
 	{"intake", 90, 0, 0},

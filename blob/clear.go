@@ -9,18 +9,19 @@ import (
 	"strings"
 )
 
-// A Clearer is a Store in whose places things can stand that no store makes.
+// A Clearer is a Store whose names may be occupied by objects that no store
+// creates.
 type Clearer interface {
-	// Clear makes room for a blob, as far as that destroys nothing: what is
-	// neither a regular file nor a directory at name, or where a directory on
-	// the way to it should be, is moved to a place that it returns, relative
-	// to the root, and an empty directory at name is removed. All else stays.
-	// Links are moved, not followed.
+	// Clear makes room for a blob without destroying anything: an object that is
+	// neither a regular file nor a directory, at name or in place of a directory on
+	// the path to it, is moved to a location that Clear returns, relative to the
+	// root; an empty directory at name is removed. Everything else remains. Links
+	// are moved, not followed.
 	Clear(ctx context.Context, name string) (moved string, err error)
 }
 
-// asideDir is where Clear moves things, beside the directory of unfinished
-// blobs.
+// asideDir is the directory to which Clear moves objects, beside that of
+// unfinished blobs.
 const asideDir = "aside"
 
 // maxAside bounds the search for a free name there.
@@ -76,10 +77,10 @@ func (d *Dir) clear(name string) (moved string, err error) {
 	return "", nil
 }
 
-// moveAside moves what is called base in a directory of that name.
+// moveAside moves the object base of a directory to asideDir.
 func (d *Dir) moveAside(w *walker, in *folder, dir, base string) (string, error) {
 	aside := path.Join(path.Dir(d.opts.Tmp), asideDir)
-	other := d.walker(w.top) // the folders of w are valid only until it is asked for the next
+	other := d.walker(w.top) // the folders of w are valid only until its next call
 	defer other.forget()
 	to, err := other.folder(aside, true)
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"syscall"
 )
 
-// syncEach is up to how many files, or directories, are synced one by one.
-// Beyond it the file system is asked once to write all it has, where it can be
-// asked: one flush instead of hundreds.
+// syncEach is the maximum number of files, or directories, that are synced one
+// by one. For more, the whole file system is synced at once, if it supports
+// that: one flush instead of hundreds.
 const syncEach = 8
 
 // Commit makes the blobs visible: the bytes of all are synced, then each is
@@ -49,14 +49,15 @@ func (d *Dir) Commit(ctx context.Context, ws ...Writer) error {
 		d.release(t.base)
 		done++
 	}
-	// What is visible shall last, also when not all of it is.
+	// Visible blobs must be durable, even if not all are visible.
 	if err1 := d.syncNames(top, w, batch[:done]); err == nil {
 		err = err1
 	}
 	return err
 }
 
-// batch returns the Writers as ours, all of them open and none given twice.
+// batch returns the Writers as those of d, after checking that all are open and
+// none is given twice.
 func (d *Dir) batch(ws []Writer) ([]*dirWriter, error) {
 	batch := make([]*dirWriter, len(ws))
 	seen := make(map[*dirWriter]struct{}, len(ws))
@@ -83,7 +84,7 @@ func (d *Dir) syncBytes(top *folder, batch []*dirWriter) error {
 		}
 		if t.state == writerSealed {
 			sealed = i
-			continue // it has its time
+			continue // its time is set
 		}
 		if t.mod.IsZero() {
 			continue
@@ -98,15 +99,15 @@ func (d *Dir) syncBytes(top *folder, batch []*dirWriter) error {
 			return nil
 		}
 		if sealed >= 0 && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, syscall.EPERM) {
-			// What it did not tell an open handle would: this one has none.
+			// A sealed file has no open handle that could report its write error.
 			return &CommitError{Name: batch[sealed].name, Err: cause(err)}
 		}
 		if err := unseal(batch); err != nil {
 			return err
 		}
 	}
-	// One after the other would be one flush of the disk each; together they
-	// often share one.
+	// Syncing them one after the other would cost one flush of the disk each;
+	// concurrent syncs often share one.
 	errs := make([]error, len(batch))
 	var wg sync.WaitGroup
 	for part := range slices.Chunk(indices(len(batch)), (len(batch)+syncEach-1)/syncEach) {
@@ -125,8 +126,8 @@ func (d *Dir) syncBytes(top *folder, batch []*dirWriter) error {
 	return nil
 }
 
-// unseal opens what was closed in the belief that the file system can be synced
-// as a whole.
+// unseal opens files that were closed in the expectation that the whole file
+// system can be synced.
 func unseal(batch []*dirWriter) error {
 	for _, t := range batch {
 		if t.state != writerSealed || t.file != nil {
@@ -149,10 +150,10 @@ func indices(n int) []int {
 	return s
 }
 
-// syncAll asks the file system to write everything; without an error that has
-// been done for sure. An error is told to whoever asks first and to nobody
-// after; so once there was one, every file is asked for itself, for good: its
-// own open handle was not told yet.
+// syncAll syncs the whole file system; if it returns nil, all data has
+// certainly been written. Linux reports a write error only to the first handle
+// that syncs after it, so after one error every file is synced by itself from
+// then on: its own open handle has not reported the error yet.
 func (d *Dir) syncAll(top *folder) error {
 	d.syncMu.Lock()
 	defer d.syncMu.Unlock()
@@ -184,12 +185,12 @@ func place(w *walker, t *dirWriter) error {
 		if err == nil {
 			t.state = writerCommitted
 			if t.file != nil {
-				_ = t.file.Close() // it has been synced
+				_ = t.file.Close() // it is already synced
 			}
 			return nil
 		}
-		// The directory may have been removed as empty since it was opened. Or
-		// there are too many open, which we can do without.
+		// The directory may have been removed as empty since it was opened. Or there
+		// are too many open files, and the remembered directories can be closed.
 		gone, many := errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.EMFILE) && len(w.open) > 0
 		if try >= maxTries || !many && (!gone || !t.there()) {
 			return err
@@ -198,8 +199,8 @@ func place(w *walker, t *dirWriter) error {
 	}
 }
 
-// placeIn never replaces what is no blob: where something has the name, the
-// look before costs less than a stranger's link.
+// placeIn never replaces an object that is not a blob: checking an existing
+// name costs little, and replacing a stranger's link would lose it.
 func placeIn(in *folder, base string, t *dirWriter) error {
 	if localName(base) && renameNew(t.tmp, t.base, in, base) == nil {
 		return nil
@@ -220,12 +221,12 @@ func (w *dirWriter) there() bool {
 	return err == nil
 }
 
-// unmake removes the directories a batch has made and not used.
+// unmake removes the directories that a batch has created but not used.
 func unmake(w *walker) {
 	for _, dir := range slices.Backward(w.made) {
 		parent, base := split(dir)
 		if in, err := w.folder(parent, false); err == nil {
-			_ = removeDir(in, base) // in use, then
+			_ = removeDir(in, base) // in use if it fails
 		}
 	}
 }
@@ -247,8 +248,8 @@ func (d *Dir) syncNames(top *folder, w *walker, batch []*dirWriter) error {
 	return nil
 }
 
-// syncDirs syncs directories, and returns the name of the one that failed. One
-// that has been removed since needs none.
+// syncDirs syncs directories and returns the name of the one that failed. A
+// directory that was removed meanwhile needs no sync.
 func (d *Dir) syncDirs(top *folder, w *walker, dirs map[string]struct{}) (string, error) {
 	if len(dirs) > syncEach && d.syncAll(top) == nil {
 		return "", nil

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// sealed returns content that tells whether it is whole.
+// sealed returns content that shows whether it is whole.
 func sealed(seed uint64) []byte {
 	r := rand.New(rand.NewPCG(seed, 0))
 	body := bytes.Repeat(fmt.Appendf(nil, "%d ", seed), 1+r.IntN(5000))

@@ -17,14 +17,15 @@ import (
 
 // DirOptions configures a [Dir]. The zero value is ready to use.
 type DirOptions struct {
-	// Tmp is the directory for unfinished blobs, a slash-separated path below
-	// the root, on the same file system; default ".lockstep/tmp". No blob can
-	// be called Tmp or lie below it.
+	// Tmp is the directory for unfinished blobs, a slash-separated path below the
+	// root, on the same file system; default ".lockstep/tmp". No blob can have the
+	// name Tmp or one below it.
 	Tmp string
 
 	// Private is for state: directories are made with mode 0700 and files with
-	// 0600, whatever the umask, and the root is narrowed to that. Without it blobs
-	// are as the umask says, but those beside Tmp, below its first directory.
+	// 0600, whatever the umask, and the root is restricted likewise. Otherwise the
+	// umask determines the modes, except for blobs beside Tmp, below its first
+	// directory.
 	Private bool
 
 	// KeepEmpty keeps directories that Remove leaves empty.
@@ -34,18 +35,18 @@ type DirOptions struct {
 const (
 	defaultTmp = ".lockstep/tmp"
 
-	// The process's umask applies to both, so that a mirror is as open or as
-	// closed as anything else its owner makes. Unfinished blobs are private.
+	// The process's umask applies to both, so that a mirror has the same
+	// permissions as other files of its owner. Unfinished blobs are private.
 	dirMode  = 0o777
 	fileMode = 0o666
 )
 
 // Dir is a [Store] of plain files below one directory: the blob "a/b" is the
 // file root/a/b. It never follows a symbolic link below the root, never writes
-// through a hard link, and touches no file but those it is told to commit or
-// remove. Files may be read, and removed, by others at any time; two processes
-// that write should not share a directory, but do no harm if they do, as long
-// as neither calls Resume or Sweep.
+// through a hard link, and changes no file except those it commits or removes.
+// Other programs may read and remove files at any time; two processes that
+// write should not share a directory, but do no harm if they do, as long as
+// neither calls Resume or Sweep.
 //
 // It is also a [Resumer] and a [Sweeper], and its Writers are Keepers.
 type Dir struct {
@@ -57,17 +58,17 @@ type Dir struct {
 	tmp    *folder             // nil until first needed
 	active map[string]struct{} // names of temporary files in use
 	closed bool
-	public fs.FileMode // of committed blobs, 0: not known yet
+	public fs.FileMode // of committed blobs; 0: not determined yet
 
 	next atomic.Uint64 // for names of temporary files
 
 	syncMu  sync.Mutex  // one syncfs at a time, see syncAll
-	syncErr error       // of the first that failed; guarded by syncMu
-	noClose atomic.Bool // there was one
+	syncErr error       // the first error of syncAll; guarded by syncMu
+	noClose atomic.Bool // syncErr is set
 }
 
-// NewDir returns a store in the directory root. If root does not exist it is
-// made by the first Create; until then the store is empty.
+// NewDir returns a store in the directory root. If root does not exist, the
+// first Create creates it; until then the store is empty.
 func NewDir(root string, o DirOptions) (*Dir, error) {
 	if o.Tmp == "" {
 		o.Tmp = defaultTmp
@@ -86,8 +87,8 @@ func NewDir(root string, o DirOptions) (*Dir, error) {
 	return d, nil
 }
 
-// Close releases the directory. Unfinished blobs stay as they are; Writers and
-// Readers that are open can still be closed.
+// Close releases the directory. Unfinished blobs remain; open Writers and
+// Readers can still be closed.
 func (d *Dir) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -101,7 +102,7 @@ func (d *Dir) Close() error {
 	return nil
 }
 
-// root returns the folder of the root, which it makes if create is set.
+// root returns the folder of the root, and creates it if create is set.
 func (d *Dir) root(create bool) (*folder, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -139,13 +140,13 @@ func (d *Dir) rootLocked(create bool) (*folder, error) {
 	return d.top, nil
 }
 
-// MakeDir makes a directory and its parents, as os.MkdirAll does, and syncs
-// the directories in which one was made: nothing is durable in a directory
-// that is not.
+// MakeDir creates a directory and its parents, like os.MkdirAll, and syncs
+// their parent directories: a file is durable only if the directories above it
+// are.
 func MakeDir(path string) error { return makeDir(path, dirMode, dirMode) }
 
-// MakePrivateDir is [MakeDir] for a directory of state, which only its owner can
-// read. One that is there already is narrowed to that.
+// MakePrivateDir is [MakeDir] for a directory of state that only its owner can
+// read. It restricts the mode of an existing directory.
 func MakePrivateDir(path string) error {
 	if err := makeDir(path, private.DirMode, dirMode); err != nil {
 		return err
@@ -179,7 +180,7 @@ func makeDir(path string, mode, parents fs.FileMode) error {
 	return err
 }
 
-// check refuses names that are not ours to give.
+// check refuses invalid and reserved names.
 func (d *Dir) check(name string) error {
 	if !ValidName(name) {
 		return ErrName
@@ -190,8 +191,9 @@ func (d *Dir) check(name string) error {
 	return nil
 }
 
-// find calls short with the root and, if that fails other than for want of the
-// blob, long with the folder that holds it and the last segment of its name.
+// find calls short with the root and, if that fails for another reason than a
+// missing blob, long with the folder that contains the blob and the last
+// segment of its name.
 func (d *Dir) find(ctx context.Context, op, name string, short func(top *folder) error, long func(in *folder, base string) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -227,8 +229,9 @@ func (d *Dir) walkTo(name string, short func(top *folder) error, long func(in *f
 	return long(in, base)
 }
 
-// absent reports whether err means that nothing has the name: below a file, or
-// with a segment longer than the file system has, there is nothing either.
+// absent reports whether err means that nothing has the name. That includes
+// names below a file, and names with a segment longer than the file system
+// allows.
 func absent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, ErrNotExist) ||
 		errors.Is(err, ErrNotDirectory) || errors.Is(err, syscall.ENAMETOOLONG)
@@ -255,9 +258,9 @@ func (d *Dir) Open(ctx context.Context, name string) (Reader, error) {
 	return &dirReader{file, Info{Name: name, Size: info.Size(), ModTime: info.ModTime()}}, nil
 }
 
-// maxTries bounds how often a step is repeated because another one came
-// between: a blob replaced while it is opened, a directory removed as empty
-// while a blob is moved there.
+// maxTries bounds how often a step is repeated after a conflict with another: a
+// blob replaced while it is opened, a directory removed as empty while a blob
+// is moved there.
 const maxTries = 100
 
 // Stat describes a committed blob.

@@ -128,7 +128,8 @@ func TestDirRemovesEmptyDirectories(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantTree(t, root, ".lockstep/", ".lockstep/tmp/", "a/", "a/b/", "a/b/c/", "a/b/c/2", "a/x/", "a/x/1", "theirs/", "theirs/empty/")
-	// A kill between the two steps of Remove leaves this; the next one tidies.
+	// A kill between the two steps of Remove leaves this; the next Remove cleans it
+	// up.
 	if err := os.Remove(filepath.Join(root, "a/b/c/2")); err != nil {
 		t.Fatal(err)
 	}
@@ -172,8 +173,8 @@ func TestDirFileAndDirectory(t *testing.T) {
 	wantTree(t, root, ".lockstep/", ".lockstep/tmp/", "dir/", "dir/x", "file")
 }
 
-// What fails in the middle of a batch is named, what stands before it is
-// visible, and the rest can be committed without it.
+// The error of a failed batch names the blob, the blobs before it are visible,
+// and the rest can be committed without it.
 func TestDirPartialCommit(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{5, 40} {
@@ -226,7 +227,7 @@ func TestDirPartialCommit(t *testing.T) {
 	}
 }
 
-// A name may be longer than any path the system takes.
+// A name may be longer than any path the system accepts.
 func TestDirDeep(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -260,7 +261,7 @@ func TestDirDeep(t *testing.T) {
 	wantTree(t, root, ".lockstep/", ".lockstep/tmp/")
 }
 
-// A store whose temporary directory is swept away under it makes it again.
+// A store whose temporary directory is removed creates it again.
 func TestDirTmpVanishes(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -374,7 +375,7 @@ func BenchmarkDirCommit(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "files/s")
 }
 
-// What a Destination asks before it names a file, and an audit reads.
+// The lookups of a Destination before it names a file, and of an audit.
 func BenchmarkDirLook(b *testing.B) {
 	d := newDir(b, b.TempDir(), blob.DirOptions{})
 	put(b, d, "a/b/c/file", "content")

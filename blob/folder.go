@@ -12,14 +12,14 @@ import (
 	"lockstep/internal/private"
 )
 
-// A folder is an open directory at or below a store's root. Its operations
-// take one name, not a path, and never follow a symbolic link: os.Root would,
-// as long as the link stays inside the root, and a link from one place of the
-// root to another is as bad for us as one that leads out. What has been opened
-// is compared with what stood there, so that a swap in between is noticed.
+// A folder is an open directory at or below a store's root. Its operations take
+// one name, not a path, and never follow a symbolic link. (os.Root would follow
+// a link that stays inside the root, but a link from one place of the root to
+// another is as harmful as one that leads outside.) An opened object is
+// compared with the one seen before, so that an exchange in between is noticed.
 type folder struct {
 	root *os.Root
-	top  *os.Root // the store's
+	top  *os.Root // the store's root
 	path string   // from top to root, "" if they are the same
 
 	once sync.Once // opens self
@@ -33,7 +33,7 @@ func (f *folder) sub(name string) (next *folder, err error) {
 		return nil, ErrName
 	}
 	for range maxTries {
-		// Directories come and go: another one of the name may be there by now.
+		// Directories come and go: another directory may have the name by now.
 		if next, err = f.trySub(name); !errors.Is(err, errMoved) {
 			break
 		}
@@ -77,7 +77,7 @@ func (f *folder) open(name string, flag int) (*os.File, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	// Not to wait for a writer, should it have become a pipe just now.
+	// Do not wait for a writer if the file has just been replaced by a pipe.
 	file, err := f.root.OpenFile(name, flag|nonblock, 0)
 	if err != nil {
 		return nil, nil, err
@@ -93,7 +93,7 @@ func (f *folder) open(name string, flag int) (*os.File, fs.FileInfo, error) {
 	return file, after, nil
 }
 
-// errMoved reports a name that came to mean another file, or directory, while
+// errMoved reports a name that was replaced by another file or directory while
 // it was opened: another version was committed, so try again.
 var errMoved = errors.New("replaced while being opened")
 
@@ -114,8 +114,8 @@ func (f *folder) lstat(name string) (fs.FileInfo, error) {
 	return info, nil
 }
 
-// handle is the directory itself as a file: to be read, synced, and to be
-// named in system calls.
+// handle returns the directory itself as a file, for reading, syncing, and use
+// in system calls.
 func (f *folder) handle() (*os.File, error) {
 	f.once.Do(func() { f.self, f.err = f.root.Open(".") })
 	return f.self, f.err
@@ -129,7 +129,7 @@ func (f *folder) close() {
 	_ = f.root.Close() // as above
 }
 
-// localName reports whether the file system takes name for one plain segment.
+// localName reports whether the file system treats name as one plain segment.
 // On Windows a backslash separates too, and some names mean devices.
 func localName(name string) bool {
 	if runtime.GOOS != "windows" {
@@ -138,27 +138,26 @@ func localName(name string) bool {
 	return filepath.IsLocal(name) && !strings.ContainsAny(name, `\/:`)
 }
 
-// A walker opens the directories on the way to blobs. It remembers those it
-// has opened, up to walkerFolders, so that many blobs in one directory cost
-// one walk. It is made for one batch and trusts what it has seen for as long
-// as the batch takes. It is not safe for concurrent use.
+// A walker opens the directories on the paths to blobs. It caches up to
+// walkerFolders of them, so that many blobs in one directory cost one walk. It
+// is made for one batch and relies on its cache for the duration of the batch.
+// It is not safe for concurrent use.
 type walker struct {
-	top  *folder // not the walker's to close
+	top  *folder // the walker does not close it
 	open map[string]*folder
-	made []string // directories that were not there, parents first
+	made []string // directories that did not exist, parents first
 
 	private func(name string) bool // whether a name is state, see Dir.private
 }
 
 // walkerFolders bounds the open files of one batch. Blobs of one directory tend
-// to come together, so that few are enough; and beyond 256 open files Linux
-// enlarges a process's table of them, for which it waits some 20 ms when there
-// are threads.
+// to be adjacent, so few suffice; and beyond 256 open files Linux enlarges the
+// process's file table, which takes some 20 ms when there are threads.
 const walkerFolders = 32
 
-// remembered reports whether directories this deep are remembered on the way.
-// A name of thousands of segments must not take as many open files, nor a walk
-// from the root for each of its directories.
+// remembered reports whether directories at this depth are cached. A name of
+// thousands of segments must neither open as many files, nor cause a walk from
+// the root for each of its directories.
 func remembered(depth int) bool { return depth < 16 || depth%64 == 0 }
 
 // walker returns a walker from the root.
@@ -166,8 +165,8 @@ func (d *Dir) walker(top *folder) *walker {
 	return &walker{top: top, open: make(map[string]*folder), private: d.private}
 }
 
-// folder opens the directory dir, "" being the root. If create is set, it is
-// made if missing. The folder is valid until the next call.
+// folder opens the directory dir, "" being the root. If create is set, a
+// missing one is created. The folder is valid until the next call.
 func (w *walker) folder(dir string, create bool) (*folder, error) {
 	if dir == "" {
 		return w.top, nil
@@ -204,7 +203,7 @@ func (w *walker) folder(dir string, create bool) (*folder, error) {
 	return f, nil
 }
 
-// nearest returns the longest remembered beginning of dir and its folder.
+// nearest returns the longest cached prefix of dir and its folder.
 func (w *walker) nearest(dir string) (int, *folder) {
 	depth := strings.Count(dir, "/")
 	for at := strings.LastIndexByte(dir, '/'); at > 0; at = strings.LastIndexByte(dir[:at], '/') {
@@ -224,7 +223,7 @@ func (w *walker) step(f *folder, dir, name string, create bool) (*folder, error)
 	if !create || !errors.Is(err, fs.ErrNotExist) {
 		return next, err
 	}
-	// Another batch may make it at the same moment; then it is as good as ours.
+	// Another batch may create it at the same moment; then that one is used.
 	mode := fs.FileMode(dirMode)
 	if w.private(dir) {
 		mode = private.DirMode
@@ -238,7 +237,7 @@ func (w *walker) step(f *folder, dir, name string, create bool) (*folder, error)
 	return f.sub(name)
 }
 
-// forget closes what is remembered.
+// forget closes the cached folders.
 func (w *walker) forget() {
 	for dir, f := range w.open {
 		f.close()

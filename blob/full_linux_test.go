@@ -13,20 +13,22 @@ import (
 	"lockstep/blob"
 )
 
-// mount gives a test a small file system of its own.
+// mount mounts a small file system for a test.
 func mount(t *testing.T, options string) (root string) {
 	t.Helper()
 	root = t.TempDir()
 	if err := syscall.Mount("tmpfs", root, "tmpfs", 0, options); err != nil {
 		t.Skipf("cannot mount a tmpfs to fill (%v): run as root, as CI does", err)
 	}
-	// Detached: the child of another test may hold it open until it has started.
+	// Detached: the child process of another test may hold it open until it has
+	// started.
 	t.Cleanup(func() { must(t, syscall.Unmount(root, syscall.MNT_DETACH)) })
 	return root
 }
 
-// A full disk fails what does not fit, by name; what was there stays, what was
-// given up leaves no trace, and with room again all goes on.
+// On a full disk, the error names the blob that does not fit; existing blobs
+// remain, dropped ones leave no trace, and once there is space the store works
+// again.
 func TestDirFull(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string]string{"bytes": "size=256k", "inodes": "nr_inodes=40"} {
@@ -67,7 +69,7 @@ func TestDirFull(t *testing.T) {
 	}
 }
 
-// A blob that stops growing because the disk is full can be kept, and goes on.
+// A blob that stops growing because the disk is full can be kept and resumed.
 func TestDirFullResume(t *testing.T) {
 	t.Parallel()
 	root := mount(t, "size=128k")
@@ -97,7 +99,7 @@ func TestDirFullResume(t *testing.T) {
 	wantFile(t, filepath.Join(root, "a"), content)
 }
 
-// A disk that can only be read says so, and can be read.
+// A read-only disk reports its error, and can be read.
 func TestDirReadOnly(t *testing.T) {
 	t.Parallel()
 	root := mount(t, "size=1m")

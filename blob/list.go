@@ -10,17 +10,17 @@ import (
 	"strings"
 )
 
-// An item is one name in a directory. A directory's ends in a slash: in the
-// byte order of whole names "a-b" stands before what lies in "a", and "a0"
-// behind it.
+// An item is one name in a directory. The name of a directory ends in a slash:
+// in the byte order of whole names "a-b" precedes the content of "a", and "a0"
+// follows it.
 type item struct {
 	name string
 	kind fs.FileMode
 }
 
-// list returns the names in a folder, in the order of the names they lead to.
+// list returns the names in a folder, in the byte order of whole names.
 func (f *folder) list() ([]item, error) {
-	// Not handle: reading moves a position, and two may read at once.
+	// Not handle: reading moves a position, and two callers may read at once.
 	self, err := f.root.Open(".")
 	if err != nil {
 		return nil, err
@@ -50,8 +50,8 @@ func (f *folder) list() ([]item, error) {
 const listChunk = 1024
 
 // List yields the blobs whose names begin with prefix. It holds the names of
-// one directory per level in memory. What is committed or removed meanwhile
-// may or may not be seen; links, devices and what is below them are not.
+// one directory per level in memory. Blobs committed or removed meanwhile may
+// or may not be included; links, devices and files behind them are not.
 func (d *Dir) List(ctx context.Context, prefix string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		top, err := d.root(false)
@@ -74,8 +74,8 @@ type lister struct {
 	yield  func(Info, error) bool
 }
 
-// folder yields what lies in f, the directory called dir (empty or ending in a
-// slash), and reports whether to go on.
+// folder yields the content of f, the directory called dir (empty or ending in
+// a slash), and reports whether to continue.
 func (l *lister) folder(f *folder, dir string) bool {
 	items, err := f.list()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -123,8 +123,8 @@ func (l *lister) file(f *folder, base, name string) bool {
 	return l.yield(Info{Name: name, Size: info.Size(), ModTime: info.ModTime()}, nil)
 }
 
-// passing reports whether err only means that the name has gone, or become
-// something else, since the directory was read.
+// passing reports whether err only means that the name was removed or replaced
+// since the directory was read.
 func passing(err error) bool {
 	return absent(err) || errors.Is(err, ErrForeign) || errors.Is(err, ErrDirectory)
 }
@@ -134,7 +134,7 @@ func (l *lister) fail(name string, err error) bool {
 	return false
 }
 
-// remove removes the file of that name; one that is not there is no error.
+// remove removes the file of that name; a missing file is no error.
 func (f *folder) remove(name string) error {
 	if _, err := f.lstat(name); err != nil {
 		return err

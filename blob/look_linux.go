@@ -11,9 +11,10 @@ import (
 	"unsafe"
 )
 
-// openat2 resolves a whole name at once, and fails at any link: three system
-// calls to look at a blob, where the walk takes four for each directory on the
-// way. Where there is none (before Linux 5.6, in some sandboxes) one walks.
+// openat2 resolves a whole name at once, and fails at any link: describing a
+// blob takes three system calls, while the walk takes four for each directory
+// on the path. Without openat2 (before Linux 5.6, in some sandboxes) the walk
+// is used.
 const (
 	sysOpenat2 = 437 // on every architecture
 
@@ -27,7 +28,7 @@ const (
 type openHow struct{ flags, mode, resolve uint64 }
 
 // openBelow opens name, a whole path, below a folder. Of its errors only
-// ErrNotExist says something of the name; for any other one has to walk.
+// ErrNotExist is conclusive; after any other one the caller has to walk.
 func openBelow(top *folder, name string, flag int) (int, error) {
 	f, err := top.handle()
 	if err != nil {
@@ -70,8 +71,8 @@ func look(top *folder, name string) (Info, error) {
 	return Info{Name: name, Size: st.Size, ModTime: time.Unix(st.Mtim.Unix())}, err
 }
 
-// lookInto opens a blob by its whole name, after a look: a device may do
-// something when it is opened.
+// lookInto opens a blob by its whole name, after describing it: opening a
+// device may have side effects.
 func lookInto(top *folder, name string) (*os.File, fs.FileInfo, error) {
 	if _, err := look(top, name); err != nil {
 		return nil, nil, err

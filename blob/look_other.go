@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// look and lookInto are short cuts some systems have. Without them one walks.
+// look and lookInto are faster on some systems. Elsewhere callers walk.
 
 func look(*folder, string) (Info, error) { return Info{}, errors.ErrUnsupported }
 

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Mem is a [Store] in memory. The zero value is ready to use. A name may be a
-// blob and the beginning of other names at once, unlike in a [Dir].
+// Mem is a [Store] in memory. The zero value is ready to use. Unlike in a
+// [Dir], a name may be a blob and a prefix of other names at once.
 type Mem struct {
 	mu    sync.RWMutex // guards blobs
 	blobs map[string]memBlob
@@ -72,8 +72,8 @@ func (m *Mem) Commit(ctx context.Context, ws ...Writer) error {
 	return nil
 }
 
-// errStranger reports a Writer another store made: a bug of the caller that
-// must not cost a blob.
+// errStranger reports a Writer of another store: a bug of the caller that must
+// not cost a blob.
 var errStranger = errors.New("writer belongs to another store")
 
 // Open opens a committed blob.

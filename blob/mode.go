@@ -11,14 +11,15 @@ import (
 )
 
 // private reports whether a blob or directory is state, which only its owner can
-// read: all of a private store, else what is below the first directory of Tmp.
+// read: everything in a private store, otherwise what is below the first
+// directory of Tmp.
 func (d *Dir) private(name string) bool {
 	own, _, _ := strings.Cut(d.opts.Tmp, "/")
 	return d.opts.Private || name == own || strings.HasPrefix(name, own+"/")
 }
 
-// narrowTmp takes the permissions of others off the directory of unfinished
-// blobs, which older versions made with those of the umask.
+// narrowTmp removes the permissions of others from the directory of unfinished
+// blobs, which older versions created with those of the umask.
 func (d *Dir) narrowTmp() error {
 	for name := d.opts.Tmp; name != "."; name = filepath.ToSlash(filepath.Dir(name)) {
 		if err := private.Narrow(filepath.Join(d.path, filepath.FromSlash(name))); err != nil {
@@ -28,8 +29,8 @@ func (d *Dir) narrowTmp() error {
 	return nil
 }
 
-// publicMode returns the mode that files of the root get by the umask, or by
-// access control lists, which it finds out by making one.
+// publicMode determines the mode that the umask or access control lists give to
+// files in the root, by creating one.
 func (d *Dir) publicMode(tmp *folder) (fs.FileMode, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

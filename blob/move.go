@@ -61,7 +61,7 @@ func (d *Dir) move(from, to string) error {
 		dir, _ := split(made)
 		changed[dir] = struct{}{}
 	}
-	// The new name before the old directory goes: a power cut in between must
+	// The new name is synced before the old directory: a power cut in between must
 	// not lose both.
 	if _, err := d.syncDirs(top, target, changed); err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Remove removes blobs, then the directories this leaves empty, up to but not
+// Remove removes blobs, then the directories that become empty, up to but not
 // including the root, and syncs the directories that changed.
 func (d *Dir) Remove(ctx context.Context, names ...string) error {
 	if err := ctx.Err(); err != nil {
@@ -32,7 +32,7 @@ func (d *Dir) Remove(ctx context.Context, names ...string) error {
 	if !d.opts.KeepEmpty {
 		d.prune(w, changed)
 	}
-	w.forget() // some of it may be gone
+	w.forget() // some of it may have been removed
 	if name, err := d.syncDirs(top, w, changed); err != nil {
 		errs = append(errs, nameError("sync", name, err))
 	}
@@ -51,13 +51,14 @@ func (d *Dir) remove(w *walker, name string, changed map[string]struct{}) error 
 	if err != nil && !absent(err) {
 		return err
 	}
-	// Also if nothing was there: an earlier Remove may have come only so far.
+	// Even if the blob is missing: an earlier Remove may have stopped at this
+	// point.
 	changed[dir] = struct{}{}
 	return nil
 }
 
-// prune removes those of the directories that are empty, and their parents as
-// far as they become so. The system refuses to remove one that is not.
+// prune removes those of the directories that are empty, and parents that
+// become empty. The system refuses to remove others.
 func (d *Dir) prune(w *walker, dirs map[string]struct{}) {
 	for dir := range dirs {
 		for dir != "" && dir != d.opts.Tmp && !strings.HasPrefix(d.opts.Tmp, dir+"/") {
@@ -77,7 +78,7 @@ func (d *Dir) prune(w *walker, dirs map[string]struct{}) {
 }
 
 // removeDir removes an empty directory, and nothing else: Root.Remove would
-// also remove a file or link that has come to stand there.
+// also remove a file or link that has replaced it.
 func removeDir(in *folder, base string) error {
 	info, err := in.root.Lstat(base)
 	if err != nil {

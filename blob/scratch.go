@@ -8,15 +8,16 @@ import (
 	"os"
 )
 
-// A Scratcher is a Store that has room for bytes nobody is meant to find: it
-// lends files that are gone when they are closed, or their process ends.
+// A Scratcher is a Store that provides temporary files, which no other process
+// should find. They are removed when they are closed, or when their process
+// ends.
 type Scratcher interface {
 	// Scratch returns an empty file.
 	Scratch(ctx context.Context) (Scratch, error)
 }
 
-// A Scratch is a file without a name. It is written by one goroutine, in
-// order, and may be read by several.
+// A Scratch is a file without a name. One goroutine writes it, in order;
+// several may read it.
 type Scratch interface {
 	io.Writer
 	io.ReaderAt
@@ -25,12 +26,12 @@ type Scratch interface {
 	Restart() error
 }
 
-// scratchBase begins the names temporary files have while they have one.
+// scratchBase begins the names of temporary files, as long as they have one.
 const scratchBase = "scratch"
 
-// Scratch returns an empty file, in the directory for unfinished blobs. It has
-// no name any more, where the system can do that; else until it is closed, and
-// Sweep removes what a process left that was killed.
+// Scratch returns an empty file, in the directory for unfinished blobs. Its
+// name is removed at once if the system supports that, otherwise when it is
+// closed; Sweep removes files of processes that were killed.
 func (d *Dir) Scratch(ctx context.Context) (Scratch, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -50,7 +51,7 @@ func (d *Dir) Scratch(ctx context.Context) (Scratch, error) {
 		if !errors.Is(err, fs.ErrNotExist) {
 			break
 		}
-		d.forgetTmp(s.tmp) // somebody has removed the directory
+		d.forgetTmp(s.tmp) // another process has removed the directory
 	}
 	return nil, nameError("create", d.opts.Tmp+"/"+scratchBase, err)
 }
@@ -62,7 +63,7 @@ type dirScratch struct {
 	base  string // its name; "" once it has none
 }
 
-// dropName removes the name, if it can be.
+// dropName removes the name, if possible.
 func (s *dirScratch) dropName() {
 	err := s.tmp.root.Remove(s.base)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {

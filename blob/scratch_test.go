@@ -8,7 +8,7 @@ import (
 	"lockstep/blob"
 )
 
-// TestScratch: what is written is read, and leaves nothing behind.
+// TestScratch: written bytes are read back, and no file is left.
 func TestScratch(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

@@ -14,7 +14,7 @@ import (
 	"lockstep/blob"
 )
 
-// A sealed blob is committed, dropped and left like any other.
+// A sealed blob can be committed, dropped and kept like any other.
 func TestDirSeal(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

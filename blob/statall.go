@@ -5,13 +5,13 @@ import (
 	"io/fs"
 )
 
-// StatAll implements [BatchStater]. A directory in which several of the names
-// follow each other is opened once; a name that is alone in its directory is
-// looked up by its whole path.
+// StatAll implements [BatchStater]. It opens a directory once if several
+// adjacent names are in it; a single name in a directory is looked up by its
+// whole path.
 func (d *Dir) StatAll(ctx context.Context, names []string, each func(i int, info Info, err error)) error {
 	top, err := d.root(false)
 	if err != nil {
-		return d.statEach(ctx, names, each) // it says what is wrong
+		return d.statEach(ctx, names, each) // its errors are specific
 	}
 	w := d.walker(top)
 	defer w.forget()
@@ -37,7 +37,7 @@ func (d *Dir) StatAll(ctx context.Context, names []string, each func(i int, info
 			if err == nil {
 				info, err = statIn(in, names[i])
 			}
-			if err != nil { // rare: Stat puts it in the words that callers know
+			if err != nil { // rare: Stat returns the error that callers know
 				info, err = d.Stat(ctx, names[i])
 			}
 			each(i, info, err)
@@ -47,8 +47,8 @@ func (d *Dir) StatAll(ctx context.Context, names []string, each func(i int, info
 	return ctx.Err()
 }
 
-// statTogether is from how many names on opening their directory costs less
-// than looking each of them up by its path.
+// statTogether is the number of names from which opening their directory is
+// cheaper than looking each of them up by its path.
 const statTogether = 3
 
 func (d *Dir) statEach(ctx context.Context, names []string, each func(i int, info Info, err error)) error {

@@ -17,8 +17,8 @@ import (
 	"lockstep/internal/private"
 )
 
-// syncfsNumber is the system call's number, which package syscall does not
-// have for every architecture; 0 if unknown.
+// syncfsNumber returns the number of the system call, which package syscall
+// does not have for every architecture; 0 if unknown.
 func syncfsNumber() uintptr {
 	switch runtime.GOARCH {
 	case "amd64":
@@ -37,7 +37,7 @@ func syncfsNumber() uintptr {
 	return 0
 }
 
-// syncfs writes everything the file system of f holds back.
+// syncfs writes all buffered data of the file system of f.
 func syncfs(f *os.File) error {
 	if !syncfsTells() {
 		return errors.ErrUnsupported
@@ -48,7 +48,7 @@ func syncfs(f *os.File) error {
 	})
 }
 
-// syncfsTells reports whether there is a syncfs that reports write errors:
+// syncfsTells reports whether syncfs exists and reports write errors: from
 // Linux 5.8 on.
 var syncfsTells = sync.OnceValue(func() bool {
 	if syncfsNumber() == 0 {
@@ -74,8 +74,8 @@ var syncfsTells = sync.OnceValue(func() bool {
 	return err == nil && err1 == nil && (major > 5 || major == 5 && minor >= 8)
 })
 
-// rename moves a file between two folders. Both are held by handle, so that no
-// link put on the way since can lead it elsewhere.
+// rename moves a file between two folders. Both are open, so that a link placed
+// on the path meanwhile cannot redirect it.
 func rename(from *folder, name string, to *folder, toName string) error {
 	src, err := from.handle()
 	if err != nil {
@@ -97,8 +97,8 @@ func rename(from *folder, name string, to *folder, toName string) error {
 	})
 }
 
-// renameNumber is renameat2's number, which package syscall does not have for
-// every architecture; 0 if unknown.
+// renameNumber returns the number of renameat2, which package syscall does not
+// have for every architecture; 0 if unknown.
 func renameNumber() uintptr {
 	switch runtime.GOARCH {
 	case "amd64":
@@ -117,8 +117,8 @@ func renameNumber() uintptr {
 	return 0
 }
 
-// renameNew is rename to a name that nothing has; it fails if something does,
-// or where the file system cannot tell.
+// renameNew is rename to a name that must not exist; it fails if the name
+// exists, or if the file system cannot check that atomically.
 func renameNew(from *folder, name string, to *folder, toName string) error {
 	const noReplace = 1
 	number := renameNumber()
@@ -149,7 +149,7 @@ func renameNew(from *folder, name string, to *folder, toName string) error {
 	})
 }
 
-// createIn makes a new file in a folder.
+// createIn creates a new file in a folder.
 func createIn(in *folder, base string) (*os.File, error) {
 	dir, err := in.handle()
 	if err != nil {
@@ -170,7 +170,7 @@ func createIn(in *folder, base string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), base), nil
 }
 
-// setMode sets the mode of the file base in a directory of our own.
+// setMode sets the mode of the file base in a directory of the store's own.
 func setMode(in *folder, base string, mode fs.FileMode) error {
 	dir, err := in.handle()
 	if err != nil {
@@ -185,7 +185,7 @@ func setMode(in *folder, base string, mode fs.FileMode) error {
 	})
 }
 
-// utimeOmit leaves a time as it is.
+// utimeOmit leaves a time unchanged.
 const utimeOmit = 0x3ffffffe
 
 // setModTime sets the time of an open file.
@@ -204,7 +204,7 @@ func failed(errno syscall.Errno) error {
 	return nil
 }
 
-// control calls f with the descriptor, which stays open meanwhile.
+// control calls do with the descriptor, which stays open meanwhile.
 func control(f *os.File, do func(fd uintptr) error) error {
 	c, err := f.SyscallConn()
 	if err != nil {

@@ -16,7 +16,8 @@ func syncfs(*os.File) error { return errors.ErrUnsupported }
 func syncfsTells() bool { return false }
 
 // rename moves a file between two folders of one root, by their paths: a link
-// put on the way since can lead it elsewhere in the root, but not out of it.
+// placed on the path meanwhile can redirect it within the root, but not out of
+// it.
 func rename(from *folder, name string, to *folder, toName string) error {
 	if from.path != "" {
 		name = from.path + "/" + name
@@ -29,12 +30,12 @@ func rename(from *folder, name string, to *folder, toName string) error {
 
 func renameNew(*folder, string, *folder, string) error { return errors.ErrUnsupported }
 
-// createIn makes a new file in a folder.
+// createIn creates a new file in a folder.
 func createIn(in *folder, base string) (*os.File, error) {
 	return in.root.OpenFile(base, os.O_RDWR|os.O_CREATE|os.O_EXCL, private.FileMode)
 }
 
-// setMode sets the mode of the file base in a directory of our own.
+// setMode sets the mode of the file base in a directory of the store's own.
 func setMode(in *folder, base string, mode fs.FileMode) error { return in.root.Chmod(base, mode) }
 
 func setModTime(_ *os.File, in *os.Root, base string, mod time.Time) error {

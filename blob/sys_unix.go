@@ -12,8 +12,8 @@ import (
 // nonblock keeps an open from waiting for the other end of a pipe.
 const nonblock = syscall.O_NONBLOCK
 
-// syncDir makes the names in a directory durable. Some file systems have no
-// such thing and say so.
+// syncDir makes the names in a directory durable. Some file systems do not
+// support that and say so.
 func syncDir(f *os.File) error {
 	err := f.Sync()
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
@@ -22,7 +22,7 @@ func syncDir(f *os.File) error {
 	return err
 }
 
-// linked reports whether a file has more names than one.
+// linked reports whether a file has more than one name.
 func linked(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	return ok && st.Nlink > 1

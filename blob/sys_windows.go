@@ -7,10 +7,10 @@ import (
 
 const nonblock = 0
 
-// syncDir does nothing: a directory cannot be synced here, NTFS keeps a
-// journal of names.
+// syncDir does nothing: Windows cannot sync a directory, and NTFS journals
+// names.
 func syncDir(*os.File) error { return nil }
 
-// linked reports whether a file has more names than one, which is not known
-// here without asking for more than a FileInfo.
+// linked reports whether a file has more than one name, which a FileInfo does
+// not show on Windows.
 func linked(fs.FileInfo) bool { return false }

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// A temporary file is called by a hash of the name its blob will have, so that
-// a later process finds it again. A second Writer of a name appends a number.
+// The name of a temporary file is a hash of its blob's name, so that a later
+// process finds it again. A second Writer of the same name appends a number.
 
 // tmpBase returns the name of the temporary file for the blob name.
 func tmpBase(name string) string {
@@ -27,8 +27,8 @@ func tmpBase(name string) string {
 type dirWriter struct {
 	store *Dir
 	name  string
-	tmp   *folder  // where file lies
-	base  string   // and what it is called there; reserved in store.active
+	tmp   *folder  // contains file
+	base  string   // name of file in tmp; reserved in store.active
 	file  *os.File // nil when sealed
 	mod   time.Time
 	state writerState
@@ -43,8 +43,8 @@ const (
 	writerClosed
 )
 
-// Create begins a blob under name. What an earlier process left unfinished
-// under it is dropped.
+// Create begins a blob under name. It drops an unfinished one of an earlier
+// process.
 func (d *Dir) Create(ctx context.Context, name string) (Writer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -66,12 +66,12 @@ func (d *Dir) Create(ctx context.Context, name string) (Writer, error) {
 		if !errors.Is(err, fs.ErrNotExist) {
 			break
 		}
-		d.forgetTmp(w.tmp) // somebody has removed the directory
+		d.forgetTmp(w.tmp) // another process has removed the directory
 	}
 	return nil, nameError("create", name, err)
 }
 
-// createTmp makes a new file, in place of what was left there.
+// createTmp creates a new file, in place of an unfinished one.
 func createTmp(tmp *folder, base string) (*os.File, error) {
 	f, err := createIn(tmp, base)
 	if errors.Is(err, fs.ErrExist) {
@@ -108,8 +108,8 @@ func (d *Dir) tmpFolder(create bool) (*folder, error) {
 	return f, nil
 }
 
-// forgetTmp makes the next tmpFolder look again. The old one stays open for
-// the Writers that use it; the garbage collector closes it.
+// forgetTmp makes the next tmpFolder open the directory again. The old one
+// stays open for the Writers that use it; the garbage collector closes it.
 func (d *Dir) forgetTmp(f *folder) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -118,8 +118,8 @@ func (d *Dir) forgetTmp(f *folder) {
 	}
 }
 
-// reserve takes base for a Writer, or if another one of this process has it a
-// name like it.
+// reserve reserves base for a Writer, or a similar name if another Writer of
+// this process has it.
 func (d *Dir) reserve(base string) string {
 	for first := base; !d.tryReserve(base); {
 		base = first + "-" + strconv.FormatUint(d.next.Add(1), 36)
@@ -127,7 +127,7 @@ func (d *Dir) reserve(base string) string {
 	return base
 }
 
-// tryReserve takes base, unless it is taken.
+// tryReserve reserves base, unless it is taken.
 func (d *Dir) tryReserve(base string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -144,8 +144,8 @@ func (d *Dir) release(base string) {
 	delete(d.active, base)
 }
 
-// Resume opens the unfinished blob of that name. While a Writer of this
-// process is at it, there is none to resume.
+// Resume opens the unfinished blob of that name. It returns ErrNotExist while a
+// Writer of this process writes it.
 func (d *Dir) Resume(ctx context.Context, name string) (Writer, *io.SectionReader, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
@@ -175,7 +175,7 @@ func (d *Dir) resume(name string) (*dirWriter, int64, error) {
 	}
 	file, info, err := tmp.open(w.base, os.O_RDWR)
 	if err == nil && linked(info) {
-		// Appending would write through a second name that is not ours.
+		// Appending would write through another program's hard link.
 		_ = file.Close() // nothing was written
 		err = ErrNotExist
 	}
@@ -246,7 +246,7 @@ func (d *Dir) sweep(ctx context.Context, tmp *folder, drop map[string]struct{}) 
 func (w *dirWriter) Name() string           { return w.name }
 func (w *dirWriter) SetModTime(t time.Time) { w.mod = t }
 
-// Rename implements [Renamer]. What Keep leaves is found under the first name.
+// Rename implements [Renamer]. Resume finds a kept blob under its first name.
 func (w *dirWriter) Rename(name string) error {
 	if err := w.store.check(name); err != nil {
 		return nameError("rename", name, err)
@@ -266,9 +266,9 @@ func (w *dirWriter) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Seal implements [Sealer]. The file is closed where the file system can be
-// synced as a whole: errors of writing back, which an open handle would be told
-// of, are then told to syncfs.
+// Seal implements [Sealer]. The file is closed if the file system can be synced
+// as a whole: write-back errors, which an open handle would report, are then
+// reported by syncfs.
 func (w *dirWriter) Seal() (closed bool, err error) {
 	if w.state != writerOpen {
 		return false, nameError("seal", w.name, fs.ErrClosed)
@@ -296,7 +296,7 @@ func (w *dirWriter) Close() error {
 	}
 	w.state = writerClosed
 	if w.file != nil {
-		_ = w.file.Close() // the bytes are not wanted
+		_ = w.file.Close() // the bytes are discarded
 	}
 	err := w.tmp.root.Remove(w.base)
 	w.store.release(w.base)
@@ -323,8 +323,7 @@ func (w *dirWriter) Keep() error {
 	w.state = writerClosed
 	defer w.store.release(w.base)
 	if first, _, second := strings.Cut(w.base, "-"); second && err == nil {
-		// The first Writer of the name may still be at work: then these bytes
-		// are the ones to go.
+		// The first Writer of the name may still be open: then these bytes are dropped.
 		if w.store.tryReserve(first) {
 			err = w.tmp.root.Rename(w.base, first)
 			w.store.release(first)

@@ -15,7 +15,7 @@ import (
 	"lockstep/blob"
 )
 
-// trap is a store beside a directory it must not touch.
+// trap returns a store beside a directory that it must not touch.
 func trap(t *testing.T) (d *blob.Dir, root, outside string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -34,8 +34,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// A link on the way, or at the end, is refused by every operation, wherever it
-// leads, and stays as it is.
+// Every operation refuses a link on the path or at its end, wherever it leads,
+// and leaves it unchanged.
 func TestDirSymlinks(t *testing.T) {
 	t.Parallel()
 	d, root, outside := trap(t)
@@ -176,7 +176,7 @@ func TestDirHardLink(t *testing.T) {
 	wantFile(t, secret, "theirs")
 }
 
-// Pipes are not waited for, devices and sockets not opened.
+// Pipes do not block, devices and sockets are not opened.
 func TestDirSpecialFiles(t *testing.T) {
 	t.Parallel()
 	d, root, _ := trap(t)

@@ -1,11 +1,12 @@
-// Package catalog is what a set of resources holds now, and every change to
+// Package catalog records the current resources of a set and every change to
 // it, numbered.
 //
-// What fills a catalog (package intake) and what publishes it (package source)
-// meet here and nowhere else. A change enters by [Catalog.Apply], gets the next
-// [Seq] of its set and an event time later than every one before; from there on
-// a Source reads it as part of what is now ([Catalog.Resources]) or of what
-// changed since some number ([Catalog.Changes]).
+// It is the only link between the code that fills a catalog (package intake)
+// and the code that publishes it (package source). A change enters by
+// [Catalog.Apply] and gets the next [Seq] of its set and an event time later
+// than every one before. From then on a Source reads it as part of the current
+// state ([Catalog.Resources]) or of the changes since some number
+// ([Catalog.Changes]).
 package catalog
 
 import (
@@ -16,50 +17,50 @@ import (
 	"lockstep/resourcesync"
 )
 
-// Seq numbers the changes of one set: 1, 2, 3, … Numbers come from the
-// catalog, rise, and are never reused. 0 is before the first change.
+// Seq numbers the changes of one set: 1, 2, 3, … The catalog assigns them; they
+// increase, and are never reused. 0 is before the first change.
 type Seq int64
 
-// A Record is what the catalog knows of a resource.
+// A Record describes a resource.
 type Record struct {
 	URI       string
-	Lastmod   time.Time // zero when unknown; kept to the microsecond
+	Lastmod   time.Time // zero when unknown; stored to the microsecond
 	Length    int64     // bytes; -1 when unknown
 	Type      string    // media type, or ""
 	Encoding  string    // content coding, or ""
 	Hashes    resourcesync.Hashes
-	Links     []resourcesync.Link // to related resources (RS-REL-01), in order; Path is not kept
-	Token     string              // the intake's own mark, by which it sees that nothing changed; opaque here
+	Links     []resourcesync.Link // to related resources (RS-REL-01), in order; Path is not stored
+	Token     string              // set by the intake to detect unchanged resources; opaque to the catalog
 	Seq       Seq                 // of the resource's last change; assigned by the catalog
 	EventTime time.Time           // of that change; assigned by the catalog
 }
 
-// An Update asks for one resource to be put or, with Deleted, to be gone.
-// Of a deletion only Record.URI counts.
+// An Update puts one resource or, with Deleted, deletes it. For a deletion only
+// Record.URI is used.
 type Update struct {
 	Record
 	Deleted bool
 }
 
-// A Change is one numbered event in the life of a set. The Record is the state
-// after the change; of a deletion only URI, Seq and EventTime are set.
+// A Change is one numbered event in the history of a set. The Record is the
+// state after the change; for a deletion only URI, Seq and EventTime are set.
 type Change struct {
 	Record
 	Change resourcesync.Change
 }
 
-// Applied counts what an Apply came to.
+// Applied counts the results of an Apply.
 type Applied struct {
 	Created, Updated, Deleted int
-	Unchanged                 int // no change numbered: same content, the Record was refreshed; or a deletion of what is not there
+	Unchanged                 int // no change was numbered: the content was the same and the Record was refreshed, or an unknown resource was deleted
 }
 
-// A Range bounds a reading of Resources: From <= URI < To in byte order; an
-// empty bound is none.
+// A Range limits Resources to URIs with From <= URI < To in byte order; an
+// empty bound means no bound.
 type Range struct{ From, To string }
 
-// A Mark is a point in the history of a set: every change up to Seq happened
-// at or before At, every later one happens after At, whatever the clock does.
+// A Mark is a point in the history of a set: every change up to Seq happened at
+// or before At, every later one happens after At, even if the clock is set.
 type Mark struct {
 	Seq Seq
 	At  time.Time
@@ -67,53 +68,52 @@ type Mark struct {
 
 // Status describes a set.
 type Status struct {
-	Resources int64     // how many there are now
+	Resources int64     // number of resources now
 	Last      Seq       // number of the newest change
 	LastTime  time.Time // no event is later than this; zero if there was none
 	Kept      Mark      // Changes(after) is complete for after >= Kept.Seq, that is since Kept.At; zero before the first Mark
 }
 
-// A Catalog keeps sets of resources, each named by a string of the caller's
-// choosing (a Source uses the URI of the set's Capability List). A set exists
-// from its first use.
+// A Catalog stores sets of resources, each with a name chosen by the caller (a Source uses the URI
+// of the set's Capability List). A set exists from its first use.
 //
-// Every method is one transaction, durable when it returns. All are safe for
-// concurrent use; one Apply at a time makes progress, readers are not blocked by
-// it. Names of sets and URIs are any bytes but NUL, and not empty. Slices and
-// strings handed in may be kept; those handed out are the caller's. Iterators stop after the first error, which they yield with a zero
-// value, and see one state of the catalog from begin to end.
+// Every method is one transaction, durable when it returns. All methods are safe for concurrent
+// use; one Apply at a time makes progress, and it does not block readers. Names of sets and URIs
+// are any bytes but NUL, and not empty. A catalog may retain the slices and strings it is given;
+// those it returns belong to the caller. Iterators stop after the first error, which they yield
+// with a zero value, and see one state of the catalog from beginning to end.
 type Catalog interface {
-	// Apply makes the updates true, in order, all or none. An update equal in
-	// content (Length, Type, Encoding, Hashes, and Links but for patches and mementos;
-	// without hashes on either side also Lastmod) to what is there refreshes Lastmod
-	// and Token but is no change; nor is the deletion of an unknown URI. A memento
-	// link stays with the content until such an update has another, or [NoMemento];
-	// a change has the one its update has. Event times are
-	// microseconds, strictly rising within a set, never before those given out
-	// or marked earlier (RS-CHL-07).
+	// Apply applies the updates in order, all or none. An update whose content equals
+	// the stored one (Length, Type, Encoding, Hashes, and Links except patches and
+	// mementos; without hashes on either side also Lastmod) refreshes Lastmod and
+	// Token but is no change; nor is the deletion of an unknown URI. A memento link
+	// stays with the content until such an update has another one, or [NoMemento]; a
+	// change has the memento link of its update. Event times are microseconds,
+	// strictly increasing within a set, never before those assigned or marked earlier
+	// (RS-CHL-07).
 	//
-	// Before the first Mark of a set changes are numbered but not kept for
-	// Changes: nobody can have seen an earlier state.
+	// Before the first Mark of a set, changes are numbered but not stored for Changes:
+	// no reader can have seen an earlier state.
 	Apply(ctx context.Context, set string, updates []Update) (Applied, error)
 
 	// Resources yields the resources in r, ordered by the bytes of their URIs.
 	Resources(ctx context.Context, set string, r Range) iter.Seq2[Record, error]
 
-	// Split yields the URIs that begin the second, third, … run of n
-	// resources: the bounds by which readers can share the work.
+	// Split yields the URIs that begin the second, third, … run of n resources:
+	// bounds by which readers can share the work.
 	Split(ctx context.Context, set string, n int) iter.Seq2[string, error]
 
 	// Changes yields the changes numbered above after, in order.
 	Changes(ctx context.Context, set string, after Seq) iter.Seq2[Change, error]
 
-	// Mark takes a point in history: it reads the clock and sees to it that no
-	// later change gets an event time at or before the Mark's.
+	// Mark marks the current point in history: it reads the clock and ensures that
+	// no later change gets an event time at or before the Mark's.
 	Mark(ctx context.Context, set string) (Mark, error)
 
-	// Forget drops the changes up to and including m.Seq, which a reader can
-	// no longer ask for; Status.Kept becomes m. Forgetting what is forgotten
-	// does nothing. m is a Mark of this set, or the Seq and EventTime of a
-	// change it keeps; anything else is refused with [ErrMark].
+	// Forget drops the changes up to and including m.Seq, which readers can no
+	// longer request; Status.Kept becomes m. Forgetting them again does nothing. m
+	// is a Mark of this set, or the Seq and EventTime of a stored change; anything
+	// else is refused with [ErrMark].
 	Forget(ctx context.Context, set string, m Mark) error
 
 	// Status describes the set; a set that was never used has the zero Status.

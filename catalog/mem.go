@@ -12,28 +12,28 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A Mem is a Catalog in memory. It lives as long as the process.
+// A Mem is a Catalog in memory. Its content is lost when the process ends.
 type Mem struct {
 	clock func() time.Time
 	mu    sync.Mutex         // guards sets and all below it
-	sets  map[string]*memSet // values are replaced, never changed
+	sets  map[string]*memSet // values are replaced, never modified
 }
 
 // A memSet is one state of a set. What it points to is never written again, so
-// that a reader which has it needs no lock.
+// that a reader needs no lock.
 type memSet struct {
 	records   []*Record // ordered by URI
 	changes   []Change
 	last      Seq
 	lastEvent int64 // microseconds
-	floor     int64 // latest time given out, by an event or a Mark
-	marked    bool  // there was a Mark: changes are kept
+	floor     int64 // latest time assigned, by an event or a Mark
+	marked    bool  // there was a Mark: changes are stored
 	kept      Mark
 }
 
 var _ Catalog = (*Mem)(nil)
 
-// NewMem returns an empty catalog. It reads the time from clock; nil is
+// NewMem returns an empty catalog. It reads the time from clock; nil means
 // time.Now.
 func NewMem(clock func() time.Time) *Mem {
 	if clock == nil {
@@ -61,7 +61,7 @@ func (m *Mem) Apply(ctx context.Context, set string, updates []Update) (Applied,
 		s.floor, s.lastEvent = event+int64(i), event+int64(i)
 		c.Seq, c.EventTime = s.last, time.UnixMicro(s.floor).UTC()
 		if r := now[c.URI]; r != nil {
-			r.Seq, r.EventTime = c.Seq, c.EventTime // the last change of the URI is what stays
+			r.Seq, r.EventTime = c.Seq, c.EventTime // the last change of the URI wins
 		}
 	}
 	if s.marked {
@@ -72,9 +72,9 @@ func (m *Mem) Apply(ctx context.Context, set string, updates []Update) (Applied,
 	return applied, nil
 }
 
-// plan compares the updates with what is there. It returns the changes they
-// come to, yet without numbers, and for every URI they touch what holds in the
-// end; nil is gone.
+// plan compares the updates with the current records. It returns the resulting
+// changes, without numbers, and the final record of every URI they touch; nil
+// means deleted.
 func (s *memSet) plan(updates []Update) (Applied, []Change, map[string]*Record) {
 	var a Applied
 	var changes []Change
@@ -117,7 +117,7 @@ func (s *memSet) plan(updates []Update) (Applied, []Change, map[string]*Record) 
 	return a, changes, now
 }
 
-// merge makes now true of the records.
+// merge updates the records from now.
 func (s *memSet) merge(now map[string]*Record) {
 	if len(now) == 0 {
 		return
@@ -128,7 +128,8 @@ func (s *memSet) merge(now map[string]*Record) {
 	}
 	slices.Sort(uris)
 	from := s.search(uris[0])
-	// A reader's slice ends where s.records does: beyond it we may append in place.
+	// A reader's slice ends where s.records does: beyond it, appending in place is
+	// safe.
 	merged := s.records
 	old := s.records[from:]
 	if len(old) > 0 {
@@ -262,8 +263,8 @@ func (m *Mem) Status(ctx context.Context, set string) (Status, error) {
 	return st, nil
 }
 
-// set returns a copy of the set's state, to be changed and put in its place.
-// m.mu must be held.
+// set returns a copy of the set's state, to be modified and stored in its
+// place. The caller holds m.mu.
 func (m *Mem) set(name string) memSet {
 	if s := m.sets[name]; s != nil {
 		return *s

@@ -10,13 +10,14 @@ import (
 	"lockstep/resourcesync"
 )
 
-// ErrMark reports a Mark that is no point in the kept history of a set.
+// ErrMark reports a Mark that is not a point in the stored history of a set.
 var ErrMark = errors.New("no mark in the history of the set")
 
-// The rules every implementation shares.
+// Rules that every implementation shares.
 
-// Check refuses what no catalog can hold: a name that is empty or has a NUL
-// byte in it. Every other byte is allowed, also where it makes no URI.
+// Check returns an error for what no catalog can hold: a name that is empty or
+// has a NUL byte in it. Every other byte is allowed, even if it is invalid in a
+// URI.
 func Check(set string, updates []Update) error {
 	if set == "" || strings.IndexByte(set, 0) >= 0 {
 		return fmt.Errorf("set %q: a name must not be empty or hold a NUL byte", set)
@@ -29,8 +30,8 @@ func Check(set string, updates []Update) error {
 	return nil
 }
 
-// SameContent reports whether b says the same of the content as a: the test
-// by which Apply tells a change from a refreshment.
+// SameContent reports whether a and b describe the same content: by this test
+// Apply distinguishes a change from a refresh.
 func SameContent(a, b *Record) bool {
 	return a.Length == b.Length && a.Type == b.Type && a.Encoding == b.Encoding &&
 		sameHashes(a.Hashes, b.Hashes) && sameLinks(a.Links, b.Links) &&
@@ -49,9 +50,9 @@ func sameHashes(a, b resourcesync.Hashes) bool {
 	return true
 }
 
-// sameLinks compares links in their order. Patches do not count: each belongs to
-// the change that brought it, not to the resource. Nor do mementos: they say
-// where this very content is kept, which is no other content.
+// sameLinks compares links in their order. It ignores patches: each belongs to
+// the change that brought it, not to the resource. It also ignores mementos:
+// they locate a stored copy of this same content.
 func sameLinks(a, b []resourcesync.Link) bool {
 	for {
 		a, b = skipBeside(a), skipBeside(b)
@@ -77,12 +78,12 @@ func skipBeside(links []resourcesync.Link) []resourcesync.Link {
 	return links
 }
 
-// NoMemento is what an update has among its links for the resource to lose its
-// memento link. It is never kept.
+// NoMemento returns a link that an update contains to remove the memento link
+// of its resource. It is never stored.
 func NoMemento() resourcesync.Link { return resourcesync.Link{Rel: resourcesync.RelMemento} }
 
-// Memento returns the memento link among links, or nil. RS-REL-51: there is one at
-// most; of more the first counts.
+// Memento returns the memento link among links, or nil. RS-REL-51: there is at
+// most one; of several the first is used.
 func Memento(links []resourcesync.Link) *resourcesync.Link {
 	i := slices.IndexFunc(links, isMemento)
 	if i < 0 {
@@ -93,8 +94,8 @@ func Memento(links []resourcesync.Link) *resourcesync.Link {
 
 func isMemento(l resourcesync.Link) bool { return l.Rel == resourcesync.RelMemento }
 
-// Settle removes from links what is only said to an Apply: [NoMemento]. What links
-// points to stays as it is.
+// Settle removes from links what is only an instruction to Apply: [NoMemento]. It
+// does not modify what links points to.
 func Settle(links []resourcesync.Link) []resourcesync.Link {
 	if m := Memento(links); m == nil || m.Href != "" {
 		return links
@@ -102,10 +103,10 @@ func Settle(links []resourcesync.Link) []resourcesync.Link {
 	return slices.DeleteFunc(slices.Clone(links), func(l resourcesync.Link) bool { return isMemento(l) && l.Href == "" })
 }
 
-// Refresh makes now what it is after an update equal to it in content, and
-// reports whether that is another than before: Lastmod and Token are those of the
-// update. So is the memento link, if the update has one; with [NoMemento] there
-// is none; else the one there is stays. What now.Links points to stays as it is.
+// Refresh updates now from an update that is equal in content, and reports
+// whether now changed: Lastmod and Token become those of the update. So does the
+// memento link, if the update has one; with [NoMemento] it is removed; otherwise
+// it remains. Refresh does not modify what now.Links points to.
 func Refresh(now, update *Record) (changed bool) {
 	if now.Token != update.Token || now.Lastmod.UnixMicro() != update.Lastmod.UnixMicro() {
 		now.Token, now.Lastmod, changed = update.Token, update.Lastmod, true
@@ -127,8 +128,8 @@ func Refresh(now, update *Record) (changed bool) {
 
 // FirstEvent returns the event time of the first of n changes made now, in
 // microseconds; each further one is a microsecond later. last is the latest
-// time given out before, by an event or a Mark. The n times end at now, so that
-// they run ahead of the clock only where last already does.
+// time assigned before, by an event or a Mark. The n times end at now, so that
+// they are ahead of the clock only if last already is.
 func FirstEvent(now time.Time, last int64, n int) int64 {
 	return max(last+1, now.UnixMicro()-int64(n)+1)
 }

@@ -1,4 +1,4 @@
-// Package blobtest is the suite that every [blob.Store] passes.
+// Package blobtest is the conformance suite of [blob.Store].
 //
 //	func TestMem(t *testing.T) {
 //		blobtest.Run(t, func(t *testing.T) blob.Store { return new(blob.Mem) })
@@ -19,18 +19,18 @@ import (
 	"lockstep/blob"
 )
 
-// Limits is what a kind of store cannot do, and says so in its documentation.
-// The suite then asks for the refusal instead; all else holds unchanged.
+// Limits lists documented limits of a kind of store. The suite then expects the
+// refusal instead; everything else is tested unchanged.
 type Limits struct {
-	// LosesInFolders says that the service may lose a blob that is stored while
+	// LosesInFolders means that the service may lose a blob that is stored while
 	// the last other one of its folder is removed.
 	LosesInFolders bool
 
-	// UTF8 says that names which are not UTF-8 are refused with blob.ErrName,
-	// and that nothing is found below such a prefix.
+	// UTF8 means that names which are not UTF-8 are refused with blob.ErrName, and
+	// that listing such a prefix yields nothing.
 	UTF8 bool
 
-	// NoResume says that nothing unfinished can be read again: the store is no
+	// NoResume means that unfinished blobs cannot be read again: the store is no
 	// blob.Resumer and its Writers are no blob.Keepers. It may be a Sweeper.
 	NoResume bool
 }
@@ -74,13 +74,13 @@ func RunLimits(t *testing.T, l Limits, open func(t *testing.T) blob.Store) {
 	}
 }
 
-// anyStore is a test that no limit touches.
+// anyStore is a test that applies to stores with any limits.
 func anyStore(test func(*testing.T, blob.Store)) func(*testing.T, blob.Store, Limits) {
 	return func(t *testing.T, s blob.Store, _ Limits) { test(t, s) }
 }
 
-// refuses reports whether the store cannot have a blob of that name, and sees
-// to it that it says so.
+// refuses reports whether the store does not support the name, and checks that
+// it returns the right error.
 func (l Limits) refuses(t *testing.T, s blob.Store, name string) bool {
 	t.Helper()
 	if !l.UTF8 || utf8.ValidString(name) {
@@ -122,7 +122,7 @@ func put(t testing.TB, s blob.Store, name, content string) {
 	}
 }
 
-// get returns what a name holds, and whether it holds anything.
+// get returns the content of a blob, and whether it exists.
 func get(t testing.TB, s blob.Store, name string) (string, bool) {
 	t.Helper()
 	r, err := s.Open(t.Context(), name)
@@ -188,7 +188,7 @@ var (
 )
 
 func testNames(t *testing.T, s blob.Store, l Limits) {
-	names := slices.DeleteFunc(slices.Clone(oddNames[1:]), func(n string) bool { return l.refuses(t, s, n) }) // others begin with the first
+	names := slices.DeleteFunc(slices.Clone(oddNames[1:]), func(n string) bool { return l.refuses(t, s, n) }) // other names begin with the first
 	for _, name := range names {
 		if !blob.ValidName(name) {
 			t.Errorf("ValidName(%q) = false", name)
@@ -304,7 +304,7 @@ func testBatch(t *testing.T, s blob.Store) {
 			wantContent(t, s, name, name)
 		}
 	}
-	// In order: the last one of a name stays.
+	// In order: the last one of a name wins.
 	one, two := create(t, s, "same", "one"), create(t, s, "same", "two")
 	if err := s.Commit(t.Context(), two, one); err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 )
 
 func testList(t *testing.T, s blob.Store, l Limits) {
-	// In byte order "-" stands before "/" and "0" behind it.
+	// In byte order "-" precedes "/", and "0" follows it.
 	names := []string{"a-b", "a/b", "a/b-c/x", "a/b0", "a0", "b/c/d", "b/cc", "b/d", "Z", "\xff/x", "é"}
 	names = slices.DeleteFunc(names, func(n string) bool { return l.refuses(t, s, n) })
 	for _, i := range rand.Perm(len(names)) {
@@ -82,7 +82,7 @@ func testTwoWriters(t *testing.T, s blob.Store) {
 	wantContent(t, s, "a", "one more")
 }
 
-// Who reads sees one version, whole, from the first to the last moment.
+// A reader sees one whole version at any time.
 func testAtomic(t *testing.T, s blob.Store) {
 	version := func(i int) string { return strings.Repeat(fmt.Sprintf("%06d ", i), 2000+i) }
 	put(t, s, "a", version(0))
@@ -115,7 +115,7 @@ func testAtomic(t *testing.T, s blob.Store) {
 	wg.Wait()
 }
 
-// Many work at once, in directories that come and go.
+// Many goroutines work at once, in directories that are created and removed.
 func testConcurrent(t *testing.T, s blob.Store) {
 	const workers, rounds = 8, 30
 	var wg sync.WaitGroup
@@ -164,7 +164,7 @@ func testConcurrent(t *testing.T, s blob.Store) {
 	wantList(t, s, "")
 }
 
-// A directory made for one blob is removed with another, at any moment.
+// A directory created for one blob may be removed with another at any moment.
 func testComeAndGo(t *testing.T, s blob.Store, l Limits) {
 	if l.LosesInFolders {
 		put(t, s, "a/b/c/stays", "")
@@ -200,8 +200,8 @@ func testComeAndGo(t *testing.T, s blob.Store, l Limits) {
 	wantList(t, s, "")
 }
 
-// resumable returns the abilities: a store need not have them, but has all or
-// none, unless it is limited to sweeping.
+// resumable returns the optional interfaces: a store may lack them, but has all
+// or none, unless it is limited to sweeping.
 func resumable(t *testing.T, s blob.Store, l Limits) (blob.Resumer, blob.Sweeper) {
 	t.Helper()
 	r, ok := s.(blob.Resumer)
@@ -314,7 +314,8 @@ func testKeep(t *testing.T, s blob.Store, l Limits) {
 	}
 	wantUnfinished(t, r, "a", "x")
 
-	// Of two at once one is kept, whichever ends last with the name to itself.
+	// Of two concurrent Writers one is kept: the one that ends while no other has
+	// the name.
 	one, two := create(t, s, "b", "one"), create(t, s, "b", "two")
 	if err := two.(blob.Keeper).Keep(); err != nil {
 		t.Fatal(err)

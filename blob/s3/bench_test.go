@@ -16,7 +16,7 @@ import (
 	"lockstep/intake"
 )
 
-// sink is a service that takes everything and keeps nothing.
+// sink is a service that accepts everything and stores nothing.
 func sink(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	w.Header().Set("ETag", `"x"`)
@@ -28,7 +28,8 @@ func sink(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// BenchmarkUpload sends 256 MB, ours and as the client's own uploader does.
+// BenchmarkUpload sends 256 MB, with this package and with the client's own
+// uploader.
 func BenchmarkUpload(b *testing.B) {
 	server := httptest.NewServer(http.HandlerFunc(sink))
 	defer server.Close()
@@ -95,7 +96,8 @@ func shelf(n int) http.HandlerFunc {
 	}
 }
 
-// BenchmarkScan takes in 100,000 objects, and looks through them again.
+// BenchmarkScan reads 100,000 objects into a catalog, and then scans them
+// again.
 func BenchmarkScan(b *testing.B) {
 	const n = 100_000
 	server := httptest.NewServer(shelf(n))

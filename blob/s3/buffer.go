@@ -11,20 +11,20 @@ import (
 	"os"
 )
 
-// How the buffers of Writers grow. All together they keep no more in memory
-// than Options.Held: those that wait for their Commit are many at times, each
-// with the end of its blob. What is beyond goes to files.
+// The growth of the Writers' buffers. All together they use no more memory than
+// Options.Held: there can be many Writers waiting for their Commit, each with
+// the end of its blob. The rest goes to files.
 const (
 	firstGrowth = 4 << 10 // of a buffer; it doubles,
-	lastGrowth  = 1 << 20 // and beyond this takes all it may need
+	lastGrowth  = 1 << 20 // and beyond this is allocated in full
 )
 
-// A buffer holds bytes that wait to be sent: in memory or, where that is short,
-// in a file without a name.
+// A buffer holds bytes waiting to be sent: in memory or, if that is scarce, in
+// a file without a name.
 type buffer struct {
 	b     *Bucket
 	mem   []byte
-	file  *os.File // nil: all is in mem
+	file  *os.File // nil: everything is in mem
 	named bool     // the file could not be unlinked while open
 	size  int64
 }
@@ -44,7 +44,7 @@ func (f *buffer) write(p []byte) error {
 	return nil
 }
 
-// grow makes room for size bytes in memory, if there may be so much.
+// grow allocates memory for size bytes, if the limit allows.
 func (f *buffer) grow(size int) bool {
 	have := cap(f.mem)
 	if size <= have {
@@ -82,7 +82,7 @@ func (f *buffer) spill() error {
 	return nil
 }
 
-// content returns what is in f, to be read from the beginning.
+// content returns the content of f, to be read from the beginning.
 func (f *buffer) content() content {
 	if f.file == nil {
 		return content{bytes.NewReader(f.mem), f.size}
@@ -94,9 +94,9 @@ func (f *buffer) content() content {
 func (f *buffer) reset() {
 	f.b.held.Add(-int64(cap(f.mem)))
 	if f.file != nil {
-		_ = f.file.Close() // nobody reads it again
+		_ = f.file.Close() // it is never read again
 		if f.named {
-			_ = os.Remove(f.file.Name()) // what remains is an empty shell
+			_ = os.Remove(f.file.Name()) // an empty file remains if this fails
 		}
 	}
 	*f = buffer{b: f.b}
@@ -108,8 +108,8 @@ type content struct {
 	size int64
 }
 
-// sums returns the digest that goes with a body, by which the service sees that
-// it got what we sent: a SHA-256, which is signed, or MD5 where nothing is.
+// sums returns the digest of a body, by which the service verifies what it
+// received: a SHA-256, which is signed, or MD5 for unsigned requests.
 func (b *Bucket) sums(c content) (md5Base64, sha256Hex string, err error) {
 	h := md5.New()
 	if b.signed {

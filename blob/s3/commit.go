@@ -12,9 +12,9 @@ import (
 // tails is how many last parts are sent at a time.
 const tails = 8
 
-// Commit makes the blobs visible, one after the other. What remains to be sent
-// of large ones is sent before the first appears, so that the names follow each
-// other closely.
+// Commit makes the blobs visible, one after the other. It sends the remaining
+// parts of all large blobs before the first becomes visible, so that the blobs
+// appear shortly after each other.
 func (b *Bucket) Commit(ctx context.Context, ws ...blob.Writer) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -39,7 +39,7 @@ func (b *Bucket) Commit(ctx context.Context, ws ...blob.Writer) error {
 	var ended []*upload
 	for _, w := range batch {
 		if !w.visible {
-			break // what is beyond stays open
+			break // the remaining Writers stay open
 		}
 		if w.upload != nil {
 			ended = append(ended, w.upload)
@@ -47,13 +47,13 @@ func (b *Bucket) Commit(ctx context.Context, ws ...blob.Writer) error {
 		w.close()
 	}
 	if len(ended) > 0 {
-		// All that counts is done. A note that stays is found by Sweep.
+		// All blobs are visible. Sweep finds a note that remains.
 		_ = b.ended(context.WithoutCancel(ctx), ended...)
 	}
 	return err
 }
 
-// distinct reports whether no two Writers are of one name: of those the last
+// distinct reports whether no two Writers have the same name: of those the last
 // has to win.
 func distinct(batch []*writer) bool {
 	names := make(map[string]struct{}, len(batch))
@@ -77,8 +77,8 @@ func (b *Bucket) appear(ctx context.Context, w *writer) (err error) {
 	return err
 }
 
-// appearAll makes blobs visible, several at a time. After an error it begins no
-// more of them.
+// appearAll makes blobs visible, several at a time. After an error it starts no
+// more.
 func (b *Bucket) appearAll(ctx context.Context, batch []*writer) error {
 	errs := make([]error, len(batch))
 	var failed atomic.Bool
@@ -97,14 +97,15 @@ func (b *Bucket) appearAll(ctx context.Context, batch []*writer) error {
 	}
 	_ = g.Wait() // the errors are in errs
 	for i, err := range errs {
-		if err != nil { // all before it were begun, and are visible
+		if err != nil { // all before it were started, and are visible
 			return &blob.CommitError{Done: i, Name: batch[i].name, Err: err}
 		}
 	}
 	return nil
 }
 
-// sendRest sends what is left of the blobs that are too large for one request.
+// sendRest sends the remaining parts of blobs that are too large for one
+// request.
 func (b *Bucket) sendRest(ctx context.Context, batch []*writer) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(tails)

@@ -22,18 +22,19 @@ var (
 	// ErrChanged reports a blob that was replaced while it was read.
 	ErrChanged = errors.New("replaced while it was read")
 
-	// ErrNoBucket reports that there is no bucket of the name.
+	// ErrNoBucket reports that the bucket does not exist.
 	ErrNoBucket = errors.New("the bucket does not exist")
 )
 
-// An Error says what was done to which key of which bucket, and why it failed.
+// An Error describes a failed operation: the operation, the bucket, the key and
+// the cause.
 type Error struct {
 	Op     string
 	Bucket string
 	Key    string // or the prefix of a listing; may be empty
 	Err    error
 	hint   string
-	down   bool // the fault is the service's, not the key's
+	down   bool // the service failed, not the operation on this key
 }
 
 func (e *Error) Error() string {
@@ -43,14 +44,14 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is makes an Error that says more of the service than of the key
+// Is makes an Error that concerns the service rather than the key match
 // [blob.ErrUnavailable].
 func (e *Error) Is(target error) bool { return e.down && target == blob.ErrUnavailable }
 
-// Hint says what to do about it, or "".
+// Hint returns advice for the user, or "".
 func (e *Error) Hint() string { return e.hint }
 
-// printable returns a key as one can read it in a line.
+// printable returns a key so that it can be printed in a line.
 func printable(key string) string {
 	if q := fmt.Sprintf("%q", key); q[1:len(q)-1] != key {
 		return q
@@ -58,7 +59,7 @@ func printable(key string) string {
 	return key
 }
 
-// fail returns the error of what was done to key, in words.
+// fail returns the error of an operation on key, with its cause in words.
 func (b *Bucket) fail(op, key string, err error) error {
 	if err == nil {
 		return nil
@@ -71,8 +72,8 @@ func (b *Bucket) fail(op, key string, err error) error {
 	return &Error{Op: op, Bucket: b.opts.Bucket, Key: key, Err: err, hint: hint, down: down}
 }
 
-// isDown reports whether err says more of the service, or of our standing with
-// it, than of one key: no answer, a failure, a refusal.
+// isDown reports whether err concerns the service or the client's permissions
+// rather than one key: no answer, a failure, a refusal.
 func isDown(err error) bool {
 	if r, ok := errors.AsType[minio.ErrorResponse](err); ok {
 		return r.StatusCode >= http.StatusInternalServerError || r.StatusCode == http.StatusForbidden ||
@@ -83,7 +84,8 @@ func isDown(err error) bool {
 	return (errors.As(err, &u) || errors.As(err, &op)) && !errors.Is(err, context.Canceled)
 }
 
-// A serviceError is what the service said, with the sentinel it amounts to.
+// A serviceError is an error message of the service, with the matching
+// sentinel.
 type serviceError struct {
 	text string
 	is   error // may be nil
@@ -92,7 +94,7 @@ type serviceError struct {
 func (e *serviceError) Error() string { return e.text }
 func (e *serviceError) Unwrap() error { return e.is }
 
-// explain returns the cause in words, and what to do about it.
+// explain returns the cause in words, and advice for the user.
 func (b *Bucket) explain(err error) (hint string, cause error) {
 	if resp, ok := errors.AsType[minio.ErrorResponse](err); ok {
 		return b.explainResponse(resp)
@@ -101,7 +103,7 @@ func (b *Bucket) explain(err error) (hint string, cause error) {
 		return "see that the endpoint is right: " + b.where, fmt.Errorf("the answer is not of an S3 service: %w", syntax)
 	}
 	if u, ok := errors.AsType[*url.Error](err); ok {
-		err = u.Err // the address stands beside it, and its query tells nobody anything
+		err = u.Err // the message already has the address, and the query is meaningless to users
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return "", err
@@ -123,7 +125,7 @@ func (b *Bucket) explain(err error) (hint string, cause error) {
 	return hint, err
 }
 
-// explainResponse does so for what the service answered.
+// explainResponse does so for an error response of the service.
 func (b *Bucket) explainResponse(r minio.ErrorResponse) (hint string, cause error) {
 	text := strings.TrimRight(r.Error(), ".\n ")
 	if r.Code != "" && !strings.Contains(text, r.Code) {
@@ -136,7 +138,7 @@ func (b *Bucket) explainResponse(r minio.ErrorResponse) (hint string, cause erro
 	case minio.NoSuchBucket:
 		return "see the name; the service is " + b.where + ", set AWS_ENDPOINT_URL if the bucket is elsewhere", ErrNoBucket
 	case codeDirectory, codeBelowFile:
-		// Services that keep objects as files have the limits of files.
+		// Services that store objects as files have the limits of files.
 		said.is = blob.ErrDirectory
 		if r.Code == codeBelowFile {
 			said.is = blob.ErrNotDirectory
@@ -173,7 +175,7 @@ func (b *Bucket) explainResponse(r minio.ErrorResponse) (hint string, cause erro
 	return "", said
 }
 
-// What services say that keep objects as files.
+// Error codes of services that store objects as files.
 const (
 	codeDirectory = "ExistingObjectIsDirectory"
 	codeBelowFile = "ObjectParentIsFile"
@@ -186,10 +188,11 @@ func coded(err error, codes ...string) bool {
 	return ok && slices.Contains(codes, r.Code)
 }
 
-// absent reports whether err says that nothing has that key, or could have it.
+// absent reports whether err means that there is no object with that key, or
+// cannot be one.
 func absent(err error) bool { return coded(err, minio.NoSuchKey, codeTooLong, codeBelowFile) }
 
-// missing makes err [blob.ErrNotExist] if it says that.
+// missing converts err to [blob.ErrNotExist] if it means that.
 func missing(err error) error {
 	if absent(err) {
 		return blob.ErrNotExist

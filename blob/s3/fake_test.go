@@ -20,7 +20,7 @@ import (
 
 const bucket = "bucket"
 
-// limits is what no bucket can do.
+// limits are those of every bucket.
 var limits = blobtest.Limits{UTF8: true, NoResume: true}
 
 // fake starts an S3 service in memory, with one bucket, and returns its address.
@@ -71,7 +71,7 @@ func TestParallel(t *testing.T) {
 	})
 }
 
-// putOptions and coreOf are what another program would use.
+// putOptions and coreOf are for access by another program.
 var putOptions = minio.PutObjectOptions{}
 
 func coreOf(t testing.TB, o s3.Options) *minio.Core {

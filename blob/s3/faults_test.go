@@ -18,7 +18,7 @@ import (
 	"lockstep/blob/s3"
 )
 
-// serving returns a bucket of a service that answers like that.
+// serving returns a bucket of a service with the given answers.
 func serving(t testing.TB, o s3.Options, answer http.HandlerFunc) *s3.Bucket {
 	t.Helper()
 	server := httptest.NewServer(answer)
@@ -27,7 +27,7 @@ func serving(t testing.TB, o s3.Options, answer http.HandlerFunc) *s3.Bucket {
 	return open(t, o)
 }
 
-// said returns the error with its hint.
+// said returns the text of the error with its hint.
 func said(err error) string {
 	if err == nil {
 		return "no error"
@@ -41,8 +41,7 @@ func said(err error) string {
 	return err.Error()
 }
 
-// TestErrors: what goes wrong is said in words, with bucket and key, and with
-// what to do about it.
+// TestErrors: errors state the cause in words, with bucket and key, and a hint.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	closed := httptest.NewServer(nil)
@@ -132,7 +131,7 @@ func TestErrors(t *testing.T) {
 	})
 }
 
-// TestRealErrors: so does the real service.
+// TestRealErrors tests the same with a real service.
 func TestRealErrors(t *testing.T) {
 	t.Parallel()
 	o := realBucket(t)
@@ -160,7 +159,7 @@ func TestRealErrors(t *testing.T) {
 	}
 }
 
-// TestAttempts: a service that is overloaded is asked again, not for ever.
+// TestAttempts: an overloaded service is retried, but not forever.
 func TestAttempts(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
@@ -176,7 +175,7 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
-// breaking cuts the body of every nth answer to a GET of an object in the middle.
+// breaking truncates the body of every nth answer to a GET of an object.
 func breaking(n int64, count *atomic.Int64) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -192,13 +191,13 @@ func breaking(n int64, count *atomic.Int64) func(http.Handler) http.Handler {
 			w.Header().Set("Content-Length", fmt.Sprint(rec.Body.Len()))
 			w.WriteHeader(rec.Code)
 			_, _ = w.Write(rec.Body.Bytes()[:rec.Body.Len()/2])
-			_ = http.NewResponseController(w).Flush() // so that the half is seen
+			_ = http.NewResponseController(w).Flush() // so that the client sees the half
 			panic(http.ErrAbortHandler)
 		})
 	}
 }
 
-// TestBroken: an answer that breaks off is asked for again, not for ever.
+// TestBroken: a truncated answer is requested again, but not forever.
 func TestBroken(t *testing.T) {
 	t.Parallel()
 	data := random(1, part+1000)
@@ -224,8 +223,8 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// TestAnswerLost: an upload whose completion was not confirmed has been
-// completed.
+// TestAnswerLost: an upload whose completion was not confirmed counts as
+// complete if the object exists.
 func TestAnswerLost(t *testing.T) {
 	t.Parallel()
 	var lost atomic.Bool
@@ -246,7 +245,8 @@ func TestAnswerLost(t *testing.T) {
 	}
 }
 
-// TestCommitAgain: what a Commit could not make visible can be committed again.
+// TestCommitAgain: blobs that a Commit could not make visible can be committed
+// again.
 func TestCommitAgain(t *testing.T) {
 	t.Parallel()
 	var down atomic.Bool
@@ -285,7 +285,7 @@ func TestCommitAgain(t *testing.T) {
 	}
 }
 
-// TestStops: what takes long stops with its context.
+// TestStops: long operations stop with their context.
 func TestStops(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -308,9 +308,9 @@ func TestStops(t *testing.T) {
 	}
 }
 
-// TestCommitParallel lets one blob of many fail: it is the one that is named,
-// all that can be are visible, and committing the rest again costs nothing for
-// those that are.
+// TestCommitParallel makes one blob of many fail: the error names it, all
+// others that can be are visible, and committing the rest again costs nothing
+// for those.
 func TestCommitParallel(t *testing.T) {
 	t.Parallel()
 	const n = 40

@@ -20,7 +20,7 @@ import (
 
 const part = 5 << 20
 
-// random returns n bytes that no two seeds share.
+// random returns n bytes that differ for each seed.
 func random(seed byte, n int) []byte {
 	b := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{seed}).Read(b)
@@ -73,8 +73,8 @@ func names(t testing.TB, b *s3.Bucket) (names []string) {
 	return names
 }
 
-// A blob that is larger than memory goes up in parts, nothing of it is seen
-// before its Commit, and it comes back in any ranges.
+// A blob that is larger than memory is sent in parts, is invisible before its
+// Commit, and can be read in any ranges.
 func TestLarge(t *testing.T) {
 	t.Parallel()
 	services(t, func(t *testing.T, o s3.Options) {
@@ -88,7 +88,7 @@ func TestLarge(t *testing.T) {
 		if got := names(t, b); len(got) > 0 {
 			t.Errorf("before Commit there is %q", got)
 		}
-		w.SetModTime(mod) // too late for what has begun: see below
+		w.SetModTime(mod) // too late once parts are sent: see below
 		if err := b.Commit(t.Context(), w); err != nil {
 			t.Fatal(err)
 		}
@@ -129,8 +129,8 @@ func TestLarge(t *testing.T) {
 	})
 }
 
-// A Reader of a blob it does not hold fails when the blob is replaced or removed,
-// rather than mix two versions.
+// A Reader of a blob that it does not hold fails when the blob is replaced or
+// removed, instead of mixing two versions.
 func TestPinned(t *testing.T) {
 	t.Parallel()
 	services(t, func(t *testing.T, o s3.Options) {
@@ -188,7 +188,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// Whoever drops a large blob leaves nothing, whatever became of the context.
+// Dropping a large blob leaves nothing behind, even if the context has ended.
 func TestDropLarge(t *testing.T) {
 	t.Parallel()
 	services(t, func(t *testing.T, o s3.Options) {
@@ -209,8 +209,8 @@ func TestDropLarge(t *testing.T) {
 	})
 }
 
-// What a process that died left unfinished is swept: ours alone, not what is
-// being written, not what is young, not what is to be kept.
+// Sweep removes unfinished uploads of dead processes: only Lockstep's own, not
+// those being written, young, or to be kept.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	services(t, func(t *testing.T, o s3.Options) {
@@ -257,7 +257,7 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// Objects have the type and caching they are to have.
+// Objects have the expected media type and caching.
 func TestAttributes(t *testing.T) {
 	t.Parallel()
 	services(t, func(t *testing.T, o s3.Options) {
@@ -277,7 +277,7 @@ func TestAttributes(t *testing.T) {
 				typ, cache = "application/octet-stream", ""
 			}
 			if strings.HasSuffix(t.Name(), "/fake") {
-				cache = "" // it forgets it
+				cache = "" // the service does not store it
 			}
 			if h.Get("Content-Type") != typ || h.Get("Cache-Control") != cache {
 				t.Errorf("%s has %q", name, h)
@@ -286,8 +286,8 @@ func TestAttributes(t *testing.T) {
 	})
 }
 
-// Many blobs written at a time do not fill memory: what is too much goes to
-// files, and from there to the bucket.
+// Many blobs written at a time do not fill memory: the excess goes to files,
+// and from there to the bucket.
 func TestManyWriters(t *testing.T) {
 	t.Parallel()
 	address := fake(t)

@@ -14,9 +14,9 @@ import (
 )
 
 // List yields the blobs whose names begin with prefix, page by page as the
-// service lists them: what is committed or removed meanwhile may or may not be
-// seen. Objects whose keys are no names are passed over. ModTime is when the
-// bucket took the object.
+// service lists them: blobs committed or removed meanwhile may or may not be
+// included. It skips objects whose keys are not valid names. ModTime is the
+// time at which the bucket stored the object.
 func (b *Bucket) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, error] {
 	return func(yield func(blob.Info, error) bool) {
 		if err := ctx.Err(); err != nil {
@@ -24,7 +24,7 @@ func (b *Bucket) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, e
 			return
 		}
 		if !validKey(b.prefix + prefix + "x") {
-			return // nothing begins like that
+			return // no name begins like that
 		}
 		last := ""
 		for info, err := range b.objects(ctx, b.prefix+prefix) {
@@ -53,8 +53,8 @@ func (b *Bucket) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, e
 	}
 }
 
-// objects yields what the service lists below a prefix of keys, as it comes;
-// Name is the key.
+// objects yields the service's listing of a prefix of keys, in its order; Name
+// is the key.
 func (b *Bucket) objects(ctx context.Context, prefix string) iter.Seq2[blob.Info, error] {
 	return func(yield func(blob.Info, error) bool) {
 		lctx, pages := withPages(ctx)
@@ -68,7 +68,7 @@ func (b *Bucket) objects(ctx context.Context, prefix string) iter.Seq2[blob.Info
 				return
 			}
 		}
-		if err := ctx.Err(); err != nil { // the listing ends without a word
+		if err := ctx.Err(); err != nil { // the listing ends without an error when ctx ends
 			yield(blob.Info{}, b.fail("list", prefix, context.Cause(ctx)))
 		}
 	}
@@ -86,7 +86,7 @@ func (b *Bucket) Remove(ctx context.Context, names ...string) error {
 		switch {
 		case err == nil:
 			keys = append(keys, key)
-		case !blob.ValidName(name): // any other cannot be there
+		case !blob.ValidName(name): // blobs with other names cannot exist
 			errs = append(errs, b.fail("remove", b.prefix+name, err))
 		}
 	}
@@ -95,8 +95,9 @@ func (b *Bucket) Remove(ctx context.Context, names ...string) error {
 	return joined(errs)
 }
 
-// removeMost bounds the errors of one Remove that are told one by one: all keys
-// of a batch fail for the same reason when the request does.
+// removeMost bounds the number of errors of one Remove that are reported
+// individually: when the request fails, all keys of a batch fail for the same
+// reason.
 const removeMost = 10
 
 // remove removes the objects of keys that differ from each other.
@@ -134,7 +135,7 @@ func (b *Bucket) remove(ctx context.Context, keys []string) error {
 	return joined(errs)
 }
 
-// joined joins errors; of very many, the first.
+// joined joins errors; if there are very many, the first of them.
 func joined(errs []error) error {
 	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	if more := len(errs) - removeMost; more > 0 {

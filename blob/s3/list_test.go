@@ -13,7 +13,7 @@ import (
 	"lockstep/blob/s3"
 )
 
-// page is one answer to a question for a listing.
+// page is one answer to a listing request.
 func page(next string, keys ...string) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "<ListBucketResult><Name>bucket</Name><IsTruncated>%v</IsTruncated>", next != "")
@@ -26,14 +26,14 @@ func page(next string, keys ...string) string {
 	return s.String() + "</ListBucketResult>"
 }
 
-// TestListLies: a listing that cannot be true ends with an error, and ends.
+// TestListLies: an impossible listing ends with an error, and terminates.
 func TestListLies(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name string
 		page func(n int64) string
 		want string
-		raw  bool // Objects passes it on, for others to judge
+		raw  bool // Objects returns it unchanged
 	}{
 		{"no continuation", func(int64) string { return page("-", "p/a") }, "continuation token", false},
 		{"empty pages", func(int64) string { return page("again") }, "all without a key", false},
@@ -54,7 +54,7 @@ func TestListLies(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "list s3://bucket/p/: ") {
 				t.Errorf("List = %v, want %q", err, tt.want)
 			}
-			if tt.raw || tt.name == "empty pages" { // once is enough of those
+			if tt.raw || tt.name == "empty pages" { // one request suffices
 				return
 			}
 			err = nil
@@ -68,7 +68,7 @@ func TestListLies(t *testing.T) {
 	}
 }
 
-// TestPages: a bucket larger than a page is listed whole, and removed whole.
+// TestPages: a bucket larger than a page is listed and removed completely.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	services(t, func(t *testing.T, o s3.Options) {

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// mtimeHeader is the metadata in which a blob's modification time is kept, as
-// rclone and others do.
+// mtimeHeader is the metadata field for a blob's modification time, which
+// rclone and other tools use too.
 const mtimeHeader = "X-Amz-Meta-Mtime"
 
-// formatModTime writes t as seconds since 1970 with nine digits of a fraction.
+// formatModTime formats t as seconds since 1970 with nine decimal places.
 func formatModTime(t time.Time) string {
 	sec, nano := t.Unix(), int64(t.Nanosecond())
 	sign := ""
@@ -26,7 +26,8 @@ func formatModTime(t time.Time) string {
 	return fmt.Sprintf("%s%d.%09d", sign, sec, nano)
 }
 
-// parseModTime undoes formatModTime, and reads fewer digits, or none.
+// parseModTime is the inverse of formatModTime, and accepts fewer decimal
+// places, or none.
 func parseModTime(s string) (time.Time, bool) {
 	digits, negative := strings.CutPrefix(s, "-")
 	whole, frac, _ := strings.Cut(digits, ".")

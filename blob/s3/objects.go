@@ -15,8 +15,8 @@ import (
 
 // Objects yields the objects below the prefix as the service lists them: Name is
 // the key without the prefix, any bytes; Version the entity tag without its
-// quotes. Nothing is left out, put in order or looked at twice. The error that
-// ends a listing before its end comes last.
+// quotes. The listing is neither filtered, sorted nor deduplicated. If it ends
+// early, the last value is the error.
 func (b *Bucket) Objects(ctx context.Context) iter.Seq2[blob.Info, error] {
 	return func(yield func(blob.Info, error) bool) {
 		for info, err := range b.objects(ctx, b.prefix) {
@@ -40,8 +40,8 @@ func (b *Bucket) Objects(ctx context.Context) iter.Seq2[blob.Info, error] {
 	}
 }
 
-// Head returns the header of the object of a key, with checksums where the
-// service keeps some, or fails with [blob.ErrNotExist].
+// Head returns the header of the object with a key, with checksums if the
+// service stores some, or [blob.ErrNotExist].
 func (b *Bucket) Head(ctx context.Context, key string) (http.Header, error) {
 	key = b.prefix + key
 	o, err := b.stat(ctx, key, minio.StatObjectOptions{Checksum: true})
@@ -51,9 +51,9 @@ func (b *Bucket) Head(ctx context.Context, key string) (http.Header, error) {
 	return o.Headers, nil
 }
 
-// Get opens the object of a key, as it is now, and returns its header too. It
-// fails with [blob.ErrNotExist] if there is none. Of a body that breaks off the
-// last Read fails.
+// Get opens the current version of the object with a key, and also returns its
+// header. It returns [blob.ErrNotExist] if there is none. If the body is
+// truncated, the last Read fails.
 func (b *Bucket) Get(ctx context.Context, key string) (io.ReadCloser, http.Header, error) {
 	key = b.prefix + key
 	body, _, header, err := b.core.GetObject(ctx, b.opts.Bucket, key, minio.GetObjectOptions{Checksum: true})

@@ -26,7 +26,7 @@ import (
 )
 
 // TestThroughBuckets: objects of a bucket become a set, its documents go to the
-// same bucket, and a Destination that knows nothing but HTTP follows it there.
+// same bucket, and a Destination follows it there by plain HTTP.
 func TestThroughBuckets(t *testing.T) {
 	t.Parallel()
 	services(t, func(t *testing.T, o s3.Options) {
@@ -92,7 +92,7 @@ func TestThroughBuckets(t *testing.T) {
 	})
 }
 
-// public lets everybody read the bucket, where that has to be said.
+// public makes the bucket readable by everyone, if the service requires that.
 func public(t *testing.T, o s3.Options) {
 	t.Helper()
 	if strings.HasSuffix(t.Name(), "/fake") {
@@ -104,7 +104,8 @@ func public(t *testing.T, o s3.Options) {
 	}
 }
 
-// TestChecksums: the real service computes a SHA-256 when asked to, and tells it.
+// TestChecksums: the real service computes a SHA-256 when asked to, and reports
+// it.
 func TestChecksums(t *testing.T) {
 	t.Parallel()
 	o := realBucket(t)
@@ -127,7 +128,7 @@ func TestChecksums(t *testing.T) {
 	}
 }
 
-// errRefused is what a crawl finds where a document names one that is not there.
+// errRefused reports that a document names a missing one.
 var errRefused = errors.New("names a document that is not there")
 
 // A crawler reads documents from the service behind all faults.
@@ -143,8 +144,8 @@ func (c crawler) get(url string) (int, []byte) {
 const siteURL = "https://data.example.org/"
 
 // crawl reads all documents from the Source Description on, and returns the URIs
-// of the resources of the Resource List. Before the first publication has ended
-// there may be nothing.
+// of the resources of the Resource List. Before the first publication is
+// complete there may be none.
 func (c crawler) crawl() (map[string]bool, error) {
 	resources := make(map[string]bool)
 	err := c.walk(siteURL+".well-known/resourcesync", "", resources)
@@ -180,8 +181,8 @@ func (c crawler) walk(uri, from string, resources map[string]bool) error {
 }
 
 // A faulty service fails at one request that writes, or at every nth. With crash
-// it answers nothing more from there on: for all a bucket can see, the process
-// that publishes was killed.
+// it answers nothing more from there on: to a bucket this looks as if the
+// publishing process was killed.
 type faulty struct {
 	next  http.Handler
 	after func() // called after each request that has written
@@ -227,8 +228,8 @@ func (f *faulty) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// playFaults publishes a changing set through the faulty service, and sees to it
-// after each request that no document names one that is not there.
+// playFaults publishes a changing set through the faulty service, and checks
+// after each request that no document names a missing one.
 func playFaults(t *testing.T, rounds int, f *faulty) {
 	t.Helper()
 	var c crawler
@@ -291,7 +292,8 @@ func playFaults(t *testing.T, rounds int, f *faulty) {
 	}
 }
 
-// TestPublishFaults: every few requests one fails, without or after being heard.
+// TestPublishFaults: one of every few requests fails, before or after it took
+// effect.
 func TestPublishFaults(t *testing.T) {
 	t.Parallel()
 	for _, every := range []int{2, 5, 11} {

@@ -16,9 +16,9 @@ import (
 	"lockstep/blob"
 )
 
-// Open opens a committed blob. ctx holds for all that is read from it. A blob of
-// up to [Options.Memory] bytes is read at once, and stays what it is whatever
-// happens to the object.
+// Open opens a committed blob. ctx applies to everything that is read from it. A
+// blob of up to [Options.Memory] bytes is read at once, and later changes to the
+// object do not affect it.
 func (b *Bucket) Open(ctx context.Context, name string) (blob.Reader, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -51,9 +51,10 @@ func (b *Bucket) Stat(ctx context.Context, name string) (blob.Info, error) {
 	return describe(name, o), nil
 }
 
-// stat asks for the header of an object. An answer to that has no body to say
-// what is wrong: also a bucket that is not there, or credentials nobody knows,
-// can be a mere 404. The question is then put again in a way that has.
+// stat requests the header of an object. The answer has no body that could
+// explain an error: a missing bucket, or unknown credentials, may look like a
+// plain 404. After an error it therefore repeats the request in a form whose
+// answer has a body.
 func (b *Bucket) stat(ctx context.Context, key string, o minio.StatObjectOptions) (minio.ObjectInfo, error) {
 	info, err := b.core.StatObject(ctx, b.opts.Bucket, key, o)
 	if _, answered := errors.AsType[minio.ErrorResponse](err); !answered {
@@ -69,15 +70,15 @@ func (b *Bucket) stat(ctx context.Context, key string, o minio.StatObjectOptions
 	if gerr == nil {
 		_ = body.Close() // only read from
 	}
-	return b.core.StatObject(ctx, b.opts.Bucket, key, minio.StatObjectOptions{Checksum: o.Checksum}) // it has come meanwhile
+	return b.core.StatObject(ctx, b.opts.Bucket, key, minio.StatObjectOptions{Checksum: o.Checksum}) // it was created meanwhile
 }
 
 func describe(name string, o minio.ObjectInfo) blob.Info {
 	return blob.Info{Name: name, Size: o.Size, ModTime: modTime(o.Headers), Version: o.ETag}
 }
 
-// again repeats a reading whose answer broke off, a few times. Requests that
-// got no answer have been repeated already.
+// again repeats a read whose answer was truncated, a few times. Requests
+// without an answer have been retried already.
 func (b *Bucket) again(ctx context.Context, read func() error) (err error) {
 	for range b.opts.Attempts {
 		err = read()
@@ -96,16 +97,16 @@ type brokenError struct{ err error }
 func (e *brokenError) Error() string { return e.err.Error() }
 func (e *brokenError) Unwrap() error { return e.err }
 
-// A reader reads one version of an object, a block at a time. The blocks are
-// as large as Options.Memory allows; what reads in sequence, by Read or ReadAt,
-// asks the service once for each.
+// A reader reads one version of an object, a block at a time. The blocks are as
+// large as Options.Memory allows; sequential reading, by Read or ReadAt, sends
+// one request for each.
 type reader struct {
 	b    *Bucket
-	ctx  context.Context // Open's: its methods have none, and go to the bucket
+	ctx  context.Context // of Open: its methods have no context, and send requests
 	key  string
 	info blob.Info
 
-	mu     sync.Mutex // guards what follows; held while a block is fetched, so that who waits for the same one gets it
+	mu     sync.Mutex // guards what follows; held while a block is fetched, so that concurrent readers of the same block share the request
 	pos    int64
 	at     int64 // of block
 	block  []byte
@@ -114,7 +115,7 @@ type reader struct {
 
 func (r *reader) Info() blob.Info { return r.info }
 
-// first reads what there is, if it is not too much.
+// first reads the whole blob, if it is small enough.
 func (r *reader) first(name string) error {
 	body, o, _, err := r.b.core.GetObject(r.ctx, r.b.opts.Bucket, r.key, minio.GetObjectOptions{})
 	if err != nil {
@@ -129,7 +130,7 @@ func (r *reader) first(name string) error {
 	return err
 }
 
-// readBody reads the size bytes there should be.
+// readBody reads exactly size bytes.
 func readBody(body io.Reader, size int64) ([]byte, error) {
 	data := make([]byte, size)
 	n, err := io.ReadFull(body, data)
@@ -187,7 +188,7 @@ func (r *reader) Close() error {
 	return nil
 }
 
-// readAt reads what the block at off has, fetching it if need be.
+// readAt reads from the block at off, fetching it if necessary.
 func (r *reader) readAt(p []byte, off int64) (int, error) {
 	switch {
 	case r.closed:
@@ -205,8 +206,8 @@ func (r *reader) readAt(p []byte, off int64) (int, error) {
 	return copy(p, r.block[off-r.at:]), nil
 }
 
-// randomBlock is what is fetched for a reading that does not go on where the
-// last one ended, as of a directory at the end of a package.
+// randomBlock is how much is fetched for a read that does not continue where
+// the last one ended, such as that of a directory at the end of a package.
 const randomBlock = 256 << 10
 
 // fetch makes block the bytes at off, of this version.
@@ -225,7 +226,7 @@ func (r *reader) fetch(off int64, want int) error {
 	})
 }
 
-// get reads n bytes at off of the version info describes.
+// get reads n bytes at off of the version that info describes.
 func (b *Bucket) get(ctx context.Context, key string, info blob.Info, off int64, n int) ([]byte, error) {
 	var o minio.GetObjectOptions
 	last := off + int64(n) - 1
@@ -241,7 +242,7 @@ func (b *Bucket) get(ctx context.Context, key string, info blob.Info, off int64,
 	}
 	defer body.Close() // only read from
 	if got.ETag != info.Version || info.Version == "" && !modTime(header).Equal(info.ModTime) {
-		return nil, ErrChanged // a service that knows no If-Match
+		return nil, ErrChanged // a service that does not support If-Match
 	}
 	if want := fmt.Sprintf("bytes %d-%d/%d", off, last, info.Size); header.Get("Content-Range") != want {
 		return nil, fmt.Errorf("the service was asked for %s and gave %q", want, contentRange(header))
@@ -256,11 +257,11 @@ func setMatch(o *minio.GetObjectOptions, etag string) error {
 	return o.SetMatchETag(etag)
 }
 
-// contentRange says for a message which bytes an answer has.
+// contentRange describes the range of an answer for a message.
 func contentRange(h http.Header) string {
 	if r := h.Get("Content-Range"); r != "" {
 		return r
 	}
-	n, _ := strconv.ParseInt(h.Get("Content-Length"), 10, 64) // 0 when it does not say
+	n, _ := strconv.ParseInt(h.Get("Content-Length"), 10, 64) // 0 if absent
 	return strings.TrimSpace(fmt.Sprintf("all %d bytes", n))
 }

@@ -1,35 +1,33 @@
-// Package s3 keeps blobs in a bucket of Amazon S3 or of a service that speaks
-// the same protocol.
+// Package s3 stores blobs in a bucket of Amazon S3 or of a compatible service.
 //
 //	b, err := s3.New(s3.Options{Bucket: "data", Prefix: "www", Region: "eu-central-1", AccessKey: …, SecretKey: …})
 //	w, err := b.Create(ctx, "docs/a.xml") // s3://data/www/docs/a.xml
 //
-// A [Bucket] is a [blob.Store]. A blob is the object whose key is the prefix
-// and the name, so that a web server, or the bucket itself, hands it out under
-// that path. What is written stays in memory up to a bound; what is larger goes
-// to the bucket meanwhile as the parts of a multipart upload. An object appears
-// whole, with Commit, or not at all.
+// A [Bucket] is a [blob.Store]. A blob is the object whose key is the prefix and the name, so that
+// a web server, or the bucket itself, serves it under that path. Written bytes stay in memory up to
+// a limit; larger blobs are sent to the bucket meanwhile as the parts of a multipart upload. Commit
+// makes an object visible as a whole, or not at all.
 //
-// # What differs from a directory
+// # Differences from a directory
 //
-//   - A name must be UTF-8, and with the prefix at most 1,024 bytes; any other
-//     is refused with [blob.ErrName].
-//   - A name may be a blob and the beginning of other names at once, unless the
-//     service itself keeps objects as files.
-//   - A Reader of a blob larger than [Options.Memory] reads it piece by piece.
-//     Each piece is asked for by entity tag: once the blob is replaced or
-//     removed, the Reader fails ([ErrChanged]) instead of mixing two versions.
-//   - Modification times set by the writer are kept in the metadata mtime, in
-//     the form other tools use (seconds since 1970, with a fraction). That of a
-//     large blob counts if it is set before the first part goes. List does not
-//     see metadata and gives the time at which the bucket took the object.
-//   - Nothing can be left for [blob.Resumer]: an unfinished upload cannot be
-//     read. [Bucket.Sweep] removes those of processes that died.
-//   - After an error of Commit the blob at fault may be visible, whole: the
-//     answer may have been lost, not the request.
+//   - A name must be UTF-8, and with the prefix at most 1,024 bytes; any other is refused with
+//     [blob.ErrName].
+//   - A name may be a blob and a prefix of other names at once, unless the service itself stores
+//     objects as files.
+//   - A Reader of a blob larger than [Options.Memory] reads it piece by piece. Each piece is
+//     requested by entity tag: once the blob is replaced or removed, the Reader fails
+//     ([ErrChanged]) instead of mixing two versions.
+//   - Modification times set by the writer are stored in the metadata field mtime, in the form
+//     other tools use (seconds since 1970, with a fraction). For a large blob, the time must be set
+//     before the first part is sent. List does not see metadata and returns the time at which the
+//     bucket stored the object.
+//   - Unfinished blobs cannot be resumed ([blob.Resumer]): an unfinished upload cannot be read.
+//     [Bucket.Sweep] removes the uploads of processes that died.
+//   - After an error of Commit the failed blob may be visible, whole: the answer may have been
+//     lost, not the request.
 //
-// A Bucket also shows the objects as they are, for package intake:
-// [Bucket.Objects], [Bucket.Head], [Bucket.Get].
+// A Bucket also shows the objects as they are, for package intake: [Bucket.Objects], [Bucket.Head],
+// [Bucket.Get].
 package s3
 
 import (
@@ -51,52 +49,52 @@ import (
 
 // Options configures a [Bucket]. Only Bucket is required.
 type Options struct {
-	// Endpoint is the address of the service, such as http://127.0.0.1:9000;
-	// without a scheme it is https. Default Amazon's.
+	// Endpoint is the address of the service, such as http://127.0.0.1:9000; the
+	// default scheme is https, the default address Amazon's.
 	Endpoint string
 
 	Bucket string
 	Prefix string // begins every key; a slash is added if it does not end in one
-	Region string // default: found out by asking, where the service is Amazon's; else us-east-1
+	Region string // default: determined by a request if the service is Amazon's; else us-east-1
 
-	// AccessKey and SecretKey sign requests, with the SessionToken of temporary
-	// ones. Without them requests are not signed: such buckets are public.
+	// AccessKey and SecretKey sign requests; temporary keys need a SessionToken
+	// too. Without them requests are not signed, which public buckets accept.
 	AccessKey, SecretKey, SessionToken string
 
-	// Attributes returns the media type and the Cache-Control a blob is given,
-	// each "" for none. May be nil.
+	// Attributes returns the media type and the Cache-Control of a blob, each ""
+	// for none. May be nil.
 	Attributes func(name string) (contentType, cacheControl string)
 
-	// Memory is how many bytes of a blob are kept in memory, while it is written
-	// and while it is read; default DefaultMemory, at least 5 MiB, which is the
-	// smallest part there may be.
+	// Memory is how many bytes of a blob are held in memory, while it is written
+	// and while it is read; default DefaultMemory, at least 5 MiB, the minimum size
+	// of a part.
 	Memory int
 
-	// Held is how many bytes of memory all Writers have together; default
-	// DefaultHeld. What is beyond goes to files.
+	// Held is how many bytes of memory all Writers use together; default
+	// DefaultHeld. The rest goes to files.
 	Held int64
 
-	// TempDir is for files without names that take over when many blobs are
-	// written at a time; default the system's.
+	// TempDir is for unnamed files used when many blobs are written at a time;
+	// default the system's.
 	TempDir string
 
-	// Parallel is how many blobs of one Commit are put at a time; default 1: one
-	// after the other, in the order given. With more there is no order, and
-	// after an error more of them may be visible than the error says: those
-	// cost nothing when they are committed again.
+	// Parallel is how many blobs of one Commit are stored at a time; default 1: one
+	// after the other, in the order given. With more there is no order, and after
+	// an error more of them may be visible than the error says: committing those
+	// again costs nothing.
 	Parallel int
 
 	Attempts  int               // of each request, with growing pauses; default DefaultAttempts
-	Abandoned time.Duration     // age from which Sweep takes an upload for unfinished; default DefaultAbandoned
-	Transport http.RoundTripper // default: one with sane timeouts
+	Abandoned time.Duration     // age from which Sweep considers an upload abandoned; default DefaultAbandoned
+	Transport http.RoundTripper // default: one with reasonable timeouts
 }
 
 // Defaults of [Options].
 const (
-	DefaultMemory    = 8 << 20        // a part that is worth a request
+	DefaultMemory    = 8 << 20        // large enough to be worth a request
 	DefaultHeld      = 96 << 20       // parts of several blobs at a time
 	DefaultAttempts  = 6              // about three seconds of pauses
-	DefaultAbandoned = 24 * time.Hour // no blob takes so long to write; other processes may be at it
+	DefaultAbandoned = 24 * time.Hour // no blob takes so long to write; other processes may be writing
 
 	minMemory       = 5 << 20
 	defaultEndpoint = "https://s3.amazonaws.com"
@@ -110,7 +108,7 @@ type Bucket struct {
 	signed bool
 	where  string // endpoint, for messages
 	prefix string
-	held   atomic.Int64 // bytes of memory that buffers have
+	held   atomic.Int64 // bytes of memory that buffers use
 
 	mu      sync.Mutex // guards writing
 	writing map[string]struct{}
@@ -121,7 +119,7 @@ var (
 	_ blob.Sweeper = (*Bucket)(nil)
 )
 
-// New returns a Bucket. It asks the service nothing yet.
+// New returns a Bucket. It sends no request.
 func New(o Options) (*Bucket, error) {
 	endpoint, err := parseEndpoint(o.Endpoint)
 	if err != nil {
@@ -159,7 +157,7 @@ func New(o Options) (*Bucket, error) {
 
 func (o Options) withDefaults(endpoint *url.URL) Options {
 	if o.Region == "" && !strings.HasSuffix(endpoint.Hostname(), ".amazonaws.com") {
-		o.Region = "us-east-1" // others do not care, and need not be asked
+		o.Region = "us-east-1" // other services ignore it, and need no request
 	}
 	if o.Memory <= 0 {
 		o.Memory = DefaultMemory
@@ -190,7 +188,7 @@ func parseEndpoint(s string) (*url.URL, error) {
 	}
 	u, err := url.Parse(s)
 	if err != nil {
-		var parsing *url.Error // repeats the whole address, password and all
+		var parsing *url.Error // it repeats the whole address, including the password
 		if errors.As(err, &parsing) {
 			err = parsing.Err
 		}
@@ -203,14 +201,14 @@ func parseEndpoint(s string) (*url.URL, error) {
 	return u, nil
 }
 
-// withoutUser returns an address as it may be shown.
+// withoutUser returns an address without credentials.
 func withoutUser(address string) string {
 	before, rest, _ := strings.Cut(address, "://")
 	return before + "://" + rest[strings.LastIndexByte(rest, '@')+1:]
 }
 
-// ParseURL returns the bucket and the prefix, without a slash at its end, that
-// an address such as s3://bucket/prefix names.
+// ParseURL returns the bucket and the prefix, without a trailing slash, of an
+// address such as s3://bucket/prefix.
 func ParseURL(s string) (bucket, prefix string, err error) {
 	rest, ok := strings.CutPrefix(s, "s3://")
 	bucket, prefix, _ = strings.Cut(rest, "/")
@@ -223,10 +221,10 @@ func ParseURL(s string) (bucket, prefix string, err error) {
 // String returns the address of the bucket: s3://bucket/prefix/.
 func (b *Bucket) String() string { return "s3://" + b.opts.Bucket + "/" + b.prefix }
 
-// maxKey is the longest key there is, in bytes.
+// maxKey is the maximum length of a key, in bytes.
 const maxKey = 1024
 
-// errUTF8 reports a name that is no key.
+// errUTF8 reports a name that cannot be a key.
 var errUTF8 = errors.New("a key is UTF-8, not blank, and at most 1,024 bytes long")
 
 // key returns the key of the blob called name.

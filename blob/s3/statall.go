@@ -11,13 +11,13 @@ import (
 	"lockstep/blob"
 )
 
-// listMore is how many objects are listed for each one that is asked for, before
-// asking for each is the cheaper way.
+// listMore is the number of listed objects per requested one above which
+// requesting each is cheaper.
 const listMore = 10
 
-// StatAll implements [blob.BatchStater]: it lists the part of the bucket in which
-// the names are, a thousand objects with each request. The times are those at which
-// the bucket took the objects, as List has them.
+// StatAll implements [blob.BatchStater]: it lists the part of the bucket that
+// contains the names, a thousand objects with each request. The times are those at
+// which the bucket stored the objects, as in List.
 func (b *Bucket) StatAll(ctx context.Context, names []string, each func(i int, info blob.Info, err error)) error {
 	order := make([]int, len(names))
 	for i := range order {
@@ -25,7 +25,7 @@ func (b *Bucket) StatAll(ctx context.Context, names []string, each func(i int, i
 	}
 	slices.SortFunc(order, func(a, c int) int { return cmp.Compare(names[a], names[c]) })
 	found := make([]blob.Info, len(names))
-	known := 0 // names of order about which the listing has said what there is
+	known := 0 // names of order that the listing has already passed
 	if len(names) >= listMore {
 		var err error
 		if known, err = b.listAmong(ctx, names, order, found); err != nil {
@@ -53,8 +53,8 @@ func (b *Bucket) StatAll(ctx context.Context, names []string, each func(i int, i
 	return ctx.Err()
 }
 
-// listAmong fills found with what is listed of names, which order sorts, and
-// returns for how many of these, from the first on, that is all there is.
+// listAmong fills found with the listed objects among names, which order sorts,
+// and returns how many of these, from the first on, are complete.
 func (b *Bucket) listAmong(ctx context.Context, names []string, order []int, found []blob.Info) (known int, err error) {
 	lctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -69,7 +69,7 @@ func (b *Bucket) listAmong(ctx context.Context, names []string, order []int, fou
 		}
 		pages.idle.Store(0)
 		if object.Key <= last || len(object.Key) < len(b.prefix) {
-			return 0, nil // not in order: each is asked for
+			return 0, nil // the listing is not sorted: each name is requested
 		}
 		last = object.Key
 		name := object.Key[len(b.prefix):]

@@ -12,9 +12,9 @@ import (
 // Timeouts and bounds of the default transport.
 const (
 	dialTimeout   = 15 * time.Second
-	answerTimeout = time.Minute // completing a large upload takes services a while
-	stallTimeout  = time.Minute // without one byte: a peer that keeps a connection open for nothing
-	idlePerHost   = 64          // kept for the next request: a handshake costs more than a small object
+	answerTimeout = time.Minute // some services take long to complete a large upload
+	stallTimeout  = time.Minute // without one byte: a peer that keeps a connection open without sending
+	idlePerHost   = 64          // kept open for the next request: a handshake costs more than a small object
 )
 
 func newTransport() http.RoundTripper {
@@ -34,11 +34,11 @@ func newTransport() http.RoundTripper {
 		TLSHandshakeTimeout:   dialTimeout,
 		ResponseHeaderTimeout: answerTimeout,
 		ExpectContinueTimeout: 5 * time.Second,
-		DisableCompression:    true, // bytes as they are kept
+		DisableCompression:    true, // bytes as stored
 	}
 }
 
-// A stallConn fails when nothing moves for stallTimeout.
+// A stallConn fails when no byte is transferred for stallTimeout.
 type stallConn struct{ net.Conn }
 
 func (c *stallConn) Read(p []byte) (int, error) {
@@ -56,8 +56,8 @@ func (c *stallConn) Write(p []byte) (int, error) {
 }
 
 // maxIdlePages is how many pages of a listing may come without a key. Services
-// that pass over what was deleted send some; one that goes on like that would
-// keep us for ever.
+// that skip deleted objects send some; endless empty pages would occupy the
+// client forever.
 const maxIdlePages = 1000
 
 var errIdlePages = errors.New("the service answers with one page of the listing after another, all without a key")
@@ -65,7 +65,7 @@ var errIdlePages = errors.New("the service answers with one page of the listing 
 // A guard counts the pages of a listing, whose context carries a *pages.
 type guard struct{ next http.RoundTripper }
 
-type pages struct{ idle atomic.Int64 } // asked for since the last key
+type pages struct{ idle atomic.Int64 } // requested since the last key
 
 type pagesKey struct{}
 

@@ -18,31 +18,31 @@ import (
 	"lockstep/blob"
 )
 
-// An upload is a multipart upload under way.
+// An upload is a running multipart upload.
 //
-// What tells our unfinished uploads from those of others is a note in the
-// bucket, written when the upload begins and removed when it has ended. A kill
-// between the two requests leaves an upload without parts, which costs nothing
-// and is not found again; at any other point, what Sweep removes.
+// A note in the bucket identifies Lockstep's own unfinished uploads. It is
+// written when the upload begins and removed when it has ended. A kill between
+// the two requests leaves an upload without parts, which costs nothing and is
+// not found again; after a kill at any other point Sweep removes the upload.
 type upload struct {
 	key   string
-	id    string // the service's
+	id    string // of the service
 	note  string // key of the note
-	mark  string // in the object's metadata: that it is this upload's
+	mark  string // in the object's metadata: identifies this upload
 	parts []minio.CompletePart
 }
 
-// A note is the content of the object beside an upload.
+// A note is the content of the object that identifies an upload.
 type note struct {
 	Name   string `json:"name"`   // of the blob
-	Key    string `json:"key"`    // of the object to be
-	Upload string `json:"upload"` // the service's number
+	Key    string `json:"key"`    // of the future object
+	Upload string `json:"upload"` // the service's upload ID
 }
 
-// notesDir holds the notes, below the prefix. It is not listed.
+// notesDir contains the notes, below the prefix. List omits it.
 const notesDir = ".lockstep/uploads/"
 
-// markKey is the metadata by which an object is known to be an upload's.
+// markKey is the metadata that identifies the object of an upload.
 const markKey = "Lockstep-Upload"
 
 // begin begins the upload of w.
@@ -91,13 +91,13 @@ func (b *Bucket) complete(ctx context.Context, u *upload) (tag string, err error
 	tag = info.ETag
 	if err != nil && coded(err, minio.NoSuchUpload) {
 		if there, ok := b.completed(ctx, u); ok {
-			tag, err = there, nil // a first try succeeded, and its answer was lost
+			tag, err = there, nil // an earlier attempt succeeded, and its answer was lost
 		}
 	}
 	return tag, b.fail("complete upload of", u.key, err)
 }
 
-// completed reports whether the object is what u was to make.
+// completed reports whether the object is the result of u.
 func (b *Bucket) completed(ctx context.Context, u *upload) (tag string, ok bool) {
 	info, err := b.core.StatObject(ctx, b.opts.Bucket, u.key, minio.StatObjectOptions{})
 	return info.ETag, err == nil && info.Headers.Get("X-Amz-Meta-"+markKey) == u.mark
@@ -108,12 +108,12 @@ func (b *Bucket) abort(ctx context.Context, u *upload) error {
 	err := b.core.AbortMultipartUpload(ctx, b.opts.Bucket, u.key, u.id)
 	if err != nil && !coded(err, minio.NoSuchUpload) {
 		b.forget(u)
-		return b.fail("abort upload of", u.key, err) // the note stays, for Sweep
+		return b.fail("abort upload of", u.key, err) // the note remains, for Sweep
 	}
 	return b.ended(ctx, u)
 }
 
-// ended removes the notes of uploads that have come to their end.
+// ended removes the notes of uploads that have ended.
 func (b *Bucket) ended(ctx context.Context, us ...*upload) error {
 	var notes []string
 	for _, u := range us {
@@ -129,10 +129,10 @@ func (b *Bucket) forget(u *upload) {
 	delete(b.writing, u.note)
 }
 
-// Sweep aborts the uploads that processes of ours have left unfinished, except
-// those of the names keep yields, those this Bucket is writing, and those begun
-// less than [Options.Abandoned] ago, which another process may be writing. It
-// returns how many. Uploads of other programs are left alone.
+// Sweep aborts unfinished uploads of Lockstep processes, except those of the
+// names keep yields, those this Bucket is writing, and those begun less than
+// [Options.Abandoned] ago, which another process may be writing. It returns
+// their number. Uploads of other programs are left alone.
 func (b *Bucket) Sweep(ctx context.Context, keep iter.Seq[string]) (int, error) {
 	kept := make(map[string]struct{})
 	for name := range keep {
@@ -163,7 +163,7 @@ func (b *Bucket) Sweep(ctx context.Context, keep iter.Seq[string]) (int, error) 
 	return n, errors.Join(errs...)
 }
 
-// maxNote bounds a note: what is longer, none of us wrote.
+// maxNote bounds a note: Lockstep writes no longer ones.
 const maxNote = 16 << 10
 
 // sweep aborts the upload of one note.
@@ -192,7 +192,8 @@ func (b *Bucket) sweep(ctx context.Context, key string, kept map[string]struct{}
 
 var errStranger = errors.New("writer belongs to another store")
 
-// writers returns the Writers as ours, all of them open and none given twice.
+// writers returns the Writers as those of b, after checking that all are open
+// and none is given twice.
 func (b *Bucket) writers(ws []blob.Writer) ([]*writer, error) {
 	ours := make([]*writer, len(ws))
 	for i, bw := range ws {

@@ -32,7 +32,7 @@ var versity struct {
 }
 
 func TestMain(m *testing.M) {
-	minio.DefaultRetryUnit = time.Millisecond // so that faults by the hundred take no time
+	minio.DefaultRetryUnit = time.Millisecond // so that hundreds of faults take no time
 	code := m.Run()
 	if versity.stop != nil {
 		versity.stop()
@@ -77,7 +77,7 @@ func startVersity(program string) error {
 		return err
 	}
 	address := l.Addr().String()
-	_ = l.Close() // its port is what we wanted
+	_ = l.Close() // only its port is needed
 	var out bytes.Buffer
 	cmd := exec.Command(program, "--port", address, "--access", versityKey, "--secret", versitySecret, "--quiet", "--keep-alive",
 		"posix", filepath.Join(dir, "buckets"))
@@ -91,7 +91,7 @@ func startVersity(program string) error {
 	versity.stop = func() {
 		_ = cmd.Process.Kill() // it has no other task
 		<-ended
-		_ = os.RemoveAll(dir) // a leftover of a test
+		_ = os.RemoveAll(dir) // left over from a test
 	}
 	for range 200 {
 		select {
@@ -113,8 +113,8 @@ func startVersity(program string) error {
 
 func TestVersity(t *testing.T) {
 	t.Parallel()
-	// It removes a folder with its last object, and at times acknowledges another
-	// one that is put there at this moment, and has it nowhere afterwards.
+	// It removes a folder with its last object, and sometimes acknowledges another
+	// object that is stored there at this moment but is lost.
 	limits := limits
 	limits.LosesInFolders = true
 	for _, parallel := range []int{1, 8} {

@@ -10,8 +10,8 @@ import (
 	"lockstep/blob"
 )
 
-// Create begins a blob under name. ctx holds for all that is written to it, but
-// not for its Commit.
+// Create begins a blob under name. ctx applies to everything that is written to
+// it, but not to its Commit.
 func (b *Bucket) Create(ctx context.Context, name string) (blob.Writer, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -23,22 +23,22 @@ func (b *Bucket) Create(ctx context.Context, name string) (blob.Writer, error) {
 	return &writer{b: b, ctx: ctx, name: name, key: key, buf: buffer{b: b}, part: buffer{b: b}}, nil
 }
 
-// A writer keeps what is written until it is as much as a part, then sends it
-// while the next part is written.
+// A writer buffers bytes until they fill a part, then sends the part while the
+// next one is written.
 type writer struct {
 	b         *Bucket
-	ctx       context.Context // Create's: Write has none, and goes to the bucket
+	ctx       context.Context // of Create: Write has no context, and sends requests
 	name, key string
 	mod       time.Time
 	mediaType string
 	closed    bool
 	tag       string // the entity tag of the object, once it is visible
-	visible   bool   // a Commit that failed at another blob has put this one
+	visible   bool   // a failed Commit has stored this blob
 	broken    error  // a Write failed: bytes are missing
 
 	buf     buffer     // written after part
-	upload  *upload    // nil while all of it is in buf
-	part    buffer     // the part being sent, or that could not be sent; empty when it was
+	upload  *upload    // nil while everything is in buf
+	part    buffer     // the part being sent, or that could not be sent; empty otherwise
 	sent    int        // parts
 	sending chan error // of part; nil when nothing is being sent
 }
@@ -72,11 +72,12 @@ func (w *writer) Write(p []byte) (int, error) {
 	return n, w.broken
 }
 
-// partSize is how much makes the next part. It doubles with every thousand
-// parts, of which there may be ten: however large a blob is, they suffice.
+// partSize returns the size of the next part. It doubles with every thousand
+// parts, of which there may be ten thousand: they suffice for a blob of any
+// size.
 func (w *writer) partSize() int64 { return int64(w.b.opts.Memory) << (w.sent / 1000) }
 
-// flush has buf sent as the next part, when the one before it has been.
+// flush sends buf as the next part, when the previous one has been sent.
 func (w *writer) flush() (err error) {
 	if err = w.wait(); err != nil {
 		return err
@@ -93,7 +94,7 @@ func (w *writer) flush() (err error) {
 	return nil
 }
 
-// wait waits until the part being sent has been.
+// wait waits until the current part has been sent.
 func (w *writer) wait() error {
 	if w.sending == nil {
 		return nil
@@ -107,12 +108,12 @@ func (w *writer) wait() error {
 	return err
 }
 
-// finish sends what is left of a blob that is an upload. It may be repeated.
+// finish sends the remaining bytes of a multipart upload. It may be repeated.
 func (w *writer) finish(ctx context.Context) error {
 	if w.broken != nil || w.upload == nil {
 		return w.broken
 	}
-	_ = w.wait() // if the part was not sent, it is now
+	_ = w.wait() // if the part was not sent, it is sent now
 	for _, data := range []*buffer{&w.part, &w.buf} {
 		if data.size == 0 {
 			continue
@@ -131,12 +132,12 @@ func (w *writer) Close() error {
 	if w.closed {
 		return nil
 	}
-	_ = w.wait() // it makes no difference
+	_ = w.wait() // the result does not matter
 	w.close()
 	if w.upload == nil || w.visible {
 		return nil
 	}
-	// The caller's ctx may be why the blob is dropped.
+	// The blob may be dropped because the caller's ctx has ended.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), abortTimeout)
 	defer cancel()
 	return w.b.abort(ctx, w.upload)
@@ -148,10 +149,10 @@ func (w *writer) close() {
 	w.part.reset()
 }
 
-// abortTimeout bounds how long a Writer that is dropped clears up behind it.
+// abortTimeout bounds the cleanup after a dropped Writer.
 const abortTimeout = 10 * time.Second
 
-// attributes are the headers of the object a writer makes.
+// attributes returns the headers of the object that a writer creates.
 func (w *writer) attributes() minio.PutObjectOptions {
 	o := minio.PutObjectOptions{UserMetadata: make(map[string]string)}
 	if w.b.opts.Attributes != nil {
@@ -166,21 +167,22 @@ func (w *writer) attributes() minio.PutObjectOptions {
 	return o
 }
 
-// putTries and putPause say how often, and after what first pause, an object is
-// put that a service which keeps files has no directory for: another process
-// may just have removed the last object there, and the directory with it.
+// putTries and putPause are the number of attempts, and the first pause between
+// them, to store an object for which a file-based service has no directory:
+// another process may just have removed the last object there, and the
+// directory with it.
 const (
 	putTries = 5
 	putPause = 5 * time.Millisecond
 )
 
-// put makes the whole object at once, and returns its entity tag.
+// put stores the whole object with one request, and returns its entity tag.
 func (b *Bucket) put(ctx context.Context, key string, body content, o minio.PutObjectOptions) (tag string, err error) {
 	md5Base64, sha256Hex, err := b.sums(body)
 	if err != nil {
 		return "", b.fail("put", key, err)
 	}
-	o.DisableContentSha256 = true // in chunks: it is in sha256Hex, of the whole
+	o.DisableContentSha256 = true // of chunks: sha256Hex covers the whole body
 	for try := range putTries {
 		var info minio.UploadInfo
 		info, err = b.core.PutObject(ctx, b.opts.Bucket, key, body.ReadSeeker, body.size, md5Base64, sha256Hex, o)

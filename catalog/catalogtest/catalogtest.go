@@ -22,8 +22,8 @@ import (
 	"lockstep/resourcesync"
 )
 
-// Run tests the catalogs open returns. Each must be new and empty; open sees to
-// it that it is closed.
+// Run tests the catalogs that open returns. Each must be new and empty; open
+// must arrange for it to be closed.
 func Run(t *testing.T, open func(*testing.T) catalog.Catalog) {
 	tests := []struct {
 		name string
@@ -115,7 +115,7 @@ var odd = []string{
 }
 
 func testOrder(t *testing.T, c catalog.Catalog) {
-	for i := range odd { // one by one, neither up nor down
+	for i := range odd { // one by one, in no order
 		apply(t, c, catalog.Applied{Created: 1}, put(odd[i*11%len(odd)], "1"))
 	}
 	if got := uris(t, c, catalog.Range{}); !slices.Equal(got, odd) {

@@ -8,8 +8,8 @@ import (
 	"lockstep/catalog"
 )
 
-// RunClock tests event times and Marks with a clock that does what clocks do.
-// The catalog open returns must read the time from the clock it is given.
+// RunClock tests event times and Marks with a clock that stops and steps. The
+// catalog that open returns must read the time from the clock it is given.
 func RunClock(t *testing.T, open func(*testing.T, func() time.Time) catalog.Catalog) {
 	start := time.Date(2026, 3, 4, 5, 6, 7, 890_123_456, time.UTC)
 	micro := start.Truncate(time.Microsecond)
@@ -47,7 +47,7 @@ func RunClock(t *testing.T, open func(*testing.T, func() time.Time) catalog.Cata
 		t.Errorf("5 changes at %v from %v to %v", micro.Add(time.Second), first, last)
 	}
 
-	// The clock stands: each a microsecond later.
+	// The clock stops: each is a microsecond later.
 	apply(t, c, catalog.Applied{Updated: 3}, next(3)...)
 	if f, l := events(); !f.Equal(last.Add(time.Microsecond)) || !l.Equal(last.Add(3*time.Microsecond)) {
 		t.Errorf("3 changes while the clock stands at %v: from %v to %v", last, f, l)
@@ -69,14 +69,14 @@ func RunClock(t *testing.T, open func(*testing.T, func() time.Time) catalog.Cata
 		t.Errorf("Mark = %v after change %d at %v", m, s.Last, s.LastTime)
 	}
 
-	// It is right again: event times return to it.
+	// It is correct again: event times return to it.
 	set(time.Hour)
 	apply(t, c, catalog.Applied{Updated: 2}, next(2)...)
 	if _, l := events(); !l.Equal(micro.Add(time.Hour)) {
 		t.Errorf("change at %v, want %v", l, micro.Add(time.Hour))
 	}
 	set(2 * time.Hour)
-	apply(t, c, catalog.Applied{Created: 8995, Updated: 5}, next(9000)...) // perhaps too many for one go
+	apply(t, c, catalog.Applied{Created: 8995, Updated: 5}, next(9000)...) // perhaps too many for one transaction
 	if f, l := events(); !l.Equal(micro.Add(2*time.Hour)) || l.Sub(f) != 8999*time.Microsecond {
 		t.Errorf("9000 changes at %v from %v to %v", micro.Add(2*time.Hour), f, l)
 	}

@@ -14,7 +14,7 @@ import (
 	"lockstep/resourcesync"
 )
 
-// A model is a set as one would write it without a thought for speed.
+// A model is a simple implementation of a set, without regard to speed.
 type model struct {
 	now     map[string]catalog.Record
 	changes []catalog.Change

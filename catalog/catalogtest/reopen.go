@@ -9,9 +9,9 @@ import (
 	"lockstep/catalog"
 )
 
-// RunReopen tests that a catalog which outlives the process is as it was left.
-// open returns the same catalog each time, at first empty; shut closes what
-// open returned last.
+// RunReopen tests that a persistent catalog has the same content after it was
+// closed and opened again. open returns the same catalog each time, at first
+// empty; shut closes what open returned last.
 func RunReopen(t *testing.T, open func() catalog.Catalog, shut func()) {
 	type state struct {
 		Status    catalog.Status

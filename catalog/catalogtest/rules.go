@@ -72,7 +72,8 @@ func testOutcomes(t *testing.T, c catalog.Catalog) {
 		apply(t, c, catalog.Applied{Unchanged: 1}, gone("u")...)
 	}
 
-	// In order, also for one URI, and of many neither sorted nor distinct.
+	// In order, also for one URI, and with many updates that are neither sorted nor
+	// distinct.
 	last := status(t, c).Last
 	apply(t, c, catalog.Applied{Created: 4, Updated: 1, Deleted: 3, Unchanged: 2},
 		put("y", "1"), put("x", "1"), put("y", "1"), put("y", "2"), gone("y")[0], gone("y")[0], put("y", "3"), gone("x")[0],
@@ -110,7 +111,7 @@ func testRefresh(t *testing.T, c catalog.Catalog) {
 	}
 }
 
-// testMementos: a memento link is no content, and stays with it (RS-REL-51).
+// testMementos: a memento link is not content, and stays with it (RS-REL-51).
 func testMementos(t *testing.T, c catalog.Catalog) {
 	mark(t, c)
 	other := resourcesync.Link{Rel: "collection", Href: "https://example.org/c"}

@@ -13,14 +13,15 @@ import (
 	"lockstep/catalog"
 )
 
-// testBatches applies more at once than an implementation may want to.
+// testBatches applies more updates at once than an implementation may write in
+// one step.
 func testBatches(t *testing.T, c catalog.Catalog) {
 	const n = 5_145
 	updates := make([]catalog.Update, 0, n)
 	for i := range n {
 		updates = append(updates, put(fmt.Sprintf("u%06d", i), "1"))
 	}
-	apply(t, c, catalog.Applied{Created: n - 45}, updates[:n-45]...) // up, into the empty set
+	apply(t, c, catalog.Applied{Created: n - 45}, updates[:n-45]...) // in rising order, into the empty set
 	m := mark(t, c)
 	slices.Reverse(updates)
 	for i := range updates {
@@ -28,7 +29,7 @@ func testBatches(t *testing.T, c catalog.Catalog) {
 			updates[i] = put(updates[i].URI, "2")
 		}
 	}
-	apply(t, c, catalog.Applied{Created: 45, Updated: n/3 - 15, Unchanged: n - n/3 - 30}, updates...) // down
+	apply(t, c, catalog.Applied{Created: 45, Updated: n/3 - 15, Unchanged: n - n/3 - 30}, updates...) // in falling order
 	mid := status(t, c).Last
 	all := gone(uris(t, c, catalog.Range{})...)
 	apply(t, c, catalog.Applied{Created: 1, Deleted: n}, append(all, put("u", "1"))...)
@@ -59,7 +60,7 @@ func testSnapshot(t *testing.T, c catalog.Catalog) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n++; n == 10 { // what is read by then cannot change any more
+		if n++; n == 10 { // records already read can no longer change
 			apply(t, c, catalog.Applied{Deleted: 500, Created: 1}, append(gone(uris(t, c, catalog.Range{From: "u0500"})...), put("u0999a", "1"))...)
 		}
 		if r.Seq > 1000 {
@@ -85,7 +86,7 @@ func testSnapshot(t *testing.T, c catalog.Catalog) {
 		t.Errorf("a reading during Forget gave %d changes, want 1501", n)
 	}
 	seq := c.Resources(t.Context(), set, catalog.Range{})
-	for range 2 { // an iterator can be used again, and begins anew
+	for range 2 { // an iterator can be used again, and starts from the beginning
 		if got := len(collect(t, seq)); got != 501 {
 			t.Errorf("resources = %d, want 501", got)
 		}
@@ -164,7 +165,7 @@ func testCancel(t *testing.T, c catalog.Catalog) {
 		t.Errorf("a reading that is cancelled gives %d resources and %v", n, last)
 	}
 
-	// An Apply that is cancelled on the way was done whole or not at all.
+	// A canceled Apply was done whole or not at all.
 	for i := range 20 {
 		for j := range updates {
 			updates[j] = put(updates[j].URI, strconv.Itoa(i+2))
