@@ -48,7 +48,8 @@ func onDisk(t *testing.T, root, state string) *world {
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	if root := os.Getenv("BITSTREAM_TEST_KILL"); root != "" {
-		liveOn(t, onDisk(t, root, os.Getenv("BITSTREAM_TEST_STATE")))
+		state := os.Getenv("BITSTREAM_TEST_STATE")
+		liveOn(t, onDisk(t, root, state), filepath.Join(state, "alive"))
 		return
 	}
 	root, state := t.TempDir(), t.TempDir()
@@ -61,7 +62,12 @@ func TestKilled(t *testing.T) {
 	for round := range *kills {
 		c := exec.Command(os.Args[0], "-test.run=^TestKilled$")
 		c.Env = append(os.Environ(), "BITSTREAM_TEST_KILL="+root, "BITSTREAM_TEST_STATE="+state)
+		alive := filepath.Join(state, "alive")
+		must(t, os.RemoveAll(alive))
 		must(t, c.Start())
+		if round%2 == 0 {
+			waitForFile(alive)
+		}
 		time.Sleep(time.Duration(100+rand.IntN(400)) * time.Millisecond)
 		must(t, c.Process.Kill())
 		_ = c.Wait() // killed
@@ -81,13 +87,15 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// liveOn scans until it is killed, and now and then forgets and sweeps.
-func liveOn(t *testing.T, w *world) {
+// liveOn scans until it is killed, and now and then forgets and sweeps. It makes
+// the file alive when it has scanned.
+func liveOn(t *testing.T, w *world, alive string) {
 	w.mark(t)
 	for i := 1; ; i++ {
 		if _, err := w.dir.Scan(context.Background()); err != nil {
 			t.Fatal(err)
 		}
+		must(t, os.WriteFile(alive, nil, 0o644))
 		if i%4 == 0 {
 			cs := w.changes(t)
 			if len(cs) > 10 {

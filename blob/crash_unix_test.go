@@ -77,6 +77,9 @@ func commitForever(root string) error {
 		if err := d.Commit(ctx, ws...); err != nil {
 			return err
 		}
+		if _, err := os.Stdout.Write([]byte{'.'}); err != nil {
+			return err
+		}
 		seed++
 		if err := d.Remove(ctx, ws[0].Name(), fmt.Sprintf("d0/e0/f%d", seed%101)); err != nil {
 			return err
@@ -95,9 +98,17 @@ func TestDirKilled(t *testing.T) {
 		child := exec.Command(os.Args[0])
 		child.Env = append(os.Environ(), crashRoot+"="+root)
 		child.Stderr = &stderr
+		commits, err := child.StdoutPipe()
+		must(t, err)
 		must(t, child.Start())
-		timer := time.NewTimer(time.Duration(20+rand.IntN(60)) * time.Millisecond)
-		<-timer.C
+		before := rand.IntN(8)
+		if i == 0 {
+			before++ // however slow the machine is, something has been committed
+		}
+		if _, err := io.ReadFull(commits, make([]byte, before)); err != nil {
+			t.Errorf("kill %d: %v before it", i, err)
+		}
+		time.Sleep(time.Duration(rand.IntN(10_000)) * time.Microsecond)
 		must(t, child.Process.Kill())
 		_ = child.Wait() // killed
 		if stderr.Len() > 0 {
