@@ -329,7 +329,7 @@ func (g *archiving) expire(current func(*pointer) bool) {
 	if g.retain.All || newest == nil {
 		return
 	}
-	over, now := -g.retain.Count, g.opts.Now()
+	over, now := -g.retain.Count, g.docs.Now()
 	stays := func(p *pointer) bool { return p.Name == newest.Name || current(p) }
 	for p := range g.next.all() {
 		if g.retain.Count > 0 && !current(p) {
@@ -354,6 +354,6 @@ func (g *archiving) expire(current func(*pointer) bool) {
 // archiveLimit returns how many documents one archive can name.
 func (s *Source) archiveLimit() int {
 	// An address, escaped at worst, and what is said of the document.
-	entry := int64(6*(len(s.base.Prefix)+200) + 300)
-	return int(max(1, min(int64(s.opts.MaxEntries), s.opts.MaxBytes/entry-1))) // RA-GEN-05
+	entry := int64(6*(len(s.docs.Base.Prefix)+200) + 300)
+	return int(max(1, min(int64(s.docs.MaxEntries), s.docs.MaxBytes/entry-1))) // RA-GEN-05
 }

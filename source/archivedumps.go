@@ -14,6 +14,7 @@ import (
 	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/document"
 	"lockstep/source/internal/names"
 )
 
@@ -79,8 +80,8 @@ func (d *dumping) consistsOf(ctx context.Context, name string, entry bool) (docN
 		return nil, false, err
 	}
 	defer r.Close() // opened for reading only
-	read := &errorReader{r: r}
-	doc := resourcesync.NewReader(read, resourcesync.ReaderOptions{Base: d.base.URI(name), Strict: true})
+	read := &document.ErrorReader{R: r}
+	doc := resourcesync.NewReader(read, resourcesync.ReaderOptions{Base: d.docs.Base.URI(name), Strict: true})
 	h, err := doc.Header()
 	if err == nil && h.Index && !entry {
 		err = errors.New("an index names an index") // RS-IDX-04
@@ -91,7 +92,7 @@ func (d *dumping) consistsOf(ctx context.Context, name string, entry bool) (docN
 			ok = false
 			break
 		}
-		part := unique.Make(strings.TrimPrefix(e.Loc, d.base.Prefix)).Value() // most are in many dumps
+		part := unique.Make(strings.TrimPrefix(e.Loc, d.docs.Base.Prefix)).Value() // most are in many dumps
 		docNames = append(docNames, part)
 		if !h.Index {
 			docNames = append(docNames, unique.Make(names.Manifest(part)).Value())
@@ -103,11 +104,11 @@ func (d *dumping) consistsOf(ctx context.Context, name string, entry bool) (docN
 		}
 		docNames, ok = append(docNames, inner...), ok && whole
 	}
-	if read.err != nil {
-		return nil, false, fmt.Errorf("%s: %w", name, read.err)
+	if read.Err != nil {
+		return nil, false, fmt.Errorf("%s: %w", name, read.Err)
 	}
 	if err != nil {
-		d.opts.Logger.WarnContext(ctx, "archived dump is unreadable; nothing of older dumps is removed", slog.String("doc", name), slog.Any("err", err))
+		d.docs.Log.WarnContext(ctx, "archived dump is unreadable; nothing of older dumps is removed", slog.String("doc", name), slog.Any("err", err))
 	}
 	return docNames, ok, nil
 }
@@ -126,7 +127,7 @@ func (d *dumping) saveArchives(ctx context.Context) error {
 	if d.packed != nil {
 		d.packed.expire(d.current)
 	}
-	written, err := d.publishArchives(ctx, d.set.Name, true, d.after(d.state.Stamp), d.snapshots, d.packed)
+	written, err := d.publishArchives(ctx, d.set.Name, true, d.docs.After(d.state.Stamp), d.snapshots, d.packed)
 	if err != nil || !written {
 		return err
 	}
@@ -201,7 +202,7 @@ func (b *changeDumpBuild) archiveChanges(ctx context.Context, st *changeDumpStat
 	}
 	if back {
 		b.packed.forgetSeqs()
-		b.packed.drop(func(p *pointer) bool { return p.Until.After(from.Add(boundary)) })
+		b.packed.drop(func(p *pointer) bool { return p.Until.After(from.Add(document.Boundary)) })
 	}
 	return b.saveArchives(ctx)
 }
@@ -226,7 +227,7 @@ func (b *changeDumpBuild) archivePart(ctx context.Context, st *changeDumpState) 
 				packages, after = packages[1:], packages[0].Last
 			}
 		}
-		if len(packages) > 0 && b.opts.Now().Sub(packages[0].From) >= b.set.ChangeList.Rotate {
+		if len(packages) > 0 && b.docs.Now().Sub(packages[0].From) >= b.set.ChangeList.Rotate {
 			if err := b.leave(ctx, after, packages); err != nil {
 				return err
 			}
@@ -270,7 +271,7 @@ func (b *changeDumpBuild) leave(ctx context.Context, after catalog.Seq, packages
 		for n := 2; b.there[p.Name]; n++ {
 			p.Name = names.Numbered(plain, n)
 		}
-		w, err := b.dumpDocument(ctx, p.Name, h, b.after(b.state.Stamp), b.changeEntries(stretch))
+		w, err := b.docs.WriteDocument(ctx, p.Name, h, b.docs.After(b.state.Stamp), b.changeEntries(stretch))
 		if err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"lockstep/resourcesync"
+	"lockstep/source/internal/document"
 	"lockstep/source/internal/names"
 )
 
@@ -33,14 +34,14 @@ func (p *publication) keepHistory(ctx context.Context) error {
 			for _, d := range docs {
 				p.closed.add(d)
 			}
-			n += p.closed.drop(func(d *pointer) bool { return d.Until.After(from.Add(boundary)) })
+			n += p.closed.drop(func(d *pointer) bool { return d.Until.After(from.Add(document.Boundary)) })
 		}
 		if p.lists != nil {
 			p.lists.forgetSeqs()
 			n += p.lists.drop(func(d *pointer) bool { return !d.At.Before(from) })
 		}
 		if n > 0 {
-			p.opts.Logger.WarnContext(ctx, "archived documents extend beyond the instant at which the history restarts, and are no longer listed",
+			p.docs.Log.WarnContext(ctx, "archived documents extend beyond the instant at which the history restarts, and are no longer listed",
 				slog.String("set", p.set.Name), slog.Int("documents", n), slog.Time("from", from))
 		}
 	case p.state.Changes != nil && p.closed != nil:
@@ -48,7 +49,7 @@ func (p *publication) keepHistory(ctx context.Context) error {
 			p.closed.add(d)
 		}
 	}
-	stamp := p.after(p.state.Stamp)
+	stamp := p.docs.After(p.state.Stamp)
 	if _, err := p.publishArchives(ctx, p.set.Name, false, stamp, p.lists, p.closed); err != nil {
 		return err
 	}
@@ -79,13 +80,13 @@ func (p *publication) published(ctx context.Context) (docs []pointer, same bool,
 	}
 	if len(entries) == 0 {
 		kept := p.status.Kept.At
-		return docs, !h.From.Time().Add(boundary).Before(kept) && !kept.Add(boundary).Before(h.From.Time()), nil
+		return docs, !h.From.Time().Add(document.Boundary).Before(kept) && !kept.Add(document.Boundary).Before(h.From.Time()), nil
 	}
 	last := &entries[len(entries)-1]
 	if same, err = p.knows(ctx, last); err != nil {
 		return nil, false, err
 	}
-	d := pointer{From: h.From.Time(), Until: last.Datetime.Time().Add(boundary), Seq: -1}
+	d := pointer{From: h.From.Time(), Until: last.Datetime.Time().Add(document.Boundary), Seq: -1}
 	if p.closed == nil {
 		return docs, same, nil
 	}
@@ -101,7 +102,7 @@ func (p *publication) published(ctx context.Context) (docs []pointer, same bool,
 // knows reports whether the catalog has the change of an entry.
 func (p *publication) knows(ctx context.Context, e *resourcesync.Entry) (bool, error) {
 	at := e.Datetime.Time()
-	for c, err := range p.catalog.Changes(ctx, p.capabilityList(p.set.Name), p.status.Kept.Seq) {
+	for c, err := range p.catalog.Changes(ctx, p.docs.CapabilityList(p.set.Name), p.status.Kept.Seq) {
 		if err != nil {
 			return false, err
 		}
@@ -117,7 +118,7 @@ func (p *publication) copyClosed(ctx context.Context, d pointer, entries []resou
 	b := &changeBuild{Source: p.Source, set: p.set, past: true, there: p.there}
 	part := openPart{From: d.From}
 	b.name(&part)
-	w, err := p.dumpDocument(ctx, part.Name, b.header(d.From, d.Until, false), p.after(p.state.Stamp), entries)
+	w, err := p.docs.WriteDocument(ctx, part.Name, b.header(d.From, d.Until, false), p.docs.After(p.state.Stamp), entries)
 	if err != nil {
 		return "", err
 	}
@@ -128,11 +129,11 @@ func (p *publication) copyClosed(ctx context.Context, d pointer, entries []resou
 // readChanges reads a published Change List that is no index; the zero Header
 // says that it is none of ours.
 func (p *publication) readChanges(ctx context.Context, name string) (h resourcesync.Header, entries []resourcesync.Entry, err error) {
-	h, entries, wrong, err := p.readWhole(ctx, name, func(h *resourcesync.Header) bool {
-		return !h.Index && h.Capability == resourcesync.ChangeList && h.Link(resourcesync.RelUp) == p.capabilityList(p.set.Name)
+	h, entries, wrong, err := p.docs.ReadDocument(ctx, name, func(h *resourcesync.Header) bool {
+		return !h.Index && h.Capability == resourcesync.ChangeList && h.Link(resourcesync.RelUp) == p.docs.CapabilityList(p.set.Name)
 	})
 	if wrong != nil {
-		p.opts.Logger.WarnContext(ctx, "what was published of changes is unreadable and cannot be archived", slog.String("doc", name), slog.Any("err", wrong))
+		p.docs.Log.WarnContext(ctx, "what was published of changes is unreadable and cannot be archived", slog.String("doc", name), slog.Any("err", wrong))
 	}
 	return h, entries, err
 }

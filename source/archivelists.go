@@ -14,12 +14,6 @@ import (
 // listArchives are the kinds of archives that Publish sees to.
 var listArchives = []resourcesync.Capability{resourcesync.ResourceList, resourcesync.ChangeList}
 
-// archivesLink returns the link from a document to the archive of its kind
-// (RA-ADV-03, RA-GEN-12).
-func (s *Source) archivesLink(set string, c resourcesync.Capability) resourcesync.Link {
-	return resourcesync.Link{Rel: resourcesync.RelArchives, Href: s.base.URI(names.Archive(set, c))}
-}
-
 // openArchives finds out what the archives of the set's lists name, if somebody
 // has looked at all documents.
 func (p *publication) openArchives(ctx context.Context) (err error) {
@@ -71,7 +65,7 @@ func (p *publication) archiveClosed(st *changeState) {
 // their archive, where they were closed before there was one (RA-GEN-12). A part
 // that has no room for it stays as it is.
 func (p *publication) linkClosed(ctx context.Context, b *changeBuild, st *changeState) error {
-	link := p.archivesLink(p.set.Name, resourcesync.ChangeList)
+	link := p.docs.ArchivesLink(p.set.Name, resourcesync.ChangeList)
 	for _, c := range st.Closed {
 		h, entries, err := p.readChanges(ctx, c.Name)
 		if err != nil {
@@ -81,7 +75,7 @@ func (p *publication) linkClosed(ctx context.Context, b *changeBuild, st *change
 			continue // not as we left it, closed only now, or linked already
 		}
 		h.Links = append(slices.DeleteFunc(h.Links, func(l resourcesync.Link) bool { return l.Rel == resourcesync.RelArchives }), link)
-		w, err := p.dumpDocument(ctx, c.Name, h, b.stamp, entries)
+		w, err := p.docs.WriteDocument(ctx, c.Name, h, b.stamp, entries)
 		if errors.Is(err, resourcesync.ErrTooLarge) {
 			continue
 		}

@@ -67,7 +67,7 @@ func (s *Source) openArchive(ctx context.Context, set Set, c resourcesync.Capabi
 		}
 	}
 	if lost := g.drop(func(p *pointer) bool { return !there(p.Name) }); lost > 0 { // RA-GEN-09
-		s.opts.Logger.WarnContext(ctx, "archived documents are gone and are not named any more", slog.String("set", set.Name),
+		s.docs.Log.WarnContext(ctx, "archived documents are gone and are not named any more", slog.String("set", set.Name),
 			slog.String("doc", entry), slog.Int("documents", lost))
 	}
 	g.expire(current)
@@ -98,7 +98,7 @@ func (s *Source) loadArchive(ctx context.Context, set string, c resourcesync.Cap
 		}
 	}
 	if a == nil && len(planned) > 0 {
-		s.opts.Logger.WarnContext(ctx, "archive was changed by another program, and is rebuilt", slog.String("set", set), slog.String("doc", names.Archive(set, c)))
+		s.docs.Log.WarnContext(ctx, "archive was changed by another program, and is rebuilt", slog.String("set", set), slog.String("doc", names.Archive(set, c)))
 	}
 	return a, planned, nil
 }
@@ -121,7 +121,7 @@ func (s *Source) readArchive(ctx context.Context, set string, c resourcesync.Cap
 		return a, nil
 	}
 	for _, e := range entries {
-		part := strings.TrimPrefix(e.Loc, s.base.Prefix)
+		part := strings.TrimPrefix(e.Loc, s.docs.Base.Prefix)
 		if names.ArchivePartNumber(set, c, part) == 0 {
 			return nil, nil
 		}
@@ -144,8 +144,8 @@ func (s *Source) readArchive(ctx context.Context, set string, c resourcesync.Cap
 // readArchivePart reads one document of an archive; the zero Header says that it
 // is none.
 func (s *Source) readArchivePart(ctx context.Context, set string, c resourcesync.Capability, name string) (h resourcesync.Header, entries []resourcesync.Entry, err error) {
-	h, entries, _, err = s.readWhole(ctx, name, func(h *resourcesync.Header) bool {
-		return h.Capability == names.ArchiveOf(c) && h.Link(resourcesync.RelUp) == s.capabilityList(set)
+	h, entries, _, err = s.docs.ReadDocument(ctx, name, func(h *resourcesync.Header) bool {
+		return h.Capability == names.ArchiveOf(c) && h.Link(resourcesync.RelUp) == s.docs.CapabilityList(set)
 	})
 	return h, entries, err
 }
@@ -155,7 +155,7 @@ func (s *Source) readArchivePart(ctx context.Context, set string, c resourcesync
 func (s *Source) pointers(set string, c resourcesync.Capability, entries []resourcesync.Entry) []pointer {
 	pointers := make([]pointer, 0, len(entries))
 	for _, e := range entries {
-		p := pointer{Name: strings.TrimPrefix(e.Loc, s.base.Prefix), At: e.At.Time(), From: e.From.Time(), Until: e.Until.Time(), Seq: -1}
+		p := pointer{Name: strings.TrimPrefix(e.Loc, s.docs.Base.Prefix), At: e.At.Time(), From: e.From.Time(), Until: e.Until.Time(), Seq: -1}
 		if !p.sound(set, c) || len(pointers) > 0 && pointers[len(pointers)-1].compare(p) > 0 {
 			return nil
 		}
@@ -175,14 +175,14 @@ func (p *pointer) sound(set string, c resourcesync.Capability) bool {
 // or of its dumps.
 func (s *Source) loadRemembered(ctx context.Context, set string, dumps bool) (*remembered, error) {
 	name := names.ArchiveState(set, dumps)
-	fresh := &remembered{Version: archivesVersion, CapabilityList: s.capabilityList(set), Archives: make(map[resourcesync.Capability][]pointer)}
-	data, _, err := s.read(ctx, name)
+	fresh := &remembered{Version: archivesVersion, CapabilityList: s.docs.CapabilityList(set), Archives: make(map[resourcesync.Capability][]pointer)}
+	data, _, err := s.docs.ReadBlob(ctx, name)
 	if err != nil || data == nil {
 		return fresh, err
 	}
 	m := new(remembered)
 	if err := json.Unmarshal(data, m); err != nil {
-		s.opts.Logger.WarnContext(ctx, "state of archives is unreadable and will be rebuilt", slog.String("set", set), slog.Any("err", err))
+		s.docs.Log.WarnContext(ctx, "state of archives is unreadable and will be rebuilt", slog.String("set", set), slog.Any("err", err))
 		return fresh, nil
 	}
 	if m.Version > archivesVersion {
@@ -193,7 +193,7 @@ func (s *Source) loadRemembered(ctx context.Context, set string, dumps bool) (*r
 	}
 	for c, pointers := range m.Archives {
 		if isDump(c) != dumps || slices.ContainsFunc(pointers, func(p pointer) bool { return !p.sound(set, c) }) || !slices.IsSortedFunc(pointers, pointer.compare) {
-			s.opts.Logger.WarnContext(ctx, "state of archives contradicts itself and will be rebuilt", slog.String("set", set))
+			s.docs.Log.WarnContext(ctx, "state of archives contradicts itself and will be rebuilt", slog.String("set", set))
 			return fresh, nil
 		}
 	}
@@ -221,7 +221,7 @@ func (s *Source) remember(ctx context.Context, set string, dumps bool, gs ...*ar
 	if !slices.ContainsFunc(gs, (*archiving).changed) {
 		return false, nil
 	}
-	m := remembered{Version: archivesVersion, CapabilityList: s.capabilityList(set), Archives: make(map[resourcesync.Capability][]pointer)}
+	m := remembered{Version: archivesVersion, CapabilityList: s.docs.CapabilityList(set), Archives: make(map[resourcesync.Capability][]pointer)}
 	for _, g := range gs {
 		if g == nil {
 			continue
@@ -238,7 +238,7 @@ func (s *Source) remember(ctx context.Context, set string, dumps bool, gs ...*ar
 	if err != nil {
 		return false, fmt.Errorf("write %s: %w", names.ArchiveState(set, dumps), err)
 	}
-	return true, s.commit(ctx, names.ArchiveState(set, dumps), append(data, '\n'), time.Time{})
+	return true, s.docs.CommitBlob(ctx, names.ArchiveState(set, dumps), append(data, '\n'), time.Time{})
 }
 
 // publish commits what has changed of the archive, if there is one: parts, the
@@ -261,11 +261,11 @@ func (g *archiving) commitAll(ctx context.Context, stamp time.Time) error {
 		}
 		h := g.header()
 		if g.next.Index {
-			h.Links = append(h.Links, resourcesync.Link{Rel: resourcesync.RelIndex, Href: g.base.URI(entry)}) // RA-DOC-04
+			h.Links = append(h.Links, resourcesync.Link{Rel: resourcesync.RelIndex, Href: g.docs.Base.URI(entry)}) // RA-DOC-04
 		}
 		entries := make([]resourcesync.Entry, len(p.Pointers))
 		for i := range p.Pointers {
-			entries[i] = p.Pointers[i].entry(g.base)
+			entries[i] = p.Pointers[i].entry(g.docs.Base)
 		}
 		if err := g.put(ctx, p.Name, h, stamp, entries); err != nil {
 			return err
@@ -276,7 +276,7 @@ func (g *archiving) commitAll(ctx context.Context, stamp time.Time) error {
 		h.Index = true
 		entries := make([]resourcesync.Entry, len(g.next.Parts))
 		for i, p := range g.next.Parts {
-			entries[i].Loc = g.base.URI(p.Name) // RA-IDX-01, RA-IDX-02, RA-IDX-03: the address and nothing else
+			entries[i].Loc = g.docs.Base.URI(p.Name) // RA-IDX-01, RA-IDX-02, RA-IDX-03: the address and nothing else
 		}
 		if err := g.put(ctx, entry, h, stamp, entries); err != nil {
 			return err
@@ -292,11 +292,11 @@ func (g *archiving) commitAll(ctx context.Context, stamp time.Time) error {
 // (RA-DOC-02), no link to archives (RA-ADV-06).
 func (g *archiving) header() resourcesync.Header {
 	return resourcesync.Header{Capability: names.ArchiveOf(g.capability), Links: []resourcesync.Link{ // RA-DOC-01, RA-DOC-03
-		{Rel: resourcesync.RelUp, Href: g.capabilityList(g.set)}}}
+		{Rel: resourcesync.RelUp, Href: g.docs.CapabilityList(g.set)}}}
 }
 
 func (g *archiving) put(ctx context.Context, name string, h resourcesync.Header, stamp time.Time, entries []resourcesync.Entry) error {
-	w, err := g.dumpDocument(ctx, name, h, stamp, entries)
+	w, err := g.docs.WriteDocument(ctx, name, h, stamp, entries)
 	if err != nil {
 		return err
 	}
@@ -330,7 +330,7 @@ func (s *Source) withdrawArchives(ctx context.Context, set Set, there func(name 
 	}
 	data, err := json.Marshal(m)
 	if err == nil {
-		err = s.commit(ctx, names.ArchiveState(set.Name, isDump(kinds[0])), append(data, '\n'), time.Time{})
+		err = s.docs.CommitBlob(ctx, names.ArchiveState(set.Name, isDump(kinds[0])), append(data, '\n'), time.Time{})
 	}
 	if err == nil {
 		err = s.docs.Remove(ctx, gone...)

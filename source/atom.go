@@ -38,7 +38,7 @@ func (s *Source) checkAtom(set *Set) error {
 		return errors.New("atom feed: a complete feed is one document, whatever the number of entries")
 	}
 	f, _ := s.atomDefaults(set)
-	_, err := atompmh.NewWriter(io.Discard, atompmh.Feed{ID: f.ID, Title: f.Title, Author: f.Author, Self: s.base.URI(names.Feed(set.Name)), Updated: time.Unix(0, 0)})
+	_, err := atompmh.NewWriter(io.Discard, atompmh.Feed{ID: f.ID, Title: f.Title, Author: f.Author, Self: s.docs.Base.URI(names.Feed(set.Name)), Updated: time.Unix(0, 0)})
 	if err != nil {
 		return fmt.Errorf("atom feed: %w", err)
 	}

@@ -111,7 +111,7 @@ func (b *atomBuild) name(ctx context.Context) error {
 	} else if !errors.Is(err, blob.ErrNotExist) {
 		return err
 	}
-	b.next.Stamp = b.after(b.next.Stamp)
+	b.next.Stamp = b.docs.After(b.next.Stamp)
 	stamp := b.next.Stamp.UTC().Format(names.StampLayout)
 	b.next.Chain = stamp
 	for n := 2; taken[b.next.Chain]; n++ {
@@ -178,7 +178,7 @@ func (b *atomBuild) settle(now, old *buildEntry) error {
 	case b.next.Complete: // AP-DEL-03
 		return nil
 	}
-	gone := &buildEntry{fresh: true, seq: math.MaxInt64, at: b.opts.Now().UnixMicro()}
+	gone := &buildEntry{fresh: true, seq: math.MaxInt64, at: b.docs.Now().UnixMicro()}
 	gone.Entry = atompmh.Entry{ID: old.ID, Title: old.Title + ", deleted", Kind: atompmh.Deletion}
 	return b.take(gone)
 }

@@ -20,7 +20,7 @@ func (b *atomBuild) readCatalog(ctx context.Context, take func(*buildEntry) erro
 		return nil
 	}
 	view := b.atomView(&b.set)
-	for record, err := range b.catalog.Resources(ctx, b.capabilityList(b.set.Name), catalog.Range{}) {
+	for record, err := range b.catalog.Resources(ctx, b.docs.CapabilityList(b.set.Name), catalog.Range{}) {
 		if err != nil {
 			return fmt.Errorf("read catalog: %w", err)
 		}
@@ -76,7 +76,7 @@ func (b *atomBuild) addGroup(uri string, g *atomGroup) error {
 // knows.
 func (b *atomBuild) readDeletions(ctx context.Context, take func(*buildEntry) error) error {
 	view := b.atomView(&b.set)
-	for c, err := range b.catalog.Changes(ctx, b.capabilityList(b.set.Name), b.status.Kept.Seq) {
+	for c, err := range b.catalog.Changes(ctx, b.docs.CapabilityList(b.set.Name), b.status.Kept.Seq) {
 		if err != nil {
 			return fmt.Errorf("read catalog: %w", err)
 		}
@@ -118,7 +118,7 @@ func (b *atomBuild) readChain(ctx context.Context, byID *extsort.Sorter) (whole 
 			continue
 		}
 		if errors.Is(err, errAtomLost) {
-			b.opts.Logger.WarnContext(ctx, "documents of an atom feed are lost: entries that only they had are no longer in the feed",
+			b.docs.Log.WarnContext(ctx, "documents of an atom feed are lost: entries that only they had are no longer in the feed",
 				slog.String("set", b.set.Name), slog.Any("err", err))
 			return false, nil
 		}

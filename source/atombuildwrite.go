@@ -10,6 +10,7 @@ import (
 
 	"lockstep/atompmh"
 	"lockstep/blob"
+	"lockstep/source/internal/document"
 	"lockstep/source/internal/names"
 )
 
@@ -30,7 +31,7 @@ func (b *atomBuild) writeAll(ctx context.Context) error {
 	b.next.Newest = name(archives)
 	w := &atomWriting{atomBuild: b, number: archives + 1, names: name, left: n - archives*int64(b.limit), rest: n, last: noTime}
 	defer w.discard()
-	clock := newAtomClock(b.last, b.newest, b.opts.Now(), b.news)
+	clock := newAtomClock(b.last, b.newest, b.docs.Now(), b.news)
 	if b.news > 0 {
 		b.next.Last = clock.top
 	}
@@ -56,12 +57,12 @@ func (b *atomBuild) writeAll(ctx context.Context) error {
 	}
 	old := b.st.Current
 	if old != nil {
-		b.st.Retired = append(slices.Clip(b.st.Retired), atomRetired{old.Chain, b.opts.Now()})
+		b.st.Retired = append(slices.Clip(b.st.Retired), atomRetired{old.Chain, b.docs.Now()})
 	}
 	if err := b.switchTo(ctx, &b.next, w.entry, nil, nil); err != nil {
 		return err
 	}
-	b.opts.Logger.InfoContext(ctx, "atom feed rebuilt", slog.String("set", b.set.Name), slog.Int64("entries", n))
+	b.docs.Log.InfoContext(ctx, "atom feed rebuilt", slog.String("set", b.set.Name), slog.Int64("entries", n))
 	return nil
 }
 
@@ -128,7 +129,7 @@ func (w *atomWriting) finish(ctx context.Context) error {
 		}
 		w.full, w.d = append(w.full, w.d.blob), nil
 	}
-	if len(w.full) < commitParts {
+	if len(w.full) < document.CommitParts {
 		return nil
 	}
 	return w.commit(ctx)

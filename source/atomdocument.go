@@ -13,6 +13,7 @@ import (
 
 	"lockstep/atompmh"
 	"lockstep/blob"
+	"lockstep/source/internal/document"
 	"lockstep/source/internal/names"
 )
 
@@ -46,14 +47,14 @@ func (a *atomPublication) document(ctx context.Context, next *atomFeed, name, pr
 		return nil, err
 	}
 	b.SetModTime(next.Stamp)
-	f := atompmh.Feed{ID: next.ID, Title: next.Title, Author: next.Author, Updated: millis(updated), Self: a.base.URI(name), Complete: next.Complete} // AP-DOC-02, AP-DOC-03, AP-DOC-04
+	f := atompmh.Feed{ID: next.ID, Title: next.Title, Author: next.Author, Updated: millis(updated), Self: a.docs.Base.URI(name), Complete: next.Complete} // AP-DOC-02, AP-DOC-03, AP-DOC-04
 	if prev != "" {
-		f.PrevArchive = a.base.URI(prev) // AP-TS-05
+		f.PrevArchive = a.docs.Base.URI(prev) // AP-TS-05
 	}
 	if name != names.Feed(a.set.Name) { // AP-TS-06
-		f.Archive, f.Current = true, a.base.URI(names.Feed(a.set.Name))
+		f.Archive, f.Current = true, a.docs.Base.URI(names.Feed(a.set.Name))
 		if succ != "" {
-			f.NextArchive = a.base.URI(succ)
+			f.NextArchive = a.docs.Base.URI(succ)
 		}
 	}
 	d := &atomDocument{blob: b, sum: sha256.New()}
@@ -81,11 +82,11 @@ func (s *Source) readAtom(ctx context.Context, name, id string, doc *atompmh.Fee
 			return
 		}
 		defer r.Close() // opened for reading only
-		read := &errorReader{r: r}
-		d := atompmh.NewReader(read, atompmh.ReaderOptions{Base: s.base.URI(name)})
+		read := &document.ErrorReader{R: r}
+		d := atompmh.NewReader(read, atompmh.ReaderOptions{Base: s.docs.Base.URI(name)})
 		for e, err := range d.Entries() {
 			if err != nil {
-				yield(atompmh.Entry{}, lostUnless(read.err, name, err))
+				yield(atompmh.Entry{}, lostUnless(read.Err, name, err))
 				return
 			}
 			if !yield(e, nil) {
@@ -97,7 +98,7 @@ func (s *Source) readAtom(ctx context.Context, name, id string, doc *atompmh.Fee
 			err = fmt.Errorf("it is of the feed %s", f.ID)
 		}
 		if err != nil {
-			yield(atompmh.Entry{}, lostUnless(read.err, name, err))
+			yield(atompmh.Entry{}, lostUnless(read.Err, name, err))
 			return
 		}
 		*doc = f
@@ -115,7 +116,7 @@ func lostUnless(failed error, name string, wrong error) error {
 // atomNameOf returns the name of the document of the set's feed at uri, "" if it
 // is none.
 func (s *Source) atomNameOf(set, uri string) string {
-	name, ok := strings.CutPrefix(uri, s.base.Prefix)
+	name, ok := strings.CutPrefix(uri, s.docs.Base.Prefix)
 	if !ok || name != names.Feed(set) && names.FeedArchiveChain(set, name) == "" {
 		return ""
 	}

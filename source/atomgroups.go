@@ -55,7 +55,7 @@ func groupPart(uri string) int {
 func (s *Source) readGroups(ctx context.Context, set, chain string, part int) (atomGroups, error) {
 	all := make(atomGroups)
 	name := names.FeedGroup(set, chain, part)
-	data, _, err := s.read(ctx, name)
+	data, _, err := s.docs.ReadBlob(ctx, name)
 	if err != nil || data == nil {
 		return all, err
 	}
@@ -98,7 +98,7 @@ func (s *Source) writeGroups(ctx context.Context, set, chain string, part int, a
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
-	return s.commit(ctx, name, append(data, '\n'), time.Time{})
+	return s.docs.CommitBlob(ctx, name, append(data, '\n'), time.Time{})
 }
 
 // dropGroups removes the groups of all chains but one.

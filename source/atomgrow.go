@@ -18,7 +18,7 @@ import (
 func (a *atomPublication) grow(ctx context.Context) error {
 	cur := a.st.Current
 	next := *cur
-	next.Title, next.Author, next.Stamp = a.want.Title, a.want.Author, a.after(cur.Stamp)
+	next.Title, next.Author, next.Stamp = a.want.Title, a.want.Author, a.docs.After(cur.Stamp)
 	news, grouped, err := a.collect(ctx, &next)
 	if err != nil {
 		return err
@@ -41,7 +41,7 @@ func (a *atomPublication) grow(ctx context.Context) error {
 	}
 	slices.SortStableFunc(entries, func(x, y atompmh.Entry) int { return x.Updated.Compare(y.Updated) })
 	if len(news) > 0 {
-		clock := newAtomClock(cur.Last, news[len(news)-1].event, a.opts.Now(), int64(len(news)))
+		clock := newAtomClock(cur.Last, news[len(news)-1].event, a.docs.Now(), int64(len(news)))
 		for i := range slices.Backward(news) {
 			news[i].Updated = millis(clock.next(news[i].event))
 		}
@@ -122,7 +122,7 @@ func (a *atomPublication) write(ctx context.Context, next *atomFeed, name, prev,
 func (a *atomPublication) collect(ctx context.Context, next *atomFeed) ([]atomNews, atomGroups, error) {
 	changes := make(map[string]*pendingChange)
 	n := 0
-	for c, err := range a.catalog.Changes(ctx, a.capabilityList(a.set.Name), next.Through) {
+	for c, err := range a.catalog.Changes(ctx, a.docs.CapabilityList(a.set.Name), next.Through) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("read catalog: %w", err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"lockstep/atompmh"
 	"lockstep/blob"
+	"lockstep/source/internal/document"
 	"lockstep/source/internal/names"
 )
 
@@ -67,7 +68,7 @@ func (p *publication) publishAtom(ctx context.Context, look bool) (written bool,
 	for tried := false; ; {
 		more, err := a.step(ctx)
 		if errors.Is(err, errAtomLost) && !tried {
-			p.opts.Logger.WarnContext(ctx, "atom feed was changed by another program, and is rebuilt", slog.String("set", p.set.Name), slog.Any("err", err))
+			p.docs.Log.WarnContext(ctx, "atom feed was changed by another program, and is rebuilt", slog.String("set", p.set.Name), slog.Any("err", err))
 			tried, a.lost, a.st.Current = true, a.st.Current, nil
 			continue
 		}
@@ -90,13 +91,13 @@ func (p *publication) publishAtom(ctx context.Context, look bool) (written bool,
 func (s *Source) atomDefaults(set *Set) (atomFeed, int) {
 	f := atomFeed{ID: set.Atom.ID, Title: set.Atom.Title, Author: set.Atom.Author, Complete: set.Atom.Complete}
 	if f.ID == "" {
-		f.ID = atompmh.RecordID(s.base.URI(names.Feed(set.Name))) // AP-DOC-09: for good, as the address is
+		f.ID = atompmh.RecordID(s.docs.Base.URI(names.Feed(set.Name))) // AP-DOC-09: for good, as the address is
 	}
 	if f.Title == "" {
 		f.Title = set.Name
 	}
 	if f.Author == "" {
-		_, f.Author, _ = strings.Cut(s.base.Origin(), "://")
+		_, f.Author, _ = strings.Cut(s.docs.Base.Origin(), "://")
 	}
 	limit := set.Atom.Entries
 	if limit == 0 {
@@ -150,7 +151,7 @@ func (a *atomPublication) step(ctx context.Context) (more bool, err error) {
 	if cur.ID != a.want.ID { // another feed: nobody who followed that one goes on with it
 		return true, (&atomBuild{atomPublication: a, keep: -1, last: noTime}).run(ctx)
 	}
-	back, err := a.wentBack(ctx, a.capabilityList(a.set.Name), &changeState{Through: cur.Through, ThroughTime: cur.ThroughTime})
+	back, err := a.wentBack(ctx, a.docs.CapabilityList(a.set.Name), &changeState{Through: cur.Through, ThroughTime: cur.ThroughTime})
 	if err != nil {
 		return false, err
 	}
@@ -159,11 +160,11 @@ func (a *atomPublication) step(ctx context.Context) (more bool, err error) {
 	again := &atomBuild{atomPublication: a, keep: cur.Through, last: cur.Last, from: names.Feed(a.set.Name)}
 	switch {
 	case back || a.back && !a.caughtUp():
-		a.opts.Logger.WarnContext(ctx, "catalog is older than the feed published from it, which is published again", slog.String("set", a.set.Name))
+		a.docs.Log.WarnContext(ctx, "catalog is older than the feed published from it, which is published again", slog.String("set", a.set.Name))
 		again.keep = -1
 	case a.status.Kept.Seq > cur.Through, a.short, cur.Complete != a.want.Complete: // what has changed is not known any more
 	case a.want.Complete && (news || named):
-		if age := a.opts.Now().Sub(cur.Stamp); !a.fresh && a.status.Resources > tinySet && age >= 0 && age < time.Duration(a.status.Resources)*listPace {
+		if age := a.docs.Now().Sub(cur.Stamp); !a.fresh && a.status.Resources > tinySet && age >= 0 && age < time.Duration(a.status.Resources)*listPace {
 			a.report.later = true
 			return false, nil
 		}
@@ -190,7 +191,7 @@ func (a *atomPublication) switchTo(ctx context.Context, next *atomFeed, d *atomD
 		return err
 	}
 	for len(cut) > 0 {
-		n := min(len(cut), commitParts)
+		n := min(len(cut), document.CommitParts)
 		if err := a.docs.Commit(ctx, cut[:n]...); err != nil {
 			return err
 		}
@@ -211,7 +212,7 @@ func (a *atomPublication) switchTo(ctx context.Context, next *atomFeed, d *atomD
 // tidy removes archives that nobody needs: those of chains replaced more than the
 // grace period ago, and of such as were never published.
 func (a *atomPublication) tidy(ctx context.Context) error {
-	set, cur, now := a.set.Name, a.st.Current, a.opts.Now()
+	set, cur, now := a.set.Name, a.st.Current, a.docs.Now()
 	gone := make(map[string]time.Time)
 	for _, r := range a.st.Retired {
 		gone[r.Chain] = r.Gone

@@ -16,6 +16,7 @@ import (
 	"lockstep/atompmh"
 	"lockstep/catalog"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/describe"
 )
 
 // A representation is what a feed tells of a resource.
@@ -84,12 +85,12 @@ type atomView struct {
 	*Source
 	set   *Set
 	seen  map[string]*representation // nil: there is no such resource
-	tells *describer
+	tells *describe.Describer
 	try   *atompmh.Writer // writes to nowhere
 }
 
 func (s *Source) atomView(set *Set) *atomView {
-	return &atomView{Source: s, set: set, seen: make(map[string]*representation), tells: s.describer(set.Name)}
+	return &atomView{Source: s, set: set, seen: make(map[string]*representation), tells: s.rules[set.Name].Describer()}
 }
 
 // viewCached is how many resources a view holds.
@@ -98,7 +99,7 @@ const viewCached = 50_000
 // represent returns what is told of a resource, and keeps nothing.
 func (v *atomView) represent(r *catalog.Record) *representation {
 	var e resourcesync.Entry
-	v.tells.resource(&e, r)
+	v.tells.Resource(&e, r)
 	return represent(r, &e)
 }
 
@@ -122,7 +123,7 @@ func (v *atomView) find(ctx context.Context, uri string) (*representation, error
 }
 
 func (v *atomView) lookUp(ctx context.Context, uri string) (*representation, error) {
-	r, ok, err := catalog.Find(ctx, v.catalog, v.capabilityList(v.set.Name), uri)
+	r, ok, err := catalog.Find(ctx, v.catalog, v.docs.CapabilityList(v.set.Name), uri)
 	if err != nil || !ok {
 		return nil, err
 	}
@@ -221,7 +222,7 @@ var errNoURI = errors.New("its address is no URI")
 
 // refuse tells that a resource is left out.
 func (v *atomView) refuse(uri string, err error) bool {
-	v.opts.Logger.Warn("resource cannot be listed in an atom feed", slog.String("uri", uri), slog.Any("err", err))
+	v.docs.Log.Warn("resource cannot be listed in an atom feed", slog.String("uri", uri), slog.Any("err", err))
 	return false
 }
 
@@ -250,7 +251,7 @@ func (v *atomView) deletion(e *atompmh.Entry, id, uri string) {
 // title returns a hint at what the resource is: its path in the set, decoded.
 func (v *atomView) title(uri string) string {
 	title := uri
-	below := v.rules[v.set.Name].below
+	below := v.rules[v.set.Name].Below
 	if _, plain, inside := below.Find(uri); inside && plain != "" {
 		title = plain
 	}

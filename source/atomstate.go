@@ -2,16 +2,11 @@ package source
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"time"
 
-	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/source/internal/names"
 )
@@ -72,8 +67,8 @@ func (s *Source) loadAtom(ctx context.Context, set string) (st *atomState, lost 
 	if st := s.atoms[set]; st != nil {
 		return st, nil, false, nil
 	}
-	st = &atomState{Version: atomVersion, CapabilityList: s.capabilityList(set)}
-	data, _, err := s.read(ctx, names.FeedState(set))
+	st = &atomState{Version: atomVersion, CapabilityList: s.docs.CapabilityList(set)}
+	data, _, err := s.docs.ReadBlob(ctx, names.FeedState(set))
 	if err != nil {
 		return nil, nil, true, err
 	}
@@ -81,14 +76,14 @@ func (s *Source) loadAtom(ctx context.Context, set string) (st *atomState, lost 
 		known := new(atomState)
 		switch err := json.Unmarshal(data, known); {
 		case err != nil:
-			s.opts.Logger.WarnContext(ctx, "state of the feed is unreadable and will be rebuilt", slog.String("set", set), slog.Any("err", err))
+			s.docs.Log.WarnContext(ctx, "state of the feed is unreadable and will be rebuilt", slog.String("set", set), slog.Any("err", err))
 		case known.Version > atomVersion:
 			return nil, nil, true, fmt.Errorf("read %s: written by a newer version (layout %d, this one knows %d)", names.FeedState(set), known.Version, atomVersion)
 		case known.CapabilityList == st.CapabilityList && known.sound(set):
 			st, st.known = known, true
 		}
 	}
-	sum, err := s.digest(ctx, names.Feed(set))
+	sum, err := s.docs.Digest(ctx, names.Feed(set))
 	if err != nil {
 		return nil, nil, true, err
 	}
@@ -157,22 +152,5 @@ func (s *Source) planAtom(ctx context.Context, set string, st *atomState, next *
 	if err != nil {
 		return fmt.Errorf("write %s: %w", names.FeedState(set), err)
 	}
-	return s.commit(ctx, names.FeedState(set), append(data, '\n'), time.Time{})
-}
-
-// digest returns the sha-256 of a blob in hex, "" if there is none.
-func (s *Source) digest(ctx context.Context, name string) (string, error) {
-	r, err := s.docs.Open(ctx, name)
-	if errors.Is(err, blob.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	defer r.Close() // opened for reading only
-	sum := sha256.New()
-	if _, err := io.Copy(sum, r); err != nil {
-		return "", fmt.Errorf("read %s: %w", name, err)
-	}
-	return hex.EncodeToString(sum.Sum(nil)), nil
+	return s.docs.CommitBlob(ctx, names.FeedState(set), append(data, '\n'), time.Time{})
 }

@@ -10,6 +10,7 @@ import (
 	"lockstep/atompmh"
 	"lockstep/blob"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/document"
 	"lockstep/source/internal/names"
 )
 
@@ -72,12 +73,12 @@ func (s *Source) publishCapabilityList(ctx context.Context, set Set, without ...
 		return false, fmt.Errorf("build capability list: %w", err)
 	}
 	name := names.CapabilityList(set.Name)
-	old, mod, err := s.read(ctx, name)
+	old, mod, err := s.docs.ReadBlob(ctx, name)
 	if err == nil && bytes.Equal(old, data) {
 		return false, nil
 	}
 	if err == nil {
-		err = s.commit(ctx, name, data, s.after(mod))
+		err = s.docs.CommitBlob(ctx, name, data, s.docs.After(mod))
 	}
 	if err != nil {
 		return false, fmt.Errorf("publish capability list: %w", err)
@@ -101,7 +102,7 @@ func (s *Source) offers(set string, c resourcesync.Capability) string {
 	defer s.telling.Unlock()
 	for _, d := range s.offered[set] {
 		if d.capability == c {
-			return s.base.URI(d.name)
+			return s.docs.Base.URI(d.name)
 		}
 	}
 	return ""
@@ -112,53 +113,34 @@ func (s *Source) offers(set string, c resourcesync.Capability) string {
 func (s *Source) encodeCapabilityList(set Set, there []capable, feed bool) ([]byte, error) {
 	h := resourcesync.Header{
 		Capability: resourcesync.CapabilityList,
-		Links:      []resourcesync.Link{{Rel: "up", Href: s.base.URI(names.WellKnown)}}, // RS-CL-04
+		Links:      []resourcesync.Link{{Rel: "up", Href: s.docs.Base.URI(names.WellKnown)}}, // RS-CL-04
 	}
 	if s.demandable(set) {
-		h.Links = append(h.Links, resourcesync.Link{Rel: RelDemand, Href: s.base.URI(names.Demand(set.Name))})
+		h.Links = append(h.Links, resourcesync.Link{Rel: RelDemand, Href: s.docs.Base.URI(names.Demand(set.Name))})
 	}
 	if s.opts.Streams > 0 {
-		h.Links = append(h.Links, resourcesync.Link{Rel: RelEvents, Href: s.base.URI(names.Topic(set.Name)), Type: eventsType})
+		h.Links = append(h.Links, resourcesync.Link{Rel: RelEvents, Href: s.docs.Base.URI(names.Topic(set.Name)), Type: eventsType})
 	}
 	h.Links = append(h.Links, resourcesync.Link{Rel: "describedby", Href: s.about(set)}) // RS-CL-05
 	if feed {                                                                            // alternate is a relation of resources (RS-MD-12)
-		h.Links = append(h.Links, resourcesync.Link{Rel: atompmh.RelFeed, Href: s.base.URI(names.Feed(set.Name)), Type: atompmh.MediaType})
+		h.Links = append(h.Links, resourcesync.Link{Rel: atompmh.RelFeed, Href: s.docs.Base.URI(names.Feed(set.Name)), Type: atompmh.MediaType})
 	}
 	entries := make([]resourcesync.Entry, len(there))
 	for i, c := range there {
-		entries[i] = capability(s.base.URI(c.name), c.capability)
+		entries[i] = capability(s.docs.Base.URI(c.name), c.capability)
 	}
 	if len(s.opts.Hubs) > 0 { // RN-CH-07, RN-CH-08: one entry, whatever the number of hubs
-		channel := capability(s.base.URI(names.Topic(set.Name)), resourcesync.ChangeNotification)
+		channel := capability(s.docs.Base.URI(names.Topic(set.Name)), resourcesync.ChangeNotification)
 		for _, h := range s.opts.Hubs {
 			channel.Links = append(channel.Links, resourcesync.Link{Rel: resourcesync.RelHub, Href: h.URL})
 		}
 		entries = append(entries, channel)
 	}
-	return encode(h, entries...)
+	return document.Encode(h, entries...)
 }
 
 // capability returns an entry that names a document. It has no lastmod, which
 // would have to follow the document's (RS-EM-06).
 func capability(uri string, c resourcesync.Capability) resourcesync.Entry {
 	return resourcesync.Entry{Loc: uri, Metadata: resourcesync.Metadata{Capability: c}}
-}
-
-// capabilityList returns the URI of the set's Capability List, which is also
-// the set's name in the catalog.
-func (s *Source) capabilityList(set string) string { return s.base.URI(names.CapabilityList(set)) }
-
-func encode(h resourcesync.Header, entries ...resourcesync.Entry) ([]byte, error) {
-	var buf bytes.Buffer
-	w, err := resourcesync.NewWriter(&buf, h)
-	if err != nil {
-		return nil, err
-	}
-	for i := range entries {
-		if err := w.Write(&entries[i]); err != nil {
-			return nil, err
-		}
-	}
-	err = w.Close()
-	return buf.Bytes(), err
 }

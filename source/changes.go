@@ -10,13 +10,9 @@ import (
 	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/document"
 	"lockstep/source/internal/names"
 )
-
-// boundary is how long after its last event an interval ends. Events have
-// whole microseconds, so none lies on a boundary: whether a reader takes the
-// ends of intervals as open or closed makes no difference (RS-AMB-05).
-const boundary = 500 * time.Nanosecond
 
 // A changeBuild takes the Change List of a set off the catalog: one open
 // document while the changes fit, else an index over closed parts and an open
@@ -121,20 +117,20 @@ const manyParts = 40_000
 func (s *Source) partEntries(set Set, st *changeState) int {
 	switch n := set.ChangeList.Entries; {
 	case n > 0:
-		return min(n, s.opts.MaxEntries)
+		return min(n, s.docs.MaxEntries)
 	case len(st.Closed) >= manyParts:
-		return s.opts.MaxEntries
+		return s.docs.MaxEntries
 	case len(st.Closed) > 0:
-		return min(indexedPart, s.opts.MaxEntries)
+		return min(indexedPart, s.docs.MaxEntries)
 	}
-	return s.opts.MaxEntries
+	return s.docs.MaxEntries
 }
 
 // old reports whether the open part is to be closed for its age, that of the
 // first change in it.
 func (s *Source) old(set Set, st *changeState) bool {
 	rotate, first := set.ChangeList.Rotate, st.Open.First
-	return rotate > 0 && !first.IsZero() && s.opts.Now().Sub(first) >= rotate
+	return rotate > 0 && !first.IsZero() && s.docs.Now().Sub(first) >= rotate
 }
 
 // When writing an open list from its beginning, time and again, costs more than
@@ -159,7 +155,7 @@ type spent struct {
 func (s *Source) spend(set Set, st *changeState) {
 	c := s.spent[set.Name]
 	if !c.from.Equal(st.Open.From) {
-		c = spent{from: st.Open.From, since: s.opts.Now()}
+		c = spent{from: st.Open.From, since: s.docs.Now()}
 	}
 	c.bytes += st.Open.Size
 	s.spent[set.Name] = c
@@ -169,7 +165,7 @@ func (s *Source) spend(set Set, st *changeState) {
 // costs.
 func (s *Source) costly(set Set, st *changeState) bool {
 	c := s.spent[set.Name]
-	took := s.opts.Now().Sub(c.since)
+	took := s.docs.Now().Sub(c.since)
 	return c.from.Equal(st.Open.From) && took >= costlyAfter && set.ChangeList.Entries == 0 &&
 		len(st.Closed) < manyParts && st.Open.Size >= costlyBytes+costlyBytes*int64(len(st.Closed))/costlyParts && float64(c.bytes) >= costlyRate*took.Seconds()
 }
@@ -187,7 +183,7 @@ func (b *changeBuild) close(ctx context.Context, st *changeState, upto catalog.S
 	}
 	last := catalog.Mark{Seq: upto, At: at}
 	for {
-		until := last.At.Add(boundary)
+		until := last.At.Add(document.Boundary)
 		w, _, got, err := b.list(ctx, st.Open.Name, b.header(st.Open.From, until, true), st.Open.After, last.Seq)
 		if errors.Is(err, resourcesync.ErrTooLarge) && got.Seq > st.Open.After {
 			last = got
@@ -207,7 +203,7 @@ func (b *changeBuild) close(ctx context.Context, st *changeState, upto catalog.S
 
 // eventTime returns when the change numbered seq happened.
 func (b *changeBuild) eventTime(ctx context.Context, seq catalog.Seq) (time.Time, error) {
-	for c, err := range b.catalog.Changes(ctx, b.capabilityList(b.set.Name), seq-1) {
+	for c, err := range b.catalog.Changes(ctx, b.docs.CapabilityList(b.set.Name), seq-1) {
 		if err == nil && c.Seq != seq {
 			break
 		}
@@ -244,7 +240,7 @@ func (b *changeBuild) writeOpen(ctx context.Context, st *changeState, last catal
 		if !errors.Is(err, errForeign) {
 			return got, err
 		}
-		b.opts.Logger.WarnContext(ctx, "open change list was changed by another program, and is rewritten", "doc", name)
+		b.docs.Log.WarnContext(ctx, "open change list was changed by another program, and is rewritten", "doc", name)
 	}
 	return b.write(ctx, st, name, h, last)
 }
@@ -276,7 +272,7 @@ func (b *changeBuild) finish(ctx context.Context, st *changeState) (err error) {
 	if !b.unsure || st.Ended == nil {
 		st.Ended = &closedPart{Name: p.Name, From: p.From, Until: p.From, Last: st.Through}
 		if st.Through > p.After {
-			st.Ended.Until = st.ThroughTime.Add(boundary)
+			st.Ended.Until = st.ThroughTime.Add(document.Boundary)
 		}
 	}
 	b.ended, _, _, err = b.list(ctx, p.Name, b.header(p.From, st.Ended.Until, true), p.After, st.Ended.Last)
@@ -291,7 +287,7 @@ var errLook = errors.New("look first")
 // next belongs in another document. Event times rise, so the order is right
 // (RS-CHL-03) and no two entries are of the same instant (RS-CHL-07).
 func (b *changeBuild) list(ctx context.Context, name string, h resourcesync.Header, after, upto catalog.Seq) (w blob.Writer, first, last catalog.Mark, err error) {
-	d, err := b.begin(ctx, name, h, b.stamp)
+	d, err := b.docs.Begin(ctx, name, h, b.stamp)
 	if err != nil {
 		return nil, first, last, err
 	}
@@ -299,29 +295,29 @@ func (b *changeBuild) list(ctx context.Context, name string, h resourcesync.Head
 		err = d.Close()
 	}
 	if err != nil {
-		d.discard()
+		d.Discard()
 		return nil, first, last, err
 	}
-	b.refused += d.refused
+	b.refused += d.Refused
 	b.bytes += d.Bytes()
-	return d.blob, first, last, nil
+	return d.Blob, first, last, nil
 }
 
 // fill writes the changes above after, through upto, to d.
-func (b *changeBuild) fill(ctx context.Context, d *document, after, upto catalog.Seq) (first, last catalog.Mark, err error) {
+func (b *changeBuild) fill(ctx context.Context, d *document.Writer, after, upto catalog.Seq) (first, last catalog.Mark, err error) {
 	last.Seq = after
 	if after == upto {
 		return first, last, nil
 	}
-	describe := b.describer(b.set.Name)
+	describe := b.rules[b.set.Name].Describer()
 	var e resourcesync.Entry
-	for c, err := range b.catalog.Changes(ctx, b.capabilityList(b.set.Name), after) {
+	for c, err := range b.catalog.Changes(ctx, b.docs.CapabilityList(b.set.Name), after) {
 		if err == nil && c.Seq > upto {
 			break
 		}
 		if err == nil {
-			describe.event(&e, &c)
-			err = d.add(&e)
+			describe.Event(&e, &c)
+			err = d.Add(&e)
 		}
 		if err != nil {
 			return first, last, err
@@ -337,13 +333,13 @@ func (b *changeBuild) fill(ctx context.Context, d *document, after, upto catalog
 func (b *changeBuild) writeIndex(ctx context.Context, st *changeState) (blob.Writer, error) {
 	h := b.header(st.From, time.Time{}, false)
 	h.Index = true
-	d, err := b.begin(ctx, names.ChangeList(b.set.Name), h, b.stamp)
+	d, err := b.docs.Begin(ctx, names.ChangeList(b.set.Name), h, b.stamp)
 	if err != nil {
 		return nil, err
 	}
 	add := func(name string, from, until time.Time) {
 		if err == nil {
-			err = d.Write(&resourcesync.Entry{Loc: b.base.URI(name), Metadata: resourcesync.Metadata{
+			err = d.Write(&resourcesync.Entry{Loc: b.docs.Base.URI(name), Metadata: resourcesync.Metadata{
 				From: resourcesync.NewDatetime(from), Until: resourcesync.NewDatetime(until), // RS-CHI-04
 			}})
 		}
@@ -356,11 +352,11 @@ func (b *changeBuild) writeIndex(ctx context.Context, st *changeState) (blob.Wri
 		err = d.Close()
 	}
 	if err != nil {
-		d.discard()
+		d.Discard()
 		return nil, fmt.Errorf("index of %d parts: %w", len(st.Closed)+1, err)
 	}
 	b.bytes += d.Bytes()
-	return d.blob, nil
+	return d.Blob, nil
 }
 
 func (b *changeBuild) header(from, until time.Time, part bool) resourcesync.Header {
@@ -368,13 +364,13 @@ func (b *changeBuild) header(from, until time.Time, part bool) resourcesync.Head
 		Capability: resourcesync.ChangeList,
 		From:       resourcesync.NewDatetime(from),
 		Until:      resourcesync.NewDatetime(until),
-		Links:      []resourcesync.Link{{Rel: "up", Href: b.capabilityList(b.set.Name)}}, // RS-CHL-01
+		Links:      []resourcesync.Link{{Rel: "up", Href: b.docs.CapabilityList(b.set.Name)}}, // RS-CHL-01
 	}
 	if b.past {
-		h.Links = append(h.Links, b.archivesLink(b.set.Name, resourcesync.ChangeList))
+		h.Links = append(h.Links, b.docs.ArchivesLink(b.set.Name, resourcesync.ChangeList))
 	}
 	if part {
-		h.Links = append(h.Links, resourcesync.Link{Rel: "index", Href: b.base.URI(names.ChangeList(b.set.Name))})
+		h.Links = append(h.Links, resourcesync.Link{Rel: "index", Href: b.docs.Base.URI(names.ChangeList(b.set.Name))})
 	}
 	return h
 }

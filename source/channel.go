@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/source/internal/document"
 	"lockstep/source/internal/names"
 )
 
@@ -87,7 +88,7 @@ func (s *Source) tell(set string, st *state) {
 	c := st.Changes
 	e := extent{after: place{c.After, c.From}, through: place{c.After, c.From}}
 	if c.Through > c.After && !c.ThroughTime.IsZero() {
-		e.through = place{c.Through, c.ThroughTime.Add(boundary)}
+		e.through = place{c.Through, c.ThroughTime.Add(document.Boundary)}
 	}
 	s.channels[set].grow(e)
 }
@@ -110,11 +111,11 @@ func (s *Source) at(ctx context.Context, c *channel, e extent, seq catalog.Seq) 
 	case seq == e.through.Seq:
 		return e.through, nil
 	}
-	for change, err := range s.catalog.Changes(ctx, s.capabilityList(c.set.Name), seq-1) {
+	for change, err := range s.catalog.Changes(ctx, s.docs.CapabilityList(c.set.Name), seq-1) {
 		if err == nil && change.Seq != seq {
 			break
 		}
-		return place{seq, change.EventTime.Add(boundary)}, err
+		return place{seq, change.EventTime.Add(document.Boundary)}, err
 	}
 	return place{}, fmt.Errorf("change %d is not in the catalog", seq)
 }
@@ -188,7 +189,7 @@ func (s *Source) Channels() []ChannelStatus {
 	for i := range s.opts.Sets {
 		c := s.channels[s.opts.Sets[i].Name]
 		e, _ := c.look()
-		st := ChannelStatus{Set: c.set.Name, Topic: s.base.URI(c.name), Last: e.through.Seq, Streams: int(c.streams.Load())}
+		st := ChannelStatus{Set: c.set.Name, Topic: s.docs.Base.URI(c.name), Last: e.through.Seq, Streams: int(c.streams.Load())}
 		for _, q := range c.hubs() {
 			q.mu.Lock()
 			h := HubStatus{URL: q.hub.URL, Told: q.told.Seq, Accepted: q.accepted, Refused: q.refused, Failures: q.failures, Err: q.err}

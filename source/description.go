@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"lockstep/resourcesync"
+	"lockstep/source/internal/document"
 	"lockstep/source/internal/names"
 )
 
@@ -60,7 +61,7 @@ func (s *Source) publishSmall(ctx context.Context, d smallDocument) (written boo
 	if bytes.Equal(s.small[d.name], d.data) {
 		return false, nil, nil // we looked not long ago
 	}
-	old, mod, err := s.read(ctx, d.name)
+	old, mod, err := s.docs.ReadBlob(ctx, d.name)
 	switch {
 	case err != nil:
 		return false, nil, err
@@ -69,7 +70,7 @@ func (s *Source) publishSmall(ctx context.Context, d smallDocument) (written boo
 	}
 	if !bytes.Equal(old, d.data) || old == nil {
 		written = true
-		err = s.commit(ctx, d.name, d.data, s.after(mod))
+		err = s.docs.CommitBlob(ctx, d.name, d.data, s.docs.After(mod))
 	}
 	if err == nil {
 		s.small[d.name] = d.data
@@ -90,7 +91,7 @@ func (s *Source) encodeDescription(sets []Set) (parts []smallDocument, descripti
 		return nil, description, err
 	}
 	ph := h
-	ph.Links = append(ph.Links[:len(h.Links):len(h.Links)], resourcesync.Link{Rel: "index", Href: s.base.URI(names.WellKnown)})
+	ph.Links = append(ph.Links[:len(h.Links):len(h.Links)], resourcesync.Link{Rel: "index", Href: s.docs.Base.URI(names.WellKnown)})
 	var entries []resourcesync.Entry
 	for len(sets) > 0 {
 		var data []byte
@@ -100,10 +101,10 @@ func (s *Source) encodeDescription(sets []Set) (parts []smallDocument, descripti
 		sum := sha256.Sum256(data)
 		part := smallDocument{name: names.DescriptionPart(sum[:8]), data: data}
 		parts = append(parts, part)
-		entries = append(entries, resourcesync.Entry{Loc: s.base.URI(part.name)})
+		entries = append(entries, resourcesync.Entry{Loc: s.docs.Base.URI(part.name)})
 	}
 	h.Index = true
-	description, err = encode(h, entries...)
+	description, err = document.Encode(h, entries...)
 	return parts, description, err
 }
 
@@ -125,9 +126,9 @@ func (s *Source) encodeSets(h resourcesync.Header, sets []Set) (_ []byte, rest [
 		return nil, nil, err
 	}
 	for len(sets) > 0 {
-		e := capability(s.capabilityList(sets[0].Name), resourcesync.CapabilityList)
+		e := capability(s.docs.CapabilityList(sets[0].Name), resourcesync.CapabilityList)
 		e.Links = []resourcesync.Link{{Rel: "describedby", Href: s.about(sets[0])}} // RS-SD-07
-		if w.Entries() >= s.opts.MaxEntries || w.Bytes() >= s.opts.MaxBytes {
+		if w.Entries() >= s.docs.MaxEntries || w.Bytes() >= s.docs.MaxBytes {
 			break
 		}
 		if err := w.Write(&e); errors.Is(err, resourcesync.ErrTooLarge) && w.Entries() > 0 {
@@ -151,7 +152,7 @@ func (s *Source) tidyDescriptions(ctx context.Context, parts []smallDocument) er
 	if err != nil {
 		return err
 	}
-	if s.opts.Now().Sub(info.ModTime) < s.opts.Grace {
+	if s.docs.Now().Sub(info.ModTime) < s.opts.Grace {
 		return nil
 	}
 	named := make(map[string]bool)

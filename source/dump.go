@@ -10,6 +10,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/document"
 	"lockstep/source/internal/names"
 )
 
@@ -252,14 +253,14 @@ func (d *dumping) remove(ctx context.Context, docNames []string) error {
 // save makes the state what is remembered.
 func (d *dumping) save(ctx context.Context) error {
 	st := d.state
-	st.Retired = append([]retired(nil), st.Retired...)
+	st.Retired = append([]document.Retired(nil), st.Retired...)
 	return d.saveDumps(ctx, d.set.Name, &st)
 }
 
 // announce takes steps 1 of publishSetDumps.
 func (d *dumping) announce(ctx context.Context, prefix string) error {
 	d.state.Building = []string{prefix}
-	d.state.Stamp = d.after(d.state.Stamp)
+	d.state.Stamp = d.docs.After(d.state.Stamp)
 	return d.save(ctx)
 }
 
@@ -292,7 +293,7 @@ func (d *dumping) retire(docNames []string, old *resourceDumpState) {
 	}
 	for _, name := range docNames {
 		if !named[name] && d.there[name] {
-			r := retired{Name: name, Gone: d.opts.Now()}
+			r := document.Retired{Name: name, Gone: d.docs.Now()}
 			if old != nil {
 				r.At, r.Seq = old.At, old.Seq
 			}
@@ -317,11 +318,11 @@ func (d *dumping) tidy(ctx context.Context) error {
 	slices.Sort(strangers)
 	d.retire(strangers, nil)
 	var old []string
-	var rest []retired
+	var rest []document.Retired
 	for _, r := range d.state.Retired {
 		switch {
 		case !d.there[r.Name]:
-		case d.opts.Now().Sub(r.Gone) >= d.grace():
+		case d.docs.Now().Sub(r.Gone) >= d.grace():
 			if !d.held[r.Name] {
 				old = append(old, r.Name)
 			}
@@ -382,42 +383,16 @@ func (d *dumping) put(ctx context.Context, entry blob.Writer) error {
 // entryLimit returns how many packages one document can name.
 func (s *Source) entryLimit() int {
 	// Twice an address, escaped at worst, and what is said of the package.
-	entry := int64(12*(len(s.base.Prefix)+200) + 600)
-	return int(max(1, min(int64(s.opts.MaxEntries), (s.opts.MaxBytes-entry)/entry)))
+	entry := int64(12*(len(s.docs.Base.Prefix)+200) + 600)
+	return int(max(1, min(int64(s.docs.MaxEntries), (s.docs.MaxBytes-entry)/entry)))
 }
 
 // packageEntry returns the entry of a package in a dump, with a link to the
 // copy of its manifest (RS-RD-04, RS-CD-04).
 func (s *Source) packageEntry(name string, m resourcesync.Metadata) resourcesync.Entry {
-	return resourcesync.Entry{Loc: s.base.URI(name), Metadata: m, Links: []resourcesync.Link{
-		{Rel: resourcesync.RelContents, Href: s.base.URI(names.Manifest(name)), Type: typeOf(names.Manifest(name))},
+	return resourcesync.Entry{Loc: s.docs.Base.URI(name), Metadata: m, Links: []resourcesync.Link{
+		{Rel: resourcesync.RelContents, Href: s.docs.Base.URI(names.Manifest(name)), Type: typeOf(names.Manifest(name))},
 	}}
-}
-
-// dumpDocument writes a document of a dump: entries under name, in a blob that
-// is to be committed or closed.
-func (s *Source) dumpDocument(ctx context.Context, name string, h resourcesync.Header, stamp time.Time, entries []resourcesync.Entry) (blob.Writer, error) {
-	d, err := s.begin(ctx, name, h, stamp)
-	if err != nil {
-		return nil, err
-	}
-	for i := range entries {
-		if err := d.Write(&entries[i]); err != nil {
-			d.discard()
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	if err := d.Close(); err != nil {
-		d.discard()
-		return nil, err
-	}
-	return d.blob, nil
-}
-
-// dumpHeader returns what documents of dumps and manifests begin with; times
-// are the caller's to set.
-func (s *Source) dumpHeader(set string, c resourcesync.Capability) resourcesync.Header {
-	return resourcesync.Header{Capability: c, Links: []resourcesync.Link{{Rel: resourcesync.RelUp, Href: s.capabilityList(set)}}} // RS-AMB-18
 }
 
 func discard(ws []blob.Writer) {

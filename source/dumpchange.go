@@ -16,7 +16,7 @@ import (
 // changes adds packages to the Change Dump if they are due.
 func (d *dumping) changes(ctx context.Context) error {
 	entry := names.ChangeDump(d.set.Name)
-	b := &changeDumpBuild{dumping: d, key: d.capabilityList(d.set.Name)}
+	b := &changeDumpBuild{dumping: d, key: d.docs.CapabilityList(d.set.Name)}
 	if d.set.ChangeDump == nil {
 		if d.state.Changes == nil && !d.there[entry] {
 			return nil
@@ -70,7 +70,7 @@ func (d *dumping) changeDumpDocuments(ctx context.Context, st *changeDumpState) 
 	entries := d.changeEntries(st.Packages)
 	name := names.ChangeDump(d.set.Name)
 	if len(st.Lists) == 0 {
-		entry, err = d.dumpDocument(ctx, name, h, d.state.Stamp, entries)
+		entry, err = d.docs.WriteDocument(ctx, name, h, d.state.Stamp, entries)
 		return nil, entry, err
 	}
 	defer func() {
@@ -87,14 +87,14 @@ func (d *dumping) changeDumpDocuments(ctx context.Context, st *changeDumpState) 
 		if i < len(st.Lists)-1 {
 			m.Until = mine[len(mine)-1].Until
 		}
-		index = append(index, resourcesync.Entry{Loc: d.base.URI(list.Name), Metadata: m})
+		index = append(index, resourcesync.Entry{Loc: d.docs.Base.URI(list.Name), Metadata: m})
 		if closed[list.Name] && !m.Until.IsZero() {
 			continue
 		}
 		ph := h
 		ph.From, ph.Until = m.From, m.Until
-		ph.Links = append(slices.Clone(h.Links), resourcesync.Link{Rel: resourcesync.RelIndex, Href: d.base.URI(name)})
-		w, err := d.dumpDocument(ctx, list.Name, ph, d.state.Stamp, mine)
+		ph.Links = append(slices.Clone(h.Links), resourcesync.Link{Rel: resourcesync.RelIndex, Href: d.docs.Base.URI(name)})
+		w, err := d.docs.WriteDocument(ctx, list.Name, ph, d.state.Stamp, mine)
 		if err != nil {
 			return parts, nil, err
 		}
@@ -102,16 +102,16 @@ func (d *dumping) changeDumpDocuments(ctx context.Context, st *changeDumpState) 
 	}
 	slices.Reverse(parts)
 	h.Index = true
-	entry, err = d.dumpDocument(ctx, name, h, d.state.Stamp, index)
+	entry, err = d.docs.WriteDocument(ctx, name, h, d.state.Stamp, index)
 	return parts, entry, err
 }
 
 // changeDumpHeader returns what documents of a Change Dump begin with; times are
 // the caller's to set.
 func (d *dumping) changeDumpHeader() resourcesync.Header {
-	h := d.dumpHeader(d.set.Name, resourcesync.ChangeDump)
+	h := d.docs.Header(d.set.Name, resourcesync.ChangeDump)
 	if d.packed != nil {
-		h.Links = append(h.Links, d.archivesLink(d.set.Name, resourcesync.ChangeDump))
+		h.Links = append(h.Links, d.docs.ArchivesLink(d.set.Name, resourcesync.ChangeDump))
 	}
 	return h
 }
@@ -156,7 +156,7 @@ func (b *changeDumpBuild) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	due := fresh || b.opts.Now().Sub(st.Built) >= b.set.ChangeDump.Every
+	due := fresh || b.docs.Now().Sub(st.Built) >= b.set.ChangeDump.Every
 	if !due || st.Through >= b.status.Last {
 		if fresh || trimmed || !b.there[names.ChangeDump(b.set.Name)] {
 			if err := b.publish(ctx, st); err != nil {
@@ -193,7 +193,7 @@ func (b *changeDumpBuild) begin(ctx context.Context) (st *changeDumpState, fresh
 		}
 	}
 	if back {
-		b.opts.Logger.WarnContext(ctx, "catalog is not the one the change dump was made from; its history restarts", slog.String("set", b.set.Name))
+		b.docs.Log.WarnContext(ctx, "catalog is not the one the change dump was made from; its history restarts", slog.String("set", b.set.Name))
 	}
 	kept := b.status.Kept
 	if kept.At.IsZero() {
@@ -216,7 +216,7 @@ func (st *changeDumpState) copy() *changeDumpState {
 // publish makes st, whose packages are there, what is published.
 func (b *changeDumpBuild) publish(ctx context.Context, st *changeDumpState) error {
 	b.cutLists(st)
-	b.state.Stamp = b.after(b.state.Stamp)
+	b.state.Stamp = b.docs.After(b.state.Stamp)
 	b.state.NextChanges, b.state.Building = st, nil
 	if err := b.save(ctx); err != nil {
 		return err
@@ -274,7 +274,7 @@ func (b *changeDumpBuild) trim(ctx context.Context, st *changeDumpState) (trimme
 		n++
 	}
 	if n > 0 && b.packed != nil {
-		if st.Packages[0].Until.After(b.opts.Now().Add(-b.keep(b.set) - b.keep(b.set)/trimShare)) {
+		if st.Packages[0].Until.After(b.docs.Now().Add(-b.keep(b.set) - b.keep(b.set)/trimShare)) {
 			n = 0
 		} else if err := b.leave(ctx, st.After, st.Packages[:n]); err != nil {
 			return trimmed, err
@@ -296,7 +296,7 @@ func (b *changeDumpBuild) cutoff() time.Time {
 	if keep <= 0 {
 		keep = b.opts.Keep
 	}
-	cutoff := b.opts.Now().Add(-max(keep, b.opts.Grace))
+	cutoff := b.docs.Now().Add(-max(keep, b.opts.Grace))
 	if r := b.state.Resources; r != nil && r.At.Before(cutoff) {
 		cutoff = r.At
 	}

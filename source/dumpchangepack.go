@@ -15,6 +15,7 @@ import (
 	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/document"
 	"lockstep/source/internal/names"
 )
 
@@ -36,9 +37,9 @@ func (b *changeDumpBuild) extend(ctx context.Context, st *changeDumpState) error
 	for {
 		pkg, err := b.pack(ctx, st)
 		if lost, ok := errors.AsType[*lostChange](err); ok {
-			b.opts.Logger.WarnContext(ctx, "bitstream of a change is lost; the change dump restarts after it",
+			b.docs.Log.WarnContext(ctx, "bitstream of a change is lost; the change dump restarts after it",
 				slog.String("set", b.set.Name), slog.String("uri", lost.uri), slog.Time("at", lost.at))
-			until := lost.at.Add(boundary)
+			until := lost.at.Add(document.Boundary)
 			if err := b.archiveChanges(ctx, st, false, until); err != nil {
 				return err
 			}
@@ -52,7 +53,7 @@ func (b *changeDumpBuild) extend(ctx context.Context, st *changeDumpState) error
 			return err
 		}
 		st.Packages = append(st.Packages, *pkg)
-		st.Through, st.Until, st.Built = pkg.Last, pkg.Until, b.opts.Now()
+		st.Through, st.Until, st.Built = pkg.Last, pkg.Until, b.docs.Now()
 		b.report.Added++
 		b.report.Changes += int64(pkg.Changes)
 		b.report.Bytes += pkg.Length
@@ -62,7 +63,7 @@ func (b *changeDumpBuild) extend(ctx context.Context, st *changeDumpState) error
 
 // pack makes the package that follows those of st, and commits it.
 func (b *changeDumpBuild) pack(ctx context.Context, st *changeDumpState) (*changePackage, error) {
-	h := b.dumpHeader(b.set.Name, resourcesync.ChangeDumpManifest)
+	h := b.docs.Header(b.set.Name, resourcesync.ChangeDumpManifest)
 	h.From = resourcesync.NewDatetime(st.Until)
 	p, err := b.newPacking(&b.set, h, b.set.ChangeDump.PackageEntries, b.set.ChangeDump.PackageBytes)
 	if err != nil {
@@ -73,7 +74,7 @@ func (b *changeDumpBuild) pack(ctx context.Context, st *changeDumpState) (*chang
 	if err != nil {
 		return nil, err
 	}
-	until := last.At.Add(boundary)
+	until := last.At.Add(document.Boundary)
 	p.header.Until = resourcesync.NewDatetime(until)
 	name := names.ChangeDumpPackage(b.set.Name, st.Until)
 	for n, plain := 2, name; b.there[name] || b.there[names.Manifest(name)]; n++ {
@@ -101,7 +102,7 @@ func (b *changeDumpBuild) gather(ctx context.Context, p *packing, st *changeDump
 			return last, err
 		}
 		dir := strconv.FormatInt(int64(c.Seq), 10) + "/" // RS-CDM-05
-		below := b.rules[b.set.Name].below
+		below := b.rules[b.set.Name].Below
 		patches, err := b.patches(ctx, &c, dir)
 		if err == nil {
 			err = p.add(&c, dir+names.NewMembers(below).Name(c.URI), patches...)
@@ -123,7 +124,7 @@ func (b *changeDumpBuild) patches(ctx context.Context, c *catalog.Change, dir st
 	var items []item
 	for i := range c.Links {
 		l := &c.Links[i]
-		name, ours := strings.CutPrefix(l.Href, b.base.Prefix)
+		name, ours := strings.CutPrefix(l.Href, b.docs.Base.Prefix)
 		if l.Rel != resourcesync.RelPatch || c.Change != resourcesync.Updated || !ours || !blob.ValidName(name) {
 			continue
 		}

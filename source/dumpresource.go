@@ -40,9 +40,9 @@ func (d *dumping) resources(ctx context.Context) error {
 			}
 		})
 	}
-	b := &resourceDumpBuild{dumping: d, key: d.capabilityList(d.set.Name)}
+	b := &resourceDumpBuild{dumping: d, key: d.docs.CapabilityList(d.set.Name)}
 	defer d.dumps.begin(d.set.Name, time.Time{})
-	d.dumps.begin(d.set.Name, d.opts.Now())
+	d.dumps.begin(d.set.Name, d.docs.Now())
 	due, err := b.due(ctx)
 	if err != nil {
 		return fmt.Errorf("read catalog: %w", err)
@@ -65,7 +65,7 @@ func (d *dumping) resources(ctx context.Context) error {
 		return err
 	}
 	d.report.Dump = true
-	d.opts.Logger.InfoContext(ctx, "published resource dump", slog.String("set", d.set.Name), slog.Int("packages", len(next.Packages)),
+	d.docs.Log.InfoContext(ctx, "published resource dump", slog.String("set", d.set.Name), slog.Int("packages", len(next.Packages)),
 		slog.Int("reused", d.report.Reused), slog.Int64("bytes", d.report.Bytes))
 	return nil
 }
@@ -95,14 +95,14 @@ func (d *dumping) switchResources(ctx context.Context, next *resourceDumpState) 
 func (d *dumping) resourceDumpEntry(ctx context.Context, st *resourceDumpState, name string) (blob.Writer, error) {
 	h := d.resourceDumpHeader(st)
 	if len(st.Lists) == 0 {
-		return d.dumpDocument(ctx, name, h, d.state.Stamp, d.packageEntries(st.Packages))
+		return d.docs.WriteDocument(ctx, name, h, d.state.Stamp, d.packageEntries(st.Packages))
 	}
 	var index []resourcesync.Entry
 	for _, list := range st.Lists {
-		index = append(index, resourcesync.Entry{Loc: d.base.URI(list), Metadata: resourcesync.Metadata{At: h.At}}) // RS-RLI-03
+		index = append(index, resourcesync.Entry{Loc: d.docs.Base.URI(list), Metadata: resourcesync.Metadata{At: h.At}}) // RS-RLI-03
 	}
 	h.Index = true
-	return d.dumpDocument(ctx, name, h, d.state.Stamp, index)
+	return d.docs.WriteDocument(ctx, name, h, d.state.Stamp, index)
 }
 
 // resourceDumpParts cuts a Resource Dump into parts, if one document cannot
@@ -117,12 +117,12 @@ func (d *dumping) resourceDumpParts(ctx context.Context, st *resourceDumpState) 
 	if st.Copy != "" {
 		index = st.Copy // RA-AMB-08
 	}
-	h.Links = append(h.Links, resourcesync.Link{Rel: resourcesync.RelIndex, Href: d.base.URI(index)}) // RS-RD-01
+	h.Links = append(h.Links, resourcesync.Link{Rel: resourcesync.RelIndex, Href: d.docs.Base.URI(index)}) // RS-RD-01
 	var parts []blob.Writer
 	defer func() { discard(parts) }() // does nothing after Commit
 	for packages := range slices.Chunk(st.Packages, per) {
 		name := names.ResourceDumpList(d.set.Name, st.Gen, len(parts)+1)
-		w, err := d.dumpDocument(ctx, name, h, d.state.Stamp, d.packageEntries(packages))
+		w, err := d.docs.WriteDocument(ctx, name, h, d.state.Stamp, d.packageEntries(packages))
 		if err != nil {
 			return err
 		}
@@ -133,10 +133,10 @@ func (d *dumping) resourceDumpParts(ctx context.Context, st *resourceDumpState) 
 }
 
 func (d *dumping) resourceDumpHeader(st *resourceDumpState) resourcesync.Header {
-	h := d.dumpHeader(d.set.Name, resourcesync.ResourceDump)
+	h := d.docs.Header(d.set.Name, resourcesync.ResourceDump)
 	h.At = resourcesync.NewDatetime(st.At)
 	if d.snapshots != nil {
-		h.Links = append(h.Links, d.archivesLink(d.set.Name, resourcesync.ResourceDump))
+		h.Links = append(h.Links, d.docs.ArchivesLink(d.set.Name, resourcesync.ResourceDump))
 	}
 	return h
 }
@@ -183,7 +183,7 @@ type resourceDumpBuild struct {
 // should be, or there were changes and it is old enough.
 func (b *resourceDumpBuild) due(ctx context.Context) (bool, error) {
 	st := b.state.Resources
-	b.manner = b.rules[b.set.Name].mark
+	b.manner = b.rules[b.set.Name].Mark
 	var err error
 	if b.status, err = b.catalog.Status(ctx, b.key); err != nil {
 		return false, err
@@ -198,7 +198,7 @@ func (b *resourceDumpBuild) due(ctx context.Context) (bool, error) {
 	b.back = b.all
 	b.all = b.all || st.Manner != b.manner
 	deviant := slices.ContainsFunc(st.Packages, func(p dumpPackage) bool { return p.Deviant > 0 })
-	old := b.opts.Now().Sub(st.At) >= b.set.ResourceDump.Every
+	old := b.docs.Now().Sub(st.At) >= b.set.ResourceDump.Every
 	return b.all || !b.have(st.names()) || b.snapshots != nil && st.Copy == "" || old && (deviant || b.status.Last != st.Seq), nil
 }
 
@@ -206,7 +206,7 @@ func (b *resourceDumpBuild) due(ctx context.Context) (bool, error) {
 // which every change up to seq had happened by the instant at, and which keeps
 // all later ones: it was restored from an older copy, or filled anew.
 func (d *dumping) wentBack(ctx context.Context, seq catalog.Seq, at time.Time) (bool, error) {
-	set := d.capabilityList(d.set.Name)
+	set := d.docs.CapabilityList(d.set.Name)
 	status, err := d.catalog.Status(ctx, set)
 	if err != nil || status.Last < seq || status.Kept.Seq > seq {
 		return err == nil, err

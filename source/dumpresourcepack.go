@@ -70,7 +70,7 @@ func (b *resourceDumpBuild) weight(r *catalog.Record) int64 {
 	for i := range r.Links {
 		entry += 200 + len(r.Links[i].Href)
 	}
-	w := max(float64(max(r.Length, 0))/float64(limits.PackageBytes), float64(entry)/float64(b.opts.MaxBytes))
+	w := max(float64(max(r.Length, 0))/float64(limits.PackageBytes), float64(entry)/float64(b.docs.MaxBytes))
 	return max(int64(min(w, 1)*fullPackage), fullPackage/int64(limits.PackageEntries))
 }
 
@@ -106,7 +106,7 @@ func (b *resourceDumpBuild) pack(ctx context.Context, c rangeCut, number int64) 
 // gather adds to p the resources in r, as many as fit, and moves r on to those
 // that do not. first is where the range of p begins.
 func (b *resourceDumpBuild) gather(ctx context.Context, p *packing, r *catalog.Range) (first string, more bool, err error) {
-	docNames := names.NewMembers(b.rules[b.set.Name].below)
+	docNames := names.NewMembers(b.rules[b.set.Name].Below)
 	first = r.From
 	for rec, err := range b.catalog.Resources(ctx, b.key, *r) {
 		if err != nil {
@@ -126,7 +126,7 @@ func (b *resourceDumpBuild) gather(ctx context.Context, p *packing, r *catalog.R
 
 // manifest returns what the manifests begin with.
 func (b *resourceDumpBuild) manifest() resourcesync.Header {
-	h := b.dumpHeader(b.set.Name, resourcesync.ResourceDumpManifest)
+	h := b.docs.Header(b.set.Name, resourcesync.ResourceDumpManifest)
 	h.At = resourcesync.NewDatetime(b.mark.At)
 	return h
 }

@@ -12,6 +12,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/document"
 	"lockstep/source/internal/names"
 )
 
@@ -35,7 +36,7 @@ type dumpState struct {
 	Changes        *changeDumpState   `json:"change_dump,omitempty"`
 	NextChanges    *changeDumpState   `json:"next_change_dump,omitempty"`
 	Building       []string           `json:"building,omitempty"` // names begin so which were never published
-	Retired        []retired          `json:"retired,omitempty"`
+	Retired        []document.Retired `json:"retired,omitempty"`
 }
 
 // A resourceDumpState is a Resource Dump. Its packages stand in the order of
@@ -175,14 +176,14 @@ func (s *Source) loadDumps(ctx context.Context, set string) (*dumpState, error) 
 	if st := s.dumps.get(set); st != nil {
 		return st, nil
 	}
-	fresh := &dumpState{Version: dumpStateVersion, CapabilityList: s.capabilityList(set)}
-	data, _, err := s.read(ctx, names.DumpState(set))
+	fresh := &dumpState{Version: dumpStateVersion, CapabilityList: s.docs.CapabilityList(set)}
+	data, _, err := s.docs.ReadBlob(ctx, names.DumpState(set))
 	if err != nil || data == nil {
 		return fresh, err
 	}
 	st := new(dumpState)
 	if err := json.Unmarshal(data, st); err != nil {
-		s.opts.Logger.WarnContext(ctx, "state of dumps is unreadable and will be rebuilt", slog.String("set", set), slog.Any("err", err))
+		s.docs.Log.WarnContext(ctx, "state of dumps is unreadable and will be rebuilt", slog.String("set", set), slog.Any("err", err))
 		return fresh, nil
 	}
 	if st.Version > dumpStateVersion {
@@ -201,7 +202,7 @@ func (s *Source) saveDumps(ctx context.Context, set string, st *dumpState) error
 		return fmt.Errorf("write %s: %w", names.DumpState(set), err)
 	}
 	s.dumps.put(set, nil) // should the commit fail, what holds is in the blob
-	if err := s.commit(ctx, names.DumpState(set), append(data, '\n'), time.Time{}); err != nil {
+	if err := s.docs.CommitBlob(ctx, names.DumpState(set), append(data, '\n'), time.Time{}); err != nil {
 		return err
 	}
 	s.dumps.put(set, st)

@@ -131,7 +131,7 @@ func (h *handler) events(w http.ResponseWriter, r *http.Request, c *channel) {
 	header.Set("Cache-Control", cacheNever)
 	header.Set("X-Accel-Buffering", "no") // a proxy that gathers bytes delays them
 	out := &eventWriter{w: w, control: http.NewResponseController(w)}
-	begin := beginning{h.base.URI(c.name), p.Until}
+	begin := beginning{h.docs.Base.URI(c.name), p.Until}
 	if out.event(eventHello, p.Seq, begin) != nil || gap && out.event(eventGap, p.Seq, begin) != nil {
 		return
 	}
@@ -188,7 +188,7 @@ func (h *handler) sendEvents(ctx context.Context, c *channel, out *eventWriter, 
 // the zero place if it has broken.
 func (h *handler) gap(c *channel, out *eventWriter) place {
 	e, _ := c.look()
-	if out.event(eventGap, e.through.Seq, beginning{h.base.URI(c.name), e.through.Until}) != nil {
+	if out.event(eventGap, e.through.Seq, beginning{h.docs.Base.URI(c.name), e.through.Until}) != nil {
 		return place{}
 	}
 	return e.through

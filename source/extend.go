@@ -12,6 +12,7 @@ import (
 	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/document"
 )
 
 // closingTag ends a list; what is appended to one goes before it.
@@ -43,11 +44,11 @@ func (b *changeBuild) extend(ctx context.Context, st *changeState, name string, 
 		return 0, err
 	}
 	if err := to.copy(old, st.Open.Size, st.Open.Sum); err != nil {
-		d.discard()
+		d.Discard()
 		return 0, err
 	}
 	to.skip = int(d.Bytes()) - len(closingTag) // the header
-	d.before = st.Open.Size - int64(to.skip)
+	d.Before = st.Open.Size - int64(to.skip)
 	return b.finishOpen(ctx, st, d, to, st.Through, upto)
 }
 
@@ -60,9 +61,9 @@ func (b *changeBuild) write(ctx context.Context, st *changeState, name string, h
 	return b.finishOpen(ctx, st, d, to, st.Open.After, upto)
 }
 
-func (b *changeBuild) beginOpen(ctx context.Context, name string, h resourcesync.Header) (*document, *openWriter, error) {
+func (b *changeBuild) beginOpen(ctx context.Context, name string, h resourcesync.Header) (*document.Writer, *openWriter, error) {
 	to := &openWriter{sum: sha256.New()}
-	d, err := b.beginTo(ctx, name, h, b.stamp, func(w io.Writer) io.Writer {
+	d, err := b.docs.BeginTo(ctx, name, h, b.stamp, func(w io.Writer) io.Writer {
 		to.Writer = w
 		return to
 	})
@@ -71,17 +72,17 @@ func (b *changeBuild) beginOpen(ctx context.Context, name string, h resourcesync
 
 // finishOpen writes the changes above after, through upto, and notes in st
 // what the document comes to.
-func (b *changeBuild) finishOpen(ctx context.Context, st *changeState, d *document, to *openWriter, after, upto catalog.Seq) (catalog.Seq, error) {
+func (b *changeBuild) finishOpen(ctx context.Context, st *changeState, d *document.Writer, to *openWriter, after, upto catalog.Seq) (catalog.Seq, error) {
 	first, last, err := b.fill(ctx, d, after, upto)
 	if err == nil {
 		err = d.Close()
 	}
 	if err != nil {
-		d.discard()
+		d.Discard()
 		return last.Seq, err
 	}
-	b.open = d.blob
-	b.refused += d.refused
+	b.open = d.Blob
+	b.refused += d.Refused
 	b.bytes += to.size + int64(len(to.held))
 	if after == st.Open.After {
 		st.Open.First = first.At

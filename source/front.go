@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"lockstep/blob"
+	"lockstep/source/internal/document"
 	"lockstep/source/internal/front"
 	"lockstep/source/internal/names"
 )
@@ -15,7 +15,7 @@ import (
 // answers plain requests for what h serves by itself, several times as fast.
 // Closing it closes l.
 func (s *Source) Front(l net.Listener, h http.Handler) net.Listener {
-	served := &servedStates{base: s.base, docs: s.docs}
+	served := &servedStates{docs: s.docs}
 	if s.opts.Content != nil {
 		served.mark = s.opts.Mark
 	}
@@ -26,8 +26,7 @@ func (s *Source) Front(l net.Listener, h http.Handler) net.Listener {
 
 // servedStates identifies the states of documents and resources.
 type servedStates struct {
-	base names.Base
-	docs blob.Store
+	docs *document.Store
 	mark func(rel string) (string, error) // of a resource, see Options.Mark; may be nil
 }
 
@@ -35,7 +34,7 @@ type servedStates struct {
 // returns "" for what the server has to answer: pages, topics, and whatever has
 // no known state.
 func (s *servedStates) at(path string) string {
-	rel, ok := s.base.Locate(path)
+	rel, ok := s.docs.Base.Locate(path)
 	if !ok || rel == names.Home || names.IsTopic(rel) {
 		return ""
 	}

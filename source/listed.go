@@ -19,7 +19,7 @@ import (
 func (s *Source) Listed(ctx context.Context, set string) (floor catalog.Seq, snapshots []catalog.Mark, err error) {
 	s.publishing.Lock()
 	defer s.publishing.Unlock()
-	st, err := s.load(ctx, set, s.capabilityList(set))
+	st, err := s.load(ctx, set, s.docs.CapabilityList(set))
 	if err != nil {
 		return 0, nil, err
 	}

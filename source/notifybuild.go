@@ -9,6 +9,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/document"
 )
 
 // What one notification holds at most (RN-PL-06), but for a single change that
@@ -58,7 +59,7 @@ func (s *Source) buildNotification(ctx context.Context, c *channel, p place, upt
 func (s *Source) readChanges(ctx context.Context, c *channel, after, upto catalog.Seq, most int) ([]catalog.Change, error) {
 	var changes []catalog.Change
 	size := 0
-	for change, err := range s.catalog.Changes(ctx, s.capabilityList(c.set.Name), after) {
+	for change, err := range s.catalog.Changes(ctx, s.docs.CapabilityList(c.set.Name), after) {
 		if err != nil {
 			return nil, err
 		}
@@ -85,23 +86,23 @@ func (s *Source) readChanges(ctx context.Context, c *channel, after, upto catalo
 // the same instant.
 func (s *Source) encodeNotification(c *channel, p place, changes []catalog.Change) (n *notification, fit int, err error) {
 	last := &changes[len(changes)-1]
-	n = &notification{from: p, to: place{last.Seq, last.EventTime.Add(boundary)}}
+	n = &notification{from: p, to: place{last.Seq, last.EventTime.Add(document.Boundary)}}
 	var buf bytes.Buffer
 	w, err := resourcesync.NewWriter(&buf, resourcesync.Header{
-		Capability: resourcesync.ChangeNotification,                                                    // RN-PL-01, RN-PL-02
-		From:       resourcesync.NewDatetime(n.from.Until),                                             // RN-PL-07: where the one before ended
-		Until:      resourcesync.NewDatetime(n.to.Until),                                               // behind the last event, as in the Change List's parts
-		Links:      []resourcesync.Link{{Rel: resourcesync.RelUp, Href: s.capabilityList(c.set.Name)}}, // RN-PL-03
+		Capability: resourcesync.ChangeNotification,                                                         // RN-PL-01, RN-PL-02
+		From:       resourcesync.NewDatetime(n.from.Until),                                                  // RN-PL-07: where the one before ended
+		Until:      resourcesync.NewDatetime(n.to.Until),                                                    // behind the last event, as in the Change List's parts
+		Links:      []resourcesync.Link{{Rel: resourcesync.RelUp, Href: s.docs.CapabilityList(c.set.Name)}}, // RN-PL-03
 	})
 	if err != nil {
 		return nil, 0, err
 	}
-	d := &document{Writer: w, max: resourcesync.MaxEntries, full: resourcesync.MaxBytes, log: slog.New(slog.DiscardHandler)} // the Change List has said what is wrong
-	describe := s.describer(c.set.Name)
+	d := document.NewWriter(w, resourcesync.MaxEntries, resourcesync.MaxBytes, slog.New(slog.DiscardHandler)) // the Change List has said what is wrong
+	describe := s.rules[c.set.Name].Describer()
 	var e resourcesync.Entry
 	for i := range changes { // RN-PL-04: in the order of their times
-		describe.event(&e, &changes[i]) // RN-PL-05, RN-PL-08: as the Change List says it
-		if err := d.add(&e); err != nil {
+		describe.Event(&e, &changes[i]) // RN-PL-05, RN-PL-08: as the Change List says it
+		if err := d.Add(&e); err != nil {
 			return nil, 0, err
 		}
 		if d.Bytes() > notifiedBytes && fit > 0 {

@@ -131,7 +131,7 @@ func (s *Source) serveQueue(ctx context.Context, c *channel, q *queue) {
 		if err == nil {
 			wait, _ = s.notify(ctx, c, q, n, gap, retry) // who is to know has been told
 		} else if ctx.Err() == nil { // the catalog cannot be read
-			s.opts.Logger.ErrorContext(ctx, "cannot notify", slog.String("set", c.set.Name), slog.Any("err", err))
+			s.docs.Log.ErrorContext(ctx, "cannot notify", slog.String("set", c.set.Name), slog.Any("err", err))
 			wait = jittered(retry)
 		}
 		if wait == 0 {
@@ -195,14 +195,14 @@ func (s *Source) notify(ctx context.Context, c *channel, q *queue, n *notificati
 	to, thin := n.to, q.thin()
 	shown, err := s.show(ctx, c, n)
 	if err != nil {
-		s.opts.Logger.ErrorContext(ctx, "cannot write the document at the topic", slog.String("set", c.set.Name), slog.Any("err", err))
+		s.docs.Log.ErrorContext(ctx, "cannot write the document at the topic", slog.String("set", c.set.Name), slog.Any("err", err))
 		return jittered(retry), err
 	}
 	if thin && shown.Seq > to.Seq {
 		to = shown
 	}
 	attempt, cancel := context.WithTimeout(ctx, notifyTimeout)
-	err = q.hub.Notifier.Publish(attempt, s.base.URI(c.name), s.notifyHeader(c, q.hub), n.body)
+	err = q.hub.Notifier.Publish(attempt, s.docs.Base.URI(c.name), s.notifyHeader(c, q.hub), n.body)
 	cancel()
 	if err != nil && ctx.Err() != nil {
 		return notifyRetryFirst, ctx.Err()
@@ -235,7 +235,7 @@ func (s *Source) logNotify(ctx context.Context, level slog.Level, msg string, at
 	if s.opts.OnNotify != nil {
 		level = slog.LevelDebug
 	}
-	s.opts.Logger.LogAttrs(ctx, level, msg, attrs...)
+	s.docs.Log.LogAttrs(ctx, level, msg, attrs...)
 }
 
 // notifyHeader returns the header of a notification (RN-PB-01).

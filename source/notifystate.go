@@ -97,19 +97,19 @@ func (c *channel) hubs() []*queue {
 
 // loadChannel reads what is remembered of a channel.
 func (s *Source) loadChannel(ctx context.Context, c *channel) (*keptChannel, []byte, error) {
-	data, _, err := s.read(ctx, names.NotifyState(c.set.Name))
+	data, _, err := s.docs.ReadBlob(ctx, names.NotifyState(c.set.Name))
 	if err != nil || data == nil {
 		return &keptChannel{}, nil, err
 	}
 	kept := new(keptChannel)
 	if err := json.Unmarshal(data, kept); err != nil {
-		s.opts.Logger.WarnContext(ctx, "record of notifications sent to hubs is unreadable; it restarts", slog.String("set", c.set.Name), slog.Any("err", err))
+		s.docs.Log.WarnContext(ctx, "record of notifications sent to hubs is unreadable; it restarts", slog.String("set", c.set.Name), slog.Any("err", err))
 		return &keptChannel{}, nil, nil
 	}
 	if kept.Version > notifyVersion {
 		return nil, nil, fmt.Errorf("read %s: written by a newer version (layout %d, this one knows %d)", names.NotifyState(c.set.Name), kept.Version, notifyVersion)
 	}
-	if kept.CapabilityList != s.capabilityList(c.set.Name) {
+	if kept.CapabilityList != s.docs.CapabilityList(c.set.Name) {
 		return &keptChannel{}, nil, nil
 	}
 	return kept, data, nil
@@ -119,7 +119,7 @@ func (s *Source) loadChannel(ctx context.Context, c *channel) (*keptChannel, []b
 func (s *Source) saveChannel(ctx context.Context, c *channel) error {
 	c.saving.Lock()
 	defer c.saving.Unlock()
-	k := keptChannel{Version: notifyVersion, CapabilityList: s.capabilityList(c.set.Name), Hubs: make(map[string]keptCursor)}
+	k := keptChannel{Version: notifyVersion, CapabilityList: s.docs.CapabilityList(c.set.Name), Hubs: make(map[string]keptCursor)}
 	for _, q := range c.hubs() {
 		q.mu.Lock()
 		if !q.told.Until.IsZero() {
@@ -143,7 +143,7 @@ func (s *Source) saveChannel(ctx context.Context, c *channel) error {
 	if data = append(data, '\n'); bytes.Equal(data, old) {
 		return nil
 	}
-	if err := s.commit(ctx, names.NotifyState(c.set.Name), data, time.Time{}); err != nil {
+	if err := s.docs.CommitBlob(ctx, names.NotifyState(c.set.Name), data, time.Time{}); err != nil {
 		return err
 	}
 	c.mu.Lock()
@@ -162,7 +162,7 @@ func (s *Source) keepChannel(ctx context.Context, c *channel) {
 		case <-c.moved:
 		}
 		if err := s.saveChannel(ctx, c); err != nil && ctx.Err() == nil {
-			s.opts.Logger.WarnContext(ctx, "cannot record the notifications sent to hubs", slog.String("set", c.set.Name), slog.Any("err", err))
+			s.docs.Log.WarnContext(ctx, "cannot record the notifications sent to hubs", slog.String("set", c.set.Name), slog.Any("err", err))
 			c.move() // try again
 		}
 		if !sleep(ctx, keepEvery) {
@@ -185,7 +185,7 @@ func (s *Source) keepAll(ctx context.Context) {
 	defer cancel()
 	for _, c := range s.channels {
 		if err := s.saveChannel(ctx, c); err != nil {
-			s.opts.Logger.WarnContext(ctx, "cannot record the notifications sent to hubs", slog.String("set", c.set.Name), slog.Any("err", err))
+			s.docs.Log.WarnContext(ctx, "cannot record the notifications sent to hubs", slog.String("set", c.set.Name), slog.Any("err", err))
 		}
 	}
 }

@@ -80,7 +80,7 @@ func (h *handler) demand(w http.ResponseWriter, r *http.Request) bool {
 	if h.opts.OnDemand == nil {
 		return false
 	}
-	rel, ok := h.base.Locate(sentPath(r.URL))
+	rel, ok := h.docs.Base.Locate(sentPath(r.URL))
 	if !ok {
 		return false
 	}
@@ -179,7 +179,7 @@ func (h *handler) answerDemand(w http.ResponseWriter, r *http.Request, set *Set)
 
 // demanded returns a packing of those URIs that are in the set.
 func (h *handler) demanded(ctx context.Context, set *Set, uris []string) (*packing, error) {
-	key := h.capabilityList(set.Name)
+	key := h.docs.CapabilityList(set.Name)
 	status, err := h.catalog.Status(ctx, key)
 	if err != nil {
 		return nil, err
@@ -188,16 +188,16 @@ func (h *handler) demanded(ctx context.Context, set *Set, uris []string) (*packi
 	// nothing needs to be written to say so.
 	at := status.LastTime
 	if at.IsZero() {
-		at = h.opts.Now()
+		at = h.docs.Now()
 	}
-	head := h.dumpHeader(set.Name, resourcesync.ResourceDumpManifest)
+	head := h.docs.Header(set.Name, resourcesync.ResourceDumpManifest)
 	head.At = resourcesync.NewDatetime(at)
 	p, err := h.newPacking(set, head, h.opts.OnDemand.Resources, h.opts.OnDemand.Bytes)
 	if err != nil {
 		return nil, err
 	}
-	p.stamp, p.lenient = h.opts.Now(), true
-	docNames := names.NewMembers(h.rules[set.Name].below)
+	p.stamp, p.lenient = h.docs.Now(), true
+	docNames := names.NewMembers(h.rules[set.Name].Below)
 	for rec, err := range h.among(ctx, key, uris) {
 		if err != nil {
 			return nil, err
@@ -279,7 +279,7 @@ func (h *handler) refuseDemand(w http.ResponseWriter, r *http.Request, set *Set,
 	if hangup.Is(r.Context(), err) {
 		panic(http.ErrAbortHandler) // the client is gone
 	}
-	h.opts.Logger.ErrorContext(r.Context(), "cannot make a package", slog.String("set", set.Name), slog.Any("err", err))
+	h.docs.Log.ErrorContext(r.Context(), "cannot make a package", slog.String("set", set.Name), slog.Any("err", err))
 	demandError(w, http.StatusInternalServerError, "the package cannot be made just now")
 }
 

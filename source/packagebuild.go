@@ -10,6 +10,8 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/describe"
+	"lockstep/source/internal/document"
 	"lockstep/source/internal/names"
 	"lockstep/source/internal/zipfile"
 )
@@ -25,8 +27,8 @@ type packing struct {
 	packer
 	set      *Set
 	header   resourcesync.Header // of the manifest
-	describe *describer
-	limits   *document // the manifest as far as it is known, for its limits; nothing is kept of it
+	describe *describe.Describer
+	limits   *document.Writer // the manifest as far as it is known, for its limits; nothing is kept of it
 	maxBytes int64
 	changes  bool // the items are changes, not resources
 	items    []item
@@ -45,12 +47,12 @@ func (s *Source) newPacking(set *Set, h resourcesync.Header, entries int, bytes 
 	return &packing{
 		Source: s,
 		set:    set,
-		packer: packer{workers: s.opts.Workers, log: s.opts.Logger, open: func(ctx context.Context, it *item) (io.ReadCloser, error) {
+		packer: packer{workers: s.opts.Workers, log: s.docs.Log, open: func(ctx context.Context, it *item) (io.ReadCloser, error) {
 			return set.Bitstream(ctx, &it.Record)
 		}},
 		header:   h,
-		describe: s.describer(set.Name),
-		limits:   &document{Writer: w, max: entries, full: s.opts.MaxBytes, log: s.opts.Logger},
+		describe: s.rules[set.Name].Describer(),
+		limits:   document.NewWriter(w, entries, s.docs.MaxBytes, s.docs.Log),
 		maxBytes: bytes,
 		changes:  h.Capability == resourcesync.ChangeDumpManifest,
 		types:    make(map[string]string),
@@ -80,7 +82,7 @@ func (p *packing) add(c *catalog.Change, name string, patches ...item) error {
 		p.settled = true
 	}
 	before := p.limits.Entries()
-	if err := p.limits.add(&e); err != nil || p.limits.Entries() == before {
+	if err := p.limits.Add(&e); err != nil || p.limits.Entries() == before {
 		return err
 	}
 	p.items = append(append(p.items, it), patches...)
@@ -101,10 +103,10 @@ func (p *packing) intern(s string) string {
 // in the package are left out (RS-CDM-06).
 func (p *packing) entry(e *resourcesync.Entry, it *item, patches []item) {
 	if p.changes {
-		p.describe.event(e, &it.Change)
+		p.describe.Event(e, &it.Change)
 	} else {
 		*e = resourcesync.Entry{}
-		p.describe.resource(e, &it.Record)
+		p.describe.Resource(e, &it.Record)
 	}
 	if !it.empty() {
 		e.Path = "/" + it.name // RS-ZIP-02
@@ -138,7 +140,7 @@ func (p *packing) build(ctx context.Context, name string, keep func() error) (pa
 		if _, deviates := errors.AsType[*deviation](err); !deviates {
 			return done, err
 		}
-		p.opts.Logger.DebugContext(ctx, "package is made of what is there", slog.String("doc", name), slog.Any("cause", err))
+		p.docs.Log.DebugContext(ctx, "package is made of what is there", slog.String("doc", name), slog.Any("cause", err))
 	}
 	z, content, err := p.settle(ctx, 0)
 	if err != nil {
@@ -208,7 +210,7 @@ func (p *packing) writeTo(z *zipfile.Writer, copied io.Writer, files func(*zipfi
 	if err != nil {
 		return 0, err
 	}
-	d := &document{Writer: w, max: resourcesync.MaxEntries, full: resourcesync.MaxBytes, log: slog.New(slog.DiscardHandler)} // add has told
+	d := document.NewWriter(w, resourcesync.MaxEntries, resourcesync.MaxBytes, slog.New(slog.DiscardHandler)) // add has told
 	p.files = 0
 	var e resourcesync.Entry
 	for i := 0; i < len(p.items); {
@@ -218,7 +220,7 @@ func (p *packing) writeTo(z *zipfile.Writer, copied io.Writer, files func(*zipfi
 		}
 		if !it.gone {
 			p.entry(&e, it, p.items[i+1:rest])
-			if err := d.add(&e); err != nil {
+			if err := d.Add(&e); err != nil {
 				return 0, err
 			}
 			p.files++
@@ -251,7 +253,7 @@ func (p *packing) deviant(ctx context.Context) int {
 		if it.gone {
 			text = "resource is catalogued and gone: left out of the package"
 		}
-		p.opts.Logger.InfoContext(ctx, text, slog.String("set", p.set.Name), slog.String("uri", it.URI))
+		p.docs.Log.InfoContext(ctx, text, slog.String("set", p.set.Name), slog.String("uri", it.URI))
 	}
 	return n
 }

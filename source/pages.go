@@ -131,7 +131,7 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, status int, links
 		http.StatusMethodNotAllowed:    "Only GET and HEAD are possible here.",
 		http.StatusInternalServerError: "This cannot be answered just now.",
 	}[status]
-	rel, ok := h.base.Locate(sentPath(r.URL))
+	rel, ok := h.docs.Base.Locate(sentPath(r.URL))
 	if !ok {
 		rel = outside
 	}
@@ -160,12 +160,12 @@ func (h *handler) pageHeader(header http.Header, rel string) {
 	var links []string
 	for _, set := range h.opts.Sets[:min(len(h.opts.Sets), maxPageSets)] {
 		if rel != outside && covers(&set, rel) {
-			links = append(links, "<"+h.capabilityList(set.Name)+`>; rel="resourcesync"`)
+			links = append(links, "<"+h.docs.CapabilityList(set.Name)+`>; rel="resourcesync"`)
 		}
 	}
 	for _, set := range h.opts.Sets[:min(len(h.opts.Sets), maxPageSets)] {
 		if set.Atom != nil {
-			links = append(links, "<"+h.base.URI(names.Feed(set.Name))+`>; rel="alternate"; type="`+atompmh.MediaType+`"`)
+			links = append(links, "<"+h.docs.Base.URI(names.Feed(set.Name))+`>; rel="alternate"; type="`+atompmh.MediaType+`"`)
 		}
 	}
 	header["Link"] = links
@@ -189,8 +189,8 @@ func (s *Source) render(sets []Set, known *summary, title, message, rel string) 
 		Mark:        hintMark,
 		Title:       title,
 		Message:     message,
-		Home:        s.base.URI(names.Home),
-		Description: s.base.URI(names.WellKnown),
+		Home:        s.docs.Base.URI(names.Home),
+		Description: s.docs.Base.URI(names.WellKnown),
 		Style:       template.CSS(pageCSS),
 	}
 	shown := sets[:min(len(sets), maxPageSets)]
@@ -208,15 +208,15 @@ func (s *Source) render(sets []Set, known *summary, title, message, rel string) 
 			}
 		}
 		if set.Versions != nil && !set.Versions.Ending {
-			ps.TimeGate, ps.TimeMap = s.base.URI(memento.TimeGatePrefix), s.base.URI(memento.TimeMapPrefix)
+			ps.TimeGate, ps.TimeMap = s.docs.Base.URI(memento.TimeGatePrefix), s.docs.Base.URI(memento.TimeMapPrefix)
 		}
 		if set.Atom != nil {
-			ps.Feed = s.base.URI(names.Feed(set.Name))
+			ps.Feed = s.docs.Base.URI(names.Feed(set.Name))
 		}
 		ps.Name, ps.About, ps.OAI = set.Name, set.Description, set.OAI
-		ps.CapabilityList, ps.Covers = s.capabilityList(set.Name), rel != outside && covers(&set, rel)
-		ps.ResourceList = s.base.URI(names.ResourceList(set.Name))
-		ps.ChangeList = s.base.URI(names.ChangeList(set.Name))
+		ps.CapabilityList, ps.Covers = s.docs.CapabilityList(set.Name), rel != outside && covers(&set, rel)
+		ps.ResourceList = s.docs.Base.URI(names.ResourceList(set.Name))
+		ps.ChangeList = s.docs.Base.URI(names.ChangeList(set.Name))
 		p.Sets = append(p.Sets, ps)
 	}
 	var b strings.Builder

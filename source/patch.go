@@ -29,25 +29,25 @@ const (
 func (s *Source) PutPatch(ctx context.Context, set, mediaType string, patch []byte) (uri string, err error) {
 	var random [8]byte
 	_, _ = rand.Read(random[:]) // never fails
-	name, ok := names.Patch(set, mediaType, s.opts.Now(), hex.EncodeToString(random[:]))
+	name, ok := names.Patch(set, mediaType, s.docs.Now(), hex.EncodeToString(random[:]))
 	if !ok {
 		return "", fmt.Errorf("publish patch: no name for the type %q", mediaType)
 	}
-	if err := s.commit(ctx, name, patch, time.Time{}); err != nil {
+	if err := s.docs.CommitBlob(ctx, name, patch, time.Time{}); err != nil {
 		return "", fmt.Errorf("publish patch: %w", err)
 	}
-	return s.base.URI(name), nil
+	return s.docs.Base.URI(name), nil
 }
 
 // tidyPatches removes the patches that no kept change of the set names. It looks
 // at those only that are older than all that are kept; but as event times may
 // run ahead of the clock that named them, the changes themselves decide.
 func (p *publication) tidyPatches(ctx context.Context) error {
-	now := p.opts.Now()
+	now := p.docs.Now()
 	if last, done := p.patchesTidied[p.set.Name]; done && now.Sub(last) < patchesEvery && !now.Before(last) {
 		return nil
 	}
-	st, err := p.catalog.Status(ctx, p.capabilityList(p.set.Name))
+	st, err := p.catalog.Status(ctx, p.docs.CapabilityList(p.set.Name))
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (p *publication) tidyPatches(ctx context.Context) error {
 		if at.After(floor) {
 			break // they come in the order of their instants
 		}
-		if old[p.base.URI(info.Name)] = info.Name; len(old) == patchesAtOnce {
+		if old[p.docs.Base.URI(info.Name)] = info.Name; len(old) == patchesAtOnce {
 			if err := p.removePatches(ctx, old); err != nil {
 				return err
 			}
@@ -86,7 +86,7 @@ func (p *publication) removePatches(ctx context.Context, old map[string]string) 
 	if len(old) == 0 {
 		return nil
 	}
-	for c, err := range p.catalog.Changes(ctx, p.capabilityList(p.set.Name), 0) {
+	for c, err := range p.catalog.Changes(ctx, p.docs.CapabilityList(p.set.Name), 0) {
 		if err != nil {
 			return fmt.Errorf("look for old patches: %w", err)
 		}
@@ -103,6 +103,6 @@ func (p *publication) removePatches(ctx context.Context, old map[string]string) 
 	if err := p.docs.Remove(ctx, docNames...); err != nil {
 		return fmt.Errorf("remove old patches: %w", err)
 	}
-	p.opts.Logger.DebugContext(ctx, "removed old patches", slog.String("set", p.set.Name), slog.Int("entries", len(docNames)))
+	p.docs.Log.DebugContext(ctx, "removed old patches", slog.String("set", p.set.Name), slog.Int("entries", len(docNames)))
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"lockstep/catalog"
 	"lockstep/resourcesync"
 	"lockstep/source/internal/names"
+	"lockstep/source/internal/variant"
 )
 
 // A Report says what a Publish came to.
@@ -64,7 +65,7 @@ func (s *Source) publish(ctx context.Context, quick bool) (Report, error) {
 	s.publishing.Lock()
 	defer s.publishing.Unlock()
 	s.quick = quick
-	now := s.opts.Now()
+	now := s.docs.Now()
 	since := now.Sub(s.looked)
 	look := s.looked.IsZero() || since < 0 || since >= lookEvery
 	if look {
@@ -107,15 +108,6 @@ func (s *Source) publishSets(ctx context.Context, look bool) (report Report, set
 		}
 	}
 	return report, sets, errors.Join(errs...)
-}
-
-// after returns the time, or if that is not after t, the next instant that is:
-// Last-Modified never goes back, whatever the clock does.
-func (s *Source) after(t time.Time) time.Time {
-	if now := s.opts.Now(); now.After(t) {
-		return now
-	}
-	return t.Add(time.Millisecond)
 }
 
 // publishSet brings the documents of one set in step with the catalog.
@@ -167,7 +159,7 @@ func (s *Source) publishSet(ctx context.Context, set Set, look bool) (r SetRepor
 	}
 	s.tell(set.Name, published)
 	if written {
-		s.opts.Logger.InfoContext(ctx, "published", slog.String("set", set.Name), slog.Int64("entries", p.report.Resources),
+		s.docs.Log.InfoContext(ctx, "published", slog.String("set", set.Name), slog.Int64("entries", p.report.Resources),
 			slog.Int64("seq", int64(p.report.Seq)), slog.Int64("changes", p.report.Changes), slog.Bool("list", p.report.List))
 	}
 	fed, err := p.publishAtom(ctx, p.there != nil) // has steps of its own
@@ -208,7 +200,7 @@ type publication struct {
 // be done. Where that is more than to append a few changes, or look is set, it
 // looks at all documents of the set.
 func (p *publication) prepare(ctx context.Context, look bool) (err error) {
-	name := p.capabilityList(p.set.Name)
+	name := p.docs.CapabilityList(p.set.Name)
 	if p.state, err = p.load(ctx, p.set.Name, name); err != nil {
 		return err
 	}
@@ -219,7 +211,7 @@ func (p *publication) prepare(ctx context.Context, look bool) (err error) {
 			}
 		}
 		p.next = new(*p.state)
-		_, p.next.Compressed = p.docs.(*gzipStore)
+		_, p.next.Compressed = p.docs.Store.(*variant.Store)
 		if err := p.reconcile(ctx, name); err != nil {
 			return fmt.Errorf("read catalog: %w", err)
 		}
@@ -237,7 +229,7 @@ func (p *publication) prepare(ctx context.Context, look bool) (err error) {
 func (p *publication) look(ctx context.Context) error {
 	p.there = make(sizes)
 	initials := []string{"c", "r"} // of all documents; there may be many patches
-	if _, compressing := p.docs.(*gzipStore); compressing || p.state.Compressed {
+	if _, compressing := p.docs.Store.(*variant.Store); compressing || p.state.Compressed {
 		initials = append(initials, names.FeedFile, "feed-") // for their variants
 	}
 	for _, initial := range initials {
@@ -287,7 +279,7 @@ func (p *publication) reconcile(ctx context.Context, set string) (err error) {
 	if back {
 		// The published documents state changes that are not in this catalog. A
 		// history that begins now makes readers compare all they have.
-		p.opts.Logger.WarnContext(ctx, "published documents are not of this catalog, or of a later state of it; the history of changes restarts", slog.String("set", p.set.Name))
+		p.docs.Log.WarnContext(ctx, "published documents are not of this catalog, or of a later state of it; the history of changes restarts", slog.String("set", p.set.Name))
 		if kept, err = p.catalog.Mark(ctx, set); err != nil {
 			return err
 		}
@@ -312,7 +304,7 @@ func outsideHistory(err error) bool {
 // writeRestarted restarts the history of a set whose events do not fit the Change
 // List that is published, and writes it. To fail would be to fail in every run.
 func (p *publication) writeRestarted(ctx context.Context, why error) (written bool, err error) {
-	p.opts.Logger.WarnContext(ctx, "the catalog does not continue the published change list", slog.String("set", p.set.Name), slog.Any("err", why))
+	p.docs.Log.WarnContext(ctx, "the catalog does not continue the published change list", slog.String("set", p.set.Name), slog.Any("err", why))
 	p.restart = true
 	if err := p.prepare(ctx, true); err != nil {
 		return false, err
@@ -344,7 +336,7 @@ func (p *publication) decide(ctx context.Context) (look bool, err error) {
 	news := p.status.Last != c.Through
 	list, past := p.archiveDue()
 	p.past = past
-	p.list = list || st.List == nil || p.unsure || p.anew || st.List.Rules != p.rules[p.set.Name].mark || p.listDue(news) ||
+	p.list = list || st.List == nil || p.unsure || p.anew || st.List.Rules != p.rules[p.set.Name].Mark || p.listDue(news) ||
 		!p.there.has(names.ResourceList(p.set.Name)) || !p.have(st.List.names())
 	if st.List != nil {
 		p.report.Parts = len(st.List.Parts)
@@ -370,7 +362,7 @@ const (
 // defaultSmallSet; news: there are some the Change List does not have yet.
 func (p *publication) listDue(news bool) bool {
 	list, n := p.state.List, p.status.Resources
-	age := p.opts.Now().Sub(list.At)
+	age := p.docs.Now().Sub(list.At)
 	if n <= min(tinySet, int64(p.opts.SmallSet)) {
 		behind := news || p.status.Last > list.Seq
 		p.report.later = behind && p.quick && age >= 0 && age < tinyPace

@@ -30,7 +30,7 @@ func (p *publication) recoverChanges(ctx context.Context, kept catalog.Mark) (*c
 	next := 0 // of the parts, whose first change was not met yet
 	last := kept.Seq
 	var began time.Time // the open part
-	for change, err := range p.catalog.Changes(ctx, p.capabilityList(p.set.Name), kept.Seq) {
+	for change, err := range p.catalog.Changes(ctx, p.docs.CapabilityList(p.set.Name), kept.Seq) {
 		if err != nil {
 			return nil, err
 		}
@@ -60,7 +60,7 @@ func (p *publication) recoverChanges(ctx context.Context, kept catalog.Mark) (*c
 	if n := len(c.Closed); n > 0 {
 		c.Open.After = c.Closed[n-1].Last
 	}
-	p.opts.Logger.InfoContext(ctx, "publishing state was lost; the parts of the change list are known from its index", slog.String("set", p.set.Name))
+	p.docs.Log.InfoContext(ctx, "publishing state was lost; the parts of the change list are known from its index", slog.String("set", p.set.Name))
 	return c, nil
 }
 
@@ -79,15 +79,15 @@ func (p *publication) readIndex(ctx context.Context) ([]closedPart, error) {
 		return nil, err
 	}
 	defer r.Close() // opened for reading only
-	d := resourcesync.NewReader(r, resourcesync.ReaderOptions{Base: p.base.URI(name), Strict: true})
+	d := resourcesync.NewReader(r, resourcesync.ReaderOptions{Base: p.docs.Base.URI(name), Strict: true})
 	h, err := d.Header()
-	if err != nil || !h.Index || h.Capability != resourcesync.ChangeList || h.Link(resourcesync.RelUp) != p.capabilityList(p.set.Name) {
+	if err != nil || !h.Index || h.Capability != resourcesync.ChangeList || h.Link(resourcesync.RelUp) != p.docs.CapabilityList(p.set.Name) {
 		return nil, nil // not ours
 	}
 	var parts []closedPart
 	until := h.From.Time()
 	for e, err := range d.Entries() {
-		part := closedPart{Name: strings.TrimPrefix(e.Loc, p.base.Prefix), From: e.From.Time(), Until: e.Until.Time()}
+		part := closedPart{Name: strings.TrimPrefix(e.Loc, p.docs.Base.Prefix), From: e.From.Time(), Until: e.Until.Time()}
 		if err != nil || !names.IsChangePart(p.set.Name, part.Name) || !p.there.taken(part.Name) || !part.From.Equal(until) || until.IsZero() {
 			return nil, nil // not as we wrote it
 		}
@@ -132,7 +132,7 @@ func (p *publication) readHeader(ctx context.Context, name string) (resourcesync
 		return resourcesync.Header{}, err
 	}
 	defer r.Close() // opened for reading only
-	h, err := resourcesync.NewReader(r, resourcesync.ReaderOptions{Base: p.base.URI(name), Strict: true}).Header()
+	h, err := resourcesync.NewReader(r, resourcesync.ReaderOptions{Base: p.docs.Base.URI(name), Strict: true}).Header()
 	if err != nil {
 		return resourcesync.Header{}, nil // whatever it is, it is written anew
 	}

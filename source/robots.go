@@ -22,13 +22,13 @@ func (s *Source) robots(sets []Set) []byte {
 }
 
 func (s *Source) sitemapLine(set Set) string {
-	return "Sitemap: " + s.base.URI(names.ResourceList(set.Name))
+	return "Sitemap: " + s.docs.Base.URI(names.ResourceList(set.Name))
 }
 
 // lacking returns the lines of ours that are not in a robots.txt of others.
 func (s *Source) lacking(robots []byte, sets []Set) (lines []string) {
 	for _, set := range sets {
-		if !bytes.Contains(robots, []byte(s.base.URI(names.ResourceList(set.Name)))) {
+		if !bytes.Contains(robots, []byte(s.docs.Base.URI(names.ResourceList(set.Name)))) {
 			lines = append(lines, s.sitemapLine(set))
 		}
 	}

@@ -71,7 +71,7 @@ func (s *Source) Handler() http.Handler {
 		h.links = append(h.links, coverage{
 			path:      strings.Trim(set.Path, "/"),
 			elsewhere: set.Elsewhere,
-			link:      []string{"<" + s.capabilityList(set.Name) + `>; rel="resourcesync"`},
+			link:      []string{"<" + s.docs.CapabilityList(set.Name) + `>; rel="resourcesync"`},
 		})
 	}
 	return h
@@ -92,7 +92,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.versions.Answer(w, r, target)
 		return
 	}
-	rel, ok := h.base.Locate(sentPath(r.URL))
+	rel, ok := h.docs.Base.Locate(sentPath(r.URL))
 	switch {
 	case !ok:
 		h.fail(w, r, http.StatusNotFound)
@@ -156,7 +156,7 @@ func (h *handler) document(w http.ResponseWriter, r *http.Request, name string) 
 	if h.versions != nil {
 		header["Link"] = doNotNegotiate // ME-IM-02
 	}
-	mod := lastModified(known.mod, h.opts.Now())
+	mod := lastModified(known.mod, h.docs.Now())
 	if !zip {
 		header.Set("ETag", `"`+known.etag+`"`)
 		http.ServeContent(w, r, "", mod, doc)
@@ -217,11 +217,11 @@ func (h *handler) resource(w http.ResponseWriter, r *http.Request, rel string) {
 	if typ == "" {
 		typ = "application/octet-stream"
 	}
-	now := h.opts.Now()
+	now := h.docs.Now()
 	header := w.Header()
 	header["Link"] = h.coverage(rel)
 	if h.versions != nil {
-		header["Link"] = h.pastLinks(header["Link"], rel, h.base.Origin()+sentPath(r.URL))
+		header["Link"] = h.pastLinks(header["Link"], rel, h.docs.Base.Origin()+sentPath(r.URL))
 	}
 	header["Cache-Control"] = revalidate
 	header["Content-Type"] = []string{typ}
@@ -317,7 +317,7 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, name string, er
 		w.Header().Set("Retry-After", "1")
 		h.fail(w, r, http.StatusServiceUnavailable)
 	default:
-		h.opts.Logger.ErrorContext(r.Context(), "cannot serve", slog.String("doc", name), slog.Any("err", err))
+		h.docs.Log.ErrorContext(r.Context(), "cannot serve", slog.String("doc", name), slog.Any("err", err))
 		h.fail(w, r, http.StatusInternalServerError)
 	}
 }
@@ -329,9 +329,9 @@ const filesWarning = time.Minute
 // be opened, with the number of those since it was last logged.
 func (h *handler) warnFiles(r *http.Request, name string) {
 	h.busy.Add(1)
-	now, last := h.opts.Now().UnixNano(), h.warned.Load()
+	now, last := h.docs.Now().UnixNano(), h.warned.Load()
 	if last != 0 && now-last < int64(filesWarning) || !h.warned.CompareAndSwap(last, now) {
 		return
 	}
-	h.opts.Logger.WarnContext(r.Context(), "too many open files: clients are asked to come again", slog.String("doc", name), slog.Int64("requests", h.busy.Swap(0)))
+	h.docs.Log.WarnContext(r.Context(), "too many open files: clients are asked to come again", slog.String("doc", name), slog.Int64("requests", h.busy.Swap(0)))
 }

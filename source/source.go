@@ -32,6 +32,8 @@ import (
 	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/describe"
+	"lockstep/source/internal/document"
 	"lockstep/source/internal/names"
 )
 
@@ -124,6 +126,15 @@ type LinkRule struct {
 	Link  resourcesync.Link // its Href is taken from the rule
 }
 
+// described returns what the entries of the set depend on.
+func (set *Set) described() *describe.Set {
+	d := &describe.Set{Name: set.Name, Path: set.Path, Elsewhere: set.Elsewhere, URI: set.URI, Versions: set.Versions.kept()}
+	for _, l := range set.Links {
+		d.Links = append(d.Links, describe.LinkRule(l))
+	}
+	return d
+}
+
 // Options configures a [Source]. Only BaseURL is required.
 type Options struct {
 	BaseURL     string // http or https; all addresses are below it
@@ -167,11 +178,10 @@ type Options struct {
 // safe for concurrent use.
 type Source struct {
 	catalog catalog.Catalog
-	docs    blob.Store
+	docs    *document.Store
 	opts    Options
-	base    names.Base
-	rules   map[string]setRules     // of each set
-	page    atomic.Pointer[summary] // what the home page tells; nil before the first Publish
+	rules   map[string]describe.Rules // of each set
+	page    atomic.Pointer[summary]   // what the home page tells; nil before the first Publish
 
 	publishing sync.Mutex            // one Publish at a time; held across IO, for that is its purpose
 	states     map[string]*state     // what is known of each set's documents; this and what follows is guarded by publishing
@@ -211,10 +221,11 @@ func New(c catalog.Catalog, docs blob.Store, o Options) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Source{catalog: c, docs: docs, opts: o, base: b, states: make(map[string]*state), restarted: make(map[string]bool), atoms: make(map[string]*atomState), patchesTidied: make(map[string]time.Time), rules: make(map[string]setRules), channels: make(map[string]*channel), spent: make(map[string]spent), consists: make(map[string]map[string][]string)}
+	store := &document.Store{Store: docs, Base: b, MaxEntries: o.MaxEntries, MaxBytes: o.MaxBytes, Now: o.Now, Log: o.Logger}
+	s := &Source{catalog: c, docs: store, opts: o, states: make(map[string]*state), restarted: make(map[string]bool), atoms: make(map[string]*atomState), patchesTidied: make(map[string]time.Time), rules: make(map[string]describe.Rules), channels: make(map[string]*channel), spent: make(map[string]spent), consists: make(map[string]map[string][]string)}
 	for i := range o.Sets {
 		s.channels[o.Sets[i].Name] = newChannel(o.Sets[i])
-		if s.rules[o.Sets[i].Name], err = compileRules(&o.Sets[i], b); err != nil {
+		if s.rules[o.Sets[i].Name], err = describe.Compile(o.Sets[i].described(), b); err != nil {
 			return nil, err
 		}
 		if err := s.checkAtom(&o.Sets[i]); err != nil {

@@ -3,15 +3,14 @@ package source
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"time"
 
 	"lockstep/blob"
 	"lockstep/catalog"
+	"lockstep/source/internal/document"
 	"lockstep/source/internal/names"
 )
 
@@ -29,17 +28,17 @@ const stateVersion = 2
 // catalog and the index of the Change List: then more is written than need be,
 // never anything wrong.
 type state struct {
-	Version        int          `json:"version"`
-	CapabilityList string       `json:"capability_list"` // the set; documents of another base URL are not ours to continue
-	Switching      bool         `json:"switching,omitempty"`
-	Planned        *changeState `json:"planned,omitempty"` // while Switching: what Changes is to be; readers may have seen any of it
-	Anew           bool         `json:"anew,omitempty"`    // while Switching: the history begins anew
-	Stamp          time.Time    `json:"stamp"`             // modification time of the documents written last; rises
-	Saved          time.Time    `json:"saved,omitzero"`    // Stamp when this was written, by which its tail is known
-	Compressed     bool         `json:"compressed,omitempty"`
-	List           *listState   `json:"resource_list,omitempty"`
-	Changes        *changeState `json:"change_list,omitempty"`
-	Retired        []retired    `json:"retired,omitempty"`
+	Version        int                `json:"version"`
+	CapabilityList string             `json:"capability_list"` // the set; documents of another base URL are not ours to continue
+	Switching      bool               `json:"switching,omitempty"`
+	Planned        *changeState       `json:"planned,omitempty"` // while Switching: what Changes is to be; readers may have seen any of it
+	Anew           bool               `json:"anew,omitempty"`    // while Switching: the history begins anew
+	Stamp          time.Time          `json:"stamp"`             // modification time of the documents written last; rises
+	Saved          time.Time          `json:"saved,omitzero"`    // Stamp when this was written, by which its tail is known
+	Compressed     bool               `json:"compressed,omitempty"`
+	List           *listState         `json:"resource_list,omitempty"`
+	Changes        *changeState       `json:"change_list,omitempty"`
+	Retired        []document.Retired `json:"retired,omitempty"`
 }
 
 // A listState is a published Resource List.
@@ -103,14 +102,6 @@ type tail struct {
 	ThroughTime time.Time   `json:"through_time"`
 }
 
-// retired is a part that no document names any more.
-type retired struct {
-	Name string      `json:"name"`
-	Gone time.Time   `json:"gone"`          // since when
-	At   time.Time   `json:"at,omitzero"`   // of the Resource List or Resource Dump it belonged to
-	Seq  catalog.Seq `json:"seq,omitempty"` // newest change that At is known to cover
-}
-
 // load returns the state of the set's documents; a new one where there is none
 // to continue from. It is not to be changed.
 func (s *Source) load(ctx context.Context, set, capabilityList string) (*state, error) {
@@ -119,12 +110,12 @@ func (s *Source) load(ctx context.Context, set, capabilityList string) (*state, 
 	}
 	fresh := &state{Version: stateVersion, CapabilityList: capabilityList}
 	st := new(state)
-	data, _, err := s.read(ctx, names.State(set))
+	data, _, err := s.docs.ReadBlob(ctx, names.State(set))
 	if err != nil || data == nil {
 		return fresh, err
 	}
 	if err := json.Unmarshal(data, st); err != nil {
-		s.opts.Logger.WarnContext(ctx, "publishing state is unreadable and will be rebuilt", slog.String("set", set), slog.Any("err", err))
+		s.docs.Log.WarnContext(ctx, "publishing state is unreadable and will be rebuilt", slog.String("set", set), slog.Any("err", err))
 		return fresh, nil
 	}
 	if st.Version > stateVersion {
@@ -138,7 +129,7 @@ func (s *Source) load(ctx context.Context, set, capabilityList string) (*state, 
 		return fresh, err
 	}
 	if !st.sound(set) {
-		s.opts.Logger.WarnContext(ctx, "publishing state contradicts itself and will be rebuilt", slog.String("set", set))
+		s.docs.Log.WarnContext(ctx, "publishing state contradicts itself and will be rebuilt", slog.String("set", set))
 		return fresh, nil
 	}
 	s.states[set] = st
@@ -186,13 +177,13 @@ func all(docNames []string, ok func(string) bool) bool {
 
 // loadTail brings st up to the documents, if only the open list has grown since.
 func (s *Source) loadTail(ctx context.Context, set string, st *state) error {
-	data, _, err := s.read(ctx, names.Tail(set))
+	data, _, err := s.docs.ReadBlob(ctx, names.Tail(set))
 	if err != nil || data == nil || st.Changes == nil || st.Saved.IsZero() {
 		return err
 	}
 	var t tail
 	if err := json.Unmarshal(data, &t); err != nil {
-		s.opts.Logger.WarnContext(ctx, "end of the publishing state is unreadable and will be rebuilt", slog.String("set", set), slog.Any("err", err))
+		s.docs.Log.WarnContext(ctx, "end of the publishing state is unreadable and will be rebuilt", slog.String("set", set), slog.Any("err", err))
 		return nil
 	}
 	if t.Saved.Equal(st.Saved) {
@@ -216,7 +207,7 @@ func (s *Source) save(ctx context.Context, set string, st *state) error {
 		return fmt.Errorf("write %s: %w", names.State(set), err)
 	}
 	delete(s.states, set) // should the commit fail, what holds is in the blob
-	if err := s.commit(ctx, names.State(set), append(data, '\n'), time.Time{}); err != nil {
+	if err := s.docs.CommitBlob(ctx, names.State(set), append(data, '\n'), time.Time{}); err != nil {
 		return err
 	}
 	s.states[set] = st
@@ -231,7 +222,7 @@ func (s *Source) saveGrown(ctx context.Context, set string, list blob.Writer, st
 	if err != nil {
 		return fmt.Errorf("write %s: %w", names.Tail(set), err)
 	}
-	w, err := s.create(ctx, names.Tail(set), append(data, '\n'), time.Time{})
+	w, err := s.docs.CreateBlob(ctx, names.Tail(set), append(data, '\n'), time.Time{})
 	if err != nil {
 		return err
 	}
@@ -242,47 +233,4 @@ func (s *Source) saveGrown(ctx context.Context, set string, list blob.Writer, st
 	}
 	s.states[set] = st
 	return nil
-}
-
-// read returns a blob of ours, which is known to be small. What does not exist
-// is nil.
-func (s *Source) read(ctx context.Context, name string) ([]byte, time.Time, error) {
-	r, err := s.docs.Open(ctx, name)
-	if errors.Is(err, blob.ErrNotExist) {
-		return nil, time.Time{}, nil
-	}
-	if err != nil {
-		return nil, time.Time{}, err
-	}
-	data, err := io.ReadAll(r)
-	_ = r.Close() // opened for reading only
-	if err != nil {
-		return nil, time.Time{}, fmt.Errorf("read %s: %w", name, err)
-	}
-	return data, r.Info().ModTime, nil
-}
-
-// commit writes a small blob.
-func (s *Source) commit(ctx context.Context, name string, data []byte, mod time.Time) error {
-	w, err := s.create(ctx, name, data, mod)
-	if err != nil {
-		return err
-	}
-	defer w.Close() // does nothing after Commit
-	return s.docs.Commit(ctx, w)
-}
-
-func (s *Source) create(ctx context.Context, name string, data []byte, mod time.Time) (blob.Writer, error) {
-	w, err := s.docs.Create(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := w.Write(data); err != nil {
-		_ = w.Close() // the write's error says more
-		return nil, err
-	}
-	if !mod.IsZero() {
-		w.SetModTime(mod)
-	}
-	return w, nil
 }

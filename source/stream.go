@@ -25,7 +25,7 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request, rel string) boo
 		if !set.Serve || set.Bitstream == nil || !covers(set, rel) {
 			continue
 		}
-		record, err := h.lookup(r.Context(), set, h.base.Origin()+sentPath(r.URL))
+		record, err := h.lookup(r.Context(), set, h.docs.Base.Origin()+sentPath(r.URL))
 		if err == nil {
 			err = h.streamRecord(w, r, set, record, rel)
 		}
@@ -50,7 +50,7 @@ func covers(set *Set, rel string) bool {
 // lookup returns what the catalog knows of a resource; fs.ErrNotExist if that is
 // nothing.
 func (h *handler) lookup(ctx context.Context, set *Set, uri string) (*catalog.Record, error) {
-	record, ok, err := catalog.Find(ctx, h.catalog, h.capabilityList(set.Name), uri)
+	record, ok, err := catalog.Find(ctx, h.catalog, h.docs.CapabilityList(set.Name), uri)
 	if err == nil && !ok {
 		err = fs.ErrNotExist
 	}
@@ -81,14 +81,14 @@ func (h *handler) streamRecord(w http.ResponseWriter, r *http.Request, set *Set,
 	defer body.Close() // opened for reading only
 	h.describe(w, record, rel, etag)
 	if seeker, ok := body.(io.ReadSeeker); ok {
-		http.ServeContent(w, r, "", lastModified(record.Lastmod, h.opts.Now()), seeker)
+		http.ServeContent(w, r, "", lastModified(record.Lastmod, h.docs.Now()), seeker)
 		return nil
 	}
 	if record.Length >= 0 {
 		w.Header().Set("Content-Length", strconv.FormatInt(record.Length, 10))
 	}
 	if _, err := io.Copy(w, body); err != nil {
-		h.opts.Logger.InfoContext(r.Context(), "broke off a resource", slog.String("uri", record.URI), slog.Any("err", err))
+		h.docs.Log.InfoContext(r.Context(), "broke off a resource", slog.String("uri", record.URI), slog.Any("err", err))
 		panic(http.ErrAbortHandler) // how net/http is told
 	}
 	return nil
@@ -111,7 +111,7 @@ func (h *handler) describe(w http.ResponseWriter, record *catalog.Record, rel, e
 		header.Set("ETag", etag)
 	}
 	if !record.Lastmod.IsZero() {
-		header.Set("Last-Modified", lastModified(record.Lastmod, h.opts.Now()).UTC().Format(http.TimeFormat))
+		header.Set("Last-Modified", lastModified(record.Lastmod, h.docs.Now()).UTC().Format(http.TimeFormat))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/source/internal/document"
 )
 
 // windowLeast is how far back what stands at a topic reaches at least, where a
@@ -47,13 +48,13 @@ func (s *Source) show(ctx context.Context, c *channel, n *notification) (place, 
 			return place{}, err
 		}
 	}
-	mod := s.opts.Now()
+	mod := s.docs.Now()
 	if old != nil {
-		mod = s.after(old.mod)
+		mod = s.docs.After(old.mod)
 	}
 	t := newTopic(n, thin, mod)
 	if s.opts.Static {
-		if err := s.commit(ctx, c.name, t.body, t.mod); err != nil {
+		if err := s.docs.CommitBlob(ctx, c.name, t.body, t.mod); err != nil {
 			return place{}, err
 		}
 	}
@@ -82,7 +83,7 @@ func (c *channel) thin() (thin bool, since time.Time) {
 // window returns the changes since then, or of windowLeast if those are more,
 // as far back as there is room for.
 func (s *Source) window(ctx context.Context, c *channel, e extent, since time.Time) (*notification, error) {
-	if least := s.opts.Now().Add(-windowLeast); least.Before(since) {
+	if least := s.docs.Now().Add(-windowLeast); least.Before(since) {
 		since = least
 	}
 	from, err := s.at(ctx, c, e, max(e.after.Seq, e.through.Seq-notifiedEntries))
@@ -98,7 +99,7 @@ func (s *Source) window(ctx context.Context, c *channel, e extent, since time.Ti
 			n++
 		}
 		if n > 0 {
-			from = place{changes[n-1].Seq, changes[n-1].EventTime.Add(boundary)}
+			from = place{changes[n-1].Seq, changes[n-1].EventTime.Add(document.Boundary)}
 			changes = changes[n:]
 		}
 	}
@@ -124,7 +125,7 @@ func (s *Source) restore(ctx context.Context, c *channel, kept *keptTopic) {
 		return
 	}
 	var changes []catalog.Change
-	for change, err := range s.catalog.Changes(ctx, s.capabilityList(c.set.Name), kept.From.Seq) {
+	for change, err := range s.catalog.Changes(ctx, s.docs.CapabilityList(c.set.Name), kept.From.Seq) {
 		if err != nil || change.Seq > kept.To.Seq || len(changes) > 2*notifiedEntries {
 			break
 		}
@@ -148,11 +149,11 @@ func (s *Source) restore(ctx context.Context, c *channel, kept *keptTopic) {
 // WS-D-02).
 func (s *Source) topicLinks(c *channel, hubs ...Hub) string {
 	var b strings.Builder
-	b.WriteString("<" + s.base.URI(c.name) + `>; rel="self"`)
+	b.WriteString("<" + s.docs.Base.URI(c.name) + `>; rel="self"`)
 	for _, h := range hubs {
 		b.WriteString(", <" + h.URL + `>; rel="hub"`)
 	}
-	b.WriteString(", <" + s.capabilityList(c.set.Name) + `>; rel="resourcesync"`)
+	b.WriteString(", <" + s.docs.CapabilityList(c.set.Name) + `>; rel="resourcesync"`)
 	return b.String()
 }
 
@@ -186,5 +187,5 @@ func (h *handler) topic(w http.ResponseWriter, r *http.Request, rel string) {
 	}
 	header.Set("Content-Type", notificationType)
 	header.Set("ETag", `"`+t.sum[:32]+`"`)
-	http.ServeContent(w, r, "", lastModified(t.mod, h.opts.Now()), bytes.NewReader(t.body))
+	http.ServeContent(w, r, "", lastModified(t.mod, h.docs.Now()), bytes.NewReader(t.body))
 }

@@ -8,6 +8,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/document"
 )
 
 // trimShare is which share of the time changes are kept a document without
@@ -31,7 +32,7 @@ func (p *publication) trimDue(ctx context.Context, c *changeState) (bool, error)
 		}
 		return c.Open.Name == "" && !c.Open.First.IsZero() && c.Open.First.Before(cutoff.Add(-p.keep(p.set)/trimShare))
 	}
-	if !due(p.opts.Now().Add(-p.keep(p.set))) || p.next.List == nil {
+	if !due(p.docs.Now().Add(-p.keep(p.set))) || p.next.List == nil {
 		return false, nil
 	}
 	cutoff, err := p.cutoff(ctx)
@@ -63,11 +64,11 @@ func (p *publication) trim(ctx context.Context, b *changeBuild, st *changeState)
 		return nil
 	}
 	last := catalog.Mark{Seq: st.After}
-	for c, err := range p.catalog.Changes(ctx, p.capabilityList(p.set.Name), st.After) {
+	for c, err := range p.catalog.Changes(ctx, p.docs.CapabilityList(p.set.Name), st.After) {
 		if err != nil {
 			return fmt.Errorf("build change list: %w", err)
 		}
-		if c.EventTime.Add(boundary).After(cutoff) {
+		if c.EventTime.Add(document.Boundary).After(cutoff) {
 			break
 		}
 		last = catalog.Mark{Seq: c.Seq, At: c.EventTime}
@@ -79,7 +80,7 @@ func (p *publication) trim(ctx context.Context, b *changeBuild, st *changeState)
 				return fmt.Errorf("archive changes: %w", err)
 			}
 		}
-		st.After, st.From = end.Seq, end.At.Add(boundary)
+		st.After, st.From = end.Seq, end.At.Add(document.Boundary)
 		st.Open = openPart{After: st.After, From: st.From}
 	}
 	return nil
@@ -95,7 +96,7 @@ func (p *publication) leave(ctx context.Context, b *changeBuild, st *changeState
 	part := openPart{From: st.From}
 	b.name(&part)
 	for {
-		until := last.At.Add(boundary)
+		until := last.At.Add(document.Boundary)
 		w, _, got, err := b.list(ctx, part.Name, b.header(st.From, until, false), st.After, last.Seq)
 		if errors.Is(err, resourcesync.ErrTooLarge) && got.Seq > st.After {
 			last = got
@@ -120,10 +121,10 @@ func (p *publication) leave(ctx context.Context, b *changeBuild, st *changeState
 // publication that was cut short.
 func (p *publication) left(ctx context.Context, st *changeState, last catalog.Mark) (end catalog.Mark, err error) {
 	for d := range p.closed.next.all() {
-		if !d.From.Equal(st.From) || d.Until.After(last.At.Add(boundary)) {
+		if !d.From.Equal(st.From) || d.Until.After(last.At.Add(document.Boundary)) {
 			continue
 		}
-		for c, err := range p.catalog.Changes(ctx, p.capabilityList(p.set.Name), st.After) {
+		for c, err := range p.catalog.Changes(ctx, p.docs.CapabilityList(p.set.Name), st.After) {
 			if err != nil {
 				return end, err
 			}
@@ -132,7 +133,7 @@ func (p *publication) left(ctx context.Context, st *changeState, last catalog.Ma
 			}
 			end = catalog.Mark{Seq: c.Seq, At: c.EventTime}
 		}
-		if end.At.Add(boundary).Equal(d.Until) {
+		if end.At.Add(document.Boundary).Equal(d.Until) {
 			return end, nil
 		}
 	}
@@ -143,7 +144,7 @@ func (p *publication) left(ctx context.Context, st *changeState, last catalog.Ma
 // are kept for all who may be reading a Resource List or Resource Dump, also a
 // replaced one.
 func (p *publication) cutoff(ctx context.Context) (time.Time, error) {
-	cutoff := p.opts.Now().Add(-p.keep(p.set))
+	cutoff := p.docs.Now().Add(-p.keep(p.set))
 	lists := []time.Time{p.next.List.At}
 	if floor, ok, err := p.dumpFloor(ctx, p.set.Name); err != nil {
 		return cutoff, err

@@ -10,7 +10,6 @@ import (
 
 	"lockstep/internal/hangup"
 	"lockstep/memento"
-	"lockstep/resourcesync"
 	"lockstep/source/internal/names"
 )
 
@@ -62,7 +61,7 @@ func checkVersions(sets []Set) error {
 // past returns what offers the versions of the sets; nil if none keeps any.
 func (s *Source) past() *memento.Handler {
 	var all []*Versions
-	o := memento.Options{Base: memento.Base(s.base.Prefix), Logger: s.opts.Logger}
+	o := memento.Options{Base: memento.Base(s.docs.Base.Prefix), Logger: s.docs.Log}
 	for i := range s.opts.Sets {
 		if v := s.opts.Sets[i].Versions; v != nil {
 			all = append(all, v)
@@ -92,7 +91,7 @@ func (h *handler) pastTarget(r *http.Request) (target string, ok bool) {
 	if h.versions == nil {
 		return "", false
 	}
-	rest, ok := h.base.Below(memento.Target(r))
+	rest, ok := h.docs.Base.Below(memento.Target(r))
 	if !ok {
 		return "", false
 	}
@@ -107,7 +106,7 @@ func (h *handler) pastLinks(links []string, rel, uri string) []string {
 	if !h.keepsVersions(rel) {
 		return links
 	}
-	return append(links[:len(links):len(links)], memento.Base(h.base.Prefix).Links(uri))
+	return append(links[:len(links):len(links)], memento.Base(h.docs.Base.Prefix).Links(uri))
 }
 
 // goneLinks returns the Link field of a resource that is not there, if it was
@@ -116,17 +115,17 @@ func (h *handler) goneLinks(r *http.Request, rel string) []string {
 	if names.Reserved(rel) || !h.keepsVersions(rel) {
 		return nil
 	}
-	uri := h.base.Origin() + sentPath(r.URL)
+	uri := h.docs.Base.Origin() + sentPath(r.URL)
 	switch known, err := h.versions.Knows(r.Context(), uri); {
 	case hangup.Is(r.Context(), err):
 		panic(http.ErrAbortHandler) // the client is gone
 	case err != nil:
-		h.opts.Logger.WarnContext(r.Context(), "cannot find out whether there was a resource", slog.String("uri", uri), slog.Any("err", err))
+		h.docs.Log.WarnContext(r.Context(), "cannot find out whether there was a resource", slog.String("uri", uri), slog.Any("err", err))
 		return nil
 	case !known:
 		return nil
 	}
-	return []string{memento.Base(h.base.Prefix).Links(uri)}
+	return []string{memento.Base(h.docs.Base.Prefix).Links(uri)}
 }
 
 // keepsVersions reports whether resources at rel are led from to their
@@ -145,18 +144,3 @@ func (h *handler) keepsVersions(rel string) bool {
 
 // kept reports whether new versions are kept.
 func (v *Versions) kept() bool { return v != nil && !v.Ending }
-
-// past adds to an entry that says which version it is about the links to the
-// TimeGate and the TimeMap of its resource (RS-REL-52, RS-REL-53, ME-RS-05).
-func (d *describer) past(uri string) {
-	for i := range d.links {
-		l := &d.links[i]
-		if l.Rel != "memento" || !strings.HasPrefix(l.Href, string(d.versions)+memento.VersionsPrefix) {
-			continue
-		}
-		d.links = append(d.links,
-			resourcesync.Link{Rel: "timegate", Href: d.versions.TimeGate(uri)},
-			resourcesync.Link{Rel: "timemap", Href: d.versions.TimeMap(uri), Type: memento.LinkFormat})
-		return
-	}
-}

@@ -12,6 +12,7 @@ import (
 	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/document"
 	"lockstep/source/internal/names"
 )
 
@@ -121,7 +122,7 @@ func (p *publication) take(ctx context.Context) error {
 	p.entry, p.build = nil, nil
 	p.lists.reset()
 	p.closed.reset()
-	p.next.Stamp = p.after(p.state.Stamp)
+	p.next.Stamp = p.docs.After(p.state.Stamp)
 	if p.list { // before the changes, so that these reach beyond what it holds
 		if err := p.takeList(ctx); err != nil {
 			return err
@@ -135,7 +136,7 @@ func (p *publication) take(ctx context.Context) error {
 }
 
 func (p *publication) takeList(ctx context.Context) error {
-	mark, err := p.catalog.Mark(ctx, p.capabilityList(p.set.Name))
+	mark, err := p.catalog.Mark(ctx, p.docs.CapabilityList(p.set.Name))
 	if err != nil {
 		return fmt.Errorf("build resource list: %w", err)
 	}
@@ -152,13 +153,13 @@ func (p *publication) takeList(ctx context.Context) error {
 	if b.copy != "" {
 		p.lists.add(pointer{Name: b.copy, At: list.At, Seq: list.Seq})
 	}
-	list.Rules, list.Past = p.rules[p.set.Name].mark, b.past
+	list.Rules, list.Past = p.rules[p.set.Name].Mark, b.past
 	p.next.List = list
 	p.report.List, p.report.Parts = true, len(list.Parts)
 	p.report.Resources = list.Resources
 	p.report.Bytes += b.bytes.Load()
 	p.report.Refused += b.refused.Load()
-	if p.status, err = p.catalog.Status(ctx, p.capabilityList(p.set.Name)); err != nil {
+	if p.status, err = p.catalog.Status(ctx, p.docs.CapabilityList(p.set.Name)); err != nil {
 		return fmt.Errorf("read catalog: %w", err)
 	}
 	return nil
@@ -204,7 +205,7 @@ func (p *publication) takeChanges(ctx context.Context) error {
 // switched, and completes the state that is to be saved when they are.
 func (p *publication) announce(ctx context.Context) error {
 	p.next.Switching, p.next.Planned, p.next.Anew = false, nil, false
-	p.next.Retired = p.retire(p.opts.Now())
+	p.next.Retired = p.retire(p.docs.Now())
 	switching := *p.state
 	switching.Switching, switching.Planned, switching.Anew, switching.Stamp = true, p.next.Changes, p.anew, p.next.Stamp
 	if p.anew {
@@ -233,14 +234,14 @@ func (p *publication) withdrawDumps(ctx context.Context) error {
 // retire returns the parts there are that no entry document will name. Those
 // that stay for an archive are among them for the grace period, for the sake of
 // who is reading the list they belong to.
-func (p *publication) retire(now time.Time) []retired {
+func (p *publication) retire(now time.Time) []document.Retired {
 	named, archived, left := make(map[string]bool), p.archivedNames(), p.leftNames()
 	for _, docNames := range [][]string{p.next.List.names(), p.next.Changes.names(), p.archiveParts()} {
 		for _, name := range docNames {
 			named[name] = true
 		}
 	}
-	var all []retired
+	var all []document.Retired
 	known := make(map[string]bool)
 	for _, r := range p.state.Retired {
 		if !named[r.Name] && p.there.taken(r.Name) && !(archived(r.Name) && now.Sub(r.Gone) >= p.opts.Grace) {
@@ -258,7 +259,7 @@ func (p *publication) retire(now time.Time) []retired {
 	}
 	for name := range p.there {
 		if names.IsPart(p.set.Name, name) && !named[name] && !known[name] && (last[name] || !archived(name)) {
-			r := retired{Name: name, Gone: now, At: at.At, Seq: at.Seq}
+			r := document.Retired{Name: name, Gone: now, At: at.At, Seq: at.Seq}
 			if p.anew && names.IsChangePart(p.set.Name, name) {
 				r.Gone = time.Time{} // at once: who follows it must not take it for the present
 			}
@@ -268,7 +269,7 @@ func (p *publication) retire(now time.Time) []retired {
 			all = append(all, r)
 		}
 	}
-	slices.SortFunc(all, func(a, b retired) int {
+	slices.SortFunc(all, func(a, b document.Retired) int {
 		return cmp.Or(a.Gone.Compare(b.Gone), strings.Compare(a.Name, b.Name))
 	})
 	return all
@@ -278,8 +279,8 @@ func (p *publication) retire(now time.Time) []retired {
 // of it can be done again.
 func (p *publication) tidy(ctx context.Context, st *state) error {
 	if c := st.Changes; c.After > p.status.Kept.Seq {
-		mark := catalog.Mark{Seq: c.After, At: c.From.Truncate(time.Microsecond)} // see boundary
-		if err := p.catalog.Forget(ctx, p.capabilityList(p.set.Name), mark); err != nil {
+		mark := catalog.Mark{Seq: c.After, At: c.From.Truncate(time.Microsecond)} // see document.Boundary
+		if err := p.catalog.Forget(ctx, p.docs.CapabilityList(p.set.Name), mark); err != nil {
 			return fmt.Errorf("forget changes up to %d: %w", c.After, err)
 		}
 	}
@@ -295,7 +296,7 @@ func (p *publication) tidy(ctx context.Context, st *state) error {
 	var old []string
 	archived := p.archivedNames()
 	for _, r := range st.Retired {
-		if p.there.taken(r.Name) && p.opts.Now().Sub(r.Gone) >= p.opts.Grace && !archived(r.Name) {
+		if p.there.taken(r.Name) && p.docs.Now().Sub(r.Gone) >= p.opts.Grace && !archived(r.Name) {
 			old = append(old, r.Name)
 		}
 	}

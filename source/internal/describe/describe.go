@@ -1,11 +1,12 @@
-package source
+// Package describe makes the entries of resources and changes, with the links
+// that the rules of their set add.
+package describe
 
 import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"slices"
 	"strings"
@@ -16,13 +17,14 @@ import (
 	"lockstep/internal/linkrel"
 	"lockstep/memento"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/document"
 	"lockstep/source/internal/names"
 )
 
-// A describer makes entries of what the catalog knows of a set's resources,
+// A Describer makes entries of what the catalog knows of a set's resources,
 // with the links the set's rules add. One goroutine uses it at a time; an entry
 // it made holds until it makes the next.
-type describer struct {
+type Describer struct {
 	rules []linkRule
 	below names.Place
 	links []resourcesync.Link // those of the entry at hand
@@ -30,18 +32,13 @@ type describer struct {
 	versions memento.Base // where those the set keeps are; empty: it keeps none
 }
 
-// describer returns what describes the resources of set.
-func (s *Source) describer(set string) *describer {
-	return &describer{rules: s.rules[set].links, below: s.rules[set].below, versions: s.rules[set].versions}
-}
-
-// resource makes e the entry of a resource in a Resource List (RS-RL-06) or a
+// Resource makes e the entry of a resource in a Resource List (RS-RL-06) or a
 // Resource Dump Manifest (RS-RDM-03). Patches belong to changes (RS-REL-30).
-func (d *describer) resource(e *resourcesync.Entry, r *catalog.Record) { d.state(e, r, false) }
+func (d *Describer) Resource(e *resourcesync.Entry, r *catalog.Record) { d.state(e, r, false) }
 
-// event makes e the entry of a change in a Change List (RS-CHL-04) or a Change
+// Event makes e the entry of a change in a Change List (RS-CHL-04) or a Change
 // Dump Manifest (RS-CDM-04). Of a deletion nothing more is said (RS-CHL-08).
-func (d *describer) event(e *resourcesync.Entry, c *catalog.Change) {
+func (d *Describer) Event(e *resourcesync.Entry, c *catalog.Change) {
 	if c.Change == resourcesync.Deleted {
 		*e = resourcesync.Entry{Loc: c.URI}
 	} else {
@@ -51,7 +48,7 @@ func (d *describer) event(e *resourcesync.Entry, c *catalog.Change) {
 	e.Datetime = resourcesync.NewDatetime(c.EventTime)
 }
 
-func (d *describer) state(e *resourcesync.Entry, r *catalog.Record, patches bool) {
+func (d *Describer) state(e *resourcesync.Entry, r *catalog.Record, patches bool) {
 	e.Loc = r.URI
 	e.Lastmod = resourcesync.NewDatetime(r.Lastmod)
 	e.Hashes = r.Hashes
@@ -78,7 +75,7 @@ func (d *describer) state(e *resourcesync.Entry, r *catalog.Record, patches bool
 
 // follow adds the links of the rules that apply to r. What the record says of
 // itself goes before what a rule says of many.
-func (d *describer) follow(r *catalog.Record) {
+func (d *Describer) follow(r *catalog.Record) {
 	path, plain, inside := d.below.Find(r.URI)
 	for i := range d.rules {
 		rule := &d.rules[i]
@@ -96,20 +93,42 @@ func (d *describer) follow(r *catalog.Record) {
 
 // has reports whether the entry has l, or another link of its relation where
 // there can be only one.
-func (d *describer) has(l *resourcesync.Link) bool {
+func (d *Describer) has(l *resourcesync.Link) bool {
 	single := l.Rel == "canonical" || l.Rel == "memento" // RS-REL-22, RS-REL-51
 	return slices.ContainsFunc(d.links, func(o resourcesync.Link) bool {
 		return o.Rel == l.Rel && (single || o.Href == l.Href)
 	})
 }
 
-// setRules are what New made of a Set's Links.
-type setRules struct {
-	links []linkRule
-	below names.Place
-	mark  string // changes when the rules do, or whether versions are kept; empty if there is neither
+// A Set is what entries of a set depend on.
+type Set struct {
+	Name      string
+	Path      string // its resources are those at and below this path relative to the base URL
+	Elsewhere bool   // they are not below the base URL
+	URI       string // what their URIs begin with; default: the base URL and Path
+	Links     []LinkRule
+	Versions  bool // it keeps versions
+}
 
+// A LinkRule gives the entries that it matches a link.
+type LinkRule struct {
+	Match string // glob on the decoded path below the set's own; default: all
+	Href  string // with {path} and {uri}
+	Link  resourcesync.Link
+}
+
+// Rules are the checked rules of a set.
+type Rules struct {
+	Below names.Place
+	Mark  string // changes when the rules do, or whether versions are kept; empty if there is neither
+
+	links    []linkRule
 	versions memento.Base // where those it keeps are; empty: it keeps none
+}
+
+// Describer returns what describes the resources of the set.
+func (r Rules) Describer() *Describer {
+	return &Describer{rules: r.links, below: r.Below, versions: r.versions}
 }
 
 // A linkRule is a LinkRule that has been checked.
@@ -119,12 +138,12 @@ type linkRule struct {
 	link  resourcesync.Link
 }
 
-// compileRules checks the link rules of a set: each must make links that
+// Compile checks the link rules of a set: each must make links that
 // documents can hold.
-func compileRules(set *Set, b names.Base) (setRules, error) {
-	rules := setRules{below: names.Place{Prefix: set.URI}}
+func Compile(set *Set, b names.Base) (Rules, error) {
+	rules := Rules{Below: names.Place{Prefix: set.URI}}
 	if set.URI == "" {
-		rules.below = names.Place{Prefix: b.Prefix, Path: strings.Trim(set.Path, "/"), Nowhere: set.Elsewhere}
+		rules.Below = names.Place{Prefix: b.Prefix, Path: strings.Trim(set.Path, "/"), Nowhere: set.Elsewhere}
 	}
 	for i, l := range set.Links {
 		rule, err := compileRule(&l)
@@ -140,11 +159,11 @@ func compileRules(set *Set, b names.Base) (setRules, error) {
 	}
 	if len(set.Links) > 0 {
 		sum := sha256.Sum256(fmt.Appendf(nil, "%+v %q %q", set.Links, set.URI, set.Path))
-		rules.mark = hex.EncodeToString(sum[:8])
+		rules.Mark = hex.EncodeToString(sum[:8])
 	}
-	if set.Versions.kept() {
+	if set.Versions {
 		rules.versions = memento.Base(b.Prefix)
-		rules.mark += "+versions"
+		rules.Mark += "+versions"
 	}
 	return rules, nil
 }
@@ -168,44 +187,10 @@ func compileRule(l *LinkRule) (linkRule, error) {
 	if err := linkrel.Check(rule.link.Rel); err != nil {
 		return rule, err
 	}
-	if err := checkLinks(rule.link); err != nil {
+	if err := document.CheckLinks(rule.link); err != nil {
 		return rule, err
 	}
 	return rule, nil
-}
-
-// checkLinks reports what keeps an entry of a Resource List from having links.
-func checkLinks(links ...resourcesync.Link) error {
-	now := resourcesync.Header{
-		Capability: resourcesync.ChangeList, From: anyTime,
-		Links: []resourcesync.Link{{Rel: resourcesync.RelUp, Href: "https://example.org/"}},
-	}
-	w, err := resourcesync.NewWriter(io.Discard, now)
-	if err != nil {
-		return err // unreachable: the header is right
-	}
-	e := resourcesync.Entry{Loc: "https://example.org/", Links: links}
-	e.Change, e.Datetime = resourcesync.Updated, anyTime
-	if rule, ok := errors.AsType[*resourcesync.RuleError](w.Write(&e)); ok {
-		return rule
-	}
-	return nil
-}
-
-var anyTime = func() resourcesync.Datetime {
-	t, _ := resourcesync.ParseDatetime("2000-01-01T00:00:00Z") // it is one
-	return t
-}()
-
-// goodLinks returns the links an entry can have.
-func goodLinks(links []resourcesync.Link) []resourcesync.Link {
-	var good []resourcesync.Link
-	for _, l := range links {
-		if checkLinks(l) == nil {
-			good = append(good, l)
-		}
-	}
-	return good
 }
 
 // An hrefTemplate is the Href of a LinkRule. Behind a question mark it takes values
@@ -263,4 +248,19 @@ func (t *hrefTemplate) expand(path, uri string) string {
 		b.WriteString(value)
 	}
 	return b.String()
+}
+
+// past adds to an entry that says which version it is about the links to the
+// TimeGate and the TimeMap of its resource (RS-REL-52, RS-REL-53, ME-RS-05).
+func (d *Describer) past(uri string) {
+	for i := range d.links {
+		l := &d.links[i]
+		if l.Rel != "memento" || !strings.HasPrefix(l.Href, string(d.versions)+memento.VersionsPrefix) {
+			continue
+		}
+		d.links = append(d.links,
+			resourcesync.Link{Rel: "timegate", Href: d.versions.TimeGate(uri)},
+			resourcesync.Link{Rel: "timemap", Href: d.versions.TimeMap(uri), Type: memento.LinkFormat})
+		return
+	}
 }
