@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"time"
@@ -12,12 +13,10 @@ import (
 	"lockstep/resourcesync"
 	"lockstep/source/internal/document"
 	"lockstep/source/internal/names"
+	"lockstep/source/internal/pack"
 )
 
 const (
-	// packageType is what packages are (RS-RD-05).
-	packageType = "application/zip"
-
 	defaultDumpEvery   = 24 * time.Hour // of a Resource Dump
 	defaultChangeEvery = time.Hour      // of packages of a Change Dump
 
@@ -385,6 +384,18 @@ func (s *Source) entryLimit() int {
 	// Twice an address, escaped at worst, and what is said of the package.
 	entry := int64(12*(len(s.docs.Base.Prefix)+200) + 600)
 	return int(max(1, min(int64(s.docs.MaxEntries), (s.docs.MaxBytes-entry)/entry)))
+}
+
+// packing returns the options of a package of a set's resources or changes, whose manifest
+// begins with h.
+func (s *Source) packing(set *Set, h resourcesync.Header, entries int, bytes int64) pack.Options {
+	return pack.Options{
+		Docs: s.docs, Set: set.Name, Describe: s.rules[set.Name].Describer(), Header: h, Entries: entries, Bytes: bytes,
+		Workers: s.opts.Workers, Temp: s.opts.Temp,
+		Open: func(ctx context.Context, it *pack.Item) (io.ReadCloser, error) {
+			return set.Bitstream(ctx, &it.Change.Record)
+		},
+	}
 }
 
 // packageEntry returns the entry of a package in a dump, with a link to the

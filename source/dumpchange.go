@@ -120,7 +120,7 @@ func (d *dumping) changeDumpHeader() resourcesync.Header {
 func (d *dumping) changeEntries(packages []changePackage) []resourcesync.Entry {
 	entries := make([]resourcesync.Entry, len(packages))
 	for i, p := range packages {
-		m := p.metadata()
+		m := p.Metadata()
 		m.From, m.Until = resourcesync.NewDatetime(p.From), resourcesync.NewDatetime(p.Until) // RS-CD-02, RS-CD-06
 		entries[i] = d.packageEntry(p.Name, m)
 	}

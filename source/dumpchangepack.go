@@ -17,6 +17,7 @@ import (
 	"lockstep/resourcesync"
 	"lockstep/source/internal/document"
 	"lockstep/source/internal/names"
+	"lockstep/source/internal/pack"
 )
 
 // A lostChange is one whose bitstream nobody has any more.
@@ -65,17 +66,18 @@ func (b *changeDumpBuild) extend(ctx context.Context, st *changeDumpState) error
 func (b *changeDumpBuild) pack(ctx context.Context, st *changeDumpState) (*changePackage, error) {
 	h := b.docs.Header(b.set.Name, resourcesync.ChangeDumpManifest)
 	h.From = resourcesync.NewDatetime(st.Until)
-	p, err := b.newPacking(&b.set, h, b.set.ChangeDump.PackageEntries, b.set.ChangeDump.PackageBytes)
+	o := b.packing(&b.set, h, b.set.ChangeDump.PackageEntries, b.set.ChangeDump.PackageBytes)
+	o.Open = b.open
+	p, err := pack.New(o)
 	if err != nil {
 		return nil, err
 	}
-	p.open = b.open
 	last, err := b.gather(ctx, p, st)
 	if err != nil {
 		return nil, err
 	}
 	until := last.At.Add(document.Boundary)
-	p.header.Until = resourcesync.NewDatetime(until)
+	p.Header.Until = resourcesync.NewDatetime(until)
 	name := names.ChangeDumpPackage(b.set.Name, st.Until)
 	for n, plain := 2, name; b.there[name] || b.there[names.Manifest(name)]; n++ {
 		name = names.Numbered(plain, n)
@@ -84,19 +86,19 @@ func (b *changeDumpBuild) pack(ctx context.Context, st *changeDumpState) (*chang
 	if err := b.announce(ctx, prefix); err != nil {
 		return nil, err
 	}
-	p.stamp = b.state.Stamp
-	done, err := p.build(ctx, name, func() error { return lastLost(p.items) })
+	p.Stamp = b.state.Stamp
+	done, err := p.Build(ctx, name, func() error { return lastLost(p.Items) })
 	if err != nil {
 		b.abandon(ctx, prefix)
 		return nil, err
 	}
 	b.there[name], b.there[names.Manifest(name)] = true, true
-	return &changePackage{Name: name, From: st.Until, Until: until, Last: last.Seq, Changes: p.files, packed: done}, nil
+	return &changePackage{Name: name, From: st.Until, Until: until, Last: last.Seq, Changes: p.Files, Package: done}, nil
 }
 
 // gather adds to p the changes after st, as many as fit. It returns the last,
 // also if no manifest can state it.
-func (b *changeDumpBuild) gather(ctx context.Context, p *packing, st *changeDumpState) (last catalog.Mark, err error) {
+func (b *changeDumpBuild) gather(ctx context.Context, p *pack.Packing, st *changeDumpState) (last catalog.Mark, err error) {
 	for c, err := range b.catalog.Changes(ctx, b.key, st.Through) {
 		if err != nil {
 			return last, err
@@ -105,9 +107,9 @@ func (b *changeDumpBuild) gather(ctx context.Context, p *packing, st *changeDump
 		below := b.rules[b.set.Name].Below
 		patches, err := b.patches(ctx, &c, dir)
 		if err == nil {
-			err = p.add(&c, dir+names.NewMembers(below).Name(c.URI), patches...)
+			err = p.Add(&c, dir+names.NewMembers(below).Name(c.URI), patches...)
 		}
-		if errors.Is(err, resourcesync.ErrTooLarge) && len(p.items) > 0 {
+		if errors.Is(err, resourcesync.ErrTooLarge) && len(p.Items) > 0 {
 			break
 		}
 		if err != nil {
@@ -120,8 +122,8 @@ func (b *changeDumpBuild) gather(ctx context.Context, p *packing, st *changeDump
 
 // patches returns the patches of a change that we keep ourselves, to be packed
 // in dir.
-func (b *changeDumpBuild) patches(ctx context.Context, c *catalog.Change, dir string) ([]item, error) {
-	var items []item
+func (b *changeDumpBuild) patches(ctx context.Context, c *catalog.Change, dir string) ([]pack.Item, error) {
+	var items []pack.Item
 	for i := range c.Links {
 		l := &c.Links[i]
 		name, ours := strings.CutPrefix(l.Href, b.docs.Base.Prefix)
@@ -135,8 +137,8 @@ func (b *changeDumpBuild) patches(ctx context.Context, c *catalog.Change, dir st
 		if err != nil {
 			return nil, err
 		}
-		it := item{blob: name, name: dir + names.ClashDir + "patch" + strconv.Itoa(len(items)+1) + "/" + names.SafeName(name[strings.LastIndexByte(name, '/')+1:])}
-		it.URI, it.Hashes, it.Length, it.Type, it.Encoding = l.Href, l.Hashes, info.Size, l.Type, l.Encoding
+		it := pack.Item{Blob: name, Name: dir + names.ClashDir + "patch" + strconv.Itoa(len(items)+1) + "/" + names.SafeName(name[strings.LastIndexByte(name, '/')+1:])}
+		it.Change.URI, it.Change.Hashes, it.Change.Length, it.Change.Type, it.Change.Encoding = l.Href, l.Hashes, info.Size, l.Type, l.Encoding
 		items = append(items, it)
 	}
 	return items, nil
@@ -145,9 +147,9 @@ func (b *changeDumpBuild) patches(ctx context.Context, c *catalog.Change, dir st
 // open opens the bitstream a change brought. If it was not kept, the present
 // one is as good, if it turns out to be the same; without a hash, it is if the
 // resource has not changed since.
-func (b *changeDumpBuild) open(ctx context.Context, it *item) (io.ReadCloser, error) {
-	if it.blob != "" {
-		return b.docs.Open(ctx, it.blob)
+func (b *changeDumpBuild) open(ctx context.Context, it *pack.Item) (io.ReadCloser, error) {
+	if it.Blob != "" {
+		return b.docs.Open(ctx, it.Blob)
 	}
 	if b.set.Past != nil {
 		r, err := b.set.Past(ctx, &it.Change)
@@ -155,24 +157,24 @@ func (b *changeDumpBuild) open(ctx context.Context, it *item) (io.ReadCloser, er
 			return r, err
 		}
 	}
-	if len(it.Hashes) == 0 {
-		r, ok, err := catalog.Find(ctx, b.catalog, b.key, it.URI)
+	if len(it.Change.Hashes) == 0 {
+		r, ok, err := catalog.Find(ctx, b.catalog, b.key, it.Change.URI)
 		if err != nil {
 			return nil, err
 		}
-		if !ok || r.Seq != it.Seq {
+		if !ok || r.Seq != it.Change.Seq {
 			return nil, fs.ErrNotExist
 		}
 	}
-	return b.set.Bitstream(ctx, &it.Record)
+	return b.set.Bitstream(ctx, &it.Change.Record)
 }
 
 // lastLost returns the last change among the items whose bitstream is lost, as
 // an error.
-func lastLost(items []item) error {
+func lastLost(items []pack.Item) error {
 	for _, it := range slices.Backward(items) {
-		if it.deviant && it.blob == "" {
-			return &lostChange{it.URI, it.Seq, it.EventTime}
+		if it.Deviant && it.Blob == "" {
+			return &lostChange{it.Change.URI, it.Change.Seq, it.Change.EventTime}
 		}
 	}
 	return nil

@@ -159,7 +159,7 @@ func (d *dumping) resourceDumpCopy(ctx context.Context, st *resourceDumpState) e
 func (d *dumping) packageEntries(packages []dumpPackage) []resourcesync.Entry {
 	entries := make([]resourcesync.Entry, len(packages))
 	for i, p := range packages {
-		entries[i] = d.packageEntry(p.Name, p.metadata())
+		entries[i] = d.packageEntry(p.Name, p.Metadata())
 	}
 	return entries
 }

@@ -8,6 +8,7 @@ import (
 	"lockstep/catalog"
 	"lockstep/resourcesync"
 	"lockstep/source/internal/names"
+	"lockstep/source/internal/pack"
 )
 
 // A rangeCut is the range of one package to be.
@@ -79,23 +80,24 @@ func (b *resourceDumpBuild) weight(r *catalog.Record) int64 {
 func (b *resourceDumpBuild) pack(ctx context.Context, c rangeCut, number int64) error {
 	for r, more := c.Range, true; more; number = b.number.Add(1) {
 		var first string
-		p, err := b.newPacking(&b.set, b.manifest(), b.set.ResourceDump.PackageEntries, b.set.ResourceDump.PackageBytes)
+		o := b.packing(&b.set, b.manifest(), b.set.ResourceDump.PackageEntries, b.set.ResourceDump.PackageBytes)
+		o.Stamp = b.state.Stamp
+		p, err := pack.New(o)
 		if err != nil {
 			return err
 		}
-		p.stamp = b.state.Stamp
-		p.items = make([]item, 0, c.resources)
-		if first, more, err = b.gather(ctx, p, &r); err != nil || len(p.items) == 0 {
+		p.Items = make([]pack.Item, 0, c.resources)
+		if first, more, err = b.gather(ctx, p, &r); err != nil || len(p.Items) == 0 {
 			return err
 		}
 		name := names.ResourceDumpPackage(b.set.Name, b.gen, int(number))
-		done, err := p.build(ctx, name, nil)
+		done, err := p.Build(ctx, name, nil)
 		if err != nil {
 			return err
 		}
-		deviant := p.deviant(ctx)
+		deviant := p.Deviant(ctx)
 		b.mu.Lock()
-		b.built = append(b.built, dumpPackage{Name: name, First: []byte(first), Resources: p.files, Deviant: deviant, packed: done})
+		b.built = append(b.built, dumpPackage{Name: name, First: []byte(first), Resources: p.Files, Deviant: deviant, Package: done})
 		b.report.Deviant += deviant
 		b.report.Bytes += done.Length
 		b.mu.Unlock()
@@ -105,15 +107,15 @@ func (b *resourceDumpBuild) pack(ctx context.Context, c rangeCut, number int64) 
 
 // gather adds to p the resources in r, as many as fit, and moves r on to those
 // that do not. first is where the range of p begins.
-func (b *resourceDumpBuild) gather(ctx context.Context, p *packing, r *catalog.Range) (first string, more bool, err error) {
+func (b *resourceDumpBuild) gather(ctx context.Context, p *pack.Packing, r *catalog.Range) (first string, more bool, err error) {
 	docNames := names.NewMembers(b.rules[b.set.Name].Below)
 	first = r.From
 	for rec, err := range b.catalog.Resources(ctx, b.key, *r) {
 		if err != nil {
 			return first, false, err
 		}
-		err = p.add(&catalog.Change{Record: rec}, docNames.Name(rec.URI))
-		if errors.Is(err, resourcesync.ErrTooLarge) && len(p.items) > 0 {
+		err = p.Add(&catalog.Change{Record: rec}, docNames.Name(rec.URI))
+		if errors.Is(err, resourcesync.ErrTooLarge) && len(p.Items) > 0 {
 			r.From = rec.URI
 			return first, true, nil
 		}

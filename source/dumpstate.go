@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"lockstep/catalog"
-	"lockstep/resourcesync"
 	"lockstep/source/internal/document"
 	"lockstep/source/internal/names"
+	"lockstep/source/internal/pack"
 )
 
 // dumpStateVersion numbers the layout of dumpState. Older ones are read, newer
@@ -57,14 +57,7 @@ type dumpPackage struct {
 	First     []byte `json:"first"` // its range begins at this URI, which need not be text; that of the first at every URI
 	Resources int    `json:"resources"`
 	Deviant   int    `json:"deviant,omitempty"` // resources that were not as catalogued: packed as they were, or left out
-	packed
-}
-
-// packed is what is known of a package once it is made.
-type packed struct {
-	Length   int64  `json:"length"`
-	SHA256   string `json:"sha256"` // in hex
-	Manifest int64  `json:"manifest"`
+	pack.Package
 }
 
 // A changeDumpState is a Change Dump: all changes numbered above After, through
@@ -86,7 +79,7 @@ type changePackage struct {
 	Until   time.Time   `json:"until"`
 	Last    catalog.Seq `json:"last"`
 	Changes int         `json:"changes"`
-	packed
+	pack.Package
 }
 
 // A changePart is a part of the index of a Change Dump: the next Packages ones.
@@ -123,14 +116,6 @@ func (st *changeDumpState) names() []string {
 		docNames = append(docNames, p.Name, names.Manifest(p.Name))
 	}
 	return docNames
-}
-
-func (p packed) metadata() resourcesync.Metadata {
-	m := resourcesync.Metadata{Type: packageType, Length: p.Length, HasLength: true}
-	if h, err := resourcesync.ParseHash("sha-256:" + p.SHA256); err == nil {
-		m.Hashes = resourcesync.Hashes{h}
-	}
-	return m
 }
 
 // A dumpMemory is what a Source holds of its dumps' states.

@@ -20,7 +20,7 @@ import (
 	"lockstep/internal/hangup"
 	"lockstep/resourcesync"
 	"lockstep/source/internal/names"
-	"lockstep/source/internal/zipfile"
+	"lockstep/source/internal/pack"
 )
 
 // RelDemand is the relation by which a Capability List names the address that
@@ -150,12 +150,12 @@ func (h *handler) answerDemand(w http.ResponseWriter, r *http.Request, set *Set)
 		h.refuseDemand(w, r, set, err)
 		return
 	}
-	z, content, err := p.settle(r.Context(), limits.Bytes)
+	content, err := p.Gather(r.Context(), limits.Bytes)
 	if err != nil {
 		h.refuseDemand(w, r, set, err)
 		return
 	}
-	defer content.close()
+	defer content.Close()
 	to := h.senders.enter(r.Context(), w, demandSending*limits.AtOnce)
 	if to == nil {
 		h.refuseDemand(w, r, set, errDemandsFull)
@@ -164,12 +164,11 @@ func (h *handler) answerDemand(w http.ResponseWriter, r *http.Request, set *Set)
 	defer h.senders.leave(to)
 	leave()
 	header := w.Header()
-	header.Set("Content-Type", packageType)
+	header.Set("Content-Type", pack.MediaType)
 	header.Set("Content-Disposition", `attachment; filename="`+set.Name+names.PackageSuffix+`"`)
 	header.Set("Cache-Control", cacheNever)
 	out := bufio.NewWriterSize(to, writeChunk)
-	_, err = p.writeTo(zipfile.NewWriter(out, 0), io.Discard, func(to *zipfile.Writer) error { return to.Splice(z, content.content()) })
-	if err == nil {
+	if err = content.Write(out); err == nil {
 		err = out.Flush()
 	}
 	if err != nil {
@@ -178,7 +177,7 @@ func (h *handler) answerDemand(w http.ResponseWriter, r *http.Request, set *Set)
 }
 
 // demanded returns a packing of those URIs that are in the set.
-func (h *handler) demanded(ctx context.Context, set *Set, uris []string) (*packing, error) {
+func (h *handler) demanded(ctx context.Context, set *Set, uris []string) (*pack.Packing, error) {
 	key := h.docs.CapabilityList(set.Name)
 	status, err := h.catalog.Status(ctx, key)
 	if err != nil {
@@ -192,21 +191,22 @@ func (h *handler) demanded(ctx context.Context, set *Set, uris []string) (*packi
 	}
 	head := h.docs.Header(set.Name, resourcesync.ResourceDumpManifest)
 	head.At = resourcesync.NewDatetime(at)
-	p, err := h.newPacking(set, head, h.opts.OnDemand.Resources, h.opts.OnDemand.Bytes)
+	o := h.packing(set, head, h.opts.OnDemand.Resources, h.opts.OnDemand.Bytes)
+	o.Stamp, o.Lenient = h.docs.Now(), true
+	p, err := pack.New(o)
 	if err != nil {
 		return nil, err
 	}
-	p.stamp, p.lenient = h.docs.Now(), true
 	docNames := names.NewMembers(h.rules[set.Name].Below)
 	for rec, err := range h.among(ctx, key, uris) {
 		if err != nil {
 			return nil, err
 		}
-		if err := p.add(&catalog.Change{Record: rec}, docNames.Name(rec.URI)); err != nil {
+		if err := p.Add(&catalog.Change{Record: rec}, docNames.Name(rec.URI)); err != nil {
 			return nil, err
 		}
 	}
-	if p.content > h.opts.OnDemand.Bytes {
+	if p.Content > h.opts.OnDemand.Bytes {
 		return nil, resourcesync.ErrTooLarge
 	}
 	return p, nil

@@ -1,4 +1,4 @@
-package source
+package pack
 
 import (
 	"crypto/sha256"

@@ -1,4 +1,4 @@
-package source
+package pack
 
 import (
 	"bytes"
@@ -29,20 +29,20 @@ const (
 	streamSize = 256 << 10
 )
 
-// An item is a file of a package to be, or a change that has none. In a
+// An Item is a file of a package to be, or a change that has none. In a
 // settled packing its Hashes and Length become those of what is packed.
-type item struct {
-	catalog.Change        // of a resource: its Record
-	name           string // in the package
-	blob           string // a patch: where it is kept; it has no entry of its own in the manifest
-	gone           bool   // settled: there is nothing to pack
-	deviant        bool   // settled: it is not as catalogued
+type Item struct {
+	Change  catalog.Change // of a resource: its Record
+	Name    string         // in the package
+	Blob    string         // a patch: where it is kept; it has no entry of its own in the manifest
+	Deviant bool           // settled: it is not as catalogued
+	gone    bool           // settled: there is nothing to pack
 }
 
-func (it *item) empty() bool { return it.Change.Change == resourcesync.Deleted }
+func (it *Item) empty() bool { return it.Change.Change == resourcesync.Deleted }
 
 // known reports whether a manifest can say all of it before it is read.
-func (it *item) known() bool { return it.empty() || len(it.Hashes) > 0 && it.Length >= 0 }
+func (it *Item) known() bool { return it.empty() || len(it.Change.Hashes) > 0 && it.Change.Length >= 0 }
 
 // A deviation is a bitstream that is gone or not as catalogued.
 type deviation struct {
@@ -54,7 +54,7 @@ func (d *deviation) Error() string { return fmt.Sprintf("%s is not as catalogued
 
 // A packer reads bitstreams, verifies and packs them.
 type packer struct {
-	open    func(ctx context.Context, it *item) (io.ReadCloser, error)
+	open    func(ctx context.Context, it *Item) (io.ReadCloser, error)
 	workers int
 	settled bool // take what is there, and note it in the items, instead of failing with a deviation
 	lenient bool // settled: what cannot be read is not there
@@ -63,10 +63,10 @@ type packer struct {
 
 // A batch is consecutive items on their way into a package.
 type batch struct {
-	items   []item
+	items   []Item
 	buf     []byte          // headers and data of those that are loaded
 	entries []zipfile.Entry // of those; offsets are in buf
-	later   []*item         // to be streamed
+	later   []*Item         // to be streamed
 	ready   chan struct{}
 	err     error
 }
@@ -75,7 +75,7 @@ var batchBuffers = sync.Pool{New: func() any { return new(make([]byte, 0, batchB
 
 // pack appends the items to z: small ones loaded by several goroutines, in
 // their order; the others each as it comes.
-func (p *packer) pack(ctx context.Context, items []item, z *zipfile.Writer) error {
+func (p *packer) pack(ctx context.Context, items []Item, z *zipfile.Writer) error {
 	g, ctx := errgroup.WithContext(ctx)
 	queue := make(chan *batch, inFlight*p.workers) // in order
 	work := make(chan *batch)
@@ -126,10 +126,10 @@ func (p *packer) pack(ctx context.Context, items []item, z *zipfile.Writer) erro
 }
 
 // cutBatch returns the items of the next batch, and the others.
-func cutBatch(items []item) (head, rest []item) {
+func cutBatch(items []Item) (head, rest []Item) {
 	var size int64
 	for i := range items {
-		n := items[i].Length
+		n := items[i].Change.Length
 		if n < 0 {
 			n = batchBytes / 8 // a guess
 		}
@@ -176,7 +176,7 @@ func (l *loader) load(ctx context.Context, b *batch) error {
 		if it.empty() {
 			continue
 		}
-		if it.Length > smallItem {
+		if it.Change.Length > smallItem {
 			b.later = append(b.later, it)
 			continue
 		}
@@ -188,26 +188,26 @@ func (l *loader) load(ctx context.Context, b *batch) error {
 }
 
 // small loads an item that is expected to be small.
-func (l *loader) small(ctx context.Context, it *item, b *batch) error {
+func (l *loader) small(ctx context.Context, it *Item, b *batch) error {
 	r, err := l.open(ctx, it)
 	if err != nil {
 		return l.unopened(ctx, it, err)
 	}
 	defer r.Close() // opened for reading only
-	e := zipfile.Entry{Name: it.name, Modified: it.Lastmod}
+	e := zipfile.Entry{Name: it.Name, Modified: it.Change.Lastmod}
 	start := len(b.buf)
 	data := start + e.HeaderSize()
 	b.buf = append(b.buf, make([]byte, data-start)...)
 	most := int64(smallItem)
-	if !l.settled && it.Length >= 0 {
-		most = it.Length
+	if !l.settled && it.Change.Length >= 0 {
+		most = it.Change.Length
 	}
 	if b.buf, err = appendRead(b.buf, r, most+1); err != nil {
 		b.buf = b.buf[:start]
-		return l.unread(ctx, it, fmt.Errorf("read %s: %w", it.URI, err))
+		return l.unread(ctx, it, fmt.Errorf("read %s: %w", it.Change.URI, err))
 	}
 	n := int64(len(b.buf) - data)
-	if n > most && (l.settled || it.Length < 0) {
+	if n > most && (l.settled || it.Change.Length < 0) {
 		b.buf = b.buf[:start]
 		b.later = append(b.later, it)
 		return nil
@@ -271,7 +271,7 @@ func (l *loader) deflater(w io.Writer) *flate.Writer {
 }
 
 // stream packs an item of any size.
-func (l *loader) stream(ctx context.Context, it *item, z *zipfile.Writer) error {
+func (l *loader) stream(ctx context.Context, it *Item, z *zipfile.Writer) error {
 	r, err := l.open(ctx, it)
 	if err != nil {
 		return l.unopened(ctx, it, err)
@@ -280,7 +280,7 @@ func (l *loader) stream(ctx context.Context, it *item, z *zipfile.Writer) error 
 	if l.buf == nil {
 		l.buf = make([]byte, streamSize)
 	}
-	e := zipfile.Entry{Name: it.name, Modified: it.Lastmod, Streamed: true, Long: l.settled || it.Length < 0 || it.Length >= zipfile.LongEntry}
+	e := zipfile.Entry{Name: it.Name, Modified: it.Change.Lastmod, Streamed: true, Long: l.settled || it.Change.Length < 0 || it.Change.Length >= zipfile.LongEntry}
 	if compressible(it) {
 		e.Method = zipfile.Deflate
 	}
@@ -299,7 +299,7 @@ func (l *loader) stream(ctx context.Context, it *item, z *zipfile.Writer) error 
 			_, _ = h.Write(l.buf[:n]) // never fails
 			e.CRC32 = crc32.Update(e.CRC32, crc32.IEEETable, l.buf[:n])
 			e.Size += int64(n)
-			if !l.settled && it.Length >= 0 && e.Size > it.Length {
+			if !l.settled && it.Change.Length >= 0 && e.Size > it.Change.Length {
 				break // it will not verify
 			}
 			if _, err := to.Write(l.buf[:n]); err != nil {
@@ -313,7 +313,7 @@ func (l *loader) stream(ctx context.Context, it *item, z *zipfile.Writer) error 
 			err = ctx.Err()
 		}
 		if err != nil {
-			return fmt.Errorf("read %s: %w", it.URI, err)
+			return fmt.Errorf("read %s: %w", it.Change.URI, err)
 		}
 	}
 	if err := l.verify(it, h); err != nil {
@@ -326,12 +326,12 @@ func (l *loader) stream(ctx context.Context, it *item, z *zipfile.Writer) error 
 }
 
 // hash returns a hasher for what is to be known of it.
-func (l *loader) hash(it *item) *resourcesync.Hasher {
+func (l *loader) hash(it *Item) *resourcesync.Hasher {
 	algs := make([]resourcesync.Algorithm, 0, 5)
-	for _, h := range it.Hashes {
+	for _, h := range it.Change.Hashes {
 		algs = append(algs, h.Algorithm)
 	}
-	if l.settled && it.Hashes.Get(resourcesync.SHA256) == "" {
+	if l.settled && it.Change.Hashes.Get(resourcesync.SHA256) == "" {
 		algs = append(algs, resourcesync.SHA256)
 	}
 	if l.hasher == nil || string(algsKey(algs)) != string(algsKey(l.algs)) {
@@ -351,60 +351,60 @@ func algsKey(algs []resourcesync.Algorithm) []byte {
 }
 
 // verify compares what was read with what is catalogued.
-func (l *loader) verify(it *item, h *resourcesync.Hasher) error {
+func (l *loader) verify(it *Item, h *resourcesync.Hasher) error {
 	how := ""
 	sum := h.Sum()
-	switch _, differs := it.Hashes.Compare(sum); {
-	case it.Length >= 0 && h.Size() != it.Length:
-		how = fmt.Sprintf("it has %d bytes, not %d", h.Size(), it.Length)
-		if h.Size() > it.Length {
-			how = fmt.Sprintf("it has more than %d bytes", it.Length)
+	switch _, differs := it.Change.Hashes.Compare(sum); {
+	case it.Change.Length >= 0 && h.Size() != it.Change.Length:
+		how = fmt.Sprintf("it has %d bytes, not %d", h.Size(), it.Change.Length)
+		if h.Size() > it.Change.Length {
+			how = fmt.Sprintf("it has more than %d bytes", it.Change.Length)
 		}
 	case differs != 0:
 		how = "it has another " + differs.String()
 	}
 	if how != "" && !l.settled {
-		return &deviation{it.URI, how}
+		return &deviation{it.Change.URI, how}
 	}
 	if l.settled {
-		it.Hashes, it.Length = sum, h.Size()
+		it.Change.Hashes, it.Change.Length = sum, h.Size()
 	}
 	if how != "" {
-		it.deviant = true
+		it.Deviant = true
 	}
 	return nil
 }
 
 // unopened deals with a bitstream that could not be opened.
-func (l *loader) unopened(ctx context.Context, it *item, err error) error {
+func (l *loader) unopened(ctx context.Context, it *Item, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, blob.ErrNotExist) {
-		return l.unread(ctx, it, fmt.Errorf("open %s: %w", it.URI, err))
+		return l.unread(ctx, it, fmt.Errorf("open %s: %w", it.Change.URI, err))
 	}
 	if !l.settled {
-		return &deviation{it.URI, "it is gone"}
+		return &deviation{it.Change.URI, "it is gone"}
 	}
-	it.gone, it.deviant = true, true
+	it.gone, it.Deviant = true, true
 	return nil
 }
 
 // unread deals with a bitstream that is there, but cannot be had. A dump
 // without it would say that the resource is gone.
-func (l *loader) unread(ctx context.Context, it *item, err error) error {
+func (l *loader) unread(ctx context.Context, it *Item, err error) error {
 	if !l.lenient || ctx.Err() != nil {
 		return err
 	}
-	l.log.WarnContext(ctx, "resource cannot be read: left out of a package that was asked for", slog.String("uri", it.URI), slog.Any("err", err))
-	it.gone, it.deviant = true, true
+	l.log.WarnContext(ctx, "resource cannot be read: left out of a package that was asked for", slog.String("uri", it.Change.URI), slog.Any("err", err))
+	it.gone, it.Deviant = true, true
 	return nil
 }
 
 // compressible reports whether deflate pays, by media type: what is not known
 // to be text is most likely compressed.
-func compressible(it *item) bool {
-	if it.Encoding != "" {
+func compressible(it *Item) bool {
+	if it.Change.Encoding != "" {
 		return false
 	}
-	typ, _, _ := strings.Cut(it.Type, ";")
+	typ, _, _ := strings.Cut(it.Change.Type, ";")
 	typ = strings.ToLower(strings.TrimSpace(typ))
 	if strings.HasPrefix(typ, "text/") || strings.HasSuffix(typ, "+xml") || strings.HasSuffix(typ, "+json") {
 		return true
