@@ -1,12 +1,11 @@
 package source
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"io"
-	"time"
 
-	"lockstep/atompmh"
+	"lockstep/source/internal/atom"
 	"lockstep/source/internal/names"
 )
 
@@ -21,12 +20,9 @@ type Atom struct {
 	Author   string // default the host of the base URL
 }
 
-// defaultAtomEntries is how many entries an archive document holds: some
-// hundred kilobytes, which is also what a harvester reads to find one change.
-const defaultAtomEntries = 1000
-
-// checkAtom refuses what cannot be meant.
-func (s *Source) checkAtom(set *Set) error {
+// checkAtom rejects feeds that contradict themselves, or that no document can
+// state.
+func checkAtom(base names.Base, set *Set) error {
 	a := set.Atom
 	if a == nil {
 		return nil
@@ -37,12 +33,31 @@ func (s *Source) checkAtom(set *Set) error {
 	if a.Complete && a.Entries > 0 {
 		return errors.New("atom feed: a complete feed is one document, whatever the number of entries")
 	}
-	f, _ := s.atomDefaults(set)
-	_, err := atompmh.NewWriter(io.Discard, atompmh.Feed{ID: f.ID, Title: f.Title, Author: f.Author, Self: s.docs.Base.URI(names.Feed(set.Name)), Updated: time.Unix(0, 0)})
-	if err != nil {
+	if err := atom.Check(base, set.feed()); err != nil {
 		return fmt.Errorf("atom feed: %w", err)
 	}
 	return nil
+}
+
+// feed returns the options of the set's feed.
+func (set *Set) feed() *atom.Set {
+	a := set.Atom
+	return &atom.Set{Name: set.Name, ID: a.ID, Title: a.Title, Author: a.Author, Entries: a.Entries, Complete: a.Complete}
+}
+
+// publishAtom brings the feed of the set in step with the catalog, and reports
+// whether it wrote anything a reader can see.
+func (p *publication) publishAtom(ctx context.Context, look bool) (written bool, err error) {
+	if p.set.Atom == nil {
+		return false, nil
+	}
+	set := p.set.feed()
+	set.Rules = p.rules[p.set.Name]
+	r, err := p.feeds.Publish(ctx, atom.Request{Set: *set, Status: p.status, Look: look, Back: p.back, WentBack: p.wentBack})
+	p.report.Refused += r.Refused
+	p.report.Bytes += r.Bytes
+	p.report.later = p.report.later || r.Later
+	return r.Written, err
 }
 
 // AtomFeedURI returns the URI of the subscription document of the set's

@@ -272,7 +272,7 @@ func (p *publication) reconcile(ctx context.Context, set string) (err error) {
 			return err
 		}
 	default:
-		if back, err = p.wentBack(ctx, set, c); err != nil {
+		if back, err = p.wentBack(ctx, c.Through, c.ThroughTime); err != nil {
 			return err
 		}
 	}
@@ -312,17 +312,18 @@ func (p *publication) writeRestarted(ctx context.Context, why error) (written bo
 	return p.write(ctx)
 }
 
-// wentBack reports whether the catalog is not, or not any more, the one c was
-// published from: restored from an older copy, or filled anew.
-func (p *publication) wentBack(ctx context.Context, set string, c *changeState) (bool, error) {
-	if c.Through > p.status.Last {
+// wentBack reports whether the catalog is not, or no longer, the one in which
+// the change seq happened at that instant: it was restored from an older copy, or
+// filled again. The zero time says that the instant is not known.
+func (p *publication) wentBack(ctx context.Context, seq catalog.Seq, at time.Time) (bool, error) {
+	if seq > p.status.Last {
 		return true, nil
 	}
-	if c.ThroughTime.IsZero() || c.Through <= p.status.Kept.Seq {
+	if at.IsZero() || seq <= p.status.Kept.Seq {
 		return false, nil
 	}
-	for change, err := range p.catalog.Changes(ctx, set, c.Through-1) {
-		return err == nil && (change.Seq != c.Through || !change.EventTime.Equal(c.ThroughTime)), err
+	for change, err := range p.catalog.Changes(ctx, p.docs.CapabilityList(p.set.Name), seq-1) {
+		return err == nil && (change.Seq != seq || !change.EventTime.Equal(at)), err
 	}
 	return true, nil
 }

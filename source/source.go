@@ -32,6 +32,7 @@ import (
 	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/atom"
 	"lockstep/source/internal/describe"
 	"lockstep/source/internal/document"
 	"lockstep/source/internal/names"
@@ -183,15 +184,15 @@ type Source struct {
 	rules   map[string]describe.Rules // of each set
 	page    atomic.Pointer[summary]   // what the home page tells; nil before the first Publish
 
-	publishing sync.Mutex            // one Publish at a time; held across IO, for that is its purpose
-	states     map[string]*state     // what is known of each set's documents; this and what follows is guarded by publishing
-	looked     time.Time             // when all documents were last found where they belong; zero: look
-	quick      bool                  // what can be put off, is
-	atoms      map[string]*atomState // what is known of each set's feed
-	spent      map[string]spent      // on each set's open Change List
-	small      map[string][]byte     // documents found then that depend on the Options only
-	restarted  map[string]bool       // sets published since New
-	tidied     bool                  // nothing is left of older Source Descriptions
+	publishing sync.Mutex        // one Publish at a time; held across IO, for that is its purpose
+	states     map[string]*state // what is known of each set's documents; this and what follows is guarded by publishing
+	looked     time.Time         // when all documents were last found where they belong; zero: look
+	quick      bool              // what can be put off, is
+	feeds      *atom.Feeds
+	spent      map[string]spent  // on each set's open Change List
+	small      map[string][]byte // documents found then that depend on the Options only
+	restarted  map[string]bool   // sets published since New
+	tidied     bool              // nothing is left of older Source Descriptions
 
 	patchesTidied map[string]time.Time // guarded by publishing; when each set's patches were looked through
 
@@ -222,13 +223,13 @@ func New(c catalog.Catalog, docs blob.Store, o Options) (*Source, error) {
 		return nil, err
 	}
 	store := &document.Store{Store: docs, Base: b, MaxEntries: o.MaxEntries, MaxBytes: o.MaxBytes, Now: o.Now, Log: o.Logger}
-	s := &Source{catalog: c, docs: store, opts: o, states: make(map[string]*state), restarted: make(map[string]bool), atoms: make(map[string]*atomState), patchesTidied: make(map[string]time.Time), rules: make(map[string]describe.Rules), channels: make(map[string]*channel), spent: make(map[string]spent), consists: make(map[string]map[string][]string)}
+	s := &Source{catalog: c, docs: store, opts: o, states: make(map[string]*state), restarted: make(map[string]bool), feeds: atom.New(store, c, o.Temp, o.Grace), patchesTidied: make(map[string]time.Time), rules: make(map[string]describe.Rules), channels: make(map[string]*channel), spent: make(map[string]spent), consists: make(map[string]map[string][]string)}
 	for i := range o.Sets {
 		s.channels[o.Sets[i].Name] = newChannel(o.Sets[i])
 		if s.rules[o.Sets[i].Name], err = describe.Compile(o.Sets[i].described(), b); err != nil {
 			return nil, err
 		}
-		if err := s.checkAtom(&o.Sets[i]); err != nil {
+		if err := checkAtom(b, &o.Sets[i]); err != nil {
 			return nil, fmt.Errorf("set %q: %w", o.Sets[i].Name, err)
 		}
 	}

@@ -290,8 +290,10 @@ func (p *publication) tidy(ctx context.Context, st *state) error {
 	if err := p.withdrawArchives(ctx, p.set, p.there.taken, listArchives...); err != nil {
 		return err
 	}
-	if err := p.withdrawAtom(ctx); err != nil {
-		return err
+	if p.set.Atom == nil {
+		if err := p.feeds.Withdraw(ctx, p.set.Name); err != nil {
+			return err
+		}
 	}
 	var old []string
 	archived := p.archivedNames()

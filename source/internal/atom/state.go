@@ -1,4 +1,4 @@
-package source
+package atom
 
 import (
 	"context"
@@ -11,26 +11,26 @@ import (
 	"lockstep/source/internal/names"
 )
 
-// atomVersion numbers the layout of atomState. Older ones are read, newer
+// stateVersion numbers the layout of state. Older ones are read, newer
 // refused.
-const atomVersion = 1
+const stateVersion = 1
 
-// An atomState is what a Source remembers of a set's Atom-PMH feed, in one JSON
+// A state is what a Source remembers of a set's Atom-PMH feed, in one JSON
 // blob. It is written once for each publication, before the subscription document
 // is switched: which of Current and Planned holds is told by the bytes of that.
-type atomState struct {
-	Version        int           `json:"version"`
-	CapabilityList string        `json:"capability_list"` // the set; documents of another base URL are not ours to continue
-	Current        *atomFeed     `json:"current,omitempty"`
-	Planned        *atomFeed     `json:"planned,omitempty"`
-	Grouped        atomGroups    `json:"grouped,omitempty"` // what Planned changes of which resources belong together
-	Retired        []atomRetired `json:"retired,omitempty"`
+type state struct {
+	Version        int            `json:"version"`
+	CapabilityList string         `json:"capability_list"` // the set; documents of another base URL are not ours to continue
+	Current        *feed          `json:"current,omitempty"`
+	Planned        *feed          `json:"planned,omitempty"`
+	Grouped        groupMap       `json:"grouped,omitempty"` // what Planned changes of which resources belong together
+	Retired        []retiredChain `json:"retired,omitempty"`
 
 	known bool // it was read as it had been written: chains it does not name were never published
 }
 
-// An atomFeed is a published feed.
-type atomFeed struct {
+// A feed is a published feed.
+type feed struct {
 	ID       string `json:"id"`
 	Title    string `json:"title"`
 	Author   string `json:"author"`
@@ -53,32 +53,32 @@ type atomFeed struct {
 	Seen        catalog.Seq `json:"seen,omitempty"`        // newest change of a resource that was read when the feed was made anew: perhaps above Through
 }
 
-// An atomRetired is a chain of archives that no subscription document leads to
+// A retiredChain is a chain of archives that no subscription document leads to
 // any more.
-type atomRetired struct {
+type retiredChain struct {
 	Chain string    `json:"chain"`
 	Gone  time.Time `json:"gone"`
 }
 
-// loadAtom returns what is known of the set's feed; fresh says that it was not
+// load returns what is known of the set's feed; fresh says that it was not
 // known before, by this process. A state whose feed is not there, or other than
 // was left, has no Current, and lost says what was lost.
-func (s *Source) loadAtom(ctx context.Context, set string) (st *atomState, lost *atomFeed, fresh bool, err error) {
-	if st := s.atoms[set]; st != nil {
+func (s *Feeds) load(ctx context.Context, set string) (st *state, lost *feed, fresh bool, err error) {
+	if st := s.states[set]; st != nil {
 		return st, nil, false, nil
 	}
-	st = &atomState{Version: atomVersion, CapabilityList: s.docs.CapabilityList(set)}
+	st = &state{Version: stateVersion, CapabilityList: s.docs.CapabilityList(set)}
 	data, _, err := s.docs.ReadBlob(ctx, names.FeedState(set))
 	if err != nil {
 		return nil, nil, true, err
 	}
 	if data != nil {
-		known := new(atomState)
+		known := new(state)
 		switch err := json.Unmarshal(data, known); {
 		case err != nil:
 			s.docs.Log.WarnContext(ctx, "state of the feed is unreadable and will be rebuilt", slog.String("set", set), slog.Any("err", err))
-		case known.Version > atomVersion:
-			return nil, nil, true, fmt.Errorf("read %s: written by a newer version (layout %d, this one knows %d)", names.FeedState(set), known.Version, atomVersion)
+		case known.Version > stateVersion:
+			return nil, nil, true, fmt.Errorf("read %s: written by a newer version (layout %d, this one knows %d)", names.FeedState(set), known.Version, stateVersion)
 		case known.CapabilityList == st.CapabilityList && known.sound(set):
 			st, st.known = known, true
 		}
@@ -105,7 +105,7 @@ func (s *Source) loadAtom(ctx context.Context, set string) (st *atomState, lost 
 			lost = current
 		}
 		if lost == nil {
-			lost = &atomFeed{Last: noTime}
+			lost = &feed{Last: noTime}
 		}
 	} // else nothing was published, or cut short before anybody could see it
 	st.Grouped = nil
@@ -114,7 +114,7 @@ func (s *Source) loadAtom(ctx context.Context, set string) (st *atomState, lost 
 
 // dropPlanned removes the archives of a publication that was cut short before
 // anybody could know of them, and sees to it that their names are not used again.
-func (s *Source) dropPlanned(ctx context.Context, set string, st *atomState, planned *atomFeed) error {
+func (s *Feeds) dropPlanned(ctx context.Context, set string, st *state, planned *feed) error {
 	if planned == nil || planned.Chain != st.Current.Chain || planned.Number <= st.Current.Number {
 		return nil // another chain is found by its name
 	}
@@ -128,8 +128,8 @@ func (s *Source) dropPlanned(ctx context.Context, set string, st *atomState, pla
 
 // sound reports whether st can be the state of the set's feed: only documents of
 // ours are ever read or removed for it.
-func (st *atomState) sound(set string) bool {
-	for _, f := range []*atomFeed{st.Current, st.Planned} {
+func (st *state) sound(set string) bool {
+	for _, f := range []*feed{st.Current, st.Planned} {
 		if f != nil && (!names.FeedChain.MatchString(f.Chain) || f.Number < 0 || f.Through < 0 || f.Sum == "" ||
 			f.Newest != "" && names.FeedArchiveChain(set, f.Newest) != f.Chain) {
 			return false
@@ -143,9 +143,9 @@ func (st *atomState) sound(set string) bool {
 	return true
 }
 
-// planAtom says in the state that the subscription document is about to be that
+// plan says in the state that the subscription document is about to be that
 // of next.
-func (s *Source) planAtom(ctx context.Context, set string, st *atomState, next *atomFeed, grouped atomGroups) error {
+func (s *Feeds) plan(ctx context.Context, set string, st *state, next *feed, grouped groupMap) error {
 	planned := *st
 	planned.Planned, planned.Grouped = next, grouped
 	data, err := json.MarshalIndent(&planned, "", "\t")

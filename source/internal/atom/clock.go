@@ -1,8 +1,8 @@
-package source
+package atom
 
 import "time"
 
-// An atomClock gives out the updated of n new entries, the newest first: each is
+// A clock gives out the updated of n new entries, the newest first: each is
 // its event's time in whole milliseconds (AP-DOC-08), or as much earlier as it
 // takes for all to differ, and later than all that was published before
 // (AP-TS-11), whatever the clock does. Where there are more events than
@@ -10,7 +10,7 @@ import "time"
 // equal only of events by the ten thousand in a moment: times far ahead of the
 // clock would have harvesters read the same again and again until it catches up
 // (AP-HV-10).
-type atomClock struct {
+type clock struct {
 	last  int64 // newest published before, in milliseconds
 	top   int64 // the newest of all
 	n     int64
@@ -21,19 +21,19 @@ type atomClock struct {
 // noTime is before all times that are published.
 const noTime = -1 << 62
 
-// How far times may run ahead of the clock so that all differ: by atomAhead, and
-// in any case by a millisecond for each of atomFew entries.
+// How far times may run ahead of the clock so that all differ: by maxAhead, and
+// in any case by a millisecond for each of fewEntries entries.
 const (
-	atomAhead = 60_000 // milliseconds
-	atomFew   = 1_000
+	maxAhead   = 60_000 // milliseconds
+	fewEntries = 1_000
 )
 
-// newAtomClock returns what gives out n times; newest is that of the last event.
-func newAtomClock(last int64, newest, now time.Time, n int64) *atomClock {
-	c := &atomClock{last: last, top: max(newest.UnixMilli(), last+1), n: n, left: n}
+// newClock returns what gives out n times; newest is that of the last event.
+func newClock(last int64, newest, now time.Time, n int64) *clock {
+	c := &clock{last: last, top: max(newest.UnixMilli(), last+1), n: n, left: n}
 	if room := c.top - last; last > noTime && room < n {
 		c.top = max(c.top, min(last+n, now.UnixMilli()))
-		if n <= atomFew || last+n <= now.UnixMilli()+atomAhead {
+		if n <= fewEntries || last+n <= now.UnixMilli()+maxAhead {
 			c.top = max(c.top, last+n)
 		}
 	}
@@ -42,7 +42,7 @@ func newAtomClock(last int64, newest, now time.Time, n int64) *atomClock {
 
 // next returns the time of the event at t, which is before those asked for
 // already.
-func (c *atomClock) next(t time.Time) int64 {
+func (c *clock) next(t time.Time) int64 {
 	c.left--
 	before := c.left // so many are older
 	switch {

@@ -1,4 +1,4 @@
-package source
+package atom
 
 import (
 	"cmp"
@@ -17,6 +17,8 @@ import (
 	"lockstep/catalog"
 	"lockstep/resourcesync"
 	"lockstep/source/internal/describe"
+	"lockstep/source/internal/document"
+	"lockstep/source/internal/names"
 )
 
 // A representation is what a feed tells of a resource.
@@ -34,8 +36,8 @@ type representation struct {
 // unknownType is what a resource is served as whose media type is not known.
 const unknownType = "application/octet-stream"
 
-// atomLinks are the relations of resources that go along with entries.
-var atomLinks = map[string]bool{"collection": true, "describedby": true, "via": true, "profile": true, "license": true, "author": true}
+// entryLinks are the relations of resources that go along with entries.
+var entryLinks = map[string]bool{"collection": true, "describedby": true, "via": true, "profile": true, "license": true, "author": true}
 
 // represent returns what a feed tells of r, given the entry it has in lists.
 func represent(r *catalog.Record, e *resourcesync.Entry) *representation {
@@ -55,7 +57,7 @@ func represent(r *catalog.Record, e *resourcesync.Entry) *representation {
 			v.canonical = cmp.Or(v.canonical, l.Href)
 		case l.Rel == "alternate":
 			v.alternates = append(v.alternates, l.Href)
-		case atomLinks[l.Rel]:
+		case entryLinks[l.Rel]:
 			v.links = append(v.links, atompmh.Link{Rel: l.Rel, Href: l.Href, Type: l.Type})
 		}
 	}
@@ -75,36 +77,38 @@ func (v *representation) alone() bool {
 	return v.canonical == "" && v.id == "" && len(v.alternates) == 0
 }
 
-// An atomView looks resources up, and finds out which belong together.
+// A view looks resources up, and finds out which belong together.
 //
 // A record is a resource with its further representations: those resources of the
 // set that it links to as alternates, that say it is their canonical one, and
 // whose media types it does not have yet (AP-DOC-07). Every other resource is a
 // record by itself (AP-GEN-04), so that none is in two entries, and none in none.
-type atomView struct {
-	*Source
-	set   *Set
-	seen  map[string]*representation // nil: there is no such resource
-	tells *describe.Describer
-	try   *atompmh.Writer // writes to nowhere
+type view struct {
+	log       *slog.Logger
+	catalog   catalog.Catalog
+	key       string // of the set in the catalog
+	below     names.Place
+	seen      map[string]*representation // nil: there is no such resource
+	describes *describe.Describer
+	try       *atompmh.Writer // writes to nowhere
 }
 
-func (s *Source) atomView(set *Set) *atomView {
-	return &atomView{Source: s, set: set, seen: make(map[string]*representation), tells: s.rules[set.Name].Describer()}
+func newView(docs *document.Store, c catalog.Catalog, set *Set) *view {
+	return &view{log: docs.Log, catalog: c, key: docs.CapabilityList(set.Name), below: set.Rules.Below, seen: make(map[string]*representation), describes: set.Rules.Describer()}
 }
 
 // viewCached is how many resources a view holds.
 const viewCached = 50_000
 
 // represent returns what is told of a resource, and keeps nothing.
-func (v *atomView) represent(r *catalog.Record) *representation {
+func (v *view) represent(r *catalog.Record) *representation {
 	var e resourcesync.Entry
-	v.tells.Resource(&e, r)
+	v.describes.Resource(&e, r)
 	return represent(r, &e)
 }
 
 // find returns the resource of that URI as it is now, nil if there is none.
-func (v *atomView) find(ctx context.Context, uri string) (*representation, error) {
+func (v *view) find(ctx context.Context, uri string) (*representation, error) {
 	if r, ok := v.seen[uri]; ok {
 		return r, nil
 	}
@@ -122,8 +126,8 @@ func (v *atomView) find(ctx context.Context, uri string) (*representation, error
 	return record, nil
 }
 
-func (v *atomView) lookUp(ctx context.Context, uri string) (*representation, error) {
-	r, ok, err := catalog.Find(ctx, v.catalog, v.docs.CapabilityList(v.set.Name), uri)
+func (v *view) lookUp(ctx context.Context, uri string) (*representation, error) {
+	r, ok, err := catalog.Find(ctx, v.catalog, v.key, uri)
 	if err != nil || !ok {
 		return nil, err
 	}
@@ -131,7 +135,7 @@ func (v *atomView) lookUp(ctx context.Context, uri string) (*representation, err
 }
 
 // members returns the further representations of the record x, in order.
-func (v *atomView) members(ctx context.Context, x *representation) ([]*representation, error) {
+func (v *view) members(ctx context.Context, x *representation) ([]*representation, error) {
 	if x.canonical != "" || len(x.alternates) == 0 {
 		return nil, nil
 	}
@@ -152,7 +156,7 @@ func (v *atomView) members(ctx context.Context, x *representation) ([]*represent
 
 // place returns how r is to be told of: as a representation of the resource main,
 // or, where main is "", as the record id with members.
-func (v *atomView) place(ctx context.Context, r *representation) (main, id string, members []*representation, err error) {
+func (v *view) place(ctx context.Context, r *representation) (main, id string, members []*representation, err error) {
 	id = atompmh.RecordID(r.uri)
 	if r.canonical != "" {
 		x, err := v.find(ctx, r.canonical)
@@ -175,8 +179,8 @@ func (v *atomView) place(ctx context.Context, r *representation) (main, id strin
 }
 
 // groupOf returns what is to be remembered of a resource that has a place.
-func groupOf(uri, main, id string, members []*representation) *atomGroup {
-	g := &atomGroup{Main: main}
+func groupOf(uri, main, id string, members []*representation) *group {
+	g := &group{Main: main}
 	if main != "" {
 		return g
 	}
@@ -192,7 +196,7 @@ func groupOf(uri, main, id string, members []*representation) *atomGroup {
 // active makes e the entry of a record that is there (AP-ACT-02, AP-ACT-05,
 // AP-ACT-07). Its time is given out later. It reports false for a record that no
 // document can tell of: one bad record must not keep all others from it.
-func (v *atomView) active(e *atompmh.Entry, id string, main *representation, members []*representation) bool {
+func (v *view) active(e *atompmh.Entry, id string, main *representation, members []*representation) bool {
 	*e = atompmh.Entry{ID: id, Title: v.title(main.uri), Kind: atompmh.Active}
 	if !absoluteIRI(main.uri) {
 		return v.refuse(main.uri, errNoURI)
@@ -221,13 +225,13 @@ func (v *atomView) active(e *atompmh.Entry, id string, main *representation, mem
 var errNoURI = errors.New("its address is no URI")
 
 // refuse tells that a resource is left out.
-func (v *atomView) refuse(uri string, err error) bool {
-	v.docs.Log.Warn("resource cannot be listed in an atom feed", slog.String("uri", uri), slog.Any("err", err))
+func (v *view) refuse(uri string, err error) bool {
+	v.log.Warn("resource cannot be listed in an atom feed", slog.String("uri", uri), slog.Any("err", err))
 	return false
 }
 
 // fits reports what keeps e from being in a document.
-func (v *atomView) fits(e *atompmh.Entry) error {
+func (v *view) fits(e *atompmh.Entry) error {
 	far := time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 	if v.try == nil {
 		var err error
@@ -241,7 +245,7 @@ func (v *atomView) fits(e *atompmh.Entry) error {
 
 // deletion makes e the entry of a record that is gone (AP-DEL-04, AP-DEL-05);
 // uri may be "" where that is not known any more.
-func (v *atomView) deletion(e *atompmh.Entry, id, uri string) {
+func (v *view) deletion(e *atompmh.Entry, id, uri string) {
 	*e = atompmh.Entry{ID: id, Title: "Deleted", Kind: atompmh.Deletion}
 	if uri != "" {
 		e.Title = v.title(uri) + ", deleted"
@@ -249,10 +253,9 @@ func (v *atomView) deletion(e *atompmh.Entry, id, uri string) {
 }
 
 // title returns a hint at what the resource is: its path in the set, decoded.
-func (v *atomView) title(uri string) string {
+func (v *view) title(uri string) string {
 	title := uri
-	below := v.rules[v.set.Name].Below
-	if _, plain, inside := below.Find(uri); inside && plain != "" {
+	if _, plain, inside := v.below.Find(uri); inside && plain != "" {
 		title = plain
 	}
 	title = strings.Map(func(r rune) rune {
@@ -264,5 +267,5 @@ func (v *atomView) title(uri string) string {
 	return title
 }
 
-// errAtomLost reports that what was published is not as it was left.
-var errAtomLost = errors.New("the feed is not as it was left")
+// errLost reports that what was published is not as it was left.
+var errLost = errors.New("the feed is not as it was left")

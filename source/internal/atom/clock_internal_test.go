@@ -1,12 +1,12 @@
-package source
+package atom
 
 import (
 	"testing"
 	"time"
 )
 
-// TestAtomClock gives out times when there is room for them, and when there is not.
-func TestAtomClock(t *testing.T) {
+// TestClock gives out times when there is room for them, and when there is not.
+func TestClock(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 5, 1, 2, 0, 0, 0, time.UTC)
 	at := now.UnixMilli()
@@ -26,7 +26,7 @@ func TestAtomClock(t *testing.T) {
 		{"the clock ran back, and many", at + 3_600_000, now, 10_000, at + 3_600_001, false}, // AP-TS-11: not earlier
 		{"too many", at, now, 100_000, at + 1, false},
 	} {
-		c := newAtomClock(tt.last, tt.event, now, tt.n)
+		c := newClock(tt.last, tt.event, now, tt.n)
 		newer := tt.top + 1
 		for i := range tt.n {
 			got := c.next(tt.event)

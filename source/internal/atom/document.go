@@ -1,4 +1,4 @@
-package source
+package atom
 
 import (
 	"context"
@@ -17,9 +17,9 @@ import (
 	"lockstep/source/internal/names"
 )
 
-// An atomDocument is a document of a feed that is being written. What was begun
+// An openDocument is a document of a feed that is being written. What was begun
 // is either committed or discarded.
-type atomDocument struct {
+type openDocument struct {
 	*atompmh.Writer
 	blob blob.Writer
 	sum  hash.Hash
@@ -27,7 +27,7 @@ type atomDocument struct {
 }
 
 // Write takes bytes of the document.
-func (d *atomDocument) write(p []byte) (int, error) {
+func (d *openDocument) write(p []byte) (int, error) {
 	n, err := d.blob.Write(p)
 	d.sum.Write(p[:n])
 	d.size += int64(n)
@@ -41,7 +41,7 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 // document begins the document name of the feed next: its newest entry is of the
 // instant updated, in milliseconds (AP-TS-01, AP-TS-13). prev and succ are the
 // names of the older and the newer archive beside it, "" where there is none.
-func (a *atomPublication) document(ctx context.Context, next *atomFeed, name, prev, succ string, updated int64) (*atomDocument, error) {
+func (a *update) document(ctx context.Context, next *feed, name, prev, succ string, updated int64) (*openDocument, error) {
 	b, err := a.docs.Create(ctx, name)
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (a *atomPublication) document(ctx context.Context, next *atomFeed, name, pr
 			f.NextArchive = a.docs.Base.URI(succ)
 		}
 	}
-	d := &atomDocument{blob: b, sum: sha256.New()}
+	d := &openDocument{blob: b, sum: sha256.New()}
 	if d.Writer, err = atompmh.NewWriter(writerFunc(d.write), f); err != nil {
 		_ = b.Close() // nothing of it is wanted
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -65,17 +65,17 @@ func (a *atomPublication) document(ctx context.Context, next *atomFeed, name, pr
 	return d, nil
 }
 
-func (d *atomDocument) discard() { _ = d.blob.Close() } // nothing of it is wanted
+func (d *openDocument) discard() { _ = d.blob.Close() } // nothing of it is wanted
 
-func (d *atomDocument) digest() string { return hex.EncodeToString(d.sum.Sum(nil)) }
+func (d *openDocument) digest() string { return hex.EncodeToString(d.sum.Sum(nil)) }
 
-// readAtom yields the entries of a published document, in order, and then returns
-// by doc what it says of itself. What is not as we write it is errAtomLost.
-func (s *Source) readAtom(ctx context.Context, name, id string, doc *atompmh.Feed) iter.Seq2[atompmh.Entry, error] {
+// readDocument yields the entries of a published document, in order, and then returns
+// by doc what it says of itself. What is not as we write it is errLost.
+func (s *Feeds) readDocument(ctx context.Context, name, id string, doc *atompmh.Feed) iter.Seq2[atompmh.Entry, error] {
 	return func(yield func(atompmh.Entry, error) bool) {
 		r, err := s.docs.Open(ctx, name)
 		if errors.Is(err, blob.ErrNotExist) {
-			err = fmt.Errorf("%s: %w: there is none", name, errAtomLost)
+			err = fmt.Errorf("%s: %w: there is none", name, errLost)
 		}
 		if err != nil {
 			yield(atompmh.Entry{}, err)
@@ -110,12 +110,12 @@ func lostUnless(failed error, name string, wrong error) error {
 	if failed != nil {
 		return fmt.Errorf("%s: %w", name, failed)
 	}
-	return fmt.Errorf("%s: %w: %w", name, errAtomLost, wrong)
+	return fmt.Errorf("%s: %w: %w", name, errLost, wrong)
 }
 
-// atomNameOf returns the name of the document of the set's feed at uri, "" if it
+// nameOf returns the name of the document of the set's feed at uri, "" if it
 // is none.
-func (s *Source) atomNameOf(set, uri string) string {
+func (s *Feeds) nameOf(set, uri string) string {
 	name, ok := strings.CutPrefix(uri, s.docs.Base.Prefix)
 	if !ok || name != names.Feed(set) && names.FeedArchiveChain(set, name) == "" {
 		return ""

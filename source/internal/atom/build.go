@@ -1,4 +1,4 @@
-package source
+package atom
 
 import (
 	"context"
@@ -16,18 +16,18 @@ import (
 	"lockstep/source/internal/names"
 )
 
-// An atomBuild makes a feed anew, under new names, off the catalog and the
+// A build makes a feed anew, under new names, off the catalog and the
 // documents there are. Memory does not grow with either: what is sorted is on
 // disk.
-type atomBuild struct {
-	*atomPublication
+type build struct {
+	*update
 	from    string      // the document with which the old ones begin; "": there are none
 	spare   string      // the one with which to begin if that is lost
 	keep    catalog.Seq // entries of what has not changed since this stay as they are
 	last    int64       // newest updated that was published
 	compact bool        // the catalog is not asked: only history is left out
 
-	next   atomFeed
+	next   feed
 	byTime *extsort.Sorter // the newest first
 	groups *extsort.Sorter // of resources, by part
 	newest time.Time
@@ -39,14 +39,14 @@ const sortMemory = 16 << 20
 
 // newSorter returns a sorter that keeps entries with the same key in the order
 // in which they were added. It has to be closed.
-func (b *atomBuild) newSorter() *extsort.Sorter {
-	s := extsort.New(extsort.TempFiles(b.opts.Temp))
+func (b *build) newSorter() *extsort.Sorter {
+	s := extsort.New(extsort.TempFiles(b.feeds.temp))
 	s.Memory, s.Stable = sortMemory, true
 	return s
 }
 
 // run makes the feed, and switches to it.
-func (b *atomBuild) run(ctx context.Context) error {
+func (b *build) run(ctx context.Context) error {
 	b.byTime, b.groups = b.newSorter(), b.newSorter()
 	defer b.byTime.Close()
 	defer b.groups.Close()
@@ -70,7 +70,7 @@ func (b *atomBuild) run(ctx context.Context) error {
 
 // merge takes what the catalog says, and what it and the documents there are say
 // is gone.
-func (b *atomBuild) merge(ctx context.Context, untold bool) error {
+func (b *build) merge(ctx context.Context, untold bool) error {
 	byID := b.newSorter()
 	defer byID.Close()
 	whole, err := b.readChain(ctx, byID)
@@ -90,7 +90,7 @@ func (b *atomBuild) merge(ctx context.Context, untold bool) error {
 }
 
 // name settles what the feed is to be, under names that were never given.
-func (b *atomBuild) name(ctx context.Context) error {
+func (b *build) name(ctx context.Context) error {
 	taken := make(map[string]bool)
 	for info, err := range b.docs.List(ctx, names.FeedPrefix(b.set.Name)) {
 		if err != nil {
@@ -125,7 +125,7 @@ func (b *atomBuild) name(ctx context.Context) error {
 }
 
 // mergeOld takes of each record what is to be told of it.
-func (b *atomBuild) mergeOld(ctx context.Context, byID *extsort.Sorter) error {
+func (b *build) mergeOld(ctx context.Context, byID *extsort.Sorter) error {
 	var now, old *buildEntry
 	for it, err := range byID.Sorted(ctx) {
 		if err != nil {
@@ -162,7 +162,7 @@ func cmpID(es ...*buildEntry) string {
 
 // settle takes what is to be told of a record: now is what the catalog says, old
 // what was said last.
-func (b *atomBuild) settle(now, old *buildEntry) error {
+func (b *build) settle(now, old *buildEntry) error {
 	switch {
 	case now == nil && old == nil:
 		return nil
@@ -191,7 +191,7 @@ func sameAlternates(x, y *atompmh.Entry) bool {
 }
 
 // take takes an entry into the feed.
-func (b *atomBuild) take(e *buildEntry) error {
+func (b *build) take(e *buildEntry) error {
 	key := make([]byte, 9)
 	if e.fresh {
 		b.news++

@@ -1,4 +1,4 @@
-package source
+package atom
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 )
 
 // writeAll writes all documents, the newest first, and switches to them.
-func (b *atomBuild) writeAll(ctx context.Context) error {
+func (b *build) writeAll(ctx context.Context) error {
 	n := b.byTime.Len()
 	archives := int64(0)
 	if !b.next.Complete && n > 0 {
@@ -29,9 +29,9 @@ func (b *atomBuild) writeAll(ctx context.Context) error {
 		return names.FeedArchive(b.set.Name, b.next.Chain, int(number))
 	}
 	b.next.Newest = name(archives)
-	w := &atomWriting{atomBuild: b, number: archives + 1, names: name, left: n - archives*int64(b.limit), rest: n, last: noTime}
+	w := &writing{b: b, number: archives + 1, names: name, left: n - archives*int64(b.limit), rest: n, last: noTime}
 	defer w.discard()
-	clock := newAtomClock(b.last, b.newest, b.docs.Now(), b.news)
+	clock := newClock(b.last, b.newest, b.docs.Now(), b.news)
 	if b.news > 0 {
 		b.next.Last = clock.top
 	}
@@ -57,7 +57,7 @@ func (b *atomBuild) writeAll(ctx context.Context) error {
 	}
 	old := b.st.Current
 	if old != nil {
-		b.st.Retired = append(slices.Clip(b.st.Retired), atomRetired{old.Chain, b.docs.Now()})
+		b.st.Retired = append(slices.Clip(b.st.Retired), retiredChain{old.Chain, b.docs.Now()})
 	}
 	if err := b.switchTo(ctx, &b.next, w.entry, nil, nil); err != nil {
 		return err
@@ -66,28 +66,28 @@ func (b *atomBuild) writeAll(ctx context.Context) error {
 	return nil
 }
 
-// An atomWriting writes documents, the newest first.
-type atomWriting struct {
-	*atomBuild
+// A writing writes documents, the newest first.
+type writing struct {
+	b      *build
 	number int64 // of the document at hand; above all archives: the subscription document
 	names  func(int64) string
 	left   int64 // entries that the document at hand gets
 	rest   int64 // entries there are still
 	last   int64 // time of the last one written
-	entry  *atomDocument
-	d      *atomDocument // that at hand, if it is an archive
+	entry  *openDocument
+	d      *openDocument // that at hand, if it is an archive
 	full   []blob.Writer
 }
 
 // add adds an entry, of the instant updated.
-func (w *atomWriting) add(ctx context.Context, e *atompmh.Entry, updated int64) error {
-	older := w.number - 1                                                                  // archives that are still to come, each with an entry at least
-	if w.left <= 0 && !(updated == w.last && w.rest > older && w.left > -int64(w.limit)) { // AP-TS-12
+func (w *writing) add(ctx context.Context, e *atompmh.Entry, updated int64) error {
+	older := w.number - 1                                                                    // archives that are still to come, each with an entry at least
+	if w.left <= 0 && !(updated == w.last && w.rest > older && w.left > -int64(w.b.limit)) { // AP-TS-12
 		if err := w.finish(ctx); err != nil {
 			return err
 		}
 		w.number--
-		w.left = min(int64(w.limit), w.rest-(w.number-1))
+		w.left = min(int64(w.b.limit), w.rest-(w.number-1))
 	}
 	d, err := w.at(ctx, updated)
 	if err != nil {
@@ -100,15 +100,15 @@ func (w *atomWriting) add(ctx context.Context, e *atompmh.Entry, updated int64) 
 }
 
 // at returns the document at hand.
-func (w *atomWriting) at(ctx context.Context, updated int64) (d *atomDocument, err error) {
+func (w *writing) at(ctx context.Context, updated int64) (d *openDocument, err error) {
 	switch {
 	case w.d != nil:
 		return w.d, nil
 	case w.entry == nil:
-		if w.next.Complete { // its newest entry may have been deleted, but the feed has changed since
-			updated = max(updated, w.next.Last)
+		if w.b.next.Complete { // its newest entry may have been deleted, but the feed has changed since
+			updated = max(updated, w.b.next.Last)
 		}
-		w.entry, err = w.start(ctx, names.Feed(w.set.Name), updated)
+		w.entry, err = w.start(ctx, names.Feed(w.b.set.Name), updated)
 		return w.entry, err
 	case w.names(w.number) == "":
 		return w.entry, nil
@@ -117,12 +117,12 @@ func (w *atomWriting) at(ctx context.Context, updated int64) (d *atomDocument, e
 	return w.d, err
 }
 
-func (w *atomWriting) start(ctx context.Context, name string, updated int64) (*atomDocument, error) {
-	return w.document(ctx, &w.next, name, w.names(w.number-1), w.names(w.number+1), updated)
+func (w *writing) start(ctx context.Context, name string, updated int64) (*openDocument, error) {
+	return w.b.document(ctx, &w.b.next, name, w.names(w.number-1), w.names(w.number+1), updated)
 }
 
 // finish commits the archive at hand, if it is one, with others.
-func (w *atomWriting) finish(ctx context.Context) error {
+func (w *writing) finish(ctx context.Context) error {
 	if w.d != nil {
 		if err := w.d.Close(); err != nil {
 			return err
@@ -135,9 +135,9 @@ func (w *atomWriting) finish(ctx context.Context) error {
 	return w.commit(ctx)
 }
 
-func (w *atomWriting) commit(ctx context.Context) error {
+func (w *writing) commit(ctx context.Context) error {
 	full := w.full
-	err := w.docs.Commit(ctx, full...)
+	err := w.b.docs.Commit(ctx, full...)
 	for _, b := range full {
 		_ = b.Close() // does nothing where it was committed
 	}
@@ -146,7 +146,7 @@ func (w *atomWriting) commit(ctx context.Context) error {
 }
 
 // end commits the archives that are left, and finishes the subscription document.
-func (w *atomWriting) end(ctx context.Context) error {
+func (w *writing) end(ctx context.Context) error {
 	if err := w.finish(ctx); err != nil {
 		return err
 	}
@@ -154,9 +154,9 @@ func (w *atomWriting) end(ctx context.Context) error {
 		return err
 	}
 	if w.entry == nil {
-		updated := w.atomBuild.last // AP-TS-13
+		updated := w.b.last // AP-TS-13
 		if updated == noTime {
-			updated = w.status.Kept.At.UnixMilli()
+			updated = w.b.status.Kept.At.UnixMilli()
 		}
 		if _, err := w.at(ctx, updated); err != nil {
 			return err
@@ -165,8 +165,8 @@ func (w *atomWriting) end(ctx context.Context) error {
 	return w.entry.Close()
 }
 
-func (w *atomWriting) discard() {
-	for _, d := range []*atomDocument{w.d, w.entry} {
+func (w *writing) discard() {
+	for _, d := range []*openDocument{w.d, w.entry} {
 		if d != nil {
 			d.discard()
 		}
@@ -178,18 +178,18 @@ func (w *atomWriting) discard() {
 
 // writeGroupParts writes what is to be remembered of groups, under names nobody
 // asks for yet.
-func (b *atomBuild) writeGroupParts(ctx context.Context) error {
+func (b *build) writeGroupParts(ctx context.Context) error {
 	if b.groups.Len() == 0 {
 		return nil
 	}
 	b.next.Groups = b.next.Chain
-	all, part := make(atomGroups), -1
+	all, part := make(groupMap), -1
 	flush := func() error {
 		if len(all) == 0 {
 			return nil
 		}
-		err := b.writeGroups(ctx, b.set.Name, b.next.Groups, part, all)
-		all = make(atomGroups)
+		err := b.feeds.writeGroups(ctx, b.set.Name, b.next.Groups, part, all)
+		all = make(groupMap)
 		return err
 	}
 	for it, err := range b.groups.Sorted(ctx) {
@@ -202,7 +202,7 @@ func (b *atomBuild) writeGroupParts(ctx context.Context) error {
 			}
 			part = p
 		}
-		g := new(atomGroup)
+		g := new(group)
 		if err := json.Unmarshal(it.Value, g); err != nil {
 			return err
 		}

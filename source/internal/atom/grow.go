@@ -1,4 +1,4 @@
-package source
+package atom
 
 import (
 	"cmp"
@@ -15,7 +15,7 @@ import (
 // grow takes the next changes into the feed: their entries come into the
 // subscription document, the oldest of which are cut to archives where there are
 // more than one holds (AP-TS-12).
-func (a *atomPublication) grow(ctx context.Context) error {
+func (a *update) grow(ctx context.Context) error {
 	cur := a.st.Current
 	next := *cur
 	next.Title, next.Author, next.Stamp = a.want.Title, a.want.Author, a.docs.After(cur.Stamp)
@@ -29,11 +29,11 @@ func (a *atomPublication) grow(ctx context.Context) error {
 	named := cur.Title != next.Title || cur.Author != next.Author
 	if len(news) == 0 && len(grouped) == 0 && !named { // what came is gone again
 		a.st.Current = &next
-		return a.planAtom(ctx, a.set.Name, a.st, &next, nil)
+		return a.feeds.plan(ctx, a.set.Name, a.st, &next, nil)
 	}
 	var doc atompmh.Feed
 	var entries []atompmh.Entry
-	for e, err := range a.readAtom(ctx, names.Feed(a.set.Name), cur.ID, &doc) {
+	for e, err := range a.feeds.readDocument(ctx, names.Feed(a.set.Name), cur.ID, &doc) {
 		if err != nil {
 			return err
 		}
@@ -41,7 +41,7 @@ func (a *atomPublication) grow(ctx context.Context) error {
 	}
 	slices.SortStableFunc(entries, func(x, y atompmh.Entry) int { return x.Updated.Compare(y.Updated) })
 	if len(news) > 0 {
-		clock := newAtomClock(cur.Last, news[len(news)-1].event, a.docs.Now(), int64(len(news)))
+		clock := newClock(cur.Last, news[len(news)-1].event, a.docs.Now(), int64(len(news)))
 		for i := range slices.Backward(news) {
 			news[i].Updated = millis(clock.next(news[i].event))
 		}
@@ -56,7 +56,7 @@ func (a *atomPublication) grow(ctx context.Context) error {
 
 // cut writes entries, which are in the order of time, as the subscription
 // document and the archives cut from it, and makes them the feed.
-func (a *atomPublication) cut(ctx context.Context, next *atomFeed, entries []atompmh.Entry, grouped atomGroups) error {
+func (a *update) cut(ctx context.Context, next *feed, entries []atompmh.Entry, grouped groupMap) error {
 	var cut []blob.Writer
 	defer func() {
 		for _, w := range cut {
@@ -91,7 +91,7 @@ func (a *atomPublication) cut(ctx context.Context, next *atomFeed, entries []ato
 
 // write writes a document with the entries, the newest first, as readers of feeds
 // expect.
-func (a *atomPublication) write(ctx context.Context, next *atomFeed, name, prev, succ string, entries []atompmh.Entry) (*atomDocument, error) {
+func (a *update) write(ctx context.Context, next *feed, name, prev, succ string, entries []atompmh.Entry) (*openDocument, error) {
 	updated := next.Last // AP-TS-13: of the archive before it, if it is empty
 	if len(entries) > 0 {
 		updated = entries[len(entries)-1].Updated.UnixMilli()
@@ -119,7 +119,7 @@ func (a *atomPublication) write(ctx context.Context, next *atomFeed, name, prev,
 // collect returns the entries that the next changes call for, in the order of
 // these, one at most for each record, and what they change of which resources
 // belong together. It moves next.Through.
-func (a *atomPublication) collect(ctx context.Context, next *atomFeed) ([]atomNews, atomGroups, error) {
+func (a *update) collect(ctx context.Context, next *feed) ([]newsEntry, groupMap, error) {
 	changes := make(map[string]*pendingChange)
 	n := 0
 	for c, err := range a.catalog.Changes(ctx, a.docs.CapabilityList(a.set.Name), next.Through) {
@@ -135,23 +135,23 @@ func (a *atomPublication) collect(ctx context.Context, next *atomFeed) ([]atomNe
 		} else {
 			changes[c.URI] = &pendingChange{c, c.Change == resourcesync.Created && c.Seq > next.Seen}
 		}
-		if n++; n == atomSlice {
+		if n++; n == sliceChanges {
 			break
 		}
 	}
 	if n == 0 && a.status.Last > next.Through {
 		return nil, nil, fmt.Errorf("read catalog: change %d is not in it", next.Through+1)
 	}
-	g := &atomGathering{atomPublication: a, changes: changes, view: a.atomView(&a.set), news: make(map[string]*atomNews), through: *next,
-		groups: &groupCache{Source: a.Source, set: a.set.Name, chain: next.Groups, none: next.Groups == ""}}
+	g := &gathering{update: a, changes: changes, view: newView(a.docs, a.catalog, &a.set), news: make(map[string]*newsEntry), through: *next,
+		groups: &groupCache{feeds: a.feeds, set: a.set.Name, chain: next.Groups, none: next.Groups == ""}}
 	grouped, err := g.run(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	news := make([]atomNews, 0, len(g.news))
+	news := make([]newsEntry, 0, len(g.news))
 	for _, e := range g.news {
 		news = append(news, *e)
 	}
-	slices.SortFunc(news, func(x, y atomNews) int { return cmp.Or(cmp.Compare(x.seq, y.seq), cmp.Compare(x.ID, y.ID)) })
+	slices.SortFunc(news, func(x, y newsEntry) int { return cmp.Or(cmp.Compare(x.seq, y.seq), cmp.Compare(x.ID, y.ID)) })
 	return news, grouped, nil
 }

@@ -1,4 +1,4 @@
-package source
+package atom
 
 import (
 	"cmp"
@@ -13,30 +13,30 @@ import (
 	"lockstep/source/internal/names"
 )
 
-// An atomGroup is how a resource was told of last, where that is not as a record
+// A group is how a resource was told of last, where that is not as a record
 // of its own under an identifier made of its URI. A deletion says no more than
 // which resource is gone, so this must be remembered.
-type atomGroup struct {
+type group struct {
 	Main    string   `json:"main,omitempty"`    // the resource it was told of as a representation of; empty: it is the record
 	ID      string   `json:"id,omitempty"`      // of the record, where it was given one
 	Members []string `json:"members,omitempty"` // further representations of the record
 }
 
-func (g *atomGroup) plain() bool {
+func (g *group) plain() bool {
 	return g == nil || g.Main == "" && g.ID == "" && len(g.Members) == 0
 }
 
-func (g *atomGroup) equal(o *atomGroup) bool {
+func (g *group) equal(o *group) bool {
 	if g.plain() || o.plain() {
 		return g.plain() == o.plain()
 	}
 	return g.Main == o.Main && g.ID == o.ID && slices.Equal(g.Members, o.Members)
 }
 
-// atomGroups are groups by the URIs of the resources; one that is nil is no more.
+// groupMap holds groups by the URIs of the resources; one that is nil is no more.
 // Under the key of an identifier that was given, its Members are the resources that
 // have it.
-type atomGroups map[string]*atomGroup
+type groupMap map[string]*group
 
 // ownersKey is no URI.
 func ownersKey(id string) string { return "\x00" + id }
@@ -52,21 +52,21 @@ func groupPart(uri string) int {
 }
 
 // readGroups returns a part of the groups of a chain.
-func (s *Source) readGroups(ctx context.Context, set, chain string, part int) (atomGroups, error) {
-	all := make(atomGroups)
+func (s *Feeds) readGroups(ctx context.Context, set, chain string, part int) (groupMap, error) {
+	all := make(groupMap)
 	name := names.FeedGroup(set, chain, part)
 	data, _, err := s.docs.ReadBlob(ctx, name)
 	if err != nil || data == nil {
 		return all, err
 	}
 	if err := json.Unmarshal(data, &all); err != nil {
-		return nil, fmt.Errorf("read %s: %w: %w", name, errAtomLost, err)
+		return nil, fmt.Errorf("read %s: %w: %w", name, errLost, err)
 	}
 	return all, nil
 }
 
 // group makes changed true of the groups of a chain. It may be repeated.
-func (s *Source) group(ctx context.Context, set, chain string, changed atomGroups) error {
+func (s *Feeds) group(ctx context.Context, set, chain string, changed groupMap) error {
 	uris := slices.SortedFunc(maps.Keys(changed), func(a, b string) int {
 		return cmp.Or(cmp.Compare(groupPart(a), groupPart(b)), cmp.Compare(a, b))
 	})
@@ -92,7 +92,7 @@ func (s *Source) group(ctx context.Context, set, chain string, changed atomGroup
 	return nil
 }
 
-func (s *Source) writeGroups(ctx context.Context, set, chain string, part int, all atomGroups) error {
+func (s *Feeds) writeGroups(ctx context.Context, set, chain string, part int, all groupMap) error {
 	name := names.FeedGroup(set, chain, part)
 	data, err := json.Marshal(all)
 	if err != nil {
@@ -102,7 +102,7 @@ func (s *Source) writeGroups(ctx context.Context, set, chain string, part int, a
 }
 
 // dropGroups removes the groups of all chains but one.
-func (s *Source) dropGroups(ctx context.Context, set, but string) error {
+func (s *Feeds) dropGroups(ctx context.Context, set, but string) error {
 	var old []string
 	for info, err := range s.docs.List(ctx, names.FeedGroupPrefix(set)) {
 		if err != nil {
@@ -123,15 +123,15 @@ const groupCached = 64
 
 // A groupCache reads groups as they are asked for.
 type groupCache struct {
-	*Source
+	feeds      *Feeds
 	set, chain string
 	none       bool // there are no groups
-	parts      map[int]atomGroups
+	parts      map[int]groupMap
 }
 
 // get returns how a resource was told of; nil: as a record under an identifier
 // made of its URI, or not at all.
-func (c *groupCache) get(ctx context.Context, uri string) (*atomGroup, error) {
+func (c *groupCache) get(ctx context.Context, uri string) (*group, error) {
 	if c.none {
 		return nil, nil
 	}
@@ -139,11 +139,11 @@ func (c *groupCache) get(ctx context.Context, uri string) (*atomGroup, error) {
 	all, ok := c.parts[part]
 	if !ok {
 		var err error
-		if all, err = c.readGroups(ctx, c.set, c.chain, part); err != nil {
+		if all, err = c.feeds.readGroups(ctx, c.set, c.chain, part); err != nil {
 			return nil, err
 		}
 		if c.parts == nil || len(c.parts) >= groupCached {
-			c.parts = make(map[int]atomGroups)
+			c.parts = make(map[int]groupMap)
 		}
 		c.parts[part] = all
 	}

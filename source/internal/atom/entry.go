@@ -1,4 +1,4 @@
-package source
+package atom
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-package source
+package atom
 
 import (
 	"cmp"
@@ -11,8 +11,8 @@ import (
 	"lockstep/resourcesync"
 )
 
-// An atomNews is an entry to be, by the change that calls for it.
-type atomNews struct {
+// A newsEntry is an entry to be, by the change that calls for it.
+type newsEntry struct {
 	atompmh.Entry
 	seq   catalog.Seq
 	event time.Time
@@ -20,21 +20,21 @@ type atomNews struct {
 
 // A pending change is what happened to a resource since the feed was published.
 type pendingChange struct {
-	catalog.Change      // the last
-	created        bool // the first made it, and it was not told of by who saw that coming
+	Change  catalog.Change // the last
+	created bool           // the first made it, and it was not told of by who saw that coming
 }
 
-// An atomGathering finds out what changes mean for records.
-type atomGathering struct {
-	*atomPublication
+// A gathering finds out what changes mean for records.
+type gathering struct {
+	*update
 	changes map[string]*pendingChange
-	view    *atomView
+	view    *view
 	groups  *groupCache
-	through atomFeed             // where the changes end
-	news    map[string]*atomNews // by identifier
+	through feed                  // where the changes end
+	news    map[string]*newsEntry // by identifier
 }
 
-func (g *atomGathering) run(ctx context.Context) (atomGroups, error) {
+func (g *gathering) run(ctx context.Context) (groupMap, error) {
 	around := make(map[string]bool)
 	for uri, c := range g.changes {
 		known, err := g.groups.get(ctx, uri)
@@ -51,7 +51,7 @@ func (g *atomGathering) run(ctx context.Context) (atomGroups, error) {
 			}
 			continue
 		}
-		if r := g.view.represent(&c.Record); r.alone() {
+		if r := g.view.represent(&c.Change.Record); r.alone() {
 			g.there(atompmh.RecordID(uri), r, nil, c)
 		} else {
 			around[uri] = true
@@ -64,15 +64,15 @@ func (g *atomGathering) run(ctx context.Context) (atomGroups, error) {
 }
 
 // there notes the entry of a record; c may be nil where it has not changed itself.
-func (g *atomGathering) there(id string, main *representation, members []*representation, c *pendingChange) {
+func (g *gathering) there(id string, main *representation, members []*representation, c *pendingChange) {
 	e := g.at(c)
 	if !g.view.active(&e.Entry, id, main, members) {
-		g.report.Refused++
+		g.result.Refused++
 		return
 	}
 	for _, m := range members {
-		if c := g.changes[m.uri]; c != nil && c.Seq > e.seq {
-			e.seq, e.event = c.Seq, c.EventTime
+		if c := g.changes[m.uri]; c != nil && c.Change.Seq > e.seq {
+			e.seq, e.event = c.Change.Seq, c.Change.EventTime
 		}
 	}
 	if old := g.news[id]; old == nil || old.Kind != atompmh.Active || old.seq <= e.seq { // the last one is the record
@@ -81,7 +81,7 @@ func (g *atomGathering) there(id string, main *representation, members []*repres
 }
 
 // gone notes that a record is deleted, unless it is found elsewhere.
-func (g *atomGathering) gone(id, uri string, c *pendingChange) {
+func (g *gathering) gone(id, uri string, c *pendingChange) {
 	if old := g.news[id]; old != nil && old.Kind == atompmh.Active {
 		return
 	}
@@ -93,16 +93,16 @@ func (g *atomGathering) gone(id, uri string, c *pendingChange) {
 	g.news[id] = e
 }
 
-func (g *atomGathering) at(c *pendingChange) *atomNews {
+func (g *gathering) at(c *pendingChange) *newsEntry {
 	if c == nil {
-		return &atomNews{seq: g.through.Through, event: g.through.ThroughTime}
+		return &newsEntry{seq: g.through.Through, event: g.through.ThroughTime}
 	}
-	return &atomNews{seq: c.Seq, event: c.EventTime}
+	return &newsEntry{seq: c.Change.Seq, event: c.Change.EventTime}
 }
 
 // settle finds the places of all resources that those in uris may have to do with:
 // had before, or have now.
-func (g *atomGathering) settle(ctx context.Context, uris map[string]bool) (atomGroups, error) {
+func (g *gathering) settle(ctx context.Context, uris map[string]bool) (groupMap, error) {
 	affected := make(map[string]bool)
 	record := func(uri string) error { // a record, and all that may belong to it
 		affected[uri] = true
@@ -146,7 +146,7 @@ func (g *atomGathering) settle(ctx context.Context, uris map[string]bool) (atomG
 			}
 		}
 	}
-	grouped := make(atomGroups)
+	grouped := make(groupMap)
 	for uri := range affected {
 		if err := g.place(ctx, uri, grouped); err != nil {
 			return nil, err
@@ -156,7 +156,7 @@ func (g *atomGathering) settle(ctx context.Context, uris map[string]bool) (atomG
 }
 
 // place finds out how a resource is to be told of, and what is news by that.
-func (g *atomGathering) place(ctx context.Context, uri string, grouped atomGroups) error {
+func (g *gathering) place(ctx context.Context, uri string, grouped groupMap) error {
 	known, err := g.groups.get(ctx, uri)
 	if err != nil {
 		return err
@@ -176,7 +176,7 @@ func (g *atomGathering) place(ctx context.Context, uri string, grouped atomGroup
 			told = ""
 		}
 	}
-	var now *atomGroup
+	var now *group
 	if r != nil {
 		main, id, members, err := g.view.place(ctx, r)
 		if err != nil {
@@ -206,7 +206,7 @@ func (g *atomGathering) place(ctx context.Context, uri string, grouped atomGroup
 // own notes which resources have been given an identifier. Only one should be at
 // any time; but where a record moves from one to another, the new one may come
 // before the old one goes.
-func (g *atomGathering) own(ctx context.Context, uri string, known, now *atomGroup, grouped atomGroups) error {
+func (g *gathering) own(ctx context.Context, uri string, known, now *group, grouped groupMap) error {
 	var was, is string
 	if known != nil {
 		was = known.ID
@@ -226,12 +226,12 @@ func (g *atomGathering) own(ctx context.Context, uri string, known, now *atomGro
 		if has {
 			owners = append(owners, uri)
 		}
-		grouped[ownersKey(id)] = &atomGroup{Members: owners}
+		grouped[ownersKey(id)] = &group{Members: owners}
 	}
 	return nil
 }
 
-func (g *atomGathering) owners(ctx context.Context, id string, grouped atomGroups) ([]string, error) {
+func (g *gathering) owners(ctx context.Context, id string, grouped groupMap) ([]string, error) {
 	all, ok := grouped[ownersKey(id)]
 	if !ok {
 		var err error
@@ -247,7 +247,7 @@ func (g *atomGathering) owners(ctx context.Context, id string, grouped atomGroup
 
 // leave notes that a resource is not told of as the record id any more: that is
 // deleted, unless another resource is it.
-func (g *atomGathering) leave(ctx context.Context, id, uri string, c *pendingChange, grouped atomGroups) error {
+func (g *gathering) leave(ctx context.Context, id, uri string, c *pendingChange, grouped groupMap) error {
 	owners, err := g.owners(ctx, id, grouped)
 	if err != nil {
 		return err

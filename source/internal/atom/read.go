@@ -1,4 +1,4 @@
-package source
+package atom
 
 import (
 	"context"
@@ -15,11 +15,11 @@ import (
 )
 
 // readCatalog hands every record there is to take, and its group to groups.
-func (b *atomBuild) readCatalog(ctx context.Context, take func(*buildEntry) error) error {
+func (b *build) readCatalog(ctx context.Context, take func(*buildEntry) error) error {
 	if b.compact {
 		return nil
 	}
-	view := b.atomView(&b.set)
+	view := newView(b.docs, b.catalog, &b.set)
 	for record, err := range b.catalog.Resources(ctx, b.docs.CapabilityList(b.set.Name), catalog.Range{}) {
 		if err != nil {
 			return fmt.Errorf("read catalog: %w", err)
@@ -36,7 +36,7 @@ func (b *atomBuild) readCatalog(ctx context.Context, take func(*buildEntry) erro
 					return err
 				}
 				if g.ID != "" {
-					if err := b.addGroup(ownersKey(g.ID), &atomGroup{Members: []string{r.uri}}); err != nil {
+					if err := b.addGroup(ownersKey(g.ID), &group{Members: []string{r.uri}}); err != nil {
 						return err
 					}
 				}
@@ -52,7 +52,7 @@ func (b *atomBuild) readCatalog(ctx context.Context, take func(*buildEntry) erro
 			}
 		}
 		if !view.active(&e.Entry, id, r, members) {
-			b.report.Refused++
+			b.result.Refused++
 			continue
 		}
 		if err := take(e); err != nil {
@@ -63,7 +63,7 @@ func (b *atomBuild) readCatalog(ctx context.Context, take func(*buildEntry) erro
 }
 
 // addGroup takes what is to be remembered of a resource.
-func (b *atomBuild) addGroup(uri string, g *atomGroup) error {
+func (b *build) addGroup(uri string, g *group) error {
 	data, err := json.Marshal(g)
 	if err != nil {
 		return err
@@ -74,8 +74,8 @@ func (b *atomBuild) addGroup(uri string, g *atomGroup) error {
 
 // readDeletions hands what has been deleted to take, as far back as the catalog
 // knows.
-func (b *atomBuild) readDeletions(ctx context.Context, take func(*buildEntry) error) error {
-	view := b.atomView(&b.set)
+func (b *build) readDeletions(ctx context.Context, take func(*buildEntry) error) error {
+	view := newView(b.docs, b.catalog, &b.set)
 	for c, err := range b.catalog.Changes(ctx, b.docs.CapabilityList(b.set.Name), b.status.Kept.Seq) {
 		if err != nil {
 			return fmt.Errorf("read catalog: %w", err)
@@ -97,13 +97,13 @@ func (b *atomBuild) readDeletions(ctx context.Context, take func(*buildEntry) er
 
 // readChain adds the entries of the documents there are, the newest first, and
 // reports whether those are all.
-func (b *atomBuild) readChain(ctx context.Context, byID *extsort.Sorter) (whole bool, err error) {
+func (b *build) readChain(ctx context.Context, byID *extsort.Sorter) (whole bool, err error) {
 	seen := make(map[string]bool)
 	whole = true
 	for name := b.from; name != "" && !seen[name]; {
 		seen[name], err = true, nil
 		var doc atompmh.Feed
-		for e, failed := range b.readAtom(ctx, name, b.want.ID, &doc) {
+		for e, failed := range b.feeds.readDocument(ctx, name, b.want.ID, &doc) {
 			if err = failed; err != nil {
 				break
 			}
@@ -113,11 +113,11 @@ func (b *atomBuild) readChain(ctx context.Context, byID *extsort.Sorter) (whole 
 				return false, err
 			}
 		}
-		if errors.Is(err, errAtomLost) && name == b.from && b.spare != "" {
+		if errors.Is(err, errLost) && name == b.from && b.spare != "" {
 			name, b.spare, whole = b.spare, "", false
 			continue
 		}
-		if errors.Is(err, errAtomLost) {
+		if errors.Is(err, errLost) {
 			b.docs.Log.WarnContext(ctx, "documents of an atom feed are lost: entries that only they had are no longer in the feed",
 				slog.String("set", b.set.Name), slog.Any("err", err))
 			return false, nil
@@ -125,7 +125,7 @@ func (b *atomBuild) readChain(ctx context.Context, byID *extsort.Sorter) (whole 
 		if err != nil {
 			return false, err
 		}
-		name = b.atomNameOf(b.set.Name, doc.PrevArchive)
+		name = b.feeds.nameOf(b.set.Name, doc.PrevArchive)
 	}
 	return whole, nil
 }
