@@ -14,6 +14,7 @@ import (
 	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/archive"
 	"lockstep/source/internal/document"
 	"lockstep/source/internal/names"
 )
@@ -24,10 +25,10 @@ var dumpArchives = []resourcesync.Capability{resourcesync.ResourceDump, resource
 // openArchives finds out what the archives of the set's dumps name.
 func (d *dumping) openArchives(ctx context.Context) (err error) {
 	there := func(name string) bool { return d.there[name] }
-	if d.snapshots, err = d.openArchive(ctx, d.set, resourcesync.ResourceDump, there, none); err != nil {
+	if d.snapshots, err = d.archives.Open(ctx, d.set.Name, resourcesync.ResourceDump, d.set.Archive.retain(resourcesync.ResourceDump), there, none); err != nil {
 		return err
 	}
-	if d.packed, err = d.openArchive(ctx, d.set, resourcesync.ChangeDump, there, d.current); err != nil {
+	if d.packed, err = d.archives.Open(ctx, d.set.Name, resourcesync.ChangeDump, d.set.Archive.retain(resourcesync.ChangeDump), there, d.current); err != nil {
 		return err
 	}
 	return d.hold(ctx)
@@ -39,14 +40,14 @@ func (d *dumping) hold(ctx context.Context) error {
 	d.held, d.blind = make(map[string]bool), false
 	known := d.consists[d.set.Name]
 	next := make(map[string][]string)
-	for _, g := range []*archiving{d.snapshots, d.packed} {
+	for _, g := range []*archive.Draft{d.snapshots, d.packed} {
 		if g == nil {
 			continue
 		}
-		for _, part := range g.next.Parts {
-			d.held[part.Name] = true
+		for _, part := range g.Parts() {
+			d.held[part] = true
 		}
-		for p := range g.next.all() {
+		for p := range g.All() {
 			docNames, ok := known[p.Name]
 			if !ok {
 				var err error
@@ -114,7 +115,7 @@ func (d *dumping) consistsOf(ctx context.Context, name string, entry bool) (docN
 }
 
 // current reports whether what d tells of is part of the current Change Dump.
-func (d *dumping) current(p *pointer) bool {
+func (d *dumping) current(p *archive.Pointer) bool {
 	st := d.state.Changes
 	return st != nil && !p.From.Before(st.From)
 }
@@ -122,21 +123,21 @@ func (d *dumping) current(p *pointer) bool {
 // saveArchives publishes what has changed of the archives of the set's dumps.
 func (d *dumping) saveArchives(ctx context.Context) error {
 	if d.snapshots != nil {
-		d.snapshots.expire(none)
+		d.snapshots.Expire(none)
 	}
 	if d.packed != nil {
-		d.packed.expire(d.current)
+		d.packed.Expire(d.current)
 	}
-	written, err := d.publishArchives(ctx, d.set.Name, true, d.docs.After(d.state.Stamp), d.snapshots, d.packed)
+	written, err := d.archives.Publish(ctx, d.set.Name, true, d.docs.After(d.state.Stamp), d.snapshots, d.packed)
 	if err != nil || !written {
 		return err
 	}
 	d.written = true
-	for _, g := range []*archiving{d.snapshots, d.packed} {
+	for _, g := range []*archive.Draft{d.snapshots, d.packed} {
 		if g != nil {
-			d.there[names.Archive(d.set.Name, g.capability)] = true
-			for _, part := range g.next.Parts {
-				d.there[part.Name] = true
+			d.there[names.Archive(d.set.Name, g.Capability)] = true
+			for _, part := range g.Parts() {
+				d.there[part] = true
 			}
 		}
 	}
@@ -156,7 +157,7 @@ func (d *dumping) nameArchives(ctx context.Context) error {
 	if _, err := d.publishCapabilityList(ctx, d.set); err != nil {
 		return err
 	}
-	return d.withdrawArchives(ctx, d.set, func(name string) bool { return d.there[name] }, dumpArchives...)
+	return d.archives.Withdraw(ctx, d.set.Name, d.set.Archive.has, func(name string) bool { return d.there[name] }, dumpArchives...)
 }
 
 // archiveDump has the archive name a Resource Dump that is about to be
@@ -167,10 +168,10 @@ func (d *dumping) archiveDump(ctx context.Context, st *resourceDumpState) error 
 		return nil
 	}
 	if d.back {
-		d.snapshots.forgetSeqs()
+		d.snapshots.ForgetSeqs()
 	}
-	d.snapshots.drop(func(p *pointer) bool { return p.Name != st.Copy && !p.At.Before(st.At) })
-	d.snapshots.add(pointer{Name: st.Copy, At: st.At, Seq: st.Seq})
+	d.snapshots.Drop(func(p *archive.Pointer) bool { return p.Name != st.Copy && !p.At.Before(st.At) })
+	d.snapshots.Add(archive.Pointer{Name: st.Copy, At: st.At, Seq: st.Seq})
 	return d.saveArchives(ctx)
 }
 
@@ -185,7 +186,7 @@ func (b *changeDumpBuild) archiveChanges(ctx context.Context, st *changeDumpStat
 	if b.have(st.names()) {
 		for _, l := range st.Lists[:max(0, len(st.Lists)-1)] {
 			last := packages[l.Packages-1]
-			b.packed.add(pointer{Name: l.Name, From: packages[0].From, Until: last.Until, Seq: after})
+			b.packed.Add(archive.Pointer{Name: l.Name, From: packages[0].From, Until: last.Until, Seq: after})
 			packages, after = packages[l.Packages:], last.Last
 		}
 	}
@@ -201,8 +202,8 @@ func (b *changeDumpBuild) archiveChanges(ctx context.Context, st *changeDumpStat
 		packages, after = packages[n:], packages[n-1].Last
 	}
 	if back {
-		b.packed.forgetSeqs()
-		b.packed.drop(func(p *pointer) bool { return p.Until.After(from.Add(document.Boundary)) })
+		b.packed.ForgetSeqs()
+		b.packed.Drop(func(p *archive.Pointer) bool { return p.Until.After(from.Add(document.Boundary)) })
 	}
 	return b.saveArchives(ctx)
 }
@@ -218,11 +219,11 @@ func (b *changeDumpBuild) archivePart(ctx context.Context, st *changeDumpState) 
 	packages, after := st.Packages, st.After
 	for _, l := range st.Lists[:max(0, len(st.Lists)-1)] {
 		last := packages[l.Packages-1]
-		b.packed.add(pointer{Name: l.Name, From: packages[0].From, Until: last.Until, Seq: after})
+		b.packed.Add(archive.Pointer{Name: l.Name, From: packages[0].From, Until: last.Until, Seq: after})
 		packages, after = packages[l.Packages:], last.Last
 	}
 	if len(st.Lists) == 0 && b.set.ChangeList.Rotate > 0 {
-		if newest := b.packed.next.newest(); newest != nil {
+		if newest := b.packed.Newest(); newest != nil {
 			for len(packages) > 0 && !packages[0].Until.After(newest.Until) {
 				packages, after = packages[1:], packages[0].Last
 			}
@@ -242,7 +243,7 @@ func (b *changeDumpBuild) already(st *changeDumpState) int {
 	if b.packed == nil || len(st.Packages) == 0 || len(st.Lists) > 0 {
 		return 0
 	}
-	for p := range b.packed.next.all() {
+	for p := range b.packed.All() {
 		if !p.From.Equal(st.Packages[0].From) {
 			continue
 		}
@@ -259,9 +260,9 @@ func (b *changeDumpBuild) already(st *changeDumpState) int {
 // of which has the changes after after, and has the archive name them. They are durable when it returns.
 func (b *changeDumpBuild) leave(ctx context.Context, after catalog.Seq, packages []changePackage) error {
 	for stretch := range slices.Chunk(packages, b.entryLimit()) {
-		p := pointer{From: stretch[0].From, Until: stretch[len(stretch)-1].Until, Seq: after}
+		p := archive.Pointer{From: stretch[0].From, Until: stretch[len(stretch)-1].Until, Seq: after}
 		after = stretch[len(stretch)-1].Last
-		if b.packed.names(p) {
+		if b.packed.Names(p) {
 			continue // an earlier run has
 		}
 		h := b.changeDumpHeader()
@@ -281,7 +282,7 @@ func (b *changeDumpBuild) leave(ctx context.Context, after catalog.Seq, packages
 			return err
 		}
 		b.there[p.Name] = true
-		b.packed.add(p)
+		b.packed.Add(p)
 	}
 	return nil
 }

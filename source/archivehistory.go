@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"lockstep/resourcesync"
+	"lockstep/source/internal/archive"
 	"lockstep/source/internal/document"
 	"lockstep/source/internal/names"
 )
@@ -30,15 +31,15 @@ func (p *publication) keepHistory(ctx context.Context) error {
 	case p.back || p.state.Changes == nil && !same:
 		n := 0
 		if p.closed != nil {
-			p.closed.forgetSeqs()
+			p.closed.ForgetSeqs()
 			for _, d := range docs {
-				p.closed.add(d)
+				p.closed.Add(d)
 			}
-			n += p.closed.drop(func(d *pointer) bool { return d.Until.After(from.Add(document.Boundary)) })
+			n += p.closed.Drop(func(d *archive.Pointer) bool { return d.Until.After(from.Add(document.Boundary)) })
 		}
 		if p.lists != nil {
-			p.lists.forgetSeqs()
-			n += p.lists.drop(func(d *pointer) bool { return !d.At.Before(from) })
+			p.lists.ForgetSeqs()
+			n += p.lists.Drop(func(d *archive.Pointer) bool { return !d.At.Before(from) })
 		}
 		if n > 0 {
 			p.docs.Log.WarnContext(ctx, "archived documents extend beyond the instant at which the history restarts, and are no longer listed",
@@ -46,11 +47,11 @@ func (p *publication) keepHistory(ctx context.Context) error {
 		}
 	case p.state.Changes != nil && p.closed != nil:
 		for _, d := range docs {
-			p.closed.add(d)
+			p.closed.Add(d)
 		}
 	}
 	stamp := p.docs.After(p.state.Stamp)
-	if _, err := p.publishArchives(ctx, p.set.Name, false, stamp, p.lists, p.closed); err != nil {
+	if _, err := p.archives.Publish(ctx, p.set.Name, false, stamp, p.lists, p.closed); err != nil {
 		return err
 	}
 	for _, d := range docs {
@@ -62,7 +63,7 @@ func (p *publication) keepHistory(ctx context.Context) error {
 // published returns the Change List that readers see, as documents an archive
 // can name: what is open it copies. same reports whether the catalog knows of
 // the last change in it.
-func (p *publication) published(ctx context.Context) (docs []pointer, same bool, err error) {
+func (p *publication) published(ctx context.Context) (docs []archive.Pointer, same bool, err error) {
 	parts, err := p.readIndex(ctx)
 	if err != nil {
 		return nil, false, err
@@ -70,7 +71,7 @@ func (p *publication) published(ctx context.Context) (docs []pointer, same bool,
 	open := names.ChangeList(p.set.Name)
 	if n := len(parts); n > 0 {
 		for _, c := range parts[:n-1] {
-			docs = append(docs, pointer{Name: c.Name, From: c.From, Until: c.Until, Seq: -1})
+			docs = append(docs, archive.Pointer{Name: c.Name, From: c.From, Until: c.Until, Seq: -1})
 		}
 		open = parts[n-1].Name
 	}
@@ -86,11 +87,11 @@ func (p *publication) published(ctx context.Context) (docs []pointer, same bool,
 	if same, err = p.knows(ctx, last); err != nil {
 		return nil, false, err
 	}
-	d := pointer{From: h.From.Time(), Until: last.Datetime.Time().Add(document.Boundary), Seq: -1}
+	d := archive.Pointer{From: h.From.Time(), Until: last.Datetime.Time().Add(document.Boundary), Seq: -1}
 	if p.closed == nil {
 		return docs, same, nil
 	}
-	if p.closed.names(d) {
+	if p.closed.Names(d) {
 		return docs, same, nil // an earlier run has
 	}
 	if d.Name, err = p.copyClosed(ctx, d, entries); err != nil {
@@ -114,7 +115,7 @@ func (p *publication) knows(ctx context.Context, e *resourcesync.Entry) (bool, e
 }
 
 // copyClosed writes a Change List of entries, the interval of which d gives.
-func (p *publication) copyClosed(ctx context.Context, d pointer, entries []resourcesync.Entry) (string, error) {
+func (p *publication) copyClosed(ctx context.Context, d archive.Pointer, entries []resourcesync.Entry) (string, error) {
 	b := &changeBuild{Source: p.Source, set: p.set, past: true, there: p.there}
 	part := openPart{From: d.From}
 	b.name(&part)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockstep/resourcesync"
+	"lockstep/source/internal/archive"
 	"lockstep/source/internal/names"
 )
 
@@ -20,26 +21,26 @@ func (p *publication) openArchives(ctx context.Context) (err error) {
 	if p.there == nil {
 		return nil
 	}
-	if p.lists, err = p.openArchive(ctx, p.set, resourcesync.ResourceList, p.there.taken, none); err != nil {
+	if p.lists, err = p.archives.Open(ctx, p.set.Name, resourcesync.ResourceList, p.set.Archive.retain(resourcesync.ResourceList), p.there.taken, none); err != nil {
 		return err
 	}
-	p.closed, err = p.openArchive(ctx, p.set, resourcesync.ChangeList, p.there.taken, p.current(p.next.Changes))
+	p.closed, err = p.archives.Open(ctx, p.set.Name, resourcesync.ChangeList, p.set.Archive.retain(resourcesync.ChangeList), p.there.taken, p.current(p.next.Changes))
 	return err
 }
 
 // none says of no document that it is part of another.
-func none(*pointer) bool { return false }
+func none(*archive.Pointer) bool { return false }
 
 // current tells which documents are parts of the Change List st, or of the one
 // that readers may be reading.
-func (p *publication) current(st *changeState) func(*pointer) bool {
+func (p *publication) current(st *changeState) func(*archive.Pointer) bool {
 	docNames := make(map[string]bool)
 	for _, c := range []*changeState{st, p.state.Changes} {
 		for _, name := range c.names() {
 			docNames[name] = true
 		}
 	}
-	return func(d *pointer) bool { return docNames[d.Name] }
+	return func(d *archive.Pointer) bool { return docNames[d.Name] }
 }
 
 // archiveClosed has the archive name the closed parts of st (RA-GEN-10): they
@@ -49,13 +50,13 @@ func (p *publication) archiveClosed(st *changeState) {
 		return
 	}
 	known := make(map[string]bool)
-	for d := range p.closed.next.all() {
+	for d := range p.closed.All() {
 		known[d.Name] = true
 	}
 	after := st.After
 	for _, c := range st.Closed {
 		if !known[c.Name] {
-			p.closed.add(pointer{Name: c.Name, From: c.From, Until: c.Until, Seq: after})
+			p.closed.Add(archive.Pointer{Name: c.Name, From: c.From, Until: c.Until, Seq: after})
 		}
 		after = c.Last
 	}
@@ -95,8 +96,8 @@ func (p *publication) linkClosed(ctx context.Context, b *changeBuild, st *change
 // archive, and whether documents are to be written for that of any.
 func (p *publication) archiveDue() (list, any bool) {
 	a, st := p.set.Archive, p.state
-	list = st.List != nil && st.List.Past != (a.of(resourcesync.ResourceList) != nil) || p.lists != nil && p.lists.next.newest() == nil
-	any = list || p.next.Changes.Past != (a.of(resourcesync.ChangeList) != nil) || p.lists.changed() || p.closed.changed()
+	list = st.List != nil && st.List.Past != (a.of(resourcesync.ResourceList) != nil) || p.lists != nil && p.lists.Newest() == nil
+	any = list || p.next.Changes.Past != (a.of(resourcesync.ChangeList) != nil) || p.lists.Changed() || p.closed.Changed()
 	for _, c := range listArchives {
 		any = any || a.of(c) == nil && p.there.taken(names.Archive(p.set.Name, c))
 	}
@@ -110,19 +111,19 @@ func (p *publication) archiveList(at time.Time) bool {
 	if p.lists == nil {
 		return false
 	}
-	newest := p.lists.next.newest()
-	return newest == nil || p.anew || at.Sub(newest.At) >= p.lists.retain.Every
+	newest := p.lists.Newest()
+	return newest == nil || p.anew || at.Sub(newest.At) >= p.lists.Every()
 }
 
 // archivedNames tells which documents stay for the sake of an archive that names
 // them, or the list they are part of.
 func (p *publication) archivedNames() func(name string) bool {
 	held := make(map[string]bool)
-	for _, g := range []*archiving{p.lists, p.closed} {
+	for _, g := range []*archive.Draft{p.lists, p.closed} {
 		if g == nil {
 			continue
 		}
-		for ptr := range g.next.all() {
+		for ptr := range g.All() {
 			held[ptr.Name] = true
 		}
 	}
@@ -133,8 +134,8 @@ func (p *publication) archivedNames() func(name string) bool {
 // not name them any more.
 func (p *publication) leftNames() func(name string) bool {
 	return func(name string) bool {
-		for _, g := range []*archiving{p.lists, p.closed} {
-			if g != nil && (g.left[name] || g.left[names.CopyOfPart(name)]) {
+		for _, g := range []*archive.Draft{p.lists, p.closed} {
+			if g != nil && (g.Left(name) || g.Left(names.CopyOfPart(name))) {
 				return true
 			}
 		}
@@ -144,11 +145,9 @@ func (p *publication) leftNames() func(name string) bool {
 
 // archiveParts returns the names of the parts of the archives.
 func (p *publication) archiveParts() (docNames []string) {
-	for _, g := range []*archiving{p.lists, p.closed} {
+	for _, g := range []*archive.Draft{p.lists, p.closed} {
 		if g != nil {
-			for _, part := range g.next.Parts {
-				docNames = append(docNames, part.Name)
-			}
+			docNames = append(docNames, g.Parts()...)
 		}
 	}
 	return docNames
@@ -157,9 +156,9 @@ func (p *publication) archiveParts() (docNames []string) {
 // expireArchives drops from the archives what is not to be kept any more.
 func (p *publication) expireArchives() {
 	if p.lists != nil {
-		p.lists.expire(none)
+		p.lists.Expire(none)
 	}
 	if p.closed != nil {
-		p.closed.expire(p.current(p.next.Changes))
+		p.closed.Expire(p.current(p.next.Changes))
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"lockstep/blob"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/archive"
 	"lockstep/source/internal/document"
 	"lockstep/source/internal/names"
 	"lockstep/source/internal/pack"
@@ -118,8 +119,8 @@ type dumping struct {
 	written bool
 	back    bool // the catalog is not the one the Resource Dump was made from
 
-	snapshots *archiving      // of Resource Dumps; nil: there is none
-	packed    *archiving      // of Change Dumps; nil: there is none
+	snapshots *archive.Draft  // of Resource Dumps; nil: there is none
+	packed    *archive.Draft  // of Change Dumps; nil: there is none
 	held      map[string]bool // blobs that stay for the sake of archives
 	blind     bool            // others may have to
 }

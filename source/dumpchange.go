@@ -10,6 +10,7 @@ import (
 	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/archive"
 	"lockstep/source/internal/names"
 )
 
@@ -258,7 +259,7 @@ func (b *changeDumpBuild) trim(ctx context.Context, st *changeDumpState) (trimme
 	for len(st.Lists) > 1 && !st.Packages[st.Lists[0].Packages-1].Until.After(cutoff) {
 		n := st.Lists[0].Packages
 		if b.packed != nil {
-			b.packed.add(pointer{Name: st.Lists[0].Name, From: st.Packages[0].From, Until: st.Packages[n-1].Until, Seq: st.After})
+			b.packed.Add(archive.Pointer{Name: st.Lists[0].Name, From: st.Packages[0].From, Until: st.Packages[n-1].Until, Seq: st.After})
 		}
 		drop(n)
 		st.Lists = st.Lists[1:]

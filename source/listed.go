@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"lockstep/catalog"
+	"lockstep/source/internal/archive"
 	"lockstep/source/internal/names"
 )
 
@@ -65,7 +66,7 @@ func (s *Source) Listed(ctx context.Context, set string) (floor catalog.Seq, sna
 }
 
 // pointersOf returns what all archives of a set name.
-func (s *Source) pointersOf(ctx context.Context, set string) (all []pointer, err error) {
+func (s *Source) pointersOf(ctx context.Context, set string) (all []archive.Pointer, err error) {
 	for i := range s.opts.Sets {
 		if s.opts.Sets[i].Name != set {
 			continue
@@ -74,17 +75,11 @@ func (s *Source) pointersOf(ctx context.Context, set string) (all []pointer, err
 			if s.opts.Sets[i].Archive.of(c) == nil {
 				continue
 			}
-			a := s.archives.get(names.Archive(set, c))
-			if a == nil {
-				var planned []pointer
-				if a, planned, err = s.loadArchive(ctx, set, c); err != nil {
-					return nil, err
-				}
-				all = append(all, planned...)
+			pointers, err := s.archives.Pointers(ctx, set, c)
+			if err != nil {
+				return nil, err
 			}
-			for p := range a.all() {
-				all = append(all, *p)
-			}
+			all = append(all, pointers...)
 		}
 	}
 	return all, nil

@@ -11,6 +11,7 @@ import (
 	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/archive"
 	"lockstep/source/internal/names"
 	"lockstep/source/internal/variant"
 )
@@ -181,19 +182,19 @@ type publication struct {
 	state   *state // what is published, as far as known
 	next    *state // what will be
 	status  catalog.Status
-	there   sizes        // nil: nobody looked
-	unsure  bool         // a publication was cut short
-	anew    bool         // the history begins anew: nothing of the Change List there is goes on
-	list    bool         // a Resource List is due
-	changes bool         // a Change List is due
-	entry   blob.Writer  // the Resource List's entry document
-	build   *changeBuild // of the Change List
-	back    bool         // the catalog is older than what was published from it
-	restart bool         // whatever was published, the history begins again
-	begun   bool         // the history begins anew by this publication
-	past    bool         // archives call for documents to be written
-	lists   *archiving   // of Resource Lists; nil: there is none, or nobody looked
-	closed  *archiving   // of Change Lists; the same
+	there   sizes          // nil: nobody looked
+	unsure  bool           // a publication was cut short
+	anew    bool           // the history begins anew: nothing of the Change List there is goes on
+	list    bool           // a Resource List is due
+	changes bool           // a Change List is due
+	entry   blob.Writer    // the Resource List's entry document
+	build   *changeBuild   // of the Change List
+	back    bool           // the catalog is older than what was published from it
+	restart bool           // whatever was published, the history begins again
+	begun   bool           // the history begins anew by this publication
+	past    bool           // archives call for documents to be written
+	lists   *archive.Draft // of Resource Lists; nil: there is none, or nobody looked
+	closed  *archive.Draft // of Change Lists; the same
 }
 
 // prepare finds out what is published, what the catalog holds, and what is to

@@ -32,6 +32,7 @@ import (
 	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/archive"
 	"lockstep/source/internal/atom"
 	"lockstep/source/internal/describe"
 	"lockstep/source/internal/document"
@@ -203,7 +204,7 @@ type Source struct {
 
 	naming sync.Mutex // one writer of Capability Lists at a time; held across IO, for that is its purpose
 
-	archives archiveMemory // of all sets
+	archives *archive.Archives
 
 	dumping sync.Mutex // one PublishDumps at a time; held across IO, for that is its purpose
 	dumps   dumpMemory
@@ -223,7 +224,7 @@ func New(c catalog.Catalog, docs blob.Store, o Options) (*Source, error) {
 		return nil, err
 	}
 	store := &document.Store{Store: docs, Base: b, MaxEntries: o.MaxEntries, MaxBytes: o.MaxBytes, Now: o.Now, Log: o.Logger}
-	s := &Source{catalog: c, docs: store, opts: o, states: make(map[string]*state), restarted: make(map[string]bool), feeds: atom.New(store, c, o.Temp, o.Grace), patchesTidied: make(map[string]time.Time), rules: make(map[string]describe.Rules), channels: make(map[string]*channel), spent: make(map[string]spent), consists: make(map[string]map[string][]string)}
+	s := &Source{catalog: c, docs: store, opts: o, states: make(map[string]*state), restarted: make(map[string]bool), feeds: atom.New(store, c, o.Temp, o.Grace), archives: archive.New(store), patchesTidied: make(map[string]time.Time), rules: make(map[string]describe.Rules), channels: make(map[string]*channel), spent: make(map[string]spent), consists: make(map[string]map[string][]string)}
 	for i := range o.Sets {
 		s.channels[o.Sets[i].Name] = newChannel(o.Sets[i])
 		if s.rules[o.Sets[i].Name], err = describe.Compile(o.Sets[i].described(), b); err != nil {

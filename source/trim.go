@@ -8,6 +8,7 @@ import (
 
 	"lockstep/catalog"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/archive"
 	"lockstep/source/internal/document"
 )
 
@@ -55,7 +56,7 @@ func (p *publication) trim(ctx context.Context, b *changeBuild, st *changeState)
 	for len(st.Closed) > 0 && !st.Closed[0].Until.After(cutoff) && (p.closed == nil || p.there.taken(st.Closed[0].Name)) {
 		part := st.Closed[0]
 		if p.closed != nil {
-			p.closed.add(pointer{Name: part.Name, From: st.From, Until: part.Until, Seq: st.After})
+			p.closed.Add(archive.Pointer{Name: part.Name, From: st.From, Until: part.Until, Seq: st.After})
 		}
 		st.After, st.From = part.Last, part.Until
 		st.Closed = st.Closed[1:]
@@ -111,7 +112,7 @@ func (p *publication) leave(ctx context.Context, b *changeBuild, st *changeState
 			return last, err
 		}
 		p.there[part.Name] = 0
-		p.closed.add(pointer{Name: part.Name, From: st.From, Until: until, Seq: st.After})
+		p.closed.Add(archive.Pointer{Name: part.Name, From: st.From, Until: until, Seq: st.After})
 		return last, nil
 	}
 }
@@ -120,7 +121,7 @@ func (p *publication) leave(ctx context.Context, b *changeBuild, st *changeState
 // does and reaches through last at most; zero if there is none. It was made by a
 // publication that was cut short.
 func (p *publication) left(ctx context.Context, st *changeState, last catalog.Mark) (end catalog.Mark, err error) {
-	for d := range p.closed.next.all() {
+	for d := range p.closed.All() {
 		if !d.From.Equal(st.From) || d.Until.After(last.At.Add(document.Boundary)) {
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/resourcesync"
+	"lockstep/source/internal/archive"
 	"lockstep/source/internal/document"
 	"lockstep/source/internal/names"
 )
@@ -42,7 +43,7 @@ func (p *publication) write(ctx context.Context) (written bool, err error) {
 		}
 		return true, p.saveGrown(ctx, p.set.Name, b.open, p.next)
 	}
-	if _, err := p.remember(ctx, p.set.Name, false, p.lists, p.closed); err != nil { // step 2
+	if _, err := p.archives.Remember(ctx, p.set.Name, false, p.lists, p.closed); err != nil { // step 2
 		return false, err
 	}
 	if err := p.announce(ctx); err != nil { // step 2
@@ -75,13 +76,13 @@ func (p *publication) commitAll(ctx context.Context) error {
 	if err := p.docs.Commit(ctx, parts...); err != nil {
 		return err
 	}
-	if err := p.closed.publish(ctx, p.next.Stamp); err != nil {
+	if err := p.closed.Publish(ctx, p.next.Stamp); err != nil {
 		return err
 	}
 	if err := p.docs.Commit(ctx, entries...); err != nil {
 		return err
 	}
-	if err := p.lists.publish(ctx, p.next.Stamp); err != nil || p.build.ended == nil {
+	if err := p.lists.Publish(ctx, p.next.Stamp); err != nil || p.build.ended == nil {
 		return err
 	}
 	return p.docs.Commit(ctx, p.build.ended)
@@ -120,8 +121,8 @@ func (p *publication) discard() {
 func (p *publication) take(ctx context.Context) error {
 	p.discard() // of an attempt before
 	p.entry, p.build = nil, nil
-	p.lists.reset()
-	p.closed.reset()
+	p.lists.Reset()
+	p.closed.Reset()
 	p.next.Stamp = p.docs.After(p.state.Stamp)
 	if p.list { // before the changes, so that these reach beyond what it holds
 		if err := p.takeList(ctx); err != nil {
@@ -151,7 +152,7 @@ func (p *publication) takeList(ctx context.Context) error {
 	}
 	p.entry = w
 	if b.copy != "" {
-		p.lists.add(pointer{Name: b.copy, At: list.At, Seq: list.Seq})
+		p.lists.Add(archive.Pointer{Name: b.copy, At: list.At, Seq: list.Seq})
 	}
 	list.Rules, list.Past = p.rules[p.set.Name].Mark, b.past
 	p.next.List = list
@@ -287,7 +288,7 @@ func (p *publication) tidy(ctx context.Context, st *state) error {
 	if err := p.tidyPatches(ctx); err != nil {
 		return err
 	}
-	if err := p.withdrawArchives(ctx, p.set, p.there.taken, listArchives...); err != nil {
+	if err := p.archives.Withdraw(ctx, p.set.Name, p.set.Archive.has, p.there.taken, listArchives...); err != nil {
 		return err
 	}
 	if p.set.Atom == nil {
