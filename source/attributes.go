@@ -7,6 +7,7 @@ import (
 
 	"lockstep/atompmh"
 	"lockstep/source/internal/names"
+	"lockstep/source/internal/notify"
 )
 
 // Cache-Control values. A document that changes is kept, but asked for: a stale
@@ -40,7 +41,7 @@ func Attributes(name string) (contentType, cacheControl string) {
 		return "application/gzip", cacheControl
 	}
 	if names.IsTopic(name) {
-		return notificationType, cacheControl
+		return notify.MediaType, cacheControl
 	}
 	if path.Base(name) == names.FeedFile {
 		return atompmh.MediaType, cacheControl // AP-DOC-11

@@ -12,6 +12,7 @@ import (
 	"lockstep/resourcesync"
 	"lockstep/source/internal/document"
 	"lockstep/source/internal/names"
+	"lockstep/source/internal/notify"
 )
 
 // A capable is a document that a Capability List names if it is there.
@@ -119,7 +120,7 @@ func (s *Source) encodeCapabilityList(set Set, there []capable, feed bool) ([]by
 		h.Links = append(h.Links, resourcesync.Link{Rel: RelDemand, Href: s.docs.Base.URI(names.Demand(set.Name))})
 	}
 	if s.opts.Streams > 0 {
-		h.Links = append(h.Links, resourcesync.Link{Rel: RelEvents, Href: s.docs.Base.URI(names.Topic(set.Name)), Type: eventsType})
+		h.Links = append(h.Links, resourcesync.Link{Rel: RelEvents, Href: s.docs.Base.URI(names.Topic(set.Name)), Type: notify.EventsType})
 	}
 	h.Links = append(h.Links, resourcesync.Link{Rel: "describedby", Href: s.about(set)}) // RS-CL-05
 	if feed {                                                                            // alternate is a relation of resources (RS-MD-12)

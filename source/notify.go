@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/source/internal/document"
+	"lockstep/source/internal/notify"
 )
 
 // A Notifier takes notifications and passes them to all who have subscribed: a
@@ -24,11 +26,6 @@ import (
 type Notifier interface {
 	Publish(ctx context.Context, topic string, header http.Header, body []byte) error
 }
-
-// A thinNotifier only tells its hub that there is news, which the hub then
-// fetches from the topic (RN-PB-03). What Thin returns may change: a Notifier
-// can find out by asking.
-type thinNotifier interface{ Thin() bool }
 
 // A Hub passes notifications on, for all sets of a Source.
 type Hub struct {
@@ -66,5 +63,88 @@ func checkHubs(hubs []Hub) error {
 	return nil
 }
 
-// notificationType is what notifications are (RN-PB-01).
-const notificationType = "application/xml"
+// RelEvents is the relation by which a Capability List names the address where
+// the notifications of its set come as a stream of server-sent events: for
+// Destinations that no hub can call back (an extension of ours; others ignore
+// it, RS-LN-04).
+const RelEvents = "urn:x-lockstep:events"
+
+// newChannels returns the channels of the sets.
+func (s *Source) newChannels() *notify.Channels {
+	o := notify.Options{Docs: s.docs, Catalog: s.catalog, Static: s.opts.Static}
+	if on := s.opts.OnNotify; on != nil {
+		o.OnNotify = func(n notify.Notification) { on(Notification(n)) }
+	}
+	for _, h := range s.opts.Hubs {
+		o.Hubs = append(o.Hubs, notify.Hub{URL: h.URL, Notifier: h.Notifier})
+	}
+	var sets []notify.Set
+	for i := range s.opts.Sets {
+		name := s.opts.Sets[i].Name
+		sets = append(sets, notify.Set{Name: name, Rules: s.rules[name]})
+	}
+	return notify.New(o, sets)
+}
+
+// tell notes what of a set is published: st is the state.
+func (s *Source) tell(set string, st *state) {
+	c := st.Changes
+	after := notify.Place{Seq: c.After, Until: c.From}
+	through := after
+	if c.Through > c.After && !c.ThroughTime.IsZero() {
+		through = notify.Place{Seq: c.Through, Until: c.ThroughTime.Add(document.Boundary)}
+	}
+	s.channels.Publish(set, after, through)
+}
+
+// Notify tells every hub of all that Publish publishes, until ctx ends; then it
+// returns nil. Each hub and set has a queue of its own, which is the catalog:
+// a hub that is away gets all it missed when it is back, as long as the Change
+// List holds that, and delays no other. How far each is told is kept beside the
+// documents, and written at most once a second: after a crash a hub may be
+// told a second time.
+//
+// A hub that was never told of a set begins with what is published after it is
+// first named. Notify must not run twice at a time.
+func (s *Source) Notify(ctx context.Context) error { return s.channels.Notify(ctx) }
+
+// NotifyOnce tells every hub what has been published and it does not know yet,
+// and returns what kept any from being told; that is told the next time.
+func (s *Source) NotifyOnce(ctx context.Context) error { return s.channels.NotifyOnce(ctx) }
+
+// Streams returns how many event streams are being read, of all sets.
+func (s *Source) Streams() int64 { return s.channels.Streams() }
+
+// A ChannelStatus describes the notifications of a set.
+type ChannelStatus struct {
+	Set     string
+	Topic   string      // its URI
+	Last    catalog.Seq // the newest change published
+	Streams int         // of events, open now
+	Hubs    []HubStatus // those that are told
+}
+
+// A HubStatus is how far a hub has been told of a set, and what was done since
+// the process began.
+type HubStatus struct {
+	URL      string
+	Told     catalog.Seq // 0 also before Notify has begun
+	Behind   int64       // changes it lacks
+	Accepted int64       // notifications
+	Refused  int64       // for good
+	Failures int64       // attempts to be repeated
+	Err      error       // of the last attempt; nil: it was accepted
+}
+
+// Channels describes the channel of each set, in the order of Options.Sets.
+func (s *Source) Channels() []ChannelStatus {
+	all := make([]ChannelStatus, 0, len(s.opts.Sets))
+	for _, c := range s.channels.Status() {
+		st := ChannelStatus{Set: c.Set, Topic: c.Topic, Last: c.Last, Streams: c.Streams}
+		for _, h := range c.Hubs {
+			st.Hubs = append(st.Hubs, HubStatus(h))
+		}
+		all = append(all, st)
+	}
+	return all
+}

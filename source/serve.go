@@ -21,6 +21,7 @@ import (
 	"lockstep/internal/negotiate"
 	"lockstep/memento"
 	"lockstep/source/internal/names"
+	"lockstep/source/internal/notify"
 )
 
 // A handler answers requests for documents, resources and pages.
@@ -38,8 +39,7 @@ type handler struct {
 	warned atomic.Int64 // when a lack of open files was last logged, in nanoseconds
 	busy   atomic.Int64 // requests that were refused for it and are not logged yet
 
-	streaming atomic.Int64 // streams of events there are
-	sending   sending      // by them
+	streams *notify.Streams
 }
 
 // A coverage is the Link header value of a set.
@@ -64,6 +64,7 @@ type coverage struct {
 // not put it behind an [http.ServeMux] pattern that cleans paths.
 func (s *Source) Handler() http.Handler {
 	h := &handler{Source: s, cache: newCache(), versions: s.past()}
+	h.streams = s.channels.NewStreams(notify.StreamOptions{Max: s.opts.Streams, WriteTimeout: writeTimeout, Ending: ending})
 	if s.opts.OnDemand != nil {
 		h.demands = make(chan struct{}, s.opts.OnDemand.AtOnce)
 	}

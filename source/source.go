@@ -37,6 +37,7 @@ import (
 	"lockstep/source/internal/describe"
 	"lockstep/source/internal/document"
 	"lockstep/source/internal/names"
+	"lockstep/source/internal/notify"
 )
 
 // What a Source does unless told otherwise.
@@ -200,7 +201,7 @@ type Source struct {
 	telling sync.Mutex           // guards offered
 	offered map[string][]capable // by set: what its Capability List names, as last published
 
-	channels map[string]*channel // of each set
+	channels *notify.Channels
 
 	naming sync.Mutex // one writer of Capability Lists at a time; held across IO, for that is its purpose
 
@@ -224,9 +225,8 @@ func New(c catalog.Catalog, docs blob.Store, o Options) (*Source, error) {
 		return nil, err
 	}
 	store := &document.Store{Store: docs, Base: b, MaxEntries: o.MaxEntries, MaxBytes: o.MaxBytes, Now: o.Now, Log: o.Logger}
-	s := &Source{catalog: c, docs: store, opts: o, states: make(map[string]*state), restarted: make(map[string]bool), feeds: atom.New(store, c, o.Temp, o.Grace), archives: archive.New(store), patchesTidied: make(map[string]time.Time), rules: make(map[string]describe.Rules), channels: make(map[string]*channel), spent: make(map[string]spent), consists: make(map[string]map[string][]string)}
+	s := &Source{catalog: c, docs: store, opts: o, states: make(map[string]*state), restarted: make(map[string]bool), feeds: atom.New(store, c, o.Temp, o.Grace), archives: archive.New(store), patchesTidied: make(map[string]time.Time), rules: make(map[string]describe.Rules), spent: make(map[string]spent), consists: make(map[string]map[string][]string)}
 	for i := range o.Sets {
-		s.channels[o.Sets[i].Name] = newChannel(o.Sets[i])
 		if s.rules[o.Sets[i].Name], err = describe.Compile(o.Sets[i].described(), b); err != nil {
 			return nil, err
 		}
@@ -234,6 +234,7 @@ func New(c catalog.Catalog, docs blob.Store, o Options) (*Source, error) {
 			return nil, fmt.Errorf("set %q: %w", o.Sets[i].Name, err)
 		}
 	}
+	s.channels = s.newChannels()
 	return s, nil
 }
 

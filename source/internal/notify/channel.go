@@ -1,21 +1,98 @@
-package source
+// Package notify tells hubs and event streams what a Source has published: the
+// changes in the Change List of each set, as notifications (RN-PL-08).
+package notify
 
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"lockstep/catalog"
+	"lockstep/source/internal/describe"
 	"lockstep/source/internal/document"
 	"lockstep/source/internal/names"
 )
 
-// A place is a point in the history of a set: all changes through Seq are told,
+// A Set is a set of resources whose changes are notified.
+type Set struct {
+	Name  string
+	Rules describe.Rules
+}
+
+// A Notifier takes notifications and passes them to all who have subscribed.
+type Notifier interface {
+	Publish(ctx context.Context, topic string, header http.Header, body []byte) error
+}
+
+// A thinNotifier only tells its hub that there is news, which the hub then
+// fetches from the topic (RN-PB-03). What Thin returns may change: a Notifier
+// can find out by asking.
+type thinNotifier interface{ Thin() bool }
+
+// A Hub passes notifications on, for all sets of a Source.
+type Hub struct {
+	URL      string   // as subscribers reach it; Capability Lists name it (RN-CH-07)
+	Notifier Notifier // tells it; nil: another program does
+}
+
+// A Notification is the result of one attempt to notify a hub.
+type Notification struct {
+	Set         string
+	Hub         string // its URL
+	Entries     int    // changes in it
+	Bytes       int
+	From, Until time.Time     // its interval
+	Seq         catalog.Seq   // the last of its changes
+	Gap         bool          // From is later than the Until before: changes in between could not be told
+	Refused     bool          // for good: it is not repeated, and what follows it begins with a gap
+	Err         error         // why it was not accepted; nil: it was
+	Retry       time.Duration // until it is repeated; 0: never, or it was accepted
+}
+
+// MediaType is what notifications are (RN-PB-01).
+const MediaType = "application/xml"
+
+// Options are what notifications depend on.
+type Options struct {
+	Docs     *document.Store
+	Catalog  catalog.Catalog
+	Hubs     []Hub
+	OnNotify func(Notification) // called after each attempt, from several goroutines; may be nil
+	Static   bool               // what is at a topic is written as a document
+}
+
+// Channels are the channels of all sets of a Source.
+type Channels struct {
+	opts     Options
+	channels []*Channel // in the order of the sets
+}
+
+// New returns the channels of the sets.
+func New(o Options, sets []Set) *Channels {
+	s := &Channels{opts: o}
+	for _, set := range sets {
+		s.channels = append(s.channels, newChannel(set))
+	}
+	return s
+}
+
+// Find returns the channel whose topic has that name, nil if there is none.
+func (s *Channels) Find(topic string) *Channel {
+	for _, c := range s.channels {
+		if c.Name == topic {
+			return c
+		}
+	}
+	return nil
+}
+
+// A Place is a point in the history of a set: all changes through Seq are told,
 // the interval told ends at Until.
-type place struct {
+type Place struct {
 	Seq   catalog.Seq `json:"seq"`
 	Until time.Time   `json:"until"`
 }
@@ -23,12 +100,12 @@ type place struct {
 // An extent is what the published Change List of a set holds: the changes after
 // one place, through another. Nothing else is ever notified, for both must
 // agree (RN-PL-08).
-type extent struct{ after, through place }
+type extent struct{ after, through Place }
 
-// A channel is the notifications of one set (RN-CH-03).
-type channel struct {
+// A Channel is the notifications of one set (RN-CH-03).
+type Channel struct {
 	set  Set
-	name string // of the topic
+	Name string // of the topic
 
 	// building is held by who takes a notification off the catalog, across IO:
 	// others want the same one.
@@ -41,7 +118,7 @@ type channel struct {
 	mu     sync.Mutex      // guards what follows
 	extent extent          // zero: nothing is published yet
 	grown  chan struct{}   // closed when the extent is another one
-	recent []*notification // the last few made, for all who come to that place
+	recent []*notification // the last few made, for all who come to that Place
 	topic  *topic          // what stands at the topic; nil: nothing
 	queues []*queue        // of the hubs that are told; nil: not open yet
 	kept   []byte          // the state of the channel as it is in its blob
@@ -51,12 +128,12 @@ type channel struct {
 // them. Each is up to notifiedBytes.
 const recentNotifications = 4
 
-func newChannel(set Set) *channel {
-	return &channel{set: set, name: names.Topic(set.Name), grown: make(chan struct{}), moved: make(chan struct{}, 1)}
+func newChannel(set Set) *Channel {
+	return &Channel{set: set, Name: names.Topic(set.Name), grown: make(chan struct{}), moved: make(chan struct{}, 1)}
 }
 
 // Streams returns how many event streams are being read, of all sets.
-func (s *Source) Streams() int64 {
+func (s *Channels) Streams() int64 {
 	var n int64
 	for _, c := range s.channels {
 		n += c.streams.Load()
@@ -65,14 +142,14 @@ func (s *Source) Streams() int64 {
 }
 
 // look returns what is published, and what is closed when that changes.
-func (c *channel) look() (extent, <-chan struct{}) {
+func (c *Channel) look() (extent, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.extent, c.grown
 }
 
 // grow notes what is published now.
-func (c *channel) grow(e extent) {
+func (c *Channel) grow(e extent) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e == c.extent {
@@ -83,20 +160,18 @@ func (c *channel) grow(e extent) {
 	c.grown = make(chan struct{})
 }
 
-// tell tells the channel of a set what of it is published: st is the state.
-func (s *Source) tell(set string, st *state) {
-	c := st.Changes
-	e := extent{after: place{c.After, c.From}, through: place{c.After, c.From}}
-	if c.Through > c.After && !c.ThroughTime.IsZero() {
-		e.through = place{c.Through, c.ThroughTime.Add(document.Boundary)}
+// Publish notes that the published Change List of a set holds the changes after
+// one place, through another.
+func (s *Channels) Publish(set string, after, through Place) {
+	if c := s.Find(names.Topic(set)); c != nil {
+		c.grow(extent{after: after, through: through})
 	}
-	s.channels[set].grow(e)
 }
 
 // locate returns where notifications go on for one who was told as far as p,
 // and whether changes are missing in between: those that have left the Change
 // List (RN-PB-06), or that a catalog which was restored knows nothing of.
-func (e *extent) locate(p place) (from place, gap bool) {
+func (e *extent) locate(p Place) (from Place, gap bool) {
 	if p.Seq < e.after.Seq || p.Seq > e.through.Seq || p.Until.Before(e.after.Until) {
 		return e.after, true
 	}
@@ -104,26 +179,26 @@ func (e *extent) locate(p place) (from place, gap bool) {
 }
 
 // at returns the place behind the change numbered seq, which must be in e.
-func (s *Source) at(ctx context.Context, c *channel, e extent, seq catalog.Seq) (place, error) {
+func (s *Channels) at(ctx context.Context, c *Channel, e extent, seq catalog.Seq) (Place, error) {
 	switch {
 	case seq == e.after.Seq:
 		return e.after, nil
 	case seq == e.through.Seq:
 		return e.through, nil
 	}
-	for change, err := range s.catalog.Changes(ctx, s.docs.CapabilityList(c.set.Name), seq-1) {
+	for change, err := range s.opts.Catalog.Changes(ctx, s.opts.Docs.CapabilityList(c.set.Name), seq-1) {
 		if err == nil && change.Seq != seq {
 			break
 		}
-		return place{seq, change.EventTime.Add(document.Boundary)}, err
+		return Place{seq, change.EventTime.Add(document.Boundary)}, err
 	}
-	return place{}, fmt.Errorf("change %d is not in the catalog", seq)
+	return Place{}, fmt.Errorf("change %d is not in the catalog", seq)
 }
 
 // next returns the notification that follows p, and the place where it begins
 // if that is another one because of a gap. It returns nil if there is nothing
 // to tell yet.
-func (s *Source) next(ctx context.Context, c *channel, p place) (n *notification, gap bool, err error) {
+func (s *Channels) next(ctx context.Context, c *Channel, p Place) (n *notification, gap bool, err error) {
 	e, _ := c.look()
 	if e.after.Until.IsZero() {
 		return nil, false, nil
@@ -151,7 +226,7 @@ func (s *Source) next(ctx context.Context, c *channel, p place) (n *notification
 }
 
 // known returns the notification that was made already of what follows p.
-func (c *channel) known(p place, e extent) *notification {
+func (c *Channel) known(p Place, e extent) *notification {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, n := range c.recent {
@@ -162,8 +237,8 @@ func (c *channel) known(p place, e extent) *notification {
 	return nil
 }
 
-// A ChannelStatus says how things stand with the notifications of a set.
-type ChannelStatus struct {
+// A Status describes the notifications of a set.
+type Status struct {
 	Set     string
 	Topic   string      // its URI
 	Last    catalog.Seq // the newest change published
@@ -183,13 +258,12 @@ type HubStatus struct {
 	Err      error       // of the last attempt; nil: it was accepted
 }
 
-// Channels describes the channel of each set, in the order of Options.Sets.
-func (s *Source) Channels() []ChannelStatus {
-	all := make([]ChannelStatus, 0, len(s.opts.Sets))
-	for i := range s.opts.Sets {
-		c := s.channels[s.opts.Sets[i].Name]
+// Status describes the channel of each set.
+func (s *Channels) Status() []Status {
+	all := make([]Status, 0, len(s.channels))
+	for _, c := range s.channels {
 		e, _ := c.look()
-		st := ChannelStatus{Set: c.set.Name, Topic: s.docs.Base.URI(c.name), Last: e.through.Seq, Streams: int(c.streams.Load())}
+		st := Status{Set: c.set.Name, Topic: s.opts.Docs.Base.URI(c.Name), Last: e.through.Seq, Streams: int(c.streams.Load())}
 		for _, q := range c.hubs() {
 			q.mu.Lock()
 			h := HubStatus{URL: q.hub.URL, Told: q.told.Seq, Accepted: q.accepted, Refused: q.refused, Failures: q.failures, Err: q.err}

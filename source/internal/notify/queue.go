@@ -1,4 +1,4 @@
-package source
+package notify
 
 import (
 	"context"
@@ -28,14 +28,14 @@ const (
 // acked are the places where the last three pings that a hub accepted ended, the
 // oldest first. What stands at the topic reaches back to it: a hub may merge two
 // pings, and what the third is to tell of stands there before it is told.
-type acked [3]place
+type acked [3]Place
 
 // A queue is how far one hub has been told of one set.
 type queue struct {
 	hub *Hub
 
 	mu       sync.Mutex // guards what follows
-	told     place      // zero: nothing is known of the hub yet
+	told     Place      // zero: nothing is known of the hub yet
 	acked    acked
 	accepted int64
 	refused  int64
@@ -44,7 +44,7 @@ type queue struct {
 }
 
 // position returns how far the hub has been told.
-func (q *queue) position() place {
+func (q *queue) position() Place {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.told
@@ -55,16 +55,10 @@ func (q *queue) thin() bool {
 	return ok && t.Thin()
 }
 
-// Notify tells every hub of all that Publish publishes, until ctx ends; then it
-// returns nil. Each hub and set has a queue of its own, which is the catalog:
-// a hub that is away gets all it missed when it is back, as long as the Change
-// List holds that, and delays no other. How far each is told is kept beside the
-// documents, and written at most once a second: after a crash a hub may be
-// told a second time.
-//
-// A hub that was never told of a set begins with what is published after it is
-// first named. Notify must not run twice at a time.
-func (s *Source) Notify(ctx context.Context) error {
+// Notify tells every hub of all that is published, until ctx ends; then it
+// returns nil. Each hub and set has a queue of its own, which is the catalog.
+// It must not run twice at a time.
+func (s *Channels) Notify(ctx context.Context) error {
 	if err := s.openQueues(ctx); err != nil {
 		return err
 	}
@@ -86,7 +80,7 @@ func (s *Source) Notify(ctx context.Context) error {
 
 // NotifyOnce tells every hub what has been published and it does not know yet,
 // and returns what kept any from being told; that is told the next time.
-func (s *Source) NotifyOnce(ctx context.Context) error {
+func (s *Channels) NotifyOnce(ctx context.Context) error {
 	if err := s.openQueues(ctx); err != nil {
 		return err
 	}
@@ -114,7 +108,7 @@ func (s *Source) NotifyOnce(ctx context.Context) error {
 }
 
 // serveQueue tells a hub of a set's changes as they are published.
-func (s *Source) serveQueue(ctx context.Context, c *channel, q *queue) {
+func (s *Channels) serveQueue(ctx context.Context, c *Channel, q *queue) {
 	retry := notifyRetryFirst
 	for {
 		e, grown := c.look()
@@ -131,7 +125,7 @@ func (s *Source) serveQueue(ctx context.Context, c *channel, q *queue) {
 		if err == nil {
 			wait, _ = s.notify(ctx, c, q, n, gap, retry) // who is to know has been told
 		} else if ctx.Err() == nil { // the catalog cannot be read
-			s.docs.Log.ErrorContext(ctx, "cannot notify", slog.String("set", c.set.Name), slog.Any("err", err))
+			s.opts.Docs.Log.ErrorContext(ctx, "cannot notify", slog.String("set", c.set.Name), slog.Any("err", err))
 			wait = jittered(retry)
 		}
 		if wait == 0 {
@@ -146,7 +140,7 @@ func (s *Source) serveQueue(ctx context.Context, c *channel, q *queue) {
 }
 
 // emptyQueue tells a hub what it does not know of a set.
-func (s *Source) emptyQueue(ctx context.Context, c *channel, q *queue) error {
+func (s *Channels) emptyQueue(ctx context.Context, c *Channel, q *queue) error {
 	var refused error
 	for tries := 1; ; {
 		e, _ := c.look()
@@ -169,7 +163,7 @@ func (s *Source) emptyQueue(ctx context.Context, c *channel, q *queue) error {
 }
 
 // due returns what a hub is to be told next; nil: nothing yet.
-func (s *Source) due(ctx context.Context, c *channel, q *queue, e extent) (n *notification, gap bool, err error) {
+func (s *Channels) due(ctx context.Context, c *Channel, q *queue, e extent) (n *notification, gap bool, err error) {
 	if e.after.Until.IsZero() {
 		return nil, false, nil
 	}
@@ -191,18 +185,18 @@ func (s *Source) due(ctx context.Context, c *channel, q *queue, e extent) (n *no
 
 // notify brings n to a hub. It returns how long to wait before it is brought
 // again; 0 if it is not.
-func (s *Source) notify(ctx context.Context, c *channel, q *queue, n *notification, gap bool, retry time.Duration) (time.Duration, error) {
+func (s *Channels) notify(ctx context.Context, c *Channel, q *queue, n *notification, gap bool, retry time.Duration) (time.Duration, error) {
 	to, thin := n.to, q.thin()
 	shown, err := s.show(ctx, c, n)
 	if err != nil {
-		s.docs.Log.ErrorContext(ctx, "cannot write the document at the topic", slog.String("set", c.set.Name), slog.Any("err", err))
+		s.opts.Docs.Log.ErrorContext(ctx, "cannot write the document at the topic", slog.String("set", c.set.Name), slog.Any("err", err))
 		return jittered(retry), err
 	}
 	if thin && shown.Seq > to.Seq {
 		to = shown
 	}
 	attempt, cancel := context.WithTimeout(ctx, notifyTimeout)
-	err = q.hub.Notifier.Publish(attempt, s.docs.Base.URI(c.name), s.notifyHeader(c, q.hub), n.body)
+	err = q.hub.Notifier.Publish(attempt, s.opts.Docs.Base.URI(c.Name), s.notifyHeader(c, q.hub), n.body)
 	cancel()
 	if err != nil && ctx.Err() != nil {
 		return notifyRetryFirst, ctx.Err()
@@ -231,25 +225,25 @@ func (s *Source) notify(ctx context.Context, c *channel, q *queue, n *notificati
 
 // logNotify logs what went wrong with a notification, as no more than a detail
 // where OnNotify is told of it.
-func (s *Source) logNotify(ctx context.Context, level slog.Level, msg string, attrs ...slog.Attr) {
+func (s *Channels) logNotify(ctx context.Context, level slog.Level, msg string, attrs ...slog.Attr) {
 	if s.opts.OnNotify != nil {
 		level = slog.LevelDebug
 	}
-	s.docs.Log.LogAttrs(ctx, level, msg, attrs...)
+	s.opts.Docs.Log.LogAttrs(ctx, level, msg, attrs...)
 }
 
 // notifyHeader returns the header of a notification (RN-PB-01).
-func (s *Source) notifyHeader(c *channel, h *Hub) http.Header {
-	return http.Header{"Content-Type": {notificationType}, "Link": {s.topicLinks(c, *h)}}
+func (s *Channels) notifyHeader(c *Channel, h *Hub) http.Header {
+	return http.Header{"Content-Type": {MediaType}, "Link": {s.topicLinks(c, *h)}}
 }
 
-func (q *queue) begin(p place) {
+func (q *queue) begin(p Place) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.told, q.acked = p, acked{p, p, p}
 }
 
-func (q *queue) accept(to place) {
+func (q *queue) accept(to Place) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.told, q.acked = to, acked{q.acked[1], q.acked[2], to}

@@ -1,4 +1,4 @@
-package source
+package notify
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ const (
 // A notification is a payload: some changes of a set, oldest first. It does not
 // change.
 type notification struct {
-	from, to place
+	from, to Place
 	entries  int
 	body     []byte
 
@@ -39,7 +39,7 @@ func (n *notification) empty() bool { return n.entries == 0 }
 
 // buildNotification takes what follows p off the catalog, as far as there is
 // room, through the change numbered upto at most.
-func (s *Source) buildNotification(ctx context.Context, c *channel, p place, upto catalog.Seq) (*notification, error) {
+func (s *Channels) buildNotification(ctx context.Context, c *Channel, p Place, upto catalog.Seq) (*notification, error) {
 	changes, err := s.readChanges(ctx, c, p.Seq, upto, notifiedBytes)
 	if err != nil {
 		return nil, err
@@ -56,10 +56,10 @@ func (s *Source) buildNotification(ctx context.Context, c *channel, p place, upt
 // readChanges returns the changes after one and through another, as many as may
 // stand in a notification, or if that is less, as say most bytes about
 // themselves. It never ends between two of the same instant.
-func (s *Source) readChanges(ctx context.Context, c *channel, after, upto catalog.Seq, most int) ([]catalog.Change, error) {
+func (s *Channels) readChanges(ctx context.Context, c *Channel, after, upto catalog.Seq, most int) ([]catalog.Change, error) {
 	var changes []catalog.Change
 	size := 0
-	for change, err := range s.catalog.Changes(ctx, s.docs.CapabilityList(c.set.Name), after) {
+	for change, err := range s.opts.Catalog.Changes(ctx, s.opts.Docs.CapabilityList(c.set.Name), after) {
 		if err != nil {
 			return nil, err
 		}
@@ -84,21 +84,21 @@ func (s *Source) readChanges(ctx context.Context, c *channel, after, upto catalo
 // encodeNotification writes the payload of changes. If it has too many bytes,
 // fit is how many of the changes have few enough, never ending between two of
 // the same instant.
-func (s *Source) encodeNotification(c *channel, p place, changes []catalog.Change) (n *notification, fit int, err error) {
+func (s *Channels) encodeNotification(c *Channel, p Place, changes []catalog.Change) (n *notification, fit int, err error) {
 	last := &changes[len(changes)-1]
-	n = &notification{from: p, to: place{last.Seq, last.EventTime.Add(document.Boundary)}}
+	n = &notification{from: p, to: Place{last.Seq, last.EventTime.Add(document.Boundary)}}
 	var buf bytes.Buffer
 	w, err := resourcesync.NewWriter(&buf, resourcesync.Header{
-		Capability: resourcesync.ChangeNotification,                                                         // RN-PL-01, RN-PL-02
-		From:       resourcesync.NewDatetime(n.from.Until),                                                  // RN-PL-07: where the one before ended
-		Until:      resourcesync.NewDatetime(n.to.Until),                                                    // behind the last event, as in the Change List's parts
-		Links:      []resourcesync.Link{{Rel: resourcesync.RelUp, Href: s.docs.CapabilityList(c.set.Name)}}, // RN-PL-03
+		Capability: resourcesync.ChangeNotification,                                                              // RN-PL-01, RN-PL-02
+		From:       resourcesync.NewDatetime(n.from.Until),                                                       // RN-PL-07: where the one before ended
+		Until:      resourcesync.NewDatetime(n.to.Until),                                                         // behind the last event, as in the Change List's parts
+		Links:      []resourcesync.Link{{Rel: resourcesync.RelUp, Href: s.opts.Docs.CapabilityList(c.set.Name)}}, // RN-PL-03
 	})
 	if err != nil {
 		return nil, 0, err
 	}
 	d := document.NewWriter(w, resourcesync.MaxEntries, resourcesync.MaxBytes, slog.New(slog.DiscardHandler)) // the Change List has said what is wrong
-	describe := s.rules[c.set.Name].Describer()
+	describe := c.set.Rules.Describer()
 	var e resourcesync.Entry
 	for i := range changes { // RN-PL-04: in the order of their times
 		describe.Event(&e, &changes[i]) // RN-PL-05, RN-PL-08: as the Change List says it

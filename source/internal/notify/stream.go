@@ -1,36 +1,27 @@
-package source
+package notify
 
 import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"lockstep/catalog"
 )
 
-// RelEvents is the relation by which a Capability List names the address where
-// the notifications of its set come as a stream of server-sent events: for
-// Destinations that no hub can call back (an extension of ours; others ignore
-// it, RS-LN-04).
-const RelEvents = "urn:x-lockstep:events"
+// EventsType is the media type of event streams.
+const EventsType = "text/event-stream"
 
-const eventsType = "text/event-stream"
-
-const (
-	// heartbeat is how often a stream shows a sign of life, for proxies that
-	// close what is silent, and to notice that nobody listens.
-	heartbeat = 15 * time.Second
-
-	// streamRetry is how many seconds who finds no place, or loses it, should
-	// wait.
-	streamRetry = "5"
-)
+// heartbeat is how often a stream shows a sign of life, for proxies that close
+// connections without traffic, and to notice that no client listens.
+const heartbeat = 15 * time.Second
 
 // maxSending caps the bytes of the notifications that streams are sending, each
 // counted once: those who keep up share them, but of those who lag behind, each
@@ -89,12 +80,12 @@ type beginning struct {
 	Until time.Time `json:"until"` // what follows are the changes after this
 }
 
-// wantsEvents reports whether a request accepts a stream of events.
-func wantsEvents(accept []string) bool {
+// WantsEvents reports whether a request accepts a stream of events.
+func WantsEvents(accept []string) bool {
 	for _, field := range accept {
 		for one := range strings.SplitSeq(field, ",") {
 			typ, _, _ := strings.Cut(one, ";")
-			if strings.EqualFold(strings.TrimSpace(typ), eventsType) {
+			if strings.EqualFold(strings.TrimSpace(typ), EventsType) {
 				return true
 			}
 		}
@@ -102,56 +93,78 @@ func wantsEvents(accept []string) bool {
 	return false
 }
 
-// events answers with the stream of a channel's events, until the client goes
-// or the server shuts down. Memory and time are bounded: there are so many
-// streams at most, they share what they send, and one that is not read ends.
-func (h *handler) events(w http.ResponseWriter, r *http.Request, c *channel) {
-	if h.streaming.Add(1) > int64(h.opts.Streams) {
-		h.streaming.Add(-1)
-		w.Header().Set("Retry-After", streamRetry)
-		h.fail(w, r, http.StatusServiceUnavailable)
-		return
+// Streams are the event streams of all sets.
+type Streams struct {
+	channels *Channels
+	opts     StreamOptions
+	open     atomic.Int64 // streams there are
+	sending  sending      // by them
+}
+
+// StreamOptions are the limits of event streams.
+type StreamOptions struct {
+	Max          int           // streams at a time
+	WriteTimeout time.Duration // for a client to take an event
+
+	// Ending returns a channel that is closed when the server of a request
+	// shuts down; it may be nil.
+	Ending func(ctx context.Context) <-chan struct{}
+}
+
+// NewStreams returns the event streams of the channels.
+func (s *Channels) NewStreams(o StreamOptions) *Streams { return &Streams{channels: s, opts: o} }
+
+// ErrUnavailable reports that no stream can begin now: there are as many as
+// there may be, or nothing has been published yet.
+var ErrUnavailable = errors.New("no event stream can begin now")
+
+// Serve answers with the stream of a channel's events, until the client goes or
+// the server shuts down. Memory and time are bounded: the number of streams is
+// limited, they share what they send, and one that is not read ends. If it
+// returns an error, it has answered nothing.
+func (h *Streams) Serve(w http.ResponseWriter, r *http.Request, c *Channel) error {
+	if h.open.Add(1) > int64(h.opts.Max) {
+		h.open.Add(-1)
+		return ErrUnavailable
 	}
-	defer h.streaming.Add(-1)
+	defer h.open.Add(-1)
 	c.streams.Add(1)
 	defer c.streams.Add(-1)
 	e, _ := c.look()
 	if e.after.Until.IsZero() { // nothing has been published yet
-		w.Header().Set("Retry-After", streamRetry)
-		h.fail(w, r, http.StatusServiceUnavailable)
-		return
+		return ErrUnavailable
 	}
-	p, gap, err := h.resume(r.Context(), c, e, r.Header.Values("Last-Event-ID"))
+	p, gap, err := h.channels.resume(r.Context(), c, e, r.Header.Values("Last-Event-ID"))
 	if err != nil {
-		h.refuse(w, r, c.name, err)
-		return
+		return err
 	}
 	header := w.Header()
-	header.Set("Content-Type", eventsType)
-	header.Set("Cache-Control", cacheNever)
+	header.Set("Content-Type", EventsType)
+	header.Set("Cache-Control", "no-store")
 	header.Set("X-Accel-Buffering", "no") // a proxy that gathers bytes delays them
-	out := &eventWriter{w: w, control: http.NewResponseController(w)}
-	begin := beginning{h.docs.Base.URI(c.name), p.Until}
+	out := &eventWriter{w: w, control: http.NewResponseController(w), timeout: h.opts.WriteTimeout}
+	begin := beginning{h.channels.opts.Docs.Base.URI(c.Name), p.Until}
 	if out.event(eventHello, p.Seq, begin) != nil || gap && out.event(eventGap, p.Seq, begin) != nil {
-		return
+		return nil
 	}
-	h.sendEvents(r.Context(), c, out, p)
+	h.send(r.Context(), c, out, p)
+	return nil
 }
 
-// sendEvents sends notifications from p on.
-func (h *handler) sendEvents(ctx context.Context, c *channel, out *eventWriter, p place) {
+// send sends notifications from p on.
+func (h *Streams) send(ctx context.Context, c *Channel, out *eventWriter, p Place) {
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	e, _ := c.look()
 	late, skipped := p != e.through, false
 	for {
 		_, grown := c.look()
-		n, gap, err := h.next(ctx, c, p)
+		n, gap, err := h.channels.next(ctx, c, p)
 		if err != nil {
 			return // the client comes back, and is told why
 		}
 		if gap || n != nil && !n.empty() && !h.sending.take(n, late) { // it could not be told in time: there is the Change List
-			if p = h.gap(c, out); p == (place{}) {
+			if p = h.gap(c, out); p == (Place{}) {
 				return
 			}
 			late, skipped = true, true // a gap is no way to be on time
@@ -175,7 +188,7 @@ func (h *handler) sendEvents(ctx context.Context, c *channel, out *eventWriter, 
 			err = out.beat()
 		case <-ctx.Done():
 			return
-		case <-ending(ctx):
+		case <-h.opts.Ending(ctx):
 			return
 		}
 		if err != nil {
@@ -186,17 +199,17 @@ func (h *handler) sendEvents(ctx context.Context, c *channel, out *eventWriter, 
 
 // gap tells that changes are left out, and returns where the stream goes on: now;
 // the zero place if it has broken.
-func (h *handler) gap(c *channel, out *eventWriter) place {
+func (h *Streams) gap(c *Channel, out *eventWriter) Place {
 	e, _ := c.look()
-	if out.event(eventGap, e.through.Seq, beginning{h.docs.Base.URI(c.name), e.through.Until}) != nil {
-		return place{}
+	if out.event(eventGap, e.through.Seq, beginning{h.channels.opts.Docs.Base.URI(c.Name), e.through.Until}) != nil {
+		return Place{}
 	}
 	return e.through
 }
 
 // resume returns where a stream begins: behind the event the client had last,
 // if changes since then can be told, else now.
-func (s *Source) resume(ctx context.Context, c *channel, e extent, last []string) (p place, gap bool, err error) {
+func (s *Channels) resume(ctx context.Context, c *Channel, e extent, last []string) (p Place, gap bool, err error) {
 	if len(last) == 0 || last[0] == "" {
 		return e.through, false, nil
 	}
@@ -209,10 +222,11 @@ func (s *Source) resume(ctx context.Context, c *channel, e extent, last []string
 }
 
 // An eventWriter writes events, each of which is sent at once. A client has
-// writeTimeout to take one.
+// timeout to take one.
 type eventWriter struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
+	timeout time.Duration
 }
 
 // event sends an event whose data is JSON.
@@ -246,7 +260,7 @@ func encodeEvent(name string, id catalog.Seq, data []byte) []byte {
 func (w *eventWriter) beat() error { return w.write([]byte(":\n\n")) }
 
 func (w *eventWriter) write(event []byte) error {
-	_ = w.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // not every ResponseWriter can; net/http's does
+	_ = w.control.SetWriteDeadline(time.Now().Add(w.timeout)) // not every ResponseWriter can; net/http's does
 	if _, err := w.w.Write(event); err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package source
+package notify
 
 import "testing"
 
@@ -6,16 +6,16 @@ import "testing"
 // those before.
 func TestKeptCursor(t *testing.T) {
 	t.Parallel()
-	a, b, c := place{Seq: 1}, place{Seq: 2}, place{Seq: 3}
+	a, b, c := Place{Seq: 1}, Place{Seq: 2}, Place{Seq: 3}
 	for _, tt := range []struct {
-		kept []place
+		kept []Place
 		want acked
 	}{
 		{nil, acked{}},
-		{[]place{a}, acked{a, a, a}},
-		{[]place{a, b}, acked{a, a, b}},
-		{[]place{a, b, c}, acked{a, b, c}},
-		{[]place{{}, a, b, c}, acked{a, b, c}},
+		{[]Place{a}, acked{a, a, a}},
+		{[]Place{a, b}, acked{a, a, b}},
+		{[]Place{a, b, c}, acked{a, b, c}},
+		{[]Place{{}, a, b, c}, acked{a, b, c}},
 	} {
 		if got := (&keptCursor{Acked: tt.kept}).acked(); got != tt.want {
 			t.Errorf("of %v: %v, want %v", tt.kept, got, tt.want)

@@ -1,4 +1,4 @@
-package source
+package notify
 
 import (
 	"bytes"
@@ -12,9 +12,9 @@ import (
 	"lockstep/source/internal/names"
 )
 
-// notifyVersion numbers the layout of keptChannel. Older ones are read, newer
+// stateVersion numbers the layout of keptChannel. Older ones are read, newer
 // refused.
-const notifyVersion = 1
+const stateVersion = 1
 
 // keepEvery is how often it is kept how far hubs are told, at most. What is not
 // kept when a process dies is told twice.
@@ -35,8 +35,8 @@ type keptChannel struct {
 
 // A keptCursor is how far a hub has been told.
 type keptCursor struct {
-	Told  place   `json:"told"`
-	Acked []place `json:"acked"` // two in older states
+	Told  Place   `json:"told"`
+	Acked []Place `json:"acked"` // two in older states
 }
 
 func (k *keptCursor) acked() (a acked) {
@@ -51,8 +51,8 @@ func (k *keptCursor) acked() (a acked) {
 // A keptTopic is what stands at the topic, but for the bytes, which come from
 // the catalog.
 type keptTopic struct {
-	From   place     `json:"from"`
-	To     place     `json:"to"`
+	From   Place     `json:"from"`
+	To     Place     `json:"to"`
 	Window bool      `json:"window,omitempty"`
 	Sum    string    `json:"sum"`
 	Mod    time.Time `json:"modified"`
@@ -60,7 +60,7 @@ type keptTopic struct {
 
 // openQueues makes the queues of all channels, with what is remembered of them,
 // unless that has been done.
-func (s *Source) openQueues(ctx context.Context) error {
+func (s *Channels) openQueues(ctx context.Context) error {
 	for _, c := range s.channels {
 		if c.hubs() != nil {
 			continue
@@ -89,37 +89,37 @@ func (s *Source) openQueues(ctx context.Context) error {
 }
 
 // hubs returns the queues; nil: they are not open.
-func (c *channel) hubs() []*queue {
+func (c *Channel) hubs() []*queue {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.queues
 }
 
 // loadChannel reads what is remembered of a channel.
-func (s *Source) loadChannel(ctx context.Context, c *channel) (*keptChannel, []byte, error) {
-	data, _, err := s.docs.ReadBlob(ctx, names.NotifyState(c.set.Name))
+func (s *Channels) loadChannel(ctx context.Context, c *Channel) (*keptChannel, []byte, error) {
+	data, _, err := s.opts.Docs.ReadBlob(ctx, names.NotifyState(c.set.Name))
 	if err != nil || data == nil {
 		return &keptChannel{}, nil, err
 	}
 	kept := new(keptChannel)
 	if err := json.Unmarshal(data, kept); err != nil {
-		s.docs.Log.WarnContext(ctx, "record of notifications sent to hubs is unreadable; it restarts", slog.String("set", c.set.Name), slog.Any("err", err))
+		s.opts.Docs.Log.WarnContext(ctx, "record of notifications sent to hubs is unreadable; it restarts", slog.String("set", c.set.Name), slog.Any("err", err))
 		return &keptChannel{}, nil, nil
 	}
-	if kept.Version > notifyVersion {
-		return nil, nil, fmt.Errorf("read %s: written by a newer version (layout %d, this one knows %d)", names.NotifyState(c.set.Name), kept.Version, notifyVersion)
+	if kept.Version > stateVersion {
+		return nil, nil, fmt.Errorf("read %s: written by a newer version (layout %d, this one knows %d)", names.NotifyState(c.set.Name), kept.Version, stateVersion)
 	}
-	if kept.CapabilityList != s.docs.CapabilityList(c.set.Name) {
+	if kept.CapabilityList != s.opts.Docs.CapabilityList(c.set.Name) {
 		return &keptChannel{}, nil, nil
 	}
 	return kept, data, nil
 }
 
 // saveChannel remembers what there is to remember of a channel, if it is news.
-func (s *Source) saveChannel(ctx context.Context, c *channel) error {
+func (s *Channels) saveChannel(ctx context.Context, c *Channel) error {
 	c.saving.Lock()
 	defer c.saving.Unlock()
-	k := keptChannel{Version: notifyVersion, CapabilityList: s.docs.CapabilityList(c.set.Name), Hubs: make(map[string]keptCursor)}
+	k := keptChannel{Version: stateVersion, CapabilityList: s.opts.Docs.CapabilityList(c.set.Name), Hubs: make(map[string]keptCursor)}
 	for _, q := range c.hubs() {
 		q.mu.Lock()
 		if !q.told.Until.IsZero() {
@@ -143,7 +143,7 @@ func (s *Source) saveChannel(ctx context.Context, c *channel) error {
 	if data = append(data, '\n'); bytes.Equal(data, old) {
 		return nil
 	}
-	if err := s.docs.CommitBlob(ctx, names.NotifyState(c.set.Name), data, time.Time{}); err != nil {
+	if err := s.opts.Docs.CommitBlob(ctx, names.NotifyState(c.set.Name), data, time.Time{}); err != nil {
 		return err
 	}
 	c.mu.Lock()
@@ -154,7 +154,7 @@ func (s *Source) saveChannel(ctx context.Context, c *channel) error {
 
 // keepChannel remembers how far hubs have been told when that has changed, once
 // in keepEvery at most, until ctx ends.
-func (s *Source) keepChannel(ctx context.Context, c *channel) {
+func (s *Channels) keepChannel(ctx context.Context, c *Channel) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -162,7 +162,7 @@ func (s *Source) keepChannel(ctx context.Context, c *channel) {
 		case <-c.moved:
 		}
 		if err := s.saveChannel(ctx, c); err != nil && ctx.Err() == nil {
-			s.docs.Log.WarnContext(ctx, "cannot record the notifications sent to hubs", slog.String("set", c.set.Name), slog.Any("err", err))
+			s.opts.Docs.Log.WarnContext(ctx, "cannot record the notifications sent to hubs", slog.String("set", c.set.Name), slog.Any("err", err))
 			c.move() // try again
 		}
 		if !sleep(ctx, keepEvery) {
@@ -172,7 +172,7 @@ func (s *Source) keepChannel(ctx context.Context, c *channel) {
 }
 
 // move says that there is something to remember.
-func (c *channel) move() {
+func (c *Channel) move() {
 	select {
 	case c.moved <- struct{}{}:
 	default: // already said
@@ -180,12 +180,12 @@ func (c *channel) move() {
 }
 
 // keepAll remembers all there is to remember, now that ctx has ended.
-func (s *Source) keepAll(ctx context.Context) {
+func (s *Channels) keepAll(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepAtEnd)
 	defer cancel()
 	for _, c := range s.channels {
 		if err := s.saveChannel(ctx, c); err != nil {
-			s.docs.Log.WarnContext(ctx, "cannot record the notifications sent to hubs", slog.String("set", c.set.Name), slog.Any("err", err))
+			s.opts.Docs.Log.WarnContext(ctx, "cannot record the notifications sent to hubs", slog.String("set", c.set.Name), slog.Any("err", err))
 		}
 	}
 }

@@ -1,0 +1,176 @@
+package notify
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"math"
+	"strings"
+	"time"
+
+	"lockstep/catalog"
+	"lockstep/source/internal/document"
+)
+
+// windowLeast is how far back what stands at a topic reaches at least, where a
+// hub fetches it: a hub may merge pings (RN-PB-09).
+const windowLeast = 10 * time.Minute
+
+// A topic is what stands at the topic of a set: the payload sent last or, where
+// a hub fetches it, a window of recent changes (RN-PB-09). It does not change.
+type topic struct {
+	*notification
+	window bool
+	sum    string // sha-256 of the body, in hexadecimal digits
+	mod    time.Time
+}
+
+func newTopic(n *notification, window bool, mod time.Time) *topic {
+	sum := sha256.Sum256(n.body)
+	return &topic{notification: n, window: window, sum: hex.EncodeToString(sum[:]), mod: mod}
+}
+
+// show puts up at the topic what a hub is about to be told of, before it is: a
+// hub may look at once. It returns how far one is told that looks.
+func (s *Channels) show(ctx context.Context, c *Channel, n *notification) (Place, error) {
+	thin, since := c.thin()
+	c.mu.Lock()
+	old, e := c.topic, c.extent
+	c.mu.Unlock()
+	if old != nil && old.to.Seq >= n.to.Seq && old.window == thin {
+		return old.to, nil
+	}
+	if thin {
+		var err error
+		if n, err = s.window(ctx, c, e, since); err != nil {
+			return Place{}, err
+		}
+	}
+	mod := s.opts.Docs.Now()
+	if old != nil {
+		mod = s.opts.Docs.After(old.mod)
+	}
+	t := newTopic(n, thin, mod)
+	if s.opts.Static {
+		if err := s.opts.Docs.CommitBlob(ctx, c.Name, t.body, t.mod); err != nil {
+			return Place{}, err
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.topic = t
+	return t.to, nil
+}
+
+// thin reports whether a hub fetches what stands at the topic, and since when
+// hubs that do need to find there what changed: since the last but two of
+// the pings they accepted.
+func (c *Channel) thin() (thin bool, since time.Time) {
+	for _, q := range c.hubs() {
+		if !q.thin() {
+			continue
+		}
+		if at := q.window(); !thin || at.Before(since) {
+			since = at
+		}
+		thin = true
+	}
+	return thin, since
+}
+
+// window returns the changes since then, or of windowLeast if those are more,
+// as far back as there is room for.
+func (s *Channels) window(ctx context.Context, c *Channel, e extent, since time.Time) (*notification, error) {
+	if least := s.opts.Docs.Now().Add(-windowLeast); least.Before(since) {
+		since = least
+	}
+	from, err := s.at(ctx, c, e, max(e.after.Seq, e.through.Seq-notifiedEntries))
+	if err != nil {
+		return nil, err
+	}
+	changes, err := s.readChanges(ctx, c, from.Seq, e.through.Seq, math.MaxInt) // the newest are wanted
+	if err != nil {
+		return nil, err
+	}
+	drop := func(n int) { // never between two of the same instant, and never all
+		for n < len(changes)-1 && n > 0 && !changes[n].EventTime.After(changes[n-1].EventTime) {
+			n++
+		}
+		if n > 0 {
+			from = Place{changes[n-1].Seq, changes[n-1].EventTime.Add(document.Boundary)}
+			changes = changes[n:]
+		}
+	}
+	old := 0
+	for old < len(changes)-1 && changes[old].EventTime.Before(since) {
+		old++
+	}
+	drop(old)
+	for {
+		n, fit, err := s.encodeNotification(c, from, changes)
+		if err != nil || fit == len(changes) {
+			return n, err
+		}
+		drop(len(changes) - fit)
+	}
+}
+
+// restore puts up again what stood at a topic before the process began, if it
+// can still be told byte for byte.
+func (s *Channels) restore(ctx context.Context, c *Channel, kept *keptTopic) {
+	e, _ := c.look()
+	if kept == nil || kept.From.Seq < e.after.Seq || kept.To.Seq <= kept.From.Seq || kept.To.Seq > e.through.Seq {
+		return
+	}
+	var changes []catalog.Change
+	for change, err := range s.opts.Catalog.Changes(ctx, s.opts.Docs.CapabilityList(c.set.Name), kept.From.Seq) {
+		if err != nil || change.Seq > kept.To.Seq || len(changes) > 2*notifiedEntries {
+			break
+		}
+		changes = append(changes, change)
+	}
+	if len(changes) == 0 {
+		return
+	}
+	n, _, err := s.encodeNotification(c, kept.From, changes)
+	if err != nil || n == nil {
+		return
+	}
+	if t := newTopic(n, kept.Window, kept.Mod); t.sum == kept.Sum {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.topic = t
+	}
+}
+
+// topicLinks is the value of the Link field that goes with a topic (RN-PB-08,
+// WS-D-02).
+func (s *Channels) topicLinks(c *Channel, hubs ...Hub) string {
+	var b strings.Builder
+	b.WriteString("<" + s.opts.Docs.Base.URI(c.Name) + `>; rel="self"`)
+	for _, h := range hubs {
+		b.WriteString(", <" + h.URL + `>; rel="hub"`)
+	}
+	b.WriteString(", <" + s.opts.Docs.CapabilityList(c.set.Name) + `>; rel="resourcesync"`)
+	return b.String()
+}
+
+// Links is the value of the Link field that goes with what is at the topic.
+func (s *Channels) Links(c *Channel) string { return s.topicLinks(c, s.opts.Hubs...) }
+
+// A Topic is what is at the topic of a set.
+type Topic struct {
+	Body []byte
+	Sum  string // sha-256 of the body, in hexadecimal digits
+	Mod  time.Time
+}
+
+// Topic returns what is at the topic; ok is false if nothing is.
+func (c *Channel) Topic() (t Topic, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.topic == nil {
+		return Topic{}, false
+	}
+	return Topic{Body: c.topic.body, Sum: c.topic.sum, Mod: c.topic.mod}, true
+}
