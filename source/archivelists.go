@@ -21,15 +21,12 @@ func (p *publication) openArchives(ctx context.Context) (err error) {
 	if p.there == nil {
 		return nil
 	}
-	if p.lists, err = p.archives.Open(ctx, p.set.Name, resourcesync.ResourceList, p.set.Archive.retain(resourcesync.ResourceList), p.there.taken, none); err != nil {
+	if p.lists, err = p.archives.Open(ctx, p.set.Name, resourcesync.ResourceList, p.set.Archive.retain(resourcesync.ResourceList), p.there.taken, archive.NotCurrent); err != nil {
 		return err
 	}
 	p.closed, err = p.archives.Open(ctx, p.set.Name, resourcesync.ChangeList, p.set.Archive.retain(resourcesync.ChangeList), p.there.taken, p.current(p.next.Changes))
 	return err
 }
-
-// none says of no document that it is part of another.
-func none(*archive.Pointer) bool { return false }
 
 // current tells which documents are parts of the Change List st, or of the one
 // that readers may be reading.
@@ -156,7 +153,7 @@ func (p *publication) archiveParts() (docNames []string) {
 // expireArchives drops from the archives what is not to be kept any more.
 func (p *publication) expireArchives() {
 	if p.lists != nil {
-		p.lists.Expire(none)
+		p.lists.Expire(archive.NotCurrent)
 	}
 	if p.closed != nil {
 		p.closed.Expire(p.current(p.next.Changes))

@@ -5,14 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"time"
 
-	"lockstep/blob"
 	"lockstep/resourcesync"
-	"lockstep/source/internal/archive"
-	"lockstep/source/internal/document"
+	"lockstep/source/internal/dump"
 	"lockstep/source/internal/names"
 	"lockstep/source/internal/pack"
 )
@@ -61,8 +57,8 @@ func (s *Source) PublishDumps(ctx context.Context) (DumpReport, error) {
 		if err := ctx.Err(); err != nil {
 			return report, err
 		}
-		r, written, err := s.publishSetDumps(ctx, set)
-		report.Sets = append(report.Sets, r)
+		r, written, err := s.dumps.Publish(ctx, s.dumped(&set))
+		report.Sets = append(report.Sets, SetDumpReport(r))
 		report.Written = report.Written || written
 		if err != nil {
 			errs = append(errs, fmt.Errorf("publish dumps of set %s: %w", set.Name, err))
@@ -108,286 +104,30 @@ func dumpLimits(every, usual time.Duration, bytes int64, entries int) (time.Dura
 	return every, bytes, entries
 }
 
-// A dumping is the dumps of one set on their way from one published state to
-// the next.
-type dumping struct {
-	*Source
-	set     Set
-	report  SetDumpReport
-	state   dumpState       // what is published, and remembered once it is saved
-	there   map[string]bool // blobs of dumps there are
-	written bool
-	back    bool // the catalog is not the one the Resource Dump was made from
-
-	snapshots *archive.Draft  // of Resource Dumps; nil: there is none
-	packed    *archive.Draft  // of Change Dumps; nil: there is none
-	held      map[string]bool // blobs that stay for the sake of archives
-	blind     bool            // others may have to
+// newDumps returns the dumps of the sets.
+func (s *Source) newDumps() *dump.Dumps {
+	sets := make(map[string]Set)
+	for _, set := range s.opts.Sets {
+		sets[set.Name] = set
+	}
+	return dump.New(dump.Options{
+		Docs: s.docs, Catalog: s.catalog, Archives: s.archives, Workers: s.opts.Workers, Temp: s.opts.Temp, Grace: s.opts.Grace,
+		ManifestType: typeOf(names.Manifest(names.ChangeDumpPackage(DefaultSet, time.Time{}))),
+		NameDocuments: func(ctx context.Context, set string, without ...string) (bool, error) {
+			return s.publishCapabilityList(ctx, sets[set], without...)
+		},
+	})
 }
 
-// publishSetDumps brings the dumps of one set in step with the catalog.
-//
-// The order of writes, each step durable before the next begins:
-//
-//  1. the state, saying by what names that nobody knows yet will begin;
-//  2. packages and copies of their manifests, under those names, then parts of
-//     an index;
-//  3. the state, saying what is about to be published;
-//  4. the archive, then the entry document;
-//  5. the Capability List, if it does not name that yet;
-//  6. the state, saying that it is published, and what it replaced;
-//  7. what was replaced more than the grace period ago is removed.
-//
-// Cut short anywhere, the entry document names only packages that are there
-// (RS-IDX-06). A later run removes what step 2 has left, or goes on with step 4.
-func (s *Source) publishSetDumps(ctx context.Context, set Set) (r SetDumpReport, written bool, err error) {
-	start := time.Now()
-	d := &dumping{Source: s, set: set, report: SetDumpReport{Set: set.Name}, there: make(map[string]bool)}
-	defer func() { d.report.Elapsed = time.Since(start); r, written = d.report, d.written }()
-	if err := d.look(ctx); err != nil {
-		return r, false, err
-	}
-	archives := set.Archive.of(resourcesync.ResourceDump) != nil || set.Archive.of(resourcesync.ChangeDump) != nil
-	if set.ResourceDump == nil && set.ChangeDump == nil && len(d.there) == 0 && !archives {
-		return r, false, nil
-	}
-	if err := d.openArchives(ctx); err != nil {
-		return r, false, err
-	}
-	errs := []error{d.resume(ctx)}
-	if errs[0] == nil {
-		errs = append(errs, d.resources(ctx), d.changes(ctx), d.saveArchives(ctx), d.nameArchives(ctx), d.tidy(ctx))
-	}
-	if st := d.state.Resources; st != nil {
-		d.report.Packages = len(st.Packages)
-	}
-	return r, d.written, errors.Join(errs...)
-}
-
-// look finds out what is published.
-func (d *dumping) look(ctx context.Context) error {
-	st, err := d.loadDumps(ctx, d.set.Name)
-	if err != nil {
-		return err
-	}
-	d.state = *st
-	for info, err := range d.docs.List(ctx, names.DocumentsDir+d.set.Name+"/") {
-		if err != nil {
-			return err
-		}
-		if name := info.Name; names.IsDumpPart(d.set.Name, name) || name == names.ResourceDump(d.set.Name) || name == names.ChangeDump(d.set.Name) ||
-			name == names.Archive(d.set.Name, resourcesync.ResourceDump) || name == names.Archive(d.set.Name, resourcesync.ChangeDump) {
-			d.there[name] = true
-		}
-	}
-	return nil
-}
-
-// resume brings to an end what an earlier run has left unfinished.
-func (d *dumping) resume(ctx context.Context) error {
-	known := d.known()
-	var left []string
-	for name := range d.there {
-		if d.state.unpublished(name) && !known[name] {
-			left = append(left, name)
-		}
-	}
-	if len(left) > 0 {
-		if err := d.remove(ctx, left); err != nil {
-			return err
-		}
-	}
-	if next := d.state.Next; next != nil {
-		if d.have(next.names()) {
-			if err := d.switchResources(ctx, next); err != nil {
-				return err
-			}
-		}
-		d.state.Next = nil
-	}
-	if next := d.state.NextChanges; next != nil {
-		if d.have(next.names()) {
-			if err := d.switchChanges(ctx, next); err != nil {
-				return err
-			}
-		}
-		d.state.NextChanges = nil
-	}
-	return nil
-}
-
-// known returns all names the state has a word for.
-func (d *dumping) known() map[string]bool {
-	known := maps.Clone(d.held)
-	st := &d.state
-	for _, docNames := range [][]string{st.Resources.names(), st.Next.names(), st.Changes.names(), st.NextChanges.names()} {
-		for _, name := range docNames {
-			known[name] = true
-		}
-	}
-	for _, r := range st.Retired {
-		known[r.Name] = true
-	}
-	return known
-}
-
-func (d *dumping) have(docNames []string) bool {
-	for _, name := range docNames {
-		if !d.there[name] {
-			return false
-		}
-	}
-	return true
-}
-
-func (d *dumping) remove(ctx context.Context, docNames []string) error {
-	if err := d.docs.Remove(ctx, docNames...); err != nil {
-		return fmt.Errorf("remove what dumps no longer need: %w", err)
-	}
-	for _, name := range docNames {
-		delete(d.there, name)
-	}
-	return nil
-}
-
-// save makes the state what is remembered.
-func (d *dumping) save(ctx context.Context) error {
-	st := d.state
-	st.Retired = append([]document.Retired(nil), st.Retired...)
-	return d.saveDumps(ctx, d.set.Name, &st)
-}
-
-// announce takes steps 1 of publishSetDumps.
-func (d *dumping) announce(ctx context.Context, prefix string) error {
-	d.state.Building = []string{prefix}
-	d.state.Stamp = d.docs.After(d.state.Stamp)
-	return d.save(ctx)
-}
-
-// abandon removes what was begun by names with the prefix. What cannot be
-// removed now, say because ctx has ended, is by the next run.
-func (d *dumping) abandon(ctx context.Context, prefix string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTime)
-	defer cancel()
-	var docNames []string
-	known := d.known()
-	for info, err := range d.docs.List(ctx, prefix) {
-		if err == nil && names.IsDumpPart(d.set.Name, info.Name) && !known[info.Name] {
-			docNames = append(docNames, info.Name)
-		}
-	}
-	_ = d.docs.Remove(ctx, docNames...) // see above
-}
-
-// abandonTime is what removing the packages of a dump that has failed may take.
-const abandonTime = 30 * time.Second
-
-// retire notes that names are not named any more, if nothing else names them.
-// old is the Resource Dump they belonged to; nil: none.
-func (d *dumping) retire(docNames []string, old *resourceDumpState) {
-	named := make(map[string]bool)
-	for _, ns := range [][]string{d.state.Resources.names(), d.state.Changes.names()} {
-		for _, name := range ns {
-			named[name] = true
-		}
-	}
-	for _, name := range docNames {
-		if !named[name] && d.there[name] {
-			r := document.Retired{Name: name, Gone: d.docs.Now()}
-			if old != nil {
-				r.At, r.Seq = old.At, old.Seq
-			}
-			d.state.Retired = append(d.state.Retired, r)
-		}
+// dumped returns what the dumps of the set depend on.
+func (s *Source) dumped(set *Set) dump.Set {
+	return dump.Set{
+		Name: set.Name, Rules: s.rules[set.Name], Resource: (*dump.Resource)(set.ResourceDump), Change: (*dump.Change)(set.ChangeDump),
+		Keep: s.keep(*set), Rotate: set.ChangeList.Rotate, Archive: set.Archive.retain, Bitstream: set.Bitstream, Past: set.Past,
 	}
 }
 
-// tidy removes what was replaced longer ago than it is to stay, and sees to
-// it that what nobody knows of will be.
-func (d *dumping) tidy(ctx context.Context) error {
-	if d.blind {
-		return nil
-	}
-	known := d.known()
-	var strangers []string
-	for name := range d.there {
-		if names.IsDumpPart(d.set.Name, name) && !known[name] {
-			strangers = append(strangers, name)
-		}
-	}
-	slices.Sort(strangers)
-	d.retire(strangers, nil)
-	var old []string
-	var rest []document.Retired
-	for _, r := range d.state.Retired {
-		switch {
-		case !d.there[r.Name]:
-		case d.docs.Now().Sub(r.Gone) >= d.grace():
-			if !d.held[r.Name] {
-				old = append(old, r.Name)
-			}
-		default:
-			rest = append(rest, r)
-		}
-	}
-	if len(old) > 0 {
-		if err := d.remove(ctx, old); err != nil {
-			return err
-		}
-		d.report.Removed = len(old)
-	}
-	if len(strangers) == 0 && len(rest) == len(d.state.Retired) && len(d.state.Building) == 0 {
-		return nil
-	}
-	d.state.Retired, d.state.Building = rest, nil
-	return d.save(ctx)
-}
-
-// grace is how long what was replaced stays.
-func (d *dumping) grace() time.Duration {
-	grace := d.opts.Grace
-	if r := d.set.ResourceDump; r != nil {
-		grace = max(grace, time.Duration(r.Keep-1)*r.Every)
-	}
-	return grace
-}
-
-// withdraw takes a dump back that is no longer to be offered: first out of the
-// Capability List, then for itself; its packages stay for the grace period.
-func (d *dumping) withdraw(ctx context.Context, name string, forget func()) error {
-	if _, err := d.publishCapabilityList(ctx, d.set, name); err != nil {
-		return err
-	}
-	if err := d.remove(ctx, []string{name}); err != nil {
-		return err
-	}
-	if _, err := d.publishCapabilityList(ctx, d.set); err != nil { // a Publish in between has found it there
-		return err
-	}
-	d.written = true
-	forget()
-	return d.save(ctx)
-}
-
-// put commits an entry document and has the Capability List name it.
-func (d *dumping) put(ctx context.Context, entry blob.Writer) error {
-	defer entry.Close() // does nothing after Commit
-	if err := d.docs.Commit(ctx, entry); err != nil {
-		return err
-	}
-	d.there[entry.Name()], d.written = true, true
-	_, err := d.publishCapabilityList(ctx, d.set)
-	return err
-}
-
-// entryLimit returns how many packages one document can name.
-func (s *Source) entryLimit() int {
-	// Twice an address, escaped at worst, and what is said of the package.
-	entry := int64(12*(len(s.docs.Base.Prefix)+200) + 600)
-	return int(max(1, min(int64(s.docs.MaxEntries), (s.docs.MaxBytes-entry)/entry)))
-}
-
-// packing returns the options of a package of a set's resources or changes, whose manifest
+// packing returns the options of a package of a set's resources, whose manifest
 // begins with h.
 func (s *Source) packing(set *Set, h resourcesync.Header, entries int, bytes int64) pack.Options {
 	return pack.Options{
@@ -399,16 +139,4 @@ func (s *Source) packing(set *Set, h resourcesync.Header, entries int, bytes int
 	}
 }
 
-// packageEntry returns the entry of a package in a dump, with a link to the
-// copy of its manifest (RS-RD-04, RS-CD-04).
-func (s *Source) packageEntry(name string, m resourcesync.Metadata) resourcesync.Entry {
-	return resourcesync.Entry{Loc: s.docs.Base.URI(name), Metadata: m, Links: []resourcesync.Link{
-		{Rel: resourcesync.RelContents, Href: s.docs.Base.URI(names.Manifest(name)), Type: typeOf(names.Manifest(name))},
-	}}
-}
-
-func discard(ws []blob.Writer) {
-	for _, w := range ws {
-		_ = w.Close() // nothing of it is wanted
-	}
-}
+var errNoBitstream = errors.New("a dump needs Bitstream, which opens the resources")

@@ -24,7 +24,7 @@ func (s *Source) Listed(ctx context.Context, set string) (floor catalog.Seq, sna
 	if err != nil {
 		return 0, nil, err
 	}
-	dumps, err := s.loadDumps(ctx, set)
+	after, changes, dumps, err := s.dumps.Listed(ctx, set)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -32,17 +32,10 @@ func (s *Source) Listed(ctx context.Context, set string) (floor catalog.Seq, sna
 		return 0, nil, nil // what was published is not known, or not settled
 	}
 	floor, snapshots = st.Changes.After, []catalog.Mark{{Seq: st.List.Seq, At: st.List.At}}
-	for _, r := range []*resourceDumpState{dumps.Resources, dumps.Next} {
-		if r != nil {
-			snapshots = append(snapshots, catalog.Mark{Seq: r.Seq, At: r.At})
-		}
+	if snapshots = append(snapshots, dumps...); changes {
+		floor = min(floor, after)
 	}
-	for _, c := range []*changeDumpState{dumps.Changes, dumps.NextChanges} {
-		if c != nil {
-			floor = min(floor, c.After)
-		}
-	}
-	for _, r := range slices.Concat(st.Retired, dumps.Retired) {
+	for _, r := range st.Retired {
 		if !r.At.IsZero() {
 			snapshots = append(snapshots, catalog.Mark{Seq: r.Seq, At: r.At})
 		}

@@ -36,6 +36,7 @@ import (
 	"lockstep/source/internal/atom"
 	"lockstep/source/internal/describe"
 	"lockstep/source/internal/document"
+	"lockstep/source/internal/dump"
 	"lockstep/source/internal/names"
 	"lockstep/source/internal/notify"
 )
@@ -208,9 +209,7 @@ type Source struct {
 	archives *archive.Archives
 
 	dumping sync.Mutex // one PublishDumps at a time; held across IO, for that is its purpose
-	dumps   dumpMemory
-
-	consists map[string]map[string][]string // guarded by dumping; what archived dumps consist of, by set and name
+	dumps   *dump.Dumps
 }
 
 // New returns a Source of what c holds that keeps its documents in docs. It
@@ -225,7 +224,7 @@ func New(c catalog.Catalog, docs blob.Store, o Options) (*Source, error) {
 		return nil, err
 	}
 	store := &document.Store{Store: docs, Base: b, MaxEntries: o.MaxEntries, MaxBytes: o.MaxBytes, Now: o.Now, Log: o.Logger}
-	s := &Source{catalog: c, docs: store, opts: o, states: make(map[string]*state), restarted: make(map[string]bool), feeds: atom.New(store, c, o.Temp, o.Grace), archives: archive.New(store), patchesTidied: make(map[string]time.Time), rules: make(map[string]describe.Rules), spent: make(map[string]spent), consists: make(map[string]map[string][]string)}
+	s := &Source{catalog: c, docs: store, opts: o, states: make(map[string]*state), restarted: make(map[string]bool), feeds: atom.New(store, c, o.Temp, o.Grace), archives: archive.New(store), patchesTidied: make(map[string]time.Time), rules: make(map[string]describe.Rules), spent: make(map[string]spent)}
 	for i := range o.Sets {
 		if s.rules[o.Sets[i].Name], err = describe.Compile(o.Sets[i].described(), b); err != nil {
 			return nil, err
@@ -234,7 +233,7 @@ func New(c catalog.Catalog, docs blob.Store, o Options) (*Source, error) {
 			return nil, fmt.Errorf("set %q: %w", o.Sets[i].Name, err)
 		}
 	}
-	s.channels = s.newChannels()
+	s.channels, s.dumps = s.newChannels(), s.newDumps()
 	return s, nil
 }
 

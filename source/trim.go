@@ -147,7 +147,7 @@ func (p *publication) left(ctx context.Context, st *changeState, last catalog.Ma
 func (p *publication) cutoff(ctx context.Context) (time.Time, error) {
 	cutoff := p.docs.Now().Add(-p.keep(p.set))
 	lists := []time.Time{p.next.List.At}
-	if floor, ok, err := p.dumpFloor(ctx, p.set.Name); err != nil {
+	if floor, ok, err := p.dumps.Floor(ctx, p.set.Name); err != nil {
 		return cutoff, err
 	} else if ok {
 		lists = append(lists, floor)

@@ -322,3 +322,7 @@ func (s *Archives) limit() int {
 	entry := int64(6*(len(s.docs.Base.Prefix)+200) + 300)
 	return int(max(1, min(int64(s.docs.MaxEntries), s.docs.MaxBytes/entry-1))) // RA-GEN-05
 }
+
+// NotCurrent is the function current of [Archives.Open] and [Draft.Expire] for
+// documents that are not part of others.
+func NotCurrent(*Pointer) bool { return false }

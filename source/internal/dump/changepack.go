@@ -1,4 +1,4 @@
-package source
+package dump
 
 import (
 	"context"
@@ -34,7 +34,7 @@ func (l *lostChange) Error() string {
 // extend makes the next package and adds it to st. If the bitstream of a change
 // is lost, no package can tell of that change (RS-CDM-02): st begins anew after
 // it.
-func (b *changeDumpBuild) extend(ctx context.Context, st *changeDumpState) error {
+func (b *changeBuild) extend(ctx context.Context, st *changeState) error {
 	for {
 		pkg, err := b.pack(ctx, st)
 		if lost, ok := errors.AsType[*lostChange](err); ok {
@@ -44,7 +44,7 @@ func (b *changeDumpBuild) extend(ctx context.Context, st *changeDumpState) error
 			if err := b.archiveChanges(ctx, st, false, until); err != nil {
 				return err
 			}
-			*st = changeDumpState{After: lost.seq, From: until, Through: lost.seq, Until: until, Built: st.Built}
+			*st = changeState{After: lost.seq, From: until, Through: lost.seq, Until: until, Built: st.Built}
 			if st.Through >= b.status.Last {
 				return nil
 			}
@@ -63,10 +63,10 @@ func (b *changeDumpBuild) extend(ctx context.Context, st *changeDumpState) error
 }
 
 // pack makes the package that follows those of st, and commits it.
-func (b *changeDumpBuild) pack(ctx context.Context, st *changeDumpState) (*changePackage, error) {
+func (b *changeBuild) pack(ctx context.Context, st *changeState) (*changePackage, error) {
 	h := b.docs.Header(b.set.Name, resourcesync.ChangeDumpManifest)
 	h.From = resourcesync.NewDatetime(st.Until)
-	o := b.packing(&b.set, h, b.set.ChangeDump.PackageEntries, b.set.ChangeDump.PackageBytes)
+	o := b.dumps.packing(&b.set, h, b.set.Change.PackageEntries, b.set.Change.PackageBytes)
 	o.Open = b.open
 	p, err := pack.New(o)
 	if err != nil {
@@ -98,13 +98,13 @@ func (b *changeDumpBuild) pack(ctx context.Context, st *changeDumpState) (*chang
 
 // gather adds to p the changes after st, as many as fit. It returns the last,
 // also if no manifest can state it.
-func (b *changeDumpBuild) gather(ctx context.Context, p *pack.Packing, st *changeDumpState) (last catalog.Mark, err error) {
+func (b *changeBuild) gather(ctx context.Context, p *pack.Packing, st *changeState) (last catalog.Mark, err error) {
 	for c, err := range b.catalog.Changes(ctx, b.key, st.Through) {
 		if err != nil {
 			return last, err
 		}
 		dir := strconv.FormatInt(int64(c.Seq), 10) + "/" // RS-CDM-05
-		below := b.rules[b.set.Name].Below
+		below := b.set.Rules.Below
 		patches, err := b.patches(ctx, &c, dir)
 		if err == nil {
 			err = p.Add(&c, dir+names.NewMembers(below).Name(c.URI), patches...)
@@ -122,7 +122,7 @@ func (b *changeDumpBuild) gather(ctx context.Context, p *pack.Packing, st *chang
 
 // patches returns the patches of a change that we keep ourselves, to be packed
 // in dir.
-func (b *changeDumpBuild) patches(ctx context.Context, c *catalog.Change, dir string) ([]pack.Item, error) {
+func (b *changeBuild) patches(ctx context.Context, c *catalog.Change, dir string) ([]pack.Item, error) {
 	var items []pack.Item
 	for i := range c.Links {
 		l := &c.Links[i]
@@ -147,7 +147,7 @@ func (b *changeDumpBuild) patches(ctx context.Context, c *catalog.Change, dir st
 // open opens the bitstream a change brought. If it was not kept, the present
 // one is as good, if it turns out to be the same; without a hash, it is if the
 // resource has not changed since.
-func (b *changeDumpBuild) open(ctx context.Context, it *pack.Item) (io.ReadCloser, error) {
+func (b *changeBuild) open(ctx context.Context, it *pack.Item) (io.ReadCloser, error) {
 	if it.Blob != "" {
 		return b.docs.Open(ctx, it.Blob)
 	}

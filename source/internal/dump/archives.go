@@ -1,4 +1,4 @@
-package source
+package dump
 
 import (
 	"cmp"
@@ -19,16 +19,16 @@ import (
 	"lockstep/source/internal/names"
 )
 
-// dumpArchives are the kinds of archives that PublishDumps sees to.
-var dumpArchives = []resourcesync.Capability{resourcesync.ResourceDump, resourcesync.ChangeDump}
+// kinds are the kinds of archives that PublishDumps sees to.
+var kinds = []resourcesync.Capability{resourcesync.ResourceDump, resourcesync.ChangeDump}
 
 // openArchives finds out what the archives of the set's dumps name.
-func (d *dumping) openArchives(ctx context.Context) (err error) {
+func (d *update) openArchives(ctx context.Context) (err error) {
 	there := func(name string) bool { return d.there[name] }
-	if d.snapshots, err = d.archives.Open(ctx, d.set.Name, resourcesync.ResourceDump, d.set.Archive.retain(resourcesync.ResourceDump), there, none); err != nil {
+	if d.snapshots, err = d.archives.Open(ctx, d.set.Name, resourcesync.ResourceDump, d.set.Archive(resourcesync.ResourceDump), there, archive.NotCurrent); err != nil {
 		return err
 	}
-	if d.packed, err = d.archives.Open(ctx, d.set.Name, resourcesync.ChangeDump, d.set.Archive.retain(resourcesync.ChangeDump), there, d.current); err != nil {
+	if d.packed, err = d.archives.Open(ctx, d.set.Name, resourcesync.ChangeDump, d.set.Archive(resourcesync.ChangeDump), there, d.current); err != nil {
 		return err
 	}
 	return d.hold(ctx)
@@ -36,9 +36,9 @@ func (d *dumping) openArchives(ctx context.Context) (err error) {
 
 // hold finds out what the archived dumps consist of: their parts, packages and
 // manifests' copies stay as long as they are named (RA-GEN-09, RA-AMB-09).
-func (d *dumping) hold(ctx context.Context) error {
+func (d *update) hold(ctx context.Context) error {
 	d.held, d.blind = make(map[string]bool), false
-	known := d.consists[d.set.Name]
+	known := d.dumps.consists[d.set.Name]
 	next := make(map[string][]string)
 	for _, g := range []*archive.Draft{d.snapshots, d.packed} {
 		if g == nil {
@@ -51,7 +51,7 @@ func (d *dumping) hold(ctx context.Context) error {
 			docNames, ok := known[p.Name]
 			if !ok {
 				var err error
-				if docNames, ok, err = d.consistsOf(ctx, p.Name, true); err != nil {
+				if docNames, ok, err = consistsOf(ctx, d.docs, p.Name, true); err != nil {
 					return fmt.Errorf("read archived dump: %w", err)
 				}
 			}
@@ -66,14 +66,14 @@ func (d *dumping) hold(ctx context.Context) error {
 			}
 		}
 	}
-	d.consists[d.set.Name] = next
+	d.dumps.consists[d.set.Name] = next
 	return nil
 }
 
 // consistsOf returns the blobs that a dump names, and those that its parts do if
 // it is an index. ok is false if the dump cannot be read for what is in it.
-func (d *dumping) consistsOf(ctx context.Context, name string, entry bool) (docNames []string, ok bool, err error) {
-	r, err := d.docs.Open(ctx, name)
+func consistsOf(ctx context.Context, docs *document.Store, name string, entry bool) (docNames []string, ok bool, err error) {
+	r, err := docs.Open(ctx, name)
 	if errors.Is(err, blob.ErrNotExist) {
 		return nil, true, nil
 	}
@@ -82,7 +82,7 @@ func (d *dumping) consistsOf(ctx context.Context, name string, entry bool) (docN
 	}
 	defer r.Close() // opened for reading only
 	read := &document.ErrorReader{R: r}
-	doc := resourcesync.NewReader(read, resourcesync.ReaderOptions{Base: d.docs.Base.URI(name), Strict: true})
+	doc := resourcesync.NewReader(read, resourcesync.ReaderOptions{Base: docs.Base.URI(name), Strict: true})
 	h, err := doc.Header()
 	if err == nil && h.Index && !entry {
 		err = errors.New("an index names an index") // RS-IDX-04
@@ -93,13 +93,13 @@ func (d *dumping) consistsOf(ctx context.Context, name string, entry bool) (docN
 			ok = false
 			break
 		}
-		part := unique.Make(strings.TrimPrefix(e.Loc, d.docs.Base.Prefix)).Value() // most are in many dumps
+		part := unique.Make(strings.TrimPrefix(e.Loc, docs.Base.Prefix)).Value() // most are in many dumps
 		docNames = append(docNames, part)
 		if !h.Index {
 			docNames = append(docNames, unique.Make(names.Manifest(part)).Value())
 			continue
 		}
-		inner, whole, err := d.consistsOf(ctx, part, false)
+		inner, whole, err := consistsOf(ctx, docs, part, false)
 		if err != nil {
 			return nil, false, err
 		}
@@ -109,21 +109,21 @@ func (d *dumping) consistsOf(ctx context.Context, name string, entry bool) (docN
 		return nil, false, fmt.Errorf("%s: %w", name, read.Err)
 	}
 	if err != nil {
-		d.docs.Log.WarnContext(ctx, "archived dump is unreadable; nothing of older dumps is removed", slog.String("doc", name), slog.Any("err", err))
+		docs.Log.WarnContext(ctx, "archived dump is unreadable; nothing of older dumps is removed", slog.String("doc", name), slog.Any("err", err))
 	}
 	return docNames, ok, nil
 }
 
 // current reports whether what d tells of is part of the current Change Dump.
-func (d *dumping) current(p *archive.Pointer) bool {
+func (d *update) current(p *archive.Pointer) bool {
 	st := d.state.Changes
 	return st != nil && !p.From.Before(st.From)
 }
 
 // saveArchives publishes what has changed of the archives of the set's dumps.
-func (d *dumping) saveArchives(ctx context.Context) error {
+func (d *update) saveArchives(ctx context.Context) error {
 	if d.snapshots != nil {
-		d.snapshots.Expire(none)
+		d.snapshots.Expire(archive.NotCurrent)
 	}
 	if d.packed != nil {
 		d.packed.Expire(d.current)
@@ -146,24 +146,24 @@ func (d *dumping) saveArchives(ctx context.Context) error {
 
 // nameArchives has the Capability List name the archives there are, and
 // withdraws those there are to be no more.
-func (d *dumping) nameArchives(ctx context.Context) error {
+func (d *update) nameArchives(ctx context.Context) error {
 	due := d.written
-	for _, c := range dumpArchives {
-		due = due || d.set.Archive.of(c) == nil && d.there[names.Archive(d.set.Name, c)]
+	for _, c := range kinds {
+		due = due || d.set.Archive(c) == nil && d.there[names.Archive(d.set.Name, c)]
 	}
 	if !due {
 		return nil
 	}
-	if _, err := d.publishCapabilityList(ctx, d.set); err != nil {
+	if _, err := d.dumps.opts.NameDocuments(ctx, d.set.Name); err != nil {
 		return err
 	}
-	return d.archives.Withdraw(ctx, d.set.Name, d.set.Archive.has, func(name string) bool { return d.there[name] }, dumpArchives...)
+	return d.archives.Withdraw(ctx, d.set.Name, d.archived, func(name string) bool { return d.there[name] }, kinds...)
 }
 
 // archiveDump has the archive name a Resource Dump that is about to be
 // published. Those that claim to be as new are of another catalog, or of a clock
 // that has gone back.
-func (d *dumping) archiveDump(ctx context.Context, st *resourceDumpState) error {
+func (d *update) archiveDump(ctx context.Context, st *resourceState) error {
 	if d.snapshots == nil || st.Copy == "" {
 		return nil
 	}
@@ -178,7 +178,7 @@ func (d *dumping) archiveDump(ctx context.Context, st *resourceDumpState) error 
 // archiveChanges has the archive name all packages of a Change Dump that is
 // given up. If its catalog is not the one there is now, whose history begins at
 // from, nothing may seem to join both (RA-CHG-05).
-func (b *changeDumpBuild) archiveChanges(ctx context.Context, st *changeDumpState, back bool, from time.Time) error {
+func (b *changeBuild) archiveChanges(ctx context.Context, st *changeState, back bool, from time.Time) error {
 	if b.packed == nil || st == nil {
 		return nil
 	}
@@ -212,7 +212,7 @@ func (b *changeDumpBuild) archiveChanges(ctx context.Context, st *changeDumpStat
 // archive yet, if the set's documents of changes are to be closed at that age: in
 // both, from then on (RA-GEN-11). Parts of an index that are closed it names at
 // once.
-func (b *changeDumpBuild) archivePart(ctx context.Context, st *changeDumpState) error {
+func (b *changeBuild) archivePart(ctx context.Context, st *changeState) error {
 	if b.packed == nil {
 		return nil
 	}
@@ -222,13 +222,13 @@ func (b *changeDumpBuild) archivePart(ctx context.Context, st *changeDumpState) 
 		b.packed.Add(archive.Pointer{Name: l.Name, From: packages[0].From, Until: last.Until, Seq: after})
 		packages, after = packages[l.Packages:], last.Last
 	}
-	if len(st.Lists) == 0 && b.set.ChangeList.Rotate > 0 {
+	if len(st.Lists) == 0 && b.set.Rotate > 0 {
 		if newest := b.packed.Newest(); newest != nil {
 			for len(packages) > 0 && !packages[0].Until.After(newest.Until) {
 				packages, after = packages[1:], packages[0].Last
 			}
 		}
-		if len(packages) > 0 && b.docs.Now().Sub(packages[0].From) >= b.set.ChangeList.Rotate {
+		if len(packages) > 0 && b.docs.Now().Sub(packages[0].From) >= b.set.Rotate {
 			if err := b.leave(ctx, after, packages); err != nil {
 				return err
 			}
@@ -239,7 +239,7 @@ func (b *changeDumpBuild) archivePart(ctx context.Context, st *changeDumpState) 
 
 // already returns how many packages at the front of st the archive names in a
 // document of their own.
-func (b *changeDumpBuild) already(st *changeDumpState) int {
+func (b *changeBuild) already(st *changeState) int {
 	if b.packed == nil || len(st.Packages) == 0 || len(st.Lists) > 0 {
 		return 0
 	}
@@ -258,21 +258,21 @@ func (b *changeDumpBuild) already(st *changeDumpState) int {
 
 // leave makes closed Change Dumps of packages that follow each other, the first
 // of which has the changes after after, and has the archive name them. They are durable when it returns.
-func (b *changeDumpBuild) leave(ctx context.Context, after catalog.Seq, packages []changePackage) error {
-	for stretch := range slices.Chunk(packages, b.entryLimit()) {
+func (b *changeBuild) leave(ctx context.Context, after catalog.Seq, packages []changePackage) error {
+	for stretch := range slices.Chunk(packages, entryLimit(b.docs)) {
 		p := archive.Pointer{From: stretch[0].From, Until: stretch[len(stretch)-1].Until, Seq: after}
 		after = stretch[len(stretch)-1].Last
 		if b.packed.Names(p) {
 			continue // an earlier run has
 		}
-		h := b.changeDumpHeader()
+		h := b.changeHeader()
 		h.From, h.Until = resourcesync.NewDatetime(p.From), resourcesync.NewDatetime(p.Until)
 		plain := names.ChangeDumpList(b.set.Name, p.From)
 		p.Name = plain
 		for n := 2; b.there[p.Name]; n++ {
 			p.Name = names.Numbered(plain, n)
 		}
-		w, err := b.docs.WriteDocument(ctx, p.Name, h, b.docs.After(b.state.Stamp), b.changeEntries(stretch))
+		w, err := b.docs.WriteDocument(ctx, p.Name, h, b.docs.After(b.state.Stamp), b.dumps.changeEntries(stretch))
 		if err != nil {
 			return err
 		}

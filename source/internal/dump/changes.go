@@ -1,4 +1,4 @@
-package source
+package dump
 
 import (
 	"context"
@@ -15,10 +15,10 @@ import (
 )
 
 // changes adds packages to the Change Dump if they are due.
-func (d *dumping) changes(ctx context.Context) error {
+func (d *update) changes(ctx context.Context) error {
 	entry := names.ChangeDump(d.set.Name)
-	b := &changeDumpBuild{dumping: d, key: d.docs.CapabilityList(d.set.Name)}
-	if d.set.ChangeDump == nil {
+	b := &changeBuild{update: d, key: d.docs.CapabilityList(d.set.Name)}
+	if d.set.Change == nil {
 		if d.state.Changes == nil && !d.there[entry] {
 			return nil
 		}
@@ -37,11 +37,11 @@ func (d *dumping) changes(ctx context.Context) error {
 	return nil
 }
 
-// switchChanges takes steps 2 to 6 of publishSetDumps for what is not packages:
+// switchChanges takes steps 2 to 6 of Publish for what is not packages:
 // parts of the index, the one that is now open before those now closed
 // (RS-CHI-06), then the entry document.
-func (d *dumping) switchChanges(ctx context.Context, next *changeDumpState) error {
-	parts, entry, err := d.changeDumpDocuments(ctx, next)
+func (d *update) switchChanges(ctx context.Context, next *changeState) error {
+	parts, entry, err := d.changeDocuments(ctx, next)
 	if err != nil {
 		return err
 	}
@@ -62,13 +62,13 @@ func (d *dumping) switchChanges(ctx context.Context, next *changeDumpState) erro
 	return d.save(ctx)
 }
 
-// changeDumpDocuments writes the documents of a Change Dump: one, or an index
+// changeDocuments writes the documents of a Change Dump: one, or an index
 // (RS-CDI-01) and those parts that are not there as they should be. The parts
 // are to be committed in their order, the newest first.
-func (d *dumping) changeDumpDocuments(ctx context.Context, st *changeDumpState) (parts []blob.Writer, entry blob.Writer, err error) {
-	h := d.changeDumpHeader()
+func (d *update) changeDocuments(ctx context.Context, st *changeState) (parts []blob.Writer, entry blob.Writer, err error) {
+	h := d.changeHeader()
 	h.From = resourcesync.NewDatetime(st.From)
-	entries := d.changeEntries(st.Packages)
+	entries := d.dumps.changeEntries(st.Packages)
 	name := names.ChangeDump(d.set.Name)
 	if len(st.Lists) == 0 {
 		entry, err = d.docs.WriteDocument(ctx, name, h, d.state.Stamp, entries)
@@ -107,9 +107,9 @@ func (d *dumping) changeDumpDocuments(ctx context.Context, st *changeDumpState) 
 	return parts, entry, err
 }
 
-// changeDumpHeader returns what documents of a Change Dump begin with; times are
+// changeHeader returns what documents of a Change Dump begin with; times are
 // the caller's to set.
-func (d *dumping) changeDumpHeader() resourcesync.Header {
+func (d *update) changeHeader() resourcesync.Header {
 	h := d.docs.Header(d.set.Name, resourcesync.ChangeDump)
 	if d.packed != nil {
 		h.Links = append(h.Links, d.docs.ArchivesLink(d.set.Name, resourcesync.ChangeDump))
@@ -118,18 +118,18 @@ func (d *dumping) changeDumpHeader() resourcesync.Header {
 }
 
 // changeEntries returns the entries of packages.
-func (d *dumping) changeEntries(packages []changePackage) []resourcesync.Entry {
+func (s *Dumps) changeEntries(packages []changePackage) []resourcesync.Entry {
 	entries := make([]resourcesync.Entry, len(packages))
 	for i, p := range packages {
 		m := p.Metadata()
 		m.From, m.Until = resourcesync.NewDatetime(p.From), resourcesync.NewDatetime(p.Until) // RS-CD-02, RS-CD-06
-		entries[i] = d.packageEntry(p.Name, m)
+		entries[i] = s.packageEntry(p.Name, m)
 	}
 	return entries
 }
 
 // closedParts returns the parts that are published and closed.
-func (d *dumping) closedParts() map[string]bool {
+func (d *update) closedParts() map[string]bool {
 	closed := make(map[string]bool)
 	if st := d.state.Changes; st != nil {
 		for i, l := range st.Lists {
@@ -139,16 +139,16 @@ func (d *dumping) closedParts() map[string]bool {
 	return closed
 }
 
-// A changeDumpBuild takes a Change Dump off the catalog.
-type changeDumpBuild struct {
-	*dumping
+// A changeBuild takes a Change Dump off the catalog.
+type changeBuild struct {
+	*update
 	key    string // of the set in the catalog
 	status catalog.Status
 }
 
 // run publishes a package after the other until all changes there are are
 // packed, if that is due.
-func (b *changeDumpBuild) run(ctx context.Context) error {
+func (b *changeBuild) run(ctx context.Context) error {
 	st, fresh, err := b.begin(ctx)
 	if err != nil {
 		return err
@@ -157,7 +157,7 @@ func (b *changeDumpBuild) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	due := fresh || b.docs.Now().Sub(st.Built) >= b.set.ChangeDump.Every
+	due := fresh || b.docs.Now().Sub(st.Built) >= b.set.Change.Every
 	if !due || st.Through >= b.status.Last {
 		if fresh || trimmed || !b.there[names.ChangeDump(b.set.Name)] {
 			if err := b.publish(ctx, st); err != nil {
@@ -180,13 +180,13 @@ func (b *changeDumpBuild) run(ctx context.Context) error {
 
 // begin returns the Change Dump as it is published, to be changed, or a new one
 // that begins where the catalog's history does.
-func (b *changeDumpBuild) begin(ctx context.Context) (st *changeDumpState, fresh bool, err error) {
+func (b *changeBuild) begin(ctx context.Context) (st *changeState, fresh bool, err error) {
 	if b.status, err = b.catalog.Status(ctx, b.key); err != nil {
 		return nil, false, err
 	}
 	var back bool
 	if st := b.state.Changes; st != nil {
-		if back, err = b.wentBack(ctx, st.Through, st.Until); err != nil {
+		if back, err = wentBack(ctx, b.catalog, b.docs.CapabilityList(b.set.Name), st.Through, st.Until); err != nil {
 			return nil, false, err
 		}
 		if !back && b.have(st.names()) {
@@ -205,17 +205,17 @@ func (b *changeDumpBuild) begin(ctx context.Context) (st *changeDumpState, fresh
 	if err := b.archiveChanges(ctx, b.state.Changes, back, kept.At); err != nil {
 		return nil, false, err
 	}
-	return &changeDumpState{After: kept.Seq, From: kept.At, Through: kept.Seq, Until: kept.At}, true, nil
+	return &changeState{After: kept.Seq, From: kept.At, Through: kept.Seq, Until: kept.At}, true, nil
 }
 
-func (st *changeDumpState) copy() *changeDumpState {
+func (st *changeState) copy() *changeState {
 	c := *st
 	c.Packages, c.Lists = slices.Clone(st.Packages), slices.Clone(st.Lists)
 	return &c
 }
 
 // publish makes st, whose packages are there, what is published.
-func (b *changeDumpBuild) publish(ctx context.Context, st *changeDumpState) error {
+func (b *changeBuild) publish(ctx context.Context, st *changeState) error {
 	b.cutLists(st)
 	b.state.Stamp = b.docs.After(b.state.Stamp)
 	b.state.NextChanges, b.state.Building = st, nil
@@ -227,8 +227,8 @@ func (b *changeDumpBuild) publish(ctx context.Context, st *changeDumpState) erro
 
 // cutLists assigns packages to parts of an index, if they do not fit one
 // document; once there is an index, it stays.
-func (b *changeDumpBuild) cutLists(st *changeDumpState) {
-	per, listed := b.entryLimit(), 0
+func (b *changeBuild) cutLists(st *changeState) {
+	per, listed := entryLimit(b.docs), 0
 	for _, l := range st.Lists {
 		listed += l.Packages
 	}
@@ -248,7 +248,7 @@ func (b *changeDumpBuild) cutLists(st *changeDumpState) {
 // trim drops packages from the front that nobody needs any more: whole parts of
 // an index (RS-CHI-07). If there is an archive, it names them from before they
 // leave (RA-CHG-08), in documents of many packages each.
-func (b *changeDumpBuild) trim(ctx context.Context, st *changeDumpState) (trimmed bool, err error) {
+func (b *changeBuild) trim(ctx context.Context, st *changeState) (trimmed bool, err error) {
 	cutoff := b.cutoff()
 	drop := func(n int) {
 		last := st.Packages[n-1]
@@ -275,7 +275,7 @@ func (b *changeDumpBuild) trim(ctx context.Context, st *changeDumpState) (trimme
 		n++
 	}
 	if n > 0 && b.packed != nil {
-		if st.Packages[0].Until.After(b.docs.Now().Add(-b.keep(b.set) - b.keep(b.set)/trimShare)) {
+		if st.Packages[0].Until.After(b.docs.Now().Add(-b.set.Keep - b.set.Keep/trimShare)) {
 			n = 0
 		} else if err := b.leave(ctx, st.After, st.Packages[:n]); err != nil {
 			return trimmed, err
@@ -292,12 +292,8 @@ func (b *changeDumpBuild) trim(ctx context.Context, st *changeDumpState) (trimme
 
 // cutoff returns the instant before which nobody needs changes any more: who
 // has a Resource Dump that is there goes on from its at.
-func (b *changeDumpBuild) cutoff() time.Time {
-	keep := b.set.ChangeList.Keep
-	if keep <= 0 {
-		keep = b.opts.Keep
-	}
-	cutoff := b.docs.Now().Add(-max(keep, b.opts.Grace))
+func (b *changeBuild) cutoff() time.Time {
+	cutoff := b.docs.Now().Add(-b.set.Keep)
 	if r := b.state.Resources; r != nil && r.At.Before(cutoff) {
 		cutoff = r.At
 	}

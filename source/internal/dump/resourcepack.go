@@ -1,4 +1,4 @@
-package source
+package dump
 
 import (
 	"context"
@@ -20,7 +20,7 @@ type rangeCut struct {
 
 // cut divides the resources in r into as few packages as they need, all about
 // as full, so that there is room in each for more.
-func (b *resourceDumpBuild) cut(ctx context.Context, r catalog.Range) ([]rangeCut, error) {
+func (b *resourceBuild) cut(ctx context.Context, r catalog.Range) ([]rangeCut, error) {
 	var total int64
 	for rec, err := range b.catalog.Resources(ctx, b.key, r) {
 		if err != nil {
@@ -65,8 +65,8 @@ const fullPackage = 1_000_000_000
 
 // weight returns what a resource takes of the room in a package, by whichever
 // limit it comes nearest to: bytes, entries, or the size of the manifest.
-func (b *resourceDumpBuild) weight(r *catalog.Record) int64 {
-	limits := b.set.ResourceDump
+func (b *resourceBuild) weight(r *catalog.Record) int64 {
+	limits := b.set.Resource
 	entry := 400 + 2*len(r.URI)
 	for i := range r.Links {
 		entry += 200 + len(r.Links[i].Href)
@@ -77,10 +77,10 @@ func (b *resourceDumpBuild) weight(r *catalog.Record) int64 {
 
 // pack makes packages of the resources in c: one, of that number, or, should
 // they not fit any more, several.
-func (b *resourceDumpBuild) pack(ctx context.Context, c rangeCut, number int64) error {
+func (b *resourceBuild) pack(ctx context.Context, c rangeCut, number int64) error {
 	for r, more := c.Range, true; more; number = b.number.Add(1) {
 		var first string
-		o := b.packing(&b.set, b.manifest(), b.set.ResourceDump.PackageEntries, b.set.ResourceDump.PackageBytes)
+		o := b.dumps.packing(&b.set, b.manifest(), b.set.Resource.PackageEntries, b.set.Resource.PackageBytes)
 		o.Stamp = b.state.Stamp
 		p, err := pack.New(o)
 		if err != nil {
@@ -97,7 +97,7 @@ func (b *resourceDumpBuild) pack(ctx context.Context, c rangeCut, number int64) 
 		}
 		deviant := p.Deviant(ctx)
 		b.mu.Lock()
-		b.built = append(b.built, dumpPackage{Name: name, First: []byte(first), Resources: p.Files, Deviant: deviant, Package: done})
+		b.built = append(b.built, resourcePackage{Name: name, First: []byte(first), Resources: p.Files, Deviant: deviant, Package: done})
 		b.report.Deviant += deviant
 		b.report.Bytes += done.Length
 		b.mu.Unlock()
@@ -107,8 +107,8 @@ func (b *resourceDumpBuild) pack(ctx context.Context, c rangeCut, number int64) 
 
 // gather adds to p the resources in r, as many as fit, and moves r on to those
 // that do not. first is where the range of p begins.
-func (b *resourceDumpBuild) gather(ctx context.Context, p *pack.Packing, r *catalog.Range) (first string, more bool, err error) {
-	docNames := names.NewMembers(b.rules[b.set.Name].Below)
+func (b *resourceBuild) gather(ctx context.Context, p *pack.Packing, r *catalog.Range) (first string, more bool, err error) {
+	docNames := names.NewMembers(b.set.Rules.Below)
 	first = r.From
 	for rec, err := range b.catalog.Resources(ctx, b.key, *r) {
 		if err != nil {
@@ -127,7 +127,7 @@ func (b *resourceDumpBuild) gather(ctx context.Context, p *pack.Packing, r *cata
 }
 
 // manifest returns what the manifests begin with.
-func (b *resourceDumpBuild) manifest() resourcesync.Header {
+func (b *resourceBuild) manifest() resourcesync.Header {
 	h := b.docs.Header(b.set.Name, resourcesync.ResourceDumpManifest)
 	h.At = resourcesync.NewDatetime(b.mark.At)
 	return h

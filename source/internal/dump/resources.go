@@ -1,4 +1,4 @@
-package source
+package dump
 
 import (
 	"cmp"
@@ -26,9 +26,9 @@ import (
 const packingMemory = 50 << 20
 
 // resources publishes a new Resource Dump if one is due.
-func (d *dumping) resources(ctx context.Context) error {
+func (d *update) resources(ctx context.Context) error {
 	entry := names.ResourceDump(d.set.Name)
-	if d.set.ResourceDump == nil {
+	if d.set.Resource == nil {
 		if d.state.Resources == nil && !d.there[entry] {
 			return nil
 		}
@@ -40,7 +40,7 @@ func (d *dumping) resources(ctx context.Context) error {
 			}
 		})
 	}
-	b := &resourceDumpBuild{dumping: d, key: d.docs.CapabilityList(d.set.Name)}
+	b := &resourceBuild{update: d, key: d.docs.CapabilityList(d.set.Name)}
 	defer d.dumps.begin(d.set.Name, time.Time{})
 	d.dumps.begin(d.set.Name, d.docs.Now())
 	due, err := b.due(ctx)
@@ -58,7 +58,7 @@ func (d *dumping) resources(ctx context.Context) error {
 		return fmt.Errorf("build resource dump: %w", err)
 	}
 	d.state.Next, d.state.Building = next, nil
-	if err := d.save(ctx); err != nil { // step 3 of publishSetDumps
+	if err := d.save(ctx); err != nil { // step 3 of Publish
 		return err
 	}
 	if err := d.switchResources(ctx, next); err != nil {
@@ -70,12 +70,12 @@ func (d *dumping) resources(ctx context.Context) error {
 	return nil
 }
 
-// switchResources takes steps 4 to 6 of publishSetDumps.
-func (d *dumping) switchResources(ctx context.Context, next *resourceDumpState) error {
+// switchResources takes steps 4 to 6 of Publish.
+func (d *update) switchResources(ctx context.Context, next *resourceState) error {
 	if err := d.archiveDump(ctx, next); err != nil {
 		return err
 	}
-	entry, err := d.resourceDumpEntry(ctx, next, names.ResourceDump(d.set.Name))
+	entry, err := d.resourceEntry(ctx, next, names.ResourceDump(d.set.Name))
 	if err != nil {
 		return err
 	}
@@ -90,12 +90,12 @@ func (d *dumping) switchResources(ctx context.Context, next *resourceDumpState) 
 	return d.save(ctx)
 }
 
-// resourceDumpEntry writes the entry document of a Resource Dump, or the copy of
+// resourceEntry writes the entry document of a Resource Dump, or the copy of
 // it: itself, or the index over its parts (RS-RDI-01).
-func (d *dumping) resourceDumpEntry(ctx context.Context, st *resourceDumpState, name string) (blob.Writer, error) {
-	h := d.resourceDumpHeader(st)
+func (d *update) resourceEntry(ctx context.Context, st *resourceState, name string) (blob.Writer, error) {
+	h := d.resourceHeader(st)
 	if len(st.Lists) == 0 {
-		return d.docs.WriteDocument(ctx, name, h, d.state.Stamp, d.packageEntries(st.Packages))
+		return d.docs.WriteDocument(ctx, name, h, d.state.Stamp, d.dumps.packageEntries(st.Packages))
 	}
 	var index []resourcesync.Entry
 	for _, list := range st.Lists {
@@ -105,14 +105,14 @@ func (d *dumping) resourceDumpEntry(ctx context.Context, st *resourceDumpState, 
 	return d.docs.WriteDocument(ctx, name, h, d.state.Stamp, index)
 }
 
-// resourceDumpParts cuts a Resource Dump into parts, if one document cannot
+// resourceParts cuts a Resource Dump into parts, if one document cannot
 // name its packages, and commits them.
-func (d *dumping) resourceDumpParts(ctx context.Context, st *resourceDumpState) error {
-	per := d.entryLimit()
+func (d *update) resourceParts(ctx context.Context, st *resourceState) error {
+	per := entryLimit(d.docs)
 	if len(st.Packages) <= per {
 		return nil
 	}
-	h := d.resourceDumpHeader(st)
+	h := d.resourceHeader(st)
 	index := names.ResourceDump(d.set.Name)
 	if st.Copy != "" {
 		index = st.Copy // RA-AMB-08
@@ -122,7 +122,7 @@ func (d *dumping) resourceDumpParts(ctx context.Context, st *resourceDumpState) 
 	defer func() { discard(parts) }() // does nothing after Commit
 	for packages := range slices.Chunk(st.Packages, per) {
 		name := names.ResourceDumpList(d.set.Name, st.Gen, len(parts)+1)
-		w, err := d.docs.WriteDocument(ctx, name, h, d.state.Stamp, d.packageEntries(packages))
+		w, err := d.docs.WriteDocument(ctx, name, h, d.state.Stamp, d.dumps.packageEntries(packages))
 		if err != nil {
 			return err
 		}
@@ -132,7 +132,7 @@ func (d *dumping) resourceDumpParts(ctx context.Context, st *resourceDumpState) 
 	return d.docs.Commit(ctx, parts...)
 }
 
-func (d *dumping) resourceDumpHeader(st *resourceDumpState) resourcesync.Header {
+func (d *update) resourceHeader(st *resourceState) resourcesync.Header {
 	h := d.docs.Header(d.set.Name, resourcesync.ResourceDump)
 	h.At = resourcesync.NewDatetime(st.At)
 	if d.snapshots != nil {
@@ -141,12 +141,12 @@ func (d *dumping) resourceDumpHeader(st *resourceDumpState) resourcesync.Header 
 	return h
 }
 
-// resourceDumpCopy commits what the archive is to name: nobody knows of it yet.
-func (d *dumping) resourceDumpCopy(ctx context.Context, st *resourceDumpState) error {
+// resourceCopy commits what the archive is to name: nobody knows of it yet.
+func (d *update) resourceCopy(ctx context.Context, st *resourceState) error {
 	if st.Copy == "" {
 		return nil
 	}
-	w, err := d.resourceDumpEntry(ctx, st, st.Copy)
+	w, err := d.resourceEntry(ctx, st, st.Copy)
 	if err != nil {
 		return err
 	}
@@ -156,17 +156,17 @@ func (d *dumping) resourceDumpCopy(ctx context.Context, st *resourceDumpState) e
 
 // packageEntries returns the entries of packages, without at: one that is
 // reused is as true now as it was then.
-func (d *dumping) packageEntries(packages []dumpPackage) []resourcesync.Entry {
+func (s *Dumps) packageEntries(packages []resourcePackage) []resourcesync.Entry {
 	entries := make([]resourcesync.Entry, len(packages))
 	for i, p := range packages {
-		entries[i] = d.packageEntry(p.Name, p.Metadata())
+		entries[i] = s.packageEntry(p.Name, p.Metadata())
 	}
 	return entries
 }
 
-// A resourceDumpBuild takes a Resource Dump off the catalog.
-type resourceDumpBuild struct {
-	*dumping
+// A resourceBuild takes a Resource Dump off the catalog.
+type resourceBuild struct {
+	*update
 	key    string // of the set in the catalog
 	manner string
 	status catalog.Status
@@ -176,14 +176,14 @@ type resourceDumpBuild struct {
 	number atomic.Int64 // of packages
 
 	mu    sync.Mutex // guards what follows, and the report
-	built []dumpPackage
+	built []resourcePackage
 }
 
 // due says whether a new dump is due: there is none, or it is not what it
 // should be, or there were changes and it is old enough.
-func (b *resourceDumpBuild) due(ctx context.Context) (bool, error) {
+func (b *resourceBuild) due(ctx context.Context) (bool, error) {
 	st := b.state.Resources
-	b.manner = b.rules[b.set.Name].Mark
+	b.manner = b.set.Rules.Mark
 	var err error
 	if b.status, err = b.catalog.Status(ctx, b.key); err != nil {
 		return false, err
@@ -192,29 +192,28 @@ func (b *resourceDumpBuild) due(ctx context.Context) (bool, error) {
 		b.all = true
 		return true, nil
 	}
-	if b.all, err = b.wentBack(ctx, st.Seq, st.At); err != nil {
+	if b.all, err = wentBack(ctx, b.catalog, b.docs.CapabilityList(b.set.Name), st.Seq, st.At); err != nil {
 		return false, err
 	}
 	b.back = b.all
 	b.all = b.all || st.Manner != b.manner
-	deviant := slices.ContainsFunc(st.Packages, func(p dumpPackage) bool { return p.Deviant > 0 })
-	old := b.docs.Now().Sub(st.At) >= b.set.ResourceDump.Every
+	deviant := slices.ContainsFunc(st.Packages, func(p resourcePackage) bool { return p.Deviant > 0 })
+	old := b.docs.Now().Sub(st.At) >= b.set.Resource.Every
 	return b.all || !b.have(st.names()) || b.snapshots != nil && st.Copy == "" || old && (deviant || b.status.Last != st.Seq), nil
 }
 
-// wentBack reports whether the catalog is not, or not any more, the one in
-// which every change up to seq had happened by the instant at, and which keeps
-// all later ones: it was restored from an older copy, or filled anew.
-func (d *dumping) wentBack(ctx context.Context, seq catalog.Seq, at time.Time) (bool, error) {
-	set := d.docs.CapabilityList(d.set.Name)
-	status, err := d.catalog.Status(ctx, set)
+// wentBack reports whether the catalog is not, or no longer, the one in which
+// every change of the set up to seq had happened by the instant at, and which
+// keeps all later ones: it was restored from an older copy, or filled again.
+func wentBack(ctx context.Context, c catalog.Catalog, set string, seq catalog.Seq, at time.Time) (bool, error) {
+	status, err := c.Status(ctx, set)
 	if err != nil || status.Last < seq || status.Kept.Seq > seq {
 		return err == nil, err
 	}
 	if seq == status.Kept.Seq {
 		return status.Kept.At.IsZero() || status.Kept.At.After(at), nil // a Mark was there before
 	}
-	for c, err := range d.catalog.Changes(ctx, set, seq-1) {
+	for c, err := range c.Changes(ctx, set, seq-1) {
 		return err == nil && (c.Seq != seq || c.EventTime.After(at)), err
 	}
 	return true, nil
@@ -222,7 +221,7 @@ func (d *dumping) wentBack(ctx context.Context, seq catalog.Seq, at time.Time) (
 
 // run makes the packages of a new dump, those that are new, and parts of its
 // index; it commits both.
-func (b *resourceDumpBuild) run(ctx context.Context) (*resourceDumpState, error) {
+func (b *resourceBuild) run(ctx context.Context) (*resourceState, error) {
 	var err error
 	if b.mark, err = b.catalog.Mark(ctx, b.key); err != nil {
 		return nil, err
@@ -249,7 +248,7 @@ func (b *resourceDumpBuild) run(ctx context.Context) (*resourceDumpState, error)
 
 // generation names the dump. Should the clock stand still, a suffix keeps it
 // apart from those before.
-func (b *resourceDumpBuild) generation() string {
+func (b *resourceBuild) generation() string {
 	stamp := b.mark.At.UTC().Format(names.StampLayout)
 	for n, gen := 2, stamp; ; n++ {
 		prefix, taken := names.ResourceDumpPrefix(b.set.Name, gen), b.there[names.ResourceDumpCopy(b.set.Name, gen)]
@@ -266,7 +265,7 @@ func (b *resourceDumpBuild) generation() string {
 // stale returns the ranges whose resources must be packed anew, and the
 // packages that are as they were: those in whose range nothing has changed
 // since the last dump.
-func (b *resourceDumpBuild) stale(ctx context.Context) (runs []catalog.Range, kept []dumpPackage, err error) {
+func (b *resourceBuild) stale(ctx context.Context) (runs []catalog.Range, kept []resourcePackage, err error) {
 	if b.all || len(b.state.Resources.Packages) == 0 {
 		return []catalog.Range{{}}, nil, nil
 	}
@@ -304,9 +303,9 @@ func (b *resourceDumpBuild) stale(ctx context.Context) (runs []catalog.Range, ke
 
 // packages makes packages of the runs, several at a time, and returns the dump
 // that consists of these and the kept ones.
-func (b *resourceDumpBuild) packages(ctx context.Context, runs []catalog.Range, kept []dumpPackage) (*resourceDumpState, error) {
+func (b *resourceBuild) packages(ctx context.Context, runs []catalog.Range, kept []resourcePackage) (*resourceState, error) {
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(b.opts.Workers + 1)
+	g.SetLimit(b.dumps.opts.Workers + 1)
 	room := semaphore.NewWeighted(packingMemory)
 	g.Go(func() error {
 		for _, run := range runs {
@@ -332,13 +331,13 @@ func (b *resourceDumpBuild) packages(ctx context.Context, runs []catalog.Range, 
 		return nil, err
 	}
 	b.report.Reused = len(kept)
-	next := &resourceDumpState{Gen: b.gen, At: b.mark.At, Seq: b.mark.Seq, Manner: b.manner, Packages: append(kept, b.built...)}
+	next := &resourceState{Gen: b.gen, At: b.mark.At, Seq: b.mark.Seq, Manner: b.manner, Packages: append(kept, b.built...)}
 	if b.snapshots != nil {
 		next.Copy = names.ResourceDumpCopy(b.set.Name, b.gen)
 	}
-	slices.SortFunc(next.Packages, func(x, y dumpPackage) int { return cmp.Compare(string(x.First), string(y.First)) })
-	if err := b.resourceDumpParts(ctx, next); err != nil {
+	slices.SortFunc(next.Packages, func(x, y resourcePackage) int { return cmp.Compare(string(x.First), string(y.First)) })
+	if err := b.resourceParts(ctx, next); err != nil {
 		return nil, err
 	}
-	return next, b.resourceDumpCopy(ctx, next)
+	return next, b.resourceCopy(ctx, next)
 }
