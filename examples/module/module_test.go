@@ -1,4 +1,6 @@
-package lockstep_test
+// Package module_test builds programs of others: the one that a guide prints, and
+// one in a module of its own.
+package module_test
 
 import (
 	"fmt"
@@ -17,14 +19,17 @@ import (
 	"golang.org/x/mod/zip"
 )
 
+// root is the directory of the module.
+var root = filepath.Join("..", "..")
+
 // TestProgramInGuide builds the program that the guide about pipelines prints, as
 // it is printed, and runs it.
 func TestProgramInGuide(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	program := filepath.Join(dir, "program")
-	write(t, filepath.Join(dir, "main.go"), guideProgram(t, "."))
-	goCommand(t, ".", nil, "build", "-o", program, filepath.Join(dir, "main.go"))
+	write(t, filepath.Join(dir, "main.go"), guideProgram(t, root))
+	goCommand(t, root, nil, "build", "-o", program, filepath.Join(dir, "main.go"))
 	runGuideProgram(t, program)
 }
 
@@ -111,7 +116,7 @@ func TestRenamingRefusesUncommittedChanges(t *testing.T) {
 		}
 	}
 	tool := filepath.Join(t.TempDir(), "module.exe")
-	goCommand(t, "tools", nil, "build", "-o", tool, "./module")
+	goCommand(t, filepath.Join(root, "tools"), nil, "build", "-o", tool, "./module")
 	refused := func(want string, args ...string) {
 		t.Helper()
 		out, err := exec.Command(tool, append([]string{"-C", dir}, args...)...).CombinedOutput()
@@ -182,6 +187,7 @@ func runGuideProgram(t *testing.T, program string) {
 // checkRenamed reports imports of the module under its present path.
 func checkRenamed(t *testing.T, tree string) {
 	t.Helper()
+	module := strings.TrimSpace(goCommand(t, root, nil, "list", "-m"))
 	old := regexp.MustCompile(`(?m)^\s*(?:import )?(?:[\w.]+ )?"` + regexp.QuoteMeta(module) + `/[a-z0-9/]+"$`)
 	err := filepath.WalkDir(tree, func(name string, d fs.DirEntry, err error) error {
 		if ext := filepath.Ext(name); err != nil || ext != ".go" && ext != ".md" {
@@ -202,7 +208,7 @@ func checkRenamed(t *testing.T, tree string) {
 func copyTree(t *testing.T) string {
 	t.Helper()
 	tree := filepath.Join(t.TempDir(), "tree")
-	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(os.DirFS(root), ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
@@ -216,7 +222,7 @@ func copyTree(t *testing.T) string {
 		case !d.Type().IsRegular():
 			return nil
 		}
-		text, err := os.ReadFile(name)
+		text, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
 			return err
 		}
@@ -236,7 +242,7 @@ func copyTree(t *testing.T) string {
 // the directory with the downloads of the present one.
 func moduleCache(t *testing.T) (cache, downloads string) {
 	t.Helper()
-	present := strings.TrimSpace(goCommand(t, ".", nil, "env", "GOMODCACHE"))
+	present := strings.TrimSpace(goCommand(t, root, nil, "env", "GOMODCACHE"))
 	cache, downloads = t.TempDir(), filepath.Join(present, "cache", "download")
 	for from, to := range map[string]string{present: cache, downloads: filepath.Join(cache, "cache", "download")} {
 		if err := os.MkdirAll(to, 0o700); err != nil {
@@ -263,9 +269,11 @@ func goCommand(t *testing.T, dir string, env []string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("go", args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("go %s: %v", strings.Join(args, " "), withStderr(err))
+		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, &stderr)
 	}
 	return string(out)
 }
