@@ -3,15 +3,14 @@ package main
 import (
 	"context"
 	"errors"
-	"net"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/following"
 	"lockstep/cmd/lockstep/internal/help"
-	"lockstep/cmd/lockstep/internal/listen"
 	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
@@ -20,12 +19,11 @@ import (
 // followOptions are the flags of follow.
 type followOptions struct {
 	syncOptions
-	callback string
-	listen   string
-	channel  string
-	poll     time.Duration
-	check    time.Duration
-	lease    time.Duration
+	following.Callback
+	channel string
+	poll    time.Duration
+	check   time.Duration
+	lease   time.Duration
 
 	unsubscribe bool
 
@@ -70,8 +68,8 @@ does nothing else: exit code 1 if one could not be ended.`,
 	flags := cmd.Flags()
 	o.syncOptions.declare(flags)
 	help.Grouped(flags, help.NewsGroup, func(flags *pflag.FlagSet) {
-		flags.StringVar(&o.callback, "callback", "", "the `URL` at which hubs reach this process; requests for it and below it must arrive at --listen (default: no hub is used)")
-		flags.StringVar(&o.listen, "listen", "", "listen at `HOST:PORT` for hubs, and for monitors: /-/healthz and /-/readyz, and with the admin token /-/metrics and /-/api/v1/follow (default: the port that --callback names, if any)")
+		flags.StringVar(&o.URL, "callback", "", "the `URL` at which hubs reach this process; requests for it and below it must arrive at --listen (default: no hub is used)")
+		flags.StringVar(&o.Listen, "listen", "", "listen at `HOST:PORT` for hubs, and for monitors: /-/healthz and /-/readyz, and with the admin token /-/metrics and /-/api/v1/follow (default: the port that --callback names, if any)")
 		flags.StringVar(&o.channel, "channel", "", "the only `CHANNEL` to learn of changes by: hub, events, or poll (default the best that the Source offers)")
 		flags.DurationVar(&o.poll, "poll", destination.DefaultPoll, "poll a Source that sends no notifications every `DURATION`")
 		flags.DurationVar(&o.check, "check", destination.DefaultCheck, "also poll a Source that sends notifications every `DURATION`")
@@ -93,7 +91,7 @@ func (o *followOptions) options() (do destination.Options, fo destination.Follow
 		return do, fo, term.Usagef("--channel %q: want hub, events or poll", o.channel)
 	}
 	switch {
-	case o.channel == destination.ChannelHub && o.callback == "":
+	case o.channel == destination.ChannelHub && o.URL == "":
 		return do, fo, term.Usage(errors.New("--channel hub: no hub can reach us"), "say by which address it can: --callback URL")
 	case o.poll <= 0 || o.check <= 0:
 		return do, fo, term.Usagef("--poll and --check must be above 0")
@@ -125,40 +123,41 @@ func runFollow(ctx context.Context, o *followOptions, io term.IO) error {
 	if hook != nil {
 		do.Deliver = hook.Deliver
 	}
-	if _, _, err := o.callbackAddress(); err != nil {
+	if _, _, err := o.Address(); err != nil {
 		return err
 	}
 	if err := o.Flags.Check(); err != nil {
 		return err
 	}
-	f := newFollowing(ctx, o, io)
-	closeEvents, err := o.openEvents(&f.watcher)
+	f := following.New(ctx, following.Options{Source: o.Source, Dest: o.Dest, Events: o.events, Poll: o.poll, Out: o.out}, io)
+	closeEvents, err := o.openEvents(&f.Watcher)
 	if err != nil {
 		return err
 	}
-	do.OnEvent = f.event
+	do.OnEvent = f.Event
 	r, err := mirror.Open(&o.Selection, &o.network, do, false, io)
 	if err != nil {
 		return errors.Join(mirror.Explain(err, o.Dest), closeEvents())
 	}
 	defer r.Close()
-	l, callback, err := o.reachable(ctx)
+	l, callback, err := o.Reachable(ctx)
 	if err != nil {
 		return errors.Join(err, closeEvents())
 	}
 	if l != nil {
 		defer func() { _ = l.Close() }() // the server closes it as well
 	}
-	fo.Callback, fo.OnSync = callback, f.passed
-	if f.follower, err = r.Dest.Follow(o.Source, fo); err != nil {
+	fo.Callback, fo.OnSync = callback, f.Passed
+	follower, err := r.Dest.Follow(o.Source, fo)
+	if err != nil {
 		return errors.Join(term.Usage(err, ""), closeEvents())
 	}
-	f.client = r.Client
-	if f.admin, err = o.Flags.Open(ctx, r.Memory(), l != nil, io); err != nil {
+	access, err := o.Flags.Open(ctx, r.Memory(), l != nil, io)
+	if err != nil {
 		return errors.Join(err, closeEvents())
 	}
-	defer f.admin.Close()
-	err = f.follow(ctx, l)
+	defer access.Close()
+	err = f.Follow(ctx, follower, r.Client, access, l)
 	if cerr := closeEvents(); err == nil {
 		err = cerr
 	}
@@ -166,19 +165,8 @@ func runFollow(ctx context.Context, o *followOptions, io term.IO) error {
 	if mirror.Interrupted(ctx, err) {
 		err = term.WithHint(term.ErrInterrupted, "progress is kept; run the same command again to go on")
 	}
-	if perr := f.conclude(err); err == nil {
+	if perr := f.Conclude(err); err == nil {
 		err = perr
 	}
 	return err
-}
-
-// follow follows while it serves on l, if that is not nil.
-func (f *following) follow(ctx context.Context, l net.Listener) error {
-	about := f.about()
-	serveAdmin := func(ctx context.Context) error { return f.admin.Serve(ctx, about.Admin(nil), f.o.out.Logger(f.io)) }
-	if l == nil {
-		return together(ctx, f.run, f.watch, serveAdmin)
-	}
-	f.address = listen.BaseURL(l.Addr(), f.quietly())
-	return admin.ServeBeside(ctx, f.server(about), l, f.run, f.watch, serveAdmin)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"lockstep/cmd/lockstep/internal/following"
 	"lockstep/cmd/lockstep/internal/mirror"
 	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/term"
@@ -36,8 +37,8 @@ func TestFollowReachable(t *testing.T) {
 		{"http://u:p@mirror.example.net:8090/", "", "", "", "without user, query and fragment"},
 		{"http://127.0.0.1:0/", "8090", "", "", "want HOST:PORT"},
 	} {
-		o := followOptions{callback: tt.callback, listen: tt.listen}
-		l, callback, err := o.reachable(t.Context())
+		o := following.Callback{URL: tt.callback, Listen: tt.listen}
+		l, callback, err := o.Reachable(t.Context())
 		if got := report.ErrorText(err); tt.wantErr == "" && err != nil || !strings.Contains(got, tt.wantErr) {
 			t.Errorf("--callback %q --listen %q: %v, want %q", tt.callback, tt.listen, err, tt.wantErr)
 			continue

@@ -5,31 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
-	"time"
 
-	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/following"
 	"lockstep/cmd/lockstep/internal/mirror"
-	"lockstep/cmd/lockstep/internal/report"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
-	"lockstep/internal/fetch"
-	"lockstep/source"
 )
-
-// unsubscribeTime is how long ending all subscriptions may take.
-const unsubscribeTime = 2 * time.Minute
-
-// unsubscribeResult is what follow --unsubscribe prints with --json.
-type unsubscribeResult struct {
-	Source        string                       `json:"source"`
-	Destination   string                       `json:"destination"`
-	Subscriptions []destination.Unsubscription `json:"subscriptions"`
-	Error         string                       `json:"error,omitempty"`
-}
 
 // runUnsubscribe ends the subscriptions that follow made for a mirror.
 func runUnsubscribe(ctx context.Context, o *followOptions, io term.IO) error {
@@ -49,90 +32,5 @@ func runUnsubscribe(ctx context.Context, o *followOptions, io term.IO) error {
 		return mirror.Explain(err, o.Dest)
 	}
 	defer r.Close()
-	recorded, err := destination.CallbackOf(ctx, r.State.Journal)
-	if err != nil {
-		return fmt.Errorf("unsubscribe: %w", err)
-	}
-	result := unsubscribeResult{Source: fetch.WithoutUser(o.Source), Destination: o.Dest, Subscriptions: []destination.Unsubscription{}}
-	if recorded == "" {
-		return o.printUnsubscribed(&result, io)
-	}
-	if o.callback == "" {
-		o.callback = recorded
-	}
-	l, callback, err := o.reachable(ctx)
-	if err != nil {
-		return err
-	}
-	u, err := destination.NewUnsubscriber(r.State.Journal, r.Client, callback, do.Logger)
-	if err != nil {
-		return errors.Join(term.Usage(err, ""), l.Close())
-	}
-	err = serveFor(ctx, u.Handler(), l, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, unsubscribeTime)
-		defer cancel()
-		done, err := u.Run(ctx)
-		result.Subscriptions = append(result.Subscriptions, done...)
-		if errors.Is(err, context.DeadlineExceeded) {
-			err = nil // each says how far it came
-		}
-		return err
-	})
-	if mirror.Interrupted(ctx, err) {
-		err = term.WithHint(term.ErrInterrupted, "run the same command again to go on")
-	}
-	if err != nil {
-		return err
-	}
-	return o.printUnsubscribed(&result, io)
-}
-
-// serveFor serves h on l while do runs.
-func serveFor(ctx context.Context, h http.Handler, l net.Listener, do func(context.Context) error) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	var err error
-	serr := admin.ServeBeside(ctx, source.NewServer(h), l, func(ctx context.Context) error {
-		defer stop()
-		err = do(ctx)
-		return nil
-	})
-	if err == nil && !errors.Is(serr, context.Canceled) {
-		err = serr
-	}
-	return err
-}
-
-// printUnsubscribed says which subscriptions were ended, and fails if one was not.
-func (o *followOptions) printUnsubscribed(r *unsubscribeResult, io term.IO) error {
-	failed := 0
-	for i := range r.Subscriptions {
-		if !r.Subscriptions[i].Ended {
-			failed++
-		}
-	}
-	var err error
-	if failed > 0 {
-		err = term.WithHint(fmt.Errorf("unsubscribe: %d of %s could not be ended", failed, term.Count(len(r.Subscriptions), "subscription")),
-			"run the same command again while the hub can reach the callback; otherwise the hub drops them at the end of their leases")
-		r.Error = report.ErrorText(err)
-	}
-	if o.out.JSON {
-		return errors.Join(err, io.PrintJSON(r))
-	}
-	if len(r.Subscriptions) == 0 && !o.out.Quiet {
-		io.Printf("%s has no subscriptions\n", o.Dest)
-	}
-	for i := range r.Subscriptions {
-		s := &r.Subscriptions[i]
-		switch {
-		case !s.Ended && s.Expires.IsZero():
-			io.Errorf("not ended: %s at %s: %s\n", fetch.Printable(s.Topic), fetch.Printable(s.Hub), s.Error)
-		case !s.Ended:
-			io.Errorf("not ended: %s at %s: %s; its lease ends at %s\n", fetch.Printable(s.Topic), fetch.Printable(s.Hub), s.Error, s.Expires.UTC().Format(time.RFC3339))
-		case !o.out.Quiet:
-			io.Printf("unsubscribed from %s at %s\n", fetch.Printable(s.Topic), fetch.Printable(s.Hub))
-		}
-	}
-	return err
+	return following.EndSubscriptions(ctx, r, following.Options{Source: o.Source, Dest: o.Dest, Out: o.out}, o.Callback, io)
 }

@@ -102,7 +102,7 @@ func (u *upstreams) figures(out *admin.Figures) {
 		if failing {
 			age = time.Since(f.since).Seconds()
 		}
-		out.Gauge("lockstep_source_origin_failing", "1 while the origin of the set (directory, list, feed, repository) cannot be read.", truth(failing), "set", set)
+		out.Gauge("lockstep_source_origin_failing", "1 while the origin of the set (directory, list, feed, repository) cannot be read.", admin.Truth(failing), "set", set)
 		out.Gauge("lockstep_source_origin_failing_seconds", "For how long the origin of the set could not be read.", age, "set", set)
 		if t := u.read[set]; !t.IsZero() {
 			out.Gauge("lockstep_source_origin_read_timestamp_seconds", "When the origin of the set was read last.", float64(t.UnixMicro())/1e6, "set", set)

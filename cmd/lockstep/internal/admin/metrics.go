@@ -92,3 +92,11 @@ func (sampler) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements [prometheus.Collector].
 func (f sampler) Collect(out chan<- prometheus.Metric) { f(&Figures{out}) }
+
+// Truth is 1 if so is true, and 0 otherwise, as a figure.
+func Truth(so bool) float64 {
+	if so {
+		return 1
+	}
+	return 0
+}

@@ -1,4 +1,4 @@
-package main
+package following
 
 import (
 	"context"
@@ -12,24 +12,30 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// callbackAddress returns the URL that --callback names, nil if there is none, and
+// A Callback says by which URL hubs reach this process, and where it listens.
+type Callback struct {
+	URL    string // URL; "" if no hub is used
+	Listen string // HOST:PORT; "" for the port that the callback names
+}
+
+// Address returns the URL that --callback names, nil if there is none, and
 // the address to listen at, "" if nothing has to be listened for.
-func (o *followOptions) callbackAddress() (u *url.URL, address string, err error) {
-	if o.callback != "" {
-		if u, err = parseCallback(o.callback); err != nil {
+func (o *Callback) Address() (u *url.URL, address string, err error) {
+	if o.URL != "" {
+		if u, err = parseCallback(o.URL); err != nil {
 			return nil, "", err
 		}
 	}
-	if address = o.listen; address == "" && u != nil {
+	if address = o.Listen; address == "" && u != nil {
 		address, err = listenFor(u)
 	}
 	return u, address, err
 }
 
-// reachable listens where --listen and --callback say, if they say anything,
+// Reachable listens where --listen and --callback say, if they say anything,
 // and returns the URL by which hubs reach us, if they can.
-func (o *followOptions) reachable(ctx context.Context) (l net.Listener, callback string, err error) {
-	u, address, err := o.callbackAddress()
+func (o *Callback) Reachable(ctx context.Context) (l net.Listener, callback string, err error) {
+	u, address, err := o.Address()
 	if err != nil || address == "" {
 		return nil, "", err
 	}
@@ -39,7 +45,7 @@ func (o *followOptions) reachable(ctx context.Context) (l net.Listener, callback
 	if u == nil {
 		return l, "", nil
 	}
-	if _, port, err := net.SplitHostPort(l.Addr().String()); err == nil && anyPort(u, o.listen != "") {
+	if _, port, err := net.SplitHostPort(l.Addr().String()); err == nil && anyPort(u, o.Listen != "") {
 		u.Host = net.JoinHostPort(u.Hostname(), port)
 	}
 	return l, u.String(), nil

@@ -1,4 +1,7 @@
-package main
+// Package following runs a Follower for the command that keeps a mirror in step. It
+// reports progress to people, scripts and monitors, serves what hubs call, and ends
+// subscriptions.
+package following
 
 import (
 	"context"
@@ -21,12 +24,12 @@ import (
 	"lockstep/internal/fetch"
 )
 
-// A following is a Follower at work, and what is told of it: to people, to
-// scripts, to monitors.
-type following struct {
-	o        *followOptions
+// A Run is a Follower at work, and what it has reported to people, scripts and
+// monitors.
+type Run struct {
+	o        Options
 	io       term.IO
-	watcher  mirror.Watcher
+	Watcher  mirror.Watcher
 	follower *destination.Follower
 	client   *fetch.Client
 	admin    *admin.Access
@@ -47,19 +50,27 @@ type following struct {
 	streamed []string // sets that were followed by streams of events
 }
 
-func newFollowing(ctx context.Context, o *followOptions, io term.IO) *following {
-	return &following{
+// Options say what is followed, and what is reported of it.
+type Options struct {
+	Source, Dest string
+	Events       string        // file of events; "-" is stdout
+	Poll         time.Duration // between two looks at a Source that sends no notifications
+	Out          *term.Options
+}
+
+func New(ctx context.Context, o Options, io term.IO) *Run {
+	return &Run{
 		o: o, io: io, started: time.Now(), stopBar: func() {},
-		watcher:  mirror.Watcher{Ctx: ctx, Io: io, Quiet: o.out.Quiet, Once: &report.Once{}},
+		Watcher:  mirror.Watcher{Ctx: ctx, Io: io, Quiet: o.Out.Quiet, Once: &report.Once{}},
 		progress: map[string]destination.Progress{}, said: map[string]string{}, spurned: map[string]string{},
 	}
 }
 
 // quietly is an io nobody hears.
-func (f *following) quietly() term.IO { return term.IO{Out: io.Discard, Err: io.Discard} }
+func (f *Run) quietly() term.IO { return term.IO{Out: io.Discard, Err: io.Discard} }
 
-// event is the callback of the Destination.
-func (f *following) event(e destination.Event) {
+// Event is the callback of the Destination.
+func (f *Run) Event(e destination.Event) {
 	f.mu.Lock()
 	if e.Kind == destination.EventPlan || e.Kind == destination.EventProgress {
 		if len(f.progress) >= report.MostSets {
@@ -70,16 +81,16 @@ func (f *following) event(e destination.Event) {
 	ready := f.ready
 	f.mu.Unlock()
 	if ready {
-		f.watcher.Report(e) // the meter is that of the first sync
+		f.Watcher.Report(e) // the meter is that of the first sync
 	} else {
-		f.watcher.Event(e)
+		f.Watcher.Event(e)
 	}
 }
 
 // run follows until ctx ends or the Follower gives up.
-func (f *following) run(ctx context.Context) error {
-	f.watcher.Meter.Fetched = f.client.Bytes
-	stop := term.ShowFitting(f.io, f.o.out.Quiet, f.watcher.Meter.Fit)
+func (f *Run) run(ctx context.Context) error {
+	f.Watcher.Meter.Fetched = f.client.Bytes
+	stop := term.ShowFitting(f.io, f.o.Out.Quiet, f.Watcher.Meter.Fit)
 	defer stop()
 	f.mu.Lock()
 	f.stopBar = stop
@@ -87,8 +98,8 @@ func (f *following) run(ctx context.Context) error {
 	return f.follower.Run(ctx)
 }
 
-// passed is told of each pass that did something or failed.
-func (f *following) passed(r destination.Report, err error) {
+// Passed is told of each pass that did something or failed.
+func (f *Run) Passed(r destination.Report, err error) {
 	f.mu.Lock()
 	f.tally.Add(&r, err)
 	f.begun = f.begun || err == nil || errors.Is(err, destination.ErrIncomplete)
@@ -98,15 +109,15 @@ func (f *following) passed(r destination.Report, err error) {
 	f.last = err
 	ready := f.ready
 	f.mu.Unlock()
-	f.watcher.SumUp()
+	f.Watcher.SumUp()
 	if err != nil {
 		err = mirror.Explain(err, f.o.Dest)
-		if hint := f.watcher.Causes.Hint(); hint != "" {
+		if hint := f.Watcher.Causes.Hint(); hint != "" {
 			err = term.WithHint(err, hint)
 		}
-		f.watcher.Say("warning: ", fmt.Errorf("%w; trying again", err))
+		f.Watcher.Say("warning: ", fmt.Errorf("%w; trying again", err))
 		if hint := term.HintOf(err); hint != "" {
-			f.watcher.Say("hint: ", errors.New(hint))
+			f.Watcher.Say("hint: ", errors.New(hint))
 		}
 	}
 	if ready {
@@ -119,7 +130,7 @@ func (f *following) passed(r destination.Report, err error) {
 const lookInterval = 50 * time.Millisecond
 
 // watch tells how it goes until ctx ends.
-func (f *following) watch(ctx context.Context) error {
+func (f *Run) watch(ctx context.Context) error {
 	tick := time.NewTicker(lookInterval)
 	defer tick.Stop()
 	for {
@@ -145,7 +156,7 @@ func (f *following) watch(ctx context.Context) error {
 	}
 }
 
-func (f *following) isReady() bool {
+func (f *Run) isReady() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.ready
@@ -153,7 +164,7 @@ func (f *following) isReady() bool {
 
 // mayBeReady reports whether the first sync is done: the channels stand before
 // it begins. What it could not do is tried again, and no reason to wait.
-func (f *following) mayBeReady(s *destination.FollowStatus) bool {
+func (f *Run) mayBeReady(s *destination.FollowStatus) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return s.Synced || f.begun
@@ -161,14 +172,14 @@ func (f *following) mayBeReady(s *destination.FollowStatus) bool {
 
 // announce says what the first sync came to and how each set is followed, and
 // that we are ready.
-func (f *following) announce(s *destination.FollowStatus) error {
+func (f *Run) announce(s *destination.FollowStatus) error {
 	f.mu.Lock()
 	stop := f.stopBar
 	sum, err := f.tally.Report, f.last
 	f.mu.Unlock()
 	stop()
 	out := f.io
-	if f.o.out.JSON || f.o.events == "-" {
+	if f.o.Out.JSON || f.o.Events == "-" {
 		out.Out = f.io.Err // stdout has the result, or the events, and nothing else
 	}
 	sum.Source, sum.Elapsed = s.Source, time.Since(f.started).Seconds()
@@ -177,7 +188,7 @@ func (f *following) announce(s *destination.FollowStatus) error {
 		sum.Mode = destination.ModeNone
 	}
 	sum.SyncedUntil = syncedUntil(s)
-	if err := report.PrintSync(context.Background(), out, &term.Options{Quiet: f.o.out.Quiet}, nil, &sum, err); err != nil {
+	if err := report.PrintSync(context.Background(), out, &term.Options{Quiet: f.o.Out.Quiet}, nil, &sum, err); err != nil {
 		return err
 	}
 	for i := range s.Sets {
@@ -221,19 +232,19 @@ func nameOf(s *destination.SetStatus) string {
 }
 
 // how says how a set is followed.
-func (f *following) how(s *destination.SetStatus) string {
+func (f *Run) how(s *destination.SetStatus) string {
 	switch s.Channel {
 	case destination.ChannelHub:
 		return "notified by the hub " + fetch.Printable(s.Hub)
 	case destination.ChannelEvents:
 		return "notified by the event stream of the Source"
 	}
-	return "asked for changes every " + term.Brief(f.o.poll)
+	return "asked for changes every " + term.Brief(f.o.Poll)
 }
 
 // tellChannels tells when a set is followed in another way than before. It is
 // called by watch alone, as is announce.
-func (f *following) tellChannels(s *destination.FollowStatus) {
+func (f *Run) tellChannels(s *destination.FollowStatus) {
 	for i := range s.Sets {
 		set := &s.Sets[i]
 		if how := f.how(set); f.said[set.URI] != how {
@@ -252,7 +263,7 @@ func (f *following) tellChannels(s *destination.FollowStatus) {
 }
 
 // notice remembers how sets are followed: once it has ended, nothing is.
-func (f *following) notice(s *destination.FollowStatus) {
+func (f *Run) notice(s *destination.FollowStatus) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.streamed = f.streamed[:0]
@@ -264,7 +275,7 @@ func (f *following) notice(s *destination.FollowStatus) {
 }
 
 // tellHub tells once why no hub calls us, if one could.
-func (f *following) tellHub(s *destination.SetStatus) {
+func (f *Run) tellHub(s *destination.SetStatus) {
 	if s.HubError == f.spurned[s.URI] {
 		return
 	}
@@ -280,7 +291,7 @@ func (f *following) tellHub(s *destination.SetStatus) {
 }
 
 // tellRecovered tells when what failed has not failed again.
-func (f *following) tellRecovered(s *destination.FollowStatus) {
+func (f *Run) tellRecovered(s *destination.FollowStatus) {
 	if s.Error != "" {
 		return
 	}
@@ -294,18 +305,18 @@ func (f *following) tellRecovered(s *destination.FollowStatus) {
 	f.failing = 0
 	f.mu.Unlock()
 	if n > 0 {
-		f.watcher.Once.Forget()
+		f.Watcher.Once.Forget()
 		f.io.Errorf("%s  in step again, after %s\n", time.Now().Format(time.TimeOnly), term.Count(n, "failed attempt"))
 	}
 }
 
-// conclude says what it all came to.
-func (f *following) conclude(err error) error {
+// Conclude says what it all came to.
+func (f *Run) Conclude(err error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.stopBar()
 	out := f.io
-	if f.o.events == "-" {
+	if f.o.Events == "-" {
 		out.Out = f.io.Err
 	}
 	status := f.follower.Status()
@@ -315,7 +326,7 @@ func (f *following) conclude(err error) error {
 		}
 	}
 	r := f.result(&status, err)
-	if f.o.out.JSON {
+	if f.o.Out.JSON {
 		return out.PrintJSON(r)
 	}
 	if f.flush(); f.ready {

@@ -1,4 +1,4 @@
-package main
+package following
 
 import (
 	"maps"
@@ -26,8 +26,8 @@ type passLine struct {
 }
 
 // tellPass tells of a pass, now or with the next line.
-func (f *following) tellPass(r *destination.Report) {
-	if f.o.out.Quiet || r.Created+r.Updated+r.Deleted+r.Failed+r.Refused == 0 {
+func (f *Run) tellPass(r *destination.Report) {
+	if f.o.Out.Quiet || r.Created+r.Updated+r.Deleted+r.Failed+r.Refused == 0 {
 		return
 	}
 	s := f.follower.Status()
@@ -53,7 +53,7 @@ func (f *following) tellPass(r *destination.Report) {
 }
 
 // flushPasses prints the line that was gathered, when it is time.
-func (f *following) flushPasses(now time.Time) {
+func (f *Run) flushPasses(now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if now.Sub(f.line.at) >= lineEvery {
@@ -62,7 +62,7 @@ func (f *following) flushPasses(now time.Time) {
 }
 
 // flush prints the line that was gathered, if any. f.mu is held.
-func (f *following) flush() {
+func (f *Run) flush() {
 	l := &f.line
 	if len(l.sets) == 0 {
 		return

@@ -1,4 +1,4 @@
-package main
+package following
 
 import (
 	"encoding/json"
@@ -20,7 +20,7 @@ import (
 const followStatusPath = "api/v1/follow"
 
 // about returns the pages of a process that follows.
-func (f *following) about() *admin.Pages {
+func (f *Run) about() *admin.Pages {
 	m := admin.NewMetrics()
 	m.Register(f.figures)
 	p := admin.NewPages("/", f.admin.Guard, m, f.whyNotReady)
@@ -29,14 +29,14 @@ func (f *following) about() *admin.Pages {
 }
 
 // server serves what hubs call, and the pages.
-func (f *following) server(about *admin.Pages) *http.Server {
+func (f *Run) server(about *admin.Pages) *http.Server {
 	hubs := f.follower.Handler()
 	srv := source.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !about.Serve(w, r) {
 			hubs.ServeHTTP(w, r)
 		}
 	}))
-	srv.ErrorLog = slog.NewLogLogger(f.o.out.Logger(f.io).Handler(), slog.LevelDebug)
+	srv.ErrorLog = slog.NewLogLogger(f.o.Out.Logger(f.io).Handler(), slog.LevelDebug)
 	return srv
 }
 
@@ -44,7 +44,7 @@ func (f *following) server(about *admin.Pages) *http.Server {
 var errFirstSync = errors.New("the first sync is not done yet")
 
 // whyNotReady tells why the mirror is not in step for the first time yet.
-func (f *following) whyNotReady() error {
+func (f *Run) whyNotReady() error {
 	if !f.isReady() {
 		return errFirstSync
 	}
@@ -61,7 +61,7 @@ type followState struct {
 }
 
 // serveStatus answers how it goes.
-func (f *following) serveStatus(w http.ResponseWriter, r *http.Request) {
+func (f *Run) serveStatus(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		http.Error(w, "only GET and HEAD are allowed", http.StatusMethodNotAllowed)
@@ -74,7 +74,7 @@ func (f *following) serveStatus(w http.ResponseWriter, r *http.Request) {
 }
 
 // state returns how it goes; what it holds is the caller's.
-func (f *following) state() followState {
+func (f *Run) state() followState {
 	status := f.follower.Status()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -85,7 +85,7 @@ func (f *following) state() followState {
 
 // result is what it all came to so far. f.mu is held; what it holds is the
 // caller's.
-func (f *following) result(status *destination.FollowStatus, err error) followResult {
+func (f *Run) result(status *destination.FollowStatus, err error) followResult {
 	sum := f.tally.Copy()
 	sum.Source, sum.Destination = f.o.Source, f.o.Dest
 	if sum.Mode == "" {

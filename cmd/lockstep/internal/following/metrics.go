@@ -1,4 +1,4 @@
-package main
+package following
 
 import (
 	"slices"
@@ -9,7 +9,7 @@ import (
 )
 
 // figures tells monitors all that is known of how it goes.
-func (f *following) figures(s *admin.Figures) {
+func (f *Run) figures(s *admin.Figures) {
 	state := f.state()
 	tellFollow(s, &state)
 	s.Counter("lockstep_destination_requests_total", "Requests sent.", float64(f.client.Requests()))
@@ -20,8 +20,8 @@ func (f *following) figures(s *admin.Figures) {
 // how each set is followed.
 func tellFollow(s *admin.Figures, state *followState) {
 	r := &state.Result
-	s.Gauge("lockstep_follow_ready", "Whether the first sync is done.", truth(state.Ready))
-	s.Gauge("lockstep_follow_failing", "Whether the last look at the Source, or at each of its sets, failed.", truth(isFailing(&r.Follow)))
+	s.Gauge("lockstep_follow_ready", "Whether the first sync is done.", admin.Truth(state.Ready))
+	s.Gauge("lockstep_follow_failing", "Whether the last look at the Source, or at each of its sets, failed.", admin.Truth(isFailing(&r.Follow)))
 	s.Counter("lockstep_follow_passes_total", "Passes that did something or failed.", float64(r.Passes))
 	s.Counter("lockstep_follow_passes_failed_total", "Passes after which not everything was in step.", float64(r.PassesFailed))
 	s.Counter("lockstep_follow_pass_seconds_total", "Time spent in passes.", r.Elapsed)
@@ -123,16 +123,16 @@ func tellProgress(s *admin.Figures, name string, p *destination.Progress) {
 // tellFollowed tells how a set is followed, and how far we are.
 func tellFollowed(s *admin.Figures, name string, set *destination.SetStatus) {
 	for _, channel := range []string{destination.ChannelHub, destination.ChannelEvents, destination.ChannelPoll} {
-		s.Gauge("lockstep_follow_channel", "The channel by which changes of a set arrive.", truth(set.Channel == channel), "set", name, "channel", channel)
+		s.Gauge("lockstep_follow_channel", "The channel by which changes of a set arrive.", admin.Truth(set.Channel == channel), "set", name, "channel", channel)
 	}
-	s.Gauge("lockstep_follow_set_failing", "Whether the set was not in step after its last pass.", truth(set.Error != ""), "set", name)
-	s.Gauge("lockstep_follow_set_refused", "Whether the set is left as it is, for safety.", truth(set.Refused != ""), "set", name)
+	s.Gauge("lockstep_follow_set_failing", "Whether the set was not in step after its last pass.", admin.Truth(set.Error != ""), "set", name)
+	s.Gauge("lockstep_follow_set_refused", "Whether the set is left as it is, for safety.", admin.Truth(set.Refused != ""), "set", name)
 	s.Gauge("lockstep_follow_pending_deletions", "Deletions that were notified and that the Source has not confirmed.", float64(set.Pending), "set", name)
-	s.Gauge("lockstep_follow_push_paused", "Whether notifications are not used because the Source's documents contradicted one.", truth(!set.Paused.IsZero()), "set", name)
+	s.Gauge("lockstep_follow_push_paused", "Whether notifications are not used because the Source's documents contradicted one.", admin.Truth(!set.Paused.IsZero()), "set", name)
 	s.Gauge("lockstep_follow_waiting", "Notifications taken and not yet processed.", float64(set.Waiting), "set", name)
 	s.Gauge("lockstep_follow_waiting_bytes", "Bytes that these notifications take.", float64(set.Backlog), "set", name)
 	s.Gauge("lockstep_follow_waiting_age_seconds", "How long the oldest of these notifications has waited.", ageOf(set.Oldest), "set", name)
-	s.Gauge("lockstep_follow_overloaded", "Whether notifications were discarded because there were too many, and the Source's documents are read instead.", truth(!set.Overload.IsZero()), "set", name)
+	s.Gauge("lockstep_follow_overloaded", "Whether notifications were discarded because there were too many, and the Source's documents are read instead.", admin.Truth(!set.Overload.IsZero()), "set", name)
 	s.Gauge("lockstep_follow_lag_seconds", "From the newest change applied by a notification, at the Source, to its file here.", set.Lag.Seconds(), "set", name)
 	for _, at := range []struct {
 		name, help string
@@ -176,12 +176,4 @@ func ageOf(t time.Time) float64 {
 		return 0
 	}
 	return max(time.Since(t), 0).Seconds()
-}
-
-// truth is 1 for what is so.
-func truth(so bool) float64 {
-	if so {
-		return 1
-	}
-	return 0
 }
