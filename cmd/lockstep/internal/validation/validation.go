@@ -1,0 +1,286 @@
+// Package validation runs the command that checks documents, packages and Sources: where
+// to begin, what is read over the network or from files, and what is printed.
+package validation
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"lockstep/cmd/lockstep/internal/mirror"
+	"lockstep/cmd/lockstep/internal/network"
+	"lockstep/cmd/lockstep/internal/report"
+	"lockstep/cmd/lockstep/internal/term"
+	"lockstep/discover"
+	"lockstep/internal/fetch"
+	"lockstep/validate"
+	"lockstep/validate/finding"
+	"lockstep/validate/opener"
+)
+
+// ErrFindings reports that documents break rules.
+var ErrFindings = errors.New("not valid")
+
+// Options are the flags of validate.
+type Options struct {
+	Targets []string
+	Network network.Options
+	Out     *term.Options
+	Sample  string
+	Seed    uint64
+	Strict  bool
+	Advice  bool
+	Alone   bool
+	Rules   bool
+	BaseURL string
+}
+
+// validation is what validate prints with --json.
+type validation struct {
+	Sources []string `json:"sources"`
+	finding.Report
+	Requests int64   `json:"requests"`
+	Elapsed  float64 `json:"elapsed_seconds"`
+	Error    string  `json:"error,omitempty"`
+
+	advice bool // it was asked for
+}
+
+// Run checks every target and prints what was found.
+func Run(ctx context.Context, o *Options, io term.IO) error {
+	if o.Rules {
+		return printRules(o, io)
+	}
+	sample, err := parseSample(o.Sample)
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	result := validation{advice: o.Advice}
+	for _, target := range o.Targets {
+		result.Sources = append(result.Sources, fetch.WithoutUser(target))
+	}
+	result.Findings = finding.Findings{}
+	var current atomic.Pointer[string]
+	vo := validate.Options{
+		Sample: sample, Seed: o.Seed, Strict: o.Strict, Advice: o.Advice, Single: o.Alone, Jobs: o.Network.Jobs,
+		OnDocument: func(uri string) { current.Store(&uri) },
+		OnFinding: func(f finding.Finding) {
+			if !o.Out.JSON {
+				io.Printf("%s\n", f)
+			}
+		},
+	}
+	stop := term.ShowProgress(io, o.Out.Quiet, func() string {
+		if uri := current.Load(); uri != nil {
+			return "reading " + *uri
+		}
+		return "looking for documents"
+	})
+	for _, target := range o.Targets {
+		var r *finding.Report
+		if r, err = validateTarget(ctx, o, vo, target, &result, io); r != nil {
+			result.add(r)
+			vo.Seed = r.Seed // one for all
+		}
+		if err != nil {
+			break
+		}
+	}
+	stop()
+	if mirror.Interrupted(ctx, err) {
+		err = term.ErrInterrupted
+	}
+	if err == nil && result.Errors > 0 {
+		err = fmt.Errorf("%w: %s", ErrFindings, term.Count(result.Errors, "error"))
+	}
+	result.Elapsed = time.Since(start).Seconds()
+	if perr := printValidation(io, o.Out, &result, err); err == nil {
+		err = perr
+	}
+	return mirror.Explain(err, "")
+}
+
+// parseSample reads the value of --sample.
+func parseSample(s string) (int, error) {
+	if s == "all" {
+		return validate.SampleAll, nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 {
+		return 0, term.Usagef("--sample %q: want a number, or all", s)
+	}
+	return n, nil
+}
+
+// add adds the report about one target.
+func (v *validation) add(r *finding.Report) {
+	v.Documents += r.Documents
+	v.Entries += r.Entries
+	v.Packages += r.Packages
+	v.Resources += r.Resources
+	v.Links += r.Links
+	v.Unseen += r.Unseen
+	v.Seed = r.Seed
+	v.Errors += r.Errors
+	v.Warnings += r.Warnings
+	v.Advice += r.Advice
+	v.Omitted += r.Omitted
+	v.Findings = append(v.Findings, r.Findings...)
+}
+
+// validateTarget checks what one argument names.
+func validateTarget(ctx context.Context, o *Options, vo validate.Options, target string, result *validation, io term.IO) (*finding.Report, error) {
+	info, err := os.Stat(target)
+	switch {
+	case err == nil && info.IsDir():
+		return validateDir(ctx, o, vo, target)
+	case err == nil:
+		return validateFile(ctx, vo, target)
+	}
+	client, err := o.Network.Client(target, io.LookupEnv, o.Out.Logger(io))
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	defer func() { result.Requests += client.Requests() }()
+	open := openerOf(client)
+	starts, err := startsOf(ctx, client, open, target, o.Alone)
+	if err != nil {
+		return nil, err
+	}
+	var all validation
+	var sources []string
+	for _, start := range starts {
+		check, uri := validate.Feed, start.uri
+		switch start.kind {
+		case discover.AtomPMH:
+		case discover.OAIPMH:
+			check = validate.Repository
+		default:
+			sources = append(sources, uri)
+			continue
+		}
+		r, err := check(ctx, open, uri, vo)
+		all.add(r)
+		if err != nil {
+			return &all.Report, fmt.Errorf("validate %s: %w", fetch.Printable(uri), err)
+		}
+	}
+	if len(sources) == 0 {
+		return &all.Report, nil
+	}
+	r, err := validate.Sources(ctx, open, sources, vo) // in one run: what they have in common is reported once
+	all.add(r)
+	if err != nil {
+		err = fmt.Errorf("validate %s: %w", fetch.Printable(strings.Join(sources, ", ")), err)
+	}
+	return &all.Report, err
+}
+
+// validateDir checks a Source whose files are in a directory.
+func validateDir(ctx context.Context, o *Options, vo validate.Options, dir string) (*finding.Report, error) {
+	base := o.BaseURL
+	if base == "" {
+		var err error
+		if base, err = opener.DirBase(dir); err != nil {
+			return nil, term.WithHint(err, "name the documents in it, or say by --base-url at which URL the directory is served")
+		}
+	}
+	base = strings.TrimSuffix(base, "/")
+	vo.Settle = time.Nanosecond // files do not tell later what they do not tell now
+	return validate.Source(ctx, opener.Dir(base, dir), base+discover.WellKnown, vo)
+}
+
+// validateFile checks a document or a package in a file.
+func validateFile(ctx context.Context, vo validate.Options, name string) (*finding.Report, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // opened for reading only
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("read %s: not a regular file", name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := bufio.NewReader(f)
+	head, _ := r.Peek(4) // what is shorter is no package
+	if bytes.HasPrefix(head, []byte("PK\x03\x04")) || bytes.HasPrefix(head, []byte("PK\x05\x06")) || strings.EqualFold(filepath.Ext(name), ".zip") {
+		return validate.Package(ctx, f, info.Size(), filepath.ToSlash(name), vo)
+	}
+	return validate.Document(ctx, r, filepath.ToSlash(name), vo)
+}
+
+// printValidation prints what all came to.
+func printValidation(io term.IO, out *term.Options, v *validation, err error) error {
+	if out.JSON {
+		v.Error = report.ErrorText(err)
+		return io.PrintJSON(v)
+	}
+	if err != nil && !errors.Is(err, ErrFindings) && v.Documents == 0 {
+		return nil // the error says it
+	}
+	if v.Omitted > 0 {
+		io.Printf("and %s more of the same kind\n", term.Count(v.Omitted, "finding"))
+	}
+	verdict := "valid"
+	switch {
+	case v.Errors > 0:
+		verdict = "not valid"
+	case err != nil:
+		verdict = "not finished"
+	}
+	io.Printf("%s: %s, %s", verdict, term.Count(v.Errors, "error"), term.Count(v.Warnings, "warning"))
+	if v.advice {
+		io.Printf(", %d of advice", v.Advice)
+	}
+	io.Printf("\n")
+	io.Printf("  %s with %s", term.Count(v.Documents, "document"), term.Count(v.Entries, "entry"))
+	if v.Packages > 0 {
+		io.Printf(", %s", term.Count(v.Packages, "package"))
+	}
+	if v.Resources > 0 {
+		io.Printf("; the bytes of %s compared (--seed %d)", term.Count(v.Resources, "resource"), v.Seed)
+	}
+	if v.Links > 0 {
+		io.Printf("; %s followed (--seed %d)", term.Count(v.Links, "alternate link"), v.Seed)
+	}
+	if v.Unseen > 0 {
+		io.Printf("; %s could not be looked at from here", term.Count(v.Unseen, "address"))
+	}
+	io.Printf("\n  %s\n", term.Elapsed(time.Duration(v.Elapsed*float64(time.Second))))
+	return nil
+}
+
+// printRules lists what is checked.
+func printRules(o *Options, io term.IO) error {
+	rules := finding.Rules()
+	if o.Out.JSON {
+		type rule struct {
+			finding.Rule
+			AppliesTo string `json:"applies_to"`
+		}
+		all := make([]rule, len(rules))
+		for i, r := range rules {
+			all[i] = rule{r, r.Kinds.String()}
+		}
+		return io.PrintJSON(struct {
+			Rules []rule `json:"rules"`
+		}{all})
+	}
+	for _, r := range rules {
+		io.Printf("%-10s  %-7s  %s [%s]\n", r.ID, r.Level, r.Words, r.Section)
+	}
+	return nil
+}
