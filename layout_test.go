@@ -126,6 +126,7 @@ var rooms = []room{
 	{"cmd/lockstep/internal/webservers", "cmd/lockstep/internal/config cmd/lockstep/internal/hubflags cmd/lockstep/internal/mirror cmd/lockstep/internal/term source websub", ""},
 	{"cmd/lockstep/internal/following", "cmd/lockstep/internal/admin cmd/lockstep/internal/listen cmd/lockstep/internal/mirror cmd/lockstep/internal/release cmd/lockstep/internal/report cmd/lockstep/internal/term destination internal/fetch source", "golang.org/x/sync"},
 	{"cmd/lockstep/internal/validation", "cmd/lockstep/internal/mirror cmd/lockstep/internal/network cmd/lockstep/internal/report cmd/lockstep/internal/term discover internal/fetch validate validate/finding validate/opener", ""},
+	{"cmd/lockstep/internal/auditing", "cmd/lockstep/internal/mirror cmd/lockstep/internal/network cmd/lockstep/internal/report cmd/lockstep/internal/term destination", ""},
 	{"cmd/lockstep", "*", "github.com/prometheus/client_golang github.com/spf13/cobra github.com/spf13/pflag go.yaml.in/yaml/v3 golang.org/x/term github.com/gofrs/flock golang.org/x/sync"},
 	// examples: what programs of others can import, and nothing else
 	{"examples/...", "destination destination/lock mirror resourcesync storage/sqlite", "modernc.org/sqlite"},

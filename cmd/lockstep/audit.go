@@ -3,13 +3,14 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"lockstep/cmd/lockstep/internal/auditing"
 	"lockstep/cmd/lockstep/internal/network"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
 )
 
 func newAudit(io term.IO, out *term.Options) *cobra.Command {
-	o := &auditOptions{out: out}
+	o := &auditing.Options{Out: out}
 	cmd := &cobra.Command{
 		Use:   "audit SOURCE DEST [flags]",
 		Short: "Compare DEST with SOURCE and report differences; --fix repairs them",
@@ -26,17 +27,17 @@ compared with what SOURCE states about the resources at these paths.`,
 		Args: arguments(2, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Source, o.Dest = args[0], args[1]
-			return runAudit(cmd.Context(), o, io)
+			return auditing.Run(cmd.Context(), o, io)
 		},
 	}
 	flags := cmd.Flags()
 	o.Selection.Declare(flags)
-	flags.BoolVar(&o.content, "content", false, "read every file and compare it with what was written")
-	flags.BoolVar(&o.fix, "fix", false, "fetch again what is missing, stale or corrupt; delete what is extra")
-	flags.StringVar(&o.delete, "delete", "", "`WHAT` --fix does about extra resources: apply deletes them, keep keeps them (default apply; for plain Sitemaps keep)")
-	flags.IntVar(&o.maxDelete, "max-delete", destination.DefaultMaxDelete, "stop before --fix deletes more than this `PERCENT` of the mirror; 100 consents")
-	flags.StringVar(&o.report, "report", "", "write all findings to `FILE`, or to stdout if -")
-	flags.StringVar(&o.format, "format", "", "`FORM` of the report: json, jsonl, csv (default: what FILE ends in)")
-	o.network.Declare(flags, network.TheSource)
+	flags.BoolVar(&o.Content, "content", false, "read every file and compare it with what was written")
+	flags.BoolVar(&o.Fix, "fix", false, "fetch again what is missing, stale or corrupt; delete what is extra")
+	flags.StringVar(&o.Delete, "delete", "", "`WHAT` --fix does about extra resources: apply deletes them, keep keeps them (default apply; for plain Sitemaps keep)")
+	flags.IntVar(&o.MaxDelete, "max-delete", destination.DefaultMaxDelete, "stop before --fix deletes more than this `PERCENT` of the mirror; 100 consents")
+	flags.StringVar(&o.Report, "report", "", "write all findings to `FILE`, or to stdout if -")
+	flags.StringVar(&o.Format, "format", "", "`FORM` of the report: json, jsonl, csv (default: what FILE ends in)")
+	o.Network.Declare(flags, network.TheSource)
 	return cmd
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"lockstep/cmd/lockstep/internal/admin"
+	"lockstep/cmd/lockstep/internal/auditing"
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/hubflags"
 	"lockstep/cmd/lockstep/internal/hubserver"
@@ -211,7 +212,7 @@ func (d *demo) tell(ctx context.Context) error {
 	}
 	said := "in step: " + term.Count(audit.Verified, "file") + " verified byte by byte"
 	if !audit.InSync {
-		said = "not in step: " + differences(audit)
+		said = "not in step: " + auditing.Differences(audit)
 	}
 	return d.tick("audit", start, audit.InSync, "%s", said)
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"lockstep/cmd/lockstep/internal/auditing"
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/help"
 	"lockstep/cmd/lockstep/internal/report"
@@ -117,7 +118,7 @@ func exitCode(err error) int {
 		return exitInterrupted
 	case usage:
 		return exitUsage
-	case errors.Is(err, errDifferences), errors.Is(err, validation.ErrFindings):
+	case errors.Is(err, auditing.ErrDifferences), errors.Is(err, validation.ErrFindings):
 		return exitDifferences
 	case errors.Is(err, destination.ErrRefused), errors.Is(err, intake.ErrEmpty):
 		return exitRefused

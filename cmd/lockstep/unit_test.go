@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"lockstep/cmd/lockstep/internal/auditing"
 	"lockstep/cmd/lockstep/internal/config"
 	"lockstep/cmd/lockstep/internal/term"
 	"lockstep/destination"
@@ -133,7 +134,7 @@ func TestExitCode(t *testing.T) {
 		{fmt.Errorf("x: %w", destination.ErrIncomplete), 1},
 		{errUnreadable, 1},
 		{term.Usagef("x"), 2},
-		{fmt.Errorf("x: %w", errDifferences), 3},
+		{fmt.Errorf("x: %w", auditing.ErrDifferences), 3},
 		{fmt.Errorf("x: %w", destination.ErrRefused), 4},
 		{&destination.RefusedError{Reason: "x"}, 4},
 		{fmt.Errorf("scan: %w", &intake.EmptyError{}), 4},

@@ -1,4 +1,6 @@
-package main
+// Package auditing runs the command that compares a mirror with its Source, prints what
+// differs and writes reports of it.
+package auditing
 
 import (
 	"cmp"
@@ -15,44 +17,44 @@ import (
 	"lockstep/destination"
 )
 
-// errDifferences reports that an audit found some.
-var errDifferences = errors.New("not in step")
+// ErrDifferences reports that an audit found some.
+var ErrDifferences = errors.New("not in step")
 
-// auditOptions are the flags of audit.
-type auditOptions struct {
+// Options are the flags of audit.
+type Options struct {
 	mirror.Selection
-	network   network.Options
-	out       *term.Options
-	content   bool
-	fix       bool
-	delete    string
-	maxDelete int
-	report    string
-	format    string
+	Network   network.Options
+	Out       *term.Options
+	Content   bool
+	Fix       bool
+	Delete    string
+	MaxDelete int
+	Report    string
+	Format    string
 }
 
 // options returns what the flags mean to a Destination.
-func (o *auditOptions) options() (destination.Options, error) {
+func (o *Options) options() (destination.Options, error) {
 	do, err := o.Selection.Options()
 	if err != nil {
 		return do, err
 	}
 	switch {
-	case o.delete != "" && o.delete != string(destination.DeleteApply) && o.delete != string(destination.DeleteKeep):
-		return do, term.Usagef("--delete %q: want apply or keep", o.delete)
-	case o.maxDelete < 1 || o.maxDelete > 100:
-		return do, term.Usagef("--max-delete %d: want a share of 1 to 100 percent; to delete nothing, --delete keep", o.maxDelete)
-	case o.report == "" && o.format != "":
+	case o.Delete != "" && o.Delete != string(destination.DeleteApply) && o.Delete != string(destination.DeleteKeep):
+		return do, term.Usagef("--delete %q: want apply or keep", o.Delete)
+	case o.MaxDelete < 1 || o.MaxDelete > 100:
+		return do, term.Usagef("--max-delete %d: want a share of 1 to 100 percent; to delete nothing, --delete keep", o.MaxDelete)
+	case o.Report == "" && o.Format != "":
 		return do, term.Usage(errors.New("--format is that of --report"), "for the result as JSON there is --json")
-	case o.report == "-" && o.out.JSON:
+	case o.Report == "-" && o.Out.JSON:
 		return do, term.Usage(errors.New("--json and --report - both write to stdout"), "give --report a file")
 	}
-	do.Delete, do.MaxDelete = destination.Delete(o.delete), o.maxDelete
+	do.Delete, do.MaxDelete = destination.Delete(o.Delete), o.MaxDelete
 	return do, nil
 }
 
-// runAudit compares a mirror with its Source and prints what differs.
-func runAudit(ctx context.Context, o *auditOptions, io term.IO) error {
+// Run compares a mirror with its Source and prints what differs.
+func Run(ctx context.Context, o *Options, io term.IO) error {
 	do, err := o.options()
 	if err != nil {
 		return err
@@ -60,13 +62,13 @@ func runAudit(ctx context.Context, o *auditOptions, io term.IO) error {
 	if err := o.CheckSource(false); err != nil {
 		return err
 	}
-	do.Logger = o.out.Logger(io)
-	findings, err := openFindings(o.report, o.format, io)
+	do.Logger = o.Out.Logger(io)
+	findings, err := openFindings(o.Report, o.Format, io)
 	if err != nil {
 		return err
 	}
 	w := &mirror.Watcher{Ctx: ctx, Io: io}
-	shown := &shownFindings{io: io, off: o.out.JSON || o.report == "-"}
+	shown := &shownFindings{io: io, off: o.Out.JSON || o.Report == "-"}
 	do.OnEvent = func(e destination.Event) {
 		if e.Kind == destination.EventFinding {
 			shown.add(&e.Finding)
@@ -74,20 +76,20 @@ func runAudit(ctx context.Context, o *auditOptions, io term.IO) error {
 		}
 		w.Event(e)
 	}
-	r, err := mirror.Open(&o.Selection, &o.network, do, !o.fix || !o.IsMirror(), io)
+	r, err := mirror.Open(&o.Selection, &o.Network, do, !o.Fix || !o.IsMirror(), io)
 	if err != nil {
 		return errors.Join(mirror.Explain(err, o.Dest), findings.drop())
 	}
 	defer r.Close()
-	stop := term.ShowProgress(io, o.out.Quiet, w.Meter.Line)
-	report, err := r.Dest.Audit(ctx, o.Source, destination.AuditOptions{Content: o.content, Fix: o.fix})
+	stop := term.ShowProgress(io, o.Out.Quiet, w.Meter.Line)
+	report, err := r.Dest.Audit(ctx, o.Source, destination.AuditOptions{Content: o.Content, Fix: o.Fix})
 	stop()
 	w.SumUp()
 	shown.end()
 	whole := err == nil || errors.Is(err, destination.ErrIncomplete) || errors.Is(err, destination.ErrRefused)
 	switch {
 	case err == nil && !report.InSync, report.Mended != nil && errors.Is(err, destination.ErrIncomplete):
-		err = fmt.Errorf("%w: %s", errDifferences, differences(report))
+		err = fmt.Errorf("%w: %s", ErrDifferences, Differences(report))
 	}
 	err = mirror.Explain(err, o.Dest)
 	if mirror.Interrupted(ctx, err) {
@@ -96,10 +98,10 @@ func runAudit(ctx context.Context, o *auditOptions, io term.IO) error {
 	if rerr := findings.close(&report, err, whole); rerr != nil {
 		err = rerr
 	}
-	if o.report == "-" {
+	if o.Report == "-" {
 		return err
 	}
-	if perr := printAudit(io, o.out, report, err); err == nil {
+	if perr := printAudit(io, o.Out, report, err); err == nil {
 		err = perr
 	}
 	return err
@@ -113,7 +115,7 @@ func printAudit(io term.IO, out *term.Options, r destination.AuditReport, err er
 			Error string `json:"error,omitempty"`
 		}{r, report.ErrorText(err)})
 	}
-	if err != nil && !errors.Is(err, errDifferences) {
+	if err != nil && !errors.Is(err, ErrDifferences) {
 		return nil // the error says it
 	}
 	open := report.UnprovenText(r.Unproven)
@@ -123,7 +125,7 @@ func printAudit(io term.IO, out *term.Options, r destination.AuditReport, err er
 	}
 	switch found := found(r); {
 	case err != nil:
-		io.Printf("not in step with %s: %s\n", r.Source, differences(r))
+		io.Printf("not in step with %s: %s\n", r.Source, Differences(r))
 	case found != "":
 		io.Printf("in step again with %s%s there were %s\n", r.Source, cmp.Or(known, ":"), found)
 	default:
@@ -197,8 +199,8 @@ func found(r destination.AuditReport) string {
 	return strings.Join(parts, ", ")
 }
 
-// differences says in words what is wrong still.
-func differences(r destination.AuditReport) string {
+// Differences says in words what is wrong still.
+func Differences(r destination.AuditReport) string {
 	if m := r.Mended; m != nil && m.Failed > 0 {
 		return found(r) + "; " + term.Thousands(m.Failed) + " could not be mended"
 	}
