@@ -28,6 +28,7 @@ var rooms = []room{
 	// ground: the standard library only, but for compression in the hot path of a sync, patches, Unicode's normal forms, and a table of media types
 	{"internal/connlimit", "", ""},
 	{"internal/extsort", "", ""},
+	{"internal/faultclock", "", ""},
 	{"internal/hangup", "", ""},
 	{"internal/iri", "", ""},
 	{"internal/mediatype", "", "github.com/gabriel-vasile/mimetype"},
@@ -40,6 +41,7 @@ var rooms = []room{
 	{"atompmh", "internal/iri internal/xmlscan", ""},
 	{"blob", "internal/private", ""},
 	{"blob/blobtest", "blob", ""},
+	{"blob/faultfs", "blob", ""},
 	{"blob/s3", "blob", "github.com/minio/minio-go/v7 golang.org/x/sync"},
 	{"internal/fetch", "", "github.com/klauspost/compress"},
 	{"internal/eventstream", "internal/fetch", ""},

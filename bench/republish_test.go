@@ -11,13 +11,13 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"lockstep/blob"
 	"lockstep/catalog"
+	"lockstep/internal/faultclock"
 	"lockstep/source"
 	"lockstep/storage/sqlite"
 )
@@ -31,7 +31,7 @@ var (
 // BenchmarkRepublish measures what a publication costs, and writes, after a few
 // changes in a large SQLite catalog.
 func BenchmarkRepublish(b *testing.B) {
-	clock := newSteadyClock()
+	clock := faultclock.New(time.Date(2026, 5, 1, 2, 0, 0, 0, time.UTC))
 	cat, docs := steadyStores(b, b.TempDir(), clock)
 	fillCatalog(b, cat, *publishEntries, 10_000)
 	src := steadySource(b, cat, docs, clock)
@@ -43,9 +43,9 @@ func BenchmarkRepublish(b *testing.B) {
 			for i := range updates {
 				updates[i] = catalogUpdate((i*7919+round)%*publishEntries, round+1)
 			}
-			clock.pass(time.Second)
+			clock.Step(time.Second)
 			applyCatalog(b, cat, updates)
-			clock.pass(time.Second)
+			clock.Step(time.Second)
 			before := written(b)
 			start := time.Now()
 			r, err := src.Publish(context.Background())
@@ -104,7 +104,7 @@ func TestSteadyProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	const rate, every = 14, 2 // changes each second; seconds between publications
-	clock := newSteadyClock()
+	clock := faultclock.New(time.Date(2026, 5, 1, 2, 0, 0, 0, time.UTC))
 	cat, docs := steadyStores(t, dir, clock)
 	fillCatalog(t, cat, n, 10_000)
 	src := steadySource(t, cat, docs, clock)
@@ -118,7 +118,7 @@ func TestSteadyProcess(t *testing.T) {
 				k := (i*every+s)*rate + j
 				updates[j] = catalogUpdate(k*7919%n, k+1)
 			}
-			clock.pass(time.Second)
+			clock.Step(time.Second)
 			applyCatalog(t, cat, updates)
 		}
 		before := processorTime(t)
@@ -137,9 +137,9 @@ func TestSteadyProcess(t *testing.T) {
 	}
 }
 
-func steadyStores(tb testing.TB, dir string, clock *steadyClock) (catalog.Catalog, *blob.Dir) {
+func steadyStores(tb testing.TB, dir string, clock *faultclock.Clock) (catalog.Catalog, *blob.Dir) {
 	tb.Helper()
-	db, err := sqlite.Options{Clock: clock.now}.Open(filepath.Join(dir, "catalog.db"))
+	db, err := sqlite.Options{Clock: clock.Now}.Open(filepath.Join(dir, "catalog.db"))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -153,9 +153,9 @@ func steadyStores(tb testing.TB, dir string, clock *steadyClock) (catalog.Catalo
 }
 
 // steadySource returns a Source that has published once.
-func steadySource(tb testing.TB, cat catalog.Catalog, docs blob.Store, clock *steadyClock) *source.Source {
+func steadySource(tb testing.TB, cat catalog.Catalog, docs blob.Store, clock *faultclock.Clock) *source.Source {
 	tb.Helper()
-	src, err := source.New(cat, docs, source.Options{BaseURL: "https://data.example.org/", Now: clock.now})
+	src, err := source.New(cat, docs, source.Options{BaseURL: "https://data.example.org/", Now: clock.Now})
 	if err == nil {
 		_, err = src.Publish(context.Background())
 	}
@@ -164,18 +164,6 @@ func steadySource(tb testing.TB, cat catalog.Catalog, docs blob.Store, clock *st
 	}
 	return src
 }
-
-// A steadyClock stands still until it is moved.
-type steadyClock struct{ at atomic.Int64 }
-
-func newSteadyClock() *steadyClock {
-	c := new(steadyClock)
-	c.at.Store(time.Date(2026, 5, 1, 2, 0, 0, 0, time.UTC).UnixNano())
-	return c
-}
-
-func (c *steadyClock) now() time.Time       { return time.Unix(0, c.at.Load()).UTC() }
-func (c *steadyClock) pass(d time.Duration) { c.at.Add(int64(d)) }
 
 // processorTime returns what this process has used.
 func processorTime(tb testing.TB) time.Duration {

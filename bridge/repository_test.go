@@ -10,44 +10,26 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"lockstep/bridge"
 	"lockstep/destination"
 	"lockstep/discover"
+	"lockstep/internal/faultclock"
 	"lockstep/oaipmh"
 	"lockstep/oaipmh/oaipmhtest"
 )
 
-// A clock is set by the test.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) pass(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
 // A library is a repository on a server.
 type library struct {
 	*oaipmhtest.Repository
-	*clock
+	*faultclock.Clock
 	url string
 }
 
 func newLibrary(t testing.TB, o oaipmhtest.Options) *library {
-	c := &clock{now: time.Date(2024, 5, 1, 12, 0, 0, 0, time.UTC)}
+	c := faultclock.New(time.Date(2024, 5, 1, 12, 0, 0, 0, time.UTC))
 	o.Clock = c.Now
 	repo := oaipmhtest.New(o)
 	srv := httptest.NewServer(repo)
@@ -93,14 +75,14 @@ func TestRepository(t *testing.T) {
 				}
 			}
 
-			l.pass(time.Hour)
+			l.Step(time.Hour)
 			before := len(l.Requests())
 			r = m.mustSync()
 			if r.Mode != destination.ModeNone || l.listings(before) != 1 {
 				t.Errorf("nothing is new: %s, %d listings", r.Mode, l.listings(before))
 			}
 
-			l.pass(time.Hour)
+			l.Step(time.Hour)
 			l.Put(oaipmhtest.Record{Identifier: "oai:example.org:maps/7", Title: "Sheet 7, 2nd edition"})
 			l.Put(oaipmhtest.Record{Identifier: "oai:example.org:new", Title: "New"})
 			l.Delete("oai:example.org:0000003")
@@ -154,7 +136,7 @@ func TestRepositoryForgets(t *testing.T) {
 	l := newLibrary(t, oaipmhtest.Options{Records: 20, Deleted: oaipmh.DeletedNo})
 	m := newMirror(t, l.url)
 	m.mustSync()
-	l.pass(time.Hour)
+	l.Step(time.Hour)
 	for i := range 15 {
 		l.Delete(fmt.Sprintf("oai:example.org:%07d", i))
 	}
@@ -193,7 +175,7 @@ func TestRepositoryDryRun(t *testing.T) {
 	if names := m.state(); len(names) != 2 {
 		t.Errorf("memory: %v", names)
 	}
-	l.pass(time.Hour)
+	l.Step(time.Hour)
 	l.Put(oaipmhtest.Record{Identifier: "x", Title: "X"})
 	m.opts.DryRun = true
 	for range 2 {
@@ -231,7 +213,7 @@ func TestRepositoryConverges(t *testing.T) {
 				m.disturb(rnd)
 				l.SetFaults(oaipmhtest.Faults{})
 			}
-			l.pass(time.Hour)
+			l.Step(time.Hour)
 			m.opts.Baseline = deleted == oaipmh.DeletedNo
 			if _, err := m.sync(); err != nil { // complete a harvest that has begun
 				t.Logf("Sync: %v", err)
@@ -253,7 +235,7 @@ func (l *library) happen(rnd *rand.Rand) {
 			l.Put(oaipmhtest.Record{Identifier: id, Title: fmt.Sprint("Title ", rnd.IntN(5)), Size: rnd.IntN(2000)})
 		}
 		if rnd.IntN(3) == 0 {
-			l.pass(time.Duration(rnd.IntN(5000)) * time.Millisecond)
+			l.Step(time.Duration(rnd.IntN(5000)) * time.Millisecond)
 		}
 	}
 }

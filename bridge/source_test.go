@@ -20,6 +20,7 @@ import (
 	"lockstep/blob"
 	"lockstep/catalog"
 	"lockstep/destination"
+	"lockstep/internal/faultclock"
 	"lockstep/repository"
 	"lockstep/resourcesync"
 	"lockstep/source"
@@ -28,7 +29,7 @@ import (
 // An office is a real Source, with a feed and a repository of its set, that
 // keeps changing while it is read.
 type office struct {
-	*clock
+	*faultclock.Clock
 	t    testing.TB
 	srv  *httptest.Server
 	cat  *catalog.Mem
@@ -45,7 +46,7 @@ type office struct {
 }
 
 func newOffice(t testing.TB, seed uint64) *office {
-	o := &office{clock: &clock{now: time.Date(2024, 5, 1, 12, 0, 0, 0, time.UTC)}, t: t, rnd: rand.New(rand.NewPCG(seed, 3)), texts: map[string]string{}}
+	o := &office{Clock: faultclock.New(time.Date(2024, 5, 1, 12, 0, 0, 0, time.UTC)), t: t, rnd: rand.New(rand.NewPCG(seed, 3)), texts: map[string]string{}}
 	o.cat = catalog.NewMem(o.Now)
 	o.srv = httptest.NewUnstartedServer(o)
 	base := "http://" + o.srv.Listener.Addr().String() + "/"
@@ -97,10 +98,10 @@ func (o *office) open(_ context.Context, r *catalog.Record) (io.ReadCloser, erro
 // put stores a record, in one or two representations.
 func (o *office) put(n int, text string, both bool) {
 	uri := func(end string) string { return fmt.Sprintf("%s/r/%d%s", o.srv.URL, n, end) }
-	us := []catalog.Update{{Record: catalog.Record{URI: uri(".xml"), Type: "application/xml", Lastmod: o.now}}}
+	us := []catalog.Update{{Record: catalog.Record{URI: uri(".xml"), Type: "application/xml", Lastmod: o.Now()}}}
 	bodies := []string{fmt.Sprintf(`<mods xmlns="http://www.loc.gov/mods/v3"><title>%s</title></mods>`, text)}
 	if both {
-		us = append(us, catalog.Update{Record: catalog.Record{URI: uri(".txt"), Type: "text/plain", Lastmod: o.now, Links: []resourcesync.Link{{Rel: "canonical", Href: uri(".xml")}}}})
+		us = append(us, catalog.Update{Record: catalog.Record{URI: uri(".txt"), Type: "text/plain", Lastmod: o.Now(), Links: []resourcesync.Link{{Rel: "canonical", Href: uri(".xml")}}}})
 		us[0].Links = []resourcesync.Link{{Rel: "alternate", Href: uri(".txt"), Type: "text/plain"}}
 		bodies = append(bodies, text)
 	}
@@ -137,7 +138,7 @@ func (o *office) apply(us []catalog.Update) {
 func (o *office) happen(n int) {
 	for range n {
 		if o.rnd.IntN(3) > 0 {
-			o.pass(time.Duration(o.rnd.IntN(3000)) * time.Millisecond)
+			o.Step(time.Duration(o.rnd.IntN(3000)) * time.Millisecond)
 		}
 		if r := o.rnd.IntN(50); o.rnd.IntN(4) == 0 {
 			o.del(r)
@@ -194,7 +195,7 @@ func (o *office) settle() {
 	defer o.mu.Unlock()
 	o.faults, o.changes = 0, 0
 	o.publish()
-	o.pass(time.Minute)
+	o.Step(time.Minute)
 }
 
 // disturbed syncs a mirror of an office repeatedly, while it changes and

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"lockstep/blob"
+	"lockstep/blob/faultfs"
 	"lockstep/destination"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
@@ -104,9 +105,9 @@ func lookBack(t *testing.T, seed uint64, saw func(string)) {
 			at = w.lists[w.IntN(len(w.lists))].at
 		}
 		if w.one(3) { // a run before was killed on the way to another time
-			m.fuse = &fuse{at: 1 + w.IntN(25), err: errCrash}
+			m.fuse = &faultfs.Faults{At: 1 + w.IntN(25)}
 			_, err := m.run(destination.Options{At: w.start.Add(time.Duration(w.Int64N(int64(w.now.Sub(w.start)))))})
-			if m.fuse = nil; errors.Is(err, errCrash) {
+			if m.fuse = nil; errors.Is(err, faultfs.ErrCrash) {
 				saw("killed")
 			}
 			if w.one(2) {
@@ -131,7 +132,7 @@ type atMirror struct {
 	store   *blob.Dir
 	journal destination.Journal
 	dir     string
-	fuse    *fuse // of the next run; nil: none
+	fuse    *faultfs.Faults // of the next run; nil: none
 }
 
 func (m *atMirror) fail(format string, args ...any) {
@@ -149,7 +150,7 @@ func (m *atMirror) run(o destination.Options) (destination.Report, error) {
 	o.MaxDelete = 100
 	store, journal := blob.Store(m.store), m.journal
 	if m.fuse != nil {
-		store, journal = &fusedStore{m.store, m.fuse}, &fusedJournal{m.journal, m.fuse}
+		store, journal = &faultfs.Dir{Dir: m.store, Faults: m.fuse}, &faultyJournal{Journal: m.journal, faults: m.fuse}
 	}
 	d, err := destination.New(store, journal, c, o)
 	if err != nil {

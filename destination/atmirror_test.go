@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lockstep/blob"
+	"lockstep/blob/faultfs"
 	"lockstep/destination"
 )
 
@@ -36,8 +37,8 @@ func TestAtOwnHistory(t *testing.T) {
 				return d.SyncPast(context.Background(), d, then)
 			}
 			dir, journal := k.store, k.journal
-			f := &fuse{at: at, err: errCrash}
-			k.store, k.journal = &fusedStore{dir.(*blob.Dir), f}, &fusedJournal{journal, f}
+			f := &faultfs.Faults{At: at}
+			k.store, k.journal = &faultfs.Dir{Dir: dir.(*blob.Dir), Faults: f}, &faultyJournal{Journal: journal, faults: f}
 			_, err := back()
 			k.store, k.journal = dir, journal
 			if err == nil {
@@ -46,7 +47,7 @@ func TestAtOwnHistory(t *testing.T) {
 				}
 				break
 			}
-			if !errors.Is(err, errCrash) {
+			if !errors.Is(err, faultfs.ErrCrash) {
 				t.Fatal(err)
 			}
 			if at%2 == 0 {

@@ -8,33 +8,34 @@ import (
 	"testing"
 
 	"lockstep/blob"
+	"lockstep/blob/faultfs"
 )
 
 // faults lets every write of what do does fail in turn, for good or once, and
 // hands the mirror to check then.
 func faults(t *testing.T, begin func(t *testing.T) *mirror, do func(m *mirror) error, check func(m *mirror)) {
-	attempt := func(t *testing.T, f *fuse) (*mirror, error) {
+	attempt := func(t *testing.T, f *faultfs.Faults) (*mirror, error) {
 		m := begin(t)
 		dir, journal := m.store, m.journal
-		m.store, m.journal = &fusedStore{dir.(*blob.Dir), f}, &fusedJournal{journal, f}
+		m.store, m.journal = &faultfs.Dir{Dir: dir.(*blob.Dir), Faults: f}, &faultyJournal{Journal: journal, faults: f}
 		err := do(m)
 		m.store, m.journal = dir, journal
 		return m, err
 	}
-	whole := &fuse{}
+	whole := &faultfs.Faults{}
 	if _, err := attempt(t, whole); err != nil {
 		t.Fatalf("without a fault: %v", err)
 	}
-	t.Logf("%d writes", whole.n)
+	t.Logf("%d writes", whole.Steps())
 	for at := range faultPlaces() {
-		if at > whole.n {
+		if at > whole.Steps() {
 			break
 		}
-		for _, f := range []*fuse{{at: at, err: errCrash}, {at: at, err: syscall.ENOSPC, once: true}} {
-			t.Run(fmt.Sprintf("%d %v", at, f.err), func(t *testing.T) {
+		for _, f := range []*faultfs.Faults{{At: at, Mode: faultfs.PowerCut}, {At: at, Err: syscall.ENOSPC, Count: 1}} {
+			t.Run(fmt.Sprintf("%d %v", at, f.Err), func(t *testing.T) {
 				t.Parallel()
 				m, err := attempt(t, f)
-				if err == nil && !f.once && f.n >= f.at {
+				if err == nil && f.Count == 0 && f.Steps() >= f.At {
 					t.Error("no error")
 				}
 				check(m)

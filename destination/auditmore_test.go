@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"lockstep/blob"
+	"lockstep/blob/faultfs"
 	"lockstep/destination"
 )
 
@@ -436,7 +437,7 @@ func TestBackAfterKill(t *testing.T) {
 	s.forget(1 << 30) // now everything has to be compared
 	dir := m.store
 	m.store = &dying{Dir: dir.(*blob.Dir)}
-	if _, err := m.sync(); !errors.Is(err, errCrash) {
+	if _, err := m.sync(); !errors.Is(err, faultfs.ErrCrash) {
 		t.Fatal(err)
 	}
 	m.store = dir
@@ -457,7 +458,7 @@ func TestAuditAfterKill(t *testing.T) {
 	s.put("/d/f10", "created")
 	dir := m.store
 	m.store = &dying{Dir: dir.(*blob.Dir)}
-	if _, err := m.sync(); !errors.Is(err, errCrash) {
+	if _, err := m.sync(); !errors.Is(err, faultfs.ErrCrash) {
 		t.Fatal(err)
 	}
 	m.store = dir
@@ -479,7 +480,7 @@ func (s *dying) Commit(ctx context.Context, ws ...blob.Writer) error {
 	if err := s.Dir.Commit(ctx, ws...); err != nil {
 		return err
 	}
-	return &blob.CommitError{Done: len(ws), Name: ws[0].Name(), Err: errCrash}
+	return &blob.CommitError{Done: len(ws), Name: ws[0].Name(), Err: faultfs.ErrCrash}
 }
 
 // TestAuditPlain compares a directory that another program filled.

@@ -2,116 +2,25 @@ package destination_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"math/rand/v2"
-	"sync"
 	"syscall"
 	"testing"
 
 	"lockstep/blob"
+	"lockstep/blob/faultfs"
 	"lockstep/destination"
 )
 
-// A fuse counts the calls that write, and fails from one of them on: once, or
-// for good, as if the process had died there.
-type fuse struct {
-	at   int
-	err  error
-	once bool
-
-	mu sync.Mutex // guards n
-	n  int
-}
-
-var errCrash = errors.New("crashed")
-
-func (f *fuse) blow() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.n++
-	if f.at > 0 && (f.n == f.at || f.n > f.at && !f.once) {
-		return f.err
-	}
-	return nil
-}
-
-// A fusedStore is a Dir behind a fuse. A Commit can fail between any two blobs.
-type fusedStore struct {
-	*blob.Dir
-	*fuse
-}
-
-func (s *fusedStore) Create(ctx context.Context, name string) (blob.Writer, error) {
-	if err := s.blow(); err != nil {
-		return nil, err
-	}
-	w, err := s.Dir.Create(ctx, name)
-	return &fusedWriter{w, s.fuse}, err
-}
-
-func (s *fusedStore) Commit(ctx context.Context, ws ...blob.Writer) error {
-	for i, w := range ws {
-		err := s.blow()
-		if err == nil {
-			if f, ok := w.(*fusedWriter); ok {
-				w = f.Writer
-			}
-			err = s.Dir.Commit(ctx, w)
-		}
-		if err != nil {
-			return &blob.CommitError{Done: i, Name: w.Name(), Err: err}
-		}
-	}
-	return nil
-}
-
-func (s *fusedStore) Remove(ctx context.Context, names ...string) error {
-	for _, name := range names {
-		if err := s.blow(); err != nil {
-			return err
-		}
-		if err := s.Dir.Remove(ctx, name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *fusedStore) Sweep(ctx context.Context, keep iter.Seq[string]) (int, error) {
-	if err := s.blow(); err != nil {
-		return 0, err
-	}
-	return s.Dir.Sweep(ctx, keep)
-}
-
-type fusedWriter struct {
-	blob.Writer
-	*fuse
-}
-
-func (w *fusedWriter) Write(p []byte) (int, error) {
-	if err := w.blow(); err != nil {
-		return 0, err
-	}
-	return w.Writer.Write(p)
-}
-
-func (w *fusedWriter) Keep() error {
-	if err := w.blow(); err != nil {
-		return err
-	}
-	return w.Writer.(blob.Keeper).Keep()
-}
-
-type fusedJournal struct {
+// A faultyJournal is a Journal whose records fail as faults say.
+type faultyJournal struct {
 	destination.Journal
-	*fuse
+	faults *faultfs.Faults
 }
 
-func (j *fusedJournal) Record(ctx context.Context, b destination.Batch) error {
-	if err := j.blow(); err != nil {
+func (j *faultyJournal) Record(ctx context.Context, b destination.Batch) error {
+	if err := j.faults.Step(); err != nil {
 		return err
 	}
 	return j.Journal.Record(ctx, b)
@@ -125,19 +34,23 @@ func faultPlaces() iter.Seq[int] {
 	}
 }
 
-// TestFault lets writes fail in turn: for good, as if the process had
-// died, or once, as a full disk does. The next run makes the mirror exact.
+// TestFault lets writes fail in turn: because the process was killed, the power was
+// cut, the disk is full or one write failed. The next run makes the mirror exact.
 func TestFault(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		name string
-		err  error
-		once bool
-	}{{"crash", errCrash, false}, {"full disk", syscall.ENOSPC, false}, {"one write", syscall.EACCES, true}} {
+		name   string
+		faults *faultfs.Faults
+	}{
+		{"kill", &faultfs.Faults{Mode: faultfs.Killed}},
+		{"power cut", &faultfs.Faults{Mode: faultfs.PowerCut}},
+		{"full disk", &faultfs.Faults{Err: syscall.ENOSPC}},
+		{"one write", &faultfs.Faults{Err: syscall.EIO, Count: 1}},
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			for at := range faultPlaces() {
-				if done := faultAt(t, &fuse{at: at, err: tt.err, once: tt.once}); done {
+				if done := faultAt(t, &faultfs.Faults{At: at, Err: tt.faults.Err, Count: tt.faults.Count, Mode: tt.faults.Mode}); done {
 					return
 				}
 			}
@@ -147,7 +60,7 @@ func TestFault(t *testing.T) {
 
 // faultAt lives a short life with one fault in it, and reports whether it
 // never came to that.
-func faultAt(t *testing.T, f *fuse) (done bool) {
+func faultAt(t *testing.T, f *faultfs.Faults) (done bool) {
 	t.Helper()
 	s := newSite(t, style{})
 	defer s.srv.Close()
@@ -159,7 +72,7 @@ func faultAt(t *testing.T, f *fuse) (done bool) {
 	defer dir.Close()
 	m.opts.MaxDelete, m.opts.Jobs = 100, 2
 	plain, mem := m.store, m.journal
-	m.store, m.journal = &fusedStore{dir, f}, &fusedJournal{mem, f}
+	m.store, m.journal = &faultfs.Dir{Dir: dir, Faults: f}, &faultyJournal{Journal: mem, faults: f}
 
 	for i := range 6 {
 		s.put(fmt.Sprintf("/d/f%d", i), fmt.Sprint("one ", i))
@@ -172,23 +85,23 @@ func faultAt(t *testing.T, f *fuse) (done bool) {
 	s.del("/d/f3")
 	s.put("/d/f3/below", "a directory now")
 	_, err2 := m.sync()
-	if f.n < f.at {
+	if f.Steps() < f.At {
 		if err1 != nil || err2 != nil {
 			t.Fatalf("without a fault: %v, %v", err1, err2)
 		}
 		return true
 	}
-	if err1 == nil && err2 == nil && !f.once {
-		t.Fatalf("fault %d: no error", f.at)
+	if err1 == nil && err2 == nil && f.Count == 0 {
+		t.Fatalf("fault %d: no error", f.At)
 	}
 	m.store, m.journal = plain, mem
 	r, err := m.sync()
 	if err != nil {
-		t.Fatalf("fault %d: next run: %v\n%+v", f.at, err, r)
+		t.Fatalf("fault %d: next run: %v\n%+v", f.At, err, r)
 	}
 	m.same()
 	if a := m.audit(); !a.InSync || a.Foreign > 0 {
-		t.Fatalf("fault %d: %+v", f.at, a)
+		t.Fatalf("fault %d: %+v", f.At, a)
 	}
 	return false
 }

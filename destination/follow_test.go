@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"lockstep/blob"
+	"lockstep/blob/faultfs"
 	"lockstep/destination"
 	"lockstep/discover"
 	"lockstep/internal/fetch"
@@ -68,7 +69,7 @@ func follow(t *testing.T, seed uint64) {
 			_ = f.run(nil)
 			f.setFault(nil)
 		case 1, 2:
-			_ = f.run(&fuse{at: 1 + f.IntN(60), err: errCrash})
+			_ = f.run(&faultfs.Faults{At: 1 + f.IntN(60)})
 		case 3, 4:
 			f.weak = true
 			_ = f.run(nil)
@@ -93,7 +94,7 @@ func follow(t *testing.T, seed uint64) {
 }
 
 // run syncs once.
-func (f *follower) run(fused *fuse) error {
+func (f *follower) run(fused *faultfs.Faults) error {
 	c, err := fetch.New(fetch.Options{Home: discover.Home(f.srv.URL), Retries: -1, Jobs: f.pick(0, 1, 4)})
 	f.must(err)
 	defer c.Close()
@@ -103,11 +104,11 @@ func (f *follower) run(fused *fuse) error {
 	case f.sink:
 		store = destination.NewSinkStore(f, destination.SinkOptions{Memory: 1000, Dir: f.dir})
 		if fused != nil {
-			fused.at = 1 + fused.at/6 // there are fewer writes
-			journal = &fusedJournal{journal, fused}
+			fused.At = 1 + fused.At/6 // there are fewer writes
+			journal = &faultyJournal{Journal: journal, faults: fused}
 		}
 	case fused != nil:
-		store, journal = &fusedStore{store.(*blob.Dir), fused}, &fusedJournal{journal, fused}
+		store, journal = &faultfs.Dir{Dir: store.(*blob.Dir), Faults: fused}, &faultyJournal{Journal: journal, faults: fused}
 	}
 	if !f.sink {
 		o.Deliver = f.deliver

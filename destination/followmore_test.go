@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/blob"
+	"lockstep/blob/faultfs"
 	"lockstep/destination"
 )
 
@@ -206,19 +206,6 @@ func TestFollowDelivers(t *testing.T) {
 	g.end()
 }
 
-// A fullStore has no room left.
-type fullStore struct {
-	blob.Store
-	full atomic.Bool
-}
-
-func (f *fullStore) Create(ctx context.Context, name string) (blob.Writer, error) {
-	if f.full.Load() {
-		return nil, syscall.EROFS
-	}
-	return f.Store.Create(ctx, name)
-}
-
 // TestReadOnlyForAWhile has a mirror that cannot be written for a while.
 func TestReadOnlyForAWhile(t *testing.T) {
 	t.Parallel()
@@ -226,15 +213,15 @@ func TestReadOnlyForAWhile(t *testing.T) {
 	s.put("/a", "one")
 	p = newPress(t, s, true, false)
 	g := newFollowing(t, s, true)
-	full := &fullStore{Store: g.store}
-	g.store = full
+	faults := &faultfs.Faults{Err: syscall.EROFS}
+	g.store = &faultfs.Store{Store: g.store, Faults: faults}
 	g.start(destination.FollowOptions{})
 	g.live(destination.ChannelHub)
-	full.full.Store(true)
+	faults.Arm(1, faultfs.Full)
 	s.put("/b", "two")
 	p.tell()
 	eventually(t, func() bool { return g.f.Status().Error != "" || g.status().Error != "" })
-	full.full.Store(false)
+	faults.Restart()
 	g.becomes("/b", "two")
 	g.end()
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"lockstep/blob"
+	"lockstep/blob/faultfs"
 	"lockstep/catalog"
 	"lockstep/destination"
 	"lockstep/destination/filename"
@@ -204,7 +205,7 @@ func (h *history) live() {
 			h.sync(ctx, nil)
 			h.setFault(nil)
 		case 1, 2:
-			h.sync(ctx, &fuse{at: 1 + h.IntN(60), err: errCrash})
+			h.sync(ctx, &faultfs.Faults{At: 1 + h.IntN(60)})
 		case 3:
 			h.sync(ctx, nil)
 		}
@@ -402,13 +403,13 @@ func (h *history) serve(w http.ResponseWriter, r *http.Request) {
 
 // sync runs the mirror once; with a fuse everything it writes fails from some
 // point on, as if it had been killed there.
-func (h *history) sync(ctx context.Context, f *fuse) error {
+func (h *history) sync(ctx context.Context, f *faultfs.Faults) error {
 	c, err := fetch.New(fetch.Options{Home: discover.Home(h.srv.URL), Retries: -1, Jobs: h.pick(0, 1, 4)})
 	h.must(err)
 	defer c.Close()
 	store, journal := h.store, h.journal
 	if f != nil {
-		store, journal = &fusedStore{store.(*blob.Dir), f}, &fusedJournal{journal, f}
+		store, journal = &faultfs.Dir{Dir: store.(*blob.Dir), Faults: f}, &faultyJournal{Journal: journal, faults: f}
 	}
 	d, err := destination.New(store, journal, c, destination.Options{MaxDelete: 100, Via: [...]string{"", "list", "dump", "dump"}[h.IntN(4)]})
 	h.must(err)

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"lockstep/blob"
+	"lockstep/blob/faultfs"
 	"lockstep/destination"
 	"lockstep/destination/filename"
 )
@@ -335,7 +336,7 @@ func TestKeepFull(t *testing.T) {
 	s.put("/b", "one")
 	t1, was := k.run()
 	room := k.opts.Versions
-	k.opts.Versions = &fusedBlobs{room, &fuse{at: 1, err: syscall.ENOSPC}}
+	k.opts.Versions = &faultfs.Store{Store: room, Faults: &faultfs.Faults{At: 1, Err: syscall.ENOSPC}}
 	s.put("/a", "two")
 	s.put("/c", "new")
 	s.del("/b")
@@ -352,64 +353,27 @@ func TestKeepFull(t *testing.T) {
 	k.was(t2, was2)
 }
 
-// fusedBlobs are any blobs behind a fuse.
-type fusedBlobs struct {
-	blob.Store
-	*fuse
-}
-
-func (s *fusedBlobs) Create(ctx context.Context, name string) (blob.Writer, error) {
-	if err := s.blow(); err != nil {
-		return nil, err
-	}
-	w, err := s.Store.Create(ctx, name)
-	return &fusedWriter{w, s.fuse}, err
-}
-
-func (s *fusedBlobs) Commit(ctx context.Context, ws ...blob.Writer) error {
-	for i, w := range ws {
-		err := s.blow()
-		if err == nil {
-			if f, ok := w.(*fusedWriter); ok {
-				w = f.Writer
-			}
-			err = s.Store.Commit(ctx, w)
-		}
-		if err != nil {
-			return &blob.CommitError{Done: i, Name: w.Name(), Err: err}
-		}
-	}
-	return nil
-}
-
-func (s *fusedBlobs) Remove(ctx context.Context, names ...string) error {
-	if err := s.blow(); err != nil {
-		return err
-	}
-	return s.Store.Remove(ctx, names...)
-}
-
 // TestKeepFault lets every write fail in turn, of files, versions and Journal,
 // for good or once: the next run goes on, and the mirror can be all it was.
 func TestKeepFault(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		name string
-		err  error
-		once bool
-		keep destination.Keep
-		each int // of the writes, from a random one on
+		name   string
+		faults *faultfs.Faults
+		keep   destination.Keep
+		each   int // of the writes, from a random one on
 	}{
-		{"crash", errCrash, false, destination.Keep{All: true}, 1},
-		{"full disk", syscall.ENOSPC, false, destination.Keep{All: true}, 4},
-		{"one write", syscall.EACCES, true, destination.Keep{All: true}, 3},
-		{"crash while some are dropped", errCrash, false, destination.Keep{Count: 1}, 2},
+		{"kill", &faultfs.Faults{Mode: faultfs.Killed}, destination.Keep{All: true}, 2},
+		{"power cut", &faultfs.Faults{Mode: faultfs.PowerCut}, destination.Keep{All: true}, 2},
+		{"full disk", &faultfs.Faults{Err: syscall.ENOSPC}, destination.Keep{All: true}, 4},
+		{"one write", &faultfs.Faults{Err: syscall.EIO, Count: 1}, destination.Keep{All: true}, 3},
+		{"power cut while some are dropped", &faultfs.Faults{Mode: faultfs.PowerCut}, destination.Keep{Count: 1}, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			each := max(tt.each, *faultStep)
 			for at := 1 + rand.IntN(each); ; at += each {
-				if keepFaultAt(t, &fuse{at: at, err: tt.err, once: tt.once}, tt.keep) {
+				if keepFaultAt(t, &faultfs.Faults{At: at, Err: tt.faults.Err, Count: tt.faults.Count, Mode: tt.faults.Mode}, tt.keep) {
 					t.Logf("%d writes", at-1)
 					return
 				}
@@ -418,7 +382,7 @@ func TestKeepFault(t *testing.T) {
 	}
 }
 
-func keepFaultAt(t *testing.T, f *fuse, keep destination.Keep) (done bool) {
+func keepFaultAt(t *testing.T, f *faultfs.Faults, keep destination.Keep) (done bool) {
 	t.Helper()
 	s := newSite(t, style{})
 	defer s.srv.Close()
@@ -437,7 +401,7 @@ func keepFaultAt(t *testing.T, f *fuse, keep destination.Keep) (done bool) {
 	t2, was2 := k.run()
 
 	plain, mem, versions := k.store, k.journal, k.opts.Versions
-	k.store, k.journal, k.opts.Versions = &fusedStore{dir, f}, &fusedJournal{mem, f}, &fusedBlobs{versions, f}
+	k.store, k.journal, k.opts.Versions = &faultfs.Dir{Dir: dir, Faults: f}, &faultyJournal{Journal: mem, faults: f}, &faultfs.Store{Store: versions, Faults: f}
 	s.put("/d/f0", "three")
 	s.put("/d/f1", "three, and longer")
 	s.put("/new/f", "new")
@@ -445,7 +409,7 @@ func keepFaultAt(t *testing.T, f *fuse, keep destination.Keep) (done bool) {
 	s.del("/d/f3")
 	s.put("/d/f3/below", "a directory now")
 	_, err = k.at()
-	if f.n < f.at {
+	if f.Steps() < f.At {
 		if err != nil {
 			t.Fatalf("without a fault: %v", err)
 		}
@@ -466,17 +430,17 @@ func keepFaultAt(t *testing.T, f *fuse, keep destination.Keep) (done bool) {
 		t.Helper()
 		got, unknown, err := k.past(at)
 		if err != nil {
-			t.Fatalf("fault %d: as of %s: %v", f.at, at, err)
+			t.Fatalf("fault %d: as of %s: %v", f.At, at, err)
 		}
 		want = maps.Clone(want)
 		for _, path := range unknown {
 			if keep.All {
-				t.Fatalf("fault %d: of %s nobody knows", f.at, path)
+				t.Fatalf("fault %d: of %s nobody knows", f.At, path)
 			}
 			delete(want, path)
 		}
 		if d := cmp.Diff(want, got); d != "" {
-			t.Fatalf("fault %d: as of %s: (-want +got)\n%s", f.at, at, d)
+			t.Fatalf("fault %d: as of %s: (-want +got)\n%s", f.At, at, d)
 		}
 	}
 	check(t1, was1)
@@ -488,7 +452,7 @@ func keepFaultAt(t *testing.T, f *fuse, keep destination.Keep) (done bool) {
 		}
 	}
 	if a := k.audit(); !a.InSync || a.Foreign > 0 {
-		t.Fatalf("fault %d: %+v", f.at, a)
+		t.Fatalf("fault %d: %+v", f.At, a)
 	}
 	return done
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"lockstep/blob"
+	"lockstep/blob/faultfs"
 	"lockstep/destination"
 )
 
@@ -124,17 +125,17 @@ func (l *keepLife) moves(path string) {
 
 // breakOff begins a run that is broken off at one of its writes.
 func (l *keepLife) breakOff() {
-	f := &fuse{at: 1 + l.IntN(25), err: errCrash}
+	f := &faultfs.Faults{At: 1 + l.IntN(25)}
 	plain, mem, versions := l.store, l.journal, l.opts.Versions
 	dir, err := blob.NewDir(l.dir, blob.DirOptions{})
 	if err != nil {
 		l.fail("%v", err)
 	}
 	defer dir.Close()
-	l.store, l.journal, l.opts.Versions = &fusedStore{dir, f}, &fusedJournal{mem, f}, &fusedBlobs{versions, f}
+	l.store, l.journal, l.opts.Versions = &faultfs.Dir{Dir: dir, Faults: f}, &faultyJournal{Journal: mem, faults: f}, &faultfs.Store{Store: versions, Faults: f}
 	_, err = l.keeping.at()
 	l.store, l.journal, l.opts.Versions = plain, mem, versions
-	l.tell("broken off at write %d: %v", f.at, err)
+	l.tell("broken off at write %d: %v", f.At, err)
 	if err == nil { // it was a whole run
 		l.were = append(l.were, wasThen{l.clock(), l.resources()})
 		return

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"lockstep/blob"
+	"lockstep/blob/faultfs"
 	"lockstep/destination"
 	"lockstep/resourcesync"
 )
@@ -118,7 +119,7 @@ func shortLife(s *site, run func()) {
 func TestDeliverFault(t *testing.T) {
 	t.Parallel()
 	for at := range faultPlaces() {
-		f := &fuse{at: at, err: errCrash}
+		f := &faultfs.Faults{At: at}
 		s := newSite(t, style{})
 		m := newMirror(t, s)
 		dir, err := blob.NewDir(m.dir, blob.DirOptions{})
@@ -134,7 +135,7 @@ func TestDeliverFault(t *testing.T) {
 			return nil
 		}
 		plain, mem := m.store, m.journal
-		m.store, m.journal = &fusedStore{dir, f}, &fusedJournal{mem, f}
+		m.store, m.journal = &faultfs.Dir{Dir: dir, Faults: f}, &faultyJournal{Journal: mem, faults: f}
 		run := func() (err error) {
 			_, err = m.sync()
 			for _, e := range m.events {
@@ -153,7 +154,7 @@ func TestDeliverFault(t *testing.T) {
 		told.same(t, s)
 		_ = dir.Close()
 		s.srv.Close()
-		if f.n < f.at {
+		if f.Steps() < f.At {
 			t.Logf("%d writes", at-1)
 			return
 		}

@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 
-	"lockstep/blob"
+	"lockstep/blob/faultfs"
 	"lockstep/destination"
 )
 
@@ -108,20 +107,6 @@ func TestAFinalPassRetriesWhatFailedForAPassingReason(t *testing.T) {
 	m.mustSync()
 }
 
-// A failingStore cannot commit contents for a while.
-type failingStore struct {
-	blob.Store
-	left atomic.Int32
-	err  error
-}
-
-func (s *failingStore) Commit(ctx context.Context, ws ...blob.Writer) error {
-	if len(ws) > 0 && s.left.Add(-1) >= 0 {
-		return &blob.CommitError{Done: 0, Name: ws[0].Name(), Err: s.err}
-	}
-	return s.Store.Commit(ctx, ws...)
-}
-
 func TestAFinalPassRetriesWritesIntoTheStore(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, style{})
@@ -129,9 +114,7 @@ func TestAFinalPassRetriesWritesIntoTheStore(t *testing.T) {
 		s.put(fmt.Sprintf("/r%d", i), "x")
 	}
 	m := newMirror(t, s)
-	store := &failingStore{Store: m.store, err: fmt.Errorf("put object: %w", syscall.ECONNRESET)}
-	store.left.Store(3)
-	m.store = store
+	m.store = &faultfs.Store{Store: m.store, Faults: &faultfs.Faults{At: 1, Count: 3, Err: fmt.Errorf("put object: %w", syscall.ECONNRESET)}}
 	r := m.mustSync()
 	wantCounts(t, r, "baseline created=10 updated=0 deleted=0 unchanged=0 failed=0 refused=0")
 }

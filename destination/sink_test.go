@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"lockstep/blob/faultfs"
 	"lockstep/destination"
 	"lockstep/resourcesync"
 )
@@ -163,14 +164,14 @@ func TestSinkFails(t *testing.T) {
 func TestSinkFault(t *testing.T) {
 	t.Parallel()
 	for at := 1; ; at++ {
-		f := &fuse{at: at, err: errCrash}
+		f := &faultfs.Faults{At: at}
 		s := newSite(t, style{})
 		m := newMirror(t, s)
 		m.opts.MaxDelete = 100
 		b := newBag(t, m, destination.SinkOptions{})
 		b.at = -1 // what is created may come twice
 		mem := m.journal
-		m.journal = &fusedJournal{mem, f}
+		m.journal = &faultyJournal{Journal: mem, faults: f}
 		shortLife(s, func() { _, _ = m.sync() })
 		m.journal = mem
 		if r, err := m.sync(); err != nil {
@@ -178,7 +179,7 @@ func TestSinkFault(t *testing.T) {
 		}
 		b.same(s)
 		s.srv.Close()
-		if f.n < f.at {
+		if f.Steps() < f.At {
 			return
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"lockstep/blob"
+	"lockstep/blob/faultfs"
 	"lockstep/destination"
 	"lockstep/destination/filename"
 	"lockstep/storage/sqlite"
@@ -102,12 +103,12 @@ func TestSwapKilled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := &fuse{at: at, err: errCrash}
+		f := &faultfs.Faults{At: at}
 		plain, mem := m.store, m.journal
-		m.store, m.journal = &fusedStore{dir, f}, &fusedJournal{mem, f}
+		m.store, m.journal = &faultfs.Dir{Dir: dir, Faults: f}, &faultyJournal{Journal: mem, faults: f}
 		_, err = m.sync()
 		dir.Close()
-		if f.n < at {
+		if f.Steps() < at {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -173,7 +174,7 @@ func (s *killedStore) Commit(ctx context.Context, ws ...blob.Writer) error {
 		for _, w := range ws {
 			_ = w.(blob.Keeper).Keep() // as a kill leaves it
 		}
-		return &blob.CommitError{Name: ws[0].Name(), Err: fmt.Errorf("%w: %w", errCrash, syscall.EIO)}
+		return &blob.CommitError{Name: ws[0].Name(), Err: fmt.Errorf("%w: %w", faultfs.ErrCrash, syscall.EIO)}
 	}
 	return s.Dir.Commit(ctx, ws...)
 }
@@ -217,8 +218,8 @@ func TestSwapHistories(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			f := &fuse{at: 1 + r.IntN(20), err: errCrash}
-			m.store, m.journal = &fusedStore{dir, f}, &fusedJournal{journal, f}
+			f := &faultfs.Faults{At: 1 + r.IntN(20)}
+			m.store, m.journal = &faultfs.Dir{Dir: dir, Faults: f}, &faultyJournal{Journal: journal, faults: f}
 			m.opts.Delete = ""
 			if r.IntN(4) == 0 {
 				m.opts.Delete = destination.DeleteKeep
@@ -327,9 +328,9 @@ func TestMarkedMovesHome(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				f := &fuse{at: at, err: errCrash}
+				f := &faultfs.Faults{At: at}
 				plain, mem := m.store, m.journal
-				m.store, m.journal = &fusedStore{dir, f}, &fusedJournal{mem, f}
+				m.store, m.journal = &faultfs.Dir{Dir: dir, Faults: f}, &faultyJournal{Journal: mem, faults: f}
 				_, _ = m.sync()
 				dir.Close()
 				m.store, m.journal = plain, mem

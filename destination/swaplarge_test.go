@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"lockstep/blob"
+	"lockstep/blob/faultfs"
 	"lockstep/destination"
 )
 
@@ -82,19 +83,19 @@ func TestSwapBeyondOneStepKilled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := &fuse{at: 1 + rand.IntN(40), err: errCrash}
+		f := &faultfs.Faults{At: 1 + rand.IntN(40)}
 		plain, journal := m.store, m.journal
-		m.store, m.journal = &fusedStore{dir, f}, &fusedJournal{journal, f}
+		m.store, m.journal = &faultfs.Dir{Dir: dir, Faults: f}, &faultyJournal{Journal: journal, faults: f}
 		_, crash := m.sync()
 		dir.Close()
 		m.store, m.journal = plain, journal
 		if _, err := m.sync(); err != nil {
-			t.Fatalf("round %d, after write %d failed (%v): %v", round, f.at, crash, err)
+			t.Fatalf("round %d, after write %d failed (%v): %v", round, f.At, crash, err)
 		}
 		m.same()
 		m.ownPlaces()
 		if a := m.audit(); !a.InSync || a.Foreign > 0 {
-			t.Fatalf("round %d, after write %d failed: %+v", round, f.at, a)
+			t.Fatalf("round %d, after write %d failed: %+v", round, f.At, a)
 		}
 	}
 }

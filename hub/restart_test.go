@@ -14,11 +14,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"lockstep/blob/faultfs"
 	"lockstep/hub"
 	"lockstep/storage/sqlite"
 )
@@ -108,36 +108,28 @@ func TestBacklog(t *testing.T) {
 	}
 }
 
-// A faulty store fails some of its writes.
+// A faulty store fails as its faults say.
 type faulty struct {
 	hub.Store
-	writes      atomic.Int64
-	first, last int64 // writes that fail
-}
-
-func (f *faulty) write() error {
-	if n := f.writes.Add(1); f.first <= n && n <= f.last {
-		return syscall.ENOSPC
-	}
-	return nil
+	faults *faultfs.Faults
 }
 
 func (f *faulty) Append(ctx context.Context, m []hub.Message) ([]int64, error) {
-	if err := f.write(); err != nil {
+	if err := f.faults.Step(); err != nil {
 		return nil, err
 	}
 	return f.Store.Append(ctx, m)
 }
 
 func (f *faulty) Save(ctx context.Context, c hub.Changes) error {
-	if err := f.write(); err != nil {
+	if err := f.faults.Step(); err != nil {
 		return err
 	}
 	return f.Store.Save(ctx, c)
 }
 
 func (f *faulty) Trim(ctx context.Context, topic string, upto int64) error {
-	if err := f.write(); err != nil {
+	if err := f.faults.Step(); err != nil {
 		return err
 	}
 	return f.Store.Trim(ctx, topic, upto)
@@ -147,11 +139,11 @@ func (f *faulty) Trim(ctx context.Context, topic string, upto int64) error {
 // in order, and the publisher learns which were not accepted.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
-	for first := int64(1); first <= 16; first++ {
-		t.Run(strconv.FormatInt(first, 10), func(t *testing.T) {
+	for first := 1; first <= 16; first++ {
+		t.Run(strconv.Itoa(first), func(t *testing.T) {
 			t.Parallel()
 			s := newSink(t, nil)
-			store := &faulty{Store: hub.NewMem(), first: first, last: first + 2}
+			store := &faulty{hub.NewMem(), &faultfs.Faults{At: first, Err: syscall.ENOSPC, Count: 3}}
 			r := run(t, store, hub.Options{Keep: 300 * time.Millisecond})
 			again := func(what string, f func() error) {
 				for tries := 0; ; tries++ {
@@ -180,10 +172,10 @@ func TestDiskFull(t *testing.T) {
 			}
 			eventually(t, "all", func() bool { return len(s.at("/cb")) == 8 })
 			eventually(t, "the end of the disk's fullness", func() bool {
-				if store.writes.Load() <= store.last {
+				if store.faults.Steps() < first+3 {
 					_, _ = r.Accept(context.Background(), hub.Message{Topic: topicURL, Body: []byte("more")}) // or there is nothing to write
 				}
-				return store.writes.Load() > store.last
+				return store.faults.Steps() >= first+3
 			})
 			if err := r.stop(); err != nil {
 				t.Fatal(err)
@@ -207,7 +199,7 @@ func TestDiskFull(t *testing.T) {
 func TestFullForGood(t *testing.T) {
 	t.Parallel()
 	s := newSink(t, nil)
-	store := &faulty{Store: hub.NewMem(), first: 3, last: 1 << 60}
+	store := &faulty{hub.NewMem(), &faultfs.Faults{At: 3, Err: syscall.ENOSPC}}
 	h, err := hub.New(store, hub.Options{PublicURL: "https://hub.example/", AllowPrivate: true})
 	if err != nil {
 		t.Fatal(err)

@@ -85,14 +85,14 @@ func playArchiveFault(t *testing.T, list source.ChangeList, failAt int, crash bo
 	t.Helper()
 	w := newWorld(t, archiving(source.Options{MaxEntries: 3, Grace: time.Hour}, list,
 		source.Archive{ResourceLists: &source.Retain{All: true, Every: 2 * time.Hour}, ChangeLists: keepAll}))
-	store := &faultyStore{Store: w.docs, failAt: failAt, crash: crash}
+	store := faulty(w.docs, failAt, crash)
 	watch := &archiveWatch{TB: t, w: w, read: reader(w.docs), past: crawlPast, seen: make(map[string]string)}
-	store.after = func() {
-		if store.step < failAt-1 || store.step > failAt+watched {
+	store.Faults.After = func() {
+		if store.Faults.Steps() < failAt-1 || store.Faults.Steps() > failAt+watched {
 			return // earlier runs were here, or later ones will be
 		}
 		if err := watch.look(); err != nil {
-			t.Errorf("step %d: %v", store.step, err)
+			t.Errorf("step %d: %v", store.Faults.Steps(), err)
 		}
 	}
 	faulty := *w
@@ -104,10 +104,8 @@ func playArchiveFault(t *testing.T, list source.ChangeList, failAt int, crash bo
 			if !errors.Is(err, errFault) {
 				t.Errorf("Publish = %v", err)
 			}
-			store.after()
-			store.mu.Lock()
-			store.crashed = false
-			store.mu.Unlock()
+			store.Faults.After()
+			store.Faults.Restart()
 			if crash {
 				s = faulty.source()
 			}
@@ -117,7 +115,7 @@ func playArchiveFault(t *testing.T, list source.ChangeList, failAt int, crash bo
 			}
 			w.publish(s)
 		}
-		if store.step >= failAt {
+		if store.Faults.Steps() >= failAt {
 			w.upToDate()
 			further--
 		}
@@ -136,7 +134,7 @@ func playArchiveFault(t *testing.T, list source.ChangeList, failAt int, crash bo
 			w.pass(4 * time.Hour)
 		}
 	}
-	return store.step >= failAt
+	return store.Faults.Steps() >= failAt
 }
 
 // TestDumpArchiveCrashAnywhere does the same for dumps.
@@ -169,14 +167,14 @@ func playDumpArchiveFault(t *testing.T, parts, failAt int) (reached bool) {
 		ChangeDump:   &source.ChangeDump{Every: time.Hour, PackageEntries: 3},
 		Archive:      &source.Archive{ResourceDumps: keepAll, ChangeDumps: keepAll},
 	})
-	store := &faultyStore{Store: d.docs, failAt: failAt, crash: true}
+	store := faulty(d.docs, failAt, true)
 	watch := &archiveWatch{TB: t, w: d.world, read: reader(d.docs), past: crawlDumpPast, seen: make(map[string]string)}
-	store.after = func() {
-		if store.step < failAt-1 || store.step > failAt+watched {
+	store.Faults.After = func() {
+		if store.Faults.Steps() < failAt-1 || store.Faults.Steps() > failAt+watched {
 			return // earlier runs were here, or later ones will be
 		}
 		if err := watch.look(); err != nil {
-			t.Errorf("step %d: %v", store.step, err)
+			t.Errorf("step %d: %v", store.Faults.Steps(), err)
 		}
 	}
 	faulty := *d.world
@@ -198,10 +196,8 @@ func playDumpArchiveFault(t *testing.T, parts, failAt int) (reached bool) {
 			if !errors.Is(err, errFault) {
 				t.Errorf("publish = %v", err)
 			}
-			store.after()
-			store.mu.Lock()
-			store.crashed = false
-			store.mu.Unlock()
+			store.Faults.After()
+			store.Faults.Restart()
 			s = faulty.source()
 			d.pass(time.Minute)
 			if err := publish(); err != nil {
@@ -211,7 +207,7 @@ func playDumpArchiveFault(t *testing.T, parts, failAt int) (reached bool) {
 		if err := watch.look(); err != nil {
 			t.Error(err)
 		}
-		if store.step >= failAt {
+		if store.Faults.Steps() >= failAt {
 			if further--; further == 0 {
 				break
 			}
@@ -221,5 +217,5 @@ func playDumpArchiveFault(t *testing.T, parts, failAt int) (reached bool) {
 			d.pass(4 * time.Hour)
 		}
 	}
-	return store.step >= failAt
+	return store.Faults.Steps() >= failAt
 }

@@ -73,9 +73,9 @@ func playAtomFault(t *testing.T, a source.Atom, failAt int, crash bool) (reached
 	t.Helper()
 	w := newLinkedWorld(t, a)
 	check := &feedCheck{TB: t, w: w.world, seen: make(map[string]string)}
-	store := &faultyStore{Store: w.docs, failAt: failAt, crash: crash}
-	store.after = func() {
-		if store.step >= failAt-1 { // earlier runs were here
+	store := faulty(w.docs, failAt, crash)
+	store.Faults.After = func() {
+		if store.Faults.Steps() >= failAt-1 { // earlier runs were here
 			check.look()
 		}
 	}
@@ -96,9 +96,7 @@ func playAtomFault(t *testing.T, a source.Atom, failAt int, crash bool) (reached
 			if !errors.Is(err, errFault) {
 				t.Errorf("Publish = %v", err)
 			}
-			store.mu.Lock()
-			store.crashed = false
-			store.mu.Unlock()
+			store.Faults.Restart()
 			if crash {
 				s = faulty.source()
 			}
@@ -108,13 +106,13 @@ func playAtomFault(t *testing.T, a source.Atom, failAt int, crash bool) (reached
 			}
 			w.publish(s)
 		}
-		if store.step >= failAt {
+		if store.Faults.Steps() >= failAt {
 			w.told(&check.h)
 			further--
 		}
 		w.pass(time.Minute)
 	}
-	return store.step >= failAt
+	return store.Faults.Steps() >= failAt
 }
 
 // TestAtomRandomHistories creates, modifies and deletes, has archives cut, the
@@ -135,7 +133,8 @@ func TestAtomRandomHistories(t *testing.T) {
 		}
 		w := atomWorld(t, a)
 		check := &feedCheck{TB: t, w: w, seen: make(map[string]string)}
-		store := &faultyStore{Store: w.docs, after: check.look}
+		store := faulty(w.docs, 0, false)
+		store.Faults.After = check.look
 		faulty := *w
 		faulty.docs = store
 		s := faulty.source()
@@ -157,18 +156,14 @@ func TestAtomRandomHistories(t *testing.T) {
 			default:
 				w.pass(time.Duration(random.IntN(100)) * time.Millisecond)
 			}
-			store.mu.Lock()
-			store.failAt, store.crash = 0, random.IntN(2) == 0
+			store.Faults.Restart()
 			if random.IntN(3) == 0 {
-				store.failAt = store.step + 1 + random.IntN(15)
+				store.Faults.Arm(1+random.IntN(15), faultMode(random.IntN(2), random.IntN(2) == 0))
 			}
-			store.mu.Unlock()
 			_, err := s.Publish(context.Background())
 			check.look()
 			if err != nil {
-				store.mu.Lock()
-				store.crashed = false
-				store.mu.Unlock()
+				store.Faults.Restart()
 				s = faulty.source()
 				continue
 			}

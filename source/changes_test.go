@@ -346,7 +346,8 @@ func TestCrashWhileFormChanges(t *testing.T) {
 				w.fill("s%d", 9)
 			}
 			seen := &immutability{TB: t, seen: make(map[string]string)}
-			store := &faultyStore{Store: w.docs, after: func() { seen.check(w.files()) }, failAt: failAt, crash: true}
+			store := faulty(w.docs, failAt, true)
+			store.Faults.After = func() { seen.check(w.files()) }
 			faulty := *w
 			faulty.docs = store
 			_, err := faulty.source().Publish(context.Background())

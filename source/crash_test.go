@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -15,98 +14,27 @@ import (
 	"time"
 
 	"lockstep/blob"
+	"lockstep/blob/faultfs"
 	"lockstep/source"
 )
 
 var errFault = errors.New("no space left on device")
 
-// A faultyStore fails at one step: a creation, a write, the switching of one
-// name, a removal. If it is to crash, everything fails from there on.
-type faultyStore struct {
-	blob.Store
-	after   func() // called after each step that others can see
-	mu      sync.Mutex
-	step    int
-	failAt  int
-	crash   bool
-	crashed bool
+// faulty returns a store in which a step of a publication fails: a creation, a
+// write, the switching of one name, a removal. With crash everything fails from
+// there on: after every second step because the power is cut.
+func faulty(s blob.Store, failAt int, crash bool) *faultfs.Store {
+	return &faultfs.Store{Store: s, Faults: &faultfs.Faults{At: failAt, Err: errFault, Count: 1, Mode: faultMode(failAt, crash)}}
 }
 
-func (s *faultyStore) fault() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.step++
-	if s.crashed || s.step == s.failAt {
-		s.crashed = s.crash
-		return errFault
+func faultMode(step int, crash bool) faultfs.Mode {
+	switch {
+	case !crash:
+		return faultfs.Full
+	case step%2 == 0:
+		return faultfs.PowerCut
 	}
-	return nil
-}
-
-func (s *faultyStore) Create(ctx context.Context, name string) (blob.Writer, error) {
-	if err := s.fault(); err != nil {
-		return nil, err
-	}
-	w, err := s.Store.Create(ctx, name)
-	return faultyWriter{w, s}, err
-}
-
-type faultyWriter struct {
-	blob.Writer
-	s *faultyStore
-}
-
-func (w faultyWriter) Write(p []byte) (int, error) {
-	if err := w.s.fault(); err != nil {
-		return 0, err
-	}
-	return w.Writer.Write(p)
-}
-
-func (s *faultyStore) Commit(ctx context.Context, ws ...blob.Writer) error {
-	for _, w := range ws {
-		if err := s.fault(); err != nil {
-			return err
-		}
-		if err := s.Store.Commit(ctx, w.(faultyWriter).Writer); err != nil {
-			return err
-		}
-		s.after()
-	}
-	return nil
-}
-
-func (s *faultyStore) Remove(ctx context.Context, names ...string) error {
-	for _, name := range names {
-		if err := s.fault(); err != nil {
-			return err
-		}
-		if err := s.Store.Remove(ctx, name); err != nil {
-			return err
-		}
-		s.after()
-	}
-	return nil
-}
-
-func (s *faultyStore) Open(ctx context.Context, name string) (blob.Reader, error) {
-	if s.isDead() {
-		return nil, errFault
-	}
-	return s.Store.Open(ctx, name)
-}
-
-func (s *faultyStore) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, error] {
-	if s.isDead() {
-		return func(yield func(blob.Info, error) bool) { yield(blob.Info{}, errFault) }
-	}
-	return s.Store.List(ctx, prefix)
-}
-
-func (s *faultyStore) isDead() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.crashed
+	return faultfs.Killed
 }
 
 // TestCrashAnywhere plays one history again and again, with a fault at the
@@ -142,9 +70,9 @@ func playFault(t *testing.T, failAt int, crash bool) (reached bool) {
 	t.Helper()
 	w := newWorld(t, source.Options{MaxEntries: 3, Keep: 10 * time.Hour, Grace: 2 * time.Hour})
 	seen := &immutability{TB: t, seen: make(map[string]string)}
-	store := &faultyStore{Store: w.docs, failAt: failAt, crash: crash}
-	store.after = func() {
-		if store.step < failAt-1 {
+	store := faulty(w.docs, failAt, crash)
+	store.Faults.After = func() {
+		if store.Faults.Steps() < failAt-1 {
 			return // earlier runs were here
 		}
 		c, err := crawlAll(reader(store.Store))
@@ -152,7 +80,7 @@ func playFault(t *testing.T, failAt int, crash bool) (reached bool) {
 			err = c.check(w.past)
 		}
 		if err != nil && !errors.Is(err, errNothing) {
-			t.Errorf("step %d: %v", store.step, err)
+			t.Errorf("step %d: %v", store.Faults.Steps(), err)
 		}
 		seen.check(w.files())
 	}
@@ -166,10 +94,8 @@ func playFault(t *testing.T, failAt int, crash bool) (reached bool) {
 			if !errors.Is(err, errFault) {
 				t.Errorf("Publish = %v", err)
 			}
-			store.after()
-			store.mu.Lock()
-			store.crashed = false
-			store.mu.Unlock()
+			store.Faults.After()
+			store.Faults.Restart()
 			if crash {
 				s = faulty.source()
 			}
@@ -179,7 +105,7 @@ func playFault(t *testing.T, failAt int, crash bool) (reached bool) {
 			}
 			w.publish(s)
 		}
-		if store.step >= failAt {
+		if store.Faults.Steps() >= failAt {
 			w.upToDate()
 			further--
 		}
@@ -198,7 +124,7 @@ func playFault(t *testing.T, failAt int, crash bool) (reached bool) {
 			w.pass(9 * time.Hour)
 		}
 	}
-	return store.step >= failAt
+	return store.Faults.Steps() >= failAt
 }
 
 // TestCrashWhileLargeListIsSwitched has a publication die at each step of
@@ -213,7 +139,7 @@ func TestCrashWhileLargeListIsSwitched(t *testing.T) {
 		w.publish(w.source())
 		w.pass(time.Minute)
 		w.remove("resourcesync/main/resourcelist.xml") // a reason that is gone once the new one is there
-		store := &faultyStore{Store: w.docs, after: func() {}, failAt: failAt, crash: true}
+		store := faulty(w.docs, failAt, true)
 		faulty := *w
 		faulty.docs = store
 		_, err := faulty.source().Publish(context.Background())
@@ -265,7 +191,7 @@ func TestCrawledWhilePublishing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, source.Options{MaxEntries: 4, Workers: 3})
 	var mu sync.Mutex // guards w.past, now and handler
-	store := &faultyStore{Store: w.docs, after: func() {}}
+	store := faulty(w.docs, 0, false)
 	faulty := *w
 	faulty.docs = store
 	var handler http.Handler
@@ -333,19 +259,13 @@ func TestCrawledWhilePublishing(t *testing.T) {
 		w.pass(time.Second)
 		w.put(fmt.Sprintf("r%d=%d", i%17, i), fmt.Sprintf("s%d=%d", i%5, i))
 		mu.Unlock()
-		store.mu.Lock()
-		store.failAt, store.crash = store.step+1+random.IntN(40), random.IntN(2) == 0
-		store.mu.Unlock()
+		store.Faults.Arm(1+random.IntN(40), faultMode(random.IntN(2), random.IntN(2) == 0))
 		if _, err := s.Publish(context.Background()); err != nil {
-			store.mu.Lock()
-			store.crashed = false
-			store.mu.Unlock()
+			store.Faults.Restart()
 			s = start()
 		}
 	}
-	store.mu.Lock()
-	store.failAt = 0
-	store.mu.Unlock()
+	store.Faults.Restart()
 	w.publish(s)
 	close(done)
 	wg.Wait()

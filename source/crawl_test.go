@@ -10,12 +10,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"lockstep/blob"
 	"lockstep/catalog"
+	"lockstep/internal/faultclock"
 	"lockstep/resourcesync"
 	"lockstep/source"
 )
@@ -26,31 +26,13 @@ const baseURL = "https://data.example.org/"
 // it, and a clock.
 type world struct {
 	testing.TB
-	cat  catalog.Catalog
-	docs blob.Store
-	opts source.Options
-	*clock
-	set  string
-	live map[string]string // URI to digest
-	past []moment
-}
-
-// A clock stands still until it is moved.
-type clock struct {
-	mu sync.Mutex // guards at
-	at time.Time
-}
-
-func (c *clock) now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.at
-}
-
-func (c *clock) pass(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.at = c.at.Add(d)
+	cat   catalog.Catalog
+	docs  blob.Store
+	opts  source.Options
+	clock *faultclock.Clock
+	set   string
+	live  map[string]string // URI to digest
+	past  []moment
 }
 
 // A moment is what a set held from an event on.
@@ -60,7 +42,7 @@ type moment struct {
 }
 
 func newWorld(t testing.TB, o source.Options) *world {
-	w := &world{TB: t, docs: &blob.Mem{}, clock: &clock{at: time.Date(2026, 5, 1, 2, 0, 0, 0, time.UTC)}, live: map[string]string{}}
+	w := &world{TB: t, docs: &blob.Mem{}, clock: faultclock.New(time.Date(2026, 5, 1, 2, 0, 0, 0, time.UTC)), live: map[string]string{}}
 	w.cat = catalog.NewMem(w.now)
 	if o.BaseURL == "" {
 		o.BaseURL = baseURL
@@ -75,6 +57,10 @@ func newWorld(t testing.TB, o source.Options) *world {
 	w.remember()
 	return w
 }
+
+func (w *world) now() time.Time { return w.clock.Now() }
+
+func (w *world) pass(d time.Duration) { w.clock.Step(d) }
 
 func (w *world) source() *source.Source {
 	w.Helper()

@@ -109,14 +109,14 @@ func playDumpFault(t *testing.T, failAt int, crash bool) (reached bool) {
 		ResourceDump: &source.ResourceDump{Every: 3 * time.Hour, PackageEntries: 2},
 		ChangeDump:   &source.ChangeDump{Every: time.Hour, PackageEntries: 2},
 	})
-	store := &faultyStore{Store: d.docs, failAt: failAt, crash: crash}
+	store := faulty(d.docs, failAt, crash)
 	watch := &dumpWatch{dumpWorld: d, store: d.docs, seen: make(map[string]string)}
-	store.after = func() {
-		if store.step < failAt-1 {
+	store.Faults.After = func() {
+		if store.Faults.Steps() < failAt-1 {
 			return // earlier runs were here
 		}
 		if err := watch.look(); err != nil {
-			t.Errorf("step %d: %v", store.step, err)
+			t.Errorf("step %d: %v", store.Faults.Steps(), err)
 		}
 	}
 	faulty := *d.world
@@ -132,10 +132,8 @@ func playDumpFault(t *testing.T, failAt int, crash bool) (reached bool) {
 			if !errors.Is(err, errFault) {
 				t.Errorf("publish = %v", err)
 			}
-			store.after()
-			store.mu.Lock()
-			store.crashed = false
-			store.mu.Unlock()
+			store.Faults.After()
+			store.Faults.Restart()
 			if crash {
 				s = faulty.source()
 			}
@@ -146,7 +144,7 @@ func playDumpFault(t *testing.T, failAt int, crash bool) (reached bool) {
 			d.publish(s)
 			d.dump(s)
 		}
-		if store.step >= failAt {
+		if store.Faults.Steps() >= failAt {
 			if err := watch.look(); err != nil {
 				t.Error(err)
 			}
@@ -164,7 +162,7 @@ func playDumpFault(t *testing.T, failAt int, crash bool) (reached bool) {
 			d.pass(5 * time.Hour)
 		}
 	}
-	if reached = store.step >= failAt; reached && !t.Failed() {
+	if reached = store.Faults.Steps() >= failAt; reached && !t.Failed() {
 		d.pass(4 * time.Hour)
 		d.publish(s)
 		d.dump(s)
@@ -207,7 +205,7 @@ func randomLife(t *testing.T, random *rand.Rand) {
 		ResourceDump: &source.ResourceDump{Every: 5 * time.Hour, PackageEntries: 1 + random.IntN(6), PackageBytes: 20},
 		ChangeDump:   &source.ChangeDump{Every: time.Hour, PackageEntries: 1 + random.IntN(6), PackageBytes: 20},
 	})
-	store := &faultyStore{Store: d.docs, after: func() {}}
+	store := faulty(d.docs, 0, false)
 	watch := &dumpWatch{dumpWorld: d, store: d.docs, seen: make(map[string]string)}
 	faulty := *d.world
 	faulty.docs = store
@@ -222,9 +220,7 @@ func randomLife(t *testing.T, random *rand.Rand) {
 			}
 		}
 		d.pass(time.Duration(random.IntN(200)) * time.Minute)
-		store.mu.Lock()
-		store.failAt, store.crash = store.step+1+random.IntN(150), random.IntN(2) == 0
-		store.mu.Unlock()
+		store.Faults.Arm(1+random.IntN(150), faultMode(random.IntN(2), random.IntN(2) == 0))
 		_, err := s.Publish(context.Background())
 		if err == nil || random.IntN(2) == 0 {
 			_, err1 := s.PublishDumps(context.Background())
@@ -234,9 +230,7 @@ func randomLife(t *testing.T, random *rand.Rand) {
 			if !errors.Is(err, errFault) {
 				t.Fatal(err)
 			}
-			store.mu.Lock()
-			store.crashed = false
-			store.mu.Unlock()
+			store.Faults.Restart()
 			if random.IntN(2) == 0 {
 				s = faulty.source()
 			}
@@ -245,9 +239,7 @@ func randomLife(t *testing.T, random *rand.Rand) {
 			t.Fatal(err)
 		}
 	}
-	store.mu.Lock()
-	store.failAt = 0
-	store.mu.Unlock()
+	store.Faults.Restart()
 	d.pass(6 * time.Hour)
 	d.publish(s)
 	d.dump(s)

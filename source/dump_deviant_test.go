@@ -124,7 +124,7 @@ func TestDumpOfWhatIsNotHashed(t *testing.T) {
 		if !hashed {
 			r.Hashes, r.Length = nil, -1
 		}
-		r.Lastmod = d.clock.now()
+		r.Lastmod = d.clock.Now()
 		d.write(r.URI, content, true)
 		d.apply(catalog.Update{Record: r})
 	}
@@ -254,7 +254,7 @@ func TestDumpOfAnotherCatalog(t *testing.T) {
 	d.publish(s)
 	d.dump(s)
 	d.pass(time.Minute)
-	d.cat = catalog.NewMem(d.clock.now)
+	d.cat = catalog.NewMem(d.clock.Now)
 	clear(d.now)
 	clear(d.live)
 	d.put("a=1", "x=1", "y=1", "z=1", "w=1", "v=1")
@@ -279,7 +279,7 @@ func TestDumpOfAnotherCatalogOfTheSameLength(t *testing.T) {
 	d.publish(s)
 	d.dump(s)
 	d.pass(time.Minute)
-	d.cat = catalog.NewMem(d.clock.now)
+	d.cat = catalog.NewMem(d.clock.Now)
 	clear(d.now)
 	clear(d.live)
 	d.put("x=1", "y=1")
@@ -332,10 +332,10 @@ func TestDumpWithdrawnWithFaults(t *testing.T) {
 		d.publish(s)
 		d.dump(s)
 		d.opts.Sets[0].ResourceDump, d.opts.Sets[0].ChangeDump = nil, nil
-		store := &faultyStore{Store: d.docs, failAt: failAt, crash: true}
-		store.after = func() {
+		store := faulty(d.docs, failAt, true)
+		store.Faults.After = func() {
 			if _, err := crawlDumps(reader(d.docs)); err != nil {
-				t.Errorf("fault at step %d, step %d: %v", failAt, store.step, err)
+				t.Errorf("fault at step %d, step %d: %v", failAt, store.Faults.Steps(), err)
 			}
 		}
 		faulty := *d.world
@@ -415,16 +415,16 @@ func TestHistoryReachesBackToDumps(t *testing.T) {
 		d.publish(s)
 		list, dump := d.crawl(), d.dumps()
 		if !dump.at.Equal(at) {
-			at, before, replaced = dump.at, at, d.clock.now()
+			at, before, replaced = dump.at, at, d.clock.Now()
 		}
 		oldest := at
-		if d.clock.now().Sub(replaced) < time.Hour && !before.IsZero() {
+		if d.clock.Now().Sub(replaced) < time.Hour && !before.IsZero() {
 			oldest = before
 		}
 		if list.from.After(oldest) || dump.from.After(oldest) {
 			t.Fatalf("change list from %s, change dump from %s do not cover the resource dump at %s", list.from, dump.from, oldest)
 		}
-		if i > 20 && d.clock.now().Sub(dump.from) > 21*time.Hour {
+		if i > 20 && d.clock.Now().Sub(dump.from) > 21*time.Hour {
 			t.Fatalf("change dump from %s is never trimmed", dump.from)
 		}
 		d.put(fmt.Sprintf("a=%d", i))

@@ -470,7 +470,7 @@ func TestRandomHistories(t *testing.T) {
 		}
 		w := newWorld(t, o)
 		seen := &immutability{TB: t, seen: make(map[string]string)}
-		store := &faultyStore{Store: w.docs, after: func() {}}
+		store := faulty(w.docs, 0, false)
 		faulty := *w
 		faulty.docs = store
 		s := faulty.source()
@@ -491,9 +491,9 @@ func TestRandomHistories(t *testing.T) {
 				w.pass(time.Duration(random.IntN(1000)))
 			}
 			if random.IntN(4) == 0 {
-				store.failAt, store.crash = store.step+1+random.IntN(30), random.IntN(2) == 0
+				store.Faults.Arm(1+random.IntN(30), faultMode(random.IntN(2), random.IntN(2) == 0))
 				if _, err := s.Publish(context.Background()); err != nil {
-					store.crashed = false
+					store.Faults.Restart()
 					seen.check(w.files())
 					if c, err := crawlAll(reader(w.docs)); err == nil {
 						if err := c.check(w.past); err != nil {
@@ -503,7 +503,7 @@ func TestRandomHistories(t *testing.T) {
 						t.Fatalf("seed %d, step %d, after a fault: %v", seed, step, err)
 					}
 				}
-				store.failAt = 0
+				store.Faults.Restart()
 			}
 			if random.IntN(4) == 0 {
 				s = faulty.source()

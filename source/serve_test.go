@@ -65,11 +65,11 @@ func newSite(t testing.TB, o source.Options, files map[string]string) *site {
 		return f, info, err
 	}
 	s := &site{world: newWorld(t, o), dir: dir}
-	s.world.clock.at = time.Now().Add(-time.Hour)
+	s.world.clock.Set(time.Now().Add(-time.Hour))
 	s.put("a.txt=1")
 	s.src = s.source()
 	s.publish(s.src)
-	s.world.clock.at = time.Now()
+	s.world.clock.Set(time.Now())
 	s.server = httptest.NewServer(source.NewServer(s.src.Handler()).Handler)
 	t.Cleanup(s.server.Close)
 	return s
@@ -474,7 +474,7 @@ func TestEntityTagsOfResources(t *testing.T) {
 func TestLastModifiedWithinASecond(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, source.Options{}, nil)
-	s.world.clock.at = time.Now().Truncate(time.Second).Add(100 * time.Millisecond)
+	s.world.clock.Set(time.Now().Truncate(time.Second).Add(100 * time.Millisecond))
 	s.put("b.txt=1")
 	s.publish(s.src)
 	resp, _ := s.do("GET", list)

@@ -163,10 +163,10 @@ func playFamily(t *testing.T, failAt int, compressed bool, known map[string]know
 	f := newFamily(t, source.Options{MaxEntries: 4, Keep: 10 * time.Hour, Grace: 2 * time.Hour})
 	f.known = known
 	seen := &immutability{TB: t, seen: make(map[string]string)}
-	store := &faultyStore{Store: f.docs, failAt: failAt, crash: true}
+	store := faulty(f.docs, failAt, true)
 	recovered := false
-	store.after = func() {
-		if store.step < failAt-1 || recovered {
+	store.Faults.After = func() {
+		if store.Faults.Steps() < failAt-1 || recovered {
 			return // earlier runs were here, or later ones will be
 		}
 		err := f.check(reader(store.Store))
@@ -174,7 +174,7 @@ func playFamily(t *testing.T, failAt int, compressed bool, known map[string]know
 			err = f.check(unpacked(reader(store.Store)))
 		}
 		if err != nil {
-			t.Errorf("step %d: %v", store.step, err)
+			t.Errorf("step %d: %v", store.Faults.Steps(), err)
 		}
 		seen.check(f.files())
 	}
@@ -209,10 +209,8 @@ func playFamily(t *testing.T, failAt int, compressed bool, known map[string]know
 			if !errors.Is(err, errFault) {
 				t.Errorf("Publish = %v", err)
 			}
-			store.after()
-			store.mu.Lock()
-			store.crashed = false
-			store.mu.Unlock()
+			store.Faults.After()
+			store.Faults.Restart()
 			s = start()
 			f.pass(7 * time.Minute)
 			if failAt%2 == 0 {
@@ -223,7 +221,7 @@ func playFamily(t *testing.T, failAt int, compressed bool, known map[string]know
 			}
 			recovered = true
 		}
-		if store.step >= failAt {
+		if store.Faults.Steps() >= failAt {
 			f.upToDate()
 			if further--; compressed {
 				f.variants(true)
@@ -234,7 +232,7 @@ func playFamily(t *testing.T, failAt int, compressed bool, known map[string]know
 			f.pass(6 * time.Hour)
 		}
 	}
-	return store.step >= failAt
+	return store.Faults.Steps() >= failAt
 }
 
 // Sets that do not fit one Source Description are named by several, and an

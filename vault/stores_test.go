@@ -6,8 +6,8 @@ import (
 	"errors"
 	"io"
 	"net/http/httptest"
-	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -15,6 +15,7 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
 	"lockstep/blob"
+	"lockstep/blob/faultfs"
 	"lockstep/blob/s3"
 	"lockstep/vault"
 )
@@ -57,75 +58,8 @@ func TestBucket(t *testing.T) {
 	wantContent(t, v, b)
 }
 
-// errFull is what a failing store says.
-var errFull = errors.New("no room")
-
-// A failing is a store of which every operation that writes may fail.
-type failing struct {
-	blob.Store
-	writes bool // each Write is one, too
-
-	mu   sync.Mutex // guards left
-	left int        // operations until one fails; negative: none does
-}
-
-func (f *failing) fails() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.left--
-	return f.left == -1
-}
-
-func (f *failing) Create(ctx context.Context, name string) (blob.Writer, error) {
-	if f.fails() {
-		return nil, errFull
-	}
-	w, err := f.Store.Create(ctx, name)
-	if err != nil || !f.writes {
-		return w, err
-	}
-	return &failingWriter{w, f}, nil
-}
-
-// A failingWriter is a Writer of a store that may fail at each Write, and cannot
-// be renamed.
-type failingWriter struct {
-	blob.Writer
-	f *failing
-}
-
-func (w *failingWriter) Write(p []byte) (int, error) {
-	if w.f.fails() {
-		n, _ := w.Writer.Write(p[:len(p)/2])
-		return n, errFull
-	}
-	return w.Writer.Write(p)
-}
-
-func (f *failing) Commit(ctx context.Context, ws ...blob.Writer) error {
-	if f.fails() {
-		return &blob.CommitError{Name: ws[0].Name(), Err: errFull}
-	}
-	inner := slices.Clone(ws)
-	for i, w := range ws {
-		if w, is := w.(*failingWriter); is {
-			inner[i] = w.Writer
-		}
-	}
-	return f.Store.Commit(ctx, inner...)
-}
-
-func (f *failing) Remove(ctx context.Context, names ...string) error {
-	if f.fails() {
-		// Some are removed.
-		_ = f.Store.Remove(ctx, names[:len(names)/2]...)
-		return errFull
-	}
-	return f.Store.Remove(ctx, names...)
-}
-
-// TestFailing: whichever operation fails, of a Put or a Sweep, what is needed is
-// there, and what the vault says it has it has: also for the next process.
+// TestFailing: whichever operation of a Put or a Sweep fails, or is the last before
+// a power cut, the vault has what it says it has, and lacks nothing that is needed.
 func TestFailing(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -134,8 +68,12 @@ func TestFailing(t *testing.T) {
 	for i := range 5 {
 		versions = append(versions, edited(r, versions[i], 2, 50))
 	}
-	for n := range 30 {
-		store := &failing{Store: new(blob.Mem), writes: n%2 == 1, left: n}
+	for n := range 60 {
+		faults := &faultfs.Faults{At: 1 + n/2, Err: syscall.EIO, Count: 1}
+		if n%2 == 1 {
+			faults.Mode = faultfs.PowerCut
+		}
+		store := &faultfs.Store{Store: new(blob.Mem), Faults: faults, Bare: n%4 > 1}
 		v := vault.New(store, vault.Options{})
 		failed := 0
 		var kept []vault.Digest
@@ -143,12 +81,16 @@ func TestFailing(t *testing.T) {
 			d, _, err := v.Put(ctx, bytes.NewReader(b), kept...)
 			if err != nil {
 				failed++
+				if faults.Restart(); faults.Mode == faultfs.PowerCut {
+					v = vault.New(store, vault.Options{})
+				}
 				d = put(t, v, b, kept...)
 			}
 			if kept = append(kept, d); i%3 == 2 {
 				kept = kept[len(kept)-1:]
 				if _, err := v.Sweep(ctx, of(kept...)); err != nil {
 					failed++
+					faults.Restart()
 					v = vault.New(store, vault.Options{}) // it may have crashed
 				}
 			}
@@ -163,7 +105,7 @@ func TestFailing(t *testing.T) {
 				must(t, v.Verify(ctx, d))
 			}
 		}
-		if n < 20 && failed != 1 {
+		if n < 40 && failed != 1 {
 			t.Errorf("operation %d: %d failed", n, failed)
 		}
 		sweep(t, v)
