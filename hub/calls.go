@@ -67,9 +67,10 @@ func newCalls(inAll, perHost int, r rate, clock func() time.Time) *calls {
 
 // add schedules do to be called by run, not before at. It does not wait.
 func (l *calls) add(target *url.URL, r rank, at time.Time, do func(ctx context.Context)) {
-	c := &call{lane: hostOf(target), host: bareHost(target), rank: r, at: at, do: do}
+	now := l.starts.clock()
+	c := &call{lane: hostOf(target), host: bareHost(target), rank: r, at: anchored(at, now), do: do}
 	l.mu.Lock()
-	if at.After(l.starts.clock()) {
+	if c.at.After(now) {
 		heap.Push(&l.delayed, c)
 	} else {
 		l.enqueue(c)

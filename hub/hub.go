@@ -217,13 +217,39 @@ func (h *Hub) loadShards(ctx context.Context, shard int) error {
 		}
 		h.mu.Lock()
 		if h.registry.find(row.Key) == nil {
-			h.start(h.registry.add(row, &h.scheduler.lanes))
+			h.start(h.registry.add(resumed(row, h.now(), h.opts.RetryMost), &h.scheduler.lanes))
 		}
 		h.mu.Unlock()
 	}
 	return nil
 }
 
-// now returns the time of the hub's clock, truncated to the microsecond like
-// stored times.
-func (h *Hub) now() time.Time { return h.opts.Clock().Round(0).Truncate(time.Microsecond) }
+// now returns the time by the hub's clock, to the microsecond, which is what stores
+// retain. It has a monotonic reading, so that leases and waits have the right
+// length when the system clock is set.
+func (h *Hub) now() time.Time {
+	t := h.opts.Clock()
+	return t.Add(-time.Duration(t.Nanosecond() % int(time.Microsecond)))
+}
+
+// anchored returns t, which a store may have returned, with the monotonic reading of
+// now.
+func anchored(t, now time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return now.Add(t.Sub(now))
+}
+
+// resumed returns a subscription that an earlier process saved as this process
+// continues it. A longer wait than most, the longest, means that the clock was set
+// back since: then the next attempt is made now.
+func resumed(row Subscription, now time.Time, most time.Duration) Subscription {
+	p := &row.Progress
+	row.Expires = anchored(row.Expires, now)
+	p.Failing, p.Next = anchored(p.Failing, now), anchored(p.Next, now)
+	if p.Next.Sub(now) > most+time.Duration(spread*float64(most)) {
+		p.Next = now
+	}
+	return row
+}

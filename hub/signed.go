@@ -42,13 +42,14 @@ func dateOf(h http.Header) (value string, at time.Time, err error) {
 func (h *Hub) checkDate(header http.Header) error {
 	_, at, err := dateOf(header)
 	now := h.now()
+	started := now.Add(-now.Sub(h.started)) // by the clock as it is now
 	switch {
 	case err != nil:
 		return err
 	case at.Before(now.Add(-signedFor)) || at.After(now.Add(signedAhead)):
 		return refuse(http.StatusForbidden, "the publication is dated %s, but it is %s here: a signature is good for %s", at.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339), signedFor)
-	case h.sharer == nil && !at.After(h.started.Add(signedAhead)):
-		wait := max(h.started.Add(signedAhead).Sub(now), 0) + time.Second
+	case h.sharer == nil && !at.After(started.Add(signedAhead)):
+		wait := max(started.Add(signedAhead).Sub(now), 0) + time.Second
 		return &refusal{status: http.StatusServiceUnavailable, text: "the publication may have been signed before this hub started: sign it again later", after: wait}
 	}
 	return nil

@@ -1,0 +1,75 @@
+package hub_test
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"lockstep/hub"
+	"lockstep/internal/faultclock"
+)
+
+// TestClockSteps: a system clock that is set, by an hour, delays no delivery and
+// ends no lease.
+func TestClockSteps(t *testing.T) {
+	t.Parallel()
+	for _, step := range []time.Duration{-time.Hour, time.Hour} {
+		t.Run(step.String(), func(t *testing.T) {
+			t.Parallel()
+			clock := faultclock.Running()
+			var failing atomic.Bool
+			s := newSink(t, func(w http.ResponseWriter, _ *http.Request, _ string) {
+				if failing.Swap(false) {
+					clock.Step(step) // before the wait begins, or during it
+					w.WriteHeader(http.StatusServiceUnavailable)
+				}
+			})
+			store := hub.NewMem()
+			r := run(t, store, hub.Options{Clock: clock.Now, RetryFirst: 200 * time.Millisecond})
+			if _, err := r.SubscribeVerified(context.Background(), topicURL, s.URL+"/cb", "", 30*time.Minute, clock.Now()); err != nil {
+				t.Fatal(err)
+			}
+			r.publish("1")
+			eventually(t, "1", func() bool { return len(s.at("/cb")) == 1 })
+			failing.Store(true)
+			r.publish("2")
+			eventually(t, "a failed attempt", func() bool { return !failing.Load() })
+			clock.Step(step)
+			eventually(t, "2, again", func() bool { got := s.at("/cb"); return got[len(got)-1] == "2" })
+			if all := rows(t, store); len(all) != 1 {
+				t.Errorf("rows: %+v, want the lease to last", all)
+			}
+		})
+	}
+}
+
+// TestClockSetBackWhileStopped: a hub that is started with an earlier clock than it
+// ended with does not wait for the difference.
+func TestClockSetBackWhileStopped(t *testing.T) {
+	t.Parallel()
+	var failing atomic.Bool
+	failing.Store(true)
+	var attempts atomic.Int64
+	s := newSink(t, func(w http.ResponseWriter, _ *http.Request, _ string) {
+		attempts.Add(1)
+		if failing.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})
+	store, clock := hub.NewMem(), faultclock.Running()
+	clock.Step(48 * time.Hour)
+	r := run(t, store, hub.Options{Clock: clock.Now, RetryFirst: 10 * time.Minute})
+	if _, err := r.SubscribeVerified(context.Background(), topicURL, s.URL+"/cb", "", time.Hour, clock.Now()); err != nil {
+		t.Fatal(err)
+	}
+	r.publish("1")
+	eventually(t, "a failed attempt", func() bool { return attempts.Load() == 1 })
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	failing.Store(false)
+	run(t, store, hub.Options{})
+	eventually(t, "1, again", func() bool { return len(s.at("/cb")) == 1 })
+}
