@@ -54,6 +54,7 @@ func (f *Follower) loadOverloads(ctx context.Context, sets []*setState) map[stri
 	for _, st := range sets {
 		o := &overload{warned: true}
 		if ok, err := load(ctx, f.journal, overloadName(st.URI), o); ok && err == nil {
+			o.Last = savedPast(o.Last, time.Now())
 			out[st.URI] = o
 		}
 	}

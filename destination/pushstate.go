@@ -97,6 +97,8 @@ func loadPush(ctx context.Context, j Journal, n int) (*pushState, error) {
 	if _, err := load(ctx, j, fmt.Sprint(docPush, n), p); err != nil {
 		return nil, err
 	}
+	now := time.Now()
+	p.Paused, p.Doubted = savedUntil(p.Paused, now, pushPause), savedPast(p.Doubted, now)
 	for i := p.First; i < p.Next; i++ {
 		b, err := j.Load(ctx, pushedName(n, i))
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"lockstep/destination/internal/content"
+	"lockstep/internal/fetch"
 	"lockstep/resourcesync"
 )
 
@@ -247,7 +248,7 @@ func decodeWant(uri, b string) (want, string, error) {
 		}
 		w.passing = flags&32 != 0
 		if flags&64 != 0 {
-			w.notBefore = time.Unix(d.varint(), 0)
+			w.notBefore = savedUntil(time.Unix(d.varint(), 0), time.Now(), fetch.MaxDeferral)
 		}
 		if flags&128 != 0 {
 			w.main, w.excused = d.string(), d.byte() != 0

@@ -1,0 +1,38 @@
+package destination
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"lockstep/internal/fetch"
+)
+
+// TestSavedByAClockAhead reads state that was saved when the clock of this machine
+// was ahead by a year: no wait lasts that long.
+func TestSavedByAClockAhead(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	year := now.AddDate(1, 0, 0)
+	for at, respected := range map[time.Time]bool{year: false, now.Add(time.Hour): true, now.Add(fetch.MaxDeferral): true} {
+		w, _, err := decodeWant("u", string((&want{notBefore: at}).appendTo(nil)))
+		if err != nil || w.notBefore.IsZero() == respected {
+			t.Errorf("pending until %s: %s, %v; want it respected: %t", at, w.notBefore, err, respected)
+		}
+	}
+
+	j := new(MemJournal)
+	saved := pushState{Paused: year, Doubted: year}
+	busy := overload{Last: year}
+	if err := j.Record(t.Context(), Batch{Save: map[string][]byte{fmt.Sprint(docPush, 1): encode(saved), overloadName("set"): encode(busy)}}); err != nil {
+		t.Fatal(err)
+	}
+	p, err := loadPush(t.Context(), j, 1)
+	if err != nil || !p.Paused.IsZero() || p.Doubted.After(time.Now()) {
+		t.Errorf("notifications are not used until %s, compared last at %s, %v", p.Paused, p.Doubted, err)
+	}
+	f := &Follower{journal: newLateJournal(j)}
+	if o := f.loadOverloads(t.Context(), []*setState{{URI: "set"}})["set"]; o == nil || o.Last.After(time.Now()) {
+		t.Errorf("overload: %+v", o)
+	}
+}
